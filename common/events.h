@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// events.h: the record of one failover: who lost which rail, why, how long it took, what was sent again
+// (DESIGN P8). Filled by xfer, written as one JSON line by whoever owns a file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+
+namespace bfo {
+
+/// Times are CLOCK_MONOTONIC nanoseconds (the Port's clock); 0 = did not happen.
+struct FailoverEvent {
+  const char* what = "failover";  ///< "failover", "rail_up", "peer_lost", "message_lost"
+  std::int32_t rail = -1;         ///< index of the rail in the peer's set
+  std::uint64_t conn = 0;
+  std::uint32_t epoch = 0;
+  const void* peer = nullptr;         ///< points at the Port's PeerHandle
+  const void* rail_handle = nullptr;  ///< points at the Port's RailHandle
+  std::int32_t cause = 0;             ///< bfo_rail_cause_t
+  std::int32_t code = 0;
+  char text[96] = {};             ///< cause in words
+  std::uint64_t evidence_ns = 0;  ///< first evidence
+  std::uint64_t down_ns = 0;      ///< the PML was told
+  std::uint64_t closed_ns = 0;    ///< fenced
+  std::uint64_t resumed_ns = 0;   ///< first byte sent again on another rail
+  std::uint64_t bytes_resent = 0;
+  std::uint64_t messages_resent = 0;
+  std::uint64_t duplicates_dropped = 0;
+  std::uint64_t restarts = 0;  ///< requests that went through the restart dance
+  std::uint32_t rails_left = 0;
+};
+
+}  // namespace bfo

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * failover_btl.h: the one contract between a failover PML and a failover BTL.
+ *
+ * Open MPI's btl.h has no words for what a failover layer must know: which rail died and why, what became of
+ * a payload that was sent without a descriptor, when no access by the dead rail can land any more, and which
+ * connection a message came in on. This small C ABI adds them.
+ *
+ * Discovery: a BTL whose module sets MCA_BTL_FLAGS_FAILOVER_SUPPORT *and* whose component exports the object
+ * `mca_btl_<component>_failover` of type bfo_failover_btl_t (found with dlsym(RTLD_DEFAULT, ...), magic,
+ * version and size checked) speaks it. A BTL that does not is used as ob1 would use it. Nothing past the end
+ * of mca_btl_base_module_t is ever read.
+ *
+ * Life of one connection (a "rail" of one peer = one module + one endpoint), per epoch:
+ *
+ *     IDLE -> CONNECTING -> UP(epoch n) [-> SUSPECT -> UP] -> DOWN(n) -> CLOSED(n) -> CONNECTING -> UP(n+1)
+ * ...
+ *
+ * Order the BTL guarantees for the death of epoch n, all from its progress function, never from an
+ * asynchronous thread, never re-entrantly from inside a call that the PML makes (H19):
+ *   1. the queue pair is moved to ERR; slots, credits and tokens are returned;
+ *   2. sink.rail_down(n) exactly once, before any fragment comes back;
+ *   3. every fragment of epoch n ends exactly once in posting order: des_cbfunc / RDMA callback with a status
+ * (below), or sink.sendi_failed; receives that completed with SUCCESS are delivered to the PML during the
+ * whole drain and never dropped (H3);
+ *   4. the queue pair is destroyed; sink.rail_closed(n, FENCED | UNFENCEABLE, delivered count) exactly once.
+ * After FENCED no access of epoch n, local or remote, can touch memory of this process, and no message of
+ * epoch n is delivered any more (H2).
+ *   5. reconnection (epoch n+1) is the BTL's own business while the port is active; sink.rail_up(n+1) reports
+ * it. Nothing is posted before (H18).
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct mca_btl_base_module_t;
+struct mca_btl_base_endpoint_t;
+struct mca_btl_base_descriptor_t;
+struct opal_proc_t;
+
+#define BFO_FAILOVER_MAGIC 0x31464f42u /* "BOF1" in memory order, little endian */
+#define BFO_FAILOVER_VERSION 1u
+
+/* Status a failover BTL passes to des_cbfunc and to RDMA completion callbacks. Anything that was handed to
+ * ibv_post_send has an unknown fate unless a SUCCESS completion covers it: "flushed" is not "never sent"
+ * (H22). Values are OPAL's, repeated here so that core code needs no Open MPI header; glue checks them with
+ * static_assert. */
+#define BFO_RC_DELIVERED 0      /* OPAL_SUCCESS: the peer's HCA has it */
+#define BFO_RC_UNKNOWN (-1)     /* OPAL_ERROR: posted, fate unknown: it may have arrived */
+#define BFO_RC_NEVER_SENT (-12) /* OPAL_ERR_UNREACH: never given to the HCA */
+
+/* Why an epoch ended. `code` qualifies it. */
+typedef enum bfo_rail_cause_t {
+  BFO_CAUSE_NONE = 0,
+  BFO_CAUSE_WC_ERROR = 1,    /* code = enum ibv_wc_status */
+  BFO_CAUSE_ASYNC_EVENT = 2, /* code = enum ibv_event_type */
+  BFO_CAUSE_PEER_DOWN = 3,   /* the peer said so over another rail; code = its cause */
+  BFO_CAUSE_PROBE_FAILED =
+      4,               /* progress clock suspected, probe confirmed; code = enum ibv_wc_status of the probe */
+  BFO_CAUSE_FENCE = 5, /* fence() was asked for */
+  BFO_CAUSE_HANDSHAKE = 6,   /* the peer reconnected with a newer epoch, or the handshake failed; code = 0 */
+  BFO_CAUSE_POST_FAILED = 7, /* ibv_post_send / ibv_post_recv refused; code = errno */
+  BFO_CAUSE_SHUTDOWN = 8     /* the peer is going away in order: not a failure, it never comes back */
+} bfo_rail_cause_t;
+
+typedef enum bfo_fence_result_t {
+  BFO_FENCED = 0,     /* proven: ibv_destroy_qp returned 0 after every successful receive was delivered */
+  BFO_UNFENCEABLE = 1 /* the device refused (dying HCA): accesses of this epoch may still land (H12) */
+} bfo_fence_result_t;
+
+typedef enum bfo_rail_state_t {
+  BFO_RAIL_IDLE = 0,       /* never connected; the first send or connect() starts the handshake */
+  BFO_RAIL_CONNECTING = 1, /* sends are queued by the BTL */
+  BFO_RAIL_UP = 2,
+  BFO_RAIL_SUSPECT = 3, /* still usable, but its progress clock stands: prefer another rail */
+  BFO_RAIL_DOWN = 4,    /* sends are refused with BFO_RC_NEVER_SENT */
+  BFO_RAIL_UNUSABLE = 5 /* device fatal: will not come back in this job */
+} bfo_rail_state_t;
+
+/* One rail as both sides name it. conn is made of the two handshake nonces and equal on both sides; epoch
+ * counts its connections from 1. */
+typedef struct bfo_rail_name_t {
+  uint64_t conn;
+  uint32_t epoch;
+  uint32_t reserved; /* 0 */
+} bfo_rail_name_t;
+
+typedef struct bfo_rail_info_t {
+  bfo_rail_name_t name;
+  bfo_rail_state_t state;
+  uint32_t port;      /* local port number */
+  char device[64];    /* local device name, NUL terminated, e.g. "mlx5_0" */
+  char peer_port[48]; /* remote port in words, e.g. "lid 12 qpn 0x1a" */
+} bfo_rail_info_t;
+
+/* An event about one rail. Valid only during the call. */
+typedef struct bfo_rail_event_t {
+  bfo_rail_info_t info; /* name = the epoch the event is about */
+  bfo_rail_cause_t cause;
+  int32_t code; /* see bfo_rail_cause_t */
+  uint32_t vendor_err;
+  uint64_t
+      evidence_ns; /* CLOCK_MONOTONIC of the first evidence (completion, event, peer's word, suspicion) */
+  uint64_t now_ns; /* CLOCK_MONOTONIC of this call */
+  char text[96];   /* cause in words: "RETRY_EXC_ERR", "IBV_EVENT_PORT_ERR", ... */
+} bfo_rail_event_t;
+
+/* Totals of one module, for the accounting check: at rest
+ * posted == delivered + unknown, and accepted == delivered + unknown + never_sent, per kind. */
+typedef enum bfo_frag_kind_t {
+  BFO_KIND_SEND = 0,  /* descriptors given to btl_send */
+  BFO_KIND_SENDI = 1, /* payloads taken by btl_sendi without a descriptor */
+  BFO_KIND_PUT = 2,
+  BFO_KIND_GET = 3,
+  BFO_KIND_CONTROL = 4, /* the BTL's own messages */
+  BFO_KIND_COUNT = 5
+} bfo_frag_kind_t;
+
+typedef struct bfo_accounting_t {
+  uint64_t accepted[BFO_KIND_COUNT]; /* taken from the caller, queued ones included */
+  uint64_t posted[BFO_KIND_COUNT];   /* given to ibv_post_send */
+  uint64_t delivered[BFO_KIND_COUNT];
+  uint64_t unknown[BFO_KIND_COUNT];
+  uint64_t never_sent[BFO_KIND_COUNT];
+  uint64_t bytes_posted;   /* payload and PML headers given to the HCA, all kinds */
+  uint64_t bytes_received; /* by SEND */
+  uint64_t dropped;        /* malformed, stale or foreign packets dropped */
+} bfo_accounting_t;
+
+/* What the PML gives the BTL. Calls come from the BTL's progress function (any thread that runs
+ * opal_progress), one at a time per module. `ctx` is the pointer given to bind(). The callee may post on
+ * other rails from inside a callback, but never blocks and never calls progress. */
+typedef struct bfo_failover_sink_t {
+  size_t size; /* sizeof(bfo_failover_sink_t) of the PML */
+  /* A new epoch is up; again with the same epoch when a suspect rail moves again. */
+  void (*rail_up)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
+                  const bfo_rail_event_t* ev);
+  void (*rail_suspect)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
+                       const bfo_rail_event_t* ev);
+  void (*rail_down)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
+                    const bfo_rail_event_t* ev);
+  /* delivered = number of SENDs of this epoch from the peer that were handed to the PML: the EPOCHCLOSED
+   * count of H4. */
+  void (*rail_closed)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
+                      const bfo_rail_event_t* ev, bfo_fence_result_t result, uint64_t delivered);
+  /* A payload that btl_sendi had accepted without a descriptor ended with `status` BFO_RC_UNKNOWN or
+   * BFO_RC_NEVER_SENT. `data` is PML header plus packed payload as one contiguous piece of `length` bytes,
+   * owned by the BTL, valid during the call only. Also used for gaps: status BFO_RC_UNKNOWN with a payload
+   * that had completed with SUCCESS but was lost by the peer's device after acknowledging it (H4). */
+  void (*sendi_failed)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
+                       uint8_t tag, const void* data, size_t length, int status);
+  /* The peer received fewer messages than this side saw acknowledged, and `lost` of them are no longer in
+   * their slots: unrecoverable, report an MPI error (H4 c). */
+  void (*gap_lost)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
+                   const bfo_rail_name_t* name, uint64_t lost);
+} bfo_failover_sink_t;
+
+/* What the BTL gives the PML: one constant object per component. All functions may be called by any thread
+ * that may call the PML, return BFO_RC_DELIVERED (0) when the request was taken and a negative OPAL code
+ * otherwise, never block and never call the sink before they return. */
+typedef struct bfo_failover_btl_t {
+  uint32_t magic;
+  uint32_t version;
+  size_t size; /* sizeof(bfo_failover_btl_t) of the BTL */
+
+  /* Install (or with NULL remove) the sink of a module. After removal no callback of any kind reaches the
+   * PML. */
+  int (*bind)(struct mca_btl_base_module_t* btl, const bfo_failover_sink_t* sink, void* ctx);
+  /* Current name and state of a rail. */
+  int (*rail_info)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
+                   bfo_rail_info_t* out);
+  /* Start the handshake now (IDLE), or hurry the next reconnection attempt (DOWN/CLOSED with an active port).
+   */
+  int (*connect)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep);
+  /* Close the current epoch if it is <= epoch: same sequence as a failure, cause BFO_CAUSE_FENCE. Already
+   * closed: rail_closed is called again from the next progress. Idempotent. */
+  int (*fence)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, uint32_t epoch);
+  /* The peer said over another rail that this rail is dead for it: close the epoch if conn matches and
+   * current epoch <= epoch; stale ones are ignored (0 is returned). */
+  int (*peer_down)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
+                   const bfo_rail_name_t* name, int32_t peer_cause);
+  /* The peer's EPOCHCLOSED: it was handed `delivered` SENDs of that epoch. The BTL compares with its own
+   * count of successes, hands back what is still in slots by sink.sendi_failed, and calls sink.gap_lost for
+   * the rest, from its next progress. */
+  int (*peer_closed)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
+                     const bfo_rail_name_t* name, uint64_t delivered);
+  /* Which rail a message being delivered came in on: valid inside the active-message callback only. *ep is
+   * NULL when the peer is not yet known to this process. */
+  int (*recv_source)(struct mca_btl_base_module_t* btl, const struct mca_btl_base_descriptor_t* des,
+                     struct mca_btl_base_endpoint_t** ep, uint32_t* epoch);
+  /* Number of accepted pieces of work not yet covered by a completion on this module; posts a signaled marker
+   * where only unsignaled work is left (H20, H22). Poll with progress until 0. */
+  uint64_t (*outstanding)(struct mca_btl_base_module_t* btl);
+  int (*accounting)(struct mca_btl_base_module_t* btl, bfo_accounting_t* out);
+} bfo_failover_btl_t;
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// ranges.h: a set of byte ranges of one message: what was received, what is still to be sent (H14: received
+// is the union of ranges, never a sum of lengths).
+//
+// Sorted, disjoint, non-adjacent half-open intervals. A message that arrives in order over one rail is one
+// interval; over several rails a handful. A few are stored inline; more go to the heap, which happens only
+// when rails run far apart or after a failure.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "common/check.h"
+
+namespace bfo {
+
+struct Range {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  constexpr std::uint64_t size() const { return end - begin; }
+  constexpr bool empty() const { return begin >= end; }
+  constexpr bool operator==(const Range&) const = default;
+};
+
+class RangeSet {
+ public:
+  RangeSet() = default;
+  RangeSet(const RangeSet&) = delete;
+  RangeSet& operator=(const RangeSet&) = delete;
+  ~RangeSet() { std::free(heap_); }
+
+  bool empty() const { return n_ == 0; }
+  std::uint32_t count() const { return n_; }
+  const Range& operator[](std::uint32_t i) const { return data()[i]; }
+  Range front() const { return n_ ? data()[0] : Range{}; }
+
+  /// Forget everything; keeps the memory.
+  void clear() { n_ = 0; }
+
+  /// Add [begin, end). Returns how many of its bytes were not there before.
+  std::uint64_t add(std::uint64_t begin, std::uint64_t end) {
+    if (begin >= end) return 0;
+    Range* d = data();
+    // Fast: grows or follows the last interval.
+    if (n_ != 0 && begin == d[n_ - 1].end) {
+      d[n_ - 1].end = end;
+      return end - begin;
+    }
+    std::uint32_t i = lower(begin);  // first interval whose end >= begin
+    std::uint32_t j = i;
+    std::uint64_t b = begin;
+    std::uint64_t e = end;
+    std::uint64_t known = 0;
+    for (; j < n_ && d[j].begin <= end; ++j) {
+      const std::uint64_t lo = d[j].begin > begin ? d[j].begin : begin;
+      const std::uint64_t hi = d[j].end < end ? d[j].end : end;
+      if (hi > lo) known += hi - lo;
+      if (d[j].begin < b) b = d[j].begin;
+      if (d[j].end > e) e = d[j].end;
+    }
+    replace(i, j, b, e);
+    return end - begin - known;
+  }
+
+  /// Remove [begin, end).
+  void remove(std::uint64_t begin, std::uint64_t end) {
+    if (begin >= end) return;
+    for (std::uint32_t i = 0; i < n_;) {
+      Range r = data()[i];
+      if (r.end <= begin) {
+        ++i;
+        continue;
+      }
+      if (r.begin >= end) return;
+      const bool left = r.begin < begin;
+      const bool right = r.end > end;
+      if (left && right) {
+        data()[i].end = begin;
+        insert(i + 1, Range{end, r.end});
+        return;
+      }
+      if (left) {
+        data()[i].end = begin;
+        ++i;
+      } else if (right) {
+        data()[i].begin = end;
+        return;
+      } else {
+        erase(i, i + 1);
+      }
+    }
+  }
+
+  /// Cut up to `max` bytes off the front; empty range when the set is empty.
+  Range take_front(std::uint64_t max) {
+    if (n_ == 0) return {};
+    Range& f = data()[0];
+    Range r{f.begin, f.size() > max ? f.begin + max : f.end};
+    f.begin = r.end;
+    if (f.empty()) erase(0, 1);
+    return r;
+  }
+
+  bool covers(std::uint64_t begin, std::uint64_t end) const {
+    if (begin >= end) return true;
+    const std::uint32_t i = lower(begin);
+    return i < n_ && data()[i].begin <= begin && data()[i].end >= end;
+  }
+
+  std::uint64_t bytes() const {
+    std::uint64_t sum = 0;
+    for (std::uint32_t i = 0; i < n_; ++i) sum += data()[i].size();
+    return sum;
+  }
+
+  /// *this = [0, length) minus `other`.
+  void assign_complement(const RangeSet& other, std::uint64_t length) {
+    clear();
+    add(0, length);
+    for (std::uint32_t i = 0; i < other.n_; ++i) remove(other[i].begin, other[i].end);
+  }
+
+ private:
+  static constexpr std::uint32_t kInline = 3;
+
+  Range* data() { return heap_ ? heap_ : inline_; }
+  const Range* data() const { return heap_ ? heap_ : inline_; }
+
+  /// Index of the first interval with end >= pos.
+  std::uint32_t lower(std::uint64_t pos) const {
+    const Range* d = data();
+    if (n_ == 0 || d[n_ - 1].end < pos) return n_;
+    std::uint32_t lo = 0;
+    std::uint32_t hi = n_ - 1;
+    while (lo < hi) {
+      const std::uint32_t mid = (lo + hi) / 2;
+      if (d[mid].end >= pos)
+        hi = mid;
+      else
+        lo = mid + 1;
+    }
+    return lo;
+  }
+
+  void replace(std::uint32_t i, std::uint32_t j, std::uint64_t b, std::uint64_t e) {
+    if (i == j) {
+      insert(i, Range{b, e});
+      return;
+    }
+    data()[i] = Range{b, e};
+    erase(i + 1, j);
+  }
+
+  void insert(std::uint32_t i, Range r) {
+    if (n_ == capacity_) grow();
+    Range* d = data();
+    std::memmove(d + i + 1, d + i, (n_ - i) * sizeof(Range));
+    d[i] = r;
+    ++n_;
+  }
+
+  void erase(std::uint32_t i, std::uint32_t j) {
+    Range* d = data();
+    std::memmove(d + i, d + j, (n_ - j) * sizeof(Range));
+    n_ -= j - i;
+  }
+
+  [[gnu::cold]] void grow() {
+    const std::uint32_t cap = capacity_ * 2;
+    auto* p = static_cast<Range*>(std::malloc(cap * sizeof(Range)));
+    BFO_CHECK(p != nullptr);
+    std::memcpy(p, data(), n_ * sizeof(Range));
+    std::free(heap_);
+    heap_ = p;
+    capacity_ = cap;
+  }
+
+  std::uint32_t n_ = 0;
+  std::uint32_t capacity_ = kInline;
+  Range* heap_ = nullptr;
+  Range inline_[kInline];
+};
+
+}  // namespace bfo

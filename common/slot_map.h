@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// slot_map.h: the table behind wire names (ids.h): slot and generation to object.
+//
+// Slots are reused first-in first-out, so that a generation comes round as late as possible (H17). A name
+// that was released is told apart from one that was never issued: "finished" is a proof, "unknown" is not
+// (H7).
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+
+#include "common/check.h"
+#include "common/ids.h"
+
+namespace bfo {
+
+enum class NameState : std::uint8_t {
+  kLive,      ///< in use
+  kFinished,  ///< was in use and ended well
+  kFailed,    ///< was in use and ended with an error
+  kNever      ///< never issued: forged, or from another life
+};
+
+template <class T>
+class SlotMap {
+ public:
+  SlotMap() = default;
+  SlotMap(const SlotMap&) = delete;
+  SlotMap& operator=(const SlotMap&) = delete;
+  ~SlotMap() { std::free(slots_); }
+
+  /// A fresh name for `object` in round kFirstRound; a zero name when all 2^24 slots are taken.
+  Name insert(T* object) {
+    if (free_count_ < kMinFree && size_ <= Name::kSlotMask) grow();
+    if (free_head_ == kNil) return Name();
+    const std::uint32_t i = free_head_;
+    Slot& s = slots_[i];
+    free_head_ = s.next;
+    if (free_head_ == kNil) free_tail_ = kNil;
+    --free_count_;
+    s.object = object;
+    ++live_;
+    return Name(i, s.gen, kFirstRound);
+  }
+
+  /// Release a live name. `failed`: the slot is never used again and remembers the bad end, so that the
+  /// peer's question is answered with the truth.
+  void erase(Name name, bool failed = false) {
+    Slot& s = slots_[name.slot()];
+    BFO_CHECK(s.object != nullptr && s.gen == name.gen());
+    s.object = nullptr;
+    --live_;
+    if (failed) {
+      s.failed = true;
+      return;
+    }
+    s.gen = next_gen(s.gen);
+    push_free(name.slot());
+  }
+
+  /// The object, or nullptr with the reason in `state`.
+  T* find(Name name, NameState& state) const {
+    state = NameState::kNever;
+    if (name.slot() >= size_ || name.gen() == 0) return nullptr;
+    const Slot& s = slots_[name.slot()];
+    if (s.gen == name.gen()) {
+      if (s.object != nullptr) {
+        state = NameState::kLive;
+        return s.object;
+      }
+      if (s.failed) state = NameState::kFailed;
+      return nullptr;  // free: this generation has not been issued yet
+    }
+    if (gen_before(name.gen(), s.gen)) state = NameState::kFinished;
+    return nullptr;
+  }
+  T* find(Name name) const {
+    NameState ignored;
+    return find(name, ignored);
+  }
+
+  std::uint32_t live() const { return live_; }
+
+ private:
+  static constexpr std::uint32_t kNil = 0xffffffffu;
+  static constexpr std::uint32_t kMinFree = 64;  ///< keep a reserve: no slot is reused at once
+  struct Slot {
+    T* object;
+    std::uint32_t gen;
+    std::uint32_t next;
+    bool failed;
+  };
+
+  static std::uint32_t next_gen(std::uint32_t g) {
+    g = (g + 1) & Name::kGenMask;
+    return g == 0 ? 1 : g;
+  }
+  static bool gen_before(std::uint32_t a, std::uint32_t b) {
+    const std::uint32_t d = (b - a) & Name::kGenMask;
+    return d != 0 && d < (1u << (Name::kGenBits - 1));
+  }
+
+  void push_free(std::uint32_t i) {
+    slots_[i].next = kNil;
+    if (free_tail_ == kNil)
+      free_head_ = i;
+    else
+      slots_[free_tail_].next = i;
+    free_tail_ = i;
+    ++free_count_;
+  }
+
+  [[gnu::cold]] void grow() {
+    std::uint32_t want = size_ == 0 ? 256 : size_ * 2;
+    if (want > Name::kSlotMask + 1) want = Name::kSlotMask + 1;
+    auto* p = static_cast<Slot*>(std::realloc(slots_, want * sizeof(Slot)));
+    BFO_CHECK(p != nullptr);
+    slots_ = p;
+    for (std::uint32_t i = size_; i < want; ++i) {
+      slots_[i] = Slot{nullptr, 1, kNil, false};
+      push_free(i);
+    }
+    size_ = want;
+  }
+
+  Slot* slots_ = nullptr;
+  std::uint32_t size_ = 0;
+  std::uint32_t live_ = 0;
+  std::uint32_t free_head_ = kNil;
+  std::uint32_t free_tail_ = kNil;
+  std::uint32_t free_count_ = 0;
+};
+
+}  // namespace bfo
