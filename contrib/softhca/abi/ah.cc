@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Address handles, and multicast membership.
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "contrib/softhca/abi/objects.h"
+
+namespace bfo::softhca {
+
+AddressVector address_of(const ibv_ah_attr& attr) {
+  AddressVector av{};
+  av.dlid = attr.dlid;
+  av.sl = attr.sl;
+  av.src_path_bits = attr.src_path_bits;
+  av.static_rate = attr.static_rate;
+  av.is_global = attr.is_global;
+  av.port_num = attr.port_num;
+  av.sgid_index = attr.grh.sgid_index;
+  av.hop_limit = attr.grh.hop_limit;
+  av.traffic_class = attr.grh.traffic_class;
+  av.flow_label = attr.grh.flow_label;
+  std::memcpy(av.dgid, &attr.grh.dgid, sizeof(av.dgid));
+  return av;
+}
+
+}  // namespace bfo::softhca
+
+using namespace bfo::softhca;
+
+SOFTHCA_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
+  bool port_fine = attr->port_num >= 1 && attr->port_num <= fabric().header().ports;
+  if (!port_fine || (attr->is_global && attr->grh.sgid_index >= kGidsPerPort)) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  auto* ah = static_cast<Ah*>(std::calloc(1, sizeof(Ah)));
+  if (ah == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  ah->base.context = pd->context;
+  ah->base.pd = pd;
+  ah->av = address_of(*attr);
+  of(pd)->refs.fetch_add(1);
+  return &ah->base;
+}
+
+SOFTHCA_EXPORT int ibv_destroy_ah(ibv_ah* base) {
+  of(base->pd)->refs.fetch_sub(1);
+  std::free(of(base));
+  return 0;
+}
+
+SOFTHCA_EXPORT int ibv_init_ah_from_wc(ibv_context* context, uint8_t port, ibv_wc* wc, ibv_grh* grh,
+                                       ibv_ah_attr* attr) {
+  std::memset(attr, 0, sizeof(*attr));
+  attr->dlid = wc->slid;
+  attr->sl = wc->sl;
+  attr->src_path_bits = wc->dlid_path_bits;
+  attr->port_num = port;
+  if ((wc->wc_flags & IBV_WC_GRH) == 0) return 0;
+  attr->is_global = 1;
+  attr->grh.dgid = grh->sgid;
+  attr->grh.sgid_index = 0;
+  uint32_t flow_class = __builtin_bswap32(grh->version_tclass_flow);
+  attr->grh.flow_label = flow_class & 0xfffff;
+  attr->grh.hop_limit = grh->hop_limit;
+  attr->grh.traffic_class = (flow_class >> 20) & 0xff;
+  return 0;
+}
+
+SOFTHCA_EXPORT ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, uint8_t port) {
+  ibv_ah_attr attr;
+  if (ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr) != 0) return nullptr;
+  return ibv_create_ah(pd, &attr);
+}
+
+namespace {
+
+bool same_group(const McastGroup& group, const ibv_gid* gid, uint16_t lid) {
+  return group.used.load() != 0 && group.lid == lid && std::memcmp(group.gid, gid, sizeof(group.gid)) == 0;
+}
+
+}  // namespace
+
+SOFTHCA_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
+  if (qp->qp_type != IBV_QPT_UD || gid->raw[0] != 0xff) return EINVAL;
+  FabricHeader& h = fabric().header();
+  Guard guard(h.registry_lock, fabric().tag(), fabric());
+  McastGroup* place = nullptr;
+  for (McastGroup& group : h.mcast) {
+    if (same_group(group, gid, lid)) {
+      place = &group;
+      break;
+    }
+    if (place == nullptr && group.used.load() == 0) place = &group;
+  }
+  if (place == nullptr || place->count >= kMaxMcastMembers) return ENOMEM;
+  if (place->used.load() == 0) {
+    std::memcpy(place->gid, gid, sizeof(place->gid));
+    place->lid = lid;
+    place->count = 0;
+    place->used.store(1);
+  }
+  for (uint32_t i = 0; i < place->count; ++i) {
+    if (place->qpn[i] == qp->qp_num) return 0;
+  }
+  place->qpn[place->count++] = qp->qp_num;
+  return 0;
+}
+
+SOFTHCA_EXPORT int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
+  FabricHeader& h = fabric().header();
+  Guard guard(h.registry_lock, fabric().tag(), fabric());
+  for (McastGroup& group : h.mcast) {
+    if (!same_group(group, gid, lid)) continue;
+    for (uint32_t i = 0; i < group.count; ++i) {
+      if (group.qpn[i] != qp->qp_num) continue;
+      group.qpn[i] = group.qpn[--group.count];
+      if (group.count == 0) group.used.store(0);
+      return 0;
+    }
+  }
+  return EINVAL;
+}

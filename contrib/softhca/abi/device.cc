@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Devices: listing, opening, and what they say about themselves.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "contrib/softhca/abi/objects.h"
+#include "contrib/softhca/fabric/tables.h"
+
+namespace bfo::softhca {
+namespace {
+
+constexpr uint32_t kVendorId = 0x5348;
+constexpr uint32_t kVendorPartId = 1;
+constexpr int kCompVectors = 4;
+constexpr uint64_t kPageSizes = 0xfffffffffffff000u;
+
+uint32_t device_index(const ibv_device* device) {
+  return static_cast<uint32_t>(device - Process::instance().device(0));
+}
+
+uint64_t node_guid(uint32_t node, uint32_t device) {
+  return 0x0250'42ff'fe00'0000u | node << 12 | device << 4;
+}
+
+void fill_device_attr(const Context& context, ibv_device_attr& attr) {
+  std::memset(&attr, 0, sizeof(attr));
+  const FabricHeader& h = fabric().header();
+  std::strcpy(attr.fw_ver, "1.0.0");
+  attr.node_guid = __builtin_bswap64(node_guid(fabric().node(), context.device));
+  attr.sys_image_guid = attr.node_guid;
+  attr.max_mr_size = ~uint64_t{0};
+  attr.page_size_cap = kPageSizes;
+  attr.vendor_id = kVendorId;
+  attr.vendor_part_id = kVendorPartId;
+  attr.max_qp = static_cast<int>(kMaxQps) - 64;
+  attr.max_qp_wr = kMaxQpWr;
+  attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |
+                          IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_CURR_QP_STATE_MOD |
+                          IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_CHANGE_PHY_PORT | IBV_DEVICE_BAD_PKEY_CNTR |
+                          IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+                          IBV_DEVICE_MEM_MGT_EXTENSIONS;
+  attr.max_sge = kMaxSge;
+  attr.max_sge_rd = kMaxSge;
+  attr.max_cq = kMaxCqs;
+  attr.max_cqe = kMaxCqe;
+  attr.max_mr = kMaxMrs - 1;
+  attr.max_pd = 1 << 20;
+  attr.max_qp_rd_atom = kMaxRdAtomic;
+  attr.max_res_rd_atom = static_cast<int>(kMaxRdAtomic * 1024);
+  attr.max_qp_init_rd_atom = kMaxRdAtomic;
+  attr.atomic_cap = IBV_ATOMIC_HCA;
+  attr.max_mw = kMaxMrs - 1;
+  attr.max_mcast_grp = kMaxMcast;
+  attr.max_mcast_qp_attach = kMaxMcastMembers;
+  attr.max_total_mcast_qp_attach = kMaxMcast * kMaxMcastMembers;
+  attr.max_ah = 1 << 20;
+  attr.max_srq = kMaxSrqs;
+  attr.max_srq_wr = kMaxQpWr;
+  attr.max_srq_sge = kMaxSge;
+  attr.max_pkeys = kPkeysPerPort;
+  attr.local_ca_ack_delay = 0;
+  attr.phys_port_cnt = static_cast<uint8_t>(h.ports);
+}
+
+PortEntry& port_of(const Context& context, uint8_t port) {
+  return fabric().header().ports_table[port_index(fabric().node(), context.device, port)];
+}
+
+bool port_exists(uint8_t port) {
+  return port >= 1 && port <= fabric().header().ports;
+}
+
+/// Fields up to `flags` are common to every version of the struct.
+void fill_port_attr(const Context& context, uint8_t number, ibv_port_attr& attr) {
+  std::memset(&attr, 0, sizeof(attr));
+  PortEntry& port = port_of(context, number);
+  bool up = port.state.load() == kPortActive;
+  attr.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+  attr.max_mtu = IBV_MTU_4096;
+  attr.active_mtu = IBV_MTU_4096;
+  attr.gid_tbl_len = kGidsPerPort;
+  attr.port_cap_flags = IBV_PORT_TRAP_SUP | IBV_PORT_CM_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP;
+  attr.max_msg_sz = 1u << 30;
+  attr.pkey_tbl_len = kPkeysPerPort;
+  attr.lid = port.lid.load();
+  attr.sm_lid = 1;
+  attr.max_vl_num = 4;
+  attr.subnet_timeout = 18;
+  attr.active_width = 2;
+  attr.active_speed = 32;
+  attr.phys_state = up ? 5 : 3;
+  attr.link_layer = IBV_LINK_LAYER_INFINIBAND;
+}
+
+void fill_gid(const PortEntry& port, uint32_t index, ibv_gid& gid) {
+  gid.global.subnet_prefix = __builtin_bswap64(port.gid_prefix.load());
+  gid.global.interface_id = __builtin_bswap64(port.gid_id[index].load());
+}
+
+void fill_context(Context& context, ibv_device* device) {
+  verbs_context& v = context.verbs;
+  v.query_port = op_query_port;
+  v.query_device_ex = op_query_device_ex;
+  v.query_rt_values = op_query_rt_values;
+  v.create_cq_ex = op_create_cq_ex;
+  v.create_qp_ex = op_create_qp_ex;
+  v.create_srq_ex = op_create_srq_ex;
+  v.alloc_parent_domain = op_alloc_parent_domain;
+  v.alloc_td = op_alloc_td;
+  v.dealloc_td = op_dealloc_td;
+  v.advise_mr = op_advise_mr;
+  v.sz = sizeof(verbs_context);
+  ibv_context& c = v.context;
+  c.device = device;
+  c.ops.alloc_mw = op_alloc_mw;
+  c.ops.bind_mw = op_bind_mw;
+  c.ops.dealloc_mw = op_dealloc_mw;
+  c.ops.poll_cq = op_poll_cq;
+  c.ops.req_notify_cq = op_req_notify_cq;
+  c.ops.post_srq_recv = op_post_srq_recv;
+  c.ops.post_send = op_post_send;
+  c.ops.post_recv = op_post_recv;
+  c.num_comp_vectors = kCompVectors;
+  c.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  pthread_mutex_init(&c.mutex, nullptr);
+}
+
+}  // namespace
+
+int op_query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_t bytes) {
+  if (!port_exists(port)) return EINVAL;
+  ibv_port_attr full;
+  fill_port_attr(*of(context), port, full);
+  std::memcpy(attr, &full, bytes < sizeof(full) ? bytes : sizeof(full));
+  return 0;
+}
+
+int op_query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
+                       size_t bytes) {
+  if (bytes < sizeof(ibv_device_attr) || (input != nullptr && input->comp_mask != 0)) return EINVAL;
+  ibv_device_attr_ex full;
+  std::memset(&full, 0, sizeof(full));
+  fill_device_attr(*of(context), full.orig_attr);
+  full.completion_timestamp_mask = ~uint64_t{0};
+  full.hca_core_clock = 1'000'000;  // kHz: time stamps are nanoseconds
+  full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
+  full.phys_port_cnt_ex = full.orig_attr.phys_port_cnt;
+  std::memcpy(attr, &full, bytes < sizeof(full) ? bytes : sizeof(full));
+  return 0;
+}
+
+int op_query_rt_values(ibv_context* context, ibv_values_ex* values) {
+  uint32_t mask = 0;
+  if ((values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) != 0) {
+    uint64_t now = fabric().now();
+    values->raw_clock.tv_sec = static_cast<time_t>(now / 1'000'000'000u);
+    values->raw_clock.tv_nsec = static_cast<long>(now % 1'000'000'000u);
+    mask |= IBV_VALUES_MASK_RAW_CLOCK;
+  }
+  values->comp_mask = mask;
+  return 0;
+}
+
+}  // namespace bfo::softhca
+
+using namespace bfo::softhca;
+
+SOFTHCA_EXPORT ibv_device** ibv_get_device_list(int* count) {
+  Process& process = Process::instance();
+  uint32_t devices = process.open() ? process.fabric().header().devices : 0;
+  auto** list = static_cast<ibv_device**>(std::calloc(devices + 1, sizeof(ibv_device*)));
+  if (list == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  for (uint32_t i = 0; i < devices; ++i) list[i] = process.device(i);
+  if (count != nullptr) *count = static_cast<int>(devices);
+  return list;
+}
+
+SOFTHCA_EXPORT void ibv_free_device_list(ibv_device** list) {
+  std::free(list);
+}
+
+SOFTHCA_EXPORT const char* ibv_get_device_name(ibv_device* device) {
+  return device->name;
+}
+
+SOFTHCA_EXPORT int ibv_get_device_index(ibv_device* device) {
+  return static_cast<int>(device_index(device));
+}
+
+SOFTHCA_EXPORT __be64 ibv_get_device_guid(ibv_device* device) {
+  return __builtin_bswap64(node_guid(fabric().node(), device_index(device)));
+}
+
+SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
+  Process& process = Process::instance();
+  if (!process.open()) {
+    errno = ENODEV;
+    return nullptr;
+  }
+  auto* context = static_cast<Context*>(std::calloc(1, sizeof(Context)));
+  int ends[2];
+  if (context == nullptr || pipe2(ends, O_CLOEXEC) != 0) {
+    std::free(context);
+    return nullptr;
+  }
+  new (&context->refs) std::atomic<int>(0);
+  context->device = static_cast<uint32_t>(device - process.device(0));
+  context->entry = allocate_context(fabric());
+  if (context->entry == nullptr) {
+    close(ends[0]);
+    close(ends[1]);
+    std::free(context);
+    errno = ENOMEM;
+    return nullptr;
+  }
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  fill_context(*context, device);
+  context->verbs.context.async_fd = ends[0];
+  context->verbs.context.cmd_fd = ends[0];
+  context->wake_fd = ends[1];
+  context->entry->node = fabric().node();
+  context->entry->device = context->device;
+  context->entry->wake = fabric().wake_name(ends[0]);
+  process.start_timer();
+  return &context->verbs.context;
+}
+
+SOFTHCA_EXPORT int ibv_close_device(ibv_context* base) {
+  Context* context = of(base);
+  free_context(fabric(), *context->entry);
+  close(base->async_fd);
+  close(context->wake_fd);
+  std::free(context);
+  return 0;
+}
+
+SOFTHCA_EXPORT int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
+  fill_device_attr(*of(context), *attr);
+  return 0;
+}
+
+SOFTHCA_EXPORT int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* attr) {
+  // Older programs have a struct that ends after link_layer and flags.
+  constexpr size_t kCommon = offsetof(ibv_port_attr, port_cap_flags2);
+  return op_query_port(context, port, reinterpret_cast<ibv_port_attr*>(attr), kCommon);
+}
+
+SOFTHCA_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
+  if (!port_exists(port) || index < 0 || index >= static_cast<int>(kGidsPerPort)) {
+    errno = EINVAL;
+    return -1;
+  }
+  fill_gid(port_of(*of(context), port), static_cast<uint32_t>(index), *gid);
+  return 0;
+}
+
+SOFTHCA_EXPORT int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned index, unsigned* type) {
+  if (!port_exists(port) || index >= kGidsPerPort) {
+    errno = EINVAL;
+    return -1;
+  }
+  *type = 0;  // InfiniBand
+  return 0;
+}
+
+SOFTHCA_EXPORT int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index,
+                                     ibv_gid_entry* entry, uint32_t flags, size_t bytes) {
+  if (flags != 0) return EOPNOTSUPP;
+  if (port == 0 || port > fabric().header().ports || index >= kGidsPerPort) return EINVAL;
+  ibv_gid_entry full;
+  std::memset(&full, 0, sizeof(full));
+  fill_gid(port_of(*of(context), static_cast<uint8_t>(port)), index, full.gid);
+  full.gid_index = index;
+  full.port_num = port;
+  full.gid_type = IBV_GID_TYPE_IB;
+  std::memcpy(entry, &full, bytes < sizeof(full) ? bytes : sizeof(full));
+  return 0;
+}
+
+SOFTHCA_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t count,
+                                            uint32_t flags, size_t bytes) {
+  if (flags != 0) return -EOPNOTSUPP;
+  size_t needed = size_t{fabric().header().ports} * kGidsPerPort;
+  if (needed > count) return -EINVAL;
+  size_t filled = 0;
+  for (uint32_t port = 1; port <= fabric().header().ports; ++port) {
+    for (uint32_t index = 0; index < kGidsPerPort; ++index, ++filled) {
+      auto* entry = reinterpret_cast<ibv_gid_entry*>(reinterpret_cast<char*>(entries) + filled * bytes);
+      _ibv_query_gid_ex(context, port, index, entry, 0, bytes);
+    }
+  }
+  return static_cast<ssize_t>(filled);
+}
+
+SOFTHCA_EXPORT int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* pkey) {
+  if (!port_exists(port) || index < 0 || index >= static_cast<int>(kPkeysPerPort)) {
+    errno = EINVAL;
+    return -1;
+  }
+  *pkey = __builtin_bswap16(port_of(*of(context), port).pkey[index].load());
+  return 0;
+}
+
+SOFTHCA_EXPORT int ibv_get_pkey_index(ibv_context* context, uint8_t port, __be16 pkey) {
+  for (int index = 0; index < static_cast<int>(kPkeysPerPort); ++index) {
+    __be16 found;
+    if (ibv_query_pkey(context, port, index, &found) != 0) break;
+    if (found == pkey) return index;
+  }
+  errno = EINVAL;
+  return -1;
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The process: joining the fabric, the timer thread, fork and exit.
+#include "contrib/softhca/abi/process.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "contrib/softhca/abi/objects.h"
+#include "contrib/softhca/abi/sysfs.h"
+#include "contrib/softhca/engine/requester.h"
+#include "contrib/softhca/engine/world.h"
+#include "contrib/softhca/fabric/tables.h"
+#include "contrib/softhca/engine/snapshot.h"
+
+namespace bfo::softhca {
+namespace {
+
+constexpr const char* kDefaultFabric = "default";
+constexpr uint64_t kTimerSlackNs = 500'000;   // pollers go first
+constexpr uint64_t kTimerFarNs = 1'000'000;   // a sleep longer than this is cut short by new work
+constexpr uint64_t kTimedPollNs = 2'000'000;  // a rule may become due earlier than it said
+constexpr uint64_t kBusyRetryNs = 200'000;
+
+Process* current = nullptr;
+pthread_mutex_t current_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void before_fork() {
+  pthread_mutex_lock(&current_mutex);
+}
+void after_fork_parent() {
+  pthread_mutex_unlock(&current_mutex);
+}
+void after_fork_child() {
+  // The parent's objects are not ours: a child starts from nothing when it opens a device itself.
+  if (current != nullptr && current->is_open()) current->fabric().disown();
+  current = nullptr;
+  pthread_mutex_init(&current_mutex, nullptr);
+}
+
+uint32_t node_from_environment() {
+  const char* nodes = std::getenv("SOFTHCA_NODES");
+  if (nodes != nullptr && std::strcmp(nodes, "shared") == 0) return 0;
+  for (const char* variable : {"SOFTHCA_NODE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
+    const char* text = std::getenv(variable);
+    if (text == nullptr || *text == 0) continue;
+    char* end = nullptr;
+    unsigned long value = std::strtoul(text, &end, 10);
+    if (*end == 0) return static_cast<uint32_t>(value % kMaxNodes);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Process& Process::instance() {
+  Process* process = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
+  if (process != nullptr) [[likely]]
+    return *process;
+  static std::once_flag hooked;
+  std::call_once(hooked, [] { pthread_atfork(before_fork, after_fork_parent, after_fork_child); });
+  pthread_mutex_lock(&current_mutex);
+  if (current == nullptr) __atomic_store_n(&current, new Process(), __ATOMIC_RELEASE);
+  process = current;
+  pthread_mutex_unlock(&current_mutex);
+  return *process;
+}
+
+bool Process::open() {
+  std::lock_guard<std::mutex> guard(open_mutex_);
+  if (fabric_ != nullptr) return true;
+  if (failed_) return false;
+  std::string error;
+  FabricConfig config;
+  const char* name = std::getenv("SOFTHCA_FABRIC");
+  std::unique_ptr<Fabric> fabric;
+  if (config_from_environment(config, error)) {
+    fabric = Fabric::open(name != nullptr && *name != 0 ? name : kDefaultFabric, config,
+                          node_from_environment(), error);
+  }
+  if (!fabric) {
+    std::fprintf(stderr, "softhca: %s\n", error.c_str());
+    failed_ = true;
+    return false;
+  }
+  const char* spin = std::getenv("SOFTHCA_SPIN");
+  if (spin != nullptr && std::atoi(spin) > 0) spin_ = static_cast<unsigned>(std::atoi(spin));
+  FabricHeader& h = fabric->header();
+  devices_.resize(h.devices);
+  for (uint32_t i = 0; i < h.devices; ++i) {
+    ibv_device& device = devices_[i];
+    std::memset(&device, 0, sizeof(device));
+    device.node_type = IBV_NODE_CA;
+    device.transport_type = IBV_TRANSPORT_IB;
+    std::snprintf(device.name, sizeof(device.name), "softhca%u", i);
+    std::snprintf(device.dev_name, sizeof(device.dev_name), "uverbs%u", i);
+    std::snprintf(device.dev_path, sizeof(device.dev_path), "%s/class/infiniband_verbs/uverbs%u",
+                  sysfs_path(), i);
+    std::snprintf(device.ibdev_path, sizeof(device.ibdev_path), "%s/class/infiniband/softhca%u", sysfs_path(),
+                  i);
+  }
+  pending_ = &fabric->self().pending;
+  fabric_ = std::move(fabric);
+  return true;
+}
+
+void Process::add(Qp& qp) {
+  uint32_t slot = index_of(*fabric_, *qp.entry);
+  {
+    std::lock_guard<std::mutex> guard(objects_mutex_);
+    qps_[slot] = &qp;
+  }
+  std::lock_guard<std::mutex> guard(progress_mutex_);
+  qp_slots_.push_back(slot);
+}
+
+void Process::remove(Qp& qp) {
+  uint32_t slot = index_of(*fabric_, *qp.entry);
+  {
+    std::lock_guard<std::mutex> guard(objects_mutex_);
+    qps_.erase(slot);
+  }
+  std::lock_guard<std::mutex> guard(progress_mutex_);
+  std::erase(qp_slots_, slot);
+}
+
+void Process::add(Cq& cq) {
+  std::lock_guard<std::mutex> guard(objects_mutex_);
+  cqs_[index_of(*fabric_, *cq.entry)] = &cq;
+}
+void Process::remove(Cq& cq) {
+  std::lock_guard<std::mutex> guard(objects_mutex_);
+  cqs_.erase(index_of(*fabric_, *cq.entry));
+}
+void Process::add(Srq& srq) {
+  std::lock_guard<std::mutex> guard(objects_mutex_);
+  srqs_[index_of(*fabric_, *srq.entry)] = &srq;
+}
+void Process::remove(Srq& srq) {
+  std::lock_guard<std::mutex> guard(objects_mutex_);
+  srqs_.erase(index_of(*fabric_, *srq.entry));
+}
+
+namespace {
+template <class T>
+T* look_up(const std::unordered_map<uint32_t, T*>& map, uint32_t slot) {
+  auto found = map.find(slot);
+  return found == map.end() ? nullptr : found->second;
+}
+}  // namespace
+
+Qp* Process::qp(uint32_t slot) {
+  return look_up(qps_, slot);
+}
+Cq* Process::cq(uint32_t slot) {
+  return look_up(cqs_, slot);
+}
+Srq* Process::srq(uint32_t slot) {
+  return look_up(srqs_, slot);
+}
+
+uint64_t Process::progress_all() {
+  std::unique_lock<std::mutex> lock(progress_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return 0;
+  uint64_t next = progress_pending(*fabric_, qp_slots_.data(), static_cast<uint32_t>(qp_slots_.size()));
+  next_ns_.store(next, std::memory_order_relaxed);
+  return next;
+}
+
+void Process::progress_now() {
+  polls_.fetch_add(1, std::memory_order_relaxed);
+  if (fabric_->now() < next_ns_.load(std::memory_order_relaxed)) return;
+  progress_all();
+}
+
+void Process::idle() {
+  sched_yield();
+  FabricHeader& h = fabric_->header();
+  if ((h.hooks.load(std::memory_order_relaxed) & kHookTimed) != 0) [[unlikely]] {
+    uint64_t now = fabric_->now();
+    uint64_t next = std::min(h.next_world_ns.load(std::memory_order_relaxed), next_due_ns(h.faults));
+    if (now >= next) world_tick(*fabric_, now);
+    kick();
+  }
+}
+
+void Process::start_timer() {
+  // A sleeping timer has to look again when something earlier came up than what it waits for.
+  next_ns_.store(0, std::memory_order_relaxed);
+  if (timer_running_.load(std::memory_order_acquire)) {
+    uint64_t target = timer_target_.load(std::memory_order_relaxed);
+    if (target > fabric_->now() + kTimerFarNs) {
+      std::lock_guard<std::mutex> guard(timer_mutex_);
+      timer_target_.store(0, std::memory_order_relaxed);
+      timer_wake_.notify_one();
+    }
+    return;
+  }
+  std::lock_guard<std::mutex> guard(timer_mutex_);
+  if (timer_running_.load() || stop_) return;
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  timer_running_.store(true, std::memory_order_release);
+  std::thread([this] { timer_loop(); }).detach();
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
+void Process::timer_loop() {
+  prctl(PR_SET_NAME, "softhca-timer");
+  prctl(PR_SET_TIMERSLACK, 1000);
+  uint32_t seen_polls = polls_.load();
+  std::unique_lock<std::mutex> lock(timer_mutex_);
+  while (!stop_) {
+    timer_target_.store(0, std::memory_order_relaxed);
+    lock.unlock();
+    uint64_t now = fabric_->now();
+    uint64_t next = kNever;
+    bool timed = (fabric_->header().hooks.load() & kHookTimed) != 0;
+    if (waiting()) next = progress_all();
+    if (next == 0) next = now + kBusyRetryNs;
+    if (timed) {
+      uint64_t world = world_tick(*fabric_, now);
+      if (world > now + kTimedPollNs) world = now + kTimedPollNs;
+      if (world < next) next = world;
+    }
+    bool polled = polls_.load(std::memory_order_relaxed) != seen_polls;
+    seen_polls = polls_.load(std::memory_order_relaxed);
+    if (polled && next != kNever) next += kTimerSlackNs;
+    lock.lock();
+    if (stop_) break;
+    timer_target_.store(next, std::memory_order_relaxed);
+    if (next == kNever) {
+      // Nothing to wait for, or for ever: look again when somebody posts, and once a second in case.
+      timer_wake_.wait_for(lock, std::chrono::seconds(1));
+    } else {
+      now = fabric_->now();
+      if (next > now) timer_wake_.wait_for(lock, std::chrono::nanoseconds(next - now));
+    }
+  }
+  timer_running_.store(false);
+}
+
+void Process::leave() {
+  if (fabric_ == nullptr) return;
+  {
+    std::lock_guard<std::mutex> guard(timer_mutex_);
+    stop_ = true;
+    timer_wake_.notify_one();
+  }
+  for (int i = 0; i < 100 && timer_running_.load(); ++i) usleep(1000);
+  snapshot_exit(*fabric_);
+  if (fabric_->leave()) snapshot_end(*fabric_);
+}
+
+}  // namespace bfo::softhca
+
+/// Runs at exit, after everything that depends on this library.
+__attribute__((destructor)) static void softhca_at_exit() {
+  using bfo::softhca::Process;
+  Process* process = __atomic_load_n(&bfo::softhca::current, __ATOMIC_ACQUIRE);
+  if (process != nullptr) process->leave();
+}

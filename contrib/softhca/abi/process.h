@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The process: what the drop-in library keeps per OS process: its fabric, the objects it handed out, and the
+// thread that moves things on while the program does not call.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "contrib/softhca/abi/verbs_api.h"
+#include "contrib/softhca/fabric/fabric.h"
+
+namespace bfo::softhca {
+
+struct Context;
+struct Cq;
+struct Qp;
+struct Srq;
+
+class Process {
+ public:
+  /// The one of this process; never destroyed, replaced in a forked child.
+  static Process& instance();
+
+  /// Joins the fabric on first use. False when that is not possible; the reason has been printed.
+  bool open();
+  bool is_open() const { return fabric_ != nullptr; }
+  Fabric& fabric() { return *fabric_; }
+  ibv_device* device(uint32_t index) { return &devices_[index]; }
+
+  // --- objects by slot, for events ---
+  void add(Qp& qp);
+  void remove(Qp& qp);
+  void add(Cq& cq);
+  void remove(Cq& cq);
+  void add(Srq& srq);
+  void remove(Srq& srq);
+  std::mutex& objects_mutex() { return objects_mutex_; }
+  Qp* qp(uint32_t slot);
+  Cq* cq(uint32_t slot);
+  Srq* srq(uint32_t slot);
+  const std::unordered_map<uint32_t, Cq*>& cqs() const { return cqs_; }
+
+  // --- progress ---
+  /// True when some own queue pair waits for time or an answer, or the fabric has timed events.
+  bool waiting() const { return pending_->load(std::memory_order_relaxed) != 0; }
+  /// Called by pollers while waiting().
+  void progress_now();
+  /// Called by pollers that found nothing for a while.
+  void idle();
+  /// Makes sure that somebody moves things on when nobody polls. Cheap when nothing waits.
+  void kick() {
+    if (waiting() || (fabric_->header().hooks.load(std::memory_order_relaxed) & kHookTimed) != 0) [[unlikely]]
+      start_timer();
+  }
+  /// Starts the timer thread, or makes it look again. It sleeps while nothing waits, and looks once a second
+  /// for rules that somebody else injected: an open device must see them also when the program only sleeps.
+  void start_timer();
+  unsigned spin() const { return spin_; }
+
+  /// At exit: leaves the fabric; verbs called afterwards find nothing.
+  void leave();
+
+ private:
+  Process() = default;
+  void timer_loop();
+  uint64_t progress_all();
+
+  std::unique_ptr<Fabric> fabric_;
+  bool failed_ = false;
+  std::mutex open_mutex_;
+  std::vector<ibv_device> devices_;
+  std::atomic<uint32_t> nothing_{0};
+  std::atomic<uint32_t>* pending_ = &nothing_;
+  unsigned spin_ = 64;
+
+  std::mutex objects_mutex_;
+  std::unordered_map<uint32_t, Qp*> qps_;
+  std::unordered_map<uint32_t, Cq*> cqs_;
+  std::unordered_map<uint32_t, Srq*> srqs_;
+
+  std::mutex progress_mutex_;  ///< guards qp_slots_
+  std::vector<uint32_t> qp_slots_;
+  std::atomic<uint64_t> next_ns_{0};
+
+  std::mutex timer_mutex_;
+  std::condition_variable timer_wake_;
+  std::atomic<bool> timer_running_{false};
+  std::atomic<uint64_t> timer_target_{0};
+  std::atomic<uint32_t> polls_{0};
+  bool stop_ = false;
+};
+
+}  // namespace bfo::softhca

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Later: what an engine step found to do for others but may not do while it holds locks: flush a queue pair
+// that went to ERR, fail everything on an overrun CQ, wake a sleeping process, act out a fault rule.
+#pragma once
+
+#include <vector>
+
+#include "contrib/softhca/fabric/fabric.h"
+
+namespace bfo::softhca {
+
+class Later {
+ public:
+  explicit Later(Fabric& fabric) : fabric_(fabric) {}
+  /// Runs everything. Every entry point of the engine ends with it, holding no lock.
+  ~Later() {
+    if (any_) [[unlikely]]
+      run();
+  }
+  Later(const Later&) = delete;
+  Later& operator=(const Later&) = delete;
+
+  void flush_qp(uint32_t qpn) { add({Kind::FlushQp, qpn, 0, {}}); }
+  void fail_cq(uint32_t cq) { add({Kind::FailCq, cq, 0, {}}); }
+  void wake(uint32_t process, WakeName pipe) { add({Kind::Wake, process, pipe, {}}); }
+  void act(const Decision& decision) { add({Kind::Act, 0, 0, decision}); }
+  void run();
+
+ private:
+  enum class Kind { FlushQp, FailCq, Wake, Act };
+  struct Item {
+    Kind kind;
+    uint32_t object;
+    WakeName pipe;
+    Decision decision;
+  };
+  void add(const Item& item) {
+    items_.push_back(item);
+    any_ = true;
+  }
+
+  Fabric& fabric_;
+  bool any_ = false;
+  std::vector<Item> items_;
+};
+
+}  // namespace bfo::softhca

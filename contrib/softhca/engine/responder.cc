@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The responder: what the receiving HCA does with one request. Executed by the requester's process.
+#include "contrib/softhca/engine/responder.h"
+
+#include <infiniband/verbs.h>
+
+#include <cstring>
+
+#include "contrib/softhca/engine/async.h"
+#include "contrib/softhca/engine/cq.h"
+#include "contrib/softhca/engine/mr.h"
+#include "contrib/softhca/engine/psn.h"
+#include "contrib/softhca/engine/qp.h"
+#include "contrib/softhca/engine/receive.h"
+#include "contrib/softhca/fabric/copy.h"
+#include "contrib/softhca/fabric/tables.h"
+
+namespace bfo::softhca {
+namespace {
+
+constexpr uint32_t kGrhBytes = 40;
+constexpr uint64_t kWhole = ~uint64_t{0};
+
+bool receives(uint8_t state) {
+  return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+}
+
+bool is_write(uint8_t opcode) {
+  return opcode == static_cast<uint8_t>(Opcode::Write) || opcode == static_cast<uint8_t>(Opcode::WriteImm);
+}
+bool is_send(uint8_t opcode) {
+  return opcode == static_cast<uint8_t>(Opcode::Send) || opcode == static_cast<uint8_t>(Opcode::SendImm) ||
+         opcode == static_cast<uint8_t>(Opcode::SendInv);
+}
+
+/// One request being executed; holds the responder's lock.
+class Execution {
+ public:
+  Execution(Fabric& fabric, QpEntry& src, Wqe& wqe, QpEntry& dst, const Sge* local, uint32_t local_count,
+            uint64_t cut, Guard& guard, Later& later)
+      : fabric_(fabric),
+        src_(src),
+        wqe_(wqe),
+        dst_(dst),
+        local_(local),
+        local_count_(local_count),
+        cut_(cut),
+        guard_(guard),
+        later_(later) {}
+
+  Reply run(bool replay) {
+    if (is_send(wqe_.opcode)) return replay ? Reply::Ack : send();
+    if (is_write(wqe_.opcode)) return replay ? Reply::Ack : write();
+    if (wqe_.opcode == static_cast<uint8_t>(Opcode::Read)) return read();
+    return atomic(replay);
+  }
+
+ private:
+  KeyUser user() const { return {dst_.pd, dst_.process, dst_.qpn.load(std::memory_order_relaxed)}; }
+
+  Reply fail(Reply reply, ibv_event_type event) {
+    fail_qp(fabric_, dst_, event, later_);
+    return reply;
+  }
+  Reply fail_recv(Reply reply, ibv_wc_status status) {
+    complete_recv_error(fabric_, dst_, status, later_);
+    enter_error(fabric_, dst_, later_);
+    return reply;
+  }
+
+  /// The outcome of a copy as the two sides see it. `Ack` means it went well.
+  Reply after(CopyResult result, Reply remote_fault) {
+    if (!dst_.resp_lock.commit(fabric_.tag())) {
+      guard_.abandon();  // the owner took the queue pair back while we were stopped
+      return Reply::Silent;
+    }
+    switch (result) {
+      case CopyResult::Done:
+        return Reply::Ack;
+      case CopyResult::RemoteFault:
+        return remote_fault;
+      case CopyResult::LocalFault:
+        return Reply::LocalFault;
+      default:
+        return Reply::Silent;
+    }
+  }
+
+  void drop_partial();
+  bool too_many_reads() const;
+  Reply send();
+  Reply write();
+  Reply read();
+  Reply atomic(bool replay);
+  bool ud() const { return dst_.type == IBV_QPT_UD; }
+  bool gather(uint8_t* out, uint32_t skip) const;
+  void fill(CqeEntry& entry, uint8_t opcode, uint32_t bytes);
+
+  Fabric& fabric_;
+  QpEntry& src_;
+  Wqe& wqe_;
+  QpEntry& dst_;
+  const Sge* local_;
+  uint32_t local_count_;
+  uint64_t cut_;
+  Guard& guard_;
+  Later& later_;
+};
+
+void Execution::fill(CqeEntry& entry, uint8_t opcode, uint32_t bytes) {
+  const PortEntry& port = fabric_.header().ports_table[src_.port_index];
+  entry.status = IBV_WC_SUCCESS;
+  entry.opcode = opcode;
+  entry.flags = 0;
+  if (wqe_.opcode == static_cast<uint8_t>(Opcode::SendImm) ||
+      wqe_.opcode == static_cast<uint8_t>(Opcode::WriteImm)) {
+    entry.flags |= CqeFlags::kImm;
+  }
+  if (wqe_.opcode == static_cast<uint8_t>(Opcode::SendInv)) entry.flags |= CqeFlags::kInv;
+  if (ud() && wqe_.has_grh != 0) entry.flags |= CqeFlags::kGrh;
+  entry.sl = wqe_.sl;
+  entry.wr_id = dst_.taken.wr_id;
+  entry.byte_len = bytes;
+  entry.qpn = dst_.qpn.load(std::memory_order_relaxed);
+  entry.imm = wqe_.imm;
+  entry.src_qp = src_.qpn.load(std::memory_order_relaxed);
+  entry.slid = port.lid.load(std::memory_order_relaxed);
+  entry.pkey_index = dst_.attr.pkey_index;
+  entry.vendor_err = 0;
+}
+
+bool Execution::gather(uint8_t* out, uint32_t skip) const {
+  out += skip;
+  for (uint32_t i = 0; i < local_count_; ++i) {
+    if (local_[i].length == 0) continue;
+    std::memcpy(out, reinterpret_cast<const void*>(local_[i].addr), local_[i].length);
+    out += local_[i].length;
+  }
+  return true;
+}
+
+/// The global route header as the receiver finds it in front of a UD payload.
+void build_grh(Fabric& fabric, const QpEntry& src, const Wqe& wqe, uint8_t* out) {
+  const PortEntry& port = fabric.header().ports_table[src.port_index];
+  std::memset(out, 0, kGrhBytes);
+  uint32_t version = 6u << 28 | (wqe.hop_class & 0xff) << 20;
+  uint16_t payload = static_cast<uint16_t>(wqe.length + 24);
+  out[0] = static_cast<uint8_t>(version >> 24);
+  out[1] = static_cast<uint8_t>(version >> 16);
+  out[4] = static_cast<uint8_t>(payload >> 8);
+  out[5] = static_cast<uint8_t>(payload);
+  out[6] = 0x1b;
+  out[7] = static_cast<uint8_t>(wqe.hop_class >> 8);
+  uint64_t prefix = __builtin_bswap64(port.gid_prefix.load());
+  uint64_t id = __builtin_bswap64(port.gid_id[wqe.sgid_index % kGidsPerPort].load());
+  std::memcpy(out + 8, &prefix, 8);
+  std::memcpy(out + 16, &id, 8);
+  std::memcpy(out + 24, wqe.dgid, 16);
+}
+
+Reply Execution::send() {
+  drop_partial();
+  if (!take_recv(fabric_, dst_, later_)) return Reply::Rnr;
+  TakenRecv& taken = dst_.taken;
+  uint32_t header = ud() ? kGrhBytes : 0;
+  uint64_t room = 0;
+  for (uint32_t i = 0; i < taken.num_sge; ++i) room += taken.sge[i].length;
+  if (room < uint64_t{wqe_.length} + header) {
+    if (ud()) return Reply::Silent;  // the request stays for the next datagram
+    return fail_recv(Reply::InvReq, IBV_WC_LOC_LEN_ERR);
+  }
+  Sge there[kMaxSge];
+  if (!translate_list(fabric_, taken.sge, taken.num_sge, user(), IBV_ACCESS_LOCAL_WRITE, there)) {
+    return fail_recv(Reply::RemOp, IBV_WC_LOC_PROT_ERR);
+  }
+  uint32_t total = wqe_.length + header;
+  bool grh = header != 0 && wqe_.has_grh != 0;
+  uint32_t skipped = header != 0 && !grh ? header : 0;  // an absent GRH leaves its room untouched
+  bool through_cqe = total - skipped <= kInlineCqe && cut_ == kWhole &&
+                     (total == 0 || (taken.num_sge >= 1 && taken.sge[0].length >= total));
+  if (!through_cqe) {
+    // GRH first, then the payload, as one scatter over the receive segments.
+    uint8_t grh_bytes[kGrhBytes] = {};
+    Sge from[kMaxSge + 1];
+    uint32_t count = 0;
+    if (header != 0) {
+      if (grh) build_grh(fabric_, src_, wqe_, grh_bytes);
+      from[count++] = {reinterpret_cast<uint64_t>(grh_bytes), header, 0};
+    }
+    for (uint32_t i = 0; i < local_count_; ++i) from[count++] = local_[i];
+    CopyResult copied;
+    {
+      uint64_t length = cut_ < total ? cut_ : total;
+      Copy copy(fabric_, dst_.process, there, taken.num_sge, length);
+      bool still = translate_list(fabric_, taken.sge, taken.num_sge, user(), IBV_ACCESS_LOCAL_WRITE, there);
+      copied = still ? copy.put(from, count) : CopyResult::RemoteFault;
+    }
+    Reply reply = after(copied, Reply::RemOp);
+    if (reply == Reply::RemOp) return fail_recv(Reply::RemOp, IBV_WC_LOC_PROT_ERR);
+    if (reply != Reply::Ack) return reply;
+    if (cut_ < total) {
+      dst_.partial = 1;
+      return Reply::Silent;
+    }
+  }
+  CqePush push(fabric_, fabric_.header().cqs[dst_.recv_cq], later_);
+  CqeEntry* entry = push.entry();
+  if (entry == nullptr) {
+    taken.valid.store(0, std::memory_order_release);
+    return Reply::Ack;  // accepted by the transport; the overrun is the receiver's affair
+  }
+  fill(*entry, IBV_WC_RECV, total);
+  if (through_cqe && total > skipped) {
+    if (grh) build_grh(fabric_, src_, wqe_, entry->payload);
+    gather(entry->payload, grh ? kGrhBytes : 0);
+    entry->inline_len = static_cast<uint16_t>(total - skipped);
+    entry->inline_dst = there[0].addr + skipped;
+    entry->inline_lkey = taken.sge[0].lkey;
+  }
+  push.commit((wqe_.flags & IBV_SEND_SOLICITED) != 0);
+  taken.valid.store(0, std::memory_order_release);
+  return Reply::Ack;
+}
+
+/// The rest of an earlier UC message was lost: its receive request is used again, but one that came from an
+/// SRQ cannot go back there.
+void Execution::drop_partial() {
+  if (dst_.partial == 0) return;
+  dst_.partial = 0;
+  if (dst_.type == IBV_QPT_UC && dst_.srq != kNone)
+    complete_recv_error(fabric_, dst_, IBV_WC_REM_ABORT_ERR, later_);
+}
+
+Reply Execution::write() {
+  bool imm = wqe_.opcode == static_cast<uint8_t>(Opcode::WriteImm);
+  uint64_t target = 0;
+  bool fine = wqe_.length == 0 || ((dst_.attr.access & IBV_ACCESS_REMOTE_WRITE) != 0 &&
+                                   translate(fabric_, wqe_.rkey, user(), wqe_.remote_addr, wqe_.length,
+                                             IBV_ACCESS_REMOTE_WRITE, target));
+  if (imm && !take_recv(fabric_, dst_, later_))
+    return fine ? Reply::Rnr : fail(Reply::RemAccess, IBV_EVENT_QP_ACCESS_ERR);
+  if (!fine) {
+    return imm ? fail_recv(Reply::RemAccess, IBV_WC_LOC_ACCESS_ERR)
+               : fail(Reply::RemAccess, IBV_EVENT_QP_ACCESS_ERR);
+  }
+  if (wqe_.length > 0) {
+    Sge there{target, wqe_.length, wqe_.rkey};
+    CopyResult copied;
+    {
+      Copy copy(fabric_, dst_.process, &there, 1, cut_ < wqe_.length ? cut_ : wqe_.length);
+      bool still = translate(fabric_, wqe_.rkey, user(), wqe_.remote_addr, wqe_.length,
+                             IBV_ACCESS_REMOTE_WRITE, target);
+      copied = still ? copy.put(local_, local_count_) : CopyResult::RemoteFault;
+    }
+    Reply reply = after(copied, Reply::RemAccess);
+    if (reply == Reply::RemAccess) {
+      return imm ? fail_recv(reply, IBV_WC_LOC_ACCESS_ERR) : fail(reply, IBV_EVENT_QP_ACCESS_ERR);
+    }
+    if (reply != Reply::Ack) return reply;
+  }
+  if (cut_ < wqe_.length) return Reply::Silent;
+  if (!imm) return Reply::Ack;
+  CqePush push(fabric_, fabric_.header().cqs[dst_.recv_cq], later_);
+  if (CqeEntry* entry = push.entry()) {
+    fill(*entry, static_cast<uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM), wqe_.length);
+    push.commit((wqe_.flags & IBV_SEND_SOLICITED) != 0);
+  }
+  dst_.taken.valid.store(0, std::memory_order_release);
+  return Reply::Ack;
+}
+
+/// More READ and ATOMIC requests than this responder tracks? Those whose answers are still on their way
+/// count.
+bool Execution::too_many_reads() const {
+  const uint32_t limit = dst_.attr.max_dest_rd_atomic;
+  if (limit != 0 && limit >= src_.attr.max_rd_atomic) return false;  // the requester holds back by itself
+  uint32_t busy = 0;
+  for (uint32_t i = src_.sq_done; i != src_.sq_arrived; ++i) {
+    const Wqe& other = wqe_at(fabric_, src_, i);
+    const bool tracked = other.opcode == static_cast<uint8_t>(Opcode::Read) ||
+                         other.opcode == static_cast<uint8_t>(Opcode::CmpSwap) ||
+                         other.opcode == static_cast<uint8_t>(Opcode::FetchAdd);
+    if (tracked && other.stage == WqeStage::Answered && other.complete_at > fabric_.now()) ++busy;
+  }
+  return busy >= limit;
+}
+
+Reply Execution::read() {
+  if (too_many_reads()) return fail(Reply::InvReq, IBV_EVENT_QP_ACCESS_ERR);
+  if (wqe_.length == 0) return Reply::Ack;
+  uint64_t source = 0;
+  if ((dst_.attr.access & IBV_ACCESS_REMOTE_READ) == 0 ||
+      !translate(fabric_, wqe_.rkey, user(), wqe_.remote_addr, wqe_.length, IBV_ACCESS_REMOTE_READ, source)) {
+    return fail(Reply::RemAccess, IBV_EVENT_QP_ACCESS_ERR);
+  }
+  Sge there{source, wqe_.length, wqe_.rkey};
+  CopyResult copied;
+  {
+    Copy copy(fabric_, dst_.process, &there, 1, cut_ < wqe_.length ? cut_ : wqe_.length);
+    bool still =
+        translate(fabric_, wqe_.rkey, user(), wqe_.remote_addr, wqe_.length, IBV_ACCESS_REMOTE_READ, source);
+    copied = still ? copy.get(local_, local_count_) : CopyResult::RemoteFault;
+  }
+  Reply reply = after(copied, Reply::RemAccess);
+  if (reply == Reply::RemAccess) return fail(reply, IBV_EVENT_QP_ACCESS_ERR);
+  return reply == Reply::Ack && cut_ < wqe_.length ? Reply::Silent : reply;
+}
+
+Reply Execution::atomic(bool replay) {
+  if (too_many_reads()) return fail(Reply::InvReq, IBV_EVENT_QP_ACCESS_ERR);
+  uint64_t old = 0;
+  if (replay) {
+    bool found = false;
+    for (const AtomicResult& result : dst_.saved) {
+      if (result.valid != 0 && result.psn == wqe_.psn) old = result.value, found = true;
+    }
+    if (!found) return Reply::Silent;
+  } else {
+    if ((wqe_.remote_addr & 7) != 0) return fail(Reply::InvReq, IBV_EVENT_QP_ACCESS_ERR);
+    uint64_t address = 0;
+    if ((dst_.attr.access & IBV_ACCESS_REMOTE_ATOMIC) == 0 ||
+        !translate(fabric_, wqe_.rkey, user(), wqe_.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, address)) {
+      return fail(Reply::RemAccess, IBV_EVENT_QP_ACCESS_ERR);
+    }
+    Guard exclusive(fabric_.header().atomic_lock, fabric_.tag(), fabric_);
+    Sge there{address, 8, wqe_.rkey};
+    Sge mine{reinterpret_cast<uint64_t>(&old), 8, 0};
+    CopyResult copied = Copy(fabric_, dst_.process, &there, 1, 8, true).get(&mine, 1);
+    if (copied == CopyResult::Done) {
+      bool add = wqe_.opcode == static_cast<uint8_t>(Opcode::FetchAdd);
+      uint64_t fresh = add ? old + wqe_.compare_add : old == wqe_.compare_add ? wqe_.swap : old;
+      mine.addr = reinterpret_cast<uint64_t>(&fresh);
+      if (fresh != old) copied = Copy(fabric_, dst_.process, &there, 1, 8, true).put(&mine, 1);
+    }
+    Reply reply = after(copied, Reply::RemAccess);
+    if (reply == Reply::RemAccess) return fail(reply, IBV_EVENT_QP_ACCESS_ERR);
+    if (reply != Reply::Ack) return reply;
+    AtomicResult& slot = dst_.saved[dst_.saved_next++ % kMaxRdAtomic];
+    slot = {wqe_.psn, 1, old};
+  }
+  uint8_t bytes[8];
+  std::memcpy(bytes, &old, 8);
+  uint32_t placed = 0;
+  for (uint32_t i = 0; i < local_count_ && placed < 8; ++i) {
+    uint32_t part = local_[i].length < 8 - placed ? local_[i].length : 8 - placed;
+    std::memcpy(reinterpret_cast<void*>(local_[i].addr), bytes + placed, part);
+    placed += part;
+  }
+  return Reply::Ack;
+}
+
+/// Where the request stands relative to what the responder expects next.
+enum class Order { Next, Replay, Gap };
+
+Order order_of(const QpEntry& src, const QpEntry& dst, const Wqe& wqe) {
+  if (src.type != IBV_QPT_RC) return Order::Next;
+  int32_t distance = psn_distance(wqe.psn, dst.expected_psn);
+  return distance == 0 ? Order::Next : distance < 0 ? Order::Replay : Order::Gap;
+}
+
+bool invalidate_window(Fabric& fabric, QpEntry& dst, uint32_t rkey) {
+  if (!key_is_valid(fabric, rkey)) return false;
+  MrEntry& mr = fabric.header().mrs[mr_slot(rkey)];
+  if ((mr.flags & MrFlags::kWindow2) == 0 || mr.process != dst.process || mr.pd != dst.pd) return false;
+  mr.key.store(0);
+  return true;
+}
+
+}  // namespace
+
+Response respond(Fabric& fabric, QpEntry& src, Wqe& wqe, uint32_t dst_qpn, uint32_t dst_port,
+                 const Sge* local, uint32_t local_count, uint64_t cut, Later& later) {
+  Response response;
+  QpEntry* found = find_qp(fabric, dst_qpn);
+  if (found == nullptr || !fabric.alive(found->process)) return response;
+  QpEntry& dst = *found;
+  Guard guard(dst.resp_lock, fabric.tag(), fabric);
+  uint8_t state = dst.state.load(std::memory_order_acquire);
+  if (dst.qpn.load(std::memory_order_relaxed) != dst_qpn || !receives(state)) return response;
+  if (dst.type != src.type || dst.port_index != dst_port) return response;
+  if (src.type == IBV_QPT_UD) {
+    uint32_t qkey = (wqe.qkey & 0x80000000u) != 0 ? src.attr.qkey : wqe.qkey;
+    if (dst.attr.qkey != qkey) return response;
+  } else if (dst.attr.dest_qpn != src.qpn.load(std::memory_order_relaxed)) {
+    return response;
+  }
+  Order order = order_of(src, dst, wqe);
+  if (order == Order::Gap) {
+    // One NAK per gap and pass: what follows it is dropped until the expected PSN comes, or until the
+    // requester has gone back and the gap is still there.
+    if (dst.nak_sent == 0 || psn_distance(wqe.psn, dst.nak_psn) <= 0) {
+      response.reply = Reply::SeqErr;
+      dst.nak_psn = wqe.psn;
+    }
+    dst.nak_sent = 1;
+    return response;
+  }
+  if (state == IBV_QPS_RTR && dst.comm_est == 0) [[unlikely]] {
+    dst.comm_est = 1;
+    raise_qp_event(fabric, dst, IBV_EVENT_COMM_EST, later);
+  }
+  Execution execution(fabric, src, wqe, dst, local, local_count, cut, guard, later);
+  response.replay = order == Order::Replay;
+  response.reply = execution.run(response.replay);
+  if (response.reply == Reply::Rnr) {
+    response.rnr_timer = dst.attr.min_rnr_timer;
+    dst.nak_sent = 1;
+    dst.nak_psn = wqe.psn;
+  }
+  if (response.reply == Reply::Ack && !response.replay) {
+    if (wqe.opcode == static_cast<uint8_t>(Opcode::SendInv)) invalidate_window(fabric, dst, wqe.imm);
+    dst.expected_psn = psn_add(wqe.psn, wqe.packets);
+    dst.nak_sent = 0;
+    ++dst.msn;
+    ++dst.rx_messages;
+    dst.rx_packets += wqe.packets;
+    dst.rx_bytes += wqe.length;
+  }
+  return response;
+}
+
+Response respond_failure(Fabric& fabric, QpEntry& src, const Wqe& wqe, uint32_t dst_qpn, uint8_t status,
+                         Later& later) {
+  Response response;
+  QpEntry* found = find_qp(fabric, dst_qpn);
+  if (found == nullptr || !fabric.alive(found->process)) return response;
+  QpEntry& dst = *found;
+  Guard guard(dst.resp_lock, fabric.tag(), fabric);
+  if (dst.qpn.load() != dst_qpn || !receives(dst.state.load()) || dst.type != src.type) return response;
+  switch (status) {
+    case IBV_WC_LOC_LEN_ERR:
+      response.reply = Reply::InvReq;
+      break;
+    case IBV_WC_LOC_ACCESS_ERR:
+      response.reply = Reply::RemAccess;
+      break;
+    default:
+      response.reply = Reply::RemOp;
+  }
+  bool takes = is_send(wqe.opcode) || wqe.opcode == static_cast<uint8_t>(Opcode::WriteImm);
+  if (takes && take_recv(fabric, dst, later)) {
+    complete_recv_error(fabric, dst, static_cast<ibv_wc_status>(status), later);
+    enter_error(fabric, dst, later);
+  } else {
+    fail_qp(fabric, dst, status == IBV_WC_LOC_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR,
+            later);
+  }
+  return response;
+}
+
+bool respond_late(Fabric& fabric, const HeldWrite& held, Later& later) {
+  QpEntry* found = find_qp(fabric, held.dst_qpn);
+  if (found == nullptr || !fabric.alive(found->process, true)) return false;
+  QpEntry& dst = *found;
+  Guard guard(dst.resp_lock, fabric.tag(), fabric);
+  if (dst.qpn.load() != held.dst_qpn || !receives(dst.state.load())) return false;
+  if (dst.type == IBV_QPT_RC && psn_distance(held.psn, dst.expected_psn) != 0) return false;
+  if ((dst.attr.access & IBV_ACCESS_REMOTE_WRITE) == 0) return false;
+  KeyUser user{dst.pd, dst.process, held.dst_qpn};
+  uint64_t target = 0;
+  if (!translate(fabric, held.rkey, user, held.remote_addr, held.length, IBV_ACCESS_REMOTE_WRITE, target)) {
+    fail_qp(fabric, dst, IBV_EVENT_QP_ACCESS_ERR, later);
+    return false;
+  }
+  Sge there{target, held.length, held.rkey};
+  Sge here{reinterpret_cast<uint64_t>(fabric.at<char>(held.data)), held.length, 0};
+  CopyResult copied;
+  {
+    Copy copy(fabric, dst.process, &there, 1, held.length);
+    bool still =
+        translate(fabric, held.rkey, user, held.remote_addr, held.length, IBV_ACCESS_REMOTE_WRITE, target);
+    copied = still ? copy.put(&here, 1) : CopyResult::RemoteFault;
+  }
+  if (!dst.resp_lock.commit(fabric.tag())) {
+    guard.abandon();
+    return false;
+  }
+  if (copied != CopyResult::Done) return false;
+  dst.expected_psn = psn_add(held.psn, held.packets);
+  dst.nak_sent = 0;
+  ++dst.msn;
+  ++dst.rx_messages;
+  dst.rx_packets += held.packets;
+  dst.rx_bytes += held.length;
+  return true;
+}
+
+}  // namespace bfo::softhca

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The responder: what the receiving HCA does with one request. Executed by the requester's process.
+#pragma once
+
+#include "contrib/softhca/engine/later.h"
+
+namespace bfo::softhca {
+
+/// How a request ended at the responder.
+enum class Reply : uint8_t {
+  Ack,
+  Rnr,
+  SeqErr,
+  InvReq,
+  RemAccess,
+  RemOp,
+  Silent,      ///< no answer: wrong state, wrong partner, nobody there
+  LocalFault,  ///< the requester's own memory is not mapped: nothing was sent
+};
+
+struct Response {
+  Reply reply = Reply::Silent;
+  bool replay = false;    ///< executed before, only answered again
+  uint8_t rnr_timer = 0;  ///< Rnr: index in the RNR timer table
+  uint32_t packets = 0;
+};
+
+/// Executes `wqe` of queue pair `src` at queue pair `dst_qpn` behind port `dst_port`. `local` are the
+/// requester's segments (virtual addresses). With `cut` less than the length only that many leading bytes are
+/// placed, nothing is completed, and the reply is Silent. Holds sq_lock of `src`.
+Response respond(Fabric& fabric, QpEntry& src, Wqe& wqe, uint32_t dst_qpn, uint32_t dst_port,
+                 const Sge* local, uint32_t local_count, uint64_t cut, Later& later);
+
+/// The responder fails to execute the request with local `status`: completion or event there, the matching
+/// NAK back. For fault rules. Holds sq_lock of `src`.
+Response respond_failure(Fabric& fabric, QpEntry& src, const Wqe& wqe, uint32_t dst_qpn, uint8_t status,
+                         Later& later);
+
+/// The RDMA part alone, for late writes: places `length` bytes from `data` at the responder if its queue pair
+/// still accepts `psn`. Holds no lock.
+bool respond_late(Fabric& fabric, const HeldWrite& held, Later& later);
+
+}  // namespace bfo::softhca

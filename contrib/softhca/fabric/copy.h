@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The copy: moving payload between this process and another one, under a lease the other one can revoke.
+//
+// How the owner of the memory gets a barrier (deregistering a region, moving a queue pair to ERR, destroying
+// it): the copier publishes the remote segments in its lease, then validates key and state, then copies. The
+// owner first invalidates key or state, then waits for leases that touch its memory. A copier that was
+// stopped by a signal cannot hold it up for ever: the kernel reads the segments from the lease at the entry
+// of the system call, so the owner empties them and goes on once it has seen the copier stopped after that.
+#pragma once
+
+#include "contrib/softhca/fabric/fabric.h"
+
+namespace bfo::softhca {
+
+enum class CopyResult : uint8_t {
+  Done,
+  PeerGone,     ///< the process is dead, or the machine does not let us in
+  RemoteFault,  ///< its memory is not mapped
+  LocalFault,   ///< our memory is not mapped
+  Revoked,      ///< the owner took the lease away; nothing more was copied
+};
+
+/// One copy between local segments and memory of process `target`. Construct, validate keys, then run once.
+class Copy {
+ public:
+  /// Publishes the first `length` bytes of `remote` in the calling thread's lease. With `firm` nobody takes
+  /// the lease away while we are stopped (atomic operations: two copies that belong together).
+  Copy(Fabric& fabric, uint32_t target, const Sge* remote, uint32_t remote_count, uint64_t length,
+       bool firm = false);
+  ~Copy();
+  Copy(const Copy&) = delete;
+  Copy& operator=(const Copy&) = delete;
+
+  /// Local memory -> target. `local` segments must hold at least `length` bytes in all.
+  CopyResult put(const Sge* local, uint32_t local_count) { return run(local, local_count, true); }
+  /// Target -> local memory.
+  CopyResult get(const Sge* local, uint32_t local_count) { return run(local, local_count, false); }
+
+ private:
+  CopyResult run(const Sge* local, uint32_t local_count, bool put);
+  CopyResult run_here(const Sge* local, uint32_t local_count, bool put);
+
+  Fabric& fabric_;
+  Lease& lease_;
+  uint32_t target_;
+  uint64_t length_;
+  uint32_t count_ = 0;
+  iovec remote_[kMaxSge + 4];
+};
+
+/// Waits until no copy touches [addr, addr + length) of this process any more. Call after invalidating the
+/// key.
+void wait_for_copies(Fabric& fabric, uint64_t addr, uint64_t length);
+
+}  // namespace bfo::softhca

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The fabric: creating, joining and leaving the shared-memory file.
+#include "contrib/softhca/fabric/fabric.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "contrib/softhca/fabric/registry.h"
+#include "contrib/softhca/fault/language.h"
+
+namespace bfo::softhca {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kHeaderBytes = (sizeof(FabricHeader) + kPage - 1) / kPage * kPage;
+static_assert(kHeaderBytes < UINT32_MAX);
+constexpr uint64_t kFileBytes = kHeaderBytes + kHeapBytes;
+constexpr uint64_t kLeastFreeBytes = uint64_t{32} << 20;
+
+bool read_number(const char* variable, double low, double high, double& value, std::string& error) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == 0) return true;
+  char* end = nullptr;
+  double number = std::strtod(text, &end);
+  if (*end != 0 || !(number >= low) || number > high) {
+    char range[96];
+    std::snprintf(range, sizeof(range), "%g to %g", low, high);
+    error = std::string(variable) + "=" + text + " is not a number from " + range;
+    return false;
+  }
+  value = number;
+  return true;
+}
+
+void set_up_ports(FabricHeader& h, const FabricConfig& config) {
+  for (uint32_t node = 0; node < kMaxNodes; ++node) {
+    for (uint32_t device = 0; device < config.devices; ++device) {
+      for (uint32_t port = 1; port <= config.ports; ++port) {
+        uint32_t index = port_index(node, device, port);
+        PortEntry& entry = h.ports_table[index];
+        entry.state.store(kPortActive);
+        uint16_t lid = static_cast<uint16_t>(index + 1);
+        entry.lid.store(lid);
+        h.lid_to_port[lid].store(static_cast<uint16_t>(index + 1));
+        entry.pkey[0].store(0xffff);
+        // One subnet per rail, so that programs which match subnets pair the right ports.
+        entry.gid_prefix.store(0xfec0'0000'0000'0000u + device * kMaxPortsPerDevice + port);
+        uint64_t id = 0x0250'42ff'fe00'0000u | node << 12 | device << 4 | port;
+        for (uint32_t i = 0; i < kGidsPerPort; ++i) entry.gid_id[i].store(i == 0 ? id : 0);
+        entry.rate.store(config.rate);
+        entry.latency_ns.store(config.latency_ns);
+        entry.up_at_ns.store(kNever);
+      }
+    }
+  }
+}
+
+bool load_faults(FaultTable& table, const std::string& path, uint64_t now, std::string& error) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) {
+    error = "cannot read the fault file " + path + ": " + std::strerror(errno);
+    return false;
+  }
+  ParseResult result = parse_rules(text.str());
+  if (!result.ok()) {
+    error = format_problem(path, result.problems.front());
+    return false;
+  }
+  return install(table, result.rules.data(), result.rules.size(), true, now, error);
+}
+
+/// Fills a fresh, zeroed header. False when the fault file cannot be used.
+bool initialise(FabricHeader& h, const FabricConfig& config, std::string& error) {
+  uint64_t now = monotonic_ns();
+  h.magic = kFabricMagic;
+  h.version = kLayoutVersion;
+  h.header_bytes = static_cast<uint32_t>(kHeaderBytes);
+  h.devices = config.devices;
+  h.ports = config.ports;
+  h.timescale = config.timescale;
+  h.created_ns = now;
+  h.next_world_ns.store(kNever);
+  h.heap.bump = kHeaderBytes;
+  h.next_pd.store(1);
+  set_up_ports(h, config);
+  start(h.faults, now);
+  return config.faults.empty() || load_faults(h.faults, config.faults, now, error);
+}
+
+}  // namespace
+
+uint64_t monotonic_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+bool config_from_environment(FabricConfig& config, std::string& error) {
+  double rails = config.devices, ports = config.ports, rate = 0, latency = 0, scale = 1;
+  if (!read_number("SOFTHCA_RAILS", 1, kMaxDevices, rails, error) ||
+      !read_number("SOFTHCA_PORTS", 1, kMaxPortsPerDevice, ports, error) ||
+      !read_number("SOFTHCA_RATE", 0, 1e9, rate, error) ||
+      !read_number("SOFTHCA_LATENCY", 0, 1e9, latency, error) ||
+      !read_number("SOFTHCA_TIMESCALE", 1e-6, 1e6, scale, error)) {
+    return false;
+  }
+  config.devices = static_cast<uint32_t>(rails);
+  config.ports = static_cast<uint32_t>(ports);
+  config.rate = static_cast<uint64_t>(rate * 1e6);
+  config.latency_ns = static_cast<uint64_t>(latency * 1e3);
+  config.timescale = scale;
+  const char* faults = std::getenv("SOFTHCA_FAULTS");
+  if (faults != nullptr) config.faults = faults;
+  return true;
+}
+
+void Fabric::update_hooks() {
+  FabricHeader& h = *header_;
+  uint32_t hooks = 0;
+  if (armed(h.faults)) hooks |= kHookFaults;
+  if (enabled(h.trace)) hooks |= kHookTrace;
+  if (h.faults.timed_rules.load() != 0) hooks |= kHookTimed;
+  for (uint32_t i = 0; i < kMaxPorts; ++i) {
+    if (port_device(i) >= h.devices || port_number(i) > h.ports) continue;
+    PortEntry& port = h.ports_table[i];
+    if (port.rate.load(std::memory_order_relaxed) != 0 ||
+        port.latency_ns.load(std::memory_order_relaxed) != 0)
+      hooks |= kHookShaping;
+    if (port.state.load(std::memory_order_relaxed) == kPortDown &&
+        port.up_at_ns.load(std::memory_order_relaxed) != kNever)
+      hooks |= kHookTimed;
+  }
+  for (HeldWrite& held : h.held) {
+    if (held.used.load() != 0) hooks |= kHookTimed;
+  }
+  for (Resume& resume : h.resume) {
+    if (resume.at_ns.load() != 0) hooks |= kHookTimed;
+  }
+  h.hooks.store(hooks);
+}
+
+bool Fabric::map_file(std::string& error) {
+  void* map = mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0);
+  if (map == MAP_FAILED) {
+    error = "cannot map fabric '" + name_ + "': " + std::strerror(errno);
+    return false;
+  }
+  header_ = static_cast<FabricHeader*>(map);
+  return true;
+}
+
+/// The other processes that live, as the kernel knows it.
+uint32_t Fabric::count_others() {
+  uint32_t others = 0;
+  for (uint32_t i = 0; i < header_->processes_used.load(); ++i) {
+    if (i != slot_ && header_->processes[i].state.load() == ProcessState::Live && alive(i, true)) ++others;
+  }
+  return others;
+}
+
+std::unique_ptr<Fabric> Fabric::open(const std::string& name, const FabricConfig& config, uint32_t node,
+                                     std::string& error) {
+  if (!valid_fabric_name(name)) {
+    error = "fabric name '" + name + "' is not valid: use letters, digits, '-', '_' and '.', at most 100";
+    return nullptr;
+  }
+  std::string directory = registry_directory(error);
+  if (directory.empty()) return nullptr;
+  std::string path = directory + "/" + name;
+  for (int round = 0; round < 3; ++round) {
+    std::unique_ptr<Fabric> fabric(new Fabric());
+    fabric->fd_ = open_locked(path, true, error);
+    if (fabric->fd_ < 0) return nullptr;
+    struct stat info;
+    struct statvfs space;
+    if (fstat(fabric->fd_, &info) != 0 || fstatvfs(fabric->fd_, &space) != 0) return nullptr;
+    bool fresh = info.st_size == 0;
+    if (fresh && space.f_bavail * space.f_frsize < kLeastFreeBytes) {
+      unlink(path.c_str());
+      error = "/dev/shm has less than 32 MiB free, too little for a software HCA fabric; make it larger";
+      return nullptr;
+    }
+    if (fresh && ftruncate(fabric->fd_, static_cast<off_t>(kFileBytes)) != 0) {
+      unlink(path.c_str());
+      error = "cannot create the fabric file " + path + ": " + std::strerror(errno);
+      return nullptr;
+    }
+    if (!fresh && info.st_size != static_cast<off_t>(kFileBytes)) {
+      error = path + " is not a fabric of this version of the software HCA; remove it";
+      return nullptr;
+    }
+    if (!fabric->map_file(error)) return nullptr;
+    FabricHeader& h = *fabric->header_;
+    if (fresh) {
+      if (!initialise(h, config, error)) {
+        unlink(path.c_str());
+        return nullptr;
+      }
+      h.ready.store(1);
+    }
+    // Not ready: its creator died half way. Nobody left: remains of processes that were killed.
+    bool usable = h.ready.load() == 1 && h.magic == kFabricMagic && h.version == kLayoutVersion;
+    if (usable && !fabric->attach_process(node, error)) return nullptr;
+    if (usable && !fresh && h.keep.load() == 0 && fabric->count_others() == 0) usable = false;
+    if (usable) {
+      fabric->name_ = name;
+      if (!fresh) fabric->reap();
+      fabric->update_hooks();
+      unlock_file(fabric->fd_);
+      return fabric;
+    }
+    unlink(path.c_str());
+  }
+  error = path + " cannot be used as a fabric; remove it";
+  return nullptr;
+}
+
+std::unique_ptr<Fabric> Fabric::observe(const std::string& name, std::string& error) {
+  std::unique_ptr<Fabric> fabric = observe_locked(name, error);
+  if (fabric) unlock_file(fabric->fd_);
+  return fabric;
+}
+
+std::unique_ptr<Fabric> Fabric::observe_locked(const std::string& name, std::string& error) {
+  std::string directory = registry_directory(error);
+  if (directory.empty()) return nullptr;
+  std::unique_ptr<Fabric> fabric(new Fabric());
+  fabric->observer_ = true;
+  fabric->name_ = name;
+  fabric->fd_ = valid_fabric_name(name) ? open_locked(directory + "/" + name, false, error) : -1;
+  struct stat info;
+  if (fabric->fd_ < 0 || fstat(fabric->fd_, &info) != 0) {
+    if (errno != EBUSY) error = "there is no fabric '" + name + "'; 'softhcactl list' shows those that exist";
+    return nullptr;
+  }
+  bool fits = info.st_size == static_cast<off_t>(kFileBytes);
+  if (fits && !fabric->map_file(error)) return nullptr;
+  if (!fits || fabric->header_->magic != kFabricMagic || fabric->header_->version != kLayoutVersion ||
+      fabric->header_->ready.load() != 1) {
+    error = "fabric '" + name + "' was made by another version of the software HCA";
+    return nullptr;
+  }
+  if (!fabric->attach_process(0, error)) return nullptr;
+  return fabric;
+}
+
+std::unique_ptr<Fabric> Fabric::anonymous(const FabricConfig& config, uint32_t node) {
+  std::unique_ptr<Fabric> fabric(new Fabric());
+  fabric->fd_ = memfd_create("softhca-test", MFD_CLOEXEC);
+  std::string error;
+  if (fabric->fd_ < 0 || ftruncate(fabric->fd_, static_cast<off_t>(kFileBytes)) != 0) return nullptr;
+  void* map = mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fabric->fd_, 0);
+  if (map == MAP_FAILED) return nullptr;
+  fabric->header_ = static_cast<FabricHeader*>(map);
+  fabric->header_->keep.store(1);
+  if (!initialise(*fabric->header_, config, error)) return nullptr;
+  fabric->header_->ready.store(1);
+  if (!fabric->attach_process(node, error)) return nullptr;
+  fabric->update_hooks();
+  return fabric;
+}
+
+std::unique_ptr<Fabric> Fabric::share(const Fabric& other, uint32_t node) {
+  std::unique_ptr<Fabric> fabric(new Fabric());
+  std::string error;
+  fabric->header_ = other.header_;
+  fabric->fd_ = other.fd_;
+  fabric->owns_mapping_ = false;
+  fabric->clock_ = other.clock_;
+  fabric->clock_arg_ = other.clock_arg_;
+  if (!fabric->attach_process(node, error)) return nullptr;
+  return fabric;
+}
+
+Fabric::~Fabric() {
+  for (auto& [key, fd] : wake_fds_) close(fd);
+  if (disowned_) {
+    // A forked child: the descriptor is its own copy, the process slot is its parent's.
+    if (owns_mapping_ && fd_ >= 0) close(fd_);
+    return;
+  }
+  // Only a process that had joined may have been the last one; one that failed to join still holds the lock
+  // of the registry here.
+  const bool joined = header_ != nullptr && slot_ != kNone;
+  if (joined && !left_) detach_process();
+  if (owns_mapping_ && header_ != nullptr) munmap(header_, kFileBytes);
+  if (owns_mapping_ && fd_ >= 0) close(fd_);
+  if (joined && owns_mapping_ && !observer_ && !name_.empty()) remove_if_unused(name_);
+}
+
+bool Fabric::leave() {
+  if (disowned_ || header_ == nullptr || left_) return false;
+  detach_process();
+  return !name_.empty() && !observer_ && remove_if_unused(name_);
+}
+
+bool Fabric::remove_if_unused(const std::string& name) {
+  std::string error;
+  std::string directory = registry_directory(error);
+  if (directory.empty() || !valid_fabric_name(name)) return false;
+  std::unique_ptr<Fabric> fabric = observe_locked(name, error);
+  if (!fabric || fabric->header_->keep.load() != 0 || fabric->count_others() != 0) return false;
+  return unlink((directory + "/" + name).c_str()) == 0;
+}
+
+}  // namespace bfo::softhca

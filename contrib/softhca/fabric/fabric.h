@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The fabric: one mapping of the shared-memory file plus this process's place in it. Everything that touches
+// shared memory goes through a Fabric; several may exist in one OS process (unit tests do that).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "contrib/softhca/fabric/layout.h"
+#include "contrib/softhca/fault/rule.h"
+#include "contrib/softhca/fault/trace.h"
+
+namespace bfo::softhca {
+
+/// What a fabric is created with; a process that joins an existing one takes over its values.
+struct FabricConfig {
+  uint32_t devices = 2;
+  uint32_t ports = 1;
+  uint64_t rate = 0;        ///< bytes per second per port and direction, 0 = unlimited
+  uint64_t latency_ns = 0;  ///< one way
+  double timescale = 1.0;   ///< factor on ACK and RNR timers
+  std::string faults;       ///< path of a fault file, empty = none
+};
+
+/// Reads SOFTHCA_RAILS, SOFTHCA_PORTS, SOFTHCA_RATE, SOFTHCA_LATENCY, SOFTHCA_TIMESCALE, SOFTHCA_FAULTS.
+/// False and a sentence in `error` for a value that makes no sense.
+bool config_from_environment(FabricConfig& config, std::string& error);
+
+struct FabricHeader {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t header_bytes;
+  std::atomic<uint32_t> ready;
+  uint32_t devices;            ///< per node
+  uint32_t ports;              ///< per device
+  std::atomic<uint32_t> keep;  ///< stays when the last process leaves
+  double timescale;
+  uint64_t created_ns;
+  std::atomic<uint32_t> hooks;          ///< kHook*; 0 = nothing armed
+  std::atomic<uint64_t> next_world_ns;  ///< earliest timed event of the fabric
+  Lock registry_lock, reap_lock, atomic_lock, held_lock;
+  HeapState heap;
+  uint32_t qp_fresh, qp_free_head, qp_free_tail, qp_free_count;
+  uint32_t mr_fresh, mr_free_head, mr_free_tail, mr_free_count;
+  std::atomic<uint32_t> next_pd, next_wake;
+  /// Slots ever used: walks stop there, because looking at a slot takes memory from /dev/shm.
+  std::atomic<uint32_t> processes_used, contexts_used, cqs_used, srqs_used;
+  ProcessEntry processes[kMaxProcesses];
+  DeviceEntry devices_table[kMaxNodes * kMaxDevices];
+  PortEntry ports_table[kMaxPorts];
+  std::atomic<uint16_t> lid_to_port[kMaxLids];  ///< port index + 1
+  ContextEntry contexts[kMaxContexts];
+  CqEntry cqs[kMaxCqs];
+  SrqEntry srqs[kMaxSrqs];
+  QpEntry qps[kMaxQps];
+  MrEntry mrs[kMaxMrs];
+  HeldWrite held[kMaxHeld];
+  Resume resume[kMaxResumes];
+  McastGroup mcast[kMaxMcast];
+  FaultTable faults;
+  TraceRing trace;
+};
+
+constexpr uint32_t port_index(uint32_t node, uint32_t device, uint32_t port) {
+  return (node * kMaxDevices + device) * kMaxPortsPerDevice + (port - 1);
+}
+constexpr uint32_t port_node(uint32_t index) {
+  return index / (kMaxDevices * kMaxPortsPerDevice);
+}
+constexpr uint32_t port_device(uint32_t index) {
+  return index / kMaxPortsPerDevice % kMaxDevices;
+}
+constexpr uint32_t port_number(uint32_t index) {
+  return index % kMaxPortsPerDevice + 1;
+}
+
+constexpr uint32_t qp_slot(uint32_t qpn) {
+  return qpn & (kMaxQps - 1);
+}
+constexpr uint32_t mr_slot(uint32_t key) {
+  return key >> 8;
+}
+
+/// Raises a count of used slots so that it covers `index`.
+inline void cover(std::atomic<uint32_t>& used, uint32_t index) {
+  uint32_t old = used.load();
+  while (old <= index && !used.compare_exchange_weak(old, index + 1)) {
+  }
+}
+
+/// CLOCK_MONOTONIC in ns. The engine itself never reads a clock; it asks Fabric::now(), which tests replace.
+uint64_t monotonic_ns();
+
+class Fabric final : public OwnerOracle {
+ public:
+  using Clock = uint64_t (*)(void*);
+
+  /// Joins the fabric `name` of this user, creating it when it does not exist. nullptr and a sentence on
+  /// failure. `node` is the emulated host this process belongs to.
+  static std::unique_ptr<Fabric> open(const std::string& name, const FabricConfig& config, uint32_t node,
+                                      std::string& error);
+  /// Maps an existing fabric without becoming one of its processes (softhcactl).
+  static std::unique_ptr<Fabric> observe(const std::string& name, std::string& error);
+  /// A private fabric backed by anonymous memory; `share` makes another process entry on the same memory.
+  static std::unique_ptr<Fabric> anonymous(const FabricConfig& config, uint32_t node);
+  static std::unique_ptr<Fabric> share(const Fabric& other, uint32_t node);
+
+  ~Fabric();
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+
+  FabricHeader& header() { return *header_; }
+  const std::string& name() const { return name_; }
+  uint32_t node() const { return node_; }
+  uint32_t process() const { return slot_; }
+  int pid() const { return pid_; }
+  ProcessEntry& self() { return header_->processes[slot_]; }
+  double timescale() const { return header_->timescale; }
+
+  template <class T>
+  T* at(uint64_t offset) {
+    return reinterpret_cast<T*>(reinterpret_cast<char*>(header_) + offset);
+  }
+  /// The calling thread's owner tag; takes a lease on first use.
+  OwnerTag tag() {
+    if (cached_for_ == serial_) [[likely]]
+      return cached_tag_;
+    return tag_slow();
+  }
+  Lease& lease() { return self().leases[owner_lease(tag())]; }
+
+  uint64_t now() const { return clock_(clock_arg_); }
+  void set_clock(Clock clock, void* arg) {
+    clock_ = clock;
+    clock_arg_ = arg;
+  }
+
+  bool hooked() const { return header_->hooks.load(std::memory_order_relaxed) != 0; }
+  /// Recomputes FabricHeader::hooks after rules, trace or shaping changed.
+  void update_hooks();
+
+  // --- processes ---
+  /// True while process `slot` lives; marks and reaps it when it does not. `exact` asks the kernel, otherwise
+  /// an answer up to a few ms old may be given.
+  bool alive(uint32_t slot, bool exact = false);
+  /// Frees everything dead processes have left. Any process.
+  void reap();
+  bool may_take_over(OwnerTag owner) override;
+  /// Leaves early: frees everything of this process and removes the file if it was the last one. The mapping
+  /// stays, so that a thread still inside does no harm.
+  bool leave();
+  /// After fork in the child: this object is another process's; forget it without touching shared memory.
+  void disown() { disowned_ = true; }
+
+  /// Makes a pipe of process `slot` readable. Never blocks.
+  void wake(uint32_t slot, WakeName name);
+  /// Names descriptor `fd` (the read end of a pipe of this process) for wake().
+  WakeName wake_name(int fd) {
+    return uint64_t{header_->next_wake.fetch_add(1) + 1} << 32 | static_cast<uint32_t>(fd);
+  }
+
+  // --- heap: blocks of power-of-two size, zeroed ---
+  uint64_t allocate(uint64_t bytes);  ///< offset, 0 when full
+  void release(uint64_t offset, uint64_t bytes);
+
+  /// Removes the file when nobody uses it any more; returns true when it was removed.
+  static bool remove_if_unused(const std::string& name);
+
+ private:
+  Fabric() = default;
+  bool map_file(std::string& error);
+  uint32_t count_others();
+  static std::unique_ptr<Fabric> observe_locked(const std::string& name, std::string& error);
+  bool attach_process(uint32_t node, std::string& error);
+  void detach_process();
+  OwnerTag tag_slow();
+  void reap_process(uint32_t slot);
+  bool dead_by_kernel(uint32_t slot);
+
+  FabricHeader* header_ = nullptr;
+  std::string name_;
+  int fd_ = -1;
+  int pid_ = 0;
+  uint32_t node_ = 0;
+  uint32_t slot_ = kNone;
+  uint64_t serial_ = 0;
+  bool owns_mapping_ = true;
+  bool observer_ = false;
+  bool disowned_ = false;
+  bool left_ = false;
+  Clock clock_ = [](void*) { return monotonic_ns(); };
+  void* clock_arg_ = nullptr;
+  std::mutex wake_mutex_;
+  std::map<WakeName, int> wake_fds_;  ///< own descriptor of a pipe of any process
+  std::unique_ptr<std::atomic<uint64_t>[]>
+      seen_;  ///< per process slot: coarse time of the last liveness check
+
+  static constinit thread_local uint64_t cached_for_;
+  static constinit thread_local OwnerTag cached_tag_;
+};
+
+}  // namespace bfo::softhca

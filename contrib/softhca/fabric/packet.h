@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The packet: one wire attempt of one message as the fault rules and the trace see it, and the decision the
+// rules hand back. Both are plain data that live in shared memory; they hold no pointers.
+//
+// The engine calls the fault hooks at these points, in this order, for every attempt of every message:
+//
+//   requester port, Direction::Tx, the request     (drop, delay, status, late write, port down ... )
+//   responder port, Direction::Rx, the request
+//   responder port, Direction::Tx, opcode Ack      (RC only: the ACK, NAK or READ/ATOMIC response going back)
+//   requester port, Direction::Rx, opcode Ack
+//
+// "node, device, port" of a record always name the port the hook belongs to and "peer_*" the other end, so a
+// rule that names a port and a direction is complete: a one-way loss is "port P, tx, drop".
+//
+// Functions the fault library provides (declared in fault/rule.h and fault/trace.h):
+//   bool     armed(const FaultTable&)                    one relaxed load; the only cost while no rule exists
+//   Decision decide(FaultTable&, const MessageRecord&)   first rule that fires wins; bumps its match counters
+//   uint64_t next_due_ns(const FaultTable&)              earliest timed trigger, kNever when there is none
+//   Decision tick(FaultTable&, uint64_t now_ns)          one timed trigger that is due; call until kind is
+//   None bool     enabled(const TraceRing&), void append(TraceRing&, const MessageRecord&)
+// All are called without any engine lock held except the requester's own send queue; they must not block.
+#pragma once
+
+#include <cstdint>
+
+namespace bfo::softhca {
+
+inline constexpr uint64_t kNever = ~uint64_t{0};
+inline constexpr uint16_t kAnyId = 0xffff;
+
+/// Operation of a message. Values are stable: they are written to traces.
+enum class Opcode : uint8_t {
+  Send = 0,
+  SendImm = 1,
+  Write = 2,
+  WriteImm = 3,
+  Read = 4,
+  CmpSwap = 5,
+  FetchAdd = 6,
+  SendInv = 7,
+  Ack = 8,        ///< response: ACK, NAK, RNR NAK, READ or ATOMIC response (syndrome says which)
+  Event = 9,      ///< trace only: an asynchronous event or a port change (syndrome = ibv_event_type)
+  State = 10,     ///< trace only: a QP changed state (psn = old state, length = new state)
+  Complete = 11,  ///< trace only: a completion was written (syndrome = ibv_wc_status)
+  Fault = 12,     ///< trace only: a rule fired (message_ordinal = rule index)
+};
+
+enum class Service : uint8_t { Rc = 0, Uc = 1, Ud = 2 };
+
+/// Seen from the port the record names: Tx leaves it, Rx arrives at it.
+enum class Direction : uint8_t { Tx = 0, Rx = 1 };
+
+enum RecordFlag : uint16_t {
+  kRecordSolicited = 1 << 0,
+  kRecordSignaled = 1 << 1,
+  kRecordInline = 1 << 2,
+  kRecordReplay = 1 << 3,  ///< the responder had executed this PSN before; acknowledged, not executed again
+  kRecordLate = 1 << 4,    ///< a held (late) write being released
+  kRecordNak = 1 << 5,     ///< Ack records: negative
+  kRecordDuplicate = 1 << 6,  ///< second copy made by a Duplicate rule
+};
+
+/// What the engine finally did with the attempt; written to the trace.
+enum class Verdict : uint8_t {
+  Delivered = 0,  ///< executed at the responder
+  DroppedByRule = 1,
+  DroppedPortDown = 2,
+  DroppedNoPeer = 3,    ///< no such LID, QP, or the peer process is gone
+  DroppedBadState = 4,  ///< the responder QP does not receive in its state, or has another partner
+  AckLost = 5,          ///< executed, but the requester will not hear of it
+  Nak = 6,
+  RnrNak = 7,
+  Held = 8,              ///< late write: kept for a later release
+  Released = 9,          ///< late write: executed now
+  ReleasedDropped = 10,  ///< late write: no longer accepted by the responder's QP
+  Delayed = 11,
+  Injected = 12,  ///< completed with the status a rule asked for
+  Partial = 13,   ///< only the first `offset` bytes were placed before the loss
+};
+
+/// One wire attempt of one message. 128 bytes, fixed layout, shared by fault rules and trace.
+struct MessageRecord {
+  uint64_t seq;              ///< fabric-wide record number; set by the trace ring
+  uint64_t time_ns;          ///< CLOCK_MONOTONIC
+  uint64_t message_ordinal;  ///< ordinal of the message on its source port, from 0; attempts of one message
+                             ///< share it
+  uint64_t qp_ordinal;       ///< same on its source QP
+  uint64_t byte_offset;      ///< payload bytes the source port had sent before this message
+  uint64_t remote_addr;      ///< RDMA and atomics only
+  uint32_t length;           ///< payload bytes
+  uint32_t rkey;
+  uint32_t psn;  ///< 24 bits
+  uint32_t src_qpn;
+  uint32_t dst_qpn;
+  uint32_t offset;  ///< bytes placed (Verdict::Partial)
+  uint32_t imm;
+  int32_t pid;  ///< process that executes the record
+  uint16_t src_lid;
+  uint16_t dst_lid;
+  uint16_t node;  ///< node, device index, port of the hook (see above)
+  uint16_t device;
+  uint16_t port;
+  uint16_t peer_node;
+  uint16_t peer_device;
+  uint16_t peer_port;
+  uint16_t attempt;  ///< 0 = first transmission
+  uint16_t flags;    ///< RecordFlag
+  Opcode opcode;
+  Service service;
+  Direction direction;
+  Verdict verdict;
+  uint8_t syndrome;  ///< Ack: AckSyndrome; others see Opcode
+  uint8_t rule;      ///< rule that decided, 0xff = none
+  uint8_t reserved[22];
+};
+static_assert(sizeof(MessageRecord) == 128);
+
+enum class AckSyndrome : uint8_t {
+  Ack = 0,
+  Rnr = 1,
+  SeqErr = 2,
+  InvReq = 3,
+  RemAccess = 4,
+  RemOp = 5,
+};
+
+/// What a rule asks the engine to do. "Message" actions concern the attempt at hand, "world" actions the
+/// fabric.
+enum class ActionKind : uint8_t {
+  None = 0,
+  // message actions
+  Drop = 1,       ///< lose the attempt; with `cut_bytes` > 0 that many leading payload bytes are placed first
+  DropAck = 2,    ///< execute it, lose every answer (this attempt; count decides how many)
+  Delay = 3,      ///< deliver `delay_ns` later, order on the QP kept
+  Duplicate = 4,  ///< execute, then present a second copy with the same PSN
+  Reorder = 5,    ///< between QPs: as Delay, other QPs overtake
+  Corrupt = 6,    ///< xor `value` into payload byte `offset`; an Ack record: answer with an illegal opcode
+  Status = 7,  ///< complete the work request with ibv_wc_status `value`; QP goes to the matching error state
+  LateWrite = 8,  ///< hold an RDMA write, the requester times out; released after `delay_ns`, or only by
+                  ///< ReleaseLate when that is 0 (decide() answers Drop for its retransmissions)
+  // world actions (target = Decision::node/device/port; the attempt is lost when the target is its own port)
+  PortDown = 9,  ///< for `duration_ns` (0 = for good); `cut_bytes` as in Drop
+  PortUp = 10,
+  DeviceFatal = 11,
+  LidChange = 12,    ///< new LID in `value`
+  GidChange = 13,    ///< new low 64 bits in `value64`
+  PkeyChange = 14,   ///< P_Key index 0 becomes `value`
+  CqOverrun = 15,    ///< the CQ the message's completion would go to overflows
+  Kill = 16,         ///< SIGKILL the process owning the target: the owner of `qpn` when that is not 0, else
+                     ///< every process of the target node
+  Stop = 17,         ///< SIGSTOP it; SIGCONT after `duration_ns` when not 0
+  SetRate = 18,      ///< port rate becomes `value64` bytes per second
+  SetLatency = 19,   ///< port latency becomes `value64` ns
+  ReleaseLate = 20,  ///< release every held late write of the target port
+  SmChange = 21,
+  ClientReregister = 22,
+  RaiseEvent =
+      23,  ///< ibv_event_type `value`: affiliated ones at the QP `qpn` (its CQ, its SRQ), 0 = each QP
+};
+
+/// Result of decide() and tick(). Value-initialised means "deliver normally".
+struct Decision {
+  ActionKind kind = ActionKind::None;
+  uint8_t rule = 0xff;
+  uint16_t node = kAnyId;  ///< world actions: target; kAnyId = every one
+  uint16_t device = kAnyId;
+  uint16_t port = kAnyId;
+  uint32_t qpn = 0;  ///< world actions on a QP or its process; 0 = none named
+  uint32_t value = 0;
+  uint32_t offset = 0;
+  uint64_t value64 = 0;
+  uint64_t cut_bytes = 0;
+  uint64_t delay_ns = 0;
+  uint64_t duration_ns = 0;
+};
+
+/// True for actions on the attempt at hand rather than on the fabric.
+constexpr bool is_message_action(ActionKind kind) {
+  return kind >= ActionKind::Drop && kind <= ActionKind::LateWrite;
+}
+
+}  // namespace bfo::softhca

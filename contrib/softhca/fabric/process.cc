@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The processes of a fabric: joining, liveness, and clearing up after one that died at any instruction.
+//
+// A living process holds a POSIX record lock on byte `slot` of the fabric file. The kernel drops it when the
+// process dies in whatever way, children of fork do not inherit it, and asking costs one system call.
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cstdio>
+#include <cstring>
+
+#include "contrib/softhca/fabric/fabric.h"
+#include "contrib/softhca/fabric/tables.h"
+
+namespace bfo::softhca {
+namespace {
+
+constexpr uint64_t kRecheckNs = 4'000'000;
+
+uint64_t coarse_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+std::atomic<uint64_t> next_serial{1};
+
+/// State letter of a thread from /proc, 0 when it does not exist.
+char thread_state(int pid, int tid) {
+  char path[64], text[512];
+  std::snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
+  int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  ssize_t bytes = read(fd, text, sizeof(text) - 1);
+  close(fd);
+  if (bytes <= 0) return 0;
+  text[bytes] = 0;
+  const char* end = std::strrchr(text, ')');
+  return end != nullptr && end[1] == ' ' ? end[2] : 0;
+}
+
+bool is_stopped(char state) {
+  return state == 'T' || state == 't';
+}
+
+/// Gives a thread's lease back when the thread ends.
+struct LeaseHolder {
+  std::atomic<uint64_t>* map = nullptr;
+  uint64_t bit = 0;
+  uint64_t serial = 0;
+  int pid = 0;
+  void drop() {
+    if (map != nullptr && pid == getpid()) map->fetch_and(~bit);
+    map = nullptr;
+  }
+  ~LeaseHolder() { drop(); }
+};
+thread_local LeaseHolder lease_holder;
+
+}  // namespace
+
+constinit thread_local uint64_t Fabric::cached_for_ = 0;
+constinit thread_local OwnerTag Fabric::cached_tag_ = 0;
+
+OwnerTag Fabric::tag_slow() {
+  // One thread may use several fabrics (tests): leases are per fabric, the holder keeps only the last one.
+  ProcessEntry& me = self();
+  if (lease_holder.serial != serial_) lease_holder.drop();
+  for (;;) {
+    uint64_t map = me.lease_map.load();
+    if (~map == 0) {
+      timespec nap{0, 100'000};
+      nanosleep(&nap, nullptr);
+      continue;
+    }
+    uint32_t index = static_cast<uint32_t>(std::countr_one(map));
+    if (!me.lease_map.compare_exchange_strong(map, map | uint64_t{1} << index)) continue;
+    lease_holder = {};
+    lease_holder.map = &me.lease_map;
+    lease_holder.bit = uint64_t{1} << index;
+    lease_holder.serial = serial_;
+    lease_holder.pid = pid_;
+    Lease& lease = me.leases[index];
+    lease.active.store(0);
+    lease.tid.store(gettid());
+    cached_tag_ = make_owner(slot_, me.generation.load(), index);
+    cached_for_ = serial_;
+    return cached_tag_;
+  }
+}
+
+bool Fabric::attach_process(uint32_t node, std::string& error) {
+  serial_ = next_serial.fetch_add(1);
+  pid_ = getpid();
+  node_ = node;
+  seen_ = std::make_unique<std::atomic<uint64_t>[]>(kMaxProcesses);
+  for (uint32_t pass = 0; pass < 2; ++pass) {
+    for (uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
+      ProcessEntry& entry = header_->processes[slot];
+      ProcessState expected = ProcessState::Free;
+      if (!entry.state.compare_exchange_strong(expected, ProcessState::Dead)) continue;
+      // Dead until it is filled: nobody treats it as living, and nobody else may take it.
+      struct flock range {};
+      range.l_type = F_WRLCK;
+      range.l_whence = SEEK_SET;
+      range.l_start = slot;
+      range.l_len = 1;
+      if (fcntl(fd_, F_SETLK, &range) != 0) continue;
+      slot_ = slot;
+      entry.generation.fetch_add(1);
+      entry.pid.store(pid_);
+      entry.node = node;
+      entry.pending.store(0);
+      entry.lease_map.store(0);
+      std::memset(entry.command, 0, sizeof(entry.command));
+      prctl(PR_GET_NAME, entry.command);
+      cover(header_->processes_used, slot);
+      entry.state.store(ProcessState::Live);
+      return true;
+    }
+    slot_ = kNone;
+    uint32_t reaped = 0;
+    for (uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
+      ProcessEntry& entry = header_->processes[slot];
+      if (entry.pid.load() == pid_ || !dead_by_kernel(slot)) continue;
+      entry.state.store(ProcessState::Free);
+      ++reaped;
+    }
+    if (reaped == 0) break;
+  }
+  error = "fabric '" + name_ + "' already has " + std::to_string(kMaxProcesses) + " processes";
+  return false;
+}
+
+void Fabric::detach_process() {
+  ProcessEntry& me = self();
+  reap_process(slot_);
+  if (lease_holder.serial == serial_) lease_holder.map = nullptr;
+  cached_for_ = 0;
+  me.state.store(ProcessState::Free);
+  struct flock range {};
+  range.l_type = F_UNLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = slot_;
+  range.l_len = 1;
+  fcntl(fd_, F_SETLK, &range);
+  left_ = true;
+}
+
+bool Fabric::dead_by_kernel(uint32_t slot) {
+  ProcessEntry& entry = header_->processes[slot];
+  if (entry.pid.load() == getpid()) return false;
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = slot;
+  range.l_len = 1;
+  return fcntl(fd_, F_GETLK, &range) == 0 && range.l_type == F_UNLCK;
+}
+
+bool Fabric::alive(uint32_t slot, bool exact) {
+  ProcessEntry& entry = header_->processes[slot];
+  if (entry.state.load(std::memory_order_relaxed) != ProcessState::Live) return false;
+  if (slot == slot_) return true;
+  uint64_t now = coarse_ns();
+  if (!exact && now - seen_[slot].load(std::memory_order_relaxed) < kRecheckNs) return true;
+  seen_[slot].store(now, std::memory_order_relaxed);
+  if (!dead_by_kernel(slot)) return true;
+  entry.state.store(ProcessState::Dead);
+  return false;
+}
+
+bool Fabric::may_take_over(OwnerTag owner) {
+  uint32_t slot = owner_slot(owner);
+  ProcessEntry& entry = header_->processes[slot];
+  if ((entry.generation.load() & kOwnerGenerationMask) != owner_generation(owner)) return true;
+  if (entry.state.load() == ProcessState::Free || !alive(slot, true)) return true;
+  if (slot == slot_) return false;
+  Lease& lease = entry.leases[owner_lease(owner)];
+  if (lease.active.load() != 1 || !is_stopped(thread_state(entry.pid.load(), lease.tid.load()))) return false;
+  // Stopped around its copy. Take the segments away; if it is still stopped after that, it can only find
+  // them empty when it goes on, because the kernel reads them at the entry of the system call.
+  lease.revoked.store(1);
+  for (iovec& segment : lease.iov) segment.iov_len = 0;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return is_stopped(thread_state(entry.pid.load(), lease.tid.load())) && lease.active.load() == 1;
+}
+
+void Fabric::reap() {
+  for (uint32_t slot = 0; slot < header_->processes_used.load(); ++slot) {
+    ProcessEntry& entry = header_->processes[slot];
+    if (slot == slot_ || entry.state.load() == ProcessState::Free) continue;
+    if (!dead_by_kernel(slot)) continue;
+    ProcessState live = ProcessState::Live;
+    entry.state.compare_exchange_strong(live, ProcessState::Dead);
+    {
+      // One reaper at a time; the flag doubles as the claim.
+      Guard guard(header_->reap_lock, tag(), *this);
+      if (entry.state.load() != ProcessState::Dead || !dead_by_kernel(slot)) continue;
+      reap_process(slot);
+      entry.state.store(ProcessState::Free);
+    }
+  }
+}
+
+void Fabric::reap_process(uint32_t slot) {
+  FabricHeader& h = *header_;
+  uint32_t qps = h.qp_fresh;
+  for (uint32_t i = 0; i < qps; ++i) {
+    QpEntry& qp = h.qps[i];
+    if (qp.process != slot || qp.qpn.load() == 0) continue;
+    qp.state.store(0);
+    {
+      Guard requester(qp.sq_lock, tag(), *this);
+      Guard responder(qp.resp_lock, tag(), *this);
+      qp.qpn.store(0);
+    }
+    free_qp(*this, qp);
+  }
+  for (uint32_t i = 0; i < h.cqs_used.load(); ++i) {
+    CqEntry& cq = h.cqs[i];
+    if (cq.used.load() != 0 && cq.process == slot) free_cq(*this, cq);
+  }
+  for (uint32_t i = 0; i < h.srqs_used.load(); ++i) {
+    SrqEntry& srq = h.srqs[i];
+    if (srq.used.load() != 0 && srq.process == slot) free_srq(*this, srq);
+  }
+  for (uint32_t i = 0; i < h.mr_fresh; ++i) {
+    MrEntry& mr = h.mrs[i];
+    if (mr.process == slot && mr.key.load() != 0) free_mr(*this, mr);
+  }
+  for (uint32_t i = 0; i < h.contexts_used.load(); ++i) {
+    ContextEntry& context = h.contexts[i];
+    if (context.used.load() != 0 && context.process == slot) free_context(*this, context);
+  }
+}
+
+}  // namespace bfo::softhca

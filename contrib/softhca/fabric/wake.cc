@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Waking another process: completion channels and asynchronous event queues are pipes of their owner, and
+// everybody else of the same user opens them through /proc/PID/fd. That needs the same right as
+// process_vm_writev, no names, and works under valgrind (which lacks the pidfd calls).
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "contrib/softhca/fabric/fabric.h"
+
+namespace bfo::softhca {
+namespace {
+constexpr size_t kMaxCached = 256;
+}
+
+void Fabric::wake(uint32_t slot, WakeName name) {
+  if (name == 0) return;
+  ProcessEntry& entry = header_->processes[slot];
+  std::lock_guard<std::mutex> guard(wake_mutex_);
+  auto found = wake_fds_.find(name);
+  if (found == wake_fds_.end()) {
+    if (!alive(slot, true)) return;
+    char path[64];
+    std::snprintf(path, sizeof(path), "/proc/%d/fd/%d", entry.pid.load(),
+                  static_cast<int>(name & 0xffffffff));
+    // Open for reading too: its owner may close it or die at any time, and that must not raise SIGPIPE here.
+    int own = ::open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (own < 0) return;
+    if (wake_fds_.size() >= kMaxCached) {
+      for (auto& [old, descriptor] : wake_fds_) close(descriptor);
+      wake_fds_.clear();
+    }
+    found = wake_fds_.emplace(name, own).first;
+  }
+  char token = 1;
+  // A full pipe (65536 events nobody read) is readable anyway.
+  if (write(found->second, &token, 1) < 0) {
+    return;
+  }
+}
+
+}  // namespace bfo::softhca

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Tests of the fault language: what each word means, where a mistake is reported, and that text survives the
+// way to a rule and back.
+#include <gtest/gtest.h>
+
+#include <infiniband/verbs.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "contrib/softhca/fault/language.h"
+
+namespace bfo::softhca {
+namespace {
+
+Rule parse_one(std::string_view text) {
+  const ParseResult parsed = parse_rules(text);
+  for (const Problem& problem : parsed.problems) ADD_FAILURE() << format_problem("text", problem);
+  EXPECT_EQ(parsed.rules.size(), 1u) << text;
+  return parsed.rules.empty() ? Rule{} : parsed.rules.front();
+}
+
+std::string first_problem(std::string_view text) {
+  const ParseResult parsed = parse_rules(text);
+  return parsed.problems.empty() ? "" : format_problem("f", parsed.problems.front());
+}
+
+TEST(Language, EmptyTextAndComments_GiveNoRule) {
+  const ParseResult parsed = parse_rules("\n  # comment with \xc3\xa4\n\t\r\n#\n");
+  EXPECT_TRUE(parsed.ok());
+  EXPECT_TRUE(parsed.rules.empty());
+}
+
+TEST(Language, KillRail1_IsReadFieldByField) {
+  const Rule rule =
+      parse_one("kill: when device=softhca1 node=3 port=2 size>=16K offset=50% count=1 do port-down");
+  EXPECT_STREQ(rule.name, "kill");
+  EXPECT_EQ(rule.match.device, 1);
+  EXPECT_EQ(rule.match.node, 3);
+  EXPECT_EQ(rule.match.port, 2);
+  EXPECT_EQ(rule.match.peer_node, kAnyId);
+  EXPECT_EQ(rule.match.size_min, 16384u);
+  EXPECT_EQ(rule.match.size_max, ~0u);
+  EXPECT_EQ(rule.match.opcode_mask, kRequestOpcodes);
+  EXPECT_EQ(rule.match.direction_mask, 1);
+  EXPECT_TRUE(rule.action.offset_is_percent);
+  EXPECT_EQ(rule.action.offset, 50u);
+  EXPECT_EQ(rule.trigger.count, 1u);
+  EXPECT_FALSE(rule.trigger.timed);
+  EXPECT_EQ(rule.action.kind, ActionKind::PortDown);
+  EXPECT_EQ(rule.action.duration_ns, 0u);
+}
+
+TEST(Language, EveryAction_HasItsKind) {
+  const std::pair<const char*, ActionKind> cases[] = {
+      {"drop", ActionKind::Drop},
+      {"one-way", ActionKind::Drop},
+      {"drop-ack", ActionKind::DropAck},
+      {"delay 5ms", ActionKind::Delay},
+      {"duplicate", ActionKind::Duplicate},
+      {"reorder", ActionKind::Reorder},
+      {"corrupt xor=0x80", ActionKind::Corrupt},
+      {"complete LOC_PROT_ERR", ActionKind::Status},
+      {"late-write 50ms", ActionKind::LateWrite},
+      {"release", ActionKind::ReleaseLate},
+      {"port-down for=1s", ActionKind::PortDown},
+      {"port-up", ActionKind::PortUp},
+      {"port-flap down=1ms up=2ms", ActionKind::PortDown},
+      {"rate 100", ActionKind::SetRate},
+      {"latency 5us", ActionKind::SetLatency},
+      {"device-fatal", ActionKind::DeviceFatal},
+      {"lid 17", ActionKind::LidChange},
+      {"gid 0xabc", ActionKind::GidChange},
+      {"pkey 0x8001", ActionKind::PkeyChange},
+      {"sm-change", ActionKind::SmChange},
+      {"client-reregister", ActionKind::ClientReregister},
+      {"cq-overrun", ActionKind::CqOverrun},
+      {"event PATH_MIG", ActionKind::RaiseEvent},
+      {"kill", ActionKind::Kill},
+      {"stop for=10ms", ActionKind::Stop},
+  };
+  for (const auto& [text, kind] : cases)
+    EXPECT_EQ(parse_one(std::string("do ") + text).action.kind, kind) << text;
+}
+
+TEST(Language, StatusAndEventNames_AreTheVerbsConstants) {
+  EXPECT_EQ(parse_one("do complete REM_OP_ERR").action.value, unsigned{IBV_WC_REM_OP_ERR});
+  EXPECT_EQ(parse_one("do complete IBV_WC_GENERAL_ERR").action.value, unsigned{IBV_WC_GENERAL_ERR});
+  EXPECT_EQ(parse_one("do event IBV_EVENT_SRQ_ERR").action.value, unsigned{IBV_EVENT_SRQ_ERR});
+  EXPECT_EQ(parse_one("when qpn=0x11 do event qp_fatal").match.qpn, 0x11u);
+}
+
+TEST(Language, WorldActionWithoutMessageKey_IsTimedAndNow) {
+  const Rule now = parse_one("when device=1 do port-down");
+  EXPECT_TRUE(now.trigger.timed);
+  EXPECT_EQ(now.trigger.at_ns, 0u);
+  EXPECT_EQ(now.trigger.count, 1u);
+  const Rule later = parse_one("when device=1 at=200ms every=1s do port-down for=10ms");
+  EXPECT_TRUE(later.trigger.timed);
+  EXPECT_EQ(later.trigger.at_ns, 200'000'000u);
+  EXPECT_EQ(later.trigger.period_ns, 1'000'000'000u);
+  EXPECT_EQ(later.trigger.count, 0u);
+}
+
+TEST(Language, WorldActionWithMessageKey_WaitsForAMessage) {
+  EXPECT_FALSE(parse_one("when opcode=READ do port-down").trigger.timed);
+  EXPECT_FALSE(parse_one("when message=3 do kill on=peer").trigger.timed);
+  EXPECT_FALSE(parse_one("when from=10ms do device-fatal").trigger.timed);
+}
+
+TEST(Language, Counts_FollowFromTheRule) {
+  EXPECT_EQ(parse_one("do drop").trigger.count, 0u);
+  EXPECT_EQ(parse_one("when message=5 do drop").trigger.count, 1u);
+  EXPECT_EQ(parse_one("when message=5..9 do drop").trigger.count, 5u);
+  EXPECT_EQ(parse_one("when message=5.. do drop").trigger.count, 0u);
+  EXPECT_EQ(parse_one("when byte=1M do drop").trigger.count, 1u);
+  EXPECT_EQ(parse_one("when message=5 count=any do drop").trigger.count, 0u);
+  EXPECT_EQ(parse_one("when message=5 do port-flap down=1ms up=1ms").trigger.count, 1u);
+}
+
+TEST(Language, Attempts_DefaultByAction) {
+  EXPECT_EQ(parse_one("do drop").match.attempt_mode, AttemptMode::First);
+  EXPECT_EQ(parse_one("do drop-ack").match.attempt_mode, AttemptMode::All);
+  EXPECT_EQ(parse_one("do late-write").match.attempt_mode, AttemptMode::All);
+  EXPECT_EQ(parse_one("do one-way").match.attempt_mode, AttemptMode::All);
+  EXPECT_EQ(parse_one("do one-way").match.opcode_mask, kRequestOpcodes | kAckOpcode);
+  EXPECT_EQ(parse_one("when attempt=3 do drop").match.attempt, 3);
+}
+
+TEST(Language, OpcodeLists_AreUnited) {
+  const uint32_t mask = parse_one("when opcode=READ|ACK do drop").match.opcode_mask;
+  EXPECT_EQ(mask, 1u << 4 | 1u << 8);
+  EXPECT_EQ(parse_one("when opcode=send do drop").match.opcode_mask, 1u << 0 | 1u << 1 | 1u << 7);
+}
+
+TEST(Language, ContinuedLine_IsOneRule) {
+  const ParseResult parsed = parse_rules("a: when device=1 \\\n  size>=1K # why\nb: do drop\n");
+  ASSERT_EQ(parsed.problems.size(), 1u);
+  EXPECT_EQ(parsed.problems[0].line, 2u);
+  EXPECT_EQ(parse_one("a: when device=1 \\  \n  size>=1K \\\n do drop").match.size_min, 1024u);
+}
+
+struct Mistake {
+  const char* text;
+  const char* place;
+  const char* says;
+};
+
+TEST(Language, Mistakes_AreReportedWithPlaceAndExpectedWords) {
+  const Mistake mistakes[] = {
+      {"kill: wen device=1 do drop", "f:1:7: ", "expected \"when\" or \"do\""},
+      {"\n\n  when sise=1 do drop", "f:3:8: ", "did you mean size?"},
+      {"when device=softhcax do drop", "f:1:13: ", "softhca0"},
+      {"when device= do drop", "f:1:13: ", "expected a value"},
+      {"when device do drop", "f:1:6: ", "key=value"},
+      {"when =1 do drop", "f:1:6: ", "key=value"},
+      {"when size>=16Q do drop", "f:1:12: ", "16K"},
+      {"when size=9..3 do drop", "f:1:11: ", "range"},
+      {"when size>=8 size<=4 do drop", "f:1:20: ", "least size"},
+      {"when node>=1 do drop", "f:1:10: ", "node="},
+      {"when port=0 do drop", "f:1:11: ", "port number from 1"},
+      {"when message=0 do drop", "f:1:14: ", "ordinal from 1"},
+      {"when probability=2 do drop", "f:1:18: ", "0.01"},
+      {"when probability=nan do drop", "f:1:18: ", "0.01"},
+      {"when at=200 do port-down", "f:1:9: ", "unit"},
+      {"when offset=101% do drop", "f:1:13: ", "percentage"},
+      {"when opcode=SEND|WRIT do drop", "f:1:18: ", "did you mean WRITE?"},
+      {"when node=1 node=2 do drop", "f:1:13: ", "twice"},
+      {"when device=1", "f:1:15: ", "\"do\""},
+      {"x:", "f:1:4: ", "expected \"when\" or \"do\""},
+      {"when device=1 do", "f:1:18: ", "no action"},
+      {"do prot-down", "f:1:4: ", "did you mean port-down?"},
+      {"do delay", "f:1:10: ", "5ms"},
+      {"do delay 5", "f:1:10: ", "unit"},
+      {"do drop now", "f:1:9: ", "end of the rule"},
+      {"do complete OOPS", "f:1:13: ", "LOC_LEN_ERR"},
+      {"do port-down until=3", "f:1:14: ", "for=TIME"},
+      {"do port-flap down=1ms", "f:1:4: ", "up=TIME"},
+      {"do lid 70000", "f:1:8: ", "LID"},
+      {"when at=5ms do drop", "f:1:16: ", "from="},
+      {"when at=5ms after=x do port-up", "f:1:24: ", "exclude"},
+      {"when after=nobody do port-up", "f:1:1: ", "no rule is called"},
+      {"a: do drop\na: do drop", "f:2:1: ", "twice"},
+      {"when from=5ms until=5ms do drop", "f:1:28: ", "before it starts"},
+      {"do port-down on=peer", "f:1:4: ", "needs a message"},
+      {"when opcode=SEND do late-write", "f:1:21: ", "RDMA writes"},
+      {"when opcode=ACK do drop-ack", "f:1:20: ", "opcode=ACK do drop"},
+      {"when every=5ms do drop", "f:1:19: ", "number of messages"},
+      {"a\x01"
+       "b: do drop",
+       "f:1:2: ", "0x01"},
+      {"this-name-is-much-too-long-for-a-rule-name: do drop", "f:1:1: ", "1 to 31"},
+      {"when qpn=0 do drop", "f:1:10: ", "queue pair number"},
+      {"do rate 99999999999999999999", "f:1:9: ", "10^6 bytes"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    const std::string got = first_problem(mistake.text);
+    EXPECT_EQ(got.substr(0, strlen(mistake.place)), mistake.place) << mistake.text << " -> " << got;
+    EXPECT_NE(got.find(mistake.says), std::string::npos) << mistake.text << " -> " << got;
+  }
+}
+
+TEST(Language, SeveralMistakes_AreAllReportedInOrder) {
+  const ParseResult parsed = parse_rules("do drap\ndo drop\ndo dorp\n");
+  ASSERT_EQ(parsed.problems.size(), 2u);
+  EXPECT_EQ(parsed.problems[0].line, 1u);
+  EXPECT_EQ(parsed.problems[1].line, 3u);
+}
+
+TEST(Language, KnownNames_MayBeWaitedFor) {
+  EXPECT_TRUE(parse_rules("when after=old+5ms do port-up", {"old"}).ok());
+  EXPECT_FALSE(parse_rules("when after=old+5ms do port-up", {"new"}).ok());
+  EXPECT_TRUE(parse_rules("up: when after=down+5ms do port-up\ndown: do port-down").ok());
+}
+
+TEST(Language, TooManyRulesOrBytes_AreRefused) {
+  std::string many;
+  for (unsigned i = 0; i <= kMaxRules; ++i) many += "do drop\n";
+  EXPECT_NE(first_problem(many).find("at most 254"), std::string::npos);
+  EXPECT_NE(first_problem(std::string(kMaxFaultText + 1, '\n')).find("1 MiB"), std::string::npos);
+}
+
+TEST(Language, DescribedRule_ReadsBackTheSame) {
+  const char* texts[] = {
+      "kill: when device=softhca1 size>=16K offset=50% count=1 do port-down",
+      "when node=1 peer=2 qpn=5 peer-qpn=0x99 service=RC|UD direction=any opcode=READ|ACK do drop",
+      "when message=5..9 attempt=all seed=7 probability=0.125 do corrupt xor=3",
+      "when message=5.. every=3 do one-way",
+      "when byte=1M attempt=2 do delay 1500us",
+      "when at=3s every=250ms count=4 device=0 port=1 do port-down for=10ms on=self",
+      "when size=4096 do port-flap down=10ms up=30ms",
+      "when from=1ms until=2s size<=64 do complete RNR_RETRY_EXC_ERR",
+      "when opcode=WRITE message=1 do late-write",
+      "when direction=rx message=2 do kill on=peer",
+      "do rate 0",
+      "do gid 0xffffffffffffffff",
+      "when qpn=9 do event CQ_ERR",
+      "do latency 7us",
+      "do reorder",
+  };
+  for (const char* text : texts) {
+    Rule first = parse_one(text);
+    Rule second = parse_one(describe(first));
+    EXPECT_EQ(memcmp(&first, &second, sizeof first), 0)
+        << text << " -> " << describe(first) << " -> " << describe(second);
+  }
+}
+
+TEST(Language, ExampleFiles_Parse) {
+  unsigned files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(SOFTHCA_EXAMPLES)) {
+    if (entry.path().extension() != ".faults") continue;
+    ++files;
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    const ParseResult parsed = parse_rules(text.str());
+    EXPECT_FALSE(parsed.rules.empty()) << entry.path();
+    for (const Problem& problem : parsed.problems)
+      ADD_FAILURE() << format_problem(entry.path().string(), problem);
+  }
+  EXPECT_EQ(files, 7u);
+}
+
+}  // namespace
+}  // namespace bfo::softhca

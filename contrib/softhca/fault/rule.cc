@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The rule at work: does this message match, is it the one the rule waits for, and what is to be done. Runs
+// in whichever process moves the message; all shared state is atomic and nothing here waits.
+#include "contrib/softhca/fault/rule.h"
+
+namespace bfo::softhca {
+namespace {
+
+/// SplitMix64 finaliser: the same (seed, ordinal) gives the same throw in every run and every process.
+uint64_t throw_dice(uint64_t seed, uint64_t ordinal) {
+  uint64_t z = seed * 0x9e3779b97f4a7c15ull + ordinal * 0xd1342543de82ef95ull + 0x632be59bd9b4e019ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+/// Names a message by its source port and its ordinal there; attempts of one message share it. Never 0.
+uint64_t message_identity(const MessageRecord& r) {
+  const bool tx = r.direction == Direction::Tx;
+  const uint64_t node = tx ? r.node : r.peer_node;
+  const uint64_t device = tx ? r.device : r.peer_device;
+  const uint64_t port = tx ? r.port : r.peer_port;
+  return (node << 52 ^ device << 46 ^ port << 43 ^ r.message_ordinal) | uint64_t{1} << 63;
+}
+
+bool selects_packet(const RuleMatch& m, const MessageRecord& r) {
+  if ((m.opcode_mask >> static_cast<unsigned>(r.opcode) & 1) == 0) return false;
+  if ((m.direction_mask >> static_cast<unsigned>(r.direction) & 1) == 0) return false;
+  if ((m.service_mask >> static_cast<unsigned>(r.service) & 1) == 0) return false;
+  if (r.length < m.size_min || r.length > m.size_max) return false;
+  const bool tx = r.direction == Direction::Tx;
+  if (m.qpn != 0 && m.qpn != (tx ? r.src_qpn : r.dst_qpn)) return false;
+  return m.peer_qpn == 0 || m.peer_qpn == (tx ? r.dst_qpn : r.src_qpn);
+}
+
+bool selects_place(const RuleMatch& m, const MessageRecord& r) {
+  if (m.node != kAnyId && m.node != r.node) return false;
+  if (m.device != kAnyId && m.device != r.device) return false;
+  if (m.port != kAnyId && m.port != r.port) return false;
+  return m.peer_node == kAnyId || m.peer_node == r.peer_node;
+}
+
+bool in_window(const FaultTable& table, const RuleTrigger& t, uint64_t now_ns) {
+  uint64_t origin = table.start_ns.load(std::memory_order_relaxed);
+  if (t.after_rule >= 0) {
+    origin = table.slots[t.after_rule].counters.first_fired_ns.load(std::memory_order_acquire);
+    if (origin == 0) return false;
+    origin += t.after_delay_ns;
+    if (now_ns < origin) return false;
+  }
+  const uint64_t age = now_ns > origin ? now_ns - origin : 0;
+  return age >= t.from_ns && age < t.until_ns;
+}
+
+bool remembers(const RuleCounters& c, uint64_t identity) {
+  for (const auto& entry : c.sticky) {
+    if (entry.load(std::memory_order_relaxed) == identity) return true;
+  }
+  return false;
+}
+
+void remember(RuleCounters& c, uint64_t identity) {
+  const uint32_t at = c.sticky_next.fetch_add(1, std::memory_order_relaxed) % kStickyMessages;
+  c.sticky[at].store(identity, std::memory_order_relaxed);
+}
+
+/// A rule without an ordinal, odds, bytes or a limit fires for each message it selects: nothing to remember.
+bool is_plain_filter(const Rule& rule) {
+  const RuleMatch& m = rule.match;
+  return m.message_first == 0 && m.every == 0 && m.byte == kNever && m.probability == kAlways &&
+         rule.trigger.count == 0;
+}
+
+/// Takes one of the allowed firings. False when they are used up.
+bool claim_firing(const Rule& rule, RuleCounters& c) {
+  uint64_t fired = c.fired.load(std::memory_order_relaxed);
+  do {
+    if (rule.trigger.count != 0 && fired >= rule.trigger.count) return false;
+  } while (!c.fired.compare_exchange_weak(fired, fired + 1, std::memory_order_acq_rel));
+  return true;
+}
+
+/// A message starts a repetition by the clock; from then on the clock alone goes on.
+bool runs_by_clock(const Rule& rule, const RuleCounters& c) {
+  return rule.trigger.period_ns != 0 && c.fired.load(std::memory_order_relaxed) != 0;
+}
+
+bool is_last_firing(const Rule& rule, const RuleCounters& c) {
+  return rule.trigger.count != 0 && c.fired.load(std::memory_order_relaxed) >= rule.trigger.count;
+}
+
+bool is_timed(const Rule& rule) {
+  return rule.trigger.timed || rule.trigger.period_ns != 0;
+}
+
+/// Takes the rule out of the counts that keep the fast path awake. Once per rule.
+void retire(FaultTable& table, RuleSlot& slot, RuleState to, uint64_t now_ns) {
+  RuleState expected = RuleState::Armed;
+  if (!slot.counters.state.compare_exchange_strong(expected, to)) return;
+  slot.counters.retired_ns.store(now_ns, std::memory_order_relaxed);
+  slot.counters.due_ns.store(kNever, std::memory_order_relaxed);
+  if (!slot.rule.trigger.timed) table.message_rules.fetch_sub(1, std::memory_order_relaxed);
+  if (is_timed(slot.rule)) table.timed_rules.fetch_sub(1, std::memory_order_relaxed);
+}
+
+/// A rule whose messages keep their fate over retransmissions has to go on seeing them.
+void retire_when_spent(FaultTable& table, RuleSlot& slot, uint64_t now_ns) {
+  if (!is_last_firing(slot.rule, slot.counters)) return;
+  if (!slot.rule.trigger.timed && slot.rule.match.attempt_mode == AttemptMode::All) return;
+  if (slot.counters.due_ns.load(std::memory_order_relaxed) != kNever) return;
+  retire(table, slot, RuleState::Spent, now_ns);
+}
+
+/// Books a firing: starts the rules that wait for this one and the next repetition by the clock.
+void note_firing(FaultTable& table, unsigned index, uint64_t now_ns) {
+  RuleSlot& slot = table.slots[index];
+  uint64_t never_fired = 0;
+  if (slot.counters.first_fired_ns.compare_exchange_strong(never_fired, now_ns != 0 ? now_ns : 1)) {
+    const uint32_t used = table.used.load(std::memory_order_acquire);
+    for (uint32_t i = 0; i < used; ++i) {
+      RuleSlot& waiting = table.slots[i];
+      if (waiting.counters.state.load(std::memory_order_acquire) != RuleState::Armed) continue;
+      const RuleTrigger& t = waiting.rule.trigger;
+      if (!t.timed || t.after_rule != static_cast<int>(index)) continue;
+      waiting.counters.due_ns.store(now_ns + t.after_delay_ns, std::memory_order_release);
+    }
+  }
+  if (slot.rule.trigger.period_ns != 0 && !is_last_firing(slot.rule, slot.counters)) {
+    slot.counters.due_ns.store(now_ns + slot.rule.trigger.period_ns, std::memory_order_release);
+  }
+}
+
+uint64_t effect_offset(const RuleAction& a, uint64_t length) {
+  if (!a.has_offset) return 0;
+  const uint64_t bytes = a.offset_is_percent ? length * a.offset / 100 : a.offset;
+  return bytes < length ? bytes : length;
+}
+
+Decision common_decision(const Rule& rule, unsigned index) {
+  const RuleAction& a = rule.action;
+  Decision d;
+  d.kind = a.kind;
+  d.rule = static_cast<uint8_t>(index);
+  d.value = a.value;
+  d.value64 = a.value64;
+  d.delay_ns = a.delay_ns;
+  d.duration_ns = a.duration_ns;
+  return d;
+}
+
+/// `cut` is the offset inside the message at which the effect starts.
+Decision message_decision(const Rule& rule, unsigned index, const MessageRecord& r, uint64_t cut) {
+  Decision d = common_decision(rule, index);
+  d.cut_bytes = cut;
+  d.offset = static_cast<uint32_t>(cut);
+  if (!is_message_action(d.kind)) {
+    d.node = rule.action.on_peer ? r.peer_node : r.node;
+    d.device = rule.action.on_peer ? r.peer_device : r.device;
+    d.port = rule.action.on_peer ? r.peer_port : r.port;
+    const bool tx = r.direction == Direction::Tx;
+    d.qpn = tx != rule.action.on_peer ? r.src_qpn : r.dst_qpn;
+  }
+  // The held copy is the first one; while it is held the requester must hear nothing.
+  if (d.kind == ActionKind::LateWrite && r.attempt > 0) d.kind = ActionKind::Drop;
+  return d;
+}
+
+struct Firing {
+  bool fires = false;
+  uint64_t cut = 0;
+};
+
+/// Counts the message and says whether it is the one.
+Firing evaluate(const Rule& rule, RuleCounters& c, const MessageRecord& r) {
+  const RuleMatch& m = rule.match;
+  const bool request = r.opcode != Opcode::Ack;
+  if (request && m.attempt_mode == AttemptMode::Exact && r.attempt != m.attempt) return {};
+  if (request && m.attempt_mode == AttemptMode::First && r.attempt != 0) return {};
+  if (request && m.attempt_mode == AttemptMode::All && r.attempt != 0 && !is_plain_filter(rule)) {
+    return {remembers(c, message_identity(r)), effect_offset(rule.action, r.length)};
+  }
+  const uint64_t ordinal = c.matched.fetch_add(1, std::memory_order_relaxed) + 1;
+  const uint64_t before = c.bytes.fetch_add(r.length, std::memory_order_relaxed);
+  uint64_t cut = effect_offset(rule.action, r.length);
+  if (m.message_first != 0 && (ordinal < m.message_first || ordinal > m.message_last)) return {};
+  if (m.every != 0 && ordinal % m.every != 0) return {};
+  if (m.byte != kNever) {
+    if (m.byte < before || m.byte - before >= r.length) return {};
+    if (!rule.action.has_offset) cut = m.byte - before;
+  }
+  if (m.probability != kAlways && throw_dice(m.seed, ordinal) >= m.probability) return {};
+  return {true, cut};
+}
+
+/// A repetition by the clock must hit the port the message chose.
+void keep_target(RuleCounters& c, const Decision& d) {
+  c.target_node.store(d.node, std::memory_order_relaxed);
+  c.target_device_port.store(uint32_t{d.device} << 16 | d.port, std::memory_order_release);
+}
+
+}  // namespace
+
+Decision decide(FaultTable& table, const MessageRecord& record) {
+  Decision result;
+  const uint32_t used = table.used.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < used; ++i) {
+    RuleSlot& slot = table.slots[i];
+    RuleCounters& c = slot.counters;
+    if (c.state.load(std::memory_order_acquire) != RuleState::Armed || slot.rule.trigger.timed) continue;
+    if (!selects_packet(slot.rule.match, record) || !selects_place(slot.rule.match, record)) continue;
+    if (!in_window(table, slot.rule.trigger, record.time_ns) || runs_by_clock(slot.rule, c)) continue;
+    const Firing firing = evaluate(slot.rule, c, record);
+    if (!firing.fires) continue;
+    const bool repeated = record.attempt != 0 && slot.rule.match.attempt_mode == AttemptMode::All &&
+                          record.opcode != Opcode::Ack && !is_plain_filter(slot.rule);
+    if (!repeated && !claim_firing(slot.rule, c)) continue;
+    const Decision d = message_decision(slot.rule, i, record, firing.cut);
+    if (!repeated && slot.rule.match.attempt_mode == AttemptMode::All) remember(c, message_identity(record));
+    if (!is_message_action(d.kind)) keep_target(c, d);
+    if (!repeated) note_firing(table, i, record.time_ns);
+    if (result.kind == ActionKind::None) {
+      result = d;
+    } else if (is_message_action(result.kind) && !is_message_action(d.kind)) {
+      table.slots[result.rule].counters.overridden.fetch_add(1, std::memory_order_relaxed);
+      result = d;
+    } else {
+      c.overridden.fetch_add(1, std::memory_order_relaxed);
+    }
+    retire_when_spent(table, slot, record.time_ns);
+  }
+  return result;
+}
+
+uint64_t next_due_ns(const FaultTable& table) {
+  if (table.timed_rules.load(std::memory_order_relaxed) == 0) return kNever;
+  uint64_t earliest = kNever;
+  const uint32_t used = table.used.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < used; ++i) {
+    const RuleCounters& c = table.slots[i].counters;
+    if (c.state.load(std::memory_order_acquire) != RuleState::Armed) continue;
+    const uint64_t due = c.due_ns.load(std::memory_order_relaxed);
+    if (due < earliest) earliest = due;
+  }
+  return earliest;
+}
+
+Decision tick(FaultTable& table, uint64_t now_ns) {
+  if (table.timed_rules.load(std::memory_order_relaxed) == 0) return {};
+  const uint32_t used = table.used.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < used; ++i) {
+    RuleSlot& slot = table.slots[i];
+    RuleCounters& c = slot.counters;
+    if (c.state.load(std::memory_order_acquire) != RuleState::Armed) continue;
+    uint64_t due = c.due_ns.load(std::memory_order_acquire);
+    if (due > now_ns) continue;
+    if (!c.due_ns.compare_exchange_strong(due, kNever, std::memory_order_acq_rel)) continue;
+    if (!claim_firing(slot.rule, c)) continue;
+    Decision d = common_decision(slot.rule, i);
+    if (slot.rule.trigger.timed) {
+      d.node = slot.rule.match.node;
+      d.device = slot.rule.match.device;
+      d.port = slot.rule.match.port;
+      d.qpn = slot.rule.match.qpn;
+    } else {
+      const uint32_t device_port = c.target_device_port.load(std::memory_order_acquire);
+      d.node = c.target_node.load(std::memory_order_relaxed);
+      d.device = static_cast<uint16_t>(device_port >> 16);
+      d.port = static_cast<uint16_t>(device_port);
+    }
+    note_firing(table, i, now_ns);
+    retire_when_spent(table, slot, now_ns);
+    return d;
+  }
+  return {};
+}
+
+}  // namespace bfo::softhca

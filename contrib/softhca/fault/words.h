@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The words of the fault language: keys, actions and the names of verbs constants, each in one table that the
+// parser, the describer and the error messages share.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace bfo::softhca {
+
+/// One word and what it stands for.
+struct Word {
+  std::string_view text;
+  uint32_t value;
+};
+
+/// Left of a "=" between "when" and "do".
+enum class Key : uint32_t {
+  Node,
+  Device,
+  Port,
+  Qpn,
+  Peer,
+  PeerQpn,
+  Opcode,
+  Service,
+  Direction,
+  Size,
+  Message,
+  Every,
+  Byte,
+  Offset,
+  Attempt,
+  Probability,
+  Seed,
+  Count,
+  At,
+  After,
+  From,
+  Until,
+};
+
+/// The word after "do". Several words may stand for one ActionKind.
+enum class Verb : uint32_t {
+  Drop,
+  OneWay,
+  DropAck,
+  Delay,
+  Duplicate,
+  Reorder,
+  Corrupt,
+  Complete,
+  LateWrite,
+  Release,
+  PortDown,
+  PortUp,
+  PortFlap,
+  Rate,
+  Latency,
+  DeviceFatal,
+  Lid,
+  Gid,
+  Pkey,
+  SmChange,
+  ClientReregister,
+  CqOverrun,
+  Event,
+  Kill,
+  Stop,
+};
+
+std::span<const Word> key_words();
+std::span<const Word> verb_words();
+std::span<const Word> opcode_words();     ///< values are bit masks of Opcode
+std::span<const Word> service_words();    ///< values are bit masks of Service
+std::span<const Word> direction_words();  ///< values are bit masks of Direction
+std::span<const Word> status_words();     ///< ibv_wc_status
+std::span<const Word> event_words();      ///< ibv_event_type
+
+/// Case-insensitive; nullptr when the word is not in the table.
+const Word* find_word(std::span<const Word> words, std::string_view text);
+
+/// First word standing for the value; empty when there is none.
+std::string_view word_for(std::span<const Word> words, uint32_t value);
+
+/// "expected a, b or c", with "(did you mean b?)" when `text` is close to one of them.
+std::string expected_one_of(std::span<const Word> words, std::string_view text);
+
+}  // namespace bfo::softhca
