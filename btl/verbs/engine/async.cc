@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// async.cc: the event thread and its mailbox. See async.h.
+#include "btl/verbs/engine/async.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace bfo::engine {
+namespace {
+
+constexpr std::array<const char*, kEventReactions.size()> kEventNames = {
+    "IBV_EVENT_CQ_ERR",
+    "IBV_EVENT_QP_FATAL",
+    "IBV_EVENT_QP_REQ_ERR",
+    "IBV_EVENT_QP_ACCESS_ERR",
+    "IBV_EVENT_COMM_EST",
+    "IBV_EVENT_SQ_DRAINED",
+    "IBV_EVENT_PATH_MIG",
+    "IBV_EVENT_PATH_MIG_ERR",
+    "IBV_EVENT_DEVICE_FATAL",
+    "IBV_EVENT_PORT_ACTIVE",
+    "IBV_EVENT_PORT_ERR",
+    "IBV_EVENT_LID_CHANGE",
+    "IBV_EVENT_PKEY_CHANGE",
+    "IBV_EVENT_SM_CHANGE",
+    "IBV_EVENT_SRQ_ERR",
+    "IBV_EVENT_SRQ_LIMIT_REACHED",
+    "IBV_EVENT_QP_LAST_WQE_REACHED",
+    "IBV_EVENT_CLIENT_REREGISTER",
+    "IBV_EVENT_GID_CHANGE",
+    "IBV_EVENT_WQ_FATAL",
+};
+
+bool concerns_port(int type) {
+  switch (event_reaction(type)) {
+    case EventReaction::kPortDown:
+    case EventReaction::kPortUp:
+    case EventReaction::kPortRefresh:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool concerns_qp(int type) {
+  const EventReaction reaction = event_reaction(type);
+  return reaction == EventReaction::kCloseRail || reaction == EventReaction::kLastReceive;
+}
+
+}  // namespace
+
+const char* event_name(int type) {
+  return type >= 0 && static_cast<size_t>(type) < kEventNames.size() ? kEventNames[static_cast<size_t>(type)]
+                                                                     : "unknown event";
+}
+
+void EventBox::put(const EventNote& note) {
+  const uint32_t at = written_.load(std::memory_order_relaxed);
+  if (at - read_.load(std::memory_order_acquire) >= kSize) {
+    overflow_.store(true, std::memory_order_release);
+    return;
+  }
+  notes_[at % kSize] = note;
+  written_.store(at + 1, std::memory_order_release);
+}
+
+bool EventBox::take(EventNote* note) {
+  if (taken_ == written_.load(std::memory_order_acquire)) return false;
+  *note = notes_[taken_ % kSize];
+  ++taken_;
+  read_.store(taken_, std::memory_order_release);
+  return true;
+}
+
+bool read_event(const VerbsApi& api, ibv_context* context, uint64_t (*now_ns)(), EventBox* box) {
+  ibv_async_event event{};
+  if (api.get_async_event(context, &event) != 0) return false;
+  EventNote note{event.event_type, 0, 0, now_ns()};
+  if (concerns_port(event.event_type)) note.port = static_cast<uint32_t>(event.element.port_num);
+  // The object is certain to exist until the event is acknowledged: its destruction blocks until then.
+  if (concerns_qp(event.event_type)) note.qpn = event.element.qp->qp_num;
+  box->put(note);
+  api.ack_async_event(&event);
+  return true;
+}
+
+bool EventThread::add(ibv_context* context, EventBox* box) {
+  const size_t at = count_.load();
+  if (at == kMaxDevices) {
+    errno = ENOSPC;
+    return false;
+  }
+  const int flags = fcntl(context->async_fd, F_GETFL);
+  if (flags < 0 || fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK) < 0) return false;
+  devices_[at] = Watched{context, box};
+  count_.store(at + 1);
+  if (wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
+  return true;
+}
+
+bool EventThread::start(const VerbsApi& api, uint64_t (*now_ns)()) {
+  api_ = &api;
+  now_ns_ = now_ns;
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_fd_ < 0) return false;
+  stopping_ = false;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int rc = pthread_create(&thread_, nullptr, run, this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (rc != 0) {
+    close(wake_fd_);
+    wake_fd_ = -1;
+    errno = rc;
+    return false;
+  }
+  running_ = true;
+  return true;
+}
+
+void* EventThread::run(void* self) {
+  static_cast<EventThread*>(self)->loop();
+  return nullptr;
+}
+
+void EventThread::loop() {
+  while (!stopping_) {
+    std::array<pollfd, kMaxDevices + 1> fds;
+    const size_t count = count_.load();
+    fds[0] = {wake_fd_, POLLIN, 0};
+    for (size_t i = 0; i < count; ++i) fds[i + 1] = {devices_[i].context->async_fd, POLLIN, 0};
+    if (poll(fds.data(), count + 1, -1) < 0) continue;
+    eventfd_t ignored;
+    if ((fds[0].revents & POLLIN) != 0) eventfd_read(wake_fd_, &ignored);
+    bool hung_up = false;
+    for (size_t i = 0; i < count && !stopping_; ++i) {
+      if (fds[i + 1].revents == 0) continue;
+      while (read_event(*api_, devices_[i].context, now_ns_, devices_[i].box)) {
+      }
+      if ((fds[i + 1].revents & POLLIN) == 0) hung_up = true;
+    }
+    // A descriptor that only reports an error would make this loop spin.
+    if (hung_up) usleep(10000);
+  }
+}
+
+void EventThread::stop() {
+  if (running_) {
+    stopping_ = true;
+    eventfd_write(wake_fd_, 1);
+    pthread_join(thread_, nullptr);
+    running_ = false;
+  }
+  if (wake_fd_ >= 0) close(wake_fd_);
+  wake_fd_ = -1;
+  count_ = 0;
+}
+
+}  // namespace bfo::engine

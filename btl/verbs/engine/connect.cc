@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// connect.cc: the connection manager's states. See connect.h for the exchange.
+#include "btl/verbs/engine/connect.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/check.h"
+#include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/rdma.h"
+#include "btl/verbs/engine/send.h"
+
+namespace bfo::engine {
+namespace {
+
+uint64_t sum_of(const Packet& packet) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&packet);
+  uint64_t sum = 0xcbf29ce484222325ull;
+  for (size_t i = 0; i < offsetof(Packet, sum); ++i) sum = (sum ^ bytes[i]) * 0x100000001b3ull;
+  return sum;
+}
+
+/// Exponential back-off with jitter in [base, 2 * base), base doubling from retry_min_ns to retry_max_ns.
+uint64_t backoff_ns(const Port& port, uint32_t attempts) {
+  const Config& config = port.config();
+  const uint64_t base = std::min(config.retry_max_ns, config.retry_min_ns << std::min(attempts, 16u));
+  return base / 2 + port.env().random() % (base + 1);
+}
+
+Packet make_packet(const Endpoint& endpoint, PacketType type, uint32_t epoch) {
+  const bool bye = type == PacketType::kBye;
+  const Port& port = *endpoint.port;
+  const PortAddress& own = port.address();
+  Packet packet{};
+  packet.type = static_cast<uint8_t>(type);
+  packet.source = port.config().own_name;
+  packet.target = endpoint.peer_name;
+  packet.source_nonce = port.nonce();
+  packet.target_nonce = endpoint.peer_nonce;
+  packet.epoch = epoch;
+  packet.data_qpn = endpoint.data.exists() ? endpoint.data.number() : 0;
+  packet.data_psn = endpoint.data_psn;
+  packet.probe_qpn = endpoint.probe.exists() ? endpoint.probe.number() : 0;
+  packet.probe_psn = endpoint.probe_psn;
+  packet.landing_rkey = port.landing_rkey();
+  packet.landing_address = bye ? endpoint.delivered : reinterpret_cast<uint64_t>(port.landing());
+  packet.ud_qpn = own.ud_qpn;
+  packet.receive_bytes = port.config().receive_bytes;
+  packet.lid = own.lid;
+  packet.link_layer = own.link_layer;
+  packet.mtu = own.mtu;
+  packet.max_read = port.settings().max_read;
+  memcpy(packet.gid, own.gid.raw, sizeof packet.gid);
+  packet_seal(&packet);
+  return packet;
+}
+
+void transmit(Endpoint& endpoint, PacketType type, uint32_t epoch) {
+  Port& port = *endpoint.port;
+  if (endpoint.ah == nullptr) {
+    ibv_ah_attr attr = address_vector(port.settings(), port.address(), endpoint.peer);
+    endpoint.ah = port.api().create_ah(port.device().pd(), &attr);
+    if (endpoint.ah == nullptr) return;  // the retransmission timer tries again
+  }
+  const Packet packet = make_packet(endpoint, type, epoch);
+  static_cast<void>(port.ud().send(endpoint.ah, endpoint.peer.ud_qpn, &packet, sizeof packet));
+}
+
+/// The peer's address as it says itself now: its LID may have changed since the modex.
+void learn_address(Endpoint& endpoint, const Packet& packet) {
+  PortAddress now;
+  now.lid = packet.lid;
+  now.link_layer = packet.link_layer;
+  now.mtu = packet.mtu;
+  now.ud_qpn = packet.ud_qpn;
+  memcpy(now.gid.raw, packet.gid, sizeof packet.gid);
+  const PortAddress& old = endpoint.peer;
+  if (old.lid == now.lid && memcmp(old.gid.raw, now.gid.raw, sizeof now.gid.raw) == 0 &&
+      old.ud_qpn == now.ud_qpn && old.mtu == now.mtu) {
+    return;
+  }
+  if (endpoint.ah != nullptr) endpoint.port->api().destroy_ah(endpoint.ah);
+  endpoint.ah = nullptr;
+  endpoint.peer = now;
+}
+
+void set_phase(Endpoint& endpoint, Phase phase, uint64_t now) {
+  const Guard guard(endpoint.port->lock());
+  endpoint.phase = phase;
+  endpoint.usable = phase == Phase::kUp || phase == Phase::kSuspect;
+  endpoint.phase_since_ns = now;
+}
+
+/// Makes both queue pairs in INIT. False: the device refuses now.
+bool make_queue_pairs(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  const QpSettings settings = port.settings();
+  QpSettings small = settings;
+  small.send_depth = 2;
+  small.inline_bytes = 0;
+  // Every work request may come back as an error completion, the drain's markers too.
+  endpoint.reserved = settings.send_depth + small.send_depth;
+  endpoint.send_cq = port.cqs().reserve(endpoint.reserved);
+  if (endpoint.send_cq == nullptr) return false;
+  const bool made = endpoint.data.create(port.api(), port.device().pd(), endpoint.send_cq, port.cqs().first(),
+                                         port.srq().ib(), settings) &&
+                    endpoint.probe.create(port.api(), port.device().pd(), endpoint.send_cq,
+                                          port.cqs().first(), nullptr, small) &&
+                    endpoint.data.to_init(settings) == 0 && endpoint.probe.to_init(settings) == 0 &&
+                    port.qps().insert(endpoint.data.number(), &endpoint) &&
+                    port.qps().insert(endpoint.probe.number(), &endpoint);
+  const uint64_t bits = port.env().random();
+  endpoint.data_psn = bits & 0xffffff;
+  endpoint.probe_psn = bits >> 24 & 0xffffff;
+  if (!made) destroy_queue_pairs(endpoint);
+  return made;
+}
+
+bool ready_queue_pairs(Endpoint& endpoint, const Packet& packet) {
+  Port& port = *endpoint.port;
+  QpSettings settings = port.settings();
+  settings.max_read = std::min(settings.max_read, std::max<uint8_t>(packet.max_read, 1));
+  endpoint.landing_address = packet.landing_address;
+  endpoint.landing_rkey = packet.landing_rkey;
+  if (endpoint.data.to_ready(settings, port.address(), endpoint.peer, packet.data_qpn, packet.data_psn,
+                             endpoint.data_psn) != 0) {
+    return false;
+  }
+  settings.timeout = port.config().probe_timeout;
+  settings.retry_count = port.config().probe_retry;
+  return endpoint.probe.to_ready(settings, port.address(), endpoint.peer, packet.probe_qpn, packet.probe_psn,
+                                 endpoint.probe_psn) == 0;
+}
+
+/// A fresh epoch's counters. Under no lock: nothing can be posted yet.
+void reset_epoch(Endpoint& endpoint, uint32_t epoch) {
+  const Guard guard(endpoint.port->lock());
+  endpoint.epoch = epoch;
+  endpoint.announced = false;
+  endpoint.delivered = 0;
+  endpoint.close = CloseOrder{};
+  endpoint.marker_posted = endpoint.marker_done = endpoint.last_receive_done = endpoint.swept = false;
+  endpoint.handed_back = false;
+  endpoint.seen_tail = 0;
+  endpoint.silent_ticks = 0;
+  endpoint.probing_path = endpoint.probe_done = endpoint.probe_failed = false;
+  endpoint.attempts = 0;
+}
+
+void retry_later(Endpoint& endpoint, uint64_t now) {
+  set_phase(endpoint, Phase::kClosed, now);
+  ++endpoint.failures;
+  endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.failures);
+}
+
+void start(Endpoint& endpoint, uint64_t now) {
+  if (!endpoint.initiator) {
+    set_phase(endpoint, Phase::kKnocking, now);
+    endpoint.attempts = 0;
+    transmit(endpoint, PacketType::kKnock, endpoint.epoch);
+    endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
+    return;
+  }
+  reset_epoch(endpoint, endpoint.epoch + 1);
+  if (!make_queue_pairs(endpoint)) return retry_later(endpoint, now);
+  set_phase(endpoint, Phase::kRequesting, now);
+  transmit(endpoint, PacketType::kRequest, endpoint.epoch);
+  endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
+}
+
+void go_up(Endpoint& endpoint, uint64_t now) {
+  {
+    const Guard guard(endpoint.port->lock());
+    if (!ring_open(endpoint)) {
+      endpoint.close.asked = true;
+      endpoint.close.cause = BFO_CAUSE_HANDSHAKE;
+      endpoint.port->need_attention();
+    }
+  }
+  endpoint.ever_up = true;
+  endpoint.announced = true;
+  endpoint.up_since_ns = now;
+  endpoint.wanted = true;
+  set_phase(endpoint, Phase::kUp, now);
+  Port& port = *endpoint.port;
+  bfo_rail_event_t event = make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now);
+  event.info.state = BFO_RAIL_UP;
+  port.host().rail_up(port.host().ctx, endpoint, event);
+  if (!endpoint.parked.empty()) flush_parked(endpoint);
+}
+
+// ---- packets
+
+void on_knock(Endpoint& endpoint, const Packet& packet, uint64_t now) {
+  if (!endpoint.initiator) return;
+  switch (endpoint.phase) {
+    case Phase::kIdle:
+    case Phase::kClosed:
+      // The peer is alive and has nothing left of its epochs up to this one.
+      endpoint.epoch = std::max(endpoint.epoch, packet.epoch);
+      if (endpoint.phase == Phase::kIdle) {
+        endpoint.wanted = true;
+        endpoint.wanted_since_ns = now;
+      }
+      if (endpoint.port->state() == PortState::kActive && endpoint.wanted) start(endpoint, now);
+      return;
+    case Phase::kRequesting:
+      if (packet.epoch >= endpoint.epoch) {
+        connect_abandon(endpoint, now);
+        endpoint.epoch = std::max(endpoint.epoch, packet.epoch);
+        return;
+      }
+      transmit(endpoint, PacketType::kRequest, endpoint.epoch);
+      return;
+    case Phase::kProbing:
+      if (packet.epoch >= endpoint.epoch) connect_abandon(endpoint, now);
+      return;
+    case Phase::kUp:
+    case Phase::kSuspect:
+      // The peer closed the epoch this side still uses.
+      if (packet.epoch >= endpoint.epoch) close_order(endpoint, packet.epoch, BFO_CAUSE_HANDSHAKE, 0, 0);
+      return;
+    default:
+      return;
+  }
+}
+
+void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
+  if (endpoint.initiator) return;
+  switch (endpoint.phase) {
+    case Phase::kIdle:
+    case Phase::kKnocking:
+    case Phase::kClosed:
+      if (endpoint.port->state() != PortState::kActive) return;
+      if (packet.epoch <= endpoint.epoch) {
+        transmit(endpoint, PacketType::kKnock, endpoint.epoch);  // stale: tell it where we are
+        return;
+      }
+      reset_epoch(endpoint, packet.epoch);
+      if (!endpoint.wanted)
+        endpoint.wanted_since_ns = now;  // what is parked from now on has waited since now
+      endpoint.wanted = true;
+      if (!make_queue_pairs(endpoint)) return retry_later(endpoint, now);
+      if (!ready_queue_pairs(endpoint, packet)) {
+        connect_abandon(endpoint, now);
+        return;
+      }
+      set_phase(endpoint, Phase::kReplied, now);
+      transmit(endpoint, PacketType::kReply, endpoint.epoch);
+      endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
+      return;
+    case Phase::kReplied:
+      if (packet.epoch == endpoint.epoch) transmit(endpoint, PacketType::kReply, endpoint.epoch);
+      // A newer one means the initiator gave up this epoch: it comes again when this side is fenced.
+      if (packet.epoch > endpoint.epoch) close_order(endpoint, endpoint.epoch, BFO_CAUSE_HANDSHAKE, 0, 0);
+      return;
+    case Phase::kUp:
+    case Phase::kSuspect:
+      if (packet.epoch > endpoint.epoch) close_order(endpoint, endpoint.epoch, BFO_CAUSE_HANDSHAKE, 0, 0);
+      return;
+    default:
+      return;
+  }
+}
+
+void on_reply(Endpoint& endpoint, const Packet& packet, uint64_t now) {
+  if (!endpoint.initiator || packet.epoch != endpoint.epoch) return;
+  if (endpoint.phase == Phase::kUp || endpoint.phase == Phase::kSuspect) {
+    transmit(endpoint, PacketType::kReady, endpoint.epoch);  // ours was lost
+    return;
+  }
+  if (endpoint.phase != Phase::kRequesting) return;
+  if (!ready_queue_pairs(endpoint, packet) ||
+      post_bare(endpoint, endpoint.data.ib(), work_id(WorkKind::kProbe, uint64_t{endpoint.epoch} << 1)) !=
+          0) {
+    connect_abandon(endpoint, now);
+    return;
+  }
+  set_phase(endpoint, Phase::kProbing, now);
+}
+
+/// A leaving peer says how many SENDs it received: they are delivered, though no completion covers the last
+/// ones.
+void cover_received(Endpoint& endpoint, uint64_t received) {
+  const SendRing& ring = endpoint.ring;
+  uint64_t end = ring.tail;
+  for (uint64_t seq = ring.tail; seq < ring.head; ++seq) {
+    const SendSlot& slot = ring.slots[seq & ring.mask];
+    // The data of a read may still be under way when a later SEND has arrived.
+    if (slot.kind == Kind::kGet || slot.send_no > received) break;
+    if (slot.send_no != 0) end = seq + 1;
+  }
+  if (end != ring.tail) ring_cover(endpoint, end - 1);
+}
+
+void on_bye(Endpoint& endpoint, const Packet& packet) {
+  // A rail that is up may outlive a delayed BYE of an older epoch; an attempt that is not up yet has nobody
+  // left to answer it.
+  if (endpoint.usable && packet.epoch < endpoint.epoch) return;
+  if (packet.epoch == endpoint.epoch && endpoint.usable) cover_received(endpoint, packet.landing_address);
+  endpoint.wanted = false;
+  endpoint.peer_left = true;
+  switch (endpoint.phase) {
+    case Phase::kUp:
+    case Phase::kSuspect:
+    case Phase::kProbing:
+    case Phase::kReplied:
+    case Phase::kRequesting:
+      close_order(endpoint, endpoint.epoch, BFO_CAUSE_SHUTDOWN, 0, 0);
+      return;
+    default:
+      return;
+  }
+}
+
+}  // namespace
+
+void packet_seal(Packet* packet) {
+  packet->magic = kPacketMagic;
+  packet->version = kPacketVersion;
+  packet->size = sizeof *packet;
+  packet->sum = sum_of(*packet);
+}
+
+bool packet_parse(const char* data, size_t length, Packet* packet) {
+  if (length < sizeof *packet) return false;
+  memcpy(packet, data, sizeof *packet);
+  if (packet->magic != kPacketMagic || packet->version != kPacketVersion) return false;
+  if (packet->size != sizeof *packet || packet->size != length) return false;
+  if (packet->sum != sum_of(*packet)) return false;
+  return packet->type >= static_cast<uint8_t>(PacketType::kKnock) &&
+         packet->type <= static_cast<uint8_t>(PacketType::kBye);
+}
+
+void connect_want(Endpoint& endpoint) {
+  if (endpoint.peer_left || endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable) return;
+  // The bound on a first connection counts from the first fragment that waits for it.
+  if (!endpoint.wanted || endpoint.parked.empty()) endpoint.wanted_since_ns = endpoint.port->env().now_ns();
+  endpoint.wanted = true;
+  endpoint.hurry = true;
+  endpoint.port->need_attention();
+}
+
+void connect_packet(Port& port, const char* data, size_t length) {
+  Packet packet;
+  const bool whole = packet_parse(data, length, &packet);
+  if (!whole || packet.target != port.config().own_name || packet.target_nonce != port.nonce()) {
+    ++port.accounting().dropped;
+    return;
+  }
+  Endpoint* endpoint = port.find_peer(packet.source);
+  if (endpoint == nullptr) endpoint = port.host().find_peer(port.host().ctx, packet.source);
+  if (endpoint == nullptr || endpoint->peer_nonce != packet.source_nonce || endpoint->peer_left) {
+    ++port.accounting().dropped;
+    return;
+  }
+  const uint64_t now = port.env().now_ns();
+  if (endpoint->phase == Phase::kGone || endpoint->phase == Phase::kUnusable) return;
+  learn_address(*endpoint, packet);
+  switch (static_cast<PacketType>(packet.type)) {
+    case PacketType::kKnock:
+      return on_knock(*endpoint, packet, now);
+    case PacketType::kRequest:
+      return on_request(*endpoint, packet, now);
+    case PacketType::kReply:
+      return on_reply(*endpoint, packet, now);
+    case PacketType::kReady:
+      if (endpoint->phase == Phase::kReplied && packet.epoch == endpoint->epoch)
+        connect_established(*endpoint);
+      return;
+    case PacketType::kBye:
+      return on_bye(*endpoint, packet);
+  }
+}
+
+void connect_established(Endpoint& endpoint) {
+  if (endpoint.phase != Phase::kReplied) return;
+  go_up(endpoint, endpoint.port->env().now_ns());
+}
+
+void connect_probe_done(Endpoint& endpoint, int status) {
+  if (endpoint.phase != Phase::kProbing) return;
+  const uint64_t now = endpoint.port->env().now_ns();
+  if (status != IBV_WC_SUCCESS) return connect_abandon(endpoint, now);
+  transmit(endpoint, PacketType::kReady, endpoint.epoch);
+  go_up(endpoint, now);
+}
+
+void connect_abandon(Endpoint& endpoint, uint64_t now) {
+  BFO_DCHECK(!endpoint.announced);
+  endpoint.data.to_error();
+  endpoint.probe.to_error();
+  destroy_queue_pairs(endpoint);
+  retry_later(endpoint, now);
+}
+
+void connect_bye(Endpoint& endpoint) {
+  if (endpoint.epoch == 0 || endpoint.peer_left || endpoint.port->state() != PortState::kActive) return;
+  transmit(endpoint, PacketType::kBye, endpoint.epoch);
+}
+
+void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now) {
+  Port& port = *endpoint.port;
+  const Host& host = port.host();
+  const bfo_rail_event_t event = make_event(endpoint, cause, code, 0, now);
+  // A path that was silent may still come to life; a port that is down asks again when it is active.
+  endpoint.wanted = port.failover() && cause == BFO_CAUSE_HANDSHAKE;
+  endpoint.announced = false;
+  host.rail_down(host.ctx, endpoint, event);
+  return_parked(endpoint);
+  host.rail_closed(host.ctx, endpoint, event, BFO_FENCED, 0);
+}
+
+void connect_step(Endpoint& endpoint, uint64_t now) {
+  Port& port = *endpoint.port;
+  const bool trying = endpoint.phase != Phase::kIdle || endpoint.wanted;
+  if (!endpoint.ever_up && trying && !endpoint.parked.empty()) {
+    // Fragments wait for a rail that has never been up: not longer than a live port and a bounded time
+    // justify.
+    if (port.state() != PortState::kActive) {
+      if (endpoint.data.exists()) connect_abandon(endpoint, now);
+      return connect_failed(endpoint, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_PORT_ERR, now);
+    }
+    if (now - endpoint.wanted_since_ns > port.config().connect_timeout_ns) {
+      // Silence alone proves nothing: the peer may be computing outside MPI (H15). What waits moves only
+      // where another rail works; otherwise the other rails are tried too, and this one goes on.
+      const Host& host = port.host();
+      if (port.failover() && host.other_rail_up(host.ctx, endpoint)) {
+        if (endpoint.data.exists()) connect_abandon(endpoint, now);
+        return connect_failed(endpoint, BFO_CAUSE_HANDSHAKE, 0, now);
+      }
+      endpoint.wanted_since_ns = now;
+      host.connect_other_rails(host.ctx, endpoint);
+    }
+  }
+  if (port.state() != PortState::kActive) return;
+  switch (endpoint.phase) {
+    case Phase::kIdle:
+      if (endpoint.wanted) start(endpoint, now);
+      return;
+    case Phase::kClosed:
+      if (endpoint.wanted && (now >= endpoint.timer_ns || endpoint.hurry)) {
+        endpoint.hurry = false;
+        start(endpoint, now);
+      }
+      return;
+    case Phase::kKnocking:
+      if (now < endpoint.timer_ns) return;
+      transmit(endpoint, PacketType::kKnock, endpoint.epoch);
+      break;
+    case Phase::kRequesting:
+      if (now < endpoint.timer_ns) return;
+      transmit(endpoint, PacketType::kRequest, endpoint.epoch);
+      break;
+    case Phase::kReplied:
+      if (now < endpoint.timer_ns) return;
+      transmit(endpoint, PacketType::kReply, endpoint.epoch);
+      break;
+    default:
+      return;
+  }
+  endpoint.timer_ns = now + backoff_ns(port, endpoint.attempts++);
+}
+
+}  // namespace bfo::engine

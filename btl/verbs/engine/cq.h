@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// cq.h: completion queues that cannot overrun, the work request ids, and the reaction to every completion
+// status.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "btl/verbs/engine/verbs_api.h"
+
+namespace bfo::engine {
+
+/// What a completion status means for the rail whose queue pair produced it (InfiniBand Architecture
+/// Specification vol. 1, 10.10 and 11.6.2).
+enum class StatusReaction : uint8_t {
+  kSuccess,  // not an error
+  kClose,    // the rail broke: close the epoch, fate of its work unknown, reconnect while the port is active
+  kCloseOurBug,  // a program error (bad key, bad length): same closing, counted apart, because the link is
+                 // healthy
+  kFlushed,      // a consequence of an error that is reported elsewhere: close if nobody has yet
+  kDropReceive,  // one receive was spoiled, the queue pair goes on
+};
+
+/// One row per ibv_wc_status, in its order; the tests walk it.
+inline constexpr std::array<StatusReaction, 24> kStatusReactions = {
+    StatusReaction::kSuccess,      // SUCCESS
+    StatusReaction::kCloseOurBug,  // LOC_LEN_ERR: SEND longer than the receive buffer
+    StatusReaction::kCloseOurBug,  // LOC_QP_OP_ERR
+    StatusReaction::kClose,        // LOC_EEC_OP_ERR: reliable datagram only
+    StatusReaction::kCloseOurBug,  // LOC_PROT_ERR
+    StatusReaction::kFlushed,      // WR_FLUSH_ERR
+    StatusReaction::kCloseOurBug,  // MW_BIND_ERR
+    StatusReaction::kClose,        // BAD_RESP_ERR: a transport fault
+    StatusReaction::kCloseOurBug,  // LOC_ACCESS_ERR
+    StatusReaction::kCloseOurBug,  // REM_INV_REQ_ERR
+    StatusReaction::kCloseOurBug,  // REM_ACCESS_ERR: a key that was evicted or deregistered
+    StatusReaction::kClose,        // REM_OP_ERR
+    StatusReaction::kClose,        // RETRY_EXC_ERR
+    StatusReaction::kClose,        // RNR_RETRY_EXC_ERR
+    StatusReaction::kClose,        // LOC_RDD_VIOL_ERR: reliable datagram only
+    StatusReaction::kClose,        // REM_INV_RD_REQ_ERR: reliable datagram only
+    StatusReaction::kDropReceive,  // REM_ABORT_ERR: unreliable connection only
+    StatusReaction::kClose,        // INV_EECN_ERR: reliable datagram only
+    StatusReaction::kClose,        // INV_EEC_STATE_ERR: reliable datagram only
+    StatusReaction::kClose,        // FATAL_ERR
+    StatusReaction::kClose,        // RESP_TIMEOUT_ERR
+    StatusReaction::kClose,        // GENERAL_ERR
+    StatusReaction::kClose,        // TM_ERR
+    StatusReaction::kClose,        // TM_RNDV_INCOMPLETE
+};
+static_assert(IBV_WC_SUCCESS == 0);
+static_assert(IBV_WC_WR_FLUSH_ERR == 5);
+static_assert(IBV_WC_RETRY_EXC_ERR == 12);
+static_assert(IBV_WC_GENERAL_ERR == 21);
+static_assert(IBV_WC_TM_RNDV_INCOMPLETE == kStatusReactions.size() - 1, "a new status needs a row");
+
+/// The row of `status`; an unknown value is handled like GENERAL_ERR.
+constexpr StatusReaction status_reaction(int status) {
+  return status >= 0 && static_cast<size_t>(status) < kStatusReactions.size()
+             ? kStatusReactions[static_cast<size_t>(status)]
+             : StatusReaction::kClose;
+}
+
+/// "RETRY_EXC_ERR"; "unknown status" outside the table. Static string.
+const char* status_name(int status);
+
+/// What a work request was: kept in the top byte of wr_id, because nothing else but wr_id, status and qp_num
+/// is valid in a failed completion.
+enum class WorkKind : uint8_t {
+  kReceive = 1,  // low bits: index of the shared receive buffer
+  kSend = 2,     // low bits: sequence of the work request in its ring
+  kMarker = 3,   // end of a drain; low bits: epoch
+  kProbe = 4,    // zero-byte write on the probe queue pair or before traffic; low bits: epoch
+  kUdReceive = 5,
+  kUdSend = 6,
+};
+constexpr uint64_t work_id(WorkKind kind, uint64_t low) {
+  return static_cast<uint64_t>(kind) << 56 | (low & 0x00ffffffffffffffull);
+}
+constexpr WorkKind work_kind(uint64_t wr_id) {
+  return static_cast<WorkKind>(wr_id >> 56);
+}
+constexpr uint64_t work_low(uint64_t wr_id) {
+  return wr_id & 0x00ffffffffffffffull;
+}
+
+/// The completion queues of one port. A queue pair reserves room for every work request it may ever have
+/// outstanding, so no queue can overrun (CQ_ERR would lose acknowledged receives). The first queue also takes
+/// all receives: normally it is the only one, and one poll sees everything.
+class CqSet {
+ public:
+  static constexpr size_t kMax = 64;
+
+  /// Creates the first queue with at least `fixed` entries reserved for receives and datagrams and room for
+  /// some senders. False with errno.
+  bool open(const VerbsApi& api, ibv_context* context, int max_cqe, uint32_t fixed, uint32_t target);
+  /// Reserves `entries` in some queue, creating one when all are full. nullptr when the device refuses.
+  ibv_cq* reserve(uint32_t entries);
+  /// Gives `entries` back; the queue pair that used them must be destroyed already (its completions are
+  /// gone).
+  void release(ibv_cq* cq, uint32_t entries);
+  ibv_cq* first() const { return cqs_[0].cq; }
+  size_t count() const { return count_; }
+  ibv_cq* at(size_t i) const { return cqs_[i].cq; }
+  /// False when a queue could not be destroyed.
+  bool close();
+
+ private:
+  struct Queue {
+    ibv_cq* cq;
+    uint32_t size;
+    uint32_t reserved;
+  };
+  bool add(uint32_t at_least);
+
+  const VerbsApi* api_ = nullptr;
+  ibv_context* context_ = nullptr;
+  uint32_t max_ = 0;
+  uint32_t target_ = 0;
+  std::array<Queue, kMax> cqs_{};
+  size_t count_ = 0;
+};
+
+}  // namespace bfo::engine

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// device.h: one opened HCA: context, protection domain, eager memory, event mailbox. Shared by the ports of
+// the device.
+#pragma once
+
+#include <cstdint>
+
+#include "btl/verbs/engine/async.h"
+#include "btl/verbs/engine/mr.h"
+#include "btl/verbs/engine/verbs_api.h"
+
+namespace bfo::engine {
+
+/// An opened device. The event thread must be stopped before close().
+class Device {
+ public:
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device() { close(); }
+
+  /// Opens `device` and allocates a protection domain. False with errno; the object can be reused.
+  bool open(const VerbsApi& api, ibv_device* device);
+  /// Frees everything. Ports and user registrations must be gone. False when the device refused something (it
+  /// is dying).
+  bool close();
+
+  const VerbsApi& api() const { return *api_; }
+  ibv_context* context() const { return context_; }
+  ibv_pd* pd() const { return pd_; }
+  const ibv_device_attr& attr() const { return attr_; }
+  const char* name() const { return name_; }
+  Arena& arena() { return arena_; }
+  EventBox& events() { return events_; }
+
+  /// Registers application memory with ibv_access_flags `access`. nullptr with errno.
+  ibv_mr* register_memory(void* base, size_t size, int access) {
+    return api_->reg_mr(pd_, base, size, access);
+  }
+  int deregister_memory(ibv_mr* mr) { return api_->dereg_mr(mr); }
+
+ private:
+  const VerbsApi* api_ = nullptr;
+  ibv_context* context_ = nullptr;
+  ibv_pd* pd_ = nullptr;
+  ibv_device_attr attr_{};
+  char name_[64] = {};
+  Arena arena_;
+  EventBox events_;
+};
+
+}  // namespace bfo::engine

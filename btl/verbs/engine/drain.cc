@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// drain.cc: see drain.h.
+#include "btl/verbs/engine/drain.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "common/check.h"
+#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/rdma.h"
+#include "btl/verbs/engine/send.h"
+
+namespace bfo::engine {
+namespace {
+
+bool has_epoch(Phase phase) {
+  switch (phase) {
+    case Phase::kRequesting:
+    case Phase::kProbing:
+    case Phase::kReplied:
+    case Phase::kUp:
+    case Phase::kSuspect:
+      return true;
+    default:
+      return false;
+  }
+}
+
+const char* cause_text(bfo_rail_cause_t cause, int32_t code) {
+  switch (cause) {
+    case BFO_CAUSE_NONE:
+      return "";
+    case BFO_CAUSE_WC_ERROR:
+      return status_name(code);
+    case BFO_CAUSE_ASYNC_EVENT:
+      return event_name(code);
+    case BFO_CAUSE_PEER_DOWN:
+      return "the peer reported the rail down";
+    case BFO_CAUSE_PROBE_FAILED:
+      return "the path probe failed";
+    case BFO_CAUSE_FENCE:
+      return "fenced";
+    case BFO_CAUSE_HANDSHAKE:
+      return "the connection handshake failed or was renewed by the peer";
+    case BFO_CAUSE_POST_FAILED:
+      return "ibv_post_send failed";
+    case BFO_CAUSE_SHUTDOWN:
+      return "the peer is leaving";
+  }
+  return "unknown";
+}
+
+/// Ends every posted fragment as unknown, in posting order, then the parked ones.
+void hand_back(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  const Host& host = port.host();
+  SendRing& ring = endpoint.ring;
+  endpoint.handed_back = true;
+  for (;;) {
+    SendSlot slot;
+    const char* payload;
+    {
+      const Guard guard(port.lock());
+      if (ring.tail == ring.head) break;
+      slot = ring.slots[ring.tail & ring.mask];
+      payload = ring.memory + static_cast<size_t>(ring.tail & ring.mask) * ring.slot_bytes;
+      ring.slots[ring.tail & ring.mask].frag = nullptr;
+      ++ring.tail;
+      ++port.accounting().unknown[static_cast<size_t>(slot.kind)];
+    }
+    if (slot.frag != nullptr) {
+      host.frag_done(host.ctx, endpoint, slot.frag, BFO_RC_UNKNOWN);
+    } else if (slot.in_slot) {
+      host.payload_failed(host.ctx, endpoint, slot.tag, payload, slot.length, BFO_RC_UNKNOWN);
+    }
+  }
+  return_parked(endpoint);
+}
+
+void schedule_return(Endpoint& endpoint, uint64_t now) {
+  const Config& config = endpoint.port->config();
+  constexpr uint64_t kSettled = 1'000'000'000;
+  endpoint.failures = now - endpoint.up_since_ns > kSettled ? 0 : endpoint.failures + 1;
+  const uint64_t base =
+      std::min(config.retry_max_ns, config.retry_min_ns << std::min(endpoint.failures, 16u));
+  endpoint.timer_ns = now + base / 2 + endpoint.port->env().random() % (base + 1);
+  endpoint.wanted = endpoint.port->failover() && !endpoint.peer_left && !endpoint.device_dead;
+  endpoint.hurry = false;
+}
+
+void finish(Endpoint& endpoint, uint64_t now) {
+  Port& port = *endpoint.port;
+  const Host& host = port.host();
+  const bool fenced = destroy_queue_pairs(endpoint);
+  if (!endpoint.handed_back) hand_back(endpoint);
+  ClosedEpoch& closed = endpoint.last_closed;
+  bfo_rail_event_t event = endpoint.down_event;
+  {
+    const Guard guard(port.lock());
+    BFO_DCHECK(port.books_balance());
+    BFO_DCHECK(endpoint.ring.head == endpoint.ring.tail && endpoint.parked.empty());
+    endpoint.phase = endpoint.device_dead ? Phase::kUnusable
+                     : endpoint.peer_left ? Phase::kGone
+                                          : Phase::kClosed;
+    endpoint.phase_since_ns = now;
+    event.now_ns = now;
+    event.info.state = rail_state(endpoint);
+    closed.name = event.info.name;
+    closed.event = event;
+    closed.result = fenced ? BFO_FENCED : BFO_UNFENCEABLE;
+    closed.delivered = endpoint.delivered;
+    closed.ring = endpoint.ring;
+    closed.store = endpoint.store;
+  }
+  schedule_return(endpoint, now);
+  if (endpoint.announced) host.rail_closed(host.ctx, endpoint, event, closed.result, closed.delivered);
+  endpoint.announced = false;
+}
+
+}  // namespace
+
+bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code,
+                            uint32_t vendor_err, uint64_t now) {
+  bfo_rail_event_t event{};
+  rail_info(endpoint, &event.info);
+  event.cause = cause;
+  event.code = code;
+  event.vendor_err = vendor_err;
+  event.evidence_ns = now;
+  event.now_ns = now;
+  snprintf(event.text, sizeof event.text, "%s", cause_text(cause, code));
+  return event;
+}
+
+bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
+                        uint32_t vendor_err, uint64_t evidence_ns) {
+  if (endpoint.close.asked || endpoint.epoch > epoch || !has_epoch(endpoint.phase)) return false;
+  endpoint.close = CloseOrder{true, cause, code, vendor_err, evidence_ns};
+  endpoint.port->need_attention();
+  return true;
+}
+
+bool close_order(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
+                 uint32_t vendor_err) {
+  const Guard guard(endpoint.port->lock());
+  if (endpoint.close.asked) return false;
+  return close_order_locked(endpoint, epoch, cause, code, vendor_err, endpoint.port->env().now_ns());
+}
+
+void drain_start(Endpoint& endpoint, uint64_t now) {
+  Port& port = *endpoint.port;
+  {
+    const Guard guard(port.lock());
+    BFO_DCHECK(port.books_balance());
+    endpoint.phase = Phase::kDraining;
+    endpoint.usable = false;
+    endpoint.phase_since_ns = now;
+  }
+  // Both halves of what can carry data stop now; the rest of the queue comes back in microseconds instead of
+  // one timeout after another.
+  endpoint.data.to_error();
+  endpoint.probe.to_error();
+  endpoint.marker_posted =
+      post_bare(endpoint, endpoint.data.ib(), work_id(WorkKind::kMarker, endpoint.epoch)) == 0;
+  endpoint.marker_done = endpoint.swept = endpoint.handed_back =
+      false;  // the last-receive event may be here already
+  endpoint.timer_ns = now + port.config().marker_bound_ns;
+  const CloseOrder& order = endpoint.close;
+  endpoint.down_event = make_event(endpoint, order.cause, order.code, order.vendor_err, now);
+  endpoint.down_event.evidence_ns = order.evidence_ns;
+  if (endpoint.announced) port.host().rail_down(port.host().ctx, endpoint, endpoint.down_event);
+}
+
+void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
+  if (!endpoint.handed_back && endpoint.marker_done) {
+    hand_back(endpoint);
+    endpoint.timer_ns = now + endpoint.port->config().last_receive_bound_ns;
+  }
+  if (!endpoint.handed_back) {
+    // Waiting for the marker; without it (not posted, or overdue) the fragments wait for destroy_qp.
+    if (endpoint.marker_posted && now < endpoint.timer_ns) return;
+  } else if (!endpoint.last_receive_done && now < endpoint.timer_ns) {
+    return;
+  }
+  if (!endpoint.swept) {
+    // Seen empty in a round that began after the conditions above held: the next one.
+    endpoint.swept = true;
+    return;
+  }
+  if (queue_emptied) finish(endpoint, now);
+}
+
+void return_parked(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  const Host& host = port.host();
+  for (;;) {
+    Frag* frag;
+    {
+      const Guard guard(port.lock());
+      if (endpoint.parked.empty()) return;
+      frag = endpoint.parked.pop();
+      ++port.accounting().never_sent[static_cast<size_t>(frag->kind)];
+    }
+    host.frag_done(host.ctx, endpoint, frag, BFO_RC_NEVER_SENT);
+  }
+}
+
+bool destroy_queue_pairs(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  bool clean = true;
+  for (Qp* qp : {&endpoint.data, &endpoint.probe}) {
+    if (!qp->exists()) continue;
+    port.qps().erase(qp->number());
+    clean = qp->destroy() == 0 && clean;
+  }
+  // Queue pairs that would not go may still put completions on the queue: their reservation stays.
+  if (clean && endpoint.send_cq != nullptr) port.cqs().release(endpoint.send_cq, endpoint.reserved);
+  endpoint.send_cq = nullptr;
+  return clean;
+}
+
+void gap_step(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  const Host& host = port.host();
+  const ClosedEpoch& closed = endpoint.last_closed;
+  if (closed.store < 0 || closed.name.epoch < endpoint.gap_name.epoch) return;  // our half is not closed yet
+  endpoint.gap_asked = false;
+  if (closed.name.epoch > endpoint.gap_name.epoch)
+    return;  // too late: the slots are gone, and so is the epoch's count
+  const SendRing& ring = closed.ring;
+  if (endpoint.gap_delivered >= ring.sends_acked) return;
+  uint64_t lost = ring.sends_acked - endpoint.gap_delivered;
+  const uint64_t depth = uint64_t{ring.mask} + 1;
+  // Slots are overwritten in order: the youngest `depth` work requests are still described.
+  for (uint64_t seq = ring.head > depth ? ring.head - depth : 0; seq < ring.head; ++seq) {
+    const SendSlot& slot = ring.slots[seq & ring.mask];
+    const bool in_gap = slot.send_no > endpoint.gap_delivered && slot.send_no <= ring.sends_acked;
+    if (!in_gap || !slot.in_slot) continue;
+    const char* payload = ring.memory + static_cast<size_t>(seq & ring.mask) * ring.slot_bytes;
+    host.payload_failed(host.ctx, endpoint, slot.tag, payload, slot.length, BFO_RC_UNKNOWN);
+    --lost;
+  }
+  if (lost != 0) host.gap_lost(host.ctx, endpoint, closed.name, lost);
+}
+
+}  // namespace bfo::engine

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// drain.h: the end of an epoch. Every fragment ends once, every successful receive is handed up, then the
+// queue pairs are destroyed: that, and only that, proves that no access of the epoch can happen any more.
+//
+//     evidence -> queue pairs to ERR, marker behind all work, rail_down
+//              -> marker back (or time bound): fragments back in posting order, then the parked ones
+//              -> last receive reached (or time bound), completion queue seen empty
+//              -> destroy_qp -> rail_closed(FENCED | UNFENCEABLE) -> reconnection by connect.h
+// If the marker does not come back in time the fragments are given back after destroy_qp instead: before that
+// the device may still read them.
+#pragma once
+
+#include <cstdint>
+
+#include "btl/verbs/engine/port.h"
+
+namespace bfo::engine {
+
+/// Records that the current epoch of `endpoint` must end, if it is <= `epoch` and nobody said so before. The
+/// next poll acts. Takes the lock. True when it was news.
+bool close_order(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
+                 uint32_t vendor_err);
+/// The same with the lock held.
+bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
+                        uint32_t vendor_err, uint64_t evidence_ns);
+
+/// Starts the drain of an endpoint that is up or has replied. Progress function only, as all of the
+/// following.
+void drain_start(Endpoint& endpoint, uint64_t now);
+/// One step of it. `queue_emptied`: the completion queue was seen empty in this round of progress.
+void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied);
+
+/// Ends everything parked as never sent.
+void return_parked(Endpoint& endpoint);
+/// Takes the queue pairs out of the port's tables and destroys them. False when the device refused.
+bool destroy_queue_pairs(Endpoint& endpoint);
+/// Compares the peer's count of messages with this side's (H4) once both belong to the same closed epoch.
+void gap_step(Endpoint& endpoint);
+/// An event about the current epoch of `endpoint`.
+bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code,
+                            uint32_t vendor_err, uint64_t now);
+
+}  // namespace bfo::engine

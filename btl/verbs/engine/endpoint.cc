@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// endpoint.cc: how an endpoint is named and described to the outside.
+#include "btl/verbs/engine/endpoint.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "btl/verbs/engine/port.h"
+
+namespace bfo::engine {
+
+const char* phase_name(Phase phase) {
+  switch (phase) {
+    case Phase::kIdle:
+      return "idle";
+    case Phase::kKnocking:
+      return "knocking";
+    case Phase::kRequesting:
+      return "requesting";
+    case Phase::kProbing:
+      return "probing";
+    case Phase::kReplied:
+      return "replied";
+    case Phase::kUp:
+      return "up";
+    case Phase::kSuspect:
+      return "suspect";
+    case Phase::kDraining:
+      return "draining";
+    case Phase::kClosed:
+      return "closed";
+    case Phase::kGone:
+      return "gone";
+    case Phase::kUnusable:
+      return "unusable";
+  }
+  return "?";
+}
+
+uint64_t connection_id(uint64_t nonce_a, uint64_t nonce_b) {
+  const uint64_t low = std::min(nonce_a, nonce_b);
+  const uint64_t high = std::max(nonce_a, nonce_b);
+  uint64_t x = low * 0x9e3779b97f4a7c15ull ^ (high + 0x7f4a7c159e3779b9ull);
+  x ^= x >> 32;
+  x *= 0xd6e8feb86659fd93ull;
+  return x ^ x >> 32;
+}
+
+bfo_rail_state_t rail_state(const Endpoint& endpoint) {
+  switch (endpoint.phase) {
+    case Phase::kUp:
+      return BFO_RAIL_UP;
+    case Phase::kSuspect:
+      return BFO_RAIL_SUSPECT;
+    case Phase::kIdle:
+      return BFO_RAIL_IDLE;
+    case Phase::kKnocking:
+    case Phase::kRequesting:
+    case Phase::kProbing:
+    case Phase::kReplied:
+      // A rail that was up before is "down" until it is up again: its sends are refused, so that they take
+      // another rail.
+      return endpoint.ever_up ? BFO_RAIL_DOWN : BFO_RAIL_CONNECTING;
+    case Phase::kDraining:
+    case Phase::kClosed:
+      return BFO_RAIL_DOWN;
+    case Phase::kGone:
+    case Phase::kUnusable:
+      return BFO_RAIL_UNUSABLE;
+  }
+  return BFO_RAIL_UNUSABLE;
+}
+
+void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info) {
+  *info = bfo_rail_info_t{};
+  info->name.conn = connection_id(endpoint.port->nonce(), endpoint.peer_nonce);
+  info->name.epoch = endpoint.epoch;
+  info->state = rail_state(endpoint);
+  info->port = endpoint.port->number();
+  snprintf(info->device, sizeof info->device, "%s", endpoint.port->device().name());
+  snprintf(info->peer_port, sizeof info->peer_port, "lid %u ud qpn 0x%x", endpoint.peer.lid,
+           endpoint.peer.ud_qpn);
+}
+
+}  // namespace bfo::engine

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// endpoint.h: one rail of one peer: the connection of one local port to one remote port, epoch after epoch.
+#pragma once
+
+#include <cstdint>
+
+#include "btl/verbs/engine/frag.h"
+#include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/qp.h"
+#include "common/failover_btl.h"
+
+namespace bfo::engine {
+
+class Port;
+
+/// Where an endpoint stands. One state, changed by connect.cc and drain.cc only.
+///
+///     kIdle -> kKnocking | kRequesting -> kProbing | kReplied -> kUp <-> kSuspect -> kDraining -> kClosed ->
+///     kKnocking ...
+enum class Phase : uint8_t {
+  kIdle,        // never connected, nothing wanted
+  kKnocking,    // responder: asks the initiator to start
+  kRequesting,  // initiator: REQ sent, waits for REP
+  kProbing,     // initiator: queue pairs ready, zero-byte write on its way
+  kReplied,     // responder: REP sent, waits for RTU or for the first message
+  kUp,
+  kSuspect,   // up, but work stands still
+  kDraining,  // queue pair in ERR, on the way to kClosed
+  kClosed,    // between epochs
+  kGone,      // the peer left in order, or the endpoint is being deleted
+  kUnusable,  // the device is dead
+};
+
+/// Name of `phase` for texts and tests. Static string.
+const char* phase_name(Phase phase);
+
+/// One posted work request. Its payload, if it has no fragment, lies in the slot memory of the same index.
+struct SendSlot {
+  Frag* frag;        // nullptr: payload in the slot, or control
+  uint64_t send_no;  // SENDs: position among the SENDs of this epoch, from 1; others: 0
+  uint32_t length;
+  Kind kind;
+  uint8_t tag;
+  bool in_slot;  // the payload lies in the slot memory of this index
+};
+static_assert(sizeof(SendSlot) == 24);
+
+/// The send queue as this side sees it: slots [tail, head) are with the device. An unsignaled slot is freed
+/// when a later signaled completion covers it: on one reliable connection success is reported in order
+/// (facts: verbs semantics, section 6).
+struct SendRing {
+  ibv_qp* qp = nullptr;
+  SendSlot* slots = nullptr;
+  char* memory = nullptr;     // depth * slot_bytes, registered
+  uint64_t head = 0;          // work requests posted
+  uint64_t tail = 0;          // work requests covered by a success
+  uint64_t signaled_end = 0;  // one past the last signaled work request
+  uint32_t mask = 0;          // depth - 1, depth a power of two
+  uint32_t limit = 0;         // slots usable for data; the rest is kept for control
+  uint32_t lkey = 0;
+  uint32_t slot_bytes = 0;
+  uint32_t max_inline = 0;
+  uint32_t since_signal = 0;
+  uint64_t sends_posted = 0;  // SENDs given to the device in this epoch
+  uint64_t sends_acked = 0;   // of these, covered by a success
+};
+
+/// Storage of a ring, reused by later epochs.
+struct RingStore {
+  Array<SendSlot> slots;
+  char* memory = nullptr;
+  uint32_t lkey = 0;
+};
+
+/// What is kept of the last closed epoch, to answer fence() again and to hand back a gap (H4).
+struct ClosedEpoch {
+  bfo_rail_name_t name{};
+  bfo_rail_event_t event{};
+  bfo_fence_result_t result = BFO_FENCED;
+  uint64_t delivered = 0;
+  SendRing ring;   // its store stays untouched until the next epoch closes
+  int store = -1;  // index into Endpoint::stores
+};
+
+/// Evidence that an epoch must end; the first one counts.
+struct CloseOrder {
+  bool asked = false;
+  bfo_rail_cause_t cause = BFO_CAUSE_NONE;
+  int32_t code = 0;
+  uint32_t vendor_err = 0;
+  uint64_t evidence_ns = 0;
+};
+
+/// An endpoint. Plain data: the functions that act on it are in send.h, rdma.h, connect.h and drain.h. The
+/// glue embeds it as first member. Fields are guarded by the port's lock when Open MPI uses threads;
+/// `delivered` and the timers belong to the progress function alone.
+struct Endpoint {
+  // hot
+  Phase phase = Phase::kIdle;
+  bool usable = false;  // phase is kUp or kSuspect: one test on the send path
+  Port* port = nullptr;
+  SendRing ring;
+  FragFifo parked;         // accepted, not posted: connecting, or no slot free
+  uint64_t delivered = 0;  // SENDs of this epoch handed up
+
+  // identity
+  uint64_t peer_name = 0;   // job and rank of the peer process
+  uint64_t peer_nonce = 0;  // of the peer's port
+  bool initiator = false;   // the lower name initiates: no simultaneous open can occur
+  PortAddress peer;
+  ibv_ah* ah = nullptr;
+  uint32_t epoch = 0;      // current or last one; 0 = none yet
+  bool announced = false;  // rail_up was reported for the current epoch
+  bool ever_up = false;
+
+  // connection
+  Qp data;
+  Qp probe;
+  ibv_cq* send_cq = nullptr;
+  uint32_t reserved = 0;  // completion queue entries
+  uint32_t data_psn = 0;
+  uint32_t probe_psn = 0;
+  uint64_t landing_address = 0;  // the peer's, target of zero-byte writes
+  uint32_t landing_rkey = 0;
+  RingStore stores[2];
+  int store = 0;  // the one `ring` uses
+
+  // timers (CLOCK_MONOTONIC, ns)
+  bool wanted = false;     // connect when possible
+  bool hurry = false;      // skip the reconnection back-off once
+  bool peer_left = false;  // BYE came: never reconnect
+  uint64_t wanted_since_ns = 0;
+  uint64_t timer_ns = 0;  // retransmission, reconnection or drain bound
+  uint32_t attempts = 0;  // of the current retransmission
+  uint32_t failures = 0;  // epochs that ended soon: reconnection back-off
+  uint64_t up_since_ns = 0;
+
+  // progress clock
+  uint64_t seen_tail = 0;
+  uint32_t silent_ticks = 0;
+  bool probing_path = false;  // a probe is on its way on the probe queue pair
+  bool probe_done = false;    // it came back since the last completed work
+  bool probe_failed = false;  // it failed, but this was the last rail: end it when another one is up
+  uint64_t suspected_ns = 0;
+  int32_t probe_status = 0;
+
+  // closing
+  CloseOrder close;
+  bool marker_posted = false;
+  bool marker_done = false;
+  bool last_receive_done = false;
+  bool swept = false;  // the queues were seen empty after marker and last receive
+  bool handed_back = false;
+  bool device_dead = false;
+  bfo_rail_event_t down_event{};
+  uint64_t phase_since_ns = 0;
+
+  ClosedEpoch last_closed;
+  bool repeat_closed = false;  // fence() on a closed epoch: report it again
+  bool gap_asked = false;      // peer_closed() came
+  bfo_rail_name_t gap_name{};
+  uint64_t gap_delivered = 0;
+
+  // lists of the port
+  Endpoint* next = nullptr;
+  void* owner = nullptr;  // the glue's
+};
+
+/// The connection's name, equal on both sides: mixed from both port nonces.
+uint64_t connection_id(uint64_t nonce_a, uint64_t nonce_b);
+
+/// What failover_btl.h calls the state of `endpoint`.
+bfo_rail_state_t rail_state(const Endpoint& endpoint);
+
+/// Fills `info` for the current epoch of `endpoint`.
+void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info);
+
+}  // namespace bfo::engine

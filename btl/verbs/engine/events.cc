@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// events.cc: what a port does about asynchronous events, in the progress function. The table is in async.h.
+#include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/port.h"
+
+namespace bfo::engine {
+
+void Port::take_events(Device& device, Port* const* ports, int count) {
+  EventNote note;
+  while (device.events().take(&note)) {
+    for (int i = 0; i < count; ++i) ports[i]->on_event(note);
+  }
+  if (!device.events().take_overflow()) return;
+  for (int i = 0; i < count; ++i)
+    ports[i]->port_refresh(IBV_EVENT_CLIENT_REREGISTER, ports[i]->env_.now_ns());
+}
+
+void Port::on_event(const EventNote& note) {
+  if (finalizing_) return;
+  const EventReaction reaction = event_reaction(note.type);
+  if (note.port != 0 && note.port != number_) return;  // the other port of the same device
+  switch (reaction) {
+    case EventReaction::kIgnore:
+      return;
+    case EventReaction::kCloseRail:
+    case EventReaction::kLastReceive: {
+      Endpoint* endpoint = qps_.find(note.qpn);
+      if (endpoint == nullptr) return;
+      if (reaction == EventReaction::kLastReceive) {
+        if (endpoint->data.number() == note.qpn) endpoint->last_receive_done = true;
+        return need_attention();
+      }
+      const Guard guard(lock_);
+      close_order_locked(*endpoint, endpoint->epoch, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns);
+      return;
+    }
+    case EventReaction::kPortDown:
+      if (state_ == PortState::kActive) state_ = PortState::kDown;
+      next_port_query_ns_ = note.when_ns + kPortQueryNs;
+      return close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns}, false);
+    case EventReaction::kPortUp:
+      refresh();
+      if (state_ == PortState::kActive) port_up();
+      return;
+    case EventReaction::kPortRefresh:
+      return port_refresh(note.type, note.when_ns);
+    case EventReaction::kQueueDead:
+    case EventReaction::kDeviceDead:
+      return close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns}, true);
+  }
+}
+
+void Port::port_refresh(int type, uint64_t when_ns) {
+  const PortState before = state_;
+  const bool moved = refresh();
+  if (state_ == PortState::kDown || moved)
+    close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, type, 0, when_ns}, false);
+  if (state_ == PortState::kActive && before == PortState::kDown) port_up();
+}
+
+void Port::port_up() {
+  for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
+    endpoint->failures = 0;
+    endpoint->hurry = true;
+    endpoint->attempts = 0;
+  }
+  need_attention();
+}
+
+void Port::close_all(const CloseOrder& order, bool for_good) {
+  if (for_good) state_ = PortState::kDead;
+  const Guard guard(lock_);
+  for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
+    if (for_good) {
+      endpoint->device_dead = true;
+      endpoint->wanted = false;
+    }
+    close_order_locked(*endpoint, endpoint->epoch, order.cause, order.code, 0, order.evidence_ns);
+  }
+  need_attention();
+}
+
+}  // namespace bfo::engine

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// mr.cc: see mr.h. Chunks are mapped rather than malloc'ed: whole pages, so that fork and madvise never touch
+// a neighbour.
+#include "btl/verbs/engine/mr.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+
+#include "btl/verbs/engine/memory.h"
+
+namespace bfo::engine {
+namespace {
+constexpr size_t kChunkBytes = size_t{2} << 20;
+constexpr size_t kAlign = 64;
+constexpr size_t round_up(size_t value, size_t to) {
+  return (value + to - 1) / to * to;
+}
+}  // namespace
+
+struct Arena::Chunk {
+  Chunk* next;
+  char* address;
+  size_t bytes;
+  size_t used;
+  ibv_mr* mr;
+};
+
+bool Arena::add_chunk(size_t at_least) {
+  const size_t bytes = round_up(at_least, kChunkBytes);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  ibv_mr* mr = api_->reg_mr(pd_, memory, bytes, IBV_ACCESS_LOCAL_WRITE);
+  Chunk* chunk = mr == nullptr ? nullptr : make<Chunk>();
+  if (chunk == nullptr) {
+    if (mr != nullptr) api_->dereg_mr(mr);
+    munmap(memory, bytes);
+    return false;
+  }
+  *chunk = Chunk{chunks_, static_cast<char*>(memory), bytes, 0, mr};
+  chunks_ = chunk;
+  return true;
+}
+
+Region Arena::take(size_t bytes) {
+  const size_t rounded = round_up(bytes, kAlign);
+  Region region;
+  pthread_mutex_lock(&mutex_);
+  if ((chunks_ != nullptr && chunks_->bytes - chunks_->used >= rounded) || add_chunk(rounded)) {
+    region = Region{chunks_->address + chunks_->used, chunks_->mr->lkey};
+    chunks_->used += rounded;
+  }
+  pthread_mutex_unlock(&mutex_);
+  return region;
+}
+
+bool Arena::close() {
+  bool clean = true;
+  while (chunks_ != nullptr) {
+    Chunk* chunk = chunks_;
+    chunks_ = chunk->next;
+    // A chunk the device still holds may still be written: its pages must not be handed to anybody else.
+    if (api_->dereg_mr(chunk->mr) == 0) {
+      munmap(chunk->address, chunk->bytes);
+    } else {
+      clean = false;
+    }
+    unmake(chunk);
+  }
+  return clean;
+}
+
+int access_flags(bool local_write, bool remote_read, bool remote_write, bool remote_atomic) {
+  int flags = 0;
+  if (remote_read) flags |= IBV_ACCESS_REMOTE_READ;
+  // The specification wants local write access wherever a peer may write.
+  if (local_write || remote_write || remote_atomic) flags |= IBV_ACCESS_LOCAL_WRITE;
+  if (remote_write) flags |= IBV_ACCESS_REMOTE_WRITE;
+  if (remote_atomic) flags |= IBV_ACCESS_REMOTE_ATOMIC;
+  return flags;
+}
+
+}  // namespace bfo::engine

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// mr.h: registered memory. An Arena hands out pieces of large registered chunks for eager buffers and slot
+// rings; a UserRegion is one registration of the application's memory, made and dropped by the registration
+// cache of the glue.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <pthread.h>
+
+#include "btl/verbs/engine/verbs_api.h"
+
+namespace bfo::engine {
+
+/// A piece of registered memory: `address` is usable by the device under `lkey`. address == nullptr: none.
+struct Region {
+  char* address = nullptr;
+  uint32_t lkey = 0;
+};
+
+/// Registered memory for the life of the device, taken in chunks and never given back before close(). take()
+/// by any thread.
+class Arena {
+ public:
+  /// `api` and `pd` must outlive the arena; call close() before freeing `pd`.
+  void open(const VerbsApi& api, ibv_pd* pd) {
+    api_ = &api;
+    pd_ = pd;
+  }
+  /// `bytes` of zeroed memory aligned to 64 bytes, or an empty Region when memory or registrations are
+  /// exhausted (errno says why).
+  Region take(size_t bytes);
+  /// Deregisters and unmaps everything. False when the device refused to deregister a chunk; the memory then
+  /// stays mapped.
+  bool close();
+
+ private:
+  struct Chunk;
+  bool add_chunk(size_t at_least);
+
+  const VerbsApi* api_ = nullptr;
+  ibv_pd* pd_ = nullptr;
+  Chunk* chunks_ = nullptr;
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // of set-up paths only
+};
+
+/// What a peer needs to read or write a registered region, and what this side needs to use it: the BTL's
+/// registration handle.
+struct RegionKeys {
+  uint32_t lkey;
+  uint32_t rkey;
+};
+
+/// ibv_access_flags for a registration that will be written locally and read or written by peers. A region
+/// only read by peers is not registered for local writing, so that read-only memory can be registered.
+int access_flags(bool local_write, bool remote_read, bool remote_write, bool remote_atomic);
+
+}  // namespace bfo::engine

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// port.cc: opening and closing a port, and its progress function.
+#include "btl/verbs/engine/port.h"
+
+#include <sys/random.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "common/check.h"
+#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/rdma.h"
+#include "btl/verbs/engine/send.h"
+
+namespace bfo::engine {
+namespace {
+
+constexpr int kBatch = 16;            // completions taken at once
+constexpr uint32_t kClockEvery = 32;  // polls between two looks at the clock
+constexpr uint64_t kByePatienceNs = 1'000'000;
+
+uint64_t monotonic_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+uint64_t random_bits() {
+  uint64_t bits = 0;
+  if (getrandom(&bits, sizeof bits, 0) != sizeof bits) bits = monotonic_ns() * 0x9e3779b97f4a7c15ull;
+  return bits;
+}
+
+constexpr Environment kSystemEnvironment = {monotonic_ns, random_bits};
+
+}  // namespace
+
+const Environment& system_environment() {
+  return kSystemEnvironment;
+}
+
+// ---- open and close
+
+bool Port::open(Device& device, uint8_t number, const Config& config, const Host& host,
+                const Environment& env, const char** what) {
+  device_ = &device;
+  number_ = number;
+  config_ = config;
+  host_ = host;
+  env_ = env;
+  lock_.open(config.threads);
+  qp_settings_ = config.qp;
+  qp_settings_.port = number;
+  qp_settings_.inline_bytes = config.inline_bytes;
+  qp_settings_.send_depth = config.send_depth + 2;  // a drain marker and a probe besides the ring
+  const int device_reads = std::min(device.attr().max_qp_rd_atom, device.attr().max_qp_init_rd_atom);
+  qp_settings_.max_read = static_cast<uint8_t>(std::clamp(device_reads, 1, int{config.qp.max_read}));
+  do {
+    nonce_ = env_.random();
+  } while (nonce_ == 0);
+  *what = "port attributes";
+  refresh();
+  if (state_ != PortState::kActive) {
+    errno = ENETDOWN;
+    return false;
+  }
+  if (!open_queues(what)) {
+    const int saved = errno;
+    close();
+    errno = saved;
+    return false;
+  }
+  address_.ud_qpn = ud_.number();
+  return true;
+}
+
+bool Port::open_queues(const char** what) {
+  const VerbsApi& api = device_->api();
+  Config& config = config_;
+  config.receive_depth =
+      std::min(config.receive_depth, static_cast<uint32_t>(std::max(device_->attr().max_srq_wr, 1)));
+  const uint32_t fixed = config.receive_depth + Ud::kReceives + Ud::kSends;
+  *what = "completion queue";
+  if (!cqs_.open(api, device_->context(), device_->attr().max_cqe, fixed, config.cq_entries)) return false;
+  cq_ = cqs_.first();
+  *what = "shared receive queue";
+  if (!srq_.open(api, device_->pd(), device_->arena(), config.receive_depth, config.receive_bytes))
+    return false;
+  *what = "datagram queue pair";
+  if (!ud_.open(api, device_->pd(), cq_, device_->arena(), qp_settings_)) return false;
+  *what = "memory for probes";
+  const Region region = device_->arena().take(64);
+  landing_ = region.address;
+  if (landing_ == nullptr) return false;
+  landing_mr_ = api.reg_mr(device_->pd(), landing_, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  return landing_mr_ != nullptr;
+}
+
+bool Port::close() {
+  finalizing_ = true;
+  BFO_DCHECK(endpoints_ == nullptr);
+  // A last BYE may still be on its way to the wire.
+  const uint64_t patience = env_.now_ns != nullptr ? env_.now_ns() + kByePatienceNs : 0;
+  ibv_wc wc;
+  while (cq_ != nullptr && ud_.sending() && state_ == PortState::kActive && env_.now_ns() < patience) {
+    if (ibv_poll_cq(cq_, 1, &wc) == 1 && work_kind(wc.wr_id) == WorkKind::kUdSend)
+      ud_.sent(static_cast<uint32_t>(work_low(wc.wr_id)));
+  }
+  bool clean = ud_.close();
+  if (landing_mr_ != nullptr) clean = device_->api().dereg_mr(landing_mr_) == 0 && clean;
+  landing_mr_ = nullptr;
+  clean = srq_.close() && clean;
+  clean = cqs_.close() && clean;
+  cq_ = nullptr;
+  return clean;
+}
+
+bool Port::refresh() {
+  const PortAddress before = address_;
+  if (api().query_port(device_->context(), number_, &attr_) != 0) {
+    if (state_ != PortState::kDead) state_ = PortState::kDown;
+    return false;
+  }
+  address_.lid = attr_.lid;
+  address_.link_layer = attr_.link_layer;
+  address_.mtu = static_cast<uint8_t>(attr_.active_mtu);
+  if (api().query_gid(device_->context(), number_, qp_settings_.gid_index, &address_.gid) != 0)
+    address_.gid = ibv_gid{};
+  if (state_ != PortState::kDead)
+    state_ = attr_.state == IBV_PORT_ACTIVE ? PortState::kActive : PortState::kDown;
+  return before.lid != address_.lid || memcmp(before.gid.raw, address_.gid.raw, sizeof before.gid.raw) != 0;
+}
+
+bool Port::add(Endpoint& endpoint) {
+  const Guard guard(lock_);
+  endpoint.port = this;
+  endpoint.initiator = config_.own_name < endpoint.peer_name;
+  if (!peers_.insert(endpoint.peer_name, &endpoint)) return false;
+  endpoint.next = endpoints_;
+  endpoints_ = &endpoint;
+  return true;
+}
+
+void Port::remove(Endpoint& endpoint) {
+  connect_bye(endpoint);
+  {
+    const Guard guard(lock_);
+    endpoint.phase = Phase::kGone;
+    endpoint.usable = false;
+    // Nobody is called back, but the books are closed.
+    SendRing& ring = endpoint.ring;
+    for (; ring.tail != ring.head; ++ring.tail)
+      ++accounting_.unknown[static_cast<size_t>(ring.slots[ring.tail & ring.mask].kind)];
+    while (!endpoint.parked.empty())
+      ++accounting_.never_sent[static_cast<size_t>(endpoint.parked.pop()->kind)];
+  }
+  endpoint.data.to_error();
+  endpoint.probe.to_error();
+  destroy_queue_pairs(endpoint);
+  if (endpoint.ah != nullptr) api().destroy_ah(endpoint.ah);
+  endpoint.ah = nullptr;
+  const Guard guard(lock_);
+  peers_.erase(endpoint.peer_name);
+  for (Endpoint** at = &endpoints_; *at != nullptr; at = &(*at)->next) {
+    if (*at != &endpoint) continue;
+    *at = endpoint.next;
+    break;
+  }
+}
+
+// ---- progress
+
+bool Port::books_balance() const {
+  uint64_t open = 0;
+  for (const Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
+    open += outstanding(*endpoint);
+  }
+  uint64_t accepted = 0;
+  uint64_t ended = 0;
+  for (int kind = 0; kind < BFO_KIND_COUNT; ++kind) {
+    accepted += accounting_.accepted[kind];
+    ended += accounting_.delivered[kind] + accounting_.unknown[kind] + accounting_.never_sent[kind];
+  }
+  return accepted == ended + open;
+}
+
+int Port::poll() {
+  // A callback that runs progress must not find a half-handled batch.
+  if (polling_ || finalizing_) [[unlikely]]
+    return 0;
+  polling_ = true;
+  ibv_wc wcs[kBatch];
+  int handled = 0;
+  bool emptied = true;
+  const size_t queues = cqs_.count();
+  for (size_t q = 0; q < queues; ++q) {
+    const int n = ibv_poll_cq(cqs_.at(q), kBatch, wcs);
+    if (n < 0) [[unlikely]] {
+      if (state_ == PortState::kDead) continue;
+      close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_CQ_ERR, 0, env_.now_ns()}, true);
+      continue;
+    }
+    for (int i = 0; i < n; ++i) handle(wcs[i]);
+    handled += n;
+    emptied = emptied && n < kBatch;
+  }
+  if (handled == 0) srq_.flush();
+  const bool attention = attention_.load(std::memory_order_acquire);
+  if (attention || --until_clock_ == 0) [[unlikely]] {
+    until_clock_ = kClockEvery;
+    const uint64_t now = env_.now_ns();
+    if (attention || timers_) {
+      attention_.store(false, std::memory_order_relaxed);
+      attend(now, emptied);
+    }
+    if (now >= next_tick_ns_) tick(now);
+  }
+  polling_ = false;
+  return handled;
+}
+
+void Port::handle(const ibv_wc& wc) {
+  if (wc.status != IBV_WC_SUCCESS) [[unlikely]]
+    return handle_error(wc);
+  switch (work_kind(wc.wr_id)) {
+    case WorkKind::kReceive:
+      return handle_receive(wc);
+    case WorkKind::kSend: {
+      Endpoint* endpoint = qps_.find(wc.qp_num);
+      if (endpoint != nullptr) ring_cover(*endpoint, work_low(wc.wr_id));
+      return;
+    }
+    case WorkKind::kMarker: {
+      // A marker can only be flushed; a device that executes it in ERR has at least passed everything before
+      // it.
+      Endpoint* endpoint = qps_.find(wc.qp_num);
+      if (endpoint != nullptr) endpoint->marker_done = true;
+      return;
+    }
+    case WorkKind::kProbe:
+      return handle_probe(wc);
+    case WorkKind::kUdReceive: {
+      const uint32_t index = static_cast<uint32_t>(work_low(wc.wr_id));
+      if (wc.byte_len > Ud::kGrhBytes)
+        connect_packet(*this, ud_.received(index), wc.byte_len - Ud::kGrhBytes);
+      ud_.release(index);
+      return;
+    }
+    case WorkKind::kUdSend:
+      return ud_.sent(static_cast<uint32_t>(work_low(wc.wr_id)));
+  }
+}
+
+void Port::handle_receive(const ibv_wc& wc) {
+  const uint32_t index = static_cast<uint32_t>(work_low(wc.wr_id));
+  Endpoint* endpoint = qps_.find(wc.qp_num);
+  const uint32_t imm = ntohl(wc.imm_data);
+  const bool sound = endpoint != nullptr && (wc.wc_flags & IBV_WC_WITH_IMM) != 0 && imm < 256;
+  if (!sound) [[unlikely]] {
+    ++accounting_.dropped;
+    srq_.release(index);
+    return;
+  }
+  if (!endpoint->announced) [[unlikely]]
+    first_message(*endpoint);
+  ++endpoint->delivered;
+  accounting_.bytes_received += wc.byte_len;
+  receiving_ = endpoint;
+  host_.deliver(host_.ctx, *endpoint, static_cast<uint8_t>(imm), srq_.buffer(index), wc.byte_len);
+  receiving_ = nullptr;
+  srq_.release(index);
+}
+
+void Port::first_message(Endpoint& endpoint) {
+  if (endpoint.phase == Phase::kReplied) return connect_established(endpoint);
+  // The initiator used an epoch that is already being closed here: it is reported up and down so that the
+  // message has a known source.
+  endpoint.announced = true;
+  const uint64_t now = env_.now_ns();
+  bfo_rail_event_t event = make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now);
+  host_.rail_up(host_.ctx, endpoint, event);
+  if (endpoint.phase == Phase::kDraining) host_.rail_down(host_.ctx, endpoint, endpoint.down_event);
+}
+
+void Port::handle_probe(const ibv_wc& wc) {
+  Endpoint* endpoint = qps_.find(wc.qp_num);
+  if (endpoint == nullptr) return;
+  if ((work_low(wc.wr_id) & 1) == 0) return connect_probe_done(*endpoint, wc.status);
+  if (endpoint->phase != Phase::kUp && endpoint->phase != Phase::kSuspect) return;
+  if (wc.status == IBV_WC_SUCCESS) {
+    endpoint->probing_path = false;
+    endpoint->probe_done = true;
+    return;
+  }
+  endpoint->probe_failed = true;
+  endpoint->probe_status = wc.status;
+  need_attention();
+}
+
+void Port::handle_error(const ibv_wc& wc) {
+  // Only wr_id, status, qp_num and vendor_err are valid here.
+  const WorkKind kind = work_kind(wc.wr_id);
+  const uint32_t low = static_cast<uint32_t>(work_low(wc.wr_id));
+  if (kind == WorkKind::kUdSend) {
+    ud_.sent(low);
+    ud_broken_ = true;
+    return need_attention();
+  }
+  if (kind == WorkKind::kUdReceive) {
+    ud_broken_ = true;
+    return need_attention();
+  }
+  if (kind == WorkKind::kReceive) srq_.release(low);
+  if (kind == WorkKind::kProbe) return handle_probe(wc);
+  Endpoint* endpoint = qps_.find(wc.qp_num);
+  if (endpoint == nullptr) return;
+  if (kind == WorkKind::kMarker) {
+    endpoint->marker_done = true;
+    return need_attention();
+  }
+  switch (status_reaction(wc.status)) {
+    case StatusReaction::kSuccess:
+    case StatusReaction::kDropReceive:
+      ++accounting_.dropped;
+      return;
+    case StatusReaction::kCloseOurBug:
+      if (close_order(*endpoint, endpoint->epoch, BFO_CAUSE_WC_ERROR, wc.status, wc.vendor_err)) ++our_bugs;
+      return;
+    case StatusReaction::kClose:
+    case StatusReaction::kFlushed:
+      close_order(*endpoint, endpoint->epoch, BFO_CAUSE_WC_ERROR, wc.status, wc.vendor_err);
+      return;
+  }
+}
+
+// ---- slow path
+
+void Port::attend(uint64_t now, bool emptied) {
+  if (ud_broken_) {
+    ud_broken_ = false;
+    if (state_ != PortState::kDead && !ud_.revive()) ud_broken_ = true;
+  }
+  timers_ = ud_broken_;
+  bool again = false;
+  for (Endpoint* endpoint = endpoints_; endpoint != nullptr;) {
+    Endpoint* next = endpoint->next;
+    attend_one(*endpoint, now, emptied, &again);
+    endpoint = next;
+  }
+  if (again) need_attention();
+}
+
+void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again) {
+  switch (endpoint.phase) {
+    case Phase::kUp:
+    case Phase::kSuspect:
+      if (endpoint.probe_failed && !endpoint.close.asked) judge_probe(endpoint);
+      if (endpoint.close.asked) {
+        drain_start(endpoint, now);
+        *again = true;
+      }
+      break;
+    case Phase::kReplied:
+      if (endpoint.close.asked) {
+        drain_start(endpoint, now);
+        *again = true;
+        break;
+      }
+      connect_step(endpoint, now);
+      timers_ = true;
+      break;
+    case Phase::kRequesting:
+    case Phase::kProbing:
+      if (endpoint.close.asked) connect_abandon(endpoint, now);
+      connect_step(endpoint, now);
+      timers_ = true;
+      break;
+    case Phase::kDraining:
+      drain_step(endpoint, now, emptied);
+      *again = true;
+      break;
+    case Phase::kIdle:
+    case Phase::kKnocking:
+    case Phase::kClosed:
+      if (endpoint.wanted || !endpoint.parked.empty()) {
+        connect_step(endpoint, now);
+        timers_ = true;
+      }
+      break;
+    case Phase::kGone:
+    case Phase::kUnusable:
+      break;
+  }
+  if (endpoint.gap_asked) gap_step(endpoint);
+  if (endpoint.repeat_closed && endpoint.last_closed.store >= 0) {
+    endpoint.repeat_closed = false;
+    const ClosedEpoch& closed = endpoint.last_closed;
+    host_.rail_closed(host_.ctx, endpoint, closed.event, closed.result, closed.delivered);
+  }
+}
+
+}  // namespace bfo::engine

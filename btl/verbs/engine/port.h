@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// port.h: one active HCA port: its completion queues, shared receives, connection manager and endpoints, and
+// the progress function.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <pthread.h>
+
+#include "btl/verbs/engine/async.h"
+#include "btl/verbs/engine/cq.h"
+#include "btl/verbs/engine/device.h"
+#include "btl/verbs/engine/endpoint.h"
+#include "btl/verbs/engine/srq.h"
+#include "btl/verbs/engine/table.h"
+#include "btl/verbs/engine/ud.h"
+
+namespace bfo::engine {
+
+/// What the engine needs to know from outside, fixed for the life of a port.
+struct Config {
+  uint64_t own_name = 0;         // job and rank of this process, unique among all that can connect
+  uint32_t send_depth = 256;     // ring slots per endpoint, a power of two
+  uint32_t slot_bytes = 512;     // payload kept in a slot
+  uint32_t receive_depth = 512;  // shared receive buffers
+  uint32_t receive_bytes = 65536;
+  uint32_t signal_interval = 64;
+  uint32_t inline_bytes = 128;
+  uint32_t cq_entries = 8192;  // wished size of a completion queue
+  uint8_t probe_timeout = 8;   // as QpSettings::timeout and retry_count, for the probe queue pair
+  uint8_t probe_retry = 4;
+  uint64_t tick_ns = 2'000'000;                 // progress clock resolution
+  uint64_t suspect_ns = 10'000'000;             // silence before a rail is suspected; 0 = no progress clock
+  uint64_t connect_timeout_ns = 1'000'000'000;  // fragments queued on a rail that never came up move then
+  uint64_t retry_min_ns = 1'000'000;            // handshake retransmission and reconnection back-off
+  uint64_t retry_max_ns = 256'000'000;
+  uint64_t marker_bound_ns = 50'000'000;  // a drain waits this long for its marker
+  uint64_t last_receive_bound_ns =
+      3'000'000;         // and this long for QP_LAST_WQE_REACHED, which some drivers never raise
+  bool threads = false;  // several threads may call in
+  QpSettings qp;
+};
+
+/// Calls from the engine to the glue, all from Port::poll(), never under the port's lock, never from inside a
+/// call into the engine.
+struct Host {
+  void* ctx;
+  /// An active message: `length` bytes at `data`, valid during the call.
+  void (*deliver)(void* ctx, Endpoint& endpoint, uint8_t tag, char* data, uint32_t length);
+  /// The one end of a fragment: BFO_RC_*. The host owns it again.
+  void (*frag_done)(void* ctx, Endpoint& endpoint, Frag* frag, int status);
+  /// The end in failure of a payload that was sent from a slot.
+  void (*payload_failed)(void* ctx, Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
+                         int status);
+  void (*rail_up)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
+  void (*rail_suspect)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
+  void (*rail_down)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
+  void (*rail_closed)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,
+                      uint64_t delivered);
+  void (*gap_lost)(void* ctx, Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t lost);
+  /// The endpoint of a process that sent a valid handshake but is not known to this port yet, or nullptr to
+  /// drop the packet.
+  Endpoint* (*find_peer)(void* ctx, uint64_t peer_name);
+  /// True when another rail to the same process is up: only then may a failed probe end a rail.
+  bool (*other_rail_up)(void* ctx, Endpoint& endpoint);
+  /// Begin to connect the other rails of the endpoint's peer: this one does not answer.
+  void (*connect_other_rails)(void* ctx, Endpoint& endpoint);
+};
+
+/// Time and randomness.
+struct Environment {
+  uint64_t (*now_ns)();  // CLOCK_MONOTONIC
+  uint64_t (*random)();  // 64 unpredictable bits
+};
+
+/// Taken only when several threads may call in.
+class PortLock {
+ public:
+  void open(bool threads) { threads_ = threads; }
+  void lock() {
+    if (threads_) pthread_mutex_lock(&mutex_);
+  }
+  void unlock() {
+    if (threads_) pthread_mutex_unlock(&mutex_);
+  }
+  bool threads() const { return threads_; }
+
+ private:
+  bool threads_ = false;
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+};
+
+/// Holds a PortLock for a scope.
+class Guard {
+ public:
+  explicit Guard(PortLock& lock) : lock_(lock) { lock_.lock(); }
+  ~Guard() { lock_.unlock(); }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+ private:
+  PortLock& lock_;
+};
+
+enum class PortState : uint8_t { kActive, kDown, kDead };
+
+/// A port. open(), close(), add(), remove(), poll() and take_events() by one thread at a time (the caller
+/// serialises them); the functions of send.h, rdma.h, connect.h and
+/// drain.h by any thread.
+class Port {
+ public:
+  Port() = default;
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+
+  /// Makes all queues on port `number` of `device`. False with errno; `*what` then names the object that
+  /// could not be made (static string).
+  bool open(Device& device, uint8_t number, const Config& config, const Host& host, const Environment& env,
+            const char** what);
+  /// Destroys everything, calling nobody back. Endpoints must have been removed. False when the device
+  /// refused something.
+  bool close();
+
+  /// Adds `endpoint` (identity and peer address filled in); the caller keeps owning it. False when memory is
+  /// short.
+  bool add(Endpoint& endpoint);
+  /// Ends `endpoint` without any callback: says BYE to a connected peer, destroys its queue pairs and forgets
+  /// it.
+  void remove(Endpoint& endpoint);
+
+  /// One round of progress. Returns the number of completions handled.
+  int poll();
+  /// Acts on asynchronous events waiting at the device; for all ports of it. `ports` lists them.
+  static void take_events(Device& device, Port* const* ports, int count);
+
+  /// The endpoint and epoch of the message being delivered; nullptr outside of Host::deliver.
+  Endpoint* receiving() const { return receiving_; }
+
+  // For the functions of this engine.
+  Device& device() const { return *device_; }
+  const VerbsApi& api() const { return device_->api(); }
+  uint8_t number() const { return number_; }
+  uint64_t nonce() const { return nonce_; }
+  const Config& config() const { return config_; }
+  const Host& host() const { return host_; }
+  const Environment& env() const { return env_; }
+  const PortAddress& address() const { return address_; }
+  const ibv_port_attr& attr() const { return attr_; }
+  PortState state() const { return state_; }
+  PortLock& lock() { return lock_; }
+  CqSet& cqs() { return cqs_; }
+  Srq& srq() { return srq_; }
+  Ud& ud() { return ud_; }
+  Table<Endpoint>& qps() { return qps_; }
+  Endpoint* find_peer(uint64_t name) const { return peers_.find(name); }
+  Endpoint* endpoints() const { return endpoints_; }
+  bfo_accounting_t& accounting() { return accounting_; }
+  const char* landing() const { return landing_; }
+  uint32_t landing_rkey() const { return landing_mr_ == nullptr ? 0 : landing_mr_->rkey; }
+  /// Work for the next poll() that is not a completion: an endpoint to close, a report to repeat.
+  void need_attention() { attention_.store(true, std::memory_order_release); }
+  /// Reads the port's attributes again; true when its address changed.
+  bool refresh();
+  /// With a failover layer above: closed rails reconnect and the progress clock runs. Without (the default),
+  /// the first error is final.
+  void set_failover(bool on) { failover_ = on; }
+  bool failover() const { return failover_; }
+  bool finalizing() const { return finalizing_; }
+  /// From now on no callback is made; poll() does nothing.
+  void stop_callbacks() { finalizing_ = true; }
+  QpSettings settings() const { return qp_settings_; }
+  /// True when every accepted piece of work is ended, posted or parked (DESIGN P3). Under the lock.
+  bool books_balance() const;
+  uint64_t our_bugs = 0;  // completions that only a program error explains (H16)
+
+ private:
+  void handle(const ibv_wc& wc);
+  void handle_receive(const ibv_wc& wc);
+  void handle_probe(const ibv_wc& wc);
+  void handle_error(const ibv_wc& wc);
+  void first_message(Endpoint& endpoint);
+  void attend(uint64_t now, bool emptied);
+  void attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again);
+  void judge_probe(Endpoint& endpoint);
+  void tick(uint64_t now);
+  void progress_clock(Endpoint& endpoint, uint64_t now, bool continuous);
+  void suspect_more(Endpoint& endpoint);
+  void send_path_probe(Endpoint& endpoint);
+  void on_event(const EventNote& note);
+  void port_refresh(int type, uint64_t when_ns);
+  void port_up();
+  void close_all(const CloseOrder& order, bool for_good);
+  bool open_queues(const char** what);
+
+  // hot
+  ibv_cq* cq_ = nullptr;
+  std::atomic<bool> attention_{false};
+  bool polling_ = false;
+  bool finalizing_ = false;
+  uint32_t until_clock_ = 1;
+  Endpoint* receiving_ = nullptr;
+  Host host_{};
+  PortLock lock_;
+
+  Device* device_ = nullptr;
+  uint8_t number_ = 0;
+  PortState state_ = PortState::kDown;
+  Config config_;
+  QpSettings qp_settings_;
+  Environment env_{};
+  uint64_t nonce_ = 0;
+  PortAddress address_;
+  ibv_port_attr attr_{};
+  CqSet cqs_;
+  Srq srq_;
+  Ud ud_;
+  Table<Endpoint> qps_;    // by queue pair number
+  Table<Endpoint> peers_;  // by process name
+  Endpoint* endpoints_ = nullptr;
+  uint64_t next_tick_ns_ = 0;
+  uint64_t next_port_query_ns_ = 0;
+  bool timers_ = false;  // some endpoint waits for a time: look at the clock often
+  bool ud_broken_ = false;
+  bool failover_ = false;
+  char* landing_ = nullptr;
+  ibv_mr* landing_mr_ = nullptr;
+  bfo_accounting_t accounting_{};
+};
+
+/// A down port is asked for its state this often, in case the event that it is active was lost.
+inline constexpr uint64_t kPortQueryNs = 500'000'000;
+
+/// CLOCK_MONOTONIC in ns, and 64 bits from getrandom(2).
+const Environment& system_environment();
+
+}  // namespace bfo::engine

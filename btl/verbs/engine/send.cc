@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// send.cc: see send.h.
+#include "btl/verbs/engine/send.h"
+
+#include <cerrno>
+
+#include "common/check.h"
+#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/rdma.h"
+
+namespace bfo::engine {
+
+int ring_post_failed(Endpoint& endpoint, int rc) {
+  // The device refused a work request it has room for: the queue pair is unusable. Acted upon by the next
+  // poll, never inside the caller's call.
+  close_order(endpoint, endpoint.epoch, BFO_CAUSE_POST_FAILED, rc, 0);
+  return rc;
+}
+
+namespace {
+
+int post_frag(Endpoint& endpoint, Frag* frag) {
+  if (frag->kind == Kind::kPut || frag->kind == Kind::kGet) return ring_post_rdma(endpoint, frag);
+  return ring_post_send(endpoint, frag, frag->data, frag->length, frag->lkey, frag->kind, frag->tag,
+                        frag->signaled);
+}
+
+}  // namespace
+
+Accepted send(Endpoint& endpoint, Frag* frag) {
+  Port& port = *endpoint.port;
+  const Guard guard(port.lock());
+  if (endpoint.usable && endpoint.parked.empty() && ring_has_room(endpoint.ring)) [[likely]] {
+    if (post_frag(endpoint, frag) != 0) return Accepted::kRefused;
+    ++port.accounting().accepted[static_cast<size_t>(frag->kind)];
+    return Accepted::kPosted;
+  }
+  const bool queue =
+      endpoint.usable || rail_state(endpoint) == BFO_RAIL_IDLE || rail_state(endpoint) == BFO_RAIL_CONNECTING;
+  if (!queue || endpoint.close.asked) return Accepted::kRefused;
+  if (!endpoint.usable) {
+    if (port.state() != PortState::kActive) return Accepted::kRefused;
+    connect_want(endpoint);
+  }
+  ++port.accounting().accepted[static_cast<size_t>(frag->kind)];
+  endpoint.parked.push(frag);
+  return Accepted::kParked;
+}
+
+void ring_cover(Endpoint& endpoint, uint64_t seq) {
+  Port& port = *endpoint.port;
+  SendRing& ring = endpoint.ring;
+  bool parked = false;
+  for (;;) {
+    Frag* frag;
+    {
+      const Guard guard(port.lock());
+      parked = !endpoint.parked.empty();
+      if (ring.tail > seq || ring.tail == ring.head) break;
+      SendSlot& slot = ring.slots[ring.tail & ring.mask];
+      frag = slot.frag;
+      slot.frag = nullptr;
+      if (slot.send_no != 0) ring.sends_acked = slot.send_no;
+      ++ring.tail;
+      ++port.accounting().delivered[static_cast<size_t>(slot.kind)];
+    }
+    if (frag != nullptr) port.host().frag_done(port.host().ctx, endpoint, frag, BFO_RC_DELIVERED);
+  }
+  if (parked) flush_parked(endpoint);
+}
+
+void flush_parked(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  const Guard guard(port.lock());
+  while (endpoint.usable && !endpoint.close.asked && !endpoint.parked.empty() &&
+         ring_has_room(endpoint.ring)) {
+    // A refused post leaves the fragment parked: the drain that follows gives it back as never sent.
+    if (post_frag(endpoint, endpoint.parked.front()) != 0) break;
+    endpoint.parked.pop();
+  }
+}
+
+void ring_mark(Endpoint& endpoint) {
+  SendRing& ring = endpoint.ring;
+  if (!endpoint.usable || endpoint.close.asked || ring.head == ring.tail || ring.head == ring.signaled_end)
+    return;
+  if (ring.head - ring.tail > ring.mask)
+    return;  // not even a control slot is free: then a signaled one is near anyway
+  Frag marker;
+  marker.kind = Kind::kControl;
+  marker.remote_address = endpoint.landing_address;
+  marker.rkey = endpoint.landing_rkey;
+  marker.data = const_cast<char*>(endpoint.port->landing());
+  marker.lkey = 0;
+  if (ring_post_rdma(endpoint, &marker) == 0) ++endpoint.port->accounting().accepted[BFO_KIND_CONTROL];
+}
+
+bool ring_open(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  const Config& config = port.config();
+  // The store of the last closed epoch stays as it is until this epoch closes, in case the peer reports a
+  // gap.
+  endpoint.store = endpoint.last_closed.store == 0 ? 1 : 0;
+  RingStore& store = endpoint.stores[endpoint.store];
+  if (store.slots.size() == 0 && !store.slots.reset(config.send_depth)) return false;
+  if (store.memory == nullptr) {
+    const Region region = port.device().arena().take(size_t{config.send_depth} * config.slot_bytes);
+    if (region.address == nullptr) return false;
+    store.memory = region.address;
+    store.lkey = region.lkey;
+  }
+  SendRing& ring = endpoint.ring;
+  ring = SendRing{};
+  ring.qp = endpoint.data.ib();
+  ring.slots = store.slots.data();
+  ring.memory = store.memory;
+  ring.lkey = store.lkey;
+  ring.mask = config.send_depth - 1;
+  ring.limit = config.send_depth - 2;
+  ring.slot_bytes = config.slot_bytes;
+  ring.max_inline = endpoint.data.max_inline();
+  BFO_DCHECK((config.send_depth & ring.mask) == 0);
+  return true;
+}
+
+}  // namespace bfo::engine

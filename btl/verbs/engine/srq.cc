@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// srq.cc: see srq.h.
+#include "btl/verbs/engine/srq.h"
+
+#include <cerrno>
+
+#include "btl/verbs/engine/cq.h"
+
+namespace bfo::engine {
+
+bool Srq::open(const VerbsApi& api, ibv_pd* pd, Arena& arena, uint32_t depth, uint32_t bytes) {
+  api_ = &api;
+  ibv_srq_init_attr init{};
+  init.attr.max_wr = depth;
+  init.attr.max_sge = 1;
+  srq_ = api.create_srq(pd, &init);
+  if (srq_ == nullptr) return false;
+  // An odd number of cache lines per buffer: with a power of two all first lines, the only ones small
+  // messages touch, would share one cache set.
+  stride_ = (size_t{bytes} + 63) / 64 * 64 + 192;
+  if ((stride_ / 64) % 2 == 0) stride_ += 64;
+  const Region region = arena.take(stride_ * depth);
+  if (region.address == nullptr || !wrs_.reset(depth) || !sges_.reset(depth)) {
+    if (errno == 0) errno = ENOMEM;
+    return false;
+  }
+  memory_ = region.address;
+  depth_ = depth;
+  bytes_ = bytes;
+  for (uint32_t i = 0; i < depth; ++i) {
+    sges_[i] = ibv_sge{reinterpret_cast<uint64_t>(buffer(i)), bytes, region.lkey};
+    wrs_[i].wr_id = work_id(WorkKind::kReceive, i);
+    wrs_[i].sg_list = &sges_[i];
+    wrs_[i].num_sge = 1;
+  }
+  for (uint32_t i = 0; i < depth; ++i) release(i);
+  flush();
+  errno = broken_;
+  return broken_ == 0;
+}
+
+void Srq::post() {
+  ibv_recv_wr* bad = nullptr;
+  const int rc = ibv_post_srq_recv(srq_, chain_, &bad);
+  if (rc == 0) {
+    chain_ = nullptr;
+    chained_ = 0;
+    return;
+  }
+  // Keep what was refused; the next release or flush tries again. A queue that refuses for good shows up as
+  // SRQ_ERR or as an idle rail.
+  broken_ = rc;
+  chain_ = bad;
+  chained_ = 0;
+  for (ibv_recv_wr* wr = bad; wr != nullptr; wr = wr->next) ++chained_;
+}
+
+bool Srq::close() {
+  if (srq_ == nullptr) return true;
+  const bool clean = api_->destroy_srq(srq_) == 0;
+  srq_ = nullptr;
+  return clean;
+}
+
+}  // namespace bfo::engine

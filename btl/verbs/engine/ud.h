@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// ud.h: the datagram queue pair of a port, carrier of the connection manager. Datagrams may be lost, doubled
+// or forged.
+#pragma once
+
+#include <cstdint>
+
+#include "btl/verbs/engine/mr.h"
+#include "btl/verbs/engine/qp.h"
+
+namespace bfo::engine {
+
+/// Datagrams of up to kBytes. Used by the progress function only.
+class Ud {
+ public:
+  static constexpr uint32_t kBytes = 192;    // below the smallest MTU
+  static constexpr uint32_t kGrhBytes = 40;  // every received datagram starts with room for a GRH
+  static constexpr uint32_t kReceives = 128;
+  static constexpr uint32_t kSends = 32;
+  static constexpr uint32_t kQkey =
+      0x0bf01b70;  // any value without the top bit, which would ask for a privileged one
+
+  /// Makes the queue pair, brings it to RTS and posts its receives. Completions go to `cq`, which needs
+  /// kReceives + kSends entries. False with errno.
+  bool open(const VerbsApi& api, ibv_pd* pd, ibv_cq* cq, Arena& arena, const QpSettings& settings);
+  bool close();
+
+  /// Sends `length` bytes to `qpn` by `ah`. False when all send buffers are in use or the device refuses:
+  /// then it is simply lost.
+  bool send(ibv_ah* ah, uint32_t qpn, const void* data, uint32_t length);
+  /// Completion of a send or receive buffer.
+  void sent(uint32_t index) { free_sends_ |= uint32_t{1} << index; }
+  bool sending() const { return qp_ != nullptr && free_sends_ != ~uint32_t{0}; }
+  const char* received(uint32_t index) const {
+    return memory_ + size_t{index} * (kBytes + kGrhBytes) + kGrhBytes;
+  }
+  void release(uint32_t index);
+  /// After a completion error: back to RTS through RESET, with the same number, all buffers posted again.
+  bool revive();
+
+  uint32_t number() const { return qp_ == nullptr ? 0 : qp_->qp_num; }
+
+ private:
+  bool to_ready();
+
+  const VerbsApi* api_ = nullptr;
+  ibv_qp* qp_ = nullptr;
+  QpSettings settings_;
+  char* memory_ = nullptr;  // receives, then sends
+  char* send_memory_ = nullptr;
+  uint32_t lkey_ = 0;
+  uint32_t free_sends_ = 0;  // one bit per buffer
+};
+
+}  // namespace bfo::engine

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// verbs_api.cc: libibverbs as a table. Several of these names are macros or inline functions in verbs.h,
+// hence the wrappers.
+#include "btl/verbs/engine/verbs_api.h"
+
+namespace bfo::engine {
+namespace {
+
+int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr) {
+  return ibv_query_port(context, port, attr);
+}
+
+ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int access) {
+  return ibv_reg_mr(pd, address, length, access);
+}
+
+ibv_cq* create_cq(ibv_context* context, int entries) {
+  return ibv_create_cq(context, entries, nullptr, nullptr, 0);
+}
+
+constexpr VerbsApi kSystemVerbs = {
+    .get_device_list = ibv_get_device_list,
+    .free_device_list = ibv_free_device_list,
+    .get_device_name = ibv_get_device_name,
+    .open_device = ibv_open_device,
+    .close_device = ibv_close_device,
+    .query_device = ibv_query_device,
+    .query_port = query_port,
+    .query_gid = ibv_query_gid,
+    .alloc_pd = ibv_alloc_pd,
+    .dealloc_pd = ibv_dealloc_pd,
+    .reg_mr = reg_mr,
+    .dereg_mr = ibv_dereg_mr,
+    .create_cq = create_cq,
+    .destroy_cq = ibv_destroy_cq,
+    .create_srq = ibv_create_srq,
+    .destroy_srq = ibv_destroy_srq,
+    .create_qp = ibv_create_qp,
+    .modify_qp = ibv_modify_qp,
+    .query_qp = ibv_query_qp,
+    .destroy_qp = ibv_destroy_qp,
+    .create_ah = ibv_create_ah,
+    .destroy_ah = ibv_destroy_ah,
+    .get_async_event = ibv_get_async_event,
+    .ack_async_event = ibv_ack_async_event,
+};
+
+}  // namespace
+
+const VerbsApi& system_verbs() {
+  return kSystemVerbs;
+}
+
+}  // namespace bfo::engine

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// verbs_api.h: the table of control verbs the engine calls.
+//
+// Everything that is not on the data path goes through this table, so that tests can hand in a device of
+// their own. The data path verbs (post_send, post_srq_recv, poll_cq) are reached through ibv_context::ops as
+// libibverbs does: a fake device fills those in itself.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace bfo::engine {
+
+/// Control verbs with the meaning, return values and errno conventions of libibverbs(7). Ownership of
+/// returned objects is the caller's. get_async_event and ack_async_event are called by the asynchronous event
+/// thread only, everything else by the progress thread.
+struct VerbsApi {
+  ibv_device** (*get_device_list)(int* count);
+  void (*free_device_list)(ibv_device** list);
+  const char* (*get_device_name)(ibv_device* device);
+  ibv_context* (*open_device)(ibv_device* device);
+  int (*close_device)(ibv_context* context);
+  int (*query_device)(ibv_context* context, ibv_device_attr* attr);
+  int (*query_port)(ibv_context* context, uint8_t port, ibv_port_attr* attr);
+  int (*query_gid)(ibv_context* context, uint8_t port, int index, ibv_gid* gid);
+  ibv_pd* (*alloc_pd)(ibv_context* context);
+  int (*dealloc_pd)(ibv_pd* pd);
+  ibv_mr* (*reg_mr)(ibv_pd* pd, void* address, size_t length, int access);
+  int (*dereg_mr)(ibv_mr* mr);
+  ibv_cq* (*create_cq)(ibv_context* context, int entries);
+  int (*destroy_cq)(ibv_cq* cq);
+  ibv_srq* (*create_srq)(ibv_pd* pd, ibv_srq_init_attr* attr);
+  int (*destroy_srq)(ibv_srq* srq);
+  ibv_qp* (*create_qp)(ibv_pd* pd, ibv_qp_init_attr* attr);
+  int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attr, int mask);
+  int (*query_qp)(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init);
+  int (*destroy_qp)(ibv_qp* qp);
+  ibv_ah* (*create_ah)(ibv_pd* pd, ibv_ah_attr* attr);
+  int (*destroy_ah)(ibv_ah* ah);
+  int (*get_async_event)(ibv_context* context, ibv_async_event* event);
+  void (*ack_async_event)(ibv_async_event* event);
+};
+
+/// The table of the libibverbs this process is linked with. Constant, never freed, any thread.
+const VerbsApi& system_verbs();
+
+}  // namespace bfo::engine

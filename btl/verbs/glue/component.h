@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// component.h: the BTL component "verbs" as Open MPI sees it: parameters, opened devices, modules.
+#pragma once
+
+#include "common/compat/ompi_includes.h"
+
+#include "btl/verbs/engine/async.h"
+#include "btl/verbs/engine/device.h"
+#include "btl/verbs/engine/port.h"
+
+namespace bfo::verbs {
+
+struct Module;
+
+/// Parameter values, registered as btl_verbs_<name>. See params.cc for their meaning, ranges and help.
+struct Params {
+  char* if_include;
+  char* if_exclude;
+  char* rcache;
+  int verbose;
+  unsigned send_queue_depth;
+  unsigned receive_queue_depth;
+  unsigned cq_size;
+  unsigned slot_size;
+  unsigned signal_interval;
+  unsigned max_inline;
+  unsigned free_list_max;
+  unsigned ib_timeout;
+  unsigned ib_retry_count;
+  unsigned ib_rnr_retry;
+  unsigned ib_min_rnr_timer;
+  unsigned ib_service_level;
+  unsigned ib_traffic_class;
+  unsigned ib_pkey_index;
+  unsigned gid_index;
+  unsigned ib_max_rdma_dst_ops;
+  unsigned suspect_time;
+  unsigned probe_timeout;
+  unsigned connect_timeout;
+  unsigned reconnect_min;
+  unsigned reconnect_max;
+  unsigned drain_timeout;
+  bool ignore_locality;
+};
+
+constexpr int kMaxModules = 64;
+
+/// One opened HCA and the modules on it.
+struct DeviceSlot {
+  engine::Device device;
+  mca_rcache_base_module_t* rcache;
+  engine::Port* ports[kMaxModules];
+  int port_count;
+  int open_ports;  // not finalized yet
+};
+
+/// The component. One instance, zero-initialised, without constructor or destructor: it lives as long as the
+/// shared object.
+struct Component {
+  mca_btl_base_component_3_0_0_t super;
+  Params params;
+  Module* modules[kMaxModules];
+  int module_count;
+  DeviceSlot* devices[kMaxModules];
+  int device_count;
+  engine::EventThread* events;
+  bool threads;
+  pthread_mutex_t progress_lock;  // recursive: a callback may add processes
+};
+
+/// Keeps progress out while the set of endpoints changes, when several threads may call in.
+class ProgressPause {
+ public:
+  explicit ProgressPause(Component& component) : component_(component) {
+    if (component_.threads) pthread_mutex_lock(&component_.progress_lock);
+  }
+  ~ProgressPause() {
+    if (component_.threads) pthread_mutex_unlock(&component_.progress_lock);
+  }
+  ProgressPause(const ProgressPause&) = delete;
+  ProgressPause& operator=(const ProgressPause&) = delete;
+
+ private:
+  Component& component_;
+};
+
+/// Registers all parameters. OPAL_SUCCESS or an OPAL error.
+int register_params(Component& component, mca_btl_base_module_t* defaults);
+/// Checks their ranges. False after printing one sentence that names the parameter, its value and the range.
+bool check_params(const Component& component, const mca_btl_base_module_t& defaults);
+/// Copies them into an engine configuration.
+engine::Config make_config(const Component& component, const mca_btl_base_module_t& defaults);
+/// True when the user asked for this component: by name in the btl list, or by choosing the bfo PML.
+bool wanted(bool* named);
+/// Tells Open MPI where the help texts are: next to the shared object.
+void add_help_directory();
+/// Prints a help text to stderr. Not by opal_show_help(): in 4.1 with an external PMIx it loses messages
+/// ("Data unpack would read past end of buffer in show_help.c"), and these are the last words before the
+/// component stands aside or the job ends. `once_per_node`: only the first local rank prints.
+void say(bool once_per_node, const char* topic, ...);
+
+}  // namespace bfo::verbs
+
+extern "C" {
+OPAL_DECLSPEC extern bfo::verbs::Component mca_btl_verbs_component;
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// failover.cc: the BTL's side of common/failover_btl.h, and what happens to a rail error under a PML that
+// does not know it.
+#include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/send.h"
+#include "btl/verbs/glue/module.h"
+
+namespace bfo::verbs {
+namespace {
+
+static_assert(BFO_RC_DELIVERED == OPAL_SUCCESS);
+static_assert(BFO_RC_UNKNOWN == OPAL_ERROR);
+static_assert(BFO_RC_NEVER_SENT == OPAL_ERR_UNREACH);
+
+Module& module_from(void* ctx) {
+  return *static_cast<Module*>(ctx);
+}
+
+void trace(const Module& module, const engine::Endpoint& endpoint, const char* what,
+           const bfo_rail_event_t& event) {
+  if (mca_btl_verbs_component.params.verbose < 1) return;
+  const opal_process_name_t self = OPAL_PROC_MY_NAME;
+  opal_output(0, "btl/verbs: rank %u: rail to rank %u by %s:%u, epoch %u: %s%s%s", self.vpid,
+              static_cast<unsigned>(endpoint.peer_name), event.info.device, event.info.port,
+              event.info.name.epoch, what, event.text[0] != '\0' ? ": " : "", event.text);
+  static_cast<void>(module);
+}
+
+/// Without a failover PML a lost rail ends the job, as with any other BTL: say which rail and why first.
+void report_fatal(Module& module, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
+  if (module.error_reported) return;
+  module.error_reported = true;
+  opal_proc_t* proc = endpoint_of(endpoint)->proc;
+  say(false, "rail-lost", opal_process_info.nodename, event.info.device, event.info.port,
+      opal_get_proc_hostname(proc), event.info.peer_port, event.text, event.code, event.vendor_err);
+  if (module.error_cb != nullptr)
+    module.error_cb(&module.super, MCA_BTL_ERROR_FLAGS_FATAL, proc, const_cast<char*>("verbs rail lost"));
+}
+
+void on_rail_up(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
+  Module& module = module_from(ctx);
+  trace(module, endpoint, "up", event);
+  if (module.bound) module.sink.rail_up(module.sink_ctx, &module.super, endpoint_of(endpoint), &event);
+}
+
+void on_rail_suspect(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
+  Module& module = module_from(ctx);
+  trace(module, endpoint, "suspect", event);
+  if (module.bound) module.sink.rail_suspect(module.sink_ctx, &module.super, endpoint_of(endpoint), &event);
+}
+
+void on_rail_down(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
+  Module& module = module_from(ctx);
+  trace(module, endpoint, "down", event);
+  if (module.bound) {
+    module.sink.rail_down(module.sink_ctx, &module.super, endpoint_of(endpoint), &event);
+  } else if (event.cause != BFO_CAUSE_SHUTDOWN) {
+    report_fatal(module, endpoint, event);
+  }
+}
+
+void on_rail_closed(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event,
+                    bfo_fence_result_t result, uint64_t delivered) {
+  Module& module = module_from(ctx);
+  trace(module, endpoint, result == BFO_FENCED ? "closed (fenced)" : "closed (cannot be fenced)", event);
+  if (module.bound)
+    module.sink.rail_closed(module.sink_ctx, &module.super, endpoint_of(endpoint), &event, result, delivered);
+}
+
+void on_gap_lost(void* ctx, engine::Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t lost) {
+  Module& module = module_from(ctx);
+  if (module.bound) module.sink.gap_lost(module.sink_ctx, &module.super, endpoint_of(endpoint), &name, lost);
+}
+
+bool other_rail_up(void* ctx, engine::Endpoint& endpoint) {
+  const Module& self = module_from(ctx);
+  for (int i = 0; i < mca_btl_verbs_component.module_count; ++i) {
+    const Module* module = mca_btl_verbs_component.modules[i];
+    if (module == &self) continue;
+    const engine::Endpoint* other = module->port.find_peer(endpoint.peer_name);
+    if (other != nullptr && other->phase == engine::Phase::kUp) return true;
+  }
+  return false;
+}
+
+void connect_other_rails(void* ctx, engine::Endpoint& endpoint) {
+  const Module& self = module_from(ctx);
+  for (int i = 0; i < mca_btl_verbs_component.module_count; ++i) {
+    Module* module = mca_btl_verbs_component.modules[i];
+    if (module == &self) continue;
+    engine::Endpoint* other = module->port.find_peer(endpoint.peer_name);
+    if (other == nullptr || other->phase != engine::Phase::kIdle) continue;
+    const engine::Guard guard(module->port.lock());
+    engine::connect_want(*other);
+  }
+}
+
+// ---- the C ABI
+
+int bind(mca_btl_base_module_t* btl, const bfo_failover_sink_t* sink, void* ctx) {
+  Module& module = *module_of(btl);
+  if (sink == nullptr) {
+    module.bound = false;
+    module.port.set_failover(false);
+    module.port.stop_callbacks();
+    return OPAL_SUCCESS;
+  }
+  if (sink->size < sizeof(bfo_failover_sink_t)) return OPAL_ERR_BAD_PARAM;
+  module.sink = *sink;
+  module.sink_ctx = ctx;
+  module.bound = true;
+  module.port.set_failover(true);
+  return OPAL_SUCCESS;
+}
+
+int rail_info(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, bfo_rail_info_t* out) {
+  const engine::Guard guard(endpoint->engine.port->lock());
+  engine::rail_info(endpoint->engine, out);
+  return OPAL_SUCCESS;
+}
+
+int connect(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint) {
+  const engine::Guard guard(endpoint->engine.port->lock());
+  engine::connect_want(endpoint->engine);
+  return OPAL_SUCCESS;
+}
+
+int fence(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, uint32_t epoch) {
+  engine::Endpoint& rail = endpoint->engine;
+  const engine::Guard guard(rail.port->lock());
+  const bool closed = rail.last_closed.store >= 0 && rail.last_closed.name.epoch >= epoch;
+  if (closed) {
+    rail.repeat_closed = true;
+    rail.port->need_attention();
+  } else if (rail.epoch <= epoch) {
+    engine::close_order_locked(rail, epoch, BFO_CAUSE_FENCE, 0, 0, rail.port->env().now_ns());
+  }
+  return OPAL_SUCCESS;
+}
+
+int peer_down(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, const bfo_rail_name_t* name,
+              int32_t peer_cause) {
+  engine::Endpoint& rail = endpoint->engine;
+  const engine::Guard guard(rail.port->lock());
+  if (name->conn != engine::connection_id(rail.port->nonce(), rail.peer_nonce)) return OPAL_SUCCESS;
+  engine::close_order_locked(rail, name->epoch, BFO_CAUSE_PEER_DOWN, peer_cause, 0,
+                             rail.port->env().now_ns());
+  return OPAL_SUCCESS;
+}
+
+int peer_closed(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, const bfo_rail_name_t* name,
+                uint64_t delivered) {
+  engine::Endpoint& rail = endpoint->engine;
+  const engine::Guard guard(rail.port->lock());
+  if (name->conn != engine::connection_id(rail.port->nonce(), rail.peer_nonce)) return OPAL_SUCCESS;
+  rail.gap_name = *name;
+  rail.gap_delivered = delivered;
+  rail.gap_asked = true;
+  rail.port->need_attention();
+  return OPAL_SUCCESS;
+}
+
+int recv_source(mca_btl_base_module_t*, const mca_btl_base_descriptor_t* descriptor,
+                mca_btl_base_endpoint_t** endpoint, uint32_t* epoch) {
+  const auto* receive = reinterpret_cast<const ReceiveDescriptor*>(descriptor);
+  *endpoint = endpoint_of(*receive->endpoint);
+  *epoch = receive->endpoint->epoch;
+  return OPAL_SUCCESS;
+}
+
+uint64_t outstanding(mca_btl_base_module_t* btl) {
+  engine::Port& port = module_of(btl)->port;
+  const engine::Guard guard(port.lock());
+  uint64_t total = 0;
+  for (engine::Endpoint* rail = port.endpoints(); rail != nullptr; rail = rail->next) {
+    total += engine::outstanding(*rail);
+    engine::ring_mark(*rail);
+  }
+  return total;
+}
+
+int accounting(mca_btl_base_module_t* btl, bfo_accounting_t* out) {
+  engine::Port& port = module_of(btl)->port;
+  const engine::Guard guard(port.lock());
+  *out = port.accounting();
+  return OPAL_SUCCESS;
+}
+
+}  // namespace
+
+void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
+                    int status) {
+  Module& module = module_from(ctx);
+  if (module.bound)
+    module.sink.sendi_failed(module.sink_ctx, &module.super, endpoint_of(endpoint), tag, data, length,
+                             status);
+}
+
+int register_error(mca_btl_base_module_t* btl, mca_btl_base_module_error_cb_fn_t callback) {
+  module_of(btl)->error_cb = callback;
+  return OPAL_SUCCESS;
+}
+
+engine::Host make_host(Module& module) {
+  return engine::Host{
+      .ctx = &module,
+      .deliver = deliver,
+      .frag_done = frag_done,
+      .payload_failed = payload_failed,
+      .rail_up = on_rail_up,
+      .rail_suspect = on_rail_suspect,
+      .rail_down = on_rail_down,
+      .rail_closed = on_rail_closed,
+      .gap_lost = on_gap_lost,
+      .find_peer = find_peer,
+      .other_rail_up = other_rail_up,
+      .connect_other_rails = connect_other_rails,
+  };
+}
+
+}  // namespace bfo::verbs
+
+extern "C" const bfo_failover_btl_t mca_btl_verbs_failover = {
+    .magic = BFO_FAILOVER_MAGIC,
+    .version = BFO_FAILOVER_VERSION,
+    .size = sizeof(bfo_failover_btl_t),
+    .bind = bfo::verbs::bind,
+    .rail_info = bfo::verbs::rail_info,
+    .connect = bfo::verbs::connect,
+    .fence = bfo::verbs::fence,
+    .peer_down = bfo::verbs::peer_down,
+    .peer_closed = bfo::verbs::peer_closed,
+    .recv_source = bfo::verbs::recv_source,
+    .outstanding = bfo::verbs::outstanding,
+    .accounting = bfo::verbs::accounting,
+};

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// memory.cc: registration of application memory through Open MPI's registration cache, one cache per device.
+#include "btl/verbs/glue/module.h"
+
+namespace bfo::verbs {
+namespace {
+
+int cache_register(void* context, void* base, size_t size, mca_rcache_base_registration_t* super) {
+  auto* device = static_cast<DeviceSlot*>(context);
+  auto* registration = reinterpret_cast<Registration*>(super);
+  const int access = super->access_flags;
+  const int flags = engine::access_flags(
+      (access & MCA_RCACHE_ACCESS_LOCAL_WRITE) != 0, (access & MCA_RCACHE_ACCESS_REMOTE_READ) != 0,
+      (access & MCA_RCACHE_ACCESS_REMOTE_WRITE) != 0, (access & MCA_RCACHE_ACCESS_REMOTE_ATOMIC) != 0);
+  registration->mr = device->device.register_memory(base, size, flags);
+  if (registration->mr == nullptr) return OPAL_ERR_OUT_OF_RESOURCE;
+  registration->handle.lkey = registration->mr->lkey;
+  registration->handle.rkey = registration->mr->rkey;
+  return OPAL_SUCCESS;
+}
+
+int cache_deregister(void* context, mca_rcache_base_registration_t* super) {
+  auto* device = static_cast<DeviceSlot*>(context);
+  auto* registration = reinterpret_cast<Registration*>(super);
+  if (registration->mr != nullptr && device->device.deregister_memory(registration->mr) != 0)
+    return OPAL_ERROR;
+  registration->mr = nullptr;
+  return OPAL_SUCCESS;
+}
+
+}  // namespace
+
+bool rcache_open(Component& component, DeviceSlot& device) {
+  // One cache per device: a key of one device means nothing to another, and eviction must not cross devices.
+  char name[128];
+  snprintf(name, sizeof name, "verbs.%s", device.device.name());
+  mca_rcache_base_resources_t resources{};
+  resources.cache_name = strdup(name);
+  resources.reg_data = &device;
+  resources.sizeof_reg = sizeof(Registration);
+  resources.register_mem = cache_register;
+  resources.deregister_mem = cache_deregister;
+  device.rcache = mca_rcache_base_module_create(component.params.rcache, &device, &resources);
+  free(resources.cache_name);
+  return device.rcache != nullptr;
+}
+
+void rcache_close(DeviceSlot& device) {
+  if (device.rcache != nullptr) mca_rcache_base_module_destroy(device.rcache);
+  device.rcache = nullptr;
+}
+
+mca_btl_base_registration_handle_t* register_memory(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t*,
+                                                    void* base, size_t size, uint32_t flags) {
+  mca_rcache_base_module_t* cache = module_of(btl)->device->rcache;
+  mca_rcache_base_registration_t* registration = nullptr;
+  const int access = static_cast<int>(flags & MCA_BTL_REG_FLAG_ACCESS_ANY);
+  const int rc = cache->rcache_register(cache, base, size, 0, access, &registration);
+  if (rc != OPAL_SUCCESS || registration == nullptr) return nullptr;
+  return &reinterpret_cast<Registration*>(registration)->handle;
+}
+
+int deregister_memory(mca_btl_base_module_t* btl, mca_btl_base_registration_handle_t* handle) {
+  mca_rcache_base_module_t* cache = module_of(btl)->device->rcache;
+  auto* registration =
+      reinterpret_cast<Registration*>(reinterpret_cast<char*>(handle) - offsetof(Registration, handle));
+  cache->rcache_deregister(cache, &registration->super);
+  return OPAL_SUCCESS;
+}
+
+}  // namespace bfo::verbs

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// module.cc: making and finalizing a module.
+#include "btl/verbs/glue/module.h"
+
+#include "btl/verbs/engine/memory.h"
+
+namespace bfo::verbs {
+namespace {
+
+/// Million bits per second of a port, as Open MPI weighs its BTLs.
+uint32_t port_rate(const ibv_port_attr& attr) {
+  uint32_t lane = 0;
+  switch (attr.active_speed) {
+    case 1:
+      lane = 2000;
+      break;
+    case 2:
+      lane = 4000;
+      break;
+    case 4:
+    case 8:
+      lane = 10000;
+      break;
+    case 16:
+      lane = 14000;
+      break;
+    case 32:
+      lane = 25000;
+      break;
+    case 64:
+      lane = 50000;
+      break;
+    case 128:
+      lane = 100000;
+      break;
+    default:
+      lane = 2500;
+      break;
+  }
+  switch (attr.active_width) {
+    case 2:
+      return lane * 4;
+    case 4:
+      return lane * 8;
+    case 8:
+      return lane * 12;
+    case 16:
+      return lane * 2;
+    default:
+      return lane;
+  }
+}
+
+/// A leaked fragment is a bug of ours: say so where it can be seen.
+void check_books(const Module& module, const bfo_accounting_t& books) {
+  static const char* const kNames[BFO_KIND_COUNT] = {"send", "sendi", "put", "get", "control"};
+  for (int kind = 0; kind < BFO_KIND_COUNT; ++kind) {
+    const uint64_t ended = books.delivered[kind] + books.unknown[kind];
+    if (books.posted[kind] == ended && books.accepted[kind] == ended + books.never_sent[kind]) continue;
+    opal_output(0,
+                "btl/verbs: books of %s do not balance for %s: accepted %lu posted %lu delivered %lu unknown "
+                "%lu never sent %lu",
+                module.port.device().name(), kNames[kind], books.accepted[kind], books.posted[kind],
+                books.delivered[kind], books.unknown[kind], books.never_sent[kind]);
+#if BFO_DEBUG
+    abort();
+#endif
+  }
+}
+
+int finalize(mca_btl_base_module_t* btl) {
+  const ProgressPause pause(mca_btl_verbs_component);
+  Module* module = module_of(btl);
+  Component& component = mca_btl_verbs_component;
+  DeviceSlot& device = *module->device;
+  // The PML's code may be unmapped already: from here on nobody is called back.
+  module->port.stop_callbacks();
+  module->bound = false;
+  while (module->port.endpoints() != nullptr) {
+    engine::Endpoint* endpoint = module->port.endpoints();
+    module->port.remove(*endpoint);
+    engine::unmake(endpoint_of(*endpoint));
+  }
+  check_books(*module, module->port.accounting());
+  module->port.close();
+  for (int i = 0; i < component.module_count; ++i) {
+    if (component.modules[i] == module) component.modules[i] = component.modules[--component.module_count];
+  }
+  for (int i = 0; i < device.port_count; ++i) {
+    if (device.ports[i] == &module->port) device.ports[i] = device.ports[--device.port_count];
+  }
+  if (--device.open_ports == 0) {
+    // The event thread reads every device's descriptor: it ends before the first of them closes. Later events
+    // are of no interest any more.
+    if (component.events != nullptr) component.events->stop();
+    rcache_close(device);
+    device.device.close();
+  }
+  pools_close(*module);
+  engine::unmake(module);
+  return OPAL_SUCCESS;
+}
+
+void dump(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, int) {
+  Module& module = *module_of(btl);
+  for (engine::Endpoint* rail = module.port.endpoints(); rail != nullptr; rail = rail->next) {
+    if (endpoint != nullptr && endpoint_of(*rail) != endpoint) continue;
+    opal_output(0, "btl/verbs: %s:%u rank %u %s epoch %u posted %lu covered %lu parked %zu received %lu",
+                module.port.device().name(), module.port.number(), static_cast<unsigned>(rail->peer_name),
+                engine::phase_name(rail->phase), rail->epoch, rail->ring.head, rail->ring.tail,
+                rail->parked.size(), rail->delivered);
+  }
+}
+
+}  // namespace
+
+void module_defaults(mca_btl_base_module_t* defaults) {
+  *defaults = mca_btl_base_module_t{};
+  mca_btl_base_module_t& btl = *defaults;
+  btl.btl_component = &mca_btl_verbs_component.super;
+  btl.btl_eager_limit = 12 * 1024;
+  btl.btl_rndv_eager_limit = 12 * 1024;
+  btl.btl_max_send_size = 64 * 1024;
+  btl.btl_rdma_pipeline_send_length = 1024 * 1024;
+  btl.btl_rdma_pipeline_frag_size = 1024 * 1024;
+  btl.btl_min_rdma_pipeline_size = 256 * 1024;
+  btl.btl_exclusivity = MCA_BTL_EXCLUSIVITY_DEFAULT;
+  btl.btl_latency = 4;
+  btl.btl_bandwidth = 0;
+  btl.btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_PUT | MCA_BTL_FLAGS_GET |
+                  MCA_BTL_FLAGS_FAILOVER_SUPPORT | MCA_BTL_FLAGS_SINGLE_ADD_PROCS;
+  btl.btl_registration_handle_size = sizeof(mca_btl_base_registration_handle_t);
+  btl.btl_get_limit = size_t{1} << 30;
+  btl.btl_put_limit = size_t{1} << 30;
+  btl.btl_add_procs = add_procs;
+  btl.btl_del_procs = del_procs;
+  btl.btl_finalize = finalize;
+  btl.btl_alloc = alloc;
+  btl.btl_free = free_descriptor;
+  btl.btl_prepare_src = prepare_src;
+  btl.btl_send = send;
+  btl.btl_sendi = sendi;
+  btl.btl_put = put;
+  btl.btl_get = get;
+  btl.btl_dump = dump;
+  btl.btl_register_mem = register_memory;
+  btl.btl_deregister_mem = deregister_memory;
+  btl.btl_register_error = register_error;
+}
+
+Module* module_open(Component& component, DeviceSlot& device, uint8_t port,
+                    const mca_btl_base_module_t& defaults) {
+  auto* module = engine::make<Module>();
+  if (module == nullptr) return nullptr;
+  module->super = defaults;
+  module->device = &device;
+  const char* what = "";
+  const engine::Config config = make_config(component, defaults);
+  if (!module->port.open(device.device, port, config, make_host(*module), engine::system_environment(),
+                         &what)) {
+    say(true, "port-failed", opal_process_info.nodename, device.device.name(), port, what, strerror(errno));
+    engine::unmake(module);
+    return nullptr;
+  }
+  const ibv_port_attr& attr = module->port.attr();
+  if (module->super.btl_bandwidth == 0) module->super.btl_bandwidth = port_rate(attr);
+  if (attr.max_msg_sz != 0 && attr.max_msg_sz < module->super.btl_get_limit) {
+    module->super.btl_get_limit = attr.max_msg_sz;
+    module->super.btl_put_limit = attr.max_msg_sz;
+  }
+  module->pool_lock.open(component.threads);
+  pools_open(*module);
+  return module;
+}
+
+}  // namespace bfo::verbs

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// module.h: one BTL module = one active port, its fragments and its peers.
+#pragma once
+
+#include "btl/verbs/engine/port.h"
+#include "btl/verbs/glue/component.h"
+#include "common/failover_btl.h"
+
+/// One peer on one port. The engine's endpoint is the first member: the two convert into each other by cast.
+struct mca_btl_base_endpoint_t {
+  bfo::engine::Endpoint engine;
+  opal_proc_t* proc;
+};
+
+/// What the PML passes around for a registration, and sends to peers: eight bytes.
+struct mca_btl_base_registration_handle_t {
+  uint32_t lkey;
+  uint32_t rkey;
+};
+
+namespace bfo::verbs {
+
+/// One registration in the cache.
+struct Registration {
+  mca_rcache_base_registration_t super;
+  ibv_mr* mr;
+  mca_btl_base_registration_handle_t handle;
+};
+
+struct FragPool;
+
+/// A descriptor with what the engine needs to send it. RDMA work uses one without buffer.
+struct VerbsFrag {
+  mca_btl_base_descriptor_t base;
+  mca_btl_base_segment_t segment;
+  engine::Frag engine;
+  VerbsFrag* next_free;
+  FragPool* pool;
+  char* buffer;
+  uint32_t buffer_lkey;
+  bool accounted_inline;  // ended for the PML when it was posted: a failure is reported by sendi_failed
+  // put and get
+  mca_btl_base_registration_handle_t* local_handle;
+  mca_btl_base_rdma_completion_fn_t rdma_done;
+  void* rdma_context;
+  void* rdma_data;
+};
+
+/// Fragments of one buffer size, reused last in first out.
+struct FragPool {
+  VerbsFrag* free;
+  VerbsFrag* chunks;  // first of each chunk, linked by next_free of a sentinel-less array; freed at finalize
+  size_t buffer_bytes;
+  unsigned made;
+  void* blocks[4096];
+  int block_count;
+};
+
+/// A module. The BTL's public part is the first member.
+struct Module {
+  mca_btl_base_module_t super;
+  engine::Port port;
+  DeviceSlot* device;
+  engine::PortLock pool_lock;
+  FragPool eager;
+  FragPool large;
+  FragPool rdma;
+  mca_btl_base_module_error_cb_fn_t error_cb;
+  bfo_failover_sink_t sink;
+  void* sink_ctx;
+  bool bound;
+  bool error_reported;
+};
+
+inline Module* module_of(mca_btl_base_module_t* btl) {
+  return reinterpret_cast<Module*>(btl);
+}
+inline mca_btl_base_endpoint_t* endpoint_of(engine::Endpoint& endpoint) {
+  return reinterpret_cast<mca_btl_base_endpoint_t*>(&endpoint);
+}
+
+/// Delivered to the PML's callback during a receive; recv_source() reads the rest.
+struct ReceiveDescriptor {
+  mca_btl_base_descriptor_t base;
+  mca_btl_base_segment_t segment;
+  engine::Endpoint* endpoint;
+};
+
+/// Makes a module on `port` of `device` from the `defaults`. nullptr after printing why, when `loud`.
+Module* module_open(Component& component, DeviceSlot& device, uint8_t port,
+                    const mca_btl_base_module_t& defaults);
+/// Fills the function table and limits every module starts from.
+void module_defaults(mca_btl_base_module_t* defaults);
+
+// peers.cc
+int publish_ports(Component& component);
+int add_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t** procs,
+              mca_btl_base_endpoint_t** endpoints, opal_bitmap_t* reachable);
+int del_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t** procs,
+              mca_btl_base_endpoint_t** endpoints);
+engine::Endpoint* find_peer(void* ctx, uint64_t name);
+
+// transfer.cc
+mca_btl_base_descriptor_t* alloc(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, uint8_t order,
+                                 size_t size, uint32_t flags);
+int free_descriptor(mca_btl_base_module_t* btl, mca_btl_base_descriptor_t* descriptor);
+mca_btl_base_descriptor_t* prepare_src(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint,
+                                       opal_convertor_t* convertor, uint8_t order, size_t reserve,
+                                       size_t* size, uint32_t flags);
+int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, mca_btl_base_descriptor_t* descriptor,
+         mca_btl_base_tag_t tag);
+int sendi(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, opal_convertor_t* convertor,
+          void* header, size_t header_size, size_t payload_size, uint8_t order, uint32_t flags,
+          mca_btl_base_tag_t tag, mca_btl_base_descriptor_t** descriptor);
+int put(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
+        uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
+        mca_btl_base_registration_handle_t* remote_handle, size_t size, int flags, int order,
+        mca_btl_base_rdma_completion_fn_t done, void* context, void* data);
+int get(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
+        uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
+        mca_btl_base_registration_handle_t* remote_handle, size_t size, int flags, int order,
+        mca_btl_base_rdma_completion_fn_t done, void* context, void* data);
+void pools_open(Module& module);
+void pools_close(Module& module);
+void frag_done(void* ctx, engine::Endpoint& endpoint, engine::Frag* frag, int status);
+void deliver(void* ctx, engine::Endpoint& endpoint, uint8_t tag, char* data, uint32_t length);
+
+// memory.cc
+bool rcache_open(Component& component, DeviceSlot& device);
+void rcache_close(DeviceSlot& device);
+mca_btl_base_registration_handle_t* register_memory(mca_btl_base_module_t* btl,
+                                                    mca_btl_base_endpoint_t* endpoint, void* base,
+                                                    size_t size, uint32_t flags);
+int deregister_memory(mca_btl_base_module_t* btl, mca_btl_base_registration_handle_t* handle);
+
+// failover.cc
+int register_error(mca_btl_base_module_t* btl, mca_btl_base_module_error_cb_fn_t callback);
+engine::Host make_host(Module& module);
+void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
+                    int status);
+
+}  // namespace bfo::verbs
+
+extern "C" {
+OPAL_DECLSPEC extern const bfo_failover_btl_t mca_btl_verbs_failover;
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// params.cc: the parameters btl_verbs_*: name, default, range, level and help in one table.
+#include <dlfcn.h>
+
+#include "btl/verbs/glue/component.h"
+
+namespace bfo::verbs {
+namespace {
+
+struct UnsignedParam {
+  const char* name;
+  unsigned Params::*value;
+  unsigned fallback;
+  unsigned low;
+  unsigned high;
+  mca_base_var_info_lvl_t level;
+  const char* help;
+};
+
+constexpr UnsignedParam kUnsigned[] = {
+    {"send_queue_depth", &Params::send_queue_depth, 256, 16, 16384, OPAL_INFO_LVL_5,
+     "Work requests that may be outstanding per connection; a power of two. Each takes slot_size bytes of "
+     "registered memory"},
+    {"receive_queue_depth", &Params::receive_queue_depth, 512, 16, 32768, OPAL_INFO_LVL_5,
+     "Receive buffers of max_send_size bytes shared by all connections of a port"},
+    {"cq_size", &Params::cq_size, 8192, 256, 4194304, OPAL_INFO_LVL_9,
+     "Wished entries of a completion queue. A further queue is made whenever more work could complete than "
+     "fits, so none can overrun"},
+    {"slot_size", &Params::slot_size, 512, 64, 65536, OPAL_INFO_LVL_9,
+     "Largest message in bytes, header included, that is kept in its send queue slot until a completion "
+     "covers it"},
+    {"signal_interval", &Params::signal_interval, 64, 1, 8192, OPAL_INFO_LVL_9,
+     "One in so many small messages asks for a completion. At most half of send_queue_depth"},
+    {"max_inline", &Params::max_inline, 128, 0, 1024, OPAL_INFO_LVL_5,
+     "Messages up to this many bytes are copied into the work request. Lowered to what the device can"},
+    {"free_list_max", &Params::free_list_max, 0, 0, 1u << 30, OPAL_INFO_LVL_9,
+     "Largest number of send fragments of each size (0: no limit)"},
+    {"ib_timeout", &Params::ib_timeout, 14, 1, 31, OPAL_INFO_LVL_3,
+     "Transport timeout: 4.096 us * 2^value. 14 is 67 ms; with ib_retry_count 7 a dead path is reported "
+     "after about 0.5 s, "
+     "if nothing else reports it earlier"},
+    {"ib_retry_count", &Params::ib_retry_count, 7, 0, 7, OPAL_INFO_LVL_3,
+     "How often a packet without acknowledgement is sent again before the connection fails"},
+    {"ib_rnr_retry", &Params::ib_rnr_retry, 7, 0, 7, OPAL_INFO_LVL_5,
+     "How often a message is sent again to a peer without a free receive buffer; 7 is for ever, because a "
+     "busy peer is not a dead peer"},
+    {"ib_min_rnr_timer", &Params::ib_min_rnr_timer, 4, 0, 31, OPAL_INFO_LVL_9,
+     "Code of the time a sender waits when this process has no free receive buffer (4: 0.04 ms; 0 is the "
+     "longest, 655 ms)"},
+    {"ib_service_level", &Params::ib_service_level, 0, 0, 15, OPAL_INFO_LVL_9, "InfiniBand service level"},
+    {"ib_traffic_class", &Params::ib_traffic_class, 0, 0, 255, OPAL_INFO_LVL_9,
+     "Traffic class of packets with a global route header"},
+    {"ib_pkey_index", &Params::ib_pkey_index, 0, 0, 65535, OPAL_INFO_LVL_9,
+     "Index into the port's partition key table"},
+    {"gid_index", &Params::gid_index, 0, 0, 255, OPAL_INFO_LVL_5,
+     "Index into the port's GID table (RoCE: selects address and version)"},
+    {"ib_max_rdma_dst_ops", &Params::ib_max_rdma_dst_ops, 4, 1, 255, OPAL_INFO_LVL_9,
+     "RDMA reads outstanding per connection and direction; lowered to what the device can"},
+    {"suspect_time", &Params::suspect_time, 10, 0, 60000, OPAL_INFO_LVL_4,
+     "Milliseconds without any completion, while work is outstanding, after which a rail is suspected and "
+     "its path probed (0: never). "
+     "Only a failed probe, a failed completion or an event ends a rail. Needs pml bfo"},
+    {"probe_timeout", &Params::probe_timeout, 8, 1, 31, OPAL_INFO_LVL_9,
+     "ib_timeout of the probe queue pair (8: 1 ms, so a dead path fails its probe, sent five times, after "
+     "about 5 ms)"},
+    {"connect_timeout", &Params::connect_timeout, 1000, 1, 3600000, OPAL_INFO_LVL_5,
+     "Milliseconds that messages wait for a connection that has never been up before the peer's other rails "
+     "are "
+     "tried and, when one of those is up, used instead. A silent peer is not given up: it may be computing"},
+    {"reconnect_min", &Params::reconnect_min, 1000, 100, 10000000, OPAL_INFO_LVL_9,
+     "Microseconds before the first repetition of a handshake or reconnection; doubled each time, with "
+     "jitter"},
+    {"reconnect_max", &Params::reconnect_max, 256, 1, 600000, OPAL_INFO_LVL_9,
+     "Milliseconds at most between repetitions"},
+    {"drain_timeout", &Params::drain_timeout, 50, 1, 60000, OPAL_INFO_LVL_9,
+     "Milliseconds to wait for a failed queue pair to give its work back before it is destroyed with the "
+     "work on it"},
+};
+
+void report(const char* name, const char* why) {
+  say(true, "bad-parameter", name, why);
+}
+
+bool range_ok(const UnsignedParam& param, unsigned value) {
+  if (value >= param.low && value <= param.high) return true;
+  char why[160];
+  snprintf(why, sizeof why, "is %u; allowed are %u to %u", value, param.low, param.high);
+  report(param.name, why);
+  return false;
+}
+
+bool has_token(const char* list, const char* name) {
+  const size_t length = strlen(name);
+  for (const char* at = list; at != nullptr && *at != '\0';) {
+    const size_t token = strcspn(at, ",");
+    if (token == length && strncmp(at, name, length) == 0) return true;
+    at += token;
+    if (*at == ',') ++at;
+  }
+  return false;
+}
+
+/// The value of a framework's selection list, also before that framework has registered it.
+const char* selection_of(const char* project, const char* framework) {
+  const int index = mca_base_var_find(project, framework, nullptr, nullptr);
+  char** value = nullptr;
+  if (index >= 0 && mca_base_var_get_value(index, &value, nullptr, nullptr) == OPAL_SUCCESS &&
+      value != nullptr && *value != nullptr) {
+    return *value;
+  }
+  char variable[64];
+  snprintf(variable, sizeof variable, "OMPI_MCA_%s", framework);
+  return getenv(variable);
+}
+
+int register_string(Component& component, const char* name, const char* help, mca_base_var_info_lvl_t level,
+                    const char* fallback, char** storage) {
+  *storage = const_cast<char*>(fallback);
+  return mca_base_component_var_register(&component.super.btl_version, name, help, MCA_BASE_VAR_TYPE_STRING,
+                                         nullptr, 0, static_cast<mca_base_var_flag_t>(0), level,
+                                         MCA_BASE_VAR_SCOPE_READONLY, storage);
+}
+
+}  // namespace
+
+int register_params(Component& component, mca_btl_base_module_t* defaults) {
+  Params& params = component.params;
+  for (const UnsignedParam& param : kUnsigned) {
+    unsigned* storage = &(params.*param.value);
+    *storage = param.fallback;
+    const int rc = mca_base_component_var_register(
+        &component.super.btl_version, param.name, param.help, MCA_BASE_VAR_TYPE_UNSIGNED_INT, nullptr, 0,
+        static_cast<mca_base_var_flag_t>(0), param.level, MCA_BASE_VAR_SCOPE_READONLY, storage);
+    if (rc < 0) return rc;
+  }
+  register_string(component, "if_include",
+                  "Comma-delimited devices or device:port pairs to use (e.g. mlx5_0,mlx5_1:1); empty: all",
+                  OPAL_INFO_LVL_1, "", &params.if_include);
+  register_string(component, "if_exclude",
+                  "Comma-delimited devices or device:port pairs not to use; not together with if_include",
+                  OPAL_INFO_LVL_1, "", &params.if_exclude);
+  register_string(component, "rcache", "Registration cache component", OPAL_INFO_LVL_9, "grdma",
+                  &params.rcache);
+  params.verbose = 0;
+  mca_base_component_var_register(&component.super.btl_version, "verbose",
+                                  "Print what the component does: 1 ports and rails, 2 every state change",
+                                  MCA_BASE_VAR_TYPE_INT, nullptr, 0, static_cast<mca_base_var_flag_t>(0),
+                                  OPAL_INFO_LVL_8, MCA_BASE_VAR_SCOPE_READONLY, &params.verbose);
+  params.ignore_locality = true;
+  mca_base_component_var_register(&component.super.btl_version, "ignore_locality",
+                                  "Use ports whatever their distance from the processor. The only value "
+                                  "supported so far is true: all active ports are used",
+                                  MCA_BASE_VAR_TYPE_BOOL, nullptr, 0, static_cast<mca_base_var_flag_t>(0),
+                                  OPAL_INFO_LVL_5, MCA_BASE_VAR_SCOPE_READONLY, &params.ignore_locality);
+  return mca_btl_base_param_register(&component.super.btl_version, defaults);
+}
+
+bool check_params(const Component& component, const mca_btl_base_module_t& defaults) {
+  const Params& params = component.params;
+  for (const UnsignedParam& param : kUnsigned) {
+    if (!range_ok(param, params.*param.value)) return false;
+  }
+  if ((params.send_queue_depth & (params.send_queue_depth - 1)) != 0) {
+    report("send_queue_depth", "is not a power of two");
+    return false;
+  }
+  if (params.signal_interval > params.send_queue_depth / 2) {
+    report("signal_interval", "is more than half of btl_verbs_send_queue_depth");
+    return false;
+  }
+  if (params.if_include != nullptr && *params.if_include != '\0' && params.if_exclude != nullptr &&
+      *params.if_exclude != '\0') {
+    report("if_exclude", "cannot be given together with btl_verbs_if_include");
+    return false;
+  }
+  constexpr size_t kLargest = size_t{1} << 24;
+  if (defaults.btl_eager_limit < 256 || defaults.btl_eager_limit > defaults.btl_max_send_size) {
+    report("eager_limit", "must be at least 256 and not larger than btl_verbs_max_send_size");
+    return false;
+  }
+  if (defaults.btl_rndv_eager_limit > defaults.btl_max_send_size) {
+    report("rndv_eager_limit", "must not be larger than btl_verbs_max_send_size");
+    return false;
+  }
+  if (defaults.btl_max_send_size > kLargest) {
+    report("max_send_size",
+           "must not be larger than 16777216: receive_queue_depth buffers of that size are registered");
+    return false;
+  }
+  if (!params.ignore_locality) {
+    report("ignore_locality", "is false, which is not supported yet");
+    return false;
+  }
+  return true;
+}
+
+engine::Config make_config(const Component& component, const mca_btl_base_module_t& defaults) {
+  const Params& params = component.params;
+  engine::Config config;
+  const opal_process_name_t name = OPAL_PROC_MY_NAME;
+  config.own_name = uint64_t{name.jobid} << 32 | name.vpid;
+  config.send_depth = params.send_queue_depth;
+  config.slot_bytes = (params.slot_size + 63) / 64 * 64;
+  config.receive_depth = params.receive_queue_depth;
+  config.receive_bytes = static_cast<uint32_t>(defaults.btl_max_send_size);
+  config.signal_interval = params.signal_interval;
+  config.inline_bytes = params.max_inline;
+  config.cq_entries = params.cq_size;
+  config.probe_timeout = static_cast<uint8_t>(params.probe_timeout);
+  config.suspect_ns = uint64_t{params.suspect_time} * 1'000'000;
+  config.connect_timeout_ns = uint64_t{params.connect_timeout} * 1'000'000;
+  config.retry_min_ns = uint64_t{params.reconnect_min} * 1000;
+  config.retry_max_ns = uint64_t{params.reconnect_max} * 1'000'000;
+  config.marker_bound_ns = uint64_t{params.drain_timeout} * 1'000'000;
+  config.threads = component.threads;
+  config.qp.pkey_index = static_cast<uint16_t>(params.ib_pkey_index);
+  config.qp.gid_index = static_cast<uint8_t>(params.gid_index);
+  config.qp.service_level = static_cast<uint8_t>(params.ib_service_level);
+  config.qp.traffic_class = static_cast<uint8_t>(params.ib_traffic_class);
+  config.qp.timeout = static_cast<uint8_t>(params.ib_timeout);
+  config.qp.retry_count = static_cast<uint8_t>(params.ib_retry_count);
+  config.qp.rnr_retry = static_cast<uint8_t>(params.ib_rnr_retry);
+  config.qp.min_rnr_timer = static_cast<uint8_t>(params.ib_min_rnr_timer);
+  config.qp.max_read = static_cast<uint8_t>(params.ib_max_rdma_dst_ops);
+  return config;
+}
+
+bool wanted(bool* named) {
+  const char* btl = selection_of("opal", "btl");
+  const char* pml = selection_of("ompi", "pml");
+  *named = btl != nullptr && btl[0] != '^' && has_token(btl, "verbs");
+  return *named || (pml != nullptr && strcmp(pml, "bfo") == 0);
+}
+
+void say(bool once_per_node, const char* topic, ...) {
+  if (once_per_node && opal_process_info.my_local_rank != 0) return;
+  va_list arguments;
+  va_start(arguments, topic);
+  char* text = opal_show_help_vstring("help-mpi-btl-verbs.txt", topic, true, arguments);
+  va_end(arguments);
+  if (text == nullptr) return;
+  fputs(text, stderr);
+  fflush(stderr);
+  free(text);
+}
+
+void add_help_directory() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(&add_help_directory), &info) == 0 || info.dli_fname == nullptr) return;
+  char directory[PATH_MAX];
+  snprintf(directory, sizeof directory, "%s", info.dli_fname);
+  char* slash = strrchr(directory, '/');
+  if (slash == nullptr) return;
+  *slash = '\0';
+  opal_show_help_add_dir(directory);
+}
+
+}  // namespace bfo::verbs

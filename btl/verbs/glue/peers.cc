@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// peers.cc: what every process publishes about its ports, and which of our ports meets which of a peer's.
+#include "btl/verbs/engine/memory.h"
+#include "btl/verbs/glue/module.h"
+
+namespace bfo::verbs {
+namespace {
+
+constexpr uint32_t kModexMagic = 0x62766231;
+constexpr uint16_t kModexVersion = 1;
+
+/// One port in the modex. Host byte order: peers of another architecture are not reached.
+struct ModexPort {
+  uint64_t nonce;
+  uint8_t gid[16];
+  uint32_t ud_qpn;
+  uint32_t receive_bytes;
+  uint16_t lid;
+  uint8_t link_layer;
+  uint8_t mtu;
+  uint32_t reserved;
+};
+static_assert(sizeof(ModexPort) == 40);
+
+struct ModexHeader {
+  uint32_t magic;
+  uint16_t version;
+  uint16_t count;
+};
+
+uint64_t name_of(const opal_process_name_t& name) {
+  return uint64_t{name.jobid} << 32 | name.vpid;
+}
+
+/// Ports meet when they are of the same link layer and subnet.
+bool same_fabric(uint8_t layer_a, const uint8_t* gid_a, uint8_t layer_b, const uint8_t* gid_b) {
+  if (layer_a != layer_b) return false;
+  // On Ethernet the prefix is a link-local constant or part of an IPv4-mapped address: routing decides, not
+  // equality.
+  if (layer_a == IBV_LINK_LAYER_ETHERNET) return true;
+  return memcmp(gid_a, gid_b, 8) == 0;
+}
+
+/// How many of our modules before `module` are in its fabric: its rank there.
+int own_rank(const Module& module) {
+  const engine::PortAddress& self = module.port.address();
+  int rank = 0;
+  for (int i = 0; i < mca_btl_verbs_component.module_count; ++i) {
+    const Module* other = mca_btl_verbs_component.modules[i];
+    if (other == &module) break;
+    const engine::PortAddress& address = other->port.address();
+    if (same_fabric(self.link_layer, self.gid.raw, address.link_layer, address.gid.raw)) ++rank;
+  }
+  return rank;
+}
+
+/// The peer's port for `module`: of equal rank in the same fabric. Symmetric, so both sides choose the same
+/// pair. nullptr: none.
+const ModexPort* choose(const Module& module, const ModexPort* ports, int count) {
+  const engine::PortAddress& self = module.port.address();
+  int rank = own_rank(module);
+  for (int i = 0; i < count; ++i) {
+    if (!same_fabric(self.link_layer, self.gid.raw, ports[i].link_layer, ports[i].gid)) continue;
+    if (rank-- == 0) return &ports[i];
+  }
+  return nullptr;
+}
+
+/// Copies a peer's ports out of its modex record. The number of ports, 0 when there is none or it is
+/// malformed.
+int read_modex(const opal_proc_t* proc, ModexPort* ports) {
+  void* data = nullptr;
+  size_t size = 0;
+  int rc = OPAL_SUCCESS;
+  OPAL_MODEX_RECV(rc, &mca_btl_verbs_component.super.btl_version,
+                  const_cast<opal_process_name_t*>(&proc->proc_name), &data, &size);
+  if (rc != OPAL_SUCCESS || data == nullptr) return 0;
+  ModexHeader header{};
+  int count = 0;
+  if (size >= sizeof header) {
+    memcpy(&header, data, sizeof header);
+    const bool sound = header.magic == kModexMagic && header.version == kModexVersion &&
+                       header.count <= kMaxModules &&
+                       size == sizeof header + header.count * sizeof(ModexPort);
+    if (sound) count = header.count;
+  }
+  memcpy(ports, static_cast<char*>(data) + sizeof header, static_cast<size_t>(count) * sizeof(ModexPort));
+  free(data);
+  return count;
+}
+
+mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
+  ModexPort ports[kMaxModules];
+  const int count = read_modex(proc, ports);
+  const ModexPort* port = choose(module, ports, count);
+  if (port == nullptr) return nullptr;
+  if (port->receive_bytes < module.super.btl_max_send_size) {
+    char why[160];
+    snprintf(why, sizeof why, "is %zu here but only %u in %s: give all processes the same value",
+             module.super.btl_max_send_size, port->receive_bytes, opal_get_proc_hostname(proc));
+    say(true, "bad-parameter", "max_send_size", why);
+    return nullptr;
+  }
+  auto* endpoint = engine::make<mca_btl_base_endpoint_t>();
+  if (endpoint == nullptr) return nullptr;
+  endpoint->proc = proc;
+  engine::Endpoint& rail = endpoint->engine;
+  rail.peer_name = name_of(proc->proc_name);
+  rail.peer_nonce = port->nonce;
+  rail.peer.lid = port->lid;
+  rail.peer.link_layer = port->link_layer;
+  rail.peer.mtu = port->mtu;
+  rail.peer.ud_qpn = port->ud_qpn;
+  memcpy(rail.peer.gid.raw, port->gid, sizeof port->gid);
+  if (!module.port.add(rail)) {
+    engine::unmake(endpoint);
+    return nullptr;
+  }
+  return endpoint;
+}
+
+bool may_reach(const opal_proc_t* proc) {
+  const opal_proc_t* self = opal_proc_local_get();
+  if (proc == self || name_of(proc->proc_name) == name_of(self->proc_name)) return false;  // btl self
+  return proc->proc_arch == self->proc_arch;
+}
+
+}  // namespace
+
+int publish_ports(Component& component) {
+  struct {
+    ModexHeader header;
+    ModexPort ports[kMaxModules];
+  } record{};
+  record.header = {kModexMagic, kModexVersion, static_cast<uint16_t>(component.module_count)};
+  for (int i = 0; i < component.module_count; ++i) {
+    const Module& module = *component.modules[i];
+    const engine::PortAddress& address = module.port.address();
+    ModexPort& port = record.ports[i];
+    port.nonce = module.port.nonce();
+    memcpy(port.gid, address.gid.raw, sizeof port.gid);
+    port.ud_qpn = address.ud_qpn;
+    port.receive_bytes = module.port.config().receive_bytes;
+    port.lid = address.lid;
+    port.link_layer = address.link_layer;
+    port.mtu = address.mtu;
+  }
+  int rc = OPAL_SUCCESS;
+  const size_t size = sizeof record.header + static_cast<size_t>(component.module_count) * sizeof(ModexPort);
+  OPAL_MODEX_SEND(rc, OPAL_PMIX_GLOBAL, &component.super.btl_version, &record, size);
+  return rc;
+}
+
+int add_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t** procs,
+              mca_btl_base_endpoint_t** endpoints, opal_bitmap_t* reachable) {
+  const ProgressPause pause(mca_btl_verbs_component);
+  Module& module = *module_of(btl);
+  for (size_t i = 0; i < count; ++i) {
+    endpoints[i] = nullptr;
+    if (!may_reach(procs[i])) continue;
+    engine::Endpoint* known = module.port.find_peer(name_of(procs[i]->proc_name));
+    endpoints[i] = known != nullptr ? endpoint_of(*known) : make_endpoint(module, procs[i]);
+    if (endpoints[i] != nullptr && reachable != nullptr) opal_bitmap_set_bit(reachable, static_cast<int>(i));
+  }
+  return OPAL_SUCCESS;
+}
+
+int del_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t**, mca_btl_base_endpoint_t** endpoints) {
+  const ProgressPause pause(mca_btl_verbs_component);
+  Module& module = *module_of(btl);
+  for (size_t i = 0; i < count; ++i) {
+    if (endpoints[i] == nullptr) continue;
+    module.port.remove(endpoints[i]->engine);
+    engine::unmake(endpoints[i]);
+  }
+  return OPAL_SUCCESS;
+}
+
+engine::Endpoint* find_peer(void*, uint64_t) {
+  // A process that this one has not been told about yet repeats its handshake until it is.
+  return nullptr;
+}
+
+}  // namespace bfo::verbs

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// transfer.cc: the BTL functions that move data. send and sendi are the hot path; fragments come from pools
+// that only ever grow.
+#include "btl/verbs/engine/rdma.h"
+#include "btl/verbs/engine/send.h"
+#include "btl/verbs/glue/module.h"
+
+namespace bfo::verbs {
+namespace {
+
+constexpr unsigned kGrowBy = 32;
+
+/// Adds kGrowBy fragments. Under the pool lock. False when memory or registrations are exhausted.
+bool pool_grow(Module& module, FragPool& pool) {
+  const unsigned limit = mca_btl_verbs_component.params.free_list_max;
+  if (limit != 0 && pool.made >= limit) return false;
+  if (pool.block_count == static_cast<int>(sizeof pool.blocks / sizeof pool.blocks[0])) return false;
+  const size_t stride = pool.buffer_bytes == 0 ? 0 : (pool.buffer_bytes + 63) / 64 * 64 + 64;
+  engine::Region region;
+  if (stride != 0) {
+    region = module.port.device().arena().take(stride * kGrowBy);
+    if (region.address == nullptr) return false;
+  }
+  auto* frags = static_cast<VerbsFrag*>(calloc(kGrowBy, sizeof(VerbsFrag)));
+  if (frags == nullptr) return false;
+  pool.blocks[pool.block_count++] = frags;
+  for (unsigned i = kGrowBy; i-- > 0;) {
+    VerbsFrag& frag = frags[i];
+    OBJ_CONSTRUCT(&frag.base, mca_btl_base_descriptor_t);
+    new (&frag.engine) engine::Frag();
+    frag.pool = &pool;
+    frag.buffer = stride == 0 ? nullptr : region.address + i * stride;
+    frag.buffer_lkey = region.lkey;
+    frag.next_free = pool.free;
+    pool.free = &frag;
+  }
+  pool.made += kGrowBy;
+  return true;
+}
+
+inline VerbsFrag* pool_get(Module& module, FragPool& pool) {
+  const engine::Guard guard(module.pool_lock);
+  if (pool.free == nullptr && !pool_grow(module, pool)) return nullptr;
+  VerbsFrag* frag = pool.free;
+  pool.free = frag->next_free;
+  return frag;
+}
+
+inline void pool_put(Module& module, VerbsFrag* frag) {
+  const engine::Guard guard(module.pool_lock);
+  frag->next_free = frag->pool->free;
+  frag->pool->free = frag;
+}
+
+VerbsFrag* frag_for(Module& module, size_t size, uint32_t flags) {
+  FragPool* pool = size <= module.eager.buffer_bytes   ? &module.eager
+                   : size <= module.large.buffer_bytes ? &module.large
+                                                       : nullptr;
+  if (pool == nullptr) return nullptr;
+  VerbsFrag* frag = pool_get(module, *pool);
+  if (frag == nullptr) return nullptr;
+  frag->segment.seg_addr.pval = frag->buffer;
+  frag->segment.seg_len = size;
+  frag->base.des_segments = &frag->segment;
+  frag->base.des_segment_count = 1;
+  frag->base.des_flags = flags;
+  frag->base.des_cbfunc = nullptr;
+  frag->base.order = MCA_BTL_NO_ORDER;
+  frag->accounted_inline = false;
+  return frag;
+}
+
+/// Packs up to *size bytes of the convertor to `to`. False when the convertor fails.
+inline bool pack(opal_convertor_t* convertor, char* to, size_t* size) {
+  if (*size == 0) return true;
+  if (opal_convertor_need_buffers(convertor) == 0) {
+    void* from = nullptr;
+    const size_t left = convertor->local_size - convertor->bConverted;
+    if (*size > left) *size = left;
+    opal_convertor_get_current_pointer(convertor, &from);
+    memcpy(to, from, *size);
+    convertor->bConverted += *size;
+    return true;
+  }
+  iovec iov = {to, *size};
+  uint32_t count = 1;
+  if (opal_convertor_pack(convertor, &iov, &count, size) < 0) return false;
+  return true;
+}
+
+int refused(const engine::Endpoint&) {
+  return OPAL_ERR_UNREACH;
+}
+
+/// Fills a fragment for put or get and hands it to the engine.
+int rdma(Module& module, mca_btl_base_endpoint_t* endpoint, engine::Kind kind, void* local_address,
+         uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
+         mca_btl_base_registration_handle_t* remote_handle, size_t size,
+         mca_btl_base_rdma_completion_fn_t done, void* context, void* data) {
+  if (size > UINT32_MAX || (local_handle == nullptr && size != 0)) return OPAL_ERR_NOT_AVAILABLE;
+  VerbsFrag* frag = pool_get(module, module.rdma);
+  if (frag == nullptr) return OPAL_ERR_OUT_OF_RESOURCE;
+  frag->local_handle = local_handle;
+  frag->rdma_done = done;
+  frag->rdma_context = context;
+  frag->rdma_data = data;
+  engine::Frag& work = frag->engine;
+  work.data = local_address;
+  work.length = static_cast<uint32_t>(size);
+  work.lkey = local_handle == nullptr ? 0 : local_handle->lkey;
+  work.remote_address = remote_address;
+  work.rkey = remote_handle->rkey;
+  const engine::Accepted accepted = kind == engine::Kind::kPut ? engine::put(endpoint->engine, &work)
+                                                               : engine::get(endpoint->engine, &work);
+  if (accepted != engine::Accepted::kRefused) return OPAL_SUCCESS;
+  pool_put(module, frag);
+  return refused(endpoint->engine);
+}
+
+/// Hands a fragment with its buffer to the engine. `over`: it has ended for the PML, a failure is reported by
+/// sendi_failed. False: refused.
+bool send_frag(engine::Endpoint& rail, VerbsFrag* frag, mca_btl_base_tag_t tag, bool over) {
+  engine::Frag& work = frag->engine;
+  work.data = frag->segment.seg_addr.pval;
+  work.length = static_cast<uint32_t>(frag->segment.seg_len);
+  work.lkey = frag->buffer_lkey;
+  work.tag = tag;
+  work.kind = over ? engine::Kind::kSendi : engine::Kind::kSend;
+  work.signaled = !over;
+  frag->accounted_inline = over;
+  return engine::send(rail, &work) != engine::Accepted::kRefused;
+}
+
+inline VerbsFrag* frag_of(engine::Frag* work) {
+  return reinterpret_cast<VerbsFrag*>(reinterpret_cast<char*>(work) - offsetof(VerbsFrag, engine));
+}
+
+}  // namespace
+
+void pools_open(Module& module) {
+  module.eager.buffer_bytes = module.super.btl_eager_limit > module.super.btl_rndv_eager_limit
+                                  ? module.super.btl_eager_limit
+                                  : module.super.btl_rndv_eager_limit;
+  module.large.buffer_bytes = module.super.btl_max_send_size;
+  module.rdma.buffer_bytes = 0;
+}
+
+void pools_close(Module& module) {
+  for (FragPool* pool : {&module.eager, &module.large, &module.rdma}) {
+    for (int i = 0; i < pool->block_count; ++i) free(pool->blocks[i]);
+    *pool = FragPool{};
+  }
+}
+
+mca_btl_base_descriptor_t* alloc(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t*, uint8_t, size_t size,
+                                 uint32_t flags) {
+  VerbsFrag* frag = frag_for(*module_of(btl), size, flags);
+  return frag == nullptr ? nullptr : &frag->base;
+}
+
+int free_descriptor(mca_btl_base_module_t* btl, mca_btl_base_descriptor_t* descriptor) {
+  pool_put(*module_of(btl), reinterpret_cast<VerbsFrag*>(descriptor));
+  return OPAL_SUCCESS;
+}
+
+mca_btl_base_descriptor_t* prepare_src(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t*,
+                                       opal_convertor_t* convertor, uint8_t, size_t reserve, size_t* size,
+                                       uint32_t flags) {
+  Module& module = *module_of(btl);
+  if (reserve > module.super.btl_max_send_size) return nullptr;
+  if (*size + reserve > module.super.btl_max_send_size) *size = module.super.btl_max_send_size - reserve;
+  VerbsFrag* frag = frag_for(module, *size + reserve, flags);
+  if (frag == nullptr) return nullptr;
+  if (!pack(convertor, frag->buffer + reserve, size)) {
+    pool_put(module, frag);
+    return nullptr;
+  }
+  frag->segment.seg_len = reserve + *size;
+  return &frag->base;
+}
+
+int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, mca_btl_base_descriptor_t* descriptor,
+         mca_btl_base_tag_t tag) {
+  auto* frag = reinterpret_cast<VerbsFrag*>(descriptor);
+  // A descriptor the BTL owns and nobody waits for is over for the PML when the device has it: its completion
+  // need not be signaled. Work that must be parked is not over: the application would believe it sent and
+  // might leave MPI, and nobody would make the connection.
+  const uint32_t flags = descriptor->des_flags;
+  const bool over = (flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0 &&
+                    (flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) == 0 &&
+                    engine::leaves_at_once(endpoint->engine);
+  if (!send_frag(endpoint->engine, frag, tag, over)) return refused(endpoint->engine);
+  return over ? 1 : OPAL_SUCCESS;
+}
+
+int sendi(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, opal_convertor_t* convertor,
+          void* header, size_t header_size, size_t payload_size, uint8_t, uint32_t flags,
+          mca_btl_base_tag_t tag, mca_btl_base_descriptor_t** descriptor) {
+  Module& module = *module_of(btl);
+  engine::Endpoint& rail = endpoint->engine;
+  const size_t length = header_size + payload_size;
+  char* slot = length <= UINT32_MAX ? engine::slot_reserve(rail, static_cast<uint32_t>(length)) : nullptr;
+  if (slot != nullptr) [[likely]] {
+    memcpy(slot, header, header_size);
+    size_t packed = payload_size;
+    if (payload_size != 0 && !pack(convertor, slot + header_size, &packed)) {
+      engine::slot_cancel(rail);
+      if (descriptor != nullptr) *descriptor = nullptr;
+      return OPAL_ERROR;
+    }
+    if (engine::slot_commit(rail, slot, static_cast<uint32_t>(length), tag)) [[likely]]
+      return OPAL_SUCCESS;
+    if (descriptor != nullptr) *descriptor = nullptr;
+    return refused(rail);
+  }
+  const bfo_rail_state_t state = engine::rail_state(rail);
+  const bool hopeless = state == BFO_RAIL_DOWN || state == BFO_RAIL_UNUSABLE;
+  VerbsFrag* frag = hopeless ? nullptr : frag_for(module, length, flags | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);
+  if (frag == nullptr) {
+    if (descriptor != nullptr) *descriptor = nullptr;
+    return hopeless ? OPAL_ERR_UNREACH : OPAL_ERR_OUT_OF_RESOURCE;
+  }
+  if (length > rail.ring.slot_bytes && engine::leaves_at_once(rail)) {
+    // Only too long for a slot: same promise, with a buffer of its own.
+    memcpy(frag->buffer, header, header_size);
+    size_t packed = payload_size;
+    if (pack(convertor, frag->buffer + header_size, &packed)) {
+      if (send_frag(rail, frag, tag, true)) return OPAL_SUCCESS;
+    }
+    pool_put(module, frag);
+    if (descriptor != nullptr) *descriptor = nullptr;
+    return refused(rail);
+  }
+  if (descriptor == nullptr) {
+    pool_put(module, frag);
+  } else {
+    frag->base.des_flags = flags;
+    *descriptor = &frag->base;
+  }
+  return OPAL_ERR_RESOURCE_BUSY;
+}
+
+int put(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
+        uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
+        mca_btl_base_registration_handle_t* remote_handle, size_t size, int, int,
+        mca_btl_base_rdma_completion_fn_t done, void* context, void* data) {
+  return rdma(*module_of(btl), endpoint, engine::Kind::kPut, local_address, remote_address, local_handle,
+              remote_handle, size, done, context, data);
+}
+
+int get(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
+        uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
+        mca_btl_base_registration_handle_t* remote_handle, size_t size, int, int,
+        mca_btl_base_rdma_completion_fn_t done, void* context, void* data) {
+  return rdma(*module_of(btl), endpoint, engine::Kind::kGet, local_address, remote_address, local_handle,
+              remote_handle, size, done, context, data);
+}
+
+void frag_done(void* ctx, engine::Endpoint& endpoint, engine::Frag* work, int status) {
+  Module& module = *static_cast<Module*>(ctx);
+  VerbsFrag* frag = frag_of(work);
+  mca_btl_base_endpoint_t* peer = endpoint_of(endpoint);
+  if (work->kind == engine::Kind::kPut || work->kind == engine::Kind::kGet) {
+    const VerbsFrag copy = *frag;
+    pool_put(module, frag);
+    copy.rdma_done(&module.super, peer, work->data, copy.local_handle, copy.rdma_context, copy.rdma_data,
+                   status);
+    return;
+  }
+  if (frag->accounted_inline) {
+    if (status != BFO_RC_DELIVERED)
+      payload_failed(ctx, endpoint, work->tag, work->data, work->length, status);
+    pool_put(module, frag);
+    return;
+  }
+  // The callback may free or reuse the descriptor when it owns it.
+  const bool ours = (frag->base.des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0;
+  if (frag->base.des_cbfunc != nullptr) frag->base.des_cbfunc(&module.super, peer, &frag->base, status);
+  if (ours) pool_put(module, frag);
+}
+
+void deliver(void* ctx, engine::Endpoint& endpoint, uint8_t tag, char* data, uint32_t length) {
+  Module& module = *static_cast<Module*>(ctx);
+  if (tag >= MCA_BTL_TAG_MAX) {
+    ++module.port.accounting().dropped;
+    return;
+  }
+  const mca_btl_active_message_callback_t& reg = mca_btl_base_active_message_trigger[tag];
+  if (reg.cbfunc == nullptr) {
+    ++module.port.accounting().dropped;
+    return;
+  }
+  ReceiveDescriptor descriptor;
+  descriptor.segment.seg_addr.pval = data;
+  descriptor.segment.seg_len = length;
+  descriptor.base.des_segments = &descriptor.segment;
+  descriptor.base.des_segment_count = 1;
+  descriptor.base.des_cbfunc = nullptr;
+  descriptor.base.des_cbdata = nullptr;
+  descriptor.base.des_context = nullptr;
+  descriptor.base.des_flags = 0;
+  descriptor.base.order = MCA_BTL_NO_ORDER;
+  descriptor.endpoint = &endpoint;
+  reg.cbfunc(&module.super, tag, &descriptor.base, reg.cbdata);
+}
+
+}  // namespace bfo::verbs
