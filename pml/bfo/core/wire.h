@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// wire.h: the headers of every message of pml/bfo, and their length-checked decoding.
+//
+// The type of a message is both its BTL active-message tag and its first byte. Both sides must be of one
+// kind: little-endian, 64 bit (x86-64, arm64); the modex refuses anything else. Headers are packed, copied
+// out of the received bytes before they are read, and nothing in them is an address that the reader
+// dereferences: requests are named (ids.h), rails are named by the connection. The only addresses are those
+// of RDMA operations, which the HCA checks against the registration handle that travels with them.
+//
+//   MATCH   0x41 | type flags ctx src tag seq |                                           14 bytes, + payload
+//   RNDV    0x42 | match | length | sender | receiver |                                   38 bytes, + payload
+//   RGET    0x43 | match | length | sender | receiver | address | n | n rail keys |       48 + 32 n bytes
+//   ACK     0x44 | sender | receiver |                                                    20 bytes
+//   FRAG    0x46 | receiver | offset |                                                    20 bytes, + payload
+//   PUT     0x48 | sender | receiver | offset | length | address | total | grant | key |  88 bytes
+//   FIN     0x49 | sender | receiver | grant | kind |                                     28 bytes
+//   restart 0x50-0x53, 0x56 | ctx src seq | sender | receiver | n | n ranges or rails |   32 + 16 n bytes
+//   rail    0x54-0x55, 0x58 | conn | epoch | cause | delivered |                                28 bytes
+//   SEQSYNC 0x57 | ctx src seq | ... |                                                    12 bytes
+//
+// MATCH has the layout and size of ob1's: no failover byte on eager messages (DESIGN P7).
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "common/ids.h"
+
+namespace bfo::core {
+
+static_assert(std::endian::native == std::endian::little, "pml/bfo speaks little-endian only");
+static_assert(sizeof(void*) == 8, "pml/bfo speaks 64 bit only");
+
+enum class MsgType : std::uint8_t {
+  kMatch = 0x41,
+  kRndv = 0x42,
+  kRget = 0x43,
+  kAck = 0x44,
+  kFrag = 0x46,
+  kPut = 0x48,
+  kFin = 0x49,
+  kRestartNotify =
+      0x50,            ///< S->R RNDVRESTARTNOTIFY: "round r+1 begins; my rails of this request are clean: .."
+  kRestartAck = 0x51,  ///< R->S RNDVRESTARTACK: "quiet; I have these ranges"
+  kRestartNack = 0x52,  ///< R->S RNDVRESTARTNACK: "finished; finish yours"
+  kRecvErr = 0x53,      ///< R->S RECVERRNOTIFY: "I saw an error in round r"
+  kRailDown = 0x54,     ///< both ways: "this connection is dead for me"
+  kEpochClosed = 0x55,  ///< both ways: "closed; I was handed this many messages of it"
+  kSendDone = 0x56,     ///< S->R: answer to RECVERR for a request S has finished
+  kSeqSync = 0x57,      ///< both ways: sequence window, once in kSeqWindow / 2 messages (H5)
+  kPeerLost = 0x58      ///< both ways: "I gave you up: messages are lost" (H4)
+};
+inline constexpr std::uint8_t kAllTypes[] = {0x41, 0x42, 0x43, 0x44, 0x46, 0x48, 0x49, 0x50,
+                                             0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58};
+
+/// Header flags. Values below 0x20 as in ob1 where the meaning is the same.
+enum : std::uint8_t {
+  kFlagAck = 0x01,      ///< MATCH never; RNDV: sender is synchronous
+  kFlagContig = 0x08,   ///< RNDV: sender's buffer is one piece and registered: PUT is possible
+  kFlagNoRdma = 0x10,   ///< RNDV, ACK, RESTARTACK: copy protocol only
+  kFlagRestart = 0x20,  ///< RNDV, RGET: continues a request that the receiver names
+  kFlagFail = 0x40,     ///< FIN: no byte of the grant was posted; NACK, SENDDONE: ended with an error
+  kFlagReply = 0x80     ///< SEQSYNC: the receiver's answer
+};
+
+/// Longest registration handle a rail may have (mca_btl_base: btl_registration_handle_size), and the most
+/// rails one message names.
+inline constexpr std::size_t kMaxHandle = 16;
+inline constexpr std::size_t kMaxWireRails = 8;
+/// Most ranges a RESTARTACK lists: longer lists are cut, which under-reports (H14).
+inline constexpr std::size_t kMaxWireRanges = 64;
+
+#pragma pack(push, 1)
+struct MatchHdr {
+  std::uint8_t type;
+  std::uint8_t flags;
+  std::uint16_t ctx;  ///< context id of the communicator
+  std::int32_t src;   ///< sender's rank in it
+  std::int32_t tag;
+  std::uint16_t seq;
+};
+struct RndvHdr {
+  MatchHdr match;
+  std::uint64_t length;    ///< bytes of the whole message
+  std::uint64_t sender;    ///< Name, with the round
+  std::uint64_t receiver;  ///< Name, 0 unless kFlagRestart
+};
+/// Registration handle of one rail: which connection it is for, and its bytes.
+struct RailKey {
+  std::uint64_t conn;
+  std::uint32_t epoch;
+  std::uint8_t handle_len;
+  std::uint8_t reserved[3];
+  std::uint8_t handle[kMaxHandle];
+};
+struct RgetHdr {
+  RndvHdr rndv;
+  std::uint64_t address;  ///< of the sender's buffer, used by the receiver's HCA only
+  std::uint8_t n_keys;
+  std::uint8_t reserved;
+  RailKey keys[kMaxWireRails];  ///< only n_keys of them travel
+};
+struct AckHdr {
+  std::uint8_t type;
+  std::uint8_t flags;
+  std::uint16_t reserved;
+  std::uint64_t sender;
+  std::uint64_t receiver;
+};
+struct FragHdr {
+  std::uint8_t type;
+  std::uint8_t flags;
+  std::uint16_t reserved;
+  std::uint64_t receiver;
+  std::uint64_t offset;  ///< of the payload in the message, bytes
+};
+struct PutHdr {
+  std::uint8_t type;
+  std::uint8_t flags;
+  std::uint16_t reserved;
+  std::uint64_t sender;
+  std::uint64_t receiver;
+  std::uint64_t offset;
+  std::uint64_t length;
+  std::uint64_t address;  ///< where byte `offset` goes, used by the sender's HCA only
+  std::uint64_t total;    ///< bytes the receiver grants in this round altogether
+  std::uint32_t grant;    ///< number of this grant in the receiver's ledger, from 1 in each round
+  RailKey key;
+};
+struct FinHdr {
+  std::uint8_t type;
+  std::uint8_t flags;
+  std::uint16_t reserved;
+  std::uint64_t sender;
+  std::uint64_t receiver;
+  std::uint32_t grant;    ///< PUT: the grant that is used up; RGET: 0
+  std::uint32_t to_send;  ///< 1: names a send request (end of RGET), 0: a receive request (end of PUT)
+};
+/// NOTIFY (rails: those clean at the sender), RESTARTACK (ranges received), NACK, RECVERR, SENDDONE (no
+/// list).
+struct RestartHdr {
+  std::uint8_t type;
+  std::uint8_t flags;
+  std::uint16_t ctx;
+  std::int32_t src;  ///< rank of the *sender of the message*, in all four
+  std::uint16_t seq;
+  std::uint16_t n;  ///< entries that follow
+  std::uint32_t reserved;
+  std::uint64_t sender;
+  std::uint64_t receiver;
+};
+struct WireRange {
+  std::uint64_t begin;
+  std::uint64_t end;
+};
+struct WireRail {
+  std::uint64_t conn;
+  std::uint32_t epoch;
+  std::uint32_t reserved;
+};
+struct RailHdr {
+  std::uint8_t type;
+  std::uint8_t flags;
+  std::uint16_t reserved;
+  std::uint64_t conn;
+  std::uint32_t epoch;
+  std::int32_t cause;
+  std::uint64_t delivered;  ///< EPOCHCLOSED: SENDs of the epoch handed to the PML
+};
+struct SeqSyncHdr {
+  std::uint8_t type;
+  std::uint8_t flags;
+  std::uint16_t ctx;
+  std::int32_t src;   ///< rank of the message's sender (asking) or receiver (kFlagReply)
+  std::uint16_t seq;  ///< asking: newest number sent; reply: everything before this one was received
+  std::uint16_t reserved;
+};
+#pragma pack(pop)
+
+static_assert(sizeof(MatchHdr) == 14);
+static_assert(sizeof(RndvHdr) == 38);
+static_assert(sizeof(RailKey) == 32);
+static_assert(offsetof(RgetHdr, keys) == 48);
+static_assert(sizeof(AckHdr) == 20);
+static_assert(sizeof(FragHdr) == 20);
+static_assert(sizeof(PutHdr) == 88);
+static_assert(sizeof(FinHdr) == 28);
+static_assert(sizeof(RestartHdr) == 32);
+static_assert(sizeof(WireRange) == 16);
+static_assert(sizeof(WireRail) == 16);
+static_assert(sizeof(RailHdr) == 28);
+static_assert(sizeof(SeqSyncHdr) == 12);
+
+/// Longest header without list: a BTL's eager limit must be larger.
+inline constexpr std::size_t kMaxFixedHdr = sizeof(PutHdr);
+/// Longest control message: RESTARTACK with kMaxWireRanges ranges.
+inline constexpr std::size_t kMaxControl = sizeof(RestartHdr) + kMaxWireRanges * sizeof(WireRange);
+
+/// A received message: bytes that are only valid during the callback.
+struct Bytes {
+  const std::uint8_t* data = nullptr;
+  std::size_t size = 0;
+
+  constexpr Bytes from(std::size_t offset) const { return {data + offset, size - offset}; }
+};
+
+/// Copy a fixed header out of `in`. False, and nothing written, when `in` is too short. The type byte is not
+/// looked at: the caller dispatched on it.
+template <class Hdr>
+[[nodiscard]] bool decode(Bytes in, Hdr& out) {
+  static_assert(std::is_trivially_copyable_v<Hdr>);
+  if (in.size < sizeof(Hdr)) return false;
+  std::memcpy(&out, in.data, sizeof(Hdr));
+  return true;
+}
+
+/// RGET: the fixed part, then exactly n_keys keys with sane handle lengths. `used` gets the header's length.
+[[nodiscard]] inline bool decode_rget(Bytes in, RgetHdr& out, std::size_t& used) {
+  constexpr std::size_t fixed = offsetof(RgetHdr, keys);
+  if (in.size < fixed) return false;
+  std::memset(&out, 0, sizeof out);
+  std::memcpy(&out, in.data, fixed);
+  if (out.n_keys == 0 || out.n_keys > kMaxWireRails) return false;
+  used = fixed + out.n_keys * sizeof(RailKey);
+  if (in.size < used) return false;
+  std::memcpy(out.keys, in.data + fixed, out.n_keys * sizeof(RailKey));
+  for (unsigned i = 0; i < out.n_keys; ++i)
+    if (out.keys[i].handle_len > kMaxHandle) return false;
+  return true;
+}
+inline std::size_t rget_size(unsigned n_keys) {
+  return offsetof(RgetHdr, keys) + n_keys * sizeof(RailKey);
+}
+
+/// PUT: fixed size, handle length checked, range not wrapping.
+[[nodiscard]] inline bool decode_put(Bytes in, PutHdr& out) {
+  if (!decode(in, out)) return false;
+  if (out.key.handle_len > kMaxHandle) return false;
+  return out.offset + out.length >= out.offset;
+}
+
+/// A restart header and its list of `Entry` (WireRange or WireRail). False when the list is longer than
+/// `max` or than the bytes received.
+template <class Entry>
+[[nodiscard]] bool decode_restart(Bytes in, RestartHdr& out, Entry* list, std::size_t max) {
+  if (!decode(in, out)) return false;
+  if (out.n > max) return false;
+  if (in.size < sizeof(RestartHdr) + out.n * sizeof(Entry)) return false;
+  std::memcpy(list, in.data + sizeof(RestartHdr), out.n * sizeof(Entry));
+  return true;
+}
+
+}  // namespace bfo::core

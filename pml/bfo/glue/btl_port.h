@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// btl_port.h: the Port of the transfer engine on Open MPI's BTLs. What a rail is here: one BTL module plus
+// its endpoint for one process, both kept by value (the BML's arrays shift, DESIGN decision 1).
+#pragma once
+
+#include "common/compat/ompi_includes.h"
+#include "common/failover_btl.h"
+#include "pml/bfo/core/wire.h"
+#include "pml/bfo/glue/lock.h"
+#include "pml/bfo/glue/params.h"
+#include "pml/bfo/xfer/port.h"
+#include "pml/bfo/xfer/state.h"
+
+namespace bfo::glue {
+
+class Module;
+class BtlPort;
+struct EventNames;
+struct SendRequest;
+struct RecvRequest;
+struct FragRecord;
+
+using Comm = xfer::Comm<BtlPort>;
+using Peer = xfer::Peer<BtlPort>;
+using Rail = xfer::Rail<BtlPort>;
+
+// One rail: module and endpoint, and the failover contract when its BTL speaks it.
+struct RailHandle {
+  mca_btl_base_module_t* btl = nullptr;
+  mca_btl_base_endpoint_t* ep = nullptr;
+  const bfo_failover_btl_t* failover = nullptr;
+};
+
+struct PeerHandle {
+  ompi_proc_t* proc = nullptr;
+};
+
+struct CommHandle {
+  ompi_communicator_t* comm = nullptr;
+};
+
+// The user buffer of a blocking send that has no request.
+struct InlineSource {
+  const void* buffer;
+  size_t count;
+  ompi_datatype_t* datatype;
+};
+
+// One user buffer, registered with each BTL that can reach the peer by RDMA.
+struct Registration {
+  struct One {
+    mca_btl_base_module_t* btl;
+    mca_btl_base_registration_handle_t* handle;  // nullptr where the BTL needs none
+  };
+  One one[xfer::kMaxRails] = {};
+  uint8_t size = 0;
+};
+
+class BtlPort {
+ public:
+  using SendRequest = glue::SendRequest;
+  using RecvRequest = glue::RecvRequest;
+  using InlineSource = glue::InlineSource;
+  using Frag = glue::FragRecord;
+  using RailHandle = glue::RailHandle;
+  using PeerHandle = glue::PeerHandle;
+  using CommHandle = glue::CommHandle;
+  using Registration = glue::Registration;
+  using Lock = glue::Lock;
+
+  explicit BtlPort(Module& module) : module_(module) {}
+  ~BtlPort();
+  BtlPort(const BtlPort&) = delete;
+  BtlPort& operator=(const BtlPort&) = delete;
+
+  // Allocates free lists and the allocator for unexpected messages. False after a message on the terminal.
+  bool init(const Params& params, bool threads);
+
+  // ---- fragments and memory (see xfer/port.h for the contract of everything below)
+  Frag* frag_alloc();
+  void frag_free(Frag& frag);
+  void* alloc(size_t size);
+  void free(void* memory);
+
+  // ---- posting
+  bool sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
+             size_t length);
+  bool sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+             const InlineSource& source, size_t length);
+  Post send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
+            uint64_t offset, size_t& length, Frag& frag);
+  Post send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, const void* bytes,
+                  size_t length, Frag& frag);
+  Post put(const RailHandle& rail, SendRequest& req, uint64_t offset, size_t length, uint64_t remote_address,
+           const xfer::HandleBytes& handle, Frag& frag);
+  Post get(const RailHandle& rail, RecvRequest& req, uint64_t offset, size_t length, uint64_t remote_address,
+           const xfer::HandleBytes& handle, Frag& frag);
+
+  // ---- data
+  void* contiguous(SendRequest& req);
+  void* contiguous(RecvRequest& req);
+  bool register_send(SendRequest& req, size_t size, Registration& out);
+  bool register_recv(RecvRequest& req, size_t size, Registration& out);
+  void deregister(Registration& registration);
+  bool handle(const Registration& registration, const RailHandle& rail, xfer::HandleBytes& out);
+  void matched(RecvRequest& req, int32_t source, int32_t tag, uint64_t length);
+  void unpack(RecvRequest& req, uint64_t offset, const void* bytes, size_t length);
+
+  // ---- MPI
+  void complete_send(SendRequest& req, Outcome outcome);
+  void complete_recv(RecvRequest& req, const xfer::RecvStatus& status);
+  void* resolve(const CommHandle& comm, int32_t rank);
+  void peer_failed(const PeerHandle& peer, Outcome outcome);
+
+  // ---- rails
+  void fence(const RailHandle& rail, uint32_t epoch);
+  void connect(const RailHandle& rail);
+  void peer_down(const RailHandle& rail, const RailName& name, int32_t cause);
+  void peer_closed(const RailHandle& rail, const RailName& name, uint64_t delivered);
+
+  // ---- clock and log
+  uint64_t now_ns() const;
+  void emit(const FailoverEvent& event);
+
+ private:
+  void unpack_scattered(RecvRequest& req, uint64_t offset, const void* bytes, size_t length);
+  bool register_all(const Peer* peer, void* base, size_t size, uint32_t flags, Registration& out);
+  Post posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag);
+
+  Module& module_;
+  opal_free_list_t frags_;
+  opal_free_list_t small_;  // records of short unexpected messages
+  size_t small_size_ = 0;
+  mca_allocator_base_module_t* allocator_ = nullptr;
+  bool ready_ = false;
+};
+
+}  // namespace bfo::glue

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// callbacks.cc: translates what BTLs report into the engine's words.
+#include "pml/bfo/glue/callbacks.h"
+
+#include "pml/bfo/glue/component.h"
+#include "pml/bfo/glue/module.h"
+#include "pml/bfo/glue/help.h"
+
+namespace bfo::glue {
+namespace {
+
+Module& module_of(void* ctx) {
+  return *static_cast<Module*>(ctx);
+}
+
+xfer::RailEvent event_of(const bfo_rail_event_t& ev) {
+  xfer::RailEvent out;
+  out.name = {ev.info.name.conn, ev.info.name.epoch};
+  out.cause = ev.cause;
+  out.code = ev.code;
+  out.evidence_ns = ev.evidence_ns;
+  out.text = ev.text;
+  return out;
+}
+
+Fate fate_of(int status) {
+  return status == BFO_RC_NEVER_SENT ? Fate::kNeverSent : Fate::kUnknown;
+}
+
+void rail_up(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, const bfo_rail_event_t* ev) {
+  Module& module = module_of(ctx);
+  if (Rail* rail = module.rails().find(ep); rail != nullptr) module.engine().on_rail_up(rail, event_of(*ev));
+}
+
+void rail_suspect(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep,
+                  const bfo_rail_event_t* ev) {
+  Module& module = module_of(ctx);
+  if (Rail* rail = module.rails().find(ep); rail != nullptr)
+    module.engine().on_rail_suspect(rail, event_of(*ev));
+}
+
+void rail_down(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, const bfo_rail_event_t* ev) {
+  Module& module = module_of(ctx);
+  if (Rail* rail = module.rails().find(ep); rail != nullptr)
+    module.engine().on_rail_down(rail, event_of(*ev));
+}
+
+void rail_closed(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, const bfo_rail_event_t* ev,
+                 bfo_fence_result_t result, uint64_t delivered) {
+  Module& module = module_of(ctx);
+  Rail* rail = module.rails().find(ep);
+  if (rail == nullptr) return;
+  module.engine().on_rail_closed(rail, event_of(*ev),
+                                 result == BFO_FENCED ? FenceResult::kFenced : FenceResult::kUnfenceable,
+                                 delivered);
+}
+
+void sendi_failed(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, uint8_t tag,
+                  const void* data, size_t length, int status) {
+  Module& module = module_of(ctx);
+  if (Rail* rail = module.rails().find(ep); rail != nullptr) {
+    module.engine().on_sendi_failed(rail, tag, data, length, fate_of(status));
+  }
+}
+
+void gap_lost(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, const bfo_rail_name_t* name,
+              uint64_t lost) {
+  Module& module = module_of(ctx);
+  if (Rail* rail = module.rails().find(ep); rail != nullptr) {
+    module.engine().on_gap_lost(rail, RailName{name->conn, name->epoch}, lost);
+  }
+}
+
+constexpr bfo_failover_sink_t kSink = {
+    sizeof(bfo_failover_sink_t), rail_up, rail_suspect, rail_down, rail_closed, sendi_failed, gap_lost};
+
+// A message in several segments (self, shared memory with single copy) is put together first.
+void deliver_gathered(Module& module, Rail* rail, uint32_t epoch, uint8_t tag,
+                      const mca_btl_base_descriptor_t& des) {
+  size_t size = 0;
+  for (size_t i = 0; i < des.des_segment_count; ++i) size += des.des_segments[i].seg_len;
+  auto* whole = static_cast<uint8_t*>(module.port().alloc(size));
+  size_t at = 0;
+  for (size_t i = 0; i < des.des_segment_count; ++i) {
+    const mca_btl_base_segment_t& segment = des.des_segments[i];
+    memcpy(whole + at, segment.seg_addr.pval, segment.seg_len);
+    at += segment.seg_len;
+  }
+  module.engine().on_message(rail, epoch, tag, whole, size);
+  module.port().free(whole);
+}
+
+}  // namespace
+
+const bfo_failover_sink_t* failover_sink() {
+  return &kSink;
+}
+
+void on_btl_message(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
+                    void* cbdata) {
+  Module& module = module_of(cbdata);
+  uint32_t epoch = 0;
+  Rail* rail = nullptr;
+  if (const bfo_failover_btl_t* contract = module.contract(btl); contract != nullptr) {
+    mca_btl_base_endpoint_t* ep = nullptr;
+    if (contract->recv_source(btl, des, &ep, &epoch) == OPAL_SUCCESS && ep != nullptr)
+      rail = module.rails().find(ep);
+  }
+  if (OPAL_UNLIKELY(des->des_segment_count != 1)) {
+    deliver_gathered(module, rail, epoch, tag, *des);
+    return;
+  }
+  const mca_btl_base_segment_t& segment = des->des_segments[0];
+  module.engine().on_message(rail, epoch, tag, segment.seg_addr.pval, segment.seg_len);
+}
+
+void on_btl_error(mca_btl_base_module_t* btl, int32_t flags, opal_proc_t* proc, char* info) {
+  Module* module = mca_pml_bfo_component.module;
+  if (module == nullptr || module->contract(btl) != nullptr) return;
+  const char* name = btl->btl_component->btl_version.mca_component_name;
+  show_help("stock-btl-error", name, info == nullptr ? "no detail" : info);
+  if ((flags & MCA_BTL_ERROR_FLAGS_NONFATAL) != 0 && proc != nullptr) {
+    // No word about single fragments comes from this BTL: all that is known is that the peer is not reached.
+    auto* ompi_proc = reinterpret_cast<ompi_proc_t*>(proc);
+    if (void* peer = ompi_proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML]; peer != nullptr) {
+      module->engine().peer_lost(static_cast<Peer*>(peer));
+    }
+    return;
+  }
+  ompi_rte_abort(-1, nullptr);
+}
+
+int engine_progress() {
+  Module* module = mca_pml_bfo_component.module;
+  if (OPAL_UNLIKELY(module == nullptr)) return 0;
+  module->keep_alive();
+  if (OPAL_LIKELY(!module->engine().needs_progress())) return 0;
+  return module->engine().progress(module->port().now_ns());
+}
+
+}  // namespace bfo::glue

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// callbacks.h: what the rails call: messages, errors, rail events, and the regular turn of progress.
+#pragma once
+
+#include "common/compat/ompi_includes.h"
+#include "common/failover_btl.h"
+
+namespace bfo::glue {
+
+// Receive callback of every tag; cbdata is the Module.
+void on_btl_message(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
+                    void* cbdata);
+
+// Error callback of BTLs that do not speak common/failover_btl.h; the others report through the sink.
+void on_btl_error(mca_btl_base_module_t* btl, int32_t flags, opal_proc_t* proc, char* info);
+
+// The sink a failover BTL is bound to; its ctx is the Module.
+const bfo_failover_sink_t* failover_sink();
+
+// Turn of the engine: retries and park times. Returns the number of things done.
+int engine_progress();
+
+}  // namespace bfo::glue

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// component.cc: registration, opening, selection and closing of the PML component.
+#include "pml/bfo/glue/component.h"
+
+#include <dlfcn.h>
+
+#include "pml/bfo/glue/module.h"
+#include "pml/bfo/glue/pvars.h"
+#include "pml/bfo/glue/help.h"
+
+namespace bfo::glue {
+namespace {
+
+// Help texts lie next to the component file, wherever it was loaded from.
+void add_help_dir() {
+  Dl_info info;
+  if (dladdr(&mca_pml_bfo_component, &info) == 0 || info.dli_fname == nullptr) return;
+  char dir[PATH_MAX];
+  const char* slash = strrchr(info.dli_fname, '/');
+  if (slash == nullptr) return;
+  snprintf(dir, sizeof(dir), "%.*s", static_cast<int>(slash - info.dli_fname), info.dli_fname);
+  opal_show_help_add_dir(dir);
+}
+
+// The layout of libmpi's structs is only known for the release the component was built for; the loader
+// itself compares no such version.
+bool same_release() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  int major = 0;
+  int minor = 0;
+  if (PMPI_Get_library_version(text, &length) != MPI_SUCCESS) return false;
+  if (sscanf(text, "Open MPI v%d.%d", &major, &minor) == 2 && major == OMPI_MAJOR_VERSION &&
+      minor == OMPI_MINOR_VERSION) {
+    return true;
+  }
+  if (char* comma = strchr(text, ','); comma != nullptr) *comma = '\0';
+  show_help("wrong-open-mpi", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION, text);
+  return false;
+}
+
+int component_register() {
+  add_help_dir();
+  const int rc = register_params(&mca_pml_bfo_component.super.pmlm_version, mca_pml_bfo_component.params);
+  if (rc != OPAL_SUCCESS) return rc;
+  register_pvars(&mca_pml_bfo_component.super.pmlm_version);
+  return OMPI_SUCCESS;
+}
+
+int component_open() {
+  Component& c = mca_pml_bfo_component;
+  if (!same_release()) return OMPI_ERR_NOT_SUPPORTED;
+  if (!params_in_range(c.params)) return OMPI_ERR_BAD_PARAM;
+  c.output = opal_output_open(nullptr);
+  opal_output_set_verbosity(c.output, c.params.verbose);
+  const int rc = mca_base_framework_open(&ompi_bml_base_framework, static_cast<mca_base_open_flag_t>(0));
+  c.bml_open = rc == OPAL_SUCCESS;
+  return rc;
+}
+
+int component_close() {
+  Component& c = mca_pml_bfo_component;
+  const int rc =
+      std::exchange(c.bml_open, false) ? mca_base_framework_close(&ompi_bml_base_framework) : OPAL_SUCCESS;
+  if (c.output >= 0) opal_output_close(c.output);
+  c.output = -1;
+  return rc;
+}
+
+mca_pml_base_module_t* component_init(int* priority, bool enable_progress_threads, bool enable_mpi_threads) {
+  Component& c = mca_pml_bfo_component;
+  *priority = c.params.priority;
+  if (mca_bml_base_init(enable_progress_threads, enable_mpi_threads) != OMPI_SUCCESS) return nullptr;
+  c.module = Module::create(c.params, enable_mpi_threads);
+  return c.module == nullptr ? nullptr : &c.module->table();
+}
+
+int component_finalize() {
+  Component& c = mca_pml_bfo_component;
+  Module* module = std::exchange(c.module, nullptr);
+  if (module == nullptr) return OMPI_SUCCESS;  // not selected
+  return Module::destroy(module);
+}
+
+}  // namespace
+}  // namespace bfo::glue
+
+extern "C" {
+
+bfo::glue::Component mca_pml_bfo_component = {
+    .super =
+        {
+            .pmlm_version =
+                {
+                    MCA_PML_BASE_VERSION_2_0_0,
+                    .mca_component_name = "bfo",
+                    MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION,
+                                          OMPI_RELEASE_VERSION),
+                    .mca_open_component = bfo::glue::component_open,
+                    .mca_close_component = bfo::glue::component_close,
+                    .mca_query_component = nullptr,
+                    .mca_register_component_params = bfo::glue::component_register,
+                    .mca_component_flags = 0,
+                    .reserved = {},
+                },
+            .pmlm_data = {.param_field = MCA_BASE_METADATA_PARAM_NONE, .reserved = {}},
+            .pmlm_init = bfo::glue::component_init,
+            .pmlm_finalize = bfo::glue::component_finalize,
+        },
+    .params = {},
+    .output = -1,
+    .bml_open = false,
+    .module = nullptr,
+};
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// console.cc: words and rate of the lines about lost rails. No Open MPI here.
+#include "pml/bfo/glue/console.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace bfo::glue {
+
+Console::Port* Console::find(const EventNames& names) {
+  for (size_t i = 0; i < used_; ++i) {
+    if (ports_[i].number == names.port && strcmp(ports_[i].device, names.device) == 0) return &ports_[i];
+  }
+  if (used_ == kPorts) return nullptr;
+  Port& port = ports_[used_++];
+  snprintf(port.device, sizeof(port.device), "%s", names.device);
+  port.number = names.port;
+  return &port;
+}
+
+void Console::tell(const FailoverEvent& e, const EventNames& names, uint64_t now_ns) {
+  Port* port = find(names);
+  if (port != nullptr && port->told_ns != 0 && now_ns - port->told_ns < kQuietNs) {
+    ++port->counted;
+    return;
+  }
+  char resent[96] = "nothing had to be sent again";
+  const unsigned long long bytes = e.bytes_resent;
+  if (e.resumed_ns > e.evidence_ns && bytes + e.messages_resent != 0) {
+    snprintf(resent, sizeof(resent), "resumed after %.3f ms, %llu bytes sent again",
+             static_cast<double>(e.resumed_ns - e.evidence_ns) * 1e-6, bytes);
+  } else if (bytes + e.messages_resent != 0) {
+    snprintf(resent, sizeof(resent), "%llu bytes wait for a rail", bytes);
+  }
+  char more[64] = "";
+  if (port != nullptr) {
+    if (port->counted != 0)
+      snprintf(more, sizeof(more), " (and %u times since the last line)", port->counted);
+    port->counted = 0;
+    port->told_ns = now_ns;
+  }
+  char line[512];
+  snprintf(line, sizeof(line), "bfo: rank %d lost rail %d (%s port %u) to rank %d%s: %s; %s, %u rail%s left",
+           names.rank, static_cast<int>(e.rail), names.device, names.port, names.peer, more, e.text, resent,
+           static_cast<unsigned>(e.rails_left), e.rails_left == 1 ? "" : "s");
+  print_(line);
+}
+
+void Console::finish(int rank) {
+  for (size_t i = 0; i < used_; ++i) {
+    Port& port = ports_[i];
+    if (port.counted == 0) continue;
+    char line[256];
+    snprintf(line, sizeof(line), "bfo: rank %d lost %s port %u %u more time%s", rank, port.device,
+             port.number, port.counted, port.counted == 1 ? "" : "s");
+    print_(line);
+    port.counted = 0;
+  }
+}
+
+}  // namespace bfo::glue

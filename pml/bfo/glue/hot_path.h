@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// hot_path.h: what a short message passes through in the glue, inline so that it melts into the engine's
+// code. Included by module.h only.
+#pragma once
+
+#include "pml/bfo/glue/module.h"
+
+namespace bfo::glue {
+
+// Sets one end and returns what was set before. Plain when the process has one thread.
+inline int32_t add_end(int32_t& ends, int32_t end) {
+  if (opal_using_threads()) return __atomic_fetch_or(&ends, end, __ATOMIC_ACQ_REL);
+  return std::exchange(ends, ends | end);
+}
+
+// sendi with the payload described by a convertor that stands at its beginning.
+inline bool sendi_convertor(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                            opal_convertor_t* conv, size_t length) {
+  if (rail.btl->btl_sendi == nullptr) return false;
+  return rail.btl->btl_sendi(rail.btl, rail.ep, conv, const_cast<void*>(hdr), hdr_size, length,
+                             MCA_BTL_NO_ORDER, MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP,
+                             tag, nullptr) == OPAL_SUCCESS;
+}
+
+inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                           const InlineSource& source, size_t length) {
+  opal_convertor_t conv;
+  if (length == 0) {
+    // Some BTLs look at the convertor's flags even with no payload.
+    conv.flags = CONVERTOR_HOMOGENEOUS;
+    return sendi_convertor(rail, tag, hdr, hdr_size, &conv, 0);
+  }
+  OBJ_CONSTRUCT(&conv, opal_convertor_t);
+  opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &source.datatype->super, source.count,
+                                           source.buffer, 0, &conv);
+  const bool taken = sendi_convertor(rail, tag, hdr, hdr_size, &conv, length);
+  opal_convertor_cleanup(&conv);
+  return taken;
+}
+
+inline void BtlPort::matched(RecvRequest& req, int32_t source, int32_t tag, uint64_t length) {
+  mca_pml_base_request_t& base = req.base.req_base;
+  base.req_ompi.req_status.MPI_SOURCE = source;
+  base.req_ompi.req_status.MPI_TAG = tag;
+  req.base.req_bytes_packed = length;
+  if (length == 0 || base.req_count == 0) return;
+  const opal_datatype_t& type = base.req_datatype->super;
+  if (OPAL_LIKELY(opal_datatype_is_contiguous_memory_layout(&type, static_cast<int32_t>(base.req_count)))) {
+    req.direct = static_cast<uint8_t*>(base.req_addr) + type.true_lb;
+    return;
+  }
+  req.direct = nullptr;
+  opal_convertor_copy_and_prepare_for_recv(ompi_mpi_local_convertor, &type, base.req_count, base.req_addr, 0,
+                                           &base.req_convertor);
+}
+
+inline void BtlPort::unpack(RecvRequest& req, uint64_t offset, const void* bytes, size_t length) {
+  if (OPAL_LIKELY(req.direct != nullptr)) {
+    memcpy(req.direct + offset, bytes, length);
+    return;
+  }
+  if (length > 0) unpack_scattered(req, offset, bytes, length);
+}
+
+inline uint64_t recv_capacity(const mca_pml_base_request_t& base) {
+  size_t size = 0;
+  opal_datatype_type_size(&base.req_datatype->super, &size);
+  return static_cast<uint64_t>(size) * base.req_count;
+}
+
+inline void recv_request_done(RecvRequest& req) {
+  mca_pml_base_request_t& base = req.base.req_base;
+  ompi_request_complete(&base.req_ompi, true);
+  base.req_pml_complete = true;
+  if (add_end(req.ends, kEngineDone) & kUserFreed) give_back(req);
+}
+
+inline void BtlPort::complete_recv(RecvRequest& req, const xfer::RecvStatus& status) {
+  ompi_status_public_t& out = req.base.req_base.req_ompi.req_status;
+  out.MPI_SOURCE = status.source;
+  out.MPI_TAG = status.tag;
+  out._ucount = status.length;
+  switch (status.outcome) {
+    case Outcome::kOk:
+      out.MPI_ERROR = MPI_SUCCESS;
+      break;
+    case Outcome::kTruncated:
+      out.MPI_ERROR = MPI_ERR_TRUNCATE;
+      break;
+    default:
+      out.MPI_ERROR = MPI_ERR_OTHER;
+  }
+  recv_request_done(req);
+}
+
+inline void recv_request_fill(RecvRequest& req, void* buffer, size_t count, ompi_datatype_t* datatype,
+                              int src, int tag, ompi_communicator_t* comm) {
+  mca_pml_base_request_t& base = req.base.req_base;
+  req.ends = 0;
+  req.direct = nullptr;
+  base.req_ompi.req_persistent = false;
+  base.req_ompi.req_complete_cb = nullptr;
+  base.req_ompi.req_mpi_object.comm = comm;
+  base.req_addr = buffer;
+  base.req_count = count;
+  base.req_datatype = datatype;
+  base.req_peer = src;
+  base.req_tag = tag;
+  base.req_comm = comm;
+  base.req_proc = nullptr;
+  base.req_free_called = false;
+}
+
+inline int recv_request_start(Module& module, RecvRequest& req) {
+  mca_pml_base_request_t& base = req.base.req_base;
+  req.ends = 0;
+  MCA_PML_BASE_RECV_START(&req.base);
+  xfer::RecvArgs<BtlPort> args;
+  args.comm = static_cast<Comm*>(static_cast<void*>(base.req_comm->c_pml_comm));
+  args.src = base.req_peer;
+  args.tag = base.req_tag;
+  args.capacity = recv_capacity(base);
+  module.engine().irecv(&req, args);
+  return OMPI_SUCCESS;
+}
+
+}  // namespace bfo::glue

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// module.cc: life of the module and of its peers: start, processes coming and going, the end.
+//
+// Rails are copied out of the BML once, by value, and its arrays are left as they are when one dies: taking a
+// BTL out of them (bml_del_proc_btl) cannot be undone (bml_add_btl is not implemented in 4.1 and 5.0), while
+// our rails come back with a new epoch; and it can leave the BML's list of eager rails empty for others.
+#include "pml/bfo/glue/module.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "pml/bfo/glue/callbacks.h"
+#include "pml/bfo/glue/component.h"
+#include "pml/bfo/glue/entry.h"
+#include "pml/bfo/glue/help.h"
+
+namespace bfo::glue {
+namespace {
+
+constexpr uint64_t kForever = UINT64_MAX / 4;
+constexpr uint64_t kKeepAliveNs = 1'000'000'000;
+constexpr int kDrainMillis = 2000;  // how long finalize waits for what the application no longer waits for
+
+xfer::Config engine_config(const Params& params) {
+  xfer::Config config;
+  config.park_timeout_ns =
+      params.park_timeout < 0 ? kForever : static_cast<uint64_t>(params.park_timeout) * 1'000'000'000u;
+  config.send_depth = static_cast<uint32_t>(params.send_pipeline_depth);
+  config.rdma_depth = static_cast<uint32_t>(params.recv_pipeline_depth);
+  config.use_get = params.use_get;
+  config.use_put = params.use_put;
+  return config;
+}
+
+int table_add_procs(ompi_proc_t** procs, size_t count) {
+  return mca_pml_bfo_component.module->add_procs(procs, count);
+}
+int table_del_procs(ompi_proc_t** procs, size_t count) {
+  return mca_pml_bfo_component.module->del_procs(procs, count);
+}
+int table_enable(bool) {
+  return mca_pml_bfo_component.module->enable();
+}
+#if OMPI_MAJOR_VERSION < 5
+int table_ft_event(int) {
+  return OMPI_SUCCESS;
+}
+#endif
+
+mca_pml_base_module_t make_table() {
+  mca_pml_base_module_t t = {};
+  t.pml_add_procs = table_add_procs;
+  t.pml_del_procs = table_del_procs;
+  t.pml_enable = table_enable;
+  t.pml_progress = nullptr;  // registered by enable() instead, at low priority
+  t.pml_add_comm = pml_add_comm;
+  t.pml_del_comm = pml_del_comm;
+  t.pml_irecv_init = pml_irecv_init;
+  t.pml_irecv = pml_irecv;
+  t.pml_recv = pml_recv;
+  t.pml_isend_init = pml_isend_init;
+  t.pml_isend = pml_isend;
+  t.pml_send = pml_send;
+  t.pml_iprobe = pml_iprobe;
+  t.pml_probe = pml_probe;
+  t.pml_start = start_requests;
+  t.pml_improbe = pml_improbe;
+  t.pml_mprobe = pml_mprobe;
+  t.pml_imrecv = pml_imrecv;
+  t.pml_mrecv = pml_mrecv;
+  t.pml_dump = pml_dump;
+#if OMPI_MAJOR_VERSION < 5
+  t.pml_ft_event = table_ft_event;
+#endif
+  t.pml_max_contextid = UINT16_MAX;  // what MATCH carries
+  t.pml_max_tag = INT_MAX;
+  return t;
+}
+
+void print_line(const char* line) {
+  opal_output(0, "%s", line);
+}
+
+// Calls `f` for each BTL module of the process.
+template <class F>
+void for_each_btl(F&& f) {
+  mca_btl_base_selected_module_t* selected = nullptr;
+  OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
+    f(selected->btl_module);
+  }
+}
+
+// The log is emptied once per job, before the modex lets anybody write: by the first process of each node, of
+// the first job only (a spawned job goes on in its parent's file).
+bool empties_log() {
+#if OMPI_MAJOR_VERSION < 5
+  return ompi_process_info.my_local_rank == 0 && (OMPI_PROC_MY_NAME->jobid & 0xffff) <= 1;
+#else
+  return opal_process_info.my_local_rank == 0;
+#endif
+}
+
+const char* component_name(const mca_btl_base_module_t* btl) {
+  return btl->btl_component->btl_version.mca_component_name;
+}
+
+// Name of a rail whose BTL cannot tell: both sides know it by its component, which is unambiguous when the
+// peer is reached through one module of it.
+RailName stock_name(const mca_btl_base_module_t* btl) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char* c = component_name(btl); *c != '\0'; ++c) {
+    hash = (hash ^ static_cast<uint8_t>(*c)) * 0x100000001b3u;
+  }
+  return {hash | 1, 1};
+}
+
+RailState rail_state(bfo_rail_state_t state) {
+  switch (state) {
+    case BFO_RAIL_IDLE:
+      return RailState::kIdle;
+    case BFO_RAIL_CONNECTING:
+      return RailState::kConnecting;
+    case BFO_RAIL_UP:
+      return RailState::kUp;
+    case BFO_RAIL_SUSPECT:
+      return RailState::kSuspect;
+    case BFO_RAIL_DOWN:
+      return RailState::kClosed;
+    case BFO_RAIL_UNUSABLE:
+      return RailState::kUnusable;
+  }
+  return RailState::kUnusable;
+}
+
+xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& params, bool rdma) {
+  xfer::RailLimits l;
+  l.eager_limit = btl->btl_eager_limit;
+  l.rndv_eager_limit = std::max(btl->btl_rndv_eager_limit, sizeof(core::RgetHdr));
+  l.max_send_size = btl->btl_max_send_size;
+  const bool handle_fits = btl->btl_registration_handle_size <= core::kMaxHandle;
+  if (rdma && handle_fits && (btl->btl_flags & MCA_BTL_FLAGS_PUT) != 0 && btl->btl_put != nullptr) {
+    l.put_limit = btl->btl_put_limit;
+  }
+  if (rdma && handle_fits && (btl->btl_flags & MCA_BTL_FLAGS_GET) != 0 && btl->btl_get != nullptr) {
+    l.get_limit = btl->btl_get_limit;
+  }
+  l.get_alignment = std::max<size_t>(btl->btl_get_alignment, 1);
+  l.min_rdma_size = static_cast<size_t>(params.rdma_threshold);
+  // Short pieces keep short what a failed rail leaves undone. A BTL that cannot fail over gets all at once,
+  // as from ob1 (vader's pipeline fragment of 4 KiB would be one system call each).
+  l.rdma_frag_size = find_failover(btl) != nullptr ? std::max<size_t>(btl->btl_rdma_pipeline_frag_size, 1)
+                                                   : std::numeric_limits<size_t>::max() / 2;
+  l.weight = std::max<uint32_t>(btl->btl_bandwidth, 1);
+  return l;
+}
+
+}  // namespace
+
+const bfo_failover_btl_t* find_failover(const mca_btl_base_module_t* btl) {
+  if ((btl->btl_flags & MCA_BTL_FLAGS_FAILOVER_SUPPORT) == 0) return nullptr;
+  char symbol[MCA_BASE_MAX_COMPONENT_NAME_LEN + 32];
+  snprintf(symbol, sizeof(symbol), "mca_btl_%s_failover", component_name(btl));
+  const auto* contract = static_cast<const bfo_failover_btl_t*>(dlsym(RTLD_DEFAULT, symbol));
+  if (contract == nullptr || contract->magic != BFO_FAILOVER_MAGIC ||
+      contract->version != BFO_FAILOVER_VERSION || contract->size < sizeof(bfo_failover_btl_t)) {
+    return nullptr;
+  }
+  return contract;
+}
+
+Module::Module(const Params& params, const xfer::Config& config)
+    : table_(make_table()), params_(params), port_(*this), engine_(port_, config), console_(print_line) {}
+
+Module* Module::create(const Params& params, bool threads) {
+  Module* module = new (std::nothrow) Module(params, engine_config(params));
+  if (module == nullptr) return nullptr;
+  const int error = module->events_.open(params.event_file, empties_log());
+  if (error != 0) show_help("event-file", params.event_file, strerror(error));
+  if (error != 0 || !module->port_.init(params, threads)) {
+    destroy(module);
+    return nullptr;
+  }
+  for_each_btl([module](const mca_btl_base_module_t* btl) {
+    if ((btl->btl_flags & MCA_BTL_FLAGS_SINGLE_ADD_PROCS) != 0) {
+      module->table_.pml_flags |= MCA_PML_BASE_FLAG_REQUIRE_WORLD;
+    }
+  });
+  return module;
+}
+
+int Module::destroy(Module* module) {
+  module->unbind_failover_btls();
+  if (module->progressing_) opal_progress_unregister(engine_progress);
+  if (RecvRequest* req = module->take_cached(); req != nullptr) {
+    opal_free_list_return(&mca_pml_base_recv_requests, &req->base.req_base.req_ompi.super);
+  }
+  const int rc = mca_bml.bml_finalize != nullptr ? mca_bml.bml_finalize() : OMPI_SUCCESS;
+  delete module;
+  return rc;
+}
+
+int Module::enable() {
+  const int rc = request_lists_init(params_);
+  if (rc != OPAL_SUCCESS) return rc;
+  // Retries and park times. Low priority: nothing latency-critical waits for it.
+  opal_progress_register_lp(engine_progress);
+  progressing_ = true;
+  return OMPI_SUCCESS;
+}
+
+int Module::check_eager_limits() const {
+  int rc = OMPI_SUCCESS;
+  for_each_btl([&rc](const mca_btl_base_module_t* btl) {
+    if ((btl->btl_flags & MCA_BTL_FLAGS_SEND) == 0 || btl->btl_eager_limit >= core::kMaxFixedHdr) return;
+    show_help("eager-limit-too-small", component_name(btl), static_cast<unsigned long>(btl->btl_eager_limit),
+              static_cast<unsigned long>(core::kMaxFixedHdr), component_name(btl));
+    rc = OMPI_ERR_BAD_PARAM;
+  });
+  return rc;
+}
+
+int Module::register_callbacks() {
+  for (const uint8_t tag : core::kAllTypes) {
+    const int rc = mca_bml.bml_register(tag, on_btl_message, this);
+    if (rc != OMPI_SUCCESS) return rc;
+  }
+  return mca_bml.bml_register_error(on_btl_error);
+}
+
+void Module::bind_failover_btls() {
+  for_each_btl([this](mca_btl_base_module_t* btl) {
+    for (const auto& [known, contract] : bound_) {
+      if (known == btl) return;
+    }
+    const bfo_failover_btl_t* contract = find_failover(btl);
+    if (contract == nullptr) return;
+    if (contract->bind(btl, failover_sink(), this) == OPAL_SUCCESS) bound_.emplace_back(btl, contract);
+  });
+}
+
+void Module::unbind_failover_btls() {
+  for (const auto& [btl, contract] : bound_) contract->bind(btl, nullptr, nullptr);
+  bound_.clear();
+}
+
+int Module::add_procs(ompi_proc_t** procs, size_t count) {
+  if (count == 0) return OMPI_SUCCESS;
+  const ompi_proc_t* me = ompi_proc_local();
+  for (size_t i = 0; i < count; ++i) {
+    if (procs[i]->super.proc_arch == me->super.proc_arch) continue;
+    show_help("other-architecture", opal_get_proc_hostname(&procs[i]->super));
+    return OMPI_ERR_NOT_SUPPORTED;
+  }
+  int rc = mca_pml_base_pml_check_selected("bfo", procs, count);
+  if (rc != OMPI_SUCCESS) return rc;
+
+  opal_bitmap_t reachable;
+  OBJ_CONSTRUCT(&reachable, opal_bitmap_t);
+  rc = opal_bitmap_init(&reachable, static_cast<int>(count));
+  if (rc == OMPI_SUCCESS) rc = mca_bml.bml_add_procs(count, procs, &reachable);
+  OBJ_DESTRUCT(&reachable);
+  if (rc != OMPI_SUCCESS) return rc;
+
+  if ((rc = check_eager_limits()) != OMPI_SUCCESS) return rc;
+  if ((rc = register_callbacks()) != OMPI_SUCCESS) return rc;
+  bind_failover_btls();
+  return OMPI_SUCCESS;
+}
+
+Peer* Module::peer(ompi_proc_t* proc) {
+  void* known = proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
+  return OPAL_LIKELY(known != nullptr) ? static_cast<Peer*>(known) : make_peer(proc);
+}
+
+// Called with the engine's lock held.
+Peer* Module::make_peer(ompi_proc_t* proc) {
+  mca_bml_base_endpoint_t* ep = mca_bml_base_get_endpoint(proc);
+  if (ep == nullptr) return nullptr;
+  PeerHandle handle;
+  handle.proc = proc;
+  Peer* peer = engine_.peer_add(handle);
+  if (peer == nullptr) return nullptr;
+  const size_t n = std::min<size_t>(mca_bml_base_btl_array_get_size(&ep->btl_send),
+                                    static_cast<size_t>(params_.max_send_per_range));
+  for (size_t i = 0; i < n; ++i) add_rail(peer, *mca_bml_base_btl_array_get_index(&ep->btl_send, i), *ep);
+  proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] =
+      reinterpret_cast<mca_bml_base_endpoint_t*>(static_cast<void*>(peer));
+  return peer;
+}
+
+void Module::add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_bml_base_endpoint_t& ep) {
+  RailHandle handle;
+  handle.btl = bml_btl.btl;
+  handle.ep = bml_btl.btl_endpoint;
+  handle.failover = find_failover(bml_btl.btl);
+
+  size_t same_component = 0;
+  for (size_t i = 0; i < ep.btl_send.arr_size; ++i) {
+    if (ep.btl_send.bml_btls[i].btl->btl_component == handle.btl->btl_component) ++same_component;
+  }
+  const bool named = handle.failover != nullptr || same_component == 1;
+  const bool rdma = named && peer->n_rails < params_.max_rdma_per_request;
+  xfer::RailLimits limits = limits_of(handle.btl, params_, rdma);
+  limits.failover = handle.failover != nullptr;
+
+  RailState state = RailState::kUp;
+  RailName name = named ? stock_name(handle.btl) : RailName{};
+  if (handle.failover != nullptr) {
+    bfo_rail_info_t info = {};
+    if (handle.failover->rail_info(handle.btl, handle.ep, &info) != OPAL_SUCCESS) return;
+    state = rail_state(info.state);
+    name = {info.name.conn, info.name.epoch};
+  }
+  if (Rail* rail = engine_.rail_add(peer, handle, limits, state, name); rail != nullptr) {
+    rails_.insert(handle.ep, rail);
+  }
+}
+
+void Module::keep_alive_now() {
+  const uint64_t now = port_.now_ns();
+  uint64_t last = looked_ns_.load(std::memory_order_relaxed);
+  if (bound_.empty() || now - last < kKeepAliveNs) return;
+  if (looked_ns_.compare_exchange_strong(last, now, std::memory_order_relaxed)) engine_.keep_alive();
+}
+
+void Module::drain() {
+  const uint64_t end = port_.now_ns() + static_cast<uint64_t>(kDrainMillis) * 1'000'000u;
+  auto busy = [this] {
+    uint64_t left = engine_.unfinished();
+    for (const auto& [btl, contract] : bound_) left += contract->outstanding(btl);
+    return left != 0;
+  };
+  while (busy() && port_.now_ns() < end) opal_progress();
+}
+
+int Module::del_procs(ompi_proc_t** procs, size_t count) {
+  drain();
+  console_.finish(static_cast<int>(OMPI_PROC_MY_NAME->vpid));
+  leaving_ = true;
+  for (size_t i = 0; i < count; ++i) {
+    void*& known = reinterpret_cast<void*&>(procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML]);
+    if (known == nullptr) continue;
+    Peer* peer = static_cast<Peer*>(std::exchange(known, nullptr));
+    for (unsigned r = 0; r < peer->n_rails; ++r) rails_.forget(peer->rails[r].handle.ep);
+    engine_.peer_lost(peer);
+  }
+  leaving_ = false;
+  return mca_bml.bml_del_procs(count, procs);
+}
+
+}  // namespace bfo::glue

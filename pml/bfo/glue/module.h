@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// module.h: one instance of the PML: the transfer engine, its port, and the table of entry points libmpi
+// calls.
+#pragma once
+
+#include <atomic>
+
+#include "common/compat/ompi_includes.h"
+#include "pml/bfo/glue/btl_port.h"
+#include "pml/bfo/glue/console.h"
+#include "pml/bfo/glue/event_log.h"
+#include "pml/bfo/glue/params.h"
+#include "pml/bfo/glue/rail_map.h"
+#include "pml/bfo/glue/request.h"
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::glue {
+
+using Engine = xfer::Engine<BtlPort>;
+
+class Module {
+ public:
+  // Makes the module of this process, or returns nullptr after a message on the terminal. `threads`:
+  // MPI_THREAD_MULTIPLE was granted.
+  static Module* create(const Params& params, bool threads);
+  // After del_procs: no BTL calls back any more when this returns.
+  static int destroy(Module* module);
+
+  mca_pml_base_module_t& table() { return table_; }
+  Engine& engine() { return engine_; }
+  BtlPort& port() { return port_; }
+  EventLog& events() { return events_; }
+  Console& console() { return console_; }
+  RailMap& rails() { return rails_; }
+  const Params& params() const { return params_; }
+  // The contract a bound BTL module speaks, nullptr for others.
+  const bfo_failover_btl_t* contract(const mca_btl_base_module_t* btl) const {
+    for (const auto& [known, contract] : bound_) {
+      if (known == btl) return contract;
+    }
+    return nullptr;
+  }
+
+  // Downcalls of libmpi about processes; see ompi/mca/pml/pml.h.
+  int add_procs(ompi_proc_t** procs, size_t count);
+  int del_procs(ompi_proc_t** procs, size_t count);
+  int enable();
+  // del_procs is taking processes away in order: losing them is no news.
+  bool leaving() const { return leaving_; }
+
+  // The engine's record of a process, made on first use from what the BML knows; nullptr when no BTL reaches
+  // it.
+  Peer* peer(ompi_proc_t* proc);
+
+  // Called at each turn; looks at the clock at some of them, and has the engine look after silent peers once
+  // a second.
+  void keep_alive() {
+    const uint32_t turn = turns_.load(std::memory_order_relaxed) + 1;
+    turns_.store(turn, std::memory_order_relaxed);
+    if (OPAL_UNLIKELY(turn % kTurnsPerLook == 0)) keep_alive_now();
+  }
+
+  // The request of blocking receives; nullptr while it is in use.
+  RecvRequest* take_cached() { return std::exchange(cached_recv_, nullptr); }
+  void give_cached(RecvRequest* req) {
+    if (OPAL_LIKELY(cached_recv_ == nullptr)) {
+      cached_recv_ = req;
+    } else {
+      opal_free_list_return(&mca_pml_base_recv_requests, &req->base.req_base.req_ompi.super);
+    }
+  }
+
+ private:
+  Module(const Params& params, const xfer::Config& config);
+
+  Peer* make_peer(ompi_proc_t* proc);
+  void add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_bml_base_endpoint_t& ep);
+  int check_eager_limits() const;
+  int register_callbacks();
+  void bind_failover_btls();
+  void unbind_failover_btls();
+  void drain();
+  void keep_alive_now();
+
+  static constexpr uint32_t kTurnsPerLook = 64;
+
+  mca_pml_base_module_t table_;
+  const Params& params_;
+  BtlPort port_;
+  Engine engine_;
+  EventLog events_;
+  Console console_;
+  RailMap rails_;
+  std::vector<std::pair<mca_btl_base_module_t*, const bfo_failover_btl_t*>> bound_;
+  RecvRequest* cached_recv_ = nullptr;
+  std::atomic<uint32_t> turns_{0};  // a lost update only delays the look
+  std::atomic<uint64_t> looked_ns_{0};
+  bool progressing_ = false;
+  bool leaving_ = false;
+};
+
+// The contract of the BTL, or nullptr when it does not speak it (common/failover_btl.h).
+const bfo_failover_btl_t* find_failover(const mca_btl_base_module_t* btl);
+
+}  // namespace bfo::glue
+
+#include "pml/bfo/glue/hot_path.h"

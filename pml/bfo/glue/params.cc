@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// params.cc: one table of integer parameters (name, default, range, level, help) and the few others by hand.
+#include "pml/bfo/glue/params.h"
+#include "pml/bfo/glue/help.h"
+
+namespace bfo::glue {
+namespace {
+
+struct IntParam {
+  const char* name;
+  int Params::*value;
+  int initial;
+  int min;
+  int max;
+  mca_base_var_info_lvl_t level;
+  const char* help;
+};
+
+constexpr int kMaxCount = 1 << 20;
+
+constexpr IntParam kIntParams[] = {
+    {"verbose", &Params::verbose, 0, 0, 100, OPAL_INFO_LVL_9,
+     "Verbosity: 0 = silent, 10 = rails going down and up, 20 = dropped headers, 30 = every restart message"},
+    {"priority", &Params::priority, 5, 0, 1000, OPAL_INFO_LVL_9,
+     "Selection priority; bfo must in any case be asked for with --mca pml bfo"},
+    {"free_list_num", &Params::free_list_num, 4, 0, kMaxCount, OPAL_INFO_LVL_9,
+     "Number of requests allocated in advance"},
+    {"free_list_max", &Params::free_list_max, -1, -1, INT_MAX, OPAL_INFO_LVL_9,
+     "Most requests ever allocated per kind (-1 = no limit)"},
+    {"free_list_inc", &Params::free_list_inc, 64, 1, kMaxCount, OPAL_INFO_LVL_9,
+     "Number of requests allocated each time none is left"},
+    {"send_pipeline_depth", &Params::send_pipeline_depth, 3, 1, 1024, OPAL_INFO_LVL_9,
+     "Fragments of one message in flight at a time"},
+    {"recv_pipeline_depth", &Params::recv_pipeline_depth, 4, 1, 1024, OPAL_INFO_LVL_9,
+     "RDMA write grants of one message outstanding at a time"},
+    {"max_rdma_per_request", &Params::max_rdma_per_request, 4, 0, 8, OPAL_INFO_LVL_5,
+     "Most rails of a peer that are used for RDMA; further ones carry copied fragments only (0 = no RDMA)"},
+    {"max_send_per_range", &Params::max_send_per_range, 8, 1, 8, OPAL_INFO_LVL_5,
+     "Most rails a message is striped over; rails of a peer beyond this number are not used"},
+    {"unexpected_limit", &Params::unexpected_limit, 128, 0, kMaxCount, OPAL_INFO_LVL_9,
+     "Bytes of an unexpected message kept inside its record; longer ones come from the allocator"},
+    {"rdma_threshold", &Params::rdma_threshold, 65536, 0, INT_MAX, OPAL_INFO_LVL_5,
+     "Contiguous messages of at least this many bytes go by RDMA where the rails can; shorter ones are "
+     "copied"},
+    {"park_timeout", &Params::park_timeout, 30, -1, INT_MAX / 1000, OPAL_INFO_LVL_3,
+     "Seconds a peer may be without any usable rail before its requests end with an MPI error (0 = at once, "
+     "-1 = wait for ever). A rail that returns in time resumes them"},
+};
+
+}  // namespace
+
+int register_params(const mca_base_component_t* component, Params& params) {
+  auto add = [component](const char* name, const char* help, mca_base_var_type_t type,
+                         mca_base_var_info_lvl_t level, void* storage) {
+    return mca_base_component_var_register(component, name, help, type, nullptr, 0,
+                                           static_cast<mca_base_var_flag_t>(0), level,
+                                           MCA_BASE_VAR_SCOPE_READONLY, storage);
+  };
+  for (const IntParam& p : kIntParams) {
+    params.*p.value = p.initial;
+    const int rc = add(p.name, p.help, MCA_BASE_VAR_TYPE_INT, p.level, &(params.*p.value));
+    if (rc < 0) return rc;
+  }
+  params.use_get = true;
+  int rc = add("use_get", "Let the receiver read long messages by RDMA where the rails can",
+               MCA_BASE_VAR_TYPE_BOOL, OPAL_INFO_LVL_5, &params.use_get);
+  if (rc < 0) return rc;
+  params.use_put = true;
+  rc = add("use_put", "Let the sender write long messages by RDMA where the rails can",
+           MCA_BASE_VAR_TYPE_BOOL, OPAL_INFO_LVL_5, &params.use_put);
+  if (rc < 0) return rc;
+  params.allocator = const_cast<char*>("bucket");
+  rc = add("allocator", "Allocator component for unexpected messages above unexpected_limit",
+           MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_9, &params.allocator);
+  if (rc < 0) return rc;
+  params.event_file = const_cast<char*>("");
+  rc = add("event_file",
+           "File that gets one JSON line per failover event, appended by every process (empty = none)",
+           MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params.event_file);
+  return rc < 0 ? rc : OPAL_SUCCESS;
+}
+
+bool params_in_range(const Params& params) {
+  for (const IntParam& p : kIntParams) {
+    const int value = params.*p.value;
+    if (value >= p.min && value <= p.max) continue;
+    show_help("parameter-out-of-range", p.name, value, p.min, p.max, p.initial);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace bfo::glue

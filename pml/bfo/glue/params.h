@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// params.h: the MCA parameters of the component (pml_bfo_*), their ranges and their registration.
+#pragma once
+
+#include "common/compat/ompi_includes.h"
+
+namespace bfo::glue {
+
+// Values as the user set them. Registered with Open MPI by address, hence plain C types; read-only after
+// component open.
+struct Params {
+  int verbose;               // 0 = silent, 10 = rails, 20 = dropped headers, 30 = every restart message
+  int priority;              // PML selection; only looked at when `--mca pml` names several
+  int free_list_num;         // requests preallocated
+  int free_list_max;         // -1 = no limit
+  int free_list_inc;         // growth step
+  int send_pipeline_depth;   // FRAGs in flight per request
+  int recv_pipeline_depth;   // PUT grants in flight per request
+  int max_rdma_per_request;  // rails of a peer used for RDMA
+  int max_send_per_range;    // rails of a peer used at all
+  int unexpected_limit;      // bytes of an unexpected message kept inside its record
+  char* allocator;           // allocator component for larger unexpected messages
+  int rdma_threshold;        // bytes; shorter messages are copied even where a rail has RDMA
+  bool use_get;              // receiver-side RDMA reads
+  bool use_put;              // sender-side RDMA writes
+  int park_timeout;          // seconds without any rail before MPI reports an error; -1 = for ever
+  char* event_file;          // one JSON line per failover event is appended here; empty = none
+};
+
+// Registers all parameters with `component` and stores defaults or the user's values in `params`. Called once
+// from component register. Returns OPAL_SUCCESS or the first registration error.
+int register_params(const mca_base_component_t* component, Params& params);
+
+// Checks every value against its range. On the first violation prints one sentence naming parameter, value
+// and range, and returns false.
+bool params_in_range(const Params& params);
+
+}  // namespace bfo::glue

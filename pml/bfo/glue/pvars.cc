@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// pvars.cc: reads the engine's counters and queues for MPI_T. Counters are read without the engine's lock:
+// each is one aligned word, and a tool may see it a moment late.
+#include "pml/bfo/glue/pvars.h"
+
+#include "pml/bfo/glue/component.h"
+#include "pml/bfo/glue/module.h"
+
+namespace bfo::glue {
+namespace {
+
+struct Total {
+  const char* name;
+  uint64_t xfer::Counters::*value;
+  const char* help;
+};
+
+constexpr Total kTotals[] = {
+    {"failovers", &xfer::Counters::rails_lost, "Number of times a rail to a peer was lost"},
+    {"bytes_sent", &xfer::Counters::bytes_sent,
+     "Application bytes handed to rails, those sent again included"},
+    {"bytes_resent", &xfer::Counters::bytes_resent, "Application bytes sent again after a failure"},
+    {"messages_resent", &xfer::Counters::messages_resent, "First fragments sent again after a failure"},
+    {"duplicates_dropped", &xfer::Counters::duplicates, "Messages dropped because they had arrived before"},
+    {"stale_dropped", &xfer::Counters::stale,
+     "Messages dropped because their transfer had been restarted or finished"},
+    {"malformed_dropped", &xfer::Counters::malformed, "Messages dropped because their header made no sense"},
+    {"restarts", &xfer::Counters::restarts, "Transfers that went through the restart dance"},
+    {"fences", &xfer::Counters::fences, "Connections closed to keep late accesses out"},
+    {"peers_lost", &xfer::Counters::peers_lost, "Peers given up after pml_bfo_park_timeout"},
+};
+
+int read_total(const mca_base_pvar_t* pvar, void* value, void*) {
+  const auto* total = static_cast<const Total*>(pvar->ctx);
+  const Module* module = mca_pml_bfo_component.module;
+  *static_cast<unsigned long long*>(value) =
+      module == nullptr ? 0 : const_cast<Module*>(module)->engine().counters().*total->value;
+  return OMPI_SUCCESS;
+}
+
+Comm* comm_of(void* object) {
+  return static_cast<Comm*>(static_cast<void*>(static_cast<ompi_communicator_t*>(object)->c_pml_comm));
+}
+
+// One value per rank of the communicator.
+int comm_notify(mca_base_pvar_t*, mca_base_pvar_event_t event, void* object, int* count) {
+  if (event == MCA_BASE_PVAR_HANDLE_BIND) {
+    *count = comm_of(object)->size;
+  }
+  return OMPI_SUCCESS;
+}
+
+// Fills one value per rank of the communicator `object`.
+int read_queues(void* value, void* object, uint32_t Engine::QueueLengths::*which) {
+  Module* module = mca_pml_bfo_component.module;
+  Comm* comm = comm_of(object);
+  auto* out = static_cast<unsigned*>(value);
+  for (int i = 0; i < comm->size; ++i) {
+    out[i] = module == nullptr ? 0 : module->engine().queue_lengths(comm, i).*which;
+  }
+  return OMPI_SUCCESS;
+}
+
+int read_unexpected(const mca_base_pvar_t*, void* value, void* object) {
+  return read_queues(value, object, &Engine::QueueLengths::unexpected);
+}
+
+int read_posted(const mca_base_pvar_t*, void* value, void* object) {
+  return read_queues(value, object, &Engine::QueueLengths::posted);
+}
+
+}  // namespace
+
+void register_pvars(const mca_base_component_t* component) {
+  constexpr auto flags =
+      static_cast<mca_base_pvar_flag_t>(MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS);
+  mca_base_component_pvar_register(
+      component, "unexpected_msgq_length",
+      "Messages received by each peer of a communicator that no receive has matched", OPAL_INFO_LVL_4,
+      MPI_T_PVAR_CLASS_SIZE, MCA_BASE_VAR_TYPE_UNSIGNED_INT, nullptr, MPI_T_BIND_MPI_COMM,
+      MCA_BASE_PVAR_FLAG_READONLY, read_unexpected, nullptr, comm_notify, nullptr);
+  mca_base_component_pvar_register(
+      component, "posted_recvq_length",
+      "Receives posted for each peer of a communicator that no message has matched", OPAL_INFO_LVL_4,
+      MPI_T_PVAR_CLASS_SIZE, MCA_BASE_VAR_TYPE_UNSIGNED_INT, nullptr, MPI_T_BIND_MPI_COMM,
+      MCA_BASE_PVAR_FLAG_READONLY, read_posted, nullptr, comm_notify, nullptr);
+  for (const Total& total : kTotals) {
+    mca_base_component_pvar_register(component, total.name, total.help, OPAL_INFO_LVL_3,
+                                     MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr,
+                                     MPI_T_BIND_NO_OBJECT, flags, read_total, nullptr, nullptr,
+                                     const_cast<Total*>(&total));
+  }
+}
+
+}  // namespace bfo::glue

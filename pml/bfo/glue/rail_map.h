@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// rail_map.h: from the endpoint a BTL names in a callback to the engine's rail. Open addressing, grows, never
+// shrinks; a one-entry cache in front serves the common case of one talkative rail. Any thread; its lock is a
+// leaf.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "pml/bfo/glue/btl_port.h"
+#include "pml/bfo/glue/lock.h"
+
+namespace bfo::glue {
+
+class RailMap {
+ public:
+  void insert(const void* endpoint, Rail* rail) {
+    const Held held(lock_);
+    if ((used_ + 1) * 2 > slots_.size()) grow();
+    place(endpoint, rail);
+    ++used_;
+    last_ = {endpoint, rail};
+  }
+  // nullptr: not known (yet).
+  Rail* find(const void* endpoint) {
+    const Held held(lock_);
+    if (last_.endpoint == endpoint) return last_.rail;
+    if (slots_.empty()) return nullptr;
+    for (size_t i = hash(endpoint);; ++i) {
+      const Slot& slot = slots_[i & (slots_.size() - 1)];
+      if (slot.endpoint == nullptr) return nullptr;
+      if (slot.endpoint == endpoint) {
+        last_ = slot;
+        return slot.rail;
+      }
+    }
+  }
+  // The endpoint is not named by any callback from now on.
+  void forget(const void* endpoint) {
+    const Held held(lock_);
+    last_ = {};
+    if (slots_.empty()) return;
+    for (size_t i = hash(endpoint);; ++i) {
+      Slot& slot = slots_[i & (slots_.size() - 1)];
+      if (slot.endpoint == nullptr) return;
+      if (slot.endpoint != endpoint) continue;
+      slot.rail = nullptr;  // the slot stays taken: others may lie behind it
+      return;
+    }
+  }
+
+ private:
+  class Held {
+   public:
+    explicit Held(Lock& lock) : lock_(lock) { lock_.lock(); }
+    ~Held() { lock_.unlock(); }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+
+   private:
+    Lock& lock_;
+  };
+  struct Slot {
+    const void* endpoint = nullptr;
+    Rail* rail = nullptr;
+  };
+  static size_t hash(const void* p) {
+    return static_cast<size_t>((reinterpret_cast<uintptr_t>(p) >> 4) * 0x9e3779b97f4a7c15ull >> 20);
+  }
+  void place(const void* endpoint, Rail* rail) {
+    for (size_t i = hash(endpoint);; ++i) {
+      Slot& slot = slots_[i & (slots_.size() - 1)];
+      if (slot.endpoint != nullptr && slot.endpoint != endpoint) continue;
+      slot = {endpoint, rail};
+      return;
+    }
+  }
+  void grow() {
+    std::vector<Slot> old(slots_.empty() ? 16 : slots_.size() * 2);
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.endpoint != nullptr) place(slot.endpoint, slot.rail);
+    }
+  }
+
+  Lock lock_;
+  std::vector<Slot> slots_;
+  size_t used_ = 0;
+  Slot last_;
+};
+
+}  // namespace bfo::glue

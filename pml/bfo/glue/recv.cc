@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// recv.cc: the receiving and probing entries of the PML table.
+#include "pml/bfo/glue/component.h"
+#include "pml/bfo/glue/entry.h"
+#include "pml/bfo/glue/module.h"
+
+namespace bfo::glue {
+namespace {
+
+RecvRequest* new_request(void* buffer, size_t count, ompi_datatype_t* datatype, int src, int tag,
+                         ompi_communicator_t* comm, bool persistent) {
+  RecvRequest* req = recv_request_alloc();
+  recv_request_init(*req, buffer, count, datatype, src, tag, comm, persistent);
+  return req;
+}
+
+// Waits for a blocking receive, copies its status out and gives the request back.
+int finish_blocking(RecvRequest& req, ompi_status_public_t* status) {
+  ompi_request_t* handle = &req.base.req_base.req_ompi;
+  ompi_request_wait_completion(handle);
+  const int rc = handle->req_status.MPI_ERROR;
+  if (status != MPI_STATUS_IGNORE) OMPI_COPY_STATUS(status, handle->req_status, false);
+  ompi_request_free(&handle);
+  return rc;
+}
+
+void fill_status(const xfer::ProbeResult& result, ompi_status_public_t* status) {
+  if (status == MPI_STATUS_IGNORE) return;
+  status->MPI_SOURCE = result.source;
+  status->MPI_TAG = result.tag;
+  status->_ucount = result.length;
+  status->_cancelled = 0;
+}
+
+Comm* comm_of(ompi_communicator_t* comm) {
+  return static_cast<Comm*>(static_cast<void*>(comm->c_pml_comm));
+}
+
+// Hands a probed message to a fresh request; consumes the handle.
+RecvRequest* start_matched(void* buffer, size_t count, ompi_datatype_t* datatype, ompi_message_t** message) {
+  ompi_communicator_t* comm = (*message)->comm;
+  auto* probed = static_cast<Engine::Message*>((*message)->req_ptr);
+  RecvRequest* req = new_request(buffer, count, datatype, (*message)->peer, MPI_ANY_TAG, comm, false);
+  ompi_message_return(*message);
+  *message = MPI_MESSAGE_NULL;
+  MCA_PML_BASE_RECV_START(&req->base);
+  mca_pml_bfo_component.module->engine().imrecv(probed, req, recv_capacity(req->base.req_base));
+  return req;
+}
+
+}  // namespace
+
+int pml_irecv_init(void* buffer, size_t count, ompi_datatype_t* datatype, int src, int tag,
+                   ompi_communicator_t* comm, ompi_request_t** request) {
+  *request = &new_request(buffer, count, datatype, src, tag, comm, true)->base.req_base.req_ompi;
+  return OMPI_SUCCESS;
+}
+
+int pml_irecv(void* buffer, size_t count, ompi_datatype_t* datatype, int src, int tag,
+              ompi_communicator_t* comm, ompi_request_t** request) {
+  RecvRequest* req = new_request(buffer, count, datatype, src, tag, comm, false);
+  *request = &req->base.req_base.req_ompi;
+  return recv_request_start(*mca_pml_bfo_component.module, *req);
+}
+
+int pml_recv(void* buffer, size_t count, ompi_datatype_t* datatype, int src, int tag,
+             ompi_communicator_t* comm, ompi_status_public_t* status) {
+  Module& module = *mca_pml_bfo_component.module;
+  if (OPAL_UNLIKELY(opal_using_threads())) {
+    RecvRequest* req = new_request(buffer, count, datatype, src, tag, comm, false);
+    recv_request_start(module, *req);
+    return finish_blocking(*req, status);
+  }
+  // One thread: the same request serves one blocking receive after the other. A receive inside a callback of
+  // another one finds it taken and uses a fresh one.
+  RecvRequest* req = module.take_cached();
+  if (OPAL_UNLIKELY(req == nullptr)) req = recv_request_alloc();
+  recv_request_fill(*req, buffer, count, datatype, src, tag, comm);
+  recv_request_start(module, *req);
+  ompi_request_t& handle = req->base.req_base.req_ompi;
+  ompi_request_wait_completion(&handle);
+  const int rc = handle.req_status.MPI_ERROR;
+  if (status != MPI_STATUS_IGNORE) OMPI_COPY_STATUS(status, handle.req_status, false);
+  if (req->direct == nullptr) opal_convertor_cleanup(&req->base.req_base.req_convertor);
+  handle.req_state = OMPI_REQUEST_INVALID;
+  module.give_cached(req);
+  return rc;
+}
+
+int pml_imrecv(void* buffer, size_t count, ompi_datatype_t* datatype, ompi_message_t** message,
+               ompi_request_t** request) {
+  *request = &start_matched(buffer, count, datatype, message)->base.req_base.req_ompi;
+  return OMPI_SUCCESS;
+}
+
+int pml_mrecv(void* buffer, size_t count, ompi_datatype_t* datatype, ompi_message_t** message,
+              ompi_status_public_t* status) {
+  return finish_blocking(*start_matched(buffer, count, datatype, message), status);
+}
+
+int pml_iprobe(int src, int tag, ompi_communicator_t* comm, int* matched, ompi_status_public_t* status) {
+  xfer::ProbeResult result;
+  *matched = mca_pml_bfo_component.module->engine().iprobe(comm_of(comm), src, tag, result) ? 1 : 0;
+  if (*matched != 0) {
+    fill_status(result, status);
+  } else {
+    opal_progress();
+  }
+  return OMPI_SUCCESS;
+}
+
+int pml_probe(int src, int tag, ompi_communicator_t* comm, ompi_status_public_t* status) {
+  xfer::ProbeResult result;
+  while (!mca_pml_bfo_component.module->engine().iprobe(comm_of(comm), src, tag, result)) opal_progress();
+  fill_status(result, status);
+  return OMPI_SUCCESS;
+}
+
+int pml_improbe(int src, int tag, ompi_communicator_t* comm, int* matched, ompi_message_t** message,
+                ompi_status_public_t* status) {
+  xfer::ProbeResult result;
+  Engine::Message* found = mca_pml_bfo_component.module->engine().improbe(comm_of(comm), src, tag, result);
+  *matched = found != nullptr ? 1 : 0;
+  if (found == nullptr) {
+    opal_progress();
+    return OMPI_SUCCESS;
+  }
+  ompi_message_t* handle = ompi_message_alloc();
+  handle->comm = comm;
+  handle->req_ptr = found;
+  handle->peer = result.source;
+  handle->count = result.length;
+  *message = handle;
+  fill_status(result, status);
+  return OMPI_SUCCESS;
+}
+
+int pml_mprobe(int src, int tag, ompi_communicator_t* comm, ompi_message_t** message,
+               ompi_status_public_t* status) {
+  int matched = 0;
+  int rc = OMPI_SUCCESS;
+  while (rc == OMPI_SUCCESS && matched == 0) rc = pml_improbe(src, tag, comm, &matched, message, status);
+  return rc;
+}
+
+}  // namespace bfo::glue

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// eager.h: the MATCH protocol: short messages, sent without asking. This file is the hot path.
+//
+// A message goes out either without any record (sendi: the BTL keeps the bytes and hands them back if the
+// rail dies), or with a fragment record, and then its request lives until the fragment was delivered. Either
+// way a failed one is sent again on another rail, unchanged, and the receiver drops the copy it has seen.
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/transfer.h"
+
+namespace bfo::xfer {
+
+template <class P>
+struct Eager {
+  using E = Engine<P>;
+  using SendRequest = typename P::SendRequest;
+  using RecvRequest = typename P::RecvRequest;
+
+  enum class Sent : std::uint8_t { kDone, kFlying, kRefused };
+
+  static core::MatchHdr header(const Proc<P>& p, std::int32_t tag, Seq16 seq) {
+    return core::MatchHdr{
+        static_cast<std::uint8_t>(core::MsgType::kMatch), 0, p.comm->ctx, p.comm->my_rank, tag, seq};
+  }
+
+  /// One attempt on one rail.
+  static Sent post(E& e, SendRequest& r, Rail<P>& rail) {
+    auto& x = r.xfer;
+    const core::MatchHdr h = header(*x.proc, x.tag, x.seq);
+    if (e.port_.sendi(rail.handle, h.type, &h, sizeof h, r, x.length)) return Sent::kDone;
+    auto* const f = e.new_frag(FragKind::kMatch, rail, *rail.peer);
+    if (!f) return Sent::kRefused;
+    f->xfer.send = &r;
+    f->xfer.type = h.type;
+    std::size_t n = x.length;
+    const Post post = e.port_.send(rail.handle, h.type, &h, sizeof h, r, 0, n, *f);
+    if (post == Post::kAccepted) {
+      ++e.eager_out_;
+      return Sent::kFlying;
+    }
+    --e.frags_out_;
+    e.port_.frag_free(*f);
+    return post == Post::kCompleted ? Sent::kDone : Sent::kRefused;
+  }
+
+  /// Waiting in the ready list: try every usable rail.
+  static bool serve(E& e, SendRequest& r) {
+    auto& x = r.xfer;
+    Peer<P>& p = *x.proc->peer;
+    bool fits = false;
+    for (unsigned i = 0; i < p.n_eager; ++i) {
+      Rail<P>* const rail = e.next_eager(p);
+      if (x.length + sizeof(core::MatchHdr) > rail->limits.eager_limit) continue;
+      fits = true;
+      const Sent s = post(e, r, *rail);
+      if (s == Sent::kRefused) continue;
+      ++e.counters_.eager_sent;
+      e.counters_.bytes_sent += x.length;
+      if (s == Sent::kDone) e.finish_send(r, Outcome::kOk);
+      return true;
+    }
+    if (fits || p.n_eager == 0) return false;
+    RndvCopy<P>::begin(e, r);  // the rails that are left have smaller limits
+    return true;
+  }
+  static bool serve(E&, RecvRequest&) { return true; }
+
+  /// The fragment of a request failed: it goes first in the queue, for the sequence window (H5, H22).
+  [[gnu::cold]] static void lost(E& e, SendRequest& r) {
+    auto& x = r.xfer;
+    --e.eager_out_;
+    Proc<P>& p = *x.proc;
+    if (p.peer->lost) {
+      e.finish_send(r, Outcome::kPeerLost);
+      return;
+    }
+    hold(p, x.seq);
+    e.note_resent(*p.peer, x.length, true);
+    p.peer->ready_sends.push_front(&r);
+  }
+
+  /// The number may be under way twice until the dead epoch is closed at the receiver (H5).
+  [[gnu::cold]] static void hold(Proc<P>& p, Seq16 seq) {
+    if (!p.resent || seq_before(seq, p.hold_seq)) p.hold_seq = seq;
+    p.resent = true;
+  }
+
+  static void reset(E&, SendRequest&) {}  // no rounds: the message is sent again as it is
+  static void reset(E&, RecvRequest&) {}
+};
+
+/// Begin a send whose SendState is filled in. True: complete, nothing more will happen.
+template <class P>
+bool Engine<P>::begin_send(SendRequest& r) {
+  auto& x = r.xfer;
+  ProcT& p = *x.proc;
+  PeerT& peer = *p.peer;
+  RailT* const rail = next_eager(peer);
+  if (rail) [[likely]] {
+    if (x.length + sizeof(core::MatchHdr) <= rail->limits.eager_limit && x.mode != SendMode::kSync) {
+      const auto s = Eager<P>::post(*this, r, *rail);
+      if (s != Eager<P>::Sent::kRefused) [[likely]] {
+        ++counters_.eager_sent;
+        counters_.bytes_sent += x.length;
+        return s == Eager<P>::Sent::kDone;
+      }
+      ready(r);
+      flush(peer);
+      return false;
+    }
+  } else if (peer.lost) [[unlikely]] {
+    finish_send(r, peer.message_lost ? Outcome::kMessageLost : Outcome::kPeerLost);
+    return false;
+  } else if (x.mode != SendMode::kSync && x.length + sizeof(core::MatchHdr) <= peer.eager_limit) {
+    ready(r);
+    return false;
+  }
+  RndvCopy<P>::begin(*this, r);
+  flush(peer);
+  return false;
+}
+
+template <class P>
+void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
+  bool done = false;
+  {
+    Entry entry(*this);
+    ProcT* const p = proc_at(*args.comm, args.dst);
+    BFO_CHECK(p != nullptr);
+    peer_of(*p);
+    auto& x = r->xfer;
+    x.proc = p;
+    x.length = args.length;
+    x.tag = args.tag;
+    x.mode = args.mode;
+    x.protocol = Protocol::kEager;
+    x.phase = SendPhase::kIdle;
+    x.outcome = Outcome::kOk;
+    if (p->next_seq == p->stop_seq) [[unlikely]] {
+      if (!p->stalled.empty() || !window_open(*p)) {
+        p->stalled.push_back(r);
+        ++n_stalled_;
+        timers_ = true;
+        return;
+      }
+    }
+    x.seq = p->next_seq++;
+    done = begin_send(*r);
+  }
+  if (done) port_.complete_send(*r, Outcome::kOk);
+}
+
+template <class P>
+bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source) {
+  Entry entry(*this);
+  ProcT* const p = proc_at(*args.comm, args.dst);
+  BFO_CHECK(p != nullptr);
+  PeerT& peer = *peer_of(*p);
+  if (p->next_seq == p->stop_seq) [[unlikely]]
+    return false;  // isend() asks for the window
+  if (args.mode == SendMode::kSync) return false;
+  RailT* const rail = next_eager(peer);
+  if (!rail || args.length + sizeof(core::MatchHdr) > rail->limits.eager_limit) return false;
+  const core::MatchHdr h = Eager<P>::header(*p, args.tag, p->next_seq);
+  if (!port_.sendi(rail->handle, h.type, &h, sizeof h, source, args.length)) return false;
+  ++p->next_seq;
+  ++counters_.eager_sent;
+  counters_.bytes_sent += args.length;
+  return true;
+}
+
+template <class P>
+void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data, std::size_t size, Fate) {
+  Entry entry(*this);
+  if (size == 0 || *static_cast<const std::uint8_t*>(data) != tag) {
+    ++counters_.malformed;
+    return;
+  }
+  PeerT& p = *rail->peer;
+  core::MatchHdr h;
+  if (tag == static_cast<std::uint8_t>(MsgType::kMatch) &&
+      core::decode(Bytes{static_cast<const std::uint8_t*>(data), size}, h)) {
+    // hold the window of the destination: find it by the peer, our own ctx is trusted
+    CommT* const c = comm_find(h.ctx);
+    for (std::int32_t i = 0; c && i < c->size; ++i)
+      if (c->procs[i] && c->procs[i]->peer == &p) Eager<P>::hold(*c->procs[i], h.seq);
+  }
+  note_resent(p, size, tag == static_cast<std::uint8_t>(MsgType::kMatch));
+  send_raw(p, data, size);
+  if (!entry.nested())
+    flush(p);
+  else
+    ++waiting_;
+}
+
+// ---- the sequence window (H5): asked for twice per window, so no eager message carries anything for it
+
+/// next_seq reached stop_seq: may it be used?
+template <class P>
+[[gnu::cold, gnu::noinline]] bool Engine<P>::window_open(ProcT& p) {
+  if (p.resent && !unclosed(*p.peer)) p.resent = false;
+  const std::int32_t ahead = seq_distance(p.confirmed, p.next_seq);
+  const std::int32_t held = p.resent ? seq_distance(p.hold_seq, p.next_seq) : 0;
+  ask_window(p);
+  if (ahead >= kSeqWindow || held >= kSeqWindow) return false;
+  const std::int32_t room = kSeqWindow - (ahead > held ? ahead : held);
+  p.stop_seq = static_cast<Seq16>(p.next_seq + (room < kSeqWindow / 2 ? room : kSeqWindow / 2));
+  return true;
+}
+
+template <class P>
+void Engine<P>::ask_window(ProcT& p) {
+  const core::SeqSyncHdr h{
+      static_cast<std::uint8_t>(MsgType::kSeqSync), 0, p.comm->ctx, p.comm->my_rank, p.next_seq, 0};
+  send_raw(*p.peer, &h, sizeof h);
+  flush(*p.peer);
+}
+
+template <class P>
+void Engine<P>::on_seq_sync(const Arrival& a) {
+  core::SeqSyncHdr h;
+  CommT* c = nullptr;
+  ProcT* p = nullptr;
+  if (core::decode(a.bytes, h)) c = comm_find(h.ctx);
+  if (c) p = proc_at(*c, h.src);
+  if (!p || !from_peer(a.rail, peer_of(*p))) {
+    ++counters_.malformed;
+    return;
+  }
+  if (!(h.flags & core::kFlagReply)) {
+    const core::SeqSyncHdr reply{h.type, core::kFlagReply, h.ctx, c->my_rank, p->expected, 0};
+    send_raw(*p->peer, &reply, sizeof reply);
+    flush(*p->peer);
+    return;
+  }
+  // Only forward, and not past what was sent.
+  if (seq_distance(p->confirmed, h.seq) <= 0 || seq_distance(h.seq, p->next_seq) < 0) return;
+  p->confirmed = h.seq;
+  release_stalled(*p);
+}
+
+template <class P>
+void Engine<P>::release_stalled(ProcT& p) {
+  while (SendRequest* r = p.stalled.front()) {
+    if (p.next_seq == p.stop_seq && !window_open(p)) return;
+    p.stalled.remove(r);
+    --n_stalled_;
+    r->xfer.seq = p.next_seq++;
+    if (begin_send(*r)) finish_send(*r, Outcome::kOk);
+  }
+}
+
+/// A stalled sender asks again: the answer may have been given while the receiver was behind.
+template <class P>
+void Engine<P>::poll_windows() {
+  if (n_stalled_ == 0) return;
+  for (CommT** page : comm_pages_) {
+    for (unsigned i = 0; page && i < kCommPage; ++i) {
+      CommT* const c = page[i];
+      for (std::int32_t k = 0; c && k < c->size; ++k)
+        if (c->procs[k] && !c->procs[k]->stalled.empty()) release_stalled(*c->procs[k]);
+    }
+  }
+}
+
+}  // namespace bfo::xfer

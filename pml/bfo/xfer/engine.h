@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// engine.h: Engine<Port>, the whole point-to-point protocol of one process: the entry points MPI calls, the
+// callbacks rails call, and the state between them. The bodies are in one file per noun, included at the end.
+//
+// No globals: several engines live in one process (simulator, tests). All entry points may be called by any
+// thread; the engine locks with Port::Lock, and releases it around everything that can run user code.
+// Re-entrance: a port function called by the engine may call back on_message() or on_done(); the engine puts
+// those aside and handles them before its outermost entry point returns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#include "common/check.h"
+#include "common/slot_map.h"
+#include "pml/bfo/core/wire.h"
+#include "pml/bfo/xfer/port.h"
+#include "pml/bfo/xfer/state.h"
+
+namespace bfo::xfer {
+
+struct Config {
+  std::uint64_t park_timeout_ns = 30'000'000'000;  ///< without any rail up to a peer before its requests fail
+  std::uint32_t send_depth = 4;                    ///< FRAGs or writes in flight per request and usable rail
+  std::uint32_t rdma_depth = 4;                    ///< PUTs or READs in flight per request and usable rail
+  bool use_get = true;
+  bool use_put = true;
+};
+
+/// Totals since the start; for pvars, tests and the balance of P8.
+struct Counters {
+  std::uint64_t eager_sent = 0;
+  std::uint64_t rndv_sent = 0;
+  std::uint64_t bytes_sent = 0;       ///< application bytes handed to rails, resent ones included
+  std::uint64_t bytes_resent = 0;     ///< of them, again
+  std::uint64_t messages_resent = 0;  ///< MATCH, RNDV, RGET posted again
+  std::uint64_t duplicates = 0;       ///< messages dropped because they had arrived before
+  std::uint64_t stale = 0;            ///< messages of an older round or a finished request
+  std::uint64_t malformed = 0;        ///< truncated, forged, outside the window, of an unknown type
+  std::uint64_t ignored = 0;          ///< table cells Ignore
+  std::uint64_t restarts = 0;         ///< rounds begun after the first
+  std::uint64_t control_sent = 0;
+  std::uint64_t rails_lost = 0;
+  std::uint64_t deferred = 0;  ///< callbacks put aside because they came during another
+  std::uint64_t fences = 0;
+  std::uint64_t peers_lost = 0;
+};
+
+struct ProbeResult {
+  std::int32_t source = 0;
+  std::int32_t tag = 0;
+  std::uint64_t length = 0;
+};
+
+/// What the port knows about an event of one rail: see bfo_rail_event_t.
+struct RailEvent {
+  RailName name;
+  std::int32_t cause = 0;
+  std::int32_t code = 0;
+  std::uint64_t evidence_ns = 0;
+  const char* text = "";
+};
+
+template <class P>
+class Engine {
+ public:
+  using SendRequest = typename P::SendRequest;
+  using RecvRequest = typename P::RecvRequest;
+  using InlineSource = typename P::InlineSource;
+  using Frag = typename P::Frag;
+  using PeerT = Peer<P>;
+  using RailT = Rail<P>;
+  using CommT = Comm<P>;
+  using ProcT = Proc<P>;
+  /// A matched probe's message: MPI_Message points to it.
+  using Message = Unexpected<P>;
+
+  /// `port` outlives the engine.
+  explicit Engine(P& port, const Config& config = {});
+  /// Frees everything; requests still pending are forgotten, not completed.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // ---- communicators
+  // ------------------------------------------------------------------------------------------
+  /// Begin to use a context id; messages that arrived before are matched now. nullptr: the id is in use.
+  CommT* comm_add(const CommDesc<P>& desc);
+  /// Unexpected messages of the communicator are dropped. The caller made sure no request is pending on it.
+  void comm_del(CommT* comm);
+
+  // ---- peers and rails
+  // ----------------------------------------------------------------------------------------
+  PeerT* peer_add(const typename P::PeerHandle& handle);
+  /// Add one rail; at most kMaxRails per peer (nullptr after that). `state` kUp for rails whose BTL does not
+  /// speak common/failover_btl.h. `name` zero when unknown.
+  RailT* rail_add(PeerT* peer, const typename P::RailHandle& handle, const RailLimits& limits,
+                  RailState state, RailName name = {});
+  /// The runtime says the peer's process is gone, or del_procs: its requests end with kPeerLost.
+  void peer_lost(PeerT* peer);
+
+  // ---- MPI calls
+  // ----------------------------------------------------------------------------------------------
+  /// Start a send. complete_send() is called exactly once, possibly before this returns. A persistent request
+  /// calls isend() for each start: new sequence number, new name.
+  void isend(SendRequest* req, const SendArgs<P>& args);
+  /// Blocking send without a request: true = the payload is taken, nothing more will be heard of it. False =
+  /// too long, not standard or ready mode, or no rail takes it now: use isend().
+  bool send_inline(const SendArgs<P>& args, InlineSource& source);
+  /// Post a receive. complete_recv() is called exactly once, possibly before this returns.
+  void irecv(RecvRequest* req, const RecvArgs<P>& args);
+  /// True: the receive was not matched and is forgotten (the caller completes it as cancelled).
+  bool cancel(RecvRequest* req);
+  /// True: a matching message is here; not removed.
+  bool iprobe(CommT* comm, std::int32_t src, std::int32_t tag, ProbeResult& result);
+  /// The matching message, removed from matching; nullptr when there is none.
+  Message* improbe(CommT* comm, std::int32_t src, std::int32_t tag, ProbeResult& result);
+  /// Receive a message that improbe() returned.
+  void imrecv(Message* message, RecvRequest* req, std::uint64_t capacity);
+
+  /// Receives posted for one rank of a communicator, and messages of it that none has matched. For tools:
+  /// walks the queues.
+  struct QueueLengths {
+    std::uint32_t posted = 0;
+    std::uint32_t unexpected = 0;
+  };
+  QueueLengths queue_lengths(CommT* comm, std::int32_t rank);
+
+  // ---- from the rails
+  // -----------------------------------------------------------------------------------------
+  /// A message came in. `rail` nullptr when the port cannot tell; `epoch` 0 likewise. `data` is valid during
+  /// the call only.
+  void on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size);
+  /// A fragment ended. The engine owns `frag` again.
+  void on_done(Frag* frag, Fate fate);
+  /// A payload taken by sendi() failed: header and payload in one piece.
+  void on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data, std::size_t size, Fate fate);
+  void on_rail_up(RailT* rail, const RailEvent& event);
+  void on_rail_suspect(RailT* rail, const RailEvent& event);
+  /// The epoch `event.name` is dead; its fragments come back after this call.
+  void on_rail_down(RailT* rail, const RailEvent& event);
+  /// The epoch is over: no access and no message of it is possible any more (kFenced), or that cannot be
+  /// proven. `delivered`: messages of it handed to on_message().
+  void on_rail_closed(RailT* rail, const RailEvent& event, FenceResult result, std::uint64_t delivered);
+  /// The peer acknowledged `lost` messages of a dead epoch that it never received and that cannot be resent.
+  void on_gap_lost(RailT* rail, RailName name, std::uint64_t lost);
+
+  // ---- time
+  // ---------------------------------------------------------------------------------------------------
+  /// Retry what waits for resources, check park times. Cheap when nothing waits. Returns how much was done.
+  int progress(std::uint64_t now_ns);
+  /// To be called about once a second, also while nothing else needs progress(): sends one message to each
+  /// peer that owes us something, so that the death of its process is noticed (failover rails only).
+  void keep_alive();
+  /// Fragments, owed messages and rendezvous requests not finished; 0 = quiet (finalize drains until then).
+  std::uint64_t unfinished() const;
+  /// True while progress() has something to do that no callback will trigger.
+  bool needs_progress() const { return waiting_ != 0 || timers_; }
+
+  const Counters& counters() const { return counters_; }
+  P& port() { return port_; }
+
+ private:
+  friend struct Eager<P>;
+  friend struct RndvCopy<P>;
+  friend struct Rget<P>;
+  friend struct Rput<P>;
+  using SendPhase = core::SendPhase;
+  using SendEvent = core::SendEvent;
+  using RecvPhase = core::RecvPhase;
+  using RecvEvent = core::RecvEvent;
+  using Bytes = core::Bytes;
+  using MsgType = core::MsgType;
+  using LedgerT = LedgerEntry<P>;
+  using StarvedT = Starved<P>;
+  using GrantT = Grant<P>;
+
+  /// A message that came while the engine was inside a port function.
+  struct Aside {
+    Aside* next = nullptr;
+    Aside* prev = nullptr;
+    bool linked = false;
+    RailT* rail;
+    std::uint32_t epoch;
+    std::uint8_t tag;
+    std::size_t size;
+  };
+  /// Where a message came from and its bytes; valid during one dispatch.
+  struct Arrival {
+    RailT* rail;
+    std::uint32_t epoch;
+    Bytes bytes;
+  };
+  /// What the table's actions need besides the request.
+  struct SendInput {
+    const core::PutHdr* put = nullptr;
+    const core::RestartHdr* restart = nullptr;
+    const core::WireRange* ranges = nullptr;
+    const Arrival* arrival = nullptr;
+  };
+  struct RecvInput {
+    Bytes payload;
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+    std::uint32_t grant = 0;
+    RailT* rail = nullptr;
+    const core::RestartHdr* restart = nullptr;
+    const core::WireRail* clean = nullptr;
+    const Arrival* arrival = nullptr;
+  };
+
+  // entry.h: lock, re-entrance, completion lists
+  class Entry {
+   public:
+    explicit Entry(Engine& e) : e_(e) {
+      e_.lock_.lock();
+      ++e_.depth_;
+    }
+    ~Entry() {
+      if (e_.tail_work_ && e_.depth_ == 1) [[unlikely]] {
+        e_.leave_slow();
+        return;
+      }
+      --e_.depth_;
+      e_.lock_.unlock();
+    }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    bool nested() const { return e_.depth_ > 1; }
+
+   private:
+    Engine& e_;
+  };
+  void leave_slow();
+  void put_aside(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size);
+  void finish_send(SendRequest& r, Outcome outcome);
+  void finish_recv(RecvRequest& r);
+  RecvRequest* dispatch(RailT* rail, std::uint32_t epoch, std::uint8_t tag, Bytes in);
+  void handle_done(Frag& f);
+
+  // match.h
+  CommT* comm_find(std::uint16_t ctx) const;
+  ProcT* proc_at(CommT& c, std::int32_t rank) {
+    if (static_cast<std::uint32_t>(rank) >= static_cast<std::uint32_t>(c.size)) [[unlikely]]
+      return nullptr;
+    ProcT* const p = c.procs[rank];
+    return p ? p : make_proc(c, rank);
+  }
+  ProcT* make_proc(CommT& c, std::int32_t rank);
+  PeerT* peer_of(ProcT& p) {
+    if (!p.peer) [[unlikely]]
+      p.peer = static_cast<PeerT*>(port_.resolve(p.comm->handle, p.rank));
+    return p.peer;
+  }
+  void remember(ProcT& p);
+  void recall_sequence(ProcT& p);
+  bool from_peer(RailT* rail, PeerT* peer) const { return rail == nullptr || rail->peer == peer; }
+  RecvRequest* on_match(const Arrival& a);
+  RecvRequest* on_open(const Arrival& a);
+  RecvRequest* accept(ProcT& p, const core::MatchHdr& h, const Arrival& a);
+  RecvRequest* accept_out_of_order(ProcT& p, const core::MatchHdr& h, const Arrival& a);
+  RecvRequest* deliver(ProcT& p, const core::MatchHdr& h, const Arrival& a);
+  void deliver_early(ProcT& p);
+  RecvRequest* take_posted(ProcT& p, std::int32_t tag);
+  Message* store(ProcT& p, const core::MatchHdr& h, const Arrival& a);
+  void replace(Message& m, const Arrival& a);
+  void duplicate(ProcT& p, const core::MatchHdr& h, const Arrival& a);
+  Message* find_unexpected(CommT& c, std::int32_t src, std::int32_t tag);
+  void remove_unexpected(Message& m);
+  void free_message(Message* m);
+  void match_stored(RecvRequest& r, Message& m);
+  static std::uint64_t message_length(const Message& m);
+  void park_unknown(const core::MatchHdr& h, const Arrival& a);
+  void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, std::uint64_t length);
+  void eager_arrived(RecvRequest& r, Bytes payload);
+
+  // eager.h
+  bool begin_send(SendRequest& r);
+  bool window_open(ProcT& p);
+  void ask_window(ProcT& p);
+  void on_seq_sync(const Arrival& a);
+  void release_stalled(ProcT& p);
+  void poll_windows();
+
+  // schedule.h
+  RailT* next_eager(PeerT& p) {
+    if (p.n_eager == 0) return nullptr;
+    RailT* const r = p.eager[p.rr];
+    p.rr = static_cast<std::uint8_t>(p.rr + 1 == p.n_eager ? 0 : p.rr + 1);
+    return r;
+  }
+  static constexpr std::uint64_t kMinPiece = 16384;
+  static constexpr std::uint64_t kMaxAgain = 1 << 20;
+  std::uint64_t piece(std::uint64_t length, unsigned rails, std::uint64_t limit) const;
+  RailT* lightest(PeerT& p, std::uint32_t refused);
+  Frag* new_frag(FragKind kind, RailT& rail, PeerT& peer);
+  bool post_control(PeerT& p, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
+                    std::uint32_t grant = 0);
+  void send_raw(PeerT& p, const void* bytes, std::size_t len, RailT* pinned = nullptr,
+                std::uint32_t epoch = 0);
+  void fill_raw(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned, std::uint32_t epoch);
+  bool feed_starved(PeerT& p);
+  bool post_on(RailT& rail, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
+               std::uint32_t grant = 0);
+  static bool usable(const RailT& r, std::uint32_t epoch) {
+    return r.name.epoch == epoch && (r.state == RailState::kUp || r.state == RailState::kSuspect);
+  }
+  RailT* rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* nameless) const;
+  bool post_raw(PeerT& p, Frag& f);
+  void ready(SendRequest& r);
+  void ready(RecvRequest& r);
+  void unready(SendRequest& r);
+  void unready(RecvRequest& r);
+  void flush(PeerT& p);
+  bool serve(SendRequest& r);
+  bool serve(RecvRequest& r);
+  void fragment_left(Frag& f);
+
+  // rndv_copy.h, rget.h, rput.h
+  bool open(SendRequest& r);
+  void begin_recv(RecvRequest& r, ProcT& p, const Arrival& a);
+  void choose_protocol(RecvRequest& r, const Arrival& a);
+  void on_ack(const Arrival& a);
+  void on_frag(const Arrival& a);
+  void on_put(const Arrival& a);
+  void on_fin(const Arrival& a);
+
+  // restart.h: the tables' hands
+  void send_event(SendRequest& r, SendEvent e, const SendInput& in = {});
+  void recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in = {});
+  void send_act(SendRequest& r, std::uint32_t actions, const SendInput& in);
+  void recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput& in);
+  SendRequest* find_send(Name name, const Arrival& a, NameState& state);
+  RecvRequest* find_recv(Name name, const Arrival& a, NameState& state);
+  /// The gate (DESIGN P2): no access that this request granted or started can still be carried out. A test's
+  /// port may take it out, to see that its checkers notice.
+  template <class X>
+  bool gate_clear(const X& x) const {
+    if constexpr (requires { port_.gate_removed(); })
+      if (port_.gate_removed()) return true;
+    return x.in_flight == 0 && x.ledger == nullptr;
+  }
+  void send_check(SendRequest& r);
+  void recv_check(RecvRequest& r);
+  void store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload);
+  bool send_notify(SendRequest& r);
+  bool send_restart_ack(RecvRequest& r);
+  bool send_recv_err(RecvRequest& r);
+  void raw_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id, Name sender,
+                   Name receiver);
+  bool recv_failed(const RecvRequest& r) const;
+  void answer_nack(RecvRequest& r);
+  void on_notify(const Arrival& a);
+  void on_restart_ack(const Arrival& a);
+  void on_nack(const Arrival& a);
+  void on_recv_err(const Arrival& a);
+  void on_send_done(const Arrival& a);
+  LedgerT* ledger_add(LedgerT*& head, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
+                      std::uint64_t end);
+  void ledger_remove(LedgerT*& head, LedgerT* e);
+  void fence_all(LedgerT*& head);
+  void fence_grants(LedgerT* head);
+  void quiesce(RecvRequest& r, const RecvInput& in);
+  core::MatchHdr identity(const SendRequest& r) const;
+  core::MatchHdr identity(const RecvRequest& r) const;
+
+  // rails.h
+  void rebuild(PeerT& p);
+  void on_rail_message(const Arrival& a, std::uint8_t tag);
+  void on_peer_lost(const Arrival& a);
+  bool unclosed(const PeerT& p) const;
+  void rail_notices(PeerT& p);
+  void rail_left(RailT& rail, std::uint32_t epoch, bool fenced);
+  void abandon(RailT& rail);
+  void give_up(PeerT& p);
+  void tell_lost(PeerT& p);
+  void check_parked(PeerT& p, std::uint64_t now_ns);
+  void ping(PeerT& p, ProcT& via);
+  bool has_work(const PeerT& p) const;
+  void note_restart(PeerT& p);
+  void note_resent(PeerT& p, std::uint64_t bytes, bool whole_message);
+  void emit_events(PeerT& p, bool now);
+
+  static constexpr unsigned kCommPage = 256;
+  static constexpr std::uint32_t kPing = 1;  ///< FragState::grant of a kRaw that keep_alive() sent
+
+  P& port_;
+  Config config_;
+  typename P::Lock lock_;
+  unsigned depth_ = 0;
+  bool tail_work_ = false;
+  std::uint64_t waiting_ = 0;  ///< peers with something that progress() must retry
+  bool timers_ = false;        ///< a peer is parked or a sender stalled: progress() must look at the clock
+  std::uint64_t n_stalled_ = 0;
+  std::uint64_t frags_out_ = 0;
+  std::uint64_t eager_out_ = 0;  ///< eager sends with a request that have not ended
+  SlotMap<SendRequest> sends_;
+  SlotMap<RecvRequest> recvs_;
+  PeerT* peers_ = nullptr;
+  std::uint64_t used_ctx_[65536 / 64] = {};  ///< context ids that were freed at least once
+  CommT** comm_pages_[65536 / kCommPage] = {};
+  List<Aside> aside_;
+  List<Frag, XferLink> done_;
+  List<SendRequest, XferLink> completed_sends_;
+  List<RecvRequest, XferLink> completed_recvs_;
+  List<Message> parked_;  ///< for communicators that do not exist yet
+  LedgerT* free_ledger_ = nullptr;
+  GrantT* free_grants_ = nullptr;
+  std::uint64_t next_poll_ns_ = 0;
+  Counters counters_;
+  std::uint64_t send_cells_[core::kSendPhases][core::kSendEvents] = {};
+  std::uint64_t recv_cells_[core::kRecvPhases][core::kRecvEvents] = {};
+
+ public:
+  /// How often each table cell was used, for the simulator's coverage report.
+  const std::uint64_t (&send_cells() const)[core::kSendPhases][core::kSendEvents] { return send_cells_; }
+  const std::uint64_t (&recv_cells() const)[core::kRecvPhases][core::kRecvEvents] { return recv_cells_; }
+};
+
+}  // namespace bfo::xfer
+
+#include "pml/bfo/xfer/entry.h"
+#include "pml/bfo/xfer/match.h"
+#include "pml/bfo/xfer/schedule.h"
+#include "pml/bfo/xfer/eager.h"
+#include "pml/bfo/xfer/rndv_copy.h"
+#include "pml/bfo/xfer/rget.h"
+#include "pml/bfo/xfer/rput.h"
+#include "pml/bfo/xfer/restart.h"
+#include "pml/bfo/xfer/rails.h"
+#include "pml/bfo/xfer/keepalive.h"

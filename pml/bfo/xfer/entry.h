@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// entry.h: how calls get into the engine and out again: the lock, callbacks that come while the engine is
+// inside a port function, and completions, which run after the lock was released because they may run user
+// code.
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+template <class P>
+Engine<P>::Engine(P& port, const Config& config) : port_(port), config_(config) {}
+
+template <class P>
+Engine<P>::~Engine() {
+  for (auto*& page : comm_pages_) {
+    if (!page) continue;
+    for (unsigned i = 0; i < kCommPage; ++i)
+      if (page[i]) comm_del(page[i]);
+    port_.free(page);
+    page = nullptr;
+  }
+  while (Message* m = parked_.pop_front()) free_message(m);
+  while (Aside* a = aside_.pop_front()) port_.free(a);
+  while (PeerT* p = peers_) {
+    peers_ = p->next;
+    for (SendRequest* r = p->live_sends.front(); r; r = p->live_sends.next(r)) {
+      Rput<P>::reset(*this, *r);
+      while (r->xfer.ledger) ledger_remove(r->xfer.ledger, r->xfer.ledger);
+    }
+    for (RecvRequest* r = p->live_recvs.front(); r; r = p->live_recvs.next(r))
+      while (r->xfer.ledger) ledger_remove(r->xfer.ledger, r->xfer.ledger);
+    while (Frag* f = p->raw.pop_front()) {
+      if (f->xfer.buffer) port_.free(f->xfer.buffer);
+      port_.frag_free(*f);
+    }
+    while (StarvedT* w = p->starved.pop_front()) port_.free(w);
+    if (p->past) port_.free(p->past);
+    p->~PeerT();
+    port_.free(p);
+  }
+  while (GrantT* g = free_grants_) {
+    free_grants_ = g->next;
+    port_.free(g);
+  }
+  while (LedgerT* l = free_ledger_) {
+    free_ledger_ = l->next;
+    port_.free(l);
+  }
+}
+
+/// Leaving the outermost entry with callbacks put aside or requests to complete.
+template <class P>
+[[gnu::cold, gnu::noinline]] void Engine<P>::leave_slow() {
+  for (;;) {
+    if (Frag* f = done_.pop_front()) {
+      handle_done(*f);
+      continue;
+    }
+    if (Aside* a = aside_.pop_front()) {
+      const Bytes in{reinterpret_cast<const std::uint8_t*>(a + 1), a->size};
+      if (RecvRequest* r = dispatch(a->rail, a->epoch, a->tag, in)) {
+        eager_arrived(*r, in.from(sizeof(core::MatchHdr)));
+        finish_recv(*r);
+      }
+      port_.free(a);
+      continue;
+    }
+    break;
+  }
+  tail_work_ = false;
+  List<SendRequest, XferLink> sends = completed_sends_;
+  List<RecvRequest, XferLink> recvs = completed_recvs_;
+  completed_sends_ = {};
+  completed_recvs_ = {};
+  --depth_;
+  lock_.unlock();
+  // A request may be reused by its owner as soon as it is completed: unlink first.
+  while (SendRequest* r = sends.pop_front()) port_.complete_send(*r, r->xfer.outcome);
+  while (RecvRequest* r = recvs.pop_front()) port_.complete_recv(*r, r->xfer.status);
+}
+
+template <class P>
+void Engine<P>::put_aside(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data,
+                          std::size_t size) {
+  auto* a = ::new (port_.alloc(sizeof(Aside) + size)) Aside;
+  a->rail = rail;
+  a->epoch = epoch;
+  a->tag = tag;
+  a->size = size;
+  std::memcpy(static_cast<void*>(a + 1), data, size);
+  aside_.push_back(a);
+  tail_work_ = true;
+  ++counters_.deferred;
+}
+
+template <class P>
+void Engine<P>::finish_send(SendRequest& r, Outcome outcome) {
+  r.xfer.outcome = outcome;
+  completed_sends_.push_back(&r);
+  tail_work_ = true;
+}
+
+template <class P>
+void Engine<P>::finish_recv(RecvRequest& r) {
+  completed_recvs_.push_back(&r);
+  tail_work_ = true;
+}
+
+template <class P>
+void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data,
+                           std::size_t size) {
+  RecvRequest* r = nullptr;
+  const Bytes in{static_cast<const std::uint8_t*>(data), size};
+  {
+    Entry entry(*this);
+    if (entry.nested()) [[unlikely]] {
+      put_aside(rail, epoch, tag, data, size);
+      return;
+    }
+    if (rail != nullptr && epoch != 0 && epoch <= rail->closed_epoch) [[unlikely]] {
+      ++counters_.stale;  // after FENCED nothing of that epoch counts (H3)
+      return;
+    }
+    if (tag == static_cast<std::uint8_t>(MsgType::kMatch)) [[likely]]
+      r = on_match(Arrival{rail, epoch, in});
+    else
+      r = dispatch(rail, epoch, tag, in);
+  }
+  if (r != nullptr) {
+    eager_arrived(*r, in.from(sizeof(core::MatchHdr)));
+    port_.complete_recv(*r, r->xfer.status);
+  }
+}
+
+/// Returns the receive that an eager message was matched with: the caller unpacks and completes it.
+template <class P>
+typename P::RecvRequest* Engine<P>::dispatch(RailT* rail, std::uint32_t epoch, std::uint8_t tag, Bytes in) {
+  const Arrival a{rail, epoch, in};
+  switch (static_cast<MsgType>(tag)) {
+    case MsgType::kMatch:
+      return on_match(a);
+    case MsgType::kFrag:
+      on_frag(a);
+      break;
+    case MsgType::kRndv:
+    case MsgType::kRget:
+      return on_open(a);
+    case MsgType::kAck:
+      on_ack(a);
+      break;
+    case MsgType::kPut:
+      on_put(a);
+      break;
+    case MsgType::kFin:
+      on_fin(a);
+      break;
+    case MsgType::kRestartNotify:
+      on_notify(a);
+      break;
+    case MsgType::kRestartAck:
+      on_restart_ack(a);
+      break;
+    case MsgType::kRestartNack:
+      on_nack(a);
+      break;
+    case MsgType::kRecvErr:
+      on_recv_err(a);
+      break;
+    case MsgType::kSendDone:
+      on_send_done(a);
+      break;
+    case MsgType::kRailDown:
+    case MsgType::kEpochClosed:
+      on_rail_message(a, tag);
+      break;
+    case MsgType::kPeerLost:
+      on_peer_lost(a);
+      break;
+    case MsgType::kSeqSync:
+      on_seq_sync(a);
+      break;
+    default:
+      ++counters_.malformed;
+      break;
+  }
+  return nullptr;
+}
+
+template <class P>
+void Engine<P>::on_done(Frag* frag, Fate fate) {
+  Entry entry(*this);
+  frag->xfer.fate = fate;
+  if (entry.nested()) {
+    done_.push_back(frag);
+    tail_work_ = true;
+    ++counters_.deferred;
+    return;
+  }
+  handle_done(*frag);
+}
+
+template <class P>
+void Engine<P>::handle_done(Frag& f) {
+  auto& x = f.xfer;
+  const bool ok = x.fate == Fate::kDelivered;
+  PeerT& peer = *x.peer;
+  fragment_left(f);
+  switch (x.kind) {
+    case FragKind::kMatch: {
+      SendRequest& r = *x.send;
+      if (ok) {
+        --eager_out_;
+        finish_send(r, Outcome::kOk);
+      } else {
+        Eager<P>::lost(*this, r);
+      }
+      break;
+    }
+    case FragKind::kOpen:
+    case FragKind::kControl: {
+      if (ok) break;
+      if (!x.to_sender) {
+        SendRequest* r = sends_.find(x.name);
+        if (r && r->xfer.name == x.name) send_event(*r, SendEvent::kControlLost);
+      } else {
+        RecvRequest* r = recvs_.find(x.name);
+        if (!r || r->xfer.name != x.name) break;
+        if (x.grant != 0) Rput<P>::put_lost(*r, x.grant);
+        recv_event(*r, RecvEvent::kControlLost);
+      }
+      break;
+    }
+    case FragKind::kFrag: {
+      SendRequest* r = sends_.find(x.name);
+      BFO_DCHECK(r != nullptr);  // it cannot end while a fragment is in flight
+      if (!r) break;
+      --r->xfer.in_flight;
+      if (ok)
+        r->xfer.undelivered -= x.length;
+      else
+        send_event(*r, SendEvent::kDataLost);
+      send_check(*r);
+      break;
+    }
+    case FragKind::kWrite:
+      Rput<P>::write_done(*this, f);
+      break;
+    case FragKind::kRead:
+      Rget<P>::read_done(*this, f);
+      break;
+    case FragKind::kRaw:
+      if (x.grant == kPing) {
+        peer.pinging = false;  // a lost one is not sent again: its rail told what there was to tell
+      } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
+        peer.owe_lost = timers_ = true;
+      } else if (!ok && !peer.lost) {
+        note_resent(peer, x.raw_len, x.type == static_cast<std::uint8_t>(MsgType::kMatch));
+        peer.raw.push_back(&f);
+        flush(peer);
+        return;
+      }
+      if (x.buffer) port_.free(x.buffer);
+      break;
+  }
+  port_.frag_free(f);
+  flush(peer);
+}
+
+template <class P>
+std::uint64_t Engine<P>::unfinished() const {
+  std::uint64_t n = frags_out_ + eager_out_ + sends_.live() + recvs_.live();
+  for (PeerT* p = peers_; p; p = p->next) {
+    if (!p->raw.empty() || !p->starved.empty()) ++n;
+    if (!p->lost && (!p->ready_sends.empty() || !p->ready_recvs.empty())) ++n;
+  }
+  return n;
+}
+
+template <class P>
+int Engine<P>::progress(std::uint64_t now_ns) {
+  if (!needs_progress()) return 0;
+  Entry entry(*this);
+  if (entry.nested()) return 0;
+  const std::uint64_t before = counters_.control_sent + counters_.bytes_sent + counters_.eager_sent;
+  waiting_ = 0;
+  for (PeerT* p = peers_; p; p = p->next) flush(*p);
+  if (timers_ && now_ns >= next_poll_ns_) {
+    next_poll_ns_ = now_ns + 1'000'000;
+    timers_ = n_stalled_ != 0;
+    for (PeerT* p = peers_; p; p = p->next) check_parked(*p, now_ns);
+    poll_windows();
+  }
+  return counters_.control_sent + counters_.bytes_sent + counters_.eager_sent != before ? 1 : 0;
+}
+
+}  // namespace bfo::xfer

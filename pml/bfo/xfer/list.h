@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// list.h: intrusive doubly linked lists. The link fields live in the element; a Link policy says where, so
+// that one element may be in several lists.
+#pragma once
+
+#include <cstddef>
+
+#include "common/check.h"
+
+namespace bfo::xfer {
+
+/// Links next/prev/linked in the element itself.
+struct SelfLink {
+  template <class T>
+  static T*& next(T* e) {
+    return e->next;
+  }
+  template <class T>
+  static T*& prev(T* e) {
+    return e->prev;
+  }
+  template <class T>
+  static bool& linked(T* e) {
+    return e->linked;
+  }
+};
+/// Links in the element's `xfer` member.
+struct XferLink {
+  template <class T>
+  static T*& next(T* e) {
+    return e->xfer.next;
+  }
+  template <class T>
+  static T*& prev(T* e) {
+    return e->xfer.prev;
+  }
+  template <class T>
+  static bool& linked(T* e) {
+    return e->xfer.linked;
+  }
+};
+/// The second set of links of a request: named requests of a peer.
+struct LiveLink {
+  template <class T>
+  static T*& next(T* e) {
+    return e->xfer.live_next;
+  }
+  template <class T>
+  static T*& prev(T* e) {
+    return e->xfer.live_prev;
+  }
+  template <class T>
+  static bool& linked(T* e) {
+    return e->xfer.live_linked;
+  }
+};
+/// The second set of links of an unexpected message: arrival order in the communicator.
+struct CommLink {
+  template <class T>
+  static T*& next(T* e) {
+    return e->comm_next;
+  }
+  template <class T>
+  static T*& prev(T* e) {
+    return e->comm_prev;
+  }
+  template <class T>
+  static bool& linked(T* e) {
+    return e->comm_linked;
+  }
+};
+
+template <class T, class Link = SelfLink>
+class List {
+ public:
+  bool empty() const { return head_ == nullptr; }
+  T* front() const { return head_; }
+  T* back() const { return tail_; }
+  static T* next(T* e) { return Link::next(e); }
+  static T* prev(T* e) { return Link::prev(e); }
+  static bool linked(T* e) { return Link::linked(e); }
+
+  void push_back(T* e) { insert_after(tail_, e); }
+  void push_front(T* e) { insert_after(nullptr, e); }
+
+  /// Insert `e` after `at`; at the front when `at` is null.
+  void insert_after(T* at, T* e) {
+    BFO_DCHECK(!Link::linked(e));
+    T* after = at ? Link::next(at) : head_;
+    Link::next(e) = after;
+    Link::prev(e) = at;
+    Link::linked(e) = true;
+    (at ? Link::next(at) : head_) = e;
+    (after ? Link::prev(after) : tail_) = e;
+  }
+
+  void remove(T* e) {
+    BFO_DCHECK(Link::linked(e));
+    T* const n = Link::next(e);
+    T* const p = Link::prev(e);
+    (p ? Link::next(p) : head_) = n;
+    (n ? Link::prev(n) : tail_) = p;
+    Link::next(e) = Link::prev(e) = nullptr;
+    Link::linked(e) = false;
+  }
+
+  T* pop_front() {
+    T* const e = head_;
+    if (e) remove(e);
+    return e;
+  }
+
+  void splice_back(List& other) {
+    if (!other.head_) return;
+    if (tail_) {
+      Link::next(tail_) = other.head_;
+      Link::prev(other.head_) = tail_;
+    } else {
+      head_ = other.head_;
+    }
+    tail_ = other.tail_;
+    other.head_ = other.tail_ = nullptr;
+  }
+
+ private:
+  T* head_ = nullptr;
+  T* tail_ = nullptr;
+};
+
+}  // namespace bfo::xfer

@@ -1,0 +1,587 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// match.h: MPI matching: sequence per (communicator, peer), posted and unexpected queues, duplicates, probes.
+//
+// Messages of one sender are brought into sequence first, then matched; so MPI order holds whatever rails
+// they took. Of a message seen before, the lookup has five answers (H7): being received (LIVE), in an
+// unexpected queue or held by a matched probe (UNMATCHED), stored out of sequence or for a communicator that
+// does not exist yet (PARKED), received completely (FINISHED), or new (NEVER_SEEN).
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+// ---- communicators and ranks
+
+template <class P>
+Comm<P>* Engine<P>::comm_find(std::uint16_t ctx) const {
+  CommT** const page = comm_pages_[ctx / kCommPage];
+  return page ? page[ctx % kCommPage] : nullptr;
+}
+
+template <class P>
+Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
+  Entry entry(*this);
+  if (comm_find(d.ctx)) return nullptr;
+  CommT**& page = comm_pages_[d.ctx / kCommPage];
+  if (!page) {
+    page = static_cast<CommT**>(port_.alloc(kCommPage * sizeof(CommT*)));
+    std::memset(page, 0, kCommPage * sizeof(CommT*));
+  }
+  auto* c = ::new (port_.alloc(sizeof(CommT))) CommT;
+  c->handle = d.handle;
+  c->ctx = d.ctx;
+  c->my_rank = d.my_rank;
+  c->size = d.size;
+  const std::size_t bytes = static_cast<std::size_t>(d.size) * sizeof(ProcT*);
+  c->procs = static_cast<ProcT**>(port_.alloc(bytes ? bytes : 1));
+  std::memset(c->procs, 0, bytes);
+  page[d.ctx % kCommPage] = c;
+  // Messages that came before the communicator existed: in order of arrival, through the same duplicate
+  // check.
+  List<Message> mine;
+  for (Message* m = parked_.front(); m;) {
+    Message* const next = parked_.next(m);
+    if (m->match.ctx == d.ctx) {
+      parked_.remove(m);
+      mine.push_back(m);
+    }
+    m = next;
+  }
+  while (Message* m = mine.pop_front()) {
+    put_aside(m->rail, m->epoch, m->match.type, m->data, m->size);
+    free_message(m);
+  }
+  return c;
+}
+
+template <class P>
+void Engine<P>::comm_del(CommT* c) {
+  Entry entry(*this);
+  for (std::int32_t i = 0; i < c->size; ++i) {
+    ProcT* const p = c->procs[i];
+    if (!p) continue;
+    remember(*p);
+    while (Message* m = p->early.pop_front()) free_message(m);
+    while (Message* m = p->unexpected.pop_front()) {
+      c->arrivals.remove(m);
+      free_message(m);
+    }
+    p->~ProcT();
+    port_.free(p);
+  }
+  while (Message* m = c->held.pop_front()) free_message(m);
+  port_.free(c->procs);
+  comm_pages_[c->ctx / kCommPage][c->ctx % kCommPage] = nullptr;
+  c->~CommT();
+  port_.free(c);
+}
+
+/// First use of a rank of a communicator.
+template <class P>
+[[gnu::cold, gnu::noinline]] Proc<P>* Engine<P>::make_proc(CommT& c, std::int32_t rank) {
+  auto* const p = ::new (port_.alloc(sizeof(ProcT))) ProcT;
+  c.procs[rank] = p;
+  p->comm = &c;
+  p->rank = rank;
+  p->stop_seq = kSeqWindow / 2;
+  if (used_ctx_[c.ctx / 64] >> (c.ctx % 64) & 1) recall_sequence(*p);
+  return p;
+}
+
+/// The communicator goes away, its numbering stays (H6).
+template <class P>
+void Engine<P>::remember(ProcT& p) {
+  if (!p.peer && p.expected == 0 && p.next_seq == 0) return;
+  PeerT& peer = *peer_of(p);
+  const PastSequence now{p.comm->ctx, p.next_seq, p.stop_seq, p.confirmed, p.expected, p.hold_seq, p.resent};
+  used_ctx_[now.ctx / 64] |= std::uint64_t{1} << (now.ctx % 64);
+  for (std::uint32_t i = 0; i < peer.n_past; ++i)
+    if (peer.past[i].ctx == now.ctx) {
+      peer.past[i] = now;
+      return;
+    }
+  if (peer.n_past == peer.past_capacity) {
+    const std::uint32_t cap = peer.past_capacity ? peer.past_capacity * 2 : 8;
+    auto* const grown = static_cast<PastSequence*>(port_.alloc(cap * sizeof(PastSequence)));
+    if (peer.n_past) std::memcpy(grown, peer.past, peer.n_past * sizeof(PastSequence));
+    if (peer.past) port_.free(peer.past);
+    peer.past = grown;
+    peer.past_capacity = cap;
+  }
+  peer.past[peer.n_past++] = now;
+}
+
+template <class P>
+void Engine<P>::recall_sequence(ProcT& p) {
+  const PeerT& peer = *peer_of(p);
+  for (std::uint32_t i = 0; i < peer.n_past; ++i) {
+    const PastSequence& s = peer.past[i];
+    if (s.ctx != p.comm->ctx) continue;
+    p.next_seq = s.next_seq;
+    p.stop_seq = s.stop_seq;
+    p.confirmed = s.confirmed;
+    p.expected = s.expected;
+    p.hold_seq = s.hold_seq;
+    p.resent = s.resent;
+    return;
+  }
+}
+
+// ---- arrival
+
+template <class P>
+[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::on_match(const Arrival& a) {
+  core::MatchHdr h;
+  if (!core::decode(a.bytes, h)) [[unlikely]] {
+    ++counters_.malformed;
+    return nullptr;
+  }
+  CommT* const c = comm_find(h.ctx);
+  if (!c) [[unlikely]] {
+    park_unknown(h, a);
+    return nullptr;
+  }
+  ProcT* const p = proc_at(*c, h.src);
+  if (!p || (a.rail && p->peer && a.rail->peer != p->peer)) [[unlikely]] {
+    ++counters_.malformed;
+    return nullptr;
+  }
+  return accept(*p, h, a);
+}
+
+/// RNDV or RGET, first of their request or continuing it.
+template <class P>
+typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
+  core::RgetHdr g{};
+  std::size_t used = 0;
+  const bool ok = a.bytes.size > 0 && a.bytes.data[0] == static_cast<std::uint8_t>(MsgType::kRget)
+                      ? core::decode_rget(a.bytes, g, used)
+                      : core::decode(a.bytes, g.rndv);
+  const core::MatchHdr& h = g.rndv.match;
+  if (!ok) {
+    ++counters_.malformed;
+    return nullptr;
+  }
+  CommT* const c = comm_find(h.ctx);
+  if (!c) {
+    park_unknown(h, a);
+    return nullptr;
+  }
+  ProcT* const p = proc_at(*c, h.src);
+  PeerT* const peer = p ? peer_of(*p) : nullptr;
+  if (!peer || !from_peer(a.rail, peer)) {
+    ++counters_.malformed;
+    return nullptr;
+  }
+  if (!(h.flags & core::kFlagRestart)) return accept(*p, h, a);
+
+  // Continues a request: matching is over, the name decides.
+  NameState state;
+  const Name name(g.rndv.receiver);
+  RecvRequest* const r = find_recv(name, a, state);
+  if (!r) {
+    if (state == NameState::kFinished || state == NameState::kFailed)
+      raw_restart(*peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, h,
+                  Name(g.rndv.sender), name);
+    else
+      ++counters_.malformed;
+    return nullptr;
+  }
+  auto& x = r->xfer;
+  if (x.proc != p || x.seq != h.seq || !x.peer_name.same_request(Name(g.rndv.sender))) {
+    ++counters_.malformed;
+    return nullptr;
+  }
+  if (name.round() != x.name.round()) {
+    ++(name.round() < x.name.round() ? counters_.stale : counters_.malformed);
+    return nullptr;
+  }
+  RecvInput in;
+  in.arrival = &a;
+  recv_event(*r, RecvEvent::kReopen, in);
+  flush(*peer);
+  return nullptr;
+}
+
+template <class P>
+[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::accept(ProcT& p, const core::MatchHdr& h,
+                                                                         const Arrival& a) {
+  if (h.seq != p.expected || !p.early.empty()) [[unlikely]]
+    return accept_out_of_order(p, h, a);
+  ++p.expected;
+  return deliver(p, h, a);
+}
+
+template <class P>
+[[gnu::noinline]] typename P::RecvRequest* Engine<P>::accept_out_of_order(ProcT& p, const core::MatchHdr& h,
+                                                                          const Arrival& a) {
+  switch (seq_place(p.expected, h.seq)) {
+    case SeqPlace::kExpected: {
+      ++p.expected;
+      RecvRequest* const r = deliver(p, h, a);
+      if (r) {  // later ones may follow at once: this one is unpacked now
+        eager_arrived(*r, a.bytes.from(sizeof(core::MatchHdr)));
+        finish_recv(*r);
+      }
+      deliver_early(p);
+      return nullptr;
+    }
+    case SeqPlace::kFuture: {
+      Message* at = p.early.back();
+      while (at && seq_distance(at->match.seq, h.seq) < 0) at = p.early.prev(at);
+      if (at && at->match.seq == h.seq) {
+        ++counters_.duplicates;
+        replace(*at, a);
+        return nullptr;
+      }
+      p.early.insert_after(at, store(p, h, a));
+      return nullptr;
+    }
+    case SeqPlace::kPast:
+      duplicate(p, h, a);
+      return nullptr;
+    case SeqPlace::kOutside:
+      ++counters_.malformed;
+      return nullptr;
+  }
+  return nullptr;
+}
+
+template <class P>
+void Engine<P>::deliver_early(ProcT& p) {
+  while (Message* m = p.early.front()) {
+    if (m->match.seq != p.expected) return;
+    ++p.expected;
+    p.early.remove(m);
+    if (RecvRequest* r = take_posted(p, m->match.tag)) {
+      match_stored(*r, *m);
+      free_message(m);
+    } else {
+      p.unexpected.push_back(m);
+      p.comm->arrivals.push_back(m);
+      ++p.comm->n_unexpected;
+    }
+  }
+}
+
+constexpr bool tag_matches(std::int32_t asked, std::int32_t tag) {
+  return asked == tag || (asked == kAnyTag && tag >= 0);
+}
+
+/// The oldest posted receive that matches a message of `p` with `tag`, removed from its queue.
+template <class P>
+[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::take_posted(ProcT& p, std::int32_t tag) {
+  CommT& c = *p.comm;
+  RecvRequest* s = p.posted.front();
+  while (s && !tag_matches(s->xfer.tag, tag)) s = p.posted.next(s);
+  RecvRequest* w = c.wild.front();
+  while (w && !tag_matches(w->xfer.tag, tag)) w = c.wild.next(w);
+  if (s && (!w || s->xfer.post_order < w->xfer.post_order)) {
+    p.posted.remove(s);
+    --c.n_posted;
+    return s;
+  }
+  if (w) {
+    c.wild.remove(w);
+    --c.n_posted;
+  }
+  return w;
+}
+
+template <class P>
+[[gnu::always_inline]] inline void Engine<P>::set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h,
+                                                          std::uint64_t length) {
+  auto& x = r.xfer;
+  x.status.source = p.rank;
+  x.status.tag = h.tag;
+  x.status.length = length < x.capacity ? length : x.capacity;
+  x.status.outcome = length > x.capacity ? Outcome::kTruncated : Outcome::kOk;
+  port_.matched(r, p.rank, h.tag, length);
+}
+
+/// In-sequence message: to a posted receive, or to the unexpected queue.
+template <class P>
+[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::deliver(ProcT& p, const core::MatchHdr& h,
+                                                                          const Arrival& a) {
+  RecvRequest* const r = take_posted(p, h.tag);
+  if (!r) {
+    Message* const m = store(p, h, a);
+    p.unexpected.push_back(m);
+    p.comm->arrivals.push_back(m);
+    ++p.comm->n_unexpected;
+    return nullptr;
+  }
+  if (h.type == static_cast<std::uint8_t>(MsgType::kMatch)) {
+    set_matched(*r, p, h, a.bytes.size - sizeof(core::MatchHdr));
+    return r;
+  }
+  begin_recv(*r, p, a);
+  return nullptr;
+}
+
+/// Store an eager payload; its receive is owned by the caller and completes next.
+template <class P>
+[[gnu::always_inline]] inline void Engine<P>::eager_arrived(RecvRequest& r, Bytes payload) {
+  if (r.xfer.status.length != 0) port_.unpack(r, 0, payload.data, r.xfer.status.length);
+}
+
+template <class P>
+Unexpected<P>* Engine<P>::store(ProcT& p, const core::MatchHdr& h, const Arrival& a) {
+  auto* m = ::new (port_.alloc(sizeof(Message) + a.bytes.size)) Message;
+  m->proc = &p;
+  m->rail = a.rail;
+  m->epoch = a.epoch;
+  m->match = h;
+  m->data = reinterpret_cast<std::uint8_t*>(m + 1);
+  m->size = static_cast<std::uint32_t>(a.bytes.size);
+  std::memcpy(m->data, a.bytes.data, a.bytes.size);
+  return m;
+}
+
+/// A rendezvous header came again for a message that is stored: the newer one counts, its keys name rails
+/// that are up (H21). An eager message is the same as before.
+template <class P>
+void Engine<P>::replace(Message& m, const Arrival& a) {
+  if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) return;
+  if (a.bytes.data[0] == static_cast<std::uint8_t>(MsgType::kMatch)) return;
+  core::RndvHdr was;
+  core::RndvHdr is;
+  if (!core::decode(Bytes{m.data, m.size}, was) || !core::decode(a.bytes, is)) return;
+  if (!Name(was.sender).same_request(Name(is.sender)) || was.length != is.length) return;
+  if (Name(is.sender).round() < Name(was.sender).round()) return;
+  auto* data = static_cast<std::uint8_t*>(port_.alloc(a.bytes.size));
+  std::memcpy(data, a.bytes.data, a.bytes.size);
+  if (m.separate) port_.free(m.data);
+  m.data = data;
+  m.size = static_cast<std::uint32_t>(a.bytes.size);
+  m.separate = true;
+  m.rail = a.rail;
+  m.epoch = a.epoch;
+  m.match.type = a.bytes.data[0];
+}
+
+/// A message that is behind the expected sequence number.
+template <class P>
+[[gnu::noinline]] void Engine<P>::duplicate(ProcT& p, const core::MatchHdr& h, const Arrival& a) {
+  ++counters_.duplicates;
+  if (h.type == static_cast<std::uint8_t>(MsgType::kMatch)) return;
+  PeerT& peer = *peer_of(p);
+  core::RndvHdr n;
+  if (!core::decode(a.bytes, n)) return;
+  const Name sender(n.sender);
+  for (RecvRequest* r = peer.live_recvs.front(); r; r = peer.live_recvs.next(r)) {  // LIVE
+    auto& x = r->xfer;
+    if (x.proc != &p || x.seq != h.seq) continue;
+    if (!x.peer_name.same_request(sender)) {
+      ++counters_.malformed;
+      return;
+    }
+    if (sender.round() != x.name.round()) {
+      ++counters_.stale;
+      return;
+    }
+    RecvInput in;
+    in.arrival = &a;
+    recv_event(*r, RecvEvent::kOpenAgain, in);
+    flush(peer);
+    return;
+  }
+  for (Message* m = p.unexpected.front(); m; m = p.unexpected.next(m))  // UNMATCHED
+    if (m->match.seq == h.seq) {
+      replace(*m, a);
+      return;
+    }
+  for (Message* m = p.comm->held.front(); m; m = p.comm->held.next(m))
+    if (m->proc == &p && m->match.seq == h.seq) {
+      replace(*m, a);
+      return;
+    }
+  raw_restart(peer, MsgType::kRestartNack, 0, h, sender, Name());  // FINISHED: behind, matched, not live
+  flush(peer);
+}
+
+/// For a communicator this process has not made yet (PARKED), or has freed: then what was received in it is
+/// FINISHED, and a sender that missed the answer gets one (H11).
+template <class P>
+[[gnu::noinline]] void Engine<P>::park_unknown(const core::MatchHdr& h, const Arrival& a) {
+  PeerT* const peer = a.rail ? a.rail->peer : nullptr;
+  for (std::uint32_t i = 0; peer && i < peer->n_past; ++i) {
+    if (peer->past[i].ctx != h.ctx || seq_place(peer->past[i].expected, h.seq) != SeqPlace::kPast) continue;
+    ++counters_.duplicates;
+    core::RndvHdr n;
+    if (h.type == static_cast<std::uint8_t>(MsgType::kMatch) || !core::decode(a.bytes, n)) return;
+    raw_restart(*peer, MsgType::kRestartNack, 0, h, Name(n.sender), Name());
+    flush(*peer);
+    return;
+  }
+  for (Message* m = parked_.front(); m; m = parked_.next(m))
+    if (m->match.ctx == h.ctx && m->match.src == h.src && m->match.seq == h.seq) {
+      ++counters_.duplicates;
+      replace(*m, a);
+      return;
+    }
+  auto* m = ::new (port_.alloc(sizeof(Message) + a.bytes.size)) Message;
+  m->rail = a.rail;
+  m->epoch = a.epoch;
+  m->match = h;
+  m->data = reinterpret_cast<std::uint8_t*>(m + 1);
+  m->size = static_cast<std::uint32_t>(a.bytes.size);
+  std::memcpy(m->data, a.bytes.data, a.bytes.size);
+  parked_.push_back(m);
+}
+
+template <class P>
+void Engine<P>::free_message(Message* m) {
+  if (m->separate) port_.free(m->data);
+  m->~Message();
+  port_.free(m);
+}
+
+// ---- receives and probes
+
+template <class P>
+Unexpected<P>* Engine<P>::find_unexpected(CommT& c, std::int32_t src, std::int32_t tag) {
+  if (c.n_unexpected == 0) return nullptr;
+  if (src == kAnySource) {
+    Message* m = c.arrivals.front();
+    while (m && !tag_matches(tag, m->match.tag)) m = c.arrivals.next(m);
+    return m;
+  }
+  ProcT* const p = proc_at(c, src);
+  if (!p) return nullptr;
+  Message* m = p->unexpected.front();
+  while (m && !tag_matches(tag, m->match.tag)) m = p->unexpected.next(m);
+  return m;
+}
+
+template <class P>
+void Engine<P>::remove_unexpected(Message& m) {
+  m.proc->unexpected.remove(&m);
+  m.proc->comm->arrivals.remove(&m);
+  --m.proc->comm->n_unexpected;
+}
+
+template <class P>
+std::uint64_t Engine<P>::message_length(const Message& m) {
+  if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) return m.size - sizeof(core::MatchHdr);
+  core::RndvHdr h;
+  return core::decode(m.bytes(), h) ? h.length : 0;
+}
+
+/// Give a stored message to a receive. Ends with the receive in the completion list, or in a rendezvous.
+template <class P>
+void Engine<P>::match_stored(RecvRequest& r, Message& m) {
+  if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) {
+    set_matched(r, *m.proc, m.match, m.size - sizeof(core::MatchHdr));
+    eager_arrived(r, m.bytes().from(sizeof(core::MatchHdr)));
+    finish_recv(r);
+    return;
+  }
+  begin_recv(r, *m.proc, Arrival{m.rail, m.epoch, m.bytes()});
+}
+
+template <class P>
+void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
+  Entry entry(*this);
+  CommT& c = *args.comm;
+  auto& x = r->xfer;
+  x.comm = &c;
+  x.src = args.src;
+  x.tag = args.tag;
+  x.capacity = args.capacity;
+  x.phase = RecvPhase::kIdle;
+  if (Message* m = find_unexpected(c, args.src, args.tag)) {
+    remove_unexpected(*m);
+    match_stored(*r, *m);
+    free_message(m);
+    return;
+  }
+  x.post_order = c.post_order++;
+  ++c.n_posted;
+  if (args.src == kAnySource) {
+    c.wild.push_back(r);
+    return;
+  }
+  ProcT* const p = proc_at(c, args.src);
+  BFO_CHECK(p != nullptr);
+  // The peer is known from here on: what it says about itself concerns this receive.
+  if (peer_of(*p)->lost) [[unlikely]] {
+    --c.n_posted;
+    x.status =
+        RecvStatus{args.src, args.tag, 0, p->peer->message_lost ? Outcome::kMessageLost : Outcome::kPeerLost};
+    finish_recv(*r);
+    return;
+  }
+  p->posted.push_back(r);
+}
+
+template <class P>
+bool Engine<P>::cancel(RecvRequest* r) {
+  Entry entry(*this);
+  auto& x = r->xfer;
+  if (!x.linked || x.phase != RecvPhase::kIdle) return false;
+  if (x.src == kAnySource) {
+    RecvRequest* q = x.comm->wild.front();
+    while (q && q != r) q = x.comm->wild.next(q);
+    if (!q) return false;
+    x.comm->wild.remove(r);
+  } else {
+    ProcT* const p = proc_at(*x.comm, x.src);
+    RecvRequest* q = p->posted.front();
+    while (q && q != r) q = p->posted.next(q);
+    if (!q) return false;
+    p->posted.remove(r);
+  }
+  --x.comm->n_posted;
+  return true;
+}
+
+template <class P>
+bool Engine<P>::iprobe(CommT* c, std::int32_t src, std::int32_t tag, ProbeResult& result) {
+  Entry entry(*this);
+  Message* const m = find_unexpected(*c, src, tag);
+  if (!m) return false;
+  result = ProbeResult{m->proc->rank, m->match.tag, message_length(*m)};
+  return true;
+}
+
+template <class P>
+Unexpected<P>* Engine<P>::improbe(CommT* c, std::int32_t src, std::int32_t tag, ProbeResult& result) {
+  Entry entry(*this);
+  Message* const m = find_unexpected(*c, src, tag);
+  if (!m) return nullptr;
+  result = ProbeResult{m->proc->rank, m->match.tag, message_length(*m)};
+  remove_unexpected(*m);
+  c->held.push_back(m);
+  return m;
+}
+
+template <class P>
+void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
+  Entry entry(*this);
+  auto& x = r->xfer;
+  CommT& c = *m->proc->comm;
+  x.comm = &c;
+  x.src = m->proc->rank;
+  x.tag = m->match.tag;
+  x.capacity = capacity;
+  x.phase = RecvPhase::kIdle;
+  c.held.remove(m);
+  match_stored(*r, *m);
+  free_message(m);
+}
+
+template <class P>
+typename Engine<P>::QueueLengths Engine<P>::queue_lengths(CommT* c, std::int32_t rank) {
+  Entry entry(*this);
+  QueueLengths n;
+  const ProcT* const p = rank >= 0 && rank < c->size ? c->procs[rank] : nullptr;
+  if (!p) return n;
+  for (RecvRequest* r = p->posted.front(); r; r = p->posted.next(r)) ++n.posted;
+  for (Message* m = p->unexpected.front(); m; m = p->unexpected.next(m)) ++n.unexpected;
+  return n;
+}
+
+}  // namespace bfo::xfer

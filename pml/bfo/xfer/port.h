@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// port.h: the Port, everything the transfer protocols need from the world below and above them.
+//
+// Engine<Port> (engine.h) holds all protocol state and no globals; it reaches rails, memory, the clock and
+// the MPI requests only through a Port. The component's glue implements one on Open MPI's BTLs, the simulator
+// one on a virtual network, the unit tests one in memory. Everything is resolved at compile time.
+//
+// Calling rules
+//  - The engine calls the port with its lock held, except complete_send(), complete_recv(), peer_failed(),
+//    emit() and unpack() of eager messages, which it calls with the lock released because they may run user
+//    code that re-enters the engine.
+//  - send(), send_bytes(), put() and get() may call Engine::on_done() or Engine::on_message() before they
+//    return (self, vader do): the engine notices and defers.
+//  - No port function blocks or runs progress.
+//
+// Associated types
+//  - SendRequest, RecvRequest: the MPI requests. Each has a public member `xfer` of type SendState<Port> or
+//    RecvState<Port> (state.h). The engine keeps pointers to them from isend()/irecv() to complete_*(), not
+//    longer. Their memory is never returned to the system while the engine lives.
+//  - InlineSource: the user buffer of a blocking send without a request (send_inline).
+//  - Frag: record of one posted fragment, with a public member `xfer` of type FragState<Port>. From a free
+//    list; owned by the engine between frag_alloc() and frag_free().
+//  - RailHandle: how the port names one rail (glue: BTL module and endpoint), copied by value.
+//  - PeerHandle, CommHandle: how the port names a process or a communicator; opaque to the engine.
+//  - Registration: one registered buffer, for all rails at once; default constructed = none.
+//  - Lock: lock()/unlock(), recursive; may be a no-op while the process uses one thread.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include "common/events.h"
+#include "common/ids.h"
+#include "common/status.h"
+
+namespace bfo::xfer {
+
+/// What one rail can do. Sizes in bytes; limits of messages include the header.
+struct RailLimits {
+  std::size_t eager_limit = 4096;        ///< longest MATCH that is sent without asking
+  std::size_t rndv_eager_limit = 4096;   ///< longest RNDV, payload included
+  std::size_t max_send_size = 65536;     ///< longest FRAG
+  std::size_t put_limit = 0;             ///< longest single put; 0 = the rail cannot put
+  std::size_t get_limit = 0;             ///< longest single get; 0 = the rail cannot get
+  std::size_t get_alignment = 1;         ///< of offset and length of a get, power of two
+  std::size_t min_rdma_size = 0;         ///< shorter messages use the copy protocol
+  std::size_t rdma_frag_size = 1 << 20;  ///< piece of one put or get
+  std::uint32_t weight = 1;              ///< share of long messages, e.g. bandwidth in Mb/s
+  bool failover = false;                 ///< its BTL speaks common/failover_btl.h
+};
+
+/// What a completed receive reports.
+struct RecvStatus {
+  std::int32_t source = 0;
+  std::int32_t tag = 0;
+  std::uint64_t length = 0;  ///< bytes stored in the user's buffer
+  Outcome outcome = Outcome::kOk;
+};
+
+/// Handle bytes of a registration for one rail, as they travel.
+struct HandleBytes {
+  std::uint8_t size = 0;
+  std::uint8_t bytes[16] = {};
+};
+
+template <class P>
+concept PortTypes = requires {
+  typename P::SendRequest;
+  typename P::RecvRequest;
+  typename P::InlineSource;
+  typename P::Frag;
+  typename P::RailHandle;
+  typename P::PeerHandle;
+  typename P::CommHandle;
+  typename P::Registration;
+  typename P::Lock;
+};
+
+// clang-format off
+template <class P>
+concept Port = PortTypes<P> && requires(
+    P p, typename P::SendRequest& sreq, typename P::RecvRequest& rreq, typename P::InlineSource& inl,
+    typename P::Frag& frag, const typename P::RailHandle& rail, const typename P::PeerHandle& peer,
+    const typename P::CommHandle& comm, typename P::Registration& reg, const typename P::Registration& creg,
+    std::uint8_t tag, const void* bytes, std::size_t n, std::size_t& n_inout, std::uint64_t u64,
+    std::uint32_t u32, std::int32_t i32, void* mem, HandleBytes& handle, const HandleBytes& chandle,
+    const RecvStatus& status, const RailName& name) {
+
+  // ---- fragments and memory
+  /// A fresh record, or nullptr when the limit is reached (the engine retries from progress()). No malloc in
+  /// the steady state.
+  { p.frag_alloc() } -> std::same_as<typename P::Frag*>;
+  { p.frag_free(frag) };
+  /// Memory for unexpected messages, communicator and peer state. Never nullptr (the port aborts).
+  { p.alloc(n) } -> std::same_as<void*>;
+  { p.free(mem) };
+
+  // ---- posting
+  /// Fast path of one eager message: header `bytes`/`n`, then `n_inout` bytes from the start of the request's
+  /// (or inline source's) buffer, packed. True: taken, no completion will be reported, but a failure comes
+  /// back through Engine::on_sendi_failed(). False: nothing happened.
+  { p.sendi(rail, tag, bytes, n, sreq, n) } -> std::same_as<bool>;
+  { p.sendi(rail, tag, bytes, n, inl, n) } -> std::same_as<bool>;
+  /// Send header plus `n_inout` bytes packed from offset `u64` of the request's buffer. On return n_inout is
+  /// what was packed: fewer only when the data type cannot be cut there. The fragment's end is reported
+  /// with Engine::on_done(&frag, fate), also for unsignaled sends.
+  { p.send(rail, tag, bytes, n, sreq, u64, n_inout, frag) } -> std::same_as<Post>;
+  /// Send header plus `n` raw bytes.
+  { p.send_bytes(rail, tag, bytes, n, bytes, n, frag) } -> std::same_as<Post>;
+  /// RDMA write of [u64, u64+n) of the request's registered buffer to a remote address / read into it.
+  { p.put(rail, sreq, u64, n, u64, chandle, frag) } -> std::same_as<Post>;
+  { p.get(rail, rreq, u64, n, u64, chandle, frag) } -> std::same_as<Post>;
+
+  // ---- data
+  /// Base address of byte 0 when the request's data is one contiguous piece, else nullptr (no RDMA).
+  { p.contiguous(sreq) } -> std::same_as<void*>;
+  { p.contiguous(rreq) } -> std::same_as<void*>;
+  /// Register the request's whole buffer (n bytes) for all rails of its peer; false when that is impossible
+  /// now (the engine falls back to copying). deregister() of a default Registration does nothing.
+  { p.register_send(sreq, n, reg) } -> std::same_as<bool>;
+  { p.register_recv(rreq, n, reg) } -> std::same_as<bool>;
+  { p.deregister(reg) };
+  /// Bytes that let the peer reach the registration over this rail.
+  { p.handle(creg, rail, handle) } -> std::same_as<bool>;
+  /// The receive was matched: set source and tag in the status, prepare the convertor. Before any unpack.
+  { p.matched(rreq, i32, i32, u64) };
+  /// Store n packed bytes at offset u64 of the message into the user's buffer; never called for bytes past the
+  /// posted length. One call at a time per request, offsets in any order.
+  { p.unpack(rreq, u64, bytes, n) };
+
+  // ---- MPI
+  /// The request is finished: nothing below touches it or its buffer any more (DESIGN P2).
+  { p.complete_send(sreq, Outcome::kOk) };
+  { p.complete_recv(rreq, status) };
+  /// Which process is rank i32 of the communicator. Called once per rank, on first use; calls back into
+  /// Engine::peer_add()/rail_add() as needed and returns the engine's Peer*, as void*.
+  { p.resolve(comm, i32) } -> std::same_as<void*>;
+  /// Every path to the peer was gone for the park time, or a message was lost for good: for the log; requests
+  /// end separately through complete_*().
+  { p.peer_failed(peer, Outcome::kPeerLost) };
+
+  // ---- rails (only called for rails whose limits say failover)
+  /// Ask for the end of all epochs <= u32; answered by Engine::on_rail_closed(). Idempotent.
+  { p.fence(rail, u32) };
+  /// Start or hurry a connection.
+  { p.connect(rail) };
+  /// The peer reported its half dead / closed with u64 messages delivered.
+  { p.peer_down(rail, name, i32) };
+  { p.peer_closed(rail, name, u64) };
+
+  // ---- clock and log
+  { p.now_ns() } -> std::same_as<std::uint64_t>;
+  { p.emit(static_cast<const FailoverEvent&>(*static_cast<FailoverEvent*>(nullptr))) };
+};
+// clang-format on
+
+}  // namespace bfo::xfer

@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// rails.h: the set of rails of each peer: which are usable, what the peer is told when one dies, what is done
+// when it is fenced, and when a peer without rails is given up.
+//
+// The epoch is the unit of death: every notice names one, and whatever is about an older one is ignored
+// (H19).
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+template <class P>
+Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle) {
+  Entry entry(*this);
+  auto* p = ::new (port_.alloc(sizeof(PeerT))) PeerT;
+  p->handle = handle;
+  p->next = peers_;
+  peers_ = p;
+  return p;
+}
+
+template <class P>
+Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, const RailLimits& limits,
+                             RailState state, RailName name) {
+  Entry entry(*this);
+  if (p->n_rails == kMaxRails) return nullptr;
+  RailT& r = p->rails[p->n_rails];
+  r.handle = handle;
+  r.limits = limits;
+  if (r.limits.weight == 0) r.limits.weight = 1;
+  r.peer = p;
+  r.state = state;
+  r.index = p->n_rails++;
+  r.name = name;
+  if (limits.eager_limit > p->eager_limit) p->eager_limit = limits.eager_limit;
+  rebuild(*p);
+  return &r;
+}
+
+/// Usable rails: those up; else the suspect ones; else one that is being connected or can be (H18).
+template <class P>
+void Engine<P>::rebuild(PeerT& p) {
+  p.n_eager = 0;
+  if (p.lost) return;
+  for (const RailState want : {RailState::kUp, RailState::kSuspect}) {
+    if (p.n_eager != 0) break;
+    for (unsigned i = 0; i < p.n_rails; ++i)
+      if (p.rails[i].state == want) p.eager[p.n_eager++] = &p.rails[i];
+  }
+  if (p.n_eager == 0) {
+    for (const RailState want : {RailState::kConnecting, RailState::kIdle}) {
+      for (unsigned i = 0; i < p.n_rails && p.n_eager == 0; ++i)
+        if (p.rails[i].state == want) p.eager[p.n_eager++] = &p.rails[i];
+    }
+  }
+  if (p.rr >= p.n_eager) p.rr = 0;
+  if (p.n_eager != 0) {
+    p.was_up = true;
+    p.parked = false;
+    return;
+  }
+  if (p.was_up && !p.parked && !p.lost) {
+    p.parked = true;
+    p.parked_since_ns = port_.now_ns();
+    timers_ = true;
+  }
+}
+
+template <class P>
+void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
+  Entry entry(*this);
+  PeerT& p = *rail->peer;
+  if (ev.name.epoch < rail->name.epoch || ev.name.epoch <= rail->closed_epoch)
+    return;  // older than what we know
+  rail->name = ev.name;
+  rail->state = RailState::kUp;
+  rebuild(p);
+  if (p.owe_lost) [[unlikely]]
+    tell_lost(p);
+  // The first rail that is up brings the others.
+  for (unsigned i = 0; i < p.n_rails; ++i)
+    if (p.rails[i].state == RailState::kIdle && p.rails[i].limits.failover) port_.connect(p.rails[i].handle);
+  if (!entry.nested())
+    flush(p);
+  else
+    ++waiting_;
+}
+
+template <class P>
+void Engine<P>::on_rail_suspect(RailT* rail, const RailEvent& ev) {
+  Entry entry(*this);
+  if (!(ev.name == rail->name) || rail->state != RailState::kUp) return;
+  rail->state = RailState::kSuspect;
+  rebuild(*rail->peer);
+  ++waiting_;
+}
+
+template <class P>
+void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
+  Entry entry(*this);
+  PeerT& p = *rail->peer;
+  if (ev.name.epoch < rail->name.epoch) return;
+  if (rail->state == RailState::kDown && rail->dead == ev.name) return;
+  rail->name = ev.name;
+  rail->state = RailState::kDown;
+  rail->dead = ev.name;
+  rail->dead_cause = ev.cause;
+  rail->owe_down = ev.name.conn != 0;
+  rail->owe_closed = false;
+  ++counters_.rails_lost;
+  rebuild(p);
+
+  FailoverEvent& e = rail->event;
+  e = FailoverEvent{};
+  rail->event_open = true;
+  e.rail = rail->index;
+  e.conn = ev.name.conn;
+  e.epoch = ev.name.epoch;
+  e.peer = &p.handle;
+  e.rail_handle = &rail->handle;
+  e.cause = ev.cause;
+  e.code = ev.code;
+  std::snprintf(e.text, sizeof e.text, "%s", ev.text ? ev.text : "");
+  e.down_ns = port_.now_ns();
+  e.evidence_ns = ev.evidence_ns ? ev.evidence_ns : e.down_ns;
+  e.duplicates_dropped = counters_.duplicates;  // difference is taken when it is written
+  e.rails_left = p.n_eager;
+  ++waiting_;
+  timers_ = true;
+}
+
+template <class P>
+void Engine<P>::on_rail_closed(RailT* rail, const RailEvent& ev, FenceResult result,
+                               std::uint64_t delivered) {
+  Entry entry(*this);
+  PeerT& p = *rail->peer;
+  if (ev.name.epoch > rail->closed_epoch && result == FenceResult::kFenced)
+    rail->closed_epoch = ev.name.epoch;
+  if (rail->name.epoch <= ev.name.epoch && rail->state != RailState::kUnusable) {
+    rail->state = result == FenceResult::kFenced ? RailState::kClosed : RailState::kUnusable;
+    rail->unfenceable = result != FenceResult::kFenced;
+    rail->unfenceable_ns = port_.now_ns();
+    rail->dead = ev.name;
+    rail->dead_delivered = delivered;
+    rail->owe_closed = ev.name.conn != 0;
+    rebuild(p);
+  }
+  if (rail->event_open && rail->event.epoch == ev.name.epoch) rail->event.closed_ns = port_.now_ns();
+  rail_left(*rail, ev.name.epoch, result == FenceResult::kFenced);
+  ++waiting_;
+  timers_ = true;
+}
+
+/// Epoch `epoch` of `rail` is over. Fenced: no access of it is possible any more and its ledger entries
+/// leave. Whatever was sent or is expected on it may be lost, so everything owed is repeated (H11).
+template <class P>
+void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
+  PeerT& p = *rail.peer;
+  for (SendRequest* r = p.live_sends.front(); r;) {
+    SendRequest* const next = p.live_sends.next(r);
+    auto& x = r->xfer;
+    for (LedgerT* e = x.ledger; e;) {
+      LedgerT* const after = e->next;
+      if (fenced && e->rail == &rail && e->epoch <= epoch) ledger_remove(x.ledger, e);
+      e = after;
+    }
+    send_event(*r, SendEvent::kRailClosed);
+    send_check(*r);
+    r = next;
+  }
+  for (RecvRequest* r = p.live_recvs.front(); r;) {
+    RecvRequest* const next = p.live_recvs.next(r);
+    auto& x = r->xfer;
+    bool unused = false;
+    for (LedgerT* e = x.ledger; e;) {
+      LedgerT* const after = e->next;
+      if (fenced && e->rail == &rail && e->epoch <= epoch) {
+        if (e->fin) {
+          x.have.add(e->begin, e->end);  // FIN came over another rail; now its bytes are visible (H9)
+        } else if (e->grant != 0 && !e->sent) {
+          x.todo.add(e->begin, e->end);  // nobody knew of it
+        } else if (e->grant != 0) {
+          x.doubtful.add(e->begin, e->end);
+          unused = true;
+        }
+        ledger_remove(x.ledger, e);
+      }
+      e = after;
+    }
+    recv_event(*r, unused ? RecvEvent::kAsk : RecvEvent::kRailClosed);
+    if (x.phase != RecvPhase::kIdle) recv_check(*r);
+    r = next;
+  }
+}
+
+/// The device of `rail` could not be fenced for the park time (H12): requests it may still reach end with an
+/// error, their memory stays registered and the contents of their buffers are undefined.
+template <class P>
+[[gnu::cold]] void Engine<P>::abandon(RailT& rail) {
+  PeerT& p = *rail.peer;
+  rail.unfenceable = false;
+  const auto drop = [&](auto& x) {
+    bool any = false;
+    for (LedgerT* e = x.ledger; e;) {
+      LedgerT* const next = e->next;
+      if (e->rail == &rail) {
+        ledger_remove(x.ledger, e);
+        any = true;
+      }
+      e = next;
+    }
+    if (any) x.reg = {};
+    return any;
+  };
+  for (SendRequest* r = p.live_sends.front(); r;) {
+    SendRequest* const next = p.live_sends.next(r);
+    if (drop(r->xfer)) {
+      send_event(*r, SendEvent::kGiveUp);
+      r->xfer.outcome = Outcome::kPeerLost;
+      send_check(*r);
+    }
+    r = next;
+  }
+  for (RecvRequest* r = p.live_recvs.front(); r;) {
+    RecvRequest* const next = p.live_recvs.next(r);
+    if (drop(r->xfer)) {
+      r->xfer.status.outcome = Outcome::kPeerLost;
+      recv_event(*r, RecvEvent::kGiveUp);
+      if (r->xfer.phase != RecvPhase::kIdle) recv_check(*r);
+    }
+    r = next;
+  }
+}
+
+/// RAILDOWN and EPOCHCLOSED that are owed to the peer, over any usable rail.
+template <class P>
+void Engine<P>::rail_notices(PeerT& p) {
+  for (unsigned i = 0; i < p.n_rails; ++i) {
+    RailT& r = p.rails[i];
+    if (!(r.owe_down || r.owe_closed)) continue;
+    core::RailHdr h{
+        static_cast<std::uint8_t>(MsgType::kRailDown), 0, 0, r.dead.conn, r.dead.epoch, r.dead_cause, 0};
+    if (r.owe_down) {
+      r.owe_down = false;
+      send_raw(p, &h, sizeof h);
+    }
+    if (r.owe_closed) {
+      r.owe_closed = false;
+      h.type = static_cast<std::uint8_t>(MsgType::kEpochClosed);
+      h.delivered = r.dead_delivered;
+      send_raw(p, &h, sizeof h);
+    }
+  }
+}
+
+/// A peer may only speak about its own connections with us.
+template <class P>
+void Engine<P>::on_rail_message(const Arrival& a, std::uint8_t tag) {
+  core::RailHdr h;
+  if (!core::decode(a.bytes, h) || h.conn == 0) {
+    ++counters_.malformed;
+    return;
+  }
+  PeerT* const only = a.rail ? a.rail->peer : nullptr;
+  for (PeerT* p = only ? only : peers_; p; p = only ? nullptr : p->next)
+    for (unsigned i = 0; i < p->n_rails; ++i) {
+      RailT& r = p->rails[i];
+      const bool current = r.name.conn == h.conn;
+      const bool dead = r.dead.conn == h.conn;
+      if (!current && !dead) continue;
+      if (h.epoch > r.name.epoch) continue;
+      const RailName name{h.conn, h.epoch};
+      if (tag == static_cast<std::uint8_t>(MsgType::kRailDown)) {
+        if (current) port_.peer_down(r.handle, name, h.cause);
+      } else {
+        if (h.epoch > r.peer_closed_epoch) r.peer_closed_epoch = h.epoch;
+        port_.peer_closed(r.handle, name, h.delivered);
+      }
+      return;
+    }
+  ++counters_.stale;
+}
+
+/// Is there a dead epoch the peer has not closed yet: a message of it may still be delivered there (H5).
+template <class P>
+bool Engine<P>::unclosed(const PeerT& p) const {
+  for (unsigned i = 0; i < p.n_rails; ++i) {
+    const RailT& r = p.rails[i];
+    if (r.dead.conn != 0 && r.dead.epoch == r.name.epoch && r.dead.epoch > r.peer_closed_epoch) return true;
+  }
+  return false;
+}
+
+/// The peer gave up on us: what we expect from it will not come.
+template <class P>
+void Engine<P>::on_peer_lost(const Arrival& a) {
+  core::RailHdr h;
+  PeerT* const p = a.rail && core::decode(a.bytes, h) ? a.rail->peer : nullptr;
+  bool ours = false;  // only a peer of ours knows the name of a connection
+  for (unsigned i = 0; p && i < p->n_rails; ++i)
+    ours = ours || (h.conn != 0 && (p->rails[i].name.conn == h.conn || p->rails[i].dead.conn == h.conn));
+  if (!ours) {
+    ++counters_.malformed;
+    return;
+  }
+  p->message_lost = true;
+  give_up(*p);
+}
+
+template <class P>
+void Engine<P>::on_gap_lost(RailT* rail, RailName, std::uint64_t lost) {
+  Entry entry(*this);
+  if (lost == 0) return;
+  PeerT& p = *rail->peer;
+  p.message_lost = true;  // never silent, never a hang (H4 c)
+  give_up(p);
+  p.owe_lost = true;
+  tell_lost(p);
+}
+
+/// A peer that was given up may wait for what will not come: it is told once, as soon as a rail is up (H11).
+template <class P>
+[[gnu::cold]] void Engine<P>::tell_lost(PeerT& p) {
+  for (unsigned i = 0; i < p.n_rails && p.owe_lost; ++i) {
+    RailT& rail = p.rails[i];
+    if (rail.name.conn == 0 || (rail.state != RailState::kUp && rail.state != RailState::kSuspect)) continue;
+    Frag* const f = port_.frag_alloc();
+    if (!f) break;
+    const core::RailHdr h{
+        static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, rail.name.conn, rail.name.epoch, 0, 0};
+    fill_raw(p, *f, &h, sizeof h, nullptr, 0);
+    p.raw.remove(f);
+    f->xfer.rail = &rail;
+    f->xfer.epoch = rail.name.epoch;
+    ++frags_out_;
+    const Post post = port_.send_bytes(rail.handle, h.type, &h, sizeof h, nullptr, 0, *f);
+    if (taken(post)) p.owe_lost = false;
+    if (post == Post::kAccepted) return;
+    --frags_out_;
+    port_.frag_free(*f);
+  }
+  if (p.owe_lost) timers_ = true;
+}
+
+template <class P>
+void Engine<P>::peer_lost(PeerT* p) {
+  Entry entry(*this);
+  give_up(*p);
+}
+
+/// Every request with this peer ends with an error, each through its gate.
+template <class P>
+[[gnu::cold]] void Engine<P>::give_up(PeerT& p) {
+  if (p.lost) return;
+  p.lost = true;
+  p.parked = false;
+  p.n_eager = 0;
+  ++counters_.peers_lost;
+  const Outcome outcome = p.message_lost ? Outcome::kMessageLost : Outcome::kPeerLost;
+  for (SendRequest* r = p.live_sends.front(); r;) {
+    SendRequest* const next = p.live_sends.next(r);
+    send_event(*r, SendEvent::kGiveUp);
+    r = next;
+  }
+  for (RecvRequest* r = p.live_recvs.front(); r;) {
+    RecvRequest* const next = p.live_recvs.next(r);
+    recv_event(*r, RecvEvent::kGiveUp);
+    r = next;
+  }
+  for (SendRequest* r = p.ready_sends.front(); r;) {
+    SendRequest* const next = p.ready_sends.next(r);
+    if (r->xfer.protocol == Protocol::kEager) {
+      p.ready_sends.remove(r);
+      finish_send(*r, outcome);
+    }
+    r = next;
+  }
+  while (Frag* f = p.raw.pop_front()) {
+    if (f->xfer.buffer) port_.free(f->xfer.buffer);
+    port_.frag_free(*f);
+  }
+  while (StarvedT* w = p.starved.pop_front()) port_.free(w);
+  for (CommT** page : comm_pages_)
+    for (unsigned i = 0; page && i < kCommPage; ++i) {
+      CommT* const c = page[i];
+      for (std::int32_t k = 0; c && k < c->size; ++k) {
+        ProcT* const q = c->procs[k];
+        if (!q) continue;
+        if (!q->posted.empty()) peer_of(*q);  // never spoken to: resolve it now
+        if (q->peer != &p) continue;
+        while (SendRequest* r = q->stalled.pop_front()) {
+          --n_stalled_;
+          finish_send(*r, outcome);
+        }
+        while (RecvRequest* r = q->posted.pop_front()) {
+          --c->n_posted;
+          r->xfer.status = RecvStatus{q->rank, r->xfer.tag, 0, outcome};
+          finish_recv(*r);
+        }
+      }
+    }
+  emit_events(p, true);
+  FailoverEvent e;
+  e.what = p.message_lost ? "message_lost" : "peer_lost";
+  e.peer = &p.handle;
+  e.down_ns = port_.now_ns();
+  port_.emit(e);
+  port_.peer_failed(p.handle, outcome);
+}
+
+template <class P>
+bool Engine<P>::has_work(const PeerT& p) const {
+  if (!p.live_sends.empty() || !p.live_recvs.empty() || !p.ready_sends.empty() || !p.raw.empty() ||
+      !p.starved.empty())
+    return true;
+  for (CommT** page : comm_pages_)
+    for (unsigned i = 0; page && i < kCommPage; ++i)
+      for (std::int32_t k = 0; page[i] && k < page[i]->size; ++k) {
+        const ProcT* const q = page[i]->procs[k];
+        if (q && q->peer == &p && !(q->posted.empty() && q->stalled.empty())) return true;
+      }
+  return false;
+}
+
+/// Park time runs only while no rail to the peer is up or being connected (H15).
+template <class P>
+void Engine<P>::check_parked(PeerT& p, std::uint64_t now_ns) {
+  if (p.owe_lost) tell_lost(p);
+  emit_events(p, false);
+  for (unsigned i = 0; i < p.n_rails; ++i) {
+    RailT& rail = p.rails[i];
+    if (rail.event_open || rail.unfenceable) timers_ = true;
+    if (rail.unfenceable && now_ns - rail.unfenceable_ns >= config_.park_timeout_ns) abandon(rail);
+  }
+  if (!p.parked || p.lost) return;
+  timers_ = true;
+  if (now_ns - p.parked_since_ns < config_.park_timeout_ns) return;
+  if (!has_work(p)) return;
+  give_up(p);
+  p.owe_lost = true;
+  tell_lost(p);
+}
+
+template <class P>
+void Engine<P>::note_resent(PeerT& p, std::uint64_t bytes, bool whole_message) {
+  counters_.bytes_resent += bytes;
+  if (whole_message) ++counters_.messages_resent;
+  for (unsigned i = 0; i < p.n_rails; ++i) {
+    RailT& r = p.rails[i];
+    if (!r.event_open) continue;
+    r.event.bytes_resent += bytes;
+    if (whole_message) ++r.event.messages_resent;
+    if (r.event.resumed_ns == 0 && p.n_eager != 0) r.event.resumed_ns = port_.now_ns();
+  }
+}
+
+template <class P>
+void Engine<P>::note_restart(PeerT& p) {
+  for (unsigned i = 0; i < p.n_rails; ++i)
+    if (p.rails[i].event_open) ++p.rails[i].event.restarts;
+}
+
+/// A failover's record is complete when the rail is closed and no request of the peer is in the dance any
+/// more.
+template <class P>
+void Engine<P>::emit_events(PeerT& p, bool now) {
+  for (unsigned i = 0; i < p.n_rails; ++i) {
+    RailT& r = p.rails[i];
+    if (!r.event_open) continue;
+    bool busy = r.event.closed_ns == 0;
+    for (SendRequest* s = p.live_sends.front(); s && !busy; s = p.live_sends.next(s))
+      busy = s->xfer.phase == SendPhase::kDraining || s->xfer.phase == SendPhase::kNotified;
+    for (RecvRequest* q = p.live_recvs.front(); q && !busy; q = p.live_recvs.next(q))
+      busy = q->xfer.phase == RecvPhase::kAsking || q->xfer.phase == RecvPhase::kQuiescing ||
+             q->xfer.phase == RecvPhase::kQuiet;
+    if (busy && !now) continue;
+    r.event_open = false;
+    r.event.duplicates_dropped = counters_.duplicates - r.event.duplicates_dropped;
+    r.event.rails_left = p.n_eager;
+    port_.emit(r.event);
+  }
+}
+
+}  // namespace bfo::xfer

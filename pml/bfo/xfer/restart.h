@@ -1,0 +1,601 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// restart.h: the restart dance: turns messages and ends of fragments into events of the two machines, and
+// their actions into things owed. The only file that changes a request's phase.
+//
+//   S: a fragment failed -> drain -> round r+1 -> NOTIFY(r+1, rails on which every write succeeded)
+//   R: NOTIFY -> grants on those rails are over; fence the others; own READs end -> round r+1
+//   R: RESTARTACK(r+1, ranges received)
+//   S: RNDV or RGET with the RESTART flag (r+1) -> R answers as for a new message -> only what is missing
+//   moves R, when it sees the error first: RECVERR(r) -> S drains.  R, when finished: RESTARTNACK.  S, when
+//   finished: SENDDONE.
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+// ---- the tables
+
+template <class P>
+void Engine<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) {
+  auto& x = r.xfer;
+  const core::SendCell& cell = core::step(x.phase, e);
+  ++send_cells_[static_cast<unsigned>(x.phase)][static_cast<unsigned>(e)];
+  if (cell.kind == core::CellKind::kIgnore) {
+    ++counters_.ignored;
+    return;
+  }
+  BFO_CHECK(cell.kind == core::CellKind::kGo);
+  x.phase = cell.next;
+  if (cell.actions) send_act(r, cell.actions, in);
+}
+
+template <class P>
+void Engine<P>::recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in) {
+  auto& x = r.xfer;
+  const core::RecvCell& cell = core::step(x.phase, e);
+  ++recv_cells_[static_cast<unsigned>(x.phase)][static_cast<unsigned>(e)];
+  if (cell.kind == core::CellKind::kIgnore) {
+    ++counters_.ignored;
+    return;
+  }
+  BFO_CHECK(cell.kind == core::CellKind::kGo);
+  x.phase = cell.next;
+  if (cell.actions) recv_act(r, cell.actions, in);
+}
+
+template <class P>
+void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput& in) {
+  auto& x = r.xfer;
+  if (actions & (core::kSendStart | core::kSendWrite)) x.owed &= static_cast<std::uint8_t>(~kOweStart);
+  if (actions & core::kSendStart) RndvCopy<P>::start(*this, r);
+  if (actions & core::kSendWrite) Rput<P>::grant_arrived(*this, r, *in.put, in.arrival->rail);
+  if (actions & core::kSendNewRound) {
+    if (x.name.round() == kLastRound) {  // rounds never wrap (H13)
+      send_event(r, SendEvent::kGiveUp);
+      return;
+    }
+    x.name = x.name.at(static_cast<Round>(x.name.round() + 1));
+    ++x.restarts;
+    ++counters_.restarts;
+    RndvCopy<P>::reset(*this, r);
+    Rget<P>::reset(*this, r);
+    Rput<P>::reset(*this, r);
+    note_restart(*x.proc->peer);
+  }
+  if (actions & core::kSendNotify) {
+    x.owed |= kOweNotify;
+    ready(r);
+  }
+  if (actions & core::kSendPlan) {
+    x.exposed = 0;  // the receiver's READs have ended: RESTARTACK certifies it
+    x.peer_name = Name(in.restart->receiver);
+    x.no_rdma = x.no_rdma || (in.restart->flags & core::kFlagNoRdma);
+    x.todo.clear();
+    x.todo.add(0, x.length);
+    for (unsigned i = 0; i < in.restart->n; ++i) x.todo.remove(in.ranges[i].begin, in.ranges[i].end);
+    x.dirty_rails = 0;
+    x.owed = 0;
+  }
+  if (actions & core::kSendOpen) {
+    if (x.restarts == 0 && in.arrival == nullptr) note_resent(*x.proc->peer, x.open_len, true);
+    Eager<P>::hold(*x.proc, x.seq);
+    x.owed |= kOweStart;
+    ready(r);
+  }
+  if (actions & core::kSendDrain) {
+    RndvCopy<P>::reset(*this, r);
+    Rput<P>::reset(*this, r);
+    if (x.in_flight == 0) send_event(r, SendEvent::kDrained);
+  }
+  if (actions & core::kSendFinishOk) {
+    x.exposed = 0;  // FIN, NACK and the last FRAG's ACK all say that the receiver has finished reading
+    x.owed = 0;
+    x.todo.clear();
+    Rput<P>::reset(*this, r);
+    send_check(r);
+  }
+  if (actions & core::kSendFail) {
+    x.owed = 0;
+    x.todo.clear();
+    Rput<P>::reset(*this, r);
+    x.outcome = x.proc->peer->message_lost ? Outcome::kMessageLost : Outcome::kPeerLost;
+    Rget<P>::recall(*this, r);
+    fence_all(x.ledger);
+    send_check(r);
+  }
+  if (actions & core::kSendAnswerDone) {
+    raw_restart(*x.proc->peer, MsgType::kSendDone, x.outcome == Outcome::kOk ? 0 : core::kFlagFail,
+                identity(r), x.name, x.peer_name);
+  }
+  if (actions & core::kSendComplete) {
+    sends_.erase(x.name, x.outcome != Outcome::kOk);
+    x.name = Name();
+    x.proc->peer->live_sends.remove(&r);
+    unready(r);
+    port_.deregister(x.reg);
+    finish_send(r, x.outcome);
+  }
+}
+
+template <class P>
+void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput& in) {
+  auto& x = r.xfer;
+  PeerT& peer = *x.proc->peer;
+  if (actions & core::kRecvStore) store_frag(r, in.offset, in.payload);
+  if (actions & core::kRecvUseGrant) Rput<P>::use_grant(*this, r, in.grant, *in.arrival);
+  if (actions & core::kRecvDropGrant) Rput<P>::drop_grant(*this, r, in.grant);
+  if (actions & core::kRecvCountRead) x.have.add(in.offset, in.offset + in.length);
+  if (actions & core::kRecvReopen) {
+    core::RndvHdr h{};
+    if (core::decode(in.arrival->bytes, h)) x.peer_name = Name(h.sender);
+    choose_protocol(r, *in.arrival);
+  }
+  if (actions & core::kRecvAnswer) {
+    if (in.arrival != nullptr && !(actions & core::kRecvReopen)) Rget<P>::refresh(*this, r, *in.arrival);
+    x.owed |= x.protocol == Protocol::kCopy ? kOweStart : kOweData;
+    ready(r);
+  }
+  if (actions & core::kRecvAsk) {
+    x.owed = kOweNotify;
+    ready(r);
+  }
+  if (actions & core::kRecvQuiesce) quiesce(r, in);
+  if (actions & core::kRecvNewRound) {
+    x.name = x.name.at(static_cast<Round>(x.name.round() + 1));
+    RndvCopy<P>::reset(*this, r);
+    Rget<P>::reset(*this, r);
+    Rput<P>::reset(*this, r);
+  }
+  if (actions & core::kRecvQuiet) {
+    x.owed = kOweQuiet;
+    ready(r);
+  }
+  if (actions & core::kRecvSenderDone) Rput<P>::sender_done(*this, r);
+  if (actions & core::kRecvFinishOk) {
+    if (x.protocol == Protocol::kGet) {
+      // FIN is sent when the gate opens: no READ of ours may run after the sender completes
+    } else if (x.length > x.want) {
+      raw_restart(peer, MsgType::kRestartNack, 0, identity(r), x.peer_name, x.name);
+    } else if (x.owed & kOweStart) {
+      const core::AckHdr h{static_cast<std::uint8_t>(MsgType::kAck), 0, 0, x.peer_name.value, x.name.value};
+      send_raw(peer, &h, sizeof h);
+    }
+    x.owed = 0;
+    x.todo.clear();
+  }
+  if (actions & core::kRecvFail) {
+    x.owed = 0;
+    x.todo.clear();
+    x.status.outcome = peer.message_lost ? Outcome::kMessageLost : Outcome::kPeerLost;
+    fence_all(x.ledger);
+  }
+  if (actions & core::kRecvAnswerNack) {
+    if (x.protocol == Protocol::kGet && x.ledger != nullptr)
+      x.nack_owed = true;
+    else
+      answer_nack(r);
+  }
+  if (actions & core::kRecvComplete) {
+    const bool failed = recv_failed(r);
+    if (x.nack_owed ||
+        failed) {  // a sender that is still there must not wait for a receive that failed (H12)
+      answer_nack(r);
+    } else if (x.protocol == Protocol::kGet && !failed) {
+      const core::FinHdr h{
+          static_cast<std::uint8_t>(MsgType::kFin), 0, 0, x.peer_name.value, x.name.value, 0, 1};
+      send_raw(peer, &h, sizeof h);
+    }
+    recvs_.erase(x.name, failed);
+    x.name = Name();
+    peer.live_recvs.remove(&r);
+    unready(r);
+    port_.deregister(x.reg);
+    finish_recv(r);
+    return;
+  }
+  if (actions & (core::kRecvFinishOk | core::kRecvFail | core::kRecvQuiesce | core::kRecvStore |
+                 core::kRecvUseGrant | core::kRecvDropGrant | core::kRecvCountRead | core::kRecvSenderDone))
+    recv_check(r);
+}
+
+/// Raise what follows from the counters of a send.
+template <class P>
+void Engine<P>::send_check(SendRequest& r) {
+  auto& x = r.xfer;
+  if (x.phase == SendPhase::kSending) {
+    if (x.in_flight == 0 && x.undelivered == 0 && x.grants == nullptr) {
+      send_event(r, SendEvent::kAllDelivered);
+      return;
+    }
+    if (!x.todo.empty()) {
+      x.owed |= kOweData;
+      ready(r);
+    }
+    return;
+  }
+  if (x.phase == SendPhase::kDraining && x.in_flight == 0) {
+    send_event(r, SendEvent::kDrained);
+    return;
+  }
+  if (x.phase == SendPhase::kClosing && gate_clear(x)) send_event(r, SendEvent::kGateOpen);
+}
+
+/// Raise what follows from the ranges and the ledger of a receive.
+template <class P>
+void Engine<P>::recv_check(RecvRequest& r) {
+  auto& x = r.xfer;
+  if (x.phase == RecvPhase::kReceiving || x.phase == RecvPhase::kAsking || x.phase == RecvPhase::kQuiescing) {
+    if (x.have.covers(0, x.want)) {
+      recv_event(r, RecvEvent::kCovered);
+      return;
+    }
+  }
+  const bool clear = gate_clear(x);
+  if (x.phase == RecvPhase::kQuiescing && clear) {
+    recv_event(r, RecvEvent::kQuiesced);
+    return;
+  }
+  if (x.phase == RecvPhase::kClosing && clear) recv_event(r, RecvEvent::kGateOpen);
+}
+
+// ---- names from the wire
+
+/// The send named by a message of `a`; nullptr, with the reason in `state`, when there is none or it is
+/// another peer's.
+template <class P>
+typename P::SendRequest* Engine<P>::find_send(Name name, const Arrival& a, NameState& state) {
+  SendRequest* const r = sends_.find(name, state);
+  if (!r) {
+    ++(state == NameState::kNever ? counters_.malformed : counters_.stale);
+    return nullptr;
+  }
+  if (!from_peer(a.rail, r->xfer.proc->peer)) {
+    ++counters_.malformed;
+    state = NameState::kNever;
+    return nullptr;
+  }
+  return r;
+}
+
+template <class P>
+typename P::RecvRequest* Engine<P>::find_recv(Name name, const Arrival& a, NameState& state) {
+  RecvRequest* const r = recvs_.find(name, state);
+  if (!r) {
+    ++(state == NameState::kNever ? counters_.malformed : counters_.stale);
+    return nullptr;
+  }
+  if (!from_peer(a.rail, r->xfer.proc->peer)) {
+    ++counters_.malformed;
+    state = NameState::kNever;
+    return nullptr;
+  }
+  return r;
+}
+
+template <class P>
+core::MatchHdr Engine<P>::identity(const SendRequest& r) const {
+  const auto& x = r.xfer;
+  return core::MatchHdr{0, 0, x.proc->comm->ctx, x.proc->comm->my_rank, x.tag, x.seq};
+}
+template <class P>
+core::MatchHdr Engine<P>::identity(const RecvRequest& r) const {
+  const auto& x = r.xfer;
+  return core::MatchHdr{0, 0, x.comm->ctx, x.proc->rank, x.status.tag, x.seq};
+}
+
+inline core::RestartHdr restart_header(core::MsgType type, std::uint8_t flags, const core::MatchHdr& id,
+                                       Name sender, Name receiver) {
+  return core::RestartHdr{
+      static_cast<std::uint8_t>(type), flags, id.ctx, id.src, id.seq, 0, 0, sender.value, receiver.value};
+}
+
+template <class P>
+void Engine<P>::raw_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id, Name sender,
+                            Name receiver) {
+  const core::RestartHdr h = restart_header(type, flags, id, sender, receiver);
+  send_raw(p, &h, sizeof h);
+}
+
+template <class P>
+bool Engine<P>::recv_failed(const RecvRequest& r) const {
+  const Outcome o = r.xfer.status.outcome;
+  return o == Outcome::kPeerLost || o == Outcome::kMessageLost;
+}
+
+template <class P>
+void Engine<P>::answer_nack(RecvRequest& r) {
+  auto& x = r.xfer;
+  raw_restart(*x.proc->peer, MsgType::kRestartNack, recv_failed(r) ? core::kFlagFail : 0, identity(r),
+              x.peer_name, x.name);
+}
+
+// ---- sending what is owed
+
+template <class P>
+bool Engine<P>::send_notify(SendRequest& r) {
+  auto& x = r.xfer;
+  PeerT& p = *x.proc->peer;
+  struct {
+    core::RestartHdr h;
+    core::WireRail rails[kMaxRails];
+  } m;
+  m.h = restart_header(MsgType::kRestartNotify, 0, identity(r), x.name, x.peer_name);
+  std::uint16_t n = 0;
+  for (unsigned i = 0; i < p.n_rails; ++i) {
+    if (x.dirty_rails & (1u << i)) continue;
+    m.rails[n++] = core::WireRail{p.rails[i].name.conn, p.rails[i].name.epoch, 0};
+  }
+  m.h.n = n;
+  return post_control(p, &m, sizeof m.h + n * sizeof(core::WireRail), FragKind::kControl, x.name, false);
+}
+
+template <class P>
+bool Engine<P>::send_recv_err(RecvRequest& r) {
+  auto& x = r.xfer;
+  const core::RestartHdr h = restart_header(MsgType::kRecvErr, 0, identity(r), x.peer_name, x.name);
+  return post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.name, true);
+}
+
+/// RESTARTACK lists what was received; bytes that do not fit count as received (H14).
+template <class P>
+bool Engine<P>::send_restart_ack(RecvRequest& r) {
+  auto& x = r.xfer;
+  struct {
+    core::RestartHdr h;
+    core::WireRange ranges[core::kMaxWireRanges];
+  } m;
+  const Name sender = x.peer_name.at(x.name.round());
+  m.h = restart_header(MsgType::kRestartAck, x.no_rdma ? core::kFlagNoRdma : 0, identity(r), sender, x.name);
+  std::size_t limit = core::kMaxWireRanges;
+  for (unsigned i = 0; i < x.proc->peer->n_eager; ++i) {
+    const std::size_t fits =
+        (x.proc->peer->eager[i]->limits.eager_limit - sizeof m.h) / sizeof(core::WireRange);
+    if (fits < limit) limit = fits;
+  }
+  std::uint16_t n = 0;
+  if (x.length > x.want && limit > 0) m.ranges[n++] = core::WireRange{x.want, x.length};
+  for (std::uint32_t i = 0; i < x.have.count() && n < limit; ++i)
+    m.ranges[n++] = core::WireRange{x.have[i].begin, x.have[i].end};
+  m.h.n = n;
+  return post_control(*x.proc->peer, &m, sizeof m.h + n * sizeof(core::WireRange), FragKind::kControl, x.name,
+                      true);
+}
+
+// ---- receiving
+
+template <class P>
+void Engine<P>::on_notify(const Arrival& a) {
+  core::RestartHdr h;
+  core::WireRail clean[core::kMaxWireRails];
+  NameState state;
+  if (!core::decode_restart(a.bytes, h, clean, core::kMaxWireRails)) {
+    ++counters_.malformed;
+    return;
+  }
+  RecvRequest* const r = find_recv(Name(h.receiver), a, state);
+  if (!r) {
+    if (state == NameState::kNever) return;
+    CommT* const c = comm_find(h.ctx);
+    ProcT* const p = c ? proc_at(*c, h.src) : nullptr;
+    PeerT* const peer = p ? peer_of(*p) : (a.rail ? a.rail->peer : nullptr);
+    if (!peer || !from_peer(a.rail, peer)) {
+      ++counters_.malformed;
+      return;
+    }
+    const core::MatchHdr id{0, 0, h.ctx, h.src, 0, h.seq};
+    raw_restart(*peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, id,
+                Name(h.sender), Name(h.receiver));
+    flush(*peer);
+    return;
+  }
+  auto& x = r->xfer;
+  if (x.seq != h.seq || x.comm->ctx != h.ctx || x.proc->rank != h.src ||
+      !x.peer_name.same_request(Name(h.sender))) {
+    ++counters_.malformed;
+    return;
+  }
+  RecvInput in;
+  in.restart = &h;
+  in.clean = clean;
+  in.arrival = &a;
+  const int ahead = Name(h.sender).round() - x.name.round();
+  if (ahead == 1)
+    recv_event(*r, RecvEvent::kNotify, in);
+  else if (ahead == 0)
+    recv_event(*r, RecvEvent::kNotifyAgain, in);
+  else
+    ++(ahead < 0 ? counters_.stale : counters_.malformed);
+  flush(*x.proc->peer);
+}
+
+/// NOTIFY came: what the sender certifies is over, own READs end by themselves, the rest is fenced.
+template <class P>
+void Engine<P>::quiesce(RecvRequest& r, const RecvInput& in) {
+  auto& x = r.xfer;
+  if (x.phase == RecvPhase::kQuiescing) {
+    x.owed = 0;
+    x.todo.clear();
+  }
+  for (LedgerT* e = x.ledger; e;) {
+    LedgerT* const next = e->next;
+    for (unsigned i = 0; e->grant != 0 && i < in.restart->n; ++i)
+      if (in.clean[i].conn == e->conn && in.clean[i].epoch == e->epoch) {
+        ledger_remove(x.ledger, e);
+        break;
+      }
+    e = next;
+  }
+  fence_grants(x.ledger);
+}
+
+template <class P>
+void Engine<P>::on_restart_ack(const Arrival& a) {
+  core::RestartHdr h;
+  core::WireRange ranges[core::kMaxWireRanges];
+  NameState state;
+  if (!core::decode_restart(a.bytes, h, ranges, core::kMaxWireRanges)) {
+    ++counters_.malformed;
+    return;
+  }
+  const Name name(h.sender);
+  SendRequest* const r = find_send(name, a, state);
+  if (!r) return;
+  auto& x = r->xfer;
+  if (name.round() != x.name.round()) {
+    ++(name.round() < x.name.round() ? counters_.stale : counters_.malformed);
+    return;
+  }
+  for (unsigned i = 0; i < h.n; ++i)
+    if (ranges[i].begin > ranges[i].end || ranges[i].end > x.length) {
+      ++counters_.malformed;
+      return;
+    }
+  if (x.seq != h.seq || !x.peer_name.same_request(Name(h.receiver))) {
+    ++counters_.malformed;
+    return;
+  }
+  SendInput in;
+  in.restart = &h;
+  in.ranges = ranges;
+  in.arrival = &a;
+  send_event(*r, SendEvent::kRestartAck, in);
+  flush(*x.proc->peer);
+}
+
+template <class P>
+void Engine<P>::on_nack(const Arrival& a) {
+  core::RestartHdr h;
+  NameState state;
+  if (!core::decode(a.bytes, h)) {
+    ++counters_.malformed;
+    return;
+  }
+  SendRequest* const r = find_send(Name(h.sender), a, state);
+  if (!r) return;
+  auto& x = r->xfer;
+  if (x.seq != h.seq || Name(h.sender).round() > x.name.round()) {
+    ++counters_.malformed;
+    return;
+  }
+  PeerT& peer = *x.proc->peer;
+  send_event(*r, (h.flags & core::kFlagFail) ? SendEvent::kNackFailed : SendEvent::kNack);
+  flush(peer);
+}
+
+template <class P>
+void Engine<P>::on_recv_err(const Arrival& a) {
+  core::RestartHdr h;
+  NameState state;
+  if (!core::decode(a.bytes, h)) {
+    ++counters_.malformed;
+    return;
+  }
+  const Name name(h.sender);
+  SendRequest* const r = find_send(name, a, state);
+  if (!r) {
+    if (state != NameState::kFinished && state != NameState::kFailed) return;
+    PeerT* peer = a.rail ? a.rail->peer : nullptr;
+    if (!peer) {
+      ++counters_.malformed;
+      return;
+    }
+    // answered also when our communicator is freed: the receiver may still need it
+    const core::MatchHdr id{0, 0, h.ctx, h.src, 0, h.seq};
+    raw_restart(*peer, MsgType::kSendDone, state == NameState::kFailed ? core::kFlagFail : 0, id, name,
+                Name(h.receiver));
+    flush(*peer);
+    return;
+  }
+  auto& x = r->xfer;
+  if (x.seq != h.seq || name.round() > x.name.round()) {
+    ++counters_.malformed;
+    return;
+  }
+  if (!x.peer_name) x.peer_name = Name(h.receiver);
+  PeerT& peer = *x.proc->peer;
+  send_event(*r, name.round() == x.name.round() ? SendEvent::kRecvErr : SendEvent::kRecvErrOld);
+  flush(peer);
+}
+
+template <class P>
+void Engine<P>::on_send_done(const Arrival& a) {
+  core::RestartHdr h;
+  NameState state;
+  if (!core::decode(a.bytes, h)) {
+    ++counters_.malformed;
+    return;
+  }
+  RecvRequest* const r = find_recv(Name(h.receiver), a, state);
+  if (!r) return;
+  auto& x = r->xfer;
+  if (x.seq != h.seq || !x.peer_name.same_request(Name(h.sender))) {
+    ++counters_.malformed;
+    return;
+  }
+  PeerT& peer = *x.proc->peer;
+  recv_event(*r, (h.flags & core::kFlagFail) ? RecvEvent::kSendFailed : RecvEvent::kSendDone);
+  flush(peer);
+}
+
+// ---- the ledger (P2)
+
+template <class P>
+LedgerEntry<P>* Engine<P>::ledger_add(LedgerT*& head, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
+                                      std::uint64_t end) {
+  LedgerT* e = free_ledger_;
+  if (e)
+    free_ledger_ = e->next;
+  else
+    e = static_cast<LedgerT*>(port_.alloc(sizeof(LedgerT)));
+  ::new (e) LedgerT;
+  e->rail = &rail;
+  e->conn = rail.name.conn;
+  e->epoch = epoch;
+  e->begin = begin;
+  e->end = end;
+  e->next = head;
+  head = e;
+  return e;
+}
+
+template <class P>
+void Engine<P>::ledger_remove(LedgerT*& head, LedgerT* e) {
+  for (LedgerT** at = &head; *at; at = &(*at)->next)
+    if (*at == e) {
+      if (e->loaded) e->rail->inflight_bytes -= e->end - e->begin;
+      *at = e->next;
+      e->next = free_ledger_;
+      free_ledger_ = e;
+      return;
+    }
+}
+
+/// Ask for the end of every epoch that may still reach the buffer. A rail whose BTL has no fence does not
+/// lose connections (such a BTL aborts the job), so nothing is awaited from it except our own READs.
+template <class P>
+void Engine<P>::fence_all(LedgerT*& head) {
+  for (LedgerT* e = head; e;) {
+    LedgerT* const next = e->next;
+    if (e->rail->limits.failover) {
+      ++counters_.fences;
+      port_.fence(e->rail->handle, e->epoch);
+    } else if (e->grant != 0) {
+      ledger_remove(head, e);
+    }
+    e = next;
+  }
+}
+
+/// The same for grants only: own READs end by themselves.
+template <class P>
+void Engine<P>::fence_grants(LedgerT* head) {
+  for (LedgerT* e = head; e; e = e->next) {
+    if (e->grant == 0 || !e->rail->limits.failover) continue;
+    ++counters_.fences;
+    port_.fence(e->rail->handle, e->epoch);
+  }
+}
+
+}  // namespace bfo::xfer

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// rget.h: the get protocol: the sender exposes its buffer, the receiver reads it over all rails.
+//
+//   S: RGET (address, one key per rail)  ->  R matches
+//   R: READ READ READ ... striped over the rails whose keys it has
+//   R: FIN when everything was read and its gate is open  ->  S completes
+//
+// A READ that failed on one rail is repeated over another one: the data it may still bring is the same,
+// because the sender completes only after FIN, and FIN is sent only when the failed rail was fenced. When no
+// rail with a key is left, the receiver asks for a restart and gets new keys.
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/transfer.h"
+
+namespace bfo::xfer {
+
+template <class P>
+struct Rget {
+  using E = Engine<P>;
+  using SendRequest = typename P::SendRequest;
+  using RecvRequest = typename P::RecvRequest;
+  using Frag = typename P::Frag;
+  using Arrival = typename E::Arrival;
+
+  static bool can_get(const Rail<P>& r, std::uint64_t length) {
+    return r.limits.get_limit != 0 && length >= r.limits.min_rdma_size;
+  }
+
+  /// Register once per request, for all rails.
+  static bool registered(E& e, SendRequest& r) {
+    auto& x = r.xfer;
+    if (x.registered) return true;
+    if (!e.port_.contiguous(r)) return false;
+    x.registered = e.port_.register_send(r, x.length, x.reg);
+    return x.registered;
+  }
+  static bool registered(E& e, RecvRequest& r) {
+    auto& x = r.xfer;
+    if (x.registered) return true;
+    if (x.want == 0 || !e.port_.contiguous(r)) return false;
+    x.registered = e.port_.register_recv(r, x.want, x.reg);
+    return x.registered;
+  }
+
+  static bool key_of(E& e, const typename P::Registration& reg, const Rail<P>& rail, core::RailKey& k) {
+    HandleBytes h;
+    if (!e.port_.handle(reg, rail.handle, h)) return false;
+    k = core::RailKey{};
+    k.conn = rail.name.conn;
+    k.epoch = rail.name.epoch;
+    k.handle_len = h.size;
+    std::memcpy(k.handle, h.bytes, sizeof k.handle);
+    return true;
+  }
+
+  /// Post RGET when this message can be read. `refused`: it can, but no rail takes the header now.
+  static bool open(E& e, SendRequest& r, bool& refused) {
+    auto& x = r.xfer;
+    Peer<P>& p = *x.proc->peer;
+    refused = false;
+    if (!e.config_.use_get || x.no_rdma || x.length == 0) return false;
+    bool any = false;
+    for (unsigned i = 0; i < p.n_eager; ++i) any = any || can_get(*p.eager[i], x.length);
+    if (!any || !registered(e, r)) return false;
+    const bool again = x.restarts != 0;
+    core::RgetHdr h{};
+    h.rndv.match = e.identity(r);
+    h.rndv.match.type = static_cast<std::uint8_t>(core::MsgType::kRget);
+    h.rndv.match.flags = static_cast<std::uint8_t>((again ? core::kFlagRestart : 0) |
+                                                   (Rput<P>::possible(e, r) ? core::kFlagContig : 0));
+    h.rndv.length = x.length;
+    h.rndv.sender = x.name.value;
+    h.rndv.receiver = again ? x.peer_name.value : 0;
+    h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r));
+    for (unsigned i = 0; i < p.n_eager; ++i) {
+      Rail<P>* const carrier = e.next_eager(p);
+      std::uint16_t exposed = 0;
+      h.n_keys = 0;
+      for (unsigned k = 0; k < p.n_eager; ++k) {
+        Rail<P>& rail = *p.eager[k];
+        if (!can_get(rail, x.length)) continue;
+        if (rail.name.conn == 0 && &rail != carrier) continue;  // a rail without a name is named by arrival
+        if (!key_of(e, x.reg, rail, h.keys[h.n_keys])) continue;
+        ++h.n_keys;
+        exposed = static_cast<std::uint16_t>(exposed | 1u << rail.index);
+      }
+      if (h.n_keys == 0) continue;
+      refused = true;
+      if (!e.post_on(*carrier, &h, core::rget_size(h.n_keys), FragKind::kOpen, x.name, false)) continue;
+      x.exposed = static_cast<std::uint16_t>(x.exposed | exposed);
+      x.protocol = Protocol::kGet;
+      x.open_len = 0;
+      refused = false;
+      return true;
+    }
+    return false;
+  }
+
+  /// Receiver: keep the keys of a RGET whose rails are up here. False: it cannot be read.
+  static bool take_keys(E& e, RecvRequest& r, const Arrival& a) {
+    auto& x = r.xfer;
+    core::RgetHdr h;
+    std::size_t used = 0;
+    x.n_keys = 0;
+    if (!e.config_.use_get || a.bytes.data[0] != static_cast<std::uint8_t>(core::MsgType::kRget))
+      return false;
+    if (!core::decode_rget(a.bytes, h, used)) return false;
+    x.key_rail = a.rail;
+    for (unsigned i = 0; i < h.n_keys; ++i) {
+      Rail<P>* const rail = e.rail_named(*x.proc->peer, h.keys[i].conn, h.keys[i].epoch, a.rail);
+      if (!rail || rail->limits.get_limit == 0 || !aligned(*rail, h.address, x.want)) continue;
+      x.keys[x.n_keys++] = h.keys[i];
+    }
+    if (x.n_keys == 0 || !registered(e, r)) {
+      x.n_keys = 0;
+      return false;
+    }
+    x.remote_address = h.address;
+    return true;
+  }
+
+  static bool aligned(const Rail<P>& rail, std::uint64_t address, std::uint64_t length) {
+    const std::uint64_t mask = rail.limits.get_alignment - 1;
+    return ((address | length) & mask) == 0;
+  }
+
+  /// What is missing may begin or end anywhere (after a round by copy); a READ may not.
+  static void align_todo(RecvRequest& r) {
+    auto& x = r.xfer;
+    std::uint64_t mask = 0;
+    const Peer<P>& p = *x.proc->peer;
+    for (unsigned i = 0; i < p.n_rails; ++i)
+      if (p.rails[i].limits.get_limit != 0) mask |= p.rails[i].limits.get_alignment - 1;
+    if (mask == 0) return;
+    for (std::uint32_t i = 0; i < x.todo.count(); ++i) {
+      const Range hole = x.todo[i];
+      const std::uint64_t end = (hole.end + mask) & ~mask;
+      x.todo.add(hole.begin & ~mask, end < x.want ? end : x.want);
+    }
+  }
+
+  /// A RNDV or RGET of this round came again: newer keys, or none.
+  static void refresh(E& e, RecvRequest& r, const Arrival& a) {
+    auto& x = r.xfer;
+    if (a.bytes.data[0] != static_cast<std::uint8_t>(core::MsgType::kRndv) &&
+        a.bytes.data[0] != static_cast<std::uint8_t>(core::MsgType::kRget))
+      return;
+    if (x.protocol == Protocol::kPut) Rput<P>::repeat(r);
+    if (x.protocol != Protocol::kGet) return;
+    if (take_keys(e, r, a)) return;
+    if (x.in_flight != 0 || x.ledger != nullptr) return;  // serve() finds no key and asks for a restart
+    x.protocol = Protocol::kCopy;  // nothing was read in this round and nothing will be
+    x.todo.clear();
+  }
+
+  /// Post READs. Without any usable key: ask the sender for a new round.
+  static bool serve(E& e, RecvRequest& r) {
+    auto& x = r.xfer;
+    Peer<P>& p = *x.proc->peer;
+    x.owed &= static_cast<std::uint8_t>(~(kOweData | kOweStart));
+    std::uint32_t refused = 0;
+    while (!x.todo.empty()) {
+      const core::RailKey* key = nullptr;
+      Rail<P>* best = nullptr;
+      bool any = false;
+      const unsigned start = p.turn++;  // ties go round robin
+      for (unsigned k = 0; k < x.n_keys; ++k) {
+        const unsigned i = (start + k) % x.n_keys;
+        Rail<P>* const rail = e.rail_named(p, x.keys[i].conn, x.keys[i].epoch, x.key_rail);
+        if (!rail) continue;
+        any = true;
+        if (refused & (1u << rail->index)) continue;
+        if (!best ||
+            rail->inflight_bytes * best->limits.weight < best->inflight_bytes * rail->limits.weight) {
+          best = rail;
+          key = &x.keys[i];
+        }
+      }
+      if (!any) {
+        e.recv_event(r, core::RecvEvent::kAsk);
+        return true;
+      }
+      if (x.in_flight >= e.config_.rdma_depth * x.n_keys) return true;  // a completion brings it back
+      if (!best || !read(e, r, *best, *key)) {
+        if (best) refused |= 1u << best->index;
+        if (best) continue;
+        x.owed |= kOweData;
+        return false;
+      }
+    }
+    e.recv_check(r);
+    return true;
+  }
+  static bool serve(E&, SendRequest&) { return true; }
+
+  static bool read(E& e, RecvRequest& r, Rail<P>& rail, const core::RailKey& key) {
+    auto& x = r.xfer;
+    const Range want = x.todo.front();
+    std::uint64_t n = rail.limits.rdma_frag_size;
+    if (n > rail.limits.get_limit) n = rail.limits.get_limit;
+    n = e.piece(x.want, x.n_keys, n);
+    if (n > want.size()) n = want.size();
+    Frag* const f = e.new_frag(FragKind::kRead, rail, *rail.peer);
+    if (!f) return false;
+    f->xfer.name = x.name;
+    f->xfer.offset = want.begin;
+    f->xfer.length = n;
+    HandleBytes handle;
+    handle.size = key.handle_len;
+    std::memcpy(handle.bytes, key.handle, sizeof handle.bytes);
+    rail.inflight_bytes += n;
+    ++x.in_flight;
+    e.ledger_add(x.ledger, rail, rail.name.epoch, want.begin, want.begin + n);
+    x.todo.remove(want.begin, want.begin + n);
+    const Post post = e.port_.get(rail.handle, r, want.begin, n, x.remote_address + want.begin, handle, *f);
+    if (post == Post::kAccepted) return true;
+    e.fragment_left(*f);
+    f->xfer.fate = post == Post::kCompleted ? Fate::kDelivered : Fate::kNeverSent;
+    read_ended(e, r, *f);
+    e.port_.frag_free(*f);
+    return post == Post::kCompleted;
+  }
+
+  static void read_done(E& e, Frag& f) {
+    RecvRequest* const r = e.recvs_.find(f.xfer.name);
+    BFO_DCHECK(r != nullptr);  // the gate holds it while a READ is in flight
+    if (!r) return;
+    read_ended(e, *r, f);
+    if (r->xfer.phase == core::RecvPhase::kReceiving && !r->xfer.todo.empty()) {
+      r->xfer.owed |= kOweData;
+      e.ready(*r);
+    }
+  }
+
+  static void read_ended(E& e, RecvRequest& r, Frag& f) {
+    auto& x = r.xfer;
+    auto& fx = f.xfer;
+    --x.in_flight;
+    LedgerEntry<P>* entry = x.ledger;
+    while (entry && !(entry->grant == 0 && !entry->dead && entry->rail == fx.rail &&
+                      entry->epoch == fx.epoch && entry->begin == fx.offset))
+      entry = entry->next;
+    BFO_DCHECK(entry != nullptr);
+    if (fx.fate == Fate::kDelivered) {
+      e.ledger_remove(x.ledger, entry);
+      typename E::RecvInput in;
+      in.offset = fx.offset;
+      in.length = fx.length;
+      e.recv_event(r, core::RecvEvent::kReadDone, in);
+      return;
+    }
+    const bool executed_perhaps = fx.fate == Fate::kUnknown && fx.rail->limits.failover;
+    if (!executed_perhaps || fx.epoch <= fx.rail->closed_epoch)
+      e.ledger_remove(x.ledger, entry);
+    else
+      entry->dead = true;
+    if (x.phase == core::RecvPhase::kReceiving) {
+      x.todo.add(fx.offset, fx.offset + fx.length);
+      if (fx.fate == Fate::kUnknown) e.note_resent(*x.proc->peer, fx.length, false);
+      for (unsigned i = 0; i < x.n_keys; ++i)
+        if (e.rail_named(*x.proc->peer, x.keys[i].conn, x.keys[i].epoch, x.key_rail)) return;
+    }
+    e.recv_event(r, core::RecvEvent::kReadLost);
+    e.recv_check(r);
+  }
+
+  /// The sender gives up: its exposed buffer stays unreadable for the receiver only behind a fence.
+  static void recall(E& e, SendRequest& r) {
+    auto& x = r.xfer;
+    Peer<P>& p = *x.proc->peer;
+    for (unsigned i = 0; i < p.n_rails; ++i) {
+      Rail<P>& rail = p.rails[i];
+      if (!(x.exposed & (1u << i)) || !rail.limits.failover) continue;
+      if (rail.name.epoch <= rail.closed_epoch) continue;
+      e.ledger_add(x.ledger, rail, rail.name.epoch, 0, x.length);
+    }
+    x.exposed = 0;
+  }
+
+  static void reset(E&, SendRequest&) {}
+  static void reset(E&, RecvRequest& r) {
+    auto& x = r.xfer;
+    x.n_keys = 0;
+    x.todo.clear();
+  }
+};
+
+}  // namespace bfo::xfer

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// rndv_copy.h: rendezvous: RNDV and its answers, and the copy protocol (RNDV, ACK, FRAG over all rails).
+//
+//   S: RNDV (with the first bytes)  ->  R matches
+//   R: ACK (names its request)      ->  S
+//   S: FRAG FRAG FRAG ... striped over all usable rails; complete when all were delivered
+//   R: complete when the union of what arrived covers what fits
+//
+// Every FRAG carries the round in the receiver's name, so one that belongs to a round that is over is dropped
+// before it touches the buffer; payload passes through the BTL's buffers, so no fence is needed.
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/transfer.h"
+
+namespace bfo::xfer {
+
+template <class P>
+struct RndvCopy {
+  using E = Engine<P>;
+  using SendRequest = typename P::SendRequest;
+  using RecvRequest = typename P::RecvRequest;
+
+  /// Longest element of a predefined data type, generously.
+  static constexpr std::uint64_t kMinPiece = 64;
+
+  /// A request becomes a rendezvous: it gets a name and owes its RNDV or RGET.
+  static void begin(E& e, SendRequest& r) {
+    auto& x = r.xfer;
+    x.name = e.sends_.insert(&r);
+    BFO_CHECK(x.name);  // 2^24 unfinished rendezvous sends
+    x.peer_name = Name();
+    x.protocol = Protocol::kCopy;
+    x.phase = core::SendPhase::kOpening;
+    x.owed = kOweStart;
+    x.no_rdma = false;
+    x.in_flight = 0;
+    x.todo.clear();
+    x.granted.clear();
+    x.grants = nullptr;
+    x.registered = false;
+    x.undelivered = 0;
+    x.dirty_rails = 0;
+    x.exposed = 0;
+    x.restarts = 0;
+    x.open_len = x.length;
+    x.ledger = nullptr;
+    x.reg = {};
+    x.proc->peer->live_sends.push_back(&r);
+    e.ready(r);
+    ++e.counters_.rndv_sent;
+  }
+
+  /// ACK: plan what is to be sent in this round, unless RESTARTACK did.
+  static void start(E& e, SendRequest& r) {
+    auto& x = r.xfer;
+    x.protocol = Protocol::kCopy;
+    x.exposed = 0;  // ACK certifies that the receiver neither reads nor will read in this round
+    if (x.restarts == 0) {
+      x.todo.clear();
+      x.todo.add(x.open_len, x.length);
+    }
+    x.undelivered = x.todo.bytes();
+    x.owed |= kOweData;
+    e.ready(r);
+  }
+
+  /// Post FRAGs: to the lightest rail that takes them, up to the depth per usable rail.
+  static bool serve(E& e, SendRequest& r) {
+    auto& x = r.xfer;
+    Peer<P>& p = *x.proc->peer;
+    std::uint32_t refused = 0;
+    while (!x.todo.empty()) {
+      if (x.in_flight >= e.config_.send_depth * p.n_eager) return true;  // a completion brings it back
+      Rail<P>* const rail = e.lightest(p, refused);
+      if (!rail) return false;
+      auto* const f = e.new_frag(FragKind::kFrag, *rail, p);
+      if (!f) return false;
+      const Range want = x.todo.front();
+      // A data type that cannot be cut inside a hole yields nothing for a short one: ask for a whole element
+      // at least. What the receiver has already it drops.
+      const std::uint64_t ask = want.size() < kMinPiece ? kMinPiece : want.size();
+      std::size_t n = rail->limits.max_send_size - sizeof(core::FragHdr);
+      if (n > ask) n = ask;
+      if (n > x.length - want.begin) n = x.length - want.begin;
+      const core::FragHdr h{static_cast<std::uint8_t>(core::MsgType::kFrag), 0, 0, x.peer_name.value,
+                            want.begin};
+      f->xfer.name = x.name;
+      f->xfer.type = h.type;
+      const Post post = e.port_.send(rail->handle, h.type, &h, sizeof h, r, want.begin, n, *f);
+      if (!taken(post)) {
+        --e.frags_out_;
+        e.port_.frag_free(*f);
+        refused |= 1u << rail->index;
+        continue;
+      }
+      BFO_DCHECK(n > 0);
+      // bytes outside the hole are extra: `undelivered` counts what this round sends
+      x.undelivered += n - x.todo.bytes();
+      x.todo.remove(want.begin, want.begin + n);
+      x.undelivered += x.todo.bytes();
+      f->xfer.offset = want.begin;
+      f->xfer.length = n;
+      rail->inflight_bytes += n;
+      ++x.in_flight;
+      e.counters_.bytes_sent += n;
+      if (x.restarts != 0) e.note_resent(p, n, false);
+      if (post == Post::kCompleted) {
+        --x.in_flight;
+        x.undelivered -= n;
+        e.fragment_left(*f);
+        e.port_.frag_free(*f);
+      }
+    }
+    x.owed &= static_cast<std::uint8_t>(~kOweData);
+    e.send_check(r);
+    return true;
+  }
+
+  /// Receiver: the ACK.
+  static bool serve(E& e, RecvRequest& r) {
+    auto& x = r.xfer;
+    const core::AckHdr h{static_cast<std::uint8_t>(core::MsgType::kAck), 0, 0, x.peer_name.value,
+                         x.name.value};
+    if (!e.post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.name, true)) return false;
+    x.owed &= static_cast<std::uint8_t>(~(kOweStart | kOweData));
+    return true;
+  }
+
+  static void reset(E&, SendRequest& r) {
+    auto& x = r.xfer;
+    x.protocol = Protocol::kCopy;
+    x.todo.clear();
+    x.undelivered = 0;
+    x.owed &= static_cast<std::uint8_t>(~(kOweData | kOweStart));
+  }
+  static void reset(E&, RecvRequest& r) {
+    auto& x = r.xfer;
+    x.owed &= static_cast<std::uint8_t>(~(kOweData | kOweStart));
+  }
+};
+
+/// Post the RNDV or RGET of this round. It may be posted several times in one round; the receiver keeps one.
+template <class P>
+bool Engine<P>::open(SendRequest& r) {
+  auto& x = r.xfer;
+  PeerT& p = *x.proc->peer;
+  const bool again = x.restarts != 0;
+  bool refused = false;
+  if (Rget<P>::open(*this, r, refused)) return true;
+  if (refused) return false;
+  for (unsigned i = 0; i < p.n_eager; ++i) {
+    RailT* const rail = next_eager(p);
+    Frag* const f = new_frag(FragKind::kOpen, *rail, p);
+    if (!f) return false;
+    core::RndvHdr h{};
+    h.match = identity(r);
+    h.match.type = static_cast<std::uint8_t>(MsgType::kRndv);
+    h.match.flags =
+        static_cast<std::uint8_t>((again ? core::kFlagRestart : 0) |
+                                  (Rput<P>::possible(*this, r) ? core::kFlagContig : core::kFlagNoRdma));
+    h.length = x.length;
+    h.sender = x.name.value;
+    h.receiver = again ? x.peer_name.value : 0;
+    std::size_t n = 0;
+    if (!again) {
+      n = rail->limits.rndv_eager_limit - sizeof h;
+      if (n > x.length) n = x.length;
+    }
+    f->xfer.name = x.name;
+    f->xfer.type = h.match.type;
+    const Post post = port_.send(rail->handle, f->xfer.type, &h, sizeof h, r, 0, n, *f);
+    if (!taken(post)) {
+      --frags_out_;
+      port_.frag_free(*f);
+      continue;
+    }
+    if (!again && n < x.open_len) x.open_len = n;
+    counters_.bytes_sent += n;
+    ++counters_.control_sent;
+    if (post == Post::kCompleted) {
+      fragment_left(*f);
+      port_.frag_free(*f);
+    }
+    return true;
+  }
+  return false;
+}
+
+/// A receive was matched with a RNDV or RGET: it gets a name and answers.
+template <class P>
+void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
+  core::RndvHdr h{};
+  const bool decoded = core::decode(a.bytes, h);  // checked when it arrived
+  BFO_DCHECK(decoded);
+  if (!decoded) return;
+  auto& x = r.xfer;
+  PeerT& peer = *peer_of(p);
+  x.proc = &p;
+  x.seq = h.match.seq;
+  x.length = h.length;
+  x.want = h.length < x.capacity ? h.length : x.capacity;
+  x.name = recvs_.insert(&r);
+  BFO_CHECK(x.name);
+  x.peer_name = Name(h.sender);
+  // The rounds of both sides are equal; a sender restarts only requests that are matched.
+  x.name = x.name.at(x.peer_name.round());
+  x.have.clear();
+  x.todo.clear();
+  x.owed = 0;
+  x.in_flight = 0;
+  x.next_grant = 1;
+  x.no_rdma = false;
+  x.registered = false;
+  x.refusals = 0;
+  x.refused = 0;
+  x.total = 0;
+  x.doubtful.clear();
+  x.key_rail = nullptr;
+  x.sender_done = false;
+  x.nack_owed = false;
+  x.ledger = nullptr;
+  x.reg = {};
+  x.n_keys = 0;
+  x.phase = RecvPhase::kReceiving;
+  peer.live_recvs.push_back(&r);
+  set_matched(r, p, h.match, h.length);
+  if (h.match.type == static_cast<std::uint8_t>(MsgType::kRndv))
+    store_frag(r, 0, a.bytes.from(sizeof(core::RndvHdr)));
+  if (peer.lost) [[unlikely]] {  // it came before the peer was given up, and is matched now
+    recv_event(r, RecvEvent::kGiveUp);
+    return;
+  }
+  choose_protocol(r, a);
+  recv_check(r);
+  flush(peer);
+}
+
+/// Take protocol and keys of this round from a RNDV or RGET, and owe what the protocol needs.
+template <class P>
+void Engine<P>::choose_protocol(RecvRequest& r, const Arrival& a) {
+  auto& x = r.xfer;
+  core::RndvHdr h{};
+  if (!core::decode(a.bytes, h)) return;
+  x.protocol = Protocol::kCopy;
+  x.todo.clear();
+  const bool rdma = !x.no_rdma && !x.have.covers(0, x.want);
+  if (rdma && Rget<P>::take_keys(*this, r, a))
+    x.protocol = Protocol::kGet;
+  else if (rdma && (h.match.flags & core::kFlagContig) && Rput<P>::accept(*this, r))
+    x.protocol = Protocol::kPut;
+  if (x.protocol != Protocol::kCopy) x.todo.assign_complement(x.have, x.want);
+  if (x.protocol == Protocol::kGet) Rget<P>::align_todo(r);
+  x.total = x.todo.bytes();
+  x.owed |= x.protocol == Protocol::kCopy ? kOweStart : kOweData;
+  ready(r);
+}
+
+template <class P>
+void Engine<P>::on_ack(const Arrival& a) {
+  core::AckHdr h;
+  NameState state;
+  if (!core::decode(a.bytes, h)) {
+    ++counters_.malformed;
+    return;
+  }
+  const Name name(h.sender);
+  SendRequest* const r = find_send(name, a, state);
+  if (!r) return;
+  auto& x = r->xfer;
+  if (name.round() != x.name.round()) {
+    ++(name.round() < x.name.round() ? counters_.stale : counters_.malformed);
+    return;
+  }
+  if (x.phase == SendPhase::kOpening) x.peer_name = Name(h.receiver);
+  send_event(*r, SendEvent::kAck);
+  flush(*x.proc->peer);
+}
+
+template <class P>
+void Engine<P>::on_frag(const Arrival& a) {
+  core::FragHdr h;
+  NameState state;
+  if (!core::decode(a.bytes, h)) {
+    ++counters_.malformed;
+    return;
+  }
+  const Name name(h.receiver);
+  RecvRequest* const r = find_recv(name, a, state);
+  if (!r) return;
+  auto& x = r->xfer;
+  if (name.round() != x.name.round()) {
+    ++(name.round() < x.name.round() ? counters_.stale : counters_.malformed);
+    return;
+  }
+  const Bytes payload = a.bytes.from(sizeof h);
+  if (h.offset > x.length || payload.size > x.length - h.offset) {
+    ++counters_.malformed;
+    return;
+  }
+  if (x.phase == RecvPhase::kReceiving) [[likely]] {
+    x.owed &= static_cast<std::uint8_t>(~kOweStart);  // the ACK arrived
+    store_frag(*r, h.offset, payload);
+    PeerT& peer = *x.proc->peer;
+    recv_check(*r);
+    if (!peer.raw.empty()) flush(peer);
+    return;
+  }
+  RecvInput in;
+  in.payload = payload;
+  in.offset = h.offset;
+  recv_event(*r, RecvEvent::kFrag, in);
+  flush(*x.proc->peer);
+}
+
+/// Unpack what fits and was not there before.
+template <class P>
+void Engine<P>::store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload) {
+  auto& x = r.xfer;
+  if (offset >= x.want) return;
+  std::uint64_t end = offset + payload.size;
+  if (end > x.want) end = x.want;
+  if (x.have.covers(offset, end)) {
+    if (end > offset) ++counters_.duplicates;
+    return;
+  }
+  port_.unpack(r, offset, payload.data, end - offset);
+  x.have.add(offset, end);
+}
+
+}  // namespace bfo::xfer

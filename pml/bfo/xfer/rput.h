@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// rput.h: the put protocol: the receiver grants ranges of its buffer, the sender writes them over all rails.
+//
+//   S: RNDV (with the first bytes, CONTIG)  ->  R matches
+//   R: PUT PUT PUT ... each grants one range to one rail (ledger entry) and goes over that rail
+//   S: RDMA write, then FIN over the same rail  ->  R: the entry leaves, the bytes count
+//   S: complete when all writes succeeded; R: complete when everything arrived and the ledger is empty
+//
+// Everything about a grant travels on its rail. When that rail dies, the sender either knows that nothing was
+// posted (FIN with fail: the range is granted again elsewhere), or that everything succeeded (the FIN goes
+// over another rail, and counts once the granted rail is fenced), or it does not know: the dance.
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/transfer.h"
+
+namespace bfo::xfer {
+
+template <class P>
+struct Rput {
+  using E = Engine<P>;
+  using SendRequest = typename P::SendRequest;
+  using RecvRequest = typename P::RecvRequest;
+  using Frag = typename P::Frag;
+  using Ledger = LedgerEntry<P>;
+  using Arrival = typename E::Arrival;
+
+  static constexpr unsigned kMaxRefusals = 8;  ///< then the request goes on by copy
+
+  static bool can_put(const Rail<P>& r, std::uint64_t length) {
+    return r.limits.put_limit != 0 && length >= r.limits.min_rdma_size;
+  }
+  static bool any_rail(const Peer<P>& p, std::uint64_t length) {
+    for (unsigned i = 0; i < p.n_eager; ++i)
+      if (can_put(*p.eager[i], length)) return true;
+    return false;
+  }
+
+  /// Sender: may the receiver answer with PUT?
+  static bool possible(E& e, SendRequest& r) {
+    auto& x = r.xfer;
+    if (!e.config_.use_put || x.no_rdma || x.length == 0) return false;
+    return any_rail(*x.proc->peer, x.length) && Rget<P>::registered(e, r);
+  }
+  /// Receiver: answer with PUT?
+  static bool accept(E& e, RecvRequest& r) {
+    auto& x = r.xfer;
+    if (!e.config_.use_put || x.no_rdma) return false;
+    return any_rail(*x.proc->peer, x.length) && Rget<P>::registered(e, r);
+  }
+
+  // ---- receiver
+
+  /// Send the grants that are owed, then grant more, up to the depth per usable rail.
+  static bool serve(E& e, RecvRequest& r) {
+    auto& x = r.xfer;
+    Peer<P>& p = *x.proc->peer;
+    bool blocked = false;
+    unsigned open = 0;
+    for (Ledger* l = x.ledger; l; l = l->next) {
+      if (l->grant == 0 || l->fin) continue;
+      ++open;
+      if (l->owed && E::usable(*l->rail, l->epoch) && !send_put(e, r, *l)) blocked = true;
+    }
+    std::uint32_t refused = x.refused;
+    for (unsigned i = 0; i < p.n_eager; ++i)
+      if (!can_put(*p.eager[i], x.length)) refused |= 1u << p.eager[i]->index;
+    while (!blocked && !x.todo.empty() && open < e.config_.rdma_depth * p.n_eager) {
+      Rail<P>* const rail = e.lightest(p, refused);
+      if (!rail) {
+        blocked = true;
+        break;
+      }
+      std::uint64_t n = rail->limits.rdma_frag_size;
+      if (n > rail->limits.put_limit) n = rail->limits.put_limit;
+      n = e.piece(x.want, p.n_eager, n);
+      const Range g = x.todo.take_front(n);
+      Ledger* const l = e.ledger_add(x.ledger, *rail, rail->name.epoch, g.begin, g.end);
+      l->grant = x.next_grant++;
+      l->round = x.name.round();
+      l->owed = true;
+      rail->inflight_bytes += g.size();
+      l->loaded = true;
+      ++open;
+      if (!send_put(e, r, *l)) refused |= 1u << rail->index;  // the grant waits for its rail
+      if (!l->sent) blocked = true;
+    }
+    if (!blocked) x.owed &= static_cast<std::uint8_t>(~(kOweData | kOweStart));
+    return !blocked;
+  }
+
+  static bool send_put(E& e, RecvRequest& r, Ledger& l) {
+    auto& x = r.xfer;
+    core::PutHdr h{};
+    h.type = static_cast<std::uint8_t>(core::MsgType::kPut);
+    h.sender = x.peer_name.value;
+    h.receiver = x.name.value;
+    h.offset = l.begin;
+    h.length = l.end - l.begin;
+    h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r)) + l.begin;
+    h.total = x.total;
+    h.grant = l.grant;
+    if (!Rget<P>::key_of(e, x.reg, *l.rail, h.key)) return false;
+    if (!e.post_on(*l.rail, &h, sizeof h, FragKind::kControl, x.name, true, l.grant)) return false;
+    l.owed = false;
+    l.sent = true;
+    return true;
+  }
+
+  /// A PUT ended without success: it goes out again if its rail lives; else the rail's closure decides.
+  static void put_lost(RecvRequest& r, std::uint32_t grant) {
+    for (Ledger* l = r.xfer.ledger; l; l = l->next)
+      if (l->grant == grant) l->owed = true;
+  }
+  /// The sender asks again: every open grant is repeated, it knows which it has seen.
+  static void repeat(RecvRequest& r) {
+    for (Ledger* l = r.xfer.ledger; l; l = l->next)
+      if (l->grant != 0 && !l->fin) l->owed = true;
+  }
+
+  static Ledger* find(RecvRequest& r, std::uint32_t grant) {
+    if (grant == 0) return nullptr;
+    Ledger* l = r.xfer.ledger;
+    while (l && l->grant != grant) l = l->next;
+    return l;
+  }
+  static void again(E& e, RecvRequest& r) {
+    if (r.xfer.phase != core::RecvPhase::kReceiving) return;
+    r.xfer.owed |= kOweData;
+    e.ready(r);
+  }
+
+  /// FIN: over the granted rail its bytes are in place (RC order); over another one only after a fence (H9).
+  static void use_grant(E& e, RecvRequest& r, std::uint32_t grant, const Arrival& a) {
+    auto& x = r.xfer;
+    Ledger* const l = find(r, grant);
+    if (!l) {
+      ++e.counters_.duplicates;
+      return;
+    }
+    const bool same_rail = a.rail == l->rail && (a.epoch == 0 || a.epoch == l->epoch);
+    if (same_rail || !l->rail->limits.failover) {
+      x.have.add(l->begin, l->end);
+      e.ledger_remove(x.ledger, l);
+    } else {
+      l->fin = true;
+      ++e.counters_.fences;
+      e.port_.fence(l->rail->handle, l->epoch);
+    }
+    again(e, r);
+  }
+
+  /// FIN with fail: the sender never used the grant and never will.
+  static void drop_grant(E& e, RecvRequest& r, std::uint32_t grant) {
+    auto& x = r.xfer;
+    Ledger* const l = find(r, grant);
+    if (!l) return;
+    const Range range{l->begin, l->end};
+    x.refused |= 1u << l->rail->index;  // it is down over there: not again in this round
+    e.ledger_remove(x.ledger, l);
+    if (x.phase != core::RecvPhase::kReceiving) return;
+    x.todo.add(range.begin, range.end);
+    bool any = false;
+    const Peer<P>& p = *x.proc->peer;
+    for (unsigned i = 0; i < p.n_eager; ++i)
+      any = any || (can_put(*p.eager[i], x.length) && !(x.refused >> p.eager[i]->index & 1));
+    if (++x.refusals >= kMaxRefusals) x.no_rdma = true;
+    if (!any || x.no_rdma) e.recv_event(r, core::RecvEvent::kAsk);
+  }
+
+  /// SENDDONE: every write of this round succeeded. Those on fenced rails count now, the others with their
+  /// FIN or when their rail is fenced.
+  static void sender_done(E&, RecvRequest& r) {
+    auto& x = r.xfer;
+    x.sender_done = true;
+    for (std::uint32_t i = 0; i < x.doubtful.count(); ++i) x.have.add(x.doubtful[i].begin, x.doubtful[i].end);
+    x.doubtful.clear();
+    for (Ledger* l = x.ledger; l; l = l->next)
+      if (l->grant != 0 && l->sent) l->fin = true;
+  }
+
+  // ---- sender
+
+  static void grant_arrived(E& e, SendRequest& r, const core::PutHdr& h, Rail<P>* arrival) {
+    auto& x = r.xfer;
+    if (x.protocol != Protocol::kPut) {
+      x.protocol = Protocol::kPut;
+      x.exposed = 0;  // PUT, like ACK, certifies that the receiver does not read in this round
+      x.todo.clear();
+      x.undelivered = h.total;
+      x.granted.clear();
+    }
+    if (x.granted.add(h.grant, std::uint64_t{h.grant} + 1) == 0) {
+      ++e.counters_.duplicates;
+      return;
+    }
+    Rail<P>* const rail = e.rail_named(*x.proc->peer, h.key.conn, h.key.epoch, arrival);
+    if (!rail || h.length > rail->limits.put_limit || !Rget<P>::registered(e, r)) {
+      refuse(e, r, h.grant);
+      return;
+    }
+    Grant<P>* g = e.free_grants_;
+    if (g)
+      e.free_grants_ = g->next;
+    else
+      g = static_cast<Grant<P>*>(e.port_.alloc(sizeof(Grant<P>)));
+    ::new (g) Grant<P>;
+    g->rail = rail;
+    g->epoch = rail->name.epoch;
+    g->number = h.grant;
+    g->offset = h.offset;
+    g->length = h.length;
+    g->address = h.address;
+    g->handle.size = h.key.handle_len;
+    std::memcpy(g->handle.bytes, h.key.handle, sizeof g->handle.bytes);
+    Grant<P>** tail = &x.grants;
+    while (*tail) tail = &(*tail)->next;
+    *tail = g;
+    x.owed |= kOweData;
+    e.ready(r);
+  }
+
+  /// Legal only while no byte of the grant was posted (H8).
+  static void refuse(E& e, SendRequest& r, std::uint32_t grant) {
+    auto& x = r.xfer;
+    const core::FinHdr h{static_cast<std::uint8_t>(core::MsgType::kFin),
+                         core::kFlagFail,
+                         0,
+                         x.name.value,
+                         x.peer_name.value,
+                         grant,
+                         0};
+    e.send_raw(*x.proc->peer, &h, sizeof h);
+  }
+
+  static bool serve(E& e, SendRequest& r) {
+    auto& x = r.xfer;
+    bool blocked = false;
+    for (Grant<P>** at = &x.grants; *at;) {
+      Grant<P>* const g = *at;
+      if (E::usable(*g->rail, g->epoch)) {
+        const Post post = write(e, r, *g);
+        if (post == Post::kNoResource) {
+          blocked = true;
+          at = &g->next;
+          continue;
+        }
+        if (post == Post::kUnreachable) refuse(e, r, g->number);
+      } else {
+        refuse(e, r, g->number);
+      }
+      *at = g->next;
+      g->next = e.free_grants_;
+      e.free_grants_ = g;
+    }
+    if (blocked) return false;
+    x.owed &= static_cast<std::uint8_t>(~kOweData);
+    e.send_check(r);
+    return true;
+  }
+
+  static Post write(E& e, SendRequest& r, Grant<P>& g) {
+    auto& x = r.xfer;
+    Frag* const f = e.new_frag(FragKind::kWrite, *g.rail, *g.rail->peer);
+    if (!f) return Post::kNoResource;
+    f->xfer.name = x.name;
+    f->xfer.offset = g.offset;
+    f->xfer.length = g.length;
+    f->xfer.grant = g.number;
+    g.rail->inflight_bytes += g.length;
+    ++x.in_flight;
+    const Post post = e.port_.put(g.rail->handle, r, g.offset, g.length, g.address, g.handle, *f);
+    if (post == Post::kAccepted) {
+      e.counters_.bytes_sent += g.length;
+      if (x.restarts != 0) e.note_resent(*x.proc->peer, g.length, false);
+      return post;
+    }
+    e.fragment_left(*f);
+    --x.in_flight;
+    if (post == Post::kCompleted) finished(e, r, *f);
+    e.port_.frag_free(*f);
+    return post;
+  }
+
+  /// The write succeeded: FIN over the same rail as long as that lives.
+  static void finished(E& e, SendRequest& r, Frag& f) {
+    auto& x = r.xfer;
+    x.undelivered -= f.xfer.length;
+    const core::FinHdr h{static_cast<std::uint8_t>(core::MsgType::kFin),
+                         0,
+                         0,
+                         x.name.value,
+                         x.peer_name.value,
+                         f.xfer.grant,
+                         0};
+    e.send_raw(*x.proc->peer, &h, sizeof h, f.xfer.rail, f.xfer.epoch);
+  }
+
+  static void write_done(E& e, Frag& f) {
+    auto& fx = f.xfer;
+    SendRequest* const r = e.sends_.find(fx.name);
+    BFO_DCHECK(r != nullptr);  // the gate holds it while a write is in flight
+    if (!r) return;
+    auto& x = r->xfer;
+    --x.in_flight;
+    if (fx.fate == Fate::kDelivered) {
+      finished(e, *r, f);
+    } else {
+      if (fx.fate == Fate::kUnknown && fx.rail->limits.failover) {
+        x.dirty_rails = static_cast<std::uint16_t>(x.dirty_rails | 1u << fx.rail->index);
+        // our buffer may still be read by that rail (I16)
+        if (fx.epoch > fx.rail->closed_epoch)
+          e.ledger_add(x.ledger, *fx.rail, fx.epoch, fx.offset, fx.offset + fx.length);
+      }
+      e.send_event(*r, core::SendEvent::kDataLost);
+    }
+    e.send_check(*r);
+  }
+
+  static void reset(E& e, SendRequest& r) {
+    auto& x = r.xfer;
+    while (Grant<P>* g = x.grants) {
+      x.grants = g->next;
+      g->next = e.free_grants_;
+      e.free_grants_ = g;
+    }
+    x.granted.clear();
+  }
+  static void reset(E&, RecvRequest& r) {
+    auto& x = r.xfer;
+    x.todo.clear();
+    x.doubtful.clear();
+    x.refused = 0;
+    x.next_grant = 1;
+  }
+};
+
+template <class P>
+void Engine<P>::on_put(const Arrival& a) {
+  core::PutHdr h;
+  NameState state;
+  if (!core::decode_put(a.bytes, h)) {
+    ++counters_.malformed;
+    return;
+  }
+  const Name name(h.sender);
+  SendRequest* const r = find_send(name, a, state);
+  if (!r) return;
+  auto& x = r->xfer;
+  if (name.round() != x.name.round()) {
+    ++(name.round() < x.name.round() ? counters_.stale : counters_.malformed);
+    return;
+  }
+  if (h.offset + h.length > x.length || h.length == 0 || h.grant == 0 || h.total > x.length ||
+      h.length > h.total) {
+    ++counters_.malformed;
+    return;
+  }
+  if (x.phase == SendPhase::kOpening) x.peer_name = Name(h.receiver);
+  SendInput in;
+  in.put = &h;
+  in.arrival = &a;
+  send_event(*r, SendEvent::kPut, in);
+  flush(*x.proc->peer);
+}
+
+template <class P>
+void Engine<P>::on_fin(const Arrival& a) {
+  core::FinHdr h;
+  NameState state;
+  if (!core::decode(a.bytes, h)) {
+    ++counters_.malformed;
+    return;
+  }
+  if (h.to_send) {
+    const Name name(h.sender);
+    SendRequest* const r = find_send(name, a, state);
+    if (!r) return;
+    if (name.round() != r->xfer.name.round()) {
+      ++(name.round() < r->xfer.name.round() ? counters_.stale : counters_.malformed);
+      return;
+    }
+    PeerT& peer = *r->xfer.proc->peer;
+    send_event(*r, SendEvent::kFin);
+    flush(peer);
+    return;
+  }
+  const Name name(h.receiver);
+  RecvRequest* const r = find_recv(name, a, state);
+  if (!r) return;
+  if (name.round() != r->xfer.name.round()) {
+    ++(name.round() < r->xfer.name.round() ? counters_.stale : counters_.malformed);
+    return;
+  }
+  PeerT& peer = *r->xfer.proc->peer;
+  RecvInput in;
+  in.grant = h.grant;
+  in.arrival = &a;
+  recv_event(*r, (h.flags & core::kFlagFail) ? RecvEvent::kFinRefused : RecvEvent::kFin, in);
+  flush(peer);
+}
+
+}  // namespace bfo::xfer

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// schedule.h: which rail takes what, and what waits. Eager messages go round robin over the usable rails;
+// pieces of long messages to the rail with the least bytes in flight for its weight, which stripes by weight
+// when rails are healthy and follows their real speed when they are not. A request that owes something no
+// rail can take now waits in its peer's ready list and is served as soon as any rail of the peer has room.
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+/// The usable rail with the smallest load for its weight, not in the bit set `refused`; nullptr when none.
+template <class P>
+Rail<P>* Engine<P>::lightest(PeerT& p, std::uint32_t refused) {
+  RailT* best = nullptr;
+  for (unsigned i = 0; i < p.n_eager; ++i) {
+    RailT* const r = p.eager[(p.turn + i) % p.n_eager];  // ties go round robin
+    if (refused & (1u << r->index)) continue;
+    // a/wa < b/wb without dividing; loads stay far below 2^32 * weight
+    if (!best || r->inflight_bytes * best->limits.weight < best->inflight_bytes * r->limits.weight) best = r;
+  }
+  ++p.turn;
+  return best;
+}
+
+/// Size of one RDMA piece of a message of `length` bytes over `rails` rails: an equal share for each, in
+/// pieces that are neither tiny nor longer than the rail wants. What is under way on a rail that fails goes
+/// again over the others: all pieces of one rail together are at most 1 MiB or 2 % of the message (P4).
+template <class P>
+std::uint64_t Engine<P>::piece(std::uint64_t length, unsigned rails, std::uint64_t limit) const {
+  constexpr std::uint64_t kAlign = 4096;
+  std::uint64_t n = rails > 1 ? (length / rails + kAlign - 1) / kAlign * kAlign : length;
+  if (rails > 1) {
+    const std::uint64_t at_risk = length / 50 > kMaxAgain ? length / 50 : kMaxAgain;
+    const std::uint64_t share = at_risk / (config_.rdma_depth ? config_.rdma_depth : 1) / kAlign * kAlign;
+    if (n > share) n = share;
+  }
+  if (n < kMinPiece) n = kMinPiece;
+  return n < limit ? n : limit;
+}
+
+template <class P>
+typename P::Frag* Engine<P>::new_frag(FragKind kind, RailT& rail, PeerT& peer) {
+  Frag* const f = port_.frag_alloc();
+  if (!f) [[unlikely]]
+    return nullptr;
+  auto& x = f->xfer;
+  x.next = x.prev = nullptr;
+  x.linked = false;
+  x.kind = kind;
+  x.type = 0;
+  x.to_sender = false;
+  x.pinned = false;
+  x.rail = &rail;
+  x.epoch = rail.name.epoch;
+  x.name = Name();
+  x.send = nullptr;
+  x.peer = &peer;
+  x.offset = 0;
+  x.length = 0;
+  x.grant = 0;
+  x.raw_len = 0;
+  x.buffer = nullptr;
+  ++frags_out_;
+  return f;
+}
+
+/// Bookkeeping of a fragment's end; the record itself stays.
+template <class P>
+void Engine<P>::fragment_left(Frag& f) {
+  auto& x = f.xfer;
+  --frags_out_;
+  if (x.kind == FragKind::kFrag || x.kind == FragKind::kWrite || x.kind == FragKind::kRead)
+    x.rail->inflight_bytes -= x.length;
+}
+
+/// Send a control message that the state of request `own` owes over one rail. False: it does not take it now.
+template <class P>
+bool Engine<P>::post_on(RailT& rail, const void* hdr, std::size_t len, FragKind kind, Name own,
+                        bool to_sender, std::uint32_t grant) {
+  Frag* const f = new_frag(kind, rail, *rail.peer);
+  if (!f) return false;
+  f->xfer.name = own;
+  f->xfer.to_sender = to_sender;
+  f->xfer.grant = grant;
+  f->xfer.type = *static_cast<const std::uint8_t*>(hdr);
+  const Post post = port_.send_bytes(rail.handle, f->xfer.type, hdr, len, nullptr, 0, *f);
+  if (post != Post::kAccepted) {
+    fragment_left(*f);
+    port_.frag_free(*f);
+  }
+  if (!taken(post)) return false;
+  ++counters_.control_sent;
+  return true;
+}
+
+/// The same over any usable rail.
+template <class P>
+bool Engine<P>::post_control(PeerT& p, const void* hdr, std::size_t len, FragKind kind, Name own,
+                             bool to_sender, std::uint32_t grant) {
+  for (unsigned i = 0; i < p.n_eager; ++i)
+    if (post_on(*next_eager(p), hdr, len, kind, own, to_sender, grant)) return true;
+  return false;
+}
+
+/// Our rail with that connection name, if it is usable in that epoch. conn 0 stands for `nameless`.
+template <class P>
+Rail<P>* Engine<P>::rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* nameless) const {
+  if (conn == 0) {
+    if (!nameless || nameless->peer != &p || nameless->name.conn != 0) return nullptr;
+    return usable(*nameless, nameless->name.epoch) ? nameless : nullptr;
+  }
+  for (unsigned i = 0; i < p.n_rails; ++i)
+    if (p.rails[i].name.conn == conn) return usable(p.rails[i], epoch) ? &p.rails[i] : nullptr;
+  return nullptr;
+}
+
+/// Send bytes that no request stands for: they are kept until delivered, and sent again on another rail as
+/// they are. All such messages are idempotent.
+template <class P>
+[[gnu::noinline]] void Engine<P>::send_raw(PeerT& p, const void* bytes, std::size_t len, RailT* pinned,
+                                           std::uint32_t epoch) {
+  if (p.lost) return;
+  ++waiting_;  // whoever called may not flush
+  Frag* const f = p.starved.empty() ? port_.frag_alloc() : nullptr;
+  if (f) {
+    fill_raw(p, *f, bytes, len, pinned, epoch);
+    return;
+  }
+  // No record now. What must be said is never dropped: it waits in memory (H23).
+  auto* const s = ::new (port_.alloc(sizeof(StarvedT) + len)) StarvedT;
+  s->rail = pinned;
+  s->epoch = epoch;
+  s->size = len;
+  std::memcpy(static_cast<void*>(s + 1), bytes, len);
+  p.starved.push_back(s);
+}
+
+template <class P>
+void Engine<P>::fill_raw(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned,
+                         std::uint32_t epoch) {
+  auto& x = f.xfer;
+  x.next = x.prev = nullptr;
+  x.linked = false;
+  x.kind = FragKind::kRaw;
+  x.to_sender = false;
+  x.pinned = pinned != nullptr;
+  x.rail = pinned;
+  x.epoch = epoch;
+  x.name = Name();
+  x.send = nullptr;
+  x.peer = &p;
+  x.offset = x.length = 0;
+  x.grant = 0;
+  x.type = *static_cast<const std::uint8_t*>(bytes);
+  x.raw_len = static_cast<std::uint32_t>(len);
+  x.buffer = nullptr;
+  if (len > sizeof x.raw) x.buffer = port_.alloc(len);
+  std::memcpy(x.buffer ? x.buffer : x.raw, bytes, len);
+  p.raw.push_back(&f);
+}
+
+/// Records for raw messages that found none. False: there are none yet.
+template <class P>
+bool Engine<P>::feed_starved(PeerT& p) {
+  while (StarvedT* s = p.starved.front()) {
+    Frag* const f = port_.frag_alloc();
+    if (!f) return false;
+    p.starved.remove(s);
+    fill_raw(p, *f, s + 1, s->size, s->rail, s->epoch);
+    port_.free(s);
+  }
+  return true;
+}
+
+/// Post a waiting raw message. False: no rail takes it now.
+template <class P>
+bool Engine<P>::post_raw(PeerT& p, Frag& f) {
+  auto& x = f.xfer;
+  const void* const data = x.buffer ? x.buffer : x.raw;
+  if (x.pinned && !usable(*x.rail, x.epoch)) x.pinned = false;
+  for (unsigned i = 0; i < p.n_eager; ++i) {
+    RailT* const rail = x.pinned ? x.rail : next_eager(p);
+    x.rail = rail;
+    x.epoch = rail->name.epoch;
+    ++frags_out_;
+    const Post post = port_.send_bytes(rail->handle, x.type, data, x.raw_len, nullptr, 0, f);
+    if (taken(post)) {
+      ++counters_.control_sent;
+      if (post == Post::kCompleted) {
+        --frags_out_;
+        if (x.grant == kPing) p.pinging = false;
+        if (x.buffer) port_.free(x.buffer);
+        port_.frag_free(f);
+      }
+      return true;
+    }
+    --frags_out_;
+    if (x.pinned) return false;
+  }
+  return false;
+}
+
+template <class P>
+void Engine<P>::ready(SendRequest& r) {
+  if (!r.xfer.linked) r.xfer.proc->peer->ready_sends.push_back(&r);
+}
+template <class P>
+void Engine<P>::ready(RecvRequest& r) {
+  if (!r.xfer.linked) r.xfer.proc->peer->ready_recvs.push_back(&r);
+}
+template <class P>
+void Engine<P>::unready(SendRequest& r) {
+  if (r.xfer.linked) r.xfer.proc->peer->ready_sends.remove(&r);
+}
+template <class P>
+void Engine<P>::unready(RecvRequest& r) {
+  if (r.xfer.linked) r.xfer.proc->peer->ready_recvs.remove(&r);
+}
+
+/// Post as much as possible of what waits for this peer: raw messages, notices about rails, then requests.
+/// Answers go before new work: they free the peer's resources.
+template <class P>
+void Engine<P>::flush(PeerT& p) {
+  if (p.n_eager == 0) return;
+  rail_notices(p);
+  do {
+    if (!feed_starved(p)) ++waiting_;
+    while (Frag* f = p.raw.front()) {
+      p.raw.remove(f);
+      if (!post_raw(p, *f)) {
+        p.raw.push_front(f);
+        ++waiting_;
+        return;
+      }
+    }
+  } while (!p.starved.empty() && feed_starved(p));
+  while (RecvRequest* r = p.ready_recvs.front()) {
+    p.ready_recvs.remove(r);
+    if (!serve(*r)) {
+      if (!r->xfer.linked) p.ready_recvs.push_front(r);
+      ++waiting_;
+      return;
+    }
+  }
+  while (SendRequest* r = p.ready_sends.front()) {
+    p.ready_sends.remove(r);
+    if (!serve(*r)) {
+      if (!r->xfer.linked) p.ready_sends.push_front(r);
+      ++waiting_;
+      return;
+    }
+  }
+}
+
+/// Post what a send owes. True: it owes nothing a rail could take now (it comes back when that changes).
+template <class P>
+bool Engine<P>::serve(SendRequest& r) {
+  auto& x = r.xfer;
+  if (x.protocol == Protocol::kEager) return Eager<P>::serve(*this, r);
+  if (x.owed & kOweNotify) {
+    if (!send_notify(r)) return false;
+    x.owed &= static_cast<std::uint8_t>(~kOweNotify);
+  }
+  if (x.owed & kOweStart) {
+    if (!open(r)) return false;
+    x.owed &= static_cast<std::uint8_t>(~kOweStart);
+  }
+  if (!(x.owed & kOweData)) return true;
+  return x.protocol == Protocol::kPut ? Rput<P>::serve(*this, r) : RndvCopy<P>::serve(*this, r);
+}
+
+template <class P>
+bool Engine<P>::serve(RecvRequest& r) {
+  auto& x = r.xfer;
+  if (x.owed & kOweNotify) {
+    if (!send_recv_err(r)) return false;
+    x.owed &= static_cast<std::uint8_t>(~kOweNotify);
+  }
+  if (x.owed & kOweQuiet) {
+    if (!send_restart_ack(r)) return false;
+    x.owed &= static_cast<std::uint8_t>(~kOweQuiet);
+  }
+  if (!(x.owed & (kOweStart | kOweData))) return true;
+  switch (x.protocol) {
+    case Protocol::kGet:
+      return Rget<P>::serve(*this, r);
+    case Protocol::kPut:
+      return Rput<P>::serve(*this, r);
+    default:
+      return RndvCopy<P>::serve(*this, r);
+  }
+}
+
+}  // namespace bfo::xfer

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// state.h: what the engine keeps per request, fragment, rail, peer and communicator. The port embeds
+// SendState, RecvState and FragState in its own records as a member named `xfer`; the rest is the engine's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/ids.h"
+#include "common/ranges.h"
+#include "common/seq.h"
+#include "common/status.h"
+#include "pml/bfo/core/recv_machine.h"
+#include "pml/bfo/core/send_machine.h"
+#include "pml/bfo/core/wire.h"
+#include "pml/bfo/xfer/list.h"
+#include "pml/bfo/xfer/port.h"
+
+namespace bfo::xfer {
+
+inline constexpr std::int32_t kAnySource = -1;
+inline constexpr std::int32_t kAnyTag = -1;
+inline constexpr unsigned kMaxRails = 8;
+static_assert(kMaxRails <= core::kMaxWireRails);
+
+enum class SendMode : std::uint8_t { kStandard, kSync, kReady };
+
+template <class P>
+struct Comm;
+template <class P>
+struct Proc;
+template <class P>
+struct Peer;
+template <class P>
+struct Rail;
+template <class P>
+struct Eager;
+template <class P>
+struct RndvCopy;
+template <class P>
+struct Rget;
+template <class P>
+struct Rput;
+
+/// What isend() is asked for. A buffered send is a standard send of the copy (the port's business).
+template <class P>
+struct SendArgs {
+  Comm<P>* comm = nullptr;
+  std::int32_t dst = 0;
+  std::int32_t tag = 0;
+  std::uint64_t length = 0;  ///< packed bytes
+  SendMode mode = SendMode::kStandard;
+};
+
+/// What irecv() is asked for.
+template <class P>
+struct RecvArgs {
+  Comm<P>* comm = nullptr;
+  std::int32_t src = kAnySource;
+  std::int32_t tag = kAnyTag;
+  std::uint64_t capacity = 0;  ///< bytes that fit
+};
+
+enum class Protocol : std::uint8_t { kEager, kCopy, kGet, kPut };
+
+/// Things a request still has to send; regenerated from state, never stored as packets (H11).
+enum Owed : std::uint8_t {
+  kOweNothing = 0,
+  kOweStart = 1,   ///< S: MATCH, RNDV or RGET.      R: ACK
+  kOweData = 2,    ///< S: FRAGs or writes.          R: PUTs or READs
+  kOweNotify = 4,  ///< S: RNDVRESTARTNOTIFY.        R: RECVERRNOTIFY
+  kOweQuiet = 8,   ///<                              R: RNDVRESTARTACK
+  kOweFin = 16     ///<                              R: FIN of an RGET
+};
+
+/// One access to this process's memory that a rail may still execute (P2). `conn`/`epoch` name the
+/// connection; the entry leaves by FIN, by its own completion, or by FENCED.
+template <class P>
+struct LedgerEntry {
+  Rail<P>* rail = nullptr;
+  std::uint64_t conn = 0;
+  std::uint32_t epoch = 0;
+  std::uint32_t grant = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  Round round = 0;
+  bool loaded = false;  ///< counted in its rail's inflight_bytes
+  bool owed = false;    ///< PUT: to be handed to its rail (again)
+  bool sent = false;    ///< PUT: was handed to its rail at least once
+  bool fin = false;     ///< its bytes are known to have arrived
+  bool dead = false;    ///< no more use of it: only FENCED is awaited
+  LedgerEntry* next = nullptr;
+};
+
+/// PUT, at the sender: a range the receiver allows it to write.
+template <class P>
+struct Grant {
+  Grant* next = nullptr;
+  Rail<P>* rail = nullptr;
+  std::uint32_t epoch = 0;
+  std::uint32_t number = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  std::uint64_t address = 0;
+  HandleBytes handle;
+};
+
+template <class P>
+struct SendState {
+  using Request = typename P::SendRequest;
+  // list links (ready list of the peer; completion list)
+  Request* next = nullptr;
+  Request* prev = nullptr;
+  bool linked = false;
+
+  // hot
+  Proc<P>* proc = nullptr;
+  std::uint64_t length = 0;
+  std::int32_t tag = 0;
+  Seq16 seq = 0;
+  SendMode mode = SendMode::kStandard;
+  Protocol protocol = Protocol::kEager;
+  std::uint8_t owed = 0;
+  Outcome outcome = Outcome::kOk;
+
+  // rendezvous only
+  core::SendPhase phase = core::SendPhase::kIdle;
+  bool acked = false;             ///< the receiver of this round is known to have matched
+  bool no_rdma = false;           ///< fell back to copy for the rest of the request
+  bool hurt = false;              ///< a fragment of this round failed
+  std::uint32_t in_flight = 0;    ///< fragments of this request that have not ended
+  Name name;                      ///< ours, with the current round
+  Name peer_name;                 ///< the receiver's; 0 until it answers
+  RangeSet todo;                  ///< ranges still to be handed to rails in this round
+  std::uint64_t undelivered = 0;  ///< bytes of this round that are not known to be delivered
+  std::uint16_t dirty_rails = 0;  ///< rails (by index) on which a write of this round failed
+  std::uint32_t restarts = 0;
+  std::uint64_t open_len = 0;  ///< payload of the RNDV
+  std::uint16_t exposed = 0;   ///< RGET: rails (by index) whose keys the receiver has
+  RangeSet granted;  ///< PUT: numbers of the grants of this round that were seen: a PUT may come twice
+  Grant<P>* grants = nullptr;  ///< PUT: grants to be written
+  bool registered = false;
+  typename P::Registration reg{};
+  LedgerEntry<P>* ledger = nullptr;  ///< exposures (RGET) and failed writes
+  Request* live_next = nullptr;      ///< list of named requests of the peer
+  Request* live_prev = nullptr;
+  bool live_linked = false;
+};
+
+template <class P>
+struct RecvState {
+  using Request = typename P::RecvRequest;
+  Request* next = nullptr;  ///< posted queue, then the peer's ready list, then completion list
+  Request* prev = nullptr;
+  bool linked = false;
+
+  // hot
+  Comm<P>* comm = nullptr;
+  std::int32_t src = kAnySource;  ///< asked for
+  std::int32_t tag = kAnyTag;
+  std::uint64_t capacity = 0;
+  std::uint64_t post_order = 0;
+  RecvStatus status;
+
+  // rendezvous only
+  core::RecvPhase phase = core::RecvPhase::kIdle;
+  Protocol protocol = Protocol::kEager;
+  std::uint8_t owed = 0;
+  Proc<P>* proc = nullptr;
+  Seq16 seq = 0;
+  std::uint64_t length = 0;     ///< of the message
+  std::uint64_t want = 0;       ///< min(length, capacity): bytes that must arrive
+  Name name;                    ///< ours, with the current round
+  Name peer_name;               ///< the sender's, with its round
+  RangeSet have;                ///< bytes received (unpacked, or FINed)
+  RangeSet todo;                ///< RDMA: ranges not yet granted or read
+  std::uint32_t in_flight = 0;  ///< own READs that have not ended
+  bool nack_owed = false;       ///< the sender asked while READs were open: answered when the gate opens
+  bool sender_done = false;     ///< SENDDONE came: nothing more will be sent
+  std::uint32_t next_grant = 1;
+  bool no_rdma = false;
+  bool registered = false;
+  std::uint32_t refused = 0;  ///< PUT: rails (by index) the sender refused in this round
+  std::uint8_t refusals = 0;  ///< PUT: grants the sender could not use
+  std::uint64_t total = 0;    ///< PUT: bytes granted in this round altogether
+  RangeSet doubtful;  ///< PUT: granted on a rail that is fenced now; SENDDONE says that they were written
+  Rail<P>* key_rail = nullptr;  ///< RGET: rail of the key that has no connection name
+  typename P::Registration reg{};
+  LedgerEntry<P>* ledger = nullptr;  ///< grants (PUT) and READs
+  std::uint64_t remote_address = 0;  ///< RGET
+  std::uint8_t n_keys = 0;
+  core::RailKey keys[core::kMaxWireRails];
+  Request* live_next = nullptr;
+  Request* live_prev = nullptr;
+  bool live_linked = false;
+};
+
+/// What a fragment carries; decides what its end means.
+enum class FragKind : std::uint8_t {
+  kMatch,    ///< eager message of `send`
+  kOpen,     ///< RNDV or RGET of `send`
+  kFrag,     ///< FRAG of `send`
+  kWrite,    ///< RDMA write of `send`
+  kRead,     ///< RDMA read of `recv`
+  kControl,  ///< owed by the state of the request named by `name`
+  kRaw       ///< bytes kept in the fragment (or in `buffer`): resent as they are
+};
+
+template <class P>
+struct FragState {
+  using Record = typename P::Frag;
+  Record* next = nullptr;  ///< deferred completions, waiting raw messages
+  Record* prev = nullptr;
+  bool linked = false;
+  FragKind kind = FragKind::kRaw;
+  std::uint8_t type = 0;  ///< wire type of what was sent
+  Fate fate = Fate::kDelivered;
+  bool pinned = false;     ///< kRaw: goes over `rail` as long as its epoch lives (FIN, H9)
+  bool to_sender = false;  ///< kControl: `name` names a receive of ours (R->S message)
+  Rail<P>* rail = nullptr;
+  std::uint32_t epoch = 0;
+  Name name;  ///< our request, with the round it was posted in; looked up again when it ends (H17)
+  typename P::SendRequest* send = nullptr;  ///< kMatch: owned, cannot end before the fragment
+  Peer<P>* peer = nullptr;
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  std::uint32_t grant = 0;
+  std::uint32_t raw_len = 0;
+  void* buffer = nullptr;  ///< kRaw longer than `raw`: from Port::alloc
+  std::uint8_t raw[96];
+};
+
+template <class P>
+struct Rail {
+  typename P::RailHandle handle{};
+  RailLimits limits;
+  Peer<P>* peer = nullptr;
+  RailState state = RailState::kIdle;
+  std::uint8_t index = 0;
+  bool owe_down = false;           ///< RAILDOWN to the peer
+  bool owe_closed = false;         ///< EPOCHCLOSED to the peer
+  RailName name;                   ///< current (or last) connection
+  RailName dead;                   ///< what RAILDOWN / EPOCHCLOSED are about
+  std::uint32_t closed_epoch = 0;  ///< every epoch <= this is fenced
+  bool unfenceable = false;
+  std::uint64_t unfenceable_ns = 0;     ///< when that was known
+  std::uint32_t peer_closed_epoch = 0;  ///< every epoch <= this is closed at the peer
+  std::int32_t dead_cause = 0;
+  std::uint64_t dead_delivered = 0;
+  std::uint64_t inflight_bytes = 0;  ///< long-message bytes posted and not ended: the striping measure
+  FailoverEvent event;
+  bool event_open = false;
+};
+
+/// A message that arrived before its receive was posted. MPI_Message points to one.
+template <class P>
+struct Unexpected {
+  Unexpected* next = nullptr;  ///< per process
+  Unexpected* prev = nullptr;
+  bool linked = false;
+  Unexpected* comm_next = nullptr;  ///< per communicator, in order of arrival
+  Unexpected* comm_prev = nullptr;
+  bool comm_linked = false;
+  Proc<P>* proc = nullptr;
+  Peer<P>* peer = nullptr;
+  Rail<P>* rail = nullptr;  ///< arrival; nullptr when unknown
+  std::uint32_t epoch = 0;
+  core::MatchHdr match{};
+  bool separate = false;         ///< `data` is an allocation of its own (replaced by a newer header, H21)
+  std::uint8_t* data = nullptr;  ///< header and payload as received; normally right behind this struct
+  std::uint32_t size = 0;
+  core::Bytes bytes() const { return {data, size}; }
+};
+
+/// One rank of one communicator, made on first use.
+template <class P>
+struct Proc {
+  Comm<P>* comm = nullptr;
+  Peer<P>* peer = nullptr;
+  std::int32_t rank = 0;
+  // sending
+  Seq16 next_seq = 0;
+  Seq16 stop_seq = 0;   ///< the send path asks before it uses this number (H5)
+  Seq16 confirmed = 0;  ///< every number before it was received by the peer
+  bool resent = false;  ///< messages from `hold_seq` on were sent twice and a dead epoch is not closed yet
+  Seq16 hold_seq = 0;
+  // receiving
+  Seq16 expected = 0;
+  List<Unexpected<P>> early;       ///< out of sequence, ascending
+  List<Unexpected<P>> unexpected;  ///< in sequence, not matched
+  List<typename P::RecvRequest, XferLink> posted;
+  List<typename P::SendRequest, XferLink> stalled;  ///< window full (H5)
+};
+
+/// What comm_add() is told.
+template <class P>
+struct CommDesc {
+  typename P::CommHandle handle{};
+  std::uint16_t ctx = 0;
+  std::int32_t my_rank = 0;
+  std::int32_t size = 0;
+};
+
+template <class P>
+struct Comm {
+  typename P::CommHandle handle{};
+  std::uint16_t ctx = 0;
+  std::int32_t my_rank = 0;
+  std::int32_t size = 0;
+  Proc<P>** procs = nullptr;
+  List<typename P::RecvRequest, XferLink> wild;  ///< posted with ANY_SOURCE
+  List<Unexpected<P>, CommLink> held;            ///< taken by a matched probe, not yet received
+  List<Unexpected<P>, CommLink> arrivals;        ///< all unexpected, in order of arrival
+  std::uint64_t post_order = 0;
+  std::int32_t n_posted = 0;
+  std::int32_t n_unexpected = 0;
+};
+
+/// Where the numbering of a freed communicator stopped. The next one with the same context id goes on from
+/// there, so that a late copy of an old message is recognised as a duplicate (H6).
+struct PastSequence {
+  std::uint16_t ctx;
+  Seq16 next_seq;
+  Seq16 stop_seq;
+  Seq16 confirmed;
+  Seq16 expected;
+  Seq16 hold_seq;
+  bool resent;
+};
+
+/// A raw message that found no fragment record. Its bytes follow.
+template <class P>
+struct Starved {
+  Starved* next = nullptr;
+  Starved* prev = nullptr;
+  bool linked = false;
+  Rail<P>* rail = nullptr;  ///< pinned to it
+  std::uint32_t epoch = 0;
+  std::size_t size = 0;
+};
+
+template <class P>
+struct Peer {
+  typename P::PeerHandle handle{};
+  Peer* next = nullptr;
+  Rail<P> rails[kMaxRails];
+  std::uint8_t n_rails = 0;
+  std::uint8_t n_eager = 0;  ///< rails in `eager`
+  std::uint8_t rr = 0;       ///< next of `eager` for a short message
+  std::uint8_t turn = 0;     ///< first of `eager` to be looked at for a long one
+  bool parked = false;
+  bool lost = false;  ///< given up
+  bool message_lost = false;
+  bool owe_lost = false;         ///< given up by us, and not told yet
+  bool awaited = false;          ///< keep_alive(): it owes us something
+  Proc<P>* asked_via = nullptr;  ///< keep_alive(): valid during one call only
+  bool pinging = false;          ///< a message of keep_alive() is under way
+  bool was_up = false;           ///< had a usable rail at some time
+  std::size_t eager_limit = 0;   ///< largest of its rails
+  PastSequence* past = nullptr;  ///< of communicators that were freed
+  std::uint32_t n_past = 0;
+  std::uint32_t past_capacity = 0;
+  Rail<P>* eager[kMaxRails] = {};  ///< usable now, preferred ones only
+  std::uint64_t parked_since_ns = 0;
+  List<typename P::SendRequest, XferLink> ready_sends;  ///< owe something
+  List<typename P::RecvRequest, XferLink> ready_recvs;
+  List<typename P::Frag, XferLink> raw;                ///< raw messages waiting for a rail
+  List<Starved<P>> starved;                            ///< .. and those without a record
+  List<typename P::SendRequest, LiveLink> live_sends;  ///< named requests
+  List<typename P::RecvRequest, LiveLink> live_recvs;
+};
+
+}  // namespace bfo::xfer
