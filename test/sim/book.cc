@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// book.cc: MPI's matching rules as an observer applies them; see book.h.
+
+#include "test/sim/book.h"
+
+#include <cstring>
+
+namespace bfo::sim {
+
+namespace {
+std::uint64_t word(std::uint32_t pair, std::uint32_t index) {
+  return (static_cast<std::uint64_t>(pair) + 1) * 0x9e3779b97f4a7c15ull + index * 0xd1b54a32d192ed03ull;
+}
+std::uint64_t stirred(std::uint64_t w) {
+  return w ^ (w >> 29);
+}
+}  // namespace
+
+std::uint8_t pattern_byte(std::uint32_t pair, std::uint32_t offset) {
+  return static_cast<std::uint8_t>(stirred(word(pair, offset / 8)) >> (8 * (offset % 8)));
+}
+
+void fill_pattern(std::uint8_t* to, std::uint32_t pair, std::uint32_t length) {
+  std::uint32_t i = 0;
+  for (; i + 8 <= length; i += 8) {
+    const std::uint64_t w = stirred(word(pair, i / 8));
+    std::memcpy(to + i, &w, 8);
+  }
+  for (; i < length; ++i) to[i] = pattern_byte(pair, i);
+}
+
+std::int64_t check_pattern(const std::uint8_t* from, std::uint32_t pair, std::uint32_t length) {
+  std::uint32_t i = 0;
+  for (; i + 8 <= length; i += 8) {
+    const std::uint64_t w = stirred(word(pair, i / 8));
+    if (std::memcmp(from + i, &w, 8) != 0) break;
+  }
+  for (; i < length; ++i)
+    if (from[i] != pattern_byte(pair, i)) return i;
+  return -1;
+}
+
+void Book::reset(const Scenario& s) {
+  s_ = &s;
+  const std::size_t n = s.machine.procs;
+  channels_.resize(s.comms.size() * n * n);
+  receivers_.resize(s.comms.size() * n);
+  for (Channel& c : channels_) {
+    c.sent.clear();
+    c.first = 0;
+  }
+  for (Receiver& r : receivers_) {
+    r.posted.clear();
+    r.first = 0;
+  }
+  taken_.assign(s.pairs.size(), 0);
+}
+
+void Book::sent(std::uint32_t pair) {
+  const PairPlan& p = s_->pairs[pair];
+  channel(p.comm, p.src, p.dst).sent.push_back(pair);
+}
+
+std::uint32_t Book::posted(std::uint32_t pair, std::int32_t src, std::int32_t tag) {
+  Receiver& r = receiver(s_->pairs[pair].comm, s_->pairs[pair].dst);
+  r.posted.push_back(Posted{pair, src, tag, true});
+  return static_cast<std::uint32_t>(r.posted.size() - 1);
+}
+
+void Book::cancelled(std::uint32_t pair, std::uint32_t order) {
+  receiver(s_->pairs[pair].comm, s_->pairs[pair].dst).posted[order].open = false;
+}
+
+std::int32_t Book::entitled(std::uint32_t pair, std::int32_t src, std::int32_t tag, std::int32_t got_src,
+                            std::int32_t got_tag, std::uint64_t got_length) {
+  const PairPlan& plan = s_->pairs[pair];
+  if ((src >= 0 && src != got_src) || (tag >= 0 && tag != got_tag)) {
+    ctx_.fail("P1: process %u asked for source %d tag %d and got source %d tag %d", plan.dst, src, tag,
+              got_src, got_tag);
+    return -1;
+  }
+  Channel& c = channel(plan.comm, static_cast<std::uint32_t>(got_src), plan.dst);
+  while (c.first < c.sent.size() && taken_[c.sent[c.first]]) ++c.first;
+  for (std::size_t i = c.first; i < c.sent.size(); ++i) {
+    const std::uint32_t m = c.sent[i];
+    if (taken_[m] || (tag >= 0 && s_->pairs[m].tag != tag)) continue;
+    if (s_->pairs[m].tag == got_tag && s_->pairs[m].length == got_length) return static_cast<std::int32_t>(m);
+    ctx_.fail(
+        "P1: process %u got a message of tag %d, %llu bytes from process %d; message %u, tag %d, %u bytes, "
+        "was sent before it",
+        plan.dst, got_tag, static_cast<unsigned long long>(got_length), got_src, m, s_->pairs[m].tag,
+        s_->pairs[m].length);
+    return -1;
+  }
+  ctx_.fail(
+      "P1: process %u got a message of tag %d, %llu bytes from process %d that was never sent, or twice",
+      plan.dst, got_tag, static_cast<unsigned long long>(got_length), got_src);
+  return -1;
+}
+
+void Book::take(std::uint32_t message) {
+  taken_[message] = 1;
+}
+
+void Book::matched(std::uint32_t pair, std::uint32_t order, std::uint32_t message) {
+  const PairPlan& m = s_->pairs[message];
+  Receiver& r = receiver(s_->pairs[pair].comm, s_->pairs[pair].dst);
+  while (r.first < r.posted.size() && !r.posted[r.first].open) ++r.first;
+  for (std::size_t i = r.first; i < order; ++i) {
+    const Posted& p = r.posted[i];
+    const bool accepts =
+        p.open && (p.src < 0 || p.src == static_cast<std::int32_t>(m.src)) && (p.tag < 0 || p.tag == m.tag);
+    if (accepts) {
+      ctx_.fail("P1: message %u was matched with receive %u of process %u, receive %u was posted before it",
+                message, pair, m.dst, p.pair);
+      return;
+    }
+  }
+  r.posted[order].open = false;
+}
+
+}  // namespace bfo::sim

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// context.h: what every part of one simulated world shares: the clock, the queue of events, memory, the
+// trace, and the first promise that was broken.
+#pragma once
+
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "test/sim/event_queue.h"
+#include "test/sim/memory.h"
+#include "test/sim/packet.h"
+#include "test/sim/prng.h"
+#include "test/sim/scenario.h"
+
+namespace bfo::sim {
+
+/// Things taken out of the product, to show that the checkers notice.
+struct Hooks {
+  bool no_fence = false;  ///< FENCED is reported while packets of the epoch can still land
+  bool no_gate = false;   ///< requests complete whatever their ledger says
+};
+
+/// Totals of one run.
+struct Stats {
+  std::uint64_t messages = 0;
+  std::uint64_t faults = 0;     ///< that took effect
+  std::uint64_t failovers = 0;  ///< rail epochs that died
+  std::uint64_t restarts = 0;   ///< rounds after the first
+  std::uint64_t resent_bytes = 0;
+  std::uint64_t application_bytes = 0;
+  std::uint64_t posted_bytes = 0;   ///< payload given to rails
+  std::uint64_t control_bytes = 0;  ///< headers given to rails
+  std::uint64_t late_packets = 0;   ///< executed after the sender was told their fate is unknown
+  std::uint64_t duplicates = 0;
+  std::uint64_t stale = 0;
+  std::uint64_t malformed = 0;
+  std::uint64_t forged = 0;
+  std::uint64_t events = 0;
+  std::uint64_t virtual_ns = 0;
+  std::uint64_t by_protocol[4] = {};  ///< eager, copy, get, put (by what was seen on rails)
+  std::uint64_t lost_requests = 0;    ///< ended with an error that the scenario allows
+};
+
+struct Context {
+  std::uint64_t now = 0;
+  Machine machine;
+  Hooks hooks;
+  EventQueue queue;
+  Memory memory;
+  PacketPool packets;
+  Stats stats;
+  std::uint64_t trace_hash = 0;
+  bool tracing = false;
+  bool failed = false;
+  std::string violation;
+  bool message_lost = false;  ///< a driver reported a gap that nothing can fill (H4 c)
+  /// Payload given to rails per message, and how much of it had an unknown fate, in how many pieces (P4).
+  struct Traffic {
+    std::uint64_t posted = 0;
+    std::uint64_t failed = 0;
+    std::uint32_t failures = 0;
+  };
+  std::vector<Traffic> traffic;
+  /// Messages each process received lately, for replays; kept only when the scenario forges some.
+  static constexpr unsigned kRecent = 32;
+  bool keep_recent = false;
+  Packet* recent[kMaxProcs][kRecent] = {};
+  std::uint8_t recent_from[kMaxProcs][kRecent] = {};
+  std::uint32_t recent_next[kMaxProcs] = {};
+
+  struct Sleeper {
+    std::uint64_t wake_ns = ~std::uint64_t{0};  ///< next kStep in the queue
+    std::uint64_t paused_until = 0;
+    bool dead = false;
+  };
+  Sleeper sleepers[kMaxProcs];
+
+  /// Something happened that the run's identity includes.
+  void note(std::uint64_t what, std::uint64_t a, std::uint64_t b) {
+    trace_hash = mix(trace_hash ^ now, what << 48 ^ a, b);
+  }
+  /// Let process `p` run no later than `delay_ns` from now (later while it is paused).
+  void wake(std::uint32_t p, std::uint64_t delay_ns) {
+    Sleeper& s = sleepers[p];
+    std::uint64_t t = now + delay_ns;
+    if (t < s.paused_until) t = s.paused_until;
+    if (s.dead || t >= s.wake_ns) return;
+    s.wake_ns = t;
+    queue.push(t, EventKind::kStep, p);
+  }
+  [[gnu::cold, gnu::format(printf, 2, 3)]] void fail(const char* format, ...) {
+    if (failed) return;
+    char text[400];
+    va_list args;
+    va_start(args, format);
+    std::vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    failed = true;
+    violation = text;
+  }
+  [[gnu::cold, gnu::format(printf, 2, 3)]] void trace(const char* format, ...) {
+    std::printf("%12.3f us  ", static_cast<double>(now) / 1000.0);
+    va_list args;
+    va_start(args, format);
+    std::vprintf(format, args);
+    va_end(args);
+    std::putchar('\n');
+  }
+};
+
+}  // namespace bfo::sim
+
+/// One line of the trace; its arguments are not evaluated unless --trace was given.
+#define SIM_TRACE(ctx, ...) ((ctx).tracing ? (ctx).trace(__VA_ARGS__) : (void)0)

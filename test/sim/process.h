@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// process.h: one simulated MPI process: its program, the component's engine, its port and its driver.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "test/sim/book.h"
+#include "test/sim/driver.h"
+#include "test/sim/fabric.h"
+#include "test/sim/sim_port.h"
+
+namespace bfo::sim {
+
+/// What the processes' programs share: how far each communicator and message is.
+struct Shared {
+  const Scenario* scenario = nullptr;
+  std::vector<std::uint32_t> freed;     ///< per communicator: processes that freed it
+  std::vector<std::uint64_t> begin_ns;  ///< per communicator: when it can be made; ~0 not yet
+  std::vector<std::uint8_t> send_over;  ///< per pair
+  std::vector<std::uint8_t> recv_over;  ///< per pair
+};
+
+class Process {
+ public:
+  Process(Context& ctx, Fabric& fabric, Book& book, Shared& shared, std::uint32_t id);
+  ~Process();
+  void reset();
+  /// Forget the engine of the last run.
+  void stop() { engine_.reset(); }
+
+  /// Everything this process does when it is scheduled.
+  void step();
+  /// Nothing left to do for the program.
+  bool finished() const { return ops_left_ == 0; }
+  bool quiet() { return finished() && engine_->unfinished() == 0 && driver_.outstanding() == 0; }
+  /// What the program waits for, for a report of a hang.
+  std::string waiting_for() const;
+  std::uint32_t frags_out() const { return frags_out_; }
+  void peer_died(std::uint32_t peer);
+  void forged(const Fault& f);
+
+  Engine& engine() { return *engine_; }
+  Driver& driver() { return driver_; }
+  std::uint32_t id() const { return id_; }
+
+ private:
+  friend class SimPort;
+  void replayed(Half& h, Prng& d);
+  void inject(Half& h, std::uint8_t tag, const std::uint8_t* bytes, std::size_t size, bool must_count);
+  /// One thing the program does; in order of time within its communicator.
+  struct Op {
+    std::uint64_t at;
+    std::uint32_t pair;
+    bool send;
+  };
+  struct CommState {
+    EngineComm* comm = nullptr;
+    std::vector<Op> ops;
+    std::size_t next = 0;
+    std::uint32_t open = 0;  ///< operations not finished
+    std::uint64_t begin_ns = 0;
+    bool live = false;
+    bool over = false;
+  };
+  /// Something the program does again and again until it succeeds.
+  struct Pending {
+    enum Kind : std::uint8_t { kProbe, kMprobe, kImrecv, kCancel } kind;
+    std::uint32_t pair;
+    std::uint64_t at;  ///< not before
+    Engine::Message* message = nullptr;
+    std::int32_t taken = -1;
+    RecvRequest* request = nullptr;
+    std::uint32_t order = 0;
+  };
+
+  void run_program();
+  void run_op(CommState& c, const Op& op);
+  void start_send(CommState& c, std::uint32_t pair);
+  void start_recv(std::uint32_t pair, std::int32_t src, std::int32_t tag);
+  bool try_pending(Pending& p);
+  void open_comm(std::uint32_t i);
+  void close_comm(std::uint32_t i);
+  void op_over(std::uint32_t pair, bool send);
+  void matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length);
+  bool register_buffer(Buffer& b, std::size_t n, Registration& reg);
+  void count(std::uint32_t pair, std::size_t header, std::size_t payload);
+  bool loss_allowed(std::uint32_t peer) const;
+  void finish_send(SendRequest& r, Outcome outcome);
+  void finish_recv(RecvRequest& r, const xfer::RecvStatus& status);
+  void end_regions(Buffer& b, bool undefined);
+  std::uint64_t next_op_time() const;
+
+  std::uint8_t* get_buffer(std::uint32_t length);
+  void put_buffer(std::uint8_t* buffer, std::uint32_t length);
+  SendRequest* get_send();
+  RecvRequest* get_recv();
+  EnginePeer* peer(std::uint32_t proc);
+  xfer::RailLimits limits(bool self) const;
+
+  Context& ctx_;
+  Fabric& fabric_;
+  Book& book_;
+  Shared& shared_;
+  std::uint32_t id_;
+  SimPort port_;
+  Driver driver_;
+  Prng dice_;
+  std::vector<CommState> comms_;
+  std::vector<Pending> pending_;
+  std::uint64_t ops_left_ = 0;
+  std::uint64_t tick_ns_ = 5000;
+  EnginePeer* peers_[kMaxProcs] = {};
+  bool lost_peer_[kMaxProcs] = {};
+
+  static constexpr unsigned kBufferClasses = 24;
+  std::vector<std::uint8_t*> free_buffers_[kBufferClasses];
+  std::vector<std::unique_ptr<std::uint8_t[]>> all_buffers_;
+  std::vector<std::unique_ptr<SendRequest>> all_sends_;
+  std::vector<std::unique_ptr<RecvRequest>> all_recvs_;
+  std::vector<SendRequest*> free_sends_;
+  std::vector<RecvRequest*> free_recvs_;
+  std::vector<std::unique_ptr<Frag[]>> all_frags_;
+  Frag* free_frags_ = nullptr;
+  std::int64_t allocated_ = 0;  ///< blocks of the engine
+  std::uint32_t frags_out_ = 0;
+  std::uint32_t in_inline_ = 0;   ///< pair of the blocking send being posted
+  std::optional<Engine> engine_;  ///< last: destroyed before what it refers to
+};
+
+}  // namespace bfo::sim

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// sim_port.cc: what the engine asks of a simulated process; see sim_port.h.
+
+#include "test/sim/sim_port.h"
+
+#include <cstdlib>
+
+#include "test/sim/process.h"
+
+namespace bfo::sim {
+
+Frag* SimPort::frag_alloc() {
+  Process& p = process_;
+  if (p.frags_out_ >= p.ctx_.machine.frags) return nullptr;
+  if (p.free_frags_ == nullptr) {
+    constexpr std::size_t kSlab = 64;
+    p.all_frags_.push_back(std::make_unique<Frag[]>(kSlab));
+    for (std::size_t i = 0; i < kSlab; ++i) {
+      p.all_frags_.back()[i].next_free = p.free_frags_;
+      p.free_frags_ = &p.all_frags_.back()[i];
+    }
+  }
+  Frag* const f = p.free_frags_;
+  p.free_frags_ = f->next_free;
+  f->in_use = true;
+  f->bytes = 0;
+  ++p.frags_out_;
+  return f;
+}
+
+void SimPort::frag_free(Frag& f) {
+  Process& p = process_;
+  if (!f.in_use || f.posted)
+    p.ctx_.fail("P3: process %u freed a fragment that is %s", p.id_, f.posted ? "posted" : "free");
+  f.in_use = false;
+  f.next_free = p.free_frags_;
+  p.free_frags_ = &f;
+  --p.frags_out_;
+}
+
+void* SimPort::alloc(std::size_t n) {
+  ++process_.allocated_;
+  return std::malloc(n);
+}
+void SimPort::free(void* p) {
+  if (p) --process_.allocated_;
+  std::free(p);
+}
+
+namespace {
+/// A message to oneself needs no rail.
+void to_self(Engine& e, Half& h, std::uint8_t tag, const void* hdr, std::size_t hdr_len, const void* bytes,
+             std::size_t len) {
+  std::uint8_t message[kMaxPacket];
+  std::memcpy(message, hdr, hdr_len);
+  if (len) std::memcpy(message + hdr_len, bytes, len);
+  e.on_message(static_cast<EngineRail*>(h.engine_rail), 0, tag, message, hdr_len + len);
+}
+void load(Packet* p, std::uint8_t tag, const void* hdr, std::size_t hdr_len, const void* bytes,
+          std::size_t len) {
+  p->tag = tag;
+  p->length = static_cast<std::uint32_t>(hdr_len + len);
+  std::memcpy(p->bytes, hdr, hdr_len);
+  if (len) std::memcpy(p->bytes + hdr_len, bytes, len);
+}
+}  // namespace
+
+void Process::count(std::uint32_t pair, std::size_t header, std::size_t payload) {
+  ctx_.stats.control_bytes += header;
+  ctx_.stats.posted_bytes += payload;
+  if (payload) ctx_.traffic[pair].posted += payload;
+}
+
+bool SimPort::sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
+                    SendRequest& r, std::size_t len) {
+  process_.in_inline_ = r.buf.pair;
+  if (!r.buf.contiguous && len > 0) return false;
+  InlineSource s{r.buf.base};
+  return sendi(rail, tag, hdr, hdr_len, s, len);
+}
+
+bool SimPort::sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
+                    InlineSource& s, std::size_t len) {
+  Half& h = *rail.half;
+  if (h.peer == h.proc) {
+    process_.count(process_.in_inline_, hdr_len, len);
+    to_self(process_.engine(), h, tag, hdr, hdr_len, s.base, len);
+    return true;
+  }
+  Post why;
+  Packet* const p = process_.driver_.prepare(h, WrKind::kSendi, why);
+  if (!p) return false;
+  process_.count(process_.in_inline_, hdr_len, len);
+  load(p, tag, hdr, hdr_len, s.base, len);
+  process_.driver_.commit_sendi(h, p);
+  return true;
+}
+
+Post SimPort::send(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
+                   SendRequest& r, std::uint64_t offset, std::size_t& len, Frag& f) {
+  Half& h = *rail.half;
+  if (!r.buf.active) process_.ctx_.fail("P2: process %u packed from a finished send", process_.id_);
+  if (offset + len > r.buf.length)
+    process_.ctx_.fail("P2: process %u packed past the end of a send", process_.id_);
+  // A data type of 8-byte pieces cannot be cut anywhere else.
+  if (!r.buf.contiguous && offset + len != r.buf.length) len -= (offset + len) % 8;
+  const std::uint8_t* const from = r.buf.base + offset;
+  if (h.peer == h.proc) {
+    process_.count(r.buf.pair, hdr_len, len);
+    to_self(process_.engine(), h, tag, hdr, hdr_len, from, len);
+    if (process_.dice_.chance(50)) return Post::kCompleted;
+    process_.engine().on_done(&f, Fate::kDelivered);
+    return Post::kAccepted;
+  }
+  Post why;
+  Packet* const p = process_.driver_.prepare(h, WrKind::kSend, why);
+  if (!p) return why;
+  process_.count(r.buf.pair, hdr_len, len);
+  f.pair = r.buf.pair;
+  f.bytes = static_cast<std::uint32_t>(len);
+  load(p, tag, hdr, hdr_len, from, len);
+  return process_.driver_.commit(h, p, f);
+}
+
+Post SimPort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
+                         const void* bytes, std::size_t len, Frag& f) {
+  Half& h = *rail.half;
+  if (h.peer == h.proc) {
+    process_.count(0, hdr_len + len, 0);
+    to_self(process_.engine(), h, tag, hdr, hdr_len, bytes, len);
+    return Post::kCompleted;
+  }
+  Post why;
+  Packet* const p = process_.driver_.prepare(h, WrKind::kSend, why);
+  if (!p) return why;
+  process_.count(0, hdr_len + len, 0);
+  load(p, tag, hdr, hdr_len, bytes, len);
+  return process_.driver_.commit(h, p, f);
+}
+
+namespace {
+/// What handle() hands out: the region and the rail it is good for.
+struct Key {
+  std::uint32_t region;
+  std::uint32_t rail;
+};
+}  // namespace
+
+Post SimPort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t len,
+                  std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
+  Half& h = *rail.half;
+  Key key{};
+  std::memcpy(&key, handle.bytes, sizeof key);
+  if (handle.size != sizeof key || key.rail != h.rail)
+    process_.ctx_.fail("P5: a put with the key of another rail");
+  if (!r.buf.active || r.buf.regions == 0) process_.ctx_.fail("P2: a put from memory that is not registered");
+  Post why;
+  Packet* const p = process_.driver_.prepare(h, WrKind::kPut, why);
+  if (!p) return why;
+  process_.count(r.buf.pair, 0, len);
+  process_.ctx_.stats.by_protocol[3] += 1;
+  p->length = static_cast<std::uint32_t>(len);
+  p->key = key.region;
+  p->remote = remote;
+  std::memcpy(p->bytes, r.buf.base + offset, len);
+  ++r.buf.rdma_out;
+  f.put = &r;
+  f.pair = r.buf.pair;
+  f.bytes = p->length;
+  return process_.driver_.commit(h, p, f);
+}
+
+Post SimPort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, std::size_t len,
+                  std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
+  Half& h = *rail.half;
+  Key key{};
+  std::memcpy(&key, handle.bytes, sizeof key);
+  if (handle.size != sizeof key || key.rail != h.rail)
+    process_.ctx_.fail("P5: a get with the key of another rail");
+  if (!r.buf.active || r.buf.regions == 0) process_.ctx_.fail("P2: a get into memory that is not registered");
+  const std::uint32_t align = process_.ctx_.machine.get_alignment;
+  if (offset % align != 0 || (len % align != 0 && offset + len < process_.ctx_.memory.at(key.region).length))
+    process_.ctx_.fail("a get of %zu bytes at %llu is not aligned to %u", len,
+                       static_cast<unsigned long long>(offset), align);
+  Post why;
+  Packet* const p = process_.driver_.prepare(h, WrKind::kGet, why);
+  if (!p) return why;
+  process_.count(r.message >= 0 ? static_cast<std::uint32_t>(r.message) : r.buf.pair, 0, len);
+  process_.ctx_.stats.by_protocol[2] += 1;
+  p->length = static_cast<std::uint32_t>(len);
+  p->key = key.region;
+  p->remote = remote;
+  p->local = reinterpret_cast<std::uint64_t>(r.buf.base) + offset;
+  p->local_key = r.buf.regions;
+  ++r.buf.rdma_out;
+  f.get = &r;
+  f.pair = r.message >= 0 ? static_cast<std::uint32_t>(r.message) : r.buf.pair;
+  f.bytes = p->length;
+  return process_.driver_.commit(h, p, f);
+}
+
+void* SimPort::contiguous(SendRequest& r) {
+  return r.buf.contiguous ? r.buf.base : nullptr;
+}
+void* SimPort::contiguous(RecvRequest& r) {
+  return r.buf.contiguous ? r.buf.base : nullptr;
+}
+
+bool SimPort::register_send(SendRequest& r, std::size_t n, Registration& reg) {
+  return process_.register_buffer(r.buf, n, reg);
+}
+bool SimPort::register_recv(RecvRequest& r, std::size_t n, Registration& reg) {
+  return process_.register_buffer(r.buf, n, reg);
+}
+
+bool Process::register_buffer(Buffer& b, std::size_t n, Registration& reg) {
+  if (!b.active || !b.contiguous) return false;
+  if (dice_.chance(2)) return false;  // the limit of pinned memory
+  reg.key = ctx_.memory.add(id_, b.base, n < b.length ? n : b.length);
+  ctx_.memory.at(reg.key).next = b.regions;
+  b.regions = reg.key;
+  return true;
+}
+
+void SimPort::deregister(Registration& reg) {
+  if (reg.key == 0) return;
+  Region& r = process_.ctx_.memory.at(reg.key);
+  if (r.deregistered) process_.ctx_.fail("process %u deregistered a buffer twice", process_.id_);
+  r.deregistered = true;
+  reg.key = 0;
+}
+
+bool SimPort::handle(const Registration& reg, const RailHandle& rail, xfer::HandleBytes& out) {
+  if (reg.key == 0) return false;
+  const Key key{reg.key, rail.half->rail};
+  out.size = sizeof key;
+  std::memcpy(out.bytes, &key, sizeof key);
+  return true;
+}
+
+void SimPort::matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length) {
+  process_.matched(r, source, tag, length);
+}
+
+void SimPort::unpack(RecvRequest& r, std::uint64_t offset, const void* bytes, std::size_t n) {
+  Process& p = process_;
+  if (!r.buf.active) return p.ctx_.fail("P2: process %u unpacked into a finished receive", p.id_);
+  if (offset + n > r.buf.length)
+    return p.ctx_.fail("P2: process %u unpacked past the end of a receive", p.id_);
+  std::memcpy(r.buf.base + offset, bytes, n);
+}
+
+void SimPort::complete_send(SendRequest& r, Outcome outcome) {
+  process_.finish_send(r, outcome);
+}
+void SimPort::complete_recv(RecvRequest& r, const xfer::RecvStatus& status) {
+  process_.finish_recv(r, status);
+}
+
+void* SimPort::resolve(std::uint32_t comm, std::int32_t rank) {
+  return process_.peer(process_.book_.proc(comm, rank));
+}
+
+void SimPort::peer_failed(std::uint32_t peer, Outcome why) {
+  Context& ctx = process_.ctx_;
+  SIM_TRACE(ctx, "lost  %u gives up %u: %s", process_.id_, peer, to_string(why));
+  process_.lost_peer_[peer] = true;
+  if (!process_.loss_allowed(peer))
+    ctx.fail("P6: process %u gave up process %u (%s) though paths came back in time", process_.id_, peer,
+             to_string(why));
+}
+
+void SimPort::fence(const RailHandle& rail, std::uint32_t epoch) {
+  process_.driver_.fence(*rail.half, epoch);
+}
+void SimPort::connect(const RailHandle& rail) {
+  process_.driver_.connect(*rail.half);
+}
+void SimPort::peer_down(const RailHandle& rail, const RailName& name, std::int32_t) {
+  process_.driver_.peer_down(*rail.half, name);
+}
+void SimPort::peer_closed(const RailHandle& rail, const RailName& name, std::uint64_t delivered) {
+  process_.driver_.peer_closed(*rail.half, name, delivered);
+}
+std::uint64_t SimPort::now_ns() const {
+  return process_.ctx_.now;
+}
+bool SimPort::gate_removed() const {
+  return process_.ctx_.hooks.no_gate;
+}
+void SimPort::emit(const FailoverEvent&) {}
+
+}  // namespace bfo::sim

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// sim_port.h: the Port of a simulated process (see pml/bfo/xfer/port.h), and the requests and fragments it
+// embeds the component's state in. Requests are reused last-in first-out without being cleared, as an MPI
+// library's free lists and persistent requests do.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "pml/bfo/xfer/engine.h"
+#include "test/sim/context.h"
+#include "test/sim/fabric.h"
+
+namespace bfo::sim {
+
+struct SendRequest;
+struct RecvRequest;
+struct InlineSource;
+struct Frag;
+class Process;
+
+struct RailHandle {
+  Half* half = nullptr;
+};
+struct Registration {
+  std::uint32_t key = 0;
+};
+struct NoLock {
+  void lock() {}
+  void unlock() {}
+};
+
+class SimPort {
+ public:
+  using SendRequest = sim::SendRequest;
+  using RecvRequest = sim::RecvRequest;
+  using InlineSource = sim::InlineSource;
+  using Frag = sim::Frag;
+  using RailHandle = sim::RailHandle;
+  using PeerHandle = std::uint32_t;  ///< process
+  using CommHandle = std::uint32_t;  ///< index in Scenario::comms
+  using Registration = sim::Registration;
+  using Lock = NoLock;
+
+  explicit SimPort(Process& process) : process_(process) {}
+
+  Frag* frag_alloc();
+  void frag_free(Frag& f);
+  void* alloc(std::size_t n);
+  void free(void* p);
+
+  bool sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len, SendRequest& r,
+             std::size_t len);
+  bool sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len, InlineSource& s,
+             std::size_t len);
+  Post send(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len, SendRequest& r,
+            std::uint64_t offset, std::size_t& len, Frag& f);
+  Post send_bytes(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
+                  const void* bytes, std::size_t len, Frag& f);
+  Post put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t len,
+           std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f);
+  Post get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, std::size_t len,
+           std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f);
+
+  void* contiguous(SendRequest& r);
+  void* contiguous(RecvRequest& r);
+  bool register_send(SendRequest& r, std::size_t n, Registration& reg);
+  bool register_recv(RecvRequest& r, std::size_t n, Registration& reg);
+  void deregister(Registration& reg);
+  bool handle(const Registration& reg, const RailHandle& rail, xfer::HandleBytes& out);
+  void matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length);
+  void unpack(RecvRequest& r, std::uint64_t offset, const void* bytes, std::size_t n);
+
+  void complete_send(SendRequest& r, Outcome outcome);
+  void complete_recv(RecvRequest& r, const xfer::RecvStatus& status);
+  void* resolve(std::uint32_t comm, std::int32_t rank);
+  void peer_failed(std::uint32_t peer, Outcome why);
+
+  void fence(const RailHandle& rail, std::uint32_t epoch);
+  void connect(const RailHandle& rail);
+  void peer_down(const RailHandle& rail, const RailName& name, std::int32_t cause);
+  void peer_closed(const RailHandle& rail, const RailName& name, std::uint64_t delivered);
+
+  std::uint64_t now_ns() const;
+  /// Test hook of the engine: requests complete whatever their ledger says.
+  bool gate_removed() const;
+  void emit(const FailoverEvent& e);
+
+ private:
+  Process& process_;
+};
+
+using Engine = xfer::Engine<SimPort>;
+using EngineRail = xfer::Rail<SimPort>;
+using EnginePeer = xfer::Peer<SimPort>;
+using EngineComm = xfer::Comm<SimPort>;
+
+/// The parts of a request that are the program's, the same for both directions.
+struct Buffer {
+  std::uint8_t* base = nullptr;
+  std::uint32_t length = 0;    ///< bytes of the message, or that fit
+  std::uint32_t regions = 0;   ///< first registration of this use
+  std::uint32_t rdma_out = 0;  ///< own RDMA in flight
+  std::uint32_t pair = 0;      ///< index in Scenario::pairs
+  bool contiguous = true;
+  bool active = false;
+};
+
+struct SendRequest {
+  xfer::SendState<SimPort> xfer;
+  Buffer buf;
+};
+struct RecvRequest {
+  xfer::RecvState<SimPort> xfer;
+  Buffer buf;
+  std::int32_t message = -1;  ///< pair whose message was matched
+  std::uint32_t order = 0;    ///< position among the receives posted on the communicator here
+};
+struct InlineSource {
+  const std::uint8_t* base = nullptr;
+};
+struct Frag {
+  xfer::FragState<SimPort> xfer;
+  Frag* next_free = nullptr;
+  bool in_use = false;
+  bool posted = false;
+  SendRequest* put = nullptr;
+  RecvRequest* get = nullptr;
+  std::uint32_t pair = 0;   ///< message whose payload it carries
+  std::uint32_t bytes = 0;  ///< how much
+};
+
+}  // namespace bfo::sim

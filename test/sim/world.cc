@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// world.cc: the main loop, the faults, and what must hold when everything is over.
+
+#include "test/sim/world.h"
+
+#include <algorithm>
+
+#include "common/failover_btl.h"
+
+namespace bfo::sim {
+namespace {
+constexpr std::uint64_t kNewsNs = 800000;  ///< the runtime needs this long to notice a death
+}
+
+World::World() : fabric_(ctx_), book_(ctx_) {}
+World::~World() = default;
+
+Result World::run(const Scenario& s, const Hooks& hooks, bool trace) {
+  // Engines first: they hold packets and memory of the last run.
+  for (auto& p : processes_) p->stop();
+  fabric_.clear();
+  for (auto& list : ctx_.recent)
+    for (Packet*& packet : list) {
+      if (packet) ctx_.packets.unref(packet);
+      packet = nullptr;
+    }
+  scenario_ = &s;
+  faults_ = s.faults;
+  ctx_.now = 0;
+  ctx_.machine = s.machine;
+  ctx_.hooks = hooks;
+  ctx_.tracing = trace;
+  ctx_.failed = false;
+  ctx_.violation.clear();
+  ctx_.stats = Stats{};
+  ctx_.trace_hash = mix(s.machine.seed);
+  ctx_.queue.clear();
+  ctx_.memory.clear();
+  ctx_.message_lost = false;
+  ctx_.keep_recent = false;
+  for (const Fault& f : s.faults) ctx_.keep_recent |= f.kind == FaultKind::kForge;
+  ctx_.traffic.assign(s.pairs.size(), {});
+  for (auto& sleeper : ctx_.sleepers) sleeper = {};
+  shared_.scenario = &s;
+  shared_.freed.assign(s.comms.size(), 0);
+  shared_.begin_ns.assign(s.comms.size(), ~std::uint64_t{0});
+  for (std::size_t i = 0; i < s.comms.size(); ++i)
+    if (s.comms[i].after < 0) shared_.begin_ns[i] = 0;
+  shared_.send_over.assign(s.pairs.size(), 0);
+  shared_.recv_over.assign(s.pairs.size(), 0);
+  fabric_.faults = &faults_;
+  fabric_.reset();
+  book_.reset(s);
+  while (processes_.size() < s.machine.procs)
+    processes_.push_back(std::make_unique<Process>(ctx_, fabric_, book_, shared_,
+                                                   static_cast<std::uint32_t>(processes_.size())));
+  for (std::uint32_t p = 0; p < s.machine.procs; ++p) {
+    processes_[p]->reset();
+    ctx_.wake(p, 100 * p + 100);
+  }
+  faults_open_ = 0;
+  for (std::size_t i = 0; i < faults_.size(); ++i) {
+    if (by_packet(faults_[i].kind)) continue;
+    ctx_.queue.push(faults_[i].t, EventKind::kFault, static_cast<std::uint32_t>(i));
+    ++faults_open_;
+  }
+  loop();
+  if (!ctx_.failed) check_end();
+  collect();
+  Result r;
+  r.ok = !ctx_.failed;
+  r.violation = ctx_.violation;
+  r.trace_hash = ctx_.trace_hash;
+  r.stats = ctx_.stats;
+  return r;
+}
+
+void World::loop() {
+  std::uint64_t next_check = 0;
+  while (!ctx_.failed && !ctx_.queue.empty()) {
+    const Event e = ctx_.queue.pop();
+    ctx_.now = e.time;
+    ++ctx_.stats.events;
+    handle(e);
+    if (ctx_.now < next_check) continue;
+    next_check = ctx_.now + 20000;
+    if (faults_open_ == 0 && all_quiet()) return;
+    if (ctx_.now > ctx_.machine.limit_ns) break;
+  }
+  if (ctx_.failed || all_quiet()) return;
+  std::string who;
+  for (std::uint32_t p = 0; p < ctx_.machine.procs && who.size() < 300; ++p) {
+    if (ctx_.sleepers[p].dead || processes_[p]->quiet()) continue;
+    char line[400];
+    std::snprintf(line, sizeof line, "; process %u (%llu in the engine, %llu posted):%s", p,
+                  static_cast<unsigned long long>(processes_[p]->engine().unfinished()),
+                  static_cast<unsigned long long>(processes_[p]->driver().outstanding()),
+                  processes_[p]->waiting_for().c_str());
+    who += line;
+  }
+  ctx_.fail("P6: hangs: not finished %.1f ms after the start%s", static_cast<double>(ctx_.now) / 1e6,
+            who.c_str());
+}
+
+bool World::all_quiet() {
+  for (std::uint32_t p = 0; p < ctx_.machine.procs; ++p)
+    if (!ctx_.sleepers[p].dead && !processes_[p]->quiet()) return false;
+  return true;
+}
+
+void World::handle(const Event& e) {
+  switch (e.kind) {
+    case EventKind::kStep: {
+      Context::Sleeper& s = ctx_.sleepers[e.a];
+      if (s.dead || e.time != s.wake_ns) return;  // an earlier step took its place
+      s.wake_ns = ~std::uint64_t{0};
+      if (ctx_.now < s.paused_until) return ctx_.wake(e.a, s.paused_until - ctx_.now);
+      processes_[e.a]->step();
+      for (std::size_t i = 0; i < scenario_->comms.size(); ++i) {
+        const std::int32_t after = scenario_->comms[i].after;
+        if (after < 0 || shared_.begin_ns[i] != ~std::uint64_t{0}) continue;
+        if (shared_.freed[static_cast<std::size_t>(after)] < ctx_.machine.procs) continue;
+        shared_.begin_ns[i] = ctx_.now;
+        for (std::uint32_t p = 0; p < ctx_.machine.procs; ++p) ctx_.wake(p, 100);
+      }
+      break;
+    }
+    case EventKind::kFabric:
+      fabric_.on_wire(fabric_.half(e.a));
+      break;
+    case EventKind::kAck:
+      fabric_.on_ack(fabric_.half(e.a), e.b);
+      break;
+    case EventKind::kRetryOut:
+      fabric_.on_retry_out(fabric_.half(e.a), e.b);
+      break;
+    case EventKind::kReconnect:
+      fabric_.on_reconnect(fabric_.half(e.a));
+      break;
+    case EventKind::kFault: {
+      const Fault f = faults_[e.a];
+      SIM_TRACE(ctx_, "fault: %s", print(f).c_str());
+      ctx_.note(8, e.a, 0);
+      ++ctx_.stats.faults;
+      fault(f, true);
+      if (f.d != 0)
+        ctx_.queue.push(ctx_.now + f.d, EventKind::kFaultEnd, e.a);
+      else
+        --faults_open_;
+      break;
+    }
+    case EventKind::kFaultEnd:
+      SIM_TRACE(ctx_, "healed: %s", print(faults_[e.a]).c_str());
+      fault(faults_[e.a], false);
+      --faults_open_;
+      break;
+    case EventKind::kPortEvent:
+      if (!ctx_.sleepers[e.a].dead) processes_[e.a]->driver().port_event(e.b);
+      ctx_.wake(e.a, 200);
+      break;
+    case EventKind::kDeathNews:
+      for (std::uint32_t p = 0; p < ctx_.machine.procs; ++p)
+        if (p != e.a && !ctx_.sleepers[p].dead) processes_[p]->peer_died(e.a);
+      break;
+  }
+}
+
+void World::fault(const Fault& f, bool begin) {
+  const std::uint32_t n = ctx_.machine.procs;
+  auto port = [&](std::uint32_t p, std::uint32_t r, bool event) {
+    fabric_.port_down_[p][r] = static_cast<std::uint8_t>(fabric_.port_down_[p][r] + (begin ? 1 : -1));
+    if (event) ctx_.queue.push(ctx_.now + 1000 + 700 * p, EventKind::kPortEvent, p, r);
+  };
+  switch (f.kind) {
+    case FaultKind::kPortDown:
+      port(f.p, f.r, true);
+      break;
+    case FaultKind::kSilent:
+      port(f.p, f.r, false);
+      break;
+    case FaultKind::kRailDown:
+      for (std::uint32_t p = 0; p < n; ++p) port(p, f.r, true);
+      break;
+    case FaultKind::kAllDown:
+      for (std::uint32_t p = 0; p < n; ++p)
+        for (std::uint32_t r = 0; r < ctx_.machine.rails; ++r) port(p, r, true);
+      break;
+    case FaultKind::kOneWay: {
+      std::uint8_t& w = fabric_.one_way_[f.p][f.q][f.r];
+      w = static_cast<std::uint8_t>(w + (begin ? 1 : -1));
+      break;
+    }
+    case FaultKind::kBreak:
+      if (begin) fabric_.to_error(fabric_.half(f.p, f.q, f.r), BFO_CAUSE_WC_ERROR, "LOC_QP_OP_ERR");
+      break;
+    case FaultKind::kPause:
+      if (begin) ctx_.sleepers[f.p].paused_until = std::max(ctx_.sleepers[f.p].paused_until, ctx_.now + f.d);
+      break;
+    case FaultKind::kNoResource:
+      for (std::uint32_t q = 0; q < n; ++q) {
+        Half& h = fabric_.half(f.p, q, f.r);
+        h.refused += begin ? 1u : ~0u;
+      }
+      ctx_.wake(f.p, 500);
+      break;
+    case FaultKind::kDevice:
+      if (begin) fabric_.device_lost(f.p, f.r);
+      break;
+    case FaultKind::kDeath:
+      if (!begin) break;
+      ctx_.sleepers[f.p].dead = true;
+      for (std::uint32_t q = 0; q < n; ++q)
+        for (std::uint32_t r = 0; r < ctx_.machine.rails; ++r) fabric_.half(f.p, q, r).hw = Hw::kDestroyed;
+      for (std::size_t i = 0; i < shared_.freed.size(); ++i) ++shared_.freed[i];
+      ctx_.queue.push(ctx_.now + kNewsNs, EventKind::kDeathNews, f.p);
+      break;
+    case FaultKind::kForge:
+      if (begin && !ctx_.sleepers[f.p].dead) forge(f);
+      break;
+    default:
+      break;
+  }
+}
+
+/// What must hold when every program is done and nothing is under way.
+void World::check_end() {
+  const Scenario& s = *scenario_;
+  for (std::uint32_t p = 0; p < s.machine.procs; ++p) {
+    if (ctx_.sleepers[p].dead) continue;
+    if (processes_[p]->frags_out() != 0)
+      return ctx_.fail("P3: process %u still has %u fragments", p, processes_[p]->frags_out());
+  }
+  const bool exact = !ctx_.machine.may_lose_peer && !ctx_.message_lost;
+  for (std::uint32_t i = 0; i < s.pairs.size(); ++i) {
+    const PairPlan& p = s.pairs[i];
+    if (ctx_.sleepers[p.src].dead || ctx_.sleepers[p.dst].dead) continue;
+    if (exact && !book_.is_matched(i)) return ctx_.fail("P1: message %u was never received", i);
+    // P4: beyond the message itself only what failed is sent again, and what a window may hold per failure.
+    const Context::Traffic& t = ctx_.traffic[i];
+    const std::uint64_t window =
+        std::uint64_t{s.machine.rails} *
+        std::max(s.machine.send_depth * s.machine.max_send, s.machine.rdma_depth * s.machine.rdma_frag);
+    const std::uint64_t allowed =
+        p.length + t.failed + (t.failures + ctx_.stats.failovers) * (window + s.machine.rndv_eager);
+    if (t.posted > allowed)
+      return ctx_.fail("P4: message %u of %u bytes was put on rails as %llu bytes, %llu of them failed", i,
+                       p.length, static_cast<unsigned long long>(t.posted),
+                       static_cast<unsigned long long>(t.failed));
+  }
+}
+
+void World::collect() {
+  Stats& t = ctx_.stats;
+  t.virtual_ns = ctx_.now;
+  for (std::uint32_t p = 0; p < ctx_.machine.procs; ++p) {
+    const Engine& e = processes_[p]->engine();
+    t.restarts += e.counters().restarts;
+    t.resent_bytes += e.counters().bytes_resent;
+    t.duplicates += e.counters().duplicates;
+    t.stale += e.counters().stale;
+    t.malformed += e.counters().malformed;
+    t.by_protocol[0] += e.counters().eager_sent;
+    t.by_protocol[1] += e.counters().rndv_sent;
+    for (std::size_t i = 0; i < core::kSendPhases; ++i)
+      for (std::size_t j = 0; j < core::kSendEvents; ++j) coverage_.send[i][j] += e.send_cells()[i][j];
+    for (std::size_t i = 0; i < core::kRecvPhases; ++i)
+      for (std::size_t j = 0; j < core::kRecvEvents; ++j) coverage_.recv[i][j] += e.recv_cells()[i][j];
+  }
+}
+
+void World::forge(const Fault& f) {
+  ++ctx_.stats.forged;
+  processes_[f.p]->forged(f);
+}
+
+}  // namespace bfo::sim

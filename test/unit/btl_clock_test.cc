@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// btl_clock_test.cc: the progress clock: silence is suspected, a probe decides, and the last rail is never
+// ended by it.
+#include "test/unit/btl_world.h"
+
+namespace bfo::test {
+namespace {
+
+using engine::Phase;
+
+/// Holds the data queue pair of `p`, so that its work stands still while the path itself answers.
+void hold_data(World& w, Process& p) {
+  w.fabric.held.insert(p.endpoint.data.number());
+}
+
+TEST(Clock, SilentWork_IsSuspectedWithinTwentyMilliseconds) {
+  World w;
+  w.connect();
+  hold_data(w, w.a);
+  ASSERT_TRUE(w.sendi(w.a, "x"));
+  w.pass(8);
+  EXPECT_EQ(w.a.count("suspect"), 0);
+  w.pass(12);
+  EXPECT_EQ(w.a.count("suspect"), 1);
+  EXPECT_EQ(engine::rail_state(w.a.endpoint), BFO_RAIL_SUSPECT);
+}
+
+TEST(Clock, PathAnswers_SuspectRailLivesAndRecovers) {
+  World w;
+  w.connect();
+  hold_data(w, w.a);
+  ASSERT_TRUE(w.sendi(w.a, "x"));
+  w.pass(500);
+  EXPECT_EQ(w.a.down, 0) << "a slow peer is not a dead one";
+  EXPECT_EQ(w.a.endpoint.phase, Phase::kSuspect);
+  w.fabric.held.clear();
+  w.fabric.run();
+  w.pass(5);
+  EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
+  EXPECT_EQ(w.a.log, (Log{"suspect", "up 1"}));
+}
+
+TEST(Clock, ProbeFails_RailEndsWithTheEvidenceTimeOfTheSuspicion) {
+  World w;
+  w.connect();
+  w.fabric.hold = true;
+  ASSERT_TRUE(w.sendi(w.a, "x"));
+  w.pass(15);
+  ASSERT_TRUE(w.a.endpoint.probing_path);
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.probe.number(), IBV_WC_RETRY_EXC_ERR));
+  w.pass(1);
+  EXPECT_EQ(w.a.down, 1);
+  EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_PROBE_FAILED);
+  EXPECT_EQ(w.a.last_event.code, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_LT(w.a.last_event.evidence_ns, w.a.last_event.now_ns);
+  EXPECT_EQ(w.a.count("payload x -1"), 1);
+}
+
+TEST(Clock, ProbeFailsOnTheLastRail_LivesUntilAnotherIsUp) {
+  World w;
+  w.connect();
+  w.a.other_rail = false;
+  w.fabric.hold = true;
+  ASSERT_TRUE(w.sendi(w.a, "x"));
+  w.pass(15);
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.probe.number(), IBV_WC_RETRY_EXC_ERR));
+  w.pass(100);
+  EXPECT_EQ(w.a.down, 0);
+  w.a.other_rail = true;
+  w.pass(5);
+  EXPECT_EQ(w.a.down, 1);
+}
+
+TEST(Clock, UnsignaledTail_GetsAMarkerAndIsNotSuspected) {
+  World w;
+  w.connect();
+  ASSERT_TRUE(w.sendi(w.a, "x"));
+  w.pass(100);
+  EXPECT_EQ(engine::outstanding(w.a.endpoint), 0u);
+  EXPECT_EQ(w.a.count("suspect"), 0);
+}
+
+TEST(Clock, ProcessThatWasAway_DoesNotBlameTheRail) {
+  World w;
+  w.connect();
+  hold_data(w, w.a);
+  ASSERT_TRUE(w.sendi(w.a, "x"));
+  for (int i = 0; i < 20; ++i) {
+    fake_now() += 1'000'000'000;  // computing
+    for (int k = 0; k < 16; ++k) w.a.poll();
+  }
+  EXPECT_EQ(w.a.count("suspect"), 0);
+}
+
+TEST(Clock, IdleRail_CostsNothing) {
+  World w;
+  w.connect();
+  const int posted = w.fabric.posted;
+  const size_t packets = w.fabric.packets.size();
+  w.pass(1000);
+  EXPECT_EQ(w.fabric.posted, posted);
+  EXPECT_EQ(w.fabric.packets.size(), packets);
+}
+
+}  // namespace
+}  // namespace bfo::test

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// btl_parts_test.cc: the engine's small parts: hash table, registered memory, completion queue reservation,
+// event mailbox and thread, addresses.
+#include <thread>
+
+#include "btl/verbs/engine/table.h"
+#include "test/unit/btl_world.h"
+
+namespace bfo::test {
+namespace {
+
+TEST(Table, InsertFindErase_AgreesWithAMapOverManyKeys) {
+  engine::Table<int> table;
+  std::map<uint64_t, int*> model;
+  std::vector<int> values(4096);
+  uint64_t x = 1;
+  for (int i = 0; i < 20000; ++i) {
+    x = x * 6364136223846793005ull + 1442695040888963407ull;
+    const uint64_t key = x >> 52;  // 4096 keys: many collisions and re-insertions
+    if ((x >> 20 & 3) == 0) {
+      table.erase(key);
+      model.erase(key);
+    } else {
+      ASSERT_TRUE(table.insert(key, &values[key]));
+      model[key] = &values[key];
+    }
+    ASSERT_EQ(table.size(), model.size());
+  }
+  for (uint64_t key = 0; key < 4096; ++key)
+    EXPECT_EQ(table.find(key), model.count(key) != 0 ? model[key] : nullptr);
+}
+
+TEST(Table, Empty_FindsNothing) {
+  engine::Table<int> table;
+  EXPECT_EQ(table.find(7), nullptr);
+  table.erase(7);
+}
+
+TEST(Arena, Pieces_AreAlignedDisjointAndRegistered) {
+  FakeFabric fabric;
+  Process p;
+  p.open(fabric, "dev", 1, small_config());
+  const engine::Region a = p.device.arena().take(100);
+  const engine::Region b = p.device.arena().take(5u << 20);
+  ASSERT_NE(a.address, nullptr);
+  ASSERT_NE(b.address, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(a.address) % 64, 0u);
+  EXPECT_TRUE(b.address >= a.address + 100 || b.address + (5u << 20) <= a.address);
+  const ibv_mr* mr = fabric.mrs.at(b.lkey);
+  EXPECT_GE(b.address, static_cast<char*>(mr->addr));
+  EXPECT_LE(b.address + (5u << 20), static_cast<char*>(mr->addr) + mr->length);
+  p.port.close();
+  EXPECT_TRUE(p.device.close());
+  EXPECT_TRUE(fabric.mrs.empty()) << "registrations leak";
+}
+
+TEST(AccessFlags, MemoryOnlyRead_NeedNotBeWritable) {
+  EXPECT_EQ(engine::access_flags(false, true, false, false), int{IBV_ACCESS_REMOTE_READ});
+  EXPECT_EQ(engine::access_flags(false, false, true, false),
+            IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE);
+}
+
+TEST(CqSet, Reservations_NeverExceedAQueueAndGrowTheSet) {
+  FakeFabric fabric;
+  FakeDevice& device = fabric.add_device("dev");
+  engine::CqSet set;
+  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 100, 60, 80));
+  ibv_cq* first = set.reserve(20);
+  EXPECT_EQ(first, set.first());
+  ibv_cq* second = set.reserve(20);
+  EXPECT_NE(second, first) << "80 entries: 60 and 20 are taken";
+  EXPECT_EQ(set.count(), 2u);
+  set.release(first, 20);
+  EXPECT_EQ(set.reserve(20), first);
+  EXPECT_EQ(set.reserve(101), nullptr) << "more than the device can";
+  EXPECT_TRUE(set.close());
+}
+
+TEST(CqSet, FixedPartLargerThanTheDevice_IsRefused) {
+  FakeFabric fabric;
+  FakeDevice& device = fabric.add_device("dev");
+  engine::CqSet set;
+  EXPECT_FALSE(set.open(fake_verbs(), &device.context, 100, 101, 80));
+}
+
+TEST(Reactions, UnknownValues_HaveOne) {
+  EXPECT_EQ(engine::status_reaction(1000), engine::StatusReaction::kClose);
+  EXPECT_EQ(engine::status_reaction(-1), engine::StatusReaction::kClose);
+  EXPECT_EQ(engine::event_reaction(1000), engine::EventReaction::kIgnore);
+  EXPECT_STREQ(engine::status_name(IBV_WC_RETRY_EXC_ERR), "RETRY_EXC_ERR");
+  EXPECT_STREQ(engine::status_name(1000), "unknown status");
+  EXPECT_STREQ(engine::event_name(IBV_EVENT_PORT_ERR), "IBV_EVENT_PORT_ERR");
+}
+
+TEST(EventBox, Full_RemembersThatSomethingWasLost) {
+  auto box = std::make_unique<engine::EventBox>();
+  EXPECT_TRUE(box->empty());
+  for (int i = 0; i < 1500; ++i)
+    box->put(engine::EventNote{IBV_EVENT_PORT_ERR, 1, 0, static_cast<uint64_t>(i)});
+  EXPECT_TRUE(box->overflowed());
+  engine::EventNote note;
+  uint64_t expected = 0;
+  while (box->take(&note)) EXPECT_EQ(note.when_ns, expected++);
+  EXPECT_EQ(expected, 1024u);
+  EXPECT_TRUE(box->take_overflow());
+  EXPECT_FALSE(box->take_overflow());
+  EXPECT_TRUE(box->empty());
+}
+
+TEST(EventThread, EventsOfTwoDevices_ReachTheirOwnBoxesAndStopReturns) {
+  FakeFabric fabric;
+  FakeDevice& one = fabric.add_device("one");
+  FakeDevice& two = fabric.add_device("two");
+  auto box_one = std::make_unique<engine::EventBox>();
+  auto box_two = std::make_unique<engine::EventBox>();
+  engine::EventThread thread;
+  // Raised before the thread runs: the fake's queue is not made for two threads.
+  fabric.raise(one, IBV_EVENT_PORT_ERR, 1);
+  fabric.raise(two, IBV_EVENT_PORT_ACTIVE, 1);
+  ASSERT_TRUE(thread.start(fake_verbs(), fake_environment().now_ns));
+  ASSERT_TRUE(thread.add(&one.context, box_one.get()));
+  ASSERT_TRUE(thread.add(&two.context, box_two.get()));
+  while (box_one->empty() || box_two->empty()) std::this_thread::yield();
+  thread.stop();
+  thread.stop();
+  engine::EventNote note;
+  ASSERT_TRUE(box_one->take(&note));
+  EXPECT_EQ(note.type, IBV_EVENT_PORT_ERR);
+  EXPECT_EQ(note.port, 1u);
+  ASSERT_TRUE(box_two->take(&note));
+  EXPECT_EQ(note.type, IBV_EVENT_PORT_ACTIVE);
+}
+
+TEST(Address, GlobalRouteHeader_OnEthernetOrAcrossSubnetsOnly) {
+  engine::QpSettings settings;
+  engine::PortAddress own;
+  engine::PortAddress to;
+  own.link_layer = to.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  to.lid = 9;
+  EXPECT_EQ(engine::address_vector(settings, own, to).is_global, 0);
+  EXPECT_EQ(engine::address_vector(settings, own, to).dlid, 9);
+  to.gid.raw[7] = 1;
+  EXPECT_EQ(engine::address_vector(settings, own, to).is_global, 1);
+  to.gid.raw[7] = 0;
+  own.link_layer = IBV_LINK_LAYER_ETHERNET;
+  EXPECT_EQ(engine::address_vector(settings, own, to).is_global, 1);
+}
+
+TEST(Mtu, TheSmallerKnownOneIsUsed) {
+  EXPECT_EQ(engine::common_mtu(IBV_MTU_1024, IBV_MTU_4096), IBV_MTU_1024);
+  EXPECT_EQ(engine::common_mtu(0, IBV_MTU_4096), IBV_MTU_4096);
+}
+
+TEST(Port, NotActive_IsRefusedWithAReason) {
+  FakeFabric fabric;
+  FakeDevice& device = fabric.add_device("dev");
+  device.ports[1].state = IBV_PORT_INIT;
+  Process p;
+  const char* what = "";
+  ASSERT_TRUE(p.device.open(fake_verbs(), &device));
+  EXPECT_FALSE(p.port.open(p.device, 1, small_config(), p.host(), fake_environment(), &what));
+  EXPECT_EQ(errno, ENETDOWN);
+  p.device.close();
+}
+
+TEST(Ud, CompletionError_ConnectionManagerRevives) {
+  World w;
+  ibv_wc wc{};
+  wc.wr_id = engine::work_id(engine::WorkKind::kUdSend, 0);
+  wc.status = IBV_WC_LOC_QP_OP_ERR;
+  w.fabric.push(w.a.port.cqs().first(), wc);
+  w.pass(1);
+  const auto& changes = w.fabric.modifications;
+  const auto reset = std::find_if(changes.begin(), changes.end(),
+                                  [](const auto& c) { return c.second.qp_state == IBV_QPS_RESET; });
+  ASSERT_NE(reset, changes.end());
+  EXPECT_EQ(reset->first, w.a.port.ud().number());
+  w.connect();
+}
+
+}  // namespace
+}  // namespace bfo::test

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// common_test.cc: sequence arithmetic, wire names, the slot table, range sets.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/ranges.h"
+#include "common/seq.h"
+#include "common/slot_map.h"
+
+namespace bfo {
+namespace {
+
+TEST(Seq, DistanceWraps) {
+  EXPECT_EQ(seq_distance(65535, 1), 2);
+  EXPECT_EQ(seq_distance(1, 65535), -2);
+  EXPECT_TRUE(seq_before(65530, 3));
+  EXPECT_FALSE(seq_before(3, 65530));
+  EXPECT_FALSE(seq_before(7, 7));
+}
+
+TEST(Seq, PlaceOnEverySideOfTheWindow) {
+  for (int base : {0, 1, 40000, 65535}) {
+    const Seq16 e = static_cast<Seq16>(base);
+    const auto at = [&](int d) { return seq_place(e, static_cast<Seq16>(base + d)); };
+    EXPECT_EQ(at(0), SeqPlace::kExpected);
+    EXPECT_EQ(at(1), SeqPlace::kFuture);
+    EXPECT_EQ(at(kSeqWindow), SeqPlace::kFuture);
+    EXPECT_EQ(at(kSeqWindow + 1), SeqPlace::kOutside);
+    EXPECT_EQ(at(-1), SeqPlace::kPast);
+    EXPECT_EQ(at(-kSeqWindow), SeqPlace::kPast);
+    EXPECT_EQ(at(-kSeqWindow - 1), SeqPlace::kOutside);
+    EXPECT_EQ(at(-32768), SeqPlace::kOutside);
+  }
+}
+
+TEST(Name, PartsAreKeptApart) {
+  const Name n(0xabcdef, 0x123456, 0x789a);
+  EXPECT_EQ(n.slot(), 0xabcdefu);
+  EXPECT_EQ(n.gen(), 0x123456u);
+  EXPECT_EQ(n.round(), 0x789au);
+  EXPECT_TRUE(n.same_request(n.at(5)));
+  EXPECT_EQ(n.at(5).round(), 5u);
+  EXPECT_FALSE(n.same_request(Name(0xabcdef, 0x123457, 0x789a)));
+  EXPECT_FALSE(n.same_request(Name(0xabcdee, 0x123456, 0x789a)));
+}
+
+TEST(SlotMap, ReleasedNameIsFinished_ForgedOneIsNot) {
+  SlotMap<int> m;
+  int a = 0;
+  NameState s;
+  const Name n = m.insert(&a);
+  EXPECT_EQ(m.find(n, s), &a);
+  EXPECT_EQ(s, NameState::kLive);
+  EXPECT_EQ(m.find(n.at(9)), &a) << "the round is not part of the identity";
+  m.erase(n);
+  EXPECT_EQ(m.find(n, s), nullptr);
+  EXPECT_EQ(s, NameState::kFinished);
+  EXPECT_EQ(m.find(Name(n.slot(), n.gen() + 5, 1), s), nullptr);
+  EXPECT_EQ(s, NameState::kNever);
+  EXPECT_EQ(m.find(Name(0xfffff0, 1, 1), s), nullptr);
+  EXPECT_EQ(s, NameState::kNever);
+  EXPECT_EQ(m.find(Name(), s), nullptr);
+  EXPECT_EQ(s, NameState::kNever);
+}
+
+TEST(SlotMap, FailedNameIsRemembered_SlotIsNotReused) {
+  SlotMap<int> m;
+  int a = 0;
+  NameState s;
+  const Name n = m.insert(&a);
+  m.erase(n, true);
+  for (int i = 0; i < 5000; ++i) {
+    const Name k = m.insert(&a);
+    EXPECT_NE(k.slot(), n.slot());
+    m.erase(k);
+  }
+  EXPECT_EQ(m.find(n, s), nullptr);
+  EXPECT_EQ(s, NameState::kFailed);
+}
+
+TEST(SlotMap, SlotsAreReusedFirstInFirstOut) {
+  SlotMap<int> m;
+  int a = 0;
+  const Name first = m.insert(&a);
+  m.erase(first);
+  int until = 0;
+  for (;;) {
+    const Name n = m.insert(&a);
+    m.erase(n);
+    ++until;
+    if (n.slot() == first.slot()) break;
+    ASSERT_LT(until, 100000);
+  }
+  EXPECT_GE(until, 200) << "a slot came back while others were unused";
+}
+
+TEST(SlotMap, ManyLive) {
+  SlotMap<int> m;
+  std::vector<int> values(3000);
+  std::vector<Name> names;
+  for (int& v : values) names.push_back(m.insert(&v));
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(m.find(names[i]), &values[i]);
+  EXPECT_EQ(m.live(), 3000u);
+}
+
+TEST(RangeSet, AgreesWithABitmap) {
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    std::mt19937 rng(seed);
+    RangeSet set;
+    std::vector<bool> bits(200, false);
+    for (int step = 0; step < 300; ++step) {
+      std::uint64_t b = rng() % 200;
+      std::uint64_t e = b + rng() % (201 - b);
+      if (rng() % 3) {
+        std::uint64_t fresh = 0;
+        for (std::uint64_t i = b; i < e; ++i) {
+          fresh += !bits[i];
+          bits[i] = true;
+        }
+        ASSERT_EQ(set.add(b, e), fresh);
+      } else if (rng() % 2) {
+        for (std::uint64_t i = b; i < e; ++i) bits[i] = false;
+        set.remove(b, e);
+      } else {
+        const Range r = set.take_front(rng() % 7 + 1);
+        for (std::uint64_t i = r.begin; i < r.end; ++i) {
+          ASSERT_TRUE(bits[i]);
+          bits[i] = false;
+        }
+      }
+      std::uint64_t count = 0;
+      for (bool x : bits) count += x;
+      ASSERT_EQ(set.bytes(), count);
+      for (std::uint32_t i = 0; i < set.count(); ++i) {
+        ASSERT_LT(set[i].begin, set[i].end);
+        if (i) {
+          ASSERT_LT(set[i - 1].end, set[i].begin) << "adjacent ranges are one";
+        }
+        for (std::uint64_t k = set[i].begin; k < set[i].end; ++k) ASSERT_TRUE(bits[k]);
+      }
+      bool all = true;
+      for (std::uint64_t i = b; i < e; ++i) all = all && bits[i];
+      ASSERT_EQ(set.covers(b, e), all);
+    }
+    RangeSet rest;
+    rest.assign_complement(set, 200);
+    ASSERT_EQ(rest.bytes() + set.bytes(), 200u);
+  }
+}
+
+}  // namespace
+}  // namespace bfo

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// event_log_test.cc: the JSON lines of failover events, and the human ones.
+#include "pml/bfo/glue/event_log.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "pml/bfo/glue/console.h"
+
+namespace bfo::glue {
+namespace {
+
+FailoverEvent sample() {
+  FailoverEvent e;
+  e.rail = 1;
+  e.epoch = 3;
+  std::snprintf(e.text, sizeof e.text, "RETRY_EXC_ERR");
+  e.evidence_ns = 1'000'000'000;
+  e.down_ns = 1'000'500'000;
+  e.closed_ns = 1'002'500'000;
+  e.resumed_ns = 1'000'750'000;
+  e.bytes_resent = 4096;
+  e.messages_resent = 2;
+  e.duplicates_dropped = 1;
+  e.restarts = 1;
+  e.rails_left = 1;
+  return e;
+}
+
+EventNames names() {
+  EventNames n;
+  n.rank = 0;
+  n.peer = 1;
+  n.device = "softhca1";
+  n.port = 1;
+  return n;
+}
+
+std::string format(const FailoverEvent& e, const EventNames& n, const char* host = "node1") {
+  char line[2048];
+  const size_t length = format_event(e, n, 1.5, host, line, sizeof line);
+  EXPECT_EQ(length, std::strlen(line));
+  return std::string(line, length);
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::ifstream in(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(FormatEvent, CompleteEvent_NamesEverythingInMilliseconds) {
+  EXPECT_EQ(format(sample(), names()),
+            "{\"time\": 1.500000, \"what\": \"failover\", \"host\": \"node1\", \"rank\": 0, \"peer\": 1, "
+            "\"device\": "
+            "\"softhca1\", \"port\": 1, \"rail\": 1, \"epoch\": 3, \"cause\": \"RETRY_EXC_ERR\", "
+            "\"detect_ms\": 0.500, "
+            "\"fence_ms\": 2.000, \"resume_ms\": 0.750, \"bytes_resent\": 4096, \"messages_resent\": 2, "
+            "\"duplicates_dropped\": 1, \"restarts\": 1, \"rails_left\": 1}\n");
+}
+
+TEST(FormatEvent, ThingsThatDidNotHappen_AreNull) {
+  FailoverEvent e = sample();
+  e.closed_ns = 0;
+  e.resumed_ns = 0;
+  const std::string line = format(e, names());
+  EXPECT_NE(line.find("\"fence_ms\": null"), std::string::npos);
+  EXPECT_NE(line.find("\"resume_ms\": null"), std::string::npos);
+}
+
+TEST(FormatEvent, QuotesAndControlCharacters_CannotBreakTheLine) {
+  FailoverEvent e = sample();
+  std::snprintf(e.text, sizeof e.text, "a\"b\\c\nd");
+  const std::string line = format(e, names(), "h\"\n");
+  EXPECT_NE(line.find("\"cause\": \"a\\\"b\\\\cd\""), std::string::npos);
+  EXPECT_NE(line.find("\"host\": \"h\\\"\""), std::string::npos);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+}
+
+TEST(FormatEvent, TooSmallBuffer_GivesNothing) {
+  char line[40];
+  EXPECT_EQ(format_event(sample(), names(), 1.5, "node1", line, sizeof line), 0u);
+}
+
+TEST(EventLog, UnwritablePath_GivesTheErrno) {
+  EventLog log;
+  EXPECT_EQ(log.open("/nonexistent/dir/file", true), ENOENT);
+  log.write(sample(), names());  // no file: nothing happens
+}
+
+TEST(EventLog, ManyProcesses_AppendWholeLines) {
+  const std::string path = testing::TempDir() + "/bfo-events-" + std::to_string(getpid());
+  {
+    EventLog first;
+    ASSERT_EQ(first.open(path.c_str(), true), 0);
+  }
+  std::vector<pid_t> children;
+  for (int child = 0; child < 4; ++child) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      EventLog log;
+      if (log.open(path.c_str(), false) != 0) _exit(1);
+      for (int i = 0; i < 200; ++i) log.write(sample(), names());
+      _exit(0);
+    }
+    children.push_back(pid);
+  }
+  for (const pid_t pid : children) {
+    int status = -1;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
+  }
+  const auto lines = lines_of(path);
+  EXPECT_EQ(lines.size(), 800u);
+  for (const auto& line : lines) {
+    ASSERT_EQ(line.front(), '{');
+    ASSERT_EQ(line.back(), '}');
+  }
+  EventLog again;
+  ASSERT_EQ(again.open(path.c_str(), true), 0);
+  EXPECT_TRUE(lines_of(path).empty());
+  unlink(path.c_str());
+}
+
+std::vector<std::string>* printed = nullptr;
+void print(const char* line) {
+  printed->push_back(line);
+}
+
+TEST(Console, FirstLoss_IsToldAtOnce) {
+  std::vector<std::string> lines;
+  printed = &lines;
+  Console console(print);
+  console.tell(sample(), names(), 5'000'000'000);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0],
+            "bfo: rank 0 lost rail 1 (softhca1 port 1) to rank 1: RETRY_EXC_ERR; resumed after 0.750 ms, "
+            "4096 bytes "
+            "sent again, 1 rail left");
+}
+
+TEST(Console, LossOfTheLastRail_SaysWhatWaits) {
+  std::vector<std::string> lines;
+  printed = &lines;
+  Console console(print);
+  FailoverEvent e = sample();
+  e.resumed_ns = 0;
+  e.rails_left = 0;
+  console.tell(e, names(), 5'000'000'000);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("RETRY_EXC_ERR; 4096 bytes wait for a rail, 0 rails left"), std::string::npos);
+}
+
+TEST(Console, LossesOfOnePortWithinASecond_AreCountedAndToldWithTheNext) {
+  std::vector<std::string> lines;
+  printed = &lines;
+  Console console(print);
+  for (uint64_t i = 0; i < 10; ++i) console.tell(sample(), names(), 5'000'000'000 + i);
+  EventNames other = names();
+  other.device = "softhca0";
+  console.tell(sample(), other, 5'000'000'100);  // another port has its own line
+  EXPECT_EQ(lines.size(), 2u);
+  console.tell(sample(), names(), 7'000'000'000);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_NE(lines[2].find("(and 9 times since the last line)"), std::string::npos);
+  console.finish(0);
+  EXPECT_EQ(lines.size(), 3u);
+}
+
+TEST(Console, CountedLosses_AreToldAtTheEnd) {
+  std::vector<std::string> lines;
+  printed = &lines;
+  Console console(print);
+  for (int i = 0; i < 3; ++i) console.tell(sample(), names(), 5'000'000'000);
+  console.finish(4);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[1], "bfo: rank 4 lost softhca1 port 1 2 more times");
+}
+
+}  // namespace
+}  // namespace bfo::glue

@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_failover_test.cc: the races of PROTOCOL.md, one by one, on the engine over a Port in memory.
+#include <gtest/gtest.h>
+
+#include "test/unit/fake_port.h"
+
+namespace bfo::test {
+namespace {
+
+using core::MsgType;
+
+std::vector<std::uint8_t> pattern(std::size_t n, unsigned seed) {
+  std::vector<std::uint8_t> d(n);
+  for (std::size_t i = 0; i < n; ++i) d[i] = static_cast<std::uint8_t>(i * 31 + seed * 7 + (i >> 8));
+  return d;
+}
+auto all = [](const Flight&) { return true; };
+
+std::uint64_t count(const World& w, MsgType t) {
+  return w.delivered[static_cast<std::uint8_t>(t)];
+}
+
+/// Deliver flights until the next one is of type `t`, or is an RDMA operation when t is 0.
+bool until(World& w, std::uint8_t t) {
+  for (int i = 0; i < 10000 && !w.flights.empty(); ++i) {
+    if (w.flights[0].tag == t) return true;
+    w.take();
+  }
+  return false;
+}
+bool until(World& w, MsgType t) {
+  return until(w, static_cast<std::uint8_t>(t));
+}
+
+void expect_clean(World& w) {
+  for (std::size_t i = 0; i < w.engines.size(); ++i) {
+    EXPECT_EQ(w.engines[i]->unfinished(), 0u) << "rank " << i;
+    EXPECT_EQ(w.ports[i]->frags_, 0) << "rank " << i;
+    EXPECT_EQ(w.ports[i]->registrations_, 0) << "rank " << i;
+    EXPECT_EQ(w.engines[i]->counters().malformed, 0u) << "rank " << i;
+  }
+}
+
+TEST(MatchFails, ErrorButDelivered_IsReceivedOnce) {
+  for (bool sendi : {true, false}) {
+    World::Options o;
+    o.sendi = sendi;
+    World w(o);
+    SendReq* s = w.isend(0, 1, 1, pattern(100, 1));
+    w.kill(0, 1, w.flights[0].rail, all);
+    ASSERT_TRUE(w.run());
+    EXPECT_TRUE(s->done);
+    EXPECT_TRUE(w.irecv(1, 0, 1, 100)->done);
+    EXPECT_FALSE(w.irecv(1, 0, 1, 100)->done);
+    EXPECT_EQ(w.engines[1]->counters().duplicates, 1u);
+    EXPECT_EQ(w.engines[0]->counters().messages_resent, 1u);
+    expect_clean(w);
+  }
+}
+
+TEST(MatchFails, Lost_IsSentAgainInOrder) {
+  World w({});
+  for (int i = 0; i < 8; ++i) w.isend(0, 1, 1, pattern(16, i));
+  w.kill(0, 1, 0);
+  ASSERT_TRUE(w.run());
+  for (int i = 0; i < 8; ++i) {
+    RecvReq* r = w.irecv(1, 0, 1, 16);
+    ASSERT_TRUE(r->done);
+    EXPECT_EQ(r->data, pattern(16, i));
+  }
+}
+
+TEST(MatchFails, NoRailLeft_WaitsAndIsSentWhenOneReturns) {
+  World w({});
+  SendReq* s = w.isend(0, 1, 1, pattern(16, 1));
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  SendReq* t = w.isend(0, 1, 1, pattern(16, 2));
+  SendReq* u = w.isend(0, 1, 1, pattern(9000, 3));
+  ASSERT_TRUE(w.run());
+  EXPECT_FALSE(t->done);
+  w.revive(0, 1, 1);
+  RecvReq* r[3] = {w.irecv(1, 0, 1, 9000), w.irecv(1, 0, 1, 9000), w.irecv(1, 0, 1, 9000)};
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(s->done && t->done && u->done);
+  EXPECT_EQ(r[0]->data[5], pattern(16, 1)[5]);
+  EXPECT_EQ(r[1]->data[5], pattern(16, 2)[5]);
+  EXPECT_EQ(r[2]->data, pattern(9000, 3));
+  expect_clean(w);
+}
+
+TEST(Dance, FragLost_OnlyMissingBytesMoveAgain) {
+  World::Options o;
+  o.config.send_depth = 2;
+  World w(o);
+  const std::size_t n = 1 << 20;
+  RecvReq* r = w.irecv(1, 0, 1, n);
+  SendReq* s = w.isend(0, 1, 1, pattern(n, 1));
+  while (r->xfer.have.bytes() < n * 99 / 100) w.take();
+  const std::uint64_t before = w.engines[0]->counters().bytes_sent;
+  w.kill(0, 1, 0);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  EXPECT_LT(w.engines[0]->counters().bytes_sent - before, n / 50) << "resume, not restart (P4)";
+  EXPECT_EQ(count(w, MsgType::kRestartNotify), 1u);
+  EXPECT_EQ(count(w, MsgType::kRestartAck), 1u);
+  EXPECT_EQ(w.engines[0]->counters().restarts, 1u);
+  for (auto& e : w.engines) e->progress(w.now += 2'000'000);
+  ASSERT_EQ(w.ports[0]->events_.size(), 1u);
+  EXPECT_EQ(w.ports[0]->events_[0].restarts, 1u);
+  EXPECT_GT(w.ports[0]->events_[0].bytes_resent, 0u);
+  EXPECT_STREQ(w.ports[0]->events_[0].text, "killed");
+  expect_clean(w);
+}
+
+TEST(Dance, ReceiverFinished_NackEndsIt) {
+  World w({});
+  RecvReq* r = w.irecv(1, 0, 1, 3000);
+  SendReq* s = w.isend(0, 1, 1, pattern(3000, 1));
+  ASSERT_TRUE(until(w, MsgType::kFrag));
+  // every FRAG arrives, each of rail 0 although its sender sees an error
+  w.kill(0, 1, 0, all);
+  while (!w.flights.empty() && w.flights[0].tag == static_cast<std::uint8_t>(MsgType::kFrag)) w.take();
+  EXPECT_TRUE(r->done);
+  EXPECT_FALSE(s->done);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(s->done);
+  EXPECT_EQ(count(w, MsgType::kRestartNack), 1u);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
+TEST(Dance, NotifyOvertakenByOldFrag_IsDroppedByRound) {
+  World::Options o;
+  o.rails = 3;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 8000);
+  w.isend(0, 1, 1, pattern(8000, 1));
+  ASSERT_TRUE(until(w, MsgType::kFrag));
+  const Flight old = w.flights[0];  // a copy held back by the network
+  w.kill(0, 1, old.rail);
+  ASSERT_TRUE(until(w, MsgType::kRestartAck));
+  Flight poisoned = old;
+  std::fill(poisoned.bytes.begin() + sizeof(core::FragHdr), poisoned.bytes.end(), 0xbb);
+  w.arrive(poisoned);
+  EXPECT_GE(w.engines[1]->counters().stale, 1u);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(r->data, pattern(8000, 1));
+}
+
+TEST(Dance, SecondRailDiesDuringTheDance) {
+  for (MsgType at : {MsgType::kRestartNotify, MsgType::kRestartAck, MsgType::kRndv, MsgType::kAck}) {
+    for (bool arrives : {false, true}) {
+      World::Options o;
+      o.rails = 3;
+      World w(o);
+      RecvReq* r = w.irecv(1, 0, 1, 20000);
+      SendReq* s = w.isend(0, 1, 1, pattern(20000, 1));
+      ASSERT_TRUE(until(w, MsgType::kFrag));
+      w.kill(0, 1, w.flights[0].rail);
+      ASSERT_TRUE(until(w, MsgType::kRestartNotify));
+      ASSERT_TRUE(until(w, at));
+      w.kill(0, 1, w.flights[0].rail, [&](const Flight&) { return arrives; });
+      ASSERT_TRUE(w.run());
+      EXPECT_TRUE(s->done && r->done);
+      EXPECT_EQ(r->data, s->data);
+      expect_clean(w);
+    }
+  }
+}
+
+TEST(Dance, BothRailsDieAndOneReturns) {
+  World w({});
+  RecvReq* r = w.irecv(1, 0, 1, 20000);
+  SendReq* s = w.isend(0, 1, 1, pattern(20000, 1));
+  ASSERT_TRUE(until(w, MsgType::kFrag));
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  EXPECT_FALSE(s->done);
+  w.revive(0, 1, 0);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
+TEST(Rndv, UnmatchedAndRailDies_IsPostedAgainInTheSameRound) {
+  for (bool arrives : {false, true}) {
+    for (bool get : {false, true}) {
+      World::Options o;
+      o.get = get;
+      World w(o);
+      SendReq* s = w.isend(0, 1, 1, pattern(5000, 1));
+      w.kill(0, 1, w.flights[0].rail, [&](const Flight&) { return arrives; });
+      ASSERT_TRUE(w.run());
+      EXPECT_EQ(count(w, MsgType::kRestartNotify), 0u);
+      EXPECT_EQ(count(w, MsgType::kRestartNack), 0u) << "NACK from ignorance (H7)";
+      EXPECT_FALSE(s->done);
+      RecvReq* r = w.irecv(1, 0, 1, 5000);
+      ASSERT_TRUE(w.run());
+      ASSERT_TRUE(s->done && r->done);
+      EXPECT_EQ(r->data, pattern(5000, 1));
+      expect_clean(w);
+    }
+  }
+}
+
+TEST(Rndv, HeldByMatchedProbe_HeaderIsRenewed) {
+  World::Options o;
+  o.get = true;
+  World w(o);
+  SendReq* s = w.isend(0, 1, 1, pattern(5000, 1));
+  ASSERT_TRUE(w.run());
+  xfer::ProbeResult p;
+  auto* m = w.engines[1]->improbe(w.comms[1], 0, 1, p);
+  ASSERT_NE(m, nullptr);
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.revive(0, 1, 0);
+  w.revive(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  RecvReq r;
+  r.data.resize(5000);
+  w.engines[1]->imrecv(m, &r, 5000);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r.done);
+  EXPECT_EQ(r.data, pattern(5000, 1));
+  EXPECT_EQ(w.engines[0]->counters().restarts, 0u);
+}
+
+TEST(Ack, LostIsRepeated) {
+  for (bool arrives : {false, true}) {
+    World w({});
+    RecvReq* r = w.irecv(1, 0, 1, 5000);
+    SendReq* s = w.isend(0, 1, 1, pattern(5000, 1));
+    ASSERT_TRUE(until(w, MsgType::kAck));
+    w.kill(0, 1, w.flights[0].rail, [&](const Flight&) { return arrives; });
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(s->done && r->done);
+    EXPECT_EQ(r->data, s->data);
+    expect_clean(w);
+  }
+}
+
+TEST(Ack, OfAFinishedSynchronousSend_IsRepeatedWithoutItsRequest) {
+  World w({});
+  RecvReq* r = w.irecv(1, 0, 1, 10);
+  SendReq* s = w.isend(0, 1, 1, pattern(10, 1), xfer::SendMode::kSync);
+  ASSERT_TRUE(until(w, MsgType::kAck));
+  EXPECT_TRUE(r->done);
+  w.kill(0, 1, w.flights[0].rail);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(s->done);
+  expect_clean(w);
+}
+
+TEST(Get, ReadLost_IsRepeatedOnTheOtherRail) {
+  World::Options o;
+  o.get = true;
+  World w(o);
+  w.late = true;
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  s->then = [s] { std::fill(s->data.begin(), s->data.end(), 0xdd); };
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;
+  w.kill(0, 1, 0);
+  while (!w.flights.empty()) w.take();
+  EXPECT_FALSE(r->done) << "a READ of the dead rail may still land: the gate is shut (P2)";
+  EXPECT_FALSE(s->done) << "FIN only behind the gate";
+  EXPECT_EQ(r->xfer.have.bytes(), 50000u);
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, pattern(50000, 1));
+  expect_clean(w);
+}
+
+TEST(Get, NoKeyLeft_RecvErrBringsNewOnes) {
+  World::Options o;
+  o.get = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.revive(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  EXPECT_GE(count(w, MsgType::kRecvErr), 1u);
+  EXPECT_GE(count(w, MsgType::kRget), 2u);
+  expect_clean(w);
+}
+
+TEST(Put, WriteLost_FenceBeforeRestartAck) {
+  World::Options o;
+  o.put = true;
+  World w(o);
+  w.late = true;
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;
+  w.kill(0, 1, w.flights[0].rail);
+  while (!w.flights.empty()) w.take();
+  for (auto& e : w.engines) e->progress(w.now += 2'000'000);
+  EXPECT_EQ(count(w, MsgType::kRestartNotify), 1u);
+  EXPECT_EQ(count(w, MsgType::kRestartAck), 0u) << "grants on the dead rail are not fenced";
+  EXPECT_FALSE(r->done);
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_GE(count(w, MsgType::kRestartAck), 1u);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
+TEST(Put, FinLostWriteDone_CountsOnlyBehindTheFence) {
+  World::Options o;
+  o.put = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 2000);
+  SendReq* s = w.isend(0, 1, 1, pattern(2000, 1));
+  ASSERT_TRUE(until(w, MsgType::kFin));
+  w.hold_close = true;
+  w.kill(0, 1, w.flights[0].rail);
+  while (!w.flights.empty()) w.take();
+  EXPECT_TRUE(s->done);
+  EXPECT_FALSE(r->done);
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(r->data, s->data);
+  EXPECT_EQ(count(w, MsgType::kRestartNotify), 0u) << "nothing was uncertain";
+  expect_clean(w);
+}
+
+TEST(Put, GrantOnARailThatDied_IsGrantedAgain) {
+  World::Options o;
+  o.put = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 40000);
+  SendReq* s = w.isend(0, 1, 1, pattern(40000, 1));
+  ASSERT_TRUE(until(w, MsgType::kPut));
+  w.kill(0, 1, w.flights[0].rail, all);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
+TEST(Truncation, DuringARestart_FitsAndEnds) {
+  World w({});
+  RecvReq* r = w.irecv(1, 0, 1, 9000);
+  SendReq* s = w.isend(0, 1, 1, pattern(20000, 1));
+  ASSERT_TRUE(until(w, MsgType::kFrag));
+  w.kill(0, 1, 0);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kTruncated);
+  EXPECT_TRUE(std::equal(r->data.begin(), r->data.end(), s->data.begin()));
+  expect_clean(w);
+}
+
+TEST(Cancel, DuringARestart_IsRefused) {
+  World w({});
+  RecvReq* r = w.irecv(1, 0, 1, 9000);
+  w.isend(0, 1, 1, pattern(9000, 1));
+  ASSERT_TRUE(until(w, MsgType::kFrag));
+  EXPECT_FALSE(w.engines[1]->cancel(r));
+  w.kill(0, 1, 0);
+  EXPECT_FALSE(w.engines[1]->cancel(r));
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(r->done);
+}
+
+TEST(Communicator, FreedAndContextReused_LateCopyIsADuplicate) {
+  World w({});
+  auto* a0 = w.add_comm(0, 9);
+  auto* a1 = w.add_comm(1, 9);
+  for (int i = 0; i < 3; ++i) w.isend(0, 1, 1, pattern(8, i), xfer::SendMode::kStandard, a0);
+  const Flight late = w.flights[2];
+  ASSERT_TRUE(w.run());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(w.irecv(1, 0, 1, 8, a1)->done);
+  w.engines[0]->comm_del(a0);
+  w.engines[1]->comm_del(a1);
+  w.arrive(late);  // parked: the communicator does not exist
+  a0 = w.add_comm(0, 9);
+  a1 = w.add_comm(1, 9);
+  w.arrive(late);
+  for (int i = 0; i < 3; ++i) w.isend(0, 1, 1, pattern(8, 10 + i), xfer::SendMode::kStandard, a0);
+  ASSERT_TRUE(w.run());
+  for (int i = 0; i < 3; ++i) {
+    RecvReq* r = w.irecv(1, 0, 1, 8, a1);
+    ASSERT_TRUE(r->done);
+    EXPECT_EQ(r->data, pattern(8, 10 + i)) << i;
+  }
+  EXPECT_FALSE(w.irecv(1, 0, 1, 8, a1)->done);
+  EXPECT_EQ(w.engines[1]->counters().duplicates, 2u);
+}
+
+TEST(Park, NoRail_ErrorAfterTheParkTimeNotBefore) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  o.put = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  RecvReq* posted = w.irecv(0, 1, 7, 10);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  SendReq* e = w.isend(0, 1, 2, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  const std::uint64_t t0 = w.now;
+  for (auto& x : w.engines) x->progress(t0 + 900'000'000);
+  EXPECT_FALSE(s->done || r->done || e->done || posted->done);
+  w.now = t0 + 1'100'000'000;
+  for (auto& x : w.engines) x->progress(w.now);
+  EXPECT_TRUE(s->done && r->done && e->done && posted->done);
+  EXPECT_EQ(s->outcome, Outcome::kPeerLost);
+  EXPECT_EQ(e->outcome, Outcome::kPeerLost);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  EXPECT_EQ(posted->status.outcome, Outcome::kPeerLost);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 1);
+  EXPECT_EQ(w.isend(0, 1, 2, pattern(10, 1))->outcome, Outcome::kPeerLost);
+  EXPECT_EQ(w.irecv(0, 1, 2, 10)->status.outcome, Outcome::kPeerLost);
+}
+
+TEST(Park, ErrorPassesTheGateToo) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  o.put = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;  // fences do not finish
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.now += 2'000'000'000;
+  for (auto& x : w.engines) x->progress(w.now);
+  EXPECT_FALSE(r->done) << "a write may still land (H8 a)";
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+}
+
+TEST(Unfenceable, EndsWithAnErrorAndKeepsTheMemoryRegistered) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  o.put = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;
+  const int rail = w.flights[0].rail;
+  w.kill(0, 1, rail);
+  const auto c = w.pending_close.front();
+  w.pending_close.clear();
+  w.engines[0]->on_rail_closed(w.rail(0, 1, rail), c.ev, FenceResult::kFenced, 0);
+  w.engines[1]->on_rail_closed(w.rail(1, 0, rail), c.ev, FenceResult::kUnfenceable, 0);
+  ASSERT_TRUE(w.run());
+  EXPECT_FALSE(r->done);
+  w.now += 2'000'000'000;
+  for (auto& x : w.engines) x->progress(w.now);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  EXPECT_EQ(w.ports[1]->registrations_, 1);
+}
+
+TEST(Gap, LostMessages_EndBothSidesWithAnError) {
+  World w({});
+  RecvReq* r = w.irecv(1, 0, 1, 10);
+  w.engines[0]->on_gap_lost(w.rail(0, 1, 0), w.name(0, 1, 0), 3);
+  ASSERT_TRUE(w.run());
+  EXPECT_EQ(r->status.outcome, Outcome::kMessageLost);
+  EXPECT_TRUE(r->done);
+  EXPECT_EQ(w.isend(0, 1, 1, pattern(10, 1))->outcome, Outcome::kMessageLost);
+}
+
+TEST(Wire, GarbageIsDroppedAndCounted) {
+  World w({});
+  RecvReq* r = w.irecv(1, 0, 1, 9000);
+  SendReq* s = w.isend(0, 1, 1, pattern(9000, 1));
+  ASSERT_TRUE(until(w, MsgType::kFrag));
+  auto* rail = w.rail(1, 0, 0);
+  for (int tag = 0; tag < 256; ++tag)
+    for (std::size_t n : {0u, 1u, 13u, 14u, 20u, 38u, 48u, 100u}) {
+      std::vector<std::uint8_t> junk(n, 0xff);
+      if (n) junk[0] = static_cast<std::uint8_t>(tag);
+      w.engines[1]->on_message(rail, 1, static_cast<std::uint8_t>(tag), junk.data(), n);
+    }
+  EXPECT_GT(w.engines[1]->counters().malformed, 1000u);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+}
+
+TEST(Wire, AnotherPeersName_IsRefused) {
+  World::Options o;
+  o.ranks = 3;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 9000);
+  w.isend(0, 1, 1, pattern(9000, 1));
+  ASSERT_TRUE(until(w, MsgType::kFrag));
+  // rank 2 replays rank 0's FRAG with other bytes
+  std::vector<std::uint8_t> forged = w.flights[0].bytes;
+  std::fill(forged.begin() + sizeof(core::FragHdr), forged.end(), 0x66);
+  w.engines[1]->on_message(w.rail(1, 2, 0), 1, static_cast<std::uint8_t>(MsgType::kFrag), forged.data(),
+                           forged.size());
+  EXPECT_EQ(w.engines[1]->counters().malformed, 1u);
+  ASSERT_TRUE(w.run());
+  EXPECT_EQ(r->data, pattern(9000, 1));
+}
+
+}  // namespace
+}  // namespace bfo::test
