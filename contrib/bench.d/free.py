@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Free when nothing breaks: bfo against ob1 over the same BTL, and against the other ways to use the same HCA."""
+import os
+import re
+import shutil
+import tempfile
+
+import runs
+from runs import jobs
+import stats
+
+BTLS = {"vader": "vader,self", "tcp": "tcp,self", "verbs": "verbs,self"}
+
+
+def transport(pml, btl, **options):
+    softhca = btl in ("verbs", "openib") or pml == "ucx"
+    return jobs.Transport(f"{pml} over {btl}", pml, BTLS.get(btl, btl + ",self"), softhca=softhca, **options)
+
+
+def pong(way, iterations=300, blocks=60, bandwidth=True, mca=(), env=None, limit_s=60):
+    """One job; returns {latency: us, bandwidth: 10^6 bytes per second}.
+
+    A job's latency is the first decile of its blocks, its bandwidth the last: what the code takes when the rest of the
+    machine keeps still."""
+    command = [runs.program("pong"), "--latency", "8", "--blocks", str(blocks), "--iterations", str(iterations)]
+    if bandwidth:
+        command += ["--bandwidth", str(4 << 20)]
+    line, _ = runs.job(way, command, limit_s, mca=mca, env=env)
+    return {"latency": line["latency_us"]["p10"],
+            "bandwidth": line["bandwidth_mbs"]["p90"] if bandwidth else None}
+
+
+def against_ob1(table, options):
+    """8-byte latency and 4 MiB bandwidth, bfo against ob1."""
+    for btl in BTLS:
+        names = (f"latency 8 B, bfo/ob1 over {btl}", f"bandwidth 4 MiB, bfo/ob1 over {btl}")
+        try:
+            ours, theirs = runs.pairs(lambda: pong(transport("bfo", btl)), lambda: pong(transport("ob1", btl)),
+                                      options.pairs)
+        except runs.Unavailable as why:
+            table.missing(names[0], "us", "<= 1.01", str(why))
+            table.missing(names[1], "MB/s", ">= 0.995", str(why))
+            continue
+        for name, key, unit, goal in ((names[0], "latency", "us", "<= 1.01"),
+                                      (names[1], "bandwidth", "MB/s", ">= 0.995")):
+            runs.compare(table, name, unit, [r[key] for r in ours], [r[key] for r in theirs], goal)
+
+
+def callgrind_profile(path):
+    """Instructions spent inside each object, and how often opal_progress was called from each object."""
+    names = {}
+    inside, polls = {}, {}
+    current = callee_object = callee = None
+    skip = False
+
+    def name_of(kind, text):
+        found = re.match(r"^\((\d+)\)(?: (.*))?$", text)
+        if not found:
+            return text
+        if found.group(2):
+            names[kind, found.group(1)] = found.group(2)
+        return names.get((kind, found.group(1)), "?")
+
+    with open(path, errors="replace") as f:
+        for line in f:
+            line = line.rstrip()
+            key, equals, value = line.partition("=")
+            if equals and key == "ob":
+                current = name_of("ob", value)
+            elif equals and key == "cob":
+                callee_object = name_of("ob", value)
+            elif equals and key in ("fn", "cfn"):
+                name = name_of("fn", value)
+                callee = name if key == "cfn" else callee
+            elif equals and key == "calls":
+                if callee == "opal_progress" and (callee_object or current) != current:
+                    polls[current] = polls.get(current, 0) + int(value.split()[0])
+                callee_object = None
+                skip = True  # the next line is what the callee cost
+            elif re.match(r"^[-+*0-9]", line):
+                if not skip:
+                    inside[current] = inside.get(current, 0) + int(line.split()[1])
+                skip = False
+    return inside, polls
+
+
+def callgrind(pml, btl, messages):
+    """(instructions inside the PML, turns of its wait loops) per 8-byte send and receive."""
+    if not shutil.which("valgrind"):
+        raise runs.Unavailable("valgrind is not installed (Debian: valgrind)")
+    way = transport(pml, btl)
+    why = way.missing()
+    if why:
+        raise runs.Unavailable(why)
+    pong_program = runs.program("pong")
+    with tempfile.TemporaryDirectory(prefix="bfo-callgrind-") as folder:
+        out = os.path.join(folder, "callgrind.out")
+        tool = ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--callgrind-out-file={out}", "--quiet"]
+        command = [pong_program, "--callgrind", str(messages)]
+        result = way.run(1, [*tool, *command, ":", "-np", "1", *command], 170, env=runs.SPIN)
+        if result.code or not os.path.exists(out):
+            raise runs.Unavailable(f"the job under valgrind ended with {result.code}: {result.tail(1)[:100]}")
+        inside, polls = callgrind_profile(out)
+    library = f"mca_pml_{pml}.so"
+    count = sum(value for name, value in inside.items() if name and name.endswith(library))
+    if not count:
+        raise runs.Unavailable(f"callgrind saw nothing of {library}")
+    return count / messages, sum(polls.values()) / messages
+
+
+def instructions(table, options):
+    """Callgrind instruction counts of the PML."""
+    for btl in BTLS:
+        name = f"PML instructions per 8 B send+receive over {btl}"
+        messages = 300 if options.quick else 1000
+        try:
+            # A wait loop turns a little more or less often each time: the smaller of two counts.
+            ours, our_turns = min(callgrind("bfo", btl, messages) for _ in range(2))
+            theirs, their_turns = min(callgrind("ob1", btl, messages) for _ in range(2))
+        except runs.Unavailable as why:
+            table.missing(name, "Ir", "<= 1.0", str(why))
+            continue
+        table.add(name, ours, "Ir", against=theirs, ratio=ours / theirs, goal="<= 1.0",
+                  note=f"{our_turns:.2f} and {their_turns:.2f} turns of a wait loop included")
+
+
+def against_others(table, options):
+    """Latency on one software rail against Debian's openib BTL and UCX on the same device."""
+    others = {"openib": (jobs.Transport("ob1 over openib", "ob1", "openib,self", softhca=True, rails=1),
+                         [("btl_openib_allow_ib", "1"), ("btl_base_warn_component_unused", "0")], {}),
+              "ucx": (jobs.Transport("ucx", "ucx", "self", softhca=True, rails=1), [],
+                      {"UCX_TLS": "rc_verbs,ud_verbs,self"})}
+    ours_way = jobs.Transport("bfo over verbs, one rail", "bfo", "verbs,self", softhca=True, rails=1)
+    for other, (way, mca, env) in others.items():
+        name = f"latency 8 B, bfo over verbs/{other}, one rail"
+        try:
+            # -x: environment reaches ranks on the same host anyway.
+            ours, theirs = runs.pairs(lambda: pong(ours_way, bandwidth=False),
+                                      lambda: pong(way, bandwidth=False, mca=mca, env=env, limit_s=25), options.pairs)
+        except runs.Unavailable as why:
+            table.missing(name, "us", "< 1.0", str(why))
+            continue
+        runs.compare(table, name, "us", [r["latency"] for r in ours], [r["latency"] for r in theirs], "< 1.0")
+
+
+def rails(table, options):
+    """Two rate-limited rails against one."""
+    rate = 1000  # 10^6 bytes/s: slow enough that the processors are not the limit
+    command = ["--bandwidth", str(4 << 20), "--window", "4", "--repeat", "6"]
+
+    def run(count):
+        way = jobs.Transport(f"bfo over {count} rails", "bfo", "verbs,self", softhca=True, rails=count,
+                             options=["--rate", str(rate)])
+        line, _ = runs.job(way, [runs.program("pong"), *command])
+        return line["bandwidth_mbs"]["median"]
+
+    name = f"bandwidth 4 MiB, two rails of {rate} MB/s against one"
+    try:
+        two, one = runs.pairs(lambda: run(2), lambda: run(1), options.pairs)
+    except runs.Unavailable as why:
+        table.missing(name, "MB/s", ">= 1.9", str(why))
+        return
+    runs.compare(table, name, "MB/s", two, one, ">= 1.9")
+    table.add(f"share of the rate one rail of {rate} MB/s delivers", stats.median(one) / rate, "",
+              interval=stats.bootstrap([x / rate for x in one]))

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs the jobs of contrib/bench: one job gives one set of figures; pairs are interleaved."""
+import json
+import os
+import sys
+
+SRCDIR = os.environ.get("BFO_SRCDIR") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(SRCDIR, "test", "integration"))
+import jobs
+
+import stats
+
+# Two ranks on two processors poll without yielding, as on a cluster node of their own.
+SPIN = {"OMPI_MCA_mpi_yield_when_idle": "0"}
+
+
+class Unavailable(Exception):
+    """This figure cannot be taken here; the text says why."""
+
+
+def program(name):
+    path = os.path.join(jobs.BUILD, "contrib", "bench.d", name)
+    if not os.access(path, os.X_OK):
+        raise Unavailable(f"contrib/bench.d/{name} is not built")
+    return path
+
+
+def last_json(text):
+    """The last line of the output that is a JSON object."""
+    for line in reversed(text.splitlines()):
+        if line.startswith("{"):
+            try:
+                return json.loads(line)
+            except ValueError:
+                continue
+    return None
+
+
+def job(transport, command, limit_s=60, mca=(), env=None, ranks=2):
+    """Runs a job and returns (its JSON line, the jobs.Result)."""
+    why = transport.missing()
+    if why:
+        raise Unavailable(why)
+    result = transport.run(ranks, command, limit_s, env={**SPIN, **(env or {})}, mca=mca)
+    if result.code is None:
+        raise Unavailable(f"{transport.name}: still running after {limit_s} s")
+    line = last_json(result.output)
+    if result.code or line is None:
+        reason = next((text for text in reversed(result.output.splitlines()) if text.strip(" -")), "no output")
+        raise Unavailable(f"{transport.name}: exit code {result.code}: {reason.strip()[:120]}")
+    return line, result
+
+
+def pairs(first, second, count):
+    """Calls both functions `count` times, alternating which goes first; returns two lists."""
+    a, b = [], []
+    for i in range(count):
+        if i % 2:
+            b.append(second())
+            a.append(first())
+        else:
+            a.append(first())
+            b.append(second())
+    return a, b
+
+
+def compare(table, name, unit, ours, theirs, goal, kind="hard", note=""):
+    """Adds the median of the ratios of interleaved values."""
+    ratios = [x / y for x, y in zip(ours, theirs)]
+    table.add(name, stats.median(ours), unit, against=stats.median(theirs), ratio=stats.median(ratios),
+              interval=stats.bootstrap(ratios), goal=goal, kind=kind,
+              note=note or f"{len(ratios)} interleaved pairs")
