@@ -7,6 +7,10 @@
 
 #include <set>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
 #include "test/sim/scenario.h"
 #include "test/sim/shrink.h"
 #include "test/sim/world.h"
@@ -61,11 +65,24 @@ TEST(Simulator, DefaultRun_IsAsLargeAsPromised) {
   EXPECT_GE(with_restart, kRuns * 9 / 10);
 }
 
-/// Seeds among the first `runs` whose violation begins with `promise`.
-unsigned caught(const Hooks& hooks, const char* promise, unsigned runs) {
+/// A protocol without its gate ends requests that still own ledger entries and fragments: what it leaks is
+/// the defect that the test put in, not one of ours.
+struct ExpectedLeaks {
+#ifdef __SANITIZE_ADDRESS__
+  ExpectedLeaks() {
+    __lsan_disable();
+  }
+  ~ExpectedLeaks() {
+    __lsan_enable();
+  }
+#endif
+};
+
+/// Seeds among the first `runs` whose violation begins with `promise`; it stops counting at `enough`.
+unsigned caught(const Hooks& hooks, const char* promise, unsigned runs, unsigned enough = ~0u) {
   World w;
   unsigned n = 0;
-  for (std::uint64_t seed = 1; seed <= runs; ++seed)
+  for (std::uint64_t seed = 1; seed <= runs && n < enough; ++seed)
     if (w.run(make(seed, "storm"), hooks).violation.rfind(promise, 0) == 0) ++n;
   return n;
 }
@@ -73,13 +90,14 @@ unsigned caught(const Hooks& hooks, const char* promise, unsigned runs) {
 TEST(Hooks, FenceRemoved_LateAccessIsSeen) {
   Hooks hooks;
   hooks.no_fence = true;
-  EXPECT_GE(caught(hooks, "P2", 60), 3u);
+  EXPECT_GE(caught(hooks, "P2", 60, 3), 3u);
 }
 
 TEST(Hooks, GateRemoved_LateAccessIsSeen) {
   Hooks hooks;
   hooks.no_gate = true;
-  EXPECT_GE(caught(hooks, "P2", 400), 2u);
+  const ExpectedLeaks leaks;
+  EXPECT_GE(caught(hooks, "P2", 400, 2), 2u);
 }
 
 TEST(Hooks, NothingRemoved_NoViolation) {

@@ -339,9 +339,11 @@ class Engine {
   /// port may take it out, to see that its checkers notice.
   template <class X>
   bool gate_clear(const X& x) const {
-    if constexpr (requires { port_.gate_removed(); })
-      if (port_.gate_removed()) return true;
-    return x.in_flight == 0 && x.ledger == nullptr;
+    return gate_removed() || (x.in_flight == 0 && x.ledger == nullptr);
+  }
+  bool gate_removed() const {
+    if constexpr (requires { port_.gate_removed(); }) return port_.gate_removed();
+    return false;
   }
   void send_check(SendRequest& r);
   void recv_check(RecvRequest& r);

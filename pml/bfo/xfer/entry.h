@@ -234,7 +234,7 @@ void Engine<P>::handle_done(Frag& f) {
     }
     case FragKind::kFrag: {
       SendRequest* r = sends_.find(x.name);
-      BFO_DCHECK(r != nullptr);  // it cannot end while a fragment is in flight
+      BFO_DCHECK(r != nullptr || gate_removed());  // the gate keeps it while a fragment is in flight
       if (!r) break;
       --r->xfer.in_flight;
       if (ok)
