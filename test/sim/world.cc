@@ -16,8 +16,8 @@ constexpr std::uint64_t kNewsNs = 800000;  ///< the runtime needs this long to n
 World::World() : fabric_(ctx_), book_(ctx_) {}
 World::~World() = default;
 
-Result World::run(const Scenario& s, const Hooks& hooks, bool trace) {
-  // Engines first: they hold packets and memory of the last run.
+void World::release() {
+  // Engines first: they hold packets and memory, and look things up in the scenario, which is the caller's.
   for (auto& p : processes_) p->stop();
   fabric_.clear();
   for (auto& list : ctx_.recent)
@@ -25,6 +25,9 @@ Result World::run(const Scenario& s, const Hooks& hooks, bool trace) {
       if (packet) ctx_.packets.unref(packet);
       packet = nullptr;
     }
+}
+
+Result World::run(const Scenario& s, const Hooks& hooks, bool trace) {
   scenario_ = &s;
   faults_ = s.faults;
   ctx_.now = 0;
@@ -68,6 +71,7 @@ Result World::run(const Scenario& s, const Hooks& hooks, bool trace) {
   loop();
   if (!ctx_.failed) check_end();
   collect();
+  release();
   Result r;
   r.ok = !ctx_.failed;
   r.violation = ctx_.violation;

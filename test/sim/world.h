@@ -37,6 +37,7 @@ class World {
   const Coverage& coverage() const { return coverage_; }
 
  private:
+  void release();
   void loop();
   void handle(const Event& e);
   void fault(const Fault& f, bool begin);

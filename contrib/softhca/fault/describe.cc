@@ -56,6 +56,7 @@ void Describer::kinds() {
   const RuleMatch any;
   if (rule_.trigger.timed) return;
   key("opcode", mask_text(opcode_words(), m.opcode_mask));
+  if (m.has_imm) key("imm", std::to_string(m.imm));
   if (m.service_mask != any.service_mask) key("service", mask_text(service_words(), m.service_mask));
   if (m.direction_mask != any.direction_mask)
     key("direction", mask_text(direction_words(), m.direction_mask));

@@ -196,6 +196,7 @@ bool StatementParser::parse_key(Rule& rule, Key key, const Pair& p) {
     case Key::Peer:
     case Key::Qpn:
     case Key::PeerQpn:
+    case Key::Imm:
       return parse_place(rule, key, p);
     case Key::Opcode:
     case Key::Service:
@@ -222,6 +223,12 @@ bool StatementParser::parse_key(Rule& rule, Key key, const Pair& p) {
 
 bool StatementParser::parse_place(Rule& rule, Key key, const Pair& p) {
   RuleMatch& m = rule.match;
+  if (key == Key::Imm) {
+    uint64_t imm = 0;
+    if (!read_uint(p, 0xffffffff, imm)) return false;
+    m.imm = static_cast<uint32_t>(imm);
+    return m.has_imm = true;
+  }
   if (key == Key::Qpn || key == Key::PeerQpn) {
     uint64_t qpn = 0;
     if (!read_uint(p, 0xffffff, qpn)) return false;
@@ -482,8 +489,9 @@ bool StatementParser::parse_option(Rule& rule, Verb verb, const Pair& p) {
 }
 
 bool StatementParser::uses_message_key() const {
-  for (const Key key : {Key::Peer, Key::PeerQpn, Key::Opcode, Key::Service, Key::Direction, Key::Size,
-                        Key::Message, Key::Byte, Key::Offset, Key::Attempt, Key::Probability, Key::Seed}) {
+  for (const Key key :
+       {Key::Peer, Key::PeerQpn, Key::Imm, Key::Opcode, Key::Service, Key::Direction, Key::Size, Key::Message,
+        Key::Byte, Key::Offset, Key::Attempt, Key::Probability, Key::Seed}) {
     if (used(key)) return true;
   }
   return used(Key::Every) && !every_is_time_;

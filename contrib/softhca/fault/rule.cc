@@ -4,6 +4,8 @@
 // in whichever process moves the message; all shared state is atomic and nothing here waits.
 #include "contrib/softhca/fault/rule.h"
 
+#include <arpa/inet.h>
+
 namespace bfo::softhca {
 namespace {
 
@@ -24,11 +26,16 @@ uint64_t message_identity(const MessageRecord& r) {
   return (node << 52 ^ device << 46 ^ port << 43 ^ r.message_ordinal) | uint64_t{1} << 63;
 }
 
+bool carries(const MessageRecord& r, uint32_t imm) {
+  return (r.opcode == Opcode::SendImm || r.opcode == Opcode::WriteImm) && ntohl(r.imm) == imm;
+}
+
 bool selects_packet(const RuleMatch& m, const MessageRecord& r) {
   if ((m.opcode_mask >> static_cast<unsigned>(r.opcode) & 1) == 0) return false;
   if ((m.direction_mask >> static_cast<unsigned>(r.direction) & 1) == 0) return false;
   if ((m.service_mask >> static_cast<unsigned>(r.service) & 1) == 0) return false;
   if (r.length < m.size_min || r.length > m.size_max) return false;
+  if (m.has_imm && !carries(r, m.imm)) return false;
   const bool tx = r.direction == Direction::Tx;
   if (m.qpn != 0 && m.qpn != (tx ? r.src_qpn : r.dst_qpn)) return false;
   return m.peer_qpn == 0 || m.peer_qpn == (tx ? r.dst_qpn : r.src_qpn);

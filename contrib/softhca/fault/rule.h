@@ -39,11 +39,14 @@ struct RuleMatch {
   uint16_t peer_node = kAnyId;
   uint32_t qpn = 0;       ///< 0 = any; the QP at the port the hook belongs to
   uint32_t peer_qpn = 0;  ///< 0 = any
+  uint32_t imm = 0;       ///< immediate data, host byte order
   uint32_t opcode_mask = kRequestOpcodes;
   uint8_t service_mask = 7;
   uint8_t direction_mask = 1;  ///< bit 0 tx, bit 1 rx
   AttemptMode attempt_mode = AttemptMode::First;
   uint8_t attempt = 0;
+  bool has_imm = false;  ///< only messages that carry `imm`
+  uint8_t reserved[3] = {};
   uint32_t size_min = 0;
   uint32_t size_max = ~0u;
   uint64_t message_first = 0;      ///< 1-based ordinal among the matching messages; 0 = any

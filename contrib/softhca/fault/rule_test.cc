@@ -2,6 +2,7 @@
 //
 // Tests of the rule table: which message a rule takes, how often, and what the engine is told to do. Time is
 // a number here; nothing sleeps.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -189,6 +190,19 @@ TEST_F(RuleTable, Filters_SelectByEachKey) {
     EXPECT_EQ(decide(*table_, right).kind, ActionKind::Drop) << key;
     EXPECT_EQ(decide(*table_, wrong).kind, ActionKind::None) << key;
   }
+}
+
+TEST_F(RuleTable, Imm_SelectsMessagesThatCarryThatValue) {
+  load("when imm=0x46 do drop");
+  MessageRecord r = message();
+  r.imm = htonl(0x46);  // a SEND without immediate data: the field means nothing
+  EXPECT_EQ(decide(*table_, r).kind, ActionKind::None);
+  r.opcode = Opcode::WriteImm;
+  EXPECT_EQ(decide(*table_, r).kind, ActionKind::Drop);
+  r.opcode = Opcode::SendImm;
+  EXPECT_EQ(decide(*table_, r).kind, ActionKind::Drop);
+  r.imm = htonl(0x47);
+  EXPECT_EQ(decide(*table_, r).kind, ActionKind::None);
 }
 
 TEST_F(RuleTable, QpnOfAnArrivingMessage_IsTheReceivingOne) {
