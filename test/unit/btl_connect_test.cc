@@ -248,6 +248,35 @@ TEST(Connect, TruncatedPacket_IsDropped) {
   EXPECT_EQ(w.a.port.accounting().dropped, sizeof packet);
 }
 
+// The initiator is up and sends; the device of the responder acknowledges; at that instant the responder,
+// which has not seen READY, runs out of patience because another rail could carry what it has to say.
+TEST(Connect, ResponderGivesUpAnEpochInUse_AcknowledgedMessagesAreDelivered) {
+  World w;
+  engine::connect_want(w.a.endpoint);
+  for (int i = 0; i < 400 && w.b.endpoint.phase != Phase::kReplied; ++i) {
+    fake_now() += 10'000;
+    w.a.poll();
+    w.b.poll();
+  }
+  ASSERT_EQ(w.b.endpoint.phase, Phase::kReplied);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("answer")), engine::Accepted::kParked);
+  w.fabric.drop_datagrams = 1;  // READY
+  w.a.poll();
+  w.a.poll();
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kUp);
+  fake_now() += 2 * w.b.port.config().connect_timeout_ns;
+  w.b.on_other_rail = [&] {
+    ASSERT_EQ(engine::send(w.a.endpoint, w.frag("question")), engine::Accepted::kPosted);
+    w.a.poll();
+    EXPECT_EQ(w.a.count("done question 0"), 1);
+  };
+  for (int i = 0; i < 40; ++i) w.b.poll();
+  EXPECT_FALSE(w.b.on_other_rail);
+  w.pass(400);
+  EXPECT_EQ(w.b.count("recv 65 question"), 1);
+  EXPECT_EQ(w.b.count("done answer"), 1);
+}
+
 TEST(Connect, ResponderSendsBeforeReady_WaitsAndIsDelivered) {
   World w;
   fake_now() += 3'600'000'000'000;  // long after the process began

@@ -24,7 +24,8 @@ struct Process {
   engine::Endpoint endpoint;
   std::vector<std::string> log;
   bool other_rail = true;
-  std::function<void()> on_done;  // called once, from the next frag_done
+  std::function<void()> on_other_rail;  // called once, from the next other_rail_up
+  std::function<void()> on_done;        // called once, from the next frag_done
   int others_asked = 0;
   int up = 0;
   int down = 0;
@@ -76,7 +77,10 @@ struct Process {
     };
     host.find_peer = [](void*, uint64_t) -> engine::Endpoint* { return nullptr; };
     host.connect_other_rails = [](void* ctx, engine::Endpoint&) { ++of(ctx).others_asked; };
-    host.other_rail_up = [](void* ctx, engine::Endpoint&) { return of(ctx).other_rail; };
+    host.other_rail_up = [](void* ctx, engine::Endpoint&) {
+      if (of(ctx).on_other_rail) std::exchange(of(ctx).on_other_rail, nullptr)();
+      return of(ctx).other_rail;
+    };
     return host;
   }
 

@@ -375,7 +375,7 @@ void connect_packet(Port& port, const char* data, size_t length) {
 }
 
 void connect_established(Endpoint& endpoint) {
-  if (endpoint.phase != Phase::kReplied) return;
+  if (endpoint.phase != Phase::kReplied || endpoint.announced) return;  // given up and about to be drained
   go_up(endpoint, endpoint.port->env().now_ns());
 }
 
@@ -388,7 +388,7 @@ void connect_probe_done(Endpoint& endpoint, int status) {
 }
 
 void connect_abandon(Endpoint& endpoint, uint64_t now) {
-  BFO_DCHECK(!endpoint.announced);
+  BFO_DCHECK(!endpoint.announced && endpoint.phase != Phase::kReplied);
   endpoint.data.to_error();
   endpoint.probe.to_error();
   destroy_queue_pairs(endpoint);
@@ -412,6 +412,20 @@ void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, ui
   host.rail_closed(host.ctx, endpoint, event, BFO_FENCED, 0);
 }
 
+/// Gives up a rail that has never been up. A peer that got our REPLY may use the epoch already, and messages
+/// that its device has seen acknowledged may wait in our completion queue: such an epoch is drained like any
+/// other.
+static void give_up(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now) {
+  if (endpoint.phase != Phase::kReplied) {
+    if (endpoint.data.exists()) connect_abandon(endpoint, now);
+    return connect_failed(endpoint, cause, code, now);
+  }
+  const Host& host = endpoint.port->host();
+  endpoint.announced = true;
+  host.rail_up(host.ctx, endpoint, make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now));
+  close_order(endpoint, endpoint.epoch, cause, code, 0);
+}
+
 void connect_step(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   const bool trying = endpoint.phase != Phase::kIdle || endpoint.wanted;
@@ -419,16 +433,14 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
     // Fragments wait for a rail that has never been up: not longer than a live port and a bounded time
     // justify.
     if (port.state() != PortState::kActive) {
-      if (endpoint.data.exists()) connect_abandon(endpoint, now);
-      return connect_failed(endpoint, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_PORT_ERR, now);
+      return give_up(endpoint, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_PORT_ERR, now);
     }
     if (now - endpoint.wanted_since_ns > port.config().connect_timeout_ns) {
       // Silence alone proves nothing: the peer may be computing outside MPI (H15). What waits moves only
       // where another rail works; otherwise the other rails are tried too, and this one goes on.
       const Host& host = port.host();
       if (port.failover() && host.other_rail_up(host.ctx, endpoint)) {
-        if (endpoint.data.exists()) connect_abandon(endpoint, now);
-        return connect_failed(endpoint, BFO_CAUSE_HANDSHAKE, 0, now);
+        return give_up(endpoint, BFO_CAUSE_HANDSHAKE, 0, now);
       }
       endpoint.wanted_since_ns = now;
       host.connect_other_rails(host.ctx, endpoint);
