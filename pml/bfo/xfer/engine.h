@@ -425,12 +425,16 @@ class Engine {
 }  // namespace bfo::xfer
 
 #include "pml/bfo/xfer/entry.h"
+#include "pml/bfo/xfer/comm.h"
 #include "pml/bfo/xfer/match.h"
+#include "pml/bfo/xfer/posted.h"
 #include "pml/bfo/xfer/schedule.h"
 #include "pml/bfo/xfer/eager.h"
 #include "pml/bfo/xfer/rndv_copy.h"
 #include "pml/bfo/xfer/rget.h"
 #include "pml/bfo/xfer/rput.h"
 #include "pml/bfo/xfer/restart.h"
+#include "pml/bfo/xfer/restart_messages.h"
+#include "pml/bfo/xfer/ledger.h"
 #include "pml/bfo/xfer/rails.h"
 #include "pml/bfo/xfer/keepalive.h"

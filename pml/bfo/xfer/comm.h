@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// comm.h: communicators and their ranks: found by context, remembered after they are freed.
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+template <class P>
+Comm<P>* Engine<P>::comm_find(std::uint16_t ctx) const {
+  CommT** const page = comm_pages_[ctx / kCommPage];
+  return page ? page[ctx % kCommPage] : nullptr;
+}
+
+template <class P>
+Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
+  Entry entry(*this);
+  if (comm_find(d.ctx)) return nullptr;
+  CommT**& page = comm_pages_[d.ctx / kCommPage];
+  if (!page) {
+    page = static_cast<CommT**>(port_.alloc(kCommPage * sizeof(CommT*)));
+    std::memset(page, 0, kCommPage * sizeof(CommT*));
+  }
+  auto* c = ::new (port_.alloc(sizeof(CommT))) CommT;
+  c->handle = d.handle;
+  c->ctx = d.ctx;
+  c->my_rank = d.my_rank;
+  c->size = d.size;
+  const std::size_t bytes = static_cast<std::size_t>(d.size) * sizeof(ProcT*);
+  c->procs = static_cast<ProcT**>(port_.alloc(bytes ? bytes : 1));
+  std::memset(c->procs, 0, bytes);
+  page[d.ctx % kCommPage] = c;
+  // Messages that came before the communicator existed: in order of arrival, through the same duplicate
+  // check.
+  List<Message> mine;
+  for (Message* m = parked_.front(); m;) {
+    Message* const next = parked_.next(m);
+    if (m->match.ctx == d.ctx) {
+      parked_.remove(m);
+      mine.push_back(m);
+    }
+    m = next;
+  }
+  while (Message* m = mine.pop_front()) {
+    put_aside(m->rail, m->epoch, m->match.type, m->data, m->size);
+    free_message(m);
+  }
+  return c;
+}
+
+template <class P>
+void Engine<P>::comm_del(CommT* c) {
+  Entry entry(*this);
+  for (std::int32_t i = 0; i < c->size; ++i) {
+    ProcT* const p = c->procs[i];
+    if (!p) continue;
+    remember(*p);
+    while (Message* m = p->early.pop_front()) free_message(m);
+    while (Message* m = p->unexpected.pop_front()) {
+      c->arrivals.remove(m);
+      free_message(m);
+    }
+    p->~ProcT();
+    port_.free(p);
+  }
+  while (Message* m = c->held.pop_front()) free_message(m);
+  port_.free(c->procs);
+  comm_pages_[c->ctx / kCommPage][c->ctx % kCommPage] = nullptr;
+  c->~CommT();
+  port_.free(c);
+}
+
+/// First use of a rank of a communicator.
+template <class P>
+[[gnu::cold, gnu::noinline]] Proc<P>* Engine<P>::make_proc(CommT& c, std::int32_t rank) {
+  auto* const p = ::new (port_.alloc(sizeof(ProcT))) ProcT;
+  c.procs[rank] = p;
+  p->comm = &c;
+  p->rank = rank;
+  p->stop_seq = kSeqWindow / 2;
+  if (used_ctx_[c.ctx / 64] >> (c.ctx % 64) & 1) recall_sequence(*p);
+  return p;
+}
+
+/// The communicator goes away, its numbering stays (H6).
+template <class P>
+void Engine<P>::remember(ProcT& p) {
+  if (!p.peer && p.expected == 0 && p.next_seq == 0) return;
+  PeerT& peer = *peer_of(p);
+  const PastSequence now{p.comm->ctx, p.next_seq, p.stop_seq, p.confirmed, p.expected, p.hold_seq, p.resent};
+  used_ctx_[now.ctx / 64] |= std::uint64_t{1} << (now.ctx % 64);
+  for (std::uint32_t i = 0; i < peer.n_past; ++i)
+    if (peer.past[i].ctx == now.ctx) {
+      peer.past[i] = now;
+      return;
+    }
+  if (peer.n_past == peer.past_capacity) {
+    const std::uint32_t cap = peer.past_capacity ? peer.past_capacity * 2 : 8;
+    auto* const grown = static_cast<PastSequence*>(port_.alloc(cap * sizeof(PastSequence)));
+    if (peer.n_past) std::memcpy(grown, peer.past, peer.n_past * sizeof(PastSequence));
+    if (peer.past) port_.free(peer.past);
+    peer.past = grown;
+    peer.past_capacity = cap;
+  }
+  peer.past[peer.n_past++] = now;
+}
+
+template <class P>
+void Engine<P>::recall_sequence(ProcT& p) {
+  const PeerT& peer = *peer_of(p);
+  for (std::uint32_t i = 0; i < peer.n_past; ++i) {
+    const PastSequence& s = peer.past[i];
+    if (s.ctx != p.comm->ctx) continue;
+    p.next_seq = s.next_seq;
+    p.stop_seq = s.stop_seq;
+    p.confirmed = s.confirmed;
+    p.expected = s.expected;
+    p.hold_seq = s.hold_seq;
+    p.resent = s.resent;
+    return;
+  }
+}
+
+}  // namespace bfo::xfer

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// ledger.h: the grants and READs that may still reach a buffer (DESIGN P2), and how they are fenced.
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+template <class P>
+LedgerEntry<P>* Engine<P>::ledger_add(LedgerT*& head, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
+                                      std::uint64_t end) {
+  LedgerT* e = free_ledger_;
+  if (e)
+    free_ledger_ = e->next;
+  else
+    e = static_cast<LedgerT*>(port_.alloc(sizeof(LedgerT)));
+  ::new (e) LedgerT;
+  e->rail = &rail;
+  e->conn = rail.name.conn;
+  e->epoch = epoch;
+  e->begin = begin;
+  e->end = end;
+  e->next = head;
+  head = e;
+  return e;
+}
+
+template <class P>
+void Engine<P>::ledger_remove(LedgerT*& head, LedgerT* e) {
+  for (LedgerT** at = &head; *at; at = &(*at)->next)
+    if (*at == e) {
+      if (e->loaded) e->rail->inflight_bytes -= e->end - e->begin;
+      *at = e->next;
+      e->next = free_ledger_;
+      free_ledger_ = e;
+      return;
+    }
+}
+
+/// Ask for the end of every epoch that may still reach the buffer. A rail whose BTL has no fence does not
+/// lose connections (such a BTL aborts the job), so nothing is awaited from it except our own READs.
+template <class P>
+void Engine<P>::fence_all(LedgerT*& head) {
+  for (LedgerT* e = head; e;) {
+    LedgerT* const next = e->next;
+    if (e->rail->limits.failover) {
+      ++counters_.fences;
+      port_.fence(e->rail->handle, e->epoch);
+    } else if (e->grant != 0) {
+      ledger_remove(head, e);
+    }
+    e = next;
+  }
+}
+
+/// The same for grants only: own READs end by themselves.
+template <class P>
+void Engine<P>::fence_grants(LedgerT* head) {
+  for (LedgerT* e = head; e; e = e->next) {
+    if (e->grant == 0 || !e->rail->limits.failover) continue;
+    ++counters_.fences;
+    port_.fence(e->rail->handle, e->epoch);
+  }
+}
+
+}  // namespace bfo::xfer

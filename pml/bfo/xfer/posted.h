@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// posted.h: receives, probes and cancel: the local side of matching (see match.h).
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+template <class P>
+Unexpected<P>* Engine<P>::find_unexpected(CommT& c, std::int32_t src, std::int32_t tag) {
+  if (c.n_unexpected == 0) return nullptr;
+  if (src == kAnySource) {
+    Message* m = c.arrivals.front();
+    while (m && !tag_matches(tag, m->match.tag)) m = c.arrivals.next(m);
+    return m;
+  }
+  ProcT* const p = proc_at(c, src);
+  if (!p) return nullptr;
+  Message* m = p->unexpected.front();
+  while (m && !tag_matches(tag, m->match.tag)) m = p->unexpected.next(m);
+  return m;
+}
+
+template <class P>
+void Engine<P>::remove_unexpected(Message& m) {
+  m.proc->unexpected.remove(&m);
+  m.proc->comm->arrivals.remove(&m);
+  --m.proc->comm->n_unexpected;
+}
+
+template <class P>
+std::uint64_t Engine<P>::message_length(const Message& m) {
+  if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) return m.size - sizeof(core::MatchHdr);
+  core::RndvHdr h;
+  return core::decode(m.bytes(), h) ? h.length : 0;
+}
+
+/// Give a stored message to a receive. Ends with the receive in the completion list, or in a rendezvous.
+template <class P>
+void Engine<P>::match_stored(RecvRequest& r, Message& m) {
+  if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) {
+    set_matched(r, *m.proc, m.match, m.size - sizeof(core::MatchHdr));
+    eager_arrived(r, m.bytes().from(sizeof(core::MatchHdr)));
+    finish_recv(r);
+    return;
+  }
+  begin_recv(r, *m.proc, Arrival{m.rail, m.epoch, m.bytes()});
+}
+
+template <class P>
+void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
+  Entry entry(*this);
+  CommT& c = *args.comm;
+  auto& x = r->xfer;
+  x.comm = &c;
+  x.src = args.src;
+  x.tag = args.tag;
+  x.capacity = args.capacity;
+  x.phase = RecvPhase::kIdle;
+  if (Message* m = find_unexpected(c, args.src, args.tag)) {
+    remove_unexpected(*m);
+    match_stored(*r, *m);
+    free_message(m);
+    return;
+  }
+  x.post_order = c.post_order++;
+  ++c.n_posted;
+  if (args.src == kAnySource) {
+    c.wild.push_back(r);
+    return;
+  }
+  ProcT* const p = proc_at(c, args.src);
+  BFO_CHECK(p != nullptr);
+  // The peer is known from here on: what it says about itself concerns this receive.
+  if (peer_of(*p)->lost) [[unlikely]] {
+    --c.n_posted;
+    x.status =
+        RecvStatus{args.src, args.tag, 0, p->peer->message_lost ? Outcome::kMessageLost : Outcome::kPeerLost};
+    finish_recv(*r);
+    return;
+  }
+  p->posted.push_back(r);
+}
+
+template <class P>
+bool Engine<P>::cancel(RecvRequest* r) {
+  Entry entry(*this);
+  auto& x = r->xfer;
+  if (!x.linked || x.phase != RecvPhase::kIdle) return false;
+  if (x.src == kAnySource) {
+    RecvRequest* q = x.comm->wild.front();
+    while (q && q != r) q = x.comm->wild.next(q);
+    if (!q) return false;
+    x.comm->wild.remove(r);
+  } else {
+    ProcT* const p = proc_at(*x.comm, x.src);
+    RecvRequest* q = p->posted.front();
+    while (q && q != r) q = p->posted.next(q);
+    if (!q) return false;
+    p->posted.remove(r);
+  }
+  --x.comm->n_posted;
+  return true;
+}
+
+template <class P>
+bool Engine<P>::iprobe(CommT* c, std::int32_t src, std::int32_t tag, ProbeResult& result) {
+  Entry entry(*this);
+  Message* const m = find_unexpected(*c, src, tag);
+  if (!m) return false;
+  result = ProbeResult{m->proc->rank, m->match.tag, message_length(*m)};
+  return true;
+}
+
+template <class P>
+Unexpected<P>* Engine<P>::improbe(CommT* c, std::int32_t src, std::int32_t tag, ProbeResult& result) {
+  Entry entry(*this);
+  Message* const m = find_unexpected(*c, src, tag);
+  if (!m) return nullptr;
+  result = ProbeResult{m->proc->rank, m->match.tag, message_length(*m)};
+  remove_unexpected(*m);
+  c->held.push_back(m);
+  return m;
+}
+
+template <class P>
+void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
+  Entry entry(*this);
+  auto& x = r->xfer;
+  CommT& c = *m->proc->comm;
+  x.comm = &c;
+  x.src = m->proc->rank;
+  x.tag = m->match.tag;
+  x.capacity = capacity;
+  x.phase = RecvPhase::kIdle;
+  c.held.remove(m);
+  match_stored(*r, *m);
+  free_message(m);
+}
+
+template <class P>
+typename Engine<P>::QueueLengths Engine<P>::queue_lengths(CommT* c, std::int32_t rank) {
+  Entry entry(*this);
+  QueueLengths n;
+  const ProcT* const p = rank >= 0 && rank < c->size ? c->procs[rank] : nullptr;
+  if (!p) return n;
+  for (RecvRequest* r = p->posted.front(); r; r = p->posted.next(r)) ++n.posted;
+  for (Message* m = p->unexpected.front(); m; m = p->unexpected.next(m)) ++n.unexpected;
+  return n;
+}
+
+}  // namespace bfo::xfer

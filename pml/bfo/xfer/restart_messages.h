@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// restart_messages.h: the four messages of the restart dance, and SENDDONE, as they arrive (see restart.h).
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+template <class P>
+void Engine<P>::on_notify(const Arrival& a) {
+  core::RestartHdr h;
+  core::WireRail clean[core::kMaxWireRails];
+  NameState state;
+  if (!core::decode_restart(a.bytes, h, clean, core::kMaxWireRails)) {
+    ++counters_.malformed;
+    return;
+  }
+  RecvRequest* const r = find_recv(Name(h.receiver), a, state);
+  if (!r) {
+    if (state == NameState::kNever) return;
+    CommT* const c = comm_find(h.ctx);
+    ProcT* const p = c ? proc_at(*c, h.src) : nullptr;
+    PeerT* const peer = p ? peer_of(*p) : (a.rail ? a.rail->peer : nullptr);
+    if (!peer || !from_peer(a.rail, peer)) {
+      ++counters_.malformed;
+      return;
+    }
+    const core::MatchHdr id{0, 0, h.ctx, h.src, 0, h.seq};
+    raw_restart(*peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, id,
+                Name(h.sender), Name(h.receiver));
+    flush(*peer);
+    return;
+  }
+  auto& x = r->xfer;
+  if (x.seq != h.seq || x.comm->ctx != h.ctx || x.proc->rank != h.src ||
+      !x.peer_name.same_request(Name(h.sender))) {
+    ++counters_.malformed;
+    return;
+  }
+  RecvInput in;
+  in.restart = &h;
+  in.clean = clean;
+  in.arrival = &a;
+  const int ahead = Name(h.sender).round() - x.name.round();
+  if (ahead == 1)
+    recv_event(*r, RecvEvent::kNotify, in);
+  else if (ahead == 0)
+    recv_event(*r, RecvEvent::kNotifyAgain, in);
+  else
+    ++(ahead < 0 ? counters_.stale : counters_.malformed);
+  flush(*x.proc->peer);
+}
+
+/// NOTIFY came: what the sender certifies is over, own READs end by themselves, the rest is fenced.
+template <class P>
+void Engine<P>::quiesce(RecvRequest& r, const RecvInput& in) {
+  auto& x = r.xfer;
+  if (x.phase == RecvPhase::kQuiescing) {
+    x.owed = 0;
+    x.todo.clear();
+  }
+  for (LedgerT* e = x.ledger; e;) {
+    LedgerT* const next = e->next;
+    for (unsigned i = 0; e->grant != 0 && i < in.restart->n; ++i)
+      if (in.clean[i].conn == e->conn && in.clean[i].epoch == e->epoch) {
+        ledger_remove(x.ledger, e);
+        break;
+      }
+    e = next;
+  }
+  fence_grants(x.ledger);
+}
+
+template <class P>
+void Engine<P>::on_restart_ack(const Arrival& a) {
+  core::RestartHdr h;
+  core::WireRange ranges[core::kMaxWireRanges];
+  NameState state;
+  if (!core::decode_restart(a.bytes, h, ranges, core::kMaxWireRanges)) {
+    ++counters_.malformed;
+    return;
+  }
+  const Name name(h.sender);
+  SendRequest* const r = find_send(name, a, state);
+  if (!r) return;
+  auto& x = r->xfer;
+  if (name.round() != x.name.round()) {
+    ++(name.round() < x.name.round() ? counters_.stale : counters_.malformed);
+    return;
+  }
+  for (unsigned i = 0; i < h.n; ++i)
+    if (ranges[i].begin > ranges[i].end || ranges[i].end > x.length) {
+      ++counters_.malformed;
+      return;
+    }
+  if (x.seq != h.seq || !x.peer_name.same_request(Name(h.receiver))) {
+    ++counters_.malformed;
+    return;
+  }
+  SendInput in;
+  in.restart = &h;
+  in.ranges = ranges;
+  in.arrival = &a;
+  send_event(*r, SendEvent::kRestartAck, in);
+  flush(*x.proc->peer);
+}
+
+template <class P>
+void Engine<P>::on_nack(const Arrival& a) {
+  core::RestartHdr h;
+  NameState state;
+  if (!core::decode(a.bytes, h)) {
+    ++counters_.malformed;
+    return;
+  }
+  SendRequest* const r = find_send(Name(h.sender), a, state);
+  if (!r) return;
+  auto& x = r->xfer;
+  if (x.seq != h.seq || Name(h.sender).round() > x.name.round()) {
+    ++counters_.malformed;
+    return;
+  }
+  PeerT& peer = *x.proc->peer;
+  send_event(*r, (h.flags & core::kFlagFail) ? SendEvent::kNackFailed : SendEvent::kNack);
+  flush(peer);
+}
+
+template <class P>
+void Engine<P>::on_recv_err(const Arrival& a) {
+  core::RestartHdr h;
+  NameState state;
+  if (!core::decode(a.bytes, h)) {
+    ++counters_.malformed;
+    return;
+  }
+  const Name name(h.sender);
+  SendRequest* const r = find_send(name, a, state);
+  if (!r) {
+    if (state != NameState::kFinished && state != NameState::kFailed) return;
+    PeerT* peer = a.rail ? a.rail->peer : nullptr;
+    if (!peer) {
+      ++counters_.malformed;
+      return;
+    }
+    // answered also when our communicator is freed: the receiver may still need it
+    const core::MatchHdr id{0, 0, h.ctx, h.src, 0, h.seq};
+    raw_restart(*peer, MsgType::kSendDone, state == NameState::kFailed ? core::kFlagFail : 0, id, name,
+                Name(h.receiver));
+    flush(*peer);
+    return;
+  }
+  auto& x = r->xfer;
+  if (x.seq != h.seq || name.round() > x.name.round()) {
+    ++counters_.malformed;
+    return;
+  }
+  if (!x.peer_name) x.peer_name = Name(h.receiver);
+  PeerT& peer = *x.proc->peer;
+  send_event(*r, name.round() == x.name.round() ? SendEvent::kRecvErr : SendEvent::kRecvErrOld);
+  flush(peer);
+}
+
+template <class P>
+void Engine<P>::on_send_done(const Arrival& a) {
+  core::RestartHdr h;
+  NameState state;
+  if (!core::decode(a.bytes, h)) {
+    ++counters_.malformed;
+    return;
+  }
+  RecvRequest* const r = find_recv(Name(h.receiver), a, state);
+  if (!r) return;
+  auto& x = r->xfer;
+  if (x.seq != h.seq || !x.peer_name.same_request(Name(h.sender))) {
+    ++counters_.malformed;
+    return;
+  }
+  PeerT& peer = *x.proc->peer;
+  recv_event(*r, (h.flags & core::kFlagFail) ? RecvEvent::kSendFailed : RecvEvent::kSendDone);
+  flush(peer);
+}
+
+}  // namespace bfo::xfer
