@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What happens: the action of a statement with its options, and what only the whole rule can tell.
+#include "contrib/softhca/fault/statement_parser.h"
+
+#include "contrib/softhca/fault/defaults.h"
+#include "contrib/softhca/fault/numbers.h"
+
+namespace bfo::softhca {
+
+bool StatementParser::parse_action(Rule& rule) {
+  ++next_;  // "do"
+  if (at_end()) return fail_at_end("no action after \"do\"; " + expected_one_of(verb_words(), ""));
+  const Token token = peek();
+  const Word* word = find_word(verb_words(), token.text);
+  if (word == nullptr) {
+    return fail(
+        token.line, token.column,
+        "unknown action \"" + std::string(token.text) + "\"; " + expected_one_of(verb_words(), token.text));
+  }
+  ++next_;
+  const Verb verb = static_cast<Verb>(word->value);
+  rule.action.kind = kind_of(verb);
+  return parse_positional(rule, verb, token) && parse_options(rule, verb) &&
+         check_and_finish(rule, verb, token);
+}
+
+/// The one value an action may take without a key.
+bool StatementParser::parse_positional(Rule& rule, Verb verb, const Token& verb_token) {
+  const Positional want = positional_of(verb);
+  if (want.what == Positional::Nothing) return true;
+  const bool present = !at_end() && peek().text.find('=') == std::string_view::npos;
+  if (!present) {
+    if (!want.required) return true;
+    return fail_at_end("nothing after \"" + std::string(verb_token.text) + "\"; expected " +
+                       std::string(want.expected));
+  }
+  const Token token = peek();
+  ++next_;
+  Pair p{verb_token.text, Compare::Equal, token.text, token.line, token.column, token.column};
+  RuleAction& a = rule.action;
+  if (want.what == Positional::Time) {
+    const auto time = read_time_ns(token.text);
+    if (!time || *time == 0) return fail_value(p, want.expected);
+    (verb == Verb::Latency ? a.value64 : a.delay_ns) = *time;
+    return true;
+  }
+  if (want.what == Positional::Status || want.what == Positional::Event) {
+    const bool is_status = want.what == Positional::Status;
+    const std::span<const Word> words = is_status ? status_words() : event_words();
+    const std::string_view prefix = is_status ? "IBV_WC_" : "IBV_EVENT_";
+    const std::string_view text =
+        token.text.starts_with(prefix) ? token.text.substr(prefix.size()) : token.text;
+    const Word* word = find_word(words, text);
+    if (word == nullptr) return fail_value(p, std::string_view(expected_one_of(words, text)).substr(9));
+    a.value = word->value;
+    return true;
+  }
+  const auto number = read_number(token.text);
+  if (!number || *number > want.limit) return fail_value(p, want.expected);
+  if (verb == Verb::Rate) {
+    a.value64 = *number * 1'000'000;
+  } else if (verb == Verb::Gid) {
+    a.value64 = *number;
+  } else {
+    a.value = static_cast<uint32_t>(*number);
+  }
+  return true;
+}
+
+bool StatementParser::parse_options(Rule& rule, Verb verb) {
+  for (; !at_end(); ++next_) {
+    const Token& token = peek();
+    if (options_of(verb).empty()) {
+      return fail(token.line, token.column,
+                  "unexpected \"" + std::string(token.text) + "\"; expected the end of the rule");
+    }
+    Pair pair;
+    if (token.text.find('=') == std::string_view::npos) {
+      return fail(
+          token.line, token.column,
+          "unexpected \"" + std::string(token.text) + "\"; expected " + std::string(options_of(verb)));
+    }
+    if (!split_pair(token, pair) || !parse_option(rule, verb, pair)) return false;
+  }
+  return true;
+}
+
+bool StatementParser::parse_option(Rule& rule, Verb verb, const Pair& p) {
+  RuleAction& a = rule.action;
+  const auto time = read_time_ns(p.value);
+  const bool positive_time = time && *time != 0;
+  const bool lasts = verb == Verb::PortDown || verb == Verb::Stop;
+  if (p.compare == Compare::Equal && p.key == "for" && lasts) {
+    if (!positive_time) return fail_value(p, "a time with its unit such as 100ms");
+    a.duration_ns = *time;
+    return true;
+  }
+  if (p.compare == Compare::Equal && verb == Verb::PortFlap && (p.key == "down" || p.key == "up")) {
+    if (!positive_time) return fail_value(p, "a time with its unit such as 100ms");
+    (p.key == "down" ? flap_down_ns_ : flap_up_ns_) = *time;
+    return true;
+  }
+  if (p.compare == Compare::Equal && verb == Verb::Corrupt && p.key == "xor") {
+    uint64_t mask = 0;
+    if (!read_uint(p, 255, mask)) return false;
+    if (mask == 0) return fail_value(p, "a mask from 1 to 255");
+    a.value = static_cast<uint32_t>(mask);
+    return true;
+  }
+  if (p.compare == Compare::Equal && p.key == "on" && !is_message_action(a.kind)) {
+    if (p.value != "peer" && p.value != "self") return fail_value(p, "self or peer");
+    a.on_peer = p.value == "peer";
+    return true;
+  }
+  return fail(p.line, p.key_column,
+              "unknown option \"" + std::string(p.key) + "\"; expected " + std::string(options_of(verb)));
+}
+
+bool StatementParser::uses_message_key() const {
+  for (const Key key :
+       {Key::Peer, Key::PeerQpn, Key::Imm, Key::Opcode, Key::Service, Key::Direction, Key::Size, Key::Message,
+        Key::Byte, Key::Offset, Key::Attempt, Key::Probability, Key::Seed}) {
+    if (used(key)) return true;
+  }
+  return used(Key::Every) && !every_is_time_;
+}
+
+/// What no single word shows: combinations, then the defaults that depend on the action.
+bool StatementParser::check_and_finish(Rule& rule, Verb verb, const Token& verb_token) {
+  const auto refuse = [&](std::string why) {
+    return fail(verb_token.line, verb_token.column, std::move(why));
+  };
+  const std::string name(verb_token.text);
+  RuleTrigger& t = rule.trigger;
+  RuleMatch& m = rule.match;
+  const bool message_action = is_message_action(rule.action.kind);
+  const bool window = used(Key::From) || used(Key::Until);
+  t.timed = !message_action && !uses_message_key() && !window;
+  if (!t.timed && used(Key::At)) {
+    return refuse("\"" + name +
+                  "\" waits for a message here, so at= has no meaning; expected from= or after=");
+  }
+  if (used(Key::At) && used(Key::After))
+    return refuse("at= and after= exclude each other; expected one of them");
+  if (message_action && every_is_time_) {
+    return refuse("\"" + name + "\" acts on messages; expected every= with a number of messages");
+  }
+  if (t.timed && rule.action.on_peer)
+    return refuse("on=peer needs a message; expected a key such as opcode= or message=");
+  if (t.from_ns >= t.until_ns) return refuse("the rule ends before it starts; expected from= below until=");
+  if (used(Key::Byte) && used(Key::Message))
+    return refuse("byte= and message= exclude each other; expected one of them");
+  if (verb == Verb::LateWrite) {
+    const uint32_t writes = find_word(opcode_words(), "WRITE")->value;
+    if (used(Key::Opcode) && (m.opcode_mask & ~writes) != 0) {
+      return refuse("\"late-write\" holds RDMA writes only; expected opcode=WRITE");
+    }
+  }
+  if (verb == Verb::DropAck && (m.opcode_mask & kAckOpcode) != 0) {
+    return refuse(
+        "\"drop-ack\" names the request whose answer is lost; expected \"opcode=ACK do drop\" to name "
+        "answers");
+  }
+  if (verb == Verb::PortFlap) {
+    if (flap_down_ns_ == 0 || flap_up_ns_ == 0)
+      return refuse("\"port-flap\" needs two times; expected down=TIME up=TIME");
+    if (every_is_time_) return refuse("\"port-flap\" has its own period; expected no every=TIME");
+    rule.action.duration_ns = flap_down_ns_;
+    t.period_ns = flap_down_ns_ + flap_up_ns_;
+  }
+  if (t.timed && t.at_ns == kNever && rule.after_name[0] == '\0') t.at_ns = 0;
+  const Given given{used(Key::Opcode), used(Key::Attempt), used(Key::Count), used(Key::Direction)};
+  apply_defaults(rule, verb, given);
+  return true;
+}
+
+}  // namespace bfo::softhca
