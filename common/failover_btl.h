@@ -44,7 +44,7 @@ struct mca_btl_base_descriptor_t;
 struct opal_proc_t;
 
 #define BFO_FAILOVER_MAGIC 0x31464f42u /* "BOF1" in memory order, little endian */
-#define BFO_FAILOVER_VERSION 1u
+#define BFO_FAILOVER_VERSION 2u
 
 /* Status a failover BTL passes to des_cbfunc and to RDMA completion callbacks. Anything that was handed to
  * ibv_post_send has an unknown fate unless a SUCCESS completion covers it: "flushed" is not "never sent"
@@ -63,7 +63,8 @@ typedef enum bfo_rail_cause_t {
   BFO_CAUSE_PROBE_FAILED =
       4,               /* progress clock suspected, probe confirmed; code = enum ibv_wc_status of the probe */
   BFO_CAUSE_FENCE = 5, /* fence() was asked for */
-  BFO_CAUSE_HANDSHAKE = 6,   /* the peer reconnected with a newer epoch, or the handshake failed; code = 0 */
+  BFO_CAUSE_HANDSHAKE = 6,   /* the peer reconnected with a newer epoch, or the handshake failed; code = 0, or
+                                ETIMEDOUT: neither the peer nor its path shows any sign of life */
   BFO_CAUSE_POST_FAILED = 7, /* ibv_post_send / ibv_post_recv refused; code = errno */
   BFO_CAUSE_SHUTDOWN = 8     /* the peer is going away in order: not a failure, it never comes back */
 } bfo_rail_cause_t;
@@ -158,6 +159,11 @@ typedef struct bfo_failover_sink_t {
    * their slots: unrecoverable, report an MPI error (H4 c). */
   void (*gap_lost)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
                    const bfo_rail_name_t* name, uint64_t lost);
+  /* About a rail that is not up. answers = 1: the peer's process lives and the path to it works, it is only
+   * busy outside MPI and makes no progress, so time spent waiting for it proves nothing (H15). answers = 0:
+   * that is not so any more. Called on changes; 0 after rail_down and rail_up. */
+  void (*peer_answers)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
+                       int answers);
 } bfo_failover_sink_t;
 
 /* What the BTL gives the PML: one constant object per component. All functions may be called by any thread

@@ -315,7 +315,8 @@ TEST(Connect, PeerComputesForMinutesOnTheOnlyRail_NothingIsGivenUp) {
   for (int i = 0; i < 2000; ++i) {  // 200 s in which b takes no step
     fake_now() += 100'000'000;
     w.fabric.run();
-    w.a.poll();
+    w.b.serve_pulse();
+    for (int k = 0; k < 32; ++k) w.a.poll();
   }
   EXPECT_EQ(w.a.down, 0);
   EXPECT_GT(w.a.others_asked, 0);
@@ -333,6 +334,23 @@ TEST(Connect, PortDiesWhileConnecting_ParkedFragmentsComeBackAtOnce) {
   w.fabric.raise(*w.a.fake, IBV_EVENT_PORT_ERR, 1);
   w.pass(1);
   EXPECT_EQ(w.a.count("done x -12"), 1);
+  // The port returns: nobody above sends on a rail that is down, so it must come up by itself.
+  w.fabric.drop_datagrams = 0;
+  w.a.fake->ports[1].state = IBV_PORT_ACTIVE;
+  w.fabric.raise(*w.a.fake, IBV_EVENT_PORT_ACTIVE, 1);
+  w.pass(600);
+  EXPECT_EQ(w.a.up, 1);
+}
+
+TEST(Connect, DeviceDiesWhileConnecting_IsNotTriedAgain) {
+  World w;
+  w.fabric.drop_datagrams = 1 << 30;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.pass(2);
+  w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL, 0);
+  w.pass(2);
+  EXPECT_EQ(w.a.count("done x -12"), 1);
+  EXPECT_FALSE(w.a.endpoint.wanted);
 }
 
 TEST(Connect, PeerLeavesInOrder_NobodyReconnects) {

@@ -23,8 +23,15 @@
 
 namespace bfo::test {
 
+/// A completion channel: a pipe with one byte per event.
+struct FakeChannel : ibv_comp_channel {
+  int ends[2] = {-1, -1};
+};
+
 struct FakeCq : ibv_cq {
   std::deque<ibv_wc> entries;
+  FakeChannel* events = nullptr;
+  bool armed = false;
   bool broken = false;
 };
 
@@ -78,6 +85,7 @@ class FakeFabric {
     device->context.device = device.get();
     device->context.ops.poll_cq = poll_cq;
     device->context.ops.post_send = post_send;
+    device->context.ops.req_notify_cq = req_notify_cq;
     device->context.ops.post_recv = post_recv;
     device->context.ops.post_srq_recv = post_srq_recv;
     if (pipe2(device->event_pipe, O_NONBLOCK) != 0) abort();
@@ -103,6 +111,7 @@ class FakeFabric {
   std::set<uint32_t> held;  // the same for single queue pairs
   int drop_datagrams = 0;   // this many are lost
   bool duplicate_datagrams = false;
+  bool refuse_channels = false;    // no completion channel can be made
   bool raise_last_receive = true;  // QP_LAST_WQE_REACHED on the way to ERR
   bool lose_marker = false;        // work posted in ERR never completes
   int refuse_post = 0;             // errno of the next RC post_send
@@ -186,6 +195,9 @@ class FakeFabric {
     auto* fake = static_cast<FakeCq*>(cq);
     fake->entries.push_back(wc);
     if (fake->entries.size() > static_cast<size_t>(fake->cqe)) overrun = true;
+    if (fake->events == nullptr || !fake->armed) return;
+    fake->armed = false;
+    if (write(fake->events->ends[1], "!", 1) != 1) abort();
   }
 
   void complete(FakeQp& qp, const FakeWork& work, ibv_wc_status status) {
@@ -281,6 +293,11 @@ class FakeFabric {
       fake->entries.pop_front();
     }
     return n;
+  }
+
+  static int req_notify_cq(ibv_cq* cq, int) {
+    static_cast<FakeCq*>(cq)->armed = true;
+    return 0;
   }
 
   static int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
@@ -408,6 +425,36 @@ inline const engine::VerbsApi& fake_verbs() {
         return F::current()->cqs.back().get();
       },
       .destroy_cq = [](ibv_cq*) { return 0; },
+      .create_comp_channel = [](ibv_context* c) -> ibv_comp_channel* {
+        if (F::current()->refuse_channels) {
+          errno = EMFILE;
+          return nullptr;
+        }
+        auto* channel = new FakeChannel;
+        if (pipe2(channel->ends, 0) != 0) abort();
+        channel->context = c;
+        channel->fd = channel->ends[0];
+        return channel;
+      },
+      .destroy_comp_channel =
+          [](ibv_comp_channel* channel) {
+            auto* fake = static_cast<FakeChannel*>(channel);
+            ::close(fake->ends[0]);
+            ::close(fake->ends[1]);
+            delete fake;
+            return 0;
+          },
+      .create_event_cq = [](ibv_context* c, int entries, ibv_comp_channel* channel) -> ibv_cq* {
+        ibv_cq* cq = fake_verbs().create_cq(c, entries);
+        static_cast<FakeCq*>(cq)->events = static_cast<FakeChannel*>(channel);
+        return cq;
+      },
+      .get_cq_event =
+          [](ibv_comp_channel* channel) {
+            char byte;
+            return read(channel->fd, &byte, 1) == 1;
+          },
+      .ack_cq_events = [](ibv_cq*, unsigned) {},
       .create_srq = [](ibv_pd* pd, ibv_srq_init_attr*) -> ibv_srq* {
         auto srq = std::make_unique<FakeSrq>();
         srq->context = pd->context;

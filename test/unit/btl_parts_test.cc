@@ -2,6 +2,7 @@
 //
 // btl_parts_test.cc: the engine's small parts: hash table, registered memory, completion queue reservation,
 // event mailbox and thread, addresses.
+#include <chrono>
 #include <thread>
 
 #include "btl/verbs/engine/table.h"
@@ -130,6 +131,26 @@ TEST(EventThread, EventsOfTwoDevices_ReachTheirOwnBoxesAndStopReturns) {
   EXPECT_EQ(note.port, 1u);
   ASSERT_TRUE(box_two->take(&note));
   EXPECT_EQ(note.type, IBV_EVENT_PORT_ACTIVE);
+}
+
+TEST(EventThread, Pulse_IsServedUntilForgotten) {
+  FakeFabric fabric;
+  Process p;
+  p.open(fabric, "dev", 1, small_config());
+  engine::Pulse& pulse = p.port.pulse();
+  engine::EventThread thread;
+  // What waits is put there before the thread may look: the fake's queues are not made for two threads.
+  fabric.deliver_raw(*fabric.find(pulse.number()), "nonsense", 8);
+  ASSERT_TRUE(thread.start(fake_verbs(), fake_environment().now_ns));
+  ASSERT_TRUE(thread.serve(pulse));
+  while (pulse.dropped() == 0) std::this_thread::yield();
+  thread.forget(pulse);
+  fabric.deliver_raw(*fabric.find(pulse.number()), "nonsense", 8);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(pulse.dropped(), 1u);
+  thread.forget(pulse);
+  thread.stop();
+  p.port.close();
 }
 
 TEST(Address, GlobalRouteHeader_OnEthernetOrAcrossSubnetsOnly) {

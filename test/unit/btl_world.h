@@ -4,6 +4,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <functional>
 #include <list>
@@ -24,6 +25,7 @@ struct Process {
   engine::Endpoint endpoint;
   std::vector<std::string> log;
   bool other_rail = true;
+  bool alive = true;                    // its event thread runs
   std::function<void()> on_other_rail;  // called once, from the next other_rail_up
   std::function<void()> on_done;        // called once, from the next frag_done
   int others_asked = 0;
@@ -77,6 +79,9 @@ struct Process {
     };
     host.find_peer = [](void*, uint64_t) -> engine::Endpoint* { return nullptr; };
     host.connect_other_rails = [](void* ctx, engine::Endpoint&) { ++of(ctx).others_asked; };
+    host.peer_answers = [](void* ctx, engine::Endpoint&, bool answers) {
+      of(ctx).log.push_back(answers ? "peer answers" : "peer does not answer");
+    };
     host.other_rail_up = [](void* ctx, engine::Endpoint&) {
       if (of(ctx).on_other_rail) std::exchange(of(ctx).on_other_rail, nullptr)();
       return of(ctx).other_rail;
@@ -100,6 +105,12 @@ struct Process {
     engine::Port* ports[] = {&port};
     engine::Port::take_events(device, ports, 1);
     port.poll();
+  }
+
+  /// A turn of the event thread, if there is anything to do for it.
+  void serve_pulse() {
+    pollfd fd = {port.pulse().fd(), POLLIN, 0};
+    if (alive && ::poll(&fd, 1, 0) == 1) port.pulse().serve();
   }
 
   void meet(Process& peer, uint64_t peer_name) {
@@ -164,6 +175,8 @@ struct World {
   void pass(uint64_t ms) {
     for (uint64_t i = 0; i < ms * 10; ++i) {
       fake_now() += 100'000;
+      a.serve_pulse();
+      b.serve_pulse();
       for (int k = 0; k < 32; ++k) {
         fabric.run();
         a.poll();

@@ -435,6 +435,52 @@ TEST(Park, NoRail_ErrorAfterTheParkTimeNotBefore) {
   EXPECT_EQ(w.irecv(0, 1, 2, 10)->status.outcome, Outcome::kPeerLost);
 }
 
+TEST(Park, PeerShowsLife_TheParkTimeStandsStill) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  RecvReq* r = w.irecv(0, 1, 7, 10);
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  const auto pass = [&w](std::uint64_t ns) {
+    w.now += ns;
+    w.engines[0]->progress(w.now);
+  };
+  pass(900'000'000);
+  w.engines[0]->on_peer_answers(w.rail(0, 1, 1), true);
+  pass(3'600'000'000'000);
+  EXPECT_FALSE(r->done) << "it computes";
+  w.engines[0]->on_peer_answers(w.rail(0, 1, 1), false);
+  pass(900'000'000);
+  EXPECT_FALSE(r->done);
+  pass(200'000'000);
+  EXPECT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+}
+
+TEST(Park, RailDiesAgain_ItsSignOfLifeIsForgotten) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  RecvReq* r = w.irecv(0, 1, 7, 10);
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.engines[0]->on_peer_answers(w.rail(0, 1, 1), true);
+  w.revive(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.now += 1'100'000'000;
+  w.engines[0]->progress(w.now);
+  EXPECT_TRUE(r->done);
+}
+
 TEST(Park, ErrorPassesTheGateToo) {
   World::Options o;
   o.config.park_timeout_ns = 1'000'000'000;

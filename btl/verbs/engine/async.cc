@@ -4,12 +4,14 @@
 #include "btl/verbs/engine/async.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+
+#include "btl/verbs/engine/pulse.h"
 
 namespace bfo::engine {
 namespace {
@@ -131,24 +133,70 @@ void* EventThread::run(void* self) {
   return nullptr;
 }
 
+bool EventThread::serve(Pulse& pulse) {
+  pthread_mutex_lock(&pulses_lock_);
+  Pulse** const room = std::find(pulses_.begin(), pulses_.end(), nullptr);
+  const bool taken = room != pulses_.end();
+  if (taken) *room = &pulse;
+  pthread_mutex_unlock(&pulses_lock_);
+  if (taken && wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
+  return taken;
+}
+
+void EventThread::forget(Pulse& pulse) {
+  pthread_mutex_lock(&pulses_lock_);
+  std::replace(pulses_.begin(), pulses_.end(), &pulse, static_cast<Pulse*>(nullptr));
+  pthread_mutex_unlock(&pulses_lock_);
+  // The thread may still wait for the descriptor: it must not see one that is reused for something else.
+  if (wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
+}
+
+/// Reads the devices whose descriptors are ready. True when one reports nothing but an error.
+bool EventThread::read_devices(const pollfd* fds, size_t count) {
+  bool hung_up = false;
+  for (size_t i = 0; i < count && !stopping_; ++i) {
+    if (fds[i].revents == 0) continue;
+    while (read_event(*api_, devices_[i].context, now_ns_, devices_[i].box)) {
+    }
+    if ((fds[i].revents & POLLIN) == 0) hung_up = true;
+  }
+  return hung_up;
+}
+
+/// All of them: one that has nothing to do costs a failed read.
+void EventThread::serve_pulses() {
+  more_ = false;
+  pthread_mutex_lock(&pulses_lock_);
+  for (Pulse* pulse : pulses_) {
+    if (pulse != nullptr && !pulse->serve()) more_ = true;
+  }
+  pthread_mutex_unlock(&pulses_lock_);
+}
+
 void EventThread::loop() {
+  constexpr int kPauseMs = 10;
   while (!stopping_) {
-    std::array<pollfd, kMaxDevices + 1> fds;
+    std::array<pollfd, 1 + kMaxDevices + kMaxPulses> fds;
     const size_t count = count_.load();
-    fds[0] = {wake_fd_, POLLIN, 0};
-    for (size_t i = 0; i < count; ++i) fds[i + 1] = {devices_[i].context->async_fd, POLLIN, 0};
-    if (poll(fds.data(), count + 1, -1) < 0) continue;
+    size_t used = 0;
+    fds[used++] = {wake_fd_, POLLIN, 0};
+    for (size_t i = 0; i < count; ++i) fds[used++] = {devices_[i].context->async_fd, POLLIN, 0};
+    pthread_mutex_lock(&pulses_lock_);
+    for (const Pulse* pulse : pulses_) {
+      if (pulse != nullptr) fds[used++] = {pulse->fd(), POLLIN, 0};
+    }
+    pthread_mutex_unlock(&pulses_lock_);
+    if (poll(fds.data(), used, more_ ? kPauseMs : -1) < 0) continue;
     eventfd_t ignored;
     if ((fds[0].revents & POLLIN) != 0) eventfd_read(wake_fd_, &ignored);
-    bool hung_up = false;
-    for (size_t i = 0; i < count && !stopping_; ++i) {
-      if (fds[i + 1].revents == 0) continue;
-      while (read_event(*api_, devices_[i].context, now_ns_, devices_[i].box)) {
-      }
-      if ((fds[i + 1].revents & POLLIN) == 0) hung_up = true;
+    bool hung_up = read_devices(&fds[1], count);
+    for (size_t i = 1 + count; i < used; ++i) {
+      if (fds[i].revents != 0 && (fds[i].revents & POLLIN) == 0) hung_up = true;
     }
-    // A descriptor that only reports an error would make this loop spin.
-    if (hung_up) usleep(10000);
+    if (stopping_) return;
+    // Something that is ready all the time, or only reports an error, would make this loop spin.
+    if (hung_up || more_) usleep(kPauseMs * 1000);
+    serve_pulses();
   }
 }
 
@@ -162,6 +210,7 @@ void EventThread::stop() {
   if (wake_fd_ >= 0) close(wake_fd_);
   wake_fd_ = -1;
   count_ = 0;
+  pulses_.fill(nullptr);
 }
 
 }  // namespace bfo::engine

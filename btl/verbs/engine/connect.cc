@@ -4,22 +4,17 @@
 #include "btl/verbs/engine/connect.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "common/check.h"
 #include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 
 namespace bfo::engine {
 namespace {
-
-uint64_t sum_of(const Packet& packet) {
-  const auto* bytes = reinterpret_cast<const unsigned char*>(&packet);
-  uint64_t sum = 0xcbf29ce484222325ull;
-  for (size_t i = 0; i < offsetof(Packet, sum); ++i) sum = (sum ^ bytes[i]) * 0x100000001b3ull;
-  return sum;
-}
 
 /// Exponential back-off with jitter in [base, 2 * base), base doubling from retry_min_ns to retry_max_ns.
 uint64_t backoff_ns(const Port& port, uint32_t attempts) {
@@ -64,7 +59,8 @@ void transmit(Endpoint& endpoint, PacketType type, uint32_t epoch) {
     if (endpoint.ah == nullptr) return;  // the retransmission timer tries again
   }
   const Packet packet = make_packet(endpoint, type, epoch);
-  static_cast<void>(port.ud().send(endpoint.ah, endpoint.peer.ud_qpn, &packet, sizeof packet));
+  const uint32_t to = type == PacketType::kPing ? endpoint.peer.pulse_qpn : endpoint.peer.ud_qpn;
+  static_cast<void>(port.ud().send(endpoint.ah, to, &packet, sizeof packet));
 }
 
 /// The peer's address as it says itself now: its LID may have changed since the modex.
@@ -74,6 +70,7 @@ void learn_address(Endpoint& endpoint, const Packet& packet) {
   now.link_layer = packet.link_layer;
   now.mtu = packet.mtu;
   now.ud_qpn = packet.ud_qpn;
+  now.pulse_qpn = endpoint.peer.pulse_qpn;
   memcpy(now.gid.raw, packet.gid, sizeof packet.gid);
   const PortAddress& old = endpoint.peer;
   if (old.lid == now.lid && memcmp(old.gid.raw, now.gid.raw, sizeof now.gid.raw) == 0 &&
@@ -157,6 +154,7 @@ void retry_later(Endpoint& endpoint, uint64_t now) {
 void start(Endpoint& endpoint, uint64_t now) {
   if (!endpoint.initiator) {
     set_phase(endpoint, Phase::kKnocking, now);
+    life_begin(endpoint, now);
     endpoint.attempts = 0;
     transmit(endpoint, PacketType::kKnock, endpoint.epoch);
     endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
@@ -165,11 +163,13 @@ void start(Endpoint& endpoint, uint64_t now) {
   reset_epoch(endpoint, endpoint.epoch + 1);
   if (!make_queue_pairs(endpoint)) return retry_later(endpoint, now);
   set_phase(endpoint, Phase::kRequesting, now);
+  life_begin(endpoint, now);
   transmit(endpoint, PacketType::kRequest, endpoint.epoch);
   endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
 }
 
 void go_up(Endpoint& endpoint, uint64_t now) {
+  life_unknown(endpoint);
   {
     const Guard guard(endpoint.port->lock());
     if (!ring_open(endpoint)) {
@@ -179,6 +179,7 @@ void go_up(Endpoint& endpoint, uint64_t now) {
     }
   }
   endpoint.ever_up = true;
+  endpoint.failed_attempts = 0;
   endpoint.announced = true;
   endpoint.up_since_ns = now;
   endpoint.wanted = true;
@@ -247,6 +248,7 @@ void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
         return;
       }
       set_phase(endpoint, Phase::kReplied, now);
+      life_begin(endpoint, now);
       transmit(endpoint, PacketType::kReply, endpoint.epoch);
       endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
       return;
@@ -316,23 +318,6 @@ void on_bye(Endpoint& endpoint, const Packet& packet) {
 
 }  // namespace
 
-void packet_seal(Packet* packet) {
-  packet->magic = kPacketMagic;
-  packet->version = kPacketVersion;
-  packet->size = sizeof *packet;
-  packet->sum = sum_of(*packet);
-}
-
-bool packet_parse(const char* data, size_t length, Packet* packet) {
-  if (length < sizeof *packet) return false;
-  memcpy(packet, data, sizeof *packet);
-  if (packet->magic != kPacketMagic || packet->version != kPacketVersion) return false;
-  if (packet->size != sizeof *packet || packet->size != length) return false;
-  if (packet->sum != sum_of(*packet)) return false;
-  return packet->type >= static_cast<uint8_t>(PacketType::kKnock) &&
-         packet->type <= static_cast<uint8_t>(PacketType::kBye);
-}
-
 void connect_want(Endpoint& endpoint) {
   if (endpoint.peer_left || endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable) return;
   // The bound on a first connection counts from the first fragment that waits for it.
@@ -357,7 +342,13 @@ void connect_packet(Port& port, const char* data, size_t length) {
   }
   const uint64_t now = port.env().now_ns();
   if (endpoint->phase == Phase::kGone || endpoint->phase == Phase::kUnusable) return;
+  if (packet.type == static_cast<uint8_t>(PacketType::kPong)) return life_answered(*endpoint, now);
+  if (packet.type == static_cast<uint8_t>(PacketType::kPing)) {
+    ++port.accounting().dropped;  // only the pulse answers
+    return;
+  }
   learn_address(*endpoint, packet);
+  life_heard(*endpoint, now);
   switch (static_cast<PacketType>(packet.type)) {
     case PacketType::kKnock:
       return on_knock(*endpoint, packet, now);
@@ -371,6 +362,9 @@ void connect_packet(Port& port, const char* data, size_t length) {
       return;
     case PacketType::kBye:
       return on_bye(*endpoint, packet);
+    case PacketType::kPing:
+    case PacketType::kPong:
+      return;  // handled above
   }
 }
 
@@ -382,7 +376,10 @@ void connect_established(Endpoint& endpoint) {
 void connect_probe_done(Endpoint& endpoint, int status) {
   if (endpoint.phase != Phase::kProbing) return;
   const uint64_t now = endpoint.port->env().now_ns();
-  if (status != IBV_WC_SUCCESS) return connect_abandon(endpoint, now);
+  if (status != IBV_WC_SUCCESS) {
+    if (endpoint.failed_attempts++ == 0) endpoint.failed_since_ns = now;
+    return connect_abandon(endpoint, now);
+  }
   transmit(endpoint, PacketType::kReady, endpoint.epoch);
   go_up(endpoint, now);
 }
@@ -400,12 +397,16 @@ void connect_bye(Endpoint& endpoint) {
   transmit(endpoint, PacketType::kBye, endpoint.epoch);
 }
 
+void connect_ping(Endpoint& endpoint) {
+  transmit(endpoint, PacketType::kPing, endpoint.unanswered);
+}
+
 void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
   const bfo_rail_event_t event = make_event(endpoint, cause, code, 0, now);
-  // A path that was silent may still come to life; a port that is down asks again when it is active.
-  endpoint.wanted = port.failover() && cause == BFO_CAUSE_HANDSHAKE;
+  // A path that was silent may still come to life, and a port that is down may return.
+  endpoint.wanted = port.failover() && port.state() != PortState::kDead;
   endpoint.announced = false;
   host.rail_down(host.ctx, endpoint, event);
   return_parked(endpoint);
@@ -426,6 +427,20 @@ static void give_up(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, ui
   close_order(endpoint, endpoint.epoch, cause, code, 0);
 }
 
+namespace {
+
+/// Evidence that a rail that has never been up will not come up: nobody answers PINGs, or the peer answers
+/// but no handshake of a whole peer_timeout led to a path that works.
+bool path_dead(const Endpoint& endpoint, uint64_t now) {
+  constexpr uint32_t kEnough = 4;
+  const uint64_t bound = endpoint.port->config().peer_timeout_ns;
+  if (endpoint.life == Life::kSilent) return true;
+  return bound != 0 && endpoint.phase == Phase::kClosed && endpoint.failed_attempts >= kEnough &&
+         now - endpoint.failed_since_ns > bound;
+}
+
+}  // namespace
+
 void connect_step(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   const bool trying = endpoint.phase != Phase::kIdle || endpoint.wanted;
@@ -435,9 +450,10 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
     if (port.state() != PortState::kActive) {
       return give_up(endpoint, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_PORT_ERR, now);
     }
+    if (path_dead(endpoint, now)) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ETIMEDOUT, now);
     if (now - endpoint.wanted_since_ns > port.config().connect_timeout_ns) {
-      // Silence alone proves nothing: the peer may be computing outside MPI (H15). What waits moves only
-      // where another rail works; otherwise the other rails are tried too, and this one goes on.
+      // An unanswered handshake alone proves nothing: the peer may be computing outside MPI (H15). What waits
+      // moves only where another rail works; otherwise the other rails are tried too, and this one goes on.
       const Host& host = port.host();
       if (port.failover() && host.other_rail_up(host.ctx, endpoint)) {
         return give_up(endpoint, BFO_CAUSE_HANDSHAKE, 0, now);
@@ -446,7 +462,8 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
       host.connect_other_rails(host.ctx, endpoint);
     }
   }
-  if (port.state() != PortState::kActive) return;
+  if (port.state() != PortState::kActive) return life_unknown(endpoint);
+  life_step(endpoint, now);
   switch (endpoint.phase) {
     case Phase::kIdle:
       if (endpoint.wanted) start(endpoint, now);

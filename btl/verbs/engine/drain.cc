@@ -4,10 +4,12 @@
 #include "btl/verbs/engine/drain.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 
 #include "common/check.h"
 #include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 
@@ -42,7 +44,8 @@ const char* cause_text(bfo_rail_cause_t cause, int32_t code) {
     case BFO_CAUSE_FENCE:
       return "fenced";
     case BFO_CAUSE_HANDSHAKE:
-      return "the connection handshake failed or was renewed by the peer";
+      return code == ETIMEDOUT ? "no sign of life from the peer: its process or the path is dead"
+                               : "the connection handshake failed or was renewed by the peer";
     case BFO_CAUSE_POST_FAILED:
       return "ibv_post_send failed";
     case BFO_CAUSE_SHUTDOWN:
@@ -157,6 +160,7 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
     endpoint.usable = false;
     endpoint.phase_since_ns = now;
   }
+  life_unknown(endpoint);
   // Both halves of what can carry data stop now; the rest of the queue comes back in microseconds instead of
   // one timeout after another.
   endpoint.data.to_error();

@@ -32,6 +32,13 @@ enum class Phase : uint8_t {
   kUnusable,  // the device is dead
 };
 
+/// What is known of the process behind a handshake that gets no answer. See life.h.
+enum class Life : uint8_t {
+  kUnknown,
+  kAnswers,  // its event thread answers: it lives, and is busy outside MPI
+  kSilent,   // nothing came back for Config::peer_timeout_ns: the process or the path is dead
+};
+
 /// Name of `phase` for texts and tests. Static string.
 const char* phase_name(Phase phase);
 
@@ -135,6 +142,13 @@ struct Endpoint {
   uint32_t attempts = 0;  // of the current retransmission
   uint32_t failures = 0;  // epochs that ended soon: reconnection back-off
   uint64_t up_since_ns = 0;
+
+  // signs of life (life.h)
+  Life life = Life::kUnknown;
+  uint32_t unanswered = 0;       // PINGs sent since the last PONG
+  uint64_t ping_ns = 0;          // when the next one is due
+  uint32_t failed_attempts = 0;  // handshakes in a row that the peer answered and whose path then failed
+  uint64_t failed_since_ns = 0;  // the first of them
 
   // progress clock
   uint64_t seen_tail = 0;

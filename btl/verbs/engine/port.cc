@@ -14,6 +14,7 @@
 #include "common/check.h"
 #include "btl/verbs/engine/connect.h"
 #include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 
@@ -76,6 +77,10 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
     return false;
   }
   address_.ud_qpn = ud_.number();
+  // Without a pulse the port works; its peers then cannot tell this process busy from dead, and wait.
+  pulse_.open(device.api(), device.context(), device.pd(), device.arena(), qp_settings_, config_.own_name,
+              nonce_);
+  address_.pulse_qpn = pulse_.number();
   return true;
 }
 
@@ -111,7 +116,8 @@ bool Port::close() {
     if (ibv_poll_cq(cq_, 1, &wc) == 1 && work_kind(wc.wr_id) == WorkKind::kUdSend)
       ud_.sent(static_cast<uint32_t>(work_low(wc.wr_id)));
   }
-  bool clean = ud_.close();
+  bool clean = pulse_.close();
+  clean = ud_.close() && clean;
   if (landing_mr_ != nullptr) clean = device_->api().dereg_mr(landing_mr_) == 0 && clean;
   landing_mr_ = nullptr;
   clean = srq_.close() && clean;
@@ -390,6 +396,8 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
       if (endpoint.wanted || !endpoint.parked.empty()) {
         connect_step(endpoint, now);
         timers_ = true;
+      } else {
+        life_unknown(endpoint);
       }
       break;
     case Phase::kGone:

@@ -13,6 +13,7 @@
 #include "btl/verbs/engine/cq.h"
 #include "btl/verbs/engine/device.h"
 #include "btl/verbs/engine/endpoint.h"
+#include "btl/verbs/engine/pulse.h"
 #include "btl/verbs/engine/srq.h"
 #include "btl/verbs/engine/table.h"
 #include "btl/verbs/engine/ud.h"
@@ -34,6 +35,7 @@ struct Config {
   uint64_t tick_ns = 2'000'000;                 // progress clock resolution
   uint64_t suspect_ns = 10'000'000;             // silence before a rail is suspected; 0 = no progress clock
   uint64_t connect_timeout_ns = 1'000'000'000;  // fragments queued on a rail that never came up move then
+  uint64_t peer_timeout_ns = 10'000'000'000;    // no sign of life for so long during a handshake; 0 = never
   uint64_t retry_min_ns = 1'000'000;            // handshake retransmission and reconnection back-off
   uint64_t retry_max_ns = 256'000'000;
   uint64_t marker_bound_ns = 50'000'000;  // a drain waits this long for its marker
@@ -67,6 +69,9 @@ struct Host {
   bool (*other_rail_up)(void* ctx, Endpoint& endpoint);
   /// Begin to connect the other rails of the endpoint's peer: this one does not answer.
   void (*connect_other_rails)(void* ctx, Endpoint& endpoint);
+  /// A rail that is not up: the process behind it shows life (and is busy outside MPI), or does not any more.
+  /// Called on changes only; nothing is known at first.
+  void (*peer_answers)(void* ctx, Endpoint& endpoint, bool answers);
 };
 
 /// Time and randomness.
@@ -119,8 +124,8 @@ class Port {
   /// could not be made (static string).
   bool open(Device& device, uint8_t number, const Config& config, const Host& host, const Environment& env,
             const char** what);
-  /// Destroys everything, calling nobody back. Endpoints must have been removed. False when the device
-  /// refused something.
+  /// Destroys everything, calling nobody back. Endpoints must have been removed, and the event thread must
+  /// have forgotten the pulse. False when the device refused something.
   bool close();
 
   /// Adds `endpoint` (identity and peer address filled in); the caller keeps owning it. False when memory is
@@ -153,6 +158,7 @@ class Port {
   CqSet& cqs() { return cqs_; }
   Srq& srq() { return srq_; }
   Ud& ud() { return ud_; }
+  Pulse& pulse() { return pulse_; }
   Table<Endpoint>& qps() { return qps_; }
   Endpoint* find_peer(uint64_t name) const { return peers_.find(name); }
   Endpoint* endpoints() const { return endpoints_; }
@@ -216,6 +222,7 @@ class Port {
   CqSet cqs_;
   Srq srq_;
   Ud ud_;
+  Pulse pulse_;
   Table<Endpoint> qps_;    // by queue pair number
   Table<Endpoint> peers_;  // by process name
   Endpoint* endpoints_ = nullptr;

@@ -73,7 +73,7 @@ void Ud::release(uint32_t index) {
   static_cast<void>(ibv_post_recv(qp_, &wr, &bad));
 }
 
-bool Ud::send(ibv_ah* ah, uint32_t qpn, const void* data, uint32_t length) {
+bool Ud::send(ibv_ah* ah, uint32_t qpn, const void* data, uint32_t length, uint32_t* used) {
   if (free_sends_ == 0 || length > kBytes) return false;
   const uint32_t index = static_cast<uint32_t>(std::countr_zero(free_sends_));
   char* buffer = send_memory_ + size_t{index} * kBytes;
@@ -91,6 +91,7 @@ bool Ud::send(ibv_ah* ah, uint32_t qpn, const void* data, uint32_t length) {
   ibv_send_wr* bad = nullptr;
   if (ibv_post_send(qp_, &wr, &bad) != 0) return false;
   free_sends_ &= ~(uint32_t{1} << index);
+  if (used != nullptr) *used = index;
   return true;
 }
 

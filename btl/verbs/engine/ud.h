@@ -11,7 +11,7 @@
 
 namespace bfo::engine {
 
-/// Datagrams of up to kBytes. Used by the progress function only.
+/// Datagrams of up to kBytes. One thread at a time.
 class Ud {
  public:
   static constexpr uint32_t kBytes = 192;    // below the smallest MTU
@@ -27,8 +27,8 @@ class Ud {
   bool close();
 
   /// Sends `length` bytes to `qpn` by `ah`. False when all send buffers are in use or the device refuses:
-  /// then it is simply lost.
-  bool send(ibv_ah* ah, uint32_t qpn, const void* data, uint32_t length);
+  /// then it is simply lost. `used` gets the number of the buffer, which sent() will name.
+  bool send(ibv_ah* ah, uint32_t qpn, const void* data, uint32_t length, uint32_t* used = nullptr);
   /// Completion of a send or receive buffer.
   void sent(uint32_t index) { free_sends_ |= uint32_t{1} << index; }
   bool sending() const { return qp_ != nullptr && free_sends_ != ~uint32_t{0}; }

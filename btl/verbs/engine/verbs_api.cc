@@ -19,6 +19,16 @@ ibv_cq* create_cq(ibv_context* context, int entries) {
   return ibv_create_cq(context, entries, nullptr, nullptr, 0);
 }
 
+ibv_cq* create_event_cq(ibv_context* context, int entries, ibv_comp_channel* channel) {
+  return ibv_create_cq(context, entries, nullptr, channel, 0);
+}
+
+bool get_cq_event(ibv_comp_channel* channel) {
+  ibv_cq* cq = nullptr;
+  void* user = nullptr;
+  return ibv_get_cq_event(channel, &cq, &user) == 0;
+}
+
 constexpr VerbsApi kSystemVerbs = {
     .get_device_list = ibv_get_device_list,
     .free_device_list = ibv_free_device_list,
@@ -34,6 +44,11 @@ constexpr VerbsApi kSystemVerbs = {
     .dereg_mr = ibv_dereg_mr,
     .create_cq = create_cq,
     .destroy_cq = ibv_destroy_cq,
+    .create_comp_channel = ibv_create_comp_channel,
+    .destroy_comp_channel = ibv_destroy_comp_channel,
+    .create_event_cq = create_event_cq,
+    .get_cq_event = get_cq_event,
+    .ack_cq_events = ibv_ack_cq_events,
     .create_srq = ibv_create_srq,
     .destroy_srq = ibv_destroy_srq,
     .create_qp = ibv_create_qp,

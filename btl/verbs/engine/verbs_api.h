@@ -15,8 +15,9 @@
 namespace bfo::engine {
 
 /// Control verbs with the meaning, return values and errno conventions of libibverbs(7). Ownership of
-/// returned objects is the caller's. get_async_event and ack_async_event are called by the asynchronous event
-/// thread only, everything else by the progress thread.
+/// returned objects is the caller's. The event thread calls get_async_event, ack_async_event, get_cq_event,
+/// ack_cq_events and, for its own objects (pulse.h), create_ah, destroy_ah and modify_qp; everything else is
+/// called by the progress thread.
 struct VerbsApi {
   ibv_device** (*get_device_list)(int* count);
   void (*free_device_list)(ibv_device** list);
@@ -32,6 +33,13 @@ struct VerbsApi {
   int (*dereg_mr)(ibv_mr* mr);
   ibv_cq* (*create_cq)(ibv_context* context, int entries);
   int (*destroy_cq)(ibv_cq* cq);
+  ibv_comp_channel* (*create_comp_channel)(ibv_context* context);
+  int (*destroy_comp_channel)(ibv_comp_channel* channel);
+  /// A completion queue that raises events on `channel`.
+  ibv_cq* (*create_event_cq)(ibv_context* context, int entries, ibv_comp_channel* channel);
+  /// Takes one waiting event of a channel whose descriptor is non-blocking; false when there is none.
+  bool (*get_cq_event)(ibv_comp_channel* channel);
+  void (*ack_cq_events)(ibv_cq* cq, unsigned count);
   ibv_srq* (*create_srq)(ibv_pd* pd, ibv_srq_init_attr* attr);
   int (*destroy_srq)(ibv_srq* srq);
   ibv_qp* (*create_qp)(ibv_pd* pd, ibv_qp_init_attr* attr);

@@ -93,6 +93,14 @@ void open_ports(DeviceSlot& device, Search* search) {
   }
 }
 
+/// Hands the device's events and its ports' pulses to the event thread.
+bool watch(DeviceSlot& device) {
+  for (int i = 0; i < device.port_count; ++i) {
+    if (!self().events->serve(device.ports[i]->pulse())) return false;
+  }
+  return self().events->add(device.device.context(), &device.device.events());
+}
+
 bool open_device(const engine::VerbsApi& api, ibv_device* found, Search* search) {
   auto* device = engine::make<DeviceSlot>();
   if (device == nullptr) return false;
@@ -102,10 +110,10 @@ bool open_device(const engine::VerbsApi& api, ibv_device* found, Search* search)
     return false;
   }
   open_ports(*device, search);
-  if (device->port_count == 0 || !rcache_open(self(), *device) ||
-      !self().events->add(device->device.context(), &device->device.events())) {
+  if (device->port_count == 0 || !rcache_open(self(), *device) || !watch(*device)) {
     for (int i = device->port_count; i > 0; --i) {
       Module* module = self().modules[--self().module_count];
+      self().events->forget(module->port.pulse());
       module->port.close();
       engine::unmake(module);
     }

@@ -38,6 +38,7 @@ struct Params {
   unsigned suspect_time;
   unsigned probe_timeout;
   unsigned connect_timeout;
+  unsigned peer_timeout;
   unsigned reconnect_min;
   unsigned reconnect_max;
   unsigned drain_timeout;

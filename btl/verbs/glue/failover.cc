@@ -97,6 +97,15 @@ void connect_other_rails(void* ctx, engine::Endpoint& endpoint) {
   }
 }
 
+void on_peer_answers(void* ctx, engine::Endpoint& endpoint, bool answers) {
+  Module& module = module_from(ctx);
+  if (mca_btl_verbs_component.params.verbose >= 1)
+    trace(module, endpoint, answers ? "peer is alive, but busy" : "peer is silent",
+          engine::make_event(endpoint, BFO_CAUSE_NONE, 0, 0, 0));
+  if (module.bound)
+    module.sink.peer_answers(module.sink_ctx, &module.super, endpoint_of(endpoint), answers ? 1 : 0);
+}
+
 // ---- the C ABI
 
 int bind(mca_btl_base_module_t* btl, const bfo_failover_sink_t* sink, void* ctx) {
@@ -185,6 +194,7 @@ int accounting(mca_btl_base_module_t* btl, bfo_accounting_t* out) {
   engine::Port& port = module_of(btl)->port;
   const engine::Guard guard(port.lock());
   *out = port.accounting();
+  out->dropped += port.pulse().dropped();
   return OPAL_SUCCESS;
 }
 
@@ -217,6 +227,7 @@ engine::Host make_host(Module& module) {
       .find_peer = find_peer,
       .other_rail_up = other_rail_up,
       .connect_other_rails = connect_other_rails,
+      .peer_answers = on_peer_answers,
   };
 }
 

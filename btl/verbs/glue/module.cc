@@ -83,6 +83,7 @@ int finalize(mca_btl_base_module_t* btl) {
     engine::unmake(endpoint_of(*endpoint));
   }
   check_books(*module, module->port.accounting());
+  if (component.events != nullptr) component.events->forget(module->port.pulse());
   module->port.close();
   for (int i = 0; i < component.module_count; ++i) {
     if (component.modules[i] == module) component.modules[i] = component.modules[--component.module_count];

@@ -67,7 +67,13 @@ constexpr UnsignedParam kUnsigned[] = {
     {"connect_timeout", &Params::connect_timeout, 1000, 1, 3600000, OPAL_INFO_LVL_5,
      "Milliseconds that messages wait for a connection that has never been up before the peer's other rails "
      "are "
-     "tried and, when one of those is up, used instead. A silent peer is not given up: it may be computing"},
+     "tried and, when one of those is up, used instead. A silent peer is given up after peer_timeout only"},
+    {"peer_timeout", &Params::peer_timeout, 10000, 0, 3600000, OPAL_INFO_LVL_4,
+     "Milliseconds without any sign of life from a peer, while a connection to it is being made, after which "
+     "it counts as unreachable: then the first messages to it move to its other rails, and fail when there "
+     "are none. A peer that computes outside MPI shows life all the time; one that is stopped (by a "
+     "debugger) "
+     "does not (0: wait for ever)"},
     {"reconnect_min", &Params::reconnect_min, 1000, 100, 10000000, OPAL_INFO_LVL_9,
      "Microseconds before the first repetition of a handshake or reconnection; doubled each time, with "
      "jitter"},
@@ -210,6 +216,7 @@ engine::Config make_config(const Component& component, const mca_btl_base_module
   config.probe_timeout = static_cast<uint8_t>(params.probe_timeout);
   config.suspect_ns = uint64_t{params.suspect_time} * 1'000'000;
   config.connect_timeout_ns = uint64_t{params.connect_timeout} * 1'000'000;
+  config.peer_timeout_ns = uint64_t{params.peer_timeout} * 1'000'000;
   config.retry_min_ns = uint64_t{params.reconnect_min} * 1000;
   config.retry_max_ns = uint64_t{params.reconnect_max} * 1'000'000;
   config.marker_bound_ns = uint64_t{params.drain_timeout} * 1'000'000;

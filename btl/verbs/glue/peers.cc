@@ -8,7 +8,7 @@ namespace bfo::verbs {
 namespace {
 
 constexpr uint32_t kModexMagic = 0x62766231;
-constexpr uint16_t kModexVersion = 1;
+constexpr uint16_t kModexVersion = 2;
 
 /// One port in the modex. Host byte order: peers of another architecture are not reached.
 struct ModexPort {
@@ -19,7 +19,7 @@ struct ModexPort {
   uint16_t lid;
   uint8_t link_layer;
   uint8_t mtu;
-  uint32_t reserved;
+  uint32_t pulse_qpn;
 };
 static_assert(sizeof(ModexPort) == 40);
 
@@ -112,6 +112,7 @@ mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   rail.peer.link_layer = port->link_layer;
   rail.peer.mtu = port->mtu;
   rail.peer.ud_qpn = port->ud_qpn;
+  rail.peer.pulse_qpn = port->pulse_qpn;
   memcpy(rail.peer.gid.raw, port->gid, sizeof port->gid);
   if (!module.port.add(rail)) {
     engine::unmake(endpoint);
@@ -141,6 +142,7 @@ int publish_ports(Component& component) {
     port.nonce = module.port.nonce();
     memcpy(port.gid, address.gid.raw, sizeof port.gid);
     port.ud_qpn = address.ud_qpn;
+    port.pulse_qpn = address.pulse_qpn;
     port.receive_bytes = module.port.config().receive_bytes;
     port.lid = address.lid;
     port.link_layer = address.link_layer;

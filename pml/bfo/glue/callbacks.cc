@@ -72,8 +72,20 @@ void gap_lost(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, co
   }
 }
 
-constexpr bfo_failover_sink_t kSink = {
-    sizeof(bfo_failover_sink_t), rail_up, rail_suspect, rail_down, rail_closed, sendi_failed, gap_lost};
+void peer_answers(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, int answers) {
+  Module& module = module_of(ctx);
+  if (Rail* rail = module.rails().find(ep); rail != nullptr)
+    module.engine().on_peer_answers(rail, answers != 0);
+}
+
+constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),
+                                       rail_up,
+                                       rail_suspect,
+                                       rail_down,
+                                       rail_closed,
+                                       sendi_failed,
+                                       gap_lost,
+                                       peer_answers};
 
 // A message in several segments (self, shared memory with single copy) is put together first.
 void deliver_gathered(Module& module, Rail* rail, uint32_t epoch, uint8_t tag,

@@ -145,6 +145,9 @@ class Engine {
   /// The epoch is over: no access and no message of it is possible any more (kFenced), or that cannot be
   /// proven. `delivered`: messages of it handed to on_message().
   void on_rail_closed(RailT* rail, const RailEvent& event, FenceResult result, std::uint64_t delivered);
+  /// Nothing came up on `rail` yet, but the peer's process lives and is reached by it: it is busy (H15). Or
+  /// that is not so any more.
+  void on_peer_answers(RailT* rail, bool answers);
   /// The peer acknowledged `lost` messages of a dead epoch that it never received and that cannot be resent.
   void on_gap_lost(RailT* rail, RailName name, std::uint64_t lost);
 

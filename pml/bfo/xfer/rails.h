@@ -76,6 +76,7 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
     return;  // older than what we know
   rail->name = ev.name;
   rail->state = RailState::kUp;
+  rail->answers = false;
   rebuild(p);
   if (p.owe_lost) [[unlikely]]
     tell_lost(p);
@@ -98,6 +99,14 @@ void Engine<P>::on_rail_suspect(RailT* rail, const RailEvent& ev) {
 }
 
 template <class P>
+void Engine<P>::on_peer_answers(RailT* rail, bool answers) {
+  Entry entry(*this);
+  rail->answers = answers;
+  // What it waited before it answered, or while it answered, does not count.
+  rail->peer->parked_since_ns = port_.now_ns();
+}
+
+template <class P>
 void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   Entry entry(*this);
   PeerT& p = *rail->peer;
@@ -105,6 +114,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   if (rail->state == RailState::kDown && rail->dead == ev.name) return;
   rail->name = ev.name;
   rail->state = RailState::kDown;
+  rail->answers = false;
   rail->dead = ev.name;
   rail->dead_cause = ev.cause;
   rail->owe_down = ev.name.conn != 0;
@@ -424,19 +434,22 @@ bool Engine<P>::has_work(const PeerT& p) const {
   return false;
 }
 
-/// Park time runs only while no rail to the peer is up or being connected (H15).
+/// Park time runs only while no rail to the peer is up or being connected, and the peer gives no sign of
+/// life: a process that computes outside MPI answers no handshake for as long as it likes (H15).
 template <class P>
 void Engine<P>::check_parked(PeerT& p, std::uint64_t now_ns) {
   if (p.owe_lost) tell_lost(p);
   emit_events(p, false);
+  bool answers = false;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& rail = p.rails[i];
     if (rail.event_open || rail.unfenceable) timers_ = true;
     if (rail.unfenceable && now_ns - rail.unfenceable_ns >= config_.park_timeout_ns) abandon(rail);
+    answers = answers || rail.answers;
   }
   if (!p.parked || p.lost) return;
   timers_ = true;
-  if (now_ns - p.parked_since_ns < config_.park_timeout_ns) return;
+  if (answers || now_ns - p.parked_since_ns < config_.park_timeout_ns) return;
   if (!has_work(p)) return;
   give_up(p);
   p.owe_lost = true;

@@ -244,6 +244,7 @@ struct Rail {
   RailName dead;                   ///< what RAILDOWN / EPOCHCLOSED are about
   std::uint32_t closed_epoch = 0;  ///< every epoch <= this is fenced
   bool unfenceable = false;
+  bool answers = false;                 ///< not up, but the BTL says the peer lives and is only busy
   std::uint64_t unfenceable_ns = 0;     ///< when that was known
   std::uint32_t peer_closed_epoch = 0;  ///< every epoch <= this is closed at the peer
   std::int32_t dead_cause = 0;

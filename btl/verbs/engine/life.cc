@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// life.cc: see life.h.
+#include "btl/verbs/engine/life.h"
+
+#include <algorithm>
+
+#include "btl/verbs/engine/connect.h"
+
+namespace bfo::engine {
+namespace {
+
+/// A usual handshake is over long before: only slow peers are asked.
+constexpr uint64_t kFirstPingNs = 100'000'000;
+
+bool waits_for_peer(const Endpoint& endpoint) {
+  return endpoint.phase == Phase::kKnocking || endpoint.phase == Phase::kRequesting ||
+         endpoint.phase == Phase::kReplied;
+}
+
+bool can_ask(const Endpoint& endpoint) {
+  return endpoint.port->config().peer_timeout_ns != 0 && endpoint.peer.pulse_qpn != 0;
+}
+
+void set_life(Endpoint& endpoint, Life life) {
+  const bool told = endpoint.life == Life::kAnswers;
+  const bool answers = life == Life::kAnswers;
+  endpoint.life = life;
+  if (told == answers) return;
+  const Host& host = endpoint.port->host();
+  host.peer_answers(host.ctx, endpoint, answers);
+}
+
+}  // namespace
+
+void life_begin(Endpoint& endpoint, uint64_t now) {
+  const uint64_t step = endpoint.port->config().peer_timeout_ns / kPings;
+  endpoint.unanswered = 0;
+  endpoint.ping_ns = now + std::min(step, kFirstPingNs);
+}
+
+void life_step(Endpoint& endpoint, uint64_t now) {
+  if (!waits_for_peer(endpoint) || !can_ask(endpoint) || now < endpoint.ping_ns) return;
+  if (endpoint.unanswered >= kPings) {
+    set_life(endpoint, Life::kSilent);
+  } else {
+    ++endpoint.unanswered;
+  }
+  // Asked for ever: a peer that was stopped, or a path that was broken, may come back.
+  connect_ping(endpoint);
+  endpoint.ping_ns = now + endpoint.port->config().peer_timeout_ns / kPings;
+}
+
+void life_answered(Endpoint& endpoint, uint64_t now) {
+  if (!waits_for_peer(endpoint)) return;
+  endpoint.unanswered = 0;
+  endpoint.ping_ns = now + endpoint.port->config().peer_timeout_ns / 2;
+  set_life(endpoint, Life::kAnswers);
+}
+
+void life_heard(Endpoint& endpoint, uint64_t now) {
+  if (!waits_for_peer(endpoint)) return;
+  life_begin(endpoint, now);
+  set_life(endpoint, Life::kUnknown);
+}
+
+void life_unknown(Endpoint& endpoint) {
+  endpoint.unanswered = 0;
+  set_life(endpoint, Life::kUnknown);
+}
+
+}  // namespace bfo::engine

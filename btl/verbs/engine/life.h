@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// life.h: is there anybody behind a silent handshake? A process answers handshakes only from its progress
+// function, so one that computes for minutes is as silent as a dead one (H15). While a handshake gets no
+// answer its endpoint sends PINGs to the peer's pulse (pulse.h), which the peer's event thread answers:
+//
+//     PONG                       the process lives and the path works, it is only busy: wait on, ask seldom
+//     kPings without any PONG    the process or the path is dead: connect.cc gives the rail up
+//
+// Packets are counted, not time: a process that was away itself has sent no PING meanwhile and blames nobody.
+// Any handshake packet of the peer ends the question, because then its progress function runs.
+#pragma once
+
+#include <cstdint>
+
+#include "btl/verbs/engine/port.h"
+
+namespace bfo::engine {
+
+/// So many PINGs in a row without an answer are evidence of death: datagrams may be lost. The bound of
+/// Config::peer_timeout_ns is divided among them.
+inline constexpr uint32_t kPings = 10;
+
+// Progress function only, never under the port's lock.
+
+/// The endpoint begins to wait for a handshake packet.
+void life_begin(Endpoint& endpoint, uint64_t now);
+/// Its turn while it waits: sends PINGs that are due, judges.
+void life_step(Endpoint& endpoint, uint64_t now);
+/// A handshake packet of the peer came: its progress function runs.
+void life_heard(Endpoint& endpoint, uint64_t now);
+/// A PONG came.
+void life_answered(Endpoint& endpoint, uint64_t now);
+/// Nothing is known, because nothing is asked: the rail is up, or cannot be.
+void life_unknown(Endpoint& endpoint);
+
+}  // namespace bfo::engine

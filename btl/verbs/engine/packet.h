@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// packet.h: the datagrams of the connection manager (connect.h) and of the pulse (pulse.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace bfo::engine {
+
+enum class PacketType : uint8_t {
+  kKnock = 1,
+  kRequest = 2,
+  kReply = 3,
+  kReady = 4,
+  kBye = 5,
+  kPing = 6,
+  kPong = 7
+};
+
+/// A datagram of the connection manager, host byte order: the magic number of a peer with the other byte
+/// order does not match, and it is dropped.
+struct Packet {
+  uint32_t magic;
+  uint8_t version;
+  uint8_t type;     // PacketType
+  uint16_t size;    // of the whole packet
+  uint64_t source;  // process names
+  uint64_t target;
+  uint64_t source_nonce;
+  uint64_t target_nonce;
+  uint32_t epoch;  // KNOCK: the last closed one; PING and PONG: how many are unanswered
+  uint32_t data_qpn;
+  uint32_t data_psn;
+  uint32_t probe_qpn;
+  uint32_t probe_psn;
+  uint32_t landing_rkey;
+  uint64_t landing_address;  // BYE: SENDs of the epoch that the sender of this packet has received
+  uint32_t ud_qpn;
+  uint32_t receive_bytes;
+  uint16_t lid;
+  uint8_t link_layer;
+  uint8_t mtu;
+  uint8_t max_read;
+  uint8_t reserved[3];
+  uint8_t gid[16];
+  uint64_t sum;  // of all bytes before it
+};
+static_assert(sizeof(Packet) == 112);
+inline constexpr uint32_t kPacketMagic = 0x76666231;  // "1bfv"
+inline constexpr uint8_t kPacketVersion = 1;
+
+/// Fills in magic, version, size and sum.
+void packet_seal(Packet* packet);
+/// True when the `length` bytes at `data` are a whole, undamaged packet of this version; copies it out (the
+/// source may be unaligned).
+bool packet_parse(const char* data, size_t length, Packet* packet);
+
+}  // namespace bfo::engine

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// btl_life_test.cc: a silent handshake: a dead peer is given up in bounded time, a busy one never, and what a
+// pulse answers and drops.
+#include "btl/verbs/engine/life.h"
+
+#include "test/unit/btl_world.h"
+
+namespace bfo::test {
+namespace {
+
+using engine::Life;
+using engine::Packet;
+using engine::PacketType;
+using engine::Phase;
+
+constexpr uint64_t kBoundMs = 200;
+
+engine::Config bounded() {
+  engine::Config config = small_config();
+  config.peer_timeout_ns = kBoundMs * 1'000'000;
+  return config;
+}
+
+/// Time in which only `p` makes progress; event threads run where they are alive.
+void alone(World& w, Process& p, uint64_t ms) {
+  for (uint64_t i = 0; i < ms; ++i) {
+    fake_now() += 1'000'000;
+    w.a.serve_pulse();
+    w.b.serve_pulse();
+    w.fabric.run();
+    for (int k = 0; k < 32; ++k) p.poll();
+  }
+}
+
+/// Neither side has ever talked to the other; `p` wants to.
+struct Stranger {
+  explicit Stranger(bool initiator, const engine::Config& config = bounded())
+      : w(config), p(initiator ? w.a : w.b), peer(initiator ? w.b : w.a) {
+    p.other_rail = false;
+    EXPECT_EQ(engine::send(p.endpoint, w.frag("x")), engine::Accepted::kParked);
+  }
+  World w;
+  Process& p;
+  Process& peer;
+};
+
+class FirstContact : public testing::TestWithParam<bool> {};
+
+TEST_P(FirstContact, PeerIsDead_FailsAfterTheBoundNotBefore) {
+  Stranger s(GetParam());
+  s.peer.alive = false;
+  alone(s.w, s.p, kBoundMs);
+  EXPECT_EQ(s.p.down, 0);
+  alone(s.w, s.p, kBoundMs / 2);
+  EXPECT_EQ(s.p.count("done x -12"), 1) << "never sent";
+  EXPECT_EQ(s.p.down, 1);
+  EXPECT_EQ(s.p.closed, 1);
+  EXPECT_EQ(s.p.last_event.cause, BFO_CAUSE_HANDSHAKE);
+  EXPECT_EQ(s.p.last_event.code, ETIMEDOUT);
+}
+
+TEST_P(FirstContact, PeerComputesFarBeyondTheBound_IsWaitedFor) {
+  Stranger s(GetParam());
+  alone(s.w, s.p, 30 * kBoundMs);
+  EXPECT_EQ(s.p.down, 0);
+  EXPECT_EQ(s.p.count("peer answers"), 1);
+  EXPECT_EQ(s.p.endpoint.life, Life::kAnswers);
+  s.w.pass(600);
+  EXPECT_EQ(s.peer.count("recv 65 x"), 1);
+  EXPECT_EQ(s.p.endpoint.life, Life::kUnknown);
+}
+
+TEST_P(FirstContact, PeerDiesWhileItComputes_FailsAfterTheBound) {
+  Stranger s(GetParam());
+  alone(s.w, s.p, 5 * kBoundMs);
+  s.peer.alive = false;
+  alone(s.w, s.p, 2 * kBoundMs);
+  EXPECT_EQ(s.p.count("peer does not answer"), 1);
+  EXPECT_EQ(s.p.count("done x -12"), 1);
+}
+
+TEST_P(FirstContact, MostDatagramsAreLost_BusyPeerIsWaitedFor) {
+  Stranger s(GetParam());
+  for (int i = 0; i < 100; ++i) {
+    s.w.fabric.drop_datagrams = 3;  // of the five or six sent meanwhile
+    alone(s.w, s.p, kBoundMs / 2);
+  }
+  EXPECT_GT(s.p.count("peer answers"), 0);
+  EXPECT_EQ(s.p.down, 0);
+}
+
+TEST_P(FirstContact, PeerStoppedAndContinued_ConnectsAfterAll) {
+  Stranger s(GetParam());
+  s.peer.alive = false;
+  alone(s.w, s.p, 3 * kBoundMs);
+  ASSERT_EQ(s.p.down, 1);
+  s.peer.alive = true;
+  s.w.pass(600);
+  EXPECT_EQ(s.p.up, 1);
+  EXPECT_EQ(s.p.endpoint.phase, Phase::kUp);
+}
+
+TEST_P(FirstContact, ThisProcessWasAwayForHours_BlamesNobody) {
+  Stranger s(GetParam());
+  for (int i = 0; i < 100; ++i) {
+    fake_now() += 3'600'000'000'000;
+    s.peer.serve_pulse();
+    for (int k = 0; k < 32; ++k) s.p.poll();
+  }
+  EXPECT_EQ(s.p.down, 0);
+}
+
+TEST_P(FirstContact, WithoutABound_WaitsForEver) {
+  engine::Config config = bounded();
+  config.peer_timeout_ns = 0;
+  Stranger s(GetParam(), config);
+  s.peer.alive = false;
+  alone(s.w, s.p, 20 * kBoundMs);
+  EXPECT_EQ(s.p.down, 0);
+}
+
+TEST_P(FirstContact, PeerHasNoPulse_WaitsForEver) {
+  Stranger s(GetParam());
+  s.p.endpoint.peer.pulse_qpn = 0;
+  alone(s.w, s.p, 20 * kBoundMs);
+  EXPECT_EQ(s.p.down, 0);
+}
+
+TEST_P(FirstContact, NothingIsAskedWhileThePeerAnswersAtOnce) {
+  Stranger s(GetParam());
+  s.w.pass(2000);
+  ASSERT_EQ(s.p.endpoint.phase, Phase::kUp);
+  for (const std::string& sent : s.w.fabric.packets) {
+    Packet packet;
+    ASSERT_TRUE(engine::packet_parse(sent.data(), sent.size(), &packet));
+    EXPECT_LT(packet.type, static_cast<uint8_t>(PacketType::kPing));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Role, FirstContact, testing::Bool(),
+                         [](const auto& which) { return which.param ? "Initiator" : "Responder"; });
+
+TEST(Life, PeerAnswersButThePathNeverWorks_FailsAfterTheBound) {
+  Stranger s(true);
+  s.w.fabric.hold = true;  // the zero-byte write hangs
+  for (uint64_t i = 0; i < 3 * kBoundMs && s.p.down == 0; ++i) {
+    s.w.pass(1);
+    if (s.p.endpoint.phase == Phase::kProbing)
+      s.w.fabric.fail(s.p.endpoint.data.number(), IBV_WC_RETRY_EXC_ERR);
+    EXPECT_TRUE(s.p.down == 0 || i >= kBoundMs);
+  }
+  EXPECT_EQ(s.p.count("done x -12"), 1);
+  EXPECT_EQ(s.p.down, 1);
+}
+
+class Reconnection : public testing::TestWithParam<bool> {};
+
+TEST_P(Reconnection, BusyPeerIsToldFromADeadOne) {
+  World w(bounded());
+  w.connect();
+  Process& p = GetParam() ? w.a : w.b;
+  Process& peer = GetParam() ? w.b : w.a;
+  engine::close_order(p.endpoint, 1, BFO_CAUSE_WC_ERROR, IBV_WC_RETRY_EXC_ERR, 0);
+  alone(w, p, 10 * kBoundMs);
+  EXPECT_EQ(p.log, (Log{"down 1", "closed 1", "peer answers"}));
+  peer.alive = false;
+  alone(w, p, 2 * kBoundMs);
+  EXPECT_EQ(p.log.back(), "peer does not answer");
+  peer.alive = true;
+  alone(w, p, kBoundMs);
+  EXPECT_EQ(p.log.back(), "peer answers");
+  w.pass(600);
+  EXPECT_EQ(p.count("up"), 1);
+  EXPECT_EQ(p.down, 1);
+}
+
+TEST_P(Reconnection, OwnPortGoesDown_NothingIsKnownOfThePeerAnyMore) {
+  World w(bounded());
+  w.connect();
+  Process& p = GetParam() ? w.a : w.b;
+  engine::close_order(p.endpoint, 1, BFO_CAUSE_WC_ERROR, IBV_WC_RETRY_EXC_ERR, 0);
+  alone(w, p, 2 * kBoundMs);
+  ASSERT_EQ(p.log.back(), "peer answers");
+  p.fake->ports[1].state = IBV_PORT_DOWN;
+  w.fabric.raise(*p.fake, IBV_EVENT_PORT_ERR, 1);
+  alone(w, p, 10);
+  EXPECT_EQ(p.log.back(), "peer does not answer");
+}
+
+TEST_P(Reconnection, DeviceDies_NothingIsKnownOfThePeerAnyMore) {
+  World w(bounded());
+  w.connect();
+  Process& p = GetParam() ? w.a : w.b;
+  engine::close_order(p.endpoint, 1, BFO_CAUSE_WC_ERROR, IBV_WC_RETRY_EXC_ERR, 0);
+  alone(w, p, 2 * kBoundMs);
+  ASSERT_EQ(p.log.back(), "peer answers");
+  w.fabric.raise(*p.fake, IBV_EVENT_DEVICE_FATAL, 0);
+  alone(w, p, 10);
+  EXPECT_EQ(p.log.back(), "peer does not answer");
+}
+
+INSTANTIATE_TEST_SUITE_P(Role, Reconnection, testing::Bool(),
+                         [](const auto& which) { return which.param ? "Initiator" : "Responder"; });
+
+// ---- the pulse itself
+
+/// A PING from a to b, as a sends it.
+Packet ping(World& w) {
+  Packet packet{};
+  packet.type = static_cast<uint8_t>(PacketType::kPing);
+  packet.source = 1;
+  packet.target = 2;
+  packet.source_nonce = w.a.port.nonce();
+  packet.target_nonce = w.b.port.nonce();
+  packet.ud_qpn = w.a.port.ud().number();
+  packet.lid = w.a.port.address().lid;
+  engine::packet_seal(&packet);
+  return packet;
+}
+
+/// Hands `bytes` to b's pulse. The number of datagrams it sends back.
+size_t pulse_sends(World& w, const void* data, size_t length) {
+  const size_t before = w.fabric.packets.size();
+  w.fabric.deliver_raw(*w.fabric.find(w.b.port.pulse().number()), data, length);
+  w.b.serve_pulse();
+  return w.fabric.packets.size() - before;
+}
+
+TEST(Pulse, Ping_IsAnsweredWithoutProgress) {
+  World w;
+  const Packet sound = ping(w);
+  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 1u);
+  Packet pong;
+  const std::string& sent = w.fabric.packets.back();
+  ASSERT_TRUE(engine::packet_parse(sent.data(), sent.size(), &pong));
+  EXPECT_EQ(pong.type, static_cast<uint8_t>(PacketType::kPong));
+  EXPECT_EQ(pong.target_nonce, w.a.port.nonce());
+  EXPECT_EQ(w.b.port.pulse().dropped(), 0u);
+}
+
+TEST(Pulse, AnythingElse_IsDroppedAndCounted) {
+  World w;
+  uint64_t dropped = 0;
+  const auto refused = [&](auto change) {
+    Packet packet = ping(w);
+    change(packet);
+    engine::packet_seal(&packet);
+    EXPECT_EQ(pulse_sends(w, &packet, sizeof packet), 0u);
+    EXPECT_EQ(w.b.port.pulse().dropped(), ++dropped);
+  };
+  refused([](Packet& p) { p.type = static_cast<uint8_t>(PacketType::kPong); });
+  refused([](Packet& p) { p.type = static_cast<uint8_t>(PacketType::kRequest); });
+  refused([](Packet& p) { p.type = 99; });
+  refused([](Packet& p) { p.target = 7; });
+  refused([](Packet& p) { ++p.target_nonce; });
+  Packet damaged = ping(w);
+  damaged.epoch ^= 1;
+  EXPECT_EQ(pulse_sends(w, &damaged, sizeof damaged), 0u);
+  const Packet whole = ping(w);
+  for (size_t length = 1; length < sizeof whole; ++length) EXPECT_EQ(pulse_sends(w, &whole, length), 0u);
+  EXPECT_EQ(w.b.port.pulse().dropped(), dropped + sizeof whole);
+}
+
+TEST(Pulse, PingToTheConnectionManager_IsDropped) {
+  World w;
+  Packet packet = ping(w);
+  const size_t before = w.fabric.packets.size();
+  engine::connect_packet(w.b.port, reinterpret_cast<const char*>(&packet), sizeof packet);
+  EXPECT_EQ(w.b.port.accounting().dropped, 1u);
+  EXPECT_EQ(w.fabric.packets.size(), before);
+}
+
+TEST(Pulse, FloodOfPings_IsAnsweredInTurnsAndLosesNoBuffer) {
+  World w;
+  const Packet sound = ping(w);
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 300; ++i)
+      w.fabric.deliver_raw(*w.fabric.find(w.b.port.pulse().number()), &sound, sizeof sound);
+    for (int i = 0; i < 50; ++i) w.b.serve_pulse();
+    w.a.poll();
+  }
+  EXPECT_EQ(w.fabric.find(w.b.port.pulse().number())->rq.size(), engine::Ud::kReceives);
+  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 1u);
+}
+
+TEST(Pulse, QueuePairBreaks_IsRepairedAndAnswersAgain) {
+  World w;
+  const uint32_t qpn = w.b.port.pulse().number();
+  FakeQp& qp = *w.fabric.find(qpn);
+  ibv_wc wc{};
+  wc.wr_id = engine::work_id(engine::WorkKind::kUdReceive, 0);
+  wc.status = IBV_WC_WR_FLUSH_ERR;
+  wc.qp_num = qpn;
+  w.fabric.push(qp.init.recv_cq, wc);
+  EXPECT_FALSE(w.b.port.pulse().serve()) << "asks for another turn";
+  EXPECT_EQ(w.b.port.pulse().number(), qpn);
+  const Packet sound = ping(w);
+  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 1u);
+}
+
+TEST(Pulse, QueueDies_IsSilentAndAsksForNoMoreTurns) {
+  World w;
+  static_cast<FakeCq*>(w.fabric.find(w.b.port.pulse().number())->init.recv_cq)->broken = true;
+  EXPECT_TRUE(w.b.port.pulse().serve());
+  EXPECT_TRUE(w.b.port.pulse().serve());
+}
+
+TEST(Pulse, CannotBeMade_ThePortWorksWithout) {
+  FakeFabric fabric;
+  fabric.refuse_channels = true;
+  Process p;
+  p.open(fabric, "poor", 1, small_config());
+  EXPECT_EQ(p.port.address().pulse_qpn, 0u);
+  EXPECT_NE(p.port.address().ud_qpn, 0u);
+  p.port.close();
+}
+
+}  // namespace
+}  // namespace bfo::test
