@@ -16,6 +16,7 @@
 #include "contrib/softhca/engine/world.h"
 #include "contrib/softhca/fabric/tables.h"
 #include "contrib/softhca/fault/language.h"
+#include "contrib/softhca/fault/trace.h"
 
 namespace bfo::softhca {
 namespace {
@@ -34,7 +35,7 @@ class Engine : public testing::Test {
     fabric_ = Fabric::anonymous(config, 0);
     ASSERT_NE(fabric_, nullptr);
     fabric_->set_clock([](void* now) { return *static_cast<uint64_t*>(now); }, &now_);
-    context_ = allocate_context(*fabric_);
+    context_ = allocate_context(*fabric_, 0, 0, 0);
     buffer_.assign(kBufferBytes, 0);
     mr_ = allocate_mr(*fabric_);
     mr_->pd = kPd;
@@ -138,6 +139,15 @@ class Engine : public testing::Test {
         << error;
     fabric_->update_hooks();
   }
+  /// Sequence NAKs that have left the responder's port.
+  uint32_t sequence_naks() {
+    uint32_t naks = 0;
+    for (const MessageRecord& record : read_all(fabric_->header().trace)) {
+      naks += record.opcode == Opcode::Ack && record.direction == Direction::Tx &&
+              record.syndrome == static_cast<uint8_t>(AckSyndrome::SeqErr);
+    }
+    return naks;
+  }
   /// Moves the clock and lets the send queues look at it.
   uint64_t advance_to(uint64_t at) {
     now_ = at;
@@ -193,6 +203,28 @@ TEST_F(Engine, ReceiverNotReady_WaitsAsLongAsTheRespondersTimerSays) {
   advance_to(kStart + wait);
   EXPECT_EQ(poll(*a_).status, IBV_WC_SUCCESS);
   EXPECT_EQ(poll(*b_).wr_id, 2u);
+}
+
+TEST_F(Engine, ReceiverNeverReady_LetsThePosterGoOnASlowMachine) {
+  // Every look at the clock takes longer than the RNR timer; the clock stops when somebody looks for ever.
+  struct SlowClock {
+    uint64_t now = kStart;
+    uint32_t looks = 0;
+  } slow;
+  constexpr uint32_t kForEver = 10'000;
+  fabric_->set_clock(
+      [](void* argument) {
+        auto* clock = static_cast<SlowClock*>(argument);
+        return ++clock->looks < kForEver ? clock->now += rnr_wait_ns(0) : clock->now;
+      },
+      &slow);
+  a_->attr.rnr_retry = 7;  // for ever
+  ASSERT_EQ(send(*a_, 1, 64), 0);
+  EXPECT_LT(slow.looks, kForEver);
+  EXPECT_TRUE(quiet(*a_));
+  ASSERT_EQ(receive(*b_, 2), 0);
+  advance_to(now_);
+  EXPECT_EQ(poll(*a_).status, IBV_WC_SUCCESS);
 }
 
 TEST_F(Engine, RnrTimerTable_HasZeroAsTheLongestWait) {
@@ -253,6 +285,28 @@ TEST_F(Engine, DroppedAck_IsCoveredByALaterOne) {
   ASSERT_EQ(send(*a_, 2, 64, IBV_WR_RDMA_WRITE), 0);
   EXPECT_EQ(poll(*a_).wr_id, 1u);
   EXPECT_EQ(poll(*a_).wr_id, 2u);
+}
+
+TEST_F(Engine, Gap_IsRefusedOnceUntilWhatIsMissingArrives) {
+  restart(fabric_->header().trace, true);
+  rule("when opcode=WRITE message=1 attempt=first do drop\nagain: when opcode=WRITE message=1 attempt=1 do drop");
+  for (uint64_t id = 1; id <= 4; ++id) ASSERT_EQ(send(*a_, id, 64, IBV_WR_RDMA_WRITE), 0);
+  EXPECT_EQ(sequence_naks(), 1u);
+  EXPECT_EQ(a_->retries, 1u);
+  EXPECT_TRUE(quiet(*a_)) << "the request was lost twice: only the timer helps";
+  // The timer runs from the first look after the loss.
+  advance_to(kStart + 1);
+  advance_to(kStart + 1 + ack_timeout_ns(kTimeout));
+  for (uint64_t id = 1; id <= 4; ++id) {
+    const ibv_wc wc = poll(*a_);
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(wc.wr_id, id);
+  }
+  EXPECT_EQ(sequence_naks(), 1u);
+  // The next gap is another one.
+  rule("when opcode=WRITE message=1 attempt=first do drop");
+  for (uint64_t id = 5; id <= 6; ++id) ASSERT_EQ(send(*a_, id, 64, IBV_WR_RDMA_WRITE), 0);
+  EXPECT_EQ(sequence_naks(), 2u);
 }
 
 TEST(Psn, Distance_IsSignedModulo2To24) {

@@ -140,7 +140,7 @@ TEST_F(Fence, DeadProcess_LeavesNothingAfterReaping) {
     allocate_qp(*own);
     allocate_cq(*own, 16);
     allocate_srq(*own, 16, 1);
-    allocate_context(*own);
+    allocate_context(*own, 1, 0, 0);
     _exit(0);
   }
   ASSERT_EQ(waitpid(child_, nullptr, 0), child_);

@@ -216,7 +216,8 @@ SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   }
   new (&context->refs) std::atomic<int>(0);
   context->device = static_cast<uint32_t>(device - process.device(0));
-  context->entry = allocate_context(fabric());
+  context->entry =
+      allocate_context(fabric(), fabric().node(), context->device, fabric().wake_name(ends[0]));
   if (context->entry == nullptr) {
     close(ends[0]);
     close(ends[1]);
@@ -229,9 +230,6 @@ SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   context->verbs.context.async_fd = ends[0];
   context->verbs.context.cmd_fd = ends[0];
   context->wake_fd = ends[1];
-  context->entry->node = fabric().node();
-  context->entry->device = context->device;
-  context->entry->wake = fabric().wake_name(ends[0]);
   process.start_timer();
   return &context->verbs.context;
 }

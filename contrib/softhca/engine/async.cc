@@ -9,14 +9,20 @@
 namespace bfo::softhca {
 namespace {
 
-void put(Fabric& fabric, ContextEntry& context, const AsyncRecord& record, Later& later) {
-  Guard guard(context.ring_lock, fabric.tag(), fabric);
-  if (context.used.load() == 0) return;
+/// Holds ring_lock.
+void put(ContextEntry& context, const AsyncRecord& record, Later& later) {
+  if (context.used.load() != kContextOpen) return;
   uint32_t tail = context.tail.load(std::memory_order_relaxed);
   if (tail - context.head.load(std::memory_order_acquire) >= kAsyncRing) return;
   context.ring[tail % kAsyncRing] = record;
   context.tail.store(tail + 1, std::memory_order_release);
-  later.wake(context.process, context.wake);
+  later.wake(context.process.load(), context.wake);
+}
+
+void put_affiliated(Fabric& fabric, uint32_t context, const AsyncRecord& record, Later& later) {
+  ContextEntry& owner = fabric.header().contexts[context];
+  Guard guard(owner.ring_lock, fabric.tag(), fabric);
+  put(owner, record, later);
 }
 
 void trace_event(Fabric& fabric, uint32_t type, uint32_t node, uint32_t device, uint32_t port, uint32_t qpn) {
@@ -40,19 +46,19 @@ void trace_event(Fabric& fabric, uint32_t type, uint32_t node, uint32_t device, 
 void raise_qp_event(Fabric& fabric, const QpEntry& qp, ibv_event_type type, Later& later) {
   uint32_t qpn = qp.qpn.load();
   trace_event(fabric, type, qp.node, qp.device, qp.attr.port_num, qpn);
-  put(fabric, fabric.header().contexts[qp.context], {type, index_of(fabric, qp), qpn}, later);
+  put_affiliated(fabric, qp.context, {type, index_of(fabric, qp), qpn}, later);
 }
 
 void raise_cq_event(Fabric& fabric, const CqEntry& cq, ibv_event_type type, Later& later) {
   ContextEntry& context = fabric.header().contexts[cq.context];
   trace_event(fabric, type, context.node, context.device, 0, 0);
-  put(fabric, context, {type, index_of(fabric, cq), 0}, later);
+  put_affiliated(fabric, cq.context, {type, index_of(fabric, cq), 0}, later);
 }
 
 void raise_srq_event(Fabric& fabric, const SrqEntry& srq, ibv_event_type type, Later& later) {
   ContextEntry& context = fabric.header().contexts[srq.context];
   trace_event(fabric, type, context.node, context.device, 0, 0);
-  put(fabric, context, {type, index_of(fabric, srq), 0}, later);
+  put_affiliated(fabric, srq.context, {type, index_of(fabric, srq), 0}, later);
 }
 
 void raise_port_event(Fabric& fabric, uint32_t node, uint32_t device, uint32_t port, ibv_event_type type,
@@ -61,8 +67,9 @@ void raise_port_event(Fabric& fabric, uint32_t node, uint32_t device, uint32_t p
   FabricHeader& h = fabric.header();
   for (uint32_t i = 0; i < h.contexts_used.load(); ++i) {
     ContextEntry& context = h.contexts[i];
-    if (context.used.load() == 0 || context.node != node || context.device != device) continue;
-    put(fabric, context, {type, port, 0}, later);
+    if (context.used.load() != kContextOpen) continue;
+    Guard guard(context.ring_lock, fabric.tag(), fabric);
+    if (context.node == node && context.device == device) put(context, {type, port, 0}, later);
   }
 }
 

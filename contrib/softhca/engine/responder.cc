@@ -387,12 +387,9 @@ Response respond(Fabric& fabric, QpEntry& src, Wqe& wqe, uint32_t dst_qpn, uint3
   }
   Order order = order_of(src, dst, wqe);
   if (order == Order::Gap) {
-    // One NAK per gap and pass: what follows it is dropped until the expected PSN comes, or until the
-    // requester has gone back and the gap is still there.
-    if (dst.nak_sent == 0 || psn_distance(wqe.psn, dst.nak_psn) <= 0) {
-      response.reply = Reply::SeqErr;
-      dst.nak_psn = wqe.psn;
-    }
+    // One NAK per gap: what follows it is dropped until the expected PSN comes. If that is lost again, only the
+    // requester's timer helps.
+    if (dst.nak_sent == 0) response.reply = Reply::SeqErr;
     dst.nak_sent = 1;
     return response;
   }
@@ -406,7 +403,6 @@ Response respond(Fabric& fabric, QpEntry& src, Wqe& wqe, uint32_t dst_qpn, uint3
   if (response.reply == Reply::Rnr) {
     response.rnr_timer = dst.attr.min_rnr_timer;
     dst.nak_sent = 1;
-    dst.nak_psn = wqe.psn;
   }
   if (response.reply == Reply::Ack && !response.replay) {
     if (wqe.opcode == static_cast<uint8_t>(Opcode::SendInv)) invalidate_window(fabric, dst, wqe.imm);

@@ -16,7 +16,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 3;
+inline constexpr uint32_t kLayoutVersion = 4;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -110,15 +110,16 @@ struct AsyncRecord {
 
 inline constexpr uint32_t kAsyncRing = 1024;
 
+/// ContextEntry::used. Claimed: taken, and not filled yet; for others than its owner and the reaper it is free.
+inline constexpr uint32_t kContextFree = 0, kContextOpen = 1, kContextClaimed = 2;
+
 /// One open device: where its asynchronous events go.
 struct alignas(64) ContextEntry {
   std::atomic<uint32_t> used;
-  std::atomic<uint32_t> generation;
-  uint32_t process;
-  uint32_t node;
-  uint32_t device;
+  std::atomic<uint32_t> process;
+  Lock ring_lock;  ///< guards all below; reports only look
+  std::atomic<uint32_t> node, device;
   WakeName wake;  ///< pipe of the owning process
-  Lock ring_lock;
   std::atomic<uint32_t> head, tail;
   AsyncRecord ring[kAsyncRing];
 };
@@ -359,8 +360,8 @@ struct alignas(64) QpEntry {
   alignas(64) Lock resp_lock;
   uint32_t expected_psn;
   uint32_t msn;
-  uint32_t nak_psn;  ///< request the last NAK was for; a stream that goes back before it gets a new one
-  uint8_t nak_sent, comm_est, last_wqe_raised, partial;
+  uint8_t nak_sent;  ///< a NAK was sent, and the request it asked for has not come
+  uint8_t comm_est, last_wqe_raised, partial;
   uint64_t rx_messages, rx_packets, rx_bytes;
   std::atomic<uint32_t> rq_head;
 

@@ -235,7 +235,7 @@ void Fabric::reap_process(uint32_t slot) {
   }
   for (uint32_t i = 0; i < h.contexts_used.load(); ++i) {
     ContextEntry& context = h.contexts[i];
-    if (context.used.load() != 0 && context.process == slot) free_context(*this, context);
+    if (context.used.load() != kContextFree && context.process.load() == slot) free_context(*this, context);
   }
 }
 

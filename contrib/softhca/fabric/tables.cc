@@ -162,25 +162,39 @@ void free_mr(Fabric& fabric, MrEntry& mr) {
   ++h.mr_free_count;
 }
 
-ContextEntry* allocate_context(Fabric& fabric) {
+namespace {
+/// Marks a free slot as ours; nobody else looks at it yet.
+ContextEntry* claim_context(Fabric& fabric) {
   FabricHeader& h = fabric.header();
   Guard guard(h.registry_lock, fabric.tag(), fabric);
   for (ContextEntry& context : h.contexts) {
-    if (context.used.load() != 0) continue;
-    uint32_t generation = context.generation.load() + 1;
-    clear_bytes(static_cast<void*>(&context), offsetof(ContextEntry, ring));
-    context.generation.store(generation);
-    context.process = fabric.process();
+    if (context.used.load() != kContextFree) continue;
     cover(h.contexts_used, index_of(fabric, context));
-    context.used.store(1, std::memory_order_release);
+    context.process.store(fabric.process());
+    context.used.store(kContextClaimed);
     return &context;
   }
   return nullptr;
 }
+}  // namespace
+
+ContextEntry* allocate_context(Fabric& fabric, uint32_t node, uint32_t device, WakeName wake) {
+  ContextEntry* context = claim_context(fabric);
+  if (context == nullptr) return nullptr;
+  // Under the lock, because somebody may still be about to put an event for the slot's last owner here.
+  Guard guard(context->ring_lock, fabric.tag(), fabric);
+  context->node.store(node);
+  context->device.store(device);
+  context->wake = wake;
+  context->head.store(0);
+  context->tail.store(0);
+  context->used.store(kContextOpen, std::memory_order_release);
+  return context;
+}
 
 void free_context(Fabric& fabric, ContextEntry& context) {
   Guard guard(context.ring_lock, fabric.tag(), fabric);
-  context.used.store(0, std::memory_order_release);
+  context.used.store(kContextFree, std::memory_order_release);
 }
 
 }  // namespace bfo::softhca

@@ -17,7 +17,8 @@ SrqEntry* allocate_srq(Fabric& fabric, uint32_t max_wr, uint32_t max_sge);
 void free_srq(Fabric& fabric, SrqEntry& srq);
 MrEntry* allocate_mr(Fabric& fabric);
 void free_mr(Fabric& fabric, MrEntry& mr);
-ContextEntry* allocate_context(Fabric& fabric);
+/// Port events of that device on that node reach the context, through the pipe `wake`, from here on.
+ContextEntry* allocate_context(Fabric& fabric, uint32_t node, uint32_t device, WakeName wake);
 void free_context(Fabric& fabric, ContextEntry& context);
 
 inline uint32_t index_of(Fabric& fabric, const QpEntry& qp) {

@@ -81,7 +81,7 @@ std::vector<PortReport> report_ports(FabricHeader& header) {
   }
   for (uint32_t i = 0; i < header.contexts_used.load(); ++i) {
     const ContextEntry& context = header.contexts[i];
-    if (context.used.load(std::memory_order_acquire) == 0) continue;
+    if (context.used.load(std::memory_order_acquire) != kContextOpen) continue;
     for (uint32_t p = 1; p <= header.ports; ++p) shown[port_index(context.node, context.device, p)] = true;
   }
   std::vector<PortReport> reports;
