@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The options that mpirun-softhca and softhca-run share, as SOFTHCA_* environment. Sourced by bash.
-# Callers set `me`, then call softhca_locate_build, softhca_parse_options "$@" (fills `rest`), softhca_export.
+# Callers set `me` and `most_rails`, then call softhca_locate_build, softhca_parse_options "$@" (fills `rest`), softhca_export.
 
 # "make install" fills this in; empty means: run from the source tree, with what is in build/ or $BFO_BUILD.
 installed=
@@ -23,7 +23,7 @@ die() {
   exit "${exit_code:-1}"
 }
 
-softhca_options_help="  --rails N        devices softhca0..softhca<N-1>, port 1 each (default 2)
+softhca_options_help="  --rails N        devices softhca0..softhca<N-1>, port 1 each, at most $most_rails (default 2)
   --rate MB/s      10^6 bytes per second, per port and direction (default: unlimited)
   --latency US     one-way latency in microseconds (default 0)
   --faults FILE    fault script, see contrib/softhca/README.md and contrib/softhca/examples/
@@ -37,9 +37,10 @@ softhca_locate_build() {
   # shellcheck disable=SC1090
   . "$build_env"
   components=${BFO_COMPONENT_DIR:-$build/components}
-  if [ -n "$SANITIZER_RUNTIME" ] && [ ! -e "$SANITIZER_RUNTIME" ]; then
-    die "$build was built with a sanitizer whose runtime $SANITIZER_RUNTIME is gone: configure it again"
-  fi
+  local runtime
+  for runtime in ${SANITIZER_RUNTIME//:/ }; do
+    [ -e "$runtime" ] || die "$build was built with a sanitizer whose runtime $runtime is gone: configure it again"
+  done
 }
 
 softhca_require() {
@@ -87,8 +88,8 @@ softhca_option() {
   fi
   case $name in
     --rails)
-      [[ $value =~ ^[0-9]{1,3}$ ]] && [ "$((10#$value))" -ge 1 ] && [ "$((10#$value))" -le 16 ] ||
-        die "--rails $value: give a number of rails from 1 to 16"
+      [[ $value =~ ^[0-9]{1,3}$ ]] && [ "$((10#$value))" -ge 1 ] && [ "$((10#$value))" -le "$most_rails" ] ||
+        die "--rails $value: give a number of rails from 1 to $most_rails"
       SOFTHCA_RAILS=$((10#$value))
       ;;
     --rate)

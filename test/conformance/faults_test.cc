@@ -36,7 +36,7 @@ class Fault : public Conformance {
     while (Clock::now() < deadline) {
       ibv_wc none;
       ibv_poll_cq(poller.send_cq, 0, &none);
-      if (__atomic_load_n(&byte, __ATOMIC_ACQUIRE) == value) return true;
+      if (look(byte) == value) return true;
     }
     return false;
   }
@@ -77,7 +77,7 @@ TEST_F(Fault, LateWrite_LandsAfterItsSenderGaveUp) {
   Lab::get().inject("when opcode=WRITE message=1 do late-write 60ms");
   ASSERT_EQ(p.a.send(1, 0, 64, IBV_WR_RDMA_WRITE, &p.b), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_RETRY_EXC_ERR, 1);
-  EXPECT_EQ(p.b.buffer[0], 0) << "not yet";
+  EXPECT_EQ(look(p.b.buffer[0]), 0) << "not yet";
   p.a.buffer[0] = 99;  // the sender uses its buffer again: what travels is the old content
   EXPECT_TRUE(becomes(p.b, p.b.buffer[0], 1)) << Lab::get().trace_text();
   EXPECT_EQ(count(Verdict::Released), 1u);
@@ -102,7 +102,7 @@ TEST_F(Fault, LateWrite_IsRefusedByAQueuePairInError) {
   EXPECT_WC(p.a.wait_send(), IBV_WC_RETRY_EXC_ERR, 1);
   ASSERT_EQ(p.b.to_state(IBV_QPS_ERR), 0);
   EXPECT_TRUE(wait_for(p.b, Verdict::ReleasedDropped)) << Lab::get().trace_text();
-  EXPECT_EQ(p.b.buffer[0], 0);
+  EXPECT_EQ(look(p.b.buffer[0]), 0);
 }
 
 TEST_F(Fault, LateWrite_IsRefusedAfterTheQueuePairIsGone) {
@@ -113,7 +113,7 @@ TEST_F(Fault, LateWrite_IsRefusedAfterTheQueuePairIsGone) {
   EXPECT_WC(p.a.wait_send(), IBV_WC_RETRY_EXC_ERR, 1);
   p.b.destroy_qp();
   EXPECT_TRUE(wait_for(p.b, Verdict::ReleasedDropped)) << Lab::get().trace_text();
-  EXPECT_EQ(p.b.buffer[0], 0);
+  EXPECT_EQ(look(p.b.buffer[0]), 0);
 }
 
 TEST_F(Fault, LateWrite_IsRefusedWhenItsRegionIsGone) {
@@ -159,7 +159,7 @@ TEST_F(Fault, Reorder_LetsAnotherQueuePairOvertake) {
   ASSERT_EQ(slow.a.send(1, 0, 1, IBV_WR_RDMA_WRITE, &slow.b), 0);
   ASSERT_EQ(fast.a.send(2, 0, 1, IBV_WR_RDMA_WRITE, &fast.b), 0);
   EXPECT_WC(fast.a.wait_send(), IBV_WC_SUCCESS, 2);
-  EXPECT_EQ(slow.b.buffer[0], 0);
+  EXPECT_EQ(look(slow.b.buffer[0]), 0);
   EXPECT_WC(slow.a.wait_send(), IBV_WC_SUCCESS, 1);
   EXPECT_EQ(slow.b.buffer[0], 1);
 }
@@ -192,7 +192,7 @@ TEST_F(Fault, Complete_SendsNothing) {
   Lab::get().inject("when opcode=WRITE message=1 do complete REM_OP_ERR");
   ASSERT_EQ(p.a.send(1, 0, 8, IBV_WR_RDMA_WRITE, &p.b), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_REM_OP_ERR, 1);
-  EXPECT_EQ(p.b.buffer[0], 0);
+  EXPECT_EQ(look(p.b.buffer[0]), 0);
 }
 
 TEST_F(Fault, OneWay_LosesRequestsAndAcknowledgementsOfThatDirection) {

@@ -205,11 +205,11 @@ TEST_F(Retry, ReplayedWrite_DoesNotTouchMemoryAgain) {
   Lab::get().inject("when opcode=ACK message=1 do drop\nslow: when opcode=WRITE attempt=1 do delay 30ms");
   p.a.buffer[0] = 1;
   ASSERT_EQ(p.a.send(3, 0, 8, IBV_WR_RDMA_WRITE, &p.b), 0);
-  for (int i = 0; i < 100 && p.b.buffer[0] != 1; ++i) {
+  for (int i = 0; i < 100 && look(p.b.buffer[0]) != 1; ++i) {
     ibv_wc none;
     ibv_poll_cq(p.a.send_cq, 0, &none);
   }
-  ASSERT_EQ(p.b.buffer[0], 1);
+  ASSERT_EQ(look(p.b.buffer[0]), 1);
   p.b.buffer[0] = 99;  // the application has used the buffer again
   EXPECT_WC(p.a.wait_send(), IBV_WC_SUCCESS, 3);
   EXPECT_EQ(p.b.buffer[0], 99);

@@ -246,6 +246,10 @@ void Pair::connect(const LinkOptions& link) {
   EXPECT_EQ(b.to_rts(link), 0);
 }
 
+uint8_t look(const volatile uint8_t& byte) {
+  return byte;
+}
+
 bool is_attempt(const MessageRecord& record, Opcode opcode) {
   // A delayed request is recorded when it leaves and when it arrives; every other one once.
   return record.opcode == opcode && record.verdict != Verdict::Delayed;

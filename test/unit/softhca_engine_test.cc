@@ -289,7 +289,9 @@ TEST_F(Engine, DroppedAck_IsCoveredByALaterOne) {
 
 TEST_F(Engine, Gap_IsRefusedOnceUntilWhatIsMissingArrives) {
   restart(fabric_->header().trace, true);
-  rule("when opcode=WRITE message=1 attempt=first do drop\nagain: when opcode=WRITE message=1 attempt=1 do drop");
+  rule(
+      "when opcode=WRITE message=1 attempt=first do drop\nagain: when opcode=WRITE message=1 attempt=1 do "
+      "drop");
   for (uint64_t id = 1; id <= 4; ++id) ASSERT_EQ(send(*a_, id, 64, IBV_WR_RDMA_WRITE), 0);
   EXPECT_EQ(sequence_naks(), 1u);
   EXPECT_EQ(a_->retries, 1u);

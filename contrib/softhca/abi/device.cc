@@ -216,8 +216,7 @@ SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   }
   new (&context->refs) std::atomic<int>(0);
   context->device = static_cast<uint32_t>(device - process.device(0));
-  context->entry =
-      allocate_context(fabric(), fabric().node(), context->device, fabric().wake_name(ends[0]));
+  context->entry = allocate_context(fabric(), fabric().node(), context->device, fabric().wake_name(ends[0]));
   if (context->entry == nullptr) {
     close(ends[0]);
     close(ends[1]);

@@ -261,6 +261,7 @@ void Process::leave() {
   for (int i = 0; i < 100 && timer_running_.load(); ++i) usleep(1000);
   snapshot_exit(*fabric_);
   if (fabric_->leave()) snapshot_end(*fabric_);
+  if (!timer_running_.load()) fabric_->hide_from_valgrind();
 }
 
 }  // namespace bfo::softhca

@@ -282,8 +282,8 @@ void progress_sends(Fabric& fabric, QpEntry& qp, Later& later) {
     if (qp.sq_sent != qp.sq_tail && state == IBV_QPS_RTS) moved = transmit_next(fabric, qp, later);
     if (qp.sq_arrived != qp.sq_sent) moved |= deliver_arrived(fabric, qp, later);
     if (qp.sq_done != qp.sq_arrived) moved |= collect_answers(fabric, qp, later);
-    // After an RNR NAK nothing goes out for a while. Leave even if that while is over already: a receiver that is
-    // never ready would keep us here, and what is posted next waits for the lock.
+    // After an RNR NAK nothing goes out for a while. Leave even if that while is over already: a receiver
+    // that is never ready would keep us here, and what is posted next waits for the lock.
     if (qp.hold_until != 0) [[unlikely]]
       break;
     if (!moved && qp.sq_done != qp.sq_sent) [[unlikely]]

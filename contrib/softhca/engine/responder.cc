@@ -387,8 +387,8 @@ Response respond(Fabric& fabric, QpEntry& src, Wqe& wqe, uint32_t dst_qpn, uint3
   }
   Order order = order_of(src, dst, wqe);
   if (order == Order::Gap) {
-    // One NAK per gap: what follows it is dropped until the expected PSN comes. If that is lost again, only the
-    // requester's timer helps.
+    // One NAK per gap: what follows it is dropped until the expected PSN comes. If that is lost again, only
+    // the requester's timer helps.
     if (dst.nak_sent == 0) response.reply = Reply::SeqErr;
     dst.nak_sent = 1;
     return response;

@@ -153,6 +153,9 @@ class Fabric final : public OwnerOracle {
   /// Leaves early: frees everything of this process and removes the file if it was the last one. The mapping
   /// stays, so that a thread still inside does no harm.
   bool leave();
+  /// At the very end. Valgrind looks for leaks in all memory that can be written: minutes, and gigabytes of
+  /// /dev/shm for the untouched pages of the heap. What can only be read it leaves alone.
+  void hide_from_valgrind();
   /// After fork in the child: this object is another process's; forget it without touching shared memory.
   void disown() { disowned_ = true; }
 

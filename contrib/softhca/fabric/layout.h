@@ -110,7 +110,8 @@ struct AsyncRecord {
 
 inline constexpr uint32_t kAsyncRing = 1024;
 
-/// ContextEntry::used. Claimed: taken, and not filled yet; for others than its owner and the reaper it is free.
+/// ContextEntry::used. Claimed: taken, and not filled yet; for others than its owner and the reaper it is
+/// free.
 inline constexpr uint32_t kContextFree = 0, kContextOpen = 1, kContextClaimed = 2;
 
 /// One open device: where its asynchronous events go.
