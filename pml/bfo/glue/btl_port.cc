@@ -21,6 +21,11 @@ static_assert(BFO_RC_NEVER_SENT == OPAL_ERR_UNREACH);
 constexpr uint32_t kDesFlags =
     MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP | MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
 
+// Longer messages of a BTL without sendi keep their request and are not copied; neither are more than this
+// many at once, so that a slow receiver holds its sender up.
+constexpr size_t kCopyBytes = 1024;
+constexpr int32_t kCopies = 256;
+
 Fate fate_of(int status) {
   if (OPAL_LIKELY(status == BFO_RC_DELIVERED)) return Fate::kDelivered;
   return status == BFO_RC_NEVER_SENT ? Fate::kNeverSent : Fate::kUnknown;
@@ -39,6 +44,19 @@ Post post_of(int rc) {
 void send_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, mca_btl_base_descriptor_t* des, int status) {
   FragRecord* frag = static_cast<FragRecord*>(des->des_cbdata);
   frag->module->engine().on_done(frag, fate_of(status));
+}
+
+// The end of a send_copy(). A failed one still holds header and payload in one piece.
+void copy_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, mca_btl_base_descriptor_t* des,
+               int status) {
+  Module& module = *static_cast<Module*>(des->des_cbdata);
+  module.port().copy_ended();
+  if (OPAL_LIKELY(status == OPAL_SUCCESS)) return;
+  const mca_btl_base_segment_t& whole = des->des_segments[0];
+  if (Rail* rail = module.rails().find(ep); rail != nullptr) {
+    const uint8_t tag = *static_cast<const uint8_t*>(whole.seg_addr.pval);
+    module.engine().on_sendi_failed(rail, tag, whole.seg_addr.pval, whole.seg_len, fate_of(status));
+  }
 }
 
 void rdma_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, void*, mca_btl_base_registration_handle_t*,
@@ -155,6 +173,31 @@ bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t
   size_t position = 0;
   if (length > 0) opal_convertor_set_position(conv, &position);
   return sendi_convertor(rail, tag, hdr, hdr_size, conv, length);
+}
+
+bool BtlPort::send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                        opal_convertor_t* conv, size_t length) {
+  BtlPort& port = mca_pml_bfo_component.module->port();
+  if (length > kCopyBytes || port.copies_out_.load(std::memory_order_relaxed) >= kCopies) return false;
+  mca_btl_base_descriptor_t* des =
+      rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size + length, kDesFlags);
+  if (OPAL_UNLIKELY(des == nullptr)) return false;
+  uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
+  memcpy(to, hdr, hdr_size);
+  if (length > 0) {
+    struct iovec iov = {to + hdr_size, length};
+    uint32_t count = 1;
+    size_t packed = length;
+    opal_convertor_pack(conv, &iov, &count, &packed);
+  }
+  des->des_cbfunc = copy_done;
+  des->des_cbdata = &port.module_;
+  port.copies_out_.fetch_add(1, std::memory_order_relaxed);
+  const int rc = rail.btl->btl_send(rail.btl, rail.ep, des, tag);
+  if (OPAL_LIKELY(rc >= 0) || rc == OPAL_ERR_RESOURCE_BUSY) return true;
+  port.copy_ended();
+  rail.btl->btl_free(rail.btl, des);
+  return false;
 }
 
 Post BtlPort::posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag) {

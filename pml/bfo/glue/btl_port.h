@@ -4,6 +4,8 @@
 // its endpoint for one process, both kept by value (the BML's arrays shift, DESIGN decision 1).
 #pragma once
 
+#include <atomic>
+
 #include "common/compat/ompi_includes.h"
 #include "common/failover_btl.h"
 #include "pml/bfo/core/wire.h"
@@ -88,6 +90,13 @@ class BtlPort {
              size_t length);
   bool sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
              const InlineSource& source, size_t length);
+  // sendi for a BTL that has none: the descriptor holds the only copy of a short message, and hands it back
+  // when it fails. False: too long, too many under way, or no descriptor; nothing happened.
+  static bool send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                        opal_convertor_t* conv, size_t length);
+  // Descriptors of send_copy() that have not ended. Any thread.
+  uint64_t copies_out() const { return static_cast<uint64_t>(copies_out_.load(std::memory_order_relaxed)); }
+  void copy_ended() { copies_out_.fetch_sub(1, std::memory_order_relaxed); }
   Post send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
             uint64_t offset, size_t& length, Frag& frag);
   Post send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, const void* bytes,
@@ -134,6 +143,7 @@ class BtlPort {
   size_t small_size_ = 0;
   mca_allocator_base_module_t* allocator_ = nullptr;
   bool ready_ = false;
+  std::atomic<int32_t> copies_out_{0};
 };
 
 }  // namespace bfo::glue

@@ -17,7 +17,7 @@ inline int32_t add_end(int32_t& ends, int32_t end) {
 // sendi with the payload described by a convertor that stands at its beginning.
 inline bool sendi_convertor(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                             opal_convertor_t* conv, size_t length) {
-  if (rail.btl->btl_sendi == nullptr) return false;
+  if (rail.btl->btl_sendi == nullptr) return BtlPort::send_copy(rail, tag, hdr, hdr_size, conv, length);
   return rail.btl->btl_sendi(rail.btl, rail.ep, conv, const_cast<void*>(hdr), hdr_size, length,
                              MCA_BTL_NO_ORDER, MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP,
                              tag, nullptr) == OPAL_SUCCESS;

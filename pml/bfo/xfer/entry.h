@@ -271,6 +271,7 @@ void Engine<P>::handle_done(Frag& f) {
 template <class P>
 std::uint64_t Engine<P>::unfinished() const {
   std::uint64_t n = frags_out_ + eager_out_ + sends_.live() + recvs_.live();
+  if constexpr (requires { port_.copies_out(); }) n += port_.copies_out();
   for (PeerT* p = peers_; p; p = p->next) {
     if (!p->raw.empty() || !p->starved.empty()) ++n;
     if (!p->lost && (!p->ready_sends.empty() || !p->ready_recvs.empty())) ++n;
