@@ -481,6 +481,55 @@ TEST(Park, RailDiesAgain_ItsSignOfLifeIsForgotten) {
   EXPECT_TRUE(r->done);
 }
 
+TEST(Broken, UnusedStockRail_IsOneRailLess) {
+  World::Options o;
+  World w(o);
+  xfer::RailEvent ev;
+  ev.text = "Socket closed";
+  w.engines[0]->on_rail_broken(w.rail(0, 1, 0), ev, false);
+  EXPECT_EQ(w.rail(0, 1, 0)->state, RailState::kUnusable);
+  for (int i = 0; i < 4; ++i) {
+    RecvReq* r = w.irecv(1, 0, 1, 50000);
+    SendReq* s = w.isend(0, 1, 1, pattern(i % 2 ? 10 : 50000, 1));
+    ASSERT_TRUE(w.run());
+    EXPECT_TRUE(s->done && r->done);
+    EXPECT_EQ(s->outcome, Outcome::kOk);
+    EXPECT_EQ(r->status.outcome, Outcome::kOk);
+  }
+}
+
+TEST(Broken, MessagesMayBeLost_BothSidesGetAnError) {
+  World::Options o;
+  World w(o);
+  RecvReq* here = w.irecv(0, 1, 7, 10);
+  RecvReq* there = w.irecv(1, 0, 7, 10);
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  EXPECT_FALSE(here->done || there->done);
+  xfer::RailEvent ev;
+  w.engines[0]->on_rail_broken(w.rail(0, 1, 0), ev, true);
+  EXPECT_TRUE(here->done);
+  EXPECT_EQ(here->status.outcome, Outcome::kMessageLost);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(there->done) << "told over the other rail";
+  EXPECT_EQ(there->status.outcome, Outcome::kMessageLost);
+  EXPECT_NE(w.isend(0, 1, 2, pattern(10, 1))->outcome, Outcome::kOk);
+}
+
+TEST(Broken, LastRail_EndsAtOnceBecauseItNeverReturns) {
+  World::Options o;
+  o.rails = 1;
+  World w(o);
+  RecvReq* r = w.irecv(0, 1, 7, 10);
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  xfer::RailEvent ev;
+  w.engines[0]->on_rail_broken(w.rail(0, 1, 0), ev, false);
+  w.engines[0]->on_rail_broken(w.rail(0, 1, 0), ev, false);
+  EXPECT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+}
+
 TEST(Park, ErrorPassesTheGateToo) {
   World::Options o;
   o.config.park_timeout_ns = 1'000'000'000;

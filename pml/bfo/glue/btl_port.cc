@@ -41,8 +41,14 @@ Post post_of(int rc) {
   }
 }
 
+// Relaxed: read only after the connection has broken.
+void note_carried(RailHandle& rail) {
+  __atomic_store_n(&rail.carried, true, __ATOMIC_RELAXED);
+}
+
 void send_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, mca_btl_base_descriptor_t* des, int status) {
   FragRecord* frag = static_cast<FragRecord*>(des->des_cbdata);
+  if (OPAL_LIKELY(status == OPAL_SUCCESS)) note_carried(frag->xfer.rail->handle);
   frag->module->engine().on_done(frag, fate_of(status));
 }
 
@@ -51,7 +57,7 @@ void copy_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, mca_btl_base
                int status) {
   Module& module = *static_cast<Module*>(des->des_cbdata);
   module.port().copy_ended();
-  if (OPAL_LIKELY(status == OPAL_SUCCESS)) return;
+  if (OPAL_LIKELY(status == OPAL_SUCCESS)) return note_carried(*static_cast<RailHandle*>(des->des_context));
   const mca_btl_base_segment_t& whole = des->des_segments[0];
   if (Rail* rail = module.rails().find(ep); rail != nullptr) {
     const uint8_t tag = *static_cast<const uint8_t*>(whole.seg_addr.pval);
@@ -62,6 +68,7 @@ void copy_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, mca_btl_base
 void rdma_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, void*, mca_btl_base_registration_handle_t*,
                void*, void* cbdata, int status) {
   FragRecord* frag = static_cast<FragRecord*>(cbdata);
+  if (OPAL_LIKELY(status == OPAL_SUCCESS)) note_carried(frag->xfer.rail->handle);
   frag->module->engine().on_done(frag, fate_of(status));
 }
 
@@ -192,6 +199,7 @@ bool BtlPort::send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, si
   }
   des->des_cbfunc = copy_done;
   des->des_cbdata = &port.module_;
+  des->des_context = const_cast<RailHandle*>(&rail);  // the engine's, as long as there are callbacks
   port.copies_out_.fetch_add(1, std::memory_order_relaxed);
   const int rc = rail.btl->btl_send(rail.btl, rail.ep, des, tag);
   if (OPAL_LIKELY(rc >= 0) || rc == OPAL_ERR_RESOURCE_BUSY) return true;
@@ -418,11 +426,13 @@ void BtlPort::connect(const RailHandle& rail) {
 
 void BtlPort::peer_down(const RailHandle& rail, const RailName& name, int32_t cause) {
   const bfo_rail_name_t wire = {name.conn, name.epoch, 0};
+  if (rail.failover == nullptr) return;  // forged: nobody says that of a rail without epochs
   rail.failover->peer_down(rail.btl, rail.ep, &wire, cause);
 }
 
 void BtlPort::peer_closed(const RailHandle& rail, const RailName& name, uint64_t delivered) {
   const bfo_rail_name_t wire = {name.conn, name.epoch, 0};
+  if (rail.failover == nullptr) return;
   rail.failover->peer_closed(rail.btl, rail.ep, &wire, delivered);
 }
 

@@ -32,6 +32,7 @@ struct RailHandle {
   mca_btl_base_module_t* btl = nullptr;
   mca_btl_base_endpoint_t* ep = nullptr;
   const bfo_failover_btl_t* failover = nullptr;
+  bool carried = false;  // a descriptor was sent over it
 };
 
 struct PeerHandle {

@@ -127,26 +127,19 @@ void on_btl_message(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, mca_btl_
   module.engine().on_message(rail, epoch, tag, segment.seg_addr.pval, segment.seg_len);
 }
 
-void on_btl_error(mca_btl_base_module_t* btl, int32_t flags, opal_proc_t* proc, char* info) {
+// Fatal or not: for us it is the end of that BTL's way to the peer, and never of the job (P6). It may come
+// from inside a post that the engine makes, so it is only noted here.
+void on_btl_error(mca_btl_base_module_t* btl, int32_t, opal_proc_t* proc, char* info) {
   Module* module = mca_pml_bfo_component.module;
-  if (module == nullptr || module->contract(btl) != nullptr) return;
-  const char* name = btl->btl_component->btl_version.mca_component_name;
-  show_help("stock-btl-error", name, info == nullptr ? "no detail" : info);
-  if ((flags & MCA_BTL_ERROR_FLAGS_NONFATAL) != 0 && proc != nullptr) {
-    // No word about single fragments comes from this BTL: all that is known is that the peer is not reached.
-    auto* ompi_proc = reinterpret_cast<ompi_proc_t*>(proc);
-    if (void* peer = ompi_proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML]; peer != nullptr) {
-      module->engine().peer_lost(static_cast<Peer*>(peer));
-    }
-    return;
-  }
-  ompi_rte_abort(-1, nullptr);
+  if (module == nullptr || module->contract(btl) != nullptr || module->leaving()) return;
+  module->note_broken(btl, proc, info);
 }
 
 int engine_progress() {
   Module* module = mca_pml_bfo_component.module;
   if (OPAL_UNLIKELY(module == nullptr)) return 0;
   module->keep_alive();
+  module->handle_broken();
   if (OPAL_LIKELY(!module->engine().needs_progress())) return 0;
   return module->engine().progress(module->port().now_ns());
 }

@@ -316,6 +316,39 @@ void Module::add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_b
   }
   if (Rail* rail = engine_.rail_add(peer, handle, limits, state, name); rail != nullptr) {
     rails_.insert(handle.ep, rail);
+    if (handle.failover != nullptr) return;
+    broken_lock_.lock();
+    stock_rails_.push_back(rail);
+    broken_lock_.unlock();
+  }
+}
+
+void Module::note_broken(mca_btl_base_module_t* btl, opal_proc_t* proc, const char* info) {
+  broken_lock_.lock();
+  broken_.push_back({btl, proc, info == nullptr ? "no detail" : info});
+  broken_lock_.unlock();
+  broken_any_.store(true, std::memory_order_release);
+}
+
+void Module::handle_broken_now() {
+  broken_lock_.lock();
+  broken_any_.store(false, std::memory_order_relaxed);
+  const std::vector<Broken> notes = std::exchange(broken_, {});
+  const std::vector<Rail*> rails = stock_rails_;
+  broken_lock_.unlock();
+  for (const Broken& note : notes) {
+    show_help("stock-btl-error", component_name(note.btl), note.info.c_str());
+    xfer::RailEvent event;
+    event.cause = BFO_CAUSE_POST_FAILED;
+    event.text = note.info.c_str();
+    for (Rail* rail : rails) {
+      if (rail->handle.btl != note.btl) continue;
+      if (note.proc != nullptr && &rail->peer->handle.proc->super != note.proc) continue;
+      // A message taken without a descriptor is not counted.
+      const bool used =
+          note.btl->btl_sendi != nullptr || __atomic_load_n(&rail->handle.carried, __ATOMIC_RELAXED);
+      engine_.on_rail_broken(rail, event, used);
+    }
   }
 }
 
@@ -344,7 +377,12 @@ int Module::del_procs(ompi_proc_t** procs, size_t count) {
     void*& known = reinterpret_cast<void*&>(procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML]);
     if (known == nullptr) continue;
     Peer* peer = static_cast<Peer*>(std::exchange(known, nullptr));
-    for (unsigned r = 0; r < peer->n_rails; ++r) rails_.forget(peer->rails[r].handle.ep);
+    for (unsigned r = 0; r < peer->n_rails; ++r) {
+      rails_.forget(peer->rails[r].handle.ep);
+      broken_lock_.lock();
+      std::erase(stock_rails_, &peer->rails[r]);
+      broken_lock_.unlock();
+    }
     engine_.peer_lost(peer);
   }
   leaving_ = false;

@@ -5,6 +5,9 @@
 #pragma once
 
 #include <atomic>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/compat/ompi_includes.h"
 #include "pml/bfo/glue/btl_port.h"
@@ -53,6 +56,13 @@ class Module {
   // it.
   Peer* peer(ompi_proc_t* proc);
 
+  // A BTL without the contract reports that it lost `proc` (nullptr: everybody). From any depth: only noted.
+  void note_broken(mca_btl_base_module_t* btl, opal_proc_t* proc, const char* info);
+  // Acts on it; called at each turn of progress.
+  void handle_broken() {
+    if (OPAL_UNLIKELY(broken_any_.load(std::memory_order_acquire))) handle_broken_now();
+  }
+
   // Called at each turn; looks at the clock at some of them, and has the engine look after silent peers once
   // a second.
   void keep_alive() {
@@ -82,6 +92,7 @@ class Module {
   void unbind_failover_btls();
   void drain();
   void keep_alive_now();
+  void handle_broken_now();
 
   static constexpr uint32_t kTurnsPerLook = 64;
 
@@ -93,6 +104,17 @@ class Module {
   Console console_;
   RailMap rails_;
   std::vector<std::pair<mca_btl_base_module_t*, const bfo_failover_btl_t*>> bound_;
+  // Rails without the contract, and what their BTLs have reported. Both lists are small; broken_lock_ is a
+  // leaf.
+  struct Broken {
+    mca_btl_base_module_t* btl;
+    opal_proc_t* proc;
+    std::string info;
+  };
+  Lock broken_lock_;
+  std::vector<Rail*> stock_rails_;
+  std::vector<Broken> broken_;
+  std::atomic<bool> broken_any_{false};
   RecvRequest* cached_recv_ = nullptr;
   std::atomic<uint32_t> turns_{0};  // a lost update only delays the look
   std::atomic<uint64_t> looked_ns_{0};

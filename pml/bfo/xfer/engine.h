@@ -145,6 +145,9 @@ class Engine {
   /// The epoch is over: no access and no message of it is possible any more (kFenced), or that cannot be
   /// proven. `delivered`: messages of it handed to on_message().
   void on_rail_closed(RailT* rail, const RailEvent& event, FenceResult result, std::uint64_t delivered);
+  /// A BTL without the contract says that its connection is broken, for good. `may_have_lost`: messages that
+  /// it had reported as sent may be gone. Its fragments came back before. Not from inside a port function.
+  void on_rail_broken(RailT* rail, const RailEvent& event, bool may_have_lost);
   /// Nothing came up on `rail` yet, but the peer's process lives and is reached by it: it is busy (H15). Or
   /// that is not so any more.
   void on_peer_answers(RailT* rail, bool answers);

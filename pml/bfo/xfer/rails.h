@@ -98,6 +98,29 @@ void Engine<P>::on_rail_suspect(RailT* rail, const RailEvent& ev) {
   ++waiting_;
 }
 
+/// Such a BTL acknowledges nothing and keeps no copy. If nothing had gone over the rail it is only one rail
+/// less; else what is missing cannot be known, and the pair ends with an error on both sides: never silent,
+/// never a hang (H4). Nor can it prove that it does not touch granted memory any more (H12).
+template <class P>
+[[gnu::cold]] void Engine<P>::on_rail_broken(RailT* rail, const RailEvent& ev, bool may_have_lost) {
+  Entry entry(*this);
+  PeerT& p = *rail->peer;
+  if (rail->state == RailState::kUnusable) return;
+  RailEvent here = ev;
+  here.name = rail->name;
+  on_rail_down(rail, here);
+  on_rail_closed(rail, here, FenceResult::kUnfenceable, 0);
+  rail->owe_down = rail->owe_closed = false;  // the peer's own BTL tells it
+  bool hope = false;
+  for (unsigned i = 0; i < p.n_rails; ++i) hope = hope || p.rails[i].state != RailState::kUnusable;
+  if (may_have_lost || !hope) {
+    p.message_lost = p.message_lost || may_have_lost;
+    give_up(p);
+    p.owe_lost = true;
+    tell_lost(p);
+  }
+}
+
 template <class P>
 void Engine<P>::on_peer_answers(RailT* rail, bool answers) {
   Entry entry(*this);
