@@ -115,6 +115,14 @@ class RangeSet {
     return sum;
   }
 
+  /// Bytes of [0, end) that are in the set.
+  std::uint64_t bytes_below(std::uint64_t end) const {
+    std::uint64_t sum = 0;
+    for (std::uint32_t i = 0; i < n_ && data()[i].begin < end; ++i)
+      sum += (data()[i].end < end ? data()[i].end : end) - data()[i].begin;
+    return sum;
+  }
+
   /// *this = [0, length) minus `other`.
   void assign_complement(const RangeSet& other, std::uint64_t length) {
     clear();

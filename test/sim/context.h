@@ -33,7 +33,12 @@ struct Stats {
   std::uint64_t resent_bytes = 0;
   std::uint64_t application_bytes = 0;
   std::uint64_t posted_bytes = 0;   ///< payload given to rails
-  std::uint64_t control_bytes = 0;  ///< headers given to rails
+  std::uint64_t control_bytes = 0;  ///< headers given to rails, and messages sent again as they are
+  std::uint64_t wire_bytes = 0;     ///< work requests the rails took, as they see them
+  std::uint64_t self_bytes = 0;     ///< messages to oneself, which need no rail
+  std::uint64_t read_bytes = 0;     ///< payload that receivers fetched
+  std::uint64_t unsent_bytes = 0;   ///< payload of work requests that ended as never sent
+  std::uint64_t again_bytes = 0;    ///< payload given to rails a second time
   std::uint64_t late_packets = 0;   ///< executed after the sender was told their fate is unknown
   std::uint64_t duplicates = 0;
   std::uint64_t stale = 0;
@@ -58,13 +63,32 @@ struct Context {
   bool failed = false;
   std::string violation;
   bool message_lost = false;  ///< a driver reported a gap that nothing can fill (H4 c)
-  /// Payload given to rails per message, and how much of it had an unknown fate, in how many pieces (P4).
+  /// What of a message was given to rails (P4).
   struct Traffic {
     std::uint64_t posted = 0;
-    std::uint64_t failed = 0;
-    std::uint32_t failures = 0;
+    std::uint64_t again = 0;     ///< of it, bytes that had been given to a rail before
+    std::uint64_t failed = 0;    ///< of it, bytes whose fate was unknown
+    std::uint32_t restarts = 0;  ///< rounds after the first
+    std::uint32_t bits = 0;      ///< where its bytes begin in `seen`
   };
   std::vector<Traffic> traffic;
+  std::vector<std::uint64_t> seen;  ///< a bit per byte of every message: was it given to a rail?
+
+  void count_payload(std::uint32_t pair, std::uint64_t offset, std::uint64_t length) {
+    Traffic& t = traffic[pair];
+    t.posted += length;
+    std::uint64_t fresh = 0;
+    for (std::uint64_t i = offset, end = offset + length; i < end;) {
+      const std::uint64_t n = end - i < 64 - i % 64 ? end - i : 64 - i % 64;
+      const std::uint64_t mask = (n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1) << i % 64;
+      std::uint64_t& word = seen[t.bits + i / 64];
+      fresh += static_cast<std::uint64_t>(__builtin_popcountll(mask & ~word));
+      word |= mask;
+      i += n;
+    }
+    t.again += length - fresh;
+    stats.again_bytes += length - fresh;
+  }
   /// Messages each process received lately, for replays; kept only when the scenario forges some.
   static constexpr unsigned kRecent = 32;
   bool keep_recent = false;

@@ -101,6 +101,7 @@ void Fabric::packet_faults(Half& h, Packet* p) {
 void Fabric::post(Half& h, Packet* p) {
   p->epoch = h.epoch;
   p->posted_ns = ctx_.now;
+  ctx_.stats.wire_bytes += p->length;
   h.wqes.push(p);
   if (h.hw == Hw::kReady && h.link != Link::kConnecting) give(h, p);
 }

@@ -66,10 +66,10 @@ void load(Packet* p, std::uint8_t tag, const void* hdr, std::size_t hdr_len, con
 }
 }  // namespace
 
-void Process::count(std::uint32_t pair, std::size_t header, std::size_t payload) {
+void Process::count(std::uint32_t pair, std::size_t header, std::uint64_t offset, std::size_t payload) {
   ctx_.stats.control_bytes += header;
   ctx_.stats.posted_bytes += payload;
-  if (payload) ctx_.traffic[pair].posted += payload;
+  if (payload) ctx_.count_payload(pair, offset, payload);
 }
 
 bool SimPort::sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
@@ -84,14 +84,15 @@ bool SimPort::sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, s
                     InlineSource& s, std::size_t len) {
   Half& h = *rail.half;
   if (h.peer == h.proc) {
-    process_.count(process_.in_inline_, hdr_len, len);
+    process_.ctx_.stats.self_bytes += hdr_len + len;
+    process_.count(process_.in_inline_, hdr_len, 0, len);
     to_self(process_.engine(), h, tag, hdr, hdr_len, s.base, len);
     return true;
   }
   Post why;
   Packet* const p = process_.driver_.prepare(h, WrKind::kSendi, why);
   if (!p) return false;
-  process_.count(process_.in_inline_, hdr_len, len);
+  process_.count(process_.in_inline_, hdr_len, 0, len);
   load(p, tag, hdr, hdr_len, s.base, len);
   process_.driver_.commit_sendi(h, p);
   return true;
@@ -107,7 +108,8 @@ Post SimPort::send(const RailHandle& rail, std::uint8_t tag, const void* hdr, st
   if (!r.buf.contiguous && offset + len != r.buf.length) len -= (offset + len) % 8;
   const std::uint8_t* const from = r.buf.base + offset;
   if (h.peer == h.proc) {
-    process_.count(r.buf.pair, hdr_len, len);
+    process_.ctx_.stats.self_bytes += hdr_len + len;
+    process_.count(r.buf.pair, hdr_len, offset, len);
     to_self(process_.engine(), h, tag, hdr, hdr_len, from, len);
     if (process_.dice_.chance(50)) return Post::kCompleted;
     process_.engine().on_done(&f, Fate::kDelivered);
@@ -116,7 +118,7 @@ Post SimPort::send(const RailHandle& rail, std::uint8_t tag, const void* hdr, st
   Post why;
   Packet* const p = process_.driver_.prepare(h, WrKind::kSend, why);
   if (!p) return why;
-  process_.count(r.buf.pair, hdr_len, len);
+  process_.count(r.buf.pair, hdr_len, offset, len);
   f.pair = r.buf.pair;
   f.bytes = static_cast<std::uint32_t>(len);
   load(p, tag, hdr, hdr_len, from, len);
@@ -127,14 +129,15 @@ Post SimPort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* h
                          const void* bytes, std::size_t len, Frag& f) {
   Half& h = *rail.half;
   if (h.peer == h.proc) {
-    process_.count(0, hdr_len + len, 0);
+    process_.ctx_.stats.self_bytes += hdr_len + len;
+    process_.count(0, hdr_len + len, 0, 0);
     to_self(process_.engine(), h, tag, hdr, hdr_len, bytes, len);
     return Post::kCompleted;
   }
   Post why;
   Packet* const p = process_.driver_.prepare(h, WrKind::kSend, why);
   if (!p) return why;
-  process_.count(0, hdr_len + len, 0);
+  process_.count(0, hdr_len + len, 0, 0);
   load(p, tag, hdr, hdr_len, bytes, len);
   return process_.driver_.commit(h, p, f);
 }
@@ -158,7 +161,7 @@ Post SimPort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, 
   Post why;
   Packet* const p = process_.driver_.prepare(h, WrKind::kPut, why);
   if (!p) return why;
-  process_.count(r.buf.pair, 0, len);
+  process_.count(r.buf.pair, 0, offset, len);
   process_.ctx_.stats.by_protocol[3] += 1;
   p->length = static_cast<std::uint32_t>(len);
   p->key = key.region;
@@ -186,7 +189,8 @@ Post SimPort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, 
   Post why;
   Packet* const p = process_.driver_.prepare(h, WrKind::kGet, why);
   if (!p) return why;
-  process_.count(r.message >= 0 ? static_cast<std::uint32_t>(r.message) : r.buf.pair, 0, len);
+  process_.ctx_.stats.read_bytes += len;
+  process_.count(r.message >= 0 ? static_cast<std::uint32_t>(r.message) : r.buf.pair, 0, offset, len);
   process_.ctx_.stats.by_protocol[2] += 1;
   p->length = static_cast<std::uint32_t>(len);
   p->key = key.region;

@@ -44,6 +44,8 @@ class World {
   void forge(const Fault& f);
   bool all_quiet();
   void check_end();
+  void check_resent(std::uint32_t message);
+  void check_balance();
   void collect();
 
   Context ctx_;

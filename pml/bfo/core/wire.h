@@ -71,7 +71,7 @@ enum : std::uint8_t {
 /// rails one message names.
 inline constexpr std::size_t kMaxHandle = 16;
 inline constexpr std::size_t kMaxWireRails = 8;
-/// Most ranges a RESTARTACK lists: longer lists are cut, which under-reports (H14).
+/// Most ranges a RESTARTACK lists: of a longer list the longest go, which under-reports (H14).
 inline constexpr std::size_t kMaxWireRanges = 64;
 
 #pragma pack(push, 1)

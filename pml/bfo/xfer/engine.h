@@ -390,6 +390,17 @@ class Engine {
   bool has_work(const PeerT& p) const;
   void note_restart(PeerT& p);
   void note_resent(PeerT& p, std::uint64_t bytes, bool whole_message);
+  /// [offset, offset+n) of a long message goes to a rail; `end` is the end of the highest byte that ever did.
+  void note_piece(PeerT& p, std::uint64_t& end, std::uint64_t offset, std::uint64_t n) {
+    if (offset < end) [[unlikely]]
+      note_resumed(p);
+    if (offset + n > end) end = offset + n;
+  }
+  void note_resumed(PeerT& p);
+  /// note_resent without note_resumed: a round ended, and these bytes will have to go again. Counted there
+  /// and not where they go, because the other side may be the one that moves them next: a READ after a FRAG,
+  /// or reverse.
+  void count_resent(PeerT& p, std::uint64_t bytes, bool whole_message);
   void emit_events(PeerT& p, bool now);
 
   static constexpr unsigned kCommPage = 256;

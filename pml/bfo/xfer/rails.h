@@ -481,6 +481,12 @@ void Engine<P>::check_parked(PeerT& p, std::uint64_t now_ns) {
 
 template <class P>
 void Engine<P>::note_resent(PeerT& p, std::uint64_t bytes, bool whole_message) {
+  count_resent(p, bytes, whole_message);
+  note_resumed(p);
+}
+
+template <class P>
+void Engine<P>::count_resent(PeerT& p, std::uint64_t bytes, bool whole_message) {
   counters_.bytes_resent += bytes;
   if (whole_message) ++counters_.messages_resent;
   for (unsigned i = 0; i < p.n_rails; ++i) {
@@ -488,8 +494,15 @@ void Engine<P>::note_resent(PeerT& p, std::uint64_t bytes, bool whole_message) {
     if (!r.event_open) continue;
     r.event.bytes_resent += bytes;
     if (whole_message) ++r.event.messages_resent;
-    if (r.event.resumed_ns == 0 && p.n_eager != 0) r.event.resumed_ns = port_.now_ns();
   }
+}
+
+template <class P>
+void Engine<P>::note_resumed(PeerT& p) {
+  if (p.n_eager == 0) return;
+  for (unsigned i = 0; i < p.n_rails; ++i)
+    if (p.rails[i].event_open && p.rails[i].event.resumed_ns == 0)
+      p.rails[i].event.resumed_ns = port_.now_ns();
 }
 
 template <class P>

@@ -75,11 +75,12 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     x.todo.clear();
     x.todo.add(0, x.length);
     for (unsigned i = 0; i < in.restart->n; ++i) x.todo.remove(in.ranges[i].begin, in.ranges[i].end);
+    count_resent(*x.proc->peer, x.todo.bytes_below(x.rail_end), false);
     x.dirty_rails = 0;
     x.owed = 0;
   }
   if (actions & core::kSendOpen) {
-    if (x.restarts == 0 && in.arrival == nullptr) note_resent(*x.proc->peer, x.open_len, true);
+    if (x.restarts == 0 && in.arrival == nullptr) note_resent(*x.proc->peer, 0, true);
     Eager<P>::hold(*x.proc, x.seq);
     x.owed |= kOweStart;
     ready(r);
@@ -144,6 +145,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
   if (actions & core::kRecvQuiesce) quiesce(r, in);
   if (actions & core::kRecvNewRound) {
     x.name = x.name.at(static_cast<Round>(x.name.round() + 1));
+    count_resent(*x.proc->peer, x.rail_end - x.have.bytes_below(x.rail_end), false);
     RndvCopy<P>::reset(*this, r);
     Rget<P>::reset(*this, r);
     Rput<P>::reset(*this, r);
@@ -356,8 +358,18 @@ bool Engine<P>::send_restart_ack(RecvRequest& r) {
   }
   std::uint16_t n = 0;
   if (x.length > x.want && limit > 0) m.ranges[n++] = core::WireRange{x.want, x.length};
-  for (std::uint32_t i = 0; i < x.have.count() && n < limit; ++i)
-    m.ranges[n++] = core::WireRange{x.have[i].begin, x.have[i].end};
+  for (std::uint32_t i = 0; i < x.have.count() && limit > 0; ++i) {
+    const core::WireRange range{x.have[i].begin, x.have[i].end};
+    if (n < limit) {
+      m.ranges[n++] = range;
+      continue;
+    }
+    // What is not listed is sent again (P4): leave out the shortest.
+    core::WireRange* least = m.ranges;
+    for (std::uint16_t k = 1; k < n; ++k)
+      if (m.ranges[k].end - m.ranges[k].begin < least->end - least->begin) least = &m.ranges[k];
+    if (least->end - least->begin < range.end - range.begin) *least = range;
+  }
   m.h.n = n;
   return post_control(*x.proc->peer, &m, sizeof m.h + n * sizeof(core::WireRange), FragKind::kControl, x.name,
                       true);

@@ -215,6 +215,7 @@ struct Rget {
     e.ledger_add(x.ledger, rail, rail.name.epoch, want.begin, want.begin + n);
     x.todo.remove(want.begin, want.begin + n);
     const Post post = e.port_.get(rail.handle, r, want.begin, n, x.remote_address + want.begin, handle, *f);
+    if (taken(post)) e.note_piece(*rail.peer, x.rail_end, want.begin, n);
     if (post == Post::kAccepted) return true;
     e.fragment_left(*f);
     f->xfer.fate = post == Post::kCompleted ? Fate::kDelivered : Fate::kNeverSent;
@@ -258,9 +259,11 @@ struct Rget {
       entry->dead = true;
     if (x.phase == core::RecvPhase::kReceiving) {
       x.todo.add(fx.offset, fx.offset + fx.length);
-      if (fx.fate == Fate::kUnknown) e.note_resent(*x.proc->peer, fx.length, false);
-      for (unsigned i = 0; i < x.n_keys; ++i)
-        if (e.rail_named(*x.proc->peer, x.keys[i].conn, x.keys[i].epoch, x.key_rail)) return;
+      for (unsigned i = 0; i < x.n_keys; ++i) {
+        if (!e.rail_named(*x.proc->peer, x.keys[i].conn, x.keys[i].epoch, x.key_rail)) continue;
+        if (fx.fate == Fate::kUnknown) e.count_resent(*x.proc->peer, fx.length, false);
+        return;
+      }
     }
     e.recv_event(r, core::RecvEvent::kReadLost);
     e.recv_check(r);

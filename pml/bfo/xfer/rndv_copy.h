@@ -44,6 +44,7 @@ struct RndvCopy {
     x.dirty_rails = 0;
     x.exposed = 0;
     x.restarts = 0;
+    x.rail_end = 0;
     x.open_len = x.length;
     x.ledger = nullptr;
     x.reg = {};
@@ -97,15 +98,17 @@ struct RndvCopy {
       }
       BFO_DCHECK(n > 0);
       // bytes outside the hole are extra: `undelivered` counts what this round sends
+      const std::uint64_t before = x.undelivered;
       x.undelivered += n - x.todo.bytes();
       x.todo.remove(want.begin, want.begin + n);
       x.undelivered += x.todo.bytes();
+      if (x.undelivered != before) e.count_resent(p, x.undelivered - before, false);
       f->xfer.offset = want.begin;
       f->xfer.length = n;
       rail->inflight_bytes += n;
       ++x.in_flight;
       e.counters_.bytes_sent += n;
-      if (x.restarts != 0) e.note_resent(p, n, false);
+      e.note_piece(p, x.rail_end, want.begin, n);
       if (post == Post::kCompleted) {
         --x.in_flight;
         x.undelivered -= n;
@@ -177,6 +180,8 @@ bool Engine<P>::open(SendRequest& r) {
       continue;
     }
     if (!again && n < x.open_len) x.open_len = n;
+    if (x.rail_end != 0 && n != 0) count_resent(*x.proc->peer, n < x.rail_end ? n : x.rail_end, false);
+    if (n > x.rail_end) x.rail_end = n;
     counters_.bytes_sent += n;
     ++counters_.control_sent;
     if (post == Post::kCompleted) {
@@ -207,6 +212,7 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   // The rounds of both sides are equal; a sender restarts only requests that are matched.
   x.name = x.name.at(x.peer_name.round());
   x.have.clear();
+  x.rail_end = 0;
   x.todo.clear();
   x.owed = 0;
   x.in_flight = 0;

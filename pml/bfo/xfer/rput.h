@@ -273,7 +273,9 @@ struct Rput {
     const Post post = e.port_.put(g.rail->handle, r, g.offset, g.length, g.address, g.handle, *f);
     if (post == Post::kAccepted) {
       e.counters_.bytes_sent += g.length;
-      if (x.restarts != 0) e.note_resent(*x.proc->peer, g.length, false);
+      std::uint64_t end = x.restarts != 0 ? x.rail_end : 0;  // grants of the first round overtake each other
+      e.note_piece(*x.proc->peer, end, g.offset, g.length);
+      if (end > x.rail_end) x.rail_end = end;
       return post;
     }
     e.fragment_left(*f);

@@ -137,6 +137,7 @@ struct SendState {
   std::uint16_t dirty_rails = 0;  ///< rails (by index) on which a write of this round failed
   std::uint32_t restarts = 0;
   std::uint64_t open_len = 0;  ///< payload of the RNDV
+  std::uint64_t rail_end = 0;  ///< end of the last byte that went to a rail: what goes below it goes again
   std::uint16_t exposed = 0;   ///< RGET: rails (by index) whose keys the receiver has
   RangeSet granted;  ///< PUT: numbers of the grants of this round that were seen: a PUT may come twice
   Grant<P>* grants = nullptr;  ///< PUT: grants to be written
@@ -175,6 +176,7 @@ struct RecvState {
   Name peer_name;               ///< the sender's, with its round
   RangeSet have;                ///< bytes received (unpacked, or FINed)
   RangeSet todo;                ///< RDMA: ranges not yet granted or read
+  std::uint64_t rail_end = 0;   ///< end of the last byte a READ was posted for
   std::uint32_t in_flight = 0;  ///< own READs that have not ended
   bool nack_owed = false;       ///< the sender asked while READs were open: answered when the gate opens
   bool sender_done = false;     ///< SENDDONE came: nothing more will be sent
