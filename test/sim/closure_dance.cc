@@ -4,6 +4,8 @@
 // receiver's; they say in one bit per range what restart.h, rndv_copy.h, rget.h and rput.h do in bytes.
 #include "test/sim/closure_dance.h"
 
+#include <algorithm>
+
 namespace bfo::closure {
 
 std::string Dance::describe(const State& s) const {
@@ -98,16 +100,53 @@ State Dance::renamed(const State& s, const int* rail, bool swap) const {
   return t;
 }
 
+namespace {
+/// What of a rail does not depend on names of rails or ranges.
+std::uint64_t looks_of(const State& s, int x) {
+  std::uint64_t k = static_cast<std::uint64_t>(s.side[x][0] * 3 + s.side[x][1]);
+  for (const Fifo& q : s.q[x])
+    for (int i = 0; i < kDepth; ++i) {
+      const Entry& e = q.e[i];
+      const int flags = e.executed | e.delivered << 1 | e.completed << 2;
+      k = k * 0x9e3779b97f4a7c15u +
+          static_cast<std::uint64_t>(e.type | e.round << 4 | e.id << 8 | flags << 12);
+    }
+  return k;
+}
+/// The same for a range.
+std::uint64_t looks_of_range(const State& s, int i) {
+  std::uint64_t k = 0;
+  for (std::uint8_t v : {s.s_todo, s.s_undel, s.have, s.r_todo, s.doubtful, s.total})
+    k = k << 1 | (v >> i & 1);
+  for (std::uint8_t v : {s.led_id[i], s.s_gid[i], s.s_fin[i], s.s_fail[i], s.led_fin[i], s.cell[i]})
+    k = k << 4 | v;
+  return k << 4 | (s.led[i] != 0) << 3 | (s.s_grant[i] != 0) << 2 | (s.hidden[i] != 0) << 1 |
+         (s.dead_reads[i] != 0);
+}
+}  // namespace
+
+/// Only renamings that sort rails and ranges by their looks are tried.
 State Dance::canonical(const State& s) const {
   static constexpr int kOrders[6][kRails] = {{0, 1, 2}, {1, 0, 2}, {0, 2, 1},
                                              {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-  State best = s;
+  std::uint64_t looks[kRails] = {};
+  for (int x = 0; x < rails_; ++x) looks[x] = looks_of(s, x);
+  const std::uint64_t first = looks_of_range(s, 0);
+  const std::uint64_t second = ranges_ == 1 ? first + 1 : looks_of_range(s, 1);
+  State best;
+  bool any = false;
   const int orders = rails_ == 3 ? 6 : 2;
-  for (int o = 0; o < orders; ++o)
+  for (int o = 0; o < orders; ++o) {
+    std::uint64_t sorted[kRails] = {};
+    for (int x = 0; x < rails_; ++x) sorted[kOrders[o][x]] = looks[x];
+    if (!std::is_sorted(sorted, sorted + rails_)) continue;
     for (bool swap : {false, true}) {
+      if (swap ? first < second : second < first) continue;
       const State t = renamed(s, kOrders[o], swap);
-      if (std::memcmp(&t, &best, sizeof t) < 0) best = t;
+      if (!any || std::memcmp(&t, &best, sizeof t) < 0) best = t;
+      any = true;
     }
+  }
   return best;
 }
 
@@ -137,6 +176,9 @@ void Dance::post(int x, int dir, std::uint8_t type, int round, int arg, int id) 
   e.round = static_cast<std::uint8_t>(round);
   e.arg = static_cast<std::uint8_t>(arg);
   e.id = static_cast<std::uint8_t>(id);
+  // Where every rail may die, a queue pair in ERR takes nothing new: otherwise two half-dead rails, one in
+  // each direction, could carry round after round while nobody notices.
+  e.bad = extra_.give_ups > 0 && c_.side[x][1 - dir] != kUp;
 }
 
 /// Entries that nothing can happen to any more leave.
@@ -149,7 +191,7 @@ void Dance::tidy(int x, int dir) {
     const bool memory_only = e.type == kWrite || e.type == kRead;
     // a READ also needs its own side: the response lands there
     const bool cannot_run = gone || (e.type == kRead && c_.side[x][dir] == kClosed);
-    const bool over = e.completed && (cannot_run || (e.executed && (memory_only || e.delivered)));
+    const bool over = e.completed && (cannot_run || e.bad || (e.executed && (memory_only || e.delivered)));
     if (!over) q.e[n++] = e;
   }
   for (int i = n; i < kDepth; ++i) std::memset(&q.e[i], 0, sizeof(Entry));
@@ -168,7 +210,7 @@ void Dance::s_event(SE ev, const Entry* m, int rail) {
   const std::uint32_t a = cell.actions;
   if (a & (core::kSendStart | core::kSendWrite)) s.s_open = 0;
   if (a & core::kSendStart) {
-    if (s.s_round == 1) s.s_todo = kAll;
+    if (s.s_round == 1) s.s_todo = all_;
     s.s_undel = s.s_todo;
     s.s_data = 1;
     s_check();
@@ -201,7 +243,7 @@ void Dance::s_event(SE ev, const Entry* m, int rail) {
   }
   if (a & core::kSendNotify) s.s_notify = 1;
   if ((a & core::kSendPlan) && m) {
-    s.s_todo = static_cast<std::uint8_t>(kAll & ~m->arg);
+    s.s_todo = static_cast<std::uint8_t>(all_ & ~m->arg);
     s.s_dirty = 0;
     s.s_notify = 0;
   }
@@ -214,11 +256,23 @@ void Dance::s_event(SE ev, const Entry* m, int rail) {
   if (a & (core::kSendFinishOk | core::kSendFail)) {
     s.s_open = s.s_data = s.s_notify = s.s_todo = s.s_undel = 0;
     std::memset(s.s_grant, 0, sizeof s.s_grant);
+    if (a & core::kSendFail) {
+      s.s_bad = 1;
+      s_recall();
+    }
     s_check();
   }
   if (a & core::kSendAnswerDone) s.s_raw_done = 1;
   if (a & core::kSendComplete) s.s_done = 1;
   (void)rail;
+}
+
+/// S ends with an error while R may still read: its rails are fenced before the gate opens.
+void Dance::s_recall() {
+  if (mode_ != Mode::kGet) return;
+  for (int x = 0; x < rails_; ++x)
+    if (c_.side[x][0] != kClosed) c_.s_ledger = static_cast<std::uint8_t>(c_.s_ledger | 1 << x);
+  for (int x = 0; x < rails_; ++x) lose(x, 0);
 }
 
 void Dance::s_check() {
@@ -274,6 +328,9 @@ void Dance::s_complete(const Entry& e, int x, bool ok) {
     case kDone:
       if (!ok) s.s_raw_done = 1;
       break;
+    case kLost:
+      if (!ok) s.s_tell = 1;
+      break;
     default:
       break;
   }
@@ -301,7 +358,10 @@ void Dance::s_deliver(const Entry& e, int x) {
       if (now) s_event(SE::kRestartAck, &e, x);
       break;
     case kNack:
-      s_event(SE::kNack, &e, x);
+      s_event(e.arg ? SE::kNackFailed : SE::kNack, &e, x);
+      break;
+    case kLost:
+      s_event(SE::kGiveUp);
       break;
     case kRerr:
       s_event(now ? SE::kRecvErr : SE::kRecvErrOld, &e, x);
@@ -320,7 +380,7 @@ void Dance::open_round() {
     s.r_answer = 1;
     return;
   }
-  s.r_todo = static_cast<std::uint8_t>(kAll & ~s.have);
+  s.r_todo = static_cast<std::uint8_t>(all_ & ~s.have);
   s.total = s.r_todo;
 }
 
@@ -334,7 +394,7 @@ void Dance::r_event(RE ev, const Entry* m, int rail) {
   const std::uint32_t a = cell.actions;
   const int range = m ? m->arg & 1 : 0;
   if ((a & core::kRecvStore) && m && !(s.have >> range & 1)) {
-    s.cell[range] = 1;
+    s.cell[range] = m->id == kForged ? 2 : 1;
     s.have = static_cast<std::uint8_t>(s.have | 1 << range);
   }
   if ((a & core::kRecvUseGrant) && m && s.led[range] && s.led_id[range] == m->id) {
@@ -400,18 +460,40 @@ void Dance::r_event(RE ev, const Entry* m, int rail) {
     else
       s.r_raw_nack = s.r_round;
   }
-  if (a & core::kRecvComplete) {
-    s.r_done = 1;
-    if (s.nack_owed)
-      s.r_raw_nack = s.r_round;
-    else if (mode_ == Mode::kGet && !off(Without::kFinBehindGate))
-      s.r_raw_fin = s.r_round;
-    s.nack_owed = 0;
+  if (a & core::kRecvFail) {
+    s.r_bad = 1;
+    s.r_answer = s.r_ask = s.r_quiet = s.r_todo = 0;
     for (int i = 0; i < kRanges; ++i)
-      if (s.cell[i] != 1) broken("a receive completed with wrong bytes");
-    return;
+      if (s.led[i]) r_fence(s.led[i] - 1);
+    if (s.r_done) return;  // the last READ to end opened the gate
   }
+  if (a & core::kRecvComplete) return r_over(s.r_bad);
   r_check();
+}
+
+/// The receive is complete in MPI.
+void Dance::r_over(bool bad) {
+  State& s = c_;
+  s.r_done = 1;
+  if (s.r_round == 0) s.r_round = 1;  // never matched: given up
+  if (s.nack_owed)
+    s.r_raw_nack = s.r_round;
+  else if (mode_ == Mode::kGet && !bad && !off(Without::kFinBehindGate))
+    s.r_raw_fin = s.r_round;
+  s.nack_owed = 0;
+  if (off(Without::kAnswerDuplicate)) s.r_told = s.r_round;
+  for (int i = 0; i < ranges_ && !bad; ++i)
+    if (s.cell[i] != 1) broken("a receive completed with wrong bytes");
+}
+
+/// A finished receive is asked: the answer is NACK, however often.
+void Dance::r_nack_again(int round) {
+  State& s = c_;
+  if (off(Without::kAnswerDuplicate)) {
+    if (round <= s.r_told) return;
+    s.r_told = static_cast<std::uint8_t>(round);
+  }
+  s.r_raw_nack = s.r_round;
 }
 
 void Dance::r_check() {
@@ -419,7 +501,7 @@ void Dance::r_check() {
   const RP p = static_cast<RP>(s.r_phase);
   if (s.r_done || s.stored == 0 || p == RP::kIdle) return;
   if (p == RP::kReceiving || p == RP::kAsking || p == RP::kQuiescing) {
-    if (s.have == kAll) return r_event(RE::kCovered);
+    if (s.have == all_) return r_event(RE::kCovered);
   }
   bool clear = s.r_flight == 0 && !r_ledger();
   if (p == RP::kQuiescing && (clear || off(Without::kFenceInQuiesce))) {
@@ -489,6 +571,9 @@ void Dance::r_complete(const Entry& e, int x, bool ok) {
     case kFinGet:
       if (!ok) s.r_raw_fin = e.round;
       return;
+    case kLost:
+      if (!ok) s.r_tell = 1;
+      return;
     default:
       return;
   }
@@ -497,16 +582,19 @@ void Dance::r_complete(const Entry& e, int x, bool ok) {
 void Dance::r_deliver(const Entry& e, int x) {
   State& s = c_;
   show(x);
+  if (e.type == kLost) {
+    if (s.r_done) return;
+    if (static_cast<RP>(s.r_phase) != RP::kIdle) return r_event(RE::kGiveUp);
+    s.stored = s.r_bad = 1;
+    return r_over(true);
+  }
   if (e.type == kOpen) {
-    if (!s.stored) {
+    if (!s.stored && !s.r_done) {
       s.stored = 1;  // unmatched
       s.keys = e.arg;
       return;
     }
-    if (s.r_done) {
-      s.r_raw_nack = s.r_round;
-      return;
-    }
+    if (s.r_done) return r_nack_again(e.round);
     if (static_cast<RP>(s.r_phase) == RP::kIdle) {
       s.keys = e.arg;  // still unmatched: the newer header counts
       if (off(Without::kNackProof)) s.r_raw_nack = 1;
@@ -517,16 +605,13 @@ void Dance::r_deliver(const Entry& e, int x) {
     return;
   }
   if (e.type == kNotify) {
-    if (s.r_done) {
-      s.r_raw_nack = s.r_round;
-      return;
-    }
+    if (s.r_done) return r_nack_again(e.round);
     if (e.round == s.r_round + 1) r_event(RE::kNotify, &e, x);
     if (e.round == s.r_round && !off(Without::kAnswerDuplicate)) r_event(RE::kNotifyAgain, &e, x);
     return;
   }
   if (s.r_done || static_cast<RP>(s.r_phase) == RP::kIdle) return;
-  if (e.type == kDone) return r_event(RE::kSendDone, &e, x);
+  if (e.type == kDone) return r_event(e.arg ? RE::kSendFailed : RE::kSendDone, &e, x);
   if (e.round != s.r_round && !off(Without::kRoundInFrag)) return;
   if (e.type == kFrag) r_event(RE::kFrag, &e, x);
   if (e.type == kFin) r_event(RE::kFin, &e, x);
@@ -541,7 +626,7 @@ int Dance::leading_ok(int x, int who) const {
   int n = 0;
   for (int i = 0; i < q.n; ++i) {
     if (q.e[i].completed) continue;
-    if (!atomic(q.e[i].type) || !q.e[i].executed) break;
+    if (!atomic(q.e[i].type) || !q.e[i].executed || q.e[i].bad) break;
     ++n;
   }
   return n;
@@ -577,6 +662,9 @@ void Dance::close(int x, int who) {
   }
   tidy(x, 0);
   tidy(x, 1);
+  // the counts are compared (H4): what was acknowledged and not handed over is sent again
+  std::uint8_t& told = who == 0 ? s.s_tell : s.r_tell;
+  if (told == 2) told = 1;
   if (who == 0) {
     if (s.s_done) return;
     s.s_ledger = static_cast<std::uint8_t>(s.s_ledger & ~(1 << x));
@@ -626,6 +714,7 @@ void Dance::execute(int x, int dir) {
   for (int i = 0; i < q.n; ++i) {
     Entry& e = q.e[i];
     if (e.executed) continue;
+    if (e.bad) return;
     e.executed = 1;
     if (e.type == kWrite || e.type == kRead) {
       const int range = e.arg & 1;
@@ -653,7 +742,68 @@ void Dance::go(const State& from, std::vector<Next>& out, const char* what, int 
   if (std::memcmp(&c_, &from, sizeof c_) != 0) out.push_back(Next{c_, what, rail, fault});
 }
 
+bool Dance::any_up(int who) const {
+  for (int x = 0; x < rails_; ++x)
+    if (up(who, x)) return true;
+  return false;
+}
+
+/// One side gives the other up: as a fault, or because it has no rail left and the park time is over.
+void Dance::give_ups(const State& from, std::vector<Next>& out) {
+  const bool fault = from.gave_up < extra_.give_ups;
+  c_ = from;
+  if (!from.s_done && !from.s_bad && (fault || !any_up(0))) {
+    if (any_up(0)) ++c_.gave_up;
+    c_.s_tell = 1;
+    s_event(SE::kGiveUp);
+    go(from, out, "S GIVES UP", -1, any_up(0));
+  }
+  c_ = from;
+  if (!from.r_done && !from.r_bad && (fault || !any_up(1))) {
+    if (any_up(1)) ++c_.gave_up;
+    c_.r_tell = 1;
+    if (static_cast<RP>(from.r_phase) != RP::kIdle) {
+      r_event(RE::kGiveUp);
+    } else {
+      c_.stored = c_.r_bad = 1;
+      r_over(true);
+    }
+    go(from, out, "R GIVES UP", -1, any_up(1));
+  }
+}
+
+/// Headers nobody sent, in the phases in which a true one of this round cannot come. They must change
+/// nothing.
+void Dance::forgeries(const State& from, std::vector<Next>& out) {
+  if (from.forged) return;
+  const auto tried = [&](const char* what) {
+    if (std::memcmp(&c_, &from, sizeof c_) == 0) return;
+    c_.forged = 1;
+    go(from, out, what, -1, true);
+  };
+  Entry m{};
+  m.id = kForged;
+  if (!from.s_done && static_cast<SP>(from.s_phase) == SP::kNotified)
+    for (SE e : {SE::kAck, SE::kPut, SE::kFin, SE::kRecvErr}) {
+      c_ = from;
+      m.arg = 1 << 4;
+      m.id = 0;
+      s_event(e, &m, 0);
+      tried("FORGED message to S");
+    }
+  m = Entry{};
+  m.id = kForged;
+  if (!from.r_done && static_cast<RP>(from.r_phase) == RP::kQuiet)
+    for (RE e : {RE::kFrag, RE::kFin, RE::kFinRefused, RE::kNotify, RE::kOpenAgain, RE::kSendDone}) {
+      c_ = from;
+      r_event(e, &m, 0);
+      tried("FORGED message to R");
+    }
+}
+
 void Dance::successors(const State& from, std::vector<Next>& out) {
+  if (extra_.give_ups > 0) give_ups(from, out);
+  if (extra_.forged) forgeries(from, out);
   const RP rp = static_cast<RP>(from.r_phase);
   // a receive is posted
   if (from.stored && rp == RP::kIdle && !from.r_done) {
@@ -690,7 +840,10 @@ void Dance::successors(const State& from, std::vector<Next>& out) {
             "S posts OPEN");
       if (from.s_raw_done)
         s_post(
-            kDone, from.s_round, 0, 0, [](State& s) { s.s_raw_done = 0; }, "S posts SENDDONE");
+            kDone, from.s_round, from.s_bad, 0, [](State& s) { s.s_raw_done = 0; }, "S posts SENDDONE");
+      if (from.s_tell == 1)
+        s_post(
+            kLost, 0, 0, 0, [](State& s) { s.s_tell = 2; }, "S says it gave up");
       for (int i = 0; i < kRanges; ++i) {
         if ((from.s_todo >> i & 1) && static_cast<SP>(from.s_phase) == SP::kSending && !from.s_put)
           s_post(
@@ -756,7 +909,10 @@ void Dance::successors(const State& from, std::vector<Next>& out) {
             kAck, from.r_raw_ack, 0, 1, [](State& s) { s.r_raw_ack = 0; }, "R posts last ACK");
       if (from.r_raw_nack)
         r_post(
-            kNack, from.r_raw_nack, 0, 0, [](State& s) { s.r_raw_nack = 0; }, "R posts NACK");
+            kNack, from.r_raw_nack, from.r_bad, 0, [](State& s) { s.r_raw_nack = 0; }, "R posts NACK");
+      if (from.r_tell == 1)
+        r_post(
+            kLost, 0, 0, 0, [](State& s) { s.r_tell = 2; }, "R says it gave up");
       if (from.r_raw_fin)
         r_post(
             kFinGet, from.r_raw_fin, 0, 0, [](State& s) { s.r_raw_fin = 0; }, "R posts FIN");
@@ -795,7 +951,8 @@ void Dance::successors(const State& from, std::vector<Next>& out) {
       const Side here = static_cast<Side>(from.side[x][dir]);
       for (int i = 0; i < q.n; ++i) {
         if (q.e[i].executed) continue;
-        if (!atomic(q.e[i].type) && there != kClosed && !(q.e[i].type == kRead && here == kClosed)) {
+        if (!atomic(q.e[i].type) && !q.e[i].bad && there != kClosed &&
+            !(q.e[i].type == kRead && here == kClosed)) {
           c_ = from;
           execute(x, dir);
           go(from, out, dir == 0 ? "network executes at R" : "network executes at S", x);
@@ -820,6 +977,7 @@ void Dance::successors(const State& from, std::vector<Next>& out) {
       for (int i = 0; i < q.n; ++i) {
         const Entry& e = q.e[i];
         if (e.delivered) continue;
+        if (e.bad) break;
         if (e.type == kWrite || e.type == kRead) {
           if (e.executed) continue;
           break;
@@ -847,7 +1005,7 @@ void Dance::successors(const State& from, std::vector<Next>& out) {
           if (follows) {
             lose(x, who, ok);
             go(from, out, who == 0 ? "rail dies at S too" : "rail dies at R too", x);
-          } else if (from.deaths < max_deaths_ && living > 1) {
+          } else if (from.deaths < max_deaths_ && (living > 1 || extra_.give_ups > 0)) {
             ++c_.deaths;
             lose(x, who, ok);
             go(from, out, who == 0 ? "RAIL DIES at S" : "RAIL DIES at R", x, true);
@@ -859,7 +1017,7 @@ void Dance::successors(const State& from, std::vector<Next>& out) {
             Fifo& in = c_.q[x][1 - who];
             for (int i = 0; i < in.n; ++i) {
               if (in.e[i].delivered) continue;
-              if (!atomic(in.e[i].type)) break;
+              if (!atomic(in.e[i].type) || in.e[i].bad) break;
               in.e[i].executed = in.e[i].delivered = in.e[i].completed = 1;
               any = true;
             }

@@ -8,8 +8,10 @@
 // at each side at its own time; until the other side has closed it, whatever was posted on it may still be
 // executed; memory has contents, and an application that changes its buffer as soon as MPI lets it.
 //
-// What it leaves out: payload in RNDV, give-up and errors, unfenceable devices, reconnection (one rail always
-// lives), records and registration running out. Those are the simulator's.
+// With Extra either side may also give the other up, which lets every rail die, and headers may be forged.
+//
+// What it leaves out: payload in RNDV, unfenceable devices, reconnection, records and registration running
+// out. Those are the simulator's.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +26,6 @@ namespace bfo::closure {
 
 inline constexpr int kRails = 3;
 inline constexpr int kRanges = 2;
-inline constexpr int kAll = (1 << kRanges) - 1;
 inline constexpr int kDepth = 3;  ///< entries one direction of a rail takes
 
 enum class Mode { kCopy, kGet, kPut };
@@ -83,7 +84,16 @@ enum Type : std::uint8_t {
   kRack,
   kRerr,
   kNack,
-  kFinGet  // R to S
+  kFinGet,  // R to S
+  kLost     // either way: I have given you up
+};
+inline constexpr std::uint8_t kForged = 15;  ///< id of a message that nobody sent
+
+/// What else may happen in a run of the model.
+struct Extra {
+  int give_ups = 0;  ///< so many times one side gives the other up; also: every rail may die
+  bool forged =
+      false;  ///< headers with a live name and its exact round that the sender of the name never sent
 };
 
 struct Entry {
@@ -102,20 +112,22 @@ struct State {
   // rails: state at S and at R; queue 0 = S to R, 1 = R to S
   std::uint8_t side[kRails][2];
   Fifo q[kRails][2];
-  std::uint8_t deaths;
+  std::uint8_t deaths, gave_up, forged;
   // S
   std::uint8_t s_phase, s_round, s_done, s_open, s_data, s_notify;
   std::uint8_t s_todo, s_undel, s_flight, s_dirty, s_ledger, s_seen, s_put, s_total;
   std::uint8_t s_grant[kRanges], s_gid[kRanges];                        // 1 + rail
   std::uint8_t s_fin[kRanges], s_fin_id[kRanges], s_fin_rail[kRanges];  // round of an owed FIN
   std::uint8_t s_fail[kRanges], s_fail_id[kRanges];                     // round of an owed FIN with fail
-  std::uint8_t s_raw_done;
+  std::uint8_t s_raw_done, s_bad, s_tell;
   // R
   std::uint8_t stored, keys, r_phase, r_round, r_done, r_answer, r_ask, r_quiet;
   std::uint8_t have, r_todo, r_flight, doubtful, total, next_id, nack_owed, refused;
   std::uint8_t led[kRanges], led_id[kRanges], led_fin[kRanges], led_owed[kRanges];
   std::uint8_t led_sent[kRanges];
-  std::uint8_t r_raw_nack, r_raw_ack, r_raw_fin;        // rounds of owed raw messages
+  std::uint8_t r_raw_nack, r_raw_ack, r_raw_fin;  // rounds of owed raw messages
+  std::uint8_t r_bad, r_tell;
+  std::uint8_t r_told;                                  // without kAnswerDuplicate: last round answered
   std::uint8_t dead_reads[kRanges];                     // rails whose lost READ may still execute
   std::uint8_t cell[kRanges];                           // 0 old, 1 data, 2 wrong
   std::uint8_t hidden[kRanges], hidden_value[kRanges];  // 1 + rail: written, but not yet visible (H9)
@@ -128,12 +140,16 @@ struct Tables {
 
 class Dance {
  public:
-  Dance(Mode mode, Without without, const Tables& tables, int max_deaths, int rails)
+  Dance(Mode mode, Without without, const Tables& tables, int max_deaths, int rails, int ranges = kRanges,
+        Extra extra = {})
       : mode_(mode),
         without_(without),
         t_(tables),
         max_deaths_(max_deaths),
         rails_(rails),
+        ranges_(ranges),
+        all_(ranges == 1 ? 1 : 3),
+        extra_(extra),
         split_(without == Without::kDeliverBeforeClose) {}
 
   State initial() const {
@@ -192,6 +208,12 @@ class Dance {
     if (c_.side[x][1] == kUp) lose(x, 1);
   }
   void quiesce(const Entry& m);
+  void s_recall();
+  void r_over(bool bad);
+  void r_nack_again(int round);
+  bool any_up(int who) const;
+  void give_ups(const State& from, std::vector<Next>& out);
+  void forgeries(const State& from, std::vector<Next>& out);
   /// Control messages whose success nobody acts on: executed and delivered in one step (split_: in two), and
   /// completed only when the queue is full or the rail dies.
   bool atomic(std::uint8_t type) const { return !split_ && type != kFrag && type != kWrite && type != kRead; }
@@ -217,6 +239,9 @@ class Dance {
   Tables t_;
   int max_deaths_;
   int rails_;
+  int ranges_;
+  int all_;  ///< a bit per range
+  Extra extra_;
   bool split_;
   State c_;  ///< the successor under construction
   std::string violation_;

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-#include <unordered_map>
+#include <type_traits>
 #include <vector>
 
 namespace bfo::closure {
@@ -26,8 +26,39 @@ struct Hash128 {
   std::uint64_t a, b;
   bool operator==(const Hash128&) const = default;
 };
-struct HashOf {
-  std::size_t operator()(const Hash128& h) const { return h.a; }
+
+/// The states seen, by their hash, each with one bit: is it still on the stack? Open addressing, because a
+/// search spends its time here.
+class Seen {
+ public:
+  Seen() : slots_(std::size_t{1} << 14) {}
+  enum Found : std::uint8_t { kNew, kOnStack, kDone };
+  Found find(const Hash128& h) const {
+    const Slot& s = slots_[place(slots_, h)];
+    return s.a == 0 ? kNew : (s.b & 1) ? kDone : kOnStack;
+  }
+  void add(const Hash128& h) {
+    if (++n_ * 2 > slots_.size()) grow();
+    slots_[place(slots_, h)] = Slot{h.a | 1, h.b & ~std::uint64_t{1}};
+  }
+  void done(const Hash128& h) { slots_[place(slots_, h)].b |= 1; }
+
+ private:
+  using Slot = Hash128;
+  static std::size_t place(const std::vector<Slot>& in, const Hash128& h) {
+    std::size_t i = (h.a >> 8) & (in.size() - 1);
+    while (in[i].a != 0 && (in[i].a != (h.a | 1) || ((in[i].b ^ h.b) >> 1) != 0))
+      i = (i + 1) & (in.size() - 1);
+    return i;
+  }
+  void grow() {
+    std::vector<Slot> to(slots_.size() * 4);
+    for (const Slot& s : slots_)
+      if (s.a != 0) to[place(to, s)] = s;
+    slots_.swap(to);
+  }
+  std::vector<Slot> slots_;
+  std::size_t n_ = 0;
 };
 
 template <class S>
@@ -56,35 +87,39 @@ Report search(Model& m, std::uint64_t limit) {
     Hash128 key;
     std::vector<Next> next;
     std::size_t at = 0;
-    std::string label;
+    const char* what = nullptr;  ///< how it was reached
+    int rail = -1;
   };
-  enum : std::uint8_t { kOnStack = 1, kDone = 2 };
   Report rep;
-  std::unordered_map<Hash128, std::uint8_t, HashOf> seen;
+  Seen seen;
   std::vector<Frame> stack;
-  const auto fail = [&](const std::string& why, const std::string& last) {
-    rep.failure = why;
-    for (const Frame& f : stack)
-      if (!f.label.empty()) rep.trace.push_back(f.label);
-    rep.trace.push_back(last);
+  const auto say = [&](const char* what, int rail) {
+    if (what)
+      rep.trace.push_back(rail < 0 ? what : std::string(what) + ", rail " + static_cast<char>('A' + rail));
   };
-  const auto push = [&](const State& s, const std::string& label) -> bool {
+  const auto fail = [&](const std::string& why, const char* what, int rail) {
+    rep.failure = why;
+    for (const Frame& f : stack) say(f.what, f.rail);
+    say(what, rail);
+  };
+  const auto push = [&](const State& s, const char* what, int rail) -> bool {
     Frame f;
     f.key = hash(s);
-    f.label = label;
-    seen[f.key] = kOnStack;
+    f.what = what;
+    f.rail = rail;
+    seen.add(f.key);
     ++rep.states;
     m.successors(s, f.next);
     rep.transitions += f.next.size();
     if (!m.violation().empty()) {
-      fail(m.violation(), label);
+      fail(m.violation(), what, rail);
       return false;
     }
     bool moves = false;
     for (const Next& n : f.next) moves = moves || !n.fault;
     if (!moves) {
       if (!m.finished(s)) {
-        fail("deadlock", label);
+        fail("deadlock", what, rail);
         rep.trace.push_back(m.describe(s));
         return false;
       }
@@ -93,24 +128,24 @@ Report search(Model& m, std::uint64_t limit) {
     stack.push_back(std::move(f));
     return true;
   };
-  if (!push(m.canonical(m.initial()), "")) return rep;
+  if (!push(m.canonical(m.initial()), nullptr, -1)) return rep;
   while (!stack.empty()) {
     Frame& f = stack.back();
     if (f.at == f.next.size()) {
-      seen[f.key] = kDone;
+      seen.done(f.key);
       stack.pop_back();
       continue;
     }
     const Next& n = f.next[f.at++];
     const State s = m.canonical(n.state);
-    const auto it = seen.find(hash(s));
-    std::string label = n.what;
-    if (n.rail >= 0) label += std::string(", rail ") + static_cast<char>('A' + n.rail);
-    if (it == seen.end()) {
+    const Seen::Found found = seen.find(hash(s));
+    const char* const what = n.what;
+    const int rail = n.rail;
+    if (found == Seen::kNew) {
       if (rep.states >= limit) return rep;
-      if (!push(s, label)) return rep;
-    } else if (it->second == kOnStack) {
-      fail("livelock: a cycle without a fault", label);
+      if (!push(s, what, rail)) return rep;
+    } else if (found == Seen::kOnStack) {
+      fail("livelock: a cycle without a fault", what, rail);
       return rep;
     }
   }
