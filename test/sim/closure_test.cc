@@ -45,7 +45,9 @@ void expect_holds(Mode mode, int deaths, int rails, int ranges = kRanges, Extra 
 }
 
 TEST(Closure, NoDeadlockNoLivelockNoLateAccess) {
-  for (Mode mode : kAllModes) expect_holds(mode, 1, 2);
+  expect_holds(Mode::kGet, 1, 2);
+  expect_holds(Mode::kCopy, 1, 2);
+  expect_holds(Mode::kPut, 1, 2, 1);  // with two ranges: closure_cells_test in make soak
   expect_holds(Mode::kGet, 2, 3);
   if (!asked("big")) return;
   expect_holds(Mode::kCopy, 2, 3);
@@ -61,15 +63,15 @@ TEST(Closure, EveryRuleIsNeeded) {
   for (int w = 1; w < static_cast<int>(Without::kCount); ++w) {
     const auto rule = static_cast<Without>(w);
     bool caught = false;
-    for (Mode mode : kAllModes) {
-      Dance d(mode, rule, {}, 1, 2);
+    for (int i = 0; i < 6 && !caught; ++i) {  // the small models first
+      const Mode mode = kAllModes[i % 3];
+      Dance d(mode, rule, {}, 1, 2, 1 + i / 3);
       const Report r = search(d, 3'000'000);
       if (r.failure.empty()) continue;
       std::printf("without \"%s\": %s, %s, %zu steps\n", kWithoutNames[w], r.failure.c_str(),
                   kModes[static_cast<int>(mode)], r.trace.size());
       std::fflush(stdout);
       caught = true;
-      break;
     }
     EXPECT_TRUE(caught) << "without \"" << kWithoutNames[w] << "\" nothing breaks: the model is too abstract";
   }
