@@ -96,7 +96,7 @@ TEST(Hooks, FenceRemoved_LateAccessIsSeen) {
 TEST(Hooks, GateRemoved_LateAccessIsSeen) {
   Hooks hooks;
   hooks.no_gate = true;
-  const ExpectedLeaks leaks;
+  [[maybe_unused]] const ExpectedLeaks leaks;
   EXPECT_GE(caught(hooks, "P2", 400, 2), 2u);
 }
 
