@@ -281,6 +281,31 @@ TEST(Get, ReadLost_IsRepeatedOnTheOtherRail) {
   expect_clean(w);
 }
 
+TEST(Get, ReadLostAndOnlyTheReceiverFenced_FinWaitsForTheSendersHalf) {
+  World::Options o;
+  o.get = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;
+  w.kill(0, 1, 0);
+  ASSERT_EQ(w.pending_close.size(), 1u);
+  w.engines[1]->on_rail_closed(w.rail(1, 0, 0), w.pending_close.front().ev, FenceResult::kFenced, 0);
+  for (int i = 0; i < 20; ++i) {
+    while (!w.flights.empty()) w.take();
+    for (auto& e : w.engines) e->progress(w.now += 1000);
+  }
+  EXPECT_EQ(r->xfer.have.bytes(), 50000u);
+  EXPECT_FALSE(s->done) << "a READ request may still wait in front of the sender's queue pair";
+  EXPECT_FALSE(r->done);
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
 TEST(Get, NoKeyLeft_RecvErrBringsNewOnes) {
   World::Options o;
   o.get = true;

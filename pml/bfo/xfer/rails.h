@@ -76,6 +76,10 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
     return;  // older than what we know
   rail->name = ev.name;
   rail->state = RailState::kUp;
+  if (ev.name.epoch > rail->peer_closed_epoch + 1) {  // there is one epoch at a time, on both sides
+    rail->peer_closed_epoch = ev.name.epoch - 1;
+    Rget<P>::reads_over(*this, *rail);
+  }
   rail->answers = false;
   rebuild(p);
   if (p.owe_lost) [[unlikely]]
@@ -209,7 +213,10 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
     bool unused = false;
     for (LedgerT* e = x.ledger; e;) {
       LedgerT* const after = e->next;
-      if (fenced && e->rail == &rail && e->epoch <= epoch) {
+      if (fenced && e->rail == &rail && e->epoch <= epoch && e->grant == 0 &&
+          !Rget<P>::over(rail, e->epoch)) {
+        e->dead = true;  // its request may still reach the peer
+      } else if (fenced && e->rail == &rail && e->epoch <= epoch) {
         if (e->fin) {
           x.have.add(e->begin, e->end);  // FIN came over another rail; now its bytes are visible (H9)
         } else if (e->grant != 0 && !e->sent) {
@@ -308,7 +315,10 @@ void Engine<P>::on_rail_message(const Arrival& a, std::uint8_t tag) {
       if (tag == static_cast<std::uint8_t>(MsgType::kRailDown)) {
         if (current) port_.peer_down(r.handle, name, h.cause);
       } else {
-        if (h.epoch > r.peer_closed_epoch) r.peer_closed_epoch = h.epoch;
+        if (h.epoch > r.peer_closed_epoch) {
+          r.peer_closed_epoch = h.epoch;
+          Rget<P>::reads_over(*this, r);
+        }
         port_.peer_closed(r.handle, name, h.delivered);
       }
       return;
@@ -402,6 +412,7 @@ template <class P>
     recv_event(*r, RecvEvent::kGiveUp);
     r = next;
   }
+  for (unsigned i = 0; i < p.n_rails; ++i) Rget<P>::reads_over(*this, p.rails[i]);
   for (SendRequest* r = p.ready_sends.front(); r;) {
     SendRequest* const next = p.ready_sends.next(r);
     if (r->xfer.protocol == Protocol::kEager) {

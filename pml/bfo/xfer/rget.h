@@ -7,8 +7,9 @@
 //   R: FIN when everything was read and its gate is open  ->  S completes
 //
 // A READ that failed on one rail is repeated over another one: the data it may still bring is the same,
-// because the sender completes only after FIN, and FIN is sent only when the failed rail was fenced. When no
-// rail with a key is left, the receiver asks for a restart and gets new keys.
+// because the sender completes only after FIN, and FIN is sent only when both halves of the failed rail are
+// closed: the receiver's, and the sender's, which could still serve a request that waits in the fabric. When
+// no rail with a key is left, the receiver asks for a restart and gets new keys.
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
@@ -224,6 +225,31 @@ struct Rget {
     return post == Post::kCompleted;
   }
 
+  /// No READ of `epoch` can be executed any more. A request may wait in the fabric after our half of the
+  /// connection is gone: only when the peer's half is closed too does nobody read its buffer. A peer that is
+  /// given up takes its exposure back itself (recall).
+  static bool over(const Rail<P>& rail, std::uint32_t epoch) {
+    return epoch <= rail.closed_epoch && (epoch <= rail.peer_closed_epoch || rail.peer->lost);
+  }
+
+  /// The peer's half of `rail` is closed, or the peer is given up: READs that failed there are over.
+  static void reads_over(E& e, Rail<P>& rail) {
+    for (RecvRequest* r = rail.peer->live_recvs.front(); r;) {
+      RecvRequest* const next = rail.peer->live_recvs.next(r);
+      bool any = false;
+      for (LedgerEntry<P>* l = r->xfer.ledger; l;) {
+        LedgerEntry<P>* const after = l->next;
+        if (l->grant == 0 && l->dead && l->rail == &rail && over(rail, l->epoch)) {
+          e.ledger_remove(r->xfer.ledger, l);
+          any = true;
+        }
+        l = after;
+      }
+      if (any) e.recv_check(*r);
+      r = next;
+    }
+  }
+
   static void read_done(E& e, Frag& f) {
     RecvRequest* const r = e.recvs_.find(f.xfer.name);
     BFO_DCHECK(r != nullptr);  // the gate holds it while a READ is in flight
@@ -253,7 +279,7 @@ struct Rget {
       return;
     }
     const bool executed_perhaps = fx.fate == Fate::kUnknown && fx.rail->limits.failover;
-    if (!executed_perhaps || fx.epoch <= fx.rail->closed_epoch)
+    if (!executed_perhaps || over(*fx.rail, fx.epoch))
       e.ledger_remove(x.ledger, entry);
     else
       entry->dead = true;
