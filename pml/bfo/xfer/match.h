@@ -224,10 +224,18 @@ Unexpected<P>* Engine<P>::store(ProcT& p, const core::MatchHdr& h, const Arrival
 }
 
 /// A rendezvous header came again for a message that is stored: the newer one counts, its keys name rails
-/// that are up (H21). An eager message is the same as before.
+/// that are up (H21). An eager message is the same as before, unless it comes again as a rendezvous because
+/// the rails that are left carry less at once: all of it is here, so its sender is told to finish.
 template <class P>
 void Engine<P>::replace(Message& m, const Arrival& a) {
-  if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) return;
+  if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) {
+    PeerT* const peer = m.proc ? peer_of(*m.proc) : a.rail ? a.rail->peer : nullptr;
+    core::RndvHdr again;
+    if (!peer || a.bytes.data[0] == m.match.type || !core::decode(a.bytes, again)) return;
+    raw_restart(*peer, MsgType::kRestartNack, 0, again.match, Name(again.sender), Name());
+    flush(*peer);
+    return;
+  }
   if (a.bytes.data[0] == static_cast<std::uint8_t>(MsgType::kMatch)) return;
   core::RndvHdr was;
   core::RndvHdr is;
