@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "pml/bfo/core/recv_machine.h"
+#include "pml/bfo/core/send_machine.h"
 #include "test/sim/event_queue.h"
 #include "test/sim/memory.h"
 #include "test/sim/packet.h"
@@ -22,6 +24,8 @@ namespace bfo::sim {
 struct Hooks {
   bool no_fence = false;  ///< FENCED is reported while packets of the epoch can still land
   bool no_gate = false;   ///< requests complete whatever their ledger says
+  const core::SendTable* send_table = &core::kSendTable;  ///< or one with a cell changed
+  const core::RecvTable* recv_table = &core::kRecvTable;
 };
 
 /// Totals of one run.

@@ -293,6 +293,12 @@ std::uint64_t SimPort::now_ns() const {
 bool SimPort::gate_removed() const {
   return process_.ctx_.hooks.no_gate;
 }
+const core::SendCell& SimPort::send_cell(core::SendPhase p, core::SendEvent e) const {
+  return (*process_.ctx_.hooks.send_table)[static_cast<std::size_t>(p)][static_cast<std::size_t>(e)];
+}
+const core::RecvCell& SimPort::recv_cell(core::RecvPhase p, core::RecvEvent e) const {
+  return (*process_.ctx_.hooks.recv_table)[static_cast<std::size_t>(p)][static_cast<std::size_t>(e)];
+}
 void SimPort::emit(const FailoverEvent&) {}
 
 }  // namespace bfo::sim

@@ -85,6 +85,9 @@ class SimPort {
   std::uint64_t now_ns() const;
   /// Test hook of the engine: requests complete whatever their ledger says.
   bool gate_removed() const;
+  /// Test hook of the engine: the tables it walks.
+  const core::SendCell& send_cell(core::SendPhase p, core::SendEvent e) const;
+  const core::RecvCell& recv_cell(core::RecvPhase p, core::RecvEvent e) const;
   void emit(const FailoverEvent& e);
 
  private:

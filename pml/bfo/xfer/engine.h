@@ -337,6 +337,15 @@ class Engine {
   // restart.h: the tables' hands
   void send_event(SendRequest& r, SendEvent e, const SendInput& in = {});
   void recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in = {});
+  /// The table's cell. A test's port may bring tables of its own, to see that its checkers notice a change.
+  const core::SendCell& cell_of(SendPhase p, SendEvent e) const {
+    if constexpr (requires { port_.send_cell(p, e); }) return port_.send_cell(p, e);
+    return core::step(p, e);
+  }
+  const core::RecvCell& cell_of(RecvPhase p, RecvEvent e) const {
+    if constexpr (requires { port_.recv_cell(p, e); }) return port_.recv_cell(p, e);
+    return core::step(p, e);
+  }
   void send_act(SendRequest& r, std::uint32_t actions, const SendInput& in);
   void recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput& in);
   SendRequest* find_send(Name name, const Arrival& a, NameState& state);

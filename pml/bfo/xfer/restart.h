@@ -20,7 +20,7 @@ namespace bfo::xfer {
 template <class P>
 void Engine<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) {
   auto& x = r.xfer;
-  const core::SendCell& cell = core::step(x.phase, e);
+  const core::SendCell& cell = cell_of(x.phase, e);
   ++send_cells_[static_cast<unsigned>(x.phase)][static_cast<unsigned>(e)];
   if (cell.kind == core::CellKind::kIgnore) {
     ++counters_.ignored;
@@ -34,7 +34,7 @@ void Engine<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) {
 template <class P>
 void Engine<P>::recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in) {
   auto& x = r.xfer;
-  const core::RecvCell& cell = core::step(x.phase, e);
+  const core::RecvCell& cell = cell_of(x.phase, e);
   ++recv_cells_[static_cast<unsigned>(x.phase)][static_cast<unsigned>(e)];
   if (cell.kind == core::CellKind::kIgnore) {
     ++counters_.ignored;
