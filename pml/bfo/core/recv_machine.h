@@ -26,7 +26,7 @@ enum class RecvEvent : std::uint8_t {
   kFinRefused,   ///< FIN with fail: no byte of the grant was or will be written
   kReadDone,     ///< own READ succeeded
   kReadLost,     ///< own READ ended without success
-  kCovered,      ///< every byte that fits has arrived
+  kCovered,      ///< every byte that fits has arrived (raised in kReceiving, kAsking and kQuiescing only)
   kOpenAgain,    ///< duplicate RNDV or RGET of this round, without the RESTART flag
   kReopen,       ///< RNDV or RGET of this round with the RESTART flag
   kNotify,       ///< NOTIFY of the next round
@@ -160,7 +160,7 @@ constexpr RecvTable make_recv_table() {
   set(S::kClosing, E::kFinRefused, go(S::kClosing, kRecvDropGrant));
   set(S::kClosing, E::kReadDone, go(S::kClosing, kRecvCountRead));
   set(S::kClosing, E::kReadLost, ign("the ledger holds it until its rail is fenced"));
-  set(S::kClosing, E::kCovered, ign(done));
+  set(S::kClosing, E::kCovered, never("outcome decided, nothing is counted"));
   set(S::kClosing, E::kOpenAgain, go(S::kClosing, kRecvAnswerNack));
   set(S::kClosing, E::kReopen, go(S::kClosing, kRecvAnswerNack));
   set(S::kClosing, E::kNotify, go(S::kClosing, kRecvQuiesce | kRecvAnswerNack));

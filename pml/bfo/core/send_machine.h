@@ -33,7 +33,7 @@ enum class SendEvent : std::uint8_t {
   kControlLost,   ///< our RNDV, RGET or NOTIFY of this round ended without success
   kDataLost,      ///< a FRAG or RDMA write of this round ended without success
   kDrained,       ///< nothing of this round is in flight any more (raised in kDraining only)
-  kAllDelivered,  ///< acknowledged, and every byte of the round delivered
+  kAllDelivered,  ///< acknowledged, and every byte of the round delivered (raised in kSending only)
   kRailClosed,    ///< a rail of the peer closed: what we sent or were sent on it may be lost
   kGateOpen,      ///< ledger empty and nothing in flight (raised in kClosing only)
   kGiveUp,        ///< park time over, peer's process died, or a message was lost for good
@@ -147,7 +147,7 @@ constexpr SendTable make_send_table() {
   set(S::kClosing, E::kControlLost, ign(done));
   set(S::kClosing, E::kDataLost, ign("the ledger holds it until its rail is fenced"));
   set(S::kClosing, E::kDrained, never("not draining"));
-  set(S::kClosing, E::kAllDelivered, ign(done));
+  set(S::kClosing, E::kAllDelivered, never("outcome decided, nothing is counted"));
   set(S::kClosing, E::kRailClosed, ign("the gate is tested after every closure"));
   set(S::kClosing, E::kGateOpen, go(S::kIdle, kSendComplete));
   set(S::kClosing, E::kGiveUp, ign("only the gate opens from here"));
