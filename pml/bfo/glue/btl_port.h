@@ -58,6 +58,16 @@ struct Registration {
   };
   One one[xfer::kMaxRails] = {};
   uint8_t size = 0;
+
+  // False: not registered with that BTL.
+  bool find(const mca_btl_base_module_t* btl, mca_btl_base_registration_handle_t*& handle) const {
+    for (unsigned i = 0; i < size; ++i) {
+      if (one[i].btl != btl) continue;
+      handle = one[i].handle;
+      return true;
+    }
+    return false;
+  }
 };
 
 class BtlPort {

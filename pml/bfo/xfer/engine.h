@@ -17,52 +17,11 @@
 #include "common/check.h"
 #include "common/slot_map.h"
 #include "pml/bfo/core/wire.h"
+#include "pml/bfo/xfer/counters.h"
 #include "pml/bfo/xfer/port.h"
 #include "pml/bfo/xfer/state.h"
 
 namespace bfo::xfer {
-
-struct Config {
-  std::uint64_t park_timeout_ns = 30'000'000'000;  ///< without any rail up to a peer before its requests fail
-  std::uint32_t send_depth = 4;                    ///< FRAGs or writes in flight per request and usable rail
-  std::uint32_t rdma_depth = 4;                    ///< PUTs or READs in flight per request and usable rail
-  bool use_get = true;
-  bool use_put = true;
-};
-
-/// Totals since the start; for pvars, tests and the balance of P8.
-struct Counters {
-  std::uint64_t eager_sent = 0;
-  std::uint64_t rndv_sent = 0;
-  std::uint64_t bytes_sent = 0;       ///< application bytes handed to rails, resent ones included
-  std::uint64_t bytes_resent = 0;     ///< of them, again
-  std::uint64_t messages_resent = 0;  ///< MATCH, RNDV, RGET posted again
-  std::uint64_t duplicates = 0;       ///< messages dropped because they had arrived before
-  std::uint64_t stale = 0;            ///< messages of an older round or a finished request
-  std::uint64_t malformed = 0;        ///< truncated, forged, outside the window, of an unknown type
-  std::uint64_t ignored = 0;          ///< table cells Ignore
-  std::uint64_t restarts = 0;         ///< rounds begun after the first
-  std::uint64_t control_sent = 0;
-  std::uint64_t rails_lost = 0;
-  std::uint64_t deferred = 0;  ///< callbacks put aside because they came during another
-  std::uint64_t fences = 0;
-  std::uint64_t peers_lost = 0;
-};
-
-struct ProbeResult {
-  std::int32_t source = 0;
-  std::int32_t tag = 0;
-  std::uint64_t length = 0;
-};
-
-/// What the port knows about an event of one rail: see bfo_rail_event_t.
-struct RailEvent {
-  RailName name;
-  std::int32_t cause = 0;
-  std::int32_t code = 0;
-  std::uint64_t evidence_ns = 0;
-  const char* text = "";
-};
 
 template <class P>
 class Engine {
@@ -348,8 +307,10 @@ class Engine {
   }
   void send_act(SendRequest& r, std::uint32_t actions, const SendInput& in);
   void recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput& in);
-  SendRequest* find_send(Name name, const Arrival& a, NameState& state);
-  RecvRequest* find_recv(Name name, const Arrival& a, NameState& state);
+  template <class Request>
+  Request* find(const SlotMap<Request>& names, Name name, const Arrival& a, NameState& state);
+  template <class Request>
+  Request* find_current(const SlotMap<Request>& names, Name name, const Arrival& a);
   /// The gate (DESIGN P2): no access that this request granted or started can still be carried out. A test's
   /// port may take it out, to see that its checkers notice.
   template <class X>
@@ -387,16 +348,22 @@ class Engine {
   // rails.h
   void rebuild(PeerT& p);
   void on_rail_message(const Arrival& a, std::uint8_t tag);
-  void on_peer_lost(const Arrival& a);
   bool unclosed(const PeerT& p) const;
   void rail_notices(PeerT& p);
   void rail_left(RailT& rail, std::uint32_t epoch, bool fenced);
+
+  // give_up.h
   void abandon(RailT& rail);
+  void on_peer_lost(const Arrival& a);
   void give_up(PeerT& p);
   void tell_lost(PeerT& p);
   void check_parked(PeerT& p, std::uint64_t now_ns);
-  void ping(PeerT& p, ProcT& via);
   bool has_work(const PeerT& p) const;
+
+  // keepalive.h
+  void ping(PeerT& p, ProcT& via);
+
+  // record.h
   void note_restart(PeerT& p);
   void note_resent(PeerT& p, std::uint64_t bytes, bool whole_message);
   /// [offset, offset+n) of a long message goes to a rail; `end` is the end of the highest byte that ever did.
@@ -463,4 +430,6 @@ class Engine {
 #include "pml/bfo/xfer/restart_messages.h"
 #include "pml/bfo/xfer/ledger.h"
 #include "pml/bfo/xfer/rails.h"
+#include "pml/bfo/xfer/give_up.h"
+#include "pml/bfo/xfer/record.h"
 #include "pml/bfo/xfer/keepalive.h"

@@ -63,7 +63,7 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
   // Continues a request: matching is over, the name decides.
   NameState state;
   const Name name(g.rndv.receiver);
-  RecvRequest* const r = find_recv(name, a, state);
+  RecvRequest* const r = find(recvs_, name, a, state);
   if (!r) {
     if (state == NameState::kFinished || state == NameState::kFailed)
       raw_restart(*peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, h,

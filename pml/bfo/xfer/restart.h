@@ -244,11 +244,12 @@ void Engine<P>::recv_check(RecvRequest& r) {
 
 // ---- names from the wire
 
-/// The send named by a message of `a`; nullptr, with the reason in `state`, when there is none or it is
+/// The request named by a message of `a`; nullptr, with the reason in `state`, when there is none or it is
 /// another peer's.
 template <class P>
-typename P::SendRequest* Engine<P>::find_send(Name name, const Arrival& a, NameState& state) {
-  SendRequest* const r = sends_.find(name, state);
+template <class Request>
+Request* Engine<P>::find(const SlotMap<Request>& names, Name name, const Arrival& a, NameState& state) {
+  Request* const r = names.find(name, state);
   if (!r) {
     ++(state == NameState::kNever ? counters_.malformed : counters_.stale);
     return nullptr;
@@ -261,19 +262,15 @@ typename P::SendRequest* Engine<P>::find_send(Name name, const Arrival& a, NameS
   return r;
 }
 
+/// The same, in the round it is in: an older one is over, a newer one cannot be (H13).
 template <class P>
-typename P::RecvRequest* Engine<P>::find_recv(Name name, const Arrival& a, NameState& state) {
-  RecvRequest* const r = recvs_.find(name, state);
-  if (!r) {
-    ++(state == NameState::kNever ? counters_.malformed : counters_.stale);
-    return nullptr;
-  }
-  if (!from_peer(a.rail, r->xfer.proc->peer)) {
-    ++counters_.malformed;
-    state = NameState::kNever;
-    return nullptr;
-  }
-  return r;
+template <class Request>
+Request* Engine<P>::find_current(const SlotMap<Request>& names, Name name, const Arrival& a) {
+  NameState state;
+  Request* const r = find(names, name, a, state);
+  if (!r || name.round() == r->xfer.name.round()) return r;
+  ++(name.round() < r->xfer.name.round() ? counters_.stale : counters_.malformed);
+  return nullptr;
 }
 
 template <class P>

@@ -16,7 +16,7 @@ void Engine<P>::on_notify(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  RecvRequest* const r = find_recv(Name(h.receiver), a, state);
+  RecvRequest* const r = find(recvs_, Name(h.receiver), a, state);
   if (!r) {
     if (state == NameState::kNever) return;
     CommT* const c = comm_find(h.ctx);
@@ -76,19 +76,13 @@ template <class P>
 void Engine<P>::on_restart_ack(const Arrival& a) {
   core::RestartHdr h;
   core::WireRange ranges[core::kMaxWireRanges];
-  NameState state;
   if (!core::decode_restart(a.bytes, h, ranges, core::kMaxWireRanges)) {
     ++counters_.malformed;
     return;
   }
-  const Name name(h.sender);
-  SendRequest* const r = find_send(name, a, state);
+  SendRequest* const r = find_current(sends_, Name(h.sender), a);
   if (!r) return;
   auto& x = r->xfer;
-  if (name.round() != x.name.round()) {
-    ++(name.round() < x.name.round() ? counters_.stale : counters_.malformed);
-    return;
-  }
   for (unsigned i = 0; i < h.n; ++i)
     if (ranges[i].begin > ranges[i].end || ranges[i].end > x.length) {
       ++counters_.malformed;
@@ -114,7 +108,7 @@ void Engine<P>::on_nack(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  SendRequest* const r = find_send(Name(h.sender), a, state);
+  SendRequest* const r = find(sends_, Name(h.sender), a, state);
   if (!r) return;
   auto& x = r->xfer;
   if (x.seq != h.seq || Name(h.sender).round() > x.name.round()) {
@@ -135,7 +129,7 @@ void Engine<P>::on_recv_err(const Arrival& a) {
     return;
   }
   const Name name(h.sender);
-  SendRequest* const r = find_send(name, a, state);
+  SendRequest* const r = find(sends_, name, a, state);
   if (!r) {
     if (state != NameState::kFinished && state != NameState::kFailed) return;
     PeerT* peer = a.rail ? a.rail->peer : nullptr;
@@ -169,7 +163,7 @@ void Engine<P>::on_send_done(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  RecvRequest* const r = find_recv(Name(h.receiver), a, state);
+  RecvRequest* const r = find(recvs_, Name(h.receiver), a, state);
   if (!r) return;
   auto& x = r->xfer;
   if (x.seq != h.seq || !x.peer_name.same_request(Name(h.sender))) {

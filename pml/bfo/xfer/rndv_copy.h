@@ -266,19 +266,13 @@ void Engine<P>::choose_protocol(RecvRequest& r, const Arrival& a) {
 template <class P>
 void Engine<P>::on_ack(const Arrival& a) {
   core::AckHdr h;
-  NameState state;
   if (!core::decode(a.bytes, h)) {
     ++counters_.malformed;
     return;
   }
-  const Name name(h.sender);
-  SendRequest* const r = find_send(name, a, state);
+  SendRequest* const r = find_current(sends_, Name(h.sender), a);
   if (!r) return;
   auto& x = r->xfer;
-  if (name.round() != x.name.round()) {
-    ++(name.round() < x.name.round() ? counters_.stale : counters_.malformed);
-    return;
-  }
   if (x.phase == SendPhase::kOpening) x.peer_name = Name(h.receiver);
   send_event(*r, SendEvent::kAck);
   flush(*x.proc->peer);
@@ -287,19 +281,13 @@ void Engine<P>::on_ack(const Arrival& a) {
 template <class P>
 void Engine<P>::on_frag(const Arrival& a) {
   core::FragHdr h;
-  NameState state;
   if (!core::decode(a.bytes, h)) {
     ++counters_.malformed;
     return;
   }
-  const Name name(h.receiver);
-  RecvRequest* const r = find_recv(name, a, state);
+  RecvRequest* const r = find_current(recvs_, Name(h.receiver), a);
   if (!r) return;
   auto& x = r->xfer;
-  if (name.round() != x.name.round()) {
-    ++(name.round() < x.name.round() ? counters_.stale : counters_.malformed);
-    return;
-  }
   const Bytes payload = a.bytes.from(sizeof h);
   if (h.offset > x.length || payload.size > x.length - h.offset) {
     ++counters_.malformed;

@@ -341,19 +341,13 @@ struct Rput {
 template <class P>
 void Engine<P>::on_put(const Arrival& a) {
   core::PutHdr h;
-  NameState state;
   if (!core::decode_put(a.bytes, h)) {
     ++counters_.malformed;
     return;
   }
-  const Name name(h.sender);
-  SendRequest* const r = find_send(name, a, state);
+  SendRequest* const r = find_current(sends_, Name(h.sender), a);
   if (!r) return;
   auto& x = r->xfer;
-  if (name.round() != x.name.round()) {
-    ++(name.round() < x.name.round() ? counters_.stale : counters_.malformed);
-    return;
-  }
   if (h.offset + h.length > x.length || h.length == 0 || h.grant == 0 || h.total > x.length ||
       h.length > h.total) {
     ++counters_.malformed;
@@ -370,31 +364,20 @@ void Engine<P>::on_put(const Arrival& a) {
 template <class P>
 void Engine<P>::on_fin(const Arrival& a) {
   core::FinHdr h;
-  NameState state;
   if (!core::decode(a.bytes, h)) {
     ++counters_.malformed;
     return;
   }
   if (h.to_send) {
-    const Name name(h.sender);
-    SendRequest* const r = find_send(name, a, state);
+    SendRequest* const r = find_current(sends_, Name(h.sender), a);
     if (!r) return;
-    if (name.round() != r->xfer.name.round()) {
-      ++(name.round() < r->xfer.name.round() ? counters_.stale : counters_.malformed);
-      return;
-    }
     PeerT& peer = *r->xfer.proc->peer;
     send_event(*r, SendEvent::kFin);
     flush(peer);
     return;
   }
-  const Name name(h.receiver);
-  RecvRequest* const r = find_recv(name, a, state);
+  RecvRequest* const r = find_current(recvs_, Name(h.receiver), a);
   if (!r) return;
-  if (name.round() != r->xfer.name.round()) {
-    ++(name.round() < r->xfer.name.round() ? counters_.stale : counters_.malformed);
-    return;
-  }
   PeerT& peer = *r->xfer.proc->peer;
   RecvInput in;
   in.grant = h.grant;

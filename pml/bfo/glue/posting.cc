@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// posting.cc: how messages, writes and reads are handed to a BTL, and how their ends come back.
+#include "pml/bfo/glue/btl_port.h"
+
+#include "pml/bfo/glue/component.h"
+#include "pml/bfo/glue/module.h"
+#include "pml/bfo/glue/request.h"
+
+namespace bfo::glue {
+namespace {
+
+static_assert(BFO_RC_DELIVERED == OPAL_SUCCESS);
+static_assert(BFO_RC_UNKNOWN == OPAL_ERROR);
+static_assert(BFO_RC_NEVER_SENT == OPAL_ERR_UNREACH);
+
+// The BTL frees the descriptor after the callback, and always calls back: the engine counts every end.
+constexpr uint32_t kDesFlags =
+    MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP | MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
+
+// Longer messages of a BTL without sendi keep their request and are not copied; neither are more than this
+// many at once, so that a slow receiver holds its sender up.
+constexpr size_t kCopyBytes = 1024;
+constexpr int32_t kCopies = 256;
+
+Fate fate_of(int status) {
+  if (OPAL_LIKELY(status == BFO_RC_DELIVERED)) return Fate::kDelivered;
+  return status == BFO_RC_NEVER_SENT ? Fate::kNeverSent : Fate::kUnknown;
+}
+
+Post post_of(int rc) {
+  switch (rc) {
+    case OPAL_ERR_OUT_OF_RESOURCE:
+    case OPAL_ERR_TEMP_OUT_OF_RESOURCE:
+      return Post::kNoResource;
+    default:
+      return Post::kUnreachable;
+  }
+}
+
+// Relaxed: read only after the connection has broken.
+void note_carried(RailHandle& rail) {
+  __atomic_store_n(&rail.carried, true, __ATOMIC_RELAXED);
+}
+
+void send_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, mca_btl_base_descriptor_t* des, int status) {
+  FragRecord* frag = static_cast<FragRecord*>(des->des_cbdata);
+  if (OPAL_LIKELY(status == OPAL_SUCCESS)) note_carried(frag->xfer.rail->handle);
+  frag->module->engine().on_done(frag, fate_of(status));
+}
+
+// The end of a send_copy(). A failed one still holds header and payload in one piece.
+void copy_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, mca_btl_base_descriptor_t* des,
+               int status) {
+  Module& module = *static_cast<Module*>(des->des_cbdata);
+  module.port().copy_ended();
+  if (OPAL_LIKELY(status == OPAL_SUCCESS)) return note_carried(*static_cast<RailHandle*>(des->des_context));
+  const mca_btl_base_segment_t& whole = des->des_segments[0];
+  if (Rail* rail = module.rails().find(ep); rail != nullptr) {
+    const uint8_t tag = *static_cast<const uint8_t*>(whole.seg_addr.pval);
+    module.engine().on_sendi_failed(rail, tag, whole.seg_addr.pval, whole.seg_len, fate_of(status));
+  }
+}
+
+void rdma_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, void*, mca_btl_base_registration_handle_t*,
+               void*, void* cbdata, int status) {
+  FragRecord* frag = static_cast<FragRecord*>(cbdata);
+  if (OPAL_LIKELY(status == OPAL_SUCCESS)) note_carried(frag->xfer.rail->handle);
+  frag->module->engine().on_done(frag, fate_of(status));
+}
+
+// May the BTL move `length` bytes of the local buffer? `local` is its handle, nullptr where it needs none.
+bool reachable(const RailHandle& rail, const Registration& reg, size_t length, size_t unregistered,
+               mca_btl_base_registration_handle_t*& local) {
+  return reg.find(rail.btl, local) || rail.btl->btl_register_mem == nullptr || length <= unregistered;
+}
+
+}  // namespace
+
+bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
+                    size_t length) {
+  opal_convertor_t* conv = &req.base.req_base.req_convertor;
+  size_t position = 0;
+  if (length > 0) opal_convertor_set_position(conv, &position);
+  return sendi_convertor(rail, tag, hdr, hdr_size, conv, length);
+}
+
+bool BtlPort::send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                        opal_convertor_t* conv, size_t length) {
+  BtlPort& port = mca_pml_bfo_component.module->port();
+  if (length > kCopyBytes || port.copies_out_.load(std::memory_order_relaxed) >= kCopies) return false;
+  mca_btl_base_descriptor_t* des =
+      rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size + length, kDesFlags);
+  if (OPAL_UNLIKELY(des == nullptr)) return false;
+  uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
+  memcpy(to, hdr, hdr_size);
+  if (length > 0) {
+    struct iovec iov = {to + hdr_size, length};
+    uint32_t count = 1;
+    size_t packed = length;
+    opal_convertor_pack(conv, &iov, &count, &packed);
+  }
+  des->des_cbfunc = copy_done;
+  des->des_cbdata = &port.module_;
+  des->des_context = const_cast<RailHandle*>(&rail);  // the engine's, as long as there are callbacks
+  port.copies_out_.fetch_add(1, std::memory_order_relaxed);
+  const int rc = rail.btl->btl_send(rail.btl, rail.ep, des, tag);
+  if (OPAL_LIKELY(rc >= 0) || rc == OPAL_ERR_RESOURCE_BUSY) return true;
+  port.copy_ended();
+  rail.btl->btl_free(rail.btl, des);
+  return false;
+}
+
+Post BtlPort::posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag) {
+  const int rc = rail.btl->btl_send(rail.btl, rail.ep, des, tag);
+  // 1 = already complete; the callback comes (or came) all the same because it was asked for. BUSY = queued.
+  if (OPAL_LIKELY(rc >= 0) || rc == OPAL_ERR_RESOURCE_BUSY) return Post::kAccepted;
+  rail.btl->btl_free(rail.btl, des);
+  return post_of(rc);
+}
+
+Post BtlPort::send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
+                   uint64_t offset, size_t& length, FragRecord& frag) {
+  mca_btl_base_descriptor_t* des = nullptr;
+  if (length > 0) {
+    opal_convertor_t* conv = &req.base.req_base.req_convertor;
+    size_t position = offset;
+    opal_convertor_set_position(conv, &position);
+    des = rail.btl->btl_prepare_src(rail.btl, rail.ep, conv, MCA_BTL_NO_ORDER, hdr_size, &length, kDesFlags);
+  } else {
+    des = rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size, kDesFlags);
+  }
+  if (OPAL_UNLIKELY(des == nullptr)) return Post::kNoResource;
+  memcpy(des->des_segments[0].seg_addr.pval, hdr, hdr_size);
+  des->des_cbfunc = send_done;
+  des->des_cbdata = &frag;
+  return posted(rail, des, tag);
+}
+
+Post BtlPort::send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                         const void* bytes, size_t length, FragRecord& frag) {
+  mca_btl_base_descriptor_t* des =
+      rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size + length, kDesFlags);
+  if (OPAL_UNLIKELY(des == nullptr)) return Post::kNoResource;
+  uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
+  memcpy(to, hdr, hdr_size);
+  if (length > 0) memcpy(to + hdr_size, bytes, length);
+  des->des_cbfunc = send_done;
+  des->des_cbdata = &frag;
+  return posted(rail, des, tag);
+}
+
+Post BtlPort::put(const RailHandle& rail, SendRequest& req, uint64_t offset, size_t length,
+                  uint64_t remote_address, const xfer::HandleBytes& handle, FragRecord& frag) {
+  mca_btl_base_registration_handle_t* local = nullptr;
+  if (!reachable(rail, req.xfer.reg, length, rail.btl->btl_put_local_registration_threshold, local))
+    return Post::kUnreachable;
+  memcpy(frag.remote_handle, handle.bytes, sizeof(frag.remote_handle));
+  const int rc =
+      rail.btl->btl_put(rail.btl, rail.ep, static_cast<uint8_t*>(contiguous(req)) + offset, remote_address,
+                        local, reinterpret_cast<mca_btl_base_registration_handle_t*>(frag.remote_handle),
+                        length, 0, MCA_BTL_NO_ORDER, rdma_done, nullptr, &frag);
+  if (rc == 1) return Post::kCompleted;
+  return rc == OPAL_SUCCESS ? Post::kAccepted : post_of(rc);
+}
+
+Post BtlPort::get(const RailHandle& rail, RecvRequest& req, uint64_t offset, size_t length,
+                  uint64_t remote_address, const xfer::HandleBytes& handle, FragRecord& frag) {
+  mca_btl_base_registration_handle_t* local = nullptr;
+  if (!reachable(rail, req.xfer.reg, length, rail.btl->btl_get_local_registration_threshold, local))
+    return Post::kUnreachable;
+  memcpy(frag.remote_handle, handle.bytes, sizeof(frag.remote_handle));
+  const int rc =
+      rail.btl->btl_get(rail.btl, rail.ep, static_cast<uint8_t*>(contiguous(req)) + offset, remote_address,
+                        local, reinterpret_cast<mca_btl_base_registration_handle_t*>(frag.remote_handle),
+                        length, 0, MCA_BTL_NO_ORDER, rdma_done, nullptr, &frag);
+  if (rc == 1) return Post::kCompleted;
+  return rc == OPAL_SUCCESS ? Post::kAccepted : post_of(rc);
+}
+
+}  // namespace bfo::glue

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// report.cc: what the engine reports to people: a peer that was given up, and the record of each failover.
+#include "pml/bfo/glue/btl_port.h"
+
+#include "pml/bfo/glue/component.h"
+#include "pml/bfo/glue/module.h"
+#include "pml/bfo/glue/help.h"
+
+namespace bfo::glue {
+namespace {
+
+// The rail of a peer that failed last; nullptr when none ever did.
+const Rail* last_lost(const ompi_proc_t* proc) {
+  const auto* peer =
+      static_cast<const Peer*>(static_cast<const void*>(proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML]));
+  const Rail* last = nullptr;
+  for (unsigned i = 0; peer != nullptr && i < peer->n_rails; ++i) {
+    const Rail& rail = peer->rails[i];
+    if (rail.event.down_ns != 0 && (last == nullptr || rail.event.down_ns > last->event.down_ns))
+      last = &rail;
+  }
+  return last;
+}
+
+// Device and port of a rail in words.
+void name_rail(const RailHandle& rail, bfo_rail_info_t& info) {
+  if (rail.failover != nullptr && rail.failover->rail_info(rail.btl, rail.ep, &info) == OPAL_SUCCESS) return;
+  info = {};
+  snprintf(info.device, sizeof(info.device), "%s", rail.btl->btl_component->btl_version.mca_component_name);
+}
+
+}  // namespace
+
+void BtlPort::peer_failed(const PeerHandle& peer, Outcome outcome) {
+  if (module_.leaving()) return;
+  const char* host = opal_get_proc_hostname(&peer.proc->super);
+  const int rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
+  const int other = static_cast<int>(peer.proc->super.proc_name.vpid);
+  bfo_rail_info_t info = {};
+  const Rail* rail = last_lost(peer.proc);
+  if (rail != nullptr) name_rail(rail->handle, info);
+  const char* device = rail != nullptr ? info.device : "none";
+  const char* cause = rail != nullptr && rail->event.text[0] != '\0' ? rail->event.text : "unknown";
+  if (outcome == Outcome::kMessageLost) {
+    show_help("message-lost", rank, other, host, device, info.port, cause);
+  } else {
+    show_help("peer-lost", rank, other, host, module_.params().park_timeout, device, info.port, cause);
+  }
+}
+
+void BtlPort::emit(const FailoverEvent& event) {
+  // Rails and peers that go away in order are no failure.
+  if (module_.leaving() || event.cause == BFO_CAUSE_SHUTDOWN) return;
+  const auto* peer = static_cast<const PeerHandle*>(event.peer);
+  const auto* rail = static_cast<const RailHandle*>(event.rail_handle);
+  FailoverEvent told = event;
+  if (rail == nullptr && peer != nullptr) {
+    // The end of a peer is told with the rail that went last.
+    if (const Rail* last = last_lost(peer->proc); last != nullptr) {
+      rail = &last->handle;
+      told.rail = last->index;
+      told.epoch = last->event.epoch;
+      memcpy(told.text, last->event.text, sizeof(told.text));
+    }
+  }
+  bfo_rail_info_t info = {};
+  EventNames names;
+  names.rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
+  names.peer = peer == nullptr ? -1 : static_cast<int>(peer->proc->super.proc_name.vpid);
+  if (rail != nullptr) {
+    name_rail(*rail, info);
+    names.device = info.device;
+    names.port = info.port;
+  }
+  module_.events().write(told, names);
+  // The side that saw the failure tells the user; the other one heard it from there.
+  if (strcmp(event.what, "failover") == 0 && event.cause != BFO_CAUSE_PEER_DOWN) {
+    module_.console().tell(event, names, now_ns());
+  }
+}
+
+}  // namespace bfo::glue

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// counters.h: what an engine is told once, and what it counts and reports.
+#pragma once
+
+#include <cstdint>
+
+#include "common/ids.h"
+
+namespace bfo::xfer {
+
+struct Config {
+  std::uint64_t park_timeout_ns = 30'000'000'000;  ///< without any rail up to a peer before its requests fail
+  std::uint32_t send_depth = 4;                    ///< FRAGs or writes in flight per request and usable rail
+  std::uint32_t rdma_depth = 4;                    ///< PUTs or READs in flight per request and usable rail
+  bool use_get = true;
+  bool use_put = true;
+};
+
+/// Totals since the start; for pvars, tests and the balance of P8.
+struct Counters {
+  std::uint64_t eager_sent = 0;
+  std::uint64_t rndv_sent = 0;
+  std::uint64_t bytes_sent = 0;       ///< application bytes handed to rails, resent ones included
+  std::uint64_t bytes_resent = 0;     ///< of them, again
+  std::uint64_t messages_resent = 0;  ///< MATCH, RNDV, RGET posted again
+  std::uint64_t duplicates = 0;       ///< messages dropped because they had arrived before
+  std::uint64_t stale = 0;            ///< messages of an older round or a finished request
+  std::uint64_t malformed = 0;        ///< truncated, forged, outside the window, of an unknown type
+  std::uint64_t ignored = 0;          ///< table cells Ignore
+  std::uint64_t restarts = 0;         ///< rounds begun after the first
+  std::uint64_t control_sent = 0;
+  std::uint64_t rails_lost = 0;
+  std::uint64_t deferred = 0;  ///< callbacks put aside because they came during another
+  std::uint64_t fences = 0;
+  std::uint64_t peers_lost = 0;
+};
+
+struct ProbeResult {
+  std::int32_t source = 0;
+  std::int32_t tag = 0;
+  std::uint64_t length = 0;
+};
+
+/// What the port knows about an event of one rail: see bfo_rail_event_t.
+struct RailEvent {
+  RailName name;
+  std::int32_t cause = 0;
+  std::int32_t code = 0;
+  std::uint64_t evidence_ns = 0;
+  const char* text = "";
+};
+
+}  // namespace bfo::xfer

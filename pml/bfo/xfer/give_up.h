@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// give_up.h: when a peer, or what a device may still reach, is given up: every request concerned ends with an
+// error through its gate, and the peer is told.
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+/// The device of `rail` could not be fenced for the park time (H12): requests it may still reach end with an
+/// error, their memory stays registered and the contents of their buffers are undefined.
+template <class P>
+[[gnu::cold]] void Engine<P>::abandon(RailT& rail) {
+  PeerT& p = *rail.peer;
+  rail.unfenceable = false;
+  const auto drop = [&](auto& x) {
+    bool any = false;
+    for (LedgerT* e = x.ledger; e;) {
+      LedgerT* const next = e->next;
+      if (e->rail == &rail) {
+        ledger_remove(x.ledger, e);
+        any = true;
+      }
+      e = next;
+    }
+    if (any) x.reg = {};
+    return any;
+  };
+  for (SendRequest* r = p.live_sends.front(); r;) {
+    SendRequest* const next = p.live_sends.next(r);
+    if (drop(r->xfer)) {
+      send_event(*r, SendEvent::kGiveUp);
+      r->xfer.outcome = Outcome::kPeerLost;
+      send_check(*r);
+    }
+    r = next;
+  }
+  for (RecvRequest* r = p.live_recvs.front(); r;) {
+    RecvRequest* const next = p.live_recvs.next(r);
+    if (drop(r->xfer)) {
+      r->xfer.status.outcome = Outcome::kPeerLost;
+      recv_event(*r, RecvEvent::kGiveUp);
+      if (r->xfer.phase != RecvPhase::kIdle) recv_check(*r);
+    }
+    r = next;
+  }
+}
+
+/// The peer gave up on us: what we expect from it will not come.
+template <class P>
+void Engine<P>::on_peer_lost(const Arrival& a) {
+  core::RailHdr h;
+  PeerT* const p = a.rail && core::decode(a.bytes, h) ? a.rail->peer : nullptr;
+  bool ours = false;  // only a peer of ours knows the name of a connection
+  for (unsigned i = 0; p && i < p->n_rails; ++i)
+    ours = ours || (h.conn != 0 && (p->rails[i].name.conn == h.conn || p->rails[i].dead.conn == h.conn));
+  if (!ours) {
+    ++counters_.malformed;
+    return;
+  }
+  p->message_lost = true;
+  give_up(*p);
+}
+
+template <class P>
+void Engine<P>::on_gap_lost(RailT* rail, RailName, std::uint64_t lost) {
+  Entry entry(*this);
+  if (lost == 0) return;
+  PeerT& p = *rail->peer;
+  p.message_lost = true;  // never silent, never a hang (H4 c)
+  give_up(p);
+  p.owe_lost = true;
+  tell_lost(p);
+}
+
+/// A peer that was given up may wait for what will not come: it is told once, as soon as a rail is up (H11).
+template <class P>
+[[gnu::cold]] void Engine<P>::tell_lost(PeerT& p) {
+  for (unsigned i = 0; i < p.n_rails && p.owe_lost; ++i) {
+    RailT& rail = p.rails[i];
+    if (rail.name.conn == 0 || (rail.state != RailState::kUp && rail.state != RailState::kSuspect)) continue;
+    Frag* const f = port_.frag_alloc();
+    if (!f) break;
+    const core::RailHdr h{
+        static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, rail.name.conn, rail.name.epoch, 0, 0};
+    fill_raw(p, *f, &h, sizeof h, nullptr, 0);
+    p.raw.remove(f);
+    f->xfer.rail = &rail;
+    f->xfer.epoch = rail.name.epoch;
+    ++frags_out_;
+    const Post post = port_.send_bytes(rail.handle, h.type, &h, sizeof h, nullptr, 0, *f);
+    if (taken(post)) p.owe_lost = false;
+    if (post == Post::kAccepted) return;
+    --frags_out_;
+    port_.frag_free(*f);
+  }
+  if (p.owe_lost) timers_ = true;
+}
+
+template <class P>
+void Engine<P>::peer_lost(PeerT* p) {
+  Entry entry(*this);
+  give_up(*p);
+}
+
+/// Every request with this peer ends with an error, each through its gate.
+template <class P>
+[[gnu::cold]] void Engine<P>::give_up(PeerT& p) {
+  if (p.lost) return;
+  p.lost = true;
+  p.parked = false;
+  p.n_eager = 0;
+  ++counters_.peers_lost;
+  const Outcome outcome = p.message_lost ? Outcome::kMessageLost : Outcome::kPeerLost;
+  for (SendRequest* r = p.live_sends.front(); r;) {
+    SendRequest* const next = p.live_sends.next(r);
+    send_event(*r, SendEvent::kGiveUp);
+    r = next;
+  }
+  for (RecvRequest* r = p.live_recvs.front(); r;) {
+    RecvRequest* const next = p.live_recvs.next(r);
+    recv_event(*r, RecvEvent::kGiveUp);
+    r = next;
+  }
+  for (unsigned i = 0; i < p.n_rails; ++i) Rget<P>::reads_over(*this, p.rails[i]);
+  for (SendRequest* r = p.ready_sends.front(); r;) {
+    SendRequest* const next = p.ready_sends.next(r);
+    if (r->xfer.protocol == Protocol::kEager) {
+      p.ready_sends.remove(r);
+      finish_send(*r, outcome);
+    }
+    r = next;
+  }
+  while (Frag* f = p.raw.pop_front()) {
+    if (f->xfer.buffer) port_.free(f->xfer.buffer);
+    port_.frag_free(*f);
+  }
+  while (StarvedT* w = p.starved.pop_front()) port_.free(w);
+  for (CommT** page : comm_pages_)
+    for (unsigned i = 0; page && i < kCommPage; ++i) {
+      CommT* const c = page[i];
+      for (std::int32_t k = 0; c && k < c->size; ++k) {
+        ProcT* const q = c->procs[k];
+        if (!q) continue;
+        if (!q->posted.empty()) peer_of(*q);  // never spoken to: resolve it now
+        if (q->peer != &p) continue;
+        while (SendRequest* r = q->stalled.pop_front()) {
+          --n_stalled_;
+          finish_send(*r, outcome);
+        }
+        while (RecvRequest* r = q->posted.pop_front()) {
+          --c->n_posted;
+          r->xfer.status = RecvStatus{q->rank, r->xfer.tag, 0, outcome};
+          finish_recv(*r);
+        }
+      }
+    }
+  emit_events(p, true);
+  FailoverEvent e;
+  e.what = p.message_lost ? "message_lost" : "peer_lost";
+  e.peer = &p.handle;
+  e.down_ns = port_.now_ns();
+  port_.emit(e);
+  port_.peer_failed(p.handle, outcome);
+}
+
+template <class P>
+bool Engine<P>::has_work(const PeerT& p) const {
+  if (!p.live_sends.empty() || !p.live_recvs.empty() || !p.ready_sends.empty() || !p.raw.empty() ||
+      !p.starved.empty())
+    return true;
+  for (CommT** page : comm_pages_)
+    for (unsigned i = 0; page && i < kCommPage; ++i)
+      for (std::int32_t k = 0; page[i] && k < page[i]->size; ++k) {
+        const ProcT* const q = page[i]->procs[k];
+        if (q && q->peer == &p && !(q->posted.empty() && q->stalled.empty())) return true;
+      }
+  return false;
+}
+
+/// Park time runs only while no rail to the peer is up or being connected, and the peer gives no sign of
+/// life: a process that computes outside MPI answers no handshake for as long as it likes (H15).
+template <class P>
+void Engine<P>::check_parked(PeerT& p, std::uint64_t now_ns) {
+  if (p.owe_lost) tell_lost(p);
+  emit_events(p, false);
+  bool answers = false;
+  for (unsigned i = 0; i < p.n_rails; ++i) {
+    RailT& rail = p.rails[i];
+    if (rail.event_open || rail.unfenceable) timers_ = true;
+    if (rail.unfenceable && now_ns - rail.unfenceable_ns >= config_.park_timeout_ns) abandon(rail);
+    answers = answers || rail.answers;
+  }
+  if (!p.parked || p.lost) return;
+  timers_ = true;
+  if (answers || now_ns - p.parked_since_ns < config_.park_timeout_ns) return;
+  if (!has_work(p)) return;
+  give_up(p);
+  p.owe_lost = true;
+  tell_lost(p);
+}
+
+}  // namespace bfo::xfer
