@@ -33,6 +33,7 @@ struct FakeCq : ibv_cq {
   FakeChannel* events = nullptr;
   bool armed = false;
   bool broken = false;
+  int polls = 0;
 };
 
 struct FakeSrq : ibv_srq {
@@ -286,6 +287,7 @@ class FakeFabric {
 
   static int poll_cq(ibv_cq* cq, int count, ibv_wc* wcs) {
     auto* fake = static_cast<FakeCq*>(cq);
+    ++fake->polls;
     if (fake->broken) return -1;
     int n = 0;
     for (; n < count && !fake->entries.empty(); ++n) {

@@ -160,6 +160,7 @@ class World {
     std::size_t max_send = 1024;
     std::size_t rdma_frag = 2048;
     int capacity = 1 << 30;  ///< flights a rail takes before it has no resources
+    std::uint64_t home_key = 0;
     xfer::Config config{};
   };
 
@@ -191,7 +192,7 @@ class World {
   xfer::Peer<FakePort>* peer(int me, int other) {
     auto*& p = peers[me][other];
     if (!p) {
-      p = engines[me]->peer_add(other);
+      p = engines[me]->peer_add(other, options.home_key);
       for (int r = 0; r < options.rails; ++r) {
         xfer::RailLimits l;
         l.eager_limit = l.rndv_eager_limit = options.eager;

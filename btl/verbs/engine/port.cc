@@ -23,6 +23,7 @@ namespace {
 
 constexpr int kBatch = 16;            // completions taken at once
 constexpr uint32_t kClockEvery = 32;  // polls between two looks at the clock
+constexpr uint32_t kAwake = 512;      // polls without a completion until a port is quiet
 constexpr uint64_t kByePatienceNs = 1'000'000;
 
 uint64_t monotonic_ns() {
@@ -215,7 +216,12 @@ int Port::poll() {
     handled += n;
     emptied = emptied && n < kBatch;
   }
-  if (handled == 0) srq_.flush();
+  if (handled == 0) {
+    srq_.flush();
+    if (awake_ != 0) --awake_;
+  } else {
+    awake_ = kAwake;
+  }
   const bool attention = attention_.load(std::memory_order_acquire);
   if (attention || --until_clock_ == 0) [[unlikely]] {
     until_clock_ = kClockEvery;
@@ -227,6 +233,23 @@ int Port::poll() {
     if (now >= next_tick_ns_) tick(now);
   }
   polling_ = false;
+  return handled;
+}
+
+bool Port::rest() {
+  static_assert(kClockEvery % kRestTurns == 0, "the poll that looks at the clock is one that is made");
+  if (!quiet() || until_clock_ % kRestTurns == 1) return false;
+  --until_clock_;
+  return true;
+}
+
+int poll_ports(Port* const* ports, int count) {
+  bool traffic = false;
+  for (int i = 0; i < count; ++i) traffic = traffic || !ports[i]->quiet();
+  int handled = 0;
+  for (int i = 0; i < count; ++i) {
+    if (!(traffic && ports[i]->rest())) handled += ports[i]->poll();
+  }
   return handled;
 }
 

@@ -137,6 +137,11 @@ class Port {
 
   /// One round of progress. Returns the number of completions handled.
   int poll();
+  /// True when this port need not be polled in this turn: nothing came for a while, nothing is due, and it
+  /// was looked at not long ago. Counts as a poll for the clock.
+  bool rest();
+  /// True when nothing came in the last polls and nothing is due.
+  bool quiet() const { return awake_ == 0 && !timers_ && !attention_.load(std::memory_order_relaxed); }
   /// Acts on asynchronous events waiting at the device; for all ports of it. `ports` lists them.
   static void take_events(Device& device, Port* const* ports, int count);
 
@@ -206,6 +211,7 @@ class Port {
   bool polling_ = false;
   bool finalizing_ = false;
   uint32_t until_clock_ = 1;
+  uint32_t awake_ = 0;  // polls that must bring nothing before the port is quiet
   Endpoint* receiving_ = nullptr;
   Host host_{};
   PortLock lock_;
@@ -235,6 +241,11 @@ class Port {
   ibv_mr* landing_mr_ = nullptr;
   bfo_accounting_t accounting_{};
 };
+
+/// One round of progress over all ports of a process. While one of them has traffic, those that are quiet are
+/// polled in one turn of kRestTurns only: their queues would cost its messages time.
+int poll_ports(Port* const* ports, int count);
+inline constexpr uint32_t kRestTurns = 16;
 
 /// A down port is asked for its state this often, in case the event that it is active was lost.
 inline constexpr uint64_t kPortQueryNs = 500'000'000;

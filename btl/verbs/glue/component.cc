@@ -89,6 +89,7 @@ void open_ports(DeviceSlot& device, Search* search) {
     }
     device.ports[device.port_count++] = &module->port;
     ++device.open_ports;
+    self().ports[self().module_count] = &module->port;
     self().modules[self().module_count++] = module;
   }
 }
@@ -180,8 +181,7 @@ int progress_all() {
       engine::Port::take_events(device.device, device.ports, device.port_count);
     }
   }
-  for (int i = 0; i < self().module_count; ++i) handled += self().modules[i]->port.poll();
-  return handled;
+  return handled + engine::poll_ports(self().ports, self().module_count);
 }
 
 int component_progress() {

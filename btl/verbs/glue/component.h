@@ -62,6 +62,7 @@ struct Component {
   mca_btl_base_component_3_0_0_t super;
   Params params;
   Module* modules[kMaxModules];
+  engine::Port* ports[kMaxModules];  // of the modules, in the same order
   int module_count;
   DeviceSlot* devices[kMaxModules];
   int device_count;

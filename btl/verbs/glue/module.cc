@@ -86,7 +86,9 @@ int finalize(mca_btl_base_module_t* btl) {
   if (component.events != nullptr) component.events->forget(module->port.pulse());
   module->port.close();
   for (int i = 0; i < component.module_count; ++i) {
-    if (component.modules[i] == module) component.modules[i] = component.modules[--component.module_count];
+    if (component.modules[i] != module) continue;
+    component.modules[i] = component.modules[--component.module_count];
+    component.ports[i] = component.ports[component.module_count];
   }
   for (int i = 0; i < device.port_count; ++i) {
     if (device.ports[i] == &module->port) device.ports[i] = device.ports[--device.port_count];

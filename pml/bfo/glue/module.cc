@@ -30,6 +30,7 @@ xfer::Config engine_config(const Params& params) {
       params.park_timeout < 0 ? kForever : static_cast<uint64_t>(params.park_timeout) * 1'000'000'000u;
   config.send_depth = static_cast<uint32_t>(params.send_pipeline_depth);
   config.rdma_depth = static_cast<uint32_t>(params.recv_pipeline_depth);
+  config.short_limit = static_cast<size_t>(params.short_limit);
   config.use_get = params.use_get;
   config.use_put = params.use_put;
   return config;
@@ -133,6 +134,12 @@ RailState rail_state(bfo_rail_state_t state) {
       return RailState::kUnusable;
   }
   return RailState::kUnusable;
+}
+
+// The same number on both sides, another one for the next peer.
+uint64_t pair_key(const opal_process_name_t& peer) {
+  const opal_process_name_t self = OPAL_PROC_MY_NAME;
+  return uint64_t{self.jobid} + peer.jobid + self.vpid + peer.vpid;
 }
 
 xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& params, bool rdma) {
@@ -281,7 +288,7 @@ Peer* Module::make_peer(ompi_proc_t* proc) {
   if (ep == nullptr) return nullptr;
   PeerHandle handle;
   handle.proc = proc;
-  Peer* peer = engine_.peer_add(handle);
+  Peer* peer = engine_.peer_add(handle, pair_key(proc->super.proc_name));
   if (peer == nullptr) return nullptr;
   const size_t n = std::min<size_t>(mca_bml_base_btl_array_get_size(&ep->btl_send),
                                     static_cast<size_t>(params_.max_send_per_range));

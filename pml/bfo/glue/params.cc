@@ -43,6 +43,9 @@ constexpr IntParam kIntParams[] = {
     {"rdma_threshold", &Params::rdma_threshold, 65536, 0, INT_MAX, OPAL_INFO_LVL_5,
      "Contiguous messages of at least this many bytes go by RDMA where the rails can; shorter ones are "
      "copied"},
+    {"short_limit", &Params::short_limit, 256, 0, INT_MAX, OPAL_INFO_LVL_5,
+     "Messages shorter than this many bytes to one peer all use one rail while it has room, which saves "
+     "latency (0 = spread them too). Different peers use different rails"},
     {"park_timeout", &Params::park_timeout, 30, -1, INT_MAX / 1000, OPAL_INFO_LVL_3,
      "Seconds a peer may be without any usable rail before its requests end with an MPI error (0 = at once, "
      "-1 = wait for ever). A rail that returns in time resumes them"},

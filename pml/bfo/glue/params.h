@@ -22,6 +22,7 @@ struct Params {
   int unexpected_limit;      // bytes of an unexpected message kept inside its record
   char* allocator;           // allocator component for larger unexpected messages
   int rdma_threshold;        // bytes; shorter messages are copied even where a rail has RDMA
+  int short_limit;           // bytes; shorter messages to a peer all use one rail
   bool use_get;              // receiver-side RDMA reads
   bool use_put;              // sender-side RDMA writes
   int park_timeout;          // seconds without any rail before MPI reports an error; -1 = for ever

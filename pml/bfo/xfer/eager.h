@@ -30,6 +30,7 @@ struct Eager {
     auto& x = r.xfer;
     const core::MatchHdr h = header(*x.proc, x.tag, x.seq);
     if (e.port_.sendi(rail.handle, h.type, &h, sizeof h, r, x.length)) return Sent::kDone;
+    e.crowded(*rail.peer, rail);
     auto* const f = e.new_frag(FragKind::kMatch, rail, *rail.peer);
     if (!f) return Sent::kRefused;
     f->xfer.send = &r;
@@ -97,7 +98,7 @@ bool Engine<P>::begin_send(SendRequest& r) {
   auto& x = r.xfer;
   ProcT& p = *x.proc;
   PeerT& peer = *p.peer;
-  RailT* const rail = next_eager(peer);
+  RailT* const rail = next_for(peer, x.length);
   if (rail) [[likely]] {
     if (x.length + sizeof(core::MatchHdr) <= rail->limits.eager_limit && x.mode != SendMode::kSync) {
       const auto s = Eager<P>::post(*this, r, *rail);
@@ -161,10 +162,13 @@ bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source) {
   if (p->next_seq == p->stop_seq) [[unlikely]]
     return false;  // isend() asks for the window
   if (args.mode == SendMode::kSync) return false;
-  RailT* const rail = next_eager(peer);
+  RailT* const rail = next_for(peer, args.length);
   if (!rail || args.length + sizeof(core::MatchHdr) > rail->limits.eager_limit) return false;
   const core::MatchHdr h = Eager<P>::header(*p, args.tag, p->next_seq);
-  if (!port_.sendi(rail->handle, h.type, &h, sizeof h, source, args.length)) return false;
+  if (!port_.sendi(rail->handle, h.type, &h, sizeof h, source, args.length)) {
+    crowded(peer, *rail);
+    return false;
+  }
   ++p->next_seq;
   ++counters_.eager_sent;
   counters_.bytes_sent += args.length;

@@ -53,7 +53,8 @@ class Engine {
 
   // ---- peers and rails
   // ----------------------------------------------------------------------------------------
-  PeerT* peer_add(const typename P::PeerHandle& handle);
+  /// `key` chooses the peer's home rail, see home_rail(); the same on both sides.
+  PeerT* peer_add(const typename P::PeerHandle& handle, std::uint64_t key = 0);
   /// Add one rail; at most kMaxRails per peer (nullptr after that). `state` kUp for rails whose BTL does not
   /// speak common/failover_btl.h. `name` zero when unknown.
   RailT* rail_add(PeerT* peer, const typename P::RailHandle& handle, const RailLimits& limits,
@@ -257,6 +258,21 @@ class Engine {
     p.rr = static_cast<std::uint8_t>(p.rr + 1 == p.n_eager ? 0 : p.rr + 1);
     return r;
   }
+  /// The rail of an eager message. What a short one costs is latency, not a rail's rate: all of them, in both
+  /// directions, use the pair's home rail, whose queues are then in the caches of both sides. Longer ones
+  /// spread.
+  RailT* next_for(PeerT& p, std::size_t length) {
+    if (length < config_.short_limit && p.home) [[likely]]
+      return p.home;
+    return next_spread(p);
+  }
+  RailT* next_spread(PeerT& p);
+  void crowded(PeerT& p, const RailT& rail);
+  /// The same rail on both sides while both see the same rails; different pairs use different ones.
+  static RailT* home_rail(const PeerT& p) {
+    return p.n_eager != 0 ? p.eager[p.home_key % p.n_eager] : nullptr;
+  }
+  static constexpr std::uint32_t kAway = 64;
   static constexpr std::uint64_t kMinPiece = 16384;
   static constexpr std::uint64_t kMaxAgain = 1 << 20;
   std::uint64_t piece(std::uint64_t length, unsigned rails, std::uint64_t limit) const;

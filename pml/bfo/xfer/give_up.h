@@ -111,6 +111,8 @@ template <class P>
   p.lost = true;
   p.parked = false;
   p.n_eager = 0;
+  p.home = nullptr;
+  p.away = 0;
   ++counters_.peers_lost;
   const Outcome outcome = p.message_lost ? Outcome::kMessageLost : Outcome::kPeerLost;
   for (SendRequest* r = p.live_sends.front(); r;) {

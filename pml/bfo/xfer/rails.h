@@ -12,10 +12,11 @@
 namespace bfo::xfer {
 
 template <class P>
-Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle) {
+Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t key) {
   Entry entry(*this);
   auto* p = ::new (port_.alloc(sizeof(PeerT))) PeerT;
   p->handle = handle;
+  p->home_key = key;
   p->next = peers_;
   peers_ = p;
   return p;
@@ -56,6 +57,8 @@ void Engine<P>::rebuild(PeerT& p) {
     }
   }
   if (p.rr >= p.n_eager) p.rr = 0;
+  p.home = home_rail(p);
+  p.away = 0;
   if (p.n_eager != 0) {
     p.was_up = true;
     p.parked = false;

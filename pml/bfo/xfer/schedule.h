@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// schedule.h: which rail takes what, and what waits. Eager messages go round robin over the usable rails;
-// pieces of long messages to the rail with the least bytes in flight for its weight, which stripes by weight
-// when rails are healthy and follows their real speed when they are not. A request that owes something no
-// rail can take now waits in its peer's ready list and is served as soon as any rail of the peer has room.
+// schedule.h: which rail takes what, and what waits. Eager messages go round robin over the usable rails,
+// short ones all over one; pieces of long messages to the rail with the least bytes in flight for its weight,
+// which stripes by weight when rails are healthy and follows their real speed when they are not. A request
+// that owes something no rail can take now waits in its peer's ready list and is served as soon as any rail
+// of the peer has room.
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
@@ -22,6 +23,22 @@ Rail<P>* Engine<P>::lightest(PeerT& p, std::uint32_t refused) {
   }
   ++p.turn;
   return best;
+}
+
+/// Round robin: for longer messages, and for some short ones after home had no room for one.
+template <class P>
+Rail<P>* Engine<P>::next_spread(PeerT& p) {
+  if (p.away != 0 && --p.away == 0) p.home = home_rail(p);
+  return next_eager(p);
+}
+
+/// `rail` did not take a message at once.
+template <class P>
+[[gnu::cold]] void Engine<P>::crowded(PeerT& p, const RailT& rail) {
+  if (p.home != &rail || p.n_eager < 2) return;
+  p.home = nullptr;
+  p.away = kAway;
+  if (p.eager[p.rr] == &rail) next_eager(p);
 }
 
 /// Size of one RDMA piece of a message of `length` bytes over `rails` rails: an equal share for each, in

@@ -350,10 +350,13 @@ struct Peer {
   Rail<P> rails[kMaxRails];
   std::uint8_t n_rails = 0;
   std::uint8_t n_eager = 0;  ///< rails in `eager`
-  std::uint8_t rr = 0;       ///< next of `eager` for a short message
+  std::uint8_t rr = 0;       ///< next of `eager` for an eager message that is spread
   std::uint8_t turn = 0;     ///< first of `eager` to be looked at for a long one
   bool parked = false;
-  bool lost = false;  ///< given up
+  bool lost = false;        ///< given up
+  Rail<P>* home = nullptr;  ///< of short messages; nullptr: none, or it was crowded
+  std::uint64_t home_key = 0;
+  std::uint32_t away = 0;  ///< messages that are still spread before home is tried again
   bool message_lost = false;
   bool owe_lost = false;         ///< given up by us, and not told yet
   bool awaited = false;          ///< keep_alive(): it owes us something
