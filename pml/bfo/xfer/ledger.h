@@ -47,6 +47,10 @@ void Engine<P>::fence_all(LedgerT*& head) {
     if (e->rail->limits.failover) {
       ++counters_.fences;
       port_.fence(e->rail->handle, e->epoch);
+      if (e->rail->state == RailState::kUnusable) {  // perhaps it was abandoned before there was this entry
+        e->rail->unfenceable = true;
+        timers_ = true;
+      }
     } else if (e->grant != 0) {
       ledger_remove(head, e);
     }
