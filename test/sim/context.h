@@ -26,6 +26,7 @@ struct Hooks {
   bool no_gate = false;   ///< requests complete whatever their ledger says
   const core::SendTable* send_table = &core::kSendTable;  ///< or one with a cell changed
   const core::RecvTable* recv_table = &core::kRecvTable;
+  bool changed() const { return send_table != &core::kSendTable || recv_table != &core::kRecvTable; }
 };
 
 /// Totals of one run.

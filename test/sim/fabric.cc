@@ -219,7 +219,10 @@ bool Fabric::execute(Half& h, Packet* p) {
     o.cq.push(p);
     ctx_.wake(o.proc, 200 + h.dice.below(2000));
   }
-  if (h.hw != Hw::kReady || o.hw != Hw::kReady || o.epoch != p->epoch) return true;
+  if (h.hw != Hw::kReady || o.hw != Hw::kReady || o.epoch != p->epoch) {
+    arm_retry(h, ctx_.machine.retry_ns);  // carried out, but never acknowledged
+    return true;
+  }
   h.executed = p->ordinal + 1;
   if (p->fate == PacketFate::kNoAck) h.ack_stop = std::min(h.ack_stop, p->ordinal);
   if (p->fate == PacketFate::kErrorDone) {

@@ -62,6 +62,7 @@ void Process::reset() {
   frags_out_ = 0;
   allocated_ = 0;
   pending_.clear();
+  echoes_.clear();
   tick_ns_ = kMinTick;
   for (auto& p : peers_) p = nullptr;
   for (bool& l : lost_peer_) l = false;
@@ -153,6 +154,8 @@ void Process::step() {
   const bool did = driver_.poll();
   const int progressed = engine_->progress(ctx_.now);
   run_program();
+  if (!echoes_.empty()) [[unlikely]]
+    send_echoes();
   tick_ns_ = did || progressed ? kMinTick : std::min(kMaxTick, tick_ns_ + tick_ns_ / 2);
   std::uint64_t delay = tick_ns_;
   if (finished() && !engine_->needs_progress() && engine_->unfinished() == 0) delay = ~std::uint64_t{0};

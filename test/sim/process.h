@@ -43,6 +43,7 @@ class Process {
   std::uint32_t frags_out() const { return frags_out_; }
   void peer_died(std::uint32_t peer);
   void forged(const Fault& f);
+  void arm_echo(const Fault& f);
 
   Engine& engine() { return *engine_; }
   Driver& driver() { return driver_; }
@@ -51,6 +52,8 @@ class Process {
  private:
   friend class SimPort;
   void replayed(Half& h, Prng& d);
+  void send_echoes();
+  bool send_echo(const Fault& f);
   void inject(Half& h, std::uint8_t tag, const std::uint8_t* bytes, std::size_t size, bool must_count);
   /// One thing the program does; in order of time within its communicator.
   struct Op {
@@ -112,6 +115,7 @@ class Process {
   Prng dice_;
   std::vector<CommState> comms_;
   std::vector<Pending> pending_;
+  std::vector<Fault> echoes_;
   std::uint64_t ops_left_ = 0;
   std::uint64_t tick_ns_ = 5000;
   EnginePeer* peers_[kMaxProcs] = {};

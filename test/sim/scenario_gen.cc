@@ -8,6 +8,7 @@
 
 #include "test/sim/prng.h"
 #include "test/sim/scenario.h"
+#include "test/sim/scenario_dance.h"
 
 namespace bfo::sim {
 namespace {
@@ -267,7 +268,7 @@ void make_faults(Prng& d, const Flavor& f, Scenario& s) {
   if (f.max_faults == 0) return;
   // Swarm: a kind is off in a third of the runs.
   std::uint32_t kinds = 0;
-  for (unsigned k = 0; k < static_cast<unsigned>(FaultKind::kCount); ++k)
+  for (unsigned k = 0; k <= static_cast<unsigned>(FaultKind::kForge); ++k)
     if (!d.chance(33)) kinds |= 1u << k;
   kinds |= 1u << static_cast<unsigned>(FaultKind::kErrorNow) | 1u << static_cast<unsigned>(FaultKind::kBreak);
   const std::uint64_t n = d.range(f.min_faults, f.max_faults);
@@ -330,7 +331,7 @@ void make_faults(Prng& d, const Flavor& f, Scenario& s) {
 
 const std::vector<std::string>& config_names() {
   static const std::vector<std::string> names{"default", "quiet", "pair", "long",   "storm", "onerail",
-                                              "big",     "death", "park", "device", "mix"};
+                                              "big",     "death", "park", "device", "dance", "mix"};
   return names;
 }
 
@@ -341,7 +342,8 @@ bool generate(std::uint64_t seed, const std::string& config, Scenario& out) {
     return generate(seed, kParts[seed % std::size(kParts)], out);
   }
   Flavor f;
-  if (!flavor(config, f)) return false;
+  const bool dance = config == "dance";
+  if (!dance && !flavor(config, f)) return false;
   std::uint64_t salt = 0;
   for (const char c : config) salt = mix(salt, static_cast<unsigned char>(c));
   Prng d(mix(seed, salt));
@@ -350,6 +352,10 @@ bool generate(std::uint64_t seed, const std::string& config, Scenario& out) {
   out.comms.clear();
   out.pairs.clear();
   out.faults.clear();
+  if (dance) {
+    generate_dance(d, out);
+    return true;
+  }
   make_machine(d, f, out.machine);
   make_comms(d, f, out);
   make_pairs(d, f, out);

@@ -225,6 +225,9 @@ void World::fault(const Fault& f, bool begin) {
       for (std::size_t i = 0; i < shared_.freed.size(); ++i) ++shared_.freed[i];
       ctx_.queue.push(ctx_.now + kNewsNs, EventKind::kDeathNews, f.p);
       break;
+    case FaultKind::kEcho:
+      if (begin && !ctx_.sleepers[f.p].dead) processes_[f.p]->arm_echo(f);
+      break;
     case FaultKind::kForge:
       if (begin && !ctx_.sleepers[f.p].dead) forge(f);
       break;
