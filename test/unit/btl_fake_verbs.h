@@ -114,6 +114,7 @@ class FakeFabric {
   bool duplicate_datagrams = false;
   bool refuse_channels = false;    // no completion channel can be made
   bool raise_last_receive = true;  // QP_LAST_WQE_REACHED on the way to ERR
+  bool check_keys = false;         // RDMA outside a registered region fails, as every HCA has it
   bool lose_marker = false;        // work posted in ERR never completes
   int refuse_post = 0;             // errno of the next RC post_send
   int refuse_error = 0;            // errno of modify_qp to ERR
@@ -230,15 +231,26 @@ class FakeFabric {
     FakeWork work = qp.sq.front();
     const auto fault = faults.find(qp.qp_num);
     const bool failing = fault != faults.end();
-    const Fault what = failing ? fault->second : Fault{IBV_WC_SUCCESS, true};
+    Fault what = failing ? fault->second : Fault{IBV_WC_SUCCESS, true};
+    const bool refused = check_keys && !may_access(work);
+    if (refused) what = Fault{IBV_WC_REM_ACCESS_ERR, false};
     if (what.delivered && !execute(qp, work)) return false;
     qp.sq.pop_front();
     complete(qp, work, what.status);
-    if (failing) {
-      faults.erase(fault);
-      to_error(qp);
-    }
+    if (failing) faults.erase(fault);
+    if (failing || refused) to_error(qp);
     return true;
+  }
+
+  bool may_access(const FakeWork& work) const {
+    if (work.wr.opcode != IBV_WR_RDMA_WRITE && work.wr.opcode != IBV_WR_RDMA_READ) return true;
+    if (work.wr.num_sge == 0) return true;
+    const auto found = mrs.find(work.wr.wr.rdma.rkey);
+    if (found == mrs.end()) return false;
+    const auto start = reinterpret_cast<uint64_t>(found->second->addr);
+    const uint64_t at = work.wr.wr.rdma.remote_addr;
+    return at >= start && at - start <= found->second->length &&
+           work.sge.length <= found->second->length - (at - start);
   }
 
   bool port_up(const FakeQp& qp) const {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// fuzz_wire_main.cc: libFuzzer target for every header parser of pml/bfo, through the engine's dispatch:
-//   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -DBFO_DEBUG=1 -I.
-//   test/unit/fuzz_wire_main.cc
-//   ./a.out -max_total_time=60
-// Input: any number of messages, each a length byte and that many bytes; the first byte of a message is its
-// type.
+// fuzz_wire_main.cc: libFuzzer target for every header parser of pml/bfo, through the engine's dispatch;
+// built and run by test/build/fuzz_soak. Input: any number of messages, each a length byte and that many
+// bytes; the first byte of a message is its type.
 #include "test/unit/fuzz_wire.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// fuzz_packet.h: arbitrary bytes as datagrams to two processes in any phase of their connection. Must never
+// crash, leave a queue pair or a piece of work behind, or keep an honest peer from connecting afterwards.
+// Used by the libFuzzer target and by a unit test.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "btl/verbs/engine/packet.h"
+#include "test/unit/btl_world.h"
+
+namespace bfo::test {
+
+class PacketTarget {
+ public:
+  /// `start`: how far the honest connection has come, and whether work is on its way.
+  explicit PacketTarget(std::uint8_t start) {
+    world_.fabric.check_keys = true;  // forged packets name memory
+    if (start & 1) engine::connect_want(world_.a.endpoint);
+    if (start & 2) engine::connect_want(world_.b.endpoint);
+    for (int i = 0; i < (start >> 2) % 24; ++i) {
+      fake_now() += 10'000;
+      world_.a.poll();
+      world_.b.poll();
+    }
+    if (start & 0x80) {
+      engine::send(world_.a.endpoint, world_.frag("one"));
+      engine::send(world_.b.endpoint, world_.frag("two"));
+    }
+  }
+
+  /// One record: where it goes, which honest packet it is made from, what is changed. Returns the bytes used.
+  std::size_t record(const std::uint8_t* data, std::size_t size) {
+    if (size < 3) return size;
+    const std::uint8_t how = data[0];
+    Process& to = how & 1 ? world_.b : world_.a;
+    Process& from = how & 1 ? world_.a : world_.b;
+    char bytes[sizeof(engine::Packet)];
+    honest(bytes, from, to, data[1]);
+    const std::size_t edits = std::min<std::size_t>(data[2] % 8, (size - 3) / 2);
+    for (std::size_t i = 0; i < edits; ++i)
+      bytes[data[3 + 2 * i] % sizeof bytes] = static_cast<char>(data[4 + 2 * i]);
+    if (how & 2) seal(bytes);
+    knowing_ = knowing_ || (how & 2);
+    const std::size_t length = how & 4 ? data[2] % (sizeof bytes + 1) : sizeof bytes;
+    if (how & 8) {
+      to_every_queue(to, bytes, length);
+    } else {
+      engine::connect_packet(to.port, bytes, length);
+    }
+    turn();
+    return 3 + 2 * edits;
+  }
+
+  /// The two find each other once the forger is silent. One that knows both nonces may have told either that
+  /// the other is gone or far ahead; what a network does (loses, damages, doubles, delays) must pass.
+  bool heals() {
+    if (knowing_) return true;
+    for (int i = 0; i < 20'000; ++i) {
+      engine::connect_want(world_.a.endpoint);
+      engine::connect_want(world_.b.endpoint);
+      turn();
+      fake_now() += 800'000;
+      if (world_.a.endpoint.usable && world_.b.endpoint.usable &&
+          world_.a.endpoint.epoch == world_.b.endpoint.epoch)
+        return true;
+    }
+    return false;
+  }
+
+  bool knowing() const { return knowing_; }
+  std::uint64_t dropped() { return world_.a.port.accounting().dropped + world_.b.port.accounting().dropped; }
+
+ private:
+  /// What `from` could have sent: a packet it did send, or one with right names and nonces.
+  void honest(char* bytes, const Process& from, const Process& to, std::uint8_t which) {
+    engine::Packet packet{};
+    if (which >= 64 && !world_.fabric.packets.empty()) {
+      const std::string& sent = world_.fabric.packets[which % world_.fabric.packets.size()];
+      std::memcpy(&packet, sent.data(), std::min(sent.size(), sizeof packet));
+    } else {
+      knowing_ = true;
+      packet.type = static_cast<std::uint8_t>(which % 9);
+      packet.source = from.port.config().own_name;
+      packet.target = to.port.config().own_name;
+      packet.source_nonce = from.port.nonce();
+      packet.target_nonce = to.port.nonce();
+      packet.epoch = to.endpoint.epoch + which / 9 % 3;
+      engine::packet_seal(&packet);
+    }
+    std::memcpy(bytes, &packet, sizeof packet);
+  }
+
+  static void seal(char* bytes) {
+    engine::Packet packet;
+    std::memcpy(&packet, bytes, sizeof packet);
+    engine::packet_seal(&packet);
+    std::memcpy(bytes, &packet, sizeof packet);
+  }
+
+  /// The connection manager's and the pulse's, as anybody on the fabric can send to both.
+  void to_every_queue(Process& to, const char* bytes, std::size_t length) {
+    for (std::size_t i = 0; i < world_.fabric.qps.size(); ++i) {
+      FakeQp& qp = *world_.fabric.qps[i];
+      if (qp.qp_type == IBV_QPT_UD && qp.context->device == to.fake)
+        world_.fabric.deliver_raw(qp, bytes, length);
+    }
+  }
+
+  void turn() {
+    fake_now() += 200'000;
+    world_.a.serve_pulse();
+    world_.b.serve_pulse();
+    for (int i = 0; i < 4; ++i) {
+      world_.fabric.run();
+      world_.a.poll();
+      world_.b.poll();
+    }
+  }
+
+  bool knowing_ = false;
+  World world_;  // its destructor holds the books to account
+};
+
+}  // namespace bfo::test

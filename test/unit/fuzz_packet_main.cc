@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// fuzz_packet_main.cc: libFuzzer target for the datagrams of btl/verbs: connection manager and pulse; built
+// and run by test/build/fuzz_soak. Input: one byte for the state of the connection, then records
+// (fuzz_packet.h).
+#include <cstdlib>
+
+#include "test/unit/fuzz_packet.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  {
+    bfo::test::PacketTarget target(data[0]);
+    for (std::size_t at = 1; at < size;) at += target.record(data + at, size - at);
+    if (!target.heals()) abort();
+  }
+  if (testing::Test::HasFailure()) abort();  // the books
+  return 0;
+}
