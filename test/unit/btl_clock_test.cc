@@ -26,6 +26,34 @@ TEST(Clock, SilentWork_IsSuspectedWithinTwentyMilliseconds) {
   EXPECT_EQ(engine::rail_state(w.a.endpoint), BFO_RAIL_SUSPECT);
 }
 
+TEST(Clock, HalfOfTheTimeInSilence_ThePathIsAskedBeforeTheRailIsSuspect) {
+  World w;
+  w.connect();
+  w.fabric.hold = true;
+  ASSERT_TRUE(w.sendi(w.a, "x"));
+  w.pass(3);
+  EXPECT_FALSE(w.a.endpoint.probing_path);
+  w.pass(5);
+  EXPECT_TRUE(w.a.endpoint.probing_path);
+  EXPECT_EQ(w.a.count("suspect"), 0);
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.probe.number(), IBV_WC_RETRY_EXC_ERR));
+  w.pass(1);
+  EXPECT_EQ(w.a.down, 1) << "a failed probe is evidence enough";
+}
+
+TEST(Clock, ProcessThatSharesItsProcessor_SuspectsInTheSameTime) {
+  World w;
+  w.connect();
+  hold_data(w, w.a);
+  ASSERT_TRUE(w.sendi(w.a, "x"));
+  for (int i = 0; i < 3; ++i) {
+    fake_now() += 5'000'000;  // another process has the processor
+    w.pass(2);
+  }
+  EXPECT_EQ(w.a.count("suspect"), 1);
+  EXPECT_EQ(w.a.down, 0);
+}
+
 TEST(Clock, PathAnswers_SuspectRailLivesAndRecovers) {
   World w;
   w.connect();

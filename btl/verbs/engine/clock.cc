@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // clock.cc: the progress clock of a port. Silence is only suspected; a zero-byte write on the probe queue
-// pair decides, and it never ends the last rail to a peer: a slow or computing peer is not a dead one (H15).
+// pair, sent after half of the time, decides, and it never ends the last rail to a peer: a slow or computing
+// peer is not a dead one (H15).
+#include <algorithm>
 #include <cstdio>
 
 #include "btl/verbs/engine/drain.h"
@@ -27,12 +29,16 @@ void Port::judge_probe(Endpoint& endpoint) {
                      endpoint.suspected_ns);
 }
 
-void Port::tick(uint64_t now) {
-  // When this process was away from MPI the silence is its own: only ticks that follow each other count.
-  const bool continuous = now - next_tick_ns_ < config_.tick_ns;
+void Port::tick(uint64_t now, bool emptied) {
+  // When this process was away from MPI for long, the silence is its own. A time slice that another process
+  // had counts: the HCA went on, and what it completed was taken from the queue just now.
+  const uint64_t elapsed = now - last_tick_ns_;
+  const bool here = elapsed <= std::max(config_.suspect_ns, 2 * config_.tick_ns);
+  const uint64_t watched_ns = emptied && here ? elapsed : 0;
+  last_tick_ns_ = now;
   next_tick_ns_ = now + config_.tick_ns;
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
-    if (endpoint->usable && failover_ && config_.suspect_ns != 0) progress_clock(*endpoint, now, continuous);
+    if (endpoint->usable && failover_ && config_.suspect_ns != 0) progress_clock(*endpoint, now, watched_ns);
   }
   if (state_ == PortState::kDown && now >= next_port_query_ns_) {
     next_port_query_ns_ = now + kPortQueryNs;
@@ -41,38 +47,54 @@ void Port::tick(uint64_t now) {
   }
 }
 
-void Port::progress_clock(Endpoint& endpoint, uint64_t now, bool continuous) {
-  uint64_t tail;
-  {
-    const Guard guard(lock_);
-    tail = endpoint.ring.tail;
-    const bool idle = endpoint.ring.head == tail;
-    if (idle || tail != endpoint.seen_tail) {
-      endpoint.seen_tail = tail;
-      endpoint.silent_ticks = 0;
-      endpoint.probe_done = false;
-      if (endpoint.phase == Phase::kUp) return;
-      endpoint.phase = Phase::kUp;
-    } else {
-      if (continuous) ++endpoint.silent_ticks;
-      // Unsignaled work says nothing by itself: a marker behind it does.
-      if (endpoint.silent_ticks == 1) ring_mark(endpoint);
-      const uint64_t silent_ns = endpoint.silent_ticks * config_.tick_ns;
-      if (silent_ns < config_.suspect_ns) return;
-      if (endpoint.phase == Phase::kSuspect) return suspect_more(endpoint);
-      endpoint.phase = Phase::kSuspect;
-      endpoint.suspected_ns = now;
-    }
+Port::Silence Port::listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns) {
+  const Guard guard(lock_);
+  const uint64_t tail = endpoint.ring.tail;
+  if (endpoint.ring.head == tail || tail != endpoint.seen_tail) {
+    endpoint.seen_tail = tail;
+    endpoint.silent_ticks = 0;
+    endpoint.silent_ns = 0;
+    endpoint.probe_done = false;
+    if (endpoint.phase == Phase::kUp) return Silence::kNothing;
+    endpoint.phase = Phase::kUp;
+    return Silence::kOver;
   }
-  bfo_rail_event_t event = make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now);
-  if (endpoint.phase == Phase::kUp) {
-    host_.rail_up(host_.ctx, endpoint, event);
-    return;
+  if (watched_ns == 0) return Silence::kNothing;
+  if (++endpoint.silent_ticks == 1) {
+    // Unsignaled work says nothing by itself: a marker behind it does.
+    ring_mark(endpoint);
+    watched_ns = std::min(watched_ns, config_.tick_ns);
   }
-  snprintf(event.text, sizeof event.text, "no completion for %u ms",
-           static_cast<unsigned>(config_.suspect_ns / 1'000'000));
-  host_.rail_suspect(host_.ctx, endpoint, event);
-  send_path_probe(endpoint);
+  endpoint.silent_ns += watched_ns;
+  if (endpoint.phase == Phase::kSuspect) return Silence::kGoesOn;
+  if (endpoint.silent_ns < config_.suspect_ns / 2) return Silence::kNothing;
+  if (!endpoint.probing_path && !endpoint.probe_done) endpoint.suspected_ns = now;
+  if (endpoint.silent_ns < config_.suspect_ns) return Silence::kAsk;
+  endpoint.phase = Phase::kSuspect;
+  return Silence::kSuspected;
+}
+
+void Port::progress_clock(Endpoint& endpoint, uint64_t now, uint64_t watched_ns) {
+  bfo_rail_event_t event;
+  switch (listen(endpoint, now, watched_ns)) {
+    case Silence::kNothing:
+      return;
+    case Silence::kOver:
+      event = make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now);
+      return host_.rail_up(host_.ctx, endpoint, event);
+    case Silence::kAsk:
+      // Asked before the rail is suspect, so that the answer is there by then.
+      if (!endpoint.probe_done) send_path_probe(endpoint);
+      return;
+    case Silence::kGoesOn:
+      return suspect_more(endpoint);
+    case Silence::kSuspected:
+      event = make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now);
+      snprintf(event.text, sizeof event.text, "no completion for %u ms",
+               static_cast<unsigned>(config_.suspect_ns / 1'000'000));
+      host_.rail_suspect(host_.ctx, endpoint, event);
+      if (!endpoint.probe_done) send_path_probe(endpoint);
+  }
 }
 
 void Port::suspect_more(Endpoint& endpoint) {
@@ -82,7 +104,7 @@ void Port::suspect_more(Endpoint& endpoint) {
   }
   // The path answered, the work still stands (a receiver without buffers, a slow peer): ask again now and
   // then.
-  if (!endpoint.probing_path && endpoint.silent_ticks % 16 == 0) send_path_probe(endpoint);
+  if (endpoint.silent_ticks % 16 == 0) send_path_probe(endpoint);
 }
 
 void Port::send_path_probe(Endpoint& endpoint) {

@@ -153,6 +153,7 @@ struct Endpoint {
   // progress clock
   uint64_t seen_tail = 0;
   uint32_t silent_ticks = 0;
+  uint64_t silent_ns = 0;     // watched time without a completion
   bool probing_path = false;  // a probe is on its way on the probe queue pair
   bool probe_done = false;    // it came back since the last completed work
   bool probe_failed = false;  // it failed, but this was the last rail: end it when another one is up

@@ -230,7 +230,7 @@ int Port::poll() {
       attention_.store(false, std::memory_order_relaxed);
       attend(now, emptied);
     }
-    if (now >= next_tick_ns_) tick(now);
+    if (now >= next_tick_ns_) tick(now, emptied);
   }
   polling_ = false;
   return handled;

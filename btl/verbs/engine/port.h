@@ -195,8 +195,11 @@ class Port {
   void attend(uint64_t now, bool emptied);
   void attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again);
   void judge_probe(Endpoint& endpoint);
-  void tick(uint64_t now);
-  void progress_clock(Endpoint& endpoint, uint64_t now, bool continuous);
+  void tick(uint64_t now, bool emptied);
+  /// What the progress clock sees of an endpoint in one tick.
+  enum class Silence : uint8_t { kNothing, kOver, kAsk, kSuspected, kGoesOn };
+  Silence listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
+  void progress_clock(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
   void suspect_more(Endpoint& endpoint);
   void send_path_probe(Endpoint& endpoint);
   void on_event(const EventNote& note);
@@ -232,6 +235,7 @@ class Port {
   Table<Endpoint> qps_;    // by queue pair number
   Table<Endpoint> peers_;  // by process name
   Endpoint* endpoints_ = nullptr;
+  uint64_t last_tick_ns_ = 0;
   uint64_t next_tick_ns_ = 0;
   uint64_t next_port_query_ns_ = 0;
   bool timers_ = false;  // some endpoint waits for a time: look at the clock often
