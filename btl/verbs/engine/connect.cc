@@ -193,86 +193,32 @@ void go_up(Endpoint& endpoint, uint64_t now) {
 
 // ---- packets
 
-void on_knock(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  if (!endpoint.initiator) return;
-  switch (endpoint.phase) {
-    case Phase::kIdle:
-    case Phase::kClosed:
-      // The peer is alive and has nothing left of its epochs up to this one.
-      endpoint.epoch = std::max(endpoint.epoch, packet.epoch);
-      if (endpoint.phase == Phase::kIdle) {
-        endpoint.wanted = true;
-        endpoint.wanted_since_ns = now;
-      }
-      if (endpoint.port->state() == PortState::kActive && endpoint.wanted) start(endpoint, now);
-      return;
-    case Phase::kRequesting:
-      if (packet.epoch >= endpoint.epoch) {
-        connect_abandon(endpoint, now);
-        endpoint.epoch = std::max(endpoint.epoch, packet.epoch);
-        return;
-      }
-      transmit(endpoint, PacketType::kRequest, endpoint.epoch);
-      return;
-    case Phase::kProbing:
-      if (packet.epoch >= endpoint.epoch) connect_abandon(endpoint, now);
-      return;
-    case Phase::kUp:
-    case Phase::kSuspect:
-      // The peer closed the epoch this side still uses.
-      if (packet.epoch >= endpoint.epoch) close_order(endpoint, packet.epoch, BFO_CAUSE_HANDSHAKE, 0, 0);
-      return;
-    default:
-      return;
+/// The peer is alive and has nothing left of its epochs up to `epoch`.
+void on_knock(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
+  endpoint.epoch = std::max(endpoint.epoch, epoch);
+  if (endpoint.phase == Phase::kIdle) {
+    endpoint.wanted = true;
+    endpoint.wanted_since_ns = now;
   }
+  if (endpoint.port->state() == PortState::kActive && endpoint.wanted) start(endpoint, now);
 }
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  if (endpoint.initiator) return;
-  switch (endpoint.phase) {
-    case Phase::kIdle:
-    case Phase::kKnocking:
-    case Phase::kClosed:
-      if (endpoint.port->state() != PortState::kActive) return;
-      if (packet.epoch <= endpoint.epoch) {
-        transmit(endpoint, PacketType::kKnock, endpoint.epoch);  // stale: tell it where we are
-        return;
-      }
-      reset_epoch(endpoint, packet.epoch);
-      if (!endpoint.wanted)
-        endpoint.wanted_since_ns = now;  // what is parked from now on has waited since now
-      endpoint.wanted = true;
-      if (!make_queue_pairs(endpoint)) return retry_later(endpoint, now);
-      if (!ready_queue_pairs(endpoint, packet)) {
-        connect_abandon(endpoint, now);
-        return;
-      }
-      set_phase(endpoint, Phase::kReplied, now);
-      life_begin(endpoint, now);
-      transmit(endpoint, PacketType::kReply, endpoint.epoch);
-      endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
-      return;
-    case Phase::kReplied:
-      if (packet.epoch == endpoint.epoch) transmit(endpoint, PacketType::kReply, endpoint.epoch);
-      // A newer one means the initiator gave up this epoch: it comes again when this side is fenced.
-      if (packet.epoch > endpoint.epoch) close_order(endpoint, endpoint.epoch, BFO_CAUSE_HANDSHAKE, 0, 0);
-      return;
-    case Phase::kUp:
-    case Phase::kSuspect:
-      if (packet.epoch > endpoint.epoch) close_order(endpoint, endpoint.epoch, BFO_CAUSE_HANDSHAKE, 0, 0);
-      return;
-    default:
-      return;
+  reset_epoch(endpoint, packet.epoch);
+  if (!endpoint.wanted) endpoint.wanted_since_ns = now;  // what is parked from now on has waited since now
+  endpoint.wanted = true;
+  if (!make_queue_pairs(endpoint)) return retry_later(endpoint, now);
+  if (!ready_queue_pairs(endpoint, packet)) {
+    connect_abandon(endpoint, now);
+    return;
   }
+  set_phase(endpoint, Phase::kReplied, now);
+  life_begin(endpoint, now);
+  transmit(endpoint, PacketType::kReply, endpoint.epoch);
+  endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
 }
 
 void on_reply(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  if (!endpoint.initiator || packet.epoch != endpoint.epoch) return;
-  if (endpoint.phase == Phase::kUp || endpoint.phase == Phase::kSuspect) {
-    transmit(endpoint, PacketType::kReady, endpoint.epoch);  // ours was lost
-    return;
-  }
-  if (endpoint.phase != Phase::kRequesting) return;
   if (!ready_queue_pairs(endpoint, packet) ||
       post_bare(endpoint, endpoint.data.ib(), work_id(WorkKind::kProbe, uint64_t{endpoint.epoch} << 1)) !=
           0) {
@@ -297,22 +243,46 @@ void cover_received(Endpoint& endpoint, uint64_t received) {
 }
 
 void on_bye(Endpoint& endpoint, const Packet& packet) {
-  // A rail that is up may outlive a delayed BYE of an older epoch; an attempt that is not up yet has nobody
-  // left to answer it.
-  if (endpoint.usable && packet.epoch < endpoint.epoch) return;
   if (packet.epoch == endpoint.epoch && endpoint.usable) cover_received(endpoint, packet.landing_address);
   endpoint.wanted = false;
   endpoint.peer_left = true;
-  switch (endpoint.phase) {
-    case Phase::kUp:
-    case Phase::kSuspect:
-    case Phase::kProbing:
-    case Phase::kReplied:
-    case Phase::kRequesting:
-      close_order(endpoint, endpoint.epoch, BFO_CAUSE_SHUTDOWN, 0, 0);
+  close_order(endpoint, endpoint.epoch, BFO_CAUSE_SHUTDOWN, 0, 0);
+}
+
+/// Does what the rules say about a packet of the peer.
+void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
+  const PacketType type = static_cast<PacketType>(packet.type);
+  const bool active = endpoint.port->state() == PortState::kActive;
+  switch (answer(type, endpoint.initiator, endpoint.phase, packet.epoch, endpoint.epoch)) {
+    case Answer::kDrop:
       return;
-    default:
+    case Answer::kStart:
+      return on_knock(endpoint, packet.epoch, now);
+    case Answer::kStartOver:
+      connect_abandon(endpoint, now);
+      endpoint.epoch = std::max(endpoint.epoch, packet.epoch);
       return;
+    case Answer::kRequestAgain:
+      return transmit(endpoint, PacketType::kRequest, endpoint.epoch);
+    case Answer::kKnock:
+      if (active) transmit(endpoint, PacketType::kKnock, endpoint.epoch);
+      return;
+    case Answer::kAccept:
+      if (active) on_request(endpoint, packet, now);
+      return;
+    case Answer::kReplyAgain:
+      return transmit(endpoint, PacketType::kReply, endpoint.epoch);
+    case Answer::kProbe:
+      return on_reply(endpoint, packet, now);
+    case Answer::kReadyAgain:
+      return transmit(endpoint, PacketType::kReady, endpoint.epoch);
+    case Answer::kEstablish:
+      return connect_established(endpoint);
+    case Answer::kEndEpoch:
+      close_order(endpoint, endpoint.epoch, BFO_CAUSE_HANDSHAKE, 0, 0);
+      return;
+    case Answer::kLeave:
+      return on_bye(endpoint, packet);
   }
 }
 
@@ -349,23 +319,7 @@ void connect_packet(Port& port, const char* data, size_t length) {
   }
   learn_address(*endpoint, packet);
   life_heard(*endpoint, now);
-  switch (static_cast<PacketType>(packet.type)) {
-    case PacketType::kKnock:
-      return on_knock(*endpoint, packet, now);
-    case PacketType::kRequest:
-      return on_request(*endpoint, packet, now);
-    case PacketType::kReply:
-      return on_reply(*endpoint, packet, now);
-    case PacketType::kReady:
-      if (endpoint->phase == Phase::kReplied && packet.epoch == endpoint->epoch)
-        connect_established(*endpoint);
-      return;
-    case PacketType::kBye:
-      return on_bye(*endpoint, packet);
-    case PacketType::kPing:
-    case PacketType::kPong:
-      return;  // handled above
-  }
+  act(*endpoint, packet, now);
 }
 
 void connect_established(Endpoint& endpoint) {

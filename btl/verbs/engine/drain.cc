@@ -16,19 +16,6 @@
 namespace bfo::engine {
 namespace {
 
-bool has_epoch(Phase phase) {
-  switch (phase) {
-    case Phase::kRequesting:
-    case Phase::kProbing:
-    case Phase::kReplied:
-    case Phase::kUp:
-    case Phase::kSuspect:
-      return true;
-    default:
-      return false;
-  }
-}
-
 const char* cause_text(bfo_rail_cause_t cause, int32_t code) {
   switch (cause) {
     case BFO_CAUSE_NONE:
@@ -138,7 +125,7 @@ bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, in
 
 bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
                         uint32_t vendor_err, uint64_t evidence_ns) {
-  if (endpoint.close.asked || endpoint.epoch > epoch || !has_epoch(endpoint.phase)) return false;
+  if (!ends_epoch(endpoint.phase, endpoint.close.asked, endpoint.epoch, epoch)) return false;
   endpoint.close = CloseOrder{true, cause, code, vendor_err, evidence_ns};
   endpoint.port->need_attention();
   return true;
@@ -181,18 +168,18 @@ void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
     hand_back(endpoint);
     endpoint.timer_ns = now + endpoint.port->config().last_receive_bound_ns;
   }
-  if (!endpoint.handed_back) {
-    // Waiting for the marker; without it (not posted, or overdue) the fragments wait for destroy_qp.
-    if (endpoint.marker_posted && now < endpoint.timer_ns) return;
-  } else if (!endpoint.last_receive_done && now < endpoint.timer_ns) {
-    return;
+  const DrainView at{endpoint.handed_back, endpoint.marker_posted, endpoint.last_receive_done,
+                     now >= endpoint.timer_ns, endpoint.swept, queue_emptied};
+  switch (drain_next(at)) {
+    case DrainStep::kWait:
+      return;
+    case DrainStep::kSweep:
+      endpoint.swept = true;
+      return;
+    case DrainStep::kFinish:
+      finish(endpoint, now);
+      return;
   }
-  if (!endpoint.swept) {
-    // Seen empty in a round that began after the conditions above held: the next one.
-    endpoint.swept = true;
-    return;
-  }
-  if (queue_emptied) finish(endpoint, now);
 }
 
 void return_parked(Endpoint& endpoint) {
@@ -228,10 +215,10 @@ void gap_step(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
   const ClosedEpoch& closed = endpoint.last_closed;
-  if (closed.store < 0 || closed.name.epoch < endpoint.gap_name.epoch) return;  // our half is not closed yet
+  const Count count = count_of(endpoint.gap_name.epoch, closed.store >= 0, closed.name.epoch);
+  if (count == Count::kWait) return;
   endpoint.gap_asked = false;
-  if (closed.name.epoch > endpoint.gap_name.epoch)
-    return;  // too late: the slots are gone, and so is the epoch's count
+  if (count == Count::kTooLate) return;
   const SendRing& ring = closed.ring;
   if (endpoint.gap_delivered >= ring.sends_acked) return;
   uint64_t lost = ring.sends_acked - endpoint.gap_delivered;

@@ -8,29 +8,12 @@
 #include "btl/verbs/engine/frag.h"
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/qp.h"
+#include "btl/verbs/engine/rules.h"
 #include "common/failover_btl.h"
 
 namespace bfo::engine {
 
 class Port;
-
-/// Where an endpoint stands. One state, changed by connect.cc and drain.cc only.
-///
-///     kIdle -> kKnocking | kRequesting -> kProbing | kReplied -> kUp <-> kSuspect -> kDraining -> kClosed ->
-///     kKnocking ...
-enum class Phase : uint8_t {
-  kIdle,        // never connected, nothing wanted
-  kKnocking,    // responder: asks the initiator to start
-  kRequesting,  // initiator: REQ sent, waits for REP
-  kProbing,     // initiator: queue pairs ready, zero-byte write on its way
-  kReplied,     // responder: REP sent, waits for RTU or for the first message
-  kUp,
-  kSuspect,   // up, but work stands still
-  kDraining,  // queue pair in ERR, on the way to kClosed
-  kClosed,    // between epochs
-  kGone,      // the peer left in order, or the endpoint is being deleted
-  kUnusable,  // the device is dead
-};
 
 /// What is known of the process behind a handshake that gets no answer. See life.h.
 enum class Life : uint8_t {

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// rules.h: the decisions of the connection manager and of the drain, without their effects. connect.cc and
+// drain.cc act on them; the closure model of epochs (test/sim/closure_epoch.h) walks the same functions.
+#pragma once
+
+#include <cstdint>
+
+#include "btl/verbs/engine/packet.h"
+
+namespace bfo::engine {
+
+/// Where an endpoint stands. One state, changed by connect.cc and drain.cc only.
+///
+///     kIdle -> kKnocking | kRequesting -> kProbing | kReplied -> kUp <-> kSuspect -> kDraining -> kClosed ->
+///     kKnocking ...
+enum class Phase : uint8_t {
+  kIdle,        // never connected, nothing wanted
+  kKnocking,    // responder: asks the initiator to start
+  kRequesting,  // initiator: REQ sent, waits for REP
+  kProbing,     // initiator: queue pairs ready, zero-byte write on its way
+  kReplied,     // responder: REP sent, waits for RTU or for the first message
+  kUp,
+  kSuspect,   // up, but work stands still
+  kDraining,  // queue pair in ERR, on the way to kClosed
+  kClosed,    // between epochs
+  kGone,      // the peer left in order, or the endpoint is being deleted
+  kUnusable,  // the device is dead
+};
+
+constexpr bool is_up(Phase phase) {
+  return phase == Phase::kUp || phase == Phase::kSuspect;
+}
+
+/// True when there is an epoch that evidence can end.
+constexpr bool has_epoch(Phase phase) {
+  return is_up(phase) || phase == Phase::kRequesting || phase == Phase::kProbing || phase == Phase::kReplied;
+}
+
+/// Does evidence about epochs <= `epoch` end the epoch `own` of an endpoint in `phase`? The epoch is the unit
+/// of death: later evidence for the same one is no news, evidence for an older one is none (H19).
+constexpr bool ends_epoch(Phase phase, bool asked, uint32_t own, uint32_t epoch) {
+  return !asked && own <= epoch && has_epoch(phase);
+}
+
+/// What an endpoint does about a packet.
+enum class Answer : uint8_t {
+  kDrop,
+  kStart,         // the peer has nothing left of its epochs up to the packet's: the next one can begin
+  kStartOver,     // the same, but an attempt of that epoch is under way: it is given up first
+  kRequestAgain,  // ours was lost
+  kKnock,         // stale: tell the peer where we are
+  kAccept,
+  kReplyAgain,
+  kProbe,
+  kReadyAgain,
+  kEstablish,
+  kEndEpoch,  // the peer has closed, or given up, the epoch this side still uses
+  kLeave
+};
+
+/// KNOCK asks the initiator for an epoch behind `theirs`.
+constexpr Answer answer_knock(Phase phase, uint32_t theirs, uint32_t ours) {
+  switch (phase) {
+    case Phase::kIdle:
+    case Phase::kClosed:
+      return Answer::kStart;
+    case Phase::kRequesting:
+      return theirs >= ours ? Answer::kStartOver : Answer::kRequestAgain;
+    case Phase::kProbing:
+      return theirs >= ours ? Answer::kStartOver : Answer::kDrop;
+    case Phase::kUp:
+    case Phase::kSuspect:
+      return theirs >= ours ? Answer::kEndEpoch : Answer::kDrop;
+    default:
+      return Answer::kDrop;
+  }
+}
+
+/// REQ opens epoch `theirs` at the responder, and says that the initiator has closed everything before.
+constexpr Answer answer_request(Phase phase, uint32_t theirs, uint32_t ours) {
+  switch (phase) {
+    case Phase::kIdle:
+    case Phase::kKnocking:
+    case Phase::kClosed:
+      return theirs > ours ? Answer::kAccept : Answer::kKnock;
+    case Phase::kReplied:
+      // A newer one means that the initiator gave up this epoch: it comes again when this side is fenced.
+      return theirs > ours ? Answer::kEndEpoch : theirs == ours ? Answer::kReplyAgain : Answer::kDrop;
+    case Phase::kUp:
+    case Phase::kSuspect:
+      return theirs > ours ? Answer::kEndEpoch : Answer::kDrop;
+    default:
+      return Answer::kDrop;
+  }
+}
+
+constexpr Answer answer_reply(Phase phase, uint32_t theirs, uint32_t ours) {
+  if (theirs != ours) return Answer::kDrop;
+  return is_up(phase) ? Answer::kReadyAgain : phase == Phase::kRequesting ? Answer::kProbe : Answer::kDrop;
+}
+
+/// A rail that is up may outlive a delayed BYE of an older epoch; an attempt that is not up yet has nobody
+/// left to answer it.
+constexpr Answer answer_bye(Phase phase, uint32_t theirs, uint32_t ours) {
+  return is_up(phase) && theirs < ours ? Answer::kDrop : Answer::kLeave;
+}
+
+/// What an endpoint in `phase` of epoch `ours` does about a packet about epoch `theirs`. Life is not asked
+/// here (life.h).
+constexpr Answer answer(PacketType type, bool initiator, Phase phase, uint32_t theirs, uint32_t ours) {
+  if (phase == Phase::kGone || phase == Phase::kUnusable) return Answer::kDrop;
+  switch (type) {
+    case PacketType::kKnock:
+      return initiator ? answer_knock(phase, theirs, ours) : Answer::kDrop;
+    case PacketType::kRequest:
+      return initiator ? Answer::kDrop : answer_request(phase, theirs, ours);
+    case PacketType::kReply:
+      return initiator ? answer_reply(phase, theirs, ours) : Answer::kDrop;
+    case PacketType::kReady:
+      return phase == Phase::kReplied && theirs == ours ? Answer::kEstablish : Answer::kDrop;
+    case PacketType::kBye:
+      return answer_bye(phase, theirs, ours);
+    case PacketType::kPing:
+    case PacketType::kPong:
+      break;
+  }
+  return Answer::kDrop;
+}
+
+/// What a drain has reached.
+struct DrainView {
+  bool handed_back;    // the fragments have been given back
+  bool marker_posted;  // and so far not come back, if the fragments have not been given back
+  bool last_receive;   // no receive can succeed any more
+  bool overdue;        // what is waited for has taken too long
+  bool swept;          // a round of progress has passed since there is nothing left to wait for
+  bool emptied;        // the completion queues were seen empty in this round
+};
+enum class DrainStep : uint8_t { kWait, kSweep, kFinish };
+
+/// Without its marker (not posted, or overdue) a drain gives the fragments back after destroy_qp. The queues
+/// must be seen empty in a round that began after everything else was reached: the next one.
+constexpr DrainStep drain_next(const DrainView& at) {
+  const bool waits = at.handed_back ? !at.last_receive : at.marker_posted;
+  if (waits && !at.overdue) return DrainStep::kWait;
+  if (!at.swept) return DrainStep::kSweep;
+  return at.emptied ? DrainStep::kFinish : DrainStep::kWait;
+}
+
+/// A peer's count of the messages it received in an epoch, against the last epoch this side has closed.
+enum class Count : uint8_t {
+  kWait,     // our half is not closed yet
+  kTooLate,  // the slots are gone, and so is the epoch's count
+  kCompare
+};
+constexpr Count count_of(uint32_t theirs, bool any_closed, uint32_t closed) {
+  if (!any_closed || closed < theirs) return Count::kWait;
+  return closed > theirs ? Count::kTooLate : Count::kCompare;
+}
+
+}  // namespace bfo::engine
