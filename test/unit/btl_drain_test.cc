@@ -342,5 +342,44 @@ TEST(Drain, GapReportForAnOpenEpoch_WaitsUntilOurHalfIsClosed) {
   EXPECT_EQ(w.a.gap, 0u);
 }
 
+/// The initiator was up in an epoch in which this side never was. It waits to hear that it is closed here.
+TEST(Drain, EpochThatWasUpAtThePeerOnly_IsReportedClosedWhenThePeerAsks) {
+  for (const bool asks_first : {true, false}) {
+    World w;
+    engine::connect_want(w.a.endpoint);
+    for (int i = 0; i < 400 && w.b.endpoint.phase != engine::Phase::kReplied; ++i) {
+      fake_now() += 10'000;
+      w.a.poll();
+      w.b.poll();
+    }
+    ASSERT_EQ(w.b.endpoint.phase, engine::Phase::kReplied);
+    w.fabric.drop_datagrams = 1;  // READY
+    w.a.poll();
+    w.a.poll();
+    ASSERT_EQ(w.a.endpoint.phase, engine::Phase::kUp);
+    ASSERT_EQ(w.b.endpoint.phase, engine::Phase::kReplied);
+    bfo_rail_info_t info;
+    engine::rail_info(w.a.endpoint, &info);
+    const auto peer_says_closed = [&] {
+      w.b.endpoint.gap_name = info.name;
+      w.b.endpoint.gap_asked = true;
+      w.b.port.need_attention();
+    };
+    w.fabric.drop_datagrams = 1'000'000;  // no reconnection
+    if (asks_first) peer_says_closed();
+    engine::close_order(w.b.endpoint, 1, BFO_CAUSE_PEER_DOWN, 0, 0);
+    w.pass(1);
+    if (!asks_first) {
+      EXPECT_TRUE(w.b.log.empty());
+      peer_says_closed();
+      w.pass(1);
+    }
+    EXPECT_EQ(w.b.log, Log{"closed 1"});
+    peer_says_closed();
+    w.pass(1);
+    EXPECT_EQ(w.b.log, Log{"closed 1"});
+  }
+}
+
 }  // namespace
 }  // namespace bfo::test

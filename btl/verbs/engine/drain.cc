@@ -100,6 +100,7 @@ void finish(Endpoint& endpoint, uint64_t now) {
     closed.event = event;
     closed.result = fenced ? BFO_FENCED : BFO_UNFENCEABLE;
     closed.delivered = endpoint.delivered;
+    closed.told = endpoint.announced;
     closed.ring = endpoint.ring;
     closed.store = endpoint.store;
   }
@@ -214,10 +215,15 @@ bool destroy_queue_pairs(Endpoint& endpoint) {
 void gap_step(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
-  const ClosedEpoch& closed = endpoint.last_closed;
+  ClosedEpoch& closed = endpoint.last_closed;
   const Count count = count_of(endpoint.gap_name.epoch, closed.store >= 0, closed.name.epoch);
   if (count == Count::kWait) return;
   endpoint.gap_asked = false;
+  if (!closed.told) {
+    // The epoch was never up here, but it was there: the peer waits to hear that it is closed (H5).
+    closed.told = true;
+    host.rail_closed(host.ctx, endpoint, closed.event, closed.result, closed.delivered);
+  }
   if (count == Count::kTooLate) return;
   const SendRing& ring = closed.ring;
   if (endpoint.gap_delivered >= ring.sends_acked) return;

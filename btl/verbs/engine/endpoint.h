@@ -69,7 +69,8 @@ struct ClosedEpoch {
   bfo_rail_event_t event{};
   bfo_fence_result_t result = BFO_FENCED;
   uint64_t delivered = 0;
-  SendRing ring;   // its store stays untouched until the next epoch closes
+  bool told = false;  // rail_closed was called for it
+  SendRing ring;      // its store stays untouched until the next epoch closes
   int store = -1;  // index into Endpoint::stores
 };
 
