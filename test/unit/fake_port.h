@@ -102,6 +102,7 @@ class FakePort {
   int registrations_ = 0;
   int peers_failed_ = 0;
   std::vector<FailoverEvent> events_;
+  std::vector<RailName> peer_downs_;  ///< what was handed to the BTL
 };
 
 struct FakePort::SendRequest {
@@ -522,7 +523,9 @@ inline void FakePort::fence(const RailHandle& rail, std::uint32_t epoch) {
   const std::size_t k = world_.key(rank_, rail.rank, rail.rail);
   if (world_.epoch[k] <= epoch && world_.up[k]) world_.fences.push_back({rank_, rail.rank, rail.rail});
 }
-inline void FakePort::peer_down(const RailHandle&, const RailName&, std::int32_t) {}
+inline void FakePort::peer_down(const RailHandle&, const RailName& name, std::int32_t) {
+  peer_downs_.push_back(name);
+}
 inline std::uint64_t FakePort::now_ns() {
   return world_.now;
 }

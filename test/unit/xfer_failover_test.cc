@@ -611,6 +611,21 @@ TEST(Gap, LostMessages_EndBothSidesWithAnError) {
   EXPECT_EQ(w.isend(0, 1, 1, pattern(10, 1))->outcome, Outcome::kMessageLost);
 }
 
+/// The peer's notices may overtake the first message of an epoch that is not up here yet. They count: said
+/// once, they are not said again.
+TEST(Notices, AboutAnEpochThatIsNotUpHereYet_Count) {
+  World w({});
+  xfer::Rail<FakePort>* const rail = w.rail(1, 0, 0);
+  const RailName next{w.name(0, 1, 0).conn, 2};
+  for (const auto type : {core::MsgType::kRailDown, core::MsgType::kEpochClosed}) {
+    const core::RailHdr h{static_cast<std::uint8_t>(type), 0, 0, next.conn, next.epoch, 1, 0};
+    w.engines[1]->on_message(w.rail(1, 0, 1), 1, h.type, &h, sizeof h);
+  }
+  ASSERT_EQ(w.ports[1]->peer_downs_.size(), 1u);
+  EXPECT_EQ(w.ports[1]->peer_downs_[0].epoch, 2u);
+  EXPECT_EQ(rail->peer_closed_epoch, 2u);
+}
+
 TEST(Wire, GarbageIsDroppedAndCounted) {
   World w({});
   RecvReq* r = w.irecv(1, 0, 1, 9000);

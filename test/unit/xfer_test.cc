@@ -319,5 +319,34 @@ TEST(Window, ManyMessages_NeverLeavesTheWindow) {
   EXPECT_EQ(w.engines[1]->counters().duplicates, 0u);
 }
 
+/// A rail that never came up carried nothing: that the peer does not close it must not stop the sender, whose
+/// window waits for the closing of every rail on which a message may still be.
+TEST(Window, RailThatNeverCameUp_IsNotWaitedFor) {
+  World::Options o;
+  o.rails = 3;
+  World w(o);
+  w.up[w.key(0, 1, 2)] = false;
+  xfer::Rail<FakePort>* const never = w.rail(0, 1, 2);
+  xfer::RailEvent ev;
+  ev.name = RailName{w.name(0, 1, 2).conn, 3};  // attempts one to three led nowhere
+  w.engines[0]->on_rail_down(never, ev);
+  w.engines[0]->on_rail_closed(never, ev, FenceResult::kFenced, 0);
+  std::vector<std::uint8_t> d(4);
+  w.isend(0, 1, 1, d);
+  w.kill(0, 1, w.flights[0].rail);  // sent twice
+  ASSERT_TRUE(w.run());
+  w.revive(0, 1, 0);
+  w.revive(0, 1, 1);
+  for (int i = 0; i < 3 * kSeqWindow; ++i) {
+    w.isend(0, 1, 1, d);
+    while (!w.flights.empty()) w.take();
+  }
+  for (int i = 0; i < 100 && w.engines[0]->needs_progress(); ++i) {
+    w.engines[0]->progress(w.now += 2'000'000);
+    while (!w.flights.empty()) w.take();
+  }
+  for (const auto& s : w.sends) ASSERT_TRUE(s->done);
+}
+
 }  // namespace
 }  // namespace bfo::test

@@ -169,8 +169,8 @@ void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
     hand_back(endpoint);
     endpoint.timer_ns = now + endpoint.port->config().last_receive_bound_ns;
   }
-  const DrainView at{endpoint.handed_back, endpoint.marker_posted, endpoint.last_receive_done,
-                     now >= endpoint.timer_ns, endpoint.swept, queue_emptied};
+  const DrainView at{endpoint.handed_back,     endpoint.marker_posted, endpoint.last_receive_done,
+                     now >= endpoint.timer_ns, endpoint.swept,         queue_emptied};
   switch (drain_next(at)) {
     case DrainStep::kWait:
       return;

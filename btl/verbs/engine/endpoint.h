@@ -71,7 +71,7 @@ struct ClosedEpoch {
   uint64_t delivered = 0;
   bool told = false;  // rail_closed was called for it
   SendRing ring;      // its store stays untouched until the next epoch closes
-  int store = -1;  // index into Endpoint::stores
+  int store = -1;     // index into Endpoint::stores
 };
 
 /// Evidence that an epoch must end; the first one counts.

@@ -35,6 +35,7 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   r.state = state;
   r.index = p->n_rails++;
   r.name = name;
+  if (state == RailState::kUp || state == RailState::kSuspect) r.up_epoch = name.epoch;
   if (limits.eager_limit > p->eager_limit) p->eager_limit = limits.eager_limit;
   rebuild(*p);
   return &r;
@@ -78,6 +79,7 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
   if (ev.name.epoch < rail->name.epoch || ev.name.epoch <= rail->closed_epoch)
     return;  // older than what we know
   rail->name = ev.name;
+  rail->up_epoch = ev.name.epoch;
   rail->state = RailState::kUp;
   if (ev.name.epoch > rail->peer_closed_epoch + 1) {  // there is one epoch at a time, on both sides
     rail->peer_closed_epoch = ev.name.epoch - 1;
@@ -274,7 +276,7 @@ void Engine<P>::on_rail_message(const Arrival& a, std::uint8_t tag) {
       const bool current = r.name.conn == h.conn;
       const bool dead = r.dead.conn == h.conn;
       if (!current && !dead) continue;
-      if (h.epoch > r.name.epoch) continue;
+      // The epoch may not be up here yet: a notice can overtake the first message, and is said once.
       const RailName name{h.conn, h.epoch};
       if (tag == static_cast<std::uint8_t>(MsgType::kRailDown)) {
         if (current) port_.peer_down(r.handle, name, h.cause);
@@ -290,12 +292,13 @@ void Engine<P>::on_rail_message(const Arrival& a, std::uint8_t tag) {
   ++counters_.stale;
 }
 
-/// Is there a dead epoch the peer has not closed yet: a message of it may still be delivered there (H5).
+/// Is there a dead epoch the peer has not closed yet: a message of it may still be delivered there (H5). An
+/// epoch that was never up here carried none: nobody waits for the closing of a rail that never worked.
 template <class P>
 bool Engine<P>::unclosed(const PeerT& p) const {
   for (unsigned i = 0; i < p.n_rails; ++i) {
     const RailT& r = p.rails[i];
-    if (r.dead.conn != 0 && r.dead.epoch == r.name.epoch && r.dead.epoch > r.peer_closed_epoch) return true;
+    if (r.dead.conn != 0 && r.dead.epoch == r.name.epoch && r.up_epoch > r.peer_closed_epoch) return true;
   }
   return false;
 }

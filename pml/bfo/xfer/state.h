@@ -245,6 +245,7 @@ struct Rail {
   RailName name;                   ///< current (or last) connection
   RailName dead;                   ///< what RAILDOWN / EPOCHCLOSED are about
   std::uint32_t closed_epoch = 0;  ///< every epoch <= this is fenced
+  std::uint32_t up_epoch = 0;      ///< the last one that was up here
   bool unfenceable = false;
   bool answers = false;                 ///< not up, but the BTL says the peer lives and is only busy
   std::uint64_t unfenceable_ns = 0;     ///< when that was known
