@@ -432,6 +432,35 @@ TEST(Communicator, FreedAndContextReused_LateCopyIsADuplicate) {
   EXPECT_EQ(w.engines[1]->counters().duplicates, 2u);
 }
 
+/// A message of a freed communicator was sent twice, and one copy may still be on a rail that is not closed
+/// at the receiver: the next communicator with the same context must not run a window past it (H5 and H6).
+TEST(Communicator, FreedWithAMessageSentTwice_NextOneIsHeldToTheWindow) {
+  for (const bool used_at_once : {false, true}) {
+    World w({});
+    auto* a0 = w.add_comm(0, 9);
+    auto* a1 = w.add_comm(1, 9);
+    w.isend(0, 1, 1, pattern(8, 0), xfer::SendMode::kStandard, a0);
+    w.engines[0]->comm_del(a0);
+    w.hold_close = true;  // the receiver's half stays open
+    if (used_at_once) a0 = w.add_comm(0, 9);
+    w.kill(0, 1, w.flights[0].rail);
+    if (!used_at_once) a0 = w.add_comm(0, 9);
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(w.irecv(1, 0, 1, 8, a1)->done);
+    for (int i = 0; i < kSeqWindow + 100; ++i) {
+      w.isend(0, 1, 1, pattern(8, 1), xfer::SendMode::kStandard, a0);
+      while (!w.flights.empty()) w.take();
+    }
+    EXPECT_FALSE(w.sends.back()->done) << "past the window";
+    w.hold_close = false;
+    for (int i = 0; i < 100 && !w.sends.back()->done; ++i) {
+      w.engines[0]->progress(w.now += 2'000'000);
+      w.run();
+    }
+    EXPECT_TRUE(w.sends.back()->done);
+  }
+}
+
 TEST(Park, NoRail_ErrorAfterTheParkTimeNotBefore) {
   World::Options o;
   o.config.park_timeout_ns = 1'000'000'000;

@@ -83,7 +83,8 @@ struct Eager {
   }
 
   /// The number may be under way twice until the dead epoch is closed at the receiver (H5).
-  [[gnu::cold]] static void hold(Proc<P>& p, Seq16 seq) {
+  template <class Sequence>
+  [[gnu::cold]] static void hold(Sequence& p, Seq16 seq) {
     if (!p.resent || seq_before(seq, p.hold_seq)) p.hold_seq = seq;
     p.resent = true;
   }
@@ -183,20 +184,30 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
     return;
   }
   PeerT& p = *rail->peer;
-  core::MatchHdr h;
-  if (tag == static_cast<std::uint8_t>(MsgType::kMatch) &&
-      core::decode(Bytes{static_cast<const std::uint8_t*>(data), size}, h)) {
-    // hold the window of the destination: find it by the peer, our own ctx is trusted
-    CommT* const c = comm_find(h.ctx);
-    for (std::int32_t i = 0; c && i < c->size; ++i)
-      if (c->procs[i] && c->procs[i]->peer == &p) Eager<P>::hold(*c->procs[i], h.seq);
-  }
+  hold_again(p, Bytes{static_cast<const std::uint8_t*>(data), size});
   note_resent(p, size, tag == static_cast<std::uint8_t>(MsgType::kMatch));
   send_raw(p, data, size);
   if (!entry.nested())
     flush(p);
   else
     ++waiting_;
+}
+
+/// Bytes that may be an eager message are sent again: the window of its destination is held. The communicator
+/// may be freed, or used again and not with this peer yet: then its numbering is (H6).
+template <class P>
+[[gnu::cold]] void Engine<P>::hold_again(PeerT& p, Bytes message) {
+  core::MatchHdr h;
+  if (message.data[0] != static_cast<std::uint8_t>(MsgType::kMatch) || !core::decode(message, h)) return;
+  CommT* const c = comm_find(h.ctx);
+  bool found = false;
+  for (std::int32_t i = 0; c && i < c->size; ++i) {
+    if (!c->procs[i] || c->procs[i]->peer != &p) continue;
+    Eager<P>::hold(*c->procs[i], h.seq);
+    found = true;
+  }
+  for (std::uint32_t i = 0; !found && i < p.n_past; ++i)
+    if (p.past[i].ctx == h.ctx) Eager<P>::hold(p.past[i], h.seq);
 }
 
 // ---- the sequence window (H5): asked for twice per window, so no eager message carries anything for it

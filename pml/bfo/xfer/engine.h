@@ -365,6 +365,7 @@ class Engine {
   void rebuild(PeerT& p);
   void on_rail_message(const Arrival& a, std::uint8_t tag);
   bool unclosed(const PeerT& p) const;
+  void hold_again(PeerT& p, Bytes message);
   void rail_notices(PeerT& p);
   void rail_left(RailT& rail, std::uint32_t epoch, bool fenced);
 
