@@ -351,6 +351,7 @@ class Engine {
   void on_restart_ack(const Arrival& a);
   void on_nack(const Arrival& a);
   void on_recv_err(const Arrival& a);
+  void answer_send_done(const Arrival& a, const core::RestartHdr& h, NameState state);
   void on_send_done(const Arrival& a);
   LedgerT* ledger_add(LedgerT*& head, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
                       std::uint64_t end);

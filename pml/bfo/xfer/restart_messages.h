@@ -81,7 +81,13 @@ void Engine<P>::on_restart_ack(const Arrival& a) {
     return;
   }
   SendRequest* const r = find_current(sends_, Name(h.sender), a);
-  if (!r) return;
+  if (!r) {
+    // Of a send that failed alone nobody will reopen the round: the receiver must not wait for it.
+    NameState state;
+    sends_.find(Name(h.sender), state);
+    if (state == NameState::kFailed) answer_send_done(a, h, state);
+    return;
+  }
   auto& x = r->xfer;
   for (unsigned i = 0; i < h.n; ++i)
     if (ranges[i].begin > ranges[i].end || ranges[i].end > x.length) {
@@ -120,6 +126,20 @@ void Engine<P>::on_nack(const Arrival& a) {
   flush(peer);
 }
 
+/// For a send that is over. Answered also when our communicator is freed: the receiver may still need it.
+template <class P>
+void Engine<P>::answer_send_done(const Arrival& a, const core::RestartHdr& h, NameState state) {
+  PeerT* const peer = a.rail ? a.rail->peer : nullptr;
+  if (!peer) {
+    ++counters_.malformed;
+    return;
+  }
+  const core::MatchHdr id{0, 0, h.ctx, h.src, 0, h.seq};
+  raw_restart(*peer, MsgType::kSendDone, state == NameState::kFailed ? core::kFlagFail : 0, id,
+              Name(h.sender), Name(h.receiver));
+  flush(*peer);
+}
+
 template <class P>
 void Engine<P>::on_recv_err(const Arrival& a) {
   core::RestartHdr h;
@@ -131,17 +151,7 @@ void Engine<P>::on_recv_err(const Arrival& a) {
   const Name name(h.sender);
   SendRequest* const r = find(sends_, name, a, state);
   if (!r) {
-    if (state != NameState::kFinished && state != NameState::kFailed) return;
-    PeerT* peer = a.rail ? a.rail->peer : nullptr;
-    if (!peer) {
-      ++counters_.malformed;
-      return;
-    }
-    // answered also when our communicator is freed: the receiver may still need it
-    const core::MatchHdr id{0, 0, h.ctx, h.src, 0, h.seq};
-    raw_restart(*peer, MsgType::kSendDone, state == NameState::kFailed ? core::kFlagFail : 0, id, name,
-                Name(h.receiver));
-    flush(*peer);
+    if (state == NameState::kFinished || state == NameState::kFailed) answer_send_done(a, h, state);
     return;
   }
   auto& x = r->xfer;
