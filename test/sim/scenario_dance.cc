@@ -12,7 +12,16 @@ namespace {
 constexpr std::uint64_t kUs = 1000;
 constexpr std::uint64_t kSpan = 300 * kUs;
 
-void make_machine(Prng& d, Machine& m) {
+/// What a story is about.
+enum class Theme : std::uint8_t {
+  kAny,
+  kDevice,  ///< a device that cannot be fenced: one side ends with an error while a path is left
+  kRead,    ///< several rails lose READs at different times
+  kGrant,   ///< PUT and FIN are lost and late
+  kCount
+};
+
+void make_machine(Prng& d, Theme theme, Machine& m) {
   m.procs = 2;
   m.rails = static_cast<std::uint32_t>(d.chance(10) ? 1 : d.range(2, 4));
   m.seed = d.next() >> 16;
@@ -20,6 +29,13 @@ void make_machine(Prng& d, Machine& m) {
   m.put_limit = protocols == 0 ? 0 : 1024;
   m.get_limit = protocols <= 1 ? 0 : 1024;
   if (protocols == 2) m.use_put = 0;
+  if (theme == Theme::kRead) m.get_limit = 1024;
+  if (theme == Theme::kGrant) {
+    m.put_limit = 1024;
+    m.get_limit = 0;
+  }
+  if (theme == Theme::kRead || theme == Theme::kGrant) m.rails = static_cast<std::uint32_t>(d.range(2, 4));
+  if (theme == Theme::kDevice) m.rails = static_cast<std::uint32_t>(d.range(2, 3));
   m.get_alignment = d.chance(75) ? 1 : 8;
   m.send_depth = static_cast<std::uint32_t>(d.range(1, 4));
   m.rdma_depth = static_cast<std::uint32_t>(d.range(1, 4));
@@ -32,9 +48,9 @@ void make_machine(Prng& d, Machine& m) {
   m.uneven = d.chance(20);
   m.fresh_conn = d.chance(50);
   m.limit_ns = 600000 * kUs;
-  m.may_lose_peer = d.chance(35);
-  m.unfenceable = m.may_lose_peer && d.chance(50);
-  if (m.may_lose_peer) m.park_ns = d.range(100, 1500) * kUs;
+  m.unfenceable = theme == Theme::kDevice;
+  m.may_lose_peer = m.unfenceable || d.chance(20);
+  if (m.may_lose_peer) m.park_ns = m.unfenceable ? d.range(30, 400) * kUs : d.range(100, 1500) * kUs;
 }
 
 void make_messages(Prng& d, Scenario& s) {
@@ -56,7 +72,7 @@ void make_messages(Prng& d, Scenario& s) {
   }
 }
 
-Fault packet_fault(Prng& d, const Scenario& s) {
+Fault packet_fault(Prng& d, Theme theme, const Scenario& s) {
   static constexpr FaultKind kKinds[] = {FaultKind::kDrop,      FaultKind::kNoAck, FaultKind::kErrorNow,
                                          FaultKind::kErrorDone, FaultKind::kHold,  FaultKind::kHold};
   static constexpr std::uint32_t kClasses[] = {
@@ -66,7 +82,12 @@ Fault packet_fault(Prng& d, const Scenario& s) {
   Fault x;
   x.kind = kKinds[d.below(std::size(kKinds))];
   x.cls = kClasses[d.below(std::size(kClasses))];
-  x.n = static_cast<std::uint32_t>(d.range(1, x.cls == kAnyPacket || x.cls == kDataPacket ? 8 : 2));
+  if (theme == Theme::kRead && d.chance(50)) x.cls = kReadPacket;
+  if (theme == Theme::kGrant && d.chance(60)) {
+    static constexpr std::uint32_t kGrants[] = {0x48, 0x49, kWritePacket};
+    x.cls = kGrants[d.below(std::size(kGrants))];
+  }
+  x.n = static_cast<std::uint32_t>(d.range(1, x.cls <= kReadPacket || x.cls == kDataPacket ? 8 : 2));
   x.p = static_cast<std::uint32_t>(d.below(2));
   x.q = 1 - x.p;
   x.r = static_cast<std::uint32_t>(d.below(s.machine.rails));
@@ -96,11 +117,22 @@ Fault timed_fault(Prng& d, const Scenario& s) {
 }  // namespace
 
 void generate_dance(Prng& d, Scenario& out) {
-  make_machine(d, out.machine);
+  const auto theme = static_cast<Theme>(d.below(static_cast<std::uint64_t>(Theme::kCount)));
+  make_machine(d, theme, out.machine);
   make_messages(d, out);
   bool device = false;
+  if (theme == Theme::kDevice) {
+    Fault x;
+    x.kind = FaultKind::kDevice;
+    x.p = static_cast<std::uint32_t>(d.below(2));
+    x.q = 1 - x.p;
+    x.r = static_cast<std::uint32_t>(d.below(out.machine.rails));
+    x.t = d.below(80 * kUs);
+    out.faults.push_back(x);
+    device = true;
+  }
   for (std::uint64_t i = d.range(1, 6); i > 0; --i) {
-    Fault x = d.chance(70) ? packet_fault(d, out) : timed_fault(d, out);
+    Fault x = d.chance(70) ? packet_fault(d, theme, out) : timed_fault(d, out);
     if (x.kind == FaultKind::kDevice && device) continue;  // one rail must be left
     device = device || x.kind == FaultKind::kDevice;
     out.faults.push_back(x);
