@@ -99,6 +99,7 @@ TEST(Dance, FragLost_OnlyMissingBytesMoveAgain) {
   SendReq* s = w.isend(0, 1, 1, pattern(n, 1));
   while (r->xfer.have.bytes() < n * 99 / 100) w.take();
   const std::uint64_t before = w.engines[0]->counters().bytes_sent;
+  w.now = 1'000'000;
   w.kill(0, 1, 0);
   ASSERT_TRUE(w.run());
   ASSERT_TRUE(s->done && r->done);
@@ -111,6 +112,8 @@ TEST(Dance, FragLost_OnlyMissingBytesMoveAgain) {
   ASSERT_EQ(w.ports[0]->events_.size(), 1u);
   EXPECT_EQ(w.ports[0]->events_[0].restarts, 1u);
   EXPECT_GT(w.ports[0]->events_[0].bytes_resent, 0u);
+  ASSERT_EQ(w.ports[1]->events_.size(), 1u);
+  for (const auto& port : w.ports) EXPECT_NE(port->events_[0].resumed_ns, 0u) << "never resumed (P8)";
   EXPECT_STREQ(w.ports[0]->events_[0].text, "killed");
   expect_clean(w);
 }

@@ -76,6 +76,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     x.todo.add(0, x.length);
     for (unsigned i = 0; i < in.restart->n; ++i) x.todo.remove(in.ranges[i].begin, in.ranges[i].end);
     count_resent(*x.proc->peer, x.todo.bytes_below(x.rail_end), false);
+    note_resumed(*x.proc->peer);
     x.dirty_rails = 0;
     x.owed = 0;
   }
@@ -368,8 +369,11 @@ bool Engine<P>::send_restart_ack(RecvRequest& r) {
     if (least->end - least->begin < range.end - range.begin) *least = range;
   }
   m.h.n = n;
-  return post_control(*x.proc->peer, &m, sizeof m.h + n * sizeof(core::WireRange), FragKind::kControl, x.name,
-                      true);
+  if (!post_control(*x.proc->peer, &m, sizeof m.h + n * sizeof(core::WireRange), FragKind::kControl, x.name,
+                    true))
+    return false;
+  note_resumed(*x.proc->peer);  // it moves again, whoever carries its bytes
+  return true;
 }
 
 }  // namespace bfo::xfer
