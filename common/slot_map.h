@@ -25,15 +25,17 @@ enum class NameState : std::uint8_t {
 template <class T>
 class SlotMap {
  public:
-  SlotMap() = default;
+  /// `max`: names in use at once, at most all there are.
+  explicit SlotMap(std::uint32_t max = Name::kSlotMask + 1) : max_(max) {}
   SlotMap(const SlotMap&) = delete;
   SlotMap& operator=(const SlotMap&) = delete;
   ~SlotMap() { std::free(slots_); }
 
-  /// A fresh name for `object` in round kFirstRound; a zero name when all 2^24 slots are taken.
+  /// A fresh name for `object` in round kFirstRound; a zero name when all are taken, or there is no
+  /// memory for more.
   Name insert(T* object) {
     if (free_count_ < kMinFree && size_ <= Name::kSlotMask) grow();
-    if (free_head_ == kNil) return Name();
+    if (free_head_ == kNil || live_ >= max_) return Name();
     const std::uint32_t i = free_head_;
     Slot& s = slots_[i];
     free_head_ = s.next;
@@ -115,7 +117,7 @@ class SlotMap {
     std::uint32_t want = size_ == 0 ? 256 : size_ * 2;
     if (want > Name::kSlotMask + 1) want = Name::kSlotMask + 1;
     auto* p = static_cast<Slot*>(std::realloc(slots_, want * sizeof(Slot)));
-    BFO_CHECK(p != nullptr);
+    if (p == nullptr) return;  // what is left of the reserve is used up first
     slots_ = p;
     for (std::uint32_t i = size_; i < want; ++i) {
       slots_[i] = Slot{nullptr, 1, kNil, false};
@@ -124,6 +126,7 @@ class SlotMap {
     size_ = want;
   }
 
+  const std::uint32_t max_;
   Slot* slots_ = nullptr;
   std::uint32_t size_ = 0;
   std::uint32_t live_ = 0;

@@ -25,9 +25,10 @@ enum class Fate : std::uint8_t { kDelivered, kUnknown, kNeverSent };
 /// How an MPI request ended.
 enum class Outcome : std::uint8_t {
   kOk,
-  kTruncated,   ///< receive buffer smaller than the message; the part that fits is there
-  kPeerLost,    ///< every path to the peer is gone for longer than the park time, or the peer's process died
-  kMessageLost  ///< the peer's device acknowledged a message and lost it (H4 c)
+  kTruncated,    ///< receive buffer smaller than the message; the part that fits is there
+  kPeerLost,     ///< every path to the peer is gone for longer than the park time, or the peer's process died
+  kMessageLost,  ///< the peer's device acknowledged a message and lost it (H4 c)
+  kNoMemory      ///< this side, or the peer, has no memory for a message that must be kept
 };
 
 /// State of one rail of one peer, as the PML sees it.
@@ -54,6 +55,8 @@ constexpr const char* to_string(Outcome o) {
       return "peer lost";
     case Outcome::kMessageLost:
       return "message lost";
+    case Outcome::kNoMemory:
+      return "no memory";
   }
   return "?";
 }

@@ -266,7 +266,8 @@ void* SimPort::resolve(std::uint32_t comm, std::int32_t rank) {
   return process_.peer(process_.book_.proc(comm, rank));
 }
 
-void SimPort::peer_failed(std::uint32_t peer, Outcome why) {
+void SimPort::peer_failed(std::uint32_t peer, const xfer::PeerLoss& loss) {
+  const Outcome why = loss.outcome;
   Context& ctx = process_.ctx_;
   SIM_TRACE(ctx, "lost  %u gives up %u: %s", process_.id_, peer, to_string(why));
   process_.lost_peer_[peer] = true;

@@ -47,9 +47,8 @@ class FakePort {
   Frag* frag_alloc();
   void frag_free(Frag& f);
   void* alloc(std::size_t n) {
-    void* const p = std::malloc(n ? n : 1);
-    if (!p) std::abort();
-    return p;
+    if (refuse_ && refuse_(n)) return nullptr;
+    return std::malloc(n ? n : 1);
   }
   void free(void* p) { std::free(p); }
 
@@ -86,7 +85,10 @@ class FakePort {
   void complete_send(SendRequest& r, Outcome o);
   void complete_recv(RecvRequest& r, const xfer::RecvStatus& s);
   void* resolve(const CommHandle& comm, std::int32_t rank);
-  void peer_failed(const PeerHandle&, Outcome) { ++peers_failed_; }
+  void peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss) {
+    ++peers_failed_;
+    losses_.emplace_back(peer, loss);
+  }
 
   void fence(const RailHandle& rail, std::uint32_t epoch);
   void connect(const RailHandle&) {}
@@ -101,6 +103,8 @@ class FakePort {
   int frags_ = 0;
   int registrations_ = 0;
   int peers_failed_ = 0;
+  std::vector<std::pair<PeerHandle, xfer::PeerLoss>> losses_;
+  std::function<bool(std::size_t)> refuse_;  ///< true: no memory for that many bytes
   std::vector<FailoverEvent> events_;
   std::vector<RailName> peer_downs_;  ///< what was handed to the BTL
 };
@@ -194,6 +198,7 @@ class World {
     auto*& p = peers[me][other];
     if (!p) {
       p = engines[me]->peer_add(other, options.home_key);
+      if (!p) return nullptr;
       for (int r = 0; r < options.rails; ++r) {
         xfer::RailLimits l;
         l.eager_limit = l.rndv_eager_limit = options.eager;

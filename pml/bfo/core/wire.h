@@ -162,6 +162,7 @@ struct WireRail {
   std::uint32_t epoch;
   std::uint32_t reserved;
 };
+inline constexpr std::int32_t kCauseNoMemory = 1;  ///< PEERLOST
 struct RailHdr {
   std::uint8_t type;
   std::uint8_t flags;
@@ -169,7 +170,8 @@ struct RailHdr {
   std::uint64_t conn;
   std::uint32_t epoch;
   std::int32_t cause;
-  std::uint64_t delivered;  ///< EPOCHCLOSED: SENDs of the epoch handed to the PML
+  std::uint64_t
+      delivered;  ///< EPOCHCLOSED: SENDs of the epoch handed to the PML; PEERLOST: bytes without room
 };
 struct SeqSyncHdr {
   std::uint8_t type;

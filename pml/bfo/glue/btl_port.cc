@@ -83,12 +83,7 @@ void* BtlPort::alloc(size_t size) {
     block = static_cast<BlockHeader*>(allocator_->alc_alloc(allocator_, sizeof(BlockHeader) + size, 0));
     if (block != nullptr) block->small = nullptr;
   }
-  if (OPAL_UNLIKELY(block == nullptr)) {
-    opal_output(0, "pml bfo: out of memory for a received message of %lu bytes",
-                static_cast<unsigned long>(size));
-    abort();
-  }
-  return block + 1;
+  return OPAL_LIKELY(block != nullptr) ? block + 1 : nullptr;
 }
 
 void BtlPort::free(void* memory) {

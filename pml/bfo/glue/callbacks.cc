@@ -93,6 +93,10 @@ void deliver_gathered(Module& module, Rail* rail, uint32_t epoch, uint8_t tag,
   size_t size = 0;
   for (size_t i = 0; i < des.des_segment_count; ++i) size += des.des_segments[i].seg_len;
   auto* whole = static_cast<uint8_t*>(module.port().alloc(size));
+  if (OPAL_UNLIKELY(whole == nullptr)) {
+    module.engine().on_message_unkept(rail, size);
+    return;
+  }
   size_t at = 0;
   for (size_t i = 0; i < des.des_segment_count; ++i) {
     const mca_btl_base_segment_t& segment = des.des_segments[i];

@@ -3,6 +3,11 @@
 // report.cc: what the engine reports to people: a peer that was given up, and the record of each failover.
 #include "pml/bfo/glue/btl_port.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/help.h"
@@ -30,19 +35,38 @@ void name_rail(const RailHandle& rail, bfo_rail_info_t& info) {
   snprintf(info.device, sizeof(info.device), "%s", rail.btl->btl_component->btl_version.mca_component_name);
 }
 
+// Without a help file: its parser ends the process when it finds no memory.
+void tell_no_memory(int rank, int other, const char* host, uint64_t bytes) {
+  char text[640];
+  const int n = snprintf(
+      text, sizeof(text),
+      "pml bfo: out of memory: rank %d has no room to keep a message of %lu bytes from or for rank %d (host "
+      "%s).\nRequests to and from that rank end with MPI_ERR_OTHER on both sides; those with other ranks go "
+      "on. Post receives\nbefore the messages come, let the sender wait for them (MPI_Ssend), or give the "
+      "job "
+      "more memory (ulimit -v, the\nmemory limit of its container).\n",
+      rank, static_cast<unsigned long>(bytes), other, host != nullptr ? host : "unknown");
+  const size_t length = std::min(sizeof(text) - 1, static_cast<size_t>(n));
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, length);
+}
+
 }  // namespace
 
-void BtlPort::peer_failed(const PeerHandle& peer, Outcome outcome) {
+void BtlPort::peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss) {
   if (module_.leaving()) return;
-  const char* host = opal_get_proc_hostname(&peer.proc->super);
   const int rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
   const int other = static_cast<int>(peer.proc->super.proc_name.vpid);
+  if (loss.outcome == Outcome::kNoMemory && !loss.there)
+    return tell_no_memory(rank, other, peer.proc->super.proc_hostname, loss.bytes);
+  const char* host = opal_get_proc_hostname(&peer.proc->super);
   bfo_rail_info_t info = {};
   const Rail* rail = last_lost(peer.proc);
   if (rail != nullptr) name_rail(rail->handle, info);
   const char* device = rail != nullptr ? info.device : "none";
   const char* cause = rail != nullptr && rail->event.text[0] != '\0' ? rail->event.text : "unknown";
-  if (outcome == Outcome::kMessageLost) {
+  if (loss.outcome == Outcome::kNoMemory) {
+    show_help("no-memory-there", rank, loss.bytes, other, host);
+  } else if (loss.outcome == Outcome::kMessageLost) {
     show_help("message-lost", rank, other, host, device, info.port, cause);
   } else {
     show_help("peer-lost", rank, other, host, module_.params().park_timeout, device, info.port, cause);

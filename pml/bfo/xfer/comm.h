@@ -20,16 +20,24 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
   CommT**& page = comm_pages_[d.ctx / kCommPage];
   if (!page) {
     page = static_cast<CommT**>(port_.alloc(kCommPage * sizeof(CommT*)));
+    if (!page) return nullptr;
     std::memset(page, 0, kCommPage * sizeof(CommT*));
   }
-  auto* c = ::new (port_.alloc(sizeof(CommT))) CommT;
+  const std::size_t bytes = static_cast<std::size_t>(d.size) * sizeof(ProcT*);
+  void* const memory = port_.alloc(sizeof(CommT));
+  void* const procs = port_.alloc(bytes ? bytes : 1);
+  if (!memory || !procs) {
+    port_.free(memory);
+    port_.free(procs);
+    return nullptr;
+  }
+  auto* c = ::new (memory) CommT;
   c->handle = d.handle;
   c->ctx = d.ctx;
   c->my_rank = d.my_rank;
   c->size = d.size;
-  const std::size_t bytes = static_cast<std::size_t>(d.size) * sizeof(ProcT*);
-  c->procs = static_cast<ProcT**>(port_.alloc(bytes ? bytes : 1));
-  std::memset(c->procs, 0, bytes);
+  c->procs = static_cast<ProcT**>(procs);
+  std::memset(procs, 0, bytes);
   page[d.ctx % kCommPage] = c;
   // Messages that came before the communicator existed: in order of arrival, through the same duplicate
   // check.
@@ -43,7 +51,7 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
     m = next;
   }
   while (Message* m = mine.pop_front()) {
-    put_aside(m->rail, m->epoch, m->match.type, m->data, m->size);
+    dispatch(m->rail, m->epoch, m->match.type, m->bytes());  // nothing is posted yet
     free_message(m);
   }
   return c;
@@ -52,10 +60,16 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
 template <class P>
 void Engine<P>::comm_del(CommT* c) {
   Entry entry(*this);
+  for (std::int32_t i = 0; i < c->size; ++i)
+    if (c->procs[i]) remember(*c->procs[i]);
+  comm_free(c);
+}
+
+template <class P>
+void Engine<P>::comm_free(CommT* c) {
   for (std::int32_t i = 0; i < c->size; ++i) {
     ProcT* const p = c->procs[i];
     if (!p) continue;
-    remember(*p);
     while (Message* m = p->early.pop_front()) free_message(m);
     while (Message* m = p->unexpected.pop_front()) {
       c->arrivals.remove(m);
@@ -71,10 +85,18 @@ void Engine<P>::comm_del(CommT* c) {
   port_.free(c);
 }
 
-/// First use of a rank of a communicator.
+/// First use of a rank of a communicator. nullptr: there is no memory.
 template <class P>
 [[gnu::cold, gnu::noinline]] Proc<P>* Engine<P>::make_proc(CommT& c, std::int32_t rank) {
-  auto* const p = ::new (port_.alloc(sizeof(ProcT))) ProcT;
+  void* const memory = port_.alloc(sizeof(ProcT));
+  if (!memory) {
+    if (auto* const peer = static_cast<PeerT*>(port_.resolve(c.handle, rank)))
+      no_memory(*peer, sizeof(ProcT));
+    else
+      no_memory(static_cast<RailT*>(nullptr), sizeof(ProcT));
+    return nullptr;
+  }
+  auto* const p = ::new (memory) ProcT;
   c.procs[rank] = p;
   p->comm = &c;
   p->rank = rank;
@@ -87,7 +109,9 @@ template <class P>
 template <class P>
 void Engine<P>::remember(ProcT& p) {
   if (!p.peer && p.expected == 0 && p.next_seq == 0) return;
-  PeerT& peer = *peer_of(p);
+  PeerT* const known = peer_of(p);
+  if (!known) return;
+  PeerT& peer = *known;
   const PastSequence now{p.comm->ctx, p.next_seq, p.stop_seq, p.confirmed, p.expected, p.hold_seq, p.resent};
   used_ctx_[now.ctx / 64] |= std::uint64_t{1} << (now.ctx % 64);
   for (std::uint32_t i = 0; i < peer.n_past; ++i)
@@ -98,6 +122,7 @@ void Engine<P>::remember(ProcT& p) {
   if (peer.n_past == peer.past_capacity) {
     const std::uint32_t cap = peer.past_capacity ? peer.past_capacity * 2 : 8;
     auto* const grown = static_cast<PastSequence*>(port_.alloc(cap * sizeof(PastSequence)));
+    if (!grown) return no_memory(peer, cap * sizeof(PastSequence));
     if (peer.n_past) std::memcpy(grown, peer.past, peer.n_past * sizeof(PastSequence));
     if (peer.past) port_.free(peer.past);
     peer.past = grown;
@@ -108,9 +133,9 @@ void Engine<P>::remember(ProcT& p) {
 
 template <class P>
 void Engine<P>::recall_sequence(ProcT& p) {
-  const PeerT& peer = *peer_of(p);
-  for (std::uint32_t i = 0; i < peer.n_past; ++i) {
-    const PastSequence& s = peer.past[i];
+  const PeerT* const peer = peer_of(p);
+  for (std::uint32_t i = 0; peer && i < peer->n_past; ++i) {
+    const PastSequence& s = peer->past[i];
     if (s.ctx != p.comm->ctx) continue;
     p.next_seq = s.next_seq;
     p.stop_seq = s.stop_seq;

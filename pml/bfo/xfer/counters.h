@@ -14,6 +14,7 @@ struct Config {
   std::uint32_t send_depth = 4;                    ///< FRAGs or writes in flight per request and usable rail
   std::uint32_t rdma_depth = 4;                    ///< PUTs or READs in flight per request and usable rail
   std::size_t short_limit = 0;                     ///< messages below this many bytes stay on the home rail
+  std::uint32_t max_named = Name::kSlotMask + 1;   ///< unfinished rendezvous, in each direction
   bool use_get = true;
   bool use_put = true;
 };

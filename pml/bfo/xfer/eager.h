@@ -63,7 +63,7 @@ struct Eager {
       return true;
     }
     if (fits || p.n_eager == 0) return false;
-    RndvCopy<P>::begin(e, r);  // the rails that are left have smaller limits
+    if (!RndvCopy<P>::begin(e, r)) p.nameless.push_back(&r);  // the rails that are left have smaller limits
     return true;
   }
   static bool serve(E&, RecvRequest&) { return true; }
@@ -74,7 +74,7 @@ struct Eager {
     --e.eager_out_;
     Proc<P>& p = *x.proc;
     if (p.peer->lost) {
-      e.finish_send(r, Outcome::kPeerLost);
+      e.finish_send(r, p.peer->loss.outcome);
       return;
     }
     hold(p, x.seq);
@@ -113,13 +113,13 @@ bool Engine<P>::begin_send(SendRequest& r) {
       return false;
     }
   } else if (peer.lost) [[unlikely]] {
-    finish_send(r, peer.message_lost ? Outcome::kMessageLost : Outcome::kPeerLost);
+    finish_send(r, peer.loss.outcome);
     return false;
   } else if (x.mode != SendMode::kSync && x.length + sizeof(core::MatchHdr) <= peer.eager_limit) {
     ready(r);
     return false;
   }
-  RndvCopy<P>::begin(*this, r);
+  if (!RndvCopy<P>::begin(*this, r)) peer.nameless.push_back(&r);
   flush(peer);
   return false;
 }
@@ -130,9 +130,11 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
   {
     Entry entry(*this);
     ProcT* const p = proc_at(*args.comm, args.dst);
-    BFO_CHECK(p != nullptr);
-    peer_of(*p);
     auto& x = r->xfer;
+    if (!p || !peer_of(*p)) [[unlikely]] {
+      finish_send(*r, Outcome::kNoMemory);
+      return;
+    }
     x.proc = p;
     x.length = args.length;
     x.tag = args.tag;
@@ -158,8 +160,9 @@ template <class P>
 bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source) {
   Entry entry(*this);
   ProcT* const p = proc_at(*args.comm, args.dst);
-  BFO_CHECK(p != nullptr);
-  PeerT& peer = *peer_of(*p);
+  if (!p || !peer_of(*p)) [[unlikely]]
+    return false;
+  PeerT& peer = *p->peer;
   if (p->next_seq == p->stop_seq) [[unlikely]]
     return false;  // isend() asks for the window
   if (args.mode == SendMode::kSync) return false;
@@ -240,7 +243,7 @@ void Engine<P>::on_seq_sync(const Arrival& a) {
   ProcT* p = nullptr;
   if (core::decode(a.bytes, h)) c = comm_find(h.ctx);
   if (c) p = proc_at(*c, h.src);
-  if (!p || !from_peer(a.rail, peer_of(*p))) {
+  if (!p || !peer_of(*p) || !from_peer(a.rail, peer_of(*p))) {
     ++counters_.malformed;
     return;
   }

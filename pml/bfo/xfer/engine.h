@@ -96,6 +96,8 @@ class Engine {
   void on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size);
   /// A fragment ended. The engine owns `frag` again.
   void on_done(Frag* frag, Fate fate);
+  /// A message of `size` bytes came that the port had no memory to put together.
+  void on_message_unkept(RailT* rail, std::size_t size);
   /// A payload taken by sendi() failed: header and payload in one piece.
   void on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data, std::size_t size, Fate fate);
   void on_rail_up(RailT* rail, const RailEvent& event);
@@ -201,6 +203,12 @@ class Engine {
     Engine& e_;
   };
   void leave_slow();
+
+  // memory.h
+  void no_memory(PeerT& p, std::size_t size);
+  void no_memory(const RailT* rail, std::size_t size);
+  void give_up_unkept();
+
   void put_aside(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size);
   void finish_send(SendRequest& r, Outcome outcome);
   void finish_recv(RecvRequest& r);
@@ -215,6 +223,7 @@ class Engine {
     ProcT* const p = c.procs[rank];
     return p ? p : make_proc(c, rank);
   }
+  void comm_free(CommT* c);
   ProcT* make_proc(CommT& c, std::int32_t rank);
   PeerT* peer_of(ProcT& p) {
     if (!p.peer) [[unlikely]]
@@ -231,7 +240,7 @@ class Engine {
   RecvRequest* deliver(ProcT& p, const core::MatchHdr& h, const Arrival& a);
   void deliver_early(ProcT& p);
   RecvRequest* take_posted(ProcT& p, std::int32_t tag);
-  Message* store(ProcT& p, const core::MatchHdr& h, const Arrival& a);
+  Message* keep(ProcT* p, const core::MatchHdr& h, const Arrival& a);
   void replace(Message& m, const Arrival& a);
   void duplicate(ProcT& p, const core::MatchHdr& h, const Arrival& a);
   Message* find_unexpected(CommT& c, std::int32_t src, std::int32_t tag);
@@ -280,9 +289,9 @@ class Engine {
   Frag* new_frag(FragKind kind, RailT& rail, PeerT& peer);
   bool post_control(PeerT& p, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
                     std::uint32_t grant = 0);
-  void send_raw(PeerT& p, const void* bytes, std::size_t len, RailT* pinned = nullptr,
-                std::uint32_t epoch = 0);
-  void fill_raw(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned, std::uint32_t epoch);
+  Frag* send_raw(PeerT& p, const void* bytes, std::size_t len, RailT* pinned = nullptr,
+                 std::uint32_t epoch = 0);
+  bool fill_raw(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned, std::uint32_t epoch);
   bool feed_starved(PeerT& p);
   bool post_on(RailT& rail, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
                std::uint32_t grant = 0);
@@ -331,6 +340,8 @@ class Engine {
   /// port may take it out, to see that its checkers notice.
   template <class X>
   bool gate_clear(const X& x) const {
+    if constexpr (requires { x.unfenced; })
+      if (x.unfenced != 0 && !gate_removed()) return false;
     return gate_removed() || (x.in_flight == 0 && x.ledger == nullptr);
   }
   bool gate_removed() const {
@@ -356,7 +367,10 @@ class Engine {
   LedgerT* ledger_add(LedgerT*& head, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
                       std::uint64_t end);
   void ledger_remove(LedgerT*& head, LedgerT* e);
+  void hold_until_fenced(SendRequest& r, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
+                         std::uint64_t end);
   void fence_all(LedgerT*& head);
+  void fence_unlisted(SendRequest& r);
   void fence_grants(LedgerT* head);
   void quiesce(RecvRequest& r, const RecvInput& in);
   core::MatchHdr identity(const SendRequest& r) const;
@@ -405,8 +419,10 @@ class Engine {
   typename P::Lock lock_;
   unsigned depth_ = 0;
   bool tail_work_ = false;
-  std::uint64_t waiting_ = 0;  ///< peers with something that progress() must retry
-  bool timers_ = false;        ///< a peer is parked or a sender stalled: progress() must look at the clock
+  bool unkept_ = false;              ///< a peer has no_room
+  std::size_t nameless_unkept_ = 0;  ///< size of a message without room that came from nobody knows whom
+  std::uint64_t waiting_ = 0;        ///< peers with something that progress() must retry
+  bool timers_ = false;  ///< a peer is parked or a sender stalled: progress() must look at the clock
   std::uint64_t n_stalled_ = 0;
   std::uint64_t frags_out_ = 0;
   std::uint64_t eager_out_ = 0;  ///< eager sends with a request that have not ended
@@ -436,6 +452,7 @@ class Engine {
 }  // namespace bfo::xfer
 
 #include "pml/bfo/xfer/entry.h"
+#include "pml/bfo/xfer/memory.h"
 #include "pml/bfo/xfer/comm.h"
 #include "pml/bfo/xfer/match.h"
 #include "pml/bfo/xfer/posted.h"

@@ -10,14 +10,15 @@
 namespace bfo::xfer {
 
 template <class P>
-Engine<P>::Engine(P& port, const Config& config) : port_(port), config_(config) {}
+Engine<P>::Engine(P& port, const Config& config)
+    : port_(port), config_(config), sends_(config.max_named), recvs_(config.max_named) {}
 
 template <class P>
 Engine<P>::~Engine() {
   for (auto*& page : comm_pages_) {
     if (!page) continue;
     for (unsigned i = 0; i < kCommPage; ++i)
-      if (page[i]) comm_del(page[i]);
+      if (page[i]) comm_free(page[i]);
     port_.free(page);
     page = nullptr;
   }
@@ -67,6 +68,10 @@ template <class P>
       port_.free(a);
       continue;
     }
+    if (unkept_) {
+      give_up_unkept();
+      continue;
+    }
     break;
   }
   tail_work_ = false;
@@ -84,7 +89,9 @@ template <class P>
 template <class P>
 void Engine<P>::put_aside(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data,
                           std::size_t size) {
-  auto* a = ::new (port_.alloc(sizeof(Aside) + size)) Aside;
+  void* const memory = port_.alloc(sizeof(Aside) + size);
+  if (!memory) return no_memory(rail, size);
+  auto* a = ::new (memory) Aside;
   a->rail = rail;
   a->epoch = epoch;
   a->tag = tag;
@@ -274,7 +281,7 @@ std::uint64_t Engine<P>::unfinished() const {
   std::uint64_t n = frags_out_ + eager_out_ + sends_.live() + recvs_.live();
   if constexpr (requires { port_.copies_out(); }) n += port_.copies_out();
   for (PeerT* p = peers_; p; p = p->next) {
-    if (!p->raw.empty() || !p->starved.empty()) ++n;
+    if (!p->raw.empty() || !p->starved.empty() || !p->nameless.empty()) ++n;
     if (!p->lost && (!p->ready_sends.empty() || !p->ready_recvs.empty())) ++n;
   }
   return n;

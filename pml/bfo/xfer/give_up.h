@@ -24,6 +24,10 @@ template <class P>
       }
       e = next;
     }
+    if constexpr (requires { x.unfenced; }) {
+      any = any || (x.unfenced >> rail.index & 1);
+      x.unfenced = static_cast<std::uint16_t>(x.unfenced & ~(1u << rail.index));
+    }
     if (any) x.reg = {};
     return any;
   };
@@ -59,7 +63,9 @@ void Engine<P>::on_peer_lost(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  p->message_lost = true;
+  if (p->lost) return;
+  p->loss = h.cause == core::kCauseNoMemory ? PeerLoss{Outcome::kNoMemory, h.delivered, true}
+                                            : PeerLoss{Outcome::kMessageLost};
   give_up(*p);
 }
 
@@ -68,7 +74,7 @@ void Engine<P>::on_gap_lost(RailT* rail, RailName, std::uint64_t lost) {
   Entry entry(*this);
   if (lost == 0) return;
   PeerT& p = *rail->peer;
-  p.message_lost = true;  // never silent, never a hang (H4 c)
+  if (!p.lost) p.loss = PeerLoss{Outcome::kMessageLost};  // never silent, never a hang (H4 c)
   give_up(p);
   p.owe_lost = true;
   tell_lost(p);
@@ -82,8 +88,13 @@ template <class P>
     if (rail.name.conn == 0 || (rail.state != RailState::kUp && rail.state != RailState::kSuspect)) continue;
     Frag* const f = port_.frag_alloc();
     if (!f) break;
-    const core::RailHdr h{
+    core::RailHdr h{
         static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, rail.name.conn, rail.name.epoch, 0, 0};
+    if (p.loss.outcome == Outcome::kNoMemory) {
+      h.cause = core::kCauseNoMemory;
+      h.delivered = p.loss.bytes;
+    }
+    static_assert(sizeof h <= sizeof f->xfer.raw);  // needs no memory
     fill_raw(p, *f, &h, sizeof h, nullptr, 0);
     p.raw.remove(f);
     f->xfer.rail = &rail;
@@ -114,7 +125,7 @@ template <class P>
   p.home = nullptr;
   p.away = 0;
   ++counters_.peers_lost;
-  const Outcome outcome = p.message_lost ? Outcome::kMessageLost : Outcome::kPeerLost;
+  const Outcome outcome = p.loss.outcome;
   for (SendRequest* r = p.live_sends.front(); r;) {
     SendRequest* const next = p.live_sends.next(r);
     send_event(*r, SendEvent::kGiveUp);
@@ -134,6 +145,7 @@ template <class P>
     }
     r = next;
   }
+  while (SendRequest* r = p.nameless.pop_front()) finish_send(*r, outcome);
   while (Frag* f = p.raw.pop_front()) {
     if (f->xfer.buffer) port_.free(f->xfer.buffer);
     port_.frag_free(*f);
@@ -160,17 +172,19 @@ template <class P>
     }
   emit_events(p, true);
   FailoverEvent e;
-  e.what = p.message_lost ? "message_lost" : "peer_lost";
+  e.what = outcome == Outcome::kMessageLost ? "message_lost"
+           : outcome == Outcome::kNoMemory  ? "no_memory"
+                                            : "peer_lost";
   e.peer = &p.handle;
   e.down_ns = port_.now_ns();
   port_.emit(e);
-  port_.peer_failed(p.handle, outcome);
+  port_.peer_failed(p.handle, p.loss);
 }
 
 template <class P>
 bool Engine<P>::has_work(const PeerT& p) const {
   if (!p.live_sends.empty() || !p.live_recvs.empty() || !p.ready_sends.empty() || !p.raw.empty() ||
-      !p.starved.empty())
+      !p.starved.empty() || !p.nameless.empty())
     return true;
   for (CommT** page : comm_pages_)
     for (unsigned i = 0; page && i < kCommPage; ++i)

@@ -39,8 +39,7 @@ template <class P>
 void Engine<P>::ping(PeerT& p, ProcT& via) {
   const core::SeqSyncHdr h{
       static_cast<std::uint8_t>(MsgType::kSeqSync), 0, via.comm->ctx, via.comm->my_rank, via.next_seq, 0};
-  send_raw(p, &h, sizeof h);
-  Frag* const f = p.raw.back();
+  Frag* const f = send_raw(p, &h, sizeof h);
   if (!f) return;
   f->xfer.grant = kPing;
   p.pinging = true;

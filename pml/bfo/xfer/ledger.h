@@ -7,6 +7,7 @@
 
 namespace bfo::xfer {
 
+/// nullptr: there is no memory; the access must not be started.
 template <class P>
 LedgerEntry<P>* Engine<P>::ledger_add(LedgerT*& head, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
                                       std::uint64_t end) {
@@ -15,6 +16,8 @@ LedgerEntry<P>* Engine<P>::ledger_add(LedgerT*& head, RailT& rail, std::uint32_t
     free_ledger_ = e->next;
   else
     e = static_cast<LedgerT*>(port_.alloc(sizeof(LedgerT)));
+  if (!e) [[unlikely]]
+    return nullptr;
   ::new (e) LedgerT;
   e->rail = &rail;
   e->conn = rail.name.conn;
@@ -36,6 +39,25 @@ void Engine<P>::ledger_remove(LedgerT*& head, LedgerT* e) {
       free_ledger_ = e;
       return;
     }
+}
+
+/// For an access that was started already: without memory for an entry the rail stands for it.
+template <class P>
+void Engine<P>::hold_until_fenced(SendRequest& r, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
+                                  std::uint64_t end) {
+  if (!ledger_add(r.xfer.ledger, rail, epoch, begin, end))
+    r.xfer.unfenced = static_cast<std::uint16_t>(r.xfer.unfenced | 1u << rail.index);
+}
+
+/// fence_all() for what hold_until_fenced() could not list.
+template <class P>
+void Engine<P>::fence_unlisted(SendRequest& r) {
+  PeerT& p = *r.xfer.proc->peer;
+  for (unsigned i = 0; r.xfer.unfenced >> i; ++i) {
+    if (!(r.xfer.unfenced >> i & 1)) continue;
+    ++counters_.fences;
+    port_.fence(p.rails[i].handle, p.rails[i].name.epoch);
+  }
 }
 
 /// Ask for the end of every epoch that may still reach the buffer. A rail whose BTL has no fence does not

@@ -119,7 +119,7 @@ template <class P>
         replace(*at, a);
         return nullptr;
       }
-      p.early.insert_after(at, store(p, h, a));
+      if (Message* const m = keep(&p, h, a)) p.early.insert_after(at, m);
       return nullptr;
     }
     case SeqPlace::kPast:
@@ -190,7 +190,11 @@ template <class P>
                                                                           const Arrival& a) {
   RecvRequest* const r = take_posted(p, h.tag);
   if (!r) {
-    Message* const m = store(p, h, a);
+    Message* const m = keep(&p, h, a);
+    if (!m) {
+      --p.expected;  // nothing behind it is delivered
+      return nullptr;
+    }
     p.unexpected.push_back(m);
     p.comm->arrivals.push_back(m);
     ++p.comm->n_unexpected;
@@ -210,10 +214,19 @@ template <class P>
   if (r.xfer.status.length != 0) port_.unpack(r, 0, payload.data, r.xfer.status.length);
 }
 
+/// Keep a message as it came. nullptr: there is no memory, its sender will be given up.
 template <class P>
-Unexpected<P>* Engine<P>::store(ProcT& p, const core::MatchHdr& h, const Arrival& a) {
-  auto* m = ::new (port_.alloc(sizeof(Message) + a.bytes.size)) Message;
-  m->proc = &p;
+Unexpected<P>* Engine<P>::keep(ProcT* p, const core::MatchHdr& h, const Arrival& a) {
+  void* const memory = port_.alloc(sizeof(Message) + a.bytes.size);
+  if (!memory) [[unlikely]] {
+    if (PeerT* const peer = !a.rail && p ? peer_of(*p) : nullptr)
+      no_memory(*peer, a.bytes.size);
+    else
+      no_memory(a.rail, a.bytes.size);
+    return nullptr;
+  }
+  auto* m = ::new (memory) Message;
+  m->proc = p;
   m->rail = a.rail;
   m->epoch = a.epoch;
   m->match = h;
@@ -243,6 +256,7 @@ void Engine<P>::replace(Message& m, const Arrival& a) {
   if (!Name(was.sender).same_request(Name(is.sender)) || was.length != is.length) return;
   if (Name(is.sender).round() < Name(was.sender).round()) return;
   auto* data = static_cast<std::uint8_t*>(port_.alloc(a.bytes.size));
+  if (!data) return;  // the older one serves too: a receiver without usable keys asks for others
   std::memcpy(data, a.bytes.data, a.bytes.size);
   if (m.separate) port_.free(m.data);
   m.data = data;
@@ -258,9 +272,10 @@ template <class P>
 [[gnu::noinline]] void Engine<P>::duplicate(ProcT& p, const core::MatchHdr& h, const Arrival& a) {
   ++counters_.duplicates;
   if (h.type == static_cast<std::uint8_t>(MsgType::kMatch)) return;
-  PeerT& peer = *peer_of(p);
+  PeerT* const known = peer_of(p);
   core::RndvHdr n;
-  if (!core::decode(a.bytes, n)) return;
+  if (!known || !core::decode(a.bytes, n)) return;
+  PeerT& peer = *known;
   const Name sender(n.sender);
   for (RecvRequest* r = peer.live_recvs.front(); r; r = peer.live_recvs.next(r)) {  // LIVE
     auto& x = r->xfer;
@@ -313,14 +328,7 @@ template <class P>
       replace(*m, a);
       return;
     }
-  auto* m = ::new (port_.alloc(sizeof(Message) + a.bytes.size)) Message;
-  m->rail = a.rail;
-  m->epoch = a.epoch;
-  m->match = h;
-  m->data = reinterpret_cast<std::uint8_t*>(m + 1);
-  m->size = static_cast<std::uint32_t>(a.bytes.size);
-  std::memcpy(m->data, a.bytes.data, a.bytes.size);
-  parked_.push_back(m);
+  if (Message* const m = keep(nullptr, h, a)) parked_.push_back(m);
 }
 
 template <class P>

@@ -59,6 +59,13 @@ struct RecvStatus {
   Outcome outcome = Outcome::kOk;
 };
 
+/// Why a peer was given up.
+struct PeerLoss {
+  Outcome outcome = Outcome::kPeerLost;
+  std::uint64_t bytes = 0;  ///< kNoMemory: size of the message that has no room
+  bool there = false;       ///< kNoMemory: at the peer, which said so
+};
+
 /// Handle bytes of a registration for one rail, as they travel.
 struct HandleBytes {
   std::uint8_t size = 0;
@@ -86,14 +93,14 @@ concept Port = PortTypes<P> && requires(
     const typename P::CommHandle& comm, typename P::Registration& reg, const typename P::Registration& creg,
     std::uint8_t tag, const void* bytes, std::size_t n, std::size_t& n_inout, std::uint64_t u64,
     std::uint32_t u32, std::int32_t i32, void* mem, HandleBytes& handle, const HandleBytes& chandle,
-    const RecvStatus& status, const RailName& name) {
+    const RecvStatus& status, const RailName& name, const PeerLoss& loss) {
 
   // ---- fragments and memory
   /// A fresh record, or nullptr when the limit is reached (the engine retries from progress()). No malloc in
   /// the steady state.
   { p.frag_alloc() } -> std::same_as<typename P::Frag*>;
   { p.frag_free(frag) };
-  /// Memory for unexpected messages, communicator and peer state. Never nullptr (the port aborts).
+  /// Memory for unexpected messages, communicator and peer state; nullptr when there is none (memory.h).
   { p.alloc(n) } -> std::same_as<void*>;
   { p.free(mem) };
 
@@ -137,9 +144,9 @@ concept Port = PortTypes<P> && requires(
   /// Which process is rank i32 of the communicator. Called once per rank, on first use; calls back into
   /// Engine::peer_add()/rail_add() as needed and returns the engine's Peer*, as void*.
   { p.resolve(comm, i32) } -> std::same_as<void*>;
-  /// Every path to the peer was gone for the park time, or a message was lost for good: for the log; requests
-  /// end separately through complete_*().
-  { p.peer_failed(peer, Outcome::kPeerLost) };
+  /// Every path to the peer was gone for the park time, or a message was lost for good, or has no room: for
+  /// the log; requests end separately through complete_*().
+  { p.peer_failed(peer, loss) };
 
   // ---- rails (only called for rails whose limits say failover)
   /// Ask for the end of all epochs <= u32; answered by Engine::on_rail_closed(). Idempotent.

@@ -71,12 +71,11 @@ void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
     return;
   }
   ProcT* const p = proc_at(c, args.src);
-  BFO_CHECK(p != nullptr);
   // The peer is known from here on: what it says about itself concerns this receive.
-  if (peer_of(*p)->lost) [[unlikely]] {
+  PeerT* const peer = p ? peer_of(*p) : nullptr;
+  if (!peer || peer->lost) [[unlikely]] {
     --c.n_posted;
-    x.status =
-        RecvStatus{args.src, args.tag, 0, p->peer->message_lost ? Outcome::kMessageLost : Outcome::kPeerLost};
+    x.status = RecvStatus{args.src, args.tag, 0, peer ? peer->loss.outcome : Outcome::kNoMemory};
     finish_recv(*r);
     return;
   }

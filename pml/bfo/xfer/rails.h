@@ -14,7 +14,9 @@ namespace bfo::xfer {
 template <class P>
 Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t key) {
   Entry entry(*this);
-  auto* p = ::new (port_.alloc(sizeof(PeerT))) PeerT;
+  void* const memory = port_.alloc(sizeof(PeerT));
+  if (!memory) return nullptr;
+  auto* p = ::new (memory) PeerT;
   p->handle = handle;
   p->home_key = key;
   p->next = peers_;
@@ -38,6 +40,7 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   if (state == RailState::kUp || state == RailState::kSuspect) r.up_epoch = name.epoch;
   if (limits.eager_limit > p->eager_limit) p->eager_limit = limits.eager_limit;
   rebuild(*p);
+  if (nameless_unkept_ != 0 && !limits.failover) no_memory(*p, nameless_unkept_);
   return &r;
 }
 
@@ -123,7 +126,7 @@ template <class P>
   bool hope = false;
   for (unsigned i = 0; i < p.n_rails; ++i) hope = hope || p.rails[i].state != RailState::kUnusable;
   if (may_have_lost || !hope) {
-    p.message_lost = p.message_lost || may_have_lost;
+    if (may_have_lost && !p.lost) p.loss.outcome = Outcome::kMessageLost;
     give_up(p);
     p.owe_lost = true;
     tell_lost(p);
@@ -208,6 +211,7 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
       if (fenced && e->rail == &rail && e->epoch <= epoch) ledger_remove(x.ledger, e);
       e = after;
     }
+    if (fenced) x.unfenced = static_cast<std::uint16_t>(x.unfenced & ~(1u << rail.index));
     send_event(*r, SendEvent::kRailClosed);
     send_check(*r);
     r = next;

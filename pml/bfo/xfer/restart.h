@@ -102,9 +102,10 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     x.owed = 0;
     x.todo.clear();
     Rput<P>::reset(*this, r);
-    x.outcome = x.proc->peer->message_lost ? Outcome::kMessageLost : Outcome::kPeerLost;
+    x.outcome = x.proc->peer->loss.outcome;
     Rget<P>::recall(*this, r);
     fence_all(x.ledger);
+    fence_unlisted(r);
     send_check(r);
   }
   if (actions & core::kSendAnswerDone) {
@@ -171,7 +172,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
   if (actions & core::kRecvFail) {
     x.owed = 0;
     x.todo.clear();
-    x.status.outcome = peer.message_lost ? Outcome::kMessageLost : Outcome::kPeerLost;
+    x.status.outcome = peer.loss.outcome;
     fence_all(x.ledger);
   }
   if (actions & core::kRecvAnswerNack) {
@@ -301,7 +302,7 @@ void Engine<P>::raw_restart(PeerT& p, MsgType type, std::uint8_t flags, const co
 template <class P>
 bool Engine<P>::recv_failed(const RecvRequest& r) const {
   const Outcome o = r.xfer.status.outcome;
-  return o == Outcome::kPeerLost || o == Outcome::kMessageLost;
+  return o != Outcome::kOk && o != Outcome::kTruncated;
 }
 
 template <class P>

@@ -205,6 +205,11 @@ struct Rget {
     if (n > want.size()) n = want.size();
     Frag* const f = e.new_frag(FragKind::kRead, rail, *rail.peer);
     if (!f) return false;
+    if (!e.ledger_add(x.ledger, rail, rail.name.epoch, want.begin, want.begin + n)) {
+      --e.frags_out_;
+      e.port_.frag_free(*f);
+      return false;
+    }
     f->xfer.name = x.name;
     f->xfer.offset = want.begin;
     f->xfer.length = n;
@@ -213,7 +218,6 @@ struct Rget {
     std::memcpy(handle.bytes, key.handle, sizeof handle.bytes);
     rail.inflight_bytes += n;
     ++x.in_flight;
-    e.ledger_add(x.ledger, rail, rail.name.epoch, want.begin, want.begin + n);
     x.todo.remove(want.begin, want.begin + n);
     const Post post = e.port_.get(rail.handle, r, want.begin, n, x.remote_address + want.begin, handle, *f);
     if (taken(post)) e.note_piece(*rail.peer, x.rail_end, want.begin, n);
@@ -303,7 +307,7 @@ struct Rget {
       Rail<P>& rail = p.rails[i];
       if (!(x.exposed & (1u << i)) || !rail.limits.failover) continue;
       if (rail.name.epoch <= rail.closed_epoch) continue;
-      e.ledger_add(x.ledger, rail, rail.name.epoch, 0, x.length);
+      e.hold_until_fenced(r, rail, rail.name.epoch, 0, x.length);
     }
     x.exposed = 0;
   }

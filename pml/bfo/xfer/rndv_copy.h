@@ -25,11 +25,14 @@ struct RndvCopy {
   /// Longest element of a predefined data type, generously.
   static constexpr std::uint64_t kMinPiece = 64;
 
-  /// A request becomes a rendezvous: it gets a name and owes its RNDV or RGET.
-  static void begin(E& e, SendRequest& r) {
+  /// A request becomes a rendezvous: it gets a name and owes its RNDV or RGET. False: there is none now.
+  static bool begin(E& e, SendRequest& r) {
     auto& x = r.xfer;
     x.name = e.sends_.insert(&r);
-    BFO_CHECK(x.name);  // 2^24 unfinished rendezvous sends
+    if (!x.name) [[unlikely]] {
+      ++e.waiting_;
+      return false;
+    }
     x.peer_name = Name();
     x.protocol = Protocol::kCopy;
     x.phase = core::SendPhase::kOpening;
@@ -47,10 +50,12 @@ struct RndvCopy {
     x.rail_end = 0;
     x.open_len = x.length;
     x.ledger = nullptr;
+    x.unfenced = 0;
     x.reg = {};
     x.proc->peer->live_sends.push_back(&r);
     e.ready(r);
     ++e.counters_.rndv_sent;
+    return true;
   }
 
   /// ACK: plan what is to be sent in this round, unless RESTARTACK did.
@@ -207,7 +212,15 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   x.length = h.length;
   x.want = h.length < x.capacity ? h.length : x.capacity;
   x.name = recvs_.insert(&r);
-  BFO_CHECK(x.name);
+  if (!x.name) [[unlikely]] {  // too many, or no memory for more: this message fails, its sender is told
+    set_matched(r, p, h.match, h.length);
+    x.status.length = 0;
+    x.status.outcome = Outcome::kNoMemory;
+    raw_restart(peer, MsgType::kRestartNack, core::kFlagFail, h.match, Name(h.sender), Name());
+    finish_recv(r);
+    flush(peer);
+    return;
+  }
   x.peer_name = Name(h.sender);
   // The rounds of both sides are equal; a sender restarts only requests that are matched.
   x.name = x.name.at(x.peer_name.round());

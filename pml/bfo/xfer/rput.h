@@ -77,6 +77,11 @@ struct Rput {
       n = e.piece(x.want, p.n_eager, n);
       const Range g = x.todo.take_front(n);
       Ledger* const l = e.ledger_add(x.ledger, *rail, rail->name.epoch, g.begin, g.end);
+      if (!l) {
+        x.todo.add(g.begin, g.end);
+        blocked = true;
+        break;
+      }
       l->grant = x.next_grant++;
       l->round = x.name.round();
       l->owed = true;
@@ -205,6 +210,10 @@ struct Rput {
       e.free_grants_ = g->next;
     else
       g = static_cast<Grant<P>*>(e.port_.alloc(sizeof(Grant<P>)));
+    if (!g) {
+      refuse(e, r, h.grant);
+      return;
+    }
     ::new (g) Grant<P>;
     g->rail = rail;
     g->epoch = rail->name.epoch;
@@ -313,7 +322,7 @@ struct Rput {
         x.dirty_rails = static_cast<std::uint16_t>(x.dirty_rails | 1u << fx.rail->index);
         // our buffer may still be read by that rail (I16)
         if (fx.epoch > fx.rail->closed_epoch)
-          e.ledger_add(x.ledger, *fx.rail, fx.epoch, fx.offset, fx.offset + fx.length);
+          e.hold_until_fenced(*r, *fx.rail, fx.epoch, fx.offset, fx.offset + fx.length);
       }
       e.send_event(*r, core::SendEvent::kDataLost);
     }

@@ -134,28 +134,37 @@ Rail<P>* Engine<P>::rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch
 }
 
 /// Send bytes that no request stands for: they are kept until delivered, and sent again on another rail as
-/// they are. All such messages are idempotent.
+/// they are. All such messages are idempotent. nullptr: they have no record yet, or never will.
 template <class P>
-[[gnu::noinline]] void Engine<P>::send_raw(PeerT& p, const void* bytes, std::size_t len, RailT* pinned,
-                                           std::uint32_t epoch) {
-  if (p.lost) return;
+[[gnu::noinline]] typename P::Frag* Engine<P>::send_raw(PeerT& p, const void* bytes, std::size_t len,
+                                                        RailT* pinned, std::uint32_t epoch) {
+  if (p.lost) return nullptr;
   ++waiting_;  // whoever called may not flush
   Frag* const f = p.starved.empty() ? port_.frag_alloc() : nullptr;
   if (f) {
-    fill_raw(p, *f, bytes, len, pinned, epoch);
-    return;
+    if (fill_raw(p, *f, bytes, len, pinned, epoch)) return f;
+    port_.frag_free(*f);
+    no_memory(p, len);
+    return nullptr;
   }
   // No record now. What must be said is never dropped: it waits in memory (H23).
-  auto* const s = ::new (port_.alloc(sizeof(StarvedT) + len)) StarvedT;
+  void* const memory = port_.alloc(sizeof(StarvedT) + len);
+  if (!memory) {
+    no_memory(p, len);
+    return nullptr;
+  }
+  auto* const s = ::new (memory) StarvedT;
   s->rail = pinned;
   s->epoch = epoch;
   s->size = len;
   std::memcpy(static_cast<void*>(s + 1), bytes, len);
   p.starved.push_back(s);
+  return nullptr;
 }
 
+/// False: there is no memory for the bytes.
 template <class P>
-void Engine<P>::fill_raw(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned,
+bool Engine<P>::fill_raw(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned,
                          std::uint32_t epoch) {
   auto& x = f.xfer;
   x.next = x.prev = nullptr;
@@ -173,9 +182,13 @@ void Engine<P>::fill_raw(PeerT& p, Frag& f, const void* bytes, std::size_t len, 
   x.type = *static_cast<const std::uint8_t*>(bytes);
   x.raw_len = static_cast<std::uint32_t>(len);
   x.buffer = nullptr;
-  if (len > sizeof x.raw) x.buffer = port_.alloc(len);
+  if (len > sizeof x.raw) {
+    x.buffer = port_.alloc(len);
+    if (!x.buffer) return false;
+  }
   std::memcpy(x.buffer ? x.buffer : x.raw, bytes, len);
   p.raw.push_back(&f);
+  return true;
 }
 
 /// Records for raw messages that found none. False: there are none yet.
@@ -184,8 +197,11 @@ bool Engine<P>::feed_starved(PeerT& p) {
   while (StarvedT* s = p.starved.front()) {
     Frag* const f = port_.frag_alloc();
     if (!f) return false;
+    if (!fill_raw(p, *f, s + 1, s->size, s->rail, s->epoch)) {
+      port_.frag_free(*f);
+      return false;
+    }
     p.starved.remove(s);
-    fill_raw(p, *f, s + 1, s->size, s->rail, s->epoch);
     port_.free(s);
   }
   return true;
@@ -260,6 +276,11 @@ void Engine<P>::flush(PeerT& p) {
       ++waiting_;
       return;
     }
+  }
+  while (SendRequest* r = p.nameless.pop_front()) {
+    if (RndvCopy<P>::begin(*this, *r)) continue;
+    p.nameless.push_front(r);
+    break;
   }
   while (SendRequest* r = p.ready_sends.front()) {
     p.ready_sends.remove(r);

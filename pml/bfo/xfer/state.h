@@ -144,6 +144,7 @@ struct SendState {
   bool registered = false;
   typename P::Registration reg{};
   LedgerEntry<P>* ledger = nullptr;  ///< exposures (RGET) and failed writes
+  std::uint16_t unfenced = 0;        ///< rails (by index) of such ones that there was no memory to list
   Request* live_next = nullptr;      ///< list of named requests of the peer
   Request* live_prev = nullptr;
   bool live_linked = false;
@@ -357,8 +358,9 @@ struct Peer {
   bool lost = false;        ///< given up
   Rail<P>* home = nullptr;  ///< of short messages; nullptr: none, or it was crowded
   std::uint64_t home_key = 0;
-  std::uint32_t away = 0;  ///< messages that are still spread before home is tried again
-  bool message_lost = false;
+  std::uint32_t away = 0;        ///< messages that are still spread before home is tried again
+  PeerLoss loss;                 ///< how its requests end once it is given up
+  bool no_room = false;          ///< `loss` is lack of memory: given up when the engine is left
   bool owe_lost = false;         ///< given up by us, and not told yet
   bool awaited = false;          ///< keep_alive(): it owes us something
   Proc<P>* asked_via = nullptr;  ///< keep_alive(): valid during one call only
@@ -372,6 +374,7 @@ struct Peer {
   std::uint64_t parked_since_ns = 0;
   List<typename P::SendRequest, XferLink> ready_sends;  ///< owe something
   List<typename P::RecvRequest, XferLink> ready_recvs;
+  List<typename P::SendRequest, XferLink> nameless;    ///< to be rendezvous, as soon as there is a name
   List<typename P::Frag, XferLink> raw;                ///< raw messages waiting for a rail
   List<Starved<P>> starved;                            ///< .. and those without a record
   List<typename P::SendRequest, LiveLink> live_sends;  ///< named requests

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// memory.h: what happens when there is no memory for something that must be kept: an unexpected message, or
+// bytes that must be said again. Order and completeness of what that peer sends cannot be kept any more, so
+// it is given up: its requests end with an error on both sides, all others go on (DESIGN P6). What a request
+// needs for itself (a grant, a ledger entry, a name) waits instead, or is refused.
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+/// `size` bytes from or for `p` cannot be kept. It is given up when the engine is left: this may be called
+/// anywhere, also while its requests are walked through.
+template <class P>
+[[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(PeerT& p, std::size_t size) {
+  if (p.lost || p.no_room) return;
+  p.no_room = true;
+  p.loss = PeerLoss{Outcome::kNoMemory, size, false};
+  unkept_ = tail_work_ = true;
+}
+
+/// The same for a message that came over `rail`. Without a rail its sender is not known: it is one of those
+/// whose messages come without, also one that has not been spoken to yet.
+template <class P>
+[[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(const RailT* rail, std::size_t size) {
+  if (rail) return no_memory(*rail->peer, size);
+  nameless_unkept_ = size;
+  for (PeerT* p = peers_; p; p = p->next)
+    for (unsigned i = 0; i < p->n_rails; ++i)
+      if (!p->rails[i].limits.failover) no_memory(*p, size);
+}
+
+template <class P>
+void Engine<P>::on_message_unkept(RailT* rail, std::size_t size) {
+  Entry entry(*this);
+  no_memory(rail, size);
+}
+
+template <class P>
+[[gnu::cold]] void Engine<P>::give_up_unkept() {
+  unkept_ = false;
+  for (PeerT* p = peers_; p; p = p->next) {
+    if (!p->no_room || p->lost) continue;
+    give_up(*p);
+    p->owe_lost = true;
+    tell_lost(*p);
+  }
+}
+
+}  // namespace bfo::xfer

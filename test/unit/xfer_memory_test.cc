@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_memory_test.cc: no memory for what must be kept: the peer concerned is given up with an error on both
+// sides, all others go on, nothing hangs or aborts, and nothing is delivered behind a gap (DESIGN P6).
+#include <gtest/gtest.h>
+
+#include "test/unit/fake_port.h"
+
+namespace bfo::test {
+namespace {
+
+constexpr std::size_t kBig = 100;  ///< messages of at least this many bytes find no memory
+
+std::vector<std::uint8_t> pattern(std::size_t n, unsigned seed) {
+  std::vector<std::uint8_t> d(n);
+  for (std::size_t i = 0; i < n; ++i) d[i] = static_cast<std::uint8_t>(i * 29 + seed * 11 + (i >> 8));
+  return d;
+}
+
+/// Every process knows every other one, so that only messages need memory from now on.
+void meet(World& w) {
+  for (int a = 0; a < w.options.ranks; ++a)
+    for (int b = 0; b < w.options.ranks; ++b)
+      if (a != b) {
+        w.isend(a, b, 99, {});
+        w.irecv(b, a, 99, 0);
+      }
+  ASSERT_TRUE(w.run());
+}
+void starve(World& w, int rank) {
+  w.ports[rank]->refuse_ = [](std::size_t n) { return n >= kBig; };
+}
+void expect_given_up(World& w, int by, int peer, bool there) {
+  ASSERT_EQ(w.ports[by]->losses_.size(), 1u) << "rank " << by;
+  const auto& [who, loss] = w.ports[by]->losses_[0];
+  EXPECT_EQ(who, peer);
+  EXPECT_EQ(loss.outcome, Outcome::kNoMemory);
+  EXPECT_EQ(loss.there, there);
+  EXPECT_GE(loss.bytes, kBig);
+}
+
+TEST(Memory, UnexpectedEager_BothSidesEndWithAnErrorOthersGoOn) {
+  World::Options o;
+  o.ranks = 3;
+  World w(o);
+  meet(w);
+  RecvReq* waiting = w.irecv(1, 0, 7, 100);
+  starve(w, 1);
+  SendReq* s = w.isend(0, 1, 1, pattern(200, 1));
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(s->done);  // an eager send is complete before anybody knows
+  expect_given_up(w, 1, 0, false);
+  expect_given_up(w, 0, 1, true);
+  ASSERT_TRUE(waiting->done);
+  EXPECT_EQ(waiting->status.outcome, Outcome::kNoMemory);
+  RecvReq* later = w.irecv(1, 0, 1, 200);
+  ASSERT_TRUE(later->done);
+  EXPECT_EQ(later->status.outcome, Outcome::kNoMemory);
+  SendReq* again = w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(again->done);
+  EXPECT_EQ(again->outcome, Outcome::kNoMemory);
+  RecvReq* other = w.irecv(1, 2, 1, 200);
+  w.isend(2, 1, 1, pattern(200, 2));
+  SendReq* back = w.isend(1, 2, 1, pattern(200, 3));
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(other->done && back->done);
+  EXPECT_EQ(other->status.outcome, Outcome::kOk);
+  EXPECT_EQ(other->data, pattern(200, 2));
+  EXPECT_EQ(back->outcome, Outcome::kOk);
+}
+
+TEST(Memory, NothingBehindTheGapIsDelivered) {
+  World w({});
+  meet(w);
+  RecvReq* any = w.irecv(1, xfer::kAnySource, 2, 16);
+  starve(w, 1);
+  w.isend(0, 1, 1, pattern(200, 1));
+  w.isend(0, 1, 2, pattern(16, 2));  // fits, and matches, but MPI order says after the lost one
+  ASSERT_TRUE(w.run());
+  expect_given_up(w, 1, 0, false);
+  EXPECT_FALSE(any->done);
+}
+
+TEST(Memory, UnexpectedRendezvous_TheSenderIsTold) {
+  for (int mode = 0; mode < 3; ++mode) {
+    World::Options o;
+    o.get = mode == 1;
+    o.put = mode == 2;
+    World w(o);
+    meet(w);
+    w.ports[1]->refuse_ = [](std::size_t) { return true; };
+    SendReq* s = w.isend(0, 1, 1, pattern(5000, 1));
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(s->done) << mode;
+    EXPECT_EQ(s->outcome, Outcome::kNoMemory);
+    EXPECT_EQ(w.ports[1]->peers_failed_, 1);
+    EXPECT_EQ(w.engines[0]->unfinished(), 0u);
+    EXPECT_EQ(w.ports[0]->registrations_, 0);
+  }
+}
+
+TEST(Memory, OutOfSequenceAndUnknownCommunicator) {
+  for (bool unknown : {false, true}) {
+    World w({});
+    meet(w);
+    auto* ours = unknown ? w.add_comm(0, 5) : nullptr;
+    starve(w, 1);
+    w.isend(0, 1, 1, pattern(8, 1), xfer::SendMode::kStandard, ours);
+    w.isend(0, 1, 1, pattern(200, 2), xfer::SendMode::kStandard, ours);
+    w.take(1);
+    EXPECT_EQ(w.ports[1]->peers_failed_, 1) << unknown;
+    ASSERT_TRUE(w.run());
+    expect_given_up(w, 0, 1, true);
+  }
+}
+
+TEST(Memory, SenderUnknown_EveryPeerWithoutNamedRailsIsGivenUp) {
+  World w({});
+  meet(w);
+  w.peer(1, 0)->rails[0].limits.failover = false;
+  starve(w, 1);
+  w.add_comm(0, 5);
+  w.isend(0, 1, 1, pattern(200, 1), xfer::SendMode::kStandard, w.add_comm(0, 6));
+  const Flight f = w.flights[0];
+  w.flights.clear();
+  w.engines[1]->on_message(nullptr, 0, f.tag, f.bytes.data(), f.bytes.size());
+  EXPECT_EQ(w.ports[1]->peers_failed_, 1);
+  EXPECT_TRUE(w.irecv(1, 0, 1, 200)->done);
+}
+
+TEST(Memory, MessageInsideASend_IsGivenUpOnTheWayOut) {
+  World::Options o;
+  o.loopback = true;
+  World w(o);
+  meet(w);
+  starve(w, 1);
+  SendReq* ping = w.isend(0, 1, 1, pattern(200, 1));
+  EXPECT_TRUE(ping->done);
+  EXPECT_EQ(w.ports[1]->peers_failed_, 1);
+}
+
+TEST(Memory, ResentBytes_ThePeerIsGivenUp) {
+  World w({});
+  meet(w);
+  SendReq* s = w.isend(0, 1, 1, pattern(200, 1));
+  RecvReq* r = w.irecv(1, 0, 1, 200);
+  starve(w, 0);
+  w.kill(0, 1, w.flights[0].rail);  // the BTL hands the bytes back, and nobody can keep them
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(s->done);
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kNoMemory);
+  expect_given_up(w, 0, 1, false);
+  expect_given_up(w, 1, 0, true);
+}
+
+/// What a request needs for itself is waited for, or refused: no peer is given up.
+TEST(Memory, GrantsAndReadsWaitForTheirEntries) {
+  for (bool get : {true, false}) {
+    for (int starved : {0, 1}) {
+      World::Options o;
+      o.get = get;
+      o.put = !get;
+      World w(o);
+      meet(w);
+      int left = 12;
+      w.ports[starved]->refuse_ = [&](std::size_t) { return left-- > 0; };
+      RecvReq* r = w.irecv(1, 0, 1, 30000);
+      SendReq* s = w.isend(0, 1, 1, pattern(30000, 1));
+      for (int i = 0; i < 50 && !r->done; ++i) ASSERT_TRUE(w.run());
+      ASSERT_TRUE(s->done && r->done) << get << starved;
+      EXPECT_EQ(r->data, pattern(30000, 1));
+      EXPECT_EQ(w.ports[0]->peers_failed_ + w.ports[1]->peers_failed_, 0);
+    }
+  }
+}
+
+TEST(Memory, FailedWriteWithoutEntry_TheGateStaysShutUntilTheFence) {
+  World::Options o;
+  o.put = true;
+  World w(o);
+  meet(w);
+  RecvReq* r = w.irecv(1, 0, 1, 3000);
+  SendReq* s = w.isend(0, 1, 1, pattern(3000, 1));
+  while (!w.flights.empty() && w.flights[0].kind != Flight::Kind::kPut) w.take();
+  ASSERT_FALSE(w.flights.empty());
+  w.ports[0]->refuse_ = [](std::size_t) { return true; };
+  w.hold_close = true;
+  w.kill(0, 1, w.flights[0].rail);
+  EXPECT_NE(s->xfer.unfenced, 0);
+  EXPECT_EQ(s->xfer.ledger, nullptr);
+  w.engines[0]->peer_lost(w.peer(0, 1));
+  ASSERT_TRUE(w.run());
+  EXPECT_FALSE(s->done);  // its buffer may still be read
+  w.ports[0]->refuse_ = nullptr;
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(s->done);
+  EXPECT_FALSE(r->done && r->status.outcome == Outcome::kOk);
+}
+
+TEST(Memory, NamesRunOut_SendsWaitAndAReceiveFailsAlone) {
+  World::Options o;
+  o.config.max_named = 2;
+  World w(o);
+  meet(w);
+  std::vector<SendReq*> sends;
+  for (int i = 0; i < 6; ++i)
+    sends.push_back(
+        w.isend(0, 1, i, pattern(600, i), i == 5 ? xfer::SendMode::kSync : xfer::SendMode::kStandard));
+  ASSERT_TRUE(w.run());
+  for (int i = 0; i < 6; ++i) {
+    RecvReq* r = w.irecv(1, 0, i, 600);
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(r->done && sends[i]->done) << i;
+    EXPECT_EQ(r->data, pattern(600, i));
+  }
+}
+
+TEST(Memory, ReceiverWithoutNames_OneMessageFailsAlone) {
+  World::Options o;
+  o.ranks = 3;
+  o.config.max_named = 1;
+  World w(o);
+  meet(w);
+  RecvReq* first = w.irecv(1, 0, 1, 600);
+  RecvReq* second = w.irecv(1, 2, 1, 600);
+  SendReq* a = w.isend(0, 1, 1, pattern(600, 1));
+  w.take();  // RNDV: the only name is taken
+  SendReq* b = w.isend(2, 1, 1, pattern(600, 2));
+  w.take(w.flights.size() - 1);
+  EXPECT_TRUE(second->done);
+  EXPECT_FALSE(first->done);
+  ASSERT_TRUE(w.run());
+  EXPECT_EQ(second->status.outcome, Outcome::kNoMemory);
+  ASSERT_TRUE(b->done);
+  EXPECT_NE(b->outcome, Outcome::kOk);
+  ASSERT_TRUE(a->done && first->done);
+  EXPECT_EQ(first->data, pattern(600, 1));
+  EXPECT_EQ(w.ports[1]->peers_failed_, 0);
+}
+
+TEST(Memory, CommunicatorPeerAndRank_AreErrorsNotAborts) {
+  World w({});
+  bool none = true;
+  for (auto& p : w.ports) p->refuse_ = [&](std::size_t) { return none; };
+  EXPECT_EQ(w.add_comm(0, 9), nullptr);
+  SendReq* s = w.isend(0, 1, 1, pattern(10, 1));
+  RecvReq* r = w.irecv(0, 1, 1, 10);
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(s->outcome, Outcome::kNoMemory);
+  EXPECT_EQ(r->status.outcome, Outcome::kNoMemory);
+  none = false;
+  EXPECT_NE(w.add_comm(0, 9), nullptr);
+}
+
+/// Memory runs out at any moment, for one request or for good, while a rail dies too: everything ends.
+TEST(Memory, AnyMoment_EverythingEnds) {
+  for (bool for_good : {true, false})
+    for (int protocol = 0; protocol < 3; ++protocol)
+      for (int when = 0; when < 120; ++when) {
+        World::Options o;
+        o.get = protocol == 1;
+        o.put = protocol == 2;
+        o.sendi = when % 2;
+        World w(o);
+        meet(w);
+        int calls = 0;
+        w.ports[1]->refuse_ = [&](std::size_t) { return for_good ? calls++ >= when : calls++ == when; };
+        std::vector<RecvReq*> recvs;
+        std::vector<SendReq*> sends;
+        for (int i = 0; i < 8; ++i) {
+          const std::size_t n = i % 2 ? 5000 : 64;
+          if (i % 3 == 0) recvs.push_back(w.irecv(1, 0, i, n));
+          sends.push_back(w.isend(0, 1, i, pattern(n, i)));
+          sends.push_back(w.isend(1, 0, i, pattern(n, i)));
+          for (int k = 0; k < 6 && !w.flights.empty(); ++k) w.take();
+          if (i == 5) w.kill(0, 1, 0);
+        }
+        for (int i = 0; i < 8; ++i) {
+          if (i % 3 != 0) recvs.push_back(w.irecv(1, 0, i, 5000));
+          recvs.push_back(w.irecv(0, 1, i, 5000));
+        }
+        for (int k = 0; k < 20; ++k) ASSERT_TRUE(w.run());
+        bool failed = false;
+        for (RecvReq* r : recvs) {
+          ASSERT_TRUE(r->done) << for_good << ' ' << protocol << ' ' << when;
+          failed = failed || r->status.outcome != Outcome::kOk;
+          if (r->status.outcome != Outcome::kOk) continue;
+          r->data.resize(r->status.length);
+          EXPECT_EQ(r->data, pattern(r->status.length, static_cast<unsigned>(r->status.tag)));
+        }
+        for (SendReq* s : sends) ASSERT_TRUE(s->done) << for_good << ' ' << protocol << ' ' << when;
+        EXPECT_TRUE(!failed || w.ports[1]->peers_failed_ != 0) << when;
+        for (int i : {0, 1}) {
+          EXPECT_EQ(w.engines[i]->unfinished(), 0u) << when;
+          EXPECT_EQ(w.ports[i]->registrations_, 0) << when;
+          EXPECT_EQ(w.ports[i]->frags_, 0) << when;
+        }
+      }
+}
+
+}  // namespace
+}  // namespace bfo::test
