@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// closure_seq.cc: the transitions of model M3. What the functions do is in pml/bfo/xfer: eager.h (hold,
+// window), match.h (arrive, take) and comm.h (communicators).
+#include "test/sim/closure_seq.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace bfo::closure::seq {
+
+namespace {
+constexpr std::uint8_t u8(int v) {
+  return static_cast<std::uint8_t>(v);
+}
+/// The number of a message as the code sees it: eight of them go round.
+constexpr Seq16 seq_of(int number) {
+  return static_cast<Seq16>((number & 7) * (kSeqWindow / 2));
+}
+constexpr int kStep = kSeqWindow / 2;
+}  // namespace
+
+State Sequence::initial() const {
+  State s;
+  std::memset(&s, 0, sizeof s);
+  s.stop = 1;
+  return s;
+}
+
+std::string Sequence::describe(const State& s) const {
+  std::string t = "S next " + std::to_string(s.next) + " stop " + std::to_string(s.stop) + " confirmed " +
+                  std::to_string(s.confirmed) + (s.resent ? " hold " + std::to_string(s.hold) : "") +
+                  " again " + std::to_string(s.again) + " opened " + std::to_string(s.open_done) +
+                  "; R accepted " + std::to_string(s.accepted) + " early " + std::to_string(s.early) +
+                  " first " + std::to_string(s.first);
+  for (const Rail& r : s.rail) {
+    t += std::string("; rail ") + (r.dead ? "dead" : "up") + (r.closed ? " closed" : "");
+    for (const Flight& f : r.flight)
+      if (f.used) t += " " + std::to_string(f.message) + (f.delivered ? "d" : "") + (f.acked ? "a" : "");
+  }
+  return t;
+}
+
+void Sequence::go(const State& from, std::vector<Next>& out, const char* what, int rail, bool fault) {
+  for (Rail& r : c_.rail) {
+    Flight kept[kDepth] = {};
+    int n = 0;
+    for (const Flight& f : r.flight)
+      if (f.used && !(f.delivered && f.acked)) kept[n++] = f;
+    std::memcpy(r.flight, kept, sizeof kept);
+  }
+  if (!c_.resent) c_.hold = 0;
+  if (std::memcmp(&c_, &from, sizeof c_) != 0) out.push_back(Next{c_, what, rail, fault});
+}
+
+void Sequence::successors(const State& from, std::vector<Next>& out) {
+  sender(from, out);
+  window(from, out);
+  communicators(from, out);
+  for (int x = 0; x < kRails; ++x) rails(from, out, x);
+}
+
+// ---- sender
+
+void Sequence::post(int rail, int message, int number) {
+  for (Flight& f : c_.rail[rail].flight) {
+    if (f.used) continue;
+    f.used = 1;
+    f.message = u8(message);
+    f.number = u8(number);
+    return;
+  }
+}
+
+/// The number may be under way twice until the dead epoch is closed at the receiver.
+void Sequence::hold(int message) {
+  if (off(Without::kHold)) return;
+  if (off(Without::kHoldFreed) && c_.s_freed && message < kFirstComm && c_.next == kFirstComm) return;
+  if (!c_.resent || seq_before(seq_of(message), seq_of(c_.hold))) c_.hold = u8(message);
+  c_.resent = 1;
+}
+
+bool Sequence::unclosed(const State& s) const {
+  if (off(Without::kHoldUntilClosed)) return false;
+  for (const Rail& r : s.rail)
+    if (r.dead && !r.told) return true;
+  return false;
+}
+
+/// The oldest message that may yet have to be sent again.
+int Sequence::oldest(const State& s) const {
+  int n = s.next;
+  if (off(Without::kCompletion)) return n;
+  for (const Rail& r : s.rail)
+    for (const Flight& f : r.flight)
+      if (f.used && !f.acked && !r.dead) n = std::min<int>(n, f.message);
+  for (int m = 0; m < n; ++m)
+    if (s.again >> m & 1) n = m;
+  return n;
+}
+
+/// What was on the rail and not acknowledged is sent again; what was not delivered may still be.
+void Sequence::die(int rail) {
+  Rail& r = c_.rail[rail];
+  r.dead = 1;
+  for (Flight& f : r.flight) {
+    if (!f.used || f.acked) continue;
+    f.acked = f.delivered;  // nothing more happens to a delivered one; the others are copies from now on
+    if (f.message == 0) {
+      if (!c_.open_done) c_.open_owed = 1;
+      hold(0);
+    } else {
+      c_.again = static_cast<std::uint16_t>(c_.again | 1 << f.message);
+      hold(f.message);
+    }
+  }
+}
+
+void Sequence::sender(const State& from, std::vector<Next>& out) {
+  const bool may_send = from.next < kFirstComm || (from.s_freed && from.r_freed);
+  for (int x = 0; x < kRails; ++x) {
+    if (from.rail[x].dead || from.rail[x].flight[kDepth - 1].used) continue;
+    if (from.open_owed) {
+      c_ = from;
+      c_.open_owed = 0;
+      post(x, 0, 0);
+      go(from, out, "S repeats the header", x);
+    }
+    int again = 0;
+    while (again < kMessages && !(from.again >> again & 1)) ++again;
+    if (again < kMessages) {
+      c_ = from;
+      c_.again = static_cast<std::uint16_t>(c_.again & ~(1 << again));
+      post(x, again,
+           off(Without::kSameNumber) ? c_.next - c_.base : again - (again < kFirstComm ? 0 : c_.base));
+      go(from, out, "S sends again", x);
+      continue;  // before everything that waits (H22)
+    }
+    const bool room = from.next != from.stop || off(Without::kWindow);
+    if (from.next == kMessages || !may_send || !room) continue;
+    c_ = from;
+    post(x, from.next, from.next - from.base);
+    ++c_.next;
+    go(from, out, "S sends", x);
+  }
+}
+
+/// The next number is not free: is there room, and what does the receiver say?
+void Sequence::window(const State& from, std::vector<Next>& out) {
+  if (from.slow_answer) {
+    c_ = from;
+    c_.slow_answer = c_.slow_value = c_.slow_next = 0;
+    answer(from.slow_value, from.slow_next);
+    go(from, out, "an old answer comes", -1);
+  }
+  if (from.next != from.stop || from.next == kMessages) return;
+  const bool path = !from.rail[0].dead || !from.rail[1].dead;
+  c_ = from;
+  if (c_.resent && !unclosed(c_)) c_.resent = 0;
+  const int ahead = seq_distance(seq_of(c_.confirmed), seq_of(c_.next));
+  const int held = c_.resent ? seq_distance(seq_of(c_.hold), seq_of(c_.next)) : 0;
+  const int used = std::max({ahead, held, seq_distance(seq_of(oldest(c_)), seq_of(c_.next))});
+  if (used < kSeqWindow) c_.stop = u8(c_.next + std::min(kSeqWindow - used, kStep) / kStep);
+  go(from, out, "the window is asked", -1);
+  if (!path) return;
+  c_ = from;
+  answer(from.expected + from.base, from.next);
+  go(from, out, "S asks and is answered", -1);
+  if (from.slow || from.slow_answer) return;
+  c_ = from;
+  c_.slow = c_.slow_answer = 1;
+  c_.slow_value = u8(from.expected + from.base);
+  c_.slow_next = from.next;
+  go(from, out, "AN ANSWER IS HELD UP", -1, true);
+}
+
+/// Only forward, and not past what was sent.
+void Sequence::answer(int value, int next) {
+  if (!off(Without::kAnswerAge) && c_.next - next > 3) return;
+  const int step = seq_distance(seq_of(c_.confirmed), seq_of(value));
+  if (step <= 0 || seq_distance(seq_of(value), seq_of(c_.next)) < 0) return;
+  c_.confirmed = u8(c_.confirmed + step / kStep);
+}
+
+// ---- receiver
+
+/// A message is taken as the next one.
+void Sequence::take(int message) {
+  if (message != c_.accepted)
+    broken(message < c_.accepted ? "a message was received twice" : "a message was lost");
+  ++c_.accepted;
+  ++c_.expected;
+  if (message == 0) c_.first = 1;
+}
+
+void Sequence::drain_early() {
+  for (int n = c_.accepted; n < kMessages && (c_.early >> n & 1); ++n) {
+    c_.early = static_cast<std::uint16_t>(c_.early & ~(1 << n));
+    take(n);
+    if (c_.twice == n + 1) return;  // its copy is first in the list now and fits nowhere: nothing moves
+  }
+}
+
+void Sequence::arrive(int message, int number) {
+  const SeqPlace place = seq_place(seq_of(c_.expected), seq_of(number));
+  const bool there = message < kFirstComm ? !c_.r_freed : c_.r_added;
+  // Without a communicator only what was received in the last one is known.
+  const bool open = c_.r_freed ? c_.r_added : true;
+  if (!open && place != SeqPlace::kPast) {
+    if (off(Without::kUnknownContext)) return;
+    if (message < kFirstComm) return broken("a message of the freed communicator is kept for the next one");
+    c_.early = static_cast<std::uint16_t>(c_.early | 1 << message);
+    return;
+  }
+  switch (place) {
+    case SeqPlace::kExpected:
+      if (!there) broken("a message was received in another communicator");
+      if (c_.twice && (c_.early || c_.twice <= c_.accepted)) return;
+      take(message);
+      return drain_early();
+    case SeqPlace::kFuture:
+      if (off(Without::kKeepEarly)) return;
+      if (!there || message < c_.accepted) return broken("a copy is stored as a message to come");
+      if (off(Without::kEarlyDuplicate) && (c_.early >> message & 1)) c_.twice = u8(message + 1);
+      c_.early = static_cast<std::uint16_t>(c_.early | 1 << message);
+      return;
+    case SeqPlace::kPast:
+      if (off(Without::kDuplicate)) return take(message);
+      if (message >= c_.accepted) return broken("a new message was taken for a copy");
+      if (message != 0) return;
+      // A header that comes again: received, or still unmatched.
+      if (c_.first == 1 && !off(Without::kNackProof)) return;
+      if (c_.first == 2 && off(Without::kAnswerAgain)) return;
+      if (c_.first != 2) broken("a message was called finished before it was received");
+      c_.open_done = 1;
+      c_.open_owed = 0;
+      return;
+    case SeqPlace::kOutside:
+      if (message >= c_.accepted) broken("a new message was taken for garbage");
+      return;
+  }
+}
+
+/// Received, freed, agreed on, made again, each in its own time.
+void Sequence::communicators(const State& from, std::vector<Next>& out) {
+  const bool path = !from.rail[0].dead || !from.rail[1].dead;
+  if (from.first == 1) {
+    c_ = from;
+    c_.first = 2;
+    c_.open_done = 1;
+    c_.open_owed = 0;
+    if (path) go(from, out, "the first message is received", -1);
+    c_.open_done = from.open_done;
+    c_.open_owed = from.open_owed ? 1 : u8(!from.open_done);  // it is repeated until it is answered
+    if (from.deaths < deaths_) {
+      ++c_.deaths;
+      go(from, out, "THE ANSWER TO THE FIRST IS LOST", -1, true);
+    }
+  }
+  if (!from.s_freed && from.next == kFirstComm && from.open_done) {
+    c_ = from;
+    c_.s_freed = 1;
+    go(from, out, "S frees the communicator", -1);
+  }
+  if (!from.r_freed && from.accepted == kFirstComm && from.first == 2) {
+    c_ = from;
+    c_.r_freed = 1;
+    go(from, out, "R frees the communicator", -1);
+  }
+  if (from.s_freed && from.r_freed && !from.r_added) {
+    c_ = from;
+    c_.r_added = 1;
+    if (off(Without::kNumberingGoesOn)) {
+      c_.base = kFirstComm;
+      c_.expected = 0;
+    }
+    drain_early();
+    go(from, out, "R has the next communicator", -1);
+  }
+}
+
+// ---- rails
+
+void Sequence::rails(const State& from, std::vector<Next>& out, int x) {
+  const Rail& r = from.rail[x];
+  bool acked_waits = false;
+  for (int i = 0; i < kDepth && r.flight[i].used; ++i)
+    acked_waits = acked_waits || (r.flight[i].acked && !r.flight[i].delivered);
+  for (int i = 0; i < kDepth && r.flight[i].used; ++i) {
+    const Flight& f = r.flight[i];
+    if (f.delivered) continue;
+    Rail& other = c_.rail[1 - x];
+    if (!r.closed && (!from.rail[1 - x].waits || off(Without::kPollEvery))) {
+      c_ = from;
+      c_.rail[x].flight[i].delivered = 1;
+      if (r.dead) c_.rail[x].flight[i].acked = 1;
+      c_.rail[x].waits = 0;
+      for (const Flight& o : other.flight)
+        if (o.used && o.acked && !o.delivered) other.waits = 1;
+      arrive(f.message, f.number);
+      go(from, out, r.dead ? "R receives a late copy" : "R receives", x);
+    }
+    break;
+  }
+  for (int i = 0; i < kDepth && r.flight[i].used && !r.dead; ++i) {
+    if (r.flight[i].acked) continue;
+    c_ = from;
+    c_.rail[x].flight[i].acked = 1;
+    go(from, out, "a completion", x);
+    break;
+  }
+  if (!r.dead && from.deaths < deaths_) {
+    c_ = from;
+    ++c_.deaths;
+    die(x);
+    go(from, out, "THE RAIL DIES", x, true);
+  }
+  if (r.dead && !r.closed && !acked_waits) {
+    c_ = from;
+    c_.rail[x].closed = 1;
+    std::memset(c_.rail[x].flight, 0, sizeof r.flight);
+    c_.rail[x].waits = 0;
+    go(from, out, "R has closed the rail", x);
+  }
+  if (r.closed && !r.told) {
+    c_ = from;
+    c_.rail[x].told = 1;
+    go(from, out, "S hears that it is closed", x);
+  }
+  if (r.closed) {
+    c_ = from;
+    c_.rail[x].dead = c_.rail[x].closed = c_.rail[x].told = 0;
+    go(from, out, "the rail is up again", x);
+  }
+}
+
+}  // namespace bfo::closure::seq
