@@ -64,6 +64,7 @@ class Seen {
 template <class S>
 Hash128 hash(const S& s) {
   static_assert(std::is_trivially_copyable_v<S>);
+  static_assert(std::has_unique_object_representations_v<S>);  // no padding: it would count as state
   const auto* p = reinterpret_cast<const unsigned char*>(&s);
   std::uint64_t a = 0x9e3779b97f4a7c15u;
   std::uint64_t b = 0xc2b2ae3d27d4eb4fu;

@@ -149,8 +149,8 @@ void Sequence::sender(const State& from, std::vector<Next>& out) {
 void Sequence::window(const State& from, std::vector<Next>& out) {
   if (from.slow_answer) {
     c_ = from;
-    c_.slow_answer = c_.slow_value = c_.slow_next = 0;
-    answer(from.slow_value, from.slow_next);
+    c_.slow_answer = c_.slow_value = 0;
+    answer(from.slow_value);
     go(from, out, "an old answer comes", -1);
   }
   if (from.next != from.stop || from.next == kMessages) return;
@@ -164,19 +164,17 @@ void Sequence::window(const State& from, std::vector<Next>& out) {
   go(from, out, "the window is asked", -1);
   if (!path) return;
   c_ = from;
-  answer(from.expected + from.base, from.next);
+  answer(from.expected + from.base);
   go(from, out, "S asks and is answered", -1);
   if (from.slow || from.slow_answer) return;
   c_ = from;
   c_.slow = c_.slow_answer = 1;
   c_.slow_value = u8(from.expected + from.base);
-  c_.slow_next = from.next;
   go(from, out, "AN ANSWER IS HELD UP", -1, true);
 }
 
 /// Only forward, and not past what was sent.
-void Sequence::answer(int value, int next) {
-  if (!off(Without::kAnswerAge) && c_.next - next > 3) return;
+void Sequence::answer(int value) {
   const int step = seq_distance(seq_of(c_.confirmed), seq_of(value));
   if (step <= 0 || seq_distance(seq_of(value), seq_of(c_.next)) < 0) return;
   c_.confirmed = u8(c_.confirmed + step / kStep);
@@ -289,14 +287,10 @@ void Sequence::rails(const State& from, std::vector<Next>& out, int x) {
   for (int i = 0; i < kDepth && r.flight[i].used; ++i) {
     const Flight& f = r.flight[i];
     if (f.delivered) continue;
-    Rail& other = c_.rail[1 - x];
-    if (!r.closed && (!from.rail[1 - x].waits || off(Without::kPollEvery))) {
+    if (!r.closed) {
       c_ = from;
       c_.rail[x].flight[i].delivered = 1;
       if (r.dead) c_.rail[x].flight[i].acked = 1;
-      c_.rail[x].waits = 0;
-      for (const Flight& o : other.flight)
-        if (o.used && o.acked && !o.delivered) other.waits = 1;
       arrive(f.message, f.number);
       go(from, out, r.dead ? "R receives a late copy" : "R receives", x);
     }
@@ -304,6 +298,7 @@ void Sequence::rails(const State& from, std::vector<Next>& out, int x) {
   }
   for (int i = 0; i < kDepth && r.flight[i].used && !r.dead; ++i) {
     if (r.flight[i].acked) continue;
+    if (!r.flight[i].delivered && !off(Without::kPollEvery)) break;
     c_ = from;
     c_.rail[x].flight[i].acked = 1;
     go(from, out, "a completion", x);
@@ -319,7 +314,6 @@ void Sequence::rails(const State& from, std::vector<Next>& out, int x) {
     c_ = from;
     c_.rail[x].closed = 1;
     std::memset(c_.rail[x].flight, 0, sizeof r.flight);
-    c_.rail[x].waits = 0;
     go(from, out, "R has closed the rail", x);
   }
   if (r.closed && !r.told) {

@@ -11,7 +11,8 @@
 //
 // Assumed of the rails, and proved by M2: each takes its messages in order; one that dies at the sender may
 // still deliver until it is closed at the receiver; what was acknowledged is delivered before; the sender
-// learns of the closing; a rail comes up again only behind it.
+// learns of the closing; a rail comes up again only behind it. Every pass of progress polls every rail, so
+// that what was acknowledged is taken before the window moves by a step of 8192 messages.
 #pragma once
 
 #include <cstdint>
@@ -42,10 +43,10 @@ enum class Without : int {
   kNackProof,        // H7: an unmatched message is "finished"
   kAnswerAgain,      // H11: a header that comes again after the end is dropped
   kSameNumber,       // a message is sent again under a new number
-  kPollEvery,        // H6: the receiver takes from one rail while another one's queue waits
-  // Not in the code yet: the BTL does not say what is oldest, SEQSYNC carries nothing to tell its age by.
+  kPollEvery,        // H6: what is acknowledged lies in the receiver's queue while numbers go round
+  // Not in the code yet: the BTL does not say what is oldest. It also makes up for an answer about the window
+  // that is a round old.
   kCompletion,  // H5: numbers run ahead of what the sender knows to be acknowledged
-  kAnswerAge,   // H5: an answer about the window that is half a circle old counts
   kCount
 };
 inline constexpr const char* kWithoutNames[] = {"nothing",
@@ -62,8 +63,7 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "a header is answered again",
                                                 "sent again unchanged",
                                                 "every rail is polled",
-                                                "the window waits for completions",
-                                                "answers have an age"};
+                                                "the window waits for completions"};
 static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<std::size_t>(Without::kCount));
 
 struct Flight {
@@ -72,24 +72,24 @@ struct Flight {
 
 struct Rail {
   std::uint8_t dead, closed, told;  ///< at the sender; at the receiver; the sender knows
-  std::uint8_t waits;               ///< the receiver took a message elsewhere while one lies in its queue
   Flight flight[kDepth];
 };
 
 /// Numbers of messages count up without end; what the code sees of one is seq_of().
 struct State {
+  std::uint16_t again;  ///< one bit per message to be sent again
+  std::uint16_t early;  ///< one bit per message stored out of sequence, or parked
   Rail rail[kRails];
   // sender
   std::uint8_t next, stop, confirmed, hold, resent;
-  std::uint16_t again;  ///< one bit per message to be sent again
   std::uint8_t open_owed, open_done, s_freed, base;
-  std::uint8_t slow_answer, slow_value, slow_next;  ///< SEQSYNC on a slow rail
+  std::uint8_t slow_answer, slow_value;  ///< SEQSYNC on a slow rail
   // receiver
   std::uint8_t accepted, expected;       ///< messages taken; the next number
   std::uint8_t r_freed, r_added, first;  ///< first: 0 not here, 1 unmatched, 2 received
-  std::uint16_t early;                   ///< one bit per message stored out of sequence, or parked
   std::uint8_t twice;                    ///< a message is stored twice
   std::uint8_t deaths, slow;
+  std::uint8_t unused;  ///< an even number of bytes: no padding
 };
 
 class Sequence {
@@ -121,7 +121,7 @@ class Sequence {
   void hold(int message);
   bool unclosed(const State& s) const;
   int oldest(const State& s) const;
-  void answer(int value, int next);
+  void answer(int value);
   void arrive(int message, int number);
   void take(int message);
   void drain_early();
