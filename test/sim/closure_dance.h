@@ -21,6 +21,7 @@
 
 #include "pml/bfo/core/recv_machine.h"
 #include "pml/bfo/core/send_machine.h"
+#include "test/sim/cell_changes.h"
 
 namespace bfo::closure {
 
@@ -133,10 +134,7 @@ struct State {
   std::uint8_t hidden[kRanges], hidden_value[kRanges];  // 1 + rail: written, but not yet visible (H9)
 };
 
-struct Tables {
-  core::SendTable send = core::kSendTable;
-  core::RecvTable recv = core::kRecvTable;
-};
+using cells::Tables;
 
 class Dance {
  public:
@@ -212,6 +210,10 @@ class Dance {
   void r_over(bool bad);
   void r_nack_again(int round);
   bool any_up(int who) const;
+  void s_posts(const State& from, std::vector<Next>& out, int x);
+  void r_posts(const State& from, std::vector<Next>& out, int x);
+  void network(const State& from, std::vector<Next>& out, int x);
+  void deaths(const State& from, std::vector<Next>& out, int x);
   void give_ups(const State& from, std::vector<Next>& out);
   void forgeries(const State& from, std::vector<Next>& out);
   /// Control messages whose success nobody acts on: executed and delivered in one step (split_: in two), and

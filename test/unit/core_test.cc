@@ -8,6 +8,7 @@
 #include "pml/bfo/core/recv_machine.h"
 #include "pml/bfo/core/send_machine.h"
 #include "pml/bfo/core/wire.h"
+#include "test/sim/table_rules.h"
 
 namespace bfo::core {
 namespace {
@@ -85,89 +86,34 @@ TEST(Wire, PutRangeMayNotWrap) {
   EXPECT_FALSE(decode_put(Bytes{reinterpret_cast<const std::uint8_t*>(&h), sizeof h}, out));
 }
 
-/// Events that only this process can raise: they alone may be bugs.
-bool local(SendEvent e) {
-  switch (e) {
-    case SendEvent::kControlLost:
-    case SendEvent::kDataLost:
-    case SendEvent::kDrained:
-    case SendEvent::kAllDelivered:
-    case SendEvent::kRailClosed:
-    case SendEvent::kGateOpen:
-    case SendEvent::kGiveUp:
-      return true;
-    default:
-      return false;
-  }
+TEST(SendMachine, KeepsTheRulesOfTheTable) {
+  EXPECT_EQ(broken_rules<SendRules>(kSendTable), "");
 }
-bool local(RecvEvent e) {
-  switch (e) {
-    case RecvEvent::kReadDone:
-    case RecvEvent::kReadLost:
-    case RecvEvent::kCovered:
-    case RecvEvent::kControlLost:
-    case RecvEvent::kAsk:
-    case RecvEvent::kQuiesced:
-    case RecvEvent::kRailClosed:
-    case RecvEvent::kGateOpen:
-    case RecvEvent::kGiveUp:
-      return true;
-    default:
-      return false;
-  }
+TEST(RecvMachine, KeepsTheRulesOfTheTable) {
+  EXPECT_EQ(broken_rules<RecvRules>(kRecvTable), "");
+}
+TEST(Machines, EveryWaitingPhaseRepeatsOrIsAnswered) {
+  EXPECT_EQ(broken_wait(kSendTable, kRecvTable), "");
 }
 
-TEST(SendMachine, NoMessageCanReachABug) {
-  for (std::size_t p = 1; p < kSendPhases; ++p)
-    for (std::size_t e = 0; e < kSendEvents; ++e)
-      if (!local(static_cast<SendEvent>(e))) {
-        EXPECT_NE(kSendTable[p][e].kind, CellKind::kBug) << kSendPhaseNames[p] << " " << kSendEventNames[e];
-      }
-}
-TEST(RecvMachine, NoMessageCanReachABug) {
-  for (std::size_t p = 1; p < kRecvPhases; ++p)
-    for (std::size_t e = 0; e < kRecvEvents; ++e)
-      if (!local(static_cast<RecvEvent>(e))) {
-        EXPECT_NE(kRecvTable[p][e].kind, CellKind::kBug) << kRecvPhaseNames[p] << " " << kRecvEventNames[e];
-      }
-}
-
-TEST(SendMachine, OnlyTheGateCompletes) {
-  for (std::size_t p = 0; p < kSendPhases; ++p)
-    for (std::size_t e = 0; e < kSendEvents; ++e) {
-      const auto& c = kSendTable[p][e];
-      const bool completes = c.kind == CellKind::kGo && (c.actions & kSendComplete);
-      EXPECT_EQ(completes, p == static_cast<std::size_t>(SendPhase::kClosing) &&
-                               e == static_cast<std::size_t>(SendEvent::kGateOpen));
-    }
-}
-TEST(RecvMachine, OnlyTheGateCompletes) {
-  for (std::size_t p = 0; p < kRecvPhases; ++p)
-    for (std::size_t e = 0; e < kRecvEvents; ++e) {
-      const auto& c = kRecvTable[p][e];
-      const bool completes = c.kind == CellKind::kGo && (c.actions & kRecvComplete);
-      EXPECT_EQ(completes, p == static_cast<std::size_t>(RecvPhase::kClosing) &&
-                               e == static_cast<std::size_t>(RecvEvent::kGateOpen));
-    }
-}
-
-TEST(SendMachine, EveryWaitingPhaseRepeatsOrIsAnswered) {
-  // After a rail closed, a phase that waits for the peer sends again, or waits only for its own fragments, or
-  // for messages the receiver repeats.
-  EXPECT_TRUE(step(SendPhase::kOpening, SendEvent::kRailClosed).actions & kSendOpen);
-  EXPECT_TRUE(step(SendPhase::kNotified, SendEvent::kRailClosed).actions & kSendNotify);
-  EXPECT_TRUE(step(RecvPhase::kReceiving, RecvEvent::kRailClosed).actions & kRecvAnswer);
-  EXPECT_TRUE(step(RecvPhase::kAsking, RecvEvent::kRailClosed).actions & kRecvAsk);
-  EXPECT_TRUE(step(RecvPhase::kQuiet, RecvEvent::kRailClosed).actions & kRecvQuiet);
-}
-
-TEST(SendMachine, RoundGrowsOnlyWhenDrained) {
-  for (std::size_t p = 0; p < kSendPhases; ++p)
-    for (std::size_t e = 0; e < kSendEvents; ++e)
-      if (kSendTable[p][e].actions & kSendNewRound) {
-        EXPECT_EQ(p, static_cast<std::size_t>(SendPhase::kDraining));
-        EXPECT_EQ(e, static_cast<std::size_t>(SendEvent::kDrained));
-      }
+/// The rules themselves must be able to fail.
+TEST(Machines, RulesNoticeWhatTheyForbid) {
+  const auto with = [](SendPhase p, SendEvent e, SendCell c) {
+    SendTable t = kSendTable;
+    t[static_cast<std::size_t>(p)][static_cast<std::size_t>(e)] = c;
+    return broken_rules<SendRules>(t) + broken_wait(t, kRecvTable);
+  };
+  using S = SendPhase;
+  using E = SendEvent;
+  EXPECT_NE(with(S::kNotified, E::kAck, bug<S>("no")), "");
+  EXPECT_EQ(with(S::kNotified, E::kDrained, bug<S>("yes")), "");
+  EXPECT_NE(with(S::kClosing, E::kGateOpen, ignore<S>("no")), "");
+  EXPECT_NE(with(S::kClosing, E::kNack, go(S::kIdle, kSendComplete)), "");
+  EXPECT_NE(with(S::kClosing, E::kAck, go(S::kSending, kSendStart)), "");
+  EXPECT_NE(with(S::kClosing, E::kFin, go(S::kClosing, kSendFinishOk)), "");
+  EXPECT_NE(with(S::kSending, E::kFin, go(S::kSending, kSendFinishOk)), "");
+  EXPECT_NE(with(S::kSending, E::kRecvErr, go(S::kNotified, kSendNewRound | kSendNotify)), "");
+  EXPECT_NE(with(S::kOpening, E::kRailClosed, ignore<S>("no")), "");
 }
 
 TEST(Machines, NamesAreComplete) {
