@@ -113,6 +113,9 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
                 identity(r), x.name, x.peer_name);
   }
   if (actions & core::kSendComplete) {
+    // A send that failed alone says so: the receiver must not wait for it (H12).
+    if (x.outcome != Outcome::kOk && x.peer_name && !x.proc->peer->lost)
+      raw_restart(*x.proc->peer, MsgType::kSendDone, core::kFlagFail, identity(r), x.name, x.peer_name);
     sends_.erase(x.name, x.outcome != Outcome::kOk);
     x.name = Name();
     x.proc->peer->live_sends.remove(&r);
