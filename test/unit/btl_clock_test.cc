@@ -131,5 +131,30 @@ TEST(Clock, IdleRail_CostsNothing) {
   EXPECT_EQ(w.fabric.packets.size(), packets);
 }
 
+/// What the last epoch waited is no silence of the next one.
+TEST(Clock, NewEpochWithWorkAtOnce_IsNotSuspectForTheSilenceOfTheLastOne) {
+  World w;
+  w.connect();
+  w.fabric.hold = true;
+  ASSERT_TRUE(w.sendi(w.a, "x"));
+  w.pass(8);
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.probe.number(), IBV_WC_RETRY_EXC_ERR));
+  w.fabric.hold = false;
+  for (int i = 0; i < 40'000 && (w.a.endpoint.epoch < 2 || w.a.endpoint.phase != Phase::kUp); ++i) {
+    fake_now() += 10'000;
+    w.fabric.run();
+    w.a.poll();
+    w.b.poll();
+  }
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kUp);
+  w.a.log.clear();
+  hold_data(w, w.a);
+  ASSERT_TRUE(w.sendi(w.a, "y"));
+  w.pass(3);
+  EXPECT_EQ(w.a.count("suspect"), 0) << "three milliseconds are not ten";
+  w.pass(12);
+  EXPECT_EQ(w.a.count("suspect"), 1);
+}
+
 }  // namespace
 }  // namespace bfo::test

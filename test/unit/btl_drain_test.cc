@@ -381,5 +381,44 @@ TEST(Drain, EpochThatWasUpAtThePeerOnly_IsReportedClosedWhenThePeerAsks) {
   }
 }
 
+/// Nothing was sent in an epoch that was never up here, whatever was acknowledged in the one before it.
+TEST(Drain, EpochThatWasUpAtThePeerOnly_HasNoGap) {
+  World w;
+  w.connect();
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(w.sendi(w.b, "m" + std::to_string(i)));
+    w.b.poll();
+  }
+  w.pass(10);
+  ASSERT_EQ(w.a.count("recv"), 20);
+  w.fabric.drop_datagrams = 1'000'000;
+  engine::close_order(w.a.endpoint, 1, BFO_CAUSE_PEER_DOWN, 0, 0);
+  engine::close_order(w.b.endpoint, 1, BFO_CAUSE_PEER_DOWN, 0, 0);
+  w.pass(1);
+  w.fabric.drop_datagrams = 0;
+  for (int i = 0; i < 40'000 && w.b.endpoint.phase != engine::Phase::kReplied; ++i) {
+    fake_now() += 10'000;
+    w.a.poll();
+    w.b.poll();
+  }
+  ASSERT_EQ(w.b.endpoint.phase, engine::Phase::kReplied);
+  w.fabric.drop_datagrams = 1'000'000;  // READY, and no reconnection
+  w.a.poll();
+  w.a.poll();
+  ASSERT_EQ(w.a.endpoint.phase, engine::Phase::kUp);
+  bfo_rail_info_t info;
+  engine::rail_info(w.a.endpoint, &info);
+  ASSERT_GT(info.name.epoch, 1u);
+  engine::close_order(w.b.endpoint, info.name.epoch, BFO_CAUSE_PEER_DOWN, 0, 0);
+  w.b.log.clear();
+  w.b.endpoint.gap_name = info.name;  // the peer's EPOCHCLOSED: it received nothing in this epoch
+  w.b.endpoint.gap_delivered = 0;
+  w.b.endpoint.gap_asked = true;
+  w.b.port.need_attention();
+  w.pass(1);
+  EXPECT_EQ(w.b.log, Log{"closed " + std::to_string(info.name.epoch)});
+  EXPECT_EQ(w.b.gap, 0u) << "a healthy pair would be given up";
+}
+
 }  // namespace
 }  // namespace bfo::test
