@@ -128,6 +128,22 @@ TEST(Memory, SenderUnknown_EveryPeerWithoutNamedRailsIsGivenUp) {
   EXPECT_TRUE(w.irecv(1, 0, 1, 200)->done);
 }
 
+/// Its rails are not known to the engine before the first call that concerns it: it must not wait for ever.
+TEST(Memory, SenderNotSpokenToYet_IsGivenUpWhenItIsMet) {
+  World w({});
+  w.isend(0, 1, 1, pattern(200, 1), xfer::SendMode::kStandard, w.add_comm(0, 6));
+  const Flight f = w.flights[0];
+  w.flights.clear();
+  starve(w, 1);
+  w.engines[1]->on_message(nullptr, 1, f.tag, f.bytes.data(), f.bytes.size());
+  w.ports[1]->refuse_ = nullptr;
+  EXPECT_EQ(w.ports[1]->peers_failed_, 0);
+  RecvReq* r = w.irecv(1, 0, 1, 200);
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kNoMemory);
+  EXPECT_EQ(w.ports[1]->peers_failed_, 1);
+}
+
 TEST(Memory, MessageInsideASend_IsGivenUpOnTheWayOut) {
   World::Options o;
   o.loopback = true;
@@ -189,6 +205,13 @@ TEST(Memory, FailedWriteWithoutEntry_TheGateStaysShutUntilTheFence) {
   w.kill(0, 1, w.flights[0].rail);
   EXPECT_NE(s->xfer.unfenced, 0);
   EXPECT_EQ(s->xfer.ledger, nullptr);
+  for (int i = 0; i < o.rails; ++i) {  // an epoch that was closed long ago is reported again
+    xfer::RailEvent old;
+    old.name = w.rail(0, 1, i)->name;
+    --old.name.epoch;
+    w.engines[0]->on_rail_closed(w.rail(0, 1, i), old, FenceResult::kFenced, 0);
+  }
+  EXPECT_NE(s->xfer.unfenced, 0);
   w.engines[0]->peer_lost(w.peer(0, 1));
   ASSERT_TRUE(w.run());
   EXPECT_FALSE(s->done);  // its buffer may still be read

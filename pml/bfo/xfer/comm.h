@@ -93,7 +93,7 @@ template <class P>
     if (auto* const peer = static_cast<PeerT*>(port_.resolve(c.handle, rank)))
       no_memory(*peer, sizeof(ProcT));
     else
-      no_memory(static_cast<RailT*>(nullptr), sizeof(ProcT));
+      no_memory(static_cast<RailT*>(nullptr), 0, sizeof(ProcT));
     return nullptr;
   }
   auto* const p = ::new (memory) ProcT;

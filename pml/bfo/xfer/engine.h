@@ -206,7 +206,7 @@ class Engine {
 
   // memory.h
   void no_memory(PeerT& p, std::size_t size);
-  void no_memory(const RailT* rail, std::size_t size);
+  void no_memory(const RailT* rail, std::uint32_t epoch, std::size_t size);
   void give_up_unkept();
 
   void put_aside(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size);
@@ -421,6 +421,7 @@ class Engine {
   bool tail_work_ = false;
   bool unkept_ = false;              ///< a peer has no_room
   std::size_t nameless_unkept_ = 0;  ///< size of a message without room that came from nobody knows whom
+  std::size_t unmet_unkept_ = 0;     ///< the same, over a rail of a peer that is not made yet
   std::uint64_t waiting_ = 0;        ///< peers with something that progress() must retry
   bool timers_ = false;  ///< a peer is parked or a sender stalled: progress() must look at the clock
   std::uint64_t n_stalled_ = 0;

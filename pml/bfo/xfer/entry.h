@@ -90,7 +90,7 @@ template <class P>
 void Engine<P>::put_aside(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data,
                           std::size_t size) {
   void* const memory = port_.alloc(sizeof(Aside) + size);
-  if (!memory) return no_memory(rail, size);
+  if (!memory) return no_memory(rail, epoch, size);
   auto* a = ::new (memory) Aside;
   a->rail = rail;
   a->epoch = epoch;

@@ -222,7 +222,7 @@ Unexpected<P>* Engine<P>::keep(ProcT* p, const core::MatchHdr& h, const Arrival&
     if (PeerT* const peer = !a.rail && p ? peer_of(*p) : nullptr)
       no_memory(*peer, a.bytes.size);
     else
-      no_memory(a.rail, a.bytes.size);
+      no_memory(a.rail, a.epoch, a.bytes.size);
     return nullptr;
   }
   auto* m = ::new (memory) Message;

@@ -21,10 +21,16 @@ template <class P>
 }
 
 /// The same for a message that came over `rail`. Without a rail its sender is not known: it is one of those
-/// whose messages come without, also one that has not been spoken to yet.
+/// whose messages come without, also one that has not been spoken to yet. With an epoch the rail is one that
+/// speaks failover, of a peer that has not been spoken to yet: all others have a rail to be found.
 template <class P>
-[[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(const RailT* rail, std::size_t size) {
+[[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(const RailT* rail, std::uint32_t epoch,
+                                                       std::size_t size) {
   if (rail) return no_memory(*rail->peer, size);
+  if (epoch != 0) {
+    unmet_unkept_ = size;
+    return;
+  }
   nameless_unkept_ = size;
   for (PeerT* p = peers_; p; p = p->next)
     for (unsigned i = 0; i < p->n_rails; ++i)
@@ -34,7 +40,7 @@ template <class P>
 template <class P>
 void Engine<P>::on_message_unkept(RailT* rail, std::size_t size) {
   Entry entry(*this);
-  no_memory(rail, size);
+  no_memory(rail, 0, size);
 }
 
 template <class P>

@@ -40,7 +40,8 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   if (state == RailState::kUp || state == RailState::kSuspect) r.up_epoch = name.epoch;
   if (limits.eager_limit > p->eager_limit) p->eager_limit = limits.eager_limit;
   rebuild(*p);
-  if (nameless_unkept_ != 0 && !limits.failover) no_memory(*p, nameless_unkept_);
+  const std::size_t unkept = limits.failover ? unmet_unkept_ : nameless_unkept_;
+  if (unkept != 0) no_memory(*p, unkept);
   return &r;
 }
 
@@ -211,7 +212,8 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
       if (fenced && e->rail == &rail && e->epoch <= epoch) ledger_remove(x.ledger, e);
       e = after;
     }
-    if (fenced) x.unfenced = static_cast<std::uint16_t>(x.unfenced & ~(1u << rail.index));
+    if (fenced && epoch >= rail.name.epoch)
+      x.unfenced = static_cast<std::uint16_t>(x.unfenced & ~(1u << rail.index));
     send_event(*r, SendEvent::kRailClosed);
     send_check(*r);
     r = next;
