@@ -106,7 +106,8 @@ class FakePort {
   std::vector<std::pair<PeerHandle, xfer::PeerLoss>> losses_;
   std::function<bool(std::size_t)> refuse_;  ///< true: no memory for that many bytes
   std::vector<FailoverEvent> events_;
-  std::vector<RailName> peer_downs_;  ///< what was handed to the BTL
+  std::vector<RailName> peer_downs_;                           ///< what was handed to the BTL
+  std::vector<std::pair<int, std::uint32_t>> closings_asked_;  ///< rails that were down, and the epoch
 };
 
 struct FakePort::SendRequest {
@@ -526,6 +527,7 @@ inline void* FakePort::resolve(const CommHandle&, std::int32_t rank) {
 }
 inline void FakePort::fence(const RailHandle& rail, std::uint32_t epoch) {
   const std::size_t k = world_.key(rank_, rail.rank, rail.rail);
+  if (!world_.up[k]) closings_asked_.emplace_back(rail.rail, epoch);
   if (world_.epoch[k] <= epoch && world_.up[k]) world_.fences.push_back({rank_, rail.rank, rail.rail});
 }
 inline void FakePort::peer_down(const RailHandle&, const RailName& name, std::int32_t) {

@@ -658,6 +658,26 @@ TEST(Notices, AboutAnEpochThatIsNotUpHereYet_Count) {
   EXPECT_EQ(rail->peer_closed_epoch, 2u);
 }
 
+/// A process that only receives from anybody gets to know a peer late. Its BTL has closed an epoch by then,
+/// the peer waits for EPOCHCLOSED, and its window of numbers closes otherwise 2^14 messages later, for good.
+TEST(Notices, EpochClosedBeforeThePeerWasMet_IsReportedStill) {
+  World w({});
+  w.up[w.key(0, 1, 0)] = false;
+  ASSERT_NE(w.peer(1, 0), nullptr);
+  ASSERT_EQ(w.ports[1]->closings_asked_.size(), 1u);
+  EXPECT_EQ(w.ports[1]->closings_asked_[0], (std::pair<int, std::uint32_t>{0, 0}));
+  xfer::RailEvent ev;  // the BTL says it again
+  ev.name = w.name(1, 0, 0);
+  w.engines[1]->on_rail_closed(w.rail(1, 0, 0), ev, FenceResult::kFenced, 7);
+  w.engines[1]->progress(0);
+  ASSERT_EQ(w.flights.size(), 1u);
+  core::RailHdr h;
+  ASSERT_TRUE(core::decode(core::Bytes{w.flights[0].bytes.data(), w.flights[0].bytes.size()}, h));
+  EXPECT_EQ(h.type, static_cast<std::uint8_t>(core::MsgType::kEpochClosed));
+  EXPECT_EQ(h.epoch, 1u);
+  EXPECT_EQ(h.delivered, 7u);
+}
+
 TEST(Wire, GarbageIsDroppedAndCounted) {
   World w({});
   RecvReq* r = w.irecv(1, 0, 1, 9000);
