@@ -674,8 +674,8 @@ TEST(Notices, EpochClosedBeforeThePeerWasMet_IsReportedStill) {
   core::RailHdr h;
   ASSERT_TRUE(core::decode(core::Bytes{w.flights[0].bytes.data(), w.flights[0].bytes.size()}, h));
   EXPECT_EQ(h.type, static_cast<std::uint8_t>(core::MsgType::kEpochClosed));
-  EXPECT_EQ(h.epoch, 1u);
-  EXPECT_EQ(h.delivered, 7u);
+  EXPECT_EQ(std::uint32_t{h.epoch}, 1u);
+  EXPECT_EQ(std::uint64_t{h.delivered}, 7u);
 }
 
 TEST(Wire, GarbageIsDroppedAndCounted) {
