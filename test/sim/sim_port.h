@@ -95,6 +95,9 @@ class SimPort {
 };
 
 using Engine = xfer::Engine<SimPort>;
+}  // namespace bfo::sim
+extern template class bfo::xfer::Engine<bfo::sim::SimPort>;  // sim_engine.cc
+namespace bfo::sim {
 using EngineRail = xfer::Rail<SimPort>;
 using EnginePeer = xfer::Peer<SimPort>;
 using EngineComm = xfer::Comm<SimPort>;

@@ -132,6 +132,9 @@ struct FakePort::Frag {
 };
 
 using Engine = xfer::Engine<FakePort>;
+}  // namespace bfo::test
+extern template class bfo::xfer::Engine<bfo::test::FakePort>;  // fake_engine.cc
+namespace bfo::test {
 using SendReq = FakePort::SendRequest;
 using RecvReq = FakePort::RecvRequest;
 static_assert(xfer::Port<FakePort>);

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// sim_engine.cc: the component's engine on the simulated port, compiled once for the whole simulator.
+#include "test/sim/sim_port.h"
+
+template class bfo::xfer::Engine<bfo::sim::SimPort>;
