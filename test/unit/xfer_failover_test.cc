@@ -633,6 +633,52 @@ TEST(Unfenceable, EndsWithAnErrorAndKeepsTheMemoryRegistered) {
   EXPECT_EQ(w.ports[1]->registrations_, 1);
 }
 
+/// It is said once: dropped, the receive would wait for ever.
+TEST(PeerLost, OfAPeerNotMetYet_CountsWhenItIsMet) {
+  for (bool no_memory : {false, true}) {
+    World w({});
+    core::RailHdr h{static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, w.name(0, 1, 1).conn, 1, 0, 0};
+    if (no_memory) {
+      h.cause = core::kCauseNoMemory;
+      h.delivered = 77;
+    }
+    for (int twice = 0; twice < 2; ++twice) w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
+    EXPECT_EQ(w.ports[1]->peers_failed_, 0);
+    RecvReq* r = w.irecv(1, 0, 1, 10);
+    ASSERT_TRUE(r->done);
+    EXPECT_EQ(r->status.outcome, no_memory ? Outcome::kNoMemory : Outcome::kMessageLost);
+    EXPECT_EQ(w.isend(1, 0, 1, pattern(10, 1))->outcome, r->status.outcome);
+    ASSERT_EQ(w.ports[1]->losses_.size(), 1u);
+    EXPECT_EQ(w.ports[1]->losses_[0].second.there, no_memory);
+    ASSERT_TRUE(w.run());
+    EXPECT_EQ(count(w, MsgType::kPeerLost), 0u) << "who gave us up needs not be told";
+    expect_clean(w);
+  }
+}
+
+/// Nobody has that connection, or the sender is known and has another one.
+TEST(PeerLost, ForgedName_NobodyIsGivenUp) {
+  World w({});
+  core::RailHdr h{static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, 5555, 1, 0, 0};
+  w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
+  RecvReq* r = w.irecv(1, 0, 1, 10);
+  w.engines[1]->on_message(w.rail(1, 0, 0), 1, h.type, &h, sizeof h);
+  EXPECT_FALSE(r->done);
+  EXPECT_EQ(w.engines[1]->counters().malformed, 1u);
+}
+
+/// Nothing can be kept of what it said, not even its name: it must not be forgotten either.
+TEST(PeerLost, WithoutMemoryForIt_ThePeerIsGivenUpAllTheSame) {
+  World w({});
+  const core::RailHdr h{static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, w.name(0, 1, 1).conn, 1, 0, 0};
+  w.ports[1]->refuse_ = [](std::size_t) { return true; };
+  w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
+  w.ports[1]->refuse_ = nullptr;
+  RecvReq* r = w.irecv(1, 0, 1, 10);
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kNoMemory);
+}
+
 TEST(Gap, LostMessages_EndBothSidesWithAnError) {
   World w({});
   RecvReq* r = w.irecv(1, 0, 1, 10);

@@ -207,7 +207,8 @@ class Engine {
   // memory.h
   void no_memory(PeerT& p, std::size_t size);
   void no_memory(const RailT* rail, std::uint32_t epoch, std::size_t size);
-  void give_up_unkept();
+  void doom(PeerT& p);
+  void give_up_doomed();
 
   void put_aside(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size);
   void finish_send(SendRequest& r, Outcome outcome);
@@ -386,7 +387,10 @@ class Engine {
 
   // give_up.h
   void abandon(RailT& rail);
+  PeerT* named_peer(const Arrival& a, std::uint64_t conn) const;
   void on_peer_lost(const Arrival& a);
+  void keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss);
+  void recall_loss(PeerT& p, std::uint64_t conn);
   void give_up(PeerT& p);
   void tell_lost(PeerT& p);
   void check_parked(PeerT& p, std::uint64_t now_ns);
@@ -419,7 +423,8 @@ class Engine {
   typename P::Lock lock_;
   unsigned depth_ = 0;
   bool tail_work_ = false;
-  bool unkept_ = false;              ///< a peer has no_room
+  bool doomed_ = false;              ///< a peer is
+  EarlyLoss* early_losses_ = nullptr;
   std::size_t nameless_unkept_ = 0;  ///< size of a message without room that came from nobody knows whom
   std::size_t unmet_unkept_ = 0;     ///< the same, over a rail of a peer that is not made yet
   std::uint64_t waiting_ = 0;        ///< peers with something that progress() must retry

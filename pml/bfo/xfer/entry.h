@@ -24,6 +24,10 @@ Engine<P>::~Engine() {
   }
   while (Message* m = parked_.pop_front()) free_message(m);
   while (Aside* a = aside_.pop_front()) port_.free(a);
+  while (EarlyLoss* const l = early_losses_) {
+    early_losses_ = l->next;
+    port_.free(l);
+  }
   while (PeerT* p = peers_) {
     peers_ = p->next;
     for (SendRequest* r = p->live_sends.front(); r; r = p->live_sends.next(r)) {
@@ -68,8 +72,8 @@ template <class P>
       port_.free(a);
       continue;
     }
-    if (unkept_) {
-      give_up_unkept();
+    if (doomed_) {
+      give_up_doomed();
       continue;
     }
     break;

@@ -51,22 +51,62 @@ template <class P>
   }
 }
 
+/// The peer a message about connection `conn` is from: only a peer of ours knows that name.
+template <class P>
+Peer<P>* Engine<P>::named_peer(const Arrival& a, std::uint64_t conn) const {
+  PeerT* const only = a.rail ? a.rail->peer : nullptr;
+  for (PeerT* p = only ? only : peers_; p && conn != 0; p = only ? nullptr : p->next)
+    for (unsigned i = 0; i < p->n_rails; ++i)
+      if (p->rails[i].name.conn == conn || p->rails[i].dead.conn == conn) return p;
+  return nullptr;
+}
+
 /// The peer gave up on us: what we expect from it will not come.
 template <class P>
 void Engine<P>::on_peer_lost(const Arrival& a) {
   core::RailHdr h;
-  PeerT* const p = a.rail && core::decode(a.bytes, h) ? a.rail->peer : nullptr;
-  bool ours = false;  // only a peer of ours knows the name of a connection
-  for (unsigned i = 0; p && i < p->n_rails; ++i)
-    ours = ours || (h.conn != 0 && (p->rails[i].name.conn == h.conn || p->rails[i].dead.conn == h.conn));
-  if (!ours) {
+  if (!core::decode(a.bytes, h) || h.conn == 0) {
+    ++counters_.malformed;
+    return;
+  }
+  const PeerLoss loss = h.cause == core::kCauseNoMemory ? PeerLoss{Outcome::kNoMemory, h.delivered, true}
+                                                        : PeerLoss{Outcome::kMessageLost};
+  PeerT* const p = named_peer(a, h.conn);
+  if (!p && !a.rail && a.epoch != 0) return keep_loss(a, h.conn, loss);
+  if (!p) {
     ++counters_.malformed;
     return;
   }
   if (p->lost) return;
-  p->loss = h.cause == core::kCauseNoMemory ? PeerLoss{Outcome::kNoMemory, h.delivered, true}
-                                            : PeerLoss{Outcome::kMessageLost};
+  p->loss = loss;
+  p->knows = true;
   give_up(*p);
+}
+
+/// It came over a connection of a peer that this process has not spoken to yet, and is said once: without it
+/// a later receive would wait for ever.
+template <class P>
+[[gnu::cold]] void Engine<P>::keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss) {
+  for (EarlyLoss* l = early_losses_; l; l = l->next)
+    if (l->conn == conn) return;
+  void* const memory = port_.alloc(sizeof(EarlyLoss));
+  if (!memory) return no_memory(a.rail, a.epoch, sizeof(EarlyLoss));
+  early_losses_ = ::new (memory) EarlyLoss{early_losses_, conn, loss};
+}
+
+/// `p` is met over connection `conn`.
+template <class P>
+[[gnu::cold]] void Engine<P>::recall_loss(PeerT& p, std::uint64_t conn) {
+  for (EarlyLoss** at = &early_losses_; *at; at = &(*at)->next) {
+    EarlyLoss* const l = *at;
+    if (l->conn != conn || conn == 0) continue;
+    if (!p.doomed) p.loss = l->loss;
+    p.knows = true;
+    doom(p);
+    *at = l->next;
+    port_.free(l);
+    return;
+  }
 }
 
 template <class P>

@@ -14,10 +14,16 @@ namespace bfo::xfer {
 /// anywhere, also while its requests are walked through.
 template <class P>
 [[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(PeerT& p, std::size_t size) {
-  if (p.lost || p.no_room) return;
-  p.no_room = true;
+  if (p.lost || p.doomed) return;
   p.loss = PeerLoss{Outcome::kNoMemory, size, false};
-  unkept_ = tail_work_ = true;
+  doom(p);
+}
+
+/// Gives up `p` when the engine is left.
+template <class P>
+void Engine<P>::doom(PeerT& p) {
+  p.doomed = true;
+  doomed_ = tail_work_ = true;
 }
 
 /// The same for a message that came over `rail`. Without a rail its sender is not known: it is one of those
@@ -44,12 +50,12 @@ void Engine<P>::on_message_unkept(RailT* rail, std::size_t size) {
 }
 
 template <class P>
-[[gnu::cold]] void Engine<P>::give_up_unkept() {
-  unkept_ = false;
+[[gnu::cold]] void Engine<P>::give_up_doomed() {
+  doomed_ = false;
   for (PeerT* p = peers_; p; p = p->next) {
-    if (!p->no_room || p->lost) continue;
+    if (!p->doomed || p->lost) continue;
     give_up(*p);
-    p->owe_lost = true;
+    p->owe_lost = !p->knows;
     tell_lost(*p);
   }
 }

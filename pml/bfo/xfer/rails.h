@@ -42,6 +42,8 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   rebuild(*p);
   const std::size_t unkept = limits.failover ? unmet_unkept_ : nameless_unkept_;
   if (unkept != 0) no_memory(*p, unkept);
+  if (early_losses_) [[unlikely]]
+    recall_loss(*p, name.conn);
   // Messages may have come over it before this process spoke to the peer: what closed meanwhile is reported
   // again, because the peer waits to hear of it (H5).
   if (limits.failover && name.epoch != 0 && r.up_epoch == 0) port_.fence(handle, name.epoch - 1);

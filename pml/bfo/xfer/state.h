@@ -298,6 +298,13 @@ struct Proc {
   List<typename P::SendRequest, XferLink> stalled;  ///< window full (H5)
 };
 
+/// What a peer said that this process has not spoken to yet: it gave this process up. Counts when they meet.
+struct EarlyLoss {
+  EarlyLoss* next = nullptr;
+  std::uint64_t conn = 0;
+  PeerLoss loss;
+};
+
 /// What comm_add() is told.
 template <class P>
 struct CommDesc {
@@ -360,7 +367,8 @@ struct Peer {
   std::uint64_t home_key = 0;
   std::uint32_t away = 0;        ///< messages that are still spread before home is tried again
   PeerLoss loss;                 ///< how its requests end once it is given up
-  bool no_room = false;          ///< `loss` is lack of memory: given up when the engine is left
+  bool doomed = false;           ///< `loss` is known: given up when the engine is left
+  bool knows = false;            ///< it gave us up first: needs not be told
   bool owe_lost = false;         ///< given up by us, and not told yet
   bool awaited = false;          ///< keep_alive(): it owes us something
   Proc<P>* asked_via = nullptr;  ///< keep_alive(): valid during one call only
