@@ -100,6 +100,30 @@ TEST(Clock, ProbeFailsOnTheLastRail_LivesUntilAnotherIsUp) {
   EXPECT_EQ(w.a.down, 1);
 }
 
+/// The last rail recovered by itself. When another one comes up later, nothing is wrong with it any more.
+TEST(Clock, ProbeFailedOnTheLastRailThatRecovered_IsNotEndedForItLater) {
+  World w;
+  w.connect();
+  w.a.other_rail = false;
+  w.fabric.hold = true;
+  ASSERT_TRUE(w.sendi(w.a, "x"));
+  w.pass(15);
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.probe.number(), IBV_WC_RETRY_EXC_ERR));
+  w.pass(20);
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kSuspect);
+  w.fabric.hold = false;
+  w.fabric.run();
+  w.pass(5);
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kUp);
+  w.a.other_rail = true;
+  w.pass(20);
+  EXPECT_EQ(w.a.down, 0);
+  hold_data(w, w.a);
+  ASSERT_TRUE(w.sendi(w.a, "y"));
+  w.pass(50);
+  EXPECT_EQ(w.a.down, 0) << "the clock only suspects: nobody was asked";
+}
+
 TEST(Clock, UnsignaledTail_GetsAMarkerAndIsNotSuspected) {
   World w;
   w.connect();

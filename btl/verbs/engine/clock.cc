@@ -18,6 +18,11 @@ constexpr uint64_t path_probe_id(uint32_t epoch) {
   return work_id(WorkKind::kProbe, uint64_t{epoch} << 1 | 1);
 }
 
+/// Nothing is under way, or something has completed since the last tick.
+bool moved(const Endpoint& endpoint) {
+  return endpoint.ring.head == endpoint.ring.tail || endpoint.ring.tail != endpoint.seen_tail;
+}
+
 }  // namespace
 
 void Port::judge_probe(Endpoint& endpoint) {
@@ -25,6 +30,7 @@ void Port::judge_probe(Endpoint& endpoint) {
   // fails.
   if (!host_.other_rail_up(host_.ctx, endpoint)) return;
   const Guard guard(lock_);
+  if (moved(endpoint)) return;  // the next tick takes note
   close_order_locked(endpoint, endpoint.epoch, BFO_CAUSE_PROBE_FAILED, endpoint.probe_status, 0,
                      endpoint.suspected_ns);
 }
@@ -49,12 +55,13 @@ void Port::tick(uint64_t now, bool emptied) {
 
 Port::Silence Port::listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns) {
   const Guard guard(lock_);
-  const uint64_t tail = endpoint.ring.tail;
-  if (endpoint.ring.head == tail || tail != endpoint.seen_tail) {
-    endpoint.seen_tail = tail;
+  if (moved(endpoint)) {
+    endpoint.seen_tail = endpoint.ring.tail;
     endpoint.silent_ticks = 0;
     endpoint.silent_ns = 0;
-    endpoint.probe_done = false;
+    // A rail that recovered is not ended for what was wrong before. If its probe failed, it cannot be asked
+    // again in this epoch: from now on its own work decides.
+    endpoint.probe_done = endpoint.probe_failed = false;
     if (endpoint.phase == Phase::kUp) return Silence::kNothing;
     endpoint.phase = Phase::kUp;
     return Silence::kOver;

@@ -138,9 +138,9 @@ struct Endpoint {
   uint64_t seen_tail = 0;
   uint32_t silent_ticks = 0;
   uint64_t silent_ns = 0;     // watched time without a completion
-  bool probing_path = false;  // a probe is on its way on the probe queue pair
+  bool probing_path = false;  // a probe is on its way on the probe queue pair, or failed: it takes no other
   bool probe_done = false;    // it came back since the last completed work
-  bool probe_failed = false;  // it failed, but this was the last rail: end it when another one is up
+  bool probe_failed = false;  // it failed and no work has completed since; ends the rail if another one is up
   uint64_t suspected_ns = 0;
   int32_t probe_status = 0;
 
