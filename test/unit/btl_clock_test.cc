@@ -124,6 +124,28 @@ TEST(Clock, ProbeFailedOnTheLastRailThatRecovered_IsNotEndedForItLater) {
   EXPECT_EQ(w.a.down, 0) << "the clock only suspects: nobody was asked";
 }
 
+/// The queue of a is never seen empty: other work fills every poll. The silence of one send counts all the
+/// same, a little later.
+TEST(Clock, EveryPollBringsAFullBatch_SilentWorkIsSuspectedInBoundedTime) {
+  engine::Config config = small_config();
+  config.send_depth = 64;
+  config.receive_depth = 256;
+  World w(config);
+  w.connect();
+  hold_data(w, w.a);
+  ASSERT_TRUE(w.sendi(w.a, "x"));
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(w.sendi(w.b, "m"));
+  const uint64_t begin = fake_now();
+  while (fake_now() - begin < 40'000'000 && w.a.count("suspect") == 0) {
+    fake_now() += 50'000;
+    for (int i = 0; i < engine::kPollBatch; ++i) ASSERT_TRUE(w.sendi(w.b, "m"));
+    for (int i = 0; i < 4; ++i) w.b.poll();
+    ASSERT_EQ(w.a.port.poll(), engine::kPollBatch);
+  }
+  EXPECT_EQ(w.a.count("suspect"), 1);
+  EXPECT_GT(fake_now() - begin, 8'000'000u);
+}
+
 TEST(Clock, UnsignaledTail_GetsAMarkerAndIsNotSuspected) {
   World w;
   w.connect();

@@ -35,12 +35,30 @@ void Port::judge_probe(Endpoint& endpoint) {
                      endpoint.suspected_ns);
 }
 
+/// How much longer nothing can have completed but what was taken from the queues. A queue that is never seen
+/// empty, because other peers are busy, hides what came last; but what waited in it some time ago has been
+/// taken when as many completions were as it holds.
+uint64_t Port::watched(uint64_t elapsed, bool emptied) {
+  unproven_ns_ += elapsed;
+  uint64_t proven = 0;
+  if (emptied) {
+    proven = unproven_ns_;
+  } else if (marked_ns_ != 0) {
+    if ((full_polls_ - marked_polls_) * kPollBatch < cqs_.depth()) return 0;
+    proven = marked_ns_;
+  }
+  unproven_ns_ -= proven;
+  marked_ns_ = unproven_ns_;
+  marked_polls_ = full_polls_;
+  return proven;
+}
+
 void Port::tick(uint64_t now, bool emptied) {
   // When this process was away from MPI for long, the silence is its own. A time slice that another process
   // had counts: the HCA went on, and what it completed was taken from the queue just now.
   const uint64_t elapsed = now - last_tick_ns_;
   const bool here = elapsed <= std::max(config_.suspect_ns, 2 * config_.tick_ns);
-  const uint64_t watched_ns = emptied && here ? elapsed : 0;
+  const uint64_t watched_ns = watched(here ? elapsed : 0, emptied);
   last_tick_ns_ = now;
   next_tick_ns_ = now + config_.tick_ns;
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {

@@ -64,6 +64,12 @@ bool CqSet::add(uint32_t at_least) {
   return true;
 }
 
+uint32_t CqSet::depth() const {
+  uint32_t most = 0;
+  for (size_t i = 0; i < count_; ++i) most = std::max(most, cqs_[i].size);
+  return most;
+}
+
 ibv_cq* CqSet::reserve(uint32_t entries) {
   for (size_t i = 0; i < count_; ++i) {
     if (cqs_[i].size - cqs_[i].reserved < entries) continue;

@@ -104,6 +104,8 @@ class CqSet {
   ibv_cq* first() const { return cqs_[0].cq; }
   size_t count() const { return count_; }
   ibv_cq* at(size_t i) const { return cqs_[i].cq; }
+  /// Entries of the largest queue.
+  uint32_t depth() const;
   /// False when a queue could not be destroyed.
   bool close();
 

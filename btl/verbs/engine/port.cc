@@ -21,7 +21,6 @@
 namespace bfo::engine {
 namespace {
 
-constexpr int kBatch = 16;            // completions taken at once
 constexpr uint32_t kClockEvery = 32;  // polls between two looks at the clock
 constexpr uint32_t kAwake = 512;      // polls without a completion until a port is quiet
 constexpr uint64_t kByePatienceNs = 1'000'000;
@@ -201,12 +200,12 @@ int Port::poll() {
   if (polling_ || finalizing_) [[unlikely]]
     return 0;
   polling_ = true;
-  ibv_wc wcs[kBatch];
+  ibv_wc wcs[kPollBatch];
   int handled = 0;
   bool emptied = true;
   const size_t queues = cqs_.count();
   for (size_t q = 0; q < queues; ++q) {
-    const int n = ibv_poll_cq(cqs_.at(q), kBatch, wcs);
+    const int n = ibv_poll_cq(cqs_.at(q), kPollBatch, wcs);
     if (n < 0) [[unlikely]] {
       if (state_ == PortState::kDead) continue;
       close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_CQ_ERR, 0, env_.now_ns()}, true);
@@ -214,8 +213,10 @@ int Port::poll() {
     }
     for (int i = 0; i < n; ++i) handle(wcs[i]);
     handled += n;
-    emptied = emptied && n < kBatch;
+    emptied = emptied && n < kPollBatch;
   }
+  if (!emptied) [[unlikely]]
+    ++full_polls_;
   if (handled == 0) {
     srq_.flush();
     if (awake_ != 0) --awake_;

@@ -196,6 +196,7 @@ class Port {
   void attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again);
   void judge_probe(Endpoint& endpoint);
   void tick(uint64_t now, bool emptied);
+  uint64_t watched(uint64_t elapsed, bool emptied);
   /// What the progress clock sees of an endpoint in one tick.
   enum class Silence : uint8_t { kNothing, kOver, kAsk, kSuspected, kGoesOn };
   Silence listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
@@ -237,6 +238,10 @@ class Port {
   Endpoint* endpoints_ = nullptr;
   uint64_t last_tick_ns_ = 0;
   uint64_t next_tick_ns_ = 0;
+  uint64_t full_polls_ = 0;    // polls that left something in a queue
+  uint64_t marked_polls_ = 0;  // their number when ..
+  uint64_t marked_ns_ = 0;     // .. this much of unproven_ns_ had passed
+  uint64_t unproven_ns_ = 0;   // time in which what looks like silence may wait in a queue
   uint64_t next_port_query_ns_ = 0;
   bool timers_ = false;  // some endpoint waits for a time: look at the clock often
   bool ud_broken_ = false;
@@ -245,6 +250,8 @@ class Port {
   ibv_mr* landing_mr_ = nullptr;
   bfo_accounting_t accounting_{};
 };
+
+inline constexpr int kPollBatch = 16;  ///< completions taken from a queue in one poll
 
 /// One round of progress over all ports of a process. While one of them has traffic, those that are quiet are
 /// polled in one turn of kRestTurns only: their queues would cost its messages time.

@@ -423,7 +423,7 @@ class Engine {
   typename P::Lock lock_;
   unsigned depth_ = 0;
   bool tail_work_ = false;
-  bool doomed_ = false;              ///< a peer is
+  bool doomed_ = false;  ///< a peer is
   EarlyLoss* early_losses_ = nullptr;
   std::size_t nameless_unkept_ = 0;  ///< size of a message without room that came from nobody knows whom
   std::size_t unmet_unkept_ = 0;     ///< the same, over a rail of a peer that is not made yet
