@@ -71,6 +71,19 @@ TEST_F(Fault, DropAck_IsExecutedAndTheSenderFails) {
   EXPECT_WC(p.a.wait_send(), IBV_WC_RETRY_EXC_ERR, 2);
 }
 
+TEST_F(Fault, DropAck_IsNotHealedByTheAnswersToLaterRequests) {
+  Pair p({}, impatient());
+  Lab::get().inject("when opcode=WRITE message=2 do drop-ack");
+  fill(p.a, 64);
+  for (uint64_t id = 1; id <= 4; ++id)
+    ASSERT_EQ(p.a.send(id, (id - 1) * 8, 8, IBV_WR_RDMA_WRITE, &p.b, (id - 1) * 8), 0);
+  EXPECT_WC(p.a.wait_send(), IBV_WC_SUCCESS, 1);
+  EXPECT_WC(p.a.wait_send(), IBV_WC_RETRY_EXC_ERR, 2);
+  EXPECT_WC(p.a.wait_send(), IBV_WC_WR_FLUSH_ERR, 3);
+  EXPECT_WC(p.a.wait_send(), IBV_WC_WR_FLUSH_ERR, 4);
+  EXPECT_EQ(memcmp(p.a.buffer.data(), p.b.buffer.data(), 32), 0) << "all of it has arrived";
+}
+
 TEST_F(Fault, LateWrite_LandsAfterItsSenderGaveUp) {
   Pair p({}, impatient());
   fill(p.a, 64);

@@ -140,7 +140,7 @@ bool covered_by_later(QpEntry& qp, Fabric& fabric, uint64_t now) {
     if (next.stage == WqeStage::Refused && next.complete_at <= now && next.answer < kAnswerLocalFault &&
         next.answer != static_cast<uint8_t>(AckSyndrome::SeqErr))
       return true;
-    if (next.stage == WqeStage::Lost) return false;
+    if (next.stage == WqeStage::Lost || next.stage == WqeStage::Unanswered) return false;
   }
   return false;
 }

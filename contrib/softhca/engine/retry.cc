@@ -121,7 +121,9 @@ bool check_timer(Fabric& fabric, QpEntry& qp, uint64_t now, Later& later) {
   if (qp.type != IBV_QPT_RC || qp.hold_until > now) return false;
   // What is still on its way, or answered, needs no timer: the wire here knows that it will arrive.
   const Wqe& oldest = wqe_at(fabric, qp, qp.sq_done);
-  if (oldest.stage != WqeStage::Lost && oldest.stage != WqeStage::Executed) return false;
+  bool silent = oldest.stage == WqeStage::Lost || oldest.stage == WqeStage::Executed ||
+                oldest.stage == WqeStage::Unanswered;
+  if (!silent) return false;
   uint64_t timeout = ack_timeout_ns(qp.attr.timeout);
   if (timeout == kNever) return false;
   if (qp.deadline == kNever) {

@@ -445,6 +445,8 @@ void arrive(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later) {
     trace(fabric, record, verdict, rule);
   }
   send_answer(fabric, qp, wqe, dst_port, syndrome, lose_answer, recorded ? &record : nullptr, later);
+  // Else the next answer would acknowledge this request too, and the rule would change nothing under traffic.
+  if (lose_answer && wqe.stage == WqeStage::Executed) wqe.stage = WqeStage::Unanswered;
 }
 
 }  // namespace bfo::softhca

@@ -232,12 +232,13 @@ struct MrEntry {
 static_assert(sizeof(MrEntry) == 64);
 
 enum class WqeStage : uint8_t {
-  Posted = 0,    ///< not transmitted, or to be transmitted again
-  Flying = 1,    ///< on the wire, arrives at arrive_at
-  Lost = 2,      ///< never arrives; only the timer helps
-  Executed = 3,  ///< arrived and executed, the answer was lost
-  Answered = 4,  ///< arrived and executed, the answer comes at complete_at
-  Refused = 5,   ///< NAK on its way (syndrome in `answer`), comes at complete_at
+  Posted = 0,      ///< not transmitted, or to be transmitted again
+  Flying = 1,      ///< on the wire, arrives at arrive_at
+  Lost = 2,        ///< never arrives; only the timer helps
+  Executed = 3,    ///< arrived and executed, the answer was lost
+  Answered = 4,    ///< arrived and executed, the answer comes at complete_at
+  Refused = 5,     ///< NAK on its way (syndrome in `answer`), comes at complete_at
+  Unanswered = 6,  ///< arrived and executed; a rule lost its answer, and with it those to all that follows
 };
 
 /// Wqe::note
