@@ -268,6 +268,20 @@ class Plan:
 
         self.add(f"{name or os.path.basename(command[0])}, {transport.name}, {ranks} ranks", case)
 
+    def program(self, transport, ranks, program, limit_s, dies=False):
+        """A case that runs a Program (programs.py) in a folder of its own; `dies`: stock ob1, which must not survive."""
+
+        def case():
+            why = program.missing() or transport.missing()
+            if why:
+                raise Skip(why)
+            with tempfile.TemporaryDirectory(prefix="bfo-program-") as folder:
+                program.prepare(folder)
+                result = transport.run(ranks, program.command, limit_s, env=program.env, cwd=folder)
+                return check_finished(result) or (OB1_DIES(result) if dies else program.judge(result, folder))
+
+        self.add(f"{program.name}{' must not survive' if dies else ''}, {transport.name}, {ranks} ranks", case)
+
     def run(self):
         only = os.environ.get("BFO_CHECK_ONLY")
         cases = [c for c in self.cases if not only or re.search(only, c[0])]
