@@ -22,9 +22,6 @@
 // Either side may lose a completion, its port, its device (with what it had acknowledged; the device may also
 // refuse to destroy the queue pair), or die, at any moment. Assumed: the bound on the last receive is long
 // enough, and a device that is lost sends nothing any more.
-//
-// Five rules at the end of the list are not in the code yet. The model has them, so that everything else can
-// be proved; leaving one out shows what the code can still do.
 #pragma once
 
 #include <array>
@@ -72,12 +69,13 @@ enum class Without : int {
   kEarlyNotices,        // H5: notices about an epoch that is not up here yet are dropped
   kUpAtOneSide,         // H5: an epoch that was up at the other side only is closed without a word
   kNeverUp,             // H5: the closing of an epoch that was never up here is waited for
-  // Not in the code yet; each window is a few microseconds of a handshake. connect.cc, drain.cc:
-  kParkedBeforeStart,  // the device is lost before the first poll: what is parked stays parked
-  kLostReply,          // a responder whose device is lost before the first message says nothing
-  kNewestCount,        // an older EPOCHCLOSED, delayed, displaces a newer one that waits
-  kCountTwice,         // giving a rail up reports its last closed epoch again, with nothing delivered
-  kAbandoned,          // an attempt given up here, up at the peer, is not reported closed when it asks
+  // Each of these windows is a few microseconds of a handshake:
+  kParkedBeforeStart,  // connect_step: the device is lost before the first poll, what is parked stays parked
+  kLostReply,          // finish, report_lost_reply, note_peer_closed: a responder whose device is lost before
+                       // the first message says nothing
+  kNewestCount,        // note_peer_closed: an older EPOCHCLOSED, delayed, displaces a newer one that waits
+  kCountTwice,         // connect_failed: reports the last closed epoch again, with nothing delivered
+  kAbandoned,  // gap_step: an attempt given up here, up at the peer, is not reported closed when asked
   kCount
 };
 inline constexpr const char* kWithoutNames[] = {"nothing",

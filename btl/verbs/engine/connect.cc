@@ -367,7 +367,10 @@ void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, ui
   endpoint.announced = false;
   host.rail_down(host.ctx, endpoint, event);
   return_parked(endpoint);
-  host.rail_closed(host.ctx, endpoint, event, BFO_FENCED, 0);
+  // The last attempt may have got far enough to be drained: an epoch has one count.
+  const ClosedEpoch& closed = endpoint.last_closed;
+  const bool again = closed.store >= 0 && closed.name.epoch == endpoint.epoch;
+  report_closed(endpoint, event, again ? closed.result : BFO_FENCED, again ? closed.delivered : 0);
 }
 
 /// Gives up a rail that has never been up. A peer that got our REPLY may use the epoch already, and messages
@@ -400,10 +403,9 @@ bool path_dead(const Endpoint& endpoint, uint64_t now) {
 
 void connect_step(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
-  const bool trying = endpoint.phase != Phase::kIdle || endpoint.wanted;
-  if (!endpoint.ever_up && trying && !endpoint.parked.empty()) {
+  if (!endpoint.ever_up && !endpoint.parked.empty()) {
     // Fragments wait for a rail that has never been up: not longer than a live port and a bounded time
-    // justify.
+    // justify. The device may also be lost before the first attempt began.
     if (port.state() != PortState::kActive) {
       return give_up(endpoint, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_PORT_ERR, now);
     }

@@ -83,6 +83,12 @@ void finish(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
   const bool fenced = destroy_queue_pairs(endpoint);
+  if (endpoint.device_dead && !endpoint.announced) {
+    // A responder that never was up here: the initiator may be, and nothing else will tell it.
+    endpoint.announced = true;
+    host.rail_up(host.ctx, endpoint, make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now));
+    host.rail_down(host.ctx, endpoint, endpoint.down_event);
+  }
   if (!endpoint.handed_back) hand_back(endpoint);
   ClosedEpoch& closed = endpoint.last_closed;
   bfo_rail_event_t event = endpoint.down_event;
@@ -105,7 +111,7 @@ void finish(Endpoint& endpoint, uint64_t now) {
     closed.store = endpoint.store;
   }
   schedule_return(endpoint, now);
-  if (endpoint.announced) host.rail_closed(host.ctx, endpoint, event, closed.result, closed.delivered);
+  if (endpoint.announced) report_closed(endpoint, event, closed.result, closed.delivered);
   endpoint.announced = false;
 }
 
@@ -212,17 +218,67 @@ bool destroy_queue_pairs(Endpoint& endpoint) {
   return clean;
 }
 
+void report_closed(Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,
+                   uint64_t delivered) {
+  const Host& host = endpoint.port->host();
+  endpoint.said_closed = std::max(endpoint.said_closed, event.info.name.epoch);
+  host.rail_closed(host.ctx, endpoint, event, result, delivered);
+}
+
+void report_lost_reply(Endpoint& endpoint) {
+  ClosedEpoch& closed = endpoint.last_closed;
+  if (!endpoint.device_dead || closed.store < 0 || closed.told) return;
+  const Host& host = endpoint.port->host();
+  closed.told = true;
+  host.rail_down(host.ctx, endpoint, closed.event);
+  report_closed(endpoint, closed.event, closed.result, closed.delivered);
+}
+
+void note_peer_closed(Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t delivered) {
+  Port& port = *endpoint.port;
+  // What is closed there is over here too: RAILDOWN may not have been said.
+  close_order_locked(endpoint, name.epoch, BFO_CAUSE_PEER_DOWN, 0, 0, port.env().now_ns());
+  if (endpoint.gap_asked && endpoint.gap_name.epoch > name.epoch) return;  // a delayed one
+  endpoint.gap_name = name;
+  endpoint.gap_delivered = delivered;
+  endpoint.gap_asked = true;
+  port.need_attention();
+}
+
+namespace {
+
+/// The peer closed an epoch that this side gave up before it was up here: an attempt, nothing of which is
+/// left. No later closing will tell the peer so, therefore it is told now, once: an answer asks for none.
+bool abandoned(const Endpoint& endpoint, uint32_t epoch) {
+  const bool between = endpoint.phase == Phase::kIdle || endpoint.phase == Phase::kKnocking ||
+                       endpoint.phase == Phase::kClosed;
+  return endpoint.epoch > epoch || (endpoint.epoch == epoch && between);
+}
+
+void report_abandoned(Endpoint& endpoint) {
+  endpoint.gap_asked = false;
+  if (endpoint.gap_name.epoch <= endpoint.said_closed) return;
+  bfo_rail_event_t event = make_event(endpoint, BFO_CAUSE_HANDSHAKE, 0, 0, endpoint.port->env().now_ns());
+  event.info.name.epoch = endpoint.gap_name.epoch;
+  report_closed(endpoint, event, BFO_FENCED, 0);
+}
+
+}  // namespace
+
 void gap_step(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
   ClosedEpoch& closed = endpoint.last_closed;
   const Count count = count_of(endpoint.gap_name.epoch, closed.store >= 0, closed.name.epoch);
-  if (count == Count::kWait) return;
+  if (count == Count::kWait) {
+    if (abandoned(endpoint, endpoint.gap_name.epoch)) report_abandoned(endpoint);
+    return;
+  }
   endpoint.gap_asked = false;
   if (!closed.told) {
     // The epoch was never up here, but it was there: the peer waits to hear that it is closed (H5).
     closed.told = true;
-    host.rail_closed(host.ctx, endpoint, closed.event, closed.result, closed.delivered);
+    report_closed(endpoint, closed.event, closed.result, closed.delivered);
   }
   if (count == Count::kTooLate) return;
   const SendRing& ring = closed.ring;

@@ -35,6 +35,14 @@ void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied);
 void return_parked(Endpoint& endpoint);
 /// Takes the queue pairs out of the port's tables and destroys them. False when the device refused.
 bool destroy_queue_pairs(Endpoint& endpoint);
+/// Tells the host that an epoch is closed.
+void report_closed(Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,
+                   uint64_t delivered);
+/// The device is dead and nothing can be answered over it any more: an epoch that was never up here, but
+/// perhaps at the peer, is reported down and closed without being asked for.
+void report_lost_reply(Endpoint& endpoint);
+/// The peer closed epoch `name` after it was handed `delivered` SENDs. Under the lock; the next poll acts.
+void note_peer_closed(Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t delivered);
 /// Compares the peer's count of messages with this side's (H4) once both belong to the same closed epoch.
 void gap_step(Endpoint& endpoint);
 /// An event about the current epoch of `endpoint`.

@@ -428,11 +428,12 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
     case Phase::kUnusable:
       break;
   }
+  report_lost_reply(endpoint);
   if (endpoint.gap_asked) gap_step(endpoint);
   if (endpoint.repeat_closed && endpoint.last_closed.store >= 0) {
     endpoint.repeat_closed = false;
     const ClosedEpoch& closed = endpoint.last_closed;
-    host_.rail_closed(host_.ctx, endpoint, closed.event, closed.result, closed.delivered);
+    report_closed(endpoint, closed.event, closed.result, closed.delivered);
   }
 }
 

@@ -164,10 +164,7 @@ int peer_closed(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, const
   engine::Endpoint& rail = endpoint->engine;
   const engine::Guard guard(rail.port->lock());
   if (name->conn != engine::connection_id(rail.port->nonce(), rail.peer_nonce)) return OPAL_SUCCESS;
-  rail.gap_name = *name;
-  rail.gap_delivered = delivered;
-  rail.gap_asked = true;
-  rail.port->need_attention();
+  engine::note_peer_closed(rail, *name, delivered);
   return OPAL_SUCCESS;
 }
 
