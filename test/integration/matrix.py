@@ -106,7 +106,7 @@ def outcome(result, fault, fabric, totals):
     totals.fired += sum(counts)
     totals.failovers += len(events)
     totals.resent += sum(event["bytes_resent"] for event in events)
-    pause = max((event["resume_ms"] for event in events), default=0)
+    pause = max((event["resume_ms"] or 0 for event in events), default=0)  # null: nothing waited
     print(f"# {result.seconds:.1f} s, {sum(counts)} fired ({sum(map(bool, counts))} of {len(counts)} rules), "
           f"{len(events)} failovers, longest pause {pause:.1f} ms", flush=True)
     left = f"/dev/shm/softhca-{os.geteuid()}/{fabric}"
