@@ -44,7 +44,7 @@ struct mca_btl_base_descriptor_t;
 struct opal_proc_t;
 
 #define BFO_FAILOVER_MAGIC 0x31464f42u /* "BOF1" in memory order, little endian */
-#define BFO_FAILOVER_VERSION 2u
+#define BFO_FAILOVER_VERSION 3u
 
 /* Status a failover BTL passes to des_cbfunc and to RDMA completion callbacks. Anything that was handed to
  * ibv_post_send has an unknown fate unless a SUCCESS completion covers it: "flushed" is not "never sent"
@@ -203,6 +203,11 @@ typedef struct bfo_failover_btl_t {
    * where only unsignaled work is left (H20, H22). Poll with progress until 0. */
   uint64_t (*outstanding)(struct mca_btl_base_module_t* btl);
   int (*accounting)(struct mca_btl_base_module_t* btl, bfo_accounting_t* out);
+  /* What this rail took since it exists, of all kinds and in all epochs, and how much of that has ended: the
+   * oldest `ended` pieces were delivered or handed back. Posts a signaled marker where only unsignaled work
+   * is left, so that asking again shows progress. For now and then, not for every message (H5). */
+  int (*work)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, uint64_t* taken,
+              uint64_t* ended);
 } bfo_failover_btl_t;
 
 #ifdef __cplusplus

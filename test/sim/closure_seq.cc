@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// closure_seq.cc: the transitions of model M3. What the functions do is in pml/bfo/xfer: eager.h (hold,
-// window), match.h (arrive, take) and comm.h (communicators).
+// closure_seq.cc: the transitions of model M3. What the functions do is in pml/bfo/xfer: eager.h (hold),
+// window.h, match.h (arrive, take) and comm.h (communicators).
 #include "test/sim/closure_seq.h"
 
 #include <algorithm>
@@ -50,6 +50,7 @@ void Sequence::go(const State& from, std::vector<Next>& out, const char* what, i
     std::memcpy(r.flight, kept, sizeof kept);
   }
   if (!c_.resent) c_.hold = 0;
+  if (!c_.marked) c_.mark = c_.left[0] = c_.left[1] = 0;
   if (std::memcmp(&c_, &from, sizeof c_) != 0) out.push_back(Next{c_, what, rail, fault});
 }
 
@@ -74,6 +75,7 @@ void Sequence::post(int rail, int message, int number) {
 
 /// The number may be under way twice until the dead epoch is closed at the receiver.
 void Sequence::hold(int message) {
+  if (!off(Without::kMarkAgain)) c_.marked = 0;
   if (off(Without::kHold)) return;
   if (off(Without::kHoldFreed) && c_.s_freed && message < kFirstComm && c_.next == kFirstComm) return;
   if (!c_.resent || seq_before(seq_of(message), seq_of(c_.hold))) c_.hold = u8(message);
@@ -87,22 +89,52 @@ bool Sequence::unclosed(const State& s) const {
   return false;
 }
 
-/// The oldest message that may yet have to be sent again.
-int Sequence::oldest(const State& s) const {
-  int n = s.next;
-  if (off(Without::kCompletion)) return n;
-  for (const Rail& r : s.rail)
-    for (const Flight& f : r.flight)
-      if (f.used && !f.acked && !r.dead) n = std::min<int>(n, f.message);
-  for (int m = 0; m < n; ++m)
-    if (s.again >> m & 1) n = m;
-  return n;
+/// What was numbered before the mark is on a rail, or has ended.
+void Sequence::take_mark() {
+  c_.marked = 1;
+  c_.mark = c_.open_owed ? 0 : c_.next;
+  for (int m = kMessages - 1; m >= 0; --m)
+    if (c_.again >> m & 1) c_.mark = u8(std::min<int>(c_.mark, m));
+  for (int x = 0; x < kRails; ++x) {
+    c_.left[x] = 0;
+    for (const Flight& f : c_.rail[x].flight) c_.left[x] = u8(c_.left[x] + (f.used && !f.acked ? 1 : 0));
+    if (c_.rail[x].dead && c_.rail[x].returned) c_.left[x] = 0;
+  }
 }
 
-/// What was on the rail and not acknowledged is sent again; what was not delivered may still be.
-void Sequence::die(int rail) {
+bool Sequence::past_mark() const {
+  for (int x = 0; x < kRails; ++x) {
+    const Rail& r = c_.rail[x];
+    if (r.dead && !r.returned) {
+      if (!off(Without::kMarkDown)) return false;
+    } else if (c_.left[x] != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Sequence::note_ended() {
+  if (off(Without::kCompletion)) {
+    c_.acked = c_.next;
+    return;
+  }
+  if (!c_.marked) take_mark();
+  if (!past_mark()) return;
+  c_.acked = std::max(c_.acked, c_.mark);
+  take_mark();
+}
+
+/// The oldest flight of a rail has ended.
+void Sequence::ended(int rail) {
+  if (c_.left[rail] != 0) --c_.left[rail];
+}
+
+/// What was on the dead rail and not acknowledged is sent again; what was not delivered may still be.
+void Sequence::returns(int rail) {
   Rail& r = c_.rail[rail];
-  r.dead = 1;
+  r.returned = 1;
+  c_.left[rail] = 0;
   for (Flight& f : r.flight) {
     if (!f.used || f.acked) continue;
     f.acked = f.delivered;  // nothing more happens to a delivered one; the others are copies from now on
@@ -159,7 +191,8 @@ void Sequence::window(const State& from, std::vector<Next>& out) {
   if (c_.resent && !unclosed(c_)) c_.resent = 0;
   const int ahead = seq_distance(seq_of(c_.confirmed), seq_of(c_.next));
   const int held = c_.resent ? seq_distance(seq_of(c_.hold), seq_of(c_.next)) : 0;
-  const int used = std::max({ahead, held, seq_distance(seq_of(oldest(c_)), seq_of(c_.next))});
+  note_ended();
+  const int used = std::max({ahead, held, seq_distance(seq_of(c_.acked), seq_of(c_.next))});
   if (used < kSeqWindow) c_.stop = u8(c_.next + std::min(kSeqWindow - used, kStep) / kStep);
   go(from, out, "the window is asked", -1);
   if (!path) return;
@@ -258,6 +291,7 @@ void Sequence::communicators(const State& from, std::vector<Next>& out) {
   if (!from.s_freed && from.next == kFirstComm && from.open_done) {
     c_ = from;
     c_.s_freed = 1;
+    c_.marked = 0;  // the numbering stays, the mark does not
     go(from, out, "S frees the communicator", -1);
   }
   if (!from.r_freed && from.accepted == kFirstComm && from.first == 2) {
@@ -290,7 +324,7 @@ void Sequence::rails(const State& from, std::vector<Next>& out, int x) {
     if (!r.closed) {
       c_ = from;
       c_.rail[x].flight[i].delivered = 1;
-      if (r.dead) c_.rail[x].flight[i].acked = 1;
+      if (r.returned) c_.rail[x].flight[i].acked = 1;
       arrive(f.message, f.number);
       go(from, out, r.dead ? "R receives a late copy" : "R receives", x);
     }
@@ -301,19 +335,29 @@ void Sequence::rails(const State& from, std::vector<Next>& out, int x) {
     if (!r.flight[i].delivered && !off(Without::kPollEvery)) break;
     c_ = from;
     c_.rail[x].flight[i].acked = 1;
+    ended(x);
     go(from, out, "a completion", x);
     break;
   }
   if (!r.dead && from.deaths < deaths_) {
     c_ = from;
     ++c_.deaths;
-    die(x);
+    c_.rail[x].dead = 1;
     go(from, out, "THE RAIL DIES", x, true);
+  }
+  if (r.dead && !r.returned) {
+    c_ = from;
+    returns(x);
+    go(from, out, "S has its messages back", x);
   }
   if (r.dead && !r.closed && !acked_waits) {
     c_ = from;
     c_.rail[x].closed = 1;
-    std::memset(c_.rail[x].flight, 0, sizeof r.flight);
+    for (Flight& f : c_.rail[x].flight) {
+      if (!f.used) continue;
+      f.delivered = 1;  // or never
+      if (r.returned) f.acked = 1;
+    }
     go(from, out, "R has closed the rail", x);
   }
   if (r.closed && !r.told) {
@@ -321,9 +365,9 @@ void Sequence::rails(const State& from, std::vector<Next>& out, int x) {
     c_.rail[x].told = 1;
     go(from, out, "S hears that it is closed", x);
   }
-  if (r.closed) {
+  if (r.closed && r.returned) {
     c_ = from;
-    c_.rail[x].dead = c_.rail[x].closed = c_.rail[x].told = 0;
+    c_.rail[x].dead = c_.rail[x].closed = c_.rail[x].told = c_.rail[x].returned = 0;
     go(from, out, "the rail is up again", x);
   }
 }

@@ -44,9 +44,10 @@ enum class Without : int {
   kAnswerAgain,      // H11: a header that comes again after the end is dropped
   kSameNumber,       // a message is sent again under a new number
   kPollEvery,        // H6: what is acknowledged lies in the receiver's queue while numbers go round
-  // Not in the code yet: the BTL does not say what is oldest. It also makes up for an answer about the window
-  // that is a round old.
-  kCompletion,  // H5: numbers run ahead of what the sender knows to be acknowledged
+  kCompletion,  // H5: numbers run ahead of what the sender knows to be acknowledged. It also makes up for an
+                // answer about the window that is a round old
+  kMarkAgain,   // H5: what is sent again is not among what the mark counted
+  kMarkDown,    // H5: a rail that is down is past the mark though its messages have not come back
   kCount
 };
 inline constexpr const char* kWithoutNames[] = {"nothing",
@@ -63,7 +64,9 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "a header is answered again",
                                                 "sent again unchanged",
                                                 "every rail is polled",
-                                                "the window waits for completions"};
+                                                "the window waits for completions",
+                                                "the mark is taken anew for a copy",
+                                                "a rail that is down is not past the mark"};
 static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<std::size_t>(Without::kCount));
 
 struct Flight {
@@ -72,6 +75,7 @@ struct Flight {
 
 struct Rail {
   std::uint8_t dead, closed, told;  ///< at the sender; at the receiver; the sender knows
+  std::uint8_t returned;            ///< dead, and the sender has back what was on it
   Flight flight[kDepth];
 };
 
@@ -89,7 +93,9 @@ struct State {
   std::uint8_t r_freed, r_added, first;  ///< first: 0 not here, 1 unmatched, 2 received
   std::uint8_t twice;                    ///< a message is stored twice
   std::uint8_t deaths, slow;
-  std::uint8_t unused;  ///< an even number of bytes: no padding
+  // sender: what the rails have reported the end of
+  std::uint8_t acked, mark, marked;
+  std::uint8_t left[kRails];  ///< flights of before the mark that have not ended
 };
 
 class Sequence {
@@ -117,10 +123,13 @@ class Sequence {
   void sender(const State& from, std::vector<Next>& out);
   void window(const State& from, std::vector<Next>& out);
   void post(int rail, int message, int number);
-  void die(int rail);
+  void returns(int rail);
   void hold(int message);
   bool unclosed(const State& s) const;
-  int oldest(const State& s) const;
+  bool past_mark() const;
+  void take_mark();
+  void note_ended();
+  void ended(int rail);
   void answer(int value);
   void arrive(int message, int number);
   void take(int message);

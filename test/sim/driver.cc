@@ -192,6 +192,7 @@ bool Driver::poll_sends(Half& h) {
     Packet* const p = h.wqes.front();
     if (p == nullptr || !p->given || p->ordinal >= h.acked) break;
     h.wqes.pop();
+    ++h.ended;
     ++n;
     report(h, p, Fate::kDelivered);
   }
@@ -228,6 +229,7 @@ bool Driver::poll_closing(Half& h) {
     Packet* const p = h.wqes.front();
     if (p == nullptr) break;
     h.wqes.pop();
+    ++h.ended;
     ++n;
     const bool acked = p->given && p->ordinal < h.acked;
     report(h, p, acked ? Fate::kDelivered : p->given ? Fate::kUnknown : Fate::kNeverSent);

@@ -103,6 +103,7 @@ void Fabric::post(Half& h, Packet* p) {
   p->posted_ns = ctx_.now;
   ctx_.stats.wire_bytes += p->length;
   h.wqes.push(p);
+  ++h.taken;
   if (h.hw == Hw::kReady && h.link != Link::kConnecting) give(h, p);
 }
 

@@ -74,6 +74,8 @@ struct Half {
   std::uint64_t gap_delivered = 0;
   std::uint32_t gap_done = 0;  ///< newest epoch compared
   std::uint32_t refused = 0;   ///< NoResource fault active
+  std::uint64_t taken = 0;     ///< work requests since the run began
+  std::uint64_t ended = 0;     ///< of these, reported
 };
 
 class Fabric {

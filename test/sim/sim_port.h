@@ -81,6 +81,7 @@ class SimPort {
   void connect(const RailHandle& rail);
   void peer_down(const RailHandle& rail, const RailName& name, std::int32_t cause);
   void peer_closed(const RailHandle& rail, const RailName& name, std::uint64_t delivered);
+  xfer::WorkCount work(const RailHandle& rail) const { return {rail.half->taken, rail.half->ended}; }
 
   std::uint64_t now_ns() const;
   /// Test hook of the engine: requests complete whatever their ledger says.

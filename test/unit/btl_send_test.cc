@@ -124,6 +124,69 @@ TEST(Send, MarkBehindUnsignaledWork_EndsIt) {
   EXPECT_EQ(w.b.count("recv"), 0) << "a marker is no message";
 }
 
+/// What became of the work of one endpoint, since `start`.
+struct Counted {
+  explicit Counted(World& world) : w(world), start(engine::work(w.a.endpoint)) {}
+  engine::Work now() {
+    const engine::Work at = engine::work(w.a.endpoint);
+    return {at.taken - start.taken, at.ended - start.ended};
+  }
+  World& w;
+  engine::Work start;
+};
+
+TEST(Work, AskingMarksTheUnsignaledTail) {
+  World w;
+  w.connect();
+  Counted count(w);
+  ASSERT_TRUE(w.sendi(w.a, "a"));
+  ASSERT_TRUE(w.sendi(w.a, "b"));
+  w.a.poll();
+  EXPECT_EQ(count.now().taken, 2u);
+  EXPECT_EQ(count.now().ended, 0u);
+  w.a.poll();
+  EXPECT_GE(count.now().ended, 2u) << "the marker that was asked for covers them";
+}
+
+TEST(Work, Parked_CountsAndNoMarkerOvertakesIt) {
+  World w;
+  w.connect();
+  Counted count(w);
+  w.fabric.hold = true;
+  for (int i = 0; i < 16; ++i) engine::send(w.a.endpoint, w.frag("m" + std::to_string(100 + i), false));
+  ASSERT_EQ(w.a.endpoint.parked.size(), 2u);
+  EXPECT_EQ(count.now().taken, 16u);
+  EXPECT_EQ(count.now().taken, 16u) << "a marker would be counted in front of what is parked";
+  w.fabric.hold = false;
+  w.pass(2);
+  count.now();
+  w.pass(2);
+  EXPECT_GE(count.now().ended, 16u);
+  EXPECT_EQ(w.a.count("done"), 16);
+}
+
+TEST(Work, GoesOnOverEpochsAndEndsWithThem) {
+  World w;
+  w.connect();
+  Counted count(w);
+  w.fabric.hold = true;
+  for (int i = 0; i < 20; ++i) engine::send(w.a.endpoint, w.frag("m" + std::to_string(100 + i)));
+  ASSERT_EQ(w.a.endpoint.parked.size(), 6u);
+  ASSERT_EQ(count.now().ended, 0u);
+  engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
+  for (int i = 0; i < 8; ++i) w.a.poll();
+  ASSERT_EQ(w.a.count("done"), 20) << "fourteen of unknown fate, six never sent";
+  EXPECT_EQ(count.now().taken, 20u);
+  EXPECT_EQ(count.now().ended, 20u);
+  w.fabric.hold = false;
+  w.pass(20);
+  ASSERT_EQ(w.a.endpoint.epoch, 2u);
+  ASSERT_TRUE(w.sendi(w.a, "next"));
+  EXPECT_EQ(count.now().taken, 21u);
+  w.pass(1);
+  EXPECT_GE(count.now().ended, 21u);
+}
+
 TEST(Rdma, PutAndGet_MoveBytesAndEndOnce) {
   World w;
   w.connect();

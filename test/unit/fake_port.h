@@ -94,6 +94,7 @@ class FakePort {
   void connect(const RailHandle&) {}
   void peer_down(const RailHandle& rail, const RailName& name, std::int32_t cause);
   void peer_closed(const RailHandle&, const RailName&, std::uint64_t) {}
+  xfer::WorkCount work(const RailHandle& rail) const;
 
   std::uint64_t now_ns();
   void emit(const FailoverEvent& e) { events_.push_back(e); }
@@ -147,6 +148,7 @@ struct Flight {
   int to = 0;
   int rail = 0;
   std::uint32_t epoch = 0;
+  std::uint64_t number = 0;  ///< of its direction of its rail, from 1
   std::uint8_t tag = 0;
   std::vector<std::uint8_t> bytes;
   FakePort::Frag* frag = nullptr;  ///< null: sendi
@@ -182,6 +184,7 @@ class World {
     }
     epoch.assign(o.ranks * o.ranks * o.rails, 1);
     up.assign(epoch.size(), true);
+    posted.assign(epoch.size(), 0);
     for (int i = 0; i < o.ranks; ++i) comms[i] = add_comm(i, 0);
   }
   ~World();
@@ -193,6 +196,9 @@ class World {
   std::size_t key(int a, int b, int rail) const {
     if (a > b) std::swap(a, b);
     return static_cast<std::size_t>((a * options.ranks + b) * options.rails + rail);
+  }
+  std::size_t lane(int from, int to, int rail) const {
+    return static_cast<std::size_t>((from * options.ranks + to) * options.rails + rail);
   }
   RailName name(int a, int b, int rail) const {
     return RailName{1000 + key(a, b, rail), epoch[key(a, b, rail)]};
@@ -261,6 +267,7 @@ class World {
   }
   bool post(Flight f) {
     f.epoch = epoch[key(f.from, f.to, f.rail)];
+    f.number = ++posted[lane(f.from, f.to, f.rail)];
     if (options.loopback) {
       arrive(f);
       end(f, Fate::kDelivered);
@@ -402,6 +409,7 @@ class World {
   std::vector<xfer::Comm<FakePort>*> comms;
   std::vector<std::uint32_t> epoch;
   std::vector<bool> up;
+  std::vector<std::uint64_t> posted;
   std::deque<Flight> flights;
   std::deque<Close> pending_close;
   bool hold_close = false;
@@ -422,6 +430,14 @@ class World {
 inline World::~World() {
   for (Flight& f : flights) delete f.frag;
   engines.clear();
+}
+inline xfer::WorkCount FakePort::work(const RailHandle& rail) const {
+  const std::uint64_t taken = world_.posted[world_.lane(rank_, rail.rank, rail.rail)];
+  std::uint64_t ended = taken;
+  for (const Flight& f : world_.flights)
+    if (f.from == rank_ && f.to == rail.rank && f.rail == rail.rail && f.number <= ended)
+      ended = f.number - 1;
+  return {taken, ended};
 }
 inline FakePort::Frag* FakePort::frag_alloc() {
   ++frags_;

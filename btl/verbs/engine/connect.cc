@@ -140,7 +140,7 @@ void reset_epoch(Endpoint& endpoint, uint32_t epoch) {
   endpoint.marker_posted = endpoint.marker_done = endpoint.last_receive_done = endpoint.swept = false;
   endpoint.handed_back = false;
   // An epoch that ends before it is up must not be taken for the last one: its count would look like a gap.
-  endpoint.ring = SendRing{};
+  ring_forget(endpoint);
   endpoint.seen_tail = 0;
   endpoint.silent_ticks = 0;
   endpoint.silent_ns = 0;

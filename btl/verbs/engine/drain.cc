@@ -198,6 +198,7 @@ void return_parked(Endpoint& endpoint) {
       const Guard guard(port.lock());
       if (endpoint.parked.empty()) return;
       frag = endpoint.parked.pop();
+      ++endpoint.ended_before;
       ++port.accounting().never_sent[static_cast<size_t>(frag->kind)];
     }
     host.frag_done(host.ctx, endpoint, frag, BFO_RC_NEVER_SENT);

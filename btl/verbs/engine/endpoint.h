@@ -117,6 +117,8 @@ struct Endpoint {
   RingStore stores[2];
   int store = 0;  // the one `ring` uses
 
+  uint64_t ended_before = 0;  // work that ended and is not in `ring`: of older epochs, or never posted
+
   // timers (CLOCK_MONOTONIC, ns)
   bool wanted = false;     // connect when possible
   bool hurry = false;      // skip the reconnection back-off once

@@ -86,6 +86,7 @@ void ring_mark(Endpoint& endpoint) {
   SendRing& ring = endpoint.ring;
   if (!endpoint.usable || endpoint.close.asked || ring.head == ring.tail || ring.head == ring.signaled_end)
     return;
+  if (!endpoint.parked.empty()) return;
   if (ring.head - ring.tail > ring.mask)
     return;  // not even a control slot is free: then a signaled one is near anyway
   Frag marker;
@@ -95,6 +96,14 @@ void ring_mark(Endpoint& endpoint) {
   marker.data = const_cast<char*>(endpoint.port->landing());
   marker.lkey = 0;
   if (ring_post_rdma(endpoint, &marker) == 0) ++endpoint.port->accounting().accepted[BFO_KIND_CONTROL];
+}
+
+Work work(Endpoint& endpoint) {
+  const SendRing& ring = endpoint.ring;
+  const Work out{endpoint.ended_before + ring.head + endpoint.parked.size(),
+                 endpoint.ended_before + ring.tail};
+  ring_mark(endpoint);
+  return out;
 }
 
 bool ring_open(Endpoint& endpoint) {
@@ -111,8 +120,8 @@ bool ring_open(Endpoint& endpoint) {
     store.memory = region.address;
     store.lkey = region.lkey;
   }
+  ring_forget(endpoint);
   SendRing& ring = endpoint.ring;
-  ring = SendRing{};
   ring.qp = endpoint.data.ib();
   ring.slots = store.slots.data();
   ring.memory = store.memory;

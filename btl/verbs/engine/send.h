@@ -82,9 +82,17 @@ void ring_cover(Endpoint& endpoint, uint64_t seq);
 /// Posts parked fragments while there is room. Progress function only.
 void flush_parked(Endpoint& endpoint);
 
-/// Posts a signaled zero-byte write behind everything posted, when only unsignaled work is left. Under the
-/// lock.
+/// Posts a signaled zero-byte write behind everything posted, when only unsignaled work is left. Never before
+/// parked work, which ends in the order it was given: the ring is full then, and something in it is signaled.
+/// Under the lock.
 void ring_mark(Endpoint& endpoint);
+
+/// Empties the ring: its epoch is over, and all of its work has ended. What it carried stays counted. Under
+/// the lock.
+inline void ring_forget(Endpoint& endpoint) {
+  endpoint.ended_before += endpoint.ring.head;
+  endpoint.ring = SendRing{};
+}
 
 /// Prepares the ring of a new epoch on the endpoint's data queue pair. Under the lock. False when memory is
 /// short.
@@ -94,6 +102,14 @@ bool ring_open(Endpoint& endpoint);
 inline uint64_t outstanding(const Endpoint& endpoint) {
   return endpoint.ring.head - endpoint.ring.tail + endpoint.parked.size();
 }
+
+/// What the endpoint took since it exists, and how much of it, from the oldest on, has ended. Marks
+/// unsignaled work. Under the lock.
+struct Work {
+  uint64_t taken;
+  uint64_t ended;
+};
+Work work(Endpoint& endpoint);
 
 // ---- inline bodies
 

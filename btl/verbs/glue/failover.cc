@@ -195,6 +195,14 @@ int accounting(mca_btl_base_module_t* btl, bfo_accounting_t* out) {
   return OPAL_SUCCESS;
 }
 
+int work(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, uint64_t* taken, uint64_t* ended) {
+  const engine::Guard guard(endpoint->engine.port->lock());
+  const engine::Work now = engine::work(endpoint->engine);
+  *taken = now.taken;
+  *ended = now.ended;
+  return OPAL_SUCCESS;
+}
+
 }  // namespace
 
 void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
@@ -243,4 +251,5 @@ extern "C" const bfo_failover_btl_t mca_btl_verbs_failover = {
     .recv_source = bfo::verbs::recv_source,
     .outstanding = bfo::verbs::outstanding,
     .accounting = bfo::verbs::accounting,
+    .work = bfo::verbs::work,
 };

@@ -207,6 +207,12 @@ void BtlPort::peer_closed(const RailHandle& rail, const RailName& name, uint64_t
   rail.failover->peer_closed(rail.btl, rail.ep, &wire, delivered);
 }
 
+xfer::WorkCount BtlPort::work(const RailHandle& rail) {
+  xfer::WorkCount count;
+  rail.failover->work(rail.btl, rail.ep, &count.taken, &count.ended);
+  return count;
+}
+
 // ---- clock and log
 
 uint64_t BtlPort::now_ns() const {

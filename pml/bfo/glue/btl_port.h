@@ -138,6 +138,7 @@ class BtlPort {
   void connect(const RailHandle& rail);
   void peer_down(const RailHandle& rail, const RailName& name, int32_t cause);
   void peer_closed(const RailHandle& rail, const RailName& name, uint64_t delivered);
+  xfer::WorkCount work(const RailHandle& rail);
 
   // ---- clock and log
   uint64_t now_ns() const;

@@ -87,6 +87,7 @@ struct Eager {
   [[gnu::cold]] static void hold(Sequence& p, Seq16 seq) {
     if (!p.resent || seq_before(seq, p.hold_seq)) p.hold_seq = seq;
     p.resent = true;
+    if constexpr (requires { p.marked; }) p.marked = false;  // the copy is not among what was counted
   }
 
   static void reset(E&, SendRequest&) {}  // no rounds: the message is sent again as it is
@@ -211,76 +212,6 @@ template <class P>
   }
   for (std::uint32_t i = 0; !found && i < p.n_past; ++i)
     if (p.past[i].ctx == h.ctx) Eager<P>::hold(p.past[i], h.seq);
-}
-
-// ---- the sequence window (H5): asked for twice per window, so no eager message carries anything for it
-
-/// next_seq reached stop_seq: may it be used?
-template <class P>
-[[gnu::cold, gnu::noinline]] bool Engine<P>::window_open(ProcT& p) {
-  if (p.resent && !unclosed(*p.peer)) p.resent = false;
-  const std::int32_t ahead = seq_distance(p.confirmed, p.next_seq);
-  const std::int32_t held = p.resent ? seq_distance(p.hold_seq, p.next_seq) : 0;
-  ask_window(p);
-  if (ahead >= kSeqWindow || held >= kSeqWindow) return false;
-  const std::int32_t room = kSeqWindow - (ahead > held ? ahead : held);
-  p.stop_seq = static_cast<Seq16>(p.next_seq + (room < kSeqWindow / 2 ? room : kSeqWindow / 2));
-  return true;
-}
-
-template <class P>
-void Engine<P>::ask_window(ProcT& p) {
-  const core::SeqSyncHdr h{
-      static_cast<std::uint8_t>(MsgType::kSeqSync), 0, p.comm->ctx, p.comm->my_rank, p.next_seq, 0};
-  send_raw(*p.peer, &h, sizeof h);
-  flush(*p.peer);
-}
-
-template <class P>
-void Engine<P>::on_seq_sync(const Arrival& a) {
-  core::SeqSyncHdr h;
-  CommT* c = nullptr;
-  ProcT* p = nullptr;
-  if (core::decode(a.bytes, h)) c = comm_find(h.ctx);
-  if (c) p = proc_at(*c, h.src);
-  if (!p || !peer_of(*p) || !from_peer(a.rail, peer_of(*p))) {
-    ++counters_.malformed;
-    return;
-  }
-  if (!(h.flags & core::kFlagReply)) {
-    const core::SeqSyncHdr reply{h.type, core::kFlagReply, h.ctx, c->my_rank, p->expected, 0};
-    send_raw(*p->peer, &reply, sizeof reply);
-    flush(*p->peer);
-    return;
-  }
-  // Only forward, and not past what was sent.
-  if (seq_distance(p->confirmed, h.seq) <= 0 || seq_distance(h.seq, p->next_seq) < 0) return;
-  p->confirmed = h.seq;
-  release_stalled(*p);
-}
-
-template <class P>
-void Engine<P>::release_stalled(ProcT& p) {
-  while (SendRequest* r = p.stalled.front()) {
-    if (p.next_seq == p.stop_seq && !window_open(p)) return;
-    p.stalled.remove(r);
-    --n_stalled_;
-    r->xfer.seq = p.next_seq++;
-    if (begin_send(*r)) finish_send(*r, Outcome::kOk);
-  }
-}
-
-/// A stalled sender asks again: the answer may have been given while the receiver was behind.
-template <class P>
-void Engine<P>::poll_windows() {
-  if (n_stalled_ == 0) return;
-  for (CommT** page : comm_pages_) {
-    for (unsigned i = 0; page && i < kCommPage; ++i) {
-      CommT* const c = page[i];
-      for (std::int32_t k = 0; c && k < c->size; ++k)
-        if (c->procs[k] && !c->procs[k]->stalled.empty()) release_stalled(*c->procs[k]);
-    }
-  }
 }
 
 }  // namespace bfo::xfer

@@ -255,7 +255,13 @@ class Engine {
 
   // eager.h
   bool begin_send(SendRequest& r);
+
+  // window.h
   bool window_open(ProcT& p);
+  void note_ended(ProcT& p);
+  bool past_mark(const ProcT& p);
+  void take_mark(ProcT& p);
+  Seq16 oldest_waiting(const ProcT& p) const;
   void ask_window(ProcT& p);
   void on_seq_sync(const Arrival& a);
   void release_stalled(ProcT& p);
@@ -464,6 +470,7 @@ class Engine {
 #include "pml/bfo/xfer/posted.h"
 #include "pml/bfo/xfer/schedule.h"
 #include "pml/bfo/xfer/eager.h"
+#include "pml/bfo/xfer/window.h"
 #include "pml/bfo/xfer/rndv_copy.h"
 #include "pml/bfo/xfer/rget.h"
 #include "pml/bfo/xfer/rput.h"

@@ -72,6 +72,12 @@ struct HandleBytes {
   std::uint8_t bytes[16] = {};
 };
 
+/// What one rail took and what became of it, since it exists: epochs do not end the counting.
+struct WorkCount {
+  std::uint64_t taken = 0;  ///< messages, reads and writes
+  std::uint64_t ended = 0;  ///< so many of the oldest ones were delivered, or handed back
+};
+
 template <class P>
 concept PortTypes = requires {
   typename P::SendRequest;
@@ -156,6 +162,8 @@ concept Port = PortTypes<P> && requires(
   /// The peer reported its half dead / closed with u64 messages delivered.
   { p.peer_down(rail, name, i32) };
   { p.peer_closed(rail, name, u64) };
+  /// How far the rail has got. What it took ends without further calls: asking twice shows progress (H5).
+  { p.work(rail) } -> std::same_as<WorkCount>;
 
   // ---- clock and log
   { p.now_ns() } -> std::same_as<std::uint64_t>;

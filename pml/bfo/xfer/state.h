@@ -289,6 +289,7 @@ struct Proc {
   Seq16 stop_seq = 0;   ///< the send path asks before it uses this number (H5)
   Seq16 confirmed = 0;  ///< every number before it was received by the peer
   bool resent = false;  ///< messages from `hold_seq` on were sent twice and a dead epoch is not closed yet
+  bool marked = false;  ///< `mark` and `rail_mark` are valid
   Seq16 hold_seq = 0;
   // receiving
   Seq16 expected = 0;
@@ -296,6 +297,10 @@ struct Proc {
   List<Unexpected<P>> unexpected;  ///< in sequence, not matched
   List<typename P::RecvRequest, XferLink> posted;
   List<typename P::SendRequest, XferLink> stalled;  ///< window full (H5)
+  // sending, at a stop only
+  Seq16 acked = 0;  ///< of every number before it the rails have reported the end: none is sent again
+  Seq16 mark = 0;   ///< `acked` moves here when every rail has ended what it had taken at that time
+  std::uint64_t rail_mark[kMaxRails] = {};
 };
 
 /// What a peer said that this process has not spoken to yet: it gave this process up. Counts when they meet.
@@ -336,6 +341,7 @@ struct PastSequence {
   Seq16 next_seq;
   Seq16 stop_seq;
   Seq16 confirmed;
+  Seq16 acked;
   Seq16 expected;
   Seq16 hold_seq;
   bool resent;

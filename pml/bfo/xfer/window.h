@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// window.h: the sequence window (H5). Numbers are 16 bits wide, so no message may come again when those of
+// its time are long gone. Three bounds hold the sender to kSeqWindow messages:
+//
+//   confirmed  the receiver has every message before it (SEQSYNC)
+//   hold_seq   from here on messages were sent twice, and a dead epoch is not closed at both ends
+//   acked      the rails have reported the end of every message before it, so none of them is sent again
+//
+// They are looked at twice per window, when next_seq meets stop_seq: no eager message carries, counts or
+// records anything for it. For `acked`, the counts of what each rail has taken are noted at one stop
+// (`mark`); when all of that has ended, what was numbered before the mark is done with. A message that failed
+// meanwhile and is sent again is not in those counts: the mark is then taken anew. A rail whose BTL has no
+// failover contract is left out: what it loses ends the pair with an error (on_rail_broken).
+#pragma once
+
+#include <algorithm>
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+/// next_seq reached stop_seq: may it be used?
+template <class P>
+[[gnu::cold, gnu::noinline]] bool Engine<P>::window_open(ProcT& p) {
+  if (p.resent && !unclosed(*p.peer)) p.resent = false;
+  note_ended(p);
+  const std::int32_t ahead = seq_distance(p.confirmed, p.next_seq);
+  const std::int32_t held = p.resent ? seq_distance(p.hold_seq, p.next_seq) : 0;
+  const std::int32_t open = seq_distance(p.acked, p.next_seq);
+  ask_window(p);
+  const std::int32_t used = std::max({ahead, held, open});
+  if (used >= kSeqWindow) return false;
+  p.stop_seq = static_cast<Seq16>(p.next_seq + std::min(kSeqWindow - used, kSeqWindow / 2));
+  return true;
+}
+
+/// Move `acked` to the mark when every rail is past it, and take the next mark.
+template <class P>
+void Engine<P>::note_ended(ProcT& p) {
+  if (!p.marked) take_mark(p);
+  if (!past_mark(p)) return;
+  if (seq_before(p.acked, p.mark)) p.acked = p.mark;
+  take_mark(p);
+}
+
+template <class P>
+bool Engine<P>::past_mark(const ProcT& p) {
+  const PeerT& peer = *p.peer;
+  for (unsigned i = 0; i < peer.n_rails; ++i) {
+    const RailT& r = peer.rails[i];
+    if (!r.limits.failover) continue;
+    // Its fragments are coming back, and are counted as ended before they are here.
+    if (r.state == RailState::kDown && r.up_epoch == r.name.epoch && r.up_epoch != 0) return false;
+    if (port_.work(r.handle).ended < p.rail_mark[i]) return false;
+  }
+  return true;
+}
+
+/// What was numbered before the mark is on a rail now, or has ended. What still waits for a rail sets it
+/// back.
+template <class P>
+void Engine<P>::take_mark(ProcT& p) {
+  const PeerT& peer = *p.peer;
+  p.mark = oldest_waiting(p);
+  p.marked = true;
+  for (unsigned i = 0; i < kMaxRails; ++i) {
+    const bool counts = i < peer.n_rails && peer.rails[i].limits.failover;
+    p.rail_mark[i] = counts ? port_.work(peer.rails[i].handle).taken : 0;
+  }
+}
+
+/// The oldest numbered message to `p` that no rail has; the next number when there is none.
+template <class P>
+Seq16 Engine<P>::oldest_waiting(const ProcT& p) const {
+  const PeerT& peer = *p.peer;
+  Seq16 oldest = p.next_seq;
+  const auto waits = [&](Seq16 seq) {
+    if (seq_before(seq, oldest)) oldest = seq;
+  };
+  const auto bytes_wait = [&](const void* data, std::size_t size) {
+    core::MatchHdr h;
+    const auto* const bytes = static_cast<const std::uint8_t*>(data);
+    if (bytes[0] != static_cast<std::uint8_t>(MsgType::kMatch)) return;
+    if (core::decode(Bytes{bytes, size}, h) && h.ctx == p.comm->ctx) waits(h.seq);
+  };
+  for (SendRequest* r = peer.ready_sends.front(); r; r = peer.ready_sends.next(r)) {
+    const auto& x = r->xfer;
+    const bool header = x.phase == SendPhase::kOpening && x.restarts == 0;
+    if (x.proc == &p && (x.protocol == Protocol::kEager || header)) waits(x.seq);
+  }
+  for (SendRequest* r = peer.nameless.front(); r; r = peer.nameless.next(r))
+    if (r->xfer.proc == &p) waits(r->xfer.seq);
+  for (Frag* f = peer.raw.front(); f; f = peer.raw.next(f))
+    bytes_wait(f->xfer.buffer ? f->xfer.buffer : f->xfer.raw, f->xfer.raw_len);
+  for (StarvedT* s = peer.starved.front(); s; s = peer.starved.next(s)) bytes_wait(s + 1, s->size);
+  return oldest;
+}
+
+template <class P>
+void Engine<P>::ask_window(ProcT& p) {
+  const core::SeqSyncHdr h{
+      static_cast<std::uint8_t>(MsgType::kSeqSync), 0, p.comm->ctx, p.comm->my_rank, p.next_seq, 0};
+  send_raw(*p.peer, &h, sizeof h);
+  flush(*p.peer);
+}
+
+template <class P>
+void Engine<P>::on_seq_sync(const Arrival& a) {
+  core::SeqSyncHdr h;
+  CommT* c = nullptr;
+  ProcT* p = nullptr;
+  if (core::decode(a.bytes, h)) c = comm_find(h.ctx);
+  if (c) p = proc_at(*c, h.src);
+  if (!p || !peer_of(*p) || !from_peer(a.rail, peer_of(*p))) {
+    ++counters_.malformed;
+    return;
+  }
+  if (!(h.flags & core::kFlagReply)) {
+    const core::SeqSyncHdr reply{h.type, core::kFlagReply, h.ctx, c->my_rank, p->expected, 0};
+    send_raw(*p->peer, &reply, sizeof reply);
+    flush(*p->peer);
+    return;
+  }
+  // Only forward, and not past what was sent.
+  if (seq_distance(p->confirmed, h.seq) <= 0 || seq_distance(h.seq, p->next_seq) < 0) return;
+  p->confirmed = h.seq;
+  release_stalled(*p);
+}
+
+template <class P>
+void Engine<P>::release_stalled(ProcT& p) {
+  while (SendRequest* r = p.stalled.front()) {
+    if (p.next_seq == p.stop_seq && !window_open(p)) return;
+    p.stalled.remove(r);
+    --n_stalled_;
+    r->xfer.seq = p.next_seq++;
+    if (begin_send(*r)) finish_send(*r, Outcome::kOk);
+  }
+}
+
+/// A stalled sender asks again: the answer may have been given while the receiver was behind.
+template <class P>
+void Engine<P>::poll_windows() {
+  if (n_stalled_ == 0) return;
+  for (CommT** page : comm_pages_) {
+    for (unsigned i = 0; page && i < kCommPage; ++i) {
+      CommT* const c = page[i];
+      for (std::int32_t k = 0; c && k < c->size; ++k)
+        if (c->procs[k] && !c->procs[k]->stalled.empty()) release_stalled(*c->procs[k]);
+    }
+  }
+}
+
+}  // namespace bfo::xfer
