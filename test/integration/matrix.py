@@ -5,6 +5,7 @@ One TAP line per cell with the job's time, how often its fault fired, and how ma
 fired fails its cell. The last line sums up. Environment: BFO_SEED replays the random faults, BFO_SOAK_ROUNDS (1) repeats
 the matrix with other random faults, BFO_CHECK_ONLY selects cells.
 """
+import itertools
 import os
 import random
 import re
@@ -55,6 +56,16 @@ def random_rules(generator, rails, ranks):
     return rules
 
 
+def fabric_file(fabric):
+    """The last process of a fabric removes it."""
+    return f"/dev/shm/softhca-{os.geteuid()}/{fabric}"
+
+
+def remove(path):
+    if os.path.exists(path):
+        os.unlink(path)
+
+
 def judge(result, program, folder, totals):
     """(what is wrong or None) of a finished job, counted by its kind."""
     if result.code is None or result.says(r"^checker: .*stalled"):
@@ -97,6 +108,7 @@ def cell(program, ranks, rails, fault, rules, mca, limit_s, totals, seed_line=""
             problem = judge(result, program, folder, totals) or outcome(result, fault, fabric, totals)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            remove(fabric_file(fabric))
         return problem + "\n" + "\n".join([seed_line, *(rules or [])]) if problem else None
 
     return run
@@ -112,11 +124,9 @@ def outcome(result, fault, fabric, totals):
     pause = max((event["resume_ms"] or 0 for event in events), default=0)  # null: nothing waited
     print(f"# {result.seconds:.1f} s, {sum(counts)} fired ({sum(map(bool, counts))} of {len(counts)} rules), "
           f"{len(events)} failovers, longest pause {pause:.1f} ms", flush=True)
-    left = f"/dev/shm/softhca-{os.geteuid()}/{fabric}"
-    if os.path.exists(left):
+    if os.path.exists(fabric_file(fabric)):
         totals.leaks += 1
-        os.unlink(left)
-        return f"left behind: {left}"
+        return f"left behind: {fabric_file(fabric)}"
     if not any(counts):
         totals.silent += 1
         return "the fault never fired"
@@ -125,8 +135,8 @@ def outcome(result, fault, fabric, totals):
     return None
 
 
-def soak(program, ranks=(2,), limit_s=150):
-    """Runs the matrix of `program` and exits."""
+def soak(tried, limit_s=150):
+    """Runs the matrix for each (program, ranks) of `tried` and exits."""
     rounds = int(os.environ.get("BFO_SOAK_ROUNDS", "1"))
     seed = int(os.environ.get("BFO_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
     seed_line = f"BFO_SEED={seed}"
@@ -134,18 +144,17 @@ def soak(program, ranks=(2,), limit_s=150):
     generator = random.Random(seed)
     plan, totals, started = jobs.Plan(), Totals(), time.monotonic()
     for number in range(rounds):
-        for rails in RAILS:
-            for count in ranks:
-                where = f"{rails} rails, {count} ranks" + (f", round {number + 1}" if rounds > 1 else "")
-                for fault in FAULTS:
-                    plan.add(f"{program.name}, {fault}, {where}",
-                             cell(program, count, rails, fault, RULES.get(fault), MCA.get(fault, ()), limit_s, totals))
-                for k in range(RANDOM_JOBS):
-                    rules = random_rules(generator, rails, count)
-                    mca = WRITES if k % 2 else ()
-                    plan.add(f"{program.name}, random {k + 1}, {where}",
-                             cell(program, count, rails, "random", rules, mca, limit_s, totals, seed_line))
+        for rails, (program, ranks) in itertools.product(RAILS, tried):
+            where = f"{rails} rails, {ranks} ranks" + (f", round {number + 1}" if rounds > 1 else "")
+            for fault in FAULTS:
+                plan.add(f"{program.name}, {fault}, {where}",
+                         cell(program, ranks, rails, fault, RULES.get(fault), MCA.get(fault, ()), limit_s, totals))
+            for k in range(RANDOM_JOBS):
+                rules = random_rules(generator, rails, ranks)
+                mca = WRITES if k % 2 else ()
+                plan.add(f"{program.name}, random {k + 1}, {where}",
+                         cell(program, ranks, rails, "random", rules, mca, limit_s, totals, seed_line))
     try:
         plan.run()
     finally:
-        print(f"# {program.name} soak: {totals.line(time.monotonic() - started)}", flush=True)
+        print(f"# {tried[0][0].name} soak: {totals.line(time.monotonic() - started)}", flush=True)
