@@ -222,6 +222,35 @@ TEST(Memory, FailedWriteWithoutEntry_TheGateStaysShutUntilTheFence) {
   EXPECT_FALSE(r->done && r->status.outcome == Outcome::kOk);
 }
 
+/// The device of one rail was given up before the send that is exposed over it was: its fence is not answered
+/// any more, and there is no memory to list the rail.
+TEST(Memory, ExposedWithoutEntryToADeviceGivenUp_EndsAfterTheParkTime) {
+  World::Options o;
+  o.get = true;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  meet(w);
+  SendReq* s = w.isend(0, 1, 1, pattern(30000, 1));
+  ASSERT_TRUE(w.run());
+  w.hold_close = true;
+  w.kill(0, 1, 0);
+  const auto c = w.pending_close.front();
+  w.pending_close.clear();
+  w.engines[0]->on_rail_closed(w.rail(0, 1, 0), c.ev, FenceResult::kUnfenceable, 0);
+  w.engines[1]->on_rail_closed(w.rail(1, 0, 0), c.ev, FenceResult::kFenced, 0);
+  w.hold_close = false;
+  w.now += 2'000'000'000;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(w.run());
+  ASSERT_FALSE(s->done);
+  w.ports[0]->refuse_ = [](std::size_t) { return true; };
+  w.engines[0]->peer_lost(w.peer(0, 1));
+  EXPECT_NE(s->xfer.unfenced & 1, 0);
+  EXPECT_FALSE(s->done);
+  w.now += 2'000'000'000;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(w.run());
+  EXPECT_TRUE(s->done);
+}
+
 TEST(Memory, NamesRunOut_SendsWaitAndAReceiveFailsAlone) {
   World::Options o;
   o.config.max_named = 2;

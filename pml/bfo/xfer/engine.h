@@ -378,6 +378,7 @@ class Engine {
                          std::uint64_t end);
   void fence_all(LedgerT*& head);
   void fence_unlisted(SendRequest& r);
+  void fence_rail(RailT& rail, std::uint32_t epoch);
   void fence_grants(LedgerT* head);
   void quiesce(RecvRequest& r, const RecvInput& in);
   core::MatchHdr identity(const SendRequest& r) const;

@@ -55,9 +55,17 @@ void Engine<P>::fence_unlisted(SendRequest& r) {
   PeerT& p = *r.xfer.proc->peer;
   for (unsigned i = 0; r.xfer.unfenced >> i; ++i) {
     if (!(r.xfer.unfenced >> i & 1)) continue;
-    ++counters_.fences;
-    port_.fence(p.rails[i].handle, p.rails[i].name.epoch);
+    fence_rail(p.rails[i], p.rails[i].name.epoch);
   }
+}
+
+template <class P>
+void Engine<P>::fence_rail(RailT& rail, std::uint32_t epoch) {
+  ++counters_.fences;
+  port_.fence(rail.handle, epoch);
+  if (rail.state != RailState::kUnusable) return;
+  rail.unfenceable = true;  // perhaps it was abandoned before there was this access
+  timers_ = true;
 }
 
 /// Ask for the end of every epoch that may still reach the buffer. A rail whose BTL has no fence does not
@@ -67,12 +75,7 @@ void Engine<P>::fence_all(LedgerT*& head) {
   for (LedgerT* e = head; e;) {
     LedgerT* const next = e->next;
     if (e->rail->limits.failover) {
-      ++counters_.fences;
-      port_.fence(e->rail->handle, e->epoch);
-      if (e->rail->state == RailState::kUnusable) {  // perhaps it was abandoned before there was this entry
-        e->rail->unfenceable = true;
-        timers_ = true;
-      }
+      fence_rail(*e->rail, e->epoch);
     } else if (e->grant != 0) {
       ledger_remove(head, e);
     }
