@@ -28,14 +28,14 @@ xfer::RailEvent Driver::event(const Half& h, std::uint32_t epoch) {
   return e;
 }
 
-Packet* Driver::prepare(Half& h, WrKind kind, Post& why) {
+Packet* Driver::prepare(Half& h, WrKind kind, std::size_t n, Post& why) {
   why = Post::kUnreachable;
   if (h.link == Link::kDown || h.link == Link::kClosed || h.link == Link::kUnusable) return nullptr;
   if (kind == WrKind::kSendi && !usable(h)) return nullptr;
   why = Post::kNoResource;
   if (h.refused != 0 || h.wqes.size() >= ctx_.machine.sq_depth) return nullptr;
   if (h.link == Link::kIdle) fabric_.want_connection(h, 500);
-  Packet* const p = ctx_.packets.get();
+  Packet* const p = ctx_.packets.get(n);
   p->kind = kind;
   return p;
 }
@@ -141,7 +141,7 @@ bool Driver::poll_receives(Half& h) {
     ctx_.note(2, h.index, p->ordinal);
     SIM_TRACE(ctx_, "recv  %u<-%u rail %u epoch %u #%u type 0x%x, %u bytes", h.proc, h.peer, h.rail, p->epoch,
               p->ordinal, p->tag, p->length);
-    engine_->on_message(rail_of(h), h.engine_rail ? p->epoch : 0, p->tag, p->bytes, p->length);
+    engine_->on_message(rail_of(h), h.engine_rail ? p->epoch : 0, p->tag, p->bytes(), p->length);
     if (ctx_.keep_recent) {
       const std::uint32_t at = ctx_.recent_next[proc_]++ % Context::kRecent;
       if (ctx_.recent[proc_][at]) ctx_.packets.unref(ctx_.recent[proc_][at]);
@@ -171,7 +171,7 @@ void Driver::report(Half& h, Packet* p, Fate fate) {
               p->epoch, p->ordinal, p->tag, static_cast<unsigned>(p->kind),
               fate == Fate::kUnknown ? "unknown" : "never sent");
   if (p->kind == WrKind::kSendi) {
-    if (fate != Fate::kDelivered) engine_->on_sendi_failed(rail_of(h), p->tag, p->bytes, p->length, fate);
+    if (fate != Fate::kDelivered) engine_->on_sendi_failed(rail_of(h), p->tag, p->bytes(), p->length, fate);
   } else {
     Frag& f = *p->frag;
     f.posted = false;
@@ -280,7 +280,7 @@ void Driver::fill_gap(Half& h) {
   while (kept.size() > gap) ctx_.packets.unref(kept.pop());
   const std::uint64_t lost = gap - kept.size();
   while (Packet* p = kept.pop()) {
-    engine_->on_sendi_failed(rail_of(h), p->tag, p->bytes, p->length, Fate::kUnknown);
+    engine_->on_sendi_failed(rail_of(h), p->tag, p->bytes(), p->length, Fate::kUnknown);
     ctx_.packets.unref(p);
   }
   if (lost != 0) {

@@ -21,7 +21,7 @@ class Driver {
   }
 
   /// A packet for a work request of `n` bytes if the rail takes one now; otherwise `why` says what to answer.
-  Packet* prepare(Half& h, WrKind kind, Post& why);
+  Packet* prepare(Half& h, WrKind kind, std::size_t n, Post& why);
   Post commit(Half& h, Packet* p, Frag& f);
   void commit_sendi(Half& h, Packet* p);
 

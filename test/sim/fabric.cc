@@ -60,16 +60,6 @@ void Fabric::reset() {
     }
 }
 
-void Fabric::clear() {
-  for (Half& h : halves_) {
-    while (Packet* p = h.wqes.pop()) ctx_.packets.unref(p);
-    while (Packet* p = h.wire.pop()) ctx_.packets.unref(p);
-    while (Packet* p = h.cq.pop()) ctx_.packets.unref(p);
-    while (Packet* p = h.kept.pop()) ctx_.packets.unref(p);
-    while (Packet* p = h.old_kept.pop()) ctx_.packets.unref(p);
-  }
-}
-
 void Fabric::packet_faults(Half& h, Packet* p) {
   for (const std::uint16_t i : h.faults) {
     const Fault& f = (*faults)[i];
@@ -212,9 +202,9 @@ bool Fabric::execute(Half& h, Packet* p) {
     }
     auto* const remote = reinterpret_cast<std::uint8_t*>(p->remote);
     if (p->kind == WrKind::kPut)
-      std::memcpy(remote, p->bytes, p->length);
+      std::memcpy(remote, p->bytes(), p->length);
     else
-      std::memcpy(p->bytes, remote, p->length);
+      std::memcpy(p->bytes(), remote, p->length);
   } else {
     ctx_.packets.ref(p);
     o.cq.push(p);
@@ -264,7 +254,7 @@ void Fabric::finish_read(Half& h, Packet* p) {
   else if (a == Access::kOutside)
     ctx_.fail("P5: process %u read into memory that is not registered", h.proc);
   else
-    std::memcpy(reinterpret_cast<std::uint8_t*>(p->local), p->bytes, p->length);
+    std::memcpy(reinterpret_cast<std::uint8_t*>(p->local), p->bytes(), p->length);
 }
 
 void Fabric::on_retry_out(Half& h, std::uint32_t epoch) {

@@ -82,8 +82,6 @@ class Fabric {
  public:
   explicit Fabric(Context& ctx) : ctx_(ctx) {}
   void reset();
-  /// Give back every packet of the last run.
-  void clear();
   Half& half(std::uint32_t p, std::uint32_t q, std::uint32_t r) {
     return halves_[(p * ctx_.machine.procs + q) * ctx_.machine.rails + r];
   }

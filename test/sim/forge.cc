@@ -46,7 +46,7 @@ void Process::replayed(Half& h, Prng& d) {
   const bool opens = p->tag == 0x41 || p->tag == 0x42 || p->tag == 0x43;
   if (opens && !own) {
     core::MatchHdr m;
-    std::memcpy(&m, p->bytes, sizeof m);
+    std::memcpy(&m, p->bytes(), sizeof m);
     bool known = false;
     for (std::uint32_t i = 0; i < comms_.size(); ++i) {
       const CommState& c = comms_[i];
@@ -55,7 +55,7 @@ void Process::replayed(Half& h, Prng& d) {
     }
     if (!known) return;
   }
-  inject(h, p->tag, p->bytes, p->length, !own);
+  inject(h, p->tag, p->bytes(), p->length, !own);
 }
 
 void Process::inject(Half& h, std::uint8_t tag, const std::uint8_t* bytes, std::size_t size,

@@ -5,11 +5,14 @@
 // until it is delivered, and by the sender's slots as long as a gap could still be filled from them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
+#include "common/check.h"
 #include "test/sim/scenario.h"
 
 namespace bfo::sim {
@@ -46,44 +49,67 @@ struct Packet {
   WrKind kind = WrKind::kSend;
   std::uint8_t tag = 0;
   std::uint8_t refs = 0;
+  std::uint8_t size = 0;  ///< the pool's
   bool given = false;  ///< to the HCA (not: waiting for a handshake)
   PacketFate fate = PacketFate::kNone;
-  std::uint8_t bytes[kMaxPacket];
+  /// Header and payload, behind the packet: as many bytes as the pool was asked for.
+  std::uint8_t* bytes() { return reinterpret_cast<std::uint8_t*>(this + 1); }
+  const std::uint8_t* bytes() const { return reinterpret_cast<const std::uint8_t*>(this + 1); }
 };
 
-/// Packets in slabs that live as long as the pool: no allocation per packet.
+/// Packets of the size they need, in slabs that live as long as the pool. The slots of completed sends (H4)
+/// hold most packets of a run until its end: small ones keep a run within the processor's cache, and giving
+/// all of them back at once keeps it from reading them all again.
 class PacketPool {
  public:
-  Packet* get() {
-    if (free_ == nullptr) grow();
-    Packet* const p = free_;
-    free_ = p->next_wqe;
-    std::memset(static_cast<void*>(p), 0, offsetof(Packet, bytes));
+  Packet* get(std::size_t bytes) {
+    BFO_CHECK(bytes <= kMaxPacket);
+    const std::size_t size = (sizeof(Packet) + bytes + kStep - 1) / kStep;
+    Packet* p = free_[size];
+    if (p != nullptr)
+      free_[size] = p->next_wqe;
+    else
+      p = reinterpret_cast<Packet*>(carve(size * kStep));
+    ::new (static_cast<void*>(p)) Packet;
+    p->size = static_cast<std::uint8_t>(size);
     p->refs = 1;
-    ++out_;
     return p;
   }
   void ref(Packet* p) { ++p->refs; }
   void unref(Packet* p) {
     if (--p->refs != 0) return;
-    p->next_wqe = free_;
-    free_ = p;
-    --out_;
+    p->next_wqe = free_[p->size];
+    free_[p->size] = p;
   }
-  std::uint64_t out() const { return out_; }
+  /// The run is over: no packet is in use any more, whoever held it.
+  void clear() {
+    for (Packet*& f : free_) f = nullptr;
+    slab_ = used_ = 0;
+  }
 
  private:
-  static constexpr std::size_t kSlab = 128;
-  void grow() {
-    slabs_.push_back(std::make_unique<Packet[]>(kSlab));
-    for (std::size_t i = 0; i < kSlab; ++i) {
-      slabs_.back()[i].next_wqe = free_;
-      free_ = &slabs_.back()[i];
+  static constexpr std::size_t kStep = 64;
+  static constexpr std::size_t kSlab = 256 * 1024;
+  static constexpr std::size_t kSizes = (sizeof(Packet) + kMaxPacket) / kStep + 2;
+  struct alignas(kStep) Slab {
+    std::byte bytes[kSlab];
+  };
+
+  std::byte* carve(std::size_t n) {
+    if (slab_ < slabs_.size() && used_ + n > kSlab) {
+      ++slab_;
+      used_ = 0;
     }
+    if (slab_ == slabs_.size()) slabs_.push_back(std::make_unique_for_overwrite<Slab>());
+    std::byte* const at = slabs_[slab_]->bytes + used_;
+    used_ += n;
+    return at;
   }
-  std::vector<std::unique_ptr<Packet[]>> slabs_;
-  Packet* free_ = nullptr;
-  std::uint64_t out_ = 0;
+
+  std::vector<std::unique_ptr<Slab>> slabs_;
+  std::size_t slab_ = 0;  ///< the one being carved, and how much of it is
+  std::size_t used_ = 0;
+  Packet* free_[kSizes] = {};  ///< by size in steps
 };
 
 /// First in, first out, through one of a packet's links.

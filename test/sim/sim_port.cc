@@ -61,8 +61,8 @@ void load(Packet* p, std::uint8_t tag, const void* hdr, std::size_t hdr_len, con
           std::size_t len) {
   p->tag = tag;
   p->length = static_cast<std::uint32_t>(hdr_len + len);
-  std::memcpy(p->bytes, hdr, hdr_len);
-  if (len) std::memcpy(p->bytes + hdr_len, bytes, len);
+  std::memcpy(p->bytes(), hdr, hdr_len);
+  if (len) std::memcpy(p->bytes() + hdr_len, bytes, len);
 }
 }  // namespace
 
@@ -90,7 +90,7 @@ bool SimPort::sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, s
     return true;
   }
   Post why;
-  Packet* const p = process_.driver_.prepare(h, WrKind::kSendi, why);
+  Packet* const p = process_.driver_.prepare(h, WrKind::kSendi, hdr_len + len, why);
   if (!p) return false;
   process_.count(process_.in_inline_, hdr_len, 0, len);
   load(p, tag, hdr, hdr_len, s.base, len);
@@ -116,7 +116,7 @@ Post SimPort::send(const RailHandle& rail, std::uint8_t tag, const void* hdr, st
     return Post::kAccepted;
   }
   Post why;
-  Packet* const p = process_.driver_.prepare(h, WrKind::kSend, why);
+  Packet* const p = process_.driver_.prepare(h, WrKind::kSend, hdr_len + len, why);
   if (!p) return why;
   process_.count(r.buf.pair, hdr_len, offset, len);
   f.pair = r.buf.pair;
@@ -135,7 +135,7 @@ Post SimPort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* h
     return Post::kCompleted;
   }
   Post why;
-  Packet* const p = process_.driver_.prepare(h, WrKind::kSend, why);
+  Packet* const p = process_.driver_.prepare(h, WrKind::kSend, hdr_len + len, why);
   if (!p) return why;
   process_.count(0, hdr_len + len, 0, 0);
   load(p, tag, hdr, hdr_len, bytes, len);
@@ -159,14 +159,14 @@ Post SimPort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, 
     process_.ctx_.fail("P5: a put with the key of another rail");
   if (!r.buf.active || r.buf.regions == 0) process_.ctx_.fail("P2: a put from memory that is not registered");
   Post why;
-  Packet* const p = process_.driver_.prepare(h, WrKind::kPut, why);
+  Packet* const p = process_.driver_.prepare(h, WrKind::kPut, len, why);
   if (!p) return why;
   process_.count(r.buf.pair, 0, offset, len);
   process_.ctx_.stats.by_protocol[3] += 1;
   p->length = static_cast<std::uint32_t>(len);
   p->key = key.region;
   p->remote = remote;
-  std::memcpy(p->bytes, r.buf.base + offset, len);
+  std::memcpy(p->bytes(), r.buf.base + offset, len);
   ++r.buf.rdma_out;
   f.put = &r;
   f.pair = r.buf.pair;
@@ -187,7 +187,7 @@ Post SimPort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, 
     process_.ctx_.fail("a get of %zu bytes at %llu is not aligned to %u", len,
                        static_cast<unsigned long long>(offset), align);
   Post why;
-  Packet* const p = process_.driver_.prepare(h, WrKind::kGet, why);
+  Packet* const p = process_.driver_.prepare(h, WrKind::kGet, len, why);
   if (!p) return why;
   process_.ctx_.stats.read_bytes += len;
   process_.count(r.message >= 0 ? static_cast<std::uint32_t>(r.message) : r.buf.pair, 0, offset, len);

@@ -19,12 +19,9 @@ World::~World() = default;
 void World::release() {
   // Engines first: they hold packets and memory, and look things up in the scenario, which is the caller's.
   for (auto& p : processes_) p->stop();
-  fabric_.clear();
   for (auto& list : ctx_.recent)
-    for (Packet*& packet : list) {
-      if (packet) ctx_.packets.unref(packet);
-      packet = nullptr;
-    }
+    for (Packet*& packet : list) packet = nullptr;
+  ctx_.packets.clear();
 }
 
 Result World::run(const Scenario& s, const Hooks& hooks, bool trace) {
