@@ -14,9 +14,6 @@ constexpr std::uint32_t kPollBudget = 8;  ///< messages or completions per rail 
 EngineRail* rail_of(const Half& h) {
   return static_cast<EngineRail*>(h.engine_rail);
 }
-bool usable(const Half& h) {
-  return h.link == Link::kUp || h.link == Link::kSuspect;
-}
 }  // namespace
 
 xfer::RailEvent Driver::event(const Half& h, std::uint32_t epoch) {
@@ -31,7 +28,7 @@ xfer::RailEvent Driver::event(const Half& h, std::uint32_t epoch) {
 Packet* Driver::prepare(Half& h, WrKind kind, std::size_t n, Post& why) {
   why = Post::kUnreachable;
   if (h.link == Link::kDown || h.link == Link::kClosed || h.link == Link::kUnusable) return nullptr;
-  if (kind == WrKind::kSendi && !usable(h)) return nullptr;
+  if (kind == WrKind::kSendi && !h.usable()) return nullptr;
   why = Post::kNoResource;
   if (h.refused != 0 || h.wqes.size() >= ctx_.machine.sq_depth) return nullptr;
   if (h.link == Link::kIdle) fabric_.want_connection(h, 500);
@@ -94,9 +91,11 @@ bool Driver::poll() {
   const std::uint32_t n = ctx_.machine.procs * ctx_.machine.rails;
   turn_ = turn_ + 1 >= n ? 0 : turn_ + 1;
   bool did = false;
-  for (std::uint32_t i = 0; i < n && !ctx_.failed; ++i) {
-    Half& h = fabric_.half(proc_ * n + (turn_ + i) % n);
-    if (h.peer != proc_ && h.link != Link::kIdle) did |= poll_half(h);
+  Half* const mine = &fabric_.half(proc_ * n);
+  for (std::uint32_t i = turn_, left = n; left != 0 && !ctx_.failed; --left) {
+    Half& h = mine[i];
+    i = i + 1 == n ? 0 : i + 1;
+    if (h.peer != proc_ && h.link != Link::kIdle && !h.nothing_to_poll()) did |= poll_half(h);
   }
   return did;
 }
@@ -110,7 +109,7 @@ bool Driver::poll_half(Half& h) {
       if (!p->given) fabric_.give(h, p);
     if (h.engine_rail) engine_->on_rail_up(rail_of(h), event(h, h.epoch));
   }
-  if (h.wqes.empty() && h.cq.empty() && h.error_cause == 0 && usable(h) && h.gap_epoch == 0) return did;
+  if (h.nothing_to_poll()) return did;
   const bool sends_first = dice_.chance(50);
   if (sends_first) did |= poll_sends(h);
   did |= poll_receives(h);

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/check.h"
+
 namespace bfo::sim {
 
 enum class EventKind : std::uint8_t {
@@ -24,60 +26,83 @@ enum class EventKind : std::uint8_t {
 
 struct Event {
   std::uint64_t time;
-  std::uint32_t order;
   std::uint32_t b;
   std::uint16_t a;
   EventKind kind;
 };
 
+/// A heap with four children per node, which are neighbours in memory. Time and order of arrival share one
+/// word, so that comparing two events is comparing two numbers.
 class EventQueue {
  public:
+  /// The end of time: no run lasts that long, and what should happen then or later never does.
+  static constexpr std::uint64_t kEnd = (std::uint64_t{1} << 36) - 1;
+
   void clear() {
     heap_.clear();
     order_ = 0;
   }
   bool empty() const { return heap_.empty(); }
-  const Event& top() const { return heap_.front(); }
-  std::size_t size() const { return heap_.size(); }
 
   void push(std::uint64_t time, EventKind kind, std::uint32_t a, std::uint32_t b = 0) {
-    const Event e{time, order_++, b, static_cast<std::uint16_t>(a), kind};
+    BFO_CHECK(order_ < std::uint32_t{1} << kOrderBits);
+    const Entry e{(time < kEnd ? time : kEnd) << kOrderBits | order_++, b, static_cast<std::uint16_t>(a),
+                  kind};
     std::size_t i = heap_.size();
     heap_.push_back(e);
+    Entry* const heap = heap_.data();
     while (i != 0) {
       const std::size_t up = (i - 1) / 4;
-      if (!before(e, heap_[up])) break;
-      heap_[i] = heap_[up];
+      if (heap[up].key < e.key) break;
+      heap[i] = heap[up];
       i = up;
     }
-    heap_[i] = e;
+    heap[i] = e;
   }
 
   Event pop() {
-    const Event out = heap_.front();
-    const Event last = heap_.back();
+    const Entry out = heap_.front();
+    const Entry last = heap_.back();
     heap_.pop_back();
+    Entry* const heap = heap_.data();
     const std::size_t n = heap_.size();
     std::size_t i = 0;
-    while (n != 0) {
-      std::size_t best = 4 * i + 1;
-      if (best >= n) break;
-      const std::size_t end = best + 4 < n ? best + 4 : n;
-      for (std::size_t c = best + 1; c < end; ++c)
-        if (before(heap_[c], heap_[best])) best = c;
-      if (!before(heap_[best], last)) break;
-      heap_[i] = heap_[best];
+    for (;;) {
+      const std::size_t first = 4 * i + 1;
+      if (first >= n) break;
+      const std::size_t best = first + 4 <= n ? least_of_four(heap, first) : least(heap, first, n);
+      if (heap[best].key > last.key) break;
+      heap[i] = heap[best];
       i = best;
     }
-    if (n != 0) heap_[i] = last;
-    return out;
+    if (n != 0) heap[i] = last;
+    return Event{out.key >> kOrderBits, out.b, out.a, out.kind};
   }
 
  private:
-  static bool before(const Event& x, const Event& y) {
-    return x.time != y.time ? x.time < y.time : x.order < y.order;
+  static constexpr unsigned kOrderBits = 28;
+  struct Entry {
+    std::uint64_t key;
+    std::uint32_t b;
+    std::uint16_t a;
+    EventKind kind;
+  };
+  /// Without jumps: which child is the least is a coin toss that no processor predicts.
+  static std::size_t least_of_four(const Entry* heap, std::size_t first) {
+    const Entry* const c = heap + first;
+    const std::size_t left = c[1].key < c[0].key;
+    const std::size_t right = 2 + std::size_t{c[3].key < c[2].key};
+    const std::size_t which = c[right].key < c[left].key;
+    return first + left + which * (right - left);
   }
-  std::vector<Event> heap_;
+  static std::size_t least(const Entry* heap, std::size_t first, std::size_t end) {
+    std::size_t best = first;
+    for (std::size_t c = first + 1; c < end; ++c)
+      if (heap[c].key < heap[best].key) best = c;
+    return best;
+  }
+
+  std::vector<Entry> heap_;
   std::uint32_t order_ = 0;
 };
 

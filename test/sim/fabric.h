@@ -17,25 +17,37 @@ namespace bfo::sim {
 enum class Hw : std::uint8_t { kNone, kReady, kError, kDestroyed };
 enum class Link : std::uint8_t { kIdle, kConnecting, kUp, kSuspect, kDown, kClosed, kUnusable };
 
-/// One process's end of one connection: its queue pair, and what its driver thinks of it.
-struct Half {
+/// One process's end of one connection: its queue pair, and what its driver thinks of it. A driver looks at
+/// each of its halves at every step: what it looks at first is in one line of the cache.
+struct alignas(64) Half {
   // identity
   std::uint16_t index = 0;
   std::uint8_t proc = 0;
   std::uint8_t peer = 0;
   std::uint8_t rail = 0;
+  // what a poll asks for
+  Hw hw = Hw::kNone;
+  Link link = Link::kIdle;
+  PacketFifo<&Packet::next_wqe> wqes;  ///< posted, end not reported
+  PacketFifo<&Packet::next_cq> cq;     ///< received, not polled
+  std::int32_t error_cause = 0;        ///< completion with error, not polled; 0 none
+  std::uint32_t gap_epoch = 0;         ///< the peer counted (H4); not yet compared
+
+  bool usable() const { return link == Link::kUp || link == Link::kSuspect; }
+  /// Up, and a poll would find nothing.
+  bool nothing_to_poll() const {
+    return wqes.empty() && cq.empty() && error_cause == 0 && usable() && gap_epoch == 0;
+  }
+
   Half* other = nullptr;
   void* engine_rail = nullptr;  ///< xfer::Rail<SimPort>*; nullptr while the engine does not know the peer
   Prng dice;
   std::vector<std::uint16_t> faults;  ///< packet faults that watch this half
 
   // queue pair
-  Hw hw = Hw::kNone;
   std::uint32_t epoch = 0;
   std::uint64_t conn = 0;
-  PacketFifo<&Packet::next_wqe> wqes;     ///< posted, end not reported
   PacketFifo<&Packet::next_fabric> wire;  ///< given to the HCA, not executed, not lost
-  PacketFifo<&Packet::next_cq> cq;        ///< received, not polled
   PacketFifo<&Packet::next_kept> kept;    ///< sends that completed, for gaps (H4)
   std::uint64_t tx_free_ns = 0;           ///< when the send queue has put out what it has
   std::uint64_t last_arrival_ns = 0;
@@ -48,12 +60,10 @@ struct Half {
   std::uint64_t wire_at = ~std::uint64_t{0};  ///< earliest kFabric event in the queue
   bool ack_armed = false;
   bool retry_armed = false;
-  bool broken = false;           ///< a packet of ours was lost: nothing behind it is executed
-  std::int32_t error_cause = 0;  ///< completion with error, not polled; 0 none
+  bool broken = false;  ///< a packet of ours was lost: nothing behind it is executed
   const char* error_text = "";
 
   // driver
-  Link link = Link::kIdle;
   std::uint64_t up_ns = 0;       ///< kConnecting: when the handshake ends
   std::uint64_t destroy_ns = 0;  ///< kDown: when destroy_qp returns
   std::uint64_t backoff_ns = 0;
@@ -70,7 +80,6 @@ struct Half {
   PacketFifo<&Packet::next_kept> old_kept;
   std::uint32_t old_epoch = 0;
   std::uint64_t old_sends_ok = 0;
-  std::uint32_t gap_epoch = 0;  ///< the peer counted; not yet compared
   std::uint64_t gap_delivered = 0;
   std::uint32_t gap_done = 0;  ///< newest epoch compared
   std::uint32_t refused = 0;   ///< NoResource fault active

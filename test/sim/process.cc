@@ -64,6 +64,7 @@ void Process::reset() {
   pending_.clear();
   echoes_.clear();
   tick_ns_ = kMinTick;
+  next_op_ns_ = program_due_ns_ = 0;
   for (auto& p : peers_) p = nullptr;
   for (bool& l : lost_peer_) l = false;
 
@@ -160,7 +161,7 @@ void Process::step() {
   std::uint64_t delay = tick_ns_;
   if (finished() && !engine_->needs_progress() && engine_->unfinished() == 0) delay = ~std::uint64_t{0};
   if (!pending_.empty()) delay = std::min<std::uint64_t>(delay, 8000);
-  const std::uint64_t op = next_op_time();
+  const std::uint64_t op = next_op_ns_;
   if (op != ~std::uint64_t{0}) delay = std::min(delay, op > ctx_.now ? op - ctx_.now : 0);
   if (delay != ~std::uint64_t{0}) ctx_.wake(id_, std::max<std::uint64_t>(delay, 100));
 }
@@ -189,6 +190,8 @@ void Process::run_program() {
     else
       ++i;
   }
+  if (ctx_.now < program_due_ns_) return;
+  program_due_ns_ = ~std::uint64_t{0};
   for (std::uint32_t i = 0; i < comms_.size() && !ctx_.failed; ++i) {
     CommState& c = comms_[i];
     if (c.over || shared_.begin_ns[i] == ~std::uint64_t{0}) continue;
@@ -199,6 +202,8 @@ void Process::run_program() {
       run_op(c, c.ops[c.next++]);
     if (c.open == 0) close_comm(i);
   }
+  next_op_ns_ = next_op_time();
+  program_due_ns_ = std::min(program_due_ns_, next_op_ns_);  // op_over() may have set it meanwhile
 }
 
 void Process::open_comm(std::uint32_t i) {
@@ -221,6 +226,7 @@ void Process::close_comm(std::uint32_t i) {
   c.over = true;
   --ops_left_;
   ++shared_.freed[i];
+  shared_.freed_changed = true;
 }
 
 void Process::run_op(CommState& c, const Op& op) {
@@ -353,7 +359,7 @@ bool Process::try_pending(Pending& t) {
 void Process::op_over(std::uint32_t pair, bool send) {
   const PairPlan& p = shared_.scenario->pairs[pair];
   (send ? shared_.send_over : shared_.recv_over)[pair] = 1;
-  --comms_[p.comm].open;
+  if (--comms_[p.comm].open == 0) program_due_ns_ = 0;  // to be closed
   --ops_left_;
   ctx_.note(7, pair, send);
   ctx_.wake(id_, 300 + dice_.below(500));

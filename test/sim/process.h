@@ -23,6 +23,7 @@ struct Shared {
   std::vector<std::uint64_t> begin_ns;  ///< per communicator: when it can be made; ~0 not yet
   std::vector<std::uint8_t> send_over;  ///< per pair
   std::vector<std::uint8_t> recv_over;  ///< per pair
+  bool freed_changed = false;           ///< since the communicators that come after others were looked at
 };
 
 class Process {
@@ -35,6 +36,8 @@ class Process {
 
   /// Everything this process does when it is scheduled.
   void step();
+  /// A communicator can be made now.
+  void program_changed() { program_due_ns_ = 0; }
   /// Nothing left to do for the program.
   bool finished() const { return ops_left_ == 0; }
   bool quiet() { return finished() && engine_->unfinished() == 0 && driver_.outstanding() == 0; }
@@ -117,6 +120,8 @@ class Process {
   std::vector<Pending> pending_;
   std::vector<Fault> echoes_;
   std::uint64_t ops_left_ = 0;
+  std::uint64_t next_op_ns_ = 0;      ///< as next_op_time() says
+  std::uint64_t program_due_ns_ = 0;  ///< the program has nothing to begin or end before
   std::uint64_t tick_ns_ = 5000;
   EnginePeer* peers_[kMaxProcs] = {};
   bool lost_peer_[kMaxProcs] = {};

@@ -50,6 +50,7 @@ Result World::run(const Scenario& s, const Hooks& hooks, bool trace) {
   for (auto& sleeper : ctx_.sleepers) sleeper = {};
   shared_.scenario = &s;
   shared_.freed.assign(s.comms.size(), 0);
+  shared_.freed_changed = false;
   shared_.begin_ns.assign(s.comms.size(), ~std::uint64_t{0});
   for (std::size_t i = 0; i < s.comms.size(); ++i)
     if (s.comms[i].after < 0) shared_.begin_ns[i] = 0;
@@ -124,13 +125,7 @@ void World::handle(const Event& e) {
       s.wake_ns = ~std::uint64_t{0};
       if (ctx_.now < s.paused_until) return ctx_.wake(e.a, s.paused_until - ctx_.now);
       processes_[e.a]->step();
-      for (std::size_t i = 0; i < scenario_->comms.size(); ++i) {
-        const std::int32_t after = scenario_->comms[i].after;
-        if (after < 0 || shared_.begin_ns[i] != ~std::uint64_t{0}) continue;
-        if (shared_.freed[static_cast<std::size_t>(after)] < ctx_.machine.procs) continue;
-        shared_.begin_ns[i] = ctx_.now;
-        for (std::uint32_t p = 0; p < ctx_.machine.procs; ++p) ctx_.wake(p, 100);
-      }
+      if (shared_.freed_changed) begin_communicators();
       break;
     }
     case EventKind::kFabric:
@@ -170,6 +165,21 @@ void World::handle(const Event& e) {
       for (std::uint32_t p = 0; p < ctx_.machine.procs; ++p)
         if (p != e.a && !ctx_.sleepers[p].dead) processes_[p]->peer_died(e.a);
       break;
+  }
+}
+
+/// Those whose predecessor every process has freed.
+void World::begin_communicators() {
+  shared_.freed_changed = false;
+  for (std::size_t i = 0; i < scenario_->comms.size(); ++i) {
+    const std::int32_t after = scenario_->comms[i].after;
+    if (after < 0 || shared_.begin_ns[i] != ~std::uint64_t{0}) continue;
+    if (shared_.freed[static_cast<std::size_t>(after)] < ctx_.machine.procs) continue;
+    shared_.begin_ns[i] = ctx_.now;
+    for (std::uint32_t p = 0; p < ctx_.machine.procs; ++p) {
+      processes_[p]->program_changed();
+      ctx_.wake(p, 100);
+    }
   }
 }
 
@@ -220,6 +230,7 @@ void World::fault(const Fault& f, bool begin) {
       for (std::uint32_t q = 0; q < n; ++q)
         for (std::uint32_t r = 0; r < ctx_.machine.rails; ++r) fabric_.half(f.p, q, r).hw = Hw::kDestroyed;
       for (std::size_t i = 0; i < shared_.freed.size(); ++i) ++shared_.freed[i];
+      shared_.freed_changed = true;
       ctx_.queue.push(ctx_.now + kNewsNs, EventKind::kDeathNews, f.p);
       break;
     case FaultKind::kEcho:

@@ -40,6 +40,7 @@ class World {
   void release();
   void loop();
   void handle(const Event& e);
+  void begin_communicators();
   void fault(const Fault& f, bool begin);
   void forge(const Fault& f);
   bool all_quiet();
