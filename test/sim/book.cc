@@ -9,12 +9,34 @@
 namespace bfo::sim {
 
 namespace {
+constexpr std::uint64_t kStride = 0xd1b54a32d192ed03ull;
 std::uint64_t word(std::uint32_t pair, std::uint32_t index) {
-  return (static_cast<std::uint64_t>(pair) + 1) * 0x9e3779b97f4a7c15ull + index * 0xd1b54a32d192ed03ull;
+  return (static_cast<std::uint64_t>(pair) + 1) * 0x9e3779b97f4a7c15ull + index * kStride;
 }
 std::uint64_t stirred(std::uint64_t w) {
   return w ^ (w >> 29);
 }
+/// Eight words of the pattern at once, two per vector register.
+struct Block {
+  static constexpr std::uint32_t kBytes = 64;
+  using Two = std::uint64_t __attribute__((vector_size(16)));
+  Two words[4];
+  Block(std::uint32_t pair, std::uint32_t offset) {
+    const std::uint64_t first = word(pair, offset / 8);
+    Two two{first, first + kStride};
+    for (Two& w : words) {
+      w = two ^ (two >> 29);
+      two += 2 * kStride;
+    }
+  }
+  bool equals(const std::uint8_t* bytes) const {
+    Two there[4];
+    std::memcpy(there, bytes, kBytes);
+    const Two different =
+        (there[0] ^ words[0]) | (there[1] ^ words[1]) | (there[2] ^ words[2]) | (there[3] ^ words[3]);
+    return (different[0] | different[1]) == 0;
+  }
+};
 }  // namespace
 
 std::uint8_t pattern_byte(std::uint32_t pair, std::uint32_t offset) {
@@ -23,6 +45,10 @@ std::uint8_t pattern_byte(std::uint32_t pair, std::uint32_t offset) {
 
 void fill_pattern(std::uint8_t* to, std::uint32_t pair, std::uint32_t length) {
   std::uint32_t i = 0;
+  for (; i + Block::kBytes <= length; i += Block::kBytes) {
+    const Block b(pair, i);
+    std::memcpy(to + i, b.words, Block::kBytes);
+  }
   for (; i + 8 <= length; i += 8) {
     const std::uint64_t w = stirred(word(pair, i / 8));
     std::memcpy(to + i, &w, 8);
@@ -32,6 +58,7 @@ void fill_pattern(std::uint8_t* to, std::uint32_t pair, std::uint32_t length) {
 
 std::int64_t check_pattern(const std::uint8_t* from, std::uint32_t pair, std::uint32_t length) {
   std::uint32_t i = 0;
+  while (i + Block::kBytes <= length && Block(pair, i).equals(from + i)) i += Block::kBytes;
   for (; i + 8 <= length; i += 8) {
     const std::uint64_t w = stirred(word(pair, i / 8));
     if (std::memcmp(from + i, &w, 8) != 0) break;

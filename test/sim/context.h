@@ -88,8 +88,11 @@ struct Context {
       const std::uint64_t mask = (n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1) << i % 64;
       std::uint64_t& word = seen[t.bits + i / 64];
       const std::uint64_t unseen = mask & ~word;
-      // Nearly always all or nothing, and counting bits is slow without a processor newer than the compiler's.
-      fresh += unseen == mask ? n : unseen == 0 ? 0 : static_cast<std::uint64_t>(__builtin_popcountll(unseen));
+      // Nearly always all or nothing, and counting bits is slow without a processor newer than the
+      // compiler's.
+      fresh += unseen == mask ? n
+               : unseen == 0  ? 0
+                              : static_cast<std::uint64_t>(__builtin_popcountll(unseen));
       word |= mask;
       i += n;
     }

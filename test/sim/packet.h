@@ -50,7 +50,7 @@ struct Packet {
   std::uint8_t tag = 0;
   std::uint8_t refs = 0;
   std::uint8_t size = 0;  ///< the pool's
-  bool given = false;  ///< to the HCA (not: waiting for a handshake)
+  bool given = false;     ///< to the HCA (not: waiting for a handshake)
   PacketFate fate = PacketFate::kNone;
   /// Header and payload, behind the packet: as many bytes as the pool was asked for.
   std::uint8_t* bytes() { return reinterpret_cast<std::uint8_t*>(this + 1); }

@@ -6,23 +6,17 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 namespace bfo::sim {
 namespace {
-constexpr std::uint32_t kGuard = 8;     ///< bytes behind a receive buffer that nobody may touch
-constexpr std::uint8_t kFresh = 0xa5;   ///< a receive buffer before anything arrived
-constexpr std::uint8_t kPoison = 0xdb;  ///< a buffer that was given back
 constexpr std::uint64_t kMinTick = 4000;
 constexpr std::uint64_t kMaxTick = 150000;
-unsigned buffer_class(std::uint32_t length) {
-  unsigned c = 4;
-  while ((1u << c) < length + kGuard) ++c;
-  return c;
-}
 /// Most of a long receive of a short message is this tail: compare it with itself, one byte further.
-std::int64_t first_not_fresh(const std::uint8_t* b, std::uint32_t from, std::uint32_t end) {
-  if (b[from] == kFresh && std::memcmp(b + from, b + from + 1, end - from - 1) == 0) return -1;
-  while (b[from] == kFresh) ++from;
+std::int64_t first_not_fresh(const std::uint8_t* b, std::uint32_t from, std::uint32_t end,
+                             std::uint8_t fresh) {
+  if (b[from] == fresh && std::memcmp(b + from, b + from + 1, end - from - 1) == 0) return -1;
+  while (b[from] == fresh) ++from;
   return from;
 }
 }  // namespace
@@ -43,24 +37,7 @@ void Process::reset() {
   const Scenario& s = *shared_.scenario;
   const Machine& m = s.machine;
   dice_ = Prng(mix(m.seed, 0x9c, id_));
-  for (auto& list : free_buffers_) list.clear();
-  all_buffers_.clear();
-  free_sends_.clear();
-  for (auto& r : all_sends_) {
-    std::destroy_at(r.get());
-    std::construct_at(r.get());
-    free_sends_.push_back(r.get());
-  }
-  free_recvs_.clear();
-  for (auto& r : all_recvs_) {
-    std::destroy_at(r.get());
-    std::construct_at(r.get());
-    free_recvs_.push_back(r.get());
-  }
-  free_frags_ = nullptr;
-  all_frags_.clear();
-  frags_out_ = 0;
-  allocated_ = 0;
+  reset_memory();
   pending_.clear();
   echoes_.clear();
   tick_ns_ = kMinTick;
@@ -266,7 +243,7 @@ void Process::start_send(CommState& c, std::uint32_t pair) {
     InlineSource source{buffer};
     in_inline_ = pair;
     if (engine_->send_inline(args, source)) {
-      put_buffer(buffer, p.length);
+      put_buffer(buffer, p.length, p.length);
       return op_over(pair, true);
     }
   }
@@ -279,7 +256,6 @@ void Process::start_recv(std::uint32_t pair, std::int32_t src, std::int32_t tag)
   const PairPlan& p = shared_.scenario->pairs[pair];
   RecvRequest* const r = get_recv();
   std::uint8_t* const buffer = get_buffer(p.capacity);
-  std::memset(buffer, kFresh, p.capacity + kGuard);
   r->buf = Buffer{buffer, p.capacity, 0, 0, pair, p.recv_contiguous, true};
   r->message = -1;
   r->order = book_.posted(pair, src, tag);
@@ -312,7 +288,7 @@ bool Process::try_pending(Pending& t) {
     if (r->message >= 0) ctx_.fail("P1: a matched receive was cancelled");
     book_.cancelled(t.pair, t.order);
     r->buf.active = false;
-    put_buffer(r->buf.base, r->buf.length);
+    put_buffer(r->buf.base, r->buf.length, r->buf.length + kGuard);
     free_recvs_.push_back(r);
     SIM_TRACE(ctx_, "cancel receive %u of process %u", t.pair, id_);
     start_recv(t.pair, src, tag);
@@ -321,7 +297,6 @@ bool Process::try_pending(Pending& t) {
   if (t.kind == Pending::kImrecv) {
     RecvRequest* const r = get_recv();
     std::uint8_t* const buffer = get_buffer(p.capacity);
-    std::memset(buffer, kFresh, p.capacity + kGuard);
     r->buf = Buffer{buffer, p.capacity, 0, 0, t.pair, p.recv_contiguous, true};
     r->message = t.taken;
     r->order = ~0u;
@@ -409,7 +384,7 @@ void Process::finish_send(SendRequest& r, Outcome outcome) {
   ctx_.traffic[pair].restarts = r.xfer.restarts;
   end_regions(r.buf, false);
   r.buf.active = false;
-  put_buffer(r.buf.base, r.buf.length);
+  put_buffer(r.buf.base, r.buf.length, r.buf.length);
   free_sends_.push_back(&r);
   op_over(pair, true);
 }
@@ -420,6 +395,7 @@ void Process::finish_recv(RecvRequest& r, const xfer::RecvStatus& status) {
   if (!r.buf.active) return ctx_.fail("P1: process %u completed a receive twice", id_);
   if (r.buf.rdma_out != 0)
     return ctx_.fail("P2: receive %u completed with %u own reads in flight", pair, r.buf.rdma_out);
+  std::uint32_t dirty = r.buf.length + kGuard;
   const bool good = status.outcome == Outcome::kOk || status.outcome == Outcome::kTruncated;
   if (!good) {
     ++ctx_.stats.lost_requests;
@@ -442,54 +418,17 @@ void Process::finish_recv(RecvRequest& r, const xfer::RecvStatus& status) {
     if (wrong >= 0)
       return ctx_.fail("P1: message %u of %u bytes arrived with a wrong byte at %lld", m, length,
                        static_cast<long long>(wrong));
-    const std::int64_t written = first_not_fresh(r.buf.base, stored, r.buf.length + kGuard);
+    const std::int64_t written = first_not_fresh(r.buf.base, stored, r.buf.length + kGuard, kFresh);
     if (written >= 0)
       return ctx_.fail("P2: message %u of %u bytes wrote at %lld", m, length,
                        static_cast<long long>(written));
+    dirty = stored;
   }
   end_regions(r.buf, false);
   r.buf.active = false;
-  put_buffer(r.buf.base, r.buf.length);
+  put_buffer(r.buf.base, r.buf.length, dirty);
   free_recvs_.push_back(&r);
   op_over(pair, false);
-}
-
-// ---- memory
-
-std::uint8_t* Process::get_buffer(std::uint32_t length) {
-  const unsigned c = buffer_class(length);
-  if (free_buffers_[c].empty()) {
-    all_buffers_.push_back(std::make_unique<std::uint8_t[]>(std::size_t{1} << c));
-    return all_buffers_.back().get();
-  }
-  std::uint8_t* const b = free_buffers_[c].back();
-  free_buffers_[c].pop_back();
-  return b;
-}
-
-void Process::put_buffer(std::uint8_t* buffer, std::uint32_t length) {
-  std::memset(buffer, kPoison, length);
-  free_buffers_[buffer_class(length)].push_back(buffer);
-}
-
-SendRequest* Process::get_send() {
-  if (free_sends_.empty()) {
-    all_sends_.push_back(std::make_unique<SendRequest>());
-    return all_sends_.back().get();
-  }
-  SendRequest* const r = free_sends_.back();
-  free_sends_.pop_back();
-  return r;
-}
-
-RecvRequest* Process::get_recv() {
-  if (free_recvs_.empty()) {
-    all_recvs_.push_back(std::make_unique<RecvRequest>());
-    return all_recvs_.back().get();
-  }
-  RecvRequest* const r = free_recvs_.back();
-  free_recvs_.pop_back();
-  return r;
 }
 
 std::string Process::waiting_for() const {

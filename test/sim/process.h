@@ -101,8 +101,14 @@ class Process {
   void end_regions(Buffer& b, bool undefined);
   std::uint64_t next_op_time() const;
 
+  void reset_memory();
   std::uint8_t* get_buffer(std::uint32_t length);
-  void put_buffer(std::uint8_t* buffer, std::uint32_t length);
+  void put_buffer(std::uint8_t* buffer, std::uint32_t length, std::uint32_t dirty);
+  template <class Request>
+  void take_back(const std::vector<std::unique_ptr<Request>>& all, std::size_t used);
+  template <class Request>
+  Request* get_request(std::vector<Request*>& free, std::vector<std::unique_ptr<Request>>& all,
+                       std::size_t& next);
   SendRequest* get_send();
   RecvRequest* get_recv();
   EnginePeer* peer(std::uint32_t proc);
@@ -126,11 +132,20 @@ class Process {
   EnginePeer* peers_[kMaxProcs] = {};
   bool lost_peer_[kMaxProcs] = {};
 
+  // Memory lives as long as the process; a run makes anew what it takes for the first time.
   static constexpr unsigned kBufferClasses = 24;
+  static constexpr std::uint32_t kGuard = 8;  ///< bytes behind a receive buffer that nobody may touch
+  /// Every byte of a buffer nobody uses, and so of a receive buffer before anything arrived. What a late
+  /// access takes from a buffer that was given back is wrong, and what it puts there is found by the next
+  /// receive.
+  static constexpr std::uint8_t kFresh = 0xa5;
   std::vector<std::uint8_t*> free_buffers_[kBufferClasses];
   std::vector<std::unique_ptr<std::uint8_t[]>> all_buffers_;
   std::vector<std::unique_ptr<SendRequest>> all_sends_;
   std::vector<std::unique_ptr<RecvRequest>> all_recvs_;
+  std::size_t next_send_ = 0;  ///< the first that this run has not used
+  std::size_t next_recv_ = 0;
+  std::size_t next_frag_ = 0;
   std::vector<SendRequest*> free_sends_;
   std::vector<RecvRequest*> free_recvs_;
   std::vector<std::unique_ptr<Frag[]>> all_frags_;

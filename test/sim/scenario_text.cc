@@ -8,6 +8,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "test/sim/event_queue.h"
 #include "test/sim/scenario.h"
 
 namespace bfo::sim {
@@ -182,6 +183,7 @@ bool check(const Scenario& s, std::string& error) {
   if (m.max_send > kMaxPacket || m.eager_limit > kMaxPacket || m.rndv_eager > kMaxPacket ||
       m.put_limit > kMaxPacket || m.get_limit > kMaxPacket)
     error = "a limit is larger than a simulated packet";
+  if (m.limit_ns >= EventQueue::kEnd / 2) error = "a run must end within 34 seconds";
   for (const PairPlan& p : s.pairs)
     if (p.comm >= s.comms.size() || p.src >= m.procs || p.dst >= m.procs)
       error = "a pair names what is not there";

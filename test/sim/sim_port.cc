@@ -13,16 +13,17 @@ namespace bfo::sim {
 Frag* SimPort::frag_alloc() {
   Process& p = process_;
   if (p.frags_out_ >= p.ctx_.machine.frags) return nullptr;
-  if (p.free_frags_ == nullptr) {
+  Frag* f = p.free_frags_;
+  if (f != nullptr) {
+    p.free_frags_ = f->next_free;
+  } else {
     constexpr std::size_t kSlab = 64;
-    p.all_frags_.push_back(std::make_unique<Frag[]>(kSlab));
-    for (std::size_t i = 0; i < kSlab; ++i) {
-      p.all_frags_.back()[i].next_free = p.free_frags_;
-      p.free_frags_ = &p.all_frags_.back()[i];
-    }
+    if (p.next_frag_ == p.all_frags_.size() * kSlab) p.all_frags_.push_back(std::make_unique<Frag[]>(kSlab));
+    f = &p.all_frags_[p.next_frag_ / kSlab][p.next_frag_ % kSlab];
+    ++p.next_frag_;
+    std::destroy_at(f);
+    std::construct_at(f);
   }
-  Frag* const f = p.free_frags_;
-  p.free_frags_ = f->next_free;
   f->in_use = true;
   f->bytes = 0;
   ++p.frags_out_;

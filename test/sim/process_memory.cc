@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// process_memory.cc: the buffers and requests of a simulated process. Both are reused last in, first out, as
+// programs and MPI libraries do, and outlive the run.
+
+#include <cstring>
+
+#include "test/sim/process.h"
+
+namespace bfo::sim {
+namespace {
+unsigned buffer_class(std::uint32_t size) {
+  unsigned c = 4;
+  while ((1u << c) < size) ++c;
+  return c;
+}
+}  // namespace
+
+void Process::reset_memory() {
+  take_back(all_sends_, next_send_);
+  take_back(all_recvs_, next_recv_);
+  std::size_t buffers = 0;
+  for (const auto& list : free_buffers_) buffers += list.size();
+  BFO_CHECK(buffers == all_buffers_.size());  // else one is not fresh, and a receive would be blamed for it
+  free_sends_.clear();
+  free_recvs_.clear();
+  next_send_ = next_recv_ = next_frag_ = 0;
+  free_frags_ = nullptr;
+  frags_out_ = 0;
+  allocated_ = 0;
+}
+
+/// The buffers of requests that the last run did not finish: it failed, or this process died.
+template <class Request>
+void Process::take_back(const std::vector<std::unique_ptr<Request>>& all, std::size_t used) {
+  for (std::size_t i = 0; i < used; ++i) {
+    const Buffer& b = all[i]->buf;
+    if (b.active) put_buffer(b.base, b.length, b.length + kGuard);
+  }
+}
+
+std::uint8_t* Process::get_buffer(std::uint32_t length) {
+  const unsigned c = buffer_class(length + kGuard);
+  if (free_buffers_[c].empty()) {
+    const std::size_t size = std::size_t{1} << c;
+    all_buffers_.push_back(std::make_unique_for_overwrite<std::uint8_t[]>(size));
+    std::memset(all_buffers_.back().get(), kFresh, size);
+    return all_buffers_.back().get();
+  }
+  std::uint8_t* const b = free_buffers_[c].back();
+  free_buffers_[c].pop_back();
+  return b;
+}
+
+/// Bytes from `dirty` on are known to be fresh.
+void Process::put_buffer(std::uint8_t* buffer, std::uint32_t length, std::uint32_t dirty) {
+  std::memset(buffer, kFresh, dirty);
+  free_buffers_[buffer_class(length + kGuard)].push_back(buffer);
+}
+
+/// A request that is free, else one that this run has not used yet, as new.
+template <class Request>
+Request* Process::get_request(std::vector<Request*>& free, std::vector<std::unique_ptr<Request>>& all,
+                              std::size_t& next) {
+  if (!free.empty()) {
+    Request* const r = free.back();
+    free.pop_back();
+    return r;
+  }
+  if (next == all.size()) {
+    all.push_back(std::make_unique<Request>());
+  } else {
+    std::destroy_at(all[next].get());
+    std::construct_at(all[next].get());
+  }
+  return all[next++].get();
+}
+SendRequest* Process::get_send() {
+  return get_request(free_sends_, all_sends_, next_send_);
+}
+RecvRequest* Process::get_recv() {
+  return get_request(free_recvs_, all_recvs_, next_recv_);
+}
+
+}  // namespace bfo::sim
