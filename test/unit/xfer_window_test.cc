@@ -31,7 +31,7 @@ struct Stream {
   /// Time passes: whoever waits asks again.
   void wait() {
     for (int i = 0; i < 8; ++i) {
-      w.engines[0]->progress(w.now += 2'000'000);
+      for (auto& e : w.engines) e->progress(w.now += 2'000'000);
       settle();
     }
   }
