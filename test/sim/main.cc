@@ -24,6 +24,7 @@ struct Options {
   std::uint64_t seed = 1;
   std::uint64_t runs = 1;
   double minutes = 0;
+  double progress = 60;  ///< seconds between lines that tell how far it is
   std::string config = "default";
   std::string replay;
   std::string save;      ///< where a shrunk schedule goes
@@ -41,6 +42,7 @@ struct Options {
       "usage: bfo-sim [--seed S] [--runs N] [--minutes M] [--config NAME] [--trace]\n"
       "Runs the component's protocol code on a simulated network in virtual time; run i has seed S+i.\n"
       "  --minutes M      stop after M minutes even if there are runs left\n"
+      "  --progress S     say every S seconds on stderr how far it is (default 60; 0: never)\n"
       "  --replay FILE    run the schedule in FILE instead\n"
       "  --print          print the schedule of the seed and exit\n"
       "  --save FILE      write a failing schedule, shrunk, to FILE (default: print it)\n"
@@ -90,6 +92,8 @@ Options parse_options(int argc, char** argv) {
       o.runs = number(name, arg());
     else if (name == "--minutes")
       o.minutes = std::atof(arg());
+    else if (name == "--progress")
+      o.progress = std::atof(arg());
     else if (name == "--config")
       o.config = arg();
     else if (name == "--replay")
@@ -224,6 +228,15 @@ void print_sums(const Sums& sums, const Options& o, double seconds) {
   std::printf("trace of all runs: %016" PRIx64 "\n", sums.hash);
 }
 
+/// A line now and then, so that a run of hours is seen to get on.
+void print_progress(const Sums& sums, const Options& o, double seconds) {
+  std::fprintf(stderr,
+               "bfo-sim: %.0f s: %" PRIu64 " of %" PRIu64 " runs of \"%s\", %" PRIu64
+               " failed, %.2f ms per run\n",
+               seconds, sums.runs, o.runs, o.config.c_str(), sums.failures,
+               seconds * 1000 / static_cast<double>(sums.runs));
+}
+
 int run_seeds(const Options& o) {
   World w;
   Sums sums;
@@ -232,12 +245,17 @@ int run_seeds(const Options& o) {
   auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
+  double next_line = o.progress;
   for (std::uint64_t i = 0; i < o.runs; ++i) {
     if (o.minutes > 0 && elapsed() > o.minutes * 60) break;
     const std::uint64_t seed = o.seed + i;
     generate(seed, o.config, s);
     const Result r = w.run(s, o.hooks, o.trace);
     add(sums, r, s.machine);
+    if (o.progress > 0 && elapsed() >= next_line) {
+      next_line = elapsed() + o.progress;
+      print_progress(sums, o, elapsed());
+    }
     if (r.ok) continue;
     ++sums.failures;
     if (o.keep_going) {
