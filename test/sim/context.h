@@ -84,9 +84,15 @@ struct Context {
     t.posted += length;
     std::uint64_t fresh = 0;
     for (std::uint64_t i = offset, end = offset + length; i < end;) {
+      std::uint64_t& word = seen[t.bits + i / 64];
+      if (word == 0 && i % 64 == 0 && end - i >= 64) {  // most of all payload
+        word = ~std::uint64_t{0};
+        fresh += 64;
+        i += 64;
+        continue;
+      }
       const std::uint64_t n = end - i < 64 - i % 64 ? end - i : 64 - i % 64;
       const std::uint64_t mask = (n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1) << i % 64;
-      std::uint64_t& word = seen[t.bits + i / 64];
       const std::uint64_t unseen = mask & ~word;
       // Nearly always all or nothing, and counting bits is slow without a processor newer than the
       // compiler's.

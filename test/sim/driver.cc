@@ -5,6 +5,7 @@
 #include "test/sim/driver.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "common/failover_btl.h"
 
@@ -73,6 +74,7 @@ void Driver::peer_closed(Half& h, const RailName& name, std::uint64_t delivered)
   if (!ctx_.machine.fresh_conn && name.conn != h.conn) return;
   h.gap_epoch = name.epoch;
   h.gap_delivered = delivered;
+  fabric_.attend(h);
   ctx_.wake(proc_, 500);
 }
 
@@ -87,15 +89,32 @@ void Driver::port_event(std::uint32_t rail) {
   }
 }
 
+/// Every round begins at another half, so that none is always first.
 bool Driver::poll() {
   const std::uint32_t n = ctx_.machine.procs * ctx_.machine.rails;
   turn_ = turn_ + 1 >= n ? 0 : turn_ + 1;
+#if BFO_DEBUG
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const bool attended = (fabric_.attended(proc_) >> i & 1) != 0;
+    BFO_CHECK(attended || fabric_.halves_of(proc_)[i].nothing_to_poll());
+  }
+#endif
+  bool did = poll_slots(turn_, n);
+  did |= poll_slots(0, turn_);
+  return did;
+}
+
+/// What one half hands to the engine may give another one something to do, also one that comes later here.
+bool Driver::poll_slots(std::uint32_t from, std::uint32_t end) {
   bool did = false;
-  Half* const mine = &fabric_.half(proc_ * n);
-  for (std::uint32_t i = turn_, left = n; left != 0 && !ctx_.failed; --left) {
-    Half& h = mine[i];
-    i = i + 1 == n ? 0 : i + 1;
-    if (h.peer != proc_ && h.link != Link::kIdle && !h.nothing_to_poll()) did |= poll_half(h);
+  for (std::uint32_t i = from; i < end && !ctx_.failed; ++i) {
+    i += static_cast<std::uint32_t>(std::countr_zero(fabric_.attended(proc_) >> i));
+    if (i >= end) break;
+    Half& h = fabric_.halves_of(proc_)[i];
+    if (h.nothing_to_poll())
+      fabric_.leave_alone(h);
+    else
+      did |= poll_half(h);
   }
   return did;
 }
@@ -110,10 +129,11 @@ bool Driver::poll_half(Half& h) {
     if (h.engine_rail) engine_->on_rail_up(rail_of(h), event(h, h.epoch));
   }
   if (h.nothing_to_poll()) return did;
+  const auto sends = [&] { return !h.wqes.empty() || h.link == Link::kSuspect ? poll_sends(h) : false; };
   const bool sends_first = dice_.chance(50);
-  if (sends_first) did |= poll_sends(h);
-  did |= poll_receives(h);
-  if (!sends_first) did |= poll_sends(h);
+  if (sends_first) did |= sends();
+  if (!h.cq.empty()) did |= poll_receives(h);
+  if (!sends_first) did |= sends();
   if (h.error_cause != 0 && h.link != Link::kDown && h.link != Link::kClosed && h.link != Link::kUnusable) {
     begin_close(h);
     did = true;

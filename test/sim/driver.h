@@ -38,6 +38,7 @@ class Driver {
   static xfer::RailEvent event(const Half& h, std::uint32_t epoch);
 
  private:
+  bool poll_slots(std::uint32_t from, std::uint32_t end);
   bool poll_half(Half& h);
   bool poll_receives(Half& h);
   bool poll_sends(Half& h);

@@ -42,9 +42,11 @@ void Fabric::reset() {
         h.proc = static_cast<std::uint8_t>(p);
         h.peer = static_cast<std::uint8_t>(q);
         h.rail = static_cast<std::uint8_t>(r);
+        h.slot = static_cast<std::uint8_t>(q * m.rails + r);
         h.other = &half(q, p, r);
         h.dice = Prng(mix(m.seed, 0xfab, h.index));
       }
+  std::fill(attended_, attended_ + kMaxProcs, 0);
   std::fill(&port_down_[0][0], &port_down_[0][0] + sizeof port_down_, 0);
   std::fill(&one_way_[0][0][0], &one_way_[0][0][0] + sizeof one_way_, 0);
   fault_counts.assign(faults->size(), 0);
@@ -93,6 +95,7 @@ void Fabric::post(Half& h, Packet* p) {
   p->posted_ns = ctx_.now;
   ctx_.stats.wire_bytes += p->length;
   h.wqes.push(p);
+  attend(h);
   ++h.taken;
   if (h.hw == Hw::kReady && h.link != Link::kConnecting) give(h, p);
 }
@@ -208,6 +211,7 @@ bool Fabric::execute(Half& h, Packet* p) {
   } else {
     ctx_.packets.ref(p);
     o.cq.push(p);
+    attend(o);
     ctx_.wake(o.proc, 200 + h.dice.below(2000));
   }
   if (h.hw != Hw::kReady || o.hw != Hw::kReady || o.epoch != p->epoch) {
@@ -272,6 +276,7 @@ void Fabric::to_error(Half& h, std::int32_t cause, const char* text) {
     h.error_cause = cause;
     h.error_text = text;
     h.evidence_ns = ctx_.now;
+    attend(h);
   }
   // What has not left the send queue never will. What has may be lost, or land late.
   const std::uint64_t now = ctx_.now;
@@ -307,6 +312,7 @@ void Fabric::device_lost(std::uint32_t p, std::uint32_t r) {
     if (h.hw == Hw::kReady) to_error(h, BFO_CAUSE_ASYNC_EVENT, "IBV_EVENT_DEVICE_FATAL");
     if (h.link == Link::kIdle) never_connected(h, BFO_CAUSE_ASYNC_EVENT, "IBV_EVENT_DEVICE_FATAL");
     if (h.link == Link::kClosed) h.link = Link::kUnusable;
+    attend(h);
     h.acked = std::min(h.acked, h.executed);
     h.device_gone = true;
     ctx_.wake(p, 1000);
@@ -350,6 +356,7 @@ void Fabric::never_connected(Half& h, std::int32_t cause, const char* text) {
   h.error_text = text;
   h.evidence_ns = ctx_.now;
   h.link = Link::kConnecting;
+  attend(h);
   ctx_.wake(h.proc, 500);
 }
 
@@ -382,6 +389,7 @@ void Fabric::start_epoch(Half& h, std::uint32_t epoch, std::uint64_t conn) {
   h.ack_armed = h.retry_armed = h.broken = false;
   h.error_cause = 0;
   h.link = Link::kConnecting;
+  attend(h);
   h.up_ns = ctx_.now + kHandshakeNs + h.dice.below(4 * kHandshakeNs);
   h.backoff_ns = ctx_.machine.backoff_ns;
   h.sends_ok = h.delivered = h.lost_in_cq = 0;

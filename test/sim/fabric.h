@@ -17,14 +17,15 @@ namespace bfo::sim {
 enum class Hw : std::uint8_t { kNone, kReady, kError, kDestroyed };
 enum class Link : std::uint8_t { kIdle, kConnecting, kUp, kSuspect, kDown, kClosed, kUnusable };
 
-/// One process's end of one connection: its queue pair, and what its driver thinks of it. A driver looks at
-/// each of its halves at every step: what it looks at first is in one line of the cache.
+/// One process's end of one connection: its queue pair, and what its driver thinks of it. What a driver looks
+/// at in every step is in one line of the cache.
 struct alignas(64) Half {
   // identity
   std::uint16_t index = 0;
   std::uint8_t proc = 0;
   std::uint8_t peer = 0;
   std::uint8_t rail = 0;
+  std::uint8_t slot = 0;  ///< among the halves of its process
   // what a poll asks for
   Hw hw = Hw::kNone;
   Link link = Link::kIdle;
@@ -34,8 +35,9 @@ struct alignas(64) Half {
   std::uint32_t gap_epoch = 0;         ///< the peer counted (H4); not yet compared
 
   bool usable() const { return link == Link::kUp || link == Link::kSuspect; }
-  /// Up, and a poll would find nothing.
+  /// A poll would find nothing.
   bool nothing_to_poll() const {
+    if (link == Link::kIdle) return true;
     return wqes.empty() && cq.empty() && error_cause == 0 && usable() && gap_epoch == 0;
   }
 
@@ -95,6 +97,13 @@ class Fabric {
     return halves_[(p * ctx_.machine.procs + q) * ctx_.machine.rails + r];
   }
   Half& half(std::uint32_t index) { return halves_[index]; }
+  /// The halves of a process, by slot.
+  Half* halves_of(std::uint32_t p) { return &half(p, 0, 0); }
+  /// A poll may find something at this half. To be called with every change that makes it so.
+  void attend(const Half& h) { attended_[h.proc] |= std::uint64_t{1} << h.slot; }
+  void leave_alone(const Half& h) { attended_[h.proc] &= ~(std::uint64_t{1} << h.slot); }
+  /// A bit per slot of the halves that a poll must look at.
+  std::uint64_t attended(std::uint32_t p) const { return attended_[p]; }
   std::size_t halves() const { return halves_.size(); }
 
   /// Give one work request to a queue pair that is connecting or up. The fabric owns one reference.
@@ -135,6 +144,8 @@ class Fabric {
 
   Context& ctx_;
   std::vector<Half> halves_;
+  static_assert(kMaxProcs * kMaxSimRails <= 64);
+  std::uint64_t attended_[kMaxProcs] = {};
 };
 
 }  // namespace bfo::sim
