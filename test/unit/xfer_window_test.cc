@@ -167,5 +167,29 @@ TEST(Window, AcknowledgementsCome_NobodyWaits) {
   s.expect_all_received();
 }
 
+/// Who waits for a window when the peer is given up, and who comes later, end like every other request.
+TEST(Window, PeerIsGivenUpWhileShut_NobodyWaits) {
+  World w({});
+  Stream s(w);
+  w.isend(0, 1, 1, content(s.sent++));
+  s.hold_front();
+  s.suspect(w.flights[0].rail);
+  s.send(kHalfWay);
+  SendReq* const stalled = w.sends.back().get();
+  ASSERT_FALSE(stalled->done);
+  w.engines[0]->peer_lost(w.peer(0, 1));
+  EXPECT_TRUE(stalled->done);
+  EXPECT_EQ(stalled->outcome, Outcome::kPeerLost);
+  for (std::size_t size : {std::size_t{4}, kAll}) {
+    SendReq* const later = w.isend(0, 1, 1, std::vector<std::uint8_t>(size));
+    EXPECT_TRUE(later->done) << size;
+    EXPECT_EQ(later->outcome, Outcome::kPeerLost);
+  }
+  s.kill(0);
+  s.kill(1);
+  ASSERT_TRUE(w.run());
+  EXPECT_EQ(w.engines[0]->unfinished(), 0u);
+}
+
 }  // namespace
 }  // namespace bfo::test

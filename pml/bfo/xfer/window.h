@@ -23,6 +23,7 @@ namespace bfo::xfer {
 /// next_seq reached stop_seq: may it be used?
 template <class P>
 [[gnu::cold, gnu::noinline]] bool Engine<P>::window_open(ProcT& p) {
+  if (p.peer->lost) return true;  // whatever is sent ends with its error
   if (p.resent && !unclosed(*p.peer)) p.resent = false;
   note_ended(p);
   const std::int32_t ahead = seq_distance(p.confirmed, p.next_seq);
