@@ -191,5 +191,199 @@ TEST(Window, PeerIsGivenUpWhileShut_NobodyWaits) {
   EXPECT_EQ(w.engines[0]->unfinished(), 0u);
 }
 
+/// A message longer than a rail takes at once, to rank 1, under another tag than the stream's.
+constexpr std::size_t kLong = 5000;
+constexpr int kLongTag = 2;
+std::vector<std::uint8_t> long_content(int i) {
+  std::vector<std::uint8_t> d(kLong);
+  for (std::size_t k = 0; k < kLong; ++k) d[k] = static_cast<std::uint8_t>(k * 31 + static_cast<unsigned>(i));
+  return d;
+}
+
+/// Whatever rail carried something has died and is back.
+void kill_both(World& w, Stream& s) {
+  for (int rail = 0; rail < 2; ++rail) {
+    s.kill(rail);
+    ASSERT_TRUE(w.run());
+    w.revive(0, 1, rail);
+    ASSERT_TRUE(w.run());
+  }
+}
+
+void expect_long(World& w, SendReq* send, RecvReq* recv, int i) {
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(send->done && recv->done);
+  EXPECT_EQ(send->outcome, Outcome::kOk);
+  EXPECT_EQ(recv->data, long_content(i));
+}
+
+World::Options protocol(int i) {
+  World::Options o;
+  o.get = i == 1;
+  o.put = i == 2;
+  return o;
+}
+
+/// A long message waits for its receive while more messages than there are numbers pass: its header, said
+/// again, is not one of them (H5), whatever became of the message meanwhile.
+enum class Became { kUnmatched, kHeld, kMatched };
+void header_again_when_old(const World::Options& o, Became fate) {
+  World w(o);
+  Stream s(w);
+  SendReq* const big = w.isend(0, 1, kLongTag, long_content(1));
+  s.settle();
+  ASSERT_EQ(s.send(kHalfWay), kHalfWay) << "nobody waits for a receive that is not posted";
+  ASSERT_FALSE(big->done);
+  xfer::Unexpected<FakePort>* held = nullptr;
+  RecvReq* recv = nullptr;
+  if (fate == Became::kHeld) {
+    xfer::ProbeResult found;
+    held = w.engines[1]->improbe(w.comms[1], 0, kLongTag, found);
+    ASSERT_NE(held, nullptr);
+  }
+  if (fate == Became::kMatched) recv = w.irecv(1, 0, kLongTag, kLong);  // its answer dies with the rail
+  ASSERT_NO_FATAL_FAILURE(kill_both(w, s));
+  EXPECT_EQ(big->done, fate == Became::kMatched);
+  ASSERT_EQ(s.send(kOnceRound), kOnceRound);
+  ASSERT_NO_FATAL_FAILURE(s.expect_all_received());
+  if (fate == Became::kUnmatched) recv = w.irecv(1, 0, kLongTag, kLong);
+  if (fate == Became::kHeld) {
+    w.recvs.push_back(std::make_unique<RecvReq>());
+    recv = w.recvs.back().get();
+    recv->data.resize(kLong);
+    w.engines[1]->imrecv(held, recv, kLong);
+  }
+  ASSERT_NO_FATAL_FAILURE(expect_long(w, big, recv, 1));
+  EXPECT_EQ(w.engines[0]->unfinished() + w.engines[1]->unfinished(), 0u);
+  EXPECT_EQ(w.engines[0]->counters().malformed, 0u);
+}
+
+TEST(Window, UnmatchedRendezvousIsSaidAgain_ItsOldNumberIsNotANewOne) {
+  for (int i = 0; i < 3; ++i) {
+    SCOPED_TRACE(i);
+    header_again_when_old(protocol(i), Became::kUnmatched);
+  }
+}
+TEST(Window, RendezvousHeldByAProbeIsSaidAgain_ItsOldNumberIsNotANewOne) {
+  header_again_when_old(protocol(1), Became::kHeld);
+}
+TEST(Window, AnswerOfAnOldRendezvousIsLost_ItIsGivenAgain) {
+  for (int i = 0; i < 3; ++i) {
+    SCOPED_TRACE(i);
+    header_again_when_old(protocol(i), Became::kMatched);
+  }
+}
+
+/// Its second copy does not hold the window either: the peer may take its time to close the dead epoch.
+TEST(Window, OldRendezvousIsSaidAgainBeforeThePeerHasClosed_NobodyWaits) {
+  World w({});
+  Stream s(w);
+  SendReq* const big = w.isend(0, 1, kLongTag, long_content(1));
+  s.settle();
+  ASSERT_EQ(s.send(20'000), 20'000);
+  w.hold_close = true;
+  s.kill(0);
+  ASSERT_EQ(w.pending_close.size(), 1u);
+  w.engines[0]->on_rail_closed(w.rail(0, 1, 0), w.pending_close.front().ev, FenceResult::kFenced, 0);
+  const auto headers = [&] { return w.delivered[static_cast<std::uint8_t>(core::MsgType::kRndv)]; };
+  const std::uint64_t before = headers();
+  s.wait();
+  ASSERT_EQ(headers(), before + 1);
+  EXPECT_EQ(s.send(30'000), 30'000);
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  s.wait();
+  ASSERT_EQ(s.send(kOnceRound), kOnceRound);
+  ASSERT_NO_FATAL_FAILURE(s.expect_all_received());
+  ASSERT_NO_FATAL_FAILURE(expect_long(w, big, w.irecv(1, 0, kLongTag, kLong), 1));
+}
+
+/// The receiver is done with it and has freed the communicator, and its answer is still on the way.
+TEST(Window, OldRendezvousOfAFreedCommunicator_IsAnsweredNotParked) {
+  World w({});
+  Stream s(w);
+  SendReq* const big = w.isend(0, 1, kLongTag, long_content(1));
+  s.settle();
+  ASSERT_EQ(s.send(kHalfWay), kHalfWay);
+  for (int i = 0; i < kHalfWay; ++i) ASSERT_TRUE(w.irecv(1, 0, 1, 4)->done) << i;
+  RecvReq* const recv = w.irecv(1, 0, kLongTag, 16);  // truncated: the answer is NACK
+  ASSERT_TRUE(recv->done);
+  ASSERT_FALSE(w.flights.empty());
+  const int answered_on = w.flights.front().rail;
+  w.engines[1]->comm_del(w.comms[1]);
+  s.kill(1 - answered_on);  // the header is said again, before the answer arrives
+  while (w.closures()) w.engines[0]->progress(w.now += 2'000'000);
+  while (w.first_of(0, 1, answered_on) != static_cast<std::size_t>(-1)) w.take(w.first_of(0, 1, answered_on));
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(big->done);
+  w.engines[0]->comm_del(w.comms[0]);
+  w.comms[0] = w.add_comm(0, 0);
+  w.comms[1] = w.add_comm(1, 0);
+  const int before = s.sent;
+  ASSERT_EQ(s.send(kOnceRound), kOnceRound);
+  for (int i = before; i < s.sent; ++i) {
+    RecvReq* const r = w.irecv(1, 0, 1, 4);
+    ASSERT_TRUE(r->done) << i;
+    ASSERT_EQ(r->data, content(i)) << i;
+  }
+  EXPECT_EQ(w.engines[1]->counters().malformed, 0u);
+}
+
+/// Nor is the header of a young message taken for an old one that has the same number and still waits.
+TEST(Window, YoungRendezvousIsSaidAgain_OldMessageWithItsNumberIsAnother) {
+  for (bool old_is_long : {false, true}) {
+    SCOPED_TRACE(old_is_long);
+    World w({});
+    Stream s(w);
+    constexpr int kOldTag = 3;
+    SendReq* const old = w.isend(0, 1, kOldTag, old_is_long ? long_content(7) : content(7));  // number 0
+    s.settle();
+    ASSERT_EQ(s.send(65'535), 65'535);
+    SendReq* const big = w.isend(0, 1, kLongTag, long_content(1));  // number 0 again
+    s.settle();
+    ASSERT_NO_FATAL_FAILURE(kill_both(w, s));
+    EXPECT_FALSE(big->done) << "no receive has matched it";
+    ASSERT_NO_FATAL_FAILURE(s.expect_all_received());
+    ASSERT_NO_FATAL_FAILURE(expect_long(w, big, w.irecv(1, 0, kLongTag, kLong), 1));
+    RecvReq* const last = w.irecv(1, 0, kOldTag, old->data.size());
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(last->done && old->done);
+    EXPECT_EQ(last->data, old->data);
+    EXPECT_EQ(w.engines[1]->counters().malformed, 0u);
+  }
+}
+
+/// A flag that nobody set: the sender alone pays for its name, whatever else it says.
+TEST(Window, ForgedFlag_HurtsNobodyElse) {
+  for (std::uint16_t ctx : {0, 77}) {
+    SCOPED_TRACE(ctx);
+    World w({});
+    Stream s(w);
+    SendReq* const big = w.isend(0, 1, kLongTag, long_content(1));
+    s.settle();
+    s.send(3);
+    for (std::uint64_t name : {big->xfer.name.value, Name(200, 3, kFirstRound).value, std::uint64_t{0}}) {
+      for (std::uint16_t seq : {0, 1, 4, 5, 40000}) {
+        core::RndvHdr h{};
+        h.match = core::MatchHdr{
+            static_cast<std::uint8_t>(core::MsgType::kRndv), core::kFlagKnown, ctx, 0, kLongTag, seq};
+        h.length = name == big->xfer.name.value && seq == 0 ? 4000 : kLong;  // not what it said before
+        h.sender = name;
+        w.engines[1]->on_message(w.rail(1, 0, 0), 1, h.match.type, &h, sizeof h);
+        s.settle();
+      }
+    }
+    EXPECT_FALSE(big->done);
+    if (ctx != 0) {
+      xfer::Comm<FakePort>* const c = w.add_comm(1, ctx);
+      EXPECT_EQ(w.engines[1]->queue_lengths(c, 0).unexpected, 0u) << "kept for later";
+    }
+    ASSERT_NO_FATAL_FAILURE(expect_long(w, big, w.irecv(1, 0, kLongTag, kLong), 1));
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(w.irecv(1, 0, 1, 4)->data, content(i));
+    EXPECT_EQ(s.send(10), 10);
+    for (int i = 3; i < 10; ++i) EXPECT_EQ(w.irecv(1, 0, 1, 4)->data, content(i));
+  }
+}
+
 }  // namespace
 }  // namespace bfo::test

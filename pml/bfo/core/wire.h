@@ -64,7 +64,8 @@ enum : std::uint8_t {
   kFlagNoRdma = 0x10,   ///< RNDV, ACK, RESTARTACK: copy protocol only
   kFlagRestart = 0x20,  ///< RNDV, RGET: continues a request that the receiver names
   kFlagFail = 0x40,     ///< FIN: no byte of the grant was posted; NACK, SENDDONE: ended with an error
-  kFlagReply = 0x80     ///< SEQSYNC: the receiver's answer
+  kFlagReply = 0x80,    ///< SEQSYNC: the receiver's answer
+  kFlagKnown = 0x80     ///< RNDV, RGET: said to be here already; its name counts, not its number
 };
 
 /// Longest registration handle a rail may have (mca_btl_base: btl_registration_handle_size), and the most

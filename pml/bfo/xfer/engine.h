@@ -244,6 +244,7 @@ class Engine {
   Message* keep(ProcT* p, const core::MatchHdr& h, const Arrival& a);
   void replace(Message& m, const Arrival& a);
   void duplicate(ProcT& p, const core::MatchHdr& h, const Arrival& a);
+  Message* stored_open(ProcT& p, Name sender) const;
   Message* find_unexpected(CommT& c, std::int32_t src, std::int32_t tag);
   void remove_unexpected(Message& m);
   void free_message(Message* m);
@@ -264,6 +265,8 @@ class Engine {
   Seq16 oldest_waiting(const ProcT& p) const;
   void ask_window(ProcT& p);
   void on_seq_sync(const Arrival& a);
+  void note_known(ProcT& p);
+  void hold_header(const SendState<P>& x);
   void release_stalled(ProcT& p);
   void poll_windows();
 
@@ -318,6 +321,10 @@ class Engine {
 
   // rndv_copy.h, rget.h, rput.h
   bool open(SendRequest& r);
+  /// Which request the header opens: one the receiver names, one it knows, or a new one.
+  static std::uint8_t open_flags(const SendState<P>& x) {
+    return x.restarts != 0 ? core::kFlagRestart : x.known ? core::kFlagKnown : 0;
+  }
   void begin_recv(RecvRequest& r, ProcT& p, const Arrival& a);
   void choose_protocol(RecvRequest& r, const Arrival& a);
   void on_ack(const Arrival& a);

@@ -58,7 +58,11 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
     ++counters_.malformed;
     return nullptr;
   }
-  if (!(h.flags & core::kFlagRestart)) return accept(*p, h, a);
+  if (!(h.flags & (core::kFlagRestart | core::kFlagKnown))) return accept(*p, h, a);
+  if (!(h.flags & core::kFlagRestart)) {
+    duplicate(*p, h, a);
+    return nullptr;
+  }
 
   // Continues a request: matching is over, the name decides.
   NameState state;
@@ -267,7 +271,9 @@ void Engine<P>::replace(Message& m, const Arrival& a) {
   m.match.type = a.bytes.data[0];
 }
 
-/// A message that is behind the expected sequence number.
+/// A message that was received before: its number is behind the expected one, or its sender knows it
+/// (kFlagKnown). A rendezvous is looked up by its name: numbers come round, and one that is not matched may
+/// wait for as long as the program likes.
 template <class P>
 [[gnu::noinline]] void Engine<P>::duplicate(ProcT& p, const core::MatchHdr& h, const Arrival& a) {
   ++counters_.duplicates;
@@ -279,8 +285,8 @@ template <class P>
   const Name sender(n.sender);
   for (RecvRequest* r = peer.live_recvs.front(); r; r = peer.live_recvs.next(r)) {  // LIVE
     auto& x = r->xfer;
-    if (x.proc != &p || x.seq != h.seq) continue;
-    if (!x.peer_name.same_request(sender)) {
+    if (x.proc != &p || !x.peer_name.same_request(sender)) continue;
+    if (x.seq != h.seq) {
       ++counters_.malformed;
       return;
     }
@@ -294,32 +300,52 @@ template <class P>
     flush(peer);
     return;
   }
-  for (Message* m = p.unexpected.front(); m; m = p.unexpected.next(m))  // UNMATCHED
-    if (m->match.seq == h.seq) {
+  if (Message* const m = stored_open(p, sender)) {  // UNMATCHED
+    if (m->match.seq == h.seq)
       replace(*m, a);
-      return;
-    }
-  for (Message* m = p.comm->held.front(); m; m = p.comm->held.next(m))
-    if (m->proc == &p && m->match.seq == h.seq) {
-      replace(*m, a);
-      return;
-    }
-  raw_restart(peer, MsgType::kRestartNack, 0, h, sender, Name());  // FINISHED: behind, matched, not live
+    else
+      ++counters_.malformed;
+    return;
+  }
+  raw_restart(peer, MsgType::kRestartNack, 0, h, sender, Name());  // FINISHED: received, matched, not live
   flush(peer);
 }
 
+/// The rendezvous `sender` of `p` that no receive has matched, or that a matched probe holds.
+template <class P>
+Unexpected<P>* Engine<P>::stored_open(ProcT& p, Name sender) const {
+  const auto is = [&](const Message& m) {
+    core::RndvHdr h;
+    return m.proc == &p && m.match.type != static_cast<std::uint8_t>(MsgType::kMatch) &&
+           core::decode(m.bytes(), h) && Name(h.sender).same_request(sender);
+  };
+  for (Message* m = p.unexpected.front(); m; m = p.unexpected.next(m))
+    if (is(*m)) return m;
+  for (Message* m = p.comm->held.front(); m; m = p.comm->held.next(m))
+    if (is(*m)) return m;
+  return nullptr;
+}
+
 /// For a communicator this process has not made yet (PARKED), or has freed: then what was received in it is
-/// FINISHED, and a sender that missed the answer gets one (H11).
+/// FINISHED, and a sender that missed the answer gets one (H11). One that its sender knows to be here cannot
+/// be for a communicator of the future.
 template <class P>
 [[gnu::noinline]] void Engine<P>::park_unknown(const core::MatchHdr& h, const Arrival& a) {
   PeerT* const peer = a.rail ? a.rail->peer : nullptr;
+  const bool known =
+      h.type != static_cast<std::uint8_t>(MsgType::kMatch) && (h.flags & core::kFlagKnown) != 0;
   for (std::uint32_t i = 0; peer && i < peer->n_past; ++i) {
-    if (peer->past[i].ctx != h.ctx || seq_place(peer->past[i].expected, h.seq) != SeqPlace::kPast) continue;
+    if (peer->past[i].ctx != h.ctx) continue;
+    if (!known && seq_place(peer->past[i].expected, h.seq) != SeqPlace::kPast) continue;
     ++counters_.duplicates;
     core::RndvHdr n;
     if (h.type == static_cast<std::uint8_t>(MsgType::kMatch) || !core::decode(a.bytes, n)) return;
     raw_restart(*peer, MsgType::kRestartNack, 0, h, Name(n.sender), Name());
     flush(*peer);
+    return;
+  }
+  if (known) {
+    ++counters_.malformed;
     return;
   }
   for (Message* m = parked_.front(); m; m = parked_.next(m))

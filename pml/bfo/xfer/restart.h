@@ -82,7 +82,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
   }
   if (actions & core::kSendOpen) {
     if (x.restarts == 0 && in.arrival == nullptr) note_resent(*x.proc->peer, 0, true);
-    Eager<P>::hold(*x.proc, x.seq);
+    hold_header(x);
     x.owed |= kOweStart;
     ready(r);
   }

@@ -69,8 +69,8 @@ struct Rget {
     core::RgetHdr h{};
     h.rndv.match = e.identity(r);
     h.rndv.match.type = static_cast<std::uint8_t>(core::MsgType::kRget);
-    h.rndv.match.flags = static_cast<std::uint8_t>((again ? core::kFlagRestart : 0) |
-                                                   (Rput<P>::possible(e, r) ? core::kFlagContig : 0));
+    h.rndv.match.flags =
+        static_cast<std::uint8_t>(e.open_flags(x) | (Rput<P>::possible(e, r) ? core::kFlagContig : 0));
     h.rndv.length = x.length;
     h.rndv.sender = x.name.value;
     h.rndv.receiver = again ? x.peer_name.value : 0;

@@ -47,6 +47,7 @@ struct RndvCopy {
     x.dirty_rails = 0;
     x.exposed = 0;
     x.restarts = 0;
+    x.known = seq_before(x.seq, x.proc->confirmed);  // it was an eager message, and lost its rail
     x.rail_end = 0;
     x.open_len = x.length;
     x.ledger = nullptr;
@@ -165,9 +166,8 @@ bool Engine<P>::open(SendRequest& r) {
     core::RndvHdr h{};
     h.match = identity(r);
     h.match.type = static_cast<std::uint8_t>(MsgType::kRndv);
-    h.match.flags =
-        static_cast<std::uint8_t>((again ? core::kFlagRestart : 0) |
-                                  (Rput<P>::possible(*this, r) ? core::kFlagContig : core::kFlagNoRdma));
+    h.match.flags = static_cast<std::uint8_t>(
+        open_flags(x) | (Rput<P>::possible(*this, r) ? core::kFlagContig : core::kFlagNoRdma));
     h.length = x.length;
     h.sender = x.name.value;
     h.receiver = again ? x.peer_name.value : 0;

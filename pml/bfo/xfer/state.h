@@ -126,6 +126,7 @@ struct SendState {
 
   // rendezvous only
   core::SendPhase phase = core::SendPhase::kIdle;
+  bool known = false;             ///< the receiver has its header, unanswered as it may be
   bool acked = false;             ///< the receiver of this round is known to have matched
   bool no_rdma = false;           ///< fell back to copy for the rest of the request
   bool hurt = false;              ///< a fragment of this round failed

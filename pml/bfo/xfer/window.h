@@ -12,6 +12,10 @@
 // (`mark`); when all of that has ended, what was numbered before the mark is done with. A message that failed
 // meanwhile and is sent again is not in those counts: the mark is then taken anew. A rail whose BTL has no
 // failover contract is left out: what it loses ends the pair with an error (on_rail_broken).
+//
+// None of them waits for a rendezvous that is not answered: its receive may be posted after any number of
+// other messages. Once the receiver has confirmed its number, the header does not go by it any more
+// (kFlagKnown).
 #pragma once
 
 #include <algorithm>
@@ -87,7 +91,7 @@ Seq16 Engine<P>::oldest_waiting(const ProcT& p) const {
   };
   for (SendRequest* r = peer.ready_sends.front(); r; r = peer.ready_sends.next(r)) {
     const auto& x = r->xfer;
-    const bool header = x.phase == SendPhase::kOpening && x.restarts == 0;
+    const bool header = x.phase == SendPhase::kOpening && x.restarts == 0 && !x.known;
     if (x.proc == &p && (x.protocol == Protocol::kEager || header)) waits(x.seq);
   }
   for (SendRequest* r = peer.nameless.front(); r; r = peer.nameless.next(r))
@@ -126,7 +130,23 @@ void Engine<P>::on_seq_sync(const Arrival& a) {
   // Only forward, and not past what was sent.
   if (seq_distance(p->confirmed, h.seq) <= 0 || seq_distance(h.seq, p->next_seq) < 0) return;
   p->confirmed = h.seq;
+  note_known(*p);
   release_stalled(*p);
+}
+
+/// The receiver has the headers of these, and may not match them before their numbers have come round: where
+/// they are said again, they say so.
+template <class P>
+void Engine<P>::note_known(ProcT& p) {
+  for (SendRequest* r = p.peer->live_sends.front(); r; r = p.peer->live_sends.next(r))
+    if (r->xfer.proc == &p && seq_before(r->xfer.seq, p.confirmed)) r->xfer.known = true;
+}
+
+/// A copy of the header of `x` goes out. One that is as old as the window is known, and its copies cannot be
+/// taken for others.
+template <class P>
+[[gnu::cold]] void Engine<P>::hold_header(const SendState<P>& x) {
+  if (seq_place(x.proc->next_seq, x.seq) == SeqPlace::kPast) Eager<P>::hold(*x.proc, x.seq);
 }
 
 template <class P>
