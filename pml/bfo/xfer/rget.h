@@ -151,8 +151,9 @@ struct Rget {
     if (x.protocol == Protocol::kPut) Rput<P>::repeat(r);
     if (x.protocol != Protocol::kGet) return;
     if (take_keys(e, r, a)) return;
-    if (x.in_flight != 0 || x.ledger != nullptr) return;  // serve() finds no key and asks for a restart
-    x.protocol = Protocol::kCopy;  // nothing was read in this round and nothing will be
+    // What was read is not sent again (P4): serve() finds no key and asks for a restart, which names it.
+    if (x.in_flight != 0 || x.ledger != nullptr || !x.have.empty()) return;
+    x.protocol = Protocol::kCopy;  // nothing was read and nothing will be
     x.todo.clear();
   }
 
