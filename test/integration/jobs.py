@@ -159,7 +159,7 @@ def run_command(command, limit_s, env=None, cwd=None):
 class Transport:
     """A way to run a job: PML, BTLs, on the software HCA or not, with a fault file or not."""
 
-    def __init__(self, name, pml, btl, softhca=False, faults=None, rails=2, options=()):
+    def __init__(self, name, pml, btl, softhca=False, faults=None, rails=2, options=(), counters=True):
         self.name = name
         self.pml = pml
         self.btl = btl
@@ -167,6 +167,7 @@ class Transport:
         self.faults = faults
         self.rails = rails
         self.options = list(options)
+        self.counters = counters  # the file is written at every fault, which stops the rank for milliseconds
 
     def missing(self):
         """Why this cannot run here, or None."""
@@ -202,7 +203,9 @@ class Transport:
         counters = os.path.join(scratch, "counters")
         try:
             if self.softhca:
-                options = ["--rails", str(self.rails), "--events", events, "--counters", counters, *self.options]
+                options = ["--rails", str(self.rails), "--events", events, *self.options]
+                if self.counters:
+                    options += ["--counters", counters]
                 if self.faults:
                     options += ["--faults", self.faults]
                 full = [self.mpirun(), *options, "--", *arguments]
