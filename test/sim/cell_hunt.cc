@@ -4,12 +4,14 @@
 // of its own, because a changed component may break an invariant, crash or never return. A run that ends
 // badly has caught the change; the same run with the true tables must end well.
 //
-//   cell_hunt            replays test/sim/cell_catches.txt ("change: configuration:seed")
-//   cell_hunt --find N   looks for a run that catches each change: N runs of "dance" and some of the other
-//                        configurations are made once to see which cells they come to, then repeated with
-//                        each of those cells changed. Prints lines for cell_catches.txt; a change that no run
-//                        catches is printed with the number of runs that came to its cell and of those that
-//                        went another way because of it.
+//   cell_hunt            replays test/sim/cell_catches.txt ("change: configuration:seed", or "corpus:name"
+//   for
+//                        the schedule test/sim/corpus/name.sched)
+//   cell_hunt --find N   looks for a run that catches each change: the corpus, N runs of "dance" and some of
+//                        the other configurations are made once to see which cells they come to, then
+//                        repeated with each of those cells changed. Prints lines for cell_catches.txt; a
+//                        change that no run catches is printed with the number of runs that came to its cell
+//                        and of those that went another way because of it.
 //   cell_hunt --try CHANGE CONFIG:SEED   one such run, with its trace
 //
 // bfo-time-limit: 300
@@ -20,15 +22,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <new>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -42,11 +48,33 @@ namespace {
 using cells::Change;
 
 struct Run {
-  std::string config;
-  std::uint64_t seed = 0;
+  std::string config;      ///< or "corpus"
+  std::uint64_t seed = 0;  ///< of a schedule of the corpus: of its dice; 0 as it is written
   std::uint64_t hash = 0;  ///< of the trace with the true tables
-  std::string name() const { return config + ":" + std::to_string(seed); }
+  std::string schedule = {};
+  std::string name() const {
+    if (schedule.empty()) return config + ":" + std::to_string(seed);
+    return config + ":" + schedule + (seed == 0 ? "" : " with seed " + std::to_string(seed));
+  }
 };
+
+std::string source_file(const std::string& name) {
+  const char* const top = std::getenv("BFO_SRCDIR");
+  return std::string(top ? top : ".") + "/test/sim/" + name;
+}
+
+/// False: there is no such run.
+bool scenario_of(const Run& run, Scenario& out) {
+  if (run.schedule.empty()) return generate(run.seed, run.config, out);
+  std::ifstream in(source_file("corpus/" + run.schedule + ".sched"));
+  if (!in) return false;
+  std::stringstream text;
+  text << in.rdbuf();
+  std::string error;
+  if (!parse(text.str(), out, error)) return false;
+  if (run.seed != 0) out.machine.seed = run.seed;
+  return true;
+}
 
 /// What the changed process leaves in shared memory.
 struct Verdict {
@@ -86,7 +114,7 @@ void changed_process(const Change& c, const std::vector<Run>& runs, Verdict& v) 
   Scenario s;
   for (v.at = 0; v.at < runs.size(); ++v.at) {
     limit_run();
-    generate(runs[v.at].seed, runs[v.at].config, s);
+    if (!scenario_of(runs[v.at], s)) _exit(2);
     const Result r = w.run(s, hooks_of(c));
     if (!r.ok) {
       std::snprintf(v.violation, sizeof v.violation, "%s", r.violation.c_str());
@@ -129,16 +157,23 @@ bool parse_run(const std::string& text, Run& out) {
   const std::size_t colon = text.find(':');
   if (colon == std::string::npos) return false;
   out.config = text.substr(0, colon);
+  Scenario s;
+  if (out.config == "corpus") {
+    out.schedule = text.substr(colon + 1);
+    return !out.schedule.empty() && scenario_of(out, s);
+  }
   char* end = nullptr;
   out.seed = std::strtoull(text.c_str() + colon + 1, &end, 10);
-  Scenario s;
   return *end == '\0' && end != text.c_str() + colon + 1 && generate(out.seed, out.config, s);
 }
 
 /// The run with the true tables. False: the product itself breaks a promise.
 bool true_run(World& w, Run& run) {
   Scenario s;
-  generate(run.seed, run.config, s);
+  if (!scenario_of(run, s)) {
+    std::printf("FAILED %s: there is no such run\n", run.name().c_str());
+    return false;
+  }
   const Result r = w.run(s);
   run.hash = r.trace_hash;
   if (!r.ok) std::printf("FAILED %s with the true tables: %s\n", run.name().c_str(), r.violation.c_str());
@@ -147,28 +182,24 @@ bool true_run(World& w, Run& run) {
 
 // ---- replay
 
-/// A change of the protocol moves what a seed does: then a run of the same configuration must do.
-bool caught_elsewhere(const Change& c, const Run& old) {
+/// A change of the protocol moves what a seed does: then a run of the same configuration must do, or the same
+/// schedule with other dice.
+bool caught_elsewhere(const Change& c, const Run& old, World& w) {
   constexpr std::uint64_t kTries = 30000;
   std::vector<Run> others;
   const std::uint64_t n = old.config == "dance" || old.config == "pair" ? kTries : kTries / 50;
-  for (std::uint64_t i = 1; i <= n; ++i) others.push_back(Run{old.config, i, 0});
+  for (std::uint64_t i = 1; i <= n; ++i) others.push_back(Run{old.config, i, 0, old.schedule});
   const Verdict v = hunt(c, others);
-  if (!v.caught) return false;
+  if (!v.caught || !true_run(w, others[v.at])) return false;
   std::printf("moved: %s: %s catches it no more, %s does: %s\n", c.name.c_str(), old.name().c_str(),
               others[v.at].name().c_str(), v.violation);
   return true;
 }
 
-std::string list_file() {
-  const char* const top = std::getenv("BFO_SRCDIR");
-  return std::string(top ? top : ".") + "/test/sim/cell_catches.txt";
-}
-
 int replay() {
   std::map<std::string, std::string> list;
   std::string error;
-  if (!cells::read_list(list_file(), list, error)) {
+  if (!cells::read_list(source_file("cell_catches.txt"), list, error)) {
     std::printf("%s\n", error.c_str());
     return 1;
   }
@@ -187,7 +218,7 @@ int replay() {
     const Verdict v = hunt(c, {run});
     if (v.caught) continue;
     ++moved;
-    if (caught_elsewhere(c, run)) continue;
+    if (caught_elsewhere(c, run, w)) continue;
     ++lost;
     std::printf("FAILED %s: not caught by %s; cell_hunt --find looks for another run\n", c.name.c_str(),
                 run.name().c_str());
@@ -215,6 +246,14 @@ void add_reached(const std::uint64_t (&before)[P][E], const std::uint64_t (&afte
       if (after[p][e] != before[p][e] && out[p][e].size() < kRunsPerCell) out[p][e].push_back(run);
 }
 
+std::vector<Run> corpus() {
+  std::vector<Run> runs;
+  for (const auto& file : std::filesystem::directory_iterator(source_file("corpus")))
+    if (file.path().extension() == ".sched") runs.push_back(Run{"corpus", 0, 0, file.path().stem().string()});
+  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.schedule < b.schedule; });
+  return runs;
+}
+
 /// The number of runs that break a promise with the true tables.
 std::size_t survey(std::uint64_t dances, Reached& out) {
   struct Share {
@@ -226,17 +265,18 @@ std::size_t survey(std::uint64_t dances, Reached& out) {
                           {"onerail", dances / 800}, {"default", dances / 800}};
   World w;
   std::size_t failed = 0;
-  for (const Share& share : shares)
-    for (std::uint64_t i = 1; i <= share.runs; ++i) {
-      Run run{share.config, i, 0};
-      const Coverage before = w.coverage();
-      if (!true_run(w, run)) {
-        ++failed;
-        continue;
-      }
-      add_reached(before.send, w.coverage().send, run, out.send);
-      add_reached(before.recv, w.coverage().recv, run, out.recv);
+  const auto look = [&](Run run) {
+    const Coverage before = w.coverage();
+    if (!true_run(w, run)) {
+      ++failed;
+      return;
     }
+    add_reached(before.send, w.coverage().send, run, out.send);
+    add_reached(before.recv, w.coverage().recv, run, out.recv);
+  };
+  for (const Run& run : corpus()) look(run);
+  for (const Share& share : shares)
+    for (std::uint64_t i = 1; i <= share.runs; ++i) look(Run{share.config, i});
   return failed;
 }
 
@@ -270,7 +310,7 @@ int try_one(const std::string& name, const std::string& text) {
   for (const Change& c : cells::all_changes()) {
     if (c.name != name) continue;
     Scenario s;
-    generate(run.seed, run.config, s);
+    scenario_of(run, s);
     World w;
     const Result r = w.run(s, hooks_of(c), true);
     std::printf("%s\n", r.ok ? "not caught" : r.violation.c_str());

@@ -236,7 +236,7 @@ void Driver::begin_close(Half& h) {
   h.link = Link::kDown;
   h.down_cause = h.error_cause;
   ++ctx_.stats.failovers;
-  h.destroy_ns = ctx_.now + 500 + h.dice.below(ctx_.machine.drain_ns);
+  h.destroy_ns = std::max(ctx_.now + 500 + h.dice.below(ctx_.machine.drain_ns), h.linger_until_ns);
   ctx_.note(4, h.index, h.epoch);
   SIM_TRACE(ctx_, "down  %u->%u rail %u epoch %u: %s", h.proc, h.peer, h.rail, h.epoch, h.error_text);
   if (h.engine_rail) engine_->on_rail_down(rail_of(h), event(h, h.epoch));

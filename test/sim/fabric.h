@@ -66,8 +66,9 @@ struct alignas(64) Half {
   const char* error_text = "";
 
   // driver
-  std::uint64_t up_ns = 0;       ///< kConnecting: when the handshake ends
-  std::uint64_t destroy_ns = 0;  ///< kDown: when destroy_qp returns
+  std::uint64_t up_ns = 0;            ///< kConnecting: when the handshake ends
+  std::uint64_t destroy_ns = 0;       ///< kDown: when destroy_qp returns
+  std::uint64_t linger_until_ns = 0;  ///< .. and not before (kLinger)
   std::uint64_t backoff_ns = 0;
   bool reconnect_armed = false;
   std::uint64_t wanted_since = 0;  ///< kIdle: first handshake attempt

@@ -100,7 +100,8 @@ enum class FaultKind : std::uint8_t {
   kDevice,      ///< p's device of rail r is lost, with what it had acknowledged but not handed over
   kDeath,       ///< p dies
   kForge,       ///< p receives a forged or stale header, n = which, as if from q on rail r
-  kEcho,  ///< from t on, when a request of p with q is in the phase of cell n, p gets a header it ignores
+  kEcho,    ///< from t on, when a request of p with q is in the phase of cell n, p gets a header it ignores
+  kLinger,  ///< p's queue pair to q on rail r, when it dies within d, is destroyed at t + d only
   kCount
 };
 inline constexpr bool by_packet(FaultKind k) {

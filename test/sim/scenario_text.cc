@@ -16,7 +16,7 @@ namespace {
 
 const char* const kFaultNames[] = {"drop",    "noack",  "hold",  "errnow", "errdone", "portdown",
                                    "silent",  "oneway", "break", "pause",  "nores",   "raildown",
-                                   "alldown", "device", "death", "forge",  "echo"};
+                                   "alldown", "device", "death", "forge",  "echo",    "linger"};
 static_assert(sizeof kFaultNames / sizeof *kFaultNames == static_cast<std::size_t>(FaultKind::kCount));
 const char* const kSendNames[] = {"standard", "sync", "ready", "buffered", "inline"};
 static_assert(sizeof kSendNames / sizeof *kSendNames == static_cast<std::size_t>(SendStyle::kCount));
@@ -204,7 +204,7 @@ std::string print(const Fault& f) {
   add(text, "q", f.q);
   add(text, "r", f.r);
   if (by_packet(f.kind)) add(text, "class", f.cls);
-  if (by_packet(f.kind) || f.kind >= FaultKind::kForge) add(text, "n", f.n);
+  if (by_packet(f.kind) || f.kind == FaultKind::kForge || f.kind == FaultKind::kEcho) add(text, "n", f.n);
   if (f.d != 0) add(text, "d", f.d);
   return text;
 }

@@ -211,6 +211,9 @@ void World::fault(const Fault& f, bool begin) {
     case FaultKind::kBreak:
       if (begin) fabric_.to_error(fabric_.half(f.p, f.q, f.r), BFO_CAUSE_WC_ERROR, "LOC_QP_OP_ERR");
       break;
+    case FaultKind::kLinger:
+      if (begin) fabric_.half(f.p, f.q, f.r).linger_until_ns = ctx_.now + f.d;
+      break;
     case FaultKind::kPause:
       if (begin) ctx_.sleepers[f.p].paused_until = std::max(ctx_.sleepers[f.p].paused_until, ctx_.now + f.d);
       break;
