@@ -5,6 +5,8 @@
 // rail dies the message is sent again: its number must still be one the receiver takes for the past.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "test/unit/fake_port.h"
 
 namespace bfo::test {
@@ -351,6 +353,57 @@ TEST(Window, YoungRendezvousIsSaidAgain_OldMessageWithItsNumberIsAnother) {
     EXPECT_EQ(last->data, old->data);
     EXPECT_EQ(w.engines[1]->counters().malformed, 0u);
   }
+}
+
+/// What was known of the message that had the request before is not known of the next one: taken for known,
+/// it would be looked up by its name, not found, and answered as received.
+TEST(Window, RequestOfAnOldRendezvousIsUsedAgain_ItsNewMessageIsNew) {
+  for (int i = 0; i < 3; ++i) {
+    SCOPED_TRACE(i);
+    World w(protocol(i));
+    Stream s(w);
+    SendReq* const big = w.isend(0, 1, kLongTag, long_content(1));
+    s.settle();
+    ASSERT_EQ(s.send(20'000), 20'000);
+    ASSERT_TRUE(big->xfer.known) << "the receiver has confirmed its number";
+    ASSERT_NO_FATAL_FAILURE(expect_long(w, big, w.irecv(1, 0, kLongTag, kLong), 1));
+    big->data = long_content(2);
+    w.restart_send(big, 0, 1, kLongTag);
+    ASSERT_TRUE(w.run());
+    EXPECT_FALSE(big->done) << "no receive has matched it";
+    ASSERT_NO_FATAL_FAILURE(expect_long(w, big, w.irecv(1, 0, kLongTag, kLong), 2));
+    ASSERT_NO_FATAL_FAILURE(s.expect_all_received());
+  }
+}
+
+/// A short message that comes again as a rendezvous, because the rail that is left carries less at once, is
+/// as known as its number.
+TEST(Window, OldEagerMessageComesAgainAsARendezvous_ItIsKnown) {
+  World::Options o;
+  o.sendi = false;
+  World w(o);
+  Stream s(w);
+  w.rail(0, 1, 1)->limits.eager_limit = w.rail(0, 1, 1)->limits.rndv_eager_limit = 64;
+  const std::vector<std::uint8_t> text(200, 0x2a);
+  SendReq* const first = w.isend(0, 1, kLongTag, text);
+  s.hold_front();
+  ASSERT_EQ(w.flights[0].rail, 0);
+  s.suspect(0);
+  ASSERT_EQ(s.send(9000), 9000);
+  s.kill(0);
+  const auto again = std::find_if(w.flights.begin(), w.flights.end(), [](const Flight& f) {
+    return f.tag == static_cast<std::uint8_t>(core::MsgType::kRndv);
+  });
+  ASSERT_NE(again, w.flights.end());
+  core::RndvHdr h{};
+  ASSERT_TRUE(core::decode(core::Bytes{again->bytes.data(), again->bytes.size()}, h));
+  EXPECT_TRUE(h.match.flags & core::kFlagKnown);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(first->done);
+  EXPECT_EQ(first->outcome, Outcome::kOk);
+  EXPECT_EQ(w.irecv(1, 0, kLongTag, text.size())->data, text);
+  EXPECT_FALSE(w.irecv(1, 0, kLongTag, text.size())->done) << "received twice";
+  ASSERT_NO_FATAL_FAILURE(s.expect_all_received());
 }
 
 /// A flag that nobody set: the sender alone pays for its name, whatever else it says.
