@@ -381,6 +381,29 @@ TEST(Drain, EpochThatWasUpAtThePeerOnly_IsReportedClosedWhenThePeerAsks) {
   }
 }
 
+/// The initiator is silent after such an epoch. What is sent here then waits for the next one, and comes back
+/// when that does not come: refused, it would be tried for ever, and nobody told that the path is dead.
+TEST(Drain, EpochThatWasNeverUpHere_NextMessageWaitsForTheNextEpoch) {
+  engine::Config config = small_config();
+  config.connect_timeout_ns = 50'000'000;
+  World w(config);
+  engine::connect_want(w.a.endpoint);
+  for (int i = 0; i < 400 && w.b.endpoint.phase != engine::Phase::kReplied; ++i) {
+    fake_now() += 10'000;
+    w.a.poll();
+    w.b.poll();
+  }
+  ASSERT_EQ(w.b.endpoint.phase, engine::Phase::kReplied);
+  w.fabric.drop_datagrams = 1'000'000;
+  ASSERT_TRUE(engine::close_order(w.b.endpoint, 1, BFO_CAUSE_PEER_DOWN, 0, 0));
+  w.pass(10);
+  ASSERT_EQ(w.b.endpoint.phase, engine::Phase::kKnocking);
+  EXPECT_TRUE(w.b.log.empty());
+  EXPECT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.pass(60);
+  EXPECT_EQ(w.b.log, (Log{"down 1", "done x -12", "closed 1"}));
+}
+
 /// Nothing was sent in an epoch that was never up here, whatever was acknowledged in the one before it.
 TEST(Drain, EpochThatWasUpAtThePeerOnly_HasNoGap) {
   World w;

@@ -109,6 +109,7 @@ void finish(Endpoint& endpoint, uint64_t now) {
     closed.told = endpoint.announced;
     closed.ring = endpoint.ring;
     closed.store = endpoint.store;
+    endpoint.close = CloseOrder{};  // carried out: what is sent from now on waits for the next epoch
   }
   schedule_return(endpoint, now);
   if (endpoint.announced) report_closed(endpoint, event, closed.result, closed.delivered);
