@@ -42,4 +42,13 @@ constexpr SeqPlace seq_place(Seq16 expected, Seq16 seq) {
   return -d <= kSeqWindow ? SeqPlace::kPast : SeqPlace::kOutside;
 }
 
+/// A peer that is asked how far it has got may answer late by any number of messages, so its answer repeats
+/// the number of the question. This is the number of the next one, when it was `open` with everything before
+/// `before` confirmed, and now everything before `now` is, at most kSeqWindow further: it goes up once in
+/// kSeqWindow messages. The answer to the open question is then less than kSeqWindow behind what is
+/// confirmed, and seq_distance() can tell. The number itself comes round after 2^30 messages.
+constexpr std::uint16_t seq_question(std::uint16_t open, Seq16 before, Seq16 now) {
+  return static_cast<std::uint16_t>(open + (before / kSeqWindow != now / kSeqWindow ? 1 : 0));
+}
+
 }  // namespace bfo

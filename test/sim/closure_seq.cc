@@ -181,8 +181,8 @@ void Sequence::sender(const State& from, std::vector<Next>& out) {
 void Sequence::window(const State& from, std::vector<Next>& out) {
   if (from.slow_answer) {
     c_ = from;
-    c_.slow_answer = c_.slow_value = 0;
-    answer(from.slow_value);
+    c_.slow_answer = c_.slow_value = c_.slow_question = 0;
+    answer(from.slow_value, from.slow_question);
     go(from, out, "an old answer comes", -1);
   }
   if (from.next != from.stop || from.next == kMessages) return;
@@ -197,20 +197,25 @@ void Sequence::window(const State& from, std::vector<Next>& out) {
   go(from, out, "the window is asked", -1);
   if (!path) return;
   c_ = from;
-  answer(from.expected + from.base);
+  answer(from.expected + from.base, from.question);
   go(from, out, "S asks and is answered", -1);
   if (from.slow || from.slow_answer) return;
   c_ = from;
   c_.slow = c_.slow_answer = 1;
   c_.slow_value = u8(from.expected + from.base);
+  c_.slow_question = from.question;
   go(from, out, "AN ANSWER IS HELD UP", -1, true);
 }
 
-/// Only forward, and not past what was sent.
-void Sequence::answer(int value) {
+/// To the open question only, only forward, and not past what was sent. A header whose number is confirmed
+/// says that it is known, and is called finished where it is not found: the receiver must have it (I9).
+void Sequence::answer(int value, int question) {
+  if (question != c_.question && !off(Without::kOldAnswer)) return;
   const int step = seq_distance(seq_of(c_.confirmed), seq_of(value));
   if (step <= 0 || seq_distance(seq_of(value), seq_of(c_.next)) < 0) return;
+  c_.question = u8(seq_question(c_.question, seq_of(c_.confirmed), seq_of(value)));
   c_.confirmed = u8(c_.confirmed + step / kStep);
+  if (c_.confirmed > c_.accepted) broken("a message is called known that the receiver has not");
 }
 
 // ---- receiver

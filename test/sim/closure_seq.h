@@ -6,8 +6,8 @@
 // Numbers go round every eight messages and the window is two of them: the model calls the functions of
 // common/seq.h with numbers a multiple of 8192 apart, so that an eighth of the circle is one step. Fast rails
 // carry many messages while a copy on a slow one waits: that is how a number comes round before its last user
-// is gone (H5, H6). The first message is a rendezvous whose header is repeated until it is answered (H7,
-// H11).
+// is gone (H5, H6), or before an answer about the window comes that was held up. The first message is a
+// rendezvous whose header is repeated until it is answered (H7, H11).
 //
 // Assumed of the rails, and proved by M2: each takes its messages in order; one that dies at the sender may
 // still deliver until it is closed at the receiver; what was acknowledged is delivered before; the sender
@@ -44,10 +44,10 @@ enum class Without : int {
   kAnswerAgain,      // H11: a header that comes again after the end is dropped
   kSameNumber,       // a message is sent again under a new number
   kPollEvery,        // H6: what is acknowledged lies in the receiver's queue while numbers go round
-  kCompletion,  // H5: numbers run ahead of what the sender knows to be acknowledged. It also makes up for an
-                // answer about the window that is a round old
-  kMarkAgain,   // H5: what is sent again is not among what the mark counted
-  kMarkDown,    // H5: a rail that is down is past the mark though its messages have not come back
+  kCompletion,       // H5: numbers run ahead of what the sender knows to be acknowledged
+  kMarkAgain,        // H5: what is sent again is not among what the mark counted
+  kMarkDown,         // H5: a rail that is down is past the mark though its messages have not come back
+  kOldAnswer,        // H5: an answer about the window counts whatever question it is to
   kCount
 };
 inline constexpr const char* kWithoutNames[] = {"nothing",
@@ -66,7 +66,8 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "every rail is polled",
                                                 "the window waits for completions",
                                                 "the mark is taken anew for a copy",
-                                                "a rail that is down is not past the mark"};
+                                                "a rail that is down is not past the mark",
+                                                "an answer to an old question does not count"};
 static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<std::size_t>(Without::kCount));
 
 struct Flight {
@@ -87,7 +88,8 @@ struct State {
   // sender
   std::uint8_t next, stop, confirmed, hold, resent;
   std::uint8_t open_owed, open_done, s_freed, base;
-  std::uint8_t slow_answer, slow_value;  ///< SEQSYNC on a slow rail
+  std::uint8_t question;                                ///< the number of the open one
+  std::uint8_t slow_answer, slow_value, slow_question;  ///< SEQSYNC on a slow rail
   // receiver
   std::uint8_t accepted, expected;       ///< messages taken; the next number
   std::uint8_t r_freed, r_added, first;  ///< first: 0 not here, 1 unmatched, 2 received
@@ -130,7 +132,7 @@ class Sequence {
   void take_mark();
   void note_ended();
   void ended(int rail);
-  void answer(int value);
+  void answer(int value, int question);
   void arrive(int message, int number);
   void take(int message);
   void drain_early();

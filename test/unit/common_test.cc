@@ -37,6 +37,31 @@ TEST(Seq, PlaceOnEverySideOfTheWindow) {
   }
 }
 
+/// Of all answers to the open question, the oldest and the newest possible are told apart from what is
+/// confirmed, also where the numbers come round: the message's, and the question's.
+TEST(Seq, AnswerToTheOpenQuestionIsUnambiguous) {
+  const auto seq = [](std::uint64_t n) { return static_cast<Seq16>(n); };
+  for (std::uint64_t base : {std::uint64_t{0}, std::uint64_t{60'000}, (std::uint64_t{1} << 30) - 50'000}) {
+    std::uint64_t confirmed = base;
+    auto question = static_cast<std::uint16_t>(base / kSeqWindow);
+    std::uint64_t asked = base;  // `confirmed` when the open question was asked for the first time
+    std::mt19937 rng(7);
+    while (confirmed < base + 200'000) {
+      const std::uint64_t sent = confirmed + rng() % (kSeqWindow + 1);
+      for (std::uint64_t answer : {asked, confirmed, sent}) {
+        const auto by = static_cast<std::int64_t>(answer - confirmed);
+        ASSERT_EQ(seq_distance(seq(confirmed), seq(answer)), by) << confirmed;
+        ASSERT_EQ(seq_distance(seq(answer), seq(sent)), static_cast<std::int64_t>(sent - answer));
+      }
+      const std::uint16_t next = seq_question(question, seq(confirmed), seq(sent));
+      ASSERT_EQ(next, static_cast<std::uint16_t>(sent / kSeqWindow)) << confirmed << " to " << sent;
+      if (next != question) asked = sent;
+      question = next;
+      confirmed = sent;
+    }
+  }
+}
+
 TEST(Name, PartsAreKeptApart) {
   const Name n(0xabcdef, 0x123456, 0x789a);
   EXPECT_EQ(n.slot(), 0xabcdefu);

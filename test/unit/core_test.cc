@@ -21,6 +21,14 @@ TEST(Wire, MatchHasNoFailoverByte) {
   EXPECT_EQ(std::memcmp(b, want, 14), 0);
 }
 
+TEST(Wire, SeqSyncEndsWithTheNumberOfItsQuestion) {
+  const SeqSyncHdr h{0x57, kFlagReply, 0x1234, -2, 0xfffe, 0x0102};
+  std::uint8_t b[12];
+  std::memcpy(b, &h, 12);
+  const std::uint8_t want[12] = {0x57, 0x80, 0x34, 0x12, 0xfe, 0xff, 0xff, 0xff, 0xfe, 0xff, 0x02, 0x01};
+  EXPECT_EQ(std::memcmp(b, want, 12), 0);
+}
+
 TEST(Wire, EveryHeaderRefusesEveryTruncation) {
   std::uint8_t b[2048];
   std::memset(b, 1, sizeof b);

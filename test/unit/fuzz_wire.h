@@ -23,6 +23,7 @@ class FuzzTarget {
       world_.irecv(0, 1, i, 6000);
       world_.isend(1, 0, i, std::vector<std::uint8_t>(6000, 3), xfer::SendMode::kStandard);
     }
+    for (auto& e : world_.engines) e->keep_alive();  // questions about the window, and their answers
   }
 
   static World::Options options() {

@@ -7,75 +7,10 @@
 
 #include <algorithm>
 
-#include "test/unit/fake_port.h"
+#include "test/unit/window_stream.h"
 
 namespace bfo::test {
 namespace {
-
-constexpr int kHalfWay = 57'000;      ///< the old number is ahead of what the receiver expects then
-constexpr int kOnceRound = 66'000;    ///< more messages than there are numbers
-constexpr std::size_t kAll = 16'384;  ///< kSeqWindow, for the eye
-
-std::vector<std::uint8_t> content(int i) {
-  std::vector<std::uint8_t> d(4);
-  std::memcpy(d.data(), &i, 4);
-  return d;
-}
-
-/// Rank 0 sends numbered messages to rank 1, and some of them are held: executed, not acknowledged.
-struct Stream {
-  explicit Stream(World& world) : w(world) {}
-
-  /// What is under way arrives and ends, but the held ones.
-  void settle() {
-    while (w.flights.size() > held) w.take(held);
-  }
-  /// Time passes: whoever waits asks again.
-  void wait() {
-    for (int i = 0; i < 8; ++i) {
-      for (auto& e : w.engines) e->progress(w.now += 2'000'000);
-      settle();
-    }
-  }
-  /// Sends until `total` were sent, or until one waits. The number sent.
-  int send(int total) {
-    while (sent < total) {
-      w.isend(0, 1, 1, content(sent++));
-      settle();
-      if (!w.sends.back()->done) return sent;
-    }
-    return sent;
-  }
-  /// The oldest MATCH under way arrives, and keeps its place on the rail: no acknowledgement.
-  void hold_front() {
-    while (w.flights[held].tag != static_cast<std::uint8_t>(core::MsgType::kMatch)) w.take(held);
-    w.arrive(w.flights[held]);
-    ++held;
-  }
-  void suspect(int rail) {
-    xfer::RailEvent ev;
-    ev.name = w.name(0, 1, rail);
-    w.engines[0]->on_rail_suspect(w.rail(0, 1, rail), ev);
-  }
-  void kill(int rail) {
-    held = 0;
-    w.kill(0, 1, rail);
-  }
-  /// Every message was received once, in order.
-  void expect_all_received() {
-    for (int i = 0; i < sent; ++i) {
-      RecvReq* const r = w.irecv(1, 0, 1, 4);
-      ASSERT_TRUE(r->done) << i;
-      ASSERT_EQ(r->data, content(i)) << i;
-    }
-    EXPECT_FALSE(w.irecv(1, 0, 1, 4)->done);
-    EXPECT_EQ(w.engines[1]->counters().malformed, 0u);
-  }
-
-  World& w;
-  std::size_t held = 0;
-  int sent = 0;
-};
 
 TEST(Window, AcknowledgementStaysAway_OldMessageIsNotTakenForANewOne) {
   World w({});
@@ -193,15 +128,6 @@ TEST(Window, PeerIsGivenUpWhileShut_NobodyWaits) {
   EXPECT_EQ(w.engines[0]->unfinished(), 0u);
 }
 
-/// A message longer than a rail takes at once, to rank 1, under another tag than the stream's.
-constexpr std::size_t kLong = 5000;
-constexpr int kLongTag = 2;
-std::vector<std::uint8_t> long_content(int i) {
-  std::vector<std::uint8_t> d(kLong);
-  for (std::size_t k = 0; k < kLong; ++k) d[k] = static_cast<std::uint8_t>(k * 31 + static_cast<unsigned>(i));
-  return d;
-}
-
 /// Whatever rail carried something has died and is back.
 void kill_both(World& w, Stream& s) {
   for (int rail = 0; rail < 2; ++rail) {
@@ -210,20 +136,6 @@ void kill_both(World& w, Stream& s) {
     w.revive(0, 1, rail);
     ASSERT_TRUE(w.run());
   }
-}
-
-void expect_long(World& w, SendReq* send, RecvReq* recv, int i) {
-  ASSERT_TRUE(w.run());
-  ASSERT_TRUE(send->done && recv->done);
-  EXPECT_EQ(send->outcome, Outcome::kOk);
-  EXPECT_EQ(recv->data, long_content(i));
-}
-
-World::Options protocol(int i) {
-  World::Options o;
-  o.get = i == 1;
-  o.put = i == 2;
-  return o;
 }
 
 /// A long message waits for its receive while more messages than there are numbers pass: its header, said

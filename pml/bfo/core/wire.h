@@ -17,7 +17,7 @@
 //   FIN     0x49 | sender | receiver | grant | kind |                                     28 bytes
 //   restart 0x50-0x53, 0x56 | ctx src seq | sender | receiver | n | n ranges or rails |   32 + 16 n bytes
 //   rail    0x54-0x55, 0x58 | conn | epoch | cause | delivered |                                28 bytes
-//   SEQSYNC 0x57 | ctx src seq | ... |                                                    12 bytes
+//   SEQSYNC 0x57 | ctx src seq | question |                                               12 bytes
 //
 // MATCH has the layout and size of ob1's: no failover byte on eager messages (DESIGN P7).
 #pragma once
@@ -178,9 +178,9 @@ struct SeqSyncHdr {
   std::uint8_t type;
   std::uint8_t flags;
   std::uint16_t ctx;
-  std::int32_t src;   ///< rank of the message's sender (asking) or receiver (kFlagReply)
-  std::uint16_t seq;  ///< asking: newest number sent; reply: everything before this one was received
-  std::uint16_t reserved;
+  std::int32_t src;        ///< rank of the message's sender (asking) or receiver (kFlagReply)
+  std::uint16_t seq;       ///< asking: newest number sent; reply: everything before this one was received
+  std::uint16_t question;  ///< asking: its number (seq_question); reply: of the question it answers
 };
 #pragma pack(pop)
 

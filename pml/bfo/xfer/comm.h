@@ -112,8 +112,8 @@ void Engine<P>::remember(ProcT& p) {
   PeerT* const known = peer_of(p);
   if (!known) return;
   PeerT& peer = *known;
-  const PastSequence now{p.comm->ctx, p.next_seq, p.stop_seq, p.confirmed,
-                         p.acked,     p.expected, p.hold_seq, p.resent};
+  const PastSequence now{p.comm->ctx, p.next_seq, p.stop_seq, p.confirmed, p.acked,
+                         p.expected,  p.hold_seq, p.question, p.resent};
   used_ctx_[now.ctx / 64] |= std::uint64_t{1} << (now.ctx % 64);
   for (std::uint32_t i = 0; i < peer.n_past; ++i)
     if (peer.past[i].ctx == now.ctx) {
@@ -144,6 +144,7 @@ void Engine<P>::recall_sequence(ProcT& p) {
     p.acked = s.acked;  // what is under way is marked anew
     p.expected = s.expected;
     p.hold_seq = s.hold_seq;
+    p.question = s.question;
     p.resent = s.resent;
     return;
   }

@@ -263,6 +263,7 @@ class Engine {
   bool past_mark(const ProcT& p);
   void take_mark(ProcT& p);
   Seq16 oldest_waiting(const ProcT& p) const;
+  static core::SeqSyncHdr window_question(const ProcT& p);
   void ask_window(ProcT& p);
   void on_seq_sync(const Arrival& a);
   void note_known(ProcT& p);

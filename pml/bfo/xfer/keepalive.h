@@ -37,8 +37,7 @@ void Engine<P>::keep_alive() {
 /// Ask for the sequence window: a question both sides may ask at any time.
 template <class P>
 void Engine<P>::ping(PeerT& p, ProcT& via) {
-  const core::SeqSyncHdr h{
-      static_cast<std::uint8_t>(MsgType::kSeqSync), 0, via.comm->ctx, via.comm->my_rank, via.next_seq, 0};
+  const core::SeqSyncHdr h = window_question(via);
   Frag* const f = send_raw(p, &h, sizeof h);
   if (!f) return;
   f->xfer.grant = kPing;

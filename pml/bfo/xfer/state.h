@@ -301,6 +301,7 @@ struct Proc {
   // sending, at a stop only
   Seq16 acked = 0;  ///< of every number before it the rails have reported the end: none is sent again
   Seq16 mark = 0;   ///< `acked` moves here when every rail has ended what it had taken at that time
+  std::uint16_t question = 0;  ///< number of the one to the peer that is open: see seq_question()
   std::uint64_t rail_mark[kMaxRails] = {};
 };
 
@@ -345,6 +346,7 @@ struct PastSequence {
   Seq16 acked;
   Seq16 expected;
   Seq16 hold_seq;
+  std::uint16_t question;
   bool resent;
 };
 

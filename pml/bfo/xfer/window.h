@@ -13,6 +13,11 @@
 // meanwhile and is sent again is not in those counts: the mark is then taken anew. A rail whose BTL has no
 // failover contract is left out: what it loses ends the pair with an error (on_rail_broken).
 //
+// An answer about `confirmed` may itself be said again when the number in it has come round. It repeats the
+// number of its question, and counts only while that question is open: `confirmed` is then less than a
+// window ahead of it. A question may come late, or twice: the receiver has nothing but its answer to give,
+// which is newer than the question's number says.
+//
 // None of them waits for a rendezvous that is not answered: its receive may be posted after any number of
 // other messages. Once the receiver has confirmed its number, the header does not go by it any more
 // (kFlagKnown).
@@ -103,9 +108,14 @@ Seq16 Engine<P>::oldest_waiting(const ProcT& p) const {
 }
 
 template <class P>
+core::SeqSyncHdr Engine<P>::window_question(const ProcT& p) {
+  return {
+      static_cast<std::uint8_t>(MsgType::kSeqSync), 0, p.comm->ctx, p.comm->my_rank, p.next_seq, p.question};
+}
+
+template <class P>
 void Engine<P>::ask_window(ProcT& p) {
-  const core::SeqSyncHdr h{
-      static_cast<std::uint8_t>(MsgType::kSeqSync), 0, p.comm->ctx, p.comm->my_rank, p.next_seq, 0};
+  const core::SeqSyncHdr h = window_question(p);
   send_raw(*p.peer, &h, sizeof h);
   flush(*p.peer);
 }
@@ -122,13 +132,18 @@ void Engine<P>::on_seq_sync(const Arrival& a) {
     return;
   }
   if (!(h.flags & core::kFlagReply)) {
-    const core::SeqSyncHdr reply{h.type, core::kFlagReply, h.ctx, c->my_rank, p->expected, 0};
+    const core::SeqSyncHdr reply{h.type, core::kFlagReply, h.ctx, c->my_rank, p->expected, h.question};
     send_raw(*p->peer, &reply, sizeof reply);
     flush(*p->peer);
     return;
   }
+  if (h.question != p->question) {
+    ++counters_.stale;  // its number may have come round
+    return;
+  }
   // Only forward, and not past what was sent.
   if (seq_distance(p->confirmed, h.seq) <= 0 || seq_distance(h.seq, p->next_seq) < 0) return;
+  p->question = seq_question(p->question, p->confirmed, h.seq);
   p->confirmed = h.seq;
   note_known(*p);
   release_stalled(*p);
