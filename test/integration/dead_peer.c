@@ -3,8 +3,10 @@
  * dead_peer: rank 1 kills itself while rank 0 waits for it; ranks 0 and 2 must go on. The argument says how
  * rank 0 waits: "send" (a long message nobody takes), "recv" (a message that never comes), "stranger-recv"
  * and "stranger-send" (the same with a rank it has never talked to). Rank 0 prints the error class and the
- * seconds it took.
+ * seconds it took. The second argument names a file that rank 1 makes before it dies: a stranger is spoken to
+ * only then, because a rank that is still leaving MPI_Init answers handshakes.
  */
+#include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +21,8 @@ static int wait_for_dead(const char* how, char* buffer, int size) {
 
 int main(int argc, char** argv) {
   const char* how = argc > 1 ? argv[1] : "send";
+  const char* mark = argc > 2 ? argv[2] : "dead_peer.mark";
+  const int stranger = strncmp(how, "stranger", 8) == 0;
   const int size = 1 << 20;
   int rank = 0;
   int token = 7;
@@ -26,11 +30,15 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   char* buffer = calloc(1, size);
-  if (strncmp(how, "stranger", 8) != 0 && rank < 2) {
+  if (!stranger && rank < 2) {
     MPI_Sendrecv_replace(buffer, size, MPI_BYTE, 1 - rank, 1, 1 - rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   }
-  if (rank == 1) raise(SIGKILL);
+  if (rank == 1) {
+    close(open(mark, O_CREAT | O_WRONLY, 0600));
+    raise(SIGKILL);
+  }
   if (rank == 0) {
+    while (stranger && access(mark, F_OK) != 0) usleep(1000);
     const double start = MPI_Wtime();
     const int rc = wait_for_dead(how, buffer, size);
     int class = 0;
