@@ -2,9 +2,11 @@
 """Runs MPI jobs for the integration tests: where things are, which transports, a time limit, TAP output.
 
 A test script makes a Plan, adds cases and calls run(); every job is killed with all its processes at its time limit.
+Jobs that mostly wait may run two at a time: run(together=2).
 Environment: BFO_BUILD (build directory), BFO_SRCDIR, BFO_MPIRUN (another mpirun-softhca), BFO_CHECK_ONLY (a regular
 expression: run only the cases whose name matches).
 """
+import concurrent.futures
 import json
 import os
 import re
@@ -285,27 +287,36 @@ class Plan:
 
         self.add(f"{program.name}{' must not survive' if dies else ''}, {transport.name}, {ranks} ranks", case)
 
-    def run(self):
+    def run(self, together=1):
+        """Runs the cases, `together` of them at a time: for jobs that mostly wait. Results are printed in order."""
         only = os.environ.get("BFO_CHECK_ONLY")
         cases = [c for c in self.cases if not only or re.search(only, c[0])]
         print(f"1..{len(cases)}", flush=True)
         failed = 0
-        for number, (name, function) in enumerate(cases, 1):
-            started = time.monotonic()
-            try:
-                problem = function()
-            except Skip as skip:
-                print(f"ok {number} - {name} # SKIP {skip}", flush=True)
-                continue
-            except Failure as failure:
-                problem = failure
-            seconds = time.monotonic() - started
-            print(f"{'not ok' if problem else 'ok'} {number} - {name} ({seconds:.1f} s)", flush=True)
-            if problem:
-                failed += 1
-                for line in str(problem).splitlines():
-                    print("# " + line, flush=True)
+        with concurrent.futures.ThreadPoolExecutor(together) as pool:
+            for number, (what, seconds, problem) in enumerate(pool.map(outcome, cases), 1):
+                name = cases[number - 1][0]
+                if what == "skip":
+                    print(f"ok {number} - {name} # SKIP {problem}", flush=True)
+                    continue
+                print(f"{what} {number} - {name} ({seconds:.1f} s)", flush=True)
+                if problem:
+                    failed += 1
+                    for line in str(problem).splitlines():
+                        print("# " + line, flush=True)
         sys.exit(1 if failed else 0)
+
+
+def outcome(case):
+    """Runs one case of a Plan. Returns ("ok", "not ok" or "skip", seconds, what is wrong or why it skips)."""
+    started = time.monotonic()
+    try:
+        problem = case[1]()
+    except Skip as skip:
+        return "skip", 0, skip
+    except Failure as failure:
+        problem = failure
+    return "not ok" if problem else "ok", time.monotonic() - started, problem
 
 
 def complain(result, what, lines=25):
