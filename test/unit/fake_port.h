@@ -313,6 +313,13 @@ class World {
       if (flights[i].from == from && flights[i].to == to && flights[i].rail == rail) return i;
     return static_cast<std::size_t>(-1);
   }
+  /// First flight between two ranks with this tag, from flight `at` on, or npos.
+  std::size_t find(int from, int to, core::MsgType tag, std::size_t at = 0) const {
+    for (std::size_t i = at; i < flights.size(); ++i)
+      if (flights[i].from == from && flights[i].to == to && flights[i].tag == static_cast<std::uint8_t>(tag))
+        return i;
+    return static_cast<std::size_t>(-1);
+  }
   bool run(std::size_t limit = 1'000'000) {
     for (std::size_t n = 0; n < limit; ++n) {
       if (!flights.empty()) {

@@ -633,6 +633,43 @@ TEST(Unfenceable, EndsWithAnErrorAndKeepsTheMemoryRegistered) {
   EXPECT_EQ(w.ports[1]->registrations_, 1);
 }
 
+/// A receive fails alone before its sender heard of it. Its header is under way again, and the answer to that
+/// one overtakes the first.
+TEST(Unfenceable, FailedReceiveIsAskedAgain_TheAnswerIsTheSame) {
+  World::Options o;
+  o.rails = 3;
+  o.put = true;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 2000);
+  SendReq* s = w.isend(0, 1, 1, pattern(2000, 1));
+  ASSERT_TRUE(until(w, MsgType::kPut));
+  ASSERT_EQ(w.flights.size(), 1u);
+  w.hold_close = true;
+  const int rail = w.flights[0].rail;
+  w.kill(0, 1, rail);
+  const auto c = w.pending_close.front();
+  w.pending_close.clear();
+  w.engines[0]->on_rail_closed(w.rail(0, 1, rail), c.ev, FenceResult::kFenced, 0);
+  w.engines[1]->on_rail_closed(w.rail(1, 0, rail), c.ev, FenceResult::kUnfenceable, 0);
+  w.engines[0]->progress(w.now += 1000);  // RNDV again
+  w.now += 2'000'000'000;
+  for (int i = 0; i < 2; ++i) w.engines[1]->progress(w.now += 2'000'000);
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  ASSERT_LT(w.find(0, 1, MsgType::kRndv), w.flights.size());
+  w.take(w.find(0, 1, MsgType::kRndv));
+  const std::size_t older = w.find(1, 0, MsgType::kRestartNack);
+  const std::size_t newer = w.find(1, 0, MsgType::kRestartNack, older + 1);
+  ASSERT_LT(newer, w.flights.size());
+  ASSERT_NE(w.flights[older].rail, w.flights[newer].rail);
+  w.take(newer);
+  ASSERT_TRUE(s->done);
+  EXPECT_NE(s->outcome, Outcome::kOk) << "its receive failed";
+  ASSERT_TRUE(w.run());
+  for (const auto& e : w.engines) EXPECT_EQ(e->unfinished(), 0u);
+}
+
 /// It is said once: dropped, the receive would wait for ever.
 TEST(PeerLost, OfAPeerNotMetYet_CountsWhenItIsMet) {
   for (bool no_memory : {false, true}) {

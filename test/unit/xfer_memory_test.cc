@@ -292,6 +292,62 @@ TEST(Memory, ReceiverWithoutNames_OneMessageFailsAlone) {
   EXPECT_EQ(w.ports[1]->peers_failed_, 0);
 }
 
+/// The header of a message that found no name comes again, and the answer to the copy overtakes the first one.
+TEST(Memory, ReceiverWithoutNamesIsAskedAgain_TheAnswerIsTheSame) {
+  World::Options o;
+  o.ranks = 3;
+  o.rails = 4;
+  o.config.max_named = 1;
+  World w(o);
+  meet(w);
+  RecvReq* first = w.irecv(1, 0, 1, 600);
+  RecvReq* second = w.irecv(1, 2, 1, 600);
+  SendReq* a = w.isend(0, 1, 1, pattern(600, 1));
+  w.take();  // RNDV: the only name is taken
+  SendReq* b = w.isend(2, 1, 1, pattern(600, 2));
+  w.kill(1, 2, w.flights.back().rail, [](const Flight&) { return true; });  // delivered, and sent again
+  ASSERT_TRUE(second->done);
+  EXPECT_EQ(second->status.outcome, Outcome::kNoMemory);
+  w.engines[2]->progress(w.now += 1000);
+  ASSERT_LT(w.find(2, 1, core::MsgType::kRndv), w.flights.size());
+  w.take(w.find(2, 1, core::MsgType::kRndv));
+  const std::size_t older = w.find(1, 2, core::MsgType::kRestartNack);
+  const std::size_t newer = w.find(1, 2, core::MsgType::kRestartNack, older + 1);
+  ASSERT_LT(newer, w.flights.size());
+  ASSERT_NE(w.flights[older].rail, w.flights[newer].rail);
+  w.take(newer);
+  ASSERT_TRUE(b->done);
+  EXPECT_NE(b->outcome, Outcome::kOk) << "its receive failed";
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(a->done && first->done);
+  EXPECT_EQ(first->data, pattern(600, 1));
+  EXPECT_EQ(w.ports[1]->peers_failed_, 0);
+  EXPECT_EQ(w.engines[1]->unfinished(), 0u);
+}
+
+/// There is no memory to remember it either: its sender must not take the receive for finished.
+TEST(Memory, FailedReceiveCannotBeRemembered_ItsSenderIsGivenUp) {
+  World::Options o;
+  o.ranks = 3;
+  o.config.max_named = 1;
+  World w(o);
+  meet(w);
+  RecvReq* first = w.irecv(1, 0, 1, 600);
+  RecvReq* second = w.irecv(1, 2, 1, 600);
+  SendReq* a = w.isend(0, 1, 1, pattern(600, 1));
+  w.take();
+  SendReq* b = w.isend(2, 1, 1, pattern(600, 2));
+  w.ports[1]->refuse_ = [](std::size_t) { return true; };
+  w.take(w.flights.size() - 1);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(second->done && b->done);
+  EXPECT_NE(second->status.outcome, Outcome::kOk);
+  EXPECT_NE(b->outcome, Outcome::kOk);
+  EXPECT_EQ(w.ports[1]->peers_failed_, 1);
+  ASSERT_TRUE(a->done && first->done);
+  EXPECT_EQ(first->data, pattern(600, 1));
+}
+
 TEST(Memory, CommunicatorPeerAndRank_AreErrorsNotAborts) {
   World w({});
   bool none = true;

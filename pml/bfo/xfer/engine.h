@@ -411,6 +411,10 @@ class Engine {
   void check_parked(PeerT& p, std::uint64_t now_ns);
   bool has_work(const PeerT& p) const;
 
+  // failed.h
+  void note_failed(PeerT& p, Name sender);
+  void answer_over(PeerT& p, const core::MatchHdr& h, Name sender);
+
   // keepalive.h
   void ping(PeerT& p, ProcT& via);
 
@@ -472,6 +476,7 @@ class Engine {
 
 }  // namespace bfo::xfer
 
+#include "pml/bfo/xfer/failed.h"
 #include "pml/bfo/xfer/entry.h"
 #include "pml/bfo/xfer/memory.h"
 #include "pml/bfo/xfer/comm.h"

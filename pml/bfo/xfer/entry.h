@@ -42,6 +42,10 @@ Engine<P>::~Engine() {
     }
     while (StarvedT* w = p->starved.pop_front()) port_.free(w);
     if (p->past) port_.free(p->past);
+    while (FailedReceive* const f = p->failed) {
+      p->failed = f->next;
+      port_.free(f);
+    }
     p->~PeerT();
     port_.free(p);
   }

@@ -307,8 +307,7 @@ template <class P>
       ++counters_.malformed;
     return;
   }
-  raw_restart(peer, MsgType::kRestartNack, 0, h, sender, Name());  // FINISHED: received, matched, not live
-  flush(peer);
+  answer_over(peer, h, sender);  // FINISHED: received, matched, not live
 }
 
 /// The rendezvous `sender` of `p` that no receive has matched, or that a matched probe holds.
@@ -340,8 +339,7 @@ template <class P>
     ++counters_.duplicates;
     core::RndvHdr n;
     if (h.type == static_cast<std::uint8_t>(MsgType::kMatch) || !core::decode(a.bytes, n)) return;
-    raw_restart(*peer, MsgType::kRestartNack, 0, h, Name(n.sender), Name());
-    flush(*peer);
+    answer_over(*peer, h, Name(n.sender));
     return;
   }
   if (known) {

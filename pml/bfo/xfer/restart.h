@@ -194,6 +194,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
           static_cast<std::uint8_t>(MsgType::kFin), 0, 0, x.peer_name.value, x.name.value, 0, 1};
       send_raw(peer, &h, sizeof h);
     }
+    if (failed) note_failed(peer, x.peer_name);
     recvs_.erase(x.name, failed);
     x.name = Name();
     peer.live_recvs.remove(&r);

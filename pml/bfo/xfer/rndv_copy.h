@@ -217,6 +217,7 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
     x.status.length = 0;
     x.status.outcome = Outcome::kNoMemory;
     raw_restart(peer, MsgType::kRestartNack, core::kFlagFail, h.match, Name(h.sender), Name());
+    note_failed(peer, Name(h.sender));
     finish_recv(r);
     flush(peer);
     return;

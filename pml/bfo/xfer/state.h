@@ -26,6 +26,7 @@ static_assert(kMaxRails <= core::kMaxWireRails);
 
 enum class SendMode : std::uint8_t { kStandard, kSync, kReady };
 
+struct FailedReceive;  // failed.h
 template <class P>
 struct Comm;
 template <class P>
@@ -387,6 +388,7 @@ struct Peer {
   PastSequence* past = nullptr;  ///< of communicators that were freed
   std::uint32_t n_past = 0;
   std::uint32_t past_capacity = 0;
+  FailedReceive* failed = nullptr;  ///< messages of it whose receive ended with an error
   Rail<P>* eager[kMaxRails] = {};  ///< usable now, preferred ones only
   std::uint64_t parked_since_ns = 0;
   List<typename P::SendRequest, XferLink> ready_sends;  ///< owe something
