@@ -309,6 +309,59 @@ TEST(Get, ReadLostAndOnlyTheReceiverFenced_FinWaitsForTheSendersHalf) {
   expect_clean(w);
 }
 
+/// The sender's device may still fetch, but nobody stores it: no reason to wait, or to fail what arrived.
+TEST(Get, ReadLostWithASendersDeviceThatCannotBeFenced_BothEndWellAtOnce) {
+  World::Options o;
+  o.get = true;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;
+  w.kill(0, 1, 0);
+  const auto c = w.pending_close.front();
+  w.pending_close.clear();
+  w.engines[0]->on_rail_closed(w.rail(0, 1, 0), c.ev, FenceResult::kUnfenceable, 0);
+  ASSERT_TRUE(w.run());
+  EXPECT_FALSE(r->done || s->done) << "the receiver's half could still store it";
+  w.engines[1]->on_rail_closed(w.rail(1, 0, 0), c.ev, FenceResult::kFenced, 0);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_LT(w.now, o.config.park_timeout_ns);
+  EXPECT_EQ(s->outcome, Outcome::kOk);
+  EXPECT_EQ(r->status.outcome, Outcome::kOk);
+  EXPECT_EQ(r->data, pattern(50000, 1));
+  expect_clean(w);
+}
+
+/// The receiver's device may still store: the buffer is not given back with success.
+TEST(Get, ReadLostWithAReceiversDeviceThatCannotBeFenced_BothEndWithAnErrorAfterTheParkTime) {
+  World::Options o;
+  o.get = true;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;
+  w.kill(0, 1, 0);
+  const auto c = w.pending_close.front();
+  w.pending_close.clear();
+  w.engines[0]->on_rail_closed(w.rail(0, 1, 0), c.ev, FenceResult::kFenced, 0);
+  w.engines[1]->on_rail_closed(w.rail(1, 0, 0), c.ev, FenceResult::kUnfenceable, 0);
+  ASSERT_TRUE(w.run());
+  EXPECT_EQ(r->xfer.have.bytes(), 50000u);
+  EXPECT_FALSE(r->done || s->done);
+  w.now += 2'000'000'000;
+  w.hold_close = false;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  EXPECT_NE(s->outcome, Outcome::kOk);
+  EXPECT_EQ(w.ports[1]->registrations_, 1) << "its memory stays registered";
+}
+
 TEST(Get, NoKeyLeft_RecvErrBringsNewOnes) {
   World::Options o;
   o.get = true;

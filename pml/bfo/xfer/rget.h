@@ -232,7 +232,8 @@ struct Rget {
 
   /// No READ of `epoch` can be executed any more. A request may wait in the fabric after our half of the
   /// connection is gone: only when the peer's half is closed too does nobody read its buffer. A peer that is
-  /// given up takes its exposure back itself (recall).
+  /// given up takes its exposure back itself (recall). Our half must be fenced, because it stores. The peer's
+  /// counts as closed also when its device cannot be fenced: what that may still fetch, nobody stores.
   static bool over(const Rail<P>& rail, std::uint32_t epoch) {
     return epoch <= rail.closed_epoch && (epoch <= rail.peer_closed_epoch || rail.peer->lost);
   }
