@@ -292,7 +292,8 @@ TEST(Memory, ReceiverWithoutNames_OneMessageFailsAlone) {
   EXPECT_EQ(w.ports[1]->peers_failed_, 0);
 }
 
-/// The header of a message that found no name comes again, and the answer to the copy overtakes the first one.
+/// The header of a message that found no name comes again, and the answer to the copy overtakes the first
+/// one.
 TEST(Memory, ReceiverWithoutNamesIsAskedAgain_TheAnswerIsTheSame) {
   World::Options o;
   o.ranks = 3;

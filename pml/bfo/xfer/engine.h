@@ -384,6 +384,7 @@ class Engine {
   void ledger_remove(LedgerT*& head, LedgerT* e);
   void hold_until_fenced(SendRequest& r, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
                          std::uint64_t end);
+  static bool grant_over(const LedgerT& e);
   void fence_all(LedgerT*& head);
   void fence_unlisted(SendRequest& r);
   void fence_rail(RailT& rail, std::uint32_t epoch);

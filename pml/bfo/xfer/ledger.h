@@ -68,13 +68,22 @@ void Engine<P>::fence_rail(RailT& rail, std::uint32_t epoch) {
   timers_ = true;
 }
 
+/// No write of this grant is possible: nobody knows of it, or its epoch is closed here or was never up (0). A
+/// fence of that epoch has nothing to report.
+template <class P>
+bool Engine<P>::grant_over(const LedgerT& e) {
+  return e.grant != 0 && (!e.sent || (e.rail->limits.failover && e.epoch <= e.rail->closed_epoch));
+}
+
 /// Ask for the end of every epoch that may still reach the buffer. A rail whose BTL has no fence does not
 /// lose connections (such a BTL aborts the job), so nothing is awaited from it except our own READs.
 template <class P>
 void Engine<P>::fence_all(LedgerT*& head) {
   for (LedgerT* e = head; e;) {
     LedgerT* const next = e->next;
-    if (e->rail->limits.failover) {
+    if (grant_over(*e)) {
+      ledger_remove(head, e);
+    } else if (e->rail->limits.failover) {
       fence_rail(*e->rail, e->epoch);
     } else if (e->grant != 0) {
       ledger_remove(head, e);

@@ -62,11 +62,10 @@ void Engine<P>::quiesce(RecvRequest& r, const RecvInput& in) {
   }
   for (LedgerT* e = x.ledger; e;) {
     LedgerT* const next = e->next;
+    bool over = grant_over(*e);
     for (unsigned i = 0; e->grant != 0 && i < in.restart->n; ++i)
-      if (in.clean[i].conn == e->conn && in.clean[i].epoch == e->epoch) {
-        ledger_remove(x.ledger, e);
-        break;
-      }
+      over = over || (in.clean[i].conn == e->conn && in.clean[i].epoch == e->epoch);
+    if (over) ledger_remove(x.ledger, e);
     e = next;
   }
   fence_grants(x.ledger);

@@ -58,8 +58,14 @@ struct Rput {
     Peer<P>& p = *x.proc->peer;
     bool blocked = false;
     unsigned open = 0;
-    for (Ledger* l = x.ledger; l; l = l->next) {
+    for (Ledger *l = x.ledger, *next = nullptr; l; l = next) {
+      next = l->next;
       if (l->grant == 0 || l->fin) continue;
+      if (!l->sent && !E::usable(*l->rail, l->epoch)) {  // its rail comes up with another epoch, or never
+        x.todo.add(l->begin, l->end);
+        e.ledger_remove(x.ledger, l);
+        continue;
+      }
       ++open;
       if (l->owed && E::usable(*l->rail, l->epoch) && !send_put(e, r, *l)) blocked = true;
     }

@@ -389,7 +389,7 @@ struct Peer {
   std::uint32_t n_past = 0;
   std::uint32_t past_capacity = 0;
   FailedReceive* failed = nullptr;  ///< messages of it whose receive ended with an error
-  Rail<P>* eager[kMaxRails] = {};  ///< usable now, preferred ones only
+  Rail<P>* eager[kMaxRails] = {};   ///< usable now, preferred ones only
   std::uint64_t parked_since_ns = 0;
   List<typename P::SendRequest, XferLink> ready_sends;  ///< owe something
   List<typename P::RecvRequest, XferLink> ready_recvs;
