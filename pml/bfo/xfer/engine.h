@@ -477,10 +477,10 @@ class Engine {
 
 }  // namespace bfo::xfer
 
-#include "pml/bfo/xfer/failed.h"
 #include "pml/bfo/xfer/entry.h"
 #include "pml/bfo/xfer/memory.h"
 #include "pml/bfo/xfer/comm.h"
+#include "pml/bfo/xfer/failed.h"
 #include "pml/bfo/xfer/match.h"
 #include "pml/bfo/xfer/posted.h"
 #include "pml/bfo/xfer/schedule.h"

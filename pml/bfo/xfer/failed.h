@@ -13,11 +13,6 @@
 
 namespace bfo::xfer {
 
-struct FailedReceive {
-  FailedReceive* next = nullptr;
-  Name sender;
-};
-
 /// The receive of the message `sender` of `p` has failed. Without memory to remember it the peer is given up:
 /// then its sends end with an error too.
 template <class P>

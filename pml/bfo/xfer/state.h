@@ -26,7 +26,6 @@ static_assert(kMaxRails <= core::kMaxWireRails);
 
 enum class SendMode : std::uint8_t { kStandard, kSync, kReady };
 
-struct FailedReceive;  // failed.h
 template <class P>
 struct Comm;
 template <class P>
@@ -349,6 +348,12 @@ struct PastSequence {
   Seq16 hold_seq;
   std::uint16_t question;
   bool resent;
+};
+
+/// A message whose receive ended with an error (failed.h).
+struct FailedReceive {
+  FailedReceive* next = nullptr;
+  Name sender;
 };
 
 /// A raw message that found no fragment record. Its bytes follow.
