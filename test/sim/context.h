@@ -38,10 +38,11 @@ struct Stats {
   std::uint64_t resent_bytes = 0;
   std::uint64_t application_bytes = 0;
   std::uint64_t posted_bytes = 0;   ///< payload given to rails
-  std::uint64_t control_bytes = 0;  ///< headers given to rails, and messages sent again as they are
+  std::uint64_t control_bytes = 0;  ///< headers and control messages given to rails
   std::uint64_t wire_bytes = 0;     ///< work requests the rails took, as they see them
   std::uint64_t self_bytes = 0;     ///< messages to oneself, which need no rail
-  std::uint64_t read_bytes = 0;     ///< payload that receivers fetched
+  std::uint64_t read_bytes = 0;     ///< payload that receivers fetch
+  std::uint64_t fetched_bytes = 0;  ///< of it, what was not handed back as never sent
   std::uint64_t unsent_bytes = 0;   ///< payload of work requests that ended as never sent
   std::uint64_t again_bytes = 0;    ///< payload given to rails a second time
   std::uint64_t late_packets = 0;   ///< executed after the sender was told their fate is unknown

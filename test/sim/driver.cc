@@ -198,6 +198,7 @@ void Driver::report(Half& h, Packet* p, Fate fate) {
     if (f.get) --f.get->buf.rdma_out;
     f.put = nullptr;
     f.get = nullptr;
+    if (p->kind == WrKind::kGet && fate != Fate::kNeverSent) ctx_.stats.fetched_bytes += f.bytes;
     if (fate != Fate::kDelivered && f.bytes != 0) ctx_.traffic[f.pair].failed += f.bytes;
     if (fate == Fate::kNeverSent) ctx_.stats.unsent_bytes += f.bytes;
     engine_->on_done(&f, fate);

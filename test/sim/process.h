@@ -95,6 +95,7 @@ class Process {
   void matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length);
   bool register_buffer(Buffer& b, std::size_t n, Registration& reg);
   void count(std::uint32_t pair, std::size_t header, std::uint64_t offset, std::size_t payload);
+  void count_raw(std::uint8_t tag, std::size_t size);
   bool loss_allowed(std::uint32_t peer) const;
   void finish_send(SendRequest& r, Outcome outcome);
   void finish_recv(RecvRequest& r, const xfer::RecvStatus& status);

@@ -73,6 +73,15 @@ void Process::count(std::uint32_t pair, std::size_t header, std::uint64_t offset
   if (payload) ctx_.count_payload(pair, offset, payload);
 }
 
+/// Bytes that no request stands for: an eager message among them goes again.
+void Process::count_raw(std::uint8_t tag, std::size_t size) {
+  const bool eager = tag == static_cast<std::uint8_t>(core::MsgType::kMatch);
+  const std::size_t header = eager ? sizeof(core::MatchHdr) : size;
+  ctx_.stats.control_bytes += header;
+  ctx_.stats.posted_bytes += size - header;
+  ctx_.stats.again_bytes += size - header;
+}
+
 bool SimPort::sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
                     SendRequest& r, std::size_t len) {
   process_.in_inline_ = r.buf.pair;
@@ -131,14 +140,14 @@ Post SimPort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* h
   Half& h = *rail.half;
   if (h.peer == h.proc) {
     process_.ctx_.stats.self_bytes += hdr_len + len;
-    process_.count(0, hdr_len + len, 0, 0);
+    process_.count_raw(tag, hdr_len + len);
     to_self(process_.engine(), h, tag, hdr, hdr_len, bytes, len);
     return Post::kCompleted;
   }
   Post why;
   Packet* const p = process_.driver_.prepare(h, WrKind::kSend, hdr_len + len, why);
   if (!p) return why;
-  process_.count(0, hdr_len + len, 0, 0);
+  process_.count_raw(tag, hdr_len + len);
   load(p, tag, hdr, hdr_len, bytes, len);
   return process_.driver_.commit(h, p, f);
 }

@@ -292,21 +292,30 @@ void World::check_resent(std::uint32_t i) {
 void World::check_balance() {
   const Stats& t = ctx_.stats;
   std::uint64_t said = 0;
+  std::uint64_t read = 0;
   std::uint64_t resent = 0;
+  std::uint64_t protocol = 0;
   for (std::uint32_t p = 0; p < ctx_.machine.procs; ++p) {
-    said += processes_[p]->engine().counters().bytes_sent;
-    resent += processes_[p]->engine().counters().bytes_resent;
+    const xfer::Counters& c = processes_[p]->engine().counters();
+    said += c.bytes_sent;
+    read += c.bytes_read;
+    resent += c.bytes_resent;
+    protocol += c.bytes_protocol();
   }
   const auto n = [](std::uint64_t v) { return static_cast<unsigned long long>(v); };
   if (said + t.read_bytes != t.posted_bytes)
     return ctx_.fail("P8: engines counted %llu bytes sent, receivers read %llu, rails took %llu", n(said),
                      n(t.read_bytes), n(t.posted_bytes));
+  if (read != t.fetched_bytes)
+    return ctx_.fail("P8: engines counted %llu bytes read, rails fetched %llu", n(read), n(t.fetched_bytes));
+  if (protocol != t.control_bytes)
+    return ctx_.fail("P8: engines counted %llu bytes of protocol, rails took %llu", n(protocol),
+                     n(t.control_bytes));
   if (t.wire_bytes + t.self_bytes != t.posted_bytes + t.control_bytes)
     return ctx_.fail("P8: rails carried %llu bytes, of which %llu are payload and %llu protocol",
                      n(t.wire_bytes + t.self_bytes), n(t.posted_bytes), n(t.control_bytes));
-  // Eager messages that go again count with their headers; a restart may find bytes missing that both sides
-  // had moved, or a window of grants out of order. The head of a RNDV that is repeated as RGET is not
-  // counted.
+  // A restart may find bytes missing that both sides had moved, or a window of grants out of order. The head
+  // of a RNDV that is repeated as RGET is not counted.
   const Machine& m = ctx_.machine;
   const std::uint64_t window = std::uint64_t{m.rails} * m.rdma_depth * m.rdma_frag;
   if (resent + t.unsent_bytes + t.failovers * m.rndv_eager < t.again_bytes ||

@@ -185,6 +185,7 @@ class World {
     epoch.assign(o.ranks * o.ranks * o.rails, 1);
     up.assign(epoch.size(), true);
     posted.assign(epoch.size(), 0);
+    carried.assign(o.ranks, 0);
     for (int i = 0; i < o.ranks; ++i) comms[i] = add_comm(i, 0);
   }
   ~World();
@@ -268,6 +269,7 @@ class World {
   bool post(Flight f) {
     f.epoch = epoch[key(f.from, f.to, f.rail)];
     f.number = ++posted[lane(f.from, f.to, f.rail)];
+    carried[f.from] += f.bytes.size() + f.size;
     if (options.loopback) {
       arrive(f);
       end(f, Fate::kDelivered);
@@ -417,6 +419,7 @@ class World {
   std::vector<std::uint32_t> epoch;
   std::vector<bool> up;
   std::vector<std::uint64_t> posted;
+  std::vector<std::uint64_t> carried;  ///< bytes each rank gave to its rails, or had them read
   std::deque<Flight> flights;
   std::deque<Close> pending_close;
   bool hold_close = false;

@@ -253,6 +253,16 @@ void Module::unbind_failover_btls() {
   bound_.clear();
 }
 
+void Module::rail_bytes(unsigned long long* out, unsigned n) const {
+  std::fill_n(out, n, 0ull);
+  unsigned i = 0;
+  for (const auto& [btl, contract] : bound_) {
+    bfo_accounting_t books = {};
+    if (contract->accounting(btl, &books) == OPAL_SUCCESS) out[i] += books.bytes_posted;
+    if (i + 1 < n) ++i;
+  }
+}
+
 int Module::add_procs(ompi_proc_t** procs, size_t count) {
   if (count == 0) return OMPI_SUCCESS;
   const ompi_proc_t* me = ompi_proc_local();

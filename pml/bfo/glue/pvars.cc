@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // pvars.cc: reads the engine's counters and queues for MPI_T. Counters are read without the engine's lock:
-// each is one aligned word, and a tool may see it a moment late.
+// each is one aligned word, and a tool may see it a moment late. The bytes of each rail are the BTL's own count.
 #include "pml/bfo/glue/pvars.h"
+
+#include <algorithm>
 
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
@@ -19,8 +21,10 @@ struct Total {
 constexpr Total kTotals[] = {
     {"failovers", &xfer::Counters::rails_lost, "Number of times a rail to a peer was lost"},
     {"bytes_sent", &xfer::Counters::bytes_sent,
-     "Application bytes handed to rails, those sent again included"},
-    {"bytes_resent", &xfer::Counters::bytes_resent, "Application bytes sent again after a failure"},
+     "Application bytes handed to rails to be sent or written, those sent again included"},
+    {"bytes_read", &xfer::Counters::bytes_read,
+     "Application bytes read over rails by receivers, those read again included"},
+    {"bytes_resent", &xfer::Counters::bytes_resent, "Application bytes sent or read again after a failure"},
     {"messages_resent", &xfer::Counters::messages_resent, "First fragments sent again after a failure"},
     {"duplicates_dropped", &xfer::Counters::duplicates, "Messages dropped because they had arrived before"},
     {"stale_dropped", &xfer::Counters::stale,
@@ -36,6 +40,30 @@ int read_total(const mca_base_pvar_t* pvar, void* value, void*) {
   const Module* module = mca_pml_bfo_component.module;
   *static_cast<unsigned long long*>(value) =
       module == nullptr ? 0 : const_cast<Module*>(module)->engine().counters().*total->value;
+  return OMPI_SUCCESS;
+}
+
+int read_protocol(const mca_base_pvar_t*, void* value, void*) {
+  const Module* module = mca_pml_bfo_component.module;
+  *static_cast<unsigned long long*>(value) =
+      module == nullptr ? 0 : const_cast<Module*>(module)->engine().counters().bytes_protocol();
+  return OMPI_SUCCESS;
+}
+
+// Always the same number of values: a handle may be older than the rails.
+int rail_notify(mca_base_pvar_t*, mca_base_pvar_event_t event, void*, int* count) {
+  if (event == MCA_BASE_PVAR_HANDLE_BIND) *count = static_cast<int>(xfer::kMaxRails);
+  return OMPI_SUCCESS;
+}
+
+int read_rails(const mca_base_pvar_t*, void* value, void*) {
+  auto* out = static_cast<unsigned long long*>(value);
+  const Module* module = mca_pml_bfo_component.module;
+  if (module != nullptr) {
+    module->rail_bytes(out, xfer::kMaxRails);
+  } else {
+    std::fill_n(out, xfer::kMaxRails, 0ull);
+  }
   return OMPI_SUCCESS;
 }
 
@@ -85,6 +113,15 @@ void register_pvars(const mca_base_component_t* component) {
       "Receives posted for each peer of a communicator that no message has matched", OPAL_INFO_LVL_4,
       MPI_T_PVAR_CLASS_SIZE, MCA_BASE_VAR_TYPE_UNSIGNED_INT, nullptr, MPI_T_BIND_MPI_COMM,
       MCA_BASE_PVAR_FLAG_READONLY, read_posted, nullptr, comm_notify, nullptr);
+  mca_base_component_pvar_register(
+      component, "bytes_protocol", "Bytes of headers and control messages handed to rails", OPAL_INFO_LVL_3,
+      MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr, MPI_T_BIND_NO_OBJECT, flags,
+      read_protocol, nullptr, nullptr, nullptr);
+  mca_base_component_pvar_register(
+      component, "rail_bytes",
+      "Bytes that each port of a failover BTL was given, headers and READs included: one value per port",
+      OPAL_INFO_LVL_3, MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr,
+      MPI_T_BIND_NO_OBJECT, flags, read_rails, nullptr, rail_notify, nullptr);
   for (const Total& total : kTotals) {
     mca_base_component_pvar_register(component, total.name, total.help, OPAL_INFO_LVL_3,
                                      MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr,

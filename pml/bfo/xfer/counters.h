@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "common/ids.h"
+#include "pml/bfo/core/wire.h"
 
 namespace bfo::xfer {
 
@@ -19,12 +20,15 @@ struct Config {
   bool use_put = true;
 };
 
-/// Totals since the start; for pvars, tests and the balance of P8.
+/// Totals since the start; for pvars, tests and the balance of P8: what all processes sent and read is what the
+/// applications gave to their sends, and what was sent and read again.
 struct Counters {
   std::uint64_t eager_sent = 0;
   std::uint64_t rndv_sent = 0;
   std::uint64_t bytes_sent = 0;       ///< application bytes handed to rails, resent ones included
-  std::uint64_t bytes_resent = 0;     ///< of them, again
+  std::uint64_t bytes_read = 0;       ///< application bytes of READs that ended, unless they were never sent
+  std::uint64_t bytes_resent = 0;     ///< of both, again
+  std::uint64_t bytes_headers = 0;    ///< headers and control messages, but for those of `eager_sent`
   std::uint64_t messages_resent = 0;  ///< MATCH, RNDV, RGET posted again
   std::uint64_t duplicates = 0;       ///< messages dropped because they had arrived before
   std::uint64_t stale = 0;            ///< messages of an older round or a finished request
@@ -36,6 +40,9 @@ struct Counters {
   std::uint64_t deferred = 0;  ///< callbacks put aside because they came during another
   std::uint64_t fences = 0;
   std::uint64_t peers_lost = 0;
+
+  /// Bytes handed to rails that are no application's. What the fast path would add is known already.
+  std::uint64_t bytes_protocol() const { return bytes_headers + eager_sent * sizeof(core::MatchHdr); }
 };
 
 struct ProbeResult {

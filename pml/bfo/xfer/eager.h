@@ -189,7 +189,7 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
   }
   PeerT& p = *rail->peer;
   hold_again(p, Bytes{static_cast<const std::uint8_t*>(data), size});
-  note_resent(p, size, tag == static_cast<std::uint8_t>(MsgType::kMatch));
+  note_resent(p, raw_payload(tag, size), tag == static_cast<std::uint8_t>(MsgType::kMatch));
   send_raw(p, data, size);
   if (!entry.nested())
     flush(p);

@@ -311,6 +311,11 @@ class Engine {
   }
   RailT* rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* nameless) const;
   bool post_raw(PeerT& p, Frag& f);
+  /// Application bytes in a raw message: only an eager message has any.
+  static std::uint64_t raw_payload(std::uint8_t type, std::size_t size) {
+    const bool eager = type == static_cast<std::uint8_t>(MsgType::kMatch) && size > sizeof(core::MatchHdr);
+    return eager ? size - sizeof(core::MatchHdr) : 0;
+  }
   void ready(SendRequest& r);
   void ready(RecvRequest& r);
   void unready(SendRequest& r);

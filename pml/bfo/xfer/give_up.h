@@ -141,7 +141,10 @@ template <class P>
     f->xfer.epoch = rail.name.epoch;
     ++frags_out_;
     const Post post = port_.send_bytes(rail.handle, h.type, &h, sizeof h, nullptr, 0, *f);
-    if (taken(post)) p.owe_lost = false;
+    if (taken(post)) {
+      p.owe_lost = false;
+      counters_.bytes_headers += sizeof h;
+    }
     if (post == Post::kAccepted) return;
     --frags_out_;
     port_.frag_free(*f);

@@ -271,6 +271,7 @@ struct Rget {
     auto& x = r.xfer;
     auto& fx = f.xfer;
     --x.in_flight;
+    if (fx.fate != Fate::kNeverSent) e.counters_.bytes_read += fx.length;
     LedgerEntry<P>* entry = x.ledger;
     while (entry && !(entry->grant == 0 && !entry->dead && entry->rail == fx.rail &&
                       entry->epoch == fx.epoch && entry->begin == fx.offset))

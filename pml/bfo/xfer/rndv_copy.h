@@ -114,6 +114,7 @@ struct RndvCopy {
       rail->inflight_bytes += n;
       ++x.in_flight;
       e.counters_.bytes_sent += n;
+      e.counters_.bytes_headers += sizeof h;
       e.note_piece(p, x.rail_end, want.begin, n);
       if (post == Post::kCompleted) {
         --x.in_flight;
@@ -188,6 +189,7 @@ bool Engine<P>::open(SendRequest& r) {
     if (x.rail_end != 0 && n != 0) count_resent(*x.proc->peer, n < x.rail_end ? n : x.rail_end, false);
     if (n > x.rail_end) x.rail_end = n;
     counters_.bytes_sent += n;
+    counters_.bytes_headers += sizeof h;
     ++counters_.control_sent;
     if (post == Post::kCompleted) {
       fragment_left(*f);

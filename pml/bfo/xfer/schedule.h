@@ -109,6 +109,7 @@ bool Engine<P>::post_on(RailT& rail, const void* hdr, std::size_t len, FragKind 
   }
   if (!taken(post)) return false;
   ++counters_.control_sent;
+  counters_.bytes_headers += len;
   return true;
 }
 
@@ -221,6 +222,9 @@ bool Engine<P>::post_raw(PeerT& p, Frag& f) {
     const Post post = port_.send_bytes(rail->handle, x.type, data, x.raw_len, nullptr, 0, f);
     if (taken(post)) {
       ++counters_.control_sent;
+      const std::uint64_t payload = raw_payload(x.type, x.raw_len);
+      counters_.bytes_sent += payload;
+      counters_.bytes_headers += x.raw_len - payload;
       if (post == Post::kCompleted) {
         --frags_out_;
         if (x.grant == kPing) p.pinging = false;
