@@ -150,5 +150,18 @@ TEST(Books, ReadsNeverSent_DoNotCount) {
   expect_rails_carried(w);
 }
 
+TEST(Books, TransfersThatEndInTheCall_CountLikeOthers) {
+  for (Way way : {Way::kGet, Way::kPut}) {
+    World::Options o = options(way);
+    o.rdma_now = true;
+    World w(o);
+    Traffic t(w, way);
+    ASSERT_TRUE(w.run());
+    t.expect_done();
+    EXPECT_EQ(Sums(w).moved, t.application) << static_cast<int>(way);
+    expect_rails_carried(w);
+  }
+}
+
 }  // namespace
 }  // namespace bfo::test

@@ -286,13 +286,13 @@ struct Rput {
     g.rail->inflight_bytes += g.length;
     ++x.in_flight;
     const Post post = e.port_.put(g.rail->handle, r, g.offset, g.length, g.address, g.handle, *f);
-    if (post == Post::kAccepted) {
+    if (taken(post)) {
       e.counters_.bytes_sent += g.length;
       std::uint64_t end = x.restarts != 0 ? x.rail_end : 0;  // grants of the first round overtake each other
       e.note_piece(*x.proc->peer, end, g.offset, g.length);
       if (end > x.rail_end) x.rail_end = end;
-      return post;
     }
+    if (post == Post::kAccepted) return post;
     e.fragment_left(*f);
     --x.in_flight;
     if (post == Post::kCompleted) finished(e, r, *f);
