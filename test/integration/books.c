@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * books: two ranks exchange messages of all protocols, then each prints what the performance variables of the PML say
- * about them, and what it sent itself:
+ * books: two ranks exchange messages of all protocols, then each prints what the performance variables of the
+ * PML say about them, and what it sent itself:
  *
  *   books: rank 0 application 41 sent 20 read 21 resent 0 protocol 7 rails 48 24 24
  *
@@ -18,7 +18,8 @@
 
 typedef unsigned long long count_t;
 
-static const char* const names[] = {"bytes_sent", "bytes_read", "bytes_resent", "bytes_protocol", "rail_bytes"};
+static const char* const names[] = {"bytes_sent", "bytes_read", "bytes_resent", "bytes_protocol",
+                                    "rail_bytes"};
 enum { SENT, READ, RESENT, PROTOCOL, RAILS, VARIABLES };
 
 static const int sizes[] = {0, 8, 1000, 40000, 1 << 20, 3000001};
@@ -109,10 +110,12 @@ int main(int argc, char** argv) {
     usleep(1000);
   }
   char line[2048];
-  int used = snprintf(line, sizeof(line),
-                      "books: rank %d application %llu sent %llu read %llu resent %llu protocol %llu rails %llu", rank,
-                      application, sums[SENT], sums[READ], sums[RESENT], sums[PROTOCOL], sums[RAILS]);
-  for (int i = 0; i < counts[RAILS]; ++i) used += snprintf(line + used, sizeof(line) - used, " %llu", values[i]);
+  int used =
+      snprintf(line, sizeof(line),
+               "books: rank %d application %llu sent %llu read %llu resent %llu protocol %llu rails %llu",
+               rank, application, sums[SENT], sums[READ], sums[RESENT], sums[PROTOCOL], sums[RAILS]);
+  for (int i = 0; i < counts[RAILS]; ++i)
+    used += snprintf(line + used, sizeof(line) - used, " %llu", values[i]);
   puts(line);
   fflush(stdout);
   MPI_T_pvar_session_free(&session);

@@ -218,7 +218,7 @@ class World {
         l.get_limit = options.get ? 1 << 20 : 0;
         l.put_limit = options.put ? 1 << 20 : 0;
         l.rdma_frag_size = options.rdma_frag;
-        l.failover = true;
+        l.failover = !stock;
         const bool is_up = up[key(me, other, r)];
         engines[me]->rail_add(p, FakePort::RailHandle{other, r}, l, is_up ? RailState::kUp : RailState::kDown,
                               name(me, other, r));
@@ -433,7 +433,8 @@ class World {
   std::deque<Flight> flights;
   std::deque<Close> pending_close;
   bool hold_close = false;
-  bool late = false;  ///< RDMA of a dead rail is executed once more, just before the rail is closed
+  bool stock = false;  ///< rails made from now on know no failover
+  bool late = false;   ///< RDMA of a dead rail is executed once more, just before the rail is closed
   std::vector<Flight> late_ones;
   struct Fence {
     int me, other, rail;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// xfer_books_test.cc: the sums balance (DESIGN P8): what rails carry for a process is what its counters say it sent,
-// read and needed for the protocol; and what all sent and read is what the applications sent, and what went again.
+// xfer_books_test.cc: the sums balance (DESIGN P8): what rails carry for a process is what its counters say
+// it sent, read and needed for the protocol; and what all sent and read is what the applications sent, and
+// what went again.
 #include <gtest/gtest.h>
 
 #include "test/unit/fake_port.h"

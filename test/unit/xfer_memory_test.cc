@@ -144,6 +144,77 @@ TEST(Memory, SenderNotSpokenToYet_IsGivenUpWhenItIsMet) {
   EXPECT_EQ(w.ports[1]->peers_failed_, 1);
 }
 
+/// A peer that cannot be made ends the requests for it, and nothing else: no message of it was lost.
+TEST(Memory, PeerThatCannotBeMade_OnlyRequestsForItFail) {
+  World::Options o;
+  o.ranks = 3;
+  World w(o);
+  w.peer(1, 0)->rails[0].limits.failover = false;  // one whose messages come without a rail
+  w.ports[1]->refuse_ = [](std::size_t) { return true; };
+  SendReq* s = w.isend(1, 2, 1, pattern(10, 1));
+  RecvReq* r = w.irecv(1, 2, 1, 10);
+  w.ports[1]->refuse_ = nullptr;
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(s->outcome, Outcome::kNoMemory);
+  EXPECT_EQ(r->status.outcome, Outcome::kNoMemory);
+  EXPECT_EQ(w.ports[1]->peers_failed_, 0);
+  RecvReq* other = w.irecv(1, 0, 1, 10);
+  RecvReq* later = w.irecv(1, 2, 1, 10);
+  w.isend(0, 1, 1, pattern(10, 2));
+  w.isend(2, 1, 1, pattern(10, 3));
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(other->done && later->done);
+  EXPECT_EQ(other->data, pattern(10, 2));
+  EXPECT_EQ(later->data, pattern(10, 3));
+}
+
+/// Its message finds no memory for a record of its sender: the sender is given up when it is met.
+TEST(Memory, MessageOfAPeerThatCannotBeMade_IsAnErrorWhenItIsMet) {
+  for (std::size_t length : {10u, 5000u})
+    for (bool rank_too : {true, false})
+      for (std::uint32_t epoch : {0u, 1u}) {
+        if (length < 256 && !rank_too) continue;  // kept: it needs no more than the rank
+        World::Options o;
+        o.ranks = 3;
+        World w(o);
+        w.peer(1, 2)->rails[0].limits.failover = false;
+        if (epoch == 0) w.stock = true;
+        w.isend(0, 1, 1, pattern(length, 1));
+        const Flight f = w.flights[0];
+        w.flights.clear();
+        w.ports[1]->refuse_ = [&](std::size_t n) { return rank_too || n >= sizeof(xfer::Peer<FakePort>); };
+        w.engines[1]->on_message(nullptr, epoch, f.tag, f.bytes.data(), f.bytes.size());
+        w.ports[1]->refuse_ = nullptr;
+        EXPECT_EQ(w.ports[1]->peers_failed_, 0);
+        RecvReq* r = w.irecv(1, 0, 1, length);
+        ASSERT_TRUE(r->done) << length << ' ' << rank_too << ' ' << epoch;
+        EXPECT_EQ(r->status.outcome, Outcome::kNoMemory);
+        EXPECT_EQ(w.ports[1]->peers_failed_, 1);
+        EXPECT_EQ(w.engines[1]->counters().malformed, 0u);
+        delete f.frag;
+      }
+}
+
+/// The communicator goes away while there is no memory for a record of a peer it has messages from.
+TEST(Memory, NumberingOfAPeerThatCannotBeMade_IsAnErrorWhenItIsMet) {
+  World w({});
+  auto* theirs = w.add_comm(0, 5);
+  auto* ours = w.add_comm(1, 5);
+  w.isend(0, 1, 1, pattern(10, 1), xfer::SendMode::kStandard, theirs);
+  const Flight f = w.flights[0];
+  w.flights.clear();
+  RecvReq* any = w.irecv(1, xfer::kAnySource, 1, 10, ours);
+  w.engines[1]->on_message(nullptr, 1, f.tag, f.bytes.data(), f.bytes.size());
+  ASSERT_TRUE(any->done);
+  w.ports[1]->refuse_ = [](std::size_t) { return true; };
+  w.engines[1]->comm_del(ours);
+  w.ports[1]->refuse_ = nullptr;
+  RecvReq* r = w.irecv(1, 0, 1, 10, w.add_comm(1, 5));
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kNoMemory);
+  EXPECT_EQ(w.ports[1]->peers_failed_, 1);
+}
+
 TEST(Memory, MessageInsideASend_IsGivenUpOnTheWayOut) {
   World::Options o;
   o.loopback = true;

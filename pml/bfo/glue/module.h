@@ -45,8 +45,8 @@ class Module {
     return nullptr;
   }
 
-  // Bytes given so far to the ports of the failover BTLs, headers and READs included, one value per BTL module;
-  // the last of `n` values takes those that are left.
+  // Bytes given so far to the ports of the failover BTLs, headers and READs included, one value per BTL
+  // module; the last of `n` values takes those that are left.
   void rail_bytes(unsigned long long* out, unsigned n) const;
 
   // Downcalls of libmpi about processes; see ompi/mca/pml/pml.h.

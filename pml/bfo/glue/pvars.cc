@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // pvars.cc: reads the engine's counters and queues for MPI_T. Counters are read without the engine's lock:
-// each is one aligned word, and a tool may see it a moment late. The bytes of each rail are the BTL's own count.
+// each is one aligned word, and a tool may see it a moment late. The bytes of each rail are the BTL's own
+// count.
 #include "pml/bfo/glue/pvars.h"
 
 #include <algorithm>
@@ -113,10 +114,10 @@ void register_pvars(const mca_base_component_t* component) {
       "Receives posted for each peer of a communicator that no message has matched", OPAL_INFO_LVL_4,
       MPI_T_PVAR_CLASS_SIZE, MCA_BASE_VAR_TYPE_UNSIGNED_INT, nullptr, MPI_T_BIND_MPI_COMM,
       MCA_BASE_PVAR_FLAG_READONLY, read_posted, nullptr, comm_notify, nullptr);
-  mca_base_component_pvar_register(
-      component, "bytes_protocol", "Bytes of headers and control messages handed to rails", OPAL_INFO_LVL_3,
-      MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr, MPI_T_BIND_NO_OBJECT, flags,
-      read_protocol, nullptr, nullptr, nullptr);
+  mca_base_component_pvar_register(component, "bytes_protocol",
+                                   "Bytes of headers and control messages handed to rails", OPAL_INFO_LVL_3,
+                                   MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr,
+                                   MPI_T_BIND_NO_OBJECT, flags, read_protocol, nullptr, nullptr, nullptr);
   mca_base_component_pvar_register(
       component, "rail_bytes",
       "Bytes that each port of a failover BTL was given, headers and READs included: one value per port",

@@ -92,9 +92,7 @@ template <class P>
   if (!memory) {
     if (auto* const peer = static_cast<PeerT*>(port_.resolve(c.handle, rank)))
       no_memory(*peer, sizeof(ProcT));
-    else
-      no_memory(static_cast<RailT*>(nullptr), 0, sizeof(ProcT));
-    return nullptr;
+    return nullptr;  // a peer that cannot be made either has nothing here that could be lost
   }
   auto* const p = ::new (memory) ProcT;
   c.procs[rank] = p;
@@ -110,7 +108,10 @@ template <class P>
 void Engine<P>::remember(ProcT& p) {
   if (!p.peer && p.expected == 0 && p.next_seq == 0) return;
   PeerT* const known = peer_of(p);
-  if (!known) return;
+  if (!known) {  // its numbering is lost, and nobody can tell later whose it was
+    unmet_unkept_ = nameless_unkept_ = sizeof(PastSequence);
+    return;
+  }
   PeerT& peer = *known;
   const PastSequence now{p.comm->ctx, p.next_seq, p.stop_seq, p.confirmed, p.acked,
                          p.expected,  p.hold_seq, p.question, p.resent};

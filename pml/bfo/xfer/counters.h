@@ -20,8 +20,8 @@ struct Config {
   bool use_put = true;
 };
 
-/// Totals since the start; for pvars, tests and the balance of P8: what all processes sent and read is what the
-/// applications gave to their sends, and what was sent and read again.
+/// Totals since the start; for pvars, tests and the balance of P8: what all processes sent and read is what
+/// the applications gave to their sends, and what was sent and read again.
 struct Counters {
   std::uint64_t eager_sent = 0;
   std::uint64_t rndv_sent = 0;

@@ -207,6 +207,7 @@ class Engine {
   // memory.h
   void no_memory(PeerT& p, std::size_t size);
   void no_memory(const RailT* rail, std::uint32_t epoch, std::size_t size);
+  void no_memory(CommT& c, std::int32_t rank, const Arrival& a);
   void doom(PeerT& p);
   void give_up_doomed();
 
@@ -218,6 +219,7 @@ class Engine {
 
   // match.h
   CommT* comm_find(std::uint16_t ctx) const;
+  static bool has_rank(const CommT& c, std::int32_t rank) { return rank >= 0 && rank < c.size; }
   ProcT* proc_at(CommT& c, std::int32_t rank) {
     if (static_cast<std::uint32_t>(rank) >= static_cast<std::uint32_t>(c.size)) [[unlikely]]
       return nullptr;
@@ -450,10 +452,11 @@ class Engine {
   bool tail_work_ = false;
   bool doomed_ = false;  ///< a peer is
   EarlyLoss* early_losses_ = nullptr;
-  std::size_t nameless_unkept_ = 0;  ///< size of a message without room that came from nobody knows whom
-  std::size_t unmet_unkept_ = 0;     ///< the same, over a rail of a peer that is not made yet
-  std::uint64_t waiting_ = 0;        ///< peers with something that progress() must retry
-  bool timers_ = false;  ///< a peer is parked or a sender stalled: progress() must look at the clock
+  std::size_t nameless_unkept_ =
+      0;                          ///< size of a message without room, of a peer whose messages come without
+  std::size_t unmet_unkept_ = 0;  ///< the same, over a rail of a peer that is not made yet
+  std::uint64_t waiting_ = 0;     ///< peers with something that progress() must retry
+  bool timers_ = false;           ///< a peer is parked or a sender stalled: progress() must look at the clock
   std::uint64_t n_stalled_ = 0;
   std::uint64_t frags_out_ = 0;
   std::uint64_t eager_out_ = 0;  ///< eager sends with a request that have not ended

@@ -272,7 +272,8 @@ void Engine<P>::handle_done(Frag& f) {
         peer.owe_lost = timers_ = true;
       } else if (!ok && !peer.lost) {
         hold_again(peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.raw, x.raw_len});
-        note_resent(peer, raw_payload(x.type, x.raw_len), x.type == static_cast<std::uint8_t>(MsgType::kMatch));
+        note_resent(peer, raw_payload(x.type, x.raw_len),
+                    x.type == static_cast<std::uint8_t>(MsgType::kMatch));
         peer.raw.push_back(&f);
         flush(peer);
         return;

@@ -28,7 +28,10 @@ template <class P>
   }
   ProcT* const p = proc_at(*c, h.src);
   if (!p || (a.rail && p->peer && a.rail->peer != p->peer)) [[unlikely]] {
-    ++counters_.malformed;
+    if (!p && has_rank(*c, h.src))
+      no_memory(*c, h.src, a);
+    else
+      ++counters_.malformed;
     return nullptr;
   }
   return accept(*p, h, a);
@@ -55,7 +58,10 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
   ProcT* const p = proc_at(*c, h.src);
   PeerT* const peer = p ? peer_of(*p) : nullptr;
   if (!peer || !from_peer(a.rail, peer)) {
-    ++counters_.malformed;
+    if (!peer && has_rank(*c, h.src))
+      no_memory(*c, h.src, a);
+    else
+      ++counters_.malformed;
     return nullptr;
   }
   if (!(h.flags & (core::kFlagRestart | core::kFlagKnown))) return accept(*p, h, a);
@@ -223,8 +229,8 @@ template <class P>
 Unexpected<P>* Engine<P>::keep(ProcT* p, const core::MatchHdr& h, const Arrival& a) {
   void* const memory = port_.alloc(sizeof(Message) + a.bytes.size);
   if (!memory) [[unlikely]] {
-    if (PeerT* const peer = !a.rail && p ? peer_of(*p) : nullptr)
-      no_memory(*peer, a.bytes.size);
+    if (p)
+      no_memory(*p->comm, p->rank, a);
     else
       no_memory(a.rail, a.epoch, a.bytes.size);
     return nullptr;

@@ -43,6 +43,15 @@ template <class P>
       if (!p->rails[i].limits.failover) no_memory(*p, size);
 }
 
+/// The same for a message of rank `rank` of `c`: its sender is known even if it came without a rail, but it
+/// may have no record, and there may be no memory for one. Then it is given up when it is met.
+template <class P>
+[[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(CommT& c, std::int32_t rank, const Arrival& a) {
+  PeerT* const peer = a.rail ? a.rail->peer : static_cast<PeerT*>(port_.resolve(c.handle, rank));
+  if (peer) return no_memory(*peer, a.bytes.size);
+  (a.epoch != 0 ? unmet_unkept_ : nameless_unkept_) = a.bytes.size;
+}
+
 template <class P>
 void Engine<P>::on_message_unkept(RailT* rail, std::size_t size) {
   Entry entry(*this);
