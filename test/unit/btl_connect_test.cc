@@ -342,6 +342,22 @@ TEST(Connect, PortDiesWhileConnecting_ParkedFragmentsComeBackAtOnce) {
   EXPECT_EQ(w.a.up, 1);
 }
 
+TEST(Connect, PortIsDownBeforeTheFirstSend_ItComesBackWithTheLossOfTheRail) {
+  World w;
+  w.a.fake->ports[1].state = IBV_PORT_DOWN;
+  w.fabric.raise(*w.a.fake, IBV_EVENT_PORT_ERR, 1);
+  w.pass(2);
+  ASSERT_EQ(w.a.log, Log{}) << "nobody has used the rail yet";
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.pass(1);
+  EXPECT_EQ(w.a.log, (Log{"down 0", "done x -12", "closed 0"}));
+  EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_ASYNC_EVENT);
+  w.a.fake->ports[1].state = IBV_PORT_ACTIVE;
+  w.fabric.raise(*w.a.fake, IBV_EVENT_PORT_ACTIVE, 1);
+  w.pass(600);
+  EXPECT_EQ(w.a.up, 1);
+}
+
 TEST(Connect, DeviceDiesWhileConnecting_IsNotTriedAgain) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;

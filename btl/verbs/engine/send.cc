@@ -40,10 +40,9 @@ Accepted send(Endpoint& endpoint, Frag* frag) {
   const bool queue =
       endpoint.usable || rail_state(endpoint) == BFO_RAIL_IDLE || rail_state(endpoint) == BFO_RAIL_CONNECTING;
   if (!queue || endpoint.close.asked) return Accepted::kRefused;
-  if (!endpoint.usable) {
-    if (port.state() != PortState::kActive) return Accepted::kRefused;
-    connect_want(endpoint);
-  }
+  // Also over a port that is down: the next poll hands it back with the loss of the rail. A refusal would say
+  // "later", and whoever sends would wait for this port, not take another one.
+  if (!endpoint.usable) connect_want(endpoint);
   ++port.accounting().accepted[static_cast<size_t>(frag->kind)];
   endpoint.parked.push(frag);
   return Accepted::kParked;
