@@ -44,7 +44,7 @@ struct mca_btl_base_descriptor_t;
 struct opal_proc_t;
 
 #define BFO_FAILOVER_MAGIC 0x31464f42u /* "BOF1" in memory order, little endian */
-#define BFO_FAILOVER_VERSION 3u
+#define BFO_FAILOVER_VERSION 4u
 
 /* Status a failover BTL passes to des_cbfunc and to RDMA completion callbacks. Anything that was handed to
  * ibv_post_send has an unknown fate unless a SUCCESS completion covers it: "flushed" is not "never sent"
@@ -95,6 +95,7 @@ typedef struct bfo_rail_info_t {
   bfo_rail_name_t name;
   bfo_rail_state_t state;
   uint32_t port;      /* local port number */
+  uint32_t answers;   /* what peer_answers() said last, or would have said; 0 or 1 */
   char device[64];    /* local device name, NUL terminated, e.g. "mlx5_0" */
   char peer_port[48]; /* remote port in words, e.g. "lid 12 qpn 0x1a" */
 } bfo_rail_info_t;
@@ -161,7 +162,8 @@ typedef struct bfo_failover_sink_t {
                    const bfo_rail_name_t* name, uint64_t lost);
   /* About a rail that is not up. answers = 1: the peer's process lives and the path to it works, it is only
    * busy outside MPI and makes no progress, so time spent waiting for it proves nothing (H15). answers = 0:
-   * that is not so any more. Called on changes; 0 after rail_down and rail_up. */
+   * that is not so any more. Called on changes; 0 after rail_down and rail_up. rail_info() has it for a PML
+   * that meets the peer later. */
   void (*peer_answers)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
                        int answers);
 } bfo_failover_sink_t;

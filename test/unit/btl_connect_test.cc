@@ -358,6 +358,43 @@ TEST(Connect, PortIsDownBeforeTheFirstSend_ItComesBackWithTheLossOfTheRail) {
   EXPECT_EQ(w.a.up, 1);
 }
 
+TEST(Connect, PortDiesWhileConnectingForNobody_AFirstSendComesBackToo) {
+  World w;
+  w.fabric.drop_datagrams = 1 << 30;
+  engine::connect_want(w.a.endpoint);
+  w.pass(2);
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kRequesting);
+  w.a.fake->ports[1].state = IBV_PORT_DOWN;
+  w.fabric.raise(*w.a.fake, IBV_EVENT_PORT_ERR, 1);
+  w.pass(2);
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kClosed);
+  ASSERT_EQ(w.a.log, Log{}) << "nobody has used the rail yet";
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.pass(1);
+  EXPECT_EQ(w.a.log, (Log{"down 1", "done x -12", "closed 1"}));
+}
+
+TEST(Connect, PortDiesWhileReplied_TheNextSendSaysSo) {
+  World w;
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
+  for (int i = 0; i < 400 && w.b.endpoint.phase != Phase::kReplied; ++i) {
+    fake_now() += 10'000;
+    w.a.poll();
+    w.b.poll();
+  }
+  ASSERT_EQ(w.b.endpoint.phase, Phase::kReplied);
+  w.fabric.drop_datagrams = 1 << 30;
+  w.b.fake->ports[1].state = IBV_PORT_DOWN;
+  w.fabric.raise(*w.b.fake, IBV_EVENT_PORT_ERR, 1);
+  w.pass(20);
+  ASSERT_EQ(w.b.endpoint.phase, Phase::kClosed);
+  EXPECT_EQ(w.b.count("done x -12"), 1);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.pass(1);
+  EXPECT_EQ(w.b.count("done x -12"), 2);
+  EXPECT_EQ(w.b.down, 1);
+}
+
 TEST(Connect, DeviceDiesWhileConnecting_IsNotTriedAgain) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;

@@ -545,6 +545,24 @@ TEST(Park, NoRail_ErrorAfterTheParkTimeNotBefore) {
   EXPECT_EQ(w.irecv(0, 1, 2, 10)->status.outcome, Outcome::kPeerLost);
 }
 
+TEST(Park, PeerIsMetWhenItsRailsAreDown_ErrorAfterTheParkTime) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  w.up.assign(w.up.size(), false);
+  const std::uint64_t t0 = w.now;
+  SendReq* s = w.isend(0, 1, 1, pattern(10, 1));
+  RecvReq* r = w.irecv(0, 1, 7, 10);
+  ASSERT_TRUE(w.run());
+  w.engines[0]->progress(t0 + 900'000'000);
+  EXPECT_FALSE(s->done || r->done);
+  w.now = t0 + 1'100'000'000;
+  w.engines[0]->progress(w.now);
+  EXPECT_TRUE(s->done && r->done);
+  EXPECT_EQ(s->outcome, Outcome::kPeerLost);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+}
+
 TEST(Park, PeerShowsLife_TheParkTimeStandsStill) {
   World::Options o;
   o.config.park_timeout_ns = 1'000'000'000;
@@ -569,6 +587,54 @@ TEST(Park, PeerShowsLife_TheParkTimeStandsStill) {
   pass(200'000'000);
   EXPECT_TRUE(r->done);
   EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+}
+
+TEST(Park, ProcessWasOutsideMpi_AReturnedPortGetsItsChance) {
+  for (const bool returns : {true, false}) {
+    World::Options o;
+    o.config.park_timeout_ns = 3'000'000'000;
+    World w(o);
+    w.now = 1'000'000'000'000;
+    RecvReq* r = w.irecv(0, 1, 7, 10);
+    w.isend(0, 1, 1, pattern(10, 1));
+    ASSERT_TRUE(w.run());
+    w.kill(0, 1, 0);
+    w.kill(0, 1, 1);
+    ASSERT_TRUE(w.run());
+    const auto pass = [&w](std::uint64_t ns) {
+      w.now += ns;
+      w.engines[0]->progress(w.now);
+    };
+    pass(1'000'000);
+    pass(60'000'000'000);
+    EXPECT_FALSE(r->done);
+    if (returns) {
+      w.revive(0, 1, 1);
+      ASSERT_TRUE(w.run());
+    }
+    pass(1'100'000'000);
+    EXPECT_NE(r->done, returns);
+    if (returns) continue;
+    EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  }
+}
+
+TEST(Park, ProcessIsOutsideMpiAgainAndAgain_TheWaitEnds) {
+  World::Options o;
+  o.config.park_timeout_ns = 3'000'000'000;
+  World w(o);
+  w.now = 1'000'000'000'000;
+  RecvReq* r = w.irecv(0, 1, 7, 10);
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  for (int i = 0; i < 3; ++i) {
+    w.now += 60'000'000'000;
+    w.engines[0]->progress(w.now);
+  }
+  EXPECT_TRUE(r->done);
 }
 
 TEST(Park, RailDiesAgain_ItsSignOfLifeIsForgotten) {

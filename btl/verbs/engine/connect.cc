@@ -346,6 +346,10 @@ void connect_abandon(Endpoint& endpoint, uint64_t now) {
   endpoint.data.to_error();
   endpoint.probe.to_error();
   destroy_queue_pairs(endpoint);
+  {
+    const Guard guard(endpoint.port->lock());
+    endpoint.close = CloseOrder{};  // carried out: what is sent from now on waits for the next attempt
+  }
   retry_later(endpoint, now);
 }
 

@@ -59,11 +59,12 @@ bfo_rail_state_t rail_state(const Endpoint& endpoint) {
     case Phase::kRequesting:
     case Phase::kProbing:
     case Phase::kReplied:
+    case Phase::kClosed:
       // A rail that was up before is "down" until it is up again: its sends are refused, so that they take
-      // another rail.
+      // another rail. Of one that never was up nobody has been told that it is down: what is sent waits for
+      // the next attempt, or comes back with the word that it is lost.
       return endpoint.ever_up ? BFO_RAIL_DOWN : BFO_RAIL_CONNECTING;
     case Phase::kDraining:
-    case Phase::kClosed:
       return BFO_RAIL_DOWN;
     case Phase::kGone:
     case Phase::kUnusable:
@@ -78,6 +79,7 @@ void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info) {
   info->name.epoch = endpoint.epoch;
   info->state = rail_state(endpoint);
   info->port = endpoint.port->number();
+  info->answers = endpoint.life == Life::kAnswers;
   snprintf(info->device, sizeof info->device, "%s", endpoint.port->device().name());
   snprintf(info->peer_port, sizeof info->peer_port, "lid %u ud qpn 0x%x", endpoint.peer.lid,
            endpoint.peer.ud_qpn);

@@ -325,14 +325,17 @@ void Module::add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_b
 
   RailState state = RailState::kUp;
   RailName name = named ? stock_name(handle.btl) : RailName{};
+  bool answers = false;
   if (handle.failover != nullptr) {
     bfo_rail_info_t info = {};
     if (handle.failover->rail_info(handle.btl, handle.ep, &info) != OPAL_SUCCESS) return;
     state = rail_state(info.state);
     name = {info.name.conn, info.name.epoch};
+    answers = info.answers != 0;
   }
   if (Rail* rail = engine_.rail_add(peer, handle, limits, state, name); rail != nullptr) {
     rails_.insert(handle.ep, rail);
+    if (answers) engine_.on_peer_answers(rail, true);
     if (handle.failover != nullptr) return;
     broken_lock_.lock();
     stock_rails_.push_back(rail);

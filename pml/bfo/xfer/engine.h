@@ -417,6 +417,7 @@ class Engine {
   void give_up(PeerT& p);
   void tell_lost(PeerT& p);
   void check_parked(PeerT& p, std::uint64_t now_ns);
+  void note_absence(std::uint64_t now_ns);
   bool has_work(const PeerT& p) const;
 
   // failed.h
@@ -456,7 +457,8 @@ class Engine {
       0;                          ///< size of a message without room, of a peer whose messages come without
   std::size_t unmet_unkept_ = 0;  ///< the same, over a rail of a peer that is not made yet
   std::uint64_t waiting_ = 0;     ///< peers with something that progress() must retry
-  bool timers_ = false;           ///< a peer is parked or a sender stalled: progress() must look at the clock
+  static constexpr std::uint64_t kAbsence = 2'000'000'000;  ///< ns without a look at the clock
+  bool timers_ = false;  ///< a peer is parked or a sender stalled: progress() must look at the clock
   std::uint64_t n_stalled_ = 0;
   std::uint64_t frags_out_ = 0;
   std::uint64_t eager_out_ = 0;  ///< eager sends with a request that have not ended

@@ -305,6 +305,7 @@ int Engine<P>::progress(std::uint64_t now_ns) {
   waiting_ = 0;
   for (PeerT* p = peers_; p; p = p->next) flush(*p);
   if (timers_ && now_ns >= next_poll_ns_) {
+    if (now_ns - next_poll_ns_ > kAbsence) note_absence(now_ns);
     next_poll_ns_ = now_ns + 1'000'000;
     timers_ = n_stalled_ != 0;
     for (PeerT* p = peers_; p; p = p->next) check_parked(*p, now_ns);

@@ -238,6 +238,20 @@ bool Engine<P>::has_work(const PeerT& p) const {
   return false;
 }
 
+/// This process was outside MPI, where nothing is connected. A port that returned meanwhile has a second
+/// before the park time is over; once, so that a program that looks in now and then does not wait for ever.
+template <class P>
+[[gnu::cold]] void Engine<P>::note_absence(std::uint64_t now_ns) {
+  constexpr std::uint64_t kGrace = 1'000'000'000;
+  const std::uint64_t bound = config_.park_timeout_ns;
+  for (PeerT* p = peers_; p; p = p->next) {
+    if (!p->parked || p->excused || (bound > kGrace && now_ns - p->parked_since_ns <= bound - kGrace))
+      continue;
+    p->excused = true;
+    p->parked_since_ns = bound > kGrace ? now_ns - bound + kGrace : now_ns;
+  }
+}
+
 /// Park time runs only while no rail to the peer is up or being connected, and the peer gives no sign of
 /// life: a process that computes outside MPI answers no handshake for as long as it likes (H15).
 template <class P>

@@ -70,12 +70,13 @@ void Engine<P>::rebuild(PeerT& p) {
   p.home = home_rail(p);
   p.away = 0;
   if (p.n_eager != 0) {
-    p.was_up = true;
     p.parked = false;
     return;
   }
-  if (p.was_up && !p.parked && !p.lost) {
+  // Also when it never had a rail that was up: they may have died before this process spoke to it.
+  if (!p.parked) {
     p.parked = true;
+    p.excused = false;
     p.parked_since_ns = port_.now_ns();
     timers_ = true;
   }

@@ -377,6 +377,7 @@ struct Peer {
   std::uint8_t rr = 0;       ///< next of `eager` for an eager message that is spread
   std::uint8_t turn = 0;     ///< first of `eager` to be looked at for a long one
   bool parked = false;
+  bool excused = false;     ///< since it is parked: see note_absence()
   bool lost = false;        ///< given up
   Rail<P>* home = nullptr;  ///< of short messages; nullptr: none, or it was crowded
   std::uint64_t home_key = 0;
@@ -388,7 +389,6 @@ struct Peer {
   bool awaited = false;          ///< keep_alive(): it owes us something
   Proc<P>* asked_via = nullptr;  ///< keep_alive(): valid during one call only
   bool pinging = false;          ///< a message of keep_alive() is under way
-  bool was_up = false;           ///< had a usable rail at some time
   std::size_t eager_limit = 0;   ///< largest of its rails
   PastSequence* past = nullptr;  ///< of communicators that were freed
   std::uint32_t n_past = 0;
