@@ -202,6 +202,39 @@ static void persistent(MPI_Comm comm) {
   }
 }
 
+/* A buffered send is complete for its user while the message still waits for its receive: its persistent
+ * request is started again meanwhile, and stays the same request. */
+static void persistent_buffered(MPI_Comm comm) {
+  enum { kRounds = 3, kBytes = 1 << 20 };
+  if (!paired()) return;
+  const int peer = peer_of(g_rank);
+  if (g_rank < peer) {
+    MPI_Request rq;
+    MPI_Bsend_init(g_out, kBytes, MPI_BYTE, peer, 9, comm, &rq);
+    const MPI_Request same = rq;
+    for (int round = 0; round < kRounds; ++round) {
+      MPI_Status st;
+      int cancelled = 1;
+      fill(g_out, kBytes, (unsigned)round);
+      MPI_Start(&rq);
+      EXPECT(rq == same);
+      MPI_Wait(&rq, &st);
+      MPI_Test_cancelled(&st, &cancelled);
+      EXPECT(rq == same && !cancelled);
+      rq = same;
+    }
+    MPI_Request_free(&rq);
+    fill(g_out, kBytes, 99);
+    MPI_Send(NULL, 0, MPI_BYTE, peer, 10, comm);
+  } else {
+    MPI_Recv(NULL, 0, MPI_BYTE, peer, 10, comm, MPI_STATUS_IGNORE);
+    for (int round = 0; round < kRounds; ++round) {
+      MPI_Recv(g_in, kBytes, MPI_BYTE, peer, 9, comm, MPI_STATUS_IGNORE);
+      EXPECT(holds(g_in, kBytes, (unsigned)round));
+    }
+  }
+}
+
 static void probes(MPI_Comm comm) {
   if (!paired()) return;
   const int peer = peer_of(g_rank);
@@ -517,10 +550,18 @@ int main(int argc, char** argv) {
     const char* name;
     void (*run)(MPI_Comm);
   } parts[] = {
-      {"send_modes", send_modes}, {"nonblocking", nonblocking}, {"ordering", ordering},
-      {"wildcards", wildcards},   {"persistent", persistent},   {"probes", probes},
-      {"cancelling", cancelling}, {"truncation", truncation},   {"freed_active", freed_active},
-      {"datatypes", datatypes},   {"proc_null", proc_null},
+      {"send_modes", send_modes},
+      {"nonblocking", nonblocking},
+      {"ordering", ordering},
+      {"wildcards", wildcards},
+      {"persistent", persistent},
+      {"probes", probes},
+      {"persistent_buffered", persistent_buffered},
+      {"cancelling", cancelling},
+      {"truncation", truncation},
+      {"freed_active", freed_active},
+      {"datatypes", datatypes},
+      {"proc_null", proc_null},
   };
   for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); ++i) {
     if (g_rank == 0 && getenv("SEMANTICS_VERBOSE")) fprintf(stderr, "semantics: %s\n", parts[i].name);

@@ -3,6 +3,8 @@
 // request.cc: life of MPI requests: initialisation, start, completion, cancel, free.
 #include "pml/bfo/glue/request.h"
 
+#include <sched.h>
+
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
 
@@ -77,52 +79,68 @@ xfer::SendMode mode_of(mca_pml_base_send_mode_t mode) {
   }
 }
 
-// Copies the payload into the attached buffer; MPI is done with the request from here on, the engine is not.
+// The user's part of a buffered send is over as soon as its payload is in the attached buffer.
+void complete_buffered(SendRequest& req) {
+  mca_pml_base_request_t& base = req.base.req_base;
+  ompi_status_public_t& status = base.req_ompi.req_status;
+  status.MPI_SOURCE = base.req_comm->c_my_rank;
+  status.MPI_TAG = base.req_tag;
+  status.MPI_ERROR = MPI_SUCCESS;
+  status._ucount = req.base.req_bytes_packed;
+  ompi_request_complete(&base.req_ompi, true);
+}
+
+// Copies the payload into the attached buffer and completes the request for MPI; the engine goes on with it.
 int start_buffered(SendRequest& req) {
   mca_pml_base_request_t& base = req.base.req_base;
-  if (base.req_ompi.req_persistent && base.req_count > 0) {
-    // An earlier start left the convertor on its copy.
-    opal_convertor_cleanup(&base.req_convertor);
-    opal_convertor_copy_and_prepare_for_send(base.req_proc->super.proc_convertor, &base.req_datatype->super,
-                                             base.req_count, base.req_addr, 0, &base.req_convertor);
+  if (const int rc = mca_pml_base_bsend_request_start(&base.req_ompi); rc != OMPI_SUCCESS) return rc;
+  complete_buffered(req);
+  return OMPI_SUCCESS;
+}
+
+// A persistent request that is buffered is done before its message is: a request of its own carries each
+// message, so that the user's can be started again, under the handle he may have copied.
+int start_buffered_persistent(Module& module, SendRequest& req) {
+  const mca_pml_base_request_t& base = req.base.req_base;
+  SendRequest* carrier = send_request_alloc();
+  send_request_init(*carrier, base.req_addr, base.req_count, base.req_datatype, base.req_peer, base.req_tag,
+                    MCA_PML_BASE_SEND_BUFFERED, base.req_comm, base.req_proc, false);
+  ompi_request_t* handle = &carrier->base.req_base.req_ompi;
+  const int rc = send_request_start(module, *carrier);
+  ompi_request_free(&handle);
+  req.base.req_base.req_pml_complete = true;
+  req.ends = kEngineDone;
+  if (rc == OMPI_SUCCESS) complete_buffered(req);
+  return rc;
+}
+
+// Completing a request is two steps (send_request_done): MPI first, then its end. A thread that was woken by
+// the first may start a persistent request again before the second: it waits for the other thread to come
+// there, because the handle must stay what it is. nullptr: it is active, or this is its own completion
+// callback.
+template <class Request>
+Request* startable(ompi_request_t* handle) {
+  constexpr int kPatience = 1'000'000;
+  Request* req = reinterpret_cast<Request*>(handle);
+  for (int i = 0; (__atomic_load_n(&req->ends, __ATOMIC_ACQUIRE) & kEngineDone) == 0; ++i) {
+    if (!opal_using_threads() || i == kPatience) return nullptr;
+    sched_yield();
   }
-  return mca_pml_base_bsend_request_start(&base.req_ompi);
-}
-
-// A request that MPI has finished but the engine has not (a buffered send) cannot be used again yet: a fresh
-// one takes its place in the caller's array.
-template <class Request>
-Request* replacement(Request& old);
-
-template <>
-SendRequest* replacement(SendRequest& old) {
-  SendRequest* req = send_request_alloc();
-  const mca_pml_base_request_t& base = old.base.req_base;
-  send_request_init(*req, base.req_addr, base.req_count, base.req_datatype, base.req_peer, base.req_tag,
-                    old.base.req_send_mode, base.req_comm, base.req_proc, true);
   return req;
 }
 
-template <>
-RecvRequest* replacement(RecvRequest& old) {
-  RecvRequest* req = recv_request_alloc();
-  const mca_pml_base_request_t& base = old.base.req_base;
-  recv_request_init(*req, base.req_addr, base.req_count, base.req_datatype, base.req_peer, base.req_tag,
-                    base.req_comm, true);
-  return req;
+int start(Module& module, SendRequest& req) {
+  return send_request_start(module, req);
+}
+
+int start(Module& module, RecvRequest& req) {
+  return recv_request_start(module, req);
 }
 
 template <class Request>
-Request* startable(ompi_request_t** handle) {
-  Request* req = reinterpret_cast<Request*>(*handle);
-  if (OPAL_LIKELY(__atomic_load_n(&req->ends, __ATOMIC_ACQUIRE) & kEngineDone)) return req;
-  Request* fresh = replacement(*req);
-  ompi_request_t& to = fresh->base.req_base.req_ompi;
-  to.req_complete_cb = (*handle)->req_complete_cb;
-  to.req_complete_cb_data = (*handle)->req_complete_cb_data;
-  ompi_request_free(handle);
-  *handle = &to;
-  return fresh;
+int start_again(Module& module, ompi_request_t* handle) {
+  Request* req = startable<Request>(handle);
+  return req == nullptr ? OMPI_ERR_REQUEST : start(module, *req);
 }
 
 }  // namespace
@@ -160,18 +178,14 @@ int send_request_start(Module& module, SendRequest& req) {
   base.req_ompi.req_state = OMPI_REQUEST_ACTIVE;
   base.req_ompi.req_status._cancelled = 0;
   if (req.base.req_send_mode == MCA_PML_BASE_SEND_BUFFERED) {
-    if (const int rc = start_buffered(req); rc != OMPI_SUCCESS) {
+    const bool persistent = base.req_ompi.req_persistent;
+    const int rc = persistent ? start_buffered_persistent(module, req) : start_buffered(req);
+    if (rc != OMPI_SUCCESS) {
       base.req_ompi.req_state = OMPI_REQUEST_INACTIVE;
       base.req_ompi.req_complete = REQUEST_COMPLETED;
-      req.ends = kEngineDone;
-      return rc;
     }
-    ompi_status_public_t& status = base.req_ompi.req_status;
-    status.MPI_SOURCE = base.req_comm->c_my_rank;
-    status.MPI_TAG = base.req_tag;
-    status.MPI_ERROR = MPI_SUCCESS;
-    status._ucount = req.base.req_bytes_packed;
-    ompi_request_complete(&base.req_ompi, true);
+    if (rc != OMPI_SUCCESS) req.ends = kEngineDone;
+    if (rc != OMPI_SUCCESS || persistent) return rc;
   }
   xfer::SendArgs<BtlPort> args;
   args.comm = static_cast<Comm*>(static_cast<void*>(base.req_comm->c_pml_comm));
@@ -208,10 +222,10 @@ int start_requests(size_t count, ompi_request_t** requests) {
     int rc = OMPI_ERR_REQUEST;
     switch (reinterpret_cast<mca_pml_base_request_t*>(request)->req_type) {
       case MCA_PML_REQUEST_SEND:
-        rc = send_request_start(module, *startable<SendRequest>(&requests[i]));
+        rc = start_again<SendRequest>(module, request);
         break;
       case MCA_PML_REQUEST_RECV:
-        rc = recv_request_start(module, *startable<RecvRequest>(&requests[i]));
+        rc = start_again<RecvRequest>(module, request);
         break;
       default:
         break;
