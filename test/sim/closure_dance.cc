@@ -85,6 +85,13 @@ void Dance::successors(const State& from, std::vector<Next>& out) {
     open_round();
     go(from, out, "match", -1);
   }
+  // NOTIFY has overtaken no FRAG any more, or R has waited long enough
+  c_ = from;
+  if (from.r_looks && rp == RP::kQuiescing) {
+    c_.r_looks = 0;
+    r_check();
+    go(from, out, "R has looked", -1);
+  }
   // a READ without usable key
   c_ = from;
   if (mode_ == Mode::kGet && from.r_todo && !from.r_done && !key_up() && rp == RP::kReceiving) {

@@ -128,9 +128,10 @@ struct State {
   std::uint8_t led_sent[kRanges];
   std::uint8_t r_raw_nack, r_raw_ack, r_raw_fin;  // rounds of owed raw messages
   std::uint8_t r_bad, r_tell;
-  std::uint8_t r_told;                                  // without kAnswerDuplicate: last round answered
-  std::uint8_t dead_reads[kRanges];                     // rails whose lost READ may still execute
-  std::uint8_t cell[kRanges];                           // 0 old, 1 data, 2 wrong
+  std::uint8_t r_looks;              // kQuiescing: FRAGs that were delivered may still be in a queue
+  std::uint8_t r_told;               // without kAnswerDuplicate: last round answered
+  std::uint8_t dead_reads[kRanges];  // rails whose lost READ may still execute
+  std::uint8_t cell[kRanges];        // 0 old, 1 data, 2 wrong
   std::uint8_t hidden[kRanges], hidden_value[kRanges];  // 1 + rail: written, but not yet visible (H9)
 };
 

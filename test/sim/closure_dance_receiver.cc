@@ -136,7 +136,7 @@ void Dance::r_check() {
     if (s.have == all_) return r_event(RE::kCovered);
   }
   bool clear = s.r_flight == 0 && !r_ledger();
-  if (p == RP::kQuiescing && (clear || off(Without::kFenceInQuiesce))) {
+  if (p == RP::kQuiescing && s.r_looks == 0 && (clear || off(Without::kFenceInQuiesce))) {
     if (off(Without::kFenceInQuiesce)) std::memset(s.led, 0, sizeof s.led);
     return r_event(RE::kQuiesced);
   }
@@ -146,7 +146,10 @@ void Dance::r_check() {
 
 void Dance::quiesce(const Entry& m) {
   State& s = c_;
-  if (static_cast<RP>(s.r_phase) == RP::kQuiescing) s.r_answer = s.r_ask = s.r_todo = 0;
+  if (static_cast<RP>(s.r_phase) == RP::kQuiescing) {
+    s.r_answer = s.r_ask = s.r_todo = 0;
+    s.r_looks = mode_ == Mode::kCopy;  // for how long is left open, as it is when the FRAGs are lost
+  }
   for (int i = 0; i < kRanges; ++i) {
     if (!s.led[i]) continue;
     const int x = s.led[i] - 1;

@@ -159,6 +159,7 @@ void Dance::normalise() {
     if (!s.s_fin[i]) s.s_fin_id[i] = s.s_fin_rail[i] = 0;
     if (!s.s_fail[i]) s.s_fail_id[i] = 0;
   }
+  if (static_cast<core::RecvPhase>(s.r_phase) != core::RecvPhase::kQuiescing) s.r_looks = 0;
   if (mode_ != Mode::kGet) s.keys = 0;
   if (mode_ != Mode::kPut) s.total = 0;
   if (s.s_done) s.s_seen = s.s_dirty = s.s_put = s.s_phase = 0;

@@ -34,8 +34,8 @@ enum class RecvEvent : std::uint8_t {
   kSendDone,     ///< sender has finished: all its bytes were delivered
   kSendFailed,   ///< sender has ended with an error
   kControlLost,  ///< our ACK, PUT, RECVERR or RESTARTACK of this round ended without success
-  kAsk,         ///< we cannot go on in this round: grants on a dead rail, or no rail the sender exposed is up
-  kQuiesced,    ///< own READs ended and every grant is certified clean or fenced (raised in kQuiescing only)
+  kAsk,       ///< we cannot go on in this round: grants on a dead rail, or no rail the sender exposed is up
+  kQuiesced,  ///< own READs ended, every grant is certified clean or fenced, FRAGs came (in kQuiescing only)
   kRailClosed,  ///< a rail of the peer closed: what we sent or were sent on it may be lost
   kGateOpen,    ///< ledger empty and nothing in flight (raised in kClosing only)
   kGiveUp,      ///< park time over, peer's process died, or a message was lost for good

@@ -149,8 +149,8 @@ struct RestartHdr {
   std::uint16_t ctx;
   std::int32_t src;  ///< rank of the *sender of the message*, in all four
   std::uint16_t seq;
-  std::uint16_t n;  ///< entries that follow
-  std::uint32_t reserved;
+  std::uint16_t n;      ///< entries that follow
+  std::uint32_t frags;  ///< NOTIFY: FRAGs of the round that ends which were delivered; otherwise 0
   std::uint64_t sender;
   std::uint64_t receiver;
 };

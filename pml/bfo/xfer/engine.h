@@ -381,6 +381,7 @@ class Engine {
   bool recv_failed(const RecvRequest& r) const;
   void answer_nack(RecvRequest& r);
   void on_notify(const Arrival& a);
+  void look_for_frags(PeerT& p);
   void on_restart_ack(const Arrival& a);
   void on_nack(const Arrival& a);
   void on_recv_err(const Arrival& a);
@@ -444,6 +445,7 @@ class Engine {
   void emit_events(PeerT& p, bool now);
 
   static constexpr unsigned kCommPage = 256;
+  static constexpr std::uint8_t kLooks = 3;  ///< a millisecond or more apart
   static constexpr std::uint32_t kPing = 1;  ///< FragState::grant of a kRaw that keep_alive() sent
 
   P& port_;

@@ -252,10 +252,12 @@ void Engine<P>::handle_done(Frag& f) {
       BFO_DCHECK(r != nullptr || gate_removed());  // the gate keeps it while a fragment is in flight
       if (!r) break;
       --r->xfer.in_flight;
-      if (ok)
+      if (ok) {
         r->xfer.undelivered -= x.length;
-      else
+        ++r->xfer.frags;
+      } else {
         send_event(*r, SendEvent::kDataLost);
+      }
       send_check(*r);
       break;
     }

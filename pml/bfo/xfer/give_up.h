@@ -258,6 +258,7 @@ template <class P>
 void Engine<P>::check_parked(PeerT& p, std::uint64_t now_ns) {
   if (p.owe_lost) tell_lost(p);
   emit_events(p, false);
+  look_for_frags(p);
   bool answers = false;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& rail = p.rails[i];

@@ -78,6 +78,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     count_resent(*x.proc->peer, x.todo.bytes_below(x.rail_end), false);
     note_resumed(*x.proc->peer);
     x.dirty_rails = 0;
+    x.frags = 0;
     x.owed = 0;
   }
   if (actions & core::kSendOpen) {
@@ -150,6 +151,8 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
   if (actions & core::kRecvQuiesce) quiesce(r, in);
   if (actions & core::kRecvNewRound) {
     x.name = x.name.at(static_cast<Round>(x.name.round() + 1));
+    x.frags = 0;
+    x.frags_due = 0;
     count_resent(*x.proc->peer, x.rail_end - x.have.bytes_below(x.rail_end), false);
     RndvCopy<P>::reset(*this, r);
     Rget<P>::reset(*this, r);
@@ -241,7 +244,7 @@ void Engine<P>::recv_check(RecvRequest& r) {
     }
   }
   const bool clear = gate_clear(x);
-  if (x.phase == RecvPhase::kQuiescing && clear) {
+  if (x.phase == RecvPhase::kQuiescing && clear && x.frags >= x.frags_due) {
     recv_event(r, RecvEvent::kQuiesced);
     return;
   }
@@ -333,6 +336,7 @@ bool Engine<P>::send_notify(SendRequest& r) {
     m.rails[n++] = core::WireRail{p.rails[i].name.conn, p.rails[i].name.epoch, 0};
   }
   m.h.n = n;
+  m.h.frags = x.frags;
   return post_control(p, &m, sizeof m.h + n * sizeof(core::WireRail), FragKind::kControl, x.name, false);
 }
 

@@ -59,6 +59,9 @@ void Engine<P>::quiesce(RecvRequest& r, const RecvInput& in) {
   if (x.phase == RecvPhase::kQuiescing) {
     x.owed = 0;
     x.todo.clear();
+    x.frags_due = in.restart->frags;
+    x.looks = kLooks;
+    if (x.frags < x.frags_due) timers_ = true;
   }
   for (LedgerT* e = x.ledger; e;) {
     LedgerT* const next = e->next;
@@ -69,6 +72,29 @@ void Engine<P>::quiesce(RecvRequest& r, const RecvInput& in) {
     e = next;
   }
   fence_grants(x.ledger);
+}
+
+/// NOTIFY overtook FRAGs that a rail had delivered before: this process was outside MPI, and one rail's queue
+/// is read before the other's. What is answered now as missing would be sent again (P4), so every rail is
+/// looked at a few times more. Not for ever: a device that breaks takes what it had acknowledged with it.
+template <class P>
+[[gnu::cold]] void Engine<P>::look_for_frags(PeerT& p) {
+  bool over = false;
+  for (RecvRequest* r = p.live_recvs.front(); r;) {
+    RecvRequest* const next = p.live_recvs.next(r);
+    auto& x = r->xfer;
+    if (x.phase == RecvPhase::kQuiescing && x.frags < x.frags_due) {
+      if (--x.looks != 0) {
+        timers_ = true;
+      } else {
+        x.frags_due = 0;
+        over = true;
+        recv_check(*r);
+      }
+    }
+    r = next;
+  }
+  if (over) flush(p);
 }
 
 template <class P>

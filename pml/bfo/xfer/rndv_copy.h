@@ -39,6 +39,7 @@ struct RndvCopy {
     x.owed = kOweStart;
     x.no_rdma = false;
     x.in_flight = 0;
+    x.frags = 0;
     x.todo.clear();
     x.granted.clear();
     x.grants = nullptr;
@@ -119,6 +120,7 @@ struct RndvCopy {
       if (post == Post::kCompleted) {
         --x.in_flight;
         x.undelivered -= n;
+        ++x.frags;
         e.fragment_left(*f);
         e.port_.frag_free(*f);
       }
@@ -232,6 +234,8 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   x.todo.clear();
   x.owed = 0;
   x.in_flight = 0;
+  x.frags = 0;
+  x.frags_due = 0;
   x.next_grant = 1;
   x.no_rdma = false;
   x.registered = false;
@@ -309,6 +313,7 @@ void Engine<P>::on_frag(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
+  ++x.frags;
   if (x.phase == RecvPhase::kReceiving) [[likely]] {
     x.owed &= static_cast<std::uint8_t>(~kOweStart);  // the ACK arrived
     store_frag(*r, h.offset, payload);

@@ -131,6 +131,7 @@ struct SendState {
   bool no_rdma = false;           ///< fell back to copy for the rest of the request
   bool hurt = false;              ///< a fragment of this round failed
   std::uint32_t in_flight = 0;    ///< fragments of this request that have not ended
+  std::uint32_t frags = 0;        ///< FRAGs of the last round that sent any by copy, delivered
   Name name;                      ///< ours, with the current round
   Name peer_name;                 ///< the receiver's; 0 until it answers
   RangeSet todo;                  ///< ranges still to be handed to rails in this round
@@ -180,6 +181,9 @@ struct RecvState {
   RangeSet todo;                ///< RDMA: ranges not yet granted or read
   std::uint64_t rail_end = 0;   ///< end of the last byte a READ was posted for
   std::uint32_t in_flight = 0;  ///< own READs that have not ended
+  std::uint32_t frags = 0;      ///< FRAGs of this round that came
+  std::uint32_t frags_due = 0;  ///< kQuiescing: so many were delivered; what is missing is in a rail's queue
+  std::uint8_t looks = 0;       ///< .. and this process looks there so many times more
   bool nack_owed = false;       ///< the sender asked while READs were open: answered when the gate opens
   bool sender_done = false;     ///< SENDDONE came: nothing more will be sent
   std::uint32_t next_grant = 1;
