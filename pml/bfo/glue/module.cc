@@ -302,7 +302,10 @@ Peer* Module::make_peer(ompi_proc_t* proc) {
   if (peer == nullptr) return nullptr;
   const size_t n = std::min<size_t>(mca_bml_base_btl_array_get_size(&ep->btl_send),
                                     static_cast<size_t>(params_.max_send_per_range));
-  for (size_t i = 0; i < n; ++i) add_rail(peer, *mca_bml_base_btl_array_get_index(&ep->btl_send, i), *ep);
+  {
+    const RailMap::Adding adding(rails_);
+    for (size_t i = 0; i < n; ++i) add_rail(peer, *mca_bml_base_btl_array_get_index(&ep->btl_send, i), *ep);
+  }
   proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] =
       reinterpret_cast<mca_bml_base_endpoint_t*>(static_cast<void*>(peer));
   return peer;

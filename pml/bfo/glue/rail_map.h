@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // rail_map.h: from the endpoint a BTL names in a callback to the engine's rail. Open addressing, grows, never
-// shrinks; a one-entry cache in front serves the common case of one talkative rail. Any thread; its lock is a
-// leaf.
+// shrinks; a one-entry cache in front serves the common case of one talkative rail. Any thread; the lock of
+// its slots is a leaf.
+//
+// A rail's state is read from its BTL before the rail is here, and the BTL speaks of every change once: what
+// another thread hears in between must not be lost. Whoever adds a rail therefore holds Adding from before it
+// reads the state until the rail is in the map, and find() does not say that a rail is unknown while somebody
+// adds one. What is unknown after that is read later than the change that was told.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +20,28 @@
 namespace bfo::glue {
 
 class RailMap {
+  class Held {
+   public:
+    explicit Held(Lock& lock) : lock_(lock) { lock_.lock(); }
+    ~Held() { lock_.unlock(); }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+
+   private:
+    Lock& lock_;
+  };
+
  public:
+  // Rails are being added. Taken under the engine's lock; inside, nothing waits for another thread's
+  // callbacks.
+  class Adding {
+   public:
+    explicit Adding(RailMap& map) : held_(map.adding_) {}
+
+   private:
+    Held held_;
+  };
+
   void insert(const void* endpoint, Rail* rail) {
     const Held held(lock_);
     if ((used_ + 1) * 2 > slots_.size()) grow();
@@ -23,19 +49,11 @@ class RailMap {
     ++used_;
     last_ = {endpoint, rail};
   }
-  // nullptr: not known (yet).
+  // nullptr: not known, and what happened to it before this call will be seen by whoever adds it.
   Rail* find(const void* endpoint) {
-    const Held held(lock_);
-    if (last_.endpoint == endpoint) return last_.rail;
-    if (slots_.empty()) return nullptr;
-    for (size_t i = hash(endpoint);; ++i) {
-      const Slot& slot = slots_[i & (slots_.size() - 1)];
-      if (slot.endpoint == nullptr) return nullptr;
-      if (slot.endpoint == endpoint) {
-        last_ = slot;
-        return slot.rail;
-      }
-    }
+    if (Rail* rail = look(endpoint); OPAL_LIKELY(rail != nullptr)) return rail;
+    const Held nobody_adds(adding_);
+    return look(endpoint);
   }
   // The endpoint is not named by any callback from now on.
   void forget(const void* endpoint) {
@@ -52,20 +70,23 @@ class RailMap {
   }
 
  private:
-  class Held {
-   public:
-    explicit Held(Lock& lock) : lock_(lock) { lock_.lock(); }
-    ~Held() { lock_.unlock(); }
-    Held(const Held&) = delete;
-    Held& operator=(const Held&) = delete;
-
-   private:
-    Lock& lock_;
-  };
   struct Slot {
     const void* endpoint = nullptr;
     Rail* rail = nullptr;
   };
+  Rail* look(const void* endpoint) {
+    const Held held(lock_);
+    if (last_.endpoint == endpoint) return last_.rail;
+    if (slots_.empty()) return nullptr;
+    for (size_t i = hash(endpoint);; ++i) {
+      const Slot& slot = slots_[i & (slots_.size() - 1)];
+      if (slot.endpoint == nullptr) return nullptr;
+      if (slot.endpoint == endpoint) {
+        last_ = slot;
+        return slot.rail;
+      }
+    }
+  }
   static size_t hash(const void* p) {
     return static_cast<size_t>((reinterpret_cast<uintptr_t>(p) >> 4) * 0x9e3779b97f4a7c15ull >> 20);
   }
@@ -85,6 +106,7 @@ class RailMap {
     }
   }
 
+  Lock adding_;
   Lock lock_;
   std::vector<Slot> slots_;
   size_t used_ = 0;

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * first_look: a rail changes while rank 0 looks at it for the first time. Rank 1 has spoken, so the rail is
+ * up; when the PML of rank 0 meets rank 1, this program stands between it and the BTL (the contract is found
+ * by its name, and a program's own symbols are found first). It has the epoch closed, tells the PML what it
+ * then reads, and holds the answer back while another thread makes progress, reconnects, and tries to say so.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/failover_btl.h"
+
+typedef struct mca_btl_base_module_t Btl;
+typedef struct mca_btl_base_endpoint_t Ep;
+
+enum { kHello = 1, kAnswer = 2, kEnd = 3, kHoldMs = 500 };
+
+static int armed;
+static int held;
+
+static int find(struct dl_phdr_info* object, size_t size, void* path) {
+  (void)size;
+  if (strstr(object->dlpi_name, "/mca_btl_verbs.so") == NULL) return 0;
+  *(const char**)path = object->dlpi_name;
+  return 1;
+}
+
+static const bfo_failover_btl_t* real(void) {
+  static const bfo_failover_btl_t* contract;
+  if (contract != NULL) return contract;
+  const char* path = NULL;
+  dl_iterate_phdr(find, &path);
+  void* library = path == NULL ? NULL : dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+  if (library != NULL) contract = dlsym(library, "mca_btl_verbs_failover");
+  return contract;
+}
+
+static int bind_sink(Btl* btl, const bfo_failover_sink_t* sink, void* ctx) {
+  return real()->bind(btl, sink, ctx);
+}
+static int connect_rail(Btl* btl, Ep* ep) {
+  return real()->connect(btl, ep);
+}
+static int fence(Btl* btl, Ep* ep, uint32_t epoch) {
+  return real()->fence(btl, ep, epoch);
+}
+static int peer_down(Btl* btl, Ep* ep, const bfo_rail_name_t* name, int32_t cause) {
+  return real()->peer_down(btl, ep, name, cause);
+}
+static int peer_closed(Btl* btl, Ep* ep, const bfo_rail_name_t* name, uint64_t delivered) {
+  return real()->peer_closed(btl, ep, name, delivered);
+}
+static int recv_source(Btl* btl, const struct mca_btl_base_descriptor_t* des, Ep** ep, uint32_t* epoch) {
+  return real()->recv_source(btl, des, ep, epoch);
+}
+static uint64_t outstanding(Btl* btl) {
+  return real()->outstanding(btl);
+}
+static int accounting(Btl* btl, bfo_accounting_t* out) {
+  return real()->accounting(btl, out);
+}
+static int work(Btl* btl, Ep* ep, uint64_t* taken, uint64_t* ended) {
+  return real()->work(btl, ep, taken, ended);
+}
+
+/* Waits, kHoldMs at most, for the rail to be up, or not to be. */
+static bfo_rail_info_t wait_up(Btl* btl, Ep* ep, int up) {
+  const struct timespec ms = {0, 1000000};
+  bfo_rail_info_t now;
+  for (int i = 0;; ++i) {
+    real()->rail_info(btl, ep, &now);
+    if ((now.state == BFO_RAIL_UP) == up || i == kHoldMs) return now;
+    nanosleep(&ms, NULL);
+  }
+}
+
+static int rail_info(Btl* btl, Ep* ep, bfo_rail_info_t* out) {
+  const int rc = real()->rail_info(btl, ep, out);
+  if (!armed || rc != 0 || out->state != BFO_RAIL_UP) return rc;
+  armed = 0;
+  real()->fence(btl, ep, out->name.epoch);
+  *out = wait_up(btl, ep, 0);
+  held = out->state == BFO_RAIL_DOWN;
+  wait_up(btl, ep, 1);
+  return rc;
+}
+
+__attribute__((visibility("default")))
+const bfo_failover_btl_t mca_btl_verbs_failover = {BFO_FAILOVER_MAGIC,
+                                                   BFO_FAILOVER_VERSION,
+                                                   sizeof(bfo_failover_btl_t),
+                                                   bind_sink,
+                                                   rail_info,
+                                                   connect_rail,
+                                                   fence,
+                                                   peer_down,
+                                                   peer_closed,
+                                                   recv_source,
+                                                   outstanding,
+                                                   accounting,
+                                                   work};
+
+/* Makes progress in a blocking receive, which does not ask the PML for anything meanwhile. */
+static void* wait_for_end(void* unused) {
+  int end = 0;
+  MPI_Recv(&end, 1, MPI_INT, 0, kEnd, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+  return unused;
+}
+
+static void look(void) {
+  pthread_t other;
+  int here = 0;
+  int value = 7;
+  pthread_create(&other, NULL, wait_for_end, NULL);
+  while (!here) MPI_Iprobe(MPI_ANY_SOURCE, kHello, MPI_COMM_WORLD, &here, MPI_STATUS_IGNORE);
+  armed = 1;
+  MPI_Send(&value, 1, MPI_INT, 1, kAnswer, MPI_COMM_WORLD);
+  MPI_Recv(&value, 1, MPI_INT, 1, kHello, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Recv(&value, 1, MPI_INT, 1, kEnd, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Send(&value, 1, MPI_INT, 0, kEnd, MPI_COMM_SELF);
+  pthread_join(other, NULL);
+  printf("first_look: %s, got %d\n", held ? "looked at a rail that was down" : "the rail was not down",
+         value);
+}
+
+int main(int argc, char** argv) {
+  int level = 0;
+  int rank = 0;
+  int value = 35;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0) {
+    look();
+  } else {
+    MPI_Send(&value, 1, MPI_INT, 0, kHello, MPI_COMM_WORLD);
+    /* From anybody: the PML would ask rank 0 for signs of life, and be met for that. */
+    MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, kAnswer, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    value += 35;
+    MPI_Send(&value, 1, MPI_INT, 0, kEnd, MPI_COMM_WORLD);
+  }
+  MPI_Finalize();
+  return 0;
+}
