@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
  * dead_peer: rank 1 kills itself while rank 0 waits for it; ranks 0 and 2 must go on. The argument says how
- * rank 0 waits: "send" (a long message nobody takes), "recv" (a message that never comes), "stranger-recv"
- * and "stranger-send" (the same with a rank it has never talked to). Rank 0 prints the error class and the
- * seconds it took. The second argument names a file that rank 1 makes before it dies: a stranger is spoken to
- * only then, because a rank that is still leaving MPI_Init answers handshakes.
+ * rank 0 waits: "send" (a long message nobody takes), "recv", "probe", "mprobe", "iprobe", "improbe" (a
+ * message that never comes, the last two in a loop), "stranger-recv", "stranger-send" and "stranger-probe"
+ * (the same with a rank it has never talked to). Rank 0 prints the error class and the seconds it took; a
+ * probe must still find a message of the dead rank that had come. The second argument names a file that rank
+ * 1 makes before it dies: a stranger is spoken to only then, because a rank that is still leaving MPI_Init
+ * answers handshakes.
  */
 #include <fcntl.h>
 #include <mpi.h>
@@ -14,8 +16,33 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Rank 1 has sent this one before it died. */
+static const int kLastTag = 2;
+
+static int wait_by_probe(const char* how) {
+  MPI_Message message = MPI_MESSAGE_NULL;
+  int flag = 0;
+  int rc = MPI_SUCCESS;
+  if (strcmp(how, "mprobe") == 0) return MPI_Mprobe(1, 0, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+  if (strstr(how, "iprobe") == NULL && strcmp(how, "improbe") != 0)
+    return MPI_Probe(1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  while (rc == MPI_SUCCESS && !flag) {
+    rc = strcmp(how, "iprobe") == 0 ? MPI_Iprobe(1, 0, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE)
+                                    : MPI_Improbe(1, 0, MPI_COMM_WORLD, &flag, &message, MPI_STATUS_IGNORE);
+  }
+  return rc;
+}
+
+static void find_last_words(void) {
+  int token = 0;
+  int rc = MPI_Probe(1, kLastTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (rc == MPI_SUCCESS) rc = MPI_Recv(&token, 1, MPI_INT, 1, kLastTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  printf("dead_peer: its last words: %s %d\n", rc == MPI_SUCCESS ? "found" : "LOST", token);
+}
+
 static int wait_for_dead(const char* how, char* buffer, int size) {
   if (strstr(how, "send") != NULL) return MPI_Send(buffer, size, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
+  if (strstr(how, "probe") != NULL) return wait_by_probe(how);
   return MPI_Recv(buffer, size, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
@@ -31,6 +58,7 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   char* buffer = calloc(1, size);
   if (!stranger && rank < 2) {
+    if (rank == 1) MPI_Send(&token, 1, MPI_INT, 0, kLastTag, MPI_COMM_WORLD);
     MPI_Sendrecv_replace(buffer, size, MPI_BYTE, 1 - rank, 1, 1 - rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   }
   if (rank == 1) {
@@ -45,6 +73,7 @@ int main(int argc, char** argv) {
     MPI_Error_class(rc, &class);
     printf("dead_peer: %s ended with %s after %.1f s\n", how,
            class == MPI_ERR_OTHER ? "MPI_ERR_OTHER" : "another class", MPI_Wtime() - start);
+    if (!stranger) find_last_words();
     MPI_Send(&token, 1, MPI_INT, 2, 0, MPI_COMM_WORLD);
     MPI_Recv(&token, 1, MPI_INT, 2, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     printf("dead_peer: rank 2 answered %d\n", token);

@@ -303,16 +303,18 @@ bool Process::try_pending(Pending& t) {
     engine_->imrecv(t.message, r, p.capacity);
     return true;
   }
-  if (p.src != id_ && lost_peer_[p.src]) {  // nothing will come; the receive says so
+  if (p.src != id_ && p.any_source && lost_peer_[p.src]) {  // an engine waits for anybody
     start_recv(t.pair, src, tag);
     return true;
   }
   xfer::ProbeResult result;
-  if (t.kind == Pending::kMprobe) {
-    t.message = engine_->improbe(comm, rank, wanted, result);
-    if (!t.message) return false;
-  } else if (!engine_->iprobe(comm, rank, wanted, result)) {
-    return false;
+  if (t.kind == Pending::kMprobe) t.message = engine_->improbe(comm, rank, wanted, result);
+  if (t.kind == Pending::kMprobe ? !t.message : !engine_->iprobe(comm, rank, wanted, result)) {
+    if (result.outcome == Outcome::kOk) return false;
+    if (!loss_allowed(p.src))
+      ctx_.fail("P6: probe for message %u ended with \"%s\"", t.pair, to_string(result.outcome));
+    start_recv(t.pair, src, tag);  // ends with an error too
+    return true;
   }
   const auto got = static_cast<std::int32_t>(book_.proc(p.comm, result.source));
   t.taken = book_.entitled(t.pair, src, tag, got, result.tag, result.length);

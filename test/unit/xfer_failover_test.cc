@@ -612,6 +612,90 @@ TEST(Park, NoRail_ErrorAfterTheParkTimeNotBefore) {
   EXPECT_EQ(w.irecv(0, 1, 2, 10)->status.outcome, Outcome::kPeerLost);
 }
 
+/// A probe is as good a reason to give a peer up as a posted receive, and ends like one.
+TEST(Park, OnlyProbed_ProbesEndAfterTheParkTime) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  auto& engine = *w.engines[0];
+  xfer::ProbeResult p;
+  w.isend(1, 0, 5, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  const std::uint64_t t0 = w.now;
+  EXPECT_FALSE(engine.iprobe(w.comms[0], 1, 7, p));
+  EXPECT_EQ(p.outcome, Outcome::kOk) << "it may come still";
+  engine.progress(t0 + 900'000'000);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 0);
+  w.now = t0 + 1'100'000'000;
+  engine.progress(w.now);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 1);
+  EXPECT_FALSE(engine.iprobe(w.comms[0], 1, 7, p));
+  EXPECT_EQ(p.outcome, Outcome::kPeerLost);
+  EXPECT_EQ(engine.improbe(w.comms[0], 1, 7, p), nullptr);
+  EXPECT_EQ(p.outcome, Outcome::kPeerLost);
+  EXPECT_FALSE(engine.iprobe(w.comms[0], xfer::kAnySource, 7, p));
+  EXPECT_EQ(p.outcome, Outcome::kOk) << "waits for nobody in particular, as such a receive does";
+  // What had come before is still found, also by its tag alone.
+  ASSERT_TRUE(engine.iprobe(w.comms[0], 1, xfer::kAnyTag, p));
+  EXPECT_EQ(p.outcome, Outcome::kOk);
+  EXPECT_EQ(p.length, 10u);
+  RecvReq r;
+  r.data.resize(10);
+  auto* const m = engine.improbe(w.comms[0], 1, 5, p);
+  ASSERT_NE(m, nullptr);
+  engine.imrecv(m, &r, 10);
+  ASSERT_TRUE(r.done);
+  EXPECT_EQ(r.data, pattern(10, 1));
+}
+
+/// Who looked for a message once, before, and asks for nothing since then does not lose the peer for it.
+TEST(Park, ProbedBeforeOnly_NobodyIsGivenUp) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  xfer::ProbeResult p;
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  EXPECT_FALSE(w.engines[0]->iprobe(w.comms[0], 1, 7, p));
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.now += 2'000'000'000;
+  w.engines[0]->progress(w.now);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 0);
+}
+
+/// The peer of a process that only probes owes it a message: its death must be noticed. No message, no death.
+TEST(Park, OnlyProbed_PeerIsAskedWhetherItLives) {
+  World w({});
+  xfer::ProbeResult p;
+  w.engines[0]->keep_alive();
+  EXPECT_TRUE(w.flights.empty());
+  EXPECT_FALSE(w.engines[0]->iprobe(w.comms[0], 1, 7, p));
+  w.engines[0]->keep_alive();
+  EXPECT_EQ(w.flights.size(), 1u);
+  ASSERT_TRUE(w.run());
+  w.engines[0]->keep_alive();
+  EXPECT_TRUE(w.flights.empty()) << "nobody has probed since";
+}
+
+TEST(Park, PeerIsOnlyProbedAndItsRailsAreDown_ErrorAfterTheParkTime) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  w.up.assign(w.up.size(), false);
+  xfer::ProbeResult p;
+  EXPECT_EQ(w.engines[0]->improbe(w.comms[0], 1, 7, p), nullptr);
+  EXPECT_EQ(p.outcome, Outcome::kOk);
+  w.now += 1'100'000'000;
+  w.engines[0]->progress(w.now);
+  EXPECT_EQ(w.engines[0]->improbe(w.comms[0], 1, 7, p), nullptr);
+  EXPECT_EQ(p.outcome, Outcome::kPeerLost);
+}
+
 TEST(Park, PeerIsMetWhenItsRailsAreDown_ErrorAfterTheParkTime) {
   World::Options o;
   o.config.park_timeout_ns = 1'000'000'000;

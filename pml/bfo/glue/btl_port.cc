@@ -178,7 +178,7 @@ bool BtlPort::handle(const Registration& registration, const RailHandle& rail, x
 // ---- MPI
 
 void BtlPort::complete_send(SendRequest& req, Outcome outcome) {
-  send_request_done(req, outcome == Outcome::kOk ? MPI_SUCCESS : MPI_ERR_OTHER);
+  send_request_done(req, mpi_error(outcome));
 }
 
 void* BtlPort::resolve(const CommHandle& comm, int32_t rank) {

@@ -76,21 +76,24 @@ inline void recv_request_done(RecvRequest& req) {
   if (add_end(req.ends, kEngineDone) & kUserFreed) give_back(req);
 }
 
+// What MPI calls it.
+constexpr int mpi_error(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kOk:
+      return MPI_SUCCESS;
+    case Outcome::kTruncated:
+      return MPI_ERR_TRUNCATE;
+    default:
+      return MPI_ERR_OTHER;
+  }
+}
+
 inline void BtlPort::complete_recv(RecvRequest& req, const xfer::RecvStatus& status) {
   ompi_status_public_t& out = req.base.req_base.req_ompi.req_status;
   out.MPI_SOURCE = status.source;
   out.MPI_TAG = status.tag;
   out._ucount = status.length;
-  switch (status.outcome) {
-    case Outcome::kOk:
-      out.MPI_ERROR = MPI_SUCCESS;
-      break;
-    case Outcome::kTruncated:
-      out.MPI_ERROR = MPI_ERR_TRUNCATE;
-      break;
-    default:
-      out.MPI_ERROR = MPI_ERR_OTHER;
-  }
+  out.MPI_ERROR = mpi_error(status.outcome);
   recv_request_done(req);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// recv.cc: the receiving and probing entries of the PML table.
+// recv.cc: the receiving and probing entries of the PML table. They return what goes to the error handler of
+// the communicator: an MPI error class, as receives leave it in their status.
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/entry.h"
 #include "pml/bfo/glue/module.h"
@@ -107,14 +108,14 @@ int pml_iprobe(int src, int tag, ompi_communicator_t* comm, int* matched, ompi_s
   } else {
     opal_progress();
   }
-  return OMPI_SUCCESS;
+  return mpi_error(result.outcome);
 }
 
 int pml_probe(int src, int tag, ompi_communicator_t* comm, ompi_status_public_t* status) {
-  xfer::ProbeResult result;
-  while (!mca_pml_bfo_component.module->engine().iprobe(comm_of(comm), src, tag, result)) opal_progress();
-  fill_status(result, status);
-  return OMPI_SUCCESS;
+  int matched = 0;
+  int rc = OMPI_SUCCESS;
+  while (rc == OMPI_SUCCESS && matched == 0) rc = pml_iprobe(src, tag, comm, &matched, status);
+  return rc;
 }
 
 int pml_improbe(int src, int tag, ompi_communicator_t* comm, int* matched, ompi_message_t** message,
@@ -123,8 +124,9 @@ int pml_improbe(int src, int tag, ompi_communicator_t* comm, int* matched, ompi_
   Engine::Message* found = mca_pml_bfo_component.module->engine().improbe(comm_of(comm), src, tag, result);
   *matched = found != nullptr ? 1 : 0;
   if (found == nullptr) {
+    *message = MPI_MESSAGE_NULL;
     opal_progress();
-    return OMPI_SUCCESS;
+    return mpi_error(result.outcome);
   }
   ompi_message_t* handle = ompi_message_alloc();
   handle->comm = comm;

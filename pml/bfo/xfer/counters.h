@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "common/ids.h"
+#include "common/status.h"
 #include "pml/bfo/core/wire.h"
 
 namespace bfo::xfer {
@@ -49,6 +50,7 @@ struct ProbeResult {
   std::int32_t source = 0;
   std::int32_t tag = 0;
   std::uint64_t length = 0;
+  Outcome outcome = Outcome::kOk;  ///< not kOk: no message is here, and none will come
 };
 
 /// What the port knows about an event of one rail: see bfo_rail_event_t.

@@ -74,9 +74,9 @@ class Engine {
   void irecv(RecvRequest* req, const RecvArgs<P>& args);
   /// True: the receive was not matched and is forgotten (the caller completes it as cancelled).
   bool cancel(RecvRequest* req);
-  /// True: a matching message is here; not removed.
+  /// True: a matching message is here; not removed. False: `result.outcome` says whether one may still come.
   bool iprobe(CommT* comm, std::int32_t src, std::int32_t tag, ProbeResult& result);
-  /// The matching message, removed from matching; nullptr when there is none.
+  /// The matching message, removed from matching; nullptr when there is none, as with iprobe().
   Message* improbe(CommT* comm, std::int32_t src, std::int32_t tag, ProbeResult& result);
   /// Receive a message that improbe() returned.
   void imrecv(Message* message, RecvRequest* req, std::uint64_t capacity);
@@ -249,6 +249,7 @@ class Engine {
   Message* stored_open(ProcT& p, Name sender) const;
   Message* find_unexpected(CommT& c, std::int32_t src, std::int32_t tag);
   void remove_unexpected(Message& m);
+  Outcome probe_missed(CommT& c, std::int32_t src);
   void free_message(Message* m);
   void match_stored(RecvRequest& r, Message& m);
   static std::uint64_t message_length(const Message& m);

@@ -227,7 +227,7 @@ template <class P>
 template <class P>
 bool Engine<P>::has_work(const PeerT& p) const {
   if (!p.live_sends.empty() || !p.live_recvs.empty() || !p.ready_sends.empty() || !p.raw.empty() ||
-      !p.starved.empty() || !p.nameless.empty())
+      !p.starved.empty() || !p.nameless.empty() || p.probed)
     return true;
   for (CommT** page : comm_pages_)
     for (unsigned i = 0; page && i < kCommPage; ++i)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // keepalive.h: noticing the death of a peer that owes us something while we have nothing under way to it: a
-// posted receive, an exposed buffer waiting for its FIN. A process that died takes its queue pairs with it,
-// but only a message sent to them shows that. So about once a second each such peer gets one harmless
-// message. It needs no peer CPU to be acknowledged: a peer that computes for hours is not dead (H15). What
-// follows its failure is the ordinary loss of a rail; after the park time the requests end with an error. A
-// receive from MPI_ANY_SOURCE waits for nobody in particular and is not watched.
+// posted receive, a probe, an exposed buffer waiting for its FIN. A process that died takes its queue pairs
+// with it, but only a message sent to them shows that. So about once a second each such peer gets one
+// harmless message. It needs no peer CPU to be acknowledged: a peer that computes for hours is not dead
+// (H15). What follows its failure is the ordinary loss of a rail; after the park time the requests end with
+// an error. A receive or probe from MPI_ANY_SOURCE waits for nobody in particular and is not watched.
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
@@ -18,7 +18,8 @@ void Engine<P>::keep_alive() {
   if (entry.nested()) return;
   for (PeerT* p = peers_; p; p = p->next) {
     p->asked_via = nullptr;
-    p->awaited = !p->live_sends.empty() || !p->live_recvs.empty();
+    p->awaited = !p->live_sends.empty() || !p->live_recvs.empty() || p->probed;
+    p->probed = false;
   }
   for (CommT** page : comm_pages_)
     for (unsigned i = 0; page && i < kCommPage; ++i)

@@ -103,11 +103,27 @@ bool Engine<P>::cancel(RecvRequest* r) {
   return true;
 }
 
+/// Nothing is here for a probe: how a receive posted instead of it would have ended, kOk if not yet. As one,
+/// it makes the peer known and waits for it (has_work(), keep_alive()); the next probe waits again.
+template <class P>
+Outcome Engine<P>::probe_missed(CommT& c, std::int32_t src) {
+  if (src == kAnySource) return Outcome::kOk;
+  ProcT* const p = proc_at(c, src);
+  PeerT* const peer = p ? peer_of(*p) : nullptr;
+  if (!peer) return Outcome::kNoMemory;
+  if (peer->lost) return peer->loss.outcome;
+  peer->probed = true;
+  return Outcome::kOk;
+}
+
 template <class P>
 bool Engine<P>::iprobe(CommT* c, std::int32_t src, std::int32_t tag, ProbeResult& result) {
   Entry entry(*this);
   Message* const m = find_unexpected(*c, src, tag);
-  if (!m) return false;
+  if (!m) {
+    result.outcome = probe_missed(*c, src);
+    return false;
+  }
   result = ProbeResult{m->proc->rank, m->match.tag, message_length(*m)};
   return true;
 }
@@ -116,7 +132,10 @@ template <class P>
 Unexpected<P>* Engine<P>::improbe(CommT* c, std::int32_t src, std::int32_t tag, ProbeResult& result) {
   Entry entry(*this);
   Message* const m = find_unexpected(*c, src, tag);
-  if (!m) return nullptr;
+  if (!m) {
+    result.outcome = probe_missed(*c, src);
+    return nullptr;
+  }
   result = ProbeResult{m->proc->rank, m->match.tag, message_length(*m)};
   remove_unexpected(*m);
   c->held.push_back(m);

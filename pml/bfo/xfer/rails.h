@@ -77,6 +77,7 @@ void Engine<P>::rebuild(PeerT& p) {
   if (!p.parked) {
     p.parked = true;
     p.excused = false;
+    p.probed = false;
     p.parked_since_ns = port_.now_ns();
     timers_ = true;
   }
