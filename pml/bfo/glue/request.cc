@@ -79,22 +79,22 @@ xfer::SendMode mode_of(mca_pml_base_send_mode_t mode) {
   }
 }
 
-// The user's part of a buffered send is over as soon as its payload is in the attached buffer.
-void complete_buffered(SendRequest& req) {
+// Tells MPI how the send ended: whoever waits for it wakes up.
+void complete_for_user(SendRequest& req, int mpi_error) {
   mca_pml_base_request_t& base = req.base.req_base;
   ompi_status_public_t& status = base.req_ompi.req_status;
   status.MPI_SOURCE = base.req_comm->c_my_rank;
   status.MPI_TAG = base.req_tag;
-  status.MPI_ERROR = MPI_SUCCESS;
+  status.MPI_ERROR = mpi_error;
   status._ucount = req.base.req_bytes_packed;
   ompi_request_complete(&base.req_ompi, true);
 }
 
-// Copies the payload into the attached buffer and completes the request for MPI; the engine goes on with it.
+// Copies the payload into the attached buffer, with which the user's part is over; the engine goes on with it.
 int start_buffered(SendRequest& req) {
   mca_pml_base_request_t& base = req.base.req_base;
   if (const int rc = mca_pml_base_bsend_request_start(&base.req_ompi); rc != OMPI_SUCCESS) return rc;
-  complete_buffered(req);
+  complete_for_user(req, MPI_SUCCESS);
   return OMPI_SUCCESS;
 }
 
@@ -110,7 +110,7 @@ int start_buffered_persistent(Module& module, SendRequest& req) {
   ompi_request_free(&handle);
   req.base.req_base.req_pml_complete = true;
   req.ends = kEngineDone;
-  if (rc == OMPI_SUCCESS) complete_buffered(req);
+  if (rc == OMPI_SUCCESS) complete_for_user(req, MPI_SUCCESS);
   return rc;
 }
 
@@ -202,13 +202,8 @@ void send_request_done(SendRequest& req, int mpi_error) {
   if (req.base.req_send_mode == MCA_PML_BASE_SEND_BUFFERED) {
     mca_pml_base_bsend_request_fini(&base.req_ompi);
   } else {
-    ompi_status_public_t& status = base.req_ompi.req_status;
-    status.MPI_SOURCE = base.req_comm->c_my_rank;
-    status.MPI_TAG = base.req_tag;
-    status.MPI_ERROR = mpi_error;
-    status._ucount = req.base.req_bytes_packed;
     // First wake, then mark: a user who frees the request in between leaves its return to the line below.
-    ompi_request_complete(&base.req_ompi, true);
+    complete_for_user(req, mpi_error);
   }
   base.req_pml_complete = true;
   if (add_end(req.ends, kEngineDone) & kUserFreed) give_back(req);
