@@ -70,8 +70,7 @@ enum Owed : std::uint8_t {
   kOweStart = 1,   ///< S: MATCH, RNDV or RGET.      R: ACK
   kOweData = 2,    ///< S: FRAGs or writes.          R: PUTs or READs
   kOweNotify = 4,  ///< S: RNDVRESTARTNOTIFY.        R: RECVERRNOTIFY
-  kOweQuiet = 8,   ///<                              R: RNDVRESTARTACK
-  kOweFin = 16     ///<                              R: FIN of an RGET
+  kOweQuiet = 8    ///<                              R: RNDVRESTARTACK
 };
 
 /// One access to this process's memory that a rail may still execute (P2). `conn`/`epoch` name the
@@ -129,7 +128,6 @@ struct SendState {
   bool known = false;             ///< the receiver has its header, unanswered as it may be
   bool acked = false;             ///< the receiver of this round is known to have matched
   bool no_rdma = false;           ///< fell back to copy for the rest of the request
-  bool hurt = false;              ///< a fragment of this round failed
   std::uint32_t in_flight = 0;    ///< fragments of this request that have not ended
   std::uint32_t frags = 0;        ///< FRAGs of the last round that sent any by copy, delivered
   Name name;                      ///< ours, with the current round
