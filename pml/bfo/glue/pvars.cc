@@ -29,7 +29,8 @@ constexpr Total kTotals[] = {
     {"messages_resent", &xfer::Counters::messages_resent, "First fragments sent again after a failure"},
     {"duplicates_dropped", &xfer::Counters::duplicates, "Messages dropped because they had arrived before"},
     {"stale_dropped", &xfer::Counters::stale,
-     "Messages dropped because their transfer had been restarted or finished"},
+     "Messages dropped because they came too late: of a transfer that was restarted or finished since, of a "
+     "connection that was closed, or an answer about the window to a question that is not open any more"},
     {"malformed_dropped", &xfer::Counters::malformed, "Messages dropped because their header made no sense"},
     {"restarts", &xfer::Counters::restarts, "Transfers that went through the restart dance"},
     {"fences", &xfer::Counters::fences, "Connections closed to keep late accesses out"},

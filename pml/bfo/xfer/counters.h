@@ -32,10 +32,10 @@ struct Counters {
   std::uint64_t bytes_headers = 0;    ///< headers and control messages, but for those of `eager_sent`
   std::uint64_t messages_resent = 0;  ///< MATCH, RNDV, RGET posted again
   std::uint64_t duplicates = 0;       ///< messages dropped because they had arrived before
-  std::uint64_t stale = 0;            ///< messages of an older round or a finished request
-  std::uint64_t malformed = 0;        ///< truncated, forged, outside the window, of an unknown type
-  std::uint64_t ignored = 0;          ///< table cells Ignore
-  std::uint64_t restarts = 0;         ///< rounds begun after the first
+  std::uint64_t stale = 0;  ///< of an older round, a finished request or a fenced epoch; old SEQSYNC answers
+  std::uint64_t malformed = 0;  ///< truncated, forged, outside the window, of an unknown type
+  std::uint64_t ignored = 0;    ///< table cells Ignore
+  std::uint64_t restarts = 0;   ///< rounds begun after the first
   std::uint64_t control_sent = 0;
   std::uint64_t rails_lost = 0;
   std::uint64_t deferred = 0;  ///< callbacks put aside because they came during another
