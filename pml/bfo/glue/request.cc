@@ -90,7 +90,8 @@ void complete_for_user(SendRequest& req, int mpi_error) {
   ompi_request_complete(&base.req_ompi, true);
 }
 
-// Copies the payload into the attached buffer, with which the user's part is over; the engine goes on with it.
+// Copies the payload into the attached buffer, with which the user's part is over; the engine goes on with
+// it.
 int start_buffered(SendRequest& req) {
   mca_pml_base_request_t& base = req.base.req_base;
   if (const int rc = mca_pml_base_bsend_request_start(&base.req_ompi); rc != OMPI_SUCCESS) return rc;

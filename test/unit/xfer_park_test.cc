@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_park_test.cc: when a peer, or what a device may still reach, is given up and when not, what ends then,
+// and who is told (give_up.h).
+#include <gtest/gtest.h>
+
+#include "test/unit/failover_steps.h"
+
+namespace bfo::test {
+namespace {
+
+TEST(Park, NoRail_ErrorAfterTheParkTimeNotBefore) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  o.put = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  RecvReq* posted = w.irecv(0, 1, 7, 10);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  SendReq* e = w.isend(0, 1, 2, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  const std::uint64_t t0 = w.now;
+  for (auto& x : w.engines) x->progress(t0 + 900'000'000);
+  EXPECT_FALSE(s->done || r->done || e->done || posted->done);
+  w.now = t0 + 1'100'000'000;
+  for (auto& x : w.engines) x->progress(w.now);
+  EXPECT_TRUE(s->done && r->done && e->done && posted->done);
+  EXPECT_EQ(s->outcome, Outcome::kPeerLost);
+  EXPECT_EQ(e->outcome, Outcome::kPeerLost);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  EXPECT_EQ(posted->status.outcome, Outcome::kPeerLost);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 1);
+  EXPECT_EQ(w.isend(0, 1, 2, pattern(10, 1))->outcome, Outcome::kPeerLost);
+  EXPECT_EQ(w.irecv(0, 1, 2, 10)->status.outcome, Outcome::kPeerLost);
+}
+
+/// A probe is as good a reason to give a peer up as a posted receive, and ends like one.
+TEST(Park, OnlyProbed_ProbesEndAfterTheParkTime) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  auto& engine = *w.engines[0];
+  xfer::ProbeResult p;
+  w.isend(1, 0, 5, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  const std::uint64_t t0 = w.now;
+  EXPECT_FALSE(engine.iprobe(w.comms[0], 1, 7, p));
+  EXPECT_EQ(p.outcome, Outcome::kOk) << "it may come still";
+  engine.progress(t0 + 900'000'000);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 0);
+  w.now = t0 + 1'100'000'000;
+  engine.progress(w.now);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 1);
+  EXPECT_FALSE(engine.iprobe(w.comms[0], 1, 7, p));
+  EXPECT_EQ(p.outcome, Outcome::kPeerLost);
+  EXPECT_EQ(engine.improbe(w.comms[0], 1, 7, p), nullptr);
+  EXPECT_EQ(p.outcome, Outcome::kPeerLost);
+  EXPECT_FALSE(engine.iprobe(w.comms[0], xfer::kAnySource, 7, p));
+  EXPECT_EQ(p.outcome, Outcome::kOk) << "waits for nobody in particular, as such a receive does";
+  // What had come before is still found, also by its tag alone.
+  ASSERT_TRUE(engine.iprobe(w.comms[0], 1, xfer::kAnyTag, p));
+  EXPECT_EQ(p.outcome, Outcome::kOk);
+  EXPECT_EQ(p.length, 10u);
+  RecvReq r;
+  r.data.resize(10);
+  auto* const m = engine.improbe(w.comms[0], 1, 5, p);
+  ASSERT_NE(m, nullptr);
+  engine.imrecv(m, &r, 10);
+  ASSERT_TRUE(r.done);
+  EXPECT_EQ(r.data, pattern(10, 1));
+}
+
+/// Who looked for a message once, before, and asks for nothing since then does not lose the peer for it.
+TEST(Park, ProbedBeforeOnly_NobodyIsGivenUp) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  xfer::ProbeResult p;
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  EXPECT_FALSE(w.engines[0]->iprobe(w.comms[0], 1, 7, p));
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.now += 2'000'000'000;
+  w.engines[0]->progress(w.now);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 0);
+}
+
+/// The peer of a process that only probes owes it a message: its death must be noticed. No message, no death.
+TEST(Park, OnlyProbed_PeerIsAskedWhetherItLives) {
+  World w({});
+  xfer::ProbeResult p;
+  w.engines[0]->keep_alive();
+  EXPECT_TRUE(w.flights.empty());
+  EXPECT_FALSE(w.engines[0]->iprobe(w.comms[0], 1, 7, p));
+  w.engines[0]->keep_alive();
+  EXPECT_EQ(w.flights.size(), 1u);
+  ASSERT_TRUE(w.run());
+  w.engines[0]->keep_alive();
+  EXPECT_TRUE(w.flights.empty()) << "nobody has probed since";
+}
+
+TEST(Park, PeerIsOnlyProbedAndItsRailsAreDown_ErrorAfterTheParkTime) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  w.up.assign(w.up.size(), false);
+  xfer::ProbeResult p;
+  EXPECT_EQ(w.engines[0]->improbe(w.comms[0], 1, 7, p), nullptr);
+  EXPECT_EQ(p.outcome, Outcome::kOk);
+  w.now += 1'100'000'000;
+  w.engines[0]->progress(w.now);
+  EXPECT_EQ(w.engines[0]->improbe(w.comms[0], 1, 7, p), nullptr);
+  EXPECT_EQ(p.outcome, Outcome::kPeerLost);
+}
+
+TEST(Park, PeerIsMetWhenItsRailsAreDown_ErrorAfterTheParkTime) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  w.up.assign(w.up.size(), false);
+  const std::uint64_t t0 = w.now;
+  SendReq* s = w.isend(0, 1, 1, pattern(10, 1));
+  RecvReq* r = w.irecv(0, 1, 7, 10);
+  ASSERT_TRUE(w.run());
+  w.engines[0]->progress(t0 + 900'000'000);
+  EXPECT_FALSE(s->done || r->done);
+  w.now = t0 + 1'100'000'000;
+  w.engines[0]->progress(w.now);
+  EXPECT_TRUE(s->done && r->done);
+  EXPECT_EQ(s->outcome, Outcome::kPeerLost);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+}
+
+TEST(Park, PeerShowsLife_TheParkTimeStandsStill) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  RecvReq* r = w.irecv(0, 1, 7, 10);
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  const auto pass = [&w](std::uint64_t ns) {
+    w.now += ns;
+    w.engines[0]->progress(w.now);
+  };
+  pass(900'000'000);
+  w.engines[0]->on_peer_answers(w.rail(0, 1, 1), true);
+  pass(3'600'000'000'000);
+  EXPECT_FALSE(r->done) << "it computes";
+  w.engines[0]->on_peer_answers(w.rail(0, 1, 1), false);
+  pass(900'000'000);
+  EXPECT_FALSE(r->done);
+  pass(200'000'000);
+  EXPECT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+}
+
+TEST(Park, ProcessWasOutsideMpi_AReturnedPortGetsItsChance) {
+  for (const bool returns : {true, false}) {
+    World::Options o;
+    o.config.park_timeout_ns = 3'000'000'000;
+    World w(o);
+    w.now = 1'000'000'000'000;
+    RecvReq* r = w.irecv(0, 1, 7, 10);
+    w.isend(0, 1, 1, pattern(10, 1));
+    ASSERT_TRUE(w.run());
+    w.kill(0, 1, 0);
+    w.kill(0, 1, 1);
+    ASSERT_TRUE(w.run());
+    const auto pass = [&w](std::uint64_t ns) {
+      w.now += ns;
+      w.engines[0]->progress(w.now);
+    };
+    pass(1'000'000);
+    pass(60'000'000'000);
+    EXPECT_FALSE(r->done);
+    if (returns) {
+      w.revive(0, 1, 1);
+      ASSERT_TRUE(w.run());
+    }
+    pass(1'100'000'000);
+    EXPECT_NE(r->done, returns);
+    if (returns) continue;
+    EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  }
+}
+
+TEST(Park, ProcessIsOutsideMpiAgainAndAgain_TheWaitEnds) {
+  World::Options o;
+  o.config.park_timeout_ns = 3'000'000'000;
+  World w(o);
+  w.now = 1'000'000'000'000;
+  RecvReq* r = w.irecv(0, 1, 7, 10);
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  for (int i = 0; i < 3; ++i) {
+    w.now += 60'000'000'000;
+    w.engines[0]->progress(w.now);
+  }
+  EXPECT_TRUE(r->done);
+}
+
+TEST(Park, RailDiesAgain_ItsSignOfLifeIsForgotten) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  RecvReq* r = w.irecv(0, 1, 7, 10);
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.engines[0]->on_peer_answers(w.rail(0, 1, 1), true);
+  w.revive(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.now += 1'100'000'000;
+  w.engines[0]->progress(w.now);
+  EXPECT_TRUE(r->done);
+}
+
+TEST(Broken, UnusedStockRail_IsOneRailLess) {
+  World::Options o;
+  World w(o);
+  xfer::RailEvent ev;
+  ev.text = "Socket closed";
+  w.engines[0]->on_rail_broken(w.rail(0, 1, 0), ev, false);
+  EXPECT_EQ(w.rail(0, 1, 0)->state, RailState::kUnusable);
+  for (int i = 0; i < 4; ++i) {
+    RecvReq* r = w.irecv(1, 0, 1, 50000);
+    SendReq* s = w.isend(0, 1, 1, pattern(i % 2 ? 10 : 50000, 1));
+    ASSERT_TRUE(w.run());
+    EXPECT_TRUE(s->done && r->done);
+    EXPECT_EQ(s->outcome, Outcome::kOk);
+    EXPECT_EQ(r->status.outcome, Outcome::kOk);
+  }
+}
+
+TEST(Broken, MessagesMayBeLost_BothSidesGetAnError) {
+  World::Options o;
+  World w(o);
+  RecvReq* here = w.irecv(0, 1, 7, 10);
+  RecvReq* there = w.irecv(1, 0, 7, 10);
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  EXPECT_FALSE(here->done || there->done);
+  xfer::RailEvent ev;
+  w.engines[0]->on_rail_broken(w.rail(0, 1, 0), ev, true);
+  EXPECT_TRUE(here->done);
+  EXPECT_EQ(here->status.outcome, Outcome::kMessageLost);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(there->done) << "told over the other rail";
+  EXPECT_EQ(there->status.outcome, Outcome::kMessageLost);
+  EXPECT_NE(w.isend(0, 1, 2, pattern(10, 1))->outcome, Outcome::kOk);
+}
+
+TEST(Broken, LastRail_EndsAtOnceBecauseItNeverReturns) {
+  World::Options o;
+  o.rails = 1;
+  World w(o);
+  RecvReq* r = w.irecv(0, 1, 7, 10);
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  xfer::RailEvent ev;
+  w.engines[0]->on_rail_broken(w.rail(0, 1, 0), ev, false);
+  w.engines[0]->on_rail_broken(w.rail(0, 1, 0), ev, false);
+  EXPECT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+}
+
+TEST(Park, ErrorPassesTheGateToo) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  o.put = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;  // fences do not finish
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.now += 2'000'000'000;
+  for (auto& x : w.engines) x->progress(w.now);
+  EXPECT_FALSE(r->done) << "a write may still land (H8 a)";
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+}
+
+TEST(Unfenceable, EndsWithAnErrorAndKeepsTheMemoryRegistered) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  o.put = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;
+  const int rail = w.flights[0].rail;
+  w.kill(0, 1, rail);
+  const auto c = w.pending_close.front();
+  w.pending_close.clear();
+  w.engines[0]->on_rail_closed(w.rail(0, 1, rail), c.ev, FenceResult::kFenced, 0);
+  w.engines[1]->on_rail_closed(w.rail(1, 0, rail), c.ev, FenceResult::kUnfenceable, 0);
+  ASSERT_TRUE(w.run());
+  EXPECT_FALSE(r->done);
+  w.now += 2'000'000'000;
+  for (auto& x : w.engines) x->progress(w.now);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  EXPECT_EQ(w.ports[1]->registrations_, 1);
+}
+
+/// A receive fails alone before its sender heard of it. Its header is under way again, and the answer to that
+/// one overtakes the first.
+TEST(Unfenceable, FailedReceiveIsAskedAgain_TheAnswerIsTheSame) {
+  World::Options o;
+  o.rails = 3;
+  o.put = true;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 2000);
+  SendReq* s = w.isend(0, 1, 1, pattern(2000, 1));
+  ASSERT_TRUE(until(w, MsgType::kPut));
+  ASSERT_EQ(w.flights.size(), 1u);
+  w.hold_close = true;
+  const int rail = w.flights[0].rail;
+  w.kill(0, 1, rail);
+  const auto c = w.pending_close.front();
+  w.pending_close.clear();
+  w.engines[0]->on_rail_closed(w.rail(0, 1, rail), c.ev, FenceResult::kFenced, 0);
+  w.engines[1]->on_rail_closed(w.rail(1, 0, rail), c.ev, FenceResult::kUnfenceable, 0);
+  w.engines[0]->progress(w.now += 1000);  // RNDV again
+  w.now += 2'000'000'000;
+  for (int i = 0; i < 2; ++i) w.engines[1]->progress(w.now += 2'000'000);
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  ASSERT_LT(w.find(0, 1, MsgType::kRndv), w.flights.size());
+  w.take(w.find(0, 1, MsgType::kRndv));
+  const std::size_t older = w.find(1, 0, MsgType::kRestartNack);
+  const std::size_t newer = w.find(1, 0, MsgType::kRestartNack, older + 1);
+  ASSERT_LT(newer, w.flights.size());
+  ASSERT_NE(w.flights[older].rail, w.flights[newer].rail);
+  w.take(newer);
+  ASSERT_TRUE(s->done);
+  EXPECT_NE(s->outcome, Outcome::kOk) << "its receive failed";
+  ASSERT_TRUE(w.run());
+  for (const auto& e : w.engines) EXPECT_EQ(e->unfinished(), 0u);
+}
+
+/// It is said once: dropped, the receive would wait for ever.
+TEST(PeerLost, OfAPeerNotMetYet_CountsWhenItIsMet) {
+  for (bool no_memory : {false, true}) {
+    World w({});
+    core::RailHdr h{static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, w.name(0, 1, 1).conn, 1, 0, 0};
+    if (no_memory) {
+      h.cause = core::kCauseNoMemory;
+      h.delivered = 77;
+    }
+    for (int twice = 0; twice < 2; ++twice) w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
+    EXPECT_EQ(w.ports[1]->peers_failed_, 0);
+    RecvReq* r = w.irecv(1, 0, 1, 10);
+    ASSERT_TRUE(r->done);
+    EXPECT_EQ(r->status.outcome, no_memory ? Outcome::kNoMemory : Outcome::kMessageLost);
+    EXPECT_EQ(w.isend(1, 0, 1, pattern(10, 1))->outcome, r->status.outcome);
+    ASSERT_EQ(w.ports[1]->losses_.size(), 1u);
+    EXPECT_EQ(w.ports[1]->losses_[0].second.there, no_memory);
+    ASSERT_TRUE(w.run());
+    EXPECT_EQ(count(w, MsgType::kPeerLost), 0u) << "who gave us up needs not be told";
+    expect_clean(w);
+  }
+}
+
+/// Nobody has that connection, or the sender is known and has another one.
+TEST(PeerLost, ForgedName_NobodyIsGivenUp) {
+  World w({});
+  core::RailHdr h{static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, 5555, 1, 0, 0};
+  w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
+  RecvReq* r = w.irecv(1, 0, 1, 10);
+  w.engines[1]->on_message(w.rail(1, 0, 0), 1, h.type, &h, sizeof h);
+  EXPECT_FALSE(r->done);
+  EXPECT_EQ(w.engines[1]->counters().malformed, 1u);
+}
+
+/// Nothing can be kept of what it said, not even its name: it must not be forgotten either.
+TEST(PeerLost, WithoutMemoryForIt_ThePeerIsGivenUpAllTheSame) {
+  World w({});
+  const core::RailHdr h{static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, w.name(0, 1, 1).conn, 1, 0, 0};
+  w.ports[1]->refuse_ = [](std::size_t) { return true; };
+  w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
+  w.ports[1]->refuse_ = nullptr;
+  RecvReq* r = w.irecv(1, 0, 1, 10);
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kNoMemory);
+}
+
+TEST(Gap, LostMessages_EndBothSidesWithAnError) {
+  World w({});
+  RecvReq* r = w.irecv(1, 0, 1, 10);
+  w.engines[0]->on_gap_lost(w.rail(0, 1, 0), w.name(0, 1, 0), 3);
+  ASSERT_TRUE(w.run());
+  EXPECT_EQ(r->status.outcome, Outcome::kMessageLost);
+  EXPECT_TRUE(r->done);
+  EXPECT_EQ(w.isend(0, 1, 1, pattern(10, 1))->outcome, Outcome::kMessageLost);
+}
+
+}  // namespace
+}  // namespace bfo::test
