@@ -250,6 +250,7 @@ void on_bye(Endpoint& endpoint, const Packet& packet) {
   endpoint.wanted = false;
   endpoint.peer_left = true;
   close_order(endpoint, endpoint.epoch, BFO_CAUSE_SHUTDOWN, 0, 0);
+  endpoint.port->need_attention();  // also without an epoch to close
 }
 
 /// Does what the rules say about a packet of the peer.
@@ -367,7 +368,7 @@ void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, ui
   const Host& host = port.host();
   const bfo_rail_event_t event = make_event(endpoint, cause, code, 0, now);
   // A path that was silent may still come to life, and a port that is down may return.
-  endpoint.wanted = port.failover() && port.state() != PortState::kDead;
+  endpoint.wanted = port.failover() && !endpoint.peer_left && port.state() != PortState::kDead;
   endpoint.announced = false;
   host.rail_down(host.ctx, endpoint, event);
   return_parked(endpoint);
@@ -375,6 +376,12 @@ void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, ui
   const ClosedEpoch& closed = endpoint.last_closed;
   const bool again = closed.store >= 0 && closed.name.epoch == endpoint.epoch;
   report_closed(endpoint, event, again ? closed.result : BFO_FENCED, again ? closed.delivered : 0);
+}
+
+void connect_left(Endpoint& endpoint, uint64_t now) {
+  life_unknown(endpoint);
+  set_phase(endpoint, Phase::kGone, now);
+  if (!endpoint.ever_up) connect_failed(endpoint, BFO_CAUSE_SHUTDOWN, 0, now);
 }
 
 /// Gives up a rail that has never been up. A peer that got our REPLY may use the epoch already, and messages

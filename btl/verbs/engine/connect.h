@@ -38,6 +38,8 @@ void connect_probe_done(Endpoint& endpoint, int status);
 void connect_established(Endpoint& endpoint);
 /// Says BYE, once, without waiting.
 void connect_bye(Endpoint& endpoint);
+/// The peer has left and there is no epoch to drain: the rail is gone, which is told if it never was up.
+void connect_left(Endpoint& endpoint, uint64_t now);
 /// Sends a PING to the peer's pulse.
 void connect_ping(Endpoint& endpoint);
 /// Drops an attempt that did not come up: nothing was posted on it by anybody above.

@@ -79,6 +79,14 @@ void schedule_return(Endpoint& endpoint, uint64_t now) {
   endpoint.hurry = false;
 }
 
+/// A responder whose initiator left before the rail was up here: it never will be, and nothing else says so.
+void tell_left(Endpoint& endpoint) {
+  if (!endpoint.peer_left || endpoint.ever_up || endpoint.announced) return;
+  const Host& host = endpoint.port->host();
+  endpoint.announced = true;
+  host.rail_down(host.ctx, endpoint, endpoint.down_event);
+}
+
 void finish(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
@@ -89,6 +97,7 @@ void finish(Endpoint& endpoint, uint64_t now) {
     host.rail_up(host.ctx, endpoint, make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now));
     host.rail_down(host.ctx, endpoint, endpoint.down_event);
   }
+  tell_left(endpoint);
   if (!endpoint.handed_back) hand_back(endpoint);
   ClosedEpoch& closed = endpoint.last_closed;
   bfo_rail_event_t event = endpoint.down_event;
@@ -169,6 +178,7 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
   endpoint.down_event = make_event(endpoint, order.cause, order.code, order.vendor_err, now);
   endpoint.down_event.evidence_ns = order.evidence_ns;
   if (endpoint.announced) port.host().rail_down(port.host().ctx, endpoint, endpoint.down_event);
+  tell_left(endpoint);
 }
 
 void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {

@@ -417,7 +417,9 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
     case Phase::kIdle:
     case Phase::kKnocking:
     case Phase::kClosed:
-      if (endpoint.wanted || !endpoint.parked.empty()) {
+      if (endpoint.peer_left) {
+        connect_left(endpoint, now);
+      } else if (endpoint.wanted || !endpoint.parked.empty()) {
         connect_step(endpoint, now);
         timers_ = true;
       } else {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// btl_leave_test.cc: a peer leaves (BYE) while its rail is not up here. It never comes: whoever counts on the
+// rail must hear of it, what waits for it comes back, and nothing more is taken.
+#include <gtest/gtest.h>
+
+#include "test/unit/btl_world.h"
+
+namespace bfo::test {
+namespace {
+
+using engine::Accepted;
+using engine::Phase;
+
+constexpr int kAll = 1 << 30;
+
+void expect_gone(World& w, Process& left, const Log& log) {
+  EXPECT_EQ(left.endpoint.phase, Phase::kGone);
+  EXPECT_EQ(left.log, log);
+  EXPECT_EQ(left.last_event.cause, BFO_CAUSE_SHUTDOWN);
+  EXPECT_EQ(left.last_result, BFO_FENCED);
+  EXPECT_EQ(engine::send(left.endpoint, w.frag("late")), Accepted::kRefused);
+  bfo_rail_info_t info;
+  engine::rail_info(left.endpoint, &info);
+  EXPECT_EQ(info.state, BFO_RAIL_UNUSABLE);
+  const size_t packets = w.fabric.packets.size();
+  w.pass(300);
+  EXPECT_EQ(w.fabric.packets.size(), packets);
+  EXPECT_EQ(left.log, log);
+}
+
+engine::Config slow_retry() {
+  engine::Config config = small_config();
+  config.retry_min_ns = config.retry_max_ns = 100'000'000;
+  return config;
+}
+
+// Turns in which no millisecond passes: nothing is said again.
+void turn(World& w, Process& one, Process& other, Phase until) {
+  for (int i = 0; i < 100 && one.endpoint.phase != until; ++i) {
+    fake_now() += 1'000;
+    one.poll();
+    other.poll();
+  }
+  ASSERT_EQ(one.endpoint.phase, until);
+}
+
+TEST(Leave, WhileTheEndpointIsIdle) {
+  World w;
+  w.fabric.drop_datagrams = kAll;
+  engine::connect_want(w.a.endpoint);
+  w.pass(1);
+  ASSERT_EQ(w.b.endpoint.phase, Phase::kIdle);
+  w.fabric.drop_datagrams = 0;
+  w.a.port.remove(w.a.endpoint);
+  w.pass(1);
+  expect_gone(w, w.b, {"down 0", "closed 0"});
+}
+
+TEST(Leave, WhileTheResponderKnocks) {
+  World w;
+  w.fabric.drop_datagrams = kAll;
+  engine::connect_want(w.a.endpoint);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kParked);
+  w.pass(1);
+  ASSERT_EQ(w.b.endpoint.phase, Phase::kKnocking);
+  w.fabric.drop_datagrams = 0;
+  w.a.port.remove(w.a.endpoint);
+  w.pass(1);
+  expect_gone(w, w.b, {"down 0", "done early -12", "closed 0"});
+}
+
+TEST(Leave, WhileTheInitiatorRequests) {
+  World w;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("early")), Accepted::kParked);
+  turn(w, w.a, w.a, Phase::kRequesting);
+  w.fabric.drop_datagrams = 1;  // REPLY
+  turn(w, w.b, w.b, Phase::kReplied);
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kRequesting);
+  w.b.port.remove(w.b.endpoint);
+  w.pass(1);
+  expect_gone(w, w.a, {"down 1", "done early -12", "closed 1"});
+}
+
+TEST(Leave, WhileTheInitiatorWaitsForItsNextAttempt) {
+  World w(slow_retry());
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("early")), Accepted::kParked);
+  w.fabric.hold = true;  // the probe
+  turn(w, w.a, w.b, Phase::kProbing);
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.data.number(), IBV_WC_RETRY_EXC_ERR));
+  w.a.endpoint.hurry = false;  // of its first send, which need not wait any more
+  w.a.poll();
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kClosed);
+  w.fabric.hold = false;
+  w.b.port.remove(w.b.endpoint);
+  w.a.poll();
+  w.a.poll();
+  expect_gone(w, w.a, {"down 1", "done early -12", "closed 1"});
+}
+
+TEST(Leave, WhileTheResponderHasReplied) {
+  World w;
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kParked);
+  w.fabric.hold = true;  // the probe
+  turn(w, w.a, w.b, Phase::kProbing);
+  ASSERT_EQ(w.b.endpoint.phase, Phase::kReplied);
+  w.a.port.remove(w.a.endpoint);
+  w.fabric.hold = false;
+  w.pass(5);
+  expect_gone(w, w.b, {"down 1", "done early -12", "closed 1"});
+}
+
+// The loss of the epoch before was told already.
+TEST(Leave, BetweenTwoEpochs_IsNoNews) {
+  World w(slow_retry());
+  w.connect();
+  engine::close_order(w.a.endpoint, 1, BFO_CAUSE_WC_ERROR, IBV_WC_RETRY_EXC_ERR, 0);
+  turn(w, w.a, w.a, Phase::kClosed);
+  const Log before = w.a.log;
+  w.b.port.remove(w.b.endpoint);
+  w.pass(5);
+  EXPECT_EQ(w.a.endpoint.phase, Phase::kGone);
+  EXPECT_EQ(w.a.log, before);
+  EXPECT_EQ(engine::send(w.a.endpoint, w.frag("late")), Accepted::kRefused);
+}
+
+}  // namespace
+}  // namespace bfo::test
