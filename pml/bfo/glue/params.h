@@ -16,7 +16,7 @@ struct Params {
   int free_list_max;         // -1 = no limit
   int free_list_inc;         // growth step
   int send_pipeline_depth;   // FRAGs in flight per request
-  int recv_pipeline_depth;   // PUT grants in flight per request
+  int recv_pipeline_depth;   // READs or PUT grants in flight per request and rail
   int max_rdma_per_request;  // rails of a peer used for RDMA
   int max_send_per_range;    // rails of a peer used at all
   int unexpected_limit;      // bytes of an unexpected message kept inside its record
