@@ -33,7 +33,8 @@ constexpr IntParam kIntParams[] = {
     {"send_pipeline_depth", &Params::send_pipeline_depth, 3, 1, 1024, OPAL_INFO_LVL_9,
      "Fragments of one message in flight at a time"},
     {"recv_pipeline_depth", &Params::recv_pipeline_depth, 2, 1, 1024, OPAL_INFO_LVL_9,
-     "RDMA reads, or grants of RDMA writes, of one message under way at a time on each rail. Over several rails "
+     "RDMA reads, or grants of RDMA writes, of one message under way at a time on each rail. Over several "
+     "rails "
      "they are at most 1 MiB or 2 % of the message together, so more of them are shorter; each costs time"},
     {"max_rdma_per_request", &Params::max_rdma_per_request, 4, 0, 8, OPAL_INFO_LVL_5,
      "Most rails of a peer that are used for RDMA; further ones carry copied fragments only (0 = no RDMA)"},
