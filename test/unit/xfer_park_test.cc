@@ -37,6 +37,24 @@ TEST(Park, NoRail_ErrorAfterTheParkTimeNotBefore) {
   EXPECT_EQ(w.irecv(0, 1, 2, 10)->status.outcome, Outcome::kPeerLost);
 }
 
+/// Another thread may hear of the loss between the look at the clock and the turn of progress.
+TEST(Park, RailLostAfterTheClockWasRead_IsNoLongWait) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  w.now += 10'000'000;
+  const std::uint64_t looked = w.now;
+  w.now += 1000;
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  SendReq* s = w.isend(0, 1, 2, pattern(10, 1));
+  w.engines[0]->progress(looked);
+  EXPECT_FALSE(s->done);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 0);
+}
+
 /// A probe is as good a reason to give a peer up as a posted receive, and ends like one.
 TEST(Park, OnlyProbed_ProbesEndAfterTheParkTime) {
   World::Options o;

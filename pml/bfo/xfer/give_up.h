@@ -8,6 +8,11 @@
 
 namespace bfo::xfer {
 
+/// The clock is read before the engine's lock is taken: what another thread noted meanwhile may be later.
+inline std::uint64_t time_since(std::uint64_t then_ns, std::uint64_t now_ns) {
+  return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
 /// The device of `rail` could not be fenced for the park time (H12): requests it may still reach end with an
 /// error, their memory stays registered and the contents of their buffers are undefined.
 template <class P>
@@ -245,7 +250,8 @@ template <class P>
   constexpr std::uint64_t kGrace = 1'000'000'000;
   const std::uint64_t bound = config_.park_timeout_ns;
   for (PeerT* p = peers_; p; p = p->next) {
-    if (!p->parked || p->excused || (bound > kGrace && now_ns - p->parked_since_ns <= bound - kGrace))
+    if (!p->parked || p->excused ||
+        (bound > kGrace && time_since(p->parked_since_ns, now_ns) <= bound - kGrace))
       continue;
     p->excused = true;
     p->parked_since_ns = bound > kGrace ? now_ns - bound + kGrace : now_ns;
@@ -263,12 +269,12 @@ void Engine<P>::check_parked(PeerT& p, std::uint64_t now_ns) {
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& rail = p.rails[i];
     if (rail.event_open || rail.unfenceable) timers_ = true;
-    if (rail.unfenceable && now_ns - rail.unfenceable_ns >= config_.park_timeout_ns) abandon(rail);
+    if (rail.unfenceable && time_since(rail.unfenceable_ns, now_ns) >= config_.park_timeout_ns) abandon(rail);
     answers = answers || rail.answers;
   }
   if (!p.parked || p.lost) return;
   timers_ = true;
-  if (answers || now_ns - p.parked_since_ns < config_.park_timeout_ns) return;
+  if (answers || time_since(p.parked_since_ns, now_ns) < config_.park_timeout_ns) return;
   if (!has_work(p)) return;
   give_up(p);
   p.owe_lost = true;
