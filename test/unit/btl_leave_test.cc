@@ -110,6 +110,59 @@ TEST(Leave, WhileTheResponderHasReplied) {
   expect_gone(w, w.b, {"down 1", "done early -12", "closed 1"});
 }
 
+// It is draining for another reason already when the peer leaves.
+TEST(Leave, WhileAResponderThatHadRepliedIsDrained_IsNoFailure) {
+  World w;
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kParked);
+  w.fabric.hold = true;  // the probe
+  turn(w, w.a, w.b, Phase::kProbing);
+  ASSERT_EQ(w.b.endpoint.phase, Phase::kReplied);
+  engine::close_order(w.b.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
+  turn(w, w.b, w.b, Phase::kDraining);
+  w.a.port.remove(w.a.endpoint);
+  w.fabric.hold = false;
+  w.pass(5);
+  EXPECT_EQ(w.b.count("down 1"), 1);
+  EXPECT_EQ(w.b.count("closed 1"), 1);
+  EXPECT_EQ(w.b.count("done early -12"), 1);
+  EXPECT_EQ(w.b.last_event.cause, BFO_CAUSE_SHUTDOWN);
+  EXPECT_EQ(w.b.endpoint.phase, Phase::kGone);
+}
+
+TEST(Leave, AfterTheRailWasGivenUp_IsNoNews) {
+  engine::Config config = small_config();
+  config.connect_timeout_ns = 50'000'000;
+  World w(config);
+  w.fabric.drop_datagrams = kAll;
+  engine::connect_want(w.a.endpoint);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kParked);
+  w.pass(60);
+  const Log before = w.b.log;
+  ASSERT_EQ(w.b.down, 1);
+  ASSERT_EQ(w.b.closed, 1);
+  ASSERT_NE(w.b.last_event.cause, BFO_CAUSE_SHUTDOWN);
+  w.fabric.drop_datagrams = 0;
+  w.a.port.remove(w.a.endpoint);
+  w.pass(5);
+  EXPECT_EQ(w.b.endpoint.phase, Phase::kGone);
+  EXPECT_EQ(w.b.log, before);
+  EXPECT_NE(w.b.last_event.cause, BFO_CAUSE_SHUTDOWN) << "what is said of it later is why it was lost";
+  EXPECT_EQ(engine::send(w.b.endpoint, w.frag("late")), Accepted::kRefused);
+}
+
+// Its other rail works and its connect time is over: it is not given up as a failure first.
+TEST(Leave, WhileTheInitiatorRequestsForTooLong) {
+  World w;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("early")), Accepted::kParked);
+  turn(w, w.a, w.a, Phase::kRequesting);
+  w.fabric.drop_datagrams = 1;  // REPLY
+  turn(w, w.b, w.b, Phase::kReplied);
+  fake_now() += 2 * w.a.port.config().connect_timeout_ns;
+  w.b.port.remove(w.b.endpoint);
+  w.pass(1);
+  expect_gone(w, w.a, {"down 1", "done early -12", "closed 1"});
+}
+
 // The loss of the epoch before was told already.
 TEST(Leave, BetweenTwoEpochs_IsNoNews) {
   World w(slow_retry());

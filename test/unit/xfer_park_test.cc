@@ -55,6 +55,31 @@ TEST(Park, RailLostAfterTheClockWasRead_IsNoLongWait) {
   EXPECT_EQ(w.ports[0]->peers_failed_, 0);
 }
 
+/// The process of the peer leaves; its rails say so one after the other. Nothing is owed to it, and nobody is
+/// given up.
+TEST(Park, PeerLeaves_OwesItNothing) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  const std::uint64_t said = w.engines[0]->counters().control_sent;
+  for (int r = 0; r < 2; ++r) {
+    xfer::RailEvent ev;
+    ev.name = w.name(0, 1, r);
+    ev.left = true;
+    w.up[w.key(0, 1, r)] = false;
+    w.engines[0]->on_rail_down(w.rail(0, 1, r), ev);
+    w.engines[0]->progress(w.now += 1'000'000);
+    w.engines[0]->on_rail_closed(w.rail(0, 1, r), ev, FenceResult::kFenced, 0);
+    w.engines[0]->progress(w.now += 1'000'000);
+  }
+  EXPECT_EQ(w.engines[0]->counters().control_sent, said);
+  EXPECT_EQ(w.engines[0]->unfinished(), 0u);
+  w.engines[0]->progress(w.now += 2'000'000'000);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 0);
+}
+
 /// A probe is as good a reason to give a peer up as a posted receive, and ends like one.
 TEST(Park, OnlyProbed_ProbesEndAfterTheParkTime) {
   World::Options o;

@@ -182,6 +182,7 @@ void go_up(Endpoint& endpoint, uint64_t now) {
     }
   }
   endpoint.ever_up = true;
+  endpoint.told_lost = false;
   endpoint.failed_attempts = 0;
   endpoint.announced = true;
   endpoint.up_since_ns = now;
@@ -370,6 +371,7 @@ void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, ui
   // A path that was silent may still come to life, and a port that is down may return.
   endpoint.wanted = port.failover() && !endpoint.peer_left && port.state() != PortState::kDead;
   endpoint.announced = false;
+  endpoint.told_lost = true;
   host.rail_down(host.ctx, endpoint, event);
   return_parked(endpoint);
   // The last attempt may have got far enough to be drained: an epoch has one count.
@@ -381,7 +383,8 @@ void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, ui
 void connect_left(Endpoint& endpoint, uint64_t now) {
   life_unknown(endpoint);
   set_phase(endpoint, Phase::kGone, now);
-  if (!endpoint.ever_up) connect_failed(endpoint, BFO_CAUSE_SHUTDOWN, 0, now);
+  if (endpoint.ever_up || endpoint.told_lost) return return_parked(endpoint);
+  connect_failed(endpoint, BFO_CAUSE_SHUTDOWN, 0, now);
 }
 
 /// Gives up a rail that has never been up. A peer that got our REPLY may use the epoch already, and messages

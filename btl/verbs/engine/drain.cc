@@ -80,8 +80,10 @@ void schedule_return(Endpoint& endpoint, uint64_t now) {
 }
 
 /// A responder whose initiator left before the rail was up here: it never will be, and nothing else says so.
-void tell_left(Endpoint& endpoint) {
-  if (!endpoint.peer_left || endpoint.ever_up || endpoint.announced) return;
+/// Why the epoch ends does not matter any more: it is no failure.
+void tell_left(Endpoint& endpoint, uint64_t now) {
+  if (!endpoint.peer_left || endpoint.ever_up || endpoint.announced || endpoint.told_lost) return;
+  endpoint.down_event = make_event(endpoint, BFO_CAUSE_SHUTDOWN, 0, 0, now);
   const Host& host = endpoint.port->host();
   endpoint.announced = true;
   host.rail_down(host.ctx, endpoint, endpoint.down_event);
@@ -97,7 +99,7 @@ void finish(Endpoint& endpoint, uint64_t now) {
     host.rail_up(host.ctx, endpoint, make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now));
     host.rail_down(host.ctx, endpoint, endpoint.down_event);
   }
-  tell_left(endpoint);
+  tell_left(endpoint, now);
   if (!endpoint.handed_back) hand_back(endpoint);
   ClosedEpoch& closed = endpoint.last_closed;
   bfo_rail_event_t event = endpoint.down_event;
@@ -121,7 +123,10 @@ void finish(Endpoint& endpoint, uint64_t now) {
     endpoint.close = CloseOrder{};  // carried out: what is sent from now on waits for the next epoch
   }
   schedule_return(endpoint, now);
-  if (endpoint.announced) report_closed(endpoint, event, closed.result, closed.delivered);
+  if (endpoint.announced) {
+    endpoint.told_lost = !endpoint.ever_up;
+    report_closed(endpoint, event, closed.result, closed.delivered);
+  }
   endpoint.announced = false;
 }
 
@@ -178,7 +183,7 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
   endpoint.down_event = make_event(endpoint, order.cause, order.code, order.vendor_err, now);
   endpoint.down_event.evidence_ns = order.evidence_ns;
   if (endpoint.announced) port.host().rail_down(port.host().ctx, endpoint, endpoint.down_event);
-  tell_left(endpoint);
+  tell_left(endpoint, now);
 }
 
 void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {

@@ -104,6 +104,7 @@ struct Endpoint {
   uint32_t epoch = 0;      // current or last one; 0 = none yet
   bool announced = false;  // rail_up was reported for the current epoch
   bool ever_up = false;
+  bool told_lost = false;  // never up, and rail_down and rail_closed were reported all the same
 
   // connection
   Qp data;

@@ -407,7 +407,10 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
     case Phase::kRequesting:
     case Phase::kProbing:
       if (endpoint.close.asked) connect_abandon(endpoint, now);
-      connect_step(endpoint, now);
+      if (endpoint.peer_left)
+        *again = true;  // and that is all there is to say
+      else
+        connect_step(endpoint, now);
       timers_ = true;
       break;
     case Phase::kDraining:

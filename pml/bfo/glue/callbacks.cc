@@ -21,6 +21,7 @@ xfer::RailEvent event_of(const bfo_rail_event_t& ev) {
   out.code = ev.code;
   out.evidence_ns = ev.evidence_ns;
   out.text = ev.text;
+  out.left = ev.cause == BFO_CAUSE_SHUTDOWN;
   return out;
 }
 

@@ -60,6 +60,7 @@ struct RailEvent {
   std::int32_t code = 0;
   std::uint64_t evidence_ns = 0;
   const char* text = "";
+  bool left = false;  ///< the peer's process has left in order: this is no failure, and nobody hears of it
 };
 
 }  // namespace bfo::xfer

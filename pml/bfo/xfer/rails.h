@@ -160,7 +160,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   rail->answers = false;
   rail->dead = ev.name;
   rail->dead_cause = ev.cause;
-  rail->owe_down = ev.name.conn != 0;
+  rail->owe_down = ev.name.conn != 0 && !ev.left;
   rail->owe_closed = false;
   ++counters_.rails_lost;
   rebuild(p);
@@ -197,7 +197,7 @@ void Engine<P>::on_rail_closed(RailT* rail, const RailEvent& ev, FenceResult res
     rail->unfenceable_ns = port_.now_ns();
     rail->dead = ev.name;
     rail->dead_delivered = delivered;
-    rail->owe_closed = ev.name.conn != 0;
+    rail->owe_closed = ev.name.conn != 0 && !ev.left;
     rebuild(p);
   }
   if (rail->event_open && rail->event.epoch == ev.name.epoch) rail->event.closed_ns = port_.now_ns();
