@@ -45,6 +45,14 @@ void turn(World& w, Process& one, Process& other, Phase until) {
   ASSERT_EQ(one.endpoint.phase, until);
 }
 
+// B waits with a fragment, and has replied; A's probe is held.
+void reply(World& w) {
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kParked);
+  w.fabric.hold = true;
+  turn(w, w.a, w.b, Phase::kProbing);
+  ASSERT_EQ(w.b.endpoint.phase, Phase::kReplied);
+}
+
 TEST(Leave, WhileTheEndpointIsIdle) {
   World w;
   w.fabric.drop_datagrams = kAll;
@@ -100,10 +108,7 @@ TEST(Leave, WhileTheInitiatorWaitsForItsNextAttempt) {
 
 TEST(Leave, WhileTheResponderHasReplied) {
   World w;
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kParked);
-  w.fabric.hold = true;  // the probe
-  turn(w, w.a, w.b, Phase::kProbing);
-  ASSERT_EQ(w.b.endpoint.phase, Phase::kReplied);
+  reply(w);
   w.a.port.remove(w.a.endpoint);
   w.fabric.hold = false;
   w.pass(5);
@@ -113,10 +118,7 @@ TEST(Leave, WhileTheResponderHasReplied) {
 // It is draining for another reason already when the peer leaves.
 TEST(Leave, WhileAResponderThatHadRepliedIsDrained_IsNoFailure) {
   World w;
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kParked);
-  w.fabric.hold = true;  // the probe
-  turn(w, w.a, w.b, Phase::kProbing);
-  ASSERT_EQ(w.b.endpoint.phase, Phase::kReplied);
+  reply(w);
   engine::close_order(w.b.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   turn(w, w.b, w.b, Phase::kDraining);
   w.a.port.remove(w.a.endpoint);

@@ -461,7 +461,7 @@ class Engine {
   std::size_t unmet_unkept_ = 0;  ///< the same, over a rail of a peer that is not made yet
   std::uint64_t waiting_ = 0;     ///< peers with something that progress() must retry
   static constexpr std::uint64_t kAbsence = 2'000'000'000;  ///< ns without a look at the clock
-  bool timers_ = false;  ///< a peer is parked or a sender stalled: progress() must look at the clock
+  bool timers_ = false;  ///< a peer is parked, a sender stalled, FRAGs awaited: progress() looks at the clock
   std::uint64_t n_stalled_ = 0;
   std::uint64_t frags_out_ = 0;
   std::uint64_t eager_out_ = 0;  ///< eager sends with a request that have not ended
