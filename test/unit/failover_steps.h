@@ -6,16 +6,12 @@
 #include <gtest/gtest.h>
 
 #include "test/unit/fake_port.h"
+#include "test/unit/pattern.h"
 
 namespace bfo::test {
 
 using core::MsgType;
 
-inline std::vector<std::uint8_t> pattern(std::size_t n, unsigned seed) {
-  std::vector<std::uint8_t> d(n);
-  for (std::size_t i = 0; i < n; ++i) d[i] = static_cast<std::uint8_t>(i * 31 + seed * 7 + (i >> 8));
-  return d;
-}
 inline constexpr auto all = [](const Flight&) { return true; };
 
 inline std::uint64_t count(const World& w, MsgType t) {

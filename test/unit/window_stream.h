@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "test/unit/fake_port.h"
+#include "test/unit/pattern.h"
 
 namespace bfo::test {
 
@@ -87,9 +88,7 @@ struct Stream {
 inline constexpr std::size_t kLong = 5000;
 inline constexpr int kLongTag = 2;
 inline std::vector<std::uint8_t> long_content(int i) {
-  std::vector<std::uint8_t> d(kLong);
-  for (std::size_t k = 0; k < kLong; ++k) d[k] = static_cast<std::uint8_t>(k * 31 + static_cast<unsigned>(i));
-  return d;
+  return pattern(kLong, static_cast<unsigned>(i));
 }
 
 inline void expect_long(World& w, SendReq* send, RecvReq* recv, int i) {

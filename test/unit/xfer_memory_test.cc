@@ -5,17 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "test/unit/fake_port.h"
+#include "test/unit/pattern.h"
 
 namespace bfo::test {
 namespace {
 
 constexpr std::size_t kBig = 100;  ///< messages of at least this many bytes find no memory
-
-std::vector<std::uint8_t> pattern(std::size_t n, unsigned seed) {
-  std::vector<std::uint8_t> d(n);
-  for (std::size_t i = 0; i < n; ++i) d[i] = static_cast<std::uint8_t>(i * 29 + seed * 11 + (i >> 8));
-  return d;
-}
 
 /// Every process knows every other one, so that only messages need memory from now on.
 void meet(World& w) {

@@ -4,15 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "test/unit/fake_port.h"
+#include "test/unit/pattern.h"
 
 namespace bfo::test {
 namespace {
-
-std::vector<std::uint8_t> pattern(std::size_t n, unsigned seed) {
-  std::vector<std::uint8_t> d(n);
-  for (std::size_t i = 0; i < n; ++i) d[i] = static_cast<std::uint8_t>(i * 31 + seed * 7 + (i >> 8));
-  return d;
-}
 
 TEST(Eager, PostedReceive_GetsMessage) {
   World w({});
