@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "test/unit/fake_port.h"
+#include "test/unit/fake_world.h"
 #include "test/unit/pattern.h"
 
 namespace bfo::test {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "test/unit/fake_port.h"
+#include "test/unit/fake_world.h"
 
 namespace bfo::test {
 

@@ -5,7 +5,7 @@
 // what went again.
 #include <gtest/gtest.h>
 
-#include "test/unit/fake_port.h"
+#include "test/unit/fake_world.h"
 
 namespace bfo::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 #include <random>
 
-#include "test/unit/fake_port.h"
+#include "test/unit/fake_world.h"
 
 namespace bfo::test {
 namespace {

@@ -4,7 +4,7 @@
 // longer ones all rails; and that a rail that dies is left at once.
 #include <gtest/gtest.h>
 
-#include "test/unit/fake_port.h"
+#include "test/unit/fake_world.h"
 
 namespace bfo::test {
 namespace {

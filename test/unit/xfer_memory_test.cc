@@ -4,7 +4,7 @@
 // sides, all others go on, nothing hangs or aborts, and nothing is delivered behind a gap (DESIGN P6).
 #include <gtest/gtest.h>
 
-#include "test/unit/fake_port.h"
+#include "test/unit/fake_world.h"
 #include "test/unit/pattern.h"
 
 namespace bfo::test {

@@ -3,7 +3,7 @@
 // xfer_test.cc: the engine over a Port in memory: the MPI entry points without faults.
 #include <gtest/gtest.h>
 
-#include "test/unit/fake_port.h"
+#include "test/unit/fake_world.h"
 #include "test/unit/pattern.h"
 
 namespace bfo::test {

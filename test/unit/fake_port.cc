@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// fake_port.cc: what a FakePort does in its World.
+#include "test/unit/fake_port.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "test/unit/fake_world.h"
+
+namespace bfo::test {
+namespace {
+
+Flight make_flight(Flight::Kind kind, int from, const FakePort::RailHandle& rail, std::uint8_t tag,
+                   const void* h, std::size_t hl, const void* data, std::size_t n, FakePort::Frag* frag) {
+  Flight f;
+  f.kind = kind;
+  f.from = from;
+  f.to = rail.rank;
+  f.rail = rail.rail;
+  f.tag = tag;
+  f.bytes.resize(hl + n);
+  if (hl) std::memcpy(f.bytes.data(), h, hl);
+  if (n) std::memcpy(f.bytes.data() + hl, data, n);
+  f.frag = frag;
+  return f;
+}
+
+}  // namespace
+
+xfer::WorkCount FakePort::work(const RailHandle& rail) const {
+  const std::uint64_t taken = world_.posted[world_.lane(rank_, rail.rank, rail.rail)];
+  std::uint64_t ended = taken;
+  for (const Flight& f : world_.flights)
+    if (f.from == rank_ && f.to == rail.rank && f.rail == rail.rail && f.number <= ended)
+      ended = f.number - 1;
+  return {taken, ended};
+}
+
+FakePort::Frag* FakePort::frag_alloc() {
+  ++frags_;
+  return new Frag;
+}
+
+void FakePort::frag_free(Frag& f) {
+  --frags_;
+  delete &f;
+}
+
+bool FakePort::sendi(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, SendRequest& r,
+                     std::size_t n) {
+  InlineSource s{r.data.data()};
+  return sendi(rail, tag, h, hl, s, n);
+}
+
+bool FakePort::sendi(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, InlineSource& s,
+                     std::size_t n) {
+  if (!world_.options.sendi || !world_.room(rank_, rail.rank, rail.rail)) return false;
+  if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return false;
+  return world_.post(make_flight(Flight::Kind::kSend, rank_, rail, tag, h, hl, s.data, n, nullptr));
+}
+
+Post FakePort::send(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, SendRequest& r,
+                    std::uint64_t offset, std::size_t& n, Frag& f) {
+  return send_bytes(rail, tag, h, hl, r.data.data() + offset, n, f);
+}
+
+Post FakePort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl,
+                          const void* data, std::size_t n, Frag& f) {
+  if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return Post::kUnreachable;
+  if (!world_.room(rank_, rail.rank, rail.rail)) return Post::kNoResource;
+  world_.post(make_flight(Flight::Kind::kSend, rank_, rail, tag, h, hl, data, n, &f));
+  return Post::kAccepted;
+}
+
+Post FakePort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t n,
+                   std::uint64_t remote, const xfer::HandleBytes&, Frag& frag) {
+  if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return Post::kUnreachable;
+  if (!world_.room(rank_, rail.rank, rail.rail)) return Post::kNoResource;
+  Flight f = make_flight(Flight::Kind::kPut, rank_, rail, 0, nullptr, 0, nullptr, 0, &frag);
+  f.local = r.data.data() + offset;
+  f.remote = reinterpret_cast<std::uint8_t*>(remote);
+  f.size = n;
+  return world_.post_rdma(f);
+}
+
+Post FakePort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, std::size_t n,
+                   std::uint64_t remote, const xfer::HandleBytes&, Frag& frag) {
+  if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return Post::kUnreachable;
+  if (!world_.room(rank_, rail.rank, rail.rail)) return Post::kNoResource;
+  Flight f = make_flight(Flight::Kind::kGet, rank_, rail, 0, nullptr, 0, nullptr, 0, &frag);
+  f.local = r.data.data() + offset;
+  f.remote = reinterpret_cast<std::uint8_t*>(remote);
+  f.size = n;
+  return world_.post_rdma(f);
+}
+
+void* FakePort::contiguous(SendRequest& r) {
+  return r.contiguous ? r.data.data() : nullptr;
+}
+
+void* FakePort::contiguous(RecvRequest& r) {
+  return r.contiguous ? r.data.data() : nullptr;
+}
+
+bool FakePort::register_send(SendRequest& r, std::size_t n, Registration& reg) {
+  reg = Registration{r.data.data(), n};
+  ++registrations_;
+  return true;
+}
+
+bool FakePort::register_recv(RecvRequest& r, std::size_t n, Registration& reg) {
+  reg = Registration{r.data.data(), n};
+  ++registrations_;
+  return true;
+}
+
+void FakePort::matched(RecvRequest& r, std::int32_t, std::int32_t, std::uint64_t) {
+  r.matched = true;
+}
+
+void FakePort::unpack(RecvRequest& r, std::uint64_t offset, const void* data, std::size_t n) {
+  if (!r.matched || offset + n > r.data.size()) std::abort();
+  std::memcpy(r.data.data() + offset, data, n);
+}
+
+void FakePort::complete_send(SendRequest& r, Outcome o) {
+  if (r.done) std::abort();  // completed twice
+  r.done = true;
+  r.outcome = o;
+  if (r.then) r.then();
+}
+
+void FakePort::complete_recv(RecvRequest& r, const xfer::RecvStatus& s) {
+  if (r.done) std::abort();
+  r.done = true;
+  r.status = s;
+  if (r.then) r.then();
+}
+
+void* FakePort::resolve(const CommHandle&, std::int32_t rank) {
+  return world_.peer(rank_, rank);
+}
+
+void FakePort::fence(const RailHandle& rail, std::uint32_t epoch) {
+  const std::size_t k = world_.key(rank_, rail.rank, rail.rail);
+  if (!world_.up[k]) closings_asked_.emplace_back(rail.rail, epoch);
+  if (world_.epoch[k] <= epoch && world_.up[k]) world_.fences.push_back({rank_, rail.rank, rail.rail});
+}
+
+void FakePort::peer_down(const RailHandle&, const RailName& name, std::int32_t) {
+  peer_downs_.push_back(name);
+}
+
+std::uint64_t FakePort::now_ns() {
+  return world_.now;
+}
+
+}  // namespace bfo::test

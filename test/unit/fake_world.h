@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// fake_world.h: engines ("ranks") and rails between them for the unit tests. Every posted fragment becomes a
+// Flight that the test delivers, fails, delays or duplicates; rails die and come back. No threads, no clock,
+// no randomness of its own.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "test/unit/fake_port.h"
+
+namespace bfo::test {
+
+/// One posted fragment on its way.
+struct Flight {
+  enum class Kind { kSend, kPut, kGet };
+  Kind kind = Kind::kSend;
+  int from = 0;
+  int to = 0;
+  int rail = 0;
+  std::uint32_t epoch = 0;
+  std::uint64_t number = 0;  ///< of its direction of its rail, from 1
+  std::uint8_t tag = 0;
+  std::vector<std::uint8_t> bytes;
+  FakePort::Frag* frag = nullptr;  ///< null: sendi
+  std::uint8_t* local = nullptr;
+  std::uint8_t* remote = nullptr;
+  std::size_t size = 0;
+};
+
+/// `ranks` engines, each pair joined by `rails` rails. Rank 0's communicator 0 has them all.
+class World {
+ public:
+  struct Options {
+    int ranks = 2;
+    int rails = 2;
+    bool sendi = true;
+    bool get = false;
+    bool put = false;
+    bool loopback = false;  ///< deliver inside the send call, as the self BTL does
+    bool rdma_now = false;  ///< PUTs and READs end inside the call
+    std::size_t eager = 256;
+    std::size_t max_send = 1024;
+    std::size_t rdma_frag = 2048;
+    int capacity = 1 << 30;  ///< flights a rail takes before it has no resources
+    std::uint64_t home_key = 0;
+    xfer::Config config{};
+  };
+
+  explicit World(const Options& o);
+  ~World();
+
+  xfer::Comm<FakePort>* add_comm(int rank, std::uint16_t ctx) {
+    return engines[rank]->comm_add(xfer::CommDesc<FakePort>{ctx, ctx, rank, options.ranks});
+  }
+
+  std::size_t key(int a, int b, int rail) const {
+    if (a > b) std::swap(a, b);
+    return static_cast<std::size_t>((a * options.ranks + b) * options.rails + rail);
+  }
+  std::size_t lane(int from, int to, int rail) const {
+    return static_cast<std::size_t>((from * options.ranks + to) * options.rails + rail);
+  }
+  RailName name(int a, int b, int rail) const {
+    return RailName{1000 + key(a, b, rail), epoch[key(a, b, rail)]};
+  }
+  xfer::Peer<FakePort>* peer(int me, int other);
+  xfer::Rail<FakePort>* rail(int me, int other, int r) { return &peer(me, other)->rails[r]; }
+
+  // ---- MPI
+  SendReq* isend(int from, int to, int tag, std::vector<std::uint8_t> data,
+                 xfer::SendMode mode = xfer::SendMode::kStandard, xfer::Comm<FakePort>* comm = nullptr);
+  void restart_send(SendReq* r, int from, int to, int tag, xfer::SendMode mode = xfer::SendMode::kStandard,
+                    xfer::Comm<FakePort>* comm = nullptr);
+  RecvReq* irecv(int at, int from, int tag, std::size_t capacity, xfer::Comm<FakePort>* comm = nullptr);
+
+  // ---- the network
+  bool room(int from, int to, int rail) const;
+  bool post(Flight f);
+  Post post_rdma(Flight f);
+  /// The flight reaches the peer.
+  void arrive(const Flight& f);
+  void end(const Flight& f, Fate fate);
+  /// Take flight i: it arrives and ends well.
+  void take(std::size_t i = 0);
+  /// First flight of a rail, in order, or npos.
+  std::size_t first_of(int from, int to, int rail) const;
+  /// First flight between two ranks with this tag, from flight `at` on, or npos.
+  std::size_t find(int from, int to, core::MsgType tag, std::size_t at = 0) const;
+  bool run(std::size_t limit = 1'000'000);
+
+  // ---- its rails
+  /// A rail between a and b dies. `arrives(flight)` says which flights on it had arrived although their
+  /// sender sees an error. Both sides get: down, fragments back, closed.
+  void kill(int a, int b, int r, const std::function<bool(const Flight&)>& arrives = nullptr);
+  /// Fences finish.
+  bool closures();
+  /// A fence kills the rail for both sides: what is on it has an unknown fate.
+  bool run_fences();
+  void revive(int a, int b, int r);
+
+  struct Close {
+    int a, b, r;
+    xfer::RailEvent ev;
+  };
+  Options options;
+  std::vector<std::unique_ptr<FakePort>> ports;
+  std::vector<std::unique_ptr<Engine>> engines;
+  std::vector<std::vector<xfer::Peer<FakePort>*>> peers;
+  std::vector<xfer::Comm<FakePort>*> comms;
+  std::vector<std::uint32_t> epoch;
+  std::vector<bool> up;
+  std::vector<std::uint64_t> posted;
+  std::vector<std::uint64_t> carried;  ///< bytes each rank gave to its rails, or had them read
+  std::deque<Flight> flights;
+  std::deque<Close> pending_close;
+  bool hold_close = false;
+  bool stock = false;  ///< rails made from now on know no failover
+  bool late = false;   ///< RDMA of a dead rail is executed once more, just before the rail is closed
+  std::vector<Flight> late_ones;
+  struct Fence {
+    int me, other, rail;
+  };
+  std::vector<Fence> fences;  ///< asked for on rails that are up: carried out by run()
+  std::vector<std::unique_ptr<SendReq>> sends;
+  std::vector<std::unique_ptr<RecvReq>> recvs;
+  std::uint64_t delivered[256] = {};
+  std::uint64_t now = 0;
+
+ private:
+  /// What is on a rail leaves it.
+  std::vector<Flight> take_all(std::size_t rail_key);
+  void execute_late(std::size_t rail_key);
+};
+
+}  // namespace bfo::test
