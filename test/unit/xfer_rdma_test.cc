@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_rdma_test.cc: READs and RDMA writes of a rail that dies: nothing counts and nobody ends before they
+// are fenced, and what ends when they cannot be.
+#include <gtest/gtest.h>
+
+#include "test/unit/failover_steps.h"
+
+namespace bfo::test {
+namespace {
+
+TEST(Get, ReadLost_IsRepeatedOnTheOtherRail) {
+  World::Options o;
+  o.get = true;
+  World w(o);
+  w.late = true;
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  s->then = [s] { std::fill(s->data.begin(), s->data.end(), 0xdd); };
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;
+  w.kill(0, 1, 0);
+  while (!w.flights.empty()) w.take();
+  EXPECT_FALSE(r->done) << "a READ of the dead rail may still land: the gate is shut (P2)";
+  EXPECT_FALSE(s->done) << "FIN only behind the gate";
+  EXPECT_EQ(r->xfer.have.bytes(), 50000u);
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, pattern(50000, 1));
+  expect_clean(w);
+}
+
+TEST(Get, ReadLostAndOnlyTheReceiverFenced_FinWaitsForTheSendersHalf) {
+  World::Options o;
+  o.get = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;
+  w.kill(0, 1, 0);
+  ASSERT_EQ(w.pending_close.size(), 1u);
+  w.engines[1]->on_rail_closed(w.rail(1, 0, 0), w.pending_close.front().ev, FenceResult::kFenced, 0);
+  for (int i = 0; i < 20; ++i) {
+    while (!w.flights.empty()) w.take();
+    for (auto& e : w.engines) e->progress(w.now += 1000);
+  }
+  EXPECT_EQ(r->xfer.have.bytes(), 50000u);
+  EXPECT_FALSE(s->done) << "a READ request may still wait in front of the sender's queue pair";
+  EXPECT_FALSE(r->done);
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
+/// The sender's device may still fetch, but nobody stores it: no reason to wait, or to fail what arrived.
+TEST(Get, ReadLostWithASendersDeviceThatCannotBeFenced_BothEndWellAtOnce) {
+  World::Options o;
+  o.get = true;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;
+  w.kill(0, 1, 0);
+  const auto c = w.pending_close.front();
+  w.pending_close.clear();
+  w.engines[0]->on_rail_closed(w.rail(0, 1, 0), c.ev, FenceResult::kUnfenceable, 0);
+  ASSERT_TRUE(w.run());
+  EXPECT_FALSE(r->done || s->done) << "the receiver's half could still store it";
+  w.engines[1]->on_rail_closed(w.rail(1, 0, 0), c.ev, FenceResult::kFenced, 0);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_LT(w.now, o.config.park_timeout_ns);
+  EXPECT_EQ(s->outcome, Outcome::kOk);
+  EXPECT_EQ(r->status.outcome, Outcome::kOk);
+  EXPECT_EQ(r->data, pattern(50000, 1));
+  expect_clean(w);
+}
+
+/// The receiver's device may still store: the buffer is not given back with success.
+TEST(Get, ReadLostWithAReceiversDeviceThatCannotBeFenced_BothEndWithAnErrorAfterTheParkTime) {
+  World::Options o;
+  o.get = true;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;
+  w.kill(0, 1, 0);
+  const auto c = w.pending_close.front();
+  w.pending_close.clear();
+  w.engines[0]->on_rail_closed(w.rail(0, 1, 0), c.ev, FenceResult::kFenced, 0);
+  w.engines[1]->on_rail_closed(w.rail(1, 0, 0), c.ev, FenceResult::kUnfenceable, 0);
+  ASSERT_TRUE(w.run());
+  EXPECT_EQ(r->xfer.have.bytes(), 50000u);
+  EXPECT_FALSE(r->done || s->done);
+  w.now += 2'000'000'000;
+  w.hold_close = false;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  EXPECT_NE(s->outcome, Outcome::kOk);
+  EXPECT_EQ(w.ports[1]->registrations_, 1) << "its memory stays registered";
+}
+
+TEST(Get, NoKeyLeft_RecvErrBringsNewOnes) {
+  World::Options o;
+  o.get = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.revive(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  EXPECT_GE(count(w, MsgType::kRecvErr), 1u);
+  EXPECT_GE(count(w, MsgType::kRget), 2u);
+  expect_clean(w);
+}
+
+TEST(Put, WriteLost_FenceBeforeRestartAck) {
+  World::Options o;
+  o.put = true;
+  World w(o);
+  w.late = true;
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;
+  w.kill(0, 1, w.flights[0].rail);
+  while (!w.flights.empty()) w.take();
+  for (auto& e : w.engines) e->progress(w.now += 2'000'000);
+  EXPECT_EQ(count(w, MsgType::kRestartNotify), 1u);
+  EXPECT_EQ(count(w, MsgType::kRestartAck), 0u) << "grants on the dead rail are not fenced";
+  EXPECT_FALSE(r->done);
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_GE(count(w, MsgType::kRestartAck), 1u);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
+TEST(Put, FinLostWriteDone_CountsOnlyBehindTheFence) {
+  World::Options o;
+  o.put = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 2000);
+  SendReq* s = w.isend(0, 1, 1, pattern(2000, 1));
+  ASSERT_TRUE(until(w, MsgType::kFin));
+  w.hold_close = true;
+  w.kill(0, 1, w.flights[0].rail);
+  while (!w.flights.empty()) w.take();
+  EXPECT_TRUE(s->done);
+  EXPECT_FALSE(r->done);
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(r->data, s->data);
+  EXPECT_EQ(count(w, MsgType::kRestartNotify), 0u) << "nothing was uncertain";
+  expect_clean(w);
+}
+
+TEST(Put, GrantOnARailThatDied_IsGrantedAgain) {
+  World::Options o;
+  o.put = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 40000);
+  SendReq* s = w.isend(0, 1, 1, pattern(40000, 1));
+  ASSERT_TRUE(until(w, MsgType::kPut));
+  w.kill(0, 1, w.flights[0].rail, all);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
+TEST(Unfenceable, EndsWithAnErrorAndKeepsTheMemoryRegistered) {
+  World::Options o;
+  o.config.park_timeout_ns = 1'000'000'000;
+  o.put = true;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 50000);
+  w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  w.hold_close = true;
+  const int rail = w.flights[0].rail;
+  w.kill(0, 1, rail);
+  const auto c = w.pending_close.front();
+  w.pending_close.clear();
+  w.engines[0]->on_rail_closed(w.rail(0, 1, rail), c.ev, FenceResult::kFenced, 0);
+  w.engines[1]->on_rail_closed(w.rail(1, 0, rail), c.ev, FenceResult::kUnfenceable, 0);
+  ASSERT_TRUE(w.run());
+  EXPECT_FALSE(r->done);
+  w.now += 2'000'000'000;
+  for (auto& x : w.engines) x->progress(w.now);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  EXPECT_EQ(w.ports[1]->registrations_, 1);
+}
+
+/// A receive fails alone before its sender heard of it. Its header is under way again, and the answer to that
+/// one overtakes the first.
+TEST(Unfenceable, FailedReceiveIsAskedAgain_TheAnswerIsTheSame) {
+  World::Options o;
+  o.rails = 3;
+  o.put = true;
+  o.config.park_timeout_ns = 1'000'000'000;
+  World w(o);
+  RecvReq* r = w.irecv(1, 0, 1, 2000);
+  SendReq* s = w.isend(0, 1, 1, pattern(2000, 1));
+  ASSERT_TRUE(until(w, MsgType::kPut));
+  ASSERT_EQ(w.flights.size(), 1u);
+  w.hold_close = true;
+  const int rail = w.flights[0].rail;
+  w.kill(0, 1, rail);
+  const auto c = w.pending_close.front();
+  w.pending_close.clear();
+  w.engines[0]->on_rail_closed(w.rail(0, 1, rail), c.ev, FenceResult::kFenced, 0);
+  w.engines[1]->on_rail_closed(w.rail(1, 0, rail), c.ev, FenceResult::kUnfenceable, 0);
+  w.engines[0]->progress(w.now += 1000);  // RNDV again
+  w.now += 2'000'000'000;
+  for (int i = 0; i < 2; ++i) w.engines[1]->progress(w.now += 2'000'000);
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  ASSERT_LT(w.find(0, 1, MsgType::kRndv), w.flights.size());
+  w.take(w.find(0, 1, MsgType::kRndv));
+  const std::size_t older = w.find(1, 0, MsgType::kRestartNack);
+  const std::size_t newer = w.find(1, 0, MsgType::kRestartNack, older + 1);
+  ASSERT_LT(newer, w.flights.size());
+  ASSERT_NE(w.flights[older].rail, w.flights[newer].rail);
+  w.take(newer);
+  ASSERT_TRUE(s->done);
+  EXPECT_NE(s->outcome, Outcome::kOk) << "its receive failed";
+  ASSERT_TRUE(w.run());
+  for (const auto& e : w.engines) EXPECT_EQ(e->unfinished(), 0u);
+}
+
+}  // namespace
+}  // namespace bfo::test
