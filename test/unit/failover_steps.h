@@ -12,13 +12,41 @@ namespace bfo::test {
 
 using core::MsgType;
 
+/// READs and writes instead of FRAGs.
+inline World::Options reads() {
+  World::Options o;
+  o.get = true;
+  return o;
+}
+inline World::Options writes() {
+  World::Options o;
+  o.put = true;
+  return o;
+}
+/// A peer without a rail is given up after a second.
+inline World::Options impatient(World::Options o = {}) {
+  o.config.park_timeout_ns = 1'000'000'000;
+  return o;
+}
+
+struct Transfer {
+  SendReq* s;
+  RecvReq* r;
+};
+/// A message of `n` bytes from rank 0 to rank 1, where its receive is waiting.
+inline Transfer transfer(World& w, std::size_t n) {
+  RecvReq* const r = w.irecv(1, 0, 1, n);
+  return {w.isend(0, 1, 1, pattern(n, 1)), r};
+}
+
 inline constexpr auto all = [](const Flight&) { return true; };
 
 inline std::uint64_t count(const World& w, MsgType t) {
   return w.delivered[static_cast<std::uint8_t>(t)];
 }
 
-/// Deliver flights until the next one is of type `t`, or is an RDMA operation when t is 0.
+inline constexpr std::uint8_t kRdma = 0;
+/// Deliver flights until the next one is of type `t`, or is an RDMA operation.
 inline bool until(World& w, std::uint8_t t) {
   for (int i = 0; i < 10000 && !w.flights.empty(); ++i) {
     if (w.flights[0].tag == t) return true;
@@ -28,6 +56,18 @@ inline bool until(World& w, std::uint8_t t) {
 }
 inline bool until(World& w, MsgType t) {
   return until(w, static_cast<std::uint8_t>(t));
+}
+
+/// The rail between ranks 0 and 1 dies, and its halves are closed one by one: close_half().
+inline World::Close cut(World& w, int rail) {
+  w.hold_close = true;
+  w.kill(0, 1, rail);
+  const World::Close c = w.pending_close.front();
+  w.pending_close.clear();
+  return c;
+}
+inline void close_half(World& w, const World::Close& c, int rank, FenceResult result) {
+  w.engines[rank]->on_rail_closed(w.rail(rank, 1 - rank, c.r), c.ev, result, 0);
 }
 
 inline void expect_clean(World& w) {

@@ -14,8 +14,7 @@ TEST(Dance, FragLost_OnlyMissingBytesMoveAgain) {
   o.config.send_depth = 2;
   World w(o);
   const std::size_t n = 1 << 20;
-  RecvReq* r = w.irecv(1, 0, 1, n);
-  SendReq* s = w.isend(0, 1, 1, pattern(n, 1));
+  const auto [s, r] = transfer(w, n);
   while (r->xfer.have.bytes() < n * 99 / 100) w.take();
   const std::uint64_t before = w.engines[0]->counters().bytes_sent;
   w.now = 1'000'000;
@@ -39,8 +38,7 @@ TEST(Dance, FragLost_OnlyMissingBytesMoveAgain) {
 
 TEST(Dance, ReceiverFinished_NackEndsIt) {
   World w({});
-  RecvReq* r = w.irecv(1, 0, 1, 3000);
-  SendReq* s = w.isend(0, 1, 1, pattern(3000, 1));
+  const auto [s, r] = transfer(w, 3000);
   ASSERT_TRUE(until(w, MsgType::kFrag));
   // every FRAG arrives, each of rail 0 although its sender sees an error
   w.kill(0, 1, 0, all);
@@ -77,8 +75,9 @@ TEST(Dance, NotifyOvertakenByOldFrag_IsDroppedByRound) {
 /// comes over it: rail 0 died. A process that was outside MPI finds its queues like that.
 struct Overtaken {
   Overtaken() : w(options()) {
-    r = w.irecv(1, 0, 1, n);
-    s = w.isend(0, 1, 1, pattern(n, 1));
+    const Transfer t = transfer(w, n);
+    s = t.s;
+    r = t.r;
     EXPECT_TRUE(until(w, MsgType::kFrag));
     for (std::size_t i = w.find(0, 1, MsgType::kFrag); i < w.flights.size();
          i = w.find(0, 1, MsgType::kFrag, i)) {
@@ -146,8 +145,7 @@ TEST(Dance, SecondRailDiesDuringTheDance) {
       World::Options o;
       o.rails = 3;
       World w(o);
-      RecvReq* r = w.irecv(1, 0, 1, 20000);
-      SendReq* s = w.isend(0, 1, 1, pattern(20000, 1));
+      const auto [s, r] = transfer(w, 20000);
       ASSERT_TRUE(until(w, MsgType::kFrag));
       w.kill(0, 1, w.flights[0].rail);
       ASSERT_TRUE(until(w, MsgType::kRestartNotify));
@@ -163,8 +161,7 @@ TEST(Dance, SecondRailDiesDuringTheDance) {
 
 TEST(Dance, BothRailsDieAndOneReturns) {
   World w({});
-  RecvReq* r = w.irecv(1, 0, 1, 20000);
-  SendReq* s = w.isend(0, 1, 1, pattern(20000, 1));
+  const auto [s, r] = transfer(w, 20000);
   ASSERT_TRUE(until(w, MsgType::kFrag));
   w.kill(0, 1, 0);
   w.kill(0, 1, 1);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// xfer_park_test.cc: when a peer, or what a device may still reach, is given up and when not, what ends then,
-// and who is told (give_up.h).
+// xfer_park_test.cc: when a peer is given up and when not, what ends then, and who is told (give_up.h).
 #include <gtest/gtest.h>
 
 #include "test/unit/failover_steps.h"
@@ -10,14 +9,11 @@ namespace bfo::test {
 namespace {
 
 TEST(Park, NoRail_ErrorAfterTheParkTimeNotBefore) {
-  World::Options o;
-  o.config.park_timeout_ns = 1'000'000'000;
-  o.put = true;
-  World w(o);
+  World w(impatient(writes()));
   RecvReq* r = w.irecv(1, 0, 1, 50000);
   RecvReq* posted = w.irecv(0, 1, 7, 10);
   SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
-  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  ASSERT_TRUE(until(w, kRdma));
   w.kill(0, 1, 0);
   w.kill(0, 1, 1);
   SendReq* e = w.isend(0, 1, 2, pattern(10, 1));
@@ -39,9 +35,7 @@ TEST(Park, NoRail_ErrorAfterTheParkTimeNotBefore) {
 
 /// Another thread may hear of the loss between the look at the clock and the turn of progress.
 TEST(Park, RailLostAfterTheClockWasRead_IsNoLongWait) {
-  World::Options o;
-  o.config.park_timeout_ns = 1'000'000'000;
-  World w(o);
+  World w(impatient());
   w.isend(0, 1, 1, pattern(10, 1));
   ASSERT_TRUE(w.run());
   w.now += 10'000'000;
@@ -58,9 +52,7 @@ TEST(Park, RailLostAfterTheClockWasRead_IsNoLongWait) {
 /// The process of the peer leaves; its rails say so one after the other. Nothing is owed to it, and nobody is
 /// given up.
 TEST(Park, PeerLeaves_OwesItNothing) {
-  World::Options o;
-  o.config.park_timeout_ns = 1'000'000'000;
-  World w(o);
+  World w(impatient());
   w.isend(0, 1, 1, pattern(10, 1));
   ASSERT_TRUE(w.run());
   const std::uint64_t said = w.engines[0]->counters().control_sent;
@@ -82,9 +74,7 @@ TEST(Park, PeerLeaves_OwesItNothing) {
 
 /// A probe is as good a reason to give a peer up as a posted receive, and ends like one.
 TEST(Park, OnlyProbed_ProbesEndAfterTheParkTime) {
-  World::Options o;
-  o.config.park_timeout_ns = 1'000'000'000;
-  World w(o);
+  World w(impatient());
   auto& engine = *w.engines[0];
   xfer::ProbeResult p;
   w.isend(1, 0, 5, pattern(10, 1));
@@ -121,9 +111,7 @@ TEST(Park, OnlyProbed_ProbesEndAfterTheParkTime) {
 
 /// Who looked for a message once, before, and asks for nothing since then does not lose the peer for it.
 TEST(Park, ProbedBeforeOnly_NobodyIsGivenUp) {
-  World::Options o;
-  o.config.park_timeout_ns = 1'000'000'000;
-  World w(o);
+  World w(impatient());
   xfer::ProbeResult p;
   w.isend(0, 1, 1, pattern(10, 1));
   ASSERT_TRUE(w.run());
@@ -151,9 +139,7 @@ TEST(Park, OnlyProbed_PeerIsAskedWhetherItLives) {
 }
 
 TEST(Park, PeerIsOnlyProbedAndItsRailsAreDown_ErrorAfterTheParkTime) {
-  World::Options o;
-  o.config.park_timeout_ns = 1'000'000'000;
-  World w(o);
+  World w(impatient());
   w.up.assign(w.up.size(), false);
   xfer::ProbeResult p;
   EXPECT_EQ(w.engines[0]->improbe(w.comms[0], 1, 7, p), nullptr);
@@ -165,9 +151,7 @@ TEST(Park, PeerIsOnlyProbedAndItsRailsAreDown_ErrorAfterTheParkTime) {
 }
 
 TEST(Park, PeerIsMetWhenItsRailsAreDown_ErrorAfterTheParkTime) {
-  World::Options o;
-  o.config.park_timeout_ns = 1'000'000'000;
-  World w(o);
+  World w(impatient());
   w.up.assign(w.up.size(), false);
   const std::uint64_t t0 = w.now;
   SendReq* s = w.isend(0, 1, 1, pattern(10, 1));
@@ -182,98 +166,82 @@ TEST(Park, PeerIsMetWhenItsRailsAreDown_ErrorAfterTheParkTime) {
   EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
 }
 
-TEST(Park, PeerShowsLife_TheParkTimeStandsStill) {
-  World::Options o;
-  o.config.park_timeout_ns = 1'000'000'000;
-  World w(o);
-  RecvReq* r = w.irecv(0, 1, 7, 10);
-  w.isend(0, 1, 1, pattern(10, 1));
-  ASSERT_TRUE(w.run());
-  w.kill(0, 1, 0);
-  w.kill(0, 1, 1);
-  ASSERT_TRUE(w.run());
-  const auto pass = [&w](std::uint64_t ns) {
+/// Rank 0 waits for a message of rank 1, and has spoken to it, and no rail is left between them.
+struct Waiting {
+  explicit Waiting(const World::Options& o, std::uint64_t begin = 0) : w(o) {
+    w.now = begin;
+    r = w.irecv(0, 1, 7, 10);
+    w.isend(0, 1, 1, pattern(10, 1));
+    EXPECT_TRUE(w.run());
+    w.kill(0, 1, 0);
+    w.kill(0, 1, 1);
+    EXPECT_TRUE(w.run());
+  }
+  void pass(std::uint64_t ns) {
     w.now += ns;
     w.engines[0]->progress(w.now);
-  };
-  pass(900'000'000);
-  w.engines[0]->on_peer_answers(w.rail(0, 1, 1), true);
-  pass(3'600'000'000'000);
-  EXPECT_FALSE(r->done) << "it computes";
-  w.engines[0]->on_peer_answers(w.rail(0, 1, 1), false);
-  pass(900'000'000);
-  EXPECT_FALSE(r->done);
-  pass(200'000'000);
-  EXPECT_TRUE(r->done);
-  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  }
+
+  World w;
+  RecvReq* r = nullptr;
+};
+
+TEST(Park, PeerShowsLife_TheParkTimeStandsStill) {
+  Waiting a(impatient());
+  a.pass(900'000'000);
+  a.w.engines[0]->on_peer_answers(a.w.rail(0, 1, 1), true);
+  a.pass(3'600'000'000'000);
+  EXPECT_FALSE(a.r->done) << "it computes";
+  a.w.engines[0]->on_peer_answers(a.w.rail(0, 1, 1), false);
+  a.pass(900'000'000);
+  EXPECT_FALSE(a.r->done);
+  a.pass(200'000'000);
+  EXPECT_TRUE(a.r->done);
+  EXPECT_EQ(a.r->status.outcome, Outcome::kPeerLost);
 }
+
+/// A process that was outside MPI for longer than the park time, which is three seconds.
+struct WasOutside : Waiting {
+  WasOutside() : Waiting(three_seconds(), 1'000'000'000'000) {}
+  static World::Options three_seconds() {
+    World::Options o;
+    o.config.park_timeout_ns = 3'000'000'000;
+    return o;
+  }
+};
 
 TEST(Park, ProcessWasOutsideMpi_AReturnedPortGetsItsChance) {
   for (const bool returns : {true, false}) {
-    World::Options o;
-    o.config.park_timeout_ns = 3'000'000'000;
-    World w(o);
-    w.now = 1'000'000'000'000;
-    RecvReq* r = w.irecv(0, 1, 7, 10);
-    w.isend(0, 1, 1, pattern(10, 1));
-    ASSERT_TRUE(w.run());
-    w.kill(0, 1, 0);
-    w.kill(0, 1, 1);
-    ASSERT_TRUE(w.run());
-    const auto pass = [&w](std::uint64_t ns) {
-      w.now += ns;
-      w.engines[0]->progress(w.now);
-    };
-    pass(1'000'000);
-    pass(60'000'000'000);
-    EXPECT_FALSE(r->done);
+    WasOutside a;
+    a.pass(1'000'000);
+    a.pass(60'000'000'000);
+    EXPECT_FALSE(a.r->done);
     if (returns) {
-      w.revive(0, 1, 1);
-      ASSERT_TRUE(w.run());
+      a.w.revive(0, 1, 1);
+      ASSERT_TRUE(a.w.run());
     }
-    pass(1'100'000'000);
-    EXPECT_NE(r->done, returns);
+    a.pass(1'100'000'000);
+    EXPECT_NE(a.r->done, returns);
     if (returns) continue;
-    EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+    EXPECT_EQ(a.r->status.outcome, Outcome::kPeerLost);
   }
 }
 
 TEST(Park, ProcessIsOutsideMpiAgainAndAgain_TheWaitEnds) {
-  World::Options o;
-  o.config.park_timeout_ns = 3'000'000'000;
-  World w(o);
-  w.now = 1'000'000'000'000;
-  RecvReq* r = w.irecv(0, 1, 7, 10);
-  w.isend(0, 1, 1, pattern(10, 1));
-  ASSERT_TRUE(w.run());
-  w.kill(0, 1, 0);
-  w.kill(0, 1, 1);
-  ASSERT_TRUE(w.run());
-  for (int i = 0; i < 3; ++i) {
-    w.now += 60'000'000'000;
-    w.engines[0]->progress(w.now);
-  }
-  EXPECT_TRUE(r->done);
+  WasOutside a;
+  for (int i = 0; i < 3; ++i) a.pass(60'000'000'000);
+  EXPECT_TRUE(a.r->done);
 }
 
 TEST(Park, RailDiesAgain_ItsSignOfLifeIsForgotten) {
-  World::Options o;
-  o.config.park_timeout_ns = 1'000'000'000;
-  World w(o);
-  RecvReq* r = w.irecv(0, 1, 7, 10);
-  w.isend(0, 1, 1, pattern(10, 1));
-  ASSERT_TRUE(w.run());
-  w.kill(0, 1, 0);
-  w.kill(0, 1, 1);
-  ASSERT_TRUE(w.run());
-  w.engines[0]->on_peer_answers(w.rail(0, 1, 1), true);
-  w.revive(0, 1, 1);
-  ASSERT_TRUE(w.run());
-  w.kill(0, 1, 1);
-  ASSERT_TRUE(w.run());
-  w.now += 1'100'000'000;
-  w.engines[0]->progress(w.now);
-  EXPECT_TRUE(r->done);
+  Waiting a(impatient());
+  a.w.engines[0]->on_peer_answers(a.w.rail(0, 1, 1), true);
+  a.w.revive(0, 1, 1);
+  ASSERT_TRUE(a.w.run());
+  a.w.kill(0, 1, 1);
+  ASSERT_TRUE(a.w.run());
+  a.pass(1'100'000'000);
+  EXPECT_TRUE(a.r->done);
 }
 
 TEST(Broken, UnusedStockRail_IsOneRailLess) {
@@ -326,13 +294,10 @@ TEST(Broken, LastRail_EndsAtOnceBecauseItNeverReturns) {
 }
 
 TEST(Park, ErrorPassesTheGateToo) {
-  World::Options o;
-  o.config.park_timeout_ns = 1'000'000'000;
-  o.put = true;
-  World w(o);
+  World w(impatient(writes()));
   RecvReq* r = w.irecv(1, 0, 1, 50000);
   w.isend(0, 1, 1, pattern(50000, 1));
-  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  ASSERT_TRUE(until(w, kRdma));
   w.hold_close = true;  // fences do not finish
   w.kill(0, 1, 0);
   w.kill(0, 1, 1);

@@ -10,14 +10,11 @@ namespace bfo::test {
 namespace {
 
 TEST(Get, ReadLost_IsRepeatedOnTheOtherRail) {
-  World::Options o;
-  o.get = true;
-  World w(o);
+  World w(reads());
   w.late = true;
-  RecvReq* r = w.irecv(1, 0, 1, 50000);
-  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
-  s->then = [s] { std::fill(s->data.begin(), s->data.end(), 0xdd); };
-  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  const auto [s, r] = transfer(w, 50000);
+  s->then = [&data = s->data] { std::fill(data.begin(), data.end(), 0xdd); };
+  ASSERT_TRUE(until(w, kRdma));
   w.hold_close = true;
   w.kill(0, 1, 0);
   while (!w.flights.empty()) w.take();
@@ -32,12 +29,9 @@ TEST(Get, ReadLost_IsRepeatedOnTheOtherRail) {
 }
 
 TEST(Get, ReadLostAndOnlyTheReceiverFenced_FinWaitsForTheSendersHalf) {
-  World::Options o;
-  o.get = true;
-  World w(o);
-  RecvReq* r = w.irecv(1, 0, 1, 50000);
-  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
-  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  World w(reads());
+  const auto [s, r] = transfer(w, 50000);
+  ASSERT_TRUE(until(w, kRdma));
   w.hold_close = true;
   w.kill(0, 1, 0);
   ASSERT_EQ(w.pending_close.size(), 1u);
@@ -58,24 +52,17 @@ TEST(Get, ReadLostAndOnlyTheReceiverFenced_FinWaitsForTheSendersHalf) {
 
 /// The sender's device may still fetch, but nobody stores it: no reason to wait, or to fail what arrived.
 TEST(Get, ReadLostWithASendersDeviceThatCannotBeFenced_BothEndWellAtOnce) {
-  World::Options o;
-  o.get = true;
-  o.config.park_timeout_ns = 1'000'000'000;
-  World w(o);
-  RecvReq* r = w.irecv(1, 0, 1, 50000);
-  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
-  ASSERT_TRUE(until(w, std::uint8_t{0}));
-  w.hold_close = true;
-  w.kill(0, 1, 0);
-  const auto c = w.pending_close.front();
-  w.pending_close.clear();
-  w.engines[0]->on_rail_closed(w.rail(0, 1, 0), c.ev, FenceResult::kUnfenceable, 0);
+  World w(impatient(reads()));
+  const auto [s, r] = transfer(w, 50000);
+  ASSERT_TRUE(until(w, kRdma));
+  const World::Close c = cut(w, 0);
+  close_half(w, c, 0, FenceResult::kUnfenceable);
   ASSERT_TRUE(w.run());
   EXPECT_FALSE(r->done || s->done) << "the receiver's half could still store it";
-  w.engines[1]->on_rail_closed(w.rail(1, 0, 0), c.ev, FenceResult::kFenced, 0);
+  close_half(w, c, 1, FenceResult::kFenced);
   ASSERT_TRUE(w.run());
   ASSERT_TRUE(s->done && r->done);
-  EXPECT_LT(w.now, o.config.park_timeout_ns);
+  EXPECT_LT(w.now, w.options.config.park_timeout_ns);
   EXPECT_EQ(s->outcome, Outcome::kOk);
   EXPECT_EQ(r->status.outcome, Outcome::kOk);
   EXPECT_EQ(r->data, pattern(50000, 1));
@@ -84,19 +71,12 @@ TEST(Get, ReadLostWithASendersDeviceThatCannotBeFenced_BothEndWellAtOnce) {
 
 /// The receiver's device may still store: the buffer is not given back with success.
 TEST(Get, ReadLostWithAReceiversDeviceThatCannotBeFenced_BothEndWithAnErrorAfterTheParkTime) {
-  World::Options o;
-  o.get = true;
-  o.config.park_timeout_ns = 1'000'000'000;
-  World w(o);
-  RecvReq* r = w.irecv(1, 0, 1, 50000);
-  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
-  ASSERT_TRUE(until(w, std::uint8_t{0}));
-  w.hold_close = true;
-  w.kill(0, 1, 0);
-  const auto c = w.pending_close.front();
-  w.pending_close.clear();
-  w.engines[0]->on_rail_closed(w.rail(0, 1, 0), c.ev, FenceResult::kFenced, 0);
-  w.engines[1]->on_rail_closed(w.rail(1, 0, 0), c.ev, FenceResult::kUnfenceable, 0);
+  World w(impatient(reads()));
+  const auto [s, r] = transfer(w, 50000);
+  ASSERT_TRUE(until(w, kRdma));
+  const World::Close c = cut(w, 0);
+  close_half(w, c, 0, FenceResult::kFenced);
+  close_half(w, c, 1, FenceResult::kUnfenceable);
   ASSERT_TRUE(w.run());
   EXPECT_EQ(r->xfer.have.bytes(), 50000u);
   EXPECT_FALSE(r->done || s->done);
@@ -110,12 +90,9 @@ TEST(Get, ReadLostWithAReceiversDeviceThatCannotBeFenced_BothEndWithAnErrorAfter
 }
 
 TEST(Get, NoKeyLeft_RecvErrBringsNewOnes) {
-  World::Options o;
-  o.get = true;
-  World w(o);
-  RecvReq* r = w.irecv(1, 0, 1, 50000);
-  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
-  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  World w(reads());
+  const auto [s, r] = transfer(w, 50000);
+  ASSERT_TRUE(until(w, kRdma));
   w.kill(0, 1, 0);
   w.kill(0, 1, 1);
   ASSERT_TRUE(w.run());
@@ -129,13 +106,10 @@ TEST(Get, NoKeyLeft_RecvErrBringsNewOnes) {
 }
 
 TEST(Put, WriteLost_FenceBeforeRestartAck) {
-  World::Options o;
-  o.put = true;
-  World w(o);
+  World w(writes());
   w.late = true;
-  RecvReq* r = w.irecv(1, 0, 1, 50000);
-  SendReq* s = w.isend(0, 1, 1, pattern(50000, 1));
-  ASSERT_TRUE(until(w, std::uint8_t{0}));
+  const auto [s, r] = transfer(w, 50000);
+  ASSERT_TRUE(until(w, kRdma));
   w.hold_close = true;
   w.kill(0, 1, w.flights[0].rail);
   while (!w.flights.empty()) w.take();
@@ -152,11 +126,8 @@ TEST(Put, WriteLost_FenceBeforeRestartAck) {
 }
 
 TEST(Put, FinLostWriteDone_CountsOnlyBehindTheFence) {
-  World::Options o;
-  o.put = true;
-  World w(o);
-  RecvReq* r = w.irecv(1, 0, 1, 2000);
-  SendReq* s = w.isend(0, 1, 1, pattern(2000, 1));
+  World w(writes());
+  const auto [s, r] = transfer(w, 2000);
   ASSERT_TRUE(until(w, MsgType::kFin));
   w.hold_close = true;
   w.kill(0, 1, w.flights[0].rail);
@@ -172,11 +143,8 @@ TEST(Put, FinLostWriteDone_CountsOnlyBehindTheFence) {
 }
 
 TEST(Put, GrantOnARailThatDied_IsGrantedAgain) {
-  World::Options o;
-  o.put = true;
-  World w(o);
-  RecvReq* r = w.irecv(1, 0, 1, 40000);
-  SendReq* s = w.isend(0, 1, 1, pattern(40000, 1));
+  World w(writes());
+  const auto [s, r] = transfer(w, 40000);
   ASSERT_TRUE(until(w, MsgType::kPut));
   w.kill(0, 1, w.flights[0].rail, all);
   ASSERT_TRUE(w.run());
@@ -186,20 +154,12 @@ TEST(Put, GrantOnARailThatDied_IsGrantedAgain) {
 }
 
 TEST(Unfenceable, EndsWithAnErrorAndKeepsTheMemoryRegistered) {
-  World::Options o;
-  o.config.park_timeout_ns = 1'000'000'000;
-  o.put = true;
-  World w(o);
-  RecvReq* r = w.irecv(1, 0, 1, 50000);
-  w.isend(0, 1, 1, pattern(50000, 1));
-  ASSERT_TRUE(until(w, std::uint8_t{0}));
-  w.hold_close = true;
-  const int rail = w.flights[0].rail;
-  w.kill(0, 1, rail);
-  const auto c = w.pending_close.front();
-  w.pending_close.clear();
-  w.engines[0]->on_rail_closed(w.rail(0, 1, rail), c.ev, FenceResult::kFenced, 0);
-  w.engines[1]->on_rail_closed(w.rail(1, 0, rail), c.ev, FenceResult::kUnfenceable, 0);
+  World w(impatient(writes()));
+  RecvReq* const r = transfer(w, 50000).r;
+  ASSERT_TRUE(until(w, kRdma));
+  const World::Close c = cut(w, w.flights[0].rail);
+  close_half(w, c, 0, FenceResult::kFenced);
+  close_half(w, c, 1, FenceResult::kUnfenceable);
   ASSERT_TRUE(w.run());
   EXPECT_FALSE(r->done);
   w.now += 2'000'000'000;
@@ -213,22 +173,15 @@ TEST(Unfenceable, EndsWithAnErrorAndKeepsTheMemoryRegistered) {
 /// A receive fails alone before its sender heard of it. Its header is under way again, and the answer to that
 /// one overtakes the first.
 TEST(Unfenceable, FailedReceiveIsAskedAgain_TheAnswerIsTheSame) {
-  World::Options o;
+  World::Options o = impatient(writes());
   o.rails = 3;
-  o.put = true;
-  o.config.park_timeout_ns = 1'000'000'000;
   World w(o);
-  RecvReq* r = w.irecv(1, 0, 1, 2000);
-  SendReq* s = w.isend(0, 1, 1, pattern(2000, 1));
+  const auto [s, r] = transfer(w, 2000);
   ASSERT_TRUE(until(w, MsgType::kPut));
   ASSERT_EQ(w.flights.size(), 1u);
-  w.hold_close = true;
-  const int rail = w.flights[0].rail;
-  w.kill(0, 1, rail);
-  const auto c = w.pending_close.front();
-  w.pending_close.clear();
-  w.engines[0]->on_rail_closed(w.rail(0, 1, rail), c.ev, FenceResult::kFenced, 0);
-  w.engines[1]->on_rail_closed(w.rail(1, 0, rail), c.ev, FenceResult::kUnfenceable, 0);
+  const World::Close c = cut(w, w.flights[0].rail);
+  close_half(w, c, 0, FenceResult::kFenced);
+  close_half(w, c, 1, FenceResult::kUnfenceable);
   w.engines[0]->progress(w.now += 1000);  // RNDV again
   w.now += 2'000'000'000;
   for (int i = 0; i < 2; ++i) w.engines[1]->progress(w.now += 2'000'000);

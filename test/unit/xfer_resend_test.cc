@@ -79,9 +79,7 @@ TEST(Rndv, UnmatchedAndRailDies_IsPostedAgainInTheSameRound) {
 }
 
 TEST(Rndv, HeldByMatchedProbe_HeaderIsRenewed) {
-  World::Options o;
-  o.get = true;
-  World w(o);
+  World w(reads());
   SendReq* s = w.isend(0, 1, 1, pattern(5000, 1));
   ASSERT_TRUE(w.run());
   xfer::ProbeResult p;

@@ -92,8 +92,7 @@ TEST(PeerLost, WithoutMemoryForIt_ThePeerIsGivenUpAllTheSame) {
 
 TEST(Wire, GarbageIsDroppedAndCounted) {
   World w({});
-  RecvReq* r = w.irecv(1, 0, 1, 9000);
-  SendReq* s = w.isend(0, 1, 1, pattern(9000, 1));
+  const auto [s, r] = transfer(w, 9000);
   ASSERT_TRUE(until(w, MsgType::kFrag));
   auto* rail = w.rail(1, 0, 0);
   for (int tag = 0; tag < 256; ++tag)
