@@ -4,27 +4,17 @@
 // sides, all others go on, nothing hangs or aborts, and nothing is delivered behind a gap (DESIGN P6).
 #include <gtest/gtest.h>
 
-#include "test/unit/fake_world.h"
-#include "test/unit/pattern.h"
+#include "test/unit/failover_steps.h"
 
 namespace bfo::test {
 namespace {
 
 constexpr std::size_t kBig = 100;  ///< messages of at least this many bytes find no memory
 
-/// Every process knows every other one, so that only messages need memory from now on.
-void meet(World& w) {
-  for (int a = 0; a < w.options.ranks; ++a)
-    for (int b = 0; b < w.options.ranks; ++b)
-      if (a != b) {
-        w.isend(a, b, 99, {});
-        w.irecv(b, a, 99, 0);
-      }
-  ASSERT_TRUE(w.run());
-}
 void starve(World& w, int rank) {
   w.ports[rank]->refuse_ = [](std::size_t n) { return n >= kBig; };
 }
+
 void expect_given_up(World& w, int by, int peer, bool there) {
   ASSERT_EQ(w.ports[by]->losses_.size(), 1u) << "rank " << by;
   const auto& [who, loss] = w.ports[by]->losses_[0];
@@ -258,12 +248,9 @@ TEST(Memory, GrantsAndReadsWaitForTheirEntries) {
 }
 
 TEST(Memory, FailedWriteWithoutEntry_TheGateStaysShutUntilTheFence) {
-  World::Options o;
-  o.put = true;
-  World w(o);
+  World w(writes());
   meet(w);
-  RecvReq* r = w.irecv(1, 0, 1, 3000);
-  SendReq* s = w.isend(0, 1, 1, pattern(3000, 1));
+  const auto [s, r] = transfer(w, 3000);
   while (!w.flights.empty() && w.flights[0].kind != Flight::Kind::kPut) w.take();
   ASSERT_FALSE(w.flights.empty());
   w.ports[0]->refuse_ = [](std::size_t) { return true; };
@@ -271,7 +258,7 @@ TEST(Memory, FailedWriteWithoutEntry_TheGateStaysShutUntilTheFence) {
   w.kill(0, 1, w.flights[0].rail);
   EXPECT_NE(s->xfer.unfenced, 0);
   EXPECT_EQ(s->xfer.ledger, nullptr);
-  for (int i = 0; i < o.rails; ++i) {  // an epoch that was closed long ago is reported again
+  for (int i = 0; i < w.options.rails; ++i) {  // an epoch that was closed long ago is reported again
     xfer::RailEvent old;
     old.name = w.rail(0, 1, i)->name;
     --old.name.epoch;
@@ -291,19 +278,13 @@ TEST(Memory, FailedWriteWithoutEntry_TheGateStaysShutUntilTheFence) {
 /// The device of one rail was given up before the send that is exposed over it was: its fence is not answered
 /// any more, and there is no memory to list the rail.
 TEST(Memory, ExposedWithoutEntryToADeviceGivenUp_EndsAfterTheParkTime) {
-  World::Options o;
-  o.get = true;
-  o.config.park_timeout_ns = 1'000'000'000;
-  World w(o);
+  World w(impatient(reads()));
   meet(w);
   SendReq* s = w.isend(0, 1, 1, pattern(30000, 1));
   ASSERT_TRUE(w.run());
-  w.hold_close = true;
-  w.kill(0, 1, 0);
-  const auto c = w.pending_close.front();
-  w.pending_close.clear();
-  w.engines[0]->on_rail_closed(w.rail(0, 1, 0), c.ev, FenceResult::kUnfenceable, 0);
-  w.engines[1]->on_rail_closed(w.rail(1, 0, 0), c.ev, FenceResult::kFenced, 0);
+  const World::Close c = cut(w, 0);
+  close_half(w, c, 0, FenceResult::kUnfenceable);
+  close_half(w, c, 1, FenceResult::kFenced);
   w.hold_close = false;
   w.now += 2'000'000'000;
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(w.run());
@@ -315,104 +296,6 @@ TEST(Memory, ExposedWithoutEntryToADeviceGivenUp_EndsAfterTheParkTime) {
   w.now += 2'000'000'000;
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(w.run());
   EXPECT_TRUE(s->done);
-}
-
-TEST(Memory, NamesRunOut_SendsWaitAndAReceiveFailsAlone) {
-  World::Options o;
-  o.config.max_named = 2;
-  World w(o);
-  meet(w);
-  std::vector<SendReq*> sends;
-  for (int i = 0; i < 6; ++i)
-    sends.push_back(
-        w.isend(0, 1, i, pattern(600, i), i == 5 ? xfer::SendMode::kSync : xfer::SendMode::kStandard));
-  ASSERT_TRUE(w.run());
-  for (int i = 0; i < 6; ++i) {
-    RecvReq* r = w.irecv(1, 0, i, 600);
-    ASSERT_TRUE(w.run());
-    ASSERT_TRUE(r->done && sends[i]->done) << i;
-    EXPECT_EQ(r->data, pattern(600, i));
-  }
-}
-
-TEST(Memory, ReceiverWithoutNames_OneMessageFailsAlone) {
-  World::Options o;
-  o.ranks = 3;
-  o.config.max_named = 1;
-  World w(o);
-  meet(w);
-  RecvReq* first = w.irecv(1, 0, 1, 600);
-  RecvReq* second = w.irecv(1, 2, 1, 600);
-  SendReq* a = w.isend(0, 1, 1, pattern(600, 1));
-  w.take();  // RNDV: the only name is taken
-  SendReq* b = w.isend(2, 1, 1, pattern(600, 2));
-  w.take(w.flights.size() - 1);
-  EXPECT_TRUE(second->done);
-  EXPECT_FALSE(first->done);
-  ASSERT_TRUE(w.run());
-  EXPECT_EQ(second->status.outcome, Outcome::kNoMemory);
-  ASSERT_TRUE(b->done);
-  EXPECT_NE(b->outcome, Outcome::kOk);
-  ASSERT_TRUE(a->done && first->done);
-  EXPECT_EQ(first->data, pattern(600, 1));
-  EXPECT_EQ(w.ports[1]->peers_failed_, 0);
-}
-
-/// The header of a message that found no name comes again, and the answer to the copy overtakes the first
-/// one.
-TEST(Memory, ReceiverWithoutNamesIsAskedAgain_TheAnswerIsTheSame) {
-  World::Options o;
-  o.ranks = 3;
-  o.rails = 4;
-  o.config.max_named = 1;
-  World w(o);
-  meet(w);
-  RecvReq* first = w.irecv(1, 0, 1, 600);
-  RecvReq* second = w.irecv(1, 2, 1, 600);
-  SendReq* a = w.isend(0, 1, 1, pattern(600, 1));
-  w.take();  // RNDV: the only name is taken
-  SendReq* b = w.isend(2, 1, 1, pattern(600, 2));
-  w.kill(1, 2, w.flights.back().rail, [](const Flight&) { return true; });  // delivered, and sent again
-  ASSERT_TRUE(second->done);
-  EXPECT_EQ(second->status.outcome, Outcome::kNoMemory);
-  w.engines[2]->progress(w.now += 1000);
-  ASSERT_LT(w.find(2, 1, core::MsgType::kRndv), w.flights.size());
-  w.take(w.find(2, 1, core::MsgType::kRndv));
-  const std::size_t older = w.find(1, 2, core::MsgType::kRestartNack);
-  const std::size_t newer = w.find(1, 2, core::MsgType::kRestartNack, older + 1);
-  ASSERT_LT(newer, w.flights.size());
-  ASSERT_NE(w.flights[older].rail, w.flights[newer].rail);
-  w.take(newer);
-  ASSERT_TRUE(b->done);
-  EXPECT_NE(b->outcome, Outcome::kOk) << "its receive failed";
-  ASSERT_TRUE(w.run());
-  ASSERT_TRUE(a->done && first->done);
-  EXPECT_EQ(first->data, pattern(600, 1));
-  EXPECT_EQ(w.ports[1]->peers_failed_, 0);
-  EXPECT_EQ(w.engines[1]->unfinished(), 0u);
-}
-
-/// There is no memory to remember it either: its sender must not take the receive for finished.
-TEST(Memory, FailedReceiveCannotBeRemembered_ItsSenderIsGivenUp) {
-  World::Options o;
-  o.ranks = 3;
-  o.config.max_named = 1;
-  World w(o);
-  meet(w);
-  RecvReq* first = w.irecv(1, 0, 1, 600);
-  RecvReq* second = w.irecv(1, 2, 1, 600);
-  SendReq* a = w.isend(0, 1, 1, pattern(600, 1));
-  w.take();
-  SendReq* b = w.isend(2, 1, 1, pattern(600, 2));
-  w.ports[1]->refuse_ = [](std::size_t) { return true; };
-  w.take(w.flights.size() - 1);
-  ASSERT_TRUE(w.run());
-  ASSERT_TRUE(second->done && b->done);
-  EXPECT_NE(second->status.outcome, Outcome::kOk);
-  EXPECT_NE(b->outcome, Outcome::kOk);
-  EXPECT_EQ(w.ports[1]->peers_failed_, 1);
-  ASSERT_TRUE(a->done && first->done);
-  EXPECT_EQ(first->data, pattern(600, 1));
 }
 
 TEST(Memory, CommunicatorPeerAndRank_AreErrorsNotAborts) {

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_names_test.cc: no name is left for a request: a send waits for one, a receive fails alone and its
+// sender is told, whatever overtakes the answer.
+#include <gtest/gtest.h>
+
+#include "test/unit/failover_steps.h"
+
+namespace bfo::test {
+namespace {
+
+TEST(Memory, NamesRunOut_SendsWaitAndAReceiveFailsAlone) {
+  World::Options o;
+  o.config.max_named = 2;
+  World w(o);
+  meet(w);
+  std::vector<SendReq*> sends;
+  for (int i = 0; i < 6; ++i)
+    sends.push_back(
+        w.isend(0, 1, i, pattern(600, i), i == 5 ? xfer::SendMode::kSync : xfer::SendMode::kStandard));
+  ASSERT_TRUE(w.run());
+  for (int i = 0; i < 6; ++i) {
+    RecvReq* r = w.irecv(1, 0, i, 600);
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(r->done && sends[i]->done) << i;
+    EXPECT_EQ(r->data, pattern(600, i));
+  }
+}
+
+/// Each rank has one name. Rank 1's is taken by the message of rank 0, and the header of rank 2's is on its
+/// way.
+struct OneName {
+  explicit OneName(int rails = 2) : w(options(rails)) {
+    meet(w);
+    first = w.irecv(1, 0, 1, 600);
+    second = w.irecv(1, 2, 1, 600);
+    a = w.isend(0, 1, 1, pattern(600, 1));
+    w.take();
+    b = w.isend(2, 1, 1, pattern(600, 2));
+  }
+  static World::Options options(int rails) {
+    World::Options o;
+    o.ranks = 3;
+    o.rails = rails;
+    o.config.max_named = 1;
+    return o;
+  }
+  void expect_first_is_well() {
+    ASSERT_TRUE(a->done && first->done);
+    EXPECT_EQ(first->data, pattern(600, 1));
+  }
+
+  World w;
+  RecvReq *first, *second;
+  SendReq *a, *b;
+};
+
+TEST(Memory, ReceiverWithoutNames_OneMessageFailsAlone) {
+  OneName n;
+  n.w.take(n.w.flights.size() - 1);
+  EXPECT_TRUE(n.second->done);
+  EXPECT_FALSE(n.first->done);
+  ASSERT_TRUE(n.w.run());
+  EXPECT_EQ(n.second->status.outcome, Outcome::kNoMemory);
+  ASSERT_TRUE(n.b->done);
+  EXPECT_NE(n.b->outcome, Outcome::kOk);
+  n.expect_first_is_well();
+  EXPECT_EQ(n.w.ports[1]->peers_failed_, 0);
+}
+
+/// The header of a message that found no name comes again, and the answer to the copy overtakes the first
+/// one.
+TEST(Memory, ReceiverWithoutNamesIsAskedAgain_TheAnswerIsTheSame) {
+  OneName n(4);
+  World& w = n.w;
+  w.kill(1, 2, w.flights.back().rail, all);  // delivered, and sent again
+  ASSERT_TRUE(n.second->done);
+  EXPECT_EQ(n.second->status.outcome, Outcome::kNoMemory);
+  w.engines[2]->progress(w.now += 1000);
+  ASSERT_LT(w.find(2, 1, MsgType::kRndv), w.flights.size());
+  w.take(w.find(2, 1, MsgType::kRndv));
+  const std::size_t older = w.find(1, 2, MsgType::kRestartNack);
+  const std::size_t newer = w.find(1, 2, MsgType::kRestartNack, older + 1);
+  ASSERT_LT(newer, w.flights.size());
+  ASSERT_NE(w.flights[older].rail, w.flights[newer].rail);
+  w.take(newer);
+  ASSERT_TRUE(n.b->done);
+  EXPECT_NE(n.b->outcome, Outcome::kOk) << "its receive failed";
+  ASSERT_TRUE(w.run());
+  n.expect_first_is_well();
+  EXPECT_EQ(w.ports[1]->peers_failed_, 0);
+  EXPECT_EQ(w.engines[1]->unfinished(), 0u);
+}
+
+/// There is no memory to remember it either: its sender must not take the receive for finished.
+TEST(Memory, FailedReceiveCannotBeRemembered_ItsSenderIsGivenUp) {
+  OneName n;
+  n.w.ports[1]->refuse_ = [](std::size_t) { return true; };
+  n.w.take(n.w.flights.size() - 1);
+  ASSERT_TRUE(n.w.run());
+  ASSERT_TRUE(n.second->done && n.b->done);
+  EXPECT_NE(n.second->status.outcome, Outcome::kOk);
+  EXPECT_NE(n.b->outcome, Outcome::kOk);
+  EXPECT_EQ(n.w.ports[1]->peers_failed_, 1);
+  n.expect_first_is_well();
+}
+
+}  // namespace
+}  // namespace bfo::test
