@@ -6,8 +6,12 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <cstring>
 #include <functional>
 #include <list>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "btl/verbs/engine/connect.h"
 #include "btl/verbs/engine/drain.h"

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// btl_fake_fabric.h: an InfiniBand fabric inside one test process: devices, queue pairs, completion queues
+// and events that do exactly what a test orders. It executes work requests at once, in order, unless told to
+// hold, fail, lose or refuse them.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace bfo::test {
+
+/// A completion channel: a pipe with one byte per event.
+struct FakeChannel : ibv_comp_channel {
+  int ends[2] = {-1, -1};
+};
+
+struct FakeCq : ibv_cq {
+  std::deque<ibv_wc> entries;
+  FakeChannel* events = nullptr;
+  bool armed = false;
+  bool broken = false;
+  int polls = 0;
+};
+
+struct FakeSrq : ibv_srq {
+  std::deque<ibv_recv_wr> wrs;
+  std::deque<ibv_sge> sges;
+};
+
+struct FakeWork {
+  ibv_send_wr wr{};
+  ibv_sge sge{};
+  std::vector<char> inlined;
+};
+
+struct FakeQp : ibv_qp {
+  ibv_qp_init_attr init{};
+  ibv_qp_attr attr{};
+  std::deque<FakeWork> sq;  // posted, not executed
+  std::deque<std::pair<uint64_t, ibv_sge>> rq;
+  bool last_receive_raised = false;
+};
+
+struct FakeDevice : ibv_device {
+  std::string fake_name;
+  ibv_context context{};
+  ibv_device_attr attr{};
+  ibv_port_attr ports[3]{};
+  std::deque<ibv_async_event> events;
+  int event_pipe[2] = {-1, -1};
+};
+
+/// The fabric. One at a time; the verbs table (btl_fake_verbs.h) refers to the current one.
+class FakeFabric {
+ public:
+  FakeFabric() { current() = this; }
+  ~FakeFabric();
+  static FakeFabric*& current();
+
+  FakeDevice& add_device(const std::string& name, uint8_t ports = 1);
+
+  // ---- orders
+  bool hold = false;        // RC work stays in the send queue
+  std::set<uint32_t> held;  // the same for single queue pairs
+  int drop_datagrams = 0;   // this many are lost
+  bool duplicate_datagrams = false;
+  bool refuse_channels = false;    // no completion channel can be made
+  bool raise_last_receive = true;  // QP_LAST_WQE_REACHED on the way to ERR
+  bool check_keys = false;         // RDMA outside a registered region fails, as every HCA has it
+  bool lose_marker = false;        // work posted in ERR never completes
+  int refuse_post = 0;             // errno of the next RC post_send
+  int refuse_error = 0;            // errno of modify_qp to ERR
+  int refuse_destroy = 0;          // errno of destroy_qp
+  int refuse_create = 0;           // errno of create_qp
+  uint32_t max_inline = 256;
+  bool overrun = false;  // a completion queue overran: never allowed
+
+  /// The next RC work request of the queue pair completes with `status`; with `delivered` the responder has
+  /// executed it.
+  struct Fault {
+    ibv_wc_status status;
+    bool delivered;
+  };
+  std::map<uint32_t, Fault> faults;
+
+  std::vector<std::unique_ptr<FakeDevice>> devices;
+  std::vector<std::unique_ptr<FakeQp>> qps;
+  std::vector<std::unique_ptr<FakeCq>> cqs;
+  std::vector<std::unique_ptr<FakeSrq>> srqs;
+  std::map<uint32_t, ibv_mr*> mrs;
+  std::vector<std::pair<uint32_t, ibv_qp_attr>> modifications;  // qpn, attributes
+  std::vector<std::string> packets;                             // datagrams as sent
+  int signaled = 0;
+  int inlined = 0;
+  int posted = 0;
+  uint32_t last_qpn = 0x10;
+  uint32_t last_key = 0x1000;
+
+  FakeQp* find(uint32_t qpn);
+
+  /// Fails the oldest outstanding work request of `qpn` with `status`, as retry exhaustion does; the rest is
+  /// flushed.
+  bool fail(uint32_t qpn, ibv_wc_status status);
+  void raise(FakeDevice& device, ibv_event_type type, int port = 0, ibv_qp* qp = nullptr);
+
+  /// Executes what can be executed.
+  void run();
+  void deliver_raw(FakeQp& qp, const void* data, size_t length);
+  void push(ibv_cq* cq, const ibv_wc& wc);
+  void complete(FakeQp& qp, const FakeWork& work, ibv_wc_status status);
+  void to_error(FakeQp& qp);
+
+ private:
+  bool run_one(FakeQp& qp);
+  bool may_access(const FakeWork& work) const;
+  bool port_up(const FakeQp& qp) const;
+  bool execute(FakeQp& qp, const FakeWork& work);
+  bool receive(FakeQp& peer, const FakeWork& work, const char* local);
+  int post_datagram(FakeQp& qp, const ibv_send_wr& wr);
+
+  // What a context calls without the table.
+  static int poll_cq(ibv_cq* cq, int count, ibv_wc* wcs);
+  static int req_notify_cq(ibv_cq* cq, int solicited_only);
+  static int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);
+  static int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
+  static int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad);
+
+  int next_lid = 0;
+};
+
+}  // namespace bfo::test
