@@ -142,15 +142,13 @@ TEST(Drain, PortEventOfTheOtherPort_TouchesNothing) {
 TEST(Drain, PortDownThenActive_ComesBackWithANewEpoch) {
   World w;
   w.connect();
-  w.a.fake->ports[1].state = IBV_PORT_DOWN;
-  w.fabric.raise(*w.a.fake, IBV_EVENT_PORT_ERR, 1);
+  w.set_port(w.a, IBV_PORT_DOWN);
   w.pass(50);
   EXPECT_EQ(w.a.closed, 1);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kClosed);
   EXPECT_EQ(engine::send(w.a.endpoint, w.frag("no")), engine::Accepted::kRefused);
   EXPECT_EQ(w.b.down, 0);  // its half knows nothing yet
-  w.a.fake->ports[1].state = IBV_PORT_ACTIVE;
-  w.fabric.raise(*w.a.fake, IBV_EVENT_PORT_ACTIVE, 1);
+  w.set_port(w.a, IBV_PORT_ACTIVE);
   w.pass(20);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(w.a.endpoint.epoch, 2u);
@@ -165,8 +163,7 @@ TEST(Drain, PortDownThenActive_ComesBackWithANewEpoch) {
 TEST(Drain, LostPortActiveEvent_PortIsAskedNowAndThen) {
   World w;
   w.connect();
-  w.a.fake->ports[1].state = IBV_PORT_DOWN;
-  w.fabric.raise(*w.a.fake, IBV_EVENT_PORT_ERR, 1);
+  w.set_port(w.a, IBV_PORT_DOWN);
   w.pass(5);
   w.a.fake->ports[1].state = IBV_PORT_ACTIVE;
   w.pass(1100);
@@ -347,12 +344,7 @@ TEST(Drain, EpochThatWasUpAtThePeerOnly_IsReportedClosedWhenThePeerAsks) {
   for (const bool asks_first : {true, false}) {
     World w;
     engine::connect_want(w.a.endpoint);
-    for (int i = 0; i < 400 && w.b.endpoint.phase != engine::Phase::kReplied; ++i) {
-      fake_now() += 10'000;
-      w.a.poll();
-      w.b.poll();
-    }
-    ASSERT_EQ(w.b.endpoint.phase, engine::Phase::kReplied);
+    w.until_replied();
     w.fabric.drop_datagrams = 1;  // READY
     w.a.poll();
     w.a.poll();
@@ -388,12 +380,7 @@ TEST(Drain, EpochThatWasNeverUpHere_NextMessageWaitsForTheNextEpoch) {
   config.connect_timeout_ns = 50'000'000;
   World w(config);
   engine::connect_want(w.a.endpoint);
-  for (int i = 0; i < 400 && w.b.endpoint.phase != engine::Phase::kReplied; ++i) {
-    fake_now() += 10'000;
-    w.a.poll();
-    w.b.poll();
-  }
-  ASSERT_EQ(w.b.endpoint.phase, engine::Phase::kReplied);
+  w.until_replied();
   w.fabric.drop_datagrams = 1'000'000;
   ASSERT_TRUE(engine::close_order(w.b.endpoint, 1, BFO_CAUSE_PEER_DOWN, 0, 0));
   w.pass(10);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// btl_leave_test.cc: a peer leaves (BYE) while its rail is not up here. It never comes: whoever counts on the
-// rail must hear of it, what waits for it comes back, and nothing more is taken.
+// btl_leave_test.cc: a peer leaves (BYE), also while its rail is not up here. It never comes: whoever counts
+// on the rail must hear of it, what waits for it comes back, and nothing more is taken.
 #include <gtest/gtest.h>
 
 #include "test/unit/btl_world.h"
@@ -177,6 +177,46 @@ TEST(Leave, BetweenTwoEpochs_IsNoNews) {
   EXPECT_EQ(w.a.endpoint.phase, Phase::kGone);
   EXPECT_EQ(w.a.log, before);
   EXPECT_EQ(engine::send(w.a.endpoint, w.frag("late")), Accepted::kRefused);
+}
+
+TEST(Connect, PeerLeavesInOrder_NobodyReconnects) {
+  World w;
+  w.connect();
+  w.b.port.remove(w.b.endpoint);
+  w.pass(20);
+  EXPECT_EQ(w.a.down, 1);
+  EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_SHUTDOWN);
+  EXPECT_EQ(w.a.endpoint.phase, Phase::kGone);
+  const size_t packets = w.fabric.packets.size();
+  w.pass(100);
+  EXPECT_EQ(w.fabric.packets.size(), packets);
+}
+
+TEST(Connect, PeerLeavesBeforeReadyArrived_TheInitiatorDoesNotWaitForItsRetries) {
+  World w;
+  engine::connect_want(w.a.endpoint);
+  for (int i = 0; i < 400 && w.a.endpoint.phase != Phase::kUp; ++i) {
+    fake_now() += 10'000;
+    w.a.poll();
+    if (w.b.endpoint.phase != Phase::kReplied) w.b.poll();
+  }
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kUp);
+  ASSERT_EQ(w.b.endpoint.phase, Phase::kReplied);
+  w.b.port.remove(w.b.endpoint);
+  w.pass(5);
+  EXPECT_EQ(w.a.endpoint.phase, Phase::kGone);
+  EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_SHUTDOWN);
+}
+
+TEST(Connect, PeerLeaves_WhatItReceivedCountsAsDelivered) {
+  World w;
+  w.connect();
+  ASSERT_TRUE(w.sendi(w.a, "one"));
+  ASSERT_TRUE(w.sendi(w.a, "two"));
+  w.b.poll();
+  w.b.port.remove(w.b.endpoint);
+  w.pass(5);
+  EXPECT_EQ(w.a.count("payload"), 0);
 }
 
 }  // namespace

@@ -182,8 +182,7 @@ TEST_P(Reconnection, OwnPortGoesDown_NothingIsKnownOfThePeerAnyMore) {
   engine::close_order(p.endpoint, 1, BFO_CAUSE_WC_ERROR, IBV_WC_RETRY_EXC_ERR, 0);
   alone(w, p, 2 * kBoundMs);
   ASSERT_EQ(p.log.back(), "peer answers");
-  p.fake->ports[1].state = IBV_PORT_DOWN;
-  w.fabric.raise(*p.fake, IBV_EVENT_PORT_ERR, 1);
+  w.set_port(p, IBV_PORT_DOWN);
   alone(w, p, 10);
   EXPECT_EQ(p.log.back(), "peer does not answer");
 }

@@ -196,6 +196,20 @@ struct World {
     a.log.clear();
     b.log.clear();
   }
+  /// Turns in quick succession until b, the responder, has replied.
+  void until_replied() {
+    for (int i = 0; i < 400 && b.endpoint.phase != engine::Phase::kReplied; ++i) {
+      fake_now() += 10'000;
+      a.poll();
+      b.poll();
+    }
+    ASSERT_EQ(b.endpoint.phase, engine::Phase::kReplied);
+  }
+  /// The port of `p` goes down or comes back, and its device says so.
+  void set_port(Process& p, ibv_port_state state) {
+    p.fake->ports[1].state = state;
+    fabric.raise(*p.fake, state == IBV_PORT_ACTIVE ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR, 1);
+  }
   engine::Frag* frag(const std::string& text, bool signaled = true) {
     payloads.push_back(text);
     engine::Frag& frag = frags.emplace_back();

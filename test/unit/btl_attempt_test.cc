@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// btl_attempt_test.cc: attempts to connect that come to nothing: nobody answers, a port or a device dies,
+// either side gives up or closes what the other one has used.
+#include "btl/verbs/engine/connect.h"
+
+#include "test/unit/btl_world.h"
+
+namespace bfo::test {
+namespace {
+
+using engine::Phase;
+
+// The initiator is up and sends; the device of the responder acknowledges; at that instant the responder,
+// which has not seen READY, runs out of patience because another rail could carry what it has to say.
+TEST(Connect, ResponderGivesUpAnEpochInUse_AcknowledgedMessagesAreDelivered) {
+  World w;
+  engine::connect_want(w.a.endpoint);
+  w.until_replied();
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("answer")), engine::Accepted::kParked);
+  w.fabric.drop_datagrams = 1;  // READY
+  w.a.poll();
+  w.a.poll();
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kUp);
+  fake_now() += 2 * w.b.port.config().connect_timeout_ns;
+  w.b.on_other_rail = [&] {
+    ASSERT_EQ(engine::send(w.a.endpoint, w.frag("question")), engine::Accepted::kPosted);
+    w.a.poll();
+    EXPECT_EQ(w.a.count("done question 0"), 1);
+  };
+  for (int i = 0; i < 40; ++i) w.b.poll();
+  EXPECT_FALSE(w.b.on_other_rail);
+  w.pass(400);
+  EXPECT_EQ(w.b.count("recv 65 question"), 1);
+  EXPECT_EQ(w.b.count("done answer"), 1);
+}
+
+TEST(Connect, NobodyAnswers_ParkedFragmentsComeBackAsNeverSent) {
+  engine::Config config = small_config();
+  config.connect_timeout_ns = 50'000'000;
+  World w(config);
+  w.fabric.drop_datagrams = 1 << 30;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.pass(60);
+  EXPECT_EQ(w.a.log, (Log{"down 1", "done x -12", "closed 1"}));
+  EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_HANDSHAKE);
+}
+
+TEST(Connect, PeerComputesForMinutesOnTheOnlyRail_NothingIsGivenUp) {
+  engine::Config config = small_config();
+  config.connect_timeout_ns = 50'000'000;
+  World w(config);
+  w.a.other_rail = false;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  for (int i = 0; i < 2000; ++i) {  // 200 s in which b takes no step
+    fake_now() += 100'000'000;
+    w.fabric.run();
+    w.b.serve_pulse();
+    for (int k = 0; k < 32; ++k) w.a.poll();
+  }
+  EXPECT_EQ(w.a.down, 0);
+  EXPECT_GT(w.a.others_asked, 0);
+  w.pass(600);
+  EXPECT_EQ(w.b.count("recv 65 x"), 1);
+  EXPECT_EQ(w.a.count("done x 0"), 1);
+}
+
+TEST(Connect, PortDiesWhileConnecting_ParkedFragmentsComeBackAtOnce) {
+  World w;
+  w.fabric.drop_datagrams = 1 << 30;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.pass(2);
+  w.set_port(w.a, IBV_PORT_DOWN);
+  w.pass(1);
+  EXPECT_EQ(w.a.count("done x -12"), 1);
+  // The port returns: nobody above sends on a rail that is down, so it must come up by itself.
+  w.fabric.drop_datagrams = 0;
+  w.set_port(w.a, IBV_PORT_ACTIVE);
+  w.pass(600);
+  EXPECT_EQ(w.a.up, 1);
+}
+
+TEST(Connect, PortIsDownBeforeTheFirstSend_ItComesBackWithTheLossOfTheRail) {
+  World w;
+  w.set_port(w.a, IBV_PORT_DOWN);
+  w.pass(2);
+  ASSERT_EQ(w.a.log, Log{}) << "nobody has used the rail yet";
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.pass(1);
+  EXPECT_EQ(w.a.log, (Log{"down 0", "done x -12", "closed 0"}));
+  EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_ASYNC_EVENT);
+  w.set_port(w.a, IBV_PORT_ACTIVE);
+  w.pass(600);
+  EXPECT_EQ(w.a.up, 1);
+}
+
+TEST(Connect, PortDiesWhileConnectingForNobody_AFirstSendComesBackToo) {
+  World w;
+  w.fabric.drop_datagrams = 1 << 30;
+  engine::connect_want(w.a.endpoint);
+  w.pass(2);
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kRequesting);
+  w.set_port(w.a, IBV_PORT_DOWN);
+  w.pass(2);
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kClosed);
+  ASSERT_EQ(w.a.log, Log{}) << "nobody has used the rail yet";
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.pass(1);
+  EXPECT_EQ(w.a.log, (Log{"down 1", "done x -12", "closed 1"}));
+}
+
+TEST(Connect, PortDiesWhileReplied_TheNextSendSaysSo) {
+  World w;
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.until_replied();
+  w.fabric.drop_datagrams = 1 << 30;
+  w.set_port(w.b, IBV_PORT_DOWN);
+  w.pass(20);
+  ASSERT_EQ(w.b.endpoint.phase, Phase::kClosed);
+  EXPECT_EQ(w.b.count("done x -12"), 1);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.pass(1);
+  EXPECT_EQ(w.b.count("done x -12"), 2);
+  EXPECT_EQ(w.b.down, 1);
+}
+
+TEST(Connect, DeviceDiesWhileConnecting_IsNotTriedAgain) {
+  World w;
+  w.fabric.drop_datagrams = 1 << 30;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.pass(2);
+  w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL, 0);
+  w.pass(2);
+  EXPECT_EQ(w.a.count("done x -12"), 1);
+  EXPECT_FALSE(w.a.endpoint.wanted);
+}
+
+TEST(Connect, DeviceDiesBeforeTheFirstPoll_ParkedFragmentsComeBack) {
+  World w;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL, 0);
+  w.pass(2);
+  EXPECT_EQ(w.a.count("done x -12"), 1);
+  EXPECT_EQ(w.a.down, 1);
+}
+
+/// The initiator is up, the responder waits for READY, and datagrams are lost from now on.
+void up_at_the_initiator_only(World& w) {
+  engine::connect_want(w.a.endpoint);
+  w.until_replied();
+  w.fabric.drop_datagrams = 1'000'000;
+  w.a.poll();
+  w.a.poll();
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kUp);
+  ASSERT_EQ(w.b.endpoint.phase, Phase::kReplied);
+}
+
+/// Nothing can be answered over a dead device: the initiator hears over another rail, without asking.
+TEST(Connect, DeviceOfAResponderDiesBeforeReady_IsReportedDownAndClosed) {
+  World w;
+  up_at_the_initiator_only(w);
+  w.fabric.raise(*w.b.fake, IBV_EVENT_DEVICE_FATAL, 0);
+  w.pass(20);
+  EXPECT_EQ(w.b.log, (Log{"up 1", "down 1", "closed 1"}));
+}
+
+TEST(Connect, DeviceDiesAfterAnEpochThatWasNeverUpHere_IsReportedDownAndClosed) {
+  World w;
+  up_at_the_initiator_only(w);
+  engine::close_order(w.b.endpoint, 1, BFO_CAUSE_PEER_DOWN, 0, 0);
+  w.pass(1);
+  ASSERT_EQ(w.b.endpoint.last_closed.name.epoch, 1u);
+  EXPECT_TRUE(w.b.log.empty());
+  w.fabric.raise(*w.b.fake, IBV_EVENT_DEVICE_FATAL, 0);
+  w.pass(5);
+  EXPECT_EQ(w.b.log, (Log{"down 1", "closed 1"}));
+}
+
+/// The responder gave up an epoch in which a message had come. What it gives up next is a later attempt,
+/// which has no epoch of its own yet.
+TEST(Connect, GivenUpAgainAfterADrainedEpoch_TheEpochHasOneCount) {
+  World w;
+  up_at_the_initiator_only(w);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("answer")), engine::Accepted::kParked);
+  fake_now() += 2 * w.b.port.config().connect_timeout_ns;
+  w.b.on_other_rail = [&] {
+    ASSERT_EQ(engine::send(w.a.endpoint, w.frag("question")), engine::Accepted::kPosted);
+  };
+  for (int i = 0; i < 400 && w.b.closed == 0; ++i) {
+    fake_now() += 10'000;
+    w.b.poll();
+  }
+  ASSERT_EQ(w.b.closed, 1);
+  ASSERT_EQ(w.b.last_delivered, 1u);
+  engine::connect_failed(w.b.endpoint, BFO_CAUSE_HANDSHAKE, 0, fake_now());
+  ASSERT_EQ(w.b.closed, 2);
+  EXPECT_EQ(w.b.last_event.info.name.epoch, 1u);
+  EXPECT_EQ(w.b.last_delivered, 1u);
+}
+
+/// The responder had used the epoch, and waits to hear that it is closed.
+TEST(Connect, AttemptGivenUpHereThatThePeerCloses_IsReportedClosedOnce) {
+  World w;
+  w.fabric.hold = true;
+  engine::connect_want(w.a.endpoint);
+  w.pass(3);
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kProbing);
+  bfo_rail_info_t info;
+  engine::rail_info(w.a.endpoint, &info);
+  w.fabric.drop_datagrams = 1'000'000;
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.data.number(), IBV_WC_RETRY_EXC_ERR));
+  w.pass(1);
+  ASSERT_TRUE(w.a.log.empty());
+  for (int twice = 0; twice < 2; ++twice) {
+    engine::note_peer_closed(w.a.endpoint, info.name, 0);
+    w.pass(1);
+    EXPECT_EQ(w.a.log, Log{"closed 1"});
+  }
+}
+
+TEST(Connect, PeerClosedTheEpoch_ItEndsHereToo) {
+  World w;
+  w.connect();
+  bfo_rail_info_t info;
+  engine::rail_info(w.b.endpoint, &info);
+  w.fabric.drop_datagrams = 1'000'000;
+  engine::note_peer_closed(w.b.endpoint, info.name, 0);
+  w.pass(1);
+  EXPECT_EQ(w.b.log, (Log{"down 1", "closed 1"}));
+  EXPECT_EQ(w.b.last_event.cause, BFO_CAUSE_PEER_DOWN);
+}
+
+TEST(Connect, OlderCountThatComesLate_DoesNotReplaceANewerOne) {
+  World w;
+  w.connect();
+  bfo_rail_info_t info;
+  engine::rail_info(w.b.endpoint, &info);
+  bfo_rail_name_t newer = info.name;
+  ++newer.epoch;
+  engine::note_peer_closed(w.b.endpoint, newer, 5);
+  engine::note_peer_closed(w.b.endpoint, info.name, 3);
+  EXPECT_EQ(w.b.endpoint.gap_name.epoch, newer.epoch);
+  EXPECT_EQ(w.b.endpoint.gap_delivered, 5u);
+}
+
+}  // namespace
+}  // namespace bfo::test
