@@ -85,14 +85,19 @@ TEST(Clock, ProbeFails_RailEndsWithTheEvidenceTimeOfTheSuspicion) {
   EXPECT_EQ(w.a.count("payload x -1"), 1);
 }
 
-TEST(Clock, ProbeFailsOnTheLastRail_LivesUntilAnotherIsUp) {
-  World w;
+/// The only rail of a is silent, and its probe comes back with an error.
+void fail_on_the_last_rail(World& w) {
   w.connect();
   w.a.other_rail = false;
   w.fabric.hold = true;
   ASSERT_TRUE(w.sendi(w.a, "x"));
   w.pass(15);
   ASSERT_TRUE(w.fabric.fail(w.a.endpoint.probe.number(), IBV_WC_RETRY_EXC_ERR));
+}
+
+TEST(Clock, ProbeFailsOnTheLastRail_LivesUntilAnotherIsUp) {
+  World w;
+  fail_on_the_last_rail(w);
   w.pass(100);
   EXPECT_EQ(w.a.down, 0);
   w.a.other_rail = true;
@@ -103,12 +108,7 @@ TEST(Clock, ProbeFailsOnTheLastRail_LivesUntilAnotherIsUp) {
 /// The last rail recovered by itself. When another one comes up later, nothing is wrong with it any more.
 TEST(Clock, ProbeFailedOnTheLastRailThatRecovered_IsNotEndedForItLater) {
   World w;
-  w.connect();
-  w.a.other_rail = false;
-  w.fabric.hold = true;
-  ASSERT_TRUE(w.sendi(w.a, "x"));
-  w.pass(15);
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.probe.number(), IBV_WC_RETRY_EXC_ERR));
+  fail_on_the_last_rail(w);
   w.pass(20);
   ASSERT_EQ(w.a.endpoint.phase, Phase::kSuspect);
   w.fabric.hold = false;
