@@ -18,6 +18,16 @@ inline QpEntry* find_qp(Fabric& fabric, uint32_t qpn) {
   return qpn != 0 && qp.qpn.load(std::memory_order_acquire) == qpn ? &qp : nullptr;
 }
 
+/// Requests of others are executed in this state.
+inline bool receives(uint8_t state) {
+  return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+}
+
+inline bool is_send(uint8_t opcode) {
+  return opcode == static_cast<uint8_t>(Opcode::Send) || opcode == static_cast<uint8_t>(Opcode::SendImm) ||
+         opcode == static_cast<uint8_t>(Opcode::SendInv);
+}
+
 /// ibv_modify_qp. 0 or an errno; nothing changes on failure. A move to ERR or RESET returns only when no
 /// other process is executing anything on this queue pair any more, and none will later (the fence). Owner.
 int modify_qp(Fabric& fabric, QpEntry& qp, const ibv_qp_attr& attr, int mask);
