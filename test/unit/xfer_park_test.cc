@@ -49,27 +49,98 @@ TEST(Park, RailLostAfterTheClockWasRead_IsNoLongWait) {
   EXPECT_EQ(w.ports[0]->peers_failed_, 0);
 }
 
-/// The process of the peer leaves; its rails say so one after the other. Nothing is owed to it, and nobody is
-/// given up.
+/// The process of rank 1 leaves, as rank 0 hears it over one rail: what had come is delivered, and what rank
+/// 1 has not acknowledged comes back.
+void leave(World& w, int r) {
+  xfer::RailEvent ev;
+  ev.name = w.name(0, 1, r);
+  ev.left = true;
+  w.up[w.key(0, 1, r)] = false;
+  w.engines[0]->on_rail_down(w.rail(0, 1, r), ev);
+  w.engines[0]->progress(w.now += 1'000'000);
+  for (std::size_t i; (i = w.first_of(1, 0, r)) != static_cast<std::size_t>(-1);) w.take(i);
+  for (std::size_t i; (i = w.first_of(0, 1, r)) != static_cast<std::size_t>(-1);) {
+    const Flight f = w.flights[i];
+    w.flights.erase(w.flights.begin() + static_cast<std::ptrdiff_t>(i));
+    w.end(f, Fate::kUnknown);
+  }
+  w.engines[0]->on_rail_closed(w.rail(0, 1, r), ev, FenceResult::kFenced, 0);
+  w.engines[0]->progress(w.now += 1'000'000);
+}
+
+/// Nothing is owed to a process that has left, and nobody is given up.
+void expect_forgotten(World& w, std::uint64_t said) {
+  EXPECT_EQ(w.engines[0]->counters().control_sent, said);
+  EXPECT_EQ(w.engines[0]->unfinished(), 0u);
+  EXPECT_EQ(w.ports[0]->frags_, 0);
+  w.engines[0]->progress(w.now += 2'000'000'000);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 0);
+}
+
 TEST(Park, PeerLeaves_OwesItNothing) {
   World w(impatient());
   w.isend(0, 1, 1, pattern(10, 1));
   ASSERT_TRUE(w.run());
   const std::uint64_t said = w.engines[0]->counters().control_sent;
-  for (int r = 0; r < 2; ++r) {
-    xfer::RailEvent ev;
-    ev.name = w.name(0, 1, r);
-    ev.left = true;
-    w.up[w.key(0, 1, r)] = false;
-    w.engines[0]->on_rail_down(w.rail(0, 1, r), ev);
-    w.engines[0]->progress(w.now += 1'000'000);
-    w.engines[0]->on_rail_closed(w.rail(0, 1, r), ev, FenceResult::kFenced, 0);
-    w.engines[0]->progress(w.now += 1'000'000);
-  }
-  EXPECT_EQ(w.engines[0]->counters().control_sent, said);
+  leave(w, 0);
+  leave(w, 1);
+  expect_forgotten(w, said);
+}
+
+/// It needs the answer no more, or it would have waited for it. Nor is the answer given over a rail that has
+/// not said yet that it goes too.
+TEST(Park, PeerLeavesWithoutAnAnswer_ItIsForgotten) {
+  World w(impatient());
+  w.irecv(0, 1, 1, 10);
+  w.isend(1, 0, 1, pattern(10, 1), xfer::SendMode::kSync);
+  ASSERT_TRUE(until(w, MsgType::kAck));
+  const std::uint64_t said = w.engines[0]->counters().control_sent;
+  const int first = w.flights[0].rail;
+  leave(w, first);
   EXPECT_EQ(w.engines[0]->unfinished(), 0u);
+  leave(w, 1 - first);
+  expect_forgotten(w, said);
+}
+
+TEST(Park, PeerLeavesAndItsLastMessageAsksForAnAnswer_NoneIsGiven) {
+  World w(impatient());
+  RecvReq* r = w.irecv(0, 1, 1, 10);
+  w.isend(0, 1, 2, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  w.isend(1, 0, 1, pattern(10, 1), xfer::SendMode::kSync);
+  const std::uint64_t said = w.engines[0]->counters().control_sent;
+  const int first = w.flights.at(0).rail;
+  leave(w, first);
+  EXPECT_TRUE(r->done);
+  leave(w, 1 - first);
+  expect_forgotten(w, said);
+}
+
+/// Not acknowledged is not lost: it was received, or nobody ever asked for it.
+TEST(Park, PeerLeavesWithoutAcknowledgingAMessage_ItIsNotSentAgain) {
+  World w(impatient());
+  w.isend(0, 1, 1, pattern(10, 1));
+  const std::uint64_t said = w.engines[0]->counters().control_sent;
+  ASSERT_EQ(w.flights.size(), 1u);
+  ASSERT_EQ(w.flights[0].frag, nullptr) << "sent without a record: its bytes come back";
+  leave(w, 0);
+  leave(w, 1);
+  expect_forgotten(w, said);
+  EXPECT_EQ(w.engines[0]->counters().bytes_resent, 0u);
+}
+
+/// Who still waits for a process that has left waits for the park time, and has nobody to tell that.
+TEST(Park, PeerLeavesWhileAReceiveWaits_ErrorAfterTheParkTime) {
+  World w(impatient());
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  RecvReq* r = w.irecv(0, 1, 1, 10);
+  leave(w, 0);
+  leave(w, 1);
+  EXPECT_FALSE(r->done);
   w.engines[0]->progress(w.now += 2'000'000'000);
-  EXPECT_EQ(w.ports[0]->peers_failed_, 0);
+  EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
+  EXPECT_FALSE(w.peer(0, 1)->owe_lost);
 }
 
 /// A probe is as good a reason to give a peer up as a posted receive, and ends like one.

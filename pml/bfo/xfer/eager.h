@@ -188,6 +188,7 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
     return;
   }
   PeerT& p = *rail->peer;
+  if (p.left) return;
   hold_again(p, Bytes{static_cast<const std::uint8_t*>(data), size});
   note_resent(p, raw_payload(tag, size), tag == static_cast<std::uint8_t>(MsgType::kMatch));
   send_raw(p, data, size);

@@ -416,6 +416,7 @@ class Engine {
   void on_peer_lost(const Arrival& a);
   void keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss);
   void recall_loss(PeerT& p, std::uint64_t conn);
+  void drop_raw(PeerT& p);
   void give_up(PeerT& p);
   void tell_lost(PeerT& p);
   void check_parked(PeerT& p, std::uint64_t now_ns);

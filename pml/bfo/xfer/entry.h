@@ -36,11 +36,7 @@ Engine<P>::~Engine() {
     }
     for (RecvRequest* r = p->live_recvs.front(); r; r = p->live_recvs.next(r))
       while (r->xfer.ledger) ledger_remove(r->xfer.ledger, r->xfer.ledger);
-    while (Frag* f = p->raw.pop_front()) {
-      if (f->xfer.buffer) port_.free(f->xfer.buffer);
-      port_.frag_free(*f);
-    }
-    while (StarvedT* w = p->starved.pop_front()) port_.free(w);
+    drop_raw(*p);
     if (p->past) port_.free(p->past);
     while (FailedReceive* const f = p->failed) {
       p->failed = f->next;
@@ -272,7 +268,7 @@ void Engine<P>::handle_done(Frag& f) {
         peer.pinging = false;  // a lost one is not sent again: its rail told what there was to tell
       } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
         peer.owe_lost = timers_ = true;
-      } else if (!ok && !peer.lost) {
+      } else if (!ok && !peer.lost && !peer.left) {
         hold_again(peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.raw, x.raw_len});
         note_resent(peer, raw_payload(x.type, x.raw_len),
                     x.type == static_cast<std::uint8_t>(MsgType::kMatch));

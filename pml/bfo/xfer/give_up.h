@@ -128,6 +128,7 @@ void Engine<P>::on_gap_lost(RailT* rail, RailName, std::uint64_t lost) {
 /// A peer that was given up may wait for what will not come: it is told once, as soon as a rail is up (H11).
 template <class P>
 [[gnu::cold]] void Engine<P>::tell_lost(PeerT& p) {
+  if (p.left) p.owe_lost = false;
   for (unsigned i = 0; i < p.n_rails && p.owe_lost; ++i) {
     RailT& rail = p.rails[i];
     if (rail.name.conn == 0 || (rail.state != RailState::kUp && rail.state != RailState::kSuspect)) continue;
@@ -163,6 +164,17 @@ void Engine<P>::peer_lost(PeerT* p) {
   give_up(*p);
 }
 
+/// What no request stands for and no rail has: nobody will hear it.
+template <class P>
+[[gnu::cold]] void Engine<P>::drop_raw(PeerT& p) {
+  while (Frag* f = p.raw.pop_front()) {
+    if (f->xfer.grant == kPing) p.pinging = false;
+    if (f->xfer.buffer) port_.free(f->xfer.buffer);
+    port_.frag_free(*f);
+  }
+  while (StarvedT* w = p.starved.pop_front()) port_.free(w);
+}
+
 /// Every request with this peer ends with an error, each through its gate.
 template <class P>
 [[gnu::cold]] void Engine<P>::give_up(PeerT& p) {
@@ -194,11 +206,7 @@ template <class P>
     r = next;
   }
   while (SendRequest* r = p.nameless.pop_front()) finish_send(*r, outcome);
-  while (Frag* f = p.raw.pop_front()) {
-    if (f->xfer.buffer) port_.free(f->xfer.buffer);
-    port_.frag_free(*f);
-  }
-  while (StarvedT* w = p.starved.pop_front()) port_.free(w);
+  drop_raw(p);
   for (CommT** page : comm_pages_)
     for (unsigned i = 0; page && i < kCommPage; ++i) {
       CommT* const c = page[i];

@@ -163,6 +163,11 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   rail->owe_down = ev.name.conn != 0 && !ev.left;
   rail->owe_closed = false;
   ++counters_.rails_lost;
+  if (ev.left) [[unlikely]] {
+    // One rail says it for all: a process says BYE when it is done with everything.
+    p.left = true;
+    drop_raw(p);
+  }
   rebuild(p);
 
   FailoverEvent& e = rail->event;

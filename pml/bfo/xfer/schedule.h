@@ -139,7 +139,7 @@ Rail<P>* Engine<P>::rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch
 template <class P>
 [[gnu::noinline]] typename P::Frag* Engine<P>::send_raw(PeerT& p, const void* bytes, std::size_t len,
                                                         RailT* pinned, std::uint32_t epoch) {
-  if (p.lost) return nullptr;
+  if (p.lost || p.left) return nullptr;
   ++waiting_;  // whoever called may not flush
   Frag* const f = p.starved.empty() ? port_.frag_alloc() : nullptr;
   if (f) {

@@ -381,6 +381,7 @@ struct Peer {
   bool parked = false;
   bool excused = false;     ///< since it is parked: see note_absence()
   bool lost = false;        ///< given up
+  bool left = false;        ///< its process has left in order: nobody hears what is said to it
   bool probed = false;      ///< in vain, since the last keep_alive() or since it is parked
   Rail<P>* home = nullptr;  ///< of short messages; nullptr: none, or it was crowded
   std::uint64_t home_key = 0;
