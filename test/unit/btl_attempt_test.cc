@@ -46,6 +46,23 @@ TEST(Connect, NobodyAnswers_ParkedFragmentsComeBackAsNeverSent) {
   EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_HANDSHAKE);
 }
 
+/// Another thread sends between the look at the clock and the turn of the port, or this one does, for another
+/// endpoint's loss.
+TEST(Connect, FirstSendAfterTheClockWasRead_HasNotWaitedLong) {
+  World w;
+  w.fabric.drop_datagrams = 1 << 30;
+  w.pass(1);
+  const uint64_t looked = fake_now();
+  fake_now() += 1000;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  engine::connect_step(w.a.endpoint, looked);
+  EXPECT_EQ(w.a.down, 0);
+  EXPECT_EQ(w.a.count("done x"), 0);
+  w.fabric.drop_datagrams = 0;
+  w.pass(5);
+  EXPECT_EQ(w.b.count("recv 65 x"), 1);
+}
+
 TEST(Connect, PeerComputesForMinutesOnTheOnlyRail_NothingIsGivenUp) {
   engine::Config config = small_config();
   config.connect_timeout_ns = 50'000'000;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// common_test.cc: sequence arithmetic, wire names, the slot table, range sets.
+// common_test.cc: clocks, sequence arithmetic, wire names, the slot table, range sets.
 #include <gtest/gtest.h>
 
 #include <random>
 #include <vector>
 
+#include "common/clock.h"
 #include "common/ids.h"
 #include "common/ranges.h"
 #include "common/seq.h"
@@ -13,6 +14,21 @@
 
 namespace bfo {
 namespace {
+
+TEST(Clock, WhatIsLaterIsNoTimeAgo) {
+  EXPECT_EQ(time_since(3, 10), 7u);
+  EXPECT_EQ(time_since(10, 10), 0u);
+  EXPECT_EQ(time_since(11, 10), 0u);
+}
+
+TEST(Clock, PeriodicIsDueOncePerPeriodAlsoForAThreadWithAnOldClock) {
+  Periodic look(1000);
+  EXPECT_TRUE(look.due(5000)) << "never done yet";
+  EXPECT_FALSE(look.due(4999)) << "read before the other thread did it";
+  EXPECT_FALSE(look.due(5999));
+  EXPECT_TRUE(look.due(6000));
+  EXPECT_FALSE(look.due(6000));
+}
 
 TEST(Seq, DistanceWraps) {
   EXPECT_EQ(seq_distance(65535, 1), 2);

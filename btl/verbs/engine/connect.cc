@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "common/check.h"
+#include "common/clock.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/rdma.h"
@@ -424,7 +425,9 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
       return give_up(endpoint, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_PORT_ERR, now);
     }
     if (path_dead(endpoint, now)) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ETIMEDOUT, now);
-    if (now - endpoint.wanted_since_ns > port.config().connect_timeout_ns) {
+    // What waits may have been taken after the clock was read, by another thread or for another endpoint's
+    // loss.
+    if (time_since(endpoint.wanted_since_ns, now) > port.config().connect_timeout_ns) {
       // An unanswered handshake alone proves nothing: the peer may be computing outside MPI (H15). What waits
       // moves only where another rail works; otherwise the other rails are tried too, and this one goes on.
       const Host& host = port.host();

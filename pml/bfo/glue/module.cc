@@ -21,7 +21,6 @@ namespace bfo::glue {
 namespace {
 
 constexpr uint64_t kForever = UINT64_MAX / 4;
-constexpr uint64_t kKeepAliveNs = 1'000'000'000;
 constexpr int kDrainMillis = 2000;  // how long finalize waits for what the application no longer waits for
 
 xfer::Config engine_config(const Params& params) {
@@ -376,10 +375,7 @@ void Module::handle_broken_now() {
 }
 
 void Module::keep_alive_now() {
-  const uint64_t now = port_.now_ns();
-  uint64_t last = looked_ns_.load(std::memory_order_relaxed);
-  if (bound_.empty() || now - last < kKeepAliveNs) return;
-  if (looked_ns_.compare_exchange_strong(last, now, std::memory_order_relaxed)) engine_.keep_alive();
+  if (!bound_.empty() && look_.due(port_.now_ns())) engine_.keep_alive();
 }
 
 void Module::drain() {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/clock.h"
 #include "common/compat/ompi_includes.h"
 #include "pml/bfo/glue/btl_port.h"
 #include "pml/bfo/glue/console.h"
@@ -121,7 +122,7 @@ class Module {
   std::atomic<bool> broken_any_{false};
   RecvRequest* cached_recv_ = nullptr;
   std::atomic<uint32_t> turns_{0};  // a lost update only delays the look
-  std::atomic<uint64_t> looked_ns_{0};
+  Periodic look_{1'000'000'000};  // after silent peers
   bool progressing_ = false;
   bool leaving_ = false;
 };

@@ -4,14 +4,10 @@
 // error through its gate, and the peer is told.
 #pragma once
 
+#include "common/clock.h"
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
-
-/// The clock is read before the engine's lock is taken: what another thread noted meanwhile may be later.
-inline std::uint64_t time_since(std::uint64_t then_ns, std::uint64_t now_ns) {
-  return now_ns > then_ns ? now_ns - then_ns : 0;
-}
 
 /// The device of `rail` could not be fenced for the park time (H12): requests it may still reach end with an
 /// error, their memory stays registered and the contents of their buffers are undefined.

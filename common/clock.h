@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// clock.h: differences of a clock that somebody else may have read later.
+//
+// A thread reads the clock, then waits for a lock or calls others; what is noted meanwhile, by them or by
+// another thread, may be later than what it has read. That is no time at all, and not 2^64 ns.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace bfo {
+
+/// How long ago `then_ns` was at `now_ns`; 0 when it was later.
+constexpr std::uint64_t time_since(std::uint64_t then_ns, std::uint64_t now_ns) {
+  return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
+/// What any of several threads does, whichever comes by first, once per period.
+class Periodic {
+ public:
+  explicit Periodic(std::uint64_t period_ns) : period_ns_(period_ns) {}
+
+  /// Is it due, and for this thread to do?
+  bool due(std::uint64_t now_ns) {
+    std::uint64_t last = last_ns_.load(std::memory_order_relaxed);
+    return time_since(last, now_ns) >= period_ns_ &&
+           last_ns_.compare_exchange_strong(last, now_ns, std::memory_order_relaxed);
+  }
+
+ private:
+  const std::uint64_t period_ns_;
+  std::atomic<std::uint64_t> last_ns_{0};
+};
+
+}  // namespace bfo
