@@ -153,6 +153,26 @@ TEST(Put, GrantOnARailThatDied_IsGrantedAgain) {
   expect_clean(w);
 }
 
+/// A rail that is being connected may take nothing for as long as its peer computes, and is tried at each turn
+/// of progress: 2^32 of them are an hour.
+TEST(Put, GrantThatNoRailTakes_UsesUpNoNumber) {
+  World w(writes());
+  const auto [s, r] = transfer(w, 40000);
+  ASSERT_TRUE(until(w, MsgType::kRndv));
+  w.options.capacity = 0;
+  for (int i = 0; i < 2; ++i) w.rail(1, 0, i)->state = RailState::kConnecting;
+  w.take();
+  for (int i = 0; i < 100; ++i) w.engines[1]->progress(w.now += 1000);
+  EXPECT_TRUE(w.flights.empty());
+  EXPECT_LE(r->xfer.next_grant, 2u);
+  w.options.capacity = 1 << 30;
+  for (int i = 0; i < 2; ++i) w.rail(1, 0, i)->state = RailState::kUp;
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
 TEST(Unfenceable, EndsWithAnErrorAndKeepsTheMemoryRegistered) {
   World w(impatient(writes()));
   RecvReq* const r = transfer(w, 50000).r;

@@ -63,6 +63,7 @@ struct Rput {
       if (l->grant == 0 || l->fin) continue;
       if (!l->sent && !E::usable(*l->rail, l->epoch)) {  // its rail comes up with another epoch, or never
         x.todo.add(l->begin, l->end);
+        if (l->grant + 1 == x.next_grant) --x.next_grant;  // nobody has heard the number
         e.ledger_remove(x.ledger, l);
         continue;
       }
