@@ -153,8 +153,8 @@ TEST(Put, GrantOnARailThatDied_IsGrantedAgain) {
   expect_clean(w);
 }
 
-/// A rail that is being connected may take nothing for as long as its peer computes, and is tried at each turn
-/// of progress: 2^32 of them are an hour.
+/// A rail that is being connected may take nothing for as long as its peer computes, and is tried at each
+/// turn of progress: 2^32 of them are an hour.
 TEST(Put, GrantThatNoRailTakes_UsesUpNoNumber) {
   World w(writes());
   const auto [s, r] = transfer(w, 40000);

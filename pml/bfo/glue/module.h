@@ -122,7 +122,7 @@ class Module {
   std::atomic<bool> broken_any_{false};
   RecvRequest* cached_recv_ = nullptr;
   std::atomic<uint32_t> turns_{0};  // a lost update only delays the look
-  Periodic look_{1'000'000'000};  // after silent peers
+  Periodic look_{1'000'000'000};    // after silent peers
   bool progressing_ = false;
   bool leaving_ = false;
 };
