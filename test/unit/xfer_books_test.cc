@@ -6,15 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "test/unit/fake_world.h"
+#include "test/unit/pattern.h"
 
 namespace bfo::test {
 namespace {
-
-std::vector<std::uint8_t> pattern(std::size_t n, unsigned seed) {
-  std::vector<std::uint8_t> d(n);
-  for (std::size_t i = 0; i < n; ++i) d[i] = static_cast<std::uint8_t>(i * 23 + seed * 5 + (i >> 8));
-  return d;
-}
 
 enum class Way { kSendi, kFragment, kCopy, kGet, kPut };
 constexpr Way kWays[] = {Way::kSendi, Way::kFragment, Way::kCopy, Way::kGet, Way::kPut};
