@@ -64,7 +64,8 @@ typedef enum bfo_rail_cause_t {
       4,               /* progress clock suspected, probe confirmed; code = enum ibv_wc_status of the probe */
   BFO_CAUSE_FENCE = 5, /* fence() was asked for */
   BFO_CAUSE_HANDSHAKE = 6,   /* the peer reconnected with a newer epoch, or the handshake failed; code = 0, or
-                                ETIMEDOUT: neither the peer nor its path shows any sign of life */
+                                ETIMEDOUT: neither the peer nor its path shows any sign of life, or
+                                ENETDOWN: the peer's port was not active when the peer started */
   BFO_CAUSE_POST_FAILED = 7, /* ibv_post_send / ibv_post_recv refused; code = errno */
   BFO_CAUSE_SHUTDOWN = 8     /* the peer is going away in order: not a failure, it never comes back */
 } bfo_rail_cause_t;

@@ -30,6 +30,7 @@ struct Process {
   std::vector<std::string> log;
   bool other_rail = true;
   bool alive = true;                    // its event thread runs
+  bool late = false;                    // its port is not active when it opens it
   std::function<void()> on_other_rail;  // called once, from the next other_rail_up
   std::function<void()> on_done;        // called once, from the next frag_done
   int others_asked = 0;
@@ -95,8 +96,10 @@ struct Process {
 
   void open(FakeFabric& fabric, const std::string& name, uint64_t own_name, const engine::Config& base) {
     fake = &fabric.add_device(name);
+    if (late) fake->ports[1].state = IBV_PORT_DOWN;
     engine::Config config = base;
     config.own_name = own_name;
+    config.may_be_down = late;
     const char* what = "";
     ASSERT_TRUE(device.open(fake_verbs(), fake));
     ASSERT_TRUE(port.open(device, 1, config, host(), fake_environment(), &what)) << what;
@@ -121,6 +124,7 @@ struct Process {
     endpoint.peer_name = peer_name;
     endpoint.peer_nonce = peer.port.nonce();
     endpoint.peer = peer.port.address();
+    endpoint.peer_late = peer.late;
     ASSERT_TRUE(port.add(endpoint));
   }
 
@@ -159,7 +163,9 @@ struct World {
   std::list<engine::Frag> frags;
   std::list<std::string> payloads;
 
-  explicit World(const engine::Config& config = small_config()) {
+  explicit World(const engine::Config& config = small_config(), bool a_late = false, bool b_late = false) {
+    a.late = a_late;
+    b.late = b_late;
     a.open(fabric, "left", 1, config);
     b.open(fabric, "right", 2, config);
     a.meet(b, 2);

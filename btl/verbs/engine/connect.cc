@@ -324,6 +324,7 @@ void connect_packet(Port& port, const char* data, size_t length) {
     return;
   }
   learn_address(*endpoint, packet);
+  endpoint->peer_late = false;
   life_heard(*endpoint, now);
   act(*endpoint, packet, now);
 }
@@ -424,6 +425,8 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
     if (port.state() != PortState::kActive) {
       return give_up(endpoint, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_PORT_ERR, now);
     }
+    // The other end was down when its process started: nothing waits for it, the rail joins when it is heard.
+    if (endpoint.peer_late) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ENETDOWN, now);
     if (path_dead(endpoint, now)) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ETIMEDOUT, now);
     // What waits may have been taken after the clock was read, by another thread or for another endpoint's
     // loss.

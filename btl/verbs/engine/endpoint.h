@@ -100,6 +100,7 @@ struct Endpoint {
   uint64_t peer_nonce = 0;  // of the peer's port
   bool initiator = false;   // the lower name initiates: no simultaneous open can occur
   PortAddress peer;
+  bool peer_late = false;  // the peer's port was not active when it was published, and has not been heard
   ibv_ah* ah = nullptr;
   uint32_t epoch = 0;      // current or last one; 0 = none yet
   bool announced = false;  // rail_up was reported for the current epoch

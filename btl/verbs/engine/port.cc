@@ -66,7 +66,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   } while (nonce_ == 0);
   *what = "port attributes";
   refresh();
-  if (state_ != PortState::kActive) {
+  if (state_ != PortState::kActive && !config.may_be_down) {
     errno = ENETDOWN;
     return false;
   }

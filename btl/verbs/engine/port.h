@@ -40,8 +40,9 @@ struct Config {
   uint64_t retry_max_ns = 256'000'000;
   uint64_t marker_bound_ns = 50'000'000;  // a drain waits this long for its marker
   uint64_t last_receive_bound_ns =
-      3'000'000;         // and this long for QP_LAST_WQE_REACHED, which some drivers never raise
-  bool threads = false;  // several threads may call in
+      3'000'000;             // and this long for QP_LAST_WQE_REACHED, which some drivers never raise
+  bool threads = false;      // several threads may call in
+  bool may_be_down = false;  // open() takes a port that is not active; it joins when it is
   QpSettings qp;
 };
 

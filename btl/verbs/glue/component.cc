@@ -3,6 +3,9 @@
 // component.cc: the component's entry points: registration, device discovery, progress.
 #include "btl/verbs/glue/component.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/glue/module.h"
 
@@ -60,13 +63,33 @@ bool port_allowed(const char* device, unsigned port) {
   return true;
 }
 
-/// Why no port was used, for the one message a user gets who asked for this component.
+/// A port that is down now is taken when it was asked for by name and the PML can do without it.
+bool may_be_down() {
+  const char* include = self().params.if_include;
+  return include != nullptr && *include != '\0' && failover_pml();
+}
+
+/// What was found so far, also for the one message a user gets who asked for this component.
 struct Search {
   int devices = 0;
   int unusable = 0;
   int inactive = 0;
   int excluded = 0;
+  std::vector<engine::PortPlace> places;  // of all ports that are allowed
 };
+
+/// Where the port stands among those that came before it, active or not.
+engine::PortPlace place_port(const DeviceSlot& device, uint8_t number, const ibv_port_attr& attr,
+                             Search* search) {
+  engine::PortPlace place;
+  place.link_layer = attr.link_layer;
+  const int gid_index = static_cast<int>(self().params.gid_index);
+  const engine::VerbsApi& api = device.device.api();
+  if (api.query_gid(device.device.context(), number, gid_index, &place.gid) != 0) place.gid = ibv_gid{};
+  for (const engine::PortPlace& other : search->places) place.ordinal += engine::same_fabric(other, place);
+  search->places.push_back(place);
+  return place;
+}
 
 void open_ports(DeviceSlot& device, Search* search) {
   const engine::VerbsApi& api = device.device.api();
@@ -77,20 +100,43 @@ void open_ports(DeviceSlot& device, Search* search) {
       ++search->excluded;
       continue;
     }
-    if (api.query_port(device.device.context(), static_cast<uint8_t>(port), &attr) != 0 ||
-        attr.state != IBV_PORT_ACTIVE) {
+    const auto number = static_cast<uint8_t>(port);
+    if (api.query_port(device.device.context(), number, &attr) != 0) {
+      ++search->unusable;
+      continue;
+    }
+    const engine::PortPlace place = place_port(device, number, attr, search);
+    if (attr.state != IBV_PORT_ACTIVE && !may_be_down()) {
       ++search->inactive;
       continue;
     }
-    Module* module = module_open(self(), device, static_cast<uint8_t>(port), default_module);
+    Module* module = module_open(self(), device, number, default_module, may_be_down());
     if (module == nullptr) {
       ++search->unusable;
       continue;
     }
+    module->place = place;
+    if (module->port.state() != engine::PortState::kActive)
+      say(true, "port-down", opal_process_info.nodename, port, device.device.name());
     device.ports[device.port_count++] = &module->port;
     ++device.open_ports;
     self().ports[self().module_count] = &module->port;
     self().modules[self().module_count++] = module;
+  }
+}
+
+/// What a port that is down can carry is not known yet: as much as the best of the others, or the speed and
+/// width it says.
+void guess_rates() {
+  uint32_t best = 0;
+  for (int i = 0; i < self().module_count; ++i) {
+    const Module& module = *self().modules[i];
+    if (module.port.state() == engine::PortState::kActive) best = std::max(best, module.super.btl_bandwidth);
+  }
+  for (int i = 0; i < self().module_count; ++i) {
+    Module& module = *self().modules[i];
+    const bool active = module.port.state() == engine::PortState::kActive;
+    if (!active && best != 0) module.super.btl_bandwidth = best;
   }
 }
 
@@ -161,6 +207,7 @@ mca_btl_base_module_t** component_init(int* count, bool, bool enable_mpi_threads
     component_close();
     return nullptr;
   }
+  guess_rates();
   if (publish_ports(self()) != OPAL_SUCCESS) {
     opal_output(0, "btl/verbs: cannot publish the addresses of the ports; the component is not used");
     return nullptr;

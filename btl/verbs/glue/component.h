@@ -95,6 +95,8 @@ bool check_params(const Component& component, const mca_btl_base_module_t& defau
 engine::Config make_config(const Component& component, const mca_btl_base_module_t& defaults);
 /// True when the user asked for this component: by name in the btl list, or by choosing the bfo PML.
 bool wanted(bool* named);
+/// True when the bfo PML was chosen: it goes on without a rail.
+bool failover_pml();
 /// Tells Open MPI where the help texts are: next to the shared object.
 void add_help_directory();
 /// Prints a help text to stderr. Not by opal_show_help(): in 4.1 with an external PMIx it loses messages

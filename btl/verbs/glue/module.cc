@@ -153,13 +153,14 @@ void module_defaults(mca_btl_base_module_t* defaults) {
 }
 
 Module* module_open(Component& component, DeviceSlot& device, uint8_t port,
-                    const mca_btl_base_module_t& defaults) {
+                    const mca_btl_base_module_t& defaults, bool may_be_down) {
   auto* module = engine::make<Module>();
   if (module == nullptr) return nullptr;
   module->super = defaults;
   module->device = &device;
   const char* what = "";
-  const engine::Config config = make_config(component, defaults);
+  engine::Config config = make_config(component, defaults);
+  config.may_be_down = may_be_down;
   if (!module->port.open(device.device, port, config, make_host(*module), engine::system_environment(),
                          &what)) {
     say(true, "port-failed", opal_process_info.nodename, device.device.name(), port, what, strerror(errno));

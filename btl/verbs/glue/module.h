@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// module.h: one BTL module = one active port, its fragments and its peers.
+// module.h: one BTL module = one port, its fragments and its peers.
 #pragma once
 
+#include "btl/verbs/engine/pairing.h"
 #include "btl/verbs/engine/port.h"
 #include "btl/verbs/glue/component.h"
 #include "common/failover_btl.h"
@@ -61,6 +62,7 @@ struct FragPool {
 struct Module {
   mca_btl_base_module_t super;
   engine::Port port;
+  engine::PortPlace place;  // as it was published
   DeviceSlot* device;
   engine::PortLock pool_lock;
   FragPool eager;
@@ -87,9 +89,10 @@ struct ReceiveDescriptor {
   engine::Endpoint* endpoint;
 };
 
-/// Makes a module on `port` of `device` from the `defaults`. nullptr after printing why, when `loud`.
+/// Makes a module on `port` of `device` from the `defaults`; `may_be_down`: also when the port is not active.
+/// nullptr after printing why.
 Module* module_open(Component& component, DeviceSlot& device, uint8_t port,
-                    const mca_btl_base_module_t& defaults);
+                    const mca_btl_base_module_t& defaults, bool may_be_down);
 /// Fills the function table and limits every module starts from.
 void module_defaults(mca_btl_base_module_t* defaults);
 

@@ -140,9 +140,12 @@ int register_params(Component& component, mca_btl_base_module_t* defaults) {
         static_cast<mca_base_var_flag_t>(0), param.level, MCA_BASE_VAR_SCOPE_READONLY, storage);
     if (rc < 0) return rc;
   }
-  register_string(component, "if_include",
-                  "Comma-delimited devices or device:port pairs to use (e.g. mlx5_0,mlx5_1:1); empty: all",
-                  OPAL_INFO_LVL_1, "", &params.if_include);
+  register_string(
+      component, "if_include",
+      "Comma-delimited devices or device:port pairs to use (e.g. mlx5_0,mlx5_1:1); empty: all that are "
+      "ACTIVE. With pml bfo a port named here is taken also when it is down; its rail joins when "
+      "it comes up",
+      OPAL_INFO_LVL_1, "", &params.if_include);
   register_string(component, "if_exclude",
                   "Comma-delimited devices or device:port pairs not to use; not together with if_include",
                   OPAL_INFO_LVL_1, "", &params.if_exclude);
@@ -235,9 +238,13 @@ engine::Config make_config(const Component& component, const mca_btl_base_module
 
 bool wanted(bool* named) {
   const char* btl = selection_of("opal", "btl");
-  const char* pml = selection_of("ompi", "pml");
   *named = btl != nullptr && btl[0] != '^' && has_token(btl, "verbs");
-  return *named || (pml != nullptr && strcmp(pml, "bfo") == 0);
+  return *named || failover_pml();
+}
+
+bool failover_pml() {
+  const char* pml = selection_of("ompi", "pml");
+  return pml != nullptr && strcmp(pml, "bfo") == 0;
 }
 
 void say(bool once_per_node, const char* topic, ...) {

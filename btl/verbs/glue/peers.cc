@@ -8,7 +8,7 @@ namespace bfo::verbs {
 namespace {
 
 constexpr uint32_t kModexMagic = 0x62766231;
-constexpr uint16_t kModexVersion = 2;
+constexpr uint16_t kModexVersion = 3;
 
 /// One port in the modex. Host byte order: peers of another architecture are not reached.
 struct ModexPort {
@@ -20,8 +20,11 @@ struct ModexPort {
   uint8_t link_layer;
   uint8_t mtu;
   uint32_t pulse_qpn;
+  uint8_t ordinal;  // engine::PortPlace
+  uint8_t active;
+  uint8_t reserved[6];
 };
-static_assert(sizeof(ModexPort) == 40);
+static_assert(sizeof(ModexPort) == 48);
 
 struct ModexHeader {
   uint32_t magic;
@@ -33,38 +36,28 @@ uint64_t name_of(const opal_process_name_t& name) {
   return uint64_t{name.jobid} << 32 | name.vpid;
 }
 
-/// Ports meet when they are of the same link layer and subnet.
-bool same_fabric(uint8_t layer_a, const uint8_t* gid_a, uint8_t layer_b, const uint8_t* gid_b) {
-  if (layer_a != layer_b) return false;
-  // On Ethernet the prefix is a link-local constant or part of an IPv4-mapped address: routing decides, not
-  // equality.
-  if (layer_a == IBV_LINK_LAYER_ETHERNET) return true;
-  return memcmp(gid_a, gid_b, 8) == 0;
+engine::PortPlace place_of(const ModexPort& port) {
+  engine::PortPlace place;
+  place.link_layer = port.link_layer;
+  memcpy(place.gid.raw, port.gid, sizeof port.gid);
+  place.ordinal = port.ordinal;
+  return place;
 }
 
-/// How many of our modules before `module` are in its fabric: its rank there.
-int own_rank(const Module& module) {
-  const engine::PortAddress& self = module.port.address();
-  int rank = 0;
-  for (int i = 0; i < mca_btl_verbs_component.module_count; ++i) {
-    const Module* other = mca_btl_verbs_component.modules[i];
-    if (other == &module) break;
-    const engine::PortAddress& address = other->port.address();
-    if (same_fabric(self.link_layer, self.gid.raw, address.link_layer, address.gid.raw)) ++rank;
-  }
-  return rank;
-}
-
-/// The peer's port for `module`: of equal rank in the same fabric. Symmetric, so both sides choose the same
-/// pair. nullptr: none.
+/// The peer's port for `module`, or nullptr.
 const ModexPort* choose(const Module& module, const ModexPort* ports, int count) {
-  const engine::PortAddress& self = module.port.address();
-  int rank = own_rank(module);
-  for (int i = 0; i < count; ++i) {
-    if (!same_fabric(self.link_layer, self.gid.raw, ports[i].link_layer, ports[i].gid)) continue;
-    if (rank-- == 0) return &ports[i];
+  engine::PortPlace ours[kMaxModules];
+  engine::PortPlace theirs[kMaxModules];
+  const Component& component = mca_btl_verbs_component;
+  size_t which = 0;
+  for (int i = 0; i < component.module_count; ++i) {
+    ours[i] = component.modules[i]->place;
+    if (component.modules[i] == &module) which = static_cast<size_t>(i);
   }
-  return nullptr;
+  for (int i = 0; i < count; ++i) theirs[i] = place_of(ports[i]);
+  const size_t met = engine::meeting_port(ours, static_cast<size_t>(component.module_count), which, theirs,
+                                          static_cast<size_t>(count));
+  return met == engine::kNoPort ? nullptr : &ports[met];
 }
 
 /// Copies a peer's ports out of its modex record. The number of ports, 0 when there is none or it is
@@ -114,6 +107,7 @@ mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   rail.peer.ud_qpn = port->ud_qpn;
   rail.peer.pulse_qpn = port->pulse_qpn;
   memcpy(rail.peer.gid.raw, port->gid, sizeof port->gid);
+  rail.peer_late = port->active == 0;
   if (!module.port.add(rail)) {
     engine::unmake(endpoint);
     return nullptr;
@@ -140,13 +134,15 @@ int publish_ports(Component& component) {
     const engine::PortAddress& address = module.port.address();
     ModexPort& port = record.ports[i];
     port.nonce = module.port.nonce();
-    memcpy(port.gid, address.gid.raw, sizeof port.gid);
+    memcpy(port.gid, module.place.gid.raw, sizeof port.gid);
     port.ud_qpn = address.ud_qpn;
     port.pulse_qpn = address.pulse_qpn;
     port.receive_bytes = module.port.config().receive_bytes;
     port.lid = address.lid;
-    port.link_layer = address.link_layer;
+    port.link_layer = module.place.link_layer;
     port.mtu = address.mtu;
+    port.ordinal = module.place.ordinal;
+    port.active = module.port.state() == engine::PortState::kActive;
   }
   int rc = OPAL_SUCCESS;
   const size_t size = sizeof record.header + static_cast<size_t>(component.module_count) * sizeof(ModexPort);

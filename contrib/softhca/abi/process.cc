@@ -111,6 +111,8 @@ bool Process::open() {
   }
   pending_ = &fabric->self().pending;
   fabric_ = std::move(fabric);
+  // What is due has happened before the program sees a device: so a port can be down from the beginning.
+  world_settle(*fabric_, fabric_->now());
   return true;
 }
 

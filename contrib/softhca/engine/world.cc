@@ -4,6 +4,7 @@
 #include "contrib/softhca/engine/world.h"
 
 #include <infiniband/verbs.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <cstring>
@@ -361,12 +362,14 @@ uint32_t release_held(Fabric& fabric, uint64_t now, const Decision* decision, La
 uint64_t world_tick(Fabric& fabric, uint64_t now) {
   FabricHeader& h = fabric.header();
   Later later(fabric);
+  h.world_acting.fetch_add(1);
   for (;;) {
     Decision decision = tick(h.faults, now);
     if (decision.kind == ActionKind::None) break;
     snapshot_fault(fabric, decision);
     act_on_world(fabric, decision, later);
   }
+  h.world_acting.fetch_sub(1);
   uint64_t next = next_due_ns(h.faults);
   h.next_world_ns.store(kNever);
   for (uint32_t index = 0; index < kMaxPorts; ++index) {
@@ -399,6 +402,11 @@ uint64_t world_tick(Fabric& fabric, uint64_t now) {
   }
   fabric.update_hooks();
   return next;
+}
+
+void world_settle(Fabric& fabric, uint64_t now) {
+  world_tick(fabric, now);
+  while (fabric.header().world_acting.load() != 0 && fabric.now() < now + kSettleNs) sched_yield();
 }
 
 }  // namespace bfo::softhca

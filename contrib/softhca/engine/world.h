@@ -26,4 +26,9 @@ uint32_t release_held(Fabric& fabric, uint64_t now, const Decision* decision, La
 /// next one, kNever when there is none. Any process; each item happens once.
 uint64_t world_tick(Fabric& fabric, uint64_t now);
 
+/// Returns when everything that is due at `now` has happened, also what another process is carrying out;
+/// after kSettleNs in any case, because that process may have died.
+void world_settle(Fabric& fabric, uint64_t now);
+inline constexpr uint64_t kSettleNs = 200'000'000;
+
 }  // namespace bfo::softhca
