@@ -10,7 +10,7 @@ import time
 import runs
 from runs import jobs
 import stats
-from free import pong, transport
+from free import latency, transport
 
 SOFTHCA_RUN = os.path.join(jobs.SRCDIR, "contrib", "softhca", "softhca-run")
 
@@ -73,7 +73,7 @@ def send_latency():
 def device(table, options):
     name = "ib_send_lat 8 B RC, against MPI over vader"
     try:
-        raw, vader = runs.pairs(send_latency, lambda: pong(transport("ob1", "vader"), bandwidth=False)["latency"],
+        raw, vader = runs.pairs(send_latency, lambda: latency(transport("ob1", "vader")),
                                 options.pairs)
         runs.compare(table, name, "us", raw, vader, "<= 3.0")
     except runs.Unavailable as why:
@@ -98,7 +98,7 @@ def above_raw(table, options):
     name = "latency 8 B, bfo over verbs minus ib_send_lat"
     way = jobs.Transport("bfo over verbs, one rail", "bfo", "verbs,self", softhca=True, rails=1)
     try:
-        ours, raw = runs.pairs(lambda: pong(way, bandwidth=False)["latency"], send_latency, options.pairs)
+        ours, raw = runs.pairs(lambda: latency(way), send_latency, options.pairs)
     except runs.Unavailable as why:
         table.missing(name, "us", "<= 0.15", str(why))
         return
