@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { kGroup = 2, kMaxPeers = 3, kKinds = 8, kBlock = 64, kStride = 96, kPortTag = 1, kReportTag = 2 };
-enum { kFirstTag = 100 };
+enum { kFirstTag = 100, kReport = 191 };
 
 extern char** environ;
 
@@ -166,14 +166,14 @@ static MPI_Comm spawn(char* program, int first) {
   return inter;
 }
 
-/* Child `rank` says to parent `rank` what it has seen, and both part. */
+/* Child `rank` says to parent `rank` what it has seen, and both part. Nothing else has this size. */
 static void part(MPI_Comm inter, int rank, int child) {
-  int bad = bad_bytes;
+  int report[kReport] = {bad_bytes};
   if (child) {
-    MPI_Send(&bad, 1, MPI_INT, rank, kReportTag, inter);
+    MPI_Send(report, kReport, MPI_INT, rank, kReportTag, inter);
   } else {
-    MPI_Recv(&bad, 1, MPI_INT, rank, kReportTag, inter, MPI_STATUS_IGNORE);
-    bad_bytes += bad;
+    MPI_Recv(report, kReport, MPI_INT, rank, kReportTag, inter, MPI_STATUS_IGNORE);
+    bad_bytes += report[0];
   }
   MPI_Comm_disconnect(&inter);
 }

@@ -198,6 +198,7 @@ Module* Module::create(const Params& params, bool threads) {
 }
 
 int Module::destroy(Module* module) {
+  module->waits_.release();
   module->unbind_failover_btls();
   if (module->progressing_) opal_progress_unregister(engine_progress);
   if (RecvRequest* req = module->take_cached(); req != nullptr) {
@@ -214,6 +215,7 @@ int Module::enable() {
   // Retries and park times. Low priority: nothing latency-critical waits for it.
   opal_progress_register_lp(engine_progress);
   progressing_ = true;
+  waits_.take();
   return OMPI_SUCCESS;
 }
 

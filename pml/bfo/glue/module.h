@@ -17,6 +17,7 @@
 #include "pml/bfo/glue/params.h"
 #include "pml/bfo/glue/rail_map.h"
 #include "pml/bfo/glue/request.h"
+#include "pml/bfo/glue/waits.h"
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::glue {
@@ -76,6 +77,10 @@ class Module {
     if (OPAL_UNLIKELY(turn % kTurnsPerLook == 0)) keep_alive_now();
   }
 
+  // Waits, not for long, until everything that was sent has arrived.
+  void drain();
+  const Waits& waits() const { return waits_; }
+
   // The request of blocking receives; nullptr while it is in use.
   RecvRequest* take_cached() { return std::exchange(cached_recv_, nullptr); }
   void give_cached(RecvRequest* req) {
@@ -95,7 +100,6 @@ class Module {
   int register_callbacks();
   void bind_failover_btls();
   void unbind_failover_btls();
-  void drain();
   void keep_alive_now();
   void handle_broken_now();
 
@@ -108,6 +112,7 @@ class Module {
   EventLog events_;
   Console console_;
   RailMap rails_;
+  Waits waits_;
   std::vector<std::pair<mca_btl_base_module_t*, const bfo_failover_btl_t*>> bound_;
   // Rails without the contract, and what their BTLs have reported. Both lists are small; broken_lock_ is a
   // leaf.
