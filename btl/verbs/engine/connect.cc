@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "common/check.h"
 #include "common/clock.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/life.h"
+#include "btl/verbs/engine/mail.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 
@@ -22,65 +22,6 @@ uint64_t backoff_ns(const Port& port, uint32_t attempts) {
   const Config& config = port.config();
   const uint64_t base = std::min(config.retry_max_ns, config.retry_min_ns << std::min(attempts, 16u));
   return base / 2 + port.env().random() % (base + 1);
-}
-
-Packet make_packet(const Endpoint& endpoint, PacketType type, uint32_t epoch) {
-  const bool bye = type == PacketType::kBye;
-  const Port& port = *endpoint.port;
-  const PortAddress& own = port.address();
-  Packet packet{};
-  packet.type = static_cast<uint8_t>(type);
-  packet.source = port.config().own_name;
-  packet.target = endpoint.peer_name;
-  packet.source_nonce = port.nonce();
-  packet.target_nonce = endpoint.peer_nonce;
-  packet.epoch = epoch;
-  packet.data_qpn = endpoint.data.exists() ? endpoint.data.number() : 0;
-  packet.data_psn = endpoint.data_psn;
-  packet.probe_qpn = endpoint.probe.exists() ? endpoint.probe.number() : 0;
-  packet.probe_psn = endpoint.probe_psn;
-  packet.landing_rkey = port.landing_rkey();
-  packet.landing_address = bye ? endpoint.delivered : reinterpret_cast<uint64_t>(port.landing());
-  packet.ud_qpn = own.ud_qpn;
-  packet.receive_bytes = port.config().receive_bytes;
-  packet.lid = own.lid;
-  packet.link_layer = own.link_layer;
-  packet.mtu = own.mtu;
-  packet.max_read = port.settings().max_read;
-  memcpy(packet.gid, own.gid.raw, sizeof packet.gid);
-  packet_seal(&packet);
-  return packet;
-}
-
-void transmit(Endpoint& endpoint, PacketType type, uint32_t epoch) {
-  Port& port = *endpoint.port;
-  if (endpoint.ah == nullptr) {
-    ibv_ah_attr attr = address_vector(port.settings(), port.address(), endpoint.peer);
-    endpoint.ah = port.api().create_ah(port.device().pd(), &attr);
-    if (endpoint.ah == nullptr) return;  // the retransmission timer tries again
-  }
-  const Packet packet = make_packet(endpoint, type, epoch);
-  const uint32_t to = type == PacketType::kPing ? endpoint.peer.pulse_qpn : endpoint.peer.ud_qpn;
-  static_cast<void>(port.ud().send(endpoint.ah, to, &packet, sizeof packet));
-}
-
-/// The peer's address as it says itself now: its LID may have changed since the modex.
-void learn_address(Endpoint& endpoint, const Packet& packet) {
-  PortAddress now;
-  now.lid = packet.lid;
-  now.link_layer = packet.link_layer;
-  now.mtu = packet.mtu;
-  now.ud_qpn = packet.ud_qpn;
-  now.pulse_qpn = endpoint.peer.pulse_qpn;
-  memcpy(now.gid.raw, packet.gid, sizeof packet.gid);
-  const PortAddress& old = endpoint.peer;
-  if (old.lid == now.lid && memcmp(old.gid.raw, now.gid.raw, sizeof now.gid.raw) == 0 &&
-      old.ud_qpn == now.ud_qpn && old.mtu == now.mtu) {
-    return;
-  }
-  if (endpoint.ah != nullptr) endpoint.port->api().destroy_ah(endpoint.ah);
-  endpoint.ah = nullptr;
-  endpoint.peer = now;
 }
 
 void set_phase(Endpoint& endpoint, Phase phase, uint64_t now) {
@@ -160,7 +101,7 @@ void start(Endpoint& endpoint, uint64_t now) {
     set_phase(endpoint, Phase::kKnocking, now);
     life_begin(endpoint, now);
     endpoint.attempts = 0;
-    transmit(endpoint, PacketType::kKnock, endpoint.epoch);
+    mail_send(endpoint, PacketType::kKnock, endpoint.epoch);
     endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
     return;
   }
@@ -168,7 +109,7 @@ void start(Endpoint& endpoint, uint64_t now) {
   if (!make_queue_pairs(endpoint)) return retry_later(endpoint, now);
   set_phase(endpoint, Phase::kRequesting, now);
   life_begin(endpoint, now);
-  transmit(endpoint, PacketType::kRequest, endpoint.epoch);
+  mail_send(endpoint, PacketType::kRequest, endpoint.epoch);
   endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
 }
 
@@ -219,7 +160,7 @@ void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   }
   set_phase(endpoint, Phase::kReplied, now);
   life_begin(endpoint, now);
-  transmit(endpoint, PacketType::kReply, endpoint.epoch);
+  mail_send(endpoint, PacketType::kReply, endpoint.epoch);
   endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
 }
 
@@ -269,19 +210,19 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
       endpoint.epoch = std::max(endpoint.epoch, packet.epoch);
       return;
     case Answer::kRequestAgain:
-      return transmit(endpoint, PacketType::kRequest, endpoint.epoch);
+      return mail_send(endpoint, PacketType::kRequest, endpoint.epoch);
     case Answer::kKnock:
-      if (active) transmit(endpoint, PacketType::kKnock, endpoint.epoch);
+      if (active) mail_send(endpoint, PacketType::kKnock, endpoint.epoch);
       return;
     case Answer::kAccept:
       if (active) on_request(endpoint, packet, now);
       return;
     case Answer::kReplyAgain:
-      return transmit(endpoint, PacketType::kReply, endpoint.epoch);
+      return mail_send(endpoint, PacketType::kReply, endpoint.epoch);
     case Answer::kProbe:
       return on_reply(endpoint, packet, now);
     case Answer::kReadyAgain:
-      return transmit(endpoint, PacketType::kReady, endpoint.epoch);
+      return mail_send(endpoint, PacketType::kReady, endpoint.epoch);
     case Answer::kEstablish:
       return connect_established(endpoint);
     case Answer::kEndEpoch:
@@ -323,7 +264,7 @@ void connect_packet(Port& port, const char* data, size_t length) {
     ++port.accounting().dropped;  // only the pulse answers
     return;
   }
-  learn_address(*endpoint, packet);
+  mail_learn_address(*endpoint, packet);
   endpoint->peer_late = false;
   life_heard(*endpoint, now);
   act(*endpoint, packet, now);
@@ -341,7 +282,7 @@ void connect_probe_done(Endpoint& endpoint, int status) {
     if (endpoint.failed_attempts++ == 0) endpoint.failed_since_ns = now;
     return connect_abandon(endpoint, now);
   }
-  transmit(endpoint, PacketType::kReady, endpoint.epoch);
+  mail_send(endpoint, PacketType::kReady, endpoint.epoch);
   go_up(endpoint, now);
 }
 
@@ -359,11 +300,11 @@ void connect_abandon(Endpoint& endpoint, uint64_t now) {
 
 void connect_bye(Endpoint& endpoint) {
   if (endpoint.epoch == 0 || endpoint.peer_left || endpoint.port->state() != PortState::kActive) return;
-  transmit(endpoint, PacketType::kBye, endpoint.epoch);
+  mail_send(endpoint, PacketType::kBye, endpoint.epoch);
 }
 
 void connect_ping(Endpoint& endpoint) {
-  transmit(endpoint, PacketType::kPing, endpoint.unanswered);
+  mail_send(endpoint, PacketType::kPing, endpoint.unanswered);
 }
 
 void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now) {
@@ -455,15 +396,15 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
       return;
     case Phase::kKnocking:
       if (now < endpoint.timer_ns) return;
-      transmit(endpoint, PacketType::kKnock, endpoint.epoch);
+      mail_send(endpoint, PacketType::kKnock, endpoint.epoch);
       break;
     case Phase::kRequesting:
       if (now < endpoint.timer_ns) return;
-      transmit(endpoint, PacketType::kRequest, endpoint.epoch);
+      mail_send(endpoint, PacketType::kRequest, endpoint.epoch);
       break;
     case Phase::kReplied:
       if (now < endpoint.timer_ns) return;
-      transmit(endpoint, PacketType::kReply, endpoint.epoch);
+      mail_send(endpoint, PacketType::kReply, endpoint.epoch);
       break;
     default:
       return;
