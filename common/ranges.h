@@ -123,6 +123,16 @@ class RangeSet {
     return sum;
   }
 
+  /// Bytes of [begin, end), or of `other`, that are in the set.
+  std::uint64_t bytes_in(std::uint64_t begin, std::uint64_t end) const {
+    return begin < end ? bytes_below(end) - bytes_below(begin) : 0;
+  }
+  std::uint64_t bytes_in(const RangeSet& other) const {
+    std::uint64_t sum = 0;
+    for (std::uint32_t i = 0; i < other.n_; ++i) sum += bytes_in(other[i].begin, other[i].end);
+    return sum;
+  }
+
   /// *this = [0, length) minus `other`.
   void assign_complement(const RangeSet& other, std::uint64_t length) {
     clear();

@@ -43,9 +43,10 @@ struct Stats {
   std::uint64_t self_bytes = 0;     ///< messages to oneself, which need no rail
   std::uint64_t read_bytes = 0;     ///< payload that receivers fetch
   std::uint64_t fetched_bytes = 0;  ///< of it, what was not handed back as never sent
-  std::uint64_t unsent_bytes = 0;   ///< payload of work requests that ended as never sent
-  std::uint64_t again_bytes = 0;    ///< payload given to rails a second time
-  std::uint64_t late_packets = 0;   ///< executed after the sender was told their fate is unknown
+  std::uint64_t again_bytes =
+      0;  ///< payload given to rails a second time; READs that went nowhere do not count
+  std::uint64_t told_bytes = 0;    ///< of it, what records of failovers tell
+  std::uint64_t late_packets = 0;  ///< executed after the sender was told their fate is unknown
   std::uint64_t duplicates = 0;
   std::uint64_t stale = 0;
   std::uint64_t malformed = 0;
@@ -72,20 +73,35 @@ struct Context {
   /// What of a message was given to rails (P4).
   struct Traffic {
     std::uint64_t posted = 0;
-    std::uint64_t again = 0;     ///< of it, bytes that had been given to a rail before
-    std::uint64_t failed = 0;    ///< of it, bytes whose fate was unknown
-    std::uint32_t restarts = 0;  ///< rounds after the first
-    std::uint32_t bits = 0;      ///< where its bytes begin in `seen`
+    std::uint64_t again = 0;        ///< of it, bytes that had been given to a rail before
+    std::uint64_t failed = 0;       ///< of it, bytes whose fate was unknown
+    std::uint64_t moved_again = 0;  ///< `again` without READs that went nowhere
+    std::uint32_t restarts = 0;     ///< rounds after the first
+    bool cut = false;               ///< its send or its receive ended with an error
+    bool both_ways = false;         ///< announced with its first bytes, and to be read
+    bool truncated = false;         ///< longer than its receive
+    std::uint32_t bits = 0;         ///< where its bytes begin in `seen`
   };
   std::vector<Traffic> traffic;
-  std::vector<std::uint64_t> seen;  ///< a bit per byte of every message: was it given to a rail?
+  std::vector<std::uint64_t> seen;   ///< a bit per byte of every message: was it given to a rail?
+  std::vector<std::uint64_t> moved;  ///< the same, but for READs that went nowhere (P8)
 
-  void count_payload(std::uint32_t pair, std::uint64_t offset, std::uint64_t length) {
-    Traffic& t = traffic[pair];
-    t.posted += length;
+  void count_posted(std::uint32_t pair, std::uint64_t offset, std::uint64_t length) {
+    traffic[pair].posted += length;
+    traffic[pair].again += length - mark(seen, pair, offset, length);
+  }
+  void count_moved(std::uint32_t pair, std::uint64_t offset, std::uint64_t length) {
+    const std::uint64_t again = length - mark(moved, pair, offset, length);
+    traffic[pair].moved_again += again;
+    stats.again_bytes += again;
+  }
+  /// Bytes that were not marked before.
+  std::uint64_t mark(std::vector<std::uint64_t>& bits, std::uint32_t pair, std::uint64_t offset,
+                     std::uint64_t length) {
+    const Traffic& t = traffic[pair];
     std::uint64_t fresh = 0;
     for (std::uint64_t i = offset, end = offset + length; i < end;) {
-      std::uint64_t& word = seen[t.bits + i / 64];
+      std::uint64_t& word = bits[t.bits + i / 64];
       if (word == 0 && i % 64 == 0 && end - i >= 64) {  // most of all payload
         word = ~std::uint64_t{0};
         fresh += 64;
@@ -103,8 +119,7 @@ struct Context {
       word |= mask;
       i += n;
     }
-    t.again += length - fresh;
-    stats.again_bytes += length - fresh;
+    return fresh;
   }
   /// Messages each process received lately, for replays; kept only when the scenario forges some.
   static constexpr unsigned kRecent = 32;

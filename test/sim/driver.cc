@@ -198,9 +198,11 @@ void Driver::report(Half& h, Packet* p, Fate fate) {
     if (f.get) --f.get->buf.rdma_out;
     f.put = nullptr;
     f.get = nullptr;
-    if (p->kind == WrKind::kGet && fate != Fate::kNeverSent) ctx_.stats.fetched_bytes += f.bytes;
+    if (p->kind == WrKind::kGet && fate != Fate::kNeverSent) {
+      ctx_.stats.fetched_bytes += f.bytes;
+      ctx_.count_moved(f.pair, f.xfer.offset, f.bytes);
+    }
     if (fate != Fate::kDelivered && f.bytes != 0) ctx_.traffic[f.pair].failed += f.bytes;
-    if (fate == Fate::kNeverSent) ctx_.stats.unsent_bytes += f.bytes;
     engine_->on_done(&f, fate);
   }
   ctx_.packets.unref(p);

@@ -378,12 +378,14 @@ void Process::finish_send(SendRequest& r, Outcome outcome) {
     return ctx_.fail("P2: send of message %u completed with %u own writes in flight", pair, r.buf.rdma_out);
   if (outcome != Outcome::kOk) {
     ++ctx_.stats.lost_requests;
+    ctx_.traffic[pair].cut = true;
     if (!loss_allowed(p.dst))
       return ctx_.fail("P6: send of message %u ended with \"%s\"", pair, to_string(outcome));
   } else if (p.send_style == SendStyle::kSync && !book_.is_matched(pair)) {
     return ctx_.fail("P1: synchronous send of message %u completed before it was received", pair);
   }
   ctx_.traffic[pair].restarts = r.xfer.restarts;
+  ctx_.traffic[pair].both_ways = r.xfer.open_len == 0 && !r.xfer.gone.empty();
   end_regions(r.buf, false);
   r.buf.active = false;
   put_buffer(r.buf.base, r.buf.length, r.buf.length);
@@ -399,11 +401,16 @@ void Process::finish_recv(RecvRequest& r, const xfer::RecvStatus& status) {
     return ctx_.fail("P2: receive %u completed with %u own reads in flight", pair, r.buf.rdma_out);
   std::uint32_t dirty = r.buf.length + kGuard;
   const bool good = status.outcome == Outcome::kOk || status.outcome == Outcome::kTruncated;
+  if (r.message >= 0) {
+    const auto m = static_cast<std::uint32_t>(r.message);
+    ctx_.traffic[m].truncated = shared_.scenario->pairs[m].length > r.buf.length;
+  }
   if (!good) {
     ++ctx_.stats.lost_requests;
     if (r.message < 0) book_.cancelled(pair, r.order);  // it waits for nothing any more
-    const PairPlan& p =
-        shared_.scenario->pairs[r.message >= 0 ? static_cast<std::uint32_t>(r.message) : pair];
+    const std::uint32_t message = r.message >= 0 ? static_cast<std::uint32_t>(r.message) : pair;
+    ctx_.traffic[message].cut = true;
+    const PairPlan& p = shared_.scenario->pairs[message];
     if (!loss_allowed(p.src))
       return ctx_.fail("P6: receive %u ended with \"%s\"", pair, to_string(status.outcome));
   } else {

@@ -70,7 +70,9 @@ void load(Packet* p, std::uint8_t tag, const void* hdr, std::size_t hdr_len, con
 void Process::count(std::uint32_t pair, std::size_t header, std::uint64_t offset, std::size_t payload) {
   ctx_.stats.control_bytes += header;
   ctx_.stats.posted_bytes += payload;
-  if (payload) ctx_.count_payload(pair, offset, payload);
+  if (payload == 0) return;
+  ctx_.count_posted(pair, offset, payload);
+  ctx_.count_moved(pair, offset, payload);
 }
 
 /// Bytes that no request stands for: an eager message among them goes again.
@@ -200,7 +202,9 @@ Post SimPort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, 
   Packet* const p = process_.driver_.prepare(h, WrKind::kGet, len, why);
   if (!p) return why;
   process_.ctx_.stats.read_bytes += len;
-  process_.count(r.message >= 0 ? static_cast<std::uint32_t>(r.message) : r.buf.pair, 0, offset, len);
+  process_.ctx_.stats.posted_bytes += len;
+  process_.ctx_.count_posted(r.message >= 0 ? static_cast<std::uint32_t>(r.message) : r.buf.pair, offset,
+                             len);
   process_.ctx_.stats.by_protocol[2] += 1;
   p->length = static_cast<std::uint32_t>(len);
   p->key = key.region;
@@ -310,6 +314,8 @@ const core::SendCell& SimPort::send_cell(core::SendPhase p, core::SendEvent e) c
 const core::RecvCell& SimPort::recv_cell(core::RecvPhase p, core::RecvEvent e) const {
   return (*process_.ctx_.hooks.recv_table)[static_cast<std::size_t>(p)][static_cast<std::size_t>(e)];
 }
-void SimPort::emit(const FailoverEvent&) {}
+void SimPort::emit(const FailoverEvent& e) {
+  process_.ctx_.stats.told_bytes += e.bytes_resent;
+}
 
 }  // namespace bfo::sim

@@ -64,6 +64,7 @@ TEST(FormatEvent, CompleteEvent_NamesEverythingInMilliseconds) {
             "\"softhca1\", \"port\": 1, \"rail\": 1, \"epoch\": 3, \"cause\": \"RETRY_EXC_ERR\", "
             "\"detect_ms\": 0.500, "
             "\"fence_ms\": 2.000, \"resume_ms\": 0.750, \"bytes_resent\": 4096, \"messages_resent\": 2, "
+            "\"bytes_waiting\": 0, \"messages_waiting\": 0, "
             "\"duplicates_dropped\": 1, \"restarts\": 1, \"rails_left\": 1}\n");
 }
 
@@ -153,10 +154,27 @@ TEST(Console, LossOfTheLastRail_SaysWhatWaits) {
   Console console(print);
   FailoverEvent e = sample();
   e.resumed_ns = 0;
+  e.bytes_resent = e.messages_resent = 0;
+  e.bytes_waiting = 4096;
+  e.messages_waiting = 2;
   e.rails_left = 0;
   console.tell(e, names(), 5'000'000'000);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_NE(lines[0].find("RETRY_EXC_ERR; 4096 bytes wait for a rail, 0 rails left"), std::string::npos);
+}
+
+TEST(Console, LossOfTheLastRailAmidstIt_SaysWhatWentAndWhatWaits) {
+  std::vector<std::string> lines;
+  printed = &lines;
+  Console console(print);
+  FailoverEvent e = sample();
+  e.bytes_waiting = 100;
+  e.rails_left = 0;
+  console.tell(e, names(), 5'000'000'000);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(
+      lines[0].find("; resumed after 0.750 ms, 4096 bytes sent again, 100 bytes wait for a rail, 0 rails"),
+      std::string::npos);
 }
 
 TEST(Console, LossesOfOnePortWithinASecond_AreCountedAndToldWithTheNext) {

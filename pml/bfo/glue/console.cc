@@ -25,14 +25,18 @@ void Console::tell(const FailoverEvent& e, const EventNames& names, uint64_t now
     ++port->counted;
     return;
   }
-  char resent[96] = "nothing had to be sent again";
-  const unsigned long long bytes = e.bytes_resent;
-  if (e.resumed_ns > e.evidence_ns && bytes + e.messages_resent != 0) {
-    snprintf(resent, sizeof(resent), "resumed after %.3f ms, %llu bytes sent again",
-             static_cast<double>(e.resumed_ns - e.evidence_ns) * 1e-6, bytes);
-  } else if (bytes + e.messages_resent != 0) {
-    snprintf(resent, sizeof(resent), "%llu bytes wait for a rail", bytes);
-  }
+  using ull = unsigned long long;
+  const bool went = e.resumed_ns > e.evidence_ns && e.bytes_resent + e.messages_resent != 0;
+  const bool waits = e.bytes_waiting + e.messages_waiting != 0;
+  char resent[160] = "nothing had to be sent again";
+  int n = 0;
+  if (went)
+    n = snprintf(resent, sizeof(resent), "resumed after %.3f ms, %llu bytes sent again%s",
+                 static_cast<double>(e.resumed_ns - e.evidence_ns) * 1e-6, static_cast<ull>(e.bytes_resent),
+                 waits ? ", " : "");
+  if (waits)
+    snprintf(resent + n, sizeof(resent) - static_cast<size_t>(n), "%llu bytes wait for a rail",
+             static_cast<ull>(e.bytes_waiting));
   char more[64] = "";
   if (port != nullptr) {
     if (port->counted != 0)

@@ -58,11 +58,13 @@ size_t format_event(const FailoverEvent& e, const EventNames& names, double unix
       out, size,
       "{\"time\": %.6f, \"what\": \"%s\", \"host\": \"%s\", \"rank\": %d, \"peer\": %d, \"device\": \"%s\", "
       "\"port\": %u, \"rail\": %d, \"epoch\": %u, \"cause\": \"%s\", \"detect_ms\": %s, \"fence_ms\": %s, "
-      "\"resume_ms\": %s, \"bytes_resent\": %llu, \"messages_resent\": %llu, \"duplicates_dropped\": %llu, "
+      "\"resume_ms\": %s, \"bytes_resent\": %llu, \"messages_resent\": %llu, \"bytes_waiting\": %llu, "
+      "\"messages_waiting\": %llu, \"duplicates_dropped\": %llu, "
       "\"restarts\": %llu, \"rails_left\": %u}\n",
       unix_time, e.what, host_text, names.rank, names.peer, device, names.port, static_cast<int>(e.rail),
       static_cast<unsigned>(e.epoch), cause, detect.text, fence.text, resume.text,
       static_cast<ull>(e.bytes_resent), static_cast<ull>(e.messages_resent),
+      static_cast<ull>(e.bytes_waiting), static_cast<ull>(e.messages_waiting),
       static_cast<ull>(e.duplicates_dropped), static_cast<ull>(e.restarts),
       static_cast<unsigned>(e.rails_left));
   return n > 0 && static_cast<size_t>(n) < size ? static_cast<size_t>(n) : 0;

@@ -25,8 +25,11 @@ constexpr Total kTotals[] = {
      "Application bytes handed to rails to be sent or written, those sent again included"},
     {"bytes_read", &xfer::Counters::bytes_read,
      "Application bytes read over rails by receivers, those read again included"},
-    {"bytes_resent", &xfer::Counters::bytes_resent, "Application bytes sent or read again after a failure"},
-    {"messages_resent", &xfer::Counters::messages_resent, "First fragments sent again after a failure"},
+    {"bytes_resent", &xfer::Counters::bytes_resent,
+     "Application bytes that were sent or read again after a failure, counted when they go; the lines of "
+     "pml_bfo_event_file have those that went before the line was written, each byte in one line"},
+    {"messages_resent", &xfer::Counters::messages_resent,
+     "First fragments that were sent again after a failure, counted when they go"},
     {"duplicates_dropped", &xfer::Counters::duplicates, "Messages dropped because they had arrived before"},
     {"stale_dropped", &xfer::Counters::stale,
      "Messages dropped because they came too late: of a transfer that was restarted or finished since, of a "

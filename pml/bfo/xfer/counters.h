@@ -22,13 +22,14 @@ struct Config {
 };
 
 /// Totals since the start; for pvars, tests and the balance of P8: what all processes sent and read is what
-/// the applications gave to their sends, and what was sent and read again.
+/// the applications gave to their sends, and what was sent and read again (record.h). The record of a
+/// failover has the part of `bytes_resent` and `messages_resent` that went before it was complete.
 struct Counters {
   std::uint64_t eager_sent = 0;
   std::uint64_t rndv_sent = 0;
   std::uint64_t bytes_sent = 0;       ///< application bytes handed to rails, resent ones included
   std::uint64_t bytes_read = 0;       ///< application bytes of READs that ended, unless they were never sent
-  std::uint64_t bytes_resent = 0;     ///< of both, again
+  std::uint64_t bytes_resent = 0;     ///< of both, again: counted with them, not when it is planned
   std::uint64_t bytes_headers = 0;    ///< headers and control messages, but for those of `eager_sent`
   std::uint64_t messages_resent = 0;  ///< MATCH, RNDV, RGET posted again
   std::uint64_t duplicates = 0;       ///< messages dropped because they had arrived before

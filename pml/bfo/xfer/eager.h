@@ -59,6 +59,7 @@ struct Eager {
       if (s == Sent::kRefused) continue;
       ++e.counters_.eager_sent;
       e.counters_.bytes_sent += x.length;
+      if (x.went) e.note_resent(p, x.length, true);
       if (s == Sent::kDone) e.finish_send(r, Outcome::kOk);
       return true;
     }
@@ -78,7 +79,7 @@ struct Eager {
       return;
     }
     hold(p, x.seq);
-    e.note_resent(*p.peer, x.length, true);
+    x.went = true;
     p.peer->ready_sends.push_front(&r);
   }
 
@@ -109,6 +110,7 @@ bool Engine<P>::begin_send(SendRequest& r) {
         counters_.bytes_sent += x.length;
         return s == Eager<P>::Sent::kDone;
       }
+      x.went = false;
       ready(r);
       flush(peer);
       return false;
@@ -117,9 +119,11 @@ bool Engine<P>::begin_send(SendRequest& r) {
     finish_send(r, peer.loss.outcome);
     return false;
   } else if (x.mode != SendMode::kSync && x.length + sizeof(core::MatchHdr) <= peer.eager_limit) {
+    x.went = false;
     ready(r);
     return false;
   }
+  x.went = false;
   if (!RndvCopy<P>::begin(*this, r)) peer.nameless.push_back(&r);
   flush(peer);
   return false;
@@ -190,7 +194,6 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
   PeerT& p = *rail->peer;
   if (p.left) return;
   hold_again(p, Bytes{static_cast<const std::uint8_t*>(data), size});
-  note_resent(p, raw_payload(tag, size), tag == static_cast<std::uint8_t>(MsgType::kMatch));
   send_raw(p, data, size);
   if (!entry.nested())
     flush(p);

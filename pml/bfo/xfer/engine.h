@@ -168,6 +168,7 @@ class Engine {
     const core::RestartHdr* restart = nullptr;
     const core::WireRange* ranges = nullptr;
     const Arrival* arrival = nullptr;
+    bool all_read = false;  ///< the receiver has finished and, if it read in this round, has read the rest
   };
   struct RecvInput {
     Bytes payload;
@@ -432,19 +433,33 @@ class Engine {
 
   // record.h
   void note_restart(PeerT& p);
-  void note_resent(PeerT& p, std::uint64_t bytes, bool whole_message);
-  /// [offset, offset+n) of a long message goes to a rail; `end` is the end of the highest byte that ever did.
-  void note_piece(PeerT& p, std::uint64_t& end, std::uint64_t offset, std::uint64_t n) {
-    if (offset < end) [[unlikely]]
-      note_resumed(p);
-    if (offset + n > end) end = offset + n;
-  }
-  void note_resumed(PeerT& p);
-  /// note_resent without note_resumed: a round ended, and these bytes will have to go again. Counted there
-  /// and not where they go, because the other side may be the one that moves them next: a READ after a FRAG,
-  /// or reverse.
   void count_resent(PeerT& p, std::uint64_t bytes, bool whole_message);
+  /// count_resent and note_resumed.
+  void note_resent(PeerT& p, std::uint64_t bytes, bool whole_message);
+  void note_resumed(PeerT& p);
+  /// A rail took [offset, offset+n) of a long message: what of it had gone before went again.
+  void note_piece(SendRequest& r, std::uint64_t offset, std::uint64_t n) {
+    const std::uint64_t again = n - r.xfer.gone.add(offset, offset + n);
+    if (again != 0) [[unlikely]]
+      piece_again(r, again);
+  }
+  void piece_again(SendRequest& r, std::uint64_t bytes);
+  void note_opened(SendRequest& r);
+  void note_received(SendRequest& r, const SendInput& in, bool by_get);
+  void note_all_read(SendRequest& r);
+  void arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read);
+  void found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
+  void read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
+  /// What went once and has to go again, but has not.
+  struct Waiting {
+    std::uint64_t bytes = 0;
+    std::uint64_t messages = 0;
+    bool none() const { return bytes == 0 && messages == 0; }
+  };
+  Waiting waiting_again(const PeerT& p) const;
   void emit_events(PeerT& p, bool now);
+  void emit_event(RailT& rail, const Waiting& waiting);
+  void emit_held();
 
   static constexpr unsigned kCommPage = 256;
   static constexpr std::uint8_t kLooks = 3;  ///< a millisecond or more apart
@@ -456,6 +471,7 @@ class Engine {
   unsigned depth_ = 0;
   bool tail_work_ = false;
   bool doomed_ = false;  ///< a peer is
+  bool held_ = false;    ///< a record waits for what has to go again: looked at when the engine is left
   EarlyLoss* early_losses_ = nullptr;
   std::size_t nameless_unkept_ =
       0;                          ///< size of a message without room, of a peer whose messages come without

@@ -78,6 +78,8 @@ template <class P>
     }
     break;
   }
+  if (held_) [[unlikely]]
+    emit_held();
   tail_work_ = false;
   List<SendRequest, XferLink> sends = completed_sends_;
   List<RecvRequest, XferLink> recvs = completed_recvs_;
@@ -270,8 +272,7 @@ void Engine<P>::handle_done(Frag& f) {
         peer.owe_lost = timers_ = true;
       } else if (!ok && !peer.lost && !peer.left) {
         hold_again(peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.raw, x.raw_len});
-        note_resent(peer, raw_payload(x.type, x.raw_len),
-                    x.type == static_cast<std::uint8_t>(MsgType::kMatch));
+        note_resumed(peer);
         peer.raw.push_back(&f);
         flush(peer);
         return;

@@ -272,7 +272,7 @@ void Engine<P>::check_parked(PeerT& p, std::uint64_t now_ns) {
   bool answers = false;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& rail = p.rails[i];
-    if (rail.event_open || rail.unfenceable) timers_ = true;
+    if ((rail.event_open && !rail.event_held) || rail.unfenceable) timers_ = true;
     if (rail.unfenceable && time_since(rail.unfenceable_ns, now_ns) >= config_.park_timeout_ns) abandon(rail);
     answers = answers || rail.answers;
   }

@@ -173,6 +173,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   FailoverEvent& e = rail->event;
   e = FailoverEvent{};
   rail->event_open = true;
+  rail->event_held = false;
   e.rail = rail->index;
   e.conn = ev.name.conn;
   e.epoch = ev.name.epoch;
@@ -241,7 +242,7 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
         e->dead = true;  // its request may still reach the peer
       } else if (fenced && e->rail == &rail && e->epoch <= epoch) {
         if (e->fin) {
-          x.have.add(e->begin, e->end);  // FIN came over another rail; now its bytes are visible (H9)
+          arrived(*r, e->begin, e->end, false);  // FIN came over another rail; now its bytes are visible (H9)
         } else if (e->grant != 0 && !e->sent) {
           x.todo.add(e->begin, e->end);  // nobody knew of it
         } else if (e->grant != 0) {

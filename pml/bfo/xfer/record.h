@@ -1,28 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // record.h: the record of each failover (DESIGN P8): what went again and when, and when it is told.
+//
+// Bytes are counted as gone again together with those sent or read: when a rail takes them, or when their
+// READ ends; not when it is planned, since the plan may change before anything goes. Each side remembers what
+// it moved itself. What one had moved in vain and the other moves then, only one of them can know:
+//
+//   sent in vain, then read   the sender, when the receiver says what it has (RESTARTACK) or that it has all
+//   read in vain, then sent   the receiver, when it arrives
+//
+// So what all processes sent and read is what the applications sent and what went again, to the byte, as soon
+// as a message is complete. Of one that fails the other side's last word is missing: there such bytes are not
+// counted.
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
 
-template <class P>
-void Engine<P>::note_resent(PeerT& p, std::uint64_t bytes, bool whole_message) {
-  count_resent(p, bytes, whole_message);
-  note_resumed(p);
-}
-
+/// Of several rails that are lost together the last one has it: no byte is in two records.
 template <class P>
 void Engine<P>::count_resent(PeerT& p, std::uint64_t bytes, bool whole_message) {
   counters_.bytes_resent += bytes;
   if (whole_message) ++counters_.messages_resent;
+  if (held_) tail_work_ = true;
+  RailT* last = nullptr;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& r = p.rails[i];
-    if (!r.event_open) continue;
-    r.event.bytes_resent += bytes;
-    if (whole_message) ++r.event.messages_resent;
+    if (r.event_open && (!last || r.event.down_ns >= last->event.down_ns)) last = &r;
   }
+  if (!last) return;
+  last->event.bytes_resent += bytes;
+  if (whole_message) ++last->event.messages_resent;
+}
+
+template <class P>
+void Engine<P>::note_resent(PeerT& p, std::uint64_t bytes, bool whole_message) {
+  count_resent(p, bytes, whole_message);
+  note_resumed(p);
 }
 
 template <class P>
@@ -33,31 +48,164 @@ void Engine<P>::note_resumed(PeerT& p) {
       p.rails[i].event.resumed_ns = port_.now_ns();
 }
 
+// ---- at the sender of a long message
+
+template <class P>
+[[gnu::cold]] void Engine<P>::piece_again(SendRequest& r, std::uint64_t bytes) {
+  auto& x = r.xfer;
+  x.again -= bytes < x.again ? bytes : x.again;
+  note_resent(*x.proc->peer, bytes, false);
+}
+
+/// A rail took the RNDV or RGET. A later round's is no message that goes again: its bytes count alone.
+template <class P>
+void Engine<P>::note_opened(SendRequest& r) {
+  auto& x = r.xfer;
+  if (x.restarts != 0) return;
+  if (x.opened) note_resent(*x.proc->peer, 0, true);
+  x.opened = true;
+}
+
+/// RESTARTACK, and `todo` is planned. A round by get (`by_get`) carried no bytes of ours: what is new at the
+/// receiver it read, also where we had sent it before; and what it read is gone for us too.
+template <class P>
+[[gnu::cold]] void Engine<P>::note_received(SendRequest& r, const SendInput& in, bool by_get) {
+  auto& x = r.xfer;
+  const std::uint64_t here = x.gone.bytes() - x.gone.bytes_in(x.todo);
+  // The first bytes came with the RNDV when nothing else is there.
+  const bool read = by_get && (x.restarts > 1 || x.went || here != x.length - x.todo.bytes());
+  if (by_get) {
+    if (read && here > x.received) count_resent(*x.proc->peer, here - x.received, false);
+    for (unsigned i = 0; i < in.restart->n; ++i) x.gone.add(in.ranges[i].begin, in.ranges[i].end);
+  }
+  x.again = x.gone.bytes_in(x.todo);
+  x.received = x.gone.bytes() - x.again;
+}
+
+/// The receiver has read all that it had not.
+template <class P>
+void Engine<P>::note_all_read(SendRequest& r) {
+  auto& x = r.xfer;
+  const std::uint64_t bytes = x.gone.bytes();
+  if (bytes > x.received) [[unlikely]]
+    count_resent(*x.proc->peer, bytes - x.received, false);
+}
+
+// ---- at its receiver
+
+/// [begin, end) is here. What was here before was read again, or is a copy that its sender counted.
+template <class P>
+void Engine<P>::arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read) {
+  auto& x = r.xfer;
+  if (!x.lost.empty()) [[unlikely]]
+    found_again(r, begin, end);
+  const std::uint64_t known = end - begin - x.have.add(begin, end);
+  if (by_read && known != 0) [[unlikely]]
+    count_resent(*x.proc->peer, known, false);
+}
+
+template <class P>
+[[gnu::cold]] void Engine<P>::found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end) {
+  auto& x = r.xfer;
+  count_resent(*x.proc->peer, x.lost.bytes_in(begin, end), false);
+  x.lost.remove(begin, end);
+}
+
+/// A READ ended, and whether it was carried out is not known.
+template <class P>
+[[gnu::cold]] void Engine<P>::read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end) {
+  auto& x = r.xfer;
+  count_resent(*x.proc->peer, x.lost.bytes_in(begin, end) + x.have.bytes_in(begin, end), false);
+  x.lost.add(begin, end);
+  for (std::uint32_t i = 0; i < x.have.count(); ++i) x.lost.remove(x.have[i].begin, x.have[i].end);
+}
+
+// ---- the record
+
 template <class P>
 void Engine<P>::note_restart(PeerT& p) {
   for (unsigned i = 0; i < p.n_rails; ++i)
     if (p.rails[i].event_open) ++p.rails[i].event.restarts;
 }
 
-/// A failover's record is complete when the rail is closed and no request of the peer is in the dance any
-/// more.
+template <class P>
+typename Engine<P>::Waiting Engine<P>::waiting_again(const PeerT& p) const {
+  Waiting w;
+  const auto message = [&w](std::uint64_t bytes) {
+    w.bytes += bytes;
+    ++w.messages;
+  };
+  const auto eager = [&](const SendRequest& r) {
+    if (r.xfer.protocol == Protocol::kEager && r.xfer.went) message(r.xfer.length);
+  };
+  const auto raw = [&](const void* bytes, std::size_t size) {
+    const std::uint8_t type = *static_cast<const std::uint8_t*>(bytes);
+    if (type == static_cast<std::uint8_t>(MsgType::kMatch)) message(raw_payload(type, size));
+  };
+  for (SendRequest* r = p.ready_sends.front(); r; r = p.ready_sends.next(r)) eager(*r);
+  for (SendRequest* r = p.nameless.front(); r; r = p.nameless.next(r)) eager(*r);
+  for (Frag* f = p.raw.front(); f; f = p.raw.next(f))
+    raw(f->xfer.buffer ? f->xfer.buffer : f->xfer.raw, f->xfer.raw_len);
+  for (StarvedT* s = p.starved.front(); s; s = p.starved.next(s)) raw(s + 1, s->size);
+  for (SendRequest* r = p.live_sends.front(); r; r = p.live_sends.next(r)) {
+    const auto& x = r->xfer;
+    if (x.phase == SendPhase::kOpening || x.phase == SendPhase::kSending) w.bytes += x.again;
+    if (x.phase == SendPhase::kOpening && x.restarts == 0 && x.opened && (x.owed & kOweStart))
+      message(x.gone.bytes());
+  }
+  for (RecvRequest* r = p.live_recvs.front(); r; r = p.live_recvs.next(r))
+    if (r->xfer.phase == RecvPhase::kReceiving) w.bytes += r->xfer.lost.bytes();
+  return w;
+}
+
+/// A failover's record is complete when the rail is closed, no request of the peer is in the dance any more,
+/// and what has to go again has gone, or waits for a rail. While it only waits for that no clock is looked
+/// at: it is told when the engine is left (emit_held).
 template <class P>
 void Engine<P>::emit_events(PeerT& p, bool now) {
+  bool open = false;
+  for (unsigned i = 0; i < p.n_rails; ++i) open = open || p.rails[i].event_open;
+  if (!open) return;
+  const Waiting waiting = waiting_again(p);
+  const bool moving = p.n_eager != 0 && usable(*p.eager[0], p.eager[0]->name.epoch);
+  bool busy = false;
+  for (SendRequest* s = p.live_sends.front(); s && !busy; s = p.live_sends.next(s))
+    busy = s->xfer.phase == SendPhase::kDraining || s->xfer.phase == SendPhase::kNotified;
+  for (RecvRequest* q = p.live_recvs.front(); q && !busy; q = p.live_recvs.next(q))
+    busy = q->xfer.phase == RecvPhase::kAsking || q->xfer.phase == RecvPhase::kQuiescing ||
+           q->xfer.phase == RecvPhase::kQuiet;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& r = p.rails[i];
-    if (!r.event_open) continue;
-    bool busy = r.event.closed_ns == 0;
-    for (SendRequest* s = p.live_sends.front(); s && !busy; s = p.live_sends.next(s))
-      busy = s->xfer.phase == SendPhase::kDraining || s->xfer.phase == SendPhase::kNotified;
-    for (RecvRequest* q = p.live_recvs.front(); q && !busy; q = p.live_recvs.next(q))
-      busy = q->xfer.phase == RecvPhase::kAsking || q->xfer.phase == RecvPhase::kQuiescing ||
-             q->xfer.phase == RecvPhase::kQuiet;
-    if (busy && !now) continue;
-    r.event_open = false;
-    r.event.duplicates_dropped = counters_.duplicates - r.event.duplicates_dropped;
-    r.event.rails_left = p.n_eager;
-    port_.emit(r.event);
+    if (!r.event_open || (!now && (busy || r.event.closed_ns == 0))) continue;
+    r.event_held = !now && moving && !waiting.none();
+    if (r.event_held)
+      held_ = true;
+    else
+      emit_event(r, waiting);
   }
+}
+
+/// What a record waited for may have gone.
+template <class P>
+[[gnu::cold]] void Engine<P>::emit_held() {
+  held_ = false;
+  for (PeerT* p = peers_; p; p = p->next) {
+    bool any = false;
+    for (unsigned i = 0; i < p->n_rails; ++i) any = any || (p->rails[i].event_open && p->rails[i].event_held);
+    if (any) emit_events(*p, false);
+    for (unsigned i = 0; i < p->n_rails; ++i)
+      held_ = held_ || (p->rails[i].event_open && p->rails[i].event_held);
+  }
+}
+
+template <class P>
+void Engine<P>::emit_event(RailT& r, const Waiting& waiting) {
+  r.event_open = false;
+  r.event.bytes_waiting = waiting.bytes;
+  r.event.messages_waiting = waiting.messages;
+  r.event.duplicates_dropped = counters_.duplicates - r.event.duplicates_dropped;
+  r.event.rails_left = r.peer->n_eager;
+  port_.emit(r.event);
 }
 
 }  // namespace bfo::xfer

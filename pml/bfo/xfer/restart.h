@@ -69,20 +69,20 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     ready(r);
   }
   if (actions & core::kSendPlan) {
+    const bool by_get = x.exposed != 0;
     x.exposed = 0;  // the receiver's READs have ended: RESTARTACK certifies it
     x.peer_name = Name(in.restart->receiver);
     x.no_rdma = x.no_rdma || (in.restart->flags & core::kFlagNoRdma);
     x.todo.clear();
     x.todo.add(0, x.length);
     for (unsigned i = 0; i < in.restart->n; ++i) x.todo.remove(in.ranges[i].begin, in.ranges[i].end);
-    count_resent(*x.proc->peer, x.todo.bytes_below(x.rail_end), false);
+    note_received(r, in, by_get);
     note_resumed(*x.proc->peer);
     x.dirty_rails = 0;
     x.frags = 0;
     x.owed = 0;
   }
   if (actions & core::kSendOpen) {
-    if (x.restarts == 0 && in.arrival == nullptr) note_resent(*x.proc->peer, 0, true);
     hold_header(x);
     x.owed |= kOweStart;
     ready(r);
@@ -93,6 +93,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     if (x.in_flight == 0) send_event(r, SendEvent::kDrained);
   }
   if (actions & core::kSendFinishOk) {
+    if (in.all_read && x.exposed != 0) note_all_read(r);
     x.exposed = 0;  // FIN, NACK and the last FRAG's ACK all say that the receiver has finished reading
     x.owed = 0;
     x.todo.clear();
@@ -133,7 +134,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
   if (actions & core::kRecvStore) store_frag(r, in.offset, in.payload);
   if (actions & core::kRecvUseGrant) Rput<P>::use_grant(*this, r, in.grant, *in.arrival);
   if (actions & core::kRecvDropGrant) Rput<P>::drop_grant(*this, r, in.grant);
-  if (actions & core::kRecvCountRead) x.have.add(in.offset, in.offset + in.length);
+  if (actions & core::kRecvCountRead) arrived(r, in.offset, in.offset + in.length, true);
   if (actions & core::kRecvReopen) {
     core::RndvHdr h{};
     if (core::decode(in.arrival->bytes, h)) x.peer_name = Name(h.sender);
@@ -153,7 +154,6 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
     x.name = x.name.at(static_cast<Round>(x.name.round() + 1));
     x.frags = 0;
     x.frags_due = 0;
-    count_resent(*x.proc->peer, x.rail_end - x.have.bytes_below(x.rail_end), false);
     RndvCopy<P>::reset(*this, r);
     Rget<P>::reset(*this, r);
     Rput<P>::reset(*this, r);

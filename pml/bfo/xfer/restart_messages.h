@@ -147,7 +147,9 @@ void Engine<P>::on_nack(const Arrival& a) {
     return;
   }
   PeerT& peer = *x.proc->peer;
-  send_event(*r, (h.flags & core::kFlagFail) ? SendEvent::kNackFailed : SendEvent::kNack);
+  SendInput in;
+  in.all_read = x.restarts != 0 || !x.went;  // it may have come as an eager message
+  send_event(*r, (h.flags & core::kFlagFail) ? SendEvent::kNackFailed : SendEvent::kNack, in);
   flush(peer);
 }
 

@@ -221,7 +221,7 @@ struct Rget {
     ++x.in_flight;
     x.todo.remove(want.begin, want.begin + n);
     const Post post = e.port_.get(rail.handle, r, want.begin, n, x.remote_address + want.begin, handle, *f);
-    if (taken(post)) e.note_piece(*rail.peer, x.rail_end, want.begin, n);
+    if (taken(post) && !x.lost.empty()) e.note_resumed(*rail.peer);
     if (post == Post::kAccepted) return true;
     e.fragment_left(*f);
     f->xfer.fate = post == Post::kCompleted ? Fate::kDelivered : Fate::kNeverSent;
@@ -286,6 +286,7 @@ struct Rget {
       return;
     }
     const bool executed_perhaps = fx.fate == Fate::kUnknown && fx.rail->limits.failover;
+    if (fx.fate == Fate::kUnknown) e.read_in_vain(r, fx.offset, fx.offset + fx.length);
     if (!executed_perhaps || over(*fx.rail, fx.epoch))
       e.ledger_remove(x.ledger, entry);
     else
@@ -293,9 +294,7 @@ struct Rget {
     if (x.phase == core::RecvPhase::kReceiving) {
       x.todo.add(fx.offset, fx.offset + fx.length);
       for (unsigned i = 0; i < x.n_keys; ++i) {
-        if (!e.rail_named(*x.proc->peer, x.keys[i].conn, x.keys[i].epoch, x.key_rail)) continue;
-        if (fx.fate == Fate::kUnknown) e.count_resent(*x.proc->peer, fx.length, false);
-        return;
+        if (e.rail_named(*x.proc->peer, x.keys[i].conn, x.keys[i].epoch, x.key_rail)) return;
       }
     }
     e.recv_event(r, core::RecvEvent::kReadLost);

@@ -49,7 +49,11 @@ struct RndvCopy {
     x.exposed = 0;
     x.restarts = 0;
     x.known = seq_before(x.seq, x.proc->confirmed);  // it was an eager message, and lost its rail
-    x.rail_end = 0;
+    x.gone.clear();
+    x.received = 0;
+    x.again = 0;
+    x.opened = x.went;
+    if (x.went) x.gone.add(0, x.length);
     x.open_len = x.length;
     x.ledger = nullptr;
     x.unfenced = 0;
@@ -105,18 +109,16 @@ struct RndvCopy {
       }
       BFO_DCHECK(n > 0);
       // bytes outside the hole are extra: `undelivered` counts what this round sends
-      const std::uint64_t before = x.undelivered;
       x.undelivered += n - x.todo.bytes();
       x.todo.remove(want.begin, want.begin + n);
       x.undelivered += x.todo.bytes();
-      if (x.undelivered != before) e.count_resent(p, x.undelivered - before, false);
       f->xfer.offset = want.begin;
       f->xfer.length = n;
       rail->inflight_bytes += n;
       ++x.in_flight;
       e.counters_.bytes_sent += n;
       e.counters_.bytes_headers += sizeof h;
-      e.note_piece(p, x.rail_end, want.begin, n);
+      e.note_piece(r, want.begin, n);
       if (post == Post::kCompleted) {
         --x.in_flight;
         x.undelivered -= n;
@@ -160,7 +162,10 @@ bool Engine<P>::open(SendRequest& r) {
   PeerT& p = *x.proc->peer;
   const bool again = x.restarts != 0;
   bool refused = false;
-  if (Rget<P>::open(*this, r, refused)) return true;
+  if (Rget<P>::open(*this, r, refused)) {
+    note_opened(r);
+    return true;
+  }
   if (refused) return false;
   for (unsigned i = 0; i < p.n_eager; ++i) {
     RailT* const rail = next_eager(p);
@@ -188,8 +193,8 @@ bool Engine<P>::open(SendRequest& r) {
       continue;
     }
     if (!again && n < x.open_len) x.open_len = n;
-    if (x.rail_end != 0 && n != 0) count_resent(*x.proc->peer, n < x.rail_end ? n : x.rail_end, false);
-    if (n > x.rail_end) x.rail_end = n;
+    note_opened(r);
+    if (n != 0) note_piece(r, 0, n);
     counters_.bytes_sent += n;
     counters_.bytes_headers += sizeof h;
     ++counters_.control_sent;
@@ -230,7 +235,7 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   // The rounds of both sides are equal; a sender restarts only requests that are matched.
   x.name = x.name.at(x.peer_name.round());
   x.have.clear();
-  x.rail_end = 0;
+  x.lost.clear();
   x.todo.clear();
   x.owed = 0;
   x.in_flight = 0;
@@ -341,7 +346,7 @@ void Engine<P>::store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload) 
     return;
   }
   port_.unpack(r, offset, payload.data, end - offset);
-  x.have.add(offset, end);
+  arrived(r, offset, end, false);
 }
 
 }  // namespace bfo::xfer

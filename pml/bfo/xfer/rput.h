@@ -153,7 +153,7 @@ struct Rput {
     }
     const bool same_rail = a.rail == l->rail && (a.epoch == 0 || a.epoch == l->epoch);
     if (same_rail || !l->rail->limits.failover) {
-      x.have.add(l->begin, l->end);
+      e.arrived(r, l->begin, l->end, false);
       e.ledger_remove(x.ledger, l);
     } else {
       l->fin = true;
@@ -183,10 +183,11 @@ struct Rput {
 
   /// SENDDONE: every write of this round succeeded. Those on fenced rails count now, the others with their
   /// FIN or when their rail is fenced.
-  static void sender_done(E&, RecvRequest& r) {
+  static void sender_done(E& e, RecvRequest& r) {
     auto& x = r.xfer;
     x.sender_done = true;
-    for (std::uint32_t i = 0; i < x.doubtful.count(); ++i) x.have.add(x.doubtful[i].begin, x.doubtful[i].end);
+    for (std::uint32_t i = 0; i < x.doubtful.count(); ++i)
+      e.arrived(r, x.doubtful[i].begin, x.doubtful[i].end, false);
     x.doubtful.clear();
     for (Ledger* l = x.ledger; l; l = l->next)
       if (l->grant != 0 && l->sent) l->fin = true;
@@ -289,9 +290,7 @@ struct Rput {
     const Post post = e.port_.put(g.rail->handle, r, g.offset, g.length, g.address, g.handle, *f);
     if (taken(post)) {
       e.counters_.bytes_sent += g.length;
-      std::uint64_t end = x.restarts != 0 ? x.rail_end : 0;  // grants of the first round overtake each other
-      e.note_piece(*x.proc->peer, end, g.offset, g.length);
-      if (end > x.rail_end) x.rail_end = end;
+      e.note_piece(r, g.offset, g.length);
     }
     if (post == Post::kAccepted) return post;
     e.fragment_left(*f);
@@ -388,7 +387,9 @@ void Engine<P>::on_fin(const Arrival& a) {
     SendRequest* const r = find_current(sends_, Name(h.sender), a);
     if (!r) return;
     PeerT& peer = *r->xfer.proc->peer;
-    send_event(*r, SendEvent::kFin);
+    SendInput in;
+    in.all_read = true;
+    send_event(*r, SendEvent::kFin, in);
     flush(peer);
     return;
   }

@@ -225,6 +225,8 @@ bool Engine<P>::post_raw(PeerT& p, Frag& f) {
       const std::uint64_t payload = raw_payload(x.type, x.raw_len);
       counters_.bytes_sent += payload;
       counters_.bytes_headers += x.raw_len - payload;
+      // Eager messages are raw only when a rail gave them back.
+      if (x.type == static_cast<std::uint8_t>(MsgType::kMatch)) note_resent(p, payload, true);
       if (post == Post::kCompleted) {
         --frags_out_;
         if (x.grant == kPing) p.pinging = false;

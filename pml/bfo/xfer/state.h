@@ -122,11 +122,12 @@ struct SendState {
   Protocol protocol = Protocol::kEager;
   std::uint8_t owed = 0;
   Outcome outcome = Outcome::kOk;
+  bool went = false;  ///< eager and waiting, or nameless: a rail had it before
 
   // rendezvous only
   core::SendPhase phase = core::SendPhase::kIdle;
   bool known = false;             ///< the receiver has its header, unanswered as it may be
-  bool acked = false;             ///< the receiver of this round is known to have matched
+  bool opened = false;            ///< its header or, when it was an eager message, all of it went before
   bool no_rdma = false;           ///< fell back to copy for the rest of the request
   std::uint32_t in_flight = 0;    ///< fragments of this request that have not ended
   std::uint32_t frags = 0;        ///< FRAGs of the last round that sent any by copy, delivered
@@ -137,7 +138,9 @@ struct SendState {
   std::uint16_t dirty_rails = 0;  ///< rails (by index) on which a write of this round failed
   std::uint32_t restarts = 0;
   std::uint64_t open_len = 0;  ///< payload of the RNDV
-  std::uint64_t rail_end = 0;  ///< end of the last byte that went to a rail: what goes below it goes again
+  RangeSet gone;               ///< bytes known to have gone over a rail: what goes of them goes again
+  std::uint64_t received = 0;  ///< of those, bytes the receiver said it has
+  std::uint64_t again = 0;     ///< of those, bytes of this round's plan that have not gone again yet
   std::uint16_t exposed = 0;   ///< RGET: rails (by index) whose keys the receiver has
   RangeSet granted;  ///< PUT: numbers of the grants of this round that were seen: a PUT may come twice
   Grant<P>* grants = nullptr;  ///< PUT: grants to be written
@@ -177,7 +180,7 @@ struct RecvState {
   Name peer_name;               ///< the sender's, with its round
   RangeSet have;                ///< bytes received (unpacked, or FINed)
   RangeSet todo;                ///< RDMA: ranges not yet granted or read
-  std::uint64_t rail_end = 0;   ///< end of the last byte a READ was posted for
+  RangeSet lost;                ///< not in `have`, and read at least once: what comes of them went again
   std::uint32_t in_flight = 0;  ///< own READs that have not ended
   std::uint32_t frags = 0;      ///< FRAGs of this round that came
   std::uint32_t frags_due = 0;  ///< kQuiescing: so many were delivered; what is missing is in a rail's queue
@@ -259,6 +262,7 @@ struct Rail {
   std::uint64_t inflight_bytes = 0;  ///< long-message bytes posted and not ended: the striping measure
   FailoverEvent event;
   bool event_open = false;
+  bool event_held = false;  ///< it waits only for what has to go again
 };
 
 /// A message that arrived before its receive was posted. MPI_Message points to one.
