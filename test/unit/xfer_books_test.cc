@@ -254,6 +254,23 @@ TEST(Books, NoRailLeft_CountsWhenOneReturns) {
   }
 }
 
+TEST(Books, ARailDiesTwiceBetweenTwoLooks_BothRecordsAreTold) {
+  World w(options(Way::kFragment));
+  w.now = 1000;
+  w.irecv(1, 0, 0, 100);
+  w.isend(0, 1, 0, pattern(100, 1));
+  w.kill(0, 1, 0);
+  w.revive(0, 1, 0);
+  w.kill(0, 1, 0);
+  ASSERT_TRUE(w.run());
+  w.engines[0]->progress(w.now += 2'000'000);
+  ASSERT_EQ(w.ports[0]->events_.size(), 2u);
+  EXPECT_EQ(w.ports[0]->events_[0].epoch, 1u);
+  EXPECT_EQ(w.ports[0]->events_[0].bytes_resent, 100u);
+  EXPECT_EQ(w.ports[0]->events_[1].epoch, 2u);
+  EXPECT_EQ(w.ports[0]->events_[1].bytes_resent, 0u);
+}
+
 /// A rail that is full takes it later: the record waits for that.
 TEST(Books, TheOtherRailIsFull_TheRecordIsToldWhenAllHasGone) {
   for (Way way : {Way::kSendi, Way::kFragment}) {

@@ -155,6 +155,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   PeerT& p = *rail->peer;
   if (ev.name.epoch < rail->name.epoch) return;
   if (rail->state == RailState::kDown && rail->dead == ev.name) return;
+  if (rail->event_open) emit_event(*rail, waiting_again(p));  // of its last loss
   rail->name = ev.name;
   rail->state = RailState::kDown;
   rail->answers = false;
