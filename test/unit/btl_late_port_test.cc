@@ -21,7 +21,8 @@ TEST(LatePort, ItsOwnFirstSend_ComesBackAndTheRailJoinsWhenThePortIsUp) {
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
   w.pass(1);
   EXPECT_EQ(w.a.log, (Log{"down 0", "done x -12", "closed 0"}));
-  EXPECT_EQ(w.a.last_event.code, IBV_EVENT_PORT_ERR);
+  EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_HANDSHAKE);
+  EXPECT_EQ(w.a.last_event.code, ENETDOWN);
   activate(w, w.a);
   w.pass(600);
   EXPECT_EQ(w.a.up, 1);
@@ -43,6 +44,19 @@ TEST(LatePort, PeersFirstSend_DoesNotWaitForIt) {
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("y")), engine::Accepted::kPosted);
   w.pass(1);
   EXPECT_EQ(w.a.count("recv 65 y"), 1);
+}
+
+TEST(LatePort, AnotherRailIsUp_NobodyKnocksAndThePortComesToRest) {
+  World w(small_config(), true, false);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.pass(6000);
+  EXPECT_EQ(w.b.endpoint.phase, Phase::kIdle);
+  EXPECT_TRUE(w.a.port.quiet());
+  EXPECT_TRUE(w.b.port.quiet());
+  w.b.other_rail = false;  // then every way is tried
+  w.pass(1100);
+  EXPECT_EQ(w.b.endpoint.phase, Phase::kKnocking);
 }
 
 TEST(LatePort, EventWasLost_ThePortIsAskedNowAndThen) {

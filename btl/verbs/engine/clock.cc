@@ -64,6 +64,10 @@ void Port::tick(uint64_t now, bool emptied) {
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     if (endpoint->usable && failover_ && config_.suspect_ns != 0) progress_clock(*endpoint, now, watched_ns);
   }
+  if (resting_ && now >= next_rest_ns_) {
+    next_rest_ns_ = now + kRestLookNs;
+    need_attention();
+  }
   if (state_ == PortState::kDown && now >= next_port_query_ns_) {
     next_port_query_ns_ = now + kPortQueryNs;
     refresh();

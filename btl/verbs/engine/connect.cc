@@ -300,6 +300,7 @@ void connect_abandon(Endpoint& endpoint, uint64_t now) {
 
 void connect_bye(Endpoint& endpoint) {
   if (endpoint.epoch == 0 || endpoint.peer_left || endpoint.port->state() != PortState::kActive) return;
+  if (endpoint.peer_late) return;  // it has never been heard, and making its address handle may take a second
   mail_send(endpoint, PacketType::kBye, endpoint.epoch);
 }
 
@@ -358,12 +359,21 @@ bool path_dead(const Endpoint& endpoint, uint64_t now) {
 
 }  // namespace
 
+bool connect_rests(const Endpoint& endpoint, uint64_t now) {
+  if (!endpoint.peer_late || !endpoint.parked.empty()) return false;
+  const Port& port = *endpoint.port;
+  if (port.up_since_ns() != 0 && now < port.up_since_ns() + kLatePatienceNs) return false;
+  // A try would cost: for a GID that does not answer, an address handle on RoCE takes up to a second to fail.
+  return port.host().other_rail_up(port.host().ctx, const_cast<Endpoint&>(endpoint));
+}
+
 void connect_step(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   if (!endpoint.ever_up && !endpoint.parked.empty()) {
     // Fragments wait for a rail that has never been up: not longer than a live port and a bounded time
     // justify. The device may also be lost before the first attempt began.
     if (port.state() != PortState::kActive) {
+      if (port.late()) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ENETDOWN, now);
       return give_up(endpoint, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_PORT_ERR, now);
     }
     // The other end was down when its process started: nothing waits for it, the rail joins when it is heard.

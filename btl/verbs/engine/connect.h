@@ -30,6 +30,10 @@ namespace bfo::engine {
 void connect_want(Endpoint& endpoint);
 /// Timers of an endpoint that is connecting or closed. Progress function only, as all of the following.
 void connect_step(Endpoint& endpoint, uint64_t now);
+/// True when nothing is to be done for a peer whose port was down when it was published: it speaks first when
+/// that port comes up. Not so while no other rail is up, nor for a while after this port came up, because
+/// both may have been down.
+bool connect_rests(const Endpoint& endpoint, uint64_t now);
 /// A datagram came in.
 void connect_packet(Port& port, const char* data, size_t length);
 /// The probe before traffic came back.

@@ -31,7 +31,7 @@ const char* cause_text(bfo_rail_cause_t cause, int32_t code) {
     case BFO_CAUSE_FENCE:
       return "fenced";
     case BFO_CAUSE_HANDSHAKE:
-      if (code == ENETDOWN) return "the peer's port was not active when the peer started";
+      if (code == ENETDOWN) return "its port was not active at one end when that process started";
       return code == ETIMEDOUT ? "no sign of life from the peer: its process or the path is dead"
                                : "the connection handshake failed or was renewed by the peer";
     case BFO_CAUSE_POST_FAILED:

@@ -60,6 +60,8 @@ void Port::port_refresh(int type, uint64_t when_ns) {
 }
 
 void Port::port_up() {
+  late_ = false;
+  up_since_ns_ = env_.now_ns();
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     endpoint->failures = 0;
     endpoint->hurry = true;

@@ -70,6 +70,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
     errno = ENETDOWN;
     return false;
   }
+  late_ = state_ != PortState::kActive;
   if (!open_queues(what)) {
     const int saved = errno;
     close();
@@ -376,6 +377,7 @@ void Port::attend(uint64_t now, bool emptied) {
     if (state_ != PortState::kDead && !ud_.revive()) ud_broken_ = true;
   }
   timers_ = ud_broken_;
+  resting_ = false;
   bool again = false;
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr;) {
     Endpoint* next = endpoint->next;
@@ -383,6 +385,16 @@ void Port::attend(uint64_t now, bool emptied) {
     endpoint = next;
   }
   if (again) need_attention();
+}
+
+void Port::attend_unconnected(Endpoint& endpoint, uint64_t now) {
+  if (connect_rests(endpoint, now)) {
+    resting_ = true;
+    return;
+  }
+  connect_step(endpoint, now);
+  // A port that is down has nothing to wait for but its event, and its peers shall not keep the others busy.
+  timers_ = timers_ || state_ == PortState::kActive || !endpoint.parked.empty();
 }
 
 void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again) {
@@ -407,11 +419,12 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
     case Phase::kRequesting:
     case Phase::kProbing:
       if (endpoint.close.asked) connect_abandon(endpoint, now);
-      if (endpoint.peer_left)
+      if (endpoint.peer_left) {
         *again = true;  // and that is all there is to say
-      else
-        connect_step(endpoint, now);
-      timers_ = true;
+        timers_ = true;
+      } else {
+        attend_unconnected(endpoint, now);
+      }
       break;
     case Phase::kDraining:
       drain_step(endpoint, now, emptied);
@@ -423,8 +436,7 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
       if (endpoint.peer_left) {
         connect_left(endpoint, now);
       } else if (endpoint.wanted || !endpoint.parked.empty()) {
-        connect_step(endpoint, now);
-        timers_ = true;
+        attend_unconnected(endpoint, now);
       } else {
         life_unknown(endpoint);
       }

@@ -160,6 +160,10 @@ class Port {
   const PortAddress& address() const { return address_; }
   const ibv_port_attr& attr() const { return attr_; }
   PortState state() const { return state_; }
+  /// True until the port is active for the first time.
+  bool late() const { return late_; }
+  /// When the port came up, if it was down before; else 0.
+  uint64_t up_since_ns() const { return up_since_ns_; }
   PortLock& lock() { return lock_; }
   CqSet& cqs() { return cqs_; }
   Srq& srq() { return srq_; }
@@ -195,6 +199,7 @@ class Port {
   void first_message(Endpoint& endpoint);
   void attend(uint64_t now, bool emptied);
   void attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again);
+  void attend_unconnected(Endpoint& endpoint, uint64_t now);
   void judge_probe(Endpoint& endpoint);
   void tick(uint64_t now, bool emptied);
   uint64_t watched(uint64_t elapsed, bool emptied);
@@ -244,7 +249,11 @@ class Port {
   uint64_t marked_ns_ = 0;     // .. this much of unproven_ns_ had passed
   uint64_t unproven_ns_ = 0;   // time in which what looks like silence may wait in a queue
   uint64_t next_port_query_ns_ = 0;
-  bool timers_ = false;  // some endpoint waits for a time: look at the clock often
+  bool timers_ = false;   // some endpoint waits for a time: look at the clock often
+  bool resting_ = false;  // some endpoint rests (connect_rests)
+  bool late_ = false;
+  uint64_t up_since_ns_ = 0;
+  uint64_t next_rest_ns_ = 0;
   bool ud_broken_ = false;
   bool failover_ = false;
   char* landing_ = nullptr;
@@ -258,6 +267,11 @@ inline constexpr int kPollBatch = 16;  ///< completions taken from a queue in on
 /// polled in one turn of kRestTurns only: their queues would cost its messages time.
 int poll_ports(Port* const* ports, int count);
 inline constexpr uint32_t kRestTurns = 16;
+
+/// While endpoints rest they are looked at this often, in case no other rail to their peers is up any more.
+inline constexpr uint64_t kRestLookNs = 1'000'000'000;
+/// For so long after a port came up its rails are tried whatever the peers' ports were.
+inline constexpr uint64_t kLatePatienceNs = 5'000'000'000;
 
 /// A down port is asked for its state this often, in case the event that it is active was lost.
 inline constexpr uint64_t kPortQueryNs = 500'000'000;

@@ -362,14 +362,16 @@ uint32_t release_held(Fabric& fabric, uint64_t now, const Decision* decision, La
 uint64_t world_tick(Fabric& fabric, uint64_t now) {
   FabricHeader& h = fabric.header();
   Later later(fabric);
-  h.world_acting.fetch_add(1);
   for (;;) {
+    h.world_acting.fetch_add(1);
     Decision decision = tick(h.faults, now);
+    if (decision.kind != ActionKind::None) snapshot_fault(fabric, decision);
+    // A process may kill itself, and would be waited for.
+    if (decision.kind == ActionKind::Kill) h.world_acting.fetch_sub(1);
+    if (decision.kind != ActionKind::None) act_on_world(fabric, decision, later);
+    if (decision.kind != ActionKind::Kill) h.world_acting.fetch_sub(1);
     if (decision.kind == ActionKind::None) break;
-    snapshot_fault(fabric, decision);
-    act_on_world(fabric, decision, later);
   }
-  h.world_acting.fetch_sub(1);
   uint64_t next = next_due_ns(h.faults);
   h.next_world_ns.store(kNever);
   for (uint32_t index = 0; index < kMaxPorts; ++index) {

@@ -22,6 +22,7 @@ xfer::RailEvent event_of(const bfo_rail_event_t& ev) {
   out.evidence_ns = ev.evidence_ns;
   out.text = ev.text;
   out.left = ev.cause == BFO_CAUSE_SHUTDOWN;
+  out.late = ev.cause == BFO_CAUSE_HANDSHAKE && ev.code == ENETDOWN;
   return out;
 }
 

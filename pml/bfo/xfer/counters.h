@@ -62,6 +62,7 @@ struct RailEvent {
   std::uint64_t evidence_ns = 0;
   const char* text = "";
   bool left = false;  ///< the peer's process has left in order: this is no failure, and nobody hears of it
+  bool late = false;  ///< its port was down when a process started: no failure either, it joins when it is up
 };
 
 }  // namespace bfo::xfer

@@ -161,9 +161,9 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   rail->answers = false;
   rail->dead = ev.name;
   rail->dead_cause = ev.cause;
-  rail->owe_down = ev.name.conn != 0 && !ev.left;
+  rail->owe_down = ev.name.conn != 0 && !ev.left && !ev.late;
   rail->owe_closed = false;
-  ++counters_.rails_lost;
+  if (!ev.late) ++counters_.rails_lost;
   if (ev.left) [[unlikely]] {
     // One rail says it for all: a process says BYE when it is done with everything.
     p.left = true;
@@ -173,7 +173,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
 
   FailoverEvent& e = rail->event;
   e = FailoverEvent{};
-  rail->event_open = true;
+  rail->event_open = !ev.late;
   rail->event_held = false;
   e.rail = rail->index;
   e.conn = ev.name.conn;
@@ -204,7 +204,7 @@ void Engine<P>::on_rail_closed(RailT* rail, const RailEvent& ev, FenceResult res
     rail->unfenceable_ns = port_.now_ns();
     rail->dead = ev.name;
     rail->dead_delivered = delivered;
-    rail->owe_closed = ev.name.conn != 0 && !ev.left;
+    rail->owe_closed = ev.name.conn != 0 && !ev.left && !ev.late;
     rebuild(p);
   }
   if (rail->event_open && rail->event.epoch == ev.name.epoch) rail->event.closed_ns = port_.now_ns();
