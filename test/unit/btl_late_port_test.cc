@@ -98,6 +98,7 @@ TEST(LatePort, BothEnds_JoinWhenTheSecondIsUp) {
 
 TEST(LatePort, UpBeforeAnythingWasSent_IsARailLikeAnyOther) {
   World w(small_config(), true, false);
+  w.a.other_rail = false;
   activate(w, w.a);
   w.pass(1);
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);

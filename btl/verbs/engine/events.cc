@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // events.cc: what a port does about asynchronous events, in the progress function. The table is in async.h.
+#include <utility>
+
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/port.h"
 
@@ -60,12 +62,17 @@ void Port::port_refresh(int type, uint64_t when_ns) {
 }
 
 void Port::port_up() {
-  late_ = false;
+  const bool was_late = std::exchange(late_, false);
   up_since_ns_ = env_.now_ns();
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     endpoint->failures = 0;
     endpoint->hurry = true;
     endpoint->attempts = 0;
+    // Its peers that have another rail to us wait to be spoken to.
+    if (was_late && !endpoint->wanted && !endpoint->peer_left && host_.other_rail_up(host_.ctx, *endpoint)) {
+      endpoint->wanted = true;
+      endpoint->wanted_since_ns = up_since_ns_;
+    }
   }
   need_attention();
 }

@@ -70,7 +70,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
     errno = ENETDOWN;
     return false;
   }
-  late_ = state_ != PortState::kActive;
+  late_ = was_late_ = state_ != PortState::kActive;
   if (!open_queues(what)) {
     const int saved = errno;
     close();

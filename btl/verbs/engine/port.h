@@ -162,6 +162,8 @@ class Port {
   PortState state() const { return state_; }
   /// True until the port is active for the first time.
   bool late() const { return late_; }
+  /// True when it was not active when it was opened.
+  bool was_late() const { return was_late_; }
   /// When the port came up, if it was down before; else 0.
   uint64_t up_since_ns() const { return up_since_ns_; }
   PortLock& lock() { return lock_; }
@@ -252,6 +254,7 @@ class Port {
   bool timers_ = false;   // some endpoint waits for a time: look at the clock often
   bool resting_ = false;  // some endpoint rests (connect_rests)
   bool late_ = false;
+  bool was_late_ = false;
   uint64_t up_since_ns_ = 0;
   uint64_t next_rest_ns_ = 0;
   bool ud_broken_ = false;

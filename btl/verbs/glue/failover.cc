@@ -39,9 +39,22 @@ void report_fatal(Module& module, engine::Endpoint& endpoint, const bfo_rail_eve
     module.error_cb(&module.super, MCA_BTL_ERROR_FLAGS_FATAL, proc, const_cast<char*>("verbs rail lost"));
 }
 
+/// A peer does not knock at a port that was down when it was published: what has another rail to it does.
+void connect_late_rails(const Module& self, const engine::Endpoint& endpoint) {
+  for (int i = 0; i < mca_btl_verbs_component.module_count; ++i) {
+    Module* module = mca_btl_verbs_component.modules[i];
+    if (module == &self || !module->port.was_late()) continue;
+    engine::Endpoint* other = module->port.find_peer(endpoint.peer_name);
+    if (other == nullptr || other->phase != engine::Phase::kIdle) continue;
+    const engine::Guard guard(module->port.lock());
+    engine::connect_want(*other);
+  }
+}
+
 void on_rail_up(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   Module& module = module_from(ctx);
   trace(module, endpoint, "up", event);
+  connect_late_rails(module, endpoint);
   if (module.bound) module.sink.rail_up(module.sink_ctx, &module.super, endpoint_of(endpoint), &event);
 }
 
