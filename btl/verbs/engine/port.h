@@ -255,13 +255,13 @@ class Port {
   bool resting_ = false;  // some endpoint rests (connect_rests)
   bool late_ = false;
   bool was_late_ = false;
-  uint64_t up_since_ns_ = 0;
-  uint64_t next_rest_ns_ = 0;
   bool ud_broken_ = false;
   bool failover_ = false;
   char* landing_ = nullptr;
   ibv_mr* landing_mr_ = nullptr;
   bfo_accounting_t accounting_{};
+  uint64_t up_since_ns_ = 0;
+  uint64_t next_rest_ns_ = 0;
 };
 
 inline constexpr int kPollBatch = 16;  ///< completions taken from a queue in one poll

@@ -41,8 +41,8 @@ struct FabricHeader {
   double timescale;
   uint64_t created_ns;
   std::atomic<uint32_t> hooks;          ///< kHook*; 0 = nothing armed
-  std::atomic<uint64_t> next_world_ns;  ///< earliest timed event of the fabric
   std::atomic<uint32_t> world_acting;   ///< processes that carry out timed rules now
+  std::atomic<uint64_t> next_world_ns;  ///< earliest timed event of the fabric
   Lock registry_lock, reap_lock, atomic_lock, held_lock;
   HeapState heap;
   uint32_t qp_fresh, qp_free_head, qp_free_tail, qp_free_count;
