@@ -20,6 +20,9 @@
 #include "pml/bfo/glue/waits.h"
 #include "pml/bfo/xfer/engine.h"
 
+// Instantiated once, in engine.cc. What the compiler shall inline elsewhere is declared inline.
+extern template class bfo::xfer::Engine<bfo::glue::BtlPort>;
+
 namespace bfo::glue {
 
 using Engine = xfer::Engine<BtlPort>;

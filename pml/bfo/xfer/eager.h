@@ -161,8 +161,9 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
   if (done) port_.complete_send(*r, Outcome::kOk);
 }
 
+// inline: also in a program that instantiates the engine elsewhere, the function MPI calls contains it.
 template <class P>
-bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source) {
+inline bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source) {
   Entry entry(*this);
   ProcT* const p = proc_at(*args.comm, args.dst);
   if (!p || !peer_of(*p)) [[unlikely]]

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// engine.cc: the transfer engine over Open MPI's BTLs, compiled once for the whole component.
+#include "pml/bfo/glue/module.h"
+
+template class bfo::xfer::Engine<bfo::glue::BtlPort>;
