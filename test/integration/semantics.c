@@ -2,9 +2,10 @@
  *
  * semantics: every point-to-point entry of MPI, checked on two or more ranks against what the standard says:
  * send modes, persistent requests (also inactive ones), probe and matched probe, cancel, wildcards,
- * truncation, freed active requests, derived datatypes, self messages, duplicated communicators, ordering,
- * and threads. Prints one line per failed expectation and `semantics: N checks, M failed` at the end; exits 1
- * when one failed. With the argument "threads" it asks for MPI_THREAD_MULTIPLE and adds the threaded part.
+ * truncation, freed active requests, handles that outlive their communicator or data type, derived datatypes,
+ * self messages, duplicated communicators, ordering, and threads. Prints one line per failed expectation and
+ * `semantics: N checks, M failed` at the end; exits 1 when one failed. With the argument "threads" it asks
+ * for MPI_THREAD_MULTIPLE and adds the threaded part.
  */
 #include "test/integration/semantics.h"
 
@@ -75,6 +76,7 @@ static void run_all(int with_threads) {
       {"freed_active", freed_active},
       {"datatypes", datatypes},
       {"proc_null", proc_null},
+      {"lifetimes", lifetimes},
   };
   MPI_Comm comm;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);

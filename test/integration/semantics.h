@@ -45,6 +45,9 @@ void wildcards(MPI_Comm comm);
 void probes(MPI_Comm comm);
 void truncation(MPI_Comm comm);
 
+/* semantics_lifetimes.c */
+void lifetimes(MPI_Comm comm);
+
 /* semantics_groups.c */
 void communicators(void);
 void collectives(void);

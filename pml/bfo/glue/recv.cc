@@ -38,12 +38,14 @@ Comm* comm_of(ompi_communicator_t* comm) {
   return static_cast<Comm*>(static_cast<void*>(comm->c_pml_comm));
 }
 
-// Hands a probed message to a fresh request; consumes the handle.
+// Hands a probed message to a fresh request; consumes the handle. Its reference to the communicator goes when
+// the request has one.
 RecvRequest* start_matched(void* buffer, size_t count, ompi_datatype_t* datatype, ompi_message_t** message) {
   ompi_communicator_t* comm = (*message)->comm;
   auto* probed = static_cast<Engine::Message*>((*message)->req_ptr);
   RecvRequest* req = new_request(buffer, count, datatype, (*message)->peer, MPI_ANY_TAG, comm, false);
   ompi_message_return(*message);
+  OBJ_RELEASE(comm);
   *message = MPI_MESSAGE_NULL;
   MCA_PML_BASE_RECV_START(&req->base);
   mca_pml_bfo_component.module->engine().imrecv(probed, req, recv_capacity(req->base.req_base));
@@ -129,6 +131,7 @@ int pml_improbe(int src, int tag, ompi_communicator_t* comm, int* matched, ompi_
     return mpi_error(result.outcome);
   }
   ompi_message_t* handle = ompi_message_alloc();
+  OBJ_RETAIN(comm);  // the user may free it before the message is received
   handle->comm = comm;
   handle->req_ptr = found;
   handle->peer = result.source;
