@@ -56,6 +56,7 @@ bool FakePort::sendi(const RailHandle& rail, std::uint8_t tag, const void* h, st
 bool FakePort::sendi(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, InlineSource& s,
                      std::size_t n) {
   if (!world_.options.sendi || !world_.room(rank_, rail.rank, rail.rail)) return false;
+  if (!world_.takes(hl + n)) return false;
   if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return false;
   return world_.post(make_flight(Flight::Kind::kSend, rank_, rail, tag, h, hl, s.data, n, nullptr));
 }
@@ -68,7 +69,7 @@ Post FakePort::send(const RailHandle& rail, std::uint8_t tag, const void* h, std
 Post FakePort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl,
                           const void* data, std::size_t n, Frag& f) {
   if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return Post::kUnreachable;
-  if (!world_.room(rank_, rail.rank, rail.rail)) return Post::kNoResource;
+  if (!world_.room(rank_, rail.rank, rail.rail) || !world_.takes(hl + n)) return Post::kNoResource;
   world_.post(make_flight(Flight::Kind::kSend, rank_, rail, tag, h, hl, data, n, &f));
   return Post::kAccepted;
 }

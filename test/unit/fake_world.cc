@@ -33,10 +33,11 @@ xfer::Peer<FakePort>* World::peer(int me, int other) {
   if (!p) return nullptr;
   for (int r = 0; r < options.rails; ++r) {
     xfer::RailLimits l;
-    l.eager_limit = l.rndv_eager_limit = options.eager;
+    l.eager_limit = options.eager;
+    l.rndv_eager_limit = options.rndv_eager != 0 ? options.rndv_eager : options.eager;
     l.max_send_size = options.max_send;
-    l.get_limit = options.get ? 1 << 20 : 0;
-    l.put_limit = options.put ? 1 << 20 : 0;
+    l.get_limit = options.get ? options.rdma_limit : 0;
+    l.put_limit = options.put ? options.rdma_limit : 0;
     l.rdma_frag_size = options.rdma_frag;
     l.failover = !stock;
     const bool is_up = up[key(me, other, r)];

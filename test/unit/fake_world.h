@@ -5,6 +5,7 @@
 // no randomness of its own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -45,7 +46,9 @@ class World {
     bool loopback = false;  ///< deliver inside the send call, as the self BTL does
     bool rdma_now = false;  ///< PUTs and READs end inside the call
     std::size_t eager = 256;
+    std::size_t rndv_eager = 0;  ///< 0: as `eager`
     std::size_t max_send = 1024;
+    std::size_t rdma_limit = 1 << 20;
     std::size_t rdma_frag = 2048;
     int capacity = 1 << 30;  ///< flights a rail takes before it has no resources
     std::uint64_t home_key = 0;
@@ -81,6 +84,8 @@ class World {
 
   // ---- the network
   bool room(int from, int to, int rail) const;
+  /// Like a BTL, which has buffers of two sizes: what is longer than both it refuses, for ever.
+  bool takes(std::size_t size) const { return size <= std::max(options.eager, options.max_send); }
   bool post(Flight f);
   Post post_rdma(Flight f);
   /// The flight reaches the peer.

@@ -198,7 +198,7 @@ static_assert(sizeof(WireRail) == 16);
 static_assert(sizeof(RailHdr) == 28);
 static_assert(sizeof(SeqSyncHdr) == 12);
 
-/// Longest header without list: a BTL's eager limit must be larger.
+/// Longest header without list.
 inline constexpr std::size_t kMaxFixedHdr = sizeof(PutHdr);
 /// Longest control message: RESTARTACK with kMaxWireRanges ranges.
 inline constexpr std::size_t kMaxControl = sizeof(RestartHdr) + kMaxWireRanges * sizeof(WireRange);
@@ -235,7 +235,7 @@ template <class Hdr>
     if (out.keys[i].handle_len > kMaxHandle) return false;
   return true;
 }
-inline std::size_t rget_size(unsigned n_keys) {
+constexpr std::size_t rget_size(unsigned n_keys) {
   return offsetof(RgetHdr, keys) + n_keys * sizeof(RailKey);
 }
 

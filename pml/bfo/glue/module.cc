@@ -16,11 +16,13 @@
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/entry.h"
 #include "pml/bfo/glue/help.h"
+#include "pml/bfo/xfer/limits.h"
 
 namespace bfo::glue {
 namespace {
 
 constexpr uint64_t kForever = UINT64_MAX / 4;
+constexpr size_t kLeastPipelineFrag = 4096;  // a shorter btl_NAME_rdma_pipeline_frag_size counts as this one
 constexpr int kDrainMillis = 2000;  // how long finalize waits for what the application no longer waits for
 
 xfer::Config engine_config(const Params& params) {
@@ -144,7 +146,7 @@ uint64_t pair_key(const opal_process_name_t& peer) {
 xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& params, bool rdma) {
   xfer::RailLimits l;
   l.eager_limit = btl->btl_eager_limit;
-  l.rndv_eager_limit = std::max(btl->btl_rndv_eager_limit, sizeof(core::RgetHdr));
+  l.rndv_eager_limit = btl->btl_rndv_eager_limit;
   l.max_send_size = btl->btl_max_send_size;
   const bool handle_fits = btl->btl_registration_handle_size <= core::kMaxHandle;
   if (rdma && handle_fits && (btl->btl_flags & MCA_BTL_FLAGS_PUT) != 0 && btl->btl_put != nullptr) {
@@ -157,8 +159,9 @@ xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& param
   l.min_rdma_size = static_cast<size_t>(params.rdma_threshold);
   // Short pieces keep short what a failed rail leaves undone. A BTL that cannot fail over gets all at once,
   // as from ob1 (vader's pipeline fragment of 4 KiB would be one system call each).
-  l.rdma_frag_size = find_failover(btl) != nullptr ? std::max<size_t>(btl->btl_rdma_pipeline_frag_size, 1)
-                                                   : std::numeric_limits<size_t>::max() / 2;
+  l.rdma_frag_size = find_failover(btl) != nullptr
+                         ? std::max<size_t>(btl->btl_rdma_pipeline_frag_size, kLeastPipelineFrag)
+                         : std::numeric_limits<size_t>::max() / 2;
   l.weight = std::max<uint32_t>(btl->btl_bandwidth, 1);
   return l;
 }
@@ -219,12 +222,13 @@ int Module::enable() {
   return OMPI_SUCCESS;
 }
 
-int Module::check_eager_limits() const {
+int Module::check_limits() const {
   int rc = OMPI_SUCCESS;
   for_each_btl([&rc](const mca_btl_base_module_t* btl) {
-    if ((btl->btl_flags & MCA_BTL_FLAGS_SEND) == 0 || btl->btl_eager_limit >= core::kMaxFixedHdr) return;
-    show_help("eager-limit-too-small", component_name(btl), static_cast<unsigned long>(btl->btl_eager_limit),
-              static_cast<unsigned long>(core::kMaxFixedHdr), component_name(btl));
+    const size_t longest = xfer::post_limit(btl->btl_eager_limit, btl->btl_max_send_size);
+    if ((btl->btl_flags & MCA_BTL_FLAGS_SEND) == 0 || longest >= xfer::kLeastPost) return;
+    show_help("limits-too-small", component_name(btl), static_cast<unsigned long>(longest),
+              static_cast<unsigned long>(xfer::kLeastPost), component_name(btl), component_name(btl));
     rc = OMPI_ERR_BAD_PARAM;
   });
   return rc;
@@ -282,7 +286,7 @@ int Module::add_procs(ompi_proc_t** procs, size_t count) {
   OBJ_DESTRUCT(&reachable);
   if (rc != OMPI_SUCCESS) return rc;
 
-  if ((rc = check_eager_limits()) != OMPI_SUCCESS) return rc;
+  if ((rc = check_limits()) != OMPI_SUCCESS) return rc;
   if ((rc = register_callbacks()) != OMPI_SUCCESS) return rc;
   bind_failover_btls();
   return OMPI_SUCCESS;

@@ -99,7 +99,7 @@ class Module {
 
   Peer* make_peer(ompi_proc_t* proc);
   void add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_bml_base_endpoint_t& ep);
-  int check_eager_limits() const;
+  int check_limits() const;
   int register_callbacks();
   void bind_failover_btls();
   void unbind_failover_btls();

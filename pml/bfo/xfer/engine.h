@@ -375,6 +375,7 @@ class Engine {
   void send_check(SendRequest& r);
   void recv_check(RecvRequest& r);
   void store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload);
+  static std::size_t entries_fit(const PeerT& p, std::size_t header, std::size_t entry, std::size_t most);
   bool send_notify(SendRequest& r);
   bool send_restart_ack(RecvRequest& r);
   bool send_recv_err(RecvRequest& r);
@@ -404,6 +405,7 @@ class Engine {
   core::MatchHdr identity(const RecvRequest& r) const;
 
   // rails.h
+  void share_eager_limit(PeerT& p);
   void rebuild(PeerT& p);
   void on_rail_message(const Arrival& a, std::uint8_t tag);
   bool unclosed(const PeerT& p) const;

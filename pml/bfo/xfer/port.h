@@ -37,11 +37,13 @@
 
 namespace bfo::xfer {
 
-/// What one rail can do. Sizes in bytes; limits of messages include the header.
+/// What one rail can do. Sizes in bytes; limits of messages include the header. rail_add() makes them fit
+/// each other (limits.h).
 struct RailLimits {
   std::size_t eager_limit = 4096;        ///< longest MATCH that is sent without asking
   std::size_t rndv_eager_limit = 4096;   ///< longest RNDV, payload included
   std::size_t max_send_size = 65536;     ///< longest FRAG
+  std::size_t post_limit = 0;            ///< longest message of any kind; 0: the larger of eager and FRAG
   std::size_t put_limit = 0;             ///< longest single put; 0 = the rail cannot put
   std::size_t get_limit = 0;             ///< longest single get; 0 = the rail cannot get
   std::size_t get_alignment = 1;         ///< of offset and length of a get, power of two

@@ -7,7 +7,10 @@
 // (H19).
 #pragma once
 
+#include <algorithm>
+
 #include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/limits.h"
 
 namespace bfo::xfer {
 
@@ -31,14 +34,14 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   if (p->n_rails == kMaxRails) return nullptr;
   RailT& r = p->rails[p->n_rails];
   r.handle = handle;
-  r.limits = limits;
+  r.limits = keepable(limits);
   if (r.limits.weight == 0) r.limits.weight = 1;
   r.peer = p;
   r.state = state;
   r.index = p->n_rails++;
   r.name = name;
   if (state == RailState::kUp || state == RailState::kSuspect) r.up_epoch = name.epoch;
-  if (limits.eager_limit > p->eager_limit) p->eager_limit = limits.eager_limit;
+  share_eager_limit(*p);
   rebuild(*p);
   const std::size_t unkept = limits.failover ? unmet_unkept_ : nameless_unkept_;
   if (unkept != 0) no_memory(*p, unkept);
@@ -48,6 +51,19 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   // again, because the peer waits to hear of it (H5).
   if (limits.failover && name.epoch != 0 && r.up_epoch == 0) port_.fence(handle, name.epoch - 1);
   return &r;
+}
+
+/// An eager message that a rail gives back goes as it is over another one, so that must take it.
+template <class P>
+void Engine<P>::share_eager_limit(PeerT& p) {
+  std::size_t least = SIZE_MAX;
+  for (unsigned i = 0; i < p.n_rails; ++i) least = std::min(least, p.rails[i].limits.post_limit);
+  p.eager_limit = 0;
+  for (unsigned i = 0; i < p.n_rails; ++i) {
+    std::size_t& limit = p.rails[i].limits.eager_limit;
+    limit = std::min(limit, least);
+    p.eager_limit = std::max(p.eager_limit, limit);
+  }
 }
 
 /// Usable rails: those up; else the suspect ones; else one that is being connected or can be (H18).

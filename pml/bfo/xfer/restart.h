@@ -11,7 +11,10 @@
 //   finished: SENDDONE.
 #pragma once
 
+#include <algorithm>
+
 #include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/limits.h"
 
 namespace bfo::xfer {
 
@@ -321,6 +324,16 @@ void Engine<P>::answer_nack(RecvRequest& r) {
 
 // ---- sending what is owed
 
+/// Entries of a list that go over any of the peer's usable rails; `most` at most.
+template <class P>
+std::size_t Engine<P>::entries_fit(const PeerT& p, std::size_t header, std::size_t entry, std::size_t most) {
+  std::size_t n = most;
+  for (unsigned i = 0; i < p.n_eager; ++i)
+    n = std::min(n, entries_that_fit(p.eager[i]->limits, header, entry));
+  return n;
+}
+
+/// NOTIFY certifies rails as clean. A list that has to be cut under-reports: the others are fenced.
 template <class P>
 bool Engine<P>::send_notify(SendRequest& r) {
   auto& x = r.xfer;
@@ -330,8 +343,9 @@ bool Engine<P>::send_notify(SendRequest& r) {
     core::WireRail rails[kMaxRails];
   } m;
   m.h = restart_header(MsgType::kRestartNotify, 0, identity(r), x.name, x.peer_name);
+  const std::size_t limit = entries_fit(p, sizeof m.h, sizeof m.rails[0], kMaxRails);
   std::uint16_t n = 0;
-  for (unsigned i = 0; i < p.n_rails; ++i) {
+  for (unsigned i = 0; i < p.n_rails && n < limit; ++i) {
     if (x.dirty_rails & (1u << i)) continue;
     m.rails[n++] = core::WireRail{p.rails[i].name.conn, p.rails[i].name.epoch, 0};
   }
@@ -357,12 +371,7 @@ bool Engine<P>::send_restart_ack(RecvRequest& r) {
   } m;
   const Name sender = x.peer_name.at(x.name.round());
   m.h = restart_header(MsgType::kRestartAck, x.no_rdma ? core::kFlagNoRdma : 0, identity(r), sender, x.name);
-  std::size_t limit = core::kMaxWireRanges;
-  for (unsigned i = 0; i < x.proc->peer->n_eager; ++i) {
-    const std::size_t fits =
-        (x.proc->peer->eager[i]->limits.eager_limit - sizeof m.h) / sizeof(core::WireRange);
-    if (fits < limit) limit = fits;
-  }
+  const std::size_t limit = entries_fit(*x.proc->peer, sizeof m.h, sizeof m.ranges[0], core::kMaxWireRanges);
   std::uint16_t n = 0;
   if (x.length > x.want && limit > 0) m.ranges[n++] = core::WireRange{x.want, x.length};
   for (std::uint32_t i = 0; i < x.have.count() && limit > 0; ++i) {

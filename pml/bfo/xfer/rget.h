@@ -13,6 +13,7 @@
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/limits.h"
 #include "pml/bfo/xfer/transfer.h"
 
 namespace bfo::xfer {
@@ -79,7 +80,8 @@ struct Rget {
       Rail<P>* const carrier = e.next_eager(p);
       std::uint16_t exposed = 0;
       h.n_keys = 0;
-      for (unsigned k = 0; k < p.n_eager; ++k) {
+      const std::size_t fit = entries_that_fit(carrier->limits, core::rget_size(0), sizeof h.keys[0]);
+      for (unsigned k = 0; k < p.n_eager && h.n_keys < fit; ++k) {
         Rail<P>& rail = *p.eager[k];
         if (!can_get(rail, x.length)) continue;
         if (rail.name.conn == 0 && &rail != carrier) continue;  // a rail without a name is named by arrival

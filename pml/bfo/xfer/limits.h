@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// limits.h: what a BTL says its limits are, made into limits that can be kept. They are parameters that users
+// set one by one, so nothing can be taken for granted about one from another. What no rail takes would be
+// asked for for ever: every size the engine posts comes from here.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "pml/bfo/core/wire.h"
+#include "pml/bfo/xfer/port.h"
+
+namespace bfo::xfer {
+
+/// A rail that takes less than this in one piece cannot be used: no room for a header and an element.
+inline constexpr std::size_t kLeastPost = 64;
+
+/// Shorter pieces of RDMA cost more than a copy: a rail that allows no longer ones has none.
+inline constexpr std::size_t kLeastRdma = 256;
+
+/// Longest message, header included, that a BTL takes: it has buffers of both sizes.
+constexpr std::size_t post_limit(std::size_t eager_limit, std::size_t max_send_size) {
+  return eager_limit > max_send_size ? eager_limit : max_send_size;
+}
+
+/// The limits of one rail such that each can be kept whatever the others are. `in.post_limit` is at least
+/// kLeastPost, or 0: from eager_limit and max_send_size.
+constexpr RailLimits keepable(const RailLimits& in) {
+  RailLimits l = in;
+  if (l.post_limit == 0) l.post_limit = post_limit(l.eager_limit, l.max_send_size);
+  l.eager_limit = std::min(l.eager_limit, l.post_limit);
+  // Room for a header, and for an element of any type behind it.
+  const std::size_t least = std::min(l.post_limit, core::kMaxFixedHdr);
+  l.max_send_size = std::clamp(l.max_send_size, least, l.post_limit);
+  l.rndv_eager_limit = std::clamp(l.rndv_eager_limit, sizeof(core::RndvHdr), l.post_limit);
+  if (l.get_alignment == 0) l.get_alignment = 1;
+  l.get_limit -= l.get_limit % l.get_alignment;
+  l.rdma_frag_size = std::max(l.rdma_frag_size - l.rdma_frag_size % l.get_alignment, l.get_alignment);
+  // PUT is the longest header of fixed length; RGET names at least the rail that carries it.
+  if (l.put_limit < kLeastRdma || l.post_limit < sizeof(core::PutHdr)) l.put_limit = 0;
+  if (l.get_limit < kLeastRdma || l.post_limit < core::rget_size(1)) l.get_limit = 0;
+  return l;
+}
+
+/// Entries of `entry` bytes that a header of `header` bytes can carry over such a rail.
+constexpr std::size_t entries_that_fit(const RailLimits& l, std::size_t header, std::size_t entry) {
+  return l.post_limit < header ? 0 : (l.post_limit - header) / entry;
+}
+
+}  // namespace bfo::xfer

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_limits_test.cc: any combination of what users may set as a BTL's limits: every message arrives, and
+// nothing is posted that the rail can never take.
+#include <gtest/gtest.h>
+
+#include "pml/bfo/xfer/limits.h"
+#include "test/unit/failover_steps.h"
+#include "test/unit/fake_world.h"
+#include "test/unit/pattern.h"
+
+namespace bfo::test {
+namespace {
+
+constexpr std::size_t kSizes[] = {0, 1, 26, 27, 50, 64, 88, 100, 1000, 1024, 4096, 5000, 40000};
+
+struct Limits {
+  std::size_t eager, rndv_eager, max_send;
+};
+
+/// Every size in both modes, with and without a receive that waits.
+void everything_arrives(World& w, const char* what) {
+  for (const std::size_t n : kSizes) {
+    for (const auto mode : {xfer::SendMode::kStandard, xfer::SendMode::kSync}) {
+      RecvReq* const early = w.irecv(1, 0, 1, n);
+      SendReq* const first = w.isend(0, 1, 1, pattern(n, 1), mode);
+      SendReq* const second = w.isend(0, 1, 2, pattern(n, 2), mode);
+      ASSERT_TRUE(w.run()) << what << ", " << n << " bytes";
+      RecvReq* const late = w.irecv(1, 0, 2, n);
+      ASSERT_TRUE(w.run()) << what << ", " << n << " bytes";
+      ASSERT_TRUE(first->done && second->done && early->done && late->done) << what << ", " << n << " bytes";
+      ASSERT_EQ(early->data, pattern(n, 1));
+      ASSERT_EQ(late->data, pattern(n, 2));
+    }
+  }
+  for (auto& e : w.engines) EXPECT_EQ(e->unfinished(), 0u) << what;
+}
+
+std::vector<Limits> combinations() {
+  std::vector<Limits> all;
+  constexpr std::size_t sizes[] = {1, 38, 64, 88, 100, 1000, 5000, 400000};
+  for (const std::size_t eager : sizes)
+    for (const std::size_t rndv : sizes)
+      for (const std::size_t send : sizes)
+        if (xfer::post_limit(eager, send) >= xfer::kLeastPost) all.push_back({eager, rndv, send});
+  return all;
+}
+
+std::string text(const Limits& l) {
+  return "eager " + std::to_string(l.eager) + ", rendezvous " + std::to_string(l.rndv_eager) + ", max send " +
+         std::to_string(l.max_send);
+}
+
+TEST(Limits, AnyCombination_EveryMessageArrives) {
+  for (const Limits& l : combinations()) {
+    for (const bool rdma : {false, true}) {
+      World::Options o;
+      o.eager = l.eager;
+      o.rndv_eager = l.rndv_eager;
+      o.max_send = l.max_send;
+      o.get = o.put = rdma;
+      World w(o);
+      everything_arrives(w, text(l).c_str());
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Limits, AnyCombination_ToItself) {
+  for (const Limits& l : combinations()) {
+    World::Options o;
+    o.eager = l.eager;
+    o.rndv_eager = l.rndv_eager;
+    o.max_send = l.max_send;
+    o.loopback = true;
+    World w(o);
+    everything_arrives(w, text(l).c_str());
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Limits, AnyCombination_ARailDiesInTheMiddle) {
+  for (const Limits& l : combinations()) {
+    if (l.rndv_eager > 100 && l.rndv_eager < 400000) continue;
+    for (const bool put : {false, true}) {
+      World::Options o;
+      o.rails = 8;  // NOTIFY and RGET list them all when they may
+      o.eager = l.eager;
+      o.rndv_eager = l.rndv_eager;
+      o.max_send = l.max_send;
+      o.put = put;
+      o.get = !put;
+      World w(o);
+      RecvReq* const r = w.irecv(1, 0, 1, 30000);
+      SendReq* const s = w.isend(0, 1, 1, pattern(30000, 3));
+      SendReq* const small = w.isend(0, 1, 2, pattern(40, 4));
+      for (int i = 0; i < 20 && !w.flights.empty(); ++i) w.take();
+      w.kill(0, 1, 1, [](const Flight& f) { return f.number % 2 == 0; });
+      for (int i = 0; i < 20 && !w.flights.empty(); ++i) w.take();
+      w.kill(0, 1, 2);
+      RecvReq* const q = w.irecv(1, 0, 2, 40);
+      ASSERT_TRUE(w.run()) << text(l);
+      ASSERT_TRUE(r->done && s->done && q->done && small->done) << text(l);
+      ASSERT_EQ(r->data, pattern(30000, 3));
+    }
+  }
+}
+
+TEST(Limits, SmallRdmaLimits_EveryMessageArrives) {
+  for (const std::size_t limit : {1u, 255u, 256u, 1001u, 4096u}) {
+    for (const bool put : {false, true}) {
+      World::Options o;
+      o.put = put;
+      o.get = !put;
+      o.rdma_limit = limit;
+      World w(o);
+      everything_arrives(w, "RDMA limit");
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Limits, AlignedGets_StayAligned) {
+  xfer::RailLimits l;
+  l.get_limit = 1001;
+  l.get_alignment = 8;
+  l.rdma_frag_size = 5;
+  const xfer::RailLimits k = xfer::keepable(l);
+  EXPECT_EQ(k.get_limit, 1000u);
+  EXPECT_EQ(k.rdma_frag_size, 8u);
+}
+
+/// What one rail took without a record another one must take as it is.
+TEST(Limits, EagerMessages_FitTheOtherRailsToo) {
+  World::Options o;
+  o.eager = 4096;
+  World w(o);
+  xfer::Peer<FakePort>* const p = w.peer(0, 1);
+  xfer::RailLimits small;
+  small.eager_limit = small.rndv_eager_limit = small.max_send_size = 300;
+  w.engines[0]->rail_add(p, FakePort::RailHandle{1, 2}, small, RailState::kUp, RailName{77, 1});
+  for (unsigned i = 0; i < p->n_rails; ++i) EXPECT_LE(p->rails[i].limits.eager_limit, 300u);
+  EXPECT_EQ(p->eager_limit, 300u);
+}
+
+}  // namespace
+}  // namespace bfo::test
