@@ -31,10 +31,11 @@ have_python() { /usr/bin/python3 -c "import $1" >/dev/null 2>&1; }
 
 # Prints the Debian packages that are missing. $1: build (enough for quickstart) or test (everything contrib/check uses).
 missing_packages() {
-  local own_openmpi=no
+  local own_openmpi=no compiler
   case " ${BFO_CONFIGURE:-} " in *" --with-openmpi="*) own_openmpi=yes ;; esac
   {
-    { have "${CXX:-g++}" && have gcc; } || echo g++
+    read -r compiler _ <<<"${CXX:-g++}" # CXX may be a command with arguments
+    { have "$compiler" && have gcc; } || echo g++
     have make || echo make
     have autoconf || echo autoconf
     have automake || echo automake
