@@ -73,6 +73,7 @@ void Process::reset() {
   config.rdma_depth = m.rdma_depth;
   config.use_get = m.use_get != 0;
   config.use_put = m.use_put != 0;
+  config.any_source_on_loss = xfer::AnySource::kWait;  // the program goes on with those that are left
   engine_.emplace(port_, config);
   driver_.reset(&*engine_);
   if (!m.lazy)

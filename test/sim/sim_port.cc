@@ -280,6 +280,10 @@ void* SimPort::resolve(std::uint32_t comm, std::int32_t rank) {
   return process_.peer(process_.book_.proc(comm, rank));
 }
 
+void* SimPort::known(std::uint32_t comm, std::int32_t rank) const {
+  return process_.peers_[process_.book_.proc(comm, rank)];
+}
+
 void SimPort::peer_failed(std::uint32_t peer, const xfer::PeerLoss& loss) {
   const Outcome why = loss.outcome;
   Context& ctx = process_.ctx_;

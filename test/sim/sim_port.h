@@ -75,6 +75,7 @@ class SimPort {
   void complete_send(SendRequest& r, Outcome outcome);
   void complete_recv(RecvRequest& r, const xfer::RecvStatus& status);
   void* resolve(std::uint32_t comm, std::int32_t rank);
+  void* known(std::uint32_t comm, std::int32_t rank) const;
   void peer_failed(std::uint32_t peer, const xfer::PeerLoss& loss);
 
   void fence(const RailHandle& rail, std::uint32_t epoch);

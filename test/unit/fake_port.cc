@@ -143,6 +143,10 @@ void* FakePort::resolve(const CommHandle&, std::int32_t rank) {
   return world_.peer(rank_, rank);
 }
 
+void* FakePort::known(const CommHandle&, std::int32_t rank) const {
+  return world_.peers[rank_][rank];
+}
+
 void FakePort::fence(const RailHandle& rail, std::uint32_t epoch) {
   const std::size_t k = world_.key(rank_, rail.rank, rail.rail);
   if (!world_.up[k]) closings_asked_.emplace_back(rail.rail, epoch);

@@ -82,6 +82,7 @@ class FakePort {
   void complete_send(SendRequest& r, Outcome o);
   void complete_recv(RecvRequest& r, const xfer::RecvStatus& s);
   void* resolve(const CommHandle& comm, std::int32_t rank);
+  void* known(const CommHandle& comm, std::int32_t rank) const;
   void peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss) {
     ++peers_failed_;
     losses_.emplace_back(peer, loss);

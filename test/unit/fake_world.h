@@ -59,7 +59,7 @@ class World {
   ~World();
 
   xfer::Comm<FakePort>* add_comm(int rank, std::uint16_t ctx) {
-    return engines[rank]->comm_add(xfer::CommDesc<FakePort>{ctx, ctx, rank, options.ranks});
+    return engines[rank]->comm_add(xfer::CommDesc<FakePort>{ctx, ctx, rank, options.ranks, false});
   }
 
   std::size_t key(int a, int b, int rail) const {

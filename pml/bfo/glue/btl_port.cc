@@ -185,6 +185,11 @@ void* BtlPort::resolve(const CommHandle& comm, int32_t rank) {
   return module_.peer(ompi_comm_peer_lookup(comm.comm, rank));
 }
 
+void* BtlPort::known(const CommHandle& comm, int32_t rank) const {
+  ompi_proc_t* proc = ompi_group_peer_lookup_existing(comm.comm->c_remote_group, rank);
+  return proc != nullptr ? proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] : nullptr;
+}
+
 // ---- rails
 
 void BtlPort::fence(const RailHandle& rail, uint32_t epoch) {

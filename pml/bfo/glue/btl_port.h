@@ -131,6 +131,7 @@ class BtlPort {
   void complete_send(SendRequest& req, Outcome outcome);
   void complete_recv(RecvRequest& req, const xfer::RecvStatus& status);
   void* resolve(const CommHandle& comm, int32_t rank);
+  void* known(const CommHandle& comm, int32_t rank) const;
   void peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss);
 
   // ---- rails

@@ -15,6 +15,7 @@ int pml_add_comm(ompi_communicator_t* comm) {
   desc.ctx = static_cast<uint16_t>(comm->c_contextid);
   desc.my_rank = comm->c_my_rank;
   desc.size = comm->c_remote_group->grp_proc_count;  // of an intercommunicator: the other side
+  desc.inter = OMPI_COMM_IS_INTER(comm);
   Comm* made = module.engine().comm_add(desc);
   if (made == nullptr) return OMPI_ERR_OUT_OF_RESOURCE;
   comm->c_pml_comm = static_cast<mca_pml_comm_t*>(static_cast<void*>(made));

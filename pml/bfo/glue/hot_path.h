@@ -124,6 +124,8 @@ inline int recv_request_start(Module& module, RecvRequest& req) {
   args.src = base.req_peer;
   args.tag = base.req_tag;
   args.capacity = recv_capacity(base);
+  // A layer inside Open MPI (one-sided over messages): it would take the buffer for a message.
+  args.keeps_waiting = base.req_ompi.req_complete_cb != nullptr;
   module.engine().irecv(&req, args);
   return OMPI_SUCCESS;
 }

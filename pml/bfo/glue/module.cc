@@ -34,6 +34,7 @@ xfer::Config engine_config(const Params& params) {
   config.short_limit = static_cast<size_t>(params.short_limit);
   config.use_get = params.use_get;
   config.use_put = params.use_put;
+  config.any_source_on_loss = any_source_waits(params) ? xfer::AnySource::kWait : xfer::AnySource::kError;
   return config;
 }
 
@@ -408,7 +409,7 @@ int Module::del_procs(ompi_proc_t** procs, size_t count) {
       std::erase(stock_rails_, &peer->rails[r]);
       broken_lock_.unlock();
     }
-    engine_.peer_lost(peer);
+    engine_.peer_lost(peer, true);
   }
   leaving_ = false;
   return mca_bml.bml_del_procs(count, procs);

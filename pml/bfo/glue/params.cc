@@ -79,6 +79,13 @@ int register_params(const mca_base_component_t* component, Params& params) {
   rc = add("allocator", "Allocator component for unexpected messages above unexpected_limit",
            MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_9, &params.allocator);
   if (rc < 0) return rc;
+  params.any_source_on_loss = const_cast<char*>("error");
+  rc =
+      add("any_source_on_loss",
+          "What a receive or probe from MPI_ANY_SOURCE does when a process of its communicator is given up: "
+          "\"error\" = it ends with the error of that process, \"wait\" = it goes on while any other is left",
+          MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params.any_source_on_loss);
+  if (rc < 0) return rc;
   params.event_file = const_cast<char*>("");
   rc = add("event_file",
            "File that gets one JSON line per failover event, appended by every process (empty = none)",
@@ -93,7 +100,16 @@ bool params_in_range(const Params& params) {
     show_help("parameter-out-of-range", p.name, value, p.min, p.max, p.initial);
     return false;
   }
+  const char* on_loss = params.any_source_on_loss;
+  if (on_loss == nullptr || (strcmp(on_loss, "error") != 0 && strcmp(on_loss, "wait") != 0)) {
+    show_help("any-source-on-loss", on_loss == nullptr ? "" : on_loss);
+    return false;
+  }
   return true;
+}
+
+bool any_source_waits(const Params& params) {
+  return strcmp(params.any_source_on_loss, "wait") == 0;
 }
 
 }  // namespace bfo::glue

@@ -26,6 +26,7 @@ struct Params {
   bool use_get;              // receiver-side RDMA reads
   bool use_put;              // sender-side RDMA writes
   int park_timeout;          // seconds without any rail before MPI reports an error; -1 = for ever
+  char* any_source_on_loss;  // "error" or "wait": what becomes of receives from any source
   char* event_file;          // one JSON line per failover event is appended here; empty = none
 };
 
@@ -36,5 +37,8 @@ int register_params(const mca_base_component_t* component, Params& params);
 // Checks every value against its range. On the first violation prints one sentence naming parameter, value
 // and range, and returns false.
 bool params_in_range(const Params& params);
+
+// Receives and probes from any source go on when a process is lost. For values that are in range.
+bool any_source_waits(const Params& params);
 
 }  // namespace bfo::glue

@@ -36,9 +36,13 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
   c->ctx = d.ctx;
   c->my_rank = d.my_rank;
   c->size = d.size;
+  c->inter = d.inter;
   c->procs = static_cast<ProcT**>(procs);
   std::memset(procs, 0, bytes);
   page[d.ctx % kCommPage] = c;
+  comms_.push_back(c);
+  if (n_lost_ != 0) [[unlikely]]
+    count_lost(*c);
   // Messages that came before the communicator existed: in order of arrival, through the same duplicate
   // check.
   List<Message> mine;
@@ -81,6 +85,7 @@ void Engine<P>::comm_free(CommT* c) {
   while (Message* m = c->held.pop_front()) free_message(m);
   port_.free(c->procs);
   comm_pages_[c->ctx / kCommPage][c->ctx % kCommPage] = nullptr;
+  comms_.remove(c);
   c->~CommT();
   port_.free(c);
 }

@@ -11,6 +11,12 @@
 
 namespace bfo::xfer {
 
+/// What the loss of a process does to receives and probes from any source (wildcard.h).
+enum class AnySource : std::uint8_t {
+  kError,  ///< they end with its error on every communicator it is a member of
+  kWait    ///< they go on while anybody else is left there
+};
+
 struct Config {
   std::uint64_t park_timeout_ns = 30'000'000'000;  ///< without any rail up to a peer before its requests fail
   std::uint32_t send_depth = 4;                    ///< FRAGs or writes in flight per request and usable rail
@@ -19,6 +25,7 @@ struct Config {
   std::uint32_t max_named = Name::kSlotMask + 1;   ///< unfinished rendezvous, in each direction
   bool use_get = true;
   bool use_put = true;
+  AnySource any_source_on_loss = AnySource::kError;
 };
 
 /// Totals since the start; for pvars, tests and the balance of P8: what all processes sent and read is what

@@ -59,8 +59,9 @@ class Engine {
   /// speak common/failover_btl.h. `name` zero when unknown.
   RailT* rail_add(PeerT* peer, const typename P::RailHandle& handle, const RailLimits& limits,
                   RailState state, RailName name = {});
-  /// The runtime says the peer's process is gone, or del_procs: its requests end with kPeerLost.
-  void peer_lost(PeerT* peer);
+  /// The runtime says that the peer's process is gone: its requests end with kPeerLost. `left`: it leaves in
+  /// order (del_procs), which is no loss for those who wait for anybody.
+  void peer_lost(PeerT* peer, bool left = false);
 
   // ---- MPI calls
   // ----------------------------------------------------------------------------------------------
@@ -420,11 +421,25 @@ class Engine {
   void keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss);
   void recall_loss(PeerT& p, std::uint64_t conn);
   void drop_raw(PeerT& p);
-  void give_up(PeerT& p);
+  void give_up(PeerT& p, bool loss = true);
   void tell_lost(PeerT& p);
   void check_parked(PeerT& p, std::uint64_t now_ns);
   void note_absence(std::uint64_t now_ns);
-  bool has_work(const PeerT& p) const;
+  bool has_work(PeerT& p);
+
+  // wildcard.h
+  PeerT* known_peer(const CommT& c, std::int32_t rank) const;
+  bool wildcard_lost(const CommT& c) const;
+  void count_lost(CommT& c, std::int32_t rank, const PeerT& p);
+  void count_lost(CommT& c);
+  void wildcards_lose(PeerT& p);
+  void end_wildcards(CommT& c);
+  void fail_wildcard(RecvRequest& r);
+  bool wildcard_waits(const CommT& c) const;
+  bool deserted(const CommT& c) const;
+  bool wanted_by_wildcard(PeerT& p);
+  void watch_wildcards();
+  void watch(CommT& c, std::int32_t rank);
 
   // failed.h
   void note_failed(PeerT& p, Name sender);
@@ -464,8 +479,10 @@ class Engine {
   void emit_held();
 
   static constexpr unsigned kCommPage = 256;
-  static constexpr std::uint8_t kLooks = 3;  ///< a millisecond or more apart
-  static constexpr std::uint32_t kPing = 1;  ///< FragState::grant of a kRaw that keep_alive() sent
+  static constexpr std::uint8_t kLooks = 3;       ///< a millisecond or more apart
+  static constexpr std::int32_t kWatched = 256;   ///< ranks looked at for wildcards in one keep_alive()
+  static constexpr std::int32_t kSmallComm = 64;  ///< ranks; all of them are watched, met or not
+  static constexpr std::uint32_t kPing = 1;       ///< FragState::grant of a kRaw that keep_alive() sent
 
   P& port_;
   Config config_;
@@ -487,6 +504,8 @@ class Engine {
   SlotMap<SendRequest> sends_;
   SlotMap<RecvRequest> recvs_;
   PeerT* peers_ = nullptr;
+  List<CommT> comms_;
+  std::uint32_t n_lost_ = 0;                 ///< peers given up that had not left
   std::uint64_t used_ctx_[65536 / 64] = {};  ///< context ids that were freed at least once
   CommT** comm_pages_[65536 / kCommPage] = {};
   List<Aside> aside_;
@@ -528,3 +547,4 @@ class Engine {
 #include "pml/bfo/xfer/give_up.h"
 #include "pml/bfo/xfer/record.h"
 #include "pml/bfo/xfer/keepalive.h"
+#include "pml/bfo/xfer/wildcard.h"

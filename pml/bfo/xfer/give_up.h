@@ -155,9 +155,9 @@ template <class P>
 }
 
 template <class P>
-void Engine<P>::peer_lost(PeerT* p) {
+void Engine<P>::peer_lost(PeerT* p, bool left) {
   Entry entry(*this);
-  give_up(*p);
+  give_up(*p, !left);
 }
 
 /// What no request stands for and no rail has: nobody will hear it.
@@ -171,9 +171,10 @@ template <class P>
   while (StarvedT* w = p.starved.pop_front()) port_.free(w);
 }
 
-/// Every request with this peer ends with an error, each through its gate.
+/// Every request with this peer ends with an error, each through its gate. Those that wait for anybody too,
+/// if it is a `loss`.
 template <class P>
-[[gnu::cold]] void Engine<P>::give_up(PeerT& p) {
+[[gnu::cold]] void Engine<P>::give_up(PeerT& p, bool loss) {
   if (p.lost) return;
   p.lost = true;
   p.parked = false;
@@ -222,6 +223,7 @@ template <class P>
         }
       }
     }
+  if (loss) wildcards_lose(p);
   emit_events(p, true);
   FailoverEvent e;
   e.what = outcome == Outcome::kMessageLost ? "message_lost"
@@ -234,7 +236,7 @@ template <class P>
 }
 
 template <class P>
-bool Engine<P>::has_work(const PeerT& p) const {
+bool Engine<P>::has_work(PeerT& p) {
   if (!p.live_sends.empty() || !p.live_recvs.empty() || !p.ready_sends.empty() || !p.raw.empty() ||
       !p.starved.empty() || !p.nameless.empty() || p.probed)
     return true;
@@ -244,7 +246,7 @@ bool Engine<P>::has_work(const PeerT& p) const {
         const ProcT* const q = page[i]->procs[k];
         if (q && q->peer == &p && !(q->posted.empty() && q->stalled.empty())) return true;
       }
-  return false;
+  return wanted_by_wildcard(p);
 }
 
 /// This process was outside MPI, where nothing is connected. A port that returned meanwhile has a second

@@ -5,7 +5,7 @@
 // with it, but only a message sent to them shows that. So about once a second each such peer gets one
 // harmless message. It needs no peer CPU to be acknowledged: a peer that computes for hours is not dead
 // (H15). What follows its failure is the ordinary loss of a rail; after the park time the requests end with
-// an error. A receive or probe from MPI_ANY_SOURCE waits for nobody in particular and is not watched.
+// an error. A receive or probe from MPI_ANY_SOURCE waits for every member of its communicator (wildcard.h).
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
@@ -29,6 +29,7 @@ void Engine<P>::keep_alive() {
         if (!q->peer->asked_via) q->peer->asked_via = q;  // the lowest context both have
         if (!q->posted.empty() || !q->stalled.empty()) q->peer->awaited = true;
       }
+  watch_wildcards();
   for (PeerT* p = peers_; p; p = p->next) {
     if (!p->awaited || !p->asked_via || p->lost || p->parked || p->pinging || p->n_eager == 0) continue;
     if (p->rails[0].limits.failover) ping(*p, *p->asked_via);

@@ -152,6 +152,8 @@ concept Port = PortTypes<P> && requires(
   /// Which process is rank i32 of the communicator. Called once per rank, on first use; calls back into
   /// Engine::peer_add()/rail_add() as needed and returns the engine's Peer*, as void*.
   { p.resolve(comm, i32) } -> std::same_as<void*>;
+  /// The same if that process was resolved before, on any communicator; nullptr if not. Cheap.
+  { p.known(comm, i32) } -> std::same_as<void*>;
   /// Every path to the peer was gone for the park time, or a message was lost for good, or has no room: for
   /// the log; requests end separately through complete_*().
   { p.peer_failed(peer, loss) };

@@ -57,6 +57,7 @@ void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
   x.src = args.src;
   x.tag = args.tag;
   x.capacity = args.capacity;
+  x.keeps_waiting = args.keeps_waiting;
   x.phase = RecvPhase::kIdle;
   if (Message* m = find_unexpected(c, args.src, args.tag)) {
     remove_unexpected(*m);
@@ -67,6 +68,10 @@ void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
   x.post_order = c.post_order++;
   ++c.n_posted;
   if (args.src == kAnySource) {
+    if (c.n_lost != 0 && wildcard_lost(c) && !x.keeps_waiting) [[unlikely]] {
+      --c.n_posted;
+      return fail_wildcard(*r);
+    }
     c.wild.push_back(r);
     return;
   }
@@ -104,10 +109,15 @@ bool Engine<P>::cancel(RecvRequest* r) {
 }
 
 /// Nothing is here for a probe: how a receive posted instead of it would have ended, kOk if not yet. As one,
-/// it makes the peer known and waits for it (has_work(), keep_alive()); the next probe waits again.
+/// it makes the peer known and waits for it, or for all who may send (has_work(), keep_alive()); the next
+/// probe waits again.
 template <class P>
 Outcome Engine<P>::probe_missed(CommT& c, std::int32_t src) {
-  if (src == kAnySource) return Outcome::kOk;
+  if (src == kAnySource) {
+    if (wildcard_lost(c)) return c.lost_outcome;
+    c.probed = 2;
+    return Outcome::kOk;
+  }
   ProcT* const p = proc_at(c, src);
   PeerT* const peer = p ? peer_of(*p) : nullptr;
   if (!peer) return Outcome::kNoMemory;

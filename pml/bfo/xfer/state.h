@@ -60,6 +60,7 @@ struct RecvArgs {
   std::int32_t src = kAnySource;
   std::int32_t tag = kAnyTag;
   std::uint64_t capacity = 0;  ///< bytes that fit
+  bool keeps_waiting = false;  ///< from any source: the loss of a peer does not end it (wildcard.h)
 };
 
 enum class Protocol : std::uint8_t { kEager, kCopy, kGet, kPut };
@@ -167,6 +168,7 @@ struct RecvState {
   std::uint64_t capacity = 0;
   std::uint64_t post_order = 0;
   RecvStatus status;
+  bool keeps_waiting = false;  ///< see RecvArgs
 
   // rendezvous only
   core::RecvPhase phase = core::RecvPhase::kIdle;
@@ -324,15 +326,27 @@ struct CommDesc {
   typename P::CommHandle handle{};
   std::uint16_t ctx = 0;
   std::int32_t my_rank = 0;
-  std::int32_t size = 0;
+  std::int32_t size = 0;  ///< of an intercommunicator: of the remote group
+  bool inter = false;
 };
 
 template <class P>
 struct Comm {
+  Comm* next = nullptr;  ///< all communicators
+  Comm* prev = nullptr;
+  bool linked = false;
+  bool inter = false;       ///< `my_rank` is none of its ranks
+  std::uint8_t probed = 0;  ///< not 0: probed from any source, in vain, at most two keep_alive()s ago
+  Outcome lost_outcome = Outcome::kOk;
   typename P::CommHandle handle{};
   std::uint16_t ctx = 0;
   std::int32_t my_rank = 0;
   std::int32_t size = 0;
+  std::int32_t n_lost = 0;     ///< members that were given up
+  std::int32_t lost_rank = 0;  ///< the last of them, and how
+  std::int32_t watch = 0;      ///< watch_wildcards(): next rank to be looked at
+  /// Members that are not this process.
+  std::int32_t others() const { return inter ? size : size - 1; }
   Proc<P>** procs = nullptr;
   List<typename P::RecvRequest, XferLink> wild;  ///< posted with ANY_SOURCE
   List<Unexpected<P>, CommLink> held;            ///< taken by a matched probe, not yet received
@@ -395,6 +409,7 @@ struct Peer {
   bool knows = false;            ///< it gave us up first: needs not be told
   bool owe_lost = false;         ///< given up by us, and not told yet
   bool awaited = false;          ///< keep_alive(): it owes us something
+  bool wanted = false;           ///< a wildcard waits for it too, or did at the last look
   Proc<P>* asked_via = nullptr;  ///< keep_alive(): valid during one call only
   bool pinging = false;          ///< a message of keep_alive() is under way
   std::size_t eager_limit = 0;   ///< largest of its rails

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// wildcard.h: receives and probes from MPI_ANY_SOURCE when a process they might have heard from is given up.
+//
+// A wildcard cannot know whether the message it waits for would have come from that process. So on every
+// communicator with such a member it ends with the error of that member, posted before the loss or after it
+// (MPI's fault tolerance has the same rule); a message that is here already is still received. With
+// AnySource::kWait it goes on, while anybody is left who could send.
+//
+// Whom a wildcard waits for must be watched (keepalive.h): the members this process is connected to, and in a
+// small communicator also those it has never spoken to. A large one would be connected to as a whole only
+// because somebody waits.
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+/// Rank `rank` of `c` if this process has a record of it; unlike peer_of() it makes none.
+template <class P>
+Peer<P>* Engine<P>::known_peer(const CommT& c, std::int32_t rank) const {
+  const ProcT* const p = c.procs[rank];
+  if (p && p->peer) return p->peer;
+  return static_cast<PeerT*>(port_.known(c.handle, rank));
+}
+
+/// Does a wildcard on `c` end with the error of a lost member?
+template <class P>
+bool Engine<P>::wildcard_lost(const CommT& c) const {
+  if (c.n_lost == 0) return false;
+  return config_.any_source_on_loss == AnySource::kError || c.n_lost >= c.others();
+}
+
+/// `rank` of `c` was given up.
+template <class P>
+[[gnu::cold]] void Engine<P>::count_lost(CommT& c, std::int32_t rank, const PeerT& p) {
+  // Messages to oneself may still come when all others are lost: this process counts for kWait only.
+  if (c.inter || rank != c.my_rank || config_.any_source_on_loss == AnySource::kError) ++c.n_lost;
+  c.lost_rank = rank;
+  c.lost_outcome = p.loss.outcome;
+}
+
+/// A communicator is made when processes were lost before.
+template <class P>
+[[gnu::cold]] void Engine<P>::count_lost(CommT& c) {
+  for (std::int32_t i = 0; i < c.size; ++i)
+    if (const PeerT* const p = known_peer(c, i); p && p->lost) count_lost(c, i, *p);
+}
+
+/// `p` was given up: what waits for anybody, where it is a member.
+template <class P>
+[[gnu::cold]] void Engine<P>::wildcards_lose(PeerT& p) {
+  ++n_lost_;
+  for (CommT* c = comms_.front(); c; c = comms_.next(c)) {
+    for (std::int32_t i = 0; i < c->size; ++i)
+      if (known_peer(*c, i) == &p) count_lost(*c, i, p);
+    if (wildcard_lost(*c)) end_wildcards(*c);
+  }
+}
+
+template <class P>
+[[gnu::cold]] void Engine<P>::end_wildcards(CommT& c) {
+  for (RecvRequest* r = c.wild.front(); r;) {
+    RecvRequest* const next = c.wild.next(r);
+    if (!r->xfer.keeps_waiting) {
+      c.wild.remove(r);
+      --c.n_posted;
+      fail_wildcard(*r);
+    }
+    r = next;
+  }
+}
+
+template <class P>
+[[gnu::cold, gnu::noinline]] void Engine<P>::fail_wildcard(RecvRequest& r) {
+  const CommT& c = *r.xfer.comm;
+  r.xfer.status = RecvStatus{c.lost_rank, r.xfer.tag, 0, c.lost_outcome};
+  finish_recv(r);
+}
+
+/// Is there a wildcard on `c` that a loss would end?
+template <class P>
+bool Engine<P>::wildcard_waits(const CommT& c) const {
+  if (c.probed != 0) return true;
+  for (RecvRequest* r = c.wild.front(); r; r = c.wild.next(r))
+    if (!r->xfer.keeps_waiting) return true;
+  return false;
+}
+
+/// Has every other member of `c` been given up, or left in order? Then those that left are waited for too,
+/// for the park time: else the wait had no end.
+template <class P>
+[[gnu::cold]] bool Engine<P>::deserted(const CommT& c) const {
+  for (std::int32_t i = 0; i < c.size; ++i) {
+    if (!c.inter && i == c.my_rank) continue;
+    const PeerT* const p = known_peer(c, i);
+    if (!p || !(p->lost || p->left)) return false;
+  }
+  return true;
+}
+
+/// The park time of `p`, which watch_wildcards() found wanted, is over: does a wildcard still wait?
+template <class P>
+[[gnu::cold]] bool Engine<P>::wanted_by_wildcard(PeerT& p) {
+  if (!p.wanted) return false;
+  for (CommT* c = comms_.front(); c; c = comms_.next(c)) {
+    if (!wildcard_waits(*c)) continue;
+    for (std::int32_t i = 0; i < c->size; ++i)
+      if (known_peer(*c, i) == &p && (!p.left || deserted(*c))) return true;
+  }
+  p.wanted = false;
+  return false;
+}
+
+/// Finds members of communicators with a waiting wildcard, some at each call: round robin.
+template <class P>
+void Engine<P>::watch_wildcards() {
+  std::int32_t looks = kWatched;
+  for (CommT* c = comms_.front(); c && looks > 0; c = comms_.next(c)) {
+    if (!wildcard_waits(*c)) continue;
+    if (c->probed != 0) --c->probed;
+    const std::int32_t n = c->size < looks ? c->size : looks;
+    looks -= n;
+    for (std::int32_t i = 0; i < n; ++i) {
+      watch(*c, c->watch);
+      c->watch = c->watch + 1 < c->size ? c->watch + 1 : 0;
+    }
+  }
+}
+
+template <class P>
+void Engine<P>::watch(CommT& c, std::int32_t rank) {
+  if (!c.inter && rank == c.my_rank) return;
+  PeerT* p = known_peer(c, rank);
+  if (!p && c.size > kSmallComm) return;
+  ProcT* const q = proc_at(c, rank);
+  if (!q || !(p = peer_of(*q)) || p->lost) return;
+  p->wanted = true;
+  bool connected = c.size <= kSmallComm;
+  for (unsigned i = 0; i < p->n_rails; ++i) connected = connected || p->rails[i].up_epoch != 0;
+  if (connected && !p->left) p->awaited = true;
+}
+
+}  // namespace bfo::xfer
