@@ -144,6 +144,14 @@ uint64_t pair_key(const opal_process_name_t& peer) {
   return uint64_t{self.jobid} + peer.jobid + self.vpid + peer.vpid;
 }
 
+// From how many bytes on a contiguous message goes by RDMA. By default: what does not go at once, because that
+// saves a copy. Through shared memory (get, and no epochs) copying a little more than an eager message is
+// faster still.
+size_t least_rdma_size(const mca_btl_base_module_t* btl, const Params& params, bool failover, bool get) {
+  if (params.rdma_threshold > 0) return static_cast<size_t>(params.rdma_threshold);
+  return get && !failover ? btl->btl_eager_limit + 1 : btl->btl_eager_limit - sizeof(core::MatchHdr) + 1;
+}
+
 xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& params, bool rdma) {
   xfer::RailLimits l;
   l.eager_limit = btl->btl_eager_limit;
@@ -157,7 +165,7 @@ xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& param
     l.get_limit = btl->btl_get_limit;
   }
   l.get_alignment = std::max<size_t>(btl->btl_get_alignment, 1);
-  l.min_rdma_size = static_cast<size_t>(params.rdma_threshold);
+  l.min_rdma_size = least_rdma_size(btl, params, find_failover(btl) != nullptr, l.get_limit != 0);
   // Short pieces keep short what a failed rail leaves undone. A BTL that cannot fail over gets all at once,
   // as from ob1 (vader's pipeline fragment of 4 KiB would be one system call each).
   l.rdma_frag_size = find_failover(btl) != nullptr

@@ -42,9 +42,9 @@ constexpr IntParam kIntParams[] = {
      "Most rails a message is striped over; rails of a peer beyond this number are not used"},
     {"unexpected_limit", &Params::unexpected_limit, 128, 0, kMaxCount, OPAL_INFO_LVL_9,
      "Bytes of an unexpected message kept inside its record; longer ones come from the allocator"},
-    {"rdma_threshold", &Params::rdma_threshold, 65536, 0, INT_MAX, OPAL_INFO_LVL_5,
+    {"rdma_threshold", &Params::rdma_threshold, 0, 0, INT_MAX, OPAL_INFO_LVL_5,
      "Contiguous messages of at least this many bytes go by RDMA where the rails can; shorter ones are "
-     "copied"},
+     "copied (0 = what is longer than the BTL's eager limit)"},
     {"short_limit", &Params::short_limit, 256, 0, INT_MAX, OPAL_INFO_LVL_5,
      "Messages shorter than this many bytes to one peer all use one rail while it has room, which saves "
      "latency (0 = spread them too). Different peers use different rails"},

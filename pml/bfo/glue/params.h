@@ -21,7 +21,7 @@ struct Params {
   int max_send_per_range;    // rails of a peer used at all
   int unexpected_limit;      // bytes of an unexpected message kept inside its record
   char* allocator;           // allocator component for larger unexpected messages
-  int rdma_threshold;        // bytes; shorter messages are copied even where a rail has RDMA
+  int rdma_threshold;        // bytes; shorter messages are copied; 0 = each BTL's own
   int short_limit;           // bytes; shorter messages to a peer all use one rail
   bool use_get;              // receiver-side RDMA reads
   bool use_put;              // sender-side RDMA writes

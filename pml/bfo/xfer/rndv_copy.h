@@ -167,6 +167,8 @@ bool Engine<P>::open(SendRequest& r) {
     return true;
   }
   if (refused) return false;
+  // What will be written by RDMA goes straight into the receiver's buffer: first bytes would be copied there.
+  const bool put = Rput<P>::possible(*this, r);
   for (unsigned i = 0; i < p.n_eager; ++i) {
     RailT* const rail = next_eager(p);
     Frag* const f = new_frag(FragKind::kOpen, *rail, p);
@@ -174,13 +176,12 @@ bool Engine<P>::open(SendRequest& r) {
     core::RndvHdr h{};
     h.match = identity(r);
     h.match.type = static_cast<std::uint8_t>(MsgType::kRndv);
-    h.match.flags = static_cast<std::uint8_t>(
-        open_flags(x) | (Rput<P>::possible(*this, r) ? core::kFlagContig : core::kFlagNoRdma));
+    h.match.flags = static_cast<std::uint8_t>(open_flags(x) | (put ? core::kFlagContig : core::kFlagNoRdma));
     h.length = x.length;
     h.sender = x.name.value;
     h.receiver = again ? x.peer_name.value : 0;
     std::size_t n = 0;
-    if (!again) {
+    if (!again && !put) {
       n = rail->limits.rndv_eager_limit - sizeof h;
       if (n > x.length) n = x.length;
     }
@@ -257,13 +258,21 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   x.phase = RecvPhase::kReceiving;
   peer.live_recvs.push_back(&r);
   set_matched(r, p, h.match, h.length);
-  if (h.match.type == static_cast<std::uint8_t>(MsgType::kRndv))
-    store_frag(r, 0, a.bytes.from(sizeof(core::RndvHdr)));
+  const bool rndv = h.match.type == static_cast<std::uint8_t>(MsgType::kRndv);
+  const Bytes first = rndv ? a.bytes.from(sizeof(core::RndvHdr)) : Bytes{};
+  const std::uint64_t n = first.size < x.want ? first.size : x.want;
+  if (n != 0) arrived(r, 0, n, false);
+  // The answer goes out before the first bytes are copied, so that the sender works meanwhile. When nothing
+  // else is missing the end of the request answers.
+  if (!peer.lost) [[likely]] {
+    choose_protocol(r, a);
+    if (!x.have.covers(0, x.want)) flush(peer);
+  }
+  if (n != 0) port_.unpack(r, 0, first.data, n);
   if (peer.lost) [[unlikely]] {  // it came before the peer was given up, and is matched now
     recv_event(r, RecvEvent::kGiveUp);
     return;
   }
-  choose_protocol(r, a);
   recv_check(r);
   flush(peer);
 }
