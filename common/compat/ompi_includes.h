@@ -89,6 +89,7 @@ extern "C" {
 #include "opal/constants.h"
 #include "opal/datatype/opal_convertor.h"
 #include "opal/datatype/opal_datatype.h"
+#include "opal/datatype/opal_datatype_internal.h"
 #include "opal/mca/base/base.h"
 #include "opal/mca/base/mca_base_pvar.h"
 #include "opal/mca/base/mca_base_var.h"

@@ -119,14 +119,29 @@ void* BtlPort::contiguous(RecvRequest& req) {
   return req.direct;
 }
 
+Trail* BtlPort::make_trail(const Layout& layout) {
+  void* const memory = alloc(sizeof(Trail));
+  return memory != nullptr ? ::new (memory) Trail(layout) : nullptr;
+}
+
+void BtlPort::drop_trail(Trail*& trail) {
+  trail->~Trail();
+  free(trail);
+  trail = nullptr;
+}
+
 void BtlPort::unpack_scattered(RecvRequest& req, uint64_t offset, const void* bytes, size_t length) {
-  opal_convertor_t* conv = &req.base.req_base.req_convertor;
-  struct iovec iov = {const_cast<void*>(bytes), length};
-  uint32_t count = 1;
-  size_t stored = length;
-  size_t position = offset;
-  opal_convertor_set_position(conv, &position);
-  opal_convertor_unpack(conv, &iov, &count, &stored);
+  const mca_pml_base_request_t& base = req.base.req_base;
+  const Layout layout(base.req_datatype->super, base.req_count, base.req_addr);
+  if (req.trail == nullptr && offset != 0) req.trail = make_trail(layout);
+  if (req.trail == nullptr) {
+    Cursor cursor;
+    cursor.skip(layout, offset);
+    cursor.scatter(layout, bytes, length);
+    return;
+  }
+  const uint64_t end = offset + length;
+  req.trail->scatter(offset, bytes, length, !req.xfer.have.covers(end, end + 1));
 }
 
 bool BtlPort::register_all(const Peer* peer, void* base, size_t size, uint32_t flags, Registration& out) {
@@ -178,6 +193,7 @@ bool BtlPort::handle(const Registration& registration, const RailHandle& rail, x
 // ---- MPI
 
 void BtlPort::complete_send(SendRequest& req, Outcome outcome) {
+  if (OPAL_UNLIKELY(req.trail != nullptr)) drop_trail(req.trail);
   send_request_done(req, mpi_error(outcome));
 }
 

@@ -9,6 +9,7 @@
 #include "common/compat/ompi_includes.h"
 #include "common/failover_btl.h"
 #include "pml/bfo/core/wire.h"
+#include "pml/bfo/glue/layout.h"
 #include "pml/bfo/glue/lock.h"
 #include "pml/bfo/glue/params.h"
 #include "pml/bfo/xfer/port.h"
@@ -147,6 +148,12 @@ class BtlPort {
 
  private:
   void unpack_scattered(RecvRequest& req, uint64_t offset, const void* bytes, size_t length);
+  Post send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
+                     uint64_t offset, size_t length, Frag& frag);
+  // Made for the first piece that is not at the start of its message. nullptr: there is no memory; then each
+  // is found from there.
+  Trail* make_trail(const Layout& layout);
+  void drop_trail(Trail*& trail);
   bool register_all(const Peer* peer, void* base, size_t size, uint32_t flags, Registration& out);
   Post posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag);
 

@@ -51,8 +51,6 @@ inline void BtlPort::matched(RecvRequest& req, int32_t source, int32_t tag, uint
     return;
   }
   req.direct = nullptr;
-  opal_convertor_copy_and_prepare_for_recv(ompi_mpi_local_convertor, &type, base.req_count, base.req_addr, 0,
-                                           &base.req_convertor);
 }
 
 inline void BtlPort::unpack(RecvRequest& req, uint64_t offset, const void* bytes, size_t length) {
@@ -89,6 +87,7 @@ constexpr int mpi_error(Outcome outcome) {
 }
 
 inline void BtlPort::complete_recv(RecvRequest& req, const xfer::RecvStatus& status) {
+  if (OPAL_UNLIKELY(req.trail != nullptr)) drop_trail(req.trail);
   ompi_status_public_t& out = req.base.req_base.req_ompi.req_status;
   out.MPI_SOURCE = status.source;
   out.MPI_TAG = status.tag;

@@ -124,6 +124,8 @@ Post BtlPort::send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t 
   mca_btl_base_descriptor_t* des = nullptr;
   if (length > 0) {
     opal_convertor_t* conv = &req.base.req_base.req_convertor;
+    if (opal_convertor_need_buffers(conv) != 0)
+      return send_gathered(rail, tag, hdr, hdr_size, req, offset, length, frag);
     size_t position = offset;
     opal_convertor_set_position(conv, &position);
     des = rail.btl->btl_prepare_src(rail.btl, rail.ep, conv, MCA_BTL_NO_ORDER, hdr_size, &length, kDesFlags);
@@ -135,6 +137,30 @@ Post BtlPort::send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t 
   des->des_cbfunc = send_done;
   des->des_cbdata = &frag;
   return posted(rail, des, tag);
+}
+
+// The convertor would have to be moved for every piece that goes again or was refused, which is neither right
+// nor cheap: see layout.h.
+Post BtlPort::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                            SendRequest& req, uint64_t offset, size_t length, FragRecord& frag) {
+  mca_btl_base_descriptor_t* des =
+      rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size + length, kDesFlags);
+  if (OPAL_UNLIKELY(des == nullptr)) return Post::kNoResource;
+  uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
+  memcpy(to, hdr, hdr_size);
+  des->des_cbfunc = send_done;
+  des->des_cbdata = &frag;
+  const Layout layout(req.base.req_base.req_convertor);
+  if (req.trail == nullptr && offset != 0) req.trail = make_trail(layout);
+  Cursor cursor;
+  if (req.trail != nullptr)
+    cursor = req.trail->at(offset);
+  else
+    cursor.skip(layout, offset);
+  cursor.gather(layout, to + hdr_size, length);
+  const Post post = posted(rail, des, tag);
+  if (req.trail != nullptr && taken(post)) req.trail->keep(offset, cursor, true);
+  return post;
 }
 
 Post BtlPort::send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,

@@ -85,7 +85,6 @@ int pml_recv(void* buffer, size_t count, ompi_datatype_t* datatype, int src, int
   ompi_request_wait_completion(&handle);
   const int rc = handle.req_status.MPI_ERROR;
   if (status != MPI_STATUS_IGNORE) OMPI_COPY_STATUS(status, handle.req_status, false);
-  if (req->direct == nullptr) opal_convertor_cleanup(&req->base.req_base.req_convertor);
   handle.req_state = OMPI_REQUEST_INVALID;
   module.give_cached(req);
   return rc;

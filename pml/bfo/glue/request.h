@@ -14,6 +14,7 @@ enum : int32_t { kEngineDone = 1, kUserFreed = 2 };
 struct SendRequest {
   mca_pml_base_send_request_t base;  // must be first: debuggers and libmpi see only this
   int32_t ends;                      // kEngineDone | kUserFreed
+  Trail* trail;                      // while a rendezvous gathers its bytes, else nullptr
   xfer::SendState<BtlPort> xfer;
 };
 
@@ -21,7 +22,8 @@ struct RecvRequest {
   mca_pml_base_recv_request_t base;  // must be first
   int32_t ends;
   uint8_t*
-      direct;  // first byte of the user's buffer while a matched message fits it in one piece, else nullptr
+      direct;    // first byte of the user's buffer while a matched message fits it in one piece, else nullptr
+  Trail* trail;  // while a rendezvous scatters its bytes, else nullptr
   xfer::RecvState<BtlPort> xfer;
 };
 

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// layout.cc: walking the description of a type (opal_datatype_internal.h): entries that are data, in blocks
+// at a constant distance; loops around further entries; loops whose contents are in one piece.
+#include "pml/bfo/glue/layout.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace bfo::glue {
+namespace {
+
+size_t basic_size(const dt_elem_desc_t& entry) {
+  return opal_datatype_basicDatatypes[entry.elem.common.type]->size;
+}
+
+bool is_data(const dt_elem_desc_t& entry) {
+  return (entry.elem.common.flags & OPAL_DATATYPE_FLAG_DATA) != 0;
+}
+
+template <bool kScatter>
+void copy_one(uint8_t* memory, uint8_t* packed, size_t n) {
+  memcpy(kScatter ? memory : packed, kScatter ? packed : memory, n);
+}
+
+// Blocks of a size known to the compiler are copied without a call.
+template <bool kScatter, size_t kSize>
+void copy_fixed(uintptr_t memory, ptrdiff_t stride, uint8_t* packed, size_t blocks) {
+  for (; blocks != 0; --blocks) {
+    copy_one<kScatter>(reinterpret_cast<uint8_t*>(memory), packed, kSize);
+    memory += static_cast<uintptr_t>(stride);
+    packed += kSize;
+  }
+}
+
+template <bool kScatter>
+void copy_blocks(uintptr_t memory, ptrdiff_t stride, size_t size, uint8_t* packed, size_t blocks) {
+  switch (size) {
+    case 1:
+      return copy_fixed<kScatter, 1>(memory, stride, packed, blocks);
+    case 2:
+      return copy_fixed<kScatter, 2>(memory, stride, packed, blocks);
+    case 4:
+      return copy_fixed<kScatter, 4>(memory, stride, packed, blocks);
+    case 8:
+      return copy_fixed<kScatter, 8>(memory, stride, packed, blocks);
+    case 12:
+      return copy_fixed<kScatter, 12>(memory, stride, packed, blocks);
+    case 16:
+      return copy_fixed<kScatter, 16>(memory, stride, packed, blocks);
+    case 24:
+      return copy_fixed<kScatter, 24>(memory, stride, packed, blocks);
+    case 32:
+      return copy_fixed<kScatter, 32>(memory, stride, packed, blocks);
+    case 64:
+      return copy_fixed<kScatter, 64>(memory, stride, packed, blocks);
+    default:
+      for (; blocks != 0; --blocks) {
+        copy_one<kScatter>(reinterpret_cast<uint8_t*>(memory), packed, size);
+        memory += static_cast<uintptr_t>(stride);
+        packed += size;
+      }
+  }
+}
+
+}  // namespace
+
+Layout::Layout(const opal_datatype_t& type, size_t elements, const void* buffer)
+    : base(reinterpret_cast<uintptr_t>(buffer)),
+      desc(type.opt_desc.desc),
+      used(static_cast<uint32_t>(type.opt_desc.used)),
+      extent(type.ub - type.lb),
+      size(type.size),
+      count(elements) {}
+
+Layout::Layout(const opal_convertor_t& conv) : Layout(*conv.pDesc, conv.count, conv.pBaseBuf) {
+  desc = conv.use_desc->desc;
+  used = static_cast<uint32_t>(conv.use_desc->used);
+}
+
+// ---- LoopStack
+
+LoopStack& LoopStack::operator=(const LoopStack& other) {
+  if (this == &other) return *this;
+  reserve(other.n_);
+  n_ = other.n_;
+  memcpy(data(), other.data(), n_ * sizeof(LoopLevel));
+  return *this;
+}
+
+void LoopStack::reserve(uint32_t n) {
+  if (OPAL_LIKELY(n <= capacity_)) return;
+  const uint32_t capacity = std::max(n, 2 * capacity_);
+  auto* more = static_cast<LoopLevel*>(::malloc(capacity * sizeof(LoopLevel)));
+  BFO_CHECK(more != nullptr);
+  memcpy(more, data(), n_ * sizeof(LoopLevel));
+  ::free(more_);
+  more_ = more;
+  capacity_ = capacity;
+}
+
+void LoopStack::push(const LoopLevel& level) {
+  reserve(n_ + 1);
+  data()[n_++] = level;
+}
+
+// ---- Cursor
+
+// At the start of an element of the buffer: leaves out those that `n` covers. Returns what is left of `n`.
+uint64_t Cursor::skip_elements(const Layout& layout, uint64_t n) {
+  if (n < layout.size) return n;
+  const uint64_t elements = n / layout.size;
+  element_ += elements;
+  base_ += static_cast<ptrdiff_t>(elements) * layout.extent;
+  return n - elements * layout.size;
+}
+
+// At the end of a level: goes back to the start of its loop, or of the next element, or leaves it.
+void Cursor::repeat(const Layout& layout, uint64_t& n) {
+  if (entry_ >= layout.used) {
+    ++element_;
+    base_ = static_cast<ptrdiff_t>(element_) * layout.extent;
+    entry_ = 0;
+    n = skip_elements(layout, n);
+    return;
+  }
+  LoopLevel& level = loops_.top();
+  const ddt_loop_desc_t& loop = layout.desc[level.loop].loop;
+  const size_t size = layout.desc[entry_].end_loop.size;
+  const uint64_t whole = n < size || size == 0 ? 0 : n / size;
+  if (whole >= level.left) {
+    n -= level.left * size;
+    base_ = level.base;
+    loops_.pop();
+    ++entry_;
+    return;
+  }
+  n -= whole * size;
+  level.left -= static_cast<uint32_t>(whole) + 1;
+  base_ = level.base + static_cast<ptrdiff_t>(loop.loops - 1 - level.left) * loop.extent;
+  entry_ = level.loop + 1;
+}
+
+void Cursor::next_run(const Layout& layout, uint64_t& n) {
+  if (position_ == 0 && entry_ == 0 && element_ == 0) n = skip_elements(layout, n);
+  for (;;) {
+    const dt_elem_desc_t& entry = layout.desc[entry_];
+    if (entry_ >= layout.used || entry.elem.common.type == OPAL_DATATYPE_END_LOOP) {
+      repeat(layout, n);
+      continue;
+    }
+    if (OPAL_LIKELY(is_data(entry))) {
+      blocks_ = entry.elem.count;
+      block_ = entry.elem.blocklen * basic_size(entry);
+      stride_ = entry.elem.extent;
+      at_ = base_ + entry.elem.disp;
+      ++entry_;
+    } else if (entry.elem.common.type == OPAL_DATATYPE_LOOP) {
+      const ddt_endloop_desc_t& end = layout.desc[entry_ + entry.loop.items].end_loop;
+      if ((entry.loop.common.flags & OPAL_DATATYPE_FLAG_CONTIGUOUS) == 0) {
+        if (n != 0 && n >= end.size * entry.loop.loops) {
+          n -= end.size * entry.loop.loops;
+          entry_ += entry.loop.items + 1;
+          continue;
+        }
+        const uint64_t whole = n == 0 ? 0 : n / end.size;
+        n -= whole * end.size;
+        loops_.push({entry_, entry.loop.loops - 1 - static_cast<uint32_t>(whole), base_});
+        base_ += static_cast<ptrdiff_t>(whole) * entry.loop.extent;
+        ++entry_;
+        continue;
+      }
+      blocks_ = entry.loop.loops;
+      block_ = end.size;
+      stride_ = entry.loop.extent;
+      at_ = base_ + end.first_elem_disp;
+      entry_ += entry.loop.items + 1;
+    } else {
+      ++entry_;
+      continue;
+    }
+    into_ = 0;
+    const uint64_t bytes = blocks_ * block_;
+    if (OPAL_UNLIKELY(bytes == 0)) {
+      blocks_ = 0;
+      continue;
+    }
+    if (OPAL_LIKELY(n == 0)) return;
+    if (n < bytes) return;
+    n -= bytes;
+    blocks_ = 0;
+    if (n == 0) return;
+  }
+}
+
+void Cursor::skip(const Layout& layout, uint64_t n) {
+  if (n == 0) return;
+  const uint64_t end = position_ + n;
+  const uint64_t here = blocks_ * block_ - into_;
+  if (n >= here) {
+    n -= here;
+    blocks_ = 0;
+    into_ = 0;
+    if (n != 0) next_run(layout, n);
+  }
+  if (n != 0) {
+    const size_t done = into_ + n;
+    const size_t whole = done / block_;
+    blocks_ -= whole;
+    at_ += static_cast<ptrdiff_t>(whole) * stride_;
+    into_ = done - whole * block_;
+  }
+  position_ = end;
+}
+
+template <bool kScatter>
+void Cursor::copy(const Layout& layout, uint8_t* packed, size_t n) {
+  uint64_t none = 0;
+  position_ += n;
+  while (n != 0) {
+    if (blocks_ == 0) next_run(layout, none);
+    const uintptr_t memory = layout.base + static_cast<uintptr_t>(at_);
+    if (OPAL_UNLIKELY(into_ != 0 || n < block_)) {
+      const size_t part = std::min(n, block_ - into_);
+      copy_one<kScatter>(reinterpret_cast<uint8_t*>(memory + into_), packed, part);
+      packed += part;
+      n -= part;
+      into_ += part;
+      if (into_ != block_) return;
+      into_ = 0;
+      at_ += stride_;
+      --blocks_;
+      continue;
+    }
+    const size_t whole = blocks_ == 1 ? 1 : std::min(blocks_, n / block_);
+    copy_blocks<kScatter>(memory, stride_, block_, packed, whole);
+    packed += whole * block_;
+    n -= whole * block_;
+    at_ += static_cast<ptrdiff_t>(whole) * stride_;
+    blocks_ -= whole;
+  }
+}
+
+void Cursor::gather(const Layout& layout, void* packed, size_t n) {
+  copy<false>(layout, static_cast<uint8_t*>(packed), n);
+}
+
+void Cursor::scatter(const Layout& layout, const void* packed, size_t n) {
+  copy<true>(layout, const_cast<uint8_t*>(static_cast<const uint8_t*>(packed)), n);
+}
+
+// ---- Trail
+
+// The last cursor that is not past `offset`; -1 when there is none.
+int Trail::before(uint64_t offset) const {
+  int i = static_cast<int>(n_) - 1;
+  while (i >= 0 && cursors_[i].position() > offset) --i;
+  return i;
+}
+
+Cursor Trail::at(uint64_t offset) {
+  const int i = before(offset);
+  Cursor cursor;
+  if (i >= 0) cursor = cursors_[i];
+  cursor.skip(layout_, offset - cursor.position());
+  return cursor;
+}
+
+// The one that is reached most cheaply from the one before it. The last one stays: what comes next is
+// usually there.
+void Trail::forget_one() {
+  unsigned least = 0;
+  uint64_t distance = cursors_[0].position();
+  for (unsigned i = 1; i + 1 < n_; ++i) {
+    const uint64_t d = cursors_[i].position() - cursors_[i - 1].position();
+    if (d >= distance) continue;
+    distance = d;
+    least = i;
+  }
+  --n_;
+  for (unsigned i = least; i < n_; ++i) cursors_[i] = cursors_[i + 1];
+}
+
+void Trail::keep(uint64_t begin, const Cursor& end, bool wanted) {
+  // The cursor it started from is of no more use: what is before it has moved.
+  if (const int i = before(begin); i >= 0 && cursors_[i].position() == begin) {
+    --n_;
+    for (unsigned k = static_cast<unsigned>(i); k < n_; ++k) cursors_[k] = cursors_[k + 1];
+  }
+  if (!wanted) return;
+  if (const int i = before(end.position()); i >= 0 && cursors_[i].position() == end.position()) return;
+  if (n_ == kCursors) forget_one();
+  unsigned k = n_++;
+  for (; k > 0 && cursors_[k - 1].position() > end.position(); --k) cursors_[k] = cursors_[k - 1];
+  cursors_[k] = end;
+}
+
+void Trail::scatter(uint64_t offset, const void* packed, size_t n, bool wanted) {
+  Cursor cursor = at(offset);
+  cursor.scatter(layout_, packed, n);
+  keep(offset, cursor, wanted);
+}
+
+}  // namespace bfo::glue

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// layout.h: where the bytes of a message are in a buffer that is not contiguous, and how they are copied from
+// any offset of the message, cut at any byte, in any order.
+//
+// Open MPI's convertor does that only for one pass from the first byte to the last: 4.1's
+// opal_convertor_set_position() is wrong for a jump from or into an element or a block, walks the type again
+// from its start for every jump back, and unpacks an element of more than 16 bytes wrongly when it is cut.
+// FRAGs are cut anywhere and overtake each other on several rails, and after a failure some go again. So
+// they do not use the convertor: a Cursor walks the description of the committed type itself, a Trail
+// remembers where fragments ended, so that a message costs time linear in the type however its fragments
+// come.
+#pragma once
+
+#include "common/compat/ompi_includes.h"
+
+namespace bfo::glue {
+
+// `count` elements of a committed type at `base` (which may be MPI_BOTTOM). Valid as long as the type.
+struct Layout {
+  uintptr_t base = 0;
+  const dt_elem_desc_t* desc = nullptr;
+  uint32_t used = 0;  // entries of `desc`, without the one that ends it
+  ptrdiff_t extent = 0;
+  size_t size = 0;  // packed bytes of one element
+  uint64_t count = 0;
+
+  Layout() = default;
+  Layout(const opal_datatype_t& type, size_t elements, const void* buffer);
+  // What a convertor was prepared for.
+  explicit Layout(const opal_convertor_t& conv);
+};
+
+// One level of nesting: a LOOP of the description that is being repeated.
+struct LoopLevel {
+  uint32_t loop;  // index of its entry
+  uint32_t left;  // repetitions after this one
+  ptrdiff_t base;
+};
+
+// Levels of nesting of a cursor. Few types need more than are stored inline.
+class LoopStack {
+ public:
+  LoopStack() = default;
+  LoopStack(const LoopStack& other) { *this = other; }
+  LoopStack& operator=(const LoopStack& other);
+  ~LoopStack() { ::free(more_); }
+
+  bool empty() const { return n_ == 0; }
+  LoopLevel& top() { return data()[n_ - 1]; }
+  void pop() { --n_; }
+  // Aborts when there is no memory for a type nested deeper than kInline.
+  void push(const LoopLevel& level);
+
+ private:
+  static constexpr uint32_t kInline = 6;
+  LoopLevel* data() { return more_ != nullptr ? more_ : inline_; }
+  const LoopLevel* data() const { return more_ != nullptr ? more_ : inline_; }
+  void reserve(uint32_t n);
+
+  uint32_t n_ = 0;
+  uint32_t capacity_ = kInline;
+  LoopLevel* more_ = nullptr;
+  LoopLevel inline_[kInline];
+};
+
+// A position in the packed bytes of a layout.
+class Cursor {
+ public:
+  // At byte 0.
+  Cursor() = default;
+  uint64_t position() const { return position_; }
+  // None of them may go past the last byte.
+  void skip(const Layout& layout, uint64_t n);
+  void gather(const Layout& layout, void* packed, size_t n);         // from the buffer
+  void scatter(const Layout& layout, const void* packed, size_t n);  // into the buffer
+
+ private:
+  template <bool kScatter>
+  void copy(const Layout& layout, uint8_t* packed, size_t n);
+  // Goes to the next run of blocks, past all of which `n` bytes from here on do not reach: those that they
+  // cover are left out, and taken from `n`.
+  void next_run(const Layout& layout, uint64_t& n);
+  void repeat(const Layout& layout, uint64_t& n);
+  uint64_t skip_elements(const Layout& layout, uint64_t n);
+
+  uint64_t position_ = 0;
+  // the run: `blocks_` blocks of `block_` bytes, the first of which `into_` bytes are behind us
+  size_t blocks_ = 0;
+  size_t block_ = 0;
+  size_t into_ = 0;
+  ptrdiff_t at_ = 0;  // displacement of the block
+  ptrdiff_t stride_ = 0;
+  // what follows it
+  uint64_t element_ = 0;  // of the buffer
+  ptrdiff_t base_ = 0;    // displacement of this repetition of everything around
+  uint32_t entry_ = 0;    // of the description
+  LoopStack loops_;
+};
+
+// Remembered cursors of one message: the starts of the ranges that are missing, or some of them when they are
+// many. A piece starts from the nearest one before it. Not thread-safe.
+class Trail {
+ public:
+  static constexpr unsigned kCursors = 8;
+
+  explicit Trail(const Layout& layout) : layout_(layout) {}
+  const Layout& layout() const { return layout_; }
+  // A cursor that stands at `offset`. It is a copy: keep() it when its bytes have moved.
+  Cursor at(uint64_t offset);
+  // The piece from `begin` to `end` has moved. `wanted`: what follows it has not.
+  void keep(uint64_t begin, const Cursor& end, bool wanted);
+  void scatter(uint64_t offset, const void* packed, size_t n, bool wanted);
+  unsigned count() const { return n_; }
+
+ private:
+  int before(uint64_t offset) const;
+  void forget_one();
+
+  Layout layout_;
+  unsigned n_ = 0;
+  Cursor cursors_[kCursors];  // ascending
+};
+
+}  // namespace bfo::glue

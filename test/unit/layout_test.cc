@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// layout_test.cc: bytes of random types, moved in random pieces and orders by the component's own code,
+// against one pass of Open MPI's convertor. BFO_LAYOUT_TYPES says how many types, BFO_LAYOUT_SEED which.
+#include "pml/bfo/glue/layout.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace bfo::glue {
+namespace {
+
+using Rng = std::mt19937_64;
+
+constexpr uint8_t kGuard = 0xa5;
+
+int pick(Rng& rng, int low, int high) {
+  return static_cast<int>(low + static_cast<int>(rng() % static_cast<uint64_t>(high - low + 1)));
+}
+
+// A committed type, freed with the object.
+class Type {
+ public:
+  Type() = default;
+  explicit Type(MPI_Datatype type) : type_(type) {}
+  Type(Type&& other) noexcept : type_(std::exchange(other.type_, MPI_DATATYPE_NULL)) {}
+  Type& operator=(Type&& other) noexcept {
+    std::swap(type_, other.type_);
+    return *this;
+  }
+  ~Type() {
+    int integers = 0, addresses = 0, types = 0, combiner = MPI_COMBINER_NAMED;
+    if (type_ == MPI_DATATYPE_NULL) return;
+    MPI_Type_get_envelope(type_, &integers, &addresses, &types, &combiner);
+    if (combiner != MPI_COMBINER_NAMED) MPI_Type_free(&type_);
+  }
+  MPI_Datatype get() const { return type_; }
+  const opal_datatype_t& opal() const { return type_->super; }
+
+ private:
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
+
+MPI_Datatype basic_type(Rng& rng) {
+  const MPI_Datatype types[] = {MPI_BYTE,
+                                MPI_CHAR,
+                                MPI_SHORT,
+                                MPI_INT,
+                                MPI_LONG_LONG,
+                                MPI_FLOAT,
+                                MPI_DOUBLE,
+                                MPI_LONG_DOUBLE,
+                                MPI_DOUBLE_INT,
+                                MPI_SHORT_INT,
+                                MPI_LONG_DOUBLE_INT,
+                                MPI_C_LONG_DOUBLE_COMPLEX,
+                                MPI_C_DOUBLE_COMPLEX,
+                                MPI_INT16_T};
+  return types[rng() % std::size(types)];
+}
+
+MPI_Datatype basic(Rng& rng) {
+  return basic_type(rng);
+}
+
+// Bytes from the first to behind the last one that `type` touches.
+MPI_Aint span_of(MPI_Datatype type) {
+  MPI_Aint lb = 0, true_extent = 0, extent = 0;
+  MPI_Type_get_extent(type, &lb, &extent);
+  MPI_Type_get_true_extent(type, &lb, &true_extent);
+  return std::max<MPI_Aint>({true_extent, extent, 1});
+}
+
+// Blocks at ascending displacements that do not overlap, some of them adjacent, from a lower bound that may
+// be negative.
+struct Blocks {
+  std::vector<int> lengths;
+  std::vector<MPI_Aint> places;
+};
+
+Blocks random_blocks(Rng& rng, MPI_Datatype inner, int most) {
+  Blocks blocks;
+  MPI_Aint lb = 0, extent = 0;
+  MPI_Type_get_extent(inner, &lb, &extent);
+  const MPI_Aint step = std::max<MPI_Aint>(extent, 1);
+  const MPI_Aint span = span_of(inner);
+  MPI_Aint at = pick(rng, -200, 100);
+  for (int n = pick(rng, 1, most); n > 0; --n) {
+    const int length = pick(rng, 0, 4);
+    blocks.lengths.push_back(length);
+    blocks.places.push_back(at);
+    if (length != 0) at += (length - 1) * step + span;
+    if (pick(rng, 0, 2) != 0) at += pick(rng, 0, 40);
+  }
+  blocks.lengths.back() = 1;  // an empty type has no bounds
+  return blocks;
+}
+
+MPI_Datatype vector_of(Rng& rng, MPI_Datatype inner) {
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MPI_Aint lb = 0, extent = 0;
+  MPI_Type_get_extent(inner, &lb, &extent);
+  const int length = pick(rng, 1, 4);
+  const MPI_Aint least = (length - 1) * std::max<MPI_Aint>(extent, 1) + span_of(inner);
+  MPI_Type_create_hvector(pick(rng, 1, 9), length, least + pick(rng, 0, 1) * pick(rng, 0, 50), inner, &type);
+  return type;
+}
+
+MPI_Datatype struct_of(Rng& rng, MPI_Datatype inner) {
+  const MPI_Datatype other = basic(rng);
+  Blocks blocks = random_blocks(rng, span_of(inner) > span_of(other) ? inner : other, 5);
+  std::vector<MPI_Datatype> types;
+  for (size_t i = 0; i < blocks.lengths.size(); ++i) types.push_back(pick(rng, 0, 1) != 0 ? inner : other);
+  // The extents differ: one of each does not overlap.
+  for (int& length : blocks.lengths) length = std::min(length, 1);
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MPI_Type_create_struct(static_cast<int>(types.size()), blocks.lengths.data(), blocks.places.data(),
+                         types.data(), &type);
+  return type;
+}
+
+MPI_Datatype derive(Rng& rng, MPI_Datatype inner) {
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  switch (pick(rng, 0, 5)) {
+    case 0:
+      return vector_of(rng, inner);
+    case 1: {
+      const Blocks blocks = random_blocks(rng, inner, 12);
+      MPI_Type_create_hindexed(static_cast<int>(blocks.lengths.size()), blocks.lengths.data(),
+                               blocks.places.data(), inner, &type);
+      return type;
+    }
+    case 2:
+      return struct_of(rng, inner);
+    case 3: {
+      MPI_Aint lb = 0, span = 0;
+      MPI_Type_get_true_extent(inner, &lb, &span);
+      MPI_Type_create_resized(inner, lb - pick(rng, 0, 9), span + pick(rng, 9, 60), &type);
+      return type;
+    }
+    case 4: {
+      const int sizes[] = {pick(rng, 2, 5), pick(rng, 2, 6)};
+      const int part[] = {pick(rng, 1, sizes[0]), pick(rng, 1, sizes[1])};
+      const int start[] = {pick(rng, 0, sizes[0] - part[0]), pick(rng, 0, sizes[1] - part[1])};
+      MPI_Type_create_subarray(2, sizes, part, start, MPI_ORDER_C, basic(rng), &type);
+      return type;
+    }
+    default:
+      MPI_Type_contiguous(pick(rng, 1, 5), inner, &type);
+      return type;
+  }
+}
+
+// One to seven constructors around a predefined type.
+Type random_type(Rng& rng) {
+  MPI_Datatype type = derive(rng, basic(rng));
+  for (int depth = pick(rng, 0, 6); depth > 0; --depth) {
+    int size = 0;
+    MPI_Type_size(type, &size);
+    if (size > 1500 || span_of(type) > 8000) break;
+    const MPI_Datatype outer = derive(rng, type);
+    MPI_Type_free(&type);
+    type = outer;
+  }
+  MPI_Type_commit(&type);
+  return Type(type);
+}
+
+// `count` elements of a type, with guard bytes around.
+struct Buffer {
+  static constexpr MPI_Aint kMargin = 64;
+  std::vector<uint8_t> bytes;
+  MPI_Aint origin = 0;
+  Buffer(const Type& type, int count, uint8_t fill) {
+    MPI_Aint lb = 0, extent = 0, true_lb = 0, true_extent = 0;
+    MPI_Type_get_extent(type.get(), &lb, &extent);
+    MPI_Type_get_true_extent(type.get(), &true_lb, &true_extent);
+    const MPI_Aint shift = (count - 1) * extent;
+    const MPI_Aint low = std::min<MPI_Aint>({true_lb, true_lb + shift, 0});
+    const MPI_Aint high = std::max<MPI_Aint>({true_lb + true_extent, true_lb + true_extent + shift, 0});
+    origin = kMargin - low;
+    bytes.assign(static_cast<size_t>(high - low + 2 * kMargin), fill);
+  }
+  uint8_t* address() { return bytes.data() + origin; }
+};
+
+struct Piece {
+  size_t offset;
+  size_t length;
+};
+
+// Where FRAGs would be cut: mostly of one size, as by a rail's limit; some anywhere.
+std::vector<Piece> cut(Rng& rng, size_t total) {
+  std::vector<Piece> pieces;
+  const size_t usual = 1 + rng() % std::max<size_t>(total / 3 + 1, 1);
+  for (size_t at = 0; at < total;) {
+    const size_t n = std::min(total - at, pick(rng, 0, 3) == 0 ? 1 + rng() % 40 : usual);
+    pieces.push_back({at, n});
+    at += n;
+  }
+  return pieces;
+}
+
+// The orders that rails make: in order, two rails one of which is late, backwards, any.
+void reorder(Rng& rng, std::vector<Piece>& pieces) {
+  switch (pick(rng, 0, 4)) {
+    case 0:
+      return;
+    case 1:
+      for (size_t i = 0; i + 1 < pieces.size(); i += 2) std::swap(pieces[i], pieces[i + 1]);
+      return;
+    case 2:
+      std::reverse(pieces.begin(), pieces.end());
+      return;
+    case 3:
+      std::stable_partition(pieces.begin(), pieces.end(),
+                            [&](const Piece& p) { return (&p - pieces.data()) % 2; });
+      return;
+    default:
+      std::shuffle(pieces.begin(), pieces.end(), rng);
+  }
+}
+
+// Some pieces come again, some are longer than they need to be: what a restart sends.
+void overlap(Rng& rng, std::vector<Piece>& pieces, size_t total) {
+  const size_t n = pieces.size();
+  for (size_t i = 0; i < n; ++i) {
+    if (rng() % 8 != 0) continue;
+    Piece again = pieces[i];
+    again.length = std::min(total - again.offset, again.length + rng() % 64);
+    pieces.insert(pieces.begin() + static_cast<std::ptrdiff_t>(rng() % (pieces.size() + 1)), again);
+  }
+}
+
+// All bytes of the buffer packed in one pass by the convertor, from its start: that is known to be right.
+std::vector<uint8_t> packed(const Type& type, int count, uint8_t* address) {
+  int size = 0;
+  MPI_Pack_size(count, type.get(), MPI_COMM_SELF, &size);
+  std::vector<uint8_t> out(static_cast<size_t>(size) + 1);
+  int position = 0;
+  MPI_Pack(address, count, type.get(), out.data(), size, &position, MPI_COMM_SELF);
+  out.resize(static_cast<size_t>(position));
+  return out;
+}
+
+void unpack_whole(const Type& type, int count, const std::vector<uint8_t>& in, uint8_t* address) {
+  int position = 0;
+  MPI_Unpack(in.data(), static_cast<int>(in.size()), &position, address, count, type.get(), MPI_COMM_SELF);
+}
+
+// One random type: scattered and gathered in pieces. Empty: right.
+std::string wrong_of(uint64_t seed) {
+  Rng rng(seed);
+  const Type type = random_type(rng);
+  const int count = pick(rng, 1, 12);
+  Buffer source(type, count, 0);
+  for (uint8_t& b : source.bytes) b = static_cast<uint8_t>(rng());
+  const std::vector<uint8_t> message = packed(type, count, source.address());
+  if (message.empty()) return "";
+  Buffer expected(type, count, kGuard);
+  unpack_whole(type, count, message, expected.address());
+
+  std::vector<Piece> pieces = cut(rng, message.size());
+  reorder(rng, pieces);
+  if (rng() % 2 != 0) overlap(rng, pieces, message.size());
+  Buffer got(type, count, kGuard);
+  std::vector<uint8_t> gathered(message.size(), kGuard);
+  Trail into(Layout(type.opal(), static_cast<size_t>(count), got.address()));
+  Trail from(Layout(type.opal(), static_cast<size_t>(count), source.address()));
+  for (const Piece& p : pieces) {
+    into.scatter(p.offset, message.data() + p.offset, p.length, rng() % 8 != 0);
+    Cursor cursor = from.at(p.offset);
+    cursor.gather(from.layout(), gathered.data() + p.offset, p.length);
+    if (rng() % 4 != 0) from.keep(p.offset, cursor, true);  // else its rail refused it
+  }
+  if (got.bytes != expected.bytes) return "scattered wrongly";
+  if (gathered != message) return "gathered wrongly";
+  return "";
+}
+
+uint64_t number(const char* name, uint64_t otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 0);
+}
+
+TEST(Layout, RandomTypesInRandomPieces_EveryByteIsRight) {
+  const uint64_t types = number("BFO_LAYOUT_TYPES", 10000);
+  const uint64_t seed = number("BFO_LAYOUT_SEED", 1);
+  uint64_t wrong = 0;
+  for (uint64_t i = 0; i < types; ++i) {
+    const std::string what = wrong_of(seed + i);
+    if (what.empty()) continue;
+    if (++wrong <= 5) ADD_FAILURE() << what << ": BFO_LAYOUT_SEED=" << seed + i << " BFO_LAYOUT_TYPES=1";
+  }
+  std::printf("%llu types, %llu wrong\n", static_cast<unsigned long long>(types),
+              static_cast<unsigned long long>(wrong));
+  EXPECT_EQ(wrong, 0u);
+}
+
+}  // namespace
+}  // namespace bfo::glue
+
+int main(int argc, char** argv) {
+  // Alone, with stock components: only the types are of interest.
+  setenv("OMPI_MCA_pml", "ob1", 1);
+  setenv("OMPI_MCA_btl", "self", 1);
+  MPI_Init(&argc, &argv);
+  ::testing::InitGoogleTest(&argc, argv);
+  const int failed = RUN_ALL_TESTS();
+  MPI_Finalize();
+  return failed;
+}
