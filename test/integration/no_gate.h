@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// no_gate.h: takes the PML's completion gate away, for a test that must notice. Put in front of every source
-// file of the component (-include), it makes one whose requests complete whatever their ledger says.
+// no_gate.h: takes the PML's completion gate away, for a test that must notice. Put in front of the source
+// file that instantiates the engine (-include), it makes one whose requests complete whatever their ledger
+// says.
 #pragma once
 
 #include "pml/bfo/glue/request.h"
