@@ -24,7 +24,7 @@ BTLS = {"verbs": ("verbs,self", []), "verbs+vader": ("verbs,vader,self", []), "v
         "tcp": ("tcp,self", TCP), "tcp2": ("tcp,self", [*TCP, ("btl_tcp_links", 2)]), "faults": ("verbs,self", []),
         "vader+tcp": ("vader,tcp,self", TCP)}
 SAMPLED = ("verbs", "verbs+vader", "vader", "tcp", "tcp2", "faults")
-RULES = 14
+RULES = 24
 
 
 class Job:
@@ -92,7 +92,7 @@ def fault_rules(seed, rails, processes):
     rules = []
     for k in range(RULES):
         where = f"node={draw.randrange(processes)} device=softhca{draw.randrange(rails)} service=RC"
-        first = int(2 ** draw.uniform(1, 8))
+        first = int(2 ** draw.uniform(2, 8.5))
         down = draw.choice([2, 10, 40])
         what = draw.choice([f"offset=50% count=1 do port-down for={down}ms" if rails > 1 else "do complete RETRY_EXC_ERR",
                             "do drop-ack", "do complete RETRY_EXC_ERR", "do complete RETRY_EXC_ERR"])
@@ -107,14 +107,15 @@ class Played:
         self.result = result
         self.logs = {}
         self.begun, self.ended = set(), set()
-        self.failovers = {}  # by program: how many events there were when it ended
+        self.failovers = 0
+        self.with_failover = set()  # programs in whose time a rail failed and its messages went on
         for name in sorted(os.listdir(folder)):
             with open(os.path.join(folder, name), errors="replace") as f:
                 self.take(name.split(".")[0], f.read().splitlines())
         self.missing = {p["name"] for p in programs} - self.ended
 
     def take(self, process, lines):
-        current = None
+        current, before = None, 0
         for line in lines:
             if line.startswith("begin "):
                 current = line.split()[1]
@@ -122,22 +123,17 @@ class Played:
             if line.startswith("end "):
                 self.ended.add(line.split()[1])
             if line.startswith("# failovers "):
-                self.failovers[line.split()[2]] = int(line.split()[3])
+                count = int(line.split()[3])
+                if count > before:
+                    self.with_failover.add(line.split()[2])
+                before = count
+                self.failovers = max(self.failovers, count)
             elif current:
                 self.logs.setdefault((current, process), []).append(line)
 
     def wrong(self, program):
         return [line for (name, process), lines in sorted(self.logs.items()) if name == program
                 for line in lines if line.startswith("WRONG")]
-
-    def with_failover(self):
-        """Programs in whose time a fault was met by a failover or a connection made anew."""
-        before, found = 0, set()
-        for name, count in self.failovers.items():
-            if count > before:
-                found.add(name)
-            before = count
-        return found
 
 
 def play(job, programs, limit_s, fault_seed=1):
@@ -172,7 +168,8 @@ def differences(played, wanted, program):
     found = played.wrong(program)
     if wanted is None or wanted.wrong(program) or program not in wanted.ended:
         return found
-    for key in sorted(k for k in set(played.logs) | set(wanted.logs) if k[0] == program):
+    processes = {process for _, process in played.logs}  # fewer than of the reference where none can be spawned
+    for key in sorted(k for k in set(played.logs) | set(wanted.logs) if k[0] == program and k[1] in processes):
         ours, theirs = played.logs.get(key, []), wanted.logs.get(key, [])
         if ours != theirs and not found:
             first = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
@@ -335,7 +332,8 @@ def sample(job_list, known_limits, seed=1, per_program=12):
     programs = {}
     for job in job_list:
         messages = drawn[job.name]
-        parts = [messages[i:i + per_program] for i in range(0, len(messages), per_program)]
+        size = per_program // 2 if job.btl == "faults" else per_program  # so that many programs meet a fault
+        parts = [messages[i:i + size] for i in range(0, len(messages), size)]
         programs[job.name] = [generator.program(f"{job.name}#{k}", seed * 1000 + k, part, draw, generator.CHILDREN, known_limits)
                               for k, part in enumerate(parts)]
     return programs, coverage
@@ -356,8 +354,8 @@ class Totals:
         self.seconds += played.result.seconds
         if job.over_verbs():
             self.over_verbs += len(played.ended)
-            self.with_fault += len(played.with_failover())
-            self.failovers += max(played.failovers.values(), default=0)
+            self.with_fault += len(played.with_failover)
+            self.failovers += played.failovers
 
     def short_of_faults(self):
         if self.with_fault * 4 < self.over_verbs:
