@@ -318,7 +318,7 @@ def sample(job_list, known_limits, seed=1, per_program=12):
     while coverage.left and idle < 40 * len(job_list):
         for job in job_list:
             candidates = []
-            kinds = generator.dimensions_of(job.children())
+            kinds = generator.dimensions_of(job.children(), job.threads)
             if len(drawn[job.name]) % 4:  # messages of a batch complete in the same way
                 kinds["finish"] = (drawn[job.name][-1]["finish"],)
             for _ in range(14):
