@@ -24,7 +24,7 @@ BTLS = {"verbs": ("verbs,self", []), "verbs+vader": ("verbs,vader,self", []), "v
         "tcp": ("tcp,self", TCP), "tcp2": ("tcp,self", [*TCP, ("btl_tcp_links", 2)]), "faults": ("verbs,self", []),
         "vader+tcp": ("vader,tcp,self", TCP)}
 SAMPLED = ("verbs", "verbs+vader", "vader", "tcp", "tcp2", "faults")
-RULES = 24
+RULES = 40
 
 
 class Job:
