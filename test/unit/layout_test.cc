@@ -283,6 +283,43 @@ std::string wrong_of(uint64_t seed) {
   return "";
 }
 
+// A message of `pieces` pieces over `rails` rails, of each of which the receiver reads `queue` at a time.
+// Returns the bytes walked in vain, for each byte of the message.
+double vain(unsigned rails, unsigned pieces, unsigned queue) {
+  constexpr size_t kPiece = 1000;
+  std::vector<int> lengths(pieces * kPiece / 8, 8), places(lengths.size());
+  for (size_t i = 0; i < places.size(); ++i) places[i] = static_cast<int>(i) * 9;
+  MPI_Datatype made = MPI_DATATYPE_NULL;
+  MPI_Type_indexed(static_cast<int>(lengths.size()), lengths.data(), places.data(), MPI_BYTE, &made);
+  MPI_Type_commit(&made);
+  const Type type(made);
+  Buffer buffer(type, 1, kGuard);
+  Trail trail(Layout(type.opal(), 1, buffer.address()));
+  const std::vector<uint8_t> bytes(kPiece, 1);
+  std::vector<bool> here(pieces + 1);
+  here[pieces] = true;
+  std::vector<unsigned> next(rails);
+  for (unsigned r = 0; r < rails; ++r) next[r] = r;
+  for (unsigned done = 0; done < pieces;)
+    for (unsigned k = 0; k < rails; ++k) {
+      const unsigned r = rails - 1 - k;  // the rail with the oldest piece comes last
+      for (unsigned q = 0; q < queue && next[r] < pieces; ++q, next[r] += rails, ++done) {
+        trail.scatter(next[r] * kPiece, bytes.data(), kPiece, !here[next[r] + 1]);
+        here[next[r]] = true;
+      }
+    }
+  EXPECT_LE(trail.count(), Trail::kMost);
+  EXPECT_EQ(static_cast<size_t>(std::count(buffer.bytes.begin(), buffer.bytes.end(), 1)), pieces * kPiece);
+  return static_cast<double>(trail.skipped()) / static_cast<double>(pieces * kPiece);
+}
+
+TEST(Layout, RailsAreReadOneAfterTheOther_WorkIsLinear) {
+  EXPECT_EQ(vain(1, 200, 1), 0.0);
+  for (unsigned rails : {2u, 3u, 4u, 8u})
+    for (unsigned queue : {1u, 4u, 30u, 1000u})
+      EXPECT_LE(vain(rails, 2000, queue), rails) << rails << " rails, " << queue << " pieces at a time";
+}
+
 uint64_t number(const char* name, uint64_t otherwise) {
   const char* const value = std::getenv(name);
   return value == nullptr ? otherwise : std::strtoull(value, nullptr, 0);

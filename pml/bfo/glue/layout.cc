@@ -252,48 +252,89 @@ void Cursor::scatter(const Layout& layout, const void* packed, size_t n) {
 
 // ---- Trail
 
+Trail::Trail(const Layout& layout) : layout_(layout) {
+  for (unsigned i = 0; i < kFew; ++i) order_[i] = static_cast<uint8_t>(i);
+}
+
+Trail::~Trail() {
+  if (marks_ == few_) return;
+  for (unsigned i = 0; i < capacity_; ++i) marks_[i].~Mark();
+  ::free(marks_);
+}
+
 // The last cursor that is not past `offset`; -1 when there is none.
 int Trail::before(uint64_t offset) const {
   int i = static_cast<int>(n_) - 1;
-  while (i >= 0 && cursors_[i].position() > offset) --i;
+  while (i >= 0 && position(static_cast<unsigned>(i)) > offset) --i;
   return i;
 }
 
 Cursor Trail::at(uint64_t offset) {
   const int i = before(offset);
   Cursor cursor;
-  if (i >= 0) cursor = cursors_[i];
+  if (i >= 0) cursor = mark(static_cast<unsigned>(i)).cursor;
+  skipped_ += offset - cursor.position();
   cursor.skip(layout_, offset - cursor.position());
   return cursor;
 }
 
+void Trail::forget(unsigned i) {
+  const uint8_t slot = order_[i];
+  --n_;
+  memmove(order_ + i, order_ + i + 1, n_ - i);
+  order_[n_] = slot;
+}
+
 // The one that is reached most cheaply from the one before it. The last one stays: what comes next is
 // usually there.
-void Trail::forget_one() {
+unsigned Trail::cheapest() const {
   unsigned least = 0;
-  uint64_t distance = cursors_[0].position();
+  uint64_t distance = position(0);
   for (unsigned i = 1; i + 1 < n_; ++i) {
-    const uint64_t d = cursors_[i].position() - cursors_[i - 1].position();
+    const uint64_t d = position(i) - position(i - 1);
     if (d >= distance) continue;
     distance = d;
     least = i;
   }
-  --n_;
-  for (unsigned i = least; i < n_; ++i) cursors_[i] = cursors_[i + 1];
+  return least;
+}
+
+// False: there are enough, or there is no memory.
+bool Trail::grow() {
+  if (capacity_ == kMost) return false;
+  const unsigned capacity = 4 * capacity_;
+  auto* more = static_cast<Mark*>(::malloc(capacity * sizeof(Mark)));
+  if (more == nullptr) return false;
+  for (unsigned i = 0; i < capacity; ++i) {
+    ::new (&more[i]) Mark();
+    if (i < capacity_) more[i] = marks_[i];
+    if (i >= capacity_) order_[i] = static_cast<uint8_t>(i);
+  }
+  if (marks_ != few_) {
+    for (unsigned i = 0; i < capacity_; ++i) marks_[i].~Mark();
+    ::free(marks_);
+  }
+  marks_ = more;
+  capacity_ = capacity;
+  return true;
 }
 
 void Trail::keep(uint64_t begin, const Cursor& end, bool wanted) {
-  // The cursor it started from is of no more use: what is before it has moved.
-  if (const int i = before(begin); i >= 0 && cursors_[i].position() == begin) {
-    --n_;
-    for (unsigned k = static_cast<unsigned>(i); k < n_; ++k) cursors_[k] = cursors_[k + 1];
-  }
-  if (!wanted) return;
-  if (const int i = before(end.position()); i >= 0 && cursors_[i].position() == end.position()) return;
-  if (n_ == kCursors) forget_one();
-  unsigned k = n_++;
-  for (; k > 0 && cursors_[k - 1].position() > end.position(); --k) cursors_[k] = cursors_[k - 1];
-  cursors_[k] = end;
+  // What is at its begin has moved now. The end of the piece before it was only kept for this one.
+  if (const int i = before(begin); i >= 0 && position(static_cast<unsigned>(i)) == begin)
+    forget(static_cast<unsigned>(i));
+  if (const int i = before(begin); i >= 0 && !mark(static_cast<unsigned>(i)).wanted)
+    forget(static_cast<unsigned>(i));
+  if (const int i = before(end.position()); i >= 0 && position(static_cast<unsigned>(i)) == end.position())
+    return;
+  if (n_ == capacity_ && !grow()) forget(cheapest());
+  const uint8_t slot = order_[n_];
+  const auto k = static_cast<unsigned>(before(end.position()) + 1);
+  memmove(order_ + k + 1, order_ + k, n_ - k);
+  order_[k] = slot;
+  ++n_;
+  marks_[slot].cursor = end;
+  marks_[slot].wanted = wanted;
 }
 
 void Trail::scatter(uint64_t offset, const void* packed, size_t n, bool wanted) {

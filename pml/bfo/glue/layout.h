@@ -98,13 +98,18 @@ class Cursor {
   LoopStack loops_;
 };
 
-// Remembered cursors of one message: the starts of the ranges that are missing, or some of them when they are
-// many. A piece starts from the nearest one before it. Not thread-safe.
+// Remembered cursors of one message: the starts of the ranges that are missing, and where the last piece
+// ended that closed such a range. A piece starts from the nearest one before it. Rails that are read one
+// after the other leave many gaps; of more than kMost, those are forgotten that are reached cheaply from
+// their neighbours. Not thread-safe.
 class Trail {
  public:
-  static constexpr unsigned kCursors = 8;
+  static constexpr unsigned kMost = 64;
 
-  explicit Trail(const Layout& layout) : layout_(layout) {}
+  explicit Trail(const Layout& layout);
+  ~Trail();
+  Trail(const Trail&) = delete;
+  Trail& operator=(const Trail&) = delete;
   const Layout& layout() const { return layout_; }
   // A cursor that stands at `offset`. It is a copy: keep() it when its bytes have moved.
   Cursor at(uint64_t offset);
@@ -112,14 +117,29 @@ class Trail {
   void keep(uint64_t begin, const Cursor& end, bool wanted);
   void scatter(uint64_t offset, const void* packed, size_t n, bool wanted);
   unsigned count() const { return n_; }
+  // Bytes that were walked past, not moved: what disorder has cost.
+  uint64_t skipped() const { return skipped_; }
 
  private:
+  static constexpr unsigned kFew = 4;
+  struct Mark {
+    Cursor cursor;
+    bool wanted = false;
+  };
+  const Mark& mark(unsigned i) const { return marks_[order_[i]]; }
+  uint64_t position(unsigned i) const { return mark(i).cursor.position(); }
   int before(uint64_t offset) const;
-  void forget_one();
+  void forget(unsigned i);
+  unsigned cheapest() const;
+  bool grow();
 
   Layout layout_;
+  uint64_t skipped_ = 0;
   unsigned n_ = 0;
-  Cursor cursors_[kCursors];  // ascending
+  unsigned capacity_ = kFew;
+  Mark* marks_ = few_;
+  uint8_t order_[kMost];  // of `marks_`: first those in use, ascending, then the free ones
+  Mark few_[kFew];
 };
 
 }  // namespace bfo::glue
