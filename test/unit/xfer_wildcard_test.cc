@@ -78,7 +78,7 @@ TEST(Wildcard, PostedAfterTheLoss_WhatIsHereIsReceivedAndTheRestEndsWithTheError
   EXPECT_EQ(first->data, pattern(10, 1));
   EXPECT_EQ(second->data, pattern(10, 2));
   EXPECT_EQ(third->status.outcome, Outcome::kPeerLost);
-  EXPECT_EQ(w.comms[0]->n_posted, 0);
+  EXPECT_EQ(w.engines[0]->queue_lengths(w.comms[0], xfer::kAnySource).posted, 0u);
 }
 
 TEST(Wildcard, PeerIsLost_ProbesReturnTheError) {

@@ -33,8 +33,9 @@ int pml_del_comm(ompi_communicator_t* comm) {
 int pml_dump(ompi_communicator_t* comm, int verbose) {
   Comm* c = static_cast<Comm*>(static_cast<void*>(comm->c_pml_comm));
   Engine& engine = mca_pml_bfo_component.module->engine();
-  opal_output(0, "pml bfo: communicator %s ctx %u rank %d of %d: %d posted, %d unexpected", comm->c_name,
-              static_cast<unsigned>(c->ctx), c->my_rank, c->size, c->n_posted, c->n_unexpected);
+  const Engine::QueueLengths any = engine.queue_lengths(c, xfer::kAnySource);
+  opal_output(0, "pml bfo: communicator %s ctx %u rank %d of %d: %u posted for any source, %u unexpected",
+              comm->c_name, static_cast<unsigned>(c->ctx), c->my_rank, c->size, any.posted, any.unexpected);
   for (int i = 0; i < c->size; ++i) {
     const auto* proc = c->procs[i];
     if (proc == nullptr) continue;

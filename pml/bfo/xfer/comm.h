@@ -45,16 +45,9 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
     count_lost(*c);
   // Messages that came before the communicator existed: in order of arrival, through the same duplicate
   // check.
-  List<Message> mine;
-  for (Message* m = parked_.front(); m;) {
-    Message* const next = parked_.next(m);
-    if (m->match.ctx == d.ctx) {
-      parked_.remove(m);
-      mine.push_back(m);
-    }
-    m = next;
-  }
-  while (Message* m = mine.pop_front()) {
+  while (Message* m = parked_comms_.find(port_, d.ctx)) {
+    parked_comms_.remove(port_, m);
+    parked_.remove(port_, m);
     dispatch(m->rail, m->epoch, m->match.type, m->bytes());  // nothing is posted yet
     free_message(m);
   }
@@ -74,15 +67,15 @@ void Engine<P>::comm_free(CommT* c) {
   for (std::int32_t i = 0; i < c->size; ++i) {
     ProcT* const p = c->procs[i];
     if (!p) continue;
-    while (Message* m = p->early.pop_front()) free_message(m);
-    while (Message* m = p->unexpected.pop_front()) {
-      c->arrivals.remove(m);
+    while (Message* m = p->early.pop_front(port_)) free_message(m);
+    while (Message* m = p->unexpected.pop_front(port_)) {
+      c->arrivals.remove(port_, m);
       free_message(m);
     }
     p->~ProcT();
     port_.free(p);
   }
-  while (Message* m = c->held.pop_front()) free_message(m);
+  while (Message* m = c->held.pop_front(port_)) free_message(m);
   port_.free(c->procs);
   comm_pages_[c->ctx / kCommPage][c->ctx % kCommPage] = nullptr;
   comms_.remove(c);

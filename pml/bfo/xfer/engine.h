@@ -82,8 +82,8 @@ class Engine {
   /// Receive a message that improbe() returned.
   void imrecv(Message* message, RecvRequest* req, std::uint64_t capacity);
 
-  /// Receives posted for one rank of a communicator, and messages of it that none has matched. For tools:
-  /// walks the queues.
+  /// Receives posted for one rank of a communicator, and messages of it that none has matched; of kAnySource:
+  /// receives posted with MPI_ANY_SOURCE, and all messages. For tools: walks the queues.
   struct QueueLengths {
     std::uint32_t posted = 0;
     std::uint32_t unexpected = 0;
@@ -244,6 +244,7 @@ class Engine {
   RecvRequest* accept_out_of_order(ProcT& p, const core::MatchHdr& h, const Arrival& a);
   RecvRequest* deliver(ProcT& p, const core::MatchHdr& h, const Arrival& a);
   void deliver_early(ProcT& p);
+  void add_unexpected(ProcT& p, Message* m);
   RecvRequest* take_posted(ProcT& p, std::int32_t tag);
   Message* keep(ProcT* p, const core::MatchHdr& h, const Arrival& a);
   void replace(Message& m, const Arrival& a);
@@ -512,7 +513,8 @@ class Engine {
   List<Frag, XferLink> done_;
   List<SendRequest, XferLink> completed_sends_;
   List<RecvRequest, XferLink> completed_recvs_;
-  List<Message> parked_;  ///< for communicators that do not exist yet
+  MessageQueue<P, MessageKey> parked_;     ///< for communicators that do not exist yet
+  CommQueue<P, ContextKey> parked_comms_;  ///< the same, by communicator
   LedgerT* free_ledger_ = nullptr;
   GrantT* free_grants_ = nullptr;
   std::uint64_t next_poll_ns_ = 0;

@@ -22,7 +22,10 @@ Engine<P>::~Engine() {
     port_.free(page);
     page = nullptr;
   }
-  while (Message* m = parked_.pop_front()) free_message(m);
+  while (Message* m = parked_.pop_front(port_)) {
+    parked_comms_.remove(port_, m);
+    free_message(m);
+  }
   while (Aside* a = aside_.pop_front()) port_.free(a);
   while (EarlyLoss* const l = early_losses_) {
     early_losses_ = l->next;

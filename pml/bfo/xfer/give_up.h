@@ -216,8 +216,7 @@ template <class P>
           --n_stalled_;
           finish_send(*r, outcome);
         }
-        while (RecvRequest* r = q->posted.pop_front()) {
-          --c->n_posted;
+        while (RecvRequest* r = q->posted.pop_front(port_)) {
           r->xfer.status = RecvStatus{q->rank, r->xfer.tag, 0, outcome};
           finish_recv(*r);
         }

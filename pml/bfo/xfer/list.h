@@ -36,7 +36,7 @@ struct XferLink {
     return e->xfer.prev;
   }
   template <class T>
-  static bool& linked(T* e) {
+  static auto& linked(T* e) {
     return e->xfer.linked;
   }
 };
@@ -53,21 +53,6 @@ struct LiveLink {
   template <class T>
   static bool& linked(T* e) {
     return e->xfer.live_linked;
-  }
-};
-/// The second set of links of an unexpected message: arrival order in the communicator.
-struct CommLink {
-  template <class T>
-  static T*& next(T* e) {
-    return e->comm_next;
-  }
-  template <class T>
-  static T*& prev(T* e) {
-    return e->comm_prev;
-  }
-  template <class T>
-  static bool& linked(T* e) {
-    return e->comm_linked;
   }
 };
 

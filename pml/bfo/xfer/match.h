@@ -3,9 +3,10 @@
 // match.h: MPI matching: sequence per (communicator, peer), posted and unexpected queues, duplicates, probes.
 //
 // Messages of one sender are brought into sequence first, then matched; so MPI order holds whatever rails
-// they took. Of a message seen before, the lookup has five answers (H7): being received (LIVE), in an
-// unexpected queue or held by a matched probe (UNMATCHED), stored out of sequence or for a communicator that
-// does not exist yet (PARKED), received completely (FINISHED), or new (NEVER_SEEN).
+// they took. Queues that grow long are searched by an index (queue.h). Of a message seen before, the lookup
+// has five answers (H7): being received (LIVE), in an unexpected queue or held by a matched probe
+// (UNMATCHED), stored out of sequence or for a communicator that does not exist yet (PARKED), received
+// completely (FINISHED), or new (NEVER_SEEN).
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
@@ -122,14 +123,16 @@ template <class P>
       return nullptr;
     }
     case SeqPlace::kFuture: {
-      Message* at = p.early.back();
-      while (at && seq_distance(at->match.seq, h.seq) < 0) at = p.early.prev(at);
-      if (at && at->match.seq == h.seq) {
+      const bool highest = p.early.empty() || seq_before(p.last_early, h.seq);
+      if (Message* const same = highest ? nullptr : p.early.find(port_, h.seq)) {
         ++counters_.duplicates;
-        replace(*at, a);
+        replace(*same, a);
         return nullptr;
       }
-      if (Message* const m = keep(&p, h, a)) p.early.insert_after(at, m);
+      Message* const m = keep(&p, h, a);
+      if (!m) return nullptr;
+      p.early.push_back(port_, m);
+      if (highest) p.last_early = h.seq;
       return nullptr;
     }
     case SeqPlace::kPast:
@@ -144,42 +147,36 @@ template <class P>
 
 template <class P>
 void Engine<P>::deliver_early(ProcT& p) {
-  while (Message* m = p.early.front()) {
-    if (m->match.seq != p.expected) return;
+  while (Message* m = p.early.find(port_, p.expected)) {
     ++p.expected;
-    p.early.remove(m);
+    p.early.remove(port_, m);
     if (RecvRequest* r = take_posted(p, m->match.tag)) {
       match_stored(*r, *m);
       free_message(m);
     } else {
-      p.unexpected.push_back(m);
-      p.comm->arrivals.push_back(m);
-      ++p.comm->n_unexpected;
+      add_unexpected(p, m);
     }
   }
 }
 
-constexpr bool tag_matches(std::int32_t asked, std::int32_t tag) {
-  return asked == tag || (asked == kAnyTag && tag >= 0);
+template <class P>
+[[gnu::always_inline]] inline void Engine<P>::add_unexpected(ProcT& p, Message* m) {
+  p.unexpected.push_back(port_, m);
+  p.comm->arrivals.push_back(port_, m);
 }
 
 /// The oldest posted receive that matches a message of `p` with `tag`, removed from its queue.
 template <class P>
 [[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::take_posted(ProcT& p, std::int32_t tag) {
   CommT& c = *p.comm;
-  RecvRequest* s = p.posted.front();
-  while (s && !tag_matches(s->xfer.tag, tag)) s = p.posted.next(s);
-  RecvRequest* w = c.wild.front();
-  while (w && !tag_matches(w->xfer.tag, tag)) w = c.wild.next(w);
+  const std::int32_t any = tag >= 0 ? kAnyTag : tag;  // negative tags are not for MPI_ANY_TAG
+  RecvRequest* const s = p.posted.find(port_, tag, any);
+  RecvRequest* const w = c.wild.find(port_, tag, any);
   if (s && (!w || s->xfer.post_order < w->xfer.post_order)) {
-    p.posted.remove(s);
-    --c.n_posted;
+    p.posted.remove(port_, s);
     return s;
   }
-  if (w) {
-    c.wild.remove(w);
-    --c.n_posted;
-  }
+  if (w) c.wild.remove(port_, w);
   return w;
 }
 
@@ -205,9 +202,7 @@ template <class P>
       --p.expected;  // nothing behind it is delivered
       return nullptr;
     }
-    p.unexpected.push_back(m);
-    p.comm->arrivals.push_back(m);
-    ++p.comm->n_unexpected;
+    add_unexpected(p, m);
     return nullptr;
   }
   if (h.type == static_cast<std::uint8_t>(MsgType::kMatch)) {
@@ -352,13 +347,15 @@ template <class P>
     ++counters_.malformed;
     return;
   }
-  for (Message* m = parked_.front(); m; m = parked_.next(m))
-    if (m->match.ctx == h.ctx && m->match.src == h.src && m->match.seq == h.seq) {
-      ++counters_.duplicates;
-      replace(*m, a);
-      return;
-    }
-  if (Message* const m = keep(nullptr, h, a)) parked_.push_back(m);
+  if (Message* const m = parked_.find(port_, MessageKey::of(h))) {
+    ++counters_.duplicates;
+    replace(*m, a);
+    return;
+  }
+  if (Message* const m = keep(nullptr, h, a)) {
+    parked_.push_back(port_, m);
+    parked_comms_.push_back(port_, m);
+  }
 }
 
 template <class P>

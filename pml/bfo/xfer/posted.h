@@ -9,24 +9,22 @@ namespace bfo::xfer {
 
 template <class P>
 Unexpected<P>* Engine<P>::find_unexpected(CommT& c, std::int32_t src, std::int32_t tag) {
-  if (c.n_unexpected == 0) return nullptr;
-  if (src == kAnySource) {
-    Message* m = c.arrivals.front();
-    while (m && !tag_matches(tag, m->match.tag)) m = c.arrivals.next(m);
+  if (c.arrivals.empty()) return nullptr;
+  const auto oldest = [&](auto& queue) {
+    if (tag != kAnyTag) return queue.find(port_, tag);
+    Message* m = queue.front();
+    while (m && m->match.tag < 0) m = queue.next(m);  // those are not for MPI_ANY_TAG
     return m;
-  }
+  };
+  if (src == kAnySource) return oldest(c.arrivals);
   ProcT* const p = proc_at(c, src);
-  if (!p) return nullptr;
-  Message* m = p->unexpected.front();
-  while (m && !tag_matches(tag, m->match.tag)) m = p->unexpected.next(m);
-  return m;
+  return p ? oldest(p->unexpected) : nullptr;
 }
 
 template <class P>
 void Engine<P>::remove_unexpected(Message& m) {
-  m.proc->unexpected.remove(&m);
-  m.proc->comm->arrivals.remove(&m);
-  --m.proc->comm->n_unexpected;
+  m.proc->unexpected.remove(port_, &m);
+  m.proc->comm->arrivals.remove(port_, &m);
 }
 
 template <class P>
@@ -66,45 +64,29 @@ void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
     return;
   }
   x.post_order = c.post_order++;
-  ++c.n_posted;
   if (args.src == kAnySource) {
-    if (c.n_lost != 0 && wildcard_lost(c) && !x.keeps_waiting) [[unlikely]] {
-      --c.n_posted;
+    if (c.n_lost != 0 && wildcard_lost(c) && !x.keeps_waiting) [[unlikely]]
       return fail_wildcard(*r);
-    }
-    c.wild.push_back(r);
+    c.wild.push_back(port_, r);
     return;
   }
   ProcT* const p = proc_at(c, args.src);
   // The peer is known from here on: what it says about itself concerns this receive.
   PeerT* const peer = p ? peer_of(*p) : nullptr;
   if (!peer || peer->lost) [[unlikely]] {
-    --c.n_posted;
     x.status = RecvStatus{args.src, args.tag, 0, peer ? peer->loss.outcome : Outcome::kNoMemory};
     finish_recv(*r);
     return;
   }
-  p->posted.push_back(r);
+  p->posted.push_back(port_, r);
 }
 
 template <class P>
 bool Engine<P>::cancel(RecvRequest* r) {
   Entry entry(*this);
   auto& x = r->xfer;
-  if (!x.linked || x.phase != RecvPhase::kIdle) return false;
-  if (x.src == kAnySource) {
-    RecvRequest* q = x.comm->wild.front();
-    while (q && q != r) q = x.comm->wild.next(q);
-    if (!q) return false;
-    x.comm->wild.remove(r);
-  } else {
-    ProcT* const p = proc_at(*x.comm, x.src);
-    RecvRequest* q = p->posted.front();
-    while (q && q != r) q = p->posted.next(q);
-    if (!q) return false;
-    p->posted.remove(r);
-  }
-  --x.comm->n_posted;
+  if (x.linked != kPosted) return false;
+  (x.src == kAnySource ? x.comm->wild : proc_at(*x.comm, x.src)->posted).remove(port_, r);
   return true;
 }
 
@@ -148,7 +130,7 @@ Unexpected<P>* Engine<P>::improbe(CommT* c, std::int32_t src, std::int32_t tag, 
   }
   result = ProbeResult{m->proc->rank, m->match.tag, message_length(*m)};
   remove_unexpected(*m);
-  c->held.push_back(m);
+  c->held.push_back(port_, m);
   return m;
 }
 
@@ -162,7 +144,7 @@ void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
   x.tag = m->match.tag;
   x.capacity = capacity;
   x.phase = RecvPhase::kIdle;
-  c.held.remove(m);
+  c.held.remove(port_, m);
   match_stored(*r, *m);
   free_message(m);
 }
@@ -170,12 +152,14 @@ void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
 template <class P>
 typename Engine<P>::QueueLengths Engine<P>::queue_lengths(CommT* c, std::int32_t rank) {
   Entry entry(*this);
-  QueueLengths n;
+  const auto length = [](const auto& queue) {
+    std::uint32_t n = 0;
+    for (auto* e = queue.front(); e; e = queue.next(e)) ++n;
+    return n;
+  };
+  if (rank == kAnySource) return {length(c->wild), length(c->arrivals)};
   const ProcT* const p = rank >= 0 && rank < c->size ? c->procs[rank] : nullptr;
-  if (!p) return n;
-  for (RecvRequest* r = p->posted.front(); r; r = p->posted.next(r)) ++n.posted;
-  for (Message* m = p->unexpected.front(); m; m = p->unexpected.next(m)) ++n.unexpected;
-  return n;
+  return p ? QueueLengths{length(p->posted), length(p->unexpected)} : QueueLengths{};
 }
 
 }  // namespace bfo::xfer

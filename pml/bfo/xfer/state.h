@@ -16,6 +16,7 @@
 #include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/list.h"
 #include "pml/bfo/xfer/port.h"
+#include "pml/bfo/xfer/queue.h"
 
 namespace bfo::xfer {
 
@@ -159,7 +160,9 @@ struct RecvState {
   using Request = typename P::RecvRequest;
   Request* next = nullptr;  ///< posted queue, then the peer's ready list, then completion list
   Request* prev = nullptr;
-  bool linked = false;
+  Request* chain_next = nullptr;  ///< posted queue: receives with the same tag, while there is an index
+  Request* chain_prev = nullptr;
+  std::uint8_t linked = 0;  ///< kPosted in a posted queue, 1 in a list
 
   // hot
   Comm<P>* comm = nullptr;
@@ -270,14 +273,16 @@ struct Rail {
 /// A message that arrived before its receive was posted. MPI_Message points to one.
 template <class P>
 struct Unexpected {
-  Unexpected* next = nullptr;  ///< per process
-  Unexpected* prev = nullptr;
-  bool linked = false;
-  Unexpected* comm_next = nullptr;  ///< per communicator, in order of arrival
-  Unexpected* comm_prev = nullptr;
-  bool comm_linked = false;
+  /// Places in two queues: one of its sender's or of all parked ones, and one of its communicator's.
+  struct Place {
+    Unexpected* next;
+    Unexpected* prev;
+    Unexpected* chain_next;
+    Unexpected* chain_prev;
+  };
+  Place mine;
+  Place among_all;
   Proc<P>* proc = nullptr;
-  Peer<P>* peer = nullptr;
   Rail<P>* rail = nullptr;  ///< arrival; nullptr when unknown
   std::uint32_t epoch = 0;
   core::MatchHdr match{};
@@ -286,6 +291,54 @@ struct Unexpected {
   std::uint32_t size = 0;
   core::Bytes bytes() const { return {data, size}; }
 };
+
+/// RecvState::linked of a receive that no message has matched.
+inline constexpr std::uint8_t kPosted = 2;
+
+/// Posted receives, by the tag asked for.
+struct PostedLink {
+  static auto& next(auto* r) { return r->xfer.next; }
+  static auto& prev(auto* r) { return r->xfer.prev; }
+  static auto& chain_next(auto* r) { return r->xfer.chain_next; }
+  static auto& chain_prev(auto* r) { return r->xfer.chain_prev; }
+  static void mark(auto* r, bool in) { r->xfer.linked = in ? kPosted : 0; }
+};
+struct PostedKey {
+  static std::int64_t of(const auto* r) { return r->xfer.tag; }
+  static bool older(const auto* a, const auto* b) { return a->xfer.post_order < b->xfer.post_order; }
+};
+template <class P>
+using PostedQueue = Queue<typename P::RecvRequest, PostedLink, PostedKey>;
+
+/// Messages by tag, by sequence number, by communicator, by all of these.
+template <auto Place>
+struct MessageLink {
+  static auto& next(auto* m) { return (m->*Place).next; }
+  static auto& prev(auto* m) { return (m->*Place).prev; }
+  static auto& chain_next(auto* m) { return (m->*Place).chain_next; }
+  static auto& chain_prev(auto* m) { return (m->*Place).chain_prev; }
+  static void mark(auto*, bool) {}
+};
+struct TagKey {
+  static std::int64_t of(const auto* m) { return m->match.tag; }
+};
+struct SeqKey {
+  static std::int64_t of(const auto* m) { return m->match.seq; }
+};
+struct ContextKey {
+  static std::int64_t of(const auto* m) { return m->match.ctx; }
+};
+struct MessageKey {
+  static std::int64_t of(const core::MatchHdr& h) {
+    return static_cast<std::int64_t>(std::uint64_t{h.ctx} << 48 | std::uint64_t{h.seq} << 32 |
+                                     static_cast<std::uint32_t>(h.src));
+  }
+  static std::int64_t of(const auto* m) { return of(m->match); }
+};
+template <class P, class Key>
+using MessageQueue = Queue<Unexpected<P>, MessageLink<&Unexpected<P>::mine>, Key>;
+template <class P, class Key>
+using CommQueue = Queue<Unexpected<P>, MessageLink<&Unexpected<P>::among_all>, Key>;
 
 /// One rank of one communicator, made on first use.
 template <class P>
@@ -302,9 +355,10 @@ struct Proc {
   Seq16 hold_seq = 0;
   // receiving
   Seq16 expected = 0;
-  List<Unexpected<P>> early;       ///< out of sequence, ascending
-  List<Unexpected<P>> unexpected;  ///< in sequence, not matched
-  List<typename P::RecvRequest, XferLink> posted;
+  Seq16 last_early = 0;                ///< the highest number in `early`
+  MessageQueue<P, SeqKey> early;       ///< out of sequence, as they came
+  MessageQueue<P, TagKey> unexpected;  ///< in sequence, not matched
+  PostedQueue<P> posted;
   List<typename P::SendRequest, XferLink> stalled;  ///< window full (H5)
   // sending, at a stop only
   Seq16 acked = 0;  ///< of every number before it the rails have reported the end: none is sent again
@@ -348,12 +402,10 @@ struct Comm {
   /// Members that are not this process.
   std::int32_t others() const { return inter ? size : size - 1; }
   Proc<P>** procs = nullptr;
-  List<typename P::RecvRequest, XferLink> wild;  ///< posted with ANY_SOURCE
-  List<Unexpected<P>, CommLink> held;            ///< taken by a matched probe, not yet received
-  List<Unexpected<P>, CommLink> arrivals;        ///< all unexpected, in order of arrival
-  std::uint64_t post_order = 0;
-  std::int32_t n_posted = 0;
-  std::int32_t n_unexpected = 0;
+  PostedQueue<P> wild;            ///< posted with ANY_SOURCE
+  CommQueue<P, TagKey> held;      ///< taken by a matched probe, not yet received
+  CommQueue<P, TagKey> arrivals;  ///< all unexpected, in order of arrival
+  std::uint64_t post_order = 0;   ///< of the next receive
 };
 
 /// Where the numbering of a freed communicator stopped. The next one with the same context id goes on from

@@ -63,8 +63,7 @@ template <class P>
   for (RecvRequest* r = c.wild.front(); r;) {
     RecvRequest* const next = c.wild.next(r);
     if (!r->xfer.keeps_waiting) {
-      c.wild.remove(r);
-      --c.n_posted;
+      c.wild.remove(port_, r);
       fail_wildcard(*r);
     }
     r = next;

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// key_index.h: the elements of a queue by their key: for each key that is there a chain of its elements, the
+// oldest first. A hash table with open addressing, at most half full; a key whose last element leaves gives
+// its place up at once, so the table holds nothing but what is in the queue.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#include "common/check.h"
+
+namespace bfo::xfer {
+
+/// `Link` says where an element keeps its chain_next and chain_prev. One block of the port's memory; the
+/// queue owns it. Not for more than 2^31 elements.
+template <class T, class Link>
+class KeyIndex {
+ public:
+  /// An empty one; nullptr: there is no memory.
+  template <class Port>
+  static KeyIndex* make(Port& port, unsigned log2_slots = kFirst) {
+    const std::size_t bytes = (std::size_t{1} << log2_slots) * sizeof(Slot);
+    void* const memory = port.alloc(sizeof(KeyIndex) + bytes);
+    if (!memory) return nullptr;
+    auto* const made = ::new (memory) KeyIndex(log2_slots);
+    std::memset(static_cast<void*>(made->slots()), 0, bytes);
+    return made;
+  }
+
+  /// Room for one more key. Another one takes the place of `index` if need be; false: there is no memory.
+  template <class Port>
+  static bool reserve(Port& port, KeyIndex*& index) {
+    if (index->keys_ * 2 < index->mask_) [[likely]]
+      return true;
+    KeyIndex* const grown = make(port, index->log2_ + 1);
+    if (!grown) return false;
+    for (std::uint32_t i = 0; i <= index->mask_; ++i) {
+      const Slot& old = index->slots()[i];
+      if (old.first) *grown->find(old.key) = old;
+    }
+    grown->keys_ = index->keys_;
+    grown->size_ = index->size_;
+    port.free(index);
+    index = grown;
+    return true;
+  }
+
+  std::uint32_t size() const { return size_; }
+
+  /// The oldest element with `key`, or nullptr.
+  T* first(std::int64_t key) { return find(key)->first; }
+
+  /// `e` is the youngest with `key`. After reserve().
+  void add(T* e, std::int64_t key) {
+    Slot* const s = find(key);
+    Link::chain_next(e) = nullptr;
+    if (s->first) {
+      Link::chain_prev(e) = s->last;
+      Link::chain_next(s->last) = e;
+    } else {
+      Link::chain_prev(e) = nullptr;
+      s->key = key;
+      s->first = e;
+      ++keys_;
+    }
+    s->last = e;
+    ++size_;
+  }
+
+  void remove(T* e, std::int64_t key) {
+    Slot* const s = find(key);
+    BFO_DCHECK(s->first != nullptr);
+    T* const n = Link::chain_next(e);
+    T* const p = Link::chain_prev(e);
+    (p ? Link::chain_next(p) : s->first) = n;
+    (n ? Link::chain_prev(n) : s->last) = p;
+    --size_;
+    if (!s->first) vacate(static_cast<std::uint32_t>(s - slots()));
+  }
+
+ private:
+  struct Slot {
+    std::int64_t key;
+    T* first;  ///< nullptr: no key is here
+    T* last;
+  };
+  static constexpr unsigned kFirst = 6;
+
+  explicit KeyIndex(unsigned log2_slots) : mask_((1u << log2_slots) - 1), log2_(log2_slots) {}
+
+  Slot* slots() { return reinterpret_cast<Slot*>(this + 1); }
+  std::uint32_t home(std::int64_t key) const {
+    auto k = static_cast<std::uint64_t>(key);
+    k ^= k >> 32;
+    return static_cast<std::uint32_t>(k * 0x9e3779b97f4a7c15u >> (64 - log2_));
+  }
+  /// Where `key` is, or would be.
+  Slot* find(std::int64_t key) {
+    std::uint32_t i = home(key);
+    while (slots()[i].first && slots()[i].key != key) i = (i + 1) & mask_;
+    return slots() + i;
+  }
+  /// The slot at `hole` is empty: the keys behind it that it would hide move up.
+  void vacate(std::uint32_t hole) {
+    --keys_;
+    for (std::uint32_t i = (hole + 1) & mask_; slots()[i].first; i = (i + 1) & mask_) {
+      if (((i - home(slots()[i].key)) & mask_) < ((i - hole) & mask_))
+        continue;  // its home is behind the hole
+      slots()[hole] = slots()[i];
+      slots()[i].first = nullptr;
+      hole = i;
+    }
+  }
+
+  std::uint32_t keys_ = 0;
+  std::uint32_t size_ = 0;
+  std::uint32_t mask_;
+  std::uint32_t log2_;
+};
+
+}  // namespace bfo::xfer
