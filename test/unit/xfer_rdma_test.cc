@@ -212,8 +212,7 @@ TEST(Unfenceable, FailedReceiveIsAskedAgain_TheAnswerIsTheSame) {
   const std::size_t older = w.find(1, 0, MsgType::kRestartNack);
   const std::size_t newer = w.find(1, 0, MsgType::kRestartNack, older + 1);
   ASSERT_LT(newer, w.flights.size());
-  ASSERT_NE(w.flights[older].rail, w.flights[newer].rail);
-  w.take(newer);
+  w.take(newer);  // both take one rail: the older one is lost there, say
   ASSERT_TRUE(s->done);
   EXPECT_NE(s->outcome, Outcome::kOk) << "its receive failed";
   ASSERT_TRUE(w.run());

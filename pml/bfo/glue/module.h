@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/compat/ompi_includes.h"
 #include "pml/bfo/glue/btl_port.h"
+#include "pml/bfo/glue/buffered.h"
 #include "pml/bfo/glue/console.h"
 #include "pml/bfo/glue/event_log.h"
 #include "pml/bfo/glue/params.h"
@@ -41,6 +42,7 @@ class Module {
   EventLog& events() { return events_; }
   Console& console() { return console_; }
   RailMap& rails() { return rails_; }
+  Buffered& buffered() { return buffered_; }
   const Params& params() const { return params_; }
   // The contract a bound BTL module speaks, nullptr for others.
   const bfo_failover_btl_t* contract(const mca_btl_base_module_t* btl) const {
@@ -115,6 +117,7 @@ class Module {
   EventLog events_;
   Console console_;
   RailMap rails_;
+  Buffered buffered_;
   Waits waits_;
   std::vector<std::pair<mca_btl_base_module_t*, const bfo_failover_btl_t*>> bound_;
   // Rails without the contract, and what their BTLs have reported. Both lists are small; broken_lock_ is a

@@ -48,6 +48,9 @@ constexpr IntParam kIntParams[] = {
     {"short_limit", &Params::short_limit, 256, 0, INT_MAX, OPAL_INFO_LVL_5,
      "Messages shorter than this many bytes to one peer all use one rail while it has room, which saves "
      "latency (0 = spread them too). Different peers use different rails"},
+    {"buffer_wait", &Params::buffer_wait, 1000, 0, INT_MAX / 1000, OPAL_INFO_LVL_5,
+     "Milliseconds MPI_Bsend waits for buffered messages before it to end, none of which does, until it "
+     "returns MPI_ERR_BUFFER. What has been received ends much sooner, unless it has lost its rail"},
     {"park_timeout", &Params::park_timeout, 30, -1, INT_MAX / 1000, OPAL_INFO_LVL_3,
      "Seconds a peer may be without any usable rail before its requests end with an MPI error (0 = at once, "
      "-1 = wait for ever). A rail that returns in time resumes them"},

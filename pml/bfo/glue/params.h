@@ -25,6 +25,7 @@ struct Params {
   int short_limit;           // bytes; shorter messages to a peer all use one rail
   bool use_get;              // receiver-side RDMA reads
   bool use_put;              // sender-side RDMA writes
+  int buffer_wait;           // milliseconds MPI_Bsend waits for room that messages before it still hold
   int park_timeout;          // seconds without any rail before MPI reports an error; -1 = for ever
   char* any_source_on_loss;  // "error" or "wait": what becomes of receives from any source
   char* event_file;          // one JSON line per failover event is appended here; empty = none

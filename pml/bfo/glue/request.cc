@@ -94,9 +94,8 @@ void complete_for_user(SendRequest& req, int mpi_error) {
 
 // Copies the payload into the attached buffer, with which the user's part is over; the engine goes on with
 // it.
-int start_buffered(SendRequest& req) {
-  mca_pml_base_request_t& base = req.base.req_base;
-  if (const int rc = mca_pml_base_bsend_request_start(&base.req_ompi); rc != OMPI_SUCCESS) return rc;
+int start_buffered(Module& module, SendRequest& req) {
+  if (const int rc = module.buffered().take(req, module.params().buffer_wait); rc != OMPI_SUCCESS) return rc;
   complete_for_user(req, MPI_SUCCESS);
   return OMPI_SUCCESS;
 }
@@ -143,7 +142,7 @@ int start(Module& module, RecvRequest& req) {
 template <class Request>
 int start_again(Module& module, ompi_request_t* handle) {
   Request* req = startable<Request>(handle);
-  return req == nullptr ? OMPI_ERR_REQUEST : start(module, *req);
+  return req == nullptr ? MPI_ERR_REQUEST : start(module, *req);
 }
 
 }  // namespace
@@ -182,7 +181,7 @@ int send_request_start(Module& module, SendRequest& req) {
   base.req_ompi.req_status._cancelled = 0;
   if (req.base.req_send_mode == MCA_PML_BASE_SEND_BUFFERED) {
     const bool persistent = base.req_ompi.req_persistent;
-    const int rc = persistent ? start_buffered_persistent(module, req) : start_buffered(req);
+    const int rc = persistent ? start_buffered_persistent(module, req) : start_buffered(module, req);
     if (rc != OMPI_SUCCESS) {
       base.req_ompi.req_state = OMPI_REQUEST_INACTIVE;
       base.req_ompi.req_complete = REQUEST_COMPLETED;
@@ -203,7 +202,7 @@ int send_request_start(Module& module, SendRequest& req) {
 void send_request_done(SendRequest& req, int mpi_error) {
   mca_pml_base_request_t& base = req.base.req_base;
   if (req.base.req_send_mode == MCA_PML_BASE_SEND_BUFFERED) {
-    mca_pml_base_bsend_request_fini(&base.req_ompi);
+    mca_pml_bfo_component.module->buffered().give(req);
   } else {
     // First wake, then mark: a user who frees the request in between leaves its return to the line below.
     complete_for_user(req, mpi_error);
@@ -212,12 +211,16 @@ void send_request_done(SendRequest& req, int mpi_error) {
   if (add_end(req.ends, kEngineDone) & kUserFreed) give_back(req);
 }
 
+// libmpi returns what it gets from here to the user as it is, and ignores it in MPI_Startall: the error
+// handler has to be called here, with an error of MPI. The requests behind a bad one are started all the
+// same, because the user may wait for them.
 int start_requests(size_t count, ompi_request_t** requests) {
   Module& module = *mca_pml_bfo_component.module;
+  int first_error = MPI_SUCCESS;
   for (size_t i = 0; i < count; ++i) {
     ompi_request_t* request = requests[i];
     if (request == nullptr || request->req_type != OMPI_REQUEST_PML) continue;
-    int rc = OMPI_ERR_REQUEST;
+    int rc = MPI_ERR_REQUEST;
     switch (reinterpret_cast<mca_pml_base_request_t*>(request)->req_type) {
       case MCA_PML_REQUEST_SEND:
         rc = start_again<SendRequest>(module, request);
@@ -228,9 +231,14 @@ int start_requests(size_t count, ompi_request_t** requests) {
       default:
         break;
     }
-    if (rc != OMPI_SUCCESS) return rc;
+    if (OPAL_LIKELY(rc == OMPI_SUCCESS)) continue;
+    const int error = ompi_errcode_get_mpi_code(rc);
+    ompi_communicator_t* comm = request->req_mpi_object.comm;
+    ompi_errhandler_invoke(comm->error_handler, comm, static_cast<int>(comm->errhandler_type), error,
+                           count == 1 ? "MPI_Start" : "MPI_Startall");
+    if (first_error == MPI_SUCCESS) first_error = error;
   }
-  return OMPI_SUCCESS;
+  return first_error;
 }
 
 int request_lists_init(const Params& params) {

@@ -51,8 +51,9 @@ struct Eager {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
     bool fits = false;
-    for (unsigned i = 0; i < p.n_eager; ++i) {
-      Rail<P>* const rail = e.next_eager(p);
+    const unsigned rails = e.rails_for_user(p);
+    for (unsigned i = 0; i < rails; ++i) {
+      Rail<P>* const rail = e.next_for_user(p);
       if (x.length + sizeof(core::MatchHdr) > rail->limits.eager_limit) continue;
       fits = true;
       const Sent s = post(e, r, *rail);
@@ -63,7 +64,7 @@ struct Eager {
       if (s == Sent::kDone) e.finish_send(r, Outcome::kOk);
       return true;
     }
-    if (fits || p.n_eager == 0) return false;
+    if (fits || rails == 0) return false;
     if (!RndvCopy<P>::begin(e, r)) p.nameless.push_back(&r);  // the rails that are left have smaller limits
     return true;
   }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "common/check.h"
 #include "common/slot_map.h"
@@ -293,6 +294,17 @@ class Engine {
     return next_spread(p);
   }
   RailT* next_spread(PeerT& p);
+
+  // order.h
+  static bool ends_send(const void* bytes);
+  static const void* raw_bytes(const Frag& f) { return f.xfer.buffer ? f.xfer.buffer : f.xfer.raw; }
+  static bool end_waits(const PeerT& p);
+  void order_begins(Frag& f, RailT& rail);
+  void order_ends(PeerT& p, Frag& f);
+  void reorder(PeerT& p);
+  void settle_home(PeerT& p);
+  static unsigned rails_for_user(const PeerT& p);
+  RailT* next_for_user(PeerT& p) { return p.ends_out != 0 ? p.order : next_eager(p); }
   void crowded(PeerT& p, const RailT& rail);
   /// The same rail on both sides while both see the same rails; different pairs use different ones.
   static RailT* home_rail(const PeerT& p) {
@@ -537,6 +549,7 @@ class Engine {
 #include "pml/bfo/xfer/match.h"
 #include "pml/bfo/xfer/posted.h"
 #include "pml/bfo/xfer/schedule.h"
+#include "pml/bfo/xfer/order.h"
 #include "pml/bfo/xfer/eager.h"
 #include "pml/bfo/xfer/window.h"
 #include "pml/bfo/xfer/rndv_copy.h"

@@ -269,6 +269,7 @@ void Engine<P>::handle_done(Frag& f) {
       Rget<P>::read_done(*this, f);
       break;
     case FragKind::kRaw:
+      order_ends(peer, f);
       if (x.grant == kPing) {
         peer.pinging = false;  // a lost one is not sent again: its rail told what there was to tell
       } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
@@ -276,6 +277,7 @@ void Engine<P>::handle_done(Frag& f) {
       } else if (!ok && !peer.lost && !peer.left) {
         hold_again(peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.raw, x.raw_len});
         note_resumed(peer);
+        if (ends_send(raw_bytes(f))) peer.home = nullptr;
         peer.raw.push_back(&f);
         flush(peer);
         return;

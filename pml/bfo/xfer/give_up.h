@@ -179,7 +179,8 @@ template <class P>
   p.lost = true;
   p.parked = false;
   p.n_eager = 0;
-  p.home = nullptr;
+  p.home = p.order = nullptr;
+  p.ends_out = 0;
   p.away = 0;
   ++counters_.peers_lost;
   const Outcome outcome = p.loss.outcome;

@@ -83,8 +83,8 @@ void Engine<P>::rebuild(PeerT& p) {
     }
   }
   if (p.rr >= p.n_eager) p.rr = 0;
-  p.home = home_rail(p);
   p.away = 0;
+  reorder(p);
   if (p.n_eager != 0) {
     p.parked = false;
     return;

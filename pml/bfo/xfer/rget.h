@@ -76,8 +76,10 @@ struct Rget {
     h.rndv.sender = x.name.value;
     h.rndv.receiver = again ? x.peer_name.value : 0;
     h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r));
-    for (unsigned i = 0; i < p.n_eager; ++i) {
-      Rail<P>* const carrier = e.next_eager(p);
+    const unsigned rails = e.rails_for_user(p);
+    refused = rails == 0;
+    for (unsigned i = 0; i < rails; ++i) {
+      Rail<P>* const carrier = e.next_for_user(p);
       std::uint16_t exposed = 0;
       h.n_keys = 0;
       const std::size_t fit = entries_that_fit(carrier->limits, core::rget_size(0), sizeof h.keys[0]);

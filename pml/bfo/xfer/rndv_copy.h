@@ -74,6 +74,7 @@ struct RndvCopy {
       x.todo.add(x.open_len, x.length);
     }
     x.undelivered = x.todo.bytes();
+    if (x.undelivered == 0) return e.send_check(r);  // its end does not wait for what others have to post
     x.owed |= kOweData;
     e.ready(r);
   }
@@ -169,8 +170,9 @@ bool Engine<P>::open(SendRequest& r) {
   if (refused) return false;
   // What will be written by RDMA goes straight into the receiver's buffer: first bytes would be copied there.
   const bool put = Rput<P>::possible(*this, r);
-  for (unsigned i = 0; i < p.n_eager; ++i) {
-    RailT* const rail = next_eager(p);
+  const unsigned rails = rails_for_user(p);
+  for (unsigned i = 0; i < rails; ++i) {
+    RailT* const rail = next_for_user(p);
     Frag* const f = new_frag(FragKind::kOpen, *rail, p);
     if (!f) return false;
     core::RndvHdr h{};

@@ -25,9 +25,14 @@ Rail<P>* Engine<P>::lightest(PeerT& p, std::uint32_t refused) {
   return best;
 }
 
-/// Round robin: for longer messages, and for some short ones after home had no room for one.
+/// Round robin: for longer messages, and for some short ones after home had no room for one. nullptr: the
+/// message has to wait (order.h), or there is no rail.
 template <class P>
 Rail<P>* Engine<P>::next_spread(PeerT& p) {
+  if (!(p.raw.empty() && p.starved.empty()) && end_waits(p)) [[unlikely]]
+    return nullptr;
+  if (p.ends_out != 0) [[unlikely]]
+    return p.order;
   if (p.away != 0 && --p.away == 0) p.home = home_rail(p);
   return next_eager(p);
 }
@@ -141,6 +146,7 @@ template <class P>
                                                         RailT* pinned, std::uint32_t epoch) {
   if (p.lost || p.left) return nullptr;
   ++waiting_;  // whoever called may not flush
+  if (ends_send(bytes)) p.home = nullptr;
   Frag* const f = p.starved.empty() ? port_.frag_alloc() : nullptr;
   if (f) {
     if (fill_raw(p, *f, bytes, len, pinned, epoch)) return f;
@@ -182,6 +188,7 @@ bool Engine<P>::fill_raw(PeerT& p, Frag& f, const void* bytes, std::size_t len, 
   x.grant = 0;
   x.type = *static_cast<const std::uint8_t*>(bytes);
   x.raw_len = static_cast<std::uint32_t>(len);
+  x.order_turn = 0;
   x.buffer = nullptr;
   if (len > sizeof x.raw) {
     x.buffer = port_.alloc(len);
@@ -212,10 +219,12 @@ bool Engine<P>::feed_starved(PeerT& p) {
 template <class P>
 bool Engine<P>::post_raw(PeerT& p, Frag& f) {
   auto& x = f.xfer;
-  const void* const data = x.buffer ? x.buffer : x.raw;
+  const void* const data = raw_bytes(f);
   if (x.pinned && !usable(*x.rail, x.epoch)) x.pinned = false;
-  for (unsigned i = 0; i < p.n_eager; ++i) {
-    RailT* const rail = x.pinned ? x.rail : next_eager(p);
+  const bool ends = ends_send(data);
+  const bool follows = p.ends_out != 0 && (ends || x.type == static_cast<std::uint8_t>(MsgType::kMatch));
+  for (unsigned i = 0; i < p.n_eager + (ends ? 1u : 0u); ++i) {
+    RailT* const rail = x.pinned ? x.rail : follows ? p.order : ends && i == 0 ? home_rail(p) : next_eager(p);
     x.rail = rail;
     x.epoch = rail->name.epoch;
     ++frags_out_;
@@ -232,11 +241,14 @@ bool Engine<P>::post_raw(PeerT& p, Frag& f) {
         if (x.grant == kPing) p.pinging = false;
         if (x.buffer) port_.free(x.buffer);
         port_.frag_free(f);
+        if (ends) settle_home(p);
+      } else if (ends) {
+        order_begins(f, *rail);
       }
       return true;
     }
     --frags_out_;
-    if (x.pinned) return false;
+    if (x.pinned || follows) return false;
   }
   return false;
 }
@@ -271,10 +283,12 @@ void Engine<P>::flush(PeerT& p) {
       if (!post_raw(p, *f)) {
         p.raw.push_front(f);
         ++waiting_;
+        settle_home(p);
         return;
       }
     }
   } while (!p.starved.empty() && feed_starved(p));
+  if (!p.starved.empty()) settle_home(p);
   while (RecvRequest* r = p.ready_recvs.front()) {
     p.ready_recvs.remove(r);
     if (!serve(*r)) {

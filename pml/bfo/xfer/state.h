@@ -241,7 +241,8 @@ struct FragState {
   std::uint64_t length = 0;
   std::uint32_t grant = 0;
   std::uint32_t raw_len = 0;
-  void* buffer = nullptr;  ///< kRaw longer than `raw`: from Port::alloc
+  std::uint32_t order_turn = 0;  ///< kRaw: counted in the peer's ends_out of that turn; 0: not counted
+  void* buffer = nullptr;        ///< kRaw longer than `raw`: from Port::alloc
   std::uint8_t raw[96];
 };
 
@@ -456,6 +457,9 @@ struct Peer {
   Rail<P>* home = nullptr;  ///< of short messages; nullptr: none, or it was crowded
   std::uint64_t home_key = 0;
   std::uint32_t away = 0;        ///< messages that are still spread before home is tried again
+  Rail<P>* order = nullptr;      ///< carries `ends_out` messages that end sends of the peer (order.h)
+  std::uint32_t ends_out = 0;    ///< .. and what the user sends follows them
+  std::uint32_t order_turn = 0;  ///< counts the rails that `order` has named
   PeerLoss loss;                 ///< how its requests end once it is given up
   bool doomed = false;           ///< `loss` is known: given up when the engine is left
   bool knows = false;            ///< it gave us up first: needs not be told

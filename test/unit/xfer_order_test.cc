@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_order_test.cc: what ends a send of the peer is not overtaken by what the user sends later: whoever
+// knows from a message that his send was received finds it complete.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "test/unit/failover_steps.h"
+#include "test/unit/fake_world.h"
+#include "test/unit/pattern.h"
+
+namespace bfo::test {
+namespace {
+
+constexpr std::size_t kLong = 20000;
+
+World::Options three_rails() {
+  World::Options o;
+  o.rails = 3;
+  o.eager = 4096;
+  o.get = true;
+  o.config.short_limit = 256;
+  o.home_key = 4;  // the second of three rails
+  return o;
+}
+
+/// Rank 0 has sent, rank 1 has received: what tells rank 0 so is under way.
+SendReq* received_here(World& w, std::size_t n, xfer::SendMode mode = xfer::SendMode::kStandard) {
+  RecvReq* const r = w.irecv(1, 0, 1, n);
+  SendReq* const s = w.isend(0, 1, 1, pattern(n, 1), mode);
+  while (!r->done && !w.flights.empty()) w.take();
+  EXPECT_TRUE(r->done);
+  EXPECT_FALSE(s->done);
+  return s;
+}
+
+/// The rails of what rank 1 sends to rank 0, oldest first.
+std::vector<int> rails_back(const World& w) {
+  std::vector<int> rails;
+  for (const Flight& f : w.flights)
+    if (f.from == 1) rails.push_back(f.rail);
+  return rails;
+}
+
+void every_size_follows(World& w, SendReq* ended) {
+  ASSERT_EQ(rails_back(w).size(), 1u);
+  const int rail = rails_back(w).front();
+  for (const std::size_t n : {0u, 8u, 255u, 256u, 1000u, 4000u, 5000u, 30000u})
+    for (int k = 0; k < 3; ++k) w.isend(1, 0, 2, pattern(n, 2));
+  EXPECT_EQ(rails_back(w), std::vector<int>(25, rail));
+  w.take(w.first_of(1, 0, rail));
+  EXPECT_TRUE(ended->done);
+}
+
+TEST(Order, EndOfAGet_EverySizeFollowsIt) {
+  World w(three_rails());
+  every_size_follows(w, received_here(w, kLong));
+}
+
+TEST(Order, EndOfASynchronousSend_EverySizeFollowsIt) {
+  World::Options o = three_rails();
+  o.get = false;  // an ACK, not a FIN
+  World w(o);
+  every_size_follows(w, received_here(w, 100, xfer::SendMode::kSync));
+}
+
+TEST(Order, EndOfATruncatedSend_EverySizeFollowsIt) {
+  World::Options o = three_rails();
+  o.get = false;
+  World w(o);
+  RecvReq* const r = w.irecv(1, 0, 1, 10);
+  SendReq* const s = w.isend(0, 1, 1, pattern(kLong, 1));
+  while (!r->done && !w.flights.empty()) w.take();
+  ASSERT_TRUE(r->done);
+  every_size_follows(w, s);
+}
+
+TEST(Order, WhenItHasEnded_MessagesSpreadAgain) {
+  World w(three_rails());
+  received_here(w, kLong);
+  ASSERT_TRUE(w.run());
+  w.isend(1, 0, 2, pattern(8, 2));
+  for (int i = 0; i < 3; ++i) w.isend(1, 0, 2, pattern(1000, 2));
+  std::vector<int> rails = rails_back(w);
+  EXPECT_EQ(rails.front(), 1);
+  rails.erase(rails.begin());
+  std::sort(rails.begin(), rails.end());
+  EXPECT_EQ(rails, (std::vector<int>{0, 1, 2}));
+}
+
+TEST(Order, ItHasNoRoom_WhatTheUserSendsWaitsBehindIt) {
+  World::Options o = three_rails();
+  o.rails = 1;
+  o.home_key = 0;
+  o.rdma_frag = kLong;  // one READ
+  World w(o);
+  RecvReq* const r = w.irecv(1, 0, 1, kLong);
+  SendReq* const s = w.isend(0, 1, 1, pattern(kLong, 1));
+  w.take();  // RGET
+  w.options.capacity = 0;
+  while (!r->done && !w.flights.empty()) w.take();
+  ASSERT_TRUE(r->done);
+  ASSERT_TRUE(w.flights.empty()) << "there is no room for the FIN";
+  w.options.capacity = 100;
+  RecvReq* const word = w.irecv(0, 1, 2, 8);
+  w.isend(1, 0, 2, pattern(8, 2));
+  while (!word->done) {
+    if (w.flights.empty()) {
+      ASSERT_GT(w.engines[1]->progress(w.now += 1000), 0);
+      continue;
+    }
+    w.take();
+  }
+  EXPECT_TRUE(s->done);
+}
+
+TEST(Order, ItsRailDies_NothingWaitsForIt) {
+  World w(three_rails());
+  SendReq* const s = received_here(w, kLong);
+  const int rail = rails_back(w).front();
+  w.hold_close = true;
+  w.kill(0, 1, rail);
+  RecvReq* const word = w.irecv(0, 1, 2, 8);
+  w.isend(1, 0, 2, pattern(8, 2));
+  while (!word->done && !w.flights.empty()) w.take();
+  EXPECT_TRUE(word->done);
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(s->done);
+}
+
+/// Rails deliver in any order among each other, some have little room, others come and go. Rank 1 answers
+/// each message it has received with one of any size; when rank 0 has the answer, its send is complete.
+TEST(Order, AnyOrderOfRails_AnAnswerComesAfterTheEnd) {
+  for (unsigned seed = 1; seed <= 400; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&random](unsigned n) { return random() % n; };
+    World::Options o = three_rails();
+    o.get = below(3) != 0;
+    o.put = below(2) != 0;
+    o.sendi = below(4) != 0;
+    o.capacity = below(2) ? 1 + static_cast<int>(below(4)) : 1 << 30;
+    o.home_key = below(3);
+    World w(o);
+    struct Exchange {
+      SendReq* message;
+      RecvReq* received;
+      SendReq* answer;
+      RecvReq* answered;
+      bool seen;
+    };
+    std::vector<Exchange> all;
+    constexpr std::size_t sizes[] = {0, 8, 255, 256, 3000, 5000, 20000};
+    int dead = -1;
+    for (int step = 0; step < 3000; ++step) {
+      if (all.size() < 12 && below(8) == 0) {
+        // Only what ends by a message of the receiver: kSync, or read.
+        const int tag = static_cast<int>(all.size());
+        const std::size_t n = sizes[below(7)];
+        const bool reads = o.get && n > 4096;
+        all.push_back({});
+        Exchange& x = all.back();
+        x.received = w.irecv(1, 0, tag, reads ? n : std::min<std::size_t>(n, 3000));
+        x.message = w.isend(0, 1, tag, pattern(reads ? n : std::min<std::size_t>(n, 3000), 1),
+                            reads ? xfer::SendMode::kStandard : xfer::SendMode::kSync);
+      }
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        Exchange& x = all[i];
+        if (x.received->done && x.answer == nullptr) {
+          const std::size_t n = sizes[below(7)];
+          x.answered = w.irecv(0, 1, 100 + static_cast<int>(i), n);
+          x.answer = w.isend(1, 0, 100 + static_cast<int>(i), pattern(n, 2));
+        }
+        if (x.answered != nullptr && x.answered->done && !x.seen) {
+          x.seen = true;
+          ASSERT_TRUE(x.message->done) << "seed " << seed << ", exchange " << i;
+        }
+      }
+      const int rail = static_cast<int>(below(3));
+      const int from = static_cast<int>(below(2));
+      const std::size_t at = w.first_of(from, 1 - from, rail);
+      if (at != static_cast<std::size_t>(-1))
+        w.take(at);
+      else
+        for (auto& e : w.engines) e->progress(w.now += 1000);
+      // A rail that is quiet goes, or comes back.
+      if (below(40) == 0 && dead < 0 && w.first_of(1, 0, rail) == static_cast<std::size_t>(-1)) {
+        w.kill(0, 1, dead = rail);
+        w.closures();
+      } else if (below(40) == 0 && dead >= 0) {
+        w.revive(0, 1, std::exchange(dead, -1));
+      }
+    }
+    w.options.capacity = 1 << 30;
+    ASSERT_TRUE(w.run()) << "seed " << seed;
+    for (const Exchange& x : all) ASSERT_TRUE(x.message->done && x.received->done) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace bfo::test
