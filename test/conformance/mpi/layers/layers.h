@@ -3,8 +3,7 @@
  * layers: what stands on top of point-to-point messages. Each section computes values that depend on the
  * number of ranks alone, and says a number for them; the numbers of two runs are equal if both are right.
  */
-#ifndef BFO_TEST_CONFORMANCE_MPI_LAYERS_LAYERS_H
-#define BFO_TEST_CONFORMANCE_MPI_LAYERS_LAYERS_H
+#pragma once
 
 #include <mpi.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ void one_sided(void);   /* fence, post and start, locks; contiguous and strided 
 void files(const char* folder);
 
 extern int rank, ranks;
-
-#endif
