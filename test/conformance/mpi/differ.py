@@ -298,7 +298,7 @@ def load(path):
 
 
 # ---- the fixed sample ---------------------------------------------------------------------------------------------
-def sample(job_list, known_limits, seed=1, per_program=12):
+def sample(job_list, known_limits, seed=1, per_program=16):
     """{job name: programs} that together have every pair of values of two dimensions, and the Coverage."""
     draw = random.Random(seed)
     dimensions = {**generator.dimensions_of(generator.CHILDREN), "btl": SAMPLED, "rails": (0, 1, 2, 3, 4),
@@ -332,7 +332,7 @@ def sample(job_list, known_limits, seed=1, per_program=12):
     programs = {}
     for job in job_list:
         messages = drawn[job.name]
-        size = per_program // 2 if job.btl == "faults" else per_program  # so that many programs meet a fault
+        size = 6 if job.btl == "faults" else per_program  # so that many programs meet a fault
         parts = [messages[i:i + size] for i in range(0, len(messages), size)]
         programs[job.name] = [generator.program(f"{job.name}#{k}", seed * 1000 + k, part, draw, generator.CHILDREN, known_limits)
                               for k, part in enumerate(parts)]
