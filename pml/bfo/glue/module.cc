@@ -144,9 +144,9 @@ uint64_t pair_key(const opal_process_name_t& peer) {
   return uint64_t{self.jobid} + peer.jobid + self.vpid + peer.vpid;
 }
 
-// From how many bytes on a contiguous message goes by RDMA. By default: what does not go at once, because that
-// saves a copy. Through shared memory (get, and no epochs) copying a little more than an eager message is
-// faster still.
+// From how many bytes on a contiguous message goes by RDMA. By default: what does not go at once, because
+// that saves a copy. Through shared memory (get, and no epochs) copying a little more than an eager message
+// is faster still.
 size_t least_rdma_size(const mca_btl_base_module_t* btl, const Params& params, bool failover, bool get) {
   if (params.rdma_threshold > 0) return static_cast<size_t>(params.rdma_threshold);
   return get && !failover ? btl->btl_eager_limit + 1 : btl->btl_eager_limit - sizeof(core::MatchHdr) + 1;
