@@ -41,6 +41,9 @@ TEST(Simulator, SameSeedInUsedWorld_SameTrace) {
   used.run(make(77, "default"));
   used.run(make(78, "death"));
   EXPECT_EQ(used.run(make(3, "default")).trace_hash, fresh.run(make(3, "default")).trace_hash);
+  // One that sends older packets again: which ones it keeps must not depend on the run before.
+  const std::uint64_t forged = fresh.run(make(5, "onerail")).trace_hash;
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(used.run(make(5, "onerail")).trace_hash, forged) << i;
 }
 
 TEST(Simulator, OtherSeed_OtherTrace) {

@@ -19,6 +19,7 @@ World::~World() = default;
 void World::release() {
   // Engines first: they hold packets and memory, and look things up in the scenario, which is the caller's.
   for (auto& p : processes_) p->stop();
+  for (std::uint32_t& next : ctx_.recent_next) next = 0;
   for (auto& list : ctx_.recent)
     for (Packet*& packet : list) packet = nullptr;
   ctx_.packets.clear();
