@@ -22,7 +22,7 @@ const Rail* last_lost(const ompi_proc_t* proc) {
   const Rail* last = nullptr;
   for (unsigned i = 0; peer != nullptr && i < peer->n_rails; ++i) {
     const Rail& rail = peer->rails[i];
-    if (rail.event.down_ns != 0 && (last == nullptr || rail.event.down_ns > last->event.down_ns))
+    if (rail.event != nullptr && (last == nullptr || rail.event->down_ns > last->event->down_ns))
       last = &rail;
   }
   return last;
@@ -63,7 +63,7 @@ void BtlPort::peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss) {
   const Rail* rail = last_lost(peer.proc);
   if (rail != nullptr) name_rail(rail->handle, info);
   const char* device = rail != nullptr ? info.device : "none";
-  const char* cause = rail != nullptr && rail->event.text[0] != '\0' ? rail->event.text : "unknown";
+  const char* cause = rail != nullptr && rail->event->text[0] != '\0' ? rail->event->text : "unknown";
   if (loss.outcome == Outcome::kNoMemory) {
     show_help("no-memory-there", rank, loss.bytes, other, host);
   } else if (loss.outcome == Outcome::kMessageLost) {
@@ -84,8 +84,8 @@ void BtlPort::emit(const FailoverEvent& event) {
     if (const Rail* last = last_lost(peer->proc); last != nullptr) {
       rail = &last->handle;
       told.rail = last->index;
-      told.epoch = last->event.epoch;
-      memcpy(told.text, last->event.text, sizeof(told.text));
+      told.epoch = last->event->epoch;
+      memcpy(told.text, last->event->text, sizeof(told.text));
     }
   }
   bfo_rail_info_t info = {};

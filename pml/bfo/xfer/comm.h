@@ -72,6 +72,8 @@ void Engine<P>::comm_free(CommT* c) {
       c->arrivals.remove(port_, m);
       free_message(m);
     }
+    if (p->linked) p->peer->procs.remove(p);
+    forget_stalled(*p);
     p->~ProcT();
     port_.free(p);
   }
@@ -99,6 +101,16 @@ template <class P>
   p->stop_seq = kSeqWindow / 2;
   if (used_ctx_[c.ctx / 64] >> (c.ctx % 64) & 1) recall_sequence(*p);
   return p;
+}
+
+/// The process behind a rank is asked for, and from now on known.
+template <class P>
+[[gnu::cold, gnu::noinline]] Peer<P>* Engine<P>::meet(ProcT& p) {
+  auto* const peer = static_cast<PeerT*>(port_.resolve(p.comm->handle, p.rank));
+  if (p.peer || !peer) return p.peer;
+  p.peer = peer;
+  peer->procs.push_back(&p);
+  return peer;
 }
 
 /// The communicator goes away, its numbering stays (H6).

@@ -82,6 +82,7 @@ struct Eager {
     hold(p, x.seq);
     x.went = true;
     p.peer->ready_sends.push_front(&r);
+    e.activate(*p.peer);
   }
 
   /// The number may be under way twice until the dead epoch is closed at the receiver (H5).
@@ -150,9 +151,7 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
     x.outcome = Outcome::kOk;
     if (p->next_seq == p->stop_seq) [[unlikely]] {
       if (!p->stalled.empty() || !window_open(*p)) {
-        p->stalled.push_back(r);
-        ++n_stalled_;
-        timers_ = true;
+        stall(*p, *r);
         return;
       }
     }
@@ -200,7 +199,7 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
   if (!entry.nested())
     flush(p);
   else
-    ++waiting_;
+    activate(p);
 }
 
 /// Bytes that may be an eager message are sent again: the window of its destination is held. The communicator
@@ -209,11 +208,10 @@ template <class P>
 [[gnu::cold]] void Engine<P>::hold_again(PeerT& p, Bytes message) {
   core::MatchHdr h;
   if (message.data[0] != static_cast<std::uint8_t>(MsgType::kMatch) || !core::decode(message, h)) return;
-  CommT* const c = comm_find(h.ctx);
   bool found = false;
-  for (std::int32_t i = 0; c && i < c->size; ++i) {
-    if (!c->procs[i] || c->procs[i]->peer != &p) continue;
-    Eager<P>::hold(*c->procs[i], h.seq);
+  for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) {
+    if (q->comm->ctx != h.ctx) continue;
+    Eager<P>::hold(*q, h.seq);
     found = true;
   }
   for (std::uint32_t i = 0; !found && i < p.n_past; ++i)

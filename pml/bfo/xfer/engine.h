@@ -128,7 +128,7 @@ class Engine {
   /// Fragments, owed messages and rendezvous requests not finished; 0 = quiet (finalize drains until then).
   std::uint64_t unfinished() const;
   /// True while progress() has something to do that no callback will trigger.
-  bool needs_progress() const { return waiting_ != 0 || timers_; }
+  bool needs_progress() const { return !active_.empty() || timed_ != nullptr || stalled_ != nullptr; }
 
   const Counters& counters() const { return counters_; }
   P& port() { return port_; }
@@ -231,11 +231,8 @@ class Engine {
   }
   void comm_free(CommT* c);
   ProcT* make_proc(CommT& c, std::int32_t rank);
-  PeerT* peer_of(ProcT& p) {
-    if (!p.peer) [[unlikely]]
-      p.peer = static_cast<PeerT*>(port_.resolve(p.comm->handle, p.rank));
-    return p.peer;
-  }
+  PeerT* meet(ProcT& p);
+  PeerT* peer_of(ProcT& p) { return p.peer ? p.peer : meet(p); }
   void remember(ProcT& p);
   void recall_sequence(ProcT& p);
   bool from_peer(RailT* rail, PeerT* peer) const { return rail == nullptr || rail->peer == peer; }
@@ -277,6 +274,8 @@ class Engine {
   void hold_header(const SendState<P>& x);
   void release_stalled(ProcT& p);
   void poll_windows();
+  void stall(ProcT& p, SendRequest& r);
+  void forget_stalled(ProcT& p);
 
   // schedule.h
   RailT* next_eager(PeerT& p) {
@@ -339,6 +338,20 @@ class Engine {
   void unready(SendRequest& r);
   void unready(RecvRequest& r);
   void flush(PeerT& p);
+  bool post_waiting(PeerT& p);
+  /// Something of `p` waits: flush() posts it, or progress() later. Nothing waits unnoticed: whoever puts
+  /// something into a list of the peer, or finds it a rail, says so here.
+  void activate(PeerT& p) {
+    if (!p.active) active_.push_back(&p);
+  }
+  /// progress() looks at `p` and the clock.
+  void set_timer(PeerT& p) {
+    if (p.timed) return;
+    p.timed = true;
+    p.next_timed = timed_;
+    timed_ = &p;
+  }
+  void check_timers(std::uint64_t now_ns);
   bool serve(SendRequest& r);
   bool serve(RecvRequest& r);
   void fragment_left(Frag& f);
@@ -459,6 +472,7 @@ class Engine {
   void answer_over(PeerT& p, const core::MatchHdr& h, Name sender);
 
   // keepalive.h
+  bool owed_by(const PeerT& p) const;
   void ping(PeerT& p, ProcT& via);
 
   // record.h
@@ -506,12 +520,12 @@ class Engine {
   bool held_ = false;    ///< a record waits for what has to go again: looked at when the engine is left
   EarlyLoss* early_losses_ = nullptr;
   std::size_t nameless_unkept_ =
-      0;                          ///< size of a message without room, of a peer whose messages come without
-  std::size_t unmet_unkept_ = 0;  ///< the same, over a rail of a peer that is not made yet
-  std::uint64_t waiting_ = 0;     ///< peers with something that progress() must retry
+      0;                            ///< size of a message without room, of a peer whose messages come without
+  std::size_t unmet_unkept_ = 0;    ///< the same, over a rail of a peer that is not made yet
+  List<PeerT, ActiveLink> active_;  ///< peers with something that progress() must retry
   static constexpr std::uint64_t kAbsence = 2'000'000'000;  ///< ns without a look at the clock
-  bool timers_ = false;  ///< a peer is parked, a sender stalled, FRAGs awaited: progress() looks at the clock
-  std::uint64_t n_stalled_ = 0;
+  PeerT* timed_ = nullptr;    ///< peers that are parked, or have FRAGs awaited: progress() looks at the clock
+  ProcT* stalled_ = nullptr;  ///< ranks whose window is shut
   std::uint64_t frags_out_ = 0;
   std::uint64_t eager_out_ = 0;  ///< eager sends with a request that have not ended
   SlotMap<SendRequest> sends_;

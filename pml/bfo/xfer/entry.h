@@ -41,6 +41,11 @@ Engine<P>::~Engine() {
       while (r->xfer.ledger) ledger_remove(r->xfer.ledger, r->xfer.ledger);
     drop_raw(*p);
     if (p->past) port_.free(p->past);
+    for (unsigned i = 0; i < p->n_rails; ++i) {
+      if (p->rails[i].event) port_.free(p->rails[i].event);
+      p->rails[i].~RailT();
+      port_.free(p->rails.at[i]);
+    }
     while (FailedReceive* const f = p->failed) {
       p->failed = f->next;
       port_.free(f);
@@ -273,12 +278,14 @@ void Engine<P>::handle_done(Frag& f) {
       if (x.grant == kPing) {
         peer.pinging = false;  // a lost one is not sent again: its rail told what there was to tell
       } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
-        peer.owe_lost = timers_ = true;
+        peer.owe_lost = true;
+        set_timer(peer);
       } else if (!ok && !peer.lost && !peer.left) {
         hold_again(peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.raw, x.raw_len});
         note_resumed(peer);
         if (ends_send(raw_bytes(f))) peer.home = nullptr;
         peer.raw.push_back(&f);
+        activate(peer);
         flush(peer);
         return;
       }
@@ -306,16 +313,28 @@ int Engine<P>::progress(std::uint64_t now_ns) {
   Entry entry(*this);
   if (entry.nested()) return 0;
   const std::uint64_t before = counters_.control_sent + counters_.bytes_sent + counters_.eager_sent;
-  waiting_ = 0;
-  for (PeerT* p = peers_; p; p = p->next) flush(*p);
-  if (timers_ && now_ns >= next_poll_ns_) {
-    if (now_ns - next_poll_ns_ > kAbsence) note_absence(now_ns);
-    next_poll_ns_ = now_ns + 1'000'000;
-    timers_ = n_stalled_ != 0;
-    for (PeerT* p = peers_; p; p = p->next) check_parked(*p, now_ns);
-    poll_windows();
+  for (PeerT* p = active_.front(); p;) {
+    PeerT* const next = active_.next(p);
+    flush(*p);
+    p = next;
   }
+  if ((timed_ || stalled_) && now_ns >= next_poll_ns_) check_timers(now_ns);
   return counters_.control_sent + counters_.bytes_sent + counters_.eager_sent != before ? 1 : 0;
+}
+
+template <class P>
+void Engine<P>::check_timers(std::uint64_t now_ns) {
+  if (now_ns - next_poll_ns_ > kAbsence) note_absence(now_ns);
+  next_poll_ns_ = now_ns + 1'000'000;
+  PeerT* p = timed_;
+  timed_ = nullptr;
+  while (p) {
+    PeerT* const next = p->next_timed;
+    p->timed = false;
+    check_parked(*p, now_ns);  // sets it again
+    p = next;
+  }
+  poll_windows();
 }
 
 }  // namespace bfo::xfer

@@ -151,7 +151,7 @@ template <class P>
     --frags_out_;
     port_.frag_free(*f);
   }
-  if (p.owe_lost) timers_ = true;
+  if (p.owe_lost) set_timer(p);
 }
 
 template <class P>
@@ -205,24 +205,13 @@ template <class P>
   }
   while (SendRequest* r = p.nameless.pop_front()) finish_send(*r, outcome);
   drop_raw(p);
-  for (CommT** page : comm_pages_)
-    for (unsigned i = 0; page && i < kCommPage; ++i) {
-      CommT* const c = page[i];
-      for (std::int32_t k = 0; c && k < c->size; ++k) {
-        ProcT* const q = c->procs[k];
-        if (!q) continue;
-        if (!q->posted.empty()) peer_of(*q);  // never spoken to: resolve it now
-        if (q->peer != &p) continue;
-        while (SendRequest* r = q->stalled.pop_front()) {
-          --n_stalled_;
-          finish_send(*r, outcome);
-        }
-        while (RecvRequest* r = q->posted.pop_front(port_)) {
-          r->xfer.status = RecvStatus{q->rank, r->xfer.tag, 0, outcome};
-          finish_recv(*r);
-        }
-      }
+  for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) {
+    while (SendRequest* r = q->stalled.pop_front()) finish_send(*r, outcome);
+    while (RecvRequest* r = q->posted.pop_front(port_)) {
+      r->xfer.status = RecvStatus{q->rank, r->xfer.tag, 0, outcome};
+      finish_recv(*r);
     }
+  }
   if (loss) wildcards_lose(p);
   emit_events(p, true);
   FailoverEvent e;
@@ -240,12 +229,8 @@ bool Engine<P>::has_work(PeerT& p) {
   if (!p.live_sends.empty() || !p.live_recvs.empty() || !p.ready_sends.empty() || !p.raw.empty() ||
       !p.starved.empty() || !p.nameless.empty() || p.probed)
     return true;
-  for (CommT** page : comm_pages_)
-    for (unsigned i = 0; page && i < kCommPage; ++i)
-      for (std::int32_t k = 0; page[i] && k < page[i]->size; ++k) {
-        const ProcT* const q = page[i]->procs[k];
-        if (q && q->peer == &p && !(q->posted.empty() && q->stalled.empty())) return true;
-      }
+  for (ProcT* q = p.procs.front(); q; q = p.procs.next(q))
+    if (!q->posted.empty() || !q->stalled.empty()) return true;
   return wanted_by_wildcard(p);
 }
 
@@ -274,12 +259,12 @@ void Engine<P>::check_parked(PeerT& p, std::uint64_t now_ns) {
   bool answers = false;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& rail = p.rails[i];
-    if ((rail.event_open && !rail.event_held) || rail.unfenceable) timers_ = true;
+    if ((rail.event_open && !rail.event_held) || rail.unfenceable) set_timer(p);
     if (rail.unfenceable && time_since(rail.unfenceable_ns, now_ns) >= config_.park_timeout_ns) abandon(rail);
     answers = answers || rail.answers;
   }
   if (!p.parked || p.lost) return;
-  timers_ = true;
+  set_timer(p);
   if (answers || time_since(p.parked_since_ns, now_ns) < config_.park_timeout_ns) return;
   if (!has_work(p)) return;
   give_up(p);

@@ -8,6 +8,8 @@
 // an error. A receive or probe from MPI_ANY_SOURCE waits for every member of its communicator (wildcard.h).
 #pragma once
 
+#include <utility>
+
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
@@ -16,24 +18,27 @@ template <class P>
 void Engine<P>::keep_alive() {
   Entry entry(*this);
   if (entry.nested()) return;
-  for (PeerT* p = peers_; p; p = p->next) {
-    p->asked_via = nullptr;
-    p->awaited = !p->live_sends.empty() || !p->live_recvs.empty() || p->probed;
-    p->probed = false;
-  }
-  for (CommT** page : comm_pages_)
-    for (unsigned i = 0; page && i < kCommPage; ++i)
-      for (std::int32_t k = 0; page[i] && k < page[i]->size; ++k) {
-        ProcT* const q = page[i]->procs[k];
-        if (!q || (!q->peer && (q->posted.empty() || !peer_of(*q)))) continue;
-        if (!q->peer->asked_via) q->peer->asked_via = q;  // the lowest context both have
-        if (!q->posted.empty() || !q->stalled.empty()) q->peer->awaited = true;
-      }
   watch_wildcards();
   for (PeerT* p = peers_; p; p = p->next) {
-    if (!p->awaited || !p->asked_via || p->lost || p->parked || p->pinging || p->n_eager == 0) continue;
-    if (p->rails[0].limits.failover) ping(*p, *p->asked_via);
+    const bool named = p->probed || owed_by(*p);
+    p->probed = false;
+    const bool awaited = std::exchange(p->awaited, false) || named;
+    if (!awaited || p->lost || p->parked || p->pinging || p->n_eager == 0) continue;
+    if (!p->rails[0].limits.failover) continue;
+    ProcT* via = p->procs.front();  // the lowest context both have
+    for (ProcT* q = via; q; q = p->procs.next(q))
+      if (q->comm->ctx < via->comm->ctx) via = q;
+    if (via) ping(*p, *via);
   }
+}
+
+/// Does a request wait for `p`, and nothing else would show that it died?
+template <class P>
+bool Engine<P>::owed_by(const PeerT& p) const {
+  if (!p.live_sends.empty() || !p.live_recvs.empty()) return true;
+  for (ProcT* q = p.procs.front(); q; q = p.procs.next(q))
+    if (!q->posted.empty() || !q->stalled.empty()) return true;
+  return false;
 }
 
 /// Ask for the sequence window: a question both sides may ask at any time.

@@ -65,7 +65,7 @@ void Engine<P>::fence_rail(RailT& rail, std::uint32_t epoch) {
   port_.fence(rail.handle, epoch);
   if (rail.state != RailState::kUnusable) return;
   rail.unfenceable = true;  // perhaps it was abandoned before there was this access
-  timers_ = true;
+  set_timer(*rail.peer);
 }
 
 /// No write of this grant is possible: nobody knows of it, or its epoch is closed here or was never up (0). A

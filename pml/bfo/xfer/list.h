@@ -55,6 +55,21 @@ struct LiveLink {
     return e->xfer.live_linked;
   }
 };
+/// The second set of links of a peer: those with something that waits.
+struct ActiveLink {
+  template <class T>
+  static T*& next(T* e) {
+    return e->active_next;
+  }
+  template <class T>
+  static T*& prev(T* e) {
+    return e->active_prev;
+  }
+  template <class T>
+  static bool& linked(T* e) {
+    return e->active;
+  }
+};
 
 template <class T, class Link = SelfLink>
 class List {

@@ -32,7 +32,10 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
                              RailState state, RailName name) {
   Entry entry(*this);
   if (p->n_rails == kMaxRails) return nullptr;
-  RailT& r = p->rails[p->n_rails];
+  void* const memory = port_.alloc(sizeof(RailT));
+  if (!memory) return nullptr;
+  RailT& r = *::new (memory) RailT;
+  p->rails.at[p->n_rails] = &r;
   r.handle = handle;
   r.limits = keepable(limits);
   if (r.limits.weight == 0) r.limits.weight = 1;
@@ -87,6 +90,7 @@ void Engine<P>::rebuild(PeerT& p) {
   reorder(p);
   if (p.n_eager != 0) {
     p.parked = false;
+    activate(p);
     return;
   }
   // Also when it never had a rail that was up: they may have died before this process spoke to it.
@@ -95,7 +99,7 @@ void Engine<P>::rebuild(PeerT& p) {
     p.excused = false;
     p.probed = false;
     p.parked_since_ns = port_.now_ns();
-    timers_ = true;
+    set_timer(p);
   }
 }
 
@@ -122,7 +126,7 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
   if (!entry.nested())
     flush(p);
   else
-    ++waiting_;
+    activate(p);
 }
 
 template <class P>
@@ -131,7 +135,7 @@ void Engine<P>::on_rail_suspect(RailT* rail, const RailEvent& ev) {
   if (!(ev.name == rail->name) || rail->state != RailState::kUp) return;
   rail->state = RailState::kSuspect;
   rebuild(*rail->peer);
-  ++waiting_;
+  activate(*rail->peer);
 }
 
 /// Such a BTL acknowledges nothing and keeps no copy. If nothing had gone over the rail it is only one rail
@@ -187,10 +191,13 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   }
   rebuild(p);
 
-  FailoverEvent& e = rail->event;
-  e = FailoverEvent{};
+  activate(p);
+  set_timer(p);
+  rail->event_open = rail->event_held = false;
+  if (!rail->event) rail->event = static_cast<FailoverEvent*>(port_.alloc(sizeof(FailoverEvent)));
+  if (!rail->event) return;  // no memory: this loss goes unrecorded
+  FailoverEvent& e = *::new (rail->event) FailoverEvent;
   rail->event_open = !ev.late;
-  rail->event_held = false;
   e.rail = rail->index;
   e.conn = ev.name.conn;
   e.epoch = ev.name.epoch;
@@ -203,8 +210,6 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   e.evidence_ns = ev.evidence_ns ? ev.evidence_ns : e.down_ns;
   e.duplicates_dropped = counters_.duplicates;  // difference is taken when it is written
   e.rails_left = p.n_eager;
-  ++waiting_;
-  timers_ = true;
 }
 
 template <class P>
@@ -223,10 +228,10 @@ void Engine<P>::on_rail_closed(RailT* rail, const RailEvent& ev, FenceResult res
     rail->owe_closed = ev.name.conn != 0 && !ev.left && !ev.late;
     rebuild(p);
   }
-  if (rail->event_open && rail->event.epoch == ev.name.epoch) rail->event.closed_ns = port_.now_ns();
+  if (rail->event_open && rail->event->epoch == ev.name.epoch) rail->event->closed_ns = port_.now_ns();
   rail_left(*rail, ev.name.epoch, result == FenceResult::kFenced);
-  ++waiting_;
-  timers_ = true;
+  activate(p);
+  set_timer(p);
 }
 
 /// Epoch `epoch` of `rail` is over. Fenced: no access of it is possible any more and its ledger entries

@@ -27,11 +27,11 @@ void Engine<P>::count_resent(PeerT& p, std::uint64_t bytes, bool whole_message) 
   RailT* last = nullptr;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& r = p.rails[i];
-    if (r.event_open && (!last || r.event.down_ns >= last->event.down_ns)) last = &r;
+    if (r.event_open && (!last || r.event->down_ns >= last->event->down_ns)) last = &r;
   }
   if (!last) return;
-  last->event.bytes_resent += bytes;
-  if (whole_message) ++last->event.messages_resent;
+  last->event->bytes_resent += bytes;
+  if (whole_message) ++last->event->messages_resent;
 }
 
 template <class P>
@@ -44,8 +44,8 @@ template <class P>
 void Engine<P>::note_resumed(PeerT& p) {
   if (p.n_eager == 0) return;
   for (unsigned i = 0; i < p.n_rails; ++i)
-    if (p.rails[i].event_open && p.rails[i].event.resumed_ns == 0)
-      p.rails[i].event.resumed_ns = port_.now_ns();
+    if (p.rails[i].event_open && p.rails[i].event->resumed_ns == 0)
+      p.rails[i].event->resumed_ns = port_.now_ns();
 }
 
 // ---- at the sender of a long message
@@ -125,7 +125,7 @@ template <class P>
 template <class P>
 void Engine<P>::note_restart(PeerT& p) {
   for (unsigned i = 0; i < p.n_rails; ++i)
-    if (p.rails[i].event_open) ++p.rails[i].event.restarts;
+    if (p.rails[i].event_open) ++p.rails[i].event->restarts;
 }
 
 template <class P>
@@ -176,7 +176,7 @@ void Engine<P>::emit_events(PeerT& p, bool now) {
            q->xfer.phase == RecvPhase::kQuiet;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& r = p.rails[i];
-    if (!r.event_open || (!now && (busy || r.event.closed_ns == 0))) continue;
+    if (!r.event_open || (!now && (busy || r.event->closed_ns == 0))) continue;
     r.event_held = !now && moving && !waiting.none();
     if (r.event_held)
       held_ = true;
@@ -201,11 +201,11 @@ template <class P>
 template <class P>
 void Engine<P>::emit_event(RailT& r, const Waiting& waiting) {
   r.event_open = false;
-  r.event.bytes_waiting = waiting.bytes;
-  r.event.messages_waiting = waiting.messages;
-  r.event.duplicates_dropped = counters_.duplicates - r.event.duplicates_dropped;
-  r.event.rails_left = r.peer->n_eager;
-  port_.emit(r.event);
+  r.event->bytes_waiting = waiting.bytes;
+  r.event->messages_waiting = waiting.messages;
+  r.event->duplicates_dropped = counters_.duplicates - r.event->duplicates_dropped;
+  r.event->rails_left = r.peer->n_eager;
+  port_.emit(*r.event);
 }
 
 }  // namespace bfo::xfer

@@ -61,7 +61,7 @@ void Engine<P>::quiesce(RecvRequest& r, const RecvInput& in) {
     x.todo.clear();
     x.frags_due = in.restart->frags;
     x.looks = kLooks;
-    if (x.frags < x.frags_due) timers_ = true;
+    if (x.frags < x.frags_due) set_timer(*x.proc->peer);
   }
   for (LedgerT* e = x.ledger; e;) {
     LedgerT* const next = e->next;
@@ -85,7 +85,7 @@ template <class P>
     auto& x = r->xfer;
     if (x.phase == RecvPhase::kQuiescing && x.frags < x.frags_due) {
       if (--x.looks != 0) {
-        timers_ = true;
+        set_timer(p);
       } else {
         x.frags_due = 0;
         over = true;

@@ -30,7 +30,7 @@ struct RndvCopy {
     auto& x = r.xfer;
     x.name = e.sends_.insert(&r);
     if (!x.name) [[unlikely]] {
-      ++e.waiting_;
+      e.activate(*x.proc->peer);
       return false;
     }
     x.peer_name = Name();

@@ -145,7 +145,7 @@ template <class P>
 [[gnu::noinline]] typename P::Frag* Engine<P>::send_raw(PeerT& p, const void* bytes, std::size_t len,
                                                         RailT* pinned, std::uint32_t epoch) {
   if (p.lost || p.left) return nullptr;
-  ++waiting_;  // whoever called may not flush
+  activate(p);  // whoever called may not flush
   if (ends_send(bytes)) p.home = nullptr;
   Frag* const f = p.starved.empty() ? port_.frag_alloc() : nullptr;
   if (f) {
@@ -255,11 +255,15 @@ bool Engine<P>::post_raw(PeerT& p, Frag& f) {
 
 template <class P>
 void Engine<P>::ready(SendRequest& r) {
-  if (!r.xfer.linked) r.xfer.proc->peer->ready_sends.push_back(&r);
+  PeerT& p = *r.xfer.proc->peer;
+  if (!r.xfer.linked) p.ready_sends.push_back(&r);
+  activate(p);
 }
 template <class P>
 void Engine<P>::ready(RecvRequest& r) {
-  if (!r.xfer.linked) r.xfer.proc->peer->ready_recvs.push_back(&r);
+  PeerT& p = *r.xfer.proc->peer;
+  if (!r.xfer.linked) p.ready_recvs.push_back(&r);
+  activate(p);
 }
 template <class P>
 void Engine<P>::unready(SendRequest& r) {
@@ -270,21 +274,28 @@ void Engine<P>::unready(RecvRequest& r) {
   if (r.xfer.linked) r.xfer.proc->peer->ready_recvs.remove(&r);
 }
 
-/// Post as much as possible of what waits for this peer: raw messages, notices about rails, then requests.
-/// Answers go before new work: they free the peer's resources.
+/// Post as much as possible of what waits for this peer, if anything does. What no rail takes now stays, for
+/// progress(). Without a rail there is nothing to try: the next one that can be used brings it back
+/// (rebuild).
 template <class P>
 void Engine<P>::flush(PeerT& p) {
-  if (p.n_eager == 0) return;
+  if (!p.active) return;
+  if ((p.n_eager == 0 || post_waiting(p)) && p.active) active_.remove(&p);
+}
+
+/// Raw messages, notices about rails, then requests: answers go before new work, they free the peer's
+/// resources. False: something waits still.
+template <class P>
+bool Engine<P>::post_waiting(PeerT& p) {
   rail_notices(p);
   do {
-    if (!feed_starved(p)) ++waiting_;
+    feed_starved(p);
     while (Frag* f = p.raw.front()) {
       p.raw.remove(f);
       if (!post_raw(p, *f)) {
         p.raw.push_front(f);
-        ++waiting_;
         settle_home(p);
-        return;
+        return false;
       }
     }
   } while (!p.starved.empty() && feed_starved(p));
@@ -293,8 +304,7 @@ void Engine<P>::flush(PeerT& p) {
     p.ready_recvs.remove(r);
     if (!serve(*r)) {
       if (!r->xfer.linked) p.ready_recvs.push_front(r);
-      ++waiting_;
-      return;
+      return false;
     }
   }
   while (SendRequest* r = p.nameless.pop_front()) {
@@ -306,10 +316,11 @@ void Engine<P>::flush(PeerT& p) {
     p.ready_sends.remove(r);
     if (!serve(*r)) {
       if (!r->xfer.linked) p.ready_sends.push_front(r);
-      ++waiting_;
-      return;
+      return false;
     }
   }
+  // What was said meanwhile is in `raw`: by a READ that ended in its call, or a grant that was refused.
+  return p.raw.empty() && p.starved.empty() && p.nameless.empty() && p.ready_recvs.empty();
 }
 
 /// Post what a send owes. True: it owes nothing a rail could take now (it comes back when that changes).

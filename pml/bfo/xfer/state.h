@@ -266,7 +266,7 @@ struct Rail {
   std::int32_t dead_cause = 0;
   std::uint64_t dead_delivered = 0;
   std::uint64_t inflight_bytes = 0;  ///< long-message bytes posted and not ended: the striping measure
-  FailoverEvent event;
+  FailoverEvent* event = nullptr;    ///< of its last loss; nullptr until the first one
   bool event_open = false;
   bool event_held = false;  ///< it waits only for what has to go again
 };
@@ -344,6 +344,9 @@ using CommQueue = Queue<Unexpected<P>, MessageLink<&Unexpected<P>::among_all>, K
 /// One rank of one communicator, made on first use.
 template <class P>
 struct Proc {
+  Proc* next = nullptr;  ///< all of its peer, once that is known
+  Proc* prev = nullptr;
+  bool linked = false;
   Comm<P>* comm = nullptr;
   Peer<P>* peer = nullptr;
   std::int32_t rank = 0;
@@ -361,6 +364,8 @@ struct Proc {
   MessageQueue<P, TagKey> unexpected;  ///< in sequence, not matched
   PostedQueue<P> posted;
   List<typename P::SendRequest, XferLink> stalled;  ///< window full (H5)
+  Proc* next_stalled = nullptr;                     ///< of the engine's list of those that are
+  bool in_stalled = false;
   // sending, at a stop only
   Seq16 acked = 0;  ///< of every number before it the rails have reported the end: none is sent again
   Seq16 mark = 0;   ///< `acked` moves here when every rail has ended what it had taken at that time
@@ -440,11 +445,24 @@ struct Starved {
   std::size_t size = 0;
 };
 
+/// The rails of a peer, each in memory of its own: others point to them.
+template <class P>
+struct RailSet {
+  Rail<P>* at[kMaxRails] = {};
+  Rail<P>& operator[](unsigned i) { return *at[i]; }
+  const Rail<P>& operator[](unsigned i) const { return *at[i]; }
+};
+
 template <class P>
 struct Peer {
   typename P::PeerHandle handle{};
   Peer* next = nullptr;
-  Rail<P> rails[kMaxRails];
+  Peer* active_next = nullptr;  ///< peers with something that waits: what progress() flushes
+  Peer* active_prev = nullptr;
+  Peer* next_timed = nullptr;  ///< peers that progress() looks at every millisecond
+  bool active = false;
+  bool timed = false;
+  RailSet<P> rails;
   std::uint8_t n_rails = 0;
   std::uint8_t n_eager = 0;  ///< rails in `eager`
   std::uint8_t rr = 0;       ///< next of `eager` for an eager message that is spread
@@ -464,9 +482,8 @@ struct Peer {
   bool doomed = false;           ///< `loss` is known: given up when the engine is left
   bool knows = false;            ///< it gave us up first: needs not be told
   bool owe_lost = false;         ///< given up by us, and not told yet
-  bool awaited = false;          ///< keep_alive(): it owes us something
+  bool awaited = false;          ///< for the next keep_alive(): a wildcard waits for it
   bool wanted = false;           ///< a wildcard waits for it too, or did at the last look
-  Proc<P>* asked_via = nullptr;  ///< keep_alive(): valid during one call only
   bool pinging = false;          ///< a message of keep_alive() is under way
   std::size_t eager_limit = 0;   ///< largest of its rails
   PastSequence* past = nullptr;  ///< of communicators that were freed
@@ -475,6 +492,7 @@ struct Peer {
   FailedReceive* failed = nullptr;  ///< messages of it whose receive ended with an error
   Rail<P>* eager[kMaxRails] = {};   ///< usable now, preferred ones only
   std::uint64_t parked_since_ns = 0;
+  List<Proc<P>> procs;                                  ///< of it, on all communicators
   List<typename P::SendRequest, XferLink> ready_sends;  ///< owe something
   List<typename P::RecvRequest, XferLink> ready_recvs;
   List<typename P::SendRequest, XferLink> nameless;    ///< to be rendezvous, as soon as there is a name

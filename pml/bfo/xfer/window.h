@@ -169,23 +169,44 @@ void Engine<P>::release_stalled(ProcT& p) {
   while (SendRequest* r = p.stalled.front()) {
     if (p.next_seq == p.stop_seq && !window_open(p)) return;
     p.stalled.remove(r);
-    --n_stalled_;
     r->xfer.seq = p.next_seq++;
     if (begin_send(*r)) finish_send(*r, Outcome::kOk);
   }
 }
 
+template <class P>
+[[gnu::cold]] void Engine<P>::stall(ProcT& p, SendRequest& r) {
+  p.stalled.push_back(&r);
+  if (p.in_stalled) return;
+  p.in_stalled = true;
+  p.next_stalled = stalled_;
+  stalled_ = &p;
+}
+
 /// A stalled sender asks again: the answer may have been given while the receiver was behind.
 template <class P>
 void Engine<P>::poll_windows() {
-  if (n_stalled_ == 0) return;
-  for (CommT** page : comm_pages_) {
-    for (unsigned i = 0; page && i < kCommPage; ++i) {
-      CommT* const c = page[i];
-      for (std::int32_t k = 0; c && k < c->size; ++k)
-        if (c->procs[k] && !c->procs[k]->stalled.empty()) release_stalled(*c->procs[k]);
+  ProcT* p = stalled_;
+  stalled_ = nullptr;
+  while (p) {
+    ProcT* const next = p->next_stalled;
+    release_stalled(*p);
+    p->in_stalled = !p->stalled.empty();
+    if (p->in_stalled) {
+      p->next_stalled = stalled_;
+      stalled_ = p;
     }
+    p = next;
   }
+}
+
+/// `p` goes away.
+template <class P>
+void Engine<P>::forget_stalled(ProcT& p) {
+  if (!p.in_stalled) return;
+  ProcT** at = &stalled_;
+  while (*at != &p) at = &(*at)->next_stalled;
+  *at = p.next_stalled;
 }
 
 }  // namespace bfo::xfer
