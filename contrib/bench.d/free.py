@@ -2,6 +2,7 @@
 """Free when nothing breaks: bfo against ob1 over the same BTL, and against the other ways to use the same HCA."""
 import os
 import re
+import subprocess
 import shutil
 import tempfile
 
@@ -33,6 +34,14 @@ def bandwidth(way):
     """10^6 bytes per second in messages of 4 MiB in one job: the last decile of its windows."""
     line, _ = runs.job(way, [runs.program("pong"), "--bandwidth", str(4 << 20)])
     return line["bandwidth_mbs"]["p90"]
+
+
+def memory(table, options):
+    """Bytes per peer, request and communicator, with their limits: memory_sizes_test pins them."""
+    result = subprocess.run([runs.program("memory")], stdout=subprocess.PIPE, text=True, timeout=30, check=True)
+    for line in result.stdout.splitlines():
+        what, size, limit = line.split("\t")
+        table.add(f"memory: {what}", int(size), "B", goal=f"<= {limit}")
 
 
 def against_ob1(table, options):

@@ -69,18 +69,19 @@ bool compose(const SendRequest& r, SendEvent e, const EngineRail& rail, Words& w
   const auto& x = r.xfer;
   const EngineComm& c = *x.proc->comm;
   const auto plain = [&](MsgType type, std::uint8_t flags, Name name) {
-    w.add(restart(type, flags, c, c.my_rank, x.seq, name, x.peer_name));
+    w.add(restart(type, flags, c, c.my_rank, x.seq, name, x.rndv->peer_name));
   };
-  if (!x.peer_name) return false;  // the receiver has not spoken yet
+  if (!x.rndv->peer_name) return false;  // the receiver has not spoken yet
   switch (e) {
     case SendEvent::kAck:
-      w.add(core::AckHdr{static_cast<std::uint8_t>(MsgType::kAck), 0, 0, x.name.value, x.peer_name.value});
+      w.add(core::AckHdr{static_cast<std::uint8_t>(MsgType::kAck), 0, 0, x.rndv->name.value,
+                         x.rndv->peer_name.value});
       return true;
     case SendEvent::kPut: {
       core::PutHdr h{};
       h.type = static_cast<std::uint8_t>(MsgType::kPut);
-      h.sender = x.name.value;
-      h.receiver = x.peer_name.value;
+      h.sender = x.rndv->name.value;
+      h.receiver = x.rndv->peer_name.value;
       h.length = h.total = x.length;
       h.grant = 0xeeee;
       h.key.conn = rail.name.conn;
@@ -90,24 +91,25 @@ bool compose(const SendRequest& r, SendEvent e, const EngineRail& rail, Words& w
       return x.length != 0;
     }
     case SendEvent::kFin:
-      w.add(core::FinHdr{static_cast<std::uint8_t>(MsgType::kFin), 0, 0, x.name.value, x.peer_name.value, 0,
-                         1});
+      w.add(core::FinHdr{static_cast<std::uint8_t>(MsgType::kFin), 0, 0, x.rndv->name.value,
+                         x.rndv->peer_name.value, 0, 1});
       return true;
     case SendEvent::kNack:
-      plain(MsgType::kRestartNack, 0, x.name);
+      plain(MsgType::kRestartNack, 0, x.rndv->name);
       return true;
     case SendEvent::kNackFailed:
-      plain(MsgType::kRestartNack, core::kFlagFail, x.name);
+      plain(MsgType::kRestartNack, core::kFlagFail, x.rndv->name);
       return true;
     case SendEvent::kRecvErr:
-      plain(MsgType::kRecvErr, 0, x.name);
+      plain(MsgType::kRecvErr, 0, x.rndv->name);
       return true;
     case SendEvent::kRecvErrOld:
-      if (x.name.round() < 2) return false;
-      plain(MsgType::kRecvErr, 0, x.name.at(static_cast<Round>(x.name.round() - 1)));
+      if (x.rndv->name.round() < 2) return false;
+      plain(MsgType::kRecvErr, 0, x.rndv->name.at(static_cast<Round>(x.rndv->name.round() - 1)));
       return true;
     case SendEvent::kRestartAck: {
-      core::RestartHdr h = restart(MsgType::kRestartAck, 0, c, c.my_rank, x.seq, x.name, x.peer_name);
+      core::RestartHdr h =
+          restart(MsgType::kRestartAck, 0, c, c.my_rank, x.seq, x.rndv->name, x.rndv->peer_name);
       h.n = 1;
       w.add(h);
       w.add(core::WireRange{0, x.length});
@@ -124,12 +126,12 @@ bool compose(const RecvRequest& r, RecvEvent e, Words& w) {
   const auto& x = r.xfer;
   const EngineComm& c = *x.proc->comm;
   const auto plain = [&](MsgType type, std::uint8_t flags, Name sender) {
-    w.add(restart(type, flags, c, x.proc->rank, x.seq, sender, x.name));
+    w.add(restart(type, flags, c, x.proc->rank, x.seq, sender, x.rndv->name));
   };
-  const Name now = x.peer_name.at(x.name.round());
+  const Name now = x.rndv->peer_name.at(x.rndv->name.round());
   const auto fin = [&](std::uint8_t flags) {
-    w.add(core::FinHdr{static_cast<std::uint8_t>(MsgType::kFin), flags, 0, now.value, x.name.value,
-                       x.ledger ? x.ledger->grant : 1, 0});
+    w.add(core::FinHdr{static_cast<std::uint8_t>(MsgType::kFin), flags, 0, now.value, x.rndv->name.value,
+                       x.rndv->ledger ? x.rndv->ledger->grant : 1, 0});
   };
   const auto open = [&](bool again) {
     core::RndvHdr h{};
@@ -141,14 +143,14 @@ bool compose(const RecvRequest& r, RecvEvent e, Words& w) {
                              x.seq};
     h.length = x.length;
     h.sender = now.value;
-    h.receiver = again ? x.name.value : 0;
+    h.receiver = again ? x.rndv->name.value : 0;
     w.add(h);
   };
   switch (e) {
     case RecvEvent::kFrag: {
       std::uint64_t hole = 0;
-      while (hole < x.want && x.have.covers(hole, hole + 1)) ++hole;
-      w.add(core::FragHdr{static_cast<std::uint8_t>(MsgType::kFrag), 0, 0, x.name.value, hole});
+      while (hole < x.rndv->want && x.rndv->have.covers(hole, hole + 1)) ++hole;
+      w.add(core::FragHdr{static_cast<std::uint8_t>(MsgType::kFrag), 0, 0, x.rndv->name.value, hole});
       for (std::uint64_t i = hole; i < x.length && w.size < sizeof w.bytes; ++i) w.bytes[w.size++] = 0xee;
       return hole < x.length;
     }
@@ -166,9 +168,9 @@ bool compose(const RecvRequest& r, RecvEvent e, Words& w) {
       return true;
     case RecvEvent::kNotify:
     case RecvEvent::kNotifyAgain: {
-      const int round = x.name.round() + (e == RecvEvent::kNotify ? 1 : 0);
+      const int round = x.rndv->name.round() + (e == RecvEvent::kNotify ? 1 : 0);
       core::RestartHdr h = restart(MsgType::kRestartNotify, 0, c, x.proc->rank, x.seq,
-                                   x.peer_name.at(static_cast<Round>(round)), x.name);
+                                   x.rndv->peer_name.at(static_cast<Round>(round)), x.rndv->name);
       const EnginePeer& p = *x.proc->peer;
       for (unsigned i = 0; i < p.n_rails && i < 4; ++i) ++h.n;
       w.add(h);

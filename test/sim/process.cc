@@ -385,8 +385,6 @@ void Process::finish_send(SendRequest& r, Outcome outcome) {
   } else if (p.send_style == SendStyle::kSync && !book_.is_matched(pair)) {
     return ctx_.fail("P1: synchronous send of message %u completed before it was received", pair);
   }
-  ctx_.traffic[pair].restarts = r.xfer.restarts;
-  ctx_.traffic[pair].both_ways = r.xfer.open_len == 0 && !r.xfer.gone.empty();
   end_regions(r.buf, false);
   r.buf.active = false;
   put_buffer(r.buf.base, r.buf.length, r.buf.length);

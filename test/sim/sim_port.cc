@@ -284,6 +284,12 @@ void* SimPort::known(std::uint32_t comm, std::int32_t rank) const {
   return process_.peers_[process_.book_.proc(comm, rank)];
 }
 
+void SimPort::rndv_over(SendRequest& r) {
+  auto& t = process_.ctx_.traffic[r.buf.pair];
+  t.restarts = r.xfer.rndv->restarts;
+  t.both_ways = r.xfer.rndv->open_len == 0 && !r.xfer.rndv->gone.empty();
+}
+
 void SimPort::peer_failed(std::uint32_t peer, const xfer::PeerLoss& loss) {
   const Outcome why = loss.outcome;
   Context& ctx = process_.ctx_;

@@ -87,6 +87,8 @@ class SimPort {
   std::uint64_t now_ns() const;
   /// Test hook of the engine: requests complete whatever their ledger says.
   bool gate_removed() const;
+  /// Test hook of the engine: a rendezvous is over, its state goes.
+  void rndv_over(SendRequest& r);
   /// Test hook of the engine: the tables it walks.
   const core::SendCell& send_cell(core::SendPhase p, core::SendEvent e) const;
   const core::RecvCell& recv_cell(core::RecvPhase p, core::RecvEvent e) const;

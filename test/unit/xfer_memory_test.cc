@@ -227,6 +227,40 @@ TEST(Memory, ResentBytes_ThePeerIsGivenUp) {
   expect_given_up(w, 1, 0, true);
 }
 
+/// Rendezvous of both directions were under way before: their records are there.
+void warm(World& w) {
+  std::vector<RecvReq*> recvs;
+  for (int i = 0; i < 8; ++i)
+    for (const int from : {0, 1}) {
+      recvs.push_back(w.irecv(1 - from, from, 98, 3000));
+      w.isend(from, 1 - from, 98, pattern(3000, 1));
+    }
+  ASSERT_TRUE(w.run());
+  for (const RecvReq* r : recvs) ASSERT_TRUE(r->done);
+}
+
+/// A rendezvous that finds no record waits at its sender, and fails alone at its receiver.
+TEST(Memory, NoRecordForARendezvous) {
+  for (const int starved : {0, 1}) {
+    World w({});
+    meet(w);
+    w.ports[starved]->refuse_ = [](std::size_t n) {
+      return n == sizeof(xfer::SendRndv<FakePort>) || n == sizeof(xfer::RecvRndv<FakePort>);
+    };
+    const auto [s, r] = transfer(w, 3000);
+    ASSERT_TRUE(w.run());
+    EXPECT_EQ(s->done, starved == 1);
+    w.ports[starved]->refuse_ = nullptr;
+    w.engines[0]->progress(w.now);
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(s->done && r->done);
+    EXPECT_EQ(r->status.outcome, starved == 1 ? Outcome::kNoMemory : Outcome::kOk);
+    EXPECT_EQ(s->outcome == Outcome::kOk, starved == 0);
+    EXPECT_EQ(w.ports[0]->peers_failed_ + w.ports[1]->peers_failed_, 0);
+    EXPECT_EQ(w.engines[0]->unfinished() + w.engines[1]->unfinished(), 0u);
+  }
+}
+
 /// What a request needs for itself is waited for, or refused: no peer is given up.
 TEST(Memory, GrantsAndReadsWaitForTheirEntries) {
   for (bool get : {true, false}) {
@@ -236,6 +270,7 @@ TEST(Memory, GrantsAndReadsWaitForTheirEntries) {
       o.put = !get;
       World w(o);
       meet(w);
+      warm(w);
       int left = 12;
       w.ports[starved]->refuse_ = [&](std::size_t) { return left-- > 0; };
       RecvReq* r = w.irecv(1, 0, 1, 30000);
@@ -257,15 +292,15 @@ TEST(Memory, FailedWriteWithoutEntry_TheGateStaysShutUntilTheFence) {
   w.ports[0]->refuse_ = [](std::size_t) { return true; };
   w.hold_close = true;
   w.kill(0, 1, w.flights[0].rail);
-  EXPECT_NE(s->xfer.unfenced, 0);
-  EXPECT_EQ(s->xfer.ledger, nullptr);
+  EXPECT_NE(s->xfer.rndv->unfenced, 0);
+  EXPECT_EQ(s->xfer.rndv->ledger, nullptr);
   for (int i = 0; i < w.options.rails; ++i) {  // an epoch that was closed long ago is reported again
     xfer::RailEvent old;
     old.name = w.rail(0, 1, i)->name;
     --old.name.epoch;
     w.engines[0]->on_rail_closed(w.rail(0, 1, i), old, FenceResult::kFenced, 0);
   }
-  EXPECT_NE(s->xfer.unfenced, 0);
+  EXPECT_NE(s->xfer.rndv->unfenced, 0);
   w.engines[0]->peer_lost(w.peer(0, 1));
   ASSERT_TRUE(w.run());
   EXPECT_FALSE(s->done);  // its buffer may still be read
@@ -292,7 +327,7 @@ TEST(Memory, ExposedWithoutEntryToADeviceGivenUp_EndsAfterTheParkTime) {
   ASSERT_FALSE(s->done);
   w.ports[0]->refuse_ = [](std::size_t) { return true; };
   w.engines[0]->peer_lost(w.peer(0, 1));
-  EXPECT_NE(s->xfer.unfenced & 1, 0);
+  EXPECT_NE(s->xfer.rndv->unfenced & 1, 0);
   EXPECT_FALSE(s->done);
   w.now += 2'000'000'000;
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(w.run());
@@ -324,6 +359,7 @@ TEST(Memory, AnyMoment_EverythingEnds) {
         o.sendi = when % 2;
         World w(o);
         meet(w);
+        warm(w);
         int calls = 0;
         w.ports[1]->refuse_ = [&](std::size_t) { return for_good ? calls++ >= when : calls++ == when; };
         std::vector<RecvReq*> recvs;

@@ -277,7 +277,7 @@ TEST(Window, RequestOfAnOldRendezvousIsUsedAgain_ItsNewMessageIsNew) {
     SendReq* const big = w.isend(0, 1, kLongTag, long_content(1));
     s.settle();
     ASSERT_EQ(s.send(20'000), 20'000);
-    ASSERT_TRUE(big->xfer.known) << "the receiver has confirmed its number";
+    ASSERT_TRUE(big->xfer.rndv->known) << "the receiver has confirmed its number";
     ASSERT_NO_FATAL_FAILURE(expect_long(w, big, w.irecv(1, 0, kLongTag, kLong), 1));
     big->data = long_content(2);
     w.restart_send(big, 0, 1, kLongTag);
@@ -327,12 +327,13 @@ TEST(Window, ForgedFlag_HurtsNobodyElse) {
     SendReq* const big = w.isend(0, 1, kLongTag, long_content(1));
     s.settle();
     s.send(3);
-    for (std::uint64_t name : {big->xfer.name.value, Name(200, 3, kFirstRound).value, std::uint64_t{0}}) {
+    for (std::uint64_t name :
+         {big->xfer.rndv->name.value, Name(200, 3, kFirstRound).value, std::uint64_t{0}}) {
       for (std::uint16_t seq : {0, 1, 4, 5, 40000}) {
         core::RndvHdr h{};
         h.match = core::MatchHdr{
             static_cast<std::uint8_t>(core::MsgType::kRndv), core::kFlagKnown, ctx, 0, kLongTag, seq};
-        h.length = name == big->xfer.name.value && seq == 0 ? 4000 : kLong;  // not what it said before
+        h.length = name == big->xfer.rndv->name.value && seq == 0 ? 4000 : kLong;  // not what it said before
         h.sender = name;
         w.engines[1]->on_message(w.rail(1, 0, 0), 1, h.match.type, &h, sizeof h);
         s.settle();

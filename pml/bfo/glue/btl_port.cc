@@ -141,7 +141,7 @@ void BtlPort::unpack_scattered(RecvRequest& req, uint64_t offset, const void* by
     return;
   }
   const uint64_t end = offset + length;
-  req.trail->scatter(offset, bytes, length, !req.xfer.have.covers(end, end + 1));
+  req.trail->scatter(offset, bytes, length, !req.xfer.rndv->have.covers(end, end + 1));
 }
 
 bool BtlPort::register_all(const Peer* peer, void* base, size_t size, uint32_t flags, Registration& out) {

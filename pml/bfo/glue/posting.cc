@@ -179,7 +179,7 @@ Post BtlPort::send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr, s
 Post BtlPort::put(const RailHandle& rail, SendRequest& req, uint64_t offset, size_t length,
                   uint64_t remote_address, const xfer::HandleBytes& handle, FragRecord& frag) {
   mca_btl_base_registration_handle_t* local = nullptr;
-  if (!reachable(rail, req.xfer.reg, length, rail.btl->btl_put_local_registration_threshold, local))
+  if (!reachable(rail, req.xfer.rndv->reg, length, rail.btl->btl_put_local_registration_threshold, local))
     return Post::kUnreachable;
   memcpy(frag.remote_handle, handle.bytes, sizeof(frag.remote_handle));
   const int rc =
@@ -193,7 +193,7 @@ Post BtlPort::put(const RailHandle& rail, SendRequest& req, uint64_t offset, siz
 Post BtlPort::get(const RailHandle& rail, RecvRequest& req, uint64_t offset, size_t length,
                   uint64_t remote_address, const xfer::HandleBytes& handle, FragRecord& frag) {
   mca_btl_base_registration_handle_t* local = nullptr;
-  if (!reachable(rail, req.xfer.reg, length, rail.btl->btl_get_local_registration_threshold, local))
+  if (!reachable(rail, req.xfer.rndv->reg, length, rail.btl->btl_get_local_registration_threshold, local))
     return Post::kUnreachable;
   memcpy(frag.remote_handle, handle.bytes, sizeof(frag.remote_handle));
   const int rc =

@@ -356,11 +356,31 @@ class Engine {
   bool serve(RecvRequest& r);
   void fragment_left(Frag& f);
 
+  // memory.h: what a request needs while it is a rendezvous
+  template <class Rndv>
+  Rndv* take_rndv(Rndv*& list) {
+    Rndv* const free = list;
+    if (!free) [[unlikely]]
+      return make_rndv<Rndv>();
+    list = free->next_free;
+    return free;
+  }
+  template <class Rndv>
+  static void give_rndv(Rndv*& list, Rndv*& rndv) {
+    rndv->next_free = list;
+    list = rndv;
+    rndv = nullptr;
+  }
+  template <class Rndv>
+  Rndv* make_rndv();
+  template <class Rndv>
+  void free_rndv(Rndv* list);
+
   // rndv_copy.h, rget.h, rput.h
   bool open(SendRequest& r);
   /// Which request the header opens: one the receiver names, one it knows, or a new one.
   static std::uint8_t open_flags(const SendState<P>& x) {
-    return x.restarts != 0 ? core::kFlagRestart : x.known ? core::kFlagKnown : 0;
+    return x.rndv->restarts != 0 ? core::kFlagRestart : x.rndv->known ? core::kFlagKnown : 0;
   }
   void begin_recv(RecvRequest& r, ProcT& p, const Arrival& a);
   void choose_protocol(RecvRequest& r, const Arrival& a);
@@ -391,9 +411,9 @@ class Engine {
   /// port may take it out, to see that its checkers notice.
   template <class X>
   bool gate_clear(const X& x) const {
-    if constexpr (requires { x.unfenced; })
-      if (x.unfenced != 0 && !gate_removed()) return false;
-    return gate_removed() || (x.in_flight == 0 && x.ledger == nullptr);
+    if constexpr (requires { x.rndv->unfenced; })
+      if (x.rndv->unfenced != 0 && !gate_removed()) return false;
+    return gate_removed() || (x.rndv->in_flight == 0 && x.rndv->ledger == nullptr);
   }
   bool gate_removed() const {
     if constexpr (requires { port_.gate_removed(); }) return port_.gate_removed();
@@ -483,7 +503,7 @@ class Engine {
   void note_resumed(PeerT& p);
   /// A rail took [offset, offset+n) of a long message: what of it had gone before went again.
   void note_piece(SendRequest& r, std::uint64_t offset, std::uint64_t n) {
-    const std::uint64_t again = n - r.xfer.gone.add(offset, offset + n);
+    const std::uint64_t again = n - r.xfer.rndv->gone.add(offset, offset + n);
     if (again != 0) [[unlikely]]
       piece_again(r, again);
   }
@@ -542,6 +562,8 @@ class Engine {
   MessageQueue<P, MessageKey> parked_;     ///< for communicators that do not exist yet
   CommQueue<P, ContextKey> parked_comms_;  ///< the same, by communicator
   LedgerT* free_ledger_ = nullptr;
+  SendRndv<P>* free_send_rndv_ = nullptr;
+  RecvRndv<P>* free_recv_rndv_ = nullptr;
   GrantT* free_grants_ = nullptr;
   std::uint64_t next_poll_ns_ = 0;
   Counters counters_;

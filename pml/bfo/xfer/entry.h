@@ -33,12 +33,15 @@ Engine<P>::~Engine() {
   }
   while (PeerT* p = peers_) {
     peers_ = p->next;
-    for (SendRequest* r = p->live_sends.front(); r; r = p->live_sends.next(r)) {
+    while (SendRequest* r = p->live_sends.pop_front()) {
       Rput<P>::reset(*this, *r);
-      while (r->xfer.ledger) ledger_remove(r->xfer.ledger, r->xfer.ledger);
+      while (r->xfer.rndv->ledger) ledger_remove(r->xfer.rndv->ledger, r->xfer.rndv->ledger);
+      give_rndv(free_send_rndv_, r->xfer.rndv);
     }
-    for (RecvRequest* r = p->live_recvs.front(); r; r = p->live_recvs.next(r))
-      while (r->xfer.ledger) ledger_remove(r->xfer.ledger, r->xfer.ledger);
+    while (RecvRequest* r = p->live_recvs.pop_front()) {
+      while (r->xfer.rndv->ledger) ledger_remove(r->xfer.rndv->ledger, r->xfer.rndv->ledger);
+      give_rndv(free_recv_rndv_, r->xfer.rndv);
+    }
     drop_raw(*p);
     if (p->past) port_.free(p->past);
     for (unsigned i = 0; i < p->n_rails; ++i) {
@@ -53,6 +56,8 @@ Engine<P>::~Engine() {
     p->~PeerT();
     port_.free(p);
   }
+  free_rndv(free_send_rndv_);
+  free_rndv(free_recv_rndv_);
   while (GrantT* g = free_grants_) {
     free_grants_ = g->next;
     port_.free(g);
@@ -244,10 +249,10 @@ void Engine<P>::handle_done(Frag& f) {
       if (ok) break;
       if (!x.to_sender) {
         SendRequest* r = sends_.find(x.name);
-        if (r && r->xfer.name == x.name) send_event(*r, SendEvent::kControlLost);
+        if (r && r->xfer.rndv->name == x.name) send_event(*r, SendEvent::kControlLost);
       } else {
         RecvRequest* r = recvs_.find(x.name);
-        if (!r || r->xfer.name != x.name) break;
+        if (!r || r->xfer.rndv->name != x.name) break;
         if (x.grant != 0) Rput<P>::put_lost(*r, x.grant);
         recv_event(*r, RecvEvent::kControlLost);
       }
@@ -257,10 +262,10 @@ void Engine<P>::handle_done(Frag& f) {
       SendRequest* r = sends_.find(x.name);
       BFO_DCHECK(r != nullptr || gate_removed());  // the gate keeps it while a fragment is in flight
       if (!r) break;
-      --r->xfer.in_flight;
+      --r->xfer.rndv->in_flight;
       if (ok) {
-        r->xfer.undelivered -= x.length;
-        ++r->xfer.frags;
+        r->xfer.rndv->undelivered -= x.length;
+        ++r->xfer.rndv->frags;
       } else {
         send_event(*r, SendEvent::kDataLost);
       }

@@ -17,19 +17,19 @@ template <class P>
   rail.unfenceable = false;
   const auto drop = [&](auto& x) {
     bool any = false;
-    for (LedgerT* e = x.ledger; e;) {
+    for (LedgerT* e = x.rndv->ledger; e;) {
       LedgerT* const next = e->next;
       if (e->rail == &rail) {
-        ledger_remove(x.ledger, e);
+        ledger_remove(x.rndv->ledger, e);
         any = true;
       }
       e = next;
     }
-    if constexpr (requires { x.unfenced; }) {
-      any = any || (x.unfenced >> rail.index & 1);
-      x.unfenced = static_cast<std::uint16_t>(x.unfenced & ~(1u << rail.index));
+    if constexpr (requires { x.rndv->unfenced; }) {
+      any = any || (x.rndv->unfenced >> rail.index & 1);
+      x.rndv->unfenced = static_cast<std::uint16_t>(x.rndv->unfenced & ~(1u << rail.index));
     }
-    if (any) x.reg = {};
+    if (any) x.rndv->reg = {};
     return any;
   };
   for (SendRequest* r = p.live_sends.front(); r;) {

@@ -45,16 +45,16 @@ void Engine<P>::ledger_remove(LedgerT*& head, LedgerT* e) {
 template <class P>
 void Engine<P>::hold_until_fenced(SendRequest& r, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
                                   std::uint64_t end) {
-  if (!ledger_add(r.xfer.ledger, rail, epoch, begin, end))
-    r.xfer.unfenced = static_cast<std::uint16_t>(r.xfer.unfenced | 1u << rail.index);
+  if (!ledger_add(r.xfer.rndv->ledger, rail, epoch, begin, end))
+    r.xfer.rndv->unfenced = static_cast<std::uint16_t>(r.xfer.rndv->unfenced | 1u << rail.index);
 }
 
 /// fence_all() for what hold_until_fenced() could not list.
 template <class P>
 void Engine<P>::fence_unlisted(SendRequest& r) {
   PeerT& p = *r.xfer.proc->peer;
-  for (unsigned i = 0; r.xfer.unfenced >> i; ++i) {
-    if (!(r.xfer.unfenced >> i & 1)) continue;
+  for (unsigned i = 0; r.xfer.rndv->unfenced >> i; ++i) {
+    if (!(r.xfer.rndv->unfenced >> i & 1)) continue;
     fence_rail(p.rails[i], p.rails[i].name.epoch);
   }
 }

@@ -44,15 +44,15 @@ struct XferLink {
 struct LiveLink {
   template <class T>
   static T*& next(T* e) {
-    return e->xfer.live_next;
+    return e->xfer.rndv->live_next;
   }
   template <class T>
   static T*& prev(T* e) {
-    return e->xfer.live_prev;
+    return e->xfer.rndv->live_prev;
   }
   template <class T>
   static bool& linked(T* e) {
-    return e->xfer.live_linked;
+    return e->xfer.rndv->live_linked;
   }
 };
 /// The second set of links of a peer: those with something that waits.

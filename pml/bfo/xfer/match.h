@@ -84,12 +84,12 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
     return nullptr;
   }
   auto& x = r->xfer;
-  if (x.proc != p || x.seq != h.seq || !x.peer_name.same_request(Name(g.rndv.sender))) {
+  if (x.proc != p || x.seq != h.seq || !x.rndv->peer_name.same_request(Name(g.rndv.sender))) {
     ++counters_.malformed;
     return nullptr;
   }
-  if (name.round() != x.name.round()) {
-    ++(name.round() < x.name.round() ? counters_.stale : counters_.malformed);
+  if (name.round() != x.rndv->name.round()) {
+    ++(name.round() < x.rndv->name.round() ? counters_.stale : counters_.malformed);
     return nullptr;
   }
   RecvInput in;
@@ -286,12 +286,12 @@ template <class P>
   const Name sender(n.sender);
   for (RecvRequest* r = peer.live_recvs.front(); r; r = peer.live_recvs.next(r)) {  // LIVE
     auto& x = r->xfer;
-    if (x.proc != &p || !x.peer_name.same_request(sender)) continue;
+    if (x.proc != &p || !x.rndv->peer_name.same_request(sender)) continue;
     if (x.seq != h.seq) {
       ++counters_.malformed;
       return;
     }
-    if (sender.round() != x.name.round()) {
+    if (sender.round() != x.rndv->name.round()) {
       ++counters_.stale;
       return;
     }

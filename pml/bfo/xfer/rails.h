@@ -242,13 +242,13 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
   for (SendRequest* r = p.live_sends.front(); r;) {
     SendRequest* const next = p.live_sends.next(r);
     auto& x = r->xfer;
-    for (LedgerT* e = x.ledger; e;) {
+    for (LedgerT* e = x.rndv->ledger; e;) {
       LedgerT* const after = e->next;
-      if (fenced && e->rail == &rail && e->epoch <= epoch) ledger_remove(x.ledger, e);
+      if (fenced && e->rail == &rail && e->epoch <= epoch) ledger_remove(x.rndv->ledger, e);
       e = after;
     }
     if (fenced && epoch >= rail.name.epoch)
-      x.unfenced = static_cast<std::uint16_t>(x.unfenced & ~(1u << rail.index));
+      x.rndv->unfenced = static_cast<std::uint16_t>(x.rndv->unfenced & ~(1u << rail.index));
     send_event(*r, SendEvent::kRailClosed);
     send_check(*r);
     r = next;
@@ -257,7 +257,7 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
     RecvRequest* const next = p.live_recvs.next(r);
     auto& x = r->xfer;
     bool unused = false;
-    for (LedgerT* e = x.ledger; e;) {
+    for (LedgerT* e = x.rndv->ledger; e;) {
       LedgerT* const after = e->next;
       if (fenced && e->rail == &rail && e->epoch <= epoch && e->grant == 0 &&
           !Rget<P>::over(rail, e->epoch)) {
@@ -266,12 +266,12 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
         if (e->fin) {
           arrived(*r, e->begin, e->end, false);  // FIN came over another rail; now its bytes are visible (H9)
         } else if (e->grant != 0 && !e->sent) {
-          x.todo.add(e->begin, e->end);  // nobody knew of it
+          x.rndv->todo.add(e->begin, e->end);  // nobody knew of it
         } else if (e->grant != 0) {
-          x.doubtful.add(e->begin, e->end);
+          x.rndv->doubtful.add(e->begin, e->end);
           unused = true;
         }
-        ledger_remove(x.ledger, e);
+        ledger_remove(x.rndv->ledger, e);
       }
       e = after;
     }

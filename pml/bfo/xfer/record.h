@@ -53,7 +53,7 @@ void Engine<P>::note_resumed(PeerT& p) {
 template <class P>
 [[gnu::cold]] void Engine<P>::piece_again(SendRequest& r, std::uint64_t bytes) {
   auto& x = r.xfer;
-  x.again -= bytes < x.again ? bytes : x.again;
+  x.rndv->again -= bytes < x.rndv->again ? bytes : x.rndv->again;
   note_resent(*x.proc->peer, bytes, false);
 }
 
@@ -61,9 +61,9 @@ template <class P>
 template <class P>
 void Engine<P>::note_opened(SendRequest& r) {
   auto& x = r.xfer;
-  if (x.restarts != 0) return;
-  if (x.opened) note_resent(*x.proc->peer, 0, true);
-  x.opened = true;
+  if (x.rndv->restarts != 0) return;
+  if (x.rndv->opened) note_resent(*x.proc->peer, 0, true);
+  x.rndv->opened = true;
 }
 
 /// RESTARTACK, and `todo` is planned. A round by get (`by_get`) carried no bytes of ours: what is new at the
@@ -71,24 +71,24 @@ void Engine<P>::note_opened(SendRequest& r) {
 template <class P>
 [[gnu::cold]] void Engine<P>::note_received(SendRequest& r, const SendInput& in, bool by_get) {
   auto& x = r.xfer;
-  const std::uint64_t here = x.gone.bytes() - x.gone.bytes_in(x.todo);
+  const std::uint64_t here = x.rndv->gone.bytes() - x.rndv->gone.bytes_in(x.rndv->todo);
   // The first bytes came with the RNDV when nothing else is there.
-  const bool read = by_get && (x.restarts > 1 || x.went || here != x.length - x.todo.bytes());
+  const bool read = by_get && (x.rndv->restarts > 1 || x.went || here != x.length - x.rndv->todo.bytes());
   if (by_get) {
-    if (read && here > x.received) count_resent(*x.proc->peer, here - x.received, false);
-    for (unsigned i = 0; i < in.restart->n; ++i) x.gone.add(in.ranges[i].begin, in.ranges[i].end);
+    if (read && here > x.rndv->received) count_resent(*x.proc->peer, here - x.rndv->received, false);
+    for (unsigned i = 0; i < in.restart->n; ++i) x.rndv->gone.add(in.ranges[i].begin, in.ranges[i].end);
   }
-  x.again = x.gone.bytes_in(x.todo);
-  x.received = x.gone.bytes() - x.again;
+  x.rndv->again = x.rndv->gone.bytes_in(x.rndv->todo);
+  x.rndv->received = x.rndv->gone.bytes() - x.rndv->again;
 }
 
 /// The receiver has read all that it had not.
 template <class P>
 void Engine<P>::note_all_read(SendRequest& r) {
   auto& x = r.xfer;
-  const std::uint64_t bytes = x.gone.bytes();
-  if (bytes > x.received) [[unlikely]]
-    count_resent(*x.proc->peer, bytes - x.received, false);
+  const std::uint64_t bytes = x.rndv->gone.bytes();
+  if (bytes > x.rndv->received) [[unlikely]]
+    count_resent(*x.proc->peer, bytes - x.rndv->received, false);
 }
 
 // ---- at its receiver
@@ -97,9 +97,9 @@ void Engine<P>::note_all_read(SendRequest& r) {
 template <class P>
 void Engine<P>::arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read) {
   auto& x = r.xfer;
-  if (!x.lost.empty()) [[unlikely]]
+  if (!x.rndv->lost.empty()) [[unlikely]]
     found_again(r, begin, end);
-  const std::uint64_t known = end - begin - x.have.add(begin, end);
+  const std::uint64_t known = end - begin - x.rndv->have.add(begin, end);
   if (by_read && known != 0) [[unlikely]]
     count_resent(*x.proc->peer, known, false);
 }
@@ -107,17 +107,18 @@ void Engine<P>::arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, 
 template <class P>
 [[gnu::cold]] void Engine<P>::found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end) {
   auto& x = r.xfer;
-  count_resent(*x.proc->peer, x.lost.bytes_in(begin, end), false);
-  x.lost.remove(begin, end);
+  count_resent(*x.proc->peer, x.rndv->lost.bytes_in(begin, end), false);
+  x.rndv->lost.remove(begin, end);
 }
 
 /// A READ ended, and whether it was carried out is not known.
 template <class P>
 [[gnu::cold]] void Engine<P>::read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end) {
   auto& x = r.xfer;
-  count_resent(*x.proc->peer, x.lost.bytes_in(begin, end) + x.have.bytes_in(begin, end), false);
-  x.lost.add(begin, end);
-  for (std::uint32_t i = 0; i < x.have.count(); ++i) x.lost.remove(x.have[i].begin, x.have[i].end);
+  count_resent(*x.proc->peer, x.rndv->lost.bytes_in(begin, end) + x.rndv->have.bytes_in(begin, end), false);
+  x.rndv->lost.add(begin, end);
+  for (std::uint32_t i = 0; i < x.rndv->have.count(); ++i)
+    x.rndv->lost.remove(x.rndv->have[i].begin, x.rndv->have[i].end);
 }
 
 // ---- the record
@@ -149,12 +150,12 @@ typename Engine<P>::Waiting Engine<P>::waiting_again(const PeerT& p) const {
   for (StarvedT* s = p.starved.front(); s; s = p.starved.next(s)) raw(s + 1, s->size);
   for (SendRequest* r = p.live_sends.front(); r; r = p.live_sends.next(r)) {
     const auto& x = r->xfer;
-    if (x.phase == SendPhase::kOpening || x.phase == SendPhase::kSending) w.bytes += x.again;
-    if (x.phase == SendPhase::kOpening && x.restarts == 0 && x.opened && (x.owed & kOweStart))
-      message(x.gone.bytes());
+    if (x.phase == SendPhase::kOpening || x.phase == SendPhase::kSending) w.bytes += x.rndv->again;
+    if (x.phase == SendPhase::kOpening && x.rndv->restarts == 0 && x.rndv->opened && (x.owed & kOweStart))
+      message(x.rndv->gone.bytes());
   }
   for (RecvRequest* r = p.live_recvs.front(); r; r = p.live_recvs.next(r))
-    if (r->xfer.phase == RecvPhase::kReceiving) w.bytes += r->xfer.lost.bytes();
+    if (r->xfer.phase == RecvPhase::kReceiving) w.bytes += r->xfer.rndv->lost.bytes();
   return w;
 }
 

@@ -55,12 +55,12 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
   if (actions & core::kSendStart) RndvCopy<P>::start(*this, r);
   if (actions & core::kSendWrite) Rput<P>::grant_arrived(*this, r, *in.put, in.arrival->rail);
   if (actions & core::kSendNewRound) {
-    if (x.name.round() == kLastRound) {  // rounds never wrap (H13)
+    if (x.rndv->name.round() == kLastRound) {  // rounds never wrap (H13)
       send_event(r, SendEvent::kGiveUp);
       return;
     }
-    x.name = x.name.at(static_cast<Round>(x.name.round() + 1));
-    ++x.restarts;
+    x.rndv->name = x.rndv->name.at(static_cast<Round>(x.rndv->name.round() + 1));
+    ++x.rndv->restarts;
     ++counters_.restarts;
     RndvCopy<P>::reset(*this, r);
     Rget<P>::reset(*this, r);
@@ -72,17 +72,17 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     ready(r);
   }
   if (actions & core::kSendPlan) {
-    const bool by_get = x.exposed != 0;
-    x.exposed = 0;  // the receiver's READs have ended: RESTARTACK certifies it
-    x.peer_name = Name(in.restart->receiver);
-    x.no_rdma = x.no_rdma || (in.restart->flags & core::kFlagNoRdma);
-    x.todo.clear();
-    x.todo.add(0, x.length);
-    for (unsigned i = 0; i < in.restart->n; ++i) x.todo.remove(in.ranges[i].begin, in.ranges[i].end);
+    const bool by_get = x.rndv->exposed != 0;
+    x.rndv->exposed = 0;  // the receiver's READs have ended: RESTARTACK certifies it
+    x.rndv->peer_name = Name(in.restart->receiver);
+    x.rndv->no_rdma = x.rndv->no_rdma || (in.restart->flags & core::kFlagNoRdma);
+    x.rndv->todo.clear();
+    x.rndv->todo.add(0, x.length);
+    for (unsigned i = 0; i < in.restart->n; ++i) x.rndv->todo.remove(in.ranges[i].begin, in.ranges[i].end);
     note_received(r, in, by_get);
     note_resumed(*x.proc->peer);
-    x.dirty_rails = 0;
-    x.frags = 0;
+    x.rndv->dirty_rails = 0;
+    x.rndv->frags = 0;
     x.owed = 0;
   }
   if (actions & core::kSendOpen) {
@@ -93,39 +93,41 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
   if (actions & core::kSendDrain) {
     RndvCopy<P>::reset(*this, r);
     Rput<P>::reset(*this, r);
-    if (x.in_flight == 0) send_event(r, SendEvent::kDrained);
+    if (x.rndv->in_flight == 0) send_event(r, SendEvent::kDrained);
   }
   if (actions & core::kSendFinishOk) {
-    if (in.all_read && x.exposed != 0) note_all_read(r);
-    x.exposed = 0;  // FIN, NACK and the last FRAG's ACK all say that the receiver has finished reading
+    if (in.all_read && x.rndv->exposed != 0) note_all_read(r);
+    x.rndv->exposed = 0;  // FIN, NACK and the last FRAG's ACK all say that the receiver has finished reading
     x.owed = 0;
-    x.todo.clear();
+    x.rndv->todo.clear();
     Rput<P>::reset(*this, r);
     send_check(r);
   }
   if (actions & core::kSendFail) {
     x.owed = 0;
-    x.todo.clear();
+    x.rndv->todo.clear();
     Rput<P>::reset(*this, r);
     x.outcome = x.proc->peer->loss.outcome;
     Rget<P>::recall(*this, r);
-    fence_all(x.ledger);
+    fence_all(x.rndv->ledger);
     fence_unlisted(r);
     send_check(r);
   }
   if (actions & core::kSendAnswerDone) {
     raw_restart(*x.proc->peer, MsgType::kSendDone, x.outcome == Outcome::kOk ? 0 : core::kFlagFail,
-                identity(r), x.name, x.peer_name);
+                identity(r), x.rndv->name, x.rndv->peer_name);
   }
   if (actions & core::kSendComplete) {
     // A send that failed alone says so: the receiver must not wait for it (H12).
-    if (x.outcome != Outcome::kOk && x.peer_name && !x.proc->peer->lost)
-      raw_restart(*x.proc->peer, MsgType::kSendDone, core::kFlagFail, identity(r), x.name, x.peer_name);
-    sends_.erase(x.name, x.outcome != Outcome::kOk);
-    x.name = Name();
+    if (x.outcome != Outcome::kOk && x.rndv->peer_name && !x.proc->peer->lost)
+      raw_restart(*x.proc->peer, MsgType::kSendDone, core::kFlagFail, identity(r), x.rndv->name,
+                  x.rndv->peer_name);
+    sends_.erase(x.rndv->name, x.outcome != Outcome::kOk);
     x.proc->peer->live_sends.remove(&r);
     unready(r);
-    port_.deregister(x.reg);
+    port_.deregister(x.rndv->reg);
+    if constexpr (requires { port_.rndv_over(r); }) port_.rndv_over(r);
+    give_rndv(free_send_rndv_, x.rndv);
     finish_send(r, x.outcome);
   }
 }
@@ -140,7 +142,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
   if (actions & core::kRecvCountRead) arrived(r, in.offset, in.offset + in.length, true);
   if (actions & core::kRecvReopen) {
     core::RndvHdr h{};
-    if (core::decode(in.arrival->bytes, h)) x.peer_name = Name(h.sender);
+    if (core::decode(in.arrival->bytes, h)) x.rndv->peer_name = Name(h.sender);
     choose_protocol(r, *in.arrival);
   }
   if (actions & core::kRecvAnswer) {
@@ -154,9 +156,9 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
   }
   if (actions & core::kRecvQuiesce) quiesce(r, in);
   if (actions & core::kRecvNewRound) {
-    x.name = x.name.at(static_cast<Round>(x.name.round() + 1));
-    x.frags = 0;
-    x.frags_due = 0;
+    x.rndv->name = x.rndv->name.at(static_cast<Round>(x.rndv->name.round() + 1));
+    x.rndv->frags = 0;
+    x.rndv->frags_due = 0;
     RndvCopy<P>::reset(*this, r);
     Rget<P>::reset(*this, r);
     Rput<P>::reset(*this, r);
@@ -169,43 +171,44 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
   if (actions & core::kRecvFinishOk) {
     if (x.protocol == Protocol::kGet) {
       // FIN is sent when the gate opens: no READ of ours may run after the sender completes
-    } else if (x.length > x.want) {
-      raw_restart(peer, MsgType::kRestartNack, 0, identity(r), x.peer_name, x.name);
+    } else if (x.length > x.rndv->want) {
+      raw_restart(peer, MsgType::kRestartNack, 0, identity(r), x.rndv->peer_name, x.rndv->name);
     } else if (x.owed & kOweStart) {
-      const core::AckHdr h{static_cast<std::uint8_t>(MsgType::kAck), 0, 0, x.peer_name.value, x.name.value};
+      const core::AckHdr h{static_cast<std::uint8_t>(MsgType::kAck), 0, 0, x.rndv->peer_name.value,
+                           x.rndv->name.value};
       send_raw(peer, &h, sizeof h);
     }
     x.owed = 0;
-    x.todo.clear();
+    x.rndv->todo.clear();
   }
   if (actions & core::kRecvFail) {
     x.owed = 0;
-    x.todo.clear();
+    x.rndv->todo.clear();
     x.status.outcome = peer.loss.outcome;
-    fence_all(x.ledger);
+    fence_all(x.rndv->ledger);
   }
   if (actions & core::kRecvAnswerNack) {
-    if (x.protocol == Protocol::kGet && x.ledger != nullptr)
-      x.nack_owed = true;
+    if (x.protocol == Protocol::kGet && x.rndv->ledger != nullptr)
+      x.rndv->nack_owed = true;
     else
       answer_nack(r);
   }
   if (actions & core::kRecvComplete) {
     const bool failed = recv_failed(r);
-    if (x.nack_owed ||
+    if (x.rndv->nack_owed ||
         failed) {  // a sender that is still there must not wait for a receive that failed (H12)
       answer_nack(r);
     } else if (x.protocol == Protocol::kGet && !failed) {
       const core::FinHdr h{
-          static_cast<std::uint8_t>(MsgType::kFin), 0, 0, x.peer_name.value, x.name.value, 0, 1};
+          static_cast<std::uint8_t>(MsgType::kFin), 0, 0, x.rndv->peer_name.value, x.rndv->name.value, 0, 1};
       send_raw(peer, &h, sizeof h);
     }
-    if (failed) note_failed(peer, x.peer_name);
-    recvs_.erase(x.name, failed);
-    x.name = Name();
+    if (failed) note_failed(peer, x.rndv->peer_name);
+    recvs_.erase(x.rndv->name, failed);
     peer.live_recvs.remove(&r);
     unready(r);
-    port_.deregister(x.reg);
+    port_.deregister(x.rndv->reg);
+    give_rndv(free_recv_rndv_, x.rndv);
     finish_recv(r);
     return;
   }
@@ -219,17 +222,17 @@ template <class P>
 void Engine<P>::send_check(SendRequest& r) {
   auto& x = r.xfer;
   if (x.phase == SendPhase::kSending) {
-    if (x.in_flight == 0 && x.undelivered == 0 && x.grants == nullptr) {
+    if (x.rndv->in_flight == 0 && x.rndv->undelivered == 0 && x.rndv->grants == nullptr) {
       send_event(r, SendEvent::kAllDelivered);
       return;
     }
-    if (!x.todo.empty()) {
+    if (!x.rndv->todo.empty()) {
       x.owed |= kOweData;
       ready(r);
     }
     return;
   }
-  if (x.phase == SendPhase::kDraining && x.in_flight == 0) {
+  if (x.phase == SendPhase::kDraining && x.rndv->in_flight == 0) {
     send_event(r, SendEvent::kDrained);
     return;
   }
@@ -240,14 +243,15 @@ void Engine<P>::send_check(SendRequest& r) {
 template <class P>
 void Engine<P>::recv_check(RecvRequest& r) {
   auto& x = r.xfer;
+  if (x.phase == RecvPhase::kIdle) return;
   if (x.phase == RecvPhase::kReceiving || x.phase == RecvPhase::kAsking || x.phase == RecvPhase::kQuiescing) {
-    if (x.have.covers(0, x.want)) {
+    if (x.rndv->have.covers(0, x.rndv->want)) {
       recv_event(r, RecvEvent::kCovered);
       return;
     }
   }
   const bool clear = gate_clear(x);
-  if (x.phase == RecvPhase::kQuiescing && clear && x.frags >= x.frags_due) {
+  if (x.phase == RecvPhase::kQuiescing && clear && x.rndv->frags >= x.rndv->frags_due) {
     recv_event(r, RecvEvent::kQuiesced);
     return;
   }
@@ -280,8 +284,8 @@ template <class Request>
 Request* Engine<P>::find_current(const SlotMap<Request>& names, Name name, const Arrival& a) {
   NameState state;
   Request* const r = find(names, name, a, state);
-  if (!r || name.round() == r->xfer.name.round()) return r;
-  ++(name.round() < r->xfer.name.round() ? counters_.stale : counters_.malformed);
+  if (!r || name.round() == r->xfer.rndv->name.round()) return r;
+  ++(name.round() < r->xfer.rndv->name.round() ? counters_.stale : counters_.malformed);
   return nullptr;
 }
 
@@ -319,7 +323,7 @@ template <class P>
 void Engine<P>::answer_nack(RecvRequest& r) {
   auto& x = r.xfer;
   raw_restart(*x.proc->peer, MsgType::kRestartNack, recv_failed(r) ? core::kFlagFail : 0, identity(r),
-              x.peer_name, x.name);
+              x.rndv->peer_name, x.rndv->name);
 }
 
 // ---- sending what is owed
@@ -342,23 +346,25 @@ bool Engine<P>::send_notify(SendRequest& r) {
     core::RestartHdr h;
     core::WireRail rails[kMaxRails];
   } m;
-  m.h = restart_header(MsgType::kRestartNotify, 0, identity(r), x.name, x.peer_name);
+  m.h = restart_header(MsgType::kRestartNotify, 0, identity(r), x.rndv->name, x.rndv->peer_name);
   const std::size_t limit = entries_fit(p, sizeof m.h, sizeof m.rails[0], kMaxRails);
   std::uint16_t n = 0;
   for (unsigned i = 0; i < p.n_rails && n < limit; ++i) {
-    if (x.dirty_rails & (1u << i)) continue;
+    if (x.rndv->dirty_rails & (1u << i)) continue;
     m.rails[n++] = core::WireRail{p.rails[i].name.conn, p.rails[i].name.epoch, 0};
   }
   m.h.n = n;
-  m.h.frags = x.frags;
-  return post_control(p, &m, sizeof m.h + n * sizeof(core::WireRail), FragKind::kControl, x.name, false);
+  m.h.frags = x.rndv->frags;
+  return post_control(p, &m, sizeof m.h + n * sizeof(core::WireRail), FragKind::kControl, x.rndv->name,
+                      false);
 }
 
 template <class P>
 bool Engine<P>::send_recv_err(RecvRequest& r) {
   auto& x = r.xfer;
-  const core::RestartHdr h = restart_header(MsgType::kRecvErr, 0, identity(r), x.peer_name, x.name);
-  return post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.name, true);
+  const core::RestartHdr h =
+      restart_header(MsgType::kRecvErr, 0, identity(r), x.rndv->peer_name, x.rndv->name);
+  return post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true);
 }
 
 /// RESTARTACK lists what was received; bytes that do not fit count as received (H14).
@@ -369,13 +375,14 @@ bool Engine<P>::send_restart_ack(RecvRequest& r) {
     core::RestartHdr h;
     core::WireRange ranges[core::kMaxWireRanges];
   } m;
-  const Name sender = x.peer_name.at(x.name.round());
-  m.h = restart_header(MsgType::kRestartAck, x.no_rdma ? core::kFlagNoRdma : 0, identity(r), sender, x.name);
+  const Name sender = x.rndv->peer_name.at(x.rndv->name.round());
+  m.h = restart_header(MsgType::kRestartAck, x.rndv->no_rdma ? core::kFlagNoRdma : 0, identity(r), sender,
+                       x.rndv->name);
   const std::size_t limit = entries_fit(*x.proc->peer, sizeof m.h, sizeof m.ranges[0], core::kMaxWireRanges);
   std::uint16_t n = 0;
-  if (x.length > x.want && limit > 0) m.ranges[n++] = core::WireRange{x.want, x.length};
-  for (std::uint32_t i = 0; i < x.have.count() && limit > 0; ++i) {
-    const core::WireRange range{x.have[i].begin, x.have[i].end};
+  if (x.length > x.rndv->want && limit > 0) m.ranges[n++] = core::WireRange{x.rndv->want, x.length};
+  for (std::uint32_t i = 0; i < x.rndv->have.count() && limit > 0; ++i) {
+    const core::WireRange range{x.rndv->have[i].begin, x.rndv->have[i].end};
     if (n < limit) {
       m.ranges[n++] = range;
       continue;
@@ -387,8 +394,8 @@ bool Engine<P>::send_restart_ack(RecvRequest& r) {
     if (least->end - least->begin < range.end - range.begin) *least = range;
   }
   m.h.n = n;
-  if (!post_control(*x.proc->peer, &m, sizeof m.h + n * sizeof(core::WireRange), FragKind::kControl, x.name,
-                    true))
+  if (!post_control(*x.proc->peer, &m, sizeof m.h + n * sizeof(core::WireRange), FragKind::kControl,
+                    x.rndv->name, true))
     return false;
   note_resumed(*x.proc->peer);  // it moves again, whoever carries its bytes
   return true;

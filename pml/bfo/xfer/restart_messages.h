@@ -34,7 +34,7 @@ void Engine<P>::on_notify(const Arrival& a) {
   }
   auto& x = r->xfer;
   if (x.seq != h.seq || x.comm->ctx != h.ctx || x.proc->rank != h.src ||
-      !x.peer_name.same_request(Name(h.sender))) {
+      !x.rndv->peer_name.same_request(Name(h.sender))) {
     ++counters_.malformed;
     return;
   }
@@ -42,7 +42,7 @@ void Engine<P>::on_notify(const Arrival& a) {
   in.restart = &h;
   in.clean = clean;
   in.arrival = &a;
-  const int ahead = Name(h.sender).round() - x.name.round();
+  const int ahead = Name(h.sender).round() - x.rndv->name.round();
   if (ahead == 1)
     recv_event(*r, RecvEvent::kNotify, in);
   else if (ahead == 0)
@@ -58,20 +58,20 @@ void Engine<P>::quiesce(RecvRequest& r, const RecvInput& in) {
   auto& x = r.xfer;
   if (x.phase == RecvPhase::kQuiescing) {
     x.owed = 0;
-    x.todo.clear();
-    x.frags_due = in.restart->frags;
-    x.looks = kLooks;
-    if (x.frags < x.frags_due) set_timer(*x.proc->peer);
+    x.rndv->todo.clear();
+    x.rndv->frags_due = in.restart->frags;
+    x.rndv->looks = kLooks;
+    if (x.rndv->frags < x.rndv->frags_due) set_timer(*x.proc->peer);
   }
-  for (LedgerT* e = x.ledger; e;) {
+  for (LedgerT* e = x.rndv->ledger; e;) {
     LedgerT* const next = e->next;
     bool over = grant_over(*e);
     for (unsigned i = 0; e->grant != 0 && i < in.restart->n; ++i)
       over = over || (in.clean[i].conn == e->conn && in.clean[i].epoch == e->epoch);
-    if (over) ledger_remove(x.ledger, e);
+    if (over) ledger_remove(x.rndv->ledger, e);
     e = next;
   }
-  fence_grants(x.ledger);
+  fence_grants(x.rndv->ledger);
 }
 
 /// NOTIFY overtook FRAGs that a rail had delivered before: this process was outside MPI, and one rail's queue
@@ -83,11 +83,11 @@ template <class P>
   for (RecvRequest* r = p.live_recvs.front(); r;) {
     RecvRequest* const next = p.live_recvs.next(r);
     auto& x = r->xfer;
-    if (x.phase == RecvPhase::kQuiescing && x.frags < x.frags_due) {
-      if (--x.looks != 0) {
+    if (x.phase == RecvPhase::kQuiescing && x.rndv->frags < x.rndv->frags_due) {
+      if (--x.rndv->looks != 0) {
         set_timer(p);
       } else {
-        x.frags_due = 0;
+        x.rndv->frags_due = 0;
         over = true;
         recv_check(*r);
       }
@@ -119,7 +119,7 @@ void Engine<P>::on_restart_ack(const Arrival& a) {
       ++counters_.malformed;
       return;
     }
-  if (x.seq != h.seq || !x.peer_name.same_request(Name(h.receiver))) {
+  if (x.seq != h.seq || !x.rndv->peer_name.same_request(Name(h.receiver))) {
     ++counters_.malformed;
     return;
   }
@@ -142,13 +142,13 @@ void Engine<P>::on_nack(const Arrival& a) {
   SendRequest* const r = find(sends_, Name(h.sender), a, state);
   if (!r) return;
   auto& x = r->xfer;
-  if (x.seq != h.seq || Name(h.sender).round() > x.name.round()) {
+  if (x.seq != h.seq || Name(h.sender).round() > x.rndv->name.round()) {
     ++counters_.malformed;
     return;
   }
   PeerT& peer = *x.proc->peer;
   SendInput in;
-  in.all_read = x.restarts != 0 || !x.went;  // it may have come as an eager message
+  in.all_read = x.rndv->restarts != 0 || !x.went;  // it may have come as an eager message
   send_event(*r, (h.flags & core::kFlagFail) ? SendEvent::kNackFailed : SendEvent::kNack, in);
   flush(peer);
 }
@@ -182,13 +182,13 @@ void Engine<P>::on_recv_err(const Arrival& a) {
     return;
   }
   auto& x = r->xfer;
-  if (x.seq != h.seq || name.round() > x.name.round()) {
+  if (x.seq != h.seq || name.round() > x.rndv->name.round()) {
     ++counters_.malformed;
     return;
   }
-  if (!x.peer_name) x.peer_name = Name(h.receiver);
+  if (!x.rndv->peer_name) x.rndv->peer_name = Name(h.receiver);
   PeerT& peer = *x.proc->peer;
-  send_event(*r, name.round() == x.name.round() ? SendEvent::kRecvErr : SendEvent::kRecvErrOld);
+  send_event(*r, name.round() == x.rndv->name.round() ? SendEvent::kRecvErr : SendEvent::kRecvErrOld);
   flush(peer);
 }
 
@@ -203,7 +203,7 @@ void Engine<P>::on_send_done(const Arrival& a) {
   RecvRequest* const r = find(recvs_, Name(h.receiver), a, state);
   if (!r) return;
   auto& x = r->xfer;
-  if (x.seq != h.seq || !x.peer_name.same_request(Name(h.sender))) {
+  if (x.seq != h.seq || !x.rndv->peer_name.same_request(Name(h.sender))) {
     ++counters_.malformed;
     return;
   }

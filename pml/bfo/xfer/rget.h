@@ -33,17 +33,17 @@ struct Rget {
   /// Register once per request, for all rails.
   static bool registered(E& e, SendRequest& r) {
     auto& x = r.xfer;
-    if (x.registered) return true;
+    if (x.rndv->registered) return true;
     if (!e.port_.contiguous(r)) return false;
-    x.registered = e.port_.register_send(r, x.length, x.reg);
-    return x.registered;
+    x.rndv->registered = e.port_.register_send(r, x.length, x.rndv->reg);
+    return x.rndv->registered;
   }
   static bool registered(E& e, RecvRequest& r) {
     auto& x = r.xfer;
-    if (x.registered) return true;
-    if (x.want == 0 || !e.port_.contiguous(r)) return false;
-    x.registered = e.port_.register_recv(r, x.want, x.reg);
-    return x.registered;
+    if (x.rndv->registered) return true;
+    if (x.rndv->want == 0 || !e.port_.contiguous(r)) return false;
+    x.rndv->registered = e.port_.register_recv(r, x.rndv->want, x.rndv->reg);
+    return x.rndv->registered;
   }
 
   static bool key_of(E& e, const typename P::Registration& reg, const Rail<P>& rail, core::RailKey& k) {
@@ -62,19 +62,19 @@ struct Rget {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
     refused = false;
-    if (!e.config_.use_get || x.no_rdma || x.length == 0) return false;
+    if (!e.config_.use_get || x.rndv->no_rdma || x.length == 0) return false;
     bool any = false;
     for (unsigned i = 0; i < p.n_eager; ++i) any = any || can_get(*p.eager[i], x.length);
     if (!any || !registered(e, r)) return false;
-    const bool again = x.restarts != 0;
+    const bool again = x.rndv->restarts != 0;
     core::RgetHdr h{};
     h.rndv.match = e.identity(r);
     h.rndv.match.type = static_cast<std::uint8_t>(core::MsgType::kRget);
     h.rndv.match.flags =
         static_cast<std::uint8_t>(e.open_flags(x) | (Rput<P>::possible(e, r) ? core::kFlagContig : 0));
     h.rndv.length = x.length;
-    h.rndv.sender = x.name.value;
-    h.rndv.receiver = again ? x.peer_name.value : 0;
+    h.rndv.sender = x.rndv->name.value;
+    h.rndv.receiver = again ? x.rndv->peer_name.value : 0;
     h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r));
     const unsigned rails = e.rails_for_user(p);
     refused = rails == 0;
@@ -87,16 +87,16 @@ struct Rget {
         Rail<P>& rail = *p.eager[k];
         if (!can_get(rail, x.length)) continue;
         if (rail.name.conn == 0 && &rail != carrier) continue;  // a rail without a name is named by arrival
-        if (!key_of(e, x.reg, rail, h.keys[h.n_keys])) continue;
+        if (!key_of(e, x.rndv->reg, rail, h.keys[h.n_keys])) continue;
         ++h.n_keys;
         exposed = static_cast<std::uint16_t>(exposed | 1u << rail.index);
       }
       if (h.n_keys == 0) continue;
       refused = true;
-      if (!e.post_on(*carrier, &h, core::rget_size(h.n_keys), FragKind::kOpen, x.name, false)) continue;
-      x.exposed = static_cast<std::uint16_t>(x.exposed | exposed);
+      if (!e.post_on(*carrier, &h, core::rget_size(h.n_keys), FragKind::kOpen, x.rndv->name, false)) continue;
+      x.rndv->exposed = static_cast<std::uint16_t>(x.rndv->exposed | exposed);
       x.protocol = Protocol::kGet;
-      x.open_len = 0;
+      x.rndv->open_len = 0;
       refused = false;
       return true;
     }
@@ -108,21 +108,21 @@ struct Rget {
     auto& x = r.xfer;
     core::RgetHdr h;
     std::size_t used = 0;
-    x.n_keys = 0;
+    x.rndv->n_keys = 0;
     if (!e.config_.use_get || a.bytes.data[0] != static_cast<std::uint8_t>(core::MsgType::kRget))
       return false;
     if (!core::decode_rget(a.bytes, h, used)) return false;
-    x.key_rail = a.rail;
+    x.rndv->key_rail = a.rail;
     for (unsigned i = 0; i < h.n_keys; ++i) {
       Rail<P>* const rail = e.rail_named(*x.proc->peer, h.keys[i].conn, h.keys[i].epoch, a.rail);
-      if (!rail || rail->limits.get_limit == 0 || !aligned(*rail, h.address, x.want)) continue;
-      x.keys[x.n_keys++] = h.keys[i];
+      if (!rail || rail->limits.get_limit == 0 || !aligned(*rail, h.address, x.rndv->want)) continue;
+      x.rndv->keys[x.rndv->n_keys++] = h.keys[i];
     }
-    if (x.n_keys == 0 || !registered(e, r)) {
-      x.n_keys = 0;
+    if (x.rndv->n_keys == 0 || !registered(e, r)) {
+      x.rndv->n_keys = 0;
       return false;
     }
-    x.remote_address = h.address;
+    x.rndv->remote_address = h.address;
     return true;
   }
 
@@ -139,10 +139,10 @@ struct Rget {
     for (unsigned i = 0; i < p.n_rails; ++i)
       if (p.rails[i].limits.get_limit != 0) mask |= p.rails[i].limits.get_alignment - 1;
     if (mask == 0) return;
-    for (std::uint32_t i = 0; i < x.todo.count(); ++i) {
-      const Range hole = x.todo[i];
+    for (std::uint32_t i = 0; i < x.rndv->todo.count(); ++i) {
+      const Range hole = x.rndv->todo[i];
       const std::uint64_t end = (hole.end + mask) & ~mask;
-      x.todo.add(hole.begin & ~mask, end < x.want ? end : x.want);
+      x.rndv->todo.add(hole.begin & ~mask, end < x.rndv->want ? end : x.rndv->want);
     }
   }
 
@@ -156,9 +156,9 @@ struct Rget {
     if (x.protocol != Protocol::kGet) return;
     if (take_keys(e, r, a)) return;
     // What was read is not sent again (P4): serve() finds no key and asks for a restart, which names it.
-    if (x.in_flight != 0 || x.ledger != nullptr || !x.have.empty()) return;
+    if (x.rndv->in_flight != 0 || x.rndv->ledger != nullptr || !x.rndv->have.empty()) return;
     x.protocol = Protocol::kCopy;  // nothing was read and nothing will be
-    x.todo.clear();
+    x.rndv->todo.clear();
   }
 
   /// Post READs. Without any usable key: ask the sender for a new round.
@@ -167,28 +167,29 @@ struct Rget {
     Peer<P>& p = *x.proc->peer;
     x.owed &= static_cast<std::uint8_t>(~(kOweData | kOweStart));
     std::uint32_t refused = 0;
-    while (!x.todo.empty()) {
+    while (x.rndv && !x.rndv->todo.empty()) {  // READs that end in their call may complete it
       const core::RailKey* key = nullptr;
       Rail<P>* best = nullptr;
       bool any = false;
       const unsigned start = p.turn++;  // ties go round robin
-      for (unsigned k = 0; k < x.n_keys; ++k) {
-        const unsigned i = (start + k) % x.n_keys;
-        Rail<P>* const rail = e.rail_named(p, x.keys[i].conn, x.keys[i].epoch, x.key_rail);
+      for (unsigned k = 0; k < x.rndv->n_keys; ++k) {
+        const unsigned i = (start + k) % x.rndv->n_keys;
+        Rail<P>* const rail = e.rail_named(p, x.rndv->keys[i].conn, x.rndv->keys[i].epoch, x.rndv->key_rail);
         if (!rail) continue;
         any = true;
         if (refused & (1u << rail->index)) continue;
         if (!best ||
             rail->inflight_bytes * best->limits.weight < best->inflight_bytes * rail->limits.weight) {
           best = rail;
-          key = &x.keys[i];
+          key = &x.rndv->keys[i];
         }
       }
       if (!any) {
         e.recv_event(r, core::RecvEvent::kAsk);
         return true;
       }
-      if (x.in_flight >= e.config_.rdma_depth * x.n_keys) return true;  // a completion brings it back
+      if (x.rndv->in_flight >= e.config_.rdma_depth * x.rndv->n_keys)
+        return true;  // a completion brings it back
       if (!best || !read(e, r, *best, *key)) {
         if (best) refused |= 1u << best->index;
         if (best) continue;
@@ -203,29 +204,30 @@ struct Rget {
 
   static bool read(E& e, RecvRequest& r, Rail<P>& rail, const core::RailKey& key) {
     auto& x = r.xfer;
-    const Range want = x.todo.front();
+    const Range want = x.rndv->todo.front();
     std::uint64_t n = rail.limits.rdma_frag_size;
     if (n > rail.limits.get_limit) n = rail.limits.get_limit;
-    n = e.piece(x.want, x.n_keys, n);
+    n = e.piece(x.rndv->want, x.rndv->n_keys, n);
     if (n > want.size()) n = want.size();
     Frag* const f = e.new_frag(FragKind::kRead, rail, *rail.peer);
     if (!f) return false;
-    if (!e.ledger_add(x.ledger, rail, rail.name.epoch, want.begin, want.begin + n)) {
+    if (!e.ledger_add(x.rndv->ledger, rail, rail.name.epoch, want.begin, want.begin + n)) {
       --e.frags_out_;
       e.port_.frag_free(*f);
       return false;
     }
-    f->xfer.name = x.name;
+    f->xfer.name = x.rndv->name;
     f->xfer.offset = want.begin;
     f->xfer.length = n;
     HandleBytes handle;
     handle.size = key.handle_len;
     std::memcpy(handle.bytes, key.handle, sizeof handle.bytes);
     rail.inflight_bytes += n;
-    ++x.in_flight;
-    x.todo.remove(want.begin, want.begin + n);
-    const Post post = e.port_.get(rail.handle, r, want.begin, n, x.remote_address + want.begin, handle, *f);
-    if (taken(post) && !x.lost.empty()) e.note_resumed(*rail.peer);
+    ++x.rndv->in_flight;
+    x.rndv->todo.remove(want.begin, want.begin + n);
+    const Post post =
+        e.port_.get(rail.handle, r, want.begin, n, x.rndv->remote_address + want.begin, handle, *f);
+    if (taken(post) && !x.rndv->lost.empty()) e.note_resumed(*rail.peer);
     if (post == Post::kAccepted) return true;
     e.fragment_left(*f);
     f->xfer.fate = post == Post::kCompleted ? Fate::kDelivered : Fate::kNeverSent;
@@ -247,10 +249,10 @@ struct Rget {
     for (RecvRequest* r = rail.peer->live_recvs.front(); r;) {
       RecvRequest* const next = rail.peer->live_recvs.next(r);
       bool any = false;
-      for (LedgerEntry<P>* l = r->xfer.ledger; l;) {
+      for (LedgerEntry<P>* l = r->xfer.rndv->ledger; l;) {
         LedgerEntry<P>* const after = l->next;
         if (l->grant == 0 && l->dead && l->rail == &rail && over(rail, l->epoch)) {
-          e.ledger_remove(r->xfer.ledger, l);
+          e.ledger_remove(r->xfer.rndv->ledger, l);
           any = true;
         }
         l = after;
@@ -265,7 +267,7 @@ struct Rget {
     BFO_DCHECK(r != nullptr);  // the gate holds it while a READ is in flight
     if (!r) return;
     read_ended(e, *r, f);
-    if (r->xfer.phase == core::RecvPhase::kReceiving && !r->xfer.todo.empty()) {
+    if (r->xfer.phase == core::RecvPhase::kReceiving && !r->xfer.rndv->todo.empty()) {
       r->xfer.owed |= kOweData;
       e.ready(*r);
     }
@@ -274,15 +276,15 @@ struct Rget {
   static void read_ended(E& e, RecvRequest& r, Frag& f) {
     auto& x = r.xfer;
     auto& fx = f.xfer;
-    --x.in_flight;
+    --x.rndv->in_flight;
     if (fx.fate != Fate::kNeverSent) e.counters_.bytes_read += fx.length;
-    LedgerEntry<P>* entry = x.ledger;
+    LedgerEntry<P>* entry = x.rndv->ledger;
     while (entry && !(entry->grant == 0 && !entry->dead && entry->rail == fx.rail &&
                       entry->epoch == fx.epoch && entry->begin == fx.offset))
       entry = entry->next;
     BFO_DCHECK(entry != nullptr);
     if (fx.fate == Fate::kDelivered) {
-      e.ledger_remove(x.ledger, entry);
+      e.ledger_remove(x.rndv->ledger, entry);
       typename E::RecvInput in;
       in.offset = fx.offset;
       in.length = fx.length;
@@ -292,13 +294,14 @@ struct Rget {
     const bool executed_perhaps = fx.fate == Fate::kUnknown && fx.rail->limits.failover;
     if (fx.fate == Fate::kUnknown) e.read_in_vain(r, fx.offset, fx.offset + fx.length);
     if (!executed_perhaps || over(*fx.rail, fx.epoch))
-      e.ledger_remove(x.ledger, entry);
+      e.ledger_remove(x.rndv->ledger, entry);
     else
       entry->dead = true;
     if (x.phase == core::RecvPhase::kReceiving) {
-      x.todo.add(fx.offset, fx.offset + fx.length);
-      for (unsigned i = 0; i < x.n_keys; ++i) {
-        if (e.rail_named(*x.proc->peer, x.keys[i].conn, x.keys[i].epoch, x.key_rail)) return;
+      x.rndv->todo.add(fx.offset, fx.offset + fx.length);
+      for (unsigned i = 0; i < x.rndv->n_keys; ++i) {
+        if (e.rail_named(*x.proc->peer, x.rndv->keys[i].conn, x.rndv->keys[i].epoch, x.rndv->key_rail))
+          return;
       }
     }
     e.recv_event(r, core::RecvEvent::kReadLost);
@@ -311,18 +314,18 @@ struct Rget {
     Peer<P>& p = *x.proc->peer;
     for (unsigned i = 0; i < p.n_rails; ++i) {
       Rail<P>& rail = p.rails[i];
-      if (!(x.exposed & (1u << i)) || !rail.limits.failover) continue;
+      if (!(x.rndv->exposed & (1u << i)) || !rail.limits.failover) continue;
       if (rail.name.epoch <= rail.closed_epoch) continue;
       e.hold_until_fenced(r, rail, rail.name.epoch, 0, x.length);
     }
-    x.exposed = 0;
+    x.rndv->exposed = 0;
   }
 
   static void reset(E&, SendRequest&) {}
   static void reset(E&, RecvRequest& r) {
     auto& x = r.xfer;
-    x.n_keys = 0;
-    x.todo.clear();
+    x.rndv->n_keys = 0;
+    x.rndv->todo.clear();
   }
 };
 

@@ -28,36 +28,40 @@ struct RndvCopy {
   /// A request becomes a rendezvous: it gets a name and owes its RNDV or RGET. False: there is none now.
   static bool begin(E& e, SendRequest& r) {
     auto& x = r.xfer;
-    x.name = e.sends_.insert(&r);
-    if (!x.name) [[unlikely]] {
+    auto* const rndv = e.take_rndv(e.free_send_rndv_);
+    const Name name = rndv ? e.sends_.insert(&r) : Name();
+    if (!name) [[unlikely]] {
+      if ((x.rndv = rndv)) e.give_rndv(e.free_send_rndv_, x.rndv);
       e.activate(*x.proc->peer);
       return false;
     }
-    x.peer_name = Name();
+    x.rndv = rndv;
+    x.rndv->name = name;
+    x.rndv->peer_name = Name();
     x.protocol = Protocol::kCopy;
     x.phase = core::SendPhase::kOpening;
     x.owed = kOweStart;
-    x.no_rdma = false;
-    x.in_flight = 0;
-    x.frags = 0;
-    x.todo.clear();
-    x.granted.clear();
-    x.grants = nullptr;
-    x.registered = false;
-    x.undelivered = 0;
-    x.dirty_rails = 0;
-    x.exposed = 0;
-    x.restarts = 0;
-    x.known = seq_before(x.seq, x.proc->confirmed);  // it was an eager message, and lost its rail
-    x.gone.clear();
-    x.received = 0;
-    x.again = 0;
-    x.opened = x.went;
-    if (x.went) x.gone.add(0, x.length);
-    x.open_len = x.length;
-    x.ledger = nullptr;
-    x.unfenced = 0;
-    x.reg = {};
+    x.rndv->no_rdma = false;
+    x.rndv->in_flight = 0;
+    x.rndv->frags = 0;
+    x.rndv->todo.clear();
+    x.rndv->granted.clear();
+    x.rndv->grants = nullptr;
+    x.rndv->registered = false;
+    x.rndv->undelivered = 0;
+    x.rndv->dirty_rails = 0;
+    x.rndv->exposed = 0;
+    x.rndv->restarts = 0;
+    x.rndv->known = seq_before(x.seq, x.proc->confirmed);  // it was an eager message, and lost its rail
+    x.rndv->gone.clear();
+    x.rndv->received = 0;
+    x.rndv->again = 0;
+    x.rndv->opened = x.went;
+    if (x.went) x.rndv->gone.add(0, x.length);
+    x.rndv->open_len = x.length;
+    x.rndv->ledger = nullptr;
+    x.rndv->unfenced = 0;
+    x.rndv->reg = {};
     x.proc->peer->live_sends.push_back(&r);
     e.ready(r);
     ++e.counters_.rndv_sent;
@@ -68,13 +72,14 @@ struct RndvCopy {
   static void start(E& e, SendRequest& r) {
     auto& x = r.xfer;
     x.protocol = Protocol::kCopy;
-    x.exposed = 0;  // ACK certifies that the receiver neither reads nor will read in this round
-    if (x.restarts == 0) {
-      x.todo.clear();
-      x.todo.add(x.open_len, x.length);
+    x.rndv->exposed = 0;  // ACK certifies that the receiver neither reads nor will read in this round
+    if (x.rndv->restarts == 0) {
+      x.rndv->todo.clear();
+      x.rndv->todo.add(x.rndv->open_len, x.length);
     }
-    x.undelivered = x.todo.bytes();
-    if (x.undelivered == 0) return e.send_check(r);  // its end does not wait for what others have to post
+    x.rndv->undelivered = x.rndv->todo.bytes();
+    if (x.rndv->undelivered == 0)
+      return e.send_check(r);  // its end does not wait for what others have to post
     x.owed |= kOweData;
     e.ready(r);
   }
@@ -84,22 +89,22 @@ struct RndvCopy {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
     std::uint32_t refused = 0;
-    while (!x.todo.empty()) {
-      if (x.in_flight >= e.config_.send_depth * p.n_eager) return true;  // a completion brings it back
+    while (!x.rndv->todo.empty()) {
+      if (x.rndv->in_flight >= e.config_.send_depth * p.n_eager) return true;  // a completion brings it back
       Rail<P>* const rail = e.lightest(p, refused);
       if (!rail) return false;
       auto* const f = e.new_frag(FragKind::kFrag, *rail, p);
       if (!f) return false;
-      const Range want = x.todo.front();
+      const Range want = x.rndv->todo.front();
       // A data type that cannot be cut inside a hole yields nothing for a short one: ask for a whole element
       // at least. What the receiver has already it drops.
       const std::uint64_t ask = want.size() < kMinPiece ? kMinPiece : want.size();
       std::size_t n = rail->limits.max_send_size - sizeof(core::FragHdr);
       if (n > ask) n = ask;
       if (n > x.length - want.begin) n = x.length - want.begin;
-      const core::FragHdr h{static_cast<std::uint8_t>(core::MsgType::kFrag), 0, 0, x.peer_name.value,
+      const core::FragHdr h{static_cast<std::uint8_t>(core::MsgType::kFrag), 0, 0, x.rndv->peer_name.value,
                             want.begin};
-      f->xfer.name = x.name;
+      f->xfer.name = x.rndv->name;
       f->xfer.type = h.type;
       const Post post = e.port_.send(rail->handle, h.type, &h, sizeof h, r, want.begin, n, *f);
       if (!taken(post)) {
@@ -110,20 +115,20 @@ struct RndvCopy {
       }
       BFO_DCHECK(n > 0);
       // bytes outside the hole are extra: `undelivered` counts what this round sends
-      x.undelivered += n - x.todo.bytes();
-      x.todo.remove(want.begin, want.begin + n);
-      x.undelivered += x.todo.bytes();
+      x.rndv->undelivered += n - x.rndv->todo.bytes();
+      x.rndv->todo.remove(want.begin, want.begin + n);
+      x.rndv->undelivered += x.rndv->todo.bytes();
       f->xfer.offset = want.begin;
       f->xfer.length = n;
       rail->inflight_bytes += n;
-      ++x.in_flight;
+      ++x.rndv->in_flight;
       e.counters_.bytes_sent += n;
       e.counters_.bytes_headers += sizeof h;
       e.note_piece(r, want.begin, n);
       if (post == Post::kCompleted) {
-        --x.in_flight;
-        x.undelivered -= n;
-        ++x.frags;
+        --x.rndv->in_flight;
+        x.rndv->undelivered -= n;
+        ++x.rndv->frags;
         e.fragment_left(*f);
         e.port_.frag_free(*f);
       }
@@ -136,9 +141,9 @@ struct RndvCopy {
   /// Receiver: the ACK.
   static bool serve(E& e, RecvRequest& r) {
     auto& x = r.xfer;
-    const core::AckHdr h{static_cast<std::uint8_t>(core::MsgType::kAck), 0, 0, x.peer_name.value,
-                         x.name.value};
-    if (!e.post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.name, true)) return false;
+    const core::AckHdr h{static_cast<std::uint8_t>(core::MsgType::kAck), 0, 0, x.rndv->peer_name.value,
+                         x.rndv->name.value};
+    if (!e.post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true)) return false;
     x.owed &= static_cast<std::uint8_t>(~(kOweStart | kOweData));
     return true;
   }
@@ -146,8 +151,8 @@ struct RndvCopy {
   static void reset(E&, SendRequest& r) {
     auto& x = r.xfer;
     x.protocol = Protocol::kCopy;
-    x.todo.clear();
-    x.undelivered = 0;
+    x.rndv->todo.clear();
+    x.rndv->undelivered = 0;
     x.owed &= static_cast<std::uint8_t>(~(kOweData | kOweStart));
   }
   static void reset(E&, RecvRequest& r) {
@@ -161,7 +166,7 @@ template <class P>
 bool Engine<P>::open(SendRequest& r) {
   auto& x = r.xfer;
   PeerT& p = *x.proc->peer;
-  const bool again = x.restarts != 0;
+  const bool again = x.rndv->restarts != 0;
   bool refused = false;
   if (Rget<P>::open(*this, r, refused)) {
     note_opened(r);
@@ -180,14 +185,14 @@ bool Engine<P>::open(SendRequest& r) {
     h.match.type = static_cast<std::uint8_t>(MsgType::kRndv);
     h.match.flags = static_cast<std::uint8_t>(open_flags(x) | (put ? core::kFlagContig : core::kFlagNoRdma));
     h.length = x.length;
-    h.sender = x.name.value;
-    h.receiver = again ? x.peer_name.value : 0;
+    h.sender = x.rndv->name.value;
+    h.receiver = again ? x.rndv->peer_name.value : 0;
     std::size_t n = 0;
     if (!again && !put) {
       n = rail->limits.rndv_eager_limit - sizeof h;
       if (n > x.length) n = x.length;
     }
-    f->xfer.name = x.name;
+    f->xfer.name = x.rndv->name;
     f->xfer.type = h.match.type;
     const Post post = port_.send(rail->handle, f->xfer.type, &h, sizeof h, r, 0, n, *f);
     if (!taken(post)) {
@@ -195,7 +200,7 @@ bool Engine<P>::open(SendRequest& r) {
       port_.frag_free(*f);
       continue;
     }
-    if (!again && n < x.open_len) x.open_len = n;
+    if (!again && n < x.rndv->open_len) x.rndv->open_len = n;
     note_opened(r);
     if (n != 0) note_piece(r, 0, n);
     counters_.bytes_sent += n;
@@ -222,9 +227,10 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   x.proc = &p;
   x.seq = h.match.seq;
   x.length = h.length;
-  x.want = h.length < x.capacity ? h.length : x.capacity;
-  x.name = recvs_.insert(&r);
-  if (!x.name) [[unlikely]] {  // too many, or no memory for more: this message fails, its sender is told
+  x.rndv = take_rndv(free_recv_rndv_);
+  const Name name = x.rndv ? recvs_.insert(&r) : Name();
+  if (!name) [[unlikely]] {  // too many, or no memory for more: this message fails, its sender is told
+    if (x.rndv) give_rndv(free_recv_rndv_, x.rndv);
     set_matched(r, p, h.match, h.length);
     x.status.length = 0;
     x.status.outcome = Outcome::kNoMemory;
@@ -234,41 +240,42 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
     flush(peer);
     return;
   }
-  x.peer_name = Name(h.sender);
+  x.rndv->peer_name = Name(h.sender);
   // The rounds of both sides are equal; a sender restarts only requests that are matched.
-  x.name = x.name.at(x.peer_name.round());
-  x.have.clear();
-  x.lost.clear();
-  x.todo.clear();
+  x.rndv->name = name.at(x.rndv->peer_name.round());
+  x.rndv->want = h.length < x.capacity ? h.length : x.capacity;
+  x.rndv->have.clear();
+  x.rndv->lost.clear();
+  x.rndv->todo.clear();
   x.owed = 0;
-  x.in_flight = 0;
-  x.frags = 0;
-  x.frags_due = 0;
-  x.next_grant = 1;
-  x.no_rdma = false;
-  x.registered = false;
-  x.refusals = 0;
-  x.refused = 0;
-  x.total = 0;
-  x.doubtful.clear();
-  x.key_rail = nullptr;
-  x.sender_done = false;
-  x.nack_owed = false;
-  x.ledger = nullptr;
-  x.reg = {};
-  x.n_keys = 0;
+  x.rndv->in_flight = 0;
+  x.rndv->frags = 0;
+  x.rndv->frags_due = 0;
+  x.rndv->next_grant = 1;
+  x.rndv->no_rdma = false;
+  x.rndv->registered = false;
+  x.rndv->refusals = 0;
+  x.rndv->refused = 0;
+  x.rndv->total = 0;
+  x.rndv->doubtful.clear();
+  x.rndv->key_rail = nullptr;
+  x.rndv->sender_done = false;
+  x.rndv->nack_owed = false;
+  x.rndv->ledger = nullptr;
+  x.rndv->reg = {};
+  x.rndv->n_keys = 0;
   x.phase = RecvPhase::kReceiving;
   peer.live_recvs.push_back(&r);
   set_matched(r, p, h.match, h.length);
   const bool rndv = h.match.type == static_cast<std::uint8_t>(MsgType::kRndv);
   const Bytes first = rndv ? a.bytes.from(sizeof(core::RndvHdr)) : Bytes{};
-  const std::uint64_t n = first.size < x.want ? first.size : x.want;
+  const std::uint64_t n = first.size < x.rndv->want ? first.size : x.rndv->want;
   if (n != 0) arrived(r, 0, n, false);
   // The answer goes out before the first bytes are copied, so that the sender works meanwhile. When nothing
   // else is missing the end of the request answers.
   if (!peer.lost) [[likely]] {
     choose_protocol(r, a);
-    if (!x.have.covers(0, x.want)) flush(peer);
+    if (!x.rndv->have.covers(0, x.rndv->want)) flush(peer);
   }
   if (n != 0) port_.unpack(r, 0, first.data, n);
   if (peer.lost) [[unlikely]] {  // it came before the peer was given up, and is matched now
@@ -286,15 +293,15 @@ void Engine<P>::choose_protocol(RecvRequest& r, const Arrival& a) {
   core::RndvHdr h{};
   if (!core::decode(a.bytes, h)) return;
   x.protocol = Protocol::kCopy;
-  x.todo.clear();
-  const bool rdma = !x.no_rdma && !x.have.covers(0, x.want);
+  x.rndv->todo.clear();
+  const bool rdma = !x.rndv->no_rdma && !x.rndv->have.covers(0, x.rndv->want);
   if (rdma && Rget<P>::take_keys(*this, r, a))
     x.protocol = Protocol::kGet;
   else if (rdma && (h.match.flags & core::kFlagContig) && Rput<P>::accept(*this, r))
     x.protocol = Protocol::kPut;
-  if (x.protocol != Protocol::kCopy) x.todo.assign_complement(x.have, x.want);
+  if (x.protocol != Protocol::kCopy) x.rndv->todo.assign_complement(x.rndv->have, x.rndv->want);
   if (x.protocol == Protocol::kGet) Rget<P>::align_todo(r);
-  x.total = x.todo.bytes();
+  x.rndv->total = x.rndv->todo.bytes();
   x.owed |= x.protocol == Protocol::kCopy ? kOweStart : kOweData;
   ready(r);
 }
@@ -309,7 +316,7 @@ void Engine<P>::on_ack(const Arrival& a) {
   SendRequest* const r = find_current(sends_, Name(h.sender), a);
   if (!r) return;
   auto& x = r->xfer;
-  if (x.phase == SendPhase::kOpening) x.peer_name = Name(h.receiver);
+  if (x.phase == SendPhase::kOpening) x.rndv->peer_name = Name(h.receiver);
   send_event(*r, SendEvent::kAck);
   flush(*x.proc->peer);
 }
@@ -329,7 +336,7 @@ void Engine<P>::on_frag(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  ++x.frags;
+  ++x.rndv->frags;
   if (x.phase == RecvPhase::kReceiving) [[likely]] {
     x.owed &= static_cast<std::uint8_t>(~kOweStart);  // the ACK arrived
     store_frag(*r, h.offset, payload);
@@ -349,10 +356,10 @@ void Engine<P>::on_frag(const Arrival& a) {
 template <class P>
 void Engine<P>::store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload) {
   auto& x = r.xfer;
-  if (offset >= x.want) return;
+  if (offset >= x.rndv->want) return;
   std::uint64_t end = offset + payload.size;
-  if (end > x.want) end = x.want;
-  if (x.have.covers(offset, end)) {
+  if (end > x.rndv->want) end = x.rndv->want;
+  if (x.rndv->have.covers(offset, end)) {
     if (end > offset) ++counters_.duplicates;
     return;
   }

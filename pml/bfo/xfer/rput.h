@@ -40,13 +40,13 @@ struct Rput {
   /// Sender: may the receiver answer with PUT?
   static bool possible(E& e, SendRequest& r) {
     auto& x = r.xfer;
-    if (!e.config_.use_put || x.no_rdma || x.length == 0) return false;
+    if (!e.config_.use_put || x.rndv->no_rdma || x.length == 0) return false;
     return any_rail(*x.proc->peer, x.length) && Rget<P>::registered(e, r);
   }
   /// Receiver: answer with PUT?
   static bool accept(E& e, RecvRequest& r) {
     auto& x = r.xfer;
-    if (!e.config_.use_put || x.no_rdma) return false;
+    if (!e.config_.use_put || x.rndv->no_rdma) return false;
     return any_rail(*x.proc->peer, x.length) && Rget<P>::registered(e, r);
   }
 
@@ -58,22 +58,22 @@ struct Rput {
     Peer<P>& p = *x.proc->peer;
     bool blocked = false;
     unsigned open = 0;
-    for (Ledger *l = x.ledger, *next = nullptr; l; l = next) {
+    for (Ledger *l = x.rndv->ledger, *next = nullptr; l; l = next) {
       next = l->next;
       if (l->grant == 0 || l->fin) continue;
       if (!l->sent && !E::usable(*l->rail, l->epoch)) {  // its rail comes up with another epoch, or never
-        x.todo.add(l->begin, l->end);
-        if (l->grant + 1 == x.next_grant) --x.next_grant;  // nobody has heard the number
-        e.ledger_remove(x.ledger, l);
+        x.rndv->todo.add(l->begin, l->end);
+        if (l->grant + 1 == x.rndv->next_grant) --x.rndv->next_grant;  // nobody has heard the number
+        e.ledger_remove(x.rndv->ledger, l);
         continue;
       }
       ++open;
       if (l->owed && E::usable(*l->rail, l->epoch) && !send_put(e, r, *l)) blocked = true;
     }
-    std::uint32_t refused = x.refused;
+    std::uint32_t refused = x.rndv->refused;
     for (unsigned i = 0; i < p.n_eager; ++i)
       if (!can_put(*p.eager[i], x.length)) refused |= 1u << p.eager[i]->index;
-    while (!blocked && !x.todo.empty() && open < e.config_.rdma_depth * p.n_eager) {
+    while (!blocked && !x.rndv->todo.empty() && open < e.config_.rdma_depth * p.n_eager) {
       Rail<P>* const rail = e.lightest(p, refused);
       if (!rail) {
         blocked = true;
@@ -81,16 +81,16 @@ struct Rput {
       }
       std::uint64_t n = rail->limits.rdma_frag_size;
       if (n > rail->limits.put_limit) n = rail->limits.put_limit;
-      n = e.piece(x.want, p.n_eager, n);
-      const Range g = x.todo.take_front(n);
-      Ledger* const l = e.ledger_add(x.ledger, *rail, rail->name.epoch, g.begin, g.end);
+      n = e.piece(x.rndv->want, p.n_eager, n);
+      const Range g = x.rndv->todo.take_front(n);
+      Ledger* const l = e.ledger_add(x.rndv->ledger, *rail, rail->name.epoch, g.begin, g.end);
       if (!l) {
-        x.todo.add(g.begin, g.end);
+        x.rndv->todo.add(g.begin, g.end);
         blocked = true;
         break;
       }
-      l->grant = x.next_grant++;
-      l->round = x.name.round();
+      l->grant = x.rndv->next_grant++;
+      l->round = x.rndv->name.round();
       l->owed = true;
       rail->inflight_bytes += g.size();
       l->loaded = true;
@@ -106,15 +106,15 @@ struct Rput {
     auto& x = r.xfer;
     core::PutHdr h{};
     h.type = static_cast<std::uint8_t>(core::MsgType::kPut);
-    h.sender = x.peer_name.value;
-    h.receiver = x.name.value;
+    h.sender = x.rndv->peer_name.value;
+    h.receiver = x.rndv->name.value;
     h.offset = l.begin;
     h.length = l.end - l.begin;
     h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r)) + l.begin;
-    h.total = x.total;
+    h.total = x.rndv->total;
     h.grant = l.grant;
-    if (!Rget<P>::key_of(e, x.reg, *l.rail, h.key)) return false;
-    if (!e.post_on(*l.rail, &h, sizeof h, FragKind::kControl, x.name, true, l.grant)) return false;
+    if (!Rget<P>::key_of(e, x.rndv->reg, *l.rail, h.key)) return false;
+    if (!e.post_on(*l.rail, &h, sizeof h, FragKind::kControl, x.rndv->name, true, l.grant)) return false;
     l.owed = false;
     l.sent = true;
     return true;
@@ -122,18 +122,18 @@ struct Rput {
 
   /// A PUT ended without success: it goes out again if its rail lives; else the rail's closure decides.
   static void put_lost(RecvRequest& r, std::uint32_t grant) {
-    for (Ledger* l = r.xfer.ledger; l; l = l->next)
+    for (Ledger* l = r.xfer.rndv->ledger; l; l = l->next)
       if (l->grant == grant) l->owed = true;
   }
   /// The sender asks again: every open grant is repeated, it knows which it has seen.
   static void repeat(RecvRequest& r) {
-    for (Ledger* l = r.xfer.ledger; l; l = l->next)
+    for (Ledger* l = r.xfer.rndv->ledger; l; l = l->next)
       if (l->grant != 0 && !l->fin) l->owed = true;
   }
 
   static Ledger* find(RecvRequest& r, std::uint32_t grant) {
     if (grant == 0) return nullptr;
-    Ledger* l = r.xfer.ledger;
+    Ledger* l = r.xfer.rndv->ledger;
     while (l && l->grant != grant) l = l->next;
     return l;
   }
@@ -154,7 +154,7 @@ struct Rput {
     const bool same_rail = a.rail == l->rail && (a.epoch == 0 || a.epoch == l->epoch);
     if (same_rail || !l->rail->limits.failover) {
       e.arrived(r, l->begin, l->end, false);
-      e.ledger_remove(x.ledger, l);
+      e.ledger_remove(x.rndv->ledger, l);
     } else {
       l->fin = true;
       ++e.counters_.fences;
@@ -169,27 +169,27 @@ struct Rput {
     Ledger* const l = find(r, grant);
     if (!l) return;
     const Range range{l->begin, l->end};
-    x.refused |= 1u << l->rail->index;  // it is down over there: not again in this round
-    e.ledger_remove(x.ledger, l);
+    x.rndv->refused |= 1u << l->rail->index;  // it is down over there: not again in this round
+    e.ledger_remove(x.rndv->ledger, l);
     if (x.phase != core::RecvPhase::kReceiving) return;
-    x.todo.add(range.begin, range.end);
+    x.rndv->todo.add(range.begin, range.end);
     bool any = false;
     const Peer<P>& p = *x.proc->peer;
     for (unsigned i = 0; i < p.n_eager; ++i)
-      any = any || (can_put(*p.eager[i], x.length) && !(x.refused >> p.eager[i]->index & 1));
-    if (++x.refusals >= kMaxRefusals) x.no_rdma = true;
-    if (!any || x.no_rdma) e.recv_event(r, core::RecvEvent::kAsk);
+      any = any || (can_put(*p.eager[i], x.length) && !(x.rndv->refused >> p.eager[i]->index & 1));
+    if (++x.rndv->refusals >= kMaxRefusals) x.rndv->no_rdma = true;
+    if (!any || x.rndv->no_rdma) e.recv_event(r, core::RecvEvent::kAsk);
   }
 
   /// SENDDONE: every write of this round succeeded. Those on fenced rails count now, the others with their
   /// FIN or when their rail is fenced.
   static void sender_done(E& e, RecvRequest& r) {
     auto& x = r.xfer;
-    x.sender_done = true;
-    for (std::uint32_t i = 0; i < x.doubtful.count(); ++i)
-      e.arrived(r, x.doubtful[i].begin, x.doubtful[i].end, false);
-    x.doubtful.clear();
-    for (Ledger* l = x.ledger; l; l = l->next)
+    x.rndv->sender_done = true;
+    for (std::uint32_t i = 0; i < x.rndv->doubtful.count(); ++i)
+      e.arrived(r, x.rndv->doubtful[i].begin, x.rndv->doubtful[i].end, false);
+    x.rndv->doubtful.clear();
+    for (Ledger* l = x.rndv->ledger; l; l = l->next)
       if (l->grant != 0 && l->sent) l->fin = true;
   }
 
@@ -199,12 +199,12 @@ struct Rput {
     auto& x = r.xfer;
     if (x.protocol != Protocol::kPut) {
       x.protocol = Protocol::kPut;
-      x.exposed = 0;  // PUT, like ACK, certifies that the receiver does not read in this round
-      x.todo.clear();
-      x.undelivered = h.total;
-      x.granted.clear();
+      x.rndv->exposed = 0;  // PUT, like ACK, certifies that the receiver does not read in this round
+      x.rndv->todo.clear();
+      x.rndv->undelivered = h.total;
+      x.rndv->granted.clear();
     }
-    if (x.granted.add(h.grant, std::uint64_t{h.grant} + 1) == 0) {
+    if (x.rndv->granted.add(h.grant, std::uint64_t{h.grant} + 1) == 0) {
       ++e.counters_.duplicates;
       return;
     }
@@ -231,7 +231,7 @@ struct Rput {
     g->address = h.address;
     g->handle.size = h.key.handle_len;
     std::memcpy(g->handle.bytes, h.key.handle, sizeof g->handle.bytes);
-    Grant<P>** tail = &x.grants;
+    Grant<P>** tail = &x.rndv->grants;
     while (*tail) tail = &(*tail)->next;
     *tail = g;
     x.owed |= kOweData;
@@ -244,8 +244,8 @@ struct Rput {
     const core::FinHdr h{static_cast<std::uint8_t>(core::MsgType::kFin),
                          core::kFlagFail,
                          0,
-                         x.name.value,
-                         x.peer_name.value,
+                         x.rndv->name.value,
+                         x.rndv->peer_name.value,
                          grant,
                          0};
     e.send_raw(*x.proc->peer, &h, sizeof h);
@@ -254,7 +254,7 @@ struct Rput {
   static bool serve(E& e, SendRequest& r) {
     auto& x = r.xfer;
     bool blocked = false;
-    for (Grant<P>** at = &x.grants; *at;) {
+    for (Grant<P>** at = &x.rndv->grants; *at;) {
       Grant<P>* const g = *at;
       if (E::usable(*g->rail, g->epoch)) {
         const Post post = write(e, r, *g);
@@ -281,12 +281,12 @@ struct Rput {
     auto& x = r.xfer;
     Frag* const f = e.new_frag(FragKind::kWrite, *g.rail, *g.rail->peer);
     if (!f) return Post::kNoResource;
-    f->xfer.name = x.name;
+    f->xfer.name = x.rndv->name;
     f->xfer.offset = g.offset;
     f->xfer.length = g.length;
     f->xfer.grant = g.number;
     g.rail->inflight_bytes += g.length;
-    ++x.in_flight;
+    ++x.rndv->in_flight;
     const Post post = e.port_.put(g.rail->handle, r, g.offset, g.length, g.address, g.handle, *f);
     if (taken(post)) {
       e.counters_.bytes_sent += g.length;
@@ -294,7 +294,7 @@ struct Rput {
     }
     if (post == Post::kAccepted) return post;
     e.fragment_left(*f);
-    --x.in_flight;
+    --x.rndv->in_flight;
     if (post == Post::kCompleted) finished(e, r, *f);
     e.port_.frag_free(*f);
     return post;
@@ -303,12 +303,12 @@ struct Rput {
   /// The write succeeded: FIN over the same rail as long as that lives.
   static void finished(E& e, SendRequest& r, Frag& f) {
     auto& x = r.xfer;
-    x.undelivered -= f.xfer.length;
+    x.rndv->undelivered -= f.xfer.length;
     const core::FinHdr h{static_cast<std::uint8_t>(core::MsgType::kFin),
                          0,
                          0,
-                         x.name.value,
-                         x.peer_name.value,
+                         x.rndv->name.value,
+                         x.rndv->peer_name.value,
                          f.xfer.grant,
                          0};
     e.send_raw(*x.proc->peer, &h, sizeof h, f.xfer.rail, f.xfer.epoch);
@@ -320,12 +320,12 @@ struct Rput {
     BFO_DCHECK(r != nullptr);  // the gate holds it while a write is in flight
     if (!r) return;
     auto& x = r->xfer;
-    --x.in_flight;
+    --x.rndv->in_flight;
     if (fx.fate == Fate::kDelivered) {
       finished(e, *r, f);
     } else {
       if (fx.fate == Fate::kUnknown && fx.rail->limits.failover) {
-        x.dirty_rails = static_cast<std::uint16_t>(x.dirty_rails | 1u << fx.rail->index);
+        x.rndv->dirty_rails = static_cast<std::uint16_t>(x.rndv->dirty_rails | 1u << fx.rail->index);
         // our buffer may still be read by that rail (I16)
         if (fx.epoch > fx.rail->closed_epoch)
           e.hold_until_fenced(*r, *fx.rail, fx.epoch, fx.offset, fx.offset + fx.length);
@@ -337,19 +337,19 @@ struct Rput {
 
   static void reset(E& e, SendRequest& r) {
     auto& x = r.xfer;
-    while (Grant<P>* g = x.grants) {
-      x.grants = g->next;
+    while (Grant<P>* g = x.rndv->grants) {
+      x.rndv->grants = g->next;
       g->next = e.free_grants_;
       e.free_grants_ = g;
     }
-    x.granted.clear();
+    x.rndv->granted.clear();
   }
   static void reset(E&, RecvRequest& r) {
     auto& x = r.xfer;
-    x.todo.clear();
-    x.doubtful.clear();
-    x.refused = 0;
-    x.next_grant = 1;
+    x.rndv->todo.clear();
+    x.rndv->doubtful.clear();
+    x.rndv->refused = 0;
+    x.rndv->next_grant = 1;
   }
 };
 
@@ -368,7 +368,7 @@ void Engine<P>::on_put(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  if (x.phase == SendPhase::kOpening) x.peer_name = Name(h.receiver);
+  if (x.phase == SendPhase::kOpening) x.rndv->peer_name = Name(h.receiver);
   SendInput in;
   in.put = &h;
   in.arrival = &a;

@@ -36,6 +36,10 @@ struct Peer;
 template <class P>
 struct Rail;
 template <class P>
+struct SendRndv;
+template <class P>
+struct RecvRndv;
+template <class P>
 struct Eager;
 template <class P>
 struct RndvCopy;
@@ -107,6 +111,73 @@ struct Grant {
   HandleBytes handle;
 };
 
+/// What a send needs while it is a rendezvous: from a free list, with the memory of its range sets.
+template <class P>
+struct SendRndv {
+  using Request = typename P::SendRequest;
+  SendRndv* next_free = nullptr;
+  Request* live_next = nullptr;  ///< list of named requests of the peer
+  Request* live_prev = nullptr;
+  bool live_linked = false;
+  bool known = false;    ///< the receiver has its header, unanswered as it may be
+  bool opened = false;   ///< its header or, when it was an eager message, all of it went before
+  bool no_rdma = false;  ///< fell back to copy for the rest of the request
+  bool registered = false;
+  std::uint32_t in_flight = 0;    ///< fragments of this request that have not ended
+  std::uint32_t frags = 0;        ///< FRAGs of the last round that sent any by copy, delivered
+  Name name;                      ///< ours, with the current round
+  Name peer_name;                 ///< the receiver's; 0 until it answers
+  RangeSet todo;                  ///< ranges still to be handed to rails in this round
+  std::uint64_t undelivered = 0;  ///< bytes of this round that are not known to be delivered
+  std::uint32_t restarts = 0;
+  std::uint16_t dirty_rails = 0;  ///< rails (by index) on which a write of this round failed
+  std::uint16_t exposed = 0;      ///< RGET: rails (by index) whose keys the receiver has
+  std::uint16_t unfenced = 0;     ///< rails (by index) of failed writes that there was no memory to list
+  std::uint64_t open_len = 0;     ///< payload of the RNDV
+  RangeSet gone;                  ///< bytes known to have gone over a rail: what goes of them goes again
+  std::uint64_t received = 0;     ///< of those, bytes the receiver said it has
+  std::uint64_t again = 0;        ///< of those, bytes of this round's plan that have not gone again yet
+  RangeSet granted;  ///< PUT: numbers of the grants of this round that were seen: a PUT may come twice
+  Grant<P>* grants = nullptr;        ///< PUT: grants to be written
+  LedgerEntry<P>* ledger = nullptr;  ///< exposures (RGET) and failed writes
+  typename P::Registration reg{};
+};
+
+/// The same of a receive.
+template <class P>
+struct RecvRndv {
+  using Request = typename P::RecvRequest;
+  RecvRndv* next_free = nullptr;
+  Request* live_next = nullptr;
+  Request* live_prev = nullptr;
+  bool live_linked = false;
+  bool nack_owed = false;    ///< the sender asked while READs were open: answered when the gate opens
+  bool sender_done = false;  ///< SENDDONE came: nothing more will be sent
+  bool no_rdma = false;
+  bool registered = false;
+  std::uint8_t looks = 0;     ///< kQuiescing: this process looks for FRAGs so many times more
+  std::uint8_t refusals = 0;  ///< PUT: grants the sender could not use
+  std::uint8_t n_keys = 0;
+  std::uint64_t want = 0;       ///< min(length, capacity): bytes that must arrive
+  Name name;                    ///< ours, with the current round
+  Name peer_name;               ///< the sender's, with its round
+  RangeSet have;                ///< bytes received (unpacked, or FINed)
+  RangeSet todo;                ///< RDMA: ranges not yet granted or read
+  RangeSet lost;                ///< not in `have`, and read at least once: what comes of them went again
+  std::uint32_t in_flight = 0;  ///< own READs that have not ended
+  std::uint32_t frags = 0;      ///< FRAGs of this round that came
+  std::uint32_t frags_due = 0;  ///< kQuiescing: so many were delivered; what is missing is in a rail's queue
+  std::uint32_t next_grant = 1;
+  std::uint32_t refused = 0;  ///< PUT: rails (by index) the sender refused in this round
+  std::uint64_t total = 0;    ///< PUT: bytes granted in this round altogether
+  RangeSet doubtful;  ///< PUT: granted on a rail that is fenced now; SENDDONE says that they were written
+  Rail<P>* key_rail = nullptr;       ///< RGET: rail of the key that has no connection name
+  LedgerEntry<P>* ledger = nullptr;  ///< grants (PUT) and READs
+  std::uint64_t remote_address = 0;  ///< RGET
+  core::RailKey keys[core::kMaxWireRails];
+  typename P::Registration reg{};
+};
+
 template <class P>
 struct SendState {
   using Request = typename P::SendRequest;
@@ -126,33 +197,8 @@ struct SendState {
   Outcome outcome = Outcome::kOk;
   bool went = false;  ///< eager and waiting, or nameless: a rail had it before
 
-  // rendezvous only
   core::SendPhase phase = core::SendPhase::kIdle;
-  bool known = false;             ///< the receiver has its header, unanswered as it may be
-  bool opened = false;            ///< its header or, when it was an eager message, all of it went before
-  bool no_rdma = false;           ///< fell back to copy for the rest of the request
-  std::uint32_t in_flight = 0;    ///< fragments of this request that have not ended
-  std::uint32_t frags = 0;        ///< FRAGs of the last round that sent any by copy, delivered
-  Name name;                      ///< ours, with the current round
-  Name peer_name;                 ///< the receiver's; 0 until it answers
-  RangeSet todo;                  ///< ranges still to be handed to rails in this round
-  std::uint64_t undelivered = 0;  ///< bytes of this round that are not known to be delivered
-  std::uint16_t dirty_rails = 0;  ///< rails (by index) on which a write of this round failed
-  std::uint32_t restarts = 0;
-  std::uint64_t open_len = 0;  ///< payload of the RNDV
-  RangeSet gone;               ///< bytes known to have gone over a rail: what goes of them goes again
-  std::uint64_t received = 0;  ///< of those, bytes the receiver said it has
-  std::uint64_t again = 0;     ///< of those, bytes of this round's plan that have not gone again yet
-  std::uint16_t exposed = 0;   ///< RGET: rails (by index) whose keys the receiver has
-  RangeSet granted;  ///< PUT: numbers of the grants of this round that were seen: a PUT may come twice
-  Grant<P>* grants = nullptr;  ///< PUT: grants to be written
-  bool registered = false;
-  typename P::Registration reg{};
-  LedgerEntry<P>* ledger = nullptr;  ///< exposures (RGET) and failed writes
-  std::uint16_t unfenced = 0;        ///< rails (by index) of such ones that there was no memory to list
-  Request* live_next = nullptr;      ///< list of named requests of the peer
-  Request* live_prev = nullptr;
-  bool live_linked = false;
+  SendRndv<P>* rndv = nullptr;  ///< from the name to the gate, else nullptr
 };
 
 template <class P>
@@ -177,37 +223,10 @@ struct RecvState {
   core::RecvPhase phase = core::RecvPhase::kIdle;
   Protocol protocol = Protocol::kEager;
   std::uint8_t owed = 0;
-  Proc<P>* proc = nullptr;
   Seq16 seq = 0;
+  Proc<P>* proc = nullptr;
   std::uint64_t length = 0;     ///< of the message
-  std::uint64_t want = 0;       ///< min(length, capacity): bytes that must arrive
-  Name name;                    ///< ours, with the current round
-  Name peer_name;               ///< the sender's, with its round
-  RangeSet have;                ///< bytes received (unpacked, or FINed)
-  RangeSet todo;                ///< RDMA: ranges not yet granted or read
-  RangeSet lost;                ///< not in `have`, and read at least once: what comes of them went again
-  std::uint32_t in_flight = 0;  ///< own READs that have not ended
-  std::uint32_t frags = 0;      ///< FRAGs of this round that came
-  std::uint32_t frags_due = 0;  ///< kQuiescing: so many were delivered; what is missing is in a rail's queue
-  std::uint8_t looks = 0;       ///< .. and this process looks there so many times more
-  bool nack_owed = false;       ///< the sender asked while READs were open: answered when the gate opens
-  bool sender_done = false;     ///< SENDDONE came: nothing more will be sent
-  std::uint32_t next_grant = 1;
-  bool no_rdma = false;
-  bool registered = false;
-  std::uint32_t refused = 0;  ///< PUT: rails (by index) the sender refused in this round
-  std::uint8_t refusals = 0;  ///< PUT: grants the sender could not use
-  std::uint64_t total = 0;    ///< PUT: bytes granted in this round altogether
-  RangeSet doubtful;  ///< PUT: granted on a rail that is fenced now; SENDDONE says that they were written
-  Rail<P>* key_rail = nullptr;  ///< RGET: rail of the key that has no connection name
-  typename P::Registration reg{};
-  LedgerEntry<P>* ledger = nullptr;  ///< grants (PUT) and READs
-  std::uint64_t remote_address = 0;  ///< RGET
-  std::uint8_t n_keys = 0;
-  core::RailKey keys[core::kMaxWireRails];
-  Request* live_next = nullptr;
-  Request* live_prev = nullptr;
-  bool live_linked = false;
+  RecvRndv<P>* rndv = nullptr;  ///< from the name to the gate, else nullptr
 };
 
 /// What a fragment carries; decides what its end means.

@@ -96,7 +96,7 @@ Seq16 Engine<P>::oldest_waiting(const ProcT& p) const {
   };
   for (SendRequest* r = peer.ready_sends.front(); r; r = peer.ready_sends.next(r)) {
     const auto& x = r->xfer;
-    const bool header = x.phase == SendPhase::kOpening && x.restarts == 0 && !x.known;
+    const bool header = x.phase == SendPhase::kOpening && x.rndv->restarts == 0 && !x.rndv->known;
     if (x.proc == &p && (x.protocol == Protocol::kEager || header)) waits(x.seq);
   }
   for (SendRequest* r = peer.nameless.front(); r; r = peer.nameless.next(r))
@@ -154,7 +154,7 @@ void Engine<P>::on_seq_sync(const Arrival& a) {
 template <class P>
 void Engine<P>::note_known(ProcT& p) {
   for (SendRequest* r = p.peer->live_sends.front(); r; r = p.peer->live_sends.next(r))
-    if (r->xfer.proc == &p && seq_before(r->xfer.seq, p.confirmed)) r->xfer.known = true;
+    if (r->xfer.proc == &p && seq_before(r->xfer.seq, p.confirmed)) r->xfer.rndv->known = true;
 }
 
 /// A copy of the header of `x` goes out. One that is as old as the window is known, and its copies cannot be

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// sizes.h: what the PML keeps per process, request and communicator, in bytes. Printed by contrib/bench,
+// pinned by memory_sizes_test.
+#pragma once
+
+#include <cstddef>
+
+#include "pml/bfo/glue/request.h"
+
+namespace bfo::glue {
+
+struct Size {
+  const char* what;
+  std::size_t bytes;
+  std::size_t limit;
+};
+
+inline constexpr std::size_t kPeer = sizeof(Peer);
+inline constexpr std::size_t kRail = sizeof(Rail);
+
+// The limits leave no room for anything large; who needs more says so here, and why.
+inline constexpr Size kSizes[] = {
+    // Open MPI's base 520; links, rank, length, number, state
+    {"send request", sizeof(SendRequest), 640},
+    // Open MPI's base 504; links, communicator, what was asked for, status
+    {"receive request", sizeof(RecvRequest), 656},
+    // of a message that is a rendezvous, while it is one: four range sets, names, registration of eight rails
+    {"send in a rendezvous, more", sizeof(xfer::SendRndv<BtlPort>), 512},
+    // the same, and the keys of eight rails
+    {"receive in a rendezvous, more", sizeof(xfer::RecvRndv<BtlPort>), 768},
+    // lists of what waits, pointers to eight rails
+    {"peer without a rail", kPeer, 448},
+    {"peer with one rail", kPeer + kRail, 1024},
+    {"peer with two rails", kPeer + 2 * kRail, 1400},
+    // its last loss, once there was one
+    {"rail that was lost, more", sizeof(FailoverEvent), 256},
+    {"communicator", sizeof(Comm), 256},
+    {"rank of a communicator", sizeof(void*), 8},
+    // numbers of both directions, queues, a mark for eight rails
+    {"rank that was spoken to, more", sizeof(xfer::Proc<BtlPort>), 256},
+    // besides the message itself
+    {"unexpected message", sizeof(xfer::Unexpected<BtlPort>), 128},
+    // with the longest control message
+    {"fragment under way", sizeof(FragRecord), 288},
+};
+
+}  // namespace bfo::glue
