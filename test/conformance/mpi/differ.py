@@ -165,12 +165,16 @@ def play(job, programs, limit_s, fault_seed=1):
 
 def differences(played, wanted, program):
     """What is wrong with one program, in lines; empty when nothing is."""
-    found = played.wrong(program)
-    if wanted is None or wanted.wrong(program) or program not in wanted.ended:
+    own = wanted.wrong(program) if wanted else []
+    # What ob1 gets wrong in the very same way is libmpi's: blocks that go backwards without a gap count as contiguous there.
+    found = [line for line in played.wrong(program) if line not in own]
+    if wanted is None or own:
         return found
     processes = {process for _, process in played.logs}  # fewer than of the reference where none can be spawned
     for key in sorted(k for k in set(played.logs) | set(wanted.logs) if k[0] == program and k[1] in processes):
         ours, theirs = played.logs.get(key, []), wanted.logs.get(key, [])
+        if f"end {program}" not in theirs:
+            continue  # stock ob1 did not survive it
         if ours != theirs and not found:
             first = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
             found.append(f"process {key[1]}: bfo {ours[first:first + 1]}, ob1 {theirs[first:first + 1]}")
@@ -194,7 +198,8 @@ def judge(played, wanted, programs):
             if lines:
                 bad[p["name"]] = lines
     result = played.result
-    if result.code is None or (result.code != 0 and not bad) or played.missing:
+    explained = bad or any(played.wrong(p["name"]) for p in programs)  # the player's exit code tells of ob1's own as well
+    if result.code is None or (result.code != 0 and not explained) or played.missing:
         how = f"killed after {result.limit_s:g} s" if result.code is None else f"exit code {result.code}"
         charged = sorted(played.missing & played.begun) or ["(job)"]
         for name in charged:
@@ -249,14 +254,14 @@ def smaller(program):
                     yield other(comm="world")
 
 
+def fails(job, program, limit_s, fault_seed, tries):
+    """Whether a program fails in one of `tries` jobs, in a way that is not ob1's own."""
+    wanted = play(reference(job.threads), [program], limit_s)
+    return any(judge(play(job, [program], limit_s, fault_seed), wanted, [program]) for _ in range(tries))
+
+
 def shrink(job, program, limit_s, fault_seed, tries=2, budget=80, say=print):
     """The smallest program found that still fails; each candidate is played `tries` times."""
-    def fails(candidate):
-        for _ in range(tries):
-            if judge(play(job, [candidate], limit_s, fault_seed), None, [candidate]):
-                return True
-        return False
-
     found = True
     while found and budget > 0:
         found = False
@@ -264,7 +269,7 @@ def shrink(job, program, limit_s, fault_seed, tries=2, budget=80, say=print):
             budget -= 1
             if budget <= 0:
                 break
-            if fails(candidate):
+            if fails(job, candidate, limit_s, fault_seed, tries):
                 program, found = candidate, True
                 count = sum(len(b["messages"]) for b in program["batches"])
                 say(f"# shrunk to {count} messages in {len(program['batches'])} batches", flush=True)
