@@ -68,8 +68,8 @@ TEST(Memory, ReceiverWithoutNames_OneMessageFailsAlone) {
   EXPECT_EQ(n.w.ports[1]->peers_failed_, 0);
 }
 
-/// The header of a message that found no name comes again, and the answer to the copy overtakes the first
-/// one.
+/// The header of a message that found no name comes again, and the answer to the copy arrives first: the
+/// older one may be lost with its rail and go again.
 TEST(Memory, ReceiverWithoutNamesIsAskedAgain_TheAnswerIsTheSame) {
   OneName n(4);
   World& w = n.w;
@@ -82,7 +82,6 @@ TEST(Memory, ReceiverWithoutNamesIsAskedAgain_TheAnswerIsTheSame) {
   const std::size_t older = w.find(1, 2, MsgType::kRestartNack);
   const std::size_t newer = w.find(1, 2, MsgType::kRestartNack, older + 1);
   ASSERT_LT(newer, w.flights.size());
-  ASSERT_NE(w.flights[older].rail, w.flights[newer].rail);
   w.take(newer);
   ASSERT_TRUE(n.b->done);
   EXPECT_NE(n.b->outcome, Outcome::kOk) << "its receive failed";

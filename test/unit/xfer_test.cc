@@ -267,6 +267,28 @@ TEST(Reentrance, LoopbackDelivery_IsDeferred) {
   EXPECT_GT(w.engines[0]->counters().deferred, 0u);
 }
 
+TEST(Reentrance, ShortMessageToOneself_IsTakenAtOnce) {
+  for (const bool sendi : {true, false}) {
+    World::Options o;
+    o.loopback = true;
+    o.ranks = 1;
+    o.sendi = sendi;
+    World w(o);
+    w.stock = true;  // such a BTL has no epochs
+    RecvReq* posted = w.irecv(0, 0, 1, 100);
+    SendReq* first = w.isend(0, 0, 1, pattern(100, 4));
+    SendReq* second = w.isend(0, 0, 2, pattern(80, 5));  // nobody waits for it yet
+    const auto deferred = w.engines[0]->counters().deferred;
+    RecvReq* late = w.irecv(0, 0, 2, 80);
+    ASSERT_TRUE(w.run());
+    EXPECT_TRUE(first->done && second->done && posted->done && late->done);
+    EXPECT_EQ(posted->data, first->data);
+    EXPECT_EQ(late->data, second->data);
+    // The messages themselves; the end of a fragment still waits until the engine is left.
+    EXPECT_EQ(deferred, sendi ? 0u : 2u);
+  }
+}
+
 TEST(Reentrance, CompletionStartsNewSends) {
   World w({});
   int left = 20;

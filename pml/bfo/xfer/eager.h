@@ -106,7 +106,9 @@ bool Engine<P>::begin_send(SendRequest& r) {
   RailT* const rail = next_for(peer, x.length);
   if (rail) [[likely]] {
     if (x.length + sizeof(core::MatchHdr) <= rail->limits.eager_limit && x.mode != SendMode::kSync) {
+      direct_ = !rail->limits.failover;
       const auto s = Eager<P>::post(*this, r, *rail);
+      direct_ = false;
       if (s != Eager<P>::Sent::kRefused) [[likely]] {
         ++counters_.eager_sent;
         counters_.bytes_sent += x.length;
@@ -175,7 +177,10 @@ inline bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source
   RailT* const rail = next_for(peer, args.length);
   if (!rail || args.length + sizeof(core::MatchHdr) > rail->limits.eager_limit) return false;
   const core::MatchHdr h = Eager<P>::header(*p, args.tag, p->next_seq);
-  if (!port_.sendi(rail->handle, h.type, &h, sizeof h, source, args.length)) {
+  direct_ = !rail->limits.failover;
+  const bool sent = port_.sendi(rail->handle, h.type, &h, sizeof h, source, args.length);
+  direct_ = false;
+  if (!sent) {
     crowded(peer, *rail);
     return false;
   }

@@ -217,6 +217,7 @@ class Engine {
   void put_aside(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size);
   void finish_send(SendRequest& r, Outcome outcome);
   void finish_recv(RecvRequest& r);
+  void take_eager(RecvRequest& r, Bytes in);
   RecvRequest* dispatch(RailT* rail, std::uint32_t epoch, std::uint8_t tag, Bytes in);
   void handle_done(Frag& f);
 
@@ -536,6 +537,7 @@ class Engine {
   typename P::Lock lock_;
   unsigned depth_ = 0;
   bool tail_work_ = false;
+  bool direct_ = false;  ///< an eager message is handed to a rail that may deliver it at once (self)
   bool doomed_ = false;  ///< a peer is
   bool held_ = false;    ///< a record waits for what has to go again: looked at when the engine is left
   EarlyLoss* early_losses_ = nullptr;

@@ -78,10 +78,7 @@ template <class P>
     }
     if (Aside* a = aside_.pop_front()) {
       const Bytes in{reinterpret_cast<const std::uint8_t*>(a + 1), a->size};
-      if (RecvRequest* r = dispatch(a->rail, a->epoch, a->tag, in)) {
-        eager_arrived(*r, in.from(sizeof(core::MatchHdr)));
-        finish_recv(*r);
-      }
+      if (RecvRequest* r = dispatch(a->rail, a->epoch, a->tag, in)) take_eager(*r, in);
       port_.free(a);
       continue;
     }
@@ -134,6 +131,13 @@ void Engine<P>::finish_recv(RecvRequest& r) {
   tail_work_ = true;
 }
 
+/// An eager message was matched with `r` while the lock is held: it is completed when the engine is left.
+template <class P>
+void Engine<P>::take_eager(RecvRequest& r, Bytes in) {
+  eager_arrived(r, in.from(sizeof(core::MatchHdr)));
+  finish_recv(r);
+}
+
 template <class P>
 void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data,
                            std::size_t size) {
@@ -142,7 +146,10 @@ void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, c
   {
     Entry entry(*this);
     if (entry.nested()) [[unlikely]] {
-      put_aside(rail, epoch, tag, data, size);
+      if (!direct_ || !aside_.empty() || tag != static_cast<std::uint8_t>(MsgType::kMatch))
+        put_aside(rail, epoch, tag, data, size);
+      else if ((r = on_match(Arrival{rail, epoch, in})) != nullptr)
+        take_eager(*r, in);
       return;
     }
     if (rail != nullptr && epoch != 0 && epoch <= rail->closed_epoch) [[unlikely]] {
