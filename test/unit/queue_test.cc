@@ -134,6 +134,19 @@ TEST(Queue, KeptLong_NoMoreAllocations) {
   EXPECT_EQ(f.memory.blocks, 0);
 }
 
+/// What waits at the end of a process is never matched.
+TEST(Queue, ForgottenWithElements_GivesTheIndexBack) {
+  Filled f(100);
+  f.take(99);
+  ASSERT_TRUE(f.queue.indexed());
+  f.queue.forget(f.memory);
+  EXPECT_EQ(f.memory.blocks, 0);
+  EXPECT_TRUE(f.queue.empty());
+  ItemQueue empty;
+  empty.forget(f.memory);
+  EXPECT_EQ(f.memory.blocks, 0);
+}
+
 /// Random calls, few or many keys, with all the memory, with some, with none.
 TEST(Queue, RandomCalls_AsAPlainList) {
   for (unsigned seed = 0; seed < 3000; ++seed) {

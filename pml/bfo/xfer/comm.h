@@ -74,9 +74,11 @@ void Engine<P>::comm_free(CommT* c) {
     }
     if (p->linked) p->peer->procs.remove(p);
     forget_stalled(*p);
+    p->posted.forget(port_);
     p->~ProcT();
     port_.free(p);
   }
+  c->wild.forget(port_);
   while (Message* m = c->held.pop_front(port_)) free_message(m);
   port_.free(c->procs);
   comm_pages_[c->ctx / kCommPage][c->ctx % kCommPage] = nullptr;

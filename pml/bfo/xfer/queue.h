@@ -64,6 +64,13 @@ class Queue {
     return e;
   }
 
+  /// What is still here is forgotten; nothing of it is touched. The queue is not used any more.
+  template <class Port>
+  void forget(Port& port) {
+    if (index_) drop(port);
+    head_ = tail_ = nullptr;
+  }
+
   /// The oldest element with `key`, or nullptr.
   template <class Port>
   [[gnu::always_inline]] T* find(Port& port, std::int64_t key) {
