@@ -329,14 +329,14 @@ def check_finished(result):
     return None
 
 
-# How mpirun of Open MPI 4.x now and then ends a job whose ranks all finalized and returned 0 (README.md, Limits). Also
-# the way it ends one with a rank that did not finalize: it is named, not forgiven.
-WITHOUT_SYNC = r"mpirun has exited due to process rank \d+ with PID 0 on\s+node \S+ exiting improperly"
+# How mpirun of Open MPI 4.x ends a job whose ranks all finalized and returned 0 when it cannot run for two seconds
+# meanwhile (README.md, Limits). Also the way it ends one with a rank that did not finalize: it is named, not forgiven.
+WITHOUT_SYNC = r"mpirun\S* has exited due to process rank \d+ with PID 0 on\s+node \S+ exiting improperly"
 
 
 def check_success(result):
     if result.code == 1 and result.says(WITHOUT_SYNC):
-        return complain(result, "exit code 1, mpirun believes that a rank did not finalize")
+        return complain(result, "exit code 1: a rank did not finalize, or mpirun could not run for 2 s meanwhile")
     return complain(result, f"exit code {result.code}") if result.code else None
 
 
