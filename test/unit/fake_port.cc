@@ -68,7 +68,6 @@ Post FakePort::send(const RailHandle& rail, std::uint8_t tag, const void* h, std
 
 Post FakePort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl,
                           const void* data, std::size_t n, Frag& f) {
-  if (posting_) posting_();
   if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return Post::kUnreachable;
   if (!world_.room(rank_, rail.rank, rail.rail) || !world_.takes(hl + n)) return Post::kNoResource;
   world_.post(make_flight(Flight::Kind::kSend, rank_, rail, tag, h, hl, data, n, &f));

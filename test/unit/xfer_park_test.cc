@@ -392,26 +392,5 @@ TEST(Gap, LostMessages_EndBothSidesWithAnError) {
   EXPECT_EQ(w.isend(0, 1, 1, pattern(10, 1))->outcome, Outcome::kMessageLost);
 }
 
-/// A BTL may find out inside the very call that posts the answer: before the first bytes are copied.
-TEST(Gap, FoundWhileTheAnswerIsPosted_ReceiveEndsOnce) {
-  for (const bool waiting : {true, false}) {
-    World w({});
-    RecvReq* r = waiting ? w.irecv(1, 0, 1, 9000) : nullptr;
-    w.isend(0, 1, 1, pattern(9000, 1));
-    if (!waiting) {
-      ASSERT_TRUE(w.run());
-    }
-    w.ports[1]->posting_ = [&] {
-      w.ports[1]->posting_ = nullptr;
-      w.engines[1]->on_gap_lost(w.rail(1, 0, 0), w.name(0, 1, 0), 1);
-    };
-    if (!waiting) r = w.irecv(1, 0, 1, 9000);
-    ASSERT_TRUE(w.run());
-    EXPECT_TRUE(r->done);
-    EXPECT_EQ(r->status.outcome, Outcome::kMessageLost);
-    EXPECT_EQ(w.engines[1]->unfinished(), 0u);
-  }
-}
-
 }  // namespace
 }  // namespace bfo::test

@@ -272,15 +272,13 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   const std::uint64_t n = first.size < x.rndv->want ? first.size : x.rndv->want;
   if (n != 0) arrived(r, 0, n, false);
   // The answer goes out before the first bytes are copied, so that the sender works meanwhile. When nothing
-  // else is missing the end of the request answers. If the peer is given up meanwhile, so is this request; it
-  // completes when the engine is left.
-  const bool came_before_loss = peer.lost;
-  if (!came_before_loss) [[likely]] {
+  // else is missing the end of the request answers.
+  if (!peer.lost) [[likely]] {
     choose_protocol(r, a);
     if (!x.rndv->have.covers(0, x.rndv->want)) flush(peer);
   }
   if (n != 0) port_.unpack(r, 0, first.data, n);
-  if (came_before_loss) [[unlikely]] {
+  if (peer.lost) [[unlikely]] {  // it came before the peer was given up, and is matched now
     recv_event(r, RecvEvent::kGiveUp);
     return;
   }
