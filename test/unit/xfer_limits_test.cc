@@ -66,6 +66,15 @@ TEST(Limits, AnyCombination_EveryMessageArrives) {
   }
 }
 
+/// A limit smaller than the header must not keep every message from RDMA.
+TEST(Limits, BeyondEager_AtLeastOneByte) {
+  constexpr std::size_t header = sizeof(core::MatchHdr);
+  for (const std::size_t eager : {std::size_t{0}, std::size_t{1}, header - 1, header})
+    EXPECT_EQ(xfer::beyond_eager(eager), 1u) << eager;
+  EXPECT_EQ(xfer::beyond_eager(header + 1), 2u);
+  EXPECT_EQ(xfer::beyond_eager(4096), 4097 - header);
+}
+
 TEST(Limits, AnyCombination_ToItself) {
   for (const Limits& l : combinations()) {
     World::Options o;

@@ -149,7 +149,7 @@ uint64_t pair_key(const opal_process_name_t& peer) {
 // is faster still.
 size_t least_rdma_size(const mca_btl_base_module_t* btl, const Params& params, bool failover, bool get) {
   if (params.rdma_threshold > 0) return static_cast<size_t>(params.rdma_threshold);
-  return get && !failover ? btl->btl_eager_limit + 1 : btl->btl_eager_limit - sizeof(core::MatchHdr) + 1;
+  return get && !failover ? btl->btl_eager_limit + 1 : xfer::beyond_eager(btl->btl_eager_limit);
 }
 
 xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& params, bool rdma) {

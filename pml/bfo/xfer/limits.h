@@ -43,6 +43,11 @@ constexpr RailLimits keepable(const RailLimits& in) {
   return l;
 }
 
+/// Shortest message that is longer than an eager one.
+constexpr std::size_t beyond_eager(std::size_t eager_limit) {
+  return eager_limit > sizeof(core::MatchHdr) ? eager_limit - sizeof(core::MatchHdr) + 1 : 1;
+}
+
 /// Entries of `entry` bytes that a header of `header` bytes can carry over such a rail.
 constexpr std::size_t entries_that_fit(const RailLimits& l, std::size_t header, std::size_t entry) {
   return l.post_limit < header ? 0 : (l.post_limit - header) / entry;

@@ -33,7 +33,10 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   Entry entry(*this);
   if (p->n_rails == kMaxRails) return nullptr;
   void* const memory = port_.alloc(sizeof(RailT));
-  if (!memory) return nullptr;
+  if (!memory) {
+    no_memory(*p, sizeof(RailT));  // without a rail its requests would wait for ever
+    return nullptr;
+  }
   RailT& r = *::new (memory) RailT;
   p->rails.at[p->n_rails] = &r;
   r.handle = handle;
