@@ -144,17 +144,27 @@ uint64_t pair_key(const opal_process_name_t& peer) {
   return uint64_t{self.jobid} + peer.jobid + self.vpid + peer.vpid;
 }
 
+bool is_self(const mca_btl_base_module_t* btl) {
+  return strcmp(component_name(btl), "self") == 0;
+}
+
+// Longest MATCH. To oneself a rendezvous costs more than copying what fits into one piece.
+size_t eager_limit(const mca_btl_base_module_t* btl) {
+  return is_self(btl) ? xfer::post_limit(btl->btl_eager_limit, btl->btl_max_send_size) : btl->btl_eager_limit;
+}
+
 // From how many bytes on a contiguous message goes by RDMA. By default: what does not go at once, because
 // that saves a copy. Through shared memory (get, and no epochs) copying a little more than an eager message
 // is faster still.
-size_t least_rdma_size(const mca_btl_base_module_t* btl, const Params& params, bool failover, bool get) {
+size_t least_rdma_size(const mca_btl_base_module_t* btl, const xfer::RailLimits& l, const Params& params) {
   if (params.rdma_threshold > 0) return static_cast<size_t>(params.rdma_threshold);
-  return get && !failover ? btl->btl_eager_limit + 1 : xfer::beyond_eager(btl->btl_eager_limit);
+  if (l.get_limit != 0 && find_failover(btl) == nullptr && !is_self(btl)) return l.eager_limit + 1;
+  return xfer::beyond_eager(l.eager_limit);
 }
 
 xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& params, bool rdma) {
   xfer::RailLimits l;
-  l.eager_limit = btl->btl_eager_limit;
+  l.eager_limit = eager_limit(btl);
   l.rndv_eager_limit = btl->btl_rndv_eager_limit;
   l.max_send_size = btl->btl_max_send_size;
   const bool handle_fits = btl->btl_registration_handle_size <= core::kMaxHandle;
@@ -165,7 +175,7 @@ xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& param
     l.get_limit = btl->btl_get_limit;
   }
   l.get_alignment = std::max<size_t>(btl->btl_get_alignment, 1);
-  l.min_rdma_size = least_rdma_size(btl, params, find_failover(btl) != nullptr, l.get_limit != 0);
+  l.min_rdma_size = least_rdma_size(btl, l, params);
   // Short pieces keep short what a failed rail leaves undone. A BTL that cannot fail over gets all at once,
   // as from ob1 (vader's pipeline fragment of 4 KiB would be one system call each).
   l.rdma_frag_size = find_failover(btl) != nullptr
