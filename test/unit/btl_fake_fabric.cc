@@ -52,6 +52,20 @@ FakeDevice& FakeFabric::add_device(const std::string& name, uint8_t ports) {
   return *devices.back();
 }
 
+int FakeFabric::call(const char* verb, const ibv_context* context) {
+  int error = 0;
+  for (Refusal& refusal : refusals) {
+    if (refusal.verb != verb) continue;
+    if (refusal.device != nullptr && refusal.device != context->device) continue;
+    ++refusal.seen;
+    if (refusal.seen < refusal.first || refusal.seen > refusal.last) continue;
+    ++refusal.refused;
+    error = refusal.error;
+  }
+  if (error != 0) errno = error;
+  return error;
+}
+
 FakeQp* FakeFabric::find(uint32_t qpn) {
   for (auto& qp : qps) {
     if (qp->qp_num == qpn) return qp.get();

@@ -82,6 +82,23 @@ class FakeFabric {
   int refuse_destroy = 0;          // errno of destroy_qp
   int refuse_create = 0;           // errno of create_qp
   uint32_t max_inline = 256;
+
+  /// Calls number `first` to `last`, from 1, of a control verb of any device, or of `device` only, fail with
+  /// `error`.
+  struct Refusal {
+    std::string verb;
+    int first;
+    int last;
+    int error;
+    const FakeDevice* device = nullptr;
+    int seen = 0;
+    int refused = 0;
+  };
+  std::vector<Refusal> refusals;
+  /// A control verb is called on an object of `context`: 0, or the errno it must fail with. Failed calls set
+  /// errno, too.
+  int call(const char* verb, const ibv_context* context);
+
   bool overrun = false;  // a completion queue overran: never allowed
 
   /// The next RC work request of the queue pair completes with `status`; with `delivered` the responder has

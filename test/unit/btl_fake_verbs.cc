@@ -25,20 +25,24 @@ const char* get_device_name(ibv_device* device) {
   return static_cast<FakeDevice*>(device)->fake_name.c_str();
 }
 ibv_context* open_device(ibv_device* device) {
-  return &static_cast<FakeDevice*>(device)->context;
+  ibv_context* context = &static_cast<FakeDevice*>(device)->context;
+  return fabric().call("open_device", context) != 0 ? nullptr : context;
 }
 int close_device(ibv_context*) {
   return 0;
 }
 int query_device(ibv_context* context, ibv_device_attr* attr) {
+  if (const int rc = fabric().call("query_device", context); rc != 0) return rc;
   *attr = device_of(context).attr;
   return 0;
 }
 int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr) {
+  if (const int rc = fabric().call("query_port", context); rc != 0) return rc;
   *attr = device_of(context).ports[port];
   return 0;
 }
-int query_gid(ibv_context*, uint8_t, int, ibv_gid* gid) {
+int query_gid(ibv_context* context, uint8_t, int, ibv_gid* gid) {
+  if (fabric().call("query_gid", context) != 0) return -1;
   *gid = ibv_gid{};
   gid->raw[0] = 0xfe;
   return 0;
@@ -56,6 +60,7 @@ void ack_async_event(ibv_async_event*) {}
 // ---- memory and addresses
 
 ibv_pd* alloc_pd(ibv_context* context) {
+  if (fabric().call("alloc_pd", context) != 0) return nullptr;
   auto* pd = new ibv_pd{};
   pd->context = context;
   return pd;
@@ -65,6 +70,7 @@ int dealloc_pd(ibv_pd* pd) {
   return 0;
 }
 ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int) {
+  if (fabric().call("reg_mr", pd->context) != 0) return nullptr;
   auto* mr = new ibv_mr{};
   mr->pd = pd;
   mr->addr = address;
@@ -78,7 +84,8 @@ int dereg_mr(ibv_mr* mr) {
   delete mr;
   return 0;
 }
-ibv_ah* create_ah(ibv_pd*, ibv_ah_attr*) {
+ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr*) {
+  if (fabric().call("create_ah", pd->context) != 0) return nullptr;
   return new ibv_ah{};
 }
 int destroy_ah(ibv_ah* ah) {
@@ -89,6 +96,7 @@ int destroy_ah(ibv_ah* ah) {
 // ---- completion queues
 
 ibv_cq* create_cq(ibv_context* context, int entries) {
+  if (fabric().call("create_cq", context) != 0) return nullptr;
   auto cq = std::make_unique<FakeCq>();
   cq->context = context;
   cq->cqe = entries;
@@ -118,6 +126,7 @@ int destroy_comp_channel(ibv_comp_channel* channel) {
 }
 ibv_cq* create_event_cq(ibv_context* context, int entries, ibv_comp_channel* channel) {
   ibv_cq* cq = create_cq(context, entries);
+  if (cq == nullptr) return nullptr;
   static_cast<FakeCq*>(cq)->events = static_cast<FakeChannel*>(channel);
   return cq;
 }
@@ -130,6 +139,7 @@ void ack_cq_events(ibv_cq*, unsigned) {}
 // ---- receive queues and queue pairs
 
 ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr*) {
+  if (fabric().call("create_srq", pd->context) != 0) return nullptr;
   auto srq = std::make_unique<FakeSrq>();
   srq->context = pd->context;
   fabric().srqs.push_back(std::move(srq));
@@ -140,6 +150,7 @@ int destroy_srq(ibv_srq*) {
 }
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   FakeFabric& f = fabric();
+  if (f.call("create_qp", pd->context) != 0) return nullptr;
   if (f.refuse_create != 0 || init->cap.max_inline_data > f.max_inline) {
     errno = f.refuse_create != 0 ? f.refuse_create : EINVAL;
     return nullptr;
@@ -154,6 +165,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
 }
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   FakeFabric& f = fabric();
+  if (const int rc = f.call("modify_qp", qp->context); rc != 0) return rc;
   auto& fake = *static_cast<FakeQp*>(qp);
   f.modifications.emplace_back(qp->qp_num, *attr);
   if (attr->qp_state == IBV_QPS_ERR) {

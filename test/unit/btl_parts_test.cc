@@ -78,6 +78,46 @@ TEST(CqSet, Reservations_NeverExceedAQueueAndGrowTheSet) {
   EXPECT_TRUE(set.close());
 }
 
+TEST(CqSet, ThousandsOfPeers_FindRoomInFewQueues) {
+  FakeFabric fabric;
+  FakeDevice& device = fabric.add_device("dev");
+  engine::CqSet set;
+  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 4'000'000, 160, 256));
+  for (int peer = 0; peer < 20'000; ++peer) ASSERT_NE(set.reserve(260), nullptr) << peer;
+  EXPECT_LE(set.count(), 20u) << "each is polled in each turn";
+  EXPECT_EQ(fabric.cqs.size(), set.count());
+  EXPECT_TRUE(set.close());
+  EXPECT_EQ(set.chain(), nullptr);
+}
+
+TEST(CqSet, SmallQueuesOnly_TheChainHasNoEnd) {
+  FakeFabric fabric;
+  FakeDevice& device = fabric.add_device("dev");
+  engine::CqSet set;
+  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 600, 160, 256));
+  for (int peer = 0; peer < 2'000; ++peer) ASSERT_NE(set.reserve(260), nullptr) << peer;
+  EXPECT_GE(set.count(), 1'000u);
+  EXPECT_TRUE(set.close());
+}
+
+TEST(CqSet, DeviceShortOfMemory_TakesASmallerQueue) {
+  FakeFabric fabric;
+  FakeDevice& device = fabric.add_device("dev");
+  engine::CqSet set;
+  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 100'000, 160, 8192));
+  while (set.count() == 1) {
+    fabric.refusals = {{"create_cq", 1, 3, ENOMEM}};
+    ASSERT_NE(set.reserve(260), nullptr);
+  }
+  EXPECT_EQ(fabric.cqs.back()->cqe, 1024) << "8192 refused three times";
+  fabric.refusals = {{"create_cq", 1, 100, ENOMEM}};
+  while (set.reserve(260) != nullptr) {
+  }
+  EXPECT_EQ(errno, ENOMEM);
+  EXPECT_EQ(set.count(), 2u);
+  EXPECT_TRUE(set.close());
+}
+
 TEST(CqSet, FixedPartLargerThanTheDevice_IsRefused) {
   FakeFabric fabric;
   FakeDevice& device = fabric.add_device("dev");

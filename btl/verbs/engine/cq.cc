@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "btl/verbs/engine/memory.h"
+
 namespace bfo::engine {
 namespace {
 constexpr std::array<const char*, kStatusReactions.size()> kStatusNames = {
@@ -47,51 +49,73 @@ bool CqSet::open(const VerbsApi& api, ibv_context* context, int max_cqe, uint32_
   context_ = context;
   max_ = max_cqe > 0 ? static_cast<uint32_t>(max_cqe) : 0;
   target_ = target;
-  if (!add(fixed)) return false;
-  cqs_[0].reserved = fixed;
+  depth_ = 0;
+  entries_ = 0;
+  if (!create(&first_, fixed, target)) return false;
+  first_.reserved = fixed;
+  chain_ = &first_;
   return true;
 }
 
-bool CqSet::add(uint32_t at_least) {
-  if (count_ == kMax || at_least > max_) {
+bool CqSet::create(Queue* queue, uint32_t at_least, uint64_t wished) {
+  if (at_least > max_) {
     errno = ENOSPC;
     return false;
   }
-  const uint32_t size = std::min(std::max(at_least, target_), max_);
+  uint32_t size = static_cast<uint32_t>(std::clamp<uint64_t>(wished, at_least, max_));
   ibv_cq* cq = api_->create_cq(context_, static_cast<int>(size));
+  while (cq == nullptr && size > at_least) {
+    size = std::max(at_least, size / 2);
+    cq = api_->create_cq(context_, static_cast<int>(size));
+  }
   if (cq == nullptr) return false;
-  cqs_[count_++] = Queue{cq, size, 0};
+  *queue = Queue{cq, nullptr, size, 0};
+  depth_ = std::max(depth_, size);
+  entries_ += size;
   return true;
 }
 
-uint32_t CqSet::depth() const {
-  uint32_t most = 0;
-  for (size_t i = 0; i < count_; ++i) most = std::max(most, cqs_[i].size);
-  return most;
+size_t CqSet::count() const {
+  size_t count = 0;
+  for (const Queue* queue = chain_; queue != nullptr; queue = queue->next) ++count;
+  return count;
 }
 
 ibv_cq* CqSet::reserve(uint32_t entries) {
-  for (size_t i = 0; i < count_; ++i) {
-    if (cqs_[i].size - cqs_[i].reserved < entries) continue;
-    cqs_[i].reserved += entries;
-    return cqs_[i].cq;
+  Queue* last = chain_;
+  for (Queue* queue = chain_; queue != nullptr; queue = queue->next) {
+    last = queue;
+    if (queue->size - queue->reserved < entries) continue;
+    queue->reserved += entries;
+    return queue->cq;
   }
-  if (!add(entries)) return nullptr;
-  cqs_[count_ - 1].reserved = entries;
-  return cqs_[count_ - 1].cq;
+  Queue* more = make<Queue>();
+  if (more == nullptr || !create(more, entries, std::max<uint64_t>(target_, entries_))) {
+    const int saved = more == nullptr ? ENOMEM : errno;
+    unmake(more);
+    errno = saved;
+    return nullptr;
+  }
+  more->reserved = entries;
+  last->next = more;
+  return more->cq;
 }
 
 void CqSet::release(ibv_cq* cq, uint32_t entries) {
-  for (size_t i = 0; i < count_; ++i) {
-    if (cqs_[i].cq == cq) cqs_[i].reserved -= entries;
+  for (Queue* queue = chain_; queue != nullptr; queue = queue->next) {
+    if (queue->cq == cq) queue->reserved -= entries;
   }
 }
 
 bool CqSet::close() {
   bool clean = true;
-  for (size_t i = 0; i < count_; ++i) clean = api_->destroy_cq(cqs_[i].cq) == 0 && clean;
-  count_ = 0;
-  cqs_[0].cq = nullptr;
+  while (chain_ != nullptr) {
+    Queue* queue = chain_;
+    chain_ = queue->next;
+    clean = api_->destroy_cq(queue->cq) == 0 && clean;
+    if (queue != &first_) unmake(queue);
+  }
+  first_ = Queue{};
   return clean;
 }
 

@@ -86,43 +86,48 @@ constexpr uint64_t work_low(uint64_t wr_id) {
   return wr_id & 0x00ffffffffffffffull;
 }
 
-/// The completion queues of one port. A queue pair reserves room for every work request it may ever have
-/// outstanding, so no queue can overrun (CQ_ERR would lose acknowledged receives). The first queue also takes
-/// all receives: normally it is the only one, and one poll sees everything.
+/// The completion queues of one port, a chain without a limit of its own. A queue pair reserves room for
+/// every work request it may ever have outstanding, so no queue can overrun (CQ_ERR would lose acknowledged
+/// receives). The first queue also takes all receives: normally it is the only one, and one poll sees
+/// everything. Further ones double what there is, so that few queues are polled however many peers there are;
+/// when the device has no room for that, they are smaller.
 class CqSet {
  public:
-  static constexpr size_t kMax = 64;
+  struct Queue {
+    ibv_cq* cq;
+    Queue* next;
+    uint32_t size;
+    uint32_t reserved;
+  };
 
   /// Creates the first queue with at least `fixed` entries reserved for receives and datagrams and room for
   /// some senders. False with errno.
   bool open(const VerbsApi& api, ibv_context* context, int max_cqe, uint32_t fixed, uint32_t target);
-  /// Reserves `entries` in some queue, creating one when all are full. nullptr when the device refuses.
+  /// Reserves `entries` in some queue, creating one when all are full. nullptr with errno when the device
+  /// refuses.
   ibv_cq* reserve(uint32_t entries);
-  /// Gives `entries` back; the queue pair that used them must be destroyed already (its completions are
-  /// gone).
   void release(ibv_cq* cq, uint32_t entries);
-  ibv_cq* first() const { return cqs_[0].cq; }
-  size_t count() const { return count_; }
-  ibv_cq* at(size_t i) const { return cqs_[i].cq; }
+
+  /// The chain; nullptr when closed. Queues stay where they are until close().
+  const Queue* chain() const { return chain_; }
+  ibv_cq* first() const { return first_.cq; }
+  size_t count() const;
   /// Entries of the largest queue.
-  uint32_t depth() const;
+  uint32_t depth() const { return depth_; }
   /// False when a queue could not be destroyed.
   bool close();
 
  private:
-  struct Queue {
-    ibv_cq* cq;
-    uint32_t size;
-    uint32_t reserved;
-  };
-  bool add(uint32_t at_least);
+  bool create(Queue* queue, uint32_t at_least, uint64_t wished);
 
   const VerbsApi* api_ = nullptr;
   ibv_context* context_ = nullptr;
   uint32_t max_ = 0;
   uint32_t target_ = 0;
-  std::array<Queue, kMax> cqs_{};
-  size_t count_ = 0;
+  uint32_t depth_ = 0;
+  uint64_t entries_ = 0;  // of all queues
+  Queue* chain_ = nullptr;
+  Queue first_{};
 };
 
 }  // namespace bfo::engine

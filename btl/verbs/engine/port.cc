@@ -204,9 +204,8 @@ int Port::poll() {
   ibv_wc wcs[kPollBatch];
   int handled = 0;
   bool emptied = true;
-  const size_t queues = cqs_.count();
-  for (size_t q = 0; q < queues; ++q) {
-    const int n = ibv_poll_cq(cqs_.at(q), kPollBatch, wcs);
+  for (const CqSet::Queue* queue = cqs_.chain(); queue != nullptr; queue = queue->next) {
+    const int n = ibv_poll_cq(queue->cq, kPollBatch, wcs);
     if (n < 0) [[unlikely]] {
       if (state_ == PortState::kDead) continue;
       close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_CQ_ERR, 0, env_.now_ns()}, true);
