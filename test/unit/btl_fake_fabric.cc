@@ -273,6 +273,10 @@ int FakeFabric::post_datagram(FakeQp& qp, const ibv_send_wr& wr) {
   }
   FakeQp* peer = find(wr.wr.ud.remote_qpn);
   if (peer == nullptr || !port_up(qp) || !port_up(*peer)) return 0;
+  if (peer->attr.qkey != wr.wr.ud.remote_qkey) {
+    ++wrong_qkeys;
+    return 0;
+  }
   deliver_raw(*peer, data, wr.sg_list->length);
   if (duplicate_datagrams) deliver_raw(*peer, data, wr.sg_list->length);
   return 0;

@@ -81,6 +81,8 @@ class FakeFabric {
   int refuse_error = 0;            // errno of modify_qp to ERR
   int refuse_destroy = 0;          // errno of destroy_qp
   int refuse_create = 0;           // errno of create_qp
+  int refuse_secrets = 0;          // errno when a port draws its nonce and Q_Key
+  int wrong_qkeys = 0;             // datagrams dropped because they name another Q_Key than their target's
   uint32_t max_inline = 256;
 
   /// Calls number `first` to `last`, from 1, of a control verb of any device, or of `device` only, fail with

@@ -176,6 +176,7 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   if (attr->qp_state == IBV_QPS_RTR && (mask & IBV_QP_DEST_QPN) != 0)
     fake.attr.dest_qp_num = attr->dest_qp_num;
   if ((mask & IBV_QP_PORT) != 0) fake.attr.port_num = attr->port_num;
+  if ((mask & IBV_QP_QKEY) != 0) fake.attr.qkey = attr->qkey;
   fake.attr.qp_state = attr->qp_state;
   f.run();
   return 0;
@@ -202,6 +203,15 @@ uint64_t fake_random() {
   x ^= x >> 7;
   x ^= x << 17;
   return x;
+}
+
+bool fake_secret(uint64_t* bits) {
+  if (fabric().refuse_secrets != 0) {
+    errno = fabric().refuse_secrets;
+    return false;
+  }
+  *bits = fake_random();
+  return true;
 }
 
 }  // namespace
@@ -247,7 +257,7 @@ uint64_t& fake_now() {
 }
 
 const engine::Environment& fake_environment() {
-  static const engine::Environment environment = {[] { return fake_now(); }, fake_random};
+  static const engine::Environment environment = {[] { return fake_now(); }, fake_random, fake_secret};
   return environment;
 }
 

@@ -225,6 +225,63 @@ TEST(Port, NotActive_IsRefusedWithAReason) {
   p.device.close();
 }
 
+TEST(Port, NoUnpredictableNumbers_IsRefusedWithAReason) {
+  FakeFabric fabric;
+  FakeDevice& device = fabric.add_device("dev");
+  fabric.refuse_secrets = ENOSYS;
+  Process p;
+  const char* what = "";
+  ASSERT_TRUE(p.device.open(fake_verbs(), &device));
+  EXPECT_FALSE(p.port.open(p.device, 1, small_config(), p.host(), fake_environment(), &what));
+  EXPECT_EQ(errno, ENOSYS);
+  EXPECT_STREQ(what, "unpredictable numbers from getrandom()");
+  EXPECT_EQ(p.port.nonce(), 0u);
+  p.device.close();
+}
+
+TEST(Qkey, EachPort_HasItsOwnOneWithoutTheTopBit) {
+  FakeFabric fabric;
+  std::set<uint32_t> seen;
+  for (int i = 0; i < 8; ++i) {
+    Process p;
+    p.open(fabric, "dev", 1, small_config());
+    const uint32_t qkey = p.port.address().qkey;
+    EXPECT_EQ(fabric.find(p.port.ud().number())->attr.qkey, qkey);
+    EXPECT_EQ(fabric.find(p.port.pulse().number())->attr.qkey, qkey);
+    EXPECT_EQ(qkey & 0x80000000, 0u);
+    EXPECT_NE(qkey, 0u);
+    seen.insert(qkey);
+    p.port.close();
+  }
+  EXPECT_EQ(seen.size(), 8u);
+}
+
+TEST(Qkey, PeersNameEachOthersOne_AlsoTheAnswerToAPing) {
+  World w;
+  w.b.alive = true;
+  engine::connect_want(w.a.endpoint);
+  for (int i = 0; i < 4000; ++i) {  // b computes: only its pulse answers
+    fake_now() += 100'000;
+    w.b.serve_pulse();
+    w.fabric.run();
+    for (int k = 0; k < 32; ++k) w.a.poll();
+  }
+  EXPECT_EQ(w.a.count("peer answers"), 1);
+  w.pass(300);
+  EXPECT_EQ(w.a.endpoint.phase, engine::Phase::kUp);
+  EXPECT_EQ(w.fabric.wrong_qkeys, 0);
+}
+
+TEST(Qkey, AStrangersDatagram_IsDroppedByTheDevice) {
+  World w;
+  w.a.endpoint.peer.qkey ^= 1;
+  engine::connect_want(w.a.endpoint);
+  w.pass(20);
+  EXPECT_GT(w.fabric.wrong_qkeys, 0);
+  EXPECT_EQ(w.b.port.accounting().dropped, 0u);
+  EXPECT_EQ(w.b.endpoint.phase, engine::Phase::kIdle);
+}
+
 TEST(Ud, CompletionError_ConnectionManagerRevives) {
   World w;
   ibv_wc wc{};

@@ -25,7 +25,7 @@ Packet make_packet(const Endpoint& endpoint, PacketType type, uint32_t epoch) {
   packet.data_psn = endpoint.data_psn;
   packet.probe_qpn = endpoint.probe.exists() ? endpoint.probe.number() : 0;
   packet.probe_psn = endpoint.probe_psn;
-  packet.landing_rkey = port.landing_rkey();
+  packet.landing_rkey = type == PacketType::kPing ? own.qkey : port.landing_rkey();
   packet.landing_address = bye ? endpoint.delivered : reinterpret_cast<uint64_t>(port.landing());
   packet.ud_qpn = own.ud_qpn;
   packet.receive_bytes = port.config().receive_bytes;
@@ -49,7 +49,7 @@ void mail_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   }
   const Packet packet = make_packet(endpoint, type, epoch);
   const uint32_t to = type == PacketType::kPing ? endpoint.peer.pulse_qpn : endpoint.peer.ud_qpn;
-  static_cast<void>(port.ud().send(endpoint.ah, to, &packet, sizeof packet));
+  static_cast<void>(port.ud().send(endpoint.ah, to, endpoint.peer.qkey, &packet, sizeof packet));
 }
 
 void mail_learn_address(Endpoint& endpoint, const Packet& packet) {
@@ -59,6 +59,7 @@ void mail_learn_address(Endpoint& endpoint, const Packet& packet) {
   now.mtu = packet.mtu;
   now.ud_qpn = packet.ud_qpn;
   now.pulse_qpn = endpoint.peer.pulse_qpn;
+  now.qkey = endpoint.peer.qkey;
   memcpy(now.gid.raw, packet.gid, sizeof packet.gid);
   const PortAddress& old = endpoint.peer;
   if (old.lid == now.lid && memcmp(old.gid.raw, now.gid.raw, sizeof now.gid.raw) == 0 &&

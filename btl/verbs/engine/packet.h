@@ -34,7 +34,7 @@ struct Packet {
   uint32_t data_psn;
   uint32_t probe_qpn;
   uint32_t probe_psn;
-  uint32_t landing_rkey;
+  uint32_t landing_rkey;     // PING: the Q_Key its answer must name
   uint64_t landing_address;  // BYE: SENDs of the epoch that the sender of this packet has received
   uint32_t ud_qpn;
   uint32_t receive_bytes;

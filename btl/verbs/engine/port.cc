@@ -31,13 +31,38 @@ uint64_t monotonic_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
+bool secret_bits(uint64_t* bits) {
+  ssize_t got;
+  do {
+    got = getrandom(bits, sizeof *bits, 0);
+  } while (got < 0 && errno == EINTR);
+  if (got >= 0 && got != sizeof *bits) errno = EIO;
+  return got == sizeof *bits;
+}
+
 uint64_t random_bits() {
   uint64_t bits = 0;
-  if (getrandom(&bits, sizeof bits, 0) != sizeof bits) bits = monotonic_ns() * 0x9e3779b97f4a7c15ull;
+  if (!secret_bits(&bits)) bits = monotonic_ns() * 0x9e3779b97f4a7c15ull;
   return bits;
 }
 
-constexpr Environment kSystemEnvironment = {monotonic_ns, random_bits};
+constexpr Environment kSystemEnvironment = {monotonic_ns, random_bits, secret_bits};
+
+/// Draws the port's nonce and Q_Key. A stranger who could guess them could speak for a peer: no clock stands
+/// in for them. The top bit of a Q_Key would ask for a privileged one.
+bool draw_secrets(const Environment& env, uint64_t* nonce, uint32_t* qkey) {
+  uint64_t bits = 0;
+  *nonce = 0;
+  *qkey = 0;
+  while (*nonce == 0) {
+    if (!env.secret(nonce)) return false;
+  }
+  while (*qkey == 0) {
+    if (!env.secret(&bits)) return false;
+    *qkey = static_cast<uint32_t>(bits) & 0x7fffffff;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -61,9 +86,9 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   qp_settings_.send_depth = config.send_depth + 2;  // a drain marker and a probe besides the ring
   const int device_reads = std::min(device.attr().max_qp_rd_atom, device.attr().max_qp_init_rd_atom);
   qp_settings_.max_read = static_cast<uint8_t>(std::clamp(device_reads, 1, int{config.qp.max_read}));
-  do {
-    nonce_ = env_.random();
-  } while (nonce_ == 0);
+  *what = "unpredictable numbers from getrandom()";
+  if (!draw_secrets(env_, &nonce_, &qp_settings_.qkey)) return false;
+  address_.qkey = qp_settings_.qkey;
   *what = "port attributes";
   refresh();
   if (state_ != PortState::kActive && !config.may_be_down) {

@@ -78,7 +78,9 @@ struct Host {
 /// Time and randomness.
 struct Environment {
   uint64_t (*now_ns)();  // CLOCK_MONOTONIC
-  uint64_t (*random)();  // 64 unpredictable bits
+  uint64_t (*random)();  // for delays and first packet numbers; always succeeds
+  /// 64 bits that nobody can guess. False with errno when there are none.
+  bool (*secret)(uint64_t* bits);
 };
 
 /// Taken only when several threads may call in.
@@ -279,7 +281,7 @@ inline constexpr uint64_t kLatePatienceNs = 5'000'000'000;
 /// A down port is asked for its state this often, in case the event that it is active was lost.
 inline constexpr uint64_t kPortQueryNs = 500'000'000;
 
-/// CLOCK_MONOTONIC in ns, and 64 bits from getrandom(2).
+/// CLOCK_MONOTONIC in ns, and getrandom(2).
 const Environment& system_environment();
 
 }  // namespace bfo::engine

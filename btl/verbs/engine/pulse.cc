@@ -118,6 +118,7 @@ void Pulse::answer(const char* data, uint32_t length, bool global) {
   ibv_ah* handle = api_->create_ah(pd_, &attr);
   if (handle == nullptr) return;  // the next PING asks again
   const uint32_t reply_to = packet.ud_qpn;
+  const uint32_t reply_key = packet.landing_rkey;
   Packet pong{};
   pong.type = static_cast<uint8_t>(PacketType::kPong);
   pong.source = own_name_;
@@ -127,7 +128,7 @@ void Pulse::answer(const char* data, uint32_t length, bool global) {
   pong.epoch = packet.epoch;
   packet_seal(&pong);
   uint32_t index = 0;
-  if (ud_.send(handle, reply_to, &pong, sizeof pong, &index)) {
+  if (ud_.send(handle, reply_to, reply_key, &pong, sizeof pong, &index)) {
     handles_[index] = handle;
   } else {
     api_->destroy_ah(handle);

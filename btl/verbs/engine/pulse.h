@@ -7,8 +7,8 @@
 // other.
 //
 // A PING names both processes and carries both port nonces, as every packet of connect.h; the PONG goes to
-// the address and the connection manager's queue pair that the PING names. Anything else is dropped and
-// counted.
+// the address and the connection manager's queue pair and Q_Key that the PING names. Anything else is dropped
+// and counted.
 #pragma once
 
 #include <array>

@@ -20,12 +20,14 @@ struct PortAddress {
   ibv_gid gid{};
   uint32_t ud_qpn = 0;     // queue pair of the connection manager
   uint32_t pulse_qpn = 0;  // answers PING (modex only); 0: none
+  uint32_t qkey = 0;       // of both (modex and PING only)
 };
 
 /// Values every queue pair of a port is made with; from the parameters.
 struct QpSettings {
   uint32_t send_depth = 0;    // work requests
   uint32_t inline_bytes = 0;  // wanted; create() lowers it to what the device can
+  uint32_t qkey = 0;          // of the datagram queue pairs
   uint16_t pkey_index = 0;
   uint8_t port = 1;
   uint8_t gid_index = 0;

@@ -38,7 +38,7 @@ bool Ud::to_ready() {
   attr.qp_state = IBV_QPS_INIT;
   attr.pkey_index = settings_.pkey_index;
   attr.port_num = settings_.port;
-  attr.qkey = kQkey;
+  attr.qkey = settings_.qkey;
   int rc = api_->modify_qp(qp_, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
   if (rc == 0) {
     attr = ibv_qp_attr{};
@@ -73,7 +73,7 @@ void Ud::release(uint32_t index) {
   static_cast<void>(ibv_post_recv(qp_, &wr, &bad));
 }
 
-bool Ud::send(ibv_ah* ah, uint32_t qpn, const void* data, uint32_t length, uint32_t* used) {
+bool Ud::send(ibv_ah* ah, uint32_t qpn, uint32_t qkey, const void* data, uint32_t length, uint32_t* used) {
   if (free_sends_ == 0 || length > kBytes) return false;
   const uint32_t index = static_cast<uint32_t>(std::countr_zero(free_sends_));
   char* buffer = send_memory_ + size_t{index} * kBytes;
@@ -87,7 +87,7 @@ bool Ud::send(ibv_ah* ah, uint32_t qpn, const void* data, uint32_t length, uint3
   wr.send_flags = IBV_SEND_SIGNALED;
   wr.wr.ud.ah = ah;
   wr.wr.ud.remote_qpn = qpn;
-  wr.wr.ud.remote_qkey = kQkey;
+  wr.wr.ud.remote_qkey = qkey;
   ibv_send_wr* bad = nullptr;
   if (ibv_post_send(qp_, &wr, &bad) != 0) return false;
   free_sends_ &= ~(uint32_t{1} << index);

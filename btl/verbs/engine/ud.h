@@ -18,17 +18,18 @@ class Ud {
   static constexpr uint32_t kGrhBytes = 40;  // every received datagram starts with room for a GRH
   static constexpr uint32_t kReceives = 128;
   static constexpr uint32_t kSends = 32;
-  static constexpr uint32_t kQkey =
-      0x0bf01b70;  // any value without the top bit, which would ask for a privileged one
 
   /// Makes the queue pair, brings it to RTS and posts its receives. Completions go to `cq`, which needs
-  /// kReceives + kSends entries. False with errno.
+  /// kReceives + kSends entries. The device drops every datagram that does not name `settings.qkey`. False
+  /// with errno.
   bool open(const VerbsApi& api, ibv_pd* pd, ibv_cq* cq, Arena& arena, const QpSettings& settings);
   bool close();
 
-  /// Sends `length` bytes to `qpn` by `ah`. False when all send buffers are in use or the device refuses:
-  /// then it is simply lost. `used` gets the number of the buffer, which sent() will name.
-  bool send(ibv_ah* ah, uint32_t qpn, const void* data, uint32_t length, uint32_t* used = nullptr);
+  /// Sends `length` bytes to `qpn`, whose Q_Key is `qkey`, by `ah`. False when all send buffers are in use or
+  /// the device refuses: then it is simply lost. `used` gets the number of the buffer, which sent() will
+  /// name.
+  bool send(ibv_ah* ah, uint32_t qpn, uint32_t qkey, const void* data, uint32_t length,
+            uint32_t* used = nullptr);
   /// Completion of a send or receive buffer.
   void sent(uint32_t index) { free_sends_ |= uint32_t{1} << index; }
   bool sending() const { return qp_ != nullptr && free_sends_ != ~uint32_t{0}; }

@@ -8,7 +8,7 @@ namespace bfo::verbs {
 namespace {
 
 constexpr uint32_t kModexMagic = 0x62766231;
-constexpr uint16_t kModexVersion = 3;
+constexpr uint16_t kModexVersion = 4;
 
 /// One port in the modex. Host byte order: peers of another architecture are not reached.
 struct ModexPort {
@@ -22,7 +22,8 @@ struct ModexPort {
   uint32_t pulse_qpn;
   uint8_t ordinal;  // engine::PortPlace
   uint8_t active;
-  uint8_t reserved[6];
+  uint8_t reserved[2];
+  uint32_t qkey;
 };
 static_assert(sizeof(ModexPort) == 48);
 
@@ -106,6 +107,7 @@ mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   rail.peer.mtu = port->mtu;
   rail.peer.ud_qpn = port->ud_qpn;
   rail.peer.pulse_qpn = port->pulse_qpn;
+  rail.peer.qkey = port->qkey;
   memcpy(rail.peer.gid.raw, port->gid, sizeof port->gid);
   rail.peer_late = port->active == 0;
   if (!module.port.add(rail)) {
@@ -137,6 +139,7 @@ int publish_ports(Component& component) {
     memcpy(port.gid, module.place.gid.raw, sizeof port.gid);
     port.ud_qpn = address.ud_qpn;
     port.pulse_qpn = address.pulse_qpn;
+    port.qkey = address.qkey;
     port.receive_bytes = module.port.config().receive_bytes;
     port.lid = address.lid;
     port.link_layer = module.place.link_layer;
