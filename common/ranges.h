@@ -5,14 +5,13 @@
 //
 // Sorted, disjoint, non-adjacent half-open intervals. A message that arrives in order over one rail is one
 // interval; over several rails a handful. A few are stored inline; more go to the heap, which happens only
-// when rails run far apart or after a failure.
+// when rails run far apart or after a failure. There is a limit to their number: no honest peer comes near
+// it, and one that sends every second byte does not fill the memory of this process.
 #pragma once
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-
-#include "common/check.h"
 
 namespace bfo {
 
@@ -37,7 +36,15 @@ class RangeSet {
   Range front() const { return n_ ? data()[0] : Range{}; }
 
   /// Forget everything; keeps the memory.
-  void clear() { n_ = 0; }
+  void clear() {
+    n_ = 0;
+    incomplete_ = false;
+  }
+
+  /// True when an interval found no room since the last clear(), and was left out: there was no memory, or
+  /// there are kMaxCount already. What is in the set is right.
+  bool incomplete() const { return incomplete_; }
+  static constexpr std::uint32_t kMaxCount = 3 << 14;
 
   /// Add [begin, end). Returns how many of its bytes were not there before.
   std::uint64_t add(std::uint64_t begin, std::uint64_t end) {
@@ -172,7 +179,10 @@ class RangeSet {
   }
 
   void insert(std::uint32_t i, Range r) {
-    if (n_ == capacity_) grow();
+    if (n_ == capacity_ && !grow()) [[unlikely]] {
+      incomplete_ = true;
+      return;
+    }
     Range* d = data();
     std::memmove(d + i + 1, d + i, (n_ - i) * sizeof(Range));
     d[i] = r;
@@ -185,18 +195,21 @@ class RangeSet {
     n_ -= j - i;
   }
 
-  [[gnu::cold]] void grow() {
+  [[gnu::cold]] bool grow() {
     const std::uint32_t cap = capacity_ * 2;
+    if (cap > kMaxCount) return false;
     auto* p = static_cast<Range*>(std::malloc(cap * sizeof(Range)));
-    BFO_CHECK(p != nullptr);
+    if (p == nullptr) return false;
     std::memcpy(p, data(), n_ * sizeof(Range));
     std::free(heap_);
     heap_ = p;
-    capacity_ = cap;
+    capacity_ = static_cast<std::uint16_t>(cap);
+    return true;
   }
 
   std::uint32_t n_ = 0;
-  std::uint32_t capacity_ = kInline;
+  std::uint16_t capacity_ = kInline;
+  bool incomplete_ = false;
   Range* heap_ = nullptr;
   Range inline_[kInline];
 };

@@ -193,5 +193,18 @@ TEST(RangeSet, AgreesWithABitmap) {
   }
 }
 
+TEST(RangeSet, MoreRangesThanItHolds_LeavesThemOutAndSaysSo) {
+  RangeSet set;
+  for (std::uint64_t i = 0; i < RangeSet::kMaxCount; ++i) set.add(4 * i, 4 * i + 3);
+  EXPECT_FALSE(set.incomplete());
+  set.remove(1, 2);  // two pieces of one: the second has no room
+  EXPECT_TRUE(set.incomplete());
+  EXPECT_EQ(set.count(), RangeSet::kMaxCount);
+  EXPECT_TRUE(set.covers(4, 7));
+  EXPECT_FALSE(set.covers(1, 2));
+  set.clear();
+  EXPECT_FALSE(set.incomplete());
+}
+
 }  // namespace
 }  // namespace bfo

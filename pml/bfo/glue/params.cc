@@ -42,6 +42,9 @@ constexpr IntParam kIntParams[] = {
      "Most rails a message is striped over; rails of a peer beyond this number are not used"},
     {"unexpected_limit", &Params::unexpected_limit, 128, 0, kMaxCount, OPAL_INFO_LVL_9,
      "Bytes of an unexpected message kept inside its record; longer ones come from the allocator"},
+    {"unknown_limit", &Params::unknown_limit, 1024, 1, 4095, OPAL_INFO_LVL_9,
+     "MiB of messages kept from one peer for communicators that this process has not made yet. A peer that "
+     "sends more is given up. Messages of BTLs that do not name their sender are counted together"},
     {"rdma_threshold", &Params::rdma_threshold, 0, 0, INT_MAX, OPAL_INFO_LVL_5,
      "Contiguous messages of at least this many bytes go by RDMA where the rails can; shorter ones are "
      "copied (0 = what is longer than the BTL's eager limit)"},

@@ -20,6 +20,7 @@ struct Params {
   int max_rdma_per_request;  // rails of a peer used for RDMA
   int max_send_per_range;    // rails of a peer used at all
   int unexpected_limit;      // bytes of an unexpected message kept inside its record
+  int unknown_limit;         // MiB kept of a peer for communicators that this process has not made yet
   char* allocator;           // allocator component for larger unexpected messages
   int rdma_threshold;        // bytes; shorter messages are copied; 0 = each BTL's own
   int short_limit;           // bytes; shorter messages to a peer all use one rail

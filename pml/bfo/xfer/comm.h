@@ -48,6 +48,7 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
   while (Message* m = parked_comms_.find(port_, d.ctx)) {
     parked_comms_.remove(port_, m);
     parked_.remove(port_, m);
+    unknown_held(m->rail) -= unknown_cost(m->size);
     dispatch(m->rail, m->epoch, m->match.type, m->bytes());  // nothing is posted yet
     free_message(m);
   }

@@ -237,6 +237,7 @@ class Engine {
   void remember(ProcT& p);
   void recall_sequence(ProcT& p);
   bool from_peer(RailT* rail, PeerT* peer) const { return rail == nullptr || rail->peer == peer; }
+  bool is_of(ProcT& p, const RailT* rail);
   RecvRequest* on_match(const Arrival& a);
   RecvRequest* on_open(const Arrival& a);
   RecvRequest* accept(ProcT& p, const core::MatchHdr& h, const Arrival& a);
@@ -256,6 +257,8 @@ class Engine {
   void match_stored(RecvRequest& r, Message& m);
   static std::uint64_t message_length(const Message& m);
   void park_unknown(const core::MatchHdr& h, const Arrival& a);
+  static std::uint32_t unknown_cost(std::size_t size);
+  std::uint32_t& unknown_held(const RailT* rail);
   void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, std::uint64_t length);
   void eager_arrived(RecvRequest& r, Bytes payload);
 
@@ -563,6 +566,7 @@ class Engine {
   List<RecvRequest, XferLink> completed_recvs_;
   MessageQueue<P, MessageKey> parked_;     ///< for communicators that do not exist yet
   CommQueue<P, ContextKey> parked_comms_;  ///< the same, by communicator
+  std::uint32_t nameless_held_ = 0;        ///< bytes of those that came without a rail
   LedgerT* free_ledger_ = nullptr;
   SendRndv<P>* free_send_rndv_ = nullptr;
   RecvRndv<P>* free_recv_rndv_ = nullptr;

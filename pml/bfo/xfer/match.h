@@ -28,7 +28,7 @@ template <class P>
     return nullptr;
   }
   ProcT* const p = proc_at(*c, h.src);
-  if (!p || (a.rail && p->peer && a.rail->peer != p->peer)) [[unlikely]] {
+  if (!p || (a.rail && a.rail->peer != p->peer && !is_of(*p, a.rail))) [[unlikely]] {
     if (!p && has_rank(*c, h.src))
       no_memory(*c, h.src, a);
     else
@@ -36,6 +36,13 @@ template <class P>
     return nullptr;
   }
   return accept(*p, h, a);
+}
+
+/// A rank that has not been used yet is resolved before a message counts as its own: who sends names it, and
+/// the rail tells who sends. Messages without a rail (of a BTL that does not name their sender) are believed.
+template <class P>
+[[gnu::cold, gnu::noinline]] bool Engine<P>::is_of(ProcT& p, const RailT* rail) {
+  return peer_of(p) == rail->peer;
 }
 
 /// RNDV or RGET, first of their request or continuing it.
@@ -349,13 +356,35 @@ template <class P>
   }
   if (Message* const m = parked_.find(port_, MessageKey::of(h))) {
     ++counters_.duplicates;
+    unknown_held(m->rail) -= unknown_cost(m->size);
     replace(*m, a);
+    unknown_held(m->rail) += unknown_cost(m->size);
+    return;
+  }
+  // A sender may run ahead of a process that is slow to make the communicator, but not without bound.
+  const std::uint32_t cost = unknown_cost(a.bytes.size);
+  std::uint32_t& held = unknown_held(a.rail);
+  if (held + std::uint64_t{cost} > config_.unknown_limit) {
+    no_memory(a.rail, a.epoch, a.bytes.size);
     return;
   }
   if (Message* const m = keep(nullptr, h, a)) {
+    held += cost;
     parked_.push_back(port_, m);
     parked_comms_.push_back(port_, m);
   }
+}
+
+/// What a message of `size` bytes for an unknown communicator costs its sender's allowance.
+template <class P>
+std::uint32_t Engine<P>::unknown_cost(std::size_t size) {
+  return static_cast<std::uint32_t>(sizeof(Message) + size);
+}
+
+/// Where it is counted: at its sender, or in one sum for all messages that do not name theirs.
+template <class P>
+std::uint32_t& Engine<P>::unknown_held(const RailT* rail) {
+  return rail ? rail->peer->unknown_held : nameless_held_;
 }
 
 template <class P>

@@ -100,6 +100,8 @@ void Engine<P>::arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, 
   if (!x.rndv->lost.empty()) [[unlikely]]
     found_again(r, begin, end);
   const std::uint64_t known = end - begin - x.rndv->have.add(begin, end);
+  if (x.rndv->have.incomplete()) [[unlikely]]
+    no_memory(*x.proc->peer, sizeof(Range));
   if (by_read && known != 0) [[unlikely]]
     count_resent(*x.proc->peer, known, false);
 }

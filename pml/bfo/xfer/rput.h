@@ -26,6 +26,9 @@ struct Rput {
   using Ledger = LedgerEntry<P>;
   using Arrival = typename E::Arrival;
 
+  /// Grants of a message that are open at once: an honest receiver has pipeline depth times rails at most.
+  /// Their numbers are consecutive: gaps are those that other rails still carry.
+  static constexpr std::uint32_t kMaxGrants = 1024 * kMaxRails;
   static constexpr unsigned kMaxRefusals = 8;  ///< then the request goes on by copy
 
   static bool can_put(const Rail<P>& r, std::uint64_t length) {
@@ -186,6 +189,8 @@ struct Rput {
   static void sender_done(E& e, RecvRequest& r) {
     auto& x = r.xfer;
     x.rndv->sender_done = true;
+    if (x.rndv->doubtful.incomplete()) [[unlikely]]
+      e.no_memory(*x.proc->peer, sizeof(Range));
     for (std::uint32_t i = 0; i < x.rndv->doubtful.count(); ++i)
       e.arrived(r, x.rndv->doubtful[i].begin, x.rndv->doubtful[i].end, false);
     x.rndv->doubtful.clear();
@@ -204,10 +209,18 @@ struct Rput {
       x.rndv->undelivered = h.total;
       x.rndv->granted.clear();
     }
+    const Range first = x.rndv->granted.front();
+    const std::uint32_t unseen = first.begin == 1 ? static_cast<std::uint32_t>(first.end) : 1;
+    if ((h.grant > unseen && h.grant - unseen >= kMaxGrants) || x.rndv->n_grants >= kMaxGrants) {
+      ++e.counters_.malformed;
+      return;
+    }
     if (x.rndv->granted.add(h.grant, std::uint64_t{h.grant} + 1) == 0) {
       ++e.counters_.duplicates;
       return;
     }
+    if (x.rndv->granted.incomplete()) [[unlikely]]
+      e.no_memory(*x.proc->peer, sizeof(Range));
     Rail<P>* const rail = e.rail_named(*x.proc->peer, h.key.conn, h.key.epoch, arrival);
     if (!rail || h.length > rail->limits.put_limit || !Rget<P>::registered(e, r)) {
       refuse(e, r, h.grant);
@@ -231,9 +244,9 @@ struct Rput {
     g->address = h.address;
     g->handle.size = h.key.handle_len;
     std::memcpy(g->handle.bytes, h.key.handle, sizeof g->handle.bytes);
-    Grant<P>** tail = &x.rndv->grants;
-    while (*tail) tail = &(*tail)->next;
-    *tail = g;
+    ++x.rndv->n_grants;
+    (x.rndv->last_grant ? x.rndv->last_grant->next : x.rndv->grants) = g;
+    x.rndv->last_grant = g;
     x.owed |= kOweData;
     e.ready(r);
   }
@@ -253,13 +266,16 @@ struct Rput {
 
   static bool serve(E& e, SendRequest& r) {
     auto& x = r.xfer;
-    bool blocked = false;
+    std::uint32_t full = 0;  // rails (by index) that take nothing now
+    Grant<P>* last = nullptr;
     for (Grant<P>** at = &x.rndv->grants; *at;) {
       Grant<P>* const g = *at;
       if (E::usable(*g->rail, g->epoch)) {
-        const Post post = write(e, r, *g);
+        const std::uint32_t bit = 1u << g->rail->index;
+        const Post post = full & bit ? Post::kNoResource : write(e, r, *g);
         if (post == Post::kNoResource) {
-          blocked = true;
+          full |= bit;
+          last = g;
           at = &g->next;
           continue;
         }
@@ -270,8 +286,10 @@ struct Rput {
       *at = g->next;
       g->next = e.free_grants_;
       e.free_grants_ = g;
+      --x.rndv->n_grants;
     }
-    if (blocked) return false;
+    x.rndv->last_grant = last;
+    if (full != 0) return false;
     x.owed &= static_cast<std::uint8_t>(~kOweData);
     e.send_check(r);
     return true;
@@ -342,6 +360,8 @@ struct Rput {
       g->next = e.free_grants_;
       e.free_grants_ = g;
     }
+    x.rndv->last_grant = nullptr;
+    x.rndv->n_grants = 0;
     x.rndv->granted.clear();
   }
   static void reset(E&, RecvRequest& r) {

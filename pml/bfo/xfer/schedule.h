@@ -337,6 +337,10 @@ bool Engine<P>::serve(SendRequest& r) {
     x.owed &= static_cast<std::uint8_t>(~kOweStart);
   }
   if (!(x.owed & kOweData)) return true;
+  if (x.rndv->todo.incomplete()) [[unlikely]] {
+    no_memory(*x.proc->peer, sizeof(Range));
+    return true;
+  }
   return x.protocol == Protocol::kPut ? Rput<P>::serve(*this, r) : RndvCopy<P>::serve(*this, r);
 }
 
@@ -352,6 +356,10 @@ bool Engine<P>::serve(RecvRequest& r) {
     x.owed &= static_cast<std::uint8_t>(~kOweQuiet);
   }
   if (!(x.owed & (kOweStart | kOweData))) return true;
+  if (x.rndv->todo.incomplete()) [[unlikely]] {
+    no_memory(*x.proc->peer, sizeof(Range));
+    return true;
+  }
   switch (x.protocol) {
     case Protocol::kGet:
       return Rget<P>::serve(*this, r);

@@ -138,7 +138,9 @@ struct SendRndv {
   std::uint64_t received = 0;     ///< of those, bytes the receiver said it has
   std::uint64_t again = 0;        ///< of those, bytes of this round's plan that have not gone again yet
   RangeSet granted;  ///< PUT: numbers of the grants of this round that were seen: a PUT may come twice
-  Grant<P>* grants = nullptr;        ///< PUT: grants to be written
+  Grant<P>* grants = nullptr;        ///< PUT: grants to be written, in order of arrival
+  Grant<P>* last_grant = nullptr;    ///< .. and the last of them
+  std::uint32_t n_grants = 0;        ///< .. and their number
   LedgerEntry<P>* ledger = nullptr;  ///< exposures (RGET) and failed writes
   typename P::Registration reg{};
 };
@@ -493,19 +495,20 @@ struct Peer {
   bool probed = false;      ///< in vain, since the last keep_alive() or since it is parked
   Rail<P>* home = nullptr;  ///< of short messages; nullptr: none, or it was crowded
   std::uint64_t home_key = 0;
-  std::uint32_t away = 0;        ///< messages that are still spread before home is tried again
-  Rail<P>* order = nullptr;      ///< carries `ends_out` messages that end sends of the peer (order.h)
-  std::uint32_t ends_out = 0;    ///< .. and what the user sends follows them
-  std::uint32_t order_turn = 0;  ///< counts the rails that `order` has named
-  PeerLoss loss;                 ///< how its requests end once it is given up
-  bool doomed = false;           ///< `loss` is known: given up when the engine is left
-  bool knows = false;            ///< it gave us up first: needs not be told
-  bool owe_lost = false;         ///< given up by us, and not told yet
-  bool awaited = false;          ///< for the next keep_alive(): a wildcard waits for it
-  bool wanted = false;           ///< a wildcard waits for it too, or did at the last look
-  bool pinging = false;          ///< a message of keep_alive() is under way
-  std::size_t eager_limit = 0;   ///< largest of its rails
-  PastSequence* past = nullptr;  ///< of communicators that were freed
+  std::uint32_t away = 0;          ///< messages that are still spread before home is tried again
+  Rail<P>* order = nullptr;        ///< carries `ends_out` messages that end sends of the peer (order.h)
+  std::uint32_t ends_out = 0;      ///< .. and what the user sends follows them
+  std::uint32_t order_turn = 0;    ///< counts the rails that `order` has named
+  std::uint32_t unknown_held = 0;  ///< bytes of its messages for communicators that do not exist here yet
+  PeerLoss loss;                   ///< how its requests end once it is given up
+  bool doomed = false;             ///< `loss` is known: given up when the engine is left
+  bool knows = false;              ///< it gave us up first: needs not be told
+  bool owe_lost = false;           ///< given up by us, and not told yet
+  bool awaited = false;            ///< for the next keep_alive(): a wildcard waits for it
+  bool wanted = false;             ///< a wildcard waits for it too, or did at the last look
+  bool pinging = false;            ///< a message of keep_alive() is under way
+  std::size_t eager_limit = 0;     ///< largest of its rails
+  PastSequence* past = nullptr;    ///< of communicators that were freed
   std::uint32_t n_past = 0;
   std::uint32_t past_capacity = 0;
   FailedReceive* failed = nullptr;  ///< messages of it whose receive ended with an error

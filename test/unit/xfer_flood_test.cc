@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_flood_test.cc: a peer that sends more than an honest one would: what it makes this process keep is
+// bounded, it is given up or its messages are dropped, and all others go on.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "test/unit/failover_steps.h"
+
+namespace bfo::test {
+namespace {
+
+/// A MATCH of `n` bytes as rank `src` of communicator `ctx` would send it.
+std::vector<std::uint8_t> match(std::uint16_t ctx, std::int32_t src, std::uint16_t seq, std::size_t n) {
+  core::MatchHdr h{};
+  h.type = static_cast<std::uint8_t>(MsgType::kMatch);
+  h.ctx = ctx;
+  h.src = src;
+  h.tag = 1;
+  h.seq = seq;
+  std::vector<std::uint8_t> bytes(sizeof h + n, 0x5a);
+  std::memcpy(bytes.data(), &h, sizeof h);
+  return bytes;
+}
+
+void hand_in(World& w, int at, xfer::Rail<FakePort>* rail, const std::vector<std::uint8_t>& bytes) {
+  w.engines[at]->on_message(rail, 1, bytes[0], bytes.data(), bytes.size());
+}
+
+/// Nothing was sent to or received from rank 2 yet: who it is must be asked, not believed.
+TEST(Forged, MatchInTheNameOfARankNotUsedYet_IsDropped) {
+  World::Options o;
+  o.ranks = 3;
+  World w(o);
+  hand_in(w, 1, w.rail(1, 0, 0), match(0, 2, 0, 16));
+  EXPECT_EQ(w.engines[1]->counters().malformed, 1u);
+  RecvReq* const r = w.irecv(1, 2, 1, 16);
+  EXPECT_FALSE(r->done);
+  w.isend(2, 1, 1, pattern(16, 7));
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(r->status.outcome, Outcome::kOk);
+  EXPECT_EQ(r->data, pattern(16, 7));
+}
+
+/// The same from the process that it names.
+TEST(Forged, FirstMatchOfARankNotUsedYet_IsTaken) {
+  World w({});
+  hand_in(w, 1, w.rail(1, 0, 0), match(0, 0, 0, 16));
+  EXPECT_EQ(w.engines[1]->counters().malformed, 0u);
+  EXPECT_TRUE(w.irecv(1, 0, 1, 16)->done);
+}
+
+World::Options small_allowance() {
+  World::Options o;
+  o.ranks = 3;
+  o.config.unknown_limit = 4096;
+  return o;
+}
+
+TEST(UnknownCommunicator, MoreThanTheLimit_OnlyThatPeerIsGivenUp) {
+  World w(small_allowance());
+  meet(w);
+  std::uint64_t kept = 0;
+  w.ports[1]->refuse_ = [&kept](std::size_t n) {
+    kept += n;
+    return false;
+  };
+  for (std::uint16_t i = 0; i < 1000; ++i)
+    hand_in(w, 1, w.rail(1, 0, 0), match(700 + i % 50, 0, i / 50, 100));
+  EXPECT_LT(kept, 4096u + 2048) << "one record and the index of the queue may come on top";
+  ASSERT_EQ(w.ports[1]->losses_.size(), 1u);
+  EXPECT_EQ(w.ports[1]->losses_[0].first, 0);
+  EXPECT_EQ(w.ports[1]->losses_[0].second.outcome, Outcome::kNoMemory);
+  RecvReq* const other = w.irecv(1, 2, 1, 16);
+  w.isend(2, 1, 1, pattern(16, 2));
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(other->done);
+  EXPECT_EQ(other->data, pattern(16, 2));
+}
+
+/// What a new communicator has taken counts no more: as much may follow for the next one.
+TEST(UnknownCommunicator, WithinTheLimitAgainAndAgain_EverythingIsReceived) {
+  World w(small_allowance());
+  meet(w);
+  for (std::uint16_t ctx = 5; ctx < 25; ++ctx) {
+    auto* const ours = w.add_comm(0, ctx);
+    for (int i = 0; i < 10; ++i) w.isend(0, 1, i, pattern(200, i), xfer::SendMode::kStandard, ours);
+    ASSERT_TRUE(w.run());
+    auto* const theirs = w.add_comm(1, ctx);
+    for (int i = 0; i < 10; ++i) {
+      RecvReq* const r = w.irecv(1, 0, i, 200, theirs);
+      ASSERT_TRUE(r->done) << ctx;
+      ASSERT_EQ(r->status.outcome, Outcome::kOk);
+      ASSERT_EQ(r->data, pattern(200, i));
+    }
+  }
+  EXPECT_TRUE(w.ports[1]->losses_.empty());
+}
+
+/// A message that comes again with another header is counted as it is kept.
+TEST(UnknownCommunicator, RendezvousThatComesAgain_IsCountedOnce) {
+  World w(small_allowance());
+  meet(w);
+  auto* const ours = w.add_comm(0, 5);
+  SendReq* const s = w.isend(0, 1, 1, pattern(5000, 1), xfer::SendMode::kStandard, ours);
+  ASSERT_TRUE(until(w, MsgType::kRndv));
+  const std::vector<std::uint8_t> header = w.flights[0].bytes;
+  for (int i = 0; i < 1000; ++i) hand_in(w, 1, w.rail(1, 0, i % 2), header);
+  EXPECT_TRUE(w.ports[1]->losses_.empty());
+  auto* const theirs = w.add_comm(1, 5);
+  RecvReq* const r = w.irecv(1, 0, 1, 5000, theirs);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+}
+
+struct OpenPut {
+  SendReq* s;
+  RecvReq* r;
+  core::PutHdr put;
+};
+/// A message whose first PUT is on its way to its sender, rank 0.
+OpenPut open_put(World& w, std::size_t n) {
+  const auto [s, r] = transfer(w, n);
+  EXPECT_TRUE(until(w, MsgType::kPut));
+  core::PutHdr h{};
+  EXPECT_TRUE(core::decode_put(core::Bytes{w.flights[0].bytes.data(), w.flights[0].bytes.size()}, h));
+  return {s, r, h};
+}
+
+std::uint64_t forge_puts(World& w, const core::PutHdr& real, std::uint32_t number, std::uint32_t step,
+                         int n) {
+  std::uint64_t kept = 0;
+  w.ports[0]->refuse_ = [&kept](std::size_t size) {
+    kept += size;
+    return false;
+  };
+  w.options.capacity = 0;  // no write gets away
+  for (int i = 0; i < n; ++i, number += step) {
+    core::PutHdr h = real;
+    h.grant = number;
+    w.engines[0]->on_message(w.rail(0, 1, 0), 1, h.type, &h, sizeof h);
+  }
+  w.ports[0]->refuse_ = nullptr;
+  return kept;
+}
+
+TEST(Grants, MoreThanAnHonestReceiverGives_AreDropped) {
+  World w(writes());
+  const OpenPut open = open_put(w, 40000);
+  const std::uint64_t kept = forge_puts(w, open.put, 1, 1, 20000);
+  EXPECT_GT(w.engines[0]->counters().malformed, 10000u);
+  EXPECT_LT(kept, 9000u * sizeof(xfer::Grant<FakePort>));
+}
+
+TEST(Grants, NumbersFarApart_AreDropped) {
+  World w(writes());
+  const OpenPut open = open_put(w, 40000);
+  forge_puts(w, open.put, 2, 1000, 20000);
+  EXPECT_GT(w.engines[0]->counters().malformed, 19900u);
+}
+
+/// One byte of every two, of a message as long as it likes.
+TEST(Fragments, WithMoreGapsThanAnHonestSenderLeaves_ThePeerIsGivenUp) {
+  World::Options o;
+  o.ranks = 3;
+  World w(o);
+  meet(w);
+  const std::size_t n = 4 * RangeSet::kMaxCount;
+  const auto [s, r] = transfer(w, n);
+  ASSERT_TRUE(until(w, MsgType::kFrag));
+  core::FragHdr h{};
+  std::memcpy(&h, w.flights[0].bytes.data(), sizeof h);
+  std::vector<std::uint8_t> bytes(sizeof h + 1, 1);
+  // From the end, so that each is a range of its own in front of the others.
+  for (std::uint64_t at = n - 1; at > n / 4 && w.ports[1]->losses_.empty(); at -= 2) {
+    h.offset = at;
+    std::memcpy(bytes.data(), &h, sizeof h);
+    hand_in(w, 1, w.rail(1, 0, 0), bytes);
+  }
+  ASSERT_EQ(w.ports[1]->losses_.size(), 1u);
+  EXPECT_EQ(w.ports[1]->losses_[0].first, 0);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(r->done);
+  EXPECT_NE(r->status.outcome, Outcome::kOk);
+  RecvReq* const other = w.irecv(1, 2, 1, 16);
+  w.isend(2, 1, 1, pattern(16, 2));
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(other->done);
+}
+
+}  // namespace
+}  // namespace bfo::test
