@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "contrib/softhca/abi/gate.h"
 #include "contrib/softhca/abi/objects.h"
 
 namespace bfo::softhca {
@@ -30,6 +31,9 @@ AddressVector address_of(const ibv_ah_attr& attr) {
 using namespace bfo::softhca;
 
 SOFTHCA_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
+  VerbCall call = at_port(attr->port_num);
+  call.peer_node = node_of(address_of(*attr));
+  if (gate_refuses(ControlVerb::CreateAh, pd->context, call)) return nullptr;
   bool port_fine = attr->port_num >= 1 && attr->port_num <= fabric().header().ports;
   if (!port_fine || (attr->is_global && attr->grh.sgid_index >= kGidsPerPort)) {
     errno = EINVAL;
@@ -48,6 +52,7 @@ SOFTHCA_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
 }
 
 SOFTHCA_EXPORT int ibv_destroy_ah(ibv_ah* base) {
+  if (int why = pass_gate(ControlVerb::DestroyAh, base->context)) return why;
   of(base->pd)->refs.fetch_sub(1);
   std::free(of(base));
   return 0;
@@ -86,6 +91,7 @@ bool same_group(const McastGroup& group, const ibv_gid* gid, uint16_t lid) {
 }  // namespace
 
 SOFTHCA_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
+  if (int why = pass_gate(ControlVerb::AttachMcast, qp->context, of_qp(qp))) return why;
   if (qp->qp_type != IBV_QPT_UD || gid->raw[0] != 0xff) return EINVAL;
   FabricHeader& h = fabric().header();
   Guard guard(h.registry_lock, fabric().tag(), fabric());
@@ -112,6 +118,7 @@ SOFTHCA_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid
 }
 
 SOFTHCA_EXPORT int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
+  if (int why = pass_gate(ControlVerb::DetachMcast, qp->context, of_qp(qp))) return why;
   FabricHeader& h = fabric().header();
   Guard guard(h.registry_lock, fabric().tag(), fabric());
   for (McastGroup& group : h.mcast) {

@@ -12,12 +12,14 @@
 #include <new>
 
 #include "contrib/softhca/abi/cq_ex.h"
+#include "contrib/softhca/abi/gate.h"
 #include "contrib/softhca/abi/objects.h"
 #include "contrib/softhca/fabric/tables.h"
 
 namespace bfo::softhca {
 
 Cq* new_cq(ibv_context* context, uint32_t entries, void* user, ibv_comp_channel* channel, int vector) {
+  if (gate_refuses(ControlVerb::CreateCq, context, of_size(entries))) return nullptr;
   if (entries == 0 || entries > kMaxCqe || vector < 0 || vector >= context->num_comp_vectors) {
     errno = EINVAL;
     return nullptr;
@@ -81,6 +83,7 @@ int op_req_notify_cq(ibv_cq* cq, int solicited_only) {
 using namespace bfo::softhca;
 
 SOFTHCA_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  if (gate_refuses(ControlVerb::CreateCompChannel, context)) return nullptr;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return nullptr;
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
@@ -99,6 +102,7 @@ SOFTHCA_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
 }
 
 SOFTHCA_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* base) {
+  if (int why = pass_gate(ControlVerb::DestroyCompChannel, base->context)) return why;
   Channel* channel = of(base);
   {
     std::lock_guard<std::mutex> guard(channel->mutex);
@@ -122,12 +126,15 @@ SOFTHCA_EXPORT ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* us
 
 SOFTHCA_EXPORT int ibv_resize_cq(ibv_cq* cq, int entries) {
   if (entries <= 0 || static_cast<uint32_t>(entries) > kMaxCqe) return EINVAL;
+  if (int why = pass_gate(ControlVerb::ResizeCq, cq->context, of_size(static_cast<uint64_t>(entries))))
+    return why;
   int result = resize_cq(fabric(), *of(cq)->entry, static_cast<uint32_t>(entries));
   if (result == 0) cq->cqe = entries;
   return result;
 }
 
 SOFTHCA_EXPORT int ibv_destroy_cq(ibv_cq* base) {
+  if (int why = pass_gate(ControlVerb::DestroyCq, base->context)) return why;
   Cq* cq = of(base);
   if (cq->refs.load() != 0) return EBUSY;
   Process::instance().remove(*cq);

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <new>
 
+#include "contrib/softhca/abi/gate.h"
 #include "contrib/softhca/abi/objects.h"
 #include "contrib/softhca/fabric/tables.h"
 
@@ -136,6 +137,7 @@ void fill_context(Context& context, ibv_device* device) {
 }  // namespace
 
 int op_query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_t bytes) {
+  if (int why = pass_gate(ControlVerb::QueryPort, context, at_port(port))) return why;
   if (!port_exists(port)) return EINVAL;
   ibv_port_attr full;
   fill_port_attr(*of(context), port, full);
@@ -145,6 +147,7 @@ int op_query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_
 
 int op_query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                        size_t bytes) {
+  if (int why = pass_gate(ControlVerb::QueryDevice, context)) return why;
   if (bytes < sizeof(ibv_device_attr) || (input != nullptr && input->comp_mask != 0)) return EINVAL;
   ibv_device_attr_ex full;
   std::memset(&full, 0, sizeof(full));
@@ -176,6 +179,12 @@ using namespace bfo::softhca;
 SOFTHCA_EXPORT ibv_device** ibv_get_device_list(int* count) {
   Process& process = Process::instance();
   uint32_t devices = process.open() ? process.fabric().header().devices : 0;
+  if (devices != 0 && !gate_is_open()) {
+    VerbCall call;
+    call.verb = ControlVerb::GetDeviceList;
+    errno = pass_gate_slow(call);
+    if (errno != 0) return nullptr;
+  }
   auto** list = static_cast<ibv_device**>(std::calloc(devices + 1, sizeof(ibv_device*)));
   if (list == nullptr) {
     errno = ENOMEM;
@@ -208,6 +217,15 @@ SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
     errno = ENODEV;
     return nullptr;
   }
+  if (!gate_is_open()) {
+    VerbCall call;
+    call.verb = ControlVerb::OpenDevice;
+    call.device = static_cast<uint16_t>(device_index(device));
+    if (int why = pass_gate_slow(call)) {
+      errno = why;
+      return nullptr;
+    }
+  }
   auto* context = static_cast<Context*>(std::calloc(1, sizeof(Context)));
   int ends[2];
   if (context == nullptr || pipe2(ends, O_CLOEXEC) != 0) {
@@ -234,6 +252,7 @@ SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
 }
 
 SOFTHCA_EXPORT int ibv_close_device(ibv_context* base) {
+  if (gate_refuses(ControlVerb::CloseDevice, base)) return -1;
   Context* context = of(base);
   free_context(fabric(), *context->entry);
   close(base->async_fd);
@@ -243,6 +262,7 @@ SOFTHCA_EXPORT int ibv_close_device(ibv_context* base) {
 }
 
 SOFTHCA_EXPORT int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
+  if (int why = pass_gate(ControlVerb::QueryDevice, context)) return why;
   fill_device_attr(*of(context), *attr);
   return 0;
 }
@@ -254,6 +274,7 @@ SOFTHCA_EXPORT int ibv_query_port(ibv_context* context, uint8_t port, _compat_ib
 }
 
 SOFTHCA_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
+  if (gate_refuses(ControlVerb::QueryGid, context, at_port(port))) return -1;
   if (!port_exists(port) || index < 0 || index >= static_cast<int>(kGidsPerPort)) {
     errno = EINVAL;
     return -1;
@@ -271,9 +292,8 @@ SOFTHCA_EXPORT int ibv_query_gid_type(ibv_context* context, uint8_t port, unsign
   return 0;
 }
 
-SOFTHCA_EXPORT int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index,
-                                     ibv_gid_entry* entry, uint32_t flags, size_t bytes) {
-  if (flags != 0) return EOPNOTSUPP;
+static int gid_entry(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
+                     size_t bytes) {
   if (port == 0 || port > fabric().header().ports || index >= kGidsPerPort) return EINVAL;
   ibv_gid_entry full;
   std::memset(&full, 0, sizeof(full));
@@ -285,22 +305,31 @@ SOFTHCA_EXPORT int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32
   return 0;
 }
 
+SOFTHCA_EXPORT int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index,
+                                     ibv_gid_entry* entry, uint32_t flags, size_t bytes) {
+  if (flags != 0) return EOPNOTSUPP;
+  if (int why = pass_gate(ControlVerb::QueryGid, context, at_port(port))) return why;
+  return gid_entry(context, port, index, entry, bytes);
+}
+
 SOFTHCA_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t count,
                                             uint32_t flags, size_t bytes) {
   if (flags != 0) return -EOPNOTSUPP;
+  if (int why = pass_gate(ControlVerb::QueryGid, context)) return -why;
   size_t needed = size_t{fabric().header().ports} * kGidsPerPort;
   if (needed > count) return -EINVAL;
   size_t filled = 0;
   for (uint32_t port = 1; port <= fabric().header().ports; ++port) {
     for (uint32_t index = 0; index < kGidsPerPort; ++index, ++filled) {
       auto* entry = reinterpret_cast<ibv_gid_entry*>(reinterpret_cast<char*>(entries) + filled * bytes);
-      _ibv_query_gid_ex(context, port, index, entry, 0, bytes);
+      gid_entry(context, port, index, entry, bytes);
     }
   }
   return static_cast<ssize_t>(filled);
 }
 
 SOFTHCA_EXPORT int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* pkey) {
+  if (gate_refuses(ControlVerb::QueryPkey, context, at_port(port))) return -1;
   if (!port_exists(port) || index < 0 || index >= static_cast<int>(kPkeysPerPort)) {
     errno = EINVAL;
     return -1;

@@ -10,6 +10,7 @@
 #include <new>
 #include <vector>
 
+#include "contrib/softhca/abi/gate.h"
 #include "contrib/softhca/abi/objects.h"
 #include "contrib/softhca/engine/cq.h"
 #include "contrib/softhca/engine/mr.h"
@@ -49,6 +50,7 @@ uint32_t key_of(Fabric& fabric, const MrEntry& mr) {
 }
 
 ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova, unsigned access) {
+  if (gate_refuses(ControlVerb::RegMr, pd->context, of_size(length))) return nullptr;
   if (!access_is_valid(access)) {
     errno = EINVAL;
     return nullptr;
@@ -102,6 +104,7 @@ void invalidate(MrEntry& entry) {
 }
 
 Pd* new_pd(ibv_context* context) {
+  if (gate_refuses(ControlVerb::AllocPd, context)) return nullptr;
   auto* pd = static_cast<Pd*>(std::calloc(1, sizeof(Pd)));
   if (pd == nullptr) {
     errno = ENOMEM;
@@ -149,6 +152,7 @@ int op_advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sg
 }
 
 ibv_mw* op_alloc_mw(ibv_pd* pd, ibv_mw_type type) {
+  if (gate_refuses(ControlVerb::AllocMw, pd->context)) return nullptr;
   MrEntry* entry = type == IBV_MW_TYPE_1 || type == IBV_MW_TYPE_2 ? allocate_mr(fabric()) : nullptr;
   auto* mw = static_cast<Mw*>(std::calloc(1, sizeof(Mw)));
   if (entry == nullptr || mw == nullptr) {
@@ -168,6 +172,7 @@ ibv_mw* op_alloc_mw(ibv_pd* pd, ibv_mw_type type) {
 }
 
 int op_dealloc_mw(ibv_mw* base) {
+  if (int why = pass_gate(ControlVerb::DeallocMw, base->context)) return why;
   Mw* mw = of(base);
   invalidate(*mw->entry);
   free_mr(fabric(), *mw->entry);
@@ -201,6 +206,7 @@ SOFTHCA_EXPORT ibv_pd* ibv_alloc_pd(ibv_context* context) {
 }
 
 SOFTHCA_EXPORT int ibv_dealloc_pd(ibv_pd* base) {
+  if (int why = pass_gate(ControlVerb::DeallocPd, base->context)) return why;
   Pd* pd = of(base);
   if (pd->refs.load() != 0) return EBUSY;
   if (pd->parent != nullptr) pd->parent->refs.fetch_sub(1);
@@ -223,6 +229,7 @@ SOFTHCA_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, size_t length
 }
 
 SOFTHCA_EXPORT int ibv_dereg_mr(ibv_mr* base) {
+  if (int why = pass_gate(ControlVerb::DeregMr, base->context, of_size(base->length))) return why;
   Mr* mr = of(base);
   invalidate(*mr->entry);
   free_mr(fabric(), *mr->entry);
@@ -235,6 +242,7 @@ SOFTHCA_EXPORT int ibv_rereg_mr(ibv_mr* base, int flags, ibv_pd* pd, void* addre
                                 int access) {
   constexpr int kKnown =
       IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+  if (gate_refuses(ControlVerb::ReregMr, base->context, of_size(length))) return IBV_REREG_MR_ERR_CMD;
   Mr* mr = of(base);
   bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   uint64_t start = reinterpret_cast<uint64_t>(address);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "contrib/softhca/abi/gate.h"
 #include "contrib/softhca/abi/objects.h"
 #include "contrib/softhca/engine/receive.h"
 #include "contrib/softhca/fabric/tables.h"
@@ -68,6 +69,7 @@ QpEntry* new_entry(Context& context, ibv_pd* pd, const ibv_qp_init_attr_ex& attr
 }
 
 Qp* new_qp(ibv_context* context, ibv_pd* pd, ibv_qp_init_attr_ex& attr) {
+  if (gate_refuses(ControlVerb::CreateQp, context, of_type(attr.qp_type))) return nullptr;
   bool known = attr.qp_type == IBV_QPT_RC || attr.qp_type == IBV_QPT_UC || attr.qp_type == IBV_QPT_UD;
   if (!known || pd == nullptr || attr.send_cq == nullptr || attr.recv_cq == nullptr ||
       !caps_are_valid(attr.cap, attr.srq != nullptr)) {
@@ -112,6 +114,17 @@ Qp* new_qp(ibv_context* context, ibv_pd* pd, ibv_qp_init_attr_ex& attr) {
   attr.cap.max_inline_data = entry->max_inline;
   Process::instance().add(*qp);
   return qp;
+}
+
+/// The call that is to change `qp`, for the fault rules.
+VerbCall modifying(Qp& qp, const ibv_qp_attr& attr, int mask) {
+  VerbCall call = of_qp(qp.basic());
+  if (qp.entry->attr.port_num != 0) call.port = qp.entry->attr.port_num;
+  if ((mask & IBV_QP_PORT) != 0) call.port = attr.port_num;
+  if ((mask & IBV_QP_STATE) != 0 && attr.qp_state >= 0 && attr.qp_state < 8)
+    call.state_mask = static_cast<uint8_t>(1u << attr.qp_state);
+  if ((mask & IBV_QP_AV) != 0) call.peer_node = node_of(address_of(attr.ah_attr));
+  return call;
 }
 
 }  // namespace
@@ -189,6 +202,9 @@ SOFTHCA_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
 }
 
 SOFTHCA_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+  if (!gate_is_open()) {
+    if (int why = pass_gate(ControlVerb::ModifyQp, qp->context, modifying(*of(qp), *attr, mask))) return why;
+  }
   int result = modify_qp(fabric(), *of(qp)->entry, *attr, mask);
   if (result == 0 && (mask & IBV_QP_STATE) != 0) qp->state = attr->qp_state;
   Process::instance().kick();
@@ -196,6 +212,7 @@ SOFTHCA_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
 }
 
 SOFTHCA_EXPORT int ibv_query_qp(ibv_qp* base, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
+  if (int why = pass_gate(ControlVerb::QueryQp, base->context, of_qp(base))) return why;
   query_qp(fabric(), *of(base)->entry, *attr);
   base->state = attr->qp_state;
   std::memset(init, 0, sizeof(*init));
@@ -210,6 +227,7 @@ SOFTHCA_EXPORT int ibv_query_qp(ibv_qp* base, ibv_qp_attr* attr, int mask, ibv_q
 }
 
 SOFTHCA_EXPORT int ibv_destroy_qp(ibv_qp* base) {
+  if (int why = pass_gate(ControlVerb::DestroyQp, base->context, of_qp(base))) return why;
   Qp* qp = of(base);
   Process::instance().remove(*qp);
   destroy_qp(fabric(), *qp->entry);

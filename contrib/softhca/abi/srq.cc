@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <new>
 
+#include "contrib/softhca/abi/gate.h"
 #include "contrib/softhca/abi/objects.h"
 #include "contrib/softhca/engine/receive.h"
 #include "contrib/softhca/fabric/tables.h"
@@ -11,6 +12,7 @@
 namespace bfo::softhca {
 
 static ibv_srq* new_srq(ibv_context* context, ibv_pd* pd, void* user, ibv_srq_attr& attr) {
+  if (gate_refuses(ControlVerb::CreateSrq, context)) return nullptr;
   if (attr.max_wr == 0 || attr.max_wr > kMaxQpWr || attr.max_sge > kMaxSge) {
     errno = EINVAL;
     return nullptr;
@@ -62,6 +64,7 @@ SOFTHCA_EXPORT ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
 }
 
 SOFTHCA_EXPORT int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
+  if (int why = pass_gate(ControlVerb::ModifySrq, srq->context)) return why;
   SrqEntry& entry = *of(srq)->entry;
   if ((mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) != 0) return EINVAL;
   if ((mask & IBV_SRQ_MAX_WR) != 0) {
@@ -78,6 +81,7 @@ SOFTHCA_EXPORT int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
 }
 
 SOFTHCA_EXPORT int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
+  if (int why = pass_gate(ControlVerb::QuerySrq, srq->context)) return why;
   SrqEntry& entry = *of(srq)->entry;
   attr->max_wr = entry.max_wr;
   attr->max_sge = entry.max_sge;
@@ -86,6 +90,7 @@ SOFTHCA_EXPORT int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
 }
 
 SOFTHCA_EXPORT int ibv_destroy_srq(ibv_srq* base) {
+  if (int why = pass_gate(ControlVerb::DestroySrq, base->context)) return why;
   Srq* srq = of(base);
   if (srq->refs.load() != 0) return EBUSY;
   Process::instance().remove(*srq);

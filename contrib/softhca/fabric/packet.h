@@ -157,6 +157,8 @@ enum class ActionKind : uint8_t {
   ClientReregister = 22,
   RaiseEvent =
       23,  ///< ibv_event_type `value`: affiliated ones at the QP `qpn` (its CQ, its SRQ), 0 = each QP
+  // verb action
+  VerbFault = 24,  ///< a control verb sleeps `delay_ns`, then fails with errno `value` when that is not 0
 };
 
 /// Result of decide() and tick(). Value-initialised means "deliver normally".
@@ -174,6 +176,11 @@ struct Decision {
   uint64_t delay_ns = 0;
   uint64_t duration_ns = 0;
 };
+
+/// True for the action on a control verb.
+constexpr bool is_verb_action(ActionKind kind) {
+  return kind == ActionKind::VerbFault;
+}
 
 /// True for actions on the attempt at hand rather than on the fabric.
 constexpr bool is_message_action(ActionKind kind) {

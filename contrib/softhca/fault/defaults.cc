@@ -67,6 +67,11 @@ constexpr VerbEntry kVerbEntries[] = {
     {Verb::Event, ActionKind::RaiseEvent, {Positional::Event, true, 0, "an event such as PATH_MIG"}, kOnPeer},
     {Verb::Kill, ActionKind::Kill, {}, kOnPeer},
     {Verb::Stop, ActionKind::Stop, {}, kLasts},
+    {Verb::Block,
+     ActionKind::VerbFault,
+     {Positional::Time, true, 0, "a time with its unit such as 1s"},
+     "fail=ERRNO or the end of the rule"},
+    {Verb::Fail, ActionKind::VerbFault, {Positional::Error, true, 0, "an error such as ENOMEM"}, ""},
 };
 
 const VerbEntry& entry_of(Verb verb) {
@@ -82,7 +87,7 @@ uint64_t default_count(const Rule& rule) {
     return m.message_last - m.message_first + 1;
   }
   if (m.byte != kNever) return 1;
-  if (is_message_action(rule.action.kind)) return 0;
+  if (is_message_action(rule.action.kind) || is_verb_action(rule.action.kind)) return 0;
   return rule.trigger.period_ns != 0 || m.every != 0 || m.message_last == kNever ? 0 : 1;
 }
 
@@ -103,6 +108,7 @@ Verb verb_of(const Rule& rule) {
       rule.action.duration_ns != 0) {
     return Verb::PortFlap;
   }
+  if (is_verb_action(rule.action.kind)) return rule.action.delay_ns != 0 ? Verb::Block : Verb::Fail;
   for (const VerbEntry& entry : kVerbEntries) {
     if (entry.kind == rule.action.kind) return entry.verb;
   }

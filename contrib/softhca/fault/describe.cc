@@ -55,6 +55,12 @@ void Describer::kinds() {
   const RuleMatch& m = rule_.match;
   const RuleMatch any;
   if (rule_.trigger.timed) return;
+  if (m.verb_mask != 0) {
+    key("verb", mask_text(control_verb_words(), m.verb_mask));
+    if (m.qp_states != 0) key("state", mask_text(qp_state_words(), m.qp_states));
+    if (m.service_mask != any.service_mask) key("service", mask_text(service_words(), m.service_mask));
+    return;
+  }
   key("opcode", mask_text(opcode_words(), m.opcode_mask));
   if (m.has_imm) key("imm", std::to_string(m.imm));
   if (m.service_mask != any.service_mask) key("service", mask_text(service_words(), m.service_mask));
@@ -80,7 +86,7 @@ void Describer::ranges() {
     if (m.message_last != m.message_first) range += "..";
     if (m.message_last != m.message_first && m.message_last != kNever)
       range += std::to_string(m.message_last);
-    key("message", range);
+    key(m.verb_mask != 0 ? "call" : "message", range);
   }
   number("every", m.every, 0);
   if (m.byte != kNever) key("byte", write_size(m.byte));
@@ -123,6 +129,9 @@ void Describer::action() {
     case Positional::Status:
       out_ += " " + std::string(word_for(status_words(), a.value));
       break;
+    case Positional::Error:
+      out_ += " " + std::string(word_for(errno_words(), a.value));
+      break;
     case Positional::Event:
       out_ += " " + std::string(word_for(event_words(), a.value));
       break;
@@ -132,6 +141,9 @@ void Describer::action() {
     key("up", write_time(rule_.trigger.period_ns - a.duration_ns));
   } else if (a.duration_ns != 0) {
     key("for", write_time(a.duration_ns));
+  }
+  if (verb == Verb::Block && a.value != 0) {
+    key("fail", std::string(word_for(errno_words(), a.value)));
   }
   if (verb == Verb::Corrupt) key("xor", std::to_string(a.value));
   if (a.on_peer) key("on", "peer");

@@ -59,6 +59,8 @@ const char* const kSeeds[] = {
     "release\n",
     "when at=3s every=250ms count=4 device=0 port=1 do port-flap down=10ms up=30ms\n",
     "when byte=1M attempt=2 \\\n until=9s do complete RNR_RETRY_EXC_ERR # why\n",
+    "when verb=create_ah|modify_qp state=RTR call=3.. node=1 do block 1s fail=ETIMEDOUT\n"
+    "when verb=reg_mr size>=1M do fail ENOMEM\n",
     "do event PATH_MIG\ndo gid 0xff\ndo stop for=5ms on=self\ndo rate 10\n",
 };
 
@@ -73,7 +75,7 @@ struct Dice {
 };
 
 void mutate(std::string& text, Dice& dice) {
-  static const char kBytes[] = " \t\n\\#=<>.|:%+-0159KMGusmxandow\xff\x01";
+  static const char kBytes[] = " \t\n\\#=<>.|:%+-0159KMGusmxandow_\xff\x01";
   const size_t at = dice(text.size() + 1);
   switch (dice(4)) {
     case 0:

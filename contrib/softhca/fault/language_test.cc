@@ -6,6 +6,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -136,6 +137,77 @@ TEST(Language, OpcodeLists_AreUnited) {
   EXPECT_EQ(parse_one("when opcode=send do drop").match.opcode_mask, 1u << 0 | 1u << 1 | 1u << 7);
 }
 
+TEST(Language, VerbRules_AreReadFieldByField) {
+  const Rule rule = parse_one(
+      "slow: when verb=create_ah|modify_qp node=1 device=1 peer=2 call=3..9 every=2 do block 1s "
+      "fail=ETIMEDOUT");
+  EXPECT_EQ(rule.match.verb_mask, bit_of(ControlVerb::CreateAh) | bit_of(ControlVerb::ModifyQp));
+  EXPECT_EQ(rule.match.node, 1);
+  EXPECT_EQ(rule.match.device, 1);
+  EXPECT_EQ(rule.match.peer_node, 2);
+  EXPECT_EQ(rule.match.message_first, 3u);
+  EXPECT_EQ(rule.match.message_last, 9u);
+  EXPECT_EQ(rule.match.every, 2u);
+  EXPECT_EQ(rule.action.kind, ActionKind::VerbFault);
+  EXPECT_EQ(rule.action.delay_ns, 1'000'000'000u);
+  EXPECT_EQ(rule.action.value, unsigned{ETIMEDOUT});
+  EXPECT_FALSE(rule.trigger.timed);
+  EXPECT_EQ(rule.trigger.count, 0u);
+}
+
+TEST(Language, VerbRules_CountAsMessageRulesDo) {
+  EXPECT_EQ(parse_one("when verb=reg_mr do fail ENOMEM").trigger.count, 0u);
+  EXPECT_EQ(parse_one("when verb=reg_mr call=7 do fail ENOMEM").trigger.count, 1u);
+  EXPECT_EQ(parse_one("when verb=reg_mr call=7.. do fail ENOMEM").trigger.count, 0u);
+  EXPECT_EQ(parse_one("when verb=create_qp do kill").trigger.count, 1u);
+  EXPECT_FALSE(parse_one("when verb=create_qp do kill").trigger.timed);
+  EXPECT_EQ(parse_one("when verb=modify_qp state=RTR|ERR do block 5ms").match.qp_states,
+            1u << IBV_QPS_RTR | 1u << IBV_QPS_ERR);
+  EXPECT_EQ(parse_one("when verb=any do block 5ms").match.verb_mask, kEveryVerb);
+}
+
+TEST(Language, EveryControlVerb_HasItsOwnWord) {
+  const char* const names[] = {"get_device_list",
+                               "open_device",
+                               "close_device",
+                               "query_device",
+                               "query_port",
+                               "query_gid",
+                               "query_pkey",
+                               "alloc_pd",
+                               "dealloc_pd",
+                               "reg_mr",
+                               "rereg_mr",
+                               "dereg_mr",
+                               "alloc_mw",
+                               "dealloc_mw",
+                               "create_comp_channel",
+                               "destroy_comp_channel",
+                               "create_cq",
+                               "resize_cq",
+                               "destroy_cq",
+                               "create_srq",
+                               "modify_srq",
+                               "query_srq",
+                               "destroy_srq",
+                               "create_qp",
+                               "modify_qp",
+                               "query_qp",
+                               "destroy_qp",
+                               "create_ah",
+                               "destroy_ah",
+                               "attach_mcast",
+                               "detach_mcast"};
+  uint32_t all = 0;
+  for (const char* name : names) {
+    const uint32_t mask = parse_one("when verb=" + std::string(name) + " do fail EIO").match.verb_mask;
+    EXPECT_EQ(mask & (mask - 1), 0u) << name;
+    EXPECT_EQ(all & mask, 0u) << name;
+    all |= mask;
+  }
+  EXPECT_EQ(all, kEveryVerb);
+}
+
 TEST(Language, ContinuedLine_IsOneRule) {
   const ParseResult parsed = parse_rules("a: when device=1 \\\n  size>=1K # why\nb: do drop\n");
   ASSERT_EQ(parsed.problems.size(), 1u);
@@ -195,6 +267,24 @@ TEST(Language, Mistakes_AreReportedWithPlaceAndExpectedWords) {
       {"this-name-is-much-too-long-for-a-rule-name: do drop", "f:1:1: ", "1 to 31"},
       {"when qpn=0 do drop", "f:1:10: ", "queue pair number"},
       {"do rate 99999999999999999999", "f:1:9: ", "10^6 bytes"},
+      {"when verb=creat_ah do fail ENOMEM", "f:1:11: ", "did you mean create_ah?"},
+      {"when verb=reg_mr do fail ENOMEN", "f:1:26: ", "did you mean ENOMEM?"},
+      {"when verb=reg_mr do fail", "f:1:26: ", "ENOMEM"},
+      {"when verb=reg_mr do block", "f:1:27: ", "1s"},
+      {"when verb=reg_mr do block 1s fail=12", "f:1:35: ", "ETIMEDOUT"},
+      {"when verb=reg_mr do block 1s on=peer", "f:1:30: ", "fail=ERRNO"},
+      {"when verb=reg_mr do fail EIO now", "f:1:30: ", "end of the rule"},
+      {"do block 1s", "f:1:4: ", "verb=create_qp"},
+      {"when opcode=SEND do fail EIO", "f:1:21: ", "verb=create_qp"},
+      {"when verb=reg_mr do drop", "f:1:21: ", "block, fail"},
+      {"when verb=reg_mr opcode=SEND do fail EIO", "f:1:33: ", "opcode= is about messages"},
+      {"when verb=reg_mr message=3 do fail EIO", "f:1:31: ", "call="},
+      {"when call=3 do drop", "f:1:16: ", "message="},
+      {"when state=RTR do drop", "f:1:19: ", "modify_qp"},
+      {"when verb=reg_mr state=RTR do fail EIO", "f:1:31: ", "modify_qp"},
+      {"when verb=reg_mr do kill on=peer", "f:1:21: ", "on=peer"},
+      {"when verb=reg_mr at=5ms do fail EIO", "f:1:28: ", "from="},
+      {"when verb=reg_mr every=5ms do fail EIO", "f:1:31: ", "number of calls"},
   };
   for (const Mistake& mistake : mistakes) {
     const std::string got = first_problem(mistake.text);
@@ -240,6 +330,11 @@ TEST(Language, DescribedRule_ReadsBackTheSame) {
       "when qpn=9 do event CQ_ERR",
       "do latency 7us",
       "do reorder",
+      "when verb=create_ah device=1 peer=3 do block 1s fail=ETIMEDOUT",
+      "when verb=reg_mr|dereg_mr size>=1M call=7.. do fail ENOMEM",
+      "when verb=modify_qp state=RTR|RTS service=RC qpn=9 every=3 probability=0.5 do block 250us",
+      "when verb=any node=2 from=1s call=4 do device-fatal",
+      "when verb=create_qp call=2 count=5 every=10ms do port-down for=1ms",
   };
   for (const char* text : texts) {
     Rule first = parse_one(text);

@@ -45,6 +45,7 @@ bool StatementParser::parse_positional(Rule& rule, Verb verb, const Token& verb_
     (verb == Verb::Latency ? a.value64 : a.delay_ns) = *time;
     return true;
   }
+  if (want.what == Positional::Error) return read_errno(p, a.value);
   if (want.what == Positional::Status || want.what == Positional::Event) {
     const bool is_status = want.what == Positional::Status;
     const std::span<const Word> words = is_status ? status_words() : event_words();
@@ -65,6 +66,15 @@ bool StatementParser::parse_positional(Rule& rule, Verb verb, const Token& verb_
   } else {
     a.value = static_cast<uint32_t>(*number);
   }
+  return true;
+}
+
+/// ENOMEM, ETIMEDOUT, ...
+bool StatementParser::read_errno(const Pair& p, uint32_t& into) {
+  const Word* word = find_word(errno_words(), p.value);
+  if (word == nullptr)
+    return fail_value(p, std::string_view(expected_one_of(errno_words(), p.value)).substr(9));
+  into = word->value;
   return true;
 }
 
@@ -108,7 +118,8 @@ bool StatementParser::parse_option(Rule& rule, Verb verb, const Pair& p) {
     a.value = static_cast<uint32_t>(mask);
     return true;
   }
-  if (p.compare == Compare::Equal && p.key == "on" && !is_message_action(a.kind)) {
+  if (p.compare == Compare::Equal && verb == Verb::Block && p.key == "fail") return read_errno(p, a.value);
+  if (p.compare == Compare::Equal && p.key == "on" && !is_message_action(a.kind) && !is_verb_action(a.kind)) {
     if (p.value != "peer" && p.value != "self") return fail_value(p, "self or peer");
     a.on_peer = p.value == "peer";
     return true;
@@ -120,10 +131,37 @@ bool StatementParser::parse_option(Rule& rule, Verb verb, const Pair& p) {
 bool StatementParser::uses_message_key() const {
   for (const Key key :
        {Key::Peer, Key::PeerQpn, Key::Imm, Key::Opcode, Key::Service, Key::Direction, Key::Size, Key::Message,
-        Key::Byte, Key::Offset, Key::Attempt, Key::Probability, Key::Seed}) {
+        Key::Byte, Key::Offset, Key::Attempt, Key::Probability, Key::Seed, Key::Verb, Key::State}) {
     if (used(key)) return true;
   }
   return used(Key::Every) && !every_is_time_;
+}
+
+/// What is wrong with the keys of a rule about control verbs, or of one that should be; empty when nothing
+/// is.
+std::string StatementParser::check_verb_rule(const Rule& rule, const std::string& action) const {
+  if (!used(Key::Verb)) {
+    if (is_verb_action(rule.action.kind))
+      return "\"" + action + "\" acts on control verbs; expected a key such as verb=create_qp";
+    if (says_call_) return "call= counts calls of control verbs; expected verb= with it, or message=";
+    if (used(Key::State)) return "state= is what modify_qp asks for; expected verb=modify_qp with it";
+    return {};
+  }
+  if (is_message_action(rule.action.kind))
+    return "\"" + action + "\" acts on messages; expected block, fail or an action on the world after verb=";
+  if (rule.action.on_peer) return "on=peer needs a message; expected no verb= or no on=";
+  if (used(Key::Message) && !says_call_)
+    return "message= counts messages; expected call= in a rule with verb=";
+  for (const Key key :
+       {Key::PeerQpn, Key::Imm, Key::Opcode, Key::Direction, Key::Byte, Key::Offset, Key::Attempt}) {
+    if (used(key)) {
+      return std::string(word_for(key_words(), static_cast<uint32_t>(key))) +
+             "= is about messages; expected no such key in a rule with verb=";
+    }
+  }
+  if (used(Key::State) && (rule.match.verb_mask & bit_of(ControlVerb::ModifyQp)) == 0)
+    return "state= is what modify_qp asks for; expected verb=modify_qp";
+  return {};
 }
 
 /// What no single word shows: combinations, then the defaults that depend on the action.
@@ -134,17 +172,19 @@ bool StatementParser::check_and_finish(Rule& rule, Verb verb, const Token& verb_
   const std::string name(verb_token.text);
   RuleTrigger& t = rule.trigger;
   RuleMatch& m = rule.match;
-  const bool message_action = is_message_action(rule.action.kind);
+  const bool message_action = is_message_action(rule.action.kind) || is_verb_action(rule.action.kind);
+  if (std::string why = check_verb_rule(rule, name); !why.empty()) return refuse(std::move(why));
   const bool window = used(Key::From) || used(Key::Until);
   t.timed = !message_action && !uses_message_key() && !window;
   if (!t.timed && used(Key::At)) {
     return refuse("\"" + name +
-                  "\" waits for a message here, so at= has no meaning; expected from= or after=");
+                  "\" waits for a message or a call here, so at= has no meaning; expected from= or after=");
   }
   if (used(Key::At) && used(Key::After))
     return refuse("at= and after= exclude each other; expected one of them");
   if (message_action && every_is_time_) {
-    return refuse("\"" + name + "\" acts on messages; expected every= with a number of messages");
+    const std::string what = used(Key::Verb) ? "calls" : "messages";
+    return refuse("\"" + name + "\" acts on " + what + "; expected every= with a number of " + what);
   }
   if (t.timed && rule.action.on_peer)
     return refuse("on=peer needs a message; expected a key such as opcode= or message=");

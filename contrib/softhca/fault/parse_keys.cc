@@ -71,6 +71,8 @@ bool StatementParser::parse_key(Rule& rule, Key key, const Pair& p) {
     case Key::Service:
     case Key::Direction:
     case Key::Attempt:
+    case Key::Verb:
+    case Key::State:
       return parse_kind(rule, key, p);
     case Key::Size:
     case Key::Message:
@@ -126,6 +128,12 @@ bool StatementParser::parse_place(Rule& rule, Key key, const Pair& p) {
 bool StatementParser::parse_kind(Rule& rule, Key key, const Pair& p) {
   uint32_t mask = 0;
   if (key == Key::Opcode) return read_mask(p, opcode_words(), rule.match.opcode_mask);
+  if (key == Key::Verb) return read_mask(p, control_verb_words(), rule.match.verb_mask);
+  if (key == Key::State) {
+    if (!read_mask(p, qp_state_words(), mask)) return false;
+    rule.match.qp_states = static_cast<uint8_t>(mask);
+    return true;
+  }
   if (key == Key::Service) {
     if (!read_mask(p, service_words(), mask)) return false;
     rule.match.service_mask = static_cast<uint8_t>(mask);

@@ -54,6 +54,7 @@ bool StatementParser::parse_matches(Rule& rule) {
                   "only size takes >= or <=; expected \"" + std::string(pair.key) + "=\"");
     }
     keys_used_ |= 1u << static_cast<unsigned>(key);
+    if (word->text == "call") says_call_ = true;
     if (!parse_key(rule, key, pair)) return false;
   }
   if (at_end()) return fail_at_end("the rule ends here; expected another key=value or \"do\" and an action");

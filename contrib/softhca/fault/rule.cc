@@ -48,6 +48,19 @@ bool selects_place(const RuleMatch& m, const MessageRecord& r) {
   return m.peer_node == kAnyId || m.peer_node == r.peer_node;
 }
 
+/// A place or kind the call does not have matches only a rule that does not name it.
+bool selects_call(const RuleMatch& m, const VerbCall& call) {
+  if ((m.verb_mask & bit_of(call.verb)) == 0) return false;
+  if (m.node != kAnyId && m.node != call.node) return false;
+  if (m.device != kAnyId && m.device != call.device) return false;
+  if (m.port != kAnyId && m.port != call.port) return false;
+  if (m.peer_node != kAnyId && m.peer_node != call.peer_node) return false;
+  if (m.qpn != 0 && m.qpn != call.qpn) return false;
+  if (m.service_mask != RuleMatch{}.service_mask && (m.service_mask & call.service_mask) == 0) return false;
+  if (m.qp_states != 0 && (m.qp_states & call.state_mask) == 0) return false;
+  return call.size >= m.size_min && (m.size_max == ~0u || call.size <= m.size_max);
+}
+
 bool in_window(const FaultTable& table, const RuleTrigger& t, uint64_t now_ns) {
   uint64_t origin = table.start_ns.load(std::memory_order_relaxed);
   if (t.after_rule >= 0) {
@@ -107,14 +120,16 @@ void retire(FaultTable& table, RuleSlot& slot, RuleState to, uint64_t now_ns) {
   if (!slot.counters.state.compare_exchange_strong(expected, to)) return;
   slot.counters.retired_ns.store(now_ns, std::memory_order_relaxed);
   slot.counters.due_ns.store(kNever, std::memory_order_relaxed);
-  if (!slot.rule.trigger.timed) table.message_rules.fetch_sub(1, std::memory_order_relaxed);
+  if (auto* count = watchers(table, slot.rule)) count->fetch_sub(1, std::memory_order_relaxed);
   if (is_timed(slot.rule)) table.timed_rules.fetch_sub(1, std::memory_order_relaxed);
 }
 
 /// A rule whose messages keep their fate over retransmissions has to go on seeing them.
 void retire_when_spent(FaultTable& table, RuleSlot& slot, uint64_t now_ns) {
   if (!is_last_firing(slot.rule, slot.counters)) return;
-  if (!slot.rule.trigger.timed && slot.rule.match.attempt_mode == AttemptMode::All) return;
+  if (!slot.rule.trigger.timed && slot.rule.match.verb_mask == 0 &&
+      slot.rule.match.attempt_mode == AttemptMode::All)
+    return;
   if (slot.counters.due_ns.load(std::memory_order_relaxed) != kNever) return;
   retire(table, slot, RuleState::Spent, now_ns);
 }
@@ -173,6 +188,16 @@ Decision message_decision(const Rule& rule, unsigned index, const MessageRecord&
   return d;
 }
 
+/// The ordinal is one of those the rule names.
+bool is_in_turn(const RuleMatch& m, uint64_t ordinal) {
+  if (m.message_first != 0 && (ordinal < m.message_first || ordinal > m.message_last)) return false;
+  return m.every == 0 || ordinal % m.every == 0;
+}
+
+bool is_lucky(const RuleMatch& m, uint64_t ordinal) {
+  return m.probability == kAlways || throw_dice(m.seed, ordinal) < m.probability;
+}
+
 struct Firing {
   bool fires = false;
   uint64_t cut = 0;
@@ -190,13 +215,12 @@ Firing evaluate(const Rule& rule, RuleCounters& c, const MessageRecord& r) {
   const uint64_t ordinal = c.matched.fetch_add(1, std::memory_order_relaxed) + 1;
   const uint64_t before = c.bytes.fetch_add(r.length, std::memory_order_relaxed);
   uint64_t cut = effect_offset(rule.action, r.length);
-  if (m.message_first != 0 && (ordinal < m.message_first || ordinal > m.message_last)) return {};
-  if (m.every != 0 && ordinal % m.every != 0) return {};
+  if (!is_in_turn(m, ordinal)) return {};
   if (m.byte != kNever) {
     if (m.byte < before || m.byte - before >= r.length) return {};
     if (!rule.action.has_offset) cut = m.byte - before;
   }
-  if (m.probability != kAlways && throw_dice(m.seed, ordinal) >= m.probability) return {};
+  if (!is_lucky(m, ordinal)) return {};
   return {true, cut};
 }
 
@@ -215,6 +239,7 @@ Decision decide(FaultTable& table, const MessageRecord& record) {
     RuleSlot& slot = table.slots[i];
     RuleCounters& c = slot.counters;
     if (c.state.load(std::memory_order_acquire) != RuleState::Armed || slot.rule.trigger.timed) continue;
+    if (slot.rule.match.verb_mask != 0) continue;
     if (!selects_packet(slot.rule.match, record) || !selects_place(slot.rule.match, record)) continue;
     if (!in_window(table, slot.rule.trigger, record.time_ns) || runs_by_clock(slot.rule, c)) continue;
     const Firing firing = evaluate(slot.rule, c, record);
@@ -235,6 +260,40 @@ Decision decide(FaultTable& table, const MessageRecord& record) {
       c.overridden.fetch_add(1, std::memory_order_relaxed);
     }
     retire_when_spent(table, slot, record.time_ns);
+  }
+  return result;
+}
+
+Decision decide(FaultTable& table, const VerbCall& call) {
+  Decision result;
+  const uint32_t used = table.used.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < used; ++i) {
+    RuleSlot& slot = table.slots[i];
+    RuleCounters& c = slot.counters;
+    if (c.state.load(std::memory_order_acquire) != RuleState::Armed || slot.rule.trigger.timed) continue;
+    if (!selects_call(slot.rule.match, call)) continue;
+    if (!in_window(table, slot.rule.trigger, call.time_ns) || runs_by_clock(slot.rule, c)) continue;
+    const uint64_t ordinal = c.matched.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (!is_in_turn(slot.rule.match, ordinal) || !is_lucky(slot.rule.match, ordinal)) continue;
+    if (!claim_firing(slot.rule, c)) continue;
+    Decision d = common_decision(slot.rule, i);
+    if (!is_verb_action(d.kind)) {
+      d.node = call.node;
+      d.device = call.device;
+      d.port = call.port;
+      d.qpn = call.qpn;
+      keep_target(c, d);
+    }
+    note_firing(table, i, call.time_ns);
+    if (result.kind == ActionKind::None) {
+      result = d;
+    } else if (is_verb_action(result.kind) && !is_verb_action(d.kind)) {
+      table.slots[result.rule].counters.overridden.fetch_add(1, std::memory_order_relaxed);
+      result = d;
+    } else {
+      c.overridden.fetch_add(1, std::memory_order_relaxed);
+    }
+    retire_when_spent(table, slot, call.time_ns);
   }
   return result;
 }

@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "contrib/softhca/fabric/packet.h"
+#include "contrib/softhca/fault/control_verb.h"
 
 namespace bfo::softhca {
 
@@ -45,8 +46,11 @@ struct RuleMatch {
   uint8_t direction_mask = 1;  ///< bit 0 tx, bit 1 rx
   AttemptMode attempt_mode = AttemptMode::First;
   uint8_t attempt = 0;
-  bool has_imm = false;  ///< only messages that carry `imm`
-  uint8_t reserved[3] = {};
+  bool has_imm = false;   ///< only messages that carry `imm`
+  uint8_t qp_states = 0;  ///< verb rules: bits of ibv_qp_state modify_qp must ask for; 0 = any
+  uint8_t reserved[2] = {};
+  uint32_t verb_mask = 0;  ///< bits of ControlVerb; 0 = the rule looks at messages
+  uint32_t reserved2 = 0;
   uint32_t size_min = 0;
   uint32_t size_max = ~0u;
   uint64_t message_first = 0;      ///< 1-based ordinal among the matching messages; 0 = any
@@ -67,7 +71,7 @@ struct RuleTrigger {
   uint64_t period_ns = 0;   ///< fires again this long after each firing, until `count` is used up
   uint64_t count = 0;       ///< firings allowed; 0 = no limit
   int16_t after_rule = -1;  ///< index in the table; waits for that rule's first firing
-  bool timed = false;       ///< fires by the clock, not by a message
+  bool timed = false;       ///< fires by the clock, not by a message or a call
   uint8_t reserved[5] = {};
 };
 
@@ -121,6 +125,7 @@ struct RuleSlot {
 /// Lives in shared memory. Readers never lock; writers (install, clear) take `writer_pid`.
 struct FaultTable {
   std::atomic<uint32_t> message_rules;  ///< armed rules that look at messages: the fast path reads only this
+  std::atomic<uint32_t> verb_rules;     ///< armed rules that look at control verbs
   std::atomic<uint32_t> timed_rules;    ///< armed rules that may fire by the clock
   std::atomic<uint32_t> used;           ///< slots ever used
   std::atomic<int32_t> writer_pid;
@@ -138,6 +143,20 @@ inline bool armed(const FaultTable& table) {
 /// decides, except that a world action goes before a message action. Never blocks. Any thread of any process
 /// that maps the table.
 Decision decide(FaultTable& table, const MessageRecord& record);
+
+/// True when some rule has to see control verbs. Any thread.
+inline bool verbs_armed(const FaultTable& table) {
+  return table.verb_rules.load(std::memory_order_relaxed) != 0;
+}
+
+/// The same for one call of a control verb; rules of messages do not see it, nor these rules messages.
+Decision decide(FaultTable& table, const VerbCall& call);
+
+/// The count in which an armed rule keeps the callers of decide() awake; nullptr for a timed one.
+inline std::atomic<uint32_t>* watchers(FaultTable& table, const Rule& rule) {
+  if (rule.trigger.timed) return nullptr;
+  return rule.match.verb_mask != 0 ? &table.verb_rules : &table.message_rules;
+}
 
 /// Earliest time (CLOCK_MONOTONIC ns) at which tick() has something to do; kNever when no timed rule is
 /// armed. May become earlier at any time by an inject or by a message, so a sleeper should wake every few ms

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -355,6 +356,83 @@ TEST_F(RuleTable, UnfiredRules_AreReportedWithTheirText) {
   EXPECT_NE(report.find("opcode=ATOMIC"), std::string::npos) << report;
   EXPECT_NE(report.find("\"late\""), std::string::npos) << report;
   EXPECT_EQ(report.find("once"), std::string::npos) << report;
+}
+
+class VerbRules : public RuleTable {
+ protected:
+  Decision call(ControlVerb verb, uint16_t node = 0, uint16_t device = 0) {
+    VerbCall c;
+    c.verb = verb;
+    c.node = node;
+    c.device = device;
+    c.time_ns = kStart + 5 * kMs;
+    return decide(*table_, c);
+  }
+};
+
+TEST_F(VerbRules, NthCall_FailsAndNoOther) {
+  load("oom: when verb=reg_mr node=1 call=3 do fail ENOMEM");
+  EXPECT_TRUE(verbs_armed(*table_));
+  EXPECT_FALSE(armed(*table_)) << "messages pay nothing for rules about calls";
+  EXPECT_EQ(call(ControlVerb::RegMr, 0).kind, ActionKind::None);
+  EXPECT_EQ(call(ControlVerb::CreateQp, 1).kind, ActionKind::None);
+  EXPECT_EQ(call(ControlVerb::RegMr, 1).kind, ActionKind::None);
+  EXPECT_EQ(call(ControlVerb::RegMr, 1).kind, ActionKind::None);
+  const Decision third = call(ControlVerb::RegMr, 1);
+  EXPECT_EQ(third.kind, ActionKind::VerbFault);
+  EXPECT_EQ(third.value, unsigned{ENOMEM});
+  EXPECT_EQ(third.delay_ns, 0u);
+  EXPECT_EQ(call(ControlVerb::RegMr, 1).kind, ActionKind::None);
+  EXPECT_FALSE(verbs_armed(*table_)) << "spent";
+}
+
+TEST_F(VerbRules, OpenRangeAndEvery_FireForEver) {
+  load("a: when verb=create_qp call=3.. do fail ENOMEM\nb: when verb=dereg_mr every=2 do block 1ms");
+  for (int i = 1; i <= 10; ++i) {
+    EXPECT_EQ(call(ControlVerb::CreateQp).kind, i < 3 ? ActionKind::None : ActionKind::VerbFault) << i;
+    EXPECT_EQ(call(ControlVerb::DeregMr).delay_ns, i % 2 == 0 ? kMs : 0) << i;
+  }
+}
+
+TEST_F(VerbRules, WhatACallDoesNotHave_MatchesNoRuleThatAsksForIt) {
+  load(
+      "s: when verb=any service=UD do fail EIO\nq: when verb=any qpn=5 do fail EIO\n"
+      "p: when verb=any peer=1 do fail EIO\nz: when verb=any size>=4K do fail EIO");
+  EXPECT_EQ(call(ControlVerb::AllocPd).kind, ActionKind::None);
+  VerbCall big;
+  big.verb = ControlVerb::RegMr;
+  big.size = uint64_t{5} << 32;
+  big.time_ns = kStart;
+  EXPECT_EQ(decide(*table_, big).kind, ActionKind::VerbFault) << "more than 32 bits";
+}
+
+TEST_F(VerbRules, MessagesAndCalls_DoNotSeeEachOthersRules) {
+  load("m: do drop\nv: when verb=create_ah do block 1s fail=ETIMEDOUT");
+  EXPECT_EQ(send().kind, ActionKind::Drop);
+  EXPECT_EQ(call(ControlVerb::CreateAh).kind, ActionKind::VerbFault);
+  EXPECT_EQ(counters("m").matched.load(), 1u);
+  EXPECT_EQ(counters("v").matched.load(), 1u);
+  clear(*table_, kStart + 6 * kMs);
+  EXPECT_FALSE(armed(*table_));
+  EXPECT_FALSE(verbs_armed(*table_));
+}
+
+TEST_F(VerbRules, ActionOnTheWorld_HitsTheDeviceOfTheCall) {
+  load("f: when verb=create_qp call=2 do fail ENOMEM\nd: when verb=create_qp call=2 do port-down");
+  EXPECT_EQ(call(ControlVerb::CreateQp, 3, 1).kind, ActionKind::None);
+  const Decision d = call(ControlVerb::CreateQp, 3, 1);
+  EXPECT_EQ(d.kind, ActionKind::PortDown);
+  EXPECT_EQ(d.node, 3);
+  EXPECT_EQ(d.device, 1);
+  EXPECT_EQ(counters("f").overridden.load(), 1u);
+}
+
+TEST_F(VerbRules, Report_NamesCalls) {
+  load("never: when verb=create_srq call=2 do fail ENOMEM");
+  call(ControlVerb::CreateSrq);
+  const std::string report = report_unfired(*table_);
+  EXPECT_NE(report.find("1 calls matched"), std::string::npos) << report;
+  EXPECT_NE(report.find("verb=create_srq call=2"), std::string::npos) << report;
 }
 
 TEST_F(RuleTable, ManyThreads_OneExactFiring) {

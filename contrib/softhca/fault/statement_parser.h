@@ -65,10 +65,12 @@ class StatementParser {
   bool parse_positional(Rule& rule, Verb verb, const Token& verb_token);
   bool parse_options(Rule& rule, Verb verb);
   bool parse_option(Rule& rule, Verb verb, const Pair& p);
+  std::string check_verb_rule(const Rule& rule, const std::string& action) const;
   bool check_and_finish(Rule& rule, Verb verb, const Token& verb_token);
   bool read_uint(const Pair& p, uint64_t limit, uint64_t& into);
   bool read_mask(const Pair& p, std::span<const Word> words, uint32_t& mask);
   bool used(Key key) const { return (keys_used_ >> static_cast<unsigned>(key) & 1) != 0; }
+  bool read_errno(const Pair& p, uint32_t& into);
   bool uses_message_key() const;
 
   const Statement& statement_;
@@ -76,6 +78,7 @@ class StatementParser {
   size_t next_ = 0;
   uint32_t keys_used_ = 0;
   bool every_is_time_ = false;
+  bool says_call_ = false;  ///< the ordinal was given as call=
   uint64_t flap_down_ns_ = 0;
   uint64_t flap_up_ns_ = 0;
 };

@@ -105,7 +105,7 @@ void arm(FaultTable& table, unsigned at, const Rule& rule) {
   slot.counters.due_ns.store(first_due_ns(table, rule.trigger), std::memory_order_relaxed);
   slot.counters.state.store(RuleState::Armed, std::memory_order_release);
   if (at >= table.used.load()) table.used.store(at + 1, std::memory_order_release);
-  if (!rule.trigger.timed) table.message_rules.fetch_add(1, std::memory_order_release);
+  if (auto* count = watchers(table, rule)) count->fetch_add(1, std::memory_order_release);
   if (rule.trigger.timed || rule.trigger.period_ns != 0) table.timed_rules.fetch_add(1);
 }
 
@@ -113,6 +113,7 @@ void arm(FaultTable& table, unsigned at, const Rule& rule) {
 
 void start(FaultTable& table, uint64_t now_ns) {
   table.message_rules = 0;
+  table.verb_rules = 0;
   table.timed_rules = 0;
   table.used = 0;
   table.writer_pid = 0;
@@ -180,7 +181,7 @@ unsigned clear(FaultTable& table, uint64_t now_ns) {
     if (!slot.counters.state.compare_exchange_strong(expected, RuleState::Off)) continue;
     slot.counters.retired_ns.store(now_ns);
     slot.counters.due_ns.store(kNever);
-    if (!slot.rule.trigger.timed) table.message_rules.fetch_sub(1);
+    if (auto* count = watchers(table, slot.rule)) count->fetch_sub(1);
     if (slot.rule.trigger.timed || slot.rule.trigger.period_ns != 0) table.timed_rules.fetch_sub(1);
     ++cleared;
   }
@@ -201,7 +202,8 @@ std::string report_unfired(const FaultTable& table) {
     if (slot.rule.trigger.timed) {
       report += "its time did not come";
     } else {
-      report += std::to_string(slot.counters.matched.load()) + " messages matched";
+      report += std::to_string(slot.counters.matched.load()) +
+                (slot.rule.match.verb_mask != 0 ? " calls matched" : " messages matched");
     }
     report += "; it says: " + describe(slot.rule) + "\n";
   }

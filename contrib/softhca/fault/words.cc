@@ -38,6 +38,7 @@ constexpr Word kKeys[] = {
     {"direction", v(Key::Direction)},
     {"size", v(Key::Size)},
     {"message", v(Key::Message)},
+    {"call", v(Key::Message)},
     {"every", v(Key::Every)},
     {"byte", v(Key::Byte)},
     {"offset", v(Key::Offset)},
@@ -49,6 +50,8 @@ constexpr Word kKeys[] = {
     {"after", v(Key::After)},
     {"from", v(Key::From)},
     {"until", v(Key::Until)},
+    {"verb", v(Key::Verb)},
+    {"state", v(Key::State)},
 };
 
 constexpr Word kVerbs[] = {
@@ -77,6 +80,8 @@ constexpr Word kVerbs[] = {
     {"event", v(Verb::Event)},
     {"kill", v(Verb::Kill)},
     {"stop", v(Verb::Stop)},
+    {"block", v(Verb::Block)},
+    {"fail", v(Verb::Fail)},
 };
 
 constexpr Word kOpcodes[] = {

@@ -42,6 +42,8 @@ enum class Key : uint32_t {
   After,
   From,
   Until,
+  Verb,
+  State,
 };
 
 /// The word after "do". Several words may stand for one ActionKind.
@@ -71,15 +73,20 @@ enum class Verb : uint32_t {
   Event,
   Kill,
   Stop,
+  Block,
+  Fail,
 };
 
 std::span<const Word> key_words();
 std::span<const Word> verb_words();
-std::span<const Word> opcode_words();     ///< values are bit masks of Opcode
-std::span<const Word> service_words();    ///< values are bit masks of Service
-std::span<const Word> direction_words();  ///< values are bit masks of Direction
-std::span<const Word> status_words();     ///< ibv_wc_status
-std::span<const Word> event_words();      ///< ibv_event_type
+std::span<const Word> opcode_words();        ///< values are bit masks of Opcode
+std::span<const Word> service_words();       ///< values are bit masks of Service
+std::span<const Word> direction_words();     ///< values are bit masks of Direction
+std::span<const Word> status_words();        ///< ibv_wc_status
+std::span<const Word> event_words();         ///< ibv_event_type
+std::span<const Word> control_verb_words();  ///< values are bit masks of ControlVerb
+std::span<const Word> qp_state_words();      ///< values are bit masks of ibv_qp_state
+std::span<const Word> errno_words();         ///< errno
 
 /// Case-insensitive; nullptr when the word is not in the table.
 const Word* find_word(std::span<const Word> words, std::string_view text);

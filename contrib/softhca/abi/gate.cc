@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The gate at work.
+#include "contrib/softhca/abi/gate.h"
+
+#include <time.h>
+
+#include <cerrno>
+
+#include "contrib/softhca/engine/later.h"
+#include "contrib/softhca/engine/snapshot.h"
+#include "contrib/softhca/engine/world.h"
+
+namespace bfo::softhca {
+namespace {
+
+void sleep_ns(uint64_t ns) {
+  timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  const uint64_t nsec = static_cast<uint64_t>(until.tv_nsec) + ns % 1'000'000'000u;
+  until.tv_sec += static_cast<time_t>(ns / 1'000'000'000u + nsec / 1'000'000'000u);
+  until.tv_nsec = static_cast<long>(nsec % 1'000'000'000u);
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
+  }
+}
+
+}  // namespace
+
+uint16_t node_of(const AddressVector& address) {
+  const FabricHeader& h = fabric().header();
+  const uint16_t index = address.dlid < kMaxLids ? h.lid_to_port[address.dlid].load() : 0;
+  return index == 0 ? kAnyId : static_cast<uint16_t>(port_node(index - 1u));
+}
+
+int pass_gate_slow(VerbCall& call) {
+  Fabric& f = fabric();
+  call.node = static_cast<uint16_t>(f.node());
+  call.time_ns = f.now();
+  const Decision decision = decide(f.header().faults, call);
+  if (decision.kind == ActionKind::None) return 0;
+  snapshot_fault(f, decision);
+  {
+    Later later(f);
+    act_on_world(f, decision, later);
+  }
+  if (!is_verb_action(decision.kind)) return 0;
+  if (decision.delay_ns != 0) sleep_ns(decision.delay_ns);
+  return static_cast<int>(decision.value);
+}
+
+}  // namespace bfo::softhca

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The control verb: one call of a verb that is not posting or polling, as the fault rules see it. On a real
+// device these calls go through the kernel, so they can block and run out of resources; rules with verb= say
+// which call does.
+#pragma once
+
+#include <cstdint>
+
+#include "contrib/softhca/fabric/packet.h"
+
+namespace bfo::softhca {
+
+/// Every control verb of the ABI. An extended form counts as its plain one.
+enum class ControlVerb : uint8_t {
+  GetDeviceList,
+  OpenDevice,
+  CloseDevice,
+  QueryDevice,
+  QueryPort,
+  QueryGid,
+  QueryPkey,
+  AllocPd,
+  DeallocPd,
+  RegMr,
+  ReregMr,
+  DeregMr,
+  AllocMw,
+  DeallocMw,
+  CreateCompChannel,
+  DestroyCompChannel,
+  CreateCq,
+  ResizeCq,
+  DestroyCq,
+  CreateSrq,
+  ModifySrq,
+  QuerySrq,
+  DestroySrq,
+  CreateQp,
+  ModifyQp,
+  QueryQp,
+  DestroyQp,
+  CreateAh,
+  DestroyAh,
+  AttachMcast,
+  DetachMcast,
+};
+inline constexpr unsigned kControlVerbCount = static_cast<unsigned>(ControlVerb::DetachMcast) + 1;
+inline constexpr uint32_t kEveryVerb = (uint32_t{1} << kControlVerbCount) - 1;
+
+constexpr uint32_t bit_of(ControlVerb verb) {
+  return uint32_t{1} << static_cast<unsigned>(verb);
+}
+
+/// One call, before it does anything. What a verb does not have stays at its default and matches only rules
+/// that do not ask for it.
+struct VerbCall {
+  ControlVerb verb = ControlVerb::GetDeviceList;
+  uint8_t service_mask = 0;  ///< bit of Service of the queue pair
+  uint8_t state_mask = 0;    ///< bit of ibv_qp_state asked for (modify_qp)
+  uint16_t node = kAnyId;
+  uint16_t device = kAnyId;
+  uint16_t port = kAnyId;
+  uint16_t peer_node = kAnyId;  ///< node of the destination (create_ah, modify_qp with an address)
+  uint32_t qpn = 0;
+  uint64_t size = 0;  ///< bytes of the region, entries of the completion queue
+  uint64_t time_ns = 0;
+};
+
+}  // namespace bfo::softhca
