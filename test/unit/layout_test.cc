@@ -295,7 +295,7 @@ void overlap(Rng& rng, std::vector<Piece>& pieces, size_t total) {
   }
 }
 
-// All bytes of the buffer packed in one pass by the convertor, from its start: that is known to be right.
+// All bytes of the buffer packed in one pass by the convertor, from its start: that is right (shapes_test).
 std::vector<uint8_t> packed(const Type& type, int count, uint8_t* address) {
   int size = 0;
   MPI_Pack_size(count, type.get(), MPI_COMM_SELF, &size);

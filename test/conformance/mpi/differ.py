@@ -108,6 +108,7 @@ class Played:
         self.logs = {}
         self.begun, self.ended = set(), set()
         self.failovers = 0
+        self.unseen = []  # failed receives that MPI_Waitany and MPI_Testany of libmpi have freed without telling (player/finish.h)
         self.with_failover = set()  # programs in whose time a rail failed and its messages went on
         for name in sorted(os.listdir(folder)):
             with open(os.path.join(folder, name), errors="replace") as f:
@@ -128,6 +129,8 @@ class Played:
                     self.with_failover.add(line.split()[2])
                 before = count
                 self.failovers = max(self.failovers, count)
+            elif line.startswith("# unseen "):
+                self.unseen.append(line)
             elif current:
                 self.logs.setdefault((current, process), []).append(line)
 
@@ -166,7 +169,7 @@ def play(job, programs, limit_s, fault_seed=1):
 def differences(played, wanted, program):
     """What is wrong with one program, in lines; empty when nothing is."""
     own = wanted.wrong(program) if wanted else []
-    # What ob1 gets wrong in the very same way is libmpi's: blocks that go backwards without a gap count as contiguous there.
+    # What ob1 gets wrong in the very same way is libmpi's, or is ob1's own.
     found = [line for line in played.wrong(program) if line not in own]
     if wanted is None or own:
         return found
@@ -286,19 +289,24 @@ def save(program, name):
 
 
 def load(path):
-    """Programs from text, so that what was shrunk can be played and shrunk again."""
-    programs = []
+    """Programs of a file, so that what was shrunk can be played and shrunk again."""
     with open(path) as f:
-        for line in f:
-            word, *rest = line.split() or ["#"]
-            values = {key: int(value) if value.lstrip("-").isdigit() else value
-                      for key, value in (pair.split("=", 1) for pair in rest if "=" in pair)}
-            if word == "program":
-                programs.append({"name": str(values["name"]), "seed": values["seed"], "batches": []})
-            elif word == "batch":
-                programs[-1]["batches"].append(dict(values, finish=values["finish"].split(","), messages=[]))
-            elif word == "message":
-                programs[-1]["batches"][-1]["messages"].append(values)
+        return parsed(f)
+
+
+def parsed(lines):
+    """Programs from text."""
+    programs = []
+    for line in lines:
+        word, *rest = line.split() or ["#"]
+        values = {key: int(value) if value.lstrip("-").isdigit() else value
+                  for key, value in (pair.split("=", 1) for pair in rest if "=" in pair)}
+        if word == "program":
+            programs.append({"name": str(values["name"]), "seed": values["seed"], "batches": []})
+        elif word == "batch":
+            programs[-1]["batches"].append(dict(values, finish=values["finish"].split(","), messages=[]))
+        elif word == "message":
+            programs[-1]["batches"][-1]["messages"].append(values)
     return programs
 
 
@@ -349,7 +357,7 @@ class Totals:
 
     def __init__(self):
         self.jobs = self.programs = self.messages = self.bad = 0
-        self.over_verbs = self.with_fault = self.failovers = 0
+        self.over_verbs = self.with_fault = self.failovers = self.unseen = 0
         self.seconds = 0.0
 
     def take(self, job, played, programs):
@@ -357,6 +365,7 @@ class Totals:
         self.programs += len(played.ended)
         self.messages += sum(len(b["messages"]) * b["waves"] for p in programs for b in p["batches"])
         self.seconds += played.result.seconds
+        self.unseen += len(played.unseen)
         if job.over_verbs():
             self.over_verbs += len(played.ended)
             self.with_fault += len(played.with_failover)
@@ -369,7 +378,8 @@ class Totals:
 
     def line(self):
         return (f"{self.programs} programs, {self.messages} messages in {self.jobs} jobs, {self.seconds:.0f} s; over verbs "
-                f"{self.over_verbs}, {self.with_fault} of them with failovers ({self.failovers} in all); {self.bad} wrong")
+                f"{self.over_verbs}, {self.with_fault} of them with failovers ({self.failovers} in all); "
+                f"{self.unseen} failed receives freed by libmpi unseen; {self.bad} wrong")
 
 
 def report(job, bad, programs):

@@ -46,6 +46,15 @@ void all_at_once(Requests* requests, Ends* ends, bool test) {
   take_all(requests, ends, code, statuses);
 }
 
+// Requests of `open` that were there `before` and are gone without having been told of.
+void note_unseen(const Requests& before, const Requests& open, Requests* requests, Ends* ends) {
+  for (size_t i = 0; i < open.size(); ++i) {
+    if (before[i] == MPI_REQUEST_NULL || open[i] != MPI_REQUEST_NULL) continue;
+    (*ends)[i].unseen = true;
+    (*requests)[i] = MPI_REQUEST_NULL;
+  }
+}
+
 void one_of_all(Requests* requests, Ends* ends, bool test) {
   // A copy that keeps no request which has failed: MPI leaves such a handle in place.
   Requests open = *requests;
@@ -54,6 +63,7 @@ void one_of_all(Requests* requests, Ends* ends, bool test) {
     int flag = 1;
     MPI_Status status = {};
     const int n = static_cast<int>(open.size());
+    Requests before = open;
     const int code = test ? MPI_Testany(n, open.data(), &index, &flag, &status)
                           : MPI_Waitany(n, open.data(), &index, &status);
     if (!flag) continue;
@@ -62,6 +72,8 @@ void one_of_all(Requests* requests, Ends* ends, bool test) {
     // MPI_Testany of Open MPI 4.1 tells of a failed persistent request in the status only.
     (*ends)[i] = {error_class(code != MPI_SUCCESS ? code : status.MPI_ERROR), status};
     (*requests)[i] = open[i];
+    before[i] = MPI_REQUEST_NULL;
+    note_unseen(before, open, requests, ends);
     if (code != MPI_SUCCESS) open[i] = MPI_REQUEST_NULL;
   }
 }
@@ -73,6 +85,7 @@ void some_of_all(Requests* requests, Ends* ends, bool test) {
   for (;;) {
     int count = 0;
     const int n = static_cast<int>(open.size());
+    Requests before = open;
     const int code = test ? MPI_Testsome(n, open.data(), &count, indices.data(), statuses.data())
                           : MPI_Waitsome(n, open.data(), &count, indices.data(), statuses.data());
     if (count == MPI_UNDEFINED) return;
@@ -82,8 +95,10 @@ void some_of_all(Requests* requests, Ends* ends, bool test) {
       const bool apart = error_class(code) == MPI_ERR_IN_STATUS;
       (*ends)[i] = {apart ? error_class(status.MPI_ERROR) : error_class(code), status};
       (*requests)[i] = open[i];
+      before[i] = MPI_REQUEST_NULL;
       if ((*ends)[i].error != MPI_SUCCESS) open[i] = MPI_REQUEST_NULL;
     }
+    note_unseen(before, open, requests, ends);
   }
 }
 

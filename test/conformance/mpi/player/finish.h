@@ -9,10 +9,13 @@
 
 namespace player {
 
-/// How a request ended: an error class, and its status.
+/// How a request ended: an error class, and its status. `unseen`: Open MPI has freed it and never said how it
+/// ended. When one request of MPI_Waitany or MPI_Testany has failed, 4.1 frees all of the array that have
+/// failed by then, and tells of one.
 struct Ended {
   int error = MPI_SUCCESS;
   MPI_Status status = {};
+  bool unseen = false;
 };
 
 /// Completes all requests in the way `how`: wait, reverse, waitall, waitany, waitsome, test, testall,

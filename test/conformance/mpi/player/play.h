@@ -47,6 +47,7 @@ class Play {
   void check(const Part& part);
   void check_received(const Part& part);
   std::string check_cancelled(const Part& part);
+  static int error_of(const Part& part);
   std::string check_status(const Part& part, int source);
   void complain(const Message& m, const std::string& what);
   std::string name_of(const Message& m) const;
