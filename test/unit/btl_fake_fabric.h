@@ -83,6 +83,9 @@ class FakeFabric {
   int refuse_create = 0;           // errno of create_qp
   int refuse_secrets = 0;          // errno when a port draws its nonce and Q_Key
   int wrong_qkeys = 0;             // datagrams dropped because they name another Q_Key than their target's
+  int refuse_ah = 0;               // errno of create_ah
+  uint64_t block_ah_ns = 0;        // create_ah takes so long
+  uint64_t block_destroy_ns = 0;   // destroy_qp of a connection takes so long
   uint32_t max_inline = 256;
 
   /// Calls number `first` to `last`, from 1, of a control verb of any device, or of `device` only, fail with
@@ -121,6 +124,9 @@ class FakeFabric {
   int signaled = 0;
   int inlined = 0;
   int posted = 0;
+  int ah_calls = 0;          // create_ah, failed ones too
+  bool in_progress = false;  // a progress function runs ..
+  int progress_verbs = 0;    // .. and has called so many control verbs that may block
   uint32_t last_qpn = 0x10;
   uint32_t last_key = 0x1000;
 

@@ -84,8 +84,19 @@ int dereg_mr(ibv_mr* mr) {
   delete mr;
   return 0;
 }
+/// Counts a control verb that may block, and lets it take its time.
+void control_verb(uint64_t takes_ns = 0) {
+  fabric().progress_verbs += fabric().in_progress;
+  fake_now() += takes_ns;
+}
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr*) {
+  control_verb(fabric().block_ah_ns);
+  ++fabric().ah_calls;
   if (fabric().call("create_ah", pd->context) != 0) return nullptr;
+  if (fabric().refuse_ah != 0) {
+    errno = fabric().refuse_ah;
+    return nullptr;
+  }
   return new ibv_ah{};
 }
 int destroy_ah(ibv_ah* ah) {

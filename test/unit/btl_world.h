@@ -107,6 +107,11 @@ struct Process {
   }
 
   void poll() {
+    FakeFabric::current()->in_progress = true;
+    poll_port();
+    FakeFabric::current()->in_progress = false;
+  }
+  void poll_port() {
     while (engine::read_event(fake_verbs(), device.context(), fake_environment().now_ns, &device.events())) {
     }
     engine::Port* ports[] = {&port};

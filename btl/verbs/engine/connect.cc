@@ -265,6 +265,7 @@ void connect_packet(Port& port, const char* data, size_t length) {
     return;
   }
   mail_learn_address(*endpoint, packet);
+  mail_heard(*endpoint, now);
   endpoint->peer_late = false;
   life_heard(*endpoint, now);
   act(*endpoint, packet, now);
@@ -300,7 +301,7 @@ void connect_abandon(Endpoint& endpoint, uint64_t now) {
 
 void connect_bye(Endpoint& endpoint) {
   if (endpoint.epoch == 0 || endpoint.peer_left || endpoint.port->state() != PortState::kActive) return;
-  if (endpoint.peer_late) return;  // it has never been heard, and making its address handle may take a second
+  if (!mail_ready(endpoint)) return;  // nothing has reached it
   mail_send(endpoint, PacketType::kBye, endpoint.epoch);
 }
 

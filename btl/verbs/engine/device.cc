@@ -26,6 +26,11 @@ bool Device::open(const VerbsApi& api, ibv_device* device) {
 }
 
 bool Device::close() {
+  if (leave_open_) {
+    pd_ = nullptr;
+    context_ = nullptr;
+    return false;
+  }
   bool clean = true;
   if (pd_ != nullptr) {
     clean = arena_.close();

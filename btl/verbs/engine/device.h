@@ -25,6 +25,8 @@ class Device {
   /// Frees everything. Ports and user registrations must be gone. False when the device refused something (it
   /// is dying).
   bool close();
+  /// A control verb does not return: close() must leave the device to the end of the process.
+  void leave_open() { leave_open_ = true; }
 
   const VerbsApi& api() const { return *api_; }
   ibv_context* context() const { return context_; }
@@ -46,6 +48,7 @@ class Device {
   ibv_pd* pd_ = nullptr;
   ibv_device_attr attr_{};
   char name_[64] = {};
+  bool leave_open_ = false;
   Arena arena_;
   EventBox events_;
 };

@@ -14,6 +14,7 @@
 namespace bfo::engine {
 
 class Port;
+struct Address;
 
 /// What is known of the process behind a handshake that gets no answer. See life.h.
 enum class Life : uint8_t {
@@ -100,8 +101,12 @@ struct Endpoint {
   uint64_t peer_nonce = 0;  // of the peer's port
   bool initiator = false;   // the lower name initiates: no simultaneous open can occur
   PortAddress peer;
-  bool peer_late = false;  // the peer's port was not active when it was published, and has not been heard
-  ibv_ah* ah = nullptr;
+  bool peer_late = false;      // the peer's port was not active when it was published, and has not been heard
+  Address* address = nullptr;  // of `peer`, in the port's book; nullptr: not looked for yet
+  bool mail_waits = false;     // a handshake packet waits for the address handle ..
+  bool ping_waits = false;     // .. or a PING
+  PacketType mail_type{};      // which one
+  uint32_t mail_epoch = 0;
   uint32_t epoch = 0;      // current or last one; 0 = none yet
   bool announced = false;  // rail_up was reported for the current epoch
   bool ever_up = false;

@@ -63,6 +63,7 @@ void Port::port_refresh(int type, uint64_t when_ns) {
 
 void Port::port_up() {
   const bool was_late = std::exchange(late_, false);
+  addresses_.forgive();
   up_since_ns_ = env_.now_ns();
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     endpoint->failures = 0;

@@ -4,6 +4,7 @@
 #include "btl/verbs/engine/mail.h"
 
 #include <cstring>
+#include <utility>
 
 #include "btl/verbs/engine/port.h"
 
@@ -40,16 +41,43 @@ Packet make_packet(const Endpoint& endpoint, PacketType type, uint32_t epoch) {
 
 }  // namespace
 
+bool mail_ready(const Endpoint& endpoint) {
+  return endpoint.address != nullptr && endpoint.address->handle != nullptr;
+}
+
 void mail_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   Port& port = *endpoint.port;
-  if (endpoint.ah == nullptr) {
-    ibv_ah_attr attr = address_vector(port.settings(), port.address(), endpoint.peer);
-    endpoint.ah = port.api().create_ah(port.device().pd(), &attr);
-    if (endpoint.ah == nullptr) return;  // the retransmission timer tries again
+  if (endpoint.address == nullptr) endpoint.address = port.addresses().find(endpoint.peer);
+  if (endpoint.address == nullptr) return;  // the retransmission timer tries again
+  ibv_ah* const handle = port.addresses().handle(*endpoint.address, port.env().now_ns());
+  const bool ping = type == PacketType::kPing;
+  if (handle == nullptr) {
+    if (ping) {
+      endpoint.ping_waits = true;
+      return;
+    }
+    endpoint.mail_waits = true;
+    endpoint.mail_type = type;
+    endpoint.mail_epoch = epoch;
+    return;
   }
   const Packet packet = make_packet(endpoint, type, epoch);
-  const uint32_t to = type == PacketType::kPing ? endpoint.peer.pulse_qpn : endpoint.peer.ud_qpn;
-  static_cast<void>(port.ud().send(endpoint.ah, to, endpoint.peer.qkey, &packet, sizeof packet));
+  const uint32_t to = ping ? endpoint.peer.pulse_qpn : endpoint.peer.ud_qpn;
+  static_cast<void>(port.ud().send(handle, to, endpoint.peer.qkey, &packet, sizeof packet));
+}
+
+void mail_flush(Endpoint& endpoint) {
+  if (!endpoint.mail_waits && !endpoint.ping_waits) return;
+  if (!mail_ready(endpoint)) return;
+  const bool mail = std::exchange(endpoint.mail_waits, false);
+  const bool ping = std::exchange(endpoint.ping_waits, false);
+  if (mail && still_said(endpoint.mail_type, endpoint.phase, endpoint.mail_epoch, endpoint.epoch))
+    mail_send(endpoint, endpoint.mail_type, endpoint.mail_epoch);
+  if (ping && endpoint.unanswered != 0) mail_send(endpoint, PacketType::kPing, endpoint.unanswered);
+}
+
+void mail_heard(Endpoint& endpoint, uint64_t now) {
+  if (endpoint.address != nullptr) endpoint.port->addresses().heard(*endpoint.address, now);
 }
 
 void mail_learn_address(Endpoint& endpoint, const Packet& packet) {
@@ -66,8 +94,7 @@ void mail_learn_address(Endpoint& endpoint, const Packet& packet) {
       old.ud_qpn == now.ud_qpn && old.mtu == now.mtu) {
     return;
   }
-  if (endpoint.ah != nullptr) endpoint.port->api().destroy_ah(endpoint.ah);
-  endpoint.ah = nullptr;
+  endpoint.address = nullptr;
   endpoint.peer = now;
 }
 

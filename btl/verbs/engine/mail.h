@@ -10,8 +10,17 @@
 
 namespace bfo::engine {
 
-/// Sends one, without waiting; it may be lost.
+// Progress function only.
+
+/// Sends one, without waiting; it may be lost. While the address handle is being made the last one waits for
+/// it.
 void mail_send(Endpoint& endpoint, PacketType type, uint32_t epoch);
+/// Sends what waits for the address handle, if that is there and the packet still says what is true.
+void mail_flush(Endpoint& endpoint);
+/// True when a packet would leave at once.
+bool mail_ready(const Endpoint& endpoint);
+/// A packet of the peer came: its address can be worth another try.
+void mail_heard(Endpoint& endpoint, uint64_t now);
 /// The peer's address as it says itself now: its LID may have changed since the modex.
 void mail_learn_address(Endpoint& endpoint, const Packet& packet);
 

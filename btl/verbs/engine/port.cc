@@ -15,6 +15,7 @@
 #include "btl/verbs/engine/connect.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/life.h"
+#include "btl/verbs/engine/mail.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 
@@ -89,6 +90,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   *what = "unpredictable numbers from getrandom()";
   if (!draw_secrets(env_, &nonce_, &qp_settings_.qkey)) return false;
   address_.qkey = qp_settings_.qkey;
+  addresses_.open(*this, config.control, &attention_);
   *what = "port attributes";
   refresh();
   if (state_ != PortState::kActive && !config.may_be_down) {
@@ -142,7 +144,9 @@ bool Port::close() {
     if (ibv_poll_cq(cq_, 1, &wc) == 1 && work_kind(wc.wr_id) == WorkKind::kUdSend)
       ud_.sent(static_cast<uint32_t>(work_low(wc.wr_id)));
   }
-  bool clean = pulse_.close();
+  const bool threads_ended = addresses_.close();
+  if (!threads_ended) device_->leave_open();
+  bool clean = pulse_.close() && threads_ended;
   clean = ud_.close() && clean;
   if (landing_mr_ != nullptr) clean = device_->api().dereg_mr(landing_mr_) == 0 && clean;
   landing_mr_ = nullptr;
@@ -194,8 +198,6 @@ void Port::remove(Endpoint& endpoint) {
   endpoint.data.to_error();
   endpoint.probe.to_error();
   destroy_queue_pairs(endpoint);
-  if (endpoint.ah != nullptr) api().destroy_ah(endpoint.ah);
-  endpoint.ah = nullptr;
   const Guard guard(lock_);
   peers_.erase(endpoint.peer_name);
   for (Endpoint** at = &endpoints_; *at != nullptr; at = &(*at)->next) {
@@ -253,7 +255,8 @@ int Port::poll() {
     until_clock_ = kClockEvery;
     const uint64_t now = env_.now_ns();
     if (attention || timers_) {
-      attention_.store(false, std::memory_order_relaxed);
+      // Reads what a control thread stored: its result is seen by what follows.
+      attention_.exchange(false, std::memory_order_acq_rel);
       attend(now, emptied);
     }
     if (now >= next_tick_ns_) tick(now, emptied);
@@ -395,7 +398,12 @@ void Port::handle_error(const ibv_wc& wc) {
 
 // ---- slow path
 
+void Port::finish_commands() {
+  addresses_.lane().finish();
+}
+
 void Port::attend(uint64_t now, bool emptied) {
+  finish_commands();
   if (ud_broken_) {
     ud_broken_ = false;
     if (state_ != PortState::kDead && !ud_.revive()) ud_broken_ = true;
@@ -422,6 +430,7 @@ void Port::attend_unconnected(Endpoint& endpoint, uint64_t now) {
 }
 
 void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again) {
+  mail_flush(endpoint);
   switch (endpoint.phase) {
     case Phase::kUp:
     case Phase::kSuspect:

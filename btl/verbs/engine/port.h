@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "btl/verbs/engine/address.h"
 #include "btl/verbs/engine/async.h"
 #include "btl/verbs/engine/cq.h"
 #include "btl/verbs/engine/device.h"
@@ -38,11 +39,14 @@ struct Config {
   uint64_t peer_timeout_ns = 10'000'000'000;    // no sign of life for so long during a handshake; 0 = never
   uint64_t retry_min_ns = 1'000'000;            // handshake retransmission and reconnection back-off
   uint64_t retry_max_ns = 256'000'000;
+  uint64_t address_retry_min_ns = 250'000'000;  // back-off of a destination that has no address handle
+  uint64_t address_retry_max_ns = 8'000'000'000;
   uint64_t marker_bound_ns = 50'000'000;  // a drain waits this long for its marker
   uint64_t last_receive_bound_ns =
       3'000'000;             // and this long for QP_LAST_WQE_REACHED, which some drivers never raise
   bool threads = false;      // several threads may call in
   bool may_be_down = false;  // open() takes a port that is not active; it joins when it is
+  ControlMode control = ControlMode::kInline;
   QpSettings qp;
 };
 
@@ -173,6 +177,7 @@ class Port {
   Srq& srq() { return srq_; }
   Ud& ud() { return ud_; }
   Pulse& pulse() { return pulse_; }
+  AddressBook& addresses() { return addresses_; }
   Table<Endpoint>& qps() { return qps_; }
   Endpoint* find_peer(uint64_t name) const { return peers_.find(name); }
   Endpoint* endpoints() const { return endpoints_; }
@@ -202,6 +207,7 @@ class Port {
   void handle_error(const ibv_wc& wc);
   void first_message(Endpoint& endpoint);
   void attend(uint64_t now, bool emptied);
+  void finish_commands();
   void attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again);
   void attend_unconnected(Endpoint& endpoint, uint64_t now);
   void judge_probe(Endpoint& endpoint);
@@ -243,6 +249,7 @@ class Port {
   Srq srq_;
   Ud ud_;
   Pulse pulse_;
+  AddressBook addresses_;
   Table<Endpoint> qps_;    // by queue pair number
   Table<Endpoint> peers_;  // by process name
   Endpoint* endpoints_ = nullptr;

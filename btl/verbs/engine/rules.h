@@ -128,6 +128,24 @@ constexpr Answer answer(PacketType type, bool initiator, Phase phase, uint32_t t
   return Answer::kDrop;
 }
 
+/// A packet that waited for its address handle: does it still say what is true? A later packet, or the end of
+/// the epoch, may have overtaken it.
+constexpr bool still_said(PacketType type, Phase phase, uint32_t packet, uint32_t epoch) {
+  if (packet != epoch) return false;
+  switch (type) {
+    case PacketType::kKnock:
+      return phase == Phase::kKnocking;
+    case PacketType::kRequest:
+      return phase == Phase::kRequesting;
+    case PacketType::kReply:
+      return phase == Phase::kReplied;
+    case PacketType::kReady:
+      return is_up(phase);
+    default:
+      return false;
+  }
+}
+
 /// What a drain has reached.
 struct DrainView {
   bool handed_back;    // the fragments have been given back

@@ -224,6 +224,7 @@ engine::Config make_config(const Component& component, const mca_btl_base_module
   config.retry_max_ns = uint64_t{params.reconnect_max} * 1'000'000;
   config.marker_bound_ns = uint64_t{params.drain_timeout} * 1'000'000;
   config.threads = component.threads;
+  config.control = engine::ControlMode::kThread;
   config.qp.pkey_index = static_cast<uint16_t>(params.ib_pkey_index);
   config.qp.gid_index = static_cast<uint8_t>(params.gid_index);
   config.qp.service_level = static_cast<uint8_t>(params.ib_service_level);

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// address.cc: see address.h.
+#include "btl/verbs/engine/address.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/port.h"
+
+namespace bfo::engine {
+namespace {
+
+/// Destinations that do not answer keep as many threads for about a second each; the others go on.
+constexpr uint32_t kWidth = ControlLane::kMaxWidth;
+/// At the end nobody waits for a handle; what is wanted is only that the thread is out of the device.
+constexpr uint64_t kPatienceNs = 50'000'000;
+
+bool same(const PortAddress& a, const PortAddress& b) {
+  return a.lid == b.lid && a.link_layer == b.link_layer && memcmp(a.gid.raw, b.gid.raw, sizeof a.gid) == 0;
+}
+
+}  // namespace
+
+void AddressBook::open(Port& port, ControlMode mode, std::atomic<bool>* attention) {
+  port_ = &port;
+  lane_.open(mode, kWidth, attention);
+}
+
+Address* AddressBook::find(const PortAddress& to) {
+  for (Address* address = newest_; address != nullptr; address = address->older) {
+    if (same(address->to, to)) return address;
+  }
+  auto* address = make<Address>();
+  if (address == nullptr) return nullptr;
+  address->book = this;
+  address->to = to;
+  address->older = newest_;
+  newest_ = address;
+  return address;
+}
+
+ibv_ah* AddressBook::handle(Address& address, uint64_t now) {
+  if (address.handle != nullptr) return address.handle;
+  if (address.asked || (address.failures != 0 && now < address.retry_ns)) return nullptr;
+  address.asked = true;
+  address.api = &port_->api();
+  address.pd = port_->device().pd();
+  address.attr = address_vector(port_->settings(), port_->address(), address.to);
+  address.run = create;
+  address.done = created;
+  address.droppable = true;
+  // What has never failed goes before what did: a dead node must not delay the first word to a living one.
+  lane_.submit(address, address.failures == 0 ? Urgency::kNormal : Urgency::kLast);
+  return address.handle;
+}
+
+void AddressBook::create(Command& command) {
+  auto& address = static_cast<Address&>(command);
+  errno = 0;
+  address.made = address.api->create_ah(address.pd, &address.attr);
+  address.made_error = address.made != nullptr ? 0 : errno != 0 ? errno : EIO;
+}
+
+void AddressBook::created(Command& command) {
+  auto& address = static_cast<Address&>(command);
+  address.asked = false;
+  if (address.dropped) return;
+  address.handle = address.made;
+  address.error = address.made_error;
+  if (address.handle == nullptr) return address.book->failed(address);
+  address.failures = 0;
+  // Datagrams wait for it.
+  address.book->port_->need_attention();
+}
+
+void AddressBook::failed(Address& address) {
+  const Config& config = port_->config();
+  const uint64_t base =
+      std::min(config.address_retry_max_ns, config.address_retry_min_ns << std::min(address.failures, 16u));
+  ++address.failures;
+  address.retry_ns = port_->env().now_ns() + base / 2 + port_->env().random() % (base + 1);
+}
+
+void AddressBook::heard(Address& address, uint64_t now) {
+  if (address.failures != 0) address.retry_ns = std::min(address.retry_ns, now + kHeardNs);
+}
+
+void AddressBook::forgive() {
+  for (Address* address = newest_; address != nullptr; address = address->older) address->failures = 0;
+}
+
+void AddressBook::destroy(Command& command) {
+  auto& address = static_cast<Address&>(command);
+  address.api->destroy_ah(address.made);
+}
+
+bool AddressBook::close() {
+  for (Address* address = newest_; address != nullptr; address = address->older) {
+    if (address->asked || address->handle == nullptr) continue;
+    address->asked = true;
+    address->run = destroy;
+    address->done = [](Command& done) { static_cast<Address&>(done).asked = false; };
+    address->handle = nullptr;
+    address->droppable = false;
+    lane_.submit(*address, Urgency::kFirst);
+  }
+  const bool clean = lane_.close(kPatienceNs);
+  while (newest_ != nullptr) {
+    Address* const address = newest_;
+    newest_ = address->older;
+    // A handle that came while the lane closed.
+    if (clean && address->handle != nullptr) address->api->destroy_ah(address->handle);
+    if (clean || !address->asked) unmake(address);
+  }
+  return clean;
+}
+
+}  // namespace bfo::engine

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// address.h: the address handles of a port, one per destination. Making one may take a second and fail: on
+// RoCE the kernel resolves the neighbour first, and a port in another VLAN never answers. So handles are made
+// by control threads, all endpoints whose peers share a port share one, and a failure is kept: the same
+// destination is asked for again only when its back-off is over.
+#pragma once
+
+#include <cstdint>
+
+#include "btl/verbs/engine/control.h"
+#include "btl/verbs/engine/qp.h"
+
+namespace bfo::engine {
+
+class Port;
+class AddressBook;
+
+/// One destination.
+struct Address : Command {
+  AddressBook* book = nullptr;
+  PortAddress to;            // LID, GID and link layer count
+  ibv_ah* handle = nullptr;  // once made, it stays
+  int error = 0;             // errno of the last failure; 0: none
+  uint32_t failures = 0;     // in a row
+  uint64_t retry_ns = 0;     // not before, if it failed
+  Address* older = nullptr;  // list of the book
+  bool asked = false;        // a command is under way, which owns what follows
+  const VerbsApi* api = nullptr;
+  ibv_pd* pd = nullptr;
+  ibv_ah_attr attr{};
+  ibv_ah* made = nullptr;
+  int made_error = 0;
+};
+
+/// The destinations of a port. Progress function only.
+class AddressBook {
+ public:
+  void open(Port& port, ControlMode mode, std::atomic<bool>* attention);
+  /// The destination `to`, which stays until close(). nullptr when memory is short.
+  Address* find(const PortAddress& to);
+  /// Its handle. nullptr while it is being made or has failed; asks for it when that is due, and the port
+  /// gets attention when it is there. In inline mode it is there at once.
+  ibv_ah* handle(Address& address, uint64_t now);
+  /// The destination shows life: asked again within kHeardNs if it has failed before.
+  void heard(Address& address, uint64_t now);
+  /// The own port came up: what failed before it is asked again.
+  void forgive();
+  ControlLane& lane() { return lane_; }
+  /// Destroys all handles. False when a command does not end: its thread uses the device for ever.
+  bool close();
+
+  static constexpr uint64_t kHeardNs = 1'000'000'000;
+
+ private:
+  static void create(Command& command);
+  static void created(Command& command);
+  static void destroy(Command& command);
+  void failed(Address& address);
+
+  Port* port_ = nullptr;
+  ControlLane lane_;
+  Address* newest_ = nullptr;
+};
+
+}  // namespace bfo::engine
