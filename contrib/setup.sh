@@ -29,6 +29,18 @@ have_openmpi_headers() {
 }
 have_python() { /usr/bin/python3 -c "import $1" >/dev/null 2>&1; }
 
+# Takes the options that quickstart and check share from the arguments of the script; anything else ends it.
+install=yes
+take_options() {
+  local option
+  for option in "$@"; do
+    case $option in
+      --no-install) install=no ;;
+      *) die "unknown argument '$option'; the only one is --no-install: name what is missing instead of installing it (BFO_BUILD, JOBS and BFO_CONFIGURE in the environment change the rest)" ;;
+    esac
+  done
+}
+
 # Prints the Debian packages that are missing. $1: build (enough for quickstart) or test (everything contrib/check uses).
 missing_packages() {
   local own_openmpi=no compiler
@@ -67,18 +79,22 @@ missing_packages() {
   } | sort -u | tr '\n' ' ' | sed 's/ $//'
 }
 
-# Installs what is missing, with root or passwordless sudo; otherwise prints the line to run and exits 1.
+# Prints the list of what is missing and installs it, with root or passwordless sudo. Without them, or after
+# --no-install, prints the line to run and exits 1.
 install_missing() {
   local packages run=()
   packages=$(missing_packages "$1")
   [ -z "$packages" ] && return 0
   local line="apt-get install -y --no-install-recommends $packages"
+  [ $install = yes ] || die "missing here: $packages. Nothing was installed (--no-install). Run: sudo $line"
   have apt-get || die "missing here: $packages (names of Debian packages; this machine has no apt-get). Install their equivalents and run $me again."
   if [ "$(id -u)" != 0 ]; then
     sudo -n true 2>/dev/null || die "missing packages, and neither root nor passwordless sudo to install them. Run: sudo $line"
     run=(sudo -n)
   fi
-  say "installing $packages"
+  say "missing here, to be installed now with apt-get (--no-install prevents it):"
+  # shellcheck disable=SC2086
+  printf '  %s\n' $packages
   local log
   log=$(mktemp)
   # shellcheck disable=SC2086  # the list is meant to be split
