@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -27,6 +28,27 @@ PortPlace infiniband(uint64_t subnet, uint8_t ordinal) {
 PortPlace ethernet(uint64_t prefix, uint8_t ordinal) {
   PortPlace place = infiniband(prefix, ordinal);
   place.link_layer = IBV_LINK_LAYER_ETHERNET;
+  place.subnet_bits = 64;
+  place.position = ordinal;
+  return place;
+}
+
+/// A RoCE v2 port with the address 10.0.`net`.1/24.
+PortPlace roce(uint8_t net, uint8_t position, uint8_t ordinal = 0) {
+  PortPlace place = ethernet(0, ordinal);
+  const uint8_t raw[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, net, 1};
+  std::copy(raw, raw + 16, place.gid.raw);
+  place.subnet_bits = 120;
+  place.routable = true;
+  place.position = position;
+  return place;
+}
+
+/// A RoCE port that has no address: it has not been up yet.
+PortPlace unknown(uint8_t position) {
+  PortPlace place = ethernet(0, position);
+  place.gid = ibv_gid{};
+  place.subnet_bits = 0;
   return place;
 }
 
@@ -78,8 +100,68 @@ TEST(Pairing, MorePortsOnOneSide_TheRestMeetsNobody) {
 TEST(Pairing, Subnets_AreKeptApartAndSoAreLinkLayers) {
   const Places ours = {infiniband(1, 0), infiniband(2, 0), ethernet(1, 0)};
   const Places theirs = {ethernet(9, 0), infiniband(2, 0), infiniband(1, 0)};
-  EXPECT_EQ(pairs_of(ours, theirs), (Pairs{{0, 2}, {1, 1}, {2, 0}}));
+  EXPECT_EQ(pairs_of(ours, theirs), (Pairs{{0, 2}, {1, 1}}));
   EXPECT_EQ(pairs_of({infiniband(1, 0)}, {infiniband(2, 0)}), Pairs{});
+}
+
+TEST(Pairing, TwoRoceSubnets_AreTwoFabricsInWhateverOrder) {
+  EXPECT_EQ(pairs_of({roce(1, 0), roce(2, 1)}, {roce(2, 0), roce(1, 1)}), (Pairs{{0, 1}, {1, 0}}));
+}
+
+TEST(Pairing, APortInASubnetThePeerHasNot_MeetsNobody) {
+  // Each node's storage port is in a subnet of its own.
+  EXPECT_EQ(pairs_of({roce(1, 0), roce(7, 1)}, {roce(1, 0), roce(9, 1)}), (Pairs{{0, 0}}));
+}
+
+TEST(Pairing, NoSubnetInCommon_TheNetworkIsRoutedAndPositionsMeet) {
+  EXPECT_EQ(pairs_of({roce(1, 0), roce(2, 1)}, {roce(3, 0), roce(4, 1)}), (Pairs{{0, 0}, {1, 1}}));
+  EXPECT_EQ(pairs_of({roce(2, 1)}, {roce(3, 0), roce(4, 1)}), (Pairs{{0, 1}}));
+  EXPECT_EQ(pairs_of({roce(1, 0)}, {roce(4, 1)}), (Pairs{{0, 0}}));
+}
+
+TEST(Pairing, AddressesThatDoNotReachEachOther_DoNotMeet) {
+  PortPlace version1 = roce(1, 0);
+  version1.routable = false;
+  EXPECT_EQ(pairs_of({version1}, {roce(2, 0)}), Pairs{});
+  EXPECT_EQ(pairs_of({ethernet(1, 0)}, {roce(2, 0)}), Pairs{}) << "IPv6 here, IPv4 there";
+}
+
+TEST(Pairing, PortThatIsDown_MeetsWhatItsSubnetIsNotKnownFor) {
+  EXPECT_EQ(pairs_of({roce(1, 0), unknown(1)}, {roce(1, 0), roce(2, 1)}), (Pairs{{0, 0}, {1, 1}}));
+  EXPECT_EQ(pairs_of({unknown(0), roce(2, 1)}, {roce(1, 0), unknown(1)}), (Pairs{{0, 0}, {1, 1}}));
+  EXPECT_EQ(pairs_of({unknown(0), unknown(1)}, {unknown(0), unknown(1)}), (Pairs{{0, 0}, {1, 1}}));
+}
+
+TEST(Pairing, Partitions_AreKeptApartWhateverTheMembership) {
+  PortPlace full = infiniband(1, 0);
+  full.pkey = 0x8001;
+  PortPlace limited = full;
+  limited.pkey = 0x0001;
+  PortPlace other = full;
+  other.pkey = 0x8002;
+  EXPECT_EQ(pairs_of({full}, {limited}), (Pairs{{0, 0}}));
+  EXPECT_EQ(pairs_of({full}, {other}), Pairs{});
+  PortPlace ethernet_other = roce(1, 0);
+  ethernet_other.pkey = 0x8002;
+  EXPECT_EQ(pairs_of({roce(1, 0)}, {ethernet_other}), Pairs{});
+}
+
+TEST(Pairing, AnyMixOfSubnetsAndUnknownPorts_IsSeenAlikeFromBothSides) {
+  constexpr unsigned kKinds = 5;
+  const auto host = [](unsigned code) {
+    Places places;
+    for (uint8_t i = 0; i < 3; ++i, code /= kKinds) {
+      const uint8_t kind = static_cast<uint8_t>(code % kKinds);
+      if (kind == 0) continue;
+      places.push_back(kind == 4 ? unknown(i) : roce(kind, i));
+      for (size_t k = 0; k + 1 < places.size(); ++k)
+        places.back().ordinal += engine::same_fabric(places[k], places.back()) ? 1 : 0;
+    }
+    return places;
+  };
+  for (unsigned mine = 0; mine < kKinds * kKinds * kKinds; ++mine) {
+    for (unsigned yours = 0; yours < kKinds * kKinds * kKinds; ++yours) pairs_of(host(mine), host(yours));
+  }
 }
 
 TEST(Pairing, AnySubsetsOfFourPorts_AreSeenAlikeAndMeetAsManyAsCan) {

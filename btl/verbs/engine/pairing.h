@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "btl/verbs/engine/gid.h"
 #include "btl/verbs/engine/qp.h"
 
 namespace bfo::engine {
@@ -14,20 +15,29 @@ namespace bfo::engine {
 struct PortPlace {
   uint8_t link_layer = 0;  // enum of ibv_port_attr
   ibv_gid gid{};
+  uint8_t subnet_bits = 0;  // Ethernet: GidEntry::subnet_bits; 0: not known
+  bool routable = false;    // Ethernet: the address reaches other subnets through routers
+  uint16_t pkey = 0;        // partition; the membership bit does not count
   /// How many ports that the process was allowed to use come before this one in its fabric, whether they were
   /// active or not. So a port that is down when a process starts does not make its other ports change sides.
   uint8_t ordinal = 0;
+  uint8_t position = 0;  // the same among all ports of its link layer
 };
 
-/// Ports can meet when they are of the same link layer and subnet. On Ethernet the prefix is a link-local
-/// constant or part of an IPv4-mapped address: routing decides, not equality. An equivalence relation.
+/// Ports are in one fabric when they are of the same link layer, partition and subnet: on InfiniBand by
+/// prefix, on Ethernet by netmask. An Ethernet port of an unknown subnet is in none. Symmetric and
+/// transitive.
 bool same_fabric(const PortPlace& a, const PortPlace& b);
 
 inline constexpr size_t kNoPort = SIZE_MAX;
+inline constexpr size_t kMaxPlaces = 64;  ///< ports of a process that pairing looks at
 
 /// The index in `theirs` of the port that ours[which] meets, or kNoPort. In each fabric ports of equal
-/// ordinal meet; what is left on both sides meets in its order. Both processes find the same pairs: `ours`
-/// and `theirs` are in the order of their owners' devices. Any thread.
+/// ordinal meet; what is left on both sides meets in its order. Then the Ethernet ports that are left: a port
+/// whose subnet is not known (it is down) may meet any, and when the two processes have no subnet in common
+/// at all, their network is routed and routable addresses of a kind may meet; of equal position first, then
+/// in their order. Both processes find the same pairs: `ours` and `theirs` are in the order of their owners'
+/// devices. Any thread.
 size_t meeting_port(const PortPlace* ours, size_t our_count, size_t which, const PortPlace* theirs,
                     size_t their_count);
 

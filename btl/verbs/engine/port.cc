@@ -165,6 +165,11 @@ bool Port::refresh() {
   address_.lid = attr_.lid;
   address_.link_layer = attr_.link_layer;
   address_.mtu = static_cast<uint8_t>(attr_.active_mtu);
+  qp_settings_.always_global = config_.qp.always_global || (attr_.flags & IBV_QPF_GRH_REQUIRED) != 0;
+  if (config_.choose_gid != nullptr && attr_.state == IBV_PORT_ACTIVE) {
+    const int index = config_.choose_gid(device_->context(), number_, attr_);
+    if (index >= 0) qp_settings_.gid_index = static_cast<uint8_t>(index);
+  }
   if (api().query_gid(device_->context(), number_, qp_settings_.gid_index, &address_.gid) != 0)
     address_.gid = ibv_gid{};
   if (state_ != PortState::kDead)

@@ -48,6 +48,9 @@ struct Config {
   bool may_be_down = false;  // open() takes a port that is not active; it joins when it is
   ControlMode control = ControlMode::kInline;
   QpSettings qp;
+  /// Which entry of the port's GID table to use now, or -1; asked when the port's attributes were read and it
+  /// is active. nullptr: always qp.gid_index.
+  int (*choose_gid)(ibv_context* context, uint8_t port, const ibv_port_attr& attr) = nullptr;
 };
 
 /// Calls from the engine to the glue, all from Port::poll(), never under the port's lock, never from inside a

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "btl/verbs/engine/memory.h"
+#include "btl/verbs/glue/discover.h"
 #include "btl/verbs/glue/module.h"
 
 namespace bfo::verbs {
@@ -41,88 +42,32 @@ int component_close() {
   return OPAL_SUCCESS;
 }
 
-/// True when `list` (comma-delimited "device" or "device:port") names the port.
-bool listed(const char* list, const char* device, unsigned port) {
-  char with_port[96];
-  snprintf(with_port, sizeof with_port, "%s:%u", device, port);
-  char** entries = opal_argv_split(list, ',');
-  bool found = false;
-  for (char** entry = entries; entry != nullptr && *entry != nullptr; ++entry) {
-    found = found || strcmp(*entry, device) == 0 || strcmp(*entry, with_port) == 0;
-  }
-  opal_argv_free(entries);
-  return found;
-}
-
-bool port_allowed(const char* device, unsigned port) {
-  const Params& params = self().params;
-  if (params.if_include != nullptr && *params.if_include != '\0')
-    return listed(params.if_include, device, port);
-  if (params.if_exclude != nullptr && *params.if_exclude != '\0')
-    return !listed(params.if_exclude, device, port);
-  return true;
-}
-
 /// A port that is down now is taken when it was asked for by name and the PML can do without it.
 bool may_be_down() {
   const char* include = self().params.if_include;
   return include != nullptr && *include != '\0' && failover_pml();
 }
 
-/// What was found so far, also for the one message a user gets who asked for this component.
-struct Search {
-  int devices = 0;
+/// Opens the ports of `device` that were chosen. The number of those that cannot be used after all.
+int open_ports(DeviceSlot& device, const Discovery& found) {
   int unusable = 0;
-  int inactive = 0;
-  int excluded = 0;
-  std::vector<engine::PortPlace> places;  // of all ports that are allowed
-};
-
-/// Where the port stands among those that came before it, active or not.
-engine::PortPlace place_port(const DeviceSlot& device, uint8_t number, const ibv_port_attr& attr,
-                             Search* search) {
-  engine::PortPlace place;
-  place.link_layer = attr.link_layer;
-  const int gid_index = static_cast<int>(self().params.gid_index);
-  const engine::VerbsApi& api = device.device.api();
-  if (api.query_gid(device.device.context(), number, gid_index, &place.gid) != 0) place.gid = ibv_gid{};
-  for (const engine::PortPlace& other : search->places) place.ordinal += engine::same_fabric(other, place);
-  search->places.push_back(place);
-  return place;
-}
-
-void open_ports(DeviceSlot& device, Search* search) {
-  const engine::VerbsApi& api = device.device.api();
-  for (unsigned port = 1; port <= device.device.attr().phys_port_cnt && self().module_count < kMaxModules;
-       ++port) {
-    ibv_port_attr attr{};
-    if (!port_allowed(device.device.name(), port)) {
-      ++search->excluded;
-      continue;
-    }
-    const auto number = static_cast<uint8_t>(port);
-    if (api.query_port(device.device.context(), number, &attr) != 0) {
-      ++search->unusable;
-      continue;
-    }
-    const engine::PortPlace place = place_port(device, number, attr, search);
-    if (attr.state != IBV_PORT_ACTIVE && !may_be_down()) {
-      ++search->inactive;
-      continue;
-    }
-    Module* module = module_open(self(), device, number, default_module, may_be_down());
+  for (size_t i = 0; i < found.facts.size() && self().module_count < kMaxModules; ++i) {
+    if (found.owners[i] != &device || found.verdicts[i] != engine::PortVerdict::kUsed) continue;
+    const engine::PortFacts& facts = found.facts[i];
+    Module* module = module_open(self(), device, facts, default_module, may_be_down());
     if (module == nullptr) {
-      ++search->unusable;
+      ++unusable;
       continue;
     }
-    module->place = place;
+    module->place = found.places[i];
     if (module->port.state() != engine::PortState::kActive)
-      say(true, "port-down", opal_process_info.nodename, port, device.device.name());
+      say(true, "port-down", opal_process_info.nodename, unsigned{facts.number}, device.device.name());
     device.ports[device.port_count++] = &module->port;
     ++device.open_ports;
     self().ports[self().module_count] = &module->port;
     self().modules[self().module_count++] = module;
   }
+  return unusable;
 }
 
 /// What a port that is down can carry is not known yet: as much as the best of the others, or the speed and
@@ -148,38 +93,56 @@ bool watch(DeviceSlot& device) {
   return self().events->add(device.device.context(), &device.device.events());
 }
 
-bool open_device(const engine::VerbsApi& api, ibv_device* found, Search* search) {
-  auto* device = engine::make<DeviceSlot>();
-  if (device == nullptr) return false;
-  if (!device->device.open(api, found)) {
-    ++search->unusable;
-    engine::unmake(device);
-    return false;
+/// Makes the chosen ports of a device, or closes it. The number of ports that cannot be used after all.
+int open_device(DeviceSlot* device, const Discovery& found) {
+  const int unusable = open_ports(*device, found);
+  if (device->port_count != 0 && rcache_open(self(), *device) && watch(*device)) {
+    self().devices[self().device_count++] = device;
+    return unusable;
   }
-  open_ports(*device, search);
-  if (device->port_count == 0 || !rcache_open(self(), *device) || !watch(*device)) {
-    for (int i = device->port_count; i > 0; --i) {
-      Module* module = self().modules[--self().module_count];
-      self().events->forget(module->port.pulse());
-      module->port.close();
-      engine::unmake(module);
-    }
-    rcache_close(*device);
-    device->device.close();
-    engine::unmake(device);
-    return false;
+  for (int i = device->port_count; i > 0; --i) {
+    Module* module = self().modules[--self().module_count];
+    self().events->forget(module->port.pulse());
+    module->port.close();
+    engine::unmake(module);
   }
-  self().devices[self().device_count++] = device;
-  return true;
+  rcache_close(*device);
+  device->device.close();
+  engine::unmake(device);
+  return unusable;
 }
 
-void say_nothing_found(const Search& search) {
+/// For a user who asked for this component.
+void say_nothing_found(const Discovery& found, int unusable) {
+  int inactive = 0;
+  int excluded = 0;
+  for (const engine::PortVerdict verdict : found.verdicts) {
+    inactive += verdict == engine::PortVerdict::kInactive ? 1 : 0;
+    excluded += verdict == engine::PortVerdict::kExcluded ? 1 : 0;
+  }
+  for (const engine::PortVerdict verdict : found.verdicts)
+    unusable += verdict != engine::PortVerdict::kUsed ? 1 : 0;
+  unusable -= inactive + excluded;
   char text[256];
   snprintf(text, sizeof text,
            "%d device(s) found by ibv_get_device_list(); %d port(s) not ACTIVE, %d excluded by "
            "btl_verbs_if_include/if_exclude, %d unusable",
-           search.devices, search.inactive, search.excluded, search.unusable);
+           found.devices, inactive, excluded, unusable);
   say(true, "no-ports", opal_process_info.nodename, text);
+}
+
+/// Finds, chooses and opens the ports. The number of those that were chosen and cannot be used.
+int open_everything(const engine::VerbsApi& api, Discovery* found) {
+  self().events = engine::make<engine::EventThread>();
+  if (self().events == nullptr || !self().events->start(api, engine::system_environment().now_ns)) return 0;
+  int count = 0;
+  ibv_device** list = api.get_device_list(&count);
+  if (list != nullptr) discover(api, list, count, self().params, found);
+  select(self(), found);
+  int unusable = 0;
+  for (DeviceSlot* device : found->opened) unusable += open_device(device, *found);
+  if (list != nullptr) api.free_device_list(list);
+  return unusable;
 }
 
 mca_btl_base_module_t** component_init(int* count, bool, bool enable_mpi_threads) {
@@ -187,23 +150,17 @@ mca_btl_base_module_t** component_init(int* count, bool, bool enable_mpi_threads
   bool named = false;
   if (!wanted(&named)) return nullptr;
   add_help_directory();
-  if (!check_params(self(), default_module)) return nullptr;
+  if (!check_params(self(), default_module) || !prepare_fork(self().params)) return nullptr;
   self().threads = enable_mpi_threads || opal_using_threads();
   pthread_mutexattr_t recursive;
   pthread_mutexattr_init(&recursive);
   pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
   pthread_mutex_init(&self().progress_lock, &recursive);
   pthread_mutexattr_destroy(&recursive);
-  const engine::VerbsApi& api = engine::system_verbs();
-  Search search;
-  ibv_device** list = api.get_device_list(&search.devices);
-  self().events = engine::make<engine::EventThread>();
-  const bool started =
-      self().events != nullptr && self().events->start(api, engine::system_environment().now_ns);
-  for (int i = 0; started && list != nullptr && i < search.devices; ++i) open_device(api, list[i], &search);
-  if (list != nullptr) api.free_device_list(list);
+  Discovery found;
+  const int unusable = open_everything(engine::system_verbs(), &found);
   if (self().module_count == 0) {
-    if (named) say_nothing_found(search);
+    if (named) say_nothing_found(found, unusable);
     component_close();
     return nullptr;
   }

@@ -8,6 +8,7 @@
 #include "btl/verbs/engine/async.h"
 #include "btl/verbs/engine/device.h"
 #include "btl/verbs/engine/port.h"
+#include "btl/verbs/engine/selection.h"
 
 namespace bfo::verbs {
 
@@ -18,6 +19,10 @@ struct Params {
   char* if_include;
   char* if_exclude;
   char* rcache;
+  char* gid_index;  // this and the next three: port_values.h
+  char* ib_service_level;
+  char* ib_traffic_class;
+  char* ib_pkey;
   int verbose;
   unsigned send_queue_depth;
   unsigned receive_queue_depth;
@@ -30,10 +35,8 @@ struct Params {
   unsigned ib_retry_count;
   unsigned ib_rnr_retry;
   unsigned ib_min_rnr_timer;
-  unsigned ib_service_level;
-  unsigned ib_traffic_class;
   unsigned ib_pkey_index;
-  unsigned gid_index;
+  unsigned max_btls;
   unsigned ib_max_rdma_dst_ops;
   unsigned suspect_time;
   unsigned probe_timeout;
@@ -43,6 +46,8 @@ struct Params {
   unsigned reconnect_max;
   unsigned drain_timeout;
   bool ignore_locality;
+  bool relaxed_ordering;
+  int want_fork_support;
 };
 
 constexpr int kMaxModules = 64;
@@ -91,6 +96,19 @@ class ProgressPause {
 int register_params(Component& component, mca_btl_base_module_t* defaults);
 /// Checks their ranges. False after printing one sentence that names the parameter, its value and the range.
 bool check_params(const Component& component, const mca_btl_base_module_t& defaults);
+/// The parameters that may have another value for each port: registration, check as above, and the values for
+/// the port that `facts` describe.
+int register_port_params(Component& component);
+bool check_port_params(const Params& params);
+void set_address(const Params& params, const engine::PortFacts& facts, engine::Config* config);
+/// Registers one text. `storage` keeps it.
+int register_string(Component& component, const char* name, const char* help, mca_base_var_info_lvl_t level,
+                    const char* fallback, char** storage);
+/// Says that a parameter has an unusable value: "btl_verbs_`name` `why`."
+void report_parameter(const char* name, const char* why);
+/// Makes the memory of this process safe across fork(), as btl_verbs_want_fork_support says. Before any
+/// device is opened. False after one sentence: it was asked for and cannot be had.
+bool prepare_fork(const Params& params);
 /// Copies them into an engine configuration.
 engine::Config make_config(const Component& component, const mca_btl_base_module_t& defaults);
 /// True when the user asked for this component: by name in the btl list, or by choosing the bfo PML.

@@ -8,50 +8,6 @@
 namespace bfo::verbs {
 namespace {
 
-/// Million bits per second of a port, as Open MPI weighs its BTLs.
-uint32_t port_rate(const ibv_port_attr& attr) {
-  uint32_t lane = 0;
-  switch (attr.active_speed) {
-    case 1:
-      lane = 2000;
-      break;
-    case 2:
-      lane = 4000;
-      break;
-    case 4:
-    case 8:
-      lane = 10000;
-      break;
-    case 16:
-      lane = 14000;
-      break;
-    case 32:
-      lane = 25000;
-      break;
-    case 64:
-      lane = 50000;
-      break;
-    case 128:
-      lane = 100000;
-      break;
-    default:
-      lane = 2500;
-      break;
-  }
-  switch (attr.active_width) {
-    case 2:
-      return lane * 4;
-    case 4:
-      return lane * 8;
-    case 8:
-      return lane * 12;
-    case 16:
-      return lane * 2;
-    default:
-      return lane;
-  }
-}
-
 /// A leaked fragment is a bug of ours: say so where it can be seen.
 void check_books(const Module& module, const bfo_accounting_t& books) {
   static const char* const kNames[BFO_KIND_COUNT] = {"send", "sendi", "put", "get", "control"};
@@ -152,7 +108,7 @@ void module_defaults(mca_btl_base_module_t* defaults) {
   btl.btl_register_error = register_error;
 }
 
-Module* module_open(Component& component, DeviceSlot& device, uint8_t port,
+Module* module_open(Component& component, DeviceSlot& device, const engine::PortFacts& facts,
                     const mca_btl_base_module_t& defaults, bool may_be_down) {
   auto* module = engine::make<Module>();
   if (module == nullptr) return nullptr;
@@ -160,15 +116,17 @@ Module* module_open(Component& component, DeviceSlot& device, uint8_t port,
   module->device = &device;
   const char* what = "";
   engine::Config config = make_config(component, defaults);
+  set_address(component.params, facts, &config);
   config.may_be_down = may_be_down;
-  if (!module->port.open(device.device, port, config, make_host(*module), engine::system_environment(),
-                         &what)) {
-    say(true, "port-failed", opal_process_info.nodename, device.device.name(), port, what, strerror(errno));
+  if (!module->port.open(device.device, facts.number, config, make_host(*module),
+                         engine::system_environment(), &what)) {
+    say(true, "port-failed", opal_process_info.nodename, device.device.name(), facts.number, what,
+        strerror(errno));
     engine::unmake(module);
     return nullptr;
   }
   const ibv_port_attr& attr = module->port.attr();
-  if (module->super.btl_bandwidth == 0) module->super.btl_bandwidth = port_rate(attr);
+  if (module->super.btl_bandwidth == 0) module->super.btl_bandwidth = engine::port_rate(attr);
   if (attr.max_msg_sz != 0 && attr.max_msg_sz < module->super.btl_get_limit) {
     module->super.btl_get_limit = attr.max_msg_sz;
     module->super.btl_put_limit = attr.max_msg_sz;

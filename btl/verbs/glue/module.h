@@ -5,6 +5,7 @@
 
 #include "btl/verbs/engine/pairing.h"
 #include "btl/verbs/engine/port.h"
+#include "btl/verbs/engine/selection.h"
 #include "btl/verbs/glue/component.h"
 #include "common/failover_btl.h"
 
@@ -89,9 +90,9 @@ struct ReceiveDescriptor {
   engine::Endpoint* endpoint;
 };
 
-/// Makes a module on `port` of `device` from the `defaults`; `may_be_down`: also when the port is not active.
-/// nullptr after printing why.
-Module* module_open(Component& component, DeviceSlot& device, uint8_t port,
+/// Makes a module on the port of `device` that `facts` describe from the `defaults`; `may_be_down`: also when
+/// the port is not active. nullptr after printing why.
+Module* module_open(Component& component, DeviceSlot& device, const engine::PortFacts& facts,
                     const mca_btl_base_module_t& defaults, bool may_be_down);
 /// Fills the function table and limits every module starts from.
 void module_defaults(mca_btl_base_module_t* defaults);

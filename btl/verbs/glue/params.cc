@@ -48,13 +48,10 @@ constexpr UnsignedParam kUnsigned[] = {
     {"ib_min_rnr_timer", &Params::ib_min_rnr_timer, 4, 0, 31, OPAL_INFO_LVL_9,
      "Code of the time a sender waits when this process has no free receive buffer (4: 0.04 ms; 0 is the "
      "longest, 655 ms)"},
-    {"ib_service_level", &Params::ib_service_level, 0, 0, 15, OPAL_INFO_LVL_9, "InfiniBand service level"},
-    {"ib_traffic_class", &Params::ib_traffic_class, 0, 0, 255, OPAL_INFO_LVL_9,
-     "Traffic class of packets with a global route header"},
     {"ib_pkey_index", &Params::ib_pkey_index, 0, 0, 65535, OPAL_INFO_LVL_9,
-     "Index into the port's partition key table"},
-    {"gid_index", &Params::gid_index, 0, 0, 255, OPAL_INFO_LVL_5,
-     "Index into the port's GID table (RoCE: selects address and version)"},
+     "Index into the port's partition key table, where btl_verbs_ib_pkey is not given"},
+    {"max_btls", &Params::max_btls, 8, 0, 64, OPAL_INFO_LVL_4,
+     "Ports used at most, near ones first (0: no bound)"},
     {"ib_max_rdma_dst_ops", &Params::ib_max_rdma_dst_ops, 4, 1, 255, OPAL_INFO_LVL_9,
      "RDMA reads outstanding per connection and direction; lowered to what the device can"},
     {"suspect_time", &Params::suspect_time, 10, 0, 60000, OPAL_INFO_LVL_4,
@@ -84,15 +81,11 @@ constexpr UnsignedParam kUnsigned[] = {
      "work on it"},
 };
 
-void report(const char* name, const char* why) {
-  say(true, "bad-parameter", name, why);
-}
-
 bool range_ok(const UnsignedParam& param, unsigned value) {
   if (value >= param.low && value <= param.high) return true;
   char why[160];
   snprintf(why, sizeof why, "is %u; allowed are %u to %u", value, param.low, param.high);
-  report(param.name, why);
+  report_parameter(param.name, why);
   return false;
 }
 
@@ -120,6 +113,20 @@ const char* selection_of(const char* project, const char* framework) {
   return getenv(variable);
 }
 
+int register_bool(Component& component, const char* name, const char* help, mca_base_var_info_lvl_t level,
+                  bool fallback, bool* storage) {
+  *storage = fallback;
+  return mca_base_component_var_register(&component.super.btl_version, name, help, MCA_BASE_VAR_TYPE_BOOL,
+                                         nullptr, 0, static_cast<mca_base_var_flag_t>(0), level,
+                                         MCA_BASE_VAR_SCOPE_READONLY, storage);
+}
+
+}  // namespace
+
+void report_parameter(const char* name, const char* why) {
+  say(true, "bad-parameter", name, why);
+}
+
 int register_string(Component& component, const char* name, const char* help, mca_base_var_info_lvl_t level,
                     const char* fallback, char** storage) {
   *storage = const_cast<char*>(fallback);
@@ -127,8 +134,6 @@ int register_string(Component& component, const char* name, const char* help, mc
                                          nullptr, 0, static_cast<mca_base_var_flag_t>(0), level,
                                          MCA_BASE_VAR_SCOPE_READONLY, storage);
 }
-
-}  // namespace
 
 int register_params(Component& component, mca_btl_base_module_t* defaults) {
   Params& params = component.params;
@@ -156,12 +161,23 @@ int register_params(Component& component, mca_btl_base_module_t* defaults) {
                                   "Print what the component does: 1 ports and rails, 2 every state change",
                                   MCA_BASE_VAR_TYPE_INT, nullptr, 0, static_cast<mca_base_var_flag_t>(0),
                                   OPAL_INFO_LVL_8, MCA_BASE_VAR_SCOPE_READONLY, &params.verbose);
-  params.ignore_locality = true;
-  mca_base_component_var_register(&component.super.btl_version, "ignore_locality",
-                                  "Use ports whatever their distance from the processor. The only value "
-                                  "supported so far is true: all active ports are used",
-                                  MCA_BASE_VAR_TYPE_BOOL, nullptr, 0, static_cast<mca_base_var_flag_t>(0),
-                                  OPAL_INFO_LVL_5, MCA_BASE_VAR_SCOPE_READONLY, &params.ignore_locality);
+  register_bool(component, "ignore_locality",
+                "Use ports whatever their distance from the processors a process is bound to. Else, of the "
+                "ports of one fabric, the nearest are used, and with pml bfo a second one wherever it is. "
+                "Ports named in btl_verbs_if_include are used anyway",
+                OPAL_INFO_LVL_5, false, &params.ignore_locality);
+  register_bool(component, "relaxed_ordering",
+                "Let the device write received data to memory in any order, where it can: faster on some "
+                "hosts, and safe, since nothing looks at the data before its completion",
+                OPAL_INFO_LVL_9, true, &params.relaxed_ordering);
+  params.want_fork_support = -1;
+  mca_base_component_var_register(
+      &component.super.btl_version, "want_fork_support",
+      "Keep registered memory with this process when it forks: -1 where the kernel needs help for it and "
+      "the library gives it, 0 never, 1 always, or this component is not used",
+      MCA_BASE_VAR_TYPE_INT, nullptr, 0, static_cast<mca_base_var_flag_t>(0), OPAL_INFO_LVL_5,
+      MCA_BASE_VAR_SCOPE_READONLY, &params.want_fork_support);
+  if (const int rc = register_port_params(component); rc < 0) return rc;
   return mca_btl_base_param_register(&component.super.btl_version, defaults);
 }
 
@@ -171,37 +187,40 @@ bool check_params(const Component& component, const mca_btl_base_module_t& defau
     if (!range_ok(param, params.*param.value)) return false;
   }
   if ((params.send_queue_depth & (params.send_queue_depth - 1)) != 0) {
-    report("send_queue_depth", "is not a power of two");
+    report_parameter("send_queue_depth", "is not a power of two");
     return false;
   }
   if (params.signal_interval > params.send_queue_depth / 2) {
-    report("signal_interval", "is more than half of btl_verbs_send_queue_depth");
+    report_parameter("signal_interval", "is more than half of btl_verbs_send_queue_depth");
     return false;
   }
   if (params.if_include != nullptr && *params.if_include != '\0' && params.if_exclude != nullptr &&
       *params.if_exclude != '\0') {
-    report("if_exclude", "cannot be given together with btl_verbs_if_include");
+    report_parameter("if_exclude", "cannot be given together with btl_verbs_if_include");
     return false;
   }
   constexpr size_t kLargest = size_t{1} << 24;
   if (defaults.btl_eager_limit < 256 || defaults.btl_eager_limit > defaults.btl_max_send_size) {
-    report("eager_limit", "must be at least 256 and not larger than btl_verbs_max_send_size");
+    report_parameter("eager_limit", "must be at least 256 and not larger than btl_verbs_max_send_size");
     return false;
   }
   if (defaults.btl_rndv_eager_limit > defaults.btl_max_send_size) {
-    report("rndv_eager_limit", "must not be larger than btl_verbs_max_send_size");
+    report_parameter("rndv_eager_limit", "must not be larger than btl_verbs_max_send_size");
     return false;
   }
   if (defaults.btl_max_send_size > kLargest) {
-    report("max_send_size",
-           "must not be larger than 16777216: receive_queue_depth buffers of that size are registered");
+    report_parameter(
+        "max_send_size",
+        "must not be larger than 16777216: receive_queue_depth buffers of that size are registered");
     return false;
   }
-  if (!params.ignore_locality) {
-    report("ignore_locality", "is false, which is not supported yet");
+  if (params.want_fork_support < -1 || params.want_fork_support > 1) {
+    char why[80];
+    snprintf(why, sizeof why, "is %d; allowed are -1, 0 and 1", params.want_fork_support);
+    report_parameter("want_fork_support", why);
     return false;
   }
-  return true;
+  return check_port_params(params);
 }
 
 engine::Config make_config(const Component& component, const mca_btl_base_module_t& defaults) {
@@ -225,10 +244,6 @@ engine::Config make_config(const Component& component, const mca_btl_base_module
   config.marker_bound_ns = uint64_t{params.drain_timeout} * 1'000'000;
   config.threads = component.threads;
   config.control = engine::ControlMode::kThread;
-  config.qp.pkey_index = static_cast<uint16_t>(params.ib_pkey_index);
-  config.qp.gid_index = static_cast<uint8_t>(params.gid_index);
-  config.qp.service_level = static_cast<uint8_t>(params.ib_service_level);
-  config.qp.traffic_class = static_cast<uint8_t>(params.ib_traffic_class);
   config.qp.timeout = static_cast<uint8_t>(params.ib_timeout);
   config.qp.retry_count = static_cast<uint8_t>(params.ib_retry_count);
   config.qp.rnr_retry = static_cast<uint8_t>(params.ib_rnr_retry);

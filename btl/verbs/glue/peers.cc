@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // peers.cc: what every process publishes about its ports, and which of our ports meets which of a peer's.
+#include <algorithm>
+
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/glue/module.h"
 
@@ -8,7 +10,7 @@ namespace bfo::verbs {
 namespace {
 
 constexpr uint32_t kModexMagic = 0x62766231;
-constexpr uint16_t kModexVersion = 4;
+constexpr uint16_t kModexVersion = 5;
 
 /// One port in the modex. Host byte order: peers of another architecture are not reached.
 struct ModexPort {
@@ -20,12 +22,17 @@ struct ModexPort {
   uint8_t link_layer;
   uint8_t mtu;
   uint32_t pulse_qpn;
-  uint8_t ordinal;  // engine::PortPlace
-  uint8_t active;
-  uint8_t reserved[2];
   uint32_t qkey;
+  uint8_t active;
+  // engine::PortPlace
+  uint8_t ordinal;
+  uint8_t position;
+  uint8_t subnet_bits;
+  uint8_t routable;
+  uint8_t reserved;
+  uint16_t pkey;
 };
-static_assert(sizeof(ModexPort) == 48);
+static_assert(sizeof(ModexPort) == 56);
 
 struct ModexHeader {
   uint32_t magic;
@@ -41,7 +48,11 @@ engine::PortPlace place_of(const ModexPort& port) {
   engine::PortPlace place;
   place.link_layer = port.link_layer;
   memcpy(place.gid.raw, port.gid, sizeof port.gid);
+  place.subnet_bits = std::min<uint8_t>(port.subnet_bits, 128);
+  place.routable = port.routable != 0;
+  place.pkey = port.pkey;
   place.ordinal = port.ordinal;
+  place.position = port.position;
   return place;
 }
 
@@ -145,6 +156,10 @@ int publish_ports(Component& component) {
     port.link_layer = module.place.link_layer;
     port.mtu = address.mtu;
     port.ordinal = module.place.ordinal;
+    port.position = module.place.position;
+    port.subnet_bits = module.place.subnet_bits;
+    port.routable = module.place.routable;
+    port.pkey = module.place.pkey;
     port.active = module.port.state() == engine::PortState::kActive;
   }
   int rc = OPAL_SUCCESS;

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// discover.cc: describes the ports of this host, lets selection decide, and says what the user must know.
+#include "btl/verbs/glue/discover.h"
+
+#include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/port_values.h"
+
+namespace bfo::verbs {
+namespace {
+
+using engine::PortFacts;
+using engine::PortVerdict;
+
+/// The address to use: on Ethernet the configured or the best one, on InfiniBand the configured or the first.
+engine::GidEntry address_of(ibv_context* context, const PortFacts& port, const ibv_port_attr& attr,
+                            const Params& params) {
+  unsigned configured = 0;
+  const bool fixed = engine::find_port_value(params.gid_index, port.device, port.number, &configured);
+  const std::vector<engine::GidEntry> entries = read_gids(context, port.number, attr);
+  const engine::GidEntry* best = nullptr;
+  if (!fixed && attr.link_layer == IBV_LINK_LAYER_ETHERNET) {
+    best = engine::choose_gid(entries.data(), entries.size());
+  } else {
+    for (const engine::GidEntry& entry : entries) {
+      if (entry.index == static_cast<int>(configured)) best = &entry;
+    }
+  }
+  if (best != nullptr) return *best;
+  engine::GidEntry none;
+  if (attr.link_layer != IBV_LINK_LAYER_ETHERNET && configured == 0) none.index = 0;
+  return none;
+}
+
+uint16_t partition_of(ibv_context* context, uint8_t port, unsigned index) {
+  constexpr uint16_t kDefaultPartition = 0xffff;
+  uint16_t pkey = 0;  // as it is on the wire
+  if (ibv_query_pkey(context, port, static_cast<int>(index), &pkey) != 0) return kDefaultPartition;
+  return ntohs(pkey);
+}
+
+/// The index of the wished partition key in the port's table; a full membership before a limited one. -1: it
+/// is not there.
+int index_of_pkey(ibv_context* context, uint8_t port, const ibv_port_attr& attr, unsigned wished) {
+  constexpr unsigned kMembership = 0x8000;
+  int limited = -1;
+  for (int index = 0; index < attr.pkey_tbl_len; ++index) {
+    uint16_t entry = 0;
+    if (ibv_query_pkey(context, port, index, &entry) != 0) continue;
+    const unsigned pkey = ntohs(entry);
+    if (((pkey ^ wished) & ~kMembership) != 0) continue;
+    if ((pkey & kMembership) != 0) return index;
+    if (limited < 0) limited = index;
+  }
+  return limited;
+}
+
+void describe_partition(ibv_context* context, const ibv_port_attr& attr, const Params& params,
+                        PortFacts* port) {
+  unsigned wished = 0;
+  int index = static_cast<int>(params.ib_pkey_index);
+  if (engine::find_port_value(params.ib_pkey, port->device, port->number, &wished))
+    index = index_of_pkey(context, port->number, attr, wished);
+  port->pkey_index = index;
+  if (index >= 0) port->pkey = partition_of(context, port->number, static_cast<unsigned>(index));
+}
+
+void describe_port(const engine::VerbsApi& api, const DeviceSlot& device, const Params& params,
+                   PortFacts* port) {
+  ibv_context* context = device.device.context();
+  ibv_port_attr attr{};
+  port->readable = api.query_port(context, port->number, &attr) == 0;
+  if (!port->readable) return;
+  port->link_layer = attr.link_layer;
+  port->active = attr.state == IBV_PORT_ACTIVE;
+  port->rate = engine::port_rate(attr);
+  port->lid = attr.lid;
+  port->subnet_manager = attr.sm_lid;
+  port->gid = address_of(context, *port, attr, params);
+  describe_partition(context, attr, params, port);
+}
+
+void add_port(const PortFacts& port, DeviceSlot* owner, Discovery* found) {
+  found->facts.push_back(port);
+  found->owners.push_back(owner);
+}
+
+void discover_device(const engine::VerbsApi& api, ibv_device* device, const Params& params,
+                     Discovery* found) {
+  PortFacts port;
+  snprintf(port.device, sizeof port.device, "%s", api.get_device_name(device));
+  port.transport = engine::transport_of(*device);
+  if (port.transport != engine::Transport::kInfiniband) return add_port(port, nullptr, found);
+  auto* slot = engine::make<DeviceSlot>();
+  if (slot == nullptr || !slot->device.open(api, device)) {
+    if (slot != nullptr) engine::unmake(slot);
+    port.readable = false;
+    return add_port(port, nullptr, found);
+  }
+  found->opened.push_back(slot);
+  port.distance = distance_of(*device);
+  for (unsigned number = 1; number <= slot->device.attr().phys_port_cnt; ++number) {
+    port.number = static_cast<uint8_t>(number);
+    describe_port(api, *slot, params, &port);
+    add_port(port, slot, found);
+  }
+}
+
+/// One line for all devices that cannot work.
+void say_wrong_transport(const Discovery& found) {
+  std::string names;
+  const char* why = "";
+  for (size_t i = 0; i < found.facts.size(); ++i) {
+    if (found.verdicts[i] != PortVerdict::kIwarp && found.verdicts[i] != PortVerdict::kNoRc) continue;
+    names += (names.empty() ? "" : ", ") + std::string(found.facts[i].device);
+    why = engine::verdict_text(found.verdicts[i]);
+  }
+  if (!names.empty()) say(true, "wrong-transport", opal_process_info.nodename, names.c_str(), why);
+}
+
+/// Entries of if_include and if_exclude that name nothing on this host.
+void say_unknown_names(const char* name, const char* list, const Discovery& found) {
+  char entry[128];
+  for (size_t i = 0; engine::list_entry(list, i, entry, sizeof entry); ++i) {
+    bool known = false;
+    for (const PortFacts& port : found.facts)
+      known = known || engine::names_port(entry, port.device, port.number);
+    if (!known) say(true, "unknown-port", opal_process_info.nodename, entry, name);
+  }
+}
+
+void say_verdicts(const Discovery& found) {
+  for (size_t i = 0; i < found.facts.size(); ++i) {
+    const PortFacts& port = found.facts[i];
+    opal_output(0, "btl/verbs: %s:%u (%s, %u Mbit/s, distance %u, GID index %d, P_Key 0x%x) %s", port.device,
+                port.number, port.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand",
+                port.rate, port.distance, port.gid.index, port.pkey, engine::verdict_text(found.verdicts[i]));
+  }
+}
+
+}  // namespace
+
+void discover(const engine::VerbsApi& api, ibv_device** list, int count, const Params& params,
+              Discovery* found) {
+  found->devices = count;
+  for (int i = 0; i < count; ++i) discover_device(api, list[i], params, found);
+}
+
+void select(const Component& component, Discovery* found) {
+  const Params& params = component.params;
+  engine::SelectionRules rules;
+  rules.include = params.if_include;
+  rules.exclude = params.if_exclude;
+  rules.failover = failover_pml();
+  rules.ignore_locality = params.ignore_locality;
+  rules.most = params.max_btls;
+  const size_t count = found->facts.size();
+  found->verdicts.resize(count);
+  found->places.resize(count);
+  engine::select_ports(found->facts.data(), count, rules, found->verdicts.data());
+  engine::place_ports(found->facts.data(), count, found->verdicts.data(), found->places.data());
+  if (params.verbose >= 1) say_verdicts(*found);
+  if (found->devices == 0) return;
+  say_wrong_transport(*found);
+  say_unknown_names("if_include", params.if_include, *found);
+  say_unknown_names("if_exclude", params.if_exclude, *found);
+  for (size_t i = 0; i < count; ++i) {
+    if (found->verdicts[i] != PortVerdict::kNoPartition) continue;
+    say(true, "no-pkey", opal_process_info.nodename, found->facts[i].number, found->facts[i].device,
+        params.ib_pkey);
+  }
+  size_t first = 0;
+  size_t second = 0;
+  if (engine::prefixes_mislead(found->facts.data(), count, found->verdicts.data(), &first, &second)) {
+    const PortFacts& a = found->facts[first];
+    const PortFacts& b = found->facts[second];
+    say(true, "same-prefix", opal_process_info.nodename, a.device, a.number, b.device, b.number);
+  }
+}
+
+}  // namespace bfo::verbs
