@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "contrib/softhca/engine/async.h"
+#include "contrib/softhca/fabric/limits.h"
 #include "contrib/softhca/fabric/tables.h"
 
 namespace bfo::softhca {
@@ -54,6 +55,41 @@ class Tables : public testing::Test {
   }
   std::unique_ptr<Fabric> fabric_;
 };
+
+TEST_F(Tables, ObjectsOfAProcessThatLeft_CountNoMore) {
+  fabric_->header().devices_table[kDevice].limit[static_cast<unsigned>(ObjectKind::Qp)].store(1 + 3);
+  {
+    const std::unique_ptr<Fabric> other = Fabric::share(*fabric_, 0);
+    ASSERT_NE(other, nullptr);
+    EXPECT_TRUE(take_object(*other, kDevice, ObjectKind::Qp));
+    EXPECT_TRUE(take_object(*fabric_, kDevice, ObjectKind::Qp));
+    EXPECT_TRUE(take_object(*other, kDevice, ObjectKind::Qp));
+    EXPECT_FALSE(take_object(*fabric_, kDevice, ObjectKind::Qp)) << "three on the device, whoever has them";
+    EXPECT_TRUE(take_object(*fabric_, kOtherDevice, ObjectKind::Qp));
+    EXPECT_EQ(object_count(*fabric_, 0, kDevice, ObjectKind::Qp), 3u);
+  }
+  EXPECT_EQ(object_count(*fabric_, 0, kDevice, ObjectKind::Qp), 1u);
+  EXPECT_TRUE(take_object(*fabric_, kDevice, ObjectKind::Qp));
+}
+
+TEST_F(Tables, LastPlaceOfADevice_GoesToExactlyOneThread) {
+  fabric_->header().devices_table[kDevice].limit[static_cast<unsigned>(ObjectKind::Mr)].store(1 + 1);
+  std::atomic<uint32_t> inside{0};
+  std::atomic<bool> crowded{false};
+  const auto come_and_go = [&] {
+    if (!take_object(*fabric_, kDevice, ObjectKind::Mr)) return false;
+    if (inside.fetch_add(1) != 0) crowded.store(true);
+    inside.fetch_sub(1);
+    give_object(*fabric_, kDevice, ObjectKind::Mr);
+    return true;
+  };
+  {
+    const Meanwhile second(come_and_go);
+    for (int i = 0; i < kOpens; ++i) come_and_go();
+  }
+  EXPECT_FALSE(crowded.load());
+  EXPECT_TRUE(come_and_go());
+}
 
 TEST_F(Tables, OpenDevice_GetsTheEventsOfItsPort) {
   ContextEntry* context = allocate_context(*fabric_, 0, kDevice, 0);

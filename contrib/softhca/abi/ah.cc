@@ -32,14 +32,15 @@ using namespace bfo::softhca;
 
 SOFTHCA_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   VerbCall call = at_port(attr->port_num);
-  call.peer_node = node_of(address_of(*attr));
+  aim(call, pd->context, attr->port_num, address_of(*attr));
   if (gate_refuses(ControlVerb::CreateAh, pd->context, call)) return nullptr;
   bool port_fine = attr->port_num >= 1 && attr->port_num <= fabric().header().ports;
   if (!port_fine || (attr->is_global && attr->grh.sgid_index >= kGidsPerPort)) {
     errno = EINVAL;
     return nullptr;
   }
-  auto* ah = static_cast<Ah*>(std::calloc(1, sizeof(Ah)));
+  Room room(pd->context, ObjectKind::Ah);
+  auto* ah = room.taken() ? static_cast<Ah*>(std::calloc(1, sizeof(Ah))) : nullptr;
   if (ah == nullptr) {
     errno = ENOMEM;
     return nullptr;
@@ -48,12 +49,14 @@ SOFTHCA_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   ah->base.pd = pd;
   ah->av = address_of(*attr);
   of(pd)->refs.fetch_add(1);
+  room.keep();
   return &ah->base;
 }
 
 SOFTHCA_EXPORT int ibv_destroy_ah(ibv_ah* base) {
   if (int why = pass_gate(ControlVerb::DestroyAh, base->context)) return why;
   of(base->pd)->refs.fetch_sub(1);
+  give_room(base->context, ObjectKind::Ah);
   std::free(of(base));
   return 0;
 }

@@ -28,6 +28,8 @@ Cq* new_cq(ibv_context* context, uint32_t entries, void* user, ibv_comp_channel*
     errno = EIO;
     return nullptr;
   }
+  Room room(context, ObjectKind::Cq);
+  if (!room.taken()) return nullptr;
   CqEntry* entry = allocate_cq(fabric(), entries);
   if (entry == nullptr) {
     errno = ENOMEM;
@@ -57,6 +59,7 @@ Cq* new_cq(ibv_context* context, uint32_t entries, void* user, ibv_comp_channel*
     ++channel->refcnt;
   }
   Process::instance().add(*cq);
+  room.keep();
   return cq;
 }
 
@@ -151,6 +154,7 @@ SOFTHCA_EXPORT int ibv_destroy_cq(ibv_cq* base) {
   pthread_mutex_unlock(&base->mutex);
   if (cq->parent != nullptr) cq->parent->refs.fetch_sub(1);
   free_cq(fabric(), *cq->entry);
+  give_room(base->context, ObjectKind::Cq);
   delete cq;
   return 0;
 }

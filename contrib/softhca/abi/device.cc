@@ -34,6 +34,9 @@ uint64_t node_guid(uint32_t node, uint32_t device) {
 void fill_device_attr(const Context& context, ibv_device_attr& attr) {
   std::memset(&attr, 0, sizeof(attr));
   const FabricHeader& h = fabric().header();
+  auto room_for = [&](ObjectKind kind) {
+    return static_cast<int>(object_limit(fabric(), fabric().node(), context.device, kind));
+  };
   std::strcpy(attr.fw_ver, "1.0.0");
   attr.node_guid = __builtin_bswap64(node_guid(fabric().node(), context.device));
   attr.sys_image_guid = attr.node_guid;
@@ -41,7 +44,7 @@ void fill_device_attr(const Context& context, ibv_device_attr& attr) {
   attr.page_size_cap = kPageSizes;
   attr.vendor_id = kVendorId;
   attr.vendor_part_id = kVendorPartId;
-  attr.max_qp = static_cast<int>(kMaxQps) - 64;
+  attr.max_qp = room_for(ObjectKind::Qp);
   attr.max_qp_wr = kMaxQpWr;
   attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |
                           IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_CURR_QP_STATE_MOD |
@@ -50,10 +53,10 @@ void fill_device_attr(const Context& context, ibv_device_attr& attr) {
                           IBV_DEVICE_MEM_MGT_EXTENSIONS;
   attr.max_sge = kMaxSge;
   attr.max_sge_rd = kMaxSge;
-  attr.max_cq = kMaxCqs;
+  attr.max_cq = room_for(ObjectKind::Cq);
   attr.max_cqe = kMaxCqe;
-  attr.max_mr = kMaxMrs - 1;
-  attr.max_pd = 1 << 20;
+  attr.max_mr = room_for(ObjectKind::Mr);
+  attr.max_pd = room_for(ObjectKind::Pd);
   attr.max_qp_rd_atom = kMaxRdAtomic;
   attr.max_res_rd_atom = static_cast<int>(kMaxRdAtomic * 1024);
   attr.max_qp_init_rd_atom = kMaxRdAtomic;
@@ -62,8 +65,8 @@ void fill_device_attr(const Context& context, ibv_device_attr& attr) {
   attr.max_mcast_grp = kMaxMcast;
   attr.max_mcast_qp_attach = kMaxMcastMembers;
   attr.max_total_mcast_qp_attach = kMaxMcast * kMaxMcastMembers;
-  attr.max_ah = 1 << 20;
-  attr.max_srq = kMaxSrqs;
+  attr.max_ah = room_for(ObjectKind::Ah);
+  attr.max_srq = room_for(ObjectKind::Srq);
   attr.max_srq_wr = kMaxQpWr;
   attr.max_srq_sge = kMaxSge;
   attr.max_pkeys = kPkeysPerPort;

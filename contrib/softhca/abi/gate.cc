@@ -26,10 +26,17 @@ void sleep_ns(uint64_t ns) {
 
 }  // namespace
 
-uint16_t node_of(const AddressVector& address) {
+void aim(VerbCall& call, ibv_context* context, unsigned port, const AddressVector& address) {
   const FabricHeader& h = fabric().header();
   const uint16_t index = address.dlid < kMaxLids ? h.lid_to_port[address.dlid].load() : 0;
-  return index == 0 ? kAnyId : static_cast<uint16_t>(port_node(index - 1u));
+  call.reach = Reach::No;
+  if (index == 0) return;
+  call.peer_node = static_cast<uint16_t>(port_node(index - 1u));
+  if (port < 1 || port > h.ports) return;
+  const PortEntry& here = h.ports_table[port_index(fabric().node(), of(context)->device, port)];
+  const PortEntry& there = h.ports_table[index - 1u];
+  const bool up = here.state.load() == kPortActive && there.state.load() == kPortActive;
+  if (up && in_one_segment(here, there)) call.reach = Reach::Yes;
 }
 
 int pass_gate_slow(VerbCall& call) {

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "contrib/softhca/abi/objects.h"
+#include "contrib/softhca/fabric/limits.h"
 #include "contrib/softhca/fault/control_verb.h"
 
 namespace bfo::softhca {
@@ -58,8 +59,34 @@ inline VerbCall of_qp(const ibv_qp* qp) {
   return call;
 }
 
-/// Node at the other end of an address; kAnyId when nobody has it.
-uint16_t node_of(const AddressVector& address);
+/// Notes in `call`, which leaves by `port`, to where that address leads.
+void aim(VerbCall& call, ibv_context* context, unsigned port, const AddressVector& address);
+
+/// Room for one more object of a device: taken here, and given back unless keep() is called.
+class Room {
+ public:
+  Room(ibv_context* context, ObjectKind kind)
+      : device_(of(context)->device), kind_(kind), taken_(take_object(fabric(), device_, kind)) {
+    if (!taken_) errno = ENOMEM;
+  }
+  ~Room() {
+    if (taken_) give_object(fabric(), device_, kind_);
+  }
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+  bool taken() const { return taken_; }
+  void keep() { taken_ = false; }
+
+ private:
+  uint32_t device_;
+  ObjectKind kind_;
+  bool taken_;
+};
+
+/// The object is gone.
+inline void give_room(ibv_context* context, ObjectKind kind) {
+  give_object(fabric(), of(context)->device, kind);
+}
 
 /// pass_gate for verbs that return a pointer: true, with errno, when the call fails.
 inline bool gate_refuses(ControlVerb verb, ibv_context* context, const VerbCall& call = {}) {

@@ -64,9 +64,17 @@ ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
     errno = EIO;
     return nullptr;
   }
+  Room room(pd->context, ObjectKind::Mr);
+  if (!room.taken()) return nullptr;
+  uint64_t pinned = 0;
+  if (!pin(fabric(), start, length, pinned)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
   MrEntry* entry = allocate_mr(fabric());
   auto* mr = static_cast<Mr*>(std::calloc(1, sizeof(Mr)));
   if (entry == nullptr || mr == nullptr) {
+    unpin(fabric(), pinned);
     if (entry != nullptr) free_mr(fabric(), *entry);
     std::free(mr);
     errno = ENOMEM;
@@ -87,7 +95,9 @@ ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
   mr->base.length = length;
   mr->base.handle = index_of(fabric(), *entry);
   mr->base.lkey = mr->base.rkey = key;
+  mr->pinned = pinned;
   of(pd)->refs.fetch_add(1);
+  room.keep();
   return &mr->base;
 }
 
@@ -105,7 +115,8 @@ void invalidate(MrEntry& entry) {
 
 Pd* new_pd(ibv_context* context) {
   if (gate_refuses(ControlVerb::AllocPd, context)) return nullptr;
-  auto* pd = static_cast<Pd*>(std::calloc(1, sizeof(Pd)));
+  Room room(context, ObjectKind::Pd);
+  auto* pd = room.taken() ? static_cast<Pd*>(std::calloc(1, sizeof(Pd))) : nullptr;
   if (pd == nullptr) {
     errno = ENOMEM;
     return nullptr;
@@ -113,6 +124,7 @@ Pd* new_pd(ibv_context* context) {
   pd->base.context = context;
   pd->number = fabric().header().next_pd.fetch_add(1);
   pd->base.handle = pd->number;
+  room.keep();
   return pd;
 }
 
@@ -210,6 +222,7 @@ SOFTHCA_EXPORT int ibv_dealloc_pd(ibv_pd* base) {
   Pd* pd = of(base);
   if (pd->refs.load() != 0) return EBUSY;
   if (pd->parent != nullptr) pd->parent->refs.fetch_sub(1);
+  give_room(base->context, ObjectKind::Pd);
   std::free(pd);
   return 0;
 }
@@ -233,6 +246,8 @@ SOFTHCA_EXPORT int ibv_dereg_mr(ibv_mr* base) {
   Mr* mr = of(base);
   invalidate(*mr->entry);
   free_mr(fabric(), *mr->entry);
+  unpin(fabric(), mr->pinned);
+  give_room(base->context, ObjectKind::Mr);
   of(base->pd)->refs.fetch_sub(1);
   std::free(mr);
   return 0;
@@ -256,9 +271,16 @@ SOFTHCA_EXPORT int ibv_rereg_mr(ibv_mr* base, int flags, ibv_pd* pd, void* addre
     errno = EFAULT;
     return IBV_REREG_MR_ERR_CMD;
   }
+  uint64_t pinned = 0;
+  if (moves && !pin(fabric(), start, length, pinned)) {
+    errno = ENOMEM;
+    return IBV_REREG_MR_ERR_CMD;
+  }
   MrEntry& entry = *mr->entry;
   invalidate(entry);
   if (moves) {
+    unpin(fabric(), mr->pinned);
+    mr->pinned = pinned;
     entry.addr = entry.iova = start;
     entry.length = length;
     base->addr = address;

@@ -34,6 +34,7 @@ struct Pd {
 struct Mr {
   ibv_mr base;
   MrEntry* entry;
+  uint64_t pinned;  ///< bytes booked as registered
 };
 
 struct Mw {

@@ -80,6 +80,8 @@ Qp* new_qp(ibv_context* context, ibv_pd* pd, ibv_qp_init_attr_ex& attr) {
     errno = EIO;
     return nullptr;
   }
+  Room room(context, ObjectKind::Qp);
+  if (!room.taken()) return nullptr;
   QpEntry* entry = new_entry(*of(context), pd, attr);
   if (entry == nullptr) return nullptr;
   Qp* qp = new (std::nothrow) Qp();
@@ -113,6 +115,7 @@ Qp* new_qp(ibv_context* context, ibv_pd* pd, ibv_qp_init_attr_ex& attr) {
   attr.cap.max_recv_sge = entry->max_recv_sge;
   attr.cap.max_inline_data = entry->max_inline;
   Process::instance().add(*qp);
+  room.keep();
   return qp;
 }
 
@@ -123,7 +126,7 @@ VerbCall modifying(Qp& qp, const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_PORT) != 0) call.port = attr.port_num;
   if ((mask & IBV_QP_STATE) != 0 && attr.qp_state >= 0 && attr.qp_state < 8)
     call.state_mask = static_cast<uint8_t>(1u << attr.qp_state);
-  if ((mask & IBV_QP_AV) != 0) call.peer_node = node_of(address_of(attr.ah_attr));
+  if ((mask & IBV_QP_AV) != 0) aim(call, qp.basic()->context, call.port, address_of(attr.ah_attr));
   return call;
 }
 
@@ -238,6 +241,7 @@ SOFTHCA_EXPORT int ibv_destroy_qp(ibv_qp* base) {
   of(base->send_cq)->refs.fetch_sub(1);
   of(base->recv_cq)->refs.fetch_sub(1);
   if (base->srq != nullptr) of(base->srq)->refs.fetch_sub(1);
+  give_room(base->context, ObjectKind::Qp);
   delete qp;
   return 0;
 }

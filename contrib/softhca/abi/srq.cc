@@ -18,6 +18,8 @@ static ibv_srq* new_srq(ibv_context* context, ibv_pd* pd, void* user, ibv_srq_at
     return nullptr;
   }
   uint32_t sges = attr.max_sge == 0 ? 1 : attr.max_sge;
+  Room room(context, ObjectKind::Srq);
+  if (!room.taken()) return nullptr;
   SrqEntry* entry = allocate_srq(fabric(), attr.max_wr, sges);
   Srq* srq = entry == nullptr ? nullptr : new (std::nothrow) Srq();
   if (srq == nullptr) {
@@ -38,6 +40,7 @@ static ibv_srq* new_srq(ibv_context* context, ibv_pd* pd, void* user, ibv_srq_at
   attr.max_sge = sges;
   of(pd)->refs.fetch_add(1);
   Process::instance().add(*srq);
+  room.keep();
   return &srq->base;
 }
 
@@ -99,6 +102,7 @@ SOFTHCA_EXPORT int ibv_destroy_srq(ibv_srq* base) {
   pthread_mutex_unlock(&base->mutex);
   of(base->pd)->refs.fetch_sub(1);
   free_srq(fabric(), *srq->entry);
+  give_room(base->context, ObjectKind::Srq);
   delete srq;
   return 0;
 }

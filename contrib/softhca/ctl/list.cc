@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <set>
+#include <utility>
 
 #include "contrib/softhca/ctl/choose.h"
 #include "contrib/softhca/ctl/commands.h"
+#include "contrib/softhca/fabric/limits.h"
 #include "contrib/softhca/fabric/registry.h"
 #include "contrib/softhca/fault/report.h"
 
@@ -37,6 +40,26 @@ bool is_member(Fabric& fabric, uint32_t slot) {
   return slot != fabric.process() && entry.state.load() == ProcessState::Live && fabric.alive(slot, true);
 }
 
+struct ObjectName {
+  ObjectKind kind;
+  std::string_view name;
+};
+constexpr ObjectName kObjects[] = {{ObjectKind::Qp, "qp"},   {ObjectKind::Cq, "cq"}, {ObjectKind::Mr, "mr"},
+                                   {ObjectKind::Srq, "srq"}, {ObjectKind::Ah, "ah"}, {ObjectKind::Pd, "pd"}};
+
+/// f(node, device) once for every device that some process has open.
+template <class F>
+void each_open_device(Fabric& fabric, F&& f) {
+  FabricHeader& h = fabric.header();
+  std::set<std::pair<uint32_t, uint32_t>> open;
+  for (uint32_t i = 0; i < h.contexts_used.load(); ++i) {
+    const ContextEntry& context = h.contexts[i];
+    if (context.used.load(std::memory_order_acquire) == kContextOpen)
+      open.emplace(context.node.load(), context.device.load());
+  }
+  for (const auto& [node, device] : open) f(node, device);
+}
+
 void list_text(Fabric& fabric, bool all) {
   FabricHeader& h = fabric.header();
   printf("fabric %s: %u devices of %u port(s) per node, up %.1f s\n", fabric.name().c_str(), h.devices,
@@ -44,7 +67,8 @@ void list_text(Fabric& fabric, bool all) {
   for (uint32_t i = 0; i < kMaxProcesses; ++i) {
     if (!is_member(fabric, i)) continue;
     const ProcessEntry& entry = h.processes[i];
-    printf("  process %d on node %u: %.31s\n", entry.pid.load(), entry.node, entry.command);
+    printf("  process %d on node %u: %.31s, %lu bytes registered\n", entry.pid.load(), entry.node,
+           entry.command, static_cast<unsigned long>(entry.pinned.load()));
   }
   for (const PortReport& report : report_ports(h)) {
     const PortEntry& port = h.ports_table[report.index];
@@ -54,6 +78,15 @@ void list_text(Fabric& fabric, bool all) {
            static_cast<unsigned long>(report.totals.tx_bytes),
            static_cast<unsigned long>(report.totals.rx_bytes));
   }
+  each_open_device(fabric, [&](uint32_t node, uint32_t device) {
+    printf("  %s:", place(node, device).c_str());
+    for (const ObjectName& object : kObjects) {
+      printf(" %u of %u %.*s", object_count(fabric, node, device, object.kind),
+             object_limit(fabric, node, device, object.kind), static_cast<int>(object.name.size()),
+             object.name.data());
+    }
+    printf("\n");
+  });
   uint32_t by_state[8] = {};
   for (const QpEntry& qp : h.qps) {
     if (qp.qpn.load(std::memory_order_acquire) == 0) continue;
@@ -81,9 +114,20 @@ void list_json(Fabric& fabric) {
     if (!is_member(fabric, i)) continue;
     const ProcessEntry& entry = h.processes[i];
     const std::string command(entry.command, strnlen(entry.command, sizeof entry.command));
-    printf("{\"type\":\"process\",\"fabric\":%s,\"pid\":%d,\"node\":%u,\"command\":%s}\n", name.c_str(),
-           entry.pid.load(), entry.node, json_string(command).c_str());
+    printf("{\"type\":\"process\",\"fabric\":%s,\"pid\":%d,\"node\":%u,\"command\":%s,\"registered\":%lu}\n",
+           name.c_str(), entry.pid.load(), entry.node, json_string(command).c_str(),
+           static_cast<unsigned long>(entry.pinned.load()));
   }
+  each_open_device(fabric, [&](uint32_t node, uint32_t device) {
+    printf("{\"type\":\"device\",\"fabric\":%s,\"node\":%u,\"device\":\"softhca%u\"", name.c_str(), node,
+           device);
+    for (const ObjectName& object : kObjects) {
+      const std::string word(object.name);
+      printf(",\"%s\":%u,\"max_%s\":%u", word.c_str(), object_count(fabric, node, device, object.kind),
+             word.c_str(), object_limit(fabric, node, device, object.kind));
+    }
+    printf("}\n");
+  });
   for (const QpEntry& qp : h.qps) {
     if (qp.qpn.load(std::memory_order_acquire) == 0) continue;
     printf(

@@ -328,6 +328,7 @@ static void arrive_multicast(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later
     for (uint32_t i = 0; i < members; ++i) {
       QpEntry* member = find_qp(fabric, group.qpn[i]);
       if (member == nullptr || !port_is_up(fabric, member->port_index)) continue;
+      if (!in_one_segment(h.ports_table[qp.port_index], h.ports_table[member->port_index])) continue;
       respond(fabric, qp, wqe, group.qpn[i], member->port_index, local, count, kWhole, later);
     }
   }
@@ -348,10 +349,11 @@ void arrive(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later) {
     record = record_of(fabric, qp, wqe, dst_port == kNone ? qp.port_index : dst_port, qp.port_index,
                        Direction::Rx);
   }
-  if (wqe.held != 0 || dst_port == kNone || !port_is_up(fabric, qp.port_index) ||
-      !port_is_up(fabric, dst_port)) [[unlikely]] {
-    if (recorded)
-      trace(fabric, record, dst_port == kNone ? Verdict::DroppedNoPeer : Verdict::DroppedPortDown, rule);
+  const bool no_way =
+      dst_port == kNone || !in_one_segment(h.ports_table[qp.port_index], h.ports_table[dst_port]);
+  if (wqe.held != 0 || no_way || !port_is_up(fabric, qp.port_index) || !port_is_up(fabric, dst_port))
+      [[unlikely]] {
+    if (recorded) trace(fabric, record, no_way ? Verdict::DroppedNoPeer : Verdict::DroppedPortDown, rule);
     wqe.stage = WqeStage::Lost;
     return;
   }

@@ -255,6 +255,21 @@ void act_on_world(Fabric& fabric, const Decision& decision, Later& later) {
       ports([&](uint32_t i) { h.ports_table[i].latency_ns.store(decision.value64); });
       fabric.update_hooks();
       break;
+    case ActionKind::SetLimit:
+      ports([&](uint32_t i) {
+        DeviceEntry& device = h.devices_table[i / kMaxPortsPerDevice];
+        device.limit[decision.value % kObjectKinds].store(static_cast<uint32_t>(decision.value64));
+      });
+      break;
+    case ActionKind::SetMemlock:
+      ports([&](uint32_t i) { h.memlock[port_node(i)].store(decision.value64); });
+      break;
+    case ActionKind::SetSegment:
+      ports([&](uint32_t i) {
+        const bool own = decision.value == kOwnSegment;
+        h.ports_table[i].segment.store(own ? kMostSegment + 1 + i : decision.value);
+      });
+      break;
     case ActionKind::ReleaseLate:
       release_held(fabric, fabric.now(), &decision, later);
       break;

@@ -43,7 +43,7 @@ struct FabricHeader {
   std::atomic<uint32_t> hooks;          ///< kHook*; 0 = nothing armed
   std::atomic<uint32_t> world_acting;   ///< processes that carry out timed rules now
   std::atomic<uint64_t> next_world_ns;  ///< earliest timed event of the fabric
-  Lock registry_lock, reap_lock, atomic_lock, held_lock;
+  Lock registry_lock, reap_lock, atomic_lock, held_lock, limit_lock;
   HeapState heap;
   uint32_t qp_fresh, qp_free_head, qp_free_tail, qp_free_count;
   uint32_t mr_fresh, mr_free_head, mr_free_tail, mr_free_count;
@@ -53,6 +53,7 @@ struct FabricHeader {
   ProcessEntry processes[kMaxProcesses];
   DeviceEntry devices_table[kMaxNodes * kMaxDevices];
   PortEntry ports_table[kMaxPorts];
+  std::atomic<uint64_t> memlock[kMaxNodes];     ///< bytes a process may register, plus 1; 0 = no limit
   std::atomic<uint16_t> lid_to_port[kMaxLids];  ///< port index + 1
   ContextEntry contexts[kMaxContexts];
   CqEntry cqs[kMaxCqs];
@@ -84,6 +85,11 @@ constexpr uint32_t qp_slot(uint32_t qpn) {
 }
 constexpr uint32_t mr_slot(uint32_t key) {
   return key >> 8;
+}
+
+/// True when the wire leads from one port to the other, whatever their state.
+inline bool in_one_segment(const PortEntry& a, const PortEntry& b) {
+  return a.segment.load(std::memory_order_relaxed) == b.segment.load(std::memory_order_relaxed);
 }
 
 /// Raises a count of used slots so that it covers `index`.

@@ -16,7 +16,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 6;
+inline constexpr uint32_t kLayoutVersion = 7;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -57,6 +57,10 @@ struct alignas(64) Lease {
   iovec iov[kMaxSge + 4];  ///< remote segments; the kernel reads them here at system call time
 };
 
+/// What a device has room for; the words of the fault language are max-qp, max-cq, ...
+enum class ObjectKind : uint32_t { Qp, Cq, Mr, Srq, Ah, Pd };
+inline constexpr uint32_t kObjectKinds = 6;
+
 enum class ProcessState : uint32_t { Free = 0, Live = 1, Dead = 2 };
 
 struct alignas(64) ProcessEntry {
@@ -67,6 +71,8 @@ struct alignas(64) ProcessEntry {
   uint64_t start_time;              ///< of the pid, from /proc/PID/stat
   std::atomic<uint32_t> pending;    ///< own QPs with work that waits for time or for an answer
   std::atomic<uint64_t> lease_map;  ///< bit per lease in use
+  std::atomic<uint64_t> pinned;     ///< bytes of registered memory, whole pages
+  std::atomic<uint32_t> objects[kMaxDevices][kObjectKinds];  ///< that it has now
   char command[32];
   Lease leases[kLeases];
 };
@@ -78,6 +84,7 @@ inline constexpr uint8_t kPortActive = 4;
 struct alignas(64) PortEntry {
   std::atomic<uint8_t> state;
   std::atomic<uint16_t> lid;
+  std::atomic<uint32_t> segment;  ///< only ports of one segment reach each other
   std::atomic<uint16_t> pkey[kPkeysPerPort];
   std::atomic<uint64_t> gid_prefix;
   std::atomic<uint64_t> gid_id[kGidsPerPort];
@@ -96,6 +103,7 @@ struct alignas(64) PortEntry {
 
 struct DeviceEntry {
   std::atomic<uint32_t> fatal;
+  std::atomic<uint32_t> limit[kObjectKinds];  ///< objects it has room for, plus 1; 0 = the default
 };
 
 /// A pipe that wakes a process: unique number << 32 | descriptor in that process; 0 = none. The number keeps

@@ -156,10 +156,17 @@ enum class ActionKind : uint8_t {
   SmChange = 21,
   ClientReregister = 22,
   RaiseEvent =
-      23,  ///< ibv_event_type `value`: affiliated ones at the QP `qpn` (its CQ, its SRQ), 0 = each QP
+      23,         ///< ibv_event_type `value`: affiliated ones at the QP `qpn` (its CQ, its SRQ), 0 = each QP
+  SetLimit = 25,  ///< objects of ObjectKind `value` per device: `value64` - 1, 0 = the default
+  SetMemlock = 26,  ///< bytes a process of the node may register: `value64` - 1, 0 = no limit
+  SetSegment = 27,  ///< the port reaches only ports of segment `value`; kOwnSegment = none but itself
   // verb action
   VerbFault = 24,  ///< a control verb sleeps `delay_ns`, then fails with errno `value` when that is not 0
 };
+
+/// ActionKind::SetSegment: each port becomes a segment of its own.
+inline constexpr uint32_t kOwnSegment = 0xffffffff;
+inline constexpr uint32_t kMostSegment = 0x7fffffff;
 
 /// Result of decide() and tick(). Value-initialised means "deliver normally".
 struct Decision {

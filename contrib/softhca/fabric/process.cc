@@ -116,6 +116,10 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
       entry.node = node;
       entry.pending.store(0);
       entry.lease_map.store(0);
+      entry.pinned.store(0);
+      for (auto& device : entry.objects) {
+        for (auto& count : device) count.store(0);
+      }
       std::memset(entry.command, 0, sizeof(entry.command));
       prctl(PR_GET_NAME, entry.command);
       cover(header_->processes_used, slot);

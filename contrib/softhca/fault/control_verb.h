@@ -52,6 +52,10 @@ constexpr uint32_t bit_of(ControlVerb verb) {
   return uint32_t{1} << static_cast<unsigned>(verb);
 }
 
+/// Whether the port of the call and its destination are both ACTIVE and in one segment. Any: not asked, or
+/// there is no destination.
+enum class Reach : uint8_t { Any = 0, Yes = 1, No = 2 };
+
 /// One call, before it does anything. What a verb does not have stays at its default and matches only rules
 /// that do not ask for it.
 struct VerbCall {
@@ -63,7 +67,8 @@ struct VerbCall {
   uint16_t port = kAnyId;
   uint16_t peer_node = kAnyId;  ///< node of the destination (create_ah, modify_qp with an address)
   uint32_t qpn = 0;
-  uint64_t size = 0;  ///< bytes of the region, entries of the completion queue
+  Reach reach = Reach::Any;  ///< of the destination, when the call has one
+  uint64_t size = 0;         ///< bytes of the region, entries of the completion queue
   uint64_t time_ns = 0;
 };
 

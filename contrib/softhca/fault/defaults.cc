@@ -3,10 +3,14 @@
 // The table of actions and the defaults that depend on them.
 #include "contrib/softhca/fault/defaults.h"
 
+#include "contrib/softhca/fabric/layout.h"
+
 namespace bfo::softhca {
 namespace {
 
 constexpr uint64_t kMaxRate = 1'000'000;  // 10^12 bytes per second
+constexpr uint64_t kMaxObjects = 1u << 30;
+constexpr uint64_t kMaxMemlock = uint64_t{1} << 60;
 constexpr uint32_t kDefaultFlip = 1;
 constexpr uint64_t kDefaultReorderNs = 1'000'000;
 
@@ -19,6 +23,8 @@ struct VerbEntry {
 
 constexpr std::string_view kOnPeer = "on=peer or the end of the rule";
 constexpr std::string_view kLasts = "for=TIME, on=peer or the end of the rule";
+
+constexpr Positional kCount{Positional::Limit, true, kMaxObjects, "a number of objects per device, or any"};
 
 constexpr VerbEntry kVerbEntries[] = {
     {Verb::Drop, ActionKind::Drop, {}, ""},
@@ -71,8 +77,30 @@ constexpr VerbEntry kVerbEntries[] = {
      ActionKind::VerbFault,
      {Positional::Time, true, 0, "a time with its unit such as 1s"},
      "fail=ERRNO or the end of the rule"},
+    {Verb::MaxQp, ActionKind::SetLimit, kCount, kOnPeer},
+    {Verb::MaxCq, ActionKind::SetLimit, kCount, kOnPeer},
+    {Verb::MaxMr, ActionKind::SetLimit, kCount, kOnPeer},
+    {Verb::MaxSrq, ActionKind::SetLimit, kCount, kOnPeer},
+    {Verb::MaxAh, ActionKind::SetLimit, kCount, kOnPeer},
+    {Verb::MaxPd, ActionKind::SetLimit, kCount, kOnPeer},
+    {Verb::Memlock,
+     ActionKind::SetMemlock,
+     {Positional::Bytes, true, kMaxMemlock, "bytes a process may register such as 8M, or any"},
+     kOnPeer},
+    {Verb::Segment,
+     ActionKind::SetSegment,
+     {Positional::Number, true, kMostSegment, "a segment from 0"},
+     kOnPeer},
+    {Verb::Isolate, ActionKind::SetSegment, {}, kOnPeer},
     {Verb::Fail, ActionKind::VerbFault, {Positional::Error, true, 0, "an error such as ENOMEM"}, ""},
 };
+
+/// The kind of object each limit is about.
+constexpr struct {
+  Verb verb;
+  ObjectKind kind;
+} kLimits[] = {{Verb::MaxQp, ObjectKind::Qp},   {Verb::MaxCq, ObjectKind::Cq}, {Verb::MaxMr, ObjectKind::Mr},
+               {Verb::MaxSrq, ObjectKind::Srq}, {Verb::MaxAh, ObjectKind::Ah}, {Verb::MaxPd, ObjectKind::Pd}};
 
 const VerbEntry& entry_of(Verb verb) {
   for (const VerbEntry& entry : kVerbEntries) {
@@ -96,6 +124,12 @@ uint64_t default_count(const Rule& rule) {
 ActionKind kind_of(Verb verb) {
   return entry_of(verb).kind;
 }
+uint32_t initial_value_of(Verb verb) {
+  for (const auto& limit : kLimits) {
+    if (limit.verb == verb) return static_cast<uint32_t>(limit.kind);
+  }
+  return verb == Verb::Isolate ? kOwnSegment : 0;
+}
 Positional positional_of(Verb verb) {
   return entry_of(verb).positional;
 }
@@ -109,6 +143,12 @@ Verb verb_of(const Rule& rule) {
     return Verb::PortFlap;
   }
   if (is_verb_action(rule.action.kind)) return rule.action.delay_ns != 0 ? Verb::Block : Verb::Fail;
+  for (const auto& limit : kLimits) {
+    if (rule.action.kind == ActionKind::SetLimit && rule.action.value == static_cast<uint32_t>(limit.kind))
+      return limit.verb;
+  }
+  if (rule.action.kind == ActionKind::SetSegment)
+    return rule.action.value == kOwnSegment ? Verb::Isolate : Verb::Segment;
   for (const VerbEntry& entry : kVerbEntries) {
     if (entry.kind == rule.action.kind) return entry.verb;
   }

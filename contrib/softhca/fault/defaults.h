@@ -14,15 +14,18 @@ namespace bfo::softhca {
 
 ActionKind kind_of(Verb verb);
 
+/// RuleAction::value before the words after the action are read: what tells apart words of one ActionKind.
+uint32_t initial_value_of(Verb verb);
+
 /// The word that stands for the action of a complete rule.
 Verb verb_of(const Rule& rule);
 
 /// The value after the action word.
 struct Positional {
-  enum What : uint8_t { Nothing, Number, Time, Status, Event, Error };
+  enum What : uint8_t { Nothing, Number, Time, Status, Event, Error, Limit, Bytes };
   What what = Nothing;
   bool required = false;
-  uint64_t limit = 0;  ///< greatest Number
+  uint64_t limit = 0;  ///< greatest Number, Limit or Bytes
   std::string_view expected;
 };
 Positional positional_of(Verb verb);

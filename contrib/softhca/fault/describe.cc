@@ -57,6 +57,7 @@ void Describer::kinds() {
   if (rule_.trigger.timed) return;
   if (m.verb_mask != 0) {
     key("verb", mask_text(control_verb_words(), m.verb_mask));
+    if (m.reach != Reach::Any) key("reach", m.reach == Reach::Yes ? "yes" : "no");
     if (m.qp_states != 0) key("state", mask_text(qp_state_words(), m.qp_states));
     if (m.service_mask != any.service_mask) key("service", mask_text(service_words(), m.service_mask));
     return;
@@ -128,6 +129,14 @@ void Describer::action() {
       break;
     case Positional::Status:
       out_ += " " + std::string(word_for(status_words(), a.value));
+      break;
+    case Positional::Limit:
+    case Positional::Bytes:
+      if (a.value64 == 0) {
+        out_ += " any";
+      } else {
+        out_ += " " + (verb == Verb::Memlock ? write_size(a.value64 - 1) : std::to_string(a.value64 - 1));
+      }
       break;
     case Positional::Error:
       out_ += " " + std::string(word_for(errno_words(), a.value));

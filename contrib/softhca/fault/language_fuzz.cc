@@ -61,6 +61,7 @@ const char* const kSeeds[] = {
     "when byte=1M attempt=2 \\\n until=9s do complete RNR_RETRY_EXC_ERR # why\n",
     "when verb=create_ah|modify_qp state=RTR call=3.. node=1 do block 1s fail=ETIMEDOUT\n"
     "when verb=reg_mr size>=1M do fail ENOMEM\n",
+    "do max-qp 3\ndo memlock 8M\nwhen verb=create_ah reach=no do segment 4\ndo isolate\n",
     "do event PATH_MIG\ndo gid 0xff\ndo stop for=5ms on=self\ndo rate 10\n",
 };
 

@@ -82,6 +82,15 @@ TEST(Language, EveryAction_HasItsKind) {
       {"event PATH_MIG", ActionKind::RaiseEvent},
       {"kill", ActionKind::Kill},
       {"stop for=10ms", ActionKind::Stop},
+      {"max-qp 4", ActionKind::SetLimit},
+      {"max-cq 4", ActionKind::SetLimit},
+      {"max-mr 4", ActionKind::SetLimit},
+      {"max-srq 0", ActionKind::SetLimit},
+      {"max-ah any", ActionKind::SetLimit},
+      {"max-pd 1", ActionKind::SetLimit},
+      {"memlock 8M", ActionKind::SetMemlock},
+      {"segment 3", ActionKind::SetSegment},
+      {"isolate", ActionKind::SetSegment},
   };
   for (const auto& [text, kind] : cases)
     EXPECT_EQ(parse_one(std::string("do ") + text).action.kind, kind) << text;
@@ -284,6 +293,13 @@ TEST(Language, Mistakes_AreReportedWithPlaceAndExpectedWords) {
       {"when verb=reg_mr state=RTR do fail EIO", "f:1:31: ", "modify_qp"},
       {"when verb=reg_mr do kill on=peer", "f:1:21: ", "on=peer"},
       {"when verb=reg_mr at=5ms do fail EIO", "f:1:28: ", "from="},
+      {"do max-qp", "f:1:11: ", "number of objects"},
+      {"do max-qp -1", "f:1:11: ", "number of objects"},
+      {"do memlock 8Q", "f:1:12: ", "8M"},
+      {"do segment 0xffffffff", "f:1:12: ", "segment"},
+      {"when verb=create_ah reach=maybe do fail EIO", "f:1:27: ", "yes or no"},
+      {"when verb=reg_mr reach=no do fail EIO", "f:1:30: ", "create_ah"},
+      {"when reach=no do port-down", "f:1:18: ", "create_ah"},
       {"when verb=reg_mr every=5ms do fail EIO", "f:1:31: ", "number of calls"},
   };
   for (const Mistake& mistake : mistakes) {
@@ -333,6 +349,16 @@ TEST(Language, DescribedRule_ReadsBackTheSame) {
       "when verb=create_ah device=1 peer=3 do block 1s fail=ETIMEDOUT",
       "when verb=reg_mr|dereg_mr size>=1M call=7.. do fail ENOMEM",
       "when verb=modify_qp state=RTR|RTS service=RC qpn=9 every=3 probability=0.5 do block 250us",
+      "when node=1 device=0 do max-qp 12",
+      "do max-cq 0",
+      "when verb=create_qp call=3 do max-ah any",
+      "when node=1 do memlock 8M",
+      "do memlock any",
+      "do memlock 4097",
+      "when device=1 at=1s do isolate",
+      "when device=1 node=2 do segment 7",
+      "when verb=create_ah reach=no do block 1s fail=ETIMEDOUT",
+      "when verb=modify_qp reach=yes do fail EIO",
       "when verb=any node=2 from=1s call=4 do device-fatal",
       "when verb=create_qp call=2 count=5 every=10ms do port-down for=1ms",
   };

@@ -21,6 +21,7 @@ bool StatementParser::parse_action(Rule& rule) {
   ++next_;
   const Verb verb = static_cast<Verb>(word->value);
   rule.action.kind = kind_of(verb);
+  rule.action.value = initial_value_of(verb);
   return parse_positional(rule, verb, token) && parse_options(rule, verb) &&
          check_and_finish(rule, verb, token);
 }
@@ -46,6 +47,12 @@ bool StatementParser::parse_positional(Rule& rule, Verb verb, const Token& verb_
     return true;
   }
   if (want.what == Positional::Error) return read_errno(p, a.value);
+  if (want.what == Positional::Limit || want.what == Positional::Bytes) {
+    const auto limit = want.what == Positional::Limit ? read_number(token.text) : read_size(token.text);
+    if (token.text != "any" && (!limit || *limit > want.limit)) return fail_value(p, want.expected);
+    a.value64 = limit ? *limit + 1 : 0;
+    return true;
+  }
   if (want.what == Positional::Status || want.what == Positional::Event) {
     const bool is_status = want.what == Positional::Status;
     const std::span<const Word> words = is_status ? status_words() : event_words();
@@ -129,9 +136,9 @@ bool StatementParser::parse_option(Rule& rule, Verb verb, const Pair& p) {
 }
 
 bool StatementParser::uses_message_key() const {
-  for (const Key key :
-       {Key::Peer, Key::PeerQpn, Key::Imm, Key::Opcode, Key::Service, Key::Direction, Key::Size, Key::Message,
-        Key::Byte, Key::Offset, Key::Attempt, Key::Probability, Key::Seed, Key::Verb, Key::State}) {
+  for (const Key key : {Key::Peer, Key::PeerQpn, Key::Imm, Key::Opcode, Key::Service, Key::Direction,
+                        Key::Size, Key::Message, Key::Byte, Key::Offset, Key::Attempt, Key::Probability,
+                        Key::Seed, Key::Verb, Key::State, Key::Reach}) {
     if (used(key)) return true;
   }
   return used(Key::Every) && !every_is_time_;
@@ -144,6 +151,7 @@ std::string StatementParser::check_verb_rule(const Rule& rule, const std::string
     if (is_verb_action(rule.action.kind))
       return "\"" + action + "\" acts on control verbs; expected a key such as verb=create_qp";
     if (says_call_) return "call= counts calls of control verbs; expected verb= with it, or message=";
+    if (used(Key::Reach)) return "reach= is about a destination; expected verb=create_ah with it";
     if (used(Key::State)) return "state= is what modify_qp asks for; expected verb=modify_qp with it";
     return {};
   }
@@ -161,6 +169,9 @@ std::string StatementParser::check_verb_rule(const Rule& rule, const std::string
   }
   if (used(Key::State) && (rule.match.verb_mask & bit_of(ControlVerb::ModifyQp)) == 0)
     return "state= is what modify_qp asks for; expected verb=modify_qp";
+  if (used(Key::Reach) &&
+      (rule.match.verb_mask & (bit_of(ControlVerb::CreateAh) | bit_of(ControlVerb::ModifyQp))) == 0)
+    return "reach= is about a destination; expected verb=create_ah or verb=modify_qp";
   return {};
 }
 

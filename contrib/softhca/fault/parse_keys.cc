@@ -73,6 +73,7 @@ bool StatementParser::parse_key(Rule& rule, Key key, const Pair& p) {
     case Key::Attempt:
     case Key::Verb:
     case Key::State:
+    case Key::Reach:
       return parse_kind(rule, key, p);
     case Key::Size:
     case Key::Message:
@@ -129,6 +130,11 @@ bool StatementParser::parse_kind(Rule& rule, Key key, const Pair& p) {
   uint32_t mask = 0;
   if (key == Key::Opcode) return read_mask(p, opcode_words(), rule.match.opcode_mask);
   if (key == Key::Verb) return read_mask(p, control_verb_words(), rule.match.verb_mask);
+  if (key == Key::Reach) {
+    if (p.value != "yes" && p.value != "no") return fail_value(p, "yes or no");
+    rule.match.reach = p.value == "yes" ? Reach::Yes : Reach::No;
+    return true;
+  }
   if (key == Key::State) {
     if (!read_mask(p, qp_state_words(), mask)) return false;
     rule.match.qp_states = static_cast<uint8_t>(mask);

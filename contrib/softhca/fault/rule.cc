@@ -57,6 +57,7 @@ bool selects_call(const RuleMatch& m, const VerbCall& call) {
   if (m.peer_node != kAnyId && m.peer_node != call.peer_node) return false;
   if (m.qpn != 0 && m.qpn != call.qpn) return false;
   if (m.service_mask != RuleMatch{}.service_mask && (m.service_mask & call.service_mask) == 0) return false;
+  if (m.reach != Reach::Any && m.reach != call.reach) return false;
   if (m.qp_states != 0 && (m.qp_states & call.state_mask) == 0) return false;
   return call.size >= m.size_min && (m.size_max == ~0u || call.size <= m.size_max);
 }

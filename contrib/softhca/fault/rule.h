@@ -46,9 +46,10 @@ struct RuleMatch {
   uint8_t direction_mask = 1;  ///< bit 0 tx, bit 1 rx
   AttemptMode attempt_mode = AttemptMode::First;
   uint8_t attempt = 0;
-  bool has_imm = false;   ///< only messages that carry `imm`
-  uint8_t qp_states = 0;  ///< verb rules: bits of ibv_qp_state modify_qp must ask for; 0 = any
-  uint8_t reserved[2] = {};
+  bool has_imm = false;      ///< only messages that carry `imm`
+  uint8_t qp_states = 0;     ///< verb rules: bits of ibv_qp_state modify_qp must ask for; 0 = any
+  Reach reach = Reach::Any;  ///< verb rules: the destination can or cannot be reached
+  uint8_t reserved[1] = {};
   uint32_t verb_mask = 0;  ///< bits of ControlVerb; 0 = the rule looks at messages
   uint32_t reserved2 = 0;
   uint32_t size_min = 0;

@@ -52,6 +52,7 @@ constexpr Word kKeys[] = {
     {"until", v(Key::Until)},
     {"verb", v(Key::Verb)},
     {"state", v(Key::State)},
+    {"reach", v(Key::Reach)},
 };
 
 constexpr Word kVerbs[] = {
@@ -82,6 +83,15 @@ constexpr Word kVerbs[] = {
     {"stop", v(Verb::Stop)},
     {"block", v(Verb::Block)},
     {"fail", v(Verb::Fail)},
+    {"max-qp", v(Verb::MaxQp)},
+    {"max-cq", v(Verb::MaxCq)},
+    {"max-mr", v(Verb::MaxMr)},
+    {"max-srq", v(Verb::MaxSrq)},
+    {"max-ah", v(Verb::MaxAh)},
+    {"max-pd", v(Verb::MaxPd)},
+    {"memlock", v(Verb::Memlock)},
+    {"segment", v(Verb::Segment)},
+    {"isolate", v(Verb::Isolate)},
 };
 
 constexpr Word kOpcodes[] = {

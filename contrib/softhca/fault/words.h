@@ -44,6 +44,7 @@ enum class Key : uint32_t {
   Until,
   Verb,
   State,
+  Reach,
 };
 
 /// The word after "do". Several words may stand for one ActionKind.
@@ -75,6 +76,15 @@ enum class Verb : uint32_t {
   Stop,
   Block,
   Fail,
+  MaxQp,
+  MaxCq,
+  MaxMr,
+  MaxSrq,
+  MaxAh,
+  MaxPd,
+  Memlock,
+  Segment,
+  Isolate,
 };
 
 std::span<const Word> key_words();
