@@ -25,7 +25,8 @@ struct PortFacts {
   uint8_t number = 1;
   Transport transport = Transport::kInfiniband;
   uint8_t link_layer = 0;  // enum of ibv_port_attr
-  bool readable = true;    // its attributes could be read
+  bool readable = true;    // the device could be opened and the port's attributes be read
+  int error = 0;           // errno, if not
   bool active = true;
   uint32_t rate = 0;          // Mbit/s
   uint32_t distance = kNear;  // from the processors this process is bound to

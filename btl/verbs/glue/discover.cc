@@ -28,7 +28,7 @@ engine::GidEntry address_of(ibv_context* context, const PortFacts& port, const i
   }
   if (best != nullptr) return *best;
   engine::GidEntry none;
-  if (attr.link_layer != IBV_LINK_LAYER_ETHERNET && configured == 0) none.index = 0;
+  if (attr.state != IBV_PORT_ACTIVE) none.index = static_cast<int>(configured);  // it gets one later
   return none;
 }
 
@@ -69,7 +69,8 @@ void describe_port(const engine::VerbsApi& api, const DeviceSlot& device, const 
                    PortFacts* port) {
   ibv_context* context = device.device.context();
   ibv_port_attr attr{};
-  port->readable = api.query_port(context, port->number, &attr) == 0;
+  port->error = api.query_port(context, port->number, &attr);
+  port->readable = port->error == 0;
   if (!port->readable) return;
   port->link_layer = attr.link_layer;
   port->active = attr.state == IBV_PORT_ACTIVE;
@@ -93,6 +94,7 @@ void discover_device(const engine::VerbsApi& api, ibv_device* device, const Para
   if (port.transport != engine::Transport::kInfiniband) return add_port(port, nullptr, found);
   auto* slot = engine::make<DeviceSlot>();
   if (slot == nullptr || !slot->device.open(api, device)) {
+    port.error = errno;
     if (slot != nullptr) engine::unmake(slot);
     port.readable = false;
     return add_port(port, nullptr, found);
@@ -127,6 +129,16 @@ void say_unknown_names(const char* name, const char* list, const Discovery& foun
       known = known || engine::names_port(entry, port.device, port.number);
     if (!known) say(true, "unknown-port", opal_process_info.nodename, entry, name);
   }
+}
+
+/// A port that would be a rail if something were put right.
+void say_misfit(const PortFacts& port, PortVerdict verdict, const Params& params) {
+  const char* host = opal_process_info.nodename;
+  const unsigned number = port.number;
+  if (verdict == PortVerdict::kUnreadable)
+    say(true, "unreadable", host, number, port.device, strerror(port.error));
+  if (verdict == PortVerdict::kNoAddress) say(true, "no-gid", host, number, port.device, params.gid_index);
+  if (verdict == PortVerdict::kNoPartition) say(true, "no-pkey", host, number, port.device, params.ib_pkey);
 }
 
 void say_verdicts(const Discovery& found) {
@@ -164,11 +176,7 @@ void select(const Component& component, Discovery* found) {
   say_wrong_transport(*found);
   say_unknown_names("if_include", params.if_include, *found);
   say_unknown_names("if_exclude", params.if_exclude, *found);
-  for (size_t i = 0; i < count; ++i) {
-    if (found->verdicts[i] != PortVerdict::kNoPartition) continue;
-    say(true, "no-pkey", opal_process_info.nodename, found->facts[i].number, found->facts[i].device,
-        params.ib_pkey);
-  }
+  for (size_t i = 0; i < count; ++i) say_misfit(found->facts[i], found->verdicts[i], params);
   size_t first = 0;
   size_t second = 0;
   if (engine::prefixes_mislead(found->facts.data(), count, found->verdicts.data(), &first, &second)) {

@@ -36,10 +36,10 @@ constexpr UnsignedParam kUnsigned[] = {
      "Messages up to this many bytes are copied into the work request. Lowered to what the device can"},
     {"free_list_max", &Params::free_list_max, 0, 0, 1u << 30, OPAL_INFO_LVL_9,
      "Largest number of send fragments of each size (0: no limit)"},
-    {"ib_timeout", &Params::ib_timeout, 14, 1, 31, OPAL_INFO_LVL_3,
-     "Transport timeout: 4.096 us * 2^value. 14 is 67 ms; with ib_retry_count 7 a dead path is reported "
-     "after about 0.5 s, "
-     "if nothing else reports it earlier"},
+    {"ib_timeout", &Params::ib_timeout, 0, 0, 31, OPAL_INFO_LVL_3,
+     "Transport timeout: 4.096 us * 2^value. 0: 14 (67 ms) with pml bfo, so that a dead path is reported "
+     "after 0.5 s with ib_retry_count 7, if nothing else reports it earlier; 20 (4.3 s) with other PMLs, for "
+     "which a lost path is the end of the job: a fabric that reroutes is quiet for seconds"},
     {"ib_retry_count", &Params::ib_retry_count, 7, 0, 7, OPAL_INFO_LVL_3,
      "How often a packet without acknowledgement is sent again before the connection fails"},
     {"ib_rnr_retry", &Params::ib_rnr_retry, 7, 0, 7, OPAL_INFO_LVL_5,
@@ -244,7 +244,10 @@ engine::Config make_config(const Component& component, const mca_btl_base_module
   config.marker_bound_ns = uint64_t{params.drain_timeout} * 1'000'000;
   config.threads = component.threads;
   config.control = engine::ControlMode::kThread;
-  config.qp.timeout = static_cast<uint8_t>(params.ib_timeout);
+  constexpr unsigned kLosable = 14;
+  constexpr unsigned kFinal = 20;
+  const unsigned timeout = params.ib_timeout != 0 ? params.ib_timeout : failover_pml() ? kLosable : kFinal;
+  config.qp.timeout = static_cast<uint8_t>(timeout);
   config.qp.retry_count = static_cast<uint8_t>(params.ib_retry_count);
   config.qp.rnr_retry = static_cast<uint8_t>(params.ib_rnr_retry);
   config.qp.min_rnr_timer = static_cast<uint8_t>(params.ib_min_rnr_timer);
