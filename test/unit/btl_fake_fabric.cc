@@ -273,6 +273,7 @@ int FakeFabric::post_datagram(FakeQp& qp, const ibv_send_wr& wr) {
   }
   FakeQp* peer = find(wr.wr.ud.remote_qpn);
   if (peer == nullptr || !port_up(qp) || !port_up(*peer)) return 0;
+  if (lost_handles.count(wr.wr.ud.ah) != 0) return 0;
   if (peer->attr.qkey != wr.wr.ud.remote_qkey) {
     ++wrong_qkeys;
     return 0;

@@ -124,6 +124,8 @@ class FakeFabric {
   int signaled = 0;
   int inlined = 0;
   int posted = 0;
+  std::set<ibv_ah*> handles;       // that exist
+  std::set<ibv_ah*> lost_handles;  // datagrams sent with them arrive nowhere
   int ah_calls = 0;          // create_ah, failed ones too
   bool in_progress = false;  // a progress function runs ..
   int progress_verbs = 0;    // .. and has called so many control verbs that may block

@@ -97,9 +97,13 @@ ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr*) {
     errno = fabric().refuse_ah;
     return nullptr;
   }
-  return new ibv_ah{};
+  auto* ah = new ibv_ah{};
+  fabric().handles.insert(ah);
+  return ah;
 }
 int destroy_ah(ibv_ah* ah) {
+  fabric().handles.erase(ah);
+  fabric().lost_handles.erase(ah);
   delete ah;
   return 0;
 }

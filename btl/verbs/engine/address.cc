@@ -43,8 +43,11 @@ Address* AddressBook::find(const PortAddress& to) {
 }
 
 ibv_ah* AddressBook::handle(Address& address, uint64_t now) {
-  if (address.handle != nullptr) return address.handle;
-  if (address.asked || (address.failures != 0 && now < address.retry_ns)) return nullptr;
+  if (address.handle != nullptr) {
+    count_use(address, now);
+    if (!address.stale || now - address.made_ns < kServesNs) return address.handle;
+  }
+  if (address.asked || (address.failures != 0 && now < address.retry_ns)) return address.handle;
   address.asked = true;
   address.api = &port_->api();
   address.pd = port_->device().pd();
@@ -57,8 +60,16 @@ ibv_ah* AddressBook::handle(Address& address, uint64_t now) {
   return address.handle;
 }
 
+void AddressBook::count_use(Address& address, uint64_t now) {
+  if (address.to.link_layer != IBV_LINK_LAYER_ETHERNET) return;
+  if (++address.unheard >= kUnheard && now - address.made_ns >= kRenewNs) address.stale = true;
+}
+
 void AddressBook::create(Command& command) {
   auto& address = static_cast<Address&>(command);
+  // What was sent with it, at least kServesNs ago, has left.
+  if (address.retired != nullptr) address.api->destroy_ah(address.retired);
+  address.retired = nullptr;
   errno = 0;
   address.made = address.api->create_ah(address.pd, &address.attr);
   address.made_error = address.made != nullptr ? 0 : errno != 0 ? errno : EIO;
@@ -68,9 +79,13 @@ void AddressBook::created(Command& command) {
   auto& address = static_cast<Address&>(command);
   address.asked = false;
   if (address.dropped) return;
-  address.handle = address.made;
   address.error = address.made_error;
-  if (address.handle == nullptr) return address.book->failed(address);
+  if (address.made == nullptr) return address.book->failed(address);
+  address.retired = address.handle;
+  address.handle = address.made;
+  address.stale = false;
+  address.unheard = 0;
+  address.made_ns = address.book->port_->env().now_ns();
   address.failures = 0;
   // Datagrams wait for it.
   address.book->port_->need_attention();
@@ -85,6 +100,7 @@ void AddressBook::failed(Address& address) {
 }
 
 void AddressBook::heard(Address& address, uint64_t now) {
+  address.unheard = 0;
   if (address.failures != 0) address.retry_ns = std::min(address.retry_ns, now + kHeardNs);
 }
 
@@ -92,9 +108,15 @@ void AddressBook::forgive() {
   for (Address* address = newest_; address != nullptr; address = address->older) address->failures = 0;
 }
 
+void AddressBook::renew() {
+  for (Address* address = newest_; address != nullptr; address = address->older)
+    address->stale = address->to.link_layer == IBV_LINK_LAYER_ETHERNET;
+}
+
 void AddressBook::destroy(Command& command) {
   auto& address = static_cast<Address&>(command);
   address.api->destroy_ah(address.made);
+  if (address.retired != nullptr) address.api->destroy_ah(address.retired);
 }
 
 bool AddressBook::close() {
@@ -103,6 +125,7 @@ bool AddressBook::close() {
     address->asked = true;
     address->run = destroy;
     address->done = [](Command& done) { static_cast<Address&>(done).asked = false; };
+    address->made = address->handle;
     address->handle = nullptr;
     address->droppable = false;
     lane_.submit(*address, Urgency::kFirst);
@@ -112,7 +135,10 @@ bool AddressBook::close() {
     Address* const address = newest_;
     newest_ = address->older;
     // A handle that came while the lane closed.
-    if (clean && address->handle != nullptr) address->api->destroy_ah(address->handle);
+    if (clean && address->handle != nullptr) {
+      address->api->destroy_ah(address->handle);
+      if (address->retired != nullptr) address->api->destroy_ah(address->retired);
+    }
     if (clean || !address->asked) unmake(address);
   }
   return clean;

@@ -4,6 +4,10 @@
 // RoCE the kernel resolves the neighbour first, and a port in another VLAN never answers. So handles are made
 // by control threads, all endpoints whose peers share a port share one, and a failure is kept: the same
 // destination is asked for again only when its back-off is over.
+//
+// On Ethernet a handle holds the neighbour's MAC address as it was when the handle was made. That changes: a
+// bond fails over, a gateway is replaced, a cable is put elsewhere. So a handle is made anew when the own
+// port came up or moved, or when a destination has not been heard for a while; the old one serves until then.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +24,10 @@ class AddressBook;
 struct Address : Command {
   AddressBook* book = nullptr;
   PortAddress to;            // LID, GID and link layer count
-  ibv_ah* handle = nullptr;  // once made, it stays
+  ibv_ah* handle = nullptr;  // once made, there is always one
+  bool stale = false;        // to be made anew
+  uint32_t unheard = 0;      // datagrams since the destination was heard
+  uint64_t made_ns = 0;      // when the handle was made
   int error = 0;             // errno of the last failure; 0: none
   uint32_t failures = 0;     // in a row
   uint64_t retry_ns = 0;     // not before, if it failed
@@ -30,6 +37,7 @@ struct Address : Command {
   ibv_pd* pd = nullptr;
   ibv_ah_attr attr{};
   ibv_ah* made = nullptr;
+  ibv_ah* retired = nullptr;  // replaced by the handle: datagrams may be on their way with it
   int made_error = 0;
 };
 
@@ -42,6 +50,8 @@ class AddressBook {
   /// Its handle. nullptr while it is being made or has failed; asks for it when that is due, and the port
   /// gets attention when it is there. In inline mode it is there at once.
   ibv_ah* handle(Address& address, uint64_t now);
+  /// All handles of Ethernet destinations are made anew, each when it is needed next.
+  void renew();
   /// The destination shows life: asked again within kHeardNs if it has failed before.
   void heard(Address& address, uint64_t now);
   /// The own port came up: what failed before it is asked again.
@@ -51,12 +61,18 @@ class AddressBook {
   bool close();
 
   static constexpr uint64_t kHeardNs = 1'000'000'000;
+  /// A handle is made anew after so many datagrams without any answer, but not more often than this.
+  static constexpr uint32_t kUnheard = 8;
+  static constexpr uint64_t kRenewNs = 5'000'000'000;
+  /// A handle serves at least so long before it is replaced, whatever happens.
+  static constexpr uint64_t kServesNs = 1'000'000'000;
 
  private:
   static void create(Command& command);
   static void created(Command& command);
   static void destroy(Command& command);
   void failed(Address& address);
+  void count_use(Address& address, uint64_t now);
 
   Port* port_ = nullptr;
   ControlLane lane_;

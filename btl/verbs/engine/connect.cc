@@ -259,7 +259,10 @@ void connect_packet(Port& port, const char* data, size_t length) {
   }
   const uint64_t now = port.env().now_ns();
   if (endpoint->phase == Phase::kGone || endpoint->phase == Phase::kUnusable) return;
-  if (packet.type == static_cast<uint8_t>(PacketType::kPong)) return life_answered(*endpoint, now);
+  if (packet.type == static_cast<uint8_t>(PacketType::kPong)) {
+    mail_heard(*endpoint, now);
+    return life_answered(*endpoint, now);
+  }
   if (packet.type == static_cast<uint8_t>(PacketType::kPing)) {
     ++port.accounting().dropped;  // only the pulse answers
     return;

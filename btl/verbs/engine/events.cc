@@ -56,6 +56,7 @@ void Port::on_event(const EventNote& note) {
 void Port::port_refresh(int type, uint64_t when_ns) {
   const PortState before = state_;
   const bool moved = refresh();
+  if (moved) addresses_.renew();
   if (state_ == PortState::kDown || moved)
     close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, type, 0, when_ns}, false);
   if (state_ == PortState::kActive && before == PortState::kDown) port_up();
@@ -64,6 +65,7 @@ void Port::port_refresh(int type, uint64_t when_ns) {
 void Port::port_up() {
   const bool was_late = std::exchange(late_, false);
   addresses_.forgive();
+  addresses_.renew();
   up_since_ns_ = env_.now_ns();
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     endpoint->failures = 0;
