@@ -2,7 +2,7 @@
 //
 // The lab: the software HCA fabric of one test program, seen from outside: fault rules in, trace out. The
 // verbs calls of the tests go through the drop-in library like those of any program; only the lab looks
-// behind it.
+// behind it. On other devices (kDevicesVariable) the tests that need no lab run as they are.
 #pragma once
 
 #include <functional>
@@ -19,11 +19,19 @@ using softhca::MessageRecord;
 using softhca::Opcode;
 using softhca::Verdict;
 
+/// Names the devices to test instead of the emulator's, separated by commas: two or more, each able to reach
+/// the others.
+inline constexpr char kDevicesVariable[] = "BFO_CONFORMANCE_DEVICES";
+
 /// Factor on ACK and RNR timers in these tests.
 inline constexpr double kTimescale = 0.01;
 
 class Lab {
  public:
+  /// True on devices that are not the emulator's: no rules, no trace. Asking for either then fails the test
+  /// with a text that says "needs the emulator".
+  static bool other_devices();
+
   /// The one lab of this process; its fabric exists once a device was opened.
   static Lab& get();
 

@@ -8,23 +8,51 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <sstream>
 
 namespace bfo::conformance {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// The device of the emulator or, on other devices, the one that kDevicesVariable names.
+std::string name_of(int index) {
+  if (!Lab::other_devices()) return "softhca" + std::to_string(index);
+  std::istringstream names(std::getenv(kDevicesVariable));
+  std::string name;
+  for (int i = 0; i <= index; ++i) std::getline(names, name, ',');
+  return name;
+}
+
+/// Addresses on Ethernet, where ports have no LID: Side::lid is then an index of this table, plus one.
+std::vector<union ibv_gid>& gids() {
+  static std::vector<union ibv_gid> table;
+  return table;
+}
+
+uint16_t lid_for(ibv_context* context, const ibv_port_attr& port) {
+  if (port.link_layer != IBV_LINK_LAYER_ETHERNET) return port.lid;
+  union ibv_gid gid {};
+  ibv_query_gid(context, 1, 0, &gid);
+  for (size_t i = 0; i < gids().size(); ++i) {
+    if (memcmp(&gids()[i], &gid, sizeof gid) == 0) return static_cast<uint16_t>(i + 1);
+  }
+  gids().push_back(gid);
+  return static_cast<uint16_t>(gids().size());
+}
+
 ibv_context* open_device(int index) {
+  const std::string wanted = name_of(index);
   int count = 0;
   ibv_device** list = ibv_get_device_list(&count);
   ibv_context* context = nullptr;
   for (int i = 0; i < count; ++i) {
-    if (std::string(ibv_get_device_name(list[i])) == "softhca" + std::to_string(index))
-      context = ibv_open_device(list[i]);
+    if (ibv_get_device_name(list[i]) == wanted) context = ibv_open_device(list[i]);
   }
   if (list != nullptr) ibv_free_device_list(list);
   if (context == nullptr) {
-    fprintf(stderr, "no device softhca%d: the test must run on the software HCA\n", index);
+    fprintf(stderr, "no device \"%s\": these tests need the software HCA, or %s=DEVICE,DEVICE\n",
+            wanted.c_str(), kDevicesVariable);
     std::abort();
   }
   return context;
@@ -61,7 +89,7 @@ Side::Side(const SideOptions& options) : buffer(kBufferBytes) {
   qp = ibv_create_qp(pd, &attr);
   ibv_port_attr port{};
   ibv_query_port(context, 1, &port);
-  lid = port.lid;
+  lid = lid_for(context, port);
   if (qp == nullptr || mr == nullptr || recv_cq == nullptr) {
     fprintf(stderr, "the rig cannot be built: %s\n", strerror(errno));
     std::abort();
@@ -94,6 +122,17 @@ void Side::destroy_qp() {
   qp = nullptr;
 }
 
+ibv_ah_attr address_of(uint16_t lid) {
+  ibv_ah_attr attr{};
+  attr.port_num = 1;
+  attr.dlid = lid;
+  if (lid == 0 || lid > gids().size()) return attr;
+  attr.is_global = 1;
+  attr.grh.dgid = gids()[lid - 1];
+  attr.grh.hop_limit = 64;
+  return attr;
+}
+
 int Side::to_init() {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
@@ -112,8 +151,7 @@ int Side::to_rtr(uint16_t dlid, uint32_t dest_qpn, uint32_t rq_psn, const LinkOp
   attr.rq_psn = rq_psn;
   attr.max_dest_rd_atomic = link.max_dest_rd_atomic;
   attr.min_rnr_timer = link.min_rnr_timer;
-  attr.ah_attr.dlid = dlid;
-  attr.ah_attr.port_num = 1;
+  attr.ah_attr = address_of(dlid);
   int mask = IBV_QP_STATE;
   if (qp->qp_type != IBV_QPT_UD) mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   if (qp->qp_type == IBV_QPT_RC) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;

@@ -48,6 +48,9 @@ struct LinkOptions {
   uint32_t sq_psn = 0xfffffe;  ///< the 24-bit wrap is part of every test
 };
 
+/// How to reach the port with that Side::lid.
+ibv_ah_attr address_of(uint16_t lid);
+
 /// One open device with one queue pair.
 class Side {
  public:

@@ -25,9 +25,7 @@ SideOptions of_type(ibv_qp_type type) {
 /// An address handle to the other side, for UD.
 struct Handle {
   Handle(const Side& from, const Side& to) {
-    ibv_ah_attr attr{};
-    attr.dlid = to.lid;
-    attr.port_num = 1;
+    ibv_ah_attr attr = address_of(to.lid);
     ah = ibv_create_ah(from.pd, &attr);
   }
   ~Handle() { ibv_destroy_ah(ah); }

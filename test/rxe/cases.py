@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The cases: what is done to a job on the kernel's own RDMA stack, and how it must end.
+
+A case is a function of the lab that returns a note for the table, or raises Failed. KNOWN names the cases that fail for
+a reason that is known; they are run all the same, and the table says when one of them passes.
+"""
+import re
+import time
+
+import conformance
+import lab
+import memory
+import tools
+
+# Case -> why it fails. Remove the line when it passes.
+KNOWN = {}
+
+
+class Failed(Exception):
+    """The case failed; the text says how."""
+
+
+def judge(job, least_failovers=0, needs_rounds=2):
+    """The note of a job that must have gone well."""
+    if job.wrong():
+        raise Failed("WRONG BYTES\n" + lab.tail(job.output, 25))
+    if job.code:
+        raise Failed(f"exit code {job.code}\n{lab.tail(job.output, 25)}")
+    events = job.events()
+    if len(events) < least_failovers:
+        raise Failed(f"the fault was not noticed: {len(events)} failovers")
+    figures = job.rounds()
+    note = f"{len(events)} failovers"
+    if figures:
+        if figures["rounds"] < needs_rounds:
+            raise Failed(f"only {figures['rounds']:.0f} rounds\n{lab.tail(job.output)}")
+        note = (f"{figures['rounds']:.0f} rounds in {figures['seconds']:.0f} s, {note}, longest round {figures['round_ms']:.0f} ms, "
+                f"call {figures['call_ms']:.0f} ms, {figures['slow_calls']:.0f} calls over 20 ms")
+    return note
+
+
+def rounds(seconds):
+    return [lab.ROUNDS, str(seconds)]
+
+
+def sleep_beside(job, seconds):
+    """Waits while the job runs; ends early when it does."""
+    job.command.wait(seconds)
+
+
+# ---- no fault ----
+def checker(ranks, phases="exchange,unexpected,storm,datatypes,probe,collectives", extra=()):
+    def case(the_lab):
+        job = the_lab.job([lab.CHECKER, "--quick", "--stall-s", "90", "--phase", phases, *extra], ranks=ranks, limit_s=400)
+        note = judge(job)
+        found = re.search(r"checker: ok: .* bytes-verified (\d+)", job.output)
+        if not found:
+            raise Failed("the checker says nothing\n" + lab.tail(job.output))
+        return f"{int(found.group(1)) >> 20} MiB verified, {note}"
+
+    return case
+
+
+def no_fault(the_lab):
+    return judge(the_lab.job(rounds(20)))
+
+
+def stock_ob1(the_lab):
+    return judge(the_lab.job(rounds(10), pml="ob1"))
+
+
+# ---- cables ----
+def pulled(the_lab, cables="a", seconds=20, away=4):
+    """The cables are pulled after a few seconds, put back, and the job goes on long enough to use them again."""
+    job = the_lab.begin(rounds(seconds))
+    sleep_beside(job, 5)
+    for cable in cables:
+        the_lab.cables("pull", cable)
+    sleep_beside(job, away)
+    for cable in cables:
+        the_lab.cables("plug", cable)
+    return judge(job.finish(), 1)
+
+
+def both_pulled(the_lab):
+    return pulled(the_lab, "ab", 25)
+
+
+def flaps(the_lab, seconds=60):
+    """The cables are pulled and put back in turn until the job ends."""
+    job = the_lab.begin(rounds(seconds), limit_s=200)
+    done, count = time.monotonic() + seconds, 0
+    while time.monotonic() < done and job.code is None:
+        cable = "ab"[count % 2]
+        the_lab.cables("pull", cable)
+        sleep_beside(job, 1)
+        the_lab.cables("plug", cable)
+        sleep_beside(job, 2)
+        count += 1
+    return f"{count} flaps, " + judge(job.finish(), 1)
+
+
+def impaired(*arguments, ends=("a0", "a1"), least_failovers=0, heal_after=None):
+    """Cable a is impaired by netem from the third second on."""
+
+    def case(the_lab):
+        job = the_lab.begin(rounds(20))
+        sleep_beside(job, 3)
+        for end in ends:
+            the_lab.cables("netem", end, *arguments)
+        if heal_after:
+            sleep_beside(job, heal_after)
+            the_lab.cables("clear")
+        return judge(job.finish(), least_failovers)
+
+    return case
+
+
+def unreachable(the_lab, seconds=15, share=0.5):
+    """A rail whose ports are active and cannot reach each other costs the good one little."""
+    alone = the_lab.job(rounds(seconds), cables="a")
+    with_it = the_lab.job(rounds(seconds), cables="a x", limit_s=seconds + 120)
+    judge(alone)
+    judge(with_it, needs_rounds=1)
+    had, got = alone.rounds()["rounds"], with_it.rounds()["rounds"]
+    note = f"{got:.0f} rounds with it, {had:.0f} on the good rail alone"
+    if got < share * had:
+        raise Failed(note)
+    return note
+
+
+# ---- processes ----
+def killed_rank(the_lab):
+    """The job ends soon after one of its ranks, and not with success."""
+    job = the_lab.begin(rounds(60), ranks=3, limit_s=100)
+    sleep_beside(job, 8)
+    the_lab.vm.run("for p in $(pidof rounds); do if grep -qz ^OMPI_COMM_WORLD_RANK=1$ /proc/$p/environ; then kill -9 $p; exit 0; fi; done; "
+                   "exit 1")
+    killed = time.monotonic()
+    job.finish()
+    if job.code == 0:
+        raise Failed("the job says that it succeeded")
+    note = f"ended {time.monotonic() - killed:.1f} s after the rank, status {job.code}"
+    lost = [line for line in job.output.splitlines() if " lost rail " in line]
+    return note + (f"; {len(lost)} lines about lost rails" if lost else "")
+
+
+ALL = [
+    ("perftest between the devices", tools.sanity),
+    ("no fault, rounds", no_fault),
+    ("no fault, checker, 2 ranks", checker(2)),
+    ("no fault, checker, 4 ranks", checker(4)),
+    ("stock ob1 over the verbs BTL", stock_ob1),
+    ("cable pulled and put back", pulled),
+    ("both cables pulled and put back", both_pulled),
+    ("alternate flaps", flaps),
+    ("1 % loss", impaired("loss", "1%")),
+    ("5 % loss", impaired("loss", "5%")),
+    ("one way dead", impaired("loss", "100%", ends=("a0",), least_failovers=1, heal_after=8)),
+    ("delay of 5 ms", impaired("delay", "5ms")),
+    ("reordering", impaired("delay", "2ms", "reorder", "75%", "25%")),
+    ("unreachable rail", unreachable),
+    ("a rank is killed", killed_rank),
+    ("memlock ladder", memory.ladder),
+    ("conformance table", conformance.table),
+]
+# What contrib/check runs: a few minutes less.
+SHORT = [
+    ("no fault, checker, 2 ranks", checker(2, "storm,datatypes,probe", ("--max-size", "256k"))),
+    ("cable pulled and put back", lambda the_lab: pulled(the_lab, "a", 14, 3)),
+    ("unreachable rail", lambda the_lab: unreachable(the_lab, 8)),
+    ("low memlock", memory.low),
+]

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the lab needs of this machine, and stock verbs programs between the two ends of a cable: what fails there is the
+lab's or the kernel's fault."""
+import os
+import shutil
+
+import kernel
+import lab
+import machine
+
+PROGRAMS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "ip": "iproute2", "tc": "iproute2", "rdma": "iproute2",
+            "setpriv": "util-linux"}
+
+
+def need():
+    """Raises kernel.Missing when a program is not here, with the line that installs it."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    packages = sorted({package for program, package in PROGRAMS.items() if not shutil.which(program, path=path)})
+    if packages:
+        raise kernel.Missing(f"apt-get install --no-install-recommends {' '.join(packages)}, or contrib/check --kernel, which does it")
+    for program in (lab.CHECKER, lab.ROUNDS):
+        if not os.path.exists(program):
+            raise kernel.Missing(f"{program} is not built: make rxe builds it")
+
+
+def sanity(the_lab):
+    """Each pair of programs: a server on ra0, a client on ra1."""
+    notes = []
+    for name, server, client in (
+            ("ibv_rc_pingpong", "ibv_rc_pingpong -d ra0 -g 0 -n 50 -c", "ibv_rc_pingpong -d ra1 -g 0 -n 50 -c 127.0.0.1"),
+            ("ib_write_lat", "ib_write_lat -d ra0 -x 0 -n 50", "ib_write_lat -d ra1 -x 0 -n 50 127.0.0.1"),
+            ("ib_read_bw", "ib_read_bw -d ra0 -x 0 -n 20", "ib_read_bw -d ra1 -x 0 -n 20 127.0.0.1"),
+            ("ib_send_bw", "ib_send_bw -d rb0 -x 0 -n 20", "ib_send_bw -d rb1 -x 0 -n 20 127.0.0.1")):
+        if not shutil.which(name):
+            notes.append(name + " is not installed")
+            continue
+        try:  # the client fails as long as the server does not listen
+            the_lab.vm.run(f"timeout 90 {server} & server=$!\n"
+                           f"for _ in 1 2 3 4 5; do sleep 2; timeout 40 {client} && wait $server && exit 0; done; kill $server; exit 1", 100)
+            notes.append(name)
+        except machine.Broken as broken:
+            raise machine.Broken(f"{name}: {broken}") from None
+    return ", ".join(notes)
