@@ -250,6 +250,9 @@ TEST(Selection, Bound_KeepsNearThenFastThenFirst) {
   rules.most = 3;
   EXPECT_EQ(used(host, rules), (Names{"near", "fast", "late"}));
   EXPECT_EQ(judge(host, rules)[0], PortVerdict::kTooMany);
+  rules.ignore_locality = true;
+  rules.most = 2;
+  EXPECT_EQ(used(host, rules), (Names{"far", "fast"}));
 }
 
 TEST(Selection, AnyVerdict_HasAText) {

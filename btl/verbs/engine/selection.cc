@@ -54,9 +54,10 @@ PortPlace place_of(const PortFacts& port) {
   return place;
 }
 
-/// True when port `a` comes before port `b` where only some can be used: nearer, faster, earlier.
-bool before(const PortFacts* ports, size_t a, size_t b) {
-  if (ports[a].distance != ports[b].distance) return ports[a].distance < ports[b].distance;
+/// True when port `a` comes before port `b` where only some can be used: nearer, if that counts, faster,
+/// earlier.
+bool before(const PortFacts* ports, size_t a, size_t b, bool locality) {
+  if (locality && ports[a].distance != ports[b].distance) return ports[a].distance < ports[b].distance;
   if (ports[a].rate != ports[b].rate) return ports[a].rate > ports[b].rate;
   return a < b;
 }
@@ -74,21 +75,21 @@ void drop_far(const PortFacts* ports, size_t count, bool failover, PortVerdict* 
       if (k == i || (verdicts[k] != PortVerdict::kUsed && verdicts[k] != PortVerdict::kFar)) continue;
       if (!same_fabric(place_of(ports[i]), place_of(ports[k]))) continue;
       nearest = nearest && ports[i].distance <= ports[k].distance;
-      earlier += before(ports, k, i) ? 1 : 0;
+      earlier += before(ports, k, i, true) ? 1 : 0;
     }
     if (!nearest && earlier >= enough) verdicts[i] = PortVerdict::kFar;
   }
 }
 
-void bound(const PortFacts* ports, size_t count, unsigned most, PortVerdict* verdicts) {
+void bound(const PortFacts* ports, size_t count, const SelectionRules& rules, PortVerdict* verdicts) {
   for (size_t i = 0; i < count; ++i) {
     if (verdicts[i] != PortVerdict::kUsed) continue;
     unsigned earlier = 0;
     for (size_t k = 0; k < count; ++k) {
       const bool candidate = verdicts[k] == PortVerdict::kUsed || verdicts[k] == PortVerdict::kTooMany;
-      earlier += candidate && before(ports, k, i) ? 1 : 0;
+      earlier += candidate && before(ports, k, i, !rules.ignore_locality) ? 1 : 0;
     }
-    if (earlier >= most) verdicts[i] = PortVerdict::kTooMany;
+    if (earlier >= rules.most) verdicts[i] = PortVerdict::kTooMany;
   }
 }
 
@@ -111,7 +112,7 @@ void select_ports(const PortFacts* ports, size_t count, const SelectionRules& ru
     drop_slow(ports, count, verdicts);
     if (!rules.ignore_locality) drop_far(ports, count, rules.failover, verdicts);
   }
-  if (rules.most != 0) bound(ports, count, rules.most, verdicts);
+  if (rules.most != 0) bound(ports, count, rules, verdicts);
 }
 
 uint32_t port_rate(const ibv_port_attr& attr) {
