@@ -68,7 +68,9 @@ typedef enum bfo_rail_cause_t {
                                 ENETDOWN: the port was down at one end when its process started, the
                                 rail has never been up and joins later: no loss */
   BFO_CAUSE_POST_FAILED = 7, /* ibv_post_send / ibv_post_recv refused; code = errno */
-  BFO_CAUSE_SHUTDOWN = 8     /* the peer is going away in order: not a failure, it never comes back */
+  BFO_CAUSE_SHUTDOWN = 8,    /* the peer is going away in order: not a failure, it never comes back */
+  BFO_CAUSE_RESOURCE = 9     /* it cannot be made: an object or memory is missing here or at the peer;
+                                code = errno. The BTL goes on trying */
 } bfo_rail_cause_t;
 
 typedef enum bfo_fence_result_t {

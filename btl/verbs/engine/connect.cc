@@ -31,9 +31,14 @@ void set_phase(Endpoint& endpoint, Phase phase, uint64_t now) {
   endpoint.phase_since_ns = now;
 }
 
-/// Makes both queue pairs in INIT. False: the device refuses now.
-bool make_queue_pairs(Endpoint& endpoint) {
+/// Makes what messages need, then both queue pairs in INIT. Object::kNone, or what cannot be made now, with
+/// errno.
+Object make_parts(Endpoint& endpoint) {
   Port& port = *endpoint.port;
+  const Host& host = port.host();
+  errno = 0;
+  if (!ring_reserve(endpoint)) return Object::kMemory;
+  if (host.prepare != nullptr && !host.prepare(host.ctx)) return Object::kMemory;
   const QpSettings settings = port.settings();
   QpSettings small = settings;
   small.send_depth = 2;
@@ -41,35 +46,56 @@ bool make_queue_pairs(Endpoint& endpoint) {
   // Every work request may come back as an error completion, the drain's markers too.
   endpoint.reserved = settings.send_depth + small.send_depth;
   endpoint.send_cq = port.cqs().reserve(endpoint.reserved);
-  if (endpoint.send_cq == nullptr) return false;
+  if (endpoint.send_cq == nullptr) return Object::kCompletionQueue;
   const bool made = endpoint.data.create(port.api(), port.device().pd(), endpoint.send_cq, port.cqs().first(),
                                          port.srq().ib(), settings) &&
                     endpoint.probe.create(port.api(), port.device().pd(), endpoint.send_cq,
-                                          port.cqs().first(), nullptr, small) &&
-                    endpoint.data.to_init(settings) == 0 && endpoint.probe.to_init(settings) == 0 &&
-                    port.qps().insert(endpoint.data.number(), &endpoint) &&
-                    port.qps().insert(endpoint.probe.number(), &endpoint);
-  const uint64_t bits = port.env().random();
-  endpoint.data_psn = bits & 0xffffff;
-  endpoint.probe_psn = bits >> 24 & 0xffffff;
-  if (!made) destroy_queue_pairs(endpoint);
-  return made;
+                                          port.cqs().first(), nullptr, small);
+  if (!made) return Object::kQueuePair;
+  errno = endpoint.data.to_init(settings);
+  if (errno == 0) errno = endpoint.probe.to_init(settings);
+  if (errno != 0) return Object::kQueuePairState;
+  if (port.qps().insert(endpoint.data.number(), &endpoint) &&
+      port.qps().insert(endpoint.probe.number(), &endpoint)) {
+    return Object::kNone;
+  }
+  errno = ENOMEM;
+  return Object::kBuffers;
 }
 
-bool ready_queue_pairs(Endpoint& endpoint, const Packet& packet) {
+/// False: something is missing, and nothing is left of the attempt.
+bool make_queue_pairs(Endpoint& endpoint) {
+  const uint64_t bits = endpoint.port->env().random();
+  endpoint.data_psn = bits & 0xffffff;
+  endpoint.probe_psn = bits >> 24 & 0xffffff;
+  const Object missing = make_parts(endpoint);
+  if (missing == Object::kNone) return true;
+  const int error = errno;
+  destroy_queue_pairs(endpoint);
+  resource_failed(endpoint, missing, error);
+  return false;
+}
+
+/// 0 or errno.
+int ready_both(Endpoint& endpoint, const Packet& packet) {
   Port& port = *endpoint.port;
   QpSettings settings = port.settings();
   settings.max_read = std::min(settings.max_read, std::max<uint8_t>(packet.max_read, 1));
   endpoint.landing_address = packet.landing_address;
   endpoint.landing_rkey = packet.landing_rkey;
-  if (endpoint.data.to_ready(settings, port.address(), endpoint.peer, packet.data_qpn, packet.data_psn,
-                             endpoint.data_psn) != 0) {
-    return false;
-  }
+  const int rc = endpoint.data.to_ready(settings, port.address(), endpoint.peer, packet.data_qpn,
+                                        packet.data_psn, endpoint.data_psn);
+  if (rc != 0) return rc;
   settings.timeout = port.config().probe_timeout;
   settings.retry_count = port.config().probe_retry;
   return endpoint.probe.to_ready(settings, port.address(), endpoint.peer, packet.probe_qpn, packet.probe_psn,
-                                 endpoint.probe_psn) == 0;
+                                 endpoint.probe_psn);
+}
+
+bool ready_queue_pairs(Endpoint& endpoint, const Packet& packet) {
+  const int rc = ready_both(endpoint, packet);
+  if (rc != 0) resource_failed(endpoint, Object::kQueuePairState, rc);
+  return rc == 0;
 }
 
 /// A fresh epoch's counters. Under no lock: nothing can be posted yet.
@@ -126,6 +152,7 @@ void go_up(Endpoint& endpoint, uint64_t now) {
   endpoint.ever_up = true;
   endpoint.told_lost = false;
   endpoint.failed_attempts = 0;
+  resource_made(endpoint);
   endpoint.announced = true;
   endpoint.up_since_ns = now;
   endpoint.wanted = true;
@@ -267,6 +294,10 @@ void connect_packet(Port& port, const char* data, size_t length) {
     ++port.accounting().dropped;  // only the pulse answers
     return;
   }
+  if (packet.type == static_cast<uint8_t>(PacketType::kRefuse)) {
+    if (!is_up(endpoint->phase)) resource_refused(*endpoint, packet, now);
+    return act(*endpoint, packet, now);
+  }
   mail_learn_address(*endpoint, packet);
   mail_heard(*endpoint, now);
   endpoint->peer_late = false;
@@ -363,6 +394,25 @@ bool path_dead(const Endpoint& endpoint, uint64_t now) {
 
 }  // namespace
 
+/// Something is missing for longer than a rail is waited for: says so once, and gives the rail up if it has
+/// never been up. True when it was given up.
+static bool give_up_missing(Endpoint& endpoint, uint64_t now) {
+  if (!resource_exhausted(endpoint, now) || !resource_stops(endpoint)) return false;
+  const Host& host = endpoint.port->host();
+  Lack& lack = endpoint.lack;
+  const bool news = !lack.told;
+  lack.told = true;
+  if (news) {
+    ++endpoint.port->resources().rails_missing;
+    if (host.rail_missing != nullptr) host.rail_missing(host.ctx, endpoint);
+  }
+  // Of a rail that was up before, or was given up before, everybody knows that it is down.
+  const bool known = endpoint.ever_up || endpoint.told_lost || !news;
+  if (endpoint.ever_up || (known && endpoint.parked.empty())) return false;
+  give_up(endpoint, BFO_CAUSE_RESOURCE, lack.error, now);
+  return true;
+}
+
 bool connect_rests(const Endpoint& endpoint, uint64_t now) {
   if (!endpoint.peer_late || !endpoint.parked.empty()) return false;
   const Port& port = *endpoint.port;
@@ -373,6 +423,7 @@ bool connect_rests(const Endpoint& endpoint, uint64_t now) {
 
 void connect_step(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
+  if (give_up_missing(endpoint, now)) return;
   if (!endpoint.ever_up && !endpoint.parked.empty()) {
     // Fragments wait for a rail that has never been up: not longer than a live port and a bounded time
     // justify. The device may also be lost before the first attempt began.
@@ -390,7 +441,9 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
       // moves only where another rail works; otherwise the other rails are tried too, and this one goes on.
       const Host& host = port.host();
       if (port.failover() && host.other_rail_up(host.ctx, endpoint)) {
-        return give_up(endpoint, BFO_CAUSE_HANDSHAKE, 0, now);
+        const bool missing = endpoint.lack.tries != 0;
+        return give_up(endpoint, missing ? BFO_CAUSE_RESOURCE : BFO_CAUSE_HANDSHAKE,
+                       missing ? endpoint.lack.error : 0, now);
       }
       endpoint.wanted_since_ns = now;
       host.connect_other_rails(host.ctx, endpoint);

@@ -11,6 +11,7 @@
 //                 <---- zero-byte write (probe)    nothing else is posted before it succeeds
 //                 <---- RTU(n)                     or the first message
 //     BYE(n): the sender is going away in order; nobody reconnects to it
+//     REFUSE(n, object, errno): the sender cannot make its part now (resource.h); in place of a REQ or a REP
 //     PING to the peer's pulse, PONG from there: asked while a handshake gets no answer (life.h)
 //
 // Every packet names both processes and carries both port nonces (the receiver's one is known from the modex

@@ -38,6 +38,8 @@ const char* cause_text(bfo_rail_cause_t cause, int32_t code) {
       return "ibv_post_send failed";
     case BFO_CAUSE_SHUTDOWN:
       return "the peer is leaving";
+    case BFO_CAUSE_RESOURCE:
+      return "a resource is missing";
   }
   return "unknown";
 }
@@ -142,7 +144,11 @@ bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, in
   event.vendor_err = vendor_err;
   event.evidence_ns = now;
   event.now_ns = now;
-  snprintf(event.text, sizeof event.text, "%s", cause_text(cause, code));
+  if (cause == BFO_CAUSE_RESOURCE) {
+    resource_text(endpoint.lack, event.text, sizeof event.text);
+  } else {
+    snprintf(event.text, sizeof event.text, "%s", cause_text(cause, code));
+  }
   return event;
 }
 

@@ -8,6 +8,7 @@
 #include "btl/verbs/engine/frag.h"
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/qp.h"
+#include "btl/verbs/engine/resource.h"
 #include "btl/verbs/engine/rules.h"
 #include "common/failover_btl.h"
 
@@ -142,6 +143,7 @@ struct Endpoint {
   uint64_t ping_ns = 0;          // when the next one is due
   uint32_t failed_attempts = 0;  // handshakes in a row that the peer answered and whose path then failed
   uint64_t failed_since_ns = 0;  // the first of them
+  Lack lack;                     // what is missing at either end
 
   // progress clock
   uint64_t seen_tail = 0;

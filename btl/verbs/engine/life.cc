@@ -64,6 +64,13 @@ void life_heard(Endpoint& endpoint, uint64_t now) {
   set_life(endpoint, Life::kUnknown);
 }
 
+void life_refused(Endpoint& endpoint, uint64_t now) {
+  if (!waits_for_peer(endpoint)) return;
+  endpoint.unanswered = 0;
+  endpoint.ping_ns = now + endpoint.port->config().peer_timeout_ns / 2;
+  set_life(endpoint, Life::kUnknown);
+}
+
 void life_unknown(Endpoint& endpoint) {
   endpoint.unanswered = 0;
   set_life(endpoint, Life::kUnknown);

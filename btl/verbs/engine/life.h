@@ -29,6 +29,8 @@ void life_begin(Endpoint& endpoint, uint64_t now);
 void life_step(Endpoint& endpoint, uint64_t now);
 /// A handshake packet of the peer came: its progress function runs.
 void life_heard(Endpoint& endpoint, uint64_t now);
+/// REFUSE came: its progress function runs, and will say so again while it is asked.
+void life_refused(Endpoint& endpoint, uint64_t now);
 /// A PONG came.
 void life_answered(Endpoint& endpoint, uint64_t now);
 /// Nothing is known, because nothing is asked: the rail is up, or cannot be.

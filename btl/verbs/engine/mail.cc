@@ -35,6 +35,10 @@ Packet make_packet(const Endpoint& endpoint, PacketType type, uint32_t epoch) {
   packet.mtu = own.mtu;
   packet.max_read = port.settings().max_read;
   memcpy(packet.gid, own.gid.raw, sizeof packet.gid);
+  if (type == PacketType::kRefuse) {
+    packet.data_qpn = static_cast<uint32_t>(endpoint.lack.object);
+    packet.data_psn = static_cast<uint32_t>(endpoint.lack.error);
+  }
   packet_seal(&packet);
   return packet;
 }
@@ -52,6 +56,7 @@ void mail_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   ibv_ah* const handle = port.addresses().handle(*endpoint.address, port.env().now_ns());
   const bool ping = type == PacketType::kPing;
   if (handle == nullptr) {
+    if (endpoint.address->failures != 0) resource_unaddressed(endpoint, *endpoint.address);
     if (ping) {
       endpoint.ping_waits = true;
       return;
@@ -78,6 +83,10 @@ void mail_flush(Endpoint& endpoint) {
 
 void mail_heard(Endpoint& endpoint, uint64_t now) {
   if (endpoint.address != nullptr) endpoint.port->addresses().heard(*endpoint.address, now);
+}
+
+void mail_refuse(Endpoint& endpoint) {
+  mail_send(endpoint, PacketType::kRefuse, endpoint.epoch);
 }
 
 void mail_learn_address(Endpoint& endpoint, const Packet& packet) {

@@ -21,6 +21,8 @@ void mail_flush(Endpoint& endpoint);
 bool mail_ready(const Endpoint& endpoint);
 /// A packet of the peer came: its address can be worth another try.
 void mail_heard(Endpoint& endpoint, uint64_t now);
+/// Tells the peer what this side lacks.
+void mail_refuse(Endpoint& endpoint);
 /// The peer's address as it says itself now: its LID may have changed since the modex.
 void mail_learn_address(Endpoint& endpoint, const Packet& packet);
 

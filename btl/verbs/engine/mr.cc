@@ -6,13 +6,18 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 
 #include "btl/verbs/engine/memory.h"
 
 namespace bfo::engine {
 namespace {
-constexpr size_t kChunkBytes = size_t{2} << 20;
+constexpr size_t kChunkBytes = size_t{512} << 10;
+constexpr size_t kHugeBytes = size_t{2} << 20;
+constexpr int kLook = 8;  // chunks that are searched for room
+constexpr size_t kPageBytes = 4096;
 constexpr size_t kAlign = 64;
 constexpr size_t round_up(size_t value, size_t to) {
   return (value + to - 1) / to * to;
@@ -28,19 +33,31 @@ struct Arena::Chunk {
 };
 
 bool Arena::add_chunk(size_t at_least) {
-  const size_t bytes = round_up(at_least, kChunkBytes);
+  const size_t least = round_up(at_least, kPageBytes);
+  size_t bytes = std::max(least, kChunkBytes);
+  while (!add_chunk_of(bytes)) {
+    if (bytes == least) return false;
+    bytes = std::max(least, bytes / 2);
+  }
+  return true;
+}
+
+bool Arena::add_chunk_of(size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;
-  madvise(memory, bytes, MADV_HUGEPAGE);
+  if (bytes >= kHugeBytes) madvise(memory, bytes, MADV_HUGEPAGE);
   ibv_mr* mr = api_->reg_mr(pd_, memory, bytes, IBV_ACCESS_LOCAL_WRITE);
   Chunk* chunk = mr == nullptr ? nullptr : make<Chunk>();
   if (chunk == nullptr) {
+    const int saved = mr == nullptr ? errno : ENOMEM;
     if (mr != nullptr) api_->dereg_mr(mr);
     munmap(memory, bytes);
+    errno = saved;
     return false;
   }
   *chunk = Chunk{chunks_, static_cast<char*>(memory), bytes, 0, mr};
   chunks_ = chunk;
+  pinned_.fetch_add(bytes, std::memory_order_relaxed);
   return true;
 }
 
@@ -48,9 +65,13 @@ Region Arena::take(size_t bytes) {
   const size_t rounded = round_up(bytes, kAlign);
   Region region;
   pthread_mutex_lock(&mutex_);
-  if ((chunks_ != nullptr && chunks_->bytes - chunks_->used >= rounded) || add_chunk(rounded)) {
-    region = Region{chunks_->address + chunks_->used, chunks_->mr->lkey};
-    chunks_->used += rounded;
+  Chunk* chunk = chunks_;
+  for (int i = 0; chunk != nullptr && chunk->bytes - chunk->used < rounded; ++i)
+    chunk = i < kLook ? chunk->next : nullptr;
+  if (chunk == nullptr && add_chunk(rounded)) chunk = chunks_;
+  if (chunk != nullptr) {
+    region = Region{chunk->address + chunk->used, chunk->mr->lkey};
+    chunk->used += rounded;
   }
   pthread_mutex_unlock(&mutex_);
   return region;
@@ -61,6 +82,7 @@ bool Arena::close() {
   while (chunks_ != nullptr) {
     Chunk* chunk = chunks_;
     chunks_ = chunk->next;
+    pinned_.fetch_sub(chunk->bytes, std::memory_order_relaxed);
     // A chunk the device still holds may still be written: its pages must not be handed to anybody else.
     if (api_->dereg_mr(chunk->mr) == 0) {
       munmap(chunk->address, chunk->bytes);

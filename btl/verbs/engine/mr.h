@@ -5,6 +5,7 @@
 // cache of the glue.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,8 +21,8 @@ struct Region {
   uint32_t lkey = 0;
 };
 
-/// Registered memory for the life of the device, taken in chunks and never given back before close(). take()
-/// by any thread.
+/// Registered memory for the life of the device, taken in chunks and never given back before close(). A chunk
+/// that cannot be registered is tried again smaller, down to what is needed now. take() by any thread.
 class Arena {
  public:
   /// `api` and `pd` must outlive the arena; call close() before freeing `pd`.
@@ -35,14 +36,18 @@ class Arena {
   /// Deregisters and unmaps everything. False when the device refused to deregister a chunk; the memory then
   /// stays mapped.
   bool close();
+  /// Bytes registered.
+  size_t pinned() const { return pinned_.load(std::memory_order_relaxed); }
 
  private:
   struct Chunk;
   bool add_chunk(size_t at_least);
+  bool add_chunk_of(size_t bytes);
 
   const VerbsApi* api_ = nullptr;
   ibv_pd* pd_ = nullptr;
   Chunk* chunks_ = nullptr;
+  std::atomic<size_t> pinned_{0};
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // of set-up paths only
 };
 

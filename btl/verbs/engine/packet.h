@@ -15,7 +15,8 @@ enum class PacketType : uint8_t {
   kReady = 4,
   kBye = 5,
   kPing = 6,
-  kPong = 7
+  kPong = 7,
+  kRefuse = 8
 };
 
 /// A datagram of the connection manager, host byte order: the magic number of a peer with the other byte
@@ -29,9 +30,9 @@ struct Packet {
   uint64_t target;
   uint64_t source_nonce;
   uint64_t target_nonce;
-  uint32_t epoch;  // KNOCK: the last closed one; PING and PONG: how many are unanswered
-  uint32_t data_qpn;
-  uint32_t data_psn;
+  uint32_t epoch;     // KNOCK: the last closed one; PING and PONG: how many are unanswered
+  uint32_t data_qpn;  // REFUSE: enum Object (resource.h)
+  uint32_t data_psn;  // REFUSE: errno
   uint32_t probe_qpn;
   uint32_t probe_psn;
   uint32_t landing_rkey;     // PING: the Q_Key its answer must name

@@ -92,11 +92,9 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   address_.qkey = qp_settings_.qkey;
   addresses_.open(*this, config.control, &attention_);
   *what = "port attributes";
+  errno = ENETDOWN;
   refresh();
-  if (state_ != PortState::kActive && !config.may_be_down) {
-    errno = ENETDOWN;
-    return false;
-  }
+  if (state_ != PortState::kActive && !config.may_be_down) return false;
   late_ = was_late_ = state_ != PortState::kActive;
   if (!open_queues(what)) {
     const int saved = errno;
@@ -158,7 +156,8 @@ bool Port::close() {
 
 bool Port::refresh() {
   const PortAddress before = address_;
-  if (api().query_port(device_->context(), number_, &attr_) != 0) {
+  if (const int rc = api().query_port(device_->context(), number_, &attr_); rc != 0) {
+    errno = rc;
     if (state_ != PortState::kDead) state_ = PortState::kDown;
     return false;
   }

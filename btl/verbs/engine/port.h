@@ -80,6 +80,12 @@ struct Host {
   /// A rail that is not up: the process behind it shows life (and is busy outside MPI), or does not any more.
   /// Called on changes only; nothing is known at first.
   void (*peer_answers)(void* ctx, Endpoint& endpoint, bool answers);
+  /// Makes what the port's messages need besides the connection, if it is not there. False with errno. May be
+  /// nullptr.
+  bool (*prepare)(void* ctx);
+  /// The endpoint's rail cannot be made for now: see Endpoint::lack. Once per series of failures. May be
+  /// nullptr.
+  void (*rail_missing)(void* ctx, Endpoint& endpoint);
 };
 
 /// Time and randomness.
@@ -185,6 +191,7 @@ class Port {
   Endpoint* find_peer(uint64_t name) const { return peers_.find(name); }
   Endpoint* endpoints() const { return endpoints_; }
   bfo_accounting_t& accounting() { return accounting_; }
+  ResourceCounts& resources() { return resources_; }
   const char* landing() const { return landing_; }
   uint32_t landing_rkey() const { return landing_mr_ == nullptr ? 0 : landing_mr_->rkey; }
   /// Work for the next poll() that is not a completion: an endpoint to close, a report to repeat.
@@ -272,6 +279,7 @@ class Port {
   char* landing_ = nullptr;
   ibv_mr* landing_mr_ = nullptr;
   bfo_accounting_t accounting_{};
+  ResourceCounts resources_;
   uint64_t up_since_ns_ = 0;
   uint64_t next_rest_ns_ = 0;
 };

@@ -100,14 +100,20 @@ constexpr Answer answer_reply(Phase phase, uint32_t theirs, uint32_t ours) {
   return is_up(phase) ? Answer::kReadyAgain : phase == Phase::kRequesting ? Answer::kProbe : Answer::kDrop;
 }
 
+/// REFUSE(n) of an initiator stands for the REQ it cannot send: it has closed everything before epoch n.
+constexpr Answer answer_refuse(Phase phase, uint32_t theirs, uint32_t ours) {
+  const bool later = theirs > ours && (is_up(phase) || phase == Phase::kReplied);
+  return later ? Answer::kEndEpoch : Answer::kDrop;
+}
+
 /// A rail that is up may outlive a delayed BYE of an older epoch; an attempt that is not up yet has nobody
 /// left to answer it.
 constexpr Answer answer_bye(Phase phase, uint32_t theirs, uint32_t ours) {
   return is_up(phase) && theirs < ours ? Answer::kDrop : Answer::kLeave;
 }
 
-/// What an endpoint in `phase` of epoch `ours` does about a packet about epoch `theirs`. Life is not asked
-/// here (life.h).
+/// What an endpoint in `phase` of epoch `ours` does about a packet about epoch `theirs`. Life and missing
+/// resources are not asked here (life.h, resource.h).
 constexpr Answer answer(PacketType type, bool initiator, Phase phase, uint32_t theirs, uint32_t ours) {
   if (phase == Phase::kGone || phase == Phase::kUnusable) return Answer::kDrop;
   switch (type) {
@@ -121,6 +127,8 @@ constexpr Answer answer(PacketType type, bool initiator, Phase phase, uint32_t t
       return phase == Phase::kReplied && theirs == ours ? Answer::kEstablish : Answer::kDrop;
     case PacketType::kBye:
       return answer_bye(phase, theirs, ours);
+    case PacketType::kRefuse:
+      return initiator ? Answer::kDrop : answer_refuse(phase, theirs, ours);
     case PacketType::kPing:
     case PacketType::kPong:
       break;
@@ -141,6 +149,8 @@ constexpr bool still_said(PacketType type, Phase phase, uint32_t packet, uint32_
       return phase == Phase::kReplied;
     case PacketType::kReady:
       return is_up(phase);
+    case PacketType::kRefuse:
+      return !is_up(phase);
     default:
       return false;
   }

@@ -105,24 +105,41 @@ Work work(Endpoint& endpoint) {
   return out;
 }
 
+namespace {
+
+/// The store of the last closed epoch stays as it is until the next one closes, in case the peer reports a
+/// gap.
+int next_store(const Endpoint& endpoint) {
+  return endpoint.last_closed.store == 0 ? 1 : 0;
+}
+
+}  // namespace
+
+bool ring_reserve(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  const Config& config = port.config();
+  RingStore& store = endpoint.stores[next_store(endpoint)];
+  if (store.slots.size() == 0 && !store.slots.reset(config.send_depth)) {
+    errno = ENOMEM;
+    return false;
+  }
+  if (store.memory != nullptr) return true;
+  const Region region = port.device().arena().take(size_t{config.send_depth} * config.slot_bytes);
+  store.memory = region.address;
+  store.lkey = region.lkey;
+  return region.address != nullptr;
+}
+
 bool ring_open(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Config& config = port.config();
-  // The store of the last closed epoch stays as it is until this epoch closes, in case the peer reports a
-  // gap.
-  endpoint.store = endpoint.last_closed.store == 0 ? 1 : 0;
-  RingStore& store = endpoint.stores[endpoint.store];
-  if (store.slots.size() == 0 && !store.slots.reset(config.send_depth)) return false;
-  if (store.memory == nullptr) {
-    const Region region = port.device().arena().take(size_t{config.send_depth} * config.slot_bytes);
-    if (region.address == nullptr) return false;
-    store.memory = region.address;
-    store.lkey = region.lkey;
-  }
+  if (!ring_reserve(endpoint)) return false;
+  endpoint.store = next_store(endpoint);
+  const RingStore& store = endpoint.stores[endpoint.store];
   ring_forget(endpoint);
   SendRing& ring = endpoint.ring;
   ring.qp = endpoint.data.ib();
-  ring.slots = store.slots.data();
+  ring.slots = endpoint.stores[endpoint.store].slots.data();
   ring.memory = store.memory;
   ring.lkey = store.lkey;
   ring.mask = config.send_depth - 1;

@@ -94,6 +94,9 @@ inline void ring_forget(Endpoint& endpoint) {
   endpoint.ring = SendRing{};
 }
 
+/// Finds memory for the ring of the next epoch. False with errno.
+bool ring_reserve(Endpoint& endpoint);
+
 /// Prepares the ring of a new epoch on the endpoint's data queue pair. Under the lock. False when memory is
 /// short.
 bool ring_open(Endpoint& endpoint);

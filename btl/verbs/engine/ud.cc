@@ -34,6 +34,8 @@ bool Ud::open(const VerbsApi& api, ibv_pd* pd, ibv_cq* cq, Arena& arena, const Q
 }
 
 bool Ud::to_ready() {
+  static_assert(kSends == 32, "free_sends_ has one bit per send buffer");
+  free_sends_ = ~uint32_t{0};
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
   attr.pkey_index = settings_.pkey_index;
@@ -56,8 +58,6 @@ bool Ud::to_ready() {
     return false;
   }
   for (uint32_t i = 0; i < kReceives; ++i) release(i);
-  static_assert(kSends == 32, "free_sends_ has one bit per send buffer");
-  free_sends_ = ~uint32_t{0};
   return true;
 }
 

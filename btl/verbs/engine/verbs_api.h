@@ -43,7 +43,7 @@ struct VerbsApi {
   ibv_srq* (*create_srq)(ibv_pd* pd, ibv_srq_init_attr* attr);
   int (*destroy_srq)(ibv_srq* srq);
   ibv_qp* (*create_qp)(ibv_pd* pd, ibv_qp_init_attr* attr);
-  int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attr, int mask);
+  int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attr, int mask);  // errno, like the other int functions
   int (*query_qp)(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init);
   int (*destroy_qp)(ibv_qp* qp);
   ibv_ah* (*create_ah)(ibv_pd* pd, ibv_ah_attr* attr);

@@ -246,6 +246,8 @@ engine::Host make_host(Module& module) {
       .other_rail_up = other_rail_up,
       .connect_other_rails = connect_other_rails,
       .peer_answers = on_peer_answers,
+      .prepare = pools_prepare,
+      .rail_missing = rail_missing,
   };
 }
 

@@ -55,6 +55,7 @@ struct FragPool {
   VerbsFrag* chunks;  // first of each chunk, linked by next_free of a sentinel-less array; freed at finalize
   size_t buffer_bytes;
   unsigned made;
+  uint64_t retry_ns;  // it could not grow: not before then again
   void* blocks[4096];
   int block_count;
 };
@@ -74,6 +75,7 @@ struct Module {
   void* sink_ctx;
   bool bound;
   bool error_reported;
+  uint32_t missing_said;  // one bit per engine::Object of which a sentence was printed
 };
 
 inline Module* module_of(mca_btl_base_module_t* btl) {
@@ -126,6 +128,8 @@ int get(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* loc
         mca_btl_base_registration_handle_t* remote_handle, size_t size, int flags, int order,
         mca_btl_base_rdma_completion_fn_t done, void* context, void* data);
 void pools_open(Module& module);
+/// Makes the fragments without which nothing can be sent. False with errno. Progress function only.
+bool pools_prepare(void* module);
 void pools_close(Module& module);
 void frag_done(void* ctx, engine::Endpoint& endpoint, engine::Frag* frag, int status);
 void deliver(void* ctx, engine::Endpoint& endpoint, uint8_t tag, char* data, uint32_t length);
@@ -141,6 +145,10 @@ int deregister_memory(mca_btl_base_module_t* btl, mca_btl_base_registration_hand
 // failover.cc
 int register_error(mca_btl_base_module_t* btl, mca_btl_base_module_error_cb_fn_t callback);
 engine::Host make_host(Module& module);
+/// The locked memory this process may have, in bytes; UINT64_MAX without a limit.
+uint64_t locked_memory_limit();
+/// Prints what is missing for a rail, once per object.
+void rail_missing(void* ctx, engine::Endpoint& endpoint);
 void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
                     int status);
 

@@ -2,6 +2,8 @@
 //
 // transfer.cc: the BTL functions that move data. send and sendi are the hot path; fragments come from pools
 // that only ever grow.
+#include <algorithm>
+
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 #include "btl/verbs/glue/module.h"
@@ -9,23 +11,22 @@
 namespace bfo::verbs {
 namespace {
 
-constexpr unsigned kGrowBy = 32;
+constexpr unsigned kGrowBy = 32;  // at most, and never more than there are
+constexpr unsigned kGrowFirst = 4;
+constexpr uint64_t kGrowRetryNs = 10'000'000;
 
-/// Adds kGrowBy fragments. Under the pool lock. False when memory or registrations are exhausted.
-bool pool_grow(Module& module, FragPool& pool) {
-  const unsigned limit = mca_btl_verbs_component.params.free_list_max;
-  if (limit != 0 && pool.made >= limit) return false;
-  if (pool.block_count == static_cast<int>(sizeof pool.blocks / sizeof pool.blocks[0])) return false;
+/// Adds `count` fragments. Under the pool lock. False with errno when memory or registrations are exhausted.
+bool pool_add(Module& module, FragPool& pool, unsigned count) {
   const size_t stride = pool.buffer_bytes == 0 ? 0 : (pool.buffer_bytes + 63) / 64 * 64 + 64;
   engine::Region region;
   if (stride != 0) {
-    region = module.port.device().arena().take(stride * kGrowBy);
+    region = module.port.device().arena().take(stride * count);
     if (region.address == nullptr) return false;
   }
-  auto* frags = static_cast<VerbsFrag*>(calloc(kGrowBy, sizeof(VerbsFrag)));
+  auto* frags = static_cast<VerbsFrag*>(calloc(count, sizeof(VerbsFrag)));
   if (frags == nullptr) return false;
   pool.blocks[pool.block_count++] = frags;
-  for (unsigned i = kGrowBy; i-- > 0;) {
+  for (unsigned i = count; i-- > 0;) {
     VerbsFrag& frag = frags[i];
     OBJ_CONSTRUCT(&frag.base, mca_btl_base_descriptor_t);
     new (&frag.engine) engine::Frag();
@@ -35,8 +36,29 @@ bool pool_grow(Module& module, FragPool& pool) {
     frag.next_free = pool.free;
     pool.free = &frag;
   }
-  pool.made += kGrowBy;
+  pool.made += count;
   return true;
+}
+
+/// Makes more fragments: as many as there are, fewer when memory is short. Under the pool lock. False with
+/// errno: then not a single one, and nothing is tried for a while, because each try costs several system
+/// calls. Fragments come back, so only a pool without any cannot go on.
+bool pool_grow(Module& module, FragPool& pool) {
+  const unsigned limit = mca_btl_verbs_component.params.free_list_max;
+  errno = ENOBUFS;
+  if (limit != 0 && pool.made >= limit) return false;
+  if (pool.block_count == static_cast<int>(sizeof pool.blocks / sizeof pool.blocks[0])) return false;
+  errno = ENOMEM;
+  const uint64_t now = module.port.env().now_ns();
+  if (now < pool.retry_ns) return false;
+  unsigned count = std::clamp(pool.made, kGrowFirst, kGrowBy);
+  if (limit != 0) count = std::min(count, limit - pool.made);
+  for (; count != 0; count /= 2) {
+    if (pool_add(module, pool, count)) return true;
+  }
+  ++module.port.resources().failures[static_cast<size_t>(engine::Object::kMemory)];
+  pool.retry_ns = now + kGrowRetryNs;
+  return false;
 }
 
 inline VerbsFrag* pool_get(Module& module, FragPool& pool) {
@@ -144,6 +166,15 @@ void pools_open(Module& module) {
                                   : module.super.btl_rndv_eager_limit;
   module.large.buffer_bytes = module.super.btl_max_send_size;
   module.rdma.buffer_bytes = 0;
+}
+
+bool pools_prepare(void* ctx) {
+  Module& module = *static_cast<Module*>(ctx);
+  const engine::Guard guard(module.pool_lock);
+  for (FragPool* pool : {&module.eager, &module.large, &module.rdma}) {
+    if (pool->made == 0 && !pool_grow(module, *pool)) return false;
+  }
+  return true;
 }
 
 void pools_close(Module& module) {

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// resource.h: what is done when a rail cannot be made because something is missing: a queue pair, registered
+// memory, an address handle. A missing object is counted and tried again with back-off, because it may have
+// been missing for a moment only. After a bound of time and of tries the rail is given up: what waits for it
+// comes back as never sent and takes another rail, and a sentence names the object, the error, the limit and
+// the remedy. Tries go on, so that a rail joins when there is room again.
+//
+//     this side lacks something  ----> REFUSE(object, errno) ---->  the peer counts it as its own failure
+//
+// so both sides come to the same decision, and neither takes the other for busy.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace bfo::engine {
+
+struct Address;
+struct Endpoint;
+struct Packet;
+
+/// What may be missing. The values travel in REFUSE.
+enum class Object : uint8_t {
+  kNone = 0,
+  kCompletionQueue = 1,
+  kQueuePair = 2,
+  kQueuePairState = 3,  // modify_qp refused
+  kAddressHandle = 4,
+  kMemory = 5,   // registered memory
+  kBuffers = 6,  // memory that need not be registered
+};
+inline constexpr size_t kObjects = 7;
+
+/// "make a queue pair". Static string.
+const char* object_verb(Object object);
+/// "ENOMEM"; nullptr for a value without a name here. Static string.
+const char* errno_name(int error);
+
+/// Of one port, since it was opened. Written by the progress function.
+struct ResourceCounts {
+  std::array<uint64_t, kObjects> failures{};  // by Object: calls that failed
+  uint64_t refused_by_peers = 0;              // REFUSE received
+  uint64_t rails_missing = 0;                 // decisions to do without a rail
+};
+
+/// What an endpoint is waiting for.
+struct Lack {
+  Object object = Object::kNone;
+  bool there = false;  // the peer lacks it
+  bool told = false;   // Host::rail_missing was called
+  int32_t error = 0;   // errno
+  uint32_t tries = 0;
+  uint32_t seen = 0;  // failures of the address handle that are in `tries`
+  uint64_t since_ns = 0;
+  uint64_t last_ns = 0;
+};
+
+/// A rail is given up when so many tries have failed, in at least Config::connect_timeout_ns.
+inline constexpr uint32_t kResourceTries = 4;
+/// A failure that came so long after the last one is the first of a new series.
+inline constexpr uint64_t kResourceQuietNs = 30'000'000'000;
+
+// Progress function only, never under the port's lock.
+
+/// This side could not make `object` for `endpoint`: counts it and tells the peer. `error` is an errno.
+void resource_failed(Endpoint& endpoint, Object object, int error);
+/// The address handle to the peer has failed; no-op for failures that have been counted.
+void resource_unaddressed(Endpoint& endpoint, const Address& address);
+/// The peer says that it cannot.
+void resource_refused(Endpoint& endpoint, const Packet& packet, uint64_t now);
+/// Nothing is missing any more: the rail is up.
+void resource_made(Endpoint& endpoint);
+/// True when enough was tried.
+bool resource_exhausted(const Endpoint& endpoint, uint64_t now);
+/// True unless the attempt that is under way has found what was missing.
+bool resource_stops(const Endpoint& endpoint);
+
+/// What is missing, in at most `size` bytes: "cannot make a queue pair: ENOMEM".
+void resource_text(const Lack& lack, char* text, size_t size);
+/// The limit that was probably met, and what helps. `bytes` is the locked memory this process may have,
+/// UINT64_MAX without a limit.
+void resource_remedy(const Lack& lack, uint64_t bytes, char* text, size_t size);
+
+}  // namespace bfo::engine

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// missing.cc: the sentences about what is missing for a rail, and what helps.
+#include <sys/resource.h>
+
+#include "btl/verbs/glue/module.h"
+
+namespace bfo::verbs {
+
+uint64_t locked_memory_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+  return limit.rlim_cur;
+}
+
+void rail_missing(void* ctx, engine::Endpoint& endpoint) {
+  Module& module = *static_cast<Module*>(ctx);
+  const engine::Lack& lack = endpoint.lack;
+  // With many peers the same is missing for all of them.
+  const uint32_t bit = 1u << (static_cast<unsigned>(lack.object) + (lack.there ? 16 : 0));
+  if ((module.missing_said & bit) != 0) return;
+  module.missing_said |= bit;
+  char what[96];
+  char remedy[400];
+  engine::resource_text(lack, what, sizeof what);
+  engine::resource_remedy(lack, locked_memory_limit(), remedy, sizeof remedy);
+  const opal_process_name_t self = OPAL_PROC_MY_NAME;
+  say(false, "rail-missing", self.vpid, opal_process_info.nodename, static_cast<unsigned>(endpoint.peer_name),
+      opal_get_proc_hostname(endpoint_of(endpoint)->proc), module.port.device().name(), module.port.number(),
+      what, remedy);
+}
+
+}  // namespace bfo::verbs
