@@ -57,12 +57,13 @@ struct opal_proc_t;
 /* Why an epoch ended. `code` qualifies it. */
 typedef enum bfo_rail_cause_t {
   BFO_CAUSE_NONE = 0,
-  BFO_CAUSE_WC_ERROR = 1,    /* code = enum ibv_wc_status */
-  BFO_CAUSE_ASYNC_EVENT = 2, /* code = enum ibv_event_type */
-  BFO_CAUSE_PEER_DOWN = 3,   /* the peer said so over another rail; code = its cause */
-  BFO_CAUSE_PROBE_FAILED =
-      4,               /* progress clock suspected, probe confirmed; code = enum ibv_wc_status of the probe */
-  BFO_CAUSE_FENCE = 5, /* fence() was asked for */
+  BFO_CAUSE_WC_ERROR = 1,     /* code = enum ibv_wc_status */
+  BFO_CAUSE_ASYNC_EVENT = 2,  /* code = enum ibv_event_type */
+  BFO_CAUSE_PEER_DOWN = 3,    /* the peer said so over another rail; code = its cause */
+  BFO_CAUSE_PROBE_FAILED = 4, /* progress clock suspected, and the peer, asked, answers over other rails only;
+                                 code = enum ibv_wc_status of a failed probe of the path, 0 when it has not
+                                 come back, -1 when the peer's clock suspected and this side agreed */
+  BFO_CAUSE_FENCE = 5,        /* fence() was asked for */
   BFO_CAUSE_HANDSHAKE = 6,   /* the peer reconnected with a newer epoch, or the handshake failed; code = 0, or
                                 ETIMEDOUT: neither the peer nor its path shows any sign of life, or
                                 ENETDOWN: the port was down at one end when its process started, the

@@ -271,6 +271,7 @@ int FakeFabric::post_datagram(FakeQp& qp, const ibv_send_wr& wr) {
     --drop_datagrams;
     return 0;
   }
+  if (deaf.count(qp.qp_num) != 0 || deaf.count(wr.wr.ud.remote_qpn) != 0) return 0;
   FakeQp* peer = find(wr.wr.ud.remote_qpn);
   if (peer == nullptr || !port_up(qp) || !port_up(*peer)) return 0;
   if (lost_handles.count(wr.wr.ud.ah) != 0) return 0;

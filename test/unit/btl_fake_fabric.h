@@ -72,6 +72,7 @@ class FakeFabric {
   bool hold = false;        // RC work stays in the send queue
   std::set<uint32_t> held;  // the same for single queue pairs
   int drop_datagrams = 0;   // this many are lost
+  std::set<uint32_t> deaf;  // .. and all from and to these queue pairs
   bool duplicate_datagrams = false;
   bool refuse_channels = false;    // no completion channel can be made
   bool raise_last_receive = true;  // QP_LAST_WQE_REACHED on the way to ERR

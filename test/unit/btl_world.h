@@ -28,6 +28,7 @@ struct Process {
   engine::Port port;
   engine::Endpoint endpoint;
   std::vector<std::string> log;
+  std::vector<Process*> siblings;  // the other ports of the same process
   bool other_rail = true;
   bool alive = true;                    // its event thread runs
   bool late = false;                    // its port is not active when it opens it
@@ -86,6 +87,14 @@ struct Process {
     host.connect_other_rails = [](void* ctx, engine::Endpoint&) { ++of(ctx).others_asked; };
     host.peer_answers = [](void* ctx, engine::Endpoint&, bool answers) {
       of(ctx).log.push_back(answers ? "peer answers" : "peer does not answer");
+    };
+    host.rails = [](void* ctx, uint64_t, engine::Endpoint** out, int room) {
+      int count = 0;
+      if (room > count) out[count++] = &of(ctx).endpoint;
+      for (Process* sibling : of(ctx).siblings) {
+        if (room > count) out[count++] = &sibling->endpoint;
+      }
+      return count;
     };
     host.other_rail_up = [](void* ctx, engine::Endpoint&) {
       if (of(ctx).on_other_rail) std::exchange(of(ctx).on_other_rail, nullptr)();

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// clock.cc: the progress clock of a port. Silence is only suspected; a zero-byte write on the probe queue
-// pair, sent after half of the time, decides, and it never ends the last rail to a peer: a slow or computing
-// peer is not a dead one (H15).
+// clock.cc: the progress clock of a port. Silence is only suspected: a slow or computing peer is not a dead
+// one (H15). After half of the time the path is asked by a zero-byte write on the probe queue pair, and the
+// peer by the other rails (verdict.h).
+//
+// How long silence must last follows what is normal here: it is at least Config::suspect_ns, twice the
+// longest silence of that rail that ended by itself, and three times the longest that this process was kept
+// from its own tick, each of them fading. A process that was away for longer than that begins to count anew.
 #include <algorithm>
 #include <cstdio>
 
@@ -10,9 +14,14 @@
 #include "btl/verbs/engine/port.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
+#include "btl/verbs/engine/verdict.h"
 
 namespace bfo::engine {
 namespace {
+
+constexpr uint64_t kMostPatience = 16;   // times Config::suspect_ns
+constexpr uint64_t kSilenceFades = 512;  // a measured silence loses this part in a tick: half of it in 0.7 s
+constexpr uint64_t kDelayFades = 128;
 
 constexpr uint64_t path_probe_id(uint32_t epoch) {
   return work_id(WorkKind::kProbe, uint64_t{epoch} << 1 | 1);
@@ -24,16 +33,6 @@ bool moved(const Endpoint& endpoint) {
 }
 
 }  // namespace
-
-void Port::judge_probe(Endpoint& endpoint) {
-  // A failed probe ends a rail only when the peer stays reachable: the last rail lives until its own work
-  // fails.
-  if (!host_.other_rail_up(host_.ctx, endpoint)) return;
-  const Guard guard(lock_);
-  if (moved(endpoint)) return;  // the next tick takes note
-  close_order_locked(endpoint, endpoint.epoch, BFO_CAUSE_PROBE_FAILED, endpoint.probe_status, 0,
-                     endpoint.suspected_ns);
-}
 
 /// How much longer nothing can have completed but what was taken from the queues. A queue that is never seen
 /// empty, because other peers are busy, hides what came last; but what waited in it some time ago has been
@@ -53,12 +52,28 @@ uint64_t Port::watched(uint64_t elapsed, bool emptied) {
   return proven;
 }
 
+/// What of the time since the last tick counts as silence. A time slice that another process had counts: the
+/// HCA went on, and what it completed was taken from the queue just now. When this process was away for
+/// longer, the silence is its own.
+uint64_t Port::note_delay(uint64_t elapsed) {
+  const uint64_t late = elapsed > config_.tick_ns ? elapsed - config_.tick_ns : 0;
+  const bool here = elapsed <= std::max({config_.suspect_ns, 2 * config_.tick_ns, 3 * delay_ns_});
+  delay_ns_ -= delay_ns_ / kDelayFades;
+  // A longer absence is no scheduling: the application computes or sleeps.
+  if (late <= kMostPatience / 2 * config_.suspect_ns) delay_ns_ = std::max(delay_ns_, late);
+  if (here) return elapsed;
+  for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next)
+    endpoint->silent_ns = 0;
+  return 0;
+}
+
+uint64_t Port::patience(const Endpoint& endpoint) const {
+  const uint64_t usual = std::max(2 * endpoint.slowest_ns, 3 * delay_ns_);
+  return std::clamp(usual, config_.suspect_ns, kMostPatience * config_.suspect_ns);
+}
+
 void Port::tick(uint64_t now, bool emptied) {
-  // When this process was away from MPI for long, the silence is its own. A time slice that another process
-  // had counts: the HCA went on, and what it completed was taken from the queue just now.
-  const uint64_t elapsed = now - last_tick_ns_;
-  const bool here = elapsed <= std::max(config_.suspect_ns, 2 * config_.tick_ns);
-  const uint64_t watched_ns = watched(here ? elapsed : 0, emptied);
+  const uint64_t watched_ns = watched(note_delay(now - last_tick_ns_), emptied);
   last_tick_ns_ = now;
   next_tick_ns_ = now + config_.tick_ns;
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
@@ -79,11 +94,14 @@ Port::Silence Port::listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns
   const Guard guard(lock_);
   if (moved(endpoint)) {
     endpoint.seen_tail = endpoint.ring.tail;
+    endpoint.slowest_ns -= endpoint.slowest_ns / kSilenceFades;
+    endpoint.slowest_ns = std::max(endpoint.slowest_ns, endpoint.silent_ns);
     endpoint.silent_ticks = 0;
     endpoint.silent_ns = 0;
-    // A rail that recovered is not ended for what was wrong before. If its probe failed, it cannot be asked
-    // again in this epoch: from now on its own work decides.
+    // A rail that recovered is not ended for what was wrong before. If its probe failed, it can be sent no
+    // more in this epoch: from now on only its own work and its peer are asked.
     endpoint.probe_done = endpoint.probe_failed = false;
+    verdict_clear(endpoint);
     if (endpoint.phase == Phase::kUp) return Silence::kNothing;
     endpoint.phase = Phase::kUp;
     return Silence::kOver;
@@ -96,9 +114,10 @@ Port::Silence Port::listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns
   }
   endpoint.silent_ns += watched_ns;
   if (endpoint.phase == Phase::kSuspect) return Silence::kGoesOn;
-  if (endpoint.silent_ns < config_.suspect_ns / 2) return Silence::kNothing;
-  if (!endpoint.probing_path && !endpoint.probe_done) endpoint.suspected_ns = now;
-  if (endpoint.silent_ns < config_.suspect_ns) return Silence::kAsk;
+  const uint64_t bound = patience(endpoint);
+  if (endpoint.silent_ns < bound / 2) return Silence::kNothing;
+  if (endpoint.suspected_ns == 0) endpoint.suspected_ns = now;
+  if (endpoint.silent_ns < bound) return Silence::kAsk;
   endpoint.phase = Phase::kSuspect;
   return Silence::kSuspected;
 }
@@ -114,31 +133,30 @@ void Port::progress_clock(Endpoint& endpoint, uint64_t now, uint64_t watched_ns)
     case Silence::kAsk:
       // Asked before the rail is suspect, so that the answer is there by then.
       if (!endpoint.probe_done) send_path_probe(endpoint);
-      return;
+      return verdict_step(endpoint, now);
     case Silence::kGoesOn:
-      return suspect_more(endpoint);
+      return suspect_more(endpoint, now);
     case Silence::kSuspected:
       event = make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now);
       snprintf(event.text, sizeof event.text, "no completion for %u ms",
-               static_cast<unsigned>(config_.suspect_ns / 1'000'000));
+               static_cast<unsigned>(endpoint.silent_ns / 1'000'000));
       host_.rail_suspect(host_.ctx, endpoint, event);
       if (!endpoint.probe_done) send_path_probe(endpoint);
+      verdict_step(endpoint, now);
   }
 }
 
-void Port::suspect_more(Endpoint& endpoint) {
-  if (endpoint.probe_failed) {
-    need_attention();  // judged again: another rail may be up by now
-    return;
-  }
+void Port::suspect_more(Endpoint& endpoint, uint64_t now) {
   // The path answered, the work still stands (a receiver without buffers, a slow peer): ask again now and
   // then.
-  if (endpoint.silent_ticks % 16 == 0) send_path_probe(endpoint);
+  if (endpoint.silent_ticks % 16 == 0 && send_path_probe(endpoint)) endpoint.probe_done = false;
+  verdict_step(endpoint, now);
 }
 
-void Port::send_path_probe(Endpoint& endpoint) {
-  if (endpoint.probing_path || endpoint.probe_failed) return;
+bool Port::send_path_probe(Endpoint& endpoint) {
+  if (endpoint.probing_path || endpoint.probe_failed) return false;
   endpoint.probing_path = post_bare(endpoint, endpoint.probe.ib(), path_probe_id(endpoint.epoch)) == 0;
+  return endpoint.probing_path;
 }
 
 }  // namespace bfo::engine

@@ -13,6 +13,7 @@
 #include "btl/verbs/engine/mail.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
+#include "btl/verbs/engine/verdict.h"
 
 namespace bfo::engine {
 namespace {
@@ -114,6 +115,7 @@ void reset_epoch(Endpoint& endpoint, uint32_t epoch) {
   endpoint.silent_ns = 0;
   endpoint.probing_path = endpoint.probe_done = endpoint.probe_failed = false;
   endpoint.attempts = 0;
+  verdict_clear(endpoint);
 }
 
 void retry_later(Endpoint& endpoint, uint64_t now) {
@@ -298,6 +300,8 @@ void connect_packet(Port& port, const char* data, size_t length) {
     if (!is_up(endpoint->phase)) resource_refused(*endpoint, packet, now);
     return act(*endpoint, packet, now);
   }
+  if (packet.type >= static_cast<uint8_t>(PacketType::kQuestion))
+    return verdict_packet(*endpoint, packet, now);
   mail_learn_address(*endpoint, packet);
   mail_heard(*endpoint, now);
   endpoint->peer_late = false;

@@ -27,7 +27,10 @@ const char* cause_text(bfo_rail_cause_t cause, int32_t code) {
     case BFO_CAUSE_PEER_DOWN:
       return "the peer reported the rail down";
     case BFO_CAUSE_PROBE_FAILED:
-      return "the path probe failed";
+      if (code == kCodeAskedByPeer)
+        return "the peer's work stands still and it is answered over other rails only";
+      return code == 0 ? "its work stands still and the peer answers over other rails only"
+                       : "the path probe failed and the peer answers over other rails only";
     case BFO_CAUSE_FENCE:
       return "fenced";
     case BFO_CAUSE_HANDSHAKE:

@@ -17,6 +17,9 @@
 
 namespace bfo::engine {
 
+/// Code of BFO_CAUSE_PROBE_FAILED at the side that granted the peer's plea (verdict.h).
+inline constexpr int32_t kCodeAskedByPeer = -1;
+
 /// Records that the current epoch of `endpoint` must end, if it is <= `epoch` and nobody said so before. The
 /// next poll acts. Takes the lock. True when it was news.
 bool close_order(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,

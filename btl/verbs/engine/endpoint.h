@@ -10,6 +10,7 @@
 #include "btl/verbs/engine/qp.h"
 #include "btl/verbs/engine/resource.h"
 #include "btl/verbs/engine/rules.h"
+#include "btl/verbs/engine/verdict_rules.h"
 #include "common/failover_btl.h"
 
 namespace bfo::engine {
@@ -151,9 +152,13 @@ struct Endpoint {
   uint64_t silent_ns = 0;     // watched time without a completion
   bool probing_path = false;  // a probe is on its way on the probe queue pair, or failed: it takes no other
   bool probe_done = false;    // it came back since the last completed work
-  bool probe_failed = false;  // it failed and no work has completed since; ends the rail if another one is up
-  uint64_t suspected_ns = 0;
+  bool probe_failed = false;  // it failed, and neither work nor the path has shown life since
+  uint64_t suspected_ns = 0;  // since when it is asked about; 0 = it is not
+  uint64_t slowest_ns = 0;    // longest silence that ended by itself, fading
   int32_t probe_status = 0;
+  Trial trial;                // verdict.h
+  uint64_t ask_again_ns = 0;  // the next question about it
+  uint64_t ask_pause_ns = 0;
 
   // closing
   CloseOrder close;

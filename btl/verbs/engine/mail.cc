@@ -89,6 +89,22 @@ void mail_refuse(Endpoint& endpoint) {
   mail_send(endpoint, PacketType::kRefuse, endpoint.epoch);
 }
 
+void mail_trial(Endpoint& carrier, PacketType type, const TrialMail& trial) {
+  Packet packet = make_packet(carrier, type, trial.epoch);
+  packet.rail = trial.rail;
+  packet.number = trial.number;
+  packet.flags = trial.flags;
+  packet.carrier = carrier.epoch;
+  packet.count = trial.count;
+  packet_seal(&packet);
+  Port& port = *carrier.port;
+  if (carrier.address == nullptr) carrier.address = port.addresses().find(carrier.peer);
+  if (carrier.address == nullptr) return;
+  ibv_ah* const handle = port.addresses().handle(*carrier.address, port.env().now_ns());
+  if (handle == nullptr) return;  // it is lost, and asked again
+  static_cast<void>(port.ud().send(handle, carrier.peer.ud_qpn, carrier.peer.qkey, &packet, sizeof packet));
+}
+
 void mail_learn_address(Endpoint& endpoint, const Packet& packet) {
   PortAddress now;
   now.lid = packet.lid;

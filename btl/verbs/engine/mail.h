@@ -23,6 +23,16 @@ bool mail_ready(const Endpoint& endpoint);
 void mail_heard(Endpoint& endpoint, uint64_t now);
 /// Tells the peer what this side lacks.
 void mail_refuse(Endpoint& endpoint);
+/// What a QUESTION or ANSWER about a rail carries (verdict.h); see Packet.
+struct TrialMail {
+  uint64_t rail;
+  uint32_t epoch;
+  uint32_t number;
+  uint8_t flags;
+  uint64_t count;
+};
+/// Sends one over `carrier`, or loses it.
+void mail_trial(Endpoint& carrier, PacketType type, const TrialMail& trial);
 /// The peer's address as it says itself now: its LID may have changed since the modex.
 void mail_learn_address(Endpoint& endpoint, const Packet& packet);
 

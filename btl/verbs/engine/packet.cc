@@ -31,7 +31,7 @@ bool packet_parse(const char* data, size_t length, Packet* packet) {
   if (packet->size != sizeof *packet || packet->size != length) return false;
   if (packet->sum != sum_of(*packet)) return false;
   return packet->type >= static_cast<uint8_t>(PacketType::kKnock) &&
-         packet->type <= static_cast<uint8_t>(PacketType::kRefuse);
+         packet->type <= static_cast<uint8_t>(PacketType::kAnswer);
 }
 
 }  // namespace bfo::engine

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// packet.h: the datagrams of the connection manager (connect.h) and of the pulse (pulse.h).
+// packet.h: the datagrams of the connection manager (connect.h), of the pulse (pulse.h) and of trials
+// (verdict.h).
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,9 @@ enum class PacketType : uint8_t {
   kBye = 5,
   kPing = 6,
   kPong = 7,
-  kRefuse = 8
+  kRefuse = 8,
+  kQuestion = 9,
+  kAnswer = 10
 };
 
 /// A datagram of the connection manager, host byte order: the magic number of a peer with the other byte
@@ -30,7 +33,8 @@ struct Packet {
   uint64_t target;
   uint64_t source_nonce;
   uint64_t target_nonce;
-  uint32_t epoch;     // KNOCK: the last closed one; PING and PONG: how many are unanswered
+  uint32_t epoch;     // KNOCK: the last closed one; PING and PONG: how many are unanswered; QUESTION and
+                      // ANSWER: of the rail in question
   uint32_t data_qpn;  // REFUSE: enum Object (resource.h)
   uint32_t data_psn;  // REFUSE: errno
   uint32_t probe_qpn;
@@ -43,13 +47,18 @@ struct Packet {
   uint8_t link_layer;
   uint8_t mtu;
   uint8_t max_read;
-  uint8_t reserved[3];
+  uint8_t flags;  // TrialFlag (verdict_rules.h)
+  uint8_t reserved[2];
   uint8_t gid[16];
-  uint64_t sum;  // of all bytes before it
+  uint64_t rail;     // QUESTION and ANSWER: connection_id() of the rail in question
+  uint64_t count;    // ANSWER: what has moved over it so far; QUESTION: the last answer's
+  uint32_t number;   // of the question
+  uint32_t carrier;  // epoch of the rail it comes over
+  uint64_t sum;      // of all bytes before it
 };
-static_assert(sizeof(Packet) == 112);
+static_assert(sizeof(Packet) == 136);
 inline constexpr uint32_t kPacketMagic = 0x76666231;  // "1bfv"
-inline constexpr uint8_t kPacketVersion = 1;
+inline constexpr uint8_t kPacketVersion = 2;
 
 /// Fills in magic, version, size and sum.
 void packet_seal(Packet* packet);

@@ -18,6 +18,7 @@
 #include "btl/verbs/engine/mail.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
+#include "btl/verbs/engine/verdict.h"
 
 namespace bfo::engine {
 namespace {
@@ -357,11 +358,13 @@ void Port::handle_probe(const ibv_wc& wc) {
   if (wc.status == IBV_WC_SUCCESS) {
     endpoint->probing_path = false;
     endpoint->probe_done = true;
+    verdict_clear(*endpoint);
     return;
   }
+  endpoint->probe_done = false;
   endpoint->probe_failed = true;
   endpoint->probe_status = wc.status;
-  need_attention();
+  verdict_probe_failed(*endpoint, env_.now_ns());
 }
 
 void Port::handle_error(const ibv_wc& wc) {
@@ -438,7 +441,6 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
   switch (endpoint.phase) {
     case Phase::kUp:
     case Phase::kSuspect:
-      if (endpoint.probe_failed && !endpoint.close.asked) judge_probe(endpoint);
       if (endpoint.close.asked) {
         drain_start(endpoint, now);
         *again = true;

@@ -73,7 +73,9 @@ struct Host {
   /// The endpoint of a process that sent a valid handshake but is not known to this port yet, or nullptr to
   /// drop the packet.
   Endpoint* (*find_peer)(void* ctx, uint64_t peer_name);
-  /// True when another rail to the same process is up: only then may a failed probe end a rail.
+  /// The rails to the process `peer_name` in any phase, at most `room` of them, into `out`; their number.
+  int (*rails)(void* ctx, uint64_t peer_name, Endpoint** out, int room);
+  /// True when another rail to the same process is up.
   bool (*other_rail_up)(void* ctx, Endpoint& endpoint);
   /// Begin to connect the other rails of the endpoint's peer: this one does not answer.
   void (*connect_other_rails)(void* ctx, Endpoint& endpoint);
@@ -220,15 +222,16 @@ class Port {
   void finish_commands();
   void attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again);
   void attend_unconnected(Endpoint& endpoint, uint64_t now);
-  void judge_probe(Endpoint& endpoint);
   void tick(uint64_t now, bool emptied);
   uint64_t watched(uint64_t elapsed, bool emptied);
+  uint64_t note_delay(uint64_t elapsed);
+  uint64_t patience(const Endpoint& endpoint) const;
   /// What the progress clock sees of an endpoint in one tick.
   enum class Silence : uint8_t { kNothing, kOver, kAsk, kSuspected, kGoesOn };
   Silence listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
   void progress_clock(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
-  void suspect_more(Endpoint& endpoint);
-  void send_path_probe(Endpoint& endpoint);
+  void suspect_more(Endpoint& endpoint, uint64_t now);
+  bool send_path_probe(Endpoint& endpoint);
   void on_event(const EventNote& note);
   void port_refresh(int type, uint64_t when_ns);
   void port_up();
@@ -268,6 +271,7 @@ class Port {
   uint64_t full_polls_ = 0;    // polls that left something in a queue
   uint64_t marked_polls_ = 0;  // their number when ..
   uint64_t marked_ns_ = 0;     // .. this much of unproven_ns_ had passed
+  uint64_t delay_ns_ = 0;      // longest time that this process was late for a tick, fading
   uint64_t unproven_ns_ = 0;   // time in which what looks like silence may wait in a queue
   uint64_t next_port_query_ns_ = 0;
   bool timers_ = false;   // some endpoint waits for a time: look at the clock often

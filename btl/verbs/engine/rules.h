@@ -112,8 +112,8 @@ constexpr Answer answer_bye(Phase phase, uint32_t theirs, uint32_t ours) {
   return is_up(phase) && theirs < ours ? Answer::kDrop : Answer::kLeave;
 }
 
-/// What an endpoint in `phase` of epoch `ours` does about a packet about epoch `theirs`. Life and missing
-/// resources are not asked here (life.h, resource.h).
+/// What an endpoint in `phase` of epoch `ours` does about a packet about epoch `theirs`. Life, missing
+/// resources and suspected rails are not judged here (life.h, resource.h, verdict_rules.h).
 constexpr Answer answer(PacketType type, bool initiator, Phase phase, uint32_t theirs, uint32_t ours) {
   if (phase == Phase::kGone || phase == Phase::kUnusable) return Answer::kDrop;
   switch (type) {
@@ -131,6 +131,8 @@ constexpr Answer answer(PacketType type, bool initiator, Phase phase, uint32_t t
       return initiator ? Answer::kDrop : answer_refuse(phase, theirs, ours);
     case PacketType::kPing:
     case PacketType::kPong:
+    case PacketType::kQuestion:
+    case PacketType::kAnswer:
       break;
   }
   return Answer::kDrop;

@@ -87,6 +87,15 @@ void on_gap_lost(void* ctx, engine::Endpoint& endpoint, const bfo_rail_name_t& n
   if (module.bound) module.sink.gap_lost(module.sink_ctx, &module.super, endpoint_of(endpoint), &name, lost);
 }
 
+int rails(void*, uint64_t peer_name, engine::Endpoint** out, int room) {
+  int count = 0;
+  for (int i = 0; i < mca_btl_verbs_component.module_count && count < room; ++i) {
+    engine::Endpoint* rail = mca_btl_verbs_component.modules[i]->port.find_peer(peer_name);
+    if (rail != nullptr) out[count++] = rail;
+  }
+  return count;
+}
+
 bool other_rail_up(void* ctx, engine::Endpoint& endpoint) {
   const Module& self = module_from(ctx);
   for (int i = 0; i < mca_btl_verbs_component.module_count; ++i) {
@@ -243,6 +252,7 @@ engine::Host make_host(Module& module) {
       .rail_closed = on_rail_closed,
       .gap_lost = on_gap_lost,
       .find_peer = find_peer,
+      .rails = rails,
       .other_rail_up = other_rail_up,
       .connect_other_rails = connect_other_rails,
       .peer_answers = on_peer_answers,

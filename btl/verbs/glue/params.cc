@@ -55,9 +55,10 @@ constexpr UnsignedParam kUnsigned[] = {
     {"ib_max_rdma_dst_ops", &Params::ib_max_rdma_dst_ops, 4, 1, 255, OPAL_INFO_LVL_9,
      "RDMA reads outstanding per connection and direction; lowered to what the device can"},
     {"suspect_time", &Params::suspect_time, 10, 0, 60000, OPAL_INFO_LVL_4,
-     "Milliseconds without any completion, while work is outstanding, after which a rail is suspected; its "
-     "path is probed after half of them (0: never). "
-     "Only a failed probe, a failed completion or an event ends a rail. Needs pml bfo"},
+     "Milliseconds without any completion, while work is outstanding, after which a rail is suspected and "
+     "another one preferred; longer where silence is usual. Path and peer are asked after half of them (0: "
+     "never). The rail ends when the peer answers over other rails only, or the device reports an error. "
+     "Needs pml bfo"},
     {"probe_timeout", &Params::probe_timeout, 8, 1, 31, OPAL_INFO_LVL_9,
      "ib_timeout of the probe queue pair (8: 1 ms, so a dead path fails its probe, sent five times, after "
      "about 5 ms)"},

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// verdict.cc: see verdict.h.
+#include "btl/verbs/engine/verdict.h"
+
+#include <algorithm>
+
+#include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/mail.h"
+
+namespace bfo::engine {
+namespace {
+
+constexpr uint64_t kAskAgainMostNs = 64'000'000;
+constexpr uint64_t kTrialRestNs = 32'000'000;  // a path that has just answered is not asked again before
+
+/// The rails to the peer of `endpoint`, itself included.
+struct Rails {
+  Endpoint* at[kMostRails];
+  int count;
+  explicit Rails(const Endpoint& endpoint) {
+    const Host& host = endpoint.port->host();
+    count = host.rails(host.ctx, endpoint.peer_name, at, kMostRails);
+  }
+};
+
+bool carries(const Endpoint& endpoint) {
+  return endpoint.phase == Phase::kUp && !endpoint.close.asked &&
+         endpoint.port->state() == PortState::kActive;
+}
+
+uint64_t rail_name(const Endpoint& endpoint) {
+  return connection_id(endpoint.port->nonce(), endpoint.peer_nonce);
+}
+
+/// What has moved over the current epoch: messages received, and own work completed.
+uint64_t moved_so_far(const Endpoint& endpoint) {
+  return endpoint.delivered + endpoint.ring.tail;
+}
+
+/// Something has completed since the last tick, or nothing is under way any more.
+bool moves(const Endpoint& endpoint) {
+  return endpoint.ring.head == endpoint.ring.tail || endpoint.ring.tail != endpoint.seen_tail;
+}
+
+void ask(Endpoint& about, uint64_t now) {
+  Trial& trial = about.trial;
+  const Rails rails(about);
+  bool anybody = false;
+  for (int i = 0; i < rails.count; ++i) anybody = anybody || (rails.at[i] != &about && carries(*rails.at[i]));
+  if (!anybody) {
+    // What was heard over a rail that is not there any more proves nothing about the ones that are left.
+    trial.on = trial.open = false;
+    return;
+  }
+  if (!trial.on) {
+    trial = Trial{.on = true, .first = trial.round + 1, .round = trial.round};
+    about.ask_again_ns = 0;
+  }
+  const uint64_t tick = about.port->config().tick_ns;
+  if (!trial.open) {
+    trial.open = true;
+    ++trial.round;
+    about.ask_pause_ns = tick;
+  } else {
+    about.ask_pause_ns = std::min(2 * about.ask_pause_ns, kAskAgainMostNs);
+  }
+  about.ask_again_ns = now + about.ask_pause_ns;
+  const bool plea = !about.initiator && proven(trial, about.probe_failed, about.phase == Phase::kSuspect);
+  const TrialMail mail{rail_name(about), about.epoch, trial.round,
+                       static_cast<uint8_t>(plea ? kTrialPlea : 0), trial.count};
+  for (int i = 0; i < rails.count; ++i) {
+    Endpoint& over = *rails.at[i];
+    if (&over == &about || carries(over)) mail_trial(over, PacketType::kQuestion, mail);
+  }
+}
+
+Endpoint* find_rail(const Endpoint& carrier, uint64_t name) {
+  const Rails rails(carrier);
+  for (int i = 0; i < rails.count; ++i) {
+    if (rail_name(*rails.at[i]) == name) return rails.at[i];
+  }
+  return nullptr;
+}
+
+void on_question(Endpoint& carrier, Endpoint& about, const Packet& packet) {
+  if (packet.epoch > about.epoch) return;  // not heard of yet
+  const bool current = packet.epoch == about.epoch;
+  if ((packet.flags & kTrialPlea) != 0 &&
+      granted(Plea{.judge = about.initiator,
+                   .rail_up = current && is_up(about.phase),
+                   .same_rail = &carrier == &about,
+                   .carrier_up = carries(carrier) && packet.carrier == carrier.epoch,
+                   .unmoved = packet.count == moved_so_far(about)})) {
+    close_order(about, about.epoch, BFO_CAUSE_PROBE_FAILED, kCodeAskedByPeer, 0);
+  }
+  const bool lives = current && has_epoch(about.phase) && !about.close.asked;
+  unsigned flags = lives ? unsigned{kTrialLives} : unsigned{kTrialOver};
+  if (carries(carrier)) flags |= kTrialCarrier;
+  mail_trial(
+      carrier, PacketType::kAnswer,
+      TrialMail{packet.rail, packet.epoch, packet.number, static_cast<uint8_t>(flags), moved_so_far(about)});
+}
+
+void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_t now) {
+  if (packet.epoch != about.epoch || !is_up(about.phase)) return;
+  Trial& trial = about.trial;
+  const TrialAnswer answer{packet.number, packet.flags, packet.count, &carrier == &about,
+                           carries(carrier) && packet.carrier == carrier.epoch};
+  switch (hear(trial, answer)) {
+    case Hearing::kIgnore:
+      return;
+    case Hearing::kOver:
+      close_order(about, about.epoch, BFO_CAUSE_PEER_DOWN, 0, 0);
+      return;
+    case Hearing::kAlive:
+      // Whatever made the probe fail, the path works: its own work decides from now on.
+      about.probe_failed = false;
+      about.ask_again_ns = now + kTrialRestNs;
+      trial.on = trial.open = false;
+      return;
+    case Hearing::kRound:
+      trial.open = false;
+      trial.counted = true;
+      trial.count = packet.count;
+      ++trial.answered;
+      return;
+  }
+}
+
+}  // namespace
+
+void verdict_step(Endpoint& about, uint64_t now) {
+  if (!is_up(about.phase) || about.close.asked || about.probe_done) return;
+  const bool enough = proven(about.trial, about.probe_failed, about.phase == Phase::kSuspect);
+  if (enough && about.initiator && !moves(about)) {
+    const Guard guard(about.port->lock());
+    close_order_locked(about, about.epoch, BFO_CAUSE_PROBE_FAILED,
+                       about.probe_failed ? about.probe_status : 0, 0, about.suspected_ns);
+    return;
+  }
+  const bool waits = about.trial.open || !about.trial.on;
+  if (!waits || now >= about.ask_again_ns) ask(about, now);
+}
+
+void verdict_probe_failed(Endpoint& about, uint64_t now) {
+  // One more answer at least shall come after the probe has failed.
+  about.trial.answered = std::min(about.trial.answered, kRoundsWithProbe - 1);
+  if (about.trial.on && !about.trial.open) ask(about, now);
+}
+
+void verdict_packet(Endpoint& carrier, const Packet& packet, uint64_t now) {
+  Endpoint* const about = find_rail(carrier, packet.rail);
+  if (about == nullptr) {
+    ++carrier.port->accounting().dropped;
+  } else if (packet.type == static_cast<uint8_t>(PacketType::kQuestion)) {
+    on_question(carrier, *about, packet);
+  } else {
+    on_answer(carrier, *about, packet, now);
+  }
+}
+
+void verdict_clear(Endpoint& about) {
+  about.trial.on = about.trial.open = false;
+  about.ask_again_ns = 0;
+  about.suspected_ns = 0;
+}
+
+}  // namespace bfo::engine

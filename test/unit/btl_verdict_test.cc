@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// btl_verdict_test.cc: two processes with two rails: what a suspected rail is ended for, by whom, and what it
+// is not ended for.
+#include "btl/verbs/engine/verdict.h"
+
+#include "test/unit/btl_world.h"
+
+namespace bfo::test {
+namespace {
+
+using engine::Phase;
+
+/// Rail 1 is that of a World, between a (which decides) and b; rail 2 has the ports c, of a's process, and d.
+struct TwoRails {
+  World w;
+  Process c;
+  Process d;
+  bool a_runs = true;  // the progress function of a process
+  bool b_runs = true;
+
+  explicit TwoRails(const engine::Config& config = small_config()) : w(config) {
+    c.open(w.fabric, "left2", 1, config);
+    d.open(w.fabric, "right2", 2, config);
+    c.meet(d, 2);
+    d.meet(c, 1);
+    w.a.siblings = {&c};
+    w.b.siblings = {&d};
+    c.siblings = {&w.a};
+    d.siblings = {&w.b};
+    engine::connect_want(w.a.endpoint);
+    engine::connect_want(c.endpoint);
+    pass(5);
+    EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
+    EXPECT_EQ(d.endpoint.phase, Phase::kUp);
+    for (Process* p : {&w.a, &w.b, &c, &d}) p->log.clear();
+  }
+  ~TwoRails() {
+    c.port.remove(c.endpoint);
+    d.port.remove(d.endpoint);
+    EXPECT_TRUE(c.balanced());
+    EXPECT_TRUE(d.balanced());
+    c.port.close();
+    d.port.close();
+  }
+  void turn() {
+    for (Process* p : {&w.a, &w.b, &c, &d}) p->serve_pulse();
+    w.fabric.run();
+    if (a_runs) w.a.poll();
+    if (a_runs) c.poll();
+    if (b_runs) w.b.poll();
+    if (b_runs) d.poll();
+  }
+  void pass(uint64_t ms) {
+    for (uint64_t i = 0; i < ms * 10; ++i) {
+      fake_now() += 100'000;
+      for (int k = 0; k < 32; ++k) turn();
+    }
+  }
+  /// The same, in larger steps.
+  void wait(uint64_t ms) {
+    for (uint64_t i = 0; i < ms; ++i) {
+      fake_now() += 1'000'000;
+      for (int k = 0; k < 32; ++k) turn();
+    }
+  }
+  /// The work of both ends of a rail stands still.
+  void hold(Process& x, Process& y) {
+    for (Process* p : {&x, &y}) {
+      w.fabric.held.insert(p->endpoint.data.number());
+      w.fabric.held.insert(p->endpoint.probe.number());
+    }
+  }
+  void release() {
+    w.fabric.held.clear();
+    w.fabric.deaf.clear();
+    w.fabric.run();
+  }
+  /// Nothing passes over a rail any more, and nobody says so.
+  void swallow(Process& x, Process& y) {
+    hold(x, y);
+    w.fabric.deaf.insert(x.port.address().ud_qpn);
+  }
+  bool probe_fails(Process& p) { return w.fabric.fail(p.endpoint.probe.number(), IBV_WC_RETRY_EXC_ERR); }
+  int downs() const { return w.a.down + w.b.down + c.down + d.down; }
+};
+
+TEST(Verdict, PathIsDeadAndProbeFails_JudgeEndsTheRailWithinFifteenMilliseconds) {
+  TwoRails r;
+  r.swallow(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  r.pass(9);
+  ASSERT_TRUE(r.probe_fails(r.w.a));
+  r.pass(6);
+  EXPECT_EQ(r.w.a.down, 1);
+  EXPECT_EQ(r.w.a.last_event.cause, BFO_CAUSE_PROBE_FAILED);
+  EXPECT_EQ(r.w.a.last_event.code, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_STREQ(r.w.a.last_event.text, "the path probe failed and the peer answers over other rails only");
+  EXPECT_LT(r.w.a.last_event.evidence_ns, r.w.a.last_event.now_ns);
+  EXPECT_EQ(r.w.a.count("payload x -1"), 1);
+  EXPECT_EQ(r.c.down + r.d.down, 0);
+}
+
+/// What b waits for stands still. It has the evidence, but a decides, and b follows.
+TEST(Verdict, OtherSideSuspects_ItPleadsAndTheJudgeEndsTheRail) {
+  TwoRails r;
+  r.swallow(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.b, "x"));
+  r.pass(9);
+  ASSERT_TRUE(r.probe_fails(r.w.b));
+  r.pass(8);
+  EXPECT_EQ(r.w.a.down, 1);
+  EXPECT_EQ(r.w.a.last_event.cause, BFO_CAUSE_PROBE_FAILED);
+  EXPECT_EQ(r.w.a.last_event.code, engine::kCodeAskedByPeer);
+  r.pass(5);
+  EXPECT_EQ(r.w.b.down, 1) << "the next answer says that it is over";
+  EXPECT_EQ(r.w.b.last_event.cause, BFO_CAUSE_PEER_DOWN);
+  EXPECT_EQ(r.c.down + r.d.down, 0);
+}
+
+/// No device says anything about a probe for a long time: that is how real ones are.
+TEST(Verdict, ProbeHasNoResult_ManyRoundsDoAsWell) {
+  TwoRails r;
+  r.swallow(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  r.pass(20);
+  EXPECT_EQ(r.w.a.count("suspect"), 1);
+  EXPECT_EQ(r.downs(), 0);
+  r.pass(40);
+  EXPECT_EQ(r.w.a.down, 1);
+  EXPECT_EQ(r.w.a.last_event.code, 0);
+}
+
+TEST(Verdict, ProbeFailsButThePathAnswers_NoVerdict) {
+  TwoRails r;
+  r.hold(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  r.pass(9);
+  ASSERT_TRUE(r.probe_fails(r.w.a));
+  r.wait(1000);
+  EXPECT_EQ(r.downs(), 0);
+  EXPECT_EQ(r.w.a.endpoint.phase, Phase::kSuspect);
+  r.release();
+  r.pass(5);
+  EXPECT_EQ(r.w.a.endpoint.phase, Phase::kUp);
+}
+
+/// Messages go on arriving at the peer, only completions do not come back.
+TEST(Verdict, CountAtThePeerMoves_NoVerdict) {
+  TwoRails r;
+  r.swallow(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  for (int i = 0; i < 200; ++i) {
+    r.pass(1);
+    ++r.w.b.endpoint.delivered;
+    if (i == 8) {
+      ASSERT_TRUE(r.probe_fails(r.w.a));
+    }
+  }
+  EXPECT_EQ(r.downs(), 0);
+}
+
+TEST(Verdict, PeerIsSilentOnEveryRail_NoVerdict) {
+  TwoRails r;
+  r.swallow(r.w.a, r.w.b);
+  r.b_runs = false;
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  r.pass(9);
+  ASSERT_TRUE(r.probe_fails(r.w.a));
+  r.wait(2000);
+  EXPECT_EQ(r.downs(), 0) << "a process that computes, or is gone, is no lost rail";
+  EXPECT_EQ(r.w.a.count("suspect"), 1);
+  r.b_runs = true;
+  r.pass(80);
+  EXPECT_EQ(r.w.a.down, 1) << "it is back, and answers over the other rail only";
+}
+
+TEST(Verdict, LastRail_LivesUntilAnotherIsUpAtBothEnds) {
+  TwoRails r;
+  r.w.set_port(r.c, IBV_PORT_DOWN);
+  r.pass(5);
+  ASSERT_EQ(r.c.down, 1);
+  r.swallow(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  r.pass(9);
+  ASSERT_TRUE(r.probe_fails(r.w.a));
+  r.wait(500);
+  EXPECT_EQ(r.w.a.down + r.w.b.down, 0);
+  r.w.set_port(r.c, IBV_PORT_ACTIVE);
+  r.wait(600);
+  EXPECT_EQ(r.c.up, 2);
+  EXPECT_EQ(r.w.a.down, 1);
+}
+
+/// Each side has a rail it waits for, not the same one: as when one cable loses what goes one way and the
+/// other one what goes the other way.
+TEST(Verdict, EachSideAccusesAnotherRail_OneIsLeft) {
+  TwoRails r;
+  r.hold(r.w.a, r.w.b);
+  r.hold(r.c, r.d);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  ASSERT_TRUE(r.w.sendi(r.d, "y"));
+  r.pass(9);
+  ASSERT_TRUE(r.probe_fails(r.w.a));
+  ASSERT_TRUE(r.probe_fails(r.d));
+  r.wait(1000);
+  EXPECT_LE(r.w.a.down + r.c.down, 1);
+  EXPECT_LE(r.w.b.down + r.d.down, 1);
+  EXPECT_EQ(r.downs(), 0) << "both paths answer";
+}
+
+TEST(Verdict, ResponderNeverEndsARailByItself) {
+  TwoRails r;
+  // The judge finds the other rail suspect: it might be left without any.
+  r.hold(r.c, r.d);
+  ASSERT_TRUE(r.w.sendi(r.c, "y"));
+  r.pass(15);
+  ASSERT_EQ(r.c.endpoint.phase, Phase::kSuspect);
+  r.swallow(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.b, "x"));
+  r.pass(9);
+  ASSERT_TRUE(r.probe_fails(r.w.b));
+  r.wait(200);
+  EXPECT_EQ(r.downs(), 0);
+  r.w.fabric.held.erase(r.c.endpoint.data.number());
+  r.w.fabric.run();
+  r.wait(200);
+  EXPECT_EQ(r.w.a.down, 1) << "it is not";
+}
+
+/// The peer has closed the epoch for a reason of its own, and its notice takes its time: its answer is
+/// enough.
+TEST(Verdict, PeerHasEndedTheEpoch_ItsAnswerEndsItHere) {
+  TwoRails r;
+  r.swallow(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  engine::close_order(r.w.b.endpoint, 1, BFO_CAUSE_WC_ERROR, IBV_WC_RETRY_EXC_ERR, 0);
+  r.pass(12);
+  EXPECT_EQ(r.w.a.down, 1);
+  EXPECT_EQ(r.w.a.last_event.cause, BFO_CAUSE_PEER_DOWN);
+}
+
+TEST(Verdict, DeviceReportsAnError_NoTrial) {
+  TwoRails r;
+  r.swallow(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  ASSERT_TRUE(r.w.fabric.fail(r.w.a.endpoint.data.number(), IBV_WC_RETRY_EXC_ERR));
+  r.turn();
+  r.turn();
+  EXPECT_EQ(r.w.a.down, 1);
+  EXPECT_EQ(r.w.a.endpoint.trial.round, 0u);
+}
+
+/// A late answer to a question of an older trial proves nothing.
+TEST(Verdict, AnswerOfAnOlderTrial_IsIgnored) {
+  engine::Trial trial{.on = true, .open = true, .first = 8, .round = 9};
+  using engine::Hearing;
+  const uint32_t both = engine::kTrialLives | engine::kTrialCarrier;
+  EXPECT_EQ(hear(trial, {7, both, 0, true, true}), Hearing::kIgnore);
+  EXPECT_EQ(hear(trial, {10, both, 0, true, true}), Hearing::kIgnore);
+  EXPECT_EQ(hear(trial, {8, both, 0, true, true}), Hearing::kAlive);
+  EXPECT_EQ(hear(trial, {8, both, 0, false, true}), Hearing::kIgnore) << "a round counts once";
+  EXPECT_EQ(hear(trial, {9, both, 0, false, true}), Hearing::kRound);
+  EXPECT_EQ(hear(trial, {9, both, 0, false, false}), Hearing::kIgnore);
+  EXPECT_EQ(hear(trial, {9, engine::kTrialLives, 0, false, true}), Hearing::kIgnore);
+  EXPECT_EQ(hear(trial, {9, engine::kTrialOver, 0, false, true}), Hearing::kOver);
+  trial.open = false;
+  EXPECT_EQ(hear(trial, {9, both, 0, false, true}), Hearing::kIgnore) << "doubled";
+}
+
+/// A plea that was under way while the rail it came over ended and came back: it was sent when that rail was
+/// up at the other end, which says nothing of the new epoch.
+TEST(Verdict, PleaOfAnOlderEpochOfItsCarrier_IsRefused) {
+  TwoRails r;
+  const auto plead = [&](uint32_t carrier) {
+    engine::Packet plea{};
+    plea.type = static_cast<uint8_t>(engine::PacketType::kQuestion);
+    plea.rail = engine::connection_id(r.w.a.port.nonce(), r.w.b.port.nonce());
+    plea.epoch = 1;
+    plea.number = 1;
+    plea.flags = engine::kTrialPlea;
+    plea.carrier = carrier;
+    plea.count = r.w.a.endpoint.delivered + r.w.a.endpoint.ring.tail;
+    engine::verdict_packet(r.c.endpoint, plea, fake_now());
+  };
+  plead(0);
+  EXPECT_FALSE(r.w.a.endpoint.close.asked);
+  plead(1);
+  EXPECT_TRUE(r.w.a.endpoint.close.asked);
+}
+
+TEST(Verdict, LostDatagrams_AreAskedAgain) {
+  TwoRails r;
+  r.swallow(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  r.w.fabric.drop_datagrams = 8;
+  r.pass(9);
+  ASSERT_TRUE(r.probe_fails(r.w.a));
+  r.pass(200);
+  EXPECT_EQ(r.w.a.down, 1);
+}
+
+// ---- how long is silence?
+
+/// A rail whose completions come late again and again is known to be slow.
+TEST(Clock, RailThatIsSlowAgainAndAgain_IsNotSuspectedEachTime) {
+  TwoRails r;
+  for (int i = 0; i < 20; ++i) {
+    r.hold(r.w.a, r.w.b);
+    ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+    r.pass(16);
+    r.release();
+    r.pass(4);
+  }
+  EXPECT_EQ(r.w.a.count("suspect"), 1);
+  r.wait(5000);
+  r.hold(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  r.pass(16);
+  EXPECT_EQ(r.w.a.count("suspect"), 2) << "that was long ago";
+}
+
+/// A process that gets the processor in slices far apart.
+TEST(Clock, ProcessThatIsKeptWaiting_IsMorePatient) {
+  TwoRails r;
+  const auto share = [&](int slices) {
+    for (int i = 0; i < slices; ++i) {
+      fake_now() += 9'000'000;
+      for (int k = 0; k < 64; ++k) r.turn();
+    }
+  };
+  share(10);
+  r.hold(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  share(2);
+  EXPECT_EQ(r.w.a.count("suspect"), 0) << "18 ms, but the process itself was late by 7 ms each time";
+  share(4);
+  EXPECT_EQ(r.w.a.count("suspect"), 1);
+}
+
+}  // namespace
+}  // namespace bfo::test
