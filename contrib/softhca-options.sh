@@ -61,9 +61,16 @@ is_number() { [[ $1 =~ ^([0-9]+(\.[0-9]*)?|\.[0-9]+)$ ]]; }
 # A file we shall write: its folder exists and is writable.
 check_output_file() {
   [ -d "$(dirname "$2")" ] || die "$1: there is no folder $(dirname "$2")"
-  if [ -d "$2" ] || { [ -e "$2" ] && [ ! -w "$2" ]; } || { [ ! -e "$2" ] && [ ! -w "$(dirname "$2")" ]; }; then
+  if [ -L "$2" ]; then die "$1: $2 is a symbolic link; name the file itself"; fi
+  if [ -e "$2" ] && [ ! -f "$2" ]; then die "$1: cannot write $2: it is not a regular file"; fi
+  if { [ -e "$2" ] && [ ! -w "$2" ]; } || { [ ! -e "$2" ] && [ ! -w "$(dirname "$2")" ]; }; then
     die "$1: cannot write $2"
   fi
+}
+
+# Empties a file, which gets mode 0600 when it is new. Never through a link, and it never waits for a FIFO.
+empty_output_file() {
+  (umask 077 && dd if=/dev/null of="$1" oflag=nofollow,nonblock status=none)
 }
 
 # Handles one option: sets `taken` to the number of arguments used, 0 when it is not ours.
@@ -131,10 +138,13 @@ softhca_export() {
   if [ -n "${SOFTHCA_FAULTS:-}" ] && [ -x "$softhcactl" ]; then
     "$softhcactl" check "$SOFTHCA_FAULTS" >/dev/null || exit 1
   fi
-  [ -z "${SOFTHCA_COUNTERS:-}" ] || : >"$SOFTHCA_COUNTERS" || exit 1
+  if [ -n "${SOFTHCA_COUNTERS:-}" ]; then
+    check_output_file SOFTHCA_COUNTERS "$SOFTHCA_COUNTERS"
+    empty_output_file "$SOFTHCA_COUNTERS" || exit 1
+  fi
   softhca_variables="SOFTHCA_FABRIC SOFTHCA_RAILS SOFTHCA_NODES"
   local name
-  for name in SOFTHCA_RATE SOFTHCA_LATENCY SOFTHCA_FAULTS SOFTHCA_TIMESCALE SOFTHCA_SPIN SOFTHCA_COUNTERS SOFTHCA_NODE SOFTHCA_PORTS; do
+  for name in SOFTHCA_RATE SOFTHCA_LATENCY SOFTHCA_FAULTS SOFTHCA_TIMESCALE SOFTHCA_SPIN SOFTHCA_COUNTERS SOFTHCA_NODE SOFTHCA_PORTS SOFTHCA_DIR; do
     [ -z "${!name:-}" ] || softhca_variables="$softhca_variables $name"
   done
   # shellcheck disable=SC2086
@@ -145,4 +155,7 @@ softhca_export() {
 }
 
 # The file of a fabric nobody else can know: the last process removes it, unless it was killed.
-softhca_remove_fabric() { rm -f "/dev/shm/softhca-$(id -u)/$SOFTHCA_FABRIC"; }
+softhca_remove_fabric() {
+  rm -f "${SOFTHCA_DIR:-/dev/shm/softhca-$(id -u)}/$SOFTHCA_FABRIC"
+  [ -n "${SOFTHCA_DIR:-}" ] || [ -z "${XDG_RUNTIME_DIR:-}" ] || rm -f "$XDG_RUNTIME_DIR/softhca/$SOFTHCA_FABRIC"
+}

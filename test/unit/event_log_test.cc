@@ -3,15 +3,19 @@
 // event_log_test.cc: the JSON lines of failover events, and the human ones.
 #include "pml/bfo/glue/event_log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "common/output_file.h"
 #include "pml/bfo/glue/console.h"
 
 namespace bfo::glue {
@@ -201,6 +205,43 @@ TEST(Console, CountedLosses_AreToldAtTheEnd) {
   console.finish(4);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[1], "bfo: rank 4 lost softhca1 port 1 2 more times");
+}
+
+TEST(EventLog, LinkOrFifo_IsRefusedAndNothingIsTouched) {
+  char folder[] = "/tmp/event-log-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string precious = std::string(folder) + "/precious";
+  const std::string link = std::string(folder) + "/link";
+  const std::string fifo = std::string(folder) + "/fifo";
+  std::ofstream(precious) << "kept\n";
+  ASSERT_EQ(symlink(precious.c_str(), link.c_str()), 0);
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  alarm(60);  // opening a FIFO without a reader must not wait
+  EventLog log;
+  EXPECT_EQ(log.open(link.c_str(), true), ELOOP);
+  EXPECT_EQ(lines_of(precious), std::vector<std::string>{"kept"});
+  EXPECT_EQ(log.open(fifo.c_str(), true), ENXIO);
+  const int reader = ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
+  EXPECT_EQ(log.open(fifo.c_str(), true), ENXIO) << "with a reader";
+  EXPECT_STREQ(output_problem(ENXIO), "it is not a regular file");
+  alarm(0);
+  ::close(reader);
+  for (const std::string& path : {precious, link, fifo}) EXPECT_EQ(unlink(path.c_str()), 0);
+  EXPECT_EQ(rmdir(folder), 0);
+}
+
+TEST(EventLog, NewFile_IsForItsOwnerOnly) {
+  char folder[] = "/tmp/event-log-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string path = std::string(folder) + "/events";
+  EventLog log;
+  EXPECT_EQ(log.open(path.c_str(), true), 0);
+  struct stat info {};
+  EXPECT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  log.close();
+  EXPECT_EQ(unlink(path.c_str()), 0);
+  EXPECT_EQ(rmdir(folder), 0);
 }
 
 }  // namespace

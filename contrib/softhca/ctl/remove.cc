@@ -4,8 +4,8 @@
 // report.
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
+#include "common/output_file.h"
 #include "contrib/softhca/ctl/choose.h"
 #include "contrib/softhca/ctl/commands.h"
 #include "contrib/softhca/fabric/registry.h"
@@ -39,7 +39,7 @@ int remove_one(const std::string& name) {
     fputs(report_unfired(h.faults).c_str(), stderr);
     const char* path = std::getenv("SOFTHCA_COUNTERS");
     if (path != nullptr && *path != 0 && !dump_counters(h, name, path, "end", true)) {
-      complain(std::string("cannot write ") + path + ": " + strerror(errno));
+      complain(std::string("cannot write ") + path + ": " + output_problem(errno));
     }
     h.keep.store(0);
   }

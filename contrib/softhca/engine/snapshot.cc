@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
+#include "common/output_file.h"
 #include "contrib/softhca/fault/report.h"
 
 namespace bfo::softhca {
@@ -20,7 +20,7 @@ void snapshot(const Fabric& fabric, const std::string& reason, bool with_trace) 
   const char* path = std::getenv("SOFTHCA_COUNTERS");
   if (path == nullptr || *path == 0) return;
   if (!dump_counters(const_cast<Fabric&>(fabric).header(), fabric.name(), path, reason, with_trace))
-    std::fprintf(stderr, "softhca: cannot write %s: %s\n", path, std::strerror(errno));
+    std::fprintf(stderr, "softhca: cannot write %s: %s\n", path, output_problem(errno));
 }
 
 }  // namespace

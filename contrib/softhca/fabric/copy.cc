@@ -107,7 +107,7 @@ CopyResult Copy::run(const Sge* local, uint32_t local_count, bool put) {
   if (length_ == 0) return CopyResult::Done;
   ProcessEntry& peer = fabric_.header().processes[target_];
   int pid = peer.pid.load(std::memory_order_relaxed);
-  if (pid == fabric_.pid()) return run_here(local, local_count, put);
+  if (fabric_.is_here(target_)) return run_here(local, local_count, put);
   iovec mine[kMaxSge + 4];
   uint32_t mine_count = 0;
   uint64_t left = length_;

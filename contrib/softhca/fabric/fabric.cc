@@ -68,6 +68,12 @@ void set_up_ports(FabricHeader& h, const FabricConfig& config) {
   }
 }
 
+/// Inode of the PID name space of this process; 0 when /proc does not tell.
+uint64_t own_pid_space() {
+  struct stat info {};
+  return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
 bool load_faults(FaultTable& table, const std::string& path, uint64_t now, std::string& error) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
@@ -94,6 +100,7 @@ bool initialise(FabricHeader& h, const FabricConfig& config, std::string& error)
   h.ports = config.ports;
   h.timescale = config.timescale;
   h.created_ns = now;
+  h.pid_space = own_pid_space();
   h.next_world_ns.store(kNever);
   h.heap.bump = kHeaderBytes;
   h.next_pd.store(1);
@@ -154,6 +161,15 @@ void Fabric::update_hooks() {
   h.hooks.store(hooks);
 }
 
+/// A pid of another name space names another process here, or none.
+bool Fabric::shares_pid_space(const std::string& name, std::string& error) {
+  if (header_->pid_space == own_pid_space()) return true;
+  error = "fabric '" + name +
+          "' belongs to processes of another PID name space (another container?); run all processes of a "
+          "fabric in one";
+  return false;
+}
+
 bool Fabric::map_file(std::string& error) {
   void* map = mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0);
   if (map == MAP_FAILED) {
@@ -184,6 +200,7 @@ std::unique_ptr<Fabric> Fabric::open(const std::string& name, const FabricConfig
   std::string path = directory + "/" + name;
   for (int round = 0; round < 3; ++round) {
     std::unique_ptr<Fabric> fabric(new Fabric());
+    fabric->identify();
     fabric->fd_ = open_locked(path, true, error);
     if (fabric->fd_ < 0) return nullptr;
     struct stat info;
@@ -192,7 +209,7 @@ std::unique_ptr<Fabric> Fabric::open(const std::string& name, const FabricConfig
     bool fresh = info.st_size == 0;
     if (fresh && space.f_bavail * space.f_frsize < kLeastFreeBytes) {
       unlink(path.c_str());
-      error = "/dev/shm has less than 32 MiB free, too little for a software HCA fabric; make it larger";
+      error = directory + " has less than 32 MiB free, too little for a software HCA fabric; make it larger";
       return nullptr;
     }
     if (fresh && ftruncate(fabric->fd_, static_cast<off_t>(kFileBytes)) != 0) {
@@ -215,6 +232,10 @@ std::unique_ptr<Fabric> Fabric::open(const std::string& name, const FabricConfig
     }
     // Not ready: its creator died half way. Nobody left: remains of processes that were killed.
     bool usable = h.ready.load() == 1 && h.magic == kFabricMagic && h.version == kLayoutVersion;
+    if (usable && !fabric->shares_pid_space(name, error)) {
+      if (h.keep.load() != 0 || fabric->count_others() != 0) return nullptr;
+      usable = false;
+    }
     if (usable && !fabric->attach_process(node, error)) return nullptr;
     if (usable && !fresh && h.keep.load() == 0 && fabric->count_others() == 0) usable = false;
     if (usable) {
@@ -240,6 +261,7 @@ std::unique_ptr<Fabric> Fabric::observe_locked(const std::string& name, std::str
   std::string directory = registry_directory(error);
   if (directory.empty()) return nullptr;
   std::unique_ptr<Fabric> fabric(new Fabric());
+  fabric->identify();
   fabric->observer_ = true;
   fabric->name_ = name;
   fabric->fd_ = valid_fabric_name(name) ? open_locked(directory + "/" + name, false, error) : -1;
@@ -255,12 +277,13 @@ std::unique_ptr<Fabric> Fabric::observe_locked(const std::string& name, std::str
     error = "fabric '" + name + "' was made by another version of the software HCA";
     return nullptr;
   }
-  if (!fabric->attach_process(0, error)) return nullptr;
+  if (!fabric->shares_pid_space(name, error) || !fabric->attach_process(0, error)) return nullptr;
   return fabric;
 }
 
 std::unique_ptr<Fabric> Fabric::anonymous(const FabricConfig& config, uint32_t node) {
   std::unique_ptr<Fabric> fabric(new Fabric());
+  fabric->identify();
   fabric->fd_ = memfd_create("softhca-test", MFD_CLOEXEC);
   std::string error;
   if (fabric->fd_ < 0 || ftruncate(fabric->fd_, static_cast<off_t>(kFileBytes)) != 0) return nullptr;
@@ -277,6 +300,7 @@ std::unique_ptr<Fabric> Fabric::anonymous(const FabricConfig& config, uint32_t n
 
 std::unique_ptr<Fabric> Fabric::share(const Fabric& other, uint32_t node) {
   std::unique_ptr<Fabric> fabric(new Fabric());
+  fabric->identify();
   std::string error;
   fabric->header_ = other.header_;
   fabric->fd_ = other.fd_;

@@ -40,6 +40,7 @@ struct FabricHeader {
   std::atomic<uint32_t> keep;  ///< stays when the last process leaves
   double timescale;
   uint64_t created_ns;
+  uint64_t pid_space;  ///< inode of the PID name space in which the pids of this fabric mean something
   std::atomic<uint32_t> hooks;          ///< kHook*; 0 = nothing armed
   std::atomic<uint32_t> world_acting;   ///< processes that carry out timed rules now
   std::atomic<uint64_t> next_world_ns;  ///< earliest timed event of the fabric
@@ -47,7 +48,7 @@ struct FabricHeader {
   HeapState heap;
   uint32_t qp_fresh, qp_free_head, qp_free_tail, qp_free_count;
   uint32_t mr_fresh, mr_free_head, mr_free_tail, mr_free_count;
-  std::atomic<uint32_t> next_pd, next_wake;
+  std::atomic<uint32_t> next_pd;
   /// Slots ever used: walks stop there, because looking at a slot takes memory from /dev/shm.
   std::atomic<uint32_t> processes_used, contexts_used, cqs_used, srqs_used;
   ProcessEntry processes[kMaxProcesses];
@@ -151,6 +152,8 @@ class Fabric final : public OwnerOracle {
   void update_hooks();
 
   // --- processes ---
+  /// True when that slot belongs to this OS process: the own one, or another Fabric object's in it.
+  bool is_here(uint32_t slot) const;
   /// True while process `slot` lives; marks and reaps it when it does not. `exact` asks the kernel, otherwise
   /// an answer up to a few ms old may be given.
   bool alive(uint32_t slot, bool exact = false);
@@ -169,9 +172,7 @@ class Fabric final : public OwnerOracle {
   /// Makes a pipe of process `slot` readable. Never blocks.
   void wake(uint32_t slot, WakeName name);
   /// Names descriptor `fd` (the read end of a pipe of this process) for wake().
-  WakeName wake_name(int fd) {
-    return uint64_t{header_->next_wake.fetch_add(1) + 1} << 32 | static_cast<uint32_t>(fd);
-  }
+  static WakeName wake_name(int fd);
 
   // --- heap: blocks of power-of-two size, zeroed ---
   uint64_t allocate(uint64_t bytes);  ///< offset, 0 when full
@@ -185,6 +186,8 @@ class Fabric final : public OwnerOracle {
   bool map_file(std::string& error);
   uint32_t count_others();
   static std::unique_ptr<Fabric> observe_locked(const std::string& name, std::string& error);
+  void identify();  ///< notes who this process is; before anything that asks which processes live
+  bool shares_pid_space(const std::string& name, std::string& error);
   bool attach_process(uint32_t node, std::string& error);
   void detach_process();
   OwnerTag tag_slow();
@@ -195,6 +198,7 @@ class Fabric final : public OwnerOracle {
   std::string name_;
   int fd_ = -1;
   int pid_ = 0;
+  uint64_t start_time_ = 0;
   uint32_t node_ = 0;
   uint32_t slot_ = kNone;
   uint64_t serial_ = 0;

@@ -16,7 +16,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 7;
+inline constexpr uint32_t kLayoutVersion = 8;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -68,10 +68,10 @@ struct alignas(64) ProcessEntry {
   std::atomic<uint32_t> generation;
   std::atomic<int32_t> pid;
   uint32_t node;
-  uint64_t start_time;              ///< of the pid, from /proc/PID/stat
-  std::atomic<uint32_t> pending;    ///< own QPs with work that waits for time or for an answer
-  std::atomic<uint64_t> lease_map;  ///< bit per lease in use
-  std::atomic<uint64_t> pinned;     ///< bytes of registered memory, whole pages
+  std::atomic<uint64_t> start_time;  ///< of the pid, from /proc/PID/stat: tells it from a later one
+  std::atomic<uint32_t> pending;     ///< own QPs with work that waits for time or for an answer
+  std::atomic<uint64_t> lease_map;   ///< bit per lease in use
+  std::atomic<uint64_t> pinned;      ///< bytes of registered memory, whole pages
   std::atomic<uint32_t> objects[kMaxDevices][kObjectKinds];  ///< that it has now
   char command[32];
   Lease leases[kLeases];
@@ -106,8 +106,8 @@ struct DeviceEntry {
   std::atomic<uint32_t> limit[kObjectKinds];  ///< objects it has room for, plus 1; 0 = the default
 };
 
-/// A pipe that wakes a process: unique number << 32 | descriptor in that process; 0 = none. The number keeps
-/// apart pipes that had the same descriptor one after the other.
+/// A pipe that wakes a process: low half of its inode << 32 | descriptor in that process; 0 = none. The inode
+/// tells it from what has the descriptor later.
 using WakeName = uint64_t;
 
 struct AsyncRecord {

@@ -11,6 +11,7 @@
 
 #include <bit>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "contrib/softhca/fabric/fabric.h"
@@ -41,6 +42,23 @@ char thread_state(int pid, int tid) {
   text[bytes] = 0;
   const char* end = std::strrchr(text, ')');
   return end != nullptr && end[1] == ' ' ? end[2] : 0;
+}
+
+/// Start of this process in clock ticks since boot, field 22 of its stat; 0 when /proc does not tell.
+uint64_t own_start_time() {
+  char text[1024];
+  int fd = ::open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  ssize_t bytes = read(fd, text, sizeof(text) - 1);
+  close(fd);
+  if (bytes <= 0) return 0;
+  text[bytes] = 0;
+  const char* at = std::strrchr(text, ')');  // ends field 2, which may hold blanks
+  for (int field = 2; at != nullptr && field < 22; ++field) {
+    at = std::strchr(at, ' ');
+    if (at != nullptr) ++at;
+  }
+  return at == nullptr ? 0 : std::strtoull(at, nullptr, 10);
 }
 
 bool is_stopped(char state) {
@@ -93,11 +111,15 @@ OwnerTag Fabric::tag_slow() {
   }
 }
 
+void Fabric::identify() {
+  pid_ = getpid();
+  start_time_ = own_start_time();
+  seen_ = std::make_unique<std::atomic<uint64_t>[]>(kMaxProcesses);
+}
+
 bool Fabric::attach_process(uint32_t node, std::string& error) {
   serial_ = next_serial.fetch_add(1);
-  pid_ = getpid();
   node_ = node;
-  seen_ = std::make_unique<std::atomic<uint64_t>[]>(kMaxProcesses);
   for (uint32_t pass = 0; pass < 2; ++pass) {
     for (uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
       ProcessEntry& entry = header_->processes[slot];
@@ -113,6 +135,7 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
       slot_ = slot;
       entry.generation.fetch_add(1);
       entry.pid.store(pid_);
+      entry.start_time.store(start_time_);
       entry.node = node;
       entry.pending.store(0);
       entry.lease_map.store(0);
@@ -130,7 +153,7 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
     uint32_t reaped = 0;
     for (uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
       ProcessEntry& entry = header_->processes[slot];
-      if (entry.pid.load() == pid_ || !dead_by_kernel(slot)) continue;
+      if (!dead_by_kernel(slot)) continue;
       entry.state.store(ProcessState::Free);
       ++reaped;
     }
@@ -155,9 +178,16 @@ void Fabric::detach_process() {
   left_ = true;
 }
 
+bool Fabric::is_here(uint32_t slot) const {
+  if (slot == slot_) return true;
+  const ProcessEntry& entry = header_->processes[slot];
+  return entry.pid.load(std::memory_order_relaxed) == pid_ &&
+         entry.start_time.load(std::memory_order_relaxed) == start_time_;
+}
+
 bool Fabric::dead_by_kernel(uint32_t slot) {
-  ProcessEntry& entry = header_->processes[slot];
-  if (entry.pid.load() == getpid()) return false;
+  // The kernel does not tell of locks that the own process holds.
+  if (pid_ == getpid() && is_here(slot)) return false;
   struct flock range {};
   range.l_type = F_WRLCK;
   range.l_whence = SEEK_SET;

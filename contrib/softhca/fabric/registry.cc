@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -13,24 +14,64 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace bfo::softhca {
 
-std::string registry_directory(std::string& error) {
-  std::string path = "/dev/shm/softhca-" + std::to_string(geteuid());
+namespace {
+
+constexpr const char* kOffer = "; or set SOFTHCA_DIR to a directory of your own";
+
+/// "user NAME (uid N)".
+std::string owner_of(const struct stat& info) {
+  const passwd* user = getpwuid(info.st_uid);
+  const std::string number = "uid " + std::to_string(info.st_uid);
+  return user != nullptr ? std::string("user ") + user->pw_name + " (" + number + ")" : number;
+}
+
+/// Makes the directory when it is missing. False and a sentence when it is not one that only this user can
+/// use.
+bool is_private_directory(const std::string& path, std::string& error) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    error =
-        "cannot create " + path + ": " + std::strerror(errno) + "; the software HCA keeps its fabrics there";
-    return {};
+    error = "cannot create " + path + ": " + std::strerror(errno) +
+            "; the software HCA keeps its fabrics there" + kOffer;
+    return false;
   }
-  struct stat info;
-  if (lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
-      (info.st_mode & 077) != 0) {
-    error = path + " is not a directory of mode 0700 owned by this user; remove it";
-    return {};
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0) {
+    error = "cannot look at " + path + ": " + std::strerror(errno) + kOffer;
+  } else if (info.st_uid != geteuid()) {
+    error = path + " belongs to " + owner_of(info) + ", not to this user: have it removed" + kOffer;
+  } else if (!S_ISDIR(info.st_mode)) {
+    error = path + " is not a directory: remove it" + kOffer;
+  } else if ((info.st_mode & 077) != 0) {
+    error = path + " is open to other users: chmod 700 it" + kOffer;
+  } else {
+    return true;
   }
-  return path;
+  return false;
+}
+
+}  // namespace
+
+std::string registry_directory(std::string& error) {
+  const char* chosen = std::getenv("SOFTHCA_DIR");
+  if (chosen != nullptr && *chosen != 0) {
+    if (*chosen != '/') {
+      error = std::string("SOFTHCA_DIR=") + chosen + " is not an absolute path";
+      return {};
+    }
+    return is_private_directory(chosen, error) ? chosen : std::string();
+  }
+  const std::string usual = "/dev/shm/softhca-" + std::to_string(geteuid());
+  if (is_private_directory(usual, error)) return usual;
+  // Not first: processes of one job may have this variable or not, and all must find the same fabric.
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  std::string ignored;
+  if (runtime == nullptr || *runtime != '/') return {};
+  const std::string spare = std::string(runtime) + "/softhca";
+  return is_private_directory(spare, ignored) ? spare : std::string();
 }
 
 bool valid_fabric_name(const std::string& name) {

@@ -4,6 +4,7 @@
 // everybody else of the same user opens them through /proc/PID/fd. That needs the same right as
 // process_vm_writev, no names, and works under valgrind (which lacks the pidfd calls).
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -13,6 +14,18 @@
 namespace bfo::softhca {
 namespace {
 constexpr size_t kMaxCached = 256;
+
+bool is_that_pipe(const struct stat& info, WakeName name) {
+  return S_ISFIFO(info.st_mode) && static_cast<uint32_t>(info.st_ino) == name >> 32;
+}
+
+}  // namespace
+
+/// The inode stays that pipe's own as long as anybody has it open, and wake() keeps open what it has cached.
+WakeName Fabric::wake_name(int fd) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return 0;
+  return uint64_t{static_cast<uint32_t>(info.st_ino)} << 32 | static_cast<uint32_t>(fd);
 }
 
 void Fabric::wake(uint32_t slot, WakeName name) {
@@ -25,9 +38,17 @@ void Fabric::wake(uint32_t slot, WakeName name) {
     char path[64];
     std::snprintf(path, sizeof(path), "/proc/%d/fd/%d", entry.pid.load(),
                   static_cast<int>(name & 0xffffffff));
+    // Looked at before it is opened, because opening a device may do something, and after, because its owner
+    // may have closed it in between.
+    struct stat info {};
+    if (stat(path, &info) != 0 || !is_that_pipe(info, name)) return;
     // Open for reading too: its owner may close it or die at any time, and that must not raise SIGPIPE here.
     int own = ::open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     if (own < 0) return;
+    if (fstat(own, &info) != 0 || !is_that_pipe(info, name)) {
+      close(own);
+      return;
+    }
     if (wake_fds_.size() >= kMaxCached) {
       for (auto& [old, descriptor] : wake_fds_) close(descriptor);
       wake_fds_.clear();

@@ -3,7 +3,6 @@
 // The report at work. Queue pairs keep their own figures while they live; a port's total is the sum of both.
 #include "contrib/softhca/fault/report.h"
 
-#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "common/output_file.h"
 #include "contrib/softhca/fault/language.h"
 
 namespace bfo::softhca {
@@ -197,7 +197,7 @@ std::string counters_text(FabricHeader& header, std::string_view fabric) {
 bool dump_counters(FabricHeader& header, std::string_view fabric, const char* path, std::string_view reason,
                    bool with_trace) {
   const std::string text = counters_json(header, fabric, reason, with_trace);
-  const int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  const int fd = open_output(path, false);
   if (fd < 0) return false;
   const ssize_t written = write(fd, text.data(), text.size());
   const int why = written < 0 ? errno : ENOSPC;

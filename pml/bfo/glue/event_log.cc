@@ -3,12 +3,13 @@
 // event_log.cc: formats and appends failover events.
 #include "pml/bfo/glue/event_log.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+
+#include "common/output_file.h"
 
 namespace bfo::glue {
 namespace {
@@ -73,7 +74,7 @@ size_t format_event(const FailoverEvent& e, const EventNames& names, double unix
 int EventLog::open(const char* path, bool truncate) {
   close();
   if (path == nullptr || *path == '\0') return 0;
-  fd_ = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (truncate ? O_TRUNC : 0), 0644);
+  fd_ = open_output(path, truncate);
   if (fd_ < 0) return errno;
   if (gethostname(host_, sizeof(host_) - 1) != 0) host_[0] = '\0';
   return 0;

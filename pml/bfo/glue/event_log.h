@@ -28,8 +28,8 @@ class EventLog {
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
-  // Opens `path`, emptying it first when `truncate`. Returns 0 or the errno of open(). An empty path is no
-  // error: nothing is logged.
+  // Opens `path`, emptying it first when `truncate`. Returns 0 or an errno for output_problem(): only
+  // regular files are opened. An empty path is no error: nothing is logged.
   int open(const char* path, bool truncate);
   // Appends one line. A write that fails is ignored: a job must not die of a full log disk.
   void write(const FailoverEvent& event, const EventNames& names);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/output_file.h"
 #include "pml/bfo/glue/callbacks.h"
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/entry.h"
@@ -207,7 +208,7 @@ Module* Module::create(const Params& params, bool threads) {
   Module* module = new (std::nothrow) Module(params, engine_config(params));
   if (module == nullptr) return nullptr;
   const int error = module->events_.open(params.event_file, empties_log());
-  if (error != 0) show_help("event-file", params.event_file, strerror(error));
+  if (error != 0) show_help("event-file", params.event_file, output_problem(error));
   if (error != 0 || !module->port_.init(params, threads)) {
     destroy(module);
     return nullptr;
