@@ -69,7 +69,7 @@ int dealloc_pd(ibv_pd* pd) {
   delete pd;
   return 0;
 }
-ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int) {
+ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int access) {
   if (fabric().call("reg_mr", pd->context) != 0) return nullptr;
   auto* mr = new ibv_mr{};
   mr->pd = pd;
@@ -77,6 +77,7 @@ ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int) {
   mr->length = length;
   mr->lkey = mr->rkey = ++fabric().last_key;
   fabric().mrs[mr->rkey] = mr;
+  fabric().accesses[mr->rkey] = access;
   return mr;
 }
 int dereg_mr(ibv_mr* mr) {

@@ -56,6 +56,20 @@ TEST(Arena, Pieces_AreAlignedDisjointAndRegistered) {
   EXPECT_TRUE(fabric.mrs.empty()) << "registrations leak";
 }
 
+TEST(RelaxedOrdering, WhateverTheDeviceWritesDataTo_IsRegisteredForIt) {
+  FakeFabric fabric;
+  for (const int relaxed : {int{IBV_ACCESS_RELAXED_ORDERING}, 0}) {
+    engine::Device device;
+    ASSERT_TRUE(device.open(fake_verbs(), &fabric.add_device("dev"), relaxed));
+    char memory[64];
+    ibv_mr* mr = device.register_memory(memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE);
+    EXPECT_EQ(fabric.accesses.at(mr->rkey), IBV_ACCESS_LOCAL_WRITE | relaxed);
+    EXPECT_EQ(fabric.accesses.at(device.arena().take(64).lkey), IBV_ACCESS_LOCAL_WRITE | relaxed);
+    device.deregister_memory(mr);
+    EXPECT_TRUE(device.close());
+  }
+}
+
 TEST(AccessFlags, MemoryOnlyRead_NeedNotBeWritable) {
   EXPECT_EQ(engine::access_flags(false, true, false, false), int{IBV_ACCESS_REMOTE_READ});
   EXPECT_EQ(engine::access_flags(false, false, true, false),

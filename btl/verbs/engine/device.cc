@@ -8,7 +8,7 @@
 
 namespace bfo::engine {
 
-bool Device::open(const VerbsApi& api, ibv_device* device) {
+bool Device::open(const VerbsApi& api, ibv_device* device, int access) {
   api_ = &api;
   snprintf(name_, sizeof name_, "%s", api.get_device_name(device));
   context_ = api.open_device(device);
@@ -21,7 +21,8 @@ bool Device::open(const VerbsApi& api, ibv_device* device) {
     errno = saved;
     return false;
   }
-  arena_.open(api, pd_);
+  access_ = access;
+  arena_.open(api, pd_, access);
   return true;
 }
 

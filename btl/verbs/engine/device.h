@@ -20,8 +20,10 @@ class Device {
   Device& operator=(const Device&) = delete;
   ~Device() { close(); }
 
-  /// Opens `device` and allocates a protection domain. False with errno; the object can be reused.
-  bool open(const VerbsApi& api, ibv_device* device);
+  /// Opens `device` and allocates a protection domain. All memory that the device writes data to is registered
+  /// with `access` besides what its use needs: optional ibv_access_flags, which a device that does not know
+  /// them ignores. False with errno; the object can be reused.
+  bool open(const VerbsApi& api, ibv_device* device, int access = 0);
   /// Frees everything. Ports and user registrations must be gone. False when the device refused something (it
   /// is dying).
   bool close();
@@ -38,7 +40,7 @@ class Device {
 
   /// Registers application memory with ibv_access_flags `access`. nullptr with errno.
   ibv_mr* register_memory(void* base, size_t size, int access) {
-    return api_->reg_mr(pd_, base, size, access);
+    return api_->reg_mr(pd_, base, size, access | access_);
   }
   int deregister_memory(ibv_mr* mr) { return api_->dereg_mr(mr); }
 
@@ -46,6 +48,7 @@ class Device {
   const VerbsApi* api_ = nullptr;
   ibv_context* context_ = nullptr;
   ibv_pd* pd_ = nullptr;
+  int access_ = 0;
   ibv_device_attr attr_{};
   char name_[64] = {};
   bool leave_open_ = false;

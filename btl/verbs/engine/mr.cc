@@ -46,7 +46,7 @@ bool Arena::add_chunk_of(size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;
   if (bytes >= kHugeBytes) madvise(memory, bytes, MADV_HUGEPAGE);
-  ibv_mr* mr = api_->reg_mr(pd_, memory, bytes, IBV_ACCESS_LOCAL_WRITE);
+  ibv_mr* mr = api_->reg_mr(pd_, memory, bytes, IBV_ACCESS_LOCAL_WRITE | access_);
   Chunk* chunk = mr == nullptr ? nullptr : make<Chunk>();
   if (chunk == nullptr) {
     const int saved = mr == nullptr ? errno : ENOMEM;

@@ -25,10 +25,12 @@ struct Region {
 /// that cannot be registered is tried again smaller, down to what is needed now. take() by any thread.
 class Arena {
  public:
-  /// `api` and `pd` must outlive the arena; call close() before freeing `pd`.
-  void open(const VerbsApi& api, ibv_pd* pd) {
+  /// `api` and `pd` must outlive the arena; call close() before freeing `pd`. `access` is added to what the
+  /// memory is registered for: optional ibv_access_flags, such as relaxed ordering.
+  void open(const VerbsApi& api, ibv_pd* pd, int access = 0) {
     api_ = &api;
     pd_ = pd;
+    access_ = access;
   }
   /// `bytes` of zeroed memory aligned to 64 bytes, or an empty Region when memory or registrations are
   /// exhausted (errno says why).
@@ -46,6 +48,7 @@ class Arena {
 
   const VerbsApi* api_ = nullptr;
   ibv_pd* pd_ = nullptr;
+  int access_ = 0;
   Chunk* chunks_ = nullptr;
   std::atomic<size_t> pinned_{0};
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // of set-up paths only

@@ -92,8 +92,11 @@ void discover_device(const engine::VerbsApi& api, ibv_device* device, const Para
   snprintf(port.device, sizeof port.device, "%s", api.get_device_name(device));
   port.transport = engine::transport_of(*device);
   if (port.transport != engine::Transport::kInfiniband) return add_port(port, nullptr, found);
+  // Nothing looks at memory before a completion says that it is written, and without atomics no one-sided
+  // component works on these registrations.
+  const int access = params.relaxed_ordering ? int{IBV_ACCESS_RELAXED_ORDERING} : 0;
   auto* slot = engine::make<DeviceSlot>();
-  if (slot == nullptr || !slot->device.open(api, device)) {
+  if (slot == nullptr || !slot->device.open(api, device, access)) {
     port.error = errno;
     if (slot != nullptr) engine::unmake(slot);
     port.readable = false;

@@ -10,12 +10,9 @@ int cache_register(void* context, void* base, size_t size, mca_rcache_base_regis
   auto* device = static_cast<DeviceSlot*>(context);
   auto* registration = reinterpret_cast<Registration*>(super);
   const int access = super->access_flags;
-  int flags = engine::access_flags(
+  const int flags = engine::access_flags(
       (access & MCA_RCACHE_ACCESS_LOCAL_WRITE) != 0, (access & MCA_RCACHE_ACCESS_REMOTE_READ) != 0,
       (access & MCA_RCACHE_ACCESS_REMOTE_WRITE) != 0, (access & MCA_RCACHE_ACCESS_REMOTE_ATOMIC) != 0);
-  // Nothing looks at memory before a completion says that it is written, and without atomics no one-sided
-  // component works on these registrations. A device or kernel that does not know the flag ignores it.
-  if (mca_btl_verbs_component.params.relaxed_ordering) flags |= IBV_ACCESS_RELAXED_ORDERING;
   registration->mr = device->device.register_memory(base, size, flags);
   if (registration->mr == nullptr) return OPAL_ERR_OUT_OF_RESOURCE;
   registration->handle.lkey = registration->mr->lkey;
