@@ -422,6 +422,49 @@ TEST(Layout, RailsAreReadOneAfterTheOther_WorkIsLinear) {
       EXPECT_LE(vain(rails, 2000, queue), rails) << rails << " rails, " << queue << " pieces at a time";
 }
 
+// From the allocation with this number on, there is no memory; negative: there is.
+int allocations_left = -1;
+
+// A type of more levels than a cursor stores inline, in pieces, while memory ends sooner or later: what was
+// moved is right, and what could not be is said.
+TEST(Layout, NoMemoryForTheLevelsOfAType_IsSaidAndNothingElseIsWrong) {
+  unsigned refused = 0;
+  for (int memory = 0; memory < 12; ++memory) {
+    Rng rng(static_cast<uint64_t>(memory));
+    MPI_Datatype made = deep_type(rng);
+    MPI_Type_commit(&made);
+    const Type type(made);
+    Buffer source(type, 2, 0);
+    for (uint8_t& b : source.bytes) b = static_cast<uint8_t>(rng());
+    const std::vector<uint8_t> message = packed(type, 2, source.address());
+    std::vector<Piece> pieces = cut(rng, message.size());
+    reorder(rng, pieces);
+    Buffer got(type, 2, kGuard);
+    Trail into(Layout(type.opal(), 2, got.address()));
+    Trail from(Layout(type.opal(), 2, source.address()));
+    allocations_left = memory;
+    for (const Piece& p : pieces) {
+      std::vector<uint8_t> bytes(p.length);
+      Cursor cursor = from.at(p.offset);
+      const bool gathered = cursor.gather(from.layout(), bytes.data(), p.length);
+      if (gathered) {
+        EXPECT_EQ(memcmp(bytes.data(), message.data() + p.offset, p.length), 0);
+        from.keep(p.offset, cursor, true);
+      }
+      refused += !gathered;
+      const bool scattered = into.scatter(p.offset, message.data() + p.offset, p.length, true);
+      refused += !scattered;
+      if (scattered) continue;
+      // Memory is back: the same piece comes again.
+      allocations_left = -1;
+      EXPECT_TRUE(into.scatter(p.offset, message.data() + p.offset, p.length, true));
+    }
+    allocations_left = -1;
+    EXPECT_EQ(packed(type, 2, got.address()), message) << memory;
+  }
+  EXPECT_GT(refused, 12u);
+}
+
 uint64_t number(const char* name, uint64_t otherwise) {
   const char* const value = std::getenv(name);
   return value == nullptr ? otherwise : std::strtoull(value, nullptr, 0);
@@ -443,6 +486,17 @@ TEST(Layout, RandomTypesInRandomPieces_EveryByteIsRight) {
 
 }  // namespace
 }  // namespace bfo::glue
+
+// The linker puts it in the place of malloc() of the component's code (--wrap).
+extern "C" {
+void* __real_malloc(size_t size);
+void* __wrap_malloc(size_t size);
+void* __wrap_malloc(size_t size) {
+  if (bfo::glue::allocations_left == 0) return nullptr;
+  if (bfo::glue::allocations_left > 0) --bfo::glue::allocations_left;
+  return __real_malloc(size);
+}
+}
 
 namespace {
 

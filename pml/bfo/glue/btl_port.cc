@@ -125,23 +125,34 @@ Trail* BtlPort::make_trail(const Layout& layout) {
 }
 
 void BtlPort::drop_trail(Trail*& trail) {
-  trail->~Trail();
-  free(trail);
+  if (OPAL_LIKELY(trail != no_memory())) {
+    trail->~Trail();
+    free(trail);
+  }
   trail = nullptr;
 }
 
+void BtlPort::unpack_failed(RecvRequest& req) {
+  show_help("no-memory-for-type", static_cast<unsigned long>(req.base.req_bytes_packed),
+            req.base.req_base.req_ompi.req_status.MPI_SOURCE);
+  if (req.trail != nullptr) drop_trail(req.trail);
+  req.trail = no_memory();
+}
+
 void BtlPort::unpack_scattered(RecvRequest& req, uint64_t offset, const void* bytes, size_t length) {
+  if (OPAL_UNLIKELY(req.trail == no_memory())) return;
   const mca_pml_base_request_t& base = req.base.req_base;
   const Layout layout(base.req_datatype->super, base.req_count, base.req_addr);
   if (req.trail == nullptr && offset != 0) req.trail = make_trail(layout);
   if (req.trail == nullptr) {
     Cursor cursor;
     cursor.skip(layout, offset);
-    cursor.scatter(layout, bytes, length);
+    if (OPAL_UNLIKELY(!cursor.scatter(layout, bytes, length))) unpack_failed(req);
     return;
   }
   const uint64_t end = offset + length;
-  req.trail->scatter(offset, bytes, length, !req.xfer.rndv->have.covers(end, end + 1));
+  const bool wanted = !req.xfer.rndv->have.covers(end, end + 1);
+  if (OPAL_UNLIKELY(!req.trail->scatter(offset, bytes, length, wanted))) unpack_failed(req);
 }
 
 bool BtlPort::register_all(const Peer* peer, void* base, size_t size, uint32_t flags, Registration& out) {

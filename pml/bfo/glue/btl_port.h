@@ -154,6 +154,9 @@ class BtlPort {
   // is found from there.
   Trail* make_trail(const Layout& layout);
   void drop_trail(Trail*& trail);
+  // In place of a receive's trail: there was no memory to unpack its message, which ends with MPI_ERR_NO_MEM.
+  static Trail* no_memory() { return reinterpret_cast<Trail*>(alignof(Trail)); }
+  void unpack_failed(RecvRequest& req);
   bool register_all(const Peer* peer, void* base, size_t size, uint32_t flags, Registration& out);
   Post posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag);
 

@@ -87,12 +87,16 @@ constexpr int mpi_error(Outcome outcome) {
 }
 
 inline void BtlPort::complete_recv(RecvRequest& req, const xfer::RecvStatus& status) {
-  if (OPAL_UNLIKELY(req.trail != nullptr)) drop_trail(req.trail);
+  int error = mpi_error(status.outcome);
+  if (OPAL_UNLIKELY(req.trail != nullptr)) {
+    if (req.trail == no_memory() && error == MPI_SUCCESS) error = MPI_ERR_NO_MEM;
+    drop_trail(req.trail);
+  }
   ompi_status_public_t& out = req.base.req_base.req_ompi.req_status;
   out.MPI_SOURCE = status.source;
   out.MPI_TAG = status.tag;
   out._ucount = status.length;
-  out.MPI_ERROR = mpi_error(status.outcome);
+  out.MPI_ERROR = error;
   recv_request_done(req);
 }
 

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include "common/check.h"
-
 namespace bfo::glue {
 namespace {
 
@@ -83,26 +81,38 @@ Layout::Layout(const opal_convertor_t& conv) : Layout(*conv.pDesc, conv.count, c
 
 LoopStack& LoopStack::operator=(const LoopStack& other) {
   if (this == &other) return *this;
-  reserve(other.n_);
-  n_ = other.n_;
+  ok_ = other.ok_ && reserve(other.n_);
+  n_ = ok_ ? other.n_ : 0;
   memcpy(data(), other.data(), n_ * sizeof(LoopLevel));
   return *this;
 }
 
-void LoopStack::reserve(uint32_t n) {
-  if (OPAL_LIKELY(n <= capacity_)) return;
+LoopStack& LoopStack::operator=(LoopStack&& other) noexcept {
+  std::swap(ok_, other.ok_);
+  std::swap(n_, other.n_);
+  std::swap(capacity_, other.capacity_);
+  std::swap(more_, other.more_);
+  std::swap(inline_, other.inline_);
+  return *this;
+}
+
+bool LoopStack::reserve(uint32_t n) {
+  if (OPAL_LIKELY(n <= capacity_)) return true;
   const uint32_t capacity = std::max(n, 2 * capacity_);
   auto* more = static_cast<LoopLevel*>(::malloc(capacity * sizeof(LoopLevel)));
-  BFO_CHECK(more != nullptr);
+  if (more == nullptr) return false;
   memcpy(more, data(), n_ * sizeof(LoopLevel));
   ::free(more_);
   more_ = more;
   capacity_ = capacity;
+  return true;
 }
 
 void LoopStack::push(const LoopLevel& level) {
-  reserve(n_ + 1);
-  data()[n_++] = level;
+  if (OPAL_LIKELY(reserve(n_ + 1)))
+    data()[n_++] = level;
+  else
+    ok_ = false;
 }
 
 // ---- Cursor
@@ -142,20 +152,18 @@ void Cursor::repeat(const Layout& layout, uint64_t& n) {
   entry_ = level.loop + 1;
 }
 
-void Cursor::next_run(const Layout& layout, uint64_t& n) {
-  if (position_ == 0 && entry_ == 0 && element_ == 0) n = skip_elements(layout, n);
+bool Cursor::next_run(const Layout& layout, uint64_t& n) {
   for (;;) {
     const dt_elem_desc_t& entry = layout.desc[entry_];
-    if (entry_ >= layout.used || entry.elem.common.type == OPAL_DATATYPE_END_LOOP) {
-      repeat(layout, n);
-      continue;
-    }
-    if (OPAL_LIKELY(is_data(entry))) {
+    if (OPAL_LIKELY(entry_ < layout.used && is_data(entry))) {
       blocks_ = entry.elem.count;
       block_ = entry.elem.blocklen * basic_size(entry);
       stride_ = entry.elem.extent;
       at_ = base_ + entry.elem.disp;
       ++entry_;
+    } else if (entry_ >= layout.used || entry.elem.common.type == OPAL_DATATYPE_END_LOOP) {
+      repeat(layout, n);
+      continue;
     } else if (entry.elem.common.type == OPAL_DATATYPE_LOOP) {
       const ddt_endloop_desc_t& end = layout.desc[entry_ + entry.loop.items].end_loop;
       if ((entry.loop.common.flags & OPAL_DATATYPE_FLAG_CONTIGUOUS) == 0) {
@@ -167,6 +175,7 @@ void Cursor::next_run(const Layout& layout, uint64_t& n) {
         const uint64_t whole = n == 0 ? 0 : n / end.size;
         n -= whole * end.size;
         loops_.push({entry_, entry.loop.loops - 1 - static_cast<uint32_t>(whole), base_});
+        if (OPAL_UNLIKELY(!ok())) return false;
         base_ += static_cast<ptrdiff_t>(whole) * entry.loop.extent;
         ++entry_;
         continue;
@@ -186,23 +195,25 @@ void Cursor::next_run(const Layout& layout, uint64_t& n) {
       blocks_ = 0;
       continue;
     }
-    if (OPAL_LIKELY(n == 0)) return;
-    if (n < bytes) return;
+    if (OPAL_LIKELY(n < bytes)) return true;
     n -= bytes;
     blocks_ = 0;
-    if (n == 0) return;
+    if (n == 0) return true;
   }
 }
 
-void Cursor::skip(const Layout& layout, uint64_t n) {
-  if (n == 0) return;
+bool Cursor::skip(const Layout& layout, uint64_t n) {
+  if (n == 0 || !ok()) return ok();
   const uint64_t end = position_ + n;
   const uint64_t here = blocks_ * block_ - into_;
   if (n >= here) {
     n -= here;
     blocks_ = 0;
     into_ = 0;
-    if (n != 0) next_run(layout, n);
+    if (n != 0) {
+      if (position_ == 0 && entry_ == 0 && element_ == 0) n = skip_elements(layout, n);
+      if (OPAL_UNLIKELY(!next_run(layout, n))) return false;
+    }
   }
   if (n != 0) {
     const size_t done = into_ + n;
@@ -212,14 +223,16 @@ void Cursor::skip(const Layout& layout, uint64_t n) {
     into_ = done - whole * block_;
   }
   position_ = end;
+  return true;
 }
 
 template <bool kScatter>
-void Cursor::copy(const Layout& layout, uint8_t* packed, size_t n) {
+bool Cursor::copy(const Layout& layout, uint8_t* packed, size_t n) {
   uint64_t none = 0;
+  if (OPAL_UNLIKELY(!ok())) return false;
   position_ += n;
   while (n != 0) {
-    if (blocks_ == 0) next_run(layout, none);
+    if (blocks_ == 0 && OPAL_UNLIKELY(!next_run(layout, none))) return false;
     const uintptr_t memory = layout.base + static_cast<uintptr_t>(at_);
     if (OPAL_UNLIKELY(into_ != 0 || n < block_)) {
       const size_t part = std::min(n, block_ - into_);
@@ -227,7 +240,7 @@ void Cursor::copy(const Layout& layout, uint8_t* packed, size_t n) {
       packed += part;
       n -= part;
       into_ += part;
-      if (into_ != block_) return;
+      if (into_ != block_) return true;
       into_ = 0;
       at_ += stride_;
       --blocks_;
@@ -240,14 +253,15 @@ void Cursor::copy(const Layout& layout, uint8_t* packed, size_t n) {
     at_ += static_cast<ptrdiff_t>(whole) * stride_;
     blocks_ -= whole;
   }
+  return true;
 }
 
-void Cursor::gather(const Layout& layout, void* packed, size_t n) {
-  copy<false>(layout, static_cast<uint8_t*>(packed), n);
+bool Cursor::gather(const Layout& layout, void* packed, size_t n) {
+  return copy<false>(layout, static_cast<uint8_t*>(packed), n);
 }
 
-void Cursor::scatter(const Layout& layout, const void* packed, size_t n) {
-  copy<true>(layout, const_cast<uint8_t*>(static_cast<const uint8_t*>(packed)), n);
+bool Cursor::scatter(const Layout& layout, const void* packed, size_t n) {
+  return copy<true>(layout, const_cast<uint8_t*>(static_cast<const uint8_t*>(packed)), n);
 }
 
 // ---- Trail
@@ -307,7 +321,7 @@ bool Trail::grow() {
   if (more == nullptr) return false;
   for (unsigned i = 0; i < capacity; ++i) {
     ::new (&more[i]) Mark();
-    if (i < capacity_) more[i] = marks_[i];
+    if (i < capacity_) more[i] = std::move(marks_[i]);
     if (i >= capacity_) order_[i] = static_cast<uint8_t>(i);
   }
   if (marks_ != few_) {
@@ -335,12 +349,14 @@ void Trail::keep(uint64_t begin, const Cursor& end, bool wanted) {
   ++n_;
   marks_[slot].cursor = end;
   marks_[slot].wanted = wanted;
+  if (OPAL_UNLIKELY(!marks_[slot].cursor.ok())) forget(k);
 }
 
-void Trail::scatter(uint64_t offset, const void* packed, size_t n, bool wanted) {
+bool Trail::scatter(uint64_t offset, const void* packed, size_t n, bool wanted) {
   Cursor cursor = at(offset);
-  cursor.scatter(layout_, packed, n);
+  if (OPAL_UNLIKELY(!cursor.scatter(layout_, packed, n))) return false;
   keep(offset, cursor, wanted);
+  return true;
 }
 
 }  // namespace bfo::glue

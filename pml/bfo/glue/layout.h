@@ -38,49 +38,54 @@ struct LoopLevel {
   ptrdiff_t base;
 };
 
-// Levels of nesting of a cursor. Few types need more than are stored inline.
+// Levels of nesting of a cursor. Few types need more than are stored inline; without memory for those of one
+// that does, or of the stack it was copied from, it is not ok() and of no use.
 class LoopStack {
  public:
   LoopStack() = default;
   LoopStack(const LoopStack& other) { *this = other; }
   LoopStack& operator=(const LoopStack& other);
+  LoopStack& operator=(LoopStack&& other) noexcept;
   ~LoopStack() { ::free(more_); }
 
-  bool empty() const { return n_ == 0; }
+  bool ok() const { return ok_; }
   LoopLevel& top() { return data()[n_ - 1]; }
   void pop() { --n_; }
-  // Aborts when there is no memory for a type nested deeper than kInline.
   void push(const LoopLevel& level);
 
  private:
   static constexpr uint32_t kInline = 6;
   LoopLevel* data() { return more_ != nullptr ? more_ : inline_; }
   const LoopLevel* data() const { return more_ != nullptr ? more_ : inline_; }
-  void reserve(uint32_t n);
+  bool reserve(uint32_t n);
 
+  bool ok_ = true;
   uint32_t n_ = 0;
   uint32_t capacity_ = kInline;
   LoopLevel* more_ = nullptr;
   LoopLevel inline_[kInline];
 };
 
-// A position in the packed bytes of a layout.
+// A position in the packed bytes of a layout. skip(), gather() and scatter() return false, as ok() does from
+// then on, when there is no memory for the levels of a type that is nested deeply; then some bytes have not
+// moved.
 class Cursor {
  public:
   // At byte 0.
   Cursor() = default;
   uint64_t position() const { return position_; }
+  bool ok() const { return loops_.ok(); }
   // None of them may go past the last byte.
-  void skip(const Layout& layout, uint64_t n);
-  void gather(const Layout& layout, void* packed, size_t n);         // from the buffer
-  void scatter(const Layout& layout, const void* packed, size_t n);  // into the buffer
+  bool skip(const Layout& layout, uint64_t n);
+  bool gather(const Layout& layout, void* packed, size_t n);         // from the buffer
+  bool scatter(const Layout& layout, const void* packed, size_t n);  // into the buffer
 
  private:
   template <bool kScatter>
-  void copy(const Layout& layout, uint8_t* packed, size_t n);
+  bool copy(const Layout& layout, uint8_t* packed, size_t n);
   // Goes to the next run of blocks, past all of which `n` bytes from here on do not reach: those that they
-  // cover are left out, and taken from `n`.
-  void next_run(const Layout& layout, uint64_t& n);
+  // cover are left out, and taken from `n`. False: without memory.
+  bool next_run(const Layout& layout, uint64_t& n);
   void repeat(const Layout& layout, uint64_t& n);
   uint64_t skip_elements(const Layout& layout, uint64_t n);
 
@@ -111,11 +116,12 @@ class Trail {
   Trail(const Trail&) = delete;
   Trail& operator=(const Trail&) = delete;
   const Layout& layout() const { return layout_; }
-  // A cursor that stands at `offset`. It is a copy: keep() it when its bytes have moved.
+  // A cursor that stands at `offset`, or is not ok(). It is a copy: keep() it when its bytes have moved.
   Cursor at(uint64_t offset);
   // The piece from `begin` to `end` has moved. `wanted`: what follows it has not.
   void keep(uint64_t begin, const Cursor& end, bool wanted);
-  void scatter(uint64_t offset, const void* packed, size_t n, bool wanted);
+  // False: without memory, see Cursor.
+  bool scatter(uint64_t offset, const void* packed, size_t n, bool wanted);
   unsigned count() const { return n_; }
   // Bytes that were walked past, not moved: what disorder has cost.
   uint64_t skipped() const { return skipped_; }

@@ -157,7 +157,10 @@ Post BtlPort::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr
     cursor = req.trail->at(offset);
   else
     cursor.skip(layout, offset);
-  cursor.gather(layout, to + hdr_size, length);
+  if (OPAL_UNLIKELY(!cursor.gather(layout, to + hdr_size, length))) {
+    rail.btl->btl_free(rail.btl, des);
+    return Post::kNoResource;
+  }
   const Post post = posted(rail, des, tag);
   if (req.trail != nullptr && taken(post)) req.trail->keep(offset, cursor, true);
   return post;
