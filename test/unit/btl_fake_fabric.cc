@@ -206,6 +206,10 @@ bool FakeFabric::receive(FakeQp& peer, const FakeWork& work, const char* local) 
   const ibv_sge sge = srq->sges.front();
   srq->wrs.pop_front();
   srq->sges.pop_front();
+  if (srq->wrs.size() < srq->limit) {
+    srq->limit = 0;
+    raise(*static_cast<FakeDevice*>(srq->context->device), IBV_EVENT_SRQ_LIMIT_REACHED);
+  }
   memcpy(reinterpret_cast<void*>(sge.addr), local, work.sge.length);
   ibv_wc wc{};
   wc.wr_id = wr.wr_id;

@@ -34,6 +34,7 @@ struct FakeCq : ibv_cq {
 struct FakeSrq : ibv_srq {
   std::deque<ibv_recv_wr> wrs;
   std::deque<ibv_sge> sges;
+  uint32_t limit = 0;  // below it SRQ_LIMIT_REACHED is raised, once
 };
 
 struct FakeWork {
@@ -128,9 +129,9 @@ class FakeFabric {
   int posted = 0;
   std::set<ibv_ah*> handles;       // that exist
   std::set<ibv_ah*> lost_handles;  // datagrams sent with them arrive nowhere
-  int ah_calls = 0;          // create_ah, failed ones too
-  bool in_progress = false;  // a progress function runs ..
-  int progress_verbs = 0;    // .. and has called so many control verbs that may block
+  int ah_calls = 0;                // create_ah, failed ones too
+  bool in_progress = false;        // a progress function runs ..
+  int progress_verbs = 0;          // .. and has called so many control verbs that may block
   uint32_t last_qpn = 0x10;
   uint32_t last_key = 0x1000;
 

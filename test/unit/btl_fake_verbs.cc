@@ -161,6 +161,11 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr*) {
   fabric().srqs.push_back(std::move(srq));
   return fabric().srqs.back().get();
 }
+int modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int) {
+  if (const int rc = fabric().call("modify_srq", srq->context); rc != 0) return rc;
+  static_cast<FakeSrq*>(srq)->limit = attr->srq_limit;
+  return 0;
+}
 int destroy_srq(ibv_srq*) {
   return 0;
 }
@@ -254,6 +259,7 @@ const engine::VerbsApi& fake_verbs() {
       .get_cq_event = get_cq_event,
       .ack_cq_events = ack_cq_events,
       .create_srq = create_srq,
+      .modify_srq = modify_srq,
       .destroy_srq = destroy_srq,
       .create_qp = create_qp,
       .modify_qp = modify_qp,

@@ -228,5 +228,99 @@ TEST(Resource, LittleLockedMemory_SmallerChunks) {
   EXPECT_TRUE(fabric.mrs.empty());
 }
 
+// ---- receive buffers
+
+engine::Config large_buffers() {
+  engine::Config config = RailsWorld::config();
+  config.receive_bytes = 65536;
+  config.receive_depth = 512;
+  config.send_depth = 128;
+  return config;
+}
+
+/// Two rails of an idle process, as the parameters have them: what was 69.6 MB.
+TEST(Pinned, IdleProcess_AtMostEightMegabytes) {
+  RailsWorld w(2);
+  engine::Config config = large_buffers();
+  config.send_depth = 128;
+  w.open(config);
+  size_t pinned = 0;
+  for (NodeRail& rail : w.left.rails) pinned += rail.device.arena().pinned();
+  EXPECT_LE(pinned, 8'000'000u);
+  EXPECT_GT(pinned, 1'000'000u) << "it is counted";
+}
+
+/// The ring of a connection; what all connections share grows with use, not with peers.
+TEST(Pinned, ConnectedPeer_AtMost64KiBPerRail) {
+  RailsWorld w(1);
+  const engine::Config config = large_buffers();
+  w.open(config);
+  EXPECT_LE(size_t{config.send_depth} * config.slot_bytes, 65536u);
+  w.left.write("x");
+  const size_t before = w.left.rails[0].device.arena().pinned();
+  ASSERT_TRUE(w.run(1'000));
+  EXPECT_LE(w.left.rails[0].device.arena().pinned() - before, 65536u);
+}
+
+/// A burst that leaves fewer than a quarter of the buffers: the device says so, and there are twice as many.
+TEST(Receives, LimitReached_BuffersDouble) {
+  RailsWorld w(1);
+  w.open(large_buffers());
+  engine::Srq& srq = w.right.rails[0].port.srq();
+  const uint32_t first = srq.made();
+  EXPECT_LT(first, 40u);
+  w.left.write("hello");
+  ASSERT_TRUE(w.run(1'000));
+  EXPECT_EQ(srq.made(), first) << "a message now and then needs no more";
+  for (uint32_t burst = 0; burst < 2; ++burst) {
+    for (uint32_t i = 0; i < 2 * first; ++i) w.left.write("burst");
+    w.left.pump();
+    w.fabric.run();
+    ASSERT_TRUE(w.run(1'000));
+  }
+  EXPECT_GE(srq.made(), 2 * first);
+  EXPECT_EQ(w.right.received.size(), 1 + 4 * first);
+}
+
+TEST(Receives, NoMemoryForMore_MessagesGoOnWithTheFew) {
+  RailsWorld w(1);
+  w.open(large_buffers());
+  w.left.write("hello");
+  ASSERT_TRUE(w.run(1'000));
+  engine::Srq& srq = w.right.rails[0].port.srq();
+  w.fabric.refusals = {{"reg_mr", 1, kForEver, ENOMEM}};
+  const uint32_t first = srq.made();
+  for (uint32_t i = 0; i < 8 * first; ++i) w.left.write("burst");
+  ASSERT_TRUE(w.run(10'000));
+  EXPECT_EQ(w.right.received.size(), 1 + 8 * first);
+  EXPECT_GE(w.right.rails[0].port.resources().failures[static_cast<size_t>(engine::Object::kMemory)], 1u);
+  EXPECT_TRUE(w.left.error.empty());
+}
+
+/// All of them may be used, and each is its own.
+TEST(Receives, GrownToTheEnd_BuffersAreDisjoint) {
+  RailsWorld w(1);
+  w.open(large_buffers());
+  engine::Srq& srq = w.left.rails[0].port.srq();
+  while (srq.made() < srq.depth()) ASSERT_TRUE(srq.grow());
+  std::set<char*> starts;
+  for (uint32_t i = 0; i < srq.depth(); ++i) starts.insert(srq.buffer(i));
+  ASSERT_EQ(starts.size(), srq.depth());
+  const char* before = nullptr;
+  for (const char* start : starts) {
+    EXPECT_TRUE(before == nullptr || start - before >= 65536);
+    before = start;
+  }
+}
+
+/// A sender that does not wait for ever for a buffer finds all of them.
+TEST(Receives, BoundedRetries_AllBuffersFromTheStart) {
+  RailsWorld w(1);
+  engine::Config config = large_buffers();
+  config.qp.rnr_retry = 3;
+  w.open(config);
+  EXPECT_EQ(w.left.rails[0].port.srq().made(), 512u);
+}
+
 }  // namespace
 }  // namespace bfo::test

@@ -29,33 +29,33 @@ enum class EventReaction : uint8_t {
                // unusable
   kPortDown,   // every rail of *this* port closes at once; reconnection waits for kPortUp
   kPortUp,     // read the port again, start reconnecting
-  kPortRefresh,  // read the port again; close its rails if its address changed
-  kDeviceDead,   // every rail of every port of the device closes for good
+  kPortRefresh,   // read the port again; close its rails if its address changed
+  kMoreReceives,  // receive buffers run short: make more
+  kDeviceDead,    // every rail of every port of the device closes for good
 };
 
 /// One row per ibv_event_type, in its order; the tests walk it.
 inline constexpr std::array<EventReaction, 20> kEventReactions = {
-    EventReaction::kQueueDead,    // CQ_ERR
-    EventReaction::kCloseRail,    // QP_FATAL
-    EventReaction::kCloseRail,    // QP_REQ_ERR
-    EventReaction::kCloseRail,    // QP_ACCESS_ERR
-    EventReaction::kIgnore,       // COMM_EST: the first receive itself says so
-    EventReaction::kIgnore,       // SQ_DRAINED: SQD is not used
-    EventReaction::kIgnore,       // PATH_MIG: automatic path migration is not used
-    EventReaction::kIgnore,       // PATH_MIG_ERR
-    EventReaction::kDeviceDead,   // DEVICE_FATAL
-    EventReaction::kPortUp,       // PORT_ACTIVE
-    EventReaction::kPortDown,     // PORT_ERR
-    EventReaction::kPortRefresh,  // LID_CHANGE
-    EventReaction::kPortRefresh,  // PKEY_CHANGE
-    EventReaction::kIgnore,       // SM_CHANGE: the subnet manager is not talked to
-    EventReaction::kQueueDead,    // SRQ_ERR
-    EventReaction::kIgnore,  // SRQ_LIMIT_REACHED: the queue is refilled from progress, the limit is never
-                             // armed
-    EventReaction::kLastReceive,  // QP_LAST_WQE_REACHED
-    EventReaction::kPortRefresh,  // CLIENT_REREGISTER
-    EventReaction::kPortRefresh,  // GID_CHANGE
-    EventReaction::kIgnore,       // WQ_FATAL: work queues are not used
+    EventReaction::kQueueDead,     // CQ_ERR
+    EventReaction::kCloseRail,     // QP_FATAL
+    EventReaction::kCloseRail,     // QP_REQ_ERR
+    EventReaction::kCloseRail,     // QP_ACCESS_ERR
+    EventReaction::kIgnore,        // COMM_EST: the first receive itself says so
+    EventReaction::kIgnore,        // SQ_DRAINED: SQD is not used
+    EventReaction::kIgnore,        // PATH_MIG: automatic path migration is not used
+    EventReaction::kIgnore,        // PATH_MIG_ERR
+    EventReaction::kDeviceDead,    // DEVICE_FATAL
+    EventReaction::kPortUp,        // PORT_ACTIVE
+    EventReaction::kPortDown,      // PORT_ERR
+    EventReaction::kPortRefresh,   // LID_CHANGE
+    EventReaction::kPortRefresh,   // PKEY_CHANGE
+    EventReaction::kIgnore,        // SM_CHANGE: the subnet manager is not talked to
+    EventReaction::kQueueDead,     // SRQ_ERR
+    EventReaction::kMoreReceives,  // SRQ_LIMIT_REACHED
+    EventReaction::kLastReceive,   // QP_LAST_WQE_REACHED
+    EventReaction::kPortRefresh,   // CLIENT_REREGISTER
+    EventReaction::kPortRefresh,   // GID_CHANGE
+    EventReaction::kIgnore,        // WQ_FATAL: work queues are not used
 };
 static_assert(IBV_EVENT_CQ_ERR == 0);
 static_assert(IBV_EVENT_PORT_ERR == 10);

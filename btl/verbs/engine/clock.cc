@@ -76,6 +76,7 @@ void Port::tick(uint64_t now, bool emptied) {
   const uint64_t watched_ns = watched(note_delay(now - last_tick_ns_), emptied);
   last_tick_ns_ = now;
   next_tick_ns_ = now + config_.tick_ns;
+  if (emptied) srq_.calm();
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     if (endpoint->usable && failover_ && config_.suspect_ns != 0) progress_clock(*endpoint, now, watched_ns);
   }

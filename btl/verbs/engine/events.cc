@@ -47,6 +47,8 @@ void Port::on_event(const EventNote& note) {
       return;
     case EventReaction::kPortRefresh:
       return port_refresh(note.type, note.when_ns);
+    case EventReaction::kMoreReceives:
+      return grow_receives();
     case EventReaction::kQueueDead:
     case EventReaction::kDeviceDead:
       return close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns}, true);

@@ -121,7 +121,12 @@ bool Port::open_queues(const char** what) {
   if (!cqs_.open(api, device_->context(), device_->attr().max_cqe, fixed, config.cq_entries)) return false;
   cq_ = cqs_.first();
   *what = "shared receive queue";
-  if (!srq_.open(api, device_->pd(), device_->arena(), config.receive_depth, config.receive_bytes))
+  // With a bound on retries a receiver without buffers ends connections: then none may be missing.
+  constexpr uint32_t kFew = 16;
+  const bool patient = config.qp.rnr_retry == 7;
+  const uint32_t first =
+      patient ? std::max(kFew, config.receive_first_bytes / config.receive_bytes) : config.receive_depth;
+  if (!srq_.open(api, device_->pd(), device_->arena(), config.receive_depth, first, config.receive_bytes))
     return false;
   *what = "datagram queue pair";
   if (!ud_.open(api, device_->pd(), cq_, device_->arena(), qp_settings_)) return false;
@@ -247,8 +252,10 @@ int Port::poll() {
     handled += n;
     emptied = emptied && n < kPollBatch;
   }
-  if (!emptied) [[unlikely]]
+  if (!emptied) [[unlikely]] {
     ++full_polls_;
+    if (srq_.crowded(kPollBatch)) grow_receives();
+  }
   if (handled == 0) {
     srq_.flush();
     if (awake_ != 0) --awake_;
@@ -268,6 +275,15 @@ int Port::poll() {
   }
   polling_ = false;
   return handled;
+}
+
+void Port::grow_receives() {
+  constexpr uint64_t kRetryNs = 1'000'000'000;
+  const uint64_t now = env_.now_ns();
+  if (state_ == PortState::kDead || now < next_growth_ns_ || srq_.grow()) return;
+  // Messages go on with the buffers there are.
+  ++resources_.failures[static_cast<size_t>(Object::kMemory)];
+  next_growth_ns_ = now + kRetryNs;
 }
 
 bool Port::rest() {

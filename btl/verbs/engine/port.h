@@ -28,6 +28,7 @@ struct Config {
   uint32_t slot_bytes = 512;     // payload kept in a slot
   uint32_t receive_depth = 512;  // shared receive buffers
   uint32_t receive_bytes = 65536;
+  uint32_t receive_first_bytes = 2u << 20;  // registered at first, for the first of the receive buffers
   uint32_t signal_interval = 64;
   uint32_t inline_bytes = 128;
   uint32_t cq_entries = 8192;  // wished size of a completion queue
@@ -237,6 +238,7 @@ class Port {
   void port_up();
   void close_all(const CloseOrder& order, bool for_good);
   bool open_queues(const char** what);
+  void grow_receives();
 
   // hot
   ibv_cq* cq_ = nullptr;
@@ -286,6 +288,7 @@ class Port {
   ResourceCounts resources_;
   uint64_t up_since_ns_ = 0;
   uint64_t next_rest_ns_ = 0;
+  uint64_t next_growth_ns_ = 0;
 };
 
 inline constexpr int kPollBatch = 16;  ///< completions taken from a queue in one poll

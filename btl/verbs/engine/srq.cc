@@ -3,14 +3,17 @@
 // srq.cc: see srq.h.
 #include "btl/verbs/engine/srq.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "btl/verbs/engine/cq.h"
 
 namespace bfo::engine {
 
-bool Srq::open(const VerbsApi& api, ibv_pd* pd, Arena& arena, uint32_t depth, uint32_t bytes) {
+bool Srq::open(const VerbsApi& api, ibv_pd* pd, Arena& arena, uint32_t depth, uint32_t first,
+               uint32_t bytes) {
   api_ = &api;
+  arena_ = &arena;
   ibv_srq_init_attr init{};
   init.attr.max_wr = depth;
   init.attr.max_sge = 1;
@@ -20,24 +23,53 @@ bool Srq::open(const VerbsApi& api, ibv_pd* pd, Arena& arena, uint32_t depth, ui
   // messages touch, would share one cache set.
   stride_ = (size_t{bytes} + 63) / 64 * 64 + 192;
   if ((stride_ / 64) % 2 == 0) stride_ += 64;
-  const Region region = arena.take(stride_ * depth);
-  if (region.address == nullptr || !wrs_.reset(depth) || !sges_.reset(depth)) {
-    if (errno == 0) errno = ENOMEM;
+  if (!wrs_.reset(depth) || !sges_.reset(depth)) {
+    errno = ENOMEM;
     return false;
   }
-  memory_ = region.address;
   depth_ = depth;
   bytes_ = bytes;
-  for (uint32_t i = 0; i < depth; ++i) {
-    sges_[i] = ibv_sge{reinterpret_cast<uint64_t>(buffer(i)), bytes, region.lkey};
+  if (!add(std::min(first, depth))) return false;
+  arm();
+  errno = broken_;
+  return broken_ == 0;
+}
+
+bool Srq::add(uint32_t count) {
+  const Region region = arena_->take(stride_ * count);
+  if (region.address == nullptr) return false;
+  const uint32_t end = made_ + count;
+  for (uint32_t i = made_; i < end; ++i) {
+    sges_[i] =
+        ibv_sge{reinterpret_cast<uint64_t>(region.address + (i - made_) * stride_), bytes_, region.lkey};
     wrs_[i].wr_id = work_id(WorkKind::kReceive, i);
     wrs_[i].sg_list = &sges_[i];
     wrs_[i].num_sge = 1;
   }
-  for (uint32_t i = 0; i < depth; ++i) release(i);
+  for (uint32_t i = made_; i < end; ++i) release(i);
+  made_ = end;
   flush();
-  errno = broken_;
-  return broken_ == 0;
+  return true;
+}
+
+bool Srq::grow() {
+  crowd_ = 0;
+  if (made_ == depth_) return true;
+  uint32_t count = std::min(made_, depth_ - made_);
+  while (!add(count)) {
+    if (count == 1) return false;
+    count /= 2;
+  }
+  arm();
+  return true;
+}
+
+/// The device says once when fewer than a quarter of the buffers are free. Without this it is noticed later.
+void Srq::arm() {
+  if (made_ == depth_ || api_->modify_srq == nullptr) return;
+  ibv_srq_attr attr{};
+  attr.srq_limit = std::max(made_ / 4, 1u);
+  static_cast<void>(api_->modify_srq(srq_, &attr, IBV_SRQ_LIMIT));
 }
 
 void Srq::post() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // srq.h: the shared receive queue of a port and its buffers. Every queue pair of the port receives into it.
+// It starts with few buffers, because most of what a large job registers would never be used, and doubles
+// them whenever they run short: the device says so by SRQ_LIMIT_REACHED, or the completion queue stays full.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +16,11 @@ namespace bfo::engine {
 /// Shared receives. Used by the progress function only.
 class Srq {
  public:
-  /// Makes `depth` buffers of `bytes` from `arena` and posts them. False with errno.
-  bool open(const VerbsApi& api, ibv_pd* pd, Arena& arena, uint32_t depth, uint32_t bytes);
+  /// Makes `first` of `depth` buffers of `bytes` from `arena` and posts them. False with errno.
+  bool open(const VerbsApi& api, ibv_pd* pd, Arena& arena, uint32_t depth, uint32_t first, uint32_t bytes);
   bool close();
 
-  char* buffer(uint32_t index) { return memory_ + size_t{index} * stride_; }
+  char* buffer(uint32_t index) { return reinterpret_cast<char*>(sges_[index].addr); }
   /// Gives a consumed buffer back; buffers are posted again in batches.
   void release(uint32_t index) {
     ibv_recv_wr& wr = wrs_[index];
@@ -30,7 +32,19 @@ class Srq {
   void flush() {
     if (chained_ != 0) post();
   }
+  /// Doubles the buffers, or adds as many as memory allows, and posts them. True when nothing is left to be
+  /// done, false with errno when there is no memory for a single one.
+  bool grow();
+  /// A round of progress left completions in the queue: many of them without a pause between say that
+  /// buffers run short. Completions come in batches of `batch`.
+  bool crowded(uint32_t batch) {
+    crowd_ += batch;
+    return made_ < depth_ && crowd_ >= made_ / 2;
+  }
+  void calm() { crowd_ = 0; }
+  /// How many may be made, and how many there are.
   uint32_t depth() const { return depth_; }
+  uint32_t made() const { return made_; }
   uint32_t bytes() const { return bytes_; }
   uint32_t waiting() const { return chained_; }
   ibv_srq* ib() const { return srq_; }
@@ -40,12 +54,16 @@ class Srq {
  private:
   static constexpr uint32_t kBatch = 32;
   void post();
+  bool add(uint32_t count);
+  void arm();
 
   const VerbsApi* api_ = nullptr;
   ibv_srq* srq_ = nullptr;
-  char* memory_ = nullptr;
+  Arena* arena_ = nullptr;
   size_t stride_ = 0;
   uint32_t depth_ = 0;
+  uint32_t made_ = 0;
+  uint32_t crowd_ = 0;
   uint32_t bytes_ = 0;
   uint32_t chained_ = 0;
   int broken_ = 0;

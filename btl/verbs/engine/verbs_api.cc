@@ -50,6 +50,7 @@ constexpr VerbsApi kSystemVerbs = {
     .get_cq_event = get_cq_event,
     .ack_cq_events = ibv_ack_cq_events,
     .create_srq = ibv_create_srq,
+    .modify_srq = ibv_modify_srq,
     .destroy_srq = ibv_destroy_srq,
     .create_qp = ibv_create_qp,
     .modify_qp = ibv_modify_qp,

@@ -41,6 +41,7 @@ struct VerbsApi {
   bool (*get_cq_event)(ibv_comp_channel* channel);
   void (*ack_cq_events)(ibv_cq* cq, unsigned count);
   ibv_srq* (*create_srq)(ibv_pd* pd, ibv_srq_init_attr* attr);
+  int (*modify_srq)(ibv_srq* srq, ibv_srq_attr* attr, int mask);
   int (*destroy_srq)(ibv_srq* srq);
   ibv_qp* (*create_qp)(ibv_pd* pd, ibv_qp_init_attr* attr);
   int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attr, int mask);  // errno, like the other int functions

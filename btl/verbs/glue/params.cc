@@ -19,11 +19,13 @@ struct UnsignedParam {
 };
 
 constexpr UnsignedParam kUnsigned[] = {
-    {"send_queue_depth", &Params::send_queue_depth, 256, 16, 16384, OPAL_INFO_LVL_5,
+    {"send_queue_depth", &Params::send_queue_depth, 128, 16, 16384, OPAL_INFO_LVL_5,
      "Work requests that may be outstanding per connection; a power of two. Each takes slot_size bytes of "
      "registered memory"},
     {"receive_queue_depth", &Params::receive_queue_depth, 512, 16, 32768, OPAL_INFO_LVL_5,
-     "Receive buffers of max_send_size bytes shared by all connections of a port"},
+     "Most receive buffers of max_send_size bytes, shared by all connections of a port. 2 MiB of them are "
+     "made "
+     "at first, more when they run short"},
     {"cq_size", &Params::cq_size, 8192, 256, 4194304, OPAL_INFO_LVL_9,
      "Wished entries of a completion queue. A further queue is made whenever more work could complete than "
      "fits, so none can overrun"},
