@@ -150,6 +150,7 @@ ALL = [
     ("no fault, rounds", no_fault),
     ("no fault, checker, 2 ranks", checker(2)),
     ("no fault, checker, 4 ranks", checker(4)),
+    ("no fault, checker, large messages", checker(2, "large,persistent")),
     ("stock ob1 over the verbs BTL", stock_ob1),
     ("cable pulled and put back", pulled),
     ("both cables pulled and put back", both_pulled),
