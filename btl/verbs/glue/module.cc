@@ -120,8 +120,14 @@ Module* module_open(Component& component, DeviceSlot& device, const engine::Port
   config.may_be_down = may_be_down;
   if (!module->port.open(device.device, facts.number, config, make_host(*module),
                          engine::system_environment(), &what)) {
+    const int error = errno;
     say(true, "port-failed", opal_process_info.nodename, device.device.name(), facts.number, what,
-        strerror(errno));
+        strerror(error));
+    // Another rank of the node may have had room: what only this one lacks is said, too, but in one line.
+    if (opal_process_info.my_local_rank != 0) {
+      opal_output(0, "btl/verbs: rank %u goes on without %s:%u: %s: %s", OPAL_PROC_MY_NAME.vpid,
+                  device.device.name(), facts.number, what, strerror(error));
+    }
     engine::unmake(module);
     return nullptr;
   }
