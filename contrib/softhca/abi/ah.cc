@@ -7,12 +7,25 @@
 
 #include "contrib/softhca/abi/gate.h"
 #include "contrib/softhca/abi/objects.h"
+#include "contrib/softhca/fabric/gids.h"
 
 namespace bfo::softhca {
 
-AddressVector address_of(const ibv_ah_attr& attr) {
+bool is_address(const ibv_ah_attr& attr) {
+  const FabricHeader& h = fabric().header();
+  if (attr.port_num < 1 || attr.port_num > h.ports) return false;
+  if (attr.is_global == 0) return !is_ethernet(h);
+  return attr.grh.sgid_index < h.gids.count;
+}
+
+AddressVector address_of(ibv_context* context, const ibv_ah_attr& attr) {
+  const FabricHeader& h = fabric().header();
   AddressVector av{};
   av.dlid = attr.dlid;
+  if (is_ethernet(h)) {
+    const uint32_t from = port_index(fabric().node(), of(context)->device, attr.port_num);
+    av.dlid = is_address(attr) ? lid_of_gid(h, from, attr.grh.sgid_index, attr.grh.dgid.raw) : kNoLid;
+  }
   av.sl = attr.sl;
   av.src_path_bits = attr.src_path_bits;
   av.static_rate = attr.static_rate;
@@ -32,10 +45,10 @@ using namespace bfo::softhca;
 
 SOFTHCA_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   VerbCall call = at_port(attr->port_num);
-  aim(call, pd->context, attr->port_num, address_of(*attr));
+  const AddressVector address = address_of(pd->context, *attr);
+  aim(call, pd->context, attr->port_num, address);
   if (gate_refuses(ControlVerb::CreateAh, pd->context, call)) return nullptr;
-  bool port_fine = attr->port_num >= 1 && attr->port_num <= fabric().header().ports;
-  if (!port_fine || (attr->is_global && attr->grh.sgid_index >= kGidsPerPort)) {
+  if (!is_address(*attr)) {
     errno = EINVAL;
     return nullptr;
   }
@@ -47,7 +60,7 @@ SOFTHCA_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   }
   ah->base.context = pd->context;
   ah->base.pd = pd;
-  ah->av = address_of(*attr);
+  ah->av = address;
   of(pd)->refs.fetch_add(1);
   room.keep();
   return &ah->base;
@@ -71,7 +84,10 @@ SOFTHCA_EXPORT int ibv_init_ah_from_wc(ibv_context* context, uint8_t port, ibv_w
   if ((wc->wc_flags & IBV_WC_GRH) == 0) return 0;
   attr->is_global = 1;
   attr->grh.dgid = grh->sgid;
-  attr->grh.sgid_index = 0;
+  if (port >= 1 && port <= fabric().header().ports) {
+    const uint32_t here = port_index(fabric().node(), of(context)->device, port);
+    attr->grh.sgid_index = static_cast<uint8_t>(index_of_gid(fabric().header(), here, grh->dgid.raw));
+  }
   uint32_t flow_class = __builtin_bswap32(grh->version_tclass_flow);
   attr->grh.flow_label = flow_class & 0xfffff;
   attr->grh.hop_limit = grh->hop_limit;

@@ -13,6 +13,7 @@
 
 #include "contrib/softhca/abi/gate.h"
 #include "contrib/softhca/abi/objects.h"
+#include "contrib/softhca/fabric/gids.h"
 #include "contrib/softhca/fabric/tables.h"
 
 namespace bfo::softhca {
@@ -90,23 +91,24 @@ void fill_port_attr(const Context& context, uint8_t number, ibv_port_attr& attr)
   attr.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attr.max_mtu = IBV_MTU_4096;
   attr.active_mtu = IBV_MTU_4096;
-  attr.gid_tbl_len = kGidsPerPort;
+  const FabricHeader& h = fabric().header();
+  attr.gid_tbl_len = static_cast<int>(h.gids.count);
   attr.port_cap_flags = IBV_PORT_TRAP_SUP | IBV_PORT_CM_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP;
   attr.max_msg_sz = 1u << 30;
   attr.pkey_tbl_len = kPkeysPerPort;
-  attr.lid = port.lid.load();
-  attr.sm_lid = 1;
+  const bool ethernet = is_ethernet(h);
+  attr.lid = ethernet ? 0 : port.lid.load();
+  attr.sm_lid = ethernet ? 0 : 1;
   attr.max_vl_num = 4;
   attr.subnet_timeout = 18;
   attr.active_width = 2;
   attr.active_speed = 32;
   attr.phys_state = up ? 5 : 3;
-  attr.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  attr.link_layer = ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
 }
 
-void fill_gid(const PortEntry& port, uint32_t index, ibv_gid& gid) {
-  gid.global.subnet_prefix = __builtin_bswap64(port.gid_prefix.load());
-  gid.global.interface_id = __builtin_bswap64(port.gid_id[index].load());
+void fill_gid(const Context& context, uint32_t port, uint32_t index, ibv_gid& gid) {
+  make_gid(fabric().header(), port_index(fabric().node(), context.device, port), index, gid.raw);
 }
 
 void fill_context(Context& context, ibv_device* device) {
@@ -278,32 +280,35 @@ SOFTHCA_EXPORT int ibv_query_port(ibv_context* context, uint8_t port, _compat_ib
 
 SOFTHCA_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
   if (gate_refuses(ControlVerb::QueryGid, context, at_port(port))) return -1;
-  if (!port_exists(port) || index < 0 || index >= static_cast<int>(kGidsPerPort)) {
+  if (!port_exists(port) || index < 0 || index >= static_cast<int>(fabric().header().gids.count)) {
     errno = EINVAL;
     return -1;
   }
-  fill_gid(port_of(*of(context), port), static_cast<uint32_t>(index), *gid);
+  fill_gid(*of(context), port, static_cast<uint32_t>(index), *gid);
   return 0;
 }
 
 SOFTHCA_EXPORT int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned index, unsigned* type) {
-  if (!port_exists(port) || index >= kGidsPerPort) {
+  if (!port_exists(port) || index >= fabric().header().gids.count) {
     errno = EINVAL;
     return -1;
   }
-  *type = 0;  // InfiniBand
+  *type = is_version_2(fabric().header().gids.kind[index]) ? 1 : 0;  // 0: InfiniBand and RoCE v1
   return 0;
 }
 
 static int gid_entry(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
                      size_t bytes) {
-  if (port == 0 || port > fabric().header().ports || index >= kGidsPerPort) return EINVAL;
+  if (port == 0 || port > fabric().header().ports || index >= fabric().header().gids.count) return EINVAL;
   ibv_gid_entry full;
   std::memset(&full, 0, sizeof(full));
-  fill_gid(port_of(*of(context), static_cast<uint8_t>(port)), index, full.gid);
+  fill_gid(*of(context), port, index, full.gid);
   full.gid_index = index;
   full.port_num = port;
-  full.gid_type = IBV_GID_TYPE_IB;
+  const GidKind kind = fabric().header().gids.kind[index];
+  full.gid_type = kind == GidKind::Ib  ? IBV_GID_TYPE_IB
+                  : is_version_2(kind) ? IBV_GID_TYPE_ROCE_V2
+                                       : IBV_GID_TYPE_ROCE_V1;
   std::memcpy(entry, &full, bytes < sizeof(full) ? bytes : sizeof(full));
   return 0;
 }
@@ -319,11 +324,11 @@ SOFTHCA_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry*
                                             uint32_t flags, size_t bytes) {
   if (flags != 0) return -EOPNOTSUPP;
   if (int why = pass_gate(ControlVerb::QueryGid, context)) return -why;
-  size_t needed = size_t{fabric().header().ports} * kGidsPerPort;
+  size_t needed = size_t{fabric().header().ports} * fabric().header().gids.count;
   if (needed > count) return -EINVAL;
   size_t filled = 0;
   for (uint32_t port = 1; port <= fabric().header().ports; ++port) {
-    for (uint32_t index = 0; index < kGidsPerPort; ++index, ++filled) {
+    for (uint32_t index = 0; index < fabric().header().gids.count; ++index, ++filled) {
       auto* entry = reinterpret_cast<ibv_gid_entry*>(reinterpret_cast<char*>(entries) + filled * bytes);
       gid_entry(context, port, index, entry, bytes);
     }

@@ -143,8 +143,12 @@ inline Pd* real_pd(ibv_pd* pd) {
   return p->parent != nullptr ? p->parent : p;
 }
 
-/// Address handle attributes -> what the engine uses.
-AddressVector address_of(const ibv_ah_attr& attr);
+/// Address handle attributes -> what the engine uses. On Ethernet the GID tells the port, by whose LID the
+/// fabric knows it.
+AddressVector address_of(ibv_context* context, const ibv_ah_attr& attr);
+
+/// The port exists, the GID index too, and an address on Ethernet names a GID.
+bool is_address(const ibv_ah_attr& attr);
 
 // --- entries of the operation tables, each in the file named after its object ---
 int op_poll_cq(ibv_cq* cq, int count, ibv_wc* wc);

@@ -11,6 +11,7 @@
 #include "contrib/softhca/abi/gate.h"
 #include "contrib/softhca/abi/objects.h"
 #include "contrib/softhca/engine/receive.h"
+#include "contrib/softhca/fabric/gids.h"
 #include "contrib/softhca/fabric/tables.h"
 
 namespace bfo::softhca {
@@ -126,7 +127,8 @@ VerbCall modifying(Qp& qp, const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_PORT) != 0) call.port = attr.port_num;
   if ((mask & IBV_QP_STATE) != 0 && attr.qp_state >= 0 && attr.qp_state < 8)
     call.state_mask = static_cast<uint8_t>(1u << attr.qp_state);
-  if ((mask & IBV_QP_AV) != 0) aim(call, qp.basic()->context, call.port, address_of(attr.ah_attr));
+  if ((mask & IBV_QP_AV) != 0)
+    aim(call, qp.basic()->context, call.port, address_of(qp.basic()->context, attr.ah_attr));
   return call;
 }
 
@@ -208,7 +210,12 @@ SOFTHCA_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   if (!gate_is_open()) {
     if (int why = pass_gate(ControlVerb::ModifyQp, qp->context, modifying(*of(qp), *attr, mask))) return why;
   }
-  int result = modify_qp(fabric(), *of(qp)->entry, *attr, mask);
+  ibv_qp_attr known = *attr;
+  if ((mask & IBV_QP_AV) != 0 && is_ethernet(fabric().header())) {
+    if (!is_address(attr->ah_attr)) return EINVAL;
+    known.ah_attr.dlid = address_of(qp->context, attr->ah_attr).dlid;
+  }
+  int result = modify_qp(fabric(), *of(qp)->entry, known, mask);
   if (result == 0 && (mask & IBV_QP_STATE) != 0) qp->state = attr->qp_state;
   Process::instance().kick();
   return result;

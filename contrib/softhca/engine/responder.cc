@@ -14,6 +14,7 @@
 #include "contrib/softhca/engine/qp.h"
 #include "contrib/softhca/engine/receive.h"
 #include "contrib/softhca/fabric/copy.h"
+#include "contrib/softhca/fabric/gids.h"
 #include "contrib/softhca/fabric/tables.h"
 
 namespace bfo::softhca {
@@ -117,7 +118,7 @@ void Execution::fill(CqeEntry& entry, uint8_t opcode, uint32_t bytes) {
   entry.qpn = dst_.qpn.load(std::memory_order_relaxed);
   entry.imm = wqe_.imm;
   entry.src_qp = src_.qpn.load(std::memory_order_relaxed);
-  entry.slid = port.lid.load(std::memory_order_relaxed);
+  entry.slid = is_ethernet(fabric_.header()) ? 0 : port.lid.load(std::memory_order_relaxed);
   entry.pkey_index = dst_.attr.pkey_index;
   entry.vendor_err = 0;
 }
@@ -134,7 +135,6 @@ bool Execution::gather(uint8_t* out, uint32_t skip) const {
 
 /// The global route header as the receiver finds it in front of a UD payload.
 void build_grh(Fabric& fabric, const QpEntry& src, const Wqe& wqe, uint8_t* out) {
-  const PortEntry& port = fabric.header().ports_table[src.port_index];
   std::memset(out, 0, kGrhBytes);
   uint32_t version = 6u << 28 | (wqe.hop_class & 0xff) << 20;
   uint16_t payload = static_cast<uint16_t>(wqe.length + 24);
@@ -144,10 +144,7 @@ void build_grh(Fabric& fabric, const QpEntry& src, const Wqe& wqe, uint8_t* out)
   out[5] = static_cast<uint8_t>(payload);
   out[6] = 0x1b;
   out[7] = static_cast<uint8_t>(wqe.hop_class >> 8);
-  uint64_t prefix = __builtin_bswap64(port.gid_prefix.load());
-  uint64_t id = __builtin_bswap64(port.gid_id[wqe.sgid_index % kGidsPerPort].load());
-  std::memcpy(out + 8, &prefix, 8);
-  std::memcpy(out + 16, &id, 8);
+  make_gid(fabric.header(), src.port_index, wqe.sgid_index, out + 8);
   std::memcpy(out + 24, wqe.dgid, 16);
 }
 

@@ -218,7 +218,7 @@ void act_on_world(Fabric& fabric, const Decision& decision, Later& later) {
       break;
     case ActionKind::GidChange:
       ports([&](uint32_t i) {
-        h.ports_table[i].gid_id[0].store(decision.value64);
+        h.ports_table[i].gid_id.store(decision.value64);
         raise_here(fabric, i, IBV_EVENT_GID_CHANGE, later);
       });
       break;

@@ -18,6 +18,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "contrib/softhca/fabric/gids.h"
 #include "contrib/softhca/fabric/registry.h"
 #include "contrib/softhca/fault/language.h"
 
@@ -59,7 +60,7 @@ void set_up_ports(FabricHeader& h, const FabricConfig& config) {
         // One subnet per rail, so that programs which match subnets pair the right ports.
         entry.gid_prefix.store(0xfec0'0000'0000'0000u + device * kMaxPortsPerDevice + port);
         uint64_t id = 0x0250'42ff'fe00'0000u | node << 12 | device << 4 | port;
-        for (uint32_t i = 0; i < kGidsPerPort; ++i) entry.gid_id[i].store(i == 0 ? id : 0);
+        entry.gid_id.store(id);
         entry.rate.store(config.rate);
         entry.latency_ns.store(config.latency_ns);
         entry.up_at_ns.store(kNever);
@@ -100,6 +101,7 @@ bool initialise(FabricHeader& h, const FabricConfig& config, std::string& error)
   h.ports = config.ports;
   h.timescale = config.timescale;
   h.created_ns = now;
+  h.gids = config.gids;
   h.pid_space = own_pid_space();
   h.next_world_ns.store(kNever);
   h.heap.bump = kHeaderBytes;
@@ -131,6 +133,8 @@ bool config_from_environment(FabricConfig& config, std::string& error) {
   config.rate = static_cast<uint64_t>(rate * 1e6);
   config.latency_ns = static_cast<uint64_t>(latency * 1e3);
   config.timescale = scale;
+  const char* gids = std::getenv("SOFTHCA_GIDS");
+  if (gids != nullptr && *gids != 0 && !read_gids(gids, config.gids, error)) return false;
   const char* faults = std::getenv("SOFTHCA_FAULTS");
   if (faults != nullptr) config.faults = faults;
   return true;

@@ -23,11 +23,12 @@ struct FabricConfig {
   uint64_t rate = 0;        ///< bytes per second per port and direction, 0 = unlimited
   uint64_t latency_ns = 0;  ///< one way
   double timescale = 1.0;   ///< factor on ACK and RNR timers
+  GidList gids{};           ///< of every port
   std::string faults;       ///< path of a fault file, empty = none
 };
 
-/// Reads SOFTHCA_RAILS, SOFTHCA_PORTS, SOFTHCA_RATE, SOFTHCA_LATENCY, SOFTHCA_TIMESCALE, SOFTHCA_FAULTS.
-/// False and a sentence in `error` for a value that makes no sense.
+/// Reads SOFTHCA_RAILS, SOFTHCA_PORTS, SOFTHCA_GIDS, SOFTHCA_RATE, SOFTHCA_LATENCY, SOFTHCA_TIMESCALE,
+/// SOFTHCA_FAULTS. False and a sentence in `error` for a value that makes no sense.
 bool config_from_environment(FabricConfig& config, std::string& error);
 
 struct FabricHeader {
@@ -40,6 +41,7 @@ struct FabricHeader {
   std::atomic<uint32_t> keep;  ///< stays when the last process leaves
   double timescale;
   uint64_t created_ns;
+  GidList gids;
   uint64_t pid_space;  ///< inode of the PID name space in which the pids of this fabric mean something
   std::atomic<uint32_t> hooks;          ///< kHook*; 0 = nothing armed
   std::atomic<uint32_t> world_acting;   ///< processes that carry out timed rules now

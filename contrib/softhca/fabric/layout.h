@@ -16,7 +16,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 8;
+inline constexpr uint32_t kLayoutVersion = 9;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -32,7 +32,7 @@ inline constexpr uint32_t kMaxLids = 0xc000;
 inline constexpr uint32_t kMaxHeld = 64;
 inline constexpr uint32_t kMaxMcast = 64;
 inline constexpr uint32_t kMaxMcastMembers = 32;
-inline constexpr uint32_t kGidsPerPort = 1;
+inline constexpr uint32_t kMaxGids = 8;  ///< per port
 inline constexpr uint32_t kPkeysPerPort = 1;
 inline constexpr uint32_t kLeases = 64;  ///< threads of one process that can be inside the engine at once
 
@@ -55,6 +55,15 @@ struct alignas(64) Lease {
   std::atomic<uint32_t> target;  ///< process slot whose memory is touched
   uint32_t count;
   iovec iov[kMaxSge + 4];  ///< remote segments; the kernel reads them here at system call time
+};
+
+/// Version and address of a GID. Ib is the only one of a port of InfiniBand.
+enum class GidKind : uint8_t { Ib = 0, V1Link, V2Link, V1Ipv4, V2Ipv4 };
+
+/// The GIDs that every port has, in this order.
+struct GidList {
+  uint32_t count = 1;
+  GidKind kind[kMaxGids] = {};
 };
 
 /// What a device has room for; the words of the fault language are max-qp, max-cq, ...
@@ -87,7 +96,7 @@ struct alignas(64) PortEntry {
   std::atomic<uint32_t> segment;  ///< only ports of one segment reach each other
   std::atomic<uint16_t> pkey[kPkeysPerPort];
   std::atomic<uint64_t> gid_prefix;
-  std::atomic<uint64_t> gid_id[kGidsPerPort];
+  std::atomic<uint64_t> gid_id;      ///< low half of the GID, EUI-64 of the port
   std::atomic<uint64_t> rate;        ///< bytes per second, 0 = unlimited
   std::atomic<uint64_t> latency_ns;  ///< one way
   std::atomic<uint64_t> up_at_ns;    ///< a port that is down comes back then; kNever = not by itself
