@@ -15,7 +15,8 @@
 //   closed the one before, so that M1 may take it for another rail; a peer said to be closed is.
 //
 // What the model keeps apart: datagrams may be lost and come again as stale ones at any later time; a work
-// request is queued, in the fabric, executed and completed; the device of a queue pair in ERR may still send
+// request is queued, in the fabric, executed and completed; the control verbs of a drain take their own time;
+// the device of a queue pair in ERR may still send
 // what is queued until the marker comes back, and accept what is in the fabric until it is destroyed; the
 // notices of the messaging layer take their own time, over another rail, if there is one.
 //

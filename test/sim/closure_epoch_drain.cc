@@ -37,7 +37,7 @@ void Epochs::settle() {
     if (h.dead) continue;
     if (h.gap_asked) gap(x);
     send_notices(x);
-    if (h.phase != Phase::kDraining) continue;
+    if (h.phase != Phase::kDraining || h.qp == kReady) continue;
     bool returns = h.message == kParked;
     for (const Work& w : c_.work[x]) returns = returns || (w.used && w.ended == kOpen && w.epoch == h.epoch);
     if (!returns && !h.handed_back) {
@@ -157,9 +157,7 @@ void Epochs::traffic(const State& from, std::vector<Next>& out, int x) {
 
 void Epochs::drain_start(int x) {
   Half& h = c_.half[x];
-  h.phase = Phase::kDraining;
-  h.qp = kError;
-  h.marker_posted = 1;
+  h.phase = Phase::kDraining;  // a control thread moves the queue pair to ERR: until then it goes on
   if (!h.announced || off(Without::kAnnounce)) return;
   rail_down(x, h.epoch);
   if (off(Without::kAsyncFence)) rail_closed(x, h.epoch, true, h.delivered);
@@ -255,6 +253,11 @@ void Epochs::drain(const State& from, std::vector<Next>& out, int x) {
   if (h.asked && (engine::is_up(h.phase) || h.phase == Phase::kReplied))
     step(from, out, "drain starts", x, [&](Half&) { drain_start(x); });
   if (h.phase != Phase::kDraining) return;
+  if (h.qp == kReady)
+    return step(from, out, "moved to ERR", x, [](Half& c) {
+      c.qp = kError;
+      c.marker_posted = 1;
+    });
   if (!h.handed_back && !h.device_dead)
     step(from, out, "the marker comes back", x, [&](Half& c) {
       hand_back(x);
@@ -266,7 +269,7 @@ void Epochs::drain(const State& from, std::vector<Next>& out, int x) {
   if (!h.handed_back && !h.overdue)
     step(from, out, "the marker is overdue", x, [](Half& c) { c.overdue = 1; });
   // The queue is seen empty, then the queue pair is destroyed: something may arrive in between.
-  if (engine::drain_next(view_of(from, x)) == engine::DrainStep::kFinish && !h.seen_empty)
+  if (engine::drain_next(view_of(from, x)) == engine::DrainStep::kDestroy && !h.seen_empty)
     step(from, out, "the queue is seen empty", x, [](Half& c) { c.seen_empty = 1; });
   if (!h.seen_empty) return;
   step(from, out, "destroyed", x, [&](Half&) { drain_step(x, false); });

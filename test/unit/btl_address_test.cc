@@ -21,10 +21,12 @@ engine::Config deferred() {
 struct Slow : World {
   explicit Slow(const engine::Config& config = deferred()) : World(config) { fabric.progress_verbs = 0; }
 
-  /// Runs what waits in the lanes of `p`.
+  /// Runs what waits in the lanes of `p`. The number of address handles asked for.
   static int serve(Process& p) {
     int n = 0;
     while (p.port.addresses().lane().run_one()) ++n;
+    while (p.port.stops().run_one() || p.port.queue_pairs().run_one()) {
+    }
     return n;
   }
   /// a gets a new endpoint for b, in place of one that was removed.

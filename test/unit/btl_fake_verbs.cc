@@ -190,6 +190,7 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   auto& fake = *static_cast<FakeQp*>(qp);
   f.modifications.emplace_back(qp->qp_num, *attr);
   if (attr->qp_state == IBV_QPS_ERR) {
+    control_verb();
     if (f.refuse_error != 0) return f.refuse_error;
     f.to_error(fake);
     return 0;
@@ -209,6 +210,7 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr*) {
 /// Nothing of a queue pair that is gone is reported any more.
 int destroy_qp(ibv_qp* qp) {
   FakeFabric& f = fabric();
+  if (qp->qp_type == IBV_QPT_RC) control_verb(f.block_destroy_ns);
   if (f.refuse_destroy != 0) return f.refuse_destroy;
   for (auto& cq : f.cqs)
     std::erase_if(cq->entries, [qp](const ibv_wc& wc) { return wc.qp_num == qp->qp_num; });

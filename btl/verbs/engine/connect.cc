@@ -11,6 +11,7 @@
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/mail.h"
+#include "btl/verbs/engine/qp_command.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 #include "btl/verbs/engine/verdict.h"
@@ -72,7 +73,7 @@ bool make_queue_pairs(Endpoint& endpoint) {
   const Object missing = make_parts(endpoint);
   if (missing == Object::kNone) return true;
   const int error = errno;
-  destroy_queue_pairs(endpoint);
+  qp_destroy(endpoint);
   resource_failed(endpoint, missing, error);
   return false;
 }
@@ -170,6 +171,7 @@ void go_up(Endpoint& endpoint, uint64_t now) {
 
 /// The peer is alive and has nothing left of its epochs up to `epoch`.
 void on_knock(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
+  if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: the peer knocks again
   endpoint.epoch = std::max(endpoint.epoch, epoch);
   if (endpoint.phase == Phase::kIdle) {
     endpoint.wanted = true;
@@ -179,6 +181,7 @@ void on_knock(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
 }
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
+  if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
   reset_epoch(endpoint, packet.epoch);
   if (!endpoint.wanted) endpoint.wanted_since_ns = now;  // what is parked from now on has waited since now
   endpoint.wanted = true;
@@ -327,9 +330,7 @@ void connect_probe_done(Endpoint& endpoint, int status) {
 
 void connect_abandon(Endpoint& endpoint, uint64_t now) {
   BFO_DCHECK(!endpoint.announced && endpoint.phase != Phase::kReplied);
-  endpoint.data.to_error();
-  endpoint.probe.to_error();
-  destroy_queue_pairs(endpoint);
+  qp_destroy(endpoint);
   {
     const Guard guard(endpoint.port->lock());
     endpoint.close = CloseOrder{};  // carried out: what is sent from now on waits for the next attempt
@@ -460,6 +461,7 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
       if (endpoint.wanted) start(endpoint, now);
       return;
     case Phase::kClosed:
+      if (endpoint.command != nullptr) return;
       if (endpoint.wanted && (now >= endpoint.timer_ns || endpoint.hurry)) {
         endpoint.hurry = false;
         start(endpoint, now);

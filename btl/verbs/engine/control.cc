@@ -122,7 +122,8 @@ void ControlLane::submit(Command& command, Urgency urgency) {
     const Locked locked(shared_->lock);
     shared_->queues[static_cast<size_t>(urgency)].push(command);
     ++shared_->queued;
-    if (mode_ == ControlMode::kDeferred) return;
+    // close() runs what comes late.
+    if (mode_ == ControlMode::kDeferred || shared_->closing) return;
     if (shared_->queued > shared_->idle && shared_->threads < width_) {
       served = start_thread() || shared_->threads != 0;
     }
@@ -235,9 +236,8 @@ bool ControlLane::close(uint64_t patience_ns) {
   finish();
   if (!ended && leave_threads(started)) return false;
   for (uint32_t i = 0; i < started; ++i) pthread_join(threads_[i], nullptr);
-  while (run_one()) {
-  }
   finish();
+  while (run_one()) finish();
   pthread_cond_destroy(&shared_->ended);
   unmake(shared_);
   shared_ = nullptr;

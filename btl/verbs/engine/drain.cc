@@ -10,6 +10,7 @@
 #include "common/check.h"
 #include "btl/verbs/engine/connect.h"
 #include "btl/verbs/engine/life.h"
+#include "btl/verbs/engine/qp_command.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 
@@ -98,7 +99,6 @@ void tell_left(Endpoint& endpoint, uint64_t now) {
 void finish(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
-  const bool fenced = destroy_queue_pairs(endpoint);
   if (endpoint.device_dead && !endpoint.announced) {
     // A responder that never was up here: the initiator may be, and nothing else will tell it.
     endpoint.announced = true;
@@ -121,7 +121,7 @@ void finish(Endpoint& endpoint, uint64_t now) {
     event.info.state = rail_state(endpoint);
     closed.name = event.info.name;
     closed.event = event;
-    closed.result = fenced ? BFO_FENCED : BFO_UNFENCEABLE;
+    closed.result = endpoint.fenced ? BFO_FENCED : BFO_UNFENCEABLE;
     closed.delivered = endpoint.delivered;
     closed.told = endpoint.announced;
     closed.ring = endpoint.ring;
@@ -180,15 +180,12 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
     endpoint.phase_since_ns = now;
   }
   life_unknown(endpoint);
+  // The last-receive event may be here already.
+  endpoint.marker_posted = endpoint.marker_done = endpoint.swept = endpoint.handed_back = false;
+  endpoint.destroyed = endpoint.fenced = false;
   // Both halves of what can carry data stop now; the rest of the queue comes back in microseconds instead of
   // one timeout after another.
-  endpoint.data.to_error();
-  endpoint.probe.to_error();
-  endpoint.marker_posted =
-      post_bare(endpoint, endpoint.data.ib(), work_id(WorkKind::kMarker, endpoint.epoch)) == 0;
-  endpoint.marker_done = endpoint.swept = endpoint.handed_back =
-      false;  // the last-receive event may be here already
-  endpoint.timer_ns = now + port.config().marker_bound_ns;
+  qp_stop(endpoint);
   const CloseOrder& order = endpoint.close;
   endpoint.down_event = make_event(endpoint, order.cause, order.code, order.vendor_err, now);
   endpoint.down_event.evidence_ns = order.evidence_ns;
@@ -196,19 +193,41 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
   tell_left(endpoint, now);
 }
 
+void drain_stopped(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  endpoint.marker_posted =
+      post_bare(endpoint, endpoint.data.ib(), work_id(WorkKind::kMarker, endpoint.epoch)) == 0;
+  endpoint.timer_ns = port.env().now_ns() + port.config().marker_bound_ns;
+  port.need_attention();
+}
+
+void drain_destroyed(Endpoint& endpoint, bool fenced) {
+  endpoint.port->need_attention();
+  endpoint.destroyed = true;
+  endpoint.fenced = fenced;
+}
+
 void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
+  if (endpoint.command != nullptr) return;
   if (!endpoint.handed_back && endpoint.marker_done) {
     hand_back(endpoint);
     endpoint.timer_ns = now + endpoint.port->config().last_receive_bound_ns;
   }
-  const DrainView at{endpoint.handed_back,     endpoint.marker_posted, endpoint.last_receive_done,
-                     now >= endpoint.timer_ns, endpoint.swept,         queue_emptied};
+  const DrainView at{endpoint.handed_back,
+                     endpoint.marker_posted,
+                     endpoint.last_receive_done,
+                     now >= endpoint.timer_ns,
+                     endpoint.swept,
+                     endpoint.destroyed,
+                     queue_emptied};
   switch (drain_next(at)) {
     case DrainStep::kWait:
       return;
     case DrainStep::kSweep:
       endpoint.swept = true;
       return;
+    case DrainStep::kDestroy:
+      return qp_fence(endpoint);
     case DrainStep::kFinish:
       finish(endpoint, now);
       return;
@@ -229,20 +248,6 @@ void return_parked(Endpoint& endpoint) {
     }
     host.frag_done(host.ctx, endpoint, frag, BFO_RC_NEVER_SENT);
   }
-}
-
-bool destroy_queue_pairs(Endpoint& endpoint) {
-  Port& port = *endpoint.port;
-  bool clean = true;
-  for (Qp* qp : {&endpoint.data, &endpoint.probe}) {
-    if (!qp->exists()) continue;
-    port.qps().erase(qp->number());
-    clean = qp->destroy() == 0 && clean;
-  }
-  // Queue pairs that would not go may still put completions on the queue: their reservation stays.
-  if (clean && endpoint.send_cq != nullptr) port.cqs().release(endpoint.send_cq, endpoint.reserved);
-  endpoint.send_cq = nullptr;
-  return clean;
 }
 
 void report_closed(Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,

@@ -36,8 +36,10 @@ void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied);
 
 /// Ends everything parked as never sent.
 void return_parked(Endpoint& endpoint);
-/// Takes the queue pairs out of the port's tables and destroys them. False when the device refused.
-bool destroy_queue_pairs(Endpoint& endpoint);
+/// The queue pairs are in ERR, or the device refuses that.
+void drain_stopped(Endpoint& endpoint);
+/// The device has answered to destroy_qp. `fenced`: the queue pairs are gone.
+void drain_destroyed(Endpoint& endpoint, bool fenced);
 /// Tells the host that an epoch is closed.
 void report_closed(Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,
                    uint64_t delivered);

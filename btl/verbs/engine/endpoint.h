@@ -17,6 +17,7 @@ namespace bfo::engine {
 
 class Port;
 struct Address;
+struct QpCommand;
 
 /// What is known of the process behind a handshake that gets no answer. See life.h.
 enum class Life : uint8_t {
@@ -117,6 +118,7 @@ struct Endpoint {
   // connection
   Qp data;
   Qp probe;
+  QpCommand* command = nullptr;  // under way on the queue pairs; they are its own meanwhile
   ibv_cq* send_cq = nullptr;
   uint32_t reserved = 0;  // completion queue entries
   uint32_t data_psn = 0;
@@ -165,7 +167,9 @@ struct Endpoint {
   bool marker_posted = false;
   bool marker_done = false;
   bool last_receive_done = false;
-  bool swept = false;  // the queues were seen empty after marker and last receive
+  bool swept = false;      // the queues were seen empty after marker and last receive
+  bool destroyed = false;  // the device has answered to destroy_qp ..
+  bool fenced = false;     // .. and the queue pairs are gone
   bool handed_back = false;
   bool device_dead = false;
   bfo_rail_event_t down_event{};

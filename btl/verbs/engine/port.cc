@@ -16,6 +16,7 @@
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/mail.h"
+#include "btl/verbs/engine/qp_command.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 #include "btl/verbs/engine/verdict.h"
@@ -26,6 +27,7 @@ namespace {
 constexpr uint32_t kClockEvery = 32;  // polls between two looks at the clock
 constexpr uint32_t kAwake = 512;      // polls without a completion until a port is quiet
 constexpr uint64_t kByePatienceNs = 1'000'000;
+constexpr uint64_t kVerbPatienceNs = 3'000'000'000;  // for one control verb at the end
 
 uint64_t monotonic_ns() {
   timespec now;
@@ -92,6 +94,8 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   if (!draw_secrets(env_, &nonce_, &qp_settings_.qkey)) return false;
   address_.qkey = qp_settings_.qkey;
   addresses_.open(*this, config.control, &attention_);
+  queue_pairs_.open(config.control, 1, &attention_);  // in order: a number is free again before it is reused
+  stops_.open(config.control, 1, &attention_);
   *what = "port attributes";
   errno = ENETDOWN;
   refresh();
@@ -148,9 +152,8 @@ bool Port::close() {
     if (ibv_poll_cq(cq_, 1, &wc) == 1 && work_kind(wc.wr_id) == WorkKind::kUdSend)
       ud_.sent(static_cast<uint32_t>(work_low(wc.wr_id)));
   }
-  const bool threads_ended = addresses_.close();
-  if (!threads_ended) device_->leave_open();
-  bool clean = pulse_.close() && threads_ended;
+  bool clean = end_commands();
+  clean = pulse_.close() && clean;
   clean = ud_.close() && clean;
   if (landing_mr_ != nullptr) clean = device_->api().dereg_mr(landing_mr_) == 0 && clean;
   landing_mr_ = nullptr;
@@ -158,6 +161,16 @@ bool Port::close() {
   clean = cqs_.close() && clean;
   cq_ = nullptr;
   return clean;
+}
+
+/// A thread that does not come back from its verb keeps the device.
+bool Port::end_commands() {
+  // Stopped queue pairs are destroyed next.
+  bool ended = stops_.close(kVerbPatienceNs);
+  ended = queue_pairs_.close(kVerbPatienceNs) && ended;
+  ended = addresses_.close() && ended;
+  if (!ended) device_->leave_open();
+  return ended;
 }
 
 bool Port::refresh() {
@@ -205,9 +218,7 @@ void Port::remove(Endpoint& endpoint) {
     while (!endpoint.parked.empty())
       ++accounting_.never_sent[static_cast<size_t>(endpoint.parked.pop()->kind)];
   }
-  endpoint.data.to_error();
-  endpoint.probe.to_error();
-  destroy_queue_pairs(endpoint);
+  qp_forget(endpoint);
   const Guard guard(lock_);
   peers_.erase(endpoint.peer_name);
   for (Endpoint** at = &endpoints_; *at != nullptr; at = &(*at)->next) {
@@ -423,6 +434,8 @@ void Port::handle_error(const ibv_wc& wc) {
 
 void Port::finish_commands() {
   addresses_.lane().finish();
+  stops_.finish();
+  queue_pairs_.finish();
 }
 
 void Port::attend(uint64_t now, bool emptied) {
@@ -459,13 +472,13 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
     case Phase::kSuspect:
       if (endpoint.close.asked) {
         drain_start(endpoint, now);
-        *again = true;
+        *again = *again || endpoint.command == nullptr;
       }
       break;
     case Phase::kReplied:
       if (endpoint.close.asked) {
         drain_start(endpoint, now);
-        *again = true;
+        *again = *again || endpoint.command == nullptr;
         break;
       }
       connect_step(endpoint, now);
@@ -483,7 +496,8 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
       break;
     case Phase::kDraining:
       drain_step(endpoint, now, emptied);
-      *again = true;
+      // The end of a command brings attention by itself.
+      *again = *again || endpoint.command == nullptr;
       break;
     case Phase::kIdle:
     case Phase::kKnocking:

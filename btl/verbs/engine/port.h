@@ -190,6 +190,10 @@ class Port {
   Ud& ud() { return ud_; }
   Pulse& pulse() { return pulse_; }
   AddressBook& addresses() { return addresses_; }
+  /// Control verbs on queue pairs: those that may take long, and the way to ERR, which must not wait for
+  /// them.
+  ControlLane& queue_pairs() { return queue_pairs_; }
+  ControlLane& stops() { return stops_; }
   Table<Endpoint>& qps() { return qps_; }
   Endpoint* find_peer(uint64_t name) const { return peers_.find(name); }
   Endpoint* endpoints() const { return endpoints_; }
@@ -221,6 +225,7 @@ class Port {
   void first_message(Endpoint& endpoint);
   void attend(uint64_t now, bool emptied);
   void finish_commands();
+  bool end_commands();
   void attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again);
   void attend_unconnected(Endpoint& endpoint, uint64_t now);
   void tick(uint64_t now, bool emptied);
@@ -265,6 +270,8 @@ class Port {
   Ud ud_;
   Pulse pulse_;
   AddressBook addresses_;
+  ControlLane queue_pairs_;
+  ControlLane stops_;
   Table<Endpoint> qps_;    // by queue pair number
   Table<Endpoint> peers_;  // by process name
   Endpoint* endpoints_ = nullptr;

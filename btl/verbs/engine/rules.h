@@ -165,17 +165,20 @@ struct DrainView {
   bool last_receive;   // no receive can succeed any more
   bool overdue;        // what is waited for has taken too long
   bool swept;          // a round of progress has passed since there is nothing left to wait for
+  bool destroyed;      // the device has answered to destroy_qp
   bool emptied;        // the completion queues were seen empty in this round
 };
-enum class DrainStep : uint8_t { kWait, kSweep, kFinish };
+enum class DrainStep : uint8_t { kWait, kSweep, kDestroy, kFinish };
 
 /// Without its marker (not posted, or overdue) a drain gives the fragments back after destroy_qp. The queues
-/// must be seen empty in a round that began after everything else was reached: the next one.
+/// must be seen empty in a round that began after everything else was reached: the next one. The same again
+/// after destroy_qp, which takes its time: what was received before is delivered.
 constexpr DrainStep drain_next(const DrainView& at) {
+  if (at.destroyed) return at.emptied ? DrainStep::kFinish : DrainStep::kWait;
   const bool waits = at.handed_back ? !at.last_receive : at.marker_posted;
   if (waits && !at.overdue) return DrainStep::kWait;
   if (!at.swept) return DrainStep::kSweep;
-  return at.emptied ? DrainStep::kFinish : DrainStep::kWait;
+  return at.emptied ? DrainStep::kDestroy : DrainStep::kWait;
 }
 
 /// A peer's count of the messages it received in an epoch, against the last epoch this side has closed.
