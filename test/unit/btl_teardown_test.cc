@@ -241,7 +241,9 @@ TEST(Teardown, EndpointRemovedWhileDestroyed_CompletionRoomComesBack) {
   w.until_destroy(w.a);
   w.a.port.remove(w.a.endpoint);
   w.meet_again(w.a, w.b, 2);
-  Slow::serve(w.a);
+  Slow::serve(w.a);  // the data queue pair
+  w.turns(3);
+  Slow::serve(w.a);  // and then the other
   w.turns(3);
   EXPECT_EQ(w.connections(), 2u);
   w.peer_follows();
