@@ -150,7 +150,7 @@ TEST_F(Lane, Close_WaitsForTheThread) {
 
 TEST_F(Lane, CommandNeverEnds_CloseGivesUpAndLeavesTheThread) {
   lane.open(ControlMode::kThread, 2, &attention);
-  Blocked blocked("blocked");
+  static Blocked blocked("blocked");  // the thread returns to it when this test is over
   lane.submit(blocked, Urgency::kNormal);
   blocked.wait_begun();
   EXPECT_FALSE(lane.close(1'000'000));
