@@ -221,11 +221,11 @@ template <class Hdr>
   return true;
 }
 
-/// RGET: the fixed part, then exactly n_keys keys with sane handle lengths. `used` gets the header's length.
+/// RGET: the fixed part, then exactly n_keys keys with sane handle lengths; further ones are not written.
+/// `used` gets the header's length.
 [[nodiscard]] inline bool decode_rget(Bytes in, RgetHdr& out, std::size_t& used) {
   constexpr std::size_t fixed = offsetof(RgetHdr, keys);
   if (in.size < fixed) return false;
-  std::memset(&out, 0, sizeof out);
   std::memcpy(&out, in.data, fixed);
   if (out.n_keys == 0 || out.n_keys > kMaxWireRails) return false;
   used = fixed + out.n_keys * sizeof(RailKey);
@@ -237,6 +237,17 @@ template <class Hdr>
 }
 constexpr std::size_t rget_size(unsigned n_keys) {
   return offsetof(RgetHdr, keys) + n_keys * sizeof(RailKey);
+}
+/// What decode_rget() checks, and the part that a RNDV has too.
+[[nodiscard]] inline bool decode_rget(Bytes in, RndvHdr& out) {
+  if (in.size < rget_size(1)) return false;
+  std::memcpy(&out, in.data, sizeof out);
+  const std::size_t n = in.data[offsetof(RgetHdr, n_keys)];
+  if (n == 0 || n > kMaxWireRails || in.size < rget_size(static_cast<unsigned>(n))) return false;
+  for (std::size_t i = 0; i < n; ++i)
+    if (in.data[rget_size(static_cast<unsigned>(i)) + offsetof(RailKey, handle_len)] > kMaxHandle)
+      return false;
+  return true;
 }
 
 /// PUT: fixed size, handle length checked, range not wrapping.

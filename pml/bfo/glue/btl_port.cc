@@ -61,17 +61,6 @@ BtlPort::~BtlPort() {
   if (allocator_ != nullptr) allocator_->alc_finalize(allocator_);
 }
 
-FragRecord* BtlPort::frag_alloc() {
-  FragRecord* frag = reinterpret_cast<FragRecord*>(opal_free_list_get(&frags_));
-  if (OPAL_UNLIKELY(frag == nullptr)) return nullptr;
-  frag->module = &module_;
-  return frag;
-}
-
-void BtlPort::frag_free(FragRecord& frag) {
-  opal_free_list_return(&frags_, &frag.super);
-}
-
 void* BtlPort::alloc(size_t size) {
   BlockHeader* block = nullptr;
   if (size <= small_size_) {
@@ -94,29 +83,6 @@ void BtlPort::free(void* memory) {
   } else {
     allocator_->alc_free(allocator_, block);
   }
-}
-
-// ---- registration
-
-namespace {
-
-void* contiguous_base(opal_convertor_t* conv) {
-  if (opal_convertor_need_buffers(conv) != 0) return nullptr;
-  size_t position = 0;
-  void* base = nullptr;
-  opal_convertor_set_position(conv, &position);
-  opal_convertor_get_current_pointer(conv, &base);
-  return base;
-}
-
-}  // namespace
-
-void* BtlPort::contiguous(SendRequest& req) {
-  return req.base.req_bytes_packed == 0 ? nullptr : contiguous_base(&req.base.req_base.req_convertor);
-}
-
-void* BtlPort::contiguous(RecvRequest& req) {
-  return req.direct;
 }
 
 Trail* BtlPort::make_trail(const Layout& layout) {
@@ -153,52 +119,6 @@ void BtlPort::unpack_scattered(RecvRequest& req, uint64_t offset, const void* by
   const uint64_t end = offset + length;
   const bool wanted = !req.xfer.rndv->have.covers(end, end + 1);
   if (OPAL_UNLIKELY(!req.trail->scatter(offset, bytes, length, wanted))) unpack_failed(req);
-}
-
-bool BtlPort::register_all(const Peer* peer, void* base, size_t size, uint32_t flags, Registration& out) {
-  if (peer == nullptr || base == nullptr) return false;
-  out.size = 0;
-  for (unsigned i = 0; i < peer->n_rails; ++i) {
-    const Rail& rail = peer->rails[i];
-    if (rail.limits.put_limit == 0 && rail.limits.get_limit == 0) continue;
-    mca_btl_base_module_t* btl = rail.handle.btl;
-    mca_btl_base_registration_handle_t* handle = nullptr;
-    if (btl->btl_register_mem != nullptr) {
-      handle = btl->btl_register_mem(btl, rail.handle.ep, base, size, flags);
-      if (handle == nullptr) continue;
-    }
-    out.one[out.size++] = {btl, handle};
-  }
-  return out.size > 0;
-}
-
-bool BtlPort::register_send(SendRequest& req, size_t size, Registration& out) {
-  return register_all(req.xfer.proc->peer, contiguous(req), size, MCA_BTL_REG_FLAG_REMOTE_READ, out);
-}
-
-bool BtlPort::register_recv(RecvRequest& req, size_t size, Registration& out) {
-  return register_all(req.xfer.proc->peer, contiguous(req), size,
-                      MCA_BTL_REG_FLAG_LOCAL_WRITE | MCA_BTL_REG_FLAG_REMOTE_WRITE, out);
-}
-
-void BtlPort::deregister(Registration& registration) {
-  for (unsigned i = 0; i < registration.size; ++i) {
-    const Registration::One& one = registration.one[i];
-    if (one.handle != nullptr) one.btl->btl_deregister_mem(one.btl, one.handle);
-  }
-  registration.size = 0;
-}
-
-bool BtlPort::handle(const Registration& registration, const RailHandle& rail, xfer::HandleBytes& out) {
-  mca_btl_base_registration_handle_t* local = nullptr;
-  if (!registration.find(rail.btl, local)) return false;
-  out = {};
-  if (local == nullptr) return true;
-  const size_t size = rail.btl->btl_registration_handle_size;
-  if (size > sizeof(out.bytes)) return false;
-  memcpy(out.bytes, local, size);
-  out.size = static_cast<uint8_t>(size);
-  return true;
 }
 
 // ---- MPI

@@ -102,8 +102,8 @@ class BtlPort {
              size_t length);
   bool sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
              const InlineSource& source, size_t length);
-  // sendi for a BTL that has none: the descriptor holds the only copy of a short message, and hands it back
-  // when it fails. False: too long, too many under way, or no descriptor; nothing happened.
+  // sendi for a BTL that has none, or no room for one: the descriptor holds the only copy of a short message,
+  // and hands it back when it fails. False: too long, too many under way, or no descriptor; nothing happened.
   static bool send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                         opal_convertor_t* conv, size_t length);
   // Descriptors of send_copy() that have not ended. Any thread.

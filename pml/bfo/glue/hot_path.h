@@ -18,9 +18,13 @@ inline int32_t add_end(int32_t& ends, int32_t end) {
 inline bool sendi_convertor(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                             opal_convertor_t* conv, size_t length) {
   if (rail.btl->btl_sendi == nullptr) return BtlPort::send_copy(rail, tag, hdr, hdr_size, conv, length);
-  return rail.btl->btl_sendi(rail.btl, rail.ep, conv, const_cast<void*>(hdr), hdr_size, length,
-                             MCA_BTL_NO_ORDER, MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP,
-                             tag, nullptr) == OPAL_SUCCESS;
+  if (OPAL_LIKELY(rail.btl->btl_sendi(rail.btl, rail.ep, conv, const_cast<void*>(hdr), hdr_size, length,
+                                      MCA_BTL_NO_ORDER,
+                                      MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP, tag,
+                                      nullptr) == OPAL_SUCCESS))
+    return true;
+  // Its place for such messages is full (vader: a few KiB). A BTL with the contract has done all it can.
+  return rail.failover == nullptr && BtlPort::send_copy(rail, tag, hdr, hdr_size, conv, length);
 }
 
 inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,

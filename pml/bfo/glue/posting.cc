@@ -28,16 +28,6 @@ Fate fate_of(int status) {
   return status == BFO_RC_NEVER_SENT ? Fate::kNeverSent : Fate::kUnknown;
 }
 
-Post post_of(int rc) {
-  switch (rc) {
-    case OPAL_ERR_OUT_OF_RESOURCE:
-    case OPAL_ERR_TEMP_OUT_OF_RESOURCE:
-      return Post::kNoResource;
-    default:
-      return Post::kUnreachable;
-  }
-}
-
 // Relaxed: read only after the connection has broken.
 void note_carried(RailHandle& rail) {
   __atomic_store_n(&rail.carried, true, __ATOMIC_RELAXED);
@@ -62,27 +52,13 @@ void copy_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, mca_btl_base
   }
 }
 
+}  // namespace
+
 void rdma_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, void*, mca_btl_base_registration_handle_t*,
                void*, void* cbdata, int status) {
   FragRecord* frag = static_cast<FragRecord*>(cbdata);
   if (OPAL_LIKELY(status == OPAL_SUCCESS)) note_carried(frag->xfer.rail->handle);
   frag->module->engine().on_done(frag, fate_of(status));
-}
-
-// May the BTL move `length` bytes of the local buffer? `local` is its handle, nullptr where it needs none.
-bool reachable(const RailHandle& rail, const Registration& reg, size_t length, size_t unregistered,
-               mca_btl_base_registration_handle_t*& local) {
-  return reg.find(rail.btl, local) || rail.btl->btl_register_mem == nullptr || length <= unregistered;
-}
-
-}  // namespace
-
-bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
-                    size_t length) {
-  opal_convertor_t* conv = &req.base.req_base.req_convertor;
-  size_t position = 0;
-  if (length > 0) opal_convertor_set_position(conv, &position);
-  return sendi_convertor(rail, tag, hdr, hdr_size, conv, length);
 }
 
 bool BtlPort::send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
@@ -95,6 +71,8 @@ bool BtlPort::send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, si
   uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
   memcpy(to, hdr, hdr_size);
   if (length > 0) {
+    size_t position = 0;  // an attempt to send it may have moved it
+    opal_convertor_set_position(conv, &position);
     struct iovec iov = {to + hdr_size, length};
     uint32_t count = 1;
     size_t packed = length;
@@ -187,20 +165,6 @@ Post BtlPort::put(const RailHandle& rail, SendRequest& req, uint64_t offset, siz
   memcpy(frag.remote_handle, handle.bytes, sizeof(frag.remote_handle));
   const int rc =
       rail.btl->btl_put(rail.btl, rail.ep, static_cast<uint8_t*>(contiguous(req)) + offset, remote_address,
-                        local, reinterpret_cast<mca_btl_base_registration_handle_t*>(frag.remote_handle),
-                        length, 0, MCA_BTL_NO_ORDER, rdma_done, nullptr, &frag);
-  if (rc == 1) return Post::kCompleted;
-  return rc == OPAL_SUCCESS ? Post::kAccepted : post_of(rc);
-}
-
-Post BtlPort::get(const RailHandle& rail, RecvRequest& req, uint64_t offset, size_t length,
-                  uint64_t remote_address, const xfer::HandleBytes& handle, FragRecord& frag) {
-  mca_btl_base_registration_handle_t* local = nullptr;
-  if (!reachable(rail, req.xfer.rndv->reg, length, rail.btl->btl_get_local_registration_threshold, local))
-    return Post::kUnreachable;
-  memcpy(frag.remote_handle, handle.bytes, sizeof(frag.remote_handle));
-  const int rc =
-      rail.btl->btl_get(rail.btl, rail.ep, static_cast<uint8_t*>(contiguous(req)) + offset, remote_address,
                         local, reinterpret_cast<mca_btl_base_registration_handle_t*>(frag.remote_handle),
                         length, 0, MCA_BTL_NO_ORDER, rdma_done, nullptr, &frag);
   if (rc == 1) return Post::kCompleted;

@@ -103,7 +103,8 @@ bool Engine<P>::begin_send(SendRequest& r) {
   auto& x = r.xfer;
   ProcT& p = *x.proc;
   PeerT& peer = *p.peer;
-  RailT* const rail = next_for(peer, x.length);
+  const bool fits = x.length + sizeof(core::MatchHdr) <= peer.eager_limit;
+  RailT* const rail = fits ? next_for(peer, x.length) : nullptr;
   if (rail) [[likely]] {
     if (x.length + sizeof(core::MatchHdr) <= rail->limits.eager_limit && x.mode != SendMode::kSync) {
       direct_ = !rail->limits.failover;
@@ -122,7 +123,7 @@ bool Engine<P>::begin_send(SendRequest& r) {
   } else if (peer.lost) [[unlikely]] {
     finish_send(r, peer.loss.outcome);
     return false;
-  } else if (x.mode != SendMode::kSync && x.length + sizeof(core::MatchHdr) <= peer.eager_limit) {
+  } else if (x.mode != SendMode::kSync && fits) {
     x.went = false;
     ready(r);
     return false;
@@ -166,6 +167,7 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
 // inline: also in a program that instantiates the engine elsewhere, the function MPI calls contains it.
 template <class P>
 inline bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source) {
+  if (args.length > longest_eager_.load(std::memory_order_relaxed)) return false;
   Entry entry(*this);
   ProcT* const p = proc_at(*args.comm, args.dst);
   if (!p || !peer_of(*p)) [[unlikely]]
@@ -199,12 +201,28 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
   }
   PeerT& p = *rail->peer;
   if (p.left) return;
-  hold_again(p, Bytes{static_cast<const std::uint8_t*>(data), size});
-  send_raw(p, data, size);
+  if (entry.nested() && tag != static_cast<std::uint8_t>(MsgType::kMatch)) {
+    put_aside(rail, 0, tag, data, size, true);
+    return;
+  }
+  brief_lost(p, Bytes{static_cast<const std::uint8_t*>(data), size});
   if (!entry.nested())
     flush(p);
   else
     activate(p);
+}
+
+/// The state of its request says a RGET again, if that is still to be said; anything else goes as it is.
+template <class P>
+[[gnu::cold]] void Engine<P>::brief_lost(PeerT& p, Bytes message) {
+  core::RndvHdr h;
+  if (message.data[0] == static_cast<std::uint8_t>(MsgType::kRget) && core::decode(message, h)) {
+    SendRequest* const r = sends_.find(Name(h.sender));
+    if (r && r->xfer.rndv->name == Name(h.sender)) send_event(*r, SendEvent::kControlLost);
+    return;
+  }
+  hold_again(p, message);
+  send_raw(p, message.data, message.size);
 }
 
 /// Bytes that may be an eager message are sent again: the window of its destination is held. The communicator

@@ -9,6 +9,7 @@
 // those aside and handles them before its outermost entry point returns.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -156,6 +157,7 @@ class Engine {
     RailT* rail;
     std::uint32_t epoch;
     std::uint8_t tag;
+    bool failed;  ///< a message of ours that came back
     std::size_t size;
   };
   /// Where a message came from and its bytes; valid during one dispatch.
@@ -206,6 +208,14 @@ class Engine {
     Engine& e_;
   };
   void leave_slow();
+  /// What a rail to oneself delivers while it is posted is handled at once: when it is posted everything else
+  /// of its request is done. A RGET is read, and its FIN delivered, inside the call that posts it.
+  static bool at_once(std::uint8_t tag) {
+    return tag == static_cast<std::uint8_t>(MsgType::kMatch) ||
+           tag == static_cast<std::uint8_t>(MsgType::kRget) ||
+           tag == static_cast<std::uint8_t>(MsgType::kFin);
+  }
+  static constexpr unsigned kAtOnce = 3;  ///< calls inside each other: the send's, its RGET, the FIN
 
   // memory.h
   void no_memory(PeerT& p, std::size_t size);
@@ -214,7 +224,8 @@ class Engine {
   void doom(PeerT& p);
   void give_up_doomed();
 
-  void put_aside(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size);
+  void put_aside(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
+                 bool failed = false);
   void finish_send(SendRequest& r, Outcome outcome);
   void finish_recv(RecvRequest& r);
   void take_eager(RecvRequest& r, Bytes in);
@@ -264,6 +275,7 @@ class Engine {
 
   // eager.h
   bool begin_send(SendRequest& r);
+  void brief_lost(PeerT& p, Bytes message);
 
   // window.h
   bool window_open(ProcT& p);
@@ -301,7 +313,11 @@ class Engine {
   // order.h
   static bool ends_send(const void* bytes);
   static const void* raw_bytes(const Frag& f) { return f.xfer.buffer ? f.xfer.buffer : f.xfer.raw; }
-  static bool end_waits(const PeerT& p);
+  static bool end_waits(const PeerT& p) {
+    return !(p.raw.empty() && p.starved.empty()) && end_among_waiting(p);
+  }
+  static bool end_among_waiting(const PeerT& p);
+  void send_end(PeerT& p, const void* bytes, std::size_t len);
   void order_begins(Frag& f, RailT& rail);
   void order_ends(PeerT& p, Frag& f);
   void reorder(PeerT& p);
@@ -319,6 +335,8 @@ class Engine {
   std::uint64_t piece(std::uint64_t length, unsigned rails, std::uint64_t limit) const;
   RailT* lightest(PeerT& p, std::uint32_t refused);
   Frag* new_frag(FragKind kind, RailT& rail, PeerT& peer);
+  template <class Source>
+  bool post_brief(RailT& rail, const void* hdr, std::size_t len, Source& source);
   bool post_control(PeerT& p, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
                     std::uint32_t grant = 0);
   Frag* send_raw(PeerT& p, const void* bytes, std::size_t len, RailT* pinned = nullptr,
@@ -341,6 +359,12 @@ class Engine {
   void ready(RecvRequest& r);
   void unready(SendRequest& r);
   void unready(RecvRequest& r);
+  /// Post what `r` owes; it waits when no rail takes it now, or when others wait. It may be over afterwards.
+  template <class Request>
+  void serve_now(Request& r) {
+    const PeerT& p = *r.xfer.proc->peer;
+    if (p.active || p.n_eager == 0 || !serve(r)) ready(r);
+  }
   void flush(PeerT& p);
   bool post_waiting(PeerT& p);
   /// Something of `p` waits: flush() posts it, or progress() later. Nothing waits unnoticed: whoever puts
@@ -425,6 +449,8 @@ class Engine {
   }
   void send_check(SendRequest& r);
   void recv_check(RecvRequest& r);
+  void send_over(SendRequest& r);
+  void recv_over(RecvRequest& r);
   void store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload);
   static std::size_t entries_fit(const PeerT& p, std::size_t header, std::size_t entry, std::size_t most);
   bool send_notify(SendRequest& r);
@@ -540,9 +566,10 @@ class Engine {
   typename P::Lock lock_;
   unsigned depth_ = 0;
   bool tail_work_ = false;
-  bool direct_ = false;  ///< an eager message is handed to a rail that may deliver it at once (self)
-  bool doomed_ = false;  ///< a peer is
-  bool held_ = false;    ///< a record waits for what has to go again: looked at when the engine is left
+  bool direct_ = false;     ///< a message is handed to a rail that may deliver it at once (self)
+  Frag* ending_ = nullptr;  ///< a READ is being posted and has not ended in its call
+  bool doomed_ = false;     ///< a peer is
+  bool held_ = false;       ///< a record waits for what has to go again: looked at when the engine is left
   EarlyLoss* early_losses_ = nullptr;
   std::size_t nameless_unkept_ =
       0;                            ///< size of a message without room, of a peer whose messages come without
@@ -551,6 +578,8 @@ class Engine {
   static constexpr std::uint64_t kAbsence = 2'000'000'000;  ///< ns without a look at the clock
   PeerT* timed_ = nullptr;    ///< peers that are parked, or have FRAGs awaited: progress() looks at the clock
   ProcT* stalled_ = nullptr;  ///< ranks whose window is shut
+  static constexpr std::size_t kNoRail = SIZE_MAX;
+  std::atomic<std::size_t> longest_eager_{kNoRail};  ///< of all rails; read without the lock
   std::uint64_t frags_out_ = 0;
   std::uint64_t eager_out_ = 0;  ///< eager sends with a request that have not ended
   SlotMap<SendRequest> sends_;

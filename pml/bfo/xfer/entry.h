@@ -78,7 +78,10 @@ template <class P>
     }
     if (Aside* a = aside_.pop_front()) {
       const Bytes in{reinterpret_cast<const std::uint8_t*>(a + 1), a->size};
-      if (RecvRequest* r = dispatch(a->rail, a->epoch, a->tag, in)) take_eager(*r, in);
+      if (a->failed)
+        brief_lost(*a->rail->peer, in);
+      else if (RecvRequest* r = dispatch(a->rail, a->epoch, a->tag, in))
+        take_eager(*r, in);
       port_.free(a);
       continue;
     }
@@ -104,13 +107,14 @@ template <class P>
 
 template <class P>
 void Engine<P>::put_aside(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data,
-                          std::size_t size) {
+                          std::size_t size, bool failed) {
   void* const memory = port_.alloc(sizeof(Aside) + size);
   if (!memory) return no_memory(rail, epoch, size);
   auto* a = ::new (memory) Aside;
   a->rail = rail;
   a->epoch = epoch;
   a->tag = tag;
+  a->failed = failed;
   a->size = size;
   std::memcpy(static_cast<void*>(a + 1), data, size);
   aside_.push_back(a);
@@ -146,9 +150,9 @@ void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, c
   {
     Entry entry(*this);
     if (entry.nested()) [[unlikely]] {
-      if (!direct_ || !aside_.empty() || tag != static_cast<std::uint8_t>(MsgType::kMatch))
+      if (!direct_ || !aside_.empty() || !at_once(tag) || depth_ > kAtOnce)
         put_aside(rail, epoch, tag, data, size);
-      else if ((r = on_match(Arrival{rail, epoch, in})) != nullptr)
+      else if ((r = dispatch(rail, epoch, tag, in)) != nullptr)
         take_eager(*r, in);
       return;
     }
@@ -226,6 +230,10 @@ void Engine<P>::on_done(Frag* frag, Fate fate) {
   Entry entry(*this);
   frag->xfer.fate = fate;
   if (entry.nested()) {
+    if (frag == ending_ && fate == Fate::kDelivered) {  // whoever posts it goes on
+      ending_ = nullptr;
+      return;
+    }
     done_.push_back(frag);
     tail_work_ = true;
     ++counters_.deferred;

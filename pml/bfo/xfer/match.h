@@ -48,12 +48,11 @@ template <class P>
 /// RNDV or RGET, first of their request or continuing it.
 template <class P>
 typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
-  core::RgetHdr g{};
-  std::size_t used = 0;
+  core::RndvHdr open;
   const bool ok = a.bytes.size > 0 && a.bytes.data[0] == static_cast<std::uint8_t>(MsgType::kRget)
-                      ? core::decode_rget(a.bytes, g, used)
-                      : core::decode(a.bytes, g.rndv);
-  const core::MatchHdr& h = g.rndv.match;
+                      ? core::decode_rget(a.bytes, open)
+                      : core::decode(a.bytes, open);
+  const core::MatchHdr& h = open.match;
   if (!ok) {
     ++counters_.malformed;
     return nullptr;
@@ -80,18 +79,18 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
 
   // Continues a request: matching is over, the name decides.
   NameState state;
-  const Name name(g.rndv.receiver);
+  const Name name(open.receiver);
   RecvRequest* const r = find(recvs_, name, a, state);
   if (!r) {
     if (state == NameState::kFinished || state == NameState::kFailed)
       raw_restart(*peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, h,
-                  Name(g.rndv.sender), name);
+                  Name(open.sender), name);
     else
       ++counters_.malformed;
     return nullptr;
   }
   auto& x = r->xfer;
-  if (x.proc != p || x.seq != h.seq || !x.rndv->peer_name.same_request(Name(g.rndv.sender))) {
+  if (x.proc != p || x.seq != h.seq || !x.rndv->peer_name.same_request(Name(open.sender))) {
     ++counters_.malformed;
     return nullptr;
   }

@@ -31,9 +31,9 @@ bool Engine<P>::ends_send(const void* bytes) {
   }
 }
 
-/// Is a message waiting that the user's must not overtake?
+/// Is a message waiting that the user's must not overtake? Something waits.
 template <class P>
-bool Engine<P>::end_waits(const PeerT& p) {
+[[gnu::noinline]] bool Engine<P>::end_among_waiting(const PeerT& p) {
   for (Frag* f = p.raw.front(); f; f = p.raw.next(f))
     if (ends_send(raw_bytes(*f))) return true;
   for (StarvedT* s = p.starved.front(); s; s = p.starved.next(s))
@@ -69,6 +69,17 @@ void Engine<P>::order_ends(PeerT& p, Frag& f) {
   if (turn == 0 || turn != p.order_turn || p.ends_out == 0 || --p.ends_out != 0) return;
   p.order = nullptr;
   settle_home(p);
+}
+
+/// Send a message that ends a send of the peer. With one rail everything is read in the order it was sent, so
+/// the rail may keep it, and hand it back when it fails, without a record here.
+template <class P>
+void Engine<P>::send_end(PeerT& p, const void* bytes, std::size_t len) {
+  if (p.n_rails == 1 && p.n_eager == 1 && p.raw.empty() && p.starved.empty() && !p.left) {
+    InlineSource none{};
+    if (post_brief(*p.eager[0], bytes, len, none)) return;
+  }
+  send_raw(p, bytes, len);
 }
 
 /// The preferred rails have changed.

@@ -10,8 +10,9 @@
 //  - The engine calls the port with its lock held, except complete_send(), complete_recv(), peer_failed(),
 //    emit() and unpack() of eager messages, which it calls with the lock released because they may run user
 //    code that re-enters the engine.
-//  - send(), send_bytes(), put() and get() may call Engine::on_done() or Engine::on_message() before they
-//    return (self, vader do): the engine notices and defers.
+//  - sendi(), send(), send_bytes(), put() and get() may call Engine::on_done() or Engine::on_message() before
+//    they return (self, vader do): the engine notices and defers, or goes on at once where it is ready for
+//    it.
 //  - No port function blocks or runs progress.
 //
 // Associated types
@@ -113,9 +114,9 @@ concept Port = PortTypes<P> && requires(
   { p.free(mem) };
 
   // ---- posting
-  /// Fast path of one eager message: header `bytes`/`n`, then `n_inout` bytes from the start of the request's
-  /// (or inline source's) buffer, packed. True: taken, no completion will be reported, but a failure comes
-  /// back through Engine::on_sendi_failed(). False: nothing happened.
+  /// Fast path of one eager message, or of a header alone: header `bytes`/`n`, then `n_inout` bytes from the start
+  /// of the request's (or inline source's) buffer, packed. True: taken, no completion will be reported, but a
+  /// failure comes back through Engine::on_sendi_failed(). False: nothing happened.
   { p.sendi(rail, tag, bytes, n, sreq, n) } -> std::same_as<bool>;
   { p.sendi(rail, tag, bytes, n, inl, n) } -> std::same_as<bool>;
   /// Send header plus `n_inout` bytes packed from offset `u64` of the request's buffer. On return n_inout is

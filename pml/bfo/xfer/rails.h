@@ -70,6 +70,9 @@ void Engine<P>::share_eager_limit(PeerT& p) {
     limit = std::min(limit, least);
     p.eager_limit = std::max(p.eager_limit, limit);
   }
+  const std::size_t longest = longest_eager_.load(std::memory_order_relaxed);
+  if (longest == kNoRail || p.eager_limit > longest)
+    longest_eager_.store(p.eager_limit, std::memory_order_relaxed);
 }
 
 /// Usable rails: those up; else the suspect ones; else one that is being connected or can be (H18).

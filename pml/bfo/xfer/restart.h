@@ -122,14 +122,21 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     if (x.outcome != Outcome::kOk && x.rndv->peer_name && !x.proc->peer->lost)
       raw_restart(*x.proc->peer, MsgType::kSendDone, core::kFlagFail, identity(r), x.rndv->name,
                   x.rndv->peer_name);
-    sends_.erase(x.rndv->name, x.outcome != Outcome::kOk);
-    x.proc->peer->live_sends.remove(&r);
-    unready(r);
-    port_.deregister(x.rndv->reg);
-    if constexpr (requires { port_.rndv_over(r); }) port_.rndv_over(r);
-    give_rndv(free_send_rndv_, x.rndv);
-    finish_send(r, x.outcome);
+    send_over(r);
   }
+}
+
+/// A rendezvous ends, and its name with it.
+template <class P>
+void Engine<P>::send_over(SendRequest& r) {
+  auto& x = r.xfer;
+  sends_.erase(x.rndv->name, x.outcome != Outcome::kOk);
+  x.proc->peer->live_sends.remove(&r);
+  unready(r);
+  if (x.rndv->registered) port_.deregister(x.rndv->reg);
+  if constexpr (requires { port_.rndv_over(r); }) port_.rndv_over(r);
+  give_rndv(free_send_rndv_, x.rndv);
+  finish_send(r, x.outcome);
 }
 
 template <class P>
@@ -144,6 +151,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
     core::RndvHdr h{};
     if (core::decode(in.arrival->bytes, h)) x.rndv->peer_name = Name(h.sender);
     choose_protocol(r, *in.arrival);
+    ready(r);
   }
   if (actions & core::kRecvAnswer) {
     if (in.arrival != nullptr && !(actions & core::kRecvReopen)) Rget<P>::refresh(*this, r, *in.arrival);
@@ -194,27 +202,34 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
       answer_nack(r);
   }
   if (actions & core::kRecvComplete) {
-    const bool failed = recv_failed(r);
-    if (x.rndv->nack_owed ||
-        failed) {  // a sender that is still there must not wait for a receive that failed (H12)
-      answer_nack(r);
-    } else if (x.protocol == Protocol::kGet && !failed) {
-      const core::FinHdr h{
-          static_cast<std::uint8_t>(MsgType::kFin), 0, 0, x.rndv->peer_name.value, x.rndv->name.value, 0, 1};
-      send_raw(peer, &h, sizeof h);
-    }
-    if (failed) note_failed(peer, x.rndv->peer_name);
-    recvs_.erase(x.rndv->name, failed);
-    peer.live_recvs.remove(&r);
-    unready(r);
-    port_.deregister(x.rndv->reg);
-    give_rndv(free_recv_rndv_, x.rndv);
-    finish_recv(r);
+    recv_over(r);
     return;
   }
   if (actions & (core::kRecvFinishOk | core::kRecvFail | core::kRecvQuiesce | core::kRecvStore |
                  core::kRecvUseGrant | core::kRecvDropGrant | core::kRecvCountRead | core::kRecvSenderDone))
     recv_check(r);
+}
+
+/// A rendezvous ends, and its name with it.
+template <class P>
+void Engine<P>::recv_over(RecvRequest& r) {
+  auto& x = r.xfer;
+  PeerT& peer = *x.proc->peer;
+  const bool failed = recv_failed(r);
+  if (x.rndv->nack_owed || failed) {  // the sender must not wait for a receive that failed (H12)
+    answer_nack(r);
+  } else if (x.protocol == Protocol::kGet) {
+    const core::FinHdr h{
+        static_cast<std::uint8_t>(MsgType::kFin), 0, 0, x.rndv->peer_name.value, x.rndv->name.value, 0, 1};
+    send_end(peer, &h, sizeof h);
+  }
+  if (failed) note_failed(peer, x.rndv->peer_name);
+  recvs_.erase(x.rndv->name, failed);
+  peer.live_recvs.remove(&r);
+  unready(r);
+  if (x.rndv->registered) port_.deregister(x.rndv->reg);
+  give_rndv(free_recv_rndv_, x.rndv);
+  finish_recv(r);
 }
 
 /// Raise what follows from the counters of a send.

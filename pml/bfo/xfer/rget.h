@@ -34,8 +34,7 @@ struct Rget {
   static bool registered(E& e, SendRequest& r) {
     auto& x = r.xfer;
     if (x.rndv->registered) return true;
-    if (!e.port_.contiguous(r)) return false;
-    x.rndv->registered = e.port_.register_send(r, x.length, x.rndv->reg);
+    x.rndv->registered = e.port_.contiguous(r) && e.port_.register_send(r, x.length, x.rndv->reg);
     return x.rndv->registered;
   }
   static bool registered(E& e, RecvRequest& r) {
@@ -49,10 +48,7 @@ struct Rget {
   static bool key_of(E& e, const typename P::Registration& reg, const Rail<P>& rail, core::RailKey& k) {
     HandleBytes h;
     if (!e.port_.handle(reg, rail.handle, h)) return false;
-    k = core::RailKey{};
-    k.conn = rail.name.conn;
-    k.epoch = rail.name.epoch;
-    k.handle_len = h.size;
+    k = core::RailKey{rail.name.conn, rail.name.epoch, h.size, {}, {}};
     std::memcpy(k.handle, h.bytes, sizeof k.handle);
     return true;
   }
@@ -67,7 +63,7 @@ struct Rget {
     for (unsigned i = 0; i < p.n_eager; ++i) any = any || can_get(*p.eager[i], x.length);
     if (!any || !registered(e, r)) return false;
     const bool again = x.rndv->restarts != 0;
-    core::RgetHdr h{};
+    core::RgetHdr h;  // of the keys only those that travel are written
     h.rndv.match = e.identity(r);
     h.rndv.match.type = static_cast<std::uint8_t>(core::MsgType::kRget);
     h.rndv.match.flags =
@@ -76,6 +72,10 @@ struct Rget {
     h.rndv.sender = x.rndv->name.value;
     h.rndv.receiver = again ? x.rndv->peer_name.value : 0;
     h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r));
+    h.reserved = 0;
+    const std::uint16_t exposed_before = x.rndv->exposed;
+    const Protocol protocol_before = x.protocol;
+    const std::uint64_t open_len_before = x.rndv->open_len;
     const unsigned rails = e.rails_for_user(p);
     refused = rails == 0;
     for (unsigned i = 0; i < rails; ++i) {
@@ -93,14 +93,33 @@ struct Rget {
       }
       if (h.n_keys == 0) continue;
       refused = true;
-      if (!e.post_on(*carrier, &h, core::rget_size(h.n_keys), FragKind::kOpen, x.rndv->name, false)) continue;
-      x.rndv->exposed = static_cast<std::uint16_t>(x.rndv->exposed | exposed);
+      // A rail to oneself delivers it, and what it causes, in the call: all must be as after it.
+      x.rndv->exposed = static_cast<std::uint16_t>(exposed_before | exposed);
       x.protocol = Protocol::kGet;
       x.rndv->open_len = 0;
-      refused = false;
-      return true;
+      const std::size_t size = core::rget_size(h.n_keys);
+      if (e.post_brief(*carrier, &h, size, r) ||
+          e.post_on(*carrier, &h, size, FragKind::kOpen, x.rndv->name, false)) {
+        refused = false;
+        return true;
+      }
+      x.rndv->exposed = exposed_before;
+      x.protocol = protocol_before;
+      x.rndv->open_len = open_len_before;
     }
     return false;
+  }
+
+  /// FIN of a message that was opened once, and of which nothing went over a rail but its header: the send is
+  /// over. Others go through the table, with the same end.
+  static bool ends_in_first_round(E& e, SendRequest& r) {
+    auto& x = r.xfer;
+    if (x.phase != core::SendPhase::kOpening || x.protocol != Protocol::kGet) return false;
+    if (x.rndv->restarts != 0 || !x.rndv->gone.empty() || !e.gate_clear(x)) return false;
+    x.owed = 0;
+    x.phase = core::SendPhase::kIdle;
+    e.send_over(r);
+    return true;
   }
 
   /// Receiver: keep the keys of a RGET whose rails are up here. False: it cannot be read.
@@ -123,6 +142,31 @@ struct Rget {
       return false;
     }
     x.rndv->remote_address = h.address;
+    return true;
+  }
+
+  /// The usual case: the header names one rail, which brings all in one READ, and nothing else waits. False:
+  /// it is not, and nothing happened.
+  static bool read_at_once(E& e, RecvRequest& r, const Arrival& a) {
+    auto& x = r.xfer;
+    Peer<P>& p = *x.proc->peer;
+    core::RgetHdr h;
+    if (!e.config_.use_get || p.active || a.bytes.size != core::rget_size(1)) return false;
+    std::memcpy(&h, a.bytes.data, core::rget_size(1));  // checked when it arrived
+    Rail<P>* const rail = e.rail_named(p, h.keys[0].conn, h.keys[0].epoch, a.rail);
+    if (!rail || rail->limits.get_limit == 0 || x.rndv->want == 0) return false;
+    if (x.rndv->want > rail->limits.get_limit || x.rndv->want > rail->limits.rdma_frag_size) return false;
+    if (!aligned(*rail, h.address, x.rndv->want) || !registered(e, r)) return false;
+    x.rndv->key_rail = a.rail;
+    x.rndv->keys[0] = h.keys[0];
+    x.rndv->n_keys = 1;
+    x.rndv->remote_address = h.address;
+    x.protocol = Protocol::kGet;
+    if (read(e, r, *rail, h.keys[0], Range{0, x.rndv->want})) return true;
+    if (x.phase != core::RecvPhase::kReceiving) return true;  // the rail was lost meanwhile
+    x.rndv->todo.add(0, x.rndv->want);
+    x.owed |= kOweData;
+    e.ready(r);
     return true;
   }
 
@@ -190,7 +234,7 @@ struct Rget {
       }
       if (x.rndv->in_flight >= e.config_.rdma_depth * x.rndv->n_keys)
         return true;  // a completion brings it back
-      if (!best || !read(e, r, *best, *key)) {
+      if (!best || !read(e, r, *best, *key, x.rndv->todo.front())) {
         if (best) refused |= 1u << best->index;
         if (best) continue;
         x.owed |= kOweData;
@@ -202,9 +246,9 @@ struct Rget {
   }
   static bool serve(E&, SendRequest&) { return true; }
 
-  static bool read(E& e, RecvRequest& r, Rail<P>& rail, const core::RailKey& key) {
+  /// Posts a READ of the front of `want`. False: the rail does not take it now.
+  static bool read(E& e, RecvRequest& r, Rail<P>& rail, const core::RailKey& key, Range want) {
     auto& x = r.xfer;
-    const Range want = x.rndv->todo.front();
     std::uint64_t n = rail.limits.rdma_frag_size;
     if (n > rail.limits.get_limit) n = rail.limits.get_limit;
     n = e.piece(x.rndv->want, x.rndv->n_keys, n);
@@ -219,6 +263,7 @@ struct Rget {
     f->xfer.name = x.rndv->name;
     f->xfer.offset = want.begin;
     f->xfer.length = n;
+    e.ending_ = f;
     HandleBytes handle;
     handle.size = key.handle_len;
     std::memcpy(handle.bytes, key.handle, sizeof handle.bytes);
@@ -227,13 +272,15 @@ struct Rget {
     x.rndv->todo.remove(want.begin, want.begin + n);
     const Post post =
         e.port_.get(rail.handle, r, want.begin, n, x.rndv->remote_address + want.begin, handle, *f);
+    const bool in_its_call = e.ending_ == nullptr;
+    e.ending_ = nullptr;
     if (taken(post) && !x.rndv->lost.empty()) e.note_resumed(*rail.peer);
-    if (post == Post::kAccepted) return true;
+    if (post == Post::kAccepted && !in_its_call) return true;
     e.fragment_left(*f);
-    f->xfer.fate = post == Post::kCompleted ? Fate::kDelivered : Fate::kNeverSent;
+    f->xfer.fate = taken(post) ? Fate::kDelivered : Fate::kNeverSent;
     read_ended(e, r, *f);
     e.port_.frag_free(*f);
-    return post == Post::kCompleted;
+    return taken(post);
   }
 
   /// No READ of `epoch` can be executed any more. A request may wait in the fabric after our half of the
@@ -285,6 +332,14 @@ struct Rget {
     BFO_DCHECK(entry != nullptr);
     if (fx.fate == Fate::kDelivered) {
       e.ledger_remove(x.rndv->ledger, entry);
+      if (x.phase == core::RecvPhase::kReceiving && fx.length == x.rndv->want && x.rndv->in_flight == 0 &&
+          x.rndv->ledger == nullptr && x.rndv->have.empty() && x.rndv->lost.empty()) {
+        // One READ brought all: what the table does with it in three steps.
+        x.owed = 0;
+        x.phase = core::RecvPhase::kIdle;
+        e.recv_over(r);
+        return;
+      }
       typename E::RecvInput in;
       in.offset = fx.offset;
       in.length = fx.length;

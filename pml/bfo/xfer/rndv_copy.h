@@ -61,10 +61,9 @@ struct RndvCopy {
     x.rndv->open_len = x.length;
     x.rndv->ledger = nullptr;
     x.rndv->unfenced = 0;
-    x.rndv->reg = {};
     x.proc->peer->live_sends.push_back(&r);
-    e.ready(r);
     ++e.counters_.rndv_sent;
+    e.serve_now(r);
     return true;
   }
 
@@ -169,7 +168,7 @@ bool Engine<P>::open(SendRequest& r) {
   const bool again = x.rndv->restarts != 0;
   bool refused = false;
   if (Rget<P>::open(*this, r, refused)) {
-    note_opened(r);
+    if (x.rndv) note_opened(r);  // sent to oneself it may be over
     return true;
   }
   if (refused) return false;
@@ -262,7 +261,6 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   x.rndv->sender_done = false;
   x.rndv->nack_owed = false;
   x.rndv->ledger = nullptr;
-  x.rndv->reg = {};
   x.rndv->n_keys = 0;
   x.phase = RecvPhase::kReceiving;
   peer.live_recvs.push_back(&r);
@@ -274,8 +272,10 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   // The answer goes out before the first bytes are copied, so that the sender works meanwhile. When nothing
   // else is missing the end of the request answers.
   if (!peer.lost) [[likely]] {
+    if (!rndv && Rget<P>::read_at_once(*this, r, a)) return;
     choose_protocol(r, a);
-    if (!x.rndv->have.covers(0, x.rndv->want)) flush(peer);
+    if (!x.rndv->have.covers(0, x.rndv->want)) serve_now(r);
+    if (!x.rndv) return;
   }
   if (n != 0) port_.unpack(r, 0, first.data, n);
   if (peer.lost) [[unlikely]] {  // it came before the peer was given up, and is matched now
@@ -303,7 +303,6 @@ void Engine<P>::choose_protocol(RecvRequest& r, const Arrival& a) {
   if (x.protocol == Protocol::kGet) Rget<P>::align_todo(r);
   x.rndv->total = x.rndv->todo.bytes();
   x.owed |= x.protocol == Protocol::kCopy ? kOweStart : kOweData;
-  ready(r);
 }
 
 template <class P>

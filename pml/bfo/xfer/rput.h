@@ -407,6 +407,7 @@ void Engine<P>::on_fin(const Arrival& a) {
     SendRequest* const r = find_current(sends_, Name(h.sender), a);
     if (!r) return;
     PeerT& peer = *r->xfer.proc->peer;
+    if (Rget<P>::ends_in_first_round(*this, *r)) return flush(peer);
     SendInput in;
     in.all_read = true;
     send_event(*r, SendEvent::kFin, in);

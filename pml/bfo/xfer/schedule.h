@@ -118,7 +118,22 @@ bool Engine<P>::post_on(RailT& rail, const void* hdr, std::size_t len, FragKind 
   return true;
 }
 
-/// The same over any usable rail.
+/// A control message that the rail keeps, and hands to on_sendi_failed() when it fails: without a record
+/// here. False: nothing happened. A rail to oneself delivers it in the call.
+template <class P>
+template <class Source>
+bool Engine<P>::post_brief(RailT& rail, const void* hdr, std::size_t len, Source& source) {
+  direct_ = !rail.limits.failover;
+  const bool sent =
+      port_.sendi(rail.handle, *static_cast<const std::uint8_t*>(hdr), hdr, len, source, std::size_t{0});
+  direct_ = false;
+  if (!sent) return false;
+  ++counters_.control_sent;
+  counters_.bytes_headers += len;
+  return true;
+}
+
+/// The same as post_on() over any usable rail.
 template <class P>
 bool Engine<P>::post_control(PeerT& p, const void* hdr, std::size_t len, FragKind kind, Name own,
                              bool to_sender, std::uint32_t grant) {

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// long_path.h: what every long message passes through in the glue once: its buffer, registrations and READs.
+// Inline so that it melts into the engine's code. Included by module.h only.
+#pragma once
+
+#include "pml/bfo/glue/module.h"
+
+namespace bfo::glue {
+
+inline FragRecord* BtlPort::frag_alloc() {
+  FragRecord* frag = reinterpret_cast<FragRecord*>(opal_free_list_get(&frags_));
+  if (OPAL_UNLIKELY(frag == nullptr)) return nullptr;
+  frag->module = &module_;
+  return frag;
+}
+
+inline void BtlPort::frag_free(FragRecord& frag) {
+  opal_free_list_return(&frags_, &frag.super);
+}
+
+// With a header only: the convertor is not looked at.
+inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                           SendRequest& req, size_t length) {
+  opal_convertor_t* conv = &req.base.req_base.req_convertor;
+  size_t position = 0;
+  if (length > 0) opal_convertor_set_position(conv, &position);
+  return sendi_convertor(rail, tag, hdr, hdr_size, conv, length);
+}
+
+inline void* BtlPort::contiguous(SendRequest& req) {
+  const opal_convertor_t& conv = req.base.req_base.req_convertor;
+  if (req.base.req_bytes_packed == 0 || opal_convertor_need_buffers(&conv) != 0) return nullptr;
+  return conv.pBaseBuf + conv.pDesc->true_lb;
+}
+
+inline void* BtlPort::contiguous(RecvRequest& req) {
+  return req.direct;
+}
+
+inline bool BtlPort::register_all(const Peer* peer, void* base, size_t size, uint32_t flags,
+                                  Registration& out) {
+  out.size = 0;
+  if (peer == nullptr || base == nullptr) return false;
+  for (unsigned i = 0; i < peer->n_rails; ++i) {
+    const Rail& rail = peer->rails[i];
+    if (rail.limits.put_limit == 0 && rail.limits.get_limit == 0) continue;
+    mca_btl_base_module_t* btl = rail.handle.btl;
+    mca_btl_base_registration_handle_t* handle = nullptr;
+    if (btl->btl_register_mem != nullptr) {
+      handle = btl->btl_register_mem(btl, rail.handle.ep, base, size, flags);
+      if (handle == nullptr) continue;
+    }
+    out.one[out.size++] = {btl, handle};
+  }
+  return out.size > 0;
+}
+
+inline bool BtlPort::register_send(SendRequest& req, size_t size, Registration& out) {
+  return register_all(req.xfer.proc->peer, contiguous(req), size, MCA_BTL_REG_FLAG_REMOTE_READ, out);
+}
+
+inline bool BtlPort::register_recv(RecvRequest& req, size_t size, Registration& out) {
+  return register_all(req.xfer.proc->peer, contiguous(req), size,
+                      MCA_BTL_REG_FLAG_LOCAL_WRITE | MCA_BTL_REG_FLAG_REMOTE_WRITE, out);
+}
+
+inline void BtlPort::deregister(Registration& registration) {
+  for (unsigned i = 0; i < registration.size; ++i) {
+    const Registration::One& one = registration.one[i];
+    if (one.handle != nullptr) one.btl->btl_deregister_mem(one.btl, one.handle);
+  }
+  registration.size = 0;
+}
+
+inline bool BtlPort::handle(const Registration& registration, const RailHandle& rail,
+                            xfer::HandleBytes& out) {
+  mca_btl_base_registration_handle_t* local = nullptr;
+  if (!registration.find(rail.btl, local)) return false;
+  out = {};
+  if (local == nullptr) return true;
+  const size_t size = rail.btl->btl_registration_handle_size;
+  if (size > sizeof(out.bytes)) return false;
+  memcpy(out.bytes, local, size);
+  out.size = static_cast<uint8_t>(size);
+  return true;
+}
+
+// The end of a READ or write.
+void rdma_done(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* ep, void* address,
+               mca_btl_base_registration_handle_t* handle, void* context, void* cbdata, int status);
+
+// May the BTL move `length` bytes of the local buffer? `local` is its handle, nullptr where it needs none.
+inline bool reachable(const RailHandle& rail, const Registration& reg, size_t length, size_t unregistered,
+                      mca_btl_base_registration_handle_t*& local) {
+  return reg.find(rail.btl, local) || rail.btl->btl_register_mem == nullptr || length <= unregistered;
+}
+
+// What a refusal means.
+inline Post post_of(int rc) {
+  return rc == OPAL_ERR_OUT_OF_RESOURCE || rc == OPAL_ERR_TEMP_OUT_OF_RESOURCE ? Post::kNoResource
+                                                                               : Post::kUnreachable;
+}
+
+inline Post BtlPort::get(const RailHandle& rail, RecvRequest& req, uint64_t offset, size_t length,
+                         uint64_t remote_address, const xfer::HandleBytes& handle, FragRecord& frag) {
+  mca_btl_base_registration_handle_t* local = nullptr;
+  if (!reachable(rail, req.xfer.rndv->reg, length, rail.btl->btl_get_local_registration_threshold, local))
+    return Post::kUnreachable;
+  memcpy(frag.remote_handle, handle.bytes, sizeof(frag.remote_handle));
+  const int rc =
+      rail.btl->btl_get(rail.btl, rail.ep, static_cast<uint8_t*>(contiguous(req)) + offset, remote_address,
+                        local, reinterpret_cast<mca_btl_base_registration_handle_t*>(frag.remote_handle),
+                        length, 0, MCA_BTL_NO_ORDER, rdma_done, nullptr, &frag);
+  if (rc == 1) return Post::kCompleted;
+  return rc == OPAL_SUCCESS ? Post::kAccepted : post_of(rc);
+}
+
+}  // namespace bfo::glue

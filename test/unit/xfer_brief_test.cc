@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_brief_test.cc: the shortest way of a long message: RGET and FIN without a record of a fragment, one
+// READ for all of it, and to oneself everything inside the call that sends it.
+#include <gtest/gtest.h>
+
+#include "test/unit/failover_steps.h"
+
+namespace bfo::test {
+namespace {
+
+World::Options one_rail() {
+  World::Options o = reads();
+  o.rails = 1;
+  o.rdma_frag = 1 << 20;
+  return o;
+}
+
+bool next_is(const World& w, MsgType t) {
+  return !w.flights.empty() && w.flights[0].tag == static_cast<std::uint8_t>(t);
+}
+
+TEST(Brief, LongMessageOverOneRail_TakesOneReadAndNoRecordOfItsHeaders) {
+  World w(one_rail());
+  const auto [s, r] = transfer(w, 50000);
+  ASSERT_TRUE(next_is(w, MsgType::kRget));
+  EXPECT_EQ(w.flights[0].frag, nullptr);
+  w.take();
+  ASSERT_EQ(w.flights.size(), 1u);
+  EXPECT_EQ(w.flights[0].kind, Flight::Kind::kGet);
+  EXPECT_EQ(w.flights[0].size, 50000u);
+  w.take();
+  EXPECT_TRUE(r->done);
+  ASSERT_TRUE(next_is(w, MsgType::kFin));
+  EXPECT_EQ(w.flights[0].frag, nullptr);
+  EXPECT_FALSE(s->done);
+  w.take();
+  EXPECT_TRUE(s->done);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
+/// With another rail what follows the FIN could overtake it, so its end must be known.
+TEST(Brief, FinOverOneOfTwoRails_HasARecord) {
+  World w(reads());
+  const auto [s, r] = transfer(w, 50000);
+  ASSERT_TRUE(until(w, MsgType::kFin));
+  EXPECT_NE(w.flights[0].frag, nullptr);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(s->done && r->done);
+}
+
+/// Whatever is under way when the only rail dies, arrived or not: it returns and both ends finish.
+TEST(Brief, OnlyRailDies_EachHeaderIsSaidAgain) {
+  for (const MsgType at : {MsgType::kRget, MsgType::kFin})
+    for (const bool arrived : {false, true}) {
+      World w(one_rail());
+      w.late = true;
+      const auto [s, r] = transfer(w, 50000);
+      ASSERT_TRUE(until(w, at));
+      w.kill(0, 1, 0, [&](const Flight&) { return arrived; });
+      EXPECT_EQ(s->done, at == MsgType::kFin && arrived);
+      w.revive(0, 1, 0);
+      ASSERT_TRUE(w.run());
+      ASSERT_TRUE(s->done && r->done) << static_cast<int>(at) << arrived;
+      EXPECT_EQ(s->outcome, Outcome::kOk);
+      EXPECT_EQ(r->data, pattern(50000, 1));
+      EXPECT_EQ(w.engines[0]->counters().malformed + w.engines[1]->counters().malformed, 0u);
+      expect_clean(w);
+    }
+}
+
+TEST(Brief, OnlyReadIsLost_IsReadAgainWithTheNextKeys) {
+  World w(one_rail());
+  const auto [s, r] = transfer(w, 50000);
+  ASSERT_TRUE(until(w, kRdma));
+  w.kill(0, 1, 0);
+  EXPECT_FALSE(s->done || r->done);
+  w.revive(0, 1, 0);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
+TEST(Brief, RailWithoutRoomForTheRead_IsAskedAgain) {
+  World::Options o = one_rail();
+  o.capacity = 1;
+  World w(o);
+  const auto [s, r] = transfer(w, 50000);
+  w.isend(1, 0, 7, pattern(8, 2));  // takes the room of the READ
+  w.irecv(0, 1, 7, 8);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
+TEST(Brief, SentAsCopyFirstThenRead_IsCountedAsSentAgain) {
+  World::Options o = reads();
+  World w(o);
+  for (int me : {0, 1}) w.rail(me, 1 - me, 1)->limits.get_limit = 0;
+  w.kill(0, 1, 0);
+  const auto [s, r] = transfer(w, 30000);  // RNDV with the first bytes, over rail 1
+  ASSERT_TRUE(until(w, MsgType::kRndv));
+  w.revive(0, 1, 0);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_GT(w.engines[0]->counters().bytes_resent, 0u);
+}
+
+/// To oneself: RGET, READ and FIN happen in the call that posts the second of the two.
+TEST(Brief, LongMessageToOneself_IsOverInTheCall) {
+  for (const bool rdma_now : {true, false})
+    for (const bool receive_first : {true, false}) {
+      World::Options o = one_rail();
+      o.ranks = 1;
+      o.loopback = true;
+      o.rdma_now = rdma_now;
+      World w(o);
+      w.stock = true;  // such a BTL has no epochs
+      RecvReq* r = receive_first ? w.irecv(0, 0, 1, 50000) : nullptr;
+      SendReq* s = w.isend(0, 0, 1, pattern(50000, 4));
+      if (!r) {
+        EXPECT_FALSE(s->done);
+        r = w.irecv(0, 0, 1, 50000);
+      }
+      EXPECT_TRUE(s->done && r->done);
+      EXPECT_EQ(r->data, s->data);
+      EXPECT_EQ(w.engines[0]->counters().deferred, 0u);
+      expect_clean(w);
+    }
+}
+
+/// A completed message to oneself may start the next one: calls do not nest deeper and deeper.
+TEST(Brief, MessagesToOneselfThatStartEachOther_AllEnd) {
+  World::Options o = one_rail();
+  o.ranks = 1;
+  o.loopback = true;
+  World w(o);
+  w.stock = true;
+  int left = 50;
+  for (int i = 0; i < left; ++i) w.irecv(0, 0, 1, 5000);
+  SendReq s;
+  s.data = pattern(5000, 1);
+  s.then = [&] {
+    if (--left > 0) w.restart_send(&s, 0, 0, 1);
+  };
+  w.restart_send(&s, 0, 0, 1);
+  ASSERT_TRUE(w.run());
+  EXPECT_EQ(left, 0);
+  expect_clean(w);
+}
+
+}  // namespace
+}  // namespace bfo::test
