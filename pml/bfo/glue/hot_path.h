@@ -138,3 +138,5 @@ inline int recv_request_start(Module& module, RecvRequest& req) {
 }
 
 }  // namespace bfo::glue
+
+#include "pml/bfo/glue/long_path.h"

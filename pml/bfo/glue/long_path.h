@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // long_path.h: what every long message passes through in the glue once: its buffer, registrations and READs.
-// Inline so that it melts into the engine's code. Included by module.h only.
+// Inline so that it melts into the engine's code. Included by hot_path.h only.
 #pragma once
 
 #include "pml/bfo/glue/module.h"

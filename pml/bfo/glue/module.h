@@ -144,4 +144,3 @@ const bfo_failover_btl_t* find_failover(const mca_btl_base_module_t* btl);
 }  // namespace bfo::glue
 
 #include "pml/bfo/glue/hot_path.h"
-#include "pml/bfo/glue/long_path.h"
