@@ -75,6 +75,25 @@ void ask(Endpoint& about, uint64_t now) {
   }
 }
 
+/// Ends a rail on a clock's word. What was heard about the others was heard over this one, too: they are
+/// tried anew.
+void end_rail(Endpoint& about, int32_t code, uint64_t evidence_ns) {
+  {
+    const Guard guard(about.port->lock());
+    close_order_locked(about, about.epoch, BFO_CAUSE_PROBE_FAILED, code, 0, evidence_ns);
+  }
+  const Rails rails(about);
+  for (int i = 0; i < rails.count; ++i) rails.at[i]->trial.on = rails.at[i]->trial.open = false;
+}
+
+bool another_carries(const Endpoint& about) {
+  const Rails rails(about);
+  for (int i = 0; i < rails.count; ++i) {
+    if (rails.at[i] != &about && carries(*rails.at[i])) return true;
+  }
+  return false;
+}
+
 Endpoint* find_rail(const Endpoint& carrier, uint64_t name) {
   const Rails rails(carrier);
   for (int i = 0; i < rails.count; ++i) {
@@ -92,7 +111,7 @@ void on_question(Endpoint& carrier, Endpoint& about, const Packet& packet) {
                    .same_rail = &carrier == &about,
                    .carrier_up = carries(carrier) && packet.carrier == carrier.epoch,
                    .unmoved = packet.count == moved_so_far(about)})) {
-    close_order(about, about.epoch, BFO_CAUSE_PROBE_FAILED, kCodeAskedByPeer, 0);
+    end_rail(about, kCodeAskedByPeer, about.port->env().now_ns());
   }
   const bool lives = current && has_epoch(about.phase) && !about.close.asked;
   unsigned flags = lives ? unsigned{kTrialLives} : unsigned{kTrialOver};
@@ -133,10 +152,8 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
 void verdict_step(Endpoint& about, uint64_t now) {
   if (!is_up(about.phase) || about.close.asked || about.probe_done) return;
   const bool enough = proven(about.trial, about.probe_failed, about.phase == Phase::kSuspect);
-  if (enough && about.initiator && !moves(about)) {
-    const Guard guard(about.port->lock());
-    close_order_locked(about, about.epoch, BFO_CAUSE_PROBE_FAILED,
-                       about.probe_failed ? about.probe_status : 0, 0, about.suspected_ns);
+  if (enough && about.initiator && !moves(about) && another_carries(about)) {
+    end_rail(about, about.probe_failed ? about.probe_status : 0, about.suspected_ns);
     return;
   }
   const bool waits = about.trial.open || !about.trial.on;

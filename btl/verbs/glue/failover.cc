@@ -119,11 +119,23 @@ void connect_other_rails(void* ctx, engine::Endpoint& endpoint) {
   }
 }
 
+/// Called on changes only: what is unknown now was alive and busy before.
+const char* life_text(engine::Life life) {
+  switch (life) {
+    case engine::Life::kAnswers:
+      return "peer is alive, but busy";
+    case engine::Life::kSilent:
+      return "peer is silent";
+    case engine::Life::kUnknown:
+      break;
+  }
+  return "peer is not asked any more";
+}
+
 void on_peer_answers(void* ctx, engine::Endpoint& endpoint, bool answers) {
   Module& module = module_from(ctx);
   if (mca_btl_verbs_component.params.verbose >= 1)
-    trace(module, endpoint, answers ? "peer is alive, but busy" : "peer is silent",
-          engine::make_event(endpoint, BFO_CAUSE_NONE, 0, 0, 0));
+    trace(module, endpoint, life_text(endpoint.life), engine::make_event(endpoint, BFO_CAUSE_NONE, 0, 0, 0));
   if (module.bound)
     module.sink.peer_answers(module.sink_ctx, &module.super, endpoint_of(endpoint), answers ? 1 : 0);
 }

@@ -45,9 +45,11 @@ void Console::tell(const FailoverEvent& e, const EventNames& names, uint64_t now
     port->told_ns = now_ns;
   }
   char line[512];
-  snprintf(line, sizeof(line), "bfo: rank %d lost rail %d (%s port %u) to rank %d%s: %s; %s, %u rail%s left",
-           names.rank, static_cast<int>(e.rail), names.device, names.port, names.peer, more, e.text, resent,
-           static_cast<unsigned>(e.rails_left), e.rails_left == 1 ? "" : "s");
+  snprintf(line, sizeof(line),
+           "bfo: rank %d lost rail %d (%s port %u) to rank %d%s: %s; %s, %u rail%s left%s", names.rank,
+           static_cast<int>(e.rail), names.device, names.port, names.peer, more, e.text, resent,
+           static_cast<unsigned>(e.rails_left), e.rails_left == 1 ? "" : "s",
+           e.rails_left == 0 ? " (its process or node may be gone)" : "");
   print_(line);
 }
 

@@ -21,6 +21,9 @@ struct Total {
 
 constexpr Total kTotals[] = {
     {"failovers", &xfer::Counters::rails_lost, "Number of times a rail to a peer was lost"},
+    {"suspicions", &xfer::Counters::suspicions,
+     "Number of times work on a rail stood still for longer than is usual, so that another one was "
+     "preferred"},
     {"bytes_sent", &xfer::Counters::bytes_sent,
      "Application bytes handed to rails to be sent or written, those sent again included"},
     {"bytes_read", &xfer::Counters::bytes_read,

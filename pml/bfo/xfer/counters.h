@@ -47,7 +47,8 @@ struct Counters {
   std::uint64_t restarts = 0;   ///< rounds begun after the first
   std::uint64_t control_sent = 0;
   std::uint64_t rails_lost = 0;
-  std::uint64_t deferred = 0;  ///< callbacks put aside because they came during another
+  std::uint64_t suspicions = 0;  ///< rails that a clock suspected: no loss, another one was preferred
+  std::uint64_t deferred = 0;    ///< callbacks put aside because they came during another
   std::uint64_t fences = 0;
   std::uint64_t peers_lost = 0;
 

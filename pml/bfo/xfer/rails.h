@@ -140,6 +140,7 @@ void Engine<P>::on_rail_suspect(RailT* rail, const RailEvent& ev) {
   Entry entry(*this);
   if (!(ev.name == rail->name) || rail->state != RailState::kUp) return;
   rail->state = RailState::kSuspect;
+  ++counters_.suspicions;
   rebuild(*rail->peer);
   activate(*rail->peer);
 }
