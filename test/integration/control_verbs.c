@@ -15,8 +15,8 @@ static atomic_int running;
 static atomic_int calls;
 static atomic_int in_progress;
 
-static void *real(const char *name) {
-  void *found = dlsym(RTLD_NEXT, name);
+static void* real(const char* name) {
+  void* found = dlsym(RTLD_NEXT, name);
   if (found != NULL) return found;
   fprintf(stderr, "control verbs: no %s\n", name);
   _exit(3);
@@ -28,34 +28,34 @@ static void count(void) {
   if (gettid() == getpid()) atomic_fetch_add(&in_progress, 1);
 }
 
-struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr) {
+struct ibv_ah* ibv_create_ah(struct ibv_pd* pd, struct ibv_ah_attr* attr) {
   count();
-  struct ibv_ah *(*create)(struct ibv_pd *, struct ibv_ah_attr *);
-  *(void **)&create = real("ibv_create_ah");
+  struct ibv_ah* (*create)(struct ibv_pd*, struct ibv_ah_attr*);
+  *(void**)&create = real("ibv_create_ah");
   return create(pd, attr);
 }
 
-int ibv_destroy_qp(struct ibv_qp *qp) {
+int ibv_destroy_qp(struct ibv_qp* qp) {
   count();
-  int (*destroy)(struct ibv_qp *);
-  *(void **)&destroy = real("ibv_destroy_qp");
+  int (*destroy)(struct ibv_qp*);
+  *(void**)&destroy = real("ibv_destroy_qp");
   return destroy(qp);
 }
 
-int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) {
+int ibv_modify_qp(struct ibv_qp* qp, struct ibv_qp_attr* attr, int mask) {
   if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR) count();
-  int (*modify)(struct ibv_qp *, struct ibv_qp_attr *, int);
-  *(void **)&modify = real("ibv_modify_qp");
+  int (*modify)(struct ibv_qp*, struct ibv_qp_attr*, int);
+  *(void**)&modify = real("ibv_modify_qp");
   return modify(qp, attr, mask);
 }
 
-int MPI_Init_thread(int *argc, char ***argv, int wanted, int *got) {
+int MPI_Init_thread(int* argc, char*** argv, int wanted, int* got) {
   int rc = PMPI_Init_thread(argc, argv, wanted, got);
   atomic_store(&running, 1);
   return rc;
 }
 
-int MPI_Init(int *argc, char ***argv) {
+int MPI_Init(int* argc, char*** argv) {
   int rc = PMPI_Init(argc, argv);
   atomic_store(&running, 1);
   return rc;
@@ -63,6 +63,7 @@ int MPI_Init(int *argc, char ***argv) {
 
 int MPI_Finalize(void) {
   atomic_store(&running, 0);
-  fprintf(stderr, "control verbs: %d calls, %d in progress\n", atomic_load(&calls), atomic_load(&in_progress));
+  fprintf(stderr, "control verbs: %d calls, %d in progress\n", atomic_load(&calls),
+          atomic_load(&in_progress));
   return PMPI_Finalize();
 }

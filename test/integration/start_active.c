@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
   expect(rc != MPI_SUCCESS, "MPI_Start of an active receive succeeds");
   expect_error(rc, MPI_ERR_REQUEST, "MPI_Start of an active receive");
   MPI_Barrier(MPI_COMM_WORLD); /* a send that comes earlier would complete the receive */
-  rc = MPI_Startall(2, rq); /* the send starts, the receive is active */
+  rc = MPI_Startall(2, rq);    /* the send starts, the receive is active */
   int class = 0;
   MPI_Error_class(rc, &class);
   expect(class == MPI_ERR_REQUEST && g_calls == 0, "MPI_Startall with an active receive is not refused");

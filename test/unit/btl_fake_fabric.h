@@ -121,7 +121,7 @@ class FakeFabric {
   std::vector<std::unique_ptr<FakeCq>> cqs;
   std::vector<std::unique_ptr<FakeSrq>> srqs;
   std::map<uint32_t, ibv_mr*> mrs;
-  std::map<uint32_t, int> accesses;  // ibv_access_flags, by rkey
+  std::map<uint32_t, int> accesses;                             // ibv_access_flags, by rkey
   std::vector<std::pair<uint32_t, ibv_qp_attr>> modifications;  // qpn, attributes
   std::vector<std::string> packets;                             // datagrams as sent
   int signaled = 0;

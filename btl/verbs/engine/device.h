@@ -20,9 +20,9 @@ class Device {
   Device& operator=(const Device&) = delete;
   ~Device() { close(); }
 
-  /// Opens `device` and allocates a protection domain. All memory that the device writes data to is registered
-  /// with `access` besides what its use needs: optional ibv_access_flags, which a device that does not know
-  /// them ignores. False with errno; the object can be reused.
+  /// Opens `device` and allocates a protection domain. All memory that the device writes data to is
+  /// registered with `access` besides what its use needs: optional ibv_access_flags, which a device that does
+  /// not know them ignores. False with errno; the object can be reused.
   bool open(const VerbsApi& api, ibv_device* device, int access = 0);
   /// Frees everything. Ports and user registrations must be gone. False when the device refused something (it
   /// is dying).
