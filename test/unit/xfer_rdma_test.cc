@@ -89,6 +89,43 @@ TEST(Get, ReadLostWithAReceiversDeviceThatCannotBeFenced_BothEndWithAnErrorAfter
   EXPECT_EQ(w.ports[1]->registrations_, 1) << "its memory stays registered";
 }
 
+/// A READ is lost, no key is left, and the receiver has asked for others and been answered, when READs that
+/// were carried out before their rail went down are seen to have ended well. They count.
+TEST(Get, ReadDoneWhileQuiescing_Counts) {
+  World w(reads());
+  const auto [s, r] = transfer(w, 50000);
+  ASSERT_TRUE(until(w, kRdma));
+  w.kill(0, 1, 1);
+  w.revive(0, 1, 1);  // up again, and there is no key of this epoch
+  std::deque<Flight> reading;
+  std::deque<Flight> others;
+  for (Flight& f : w.flights) (f.kind == Flight::Kind::kGet ? reading : others).push_back(std::move(f));
+  w.flights = std::move(others);
+  ASSERT_FALSE(reading.empty());
+  w.hold_close = true;
+  w.kill(0, 1, 0);
+  w.end(reading.front(), Fate::kUnknown);
+  reading.pop_front();
+  ASSERT_TRUE(until(w, MsgType::kRestartNotify));
+  w.take();
+  ASSERT_EQ(r->xfer.phase, core::RecvPhase::kQuiescing);
+  const std::uint64_t before = r->xfer.rndv->have.bytes();
+  std::uint64_t read = 0;
+  for (const Flight& f : reading) {
+    w.arrive(f);
+    w.end(f, Fate::kDelivered);
+    read += f.size;
+  }
+  EXPECT_EQ(r->xfer.rndv->have.bytes(), before + read);
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  EXPECT_EQ(w.engines[1]->counters().bytes_read, 50000u + 5 * 2048)
+      << "four READs of rail 1 and one of rail 0 went in vain; what ended well is not read again";
+  expect_clean(w);
+}
+
 TEST(Get, NoKeyLeft_RecvErrBringsNewOnes) {
   World w(reads());
   const auto [s, r] = transfer(w, 50000);
