@@ -14,6 +14,9 @@ bool Srq::open(const VerbsApi& api, ibv_pd* pd, Arena& arena, uint32_t depth, ui
                uint32_t bytes) {
   api_ = &api;
   arena_ = &arena;
+  made_ = crowd_ = chained_ = 0;
+  broken_ = 0;
+  chain_ = nullptr;
   ibv_srq_init_attr init{};
   init.attr.max_wr = depth;
   init.attr.max_sge = 1;
