@@ -65,6 +65,14 @@ def no_fault(the_lab):
     return judge(the_lab.job(rounds(20)))
 
 
+def early_retransmission(the_lab):
+    """A retransmission time (67 ms) shorter than many an answer takes here: rxe asks again for what is on its way, and its
+    completer reports a READ whose answer it then does not expect with success. Failovers are likely, wrong bytes are not."""
+    job = the_lab.job([lab.CHECKER, "--quick", "--stall-s", "90", "--phase", "large,persistent", "--seconds", "40"], limit_s=200,
+                      mca=(("btl_verbs_ib_timeout", 14), ("btl_verbs_suspect_time", 0), ("pml_bfo_use_put", 0)))
+    return judge(job)
+
+
 def stock_ob1(the_lab):
     return judge(the_lab.job(rounds(10), pml="ob1"))
 
@@ -151,6 +159,7 @@ ALL = [
     ("no fault, checker, 2 ranks", checker(2)),
     ("no fault, checker, 4 ranks", checker(4)),
     ("no fault, checker, large messages", checker(2, "large,persistent")),
+    ("early retransmission", early_retransmission),
     ("stock ob1 over the verbs BTL", stock_ob1),
     ("cable pulled and put back", pulled),
     ("both cables pulled and put back", both_pulled),

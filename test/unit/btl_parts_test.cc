@@ -70,6 +70,26 @@ TEST(RelaxedOrdering, WhateverTheDeviceWritesDataTo_IsRegisteredForIt) {
   }
 }
 
+TEST(Device, WithoutAManufacturer_IsNotTrustedWithReads) {
+  FakeFabric fabric;
+  struct Row {
+    uint32_t vendor_id;
+    int reads_at_once;
+    bool sound;
+  };
+  // Hardware, soft-RoCE, soft-RoCE of an old kernel, hardware without READ.
+  for (const Row& row :
+       {Row{0x02c9, 16, true}, Row{0xffffff, 128, false}, Row{0, 128, false}, Row{0x02c9, 0, false}}) {
+    FakeDevice& fake = fabric.add_device("dev");
+    fake.attr.vendor_id = row.vendor_id;
+    fake.attr.max_qp_rd_atom = row.reads_at_once;
+    engine::Device device;
+    ASSERT_TRUE(device.open(fake_verbs(), &fake));
+    EXPECT_EQ(device.reads(), row.sound) << row.vendor_id << " " << row.reads_at_once;
+    EXPECT_TRUE(device.close());
+  }
+}
+
 TEST(AccessFlags, MemoryOnlyRead_NeedNotBeWritable) {
   EXPECT_EQ(engine::access_flags(false, true, false, false), int{IBV_ACCESS_REMOTE_READ});
   EXPECT_EQ(engine::access_flags(false, false, true, false),

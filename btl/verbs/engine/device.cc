@@ -26,6 +26,11 @@ bool Device::open(const VerbsApi& api, ibv_device* device, int access) {
   return true;
 }
 
+bool Device::reads() const {
+  constexpr uint32_t kNoVendor = 0xffffff;  // 0 in old kernels
+  return attr_.max_qp_rd_atom > 0 && attr_.vendor_id != 0 && attr_.vendor_id != kNoVendor;
+}
+
 bool Device::close() {
   if (leave_open_) {
     pd_ = nullptr;

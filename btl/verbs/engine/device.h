@@ -35,6 +35,12 @@ class Device {
   ibv_pd* pd() const { return pd_; }
   const ibv_device_attr& attr() const { return attr_; }
   const char* name() const { return name_; }
+  /// Whether a READ that completes with success has brought its data. False for Linux soft-RoCE (rdma_rxe),
+  /// known by its lack of a manufacturer's number: its completer (6.1, drivers/infiniband/sw/rxe/rxe_comp.c,
+  /// state ERROR) takes a response it does not expect for an error of the READ, but reports that READ with
+  /// SUCCESS, and flushes what is behind it. A retransmission time shorter than a response is enough. WRITEs
+  /// and SENDs cannot come there with the status SUCCESS. False also for a device that takes no READ.
+  bool reads() const;
   Arena& arena() { return arena_; }
   EventBox& events() { return events_; }
 

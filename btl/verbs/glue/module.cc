@@ -137,6 +137,12 @@ Module* module_open(Component& component, DeviceSlot& device, const engine::Port
     module->super.btl_get_limit = attr.max_msg_sz;
     module->super.btl_put_limit = attr.max_msg_sz;
   }
+  if (!device.device.reads()) {
+    // Long messages go by PUT instead, in every PML.
+    module->super.btl_flags &= ~static_cast<uint32_t>(MCA_BTL_FLAGS_GET);
+    module->super.btl_get = nullptr;
+    module->super.btl_get_limit = 0;
+  }
   module->pool_lock.open(component.threads);
   pools_open(*module);
   return module;
