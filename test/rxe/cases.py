@@ -69,7 +69,7 @@ def early_retransmission(the_lab):
     """A retransmission time (67 ms) shorter than many an answer takes here: rxe asks again for what is on its way, and its
     completer reports a READ whose answer it then does not expect with success. Failovers are likely, wrong bytes are not."""
     job = the_lab.job([lab.CHECKER, "--quick", "--stall-s", "90", "--phase", "large,persistent", "--seconds", "40"], limit_s=200,
-                      mca=(("btl_verbs_ib_timeout", 14), ("btl_verbs_suspect_time", 0), ("pml_bfo_use_put", 0)))
+                      mca=(("btl_verbs_ib_timeout", 14), ("btl_verbs_suspect_time", 0)))
     return judge(job)
 
 
