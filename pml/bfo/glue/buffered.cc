@@ -14,6 +14,10 @@ int64_t now_ms() {
   return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
+/// What ended a message before the word that the program goes by came is with one of the rails by now, and a
+/// rail without traffic is read in one turn of progress in many.
+constexpr int kTurns = 64;
+
 }  // namespace
 
 int Buffered::take(SendRequest& req, int wait_ms) {
@@ -22,14 +26,16 @@ int Buffered::take(SendRequest& req, int wait_ms) {
   if (OPAL_UNLIKELY(rc != OMPI_SUCCESS)) {
     int32_t held = held_.load(std::memory_order_relaxed);
     int64_t end = now_ms() + wait_ms;
+    int turns = 0;
     while (held != 0 && rc != OMPI_SUCCESS) {
       opal_progress();
       const int32_t now_held = held_.load(std::memory_order_relaxed);
       if (now_held == held) {
-        if (now_ms() < end) continue;
+        if (++turns < kTurns || now_ms() < end) continue;
         break;
       }
       held = now_held;
+      turns = 0;
       end = now_ms() + wait_ms;
       rc = mca_pml_base_bsend_request_start(handle);
     }
