@@ -48,6 +48,14 @@ def sleep_beside(job, seconds):
     job.command.wait(seconds)
 
 
+def sleep_until_begun(job, and_then):
+    """Waits until the job is exchanging messages, which may take long on a loaded host, and some seconds more."""
+    most = time.monotonic() + 90
+    while "rounds: begun" not in job.output and job.code is None and time.monotonic() < most:
+        sleep_beside(job, 0.5)
+    sleep_beside(job, and_then)
+
+
 # ---- no fault ----
 def checker(ranks, phases="exchange,unexpected,storm,datatypes,probe,collectives", extra=()):
     def case(the_lab):
@@ -81,7 +89,7 @@ def stock_ob1(the_lab):
 def pulled(the_lab, cables="a", seconds=20, away=4):
     """The cables are pulled after a few seconds, put back, and the job goes on long enough to use them again."""
     job = the_lab.begin(rounds(seconds))
-    sleep_beside(job, 5)
+    sleep_until_begun(job, 2)
     for cable in cables:
         the_lab.cables("pull", cable)
     sleep_beside(job, away)
@@ -97,6 +105,7 @@ def both_pulled(the_lab):
 def flaps(the_lab, seconds=60):
     """The cables are pulled and put back in turn until the job ends."""
     job = the_lab.begin(rounds(seconds), limit_s=200)
+    sleep_until_begun(job, 0)
     done, count = time.monotonic() + seconds, 0
     while time.monotonic() < done and job.code is None:
         cable = "ab"[count % 2]
@@ -109,11 +118,11 @@ def flaps(the_lab, seconds=60):
 
 
 def impaired(*arguments, ends=("a0", "a1"), least_failovers=0, heal_after=None):
-    """Cable a is impaired by netem from the third second on."""
+    """Cable a is impaired by netem while the job exchanges messages."""
 
     def case(the_lab):
         job = the_lab.begin(rounds(20))
-        sleep_beside(job, 3)
+        sleep_until_begun(job, 1)
         for end in ends:
             the_lab.cables("netem", end, *arguments)
         if heal_after:
