@@ -207,6 +207,7 @@ bool Port::add(Endpoint& endpoint) {
 
 void Port::remove(Endpoint& endpoint) {
   connect_bye(endpoint);
+  endpoint.address = nullptr;  // it may outlive the port's book
   {
     const Guard guard(lock_);
     endpoint.phase = Phase::kGone;
