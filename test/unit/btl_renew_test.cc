@@ -159,6 +159,7 @@ TEST(Renew, AllHandles_AreDestroyedAtTheEnd) {
   w.a.port.remove(w.a.endpoint);
   w.a.port.close();
   EXPECT_EQ(w.fabric.handles.size(), 1u);
+  EXPECT_TRUE(w.a.device.close());
   w.a.open(w.fabric, "left again", 1, small_config());
   w.a.meet(w.b, 2);
 }
