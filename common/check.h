@@ -3,7 +3,9 @@
 // check.h: assertions. BFO_CHECK guards an invariant whose violation means that memory or message order can
 // no longer be trusted: it prints one line and aborts, in every build. BFO_DCHECK is the same in debug builds
 // (configure --enable-debug) and costs nothing otherwise. Neither is for bad input, lost messages or dead
-// rails: those are ordinary events (DESIGN P5, P6).
+// rails: those are ordinary events (P5, P6).
+//
+// P1..P8: contrib/doc/design.md
 #pragma once
 
 #include <cstdio>

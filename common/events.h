@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // events.h: the record of one failover: who lost which rail, why, how long it took, what was sent again
-// (DESIGN P8). Filled by xfer, written as one JSON line by whoever owns a file.
+// (P8). Filled by xfer, written as one JSON line by whoever owns a file.
+//
+// P1..P8: contrib/doc/design.md
 #pragma once
 
 #include <cstddef>

@@ -28,6 +28,8 @@
  * epoch n is delivered any more (H2).
  *   5. reconnection (epoch n+1) is the BTL's own business while the port is active; sink.rail_up(n+1) reports
  * it. Nothing is posted before (H18).
+ *
+ * H1..H23: contrib/doc/hazards.md
  */
 #pragma once
 

@@ -2,10 +2,12 @@
 //
 // ids.h: names that travel on the wire, and small strong types.
 //
-// Nothing received is ever dereferenced (DESIGN P5). A request is named by the slot it occupies in its
+// Nothing received is ever dereferenced (P5). A request is named by the slot it occupies in its
 // owner's table, the generation of that slot (24 bits, slots are reused first-in first-out, hazard H17), and
 // the round of its transfer (16 bits, compared with < and >, never wrapping: a request that reaches the last
 // round ends with an error, H13).
+//
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>

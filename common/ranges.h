@@ -7,6 +7,8 @@
 // interval; over several rails a handful. A few are stored inline; more go to the heap, which happens only
 // when rails run far apart or after a failure. There is a limit to their number: no honest peer comes near
 // it, and one that sends every second byte does not fill the memory of this process.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,8 @@
 // receiver). A sender never runs more than kSeqWindow messages ahead of the oldest one whose fate is open
 // (hazard H5), so a received number lies within +-kSeqWindow of the expected one; anything farther away is
 // not a sequence number we ever sent and is dropped.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>

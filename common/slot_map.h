@@ -5,6 +5,8 @@
 // Slots are reused first-in first-out, so that a generation comes round as late as possible (H17). A name
 // that was released is told apart from one that was never issued: "finished" is a proof, "unknown" is not
 // (H7).
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>

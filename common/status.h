@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // status.h: the words for "what became of it" shared by core, xfer and the ports below them.
+//
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,7 @@ constexpr bool taken(Post p) {
   return p == Post::kAccepted || p == Post::kCompleted;
 }
 
-/// Final fate of a posted fragment; each one ends exactly once (DESIGN P3). Anything that was given to the
+/// Final fate of a posted fragment; each one ends exactly once (P3). Anything that was given to the
 /// hardware without a success completion has an unknown fate: "flushed" is not "never sent" (H22).
 enum class Fate : std::uint8_t { kDelivered, kUnknown, kNeverSent };
 

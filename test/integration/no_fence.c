@@ -4,6 +4,8 @@
 // every queue pair that the BTL closes or destroys as it is and posts nothing on it any more, so that late
 // work still lands. With BFO_SLOW_FENCE in the environment the fence is there and only slow: a queue pair
 // that was closed goes on until it is destroyed, as on devices that take their time to notice (H2).
+//
+// H1..H23: contrib/doc/hazards.md
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <infiniband/verbs.h>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // book.h: what MPI says must happen, kept by an observer who sees all processes. It decides which message a
-// receive must get, and so finds every message that is lost, doubled, overtaken or changed (DESIGN P1).
+// receive must get, and so finds every message that is lost, doubled, overtaken or changed (P1).
+//
+// P1..P8: contrib/doc/design.md
 #pragma once
 
 #include <cstdint>

@@ -12,6 +12,8 @@
 //
 // What it leaves out: payload in RNDV, unfenceable devices, reconnection, records and registration running
 // out. Those are the simulator's.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // closure_dance_rails.cc: queues, the network, and the death of rails in model M1.
+//
+// H1..H23: contrib/doc/hazards.md
 #include "test/sim/closure_dance.h"
 
 namespace bfo::closure {

@@ -2,6 +2,8 @@
 //
 // closure_epoch.cc: model M2: the handshake, and what must hold in every state and at rest. Side 0 initiates.
 // The functions do what those of the same name in connect.cc do.
+//
+// H1..H23: contrib/doc/hazards.md
 #include "test/sim/closure_epoch.h"
 
 #include <algorithm>

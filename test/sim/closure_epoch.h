@@ -23,6 +23,8 @@
 // Either side may lose a completion, its port, its device (with what it had acknowledged; the device may also
 // refuse to destroy the queue pair), or die, at any moment. Assumed: the bound on the last receive is long
 // enough, and a device that is lost sends nothing any more.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <array>

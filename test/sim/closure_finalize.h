@@ -10,6 +10,8 @@
 // has not left. A rail, a BYE or a process may be lost at any moment.
 //
 // Assumed, and proved by M2 and M3: what a device acknowledged is delivered; copies are dropped.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>

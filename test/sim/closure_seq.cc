@@ -2,6 +2,8 @@
 //
 // closure_seq.cc: the transitions of model M3. What the functions do is in pml/bfo/xfer: eager.h (hold),
 // window.h, match.h (arrive, take) and comm.h (communicators).
+//
+// H1..H23: contrib/doc/hazards.md
 #include "test/sim/closure_seq.h"
 
 #include <algorithm>

@@ -13,6 +13,8 @@
 // still deliver until it is closed at the receiver; what was acknowledged is delivered before; the sender
 // learns of the closing; a rail comes up again only behind it. Every pass of progress polls every rail, so
 // that what was acknowledged is taken before the window moves by a step of 8192 messages.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,8 @@
 //
 // context.h: what every part of one simulated world shares: the clock, the queue of events, memory, the
 // trace, and the first promise that was broken.
+//
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdarg>

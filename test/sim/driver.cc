@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // driver.cc: the simulated BTL; see driver.h.
+//
+// H1..H23: contrib/doc/hazards.md
 
 #include "test/sim/driver.h"
 

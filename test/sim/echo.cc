@@ -2,7 +2,9 @@
 //
 // echo.cc: headers with live names and the exact round, of a kind that the request's phase ignores: a
 // duplicate that comes as late as can be, or a peer that lies about its own requests. They are armed by a
-// fault and sent when a request comes to the phase. Such a header is counted and changes nothing (DESIGN P5).
+// fault and sent when a request comes to the phase. Such a header is counted and changes nothing (P5).
+//
+// P1..P8: contrib/doc/design.md
 
 #include <cstring>
 

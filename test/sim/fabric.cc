@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // fabric.cc: packets on their way; see fabric.h.
+//
+// H1..H23: contrib/doc/hazards.md
 
 #include "test/sim/fabric.h"
 

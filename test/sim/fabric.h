@@ -4,6 +4,8 @@
 // in the send queue, in the fabric, executed by the receiver's HCA, completed but not polled, delivered. What
 // the sender learns is chosen independently of what the receiver's HCA did, within what a reliable connection
 // allows: packets are executed in order, acknowledgements cover a prefix of the executed ones.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>

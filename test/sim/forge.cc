@@ -2,7 +2,9 @@
 //
 // forge.cc: headers that no correct peer would send now: of unknown types, cut short, with names that were
 // never issued, and true messages of one process that claim to come from another. The engine must drop and
-// count each (DESIGN P5).
+// count each (P5).
+//
+// P1..P8: contrib/doc/design.md
 
 #include <cstring>
 

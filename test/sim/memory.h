@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // memory.h: the memory of all simulated processes as their HCAs see it. A registration (Region) belongs to
-// one request and ends with it: an access of a rail after that is the bug DESIGN P2 forbids, and is found at
+// one request and ends with it: an access of a rail after that is the bug P2 forbids, and is found at
 // the moment it happens, whatever the bytes.
+//
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,8 @@
 // packet.h: one work request and what travels for it. It is referred to by the sender's queue pair until its
 // completion is reported, by the fabric until it is executed or lost, by the receiver's completion queue
 // until it is delivered, and by the sender's slots as long as a gap could still be filled from them.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,8 @@
 //
 // scenario.h: one run as data: the machine, the program of every process, and the faults. A seed and the name
 // of a configuration make one (generate()); it can be printed, cut down and read back (print(), parse()).
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // shrink.h: the smallest schedule that still breaks the same promise.
+//
+// P1..P8: contrib/doc/design.md
 #pragma once
 
 #include <cstdint>

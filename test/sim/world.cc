@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // world.cc: the main loop, the faults, and what must hold when everything is over.
+//
+// P1..P8: contrib/doc/design.md
 
 #include "test/sim/world.h"
 

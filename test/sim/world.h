@@ -2,6 +2,8 @@
 //
 // world.h: one simulated machine: runs a scenario to its end and says which promise was broken, if any. A
 // world is used for many runs; nothing but memory survives from one to the next.
+//
+// P1..P8: contrib/doc/design.md
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // btl_world.h: two processes on a fake fabric, one port each, and a host that writes down every call it gets.
+//
+// P1..P8: contrib/doc/design.md
 #pragma once
 
 #include <gtest/gtest.h>
@@ -142,7 +144,7 @@ struct Process {
     ASSERT_TRUE(port.add(endpoint));
   }
 
-  /// True when every piece of work is accounted for (DESIGN P3).
+  /// True when every piece of work is accounted for (P3).
   bool balanced() {
     const bfo_accounting_t& books = port.accounting();
     for (int kind = 0; kind < BFO_KIND_COUNT; ++kind) {

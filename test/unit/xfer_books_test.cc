@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// xfer_books_test.cc: the sums balance (DESIGN P8): what rails carry for a process is what its counters say
+// xfer_books_test.cc: the sums balance (P8): what rails carry for a process is what its counters say
 // it sent, read and needed for the protocol; and what all sent and read is what the applications sent, and
 // what went again.
+//
+// P1..P8: contrib/doc/design.md
 #include <gtest/gtest.h>
 
 #include "test/unit/fake_world.h"

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // xfer_memory_test.cc: no memory for what must be kept: the peer concerned is given up with an error on both
-// sides, all others go on, nothing hangs or aborts, and nothing is delivered behind a gap (DESIGN P6).
+// sides, all others go on, nothing hangs or aborts, and nothing is delivered behind a gap (P6).
+//
+// P1..P8: contrib/doc/design.md
 #include <gtest/gtest.h>
 
 #include "test/unit/failover_steps.h"

@@ -2,6 +2,8 @@
 //
 // xfer_resend_test.cc: messages, headers and ACKs that go again as they were when their rail dies, and what
 // the numbering of their communicator owes to such copies.
+//
+// H1..H23: contrib/doc/hazards.md
 #include <gtest/gtest.h>
 
 #include "test/unit/failover_steps.h"

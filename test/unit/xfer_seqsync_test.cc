@@ -2,6 +2,8 @@
 //
 // xfer_seqsync_test.cc: questions and answers about the sequence window that come late (H5). The number in an
 // answer comes round after 65,536 messages; the number of its question says which round it is of.
+//
+// H1..H23: contrib/doc/hazards.md
 #include <gtest/gtest.h>
 
 #include "test/unit/window_stream.h"

@@ -3,6 +3,8 @@
 // xfer_window_test.cc: the sequence window against what the sender itself does not know yet (H5). A message
 // arrives on one rail and its acknowledgement stays away, while other rails carry what follows. When the
 // rail dies the message is sent again: its number must still be one the receiver takes for the past.
+//
+// H1..H23: contrib/doc/hazards.md
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -7,6 +7,8 @@
 // How long silence must last follows what is normal here: it is at least Config::suspect_ns, twice the
 // longest silence of that rail that ended by itself, and three times the longest that this process was kept
 // from its own tick, each of them fading. A process that was away for longer than that begins to count anew.
+//
+// H1..H23: contrib/doc/hazards.md
 #include <algorithm>
 #include <cstdio>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // connect.cc: the connection manager's states. See connect.h for the exchange.
+//
+// H1..H23: contrib/doc/hazards.md
 #include "btl/verbs/engine/connect.h"
 
 #include <algorithm>

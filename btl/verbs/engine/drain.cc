@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // drain.cc: see drain.h.
+//
+// H1..H23: contrib/doc/hazards.md
 #include "btl/verbs/engine/drain.h"
 
 #include <algorithm>

@@ -9,6 +9,8 @@
 //              -> destroy_qp -> rail_closed(FENCED | UNFENCEABLE) -> reconnection by connect.h
 // If the marker does not come back in time the fragments are given back after destroy_qp instead: before that
 // the device may still read them.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>

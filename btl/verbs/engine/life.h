@@ -9,6 +9,8 @@
 //
 // Packets are counted, not time: a process that was away itself has sent no PING meanwhile and blames nobody.
 // Any handshake packet of the peer ends the question, because then its progress function runs.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>

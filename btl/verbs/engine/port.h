@@ -2,6 +2,8 @@
 //
 // port.h: one active HCA port: its completion queues, shared receives, connection manager and endpoints, and
 // the progress function.
+//
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <atomic>
@@ -213,7 +215,7 @@ class Port {
   /// From now on no callback is made; poll() does nothing.
   void stop_callbacks() { finalizing_ = true; }
   QpSettings settings() const { return qp_settings_; }
-  /// True when every accepted piece of work is ended, posted or parked (DESIGN P3). Under the lock.
+  /// True when every accepted piece of work is ended, posted or parked (P3). Under the lock.
   bool books_balance() const;
   uint64_t our_bugs = 0;  // completions that only a program error explains (H16)
 

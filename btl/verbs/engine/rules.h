@@ -2,6 +2,8 @@
 //
 // rules.h: the decisions of the connection manager and of the drain, without their effects. connect.cc and
 // drain.cc act on them; the closure model of epochs (test/sim/closure_epoch.h) walks the same functions.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,9 @@
 //   rail    0x54-0x55, 0x58 | conn | epoch | cause | delivered |                                28 bytes
 //   SEQSYNC 0x57 | ctx src seq | question |                                               12 bytes
 //
-// MATCH has the layout and size of ob1's: no failover byte on eager messages (DESIGN P7).
+// MATCH has the layout and size of ob1's: no failover byte on eager messages (P7).
+//
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <bit>

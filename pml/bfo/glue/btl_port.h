@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // btl_port.h: the Port of the transfer engine on Open MPI's BTLs. What a rail is here: one BTL module plus
-// its endpoint for one process, both kept by value (the BML's arrays shift, DESIGN decision 1).
+// its endpoint for one process, both kept by value (the BML's arrays shift, D1).
+//
+// D1..D20: contrib/doc/design.md
 #pragma once
 
 #include <atomic>

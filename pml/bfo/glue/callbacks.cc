@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // callbacks.cc: translates what BTLs report into the engine's words.
+//
+// P1..P8: contrib/doc/design.md
 #include "pml/bfo/glue/callbacks.h"
 
 #include "pml/bfo/glue/component.h"

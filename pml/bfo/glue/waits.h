@@ -3,6 +3,8 @@
 // waits.h: where Open MPI 4 waits for other processes by way of the runtime and makes no progress meanwhile:
 // MPI_Comm_disconnect, MPI_Comm_connect, MPI_Comm_accept and MPI_Comm_spawn. A message that was sent before
 // and is lost with its rail would not be sent again, and who waits for it would not come (H20).
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include "common/compat/ompi_includes.h"

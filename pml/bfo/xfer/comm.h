@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // comm.h: communicators and their ranks: found by context, remembered after they are freed.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"

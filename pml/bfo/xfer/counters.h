@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // counters.h: what an engine is told once, and what it counts and reports.
+//
+// P1..P8: contrib/doc/design.md
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,8 @@
 // A message goes out either without any record (sendi: the BTL keeps the bytes and hands them back if the
 // rail dies), or with a fragment record, and then its request lives until the fragment was delivered. Either
 // way a failed one is sent again on another rail, unchanged, and the receiver drops the copy it has seen.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"

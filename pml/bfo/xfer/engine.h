@@ -7,6 +7,8 @@
 // thread; the engine locks with Port::Lock, and releases it around everything that can run user code.
 // Re-entrance: a port function called by the engine may call back on_message() or on_done(); the engine puts
 // those aside and handles them before its outermost entry point returns.
+//
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <atomic>
@@ -435,7 +437,7 @@ class Engine {
   Request* find(const SlotMap<Request>& names, Name name, const Arrival& a, NameState& state);
   template <class Request>
   Request* find_current(const SlotMap<Request>& names, Name name, const Arrival& a);
-  /// The gate (DESIGN P2): no access that this request granted or started can still be carried out. A test's
+  /// The gate (P2): no access that this request granted or started can still be carried out. A test's
   /// port may take it out, to see that its checkers notice.
   template <class X>
   bool gate_clear(const X& x) const {

@@ -3,6 +3,8 @@
 // entry.h: how calls get into the engine and out again: the lock, callbacks that come while the engine is
 // inside a port function, and completions, which run after the lock was released because they may run user
 // code.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"

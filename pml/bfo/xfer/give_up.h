@@ -2,6 +2,8 @@
 //
 // give_up.h: when a peer, or what a device may still reach, is given up: every request concerned ends with an
 // error through its gate, and the peer is told.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include "common/clock.h"

@@ -6,6 +6,8 @@
 // harmless message. It needs no peer CPU to be acknowledged: a peer that computes for hours is not dead
 // (H15). What follows its failure is the ordinary loss of a rail; after the park time the requests end with
 // an error. A receive or probe from MPI_ANY_SOURCE waits for every member of its communicator (wildcard.h).
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <utility>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// ledger.h: the grants and READs that may still reach a buffer (DESIGN P2), and how they are fenced.
+// ledger.h: the grants and READs that may still reach a buffer (P2), and how they are fenced.
+//
+// P1..P8: contrib/doc/design.md
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"

@@ -7,6 +7,8 @@
 // has five answers (H7): being received (LIVE), in an unexpected queue or held by a matched probe
 // (UNMATCHED), stored out of sequence or for a communicator that does not exist yet (PARKED), received
 // completely (FINISHED), or new (NEVER_SEEN).
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"

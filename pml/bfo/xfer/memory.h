@@ -2,8 +2,10 @@
 //
 // memory.h: what happens when there is no memory for something that must be kept: an unexpected message, or
 // bytes that must be said again. Order and completeness of what that peer sends cannot be kept any more, so
-// it is given up: its requests end with an error on both sides, all others go on (DESIGN P6). What a request
+// it is given up: its requests end with an error on both sides, all others go on (P6). What a request
 // needs for itself (a grant, a ledger entry, a name) waits instead, or is refused.
+//
+// P1..P8: contrib/doc/design.md
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"

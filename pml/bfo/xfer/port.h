@@ -26,6 +26,8 @@
 //  - PeerHandle, CommHandle: how the port names a process or a communicator; opaque to the engine.
 //  - Registration: one registered buffer, for all rails at once; default constructed = none.
 //  - Lock: lock()/unlock(), recursive; may be a no-op while the process uses one thread.
+//
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <concepts>
@@ -147,7 +149,7 @@ concept Port = PortTypes<P> && requires(
   { p.unpack(rreq, u64, bytes, n) };
 
   // ---- MPI
-  /// The request is finished: nothing below touches it or its buffer any more (DESIGN P2).
+  /// The request is finished: nothing below touches it or its buffer any more (P2).
   { p.complete_send(sreq, Outcome::kOk) };
   { p.complete_recv(rreq, status) };
   /// Which process is rank i32 of the communicator. Called once per rank, on first use; calls back into

@@ -5,6 +5,8 @@
 //
 // The epoch is the unit of death: every notice names one, and whatever is about an older one is ignored
 // (H19).
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <algorithm>

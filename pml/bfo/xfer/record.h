@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// record.h: the record of each failover (DESIGN P8): what went again and when, and when it is told.
+// record.h: the record of each failover (P8): what went again and when, and when it is told.
 //
 // Bytes are counted as gone again together with those sent or read: when a rail takes them, or when their
 // READ ends; not when it is planned, since the plan may change before anything goes. Each side remembers what
@@ -12,6 +12,8 @@
 // So what all processes sent and read is what the applications sent and what went again, to the byte, as soon
 // as a message is complete. Of one that fails the other side's last word is missing: there such bytes are not
 // counted.
+//
+// P1..P8: contrib/doc/design.md
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"

@@ -9,6 +9,8 @@
 //   S: RNDV or RGET with the RESTART flag (r+1) -> R answers as for a new message -> only what is missing
 //   moves R, when it sees the error first: RECVERR(r) -> S drains.  R, when finished: RESTARTNACK.  S, when
 //   finished: SENDDONE.
+//
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // restart_messages.h: the four messages of the restart dance, and SENDDONE, as they arrive (see restart.h).
+//
+// P1..P8: contrib/doc/design.md
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"

@@ -10,6 +10,8 @@
 // because the sender completes only after FIN, and FIN is sent only when both halves of the failed rail are
 // closed: the receiver's, and the sender's, which could still serve a request that waits in the fabric. When
 // no rail with a key is left, the receiver asks for a restart and gets new keys.
+//
+// P1..P8: contrib/doc/design.md
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"

@@ -10,6 +10,8 @@
 // Everything about a grant travels on its rail. When that rail dies, the sender either knows that nothing was
 // posted (FIN with fail: the range is granted again elsewhere), or that everything succeeded (the FIN goes
 // over another rail, and counts once the granted rail is fenced), or it does not know: the dance.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"

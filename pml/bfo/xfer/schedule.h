@@ -5,6 +5,8 @@
 // which stripes by weight when rails are healthy and follows their real speed when they are not. A request
 // that owes something no rail can take now waits in its peer's ready list and is served as soon as any rail
 // of the peer has room.
+//
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"

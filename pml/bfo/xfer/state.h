@@ -2,6 +2,8 @@
 //
 // state.h: what the engine keeps per request, fragment, rail, peer and communicator. The port embeds
 // SendState, RecvState and FragState in its own records as a member named `xfer`; the rest is the engine's.
+//
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstddef>

@@ -21,6 +21,8 @@
 // None of them waits for a rendezvous that is not answered: its receive may be posted after any number of
 // other messages. Once the receiver has confirmed its number, the header does not go by it any more
 // (kFlagKnown).
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <algorithm>
