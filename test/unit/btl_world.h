@@ -41,6 +41,7 @@ struct Process {
   int down = 0;
   int closed = 0;
   bfo_rail_event_t last_event{};
+  bfo_rail_event_t closed_event{};
   bfo_fence_result_t last_result = BFO_FENCED;
   uint64_t last_delivered = 0;
   uint64_t gap = 0;
@@ -78,9 +79,14 @@ struct Process {
     host.rail_closed = [](void* ctx, engine::Endpoint&, const bfo_rail_event_t& event,
                           bfo_fence_result_t result, uint64_t delivered) {
       ++of(ctx).closed;
+      of(ctx).closed_event = event;
       of(ctx).last_result = result;
       of(ctx).last_delivered = delivered;
       of(ctx).log.push_back("closed " + std::to_string(event.info.name.epoch));
+    };
+    host.cause_known = [](void* ctx, engine::Endpoint&, const bfo_rail_event_t& event) {
+      of(ctx).last_event = event;
+      of(ctx).log.push_back(std::string("because ") + event.text);
     };
     host.gap_lost = [](void* ctx, engine::Endpoint&, const bfo_rail_name_t&, uint64_t lost) {
       of(ctx).gap = lost;

@@ -119,6 +119,23 @@ TEST(Books, ARailDies_WhatGoesAgainIsTheRest) {
 
 /// Another one dies at any time after it: before what was planned has gone again, in the middle, or when the
 /// same bytes are lost a second time. And every byte that went again is in one record of a failover.
+TEST(Books, WhyARailDied_IsWhatIsKnownWhenItIsClosed) {
+  World w({});
+  w.now = 1000;
+  w.isend(0, 1, 1, pattern(100, 1));
+  w.hold_close = true;
+  w.kill(0, 1, w.flights[0].rail);
+  ASSERT_EQ(w.pending_close.size(), 1u);
+  w.pending_close[0].ev.cause = 2;
+  w.pending_close[0].ev.text = "known by now";
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  w.engines[0]->progress(w.now += 2'000'000);
+  ASSERT_EQ(w.ports[0]->events_.size(), 1u);
+  EXPECT_STREQ(w.ports[0]->events_[0].text, "known by now");
+  EXPECT_EQ(w.ports[0]->events_[0].cause, 2);
+}
+
 TEST(Books, AnotherRailDiesMeanwhile_WhatHasNotGoneAgainDoesNotCount) {
   for (Way way : kWays) {
     for (int when = 0; when < 120; when += 7)

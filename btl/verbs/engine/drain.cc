@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "common/check.h"
+#include "btl/verbs/engine/cause.h"
 #include "btl/verbs/engine/connect.h"
 #include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/qp_command.h"
@@ -19,41 +20,39 @@
 namespace bfo::engine {
 namespace {
 
-const char* cause_text(bfo_rail_cause_t cause, int32_t code) {
-  switch (cause) {
-    case BFO_CAUSE_NONE:
-      return "";
-    case BFO_CAUSE_WC_ERROR:
-      return status_name(code);
-    case BFO_CAUSE_ASYNC_EVENT:
-      return event_name(code);
-    case BFO_CAUSE_PEER_DOWN:
-      return "the peer reported the rail down";
-    case BFO_CAUSE_PROBE_FAILED:
-      if (code == kCodeAskedByPeer)
-        return "the peer's work stands still and it is answered over other rails only";
-      return code == 0 ? "its work stands still and the peer answers over other rails only"
-                       : "the path probe failed and the peer answers over other rails only";
-    case BFO_CAUSE_FENCE:
-      return "fenced";
-    case BFO_CAUSE_HANDSHAKE:
-      if (code == ENETDOWN) return "its port was not active at one end when that process started";
-      return code == ETIMEDOUT ? "no sign of life from the peer: its process or the path is dead"
-                               : "the connection handshake failed or was renewed by the peer";
-    case BFO_CAUSE_POST_FAILED:
-      return "ibv_post_send failed";
-    case BFO_CAUSE_SHUTDOWN:
-      return "the peer is leaving";
-    case BFO_CAUSE_RESOURCE:
-      return "a resource is missing";
-  }
-  return "unknown";
+/// Nothing but flushes was known when the rail went down. What was behind them on the queue has been seen
+/// since, and the device has been asked.
+void settle_cause(Endpoint& endpoint) {
+  if (!endpoint.cause_open) return;
+  endpoint.cause_open = false;
+  bfo_rail_event_t& event = endpoint.down_event;
+  if (only_flushed(event.cause, event.code)) flush_text(endpoint.finding, event.text, sizeof event.text);
+  const Host& host = endpoint.port->host();
+  if (endpoint.announced && host.cause_known != nullptr) host.cause_known(host.ctx, endpoint, event);
+}
+
+/// Evidence about the epoch that ends already: it counts when it says why, and all before was a flush.
+bool name_cause(Endpoint& endpoint, const CloseOrder& better, uint32_t epoch) {
+  CloseOrder& first = endpoint.close;
+  if (!first.asked || endpoint.epoch > epoch || !only_flushed(first.cause, first.code)) return false;
+  if (!names_cause(better.cause, better.code)) return false;
+  first.cause = better.cause;
+  first.code = better.code;
+  first.vendor_err = better.vendor_err;
+  if (endpoint.phase != Phase::kDraining) return true;
+  bfo_rail_event_t& event = endpoint.down_event;
+  event.cause = better.cause;
+  event.code = better.code;
+  event.vendor_err = better.vendor_err;
+  snprintf(event.text, sizeof event.text, "%s", cause_text(better.cause, better.code));
+  return true;
 }
 
 /// Ends every posted fragment as unknown, in posting order, then the parked ones.
 void hand_back(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
+  settle_cause(endpoint);
   SendRing& ring = endpoint.ring;
   endpoint.handed_back = true;
   for (;;) {
@@ -159,8 +158,10 @@ bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, in
 
 bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
                         uint32_t vendor_err, uint64_t evidence_ns) {
-  if (!ends_epoch(endpoint.phase, endpoint.close.asked, endpoint.epoch, epoch)) return false;
-  endpoint.close = CloseOrder{true, cause, code, vendor_err, evidence_ns};
+  const CloseOrder order{true, cause, code, vendor_err, evidence_ns};
+  if (!ends_epoch(endpoint.phase, endpoint.close.asked, endpoint.epoch, epoch))
+    return name_cause(endpoint, order, epoch);
+  endpoint.close = order;
   endpoint.port->need_attention();
   return true;
 }
@@ -168,7 +169,6 @@ bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cau
 bool close_order(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
                  uint32_t vendor_err) {
   const Guard guard(endpoint.port->lock());
-  if (endpoint.close.asked) return false;
   return close_order_locked(endpoint, epoch, cause, code, vendor_err, endpoint.port->env().now_ns());
 }
 
@@ -187,8 +187,10 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
   endpoint.destroyed = endpoint.fenced = false;
   // Both halves of what can carry data stop now; the rest of the queue comes back in microseconds instead of
   // one timeout after another.
-  qp_stop(endpoint);
   const CloseOrder& order = endpoint.close;
+  endpoint.cause_open = only_flushed(order.cause, order.code);
+  endpoint.finding = Finding{};
+  qp_stop(endpoint);
   endpoint.down_event = make_event(endpoint, order.cause, order.code, order.vendor_err, now);
   endpoint.down_event.evidence_ns = order.evidence_ns;
   if (endpoint.announced) port.host().rail_down(port.host().ctx, endpoint, endpoint.down_event);

@@ -23,7 +23,8 @@ namespace bfo::engine {
 inline constexpr int32_t kCodeAskedByPeer = -1;
 
 /// Records that the current epoch of `endpoint` must end, if it is <= `epoch` and nobody said so before. The
-/// next poll acts. Takes the lock. True when it was news.
+/// next poll acts. Evidence that names a cause also replaces earlier evidence that was only a flush
+/// (cause.h). Takes the lock. True when it was news.
 bool close_order(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
                  uint32_t vendor_err);
 /// The same with the lock held.

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "btl/verbs/engine/cause.h"
 #include "btl/verbs/engine/frag.h"
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/qp.h"
@@ -174,6 +175,8 @@ struct Endpoint {
   bool fenced = false;     // .. and the queue pairs are gone
   bool handed_back = false;
   bool device_dead = false;
+  bool cause_open = false;  // all evidence was a flush; cause_known() follows
+  Finding finding;          // what the device said about that
   bfo_rail_event_t down_event{};
   uint64_t phase_since_ns = 0;
 

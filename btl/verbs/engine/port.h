@@ -72,6 +72,9 @@ struct Host {
   void (*rail_down)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
   void (*rail_closed)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,
                       uint64_t delivered);
+  /// After a rail_down whose cause was WR_FLUSH_ERR, before any fragment comes back: what is behind it, or
+  /// that nobody can tell. rail_closed has what became known later. May be nullptr.
+  void (*cause_known)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
   void (*gap_lost)(void* ctx, Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t lost);
   /// The endpoint of a process that sent a valid handshake but is not known to this port yet, or nullptr to
   /// drop the packet.

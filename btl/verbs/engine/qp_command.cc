@@ -22,6 +22,10 @@ void run_command(Command& base) {
     command.clean = command.data.destroy() == 0;
     return;
   }
+  if (command.ask && command.verb == QpCommand::Verb::kStop) {
+    const Port& port = *command.port;
+    command.finding = find_cause(port.api(), command.data.ib(), port.device().context(), port.number());
+  }
   command.data.to_error();
   command.probe.to_error();
   if (command.verb == QpCommand::Verb::kStop) return;
@@ -78,6 +82,7 @@ void command_done(Command& base) {
   if (Endpoint* const endpoint = command.endpoint; endpoint != nullptr) {
     endpoint->command = nullptr;
     if (command.verb == QpCommand::Verb::kStop) {
+      endpoint->finding = command.finding;
       if (command.on_heap) unmake(&command);
       return drain_stopped(*endpoint);
     }
@@ -95,7 +100,9 @@ void command_done(Command& base) {
 
 void qp_stop(Endpoint& endpoint) {
   QpCommand spare;
-  submit(prepare(endpoint, spare), QpCommand::Verb::kStop);
+  QpCommand& command = prepare(endpoint, spare);
+  command.ask = endpoint.cause_open;
+  submit(command, QpCommand::Verb::kStop);
 }
 
 void qp_fence(Endpoint& endpoint) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "btl/verbs/engine/cause.h"
 #include "btl/verbs/engine/control.h"
 #include "btl/verbs/engine/qp.h"
 
@@ -31,12 +32,15 @@ struct QpCommand : Command {
   ibv_cq* send_cq = nullptr;
   uint32_t reserved = 0;  // completion queue entries
   bool clean = true;      // the device refused nothing
+  bool ask = false;       // why work was flushed, before kStop changes what there is to see
+  Finding finding;
   bool on_heap = false;
 };
 
 // Progress function only.
 
-/// Moves the queue pairs to ERR; drain_stopped() follows.
+/// Moves the queue pairs to ERR, and asks first why work was flushed if all evidence is that; drain_stopped()
+/// follows.
 void qp_stop(Endpoint& endpoint);
 /// Destroys the data queue pair, which proves that nothing can land any more; drain_destroyed() follows. Its
 /// completions count until then. The probe queue pair follows, and nobody waits for it.

@@ -69,9 +69,15 @@ void on_rail_down(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t&
   trace(module, endpoint, "down", event);
   if (module.bound) {
     module.sink.rail_down(module.sink_ctx, &module.super, endpoint_of(endpoint), &event);
-  } else if (event.cause != BFO_CAUSE_SHUTDOWN) {
+  } else if (event.cause != BFO_CAUSE_SHUTDOWN && !endpoint.cause_open) {
     report_fatal(module, endpoint, event);
   }
+}
+
+void on_cause_known(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
+  Module& module = module_from(ctx);
+  trace(module, endpoint, "down because", event);
+  if (!module.bound) report_fatal(module, endpoint, event);
 }
 
 void on_rail_closed(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event,
@@ -262,6 +268,7 @@ engine::Host make_host(Module& module) {
       .rail_suspect = on_rail_suspect,
       .rail_down = on_rail_down,
       .rail_closed = on_rail_closed,
+      .cause_known = on_cause_known,
       .gap_lost = on_gap_lost,
       .find_peer = find_peer,
       .rails = rails,

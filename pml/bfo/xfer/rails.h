@@ -178,6 +178,13 @@ void Engine<P>::on_peer_answers(RailT* rail, bool answers) {
   rail->peer->parked_since_ns = port_.now_ns();
 }
 
+/// What ended the epoch, in the words of `ev`.
+inline void name_cause(FailoverEvent& e, const RailEvent& ev) {
+  e.cause = ev.cause;
+  e.code = ev.code;
+  std::snprintf(e.text, sizeof e.text, "%s", ev.text ? ev.text : "");
+}
+
 template <class P>
 void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   Entry entry(*this);
@@ -212,9 +219,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   e.epoch = ev.name.epoch;
   e.peer = &p.handle;
   e.rail_handle = &rail->handle;
-  e.cause = ev.cause;
-  e.code = ev.code;
-  std::snprintf(e.text, sizeof e.text, "%s", ev.text ? ev.text : "");
+  name_cause(e, ev);
   e.down_ns = port_.now_ns();
   e.evidence_ns = ev.evidence_ns ? ev.evidence_ns : e.down_ns;
   e.duplicates_dropped = counters_.duplicates;  // difference is taken when it is written
@@ -237,7 +242,10 @@ void Engine<P>::on_rail_closed(RailT* rail, const RailEvent& ev, FenceResult res
     rail->owe_closed = ev.name.conn != 0 && !ev.left && !ev.late;
     rebuild(p);
   }
-  if (rail->event_open && rail->event->epoch == ev.name.epoch) rail->event->closed_ns = port_.now_ns();
+  if (rail->event_open && rail->event->epoch == ev.name.epoch) {
+    rail->event->closed_ns = port_.now_ns();
+    if (ev.text && *ev.text != '\0') name_cause(*rail->event, ev);  // known better by now
+  }
   rail_left(*rail, ev.name.epoch, result == FenceResult::kFenced);
   activate(p);
   set_timer(p);
