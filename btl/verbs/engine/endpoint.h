@@ -44,8 +44,7 @@ struct SendSlot {
 static_assert(sizeof(SendSlot) == 24);
 
 /// The send queue as this side sees it: slots [tail, head) are with the device. An unsignaled slot is freed
-/// when a later signaled completion covers it: on one reliable connection success is reported in order
-/// (facts: verbs semantics, section 6).
+/// when a later signaled completion covers it: a reliable connection reports success in the order of posting.
 struct SendRing {
   ibv_qp* qp = nullptr;
   SendSlot* slots = nullptr;
