@@ -8,12 +8,17 @@
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/transfer.h"
 
 namespace bfo::xfer {
 
 template <class P>
 Engine<P>::Engine(P& port, const Config& config)
-    : port_(port), config_(config), sends_(config.max_named), recvs_(config.max_named) {}
+    : port_(port), config_(config), sends_(config.max_named), recvs_(config.max_named) {
+  static_assert(Transfer<Eager<P>, Engine> && Transfer<RndvCopy<P>, Engine> && Transfer<Rget<P>, Engine> &&
+                    Transfer<Rput<P>, Engine>,
+                "a transfer protocol lacks reset() or serve() of a side: see transfer.h");
+}
 
 template <class P>
 Engine<P>::~Engine() {
