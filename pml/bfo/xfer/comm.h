@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// comm.h: communicators and their ranks: found by context, remembered after they are freed.
+// comm.h: communicators and their ranks: lookup by context id, and what is kept after a communicator was
+// freed.
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -45,13 +46,13 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
   comms_.push_back(c);
   if (n_lost_ != 0) [[unlikely]]
     count_lost(*c);
-  // Messages that came before the communicator existed: in order of arrival, through the same duplicate
-  // check.
+  // Messages that came before the communicator existed: in order of arrival, through the same duplicate check
+  // as others.
   while (Message* m = parked_comms_.find(port_, d.ctx)) {
     parked_comms_.remove(port_, m);
     parked_.remove(port_, m);
     unknown_held(m->rail) -= unknown_cost(m->size);
-    dispatch(m->rail, m->epoch, m->match.type, m->bytes());  // nothing is posted yet
+    dispatch(m->rail, m->epoch, m->match.type, m->bytes());  // no receive is posted yet
     free_message(m);
   }
   return c;
@@ -90,14 +91,14 @@ void Engine<P>::comm_free(CommT* c) {
   port_.free(c);
 }
 
-/// First use of a rank of a communicator. nullptr: there is no memory.
+/// First use of a rank of a communicator. nullptr: no memory.
 template <class P>
 [[gnu::cold, gnu::noinline]] Proc<P>* Engine<P>::make_proc(CommT& c, std::int32_t rank) {
   void* const memory = port_.alloc(sizeof(ProcT));
   if (!memory) {
     if (auto* const peer = static_cast<PeerT*>(port_.resolve(c.handle, rank)))
       no_memory(*peer, sizeof(ProcT));
-    return nullptr;  // a peer that cannot be made either has nothing here that could be lost
+    return nullptr;  // a peer that has no record has no message here that could be lost
   }
   auto* const p = ::new (memory) ProcT;
   c.procs[rank] = p;
@@ -108,7 +109,7 @@ template <class P>
   return p;
 }
 
-/// The process behind a rank is asked for, and from now on known.
+/// Ask the port which process this rank is, and keep the answer.
 template <class P>
 [[gnu::cold, gnu::noinline]] Peer<P>* Engine<P>::meet(ProcT& p) {
   auto* const peer = static_cast<PeerT*>(port_.resolve(p.comm->handle, p.rank));
@@ -118,12 +119,12 @@ template <class P>
   return peer;
 }
 
-/// The communicator goes away, its numbering stays (H6).
+/// The communicator is freed. Its numbering is kept (H6).
 template <class P>
 void Engine<P>::remember(ProcT& p) {
   if (!p.peer && p.expected == 0 && p.next_seq == 0) return;
   PeerT* const known = peer_of(p);
-  if (!known) {  // its numbering is lost, and nobody can tell later whose it was
+  if (!known) {  // without memory for it the numbering is lost, and later nobody can tell whose it was
     unmet_unkept_ = nameless_unkept_ = sizeof(PastSequence);
     return;
   }
@@ -157,7 +158,7 @@ void Engine<P>::recall_sequence(ProcT& p) {
     p.next_seq = s.next_seq;
     p.stop_seq = s.stop_seq;
     p.confirmed = s.confirmed;
-    p.acked = s.acked;  // what is under way is marked anew
+    p.acked = s.acked;  // work under way gets a new mark
     p.expected = s.expected;
     p.hold_seq = s.hold_seq;
     p.question = s.question;

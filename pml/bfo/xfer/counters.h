@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// counters.h: what an engine is told once, and what it counts and reports.
+// counters.h: the configuration of an engine, its counters, and the types of its reports.
 //
 // P1..P8: contrib/doc/design.md
 #pragma once
@@ -13,10 +13,10 @@
 
 namespace bfo::xfer {
 
-/// What the loss of a process does to receives and probes from any source (wildcard.h).
+/// What the failure of a process does to receives and probes from any source (wildcard.h).
 enum class AnySource : std::uint8_t {
-  kError,  ///< they end with its error on every communicator it is a member of
-  kWait    ///< they go on while anybody else is left there
+  kError,  ///< they end with its error on every communicator of which it is a member
+  kWait    ///< they continue while any other member is left
 };
 
 struct Config {
@@ -31,16 +31,18 @@ struct Config {
   AnySource any_source_on_loss = AnySource::kError;
 };
 
-/// Totals since the start; for pvars, tests and the balance of P8: what all processes sent and read is what
-/// the applications gave to their sends, and what was sent and read again (record.h). The record of a
-/// failover has the part of `bytes_resent` and `messages_resent` that went before it was complete.
+/// Totals since the start, for performance variables and tests. They balance (P8): what all processes sent
+/// and read is equal to what the applications gave to their sends plus what was sent and read again
+/// (record.h). The record of a failover has the part of `bytes_resent` and `messages_resent` that was counted
+/// before the record was complete.
 struct Counters {
   std::uint64_t eager_sent = 0;
   std::uint64_t rndv_sent = 0;
-  std::uint64_t bytes_sent = 0;       ///< application bytes handed to rails, resent ones included
-  std::uint64_t bytes_read = 0;       ///< application bytes of READs that ended, unless they were never sent
-  std::uint64_t bytes_resent = 0;     ///< of both, again: counted with them, not when it is planned
-  std::uint64_t bytes_headers = 0;    ///< headers and control messages, but for those of `eager_sent`
+  std::uint64_t bytes_sent = 0;  ///< application bytes handed to rails, resent ones included
+  std::uint64_t bytes_read =
+      0;  ///< application bytes of READs that ended, without those that were never posted
+  std::uint64_t bytes_resent = 0;     ///< of both, bytes transferred again, counted when they are transferred
+  std::uint64_t bytes_headers = 0;    ///< headers and control messages, except those of `eager_sent`
   std::uint64_t messages_resent = 0;  ///< MATCH, RNDV, RGET posted again
   std::uint64_t duplicates = 0;       ///< messages dropped because they had arrived before
   std::uint64_t stale = 0;  ///< of an older round, a finished request or a fenced epoch; old SEQSYNC answers
@@ -49,12 +51,13 @@ struct Counters {
   std::uint64_t restarts = 0;   ///< rounds begun after the first
   std::uint64_t control_sent = 0;
   std::uint64_t rails_lost = 0;
-  std::uint64_t suspicions = 0;  ///< rails that a clock suspected: no loss, another one was preferred
-  std::uint64_t deferred = 0;    ///< callbacks put aside because they came during another
+  std::uint64_t suspicions =
+      0;  ///< rails that the progress clock suspected; no loss, only another rail was preferred
+  std::uint64_t deferred = 0;  ///< callbacks that came during another one and were handled later
   std::uint64_t fences = 0;
   std::uint64_t peers_lost = 0;
 
-  /// Bytes handed to rails that are no application's. What the fast path would add is known already.
+  /// Bytes of headers and control messages. Those of eager messages follow from their number.
   std::uint64_t bytes_protocol() const { return bytes_headers + eager_sent * sizeof(core::MatchHdr); }
 };
 
@@ -62,7 +65,7 @@ struct ProbeResult {
   std::int32_t source = 0;
   std::int32_t tag = 0;
   std::uint64_t length = 0;
-  Outcome outcome = Outcome::kOk;  ///< not kOk: no message is here, and none will come
+  Outcome outcome = Outcome::kOk;  ///< not kOk: there is no message, and none will come
 };
 
 /// What the port knows about an event of one rail: see bfo_rail_event_t.
@@ -72,8 +75,10 @@ struct RailEvent {
   std::int32_t code = 0;
   std::uint64_t evidence_ns = 0;
   const char* text = "";
-  bool left = false;  ///< the peer's process has left in order: this is no failure, and nobody hears of it
-  bool late = false;  ///< its port was down when a process started: no failure either, it joins when it is up
+  bool left =
+      false;  ///< the peer's process has finalized in order: this is no failure, and it is not reported
+  bool late = false;  ///< the port was down when its process started: no failure either; the rail joins when
+                      ///< the port comes up
 };
 
 }  // namespace bfo::xfer

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// failed.h: messages whose receive ended with an error while their sender's process is still a peer. The
-// sender is told, but its header may be under way again, and the answer to that one may overtake the first:
-// both must say the same. A failed slot of a SlotMap does this for names of ours; a header that was never
-// answered carries the sender's name only, and a receive that found no name has no slot.
+// failed.h: messages whose receive ended with an error although their sender is still a peer. The sender is
+// told by a NACK with the fail flag. Its header may be sent again meanwhile, and the answer to the copy may
+// overtake the first answer, so both must be the same. If the sender knows the receiver's name, the failed
+// slot of the SlotMap does this. A header that was never answered carries only the sender's name, and a
+// receive without a name has no slot: for these there is a record here.
 //
-// A record stays as long as the peer does: what is under way nobody knows. The sender's name is not used
-// again either, because its send fails with it.
+// A record stays as long as its peer, because nobody knows which copies are under way. The sender's name is
+// not used again either, because its send fails with the receive.
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
 
-/// The receive of the message `sender` of `p` has failed. Without memory to remember it the peer is given up:
-/// then its sends end with an error too.
+/// The receive of message `sender` of `p` has failed. Without memory for a record the peer is declared
+/// failed, so that its sends end with an error, too.
 template <class P>
 [[gnu::cold]] void Engine<P>::note_failed(PeerT& p, Name sender) {
-  if (p.lost || p.doomed) return;  // its sends end with an error all the same
+  if (p.lost || p.doomed) return;  // its sends end with an error in any case
   void* const memory = port_.alloc(sizeof(FailedReceive));
   if (!memory) return no_memory(p, sizeof(FailedReceive));
   p.failed = ::new (memory) FailedReceive{p.failed, sender};
 }
 
-/// The message `sender` of `p` came again, and its receive is over: NACK, as it ended.
+/// The message `sender` of `p` came again after its receive had ended: answer NACK with the same outcome.
 template <class P>
 [[gnu::cold]] void Engine<P>::answer_over(PeerT& p, const core::MatchHdr& h, Name sender) {
   if (p.doomed) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// give_up.h: when a peer, or what a device may still reach, is given up: every request concerned ends with an
-// error through its gate, and the peer is told.
+// give_up.h: a peer is declared failed, or a device that cannot be fenced is. Every request concerned ends
+// with an error, through its gate, and the peer is told.
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace bfo::xfer {
 
-/// The device of `rail` could not be fenced for the park time (H12): requests it may still reach end with an
-/// error, their memory stays registered and the contents of their buffers are undefined.
+/// The device of `rail` could not be fenced during the park time (H12). Requests whose buffers it can still
+/// reach end with an error, their memory stays registered, and the contents of these buffers are undefined.
 template <class P>
 [[gnu::cold]] void Engine<P>::abandon(RailT& rail) {
   PeerT& p = *rail.peer;
@@ -54,7 +54,8 @@ template <class P>
   }
 }
 
-/// The peer a message about connection `conn` is from: only a peer of ours knows that name.
+/// The peer of connection `conn`. A connection name is known only to its two processes, so a message that
+/// names it is from that peer.
 template <class P>
 Peer<P>* Engine<P>::named_peer(const Arrival& a, std::uint64_t conn) const {
   PeerT* const only = a.rail ? a.rail->peer : nullptr;
@@ -64,7 +65,7 @@ Peer<P>* Engine<P>::named_peer(const Arrival& a, std::uint64_t conn) const {
   return nullptr;
 }
 
-/// The peer gave up on us: what we expect from it will not come.
+/// The peer has declared this process failed: the messages that this process expects from it will not come.
 template <class P>
 void Engine<P>::on_peer_lost(const Arrival& a) {
   core::RailHdr h;
@@ -86,8 +87,8 @@ void Engine<P>::on_peer_lost(const Arrival& a) {
   give_up(*p);
 }
 
-/// It came over a connection of a peer that this process has not spoken to yet, and is said once: without it
-/// a later receive would wait for ever.
+/// PEERLOST came over a connection of a peer that has no record here yet. It is sent only once, so it is
+/// stored: otherwise a later receive would wait for ever.
 template <class P>
 [[gnu::cold]] void Engine<P>::keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss) {
   for (EarlyLoss* l = early_losses_; l; l = l->next)
@@ -97,7 +98,7 @@ template <class P>
   early_losses_ = ::new (memory) EarlyLoss{early_losses_, conn, loss};
 }
 
-/// `p` is met over connection `conn`.
+/// The record of `p` has been made, and `conn` is one of its connections.
 template <class P>
 [[gnu::cold]] void Engine<P>::recall_loss(PeerT& p, std::uint64_t conn) {
   for (EarlyLoss** at = &early_losses_; *at; at = &(*at)->next) {
@@ -117,13 +118,14 @@ void Engine<P>::on_gap_lost(RailT* rail, RailName, std::uint64_t lost) {
   Entry entry(*this);
   if (lost == 0) return;
   PeerT& p = *rail->peer;
-  if (!p.lost) p.loss = PeerLoss{Outcome::kMessageLost};  // never silent, never a hang (H4 c)
+  if (!p.lost) p.loss = PeerLoss{Outcome::kMessageLost};  // never silent, never a hang (H4)
   give_up(p);
   p.owe_lost = true;
   tell_lost(p);
 }
 
-/// A peer that was given up may wait for what will not come: it is told once, as soon as a rail is up (H11).
+/// A peer that was declared failed may wait for messages that will not come. It is told once, as soon as a
+/// rail is up (H11).
 template <class P>
 [[gnu::cold]] void Engine<P>::tell_lost(PeerT& p) {
   if (p.left) p.owe_lost = false;
@@ -162,7 +164,7 @@ void Engine<P>::peer_lost(PeerT* p, bool left) {
   give_up(*p, !left);
 }
 
-/// What no request stands for and no rail has: nobody will hear it.
+/// Drop the stored messages for `p`: no request waits for them, and no rail has taken them.
 template <class P>
 [[gnu::cold]] void Engine<P>::drop_raw(PeerT& p) {
   while (Frag* f = p.raw.pop_front()) {
@@ -173,8 +175,8 @@ template <class P>
   while (StarvedT* w = p.starved.pop_front()) port_.free(w);
 }
 
-/// Every request with this peer ends with an error, each through its gate. Those that wait for anybody too,
-/// if it is a `loss`.
+/// End every request with this peer with an error, each through its gate. With `loss`, also end the receives
+/// from MPI_ANY_SOURCE on its communicators.
 template <class P>
 [[gnu::cold]] void Engine<P>::give_up(PeerT& p, bool loss) {
   if (p.lost) return;
@@ -236,8 +238,9 @@ bool Engine<P>::has_work(PeerT& p) {
   return wanted_by_wildcard(p);
 }
 
-/// This process was outside MPI, where nothing is connected. A port that returned meanwhile has a second
-/// before the park time is over; once, so that a program that looks in now and then does not wait for ever.
+/// This process was outside MPI, where no connection is made. A port that came back meanwhile gets one more
+/// second before the park time ends. It gets it once: a program that enters MPI only now and then must not
+/// wait for ever.
 template <class P>
 [[gnu::cold]] void Engine<P>::note_absence(std::uint64_t now_ns) {
   constexpr std::uint64_t kGrace = 1'000'000'000;
@@ -251,8 +254,9 @@ template <class P>
   }
 }
 
-/// Park time runs only while no rail to the peer is up or being connected, and the peer gives no sign of
-/// life: a process that computes outside MPI answers no handshake for as long as it likes (H15).
+/// Park time passes only while no rail to the peer is up or being connected, and while nothing shows that the
+/// peer's process is alive. A process that computes outside MPI answers no handshake for any length of time
+/// (H15).
 template <class P>
 void Engine<P>::check_parked(PeerT& p, std::uint64_t now_ns) {
   if (p.owe_lost) tell_lost(p);

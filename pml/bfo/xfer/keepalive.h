@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// keepalive.h: noticing the death of a peer that owes us something while we have nothing under way to it: a
-// posted receive, a probe, an exposed buffer waiting for its FIN. A process that died takes its queue pairs
-// with it, but only a message sent to them shows that. So about once a second each such peer gets one
-// harmless message. It needs no peer CPU to be acknowledged: a peer that computes for hours is not dead
-// (H15). What follows its failure is the ordinary loss of a rail; after the park time the requests end with
-// an error. A receive or probe from MPI_ANY_SOURCE waits for every member of its communicator (wildcard.h).
+// keepalive.h: notices the death of a peer that this process waits for while it has nothing under way to it:
+// a posted receive, a probe, an exposed buffer that waits for its FIN. When a process dies its queue pairs
+// die with it, but only a message sent to them shows that. So about once a second each such peer gets one
+// harmless message. The peer's device acknowledges it without the peer's CPU, so a peer that computes for
+// hours is not taken for dead (H15). If the message fails, the rail is lost as usual, and the requests end
+// with an error after the park time. A receive or probe from MPI_ANY_SOURCE waits for every member of its
+// communicator (wildcard.h).
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -27,14 +28,14 @@ void Engine<P>::keep_alive() {
     const bool awaited = std::exchange(p->awaited, false) || named;
     if (!awaited || p->lost || p->parked || p->pinging || p->n_eager == 0) continue;
     if (!p->rails[0].limits.failover) continue;
-    ProcT* via = p->procs.front();  // the lowest context both have
+    ProcT* via = p->procs.front();  // the rank with the lowest context id that both processes share
     for (ProcT* q = via; q; q = p->procs.next(q))
       if (q->comm->ctx < via->comm->ctx) via = q;
     if (via) ping(*p, *via);
   }
 }
 
-/// Does a request wait for `p`, and nothing else would show that it died?
+/// Does a request wait for `p`, without anything under way that would show its death?
 template <class P>
 bool Engine<P>::owed_by(const PeerT& p) const {
   if (!p.live_sends.empty() || !p.live_recvs.empty()) return true;
@@ -43,7 +44,7 @@ bool Engine<P>::owed_by(const PeerT& p) const {
   return false;
 }
 
-/// Ask for the sequence window: a question both sides may ask at any time.
+/// Send SEQSYNC, a question that either side may ask at any time.
 template <class P>
 void Engine<P>::ping(PeerT& p, ProcT& via) {
   const core::SeqSyncHdr h = window_question(via);

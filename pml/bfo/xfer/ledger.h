@@ -43,7 +43,7 @@ void Engine<P>::ledger_remove(LedgerT*& head, LedgerT* e) {
     }
 }
 
-/// For an access that was started already: without memory for an entry the rail stands for it.
+/// For an access that was started already: without memory for an entry, the rail itself is marked.
 template <class P>
 void Engine<P>::hold_until_fenced(SendRequest& r, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
                                   std::uint64_t end) {
@@ -51,7 +51,7 @@ void Engine<P>::hold_until_fenced(SendRequest& r, RailT& rail, std::uint32_t epo
     r.xfer.rndv->unfenced = static_cast<std::uint16_t>(r.xfer.rndv->unfenced | 1u << rail.index);
 }
 
-/// fence_all() for what hold_until_fenced() could not list.
+/// fence_all() for the accesses that hold_until_fenced() could not list.
 template <class P>
 void Engine<P>::fence_unlisted(SendRequest& r) {
   PeerT& p = *r.xfer.proc->peer;
@@ -66,19 +66,19 @@ void Engine<P>::fence_rail(RailT& rail, std::uint32_t epoch) {
   ++counters_.fences;
   port_.fence(rail.handle, epoch);
   if (rail.state != RailState::kUnusable) return;
-  rail.unfenceable = true;  // perhaps it was abandoned before there was this access
+  rail.unfenceable = true;  // it may have been declared unfenceable before this access existed
   set_timer(*rail.peer);
 }
 
-/// No write of this grant is possible: nobody knows of it, or its epoch is closed here or was never up (0). A
-/// fence of that epoch has nothing to report.
+/// No write of this grant is possible: the sender does not have it, or its epoch is closed here, or was never
+/// up (0). A fence of that epoch would report nothing.
 template <class P>
 bool Engine<P>::grant_over(const LedgerT& e) {
   return e.grant != 0 && (!e.sent || (e.rail->limits.failover && e.epoch <= e.rail->closed_epoch));
 }
 
-/// Ask for the end of every epoch that may still reach the buffer. A rail whose BTL has no fence does not
-/// lose connections (such a BTL aborts the job), so nothing is awaited from it except our own READs.
+/// Fence every epoch that may still reach the buffer. A rail whose BTL has no fence does not lose connections
+/// (such a BTL aborts the job), so it can only have own READs to wait for.
 template <class P>
 void Engine<P>::fence_all(LedgerT*& head) {
   for (LedgerT* e = head; e;) {

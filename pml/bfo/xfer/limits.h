@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// limits.h: what a BTL says its limits are, made into limits that can be kept. They are parameters that users
-// set one by one, so nothing can be taken for granted about one from another. What no rail takes would be
-// asked for for ever: every size the engine posts comes from here.
+// limits.h: makes consistent limits out of those that a BTL reports. They are parameters that users set one
+// by one, so none follows from another. A message that is longer than its rail takes would be refused for
+// ever; so every size that the engine posts is bounded here.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +16,16 @@ namespace bfo::xfer {
 /// A rail that takes less than this in one piece cannot be used: no room for a header and an element.
 inline constexpr std::size_t kLeastPost = 64;
 
-/// Shorter pieces of RDMA cost more than a copy: a rail that allows no longer ones has none.
+/// Shorter pieces of RDMA cost more than a copy. A rail that allows no longer ones does no RDMA.
 inline constexpr std::size_t kLeastRdma = 256;
 
-/// Longest message, header included, that a BTL takes: it has buffers of both sizes.
+/// Longest message, header included, that a BTL takes: the larger of its two buffer sizes.
 constexpr std::size_t post_limit(std::size_t eager_limit, std::size_t max_send_size) {
   return eager_limit > max_send_size ? eager_limit : max_send_size;
 }
 
-/// The limits of one rail such that each can be kept whatever the others are. `in.post_limit` is at least
-/// kLeastPost, or 0: from eager_limit and max_send_size.
+/// The limits of one rail, each of which can be kept whatever the others are. `in.post_limit` is at least
+/// kLeastPost, or 0: then it follows from eager_limit and max_send_size.
 constexpr RailLimits keepable(const RailLimits& in) {
   RailLimits l = in;
   if (l.post_limit == 0) l.post_limit = post_limit(l.eager_limit, l.max_send_size);
@@ -48,7 +48,7 @@ constexpr std::size_t beyond_eager(std::size_t eager_limit) {
   return eager_limit > sizeof(core::MatchHdr) ? eager_limit - sizeof(core::MatchHdr) + 1 : 1;
 }
 
-/// Entries of `entry` bytes that a header of `header` bytes can carry over such a rail.
+/// Number of entries of `entry` bytes that fit behind a header of `header` bytes on such a rail.
 constexpr std::size_t entries_that_fit(const RailLimits& l, std::size_t header, std::size_t entry) {
   return l.post_limit < header ? 0 : (l.post_limit - header) / entry;
 }

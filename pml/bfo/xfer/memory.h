@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// memory.h: what happens when there is no memory for something that must be kept: an unexpected message, or
-// bytes that must be said again. Order and completeness of what that peer sends cannot be kept any more, so
-// it is given up: its requests end with an error on both sides, all others go on (P6). What a request
-// needs for itself (a grant, a ledger entry, a name) waits instead, or is refused.
+// memory.h: what happens when the memory for something that must be kept cannot be allocated: for an
+// unexpected message, or for bytes that must be sent again. The messages of that peer can then not be kept
+// complete and in order. The peer is declared failed: requests with it end with an error on both sides,
+// requests with other peers continue (P6). What a request needs for itself (a grant, a ledger entry, a name)
+// does not end the peer: the request waits, or is refused.
 //
 // P1..P8: contrib/doc/design.md
 #pragma once
@@ -12,8 +13,8 @@
 
 namespace bfo::xfer {
 
-/// `size` bytes from or for `p` cannot be kept. It is given up when the engine is left: this may be called
-/// anywhere, also while its requests are walked through.
+/// `size` bytes from or for `p` could not be stored. The peer is declared failed when the engine is left, so
+/// this function may be called anywhere, also from a loop over its requests.
 template <class P>
 [[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(PeerT& p, std::size_t size) {
   if (p.lost || p.doomed) return;
@@ -21,16 +22,16 @@ template <class P>
   doom(p);
 }
 
-/// Gives up `p` when the engine is left.
+/// Declare `p` failed when the engine is left.
 template <class P>
 void Engine<P>::doom(PeerT& p) {
   p.doomed = true;
   doomed_ = tail_work_ = true;
 }
 
-/// The same for a message that came over `rail`. Without a rail its sender is not known: it is one of those
-/// whose messages come without, also one that has not been spoken to yet. With an epoch the rail is one that
-/// speaks failover, of a peer that has not been spoken to yet: all others have a rail to be found.
+/// The same for a message that came over `rail`. Without a rail the sender is unknown: it is any peer that is
+/// reached by a BTL which does not name senders, including peers that this process has not sent to yet. A
+/// rail of nullptr with an epoch means a failover rail of a peer that has no record here.
 template <class P>
 [[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(const RailT* rail, std::uint32_t epoch,
                                                        std::size_t size) {
@@ -45,8 +46,8 @@ template <class P>
       if (!p->rails[i].limits.failover) no_memory(*p, size);
 }
 
-/// The same for a message of rank `rank` of `c`: its sender is known even if it came without a rail, but it
-/// may have no record, and there may be no memory for one. Then it is given up when it is met.
+/// The same for a message of rank `rank` of `c`. The header names the sender, but the sender may have no
+/// record, and there may be no memory for one. It is then declared failed when its record is made.
 template <class P>
 [[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(CommT& c, std::int32_t rank, const Arrival& a) {
   PeerT* const peer = a.rail ? a.rail->peer : static_cast<PeerT*>(port_.resolve(c.handle, rank));
@@ -54,7 +55,7 @@ template <class P>
   (a.epoch != 0 ? unmet_unkept_ : nameless_unkept_) = a.bytes.size;
 }
 
-/// nullptr: there is no memory.
+/// Allocate a rendezvous record. nullptr: no memory.
 template <class P>
 template <class Rndv>
 [[gnu::cold, gnu::noinline]] Rndv* Engine<P>::make_rndv() {

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// order.h: messages that end a send of the peer: FIN of a get, the ACK of a receive that needs no more, and
-// RESTARTNACK. The user there may see that his send is over: room in his buffer for MPI_Bsend. So what the
-// user here sends afterwards must not be read there before them: while such messages are under way they, and
-// all that the user sends to that peer, take one rail; while one of them waits for a rail, what the user
-// sends waits behind it. Fragments, reads and writes still take all rails.
+// order.h: keeps what the user sends behind messages that end a send of the peer. These are FIN of an RGET,
+// the ACK of a receive that needs no more data, and RESTARTNACK. They complete a request at the peer, and its
+// user can see that: MPI_Bsend has room again. So a message that the local user sends afterwards must not be
+// read there before them. While such messages are under way, they and all MATCH, RNDV and RGET to that peer
+// take one rail. While one of them waits for a rail, MATCH, RNDV and RGET wait behind it. Fragments, reads
+// and writes use all rails in any case.
 //
-// A rail that is not among the preferred ones any more (suspect, down) holds nothing up: what it carries goes
-// again when it comes back, and the order begins anew with that.
+// A rail that is not usable any more (suspect, down) delays nothing: what it carries is sent again when it
+// comes back, and the order begins anew with that.
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
 
-/// Raw messages only: others that may end a send do not exist.
+/// Stored messages only: no other message ends a send.
 template <class P>
 bool Engine<P>::ends_send(const void* bytes) {
   switch (*static_cast<const MsgType*>(bytes)) {
@@ -31,7 +32,7 @@ bool Engine<P>::ends_send(const void* bytes) {
   }
 }
 
-/// Is a message waiting that the user's must not overtake? Something waits.
+/// Does a message wait that the user's must not overtake? Called when something waits.
 template <class P>
 [[gnu::noinline]] bool Engine<P>::end_among_waiting(const PeerT& p) {
   for (Frag* f = p.raw.front(); f; f = p.raw.next(f))
@@ -41,7 +42,7 @@ template <class P>
   return false;
 }
 
-/// Where short messages of the user go now: nowhere while they have to wait.
+/// Chooses the rail of the user's short messages: none while they have to wait.
 template <class P>
 void Engine<P>::settle_home(PeerT& p) {
   if (end_waits(p))
@@ -52,7 +53,7 @@ void Engine<P>::settle_home(PeerT& p) {
     p.home = p.away == 0 ? home_rail(p) : nullptr;
 }
 
-/// `rail` took a message that ends a send of the peer.
+/// `rail` accepted a message that ends a send of the peer.
 template <class P>
 void Engine<P>::order_begins(Frag& f, RailT& rail) {
   PeerT& p = *rail.peer;
@@ -71,8 +72,8 @@ void Engine<P>::order_ends(PeerT& p, Frag& f) {
   settle_home(p);
 }
 
-/// Send a message that ends a send of the peer. With one rail everything is read in the order it was sent, so
-/// the rail may keep it, and hand it back when it fails, without a record here.
+/// Send a message that ends a send of the peer. With one rail everything is read in the order of sending.
+/// Then the rail may keep the bytes, and hand them back when it fails: no fragment record is needed.
 template <class P>
 void Engine<P>::send_end(PeerT& p, const void* bytes, std::size_t len) {
   if (p.n_rails == 1 && p.n_eager == 1 && p.raw.empty() && p.starved.empty() && !p.left) {
@@ -94,7 +95,7 @@ void Engine<P>::reorder(PeerT& p) {
   settle_home(p);
 }
 
-/// How many times next_for_user() is worth asking: not at all while the user's messages have to wait.
+/// How many rails next_for_user() can offer: none while the user's messages have to wait.
 template <class P>
 unsigned Engine<P>::rails_for_user(const PeerT& p) {
   if (end_waits(p)) return 0;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// record.h: the record of each failover (P8): what went again and when, and when it is told.
+// record.h: the record of each failover (P8): how much was sent again, when, and when the record is reported.
 //
-// Bytes are counted as gone again together with those sent or read: when a rail takes them, or when their
-// READ ends; not when it is planned, since the plan may change before anything goes. Each side remembers what
-// it moved itself. What one had moved in vain and the other moves then, only one of them can know:
+// A byte that is transferred a second time is counted when a rail accepts it, or when its READ ends. It is
+// not counted when it is planned, because the plan may change. Each side counts what it transferred itself.
+// If one side transferred a byte in vain and the other side transfers it again, only one of the two can know
+// both facts:
 //
 //   sent in vain, then read   the sender, when the receiver says what it has (RESTARTACK) or that it has all
 //   read in vain, then sent   the receiver, when it arrives
 //
-// So what all processes sent and read is what the applications sent and what went again, to the byte, as soon
-// as a message is complete. Of one that fails the other side's last word is missing: there such bytes are not
-// counted.
+// With this rule, the bytes that all processes sent and read are equal to the bytes of the applications plus
+// the bytes sent again, as soon as a message is complete. When a message ends with an error, the last report
+// of the other side is missing, and such bytes are not counted.
 //
 // P1..P8: contrib/doc/design.md
 #pragma once
@@ -20,7 +21,8 @@
 
 namespace bfo::xfer {
 
-/// Of several rails that are lost together the last one has it: no byte is in two records.
+/// If several rails are lost together, the record of the last one counts the bytes: no byte is in two
+/// records.
 template <class P>
 void Engine<P>::count_resent(PeerT& p, std::uint64_t bytes, bool whole_message) {
   counters_.bytes_resent += bytes;
@@ -59,7 +61,7 @@ template <class P>
   note_resent(*x.proc->peer, bytes, false);
 }
 
-/// A rail took the RNDV or RGET. A later round's is no message that goes again: its bytes count alone.
+/// A rail accepted the RNDV or RGET. In a later round only its bytes count as sent again, not the message.
 template <class P>
 void Engine<P>::note_opened(SendRequest& r) {
   auto& x = r.xfer;
@@ -68,13 +70,14 @@ void Engine<P>::note_opened(SendRequest& r) {
   x.rndv->opened = true;
 }
 
-/// RESTARTACK, and `todo` is planned. A round by get (`by_get`) carried no bytes of ours: what is new at the
-/// receiver it read, also where we had sent it before; and what it read is gone for us too.
+/// RESTARTACK, and `todo` is set. In a round by RGET (`by_get`) this side sent no bytes: what the receiver
+/// has gained it has read, also where this side had sent it before. What it has read counts as sent once
+/// here, too.
 template <class P>
 [[gnu::cold]] void Engine<P>::note_received(SendRequest& r, const SendInput& in, bool by_get) {
   auto& x = r.xfer;
   const std::uint64_t here = x.rndv->gone.bytes() - x.rndv->gone.bytes_in(x.rndv->todo);
-  // The first bytes came with the RNDV when nothing else is there.
+  // If the receiver has nothing else, it has the first bytes, which came with the RNDV.
   const bool read = by_get && (x.rndv->restarts > 1 || x.went || here != x.length - x.rndv->todo.bytes());
   if (by_get) {
     if (read && here > x.rndv->received) count_resent(*x.proc->peer, here - x.rndv->received, false);
@@ -84,7 +87,7 @@ template <class P>
   x.rndv->received = x.rndv->gone.bytes() - x.rndv->again;
 }
 
-/// The receiver has read all that it had not.
+/// The receiver has read everything that it did not have.
 template <class P>
 void Engine<P>::note_all_read(SendRequest& r) {
   auto& x = r.xfer;
@@ -95,7 +98,8 @@ void Engine<P>::note_all_read(SendRequest& r) {
 
 // ---- at its receiver
 
-/// [begin, end) is here. What was here before was read again, or is a copy that its sender counted.
+/// [begin, end) has arrived. Bytes that were here before were read again, or are a copy that the sender has
+/// counted.
 template <class P>
 void Engine<P>::arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read) {
   auto& x = r.xfer;
@@ -115,7 +119,7 @@ template <class P>
   x.rndv->lost.remove(begin, end);
 }
 
-/// A READ ended, and whether it was carried out is not known.
+/// A READ ended, and it is unknown whether it was executed.
 template <class P>
 [[gnu::cold]] void Engine<P>::read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end) {
   auto& x = r.xfer;
@@ -163,9 +167,9 @@ typename Engine<P>::Waiting Engine<P>::waiting_again(const PeerT& p) const {
   return w;
 }
 
-/// A failover's record is complete when the rail is closed, no request of the peer is in the dance any more,
-/// and what has to go again has gone, or waits for a rail. While it only waits for that no clock is looked
-/// at: it is told when the engine is left (emit_held).
+/// The record of a failover is complete when the rail is closed, no request of the peer is in a restart, and
+/// everything that has to be sent again was sent or waits for a rail. A record that waits only for the last
+/// condition needs no clock: it is looked at whenever the engine is left (emit_held).
 template <class P>
 void Engine<P>::emit_events(PeerT& p, bool now) {
   bool open = false;
@@ -190,7 +194,7 @@ void Engine<P>::emit_events(PeerT& p, bool now) {
   }
 }
 
-/// What a record waited for may have gone.
+/// What a record waited for may have been sent.
 template <class P>
 [[gnu::cold]] void Engine<P>::emit_held() {
   held_ = false;

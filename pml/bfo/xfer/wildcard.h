@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// wildcard.h: receives and probes from MPI_ANY_SOURCE when a process they might have heard from is given up.
+// wildcard.h: receives and probes from MPI_ANY_SOURCE when a process that could have sent the message has
+// failed.
 //
-// A wildcard cannot know whether the message it waits for would have come from that process. So on every
-// communicator with such a member it ends with the error of that member, posted before the loss or after it
-// (MPI's fault tolerance has the same rule); a message that is here already is still received. With
-// AnySource::kWait it goes on, while anybody is left who could send.
+// Such a wildcard cannot know whether its message would have come from the failed process. So it ends with
+// the error of that process on every communicator of which that process is a member, whether it was posted
+// before the failure or after it (MPI's fault tolerance has the same rule). A message that has arrived is
+// still received. With AnySource::kWait it continues while any other member is left.
 //
-// Whom a wildcard waits for must be watched (keepalive.h): the members this process is connected to, and in a
-// small communicator also those it has never spoken to. A large one would be connected to as a whole only
-// because somebody waits.
+// The processes that a wildcard waits for must be watched (keepalive.h): the members that this process is
+// connected to, and in a small communicator also those it has never sent to. In a large communicator the
+// latter are left out: watching them would connect this process to all of them.
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
@@ -24,30 +25,31 @@ Peer<P>* Engine<P>::known_peer(const CommT& c, std::int32_t rank) const {
   return static_cast<PeerT*>(port_.known(c.handle, rank));
 }
 
-/// Does a wildcard on `c` end with the error of a lost member?
+/// Does a wildcard on `c` end with the error of a failed member?
 template <class P>
 bool Engine<P>::wildcard_lost(const CommT& c) const {
   if (c.n_lost == 0) return false;
   return config_.any_source_on_loss == AnySource::kError || c.n_lost >= c.others();
 }
 
-/// `rank` of `c` was given up.
+/// Rank `rank` of `c` was declared failed.
 template <class P>
 [[gnu::cold]] void Engine<P>::count_lost(CommT& c, std::int32_t rank, const PeerT& p) {
-  // Messages to oneself may still come when all others are lost: this process counts for kWait only.
+  // Messages to oneself can still come when all others have failed: for kWait this process counts as a member
+  // that is left.
   if (c.inter || rank != c.my_rank || config_.any_source_on_loss == AnySource::kError) ++c.n_lost;
   c.lost_rank = rank;
   c.lost_outcome = p.loss.outcome;
 }
 
-/// A communicator is made when processes were lost before.
+/// A communicator is made after processes have failed.
 template <class P>
 [[gnu::cold]] void Engine<P>::count_lost(CommT& c) {
   for (std::int32_t i = 0; i < c.size; ++i)
     if (const PeerT* const p = known_peer(c, i); p && p->lost) count_lost(c, i, *p);
 }
 
-/// `p` was given up: what waits for anybody, where it is a member.
+/// `p` was declared failed: end the wildcards on all communicators of which it is a member.
 template <class P>
 [[gnu::cold]] void Engine<P>::wildcards_lose(PeerT& p) {
   ++n_lost_;
@@ -77,7 +79,7 @@ template <class P>
   finish_recv(r);
 }
 
-/// Is there a wildcard on `c` that a loss would end?
+/// Is there a wildcard on `c` that a failure would end?
 template <class P>
 bool Engine<P>::wildcard_waits(const CommT& c) const {
   if (c.probed != 0) return true;
@@ -86,8 +88,8 @@ bool Engine<P>::wildcard_waits(const CommT& c) const {
   return false;
 }
 
-/// Has every other member of `c` been given up, or left in order? Then those that left are waited for too,
-/// for the park time: else the wait had no end.
+/// Has every other member of `c` failed, or finalized in order? Then the park time applies to the finalized
+/// ones as well: without it the wait would have no end.
 template <class P>
 [[gnu::cold]] bool Engine<P>::deserted(const CommT& c) const {
   for (std::int32_t i = 0; i < c.size; ++i) {
@@ -98,7 +100,7 @@ template <class P>
   return true;
 }
 
-/// The park time of `p`, which watch_wildcards() found wanted, is over: does a wildcard still wait?
+/// The park time of `p`, which watch_wildcards() had marked, is over: does a wildcard still wait for it?
 template <class P>
 [[gnu::cold]] bool Engine<P>::wanted_by_wildcard(PeerT& p) {
   if (!p.wanted) return false;
@@ -111,7 +113,7 @@ template <class P>
   return false;
 }
 
-/// Finds members of communicators with a waiting wildcard, some at each call: round robin.
+/// Marks members of communicators on which a wildcard waits: some at each call, round robin.
 template <class P>
 void Engine<P>::watch_wildcards() {
   std::int32_t looks = kWatched;
