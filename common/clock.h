@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// clock.h: differences of a clock that somebody else may have read later.
+// clock.h: differences between times that different threads have read.
 //
-// A thread reads the clock, then waits for a lock or calls others; what is noted meanwhile, by them or by
-// another thread, may be later than what it has read. That is no time at all, and not 2^64 ns.
+// A thread reads the clock and then waits for a lock, or calls other functions. Meanwhile another thread may
+// record a later time. The difference is then 0, not 2^64 ns minus a little.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ constexpr std::uint64_t time_since(std::uint64_t then_ns, std::uint64_t now_ns) 
   return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-/// What any of several threads does, whichever comes by first, once per period.
+/// Something that any of several threads does, once per period: the first one that asks after the period.
 class Periodic {
  public:
   explicit Periodic(std::uint64_t period_ns) : period_ns_(period_ns) {}

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// clock.cc: the progress clock of a port. Silence is only suspected: a slow or computing peer is not a dead
-// one (H15). After half of the time the path is asked by a zero-byte write on the probe queue pair, and the
-// peer by the other rails (verdict.h).
+// clock.cc: the progress clock of a port. Silence only makes a rail suspect, because a slow or computing peer
+// is not a dead one (H15). After half of the time the path is tested by a zero-byte write on the probe queue
+// pair, and the peer is asked over the other rails (verdict.h).
 //
-// How long silence must last follows what is normal here: it is at least Config::suspect_ns, twice the
-// longest silence of that rail that ended by itself, and three times the longest that this process was kept
-// from its own tick, each of them fading. A process that was away for longer than that begins to count anew.
+// The length of the silence that counts depends on what is normal here. It is the largest of
+// Config::suspect_ns, twice the longest silence of that rail that ended by itself, and three times the
+// longest delay of this process' own ticks. The measured values fade. After a longer absence of this process
+// the measurement begins anew.
 //
 // H1..H23: contrib/doc/hazards.md
 #include <algorithm>
@@ -36,9 +37,9 @@ bool moved(const Endpoint& endpoint) {
 
 }  // namespace
 
-/// How much longer nothing can have completed but what was taken from the queues. A queue that is never seen
-/// empty, because other peers are busy, hides what came last; but what waited in it some time ago has been
-/// taken when as many completions were as it holds.
+/// How long it has been impossible that completions wait unseen in the queue. A queue that is never empty,
+/// because other peers are busy, hides the latest completions. But a completion that was there some time ago
+/// has been taken if as many completions as the queue holds were taken since.
 uint64_t Port::watched(uint64_t elapsed, bool emptied) {
   unproven_ns_ += elapsed;
   uint64_t proven = 0;
@@ -54,14 +55,14 @@ uint64_t Port::watched(uint64_t elapsed, bool emptied) {
   return proven;
 }
 
-/// What of the time since the last tick counts as silence. A time slice that another process had counts: the
-/// HCA went on, and what it completed was taken from the queue just now. When this process was away for
-/// longer, the silence is its own.
+/// The part of the time since the last tick that counts as silence. A time slice that another process had
+/// counts: the HCA continued meanwhile, and its completions were taken just now. A longer absence of this
+/// process does not count as silence of the rail.
 uint64_t Port::note_delay(uint64_t elapsed) {
   const uint64_t late = elapsed > config_.tick_ns ? elapsed - config_.tick_ns : 0;
   const bool here = elapsed <= std::max({config_.suspect_ns, 2 * config_.tick_ns, 3 * delay_ns_});
   delay_ns_ -= delay_ns_ / kDelayFades;
-  // A longer absence is no scheduling: the application computes or sleeps.
+  // A longer absence is not scheduling: the application computes or sleeps.
   if (late <= kMostPatience / 2 * config_.suspect_ns) delay_ns_ = std::max(delay_ns_, late);
   if (here) return elapsed;
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next)
@@ -101,8 +102,8 @@ Port::Silence Port::listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns
     endpoint.slowest_ns = std::max(endpoint.slowest_ns, endpoint.silent_ns);
     endpoint.silent_ticks = 0;
     endpoint.silent_ns = 0;
-    // A rail that recovered is not ended for what was wrong before. If its probe failed, it can be sent no
-    // more in this epoch: from now on only its own work and its peer are asked.
+    // A rail that has recovered is not ended for an earlier fault. If its probe failed, the probe queue pair
+    // cannot be used again in this epoch: from now on only the rail's work and its peer are asked.
     endpoint.probe_done = endpoint.probe_failed = false;
     verdict_clear(endpoint);
     if (endpoint.phase == Phase::kUp) return Silence::kNothing;
@@ -111,7 +112,7 @@ Port::Silence Port::listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns
   }
   if (watched_ns == 0) return Silence::kNothing;
   if (++endpoint.silent_ticks == 1) {
-    // Unsignaled work says nothing by itself: a marker behind it does.
+    // Unsignaled work reports nothing by itself. A signaled marker behind it does.
     ring_mark(endpoint);
     watched_ns = std::min(watched_ns, config_.tick_ns);
   }
@@ -134,7 +135,7 @@ void Port::progress_clock(Endpoint& endpoint, uint64_t now, uint64_t watched_ns)
       event = make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now);
       return host_.rail_up(host_.ctx, endpoint, event);
     case Silence::kAsk:
-      // Asked before the rail is suspect, so that the answer is there by then.
+      // Ask before the rail is suspect, so that the answer has come by then.
       if (!endpoint.probe_done) send_path_probe(endpoint);
       return verdict_step(endpoint, now);
     case Silence::kGoesOn:
@@ -150,8 +151,8 @@ void Port::progress_clock(Endpoint& endpoint, uint64_t now, uint64_t watched_ns)
 }
 
 void Port::suspect_more(Endpoint& endpoint, uint64_t now) {
-  // The path answered, the work still stands (a receiver without buffers, a slow peer): ask again now and
-  // then.
+  // The path works, but the work does not move (a receiver without buffers, a slow peer). Ask again from time
+  // to time.
   if (endpoint.silent_ticks % 16 == 0 && send_path_probe(endpoint)) endpoint.probe_done = false;
   verdict_step(endpoint, now);
 }

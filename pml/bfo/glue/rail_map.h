@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// rail_map.h: from the endpoint a BTL names in a callback to the engine's rail. Open addressing, grows, never
-// shrinks; a one-entry cache in front serves the common case of one talkative rail. Any thread; the lock of
-// its slots is a leaf.
+// rail_map.h: finds the engine's rail for the BTL endpoint that a callback names. A hash table with open
+// addressing that grows and never shrinks; a one-entry cache in front of it serves repeated callbacks of one
+// rail. Any thread may use it. No other lock is taken while the lock of its slots is held.
 //
-// A rail's state is read from its BTL before the rail is here, and the BTL speaks of every change once: what
-// another thread hears in between must not be lost. Whoever adds a rail therefore holds Adding from before it
-// reads the state until the rail is in the map, and find() does not say that a rail is unknown while somebody
-// adds one. What is unknown after that is read later than the change that was told.
+// The state of a rail is read from its BTL before the rail is in the map, and the BTL reports every change
+// once. A change that another thread receives in between must not be lost. So whoever adds a rail holds
+// Adding from before it reads the state until the rail is in the map. find() does not report a rail as
+// unknown while somebody holds Adding. If a rail is unknown after that, its state will be read after the
+// change.
 #pragma once
 
 #include <cstddef>

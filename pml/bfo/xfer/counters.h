@@ -39,8 +39,8 @@ struct Counters {
   std::uint64_t eager_sent = 0;
   std::uint64_t rndv_sent = 0;
   std::uint64_t bytes_sent = 0;  ///< application bytes handed to rails, resent ones included
-  std::uint64_t bytes_read =
-      0;  ///< application bytes of READs that ended, without those that were never posted
+  /// application bytes of READs that ended, without those that were never posted
+  std::uint64_t bytes_read = 0;
   std::uint64_t bytes_resent = 0;     ///< of both, bytes transferred again, counted when they are transferred
   std::uint64_t bytes_headers = 0;    ///< headers and control messages, except those of `eager_sent`
   std::uint64_t messages_resent = 0;  ///< MATCH, RNDV, RGET posted again
@@ -51,8 +51,8 @@ struct Counters {
   std::uint64_t restarts = 0;   ///< rounds begun after the first
   std::uint64_t control_sent = 0;
   std::uint64_t rails_lost = 0;
-  std::uint64_t suspicions =
-      0;  ///< rails that the progress clock suspected; no loss, only another rail was preferred
+  /// rails that the progress clock suspected; no loss, only another rail was preferred
+  std::uint64_t suspicions = 0;
   std::uint64_t deferred = 0;  ///< callbacks that came during another one and were handled later
   std::uint64_t fences = 0;
   std::uint64_t peers_lost = 0;
@@ -75,8 +75,8 @@ struct RailEvent {
   std::int32_t code = 0;
   std::uint64_t evidence_ns = 0;
   const char* text = "";
-  bool left =
-      false;  ///< the peer's process has finalized in order: this is no failure, and it is not reported
+  /// the peer's process has finalized in order: this is no failure, and it is not reported
+  bool left = false;
   bool late = false;  ///< the port was down when its process started: no failure either; the rail joins when
                       ///< the port comes up
 };

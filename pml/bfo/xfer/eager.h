@@ -2,9 +2,10 @@
 //
 // eager.h: the MATCH protocol: short messages, sent without asking. This file is the hot path.
 //
-// A message goes out either without any record (sendi: the BTL keeps the bytes and hands them back if the
-// rail dies), or with a fragment record, and then its request lives until the fragment was delivered. Either
-// way a failed one is sent again on another rail, unchanged, and the receiver drops the copy it has seen.
+// A message is sent without any record when sendi accepts it: the BTL keeps the bytes and hands them back if
+// the rail dies. Otherwise it has a fragment record, and its request lives until the fragment was delivered.
+// In both cases a message that failed is sent again, unchanged, on another rail, and the receiver drops a
+// copy that it has seen.
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -48,7 +49,7 @@ struct Eager {
     return post == Post::kCompleted ? Sent::kDone : Sent::kRefused;
   }
 
-  /// Waiting in the ready list: try every usable rail.
+  /// From the ready list: try every usable rail.
   static bool serve(E& e, SendRequest& r) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
@@ -72,7 +73,8 @@ struct Eager {
   }
   static bool serve(E&, RecvRequest&) { return true; }
 
-  /// The fragment of a request failed: it goes first in the queue, for the sequence window (H5, H22).
+  /// The fragment of the request failed. It goes to the front of the queue, because it holds the sequence
+  /// window (H5, H22).
   [[gnu::cold]] static void lost(E& e, SendRequest& r) {
     auto& x = r.xfer;
     --e.eager_out_;
@@ -87,19 +89,20 @@ struct Eager {
     e.activate(*p.peer);
   }
 
-  /// The number may be under way twice until the dead epoch is closed at the receiver (H5).
+  /// Copies of this message may exist until the dead epoch is closed at the receiver (H5).
   template <class Sequence>
   [[gnu::cold]] static void hold(Sequence& p, Seq16 seq) {
     if (!p.resent || seq_before(seq, p.hold_seq)) p.hold_seq = seq;
     p.resent = true;
-    if constexpr (requires { p.marked; }) p.marked = false;  // the copy is not among what was counted
+    // the copy is not among the work that the checkpoint has counted
+    if constexpr (requires { p.marked; }) p.marked = false;
   }
 
-  static void reset(E&, SendRequest&) {}  // no rounds: the message is sent again as it is
+  static void reset(E&, SendRequest&) {}  // no rounds: the message is sent again unchanged
   static void reset(E&, RecvRequest&) {}
 };
 
-/// Begin a send whose SendState is filled in. True: complete, nothing more will happen.
+/// Begin a send whose SendState is filled in. True: it is complete.
 template <class P>
 bool Engine<P>::begin_send(SendRequest& r) {
   auto& x = r.xfer;
@@ -166,7 +169,8 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
   if (done) port_.complete_send(*r, Outcome::kOk);
 }
 
-// inline: also in a program that instantiates the engine elsewhere, the function MPI calls contains it.
+// inline: so that the function MPI calls contains it, also in a program that instantiates the engine
+// elsewhere.
 template <class P>
 inline bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source) {
   if (args.length > longest_eager_.load(std::memory_order_relaxed)) return false;
@@ -176,7 +180,7 @@ inline bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source
     return false;
   PeerT& peer = *p->peer;
   if (p->next_seq == p->stop_seq) [[unlikely]]
-    return false;  // isend() asks for the window
+    return false;  // isend() looks at the window
   if (args.mode == SendMode::kSync) return false;
   RailT* const rail = next_for(peer, args.length);
   if (!rail || args.length + sizeof(core::MatchHdr) > rail->limits.eager_limit) return false;
@@ -214,7 +218,8 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
     activate(p);
 }
 
-/// The state of its request says a RGET again, if that is still to be said; anything else goes as it is.
+/// A message came back. The state of its request decides whether an RGET has to be sent again; any other
+/// message is sent again unchanged.
 template <class P>
 [[gnu::cold]] void Engine<P>::brief_lost(PeerT& p, Bytes message) {
   core::RndvHdr h;
@@ -227,8 +232,9 @@ template <class P>
   send_raw(p, message.data, message.size);
 }
 
-/// Bytes that may be an eager message are sent again: the window of its destination is held. The communicator
-/// may be freed, or used again and not with this peer yet: then its numbering is (H6).
+/// These bytes are sent again and may be an eager message: they hold the window of their destination. If the
+/// communicator was freed, or its context id is used again without this peer, they hold the numbering that
+/// was kept (H6).
 template <class P>
 [[gnu::cold]] void Engine<P>::hold_again(PeerT& p, Bytes message) {
   core::MatchHdr h;

@@ -4,9 +4,9 @@
 // callbacks rails call, and the state between them. The bodies are in one file per noun, included at the end.
 //
 // No globals: several engines live in one process (simulator, tests). All entry points may be called by any
-// thread; the engine locks with Port::Lock, and releases it around everything that can run user code.
-// Re-entrance: a port function called by the engine may call back on_message() or on_done(); the engine puts
-// those aside and handles them before its outermost entry point returns.
+// thread. The engine locks with Port::Lock, and releases it around everything that can run user code.
+// Re-entrance: a port function that the engine calls may call back on_message() or on_done(). Such a callback
+// is deferred, and handled before the outermost entry point returns.
 //
 // P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -43,28 +43,29 @@ class Engine {
 
   /// `port` outlives the engine.
   explicit Engine(P& port, const Config& config = {});
-  /// Frees everything; requests still pending are forgotten, not completed.
+  /// Frees everything. Requests that are still pending are forgotten, not completed.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   // ---- communicators
   // ------------------------------------------------------------------------------------------
-  /// Begin to use a context id; messages that arrived before are matched now. nullptr: the id is in use.
+  /// Begin to use a context id. Messages that arrived before are matched now. nullptr: the id is in use.
   CommT* comm_add(const CommDesc<P>& desc);
-  /// Unexpected messages of the communicator are dropped. The caller made sure no request is pending on it.
+  /// Unexpected messages of the communicator are dropped. The caller has made sure that no request is pending
+  /// on it.
   void comm_del(CommT* comm);
 
   // ---- peers and rails
   // ----------------------------------------------------------------------------------------
-  /// `key` chooses the peer's home rail, see home_rail(); the same on both sides.
+  /// `key` chooses the peer's preferred rail, see home_rail(). It is the same on both sides.
   PeerT* peer_add(const typename P::PeerHandle& handle, std::uint64_t key = 0);
   /// Add one rail; at most kMaxRails per peer (nullptr after that). `state` kUp for rails whose BTL does not
   /// speak common/failover_btl.h. `name` zero when unknown.
   RailT* rail_add(PeerT* peer, const typename P::RailHandle& handle, const RailLimits& limits,
                   RailState state, RailName name = {});
-  /// The runtime says that the peer's process is gone: its requests end with kPeerLost. `left`: it leaves in
-  /// order (del_procs), which is no loss for those who wait for anybody.
+  /// The runtime reports that the peer's process is gone: its requests end with kPeerLost. `left`: it has
+  /// finalized in order (del_procs); receives from any source do not end for that.
   void peer_lost(PeerT* peer, bool left = false);
 
   // ---- MPI calls
@@ -72,22 +73,22 @@ class Engine {
   /// Start a send. complete_send() is called exactly once, possibly before this returns. A persistent request
   /// calls isend() for each start: new sequence number, new name.
   void isend(SendRequest* req, const SendArgs<P>& args);
-  /// Blocking send without a request: true = the payload is taken, nothing more will be heard of it. False =
-  /// too long, not standard or ready mode, or no rail takes it now: use isend().
+  /// Blocking send without a request. True: the payload is taken, and nothing will be reported about it.
+  /// False: too long, not standard or ready mode, or no rail takes it now; use isend().
   bool send_inline(const SendArgs<P>& args, InlineSource& source);
   /// Post a receive. complete_recv() is called exactly once, possibly before this returns.
   void irecv(RecvRequest* req, const RecvArgs<P>& args);
-  /// True: the receive was not matched and is forgotten (the caller completes it as cancelled).
+  /// True: the receive was not matched and is removed. The caller completes it as cancelled.
   bool cancel(RecvRequest* req);
-  /// True: a matching message is here; not removed. False: `result.outcome` says whether one may still come.
+  /// True: a matching message is here; it stays. False: `result.outcome` tells whether one can still come.
   bool iprobe(CommT* comm, std::int32_t src, std::int32_t tag, ProbeResult& result);
   /// The matching message, removed from matching; nullptr when there is none, as with iprobe().
   Message* improbe(CommT* comm, std::int32_t src, std::int32_t tag, ProbeResult& result);
   /// Receive a message that improbe() returned.
   void imrecv(Message* message, RecvRequest* req, std::uint64_t capacity);
 
-  /// Receives posted for one rank of a communicator, and messages of it that none has matched; of kAnySource:
-  /// receives posted with MPI_ANY_SOURCE, and all messages. For tools: walks the queues.
+  /// Receives posted for one rank of a communicator, and its messages that no receive has matched. For
+  /// kAnySource: receives posted with MPI_ANY_SOURCE, and all messages. For tools: it walks the queues.
   struct QueueLengths {
     std::uint32_t posted = 0;
     std::uint32_t unexpected = 0;
@@ -96,12 +97,12 @@ class Engine {
 
   // ---- from the rails
   // -----------------------------------------------------------------------------------------
-  /// A message came in. `rail` nullptr when the port cannot tell; `epoch` 0 likewise. `data` is valid during
+  /// A message came in. `rail` is nullptr and `epoch` is 0 when the port cannot tell. `data` is valid during
   /// the call only.
   void on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size);
   /// A fragment ended. The engine owns `frag` again.
   void on_done(Frag* frag, Fate fate);
-  /// A message of `size` bytes came that the port had no memory to put together.
+  /// A message of `size` bytes came for which the port had no memory.
   void on_message_unkept(RailT* rail, std::size_t size);
   /// A payload taken by sendi() failed: header and payload in one piece.
   void on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data, std::size_t size, Fate fate);
@@ -112,23 +113,26 @@ class Engine {
   /// The epoch is over: no access and no message of it is possible any more (kFenced), or that cannot be
   /// proven. `delivered`: messages of it handed to on_message().
   void on_rail_closed(RailT* rail, const RailEvent& event, FenceResult result, std::uint64_t delivered);
-  /// A BTL without the contract says that its connection is broken, for good. `may_have_lost`: messages that
-  /// it had reported as sent may be gone. Its fragments came back before. Not from inside a port function.
+  /// A BTL without the failover contract reports that its connection is broken for good. `may_have_lost`:
+  /// messages that it had reported as sent may be lost. Its fragments came back before. Not to be called from
+  /// inside a port function.
   void on_rail_broken(RailT* rail, const RailEvent& event, bool may_have_lost);
-  /// Nothing came up on `rail` yet, but the peer's process lives and is reached by it: it is busy (H15). Or
-  /// that is not so any more.
+  /// `rail` is not up. `answers` true: the peer's process is alive and reached by it, so it is only busy
+  /// (H15). False: that is not so any more.
   void on_peer_answers(RailT* rail, bool answers);
   /// The peer acknowledged `lost` messages of a dead epoch that it never received and that cannot be resent.
   void on_gap_lost(RailT* rail, RailName name, std::uint64_t lost);
 
   // ---- time
   // ---------------------------------------------------------------------------------------------------
-  /// Retry what waits for resources, check park times. Cheap when nothing waits. Returns how much was done.
+  /// Retry what waits for resources, and check park times. Cheap when nothing waits. Returns how much was
+  /// done.
   int progress(std::uint64_t now_ns);
-  /// To be called about once a second, also while nothing else needs progress(): sends one message to each
-  /// peer that owes us something, so that the death of its process is noticed (failover rails only).
+  /// To be called about once a second, also while progress() is not needed: sends one message to each peer
+  /// that this process waits for, so that the death of its process is noticed (failover rails only).
   void keep_alive();
-  /// Fragments, owed messages and rendezvous requests not finished; 0 = quiet (finalize drains until then).
+  /// Number of fragments, control messages and rendezvous requests that are not finished. Finalize waits
+  /// until it is 0.
   std::uint64_t unfinished() const;
   /// True while progress() has something to do that no callback will trigger.
   bool needs_progress() const { return !active_.empty() || timed_ != nullptr || stalled_ != nullptr; }
@@ -151,7 +155,7 @@ class Engine {
   using StarvedT = Starved<P>;
   using GrantT = Grant<P>;
 
-  /// A message that came while the engine was inside a port function.
+  /// A callback that came while the engine was inside a port function, and waits to be handled.
   struct Aside {
     Aside* next = nullptr;
     Aside* prev = nullptr;
@@ -159,7 +163,7 @@ class Engine {
     RailT* rail;
     std::uint32_t epoch;
     std::uint8_t tag;
-    bool failed;  ///< a message of ours that came back
+    bool failed;  ///< a message of this process that came back
     std::size_t size;
   };
   /// Where a message came from and its bytes; valid during one dispatch.
@@ -174,7 +178,7 @@ class Engine {
     const core::RestartHdr* restart = nullptr;
     const core::WireRange* ranges = nullptr;
     const Arrival* arrival = nullptr;
-    bool all_read = false;  ///< the receiver has finished and, if it read in this round, has read the rest
+    bool all_read = false;  ///< the receiver has finished; if it read in this round, it has read everything
   };
   struct RecvInput {
     Bytes payload;
@@ -210,14 +214,14 @@ class Engine {
     Engine& e_;
   };
   void leave_slow();
-  /// What a rail to oneself delivers while it is posted is handled at once: when it is posted everything else
-  /// of its request is done. A RGET is read, and its FIN delivered, inside the call that posts it.
+  /// What a rail to oneself delivers while it is being posted is handled at once, because everything else of
+  /// its request is done by then. An RGET is read, and its FIN delivered, inside the call that posts it.
   static bool at_once(std::uint8_t tag) {
     return tag == static_cast<std::uint8_t>(MsgType::kMatch) ||
            tag == static_cast<std::uint8_t>(MsgType::kRget) ||
            tag == static_cast<std::uint8_t>(MsgType::kFin);
   }
-  static constexpr unsigned kAtOnce = 3;  ///< calls inside each other: the send's, its RGET, the FIN
+  static constexpr unsigned kAtOnce = 3;  ///< nested calls: the send's, its RGET's, the FIN's
 
   // memory.h
   void no_memory(PeerT& p, std::size_t size);
@@ -302,9 +306,9 @@ class Engine {
     p.rr = static_cast<std::uint8_t>(p.rr + 1 == p.n_eager ? 0 : p.rr + 1);
     return r;
   }
-  /// The rail of an eager message. What a short one costs is latency, not a rail's rate: all of them, in both
-  /// directions, use the pair's home rail, whose queues are then in the caches of both sides. Longer ones
-  /// spread.
+  /// The rail of an eager message. A short message costs latency, not bandwidth. So all short messages of a
+  /// pair, in both directions, use its preferred rail, whose queues are then in the caches of both sides.
+  /// Longer ones are spread over the rails.
   RailT* next_for(PeerT& p, std::size_t length) {
     if (length < config_.short_limit && p.home) [[likely]]
       return p.home;
@@ -327,7 +331,8 @@ class Engine {
   static unsigned rails_for_user(const PeerT& p);
   RailT* next_for_user(PeerT& p) { return p.ends_out != 0 ? p.order : next_eager(p); }
   void crowded(PeerT& p, const RailT& rail);
-  /// The same rail on both sides while both see the same rails; different pairs use different ones.
+  /// The preferred rail: the same at both sides while both see the same rails. Different pairs use different
+  /// ones.
   static RailT* home_rail(const PeerT& p) {
     return p.n_eager != 0 ? p.eager[p.home_key % p.n_eager] : nullptr;
   }
@@ -352,7 +357,7 @@ class Engine {
   }
   RailT* rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* nameless) const;
   bool post_raw(PeerT& p, Frag& f);
-  /// Application bytes in a raw message: only an eager message has any.
+  /// Application bytes in a stored message: only an eager message has any.
   static std::uint64_t raw_payload(std::uint8_t type, std::size_t size) {
     const bool eager = type == static_cast<std::uint8_t>(MsgType::kMatch) && size > sizeof(core::MatchHdr);
     return eager ? size - sizeof(core::MatchHdr) : 0;
@@ -361,7 +366,8 @@ class Engine {
   void ready(RecvRequest& r);
   void unready(SendRequest& r);
   void unready(RecvRequest& r);
-  /// Post what `r` owes; it waits when no rail takes it now, or when others wait. It may be over afterwards.
+  /// Post what the state of `r` requires. It waits when no rail takes it now, or when others wait already.
+  /// `r` may be complete afterwards.
   template <class Request>
   void serve_now(Request& r) {
     const PeerT& p = *r.xfer.proc->peer;
@@ -369,12 +375,12 @@ class Engine {
   }
   void flush(PeerT& p);
   bool post_waiting(PeerT& p);
-  /// Something of `p` waits: flush() posts it, or progress() later. Nothing waits unnoticed: whoever puts
-  /// something into a list of the peer, or finds it a rail, says so here.
+  /// Something waits for `p`: flush() posts it now, or progress() later. Whoever puts something into a list
+  /// of the peer, or makes a rail usable, calls this, so that nothing is forgotten.
   void activate(PeerT& p) {
     if (!p.active) active_.push_back(&p);
   }
-  /// progress() looks at `p` and the clock.
+  /// From now on progress() looks at `p` and at the clock.
   void set_timer(PeerT& p) {
     if (p.timed) return;
     p.timed = true;
@@ -408,7 +414,8 @@ class Engine {
 
   // rndv_copy.h, rget.h, rput.h
   bool open(SendRequest& r);
-  /// Which request the header opens: one the receiver names, one it knows, or a new one.
+  /// Flags that tell how the receiver finds the request of the header: by its own name for it (restart), by
+  /// the sender's name (known), or as a new one.
   static std::uint8_t open_flags(const SendState<P>& x) {
     return x.rndv->restarts != 0 ? core::kFlagRestart : x.rndv->known ? core::kFlagKnown : 0;
   }
@@ -419,10 +426,10 @@ class Engine {
   void on_put(const Arrival& a);
   void on_fin(const Arrival& a);
 
-  // restart.h: the tables' hands
+  // restart.h: the actions of the tables
   void send_event(SendRequest& r, SendEvent e, const SendInput& in = {});
   void recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in = {});
-  /// The table's cell. A test's port may bring tables of its own, to see that its checkers notice a change.
+  /// The table's cell. A test's port may bring tables of its own, to see that the checkers notice a change.
   const core::SendCell& cell_of(SendPhase p, SendEvent e) const {
     if constexpr (requires { port_.send_cell(p, e); }) return port_.send_cell(p, e);
     return core::step(p, e);
@@ -437,8 +444,8 @@ class Engine {
   Request* find(const SlotMap<Request>& names, Name name, const Arrival& a, NameState& state);
   template <class Request>
   Request* find_current(const SlotMap<Request>& names, Name name, const Arrival& a);
-  /// The gate (P2): no access that this request granted or started can still be carried out. A test's
-  /// port may take it out, to see that its checkers notice.
+  /// The gate (P2): no access that this request granted or started can still be executed. A test's port may
+  /// take it out, to see that its checkers notice.
   template <class X>
   bool gate_clear(const X& x) const {
     if constexpr (requires { x.rndv->unfenced; })
@@ -533,7 +540,8 @@ class Engine {
   /// count_resent and note_resumed.
   void note_resent(PeerT& p, std::uint64_t bytes, bool whole_message);
   void note_resumed(PeerT& p);
-  /// A rail took [offset, offset+n) of a long message: what of it had gone before went again.
+  /// A rail accepted [offset, offset+n) of a long message. What a rail had accepted of it before is sent
+  /// again.
   void note_piece(SendRequest& r, std::uint64_t offset, std::uint64_t n) {
     const std::uint64_t again = n - r.xfer.rndv->gone.add(offset, offset + n);
     if (again != 0) [[unlikely]]
@@ -546,7 +554,7 @@ class Engine {
   void arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read);
   void found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
   void read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
-  /// What went once and has to go again, but has not.
+  /// What was sent once, has to be sent again, and was not yet.
   struct Waiting {
     std::uint64_t bytes = 0;
     std::uint64_t messages = 0;
@@ -558,28 +566,33 @@ class Engine {
   void emit_held();
 
   static constexpr unsigned kCommPage = 256;
-  static constexpr std::uint8_t kLooks = 3;       ///< a millisecond or more apart
-  static constexpr std::int32_t kWatched = 256;   ///< ranks looked at for wildcards in one keep_alive()
-  static constexpr std::int32_t kSmallComm = 64;  ///< ranks; all of them are watched, met or not
-  static constexpr std::uint32_t kPing = 1;       ///< FragState::grant of a kRaw that keep_alive() sent
+  static constexpr std::uint8_t kLooks = 3;  ///< polls of all rails, a millisecond or more apart
+  /// ranks that keep_alive() looks at for wildcards in one call
+  static constexpr std::int32_t kWatched = 256;
+  /// up to this size all ranks are watched, also those never spoken to
+  static constexpr std::int32_t kSmallComm = 64;
+  /// FragState::grant of a stored message that keep_alive() sent
+  static constexpr std::uint32_t kPing = 1;
 
   P& port_;
   Config config_;
   typename P::Lock lock_;
   unsigned depth_ = 0;
   bool tail_work_ = false;
-  bool direct_ = false;     ///< a message is handed to a rail that may deliver it at once (self)
-  Frag* ending_ = nullptr;  ///< a READ is being posted and has not ended in its call
-  bool doomed_ = false;     ///< a peer is
-  bool held_ = false;       ///< a record waits for what has to go again: looked at when the engine is left
+  bool direct_ = false;     ///< a message is being posted on a rail that may deliver it at once (self)
+  Frag* ending_ = nullptr;  ///< the READ that is being posted, while it has not ended inside that call
+  bool doomed_ = false;     ///< a peer will be declared failed when the engine is left
+  /// a failover record waits only for what has to be sent again; looked at when the engine is left
+  bool held_ = false;
   EarlyLoss* early_losses_ = nullptr;
-  std::size_t nameless_unkept_ =
-      0;                            ///< size of a message without room, of a peer whose messages come without
-  std::size_t unmet_unkept_ = 0;    ///< the same, over a rail of a peer that is not made yet
+  /// size of a message for which there was no memory, from a BTL that does not name the sender
+  std::size_t nameless_unkept_ = 0;
+  std::size_t unmet_unkept_ = 0;    ///< the same, of a message over a rail whose peer has no record yet
   List<PeerT, ActiveLink> active_;  ///< peers with something that progress() must retry
-  static constexpr std::uint64_t kAbsence = 2'000'000'000;  ///< ns without a look at the clock
-  PeerT* timed_ = nullptr;    ///< peers that are parked, or have FRAGs awaited: progress() looks at the clock
-  ProcT* stalled_ = nullptr;  ///< ranks whose window is shut
+  /// ns: longer than this without a look at the clock is an absence from MPI
+  static constexpr std::uint64_t kAbsence = 2'000'000'000;
+  PeerT* timed_ = nullptr;    ///< peers without a rail, or with FRAGs awaited: progress() looks at the clock
+  ProcT* stalled_ = nullptr;  ///< ranks whose sequence window is full
   static constexpr std::size_t kNoRail = SIZE_MAX;
   std::atomic<std::size_t> longest_eager_{kNoRail};  ///< of all rails; read without the lock
   std::uint64_t frags_out_ = 0;
@@ -588,7 +601,7 @@ class Engine {
   SlotMap<RecvRequest> recvs_;
   PeerT* peers_ = nullptr;
   List<CommT> comms_;
-  std::uint32_t n_lost_ = 0;                 ///< peers given up that had not left
+  std::uint32_t n_lost_ = 0;                 ///< peers that failed and had not finalized
   std::uint64_t used_ctx_[65536 / 64] = {};  ///< context ids that were freed at least once
   CommT** comm_pages_[65536 / kCommPage] = {};
   List<Aside> aside_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// entry.h: how calls get into the engine and out again: the lock, callbacks that come while the engine is
-// inside a port function, and completions, which run after the lock was released because they may run user
+// entry.h: how calls enter and leave the engine: the lock, callbacks that come while the engine is inside a
+// port function, and completions. Completions run after the lock was released, because they may run user
 // code.
 //
 // H1..H23: contrib/doc/hazards.md
@@ -75,7 +75,7 @@ Engine<P>::~Engine() {
   }
 }
 
-/// Leaving the outermost entry with callbacks put aside or requests to complete.
+/// Leave the outermost entry with deferred callbacks, or with requests to complete.
 template <class P>
 [[gnu::cold, gnu::noinline]] void Engine<P>::leave_slow() {
   for (;;) {
@@ -107,7 +107,7 @@ template <class P>
   completed_recvs_ = {};
   --depth_;
   lock_.unlock();
-  // A request may be reused by its owner as soon as it is completed: unlink first.
+  // The owner may reuse a request as soon as it is completed, so it is unlinked first.
   while (SendRequest* r = sends.pop_front()) port_.complete_send(*r, r->xfer.outcome);
   while (RecvRequest* r = recvs.pop_front()) port_.complete_recv(*r, r->xfer.status);
 }
@@ -142,7 +142,8 @@ void Engine<P>::finish_recv(RecvRequest& r) {
   tail_work_ = true;
 }
 
-/// An eager message was matched with `r` while the lock is held: it is completed when the engine is left.
+/// An eager message was matched with `r` while the lock is held. The request is completed when the engine is
+/// left.
 template <class P>
 void Engine<P>::take_eager(RecvRequest& r, Bytes in) {
   eager_arrived(r, in.from(sizeof(core::MatchHdr)));
@@ -237,7 +238,7 @@ void Engine<P>::on_done(Frag* frag, Fate fate) {
   Entry entry(*this);
   frag->xfer.fate = fate;
   if (entry.nested()) {
-    if (frag == ending_ && fate == Fate::kDelivered) {  // whoever posts it goes on
+    if (frag == ending_ && fate == Fate::kDelivered) {  // the caller that posts it continues
       ending_ = nullptr;
       return;
     }
@@ -282,7 +283,7 @@ void Engine<P>::handle_done(Frag& f) {
     }
     case FragKind::kFrag: {
       SendRequest* r = sends_.find(x.name);
-      BFO_DCHECK(r != nullptr || gate_removed());  // the gate keeps it while a fragment is in flight
+      BFO_DCHECK(r != nullptr || gate_removed());  // the gate keeps the request while a fragment is in flight
       if (!r) break;
       --r->xfer.rndv->in_flight;
       if (ok) {
@@ -303,7 +304,7 @@ void Engine<P>::handle_done(Frag& f) {
     case FragKind::kRaw:
       order_ends(peer, f);
       if (x.grant == kPing) {
-        peer.pinging = false;  // a lost one is not sent again: its rail told what there was to tell
+        peer.pinging = false;  // a lost one is not sent again: the loss of its rail says enough
       } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
         peer.owe_lost = true;
         set_timer(peer);

@@ -50,7 +50,7 @@ struct Rget;
 template <class P>
 struct Rput;
 
-/// What isend() is asked for. A buffered send is a standard send of the copy (the port's business).
+/// What isend() is asked for. A buffered send is a standard send of the copy, which the port makes.
 template <class P>
 struct SendArgs {
   Comm<P>* comm = nullptr;
@@ -67,12 +67,14 @@ struct RecvArgs {
   std::int32_t src = kAnySource;
   std::int32_t tag = kAnyTag;
   std::uint64_t capacity = 0;  ///< bytes that fit
-  bool keeps_waiting = false;  ///< from any source: the loss of a peer does not end it (wildcard.h)
+  /// a receive from any source that continues when a peer has failed (wildcard.h)
+  bool keeps_waiting = false;
 };
 
 enum class Protocol : std::uint8_t { kEager, kCopy, kGet, kPut };
 
-/// Things a request still has to send; regenerated from state, never stored as packets (H11).
+/// Control messages that the state of a request requires. They are derived from the state, never stored as
+/// packets (H11).
 enum Owed : std::uint8_t {
   kOweNothing = 0,
   kOweStart = 1,   ///< S: MATCH, RNDV or RGET.      R: ACK
@@ -81,8 +83,8 @@ enum Owed : std::uint8_t {
   kOweQuiet = 8    ///<                              R: RNDVRESTARTACK
 };
 
-/// One access to this process's memory that a rail may still execute (P2). `conn`/`epoch` name the
-/// connection; the entry leaves by FIN, by its own completion, or by FENCED.
+/// One access to this process's memory that a rail may still execute (P2). `conn` and `epoch` name the
+/// connection. The entry leaves by FIN, by its own completion, or by FENCED.
 template <class P>
 struct LedgerEntry {
   Rail<P>* rail = nullptr;
@@ -93,10 +95,10 @@ struct LedgerEntry {
   std::uint64_t end = 0;
   Round round = 0;
   bool loaded = false;  ///< counted in its rail's inflight_bytes
-  bool owed = false;    ///< PUT: to be handed to its rail (again)
-  bool sent = false;    ///< PUT: was handed to its rail at least once
+  bool owed = false;    ///< PUT: must be sent, for the first time or again
+  bool sent = false;    ///< PUT: its rail accepted it at least once
   bool fin = false;     ///< its bytes are known to have arrived
-  bool dead = false;    ///< no more use of it: only FENCED is awaited
+  bool dead = false;    ///< not used any more, waits only for FENCED
   LedgerEntry* next = nullptr;
 };
 
@@ -121,25 +123,27 @@ struct SendRndv {
   Request* live_next = nullptr;  ///< list of named requests of the peer
   Request* live_prev = nullptr;
   bool live_linked = false;
-  bool known = false;    ///< the receiver has its header, unanswered as it may be
-  bool opened = false;   ///< its header or, when it was an eager message, all of it went before
+  bool known = false;  ///< the receiver has its header, answered or not
+  /// its header was sent before; of an eager message that became a rendezvous, all of it
+  bool opened = false;
   bool no_rdma = false;  ///< fell back to copy for the rest of the request
   bool registered = false;
   std::uint32_t in_flight = 0;    ///< fragments of this request that have not ended
-  std::uint32_t frags = 0;        ///< FRAGs of the last round that sent any by copy, delivered
+  std::uint32_t frags = 0;        ///< FRAGs delivered in the last round in which any was sent
   Name name;                      ///< ours, with the current round
   Name peer_name;                 ///< the receiver's; 0 until it answers
-  RangeSet todo;                  ///< ranges still to be handed to rails in this round
+  RangeSet todo;                  ///< ranges of this round that no rail has accepted yet
   std::uint64_t undelivered = 0;  ///< bytes of this round that are not known to be delivered
   std::uint32_t restarts = 0;
   std::uint16_t dirty_rails = 0;  ///< rails (by index) on which a write of this round failed
   std::uint16_t exposed = 0;      ///< RGET: rails (by index) whose keys the receiver has
-  std::uint16_t unfenced = 0;     ///< rails (by index) of failed writes that there was no memory to list
-  std::uint64_t open_len = 0;     ///< payload of the RNDV
-  RangeSet gone;                  ///< bytes known to have gone over a rail: what goes of them goes again
-  std::uint64_t received = 0;     ///< of those, bytes the receiver said it has
-  std::uint64_t again = 0;        ///< of those, bytes of this round's plan that have not gone again yet
-  RangeSet granted;  ///< PUT: numbers of the grants of this round that were seen: a PUT may come twice
+  /// rails (by index) of failed writes for which there was no memory for a ledger entry
+  std::uint16_t unfenced = 0;
+  std::uint64_t open_len = 0;  ///< payload of the RNDV
+  RangeSet gone;  ///< bytes that a rail accepted at least once: what is sent of them is sent again
+  std::uint64_t received = 0;  ///< of those, bytes that the receiver reported as received
+  std::uint64_t again = 0;     ///< of those, bytes of this round that have to be sent again and were not yet
+  RangeSet granted;  ///< PUT: numbers of the grants of this round that have arrived, to recognise duplicates
   Grant<P>* grants = nullptr;        ///< PUT: grants to be written, in order of arrival
   Grant<P>* last_grant = nullptr;    ///< .. and the last of them
   std::uint32_t n_grants = 0;        ///< .. and their number
@@ -147,7 +151,7 @@ struct SendRndv {
   typename P::Registration reg{};
 };
 
-/// The same of a receive.
+/// What a receive needs while it is a rendezvous.
 template <class P>
 struct RecvRndv {
   using Request = typename P::RecvRequest;
@@ -155,26 +159,29 @@ struct RecvRndv {
   Request* live_next = nullptr;
   Request* live_prev = nullptr;
   bool live_linked = false;
-  bool nack_owed = false;    ///< the sender asked while READs were open: answered when the gate opens
-  bool sender_done = false;  ///< SENDDONE came: nothing more will be sent
+  /// the sender asked while READs were under way; it is answered when the gate opens
+  bool nack_owed = false;
+  bool sender_done = false;  ///< SENDDONE came: the sender will send nothing more
   bool no_rdma = false;
   bool registered = false;
-  std::uint8_t looks = 0;     ///< kQuiescing: this process looks for FRAGs so many times more
+  std::uint8_t looks = 0;     ///< kQuiescing: how many more times all rails are polled for missing FRAGs
   std::uint8_t refusals = 0;  ///< PUT: grants the sender could not use
   std::uint8_t n_keys = 0;
   std::uint64_t want = 0;       ///< min(length, capacity): bytes that must arrive
   Name name;                    ///< ours, with the current round
   Name peer_name;               ///< the sender's, with its round
-  RangeSet have;                ///< bytes received (unpacked, or FINed)
+  RangeSet have;                ///< bytes received: unpacked, or written and reported by FIN
   RangeSet todo;                ///< RDMA: ranges not yet granted or read
-  RangeSet lost;                ///< not in `have`, and read at least once: what comes of them went again
+  RangeSet lost;                ///< read at least once, in vain: what arrives of them was transferred again
   std::uint32_t in_flight = 0;  ///< own READs that have not ended
   std::uint32_t frags = 0;      ///< FRAGs of this round that came
-  std::uint32_t frags_due = 0;  ///< kQuiescing: so many were delivered; what is missing is in a rail's queue
+  std::uint32_t frags_due = 0;  ///< kQuiescing: FRAGs of this round that were delivered, says NOTIFY; missing
+                                ///< ones are in a rail's queue
   std::uint32_t next_grant = 1;
   std::uint32_t refused = 0;  ///< PUT: rails (by index) the sender refused in this round
   std::uint64_t total = 0;    ///< PUT: bytes granted in this round altogether
-  RangeSet doubtful;  ///< PUT: granted on a rail that is fenced now; SENDDONE says that they were written
+  RangeSet doubtful;  ///< PUT: granted on a rail that is fenced now; counts as received when SENDDONE says
+                      ///< that it was written
   Rail<P>* key_rail = nullptr;       ///< RGET: rail of the key that has no connection name
   LedgerEntry<P>* ledger = nullptr;  ///< grants (PUT) and READs
   std::uint64_t remote_address = 0;  ///< RGET
@@ -199,10 +206,11 @@ struct SendState {
   Protocol protocol = Protocol::kEager;
   std::uint8_t owed = 0;
   Outcome outcome = Outcome::kOk;
-  bool went = false;  ///< eager and waiting, or nameless: a rail had it before
+  /// eager, and a rail has accepted it before; now it waits for another rail, or for a name
+  bool went = false;
 
   core::SendPhase phase = core::SendPhase::kIdle;
-  SendRndv<P>* rndv = nullptr;  ///< from the name to the gate, else nullptr
+  SendRndv<P>* rndv = nullptr;  ///< from the moment it has a name until its gate opens, else nullptr
 };
 
 template <class P>
@@ -212,11 +220,11 @@ struct RecvState {
   Request* prev = nullptr;
   Request* chain_next = nullptr;  ///< posted queue: receives with the same tag, while there is an index
   Request* chain_prev = nullptr;
-  std::uint8_t linked = 0;  ///< kPosted in a posted queue, 1 in a list
+  std::uint8_t linked = 0;  ///< kPosted: in a queue of posted receives; 1: in another list
 
   // hot
   Comm<P>* comm = nullptr;
-  std::int32_t src = kAnySource;  ///< asked for
+  std::int32_t src = kAnySource;  ///< the rank asked for
   std::int32_t tag = kAnyTag;
   std::uint64_t capacity = 0;
   std::uint64_t post_order = 0;
@@ -230,42 +238,43 @@ struct RecvState {
   Seq16 seq = 0;
   Proc<P>* proc = nullptr;
   std::uint64_t length = 0;     ///< of the message
-  RecvRndv<P>* rndv = nullptr;  ///< from the name to the gate, else nullptr
+  RecvRndv<P>* rndv = nullptr;  ///< as in SendState
 };
 
-/// What a fragment carries; decides what its end means.
+/// What a fragment carries. Decides what its end means.
 enum class FragKind : std::uint8_t {
   kMatch,    ///< eager message of `send`
   kOpen,     ///< RNDV or RGET of `send`
   kFrag,     ///< FRAG of `send`
   kWrite,    ///< RDMA write of `send`
   kRead,     ///< RDMA read of `recv`
-  kControl,  ///< owed by the state of the request named by `name`
-  kRaw       ///< bytes kept in the fragment (or in `buffer`): resent as they are
+  kControl,  ///< a control message of the request named by `name`, derived from its state
+  kRaw       ///< a stored message: its bytes are in `raw` or `buffer` and are sent again unchanged
 };
 
 template <class P>
 struct FragState {
   using Record = typename P::Frag;
-  Record* next = nullptr;  ///< deferred completions, waiting raw messages
+  Record* next = nullptr;  ///< deferred completions, or stored messages that wait for a rail
   Record* prev = nullptr;
   bool linked = false;
   FragKind kind = FragKind::kRaw;
   std::uint8_t type = 0;  ///< wire type of what was sent
   Fate fate = Fate::kDelivered;
-  bool pinned = false;     ///< kRaw: goes over `rail` as long as its epoch lives (FIN, H9)
+  bool pinned = false;     ///< kRaw: sent over `rail` only, as long as its epoch lives (FIN, H9)
   bool to_sender = false;  ///< kControl: `name` names a receive of ours (R->S message)
   Rail<P>* rail = nullptr;
   std::uint32_t epoch = 0;
-  Name name;  ///< our request, with the round it was posted in; looked up again when it ends (H17)
-  typename P::SendRequest* send = nullptr;  ///< kMatch: owned, cannot end before the fragment
+  Name name;  ///< our request, with the round in which this was posted; looked up again at the end (H17)
+  typename P::SendRequest* send = nullptr;  ///< kMatch: the request, which cannot end before the fragment
   Peer<P>* peer = nullptr;
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
   std::uint32_t grant = 0;
   std::uint32_t raw_len = 0;
-  std::uint32_t order_turn = 0;  ///< kRaw: counted in the peer's ends_out of that turn; 0: not counted
-  void* buffer = nullptr;        ///< kRaw longer than `raw`: from Port::alloc
+  /// kRaw: the value of the peer's order_turn under which it is counted in ends_out; 0: not counted
+  std::uint32_t order_turn = 0;
+  void* buffer = nullptr;  ///< kRaw longer than `raw`: from Port::alloc
   std::uint8_t raw[96];
 };
 
@@ -279,25 +288,26 @@ struct Rail {
   bool owe_down = false;           ///< RAILDOWN to the peer
   bool owe_closed = false;         ///< EPOCHCLOSED to the peer
   RailName name;                   ///< current (or last) connection
-  RailName dead;                   ///< what RAILDOWN / EPOCHCLOSED are about
+  RailName dead;                   ///< the connection that RAILDOWN and EPOCHCLOSED are about
   std::uint32_t closed_epoch = 0;  ///< every epoch <= this is fenced
-  std::uint32_t up_epoch = 0;      ///< the last one that was up here
+  std::uint32_t up_epoch = 0;      ///< the newest epoch that was up at this side
   bool unfenceable = false;
-  bool answers = false;                 ///< not up, but the BTL says the peer lives and is only busy
-  std::uint64_t unfenceable_ns = 0;     ///< when that was known
+  bool answers = false;  ///< not up, but the BTL reports that the peer's process is alive and only busy
+  std::uint64_t unfenceable_ns = 0;     ///< when the device was found to be unfenceable
   std::uint32_t peer_closed_epoch = 0;  ///< every epoch <= this is closed at the peer
   std::int32_t dead_cause = 0;
   std::uint64_t dead_delivered = 0;
-  std::uint64_t inflight_bytes = 0;  ///< long-message bytes posted and not ended: the striping measure
-  FailoverEvent* event = nullptr;    ///< of its last loss; nullptr until the first one
+  /// bytes of long messages posted and not ended, which the scheduler balances
+  std::uint64_t inflight_bytes = 0;
+  FailoverEvent* event = nullptr;  ///< of its last loss; nullptr until the first one
   bool event_open = false;
-  bool event_held = false;  ///< it waits only for what has to go again
+  bool event_held = false;  ///< it is complete except for what has to be sent again
 };
 
 /// A message that arrived before its receive was posted. MPI_Message points to one.
 template <class P>
 struct Unexpected {
-  /// Places in two queues: one of its sender's or of all parked ones, and one of its communicator's.
+  /// Links of two queues: that of its sender (or of unknown communicators), and that of its communicator.
   struct Place {
     Unexpected* next;
     Unexpected* prev;
@@ -307,10 +317,11 @@ struct Unexpected {
   Place mine;
   Place among_all;
   Proc<P>* proc = nullptr;
-  Rail<P>* rail = nullptr;  ///< arrival; nullptr when unknown
+  Rail<P>* rail = nullptr;  ///< over which it arrived; nullptr when unknown
   std::uint32_t epoch = 0;
   core::MatchHdr match{};
-  bool separate = false;         ///< `data` is an allocation of its own (replaced by a newer header, H21)
+  /// `data` is an allocation of its own, because a newer header has replaced the first one (H21)
+  bool separate = false;
   std::uint8_t* data = nullptr;  ///< header and payload as received; normally right behind this struct
   std::uint32_t size = 0;
   core::Bytes bytes() const { return {data, size}; }
@@ -334,7 +345,7 @@ struct PostedKey {
 template <class P>
 using PostedQueue = Queue<typename P::RecvRequest, PostedLink, PostedKey>;
 
-/// Messages by tag, by sequence number, by communicator, by all of these.
+/// Messages by tag, by sequence number, by communicator id, or by all three.
 template <auto Place>
 struct MessageLink {
   static auto& next(auto* m) { return (m->*Place).next; }
@@ -367,7 +378,7 @@ using CommQueue = Queue<Unexpected<P>, MessageLink<&Unexpected<P>::among_all>, K
 /// One rank of one communicator, made on first use.
 template <class P>
 struct Proc {
-  Proc* next = nullptr;  ///< all of its peer, once that is known
+  Proc* next = nullptr;  ///< all ranks of the same peer, once the peer is known
   Proc* prev = nullptr;
   bool linked = false;
   Comm<P>* comm = nullptr;
@@ -375,9 +386,10 @@ struct Proc {
   std::int32_t rank = 0;
   // sending
   Seq16 next_seq = 0;
-  Seq16 stop_seq = 0;   ///< the send path asks before it uses this number (H5)
-  Seq16 confirmed = 0;  ///< every number before it was received by the peer
-  bool resent = false;  ///< messages from `hold_seq` on were sent twice and a dead epoch is not closed yet
+  Seq16 stop_seq = 0;   ///< the first number that needs a look at the window (H5)
+  Seq16 confirmed = 0;  ///< the peer has received every message before this one
+  bool resent = false;  ///< messages from `hold_seq` on were sent twice, and the dead epoch is not yet closed
+                        ///< at both ends
   bool marked = false;  ///< `mark` and `rail_mark` are valid
   Seq16 hold_seq = 0;
   // receiving
@@ -386,17 +398,19 @@ struct Proc {
   MessageQueue<P, SeqKey> early;       ///< out of sequence, as they came
   MessageQueue<P, TagKey> unexpected;  ///< in sequence, not matched
   PostedQueue<P> posted;
-  List<typename P::SendRequest, XferLink> stalled;  ///< window full (H5)
-  Proc* next_stalled = nullptr;                     ///< of the engine's list of those that are
+  List<typename P::SendRequest, XferLink> stalled;  ///< sends that wait for the sequence window (H5)
+  Proc* next_stalled = nullptr;                     ///< list of all ranks with stalled sends
   bool in_stalled = false;
-  // sending, at a stop only
-  Seq16 acked = 0;  ///< of every number before it the rails have reported the end: none is sent again
-  Seq16 mark = 0;   ///< `acked` moves here when every rail has ended what it had taken at that time
-  std::uint16_t question = 0;  ///< number of the one to the peer that is open: see seq_question()
+  // sending; used only when next_seq reaches stop_seq
+  /// the rails have reported the end of all messages before this one: none of them is sent again
+  Seq16 acked = 0;
+  /// checkpoint: `acked` becomes this when every rail has ended what it had accepted at that time
+  Seq16 mark = 0;
+  std::uint16_t question = 0;  ///< number of the open SEQSYNC question to the peer: see seq_question()
   std::uint64_t rail_mark[kMaxRails] = {};
 };
 
-/// What a peer said that this process has not spoken to yet: it gave this process up. Counts when they meet.
+/// PEERLOST of a peer that has no record here yet. It takes effect when the record is made.
 struct EarlyLoss {
   EarlyLoss* next = nullptr;
   std::uint64_t conn = 0;
@@ -418,27 +432,28 @@ struct Comm {
   Comm* next = nullptr;  ///< all communicators
   Comm* prev = nullptr;
   bool linked = false;
-  bool inter = false;       ///< `my_rank` is none of its ranks
-  std::uint8_t probed = 0;  ///< not 0: probed from any source, in vain, at most two keep_alive()s ago
+  bool inter = false;  ///< `my_rank` is none of its ranks
+  /// not 0: a probe from any source found nothing, at most two calls of keep_alive() ago
+  std::uint8_t probed = 0;
   Outcome lost_outcome = Outcome::kOk;
   typename P::CommHandle handle{};
   std::uint16_t ctx = 0;
   std::int32_t my_rank = 0;
   std::int32_t size = 0;
-  std::int32_t n_lost = 0;     ///< members that were given up
-  std::int32_t lost_rank = 0;  ///< the last of them, and how
-  std::int32_t watch = 0;      ///< watch_wildcards(): next rank to be looked at
+  std::int32_t n_lost = 0;     ///< members that have failed
+  std::int32_t lost_rank = 0;  ///< the last member that failed, and with which outcome
+  std::int32_t watch = 0;      ///< watch_wildcards(): the next rank to look at
   /// Members that are not this process.
   std::int32_t others() const { return inter ? size : size - 1; }
   Proc<P>** procs = nullptr;
-  PostedQueue<P> wild;            ///< posted with ANY_SOURCE
+  PostedQueue<P> wild;            ///< posted with MPI_ANY_SOURCE
   CommQueue<P, TagKey> held;      ///< taken by a matched probe, not yet received
   CommQueue<P, TagKey> arrivals;  ///< all unexpected, in order of arrival
   std::uint64_t post_order = 0;   ///< of the next receive
 };
 
-/// Where the numbering of a freed communicator stopped. The next one with the same context id goes on from
-/// there, so that a late copy of an old message is recognised as a duplicate (H6).
+/// The numbering of a freed communicator. The next communicator with the same context id continues it, so
+/// that a late copy of an old message is recognised as a duplicate (H6).
 struct PastSequence {
   std::uint16_t ctx;
   Seq16 next_seq;
@@ -457,18 +472,18 @@ struct FailedReceive {
   Name sender;
 };
 
-/// A raw message that found no fragment record. Its bytes follow.
+/// A stored message for which there was no fragment record. Its bytes follow.
 template <class P>
 struct Starved {
   Starved* next = nullptr;
   Starved* prev = nullptr;
   bool linked = false;
-  Rail<P>* rail = nullptr;  ///< pinned to it
+  Rail<P>* rail = nullptr;  ///< it may be sent over this rail only
   std::uint32_t epoch = 0;
   std::size_t size = 0;
 };
 
-/// The rails of a peer, each in memory of its own: others point to them.
+/// The rails of a peer. Each has its own allocation, because others point to it.
 template <class P>
 struct RailSet {
   Rail<P>* at[kMaxRails] = {};
@@ -480,48 +495,51 @@ template <class P>
 struct Peer {
   typename P::PeerHandle handle{};
   Peer* next = nullptr;
-  Peer* active_next = nullptr;  ///< peers with something that waits: what progress() flushes
+  Peer* active_next = nullptr;  ///< list of peers for which something waits: progress() serves them
   Peer* active_prev = nullptr;
-  Peer* next_timed = nullptr;  ///< peers that progress() looks at every millisecond
+  Peer* next_timed = nullptr;  ///< list of peers that progress() looks at every millisecond
   bool active = false;
   bool timed = false;
   RailSet<P> rails;
   std::uint8_t n_rails = 0;
   std::uint8_t n_eager = 0;  ///< rails in `eager`
-  std::uint8_t rr = 0;       ///< next of `eager` for an eager message that is spread
-  std::uint8_t turn = 0;     ///< first of `eager` to be looked at for a long one
+  std::uint8_t rr = 0;       ///< index into `eager`: rail of the next eager message when they are spread
+  std::uint8_t turn = 0;     ///< index into `eager`: first rail to be considered for a long message
   bool parked = false;
-  bool excused = false;     ///< since it is parked: see note_absence()
-  bool lost = false;        ///< given up
-  bool left = false;        ///< its process has left in order: nobody hears what is said to it
-  bool probed = false;      ///< in vain, since the last keep_alive() or since it is parked
-  Rail<P>* home = nullptr;  ///< of short messages; nullptr: none, or it was crowded
+  bool excused = false;     ///< the park time began anew once, because this process was outside MPI
+  bool lost = false;        ///< declared failed
+  bool left = false;        ///< its process has finalized in order: nothing is sent to it any more
+  bool probed = false;      ///< a probe found nothing, since the last keep_alive() or since no rail is up
+  Rail<P>* home = nullptr;  ///< preferred rail of short messages; nullptr: none, or it refused one
   std::uint64_t home_key = 0;
-  std::uint32_t away = 0;          ///< messages that are still spread before home is tried again
-  Rail<P>* order = nullptr;        ///< carries `ends_out` messages that end sends of the peer (order.h)
-  std::uint32_t ends_out = 0;      ///< .. and what the user sends follows them
-  std::uint32_t order_turn = 0;    ///< counts the rails that `order` has named
-  std::uint32_t unknown_held = 0;  ///< bytes of its messages for communicators that do not exist here yet
-  PeerLoss loss;                   ///< how its requests end once it is given up
-  bool doomed = false;             ///< `loss` is known: given up when the engine is left
-  bool knows = false;              ///< it gave us up first: needs not be told
-  bool owe_lost = false;           ///< given up by us, and not told yet
-  bool awaited = false;            ///< for the next keep_alive(): a wildcard waits for it
-  bool wanted = false;             ///< a wildcard waits for it too, or did at the last look
-  bool pinging = false;            ///< a message of keep_alive() is under way
-  std::size_t eager_limit = 0;     ///< largest of its rails
-  PastSequence* past = nullptr;    ///< of communicators that were freed
+  std::uint32_t away = 0;  ///< back-off: messages that are spread before `home` is used again
+  /// the rail with `ends_out` messages under way that end sends of the peer (order.h)
+  Rail<P>* order = nullptr;
+  std::uint32_t ends_out = 0;    ///< number of these messages; the user's messages use the same rail
+  std::uint32_t order_turn = 0;  ///< number of different values that `order` has had
+  /// bytes stored of its messages for communicators that do not exist here yet
+  std::uint32_t unknown_held = 0;
+  PeerLoss loss;                 ///< how its requests end when it is declared failed
+  bool doomed = false;           ///< `loss` is set; it is declared failed when the engine is left
+  bool knows = false;            ///< it declared this process failed first: PEERLOST is not needed
+  bool owe_lost = false;         ///< declared failed here, and PEERLOST not sent yet
+  bool awaited = false;          ///< the next keep_alive() sends to it, because a wildcard waits for it
+  bool wanted = false;           ///< a wildcard waits for it, or did when watch_wildcards() last looked
+  bool pinging = false;          ///< a message of keep_alive() is under way
+  std::size_t eager_limit = 0;   ///< largest of its rails
+  PastSequence* past = nullptr;  ///< of communicators that were freed
   std::uint32_t n_past = 0;
   std::uint32_t past_capacity = 0;
   FailedReceive* failed = nullptr;  ///< messages of it whose receive ended with an error
-  Rail<P>* eager[kMaxRails] = {};   ///< usable now, preferred ones only
+  Rail<P>* eager[kMaxRails] = {};   ///< rails that are usable now; of these, the preferred ones
   std::uint64_t parked_since_ns = 0;
   List<Proc<P>> procs;                                  ///< of it, on all communicators
-  List<typename P::SendRequest, XferLink> ready_sends;  ///< owe something
+  List<typename P::SendRequest, XferLink> ready_sends;  ///< requests with something to send
   List<typename P::RecvRequest, XferLink> ready_recvs;
-  List<typename P::SendRequest, XferLink> nameless;    ///< to be rendezvous, as soon as there is a name
-  List<typename P::Frag, XferLink> raw;                ///< raw messages waiting for a rail
-  List<Starved<P>> starved;                            ///< .. and those without a record
+  List<typename P::SendRequest, XferLink>
+      nameless;                          ///< sends that wait for a free name, to become rendezvous
+  List<typename P::Frag, XferLink> raw;  ///< stored messages that wait for a rail
+  List<Starved<P>> starved;              ///< the same, without a fragment record
   List<typename P::SendRequest, LiveLink> live_sends;  ///< named requests
   List<typename P::RecvRequest, LiveLink> live_recvs;
 };

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// window.h: the sequence window (H5). Numbers are 16 bits wide, so no message may come again when those of
-// its time are long gone. Three bounds hold the sender to kSeqWindow messages:
+// window.h: the sequence window (H5). Sequence numbers have 16 bits and wrap. A copy of a message must not
+// arrive when its number means another message. Three bounds keep the sender within kSeqWindow messages:
 //
 //   confirmed  the receiver has every message before it (SEQSYNC)
 //   hold_seq   from here on messages were sent twice, and a dead epoch is not closed at both ends
 //   acked      the rails have reported the end of every message before it, so none of them is sent again
 //
-// They are looked at twice per window, when next_seq meets stop_seq: no eager message carries, counts or
-// records anything for it. For `acked`, the counts of what each rail has taken are noted at one stop
-// (`mark`); when all of that has ended, what was numbered before the mark is done with. A message that failed
-// meanwhile and is sent again is not in those counts: the mark is then taken anew. A rail whose BTL has no
-// failover contract is left out: what it loses ends the pair with an error (on_rail_broken).
+// They are evaluated twice per window, when next_seq reaches stop_seq. An eager message therefore carries,
+// counts and records nothing for them. For `acked`, a checkpoint (`mark`) notes how much work each rail has
+// accepted. When all of that has ended, every message numbered before the checkpoint has ended. A message
+// that fails meanwhile and is sent again is not in those counts, so the checkpoint is then taken anew. A rail
+// whose BTL has no failover contract is left out: messages that it loses end the pair with an error
+// (on_rail_broken).
 //
-// An answer about `confirmed` may itself be said again when the number in it has come round. It repeats the
-// number of its question, and counts only while that question is open: `confirmed` is then less than a
-// window ahead of it. A question may come late, or twice: the receiver has nothing but its answer to give,
-// which is newer than the question's number says.
+// An answer about `confirmed` may be retransmitted after its number has wrapped. So it repeats the number of
+// its question, and counts only while that question is open: its number is then less than one window behind
+// `confirmed`. A question may be late or doubled without harm: the answer to it is newer than the question's
+// number says, and is dropped.
 //
-// None of them waits for a rendezvous that is not answered: its receive may be posted after any number of
-// other messages. Once the receiver has confirmed its number, the header does not go by it any more
-// (kFlagKnown).
+// None of the bounds waits for an unanswered rendezvous, because its receive may be posted after any number
+// of other messages. Once the receiver has confirmed its sequence number, its header is identified by the
+// sender's name instead (kFlagKnown).
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -31,10 +32,10 @@
 
 namespace bfo::xfer {
 
-/// next_seq reached stop_seq: may it be used?
+/// next_seq has reached stop_seq: may this number be used?
 template <class P>
 [[gnu::cold, gnu::noinline]] bool Engine<P>::window_open(ProcT& p) {
-  if (p.peer->lost) return true;  // whatever is sent ends with its error
+  if (p.peer->lost) return true;  // whatever is sent ends with the error of that peer
   if (p.resent && !unclosed(*p.peer)) p.resent = false;
   note_ended(p);
   const std::int32_t ahead = seq_distance(p.confirmed, p.next_seq);
@@ -62,15 +63,15 @@ bool Engine<P>::past_mark(const ProcT& p) {
   for (unsigned i = 0; i < peer.n_rails; ++i) {
     const RailT& r = peer.rails[i];
     if (!r.limits.failover) continue;
-    // Its fragments are coming back, and are counted as ended before they are here.
+    // Its fragments count as ended before they have come back.
     if (r.state == RailState::kDown && r.up_epoch == r.name.epoch && r.up_epoch != 0) return false;
     if (port_.work(r.handle).ended < p.rail_mark[i]) return false;
   }
   return true;
 }
 
-/// What was numbered before the mark is on a rail now, or has ended. What still waits for a rail sets it
-/// back.
+/// Every message numbered before the checkpoint is on a rail now, or has ended. A message that still waits
+/// for a rail moves the checkpoint back.
 template <class P>
 void Engine<P>::take_mark(ProcT& p) {
   const PeerT& peer = *p.peer;
@@ -82,7 +83,7 @@ void Engine<P>::take_mark(ProcT& p) {
   }
 }
 
-/// The oldest numbered message to `p` that no rail has; the next number when there is none.
+/// The oldest numbered message to `p` that no rail has accepted; the next number if there is none.
 template <class P>
 Seq16 Engine<P>::oldest_waiting(const ProcT& p) const {
   const PeerT& peer = *p.peer;
@@ -140,10 +141,10 @@ void Engine<P>::on_seq_sync(const Arrival& a) {
     return;
   }
   if (h.question != p->question) {
-    ++counters_.stale;  // its number may have come round
+    ++counters_.stale;  // its number may have wrapped
     return;
   }
-  // Only forward, and not past what was sent.
+  // Move forward only, and not beyond what was sent.
   if (seq_distance(p->confirmed, h.seq) <= 0 || seq_distance(h.seq, p->next_seq) < 0) return;
   p->question = seq_question(p->question, p->confirmed, h.seq);
   p->confirmed = h.seq;
@@ -151,16 +152,16 @@ void Engine<P>::on_seq_sync(const Arrival& a) {
   release_stalled(*p);
 }
 
-/// The receiver has the headers of these, and may not match them before their numbers have come round: where
-/// they are said again, they say so.
+/// The receiver has the headers of these sends, and may match them after their sequence numbers have wrapped.
+/// From now on every retransmission of such a header carries kFlagKnown.
 template <class P>
 void Engine<P>::note_known(ProcT& p) {
   for (SendRequest* r = p.peer->live_sends.front(); r; r = p.peer->live_sends.next(r))
     if (r->xfer.proc == &p && seq_before(r->xfer.seq, p.confirmed)) r->xfer.rndv->known = true;
 }
 
-/// A copy of the header of `x` goes out. One that is as old as the window is known, and its copies cannot be
-/// taken for others.
+/// A copy of the header of `x` is sent. A header older than the window is known to the receiver, so its
+/// copies cannot be mistaken for another message.
 template <class P>
 [[gnu::cold]] void Engine<P>::hold_header(const SendState<P>& x) {
   if (seq_place(x.proc->next_seq, x.seq) == SeqPlace::kPast) Eager<P>::hold(*x.proc, x.seq);
@@ -185,7 +186,8 @@ template <class P>
   stalled_ = &p;
 }
 
-/// A stalled sender asks again: the answer may have been given while the receiver was behind.
+/// A stalled sender asks again, because the last answer may have been given before the receiver had caught
+/// up.
 template <class P>
 void Engine<P>::poll_windows() {
   ProcT* p = stalled_;
@@ -202,7 +204,7 @@ void Engine<P>::poll_windows() {
   }
 }
 
-/// `p` goes away.
+/// The rank `p` is removed.
 template <class P>
 void Engine<P>::forget_stalled(ProcT& p) {
   if (!p.in_stalled) return;
