@@ -133,7 +133,7 @@ TEST_P(FirstContact, NothingIsAskedWhileThePeerAnswersAtOnce) {
   ASSERT_EQ(s.p.endpoint.phase, Phase::kUp);
   for (const std::string& sent : s.w.fabric.packets) {
     Packet packet;
-    ASSERT_TRUE(engine::packet_parse(sent.data(), sent.size(), &packet));
+    ASSERT_TRUE(engine::packet_read(sent.data(), sent.size(), &packet));
     EXPECT_LT(packet.type, static_cast<uint8_t>(PacketType::kPing));
   }
 }
@@ -206,16 +206,7 @@ INSTANTIATE_TEST_SUITE_P(Role, Reconnection, testing::Bool(),
 
 /// A PING from a to b, as a sends it.
 Packet ping(World& w) {
-  Packet packet{};
-  packet.type = static_cast<uint8_t>(PacketType::kPing);
-  packet.source = 1;
-  packet.target = 2;
-  packet.source_nonce = w.a.port.nonce();
-  packet.target_nonce = w.b.port.nonce();
-  packet.ud_qpn = w.a.port.ud().number();
-  packet.lid = w.a.port.address().lid;
-  engine::packet_seal(&packet);
-  return packet;
+  return packet_from(w.a, w.b, PacketType::kPing, 1);
 }
 
 /// Hands `bytes` to b's pulse. The number of datagrams it sends back.
@@ -232,7 +223,7 @@ TEST(Pulse, Ping_IsAnsweredWithoutProgress) {
   EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 1u);
   Packet pong;
   const std::string& sent = w.fabric.packets.back();
-  ASSERT_TRUE(engine::packet_parse(sent.data(), sent.size(), &pong));
+  ASSERT_TRUE(engine::packet_read(sent.data(), sent.size(), &pong));
   EXPECT_EQ(pong.type, static_cast<uint8_t>(PacketType::kPong));
   EXPECT_EQ(pong.target_nonce, w.a.port.nonce());
   EXPECT_EQ(w.b.port.pulse().dropped(), 0u);
@@ -244,7 +235,7 @@ TEST(Pulse, AnythingElse_IsDroppedAndCounted) {
   const auto refused = [&](auto change) {
     Packet packet = ping(w);
     change(packet);
-    engine::packet_seal(&packet);
+    engine::packet_seal(&packet, w.b.port.key());
     EXPECT_EQ(pulse_sends(w, &packet, sizeof packet), 0u);
     EXPECT_EQ(w.b.port.pulse().dropped(), ++dropped);
   };
@@ -272,14 +263,16 @@ TEST(Pulse, PingToTheConnectionManager_IsDropped) {
 
 TEST(Pulse, FloodOfPings_IsAnsweredInTurnsAndLosesNoBuffer) {
   World w;
-  const Packet sound = ping(w);
   for (int round = 0; round < 20; ++round) {
-    for (int i = 0; i < 300; ++i)
+    for (int i = 0; i < 300; ++i) {
+      const Packet sound = ping(w);
       w.fabric.deliver_raw(*w.fabric.find(w.b.port.pulse().number()), &sound, sizeof sound);
+    }
     for (int i = 0; i < 50; ++i) w.b.serve_pulse();
     w.a.poll();
   }
   EXPECT_EQ(w.fabric.find(w.b.port.pulse().number())->rq.size(), engine::Ud::kReceives);
+  const Packet sound = ping(w);
   EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 1u);
 }
 

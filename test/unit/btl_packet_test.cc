@@ -8,6 +8,7 @@
 namespace bfo::test {
 namespace {
 
+using engine::Drop;
 using engine::Packet;
 using engine::PacketType;
 using engine::Phase;
@@ -17,7 +18,7 @@ std::string last_request(World& w) {
   std::string last;
   for (const std::string& packet : w.fabric.packets) {
     Packet parsed;
-    if (engine::packet_parse(packet.data(), packet.size(), &parsed) &&
+    if (engine::packet_read(packet.data(), packet.size(), &parsed) &&
         parsed.type == static_cast<uint8_t>(PacketType::kRequest))
       last = packet;
   }
@@ -61,22 +62,15 @@ TEST(Connect, ByeCoversMessagesButNotAReadBeforeThem) {
   get->remote_address = reinterpret_cast<uint64_t>(remote.data());
   ASSERT_EQ(engine::get(w.a.endpoint, get), engine::Accepted::kPosted);
   ASSERT_TRUE(w.sendi(w.a, "x"));
-  Packet bye{};
-  bye.type = static_cast<uint8_t>(PacketType::kBye);
-  bye.source = 2;
-  bye.target = 1;
-  bye.source_nonce = w.b.port.nonce();
-  bye.target_nonce = w.a.port.nonce();
-  bye.epoch = 1;
-  bye.landing_address = 1;  // one message received
-  engine::packet_seal(&bye);
-  engine::connect_packet(w.a.port, reinterpret_cast<const char*>(&bye), sizeof bye);
+  hand_over(w.a, packet_from(w.b, w.a, PacketType::kBye, 1, [](Packet& p) { p.landing_address = 1; }));
   for (int i = 0; i < 10; ++i) w.a.poll();
   EXPECT_EQ(w.a.count("done abc -1"), 1);
 }
 
 struct Forgery {
   const char* what;
+  Drop reason;
+  bool knows_key;
   void (*apply)(Packet*);
 };
 
@@ -84,63 +78,54 @@ class Forged : public testing::TestWithParam<Forgery> {};
 
 TEST_P(Forged, IsDroppedAndCounted) {
   World w;
-  Packet packet{};
-  packet.type = static_cast<uint8_t>(PacketType::kKnock);
-  packet.source = 2;
-  packet.target = 1;
-  packet.source_nonce = w.b.port.nonce();
-  packet.target_nonce = w.a.port.nonce();
-  engine::packet_seal(&packet);
+  Packet packet = packet_from(w.b, w.a, PacketType::kKnock, 0);
   GetParam().apply(&packet);
-  const uint64_t before = w.a.port.accounting().dropped;
-  engine::connect_packet(w.a.port, reinterpret_cast<const char*>(&packet), sizeof packet);
-  EXPECT_EQ(w.a.port.accounting().dropped, before + 1) << GetParam().what;
+  if (GetParam().knows_key) {
+    const uint16_t size = packet.size;
+    const uint8_t version = packet.version;
+    const uint32_t magic = packet.magic;
+    engine::packet_seal(&packet, w.a.port.key());
+    packet.size = size;
+    packet.version = version;
+    packet.magic = magic;
+  }
+  hand_over(w.a, packet);
+  EXPECT_EQ(w.a.port.accounting().dropped, 1u) << GetParam().what;
+  EXPECT_EQ(w.a.port.drops()[static_cast<size_t>(GetParam().reason)], 1u) << GetParam().what;
   EXPECT_EQ(w.a.endpoint.phase, Phase::kIdle);
+  EXPECT_TRUE(w.fabric.packets.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Forged,
-                         testing::Values(Forgery{"magic", [](Packet* p) { p->magic ^= 1; }},
-                                         Forgery{"version", [](Packet* p) { ++p->version; }},
-                                         Forgery{"type 0",
-                                                 [](Packet* p) {
-                                                   p->type = 0;
-                                                   engine::packet_seal(p);
-                                                 }},
-                                         Forgery{"type 99",
-                                                 [](Packet* p) {
-                                                   p->type = 99;
-                                                   engine::packet_seal(p);
-                                                 }},
-                                         Forgery{"size", [](Packet* p) { --p->size; }},
-                                         Forgery{"damaged", [](Packet* p) { p->epoch ^= 0x100; }},
-                                         Forgery{"other process",
-                                                 [](Packet* p) {
-                                                   p->source = 7;
-                                                   engine::packet_seal(p);
-                                                 }},
-                                         Forgery{"for somebody else",
-                                                 [](Packet* p) {
-                                                   p->target = 7;
-                                                   engine::packet_seal(p);
-                                                 }},
-                                         Forgery{"other life of the sender",
-                                                 [](Packet* p) {
-                                                   ++p->source_nonce;
-                                                   engine::packet_seal(p);
-                                                 }},
-                                         Forgery{"other life of the receiver", [](Packet* p) {
-                                                   ++p->target_nonce;
-                                                   engine::packet_seal(p);
-                                                 }}));
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Forged,
+    testing::Values(Forgery{"magic", Drop::kShape, true, [](Packet* p) { p->magic ^= 1; }},
+                    Forgery{"version before", Drop::kShape, true, [](Packet* p) { --p->version; }},
+                    Forgery{"version after", Drop::kShape, true, [](Packet* p) { ++p->version; }},
+                    Forgery{"size", Drop::kShape, true, [](Packet* p) { --p->size; }},
+                    Forgery{"type 0", Drop::kType, true, [](Packet* p) { p->type = 0; }},
+                    Forgery{"type 99", Drop::kType, true, [](Packet* p) { p->type = 99; }},
+                    Forgery{"damaged", Drop::kSum, false, [](Packet* p) { p->epoch ^= 0x100; }},
+                    Forgery{"sum", Drop::kSum, false, [](Packet* p) { ++p->sum; }},
+                    Forgery{"other process", Drop::kStranger, true, [](Packet* p) { p->source = 7; }},
+                    Forgery{"for somebody else", Drop::kForeign, true, [](Packet* p) { p->target = 7; }},
+                    Forgery{"other life of the sender", Drop::kStranger, true,
+                            [](Packet* p) { ++p->source_nonce; }},
+                    Forgery{"other life of the receiver", Drop::kForeign, true,
+                            [](Packet* p) { ++p->target_nonce; }},
+                    Forgery{"no number", Drop::kReplayed, true, [](Packet* p) { p->sequence = 0; }},
+                    Forgery{"implausible epoch", Drop::kStale, true,
+                            [](Packet* p) { p->epoch = 0xffffffff; }}));
 
-TEST(Connect, TruncatedPacket_IsDropped) {
+TEST(Connect, PacketOfAnotherLength_IsDropped) {
   World w;
-  Packet packet{};
-  engine::packet_seal(&packet);
-  for (size_t length = 0; length < sizeof packet; ++length) {
-    engine::connect_packet(w.a.port, reinterpret_cast<const char*>(&packet), length);
+  const Packet packet = packet_from(w.b, w.a, PacketType::kKnock, 0);
+  char bytes[engine::Ud::kBytes] = {};
+  memcpy(bytes, &packet, sizeof packet);
+  for (size_t length = 0; length <= sizeof bytes; ++length) {
+    if (length != sizeof packet) engine::connect_packet(w.a.port, bytes, length);
   }
-  EXPECT_EQ(w.a.port.accounting().dropped, sizeof packet);
+  EXPECT_EQ(w.a.port.drops()[static_cast<size_t>(Drop::kShape)], sizeof bytes);
+  EXPECT_EQ(w.a.endpoint.phase, Phase::kIdle);
 }
 
 }  // namespace

@@ -138,6 +138,7 @@ struct Node {
       if (!rail.joined) continue;
       rail.endpoint.peer_name = peer.name;
       rail.endpoint.peer_nonce = theirs.port.nonce();
+      rail.endpoint.peer_key = theirs.port.key();
       rail.endpoint.peer = theirs.port.address();
       ASSERT_TRUE(rail.port.add(rail.endpoint));
     }

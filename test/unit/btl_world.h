@@ -17,6 +17,7 @@
 
 #include "btl/verbs/engine/connect.h"
 #include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/packet.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 #include "test/unit/btl_fake_verbs.h"
@@ -145,6 +146,7 @@ struct Process {
   void meet(Process& peer, uint64_t peer_name) {
     endpoint.peer_name = peer_name;
     endpoint.peer_nonce = peer.port.nonce();
+    endpoint.peer_key = peer.port.key();
     endpoint.peer = peer.port.address();
     endpoint.peer_late = peer.late;
     ASSERT_TRUE(port.add(endpoint));
@@ -256,5 +258,33 @@ struct World {
 };
 
 using Log = std::vector<std::string>;
+
+/// The next packet of `from` to `to`, as `from` itself would make it; `change` comes before the sum.
+template <class Change>
+engine::Packet packet_from(Process& from, Process& to, engine::PacketType type, uint32_t epoch,
+                           Change change) {
+  engine::Packet packet{};
+  packet.type = static_cast<uint8_t>(type);
+  packet.source = from.port.config().own_name;
+  packet.target = to.port.config().own_name;
+  packet.source_nonce = from.port.nonce();
+  packet.target_nonce = to.port.nonce();
+  packet.epoch = epoch;
+  packet.lid = from.port.address().lid;
+  packet.link_layer = from.port.address().link_layer;
+  memcpy(packet.gid, from.port.address().gid.raw, sizeof packet.gid);
+  packet.mtu = from.port.address().mtu;
+  packet.ud_qpn = from.port.ud().number();
+  packet.sequence = ++from.endpoint.packets_sent;
+  change(packet);
+  engine::packet_seal(&packet, to.port.key());
+  return packet;
+}
+inline engine::Packet packet_from(Process& from, Process& to, engine::PacketType type, uint32_t epoch) {
+  return packet_from(from, to, type, epoch, [](engine::Packet&) {});
+}
+inline void hand_over(Process& to, const engine::Packet& packet) {
+  engine::connect_packet(to.port, reinterpret_cast<const char*>(&packet), sizeof packet);
+}
 
 }  // namespace bfo::test

@@ -44,7 +44,7 @@ class PacketTarget {
     const std::size_t edits = std::min<std::size_t>(data[2] % 8, (size - 3) / 2);
     for (std::size_t i = 0; i < edits; ++i)
       bytes[data[3 + 2 * i] % sizeof bytes] = static_cast<char>(data[4 + 2 * i]);
-    if (how & 2) seal(bytes);
+    if (how & 2) seal(to, bytes);
     knowing_ = knowing_ || (how & 2);
     const std::size_t length = how & 4 ? data[2] % (sizeof bytes + 1) : sizeof bytes;
     if (how & 8) {
@@ -56,7 +56,7 @@ class PacketTarget {
     return 3 + 2 * edits;
   }
 
-  /// The two find each other once the forger is silent. One that knows both nonces may have told either that
+  /// The two find each other once the forger is silent. One that knows the keys may have told either that
   /// the other is gone or far ahead; what a network does (loses, damages, doubles, delays) must pass.
   bool heals() {
     if (knowing_) return true;
@@ -84,21 +84,22 @@ class PacketTarget {
       std::memcpy(&packet, sent.data(), std::min(sent.size(), sizeof packet));
     } else {
       knowing_ = true;
-      packet.type = static_cast<std::uint8_t>(which % 9);
+      packet.type = static_cast<std::uint8_t>(which % 12);
       packet.source = from.port.config().own_name;
       packet.target = to.port.config().own_name;
       packet.source_nonce = from.port.nonce();
       packet.target_nonce = to.port.nonce();
-      packet.epoch = to.endpoint.epoch + which / 9 % 3;
-      engine::packet_seal(&packet);
+      packet.epoch = to.endpoint.epoch + which / 12 % 3;
+      packet.sequence = from.endpoint.packets_sent + ++numbers_;
+      engine::packet_seal(&packet, to.port.key());
     }
     std::memcpy(bytes, &packet, sizeof packet);
   }
 
-  static void seal(char* bytes) {
+  static void seal(Process& to, char* bytes) {
     engine::Packet packet;
     std::memcpy(&packet, bytes, sizeof packet);
-    engine::packet_seal(&packet);
+    engine::packet_seal(&packet, to.port.key());
     std::memcpy(bytes, &packet, sizeof packet);
   }
 
@@ -123,6 +124,7 @@ class PacketTarget {
   }
 
   bool knowing_ = false;
+  std::uint64_t numbers_ = 0;
   World world_;  // its destructor holds the books to account
 };
 

@@ -16,6 +16,7 @@
 #include "btl/verbs/engine/qp_command.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
+#include "btl/verbs/engine/trust.h"
 #include "btl/verbs/engine/verdict.h"
 
 namespace bfo::engine {
@@ -136,6 +137,7 @@ void start(Endpoint& endpoint, uint64_t now) {
     endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
     return;
   }
+  if (endpoint.epoch == UINT32_MAX) return retry_later(endpoint, now);  // there is no next one
   reset_epoch(endpoint, endpoint.epoch + 1);
   if (!make_queue_pairs(endpoint)) return retry_later(endpoint, now);
   set_phase(endpoint, Phase::kRequesting, now);
@@ -234,9 +236,11 @@ void on_bye(Endpoint& endpoint, const Packet& packet) {
 void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   const PacketType type = static_cast<PacketType>(packet.type);
   const bool active = endpoint.port->state() == PortState::kActive;
-  switch (answer(type, endpoint.initiator, endpoint.phase, packet.epoch, endpoint.epoch)) {
+  const Answer what = answer(type, endpoint.initiator, endpoint.phase, packet.epoch, endpoint.epoch);
+  if (tells_address(type, what)) mail_learn_address(endpoint, packet);
+  switch (what) {
     case Answer::kDrop:
-      return;
+      return endpoint.port->drop(Drop::kStale);
     case Answer::kStart:
       return on_knock(endpoint, packet.epoch, now);
     case Answer::kStartOver:
@@ -280,26 +284,13 @@ void connect_want(Endpoint& endpoint) {
 
 void connect_packet(Port& port, const char* data, size_t length) {
   Packet packet;
-  const bool whole = packet_parse(data, length, &packet);
-  if (!whole || packet.target != port.config().own_name || packet.target_nonce != port.nonce()) {
-    ++port.accounting().dropped;
-    return;
-  }
-  Endpoint* endpoint = port.find_peer(packet.source);
-  if (endpoint == nullptr) endpoint = port.host().find_peer(port.host().ctx, packet.source);
-  if (endpoint == nullptr || endpoint->peer_nonce != packet.source_nonce || endpoint->peer_left) {
-    ++port.accounting().dropped;
-    return;
-  }
+  Endpoint* endpoint = nullptr;
+  if (const Drop why = admit(port, data, length, &packet, &endpoint); why != Drop::kNone)
+    return port.drop(why);
   const uint64_t now = port.env().now_ns();
-  if (endpoint->phase == Phase::kGone || endpoint->phase == Phase::kUnusable) return;
   if (packet.type == static_cast<uint8_t>(PacketType::kPong)) {
     mail_heard(*endpoint, now);
     return life_answered(*endpoint, now);
-  }
-  if (packet.type == static_cast<uint8_t>(PacketType::kPing)) {
-    ++port.accounting().dropped;  // only the pulse answers
-    return;
   }
   if (packet.type == static_cast<uint8_t>(PacketType::kRefuse)) {
     if (!is_up(endpoint->phase)) resource_refused(*endpoint, packet, now);
@@ -307,7 +298,6 @@ void connect_packet(Port& port, const char* data, size_t length) {
   }
   if (packet.type >= static_cast<uint8_t>(PacketType::kQuestion))
     return verdict_packet(*endpoint, packet, now);
-  mail_learn_address(*endpoint, packet);
   mail_heard(*endpoint, now);
   endpoint->peer_late = false;
   life_heard(*endpoint, now);

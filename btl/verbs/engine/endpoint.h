@@ -10,9 +10,11 @@
 #include "btl/verbs/engine/cause.h"
 #include "btl/verbs/engine/frag.h"
 #include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/pulse.h"
 #include "btl/verbs/engine/qp.h"
 #include "btl/verbs/engine/resource.h"
 #include "btl/verbs/engine/rules.h"
+#include "btl/verbs/engine/trust.h"
 #include "btl/verbs/engine/verdict_rules.h"
 #include "common/failover_btl.h"
 
@@ -103,7 +105,8 @@ struct Endpoint {
 
   // identity
   uint64_t peer_name = 0;   // job and rank of the peer process
-  uint64_t peer_nonce = 0;  // of the peer's port
+  uint64_t peer_nonce = 0;  // of the peer's port ..
+  SipKey peer_key;          // .. which believes what is summed with this
   bool initiator = false;   // the lower name initiates: no simultaneous open can occur
   PortAddress peer;
   bool peer_late = false;      // the peer's port was not active when it was published, and has not been heard
@@ -112,6 +115,10 @@ struct Endpoint {
   bool ping_waits = false;     // .. or a PING
   PacketType mail_type{};      // which one
   uint32_t mail_epoch = 0;
+  uint64_t packets_sent = 0;   // the last sequence number
+  ReplayWindow packets_taken;  // of the peer's connection manager ..
+  ReplayWindow pongs_taken;    // .. and of its pulse
+  PulsePeer pulse;             // what our pulse knows of the peer
   uint32_t epoch = 0;      // current or last one; 0 = none yet
   bool announced = false;  // rail_up was reported for the current epoch
   bool ever_up = false;

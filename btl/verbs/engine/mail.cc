@@ -11,7 +11,7 @@
 namespace bfo::engine {
 namespace {
 
-Packet make_packet(const Endpoint& endpoint, PacketType type, uint32_t epoch) {
+Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   const bool bye = type == PacketType::kBye;
   const Port& port = *endpoint.port;
   const PortAddress& own = port.address();
@@ -22,11 +22,12 @@ Packet make_packet(const Endpoint& endpoint, PacketType type, uint32_t epoch) {
   packet.source_nonce = port.nonce();
   packet.target_nonce = endpoint.peer_nonce;
   packet.epoch = epoch;
+  packet.sequence = ++endpoint.packets_sent;
   packet.data_qpn = endpoint.data.exists() ? endpoint.data.number() : 0;
   packet.data_psn = endpoint.data_psn;
   packet.probe_qpn = endpoint.probe.exists() ? endpoint.probe.number() : 0;
   packet.probe_psn = endpoint.probe_psn;
-  packet.landing_rkey = type == PacketType::kPing ? own.qkey : port.landing_rkey();
+  packet.landing_rkey = port.landing_rkey();
   packet.landing_address = bye ? endpoint.delivered : reinterpret_cast<uint64_t>(port.landing());
   packet.ud_qpn = own.ud_qpn;
   packet.receive_bytes = port.config().receive_bytes;
@@ -39,7 +40,6 @@ Packet make_packet(const Endpoint& endpoint, PacketType type, uint32_t epoch) {
     packet.data_qpn = static_cast<uint32_t>(endpoint.lack.object);
     packet.data_psn = static_cast<uint32_t>(endpoint.lack.error);
   }
-  packet_seal(&packet);
   return packet;
 }
 
@@ -66,7 +66,8 @@ void mail_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
     endpoint.mail_epoch = epoch;
     return;
   }
-  const Packet packet = make_packet(endpoint, type, epoch);
+  Packet packet = make_packet(endpoint, type, epoch);
+  packet_seal(&packet, endpoint.peer_key);
   const uint32_t to = ping ? endpoint.peer.pulse_qpn : endpoint.peer.ud_qpn;
   static_cast<void>(port.ud().send(handle, to, endpoint.peer.qkey, &packet, sizeof packet));
 }
@@ -96,12 +97,12 @@ void mail_trial(Endpoint& carrier, PacketType type, const TrialMail& trial) {
   packet.flags = trial.flags;
   packet.carrier = carrier.epoch;
   packet.count = trial.count;
-  packet_seal(&packet);
   Port& port = *carrier.port;
   if (carrier.address == nullptr) carrier.address = port.addresses().find(carrier.peer);
   if (carrier.address == nullptr) return;
   ibv_ah* const handle = port.addresses().handle(*carrier.address, port.env().now_ns());
   if (handle == nullptr) return;  // it is lost, and asked again
+  packet_seal(&packet, carrier.peer_key);
   static_cast<void>(port.ud().send(handle, carrier.peer.ud_qpn, carrier.peer.qkey, &packet, sizeof packet));
 }
 

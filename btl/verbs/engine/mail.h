@@ -33,7 +33,8 @@ struct TrialMail {
 };
 /// Sends one over `carrier`, or loses it.
 void mail_trial(Endpoint& carrier, PacketType type, const TrialMail& trial);
-/// The peer's address as it says itself now: its LID may have changed since the modex.
+/// The peer's address as it says itself now in a handshake packet that was accepted: its LID may have changed
+/// since the modex.
 void mail_learn_address(Endpoint& endpoint, const Packet& packet);
 
 }  // namespace bfo::engine

@@ -8,30 +8,33 @@
 namespace bfo::engine {
 namespace {
 
-uint64_t sum_of(const Packet& packet) {
-  const auto* bytes = reinterpret_cast<const unsigned char*>(&packet);
-  uint64_t sum = 0xcbf29ce484222325ull;
-  for (size_t i = 0; i < offsetof(Packet, sum); ++i) sum = (sum ^ bytes[i]) * 0x100000001b3ull;
-  return sum;
+uint64_t sum_of(const Packet& packet, const SipKey& key) {
+  static_assert(offsetof(Packet, sum) + sizeof packet.sum == sizeof packet, "all of it is summed");
+  return siphash(key, &packet, offsetof(Packet, sum));
 }
 
 }  // namespace
 
-void packet_seal(Packet* packet) {
+void packet_seal(Packet* packet, const SipKey& key) {
   packet->magic = kPacketMagic;
   packet->version = kPacketVersion;
   packet->size = sizeof *packet;
-  packet->sum = sum_of(*packet);
+  packet->sum = sum_of(*packet, key);
 }
 
-bool packet_parse(const char* data, size_t length, Packet* packet) {
-  if (length < sizeof *packet) return false;
+bool packet_read(const char* data, size_t length, Packet* packet) {
+  if (length != sizeof *packet) return false;
   memcpy(packet, data, sizeof *packet);
-  if (packet->magic != kPacketMagic || packet->version != kPacketVersion) return false;
-  if (packet->size != sizeof *packet || packet->size != length) return false;
-  if (packet->sum != sum_of(*packet)) return false;
-  return packet->type >= static_cast<uint8_t>(PacketType::kKnock) &&
-         packet->type <= static_cast<uint8_t>(PacketType::kAnswer);
+  return packet->magic == kPacketMagic && packet->version == kPacketVersion && packet->size == sizeof *packet;
+}
+
+bool packet_genuine(const Packet& packet, const SipKey& key) {
+  return packet.sum == sum_of(packet, key);
+}
+
+bool packet_type_known(const Packet& packet) {
+  return packet.type >= static_cast<uint8_t>(PacketType::kKnock) &&
+         packet.type <= static_cast<uint8_t>(PacketType::kAnswer);
 }
 
 }  // namespace bfo::engine

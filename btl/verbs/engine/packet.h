@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/siphash.h"
+
 namespace bfo::engine {
 
 enum class PacketType : uint8_t {
@@ -39,7 +41,7 @@ struct Packet {
   uint32_t data_psn;  // REFUSE: errno
   uint32_t probe_qpn;
   uint32_t probe_psn;
-  uint32_t landing_rkey;     // PING: the Q_Key its answer must name
+  uint32_t landing_rkey;
   uint64_t landing_address;  // BYE: SENDs of the epoch that the sender of this packet has received
   uint32_t ud_qpn;
   uint32_t receive_bytes;
@@ -54,16 +56,21 @@ struct Packet {
   uint64_t count;    // ANSWER: what has moved over it so far; QUESTION: the last answer's
   uint32_t number;   // of the question
   uint32_t carrier;  // epoch of the rail it comes over
-  uint64_t sum;      // of all bytes before it
+  uint64_t sequence;  // every packet of a port to one peer has a higher one (trust.h)
+  uint64_t sum;       // SipHash-2-4 of all bytes before it, with the key of the port it goes to
 };
-static_assert(sizeof(Packet) == 136);
+static_assert(sizeof(Packet) == 144);
 inline constexpr uint32_t kPacketMagic = 0x76666231;  // "1bfv"
-inline constexpr uint8_t kPacketVersion = 2;
+inline constexpr uint8_t kPacketVersion = 3;
 
-/// Fills in magic, version, size and sum.
-void packet_seal(Packet* packet);
-/// True when the `length` bytes at `data` are a whole, undamaged packet of this version; copies it out (the
-/// source may be unaligned).
-bool packet_parse(const char* data, size_t length, Packet* packet);
+/// Fills in magic, version, size and sum. `key`: of the port it goes to.
+void packet_seal(Packet* packet, const SipKey& key);
+/// True when the `length` bytes at `data` have the form of a packet of this version; copies it out (the
+/// source may be unaligned). Who sent it is not known yet.
+bool packet_read(const char* data, size_t length, Packet* packet);
+/// True when it was sealed with `key`, and nothing has changed since.
+bool packet_genuine(const Packet& packet, const SipKey& key);
+/// True when its type is a PacketType.
+bool packet_type_known(const Packet& packet);
 
 }  // namespace bfo::engine

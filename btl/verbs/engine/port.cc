@@ -52,15 +52,16 @@ uint64_t random_bits() {
 
 constexpr Environment kSystemEnvironment = {monotonic_ns, random_bits, secret_bits};
 
-/// Draws the port's nonce and Q_Key. A stranger who could guess them could speak for a peer: no clock stands
-/// in for them. The top bit of a Q_Key would ask for a privileged one.
-bool draw_secrets(const Environment& env, uint64_t* nonce, uint32_t* qkey) {
+/// Draws the port's nonce, key and Q_Key. A stranger who could guess them could speak for a peer: no clock
+/// stands in for them. The top bit of a Q_Key would ask for a privileged one.
+bool draw_secrets(const Environment& env, uint64_t* nonce, SipKey* key, uint32_t* qkey) {
   uint64_t bits = 0;
   *nonce = 0;
   *qkey = 0;
   while (*nonce == 0) {
     if (!env.secret(nonce)) return false;
   }
+  if (!env.secret(&key->low) || !env.secret(&key->high)) return false;
   while (*qkey == 0) {
     if (!env.secret(&bits)) return false;
     *qkey = static_cast<uint32_t>(bits) & 0x7fffffff;
@@ -91,7 +92,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   const int device_reads = std::min(device.attr().max_qp_rd_atom, device.attr().max_qp_init_rd_atom);
   qp_settings_.max_read = static_cast<uint8_t>(std::clamp(device_reads, 1, int{config.qp.max_read}));
   *what = "unpredictable numbers from getrandom()";
-  if (!draw_secrets(env_, &nonce_, &qp_settings_.qkey)) return false;
+  if (!draw_secrets(env_, &nonce_, &key_, &qp_settings_.qkey)) return false;
   address_.qkey = qp_settings_.qkey;
   addresses_.open(*this, config.control, &attention_);
   queue_pairs_.open(config.control, 1, &attention_);  // in order: a number is free again before it is reused
@@ -109,8 +110,8 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   }
   address_.ud_qpn = ud_.number();
   // Without a pulse the port works; its peers then cannot tell this process busy from dead, and wait.
-  pulse_.open(device.api(), device.context(), device.pd(), device.arena(), qp_settings_, config_.own_name,
-              nonce_);
+  pulse_.open(device.api(), device.context(), device.pd(), device.arena(), qp_settings_,
+              Pulse::Identity{config_.own_name, nonce_, key_, env_.now_ns});
   address_.pulse_qpn = pulse_.number();
   return true;
 }
@@ -200,6 +201,18 @@ bool Port::add(Endpoint& endpoint) {
   endpoint.port = this;
   endpoint.initiator = config_.own_name < endpoint.peer_name;
   if (!peers_.insert(endpoint.peer_name, &endpoint)) return false;
+  // Numbers that an endpoint to the same peer, removed since, cannot have reached.
+  endpoint.packets_sent = env_.now_ns();
+  endpoint.pulse = PulsePeer{};
+  endpoint.pulse.nonce = endpoint.peer_nonce;
+  endpoint.pulse.key = endpoint.peer_key;
+  endpoint.pulse.qpn = endpoint.peer.ud_qpn;
+  endpoint.pulse.qkey = endpoint.peer.qkey;
+  endpoint.pulse.pongs_sent = endpoint.packets_sent;
+  if (!pulse_.add(endpoint.peer_name, endpoint.pulse)) {
+    peers_.erase(endpoint.peer_name);
+    return false;
+  }
   endpoint.next = endpoints_;
   endpoints_ = &endpoint;
   return true;
@@ -220,6 +233,7 @@ void Port::remove(Endpoint& endpoint) {
       ++accounting_.never_sent[static_cast<size_t>(endpoint.parked.pop()->kind)];
   }
   qp_forget(endpoint);
+  pulse_.remove(endpoint.peer_name);
   const Guard guard(lock_);
   peers_.erase(endpoint.peer_name);
   for (Endpoint** at = &endpoints_; *at != nullptr; at = &(*at)->next) {

@@ -19,6 +19,7 @@
 #include "btl/verbs/engine/pulse.h"
 #include "btl/verbs/engine/srq.h"
 #include "btl/verbs/engine/table.h"
+#include "btl/verbs/engine/trust.h"
 #include "btl/verbs/engine/ud.h"
 
 namespace bfo::engine {
@@ -177,6 +178,8 @@ class Port {
   const VerbsApi& api() const { return device_->api(); }
   uint8_t number() const { return number_; }
   uint64_t nonce() const { return nonce_; }
+  /// Who sums a packet with it is believed (trust.h).
+  const SipKey& key() const { return key_; }
   const Config& config() const { return config_; }
   const Host& host() const { return host_; }
   const Environment& env() const { return env_; }
@@ -203,6 +206,12 @@ class Port {
   Endpoint* find_peer(uint64_t name) const { return peers_.find(name); }
   Endpoint* endpoints() const { return endpoints_; }
   bfo_accounting_t& accounting() { return accounting_; }
+  /// A datagram was dropped.
+  void drop(Drop reason) {
+    ++accounting_.dropped;
+    ++drops_[static_cast<size_t>(reason)];
+  }
+  const DropCounts& drops() const { return drops_; }
   ResourceCounts& resources() { return resources_; }
   const char* landing() const { return landing_; }
   uint32_t landing_rkey() const { return landing_mr_ == nullptr ? 0 : landing_mr_->rkey; }
@@ -268,6 +277,7 @@ class Port {
   QpSettings qp_settings_;
   Environment env_{};
   uint64_t nonce_ = 0;
+  SipKey key_;
   PortAddress address_;
   ibv_port_attr attr_{};
   CqSet cqs_;
@@ -297,6 +307,7 @@ class Port {
   char* landing_ = nullptr;
   ibv_mr* landing_mr_ = nullptr;
   bfo_accounting_t accounting_{};
+  DropCounts drops_{};
   ResourceCounts resources_;
   uint64_t up_since_ns_ = 0;
   uint64_t next_rest_ns_ = 0;

@@ -9,21 +9,37 @@
 #include <cstring>
 
 #include "btl/verbs/engine/cq.h"
+#include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/packet.h"
 
 namespace bfo::engine {
 namespace {
 constexpr int kBatch = 16;
 constexpr int kRounds = 32;  // batches in one turn: a flood of datagrams must not keep the event thread
+
+class Locked {
+ public:
+  explicit Locked(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
+  ~Locked() { pthread_mutex_unlock(&mutex_); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  pthread_mutex_t& mutex_;
+};
+
+bool same(const PortAddress& a, const PortAddress& b) {
+  return a.lid == b.lid && a.link_layer == b.link_layer && memcmp(a.gid.raw, b.gid.raw, sizeof a.gid) == 0;
+}
+
 }  // namespace
 
 bool Pulse::open(const VerbsApi& api, ibv_context* context, ibv_pd* pd, Arena& arena,
-                 const QpSettings& settings, uint64_t own_name, uint64_t nonce) {
+                 const QpSettings& settings, const Identity& identity) {
   api_ = &api;
   pd_ = pd;
   settings_ = settings;
-  own_name_ = own_name;
-  nonce_ = nonce;
+  identity_ = identity;
   broken_ = dead_ = false;
   if (open_queue(context) && ud_.open(api, pd, cq_, arena, settings)) return true;
   const int saved = errno;
@@ -44,7 +60,8 @@ bool Pulse::open_queue(ibv_context* context) {
 
 bool Pulse::close() {
   bool clean = ud_.close();
-  drop_handles();
+  lost_sends();
+  drop_routes(true);
   if (cq_ != nullptr) clean = api_->destroy_cq(cq_) == 0 && clean;
   cq_ = nullptr;
   if (channel_ != nullptr) clean = api_->destroy_comp_channel(channel_) == 0 && clean;
@@ -52,10 +69,45 @@ bool Pulse::close() {
   return clean;
 }
 
-void Pulse::drop_handles() {
-  for (ibv_ah*& handle : handles_) {
-    if (handle != nullptr) api_->destroy_ah(handle);
-    handle = nullptr;
+bool Pulse::add(uint64_t name, PulsePeer& peer) {
+  const Locked locked(mutex_);
+  return peers_.insert(name, &peer);
+}
+
+void Pulse::remove(uint64_t name) {
+  const Locked locked(mutex_);
+  PulsePeer* const peer = peers_.find(name);
+  if (peer == nullptr) return;
+  if (peer->route != nullptr) peer->route->over = true;
+  peer->route = nullptr;
+  peers_.erase(name);
+}
+
+uint64_t Pulse::dropped() const {
+  uint64_t sum = 0;
+  for (const auto& count : drops_) sum += count.load(std::memory_order_relaxed);
+  return sum;
+}
+
+/// Destroys what is over, or `all`.
+void Pulse::drop_routes(bool all) {
+  for (PulseRoute** at = &routes_; *at != nullptr;) {
+    PulseRoute* const route = *at;
+    if (!all && (!route->over || route->under_way != 0)) {
+      at = &route->next;
+      continue;
+    }
+    *at = route->next;
+    if (route->handle != nullptr) api_->destroy_ah(route->handle);
+    unmake(route);
+  }
+}
+
+/// The queue pair was reset: no completion will come for what was being sent.
+void Pulse::lost_sends() {
+  for (PulseRoute*& route : sending_) {
+    if (route != nullptr) --route->under_way;
+    route = nullptr;
   }
 }
 
@@ -74,65 +126,105 @@ bool Pulse::serve() {
   }
   if (n < 0) dead_ = true;
   if (dead_) return true;
+  drop_routes(false);
   if (n > 0) return false;
   if (!broken_) return true;
   broken_ = false;
   dead_ = !ud_.revive();
-  drop_handles();
+  lost_sends();
   return false;
 }
 
 void Pulse::finish(const ibv_wc& wc) {
   const uint32_t index = static_cast<uint32_t>(work_low(wc.wr_id));
   if (wc.status != IBV_WC_SUCCESS) {
-    broken_ = true;  // buffers and handles are taken back by the repair
+    broken_ = true;  // buffers are taken back by the repair
     return;
   }
   if (work_kind(wc.wr_id) == WorkKind::kUdSend) {
-    if (handles_[index] != nullptr) api_->destroy_ah(handles_[index]);
-    handles_[index] = nullptr;
+    if (sending_[index] != nullptr) --sending_[index]->under_way;
+    sending_[index] = nullptr;
     ud_.sent(index);
     return;
   }
-  if (wc.byte_len > Ud::kGrhBytes)
-    answer(ud_.received(index), wc.byte_len - Ud::kGrhBytes, (wc.wc_flags & IBV_WC_GRH) != 0);
+  const bool global = (wc.wc_flags & IBV_WC_GRH) != 0;
+  if (wc.byte_len > Ud::kGrhBytes) answer(ud_.received(index), wc.byte_len - Ud::kGrhBytes, global);
   ud_.release(index);
 }
 
 void Pulse::answer(const char* data, uint32_t length, bool global) {
-  Packet packet;
-  const bool ping = packet_parse(data, length, &packet) &&
-                    packet.type == static_cast<uint8_t>(PacketType::kPing) && packet.target == own_name_ &&
-                    packet.target_nonce == nonce_;
-  if (!ping) {
-    dropped_.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
-  PortAddress to;
-  to.lid = packet.lid;
-  to.link_layer = packet.link_layer;
-  memcpy(to.gid.raw, packet.gid, sizeof packet.gid);
-  QpSettings settings = settings_;
-  settings.always_global = settings.always_global || global;  // back the way it came
-  ibv_ah_attr attr = address_vector(settings, to, to);
-  ibv_ah* handle = api_->create_ah(pd_, &attr);
-  if (handle == nullptr) return;  // the next PING asks again
-  const uint32_t reply_to = packet.ud_qpn;
-  const uint32_t reply_key = packet.landing_rkey;
+  Packet ping;
+  const Drop at_sight =
+      judge(data, length, identity_.own_name, identity_.nonce, identity_.key, &ping);
+  if (at_sight != Drop::kNone) return count(at_sight);
+  if (ping.type != static_cast<uint8_t>(PacketType::kPing)) return count(Drop::kType);
   Packet pong{};
-  pong.type = static_cast<uint8_t>(PacketType::kPong);
-  pong.source = own_name_;
-  pong.target = packet.source;
-  pong.source_nonce = nonce_;
-  pong.target_nonce = packet.source_nonce;
-  pong.epoch = packet.epoch;
-  packet_seal(&pong);
+  PulseRoute* route = nullptr;
+  uint32_t qkey = 0;
+  if (const Drop why = prepare(ping, global, &pong, &route, &qkey); why != Drop::kNone) return count(why);
+  if (route == nullptr || !make_handle(*route)) return;  // the next PING asks again
   uint32_t index = 0;
-  if (ud_.send(handle, reply_to, reply_key, &pong, sizeof pong, &index)) {
-    handles_[index] = handle;
-  } else {
-    api_->destroy_ah(handle);
+  if (!ud_.send(route->handle, pong.ud_qpn, qkey, &pong, sizeof pong, &index)) return;
+  sending_[index] = route;
+  ++route->under_way;
+}
+
+/// Makes the answer to a PING of a peer, and says where it goes.
+Drop Pulse::prepare(const Packet& ping, bool global, Packet* pong, PulseRoute** route, uint32_t* qkey) {
+  PortAddress from;
+  from.lid = ping.lid;
+  from.link_layer = ping.link_layer;
+  memcpy(from.gid.raw, ping.gid, sizeof ping.gid);
+  const Locked locked(mutex_);
+  PulsePeer* const peer = peers_.find(ping.source);
+  if (peer == nullptr || peer->nonce != ping.source_nonce) return Drop::kStranger;
+  if (!peer->pings_taken.take(ping.sequence)) return Drop::kReplayed;
+  *route = route_to(*peer, from, global, ping.epoch > 1);
+  *qkey = peer->qkey;
+  pong->type = static_cast<uint8_t>(PacketType::kPong);
+  pong->source = identity_.own_name;
+  pong->target = ping.source;
+  pong->source_nonce = identity_.nonce;
+  pong->target_nonce = ping.source_nonce;
+  pong->epoch = ping.epoch;
+  pong->ud_qpn = peer->qpn;
+  pong->sequence = ++peer->pongs_sent;
+  packet_seal(pong, peer->key);
+  return Drop::kNone;
+}
+
+/// The peer's route, a new one when it speaks from another address, or when it has not heard the last answers
+/// and its neighbour may have changed. nullptr without memory. Under the lock.
+PulseRoute* Pulse::route_to(PulsePeer& peer, const PortAddress& to, bool global, bool unheard) {
+  PulseRoute* const old = peer.route;
+  if (old != nullptr && same(old->to, to) && old->global == global) {
+    const bool renew = unheard && to.link_layer == IBV_LINK_LAYER_ETHERNET && old->handle != nullptr &&
+                       identity_.now_ns() - old->asked_ns >= kRenewNs;
+    if (!renew) return old;
   }
+  auto* route = make<PulseRoute>();
+  if (route == nullptr) return old;
+  if (old != nullptr) old->over = true;
+  route->to = to;
+  route->global = global;
+  route->next = routes_;
+  routes_ = route;
+  peer.route = route;
+  return route;
+}
+
+/// True when `route` has a handle. What cannot be reached is asked for again after a while only: on RoCE the
+/// answer may take a second.
+bool Pulse::make_handle(PulseRoute& route) {
+  if (route.handle != nullptr) return true;
+  const uint64_t now = identity_.now_ns();
+  if (route.asked_ns != 0 && now - route.asked_ns < kRetryNs) return false;
+  QpSettings settings = settings_;
+  settings.always_global = settings.always_global || route.global;  // back the way it came
+  ibv_ah_attr attr = address_vector(settings, route.to, route.to);
+  route.handle = api_->create_ah(pd_, &attr);
+  route.asked_ns = identity_.now_ns();
+  return route.handle != nullptr;
 }
 
 }  // namespace bfo::engine

@@ -6,26 +6,59 @@
 // knows nothing of connections. It shares no state with the progress function, so neither waits for the
 // other.
 //
-// A PING names both processes and carries both port nonces, as every packet of connect.h; the PONG goes to
-// the address and the connection manager's queue pair and Q_Key that the PING names. Anything else is dropped
-// and counted.
+// A PING is judged as every packet of connect.h (trust.h); the PONG goes to the queue pair that the modex told,
+// at the address that the PING names. Anything else is dropped and counted, and nothing is sent for it. Each
+// peer has one address handle, kept: a PING costs no verb but the send of its answer.
 #pragma once
+
+#include <pthread.h>
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 
+#include "btl/verbs/engine/table.h"
+#include "btl/verbs/engine/trust.h"
 #include "btl/verbs/engine/ud.h"
 
 namespace bfo::engine {
 
+/// The way back to one peer, with its address handle. Event thread only, `over` excepted.
+struct PulseRoute {
+  PortAddress to;             // LID, GID and link layer count
+  bool global = false;        // with a GRH, whatever the settings say
+  ibv_ah* handle = nullptr;   // nullptr: cannot be made now
+  uint64_t asked_ns = 0;      // when it was made, or could not be
+  uint32_t under_way = 0;     // answers that the device still sends with it
+  std::atomic<bool> over{false};  // replaced, or the peer is gone: destroyed when nothing is under way
+  PulseRoute* next = nullptr;
+};
+
+/// What the pulse knows of a peer's port. Filled in by the owner, changed under the pulse's lock.
+struct PulsePeer {
+  uint64_t nonce = 0;
+  SipKey key;
+  uint32_t qpn = 0;  // of its connection manager
+  uint32_t qkey = 0;
+  uint64_t pongs_sent = 0;  // the last sequence number
+  ReplayWindow pings_taken;
+  PulseRoute* route = nullptr;
+};
+
 /// Opened and closed by the progress function's side while the event thread does not serve it.
 class Pulse {
  public:
-  /// Makes the queue pair with its completion queue and channel. `own_name` and `nonce` are what a PING must
-  /// name. False with errno; nothing is left behind then.
+  /// What a PING must name and be summed with, and the clock (CLOCK_MONOTONIC).
+  struct Identity {
+    uint64_t own_name = 0;
+    uint64_t nonce = 0;
+    SipKey key;
+    uint64_t (*now_ns)() = nullptr;
+  };
+  /// Makes the queue pair with its completion queue and channel. False with errno; nothing is left behind
+  /// then.
   bool open(const VerbsApi& api, ibv_context* context, ibv_pd* pd, Arena& arena, const QpSettings& settings,
-            uint64_t own_name, uint64_t nonce);
+            const Identity& identity);
   /// False when the device refused something. Idempotent.
   bool close();
 
@@ -34,18 +67,35 @@ class Pulse {
   /// The queue pair to send a PING to; 0 when closed.
   uint32_t number() const { return ud_.number(); }
 
+  /// From now on `peer` is answered, until remove(). False when memory is short. Any thread.
+  bool add(uint64_t name, PulsePeer& peer);
+  void remove(uint64_t name);
+
   /// Event thread: answers what waits. False: there is more to do, or the queue pair had to be repaired; call
   /// again after a pause.
   bool serve();
 
-  /// Packets that were no PING for this port. Any thread.
-  uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
+  /// Datagrams that were no PING of a peer, all and by reason. Any thread.
+  uint64_t dropped() const;
+  uint64_t dropped(Drop reason) const {
+    return drops_[static_cast<size_t>(reason)].load(std::memory_order_relaxed);
+  }
+
+  /// A destination that has no handle is tried again after this; on Ethernet, where the neighbour behind it
+  /// may change, a handle is made anew after kRenewNs when a PONG seems not to arrive.
+  static constexpr uint64_t kRetryNs = 250'000'000;
+  static constexpr uint64_t kRenewNs = 5'000'000'000;
 
  private:
   bool open_queue(ibv_context* context);
   void finish(const ibv_wc& wc);
   void answer(const char* data, uint32_t length, bool global);
-  void drop_handles();
+  Drop prepare(const Packet& ping, bool global, Packet* pong, PulseRoute** route, uint32_t* qkey);
+  PulseRoute* route_to(PulsePeer& peer, const PortAddress& to, bool global, bool unheard);
+  bool make_handle(PulseRoute& route);
+  void drop_routes(bool all);
+  void lost_sends();
+  void count(Drop reason) { drops_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed); }
 
   const VerbsApi* api_ = nullptr;
   ibv_pd* pd_ = nullptr;
@@ -53,12 +103,14 @@ class Pulse {
   ibv_cq* cq_ = nullptr;
   Ud ud_;
   QpSettings settings_;
-  uint64_t own_name_ = 0;
-  uint64_t nonce_ = 0;
-  std::array<ibv_ah*, Ud::kSends> handles_{};  // of the answers under way, by send buffer
+  Identity identity_;
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // never held during a verb
+  Table<PulsePeer> peers_;                             // under it, by process name; with all they hold
+  PulseRoute* routes_ = nullptr;                       // event thread, as all that follows
+  std::array<PulseRoute*, Ud::kSends> sending_{};      // of the answers under way, by send buffer
   bool broken_ = false;                        // a completion failed: repair before the next answer
   bool dead_ = false;                          // the device refuses: silent for good
-  std::atomic<uint64_t> dropped_{0};
+  std::array<std::atomic<uint64_t>, kDrops> drops_{};
 };
 
 }  // namespace bfo::engine

@@ -20,7 +20,7 @@ struct PortAddress {
   ibv_gid gid{};
   uint32_t ud_qpn = 0;     // queue pair of the connection manager
   uint32_t pulse_qpn = 0;  // answers PING (modex only); 0: none
-  uint32_t qkey = 0;       // of both (modex and PING only)
+  uint32_t qkey = 0;       // of both (modex only)
 };
 
 /// Values every queue pair of a port is made with; from the parameters.

@@ -61,6 +61,13 @@ enum class Answer : uint8_t {
   kLeave
 };
 
+/// Epochs are 32 bits wide, never 0, and do not come round: an honest peer is ahead by the attempts that did
+/// not reach this side, some per second. One that claims more could make all 32 bits run out.
+inline constexpr uint32_t kEpochJump = 1u << 28;
+constexpr bool plausible_epoch(uint32_t theirs, uint32_t ours) {
+  return theirs <= ours || theirs - ours <= kEpochJump;
+}
+
 /// KNOCK asks the initiator for an epoch behind `theirs`.
 constexpr Answer answer_knock(Phase phase, uint32_t theirs, uint32_t ours) {
   switch (phase) {
@@ -118,6 +125,7 @@ constexpr Answer answer_bye(Phase phase, uint32_t theirs, uint32_t ours) {
 /// resources and suspected rails are not judged here (life.h, resource.h, verdict_rules.h).
 constexpr Answer answer(PacketType type, bool initiator, Phase phase, uint32_t theirs, uint32_t ours) {
   if (phase == Phase::kGone || phase == Phase::kUnusable) return Answer::kDrop;
+  if (!plausible_epoch(theirs, ours)) return Answer::kDrop;
   switch (type) {
     case PacketType::kKnock:
       return initiator ? answer_knock(phase, theirs, ours) : Answer::kDrop;
@@ -138,6 +146,11 @@ constexpr Answer answer(PacketType type, bool initiator, Phase phase, uint32_t t
       break;
   }
   return Answer::kDrop;
+}
+
+/// Is the sender's address taken from a packet with this answer? From handshakes that are accepted only.
+constexpr bool tells_address(PacketType type, Answer answer) {
+  return answer != Answer::kDrop && type <= PacketType::kReady;
 }
 
 /// A packet that waited for its address handle: does it still say what is true? A later packet, or the end of

@@ -169,7 +169,7 @@ void verdict_probe_failed(Endpoint& about, uint64_t now) {
 void verdict_packet(Endpoint& carrier, const Packet& packet, uint64_t now) {
   Endpoint* const about = find_rail(carrier, packet.rail);
   if (about == nullptr) {
-    ++carrier.port->accounting().dropped;
+    carrier.port->drop(Drop::kStale);
   } else if (packet.type == static_cast<uint8_t>(PacketType::kQuestion)) {
     on_question(carrier, *about, packet);
   } else {

@@ -22,6 +22,7 @@ Component& self() {
 
 int component_register() {
   module_defaults(&default_module);
+  register_pvars(self());
   return register_params(self(), &default_module);
 }
 

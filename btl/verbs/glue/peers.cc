@@ -10,11 +10,12 @@ namespace bfo::verbs {
 namespace {
 
 constexpr uint32_t kModexMagic = 0x62766231;
-constexpr uint16_t kModexVersion = 5;
+constexpr uint16_t kModexVersion = 6;
 
 /// One port in the modex. Host byte order: peers of another architecture are not reached.
 struct ModexPort {
   uint64_t nonce;
+  uint64_t key[2];
   uint8_t gid[16];
   uint32_t ud_qpn;
   uint32_t receive_bytes;
@@ -32,7 +33,7 @@ struct ModexPort {
   uint8_t reserved;
   uint16_t pkey;
 };
-static_assert(sizeof(ModexPort) == 56);
+static_assert(sizeof(ModexPort) == 72);
 
 struct ModexHeader {
   uint32_t magic;
@@ -113,6 +114,7 @@ mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   engine::Endpoint& rail = endpoint->engine;
   rail.peer_name = name_of(proc->proc_name);
   rail.peer_nonce = port->nonce;
+  rail.peer_key = SipKey{port->key[0], port->key[1]};
   rail.peer.lid = port->lid;
   rail.peer.link_layer = port->link_layer;
   rail.peer.mtu = port->mtu;
@@ -147,6 +149,8 @@ int publish_ports(Component& component) {
     const engine::PortAddress& address = module.port.address();
     ModexPort& port = record.ports[i];
     port.nonce = module.port.nonce();
+    port.key[0] = module.port.key().low;
+    port.key[1] = module.port.key().high;
     memcpy(port.gid, module.place.gid.raw, sizeof port.gid);
     port.ud_qpn = address.ud_qpn;
     port.pulse_qpn = address.pulse_qpn;
