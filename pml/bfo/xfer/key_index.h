@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// key_index.h: the elements of a queue by their key: for each key that is there a chain of its elements, the
-// oldest first. A hash table with open addressing, at most half full; a key whose last element leaves gives
-// its place up at once, so the table holds nothing but what is in the queue.
+// key_index.h: the elements of a queue by key. Each key has a chain of its elements, the oldest first. A hash
+// table with open addressing, at most half full. A key that loses its last element leaves the table at once.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +13,12 @@
 
 namespace bfo::xfer {
 
-/// `Link` says where an element keeps its chain_next and chain_prev. One block of the port's memory; the
-/// queue owns it. Not for more than 2^31 elements.
+/// `Link` tells where an element keeps its chain_next and chain_prev. The index is one block of the port's
+/// memory, owned by the queue. For at most 2^31 elements.
 template <class T, class Link>
 class KeyIndex {
  public:
-  /// An empty one; nullptr: there is no memory.
+  /// An empty index. nullptr: no memory.
   template <class Port>
   static KeyIndex* make(Port& port, unsigned log2_slots = kFirst) {
     const std::size_t bytes = (std::size_t{1} << log2_slots) * sizeof(Slot);
@@ -30,7 +29,7 @@ class KeyIndex {
     return made;
   }
 
-  /// Room for one more key. Another one takes the place of `index` if need be; false: there is no memory.
+  /// Makes room for one more key, in a larger index if necessary, which replaces `index`. False: no memory.
   template <class Port>
   static bool reserve(Port& port, KeyIndex*& index) {
     if (index->keys_ * 2 < index->mask_) [[likely]]
@@ -53,7 +52,7 @@ class KeyIndex {
   /// The oldest element with `key`, or nullptr.
   T* first(std::int64_t key) { return find(key)->first; }
 
-  /// `e` is the youngest with `key`. After reserve().
+  /// `e` is the youngest element with `key`. Call reserve() before.
   void add(T* e, std::int64_t key) {
     Slot* const s = find(key);
     Link::chain_next(e) = nullptr;
@@ -97,18 +96,18 @@ class KeyIndex {
     k ^= k >> 32;
     return static_cast<std::uint32_t>(k * 0x9e3779b97f4a7c15u >> (64 - log2_));
   }
-  /// Where `key` is, or would be.
+  /// The slot of `key`, or the one where it would be put.
   Slot* find(std::int64_t key) {
     std::uint32_t i = home(key);
     while (slots()[i].first && slots()[i].key != key) i = (i + 1) & mask_;
     return slots() + i;
   }
-  /// The slot at `hole` is empty: the keys behind it that it would hide move up.
+  /// The slot at `hole` is empty now: later keys that it would hide are moved.
   void vacate(std::uint32_t hole) {
     --keys_;
     for (std::uint32_t i = (hole + 1) & mask_; slots()[i].first; i = (i + 1) & mask_) {
       if (((i - home(slots()[i].key)) & mask_) < ((i - hole) & mask_))
-        continue;  // its home is behind the hole
+        continue;  // its own place is behind the hole
       slots()[hole] = slots()[i];
       slots()[i].first = nullptr;
       hole = i;

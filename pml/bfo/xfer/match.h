@@ -2,9 +2,9 @@
 //
 // match.h: MPI matching: sequence per (communicator, peer), posted and unexpected queues, duplicates, probes.
 //
-// Messages of one sender are brought into sequence first, then matched; so MPI order holds whatever rails
-// they took. Queues that grow long are searched by an index (queue.h). Of a message seen before, the lookup
-// has five answers (H7): being received (LIVE), in an unexpected queue or held by a matched probe
+// Messages of one sender are brought into sequence first and matched then, so MPI order holds whatever rails
+// they used. Queues that grow long are searched by an index (queue.h). The lookup of a message that was seen
+// before has five results (H7): being received (LIVE), in an unexpected queue or held by a matched probe
 // (UNMATCHED), stored out of sequence or for a communicator that does not exist yet (PARKED), received
 // completely (FINISHED), or new (NEVER_SEEN).
 //
@@ -40,14 +40,15 @@ template <class P>
   return accept(*p, h, a);
 }
 
-/// A rank that has not been used yet is resolved before a message counts as its own: who sends names it, and
-/// the rail tells who sends. Messages without a rail (of a BTL that does not name their sender) are believed.
+/// The process of a rank must be known before a message counts as from that rank: the header names the
+/// sender, and the rail shows whether that is true. A message without a rail (of a BTL that does not name the
+/// sender) is believed.
 template <class P>
 [[gnu::cold, gnu::noinline]] bool Engine<P>::is_of(ProcT& p, const RailT* rail) {
   return peer_of(p) == rail->peer;
 }
 
-/// RNDV or RGET, first of their request or continuing it.
+/// An RNDV or RGET that begins a request or continues one.
 template <class P>
 typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
   core::RndvHdr open;
@@ -79,7 +80,7 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
     return nullptr;
   }
 
-  // Continues a request: matching is over, the name decides.
+  // It continues a request: matching is over, and the name in the header decides.
   NameState state;
   const Name name(open.receiver);
   RecvRequest* const r = find(recvs_, name, a, state);
@@ -123,7 +124,7 @@ template <class P>
     case SeqPlace::kExpected: {
       ++p.expected;
       RecvRequest* const r = deliver(p, h, a);
-      if (r) {  // later ones may follow at once: this one is unpacked now
+      if (r) {  // it is unpacked now, because later messages may follow at once
         eager_arrived(*r, a.bytes.from(sizeof(core::MatchHdr)));
         finish_recv(*r);
       }
@@ -177,7 +178,7 @@ template <class P>
 template <class P>
 [[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::take_posted(ProcT& p, std::int32_t tag) {
   CommT& c = *p.comm;
-  const std::int32_t any = tag >= 0 ? kAnyTag : tag;  // negative tags are not for MPI_ANY_TAG
+  const std::int32_t any = tag >= 0 ? kAnyTag : tag;  // MPI_ANY_TAG does not match negative tags
   RecvRequest* const s = p.posted.find(port_, tag, any);
   RecvRequest* const w = c.wild.find(port_, tag, any);
   if (s && (!w || s->xfer.post_order < w->xfer.post_order)) {
@@ -207,7 +208,7 @@ template <class P>
   if (!r) {
     Message* const m = keep(&p, h, a);
     if (!m) {
-      --p.expected;  // nothing behind it is delivered
+      --p.expected;  // no later message is delivered
       return nullptr;
     }
     add_unexpected(p, m);
@@ -227,7 +228,7 @@ template <class P>
   if (r.xfer.status.length != 0) port_.unpack(r, 0, payload.data, r.xfer.status.length);
 }
 
-/// Keep a message as it came. nullptr: there is no memory, its sender will be given up.
+/// Keep a message as it came. nullptr: no memory, and its sender will be declared failed.
 template <class P>
 Unexpected<P>* Engine<P>::keep(ProcT* p, const core::MatchHdr& h, const Arrival& a) {
   void* const memory = port_.alloc(sizeof(Message) + a.bytes.size);
@@ -249,9 +250,9 @@ Unexpected<P>* Engine<P>::keep(ProcT* p, const core::MatchHdr& h, const Arrival&
   return m;
 }
 
-/// A rendezvous header came again for a message that is stored: the newer one counts, its keys name rails
-/// that are up (H21). An eager message is the same as before, unless it comes again as a rendezvous because
-/// the rails that are left carry less at once: all of it is here, so its sender is told to finish.
+/// A rendezvous header came again for a message that is stored. The newer header is kept, because its keys
+/// name rails that are up (H21). A stored eager message is complete. If it comes again as a rendezvous,
+/// because the rails that are left take only shorter messages, its sender is told that it is received.
 template <class P>
 void Engine<P>::replace(Message& m, const Arrival& a) {
   if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) {
@@ -269,7 +270,7 @@ void Engine<P>::replace(Message& m, const Arrival& a) {
   if (!Name(was.sender).same_request(Name(is.sender)) || was.length != is.length) return;
   if (Name(is.sender).round() < Name(was.sender).round()) return;
   auto* data = static_cast<std::uint8_t*>(port_.alloc(a.bytes.size));
-  if (!data) return;  // the older one serves too: a receiver without usable keys asks for others
+  if (!data) return;  // keep the older one: a receiver without usable keys asks for others
   std::memcpy(data, a.bytes.data, a.bytes.size);
   if (m.separate) port_.free(m.data);
   m.data = data;
@@ -280,9 +281,9 @@ void Engine<P>::replace(Message& m, const Arrival& a) {
   m.match.type = a.bytes.data[0];
 }
 
-/// A message that was received before: its number is behind the expected one, or its sender knows it
-/// (kFlagKnown). A rendezvous is looked up by its name: numbers come round, and one that is not matched may
-/// wait for as long as the program likes.
+/// A message that was received before: its number is behind the expected one, or its sender says that it is
+/// known (kFlagKnown). A rendezvous is looked up by its name, because its sequence number may have wrapped
+/// while it waited for a receive.
 template <class P>
 [[gnu::noinline]] void Engine<P>::duplicate(ProcT& p, const core::MatchHdr& h, const Arrival& a) {
   ++counters_.duplicates;
@@ -334,9 +335,9 @@ Unexpected<P>* Engine<P>::stored_open(ProcT& p, Name sender) const {
   return nullptr;
 }
 
-/// For a communicator this process has not made yet (PARKED), or has freed: then what was received in it is
-/// FINISHED, and a sender that missed the answer gets one (H11). One that its sender knows to be here cannot
-/// be for a communicator of the future.
+/// A message for a communicator that does not exist here. If this process has not made it yet, the message is
+/// kept (PARKED). If it was freed, what was received in it is FINISHED, and a sender that missed the answer
+/// gets it again (H11). A message that its sender knows to be here belongs to a communicator of the past.
 template <class P>
 [[gnu::noinline]] void Engine<P>::park_unknown(const core::MatchHdr& h, const Arrival& a) {
   PeerT* const peer = a.rail ? a.rail->peer : nullptr;
@@ -362,7 +363,7 @@ template <class P>
     unknown_held(m->rail) += unknown_cost(m->size);
     return;
   }
-  // A sender may run ahead of a process that is slow to make the communicator, but not without bound.
+  // A sender may be ahead of a process that is slow to make the communicator, but within a bound.
   const std::uint32_t cost = unknown_cost(a.bytes.size);
   std::uint32_t& held = unknown_held(a.rail);
   if (held + std::uint64_t{cost} > config_.unknown_limit) {
@@ -376,13 +377,13 @@ template <class P>
   }
 }
 
-/// What a message of `size` bytes for an unknown communicator costs its sender's allowance.
+/// What a message of `size` bytes for an unknown communicator counts against its sender's allowance.
 template <class P>
 std::uint32_t Engine<P>::unknown_cost(std::size_t size) {
   return static_cast<std::uint32_t>(sizeof(Message) + size);
 }
 
-/// Where it is counted: at its sender, or in one sum for all messages that do not name theirs.
+/// The sum it is counted in: the sender's, or a common one for messages of BTLs that do not name senders.
 template <class P>
 std::uint32_t& Engine<P>::unknown_held(const RailT* rail) {
   return rail ? rail->peer->unknown_held : nameless_held_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// port.h: the Port, everything the transfer protocols need from the world below and above them.
+// port.h: the concept Port: everything that the transfer protocols need from the BTLs below and from MPI
+// above.
 //
 // Engine<Port> (engine.h) holds all protocol state and no globals; it reaches rails, memory, the clock and
 // the MPI requests only through a Port. The component's glue implements one on Open MPI's BTLs, the simulator
@@ -11,8 +12,8 @@
 //    emit() and unpack() of eager messages, which it calls with the lock released because they may run user
 //    code that re-enters the engine.
 //  - sendi(), send(), send_bytes(), put() and get() may call Engine::on_done() or Engine::on_message() before
-//    they return (self, vader do): the engine notices and defers, or goes on at once where it is ready for
-//    it.
+//    they return (self and vader do). The engine defers such a callback, or handles it at once where its
+//    state is complete.
 //  - No port function blocks or runs progress.
 //
 // Associated types
@@ -64,11 +65,11 @@ struct RecvStatus {
   Outcome outcome = Outcome::kOk;
 };
 
-/// Why a peer was given up.
+/// Why a peer was declared failed.
 struct PeerLoss {
   Outcome outcome = Outcome::kPeerLost;
-  std::uint64_t bytes = 0;  ///< kNoMemory: size of the message that has no room
-  bool there = false;       ///< kNoMemory: at the peer, which said so
+  std::uint64_t bytes = 0;  ///< kNoMemory: size of the message for which there was no memory
+  bool there = false;       ///< kNoMemory: the peer had no memory, and reported it
 };
 
 /// Handle bytes of a registration for one rail, as they travel.
@@ -77,10 +78,10 @@ struct HandleBytes {
   std::uint8_t bytes[16] = {};
 };
 
-/// What one rail took and what became of it, since it exists: epochs do not end the counting.
+/// Work that one rail accepted, and work that ended. The counts continue over all its epochs.
 struct WorkCount {
   std::uint64_t taken = 0;  ///< messages, reads and writes
-  std::uint64_t ended = 0;  ///< so many of the oldest ones were delivered, or handed back
+  std::uint64_t ended = 0;  ///< the oldest `ended` of them were delivered or handed back
 };
 
 template <class P>
@@ -125,7 +126,7 @@ concept Port = PortTypes<P> && requires(
   /// what was packed: fewer only when the data type cannot be cut there. The fragment's end is reported
   /// with Engine::on_done(&frag, fate), also for unsignaled sends.
   { p.send(rail, tag, bytes, n, sreq, u64, n_inout, frag) } -> std::same_as<Post>;
-  /// Send header plus `n` raw bytes.
+  /// Send header plus `n` bytes as they are.
   { p.send_bytes(rail, tag, bytes, n, bytes, n, frag) } -> std::same_as<Post>;
   /// RDMA write of [u64, u64+n) of the request's registered buffer to a remote address / read into it.
   { p.put(rail, sreq, u64, n, u64, chandle, frag) } -> std::same_as<Post>;
@@ -157,19 +158,20 @@ concept Port = PortTypes<P> && requires(
   { p.resolve(comm, i32) } -> std::same_as<void*>;
   /// The same if that process was resolved before, on any communicator; nullptr if not. Cheap.
   { p.known(comm, i32) } -> std::same_as<void*>;
-  /// Every path to the peer was gone for the park time, or a message was lost for good, or has no room: for
-  /// the log; requests end separately through complete_*().
+  /// Every path to the peer was gone for the park time, a message was lost for good, or there was no memory
+  /// for one. For the log only: requests end separately through complete_*().
   { p.peer_failed(peer, loss) };
 
   // ---- rails (only called for rails whose limits say failover)
   /// Ask for the end of all epochs <= u32; answered by Engine::on_rail_closed(). Idempotent.
   { p.fence(rail, u32) };
-  /// Start or hurry a connection.
+  /// Start a connection, or skip its back-off.
   { p.connect(rail) };
-  /// The peer reported its half dead / closed with u64 messages delivered.
+  /// The peer reported that its half is dead, or closed with u64 messages delivered.
   { p.peer_down(rail, name, i32) };
   { p.peer_closed(rail, name, u64) };
-  /// How far the rail has got. What it took ends without further calls: asking twice shows progress (H5).
+  /// How much work the rail has accepted and ended. Work ends without further calls, so asking twice shows
+  /// progress (H5).
   { p.work(rail) } -> std::same_as<WorkCount>;
 
   // ---- clock and log

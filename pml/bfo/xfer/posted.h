@@ -13,7 +13,7 @@ Unexpected<P>* Engine<P>::find_unexpected(CommT& c, std::int32_t src, std::int32
   const auto oldest = [&](auto& queue) {
     if (tag != kAnyTag) return queue.find(port_, tag);
     Message* m = queue.front();
-    while (m && m->match.tag < 0) m = queue.next(m);  // those are not for MPI_ANY_TAG
+    while (m && m->match.tag < 0) m = queue.next(m);  // MPI_ANY_TAG does not match negative tags
     return m;
   };
   if (src == kAnySource) return oldest(c.arrivals);
@@ -34,7 +34,7 @@ std::uint64_t Engine<P>::message_length(const Message& m) {
   return core::decode(m.bytes(), h) ? h.length : 0;
 }
 
-/// Give a stored message to a receive. Ends with the receive in the completion list, or in a rendezvous.
+/// Give a stored message to a receive. Afterwards the receive is in the completion list, or in a rendezvous.
 template <class P>
 void Engine<P>::match_stored(RecvRequest& r, Message& m) {
   if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) {
@@ -71,7 +71,7 @@ void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
     return;
   }
   ProcT* const p = proc_at(c, args.src);
-  // The peer is known from here on: what it says about itself concerns this receive.
+  // The peer's record is made now, so that its failure ends this receive.
   PeerT* const peer = p ? peer_of(*p) : nullptr;
   if (!peer || peer->lost) [[unlikely]] {
     x.status = RecvStatus{args.src, args.tag, 0, peer ? peer->loss.outcome : Outcome::kNoMemory};
@@ -90,9 +90,9 @@ bool Engine<P>::cancel(RecvRequest* r) {
   return true;
 }
 
-/// Nothing is here for a probe: how a receive posted instead of it would have ended, kOk if not yet. As one,
-/// it makes the peer known and waits for it, or for all who may send (has_work(), keep_alive()); the next
-/// probe waits again.
+/// A probe finds nothing. The result is what a receive posted instead would have ended with; kOk if it would
+/// wait. Like a receive, the probe makes the peer's record and waits for the peer, or for all possible
+/// senders (has_work(), keep_alive()), until the next probe.
 template <class P>
 Outcome Engine<P>::probe_missed(CommT& c, std::int32_t src) {
   if (src == kAnySource) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// queue.h: what waits to be matched, in order of its coming, and the oldest element with a key. A queue is a
-// list; as long as what is asked for is among the first few, it is nothing else. The first search that goes
-// further makes an index of all elements by their keys (key_index.h). From then on adding, finding and
-// removing take the same time for any length, until the queue is short again and the index is dropped.
-// Without memory for an index the search goes on through the list.
+// queue.h: a queue of messages or receives that wait to be matched, in order of arrival, which finds the
+// oldest element with a key. It begins as a plain list. The first search that passes a few elements makes an
+// index of all elements by key (key_index.h). From then on adding, finding and removing take the same time
+// for any length. The index is dropped when the queue is short again. Without memory for an index the list is
+// searched.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace bfo::xfer {
 template <class T, class Link, class Key>
 class Queue {
  public:
-  /// So many elements from the front are looked at before an index is made.
+  /// A search looks at this many elements before an index is made.
   static constexpr unsigned kShort = 16;
-  /// The index is dropped when so many are left.
+  /// The index is dropped when this many elements are left.
   static constexpr unsigned kFew = 8;
 
   bool empty() const { return head_ == nullptr; }
@@ -64,7 +64,7 @@ class Queue {
     return e;
   }
 
-  /// What is still here is forgotten; nothing of it is touched. The queue is not used any more.
+  /// Forgets its elements without touching them. The queue is not used any more.
   template <class Port>
   void forget(Port& port) {
     if (index_) drop(port);
@@ -92,7 +92,7 @@ class Queue {
   }
 
  private:
-  /// None of the elements up to `last` is it.
+  /// No element up to `last` matches.
   template <class Port>
   [[gnu::noinline]] T* search_far(Port& port, T* last, std::int64_t key, std::int64_t other) {
     T* e = Link::next(last);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// rails.h: the set of rails of each peer: which are usable, what the peer is told when one dies, and what is
-// done when it is fenced.
+// rails.h: the rails of each peer: which are usable, what the peer is told when one dies, and what happens
+// when it is fenced.
 //
-// The epoch is the unit of death: every notice names one, and whatever is about an older one is ignored
-// (H19).
+// The epoch is the unit of death: every notice names one, and a notice about an older epoch is ignored (H19).
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -55,13 +54,13 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   if (unkept != 0) no_memory(*p, unkept);
   if (early_losses_) [[unlikely]]
     recall_loss(*p, name.conn);
-  // Messages may have come over it before this process spoke to the peer: what closed meanwhile is reported
-  // again, because the peer waits to hear of it (H5).
+  // Messages may have come over the rail before this process had a record of the peer. An epoch that closed
+  // meanwhile is reported again, because the peer waits for that report (H5).
   if (limits.failover && name.epoch != 0 && r.up_epoch == 0) port_.fence(handle, name.epoch - 1);
   return &r;
 }
 
-/// An eager message that a rail gives back goes as it is over another one, so that must take it.
+/// An eager message that a rail hands back is sent unchanged over another rail, so every rail must take it.
 template <class P>
 void Engine<P>::share_eager_limit(PeerT& p) {
   std::size_t least = SIZE_MAX;
@@ -77,7 +76,7 @@ void Engine<P>::share_eager_limit(PeerT& p) {
     longest_eager_.store(p.eager_limit, std::memory_order_relaxed);
 }
 
-/// Usable rails: those up; else the suspect ones; else one that is being connected or can be (H18).
+/// Usable rails: those that are up; else suspect ones; else one that is being connected, or can be (H18).
 template <class P>
 void Engine<P>::rebuild(PeerT& p) {
   p.n_eager = 0;
@@ -101,7 +100,7 @@ void Engine<P>::rebuild(PeerT& p) {
     activate(p);
     return;
   }
-  // Also when it never had a rail that was up: they may have died before this process spoke to it.
+  // Also if the peer never had a rail up here: its rails may have died before its record was made.
   if (!p.parked) {
     p.parked = true;
     p.excused = false;
@@ -116,11 +115,11 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
   Entry entry(*this);
   PeerT& p = *rail->peer;
   if (ev.name.epoch < rail->name.epoch || ev.name.epoch <= rail->closed_epoch)
-    return;  // older than what we know
+    return;  // older than what is known
   rail->name = ev.name;
   rail->up_epoch = ev.name.epoch;
   rail->state = RailState::kUp;
-  if (ev.name.epoch > rail->peer_closed_epoch + 1) {  // there is one epoch at a time, on both sides
+  if (ev.name.epoch > rail->peer_closed_epoch + 1) {  // both sides have one epoch at a time
     rail->peer_closed_epoch = ev.name.epoch - 1;
     Rget<P>::reads_over(*this, *rail);
   }
@@ -128,7 +127,7 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
   rebuild(p);
   if (p.owe_lost) [[unlikely]]
     tell_lost(p);
-  // The first rail that is up brings the others.
+  // The first rail that comes up starts the connection of the others.
   for (unsigned i = 0; i < p.n_rails; ++i)
     if (p.rails[i].state == RailState::kIdle && p.rails[i].limits.failover) port_.connect(p.rails[i].handle);
   if (!entry.nested())
@@ -147,9 +146,10 @@ void Engine<P>::on_rail_suspect(RailT* rail, const RailEvent& ev) {
   activate(*rail->peer);
 }
 
-/// Such a BTL acknowledges nothing and keeps no copy. If nothing had gone over the rail it is only one rail
-/// less; else what is missing cannot be known, and the pair ends with an error on both sides: never silent,
-/// never a hang (H4). Nor can it prove that it does not touch granted memory any more (H12).
+/// A BTL without the failover contract acknowledges nothing and keeps no copy. If nothing had been sent over
+/// the rail, the peer has one rail less. Otherwise it is unknown what is missing, and the pair ends with an
+/// error on both sides: never silent, never a hang (H4). Such a BTL cannot prove either that it does not
+/// access granted memory any more (H12).
 template <class P>
 [[gnu::cold]] void Engine<P>::on_rail_broken(RailT* rail, const RailEvent& ev, bool may_have_lost) {
   Entry entry(*this);
@@ -159,7 +159,7 @@ template <class P>
   here.name = rail->name;
   on_rail_down(rail, here);
   on_rail_closed(rail, here, FenceResult::kUnfenceable, 0);
-  rail->owe_down = rail->owe_closed = false;  // the peer's own BTL tells it
+  rail->owe_down = rail->owe_closed = false;  // the peer's own BTL reports it
   bool hope = false;
   for (unsigned i = 0; i < p.n_rails; ++i) hope = hope || p.rails[i].state != RailState::kUnusable;
   if (may_have_lost || !hope) {
@@ -174,11 +174,11 @@ template <class P>
 void Engine<P>::on_peer_answers(RailT* rail, bool answers) {
   Entry entry(*this);
   rail->answers = answers;
-  // What it waited before it answered, or while it answered, does not count.
+  // The wait before the peer showed life, or while it does, does not count.
   rail->peer->parked_since_ns = port_.now_ns();
 }
 
-/// What ended the epoch, in the words of `ev`.
+/// The cause of the epoch's end, in words of `ev`.
 inline void name_cause(FailoverEvent& e, const RailEvent& ev) {
   e.cause = ev.cause;
   e.code = ev.code;
@@ -191,7 +191,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   PeerT& p = *rail->peer;
   if (ev.name.epoch < rail->name.epoch) return;
   if (rail->state == RailState::kDown && rail->dead == ev.name) return;
-  if (rail->event_open) emit_event(*rail, waiting_again(p));  // of its last loss
+  if (rail->event_open) emit_event(*rail, waiting_again(p));  // the record of its previous loss
   rail->name = ev.name;
   rail->state = RailState::kDown;
   rail->answers = false;
@@ -201,7 +201,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   rail->owe_closed = false;
   if (!ev.late) ++counters_.rails_lost;
   if (ev.left) [[unlikely]] {
-    // One rail says it for all: a process says BYE when it is done with everything.
+    // One rail is enough: a process sends BYE when it has nothing left to send or receive.
     p.left = true;
     drop_raw(p);
   }
@@ -211,7 +211,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   set_timer(p);
   rail->event_open = rail->event_held = false;
   if (!rail->event) rail->event = static_cast<FailoverEvent*>(port_.alloc(sizeof(FailoverEvent)));
-  if (!rail->event) return;  // no memory: this loss goes unrecorded
+  if (!rail->event) return;  // no memory: there is no record of this loss
   FailoverEvent& e = *::new (rail->event) FailoverEvent;
   rail->event_open = !ev.late;
   e.rail = rail->index;
@@ -222,7 +222,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   name_cause(e, ev);
   e.down_ns = port_.now_ns();
   e.evidence_ns = ev.evidence_ns ? ev.evidence_ns : e.down_ns;
-  e.duplicates_dropped = counters_.duplicates;  // difference is taken when it is written
+  e.duplicates_dropped = counters_.duplicates;  // the difference is taken when the record is written
   e.rails_left = p.n_eager;
 }
 
@@ -244,15 +244,16 @@ void Engine<P>::on_rail_closed(RailT* rail, const RailEvent& ev, FenceResult res
   }
   if (rail->event_open && rail->event->epoch == ev.name.epoch) {
     rail->event->closed_ns = port_.now_ns();
-    if (ev.text && *ev.text != '\0') name_cause(*rail->event, ev);  // known better by now
+    if (ev.text && *ev.text != '\0') name_cause(*rail->event, ev);  // the cause is known better now
   }
   rail_left(*rail, ev.name.epoch, result == FenceResult::kFenced);
   activate(p);
   set_timer(p);
 }
 
-/// Epoch `epoch` of `rail` is over. Fenced: no access of it is possible any more and its ledger entries
-/// leave. Whatever was sent or is expected on it may be lost, so everything owed is repeated (H11).
+/// Epoch `epoch` of `rail` is over. If it is fenced, no access of it is possible any more, and its ledger
+/// entries leave. Whatever was sent or is expected on it may be lost, so all pending control messages are
+/// sent again (H11).
 template <class P>
 void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
   PeerT& p = *rail.peer;
@@ -281,9 +282,10 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
         e->dead = true;  // its request may still reach the peer
       } else if (fenced && e->rail == &rail && e->epoch <= epoch) {
         if (e->fin) {
-          arrived(*r, e->begin, e->end, false);  // FIN came over another rail; now its bytes are visible (H9)
+          // FIN came over another rail; now its bytes are in place (H9)
+          arrived(*r, e->begin, e->end, false);
         } else if (e->grant != 0 && !e->sent) {
-          x.rndv->todo.add(e->begin, e->end);  // nobody knew of it
+          x.rndv->todo.add(e->begin, e->end);  // the sender never had this grant
         } else if (e->grant != 0) {
           x.rndv->doubtful.add(e->begin, e->end);
           unused = true;
@@ -298,7 +300,7 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
   }
 }
 
-/// RAILDOWN and EPOCHCLOSED that are owed to the peer, over any usable rail.
+/// Send the pending RAILDOWN and EPOCHCLOSED over any usable rail.
 template <class P>
 void Engine<P>::rail_notices(PeerT& p) {
   for (unsigned i = 0; i < p.n_rails; ++i) {
@@ -319,7 +321,7 @@ void Engine<P>::rail_notices(PeerT& p) {
   }
 }
 
-/// A peer may only speak about its own connections with us.
+/// A peer may report only its own connections with this process.
 template <class P>
 void Engine<P>::on_rail_message(const Arrival& a, std::uint8_t tag) {
   core::RailHdr h;
@@ -334,7 +336,7 @@ void Engine<P>::on_rail_message(const Arrival& a, std::uint8_t tag) {
       const bool current = r.name.conn == h.conn;
       const bool dead = r.dead.conn == h.conn;
       if (!current && !dead) continue;
-      // The epoch may not be up here yet: a notice can overtake the first message, and is said once.
+      // The epoch may not be up here yet: a notice can overtake the first message, and it is sent only once.
       const RailName name{h.conn, h.epoch};
       if (tag == static_cast<std::uint8_t>(MsgType::kRailDown)) {
         if (current) port_.peer_down(r.handle, name, h.cause);
@@ -350,8 +352,8 @@ void Engine<P>::on_rail_message(const Arrival& a, std::uint8_t tag) {
   ++counters_.stale;
 }
 
-/// Is there a dead epoch the peer has not closed yet: a message of it may still be delivered there (H5). An
-/// epoch that was never up here carried none: nobody waits for the closing of a rail that never worked.
+/// Is there a dead epoch that the peer has not closed yet? A message of it may still be delivered there (H5).
+/// An epoch that was never up here carried none, so its closing is not waited for.
 template <class P>
 bool Engine<P>::unclosed(const PeerT& p) const {
   for (unsigned i = 0; i < p.n_rails; ++i) {

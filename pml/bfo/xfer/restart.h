@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// restart.h: the restart dance: turns messages and ends of fragments into events of the two machines, and
-// their actions into things owed. The only file that changes a request's phase.
+// restart.h: the restart of a transfer. Turns messages and the ends of fragments into events of the two state
+// machines, and carries out their actions. The only file that changes the phase of a request.
 //
 //   S: a fragment failed -> drain -> round r+1 -> NOTIFY(r+1, rails on which every write succeeded)
 //   R: NOTIFY -> grants on those rails are over; fence the others; own READs end -> round r+1
 //   R: RESTARTACK(r+1, ranges received)
 //   S: RNDV or RGET with the RESTART flag (r+1) -> R answers as for a new message -> only what is missing
-//   moves R, when it sees the error first: RECVERR(r) -> S drains.  R, when finished: RESTARTNACK.  S, when
-//   finished: SENDDONE.
+//      is transferred
+//
+// If R sees the error first it sends RECVERR(r), and S drains. If R has finished it answers RESTARTNACK. If S
+// has finished it answers SENDDONE.
 //
 // P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -99,7 +101,8 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
   }
   if (actions & core::kSendFinishOk) {
     if (in.all_read && x.rndv->exposed != 0) note_all_read(r);
-    x.rndv->exposed = 0;  // FIN, NACK and the last FRAG's ACK all say that the receiver has finished reading
+    // FIN, NACK and the ACK of the last FRAG all say that the receiver does not read any more
+    x.rndv->exposed = 0;
     x.owed = 0;
     x.rndv->todo.clear();
     Rput<P>::reset(*this, r);
@@ -120,7 +123,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
                 identity(r), x.rndv->name, x.rndv->peer_name);
   }
   if (actions & core::kSendComplete) {
-    // A send that failed alone says so: the receiver must not wait for it (H12).
+    // A send that failed alone tells its receiver, which must not wait for it (H12).
     if (x.outcome != Outcome::kOk && x.rndv->peer_name && !x.proc->peer->lost)
       raw_restart(*x.proc->peer, MsgType::kSendDone, core::kFlagFail, identity(r), x.rndv->name,
                   x.rndv->peer_name);
@@ -180,7 +183,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
   if (actions & core::kRecvSenderDone) Rput<P>::sender_done(*this, r);
   if (actions & core::kRecvFinishOk) {
     if (x.protocol == Protocol::kGet) {
-      // FIN is sent when the gate opens: no READ of ours may run after the sender completes
+      // FIN is sent when the gate opens: no READ of this process may run after the sender completes
     } else if (x.length > x.rndv->want) {
       raw_restart(peer, MsgType::kRestartNack, 0, identity(r), x.rndv->peer_name, x.rndv->name);
     } else if (x.owed & kOweStart) {
@@ -234,7 +237,7 @@ void Engine<P>::recv_over(RecvRequest& r) {
   finish_recv(r);
 }
 
-/// Raise what follows from the counters of a send.
+/// Raise the events that follow from the counters of a send.
 template <class P>
 void Engine<P>::send_check(SendRequest& r) {
   auto& x = r.xfer;
@@ -256,7 +259,7 @@ void Engine<P>::send_check(SendRequest& r) {
   if (x.phase == SendPhase::kClosing && gate_clear(x)) send_event(r, SendEvent::kGateOpen);
 }
 
-/// Raise what follows from the ranges and the ledger of a receive.
+/// Raise the events that follow from the ranges and the ledger of a receive.
 template <class P>
 void Engine<P>::recv_check(RecvRequest& r) {
   auto& x = r.xfer;
@@ -277,8 +280,8 @@ void Engine<P>::recv_check(RecvRequest& r) {
 
 // ---- names from the wire
 
-/// The request named by a message of `a`; nullptr, with the reason in `state`, when there is none or it is
-/// another peer's.
+/// The request that a message of `a` names. nullptr, with the reason in `state`: there is none, or it belongs
+/// to another peer.
 template <class P>
 template <class Request>
 Request* Engine<P>::find(const SlotMap<Request>& names, Name name, const Arrival& a, NameState& state) {
@@ -295,7 +298,7 @@ Request* Engine<P>::find(const SlotMap<Request>& names, Name name, const Arrival
   return r;
 }
 
-/// The same, in the round it is in: an older one is over, a newer one cannot be (H13).
+/// The same, in its current round: messages of older rounds are dropped, newer rounds are impossible (H13).
 template <class P>
 template <class Request>
 Request* Engine<P>::find_current(const SlotMap<Request>& names, Name name, const Arrival& a) {
@@ -343,9 +346,9 @@ void Engine<P>::answer_nack(RecvRequest& r) {
               x.rndv->peer_name, x.rndv->name);
 }
 
-// ---- sending what is owed
+// ---- sending what the state requires
 
-/// Entries of a list that go over any of the peer's usable rails; `most` at most.
+/// Number of list entries that fit into a message over any of the peer's usable rails, at most `most`.
 template <class P>
 std::size_t Engine<P>::entries_fit(const PeerT& p, std::size_t header, std::size_t entry, std::size_t most) {
   std::size_t n = most;
@@ -354,7 +357,8 @@ std::size_t Engine<P>::entries_fit(const PeerT& p, std::size_t header, std::size
   return n;
 }
 
-/// NOTIFY certifies rails as clean. A list that has to be cut under-reports: the others are fenced.
+/// NOTIFY certifies rails as clean. A list that has to be shortened reports fewer: the other rails are
+/// fenced.
 template <class P>
 bool Engine<P>::send_notify(SendRequest& r) {
   auto& x = r.xfer;
@@ -404,7 +408,7 @@ bool Engine<P>::send_restart_ack(RecvRequest& r) {
       m.ranges[n++] = range;
       continue;
     }
-    // What is not listed is sent again (P4): leave out the shortest.
+    // what is not listed is sent again (P4): leave out the shortest
     core::WireRange* least = m.ranges;
     for (std::uint16_t k = 1; k < n; ++k)
       if (m.ranges[k].end - m.ranges[k].begin < least->end - least->begin) least = &m.ranges[k];
@@ -414,7 +418,7 @@ bool Engine<P>::send_restart_ack(RecvRequest& r) {
   if (!post_control(*x.proc->peer, &m, sizeof m.h + n * sizeof(core::WireRange), FragKind::kControl,
                     x.rndv->name, true))
     return false;
-  note_resumed(*x.proc->peer);  // it moves again, whoever carries its bytes
+  note_resumed(*x.proc->peer);  // the transfer continues, whichever side carries its bytes
   return true;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// restart_messages.h: the four messages of the restart dance, and SENDDONE, as they arrive (see restart.h).
+// restart_messages.h: the handlers of the restart messages and of SENDDONE (see restart.h).
 //
 // P1..P8: contrib/doc/design.md
 #pragma once
@@ -54,7 +54,8 @@ void Engine<P>::on_notify(const Arrival& a) {
   flush(*x.proc->peer);
 }
 
-/// NOTIFY came: what the sender certifies is over, own READs end by themselves, the rest is fenced.
+/// NOTIFY came. Grants that the sender certifies are over, own READs end by themselves, everything else is
+/// fenced.
 template <class P>
 void Engine<P>::quiesce(RecvRequest& r, const RecvInput& in) {
   auto& x = r.xfer;
@@ -76,9 +77,10 @@ void Engine<P>::quiesce(RecvRequest& r, const RecvInput& in) {
   fence_grants(x.rndv->ledger);
 }
 
-/// NOTIFY overtook FRAGs that a rail had delivered before: this process was outside MPI, and one rail's queue
-/// is read before the other's. What is answered now as missing would be sent again (P4), so every rail is
-/// looked at a few times more. Not for ever: a device that breaks takes what it had acknowledged with it.
+/// NOTIFY may overtake FRAGs that a rail had delivered before: this process was outside MPI, and it reads the
+/// queue of one rail before the other's. What it reports now as missing would be sent again (P4). So it polls
+/// every rail a few times more. The number of polls is bounded, because a device that breaks may lose
+/// messages that it had acknowledged.
 template <class P>
 [[gnu::cold]] void Engine<P>::look_for_frags(PeerT& p) {
   bool over = false;
@@ -109,7 +111,7 @@ void Engine<P>::on_restart_ack(const Arrival& a) {
   }
   SendRequest* const r = find_current(sends_, Name(h.sender), a);
   if (!r) {
-    // Of a send that failed alone nobody will reopen the round: the receiver must not wait for it.
+    // If a send failed alone, nobody reopens the round: the receiver must not wait for it.
     NameState state;
     sends_.find(Name(h.sender), state);
     if (state == NameState::kFailed) answer_send_done(a, h, state);
@@ -150,12 +152,13 @@ void Engine<P>::on_nack(const Arrival& a) {
   }
   PeerT& peer = *x.proc->peer;
   SendInput in;
-  in.all_read = x.rndv->restarts != 0 || !x.went;  // it may have come as an eager message
+  in.all_read = x.rndv->restarts != 0 || !x.went;  // without a restart it may have come as an eager message
   send_event(*r, (h.flags & core::kFlagFail) ? SendEvent::kNackFailed : SendEvent::kNack, in);
   flush(peer);
 }
 
-/// For a send that is over. Answered also when our communicator is freed: the receiver may still need it.
+/// About a send that is complete. It is answered even if its communicator was freed here: the receiver may
+/// still need the answer.
 template <class P>
 void Engine<P>::answer_send_done(const Arrival& a, const core::RestartHdr& h, NameState state) {
   PeerT* const peer = a.rail ? a.rail->peer : nullptr;

@@ -6,10 +6,11 @@
 //   R: READ READ READ ... striped over the rails whose keys it has
 //   R: FIN when everything was read and its gate is open  ->  S completes
 //
-// A READ that failed on one rail is repeated over another one: the data it may still bring is the same,
-// because the sender completes only after FIN, and FIN is sent only when both halves of the failed rail are
-// closed: the receiver's, and the sender's, which could still serve a request that waits in the fabric. When
-// no rail with a key is left, the receiver asks for a restart and gets new keys.
+// A READ that failed on one rail is repeated over another one. The failed READ may still bring data, but the
+// same: the sender completes only after FIN, and FIN is sent only when both halves of the failed rail are
+// closed. These are the receiver's half, and the sender's half, which could still serve a READ request that
+// is under way in the fabric. When no rail with a key is left, the receiver asks for a restart and gets new
+// keys.
 //
 // P1..P8: contrib/doc/design.md
 #pragma once
@@ -55,7 +56,7 @@ struct Rget {
     return true;
   }
 
-  /// Post RGET when this message can be read. `refused`: it can, but no rail takes the header now.
+  /// Post RGET if this message can be read. `refused`: it can be, but no rail takes the header now.
   static bool open(E& e, SendRequest& r, bool& refused) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
@@ -65,7 +66,7 @@ struct Rget {
     for (unsigned i = 0; i < p.n_eager; ++i) any = any || can_get(*p.eager[i], x.length);
     if (!any || !registered(e, r)) return false;
     const bool again = x.rndv->restarts != 0;
-    core::RgetHdr h;  // of the keys only those that travel are written
+    core::RgetHdr h;  // only the keys that are sent are filled in
     h.rndv.match = e.identity(r);
     h.rndv.match.type = static_cast<std::uint8_t>(core::MsgType::kRget);
     h.rndv.match.flags =
@@ -88,14 +89,16 @@ struct Rget {
       for (unsigned k = 0; k < p.n_eager && h.n_keys < fit; ++k) {
         Rail<P>& rail = *p.eager[k];
         if (!can_get(rail, x.length)) continue;
-        if (rail.name.conn == 0 && &rail != carrier) continue;  // a rail without a name is named by arrival
+        // a rail without a connection name is known by where the header arrives
+        if (rail.name.conn == 0 && &rail != carrier) continue;
         if (!key_of(e, x.rndv->reg, rail, h.keys[h.n_keys])) continue;
         ++h.n_keys;
         exposed = static_cast<std::uint16_t>(exposed | 1u << rail.index);
       }
       if (h.n_keys == 0) continue;
       refused = true;
-      // A rail to oneself delivers it, and what it causes, in the call: all must be as after it.
+      // A rail to oneself delivers the header, and all that follows, inside the call: the state must be
+      // complete before it.
       x.rndv->exposed = static_cast<std::uint16_t>(exposed_before | exposed);
       x.protocol = Protocol::kGet;
       x.rndv->open_len = 0;
@@ -112,8 +115,8 @@ struct Rget {
     return false;
   }
 
-  /// FIN of a message that was opened once, and of which nothing went over a rail but its header: the send is
-  /// over. Others go through the table, with the same end.
+  /// FIN of a message whose header was sent once, and of which nothing else was sent: the send is complete.
+  /// Other FINs go through the table, with the same result.
   static bool ends_in_first_round(E& e, SendRequest& r) {
     auto& x = r.xfer;
     if (x.phase != core::SendPhase::kOpening || x.protocol != Protocol::kGet) return false;
@@ -124,7 +127,7 @@ struct Rget {
     return true;
   }
 
-  /// Receiver: keep the keys of a RGET whose rails are up here. False: it cannot be read.
+  /// Receiver: keep the keys of an RGET whose rails are up here. False: it cannot be read.
   static bool take_keys(E& e, RecvRequest& r, const Arrival& a) {
     auto& x = r.xfer;
     core::RgetHdr h;
@@ -147,14 +150,14 @@ struct Rget {
     return true;
   }
 
-  /// The usual case: the header names one rail, which brings all in one READ, and nothing else waits. False:
-  /// it is not, and nothing happened.
+  /// The usual case: the header names one rail, one READ over it brings everything, and nothing else waits.
+  /// False: another case; nothing happened.
   static bool read_at_once(E& e, RecvRequest& r, const Arrival& a) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
     core::RgetHdr h;
     if (!e.config_.use_get || p.active || a.bytes.size != core::rget_size(1)) return false;
-    std::memcpy(&h, a.bytes.data, core::rget_size(1));  // checked when it arrived
+    std::memcpy(&h, a.bytes.data, core::rget_size(1));  // was checked on arrival
     Rail<P>* const rail = e.rail_named(p, h.keys[0].conn, h.keys[0].epoch, a.rail);
     if (!rail || rail->limits.get_limit == 0 || x.rndv->want == 0) return false;
     if (x.rndv->want > rail->limits.get_limit || x.rndv->want > rail->limits.rdma_frag_size) return false;
@@ -177,7 +180,7 @@ struct Rget {
     return ((address | length) & mask) == 0;
   }
 
-  /// What is missing may begin or end anywhere (after a round by copy); a READ may not.
+  /// A missing range may begin and end anywhere (after a round by copy); a READ may not.
   static void align_todo(RecvRequest& r) {
     auto& x = r.xfer;
     std::uint64_t mask = 0;
@@ -192,7 +195,7 @@ struct Rget {
     }
   }
 
-  /// A RNDV or RGET of this round came again: newer keys, or none.
+  /// An RNDV or RGET of this round came again, with newer keys or with none.
   static void refresh(E& e, RecvRequest& r, const Arrival& a) {
     auto& x = r.xfer;
     if (a.bytes.data[0] != static_cast<std::uint8_t>(core::MsgType::kRndv) &&
@@ -201,23 +204,24 @@ struct Rget {
     if (x.protocol == Protocol::kPut) Rput<P>::repeat(r);
     if (x.protocol != Protocol::kGet) return;
     if (take_keys(e, r, a)) return;
-    // What was read is not sent again (P4): serve() finds no key and asks for a restart, which names it.
+    // What was read must not be sent again (P4): serve() finds no key and asks for a restart, which reports
+    // it.
     if (x.rndv->in_flight != 0 || x.rndv->ledger != nullptr || !x.rndv->have.empty()) return;
     x.protocol = Protocol::kCopy;  // nothing was read and nothing will be
     x.rndv->todo.clear();
   }
 
-  /// Post READs. Without any usable key: ask the sender for a new round.
+  /// Post READs. Without a usable key: ask the sender for a new round.
   static bool serve(E& e, RecvRequest& r) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
     x.owed &= static_cast<std::uint8_t>(~(kOweData | kOweStart));
     std::uint32_t refused = 0;
-    while (x.rndv && !x.rndv->todo.empty()) {  // READs that end in their call may complete it
+    while (x.rndv && !x.rndv->todo.empty()) {  // a READ that ends inside its call may complete the request
       const core::RailKey* key = nullptr;
       Rail<P>* best = nullptr;
       bool any = false;
-      const unsigned start = p.turn++;  // ties go round robin
+      const unsigned start = p.turn++;  // equal loads: take them in turn
       for (unsigned k = 0; k < x.rndv->n_keys; ++k) {
         const unsigned i = (start + k) % x.rndv->n_keys;
         Rail<P>* const rail = e.rail_named(p, x.rndv->keys[i].conn, x.rndv->keys[i].epoch, x.rndv->key_rail);
@@ -235,7 +239,7 @@ struct Rget {
         return true;
       }
       if (x.rndv->in_flight >= e.config_.rdma_depth * x.rndv->n_keys)
-        return true;  // a completion brings it back
+        return true;  // the next completion calls again
       if (!best || !read(e, r, *best, *key, x.rndv->todo.front())) {
         if (best) refused |= 1u << best->index;
         if (best) continue;
@@ -285,15 +289,16 @@ struct Rget {
     return taken(post);
   }
 
-  /// No READ of `epoch` can be executed any more. A request may wait in the fabric after our half of the
-  /// connection is gone: only when the peer's half is closed too does nobody read its buffer. A peer that is
-  /// given up takes its exposure back itself (recall). Our half must be fenced, because it stores. The peer's
-  /// counts as closed also when its device cannot be fenced: what that may still fetch, nobody stores.
+  /// No READ of `epoch` can be executed any more. A READ request may be under way in the fabric after this
+  /// process's half of the connection is gone, so the peer's half must be closed, too. A peer that was
+  /// declared failed takes its exposure back itself (recall). This half must be fenced, because it stores the
+  /// data. The peer's half counts as closed even if its device cannot be fenced, because nobody stores what
+  /// it may still fetch.
   static bool over(const Rail<P>& rail, std::uint32_t epoch) {
     return epoch <= rail.closed_epoch && (epoch <= rail.peer_closed_epoch || rail.peer->lost);
   }
 
-  /// The peer's half of `rail` is closed, or the peer is given up: READs that failed there are over.
+  /// The peer's half of `rail` is closed, or the peer has failed: READs that failed on it are over.
   static void reads_over(E& e, Rail<P>& rail) {
     for (RecvRequest* r = rail.peer->live_recvs.front(); r;) {
       RecvRequest* const next = rail.peer->live_recvs.next(r);
@@ -313,7 +318,7 @@ struct Rget {
 
   static void read_done(E& e, Frag& f) {
     RecvRequest* const r = e.recvs_.find(f.xfer.name);
-    BFO_DCHECK(r != nullptr);  // the gate holds it while a READ is in flight
+    BFO_DCHECK(r != nullptr);  // the gate keeps the request while a READ is in flight
     if (!r) return;
     read_ended(e, *r, f);
     if (r->xfer.phase == core::RecvPhase::kReceiving && !r->xfer.rndv->todo.empty()) {
@@ -336,7 +341,7 @@ struct Rget {
       e.ledger_remove(x.rndv->ledger, entry);
       if (x.phase == core::RecvPhase::kReceiving && fx.length == x.rndv->want && x.rndv->in_flight == 0 &&
           x.rndv->ledger == nullptr && x.rndv->have.empty() && x.rndv->lost.empty()) {
-        // One READ brought all: what the table does with it in three steps.
+        // One READ brought everything: the same as three steps of the table.
         x.owed = 0;
         x.phase = core::RecvPhase::kIdle;
         e.recv_over(r);
@@ -365,7 +370,7 @@ struct Rget {
     e.recv_check(r);
   }
 
-  /// The sender gives up: its exposed buffer stays unreadable for the receiver only behind a fence.
+  /// The sender ends with an error: only a fence keeps the receiver from reading its exposed buffer.
   static void recall(E& e, SendRequest& r) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;

@@ -7,8 +7,8 @@
 //   S: FRAG FRAG FRAG ... striped over all usable rails; complete when all were delivered
 //   R: complete when the union of what arrived covers what fits
 //
-// Every FRAG carries the round in the receiver's name, so one that belongs to a round that is over is dropped
-// before it touches the buffer; payload passes through the BTL's buffers, so no fence is needed.
+// Every FRAG carries the round in the receiver's name, so a FRAG of an earlier round is dropped before it
+// touches the buffer. The payload passes through the BTL's buffers, so no fence is needed.
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
@@ -22,10 +22,10 @@ struct RndvCopy {
   using SendRequest = typename P::SendRequest;
   using RecvRequest = typename P::RecvRequest;
 
-  /// Longest element of a predefined data type, generously.
+  /// At least as long as any element of a predefined data type.
   static constexpr std::uint64_t kMinPiece = 64;
 
-  /// A request becomes a rendezvous: it gets a name and owes its RNDV or RGET. False: there is none now.
+  /// Make the request a rendezvous: it gets a name and will send RNDV or RGET. False: no name is free now.
   static bool begin(E& e, SendRequest& r) {
     auto& x = r.xfer;
     auto* const rndv = e.take_rndv(e.free_send_rndv_);
@@ -52,7 +52,7 @@ struct RndvCopy {
     x.rndv->dirty_rails = 0;
     x.rndv->exposed = 0;
     x.rndv->restarts = 0;
-    x.rndv->known = seq_before(x.seq, x.proc->confirmed);  // it was an eager message, and lost its rail
+    x.rndv->known = seq_before(x.seq, x.proc->confirmed);  // it was an eager message that lost its rail
     x.rndv->gone.clear();
     x.rndv->received = 0;
     x.rndv->again = 0;
@@ -67,36 +67,37 @@ struct RndvCopy {
     return true;
   }
 
-  /// ACK: plan what is to be sent in this round, unless RESTARTACK did.
+  /// ACK: determine what to send in this round, unless RESTARTACK did.
   static void start(E& e, SendRequest& r) {
     auto& x = r.xfer;
     x.protocol = Protocol::kCopy;
-    x.rndv->exposed = 0;  // ACK certifies that the receiver neither reads nor will read in this round
+    x.rndv->exposed = 0;  // ACK certifies that the receiver does not read in this round
     if (x.rndv->restarts == 0) {
       x.rndv->todo.clear();
       x.rndv->todo.add(x.rndv->open_len, x.length);
     }
     x.rndv->undelivered = x.rndv->todo.bytes();
     if (x.rndv->undelivered == 0)
-      return e.send_check(r);  // its end does not wait for what others have to post
+      return e.send_check(r);  // its end must not wait for what other requests have to post
     x.owed |= kOweData;
     e.ready(r);
   }
 
-  /// Post FRAGs: to the lightest rail that takes them, up to the depth per usable rail.
+  /// Post FRAGs on the least loaded rail that takes them, up to the depth per usable rail.
   static bool serve(E& e, SendRequest& r) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
     std::uint32_t refused = 0;
     while (!x.rndv->todo.empty()) {
-      if (x.rndv->in_flight >= e.config_.send_depth * p.n_eager) return true;  // a completion brings it back
+      // the next completion calls again
+      if (x.rndv->in_flight >= e.config_.send_depth * p.n_eager) return true;
       Rail<P>* const rail = e.lightest(p, refused);
       if (!rail) return false;
       auto* const f = e.new_frag(FragKind::kFrag, *rail, p);
       if (!f) return false;
       const Range want = x.rndv->todo.front();
-      // A data type that cannot be cut inside a hole yields nothing for a short one: ask for a whole element
-      // at least. What the receiver has already it drops.
+      // A data type that cannot be cut inside an element yields nothing for a short range: ask for at least a
+      // whole element. The receiver drops what it has already.
       const std::uint64_t ask = want.size() < kMinPiece ? kMinPiece : want.size();
       std::size_t n = rail->limits.max_send_size - sizeof(core::FragHdr);
       if (n > ask) n = ask;
@@ -113,7 +114,7 @@ struct RndvCopy {
         continue;
       }
       BFO_DCHECK(n > 0);
-      // bytes outside the hole are extra: `undelivered` counts what this round sends
+      // Bytes outside the range are extra: `undelivered` counts only what this round has to send.
       x.rndv->undelivered += n - x.rndv->todo.bytes();
       x.rndv->todo.remove(want.begin, want.begin + n);
       x.rndv->undelivered += x.rndv->todo.bytes();
@@ -168,11 +169,12 @@ bool Engine<P>::open(SendRequest& r) {
   const bool again = x.rndv->restarts != 0;
   bool refused = false;
   if (Rget<P>::open(*this, r, refused)) {
-    if (x.rndv) note_opened(r);  // sent to oneself it may be over
+    if (x.rndv) note_opened(r);  // to oneself: the request may be complete
     return true;
   }
   if (refused) return false;
-  // What will be written by RDMA goes straight into the receiver's buffer: first bytes would be copied there.
+  // Data that will be written by RDMA goes directly into the receiver's buffer; first bytes would have to be
+  // copied there.
   const bool put = Rput<P>::possible(*this, r);
   const unsigned rails = rails_for_user(p);
   for (unsigned i = 0; i < rails; ++i) {
@@ -218,7 +220,7 @@ bool Engine<P>::open(SendRequest& r) {
 template <class P>
 void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   core::RndvHdr h{};
-  const bool decoded = core::decode(a.bytes, h);  // checked when it arrived
+  const bool decoded = core::decode(a.bytes, h);  // was checked on arrival
   BFO_DCHECK(decoded);
   if (!decoded) return;
   auto& x = r.xfer;
@@ -228,7 +230,7 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   x.length = h.length;
   x.rndv = take_rndv(free_recv_rndv_);
   const Name name = x.rndv ? recvs_.insert(&r) : Name();
-  if (!name) [[unlikely]] {  // too many, or no memory for more: this message fails, its sender is told
+  if (!name) [[unlikely]] {  // no name is free, or no memory: this message fails, and its sender is told
     if (x.rndv) give_rndv(free_recv_rndv_, x.rndv);
     set_matched(r, p, h.match, h.length);
     x.status.length = 0;
@@ -240,7 +242,7 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
     return;
   }
   x.rndv->peer_name = Name(h.sender);
-  // The rounds of both sides are equal; a sender restarts only requests that are matched.
+  // The rounds of both sides are equal: a sender restarts only requests that are matched.
   x.rndv->name = name.at(x.rndv->peer_name.round());
   x.rndv->want = h.length < x.capacity ? h.length : x.capacity;
   x.rndv->have.clear();
@@ -269,8 +271,8 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   const Bytes first = rndv ? a.bytes.from(sizeof(core::RndvHdr)) : Bytes{};
   const std::uint64_t n = first.size < x.rndv->want ? first.size : x.rndv->want;
   if (n != 0) arrived(r, 0, n, false);
-  // The answer goes out before the first bytes are copied, so that the sender works meanwhile. When nothing
-  // else is missing the end of the request answers.
+  // The answer is sent before the first bytes are copied, so that the sender works meanwhile. If nothing else
+  // is missing, the end of the request is the answer.
   if (!peer.lost) [[likely]] {
     if (!rndv && Rget<P>::read_at_once(*this, r, a)) return;
     choose_protocol(r, a);
@@ -278,7 +280,7 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
     if (!x.rndv) return;
   }
   if (n != 0) port_.unpack(r, 0, first.data, n);
-  if (peer.lost) [[unlikely]] {  // it came before the peer was given up, and is matched now
+  if (peer.lost) [[unlikely]] {  // it came before the peer was declared failed, and is matched now
     recv_event(r, RecvEvent::kGiveUp);
     return;
   }
@@ -286,7 +288,7 @@ void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   flush(peer);
 }
 
-/// Take protocol and keys of this round from a RNDV or RGET, and owe what the protocol needs.
+/// Take protocol and keys of this round from an RNDV or RGET, and note what has to be sent.
 template <class P>
 void Engine<P>::choose_protocol(RecvRequest& r, const Arrival& a) {
   auto& x = r.xfer;
@@ -337,7 +339,7 @@ void Engine<P>::on_frag(const Arrival& a) {
   }
   ++x.rndv->frags;
   if (x.phase == RecvPhase::kReceiving) [[likely]] {
-    x.owed &= static_cast<std::uint8_t>(~kOweStart);  // the ACK arrived
+    x.owed &= static_cast<std::uint8_t>(~kOweStart);  // the ACK has arrived
     store_frag(*r, h.offset, payload);
     PeerT& peer = *x.proc->peer;
     recv_check(*r);
@@ -351,7 +353,7 @@ void Engine<P>::on_frag(const Arrival& a) {
   flush(*x.proc->peer);
 }
 
-/// Unpack what fits and was not there before.
+/// Unpack the bytes that fit and were not there before.
 template <class P>
 void Engine<P>::store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload) {
   auto& x = r.xfer;

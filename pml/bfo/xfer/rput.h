@@ -7,9 +7,10 @@
 //   S: RDMA write, then FIN over the same rail  ->  R: the entry leaves, the bytes count
 //   S: complete when all writes succeeded; R: complete when everything arrived and the ledger is empty
 //
-// Everything about a grant travels on its rail. When that rail dies, the sender either knows that nothing was
-// posted (FIN with fail: the range is granted again elsewhere), or that everything succeeded (the FIN goes
-// over another rail, and counts once the granted rail is fenced), or it does not know: the dance.
+// PUT, the write and FIN of a grant use one rail. When that rail dies there are three cases. The sender knows
+// that nothing was posted: FIN with the fail flag, and the range is granted again elsewhere. It knows that
+// everything succeeded: FIN goes over another rail, and counts when the granted rail is fenced. It does not
+// know: restart.
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -28,10 +29,10 @@ struct Rput {
   using Ledger = LedgerEntry<P>;
   using Arrival = typename E::Arrival;
 
-  /// Grants of a message that are open at once: an honest receiver has pipeline depth times rails at most.
-  /// Their numbers are consecutive: gaps are those that other rails still carry.
+  /// Grants of a message that may be open at once. An honest receiver has at most pipeline depth times rails.
+  /// Their numbers are consecutive; missing ones are under way on other rails.
   static constexpr std::uint32_t kMaxGrants = 1024 * kMaxRails;
-  static constexpr unsigned kMaxRefusals = 8;  ///< then the request goes on by copy
+  static constexpr unsigned kMaxRefusals = 8;  ///< after so many, the request continues by copy
 
   static bool can_put(const Rail<P>& r, std::uint64_t length) {
     return r.limits.put_limit != 0 && length >= r.limits.min_rdma_size;
@@ -57,7 +58,7 @@ struct Rput {
 
   // ---- receiver
 
-  /// Send the grants that are owed, then grant more, up to the depth per usable rail.
+  /// Send the grants that were not sent yet, then grant more, up to the depth per usable rail.
   static bool serve(E& e, RecvRequest& r) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
@@ -68,7 +69,7 @@ struct Rput {
       if (l->grant == 0 || l->fin) continue;
       if (!l->sent && !E::usable(*l->rail, l->epoch)) {  // its rail comes up with another epoch, or never
         x.rndv->todo.add(l->begin, l->end);
-        if (l->grant + 1 == x.rndv->next_grant) --x.rndv->next_grant;  // nobody has heard the number
+        if (l->grant + 1 == x.rndv->next_grant) --x.rndv->next_grant;  // the number was never sent
         e.ledger_remove(x.rndv->ledger, l);
         continue;
       }
@@ -125,12 +126,13 @@ struct Rput {
     return true;
   }
 
-  /// A PUT ended without success: it goes out again if its rail lives; else the rail's closure decides.
+  /// A PUT ended without success. It is sent again if its rail lives; otherwise the closure of the rail
+  /// decides.
   static void put_lost(RecvRequest& r, std::uint32_t grant) {
     for (Ledger* l = r.xfer.rndv->ledger; l; l = l->next)
       if (l->grant == grant) l->owed = true;
   }
-  /// The sender asks again: every open grant is repeated, it knows which it has seen.
+  /// The sender asks again: every open grant is sent again. The sender knows which ones it has.
   static void repeat(RecvRequest& r) {
     for (Ledger* l = r.xfer.rndv->ledger; l; l = l->next)
       if (l->grant != 0 && !l->fin) l->owed = true;
@@ -148,7 +150,8 @@ struct Rput {
     e.ready(r);
   }
 
-  /// FIN: over the granted rail its bytes are in place (RC order); over another one only after a fence (H9).
+  /// FIN over the granted rail: its bytes are in place, because RC keeps order. Over another rail it counts
+  /// only after the fence (H9).
   static void use_grant(E& e, RecvRequest& r, std::uint32_t grant, const Arrival& a) {
     auto& x = r.xfer;
     Ledger* const l = find(r, grant);
@@ -168,13 +171,14 @@ struct Rput {
     again(e, r);
   }
 
-  /// FIN with fail: the sender never used the grant and never will.
+  /// FIN with the fail flag: the sender has not used the grant and never will.
   static void drop_grant(E& e, RecvRequest& r, std::uint32_t grant) {
     auto& x = r.xfer;
     Ledger* const l = find(r, grant);
     if (!l) return;
     const Range range{l->begin, l->end};
-    x.rndv->refused |= 1u << l->rail->index;  // it is down over there: not again in this round
+    // that rail is down at the sender: no further grant on it in this round
+    x.rndv->refused |= 1u << l->rail->index;
     e.ledger_remove(x.rndv->ledger, l);
     if (x.phase != core::RecvPhase::kReceiving) return;
     x.rndv->todo.add(range.begin, range.end);
@@ -186,8 +190,8 @@ struct Rput {
     if (!any || x.rndv->no_rdma) e.recv_event(r, core::RecvEvent::kAsk);
   }
 
-  /// SENDDONE: every write of this round succeeded. Those on fenced rails count now, the others with their
-  /// FIN or when their rail is fenced.
+  /// SENDDONE: every write of this round succeeded. Writes on fenced rails count now; the others count with
+  /// their FIN, or when their rail is fenced.
   static void sender_done(E& e, RecvRequest& r) {
     auto& x = r.xfer;
     x.rndv->sender_done = true;
@@ -320,7 +324,7 @@ struct Rput {
     return post;
   }
 
-  /// The write succeeded: FIN over the same rail as long as that lives.
+  /// The write succeeded: send FIN over the same rail as long as that lives.
   static void finished(E& e, SendRequest& r, Frag& f) {
     auto& x = r.xfer;
     x.rndv->undelivered -= f.xfer.length;
@@ -337,7 +341,7 @@ struct Rput {
   static void write_done(E& e, Frag& f) {
     auto& fx = f.xfer;
     SendRequest* const r = e.sends_.find(fx.name);
-    BFO_DCHECK(r != nullptr);  // the gate holds it while a write is in flight
+    BFO_DCHECK(r != nullptr);  // the gate keeps the request while a write is in flight
     if (!r) return;
     auto& x = r->xfer;
     --x.rndv->in_flight;
@@ -346,7 +350,7 @@ struct Rput {
     } else {
       if (fx.fate == Fate::kUnknown && fx.rail->limits.failover) {
         x.rndv->dirty_rails = static_cast<std::uint16_t>(x.rndv->dirty_rails | 1u << fx.rail->index);
-        // our buffer may still be read by that rail (I16)
+        // That rail may still read from this buffer (invariant I16 of PROTOCOL.md).
         if (fx.epoch > fx.rail->closed_epoch)
           e.hold_until_fenced(*r, *fx.rail, fx.epoch, fx.offset, fx.offset + fx.length);
       }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// schedule.h: which rail takes what, and what waits. Eager messages go round robin over the usable rails,
-// short ones all over one; pieces of long messages to the rail with the least bytes in flight for its weight,
-// which stripes by weight when rails are healthy and follows their real speed when they are not. A request
-// that owes something no rail can take now waits in its peer's ready list and is served as soon as any rail
-// of the peer has room.
+// schedule.h: which rail sends what, and what waits. Eager messages take the usable rails in turn, short ones
+// all take one rail. A segment of a long message takes the rail with the least bytes in flight for its
+// weight. This stripes by weight while rails are healthy, and follows their real speed when they are not. A
+// request that has something to send and finds no rail waits in its peer's ready list, until a rail of the
+// peer has room.
 //
 // P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -13,12 +13,12 @@
 
 namespace bfo::xfer {
 
-/// The usable rail with the smallest load for its weight, not in the bit set `refused`; nullptr when none.
+/// The usable rail with the smallest load for its weight, not in the bit set `refused`. nullptr: none.
 template <class P>
 Rail<P>* Engine<P>::lightest(PeerT& p, std::uint32_t refused) {
   RailT* best = nullptr;
   for (unsigned i = 0; i < p.n_eager; ++i) {
-    RailT* const r = p.eager[(p.turn + i) % p.n_eager];  // ties go round robin
+    RailT* const r = p.eager[(p.turn + i) % p.n_eager];  // equal loads: take them in turn
     if (refused & (1u << r->index)) continue;
     // a/wa < b/wb without dividing; loads stay far below 2^32 * weight
     if (!best || r->inflight_bytes * best->limits.weight < best->inflight_bytes * r->limits.weight) best = r;
@@ -27,8 +27,8 @@ Rail<P>* Engine<P>::lightest(PeerT& p, std::uint32_t refused) {
   return best;
 }
 
-/// Round robin: for longer messages, and for some short ones after home had no room for one. nullptr: the
-/// message has to wait (order.h), or there is no rail.
+/// The next rail in turn: for longer messages, and for some short ones after the preferred rail had no room.
+/// nullptr: the message has to wait (order.h), or there is no rail.
 template <class P>
 Rail<P>* Engine<P>::next_spread(PeerT& p) {
   if (!(p.raw.empty() && p.starved.empty()) && end_waits(p)) [[unlikely]]
@@ -39,7 +39,7 @@ Rail<P>* Engine<P>::next_spread(PeerT& p) {
   return next_eager(p);
 }
 
-/// `rail` did not take a message at once.
+/// `rail` refused a message of the user.
 template <class P>
 [[gnu::cold]] void Engine<P>::crowded(PeerT& p, const RailT& rail) {
   if (p.home != &rail || p.n_eager < 2) return;
@@ -48,9 +48,10 @@ template <class P>
   if (p.eager[p.rr] == &rail) next_eager(p);
 }
 
-/// Size of one RDMA piece of a message of `length` bytes over `rails` rails: an equal share for each, in
-/// pieces that are neither tiny nor longer than the rail wants. What is under way on a rail that fails goes
-/// again over the others: all pieces of one rail together are at most 1 MiB or 2 % of the message (P4).
+/// Size of one RDMA segment of a message of `length` bytes over `rails` rails: an equal share for each, in
+/// segments that are neither tiny nor longer than the rail wants. What is in flight on a rail that fails is
+/// sent again over the others, so all segments in flight on one rail together are at most 1 MiB or 2 % of the
+/// message (P4).
 template <class P>
 std::uint64_t Engine<P>::piece(std::uint64_t length, unsigned rails, std::uint64_t limit) const {
   constexpr std::uint64_t kAlign = 4096;
@@ -90,7 +91,7 @@ typename P::Frag* Engine<P>::new_frag(FragKind kind, RailT& rail, PeerT& peer) {
   return f;
 }
 
-/// Bookkeeping of a fragment's end; the record itself stays.
+/// Accounting for the end of a fragment. The record itself stays.
 template <class P>
 void Engine<P>::fragment_left(Frag& f) {
   auto& x = f.xfer;
@@ -99,7 +100,8 @@ void Engine<P>::fragment_left(Frag& f) {
     x.rail->inflight_bytes -= x.length;
 }
 
-/// Send a control message that the state of request `own` owes over one rail. False: it does not take it now.
+/// Send, over `rail`, a control message that the state of request `own` requires. False: the rail does not
+/// take it now.
 template <class P>
 bool Engine<P>::post_on(RailT& rail, const void* hdr, std::size_t len, FragKind kind, Name own,
                         bool to_sender, std::uint32_t grant) {
@@ -120,8 +122,9 @@ bool Engine<P>::post_on(RailT& rail, const void* hdr, std::size_t len, FragKind 
   return true;
 }
 
-/// A control message that the rail keeps, and hands to on_sendi_failed() when it fails: without a record
-/// here. False: nothing happened. A rail to oneself delivers it in the call.
+/// Send a control message without a fragment record: the rail keeps the bytes and hands them to
+/// on_sendi_failed() if it fails. False: nothing happened. A rail to oneself delivers the message inside the
+/// call.
 template <class P>
 template <class Source>
 bool Engine<P>::post_brief(RailT& rail, const void* hdr, std::size_t len, Source& source) {
@@ -135,7 +138,7 @@ bool Engine<P>::post_brief(RailT& rail, const void* hdr, std::size_t len, Source
   return true;
 }
 
-/// The same as post_on() over any usable rail.
+/// The same as post_on(), over any usable rail.
 template <class P>
 bool Engine<P>::post_control(PeerT& p, const void* hdr, std::size_t len, FragKind kind, Name own,
                              bool to_sender, std::uint32_t grant) {
@@ -144,7 +147,8 @@ bool Engine<P>::post_control(PeerT& p, const void* hdr, std::size_t len, FragKin
   return false;
 }
 
-/// Our rail with that connection name, if it is usable in that epoch. conn 0 stands for `nameless`.
+/// This process's rail with that connection name, if it is usable in that epoch. conn 0 stands for
+/// `nameless`.
 template <class P>
 Rail<P>* Engine<P>::rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* nameless) const {
   if (conn == 0) {
@@ -156,13 +160,14 @@ Rail<P>* Engine<P>::rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch
   return nullptr;
 }
 
-/// Send bytes that no request stands for: they are kept until delivered, and sent again on another rail as
-/// they are. All such messages are idempotent. nullptr: they have no record yet, or never will.
+/// Send a control message that cannot be derived from the state of a request. Its bytes are stored until it
+/// is delivered, and sent again unchanged on another rail. All such messages are idempotent. nullptr: it has
+/// no record yet, or there was no memory.
 template <class P>
 [[gnu::noinline]] typename P::Frag* Engine<P>::send_raw(PeerT& p, const void* bytes, std::size_t len,
                                                         RailT* pinned, std::uint32_t epoch) {
   if (p.lost || p.left) return nullptr;
-  activate(p);  // whoever called may not flush
+  activate(p);  // the caller may not flush
   if (ends_send(bytes)) p.home = nullptr;
   Frag* const f = p.starved.empty() ? port_.frag_alloc() : nullptr;
   if (f) {
@@ -171,7 +176,7 @@ template <class P>
     no_memory(p, len);
     return nullptr;
   }
-  // No record now. What must be said is never dropped: it waits in memory (H23).
+  // No record is free. Control messages are never dropped: the bytes wait in memory (H23).
   void* const memory = port_.alloc(sizeof(StarvedT) + len);
   if (!memory) {
     no_memory(p, len);
@@ -186,7 +191,7 @@ template <class P>
   return nullptr;
 }
 
-/// False: there is no memory for the bytes.
+/// False: no memory for the bytes.
 template <class P>
 bool Engine<P>::fill_raw(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned,
                          std::uint32_t epoch) {
@@ -216,7 +221,7 @@ bool Engine<P>::fill_raw(PeerT& p, Frag& f, const void* bytes, std::size_t len, 
   return true;
 }
 
-/// Records for raw messages that found none. False: there are none yet.
+/// Take records for stored messages that had none. False: none is free yet.
 template <class P>
 bool Engine<P>::feed_starved(PeerT& p) {
   while (StarvedT* s = p.starved.front()) {
@@ -232,7 +237,7 @@ bool Engine<P>::feed_starved(PeerT& p) {
   return true;
 }
 
-/// Post a waiting raw message. False: no rail takes it now.
+/// Post a stored message that waits. False: no rail takes it now.
 template <class P>
 bool Engine<P>::post_raw(PeerT& p, Frag& f) {
   auto& x = f.xfer;
@@ -251,7 +256,7 @@ bool Engine<P>::post_raw(PeerT& p, Frag& f) {
       const std::uint64_t payload = raw_payload(x.type, x.raw_len);
       counters_.bytes_sent += payload;
       counters_.bytes_headers += x.raw_len - payload;
-      // Eager messages are raw only when a rail gave them back.
+      // An eager message is stored only when a rail has handed it back.
       if (x.type == static_cast<std::uint8_t>(MsgType::kMatch)) note_resent(p, payload, true);
       if (post == Post::kCompleted) {
         --frags_out_;
@@ -291,17 +296,16 @@ void Engine<P>::unready(RecvRequest& r) {
   if (r.xfer.linked) r.xfer.proc->peer->ready_recvs.remove(&r);
 }
 
-/// Post as much as possible of what waits for this peer, if anything does. What no rail takes now stays, for
-/// progress(). Without a rail there is nothing to try: the next one that can be used brings it back
-/// (rebuild).
+/// Post as much as possible of what waits for this peer. What no rail takes now stays for progress(). Without
+/// a usable rail there is nothing to try; the next one calls rebuild(), which continues here.
 template <class P>
 void Engine<P>::flush(PeerT& p) {
   if (!p.active) return;
   if ((p.n_eager == 0 || post_waiting(p)) && p.active) active_.remove(&p);
 }
 
-/// Raw messages, notices about rails, then requests: answers go before new work, they free the peer's
-/// resources. False: something waits still.
+/// Stored messages, notices about rails, then requests. Control messages go before new data, because they
+/// free resources of the peer. False: something still waits.
 template <class P>
 bool Engine<P>::post_waiting(PeerT& p) {
   rail_notices(p);
@@ -336,11 +340,12 @@ bool Engine<P>::post_waiting(PeerT& p) {
       return false;
     }
   }
-  // What was said meanwhile is in `raw`: by a READ that ended in its call, or a grant that was refused.
+  // Control messages that came up meanwhile are in `raw`: by a READ that ended inside its call, or a grant
+  // that was refused.
   return p.raw.empty() && p.starved.empty() && p.nameless.empty() && p.ready_recvs.empty();
 }
 
-/// Post what a send owes. True: it owes nothing a rail could take now (it comes back when that changes).
+/// Post what the state of a send requires. True: nothing is left that a rail could take now.
 template <class P>
 bool Engine<P>::serve(SendRequest& r) {
   auto& x = r.xfer;
