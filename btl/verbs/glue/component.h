@@ -5,6 +5,8 @@
 
 #include "common/compat/ompi_includes.h"
 
+#include <atomic>
+
 #include "btl/verbs/engine/async.h"
 #include "btl/verbs/engine/device.h"
 #include "btl/verbs/engine/port.h"
@@ -56,6 +58,7 @@ constexpr int kMaxModules = 64;
 struct DeviceSlot {
   engine::Device device;
   mca_rcache_base_module_t* rcache;
+  std::atomic<size_t> user_bytes;  // of the application, registered in the cache
   engine::Port* ports[kMaxModules];
   int port_count;
   int open_ports;  // not finalized yet
@@ -103,6 +106,8 @@ bool check_params(const Component& component, const mca_btl_base_module_t& defau
 int register_port_params(Component& component);
 bool check_port_params(const Params& params);
 void set_address(const Params& params, const engine::PortFacts& facts, engine::Config* config);
+/// The performance variable btl_verbs_pinned.
+void register_pvars(const Component& component);
 /// Registers one text. `storage` keeps it.
 int register_string(Component& component, const char* name, const char* help, mca_base_var_info_lvl_t level,
                     const char* fallback, char** storage);

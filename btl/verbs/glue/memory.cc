@@ -17,19 +17,45 @@ int cache_register(void* context, void* base, size_t size, mca_rcache_base_regis
   if (registration->mr == nullptr) return OPAL_ERR_OUT_OF_RESOURCE;
   registration->handle.lkey = registration->mr->lkey;
   registration->handle.rkey = registration->mr->rkey;
+  device->user_bytes.fetch_add(registration->mr->length, std::memory_order_relaxed);
   return OPAL_SUCCESS;
 }
 
 int cache_deregister(void* context, mca_rcache_base_registration_t* super) {
   auto* device = static_cast<DeviceSlot*>(context);
   auto* registration = reinterpret_cast<Registration*>(super);
-  if (registration->mr != nullptr && device->device.deregister_memory(registration->mr) != 0)
-    return OPAL_ERROR;
+  if (registration->mr == nullptr) return OPAL_SUCCESS;
+  const size_t bytes = registration->mr->length;
+  if (device->device.deregister_memory(registration->mr) != 0) return OPAL_ERROR;
+  device->user_bytes.fetch_sub(bytes, std::memory_order_relaxed);
   registration->mr = nullptr;
   return OPAL_SUCCESS;
 }
 
+/// What the process has registered now, over all devices.
+int read_pinned(const mca_base_pvar_t*, void* value, void*) {
+  const Component& component = mca_btl_verbs_component;
+  unsigned long long bytes = 0;
+  for (int i = 0; i < component.device_count; ++i) {
+    DeviceSlot& device = *component.devices[i];
+    bytes += device.device.arena().pinned() + device.user_bytes.load(std::memory_order_relaxed);
+  }
+  *static_cast<unsigned long long*>(value) = bytes;
+  return OPAL_SUCCESS;
+}
+
 }  // namespace
+
+void register_pvars(const Component& component) {
+  constexpr auto flags =
+      static_cast<mca_base_pvar_flag_t>(MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS);
+  mca_base_component_pvar_register(
+      &component.super.btl_version, "pinned",
+      "Bytes registered with devices: the buffers of the component, and application memory in the "
+      "registration cache; memory that two devices know counts twice",
+      OPAL_INFO_LVL_3, MPI_T_PVAR_CLASS_SIZE, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr,
+      MPI_T_BIND_NO_OBJECT, flags, read_pinned, nullptr, nullptr, nullptr);
+}
 
 bool rcache_open(Component& component, DeviceSlot& device) {
   // One cache per device: a key of one device means nothing to another, and eviction must not cross devices.
