@@ -98,23 +98,21 @@ TEST_P(Forged, IsDroppedAndCounted) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, Forged,
-    testing::Values(Forgery{"magic", Drop::kShape, true, [](Packet* p) { p->magic ^= 1; }},
-                    Forgery{"version before", Drop::kShape, true, [](Packet* p) { --p->version; }},
-                    Forgery{"version after", Drop::kShape, true, [](Packet* p) { ++p->version; }},
-                    Forgery{"size", Drop::kShape, true, [](Packet* p) { --p->size; }},
-                    Forgery{"type 0", Drop::kType, true, [](Packet* p) { p->type = 0; }},
-                    Forgery{"type 99", Drop::kType, true, [](Packet* p) { p->type = 99; }},
-                    Forgery{"damaged", Drop::kSum, false, [](Packet* p) { p->epoch ^= 0x100; }},
-                    Forgery{"sum", Drop::kSum, false, [](Packet* p) { ++p->sum; }},
-                    Forgery{"other process", Drop::kStranger, true, [](Packet* p) { p->source = 7; }},
-                    Forgery{"for somebody else", Drop::kForeign, true, [](Packet* p) { p->target = 7; }},
-                    Forgery{"other life of the sender", Drop::kStranger, true,
-                            [](Packet* p) { ++p->source_nonce; }},
-                    Forgery{"other life of the receiver", Drop::kForeign, true,
-                            [](Packet* p) { ++p->target_nonce; }},
-                    Forgery{"no number", Drop::kReplayed, true, [](Packet* p) { p->sequence = 0; }},
-                    Forgery{"implausible epoch", Drop::kStale, true,
-                            [](Packet* p) { p->epoch = 0xffffffff; }}));
+    testing::Values(
+        Forgery{"magic", Drop::kShape, true, [](Packet* p) { p->magic ^= 1; }},
+        Forgery{"version before", Drop::kShape, true, [](Packet* p) { --p->version; }},
+        Forgery{"version after", Drop::kShape, true, [](Packet* p) { ++p->version; }},
+        Forgery{"size", Drop::kShape, true, [](Packet* p) { --p->size; }},
+        Forgery{"type 0", Drop::kType, true, [](Packet* p) { p->type = 0; }},
+        Forgery{"type 99", Drop::kType, true, [](Packet* p) { p->type = 99; }},
+        Forgery{"damaged", Drop::kSum, false, [](Packet* p) { p->epoch ^= 0x100; }},
+        Forgery{"sum", Drop::kSum, false, [](Packet* p) { ++p->sum; }},
+        Forgery{"other process", Drop::kStranger, true, [](Packet* p) { p->source = 7; }},
+        Forgery{"for somebody else", Drop::kForeign, true, [](Packet* p) { p->target = 7; }},
+        Forgery{"other life of the sender", Drop::kStranger, true, [](Packet* p) { ++p->source_nonce; }},
+        Forgery{"other life of the receiver", Drop::kForeign, true, [](Packet* p) { ++p->target_nonce; }},
+        Forgery{"no number", Drop::kReplayed, true, [](Packet* p) { p->sequence = 0; }},
+        Forgery{"implausible epoch", Drop::kStale, true, [](Packet* p) { p->epoch = 0xffffffff; }}));
 
 TEST(Connect, PacketOfAnotherLength_IsDropped) {
   World w;

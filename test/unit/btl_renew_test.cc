@@ -119,8 +119,7 @@ TEST(Renew, PeerThatComputes_IsHeardByItsPulse) {
   w.connect();
   w.lose_connection();
   const int before = w.fabric.ah_calls;
-  for (int i = 0; i < 30'000;
-       ++i) {  // b computes for a minute: its pulse alone answers
+  for (int i = 0; i < 30'000; ++i) {  // b computes for a minute: its pulse alone answers
     fake_now() += 2'000'000;
     w.fabric.run();
     for (int k = 0; k < 32; ++k) w.a.poll();

@@ -217,7 +217,8 @@ TEST(PulseTrust, OnePeerHasOneHandle) {
   EXPECT_EQ(w.fabric.ah_calls, before + 1);
   const size_t kept = w.fabric.handles.size();
   for (uint16_t lid = 50; lid < 60; ++lid) {  // it moves
-    EXPECT_EQ(pulse_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1, [&](Packet& p) { p.lid = lid; })), 1u);
+    EXPECT_EQ(pulse_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1, [&](Packet& p) { p.lid = lid; })),
+              1u);
     w.fabric.run();
     for (int k = 0; k < 3; ++k) w.b.serve_pulse();
   }

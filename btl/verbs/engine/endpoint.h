@@ -119,8 +119,8 @@ struct Endpoint {
   ReplayWindow packets_taken;  // of the peer's connection manager ..
   ReplayWindow pongs_taken;    // .. and of its pulse
   PulsePeer pulse;             // what our pulse knows of the peer
-  uint32_t epoch = 0;      // current or last one; 0 = none yet
-  bool announced = false;  // rail_up was reported for the current epoch
+  uint32_t epoch = 0;          // current or last one; 0 = none yet
+  bool announced = false;      // rail_up was reported for the current epoch
   bool ever_up = false;
   bool told_lost = false;  // never up, and rail_down and rail_closed were reported all the same
 

@@ -52,10 +52,10 @@ struct Packet {
   uint8_t flags;  // TrialFlag (verdict_rules.h)
   uint8_t reserved[2];
   uint8_t gid[16];
-  uint64_t rail;     // QUESTION and ANSWER: connection_id() of the rail in question
-  uint64_t count;    // ANSWER: what has moved over it so far; QUESTION: the last answer's
-  uint32_t number;   // of the question
-  uint32_t carrier;  // epoch of the rail it comes over
+  uint64_t rail;      // QUESTION and ANSWER: connection_id() of the rail in question
+  uint64_t count;     // ANSWER: what has moved over it so far; QUESTION: the last answer's
+  uint32_t number;    // of the question
+  uint32_t carrier;   // epoch of the rail it comes over
   uint64_t sequence;  // every packet of a port to one peer has a higher one (trust.h)
   uint64_t sum;       // SipHash-2-4 of all bytes before it, with the key of the port it goes to
 };

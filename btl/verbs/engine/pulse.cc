@@ -154,8 +154,7 @@ void Pulse::finish(const ibv_wc& wc) {
 
 void Pulse::answer(const char* data, uint32_t length, bool global) {
   Packet ping;
-  const Drop at_sight =
-      judge(data, length, identity_.own_name, identity_.nonce, identity_.key, &ping);
+  const Drop at_sight = judge(data, length, identity_.own_name, identity_.nonce, identity_.key, &ping);
   if (at_sight != Drop::kNone) return count(at_sight);
   if (ping.type != static_cast<uint8_t>(PacketType::kPing)) return count(Drop::kType);
   Packet pong{};

@@ -6,9 +6,9 @@
 // knows nothing of connections. It shares no state with the progress function, so neither waits for the
 // other.
 //
-// A PING is judged as every packet of connect.h (trust.h); the PONG goes to the queue pair that the modex told,
-// at the address that the PING names. Anything else is dropped and counted, and nothing is sent for it. Each
-// peer has one address handle, kept: a PING costs no verb but the send of its answer.
+// A PING is judged as every packet of connect.h (trust.h); the PONG goes to the queue pair that the modex
+// told, at the address that the PING names. Anything else is dropped and counted, and nothing is sent for it.
+// Each peer has one address handle, kept: a PING costs no verb but the send of its answer.
 #pragma once
 
 #include <pthread.h>
@@ -25,11 +25,11 @@ namespace bfo::engine {
 
 /// The way back to one peer, with its address handle. Event thread only, `over` excepted.
 struct PulseRoute {
-  PortAddress to;             // LID, GID and link layer count
-  bool global = false;        // with a GRH, whatever the settings say
-  ibv_ah* handle = nullptr;   // nullptr: cannot be made now
-  uint64_t asked_ns = 0;      // when it was made, or could not be
-  uint32_t under_way = 0;     // answers that the device still sends with it
+  PortAddress to;                 // LID, GID and link layer count
+  bool global = false;            // with a GRH, whatever the settings say
+  ibv_ah* handle = nullptr;       // nullptr: cannot be made now
+  uint64_t asked_ns = 0;          // when it was made, or could not be
+  uint32_t under_way = 0;         // answers that the device still sends with it
   std::atomic<bool> over{false};  // replaced, or the peer is gone: destroyed when nothing is under way
   PulseRoute* next = nullptr;
 };
@@ -108,8 +108,8 @@ class Pulse {
   Table<PulsePeer> peers_;                             // under it, by process name; with all they hold
   PulseRoute* routes_ = nullptr;                       // event thread, as all that follows
   std::array<PulseRoute*, Ud::kSends> sending_{};      // of the answers under way, by send buffer
-  bool broken_ = false;                        // a completion failed: repair before the next answer
-  bool dead_ = false;                          // the device refuses: silent for good
+  bool broken_ = false;                                // a completion failed: repair before the next answer
+  bool dead_ = false;                                  // the device refuses: silent for good
   std::array<std::atomic<uint64_t>, kDrops> drops_{};
 };
 
