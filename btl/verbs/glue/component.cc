@@ -23,6 +23,7 @@ Component& self() {
 int component_register() {
   module_defaults(&default_module);
   register_pvars(self());
+  register_drop_pvars(self());
   return register_params(self(), &default_module);
 }
 

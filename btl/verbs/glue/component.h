@@ -97,8 +97,8 @@ class ProgressPause {
 
 /// Registers all parameters. OPAL_SUCCESS or an OPAL error.
 int register_params(Component& component, mca_btl_base_module_t* defaults);
-/// Registers the performance variables: datagrams dropped, by reason.
-void register_pvars(const Component& component);
+/// The performance variables btl_verbs_dropped_*: datagrams dropped, by reason.
+void register_drop_pvars(const Component& component);
 /// Checks their ranges. False after printing one sentence that names the parameter, its value and the range.
 bool check_params(const Component& component, const mca_btl_base_module_t& defaults);
 /// The parameters that may have another value for each port: registration, check as above, and the values for

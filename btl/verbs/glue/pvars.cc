@@ -43,7 +43,7 @@ int read_drops(const mca_base_pvar_t* pvar, void* value, void*) {
 
 }  // namespace
 
-void register_pvars(const Component& component) {
+void register_drop_pvars(const Component& component) {
   constexpr auto flags =
       static_cast<mca_base_pvar_flag_t>(MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS);
   for (const Reason& reason : kReasons) {

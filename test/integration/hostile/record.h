@@ -13,6 +13,6 @@ struct Record {
   uint32_t qkey;
   uint32_t length;
   uint16_t lid;     // queue pairs only
-  char device[34];  // queue pairs only
+  char device[66];  // queue pairs only
   unsigned char bytes[kRecordBytes];
 };
