@@ -4,57 +4,17 @@
 #include <algorithm>
 
 #include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/modex.h"
 #include "btl/verbs/glue/module.h"
 
 namespace bfo::verbs {
 namespace {
 
-constexpr uint32_t kModexMagic = 0x62766231;
-constexpr uint16_t kModexVersion = 6;
-
-/// One port in the modex. Host byte order: peers of another architecture are not reached.
-struct ModexPort {
-  uint64_t nonce;
-  uint64_t key[2];
-  uint8_t gid[16];
-  uint32_t ud_qpn;
-  uint32_t receive_bytes;
-  uint16_t lid;
-  uint8_t link_layer;
-  uint8_t mtu;
-  uint32_t pulse_qpn;
-  uint32_t qkey;
-  uint8_t active;
-  // engine::PortPlace
-  uint8_t ordinal;
-  uint8_t position;
-  uint8_t subnet_bits;
-  uint8_t routable;
-  uint8_t reserved;
-  uint16_t pkey;
-};
-static_assert(sizeof(ModexPort) == 72);
-
-struct ModexHeader {
-  uint32_t magic;
-  uint16_t version;
-  uint16_t count;
-};
+using engine::ModexHeader;
+using engine::ModexPort;
 
 uint64_t name_of(const opal_process_name_t& name) {
   return uint64_t{name.jobid} << 32 | name.vpid;
-}
-
-engine::PortPlace place_of(const ModexPort& port) {
-  engine::PortPlace place;
-  place.link_layer = port.link_layer;
-  memcpy(place.gid.raw, port.gid, sizeof port.gid);
-  place.subnet_bits = std::min<uint8_t>(port.subnet_bits, 128);
-  place.routable = port.routable != 0;
-  place.pkey = port.pkey;
-  place.ordinal = port.ordinal;
-  place.position = port.position;
-  return place;
 }
 
 /// The peer's port for `module`, or nullptr.
@@ -67,7 +27,7 @@ const ModexPort* choose(const Module& module, const ModexPort* ports, int count)
     ours[i] = component.modules[i]->place;
     if (component.modules[i] == &module) which = static_cast<size_t>(i);
   }
-  for (int i = 0; i < count; ++i) theirs[i] = place_of(ports[i]);
+  for (int i = 0; i < count; ++i) theirs[i] = engine::place_of(ports[i]);
   const size_t met = engine::meeting_port(ours, static_cast<size_t>(component.module_count), which, theirs,
                                           static_cast<size_t>(count));
   return met == engine::kNoPort ? nullptr : &ports[met];
@@ -82,16 +42,7 @@ int read_modex(const opal_proc_t* proc, ModexPort* ports) {
   OPAL_MODEX_RECV(rc, &mca_btl_verbs_component.super.btl_version,
                   const_cast<opal_process_name_t*>(&proc->proc_name), &data, &size);
   if (rc != OPAL_SUCCESS || data == nullptr) return 0;
-  ModexHeader header{};
-  int count = 0;
-  if (size >= sizeof header) {
-    memcpy(&header, data, sizeof header);
-    const bool sound = header.magic == kModexMagic && header.version == kModexVersion &&
-                       header.count <= kMaxModules &&
-                       size == sizeof header + header.count * sizeof(ModexPort);
-    if (sound) count = header.count;
-  }
-  memcpy(ports, static_cast<char*>(data) + sizeof header, static_cast<size_t>(count) * sizeof(ModexPort));
+  const int count = engine::modex_read(data, size, ports, kMaxModules);
   free(data);
   return count;
 }
@@ -143,7 +94,7 @@ int publish_ports(Component& component) {
     ModexHeader header;
     ModexPort ports[kMaxModules];
   } record{};
-  record.header = {kModexMagic, kModexVersion, static_cast<uint16_t>(component.module_count)};
+  record.header = {engine::kModexMagic, engine::kModexVersion, static_cast<uint16_t>(component.module_count)};
   for (int i = 0; i < component.module_count; ++i) {
     const Module& module = *component.modules[i];
     const engine::PortAddress& address = module.port.address();
