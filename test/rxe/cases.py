@@ -149,8 +149,8 @@ def unreachable(the_lab, seconds=15, share=0.5):
 # ---- processes ----
 def killed_rank(the_lab):
     """The job ends soon after one of its ranks, and not with success."""
-    job = the_lab.begin(rounds(60), ranks=3, limit_s=100)
-    sleep_beside(job, 8)
+    job = the_lab.begin(rounds(60), ranks=3, limit_s=160)
+    sleep_until_begun(job, 2)
     the_lab.vm.run("for p in $(pidof rounds); do if grep -qz ^OMPI_COMM_WORLD_RANK=1$ /proc/$p/environ; then kill -9 $p; exit 0; fi; done; "
                    "exit 1")
     killed = time.monotonic()
