@@ -2,9 +2,8 @@
 //
 // failover.cc: the BTL's side of common/failover_btl.h, and what happens to a rail error under a PML that
 // does not know it.
+#include "btl/verbs/engine/contract.h"
 #include "btl/verbs/engine/drain.h"
-#include "btl/verbs/engine/connect.h"
-#include "btl/verbs/engine/send.h"
 #include "btl/verbs/glue/module.h"
 
 namespace bfo::verbs {
@@ -39,22 +38,19 @@ void report_fatal(Module& module, engine::Endpoint& endpoint, const bfo_rail_eve
     module.error_cb(&module.super, MCA_BTL_ERROR_FLAGS_FATAL, proc, const_cast<char*>("verbs rail lost"));
 }
 
-/// A peer does not knock at a port that was down when it was published: what has another rail to it does.
-void connect_late_rails(const Module& self, const engine::Endpoint& endpoint) {
-  for (int i = 0; i < mca_btl_verbs_component.module_count; ++i) {
-    Module* module = mca_btl_verbs_component.modules[i];
-    if (module == &self || !module->port.was_late()) continue;
-    engine::Endpoint* other = module->port.find_peer(endpoint.peer_name);
-    if (other == nullptr || other->phase != engine::Phase::kIdle) continue;
-    const engine::Guard guard(module->port.lock());
-    engine::connect_want(*other);
-  }
+/// The ports of this process.
+engine::Port* const* all_ports() {
+  return mca_btl_verbs_component.ports;
+}
+int port_count() {
+  return mca_btl_verbs_component.module_count;
 }
 
 void on_rail_up(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   Module& module = module_from(ctx);
   trace(module, endpoint, "up", event);
-  connect_late_rails(module, endpoint);
+  // A peer does not knock at a port that was down when it was published: what has another rail to it does.
+  engine::connect_others(all_ports(), port_count(), endpoint, true);
   if (module.bound) module.sink.rail_up(module.sink_ctx, &module.super, endpoint_of(endpoint), &event);
 }
 
@@ -94,35 +90,15 @@ void on_gap_lost(void* ctx, engine::Endpoint& endpoint, const bfo_rail_name_t& n
 }
 
 int rails(void*, uint64_t peer_name, engine::Endpoint** out, int room) {
-  int count = 0;
-  for (int i = 0; i < mca_btl_verbs_component.module_count && count < room; ++i) {
-    engine::Endpoint* rail = mca_btl_verbs_component.modules[i]->port.find_peer(peer_name);
-    if (rail != nullptr) out[count++] = rail;
-  }
-  return count;
+  return engine::rails_to(all_ports(), port_count(), peer_name, out, room);
 }
 
-bool other_rail_up(void* ctx, engine::Endpoint& endpoint) {
-  const Module& self = module_from(ctx);
-  for (int i = 0; i < mca_btl_verbs_component.module_count; ++i) {
-    const Module* module = mca_btl_verbs_component.modules[i];
-    if (module == &self) continue;
-    const engine::Endpoint* other = module->port.find_peer(endpoint.peer_name);
-    if (other != nullptr && other->phase == engine::Phase::kUp) return true;
-  }
-  return false;
+bool other_rail_up(void*, engine::Endpoint& endpoint) {
+  return engine::other_rail_up(all_ports(), port_count(), endpoint);
 }
 
-void connect_other_rails(void* ctx, engine::Endpoint& endpoint) {
-  const Module& self = module_from(ctx);
-  for (int i = 0; i < mca_btl_verbs_component.module_count; ++i) {
-    Module* module = mca_btl_verbs_component.modules[i];
-    if (module == &self) continue;
-    engine::Endpoint* other = module->port.find_peer(endpoint.peer_name);
-    if (other == nullptr || other->phase != engine::Phase::kIdle) continue;
-    const engine::Guard guard(module->port.lock());
-    engine::connect_want(*other);
-  }
+void connect_other_rails(void*, engine::Endpoint& endpoint) {
+  engine::connect_others(all_ports(), port_count(), endpoint, false);
 }
 
 /// Called on changes only: what is unknown now was alive and busy before.
@@ -171,40 +147,24 @@ int rail_info(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, bfo_rai
 }
 
 int connect(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint) {
-  const engine::Guard guard(endpoint->engine.port->lock());
-  engine::connect_want(endpoint->engine);
+  engine::rail_connect(endpoint->engine);
   return OPAL_SUCCESS;
 }
 
 int fence(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, uint32_t epoch) {
-  engine::Endpoint& rail = endpoint->engine;
-  const engine::Guard guard(rail.port->lock());
-  const bool closed = rail.last_closed.store >= 0 && rail.last_closed.name.epoch >= epoch;
-  if (closed) {
-    rail.repeat_closed = true;
-    rail.port->need_attention();
-  } else if (rail.epoch <= epoch) {
-    engine::close_order_locked(rail, epoch, BFO_CAUSE_FENCE, 0, 0, rail.port->env().now_ns());
-  }
+  engine::rail_fence(endpoint->engine, epoch);
   return OPAL_SUCCESS;
 }
 
 int peer_down(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, const bfo_rail_name_t* name,
               int32_t peer_cause) {
-  engine::Endpoint& rail = endpoint->engine;
-  const engine::Guard guard(rail.port->lock());
-  if (name->conn != engine::connection_id(rail.port->nonce(), rail.peer_nonce)) return OPAL_SUCCESS;
-  engine::close_order_locked(rail, name->epoch, BFO_CAUSE_PEER_DOWN, peer_cause, 0,
-                             rail.port->env().now_ns());
+  engine::rail_peer_down(endpoint->engine, *name, peer_cause);
   return OPAL_SUCCESS;
 }
 
 int peer_closed(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, const bfo_rail_name_t* name,
                 uint64_t delivered) {
-  engine::Endpoint& rail = endpoint->engine;
-  const engine::Guard guard(rail.port->lock());
-  if (name->conn != engine::connection_id(rail.port->nonce(), rail.peer_nonce)) return OPAL_SUCCESS;
-  engine::note_peer_closed(rail, *name, delivered);
+  engine::rail_peer_closed(endpoint->engine, *name, delivered);
   return OPAL_SUCCESS;
 }
 
@@ -217,14 +177,7 @@ int recv_source(mca_btl_base_module_t*, const mca_btl_base_descriptor_t* descrip
 }
 
 uint64_t outstanding(mca_btl_base_module_t* btl) {
-  engine::Port& port = module_of(btl)->port;
-  const engine::Guard guard(port.lock());
-  uint64_t total = 0;
-  for (engine::Endpoint* rail = port.endpoints(); rail != nullptr; rail = rail->next) {
-    total += engine::outstanding(*rail);
-    engine::ring_mark(*rail);
-  }
-  return total;
+  return engine::port_outstanding(module_of(btl)->port);
 }
 
 int accounting(mca_btl_base_module_t* btl, bfo_accounting_t* out) {
@@ -236,8 +189,7 @@ int accounting(mca_btl_base_module_t* btl, bfo_accounting_t* out) {
 }
 
 int work(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, uint64_t* taken, uint64_t* ended) {
-  const engine::Guard guard(endpoint->engine.port->lock());
-  const engine::Work now = engine::work(endpoint->engine);
+  const engine::Work now = engine::rail_work(endpoint->engine);
   *taken = now.taken;
   *ended = now.ended;
   return OPAL_SUCCESS;
