@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// device.h: devices with one port each and the fabric between them, in virtual time, behind the verbs that
+// the BTL engine uses (VerbsApi and ibv_context::ops).
+//
+// Reliable connections are go-back-N: each packet is a whole work request with a sequence number; it is lost
+// when the path is down as it arrives, taken when it is the expected one, acknowledged again when it is
+// older. The requester sends again after its timeout, retry_cnt times. What has left stays in the fabric and
+// arrives also when its queue pair has gone to ERR or was destroyed since: only the responder's own queue
+// pair keeps it out. Data is read from memory as a packet leaves, each time anew, and a READ's data lands as
+// its response arrives.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "btl/verbs/engine/verbs_api.h"
+#include "test/sim/prng.h"
+#include "test/stack/timeline.h"
+
+namespace bfo::stack {
+
+struct Device;
+class Fabric;
+
+struct Cq : ibv_cq {
+  std::deque<ibv_wc> entries;
+  bool has_channel = false;
+  bool armed = false;
+};
+struct Srq : ibv_srq {
+  std::deque<std::pair<std::uint64_t, ibv_sge>> buffers;
+  std::uint32_t limit = 0;
+};
+struct Wqe {
+  std::uint64_t wr_id = 0;
+  ibv_wr_opcode opcode{};
+  unsigned flags = 0;
+  std::uint32_t imm = 0;
+  std::uint64_t local = 0;
+  std::uint32_t length = 0;
+  std::uint64_t remote = 0;
+  std::uint32_t rkey = 0;
+  std::string inlined;
+};
+struct Qp : ibv_qp {
+  ibv_qp_init_attr init{};
+  ibv_qp_attr attr{};
+  std::deque<Wqe> sq;  // not acknowledged; the first one has number `acked`
+  std::deque<std::pair<std::uint64_t, ibv_sge>> rq;
+  std::uint64_t acked = 0;
+  std::uint64_t sent = 0;      // the next to leave
+  std::uint64_t expected = 0;  // as responder
+  std::uint64_t lane_ns = 0;   // packets arrive in the order they left
+  std::uint64_t rnr_until = 0;
+  std::uint32_t retries = 0;
+  std::uint32_t timer = 0;  // the one that counts
+  bool last_receive_raised = false;
+  Device* device() const;
+};
+struct Channel : ibv_comp_channel {
+  std::uint32_t events = 0;
+};
+struct Device : ibv_device {
+  Fabric* fabric = nullptr;
+  std::uint32_t process = 0;
+  std::uint32_t rail = 0;
+  std::string device_name;
+  ibv_context context{};
+  std::deque<ibv_async_event> events;
+  Cq* pulse_cq = nullptr;
+  Channel* channel = nullptr;
+  std::uint16_t lid = 0;
+  bool up = true;
+  bool dead = false;
+  std::uint64_t silent_until = 0;
+};
+inline Device* Qp::device() const {
+  return static_cast<Device*>(context->device);
+}
+
+/// What the fabric tells the world.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  /// A completion for the progress function of `process`.
+  virtual void wake(std::uint32_t process) = 0;
+  /// Something for its event thread.
+  virtual void wake_events(std::uint32_t process) = 0;
+  /// A peer's access to memory of `process` under a key, or (key 0) the data of its own READ.
+  virtual void accessed(std::uint32_t process, std::uint64_t address, std::uint32_t length, std::uint32_t key,
+                        bool write) = 0;
+  virtual void broken(const char* what) = 0;
+  /// The process waits `ns` in a verb that was called from its progress function.
+  virtual void blocked(std::uint32_t process, std::uint64_t ns) = 0;
+};
+
+/// How the fabric behaves. Percentages and virtual nanoseconds.
+struct FabricTraits {
+  std::uint64_t latency_ns = 1500;
+  std::uint64_t jitter_ns = 500;
+  unsigned datagram_loss = 0;
+  unsigned datagram_twice = 0;
+  unsigned datagram_late = 0;
+  std::uint64_t late_ns = 1;     // at most, for those
+  std::uint64_t packet_ns = 1;   // a packet may linger so long in the fabric ..
+  unsigned packet_late = 0;      // .. this often, per mille
+  unsigned err_lands = 0;        // data still reaches memory through a queue pair in ERR, per mille
+  unsigned no_last_receive = 0;  // QP_LAST_WQE_REACHED is never raised
+  unsigned ah_fails = 0;
+  unsigned verb_blocks = 0;  // a verb that the progress function calls takes long, per mille
+  std::uint64_t verb_ns = 1;
+};
+
+class Fabric {
+ public:
+  Fabric(Timeline& time, Observer& observer, const FabricTraits& traits, std::uint64_t seed);
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+  ~Fabric();
+
+  Device* add_device(std::uint32_t process, std::uint32_t rail);
+  Device* device(std::uint32_t process, std::uint32_t rail) const;
+
+  // ---- faults
+  void set_port(Device& d, bool up);
+  void silence(Device& d, std::uint64_t ns) { d.silent_until = time.now() + ns; }
+  void one_way(const Device& from, const Device& to, std::uint64_t ns);
+  /// A connection from one to the other that has work under way fails with `status`. False: there is none.
+  bool fail(const Device& from, const Device& to, ibv_wc_status status);
+  void kill(Device& d);
+  /// Control verbs that make something fail with `error` at the devices of `process` until then.
+  void refuse(std::uint32_t process, std::uint64_t until, int error);
+
+  // ---- for the verbs
+  int refused(const ibv_context* context) const;
+  void slow_verb(const ibv_context* context);
+  int post_send(Qp& qp, const ibv_send_wr& wr);
+  void push(ibv_cq* cq, const ibv_wc& wc);
+  void raise(Device& d, ibv_event_type type, ibv_qp* qp = nullptr);
+  void to_error(Qp& qp);
+  void destroy(Qp& qp);
+  Qp* find(std::uint32_t number) const;
+
+  Timeline& time;
+  Observer& observer;
+  FabricTraits traits;
+  sim::Prng dice;
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<std::unique_ptr<Qp>> qps;  // by number
+  std::vector<std::unique_ptr<Cq>> cqs;
+  std::vector<std::unique_ptr<Srq>> srqs;
+  std::vector<std::unique_ptr<ibv_mr>> mrs;  // by key
+  std::uint32_t keys_live = 0;
+  std::uint32_t handles_live = 0;
+  std::uint64_t packets = 0;
+  std::uint64_t lost = 0;
+  std::uint64_t late_landed = 0;  // executed for a requester that was in ERR or gone
+  static constexpr std::uint32_t kFirstQp = 16;
+  static constexpr std::uint32_t kFirstKey = 0x100;
+
+ private:
+  struct Packet;
+  Packet* make_packet();
+  void free_packet(Packet* p);
+  bool path(const Device& from, const Device& to) const;
+  std::uint64_t journey(std::size_t bytes);
+  void transmit(Qp& qp);
+  void start_timer(Qp& qp);
+  void arrive(Packet* p);
+  void answer(Packet* p, ibv_wc_status status, bool rnr);
+  void acknowledged(Packet* p);
+  void advance(Qp& qp, Packet& p);
+  void timeout(std::uint32_t number, std::uint32_t timer);
+  bool execute(Qp& responder, Packet& p, ibv_wc_status* status);
+  bool lands_in_error(const Qp* qp, const Packet& p);
+  bool allowed(const Qp& qp, const Packet& p) const;
+  void complete(Qp& qp, const Wqe& w, ibv_wc_status status);
+  void datagram(Qp& qp, const ibv_send_wr& wr);
+  void datagram_arrives(Packet* p);
+
+  struct OneWay {
+    const Device* from;
+    const Device* to;
+    std::uint64_t until;
+  };
+  struct Refusal {
+    std::uint32_t process;
+    std::uint64_t until;
+    int error;
+  };
+  std::vector<OneWay> one_way_;
+  std::vector<Refusal> refusals_;
+  std::vector<std::unique_ptr<Packet>> all_packets_;
+  std::vector<Packet*> free_packets_;
+};
+
+/// The verbs of the fabric that a device belongs to.
+const engine::VerbsApi& verbs();
+/// Fills the data path verbs of a context.
+void set_data_path(ibv_context& context);
+
+}  // namespace bfo::stack

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// host.cc: what the BTL's engine reports, translated into the words of the PML's engine, as btl/verbs/glue
+// and pml/bfo/glue/callbacks.cc do it.
+#include <cerrno>
+#include <cstddef>
+
+#include "test/stack/world.h"
+
+namespace bfo::stack {
+namespace {
+
+Nic& nic_of(void* ctx) {
+  return *static_cast<Nic*>(ctx);
+}
+Link& link_of(engine::Endpoint& e) {
+  return *static_cast<Link*>(e.owner);
+}
+Engine& engine_of(void* ctx) {
+  return nic_of(ctx).process->engine();
+}
+
+xfer::RailEvent event_of(const bfo_rail_event_t& ev) {
+  xfer::RailEvent out;
+  out.name = {ev.info.name.conn, ev.info.name.epoch};
+  out.cause = ev.cause;
+  out.code = ev.code;
+  out.evidence_ns = ev.evidence_ns;
+  out.text = ev.text;
+  out.left = ev.cause == BFO_CAUSE_SHUTDOWN;
+  out.late = ev.cause == BFO_CAUSE_HANDSHAKE && ev.code == ENETDOWN;
+  return out;
+}
+Fate fate_of(int status) {
+  if (status == BFO_RC_DELIVERED) return Fate::kDelivered;
+  return status == BFO_RC_NEVER_SENT ? Fate::kNeverSent : Fate::kUnknown;
+}
+
+}  // namespace
+
+void Process::deliver(engine::Endpoint& e, std::uint8_t tag, char* data, std::uint32_t length) {
+  engine_->on_message(link_of(e).engine_rail, e.epoch, tag, data, length);
+}
+
+void Process::frag_done(engine::Frag* work, int status) {
+  Frag* const f = reinterpret_cast<Frag*>(reinterpret_cast<char*>(work) - offsetof(Frag, work));
+  if (!f->posted) return world_.ctx.fail("P3: process %u got the end of a fragment twice", id_);
+  f->posted = false;
+  if (f->rdma != nullptr) --f->rdma->rdma_out;
+  f->rdma = nullptr;
+  engine_->on_done(f, fate_of(status));
+}
+
+engine::Host Process::host(Nic& nic) {
+  engine::Host h{};
+  h.ctx = &nic;
+  h.deliver = [](void* c, engine::Endpoint& e, std::uint8_t tag, char* data, std::uint32_t length) {
+    nic_of(c).process->deliver(e, tag, data, length);
+  };
+  h.frag_done = [](void* c, engine::Endpoint&, engine::Frag* f, int s) {
+    nic_of(c).process->frag_done(f, s);
+  };
+  h.payload_failed = [](void* c, engine::Endpoint& e, std::uint8_t tag, const void* data,
+                        std::uint32_t length, int status) {
+    if (EngineRail* const r = link_of(e).engine_rail; r != nullptr)
+      engine_of(c).on_sendi_failed(r, tag, data, length, fate_of(status));
+  };
+  h.rail_up = [](void* c, engine::Endpoint& e, const bfo_rail_event_t& ev) {
+    Process& p = *nic_of(c).process;
+    SIM_TRACE(p.world_.ctx, "up    %u-%u rail %u epoch %u", p.id_, link_of(e).peer, link_of(e).rail,
+              ev.info.name.epoch);
+    engine::connect_others(p.ports_.data(), static_cast<int>(p.ports_.size()), e, true);
+    if (EngineRail* const r = link_of(e).engine_rail; r != nullptr) p.engine_->on_rail_up(r, event_of(ev));
+  };
+  h.rail_suspect = [](void* c, engine::Endpoint& e, const bfo_rail_event_t& ev) {
+    if (EngineRail* const r = link_of(e).engine_rail; r != nullptr)
+      engine_of(c).on_rail_suspect(r, event_of(ev));
+  };
+  h.rail_down = [](void* c, engine::Endpoint& e, const bfo_rail_event_t& ev) {
+    Process& p = *nic_of(c).process;
+    ++p.world_.result.failovers;
+    SIM_TRACE(p.world_.ctx, "down  %u-%u rail %u epoch %u: %s", p.id_, link_of(e).peer, link_of(e).rail,
+              ev.info.name.epoch, ev.text);
+    if (EngineRail* const r = link_of(e).engine_rail; r != nullptr) p.engine_->on_rail_down(r, event_of(ev));
+  };
+  h.rail_closed = [](void* c, engine::Endpoint& e, const bfo_rail_event_t& ev, bfo_fence_result_t result,
+                     std::uint64_t delivered) {
+    Process& p = *nic_of(c).process;
+    SIM_TRACE(p.world_.ctx, "close %u-%u rail %u epoch %u: %s, %llu delivered", p.id_, link_of(e).peer,
+              link_of(e).rail, ev.info.name.epoch, result == BFO_FENCED ? "fenced" : "unfenceable",
+              static_cast<unsigned long long>(delivered));
+    if (EngineRail* const r = link_of(e).engine_rail; r != nullptr)
+      p.engine_->on_rail_closed(r, event_of(ev),
+                                result == BFO_FENCED ? FenceResult::kFenced : FenceResult::kUnfenceable,
+                                delivered);
+  };
+  h.gap_lost = [](void* c, engine::Endpoint& e, const bfo_rail_name_t& name, std::uint64_t lost) {
+    if (EngineRail* const r = link_of(e).engine_rail; r != nullptr)
+      engine_of(c).on_gap_lost(r, RailName{name.conn, name.epoch}, lost);
+  };
+  h.find_peer = [](void*, std::uint64_t) -> engine::Endpoint* { return nullptr; };
+  h.rails = [](void* c, std::uint64_t peer, engine::Endpoint** out, int room) {
+    Process& p = *nic_of(c).process;
+    return engine::rails_to(p.ports_.data(), static_cast<int>(p.ports_.size()), peer, out, room);
+  };
+  h.other_rail_up = [](void* c, engine::Endpoint& e) {
+    Process& p = *nic_of(c).process;
+    return engine::other_rail_up(p.ports_.data(), static_cast<int>(p.ports_.size()), e);
+  };
+  h.connect_other_rails = [](void* c, engine::Endpoint& e) {
+    Process& p = *nic_of(c).process;
+    engine::connect_others(p.ports_.data(), static_cast<int>(p.ports_.size()), e, false);
+  };
+  h.peer_answers = [](void* c, engine::Endpoint& e, bool answers) {
+    if (EngineRail* const r = link_of(e).engine_rail; r != nullptr) engine_of(c).on_peer_answers(r, answers);
+  };
+  return h;
+}
+
+}  // namespace bfo::stack

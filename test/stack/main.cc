@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// main.cc: bfo-stack, runs of the whole stack in virtual time from the command line.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "test/stack/world.h"
+
+namespace {
+
+using namespace bfo::stack;
+
+int usage() {
+  std::fprintf(
+      stderr,
+      "usage: bfo-stack [--config NAME|list] [--seed N] [--runs N] [--trace] [--keep-going] [--seconds N]\n"
+      "Runs the PML on the BTL's engine on simulated devices. One seed is one run.\n");
+  return 2;
+}
+
+struct Options {
+  std::string config = "default";
+  std::uint64_t seed = 1;
+  std::uint64_t runs = 1;
+  double seconds = 0;
+  bool trace = false;
+  bool keep_going = false;
+};
+
+double elapsed(std::chrono::steady_clock::time_point since) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
+}
+
+/// False: it failed.
+bool run_one(const Options& o, std::uint64_t seed, Result* result) {
+  Scenario s;
+  if (!generate(seed, o.config, s)) std::exit(usage());
+  if (o.trace) std::printf("%s\n", print(s.machine).c_str());
+  World world(s, o.trace);
+  *result = world.run();
+  if (!result->failed) return true;
+  std::printf("FAILED --config %s --seed %llu: %s\n", o.config.c_str(), static_cast<unsigned long long>(seed),
+              result->violation.c_str());
+  return false;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i < argc; ++i) {
+    const std::string a = argv[i];
+    const char* const value = i + 1 < argc ? argv[i + 1] : nullptr;
+    if (a == "--trace") {
+      o.trace = true;
+    } else if (a == "--keep-going") {
+      o.keep_going = true;
+    } else if (value == nullptr) {
+      return usage();
+    } else if (++i; a == "--config") {
+      o.config = value;
+    } else if (a == "--seed") {
+      o.seed = std::strtoull(value, nullptr, 10);
+    } else if (a == "--runs") {
+      o.runs = std::strtoull(value, nullptr, 10);
+    } else if (a == "--seconds") {
+      o.seconds = std::strtod(value, nullptr);
+      o.runs = ~std::uint64_t{0};
+    } else {
+      return usage();
+    }
+  }
+  if (o.config == "list") {
+    for (const std::string& name : config_names()) std::printf("%s\n", name.c_str());
+    return 0;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  Result total;
+  std::uint64_t failed = 0;
+  std::uint64_t n = 0;
+  for (; n < o.runs && (o.seconds == 0 || elapsed(start) < o.seconds); ++n) {
+    Result r;
+    if (!run_one(o, o.seed + n, &r)) ++failed;
+    total.events += r.events;
+    total.packets += r.packets;
+    total.messages += r.messages;
+    total.failovers += r.failovers;
+    total.restarts += r.restarts;
+    total.late_landed += r.late_landed;
+    total.virtual_ns += r.virtual_ns;
+    total.healed_ns = std::max(total.healed_ns, r.healed_ns);
+    total.trace_hash = bfo::sim::mix(total.trace_hash, r.trace_hash);
+    if (r.failed && !o.keep_going) break;
+  }
+  const double s = elapsed(start);
+  const auto u = [](std::uint64_t v) { return static_cast<unsigned long long>(v); };
+  std::printf(
+      "%s: %llu runs, %llu failed, %.1f s, %.0f runs a second; %llu messages, %llu packets, %llu rails lost, "
+      "%llu "
+      "restarts, %llu late accesses, %.1f s virtual, longest end after the last fault %llu ms, trace "
+      "%016llx\n",
+      o.config.c_str(), u(n), u(failed), s, static_cast<double>(n) / s, u(total.messages), u(total.packets),
+      u(total.failovers), u(total.restarts), u(total.late_landed),
+      static_cast<double>(total.virtual_ns) / 1e9, u(total.healed_ns / kMs), u(total.trace_hash));
+  return failed != 0 ? 1 : 0;
+}

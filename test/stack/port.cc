@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// port.cc: what the PML's engine asks of a process; see port.h.
+#include "test/stack/port.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "btl/verbs/engine/rdma.h"
+#include "btl/verbs/engine/send.h"
+#include "test/stack/world.h"
+
+namespace bfo::stack {
+
+Frag* StackPort::frag_alloc() {
+  Process& p = process_;
+  Frag* f = p.free_frags_;
+  if (f != nullptr) {
+    p.free_frags_ = f->next_free;
+  } else {
+    p.all_frags_.push_back(std::make_unique<Frag>());
+    f = p.all_frags_.back().get();
+    f->bytes = std::make_unique<char[]>(p.world_.scenario.machine.max_send);
+  }
+  f->in_use = true;
+  ++p.frags_out_;
+  return f;
+}
+
+void StackPort::frag_free(Frag& f) {
+  Process& p = process_;
+  if (!f.in_use || f.posted)
+    p.world_.ctx.fail("P3: process %u freed a fragment that is %s", p.id_, f.posted ? "posted" : "free");
+  f.in_use = false;
+  f.next_free = p.free_frags_;
+  p.free_frags_ = &f;
+  --p.frags_out_;
+}
+
+void* StackPort::alloc(std::size_t n) {
+  ++process_.allocated_;
+  return std::malloc(n);
+}
+void StackPort::free(void* p) {
+  if (p != nullptr) --process_.allocated_;
+  std::free(p);
+}
+
+// ---- posting: as btl/verbs/glue/transfer.cc
+
+bool StackPort::sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
+                      SendRequest& r, std::size_t len) {
+  if (!r.buf.contiguous && len > 0) return false;
+  InlineSource s{r.buf.base, r.buf.pair};
+  return sendi(rail, tag, hdr, hdr_len, s, len);
+}
+
+bool StackPort::sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
+                      InlineSource& s, std::size_t len) {
+  engine::Endpoint& e = rail.link->endpoint;
+  const auto length = static_cast<std::uint32_t>(hdr_len + len);
+  char* const slot = engine::slot_reserve(e, length);
+  if (slot == nullptr) return false;
+  std::memcpy(slot, hdr, hdr_len);
+  if (len != 0) std::memcpy(slot + hdr_len, s.base, len);
+  return engine::slot_commit(e, slot, length, tag);
+}
+
+Post StackPort::post(const RailHandle& rail, Frag& f) {
+  f.posted = true;
+  if (engine::send(rail.link->endpoint, &f.work) != engine::Accepted::kRefused) return Post::kAccepted;
+  f.posted = false;
+  return Post::kUnreachable;
+}
+
+Post StackPort::send(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
+                     SendRequest& r, std::uint64_t offset, std::size_t& len, Frag& f) {
+  sim::Context& ctx = process_.world_.ctx;
+  if (!r.buf.active) ctx.fail("P2: process %u packed from a finished send", process_.id_);
+  if (offset + len > r.buf.length) ctx.fail("P2: process %u packed past the end of a send", process_.id_);
+  return send_bytes(rail, tag, hdr, hdr_len, r.buf.base + offset, len, f);
+}
+
+Post StackPort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
+                           const void* bytes, std::size_t len, Frag& f) {
+  if (hdr_len + len > process_.world_.scenario.machine.max_send) return Post::kNoResource;
+  std::memcpy(f.bytes.get(), hdr, hdr_len);
+  if (len != 0) std::memcpy(f.bytes.get() + hdr_len, bytes, len);
+  f.rdma = nullptr;
+  f.work = engine::Frag{};
+  f.work.data = f.bytes.get();
+  f.work.length = static_cast<std::uint32_t>(hdr_len + len);
+  f.work.tag = tag;
+  f.work.kind = engine::Kind::kSend;
+  f.work.signaled = true;
+  return post(rail, f);
+}
+
+Post StackPort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t len,
+                    std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
+  if (!r.buf.active) process_.world_.ctx.fail("P2: a put from a finished send");
+  f.rdma = &r.buf;
+  f.work = engine::Frag{};
+  f.work.data = reinterpret_cast<char*>(r.buf.base + offset);
+  f.work.length = static_cast<std::uint32_t>(len);
+  f.work.remote_address = remote;
+  std::memcpy(&f.work.rkey, handle.bytes, sizeof f.work.rkey);
+  f.posted = true;
+  ++r.buf.rdma_out;
+  if (engine::put(rail.link->endpoint, &f.work) != engine::Accepted::kRefused) return Post::kAccepted;
+  f.posted = false;
+  --r.buf.rdma_out;
+  return Post::kUnreachable;
+}
+
+Post StackPort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, std::size_t len,
+                    std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
+  if (!r.buf.active) process_.world_.ctx.fail("P2: a get into a finished receive");
+  f.rdma = &r.buf;
+  f.work = engine::Frag{};
+  f.work.data = reinterpret_cast<char*>(r.buf.base + offset);
+  f.work.length = static_cast<std::uint32_t>(len);
+  f.work.remote_address = remote;
+  std::memcpy(&f.work.rkey, handle.bytes, sizeof f.work.rkey);
+  f.posted = true;
+  ++r.buf.rdma_out;
+  if (engine::get(rail.link->endpoint, &f.work) != engine::Accepted::kRefused) return Post::kAccepted;
+  f.posted = false;
+  --r.buf.rdma_out;
+  return Post::kUnreachable;
+}
+
+// ---- data
+
+void* StackPort::contiguous(SendRequest& r) {
+  return r.buf.contiguous ? r.buf.base : nullptr;
+}
+void* StackPort::contiguous(RecvRequest& r) {
+  return r.buf.contiguous ? r.buf.base : nullptr;
+}
+
+namespace {
+bool register_buffer(World& world, Process& p, const Buffer& b, std::size_t n, Registration& reg) {
+  if (!b.active || !b.contiguous) return false;
+  for (std::uint32_t r = 0; r < world.scenario.machine.rails; ++r) {
+    ibv_mr* const mr = verbs().reg_mr(p.nic(r).device.pd(), b.base, n, 0);
+    reg.mr[r] = mr;
+    if (mr == nullptr) continue;
+    reg.made = true;
+    world.watch(mr->rkey, b);
+  }
+  return reg.made;
+}
+}  // namespace
+
+bool StackPort::register_send(SendRequest& r, std::size_t n, Registration& reg) {
+  return register_buffer(process_.world_, process_, r.buf, n, reg);
+}
+bool StackPort::register_recv(RecvRequest& r, std::size_t n, Registration& reg) {
+  return register_buffer(process_.world_, process_, r.buf, n, reg);
+}
+void StackPort::deregister(Registration& reg) {
+  // A registration cache keeps the keys: what comes too late is not refused, but seen (World::accessed).
+  for (ibv_mr*& mr : reg.mr) {
+    if (mr != nullptr) process_.cached_.push_back(mr);
+    mr = nullptr;
+  }
+  reg.made = false;
+}
+bool StackPort::handle(const Registration& reg, const RailHandle& rail, xfer::HandleBytes& out) {
+  const ibv_mr* const mr = reg.mr[rail.link->rail];
+  if (mr == nullptr) return false;
+  out.size = sizeof mr->rkey;
+  std::memcpy(out.bytes, &mr->rkey, sizeof mr->rkey);
+  return true;
+}
+
+void StackPort::matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length) {
+  process_.matched(r, source, tag, length);
+}
+void StackPort::unpack(RecvRequest& r, std::uint64_t offset, const void* bytes, std::size_t n) {
+  sim::Context& ctx = process_.world_.ctx;
+  if (!r.buf.active) return ctx.fail("P2: process %u unpacked into a finished receive", process_.id_);
+  if (offset + n > r.buf.length)
+    return ctx.fail("P2: process %u unpacked past the end of a receive", process_.id_);
+  std::memcpy(r.buf.base + offset, bytes, n);
+}
+
+// ---- MPI
+
+void StackPort::complete_send(SendRequest& r, Outcome outcome) {
+  process_.finish_send(r, outcome);
+}
+void StackPort::complete_recv(RecvRequest& r, const xfer::RecvStatus& status) {
+  process_.finish_recv(r, status);
+}
+void* StackPort::resolve(std::uint32_t comm, std::int32_t rank) {
+  return process_.peer(process_.world_.book.proc(comm, rank));
+}
+void* StackPort::known(std::uint32_t comm, std::int32_t rank) const {
+  return process_.peers_[process_.world_.book.proc(comm, rank)];
+}
+void StackPort::peer_failed(std::uint32_t peer, const xfer::PeerLoss& loss) {
+  if (!process_.loss_allowed())
+    process_.world_.ctx.fail("P6: process %u gave up process %u (%s)", process_.id_, peer,
+                             to_string(loss.outcome));
+}
+
+// ---- rails
+
+void StackPort::fence(const RailHandle& rail, std::uint32_t epoch) {
+  engine::rail_fence(rail.link->endpoint, epoch);
+}
+void StackPort::connect(const RailHandle& rail) {
+  engine::rail_connect(rail.link->endpoint);
+}
+void StackPort::peer_down(const RailHandle& rail, const RailName& name, std::int32_t cause) {
+  engine::rail_peer_down(rail.link->endpoint, bfo_rail_name_t{name.conn, name.epoch, 0}, cause);
+}
+void StackPort::peer_closed(const RailHandle& rail, const RailName& name, std::uint64_t delivered) {
+  engine::rail_peer_closed(rail.link->endpoint, bfo_rail_name_t{name.conn, name.epoch, 0}, delivered);
+}
+xfer::WorkCount StackPort::work(const RailHandle& rail) const {
+  const engine::Work work = engine::rail_work(rail.link->endpoint);
+  return {work.taken, work.ended};
+}
+std::uint64_t StackPort::now_ns() const {
+  return process_.world_.now();
+}
+
+}  // namespace bfo::stack

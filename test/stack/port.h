@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// port.h: the Port of the PML's engine (pml/bfo/xfer/port.h) on the BTL's engine, in place of glue: what
+// pml/bfo/glue does with a BTL module and btl/verbs/glue with an endpoint, without Open MPI in between.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "btl/verbs/engine/frag.h"
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::stack {
+
+class Process;
+struct Link;
+struct SendRequest;
+struct RecvRequest;
+struct Frag;
+
+struct InlineSource {
+  const std::uint8_t* base = nullptr;
+  std::uint32_t pair = 0;
+};
+inline constexpr unsigned kMaxStackRails = 4;
+struct Registration {
+  ibv_mr* mr[kMaxStackRails] = {};
+  bool made = false;
+};
+struct NoLock {
+  void lock() {}
+  void unlock() {}
+};
+
+class StackPort {
+ public:
+  using SendRequest = stack::SendRequest;
+  using RecvRequest = stack::RecvRequest;
+  using InlineSource = stack::InlineSource;
+  using Frag = stack::Frag;
+  struct RailHandle {
+    Link* link = nullptr;
+  };
+  using PeerHandle = std::uint32_t;  // process
+  using CommHandle = std::uint32_t;  // index in the scenario
+  using Registration = stack::Registration;
+  using Lock = NoLock;
+
+  explicit StackPort(Process& process) : process_(process) {}
+
+  Frag* frag_alloc();
+  void frag_free(Frag& f);
+  void* alloc(std::size_t n);
+  void free(void* p);
+
+  bool sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len, SendRequest& r,
+             std::size_t len);
+  bool sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len, InlineSource& s,
+             std::size_t len);
+  Post send(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len, SendRequest& r,
+            std::uint64_t offset, std::size_t& len, Frag& f);
+  Post send_bytes(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
+                  const void* bytes, std::size_t len, Frag& f);
+  Post put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t len,
+           std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f);
+  Post get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, std::size_t len,
+           std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f);
+
+  void* contiguous(SendRequest& r);
+  void* contiguous(RecvRequest& r);
+  bool register_send(SendRequest& r, std::size_t n, Registration& reg);
+  bool register_recv(RecvRequest& r, std::size_t n, Registration& reg);
+  void deregister(Registration& reg);
+  bool handle(const Registration& reg, const RailHandle& rail, xfer::HandleBytes& out);
+  void matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length);
+  void unpack(RecvRequest& r, std::uint64_t offset, const void* bytes, std::size_t n);
+
+  void complete_send(SendRequest& r, Outcome outcome);
+  void complete_recv(RecvRequest& r, const xfer::RecvStatus& status);
+  void* resolve(std::uint32_t comm, std::int32_t rank);
+  void* known(std::uint32_t comm, std::int32_t rank) const;
+  void peer_failed(std::uint32_t peer, const xfer::PeerLoss& loss);
+
+  void fence(const RailHandle& rail, std::uint32_t epoch);
+  void connect(const RailHandle& rail);
+  void peer_down(const RailHandle& rail, const RailName& name, std::int32_t cause);
+  void peer_closed(const RailHandle& rail, const RailName& name, std::uint64_t delivered);
+  xfer::WorkCount work(const RailHandle& rail) const;
+
+  std::uint64_t now_ns() const;
+  void emit(const FailoverEvent&) {}
+
+ private:
+  Post post(const RailHandle& rail, Frag& f);
+
+  Process& process_;
+};
+
+using Engine = xfer::Engine<StackPort>;
+}  // namespace bfo::stack
+extern template class bfo::xfer::Engine<bfo::stack::StackPort>;  // engine.cc
+namespace bfo::stack {
+using EngineRail = xfer::Rail<StackPort>;
+using EnginePeer = xfer::Peer<StackPort>;
+using EngineComm = xfer::Comm<StackPort>;
+
+/// The parts of a request that are the program's, the same for both directions.
+struct Buffer {
+  std::uint8_t* base = nullptr;
+  std::uint32_t length = 0;
+  std::uint32_t rdma_out = 0;  // own RDMA under way
+  std::uint32_t pair = 0;
+  std::uint32_t use = 0;  // counts the uses of this request
+  bool contiguous = true;
+  bool active = false;
+};
+struct SendRequest {
+  xfer::SendState<StackPort> xfer;
+  Buffer buf;
+};
+struct RecvRequest {
+  xfer::RecvState<StackPort> xfer;
+  Buffer buf;
+  std::int32_t message = -1;
+  std::uint32_t order = 0;
+};
+struct Frag {
+  xfer::FragState<StackPort> xfer;
+  engine::Frag work;
+  std::unique_ptr<char[]> bytes;
+  Frag* next_free = nullptr;
+  Buffer* rdma = nullptr;
+  bool in_use = false;
+  bool posted = false;
+};
+
+}  // namespace bfo::stack

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// process.cc: a process's ports and peers, and its rounds of progress; see process.h.
+#include "test/stack/process.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "btl/verbs/engine/async.h"
+#include "test/stack/world.h"
+
+namespace bfo::stack {
+namespace {
+
+constexpr std::uint64_t kBusyNs = 2 * kUs;
+constexpr std::uint64_t kIdleNs = kMs;
+constexpr int kPolls = 33;  // more than between two looks at the clock
+constexpr std::uint64_t kNames = 100;
+
+RailState rail_state(bfo_rail_state_t state) {
+  switch (state) {
+    case BFO_RAIL_IDLE:
+      return RailState::kIdle;
+    case BFO_RAIL_CONNECTING:
+      return RailState::kConnecting;
+    case BFO_RAIL_UP:
+      return RailState::kUp;
+    case BFO_RAIL_SUSPECT:
+      return RailState::kSuspect;
+    case BFO_RAIL_DOWN:
+      return RailState::kClosed;
+    case BFO_RAIL_UNUSABLE:
+      break;
+  }
+  return RailState::kUnusable;
+}
+
+}  // namespace
+
+Process::Process(World& world, std::uint32_t id)
+    : world_(world),
+      id_(id),
+      port_(*this),
+      dice_(sim::mix(world.scenario.machine.seed, 0x57ac, id)),
+      peers_(world.scenario.machine.procs, nullptr) {}
+
+Process::~Process() {
+  engine_.reset();
+  for (const auto& nic : nics_) nic->device.close();
+}
+
+engine::Config Process::config() const {
+  const Machine& m = world_.scenario.machine;
+  engine::Config c;
+  c.own_name = kNames + id_;
+  c.send_depth = m.send_depth;
+  c.slot_bytes = m.slot_bytes;
+  c.receive_depth = m.receive_depth;
+  c.receive_bytes = m.max_send;
+  c.receive_first_bytes = m.receive_first * m.max_send;
+  c.signal_interval = m.signal_interval;
+  c.inline_bytes = m.inline_bytes;
+  c.cq_entries = m.cq_entries;
+  c.may_be_down = true;
+  c.control = m.control_threads ? engine::ControlMode::kDeferred : engine::ControlMode::kInline;
+  c.qp.timeout = m.timeout;
+  c.qp.retry_count = m.retry_count;
+  c.qp.max_read = 4;
+  return c;
+}
+
+void Process::open() {
+  for (std::uint32_t r = 0; r < world_.scenario.machine.rails; ++r) {
+    nics_.push_back(std::make_unique<Nic>());
+    Nic& nic = *nics_.back();
+    nic.process = this;
+    nic.rail = r;
+    nic.fake = world_.fabric.device(id_, r);
+    const char* what = "device";
+    if (!nic.device.open(verbs(), nic.fake) ||
+        !nic.port.open(nic.device, 1, config(), host(nic), environment(), &what))
+      return world_.ctx.fail("process %u cannot open rail %u: %s", id_, r, what);
+    nic.port.set_failover(true);
+    ports_.push_back(&nic.port);
+  }
+}
+
+void Process::meet(Process& peer) {
+  for (std::uint32_t r = 0; r < nics_.size(); ++r) {
+    links_.push_back(std::make_unique<Link>());
+    Link& l = *links_.back();
+    l.process = this;
+    l.peer = peer.id_;
+    l.rail = r;
+    if (&peer == this) continue;
+    engine::Port& theirs = peer.nics_[r]->port;
+    l.endpoint.owner = &l;
+    l.endpoint.peer_name = kNames + peer.id_;
+    l.endpoint.peer_nonce = theirs.nonce();
+    l.endpoint.peer = theirs.address();
+    l.endpoint.peer_late = theirs.late();
+    if (!nics_[r]->port.add(l.endpoint)) world_.ctx.fail("no memory for an endpoint");
+  }
+}
+
+Link* Process::link(std::uint32_t peer, std::uint32_t rail) {
+  return links_[peer * nics_.size() + rail].get();
+}
+
+void Process::begin() {
+  const Machine& m = world_.scenario.machine;
+  xfer::Config c;
+  c.park_timeout_ns = m.park_ns;
+  c.send_depth = m.pipeline;
+  c.rdma_depth = m.pipeline;
+  c.short_limit = m.short_limit;
+  c.use_get = m.use_get;
+  c.use_put = m.use_put;
+  engine_.emplace(port_, c);
+  if (!m.lazy)
+    for (std::uint32_t q = 0; q < m.procs; ++q)
+      if (q != id_) peer(q);
+  plan();
+  for (std::uint32_t i = 0; i < world_.scenario.program.comms.size(); ++i) {
+    xfer::CommDesc<StackPort> d;
+    d.handle = i;
+    d.ctx = static_cast<std::uint16_t>(world_.scenario.program.comms[i].ctx);
+    d.my_rank = world_.book.rank(i, id_);
+    d.size = static_cast<std::int32_t>(m.procs);
+    comms_[i] = engine_->comm_add(d);
+  }
+}
+
+xfer::RailLimits Process::limits() const {
+  const Machine& m = world_.scenario.machine;
+  xfer::RailLimits l;
+  l.eager_limit = m.eager_limit;
+  l.rndv_eager_limit = m.eager_limit;
+  l.max_send_size = m.max_send;
+  l.put_limit = std::size_t{1} << 30;
+  l.get_limit = std::size_t{1} << 30;
+  l.min_rdma_size = m.eager_limit;
+  l.rdma_frag_size = m.rdma_frag;
+  l.weight = 100;
+  l.failover = true;
+  return l;
+}
+
+EnginePeer* Process::peer(std::uint32_t q) {
+  if (peers_[q] != nullptr) return peers_[q];
+  EnginePeer* const p = peers_[q] = engine_->peer_add(q, std::uint64_t{q} + id_);
+  for (std::uint32_t r = 0; r < nics_.size(); ++r) {
+    Link& l = *link(q, r);
+    bfo_rail_info_t info{};
+    engine::rail_info(l.endpoint, &info);
+    l.engine_rail = engine_->rail_add(p, StackPort::RailHandle{&l}, limits(), rail_state(info.state),
+                                      RailName{info.name.conn, info.name.epoch});
+    if (info.answers != 0) engine_->on_peer_answers(l.engine_rail, true);
+  }
+  return p;
+}
+
+std::uint64_t Process::step() {
+  for (const auto& nic : nics_) {
+    engine::Port* const port = &nic->port;
+    if (!nic->device.events().empty() || nic->device.events().overflowed())
+      engine::Port::take_events(nic->device, &port, 1);
+  }
+  int handled = 0;
+  for (int i = 0; i < kPolls; ++i)
+    handled += engine::poll_ports(ports_.data(), static_cast<int>(ports_.size()));
+  const std::uint64_t now = world_.now();
+  if (now >= alive_ns_) {
+    alive_ns_ = now + kSecond;
+    engine_->keep_alive();
+  }
+  if (engine_->needs_progress()) handled += engine_->progress(now);
+  run_program();
+  tick_ns_ = handled != 0 ? kBusyNs : std::min(kIdleNs, tick_ns_ + tick_ns_ / 2);
+  std::uint64_t delay = tick_ns_;
+  if (!pending_.empty()) delay = std::min<std::uint64_t>(delay, 20 * kUs);
+  if (next_op_ < ops_.size()) {
+    const std::uint64_t at = world_.start_ns() + ops_[next_op_].at;
+    delay = std::min(delay, at > now ? at - now : 0);
+  }
+  return std::max<std::uint64_t>(delay, 200);
+}
+
+bool Process::serve_events() {
+  bool more = false;
+  for (const auto& nic : nics_) {
+    while (engine::read_event(verbs(), nic->device.context(), environment().now_ns, &nic->device.events())) {
+    }
+    more = !nic->port.pulse().serve() || more;
+  }
+  return more;
+}
+
+engine::ControlLane& Process::lane(std::uint32_t i) {
+  engine::Port& port = nics_[i / 3]->port;
+  return i % 3 == 0 ? port.addresses().lane() : i % 3 == 1 ? port.queue_pairs() : port.stops();
+}
+bool Process::run_command(std::uint32_t i) {
+  return lane(i).run_one();
+}
+
+bool Process::quiet() {
+  if (!finished() || engine_->unfinished() != 0) return false;
+  for (engine::Port* const port : ports_)
+    if (engine::port_outstanding(*port) != 0) return false;
+  return true;
+}
+
+void Process::close() {
+  for (const auto& l : links_)
+    if (l->endpoint.port != nullptr) l->endpoint.port->remove(l->endpoint);
+  engine_.reset();
+  for (ibv_mr* const mr : cached_) verbs().dereg_mr(mr);
+  for (const auto& nic : nics_) {
+    const bfo_accounting_t& books = nic->port.accounting();
+    for (int kind = 0; kind < BFO_KIND_COUNT; ++kind) {
+      const std::uint64_t ended = books.delivered[kind] + books.unknown[kind];
+      if (books.posted[kind] != ended || books.accepted[kind] != ended + books.never_sent[kind])
+        world_.ctx.fail("P3: the books of process %u rail %u do not balance for kind %d", id_, nic->rail,
+                        kind);
+    }
+    if (nic->port.our_bugs != 0) world_.ctx.fail("H16: a completion that only a program error explains");
+    nic->port.close();
+  }
+  if (allocated_ != 0)
+    world_.ctx.fail("process %u leaks %lld blocks of the PML", id_, static_cast<long long>(allocated_));
+  if (frags_out_ != 0) world_.ctx.fail("P3: process %u still has %u fragments", id_, frags_out_);
+}
+
+std::string Process::state() const {
+  std::string text;
+  char line[240];
+  std::snprintf(line, sizeof line, "process %u: %llu operations left, PML %llu unfinished\n", id_,
+                static_cast<unsigned long long>(left_),
+                static_cast<unsigned long long>(engine_->unfinished()));
+  text += line;
+  for (const auto& l : links_) {
+    const engine::Endpoint& e = l->endpoint;
+    if (e.port == nullptr) continue;
+    std::snprintf(line, sizeof line,
+                  "  to %u rail %u: %s epoch %u posted %llu covered %llu parked %zu%s%s%s%s\n", l->peer,
+                  l->rail, engine::phase_name(e.phase), e.epoch, static_cast<unsigned long long>(e.ring.head),
+                  static_cast<unsigned long long>(e.ring.tail), e.parked.size(), e.wanted ? " wanted" : "",
+                  e.close.asked ? " closing" : "", e.command != nullptr ? " command" : "",
+                  e.port->state() == engine::PortState::kActive ? "" : " port not active");
+    text += line;
+  }
+  for (std::uint32_t i = 0; i < world_.scenario.program.pairs.size(); ++i) {
+    const sim::PairPlan& p = world_.scenario.program.pairs[i];
+    const bool send = p.src == id_ && send_over_[i] == 0;
+    const bool recv = p.dst == id_ && recv_over_[i] == 0;
+    if ((!send && !recv) || text.size() > 4000) continue;
+    std::snprintf(line, sizeof line, "  %s %u, %u bytes, process %u\n", send ? "send" : "receive", i,
+                  p.length, send ? p.dst : p.src);
+    text += line;
+  }
+  return text;
+}
+
+}  // namespace bfo::stack

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// process.h: one MPI process of a run: its ports (the BTL's engine), the PML's engine above them, and its
+// program. It runs when the world lets it, as a process does that calls progress.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "btl/verbs/engine/contract.h"
+#include "btl/verbs/engine/device.h"
+#include "btl/verbs/engine/port.h"
+#include "test/sim/book.h"
+#include "test/stack/device.h"
+#include "test/stack/port.h"
+#include "test/stack/scenario.h"
+
+namespace bfo::stack {
+
+class World;
+
+/// One rail to one peer.
+struct Link {
+  engine::Endpoint endpoint;
+  Process* process = nullptr;
+  std::uint32_t peer = 0;
+  std::uint32_t rail = 0;
+  EngineRail* engine_rail = nullptr;  // nullptr: the PML has not met the peer
+};
+
+/// One device and its port.
+struct Nic {
+  Process* process = nullptr;
+  std::uint32_t rail = 0;
+  Device* fake = nullptr;
+  engine::Device device;
+  engine::Port port;
+};
+
+class Process {
+ public:
+  Process(World& world, std::uint32_t id);
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  /// Opens devices and ports.
+  void open();
+  /// Knows the ports of `peer`, as after the modex.
+  void meet(Process& peer);
+  /// The PML's part of MPI_Init.
+  void begin();
+  /// One round of progress and what the program does then. Returns the time to the next one.
+  std::uint64_t step();
+  /// The event thread runs. True: it must run again soon.
+  bool serve_events();
+  /// A control thread of lane `lane` runs one command.
+  bool run_command(std::uint32_t lane);
+  std::uint32_t lanes() const { return static_cast<std::uint32_t>(nics_.size()) * 3; }
+  std::size_t commands(std::uint32_t lane) { return this->lane(lane).pending(); }
+  /// Says goodbye and closes everything; false after a violation.
+  void close();
+
+  bool finished() const { return left_ == 0 && pending_.empty(); }
+  bool quiet();
+  std::string state() const;
+  Nic& nic(std::uint32_t rail) { return *nics_[rail]; }
+  Engine& engine() { return *engine_; }
+  std::uint32_t id() const { return id_; }
+
+ private:
+  friend class StackPort;
+  struct Op {
+    std::uint64_t at;
+    std::uint32_t pair;
+    bool send;
+  };
+  struct Pending {
+    enum Kind : std::uint8_t { kProbe, kMprobe, kImrecv } kind;
+    std::uint32_t pair;
+    std::uint64_t at;
+    Engine::Message* message = nullptr;
+    std::int32_t taken = -1;
+  };
+
+  // process.cc
+  engine::Config config() const;
+  engine::ControlLane& lane(std::uint32_t i);
+  Link* link(std::uint32_t peer, std::uint32_t rail);
+  EnginePeer* peer(std::uint32_t id);
+  xfer::RailLimits limits() const;
+
+  // host.cc
+  static engine::Host host(Nic& nic);
+  void deliver(engine::Endpoint& e, std::uint8_t tag, char* data, std::uint32_t length);
+  void frag_done(engine::Frag* work, int status);
+
+  // program.cc
+  void plan();
+  void run_program();
+  void run_op(const Op& op);
+  void start_send(std::uint32_t pair);
+  void start_recv(std::uint32_t pair, std::int32_t src, std::int32_t tag);
+  bool try_pending(Pending& p);
+  void matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length);
+  void finish_send(SendRequest& r, Outcome outcome);
+  void finish_recv(RecvRequest& r, const xfer::RecvStatus& status);
+  bool loss_allowed() const;
+  std::uint8_t* get_buffer(std::uint32_t length);
+  void put_buffer(std::uint8_t* buffer, std::uint32_t length);
+  template <class Request>
+  Request* get_request(std::vector<Request*>& free, std::vector<std::unique_ptr<Request>>& all);
+
+  World& world_;
+  std::uint32_t id_;
+  StackPort port_;
+  sim::Prng dice_;
+  std::vector<std::unique_ptr<Nic>> nics_;
+  std::vector<engine::Port*> ports_;
+  std::vector<std::unique_ptr<Link>> links_;  // by peer and rail
+  std::vector<EnginePeer*> peers_;
+  EngineComm* comms_[2] = {};
+  std::uint64_t tick_ns_ = 0;
+  std::uint64_t alive_ns_ = 0;
+
+  std::vector<Op> ops_;
+  std::size_t next_op_ = 0;
+  std::uint64_t left_ = 0;
+  std::vector<Pending> pending_;
+  std::vector<std::uint8_t> send_over_, recv_over_;  // per pair
+
+  std::vector<std::uint8_t*> free_buffers_[24];
+  std::vector<std::unique_ptr<std::uint8_t[]>> all_buffers_;
+  std::vector<std::unique_ptr<SendRequest>> all_sends_;
+  std::vector<std::unique_ptr<RecvRequest>> all_recvs_;
+  std::vector<SendRequest*> free_sends_;
+  std::vector<RecvRequest*> free_recvs_;
+  std::vector<std::unique_ptr<Frag>> all_frags_;
+  Frag* free_frags_ = nullptr;
+  std::uint32_t frags_out_ = 0;
+  std::vector<ibv_mr*> cached_;  // registrations of requests that are over
+  std::int64_t allocated_ = 0;
+  std::optional<Engine> engine_;  // last: destroyed before what it refers to
+};
+
+}  // namespace bfo::stack

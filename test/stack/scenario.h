@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// scenario.h: one run of the whole stack as data: machine, programs, faults. A configuration's name and a
+// seed make one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "test/sim/scenario.h"
+#include "test/stack/device.h"
+
+namespace bfo::stack {
+
+inline constexpr std::uint64_t kUs = 1000;
+inline constexpr std::uint64_t kMs = 1'000'000;
+inline constexpr std::uint64_t kSecond = 1'000'000'000;
+
+enum class FaultKind : std::uint8_t {
+  kPortDown,    // port of p on rail r for d, with events
+  kRailDown,    // all ports of rail r for d, with events
+  kSilent,      // packets from and to port of p on rail r are lost for d, without an event
+  kAllSilent,   // the same for all ports of all rails
+  kOneWay,      // nothing from p to q on rail r for d
+  kBreak,       // the connection from p to q on rail r fails with a completion error
+  kSleep,       // p makes no MPI call for d
+  kDevice,      // p's device of rail r dies
+  kRefuse,      // verbs that make something fail at p for d
+  kLateEvents,  // p's event thread does not run for d
+  kSlowVerbs,   // p's control threads are held up for d
+  kCount
+};
+
+struct Fault {
+  FaultKind kind = FaultKind::kBreak;
+  std::uint64_t t = 0;  // since the start of the run, as all times of a scenario
+  std::uint32_t p = 0;
+  std::uint32_t q = 0;
+  std::uint32_t r = 0;
+  std::uint64_t d = 0;
+};
+
+struct Machine {
+  std::uint64_t seed = 1;
+  std::uint32_t procs = 2;
+  std::uint32_t rails = 1;
+  // the PML
+  std::uint32_t eager_limit = 1024;
+  std::uint32_t max_send = 2048;
+  bool use_get = true;
+  bool use_put = true;
+  bool lazy = false;  // the PML meets a peer with its first message
+  std::uint32_t short_limit = 256;
+  std::uint32_t pipeline = 4;
+  std::uint32_t rdma_frag = 4096;
+  std::uint64_t park_ns = 300 * kSecond;
+  // the BTL
+  std::uint32_t send_depth = 32;
+  std::uint32_t receive_depth = 64;
+  std::uint32_t receive_first = 16;  // buffers
+  std::uint32_t slot_bytes = 512;
+  std::uint32_t signal_interval = 16;
+  std::uint32_t cq_entries = 256;
+  std::uint32_t inline_bytes = 128;
+  std::uint8_t timeout = 9;  // 2.1 ms
+  std::uint8_t retry_count = 3;
+  bool control_threads = true;
+  std::uint64_t control_ns = 30 * kUs;  // a control thread takes up to so long for a command
+  std::uint64_t events_ns = 20 * kUs;   // and the event thread to run
+  std::uint32_t late_ports = 0;         // one bit per rail of process 0: down at the start ..
+  std::uint64_t late_ns = 0;            // .. and for so long
+  bool may_fail = false;                // requests may end with an error: a device died
+  FabricTraits fabric;
+  std::uint64_t heal_ns = 30 * kSecond;  // everything ends so soon after the last fault
+};
+
+struct Scenario {
+  std::string config;
+  Machine machine;
+  sim::Scenario program;  // comms and pairs
+  std::vector<Fault> faults;
+  std::uint64_t last_ns = 0;  // when the last fault ends and the last operation begins
+};
+
+/// The names of the configurations.
+const std::vector<std::string>& config_names();
+/// False: no such configuration.
+bool generate(std::uint64_t seed, const std::string& config, Scenario& out);
+std::string print(const Fault& f);
+std::string print(const Machine& m);
+
+}  // namespace bfo::stack

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// stack_test.cc: a fixed number of runs of every configuration, the corpus, and what the simulator promises
+// of itself: a run depends on its seed alone.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "test/stack/world.h"
+
+namespace bfo::stack {
+namespace {
+
+Result run(const std::string& config, std::uint64_t seed) {
+  Scenario s;
+  EXPECT_TRUE(generate(seed, config, s)) << config;
+  World world(s);
+  return world.run();
+}
+
+class Configuration : public testing::TestWithParam<std::string> {};
+
+TEST_P(Configuration, NoRunBreaksAPromise) {
+  constexpr std::uint64_t kRuns = 8;
+  for (std::uint64_t seed = 1; seed <= kRuns; ++seed) {
+    const Result r = run(GetParam(), seed);
+    EXPECT_FALSE(r.failed) << "bfo-stack --config " << GetParam() << " --seed " << seed
+                           << " --trace: " << r.violation;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, Configuration, testing::ValuesIn(config_names()),
+                         [](const auto& param) { return param.param; });
+
+TEST(Stack, FirstMessageGoesThroughARealHandshake) {
+  const Result r = run("first", 1);
+  EXPECT_FALSE(r.failed) << r.violation;
+  EXPECT_EQ(r.messages, 1u);
+  EXPECT_GE(r.packets, 5u);  // REQ, REP, probe, RTU and the message
+}
+
+TEST(Stack, OneSeedIsOneRun) {
+  for (const char* const config : {"default", "datagrams", "control", "device"}) {
+    const Result a = run(config, 5);
+    const Result b = run(config, 5);
+    EXPECT_EQ(a.trace_hash, b.trace_hash) << config;
+    EXPECT_EQ(a.events, b.events) << config;
+    EXPECT_NE(a.trace_hash, run(config, 6).trace_hash) << config;
+  }
+}
+
+TEST(Stack, FaultsHappen) {
+  std::uint64_t failovers = 0;
+  std::uint64_t restarts = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    const Result r = run("storm", seed);
+    failovers += r.failovers;
+    restarts += r.restarts;
+  }
+  EXPECT_GE(failovers, 20u);
+  EXPECT_GE(restarts, 2u);
+}
+
+/// Lines "CONFIG SEED # why": every run that once broke a promise, or that notices a change of the product.
+TEST(Stack, CorpusIsGood) {
+  const char* const source = std::getenv("BFO_SRCDIR");
+  ASSERT_NE(source, nullptr);
+  std::ifstream file(std::string(source) + "/test/stack/corpus.txt");
+  ASSERT_TRUE(file.good());
+  std::string line;
+  int runs = 0;
+  while (std::getline(file, line)) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream words(line);
+    std::string config;
+    std::uint64_t seed = 0;
+    ASSERT_TRUE(words >> config >> seed) << line;
+    const Result r = run(config, seed);
+    EXPECT_FALSE(r.failed) << "bfo-stack --config " << config << " --seed " << seed
+                           << " --trace: " << r.violation;
+    ++runs;
+  }
+  EXPECT_GE(runs, 1);
+}
+
+}  // namespace
+}  // namespace bfo::stack

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// world.cc: see world.h.
+#include "test/stack/world.h"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace bfo::stack {
+namespace {
+
+constexpr std::uint64_t kWakeNs = 700;
+constexpr std::uint64_t kLookNs = 100 * kUs;  // between two looks whether all is over
+World* current = nullptr;
+
+std::uint64_t hash(const char* text) {
+  std::uint64_t h = 0;
+  for (; *text != '\0'; ++text) h = sim::mix(h, static_cast<unsigned char>(*text));
+  return h;
+}
+
+}  // namespace
+
+std::uint64_t World::environment_now() {
+  return current->time.now();
+}
+std::uint64_t World::environment_random() {
+  return current->dice_.next();
+}
+bool World::environment_secret(std::uint64_t* bits) {
+  *bits = current->dice_.next();
+  return true;
+}
+const engine::Environment& environment() {
+  static const engine::Environment e = {World::environment_now, World::environment_random,
+                                        World::environment_secret};
+  return e;
+}
+
+World::World(const Scenario& s, bool tracing)
+    : scenario(s),
+      fabric(time, *this, s.machine.fabric, sim::mix(s.machine.seed, 0xfab)),
+      book(ctx),
+      dice_(sim::mix(s.machine.seed, 0x3021d)) {
+  current = this;
+  ctx.tracing = tracing;
+  ctx.now = time.now();
+  book.reset(scenario.program);
+  start_ns_ = time.now();
+  actors_.resize(s.machine.procs);
+}
+
+World::~World() {
+  processes.clear();
+  current = nullptr;
+}
+
+void World::open() {
+  const Machine& m = scenario.machine;
+  for (std::uint32_t p = 0; p < m.procs; ++p) {
+    for (std::uint32_t r = 0; r < m.rails; ++r) fabric.add_device(p, r);
+    processes.push_back(std::make_unique<Process>(*this, p));
+  }
+  for (std::uint32_t r = 0; r < m.rails; ++r) {
+    if ((m.late_ports >> r & 1) == 0) continue;
+    Device* const d = fabric.device(0, r);
+    d->up = false;
+    time.in(
+        m.late_ns,
+        [](void* w, std::uint64_t, void* x) {
+          static_cast<World*>(w)->fabric.set_port(*static_cast<Device*>(x), true);
+        },
+        this, 0, d);
+  }
+  for (const auto& p : processes) p->open();
+  for (const auto& p : processes)
+    for (const auto& q : processes)
+      if (!ctx.failed) p->meet(*q);
+  for (std::uint32_t p = 0; p < m.procs && !ctx.failed; ++p) {
+    actors_[p].commands.resize(processes[p]->lanes());
+    processes[p]->begin();
+    schedule(p, now() + dice_.below(50 * kUs));
+  }
+  for (const Fault& f : scenario.faults) {
+    void* const x = const_cast<Fault*>(&f);
+    time.in(
+        f.t,
+        [](void* w, std::uint64_t, void* y) { static_cast<World*>(w)->begin_fault(*static_cast<Fault*>(y)); },
+        this, 0, x);
+    time.in(
+        f.t + f.d,
+        [](void* w, std::uint64_t, void* y) { static_cast<World*>(w)->end_fault(*static_cast<Fault*>(y)); },
+        this, 0, x);
+  }
+  time.in(
+      scenario.last_ns,
+      [](void* w, std::uint64_t, void*) {
+        FabricTraits& t = static_cast<World*>(w)->fabric.traits;
+        t.datagram_loss = t.datagram_late = t.packet_late = t.ah_fails = t.verb_blocks = 0;
+      },
+      this);
+}
+
+// ---- who runs when
+
+void World::schedule(std::uint32_t p, std::uint64_t t) {
+  Actor& a = actors_[p];
+  t = std::max(t, a.asleep_until);
+  if (t >= a.wake_ns) return;
+  a.wake_ns = t;
+  time.at(
+      t, [](void* w, std::uint64_t x, void*) { static_cast<World*>(w)->step(static_cast<std::uint32_t>(x)); },
+      this, p);
+}
+
+void World::wake(std::uint32_t p) {
+  schedule(p, now() + kWakeNs);
+}
+
+void World::step(std::uint32_t p) {
+  Actor& a = actors_[p];
+  if (a.wake_ns != now() || ctx.failed) return;  // another step replaced it
+  a.wake_ns = ~std::uint64_t{0};
+  if (a.asleep_until > now()) return schedule(p, a.asleep_until);
+  ctx.note(6, p, 0);
+  const std::uint64_t delay = processes[p]->step();
+  look_for_commands(p);
+  schedule(p, now() + delay);
+}
+
+void World::wake_events(std::uint32_t p) {
+  Actor& a = actors_[p];
+  if (a.events_due) return;
+  a.events_due = true;
+  const std::uint64_t t = std::max(a.events_until, now()) + 1 + dice_.below(scenario.machine.events_ns);
+  time.at(
+      t,
+      [](void* w, std::uint64_t x, void*) { static_cast<World*>(w)->events(static_cast<std::uint32_t>(x)); },
+      this, p);
+}
+
+void World::events(std::uint32_t p) {
+  Actor& a = actors_[p];
+  if (a.events_until > now()) {
+    time.at(
+        a.events_until,
+        [](void* w, std::uint64_t x, void*) {
+          static_cast<World*>(w)->events(static_cast<std::uint32_t>(x));
+        },
+        this, p);
+    return;
+  }
+  a.events_due = false;
+  ctx.note(5, p, 0);
+  if (processes[p]->serve_events()) {
+    a.events_due = true;
+    time.in(
+        10 * kMs,
+        [](void* w, std::uint64_t x, void*) {
+          static_cast<World*>(w)->events(static_cast<std::uint32_t>(x));
+        },
+        this, p);
+  }
+  wake(p);
+}
+
+/// Every command that waits gets a time at which a control thread has run it.
+void World::look_for_commands(std::uint32_t p) {
+  Actor& a = actors_[p];
+  for (std::uint32_t lane = 0; lane < a.commands.size(); ++lane) {
+    for (const std::size_t pending = processes[p]->commands(lane); a.commands[lane] < pending;
+         ++a.commands[lane]) {
+      const std::uint64_t from = std::max(a.slow_until, now());
+      time.at(
+          from + 1 + dice_.below(scenario.machine.control_ns),
+          [](void* w, std::uint64_t x, void*) {
+            static_cast<World*>(w)->command(static_cast<std::uint32_t>(x),
+                                            static_cast<std::uint32_t>(x >> 32));
+          },
+          this, std::uint64_t{lane} << 32 | p);
+    }
+  }
+}
+
+void World::command(std::uint32_t p, std::uint32_t lane) {
+  --actors_[p].commands[lane];
+  ctx.note(4, p, lane);
+  processes[p]->run_command(lane);
+  wake(p);
+}
+
+void World::blocked(std::uint32_t p, std::uint64_t ns) {
+  actors_[p].asleep_until = std::max(actors_[p].asleep_until, now() + ns);
+}
+
+// ---- what is watched
+
+void World::watch(std::uint32_t key, const Buffer& buffer) {
+  if (watched_.size() <= key) watched_.resize(key + 1);
+  watched_[key] = Watched{&buffer, buffer.use};
+}
+
+void World::accessed(std::uint32_t process, std::uint64_t, std::uint32_t length, std::uint32_t key,
+                     bool write) {
+  ctx.note(3, process, length);
+  if (key >= watched_.size() || watched_[key].buffer == nullptr) return;
+  const Watched& w = watched_[key];
+  if (w.buffer->active && w.buffer->use == w.use) return;
+  ctx.fail("P2: a peer %s %u bytes of a buffer of process %u whose request is over",
+           write ? "writes" : "reads", length, process);
+}
+
+// ---- faults
+
+void World::begin_fault(const Fault& f) {
+  const Machine& m = scenario.machine;
+  Device& d = *fabric.device(f.p, f.r);
+  Actor& a = actors_[f.p];
+  SIM_TRACE(ctx, "fault %s", print(f).c_str());
+  switch (f.kind) {
+    case FaultKind::kPortDown:
+      return fabric.set_port(d, false);
+    case FaultKind::kRailDown:
+      for (std::uint32_t p = 0; p < m.procs; ++p) fabric.set_port(*fabric.device(p, f.r), false);
+      return;
+    case FaultKind::kSilent:
+      return fabric.silence(d, f.d);
+    case FaultKind::kAllSilent:
+      for (const auto& each : fabric.devices) fabric.silence(*each, f.d);
+      return;
+    case FaultKind::kOneWay:
+      return fabric.one_way(d, *fabric.device(f.q, f.r), f.d);
+    case FaultKind::kBreak:
+      fabric.fail(d, *fabric.device(f.q, f.r), IBV_WC_RETRY_EXC_ERR);
+      return;
+    case FaultKind::kSleep:
+      a.asleep_until = std::max(a.asleep_until, now() + f.d);
+      return;
+    case FaultKind::kDevice:
+      return fabric.kill(d);
+    case FaultKind::kRefuse:
+      return fabric.refuse(f.p, now() + f.d, ENOMEM);
+    case FaultKind::kLateEvents:
+      a.events_until = std::max(a.events_until, now() + f.d);
+      return;
+    case FaultKind::kSlowVerbs:
+      a.slow_until = std::max(a.slow_until, now() + f.d);
+      return;
+    case FaultKind::kCount:
+      return;
+  }
+}
+
+void World::end_fault(const Fault& f) {
+  if (f.kind == FaultKind::kPortDown) fabric.set_port(*fabric.device(f.p, f.r), true);
+  if (f.kind != FaultKind::kRailDown) return;
+  for (std::uint32_t p = 0; p < scenario.machine.procs; ++p) fabric.set_port(*fabric.device(p, f.r), true);
+}
+
+// ---- the run
+
+bool World::over() {
+  for (const auto& p : processes)
+    if (!p->finished()) return false;
+  for (const auto& p : processes)
+    if (!p->quiet()) return false;
+  return true;
+}
+
+void World::fail_liveness() {
+  bool finished = true;
+  bool pml = true;
+  std::string text;
+  for (const auto& p : processes) {
+    finished = finished && p->finished();
+    pml = pml && p->engine().unfinished() == 0;
+    text += p->state();
+  }
+  ctx.fail("L%d: %s not at its end %llu ms after the last fault",
+           !finished ? 1
+           : !pml    ? 2
+                     : 3,
+           !finished ? "a program is"
+           : !pml    ? "the PML is"
+                     : "the BTL is",
+           static_cast<unsigned long long>(scenario.machine.heal_ns / kMs));
+  ctx.violation += "\n" + text;
+}
+
+void World::finish() {
+  for (std::uint32_t i = 0; i < scenario.program.pairs.size() && !ctx.failed; ++i)
+    if (!scenario.machine.may_fail && !book.is_matched(i)) ctx.fail("P1: message %u was never received", i);
+  for (const auto& p : processes) result.restarts += p->engine().counters().restarts;
+  for (const auto& p : processes)
+    if (!ctx.failed) p->close();
+  if (!ctx.failed && fabric.handles_live != 0) ctx.fail("%u address handles are left", fabric.handles_live);
+}
+
+Result World::run() {
+  open();
+  const std::uint64_t last = start_ns_ + scenario.last_ns;
+  const std::uint64_t end = last + scenario.machine.heal_ns;
+  std::uint64_t look = last;
+  while (!ctx.failed) {
+    time.step();
+    ctx.now = time.now();
+    if (now() < look) continue;
+    look = now() + kLookNs;
+    if (over()) break;
+    if (now() > end) fail_liveness();
+  }
+  result.healed_ns = now() > last ? now() - last : 0;
+  if (!ctx.failed) finish();
+  ctx.note(9, fabric.packets, hash(ctx.violation.c_str()));
+  result.failed = ctx.failed;
+  result.violation = ctx.violation;
+  result.trace_hash = ctx.trace_hash;
+  result.virtual_ns = now() - start_ns_;
+  result.events = time.events();
+  result.packets = fabric.packets;
+  result.late_landed = fabric.late_landed;
+  return result;
+}
+
+}  // namespace bfo::stack

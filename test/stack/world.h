@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// world.h: one run: the fabric, the processes, the threads that are not theirs (control threads, event
+// threads), faults, and what must hold.
+//
+// Safety is checked whenever something happens. Liveness is another matter: after the last fault has ended
+// the fabric heals, and everything must end within Machine::heal_ns of virtual time; what has not is a
+// numbered failure (L1 the programs, L2 the PML, L3 the BTL) with the state of all rails.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "test/sim/book.h"
+#include "test/sim/context.h"
+#include "test/stack/device.h"
+#include "test/stack/process.h"
+#include "test/stack/scenario.h"
+#include "test/stack/timeline.h"
+
+namespace bfo::stack {
+
+/// What came of a run.
+struct Result {
+  bool failed = false;
+  std::string violation;
+  std::uint64_t trace_hash = 0;
+  std::uint64_t virtual_ns = 0;
+  std::uint64_t healed_ns = 0;  // from the last fault to the end
+  std::uint64_t events = 0;
+  std::uint64_t packets = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t failovers = 0;
+  std::uint64_t restarts = 0;
+  std::uint64_t late_landed = 0;
+};
+
+class World : public Observer {
+ public:
+  explicit World(const Scenario& scenario, bool tracing = false);
+  ~World() override;
+
+  Result run();
+
+  // ---- Observer
+  void wake(std::uint32_t process) override;
+  void wake_events(std::uint32_t process) override;
+  void accessed(std::uint32_t process, std::uint64_t address, std::uint32_t length, std::uint32_t key,
+                bool write) override;
+  void broken(const char* what) override { ctx.fail("the BTL's engine: %s", what); }
+  void blocked(std::uint32_t process, std::uint64_t ns) override;
+
+  // ---- for the processes
+  std::uint64_t now() const { return time.now(); }
+  std::uint64_t start_ns() const { return start_ns_; }
+  void watch(std::uint32_t key, const Buffer& buffer);
+  const Scenario& scenario;
+  Timeline time;
+  sim::Context ctx;
+  Fabric fabric;
+  sim::Book book;
+  std::vector<std::unique_ptr<Process>> processes;
+  Result result;
+
+ private:
+  struct Actor {
+    std::uint64_t wake_ns = ~std::uint64_t{0};  // the step in the queue that counts
+    std::uint64_t asleep_until = 0;
+    std::uint64_t events_until = 0;
+    std::uint64_t slow_until = 0;
+    bool events_due = false;
+    std::vector<std::size_t> commands;  // under way, by lane
+  };
+  struct Watched {
+    const Buffer* buffer = nullptr;
+    std::uint32_t use = 0;
+  };
+
+  static std::uint64_t environment_now();
+  static std::uint64_t environment_random();
+  static bool environment_secret(std::uint64_t* bits);
+  friend const engine::Environment& environment();
+
+  void open();
+  void schedule(std::uint32_t process, std::uint64_t t);
+  void step(std::uint32_t process);
+  void events(std::uint32_t process);
+  void command(std::uint32_t process, std::uint32_t lane);
+  void look_for_commands(std::uint32_t process);
+  void begin_fault(const Fault& f);
+  void end_fault(const Fault& f);
+  bool over();
+  void fail_liveness();
+  void finish();
+
+  std::vector<Actor> actors_;
+  std::vector<Watched> watched_;  // by key
+  std::uint64_t start_ns_ = 0;
+  sim::Prng dice_;
+};
+
+/// Virtual time and the run's dice, of the world that runs.
+const engine::Environment& environment();
+
+}  // namespace bfo::stack
