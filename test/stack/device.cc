@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 namespace bfo::stack {
 
@@ -52,9 +53,8 @@ Device* Fabric::add_device(std::uint32_t process, std::uint32_t rail) {
 }
 
 Device* Fabric::device(std::uint32_t process, std::uint32_t rail) const {
-  for (const auto& d : devices)
-    if (d->process == process && d->rail == rail) return d.get();
-  return nullptr;
+  const std::size_t rails = devices.empty() ? 1 : devices.back()->rail + std::size_t{1};
+  return devices[process * rails + rail].get();
 }
 
 Fabric::Packet* Fabric::make_packet() {
@@ -131,9 +131,27 @@ void Fabric::refuse(std::uint32_t process, std::uint64_t until, int error) {
   refusals_.push_back(Refusal{process, until, error});
 }
 
-int Fabric::refused(const ibv_context* context) const {
+void Fabric::overrun(Device& d) {
+  for (const auto& cq : cqs) {
+    if (cq->context != &d.context || cq->has_channel) continue;
+    cq->broken = true;
+    cq->entries.clear();
+  }
+  raise(d, IBV_EVENT_CQ_ERR);
+}
+
+void Fabric::called(const ibv_context* context) {
+  Device& d = *static_cast<Device*>(context->device);
+  if (running && ++d.calls == d.dies_at_call) kill(d);
+}
+
+int Fabric::refused(const ibv_context* context) {
   const Device& d = *static_cast<const Device*>(context->device);
+  called(context);
   if (d.dead) return EIO;
+  static constexpr int kErrors[] = {ENOMEM, EINVAL, EIO, EAGAIN, EBUSY, ETIMEDOUT, EPERM};
+  if (running && traits.verb_fails != 0 && dice.below(1000) < traits.verb_fails)
+    return kErrors[dice.below(std::size(kErrors))];
   for (const Refusal& r : refusals_)
     if (r.process == d.process && r.until > time.now()) return r.error;
   return 0;
@@ -149,6 +167,7 @@ void Fabric::slow_verb(const ibv_context* context) {
 void Fabric::push(ibv_cq* cq, const ibv_wc& wc) {
   auto& c = *static_cast<Cq*>(cq);
   const Device& d = *static_cast<const Device*>(c.context->device);
+  if (c.broken) return;
   if (c.entries.size() >= static_cast<std::size_t>(c.cqe))
     return observer.broken("a completion queue overran");
   c.entries.push_back(wc);
@@ -220,6 +239,7 @@ int Fabric::post_send(Qp& qp, const ibv_send_wr& wr) {
     datagram(qp, wr);
     return 0;
   }
+  called(qp.context);
   if (qp.device()->dead) return EIO;
   if (qp.attr.qp_state != IBV_QPS_RTS && qp.attr.qp_state != IBV_QPS_ERR) return EINVAL;
   if (qp.sq.size() >= qp.init.cap.max_send_wr) return ENOMEM;

@@ -33,6 +33,7 @@ class Fabric;
 struct Cq : ibv_cq {
   std::deque<ibv_wc> entries;
   bool has_channel = false;
+  bool broken = false;  // it overran
   bool armed = false;
 };
 struct Srq : ibv_srq {
@@ -81,6 +82,8 @@ struct Device : ibv_device {
   bool up = true;
   bool dead = false;
   std::uint64_t silent_until = 0;
+  std::uint64_t calls = 0;         // verbs since the start ..
+  std::uint64_t dies_at_call = 0;  // .. of which this one kills it; 0: none
 };
 inline Device* Qp::device() const {
   return static_cast<Device*>(context->device);
@@ -115,6 +118,7 @@ struct FabricTraits {
   unsigned err_lands = 0;        // data still reaches memory through a queue pair in ERR, per mille
   unsigned no_last_receive = 0;  // QP_LAST_WQE_REACHED is never raised
   unsigned ah_fails = 0;
+  unsigned verb_fails = 0;   // a verb that makes something fails, with any errno, per mille
   unsigned verb_blocks = 0;  // a verb that the progress function calls takes long, per mille
   std::uint64_t verb_ns = 1;
 };
@@ -136,11 +140,14 @@ class Fabric {
   /// A connection from one to the other that has work under way fails with `status`. False: there is none.
   bool fail(const Device& from, const Device& to, ibv_wc_status status);
   void kill(Device& d);
+  /// The completion queues of the device overrun: what they held and what is to come is lost.
+  void overrun(Device& d);
   /// Control verbs that make something fail with `error` at the devices of `process` until then.
   void refuse(std::uint32_t process, std::uint64_t until, int error);
 
   // ---- for the verbs
-  int refused(const ibv_context* context) const;
+  void called(const ibv_context* context);
+  int refused(const ibv_context* context);
   void slow_verb(const ibv_context* context);
   int post_send(Qp& qp, const ibv_send_wr& wr);
   void push(ibv_cq* cq, const ibv_wc& wc);
@@ -160,6 +167,7 @@ class Fabric {
   std::vector<std::unique_ptr<ibv_mr>> mrs;  // by key
   std::uint32_t keys_live = 0;
   std::uint32_t handles_live = 0;
+  bool running = false;  // everything is open: verbs may fail
   std::uint64_t packets = 0;
   std::uint64_t lost = 0;
   std::uint64_t late_landed = 0;  // executed for a requester that was in ERR or gone

@@ -38,6 +38,12 @@ void StackPort::frag_free(Frag& f) {
 }
 
 void* StackPort::alloc(std::size_t n) {
+  // MPI_Init without memory is an error of its own.
+  const Machine& m = process_.world_.scenario.machine;
+  if (m.memory_at != 0 && process_.world_.fabric.running) {
+    const std::uint64_t asked = ++process_.asked_;
+    if (asked >= m.memory_at && asked <= m.memory_at + m.memory_for) return nullptr;
+  }
   ++process_.allocated_;
   return std::malloc(n);
 }

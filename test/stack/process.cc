@@ -17,6 +17,20 @@ constexpr std::uint64_t kIdleNs = kMs;
 constexpr int kPolls = 33;  // more than between two looks at the clock
 constexpr std::uint64_t kNames = 100;
 
+template <class Port>
+constexpr std::uint32_t lane_count() {
+  return requires(Port& port) { port.setups(); } ? 4 : 3;
+}
+constexpr std::uint32_t kLanes = lane_count<engine::Port>();
+
+/// A port's lanes of control threads, by number.
+template <class Port>
+engine::ControlLane& port_lane(Port& port, std::uint32_t i) {
+  if constexpr (requires { port.setups(); })
+    if (i == 3) return port.setups();
+  return i == 0 ? port.addresses().lane() : i == 1 ? port.queue_pairs() : port.stops();
+}
+
 RailState rail_state(bfo_rail_state_t state) {
   switch (state) {
     case BFO_RAIL_IDLE:
@@ -92,11 +106,12 @@ void Process::meet(Process& peer) {
     l.process = this;
     l.peer = peer.id_;
     l.rail = r;
-    if (&peer == this) continue;
+    if (&peer == this || !world_.talk(id_, peer.id_)) continue;
     engine::Port& theirs = peer.nics_[r]->port;
     l.endpoint.owner = &l;
     l.endpoint.peer_name = kNames + peer.id_;
     l.endpoint.peer_nonce = theirs.nonce();
+    l.endpoint.peer_key = theirs.key();
     l.endpoint.peer = theirs.address();
     l.endpoint.peer_late = theirs.late();
     if (!nics_[r]->port.add(l.endpoint)) world_.ctx.fail("no memory for an endpoint");
@@ -119,7 +134,7 @@ void Process::begin() {
   engine_.emplace(port_, c);
   if (!m.lazy)
     for (std::uint32_t q = 0; q < m.procs; ++q)
-      if (q != id_) peer(q);
+      if (q != id_ && world_.talk(id_, q)) peer(q);
   plan();
   for (std::uint32_t i = 0; i < world_.scenario.program.comms.size(); ++i) {
     xfer::CommDesc<StackPort> d;
@@ -149,6 +164,7 @@ xfer::RailLimits Process::limits() const {
 EnginePeer* Process::peer(std::uint32_t q) {
   if (peers_[q] != nullptr) return peers_[q];
   EnginePeer* const p = peers_[q] = engine_->peer_add(q, std::uint64_t{q} + id_);
+  if (p == nullptr) return nullptr;  // no memory
   for (std::uint32_t r = 0; r < nics_.size(); ++r) {
     Link& l = *link(q, r);
     bfo_rail_info_t info{};
@@ -197,8 +213,10 @@ bool Process::serve_events() {
 }
 
 engine::ControlLane& Process::lane(std::uint32_t i) {
-  engine::Port& port = nics_[i / 3]->port;
-  return i % 3 == 0 ? port.addresses().lane() : i % 3 == 1 ? port.queue_pairs() : port.stops();
+  return port_lane(nics_[i / kLanes]->port, i % kLanes);
+}
+std::uint32_t Process::lanes() const {
+  return static_cast<std::uint32_t>(nics_.size()) * kLanes;
 }
 bool Process::run_command(std::uint32_t i) {
   return lane(i).run_one();

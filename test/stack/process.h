@@ -59,7 +59,7 @@ class Process {
   bool serve_events();
   /// A control thread of lane `lane` runs one command.
   bool run_command(std::uint32_t lane);
-  std::uint32_t lanes() const { return static_cast<std::uint32_t>(nics_.size()) * 3; }
+  std::uint32_t lanes() const;
   std::size_t commands(std::uint32_t lane) { return this->lane(lane).pending(); }
   /// Says goodbye and closes everything; false after a violation.
   void close();
@@ -143,6 +143,7 @@ class Process {
   std::uint32_t frags_out_ = 0;
   std::vector<ibv_mr*> cached_;  // registrations of requests that are over
   std::int64_t allocated_ = 0;
+  std::uint64_t asked_ = 0;  // requests for memory
   std::optional<Engine> engine_;  // last: destroyed before what it refers to
 };
 

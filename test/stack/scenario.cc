@@ -26,6 +26,12 @@ struct Flavor {
   std::uint32_t kinds = 0;            // faults, one bit each; 0: those without an end of their own
   bool datagrams = false;             // of the connection manager are lost, doubled and late
   bool late_ports = false;
+  bool blocked = false;               // verbs of the progress function block, up to 3 s
+  bool verbs_fail = false;            // with any errno
+  bool dies_in_a_call = false;        // a device
+  bool memory = false;                // of the PML runs out
+  bool few_receives = false;          // buffers
+  std::uint64_t short_runs = 8;
   bool may_fail = false;
 };
 
@@ -64,8 +70,9 @@ constexpr Flavor kFlavors[] = {
      .min_rails = 2,
      .max_faults = 3,
      .span_ns = 10 * kMs,
-     .fault_ns = 10 * kSecond,
-     .kinds = kThreads | bit(FaultKind::kBreak)},
+     .fault_ns = 60 * kSecond,
+     .kinds = kThreads | bit(FaultKind::kBreak),
+     .short_runs = 2},
     {.name = "control",
      .min_rails = 2,
      .max_faults = 4,
@@ -87,7 +94,63 @@ constexpr Flavor kFlavors[] = {
      .max_procs = 16,
      .min_pairs = 60,
      .max_pairs = 200,
-     .kinds = kLinks | kThreads},
+     .kinds = kLinks | kThreads,
+     .short_runs = 3},
+    {.name = "together",  // all begin at once, towards each other
+     .min_pairs = 4,
+     .min_faults = 0,
+     .span_ns = 2 * kUs,
+     .kinds = kLinks,
+     .datagrams = true},
+    {.name = "blocked",
+     .min_rails = 2,
+     .min_faults = 0,
+     .kinds = bit(FaultKind::kBreak) | bit(FaultKind::kPortDown),
+     .blocked = true,
+     .short_runs = 2},
+    {.name = "errno",
+     .min_rails = 2,
+     .min_faults = 0,
+     .kinds = bit(FaultKind::kBreak) | bit(FaultKind::kPortDown),
+     .verbs_fail = true,
+     .short_runs = 0},  // seeds 3, 10 and 23 break L1: a message waits for ever after failed registrations
+    {.name = "overrun",
+     .min_rails = 2,
+     .kinds = bit(FaultKind::kCqError) | bit(FaultKind::kBreak),
+     .may_fail = true},
+    {.name = "dies",
+     .min_rails = 2,
+     .min_faults = 0,
+     .max_faults = 2,
+     .kinds = kLinks,
+     .dies_in_a_call = true},
+    {.name = "memory", .kinds = kLinks, .memory = true},
+    {.name = "receives",
+     .max_procs = 3,
+     .min_pairs = 100,
+     .max_pairs = 250,
+     .span_ns = 5 * kMs,
+     .max_length = 300,
+     .kinds = bit(FaultKind::kSleep) | bit(FaultKind::kBreak),
+     .few_receives = true},
+    {.name = "crowd",
+     .min_procs = 32,
+     .max_procs = 64,
+     .min_pairs = 100,
+     .max_pairs = 300,
+     .kinds = kLinks | kThreads,
+     .short_runs = 1},
+    {.name = "thousand",
+     .min_procs = 1000,
+     .max_procs = 1000,
+     .max_rails = 1,
+     .min_pairs = 2000,
+     .max_pairs = 4000,
+     .span_ns = 5 * kMs,
+     .max_length = 3000,
+     .kinds = kLinks,
+     .datagrams = true,
+     .short_runs = 0},
 };
 
 void make_machine(sim::Prng& d, const Flavor& f, Machine& m) {
@@ -135,7 +198,22 @@ void make_machine(sim::Prng& d, const Flavor& f, Machine& m) {
     m.late_ports = static_cast<std::uint32_t>(d.below(1u << m.rails));
     m.late_ns = d.below(50 * kMs);
   }
-  m.may_fail = f.may_fail;
+  if (f.blocked) {
+    t.verb_blocks = static_cast<unsigned>(d.range(1, 100));
+    t.verb_ns = 3 * kSecond;
+  }
+  if (f.verbs_fail) t.verb_fails = static_cast<unsigned>(d.range(1, 300));
+  if (f.dies_in_a_call) m.dies_at_call = d.range(1, d.chance(50) ? 200 : 5000);
+  if (f.memory) {
+    m.memory_at = d.range(1, d.chance(50) ? 20 : 200);
+    m.memory_for = static_cast<std::uint32_t>(d.chance(50) ? 0 : d.below(20));
+  }
+  if (f.few_receives) {
+    m.receive_depth = 16;
+    m.receive_first = 4;
+  }
+  if (m.procs > 64) m.lazy = true;
+  m.may_fail = f.may_fail || f.dies_in_a_call || f.memory;
 }
 
 void make_pairs(sim::Prng& d, const Flavor& f, Scenario& s) {
@@ -193,9 +271,10 @@ void make_faults(sim::Prng& d, const Flavor& f, Scenario& s) {
     x.q = static_cast<std::uint32_t>((x.p + 1 + d.below(m.procs - 1)) % m.procs);
     x.r = static_cast<std::uint32_t>(d.below(m.rails));
     x.d = d.chance(70) ? d.below(f.fault_ns / 4) : d.below(f.fault_ns);
-    if (x.kind == FaultKind::kBreak || x.kind == FaultKind::kDevice) x.d = 0;
-    if (x.kind == FaultKind::kDevice && killed) x.kind = FaultKind::kBreak;  // one rail stays
-    killed = killed || x.kind == FaultKind::kDevice;
+    const bool kills = x.kind == FaultKind::kDevice || x.kind == FaultKind::kCqError;
+    if (x.kind == FaultKind::kBreak || kills) x.d = 0;
+    if (kills && killed) x.kind = FaultKind::kBreak;  // one rail stays
+    killed = killed || kills;
     s.faults.push_back(x);
   }
   for (const sim::PairPlan& p : s.program.pairs) s.last_ns = std::max({s.last_ns, p.send_at, p.recv_at});
@@ -204,7 +283,7 @@ void make_faults(sim::Prng& d, const Flavor& f, Scenario& s) {
 }
 
 constexpr const char* kNames[] = {"port-down", "rail-down", "silent", "all-silent",  "one-way",   "break",
-                                  "sleep",     "device",    "refuse", "late-events", "slow-verbs"};
+                                  "sleep",     "device",    "overrun",  "refuse", "late-events", "slow-verbs"};
 static_assert(std::size(kNames) == static_cast<std::size_t>(FaultKind::kCount));
 
 }  // namespace
@@ -216,6 +295,12 @@ const std::vector<std::string>& config_names() {
     return all;
   }();
   return names;
+}
+
+std::uint64_t short_runs(const std::string& config) {
+  for (const Flavor& f : kFlavors)
+    if (config == f.name) return f.short_runs;
+  return 0;
 }
 
 bool generate(std::uint64_t seed, const std::string& config, Scenario& out) {

@@ -26,6 +26,7 @@ enum class FaultKind : std::uint8_t {
   kBreak,       // the connection from p to q on rail r fails with a completion error
   kSleep,       // p makes no MPI call for d
   kDevice,      // p's device of rail r dies
+  kCqError,     // its completion queues overrun
   kRefuse,      // verbs that make something fail at p for d
   kLateEvents,  // p's event thread does not run for d
   kSlowVerbs,   // p's control threads are held up for d
@@ -70,6 +71,9 @@ struct Machine {
   std::uint64_t events_ns = 20 * kUs;   // and the event thread to run
   std::uint32_t late_ports = 0;         // one bit per rail of process 0: down at the start ..
   std::uint64_t late_ns = 0;            // .. and for so long
+  std::uint64_t dies_at_call = 0;       // the device of process 0 and the last rail dies in this verb
+  std::uint64_t memory_at = 0;          // the PML's n-th request for memory in each process fails ..
+  std::uint32_t memory_for = 0;         // .. and so many after it
   bool may_fail = false;                // requests may end with an error: a device died
   FabricTraits fabric;
   std::uint64_t heal_ns = 30 * kSecond;  // everything ends so soon after the last fault
@@ -83,6 +87,8 @@ struct Scenario {
   std::uint64_t last_ns = 0;  // when the last fault ends and the last operation begins
 };
 
+/// How many seeds of it a short test runs; 0: it takes too long.
+std::uint64_t short_runs(const std::string& config);
 /// The names of the configurations.
 const std::vector<std::string>& config_names();
 /// False: no such configuration.

@@ -24,8 +24,7 @@ Result run(const std::string& config, std::uint64_t seed) {
 class Configuration : public testing::TestWithParam<std::string> {};
 
 TEST_P(Configuration, NoRunBreaksAPromise) {
-  constexpr std::uint64_t kRuns = 8;
-  for (std::uint64_t seed = 1; seed <= kRuns; ++seed) {
+  for (std::uint64_t seed = 1; seed <= short_runs(GetParam()); ++seed) {
     const Result r = run(GetParam(), seed);
     EXPECT_FALSE(r.failed) << "bfo-stack --config " << GetParam() << " --seed " << seed
                            << " --trace: " << r.violation;

@@ -101,6 +101,7 @@ int dereg_mr(ibv_mr* mr) {
   return 0;
 }
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr*) {
+  if (!may(pd->context)) return nullptr;
   Fabric& f = fabric_of(pd->context);
   if (f.dice.chance(f.traits.ah_fails)) {
     errno = ETIMEDOUT;
@@ -191,6 +192,7 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* a, int mask) {
   auto& q = *static_cast<Qp*>(qp);
   Fabric& f = fabric_of(qp->context);
   if (a->qp_state == IBV_QPS_ERR) {
+    f.called(qp->context);
     if (q.device()->dead) return EIO;
     f.to_error(q);
     return 0;
@@ -217,6 +219,8 @@ int destroy_qp(ibv_qp* qp) {
 
 int poll_cq(ibv_cq* cq, int count, ibv_wc* wcs) {
   auto& c = *static_cast<Cq*>(cq);
+  fabric_of(cq->context).called(cq->context);
+  if (c.broken) return -1;
   int n = 0;
   for (; n < count && !c.entries.empty(); ++n) {
     wcs[n] = c.entries.front();
@@ -233,6 +237,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
   return fabric_of(qp->context).post_send(*static_cast<Qp*>(qp), *wr);
 }
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr**) {
+  fabric_of(qp->context).called(qp->context);
   static_cast<Qp*>(qp)->rq.emplace_back(wr->wr_id, *wr->sg_list);
   return 0;
 }

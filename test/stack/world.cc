@@ -48,6 +48,11 @@ World::World(const Scenario& s, bool tracing)
   book.reset(scenario.program);
   start_ns_ = time.now();
   actors_.resize(s.machine.procs);
+  if (s.machine.procs <= 64) return;
+  talk_.resize(std::size_t{s.machine.procs} * s.machine.procs);
+  for (const sim::PairPlan& p : s.program.pairs)
+    talk_[std::size_t{p.src} * s.machine.procs + p.dst] = talk_[std::size_t{p.dst} * s.machine.procs + p.src] =
+        true;
 }
 
 World::~World() {
@@ -81,6 +86,8 @@ void World::open() {
     processes[p]->begin();
     schedule(p, now() + dice_.below(50 * kUs));
   }
+  fabric.running = true;
+  if (m.dies_at_call != 0) fabric.device(0, m.rails - 1)->dies_at_call = m.dies_at_call;
   for (const Fault& f : scenario.faults) {
     void* const x = const_cast<Fault*>(&f);
     time.in(
@@ -95,8 +102,10 @@ void World::open() {
   time.in(
       scenario.last_ns,
       [](void* w, std::uint64_t, void*) {
-        FabricTraits& t = static_cast<World*>(w)->fabric.traits;
-        t.datagram_loss = t.datagram_late = t.packet_late = t.ah_fails = t.verb_blocks = 0;
+        Fabric& fabric = static_cast<World*>(w)->fabric;
+        FabricTraits& t = fabric.traits;
+        t.datagram_loss = t.datagram_late = t.packet_late = t.ah_fails = t.verb_blocks = t.verb_fails = 0;
+        for (const auto& d : fabric.devices) d->dies_at_call = 0;
       },
       this);
 }
@@ -193,6 +202,10 @@ void World::blocked(std::uint32_t p, std::uint64_t ns) {
   actors_[p].asleep_until = std::max(actors_[p].asleep_until, now() + ns);
 }
 
+bool World::talk(std::uint32_t p, std::uint32_t q) const {
+  return talk_.empty() || talk_[std::size_t{p} * scenario.machine.procs + q];
+}
+
 // ---- what is watched
 
 void World::watch(std::uint32_t key, const Buffer& buffer) {
@@ -238,6 +251,8 @@ void World::begin_fault(const Fault& f) {
       return;
     case FaultKind::kDevice:
       return fabric.kill(d);
+    case FaultKind::kCqError:
+      return fabric.overrun(d);
     case FaultKind::kRefuse:
       return fabric.refuse(f.p, now() + f.d, ENOMEM);
     case FaultKind::kLateEvents:

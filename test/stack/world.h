@@ -55,6 +55,8 @@ class World : public Observer {
   // ---- for the processes
   std::uint64_t now() const { return time.now(); }
   std::uint64_t start_ns() const { return start_ns_; }
+  /// Are these two connected? Of many processes only those that have messages for each other.
+  bool talk(std::uint32_t p, std::uint32_t q) const;
   void watch(std::uint32_t key, const Buffer& buffer);
   const Scenario& scenario;
   Timeline time;
@@ -97,6 +99,7 @@ class World : public Observer {
 
   std::vector<Actor> actors_;
   std::vector<Watched> watched_;  // by key
+  std::vector<bool> talk_;        // by both, of many processes
   std::uint64_t start_ns_ = 0;
   sim::Prng dice_;
 };
