@@ -42,8 +42,15 @@ int ibv_destroy_qp(struct ibv_qp* qp) {
   return destroy(qp);
 }
 
+struct ibv_qp* ibv_create_qp(struct ibv_pd* pd, struct ibv_qp_init_attr* init) {
+  if (init->qp_type == IBV_QPT_RC) count();
+  struct ibv_qp* (*create)(struct ibv_pd*, struct ibv_qp_init_attr*);
+  *(void**)&create = real("ibv_create_qp");
+  return create(pd, init);
+}
+
 int ibv_modify_qp(struct ibv_qp* qp, struct ibv_qp_attr* attr, int mask) {
-  if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR) count();
+  if (qp->qp_type == IBV_QPT_RC) count();
   int (*modify)(struct ibv_qp*, struct ibv_qp_attr*, int);
   *(void**)&modify = real("ibv_modify_qp");
   return modify(qp, attr, mask);

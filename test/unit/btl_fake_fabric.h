@@ -87,6 +87,7 @@ class FakeFabric {
   int wrong_qkeys = 0;             // datagrams dropped because they name another Q_Key than their target's
   int refuse_ah = 0;               // errno of create_ah
   uint64_t block_ah_ns = 0;        // create_ah takes so long
+  uint64_t block_ready_ns = 0;     // modify_qp of a connection to RTR takes so long
   uint64_t block_destroy_ns = 0;   // destroy_qp of a connection takes so long
   uint32_t max_inline = 256;
 

@@ -19,6 +19,12 @@ FakeDevice& device_of(ibv_context* context) {
   return *static_cast<FakeDevice*>(context->device);
 }
 
+/// Counts a control verb that may block, and lets it take its time.
+void control_verb(uint64_t takes_ns = 0) {
+  fabric().progress_verbs += fabric().in_progress;
+  fake_now() += takes_ns;
+}
+
 // ---- devices
 
 const char* get_device_name(ibv_device* device) {
@@ -84,11 +90,6 @@ int dereg_mr(ibv_mr* mr) {
   fabric().mrs.erase(mr->rkey);
   delete mr;
   return 0;
-}
-/// Counts a control verb that may block, and lets it take its time.
-void control_verb(uint64_t takes_ns = 0) {
-  fabric().progress_verbs += fabric().in_progress;
-  fake_now() += takes_ns;
 }
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr*) {
   control_verb(fabric().block_ah_ns);
@@ -171,6 +172,7 @@ int destroy_srq(ibv_srq*) {
 }
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   FakeFabric& f = fabric();
+  if (init->qp_type == IBV_QPT_RC) control_verb();
   if (f.call("create_qp", pd->context) != 0) return nullptr;
   if (f.refuse_create != 0 || init->cap.max_inline_data > f.max_inline) {
     errno = f.refuse_create != 0 ? f.refuse_create : EINVAL;
@@ -186,11 +188,11 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
 }
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   FakeFabric& f = fabric();
+  if (qp->qp_type == IBV_QPT_RC) control_verb(attr->qp_state == IBV_QPS_RTR ? f.block_ready_ns : 0);
   if (const int rc = f.call("modify_qp", qp->context); rc != 0) return rc;
   auto& fake = *static_cast<FakeQp*>(qp);
   f.modifications.emplace_back(qp->qp_num, *attr);
   if (attr->qp_state == IBV_QPS_ERR) {
-    control_verb();
     if (f.refuse_error != 0) return f.refuse_error;
     f.to_error(fake);
     return 0;

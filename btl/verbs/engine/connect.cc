@@ -36,71 +36,17 @@ void set_phase(Endpoint& endpoint, Phase phase, uint64_t now) {
   endpoint.phase_since_ns = now;
 }
 
-/// Makes what messages need, then both queue pairs in INIT. Object::kNone, or what cannot be made now, with
-/// errno.
-Object make_parts(Endpoint& endpoint) {
+/// What messages and the queue pairs need. Object::kNone, or what cannot be made now, with errno.
+Object make_room(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
   errno = 0;
   if (!ring_reserve(endpoint)) return Object::kMemory;
   if (host.prepare != nullptr && !host.prepare(host.ctx)) return Object::kMemory;
-  const QpSettings settings = port.settings();
-  QpSettings small = settings;
-  small.send_depth = 2;
-  small.inline_bytes = 0;
   // Every work request may come back as an error completion, the drain's markers too.
-  endpoint.reserved = settings.send_depth + small.send_depth;
+  endpoint.reserved = port.settings().send_depth + kProbeDepth;
   endpoint.send_cq = port.cqs().reserve(endpoint.reserved);
-  if (endpoint.send_cq == nullptr) return Object::kCompletionQueue;
-  const bool made = endpoint.data.create(port.api(), port.device().pd(), endpoint.send_cq, port.cqs().first(),
-                                         port.srq().ib(), settings) &&
-                    endpoint.probe.create(port.api(), port.device().pd(), endpoint.send_cq,
-                                          port.cqs().first(), nullptr, small);
-  if (!made) return Object::kQueuePair;
-  errno = endpoint.data.to_init(settings);
-  if (errno == 0) errno = endpoint.probe.to_init(settings);
-  if (errno != 0) return Object::kQueuePairState;
-  if (port.qps().insert(endpoint.data.number(), &endpoint) &&
-      port.qps().insert(endpoint.probe.number(), &endpoint)) {
-    return Object::kNone;
-  }
-  errno = ENOMEM;
-  return Object::kBuffers;
-}
-
-/// False: something is missing, and nothing is left of the attempt.
-bool make_queue_pairs(Endpoint& endpoint) {
-  const uint64_t bits = endpoint.port->env().random();
-  endpoint.data_psn = bits & 0xffffff;
-  endpoint.probe_psn = bits >> 24 & 0xffffff;
-  const Object missing = make_parts(endpoint);
-  if (missing == Object::kNone) return true;
-  const int error = errno;
-  qp_destroy(endpoint);
-  resource_failed(endpoint, missing, error);
-  return false;
-}
-
-/// 0 or errno.
-int ready_both(Endpoint& endpoint, const Packet& packet) {
-  Port& port = *endpoint.port;
-  QpSettings settings = port.settings();
-  settings.max_read = std::min(settings.max_read, std::max<uint8_t>(packet.max_read, 1));
-  endpoint.landing_address = packet.landing_address;
-  endpoint.landing_rkey = packet.landing_rkey;
-  const int rc = endpoint.data.to_ready(settings, port.address(), endpoint.peer, packet.data_qpn,
-                                        packet.data_psn, endpoint.data_psn);
-  if (rc != 0) return rc;
-  settings.timeout = port.config().probe_timeout;
-  settings.retry_count = port.config().probe_retry;
-  return endpoint.probe.to_ready(settings, port.address(), endpoint.peer, packet.probe_qpn, packet.probe_psn,
-                                 endpoint.probe_psn);
-}
-
-bool ready_queue_pairs(Endpoint& endpoint, const Packet& packet) {
-  const int rc = ready_both(endpoint, packet);
-  if (rc != 0) resource_failed(endpoint, Object::kQueuePairState, rc);
-  return rc == 0;
+  return endpoint.send_cq != nullptr ? Object::kNone : Object::kCompletionQueue;
 }
 
 /// A fresh epoch's counters. Under no lock: nothing can be posted yet.
@@ -128,6 +74,21 @@ void retry_later(Endpoint& endpoint, uint64_t now) {
   endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.failures);
 }
 
+/// Begins to make the queue pairs of an attempt; with `request` they are connected, too.
+void make_queue_pairs(Endpoint& endpoint, const Packet* request, uint64_t now) {
+  const uint64_t bits = endpoint.port->env().random();
+  endpoint.data_psn = bits & 0xffffff;
+  endpoint.probe_psn = bits >> 24 & 0xffffff;
+  const Object missing = make_room(endpoint);
+  if (missing != Object::kNone) {
+    resource_failed(endpoint, missing, errno);
+    return retry_later(endpoint, now);
+  }
+  mail_prepare(endpoint);  // made at the same time
+  set_phase(endpoint, Phase::kMaking, now);
+  qp_make(endpoint, request);
+}
+
 void start(Endpoint& endpoint, uint64_t now) {
   if (!endpoint.initiator) {
     set_phase(endpoint, Phase::kKnocking, now);
@@ -139,11 +100,16 @@ void start(Endpoint& endpoint, uint64_t now) {
   }
   if (endpoint.epoch == UINT32_MAX) return retry_later(endpoint, now);  // there is no next one
   reset_epoch(endpoint, endpoint.epoch + 1);
-  if (!make_queue_pairs(endpoint)) return retry_later(endpoint, now);
-  set_phase(endpoint, Phase::kRequesting, now);
-  life_begin(endpoint, now);
-  mail_send(endpoint, PacketType::kRequest, endpoint.epoch);
-  endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
+  make_queue_pairs(endpoint, nullptr, now);
+}
+
+/// The control thread is back with `missing`. False when the attempt ends here.
+bool goes_on(Endpoint& endpoint, Object missing, int error, uint64_t now) {
+  if (missing != Object::kNone) resource_failed(endpoint, missing, error);
+  // Evidence against the attempt may have come meanwhile: then the peer hears nothing of it.
+  if (missing == Object::kNone && !endpoint.close.asked && !endpoint.peer_left) return true;
+  connect_abandon(endpoint, now);
+  return false;
 }
 
 void go_up(Endpoint& endpoint, uint64_t now) {
@@ -184,30 +150,24 @@ void on_knock(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
   if (endpoint.port->state() == PortState::kActive && endpoint.wanted) start(endpoint, now);
 }
 
+void learn_landing(Endpoint& endpoint, const Packet& packet) {
+  endpoint.landing_address = packet.landing_address;
+  endpoint.landing_rkey = packet.landing_rkey;
+}
+
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
   reset_epoch(endpoint, packet.epoch);
   if (!endpoint.wanted) endpoint.wanted_since_ns = now;  // what is parked from now on has waited since now
   endpoint.wanted = true;
-  if (!make_queue_pairs(endpoint)) return retry_later(endpoint, now);
-  if (!ready_queue_pairs(endpoint, packet)) {
-    connect_abandon(endpoint, now);
-    return;
-  }
-  set_phase(endpoint, Phase::kReplied, now);
-  life_begin(endpoint, now);
-  mail_send(endpoint, PacketType::kReply, endpoint.epoch);
-  endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
+  learn_landing(endpoint, packet);
+  make_queue_pairs(endpoint, &packet, now);
 }
 
 void on_reply(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  if (!ready_queue_pairs(endpoint, packet) ||
-      post_bare(endpoint, endpoint.data.ib(), work_id(WorkKind::kProbe, uint64_t{endpoint.epoch} << 1)) !=
-          0) {
-    connect_abandon(endpoint, now);
-    return;
-  }
-  set_phase(endpoint, Phase::kProbing, now);
+  learn_landing(endpoint, packet);
+  set_phase(endpoint, Phase::kBinding, now);
+  qp_connect(endpoint, packet);
 }
 
 /// A leaving peer says how many SENDs it received: they are delivered, though no completion covers the last
@@ -304,6 +264,23 @@ void connect_packet(Port& port, const char* data, size_t length) {
   act(*endpoint, packet, now);
 }
 
+void connect_made(Endpoint& endpoint, Object missing, int error) {
+  const uint64_t now = endpoint.port->env().now_ns();
+  if (!goes_on(endpoint, missing, error, now)) return;
+  set_phase(endpoint, endpoint.initiator ? Phase::kRequesting : Phase::kReplied, now);
+  life_begin(endpoint, now);
+  mail_send(endpoint, endpoint.initiator ? PacketType::kRequest : PacketType::kReply, endpoint.epoch);
+  endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
+}
+
+void connect_bound(Endpoint& endpoint, Object missing, int error) {
+  const uint64_t now = endpoint.port->env().now_ns();
+  if (!goes_on(endpoint, missing, error, now)) return;
+  const uint64_t id = work_id(WorkKind::kProbe, uint64_t{endpoint.epoch} << 1);
+  if (post_bare(endpoint, endpoint.data.ib(), id) != 0) return connect_abandon(endpoint, now);
+  set_phase(endpoint, Phase::kProbing, now);
+}
+
 void connect_established(Endpoint& endpoint) {
   if (endpoint.phase != Phase::kReplied || endpoint.announced) return;  // given up and about to be drained
   go_up(endpoint, endpoint.port->env().now_ns());
@@ -368,7 +345,7 @@ void connect_left(Endpoint& endpoint, uint64_t now) {
 /// other.
 static void give_up(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now) {
   if (endpoint.phase != Phase::kReplied) {
-    if (endpoint.data.exists()) connect_abandon(endpoint, now);
+    if (is_attempt(endpoint.phase)) connect_abandon(endpoint, now);
     return connect_failed(endpoint, cause, code, now);
   }
   const Host& host = endpoint.port->host();

@@ -38,6 +38,11 @@ void connect_step(Endpoint& endpoint, uint64_t now);
 bool connect_rests(const Endpoint& endpoint, uint64_t now);
 /// A datagram came in.
 void connect_packet(Port& port, const char* data, size_t length);
+/// A control thread has made the queue pairs, the responder's connected to the initiator's; or could not make
+/// `missing`, with errno `error`.
+void connect_made(Endpoint& endpoint, Object missing, int error);
+/// Initiator: the queue pairs are connected to the responder's, or are not.
+void connect_bound(Endpoint& endpoint, Object missing, int error);
 /// The probe before traffic came back.
 void connect_probe_done(Endpoint& endpoint, int status);
 /// Responder: READY or the first message came. No-op when up already.

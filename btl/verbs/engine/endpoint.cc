@@ -16,8 +16,12 @@ const char* phase_name(Phase phase) {
       return "idle";
     case Phase::kKnocking:
       return "knocking";
+    case Phase::kMaking:
+      return "making";
     case Phase::kRequesting:
       return "requesting";
+    case Phase::kBinding:
+      return "binding";
     case Phase::kProbing:
       return "probing";
     case Phase::kReplied:
@@ -56,7 +60,9 @@ bfo_rail_state_t rail_state(const Endpoint& endpoint) {
     case Phase::kIdle:
       return BFO_RAIL_IDLE;
     case Phase::kKnocking:
+    case Phase::kMaking:
     case Phase::kRequesting:
+    case Phase::kBinding:
     case Phase::kProbing:
     case Phase::kReplied:
     case Phase::kClosed:

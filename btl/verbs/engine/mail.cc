@@ -49,6 +49,13 @@ bool mail_ready(const Endpoint& endpoint) {
   return endpoint.address != nullptr && endpoint.address->handle != nullptr;
 }
 
+void mail_prepare(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  if (mail_ready(endpoint)) return;
+  if (endpoint.address == nullptr) endpoint.address = port.addresses().find(endpoint.peer);
+  if (endpoint.address != nullptr) port.addresses().handle(*endpoint.address, port.env().now_ns());
+}
+
 void mail_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   Port& port = *endpoint.port;
   if (endpoint.address == nullptr) endpoint.address = port.addresses().find(endpoint.peer);

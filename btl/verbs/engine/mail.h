@@ -15,6 +15,8 @@ namespace bfo::engine {
 /// Sends one, without waiting; it may be lost. While the address handle is being made the last one waits for
 /// it.
 void mail_send(Endpoint& endpoint, PacketType type, uint32_t epoch);
+/// A packet will follow soon: asks for the address handle, if there is none.
+void mail_prepare(Endpoint& endpoint);
 /// Sends what waits for the address handle, if that is there and the packet still says what is true.
 void mail_flush(Endpoint& endpoint);
 /// True when a packet would leave at once.

@@ -95,7 +95,9 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   if (!draw_secrets(env_, &nonce_, &key_, &qp_settings_.qkey)) return false;
   address_.qkey = qp_settings_.qkey;
   addresses_.open(*this, config.control, &attention_);
-  queue_pairs_.open(config.control, 1, &attention_);  // in order: a number is free again before it is reused
+  // Peers whose neighbour does not answer keep as many threads for about a second each; the others go on.
+  setups_.open(config.control, ControlLane::kMaxWidth, &attention_);
+  queue_pairs_.open(config.control, 1, &attention_);
   stops_.open(config.control, 1, &attention_);
   *what = "port attributes";
   errno = ENETDOWN;
@@ -166,8 +168,9 @@ bool Port::close() {
 
 /// A thread that does not come back from its verb keeps the device.
 bool Port::end_commands() {
-  // Stopped queue pairs are destroyed next.
-  bool ended = stops_.close(kVerbPatienceNs);
+  // Queue pairs that were made or stopped are destroyed next.
+  bool ended = setups_.close(kVerbPatienceNs);
+  ended = stops_.close(kVerbPatienceNs) && ended;
   ended = queue_pairs_.close(kVerbPatienceNs) && ended;
   ended = addresses_.close() && ended;
   if (!ended) device_->leave_open();
@@ -449,6 +452,7 @@ void Port::handle_error(const ibv_wc& wc) {
 
 void Port::finish_commands() {
   addresses_.lane().finish();
+  setups_.finish();
   stops_.finish();
   queue_pairs_.finish();
 }
@@ -499,7 +503,9 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
       connect_step(endpoint, now);
       timers_ = true;
       break;
+    case Phase::kMaking:
     case Phase::kRequesting:
+    case Phase::kBinding:
     case Phase::kProbing:
       if (endpoint.close.asked) connect_abandon(endpoint, now);
       if (endpoint.peer_left) {

@@ -198,8 +198,9 @@ class Port {
   Ud& ud() { return ud_; }
   Pulse& pulse() { return pulse_; }
   AddressBook& addresses() { return addresses_; }
-  /// Control verbs on queue pairs: those that may take long, and the way to ERR, which must not wait for
-  /// them.
+  /// Control verbs on queue pairs: those that make and connect them, those that destroy them, and the way to
+  /// ERR, which must wait for neither.
+  ControlLane& setups() { return setups_; }
   ControlLane& queue_pairs() { return queue_pairs_; }
   ControlLane& stops() { return stops_; }
   Table<Endpoint>& qps() { return qps_; }
@@ -285,6 +286,7 @@ class Port {
   Ud ud_;
   Pulse pulse_;
   AddressBook addresses_;
+  ControlLane setups_;
   ControlLane queue_pairs_;
   ControlLane stops_;
   Table<Endpoint> qps_;    // by queue pair number

@@ -3,6 +3,10 @@
 // qp_command.cc: see qp_command.h.
 #include "btl/verbs/engine/qp_command.h"
 
+#include <algorithm>
+#include <cerrno>
+
+#include "btl/verbs/engine/connect.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/port.h"
@@ -16,8 +20,49 @@ void unlist(Endpoint& endpoint, const Qp& qp) {
   if (qp.exists() && qps.find(qp.number()) == &endpoint) qps.erase(qp.number());
 }
 
+// ---- control threads
+
+void fail(QpCommand& command, Object missing, int error) {
+  command.missing = missing;
+  command.error = error != 0 ? error : EIO;
+}
+
+void make_both(QpCommand& command) {
+  const QpPlan& plan = command.plan;
+  errno = 0;
+  if (!command.data.create(*plan.api, plan.pd, command.send_cq, plan.receive_cq, plan.srq, plan.data) ||
+      !command.probe.create(*plan.api, plan.pd, command.send_cq, plan.receive_cq, nullptr, plan.probe)) {
+    return fail(command, Object::kQueuePair, errno);
+  }
+  int rc = command.data.to_init(plan.data);
+  if (rc == 0) rc = command.probe.to_init(plan.probe);
+  if (rc != 0) fail(command, Object::kQueuePairState, rc);
+}
+
+void connect_both(QpCommand& command) {
+  const QpPlan& plan = command.plan;
+  int rc = command.data.to_ready(plan.data, plan.own, plan.peer, plan.peer_data_qpn, plan.peer_data_psn,
+                                 plan.data_psn);
+  if (rc == 0) {
+    rc = command.probe.to_ready(plan.probe, plan.own, plan.peer, plan.peer_probe_qpn, plan.peer_probe_psn,
+                                plan.probe_psn);
+  }
+  if (rc != 0) fail(command, Object::kQueuePairState, rc);
+}
+
+bool prepares(QpCommand::Verb verb) {
+  return verb == QpCommand::Verb::kMake || verb == QpCommand::Verb::kConnect ||
+         verb == QpCommand::Verb::kMakeBoth;
+}
+
+void run_prepare(QpCommand& command) {
+  if (command.verb != QpCommand::Verb::kConnect) make_both(command);
+  if (command.verb != QpCommand::Verb::kMake && command.missing == Object::kNone) connect_both(command);
+}
+
 void run_command(Command& base) {
   auto& command = static_cast<QpCommand&>(base);
+  if (prepares(command.verb)) return run_prepare(command);
   if (command.verb == QpCommand::Verb::kFence) {
     command.clean = command.data.destroy() == 0;
     return;
@@ -33,10 +78,13 @@ void run_command(Command& base) {
   command.clean = command.probe.destroy() == 0 && data;
 }
 
+// ---- progress function
+
 void command_done(Command& base);
 
 void submit(QpCommand& command, QpCommand::Verb verb) {
   command.verb = verb;
+  command.droppable = prepares(verb);
   command.run = run_command;
   command.done = command_done;
   if (!command.on_heap) {
@@ -44,6 +92,7 @@ void submit(QpCommand& command, QpCommand::Verb verb) {
     return command_done(command);
   }
   Port& port = *command.port;
+  if (prepares(verb)) return port.setups().submit(command, Urgency::kNormal);
   if (verb == QpCommand::Verb::kStop) return port.stops().submit(command, Urgency::kFirst);
   port.queue_pairs().submit(command, Urgency::kLast);
 }
@@ -76,9 +125,33 @@ void end_destroy(QpCommand& command) {
   endpoint->port->need_attention();
 }
 
+/// The endpoint has its queue pairs, or what there is of them.
+void end_prepare(QpCommand& command) {
+  Endpoint& endpoint = *command.endpoint;
+  const bool connect = command.verb == QpCommand::Verb::kConnect;
+  Object missing = command.missing;
+  int error = command.error;
+  endpoint.command = nullptr;
+  endpoint.data = command.data;
+  endpoint.probe = command.probe;
+  if (command.on_heap) unmake(&command);
+  if (connect) return connect_bound(endpoint, missing, error);
+  Table<Endpoint>& qps = endpoint.port->qps();
+  if (missing == Object::kNone && !(qps.insert(endpoint.data.number(), &endpoint) &&
+                                    qps.insert(endpoint.probe.number(), &endpoint))) {
+    missing = Object::kBuffers;
+    error = ENOMEM;
+  }
+  connect_made(endpoint, missing, error);
+}
+
 void command_done(Command& base) {
   auto& command = static_cast<QpCommand&>(base);
   if (command.verb == QpCommand::Verb::kDestroy) return end_destroy(command);
+  if (prepares(command.verb)) {
+    if (command.endpoint != nullptr && !command.unwanted) return end_prepare(command);
+    return submit(command, QpCommand::Verb::kDestroy);
+  }
   if (Endpoint* const endpoint = command.endpoint; endpoint != nullptr) {
     endpoint->command = nullptr;
     if (command.verb == QpCommand::Verb::kStop) {
@@ -96,7 +169,51 @@ void command_done(Command& base) {
   submit(command, QpCommand::Verb::kDestroy);
 }
 
+QpPlan make_plan(const Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  QpPlan plan;
+  plan.api = &port.api();
+  plan.pd = port.device().pd();
+  plan.receive_cq = port.cqs().first();
+  plan.srq = port.srq().ib();
+  plan.data = plan.probe = port.settings();
+  plan.probe.send_depth = kProbeDepth;
+  plan.probe.inline_bytes = 0;
+  plan.probe.timeout = port.config().probe_timeout;
+  plan.probe.retry_count = port.config().probe_retry;
+  plan.data_psn = endpoint.data_psn;
+  plan.probe_psn = endpoint.probe_psn;
+  plan.own = port.address();
+  return plan;
+}
+
+void add_peer(QpPlan* plan, const Endpoint& endpoint, const Packet& packet) {
+  plan->data.max_read = std::min(plan->data.max_read, std::max<uint8_t>(packet.max_read, 1));
+  plan->probe.max_read = plan->data.max_read;
+  plan->peer = endpoint.peer;
+  plan->peer_data_qpn = packet.data_qpn;
+  plan->peer_data_psn = packet.data_psn;
+  plan->peer_probe_qpn = packet.probe_qpn;
+  plan->peer_probe_psn = packet.probe_psn;
+}
+
 }  // namespace
+
+void qp_make(Endpoint& endpoint, const Packet* request) {
+  QpCommand spare;
+  QpCommand& command = prepare(endpoint, spare);
+  command.plan = make_plan(endpoint);
+  if (request != nullptr) add_peer(&command.plan, endpoint, *request);
+  submit(command, request != nullptr ? QpCommand::Verb::kMakeBoth : QpCommand::Verb::kMake);
+}
+
+void qp_connect(Endpoint& endpoint, const Packet& reply) {
+  QpCommand spare;
+  QpCommand& command = prepare(endpoint, spare);
+  command.plan = make_plan(endpoint);
+  add_peer(&command.plan, endpoint, reply);
+  submit(command, QpCommand::Verb::kConnect);
+}
 
 void qp_stop(Endpoint& endpoint) {
   QpCommand spare;
@@ -113,11 +230,17 @@ void qp_fence(Endpoint& endpoint) {
 }
 
 void qp_destroy(Endpoint& endpoint) {
+  unlist(endpoint, endpoint.data);
+  unlist(endpoint, endpoint.probe);
+  if (endpoint.command != nullptr) {
+    endpoint.command->unwanted = true;
+    endpoint.send_cq = nullptr;
+    endpoint.data = endpoint.probe = Qp{};
+    return;
+  }
   QpCommand spare;
   QpCommand& command = prepare(endpoint, spare);
   endpoint.send_cq = nullptr;
-  unlist(endpoint, endpoint.data);
-  unlist(endpoint, endpoint.probe);
   endpoint.data = endpoint.probe = Qp{};
   submit(command, QpCommand::Verb::kDestroy);
 }

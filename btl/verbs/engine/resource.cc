@@ -127,7 +127,9 @@ bool resource_exhausted(const Endpoint& endpoint, uint64_t now) {
 bool resource_stops(const Endpoint& endpoint) {
   const Lack& lack = endpoint.lack;
   if (lack.there) return true;
-  return lack.object == Object::kAddressHandle ? !mail_ready(endpoint) : !endpoint.data.exists();
+  if (lack.object == Object::kAddressHandle) return !mail_ready(endpoint);
+  // A control thread that is making the queue pairs has not said yet whether it can.
+  return endpoint.phase != Phase::kMaking && !endpoint.data.exists();
 }
 
 void resource_text(const Lack& lack, char* text, size_t size) {

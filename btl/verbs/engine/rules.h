@@ -14,12 +14,17 @@ namespace bfo::engine {
 
 /// Where an endpoint stands. One state, changed by connect.cc and drain.cc only.
 ///
-///     kIdle -> kKnocking | kRequesting -> kProbing | kReplied -> kUp <-> kSuspect -> kDraining -> kClosed ->
-///     kKnocking ...
+///     kIdle -> kMaking -> kRequesting -> kBinding -> kProbing -> kUp <-> kSuspect -> kDraining -> kClosed ...
+///     kIdle -> kKnocking -> kMaking -> kReplied -> kUp ...
+///
+/// In kMaking and kBinding a control thread has the queue pairs. The attempt can be given up meanwhile, which
+/// leads to kClosed at once: the command destroys what it has made, and the next attempt waits for that.
 enum class Phase : uint8_t {
   kIdle,        // never connected, nothing wanted
   kKnocking,    // responder: asks the initiator to start
+  kMaking,      // the queue pairs are being made; responder: REQ has come, and they are connected, too
   kRequesting,  // initiator: REQ sent, waits for REP
+  kBinding,     // initiator: REP has come, the queue pairs are being connected
   kProbing,     // initiator: queue pairs ready, zero-byte write on its way
   kReplied,     // responder: REP sent, waits for RTU or for the first message
   kUp,
@@ -34,9 +39,16 @@ constexpr bool is_up(Phase phase) {
   return phase == Phase::kUp || phase == Phase::kSuspect;
 }
 
+/// True for an attempt that is dropped when it fails: nothing was posted on it by anybody above, and the peer
+/// has not been told that this side is ready.
+constexpr bool is_attempt(Phase phase) {
+  return phase == Phase::kMaking || phase == Phase::kRequesting || phase == Phase::kBinding ||
+         phase == Phase::kProbing;
+}
+
 /// True when there is an epoch that evidence can end.
 constexpr bool has_epoch(Phase phase) {
-  return is_up(phase) || phase == Phase::kRequesting || phase == Phase::kProbing || phase == Phase::kReplied;
+  return is_up(phase) || is_attempt(phase) || phase == Phase::kReplied;
 }
 
 /// Does evidence about epochs <= `epoch` end the epoch `own` of an endpoint in `phase`? The epoch is the unit
@@ -76,6 +88,8 @@ constexpr Answer answer_knock(Phase phase, uint32_t theirs, uint32_t ours) {
       return Answer::kStart;
     case Phase::kRequesting:
       return theirs >= ours ? Answer::kStartOver : Answer::kRequestAgain;
+    case Phase::kMaking:
+    case Phase::kBinding:
     case Phase::kProbing:
       return theirs >= ours ? Answer::kStartOver : Answer::kDrop;
     case Phase::kUp:
@@ -96,6 +110,8 @@ constexpr Answer answer_request(Phase phase, uint32_t theirs, uint32_t ours) {
     case Phase::kReplied:
       // A newer one means that the initiator gave up this epoch: it comes again when this side is fenced.
       return theirs > ours ? Answer::kEndEpoch : theirs == ours ? Answer::kReplyAgain : Answer::kDrop;
+    case Phase::kMaking:
+      // REP follows when the queue pairs are there.
     case Phase::kUp:
     case Phase::kSuspect:
       return theirs > ours ? Answer::kEndEpoch : Answer::kDrop;
@@ -111,7 +127,7 @@ constexpr Answer answer_reply(Phase phase, uint32_t theirs, uint32_t ours) {
 
 /// REFUSE(n) of an initiator stands for the REQ it cannot send: it has closed everything before epoch n.
 constexpr Answer answer_refuse(Phase phase, uint32_t theirs, uint32_t ours) {
-  const bool later = theirs > ours && (is_up(phase) || phase == Phase::kReplied);
+  const bool later = theirs > ours && (is_up(phase) || phase == Phase::kReplied || phase == Phase::kMaking);
   return later ? Answer::kEndEpoch : Answer::kDrop;
 }
 
