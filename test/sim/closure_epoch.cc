@@ -30,8 +30,8 @@ State Epochs::initial() const {
 }
 
 std::string Epochs::describe(const State& s) const {
-  static constexpr const char* kPhases[] = {"idle",    "knocking", "requesting", "probing", "replied", "up",
-                                            "suspect", "draining", "closed",     "gone",    "unusable"};
+  static constexpr const char* kPhases[] = {"idle", "knocking", "making",   "requesting", "binding", "probing", "replied",
+                                            "up",   "suspect",  "draining", "closed",     "gone",    "unusable"};
   std::string t;
   for (int x = 0; x < 2; ++x) {
     const Half& h = s.half[x];
@@ -58,6 +58,7 @@ void Epochs::successors(const State& from, std::vector<Next>& out) {
   for (int x = 0; x < 2; ++x) {
     traffic(from, out, x);
     if (from.half[x].dead) continue;
+    commands(from, out, x);
     handshake(from, out, x);
     drain(from, out, x);
     notices(from, out, x);
@@ -134,12 +135,28 @@ void Epochs::start(int x) {
   }
   if (h.epoch + 1 == kEpochs) return broken("epochs without end");
   reset_epoch(h, h.epoch + 1);
-  h.qp = kInit;
-  h.phase = Phase::kRequesting;
-  send(x, PacketType::kRequest, h.epoch);
+  h.busy = kPrepares;
+  h.phase = Phase::kMaking;
 }
 
+/// A control thread has made the queue pairs, or connected the initiator's.
+void Epochs::prepared(int x) {
+  Half& h = c_.half[x];
+  h.busy = kFree;
+  if (h.asked) return abandon(h);
+  const bool makes = h.phase == Phase::kMaking;
+  h.qp = x == 0 && makes ? kInit : kReady;
+  if (!makes) {
+    h.phase = Phase::kProbing;
+    return;
+  }
+  h.phase = x == 0 ? Phase::kRequesting : Phase::kReplied;
+  send(x, x == 0 ? PacketType::kRequest : PacketType::kReply, h.epoch);
+}
+
+/// The command that is under way destroys what it has made.
 void Epochs::abandon(Half& h) {
+  if (h.busy == kPrepares) h.busy = kUnwanted;
   h.qp = kNoQp;
   h.asked = 0;
   h.phase = Phase::kClosed;
@@ -149,9 +166,8 @@ void Epochs::accept(int x, int epoch) {
   Half& h = c_.half[x];
   reset_epoch(h, epoch);
   h.wanted = 1;
-  h.qp = kReady;
-  h.phase = Phase::kReplied;
-  send(x, PacketType::kReply, epoch);
+  h.busy = kPrepares;
+  h.phase = Phase::kMaking;
 }
 
 void Epochs::go_up(int x) {
@@ -177,6 +193,7 @@ void Epochs::packet(int x, PacketType type, int epoch) {
     case Answer::kDrop:
       return;
     case Answer::kStart:
+      if (h.busy != kFree) return;  // it knocks again
       h.epoch = std::max(h.epoch, static_cast<std::uint8_t>(epoch));
       if (h.phase == Phase::kIdle) h.wanted = 1;
       if (h.wanted) start(x);
@@ -190,12 +207,12 @@ void Epochs::packet(int x, PacketType type, int epoch) {
     case Answer::kKnock:
       return send(x, PacketType::kKnock, h.epoch);
     case Answer::kAccept:
-      return accept(x, epoch);
+      return h.busy == kFree ? accept(x, epoch) : void();  // REQ comes again
     case Answer::kReplyAgain:
       return send(x, PacketType::kReply, h.epoch);
     case Answer::kProbe:
-      h.qp = kReady;
-      h.phase = Phase::kProbing;
+      h.busy = kPrepares;
+      h.phase = Phase::kBinding;
       h.foreign = off(Without::kNonce) && !(c_.half[1].qp == kReady && c_.half[1].epoch == epoch);
       return;
     case Answer::kReadyAgain:
@@ -219,13 +236,21 @@ void Epochs::give_up(int x) {
     rail_up(x, h.epoch);
     return end_epoch(h, h.epoch);
   }
-  if (h.qp != kNoQp) abandon(h);
+  if (engine::is_attempt(h.phase)) abandon(h);
   h.wanted = !h.device_dead;
   h.announced = 0;
   rail_down(x, h.epoch);
   return_parked(h);
   const bool again = h.any_closed && h.closed_epoch == h.epoch && !off(Without::kCountTwice);
   rail_closed(x, h.epoch, true, again ? h.closed_delivered : 0);
+}
+
+void Epochs::commands(const State& from, std::vector<Next>& out, int x) {
+  const Half& h = from.half[x];
+  if (h.busy == kUnwanted)
+    step(from, out, "the unwanted queue pairs are gone", x, [](Half& c) { c.busy = kFree; });
+  if (h.busy == kPrepares)
+    step(from, out, "the queue pairs are prepared", x, [&](Half&) { prepared(x); });
 }
 
 void Epochs::handshake(const State& from, std::vector<Next>& out, int x) {
@@ -239,7 +264,7 @@ void Epochs::handshake(const State& from, std::vector<Next>& out, int x) {
           step(from, out, "a packet arrives", x, [&](Half&) { packet(x, static_cast<PacketType>(type), e); });
   const bool between = h.phase == Phase::kIdle || h.phase == Phase::kClosed;
   const bool early = off(Without::kRequestAfterFence) && h.phase == Phase::kDraining && x == 0;
-  if (active && h.wanted && (between || early)) step(from, out, "starts", x, [&](Half&) { start(x); });
+  if (active && h.wanted && h.busy == kFree && (between || early)) step(from, out, "starts", x, [&](Half&) { start(x); });
   if (active && !off(Without::kRepeat)) {
     if (h.phase == Phase::kKnocking)
       step(from, out, "KNOCK again", x, [&](Half&) { send(x, PacketType::kKnock, h.epoch); });
@@ -264,12 +289,12 @@ void Epochs::handshake(const State& from, std::vector<Next>& out, int x) {
           },
           answered);
   }
-  if (h.asked && (h.phase == Phase::kRequesting || h.phase == Phase::kProbing))
+  if (h.asked && engine::is_attempt(h.phase))
     step(from, out, "gives the attempt up", x, [&](Half& c) { abandon(c); });
   const bool hopeless = !active || peer.dead || peer.device_dead || from.other;
   const bool trying = h.phase != Phase::kIdle || h.wanted || !off(Without::kParkedBeforeStart);
   if (h.message == kParked && !h.ever_up && trying && !(h.asked && h.phase == Phase::kReplied) && hopeless &&
-      h.phase != Phase::kDraining)
+      h.phase != Phase::kDraining && h.phase != Phase::kUnusable)
     step(from, out, "gives the rail up", x, [&](Half&) { give_up(x); });
 }
 

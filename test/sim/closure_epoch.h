@@ -15,7 +15,8 @@
 //   closed the one before, so that M1 may take it for another rail; a peer said to be closed is.
 //
 // What the model keeps apart: datagrams may be lost and come again as stale ones at any later time; a work
-// request is queued, in the fabric, executed and completed; the control verbs of a drain take their own time;
+// request is queued, in the fabric, executed and completed; the control verbs of an attempt and of a drain
+// take their own time, and may fail;
 // the device of a queue pair in ERR may still send
 // what is queued until the marker comes back, and accept what is in the fabric until it is destroyed; the
 // notices of the messaging layer take their own time, over another rail, if there is one.
@@ -79,6 +80,8 @@ enum class Without : int {
   kNewestCount,        // note_peer_closed: an older EPOCHCLOSED, delayed, displaces a newer one that waits
   kCountTwice,         // connect_failed: reports the last closed epoch again, with nothing delivered
   kAbandoned,  // gap_step: an attempt given up here, up at the peer, is not reported closed when asked
+  // While a control thread makes or connects the queue pairs:
+  kEndWhilePreparing,  // ends_epoch: no evidence ends an attempt whose command runs
   kCount
 };
 inline constexpr const char* kWithoutNames[] = {"nothing",
@@ -111,7 +114,8 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "a lost responder is reported",
                                                 "the newest count is kept",
                                                 "an epoch has one count",
-                                                "an abandoned attempt is reported"};
+                                                "an abandoned attempt is reported",
+                                                "an attempt ends while its command runs"};
 static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<std::size_t>(Without::kCount));
 
 /// What a run of the model contains.
@@ -124,6 +128,7 @@ struct Bounds {
 };
 
 enum QpState : std::uint8_t { kNoQp, kInit, kReady, kError, kRefused };
+enum Busy : std::uint8_t { kFree, kPrepares, kUnwanted };
 enum RailView : std::uint8_t { kIdle, kUp, kDown, kClosed, kUnusable };  ///< the messaging layer's
 enum Fate : std::uint8_t { kToPost, kParked, kPosted, kDone, kFailed, kNothing };
 enum Where : std::uint8_t { kQueued, kFlying, kExecuted };
@@ -137,6 +142,7 @@ struct Work {
 struct Half {
   Phase phase;
   std::uint8_t epoch, asked, announced, ever_up, wanted;
+  std::uint8_t busy;  // a command is under way: 0, or which (Busy)
   std::uint8_t qp, marker_posted, handed_back, last_receive, overdue, swept, seen_empty;
   std::uint8_t acked, delivered;  // SENDs of this epoch
   std::uint8_t any_closed, closed_epoch, closed_acked, closed_delivered, told, said;
@@ -198,6 +204,8 @@ class Epochs {
   void packet(int x, PacketType type, int epoch);
   void start(int x);
   void accept(int x, int epoch);
+  void commands(const State& from, std::vector<Next>& out, int x);
+  void prepared(int x);
   void reset_epoch(Half& h, int epoch);
   void abandon(Half& h);
   void go_up(int x);
@@ -211,6 +219,7 @@ class Epochs {
   void return_parked(Half& h);
   void gap(int x);
   void end_epoch(Half& h, int epoch) {
+    if (off(Without::kEndWhilePreparing) && h.busy == kPrepares) return;
     if (engine::ends_epoch(h.phase, h.asked, h.epoch, static_cast<std::uint32_t>(epoch))) h.asked = 1;
   }
 

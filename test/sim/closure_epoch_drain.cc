@@ -192,6 +192,7 @@ void Epochs::drain_step(int x, bool refused) {
     rail_down(x, h.epoch);
   }
   if (!h.handed_back && !off(Without::kHandBack)) hand_back(x);
+  if (h.device_dead) return_parked(h);
   h.phase = h.device_dead ? Phase::kUnusable : Phase::kClosed;
   h.any_closed = 1;
   h.closed_epoch = h.epoch;

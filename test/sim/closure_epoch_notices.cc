@@ -142,6 +142,11 @@ void Epochs::faults(const State& from, std::vector<Next>& out, int x) {
   };
   if (h.qp == kReady && !h.asked && (engine::is_up(h.phase) || h.phase == Phase::kReplied))
     fault("A WORK REQUEST FAILS at", [this](Half& c) { end_epoch(c, c.epoch); });
+  if (h.busy == kPrepares)
+    fault("QUEUE PAIRS ARE REFUSED at", [this](Half& c) {
+      c.busy = kFree;
+      abandon(c);
+    });
   if (!h.port_down)
     fault("THE PORT GOES DOWN at", [this](Half& c) {
       c.port_down = 1;
