@@ -30,8 +30,9 @@ State Epochs::initial() const {
 }
 
 std::string Epochs::describe(const State& s) const {
-  static constexpr const char* kPhases[] = {"idle", "knocking", "making",   "requesting", "binding", "probing", "replied",
-                                            "up",   "suspect",  "draining", "closed",     "gone",    "unusable"};
+  static constexpr const char* kPhases[] = {"idle",    "knocking", "making",  "requesting", "binding",
+                                            "probing", "replied",  "up",      "suspect",    "draining",
+                                            "closed",  "gone",     "unusable"};
   std::string t;
   for (int x = 0; x < 2; ++x) {
     const Half& h = s.half[x];
@@ -249,8 +250,7 @@ void Epochs::commands(const State& from, std::vector<Next>& out, int x) {
   const Half& h = from.half[x];
   if (h.busy == kUnwanted)
     step(from, out, "the unwanted queue pairs are gone", x, [](Half& c) { c.busy = kFree; });
-  if (h.busy == kPrepares)
-    step(from, out, "the queue pairs are prepared", x, [&](Half&) { prepared(x); });
+  if (h.busy == kPrepares) step(from, out, "the queue pairs are prepared", x, [&](Half&) { prepared(x); });
 }
 
 void Epochs::handshake(const State& from, std::vector<Next>& out, int x) {
@@ -264,7 +264,8 @@ void Epochs::handshake(const State& from, std::vector<Next>& out, int x) {
           step(from, out, "a packet arrives", x, [&](Half&) { packet(x, static_cast<PacketType>(type), e); });
   const bool between = h.phase == Phase::kIdle || h.phase == Phase::kClosed;
   const bool early = off(Without::kRequestAfterFence) && h.phase == Phase::kDraining && x == 0;
-  if (active && h.wanted && h.busy == kFree && (between || early)) step(from, out, "starts", x, [&](Half&) { start(x); });
+  if (active && h.wanted && h.busy == kFree && (between || early))
+    step(from, out, "starts", x, [&](Half&) { start(x); });
   if (active && !off(Without::kRepeat)) {
     if (h.phase == Phase::kKnocking)
       step(from, out, "KNOCK again", x, [&](Half&) { send(x, PacketType::kKnock, h.epoch); });

@@ -23,7 +23,8 @@ struct Slow : World {
 
   /// Makes the address handles and destroys what is to be destroyed.
   static void serve_others(Process& p) {
-    while (p.port.addresses().lane().run_one() || p.port.stops().run_one() || p.port.queue_pairs().run_one()) {
+    while (p.port.addresses().lane().run_one() || p.port.stops().run_one() ||
+           p.port.queue_pairs().run_one()) {
     }
   }
   /// Makes or connects the queue pairs of one endpoint.
@@ -242,7 +243,8 @@ TEST(Setup, GivenUpWhileMaking_FragmentsComeBackAtOnce) {
     w.turns(40);
     EXPECT_EQ(w.a.log, (Log{"down 1", "done x -12", "closed 1"}));
     EXPECT_EQ(w.a.endpoint.phase, Phase::kClosed);
-    ASSERT_EQ(engine::send(w.a.endpoint, w.frag("y")), engine::Accepted::kParked) << "waits for the next attempt";
+    ASSERT_EQ(engine::send(w.a.endpoint, w.frag("y")), engine::Accepted::kParked)
+        << "waits for the next attempt";
     w.expect_whole();
     EXPECT_EQ(w.b.count("recv 65 y"), 1);
   }

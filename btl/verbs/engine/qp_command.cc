@@ -137,8 +137,8 @@ void end_prepare(QpCommand& command) {
   if (command.on_heap) unmake(&command);
   if (connect) return connect_bound(endpoint, missing, error);
   Table<Endpoint>& qps = endpoint.port->qps();
-  if (missing == Object::kNone && !(qps.insert(endpoint.data.number(), &endpoint) &&
-                                    qps.insert(endpoint.probe.number(), &endpoint))) {
+  if (missing == Object::kNone &&
+      !(qps.insert(endpoint.data.number(), &endpoint) && qps.insert(endpoint.probe.number(), &endpoint))) {
     missing = Object::kBuffers;
     error = ENOMEM;
   }

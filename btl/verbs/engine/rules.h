@@ -14,8 +14,9 @@ namespace bfo::engine {
 
 /// Where an endpoint stands. One state, changed by connect.cc and drain.cc only.
 ///
-///     kIdle -> kMaking -> kRequesting -> kBinding -> kProbing -> kUp <-> kSuspect -> kDraining -> kClosed ...
-///     kIdle -> kKnocking -> kMaking -> kReplied -> kUp ...
+///     initiator: kIdle -> kMaking -> kRequesting -> kBinding -> kProbing -> kUp
+///     responder: kIdle -> kKnocking -> kMaking -> kReplied -> kUp
+///     both:      kUp <-> kSuspect -> kDraining -> kClosed -> kMaking | kKnocking ...
 ///
 /// In kMaking and kBinding a control thread has the queue pairs. The attempt can be given up meanwhile, which
 /// leads to kClosed at once: the command destroys what it has made, and the next attempt waits for that.
