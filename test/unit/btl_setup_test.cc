@@ -45,12 +45,13 @@ struct Slow : World {
   }
   /// Time passes; the setup lanes of `a` and `b` run when they are named.
   void live(uint64_t ms, bool a_served = true, bool b_served = true) {
+    const uint64_t step = ms > 50 ? 1'000'000 : 100'000;
     for (const uint64_t end = fake_now() + ms * 1'000'000; fake_now() < end;) {
       serve_others(a);
       serve_others(b);
       if (a_served) serve(a);
       if (b_served) serve(b);
-      for (int k = 0; k < 33; ++k) turn(k == 0 ? 100'000 : 0);
+      for (int k = 0; k < 33; ++k) turn(k == 0 ? step : 0);
       a.serve_pulse();
       b.serve_pulse();
     }
