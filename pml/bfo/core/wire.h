@@ -223,6 +223,27 @@ template <class Hdr>
   return true;
 }
 
+/// The same for a MATCH, field by field: it stays in registers.
+[[nodiscard]] inline bool decode_match(Bytes in, MatchHdr& out) {
+  if (in.size < sizeof(MatchHdr)) return false;
+  const std::uint8_t* const at = in.data;
+  out.type = at[offsetof(MatchHdr, type)];
+  out.flags = at[offsetof(MatchHdr, flags)];
+  std::uint16_t ctx;
+  std::int32_t src;
+  std::int32_t tag;
+  std::uint16_t seq;
+  std::memcpy(&ctx, at + offsetof(MatchHdr, ctx), sizeof ctx);
+  std::memcpy(&src, at + offsetof(MatchHdr, src), sizeof src);
+  std::memcpy(&tag, at + offsetof(MatchHdr, tag), sizeof tag);
+  std::memcpy(&seq, at + offsetof(MatchHdr, seq), sizeof seq);
+  out.ctx = ctx;
+  out.src = src;
+  out.tag = tag;
+  out.seq = seq;
+  return true;
+}
+
 /// RGET: the fixed part, then exactly n_keys keys with sane handle lengths; further ones are not written.
 /// `used` gets the header's length.
 [[nodiscard]] inline bool decode_rget(Bytes in, RgetHdr& out, std::size_t& used) {

@@ -100,7 +100,7 @@ void BtlPort::drop_trail(Trail*& trail) {
 
 void BtlPort::unpack_failed(RecvRequest& req) {
   show_help("no-memory-for-type", static_cast<unsigned long>(req.base.req_bytes_packed),
-            req.base.req_base.req_ompi.req_status.MPI_SOURCE);
+            req.xfer.status.source);
   if (req.trail != nullptr) drop_trail(req.trail);
   req.trail = no_memory();
 }

@@ -92,8 +92,8 @@ constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),
                                        peer_answers};
 
 // A message in several segments (self, shared memory with single copy) is put together first.
-void deliver_gathered(Module& module, Rail* rail, uint32_t epoch, uint8_t tag,
-                      const mca_btl_base_descriptor_t& des) {
+[[gnu::noinline]] void deliver_gathered(Module& module, Rail* rail, uint32_t epoch, uint8_t tag,
+                                        const mca_btl_base_descriptor_t& des) {
   size_t size = 0;
   for (size_t i = 0; i < des.des_segment_count; ++i) size += des.des_segments[i].seg_len;
   auto* whole = static_cast<uint8_t*>(module.port().alloc(size));
@@ -111,6 +111,25 @@ void deliver_gathered(Module& module, Rail* rail, uint32_t epoch, uint8_t tag,
   module.port().free(whole);
 }
 
+inline void deliver(Module& module, Rail* rail, uint32_t epoch, uint8_t tag,
+                    const mca_btl_base_descriptor_t& des) {
+  if (OPAL_UNLIKELY(des.des_segment_count != 1)) return deliver_gathered(module, rail, epoch, tag, des);
+  const mca_btl_base_segment_t& segment = des.des_segments[0];
+  module.engine().on_message(rail, epoch, tag, segment.seg_addr.pval, segment.seg_len);
+}
+
+// The BTL says over which of its connections it came.
+[[gnu::noinline]] void deliver_named(Module& module, const bfo_failover_btl_t& contract,
+                                     mca_btl_base_module_t* btl, uint8_t tag,
+                                     mca_btl_base_descriptor_t* des) {
+  uint32_t epoch = 0;
+  Rail* rail = nullptr;
+  mca_btl_base_endpoint_t* ep = nullptr;
+  if (contract.recv_source(btl, des, &ep, &epoch) == OPAL_SUCCESS && ep != nullptr)
+    rail = module.rails().find(ep);
+  deliver(module, rail, epoch, tag, *des);
+}
+
 }  // namespace
 
 const bfo_failover_sink_t* failover_sink() {
@@ -120,19 +139,9 @@ const bfo_failover_sink_t* failover_sink() {
 void on_btl_message(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
                     void* cbdata) {
   Module& module = module_of(cbdata);
-  uint32_t epoch = 0;
-  Rail* rail = nullptr;
-  if (const bfo_failover_btl_t* contract = module.contract(btl); contract != nullptr) {
-    mca_btl_base_endpoint_t* ep = nullptr;
-    if (contract->recv_source(btl, des, &ep, &epoch) == OPAL_SUCCESS && ep != nullptr)
-      rail = module.rails().find(ep);
-  }
-  if (OPAL_UNLIKELY(des->des_segment_count != 1)) {
-    deliver_gathered(module, rail, epoch, tag, *des);
-    return;
-  }
-  const mca_btl_base_segment_t& segment = des->des_segments[0];
-  module.engine().on_message(rail, epoch, tag, segment.seg_addr.pval, segment.seg_len);
+  const bfo_failover_btl_t* const contract = module.contract(btl);
+  if (contract != nullptr) return deliver_named(module, *contract, btl, tag, des);
+  deliver(module, nullptr, 0, tag, *des);
 }
 
 // Fatal or not: for us it is the end of that BTL's way to the peer, and never of the job (P6). It may come

@@ -27,6 +27,17 @@ inline bool sendi_convertor(const RailHandle& rail, uint8_t tag, const void* hdr
   return rail.failover == nullptr && BtlPort::send_copy(rail, tag, hdr, hdr_size, conv, length);
 }
 
+// OBJ_CONSTRUCT without the walk through the classes: what a convertor needs before it is prepared.
+inline void construct(opal_convertor_t& conv) {
+#if OPAL_CUDA_SUPPORT
+  OBJ_CONSTRUCT(&conv, opal_convertor_t);
+#else
+  conv.pStack = conv.static_stack;
+  conv.stack_size = DT_STATIC_STACK_SIZE;
+  conv.partial_length = 0;
+#endif
+}
+
 inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                            const InlineSource& source, size_t length) {
   opal_convertor_t conv;
@@ -35,7 +46,7 @@ inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr,
     conv.flags = CONVERTOR_HOMOGENEOUS;
     return sendi_convertor(rail, tag, hdr, hdr_size, &conv, 0);
   }
-  OBJ_CONSTRUCT(&conv, opal_convertor_t);
+  construct(conv);
   opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &source.datatype->super, source.count,
                                            source.buffer, 0, &conv);
   const bool taken = sendi_convertor(rail, tag, hdr, hdr_size, &conv, length);
@@ -43,10 +54,8 @@ inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr,
   return taken;
 }
 
-inline void BtlPort::matched(RecvRequest& req, int32_t source, int32_t tag, uint64_t length) {
+inline void BtlPort::matched(RecvRequest& req, int32_t, int32_t, uint64_t length) {
   mca_pml_base_request_t& base = req.base.req_base;
-  base.req_ompi.req_status.MPI_SOURCE = source;
-  base.req_ompi.req_status.MPI_TAG = tag;
   req.base.req_bytes_packed = length;
   if (length == 0 || base.req_count == 0) return;
   const opal_datatype_t& type = base.req_datatype->super;

@@ -81,7 +81,7 @@ bool BtlPort::send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, si
   des->des_cbfunc = copy_done;
   des->des_cbdata = &port.module_;
   des->des_context = const_cast<RailHandle*>(&rail);  // the engine's, as long as there are callbacks
-  port.copies_out_.fetch_add(1, std::memory_order_relaxed);
+  port.count_copies(1);
   const int rc = rail.btl->btl_send(rail.btl, rail.ep, des, tag);
   if (OPAL_LIKELY(rc >= 0) || rc == OPAL_ERR_RESOURCE_BUSY) return true;
   port.copy_ended();

@@ -179,6 +179,7 @@ int send_request_start(Module& module, SendRequest& req) {
   base.req_ompi.req_complete = REQUEST_PENDING;
   base.req_ompi.req_state = OMPI_REQUEST_ACTIVE;
   base.req_ompi.req_status._cancelled = 0;
+  base.req_ompi.req_status.MPI_ERROR = MPI_SUCCESS;  // of an earlier start of a persistent request
   if (req.base.req_send_mode == MCA_PML_BASE_SEND_BUFFERED) {
     const bool persistent = base.req_ompi.req_persistent;
     const int rc = persistent ? start_buffered_persistent(module, req) : start_buffered(module, req);

@@ -48,9 +48,9 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
     count_lost(*c);
   // Messages that came before the communicator existed: in order of arrival, through the same duplicate check
   // as others.
-  while (Message* m = parked_comms_.find(port_, d.ctx)) {
-    parked_comms_.remove(port_, m);
-    parked_.remove(port_, m);
+  while (Message* m = parked_comms_.find(*this, d.ctx)) {
+    parked_comms_.remove(*this, m);
+    parked_.remove(*this, m);
     unknown_held(m->rail) -= unknown_cost(m->size);
     dispatch(m->rail, m->epoch, m->match.type, m->bytes());  // no receive is posted yet
     free_message(m);
@@ -71,19 +71,19 @@ void Engine<P>::comm_free(CommT* c) {
   for (std::int32_t i = 0; i < c->size; ++i) {
     ProcT* const p = c->procs[i];
     if (!p) continue;
-    while (Message* m = p->early.pop_front(port_)) free_message(m);
-    while (Message* m = p->unexpected.pop_front(port_)) {
-      c->arrivals.remove(port_, m);
+    while (Message* m = p->early.pop_front(*this)) free_message(m);
+    while (Message* m = p->unexpected.pop_front(*this)) {
+      c->arrivals.remove(*this, m);
       free_message(m);
     }
     if (p->linked) p->peer->procs.remove(p);
     forget_stalled(*p);
-    p->posted.forget(port_);
+    p->posted.forget(*this);
     p->~ProcT();
     port_.free(p);
   }
-  c->wild.forget(port_);
-  while (Message* m = c->held.pop_front(port_)) free_message(m);
+  c->wild.forget(*this);
+  while (Message* m = c->held.pop_front(*this)) free_message(m);
   port_.free(c->procs);
   comm_pages_[c->ctx / kCommPage][c->ctx % kCommPage] = nullptr;
   comms_.remove(c);

@@ -137,6 +137,10 @@ class Engine {
   /// True while progress() has something to do that no callback will trigger.
   bool needs_progress() const { return !active_.empty() || timed_ != nullptr || stalled_ != nullptr; }
 
+  /// The port's memory, for queues that make an index: where one is at hand nothing else has to be loaded.
+  void* alloc(std::size_t size) { return port_.alloc(size); }
+  void free(void* memory) { port_.free(memory); }
+
   const Counters& counters() const { return counters_; }
   P& port() { return port_; }
 
@@ -226,7 +230,7 @@ class Engine {
   // memory.h
   void no_memory(PeerT& p, std::size_t size);
   void no_memory(const RailT* rail, std::uint32_t epoch, std::size_t size);
-  void no_memory(CommT& c, std::int32_t rank, const Arrival& a);
+  void no_memory(CommT& c, std::int32_t rank, Arrival a);
   void doom(PeerT& p);
   void give_up_doomed();
 
@@ -258,12 +262,12 @@ class Engine {
   RecvRequest* on_match(const Arrival& a);
   RecvRequest* on_open(const Arrival& a);
   RecvRequest* accept(ProcT& p, const core::MatchHdr& h, const Arrival& a);
-  RecvRequest* accept_out_of_order(ProcT& p, const core::MatchHdr& h, const Arrival& a);
+  RecvRequest* accept_out_of_order(ProcT& p, core::MatchHdr h, Arrival a);
   RecvRequest* deliver(ProcT& p, const core::MatchHdr& h, const Arrival& a);
   void deliver_early(ProcT& p);
   void add_unexpected(ProcT& p, Message* m);
   RecvRequest* take_posted(ProcT& p, std::int32_t tag);
-  Message* keep(ProcT* p, const core::MatchHdr& h, const Arrival& a);
+  Message* keep(ProcT* p, core::MatchHdr h, Arrival a);
   void replace(Message& m, const Arrival& a);
   void duplicate(ProcT& p, const core::MatchHdr& h, const Arrival& a);
   Message* stored_open(ProcT& p, Name sender) const;
@@ -273,11 +277,13 @@ class Engine {
   void free_message(Message* m);
   void match_stored(RecvRequest& r, Message& m);
   static std::uint64_t message_length(const Message& m);
-  void park_unknown(const core::MatchHdr& h, const Arrival& a);
+  void park_unknown(core::MatchHdr h, Arrival a);
   static std::uint32_t unknown_cost(std::size_t size);
   std::uint32_t& unknown_held(const RailT* rail);
   void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, std::uint64_t length);
   void eager_arrived(RecvRequest& r, Bytes payload);
+  bool take_unexpected(RecvRequest& r);
+  void fail_recv(RecvRequest& r, Outcome outcome);
 
   // eager.h
   bool begin_send(SendRequest& r);
@@ -419,7 +425,7 @@ class Engine {
   static std::uint8_t open_flags(const SendState<P>& x) {
     return x.rndv->restarts != 0 ? core::kFlagRestart : x.rndv->known ? core::kFlagKnown : 0;
   }
-  void begin_recv(RecvRequest& r, ProcT& p, const Arrival& a);
+  void begin_recv(RecvRequest& r, ProcT& p, Arrival a);
   void choose_protocol(RecvRequest& r, const Arrival& a);
   void on_ack(const Arrival& a);
   void on_frag(const Arrival& a);

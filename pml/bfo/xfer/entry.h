@@ -29,8 +29,8 @@ Engine<P>::~Engine() {
     port_.free(page);
     page = nullptr;
   }
-  while (Message* m = parked_.pop_front(port_)) {
-    parked_comms_.remove(port_, m);
+  while (Message* m = parked_.pop_front(*this)) {
+    parked_comms_.remove(*this, m);
     free_message(m);
   }
   while (Aside* a = aside_.pop_front()) port_.free(a);

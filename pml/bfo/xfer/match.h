@@ -8,6 +8,9 @@
 // (UNMATCHED), stored out of sequence or for a communicator that does not exist yet (PARKED), received
 // completely (FINISHED), or new (NEVER_SEEN).
 //
+// The functions of the usual case pass a message and its header by value to all others: then both stay in
+// registers.
+//
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
@@ -20,7 +23,7 @@ namespace bfo::xfer {
 template <class P>
 [[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::on_match(const Arrival& a) {
   core::MatchHdr h;
-  if (!core::decode(a.bytes, h)) [[unlikely]] {
+  if (!core::decode_match(a.bytes, h)) [[unlikely]] {
     ++counters_.malformed;
     return nullptr;
   }
@@ -118,8 +121,8 @@ template <class P>
 }
 
 template <class P>
-[[gnu::noinline]] typename P::RecvRequest* Engine<P>::accept_out_of_order(ProcT& p, const core::MatchHdr& h,
-                                                                          const Arrival& a) {
+[[gnu::noinline]] typename P::RecvRequest* Engine<P>::accept_out_of_order(ProcT& p, core::MatchHdr h,
+                                                                          Arrival a) {
   switch (seq_place(p.expected, h.seq)) {
     case SeqPlace::kExpected: {
       ++p.expected;
@@ -133,14 +136,14 @@ template <class P>
     }
     case SeqPlace::kFuture: {
       const bool highest = p.early.empty() || seq_before(p.last_early, h.seq);
-      if (Message* const same = highest ? nullptr : p.early.find(port_, h.seq)) {
+      if (Message* const same = highest ? nullptr : p.early.find(*this, h.seq)) {
         ++counters_.duplicates;
         replace(*same, a);
         return nullptr;
       }
       Message* const m = keep(&p, h, a);
       if (!m) return nullptr;
-      p.early.push_back(port_, m);
+      p.early.push_back(*this, m);
       if (highest) p.last_early = h.seq;
       return nullptr;
     }
@@ -156,9 +159,9 @@ template <class P>
 
 template <class P>
 void Engine<P>::deliver_early(ProcT& p) {
-  while (Message* m = p.early.find(port_, p.expected)) {
+  while (Message* m = p.early.find(*this, p.expected)) {
     ++p.expected;
-    p.early.remove(port_, m);
+    p.early.remove(*this, m);
     if (RecvRequest* r = take_posted(p, m->match.tag)) {
       match_stored(*r, *m);
       free_message(m);
@@ -170,8 +173,8 @@ void Engine<P>::deliver_early(ProcT& p) {
 
 template <class P>
 [[gnu::always_inline]] inline void Engine<P>::add_unexpected(ProcT& p, Message* m) {
-  p.unexpected.push_back(port_, m);
-  p.comm->arrivals.push_back(port_, m);
+  p.unexpected.push_back(*this, m);
+  p.comm->arrivals.push_back(*this, m);
 }
 
 /// The oldest posted receive that matches a message of `p` with `tag`, removed from its queue.
@@ -179,13 +182,13 @@ template <class P>
 [[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::take_posted(ProcT& p, std::int32_t tag) {
   CommT& c = *p.comm;
   const std::int32_t any = tag >= 0 ? kAnyTag : tag;  // MPI_ANY_TAG does not match negative tags
-  RecvRequest* const s = p.posted.find(port_, tag, any);
-  RecvRequest* const w = c.wild.find(port_, tag, any);
+  RecvRequest* const s = p.posted.find(*this, tag, any);
+  RecvRequest* const w = c.wild.find(*this, tag, any);
   if (s && (!w || s->xfer.post_order < w->xfer.post_order)) {
-    p.posted.remove(port_, s);
+    p.posted.remove(*this, s);
     return s;
   }
-  if (w) c.wild.remove(port_, w);
+  if (w) c.wild.remove(*this, w);
   return w;
 }
 
@@ -230,7 +233,7 @@ template <class P>
 
 /// Keep a message as it came. nullptr: no memory, and its sender will be declared failed.
 template <class P>
-Unexpected<P>* Engine<P>::keep(ProcT* p, const core::MatchHdr& h, const Arrival& a) {
+[[gnu::noinline]] Unexpected<P>* Engine<P>::keep(ProcT* p, core::MatchHdr h, Arrival a) {
   void* const memory = port_.alloc(sizeof(Message) + a.bytes.size);
   if (!memory) [[unlikely]] {
     if (p)
@@ -339,7 +342,7 @@ Unexpected<P>* Engine<P>::stored_open(ProcT& p, Name sender) const {
 /// kept (PARKED). If it was freed, what was received in it is FINISHED, and a sender that missed the answer
 /// gets it again (H11). A message that its sender knows to be here belongs to a communicator of the past.
 template <class P>
-[[gnu::noinline]] void Engine<P>::park_unknown(const core::MatchHdr& h, const Arrival& a) {
+[[gnu::noinline]] void Engine<P>::park_unknown(core::MatchHdr h, Arrival a) {
   PeerT* const peer = a.rail ? a.rail->peer : nullptr;
   const bool known =
       h.type != static_cast<std::uint8_t>(MsgType::kMatch) && (h.flags & core::kFlagKnown) != 0;
@@ -356,7 +359,7 @@ template <class P>
     ++counters_.malformed;
     return;
   }
-  if (Message* const m = parked_.find(port_, MessageKey::of(h))) {
+  if (Message* const m = parked_.find(*this, MessageKey::of(h))) {
     ++counters_.duplicates;
     unknown_held(m->rail) -= unknown_cost(m->size);
     replace(*m, a);
@@ -372,8 +375,8 @@ template <class P>
   }
   if (Message* const m = keep(nullptr, h, a)) {
     held += cost;
-    parked_.push_back(port_, m);
-    parked_comms_.push_back(port_, m);
+    parked_.push_back(*this, m);
+    parked_comms_.push_back(*this, m);
   }
 }
 

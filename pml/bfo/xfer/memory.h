@@ -49,7 +49,7 @@ template <class P>
 /// The same for a message of rank `rank` of `c`. The header names the sender, but the sender may have no
 /// record, and there may be no memory for one. It is then declared failed when its record is made.
 template <class P>
-[[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(CommT& c, std::int32_t rank, const Arrival& a) {
+[[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(CommT& c, std::int32_t rank, Arrival a) {
   PeerT* const peer = a.rail ? a.rail->peer : static_cast<PeerT*>(port_.resolve(c.handle, rank));
   if (peer) return no_memory(*peer, a.bytes.size);
   (a.epoch != 0 ? unmet_unkept_ : nameless_unkept_) = a.bytes.size;

@@ -11,7 +11,7 @@ template <class P>
 Unexpected<P>* Engine<P>::find_unexpected(CommT& c, std::int32_t src, std::int32_t tag) {
   if (c.arrivals.empty()) return nullptr;
   const auto oldest = [&](auto& queue) {
-    if (tag != kAnyTag) return queue.find(port_, tag);
+    if (tag != kAnyTag) return queue.find(*this, tag);
     Message* m = queue.front();
     while (m && m->match.tag < 0) m = queue.next(m);  // MPI_ANY_TAG does not match negative tags
     return m;
@@ -23,8 +23,8 @@ Unexpected<P>* Engine<P>::find_unexpected(CommT& c, std::int32_t src, std::int32
 
 template <class P>
 void Engine<P>::remove_unexpected(Message& m) {
-  m.proc->unexpected.remove(port_, &m);
-  m.proc->comm->arrivals.remove(port_, &m);
+  m.proc->unexpected.remove(*this, &m);
+  m.proc->comm->arrivals.remove(*this, &m);
 }
 
 template <class P>
@@ -46,8 +46,9 @@ void Engine<P>::match_stored(RecvRequest& r, Message& m) {
   begin_recv(r, *m.proc, Arrival{m.rail, m.epoch, m.bytes()});
 }
 
+// inline: as send_inline().
 template <class P>
-void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
+inline void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
   Entry entry(*this);
   CommT& c = *args.comm;
   auto& x = r->xfer;
@@ -57,28 +58,39 @@ void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
   x.capacity = args.capacity;
   x.keeps_waiting = args.keeps_waiting;
   x.phase = RecvPhase::kIdle;
-  if (Message* m = find_unexpected(c, args.src, args.tag)) {
-    remove_unexpected(*m);
-    match_stored(*r, *m);
-    free_message(m);
-    return;
-  }
+  if (!c.arrivals.empty() && take_unexpected(*r)) return;
   x.post_order = c.post_order++;
   if (args.src == kAnySource) {
     if (c.n_lost != 0 && wildcard_lost(c) && !x.keeps_waiting) [[unlikely]]
       return fail_wildcard(*r);
-    c.wild.push_back(port_, r);
+    c.wild.push_back(*this, r);
     return;
   }
   ProcT* const p = proc_at(c, args.src);
   // The peer's record is made now, so that its failure ends this receive.
   PeerT* const peer = p ? peer_of(*p) : nullptr;
-  if (!peer || peer->lost) [[unlikely]] {
-    x.status = RecvStatus{args.src, args.tag, 0, peer ? peer->loss.outcome : Outcome::kNoMemory};
-    finish_recv(*r);
-    return;
-  }
-  p->posted.push_back(port_, r);
+  if (!peer || peer->lost) [[unlikely]]
+    return fail_recv(*r, peer ? peer->loss.outcome : Outcome::kNoMemory);
+  p->posted.push_back(*this, r);
+}
+
+/// The oldest message here that `r` matches. False: there is none.
+template <class P>
+[[gnu::noinline]] bool Engine<P>::take_unexpected(RecvRequest& r) {
+  Message* const m = find_unexpected(*r.xfer.comm, r.xfer.src, r.xfer.tag);
+  if (!m) return false;
+  remove_unexpected(*m);
+  match_stored(r, *m);
+  free_message(m);
+  return true;
+}
+
+/// `r` ends before it is posted.
+template <class P>
+[[gnu::cold, gnu::noinline]] void Engine<P>::fail_recv(RecvRequest& r, Outcome outcome) {
+  auto& x = r.xfer;
+  x.status = RecvStatus{x.src, x.tag, 0, outcome};
+  finish_recv(r);
 }
 
 template <class P>
@@ -86,7 +98,7 @@ bool Engine<P>::cancel(RecvRequest* r) {
   Entry entry(*this);
   auto& x = r->xfer;
   if (x.linked != kPosted) return false;
-  (x.src == kAnySource ? x.comm->wild : proc_at(*x.comm, x.src)->posted).remove(port_, r);
+  (x.src == kAnySource ? x.comm->wild : proc_at(*x.comm, x.src)->posted).remove(*this, r);
   return true;
 }
 
@@ -130,7 +142,7 @@ Unexpected<P>* Engine<P>::improbe(CommT* c, std::int32_t src, std::int32_t tag, 
   }
   result = ProbeResult{m->proc->rank, m->match.tag, message_length(*m)};
   remove_unexpected(*m);
-  c->held.push_back(port_, m);
+  c->held.push_back(*this, m);
   return m;
 }
 
@@ -144,7 +156,7 @@ void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
   x.tag = m->match.tag;
   x.capacity = capacity;
   x.phase = RecvPhase::kIdle;
-  c.held.remove(port_, m);
+  c.held.remove(*this, m);
   match_stored(*r, *m);
   free_message(m);
 }

@@ -65,7 +65,7 @@ template <class P>
   for (RecvRequest* r = c.wild.front(); r;) {
     RecvRequest* const next = c.wild.next(r);
     if (!r->xfer.keeps_waiting) {
-      c.wild.remove(port_, r);
+      c.wild.remove(*this, r);
       fail_wildcard(*r);
     }
     r = next;
