@@ -71,6 +71,11 @@ class SimPort {
   bool handle(const Registration& reg, const RailHandle& rail, xfer::HandleBytes& out);
   void matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length);
   void unpack(RecvRequest& r, std::uint64_t offset, const void* bytes, std::size_t n);
+  // Its processes send to themselves over a rail.
+  void copy(SendRequest&, RecvRequest&, std::size_t) { std::abort(); }
+  void copy(InlineSource&, RecvRequest&, std::size_t) { std::abort(); }
+  bool gather(SendRequest&, void*, std::size_t) { return false; }
+  bool gather(InlineSource&, void*, std::size_t) { return false; }
 
   void complete_send(SendRequest& r, Outcome outcome);
   void complete_recv(RecvRequest& r, const xfer::RecvStatus& status);

@@ -125,6 +125,15 @@ void FakePort::unpack(RecvRequest& r, std::uint64_t offset, const void* data, st
   std::memcpy(r.data.data() + offset, data, n);
 }
 
+void FakePort::copy(SendRequest& s, RecvRequest& r, std::size_t n) {
+  unpack(r, 0, s.data.data(), n);
+}
+
+bool FakePort::gather(SendRequest& s, void* to, std::size_t n) {
+  std::memcpy(to, s.data.data(), n);
+  return true;
+}
+
 void FakePort::complete_send(SendRequest& r, Outcome o) {
   if (r.done) std::abort();  // completed twice
   r.done = true;

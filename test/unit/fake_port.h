@@ -78,6 +78,13 @@ class FakePort {
   }
   void matched(RecvRequest& r, std::int32_t src, std::int32_t tag, std::uint64_t length);
   void unpack(RecvRequest& r, std::uint64_t offset, const void* data, std::size_t n);
+  void copy(SendRequest& s, RecvRequest& r, std::size_t n);
+  void copy(InlineSource& s, RecvRequest& r, std::size_t n) { unpack(r, 0, s.data, n); }
+  bool gather(SendRequest& s, void* to, std::size_t n);
+  bool gather(InlineSource& s, void* to, std::size_t n) {
+    std::memcpy(to, s.data, n);
+    return true;
+  }
 
   void complete_send(SendRequest& r, Outcome o);
   void complete_recv(RecvRequest& r, const xfer::RecvStatus& s);

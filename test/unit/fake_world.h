@@ -43,6 +43,7 @@ class World {
     bool sendi = true;
     bool get = false;
     bool put = false;
+    bool own = false;       ///< ranks know themselves
     bool loopback = false;  ///< deliver inside the send call, as the self BTL does
     bool rdma_now = false;  ///< PUTs and READs end inside the call
     std::size_t eager = 256;

@@ -3,6 +3,7 @@
 // btl_port.cc: memory, registration, and the rails' side of the Port.
 #include "pml/bfo/glue/btl_port.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "pml/bfo/glue/component.h"
@@ -119,6 +120,74 @@ void BtlPort::unpack_scattered(RecvRequest& req, uint64_t offset, const void* by
   const uint64_t end = offset + length;
   const bool wanted = !req.xfer.rndv->have.covers(end, end + 1);
   if (OPAL_UNLIKELY(!req.trail->scatter(offset, bytes, length, wanted))) unpack_failed(req);
+}
+
+// ---- to oneself
+
+namespace {
+
+// Byte 0 of a buffer that is one piece, else nullptr.
+const void* one_piece(const InlineSource& from) {
+  const opal_datatype_t& type = from.datatype->super;
+  if (!opal_datatype_is_contiguous_memory_layout(&type, static_cast<int32_t>(from.count))) return nullptr;
+  return static_cast<const uint8_t*>(from.buffer) + type.true_lb;
+}
+
+}  // namespace
+
+// MPI forbids buffers that overlap. Programs that have them all the same get what they sent, as over a rail.
+void BtlPort::copy_piece(const void* bytes, RecvRequest& to, size_t length) {
+  if (OPAL_UNLIKELY(to.direct == nullptr)) return unpack(to, 0, bytes, length);
+  memmove(to.direct, bytes, length);
+}
+
+// Neither side need be in one piece: through a part of the stack then.
+void BtlPort::copy_scattered(const Layout& from, RecvRequest& to, size_t length) {
+  if (to.direct != nullptr) {
+    Cursor cursor;
+    if (!cursor.gather(from, to.direct, length)) unpack_failed(to);
+    return;
+  }
+  const mca_pml_base_request_t& base = to.base.req_base;
+  const Layout layout(base.req_datatype->super, base.req_count, base.req_addr);
+  uint8_t part[16384];
+  Cursor out;
+  Cursor in;
+  for (size_t done = 0; done < length;) {
+    const size_t n = std::min(sizeof(part), length - done);
+    if (!out.gather(from, part, n) || !in.scatter(layout, part, n)) return unpack_failed(to);
+    done += n;
+  }
+}
+
+void BtlPort::copy(SendRequest& from, RecvRequest& to, size_t length) {
+  if (const void* bytes = contiguous(from); OPAL_LIKELY(bytes != nullptr))
+    return copy_piece(bytes, to, length);
+  copy_scattered(Layout(from.base.req_base.req_convertor), to, length);
+}
+
+void BtlPort::copy(InlineSource& from, RecvRequest& to, size_t length) {
+  if (const void* bytes = one_piece(from); OPAL_LIKELY(bytes != nullptr))
+    return copy_piece(bytes, to, length);
+  copy_scattered(Layout(from.datatype->super, from.count, from.buffer), to, length);
+}
+
+bool BtlPort::gather(SendRequest& from, void* to, size_t length) {
+  if (const void* bytes = contiguous(from); OPAL_LIKELY(bytes != nullptr)) {
+    memcpy(to, bytes, length);
+    return true;
+  }
+  Cursor cursor;
+  return cursor.gather(Layout(from.base.req_base.req_convertor), to, length);
+}
+
+bool BtlPort::gather(InlineSource& from, void* to, size_t length) {
+  if (const void* bytes = one_piece(from); OPAL_LIKELY(bytes != nullptr)) {
+    memcpy(to, bytes, length);
+    return true;
+  }
+  Cursor cursor;
+  return cursor.gather(Layout(from.datatype->super, from.count, from.buffer), to, length);
 }
 
 // ---- MPI

@@ -129,6 +129,10 @@ class BtlPort {
   bool handle(const Registration& registration, const RailHandle& rail, xfer::HandleBytes& out);
   void matched(RecvRequest& req, int32_t source, int32_t tag, uint64_t length);
   void unpack(RecvRequest& req, uint64_t offset, const void* bytes, size_t length);
+  void copy(SendRequest& from, RecvRequest& to, size_t length);
+  void copy(InlineSource& from, RecvRequest& to, size_t length);
+  bool gather(SendRequest& from, void* to, size_t length);
+  bool gather(InlineSource& from, void* to, size_t length);
 
   // ---- MPI
   void complete_send(SendRequest& req, Outcome outcome);
@@ -149,6 +153,8 @@ class BtlPort {
   void emit(const FailoverEvent& event);
 
  private:
+  void copy_piece(const void* bytes, RecvRequest& to, size_t length);
+  void copy_scattered(const Layout& from, RecvRequest& to, size_t length);
   void unpack_scattered(RecvRequest& req, uint64_t offset, const void* bytes, size_t length);
   Post send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
                      uint64_t offset, size_t length, Frag& frag);

@@ -146,27 +146,18 @@ uint64_t pair_key(const opal_process_name_t& peer) {
   return uint64_t{self.jobid} + peer.jobid + self.vpid + peer.vpid;
 }
 
-bool is_self(const mca_btl_base_module_t* btl) {
-  return strcmp(component_name(btl), "self") == 0;
-}
-
-// Longest MATCH. To oneself a rendezvous costs more than copying what fits into one piece.
-size_t eager_limit(const mca_btl_base_module_t* btl) {
-  return is_self(btl) ? xfer::post_limit(btl->btl_eager_limit, btl->btl_max_send_size) : btl->btl_eager_limit;
-}
-
 // From how many bytes on a contiguous message goes by RDMA. By default: what does not go at once, because
 // that saves a copy. Through shared memory (get, and no epochs) copying a little more than an eager message
 // is faster still.
 size_t least_rdma_size(const mca_btl_base_module_t* btl, const xfer::RailLimits& l, const Params& params) {
   if (params.rdma_threshold > 0) return static_cast<size_t>(params.rdma_threshold);
-  if (l.get_limit != 0 && find_failover(btl) == nullptr && !is_self(btl)) return l.eager_limit + 1;
+  if (l.get_limit != 0 && find_failover(btl) == nullptr) return l.eager_limit + 1;
   return xfer::beyond_eager(l.eager_limit);
 }
 
 xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& params, bool rdma) {
   xfer::RailLimits l;
-  l.eager_limit = eager_limit(btl);
+  l.eager_limit = btl->btl_eager_limit;
   l.rndv_eager_limit = btl->btl_rndv_eager_limit;
   l.max_send_size = btl->btl_max_send_size;
   const bool handle_fits = btl->btl_registration_handle_size <= core::kMaxHandle;
@@ -324,7 +315,7 @@ Peer* Module::make_peer(ompi_proc_t* proc) {
   if (ep == nullptr) return nullptr;
   PeerHandle handle;
   handle.proc = proc;
-  Peer* peer = engine_.peer_add(handle, pair_key(proc->super.proc_name));
+  Peer* peer = engine_.peer_add(handle, pair_key(proc->super.proc_name), proc == ompi_proc_local());
   if (peer == nullptr) return nullptr;
   const size_t n = std::min<size_t>(mca_bml_base_btl_array_get_size(&ep->btl_send),
                                     static_cast<size_t>(params_.max_send_per_range));

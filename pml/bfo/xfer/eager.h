@@ -142,6 +142,7 @@ bool Engine<P>::begin_send(SendRequest& r) {
 template <class P>
 void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
   bool done = false;
+  RecvRequest* taker = nullptr;  // of a message to oneself
   {
     Entry entry(*this);
     ProcT* const p = proc_at(*args.comm, args.dst);
@@ -157,15 +158,24 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
     x.protocol = Protocol::kEager;
     x.phase = SendPhase::kIdle;
     x.outcome = Outcome::kOk;
-    if (p->next_seq == p->stop_seq) [[unlikely]] {
-      if (!p->stalled.empty() || !window_open(*p)) {
-        stall(*p, *r);
-        return;
+    if (!p->peer->own || p->peer->lost) [[likely]] {
+      if (p->next_seq == p->stop_seq) [[unlikely]] {
+        if (!p->stalled.empty() || !window_open(*p)) {
+          stall(*p, *r);
+          return;
+        }
       }
+      x.seq = p->next_seq++;
+      done = begin_send(*r);
+    } else {
+      const OwnStart start = begin_own(*p, args, *r);
+      taker = start.taker;
+      done = start.taken;
+      if (!done && !keep_request(*p, *r)) finish_send(*r, Outcome::kNoMemory);
     }
-    x.seq = p->next_seq++;
-    done = begin_send(*r);
   }
+  if (taker) [[unlikely]]
+    fill_own(*taker, *r);
   if (done) port_.complete_send(*r, Outcome::kOk);
 }
 
@@ -174,28 +184,39 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
 template <class P>
 inline bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source) {
   if (args.length > longest_eager_.load(std::memory_order_relaxed)) return false;
+  const Inline how = try_inline(args, source);
+  if (how == Inline::kOwn) [[unlikely]]
+    return inline_own(args, source);
+  return how == Inline::kSent;
+}
+
+template <class P>
+[[gnu::always_inline]] inline typename Engine<P>::Inline Engine<P>::try_inline(const SendArgs<P>& args,
+                                                                               InlineSource& source) {
   Entry entry(*this);
   ProcT* const p = proc_at(*args.comm, args.dst);
   if (!p || !peer_of(*p)) [[unlikely]]
-    return false;
+    return Inline::kNo;
   PeerT& peer = *p->peer;
+  if (peer.own) [[unlikely]]
+    return Inline::kOwn;
   if (p->next_seq == p->stop_seq) [[unlikely]]
-    return false;  // isend() looks at the window
-  if (args.mode == SendMode::kSync) return false;
+    return Inline::kNo;  // isend() looks at the window
+  if (args.mode == SendMode::kSync) return Inline::kNo;
   RailT* const rail = next_for(peer, args.length);
-  if (!rail || args.length + sizeof(core::MatchHdr) > rail->limits.eager_limit) return false;
+  if (!rail || args.length + sizeof(core::MatchHdr) > rail->limits.eager_limit) return Inline::kNo;
   const core::MatchHdr h = Eager<P>::header(*p, args.tag, p->next_seq);
   direct_ = !rail->limits.failover;
   const bool sent = port_.sendi(rail->handle, h.type, &h, sizeof h, source, args.length);
   direct_ = false;
   if (!sent) {
     crowded(peer, *rail);
-    return false;
+    return Inline::kNo;
   }
   ++p->next_seq;
   ++counters_.eager_sent;
   counters_.bytes_sent += args.length;
-  return true;
+  return Inline::kSent;
 }
 
 template <class P>

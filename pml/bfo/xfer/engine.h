@@ -59,7 +59,8 @@ class Engine {
   // ---- peers and rails
   // ----------------------------------------------------------------------------------------
   /// `key` chooses the peer's preferred rail, see home_rail(). It is the same on both sides.
-  PeerT* peer_add(const typename P::PeerHandle& handle, std::uint64_t key = 0);
+  /// `own`: it is this process itself (oneself.h).
+  PeerT* peer_add(const typename P::PeerHandle& handle, std::uint64_t key = 0, bool own = false);
   /// Add one rail; at most kMaxRails per peer (nullptr after that). `state` kUp for rails whose BTL does not
   /// speak common/failover_btl.h. `name` zero when unknown.
   RailT* rail_add(PeerT* peer, const typename P::RailHandle& handle, const RailLimits& limits,
@@ -262,12 +263,12 @@ class Engine {
   RecvRequest* on_match(const Arrival& a);
   RecvRequest* on_open(const Arrival& a);
   RecvRequest* accept(ProcT& p, const core::MatchHdr& h, const Arrival& a);
-  RecvRequest* accept_out_of_order(ProcT& p, core::MatchHdr h, Arrival a);
+  RecvRequest* accept_out_of_order(ProcT& p, Arrival a);
   RecvRequest* deliver(ProcT& p, const core::MatchHdr& h, const Arrival& a);
   void deliver_early(ProcT& p);
   void add_unexpected(ProcT& p, Message* m);
   RecvRequest* take_posted(ProcT& p, std::int32_t tag);
-  Message* keep(ProcT* p, core::MatchHdr h, Arrival a);
+  Message* keep(ProcT* p, Arrival a);
   void replace(Message& m, const Arrival& a);
   void duplicate(ProcT& p, const core::MatchHdr& h, const Arrival& a);
   Message* stored_open(ProcT& p, Name sender) const;
@@ -275,17 +276,42 @@ class Engine {
   void remove_unexpected(Message& m);
   Outcome probe_missed(CommT& c, std::int32_t src);
   void free_message(Message* m);
-  void match_stored(RecvRequest& r, Message& m);
+  SendRequest* match_stored(RecvRequest& r, Message& m);
   static std::uint64_t message_length(const Message& m);
-  void park_unknown(core::MatchHdr h, Arrival a);
+  void park_unknown(Arrival a);
+  static core::MatchHdr match_of(const Arrival& a);
   static std::uint32_t unknown_cost(std::size_t size);
   std::uint32_t& unknown_held(const RailT* rail);
   void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, std::uint64_t length);
   void eager_arrived(RecvRequest& r, Bytes payload);
-  bool take_unexpected(RecvRequest& r);
+  /// `own`: the send to oneself that a receive was matched with.
+  struct Stored {
+    bool found = false;
+    SendRequest* own = nullptr;
+  };
+  Stored take_unexpected(RecvRequest& r);
   void fail_recv(RecvRequest& r, Outcome outcome);
+  SendRequest* post_recv(RecvRequest& r, const RecvArgs<P>& args);
+  void finish_own(RecvRequest& r, SendRequest& own);
+
+  // oneself.h
+  template <class Source>
+  void fill_own(RecvRequest& r, Source& source);
+  template <class Source>
+  bool keep_own(ProcT& p, const SendArgs<P>& args, Source& source);
+  bool keep_request(ProcT& p, SendRequest& r);
+  /// `taken`: the bytes are, or `taker` is to be filled with them when the lock is released.
+  struct OwnStart {
+    bool taken = false;
+    RecvRequest* taker = nullptr;
+  };
+  template <class Source>
+  OwnStart begin_own(ProcT& p, const SendArgs<P>& args, Source& source);
+  bool inline_own(SendArgs<P> args, InlineSource source);
 
   // eager.h
+  enum class Inline : std::uint8_t { kNo, kSent, kOwn };
+  Inline try_inline(const SendArgs<P>& args, InlineSource& source);
   bool begin_send(SendRequest& r);
   void brief_lost(PeerT& p, Bytes message);
 
@@ -643,6 +669,7 @@ class Engine {
 #include "pml/bfo/xfer/schedule.h"
 #include "pml/bfo/xfer/order.h"
 #include "pml/bfo/xfer/eager.h"
+#include "pml/bfo/xfer/oneself.h"
 #include "pml/bfo/xfer/window.h"
 #include "pml/bfo/xfer/rndv_copy.h"
 #include "pml/bfo/xfer/rget.h"

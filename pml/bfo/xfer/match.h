@@ -8,8 +8,8 @@
 // (UNMATCHED), stored out of sequence or for a communicator that does not exist yet (PARKED), received
 // completely (FINISHED), or new (NEVER_SEEN).
 //
-// The functions of the usual case pass a message and its header by value to all others: then both stay in
-// registers.
+// The functions of the usual case pass a message by value to all others, which decode its header again: then
+// both stay in registers.
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -20,6 +20,15 @@ namespace bfo::xfer {
 
 // ---- arrival
 
+/// Each message that is matched begins with it.
+template <class P>
+core::MatchHdr Engine<P>::match_of(const Arrival& a) {
+  core::MatchHdr h{};
+  const bool decoded = core::decode(a.bytes, h);  // checked when it arrived
+  BFO_DCHECK(decoded);
+  return h;
+}
+
 template <class P>
 [[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::on_match(const Arrival& a) {
   core::MatchHdr h;
@@ -29,7 +38,7 @@ template <class P>
   }
   CommT* const c = comm_find(h.ctx);
   if (!c) [[unlikely]] {
-    park_unknown(h, a);
+    park_unknown(a);
     return nullptr;
   }
   ProcT* const p = proc_at(*c, h.src);
@@ -65,7 +74,7 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
   }
   CommT* const c = comm_find(h.ctx);
   if (!c) {
-    park_unknown(h, a);
+    park_unknown(a);
     return nullptr;
   }
   ProcT* const p = proc_at(*c, h.src);
@@ -115,14 +124,14 @@ template <class P>
 [[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::accept(ProcT& p, const core::MatchHdr& h,
                                                                          const Arrival& a) {
   if (h.seq != p.expected || !p.early.empty()) [[unlikely]]
-    return accept_out_of_order(p, h, a);
+    return accept_out_of_order(p, a);
   ++p.expected;
   return deliver(p, h, a);
 }
 
 template <class P>
-[[gnu::noinline]] typename P::RecvRequest* Engine<P>::accept_out_of_order(ProcT& p, core::MatchHdr h,
-                                                                          Arrival a) {
+[[gnu::noinline]] typename P::RecvRequest* Engine<P>::accept_out_of_order(ProcT& p, Arrival a) {
+  const core::MatchHdr h = match_of(a);
   switch (seq_place(p.expected, h.seq)) {
     case SeqPlace::kExpected: {
       ++p.expected;
@@ -141,7 +150,7 @@ template <class P>
         replace(*same, a);
         return nullptr;
       }
-      Message* const m = keep(&p, h, a);
+      Message* const m = keep(&p, a);
       if (!m) return nullptr;
       p.early.push_back(*this, m);
       if (highest) p.last_early = h.seq;
@@ -163,7 +172,7 @@ void Engine<P>::deliver_early(ProcT& p) {
     ++p.expected;
     p.early.remove(*this, m);
     if (RecvRequest* r = take_posted(p, m->match.tag)) {
-      match_stored(*r, *m);
+      match_stored(*r, *m);  // of another process: it has no request here
       free_message(m);
     } else {
       add_unexpected(p, m);
@@ -209,7 +218,7 @@ template <class P>
                                                                           const Arrival& a) {
   RecvRequest* const r = take_posted(p, h.tag);
   if (!r) {
-    Message* const m = keep(&p, h, a);
+    Message* const m = keep(&p, a);
     if (!m) {
       --p.expected;  // no later message is delivered
       return nullptr;
@@ -233,7 +242,7 @@ template <class P>
 
 /// Keep a message as it came. nullptr: no memory, and its sender will be declared failed.
 template <class P>
-[[gnu::noinline]] Unexpected<P>* Engine<P>::keep(ProcT* p, core::MatchHdr h, Arrival a) {
+[[gnu::noinline]] Unexpected<P>* Engine<P>::keep(ProcT* p, Arrival a) {
   void* const memory = port_.alloc(sizeof(Message) + a.bytes.size);
   if (!memory) [[unlikely]] {
     if (p)
@@ -246,7 +255,7 @@ template <class P>
   m->proc = p;
   m->rail = a.rail;
   m->epoch = a.epoch;
-  m->match = h;
+  m->match = match_of(a);
   m->data = reinterpret_cast<std::uint8_t*>(m + 1);
   m->size = static_cast<std::uint32_t>(a.bytes.size);
   std::memcpy(m->data, a.bytes.data, a.bytes.size);
@@ -342,7 +351,8 @@ Unexpected<P>* Engine<P>::stored_open(ProcT& p, Name sender) const {
 /// kept (PARKED). If it was freed, what was received in it is FINISHED, and a sender that missed the answer
 /// gets it again (H11). A message that its sender knows to be here belongs to a communicator of the past.
 template <class P>
-[[gnu::noinline]] void Engine<P>::park_unknown(core::MatchHdr h, Arrival a) {
+[[gnu::noinline]] void Engine<P>::park_unknown(Arrival a) {
+  const core::MatchHdr h = match_of(a);
   PeerT* const peer = a.rail ? a.rail->peer : nullptr;
   const bool known =
       h.type != static_cast<std::uint8_t>(MsgType::kMatch) && (h.flags & core::kFlagKnown) != 0;
@@ -373,7 +383,7 @@ template <class P>
     no_memory(a.rail, a.epoch, a.bytes.size);
     return;
   }
-  if (Message* const m = keep(nullptr, h, a)) {
+  if (Message* const m = keep(nullptr, a)) {
     held += cost;
     parked_.push_back(*this, m);
     parked_comms_.push_back(*this, m);

@@ -9,8 +9,8 @@
 //
 // Calling rules
 //  - The engine calls the port with its lock held, except complete_send(), complete_recv(), peer_failed(),
-//    emit() and unpack() of eager messages, which it calls with the lock released because they may run user
-//    code that re-enters the engine.
+//    emit(), copy() and unpack() of eager messages, which it calls with the lock released because they may
+//    run user code that re-enters the engine.
 //  - sendi(), send(), send_bytes(), put() and get() may call Engine::on_done() or Engine::on_message() before
 //    they return (self and vader do). The engine defers such a callback, or handles it at once where its
 //    state is complete.
@@ -148,6 +148,12 @@ concept Port = PortTypes<P> && requires(
   /// Store n packed bytes at offset u64 of the message into the user's buffer; never called for bytes past the
   /// posted length. One call at a time per request, offsets in any order.
   { p.unpack(rreq, u64, bytes, n) };
+  /// A message to oneself: its first n bytes from buffer to buffer, without the lock, or packed into memory
+  /// (false: there is no memory to walk its type).
+  { p.copy(sreq, rreq, n) };
+  { p.copy(inl, rreq, n) };
+  { p.gather(sreq, mem, n) } -> std::same_as<bool>;
+  { p.gather(inl, mem, n) } -> std::same_as<bool>;
 
   // ---- MPI
   /// The request is finished: nothing below touches it or its buffer any more (P2).

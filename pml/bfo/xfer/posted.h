@@ -30,59 +30,86 @@ void Engine<P>::remove_unexpected(Message& m) {
 template <class P>
 std::uint64_t Engine<P>::message_length(const Message& m) {
   if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) return m.size - sizeof(core::MatchHdr);
+  if (m.match.type == kOwnRequest) return reinterpret_cast<const SendRequest*>(m.data)->xfer.length;
   core::RndvHdr h;
   return core::decode(m.bytes(), h) ? h.length : 0;
 }
 
-/// Give a stored message to a receive. Afterwards the receive is in the completion list, or in a rendezvous.
+/// Give a stored message to a receive. Afterwards the receive is in the completion list, or in a rendezvous,
+/// or matched with a send to oneself: the caller fills the receive from it when the lock is released.
 template <class P>
-void Engine<P>::match_stored(RecvRequest& r, Message& m) {
+typename P::SendRequest* Engine<P>::match_stored(RecvRequest& r, Message& m) {
   if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) {
     set_matched(r, *m.proc, m.match, m.size - sizeof(core::MatchHdr));
     eager_arrived(r, m.bytes().from(sizeof(core::MatchHdr)));
     finish_recv(r);
-    return;
+    return nullptr;
+  }
+  if (m.match.type == kOwnRequest) {
+    auto* const own = reinterpret_cast<SendRequest*>(m.data);
+    set_matched(r, *m.proc, m.match, own->xfer.length);
+    return own;
   }
   begin_recv(r, *m.proc, Arrival{m.rail, m.epoch, m.bytes()});
+  return nullptr;
+}
+
+/// `own` was matched with `r`: both end.
+template <class P>
+[[gnu::noinline]] void Engine<P>::finish_own(RecvRequest& r, SendRequest& own) {
+  fill_own(r, own);
+  port_.complete_send(own, Outcome::kOk);
 }
 
 // inline: as send_inline().
 template <class P>
-inline void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
+[[gnu::always_inline]] inline void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
+  if (SendRequest* const own = post_recv(*r, args)) [[unlikely]]
+    finish_own(*r, *own);
+}
+
+/// Returns the send to oneself that it was matched with.
+template <class P>
+[[gnu::always_inline]] inline typename P::SendRequest* Engine<P>::post_recv(RecvRequest& r,
+                                                                            const RecvArgs<P>& args) {
   Entry entry(*this);
   CommT& c = *args.comm;
-  auto& x = r->xfer;
+  auto& x = r.xfer;
   x.comm = &c;
   x.src = args.src;
   x.tag = args.tag;
   x.capacity = args.capacity;
   x.keeps_waiting = args.keeps_waiting;
   x.phase = RecvPhase::kIdle;
-  if (!c.arrivals.empty() && take_unexpected(*r)) return;
+  if (!c.arrivals.empty())
+    if (const Stored stored = take_unexpected(r); stored.found) return stored.own;
   x.post_order = c.post_order++;
   if (args.src == kAnySource) {
     if (c.n_lost != 0 && wildcard_lost(c) && !x.keeps_waiting) [[unlikely]]
-      return fail_wildcard(*r);
-    c.wild.push_back(*this, r);
-    return;
+      fail_wildcard(r);
+    else
+      c.wild.push_back(*this, &r);
+    return nullptr;
   }
   ProcT* const p = proc_at(c, args.src);
   // The peer's record is made now, so that its failure ends this receive.
   PeerT* const peer = p ? peer_of(*p) : nullptr;
   if (!peer || peer->lost) [[unlikely]]
-    return fail_recv(*r, peer ? peer->loss.outcome : Outcome::kNoMemory);
-  p->posted.push_back(*this, r);
+    fail_recv(r, peer ? peer->loss.outcome : Outcome::kNoMemory);
+  else
+    p->posted.push_back(*this, &r);
+  return nullptr;
 }
 
-/// The oldest message here that `r` matches. False: there is none.
+/// Gives `r` the oldest message here that it matches.
 template <class P>
-[[gnu::noinline]] bool Engine<P>::take_unexpected(RecvRequest& r) {
+[[gnu::noinline]] typename Engine<P>::Stored Engine<P>::take_unexpected(RecvRequest& r) {
   Message* const m = find_unexpected(*r.xfer.comm, r.xfer.src, r.xfer.tag);
-  if (!m) return false;
+  if (!m) return {};
   remove_unexpected(*m);
-  match_stored(r, *m);
+  SendRequest* const own = match_stored(r, *m);
   free_message(m);
-  return true;
+  return {true, own};
 }
 
 /// `r` ends before it is posted.
@@ -148,17 +175,21 @@ Unexpected<P>* Engine<P>::improbe(CommT* c, std::int32_t src, std::int32_t tag, 
 
 template <class P>
 void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
-  Entry entry(*this);
-  auto& x = r->xfer;
-  CommT& c = *m->proc->comm;
-  x.comm = &c;
-  x.src = m->proc->rank;
-  x.tag = m->match.tag;
-  x.capacity = capacity;
-  x.phase = RecvPhase::kIdle;
-  c.held.remove(*this, m);
-  match_stored(*r, *m);
-  free_message(m);
+  SendRequest* own = nullptr;
+  {
+    Entry entry(*this);
+    auto& x = r->xfer;
+    CommT& c = *m->proc->comm;
+    x.comm = &c;
+    x.src = m->proc->rank;
+    x.tag = m->match.tag;
+    x.capacity = capacity;
+    x.phase = RecvPhase::kIdle;
+    c.held.remove(*this, m);
+    own = match_stored(*r, *m);
+    free_message(m);
+  }
+  if (own) finish_own(*r, *own);
 }
 
 template <class P>

@@ -16,13 +16,14 @@
 namespace bfo::xfer {
 
 template <class P>
-Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t key) {
+Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t key, bool own) {
   Entry entry(*this);
   void* const memory = port_.alloc(sizeof(PeerT));
   if (!memory) return nullptr;
   auto* p = ::new (memory) PeerT;
   p->handle = handle;
   p->home_key = key;
+  p->own = own;
   p->next = peers_;
   peers_ = p;
   return p;

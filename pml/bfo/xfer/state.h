@@ -322,10 +322,15 @@ struct Unexpected {
   core::MatchHdr match{};
   /// `data` is an allocation of its own, because a newer header has replaced the first one (H21)
   bool separate = false;
-  std::uint8_t* data = nullptr;  ///< header and payload as received; normally right behind this struct
+  std::uint8_t* data = nullptr;  ///< header and payload as received; normally right behind this struct.
+                                 ///< kOwnRequest: the send request
   std::uint32_t size = 0;
   core::Bytes bytes() const { return {data, size}; }
 };
+
+/// Type of a stored message whose bytes are still in the buffer of its request, to which `data` points
+/// (oneself.h). Never in a header.
+inline constexpr std::uint8_t kOwnRequest = 0;
 
 /// RecvState::linked of a receive that no message has matched.
 inline constexpr std::uint8_t kPosted = 2;
@@ -510,6 +515,7 @@ struct Peer {
   bool lost = false;        ///< declared failed
   bool left = false;        ///< its process has finalized in order: nothing is sent to it any more
   bool probed = false;      ///< a probe found nothing, since the last keep_alive() or since no rail is up
+  bool own = false;         ///< this process itself: no message to it uses a rail
   Rail<P>* home = nullptr;  ///< preferred rail of short messages; nullptr: none, or it refused one
   std::uint64_t home_key = 0;
   std::uint32_t away = 0;  ///< back-off: messages that are spread before `home` is used again
