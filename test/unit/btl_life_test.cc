@@ -291,6 +291,77 @@ TEST(Pulse, QueuePairBreaks_IsRepairedAndAnswersAgain) {
   EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 1u);
 }
 
+/// Control threads make the handles of the pulses when the test says so.
+engine::Config deferred() {
+  engine::Config config = bounded();
+  config.control = engine::ControlMode::kDeferred;
+  return config;
+}
+
+TEST(Pulse, NeighbourIsResolvedForASecond_TheEventThreadDoesNotWait) {
+  World w(deferred());
+  w.fabric.block_ah_ns = 1'000'000'000;
+  engine::Pulse& pulse = w.b.port.pulse();
+  const uint64_t before = fake_now();
+  const Packet sound = ping(w);
+  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 0u);
+  EXPECT_EQ(fake_now(), before) << "a turn of the event thread took the time of the verb";
+  EXPECT_FALSE(pulse.serve()) << "asks for another turn";
+  ASSERT_TRUE(pulse.lane().run_one());
+  const size_t packets = w.fabric.packets.size();
+  EXPECT_TRUE(pulse.serve());
+  EXPECT_EQ(w.fabric.packets.size(), packets + 1) << "answered without another PING";
+  EXPECT_FALSE(pulse.lane().run_one());
+}
+
+TEST(Pulse, OnePeerCannotBeReached_OthersAreAnswered) {
+  World w(deferred());
+  engine::Pulse& pulse = w.b.port.pulse();
+  engine::PulsePeer other = w.b.endpoint.pulse;
+  other.pings_taken = engine::ReplayWindow{};
+  ASSERT_TRUE(pulse.add(7, other));
+  Packet lost = ping(w);
+  lost.source = 7;
+  lost.gid[15] ^= 0x55;
+  engine::packet_seal(&lost, w.b.port.key());
+  EXPECT_EQ(pulse_sends(w, &lost, sizeof lost), 0u);
+  w.fabric.refuse_ah = ETIMEDOUT;
+  ASSERT_TRUE(pulse.lane().run_one());
+  w.fabric.refuse_ah = 0;
+  EXPECT_TRUE(pulse.serve());
+  for (int i = 0; i < 100; ++i) {  // its failure is kept: it asks the device for nothing
+    ++lost.sequence;
+    engine::packet_seal(&lost, w.b.port.key());
+    EXPECT_EQ(pulse_sends(w, &lost, sizeof lost), 0u);
+  }
+  EXPECT_FALSE(pulse.lane().run_one());
+  fake_now() += engine::Pulse::kRetryNs;
+  ++lost.sequence;
+  engine::packet_seal(&lost, w.b.port.key());
+  EXPECT_EQ(pulse_sends(w, &lost, sizeof lost), 0u);
+  const int calls = w.fabric.ah_calls;
+  const Packet sound = ping(w);
+  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 0u);
+  ASSERT_TRUE(pulse.lane().run_one());
+  w.b.port.pulse().serve();
+  EXPECT_EQ(w.fabric.ah_calls, calls + 1);
+  Packet pong;
+  const std::string& sent = w.fabric.packets.back();
+  ASSERT_TRUE(engine::packet_read(sent.data(), sent.size(), &pong));
+  EXPECT_EQ(pong.type, static_cast<uint8_t>(PacketType::kPong));
+  EXPECT_EQ(pong.target, 1u) << "who never failed goes before who did";
+  pulse.remove(7);
+}
+
+TEST(Pulse, ClosesWhileAHandleIsBeingMade) {
+  World w(deferred());
+  const Packet sound = ping(w);
+  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 0u);
+  const size_t handles = w.fabric.handles.size();
+  EXPECT_TRUE(w.b.port.pulse().close());
+  EXPECT_EQ(w.fabric.handles.size(), handles);
+}
+
 TEST(Pulse, QueueDies_IsSilentAndAsksForNoMoreTurns) {
   World w;
   static_cast<FakeCq*>(w.fabric.find(w.b.port.pulse().number())->init.recv_cq)->broken = true;

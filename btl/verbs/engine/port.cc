@@ -113,7 +113,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   address_.ud_qpn = ud_.number();
   // Without a pulse the port works; its peers then cannot tell this process busy from dead, and wait.
   pulse_.open(device.api(), device.context(), device.pd(), device.arena(), qp_settings_,
-              Pulse::Identity{config_.own_name, nonce_, key_, env_.now_ns});
+              Pulse::Identity{config_.own_name, nonce_, key_, env_.now_ns}, config.control);
   address_.pulse_qpn = pulse_.number();
   return true;
 }
@@ -173,6 +173,7 @@ bool Port::end_commands() {
   ended = stops_.close(kVerbPatienceNs) && ended;
   ended = queue_pairs_.close(kVerbPatienceNs) && ended;
   ended = addresses_.close() && ended;
+  ended = pulse_.end_commands() && ended;
   if (!ended) device_->leave_open();
   return ended;
 }

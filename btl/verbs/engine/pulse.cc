@@ -5,8 +5,10 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "btl/verbs/engine/cq.h"
 #include "btl/verbs/engine/memory.h"
@@ -16,6 +18,10 @@ namespace bfo::engine {
 namespace {
 constexpr int kBatch = 16;
 constexpr int kRounds = 32;  // batches in one turn: a flood of datagrams must not keep the event thread
+/// Neighbours that do not answer keep as many threads for about a second each.
+constexpr uint32_t kWidth = 2;
+/// At the end nobody waits for a handle; what is wanted is only that the thread is out of the device.
+constexpr uint64_t kPatienceNs = 50'000'000;
 
 class Locked {
  public:
@@ -35,12 +41,13 @@ bool same(const PortAddress& a, const PortAddress& b) {
 }  // namespace
 
 bool Pulse::open(const VerbsApi& api, ibv_context* context, ibv_pd* pd, Arena& arena,
-                 const QpSettings& settings, const Identity& identity) {
+                 const QpSettings& settings, const Identity& identity, ControlMode mode) {
   api_ = &api;
   pd_ = pd;
   settings_ = settings;
   identity_ = identity;
   broken_ = dead_ = false;
+  lane_.open(mode, kWidth, &results_);
   if (open_queue(context) && ud_.open(api, pd, cq_, arena, settings)) return true;
   const int saved = errno;
   close();
@@ -58,8 +65,13 @@ bool Pulse::open_queue(ibv_context* context) {
   return cq_ != nullptr && ibv_req_notify_cq(cq_, 0) == 0;
 }
 
+bool Pulse::end_commands() {
+  return lane_.close(kPatienceNs);
+}
+
 bool Pulse::close() {
-  bool clean = ud_.close();
+  bool clean = end_commands();
+  clean = ud_.close() && clean;
   lost_sends();
   drop_routes(true);
   if (cq_ != nullptr) clean = api_->destroy_cq(cq_) == 0 && clean;
@@ -89,15 +101,15 @@ uint64_t Pulse::dropped() const {
   return sum;
 }
 
-/// Destroys what is over, or `all`.
+/// Destroys what is over, or `all`; not what a control thread still has.
 void Pulse::drop_routes(bool all) {
   for (PulseRoute** at = &routes_; *at != nullptr;) {
     PulseRoute* const route = *at;
-    if (!all && (!route->over || route->under_way != 0)) {
-      at = &route->next;
+    if (route->asked || (!all && (!route->over || route->under_way != 0))) {
+      at = &route->older;
       continue;
     }
-    *at = route->next;
+    *at = route->older;
     if (route->handle != nullptr) api_->destroy_ah(route->handle);
     unmake(route);
   }
@@ -113,6 +125,7 @@ void Pulse::lost_sends() {
 
 bool Pulse::serve() {
   if (dead_ || cq_ == nullptr) return true;
+  if (results_.exchange(false, std::memory_order_acq_rel)) lane_.finish();
   unsigned events = 0;
   while (api_->get_cq_event(channel_)) ++events;
   if (events != 0) api_->ack_cq_events(cq_, events);
@@ -128,7 +141,7 @@ bool Pulse::serve() {
   if (dead_) return true;
   drop_routes(false);
   if (n > 0) return false;
-  if (!broken_) return true;
+  if (!broken_) return lane_.pending() == 0;
   broken_ = false;
   dead_ = !ud_.revive();
   lost_sends();
@@ -161,11 +174,20 @@ void Pulse::answer(const char* data, uint32_t length, bool global) {
   PulseRoute* route = nullptr;
   uint32_t qkey = 0;
   if (const Drop why = prepare(ping, global, &pong, &route, &qkey); why != Drop::kNone) return count(why);
-  if (route == nullptr || !make_handle(*route)) return;  // the next PING asks again
+  if (route == nullptr) return;  // the next PING asks again
+  route->pong = pong;
+  route->qkey = qkey;
+  route->waits = true;
+  if (route->handle == nullptr) return ask_handle(*route);
+  send_pong(*route);
+}
+
+void Pulse::send_pong(PulseRoute& route) {
+  if (!std::exchange(route.waits, false)) return;
   uint32_t index = 0;
-  if (!ud_.send(route->handle, pong.ud_qpn, qkey, &pong, sizeof pong, &index)) return;
-  sending_[index] = route;
-  ++route->under_way;
+  if (!ud_.send(route.handle, route.pong.ud_qpn, route.qkey, &route.pong, sizeof route.pong, &index)) return;
+  sending_[index] = &route;
+  ++route.under_way;
 }
 
 /// Makes the answer to a PING of a peer, and says where it goes.
@@ -206,24 +228,44 @@ PulseRoute* Pulse::route_to(PulsePeer& peer, const PortAddress& to, bool global,
   if (old != nullptr) old->over = true;
   route->to = to;
   route->global = global;
-  route->next = routes_;
+  route->pulse = this;
+  route->older = routes_;
   routes_ = route;
   peer.route = route;
   return route;
 }
 
-/// True when `route` has a handle. What cannot be reached is asked for again after a while only: on RoCE the
-/// answer may take a second.
-bool Pulse::make_handle(PulseRoute& route) {
-  if (route.handle != nullptr) return true;
-  const uint64_t now = identity_.now_ns();
-  if (route.asked_ns != 0 && now - route.asked_ns < kRetryNs) return false;
+/// What cannot be reached is asked for again after a while only: on RoCE the answer may take a second.
+void Pulse::ask_handle(PulseRoute& route) {
+  if (route.asked) return;
+  const uint64_t pause = kRetryNs << std::min(std::max(route.failures, 1u) - 1, kDoublings);
+  if (route.failures != 0 && identity_.now_ns() - route.asked_ns < pause) return;
   QpSettings settings = settings_;
   settings.always_global = settings.always_global || route.global;  // back the way it came
-  ibv_ah_attr attr = address_vector(settings, route.to, route.to);
-  route.handle = api_->create_ah(pd_, &attr);
-  route.asked_ns = identity_.now_ns();
-  return route.handle != nullptr;
+  route.asked = true;
+  route.api = api_;
+  route.pd = pd_;
+  route.attr = address_vector(settings, route.to, route.to);
+  route.run = create;
+  route.done = created;
+  route.droppable = true;
+  lane_.submit(route, route.failures == 0 ? Urgency::kNormal : Urgency::kLast);
+}
+
+void Pulse::create(Command& command) {
+  auto& route = static_cast<PulseRoute&>(command);
+  route.made = route.api->create_ah(route.pd, &route.attr);
+}
+
+void Pulse::created(Command& command) {
+  auto& route = static_cast<PulseRoute&>(command);
+  route.asked = false;
+  if (route.dropped) return;
+  route.asked_ns = route.pulse->identity_.now_ns();
+  route.handle = route.made;
+  route.failures = route.handle != nullptr ? 0 : route.failures + 1;
+  if (route.handle == nullptr || route.over) return;
+  route.pulse->send_pong(route);
 }
 
 }  // namespace bfo::engine

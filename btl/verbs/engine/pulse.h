@@ -8,7 +8,8 @@
 //
 // A PING is judged as every packet of connect.h (trust.h); the PONG goes to the queue pair that the modex
 // told, at the address that the PING names. Anything else is dropped and counted, and nothing is sent for it.
-// Each peer has one address handle, kept: a PING costs no verb but the send of its answer.
+// Each peer has one address handle, kept: a PING costs no verb but the send of its answer. Control threads
+// make the handles (control.h): a neighbour that cannot be resolved delays no other peer's PONG.
 #pragma once
 
 #include <pthread.h>
@@ -17,21 +18,36 @@
 #include <atomic>
 #include <cstdint>
 
+#include "btl/verbs/engine/control.h"
+#include "btl/verbs/engine/packet.h"
 #include "btl/verbs/engine/table.h"
 #include "btl/verbs/engine/trust.h"
 #include "btl/verbs/engine/ud.h"
 
 namespace bfo::engine {
 
-/// The way back to one peer, with its address handle. Event thread only, `over` excepted.
-struct PulseRoute {
+class Pulse;
+
+/// The way back to one peer, with its address handle. Event thread only, `over` excepted, and what a command
+/// under way owns.
+struct PulseRoute : Command {
+  Pulse* pulse = nullptr;
   PortAddress to;                 // LID, GID and link layer count
   bool global = false;            // with a GRH, whatever the settings say
   ibv_ah* handle = nullptr;       // nullptr: cannot be made now
   uint64_t asked_ns = 0;          // when it was made, or could not be
+  uint32_t failures = 0;          // in a row
   uint32_t under_way = 0;         // answers that the device still sends with it
   std::atomic<bool> over{false};  // replaced, or the peer is gone: destroyed when nothing is under way
-  PulseRoute* next = nullptr;
+  PulseRoute* older = nullptr;    // list of the pulse
+  bool waits = false;             // an answer waits for the handle:
+  Packet pong;
+  uint32_t qkey = 0;
+  bool asked = false;  // a command is under way, which owns what follows
+  const VerbsApi* api = nullptr;
+  ibv_pd* pd = nullptr;
+  ibv_ah_attr attr{};
+  ibv_ah* made = nullptr;
 };
 
 /// What the pulse knows of a peer's port. Filled in by the owner, changed under the pulse's lock.
@@ -58,7 +74,9 @@ class Pulse {
   /// Makes the queue pair with its completion queue and channel. False with errno; nothing is left behind
   /// then.
   bool open(const VerbsApi& api, ibv_context* context, ibv_pd* pd, Arena& arena, const QpSettings& settings,
-            const Identity& identity);
+            const Identity& identity, ControlMode mode);
+  /// Ends the control threads. False when one does not come back: it uses the device for ever.
+  bool end_commands();
   /// False when the device refused something. Idempotent.
   bool close();
 
@@ -71,9 +89,10 @@ class Pulse {
   bool add(uint64_t name, PulsePeer& peer);
   void remove(uint64_t name);
 
-  /// Event thread: answers what waits. False: there is more to do, or the queue pair had to be repaired; call
-  /// again after a pause.
+  /// Event thread: answers what waits. False: there is more to do, a handle is being made, or the queue pair
+  /// had to be repaired; call again after a pause.
   bool serve();
+  ControlLane& lane() { return lane_; }
 
   /// Datagrams that were no PING of a peer, all and by reason. Any thread.
   uint64_t dropped() const;
@@ -81,9 +100,11 @@ class Pulse {
     return drops_[static_cast<size_t>(reason)].load(std::memory_order_relaxed);
   }
 
-  /// A destination that has no handle is tried again after this; on Ethernet, where the neighbour behind it
-  /// may change, a handle is made anew after kRenewNs when a PONG seems not to arrive.
+  /// A destination that has no handle is tried again after this, doubled kDoublings times at most; on
+  /// Ethernet, where the neighbour behind it may change, a handle is made anew after kRenewNs when a PONG
+  /// seems not to arrive.
   static constexpr uint64_t kRetryNs = 250'000'000;
+  static constexpr uint32_t kDoublings = 3;
   static constexpr uint64_t kRenewNs = 5'000'000'000;
 
  private:
@@ -92,7 +113,10 @@ class Pulse {
   void answer(const char* data, uint32_t length, bool global);
   Drop prepare(const Packet& ping, bool global, Packet* pong, PulseRoute** route, uint32_t* qkey);
   PulseRoute* route_to(PulsePeer& peer, const PortAddress& to, bool global, bool unheard);
-  bool make_handle(PulseRoute& route);
+  void ask_handle(PulseRoute& route);
+  static void create(Command& command);
+  static void created(Command& command);
+  void send_pong(PulseRoute& route);
   void drop_routes(bool all);
   void lost_sends();
   void count(Drop reason) { drops_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed); }
@@ -104,6 +128,8 @@ class Pulse {
   Ud ud_;
   QpSettings settings_;
   Identity identity_;
+  ControlLane lane_;  // event thread
+  std::atomic<bool> results_{false};
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // never held during a verb
   Table<PulsePeer> peers_;                             // under it, by process name; with all they hold
   PulseRoute* routes_ = nullptr;                       // event thread, as all that follows
