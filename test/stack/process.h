@@ -123,7 +123,7 @@ class Process {
   std::vector<std::unique_ptr<Link>> links_;  // by peer and rail
   std::vector<EnginePeer*> peers_;
   EngineComm* comms_[2] = {};
-  std::uint64_t tick_ns_ = 0;
+  std::uint64_t tick_ns_ = 2 * kUs;
   std::uint64_t alive_ns_ = 0;
 
   std::vector<Op> ops_;

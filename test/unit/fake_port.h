@@ -70,8 +70,8 @@ class FakePort {
     if (reg.base) --registrations_;
     reg = {};
   }
-  bool handle(const Registration& reg, const RailHandle&, xfer::HandleBytes& out) {
-    if (!reg.base) return false;
+  bool handle(const Registration& reg, const RailHandle& rail, xfer::HandleBytes& out) {
+    if (!reg.base || rail.rail == unregistered_) return false;
     out.size = 8;
     std::memcpy(out.bytes, &reg.base, 8);
     return true;
@@ -108,6 +108,7 @@ class FakePort {
   int rank_;
   int frags_ = 0;
   int registrations_ = 0;
+  int unregistered_ = -1;  ///< the device of this rail registers nothing
   int peers_failed_ = 0;
   std::vector<std::pair<PeerHandle, xfer::PeerLoss>> losses_;
   std::function<bool(std::size_t)> refuse_;  ///< true: no memory for that many bytes

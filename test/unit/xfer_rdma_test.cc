@@ -210,6 +210,30 @@ TEST(Put, GrantThatNoRailTakes_UsesUpNoNumber) {
   expect_clean(w);
 }
 
+TEST(Put, RailWithoutAKey_IsNotGranted) {
+  for (int rail = 0; rail < 2; ++rail) {
+    World w(writes());
+    w.ports[1]->unregistered_ = rail;
+    const auto [s, r] = transfer(w, 40000);
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(s->done && r->done) << "rail " << rail;
+    EXPECT_EQ(r->data, s->data);
+    expect_clean(w);
+  }
+}
+
+TEST(Put, RailWithAKeyDies_TheOtherCopies) {
+  World w(writes());
+  w.ports[1]->unregistered_ = 1;
+  const auto [s, r] = transfer(w, 40000);
+  ASSERT_TRUE(until(w, MsgType::kPut));
+  w.kill(0, 1, 0, all);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
 TEST(Unfenceable, EndsWithAnErrorAndKeepsTheMemoryRegistered) {
   World w(impatient(writes()));
   RecvReq* const r = transfer(w, 50000).r;

@@ -49,11 +49,31 @@ struct Rput {
     if (!e.config_.use_put || x.rndv->no_rdma || x.length == 0) return false;
     return any_rail(*x.proc->peer, x.length) && Rget<P>::registered(e, r);
   }
+  /// Receiver: may this rail be granted? Not one whose device could not register the buffer.
+  static bool grantable(E& e, RecvRequest& r, const Rail<P>& rail) {
+    HandleBytes key;
+    return can_put(rail, r.xfer.length) && e.port_.handle(r.xfer.rndv->reg, rail.handle, key);
+  }
+  /// The rails that may not, one bit each.
+  static std::uint32_t refused_rails(E& e, RecvRequest& r) {
+    std::uint32_t refused = r.xfer.rndv->refused;
+    const Peer<P>& p = *r.xfer.proc->peer;
+    for (unsigned i = 0; i < p.n_eager; ++i)
+      if (!grantable(e, r, *p.eager[i])) refused |= 1u << p.eager[i]->index;
+    return refused;
+  }
+  static bool any_grantable(E& e, RecvRequest& r) {
+    const std::uint32_t refused = refused_rails(e, r);
+    const Peer<P>& p = *r.xfer.proc->peer;
+    for (unsigned i = 0; i < p.n_eager; ++i)
+      if (!(refused >> p.eager[i]->index & 1)) return true;
+    return false;
+  }
   /// Receiver: answer with PUT?
   static bool accept(E& e, RecvRequest& r) {
     auto& x = r.xfer;
     if (!e.config_.use_put || x.rndv->no_rdma) return false;
-    return any_rail(*x.proc->peer, x.length) && Rget<P>::registered(e, r);
+    return any_rail(*x.proc->peer, x.length) && Rget<P>::registered(e, r) && any_grantable(e, r);
   }
 
   // ---- receiver
@@ -76,12 +96,12 @@ struct Rput {
       ++open;
       if (l->owed && E::usable(*l->rail, l->epoch) && !send_put(e, r, *l)) blocked = true;
     }
-    std::uint32_t refused = x.rndv->refused;
-    for (unsigned i = 0; i < p.n_eager; ++i)
-      if (!can_put(*p.eager[i], x.length)) refused |= 1u << p.eager[i]->index;
+    std::uint32_t refused = refused_rails(e, r);
     while (!blocked && !x.rndv->todo.empty() && open < e.config_.rdma_depth * p.n_eager) {
       Rail<P>* const rail = e.lightest(p, refused);
       if (!rail) {
+        // The rails that are left have no key for this buffer, or the sender refuses them: a new round.
+        if (open == 0 && p.n_eager != 0 && !any_grantable(e, r)) e.recv_event(r, core::RecvEvent::kAsk);
         blocked = true;
         break;
       }
@@ -182,12 +202,8 @@ struct Rput {
     e.ledger_remove(x.rndv->ledger, l);
     if (x.phase != core::RecvPhase::kReceiving) return;
     x.rndv->todo.add(range.begin, range.end);
-    bool any = false;
-    const Peer<P>& p = *x.proc->peer;
-    for (unsigned i = 0; i < p.n_eager; ++i)
-      any = any || (can_put(*p.eager[i], x.length) && !(x.rndv->refused >> p.eager[i]->index & 1));
     if (++x.rndv->refusals >= kMaxRefusals) x.rndv->no_rdma = true;
-    if (!any || x.rndv->no_rdma) e.recv_event(r, core::RecvEvent::kAsk);
+    if (!any_grantable(e, r) || x.rndv->no_rdma) e.recv_event(r, core::RecvEvent::kAsk);
   }
 
   /// SENDDONE: every write of this round succeeded. Writes on fenced rails count now; the others count with
