@@ -17,18 +17,22 @@ constexpr std::uint64_t kIdleNs = kMs;
 constexpr int kPolls = 33;  // more than between two looks at the clock
 constexpr std::uint64_t kNames = 100;
 
-template <class Port>
-constexpr std::uint32_t lane_count() {
-  return requires(Port& port) { port.setups(); } ? 4 : 3;
-}
-constexpr std::uint32_t kLanes = lane_count<engine::Port>();
+constexpr std::uint32_t kLanes = 5;
 
 /// A port's lanes of control threads, by number.
-template <class Port>
-engine::ControlLane& port_lane(Port& port, std::uint32_t i) {
-  if constexpr (requires { port.setups(); })
-    if (i == 3) return port.setups();
-  return i == 0 ? port.addresses().lane() : i == 1 ? port.queue_pairs() : port.stops();
+engine::ControlLane& port_lane(engine::Port& port, std::uint32_t i) {
+  switch (i) {
+    case 0:
+      return port.addresses().lane();
+    case 1:
+      return port.queue_pairs();
+    case 2:
+      return port.stops();
+    case 3:
+      return port.setups();
+    default:
+      return port.pulse().lane();
+  }
 }
 
 RailState rail_state(bfo_rail_state_t state) {

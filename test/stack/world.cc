@@ -161,7 +161,9 @@ void World::events(std::uint32_t p) {
   }
   a.events_due = false;
   ctx.note(5, p, 0);
-  if (processes[p]->serve_events()) {
+  const bool again = processes[p]->serve_events();
+  look_for_commands(p);
+  if (again) {
     a.events_due = true;
     time.in(
         10 * kMs,
@@ -196,6 +198,7 @@ void World::command(std::uint32_t p, std::uint32_t lane) {
   ctx.note(4, p, lane);
   processes[p]->run_command(lane);
   wake(p);
+  wake_events(p);  // one lane is the event thread's
 }
 
 void World::blocked(std::uint32_t p, std::uint64_t ns) {
