@@ -46,7 +46,7 @@ struct mca_btl_base_descriptor_t;
 struct opal_proc_t;
 
 #define BFO_FAILOVER_MAGIC 0x31464f42u /* "BOF1" in memory order, little endian */
-#define BFO_FAILOVER_VERSION 4u
+#define BFO_FAILOVER_VERSION 5u
 
 /* Status a failover BTL passes to des_cbfunc and to RDMA completion callbacks. Anything that was handed to
  * ibv_post_send has an unknown fate unless a SUCCESS completion covers it: "flushed" is not "never sent"
@@ -217,6 +217,10 @@ typedef struct bfo_failover_btl_t {
    * is left, so that asking again shows progress. For now and then, not for every message (H5). */
   int (*work)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, uint64_t* taken,
               uint64_t* ended);
+  /* Why a rail is not up that has never been, in words of at most `size` bytes, and for how many milliseconds
+   * it has been tried. 0 milliseconds: it was up, nobody has asked for it yet, or the peer is only busy. */
+  uint32_t (*never_up)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, char* why,
+                       size_t size);
 } bfo_failover_btl_t;
 
 #ifdef __cplusplus

@@ -91,6 +91,11 @@ static int rail_info(Btl* btl, Ep* ep, bfo_rail_info_t* out) {
   return rc;
 }
 
+static uint32_t never_up(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, char* why,
+                         size_t size) {
+  return real()->never_up(btl, ep, why, size);
+}
+
 __attribute__((visibility("default")))
 const bfo_failover_btl_t mca_btl_verbs_failover = {BFO_FAILOVER_MAGIC,
                                                    BFO_FAILOVER_VERSION,
@@ -104,7 +109,8 @@ const bfo_failover_btl_t mca_btl_verbs_failover = {BFO_FAILOVER_MAGIC,
                                                    recv_source,
                                                    outstanding,
                                                    accounting,
-                                                   work};
+                                                   work,
+                                                   never_up};
 
 /* Makes progress in a blocking receive, which does not ask the PML for anything meanwhile. */
 static void* wait_for_end(void* unused) {

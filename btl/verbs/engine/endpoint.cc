@@ -79,6 +79,30 @@ bfo_rail_state_t rail_state(const Endpoint& endpoint) {
   return BFO_RAIL_UNUSABLE;
 }
 
+namespace {
+
+const char* why_not_up(const Endpoint& endpoint) {
+  if (endpoint.port->state() != PortState::kActive) return "its port is not active";
+  if (endpoint.peer_late) return "the peer's port was not active when that process started";
+  if (endpoint.life == Life::kSilent) return "no sign of life from the peer over it";
+  return endpoint.failed_attempts != 0 ? "the peer answers, but the path to it does not work"
+                                       : "the peer does not answer over it";
+}
+
+}  // namespace
+
+uint32_t never_up(const Endpoint& endpoint, char* why, size_t size) {
+  const bool over = endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable;
+  if (endpoint.ever_up || over || endpoint.tried_since_ns == 0 || endpoint.life == Life::kAnswers) return 0;
+  if (endpoint.lack.tries != 0) {
+    resource_text(endpoint.lack, why, size);
+  } else {
+    snprintf(why, size, "%s", why_not_up(endpoint));
+  }
+  const uint64_t ms = (endpoint.port->env().now_ns() - endpoint.tried_since_ns) / 1'000'000;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(ms, 1, UINT32_MAX));
+}
+
 void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info) {
   *info = bfo_rail_info_t{};
   info->name.conn = connection_id(endpoint.port->nonce(), endpoint.peer_nonce);

@@ -144,9 +144,10 @@ struct Endpoint {
   bool hurry = false;      // skip the reconnection back-off once
   bool peer_left = false;  // BYE came: never reconnect
   uint64_t wanted_since_ns = 0;
-  uint64_t timer_ns = 0;  // retransmission, reconnection or drain bound
-  uint32_t attempts = 0;  // of the current retransmission
-  uint32_t failures = 0;  // epochs that ended soon: reconnection back-off
+  uint64_t tried_since_ns = 0;  // the first connection
+  uint64_t timer_ns = 0;        // retransmission, reconnection or drain bound
+  uint32_t attempts = 0;        // of the current retransmission
+  uint32_t failures = 0;        // epochs that ended soon: reconnection back-off
   uint64_t up_since_ns = 0;
 
   // signs of life (life.h)
@@ -203,6 +204,10 @@ uint64_t connection_id(uint64_t nonce_a, uint64_t nonce_b);
 
 /// What failover_btl.h calls the state of `endpoint`.
 bfo_rail_state_t rail_state(const Endpoint& endpoint);
+
+/// Why a rail that was asked for has not been up yet, in words, and since how many milliseconds; 0: it was
+/// up, nobody has asked, or the peer is only busy.
+uint32_t never_up(const Endpoint& endpoint, char* why, size_t size);
 
 /// Fills `info` for the current epoch of `endpoint`.
 void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info);

@@ -476,6 +476,7 @@ void Port::attend(uint64_t now, bool emptied) {
 }
 
 void Port::attend_unconnected(Endpoint& endpoint, uint64_t now) {
+  if (endpoint.tried_since_ns == 0) endpoint.tried_since_ns = now;
   if (connect_rests(endpoint, now)) {
     resting_ = true;
     return;

@@ -140,6 +140,11 @@ int bind(mca_btl_base_module_t* btl, const bfo_failover_sink_t* sink, void* ctx)
   return OPAL_SUCCESS;
 }
 
+uint32_t never_up(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, char* why, size_t size) {
+  const engine::Guard guard(endpoint->engine.port->lock());
+  return engine::never_up(endpoint->engine, why, size);
+}
+
 int rail_info(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, bfo_rail_info_t* out) {
   const engine::Guard guard(endpoint->engine.port->lock());
   engine::rail_info(endpoint->engine, out);
@@ -248,4 +253,5 @@ extern "C" const bfo_failover_btl_t mca_btl_verbs_failover = {
     .outstanding = bfo::verbs::outstanding,
     .accounting = bfo::verbs::accounting,
     .work = bfo::verbs::work,
+    .never_up = bfo::verbs::never_up,
 };

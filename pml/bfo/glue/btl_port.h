@@ -30,12 +30,15 @@ using Comm = xfer::Comm<BtlPort>;
 using Peer = xfer::Peer<BtlPort>;
 using Rail = xfer::Rail<BtlPort>;
 
+enum class Away : uint8_t;  // summary.h
+
 // One rail: module and endpoint, and the failover contract when its BTL speaks it.
 struct RailHandle {
   mca_btl_base_module_t* btl = nullptr;
   mca_btl_base_endpoint_t* ep = nullptr;
   const bfo_failover_btl_t* failover = nullptr;
   bool carried = false;  // a descriptor was sent over it
+  Away away{};
 };
 
 struct PeerHandle {

@@ -28,13 +28,23 @@ xfer::RailEvent event_of(const bfo_rail_event_t& ev) {
   return out;
 }
 
+EventNames names_of(const bfo_rail_event_t& ev) {
+  EventNames names;
+  names.device = ev.info.device;
+  names.port = ev.info.port;
+  return names;
+}
+
 Fate fate_of(int status) {
   return status == BFO_RC_NEVER_SENT ? Fate::kNeverSent : Fate::kUnknown;
 }
 
 void rail_up(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, const bfo_rail_event_t* ev) {
   Module& module = module_of(ctx);
-  if (Rail* rail = module.rails().find(ep); rail != nullptr) module.engine().on_rail_up(rail, event_of(*ev));
+  Rail* rail = module.rails().find(ep);
+  if (rail == nullptr) return;
+  module.engine().on_rail_up(rail, event_of(*ev));
+  rail->handle.away = module.summary().up(names_of(*ev), rail->handle.away, ev->now_ns);
 }
 
 void rail_suspect(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep,
@@ -46,8 +56,16 @@ void rail_suspect(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep
 
 void rail_down(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, const bfo_rail_event_t* ev) {
   Module& module = module_of(ctx);
-  if (Rail* rail = module.rails().find(ep); rail != nullptr)
-    module.engine().on_rail_down(rail, event_of(*ev));
+  Rail* rail = module.rails().find(ep);
+  if (rail == nullptr) return;
+  const bool was_up = rail->up_epoch != 0;
+  module.engine().on_rail_down(rail, event_of(*ev));
+  Away& away = rail->handle.away;
+  if (ev->cause == BFO_CAUSE_SHUTDOWN) {
+    away = module.summary().left(away, ev->now_ns);
+  } else {
+    away = module.summary().down(names_of(*ev), ev->text, away, was_up, ev->now_ns);
+  }
 }
 
 void rail_closed(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, const bfo_rail_event_t* ev,
@@ -58,6 +76,8 @@ void rail_closed(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep,
   module.engine().on_rail_closed(rail, event_of(*ev),
                                  result == BFO_FENCED ? FenceResult::kFenced : FenceResult::kUnfenceable,
                                  delivered);
+  if (rail->handle.away != Away::kNo)
+    module.summary().closed(names_of(*ev), ev->text, ev->cause == BFO_CAUSE_PEER_DOWN, ev->now_ns);
 }
 
 void sendi_failed(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, uint8_t tag,

@@ -193,7 +193,12 @@ const bfo_failover_btl_t* find_failover(const mca_btl_base_module_t* btl) {
 }
 
 Module::Module(const Params& params, const xfer::Config& config)
-    : table_(make_table()), params_(params), port_(*this), engine_(port_, config), console_(print_line) {}
+    : table_(make_table()),
+      params_(params),
+      port_(*this),
+      engine_(port_, config),
+      console_(print_line),
+      summary_(print_line) {}
 
 Module* Module::create(const Params& params, bool threads) {
   Module* module = new (std::nothrow) Module(params, engine_config(params));
@@ -213,6 +218,7 @@ Module* Module::create(const Params& params, bool threads) {
 }
 
 int Module::destroy(Module* module) {
+  module->summary_.finish(opal_process_info.nodename);
   module->waits_.release();
   module->unbind_failover_btls();
   if (module->progressing_) opal_progress_unregister(engine_progress);
@@ -231,6 +237,7 @@ int Module::enable() {
   opal_progress_register_lp(engine_progress);
   progressing_ = true;
   waits_.take();
+  open_summary();
   return OMPI_SUCCESS;
 }
 
@@ -406,8 +413,42 @@ void Module::drain() {
   while (busy() && port_.now_ns() < end) opal_progress();
 }
 
+void Module::open_summary() {
+  if (!params_.summary) return;
+  summary_.open(opal_process_info.job_session_dir, static_cast<int>(OMPI_PROC_MY_NAME->vpid),
+                opal_process_info.my_local_rank == 0);
+}
+
+// A rail that is still being connected, and should have been up long ago.
+void Module::note_never_up(Rail& rail) {
+  constexpr uint32_t kEnoughMs = 1000;
+  RailHandle& handle = rail.handle;
+  if (handle.failover == nullptr || handle.away != Away::kNo) return;
+  char why[96];
+  const uint32_t ms = handle.failover->never_up(handle.btl, handle.ep, why, sizeof(why));
+  bfo_rail_info_t info = {};
+  if (ms < kEnoughMs || handle.failover->rail_info(handle.btl, handle.ep, &info) != OPAL_SUCCESS) return;
+  EventNames names;
+  names.device = info.device;
+  names.port = info.port;
+  handle.away = summary_.down(names, why, Away::kNo, false, port_.now_ns() - uint64_t{ms} * 1'000'000u);
+}
+
+void Module::collect_summary(ompi_proc_t** procs, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    void* const known = procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
+    if (known == nullptr) continue;
+    Peer& peer = *static_cast<Peer*>(known);
+    for (unsigned r = 0; r < peer.n_rails; ++r) note_never_up(peer.rails[r]);
+  }
+  const xfer::Counters& counters = engine_.counters();
+  summary_.collect(counters.bytes_resent, counters.peers_lost, port_.now_ns());
+}
+
 int Module::del_procs(ompi_proc_t** procs, size_t count) {
+  collect_summary(procs, count);  // processes that are faster may be gone after the drain
   drain();
+  collect_summary(procs, count);
   console_.finish(static_cast<int>(OMPI_PROC_MY_NAME->vpid));
   leaving_ = true;
   for (size_t i = 0; i < count; ++i) {

@@ -18,6 +18,7 @@
 #include "pml/bfo/glue/params.h"
 #include "pml/bfo/glue/rail_map.h"
 #include "pml/bfo/glue/request.h"
+#include "pml/bfo/glue/summary.h"
 #include "pml/bfo/glue/waits.h"
 #include "pml/bfo/xfer/engine.h"
 
@@ -41,6 +42,7 @@ class Module {
   BtlPort& port() { return port_; }
   EventLog& events() { return events_; }
   Console& console() { return console_; }
+  Summary& summary() { return summary_; }
   RailMap& rails() { return rails_; }
   Buffered& buffered() { return buffered_; }
   const Params& params() const { return params_; }
@@ -107,6 +109,9 @@ class Module {
   void unbind_failover_btls();
   void keep_alive_now();
   void handle_broken_now();
+  void open_summary();
+  void collect_summary(ompi_proc_t** procs, size_t count);
+  void note_never_up(Rail& rail);
 
   static constexpr uint32_t kTurnsPerLook = 64;
 
@@ -116,6 +121,7 @@ class Module {
   Engine engine_;
   EventLog events_;
   Console console_;
+  Summary summary_;
   RailMap rails_;
   Buffered buffered_;
   Waits waits_;

@@ -92,6 +92,12 @@ int register_params(const mca_base_component_t* component, Params& params) {
           "\"error\" = it ends with the error of that process, \"wait\" = it goes on while any other is left",
           MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params.any_source_on_loss);
   if (rc < 0) return rc;
+  params.summary = true;
+  rc = add(
+      "summary",
+      "Print one line at the end of a job that lost a rail, had one that never came up, or gave a peer up",
+      MCA_BASE_VAR_TYPE_BOOL, OPAL_INFO_LVL_3, &params.summary);
+  if (rc < 0) return rc;
   params.event_file = const_cast<char*>("");
   rc = add("event_file",
            "File that gets one JSON line per failover event, appended by every process (empty = none)",

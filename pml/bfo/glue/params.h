@@ -29,6 +29,7 @@ struct Params {
   int buffer_wait;           // milliseconds MPI_Bsend waits for room that messages before it still hold
   int park_timeout;          // seconds without any rail before MPI reports an error; -1 = for ever
   char* any_source_on_loss;  // "error" or "wait": what becomes of receives from any source
+  bool summary;              // one line at the end of a job that was less than perfect
   char* event_file;          // one JSON line per failover event is appended here; empty = none
 };
 

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// summary.cc: see summary.h.
+#include "pml/bfo/glue/summary.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+namespace bfo::glue {
+namespace {
+
+constexpr char kPrefix[] = "bfo-facts.";
+
+// Threads that progress different ports report at the same time.
+std::mutex events;
+
+bool tells(const Facts& facts) {
+  return facts.lost + facts.back + facts.never + facts.peers_lost != 0;
+}
+
+// What a file of this node's processes holds. It may be written right now: then it is not whole, or one event
+// older.
+bool read_facts(int folder, const char* name, Facts* facts) {
+  const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return false;
+  const ssize_t got = ::read(fd, facts, sizeof(*facts));
+  ::close(fd);
+  if (got != static_cast<ssize_t>(sizeof(*facts)) || facts->magic != Facts::kMagic) return false;
+  if (facts->n_ports > Facts::kPorts) return false;
+  for (PortFacts& port : facts->ports)
+    port.device[sizeof(port.device) - 1] = port.cause[sizeof(port.cause) - 1] = 0;
+  return true;
+}
+
+PortFacts* find_port(Facts& facts, const char* device, uint32_t number) {
+  for (uint32_t i = 0; i < facts.n_ports; ++i) {
+    PortFacts& port = facts.ports[i];
+    if (port.port == number && strcmp(port.device, device) == 0) return &port;
+  }
+  if (facts.n_ports == Facts::kPorts) return nullptr;
+  PortFacts& port = facts.ports[facts.n_ports++];
+  port = {};
+  snprintf(port.device, sizeof(port.device), "%s", device);
+  port.port = number;
+  return &port;
+}
+
+void note_cause(PortFacts& port, const char* cause, bool weak) {
+  if (*cause == '\0' || (port.cause[0] != '\0' && (port.weak == 0 || weak))) return;
+  snprintf(port.cause, sizeof(port.cause), "%s", cause);
+  port.weak = weak ? 1 : 0;
+}
+
+uint64_t missing(const Facts& facts, uint64_t now_ns) {
+  const bool still = facts.missing_since_ns != 0 && now_ns > facts.missing_since_ns;
+  return facts.missing_ns + (still ? now_ns - facts.missing_since_ns : 0);
+}
+
+Facts add_up(const std::vector<Facts>& all, uint64_t now_ns) {
+  Facts sum{};
+  for (const Facts& one : all) {
+    sum.lost += one.lost;
+    sum.back += one.back;
+    sum.never += one.never;
+    sum.peers_lost += one.peers_lost;
+    sum.bytes_resent += one.bytes_resent;
+    sum.missing_ns = std::max(sum.missing_ns, missing(one, now_ns));
+    for (uint32_t i = 0; i < one.n_ports; ++i) {
+      const PortFacts& from = one.ports[i];
+      PortFacts* to = find_port(sum, from.device, from.port);
+      if (to == nullptr) continue;
+      to->lost += from.lost;
+      to->never += from.never;
+      note_cause(*to, from.cause, from.weak != 0);
+    }
+  }
+  return sum;
+}
+
+// A text that grows, and is cut where there is no room.
+class Text {
+ public:
+  Text(char* out, size_t size) : out_(out), size_(size) { *out = '\0'; }
+  [[gnu::format(printf, 2, 3)]] void add(const char* format, ...) {
+    if (used_ + 1 >= size_) return;
+    va_list arguments;
+    va_start(arguments, format);
+    const int n = vsnprintf(out_ + used_, size_ - used_, format, arguments);
+    va_end(arguments);
+    if (n > 0) used_ = std::min(size_ - 1, used_ + static_cast<size_t>(n));
+  }
+
+ private:
+  char* out_;
+  size_t size_;
+  size_t used_ = 0;
+};
+
+const char* plural(uint64_t n) {
+  return n == 1 ? "" : "s";
+}
+
+// "(softhca1 port 1: RETRY_EXC_ERR; ...)" of the ports for which `which` is not 0.
+void add_ports(Text& text, const Facts& sum, uint32_t PortFacts::*which) {
+  constexpr unsigned kNamed = 3;
+  unsigned named = 0;
+  unsigned more = 0;
+  for (uint32_t i = 0; i < sum.n_ports; ++i) {
+    const PortFacts& port = sum.ports[i];
+    if (port.*which == 0) continue;
+    if (named == kNamed) {
+      ++more;
+      continue;
+    }
+    text.add("%s%s port %u%s%s", named++ == 0 ? " (" : "; ", port.device, port.port,
+             port.cause[0] != '\0' ? ": " : "", port.cause);
+  }
+  if (more != 0) text.add("; and %u more port%s", more, plural(more));
+  if (named != 0) text.add(")");
+}
+
+}  // namespace
+
+void format_summary(const std::vector<Facts>& all, const char* host, uint64_t now_ns, char* line,
+                    size_t size) {
+  Text text(line, size);
+  const size_t telling = static_cast<size_t>(std::count_if(all.begin(), all.end(), tells));
+  if (telling == 0) return;
+  const Facts sum = add_up(all, now_ns);
+  text.add("bfo: summary of host %s:", host);
+  const char* between = " ";
+  if (sum.lost != 0) {
+    text.add(" %u rail%s lost", sum.lost, plural(sum.lost));
+    add_ports(text, sum, &PortFacts::lost);
+    between = ", ";
+  }
+  if (sum.never != 0) {
+    text.add("%s%u rail%s never came up", between, sum.never, plural(sum.never));
+    add_ports(text, sum, &PortFacts::never);
+    between = ", ";
+  }
+  if (sum.back != 0) {
+    text.add("%s%u came up later", between, sum.back);
+    between = ", ";
+  }
+  if (sum.peers_lost != 0) text.add("%s%u peer%s given up", between, sum.peers_lost, plural(sum.peers_lost));
+  text.add("; a rail was missing for %.3f s, %llu bytes were sent again (seen by %zu process%s)",
+           static_cast<double>(sum.missing_ns) * 1e-9, static_cast<unsigned long long>(sum.bytes_resent),
+           telling, telling == 1 ? "" : "es");
+}
+
+Summary::~Summary() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void Summary::open(const char* folder, int rank, bool first) {
+  open_ = true;
+  first_ = first;
+  facts_.magic = Facts::kMagic;
+  facts_.rank = static_cast<uint32_t>(rank);
+  if (folder != nullptr && strlen(folder) < sizeof(folder_)) snprintf(folder_, sizeof(folder_), "%s", folder);
+}
+
+PortFacts* Summary::port(const EventNames& names) {
+  return find_port(facts_, names.device, names.port);
+}
+
+Away Summary::down(const EventNames& names, const char* cause, Away was, bool was_up, uint64_t now_ns) {
+  const std::lock_guard<std::mutex> lock(events);
+  const Away is = was_up ? Away::kLost : Away::kNever;
+  PortFacts* const at = port(names);
+  if (was != Away::kNo) return was;  // tried again in vain
+  if (away_++ == 0) facts_.missing_since_ns = now_ns;
+  ++(is == Away::kLost ? facts_.lost : facts_.never);
+  if (at == nullptr) return is;
+  ++(is == Away::kLost ? at->lost : at->never);
+  note_cause(*at, cause, true);
+  return is;
+}
+
+void Summary::closed(const EventNames& names, const char* cause, bool of_peer, uint64_t now_ns) {
+  const std::lock_guard<std::mutex> lock(events);
+  PortFacts* const at = port(names);
+  if (at != nullptr) note_cause(*at, cause, of_peer);
+  write(now_ns, false);
+}
+
+void Summary::back(Away was, uint64_t now_ns) {
+  if (was == Away::kNo || --away_ != 0) return;
+  if (now_ns > facts_.missing_since_ns) facts_.missing_ns += now_ns - facts_.missing_since_ns;
+  facts_.missing_since_ns = 0;
+}
+
+Away Summary::up(const EventNames& names, Away was, uint64_t now_ns) {
+  const std::lock_guard<std::mutex> lock(events);
+  if (was == Away::kNo) return was;
+  back(was, now_ns);
+  ++facts_.back;
+  if (was == Away::kNever) {
+    --facts_.never;
+    if (PortFacts* const at = port(names); at != nullptr) --at->never;
+  }
+  write(now_ns, false);
+  return Away::kNo;
+}
+
+Away Summary::left(Away was, uint64_t now_ns) {
+  const std::lock_guard<std::mutex> lock(events);
+  back(was, now_ns);
+  return Away::kNo;
+}
+
+void Summary::write(uint64_t now_ns, bool now) {
+  if (!open_ || !tells(facts_) || failed_ || (!now && now_ns - written_ns_ < kPauseNs)) return;
+  written_ns_ = now_ns;
+  if (fd_ < 0) {
+    char path[sizeof(folder_) + 32];
+    snprintf(path, sizeof(path), "%s/%s%u", folder_, kPrefix, facts_.rank);
+    if (folder_[0] != '\0') fd_ = ::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  }
+  failed_ = fd_ < 0 || pwrite(fd_, &facts_, sizeof(facts_), 0) != static_cast<ssize_t>(sizeof(facts_));
+}
+
+void Summary::read_others() {
+  DIR* const folder = folder_[0] != '\0' ? opendir(folder_) : nullptr;
+  if (folder == nullptr) return;
+  while (const dirent* entry = readdir(folder)) {
+    Facts facts;
+    if (strncmp(entry->d_name, kPrefix, sizeof(kPrefix) - 1) != 0) continue;
+    if (!read_facts(dirfd(folder), entry->d_name, &facts) || facts.rank == facts_.rank) continue;
+    const auto same = [&facts](const Facts& other) { return other.rank == facts.rank; };
+    const auto known = std::find_if(others_.begin(), others_.end(), same);
+    if (known != others_.end()) {
+      *known = facts;
+    } else {
+      others_.push_back(facts);
+    }
+  }
+  closedir(folder);
+}
+
+void Summary::collect(uint64_t bytes_resent, uint64_t peers_lost, uint64_t now_ns) {
+  const std::lock_guard<std::mutex> lock(events);
+  if (!open_) return;
+  collected_ns_ = now_ns;
+  facts_.bytes_resent = bytes_resent;
+  facts_.peers_lost = static_cast<uint32_t>(peers_lost);
+  if (facts_.missing_since_ns != 0) {
+    facts_.missing_ns = missing(facts_, now_ns);
+    facts_.missing_since_ns = now_ns;
+  }
+  if (first_) {
+    read_others();
+  } else {
+    write(now_ns, true);
+  }
+}
+
+void Summary::finish(const char* host) {
+  const std::lock_guard<std::mutex> lock(events);
+  if (!open_ || !(first_ || failed_)) return;
+  if (first_) read_others();
+  others_.push_back(facts_);
+  char line[1024];
+  format_summary(others_, host, collected_ns_, line, sizeof(line));
+  if (line[0] != '\0') print_(line);
+  open_ = false;
+}
+
+}  // namespace bfo::glue

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// summary.h: the line at the end of a job that was less than perfect: rails lost, rails that never came up
+// and why, how long one was missing, what was sent again. No Open MPI here.
+//
+// No message is sent for it: after losses nobody can promise that one arrives. Each process that has
+// something to tell writes its facts into a file in a folder that the processes of a node share, whenever
+// they change; the first process of the node adds up what it finds there. A process that cannot write prints
+// its own line.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "pml/bfo/glue/event_log.h"
+
+namespace bfo::glue {
+
+// A rail that is not there.
+enum class Away : uint8_t {
+  kNo,
+  kLost,   // it was up before
+  kNever,  // it has not been up yet
+};
+
+// What one process has seen of one of its ports.
+struct PortFacts {
+  char device[64];
+  uint32_t port;
+  uint32_t lost;   // times that a rail over it was lost
+  uint32_t never;  // rails over it that have not been up
+  uint32_t weak;   // `cause` is what the peer said, or not the last word yet
+  char cause[96];
+};
+
+// What one process has seen. Written to a file as it is, read by a process of the same node and build.
+struct Facts {
+  static constexpr uint64_t kMagic = 0x3153544341464f42u;  // "BOFACTS1"
+  static constexpr size_t kPorts = 8;
+  uint64_t magic;
+  uint32_t rank;
+  uint32_t n_ports;
+  uint32_t lost;
+  uint32_t back;  // rails that came, or came back, after that
+  uint32_t never;
+  uint32_t peers_lost;
+  uint64_t missing_ns;        // with at least one rail missing, until ..
+  uint64_t missing_since_ns;  // .. this moment (CLOCK_MONOTONIC), since when one is; 0: none is
+  uint64_t bytes_resent;
+  PortFacts ports[kPorts];
+};
+
+class Summary {
+ public:
+  // `print` gets the line, without a newline.
+  explicit Summary(void (*print)(const char* line)) : print_(print) {}
+  ~Summary();
+  Summary(const Summary&) = delete;
+  Summary& operator=(const Summary&) = delete;
+
+  // Nothing is written or printed before. `folder`: shared by the processes of this job on this node, nullptr
+  // without one. `first`: this process prints for all of them.
+  void open(const char* folder, int rank, bool first);
+
+  // A rail goes down. `was`: what it was before; returns what it is now. `was_up`: in any epoch.
+  Away down(const EventNames& names, const char* cause, Away was, bool was_up, uint64_t now_ns);
+  // .. is closed: the cause is final. `of_peer`: it is only what the peer said.
+  void closed(const EventNames& names, const char* cause, bool of_peer, uint64_t now_ns);
+  // .. is up. Returns kNo.
+  Away up(const EventNames& names, Away was, uint64_t now_ns);
+  // Its peer has left in order: nobody misses it any more. Returns kNo.
+  Away left(Away was, uint64_t now_ns);
+
+  // The processes of the node have nothing more to say to each other: this one's facts are written, those of
+  // the others read. May be called several times; a process that is faster may have taken its file away by
+  // then.
+  void collect(uint64_t bytes_resent, uint64_t peers_lost, uint64_t now_ns);
+  // Prints the line, if there is something to tell. Times end at the last collect().
+  void finish(const char* host);
+
+  const Facts& facts() const { return facts_; }
+
+ private:
+  static constexpr uint64_t kPauseNs = 1'000'000;  // between two writes, unless they are the last ones
+  PortFacts* port(const EventNames& names);
+  void back(Away was, uint64_t now_ns);
+  void write(uint64_t now_ns, bool now);
+  void read_others();
+
+  void (*print_)(const char* line);
+  Facts facts_{};
+  std::vector<Facts> others_;
+  char folder_[512] = "";
+  bool open_ = false;
+  bool first_ = false;
+  bool failed_ = false;  // the file could not be written
+  int fd_ = -1;
+  uint32_t away_ = 0;
+  uint64_t written_ns_ = 0;
+  uint64_t collected_ns_ = 0;
+};
+
+// The line about `all`, at most `size` bytes with the NUL; empty when there is nothing to tell.
+void format_summary(const std::vector<Facts>& all, const char* host, uint64_t now_ns, char* line,
+                    size_t size);
+
+}  // namespace bfo::glue
