@@ -82,6 +82,19 @@ struct TwoRails {
     w.fabric.deaf.insert(x.port.address().ud_qpn);
   }
   bool probe_fails(Process& p) { return w.fabric.fail(p.endpoint.probe.number(), IBV_WC_RETRY_EXC_ERR); }
+  /// The peer asks `about` to end its rail, in a datagram that comes over `over` in its epoch `carrier`.
+  static void plead(Process& about, Process& over, uint32_t carrier) {
+    const engine::Endpoint& endpoint = about.endpoint;
+    engine::Packet plea{};
+    plea.type = static_cast<uint8_t>(engine::PacketType::kQuestion);
+    plea.rail = engine::connection_id(about.port.nonce(), endpoint.peer_nonce);
+    plea.epoch = 1;
+    plea.number = 1;
+    plea.flags = engine::kTrialPlea;
+    plea.carrier = carrier;
+    plea.count = endpoint.delivered + endpoint.ring.tail;
+    engine::verdict_packet(over.endpoint, plea, fake_now());
+  }
   int downs() const { return w.a.down + w.b.down + c.down + d.down; }
 };
 
@@ -272,21 +285,36 @@ TEST(Verdict, AnswerOfAnOlderTrial_IsIgnored) {
 /// up at the other end, which says nothing of the new epoch.
 TEST(Verdict, PleaOfAnOlderEpochOfItsCarrier_IsRefused) {
   TwoRails r;
-  const auto plead = [&](uint32_t carrier) {
-    engine::Packet plea{};
-    plea.type = static_cast<uint8_t>(engine::PacketType::kQuestion);
-    plea.rail = engine::connection_id(r.w.a.port.nonce(), r.w.b.port.nonce());
-    plea.epoch = 1;
-    plea.number = 1;
-    plea.flags = engine::kTrialPlea;
-    plea.carrier = carrier;
-    plea.count = r.w.a.endpoint.delivered + r.w.a.endpoint.ring.tail;
-    engine::verdict_packet(r.c.endpoint, plea, fake_now());
-  };
-  plead(0);
+  r.plead(r.w.a, r.c, 0);
   EXPECT_FALSE(r.w.a.endpoint.close.asked);
-  plead(1);
+  r.plead(r.w.a, r.c, 1);
   EXPECT_TRUE(r.w.a.endpoint.close.asked);
+}
+
+/// Two that decide could each end another rail. An honest peer pleads to the one that decides, and to that
+/// one only: this plea is forged, or a mistake.
+TEST(Verdict, PleaToTheSideThatDoesNotDecide_IsRefused) {
+  TwoRails r;
+  r.plead(r.w.b, r.d, 1);
+  EXPECT_FALSE(r.w.b.endpoint.close.asked);
+  r.pass(5);
+  EXPECT_EQ(r.downs(), 0);
+}
+
+TEST(Verdict, PleaThatFailsOneCondition_IsRefused) {
+  const engine::Plea good{
+      .judge = true, .rail_up = true, .same_rail = false, .carrier_up = true, .unmoved = true};
+  EXPECT_TRUE(engine::granted(good));
+  const auto but = [&good](bool engine::Plea::*field) {
+    engine::Plea plea = good;
+    plea.*field = !(plea.*field);
+    return engine::granted(plea);
+  };
+  EXPECT_FALSE(but(&engine::Plea::judge));
+  EXPECT_FALSE(but(&engine::Plea::rail_up));
+  EXPECT_FALSE(but(&engine::Plea::same_rail));
+  EXPECT_FALSE(but(&engine::Plea::carrier_up));
+  EXPECT_FALSE(but(&engine::Plea::unmoved));
 }
 
 TEST(Verdict, LostDatagrams_AreAskedAgain) {
