@@ -165,11 +165,16 @@ int op_advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sg
 
 ibv_mw* op_alloc_mw(ibv_pd* pd, ibv_mw_type type) {
   if (gate_refuses(ControlVerb::AllocMw, pd->context)) return nullptr;
-  MrEntry* entry = type == IBV_MW_TYPE_1 || type == IBV_MW_TYPE_2 ? allocate_mr(fabric()) : nullptr;
+  if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
+    errno = EINVAL;
+    return nullptr;
+  }
   auto* mw = static_cast<Mw*>(std::calloc(1, sizeof(Mw)));
-  if (entry == nullptr || mw == nullptr) {
+  // The entry is shared with other processes: it is taken last, and nothing can fail behind it.
+  MrEntry* entry = mw != nullptr ? allocate_mr(fabric()) : nullptr;
+  if (entry == nullptr) {
     std::free(mw);
-    errno = type == IBV_MW_TYPE_1 || type == IBV_MW_TYPE_2 ? ENOMEM : EINVAL;
+    errno = ENOMEM;
     return nullptr;
   }
   entry->pd = real_pd(pd)->number;

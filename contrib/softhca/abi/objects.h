@@ -170,7 +170,6 @@ ibv_pd* op_alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr
 ibv_td* op_alloc_td(ibv_context* context, ibv_td_init_attr* attr);
 int op_dealloc_td(ibv_td* td);
 int op_advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* list, uint32_t count);
-ibv_mr* op_alloc_null_mr(ibv_pd* pd);
 
 /// Fills the wr_* functions of an extended queue pair.
 void set_qp_ex_functions(Qp& qp, uint64_t send_ops);
