@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "common/failover_btl.h"
 #include "common/output_file.h"
 #include "pml/bfo/glue/console.h"
 
@@ -150,6 +151,24 @@ TEST(Console, FirstLoss_IsToldAtOnce) {
             "bfo: rank 0 lost rail 1 (softhca1 port 1) to rank 1: RETRY_EXC_ERR; resumed after 0.750 ms, "
             "4096 bytes "
             "sent again, 1 rail left");
+}
+
+/// Nothing broke: this process or its peer could not make the rail.
+TEST(Console, RailWithoutAResource_IsNotCalledLost) {
+  std::vector<std::string> lines;
+  printed = &lines;
+  Console console(print);
+  FailoverEvent e = sample();
+  e.cause = BFO_CAUSE_RESOURCE;
+  std::snprintf(e.text, sizeof e.text, "cannot make a queue pair: ENOMEM");
+  e.resumed_ns = 0;
+  e.bytes_resent = e.messages_resent = 0;
+  console.tell(e, names(), 5'000'000'000);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0],
+            "bfo: rank 0 goes on without rail 1 (softhca1 port 1) to rank 1: cannot make a queue pair: "
+            "ENOMEM; nothing "
+            "had to be sent again, 1 rail left (btl/verbs says what helps)");
 }
 
 TEST(Console, LossOfTheLastRail_SaysWhatWaits) {

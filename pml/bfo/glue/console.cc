@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "common/failover_btl.h"
+
 namespace bfo::glue {
 
 Console::Port* Console::find(const EventNames& names) {
@@ -44,12 +46,16 @@ void Console::tell(const FailoverEvent& e, const EventNames& names, uint64_t now
     port->counted = 0;
     port->told_ns = now_ns;
   }
+  // Nothing broke that was there: the sentence about what helps is printed by the BTL, once for many peers.
+  const bool lacks = e.cause == BFO_CAUSE_RESOURCE;
+  const char* what = lacks ? "goes on without" : "lost";
+  const char* gone = lacks               ? " (btl/verbs says what helps)"
+                     : e.rails_left == 0 ? " (its process or node may be gone)"
+                                         : "";
   char line[512];
-  snprintf(line, sizeof(line),
-           "bfo: rank %d lost rail %d (%s port %u) to rank %d%s: %s; %s, %u rail%s left%s", names.rank,
-           static_cast<int>(e.rail), names.device, names.port, names.peer, more, e.text, resent,
-           static_cast<unsigned>(e.rails_left), e.rails_left == 1 ? "" : "s",
-           e.rails_left == 0 ? " (its process or node may be gone)" : "");
+  snprintf(line, sizeof(line), "bfo: rank %d %s rail %d (%s port %u) to rank %d%s: %s; %s, %u rail%s left%s",
+           names.rank, what, static_cast<int>(e.rail), names.device, names.port, names.peer, more, e.text,
+           resent, static_cast<unsigned>(e.rails_left), e.rails_left == 1 ? "" : "s", gone);
   print_(line);
 }
 
