@@ -143,7 +143,7 @@ class Process {
   std::uint32_t frags_out_ = 0;
   std::vector<ibv_mr*> cached_;  // registrations of requests that are over
   std::int64_t allocated_ = 0;
-  std::uint64_t asked_ = 0;  // requests for memory
+  std::uint64_t asked_ = 0;       // requests for memory
   std::optional<Engine> engine_;  // last: destroyed before what it refers to
 };
 

@@ -26,11 +26,11 @@ struct Flavor {
   std::uint32_t kinds = 0;            // faults, one bit each; 0: those without an end of their own
   bool datagrams = false;             // of the connection manager are lost, doubled and late
   bool late_ports = false;
-  bool blocked = false;               // verbs of the progress function block, up to 3 s
-  bool verbs_fail = false;            // with any errno
-  bool dies_in_a_call = false;        // a device
-  bool memory = false;                // of the PML runs out
-  bool few_receives = false;          // buffers
+  bool blocked = false;         // verbs of the progress function block, up to 3 s
+  bool verbs_fail = false;      // with any errno
+  bool dies_in_a_call = false;  // a device
+  bool memory = false;          // of the PML runs out
+  bool few_receives = false;    // buffers
   std::uint64_t short_runs = 8;
   bool may_fail = false;
 };
@@ -281,8 +281,9 @@ void make_faults(sim::Prng& d, const Flavor& f, Scenario& s) {
   s.last_ns = std::max(s.last_ns, m.late_ns) + 1;
 }
 
-constexpr const char* kNames[] = {"port-down", "rail-down", "silent", "all-silent",  "one-way",   "break",
-                                  "sleep",     "device",    "overrun",  "refuse", "late-events", "slow-verbs"};
+constexpr const char* kNames[] = {"port-down", "rail-down", "silent",      "all-silent",
+                                  "one-way",   "break",     "sleep",       "device",
+                                  "overrun",   "refuse",    "late-events", "slow-verbs"};
 static_assert(std::size(kNames) == static_cast<std::size_t>(FaultKind::kCount));
 
 }  // namespace

@@ -51,8 +51,8 @@ World::World(const Scenario& s, bool tracing)
   if (s.machine.procs <= 64) return;
   talk_.resize(std::size_t{s.machine.procs} * s.machine.procs);
   for (const sim::PairPlan& p : s.program.pairs)
-    talk_[std::size_t{p.src} * s.machine.procs + p.dst] = talk_[std::size_t{p.dst} * s.machine.procs + p.src] =
-        true;
+    talk_[std::size_t{p.src} * s.machine.procs + p.dst] =
+        talk_[std::size_t{p.dst} * s.machine.procs + p.src] = true;
 }
 
 World::~World() {
