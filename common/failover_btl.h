@@ -68,6 +68,8 @@ typedef enum bfo_rail_cause_t {
   BFO_CAUSE_FENCE = 5,        /* fence() was asked for */
   BFO_CAUSE_HANDSHAKE = 6,   /* the peer reconnected with a newer epoch, or the handshake failed; code = 0, or
                                 ETIMEDOUT: neither the peer nor its path shows any sign of life, or
+                                EINPROGRESS: the first handshake took longer than its time limit and another
+                                rail works; it goes on, or
                                 ENETDOWN: the port was down at one end when its process started, the
                                 rail has never been up and joins later: no loss */
   BFO_CAUSE_POST_FAILED = 7, /* ibv_post_send / ibv_post_recv refused; code = errno */

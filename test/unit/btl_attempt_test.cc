@@ -4,6 +4,8 @@
 // either side gives up or closes what the other one has used.
 #include "btl/verbs/engine/connect.h"
 
+#include <cerrno>
+
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {
@@ -44,6 +46,10 @@ TEST(Connect, NobodyAnswers_ParkedFragmentsComeBackAsNeverSent) {
   w.pass(60);
   EXPECT_EQ(w.a.log, (Log{"down 1", "done x -12", "closed 1"}));
   EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_HANDSHAKE);
+  EXPECT_EQ(w.a.last_event.code, EINPROGRESS);
+  EXPECT_NE(std::string(engine::cause_text(w.a.last_event.cause, w.a.last_event.code))
+                .find("btl_verbs_connect_timeout"),
+            std::string::npos);
 }
 
 /// Another thread sends between the look at the clock and the turn of the port, or this one does, for another

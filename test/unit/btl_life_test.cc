@@ -376,6 +376,7 @@ TEST(Pulse, CannotBeMade_ThePortWorksWithout) {
   p.open(fabric, "poor", 1, small_config());
   EXPECT_EQ(p.port.address().pulse_qpn, 0u);
   EXPECT_NE(p.port.address().ud_qpn, 0u);
+  EXPECT_NE(p.port.pulse_error(), 0) << "which the caller tells";
   p.port.close();
 }
 

@@ -417,7 +417,7 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
       if (port.failover() && host.other_rail_up(host.ctx, endpoint)) {
         const bool missing = endpoint.lack.tries != 0;
         return give_up(endpoint, missing ? BFO_CAUSE_RESOURCE : BFO_CAUSE_HANDSHAKE,
-                       missing ? endpoint.lack.error : 0, now);
+                       missing ? endpoint.lack.error : EINPROGRESS, now);
       }
       endpoint.wanted_since_ns = now;
       host.connect_other_rails(host.ctx, endpoint);

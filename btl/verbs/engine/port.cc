@@ -112,8 +112,10 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   }
   address_.ud_qpn = ud_.number();
   // Without a pulse the port works; its peers then cannot tell this process busy from dead, and wait.
-  pulse_.open(device.api(), device.context(), device.pd(), device.arena(), qp_settings_,
-              Pulse::Identity{config_.own_name, nonce_, key_, env_.now_ns}, config.control);
+  const bool pulse =
+      pulse_.open(device.api(), device.context(), device.pd(), device.arena(), qp_settings_,
+                  Pulse::Identity{config_.own_name, nonce_, key_, env_.now_ns}, config.control);
+  pulse_error_ = pulse ? 0 : errno;
   address_.pulse_qpn = pulse_.number();
   return true;
 }

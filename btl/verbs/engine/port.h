@@ -197,6 +197,8 @@ class Port {
   Srq& srq() { return srq_; }
   Ud& ud() { return ud_; }
   Pulse& pulse() { return pulse_; }
+  /// errno of the heartbeat responder that could not be made at open(); 0: it is there.
+  int pulse_error() const { return pulse_error_; }
   AddressBook& addresses() { return addresses_; }
   /// Control verbs on queue pairs: those that make and connect them, those that destroy them, and the way to
   /// ERR, which must wait for neither.
@@ -285,6 +287,7 @@ class Port {
   Srq srq_;
   Ud ud_;
   Pulse pulse_;
+  int pulse_error_ = 0;
   AddressBook addresses_;
   ControlLane setups_;
   ControlLane queue_pairs_;

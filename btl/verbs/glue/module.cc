@@ -131,6 +131,13 @@ Module* module_open(Component& component, DeviceSlot& device, const engine::Port
     engine::unmake(module);
     return nullptr;
   }
+  if (const int error = module->port.pulse_error(); error != 0) {
+    opal_output(
+        0,
+        "btl/verbs: rank %u uses %s:%u without a heartbeat responder (%s): peers that wait for this process "
+        "cannot tell whether it computes or is dead, and wait until mpirun ends the job",
+        OPAL_PROC_MY_NAME.vpid, device.device.name(), facts.number, strerror(error));
+  }
   const ibv_port_attr& attr = module->port.attr();
   if (module->super.btl_bandwidth == 0) module->super.btl_bandwidth = engine::port_rate(attr);
   if (attr.max_msg_sz != 0 && attr.max_msg_sz < module->super.btl_get_limit) {
