@@ -62,9 +62,19 @@ Process::Process(World& world, std::uint32_t id)
       dice_(sim::mix(world.scenario.machine.seed, 0x57ac, id)),
       peers_(world.scenario.machine.procs, nullptr) {}
 
+/// After a violation nothing has been closed: a command under way would find its endpoint gone.
 Process::~Process() {
   engine_.reset();
-  for (const auto& nic : nics_) nic->device.close();
+  forget_peers();
+  for (const auto& nic : nics_) {
+    nic->port.close();
+    nic->device.close();
+  }
+}
+
+void Process::forget_peers() {
+  for (const auto& nic : nics_)
+    while (engine::Endpoint* const e = nic->port.endpoints()) nic->port.remove(*e);
 }
 
 engine::Config Process::config() const {
@@ -234,8 +244,7 @@ bool Process::quiet() {
 }
 
 void Process::close() {
-  for (const auto& l : links_)
-    if (l->endpoint.port != nullptr) l->endpoint.port->remove(l->endpoint);
+  forget_peers();
   engine_.reset();
   for (ibv_mr* const mr : cached_) verbs().dereg_mr(mr);
   for (const auto& nic : nics_) {

@@ -92,6 +92,7 @@ class Process {
   Link* link(std::uint32_t peer, std::uint32_t rail);
   EnginePeer* peer(std::uint32_t id);
   xfer::RailLimits limits() const;
+  void forget_peers();
 
   // host.cc
   static engine::Host host(Nic& nic);

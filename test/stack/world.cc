@@ -22,7 +22,9 @@ std::uint64_t hash(const char* text) {
 }  // namespace
 
 std::uint64_t World::environment_now() {
-  return current->time.now();
+  // Who closes a port polls for a time, and nothing else happens meanwhile.
+  if (current->closing_) current->closing_ns_ += kUs;
+  return current->time.now() + current->closing_ns_;
 }
 std::uint64_t World::environment_random() {
   return current->dice_.next();
@@ -56,6 +58,7 @@ World::World(const Scenario& s, bool tracing)
 }
 
 World::~World() {
+  closing_ = true;
   processes.clear();
   current = nullptr;
 }
@@ -309,6 +312,7 @@ void World::finish() {
   for (std::uint32_t i = 0; i < scenario.program.pairs.size() && !ctx.failed; ++i)
     if (!scenario.machine.may_fail && !book.is_matched(i)) ctx.fail("P1: message %u was never received", i);
   for (const auto& p : processes) result.restarts += p->engine().counters().restarts;
+  closing_ = true;
   for (const auto& p : processes)
     if (!ctx.failed) p->close();
   if (!ctx.failed && fabric.handles_live != 0) ctx.fail("%u address handles are left", fabric.handles_live);

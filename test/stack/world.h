@@ -101,6 +101,8 @@ class World : public Observer {
   std::vector<Watched> watched_;  // by key
   std::vector<bool> talk_;        // by both, of many processes
   std::uint64_t start_ns_ = 0;
+  bool closing_ = false;          // the run is over, and virtual time stands
+  std::uint64_t closing_ns_ = 0;  // what the clock that processes read has advanced since
   sim::Prng dice_;
 };
 
