@@ -156,20 +156,24 @@ TEST(Memory, PeerThatCannotBeMade_OnlyRequestsForItFail) {
   EXPECT_EQ(later->data, pattern(10, 3));
 }
 
-/// Its message finds no memory for a record of its sender: the sender is given up when it is met.
-/// A peer without any rail would wait for ever.
+/// The peer is told, over the rail whose record comes with the peer's: a receive it posted before would wait
+/// for ever.
 TEST(Memory, RailThatCannotBeMade_ItsPeerIsGivenUp) {
   World w({});
+  RecvReq* waiting = w.irecv(1, 0, 2, 10);
   w.ports[0]->refuse_ = [](std::size_t n) { return n == sizeof(xfer::Rail<FakePort>); };
   SendReq* s = w.isend(0, 1, 1, pattern(10, 1));
   RecvReq* r = w.irecv(0, 1, 1, 10);
   ASSERT_TRUE(w.run());
   ASSERT_TRUE(s->done && r->done);
-  EXPECT_EQ(s->outcome, Outcome::kNoMemory);
   EXPECT_EQ(r->status.outcome, Outcome::kNoMemory);
+  expect_given_up(w, 0, 1, false);
+  ASSERT_TRUE(waiting->done);
+  EXPECT_EQ(waiting->status.outcome, Outcome::kNoMemory);
   EXPECT_EQ(w.engines[0]->unfinished(), 0u);
 }
 
+/// Its message finds no memory for a record of its sender: the sender is given up when it is met.
 TEST(Memory, MessageOfAPeerThatCannotBeMade_IsAnErrorWhenItIsMet) {
   for (std::size_t length : {10u, 5000u})
     for (bool rank_too : {true, false})

@@ -54,7 +54,7 @@ Engine<P>::~Engine() {
     for (unsigned i = 0; i < p->n_rails; ++i) {
       if (p->rails[i].event) port_.free(p->rails[i].event);
       p->rails[i].~RailT();
-      port_.free(p->rails.at[i]);
+      if (i != 0) port_.free(p->rails.at[i]);  // the first one is in the peer's memory
     }
     while (FailedReceive* const f = p->failed) {
       p->failed = f->next;

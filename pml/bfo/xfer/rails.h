@@ -18,7 +18,9 @@ namespace bfo::xfer {
 template <class P>
 Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t key, bool own) {
   Entry entry(*this);
-  void* const memory = port_.alloc(sizeof(PeerT));
+  // The first rail's record comes with it: a peer without any rail could not be told that it is given up.
+  static_assert(alignof(RailT) <= alignof(PeerT));
+  void* const memory = port_.alloc(sizeof(PeerT) + sizeof(RailT));
   if (!memory) return nullptr;
   auto* p = ::new (memory) PeerT;
   p->handle = handle;
@@ -34,9 +36,9 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
                              RailState state, RailName name) {
   Entry entry(*this);
   if (p->n_rails == kMaxRails) return nullptr;
-  void* const memory = port_.alloc(sizeof(RailT));
+  void* const memory = p->n_rails == 0 ? static_cast<void*>(p + 1) : port_.alloc(sizeof(RailT));
   if (!memory) {
-    no_memory(*p, sizeof(RailT));  // without a rail its requests would wait for ever
+    no_memory(*p, sizeof(RailT));  // the messages over it could not be told from a stranger's
     return nullptr;
   }
   RailT& r = *::new (memory) RailT;
