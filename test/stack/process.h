@@ -66,6 +66,9 @@ class Process {
 
   bool finished() const { return left_ == 0 && pending_.empty(); }
   bool quiet();
+  /// What is open here waits for a request that failed alone: MPI lets it wait for ever. Not so if the two
+  /// match, if they were matched, or if one side has given up the other.
+  bool only_unmatched() const;
   std::string state() const;
   Nic& nic(std::uint32_t rail) { return *nics_[rail]; }
   Engine& engine() { return *engine_; }
@@ -109,6 +112,10 @@ class Process {
   void matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length);
   void finish_send(SendRequest& r, Outcome outcome);
   void finish_recv(RecvRequest& r, const xfer::RecvStatus& status);
+  bool awaits(const sim::PairPlan& asked, std::uint32_t message) const;
+  bool awaits(std::uint32_t message) const;
+  bool lost(std::uint32_t peer) const;
+  bool waits_in_vain(const sim::PairPlan& asked) const;
   bool loss_allowed() const;
   std::uint8_t* get_buffer(std::uint32_t length);
   void put_buffer(std::uint8_t* buffer, std::uint32_t length);
@@ -131,7 +138,7 @@ class Process {
   std::size_t next_op_ = 0;
   std::uint64_t left_ = 0;
   std::vector<Pending> pending_;
-  std::vector<std::uint8_t> send_over_, recv_over_;  // per pair
+  std::vector<std::uint8_t> send_over_, recv_over_;  // per pair; 2: it failed
 
   std::vector<std::uint8_t*> free_buffers_[24];
   std::vector<std::unique_ptr<std::uint8_t[]>> all_buffers_;

@@ -174,6 +174,51 @@ bool Process::try_pending(Pending& t) {
   return true;
 }
 
+bool Process::awaits(const sim::PairPlan& asked, std::uint32_t message) const {
+  const sim::PairPlan& m = world_.scenario.program.pairs[message];
+  if (m.dst != id_ || m.comm != asked.comm) return false;
+  return (asked.any_source || asked.src == m.src) && (asked.any_tag || asked.tag == m.tag);
+}
+
+bool Process::awaits(std::uint32_t message) const {
+  const auto& pairs = world_.scenario.program.pairs;
+  for (const auto& r : all_recvs_)
+    if (r->buf.active && awaits(pairs[r->buf.pair], message)) return true;
+  for (const Pending& t : pending_)
+    if (awaits(pairs[t.pair], message)) return true;
+  return false;
+}
+
+bool Process::lost(std::uint32_t peer) const {
+  return peers_[peer] != nullptr && peers_[peer]->lost;
+}
+
+bool Process::waits_in_vain(const sim::PairPlan& asked) const {
+  for (std::uint32_t q = 0; q < peers_.size(); ++q)
+    if ((asked.any_source || asked.src == q) &&
+        (lost(q) || (!asked.any_source && world_.processes[q]->lost(id_))))
+      return false;
+  return true;
+}
+
+bool Process::only_unmatched() const {
+  const auto& pairs = world_.scenario.program.pairs;
+  for (std::uint32_t i = 0; i < pairs.size(); ++i) {
+    if (pairs[i].src != id_ || send_over_[i] == 2) continue;
+    const Process& to = *world_.processes[pairs[i].dst];
+    const bool apart = lost(to.id_) || to.lost(id_);
+    if (send_over_[i] == 0 && (apart || world_.book.is_matched(i))) return false;
+    if (!apart && !world_.book.is_matched(i) && to.awaits(i)) return false;
+  }
+  for (const auto& r : all_recvs_)
+    if (r->buf.active && (r->message >= 0 || !waits_in_vain(pairs[r->buf.pair]))) return false;
+  for (const Pending& t : pending_)
+    if (t.kind == Pending::kImrecv || !waits_in_vain(pairs[t.pair])) return false;
+  for (engine::Port* const port : ports_)
+    if (engine::port_outstanding(*port) != 0) return false;
+  return true;
+}
+
 bool Process::loss_allowed() const {
   return world_.scenario.machine.may_fail;
 }
@@ -207,13 +252,17 @@ void Process::finish_send(SendRequest& r, Outcome outcome) {
     return ctx.fail("P2: send of message %u completed with %u own writes under way", pair, r.buf.rdma_out);
   if (outcome != Outcome::kOk && !loss_allowed())
     return ctx.fail("P6: send of message %u ended with \"%s\"", pair, to_string(outcome));
+  // Without memory for the peer's record nothing was sent, and later messages have none before them.
+  const bool nothing =
+      outcome == Outcome::kNoMemory && peers_[world_.scenario.program.pairs[pair].dst] == nullptr;
+  if (nothing) world_.book.take(pair);
   if (outcome == Outcome::kOk && world_.scenario.program.pairs[pair].send_style == sim::SendStyle::kSync &&
       !world_.book.is_matched(pair))
     return ctx.fail("P1: synchronous send of message %u completed before it was received", pair);
   r.buf.active = false;
   put_buffer(r.buf.base, r.buf.length);
   free_sends_.push_back(&r);
-  send_over_[pair] = 1;
+  send_over_[pair] = outcome == Outcome::kOk ? 1 : 2;
   --left_;
   ctx.note(7, pair, 1);
 }

@@ -288,6 +288,13 @@ bool World::over() {
   return true;
 }
 
+bool World::only_unmatched() {
+  if (!scenario.machine.may_fail) return false;
+  for (const auto& p : processes)
+    if (!p->only_unmatched()) return false;
+  return true;
+}
+
 void World::fail_liveness() {
   bool finished = true;
   bool pml = true;
@@ -329,7 +336,10 @@ Result World::run() {
     if (now() < look) continue;
     look = now() + kLookNs;
     if (over()) break;
-    if (now() > end) fail_liveness();
+    if (now() <= end) continue;
+    if (only_unmatched()) break;
+    // A message of keep_alive() may be under way.
+    if (now() > end + kSecond) fail_liveness();
   }
   result.healed_ns = now() > last ? now() - last : 0;
   if (!ctx.failed) finish();

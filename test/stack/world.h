@@ -94,6 +94,7 @@ class World : public Observer {
   void begin_fault(const Fault& f);
   void end_fault(const Fault& f);
   bool over();
+  bool only_unmatched();
   void fail_liveness();
   void finish();
 
