@@ -358,6 +358,7 @@ TEST(Pulse, ClosesWhileAHandleIsBeingMade) {
   const Packet sound = ping(w);
   EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 0u);
   const size_t handles = w.fabric.handles.size();
+  w.b.port.pulse().remove(w.b.endpoint.peer_name);
   EXPECT_TRUE(w.b.port.pulse().close());
   EXPECT_EQ(w.fabric.handles.size(), handles);
 }

@@ -77,7 +77,7 @@ class Pulse {
             const Identity& identity, ControlMode mode);
   /// Ends the control threads. False when one does not come back: it uses the device for ever.
   bool end_commands();
-  /// False when the device refused something. Idempotent.
+  /// No peer may be left. False when the device refused something. Idempotent.
   bool close();
 
   /// Readable when serve() has something to do; -1 when closed.

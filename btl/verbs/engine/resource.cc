@@ -120,8 +120,10 @@ void resource_made(Endpoint& endpoint) {
 
 bool resource_exhausted(const Endpoint& endpoint, uint64_t now) {
   const Lack& lack = endpoint.lack;
+  // The process that misses something speaks first: it alone knows what helps, and this one may end the job.
+  const uint64_t limit = endpoint.port->config().connect_timeout_ns;
   return lack.tries >= kResourceTries && time_since(lack.last_ns, now) <= kResourceQuietNs &&
-         time_since(lack.since_ns, now) > endpoint.port->config().connect_timeout_ns;
+         time_since(lack.since_ns, now) > (lack.there ? limit + limit / 2 + kTellFirstNs : limit);
 }
 
 bool resource_stops(const Endpoint& endpoint) {

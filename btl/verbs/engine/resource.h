@@ -61,6 +61,8 @@ struct Lack {
 inline constexpr uint32_t kResourceTries = 4;
 /// A failure that came so long after the last one is the first of a new series.
 inline constexpr uint64_t kResourceQuietNs = 30'000'000'000;
+/// So much later, and half the time limit, the peer of a process that misses something decides.
+inline constexpr uint64_t kTellFirstNs = 100'000'000;
 
 // Progress function only, never under the port's lock.
 
