@@ -24,7 +24,7 @@ TEST(Connect, ResponderGivesUpAnEpochInUse_AcknowledgedMessagesAreDelivered) {
   w.a.poll();
   w.a.poll();
   ASSERT_EQ(w.a.endpoint.phase, Phase::kUp);
-  fake_now() += 2 * w.b.port.config().connect_timeout_ns;
+  fake_now() += 17 * w.b.port.config().connect_timeout_ns;
   w.b.on_other_rail = [&] {
     ASSERT_EQ(engine::send(w.a.endpoint, w.frag("question")), engine::Accepted::kPosted);
     w.a.poll();
@@ -205,7 +205,7 @@ TEST(Connect, GivenUpAgainAfterADrainedEpoch_TheEpochHasOneCount) {
   World w;
   up_at_the_initiator_only(w);
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("answer")), engine::Accepted::kParked);
-  fake_now() += 2 * w.b.port.config().connect_timeout_ns;
+  fake_now() += 17 * w.b.port.config().connect_timeout_ns;
   w.b.on_other_rail = [&] {
     ASSERT_EQ(engine::send(w.a.endpoint, w.frag("question")), engine::Accepted::kPosted);
   };

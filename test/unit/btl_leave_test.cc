@@ -159,7 +159,7 @@ TEST(Leave, WhileTheInitiatorRequestsForTooLong) {
   turn(w, w.a, w.a, Phase::kRequesting);
   w.fabric.drop_datagrams = 1;  // REPLY
   turn(w, w.b, w.b, Phase::kReplied);
-  fake_now() += 2 * w.a.port.config().connect_timeout_ns;
+  fake_now() += 17 * w.a.port.config().connect_timeout_ns;
   w.b.port.remove(w.b.endpoint);
   w.pass(1);
   expect_gone(w, w.a, {"down 1", "done early -12", "closed 1"});

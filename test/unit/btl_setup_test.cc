@@ -240,7 +240,7 @@ TEST(Setup, GivenUpWhileMaking_FragmentsComeBackAtOnce) {
       w.until_a(Phase::kMaking);
     }
     ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
-    fake_now() += 2 * w.a.port.config().connect_timeout_ns;
+    fake_now() += 17 * w.a.port.config().connect_timeout_ns;
     w.turns(40);
     EXPECT_EQ(w.a.log, (Log{"down 1", "done x -12", "closed 1"}));
     EXPECT_EQ(w.a.endpoint.phase, Phase::kClosed);

@@ -18,6 +18,7 @@
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 #include "btl/verbs/engine/verdict.h"
+#include "common/clock.h"
 
 namespace bfo::engine {
 namespace {
@@ -68,6 +69,14 @@ uint64_t Port::note_delay(uint64_t elapsed) {
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next)
     endpoint->silent_ns = 0;
   return 0;
+}
+
+/// A process that waits for a processor looks at the clock seldom.
+void Port::note_presence(uint64_t now) {
+  constexpr uint64_t kLooks = 100;
+  const uint64_t elapsed = std::min(time_since(last_look_ns_, now), config_.connect_timeout_ns / kLooks);
+  last_look_ns_ = now;
+  present_ns_.store(present_ns_.load(std::memory_order_relaxed) + elapsed, std::memory_order_relaxed);
 }
 
 uint64_t Port::patience(const Endpoint& endpoint) const {

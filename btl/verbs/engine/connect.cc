@@ -29,6 +29,26 @@ uint64_t backoff_ns(const Port& port, uint32_t attempts) {
   return base / 2 + port.env().random() % (base + 1);
 }
 
+/// Bound of a first connection by the clock on the wall, as a multiple of Config::connect_timeout_ns.
+constexpr uint64_t kMostPatience = 16;
+
+/// The bound on a first connection counts from `now`.
+void waits_from(Endpoint& endpoint, uint64_t now) {
+  endpoint.wanted_since_ns = now;
+  endpoint.wanted_present_ns = endpoint.port->present_ns();
+}
+
+/// True when what waits for a first connection has waited for longer than is usual. Time in which this
+/// process had no processor does not count: its own turns of the handshake were late, and so were the peer's,
+/// as far as one can tell. What waits may have been taken after the clock was read, by another thread or for
+/// another endpoint's loss.
+bool waits_too_long(const Endpoint& endpoint, uint64_t now) {
+  const Port& port = *endpoint.port;
+  const uint64_t bound = port.config().connect_timeout_ns;
+  return time_since(endpoint.wanted_present_ns, port.present_ns()) > bound ||
+         time_since(endpoint.wanted_since_ns, now) > kMostPatience * bound;
+}
+
 void set_phase(Endpoint& endpoint, Phase phase, uint64_t now) {
   const Guard guard(endpoint.port->lock());
   endpoint.phase = phase;
@@ -145,7 +165,7 @@ void on_knock(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
   endpoint.epoch = std::max(endpoint.epoch, epoch);
   if (endpoint.phase == Phase::kIdle) {
     endpoint.wanted = true;
-    endpoint.wanted_since_ns = now;
+    waits_from(endpoint, now);
   }
   if (endpoint.port->state() == PortState::kActive && endpoint.wanted) start(endpoint, now);
 }
@@ -158,7 +178,7 @@ void learn_landing(Endpoint& endpoint, const Packet& packet) {
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
   reset_epoch(endpoint, packet.epoch);
-  if (!endpoint.wanted) endpoint.wanted_since_ns = now;  // what is parked from now on has waited since now
+  if (!endpoint.wanted) waits_from(endpoint, now);  // what is parked from now on has waited since now
   endpoint.wanted = true;
   learn_landing(endpoint, packet);
   make_queue_pairs(endpoint, &packet, now);
@@ -236,7 +256,7 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 void connect_want(Endpoint& endpoint) {
   if (endpoint.peer_left || endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable) return;
   // The bound on a first connection counts from the first fragment that waits for it.
-  if (!endpoint.wanted || endpoint.parked.empty()) endpoint.wanted_since_ns = endpoint.port->env().now_ns();
+  if (!endpoint.wanted || endpoint.parked.empty()) waits_from(endpoint, endpoint.port->env().now_ns());
   endpoint.wanted = true;
   endpoint.hurry = true;
   endpoint.port->need_attention();
@@ -408,9 +428,7 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
     // The other end was down when its process started: nothing waits for it, the rail joins when it is heard.
     if (endpoint.peer_late) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ENETDOWN, now);
     if (path_dead(endpoint, now)) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ETIMEDOUT, now);
-    // What waits may have been taken after the clock was read, by another thread or for another endpoint's
-    // loss.
-    if (time_since(endpoint.wanted_since_ns, now) > port.config().connect_timeout_ns) {
+    if (waits_too_long(endpoint, now)) {
       // An unanswered handshake alone proves nothing: the peer may be computing outside MPI (H15). What waits
       // moves only where another rail works; otherwise the other rails are tried too, and this one goes on.
       const Host& host = port.host();
@@ -419,7 +437,7 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
         return give_up(endpoint, missing ? BFO_CAUSE_RESOURCE : BFO_CAUSE_HANDSHAKE,
                        missing ? endpoint.lack.error : EINPROGRESS, now);
       }
-      endpoint.wanted_since_ns = now;
+      waits_from(endpoint, now);
       host.connect_other_rails(host.ctx, endpoint);
     }
   }

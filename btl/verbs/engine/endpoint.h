@@ -144,10 +144,11 @@ struct Endpoint {
   bool hurry = false;      // skip the reconnection back-off once
   bool peer_left = false;  // BYE came: never reconnect
   uint64_t wanted_since_ns = 0;
-  uint64_t tried_since_ns = 0;  // the first connection
-  uint64_t timer_ns = 0;        // retransmission, reconnection or drain bound
-  uint32_t attempts = 0;        // of the current retransmission
-  uint32_t failures = 0;        // epochs that ended soon: reconnection back-off
+  uint64_t wanted_present_ns = 0;  // the same by Port::present_ns()
+  uint64_t tried_since_ns = 0;     // the first connection
+  uint64_t timer_ns = 0;           // retransmission, reconnection or drain bound
+  uint32_t attempts = 0;           // of the current retransmission
+  uint32_t failures = 0;           // epochs that ended soon: reconnection back-off
   uint64_t up_since_ns = 0;
 
   // signs of life (life.h)

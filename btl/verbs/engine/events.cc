@@ -77,6 +77,7 @@ void Port::port_up() {
     if (was_late && !endpoint->wanted && !endpoint->peer_left && host_.other_rail_up(host_.ctx, *endpoint)) {
       endpoint->wanted = true;
       endpoint->wanted_since_ns = up_since_ns_;
+      endpoint->wanted_present_ns = present_ns();
     }
   }
   need_attention();

@@ -298,6 +298,7 @@ int Port::poll() {
   if (attention || --until_clock_ == 0) [[unlikely]] {
     until_clock_ = kClockEvery;
     const uint64_t now = env_.now_ns();
+    note_presence(now);
     if (attention || timers_) {
       // Reads what a control thread stored: its result is seen by what follows.
       attention_.exchange(false, std::memory_order_acq_rel);

@@ -192,6 +192,9 @@ class Port {
   bool was_late() const { return was_late_; }
   /// When the port came up, if it was down before; else 0.
   uint64_t up_since_ns() const { return up_since_ns_; }
+  /// Time in which this process ran, as far as its looks at the clock tell: more than a hundredth of
+  /// Config::connect_timeout_ns between two of them does not count. Any thread.
+  uint64_t present_ns() const { return present_ns_.load(std::memory_order_relaxed); }
   PortLock& lock() { return lock_; }
   CqSet& cqs() { return cqs_; }
   Srq& srq() { return srq_; }
@@ -245,6 +248,7 @@ class Port {
   bool end_commands();
   void attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again);
   void attend_unconnected(Endpoint& endpoint, uint64_t now);
+  void note_presence(uint64_t now);
   void tick(uint64_t now, bool emptied);
   uint64_t watched(uint64_t elapsed, bool emptied);
   uint64_t note_delay(uint64_t elapsed);
@@ -295,6 +299,8 @@ class Port {
   Table<Endpoint> qps_;    // by queue pair number
   Table<Endpoint> peers_;  // by process name
   Endpoint* endpoints_ = nullptr;
+  uint64_t last_look_ns_ = 0;
+  std::atomic<uint64_t> present_ns_{0};
   uint64_t last_tick_ns_ = 0;
   uint64_t next_tick_ns_ = 0;
   uint64_t full_polls_ = 0;    // polls that left something in a queue
