@@ -36,7 +36,7 @@ def judge(job, least_failovers=0, needs_rounds=2):
             raise Failed(f"only {figures['rounds']:.0f} rounds\n{lab.tail(job.output)}")
         note = (f"{figures['rounds']:.0f} rounds in {figures['seconds']:.0f} s, {note}, longest round {figures['round_ms']:.0f} ms, "
                 f"call {figures['call_ms']:.0f} ms, {figures['slow_calls']:.0f} calls over 20 ms")
-    return note
+    return "\n".join([note, *job.parts()])
 
 
 def rounds(seconds):
@@ -133,14 +133,19 @@ def impaired(*arguments, ends=("a0", "a1"), least_failovers=0, heal_after=None):
     return case
 
 
-def unreachable(the_lab, seconds=15, share=0.5):
-    """A rail whose ports are active and cannot reach each other costs the good one little."""
-    alone = the_lab.job(rounds(seconds), cables="a")
-    with_it = the_lab.job(rounds(seconds), cables="a x", limit_s=seconds + 120)
-    judge(alone)
-    judge(with_it, needs_rounds=1)
-    had, got = alone.rounds()["rounds"], with_it.rounds()["rounds"]
-    note = f"{got:.0f} rounds with it, {had:.0f} on the good rail alone"
+def unreachable(the_lab, seconds=10, pairs=2, share=0.5):
+    """A rail whose ports are active and cannot reach each other costs the good one little. A host that is busy with other
+    things slows one job more than the other: hence the pairs, and a bound that is far below what is measured."""
+    had = got = 0
+    for _ in range(pairs):
+        for cables in ("a", "a x"):
+            job = the_lab.job(rounds(seconds), cables=cables, limit_s=seconds + 120)
+            judge(job, needs_rounds=1)
+            if cables == "a":
+                had += job.rounds()["rounds"]
+            else:
+                got += job.rounds()["rounds"]
+    note = f"{got:.0f} rounds with it, {had:.0f} on the good rail alone: {got / had:.2f}"
     if got < share * had:
         raise Failed(note)
     return note
@@ -166,7 +171,7 @@ ALL = [
     ("perftest between the devices", tools.sanity),
     ("no fault, rounds", no_fault),
     ("no fault, checker, 2 ranks", checker(2)),
-    ("no fault, checker, 4 ranks", checker(4)),
+    ("no fault, checker, 4 ranks", checker(4, extra=("--max-size", "256k"))),
     ("no fault, checker, large messages", checker(2, "large,persistent")),
     ("early retransmission", early_retransmission),
     ("stock ob1 over the verbs BTL", stock_ob1),
@@ -187,6 +192,6 @@ ALL = [
 SHORT = [
     ("no fault, checker, 2 ranks", checker(2, "storm,datatypes,probe", ("--max-size", "256k"))),
     ("cable pulled and put back", lambda the_lab: pulled(the_lab, "a", 14, 3)),
-    ("unreachable rail", lambda the_lab: unreachable(the_lab, 8)),
+    ("unreachable rail", lambda the_lab: unreachable(the_lab, 8, 1)),
     ("low memlock", memory.low),
 ]

@@ -66,6 +66,10 @@ class Job:
                           r"(\d+) calls over", self.output, re.MULTILINE)
         return dict(zip(("rounds", "seconds", "wrong", "round_ms", "call_ms", "slow_calls"), map(float, found.groups()))) if found else {}
 
+    def parts(self):
+        """What the long calls of `rounds` were made of: its lines about them."""
+        return re.findall(r"^rounds: ((?:the longest call|all over|all calls).*)", self.output, re.MULTILINE)
+
     def wrong(self):
         """Whether a byte was wrong."""
         return bool(re.search(r"^rounds: rank .*instead of|[1-9]\d* bytes wrong|^checker: rank .* instead of", self.output, re.MULTILINE))

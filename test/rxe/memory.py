@@ -5,7 +5,7 @@ import re
 import lab
 
 STEPS_KIB = [round(1024 * 1.35 ** step) for step in range(20)]  # 1 MB to 300 MB
-BISECTIONS = 5
+BISECTIONS = 3
 SAYS = r"RLIMIT_MEMLOCK|ulimit -l|memlock"
 
 
@@ -13,7 +13,7 @@ class Unclear(Exception):
     """A step that neither ran nor said why."""
 
 
-def limited(the_lab, kib, seconds=4, limit_s=60):
+def limited(the_lab, kib, seconds=2, limit_s=60):
     """One job whose ranks may pin `kib` KiB each. Root may pin all it likes unless it gives the capability up."""
     return the_lab.job([lab.ROUNDS, str(seconds)], limit_s=limit_s,
                        before=f"prlimit --memlock={kib << 10}:{kib << 10} setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock")

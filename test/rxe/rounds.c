@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
  * rounds: all ranks exchange messages of several sizes in a ring until the time is over; every byte is
- * checked. Says how many rounds were made, how long the worst one took and how long a single MPI call kept
- * its caller.
+ * checked. Says how many rounds were made, how long the worst one took, how long a single MPI call kept
+ * its caller, and what that time went into.
  *
  * usage: rounds SECONDS [MOST-BYTES]
  */
@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "test/rxe/parts.h"
 
 enum { kSizes = 4, kSlowMs = 20 };
 static const int kBytes[kSizes] = {8, 4096, 65536, 1 << 20};
@@ -21,23 +23,43 @@ struct Figures {
 };
 static struct Figures figures;
 static long slow_calls;
+static struct Parts longest; /* the longest call */
+static struct Parts slow;    /* all slow ones together */
+static struct Parts all;     /* and all calls */
+
+/* An MPI_DOUBLE_INT. */
+struct Place {
+  double value;
+  int rank;
+};
 
 static uint64_t word(int from, long round, int size, int i) {
   return ((uint64_t)from << 56) ^ ((uint64_t)round << 28) ^ ((uint64_t)size << 24) ^ (uint64_t)i;
 }
 
-static void note_call(double began) {
-  const double ms = (MPI_Wtime() - began) * 1e3;
-  if (ms > figures.longest_call_ms) figures.longest_call_ms = ms;
-  if (ms > kSlowMs) ++slow_calls;
+static void note_call(const struct Parts* before) {
+  struct Parts after;
+  struct Parts call = {0};
+  parts_read(&after);
+  parts_add(&call, before, &after);
+  parts_add(&all, before, &after);
+  const double ms = call.wall * 1e3;
+  if (ms > figures.longest_call_ms) {
+    figures.longest_call_ms = ms;
+    longest = call;
+  }
+  if (ms <= kSlowMs) return;
+  ++slow_calls;
+  parts_add(&slow, before, &after);
 }
 
 /* Waits by testing, so that one call is one pass through the progress of the library. */
 static void finish(MPI_Request* request) {
   for (int done = 0; !done;) {
-    const double began = MPI_Wtime();
+    struct Parts before;
+    parts_read(&before);
     MPI_Test(request, &done, MPI_STATUS_IGNORE);
-    note_call(began);
+    note_call(&before);
   }
 }
 
@@ -50,10 +72,11 @@ static long exchange(uint64_t* out, uint64_t* in, int size, long round, int rank
     out[i] = word(rank, round, size, i);
     in[i] = ~(uint64_t)0;
   }
-  const double began = MPI_Wtime();
+  struct Parts before;
+  parts_read(&before);
   MPI_Irecv(in, kBytes[size], MPI_BYTE, left, size, MPI_COMM_WORLD, &requests[0]);
   MPI_Isend(out, kBytes[size], MPI_BYTE, (rank + 1) % ranks, size, MPI_COMM_WORLD, &requests[1]);
-  note_call(began);
+  note_call(&before);
   finish(&requests[0]);
   finish(&requests[1]);
   for (int i = 0; i < words; ++i) {
@@ -64,6 +87,34 @@ static long exchange(uint64_t* out, uint64_t* in, int size, long round, int rank
     wrong += 8;
   }
   return wrong;
+}
+
+/* The figures of all ranks, from rank 0. */
+static void report(long rounds, double seconds, long wrong, int rank) {
+  const struct Place mine = {figures.longest_call_ms, rank};
+  struct Place slowest;
+  long counted[2] = {wrong, slow_calls};
+  long total[2];
+  struct Figures worst;
+  struct Parts sums[2] = {{0}};
+  char text[300];
+  MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE_INT, MPI_MAXLOC, MPI_COMM_WORLD);
+  MPI_Bcast(&longest, kParts, MPI_DOUBLE, slowest.rank, MPI_COMM_WORLD);
+  MPI_Reduce(&figures, &worst, 2, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  MPI_Reduce(counted, total, 2, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+  MPI_Reduce(&slow, &sums[0], kParts, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  MPI_Reduce(&all, &sums[1], kParts, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (rank != 0) return;
+  printf(
+      "rounds: %ld rounds in %.1f s, %ld bytes wrong, longest round %.0f ms, longest call %.0f ms, %ld "
+      "calls over %d ms\n",
+      rounds, seconds, total[0], worst.longest_round_ms, worst.longest_call_ms, total[1], kSlowMs);
+  parts_print(text, sizeof text, &longest);
+  printf("rounds: the longest call: %s\n", text);
+  parts_print(text, sizeof text, &sums[0]);
+  printf("rounds: all over %d ms: %s\n", kSlowMs, text);
+  parts_print(text, sizeof text, &sums[1]);
+  printf("rounds: all calls: %s\n", text);
 }
 
 int main(int argc, char** argv) {
@@ -99,17 +150,7 @@ int main(int argc, char** argv) {
       fflush(stdout);
     }
   }
-  long counted[2] = {wrong, slow_calls};
-  long total[2];
-  struct Figures worst;
-  MPI_Reduce(&figures, &worst, 2, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-  MPI_Reduce(counted, total, 2, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (rank == 0)
-    printf(
-        "rounds: %ld rounds in %.1f s, %ld bytes wrong, longest round %.0f ms, longest call %.0f ms, %ld "
-        "calls over %d ms\n",
-        rounds, MPI_Wtime() - began, total[0], worst.longest_round_ms, worst.longest_call_ms, total[1],
-        kSlowMs);
+  report(rounds, MPI_Wtime() - began, wrong, rank);
   MPI_Finalize();
   free(out);
   free(in);

@@ -3,13 +3,17 @@
 lab's or the kernel's fault."""
 import os
 import shutil
+import time
 
+import conformance
 import kernel
 import lab
 import machine
 
 PROGRAMS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "ip": "iproute2", "tc": "iproute2", "rdma": "iproute2",
             "setpriv": "util-linux"}
+# The address of a network interface, for the connection manager.
+ADDRESS = "address() { ip -6 -o addr show dev $1 scope link | sed -n 's|.*inet6 \\([^/]*\\)/.*|\\1%'$1'|p'; }\n"
 
 
 def need():
@@ -18,7 +22,7 @@ def need():
     packages = sorted({package for program, package in PROGRAMS.items() if not shutil.which(program, path=path)})
     if packages:
         raise kernel.Missing(f"apt-get install --no-install-recommends {' '.join(packages)}, or contrib/check --kernel, which does it")
-    for program in (lab.CHECKER, lab.ROUNDS):
+    for program in (lab.CHECKER, lab.ROUNDS, conformance.PROGRAM):
         if not os.path.exists(program):
             raise kernel.Missing(f"{program} is not built: make rxe builds it")
 
@@ -30,14 +34,16 @@ def sanity(the_lab):
             ("ibv_rc_pingpong", "ibv_rc_pingpong -d ra0 -g 0 -n 50 -c", "ibv_rc_pingpong -d ra1 -g 0 -n 50 -c 127.0.0.1"),
             ("ib_write_lat", "ib_write_lat -d ra0 -x 0 -n 50", "ib_write_lat -d ra1 -x 0 -n 50 127.0.0.1"),
             ("ib_read_bw", "ib_read_bw -d ra0 -x 0 -n 20", "ib_read_bw -d ra1 -x 0 -n 20 127.0.0.1"),
-            ("ib_send_bw", "ib_send_bw -d rb0 -x 0 -n 20", "ib_send_bw -d rb1 -x 0 -n 20 127.0.0.1")):
+            ("ib_send_bw", "ib_send_bw -d rb0 -x 0 -n 20", "ib_send_bw -d rb1 -x 0 -n 20 127.0.0.1"),
+            ("rping", "rping -s -a $(address b0) -C 20 -V", "rping -c -I $(address b1) -a $(address b0) -C 20 -V")):
         if not shutil.which(name):
             notes.append(name + " is not installed")
             continue
+        started = time.monotonic()
         try:  # the client fails as long as the server does not listen
-            the_lab.vm.run(f"timeout 90 {server} & server=$!\n"
+            the_lab.vm.run(ADDRESS + f"timeout 90 {server} & server=$!\n"
                            f"for _ in 1 2 3 4 5; do sleep 2; timeout 40 {client} && wait $server && exit 0; done; kill $server; exit 1", 100)
-            notes.append(name)
+            notes.append(f"{name} {time.monotonic() - started:.0f} s")
         except machine.Broken as broken:
             raise machine.Broken(f"{name}: {broken}") from None
     return ", ".join(notes)
