@@ -112,6 +112,7 @@ class FakePort {
   int peers_failed_ = 0;
   std::vector<std::pair<PeerHandle, xfer::PeerLoss>> losses_;
   std::function<bool(std::size_t)> refuse_;  ///< true: no memory for that many bytes
+  std::function<void()> inside_;             ///< called once, inside the next sendi
   std::vector<FailoverEvent> events_;
   std::vector<RailName> peer_downs_;                           ///< what was handed to the BTL
   std::vector<std::pair<int, std::uint32_t>> closings_asked_;  ///< rails that were down, and the epoch

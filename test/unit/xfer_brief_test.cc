@@ -83,6 +83,32 @@ TEST(Brief, OnlyReadIsLost_IsReadAgainWithTheNextKeys) {
   expect_clean(w);
 }
 
+/// A BTL reports a header as failed while the engine is inside a call of it: the header is kept until the call
+/// is over, and is then sent again.
+TEST(Brief, HeaderThatFailsInsideACallOfTheBtl_IsSentAgainAfterIt) {
+  for (const MsgType lost : {MsgType::kRget, MsgType::kFin}) {
+    World w(one_rail());
+    const auto [s, r] = transfer(w, 50000);
+    ASSERT_TRUE(until(w, lost));
+    ASSERT_EQ(w.flights[0].frag, nullptr);
+    const Flight failed = w.flights[0];
+    w.ports[failed.from]->inside_ = [&] {
+      w.flights.erase(w.flights.begin());
+      w.engines[failed.from]->on_sendi_failed(w.rail(failed.from, failed.to, 0), failed.tag,
+                                              failed.bytes.data(), failed.bytes.size(), Fate::kUnknown);
+      EXPECT_TRUE(w.flights.empty());  // not inside the call
+    };
+    SendReq* const short_one = w.isend(failed.from, failed.to, 7, pattern(8, 2));
+    RecvReq* const answer = w.irecv(failed.to, failed.from, 7, 8);
+    EXPECT_EQ(w.engines[failed.from]->counters().deferred, 1u);
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(s->done && r->done && short_one->done && answer->done) << static_cast<int>(lost);
+    EXPECT_EQ(r->data, pattern(50000, 1));
+    EXPECT_EQ(answer->data, short_one->data);
+    expect_clean(w);
+  }
+}
+
 TEST(Brief, RailWithoutRoomForTheRead_IsAskedAgain) {
   World::Options o = one_rail();
   o.capacity = 1;

@@ -3,6 +3,8 @@
 // Messages of a process to itself (oneself.h): they use no rail, whatever their length and mode.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "test/unit/fake_world.h"
 #include "test/unit/pattern.h"
 
@@ -30,9 +32,17 @@ struct Alone : World {
 
 constexpr std::size_t kSizes[] = {0, 1, 242, 243, 50000};  // 242 and its header are an eager message
 
+/// Each length around what is kept until the receive comes, and a long one.
+std::vector<std::size_t> lengths() {
+  std::vector<std::size_t> all(300);
+  std::iota(all.begin(), all.end(), 0);
+  all.push_back(50000);
+  return all;
+}
+
 TEST(Oneself, PostedReceive_IsFilledInsideTheSend) {
   for (const SendMode mode : {SendMode::kStandard, SendMode::kSync, SendMode::kReady})
-    for (const std::size_t size : kSizes) {
+    for (const std::size_t size : lengths()) {
       Alone w;
       RecvReq* const r = w.irecv(0, 0, 1, size);
       SendReq* const s = w.isend(0, 0, 1, pattern(size, 4), mode);
@@ -46,7 +56,7 @@ TEST(Oneself, PostedReceive_IsFilledInsideTheSend) {
 
 TEST(Oneself, ReceiveLater_FindsTheBytes) {
   for (const SendMode mode : {SendMode::kStandard, SendMode::kSync})
-    for (const std::size_t size : kSizes) {
+    for (const std::size_t size : lengths()) {
       Alone w;
       SendReq* const s = w.isend(0, 0, 1, pattern(size, 4), mode);
       EXPECT_EQ(s->done, mode == SendMode::kStandard && size <= 242) << size;
