@@ -80,7 +80,7 @@ void Sequence::hold(int message) {
   if (!off(Without::kMarkAgain)) c_.marked = 0;
   if (off(Without::kHold)) return;
   if (off(Without::kHoldFreed) && c_.s_freed && message < kFirstComm && c_.next == kFirstComm) return;
-  if (!c_.resent || seq_before(seq_of(message), seq_of(c_.hold))) c_.hold = u8(message);
+  if (core::holds_earlier(c_.resent != 0, seq_of(c_.hold), seq_of(message))) c_.hold = u8(message);
   c_.resent = 1;
 }
 
@@ -107,11 +107,9 @@ void Sequence::take_mark() {
 bool Sequence::past_mark() const {
   for (int x = 0; x < kRails; ++x) {
     const Rail& r = c_.rail[x];
-    if (r.dead && !r.returned) {
-      if (!off(Without::kMarkDown)) return false;
-    } else if (c_.left[x] != 0) {
-      return false;
-    }
+    const bool down = r.dead && !r.returned;
+    // The work of a rail that is down counts as ended.
+    if (!core::rail_past_mark(down && !off(Without::kMarkDown), !down && c_.left[x] != 0)) return false;
   }
   return true;
 }
@@ -179,6 +177,10 @@ void Sequence::sender(const State& from, std::vector<Next>& out) {
   }
 }
 
+core::SeqBounds Sequence::bounds() const {
+  return {seq_of(c_.next), seq_of(c_.confirmed), seq_of(c_.acked), c_.resent != 0, seq_of(c_.hold)};
+}
+
 /// The next number is not free: is there room, and what does the receiver say?
 void Sequence::window(const State& from, std::vector<Next>& out) {
   if (from.slow_answer) {
@@ -191,11 +193,12 @@ void Sequence::window(const State& from, std::vector<Next>& out) {
   const bool path = !from.rail[0].dead || !from.rail[1].dead;
   c_ = from;
   if (c_.resent && !unclosed(c_)) c_.resent = 0;
-  const int ahead = seq_distance(seq_of(c_.confirmed), seq_of(c_.next));
-  const int held = c_.resent ? seq_distance(seq_of(c_.hold), seq_of(c_.next)) : 0;
   note_ended();
-  const int used = std::max({ahead, held, seq_distance(seq_of(c_.acked), seq_of(c_.next))});
-  if (used < kSeqWindow) c_.stop = u8(c_.next + std::min(kSeqWindow - used, kStep) / kStep);
+  const int used = core::window_used(bounds());
+  if (core::window_allows(used)) {
+    const int further = seq_distance(seq_of(c_.next), core::window_stop(seq_of(c_.next), used));
+    c_.stop = u8(c_.next + further / kStep);
+  }
   go(from, out, "the window is asked", -1);
   if (!path) return;
   c_ = from;
@@ -212,9 +215,10 @@ void Sequence::window(const State& from, std::vector<Next>& out) {
 /// To the open question only, only forward, and not past what was sent. A header whose number is confirmed
 /// says that it is known, and is called finished where it is not found: the receiver must have it (I9).
 void Sequence::answer(int value, int question) {
-  if (question != c_.question && !off(Without::kOldAnswer)) return;
+  const auto asked = static_cast<std::uint16_t>(question);
+  if (!core::answers_open_question(c_.question, asked) && !off(Without::kOldAnswer)) return;
+  if (!core::answer_confirms(bounds(), seq_of(value))) return;
   const int step = seq_distance(seq_of(c_.confirmed), seq_of(value));
-  if (step <= 0 || seq_distance(seq_of(value), seq_of(c_.next)) < 0) return;
   c_.question = u8(seq_question(c_.question, seq_of(c_.confirmed), seq_of(value)));
   c_.confirmed = u8(c_.confirmed + step / kStep);
   if (c_.confirmed > c_.accepted) broken("a message is called known that the receiver has not");

@@ -4,7 +4,7 @@
 // two rails that die and return, through one communicator that is freed and another with the same context id.
 //
 // Numbers go round every eight messages and the window is two of them: the model calls the functions of
-// common/seq.h with numbers a multiple of 8192 apart, so that an eighth of the circle is one step. Fast rails
+// common/seq.h and pml/bfo/core/seq_window.h with numbers a multiple of 8192 apart, so that an eighth of the circle is one step. Fast rails
 // carry many messages while a copy on a slow one waits: that is how a number comes round before its last user
 // is gone (H5, H6), or before an answer about the window comes that was held up. The first message is a
 // rendezvous whose header is repeated until it is answered (H7, H11).
@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "common/seq.h"
+#include "pml/bfo/core/seq_window.h"
 
 namespace bfo::closure::seq {
 
@@ -130,6 +130,7 @@ class Sequence {
   void returns(int rail);
   void hold(int message);
   bool unclosed(const State& s) const;
+  core::SeqBounds bounds() const;
   bool past_mark() const;
   void take_mark();
   void note_ended();

@@ -92,7 +92,7 @@ struct Eager {
   /// Copies of this message may exist until the dead epoch is closed at the receiver (H5).
   template <class Sequence>
   [[gnu::cold]] static void hold(Sequence& p, Seq16 seq) {
-    if (!p.resent || seq_before(seq, p.hold_seq)) p.hold_seq = seq;
+    if (core::holds_earlier(p.resent, p.hold_seq, seq)) p.hold_seq = seq;
     p.resent = true;
     // the copy is not among the work that the checkpoint has counted
     if constexpr (requires { p.marked; }) p.marked = false;
@@ -165,7 +165,8 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
           return;
         }
       }
-      x.seq = p->next_seq++;
+      x.seq = p->next_seq;
+      p->next_seq = static_cast<Seq16>(p->next_seq + seq_step());
       done = begin_send(*r);
     } else {
       const OwnStart start = begin_own(*p, args, *r);
@@ -213,7 +214,7 @@ template <class P>
     crowded(peer, *rail);
     return Inline::kNo;
   }
-  ++p->next_seq;
+  p->next_seq = static_cast<Seq16>(p->next_seq + seq_step());
   ++counters_.eager_sent;
   counters_.bytes_sent += args.length;
   return Inline::kSent;

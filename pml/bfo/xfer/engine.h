@@ -20,6 +20,7 @@
 
 #include "common/check.h"
 #include "common/slot_map.h"
+#include "pml/bfo/core/seq_window.h"
 #include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/counters.h"
 #include "pml/bfo/xfer/port.h"
@@ -316,6 +317,15 @@ class Engine {
   void brief_lost(PeerT& p, Bytes message);
 
   // window.h
+  /// The distance of successive numbers. A port of the simulator may number in larger steps (a power of two,
+  /// at most kSeqWindow / 2): then few messages fill the window, and numbers wrap often.
+  [[gnu::always_inline]] Seq16 seq_step() const {
+    if constexpr (requires(const P& p) { p.seq_step(); })
+      return port_.seq_step();
+    else
+      return 1;
+  }
+  static core::SeqBounds bounds(const ProcT& p);
   bool window_open(ProcT& p);
   void note_ended(ProcT& p);
   bool past_mark(const ProcT& p);

@@ -125,7 +125,7 @@ template <class P>
                                                                          const Arrival& a) {
   if (h.seq != p.expected || !p.early.empty()) [[unlikely]]
     return accept_out_of_order(p, a);
-  ++p.expected;
+  p.expected = static_cast<Seq16>(p.expected + seq_step());
   return deliver(p, h, a);
 }
 
@@ -134,7 +134,7 @@ template <class P>
   const core::MatchHdr h = match_of(a);
   switch (seq_place(p.expected, h.seq)) {
     case SeqPlace::kExpected: {
-      ++p.expected;
+      p.expected = static_cast<Seq16>(p.expected + seq_step());
       RecvRequest* const r = deliver(p, h, a);
       if (r) {  // it is unpacked now, because later messages may follow at once
         eager_arrived(*r, a.bytes.from(sizeof(core::MatchHdr)));
@@ -169,7 +169,7 @@ template <class P>
 template <class P>
 void Engine<P>::deliver_early(ProcT& p) {
   while (Message* m = p.early.find(*this, p.expected)) {
-    ++p.expected;
+    p.expected = static_cast<Seq16>(p.expected + seq_step());
     p.early.remove(*this, m);
     if (RecvRequest* r = take_posted(p, m->match.tag)) {
       match_stored(*r, *m);  // of another process: it has no request here
@@ -220,7 +220,7 @@ template <class P>
   if (!r) {
     Message* const m = keep(&p, a);
     if (!m) {
-      --p.expected;  // no later message is delivered
+      p.expected = static_cast<Seq16>(p.expected - seq_step());  // no later message is delivered
       return nullptr;
     }
     add_unexpected(p, m);

@@ -26,8 +26,6 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
-#include <algorithm>
-
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
@@ -38,14 +36,16 @@ template <class P>
   if (p.peer->lost) return true;  // whatever is sent ends with the error of that peer
   if (p.resent && !unclosed(*p.peer)) p.resent = false;
   note_ended(p);
-  const std::int32_t ahead = seq_distance(p.confirmed, p.next_seq);
-  const std::int32_t held = p.resent ? seq_distance(p.hold_seq, p.next_seq) : 0;
-  const std::int32_t open = seq_distance(p.acked, p.next_seq);
+  const std::int32_t used = core::window_used(bounds(p));
   ask_window(p);
-  const std::int32_t used = std::max({ahead, held, open});
-  if (used >= kSeqWindow) return false;
-  p.stop_seq = static_cast<Seq16>(p.next_seq + std::min(kSeqWindow - used, kSeqWindow / 2));
+  if (!core::window_allows(used)) return false;
+  p.stop_seq = core::window_stop(p.next_seq, used);
   return true;
+}
+
+template <class P>
+core::SeqBounds Engine<P>::bounds(const ProcT& p) {
+  return {p.next_seq, p.confirmed, p.acked, p.resent, p.hold_seq};
 }
 
 /// Move `acked` to the mark when every rail is past it, and take the next mark.
@@ -64,8 +64,8 @@ bool Engine<P>::past_mark(const ProcT& p) {
     const RailT& r = peer.rails[i];
     if (!r.limits.failover) continue;
     // Its fragments count as ended before they have come back.
-    if (r.state == RailState::kDown && r.up_epoch == r.name.epoch && r.up_epoch != 0) return false;
-    if (port_.work(r.handle).ended < p.rail_mark[i]) return false;
+    const bool returning = r.state == RailState::kDown && r.up_epoch == r.name.epoch && r.up_epoch != 0;
+    if (!core::rail_past_mark(returning, port_.work(r.handle).ended < p.rail_mark[i])) return false;
   }
   return true;
 }
@@ -140,12 +140,12 @@ void Engine<P>::on_seq_sync(const Arrival& a) {
     flush(*p->peer);
     return;
   }
-  if (h.question != p->question) {
+  if (!core::answers_open_question(p->question, h.question)) {
     ++counters_.stale;  // its number may have wrapped
     return;
   }
   // Move forward only, and not beyond what was sent.
-  if (seq_distance(p->confirmed, h.seq) <= 0 || seq_distance(h.seq, p->next_seq) < 0) return;
+  if (!core::answer_confirms(bounds(*p), h.seq)) return;
   p->question = seq_question(p->question, p->confirmed, h.seq);
   p->confirmed = h.seq;
   note_known(*p);
@@ -172,7 +172,8 @@ void Engine<P>::release_stalled(ProcT& p) {
   while (SendRequest* r = p.stalled.front()) {
     if (p.next_seq == p.stop_seq && !window_open(p)) return;
     p.stalled.remove(r);
-    r->xfer.seq = p.next_seq++;
+    r->xfer.seq = p.next_seq;
+    p.next_seq = static_cast<Seq16>(p.next_seq + seq_step());
     if (begin_send(*r)) finish_send(*r, Outcome::kOk);
   }
 }
