@@ -87,9 +87,12 @@ struct Rput {
     for (Ledger *l = x.rndv->ledger, *next = nullptr; l; l = next) {
       next = l->next;
       if (l->grant == 0 || l->fin) continue;
-      if (!l->sent && !E::usable(*l->rail, l->epoch)) {  // its rail comes up with another epoch, or never
+      // Its PUT was not sent, or came back from a rail that was not up: the rail comes up with another epoch,
+      // or never, and no closing of this one will be reported.
+      const bool unsent = !l->sent || (l->owed && E::grant_over(*l));
+      if (unsent && !E::usable(*l->rail, l->epoch)) {
         x.rndv->todo.add(l->begin, l->end);
-        if (l->grant + 1 == x.rndv->next_grant) --x.rndv->next_grant;  // the number was never sent
+        if (!l->sent && l->grant + 1 == x.rndv->next_grant) --x.rndv->next_grant;  // it was never sent
         e.ledger_remove(x.rndv->ledger, l);
         continue;
       }
