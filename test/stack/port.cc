@@ -230,6 +230,9 @@ xfer::WorkCount StackPort::work(const RailHandle& rail) const {
   const engine::Work work = engine::rail_work(rail.link->endpoint);
   return {work.taken, work.ended};
 }
+Seq16 StackPort::seq_step() const {
+  return process_.world_.scenario.machine.seq_step;
+}
 std::uint64_t StackPort::now_ns() const {
   return process_.world_.now();
 }

@@ -97,6 +97,8 @@ class StackPort {
   xfer::WorkCount work(const RailHandle& rail) const;
 
   std::uint64_t now_ns() const;
+  /// The distance of successive sequence numbers: the window holds 2^14 / it messages.
+  Seq16 seq_step() const;
   void emit(const FailoverEvent&) {}
 
  private:

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <iterator>
 
+#include "common/seq.h"
 #include "test/sim/prng.h"
 
 namespace bfo::stack {
@@ -31,6 +32,7 @@ struct Flavor {
   bool dies_in_a_call = false;  // a device
   bool memory = false;          // of the PML runs out
   bool few_receives = false;    // buffers
+  bool wraps = false;           // sequence numbers wrap many times, and the window is short
   std::uint64_t short_runs = 8;
   bool may_fail = false;
 };
@@ -132,6 +134,16 @@ constexpr Flavor kFlavors[] = {
      .max_length = 300,
      .kinds = bit(FaultKind::kSleep) | bit(FaultKind::kBreak),
      .few_receives = true},
+    {.name = "wraps",
+     .max_procs = 3,
+     .max_rails = 3,
+     .min_pairs = 400,
+     .max_pairs = 1600,
+     .max_faults = 8,
+     .max_length = 1500,
+     .kinds = kLinks | kThreads,
+     .wraps = true,
+     .short_runs = 4},
     {.name = "crowd",
      .min_procs = 32,
      .max_procs = 64,
@@ -211,6 +223,7 @@ void make_machine(sim::Prng& d, const Flavor& f, Machine& m) {
     m.receive_depth = 16;
     m.receive_first = 4;
   }
+  if (f.wraps) m.seq_step = static_cast<std::uint16_t>(256u << d.below(3));
   if (m.procs > 64) m.lazy = true;
   m.may_fail = f.may_fail || f.dies_in_a_call || f.memory;
 }
@@ -332,11 +345,11 @@ std::string print(const Machine& m) {
       line, sizeof line,
       "%u processes, %u rails, get %d put %d lazy %d, ring %u, receives %u, slots of %u, timeout %u "
       "retries %u, control threads %d (%llu us), datagrams lost %u %% twice %u %% late %u %%, packets "
-      "late %u, late ports %u",
+      "late %u, late ports %u, window of %d",
       m.procs, m.rails, m.use_get, m.use_put, m.lazy, m.send_depth, m.receive_depth, m.slot_bytes,
       unsigned{m.timeout}, unsigned{m.retry_count}, m.control_threads,
       static_cast<unsigned long long>(m.control_ns / kUs), m.fabric.datagram_loss, m.fabric.datagram_twice,
-      m.fabric.datagram_late, m.fabric.packet_late, m.late_ports);
+      m.fabric.datagram_late, m.fabric.packet_late, m.late_ports, kSeqWindow / m.seq_step);
   return line;
 }
 
