@@ -16,7 +16,7 @@
 
 #include "contrib/softhca/fabric/fabric.h"
 #include "contrib/softhca/fabric/registry.h"
-#include "contrib/softhca/fault/report.h"
+#include "contrib/softhca/fabric/report.h"
 
 namespace bfo::softhca {
 namespace {

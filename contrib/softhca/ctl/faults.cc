@@ -9,7 +9,7 @@
 #include "contrib/softhca/ctl/commands.h"
 #include "contrib/softhca/engine/world.h"
 #include "contrib/softhca/fault/language.h"
-#include "contrib/softhca/fault/report.h"
+#include "contrib/softhca/fabric/report.h"
 
 namespace bfo::softhca::ctl {
 namespace {

@@ -12,7 +12,7 @@
 #include "contrib/softhca/ctl/commands.h"
 #include "contrib/softhca/fabric/limits.h"
 #include "contrib/softhca/fabric/registry.h"
-#include "contrib/softhca/fault/report.h"
+#include "contrib/softhca/fabric/report.h"
 
 namespace bfo::softhca::ctl {
 namespace {

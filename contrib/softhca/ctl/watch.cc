@@ -7,7 +7,7 @@
 
 #include "contrib/softhca/ctl/choose.h"
 #include "contrib/softhca/ctl/commands.h"
-#include "contrib/softhca/fault/report.h"
+#include "contrib/softhca/fabric/report.h"
 
 namespace bfo::softhca::ctl {
 namespace {

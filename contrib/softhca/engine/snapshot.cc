@@ -9,7 +9,7 @@
 #include <string>
 
 #include "common/output_file.h"
-#include "contrib/softhca/fault/report.h"
+#include "contrib/softhca/fabric/report.h"
 
 namespace bfo::softhca {
 namespace {

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "contrib/softhca/fabric/lock.h"
-#include "contrib/softhca/fabric/packet.h"
+#include "contrib/softhca/fault/packet.h"
 
 namespace bfo::softhca {
 
@@ -65,10 +65,6 @@ struct GidList {
   uint32_t count = 1;
   GidKind kind[kMaxGids] = {};
 };
-
-/// What a device has room for; the words of the fault language are max-qp, max-cq, ...
-enum class ObjectKind : uint32_t { Qp, Cq, Mr, Srq, Ah, Pd };
-inline constexpr uint32_t kObjectKinds = 6;
 
 enum class ProcessState : uint32_t { Free = 0, Live = 1, Dead = 2 };
 

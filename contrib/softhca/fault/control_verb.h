@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "contrib/softhca/fabric/packet.h"
+#include "contrib/softhca/fault/packet.h"
 
 namespace bfo::softhca {
 

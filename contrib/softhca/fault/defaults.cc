@@ -3,8 +3,6 @@
 // The table of actions and the defaults that depend on them.
 #include "contrib/softhca/fault/defaults.h"
 
-#include "contrib/softhca/fabric/layout.h"
-
 namespace bfo::softhca {
 namespace {
 

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "contrib/softhca/fabric/packet.h"
+#include "contrib/softhca/fault/packet.h"
 #include "contrib/softhca/fault/control_verb.h"
 
 namespace bfo::softhca {

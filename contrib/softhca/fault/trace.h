@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "contrib/softhca/fabric/packet.h"
+#include "contrib/softhca/fault/packet.h"
 
 namespace bfo::softhca {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The report at work. Queue pairs keep their own figures while they live; a port's total is the sum of both.
-#include "contrib/softhca/fault/report.h"
+#include "contrib/softhca/fabric/report.h"
 
 #include <infiniband/verbs.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The packet: one wire attempt of one message as the fault rules and the trace see it, and the decision the
-// rules hand back. Both are plain data that live in shared memory; they hold no pointers.
+// The packet: one wire attempt of one message as the fault rules and the trace see it, and the decision that
+// the rules return. Both are plain data in shared memory and hold no pointers.
 //
 // The engine calls the fault hooks at these points, in this order, for every attempt of every message:
 //
@@ -13,13 +13,8 @@
 // "node, device, port" of a record always name the port the hook belongs to and "peer_*" the other end, so a
 // rule that names a port and a direction is complete: a one-way loss is "port P, tx, drop".
 //
-// Functions the fault library provides (declared in fault/rule.h and fault/trace.h):
-//   bool     armed(const FaultTable&)                    one relaxed load; the only cost while no rule exists
-//   Decision decide(FaultTable&, const MessageRecord&)   first rule that fires wins; bumps its match counters
-//   uint64_t next_due_ns(const FaultTable&)              earliest timed trigger, kNever when there is none
-//   Decision tick(FaultTable&, uint64_t now_ns)          one timed trigger that is due; call until kind is
-//   None bool     enabled(const TraceRing&), void append(TraceRing&, const MessageRecord&)
-// All are called without any engine lock held except the requester's own send queue; they must not block.
+// The hooks call decide() of fault/rule.h and append() of fault/trace.h. No lock of the engine is held then,
+// except that of the requester's send queue. Neither function blocks.
 #pragma once
 
 #include <cstdint>
@@ -163,6 +158,10 @@ enum class ActionKind : uint8_t {
   // verb action
   VerbFault = 24,  ///< a control verb sleeps `delay_ns`, then fails with errno `value` when that is not 0
 };
+
+/// What a device has room for; the words of the fault language are max-qp, max-cq, ...
+enum class ObjectKind : uint32_t { Qp, Cq, Mr, Srq, Ah, Pd };
+inline constexpr uint32_t kObjectKinds = 6;
 
 /// ActionKind::SetSegment: each port becomes a segment of its own.
 inline constexpr uint32_t kOwnSegment = 0xffffffff;
