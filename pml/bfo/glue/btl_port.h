@@ -169,7 +169,7 @@ class BtlPort {
   static Trail* no_memory() { return reinterpret_cast<Trail*>(alignof(Trail)); }
   void unpack_failed(RecvRequest& req);
   bool register_all(const Peer* peer, void* base, size_t size, uint32_t flags, Registration& out);
-  Post posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag);
+  Post posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag, uint32_t flags);
 
   Module& module_;
   opal_free_list_t frags_;

@@ -14,9 +14,20 @@ static_assert(BFO_RC_DELIVERED == OPAL_SUCCESS);
 static_assert(BFO_RC_UNKNOWN == OPAL_ERROR);
 static_assert(BFO_RC_NEVER_SENT == OPAL_ERR_UNREACH);
 
-// The BTL frees the descriptor after the callback, and always calls back: the engine counts every end.
-constexpr uint32_t kDesFlags =
-    MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP | MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
+// The BTL frees the descriptor after the callback, or after a send that returned 1 without one.
+constexpr uint32_t kQuiet = MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
+// The BTL always calls back: the engine counts every end.
+constexpr uint32_t kDesFlags = kQuiet | MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
+
+// A BTL without the contract reports no fate: a send that returns 1 has read the buffer and is over for good.
+// FRAGs are called back all the same, so that their depth holds the sender up, and stored messages, because
+// what follows on another rail waits for some of them (order.h).
+uint32_t flags_of(const RailHandle& rail, const FragRecord& frag) {
+  const xfer::FragKind kind = frag.xfer.kind;
+  const bool brief =
+      kind == xfer::FragKind::kMatch || kind == xfer::FragKind::kOpen || kind == xfer::FragKind::kControl;
+  return rail.failover == nullptr && brief ? kQuiet : kDesFlags;
+}
 
 // Longer messages of a BTL without sendi keep their request and are not copied; neither are more than this
 // many at once, so that a slow receiver holds its sender up.
@@ -65,8 +76,9 @@ bool BtlPort::send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, si
                         opal_convertor_t* conv, size_t length) {
   BtlPort& port = mca_pml_bfo_component.module->port();
   if (length > kCopyBytes || port.copies_out_.load(std::memory_order_relaxed) >= kCopies) return false;
+  const uint32_t flags = rail.failover == nullptr ? kQuiet : kDesFlags;
   mca_btl_base_descriptor_t* des =
-      rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size + length, kDesFlags);
+      rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size + length, flags);
   if (OPAL_UNLIKELY(des == nullptr)) return false;
   uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
   memcpy(to, hdr, hdr_size);
@@ -83,15 +95,24 @@ bool BtlPort::send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, si
   des->des_context = const_cast<RailHandle*>(&rail);  // the engine's, as long as there are callbacks
   port.count_copies(1);
   const int rc = rail.btl->btl_send(rail.btl, rail.ep, des, tag);
+  if (rc == 1 && flags == kQuiet) {
+    note_carried(const_cast<RailHandle&>(rail));
+    port.copy_ended();
+    return true;
+  }
   if (OPAL_LIKELY(rc >= 0) || rc == OPAL_ERR_RESOURCE_BUSY) return true;
   port.copy_ended();
   rail.btl->btl_free(rail.btl, des);
   return false;
 }
 
-Post BtlPort::posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag) {
+Post BtlPort::posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag, uint32_t flags) {
   const int rc = rail.btl->btl_send(rail.btl, rail.ep, des, tag);
-  // 1 = already complete; the callback comes (or came) all the same because it was asked for. BUSY = queued.
+  // 1 = already complete; the callback comes (or came) all the same if it was asked for. BUSY = queued.
+  if (rc == 1 && flags == kQuiet) {
+    note_carried(const_cast<RailHandle&>(rail));
+    return Post::kCompleted;
+  }
   if (OPAL_LIKELY(rc >= 0) || rc == OPAL_ERR_RESOURCE_BUSY) return Post::kAccepted;
   rail.btl->btl_free(rail.btl, des);
   return post_of(rc);
@@ -100,29 +121,31 @@ Post BtlPort::posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uin
 Post BtlPort::send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
                    uint64_t offset, size_t& length, FragRecord& frag) {
   mca_btl_base_descriptor_t* des = nullptr;
+  const uint32_t flags = flags_of(rail, frag);
   if (length > 0) {
     opal_convertor_t* conv = &req.base.req_base.req_convertor;
     if (opal_convertor_need_buffers(conv) != 0)
       return send_gathered(rail, tag, hdr, hdr_size, req, offset, length, frag);
     size_t position = offset;
     opal_convertor_set_position(conv, &position);
-    des = rail.btl->btl_prepare_src(rail.btl, rail.ep, conv, MCA_BTL_NO_ORDER, hdr_size, &length, kDesFlags);
+    des = rail.btl->btl_prepare_src(rail.btl, rail.ep, conv, MCA_BTL_NO_ORDER, hdr_size, &length, flags);
   } else {
-    des = rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size, kDesFlags);
+    des = rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size, flags);
   }
   if (OPAL_UNLIKELY(des == nullptr)) return Post::kNoResource;
   memcpy(des->des_segments[0].seg_addr.pval, hdr, hdr_size);
   des->des_cbfunc = send_done;
   des->des_cbdata = &frag;
-  return posted(rail, des, tag);
+  return posted(rail, des, tag, flags);
 }
 
 // The convertor would have to be moved for every piece that goes again or was refused, which is neither right
 // nor cheap: see layout.h.
 Post BtlPort::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                             SendRequest& req, uint64_t offset, size_t length, FragRecord& frag) {
+  const uint32_t flags = flags_of(rail, frag);
   mca_btl_base_descriptor_t* des =
-      rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size + length, kDesFlags);
+      rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size + length, flags);
   if (OPAL_UNLIKELY(des == nullptr)) return Post::kNoResource;
   uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
   memcpy(to, hdr, hdr_size);
@@ -139,22 +162,23 @@ Post BtlPort::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr
     rail.btl->btl_free(rail.btl, des);
     return Post::kNoResource;
   }
-  const Post post = posted(rail, des, tag);
+  const Post post = posted(rail, des, tag, flags);
   if (req.trail != nullptr && taken(post)) req.trail->keep(offset, cursor, true);
   return post;
 }
 
 Post BtlPort::send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                          const void* bytes, size_t length, FragRecord& frag) {
+  const uint32_t flags = flags_of(rail, frag);
   mca_btl_base_descriptor_t* des =
-      rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size + length, kDesFlags);
+      rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size + length, flags);
   if (OPAL_UNLIKELY(des == nullptr)) return Post::kNoResource;
   uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
   memcpy(to, hdr, hdr_size);
   if (length > 0) memcpy(to + hdr_size, bytes, length);
   des->des_cbfunc = send_done;
   des->des_cbdata = &frag;
-  return posted(rail, des, tag);
+  return posted(rail, des, tag, flags);
 }
 
 Post BtlPort::put(const RailHandle& rail, SendRequest& req, uint64_t offset, size_t length,
