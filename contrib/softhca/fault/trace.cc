@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The trace ring at work. A record is copied word by word with atomic stores, its sequence number last, so
-// that a reader in another process can tell a finished record from one that is being overwritten.
+// The trace ring at work. A record is copied word by word with atomic stores between two changes of the word
+// with its sequence number (a sequence lock per slot), so that a reader in another process can tell a
+// finished record from one that is being overwritten. The first change is a claim: a writer that is stopped
+// in a slot keeps others out of it, however many laps they make.
 #include "contrib/softhca/fault/trace.h"
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -15,7 +18,7 @@
 namespace bfo::softhca {
 namespace {
 
-constexpr size_t kWords = sizeof(MessageRecord) / sizeof(uint64_t);
+constexpr size_t kWords = kTraceWords;
 static_assert(sizeof(MessageRecord) % sizeof(uint64_t) == 0);
 static_assert(offsetof(MessageRecord, seq) == 0);
 
@@ -60,21 +63,55 @@ int64_t age_us(const MessageRecord& r, uint64_t start_ns) {
 
 }  // namespace
 
-void append(TraceRing& ring, const MessageRecord& record) {
-  const uint64_t number = ring.next.fetch_add(1, std::memory_order_relaxed);
-  uint64_t* slot = words_of(ring.records[number % kTraceRecords]);
+TraceWriter::TraceWriter(TraceRing& ring) {
+  number_ = ring.next.fetch_add(1, std::memory_order_relaxed) + 1;
+  slot_ = words_of(ring.records[(number_ - 1) % kTraceRecords]);
+  const std::atomic_ref<uint64_t> state(slot_[0]);
+  uint64_t seen = state.load(std::memory_order_relaxed);
+  for (;;) {
+    if ((seen & SlotWord::kNumber) >= number_) return;  // this writer slept for a lap
+    const bool busy = (seen & SlotWord::kClaimed) != 0;
+    const uint64_t mine = SlotWord::kClaimed | (busy ? SlotWord::kMissing : 0) | number_;
+    if (!state.compare_exchange_weak(seen, mine, std::memory_order_acq_rel)) continue;
+    taken_ = !busy;
+    return;
+  }
+}
+
+void TraceWriter::store(const MessageRecord& record, size_t first, size_t last) {
+  if (!taken_) return;
   uint64_t words[kWords];
   memcpy(words, &record, sizeof words);
-  std::atomic_ref<uint64_t>(slot[0]).store(0, std::memory_order_release);
-  for (size_t i = 1; i < kWords; ++i)
-    std::atomic_ref<uint64_t>(slot[i]).store(words[i], std::memory_order_release);
-  std::atomic_ref<uint64_t>(slot[0]).store(number + 1, std::memory_order_release);
+  for (size_t i = std::max<size_t>(first, 1); i < last; ++i)
+    std::atomic_ref<uint64_t>(slot_[i]).store(words[i], std::memory_order_release);
+}
+
+void TraceWriter::finish() {
+  if (!taken_) return;
+  taken_ = false;
+  const std::atomic_ref<uint64_t> state(slot_[0]);
+  uint64_t seen = SlotWord::kClaimed | number_;
+  // Whoever wanted the slot meanwhile has put the number of a missing record there.
+  while (!state.compare_exchange_weak(seen, seen & ~SlotWord::kClaimed, std::memory_order_acq_rel)) {
+  }
+}
+
+void append(TraceRing& ring, const MessageRecord& record) {
+  TraceWriter writer(ring);
+  writer.store(record, 1, kWords);
+  writer.finish();
 }
 
 void restart(TraceRing& ring, bool on) {
   ring.on.store(0, std::memory_order_release);
   for (MessageRecord& record : ring.records) {
-    std::atomic_ref<uint64_t>(words_of(record)[0]).store(0, std::memory_order_release);
+    const std::atomic_ref<uint64_t> state(words_of(record)[0]);
+    uint64_t seen = state.load(std::memory_order_relaxed);
+    // What a writer is at work on is not shown any more, and the slot stays its own until it leaves.
+    while (!state.compare_exchange_weak(
+        seen, (seen & SlotWord::kClaimed) != 0 ? SlotWord::kClaimed | SlotWord::kMissing : 0,
+        std::memory_order_acq_rel)) {
+    }
   }
   ring.next.store(0, std::memory_order_release);
   ring.on.store(on ? 1 : 0, std::memory_order_release);
@@ -99,8 +136,10 @@ bool TraceReader::next(MessageRecord& record) {
       ++position_;
       return true;
     }
-    // Unfinished: wait for it, unless its writer died on the way and newer records are there.
-    if (end - position_ < kTraceRecords / 2) {
+    // Unfinished: wait for it, unless it was given up, or its writer died and newer records are there.
+    const uint64_t state = load_word(ring_.records[position_ % kTraceRecords], 0);
+    const bool missing = (state & ~SlotWord::kClaimed) == (SlotWord::kMissing | (position_ + 1));
+    if (!missing && end - position_ < kTraceRecords / 2) {
       MessageRecord newer;
       bool any_newer = false;
       for (uint64_t n = position_ + 1; n < end && !any_newer; ++n) any_newer = copy_out(ring_, n, newer);

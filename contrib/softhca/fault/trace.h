@@ -21,8 +21,14 @@ inline constexpr size_t kTraceRecords = 1 << 14;
 struct TraceRing {
   std::atomic<uint32_t> on;
   alignas(64) std::atomic<uint64_t> next;  ///< records ever appended
-  MessageRecord
-      records[kTraceRecords];  ///< record n is at n % kTraceRecords with seq = n + 1, 0 = being written
+  MessageRecord records[kTraceRecords];    ///< record n is at n % kTraceRecords; its seq is a SlotWord
+};
+
+/// What the first word of a slot says: n + 1 of the newest record that went there, and two marks.
+struct SlotWord {
+  static constexpr uint64_t kClaimed = uint64_t{1} << 63;  ///< a writer is at work in the slot, only that one
+  static constexpr uint64_t kMissing = uint64_t{1} << 62;  ///< record n was given up, its place was taken
+  static constexpr uint64_t kNumber = kMissing - 1;
 };
 
 /// True while records are wanted. One relaxed load.
@@ -30,8 +36,26 @@ inline bool enabled(const TraceRing& ring) {
   return ring.on.load(std::memory_order_relaxed) != 0;
 }
 
-/// Adds a copy of the record and gives it its sequence number. Any thread of any process, never blocks.
+/// Adds a copy of the record and gives it its sequence number. Any thread of any process, never blocks: when
+/// another writer has slept in the slot for a whole lap of the ring, the record is lost.
 void append(TraceRing& ring, const MessageRecord& record);
+
+/// The steps of append(). A writer may be stopped between any two of them, for ever: then its slot is lost.
+class TraceWriter {
+ public:
+  /// Takes the next number, and its slot when no other writer is in there.
+  explicit TraceWriter(TraceRing& ring);
+  /// Stores 64-bit words [first, last) of the record; word 0 is the sequence number and stays.
+  void store(const MessageRecord& record, size_t first, size_t last);
+  /// Shows the record to readers. To be called once, also when the slot was not taken.
+  void finish();
+
+ private:
+  uint64_t* slot_;
+  uint64_t number_;  ///< n + 1
+  bool taken_ = false;
+};
+inline constexpr size_t kTraceWords = sizeof(MessageRecord) / sizeof(uint64_t);
 
 /// Forgets all records and switches recording on or off.
 void restart(TraceRing& ring, bool on);

@@ -76,6 +76,71 @@ TEST_F(Trace, RecordOfADeadWriter_IsSkipped) {
   EXPECT_EQ(reader.lost(), 1u);
 }
 
+/// What add() appends as record `ordinal`.
+MessageRecord whole(uint64_t ordinal) {
+  MessageRecord record{};
+  record.message_ordinal = ordinal;
+  record.remote_addr = ~ordinal;
+  return record;
+}
+
+/// All records are whole; how many there are.
+size_t count_whole(const TraceRing& ring) {
+  const auto records = read_all(ring);
+  for (const MessageRecord& r : records) EXPECT_EQ(r.remote_addr, ~r.message_ordinal) << "torn: " << r.seq;
+  return records.size();
+}
+
+TEST_F(Trace, WriterThatSleepsForLaps_MixesItsWordsWithNoOthers) {
+  for (const uint64_t laps : {1, 2}) {
+    for (size_t half = 1; half < kTraceWords; ++half) {
+      restart(*ring_, true);
+      TraceWriter sleeper(*ring_);
+      sleeper.store(whole(~uint64_t{0} / 3), 1, half);
+      for (uint64_t i = 0; i < laps * kTraceRecords; ++i) add(i);
+      sleeper.store(whole(~uint64_t{0} / 3), half, kTraceWords);
+      EXPECT_EQ(count_whole(*ring_), kTraceRecords - 1) << "the one that found it in its slot is lost";
+      sleeper.finish();
+      EXPECT_EQ(count_whole(*ring_), kTraceRecords - 1) << "it came too late";
+      for (uint64_t i = 0; i < kTraceRecords; ++i) add(i);
+      EXPECT_EQ(count_whole(*ring_), kTraceRecords) << "its slot is free again";
+    }
+  }
+}
+
+TEST_F(Trace, LastRecordGivenUp_IsCountedAsLost) {
+  TraceWriter sleeper(*ring_);
+  for (uint64_t i = 1; i < kTraceRecords; ++i) add(i);
+  TraceReader reader(*ring_);
+  MessageRecord record;
+  add(kTraceRecords);  // finds the sleeper in its slot
+  uint64_t seen = 0;
+  while (reader.next(record)) ++seen;
+  EXPECT_EQ(seen + reader.lost(), kTraceRecords + 1) << "a follower waits for nothing that will not come";
+  EXPECT_EQ(seen, kTraceRecords - 1);
+}
+
+TEST_F(Trace, WriterThatWakesAfterARestart_ShowsNothing) {
+  TraceWriter sleeper(*ring_);
+  sleeper.store(whole(7), 1, kTraceWords);
+  restart(*ring_, true);
+  add(1);  // the number and the slot that the sleeper had
+  sleeper.finish();
+  EXPECT_TRUE(read_all(*ring_).empty());
+  for (uint64_t i = 0; i < kTraceRecords; ++i) add(i);
+  EXPECT_EQ(count_whole(*ring_), kTraceRecords);
+}
+
+/// Stopped after it took its number, before it came to its slot.
+TEST_F(Trace, WriterThatIsALapLate_OverwritesNothing) {
+  ring_->next.fetch_add(1);
+  for (uint64_t i = 0; i < kTraceRecords; ++i) add(i);
+  ring_->next.fetch_sub(kTraceRecords + 1);
+  append(*ring_, whole(5));  // number 0, as late as that
+  ring_->next.fetch_add(kTraceRecords);
+  EXPECT_EQ(count_whole(*ring_), kTraceRecords);
+}
+
 TEST_F(Trace, ConcurrentWritersAndReader_NeverShowATornRecord) {
   std::vector<std::thread> writers;
   for (uint64_t t = 0; t < 3; ++t) {
