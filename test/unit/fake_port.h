@@ -4,6 +4,8 @@
 // was told to it.
 #pragma once
 
+#include <malloc.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -45,9 +47,14 @@ class FakePort {
   void frag_free(Frag& f);
   void* alloc(std::size_t n) {
     if (refuse_ && refuse_(n)) return nullptr;
-    return std::malloc(n ? n : 1);
+    void* const p = std::malloc(n ? n : 1);
+    live_ += malloc_usable_size(p);
+    return p;
   }
-  void free(void* p) { std::free(p); }
+  void free(void* p) {
+    live_ -= malloc_usable_size(p);
+    std::free(p);
+  }
 
   bool sendi(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, SendRequest& r,
              std::size_t n);
@@ -107,6 +114,7 @@ class FakePort {
   World& world_;
   int rank_;
   int frags_ = 0;
+  std::size_t live_ = 0;  ///< bytes that the engine has allocated
   int registrations_ = 0;
   int unregistered_ = -1;  ///< the device of this rail registers nothing
   int peers_failed_ = 0;

@@ -162,6 +162,25 @@ TEST(Grants, NumbersFarApart_AreDropped) {
   EXPECT_GT(w.engines[0]->counters().malformed, 19900u);
 }
 
+/// From a process that has no record here yet, about connections that nobody has.
+TEST(PeerLost, OfManyConnections_IsKeptForSomeAndTheOthersAreDropped) {
+  World w({});
+  const std::size_t before = w.ports[1]->live_;
+  core::RailHdr h{};
+  h.type = static_cast<std::uint8_t>(MsgType::kPeerLost);
+  constexpr std::uint64_t kMany = 20'000;
+  for (std::uint64_t i = 1; i <= kMany; ++i) {
+    h.conn = i << 32;
+    w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
+  }
+  EXPECT_LT(w.ports[1]->live_ - before, 400u * 1024);
+  EXPECT_GT(w.engines[1]->counters().malformed, kMany / 2);
+  const auto [s, r] = transfer(w, 3000);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+}
+
 /// One byte of every two, of a message as long as it likes.
 TEST(Fragments, WithMoreGapsThanAnHonestSenderLeaves_ThePeerIsGivenUp) {
   World::Options o;

@@ -88,11 +88,17 @@ void Engine<P>::on_peer_lost(const Arrival& a) {
 }
 
 /// PEERLOST came over a connection of a peer that has no record here yet. It is sent only once, so it is
-/// stored: otherwise a later receive would wait for ever.
+/// stored: otherwise a later receive would wait for ever. Each process has one to say, so their number is
+/// bounded: a process that makes up connections fills no memory.
 template <class P>
 [[gnu::cold]] void Engine<P>::keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss) {
-  for (EarlyLoss* l = early_losses_; l; l = l->next)
+  std::size_t kept = 0;
+  for (EarlyLoss* l = early_losses_; l; l = l->next, ++kept)
     if (l->conn == conn) return;
+  if (kept == kMaxEarlyLosses) {
+    ++counters_.malformed;
+    return;
+  }
   void* const memory = port_.alloc(sizeof(EarlyLoss));
   if (!memory) return no_memory(a.rail, a.epoch, sizeof(EarlyLoss));
   early_losses_ = ::new (memory) EarlyLoss{early_losses_, conn, loss};

@@ -421,6 +421,7 @@ struct EarlyLoss {
   std::uint64_t conn = 0;
   PeerLoss loss;
 };
+inline constexpr std::size_t kMaxEarlyLosses = 4096;
 
 /// What comm_add() is told.
 template <class P>
