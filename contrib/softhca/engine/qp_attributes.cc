@@ -65,7 +65,7 @@ bool values_are_valid(Fabric& fabric, const ibv_qp_attr& attr, int mask) {
   return true;
 }
 
-void apply(Fabric& fabric, QpEntry& qp, const ibv_qp_attr& attr, int mask) {
+void apply(QpEntry& qp, const ibv_qp_attr& attr, int mask) {
   QpAttributes& a = qp.attr;
   if (mask & IBV_QP_PKEY_INDEX) a.pkey_index = attr.pkey_index;
   if (mask & IBV_QP_PORT) {
@@ -165,7 +165,7 @@ int modify_qp(Fabric& fabric, QpEntry& qp, const ibv_qp_attr& attr, int mask) {
   }
   {
     Guard responder(qp.resp_lock, fabric.tag(), fabric);
-    apply(fabric, qp, attr, mask);
+    apply(qp, attr, mask);
     // An error found by the peer meanwhile wins.
     uint8_t expected = from;
     if (!qp.state.compare_exchange_strong(expected, to, std::memory_order_seq_cst)) return EINVAL;

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "contrib/softhca/engine/hooks.h"
 #include "contrib/softhca/engine/mr.h"
 #include "contrib/softhca/engine/qp.h"
-#include "contrib/softhca/engine/snapshot.h"
 #include "contrib/softhca/engine/world.h"
 #include "contrib/softhca/fabric/tables.h"
 
@@ -26,52 +26,6 @@ bool port_is_up(Fabric& fabric, uint32_t index) {
   FabricHeader& h = fabric.header();
   return h.ports_table[index].state.load(std::memory_order_relaxed) == kPortActive &&
          h.devices_table[index / kMaxPortsPerDevice].fatal.load(std::memory_order_relaxed) == 0;
-}
-
-MessageRecord record_of(Fabric& fabric, const QpEntry& qp, const Wqe& wqe, uint32_t here, uint32_t there,
-                        Direction direction) {
-  FabricHeader& h = fabric.header();
-  MessageRecord record{};
-  record.time_ns = fabric.now();
-  record.message_ordinal = wqe.ordinal;
-  record.qp_ordinal = qp.tx_messages;
-  record.remote_addr = wqe.remote_addr;
-  record.length = wqe.length;
-  record.rkey = wqe.rkey;
-  record.psn = wqe.psn;
-  record.src_qpn = qp.qpn.load(std::memory_order_relaxed);
-  record.dst_qpn = qp.type == IBV_QPT_UD ? wqe.dst_qpn : qp.attr.dest_qpn;
-  record.imm = wqe.imm;
-  record.pid = fabric.pid();
-  record.src_lid = h.ports_table[qp.port_index].lid.load(std::memory_order_relaxed);
-  record.dst_lid = qp.type == IBV_QPT_UD ? wqe.dlid : qp.attr.av.dlid;
-  record.node = static_cast<uint16_t>(port_node(here));
-  record.device = static_cast<uint16_t>(port_device(here));
-  record.port = static_cast<uint16_t>(port_number(here));
-  record.peer_node = record.peer_device = record.peer_port = kAnyId;
-  if (there != kNone) {
-    record.peer_node = static_cast<uint16_t>(port_node(there));
-    record.peer_device = static_cast<uint16_t>(port_device(there));
-    record.peer_port = static_cast<uint16_t>(port_number(there));
-  }
-  record.attempt = wqe.attempt;
-  record.flags = static_cast<uint16_t>(((wqe.flags & IBV_SEND_SOLICITED) ? kRecordSolicited : 0) |
-                                       ((wqe.flags & IBV_SEND_SIGNALED) ? kRecordSignaled : 0) |
-                                       ((wqe.flags & IBV_SEND_INLINE) ? kRecordInline : 0));
-  record.opcode = static_cast<Opcode>(wqe.opcode);
-  record.service = qp.type == IBV_QPT_RC ? Service::Rc : qp.type == IBV_QPT_UC ? Service::Uc : Service::Ud;
-  record.direction = direction;
-  record.rule = 0xff;
-  return record;
-}
-
-void trace(Fabric& fabric, MessageRecord record, Verdict verdict, uint8_t rule, uint32_t offset = 0) {
-  TraceRing& ring = fabric.header().trace;
-  if (!enabled(ring)) return;
-  record.verdict = verdict;
-  record.rule = rule;
-  record.offset = offset;
-  append(ring, record);
 }
 
 /// Reserves `bytes` on a wire that is free from `free_at` on; returns when the last byte has left.
@@ -106,37 +60,6 @@ bool local_segments(Fabric& fabric, const QpEntry& qp, Wqe& wqe, Sge* out, uint3
   return translate_list(fabric, wqe.sge, wqe.num_sge, user, access, out);
 }
 
-/// What the rules want done with this attempt; a rule that fires is reported.
-Decision judge(Fabric& fabric, const MessageRecord& record) {
-  Decision decision = decide(fabric.header().faults, record);
-  if (decision.kind != ActionKind::None) [[unlikely]]
-    snapshot_fault(fabric, decision);
-  return decision;
-}
-
-/// Finds out whether a decision is about the message at hand; world actions are queued. Returns true when the
-/// attempt is lost because of it, with the number of bytes that still get through in `cut`.
-bool apply_decision(Fabric& fabric, const Decision& decision, uint32_t src_port, uint32_t dst_port,
-                    uint64_t& cut, Later& later) {
-  cut = 0;
-  if (decision.kind == ActionKind::Drop) {
-    cut = decision.cut_bytes;
-    return true;
-  }
-  if (is_message_action(decision.kind) || decision.kind == ActionKind::None) return false;
-  later.act(decision);
-  if (decision.kind != ActionKind::PortDown && decision.kind != ActionKind::DeviceFatal) return false;
-  auto hit = [&](uint32_t index) {
-    return index != kNone && (decision.node == kAnyId || decision.node == port_node(index)) &&
-           (decision.device == kAnyId || decision.device == port_device(index)) &&
-           (decision.port == kAnyId || decision.port == port_number(index) ||
-            decision.kind == ActionKind::DeviceFatal);
-  };
-  if (!hit(src_port) && !hit(dst_port)) return false;
-  cut = decision.cut_bytes;
-  return true;
-}
-
 /// Places the leading `cut` bytes of a message whose rest is lost.
 void place_partial(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, uint64_t cut, Later& later) {
   Sge local[kMaxSge];
@@ -149,6 +72,23 @@ void place_partial(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, uin
 void answer_is(Wqe& wqe, WqeStage stage, uint8_t answer) {
   wqe.stage = stage;
   wqe.answer = answer;
+}
+
+/// The attempt is lost on the wire. Its leading `cut` bytes were placed.
+void lose(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const MessageRecord& record, uint8_t rule,
+          uint64_t cut, Later& later) {
+  if (cut > 0 && dst_port != kNone) place_partial(fabric, qp, wqe, dst_port, cut, later);
+  trace(fabric, record, cut > 0 ? Verdict::Partial : Verdict::DroppedByRule, rule,
+        static_cast<uint32_t>(cut));
+  wqe.stage = WqeStage::Lost;
+}
+
+/// A rule keeps an RDMA write back; the requester sees it lost.
+void hold(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const MessageRecord& record,
+          const Decision& decision) {
+  const bool held = hold_write(fabric, qp, wqe, dst_port, decision);
+  trace(fabric, record, held ? Verdict::Held : Verdict::DroppedByRule, decision.rule);
+  wqe.stage = WqeStage::Lost;
 }
 
 /// The answer travels back: rules at both ports, then latency.
@@ -177,7 +117,7 @@ void send_answer(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, AckSy
       }
       if (decision.kind == ActionKind::Delay || decision.kind == ActionKind::Reorder)
         delay += decision.delay_ns;
-      if (apply_decision(fabric, decision, qp.port_index, dst_port, cut, later)) lost = true;
+      if (apply_decision(decision, qp.port_index, dst_port, cut, later)) lost = true;
       trace(fabric, record, lost ? Verdict::DroppedByRule : Verdict::Delivered, decision.rule);
       if (lost) break;
     }
@@ -233,6 +173,62 @@ uint32_t destination_port(Fabric& fabric, const QpEntry& qp, const Wqe& wqe) {
   return index == 0 ? kNone : index - 1u;
 }
 
+/// The time at which an attempt that leaves now is at its destination; 0 = at once. Takes the time on both
+/// links.
+static uint64_t take_links(Fabric& fabric, const Wqe& wqe, PortEntry& src, uint32_t dst_port) {
+  uint64_t bytes = carries_data_out(wqe) ? wqe.length : 0;
+  uint64_t at = occupy(src.tx_free_ns, fabric.now(), bytes, src.rate.load());
+  if (dst_port != kNone) {
+    PortEntry& dst = fabric.header().ports_table[dst_port];
+    uint64_t rate = dst.rate.load();
+    uint64_t busy = rate == 0 ? 0 : bytes * 1'000'000'000u / rate;
+    uint64_t in = occupy(dst.rx_free_ns, at > busy ? at - busy : 0, bytes, rate);
+    if (in > at) at = in;
+  }
+  return at + src.latency_ns.load();
+}
+
+/// The fault rules at the port of the requester. False when the attempt ends there: its stage says how. A
+/// rule may move `at`, the time of arrival.
+static bool rules_let_leave(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, uint64_t& at,
+                            Later& later) {
+  MessageRecord record = record_of(fabric, qp, wqe, qp.port_index, dst_port, Direction::Tx);
+  record.byte_offset =
+      fabric.header().ports_table[qp.port_index].bytes.load(std::memory_order_relaxed) - wqe.length;
+  Decision decision = judge(fabric, record);
+  uint64_t cut = 0;
+  if (apply_decision(decision, qp.port_index, dst_port, cut, later)) {
+    lose(fabric, qp, wqe, dst_port, record, decision.rule, cut, later);
+    return false;
+  }
+  switch (decision.kind) {
+    case ActionKind::Delay:
+    case ActionKind::Reorder:
+      at = (at == 0 ? fabric.now() : at) + decision.delay_ns;
+      trace(fabric, record, Verdict::Delayed, decision.rule);
+      return true;
+    case ActionKind::DropAck:
+      wqe.note = kNoteDropAck;
+      return true;
+    case ActionKind::Duplicate:
+      wqe.note = kNoteDuplicate;
+      return true;
+    case ActionKind::Corrupt:
+      note_corruption(wqe, decision);
+      return true;
+    case ActionKind::Status:
+      trace(fabric, record, Verdict::Injected, decision.rule);
+      answer_is(wqe, WqeStage::Refused, static_cast<uint8_t>(kAnswerStatus | decision.value));
+      wqe.complete_at = at;
+      return false;
+    case ActionKind::LateWrite:
+      hold(fabric, qp, wqe, dst_port, record, decision);
+      return false;
+    default:
+      return true;
+  }
+}
+
 void transmit(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later) {
   FabricHeader& h = fabric.header();
   ++qp.tx_packets;
@@ -247,63 +243,8 @@ void transmit(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later) {
     src.bytes.fetch_add(wqe.length, std::memory_order_relaxed);
   }
   uint32_t dst_port = destination_port(fabric, qp, wqe);
-  uint64_t at = 0;
-  if ((hooks & kHookShaping) != 0) {
-    uint64_t bytes = carries_data_out(wqe) ? wqe.length : 0;
-    at = occupy(src.tx_free_ns, fabric.now(), bytes, src.rate.load());
-    if (dst_port != kNone) {
-      PortEntry& dst = h.ports_table[dst_port];
-      uint64_t rate = dst.rate.load();
-      uint64_t busy = rate == 0 ? 0 : bytes * 1'000'000'000u / rate;
-      uint64_t in = occupy(dst.rx_free_ns, at > busy ? at - busy : 0, bytes, rate);
-      if (in > at) at = in;
-    }
-    at += src.latency_ns.load();
-  }
-  if ((hooks & kHookFaults) != 0) {
-    MessageRecord record = record_of(fabric, qp, wqe, qp.port_index, dst_port, Direction::Tx);
-    record.byte_offset = src.bytes.load(std::memory_order_relaxed) - wqe.length;
-    Decision decision = judge(fabric, record);
-    uint64_t cut = 0;
-    if (apply_decision(fabric, decision, qp.port_index, dst_port, cut, later)) {
-      if (cut > 0 && dst_port != kNone) place_partial(fabric, qp, wqe, dst_port, cut, later);
-      trace(fabric, record, cut > 0 ? Verdict::Partial : Verdict::DroppedByRule, decision.rule,
-            static_cast<uint32_t>(cut));
-      wqe.stage = WqeStage::Lost;
-      return;
-    }
-    switch (decision.kind) {
-      case ActionKind::Delay:
-      case ActionKind::Reorder:
-        at = (at == 0 ? fabric.now() : at) + decision.delay_ns;
-        trace(fabric, record, Verdict::Delayed, decision.rule);
-        break;
-      case ActionKind::DropAck:
-        wqe.note = kNoteDropAck;
-        break;
-      case ActionKind::Duplicate:
-        wqe.note = kNoteDuplicate;
-        break;
-      case ActionKind::Corrupt:
-        wqe.note = kNoteCorrupt;
-        wqe.rule_note = uint64_t{decision.offset} << 32 | decision.value;
-        break;
-      case ActionKind::Status:
-        trace(fabric, record, Verdict::Injected, decision.rule);
-        wqe.stage = WqeStage::Refused;
-        wqe.answer = static_cast<uint8_t>(kAnswerStatus | decision.value);
-        wqe.complete_at = at;
-        return;
-      case ActionKind::LateWrite:
-        trace(fabric, record,
-              hold_write(fabric, qp, wqe, dst_port, decision) ? Verdict::Held : Verdict::DroppedByRule,
-              decision.rule);
-        wqe.stage = WqeStage::Lost;
-        return;
-      default:
-        break;
-    }
-  }
+  uint64_t at = (hooks & kHookShaping) != 0 ? take_links(fabric, wqe, src, dst_port) : 0;
+  if ((hooks & kHookFaults) != 0 && !rules_let_leave(fabric, qp, wqe, dst_port, at, later)) return;
   if (at != 0 && at < qp.tx_last_arrival) at = qp.tx_last_arrival;  // a queue pair keeps its order
   qp.tx_last_arrival = at;
   wqe.arrive_at = at;
@@ -334,121 +275,166 @@ static void arrive_multicast(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later
   }
 }
 
+namespace {
+
+/// One attempt at its destination: what a stage of arrive() passes to the next one.
+struct Arrival {
+  Fabric& fabric;
+  QpEntry& qp;  ///< of the requester
+  Wqe& wqe;
+  Later& later;
+  uint32_t dst_port;      ///< kNone = no port has the LID
+  MessageRecord* record;  ///< nullptr = neither rules nor the trace are on
+  bool lose_answer = false;
+  uint8_t failure = 0;  ///< completion status of the responder that a rule asks for
+  uint8_t rule = 0xff;  ///< that decided
+};
+
+/// Stage 1: there is a path, and both ports are up. Otherwise the attempt is lost.
+bool path_is_open(Arrival& a) {
+  const PortEntry* ports = a.fabric.header().ports_table;
+  const bool no_path = a.dst_port == kNone || !in_one_segment(ports[a.qp.port_index], ports[a.dst_port]);
+  if (a.wqe.held == 0 && !no_path && port_is_up(a.fabric, a.qp.port_index) &&
+      port_is_up(a.fabric, a.dst_port)) [[likely]]
+    return true;
+  if (a.record != nullptr)
+    trace(a.fabric, *a.record, no_path ? Verdict::DroppedNoPeer : Verdict::DroppedPortDown, a.rule);
+  a.wqe.stage = WqeStage::Lost;
+  return false;
+}
+
+/// Stage 2: the fault rules at the port of the responder. False when the attempt is lost there.
+bool rules_let_arrive(Arrival& a) {
+  Decision decision = judge(a.fabric, *a.record);
+  a.rule = decision.rule;
+  uint64_t cut = 0;
+  if (apply_decision(decision, a.qp.port_index, a.dst_port, cut, a.later)) {
+    lose(a.fabric, a.qp, a.wqe, a.dst_port, *a.record, a.rule, cut, a.later);
+    return false;
+  }
+  switch (decision.kind) {
+    case ActionKind::DropAck:
+      a.lose_answer = true;
+      return true;
+    case ActionKind::Duplicate:
+      a.wqe.note = kNoteDuplicate;
+      return true;
+    case ActionKind::Corrupt:
+      note_corruption(a.wqe, decision);
+      return true;
+    case ActionKind::Status:
+      a.failure = static_cast<uint8_t>(decision.value);
+      return true;
+    case ActionKind::LateWrite:
+      hold(a.fabric, a.qp, a.wqe, a.dst_port, *a.record, decision);
+      return false;
+    default:
+      return true;
+  }
+}
+
+/// Stage 3: the responder executes the request, twice when a rule duplicates it.
+Response execute(Arrival& a) {
+  Sge local[kMaxSge];
+  uint32_t count = 0;
+  if (!local_segments(a.fabric, a.qp, a.wqe, local, count)) [[unlikely]]
+    return {.reply = Reply::LocalFault};
+  const uint32_t dst_qpn = a.qp.type == IBV_QPT_UD ? a.wqe.dst_qpn : a.qp.attr.dest_qpn;
+  Response response;
+  if (a.failure != 0) [[unlikely]] {
+    response = respond_failure(a.fabric, a.qp, a.wqe, dst_qpn, a.failure, a.later);
+  } else if (a.wqe.note == kNoteCorrupt) [[unlikely]] {
+    response = respond_corrupted(a.fabric, a.qp, a.wqe, dst_qpn, a.dst_port, local, count, a.later);
+  } else {
+    response = respond(a.fabric, a.qp, a.wqe, dst_qpn, a.dst_port, local, count, kWhole, a.later);
+  }
+  if (a.wqe.note == kNoteDuplicate && response.reply == Reply::Ack) [[unlikely]] {
+    respond(a.fabric, a.qp, a.wqe, dst_qpn, a.dst_port, local, count, kWhole, a.later);
+    if (a.record != nullptr) {
+      MessageRecord copy = *a.record;
+      copy.flags |= kRecordDuplicate | kRecordReplay;
+      trace(a.fabric, copy, Verdict::Delivered, a.rule);
+    }
+  }
+  a.wqe.note = 0;
+  return response;
+}
+
+/// The syndrome of a reply that travels back.
+constexpr AckSyndrome syndrome_of(Reply reply) {
+  switch (reply) {
+    case Reply::Rnr:
+      return AckSyndrome::Rnr;
+    case Reply::SeqErr:
+      return AckSyndrome::SeqErr;
+    case Reply::InvReq:
+      return AckSyndrome::InvReq;
+    case Reply::RemAccess:
+      return AckSyndrome::RemAccess;
+    case Reply::RemOp:
+      return AckSyndrome::RemOp;
+    case Reply::Ack:
+    case Reply::Silent:
+    case Reply::LocalFault:
+      break;
+  }
+  return AckSyndrome::Ack;
+}
+
+/// Stage 4: the reply, if there is one, is traced and travels back.
+void answer(Arrival& a, const Response& response) {
+  if (response.reply == Reply::Silent) {
+    a.wqe.stage = WqeStage::Lost;
+    if (a.record != nullptr) trace(a.fabric, *a.record, Verdict::DroppedBadState, a.rule);
+    return;
+  }
+  if (response.reply == Reply::LocalFault) {
+    answer_is(a.wqe, WqeStage::Refused, kAnswerLocalFault);
+    a.wqe.complete_at = 0;
+    return;
+  }
+  const AckSyndrome syndrome = syndrome_of(response.reply);
+  Verdict verdict = Verdict::Nak;
+  if (syndrome == AckSyndrome::Ack) {
+    answer_is(a.wqe, WqeStage::Answered, 0);
+    verdict = a.lose_answer ? Verdict::AckLost : Verdict::Delivered;
+  } else {
+    answer_is(a.wqe, WqeStage::Refused, static_cast<uint8_t>(syndrome));
+  }
+  if (response.reply == Reply::Rnr) {
+    a.wqe.rnr_timer = response.rnr_timer;
+    verdict = Verdict::RnrNak;
+  }
+  if (a.record != nullptr) [[unlikely]] {
+    a.record->syndrome = static_cast<uint8_t>(syndrome);
+    if (response.replay) a.record->flags |= kRecordReplay;
+    trace(a.fabric, *a.record, verdict, a.rule);
+  }
+  send_answer(a.fabric, a.qp, a.wqe, a.dst_port, syndrome, a.lose_answer, a.record, a.later);
+  // Else the next answer would acknowledge this request too, and the rule would change nothing under traffic.
+  if (a.lose_answer && a.wqe.stage == WqeStage::Executed) a.wqe.stage = WqeStage::Unanswered;
+}
+
+}  // namespace
+
 void arrive(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later) {
-  FabricHeader& h = fabric.header();
   if (qp.type == IBV_QPT_UD && wqe.dst_qpn == kMulticastQpn) [[unlikely]] {
     arrive_multicast(fabric, qp, wqe, later);
     return;
   }
-  uint32_t dst_port = destination_port(fabric, qp, wqe);
-  uint32_t hooks = h.hooks.load(std::memory_order_relaxed);
-  MessageRecord record;
-  bool recorded = (hooks & (kHookFaults | kHookTrace)) != 0;
-  uint8_t rule = 0xff;
-  if (recorded) [[unlikely]] {
-    record = record_of(fabric, qp, wqe, dst_port == kNone ? qp.port_index : dst_port, qp.port_index,
+  const uint32_t hooks = fabric.header().hooks.load(std::memory_order_relaxed);
+  MessageRecord record;  // not initialized: most attempts need none
+  Arrival a{fabric, qp, wqe, later, destination_port(fabric, qp, wqe), nullptr};
+  a.lose_answer = wqe.note == kNoteDropAck;
+  if ((hooks & (kHookFaults | kHookTrace)) != 0) [[unlikely]] {
+    record = record_of(fabric, qp, wqe, a.dst_port == kNone ? qp.port_index : a.dst_port, qp.port_index,
                        Direction::Rx);
+    a.record = &record;
   }
-  const bool no_way =
-      dst_port == kNone || !in_one_segment(h.ports_table[qp.port_index], h.ports_table[dst_port]);
-  if (wqe.held != 0 || no_way || !port_is_up(fabric, qp.port_index) || !port_is_up(fabric, dst_port))
-      [[unlikely]] {
-    if (recorded) trace(fabric, record, no_way ? Verdict::DroppedNoPeer : Verdict::DroppedPortDown, rule);
-    wqe.stage = WqeStage::Lost;
+  if (!path_is_open(a)) return;
+  if ((hooks & kHookFaults) != 0 && !rules_let_arrive(a)) [[unlikely]]
     return;
-  }
-  bool lose_answer = wqe.note == kNoteDropAck;
-  uint8_t failure = 0;  // local status of the responder that a rule asks for
-  if ((hooks & kHookFaults) != 0) [[unlikely]] {
-    Decision decision = judge(fabric, record);
-    rule = decision.rule;
-    uint64_t cut = 0;
-    if (apply_decision(fabric, decision, qp.port_index, dst_port, cut, later)) {
-      if (cut > 0) place_partial(fabric, qp, wqe, dst_port, cut, later);
-      trace(fabric, record, cut > 0 ? Verdict::Partial : Verdict::DroppedByRule, rule,
-            static_cast<uint32_t>(cut));
-      wqe.stage = WqeStage::Lost;
-      return;
-    }
-    if (decision.kind == ActionKind::DropAck) lose_answer = true;
-    if (decision.kind == ActionKind::Duplicate) wqe.note = kNoteDuplicate;
-    if (decision.kind == ActionKind::Corrupt) {
-      wqe.note = kNoteCorrupt;
-      wqe.rule_note = uint64_t{decision.offset} << 32 | decision.value;
-    }
-    if (decision.kind == ActionKind::Status) failure = static_cast<uint8_t>(decision.value);
-    if (decision.kind == ActionKind::LateWrite) {
-      bool held = hold_write(fabric, qp, wqe, dst_port, decision);
-      trace(fabric, record, held ? Verdict::Held : Verdict::DroppedByRule, rule);
-      wqe.stage = WqeStage::Lost;
-      return;
-    }
-  }
-  Sge local[kMaxSge];
-  uint32_t count = 0;
-  if (!local_segments(fabric, qp, wqe, local, count)) [[unlikely]] {
-    answer_is(wqe, WqeStage::Refused, kAnswerLocalFault);
-    wqe.complete_at = 0;
-    return;
-  }
-  uint32_t dst_qpn = qp.type == IBV_QPT_UD ? wqe.dst_qpn : qp.attr.dest_qpn;
-  Response response;
-  if (failure != 0) [[unlikely]] {
-    response = respond_failure(fabric, qp, wqe, dst_qpn, failure, later);
-  } else if (wqe.note == kNoteCorrupt) [[unlikely]] {
-    response = respond_corrupted(fabric, qp, wqe, dst_qpn, dst_port, local, count, later);
-  } else {
-    response = respond(fabric, qp, wqe, dst_qpn, dst_port, local, count, kWhole, later);
-  }
-  if (wqe.note == kNoteDuplicate && response.reply == Reply::Ack) [[unlikely]] {
-    respond(fabric, qp, wqe, dst_qpn, dst_port, local, count, kWhole, later);
-    MessageRecord copy = record;
-    copy.flags |= kRecordDuplicate | kRecordReplay;
-    trace(fabric, copy, Verdict::Delivered, rule);
-  }
-  wqe.note = 0;
-  AckSyndrome syndrome = AckSyndrome::Ack;
-  Verdict verdict = Verdict::Nak;
-  switch (response.reply) {
-    case Reply::Ack:
-      answer_is(wqe, WqeStage::Answered, 0);
-      verdict = lose_answer ? Verdict::AckLost : Verdict::Delivered;
-      break;
-    case Reply::Silent:
-      wqe.stage = WqeStage::Lost;
-      if (recorded) trace(fabric, record, Verdict::DroppedBadState, rule);
-      return;
-    case Reply::LocalFault:
-      answer_is(wqe, WqeStage::Refused, kAnswerLocalFault);
-      wqe.complete_at = 0;
-      return;
-    case Reply::Rnr:
-      syndrome = AckSyndrome::Rnr;
-      wqe.rnr_timer = response.rnr_timer;
-      verdict = Verdict::RnrNak;
-      break;
-    case Reply::SeqErr:
-      syndrome = AckSyndrome::SeqErr;
-      break;
-    case Reply::InvReq:
-      syndrome = AckSyndrome::InvReq;
-      break;
-    case Reply::RemAccess:
-      syndrome = AckSyndrome::RemAccess;
-      break;
-    case Reply::RemOp:
-      syndrome = AckSyndrome::RemOp;
-      break;
-  }
-  if (syndrome != AckSyndrome::Ack) answer_is(wqe, WqeStage::Refused, static_cast<uint8_t>(syndrome));
-  if (recorded) [[unlikely]] {
-    record.syndrome = static_cast<uint8_t>(syndrome);
-    if (response.replay) record.flags |= kRecordReplay;
-    trace(fabric, record, verdict, rule);
-  }
-  send_answer(fabric, qp, wqe, dst_port, syndrome, lose_answer, recorded ? &record : nullptr, later);
-  // Else the next answer would acknowledge this request too, and the rule would change nothing under traffic.
-  if (lose_answer && wqe.stage == WqeStage::Executed) wqe.stage = WqeStage::Unanswered;
+  answer(a, execute(a));
 }
 
 }  // namespace bfo::softhca
