@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <list>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,10 +34,11 @@ struct Process {
   std::vector<std::string> log;
   std::vector<Process*> siblings;  // the other ports of the same process
   bool other_rail = true;
-  bool alive = true;                    // its event thread runs
-  bool late = false;                    // its port is not active when it opens it
-  std::function<void()> on_other_rail;  // called once, from the next other_rail_up
-  std::function<void()> on_done;        // called once, from the next frag_done
+  std::set<const engine::Endpoint*> alone;  // all the same without another rail
+  bool alive = true;                        // its event thread runs
+  bool late = false;                        // its port is not active when it opens it
+  std::function<void()> on_other_rail;      // called once, from the next other_rail_up
+  std::function<void()> on_done;            // called once, from the next frag_done
   int others_asked = 0;
   int up = 0;
   int down = 0;
@@ -105,9 +107,9 @@ struct Process {
       }
       return count;
     };
-    host.other_rail_up = [](void* ctx, engine::Endpoint&) {
+    host.other_rail_up = [](void* ctx, engine::Endpoint& endpoint) {
       if (of(ctx).on_other_rail) std::exchange(of(ctx).on_other_rail, nullptr)();
-      return of(ctx).other_rail;
+      return of(ctx).other_rail && of(ctx).alone.count(&endpoint) == 0;
     };
     return host;
   }

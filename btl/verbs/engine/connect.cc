@@ -11,6 +11,7 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/mail.h"
 #include "btl/verbs/engine/qp_command.h"
@@ -110,6 +111,12 @@ void make_queue_pairs(Endpoint& endpoint, const Packet* request, uint64_t now) {
 }
 
 void start(Endpoint& endpoint, uint64_t now) {
+  if (!handshake_begins(endpoint, now)) {
+    endpoint.hurry = true;
+    // What waits for a place does not wait for the peer.
+    return waits_from(endpoint, now);
+  }
+  endpoint.hurry = false;
   if (!endpoint.initiator) {
     set_phase(endpoint, Phase::kKnocking, now);
     life_begin(endpoint, now);
@@ -144,6 +151,7 @@ void go_up(Endpoint& endpoint, uint64_t now) {
   }
   endpoint.ever_up = true;
   endpoint.told_lost = false;
+  endpoint.asked = false;
   endpoint.failed_attempts = 0;
   resource_made(endpoint);
   endpoint.announced = true;
@@ -168,6 +176,7 @@ void on_knock(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
     waits_from(endpoint, now);
   }
   if (endpoint.port->state() == PortState::kActive && endpoint.wanted) start(endpoint, now);
+  endpoint.port->need_attention();
 }
 
 void learn_landing(Endpoint& endpoint, const Packet& packet) {
@@ -176,7 +185,8 @@ void learn_landing(Endpoint& endpoint, const Packet& packet) {
 }
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
+  if (endpoint.command != nullptr) return;    // the last attempt is not gone yet: REQ comes again
+  if (!handshake_answered(endpoint)) return;  // it comes again
   reset_epoch(endpoint, packet.epoch);
   if (!endpoint.wanted) waits_from(endpoint, now);  // what is parked from now on has waited since now
   endpoint.wanted = true;
@@ -259,6 +269,7 @@ void connect_want(Endpoint& endpoint) {
   if (!endpoint.wanted || endpoint.parked.empty()) waits_from(endpoint, endpoint.port->env().now_ns());
   endpoint.wanted = true;
   endpoint.hurry = true;
+  endpoint.asked = true;
   endpoint.port->need_attention();
 }
 
@@ -449,10 +460,7 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
       return;
     case Phase::kClosed:
       if (endpoint.command != nullptr) return;
-      if (endpoint.wanted && (now >= endpoint.timer_ns || endpoint.hurry)) {
-        endpoint.hurry = false;
-        start(endpoint, now);
-      }
+      if (endpoint.wanted && (now >= endpoint.timer_ns || endpoint.hurry)) start(endpoint, now);
       return;
     case Phase::kKnocking:
       if (now < endpoint.timer_ns) return;

@@ -142,6 +142,7 @@ struct Endpoint {
   // timers (CLOCK_MONOTONIC, ns)
   bool wanted = false;     // connect when possible
   bool hurry = false;      // skip the reconnection back-off once
+  bool asked = false;      // somebody above waits for it to come up
   bool peer_left = false;  // BYE came: never reconnect
   uint64_t wanted_since_ns = 0;
   uint64_t wanted_present_ns = 0;  // the same by Port::present_ns()

@@ -470,6 +470,7 @@ void Port::attend(uint64_t now, bool emptied) {
   timers_ = ud_broken_;
   resting_ = false;
   bool again = false;
+  handshakes_count(*this, now);
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr;) {
     Endpoint* next = endpoint->next;
     attend_one(*endpoint, now, emptied, &again);

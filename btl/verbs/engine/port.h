@@ -16,6 +16,7 @@
 #include "btl/verbs/engine/cq.h"
 #include "btl/verbs/engine/device.h"
 #include "btl/verbs/engine/endpoint.h"
+#include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/pulse.h"
 #include "btl/verbs/engine/srq.h"
 #include "btl/verbs/engine/table.h"
@@ -192,6 +193,7 @@ class Port {
   bool was_late() const { return was_late_; }
   /// When the port came up, if it was down before; else 0.
   uint64_t up_since_ns() const { return up_since_ns_; }
+  Handshakes& handshakes() { return handshakes_; }
   /// Time in which this process ran, as far as its looks at the clock tell: more than a hundredth of
   /// Config::connect_timeout_ns between two of them does not count. Any thread.
   uint64_t present_ns() const { return present_ns_.load(std::memory_order_relaxed); }
@@ -299,6 +301,7 @@ class Port {
   Table<Endpoint> qps_;    // by queue pair number
   Table<Endpoint> peers_;  // by process name
   Endpoint* endpoints_ = nullptr;
+  Handshakes handshakes_;
   uint64_t last_look_ns_ = 0;
   std::atomic<uint64_t> present_ns_{0};
   uint64_t last_tick_ns_ = 0;
