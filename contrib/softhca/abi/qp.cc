@@ -125,8 +125,9 @@ VerbCall modifying(Qp& qp, const ibv_qp_attr& attr, int mask) {
   VerbCall call = of_qp(qp.basic());
   if (qp.entry->attr.port_num != 0) call.port = qp.entry->attr.port_num;
   if ((mask & IBV_QP_PORT) != 0) call.port = attr.port_num;
-  if ((mask & IBV_QP_STATE) != 0 && attr.qp_state >= 0 && attr.qp_state < 8)
-    call.state_mask = static_cast<uint8_t>(1u << attr.qp_state);
+  // The number comes from the application and need not be a state.
+  const auto state = static_cast<uint32_t>(attr.qp_state);
+  if ((mask & IBV_QP_STATE) != 0 && state < 8) call.state_mask = static_cast<uint8_t>(1u << state);
   if ((mask & IBV_QP_AV) != 0)
     aim(call, qp.basic()->context, call.port, address_of(qp.basic()->context, attr.ah_attr));
   return call;
