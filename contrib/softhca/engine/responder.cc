@@ -395,12 +395,7 @@ Response respond(Fabric& fabric, QpEntry& src, Wqe& wqe, uint32_t dst_qpn, uint3
   }
   if (response.reply == Reply::Ack && !response.replay) {
     if (wqe.opcode == static_cast<uint8_t>(Opcode::SendInv)) invalidate_window(fabric, dst, wqe.imm);
-    dst.expected_psn = psn_add(wqe.psn, wqe.packets);
-    dst.nak_sent = 0;
-    ++dst.msn;
-    ++dst.rx_messages;
-    dst.rx_packets += wqe.packets;
-    dst.rx_bytes += wqe.length;
+    count_received(dst, wqe.psn, wqe.packets, wqe.length);
   }
   return response;
 }

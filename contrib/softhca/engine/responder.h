@@ -4,6 +4,7 @@
 #pragma once
 
 #include "contrib/softhca/engine/later.h"
+#include "contrib/softhca/engine/psn.h"
 
 namespace bfo::softhca {
 
@@ -25,6 +26,17 @@ struct Response {
   uint8_t rnr_timer = 0;  ///< Rnr: index in the RNR timer table
   uint32_t packets = 0;
 };
+
+/// A request is executed: the next one is expected, and the counters of the queue pair rise. Holds its
+/// resp_lock.
+inline void count_received(QpEntry& dst, uint32_t psn, uint32_t packets, uint32_t length) {
+  dst.expected_psn = psn_add(psn, packets);
+  dst.nak_sent = 0;
+  ++dst.msn;
+  ++dst.rx_messages;
+  dst.rx_packets += packets;
+  dst.rx_bytes += length;
+}
 
 /// Executes `wqe` of queue pair `src` at queue pair `dst_qpn` behind port `dst_port`. `local` are the
 /// requester's segments (virtual addresses). With `cut` less than the length only that many leading bytes are

@@ -69,12 +69,7 @@ bool respond_late(Fabric& fabric, const HeldWrite& held, Later& later) {
     return false;
   }
   if (copied != CopyResult::Done) return false;
-  dst.expected_psn = psn_add(held.psn, held.packets);
-  dst.nak_sent = 0;
-  ++dst.msn;
-  ++dst.rx_messages;
-  dst.rx_packets += held.packets;
-  dst.rx_bytes += held.length;
+  count_received(dst, held.psn, held.packets, held.length);
   return true;
 }
 

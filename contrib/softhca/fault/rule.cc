@@ -231,6 +231,16 @@ void keep_target(RuleCounters& c, const Decision& d) {
   c.target_device_port.store(uint32_t{d.device} << 16 | d.port, std::memory_order_release);
 }
 
+/// The first rule that fires decides. An action on ports, devices or processes goes before one that `yields`.
+void choose(FaultTable& table, Decision& chosen, const Decision& next, bool (*yields)(ActionKind)) {
+  const bool replaced = chosen.kind != ActionKind::None && yields(chosen.kind) && !yields(next.kind);
+  if (chosen.kind != ActionKind::None) {
+    const uint8_t loser = replaced ? chosen.rule : next.rule;
+    table.slots[loser].counters.overridden.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (chosen.kind == ActionKind::None || replaced) chosen = next;
+}
+
 }  // namespace
 
 Decision decide(FaultTable& table, const MessageRecord& record) {
@@ -252,14 +262,7 @@ Decision decide(FaultTable& table, const MessageRecord& record) {
     if (!repeated && slot.rule.match.attempt_mode == AttemptMode::All) remember(c, message_identity(record));
     if (!is_message_action(d.kind)) keep_target(c, d);
     if (!repeated) note_firing(table, i, record.time_ns);
-    if (result.kind == ActionKind::None) {
-      result = d;
-    } else if (is_message_action(result.kind) && !is_message_action(d.kind)) {
-      table.slots[result.rule].counters.overridden.fetch_add(1, std::memory_order_relaxed);
-      result = d;
-    } else {
-      c.overridden.fetch_add(1, std::memory_order_relaxed);
-    }
+    choose(table, result, d, is_message_action);
     retire_when_spent(table, slot, record.time_ns);
   }
   return result;
@@ -286,14 +289,7 @@ Decision decide(FaultTable& table, const VerbCall& call) {
       keep_target(c, d);
     }
     note_firing(table, i, call.time_ns);
-    if (result.kind == ActionKind::None) {
-      result = d;
-    } else if (is_verb_action(result.kind) && !is_verb_action(d.kind)) {
-      table.slots[result.rule].counters.overridden.fetch_add(1, std::memory_order_relaxed);
-      result = d;
-    } else {
-      c.overridden.fetch_add(1, std::memory_order_relaxed);
-    }
+    choose(table, result, d, is_verb_action);
     retire_when_spent(table, slot, call.time_ns);
   }
   return result;
