@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "btl/verbs/engine/locked.h"
 #include "btl/verbs/engine/memory.h"
 
 namespace bfo::engine {
@@ -48,17 +49,6 @@ struct ControlLane::Shared {
 };
 
 namespace {
-
-class Locked {
- public:
-  explicit Locked(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
-  ~Locked() { pthread_mutex_unlock(&mutex_); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  pthread_mutex_t& mutex_;
-};
 
 void run_or_drop(Command& command, bool closing) {
   if (closing && command.droppable) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "btl/verbs/engine/cq.h"
+#include "btl/verbs/engine/locked.h"
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/packet.h"
 
@@ -22,17 +23,6 @@ constexpr int kRounds = 32;  // batches in one turn: a flood of datagrams must n
 constexpr uint32_t kWidth = 2;
 /// At the end nobody waits for a handle; what is wanted is only that the thread is out of the device.
 constexpr uint64_t kPatienceNs = 50'000'000;
-
-class Locked {
- public:
-  explicit Locked(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
-  ~Locked() { pthread_mutex_unlock(&mutex_); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  pthread_mutex_t& mutex_;
-};
 
 bool same(const PortAddress& a, const PortAddress& b) {
   return a.lid == b.lid && a.link_layer == b.link_layer && memcmp(a.gid.raw, b.gid.raw, sizeof a.gid) == 0;
