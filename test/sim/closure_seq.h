@@ -4,10 +4,10 @@
 // two rails that die and return, through one communicator that is freed and another with the same context id.
 //
 // Numbers go round every eight messages and the window is two of them: the model calls the functions of
-// common/seq.h and pml/bfo/core/seq_window.h with numbers a multiple of 8192 apart, so that an eighth of the circle is one step. Fast rails
-// carry many messages while a copy on a slow one waits: that is how a number comes round before its last user
-// is gone (H5, H6), or before an answer about the window comes that was held up. The first message is a
-// rendezvous whose header is repeated until it is answered (H7, H11).
+// common/seq.h and pml/bfo/core/seq_window.h with numbers a multiple of 8192 apart, so that an eighth of the
+// circle is one step. Fast rails carry many messages while a copy on a slow one waits: that is how a number
+// comes round before its last user is gone (H5, H6), or before an answer about the window comes that was held
+// up. The first message is a rendezvous whose header is repeated until it is answered (H7, H11).
 //
 // Assumed of the rails, and proved by M2: each takes its messages in order; one that dies at the sender may
 // still deliver until it is closed at the receiver; what was acknowledged is delivered before; the sender

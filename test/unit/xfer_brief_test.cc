@@ -83,8 +83,8 @@ TEST(Brief, OnlyReadIsLost_IsReadAgainWithTheNextKeys) {
   expect_clean(w);
 }
 
-/// A BTL reports a header as failed while the engine is inside a call of it: the header is kept until the call
-/// is over, and is then sent again.
+/// A BTL reports a header as failed while the engine is inside a call of it: the header is kept until the
+/// call is over, and is then sent again.
 TEST(Brief, HeaderThatFailsInsideACallOfTheBtl_IsSentAgainAfterIt) {
   for (const MsgType lost : {MsgType::kRget, MsgType::kFin}) {
     World w(one_rail());

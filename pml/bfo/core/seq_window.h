@@ -51,8 +51,8 @@ constexpr bool rail_past_mark(bool returning, bool left) {
   return !returning && !left;
 }
 
-/// The receiver answers `question` with `value`, the number it expects. It counts when it is the answer to the
-/// question that is `open`, and moves `confirmed` forward, but not beyond what was sent.
+/// The receiver answers `question` with `value`, the number it expects. It counts when it is the answer to
+/// the question that is `open`, and moves `confirmed` forward, but not beyond what was sent.
 constexpr bool answers_open_question(std::uint16_t open, std::uint16_t question) {
   return open == question;
 }
