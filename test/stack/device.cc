@@ -441,6 +441,8 @@ void Fabric::advance(Qp& qp, Packet& p) {
     if (p.rnr) {
       qp.rnr_until = time.now() + kRnrNs;
       qp.sent = qp.acked;
+      qp.retries = 0;  // the responder lives: only what is not answered counts
+      start_timer(qp);
       time.in(
           kRnrNs,
           [](void* f, std::uint64_t a, void*) {
