@@ -147,6 +147,16 @@ int open_everything(const engine::VerbsApi& api, Discovery* found) {
   return unusable;
 }
 
+/// Closes all ports and devices that were opened. The list of modules for the framework is not made.
+mca_btl_base_module_t** give_up() {
+  while (self().module_count != 0) {
+    mca_btl_base_module_t& btl = self().modules[self().module_count - 1]->super;
+    btl.btl_finalize(&btl);
+  }
+  component_close();
+  return nullptr;
+}
+
 mca_btl_base_module_t** component_init(int* count, bool, bool enable_mpi_threads) {
   *count = 0;
   bool named = false;
@@ -163,17 +173,16 @@ mca_btl_base_module_t** component_init(int* count, bool, bool enable_mpi_threads
   const int unusable = open_everything(engine::system_verbs(), &found);
   if (self().module_count == 0) {
     if (named) say_nothing_found(found, unusable);
-    component_close();
-    return nullptr;
+    return give_up();
   }
   guess_rates();
   if (publish_ports(self()) != OPAL_SUCCESS) {
     opal_output(0, "btl/verbs: cannot publish the addresses of the ports; the component is not used");
-    return nullptr;
+    return give_up();
   }
   auto** modules =
       static_cast<mca_btl_base_module_t**>(malloc(sizeof(void*) * static_cast<size_t>(self().module_count)));
-  if (modules == nullptr) return nullptr;
+  if (modules == nullptr) return give_up();
   for (int i = 0; i < self().module_count; ++i) modules[i] = &self().modules[i]->super;
   *count = self().module_count;
   return modules;
