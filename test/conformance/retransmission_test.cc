@@ -201,7 +201,6 @@ TEST_F(Retry, ReplayedSend_IsAcknowledgedAndNotExecutedAgain) {
 
 TEST_F(Retry, ReplayedWrite_DoesNotTouchMemoryAgain) {
   Pair p;
-  LinkOptions link;
   Lab::get().inject("when opcode=ACK message=1 do drop\nslow: when opcode=WRITE attempt=1 do delay 30ms");
   p.a.buffer[0] = 1;
   ASSERT_EQ(p.a.send(3, 0, 8, IBV_WR_RDMA_WRITE, &p.b), 0);

@@ -43,7 +43,7 @@ void Process::deliver(engine::Endpoint& e, std::uint8_t tag, char* data, std::ui
 }
 
 void Process::frag_done(engine::Frag* work, int status) {
-  Frag* const f = reinterpret_cast<Frag*>(reinterpret_cast<char*>(work) - offsetof(Frag, work));
+  Frag* const f = static_cast<Frag::Work*>(work)->owner;
   if (!f->posted) return world_.ctx.fail("P3: process %u got the end of a fragment twice", id_);
   f->posted = false;
   if (f->rdma != nullptr) --f->rdma->rdma_out;

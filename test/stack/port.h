@@ -136,8 +136,18 @@ struct RecvRequest {
   std::uint32_t order = 0;
 };
 struct Frag {
+  /// Leads from the work that the BTL reports back to its fragment.
+  struct Work : engine::Frag {
+    using engine::Frag::operator=;
+    stack::Frag* owner = nullptr;
+  };
+
+  Frag() { work.owner = this; }
+  Frag(const Frag&) = delete;
+  Frag& operator=(const Frag&) = delete;
+
   xfer::FragState<StackPort> xfer;
-  engine::Frag work;
+  Work work;
   std::unique_ptr<char[]> bytes;
   Frag* next_free = nullptr;
   Buffer* rdma = nullptr;
