@@ -104,6 +104,40 @@ TEST_P(AnyMail, Replayed_HasNoEffect) {
   }
 }
 
+/// A rank of the job, which has the key, about epochs that are not plausible. Only KNOCK and REQUEST could
+/// move the epoch of this side, and REFUSE end it; QUESTION and ANSWER act on an epoch that is equal to it,
+/// or on none.
+TEST_P(AnyMail, OfAnEpochThatIsNotPlausible_MovesNoEpoch) {
+  if (GetParam() == PacketType::kBye) GTEST_SKIP() << "a rank may say that it leaves, whatever the epoch";
+  for (Process World::*to : {&World::a, &World::b}) {
+    World w;
+    w.connect();
+    Process& target = w.*to;
+    Process& sender = &target == &w.a ? w.b : w.a;
+    const uint64_t rail = engine::connection_id(sender.port.nonce(), target.port.nonce());
+    for (uint32_t epoch : {engine::kEpochJump + 2, 0x7fffffffu, 0x80000000u, 0xfffffffeu, 0xffffffffu})
+      for (unsigned flags = 0; flags < 16; ++flags)
+        hand_over(target, packet_from(sender, target, GetParam(), epoch, [&](Packet& p) {
+                    p.flags = static_cast<uint8_t>(flags);
+                    p.rail = rail;
+                    p.number = p.carrier = epoch;
+                    p.data_qpn = p.data_psn = epoch;
+                    p.count = UINT64_MAX;
+                  }));
+    w.pass(20);
+    EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
+    EXPECT_EQ(w.b.endpoint.phase, Phase::kUp);
+    EXPECT_EQ(target.endpoint.epoch, 1u);
+    EXPECT_FALSE(target.endpoint.close.asked);
+    EXPECT_TRUE(target.log.empty());
+    engine::close_order(target.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
+    w.pass(60);
+    EXPECT_EQ(w.a.endpoint.phase, Phase::kUp) << "and it comes up again";
+    EXPECT_EQ(w.a.endpoint.epoch, 2u);
+    EXPECT_EQ(w.b.endpoint.epoch, 2u);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, AnyMail, testing::ValuesIn(kMail));
 
 TEST(Trust, EveryPacketOfAHandshakeAgain_ChangesNothing) {
