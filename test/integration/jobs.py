@@ -115,17 +115,23 @@ def kill(process):
 
 
 def stacks(process):
-    """Where the processes of a job are, for the report of one that hangs. Needs gdb; empty without it."""
+    """Where the processes of a job are, for the report of one that hangs. Needs gdb; empty without it. Takes half a
+    minute at most: the verdict must come within the time limit of the test."""
+    deadline = time.monotonic() + 30
     if not shutil.which("gdb"):
         return ""
     text = ""
     for pid in descendants(process.pid):
+        left = deadline - time.monotonic()
+        if left < 1:
+            break
         try:
             with open(f"/proc/{pid}/comm") as f:
                 name = f.read().strip()
             if name in ("bash", "sh", "sleep", "env"):
                 continue
-            found = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 14"], timeout=20,
+            found = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 14"],
+                                   timeout=min(20, left),
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                    errors="replace", check=False).stdout
         except (OSError, subprocess.TimeoutExpired):
