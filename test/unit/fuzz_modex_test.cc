@@ -8,6 +8,8 @@
 
 #include <random>
 
+#include "contrib/softhca/fault/fuzz_corpus.h"
+
 namespace bfo::test {
 namespace {
 
@@ -58,6 +60,12 @@ TEST(Modex, PairsOfRandomRecords_AreInRange) {
     pairs += modex_pairs(both.data(), both.size());
   }
   EXPECT_GT(pairs, 1000);
+}
+
+TEST(Modex, Corpus_HasNoEffectThatIsWrong) {
+  const auto inputs = corpus("modex");
+  EXPECT_GT(inputs.size(), 20u);
+  for (const auto& input : inputs) modex_pairs(input.data(), input.size());
 }
 
 }  // namespace

@@ -128,4 +128,12 @@ class PacketTarget {
   World world_;  // its destructor holds the books to account
 };
 
+/// One byte for the state of the connection, then records. False: an honest peer cannot connect any more.
+inline bool packet_input(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return true;
+  PacketTarget target(data[0]);
+  for (std::size_t at = 1; at < size;) at += target.record(data + at, size - at);
+  return target.heals();
+}
+
 }  // namespace bfo::test

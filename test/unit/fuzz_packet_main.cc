@@ -8,12 +8,7 @@
 #include "test/unit/fuzz_packet.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return 0;
-  {
-    bfo::test::PacketTarget target(data[0]);
-    for (std::size_t at = 1; at < size;) at += target.record(data + at, size - at);
-    if (!target.heals()) abort();
-  }
+  if (!bfo::test::packet_input(data, size)) abort();
   if (testing::Test::HasFailure()) abort();  // the books
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "contrib/softhca/fault/fuzz_corpus.h"
 #include "test/unit/fuzz_packet.h"
 
 namespace bfo::test {
@@ -35,6 +36,12 @@ TEST(FuzzPacket, ForgedDatagrams_NeverCrashAndHonestPeersStillConnect) {
   }
   EXPECT_GT(healed, 30);
   EXPECT_GT(dropped, 1000u);
+}
+
+TEST(FuzzPacket, Corpus_HasNoEffectThatIsWrong) {
+  const auto inputs = corpus("packets");
+  EXPECT_GT(inputs.size(), 20u);
+  for (const auto& input : inputs) EXPECT_TRUE(packet_input(input.data(), input.size()));
 }
 
 }  // namespace

@@ -69,4 +69,23 @@ class FuzzTarget {
   World world_;
 };
 
+/// Any number of messages, after a byte that says how far honest traffic has come: each a length byte and
+/// that many bytes, of which the first is the type.
+inline void wire_input(const std::uint8_t* data, std::size_t size) {
+  FuzzTarget target;
+  if (size == 0) return;
+  target.step(data[0] % 40);
+  ++data;
+  --size;
+  while (size > 1) {
+    std::size_t n = data[0];
+    ++data;
+    --size;
+    if (n > size) n = size;
+    target.message(data, n);
+    data += n;
+    size -= n;
+  }
+}
+
 }  // namespace bfo::test

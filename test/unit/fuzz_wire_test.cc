@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "contrib/softhca/fault/fuzz_corpus.h"
 #include "test/unit/fuzz_wire.h"
 
 namespace bfo::test {
@@ -47,6 +48,12 @@ TEST(FuzzWire, MutatedMessages_NeverCrash) {
           e->counters().malformed + e->counters().stale + e->counters().duplicates + e->counters().ignored;
   }
   EXPECT_GT(dropped, 10000u);
+}
+
+TEST(FuzzWire, Corpus_HasNoEffectThatIsWrong) {
+  const auto inputs = corpus("headers");
+  EXPECT_GT(inputs.size(), 20u);
+  for (const auto& input : inputs) wire_input(input.data(), input.size());
 }
 
 }  // namespace

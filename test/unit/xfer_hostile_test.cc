@@ -101,14 +101,17 @@ class Hostile {
     if (bytes.empty()) return;
     const std::vector<std::uint8_t> exact = bytes;  // an access behind its end is seen
     const int rail = static_cast<int>(rng_() % 2);
+    const std::uint64_t before = dropped();
     world_.engines[kTarget]->on_message(world_.rail(kTarget, kHostile, rail),
                                         world_.epoch[world_.key(kTarget, kHostile, rail)], exact[0],
                                         exact.data(), exact.size());
+    if (outside(shape.type, exact) && dropped() == before) wrong_ = "a range outside the message was taken";
     step();
   }
 
   /// The others finish, and exchange two messages more. Empty: all is well.
   std::string verdict() {
+    if (!wrong_.empty()) return wrong_;
     for (int i = 0; i < 2; ++i) exchange(300 + 4000 * i);
     int steps = 0;
     while (busy() && ++steps < 20'000) step();
@@ -187,6 +190,19 @@ class Hostile {
     }
   }
 
+  /// It names bytes that no message here has.
+  static bool outside(MsgType type, const std::vector<std::uint8_t>& bytes) {
+    constexpr std::uint64_t kBeyond = 1 << 20;
+    const auto field = [&](std::size_t at) {
+      std::uint64_t value = 0;
+      if (at + sizeof value <= bytes.size()) std::memcpy(&value, bytes.data() + at, sizeof value);
+      return value;
+    };
+    if (type == MsgType::kFrag) return field(offsetof(core::FragHdr, offset)) > kBeyond;
+    if (type != MsgType::kPut) return false;
+    return field(offsetof(core::PutHdr, offset)) > kBeyond || field(offsetof(core::PutHdr, length)) > kBeyond;
+  }
+
   /// Names of requests, of whoever they are.
   void learn(const Flight& f) {
     for (const Shape& shape : shapes()) {
@@ -259,6 +275,7 @@ class Hostile {
   std::vector<Transfer> exchanges_;
   std::vector<std::uint64_t> names_;
   std::vector<Flight> held_;
+  std::string wrong_;
   unsigned next_ = 3;  ///< number of its next message
 };
 

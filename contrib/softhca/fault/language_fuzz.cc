@@ -2,7 +2,8 @@
 //
 // The parser under random text: it must not crash, every place it reports must lie inside the text, and what
 // it accepts must survive the way to text and back. Built with -fsanitize=fuzzer by `make softhca-fuzz`; as a
-// plain test program it tries a fixed series of mutations of the example files.
+// plain test program it tries its corpus (test/unit/corpus) and a fixed series of mutations of the example
+// files.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "contrib/softhca/fault/language.h"
+#include "contrib/softhca/fault/fuzz_corpus.h"
 
 namespace {
 
@@ -96,6 +98,9 @@ void mutate(std::string& text, Dice& dice) {
 }  // namespace
 
 int main() {
+  const auto inputs = bfo::test::corpus("language");
+  if (inputs.size() < 20) broken("test/unit/corpus/language.txt has too few inputs", "");
+  for (const auto& input : inputs) LLVMFuzzerTestOneInput(input.data(), input.size());
   Dice dice;
   for (int round = 0; round < 100'000; ++round) {
     std::string text = kSeeds[dice(std::size(kSeeds))];
