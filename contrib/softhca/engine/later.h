@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Later: what an engine step found to do for others but may not do while it holds locks: flush a queue pair
-// that went to ERR, fail everything on an overrun CQ, wake a sleeping process, act out a fault rule.
+// Later: deferred actions. An engine step must not do them while it holds locks: flush a queue pair in the
+// state ERR, fail the queue pairs of a CQ that overflowed, wake a sleeping process, carry out a fault rule.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace bfo::softhca {
 class Later {
  public:
   explicit Later(Fabric& fabric) : fabric_(fabric) {}
-  /// Runs everything. Every entry point of the engine ends with it, holding no lock.
+  /// Runs all actions. Every entry point of the engine ends here. No lock may be held.
   ~Later() {
     if (any_) [[unlikely]]
       run();

@@ -16,7 +16,7 @@ enum class Reply : uint8_t {
   InvReq,
   RemAccess,
   RemOp,
-  Silent,      ///< no answer: wrong state, wrong partner, nobody there
+  Silent,      ///< no answer: the queue pair does not exist, has another peer or does not receive
   LocalFault,  ///< the requester's own memory is not mapped: nothing was sent
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The wire: one attempt of one message between two ports: is there a path, when does it arrive, what do the
-// fault rules want, and what does the responder answer.
+// The wire: one attempt of one message between two ports. It decides whether there is a path and when the
+// attempt arrives. It asks the fault rules, and takes the responder's answer back.
 #pragma once
 
 #include "contrib/softhca/engine/responder.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The world: what happens to ports, devices and processes rather than to one message. Used by fault rules and
-// by softhcactl.
+// The world: faults of ports, devices and processes, as opposed to faults of one message. Fault rules and
+// softhcactl cause them.
 #pragma once
 
 #include "contrib/softhca/engine/later.h"
@@ -15,19 +15,20 @@ void act_on_world(Fabric& fabric, const Decision& decision, Later& later);
 /// `duration_ns` a port that goes down comes back by itself.
 void set_port_state(Fabric& fabric, uint32_t index, bool up, uint64_t duration_ns, Later& later);
 
-/// Takes an RDMA write off the wire, with its data. False when it is no RDMA write or there is no room.
+/// Keeps an RDMA write and a copy of its data back from the wire. False when the request is no RDMA write, or
+/// when no more writes can be kept.
 bool hold_write(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const Decision& decision);
 
-/// Executes held writes that are due at `now`, or all whose port matches the decision when there is one.
-/// Returns how many landed.
+/// Executes the held writes that are due at `now`. With a decision: all of the ports that it names. Returns
+/// how many were placed in memory.
 uint32_t release_held(Fabric& fabric, uint64_t now, const Decision* decision, Later& later);
 
-/// Everything of the fabric that is due: timed rules, ports coming back, held writes. Returns the time of the
-/// next one, kNever when there is none. Any process; each item happens once.
+/// Does all that is due in the fabric: timed rules, ports that become active again, held writes. Returns the
+/// time of the next item, kNever when there is none. Any process may call it. Each item happens once.
 uint64_t world_tick(Fabric& fabric, uint64_t now);
 
-/// Returns when everything that is due at `now` has happened, also what another process is carrying out;
-/// after kSettleNs in any case, because that process may have died.
+/// Returns when all that is due at `now` has happened, including what another process is carrying out.
+/// Returns after kSettleNs in any case, because that process may have died.
 void world_settle(Fabric& fabric, uint64_t now);
 inline constexpr uint64_t kSettleNs = 200'000'000;
 
