@@ -3,7 +3,7 @@
 // device_test.cc: rows of test/conformance/rows.tsv on the devices of the whole-stack simulator. Each test
 // carries the id of its row; the software HCA passes the same rows in test/conformance. Left out is what
 // needs an operating system, and what the BTL's engine never asks of a device (UC, atomics, memory windows,
-// SQE, RNR retry counts other than 7).
+// SQE, RNR retry counts other than 7). H2 is in contrib/doc/hazards.md.
 #include <gtest/gtest.h>
 
 #include <cerrno>
