@@ -282,6 +282,64 @@ TEST(Receives, LimitReached_BuffersDouble) {
   EXPECT_EQ(w.right.received.size(), 1 + 4 * first);
 }
 
+/// Time passes in both processes; control threads serve everything but more receive buffers.
+void live_without_growth(RailsWorld& w) {
+  for (int i = 0; i < 2'000; ++i) {
+    fake_now() += 100'000;
+    for (Node* node : {&w.left, &w.right}) {
+      node->pump();
+      engine::Port& port = node->rails[0].port;
+      while (port.addresses().lane().run_one() || port.setups().run_one() || port.stops().run_one() ||
+             port.queue_pairs().run_one()) {
+      }
+    }
+    w.fabric.run();
+    w.left.poll();
+    w.right.poll();
+  }
+}
+
+/// Megabytes are zeroed and pinned: the progress function waits for none of it, and messages go on meanwhile.
+TEST(Receives, LimitReached_AControlThreadRegistersMore) {
+  RailsWorld w(1);
+  engine::Config config = large_buffers();
+  config.control = engine::ControlMode::kDeferred;
+  w.open(config);
+  engine::Port& port = w.right.rails[0].port;
+  const uint32_t first = port.srq().made();
+  w.left.write("hello");
+  live_without_growth(w);
+  const size_t pinned = w.right.rails[0].device.arena().pinned();
+  for (uint32_t i = 0; i < 8 * first; ++i) w.left.write("burst");
+  live_without_growth(w);
+  EXPECT_EQ(w.right.received.size(), 1 + 8 * first);
+  EXPECT_EQ(w.right.rails[0].device.arena().pinned(), pinned);
+  EXPECT_EQ(port.srq().made(), first);
+  EXPECT_EQ(port.registrations().pending(), 1u) << "one at a time";
+  ASSERT_TRUE(port.registrations().run_one());
+  live_without_growth(w);
+  EXPECT_EQ(port.srq().made(), 2 * first);
+  EXPECT_GT(w.right.rails[0].device.arena().pinned(), pinned);
+}
+
+/// A port that closes meanwhile loses nothing: what was registered is deregistered with the rest.
+TEST(Receives, PortClosesWhileMoreAreRegistered_NothingIsLeft) {
+  for (const bool registered : {false, true}) {
+    RailsWorld w(1);
+    engine::Config config = large_buffers();
+    config.control = engine::ControlMode::kDeferred;
+    w.open(config);
+    engine::Port& port = w.right.rails[0].port;
+    for (uint32_t i = 0; i < 8 * port.srq().made(); ++i) w.left.write("burst");
+    live_without_growth(w);
+    ASSERT_EQ(port.registrations().pending(), 1u);
+    EXPECT_TRUE(!registered || port.registrations().run_one());
+    w.right.close();
+    w.right.rails[0].open = w.right.rails[0].joined = false;
+    EXPECT_TRUE(w.right.rails[0].device.close());
+  }
+}
+
 TEST(Receives, NoMemoryForMore_MessagesGoOnWithTheFew) {
   RailsWorld w(1);
   w.open(large_buffers());
@@ -302,7 +360,12 @@ TEST(Receives, GrownToTheEnd_BuffersAreDisjoint) {
   RailsWorld w(1);
   w.open(large_buffers());
   engine::Srq& srq = w.left.rails[0].port.srq();
-  while (srq.made() < srq.depth()) ASSERT_TRUE(srq.grow());
+  for (engine::SrqGrowth growth; srq.plan(growth);) {
+    growth.run(growth);
+    ASSERT_NE(growth.chunk, nullptr);
+    srq.grown(growth);
+  }
+  EXPECT_EQ(srq.made(), srq.depth());
   std::set<char*> starts;
   for (uint32_t i = 0; i < srq.depth(); ++i) starts.insert(srq.buffer(i));
   ASSERT_EQ(starts.size(), srq.depth());

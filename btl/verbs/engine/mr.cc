@@ -24,7 +24,7 @@ constexpr size_t round_up(size_t value, size_t to) {
 }
 }  // namespace
 
-struct Arena::Chunk {
+struct Chunk {
   Chunk* next;
   char* address;
   size_t bytes;
@@ -32,33 +32,48 @@ struct Arena::Chunk {
   ibv_mr* mr;
 };
 
+Chunk* ChunkMaker::make(size_t bytes) const {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  if (bytes >= kHugeBytes) madvise(memory, bytes, MADV_HUGEPAGE);
+  ibv_mr* mr = api->reg_mr(pd, memory, bytes, IBV_ACCESS_LOCAL_WRITE | access);
+  Chunk* chunk = mr == nullptr ? nullptr : bfo::engine::make<Chunk>();
+  if (chunk == nullptr) {
+    const int saved = mr == nullptr ? errno : ENOMEM;
+    if (mr != nullptr) api->dereg_mr(mr);
+    munmap(memory, bytes);
+    errno = saved;
+    return nullptr;
+  }
+  *chunk = Chunk{nullptr, static_cast<char*>(memory), bytes, 0, mr};
+  return chunk;
+}
+
 bool Arena::add_chunk(size_t at_least) {
   const size_t least = round_up(at_least, kPageBytes);
   size_t bytes = std::max(least, kChunkBytes);
-  while (!add_chunk_of(bytes)) {
+  Chunk* chunk;
+  while ((chunk = maker_.make(bytes)) == nullptr) {
     if (bytes == least) return false;
     bytes = std::max(least, bytes / 2);
   }
+  link(chunk);
   return true;
 }
 
-bool Arena::add_chunk_of(size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  if (bytes >= kHugeBytes) madvise(memory, bytes, MADV_HUGEPAGE);
-  ibv_mr* mr = api_->reg_mr(pd_, memory, bytes, IBV_ACCESS_LOCAL_WRITE | access_);
-  Chunk* chunk = mr == nullptr ? nullptr : make<Chunk>();
-  if (chunk == nullptr) {
-    const int saved = mr == nullptr ? errno : ENOMEM;
-    if (mr != nullptr) api_->dereg_mr(mr);
-    munmap(memory, bytes);
-    errno = saved;
-    return false;
-  }
-  *chunk = Chunk{chunks_, static_cast<char*>(memory), bytes, 0, mr};
+/// Under the lock.
+void Arena::link(Chunk* chunk) {
+  chunk->next = chunks_;
   chunks_ = chunk;
-  pinned_.fetch_add(bytes, std::memory_order_relaxed);
-  return true;
+  pinned_.fetch_add(chunk->bytes, std::memory_order_relaxed);
+}
+
+Region Arena::adopt(Chunk* chunk) {
+  pthread_mutex_lock(&mutex_);
+  link(chunk);
+  chunk->used = chunk->bytes;
+  pthread_mutex_unlock(&mutex_);
+  return Region{chunk->address, chunk->mr->lkey};
 }
 
 Region Arena::take(size_t bytes) {
@@ -84,7 +99,7 @@ bool Arena::close() {
     chunks_ = chunk->next;
     pinned_.fetch_sub(chunk->bytes, std::memory_order_relaxed);
     // A chunk the device still holds may still be written: its pages must not be handed to anybody else.
-    if (api_->dereg_mr(chunk->mr) == 0) {
+    if (maker_.api->dereg_mr(chunk->mr) == 0) {
       munmap(chunk->address, chunk->bytes);
     } else {
       clean = false;

@@ -21,20 +21,33 @@ struct Region {
   uint32_t lkey = 0;
 };
 
+/// Memory of an arena, registered as one.
+struct Chunk;
+
+/// What makes chunks: a copy may be used by any thread, also when its arena is gone.
+struct ChunkMaker {
+  const VerbsApi* api = nullptr;
+  ibv_pd* pd = nullptr;
+  int access = 0;
+  /// `bytes`, a multiple of 4096, of zeroed and registered memory; nullptr with errno. The caller owns it
+  /// until an arena adopts it.
+  Chunk* make(size_t bytes) const;
+};
+
 /// Registered memory for the life of the device, taken in chunks and never given back before close(). A chunk
 /// that cannot be registered is tried again smaller, down to what is needed now. take() by any thread.
 class Arena {
  public:
   /// `api` and `pd` must outlive the arena; call close() before freeing `pd`. `access` is added to what the
   /// memory is registered for: optional ibv_access_flags, such as relaxed ordering.
-  void open(const VerbsApi& api, ibv_pd* pd, int access = 0) {
-    api_ = &api;
-    pd_ = pd;
-    access_ = access;
-  }
+  void open(const VerbsApi& api, ibv_pd* pd, int access = 0) { maker_ = ChunkMaker{&api, pd, access}; }
   /// `bytes` of zeroed memory aligned to 64 bytes, or an empty Region when memory or registrations are
   /// exhausted (errno says why).
   Region take(size_t bytes);
+  /// For chunks that are registered elsewhere, because that takes long.
+  const ChunkMaker& maker() const { return maker_; }
+  /// Takes a chunk that maker() made: all of it, as one piece.
+  Region adopt(Chunk* chunk);
   /// Deregisters and unmaps everything. False when the device refused to deregister a chunk; the memory then
   /// stays mapped.
   bool close();
@@ -42,13 +55,10 @@ class Arena {
   size_t pinned() const { return pinned_.load(std::memory_order_relaxed); }
 
  private:
-  struct Chunk;
   bool add_chunk(size_t at_least);
-  bool add_chunk_of(size_t bytes);
+  void link(Chunk* chunk);
 
-  const VerbsApi* api_ = nullptr;
-  ibv_pd* pd_ = nullptr;
-  int access_ = 0;
+  ChunkMaker maker_;
   Chunk* chunks_ = nullptr;
   std::atomic<size_t> pinned_{0};
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // of set-up paths only

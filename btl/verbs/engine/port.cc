@@ -16,6 +16,7 @@
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/mail.h"
+#include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/qp_command.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
@@ -99,6 +100,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   setups_.open(config.control, ControlLane::kMaxWidth, &attention_);
   queue_pairs_.open(config.control, 1, &attention_);
   stops_.open(config.control, 1, &attention_);
+  registrations_.open(config.control, 1, &attention_);
   *what = "port attributes";
   errno = ENETDOWN;
   refresh();
@@ -174,6 +176,7 @@ bool Port::end_commands() {
   bool ended = setups_.close(kVerbPatienceNs);
   ended = stops_.close(kVerbPatienceNs) && ended;
   ended = queue_pairs_.close(kVerbPatienceNs) && ended;
+  ended = registrations_.close(kVerbPatienceNs) && ended;
   ended = addresses_.close() && ended;
   ended = pulse_.end_commands() && ended;
   if (!ended) device_->leave_open();
@@ -311,12 +314,28 @@ int Port::poll() {
 }
 
 void Port::grow_receives() {
+  if (growing_ || state_ == PortState::kDead || env_.now_ns() < next_growth_ns_) return;
+  SrqGrowth* const growth = make<SrqGrowth>();
+  if (growth == nullptr) return receives_grown(SrqGrowth{});
+  if (!srq_.plan(*growth)) return unmake(growth);
+  growth->port = this;
+  growth->done = [](Command& self) {
+    auto& ended = static_cast<SrqGrowth&>(self);
+    ended.port->receives_grown(ended);
+    unmake(&ended);
+  };
+  growing_ = true;
+  registrations_.submit(*growth, Urgency::kNormal);
+}
+
+void Port::receives_grown(const SrqGrowth& growth) {
   constexpr uint64_t kRetryNs = 1'000'000'000;
-  const uint64_t now = env_.now_ns();
-  if (state_ == PortState::kDead || now < next_growth_ns_ || srq_.grow()) return;
+  growing_ = false;
+  if (growth.chunk != nullptr) return srq_.grown(growth);
+  if (growth.dropped) return;
   // Messages go on with the buffers there are.
   ++resources_.failures[static_cast<size_t>(Object::kMemory)];
-  next_growth_ns_ = now + kRetryNs;
+  next_growth_ns_ = env_.now_ns() + kRetryNs;
 }
 
 bool Port::rest() {
@@ -459,6 +478,7 @@ void Port::finish_commands() {
   setups_.finish();
   stops_.finish();
   queue_pairs_.finish();
+  registrations_.finish();
 }
 
 void Port::attend(uint64_t now, bool emptied) {

@@ -210,6 +210,10 @@ class Port {
   ControlLane& setups() { return setups_; }
   ControlLane& queue_pairs() { return queue_pairs_; }
   ControlLane& stops() { return stops_; }
+  /// Registration of more receive buffers.
+  ControlLane& registrations() { return registrations_; }
+  /// What grow_receives() asked for has ended.
+  void receives_grown(const SrqGrowth& growth);
   Table<Endpoint>& qps() { return qps_; }
   Endpoint* find_peer(uint64_t name) const { return peers_.find(name); }
   Endpoint* endpoints() const { return endpoints_; }
@@ -298,6 +302,7 @@ class Port {
   ControlLane setups_;
   ControlLane queue_pairs_;
   ControlLane stops_;
+  ControlLane registrations_;
   Table<Endpoint> qps_;    // by queue pair number
   Table<Endpoint> peers_;  // by process name
   Endpoint* endpoints_ = nullptr;
@@ -314,6 +319,7 @@ class Port {
   uint64_t next_port_query_ns_ = 0;
   bool timers_ = false;   // some endpoint waits for a time: look at the clock often
   bool resting_ = false;  // some endpoint rests (connect_rests)
+  bool growing_ = false;  // more receive buffers are being registered
   bool late_ = false;
   bool was_late_ = false;
   bool ud_broken_ = false;

@@ -41,6 +41,11 @@ bool Srq::open(const VerbsApi& api, ibv_pd* pd, Arena& arena, uint32_t depth, ui
 bool Srq::add(uint32_t count) {
   const Region region = arena_->take(stride_ * count);
   if (region.address == nullptr) return false;
+  add(region, count);
+  return true;
+}
+
+void Srq::add(const Region& region, uint32_t count) {
   const uint32_t end = made_ + count;
   for (uint32_t i = made_; i < end; ++i) {
     sges_[i] =
@@ -52,19 +57,36 @@ bool Srq::add(uint32_t count) {
   for (uint32_t i = made_; i < end; ++i) release(i);
   made_ = end;
   flush();
-  return true;
 }
 
-bool Srq::grow() {
-  crowd_ = 0;
-  if (made_ == depth_) return true;
-  uint32_t count = std::min(made_, depth_ - made_);
-  while (!add(count)) {
-    if (count == 1) return false;
-    count /= 2;
+namespace {
+
+/// Control thread.
+void register_more(Command& self) {
+  constexpr size_t kPageBytes = 4096;
+  auto& growth = static_cast<SrqGrowth&>(self);
+  for (; growth.count != 0; growth.count /= 2) {
+    const size_t bytes = growth.stride * growth.count;
+    growth.chunk = growth.maker.make((bytes + kPageBytes - 1) / kPageBytes * kPageBytes);
+    if (growth.chunk != nullptr) return;
   }
+}
+
+}  // namespace
+
+bool Srq::plan(SrqGrowth& growth) {
+  crowd_ = 0;
+  growth.run = register_more;
+  growth.droppable = true;
+  growth.maker = arena_->maker();
+  growth.stride = stride_;
+  growth.count = std::min(made_, depth_ - made_);
+  return growth.count != 0;
+}
+
+void Srq::grown(const SrqGrowth& growth) {
+  add(arena_->adopt(growth.chunk), growth.count);
   arm();
-  return true;
 }
 
 /// The device says once when fewer than a quarter of the buffers are free. Without this it is noticed later.

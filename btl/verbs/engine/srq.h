@@ -7,11 +7,24 @@
 
 #include <cstdint>
 
+#include "btl/verbs/engine/control.h"
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/mr.h"
 #include "btl/verbs/engine/verbs_api.h"
 
 namespace bfo::engine {
+
+class Port;
+
+/// Registers memory for more buffers: megabytes, which the kernel fills with zeros and pins page by page. The
+/// progress function does not wait for that.
+struct SrqGrowth : Command {
+  Port* port = nullptr;
+  ChunkMaker maker;
+  size_t stride = 0;
+  uint32_t count = 0;      // buffers: wished, then those that memory was found for
+  Chunk* chunk = nullptr;  // what was found
+};
 
 /// Shared receives. Used by the progress function only.
 class Srq {
@@ -32,9 +45,10 @@ class Srq {
   void flush() {
     if (chained_ != 0) post();
   }
-  /// Doubles the buffers, or adds as many as memory allows, and posts them. True when nothing is left to be
-  /// done, false with errno when there is no memory for a single one.
-  bool grow();
+  /// Prepares what doubles the buffers, or adds as many as memory allows. False when all are made.
+  bool plan(SrqGrowth& growth);
+  /// Posts what was prepared.
+  void grown(const SrqGrowth& growth);
   /// A round of progress left completions in the queue: many of them without a pause between say that
   /// buffers run short. Completions come in batches of `batch`.
   bool crowded(uint32_t batch) {
@@ -55,6 +69,7 @@ class Srq {
   static constexpr uint32_t kBatch = 32;
   void post();
   bool add(uint32_t count);
+  void add(const Region& region, uint32_t count);
   void arm();
 
   const VerbsApi* api_ = nullptr;
