@@ -63,12 +63,12 @@ class Job:
     def rounds(self):
         """What the program `rounds` printed, as a dictionary of numbers; {} when it did not get there."""
         found = re.search(r"^rounds: (\d+) rounds in ([\d.]+) s, (\d+) bytes wrong, longest round (\d+) ms, longest call (\d+) ms, "
-                          r"(\d+) calls over", self.output, re.MULTILINE)
-        return dict(zip(("rounds", "seconds", "wrong", "round_ms", "call_ms", "slow_calls"), map(float, found.groups()))) if found else {}
+                          r"(\d+) calls over \d+ ms, (\d+) not by", self.output, re.MULTILINE)
+        return dict(zip(("rounds", "seconds", "wrong", "round_ms", "call_ms", "slow_calls", "slow_beyond"), map(float, found.groups()))) if found else {}
 
     def parts(self):
         """What the long calls of `rounds` were made of: its lines about them."""
-        return re.findall(r"^rounds: ((?:the longest call|all over|all calls).*)", self.output, re.MULTILINE)
+        return re.findall(r"^rounds: ((?:the longest|calls over|all calls).*)", self.output, re.MULTILINE)
 
     def wrong(self):
         """Whether a byte was wrong."""

@@ -171,16 +171,19 @@ class Machine:
     def dead(self):
         return self.process is None or self.process.poll() is not None
 
-    def stolen_s(self):
-        """How long this machine's processors wanted to run so far and the host ran something else. The guest does not know."""
-        total = 0
+    def host_time(self):
+        """(seconds this machine ran on the host's processors, seconds it wanted to and the host ran something else), of all
+        its threads. The guest knows neither."""
+        ran = waited = 0
         try:
             for task in os.listdir(f"/proc/{self.process.pid}/task"):
                 with open(f"/proc/{self.process.pid}/task/{task}/schedstat") as f:
-                    total += int(f.read().split()[1])
+                    numbers = f.read().split()
+                ran += int(numbers[0])
+                waited += int(numbers[1])
         except (OSError, IndexError, ValueError, AttributeError):
             pass  # it has ended, or the host does not count
-        return total * 1e-9
+        return ran * 1e-9, waited * 1e-9
 
     def power_off(self):
         if self.process is None:

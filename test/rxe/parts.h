@@ -2,7 +2,7 @@
  *
  * parts: what the time of an MPI call goes into, on a kernel whose RDMA device is software. A program linked
  * with it stands between the verbs component and libibverbs: its own ibv_open_device and control verbs are
- * found first, and the data path verbs of each device it opens are replaced by ones that look at the clock.
+ * found first, and the ibv_post_send of each device it opens is replaced by one that looks at the clock.
  * Only what the calling thread does itself is counted.
  */
 #pragma once
@@ -17,16 +17,17 @@ struct Parts {
   double post; /* in ibv_post_send: rxe builds and sends the packets there, and what they meet may run there,
                   too */
   double post_running;           /* of it, on a processor */
-  double poll;                   /* in ibv_poll_cq and in handing in receives */
   double control[kControlVerbs]; /* in each of these */
   double calls[kControlVerbs];   /* of them, a count */
   double asleep;                 /* times the thread went to sleep by itself: a count, not seconds */
 };
 enum { kParts = sizeof(struct Parts) / sizeof(double) };
 
-/* Reads the counters of this thread. Three system calls. */
+/* Reads the counters of this thread. */
 void parts_read(struct Parts* now);
 /* sum += after - before, field by field. */
 void parts_add(struct Parts* sum, const struct Parts* before, const struct Parts* after);
-/* "102 ms: post_send 80 (78 running), ..." into text. */
+/* Seconds of a call that neither ibv_post_send nor another thread on its processor explains. */
+double parts_beyond(const struct Parts* parts);
+/* "102 ms: posting 80, without a processor 12 (2 of it posting, asleep 0 times), the rest 10" into text. */
 void parts_print(char* text, int size, const struct Parts* parts);
