@@ -17,8 +17,8 @@ import time
 import kernel
 
 BOOT_LIMIT_S = {"kvm": 12, "tcg": 150}
-# Without it the guest reads its clocks from an emulated HPET: a call of the kernel and an exit of the machine each time.
-CLOCK = "tsc=reliable clocksource=tsc"
+# Without KVM the guest would read its clocks from an emulated HPET: a call of the kernel and an exit of the machine each time.
+CLOCK = " tsc=reliable clocksource=tsc"
 CPUS = 2
 MEMORY_MB = 4096
 
@@ -134,7 +134,7 @@ class Machine:
         port = os.path.join(self.scratch, "port")
         speed = ["-accel", "kvm", "-cpu", "host,-arch-capabilities"] if accel == "kvm" else ["-accel", "tcg,thread=multi", "-cpu", "max"]
         command = [qemu, *speed, "-smp", str(CPUS), "-m", str(MEMORY_MB), "-nodefaults", "-display", "none", "-no-reboot",
-                   "-kernel", found.image, "-initrd", ramfs, "-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off " + CLOCK,
+                   "-kernel", found.image, "-initrd", ramfs, "-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off" + ("" if accel == "kvm" else CLOCK),
                    "-serial", "file:" + os.path.join(self.scratch, "console"), "-serial", f"unix:{port},server=on,wait=off",
                    "-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap",
                    "-virtfs", f"local,path={self.folder},mount_tag=lab,security_model=none"]
