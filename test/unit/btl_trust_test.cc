@@ -54,6 +54,8 @@ constexpr PacketType kMail[] = {PacketType::kKnock,  PacketType::kRequest,  Pack
                                 PacketType::kRefuse, PacketType::kQuestion, PacketType::kAnswer};
 
 class AnyMail : public testing::TestWithParam<PacketType> {};
+/// All but BYE: a rank may say that it leaves, whatever the epoch.
+class MailOfAnEpoch : public AnyMail {};
 
 /// Somebody who knows everything that a packet shows, and not the key.
 TEST_P(AnyMail, ForgedWithoutTheKey_HasNoEffect) {
@@ -107,8 +109,7 @@ TEST_P(AnyMail, Replayed_HasNoEffect) {
 /// A rank of the job, which has the key, about epochs that are not plausible. Only KNOCK and REQUEST could
 /// move the epoch of this side, and REFUSE end it; QUESTION and ANSWER act on an epoch that is equal to it,
 /// or on none.
-TEST_P(AnyMail, OfAnEpochThatIsNotPlausible_MovesNoEpoch) {
-  if (GetParam() == PacketType::kBye) GTEST_SKIP() << "a rank may say that it leaves, whatever the epoch";
+TEST_P(MailOfAnEpoch, ThatIsNotPlausible_MovesNoEpoch) {
   for (Process World::*to : {&World::a, &World::b}) {
     World w;
     w.connect();
@@ -139,6 +140,10 @@ TEST_P(AnyMail, OfAnEpochThatIsNotPlausible_MovesNoEpoch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, AnyMail, testing::ValuesIn(kMail));
+INSTANTIATE_TEST_SUITE_P(Types, MailOfAnEpoch,
+                         testing::Values(PacketType::kKnock, PacketType::kRequest, PacketType::kReply,
+                                         PacketType::kReady, PacketType::kPong, PacketType::kRefuse,
+                                         PacketType::kQuestion, PacketType::kAnswer));
 
 TEST(Trust, EveryPacketOfAHandshakeAgain_ChangesNothing) {
   World w;

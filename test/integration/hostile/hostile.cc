@@ -117,9 +117,9 @@ class Ear {
   void listen() {
     if (file_ == nullptr) file_ = std::fopen(path_, "rb");
     if (file_ == nullptr) return;
-    std::clearerr(file_);
     Record record;
-    while (std::fread(&record, sizeof record, 1, file_) == 1) {
+    // What was written of the last record so far is read again with the rest of it.
+    for (; std::fread(&record, sizeof record, 1, file_) == 1; at_ += sizeof record) {
       if (record.length == 0) {
         queues.push_back(record);
       } else {
@@ -127,6 +127,7 @@ class Ear {
         if (packets.size() > 4096) packets.erase(packets.begin());
       }
     }
+    if (std::fseek(file_, at_, SEEK_SET) != 0) die("records");
   }
 
   std::vector<Record> queues;
@@ -135,6 +136,7 @@ class Ear {
  private:
   const char* path_;
   std::FILE* file_ = nullptr;
+  long at_ = 0;
 };
 
 enum Kind { kReplay, kElsewhere, kWrongSum, kField, kTruncated, kOversized, kNoise, kKinds };
