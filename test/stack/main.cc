@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
+#include "test/stack/shrink.h"
 #include "test/stack/world.h"
 
 namespace {
@@ -17,7 +19,11 @@ int usage() {
   std::fprintf(
       stderr,
       "usage: bfo-stack [--config NAME|list] [--seed N] [--runs N] [--trace] [--keep-going] [--seconds N]\n"
-      "Runs the PML on the BTL's engine on simulated devices. One seed is one run.\n");
+      "                 [--shrink] [--processes LIST] [--messages LIST] [--faults LIST]\n"
+      "Runs the PML on the BTL's engine on simulated devices. One seed is one run.\n"
+      "  --shrink   of a run that fails, leave out processes, messages and faults while it still fails, and\n"
+      "             print the line that replays what is left\n"
+      "  LIST       what takes part, by number: 0,3-5 or none\n");
   return 2;
 }
 
@@ -28,16 +34,26 @@ struct Options {
   double seconds = 0;
   bool trace = false;
   bool keep_going = false;
+  bool shrink = false;
+  std::vector<std::string> cut;  // options and values
 };
 
 double elapsed(std::chrono::steady_clock::time_point since) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
 }
 
-/// False: it failed.
-bool run_one(const Options& o, std::uint64_t seed, Result* result) {
+Scenario scenario_of(const Options& o, std::uint64_t seed) {
   Scenario s;
   if (!generate(seed, o.config, s)) std::exit(usage());
+  Cut c = whole(s);
+  for (std::size_t i = 0; i + 1 < o.cut.size(); i += 2)
+    if (!parse_option(o.cut[i], o.cut[i + 1], c)) std::exit(usage());
+  return o.cut.empty() ? s : cut(s, c);
+}
+
+/// False: it failed.
+bool run_one(const Options& o, std::uint64_t seed, Result* result) {
+  const Scenario s = scenario_of(o, seed);
   if (o.trace) std::printf("%s\n", print(s.machine).c_str());
   World world(s, o.trace);
   *result = world.run();
@@ -45,6 +61,16 @@ bool run_one(const Options& o, std::uint64_t seed, Result* result) {
   std::printf("FAILED --config %s --seed %llu: %s\n", o.config.c_str(), static_cast<unsigned long long>(seed),
               result->violation.c_str());
   return false;
+}
+
+/// The run may end its process: it is not made here.
+int shrink_one(const Options& o) {
+  const Scenario s = scenario_of(o, o.seed);
+  const Cut c = shrink(s);
+  const std::string how = failure_of(cut(s, c));
+  std::printf("%s: --config %s --seed %llu%s\n", how.empty() ? "does not fail" : how.c_str(),
+              o.config.c_str(), static_cast<unsigned long long>(o.seed), print(c).c_str());
+  return how.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -58,6 +84,8 @@ int main(int argc, char** argv) {
       o.trace = true;
     } else if (a == "--keep-going") {
       o.keep_going = true;
+    } else if (a == "--shrink") {
+      o.shrink = true;
     } else if (value == nullptr) {
       return usage();
     } else if (++i; a == "--config") {
@@ -69,6 +97,8 @@ int main(int argc, char** argv) {
     } else if (a == "--seconds") {
       o.seconds = std::strtod(value, nullptr);
       o.runs = ~std::uint64_t{0};
+    } else if (a == "--processes" || a == "--messages" || a == "--faults") {
+      o.cut.insert(o.cut.end(), {a, value});
     } else {
       return usage();
     }
@@ -77,6 +107,7 @@ int main(int argc, char** argv) {
     for (const std::string& name : config_names()) std::printf("%s\n", name.c_str());
     return 0;
   }
+  if (o.shrink) return shrink_one(o);
   const auto start = std::chrono::steady_clock::now();
   Result total;
   std::uint64_t failed = 0;

@@ -289,9 +289,6 @@ void make_faults(sim::Prng& d, const Flavor& f, Scenario& s) {
     killed = killed || kills;
     s.faults.push_back(x);
   }
-  for (const sim::PairPlan& p : s.program.pairs) s.last_ns = std::max({s.last_ns, p.send_at, p.recv_at});
-  for (const Fault& x : s.faults) s.last_ns = std::max(s.last_ns, x.t + x.d);
-  s.last_ns = std::max(s.last_ns, m.late_ns) + 1;
 }
 
 constexpr const char* kNames[] = {"port-down", "rail-down", "silent",      "all-silent",
@@ -328,7 +325,15 @@ bool generate(std::uint64_t seed, const std::string& config, Scenario& out) {
   make_machine(d, *f, out.machine);
   make_pairs(d, *f, out);
   make_faults(d, *f, out);
+  settle(out);
   return true;
+}
+
+void settle(Scenario& s) {
+  s.last_ns = s.machine.late_ns;
+  for (const sim::PairPlan& p : s.program.pairs) s.last_ns = std::max({s.last_ns, p.send_at, p.recv_at});
+  for (const Fault& x : s.faults) s.last_ns = std::max(s.last_ns, x.t + x.d);
+  ++s.last_ns;
 }
 
 std::string print(const Fault& f) {

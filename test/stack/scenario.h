@@ -94,6 +94,8 @@ std::uint64_t short_runs(const std::string& config);
 const std::vector<std::string>& config_names();
 /// False: no such configuration.
 bool generate(std::uint64_t seed, const std::string& config, Scenario& out);
+/// Works out last_ns, after the program or the faults have changed.
+void settle(Scenario& s);
 std::string print(const Fault& f);
 std::string print(const Machine& m);
 

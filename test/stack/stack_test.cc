@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "test/stack/shrink.h"
 #include "test/stack/world.h"
 
 namespace bfo::stack {
@@ -62,7 +63,8 @@ TEST(Stack, FaultsHappen) {
   EXPECT_GE(restarts, 2u);
 }
 
-/// Lines "CONFIG SEED # why": every run that once broke a promise, or that notices a change of the product.
+/// Lines "CONFIG SEED CUT # why": every run that once broke a promise, or that notices a change of the
+/// product.
 TEST(Stack, CorpusIsGood) {
   const char* const source = std::getenv("BFO_SRCDIR");
   ASSERT_NE(source, nullptr);
@@ -76,8 +78,17 @@ TEST(Stack, CorpusIsGood) {
     std::string config;
     std::uint64_t seed = 0;
     ASSERT_TRUE(words >> config >> seed) << line;
-    const Result r = run(config, seed);
-    EXPECT_FALSE(r.failed) << "bfo-stack --config " << config << " --seed " << seed
+    Scenario s;
+    ASSERT_TRUE(generate(seed, config, s)) << line;
+    Cut c = whole(s);
+    std::string option;
+    std::string value;
+    while (words >> option && option != "#")
+      ASSERT_TRUE(words >> value && parse_option(option, value, c)) << line;
+    const Scenario small = cut(s, c);
+    World world(small);
+    const Result r = world.run();
+    EXPECT_FALSE(r.failed) << "bfo-stack --config " << config << " --seed " << seed << print(c)
                            << " --trace: " << r.violation;
     ++runs;
   }
