@@ -12,11 +12,18 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "contrib/softhca/fault/fuzz_corpus.h"
+#include "test/unit/fuzz_facts.h"
+
 namespace bfo::glue {
 namespace {
+
+using test::facts_of_random;
+using test::read_and_print;
 
 constexpr uint64_t kMs = 1'000'000;
 std::vector<std::string> lines;
@@ -215,6 +222,40 @@ TEST_F(SummaryTest, ManyPorts_AreCutAndCounted) {
                              "more ports)"),
       std::string::npos)
       << line;
+}
+
+TEST(Facts, NamesOfOtherProcesses_ArePrintable) {
+  Facts facts{};
+  facts.magic = Facts::kMagic;
+  facts.n_ports = 1;
+  facts.lost = facts.ports[0].lost = 1;
+  strcpy(facts.ports[0].device, "a\x1b[2Jb\n");
+  memset(facts.ports[0].cause, '\xff', sizeof(facts.ports[0].cause));
+  Facts read;
+  ASSERT_TRUE(read_facts(&facts, sizeof(facts), &read));
+  EXPECT_STREQ(read.ports[0].device, "a?[2Jb?");
+  EXPECT_EQ(std::string(read.ports[0].cause), std::string(sizeof(facts.ports[0].cause) - 1, '?'));
+  EXPECT_FALSE(read_facts(&facts, sizeof(facts) - 1, &read));
+}
+
+TEST(Facts, DamagedBytesFromFixedSeeds_MakeOneLine) {
+  std::mt19937 rng(1);
+  int read = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::vector<std::uint8_t> bytes = facts_of_random(rng);
+    for (unsigned n = rng() % 4; n != 0; --n) bytes[rng() % bytes.size()] = static_cast<std::uint8_t>(rng());
+    if (rng() % 8 == 0) bytes.resize(rng() % bytes.size());
+    read += read_and_print(bytes.data(), bytes.size());
+  }
+  EXPECT_GT(read, 10'000);
+}
+
+TEST(Facts, Corpus_HasNoEffectThatIsWrong) {
+  const auto inputs = test::corpus("facts");
+  EXPECT_GT(inputs.size(), 15u);
+  int read = 0;
+  for (const auto& input : inputs) read += read_and_print(input.data(), input.size());
+  EXPECT_GT(read, 10);
 }
 
 }  // namespace

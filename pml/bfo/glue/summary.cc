@@ -27,16 +27,21 @@ bool tells(const Facts& facts) {
 
 // What a file of this node's processes holds. It may be written right now: then it is not whole, or one event
 // older.
-bool read_facts(int folder, const char* name, Facts* facts) {
+bool read_file(int folder, const char* name, Facts* facts) {
   const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return false;
-  const ssize_t got = ::read(fd, facts, sizeof(*facts));
+  char bytes[sizeof(Facts)];
+  const ssize_t got = ::read(fd, bytes, sizeof(bytes));
   ::close(fd);
-  if (got != static_cast<ssize_t>(sizeof(*facts)) || facts->magic != Facts::kMagic) return false;
-  if (facts->n_ports > Facts::kPorts) return false;
-  for (PortFacts& port : facts->ports)
-    port.device[sizeof(port.device) - 1] = port.cause[sizeof(port.cause) - 1] = 0;
-  return true;
+  return got > 0 && read_facts(bytes, static_cast<size_t>(got), facts);
+}
+
+// A name from another process is printed: it ends, and has no byte that moves the cursor.
+void make_printable(char* text, size_t size) {
+  text[size - 1] = '\0';
+  for (; *text != '\0'; ++text) {
+    if (*text < ' ' || *text > '~') *text = '?';
+  }
 }
 
 PortFacts* find_port(Facts& facts, const char* device, uint32_t number) {
@@ -127,6 +132,17 @@ void add_ports(Text& text, const Facts& sum, uint32_t PortFacts::*which) {
 }
 
 }  // namespace
+
+bool read_facts(const void* bytes, size_t size, Facts* facts) {
+  if (size != sizeof(*facts)) return false;
+  memcpy(facts, bytes, sizeof(*facts));
+  if (facts->magic != Facts::kMagic || facts->n_ports > Facts::kPorts) return false;
+  for (PortFacts& port : facts->ports) {
+    make_printable(port.device, sizeof(port.device));
+    make_printable(port.cause, sizeof(port.cause));
+  }
+  return true;
+}
 
 void format_summary(const std::vector<Facts>& all, const char* host, uint64_t now_ns, char* line,
                     size_t size) {
@@ -234,7 +250,7 @@ void Summary::read_others() {
   while (const dirent* entry = readdir(folder)) {
     Facts facts;
     if (strncmp(entry->d_name, kPrefix, sizeof(kPrefix) - 1) != 0) continue;
-    if (!read_facts(dirfd(folder), entry->d_name, &facts) || facts.rank == facts_.rank) continue;
+    if (!read_file(dirfd(folder), entry->d_name, &facts) || facts.rank == facts_.rank) continue;
     const auto same = [&facts](const Facts& other) { return other.rank == facts.rank; };
     const auto known = std::find_if(others_.begin(), others_.end(), same);
     if (known != others_.end()) {

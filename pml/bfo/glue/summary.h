@@ -101,6 +101,10 @@ class Summary {
   uint64_t collected_ns_ = 0;
 };
 
+// The facts in the `size` bytes of another process's file. False: they are not whole, or not of this build.
+// What they name is printable then. Any thread.
+bool read_facts(const void* bytes, size_t size, Facts* facts);
+
 // The line about `all`, at most `size` bytes with the NUL; empty when there is nothing to tell.
 void format_summary(const std::vector<Facts>& all, const char* host, uint64_t now_ns, char* line,
                     size_t size);
