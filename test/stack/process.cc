@@ -17,7 +17,7 @@ constexpr std::uint64_t kIdleNs = kMs;
 constexpr int kPolls = 33;  // more than between two looks at the clock
 constexpr std::uint64_t kNames = 100;
 
-constexpr std::uint32_t kLanes = 5;
+constexpr std::uint32_t kLanes = 6;
 
 /// A port's lanes of control threads, by number.
 engine::ControlLane& port_lane(engine::Port& port, std::uint32_t i) {
@@ -30,6 +30,8 @@ engine::ControlLane& port_lane(engine::Port& port, std::uint32_t i) {
       return port.stops();
     case 3:
       return port.setups();
+    case 4:
+      return port.upkeep();
     default:
       return port.pulse().lane();
   }

@@ -25,7 +25,8 @@ struct Slow : World {
   static int serve(Process& p) {
     int n = 0;
     while (p.port.addresses().lane().run_one()) ++n;
-    while (p.port.setups().run_one() || p.port.stops().run_one() || p.port.queue_pairs().run_one()) {
+    while (p.port.upkeep().run_one() || p.port.setups().run_one() || p.port.stops().run_one() ||
+           p.port.queue_pairs().run_one()) {
     }
     return n;
   }

@@ -73,8 +73,8 @@ struct Crowd {
     return engine::send(*ends[i], &frag) == engine::Accepted::kParked;
   }
   static void serve(Process& p) {
-    while (p.port.addresses().lane().run_one() || p.port.stops().run_one() || p.port.setups().run_one() ||
-           p.port.queue_pairs().run_one()) {
+    while (p.port.addresses().lane().run_one() || p.port.upkeep().run_one() || p.port.stops().run_one() ||
+           p.port.setups().run_one() || p.port.queue_pairs().run_one()) {
     }
   }
   void note() {

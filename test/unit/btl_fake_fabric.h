@@ -89,6 +89,7 @@ class FakeFabric {
   uint64_t block_ah_ns = 0;        // create_ah takes so long
   uint64_t block_ready_ns = 0;     // modify_qp of a connection to RTR takes so long
   uint64_t block_destroy_ns = 0;   // destroy_qp of a connection takes so long
+  std::map<std::string, uint64_t> block_ns;  // so long take other control verbs, by name
   uint32_t max_inline = 256;
 
   /// Calls number `first` to `last`, from 1, of a control verb of any device, or of `device` only, fail with

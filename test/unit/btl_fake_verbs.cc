@@ -188,7 +188,8 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
 }
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   FakeFabric& f = fabric();
-  if (qp->qp_type == IBV_QPT_RC) control_verb(attr->qp_state == IBV_QPS_RTR ? f.block_ready_ns : 0);
+  const bool connects = qp->qp_type == IBV_QPT_RC && attr->qp_state == IBV_QPS_RTR;
+  control_verb(connects ? f.block_ready_ns : 0);
   if (const int rc = f.call("modify_qp", qp->context); rc != 0) return rc;
   auto& fake = *static_cast<FakeQp*>(qp);
   f.modifications.emplace_back(qp->qp_num, *attr);

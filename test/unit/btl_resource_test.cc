@@ -289,8 +289,8 @@ void live_without_growth(RailsWorld& w) {
     for (Node* node : {&w.left, &w.right}) {
       node->pump();
       engine::Port& port = node->rails[0].port;
-      while (port.addresses().lane().run_one() || port.setups().run_one() || port.stops().run_one() ||
-             port.queue_pairs().run_one()) {
+      while (port.addresses().lane().run_one() || port.upkeep().run_one() || port.setups().run_one() ||
+             port.stops().run_one() || port.queue_pairs().run_one()) {
       }
     }
     w.fabric.run();

@@ -23,7 +23,7 @@ struct Slow : World {
 
   /// Makes the address handles and destroys what is to be destroyed.
   static void serve_others(Process& p) {
-    while (p.port.addresses().lane().run_one() || p.port.stops().run_one() ||
+    while (p.port.addresses().lane().run_one() || p.port.upkeep().run_one() || p.port.stops().run_one() ||
            p.port.queue_pairs().run_one()) {
     }
   }

@@ -37,6 +37,7 @@ struct Slow : World {
   static void serve(Process& p) {
     serve(p.port.addresses().lane());
     serve(p.port.setups());
+    serve(p.port.upkeep());
     serve(p.port.stops());
     serve(p.port.queue_pairs());
   }

@@ -98,8 +98,7 @@ void Port::tick(uint64_t now, bool emptied) {
   }
   if (state_ == PortState::kDown && now >= next_port_query_ns_) {
     next_port_query_ns_ = now + kPortQueryNs;
-    refresh();
-    if (state_ == PortState::kActive) port_up();
+    ask_device(IBV_EVENT_PORT_ACTIVE, now);
   }
 }
 

@@ -14,8 +14,7 @@ void Port::take_events(Device& device, Port* const* ports, int count) {
     for (int i = 0; i < count; ++i) ports[i]->on_event(note);
   }
   if (!device.events().take_overflow()) return;
-  for (int i = 0; i < count; ++i)
-    ports[i]->port_refresh(IBV_EVENT_CLIENT_REREGISTER, ports[i]->env_.now_ns());
+  for (int i = 0; i < count; ++i) ports[i]->ask_device(IBV_EVENT_CLIENT_REREGISTER, ports[i]->env_.now_ns());
 }
 
 void Port::on_event(const EventNote& note) {
@@ -39,29 +38,18 @@ void Port::on_event(const EventNote& note) {
     }
     case EventReaction::kPortDown:
       if (state_ == PortState::kActive) state_ = PortState::kDown;
+      outdated_ = true;
       next_port_query_ns_ = note.when_ns + kPortQueryNs;
       return close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns}, false);
     case EventReaction::kPortUp:
-      refresh();
-      if (state_ == PortState::kActive) port_up();
-      return;
     case EventReaction::kPortRefresh:
-      return port_refresh(note.type, note.when_ns);
+      return ask_device(note.type, note.when_ns);
     case EventReaction::kMoreReceives:
       return grow_receives();
     case EventReaction::kQueueDead:
     case EventReaction::kDeviceDead:
       return close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns}, true);
   }
-}
-
-void Port::port_refresh(int type, uint64_t when_ns) {
-  const PortState before = state_;
-  const bool moved = refresh();
-  if (moved) addresses_.renew();
-  if (state_ == PortState::kDown || moved)
-    close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, type, 0, when_ns}, false);
-  if (state_ == PortState::kActive && before == PortState::kDown) port_up();
 }
 
 void Port::port_up() {

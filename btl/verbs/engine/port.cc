@@ -101,6 +101,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   queue_pairs_.open(config.control, 1, &attention_);
   stops_.open(config.control, 1, &attention_);
   registrations_.open(config.control, 1, &attention_);
+  upkeep_.open(config.control, 1, &attention_);
   *what = "port attributes";
   errno = ENETDOWN;
   refresh();
@@ -177,32 +178,11 @@ bool Port::end_commands() {
   ended = stops_.close(kVerbPatienceNs) && ended;
   ended = queue_pairs_.close(kVerbPatienceNs) && ended;
   ended = registrations_.close(kVerbPatienceNs) && ended;
+  ended = upkeep_.close(kVerbPatienceNs) && ended;
   ended = addresses_.close() && ended;
   ended = pulse_.end_commands() && ended;
   if (!ended) device_->leave_open();
   return ended;
-}
-
-bool Port::refresh() {
-  const PortAddress before = address_;
-  if (const int rc = api().query_port(device_->context(), number_, &attr_); rc != 0) {
-    errno = rc;
-    if (state_ != PortState::kDead) state_ = PortState::kDown;
-    return false;
-  }
-  address_.lid = attr_.lid;
-  address_.link_layer = attr_.link_layer;
-  address_.mtu = static_cast<uint8_t>(attr_.active_mtu);
-  qp_settings_.always_global = config_.qp.always_global || (attr_.flags & IBV_QPF_GRH_REQUIRED) != 0;
-  if (config_.choose_gid != nullptr && attr_.state == IBV_PORT_ACTIVE) {
-    const int index = config_.choose_gid(device_->context(), number_, attr_);
-    if (index >= 0) qp_settings_.gid_index = static_cast<uint8_t>(index);
-  }
-  if (api().query_gid(device_->context(), number_, qp_settings_.gid_index, &address_.gid) != 0)
-    address_.gid = ibv_gid{};
-  if (state_ != PortState::kDead)
-    state_ = attr_.state == IBV_PORT_ACTIVE ? PortState::kActive : PortState::kDown;
-  return before.lid != address_.lid || memcmp(before.gid.raw, address_.gid.raw, sizeof before.gid.raw) != 0;
 }
 
 bool Port::add(Endpoint& endpoint) {
@@ -479,14 +459,46 @@ void Port::finish_commands() {
   stops_.finish();
   queue_pairs_.finish();
   registrations_.finish();
+  upkeep_.finish();
+}
+
+void Port::repair_datagrams(uint64_t now) {
+  if (!ud_broken_ || repairing_ || state_ == PortState::kDead || now < next_repair_ns_) return;
+  UdRepair* const repair = make<UdRepair>();
+  if (repair == nullptr) return;
+  repair->port = this;
+  repair->ud = ud_;
+  repair->droppable = true;
+  repair->run = [](Command& self) {
+    auto& command = static_cast<UdRepair&>(self);
+    command.revived = command.ud.revive();
+  };
+  repair->done = [](Command& self) {
+    auto& command = static_cast<UdRepair&>(self);
+    command.port->datagrams_repaired(command);
+    unmake(&command);
+  };
+  ud_broken_ = false;
+  repairing_ = true;
+  ud_.suspend();
+  upkeep_.submit(*repair, Urgency::kFirst);
+}
+
+void Port::datagrams_repaired(const UdRepair& repair) {
+  constexpr uint64_t kRetryNs = 10'000'000;
+  repairing_ = false;
+  if (repair.revived) {
+    ud_ = repair.ud;
+    return;
+  }
+  ud_.resume();
+  ud_broken_ = true;
+  next_repair_ns_ = env_.now_ns() + kRetryNs;
 }
 
 void Port::attend(uint64_t now, bool emptied) {
   finish_commands();
-  if (ud_broken_) {
-    ud_broken_ = false;
-    if (state_ != PortState::kDead && !ud_.revive()) ud_broken_ = true;
-  }
+  repair_datagrams(now);
   timers_ = ud_broken_;
   resting_ = false;
   bool again = false;

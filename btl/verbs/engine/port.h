@@ -17,6 +17,7 @@
 #include "btl/verbs/engine/device.h"
 #include "btl/verbs/engine/endpoint.h"
 #include "btl/verbs/engine/handshakes.h"
+#include "btl/verbs/engine/port_query.h"
 #include "btl/verbs/engine/pulse.h"
 #include "btl/verbs/engine/srq.h"
 #include "btl/verbs/engine/table.h"
@@ -53,9 +54,7 @@ struct Config {
   bool may_be_down = false;  // open() takes a port that is not active; it joins when it is
   ControlMode control = ControlMode::kInline;
   QpSettings qp;
-  /// Which entry of the port's GID table to use now, or -1; asked when the port's attributes were read and it
-  /// is active. nullptr: always qp.gid_index.
-  int (*choose_gid)(ibv_context* context, uint8_t port, const ibv_port_attr& attr) = nullptr;
+  GidChooser choose_gid = nullptr;  // nullptr: always qp.gid_index
 };
 
 /// Calls from the engine to the glue, all from Port::poll(), never under the port's lock, never from inside a
@@ -212,6 +211,9 @@ class Port {
   ControlLane& stops() { return stops_; }
   /// Registration of more receive buffers.
   ControlLane& registrations() { return registrations_; }
+  /// What the port itself needs while it is in use: its attributes are read, its datagram queue pair is
+  /// repaired.
+  ControlLane& upkeep() { return upkeep_; }
   /// What grow_receives() asked for has ended.
   void receives_grown(const SrqGrowth& growth);
   Table<Endpoint>& qps() { return qps_; }
@@ -229,7 +231,7 @@ class Port {
   uint32_t landing_rkey() const { return landing_mr_ == nullptr ? 0 : landing_mr_->rkey; }
   /// Work for the next poll() that is not a completion: an endpoint to close, a report to repeat.
   void need_attention() { attention_.store(true, std::memory_order_release); }
-  /// Reads the port's attributes again; true when its address changed.
+  /// Reads the port's attributes in this call; true when its address changed.
   bool refresh();
   /// With a failover layer above: closed rails reconnect and the progress clock runs. Without (the default),
   /// the first error is final.
@@ -266,7 +268,15 @@ class Port {
   void suspect_more(Endpoint& endpoint, uint64_t now);
   bool send_path_probe(Endpoint& endpoint);
   void on_event(const EventNote& note);
-  void port_refresh(int type, uint64_t when_ns);
+  PortQuestion question() const;
+  /// Reads the port's attributes on a control thread, because of an event of this type, and acts on them.
+  void ask_device(int32_t type, uint64_t when_ns);
+  void begin_reading();
+  void end_reading(const PortQuery& query);
+  void act_on(const PortQuery& query);
+  bool take_reading(const PortReading& reading);
+  void repair_datagrams(uint64_t now);
+  void datagrams_repaired(const UdRepair& repair);
   void port_up();
   void close_all(const CloseOrder& order, bool for_good);
   bool open_queues(const char** what);
@@ -303,6 +313,8 @@ class Port {
   ControlLane queue_pairs_;
   ControlLane stops_;
   ControlLane registrations_;
+  ControlLane upkeep_;
+  PortNews news_;
   Table<Endpoint> qps_;    // by queue pair number
   Table<Endpoint> peers_;  // by process name
   Endpoint* endpoints_ = nullptr;
@@ -322,7 +334,10 @@ class Port {
   bool growing_ = false;  // more receive buffers are being registered
   bool late_ = false;
   bool was_late_ = false;
-  bool ud_broken_ = false;
+  bool reading_ = false;    // the port's attributes, on a control thread ..
+  bool outdated_ = false;   // .. and it went down meanwhile
+  bool ud_broken_ = false;  // the datagram queue pair
+  bool repairing_ = false;
   bool failover_ = false;
   char* landing_ = nullptr;
   ibv_mr* landing_mr_ = nullptr;
@@ -332,6 +347,7 @@ class Port {
   uint64_t up_since_ns_ = 0;
   uint64_t next_rest_ns_ = 0;
   uint64_t next_growth_ns_ = 0;
+  uint64_t next_repair_ns_ = 0;
 };
 
 inline constexpr int kPollBatch = 16;  ///< completions taken from a queue in one poll

@@ -62,6 +62,7 @@ bool Ud::to_ready() {
 }
 
 void Ud::release(uint32_t index) {
+  if (suspended_) return;
   ibv_sge sge = {reinterpret_cast<uint64_t>(memory_ + size_t{index} * (kBytes + kGrhBytes)),
                  kBytes + kGrhBytes, lkey_};
   ibv_recv_wr wr{};

@@ -6,10 +6,13 @@
 
 #include <cstdint>
 
+#include "btl/verbs/engine/control.h"
 #include "btl/verbs/engine/mr.h"
 #include "btl/verbs/engine/qp.h"
 
 namespace bfo::engine {
+
+class Port;
 
 /// Datagrams of up to kBytes. One thread at a time.
 class Ud {
@@ -31,14 +34,23 @@ class Ud {
   bool send(ibv_ah* ah, uint32_t qpn, uint32_t qkey, const void* data, uint32_t length,
             uint32_t* used = nullptr);
   /// Completion of a send or receive buffer.
-  void sent(uint32_t index) { free_sends_ |= uint32_t{1} << index; }
-  bool sending() const { return qp_ != nullptr && free_sends_ != ~uint32_t{0}; }
+  void sent(uint32_t index) {
+    if (!suspended_) free_sends_ |= uint32_t{1} << index;
+  }
+  bool sending() const { return qp_ != nullptr && !suspended_ && free_sends_ != ~uint32_t{0}; }
   const char* received(uint32_t index) const {
     return memory_ + size_t{index} * (kBytes + kGrhBytes) + kGrhBytes;
   }
   void release(uint32_t index);
   /// After a completion error: back to RTS through RESET, with the same number, all buffers posted again.
   bool revive();
+  /// A copy is being revived elsewhere and takes this one's place afterwards: until then nothing is sent or
+  /// posted.
+  void suspend() {
+    suspended_ = true;
+    free_sends_ = 0;
+  }
+  void resume() { suspended_ = false; }
 
   uint32_t number() const { return qp_ == nullptr ? 0 : qp_->qp_num; }
 
@@ -52,6 +64,14 @@ class Ud {
   char* send_memory_ = nullptr;
   uint32_t lkey_ = 0;
   uint32_t free_sends_ = 0;  // one bit per buffer
+  bool suspended_ = false;
+};
+
+/// revive() as a command.
+struct UdRepair : Command {
+  Port* port = nullptr;
+  Ud ud;  // a copy
+  bool revived = false;
 };
 
 }  // namespace bfo::engine

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// port_query.h: reading a port's attributes and address from its device. The verbs are system calls, and a
+// device whose firmware is busy or resets answers late, so a control thread makes them.
+#pragma once
+
+#include <cstdint>
+
+#include "btl/verbs/engine/control.h"
+#include "btl/verbs/engine/verbs_api.h"
+
+namespace bfo::engine {
+
+class Port;
+
+/// Which entry of a port's GID table to use now, or -1. Any thread.
+using GidChooser = int (*)(ibv_context* context, uint8_t port, const ibv_port_attr& attr);
+
+/// What a device says of one of its ports.
+struct PortReading {
+  int error = 0;  // errno of the query; 0: what follows is valid
+  ibv_port_attr attr{};
+  uint8_t gid_index = 0;
+  ibv_gid gid{};  // zero: it has none there
+};
+
+/// What to read.
+struct PortQuestion {
+  const VerbsApi* api = nullptr;
+  ibv_context* context = nullptr;
+  uint8_t number = 1;
+  uint8_t gid_index = 0;            // as it is used now
+  GidChooser choose_gid = nullptr;  // nullptr: `gid_index`; asked while the port is active
+};
+
+/// Reads the port. Calls verbs.
+PortReading read_port(const PortQuestion& question);
+
+/// The same as a command.
+struct PortQuery : Command {
+  Port* port = nullptr;
+  PortQuestion question;
+  PortReading reading;
+  int32_t type = 0;      // the event behind it, enum ibv_event_type ..
+  uint64_t when_ns = 0;  // .. and when that was
+  bool came_up = false;  // one of the events says that the port is active
+};
+
+/// The events since the last reading that ask for another one.
+struct PortNews {
+  bool any = false;
+  bool came_up = false;
+  int32_t type = 0;
+  uint64_t when_ns = 0;
+};
+
+}  // namespace bfo::engine
