@@ -60,10 +60,11 @@ def against_ob1(table, options):
 
 
 def callgrind_profile(path):
-    """Instructions spent inside each object, and how often opal_progress was called from each object."""
+    """Of what callgrind saw: {object: {function: instructions inside it}}, {object: calls of opal_progress from it},
+    {object: functions that wait, that is, that call opal_progress or are called by it}."""
     names = {}
-    inside, polls = {}, {}
-    current = callee_object = callee = None
+    inside, polls, waits = {}, {}, {}
+    current = function = callee_object = callee = None
     skip = False
 
     def name_of(kind, text):
@@ -82,23 +83,29 @@ def callgrind_profile(path):
                 current = name_of("ob", value)
             elif equals and key == "cob":
                 callee_object = name_of("ob", value)
-            elif equals and key in ("fn", "cfn"):
-                name = name_of("fn", value)
-                callee = name if key == "cfn" else callee
+            elif equals and key == "fn":
+                function = name_of("fn", value)
+            elif equals and key == "cfn":
+                callee = name_of("fn", value)
             elif equals and key == "calls":
                 if callee == "opal_progress" and (callee_object or current) != current:
                     polls[current] = polls.get(current, 0) + int(value.split()[0])
+                    waits.setdefault(current, set()).add(function)
+                if function == "opal_progress" and callee_object:
+                    waits.setdefault(callee_object, set()).add(callee)
                 callee_object = None
                 skip = True  # the next line is what the callee cost
             elif re.match(r"^[-+*0-9]", line):
                 if not skip:
-                    inside[current] = inside.get(current, 0) + int(line.split()[1])
+                    of = inside.setdefault(current, {})
+                    of[function] = of.get(function, 0) + int(line.split()[1])
                 skip = False
-    return inside, polls
+    return inside, polls, waits
 
 
-def callgrind(pml, btl, messages):
-    """(instructions inside the PML, turns of its wait loops) per 8-byte send and receive."""
+def callgrind(pml, btl, messages, size=8, strided=False):
+    """Per send and receive of `size` bytes: (instructions inside the PML, turns of its wait loops, instructions inside
+    the PML's functions that do not wait)."""
     if not shutil.which("valgrind"):
         raise runs.Unavailable("valgrind is not installed (Debian: valgrind)")
     way = transport(pml, btl)
@@ -109,16 +116,20 @@ def callgrind(pml, btl, messages):
     with tempfile.TemporaryDirectory(prefix="bfo-callgrind-") as folder:
         out = os.path.join(folder, "callgrind.out")
         tool = ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--callgrind-out-file={out}", "--quiet"]
-        command = [pong_program, "--callgrind", str(messages)]
+        command = [pong_program, "--callgrind", str(messages), "--size", str(size), "--strided", str(int(strided))]
         result = way.run(1, [*tool, *command, ":", "-np", "1", *command], 170, env=runs.SPIN)
         if result.code or not os.path.exists(out):
             raise runs.Unavailable(f"the job under valgrind ended with {result.code}: {result.tail(1)[:100]}")
-        inside, polls = callgrind_profile(out)
+        inside, polls, waits = callgrind_profile(out)
     library = f"mca_pml_{pml}.so"
-    count = sum(value for name, value in inside.items() if name and name.endswith(library))
+    count = busy = 0
+    for name, functions in inside.items():
+        if name and name.endswith(library):
+            count += sum(functions.values())
+            busy += sum(value for function, value in functions.items() if function not in waits.get(name, ()))
     if not count:
         raise runs.Unavailable(f"callgrind saw nothing of {library}")
-    return count / messages, sum(polls.values()) / messages
+    return count / messages, sum(polls.values()) / messages, busy / messages
 
 
 def instructions(table, options):
@@ -128,8 +139,8 @@ def instructions(table, options):
         messages = 300 if options.quick else 1000
         try:
             # A wait loop turns a little more or less often each time: the smaller of two counts.
-            ours, our_turns = min(callgrind("bfo", btl, messages) for _ in range(2))
-            theirs, their_turns = min(callgrind("ob1", btl, messages) for _ in range(2))
+            ours, our_turns, _ = min(callgrind("bfo", btl, messages) for _ in range(2))
+            theirs, their_turns, _ = min(callgrind("ob1", btl, messages) for _ in range(2))
         except runs.Unavailable as why:
             table.missing(name, "Ir", "<= 1.0", str(why))
             continue

@@ -4,7 +4,7 @@
 // so that what a disturbed block took can be told from what the code takes.
 //
 // usage: pong [--latency BYTES] [--blocks N] [--iterations N] [--bandwidth BYTES] [--window N] [--repeat N]
-//             [--callgrind MESSAGES]
+//             [--callgrind MESSAGES [--size BYTES] [--strided 1]]
 #include <fcntl.h>
 #include <mpi.h>
 #include <sched.h>
@@ -36,6 +36,8 @@ struct Options {
   int window = 8;
   int repeat = 12;
   int callgrind = 0;
+  long size = 8;
+  bool strided = false;
 };
 
 bool parse(int argc, char** argv, Options* o) {
@@ -61,6 +63,10 @@ bool parse(int argc, char** argv, Options* o) {
       o->repeat = static_cast<int>(value);
     else if (name == "--callgrind")
       o->callgrind = static_cast<int>(value);
+    else if (name == "--size")
+      o->size = value;
+    else if (name == "--strided")
+      o->strided = value != 0;
     else {
       std::fprintf(stderr, "pong: unknown argument %s\n", name.c_str());
       return false;
@@ -74,23 +80,25 @@ double quantile(std::vector<double> values, double q) {
   return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
 }
 
-void ping_pong(char* buffer, int bytes, int iterations, int rank) {
+void ping_pong(char* buffer, int count, int iterations, int rank, MPI_Datatype type = MPI_BYTE) {
   const int peer = 1 - rank;
   for (int i = 0; i < iterations; ++i) {
     if (rank == 0) {
-      MPI_Send(buffer, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD);
-      MPI_Recv(buffer, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Send(buffer, count, type, peer, 1, MPI_COMM_WORLD);
+      MPI_Recv(buffer, count, type, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else {
-      MPI_Recv(buffer, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      MPI_Send(buffer, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD);
+      MPI_Recv(buffer, count, type, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Send(buffer, count, type, peer, 1, MPI_COMM_WORLD);
     }
   }
 }
 
 /// For callgrind: rank 0 sends and receives with collection on, and waits with collection off, until rank 1
 /// says in shared memory that its answer is on the way. So wait loops hardly turn, and the count is the same
-/// in every run.
-bool count_instructions(int messages, int rank) {
+/// in every run. A message that is longer than the eager limit has to wait inside MPI_Send and MPI_Recv: of
+/// these count the functions that do not wait.
+bool count_instructions(const Options& o, int rank) {
+  const int messages = o.callgrind;
   char path[] = "/tmp/bfo-pong-XXXXXX";
   int fd = -1;
   if (rank == 0) fd = mkstemp(path);
@@ -103,21 +111,34 @@ bool count_instructions(int messages, int rank) {
   auto* answered = new (page) std::atomic<int>;
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 0) unlink(path);
-  char buffer[8] = {};
-  ping_pong(buffer, 8, 200, rank);
+  std::vector<char> memory(static_cast<size_t>(o.size) * 2 + 64, 1);
+  char* const buffer = memory.data();
+  MPI_Datatype type = MPI_BYTE;
+  int count = static_cast<int>(o.size);
+  if (o.strided) {
+    MPI_Type_vector(count / 8, 1, 2, MPI_DOUBLE, &type);
+    MPI_Type_commit(&type);
+    count = 1;
+  }
+  ping_pong(buffer, count, o.size > 4096 ? 20 : 200, rank, type);
   for (int i = 1; i <= messages; ++i) {
     if (rank == 0) {
       CALLGRIND_TOGGLE_COLLECT;
-      MPI_Send(buffer, 8, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+      MPI_Send(buffer, count, type, 1, 1, MPI_COMM_WORLD);
       CALLGRIND_TOGGLE_COLLECT;
       while (answered->load() < i) sched_yield();
       CALLGRIND_TOGGLE_COLLECT;
-      MPI_Recv(buffer, 8, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Recv(buffer, count, type, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
       CALLGRIND_TOGGLE_COLLECT;
     } else {
-      MPI_Recv(buffer, 8, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      MPI_Send(buffer, 8, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
-      answered->store(i);
+      MPI_Recv(buffer, count, type, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      if (o.size <= 4096) {
+        MPI_Send(buffer, count, type, 0, 1, MPI_COMM_WORLD);
+        answered->store(i);
+      } else {
+        answered->store(i);
+        MPI_Send(buffer, count, type, 0, 1, MPI_COMM_WORLD);
+      }
     }
   }
   return true;
@@ -181,7 +202,7 @@ int main(int argc, char** argv) {
   }
   std::string line = "{\"program\": \"pong\"";
   char text[300];
-  if (o.callgrind && !count_instructions(o.callgrind, rank)) {
+  if (o.callgrind && !count_instructions(o, rank)) {
     std::fprintf(stderr, "pong: cannot share a page between the ranks\n");
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
