@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// curve: latency and bandwidth of an MPI at many message sizes in one job, as one JSON line. Ranks 0 and 1.
+// curve: latency and bandwidth of an MPI at many message sizes in one job, as one JSON line.
 //
 // usage: curve FAMILY MIN MAX [EXTRA-SIZE...]
+// Two ranks:
 //   latency          half a round trip, contiguous bytes, us
-//   window           windows of 8 messages (64 below 4 KiB) and an empty answer, 10^6 bytes per second
+//   window           windows of 8 messages (64 below 4 KiB, 2 above 4 MiB) and an empty answer, 10^6 bytes/s
+//   bidirectional    windows in both directions at once, 10^6 bytes/s of both
 //   strided-latency  latency of doubles with a gap of one double after each, on both sides
 //   strided-window   window of the same
 //   self             one MPI_Isend and MPI_Recv to oneself, contiguous, us
 //   threads          as window, with MPI_THREAD_MULTIPLE
+// An even number of ranks:
+//   rate             windows of 64 messages from each rank of the lower half to one of the upper, 10^6 per s
+// Any number of ranks:
+//   sendrecv         MPI_Sendrecv in a ring, us
+//   allreduce        MPI_Allreduce of doubles (of bytes where they do not fit), us
+//   alltoall         MPI_Alltoall, so many bytes to each rank, us
 // Sizes are the powers of two from MIN to MAX and the EXTRA-SIZEs, in bytes. Of the blocks of one size the
-// first decile is reported (latency) or the last (bandwidth): what the code takes while nobody disturbs it.
+// first decile is reported (times) or the last (bandwidth): what the code takes while nobody disturbs it.
 #include <mpi.h>
 
 #include <algorithm>
@@ -82,29 +90,117 @@ double latency_us(size_t bytes, bool strided, int rank) {
   return quantile(seconds, 0.1) * 1e6 / rounds / 2;
 }
 
+int window_of(size_t bytes) {
+  return bytes < 4096 ? 64 : bytes <= (4u << 20) ? 8 : 2;
+}
+
+using Buffers = std::vector<std::unique_ptr<Layout>>;
+
+Buffers buffers_of(int count, size_t bytes, bool strided) {
+  Buffers buffers;
+  for (int w = 0; w < count; ++w) buffers.push_back(std::make_unique<Layout>(bytes, strided));
+  return buffers;
+}
+
+/// One window of messages to `peer`, or from it, then an empty answer the other way.
+void window_once(const Buffers& buffers, std::vector<MPI_Request>& requests, int peer, bool sender) {
+  for (size_t w = 0; w < buffers.size(); ++w) {
+    Layout& m = *buffers[w];
+    if (sender)
+      MPI_Isend(m.data(), m.count(), m.type(), peer, 2, MPI_COMM_WORLD, &requests[w]);
+    else
+      MPI_Irecv(m.data(), m.count(), m.type(), peer, 2, MPI_COMM_WORLD, &requests[w]);
+  }
+  MPI_Waitall(static_cast<int>(buffers.size()), requests.data(), MPI_STATUSES_IGNORE);
+  if (sender)
+    MPI_Recv(nullptr, 0, MPI_BYTE, peer, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  else
+    MPI_Send(nullptr, 0, MPI_BYTE, peer, 3, MPI_COMM_WORLD);
+}
+
 double window_mbs(size_t bytes, bool strided, int rank) {
-  const int window = bytes < 4096 ? 64 : 8;
   const int rounds = static_cast<int>(std::clamp<size_t>((4u << 20) / (bytes + 4096) / 8, 1, 20));
-  std::vector<std::unique_ptr<Layout>> buffers;
-  for (int w = 0; w < window; ++w) buffers.push_back(std::make_unique<Layout>(bytes, strided));
-  std::vector<MPI_Request> requests(static_cast<size_t>(window));
+  const Buffers buffers = buffers_of(window_of(bytes), bytes, strided);
+  std::vector<MPI_Request> requests(buffers.size());
+  const auto seconds = blocks_of([&] {
+    for (int i = 0; i < rounds; ++i) window_once(buffers, requests, 1 - rank, rank == 0);
+  });
+  return static_cast<double>(bytes * buffers.size()) * rounds / quantile(seconds, 0.1) * 1e-6;
+}
+
+double bidirectional_mbs(size_t bytes, int rank) {
+  const int rounds = static_cast<int>(std::clamp<size_t>((4u << 20) / (bytes + 4096) / 8, 1, 20));
+  const Buffers out = buffers_of(window_of(bytes), bytes, false);
+  const Buffers in = buffers_of(window_of(bytes), bytes, false);
+  std::vector<MPI_Request> requests(2 * out.size());
   const auto seconds = blocks_of([&] {
     for (int i = 0; i < rounds; ++i) {
-      for (size_t w = 0; w < requests.size(); ++w) {
-        Layout& m = *buffers[w];
-        if (rank == 0)
-          MPI_Isend(m.data(), m.count(), m.type(), 1, 2, MPI_COMM_WORLD, &requests[w]);
-        else
-          MPI_Irecv(m.data(), m.count(), m.type(), 0, 2, MPI_COMM_WORLD, &requests[w]);
+      for (size_t w = 0; w < out.size(); ++w) {
+        MPI_Irecv(in[w]->data(), in[w]->count(), MPI_BYTE, 1 - rank, 5, MPI_COMM_WORLD, &requests[2 * w]);
+        MPI_Isend(out[w]->data(), out[w]->count(), MPI_BYTE, 1 - rank, 5, MPI_COMM_WORLD,
+                  &requests[2 * w + 1]);
       }
-      MPI_Waitall(window, requests.data(), MPI_STATUSES_IGNORE);
-      if (rank == 0)
-        MPI_Recv(nullptr, 0, MPI_BYTE, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      else
-        MPI_Send(nullptr, 0, MPI_BYTE, 0, 3, MPI_COMM_WORLD);
+      MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
     }
   });
-  return static_cast<double>(bytes) * window * rounds / quantile(seconds, 0.1) * 1e-6;
+  return 2 * static_cast<double>(bytes * out.size()) * rounds / quantile(seconds, 0.1) * 1e-6;
+}
+
+/// Of all pairs: each block begins with a barrier.
+double rate(size_t bytes, int rank, int size) {
+  constexpr int kWindow = 64;
+  constexpr int kRounds = 10;
+  const int pairs = size / 2;
+  const bool sender = rank < pairs;
+  const Buffers buffers = buffers_of(kWindow, bytes, false);
+  std::vector<MPI_Request> requests(kWindow);
+  const auto seconds = blocks_of([&] {
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < kRounds; ++i)
+      window_once(buffers, requests, sender ? rank + pairs : rank - pairs, sender);
+    MPI_Barrier(MPI_COMM_WORLD);
+  });
+  return static_cast<double>(kWindow) * kRounds * pairs / quantile(seconds, 0.1) * 1e-6;
+}
+
+/// Microseconds of one call of `body`, which all ranks make.
+double call_us(size_t bytes, const std::function<void()>& body) {
+  const int rounds = static_cast<int>(std::clamp<size_t>((2u << 20) / (bytes + 4096), 2, 100));
+  const auto seconds = blocks_of([&] {
+    for (int i = 0; i < rounds; ++i) body();
+  });
+  return quantile(seconds, 0.1) * 1e6 / rounds;
+}
+
+double sendrecv_us(size_t bytes, int rank, int size) {
+  Layout out(bytes, false);
+  Layout in(bytes, false);
+  const int right = (rank + 1) % size;
+  const int left = (rank + size - 1) % size;
+  return call_us(bytes, [&] {
+    MPI_Sendrecv(out.data(), out.count(), MPI_BYTE, right, 6, in.data(), in.count(), MPI_BYTE, left, 6,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  });
+}
+
+double allreduce_us(size_t bytes) {
+  const bool doubles = bytes % sizeof(double) == 0;
+  std::vector<double> out(bytes / sizeof(double) + 1, 1.0);
+  std::vector<double> in(out.size());
+  const int count = static_cast<int>(doubles ? bytes / sizeof(double) : bytes);
+  return call_us(bytes, [&] {
+    MPI_Allreduce(out.data(), in.data(), count, doubles ? MPI_DOUBLE : MPI_BYTE, doubles ? MPI_SUM : MPI_BOR,
+                  MPI_COMM_WORLD);
+  });
+}
+
+double alltoall_us(size_t bytes, int size) {
+  Layout out(bytes * static_cast<size_t>(size), false);
+  Layout in(bytes * static_cast<size_t>(size), false);
+  return call_us(bytes, [&] {
+    MPI_Alltoall(out.data(), static_cast<int>(bytes), MPI_BYTE, in.data(), static_cast<int>(bytes), MPI_BYTE,
+                 MPI_COMM_WORLD);
+  });
 }
 
 double self_us(size_t bytes, int rank) {
@@ -122,18 +218,37 @@ double self_us(size_t bytes, int rank) {
   return quantile(seconds, 0.1) * 1e6 / rounds;
 }
 
-double measure(const std::string& family, size_t bytes, int rank) {
-  if (family == "latency") return latency_us(bytes, false, rank);
-  if (family == "strided-latency") return latency_us(bytes, true, rank);
-  if (family == "strided-window") return window_mbs(bytes, true, rank);
-  if (family == "self") return self_us(bytes, rank);
-  return window_mbs(bytes, false, rank);
+/// The ranks a family takes.
+enum class Ranks { kTwo, kEven, kAny };
+
+struct Family {
+  const char* name;
+  Ranks ranks;
+  double (*measure)(size_t bytes, int rank, int size);
+};
+
+constexpr Family kFamilies[] = {
+    {"latency", Ranks::kTwo, [](size_t n, int rank, int) { return latency_us(n, false, rank); }},
+    {"window", Ranks::kTwo, [](size_t n, int rank, int) { return window_mbs(n, false, rank); }},
+    {"bidirectional", Ranks::kTwo, [](size_t n, int rank, int) { return bidirectional_mbs(n, rank); }},
+    {"strided-latency", Ranks::kTwo, [](size_t n, int rank, int) { return latency_us(n, true, rank); }},
+    {"strided-window", Ranks::kTwo, [](size_t n, int rank, int) { return window_mbs(n, true, rank); }},
+    {"self", Ranks::kTwo, [](size_t n, int rank, int) { return self_us(n, rank); }},
+    {"threads", Ranks::kTwo, [](size_t n, int rank, int) { return window_mbs(n, false, rank); }},
+    {"rate", Ranks::kEven, rate},
+    {"sendrecv", Ranks::kAny, sendrecv_us},
+    {"allreduce", Ranks::kAny, [](size_t n, int, int) { return allreduce_us(n); }},
+    {"alltoall", Ranks::kAny, [](size_t n, int, int size) { return alltoall_us(n, size); }},
+};
+
+const Family* family_named(const std::string& name) {
+  for (const Family& family : kFamilies)
+    if (name == family.name) return &family;
+  return nullptr;
 }
 
-bool known(const std::string& family) {
-  for (const char* name : {"latency", "window", "strided-latency", "strided-window", "self", "threads"})
-    if (family == name) return true;
-  return false;
+bool fits(Ranks ranks, int size) {
+  return ranks == Ranks::kAny || (ranks == Ranks::kEven ? size % 2 == 0 : size == 2);
 }
 
 /// The sizes asked for, ascending; empty when an argument is wrong.
@@ -142,7 +257,7 @@ std::vector<size_t> sizes_of(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     char* end = nullptr;
     const long value = std::strtol(argv[i], &end, 10);
-    if (*end || value < 8 || value > (1l << 27)) return {};
+    if (*end || value < 1 || value > (1l << 27)) return {};
     given.push_back(static_cast<size_t>(value));
   }
   if (given.size() < 2 || given[0] > given[1]) return {};
@@ -155,25 +270,26 @@ std::vector<size_t> sizes_of(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string family = argc > 1 ? argv[1] : "";
+  const std::string name = argc > 1 ? argv[1] : "";
+  const Family* const family = family_named(name);
   const auto sizes = sizes_of(argc, argv);
-  if (!known(family) || sizes.empty()) {
-    std::fprintf(stderr,
-                 "usage: curve latency|window|strided-latency|strided-window|self|threads MIN MAX [SIZE...]"
-                 " (bytes, 8 to 2^27)\n");
+  if (family == nullptr || sizes.empty()) {
+    std::fprintf(stderr, "usage: curve FAMILY MIN MAX [SIZE...] (bytes, 1 to 2^27); families:");
+    for (const Family& one : kFamilies) std::fprintf(stderr, " %s", one.name);
+    std::fprintf(stderr, "\n");
     return 2;
   }
   int provided = 0;
-  const int wanted = family == "threads" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+  const int wanted = name == "threads" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, wanted, &provided);
   int rank = 0;
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (size != 2 || provided < wanted) {
+  if (!fits(family->ranks, size) || provided < wanted) {
     if (rank == 0)
-      std::fprintf(stderr, "curve: needs 2 ranks (has %d) and thread level %d (has %d)\n", size, wanted,
-                   provided);
+      std::fprintf(stderr, "curve %s: %d ranks with thread level %d; needs %s with level %d\n", name.c_str(),
+                   size, provided, family->ranks == Ranks::kTwo ? "2 ranks" : "an even number", wanted);
     MPI_Finalize();
     return 2;
   }
@@ -181,7 +297,7 @@ int main(int argc, char** argv) {
   for (const size_t bytes : sizes) {
     char text[64];
     std::snprintf(text, sizeof text, "%s\"%zu\": %.5g", line.back() == '{' ? "" : ", ", bytes,
-                  measure(family, bytes, rank));
+                  family->measure(bytes, rank, size));
     line += text;
   }
   if (rank == 0) std::printf("%s}}\n", line.c_str());

@@ -1,56 +1,155 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""bfo against ob1 over one BTL from 8 B to 4 MiB: contiguous and strided, to a peer and to oneself, with threads.
+"""Whole curves over the message size: bfo against ob1 over one BTL, against openib and UCX over the same device, many rails
+against one.
 
-Jobs are interleaved in pairs and each measures every size. The ratio is that of speeds, ob1's time by bfo's for
-latencies: below 1 bfo is slower."""
+Jobs are interleaved in pairs and each measures every size. The ratio is that of speeds, the other's time by bfo's for
+times: below 1 bfo is slower. One picture per comparison shows both curves and the ratio below.
+"""
+import os
+import re
+
 import runs
+from plots import plot
 from runs import jobs
 import stats
 
-ONE_RAIL = {"verbs": {"softhca": True, "rails": 1}, "vader": {}, "tcp": {}}
-BTLS = {"verbs": "verbs,self", "vader": "vader,self", "tcp": "tcp,self"}
 LARGEST = 4 << 20
-# family of the program: what it is called, unit, smallest size, largest, BTLs, more jobs (bandwidth varies by page)
-FAMILIES = {
-    "latency": ("latency", "us", 8, LARGEST, BTLS, 1),
-    "window": ("bandwidth", "MB/s", 8, LARGEST, BTLS, 2),
-    "strided-latency": ("strided latency", "us", 16, LARGEST, BTLS, 1),
-    "strided-window": ("strided bandwidth", "MB/s", 16, LARGEST, BTLS, 1),
-    "self": ("send to oneself", "us", 8, LARGEST, ("vader",), 1),
-    "threads": ("bandwidth with MPI_THREAD_MULTIPLE", "MB/s", 8, 4096, ("verbs", "vader"), 1),
-}
+WIDEST = 64 << 20  # with --wide: from 1 B to this
 GOAL = ">= 0.98"
+# Where a protocol ends, with and without its header.
+SWITCHES = (4000, 4097, 12289, 65473, 65537)
 
 
-def transport(pml, btl):
-    return jobs.Transport(f"{pml} over {btl}", pml, BTLS[btl], **ONE_RAIL[btl])
+class Way:
+    """One side of a comparison: a transport and what its job needs besides."""
+
+    def __init__(self, name, transport, mca=(), env=None):
+        self.name, self.transport, self.mca, self.env = name, transport, mca, env
+
+    def values(self, family, sizes, ranks=2, limit_s=120):
+        """{size in bytes: figure} of one job."""
+        line, _ = runs.job(self.transport, [runs.program("curve"), family, *map(str, sizes)], limit_s, mca=self.mca,
+                           env=self.env, ranks=ranks)
+        return {int(size): value for size, value in line["values"].items()}
 
 
-def values(way, family, smallest, largest, extra=()):
-    """{size in bytes: figure} of one job."""
-    line, _ = runs.job(way, [runs.program("curve"), family, str(smallest), str(largest), *map(str, extra)], 120)
-    return {int(size): value for size, value in line["values"].items()}
+def verbs(pml, rails=1, rate=None, btl="verbs,self"):
+    name = f"{pml} over {btl.split(',')[0]}, {rails} rail{'s' if rails > 1 else ''}"
+    return Way(name, jobs.Transport(name, pml, btl, softhca=True, rails=rails,
+                                    options=["--rate", str(rate)] if rate else []))
 
 
-def family_against_ob1(table, options, family, btl):
-    what, unit, smallest, largest, _, more = FAMILIES[family]
-    ours_way, theirs_way = transport("bfo", btl), transport("ob1", btl)
+def over(pml, btl):
+    return verbs(pml) if btl == "verbs" else Way(f"{pml} over {btl}", jobs.Transport(f"{pml} over {btl}", pml, btl + ",self"))
+
+
+OPENIB = Way("ob1 over openib, 1 rail", verbs("ob1", btl="openib,self").transport,
+             [("btl_openib_allow_ib", "1"), ("btl_base_warn_component_unused", "0")])
+UCX = Way("UCX, 1 rail", verbs("ucx", btl="self").transport, env={"UCX_TLS": "rc_verbs,ud_verbs,self"})
+
+
+class Family:
+    """What `curve` can measure: the program's word, what it is called, unit, smallest and largest size, how many times as
+    many jobs as latency needs (bandwidth varies by page), ranks."""
+
+    def __init__(self, word, what, unit, smallest, largest, more=1, ranks=2):
+        self.word, self.what, self.unit, self.smallest, self.largest = word, what, unit, smallest, largest
+        self.more, self.ranks = more, ranks
+
+    def sizes(self, options):
+        if not options.wide or self.smallest > 8 or self.largest < LARGEST:
+            return [self.smallest, self.largest]
+        return [1, WIDEST, *SWITCHES]
+
+
+LATENCY = Family("latency", "latency", "us", 8, LARGEST)
+WINDOW = Family("window", "bandwidth", "MB/s", 8, LARGEST, more=2)
+BOTH = Family("bidirectional", "bidirectional bandwidth", "MB/s", 8, LARGEST)
+RATE = Family("rate", "messages", "10^6/s", 8, 1024)
+RATE_4 = Family("rate", "messages of 4 pairs", "10^6/s", 8, 1024, ranks=8)
+AGAINST_OB1 = (
+    (LATENCY, ("verbs", "vader", "tcp")), (WINDOW, ("verbs", "vader", "tcp")),
+    (Family("strided-latency", "strided latency", "us", 16, LARGEST), ("verbs", "vader", "tcp")),
+    (Family("strided-window", "strided bandwidth", "MB/s", 16, LARGEST), ("verbs", "vader", "tcp")),
+    (Family("self", "send to oneself", "us", 8, LARGEST), ("vader",)),
+    (Family("threads", "bandwidth with MPI_THREAD_MULTIPLE", "MB/s", 8, 4096), ("verbs", "vader")))
+MORE_AGAINST_OB1 = (
+    (BOTH, ("verbs", "vader", "tcp")), (RATE, ("verbs", "vader", "tcp")), (RATE_4, ("verbs", "vader")),
+    (Family("sendrecv", "MPI_Sendrecv", "us", 8, 1 << 20), ("verbs", "vader")),
+    (Family("allreduce", "MPI_Allreduce", "us", 8, 1 << 20), ("verbs", "vader")),
+    (Family("alltoall", "MPI_Alltoall", "us", 8, 1 << 20), ("verbs", "vader")),
+    (Family("allreduce", "MPI_Allreduce of 4 ranks", "us", 8, 1 << 18, ranks=4), ("verbs", "vader")),
+    (Family("alltoall", "MPI_Alltoall of 4 ranks", "us", 8, 1 << 18, ranks=4), ("verbs", "vader")))
+
+
+def compare(table, options, family, ours, theirs, goal=GOAL, sizes=None):
+    """Adds one entry per size, and a picture. `goal`: of the ratio of speeds at every size."""
+    what = f"{family.what}"
+    versus = f"{ours.name} against {theirs.name}"
+    sizes = sizes or family.sizes(options)
     try:
-        ours, theirs = runs.pairs(lambda: values(ours_way, family, smallest, largest),
-                                  lambda: values(theirs_way, family, smallest, largest), options.pairs * more)
+        first, second = runs.pairs(lambda: ours.values(family.word, sizes, family.ranks),
+                                   lambda: theirs.values(family.word, sizes, family.ranks), options.pairs * family.more)
     except runs.Unavailable as why:
-        table.missing(f"{what}, bfo/ob1 over {btl}", unit, GOAL, str(why))
+        table.missing(f"{what}, {versus}", family.unit, goal, str(why))
         return
-    for size in sorted(ours[0]):
-        a, b = [v[size] for v in ours], [v[size] for v in theirs]
-        speed = [y / x for x, y in zip(a, b)] if unit == "us" else [x / y for x, y in zip(a, b)]
-        table.add(f"{what} {size} B, bfo/ob1 over {btl}", stats.median(a), unit, against=stats.median(b),
-                  ratio=stats.median(speed), interval=stats.bootstrap(speed), goal=GOAL,
-                  note=f"ratio of speeds, {len(a)} interleaved pairs")
+    points = []
+    for size in sorted(first[0]):
+        a, b = [v[size] for v in first], [v[size] for v in second]
+        speed = [y / x for x, y in zip(a, b)] if family.unit == "us" else [x / y for x, y in zip(a, b)]
+        entry = table.add(f"{what} {size} B, {versus}", stats.median(a), family.unit, against=stats.median(b),
+                          ratio=stats.median(speed), interval=stats.bootstrap(speed), goal=goal,
+                          note=f"ratio of speeds, {len(a)} interleaved pairs")
+        points.append((size, entry))
+    picture(table, family, ours, theirs, goal, points)
+
+
+def picture(table, family, ours, theirs, goal, points):
+    """Both curves, and the ratio with its interval below."""
+    name = re.sub(r"[^a-z0-9]+", "-", f"curve {family.what} {ours.name} {theirs.name}".lower())
+    with open(os.path.join(table.folder, name + ".txt"), "w") as f:
+        f.writelines(f"{size} {e['value']} {e['against']} {e['ratio']} {e['interval'][0]} {e['interval'][1]}\n"
+                     for size, e in points)
+    scale = "unset logscale y" if family.unit == "10^6/s" else "set logscale y"
+    plot(table, name + ".png", [
+        "set multiplot layout 2,1", "set logscale x 2", "set format x '%.0b%B'", "set xtics 8", scale, "set key left top",
+        f"set ylabel '{family.what} ({family.unit})'",
+        f"plot '{name}.txt' using 1:2 with linespoints lw 2 title '{ours.name}', "
+        f"'' using 1:3 with linespoints lw 2 title '{theirs.name}'",
+        "unset logscale y", "set ylabel 'ratio of speeds'", "set xlabel 'message size (bytes)'",
+        f"plot '{name}.txt' using 1:4:5:6 with yerrorlines lw 2 title 'ratio, 95 % interval', "
+        f"{goal.split()[1]} with lines dt 2 title 'goal'"], height=800)
 
 
 def against_ob1(table, options):
-    """Every family over every BTL it is for."""
-    for family, (_, _, _, _, btls, _) in FAMILIES.items():
+    """Every family over every BTL it is for; with --quick the first two."""
+    for family, btls in AGAINST_OB1[:2] if options.quick else AGAINST_OB1:
         for btl in btls:
-            family_against_ob1(table, options, family, btl)
+            compare(table, options, family, over("bfo", btl), over("ob1", btl))
+
+
+def more_against_ob1(table, options):
+    """Both directions, message rate of one and four pairs, collective calls."""
+    for family, btls in MORE_AGAINST_OB1:
+        for btl in btls:
+            compare(table, options, family, over("bfo", btl), over("ob1", btl))
+
+
+def against_others(table, options):
+    """One software rail, against Debian's openib BTL and UCX over the same device."""
+    for theirs in (OPENIB, UCX):
+        for family in (LATENCY, WINDOW, RATE):
+            compare(table, options, family, verbs("bfo"), theirs, ">= 1.0")
+
+
+def rails(table, options):
+    """Rails without a rate limit must not cost; rate-limited ones must add up."""
+    for count in (2, 4):
+        for family in (LATENCY, WINDOW):
+            compare(table, options, family, verbs("bfo", count), verbs("bfo"), ">= 1.0")
+    rate = 1000  # 10^6 bytes/s: slow enough that the processors are not the limit
+    for count, goal in ((2, ">= 1.97"), (4, ">= 3.9")):
+        compare(table, options, Family("window", f"bandwidth, {rate} MB/s a rail", "MB/s", 1 << 18, 8 << 20),
+                verbs("bfo", count, rate), verbs("bfo", 1, rate), goal)
+        compare(table, options, Family("latency", f"one message, {rate} MB/s a rail", "us", 8 << 20, 8 << 20),
+                verbs("bfo", count, rate), verbs("bfo", 1, rate), goal)

@@ -3,10 +3,10 @@
 import os
 import random
 import shutil
-import subprocess
 import tempfile
 
 import runs
+from plots import plot
 from runs import jobs
 import stats
 
@@ -165,16 +165,3 @@ def over_time(table, options):
         curves = ", ".join(f"'timeline-{n}.txt' with lines lw 2 title 'rail 1 {n}'" for n in done)
         plot(table, "failover.png", ["set xlabel 'ms'", "set ylabel '10^6 bytes/s at the receiver'", "set yrange [0:*]",
                                      "plot " + curves])
-
-
-def plot(table, name, commands):
-    if not shutil.which("gnuplot"):
-        print(f"{name} not drawn: gnuplot is not installed (Debian: gnuplot-nox)")
-        return
-    script = "\n".join(["set terminal pngcairo size 900,500", f"set output '{name}'", "set grid", *commands]) + "\n"
-    run = subprocess.run(["gnuplot"], input=script, text=True, cwd=table.folder, stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, check=False, timeout=60)
-    if run.returncode:
-        print(f"{name} not drawn: gnuplot says {run.stdout.strip()[:200]}")
-    else:
-        print(f"drawn: {os.path.join(table.folder, name)}")

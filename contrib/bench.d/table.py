@@ -21,7 +21,7 @@ class Table:
         os.makedirs(folder, exist_ok=True)
 
     def add(self, name, value, unit, against=None, ratio=None, interval=None, goal=None, kind="hard", note=""):
-        """Adds an entry and prints it. The goal judges the ratio if there is one, else the value."""
+        """Adds an entry, prints and returns it. The goal judges the ratio if there is one, else the value."""
         assert kind in KINDS
         judged = ratio if ratio is not None else value
         met = None if goal is None else False
@@ -33,6 +33,7 @@ class Table:
         self.entries.append(entry)
         print(self.line(entry), flush=True)
         self.save()
+        return entry
 
     def missing(self, name, unit, goal, why, kind="hard"):
         """A figure that could not be taken: not met, with the reason."""
