@@ -195,7 +195,8 @@ typedef struct bfo_failover_btl_t {
    */
   int (*connect)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep);
   /* Close the current epoch if it is <= epoch: same sequence as a failure, cause BFO_CAUSE_FENCE. Already
-   * closed: rail_closed is called again from the next progress. Idempotent. */
+   * closed: rail_closed is called again from the next progress. Never up here, and given up: rail_closed is
+   * called alone. Idempotent. */
   int (*fence)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, uint32_t epoch);
   /* The peer said over another rail that this rail is dead for it: close the epoch if conn matches and
    * current epoch <= epoch; stale ones are ignored (0 is returned). */

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "btl/verbs/engine/contract.h"
+
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {
@@ -50,6 +52,48 @@ TEST(Connect, NobodyAnswers_ParkedFragmentsComeBackAsNeverSent) {
   EXPECT_NE(std::string(engine::cause_text(w.a.last_event.cause, w.a.last_event.code))
                 .find("btl_verbs_connect_timeout"),
             std::string::npos);
+}
+
+/// The PML may wait for the end of an epoch that never was up here: it listed a key of this rail in a message
+/// that waits for it, and its peer is given up.
+TEST(Fence, AttemptUnderWay_IsReportedClosed) {
+  World w;
+  w.fabric.drop_datagrams = 1 << 30;
+  engine::connect_want(w.a.endpoint);
+  w.pass(2);
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kRequesting);
+  ASSERT_EQ(w.a.endpoint.epoch, 1u);
+  engine::rail_fence(w.a.endpoint, 1);
+  w.pass(2);
+  EXPECT_EQ(w.a.count("closed 1"), 1);
+  EXPECT_EQ(w.a.last_result, BFO_FENCED);
+  EXPECT_EQ(w.a.last_delivered, 0u);
+}
+
+TEST(Fence, AttemptGivenUpBefore_IsReportedClosed) {
+  World w;
+  w.fabric.drop_datagrams = 1 << 30;
+  engine::connect_want(w.a.endpoint);
+  w.pass(2);
+  engine::connect_abandon(w.a.endpoint, fake_now());
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kClosed);
+  engine::rail_fence(w.a.endpoint, 1);
+  w.pass(1);
+  EXPECT_EQ(w.a.count("closed 1"), 1);
+  w.fabric.drop_datagrams = 0;
+  w.pass(600);
+  ASSERT_EQ(w.a.endpoint.phase, Phase::kUp);
+  ASSERT_EQ(w.a.endpoint.epoch, 2u);
+  EXPECT_EQ(w.a.count("closed 1"), 1) << "once for each fence";
+}
+
+TEST(Fence, ResponderThatNeverWasUp_IsReportedClosedWhenItsQueuePairsAreGone) {
+  World w;
+  engine::connect_want(w.a.endpoint);
+  w.until_replied();
+  engine::rail_fence(w.b.endpoint, 1);
+  w.pass(40);
+  EXPECT_EQ(w.b.count("closed 1"), 1);
 }
 
 /// Another thread sends between the look at the clock and the turn of the port, or this one does, for another

@@ -3,6 +3,8 @@
 // contract.cc: see contract.h.
 #include "btl/verbs/engine/contract.h"
 
+#include <algorithm>
+
 #include "btl/verbs/engine/connect.h"
 #include "btl/verbs/engine/drain.h"
 
@@ -25,10 +27,12 @@ void rail_fence(Endpoint& rail, uint32_t epoch) {
   const bool closed = rail.last_closed.store >= 0 && rail.last_closed.name.epoch >= epoch;
   if (closed) {
     rail.repeat_closed = true;
-    rail.port->need_attention();
-  } else if (rail.epoch <= epoch) {
-    close_order_locked(rail, epoch, BFO_CAUSE_FENCE, 0, 0, rail.port->env().now_ns());
+  } else {
+    rail.fence_asked = std::max(rail.fence_asked, epoch);
+    if (rail.epoch <= epoch)
+      close_order_locked(rail, epoch, BFO_CAUSE_FENCE, 0, 0, rail.port->env().now_ns());
   }
+  rail.port->need_attention();
 }
 
 void rail_peer_down(Endpoint& rail, const bfo_rail_name_t& name, int32_t cause) {

@@ -291,15 +291,28 @@ bool abandoned(const Endpoint& endpoint, uint32_t epoch) {
   return endpoint.epoch > epoch || (endpoint.epoch == epoch && between);
 }
 
-void report_abandoned(Endpoint& endpoint) {
-  endpoint.gap_asked = false;
-  if (endpoint.gap_name.epoch <= endpoint.said_closed) return;
+void report_abandoned(Endpoint& endpoint, uint32_t epoch) {
+  if (epoch <= endpoint.said_closed) return;
   bfo_rail_event_t event = make_event(endpoint, BFO_CAUSE_HANDSHAKE, 0, 0, endpoint.port->env().now_ns());
-  event.info.name.epoch = endpoint.gap_name.epoch;
+  event.info.name.epoch = epoch;
   report_closed(endpoint, event, BFO_FENCED, 0);
 }
 
 }  // namespace
+
+void fence_step(Endpoint& endpoint) {
+  const uint32_t epoch = endpoint.fence_asked;
+  ClosedEpoch& closed = endpoint.last_closed;
+  const bool drained = closed.store >= 0 && closed.name.epoch >= epoch;
+  const bool last = endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable;
+  const bool over = drained || last || abandoned(endpoint, epoch) || epoch <= endpoint.said_closed;
+  if (!over) return;  // closing
+  endpoint.fence_asked = 0;
+  if (epoch <= endpoint.said_closed) return;
+  if (!drained) return report_abandoned(endpoint, epoch);
+  closed.told = true;
+  report_closed(endpoint, closed.event, closed.result, closed.delivered);
+}
 
 void gap_step(Endpoint& endpoint) {
   Port& port = *endpoint.port;
@@ -307,7 +320,9 @@ void gap_step(Endpoint& endpoint) {
   ClosedEpoch& closed = endpoint.last_closed;
   const Count count = count_of(endpoint.gap_name.epoch, closed.store >= 0, closed.name.epoch);
   if (count == Count::kWait) {
-    if (abandoned(endpoint, endpoint.gap_name.epoch)) report_abandoned(endpoint);
+    if (!abandoned(endpoint, endpoint.gap_name.epoch)) return;
+    endpoint.gap_asked = false;
+    report_abandoned(endpoint, endpoint.gap_name.epoch);
     return;
   }
   endpoint.gap_asked = false;

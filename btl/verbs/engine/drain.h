@@ -53,6 +53,9 @@ void report_lost_reply(Endpoint& endpoint);
 void note_peer_closed(Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t delivered);
 /// Compares the peer's count of messages with this side's (H4) once both belong to the same closed epoch.
 void gap_step(Endpoint& endpoint);
+/// Reports the end of the epoch that fence() named, when it has come. An attempt that was dropped has no
+/// drain that would report it. An attempt that began later does not matter.
+void fence_step(Endpoint& endpoint);
 /// An event about the current epoch of `endpoint`.
 bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code,
                             uint32_t vendor_err, uint64_t now);

@@ -575,6 +575,7 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
   }
   report_lost_reply(endpoint);
   if (endpoint.gap_asked) gap_step(endpoint);
+  if (endpoint.fence_asked != 0) fence_step(endpoint);
   if (endpoint.repeat_closed && endpoint.last_closed.store >= 0) {
     endpoint.repeat_closed = false;
     const ClosedEpoch& closed = endpoint.last_closed;
