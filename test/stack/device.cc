@@ -3,9 +3,14 @@
 // device.cc: see device.h. The life of packets; verbs.cc has the verbs.
 #include "test/stack/device.h"
 
+#include <arpa/inet.h>
+
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+
+#include "btl/verbs/engine/packet.h"
+#include "pml/bfo/core/wire.h"
 
 namespace bfo::stack {
 
@@ -24,6 +29,8 @@ struct Fabric::Packet {
   ibv_wc_status status{};
   bool rnr = false;
   bool answers_read = false;
+  bool again = false;        // a READ that was executed before
+  bool tells_error = false;  // instead of an answer
   std::uint64_t local = 0;
   std::string data;
 };
@@ -66,7 +73,7 @@ Fabric::Packet* Fabric::make_packet() {
   Packet* const p = free_packets_.back();
   free_packets_.pop_back();
   p->status = IBV_WC_SUCCESS;
-  p->rnr = p->answers_read = false;
+  p->rnr = p->answers_read = p->again = p->tells_error = false;
   p->data.clear();
   return p;
 }
@@ -290,12 +297,82 @@ void Fabric::transmit(Qp& qp) {
       p->data.assign(
           (w.flags & IBV_SEND_INLINE) != 0 ? w.inlined.data() : reinterpret_cast<const char*>(w.local),
           w.length);
+    if (qp.sent == qp.fresh) {
+      ++qp.fresh;
+      if (const PacketFault* const f = hit(qp, w, p->target); f != nullptr) suffer(qp, *p, *f);
+    }
     qp.lane_ns = std::max(qp.lane_ns + 1, time.now() + journey(p->data.size()));
     time.at(
         qp.lane_ns,
         [](void* f, std::uint64_t, void* x) { static_cast<Fabric*>(f)->arrive(static_cast<Packet*>(x)); },
         this, 0, p);
   }
+}
+
+namespace {
+bool of_class(const Wqe& w, std::uint32_t packets) {
+  const bool message = w.opcode == IBV_WR_SEND || w.opcode == IBV_WR_SEND_WITH_IMM;
+  const std::uint32_t tag = message ? ntohl(w.imm) : 0;
+  switch (packets) {
+    case PacketFault::kAny:
+      return message || w.length != 0;
+    case PacketFault::kWrite:
+      return w.opcode == IBV_WR_RDMA_WRITE && w.length != 0;
+    case PacketFault::kRead:
+      return w.opcode == IBV_WR_RDMA_READ;
+    case PacketFault::kRestart:
+      return (tag >= static_cast<std::uint32_t>(core::MsgType::kRestartNotify) &&
+              tag <= static_cast<std::uint32_t>(core::MsgType::kRecvErr)) ||
+             tag == static_cast<std::uint32_t>(core::MsgType::kSendDone);
+    case PacketFault::kData:
+      return tag == static_cast<std::uint32_t>(core::MsgType::kFrag) || (!message && w.length != 0);
+    default:
+      return tag == packets;
+  }
+}
+}  // namespace
+
+/// The fault that this packet is the one for, if any. It happens once.
+const PacketFault* Fabric::hit(const Qp& qp, const Wqe& w, const Device* to) {
+  for (PacketFault& f : packet_faults_)
+    if (f.n != 0 && f.from == qp.device() && f.to == to && of_class(w, f.packets) && --f.n == 0) return &f;
+  return nullptr;
+}
+
+void Fabric::suffer(Qp& qp, Packet& p, const PacketFault& f) {
+  switch (f.what) {
+    case PacketFault::What::kLost:
+      qp.lost_from = p.number;
+      return;
+    case PacketFault::What::kUnanswered:
+      qp.unanswered_from = p.number;
+      return;
+    case PacketFault::What::kErrorNow:
+      qp.lost_from = p.number;
+      return fail_soon(qp.qp_num, 1);
+    case PacketFault::What::kErrorDone:
+      p.tells_error = true;
+      qp.unanswered_from = p.number;
+      return;
+    case PacketFault::What::kHeld:
+      qp.lane_ns = std::max(qp.lane_ns, time.now()) + f.ns;
+      return;
+  }
+}
+
+/// The oldest work of a queue pair fails, and the rest is flushed.
+void Fabric::fail_soon(std::uint32_t number, std::uint64_t ns) {
+  time.in(
+      ns,
+      [](void* f, std::uint64_t a, void*) {
+        Fabric& fabric = *static_cast<Fabric*>(f);
+        Qp* const qp = fabric.find(static_cast<std::uint32_t>(a));
+        if (qp == nullptr || qp->attr.qp_state != IBV_QPS_RTS || qp->sq.empty()) return;
+        fabric.complete(*qp, qp->sq.front(), IBV_WC_RETRY_EXC_ERR);
+        qp->sq.pop_front();
+        fabric.to_error(*qp);
+      },
+      this, number);
 }
 
 void Fabric::start_timer(Qp& qp) {
@@ -346,7 +423,7 @@ bool Fabric::execute(Qp& responder, Packet& p, ibv_wc_status* status) {
     return true;
   }
   if (p.opcode == IBV_WR_RDMA_READ) {
-    observer.accessed(process, p.remote, p.length, p.rkey, false);
+    if (!p.again) observer.accessed(process, p.remote, p.length, p.rkey, false);
     p.data.assign(reinterpret_cast<const char*>(p.remote), p.length);
     return true;
   }
@@ -369,6 +446,11 @@ bool Fabric::execute(Qp& responder, Packet& p, ibv_wc_status* status) {
   return true;
 }
 
+/// Data of a READ that was executed again is taken.
+void Fabric::read_again(const Packet& p) {
+  if (p.again) observer.accessed(p.target->process, p.remote, p.length, p.rkey, false);
+}
+
 /// A queue pair in ERR, but not destroyed: what had come before may still be on its way to memory.
 bool Fabric::lands_in_error(const Qp* qp, const Packet& p) {
   return qp != nullptr && qp->attr.qp_state == IBV_QPS_ERR && path(*p.source, *p.target) &&
@@ -377,7 +459,9 @@ bool Fabric::lands_in_error(const Qp* qp, const Packet& p) {
 
 void Fabric::arrive(Packet* p) {
   Qp* const qp = find(p->to);
-  if (p->opcode == IBV_WR_RDMA_WRITE && lands_in_error(qp, *p) && p->number == qp->expected) {
+  const Qp* const sender = find(p->from);
+  const bool dropped = sender != nullptr && p->number >= sender->lost_from;
+  if (!dropped && p->opcode == IBV_WR_RDMA_WRITE && lands_in_error(qp, *p) && p->number == qp->expected) {
     ibv_wc_status ignored = IBV_WC_SUCCESS;
     execute(*qp, *p, &ignored);
     ++late_landed;
@@ -386,20 +470,24 @@ void Fabric::arrive(Packet* p) {
   const bool takes = qp != nullptr &&
                      (qp->attr.qp_state == IBV_QPS_RTR || qp->attr.qp_state == IBV_QPS_RTS) &&
                      qp->attr.dest_qp_num == p->from;
-  if (!takes || !path(*p->source, *p->target) || p->number > qp->expected) {
+  if (!takes || dropped || !path(*p->source, *p->target) || p->number > qp->expected) {
     ++lost;
     return free_packet(p);
   }
   ibv_wc_status status = IBV_WC_SUCCESS;
   if (p->number == qp->expected) {
     if (!execute(*qp, *p, &status)) return answer(p, status, true);
-    const Qp* const requester = find(p->from);
-    if (requester == nullptr || requester->attr.qp_state != IBV_QPS_RTS) ++late_landed;
+    if (sender == nullptr || sender->attr.qp_state != IBV_QPS_RTS) ++late_landed;
     ++qp->expected;
     if (status != IBV_WC_SUCCESS) to_error(*qp);
-  } else if (p->opcode == IBV_WR_RDMA_READ && !execute(*qp, *p, &status)) {
-    status = IBV_WC_REM_ACCESS_ERR;
+  } else if (p->opcode == IBV_WR_RDMA_READ) {
+    // It is executed again. Its requester may have had an answer to the first one long ago, and drops this
+    // one: it counts as an access when its data is taken.
+    p->again = true;
+    execute(*qp, *p, &status);
   }
+  if (p->tells_error) fail_soon(p->from, journey(0));
+  if (sender != nullptr && p->number >= sender->unanswered_from) return free_packet(p);
   answer(p, status, false);
 }
 
@@ -407,8 +495,12 @@ void Fabric::answer(Packet* p, ibv_wc_status status, bool rnr) {
   p->status = status;
   p->rnr = rnr;
   p->answers_read = p->opcode == IBV_WR_RDMA_READ && status == IBV_WC_SUCCESS && !rnr;
-  time.in(
-      journey(p->answers_read ? p->data.size() : 0),
+  // Answers arrive in the order they left, too.
+  std::uint64_t at = time.now() + journey(p->answers_read ? p->data.size() : 0);
+  if (Qp* const responder = find(p->to); responder != nullptr)
+    at = responder->answers_ns = std::max(responder->answers_ns + 1, at);
+  time.at(
+      at,
       [](void* f, std::uint64_t, void* x) { static_cast<Fabric*>(f)->acknowledged(static_cast<Packet*>(x)); },
       this, 0, p);
 }
@@ -416,6 +508,7 @@ void Fabric::answer(Packet* p, ibv_wc_status status, bool rnr) {
 void Fabric::acknowledged(Packet* p) {
   Qp* const qp = find(p->from);
   if (p->answers_read && lands_in_error(qp, *p)) {
+    read_again(*p);
     std::memcpy(reinterpret_cast<void*>(p->local), p->data.data(), p->length);
     ++late_landed;
     return free_packet(p);
@@ -456,6 +549,7 @@ void Fabric::advance(Qp& qp, Packet& p) {
       return to_error(qp);
     } else {
       if (p.answers_read) {
+        read_again(p);
         observer.accessed(qp.device()->process, w.local, w.length, 0, true);
         std::memcpy(reinterpret_cast<void*>(w.local), p.data.data(), w.length);
       }
@@ -479,6 +573,13 @@ void Fabric::datagram(Qp& qp, const ibv_send_wr& wr) {
   push(qp.init.send_cq, wc);
   if (wc.status != IBV_WC_SUCCESS) return;
   int copies = dice.chance(traits.datagram_loss) ? 0 : 1;
+  if (traits.types_lost != 0) {
+    engine::Packet packet;
+    const auto* const bytes = reinterpret_cast<const char*>(wr.sg_list->addr);
+    if (engine::packet_read(bytes, wr.sg_list->length, &packet) &&
+        (traits.types_lost >> packet.type & 1) != 0)
+      copies = 0;
+  }
   if (copies != 0 && dice.chance(traits.datagram_twice)) ++copies;
   const Qp* const peer = find(wr.wr.ud.remote_qpn);
   if (peer == nullptr) return;

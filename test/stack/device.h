@@ -57,9 +57,13 @@ struct Qp : ibv_qp {
   std::deque<Wqe> sq;  // not acknowledged; the first one has number `acked`
   std::deque<std::pair<std::uint64_t, ibv_sge>> rq;
   std::uint64_t acked = 0;
-  std::uint64_t sent = 0;      // the next to leave
-  std::uint64_t expected = 0;  // as responder
-  std::uint64_t lane_ns = 0;   // packets arrive in the order they left
+  std::uint64_t sent = 0;                             // the next to leave
+  std::uint64_t expected = 0;                         // as responder
+  std::uint64_t lane_ns = 0;                          // packets arrive in the order they left ..
+  std::uint64_t answers_ns = 0;                       // .. and answers, too
+  std::uint64_t fresh = 0;                            // the next to leave for the first time
+  std::uint64_t lost_from = ~std::uint64_t{0};        // from this number on, requests are lost ..
+  std::uint64_t unanswered_from = ~std::uint64_t{0};  // .. or their answers
   std::uint64_t rnr_until = 0;
   std::uint32_t retries = 0;
   std::uint32_t timer = 0;  // the one that counts
@@ -89,6 +93,28 @@ inline Device* Qp::device() const {
   return static_cast<Device*>(context->device);
 }
 
+/// What happens to one packet, the `n`-th of a class that leaves `from` for `to` for the first time.
+struct PacketFault {
+  enum class What : std::uint8_t {
+    kLost,        // it and all behind it on its connection are lost: the requester retries in vain
+    kUnanswered,  // they are executed, but no answer comes back
+    kErrorNow,    // it is lost, and its requester hears of an error at once
+    kErrorDone,   // it is executed, and its requester hears of an error
+    kHeld,        // it and all behind it stay in the fabric for `ns`
+  };
+  What what = What::kLost;
+  const Device* from = nullptr;
+  const Device* to = nullptr;
+  std::uint32_t packets = 0;  // class: the tag of a message (its MsgType), or one of these
+  std::uint32_t n = 1;
+  std::uint64_t ns = 0;
+  static constexpr std::uint32_t kAny = 0;
+  static constexpr std::uint32_t kWrite = 1;
+  static constexpr std::uint32_t kRead = 2;
+  static constexpr std::uint32_t kRestart = 3;  // any message of a restart
+  static constexpr std::uint32_t kData = 4;     // FRAG, write or READ
+};
+
 /// What the fabric tells the world.
 class Observer {
  public:
@@ -112,12 +138,15 @@ struct FabricTraits {
   unsigned datagram_loss = 0;
   unsigned datagram_twice = 0;
   unsigned datagram_late = 0;
+  unsigned types_lost = 0;       // datagrams of these types, one bit each (enum PacketType), are always lost
+  bool never_healed = false;     // also after the last fault
   std::uint64_t late_ns = 1;     // at most, for those
   std::uint64_t packet_ns = 1;   // a packet may linger so long in the fabric ..
   unsigned packet_late = 0;      // .. this often, per mille
   unsigned err_lands = 0;        // data still reaches memory through a queue pair in ERR, per mille
   unsigned no_last_receive = 0;  // QP_LAST_WQE_REACHED is never raised
   unsigned ah_fails = 0;
+  bool fence_fails = false;  // a dead device refuses to destroy queue pairs
   unsigned verb_fails = 0;   // a verb that makes something fails, with any errno, per mille
   unsigned verb_blocks = 0;  // a verb that the progress function calls takes long, per mille
   std::uint64_t verb_ns = 1;
@@ -142,6 +171,8 @@ class Fabric {
   void kill(Device& d);
   /// The completion queues of the device overrun: what they held and what is to come is lost.
   void overrun(Device& d);
+  void expect(const PacketFault& f) { packet_faults_.push_back(f); }
+  void forget_packet_faults() { packet_faults_.clear(); }
   /// Control verbs that make something fail with `error` at the devices of `process` until then.
   void refuse(std::uint32_t process, std::uint64_t until, int error);
 
@@ -181,6 +212,9 @@ class Fabric {
   bool path(const Device& from, const Device& to) const;
   std::uint64_t journey(std::size_t bytes);
   void transmit(Qp& qp);
+  const PacketFault* hit(const Qp& qp, const Wqe& w, const Device* to);
+  void suffer(Qp& qp, Packet& p, const PacketFault& f);
+  void fail_soon(std::uint32_t number, std::uint64_t ns);
   void start_timer(Qp& qp);
   void arrive(Packet* p);
   void answer(Packet* p, ibv_wc_status status, bool rnr);
@@ -188,6 +222,7 @@ class Fabric {
   void advance(Qp& qp, Packet& p);
   void timeout(std::uint32_t number, std::uint32_t timer);
   bool execute(Qp& responder, Packet& p, ibv_wc_status* status);
+  void read_again(const Packet& p);
   bool lands_in_error(const Qp* qp, const Packet& p);
   bool allowed(const Qp& qp, const Packet& p) const;
   void complete(Qp& qp, const Wqe& w, ibv_wc_status status);
@@ -206,6 +241,7 @@ class Fabric {
   };
   std::vector<OneWay> one_way_;
   std::vector<Refusal> refusals_;
+  std::vector<PacketFault> packet_faults_;
   std::vector<std::unique_ptr<Packet>> all_packets_;
   std::vector<Packet*> free_packets_;
 };

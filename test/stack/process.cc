@@ -55,6 +55,22 @@ RailState rail_state(bfo_rail_state_t state) {
   return RailState::kUnusable;
 }
 
+/// A rendezvous as the PML sees it: its phase in the table and what its gate waits for.
+template <class State>
+std::string rndv_state(const State& x) {
+  char line[160];
+  std::snprintf(line, sizeof line, ": phase %u, round %u, owed %#x, %u fragments out, ledger",
+                static_cast<unsigned>(x.phase), unsigned{x.rndv->name.round()}, unsigned{x.owed},
+                static_cast<unsigned>(x.rndv->in_flight));
+  std::string text = line;
+  for (const auto* l = x.rndv->ledger; l != nullptr; l = l->next) {
+    std::snprintf(line, sizeof line, " [rail %u epoch %u grant %u%s%s]", unsigned{l->rail->index}, l->epoch,
+                  l->grant, l->dead ? " dead" : "", l->fin ? " fin" : "");
+    text += line;
+  }
+  return text + "\n";
+}
+
 }  // namespace
 
 Process::Process(World& world, std::uint32_t id)
@@ -292,6 +308,12 @@ std::string Process::state() const {
                   p.length, send ? p.dst : p.src);
     text += line;
   }
+  for (const auto& r : all_sends_)
+    if (r->buf.active && r->xfer.rndv != nullptr && text.size() < 4000)
+      text += "  send " + std::to_string(r->buf.pair) + rndv_state(r->xfer);
+  for (const auto& r : all_recvs_)
+    if (r->buf.active && r->xfer.rndv != nullptr && text.size() < 4000)
+      text += "  receive " + std::to_string(r->buf.pair) + rndv_state(r->xfer);
   return text;
 }
 

@@ -10,6 +10,7 @@
 
 #include "common/seq.h"
 #include "test/sim/prng.h"
+#include "test/stack/special.h"
 
 namespace bfo::stack {
 namespace {
@@ -35,6 +36,9 @@ struct Flavor {
   bool wraps = false;           // sequence numbers wrap many times, and the window is short
   std::uint64_t short_runs = 8;
   bool may_fail = false;
+  std::uint32_t min_length = 0;
+  std::uint64_t packet_faults = 0;                   // at most
+  void (*tune)(sim::Prng& d, Machine& m) = nullptr;  // last
 };
 
 constexpr std::uint32_t bit(FaultKind k) {
@@ -144,6 +148,52 @@ constexpr Flavor kFlavors[] = {
      .kinds = kLinks | kThreads,
      .wraps = true,
      .short_runs = 4},
+    {.name = "dance",  // few long messages, faults that hit single packets
+     .max_procs = 2,
+     .min_rails = 2,
+     .max_rails = 3,
+     .min_pairs = 1,
+     .max_pairs = 4,
+     .min_faults = 0,
+     .max_faults = 2,
+     .span_ns = 300 * kUs,
+     .fault_ns = 4 * kMs,
+     .kinds = bit(FaultKind::kBreak) | bit(FaultKind::kPortDown) | bit(FaultKind::kSilent) |
+              bit(FaultKind::kSleep),
+     .short_runs = 40,
+     .min_length = 1100,
+     .packet_faults = 6,
+     .tune = make_dance},
+    {.name = "packets",  // the same faults among much other traffic
+     .min_rails = 2,
+     .max_rails = 3,
+     .max_faults = 3,
+     .kinds = kLinks | kThreads,
+     .packet_faults = 10},
+    {.name = "handshake", .kinds = kLinks, .tune = lose_kinds},
+    {.name = "ready", .min_faults = 0, .max_faults = 0, .tune = lose_ready},
+    {.name = "silence",
+     .min_rails = 2,
+     .max_rails = 3,
+     .max_faults = 4,
+     .fault_ns = 3 * kSecond,
+     .kinds = bit(FaultKind::kSilent) | bit(FaultKind::kOneWay) | bit(FaultKind::kSleep),
+     .short_runs = 4,
+     .tune = only_clocks},
+    {.name = "park", .max_faults = 6, .fault_ns = kSecond, .kinds = kLinks | kThreads, .tune = park_briefly},
+    {.name = "compute",
+     .max_faults = 5,
+     .span_ns = 10 * kMs,
+     .fault_ns = 60 * kSecond,
+     .kinds = bit(FaultKind::kSleep) | bit(FaultKind::kBreak),
+     .short_runs = 2,
+     .tune = compute_long},
+    {.name = "unfenceable",
+     .min_rails = 2,
+     .max_faults = 6,
+     .kinds = bit(FaultKind::kDevice) | bit(FaultKind::kBreak) | bit(FaultKind::kPortDown),
+     .packet_faults = 4,
+     .tune = refuse_fences},
     {.name = "crowd",
      .min_procs = 32,
      .max_procs = 64,
@@ -226,6 +276,7 @@ void make_machine(sim::Prng& d, const Flavor& f, Machine& m) {
   if (f.wraps) m.seq_step = static_cast<std::uint16_t>(256u << d.below(3));
   if (m.procs > 64) m.lazy = true;
   m.may_fail = f.may_fail || f.dies_in_a_call || f.memory;
+  if (f.tune != nullptr) f.tune(d, m);
 }
 
 void make_pairs(sim::Prng& d, const Flavor& f, Scenario& s) {
@@ -245,6 +296,8 @@ void make_pairs(sim::Prng& d, const Flavor& f, Scenario& s) {
                                           : kind < 60 ? d.below(m.eager_limit + 50)
                                                       : d.range(m.eager_limit - 20, f.max_length));
     if (f.max_length < m.eager_limit) p.length %= f.max_length;
+    p.length = std::max(p.length, f.min_length);
+    if (m.one_way && p.src > p.dst) std::swap(p.src, p.dst);
     p.contiguous = !d.chance(12);
     p.recv_contiguous = !d.chance(12);
     p.send_at = d.below(f.span_ns);
@@ -269,14 +322,14 @@ void make_pairs(sim::Prng& d, const Flavor& f, Scenario& s) {
 void make_faults(sim::Prng& d, const Flavor& f, Scenario& s) {
   const Machine& m = s.machine;
   std::uint32_t kinds = 0;  // a kind is off in a third of the runs
-  for (unsigned k = 0; k < static_cast<unsigned>(FaultKind::kCount); ++k)
+  for (unsigned k = 0; k < kTimedFaults; ++k)
     if ((f.kinds >> k & 1) != 0 && !d.chance(33)) kinds |= 1u << k;
   if (kinds == 0) kinds = f.kinds;
   const std::uint64_t n = f.max_faults == 0 ? 0 : d.range(f.min_faults, f.max_faults);
   bool killed = false;
   for (std::uint64_t i = 0; i < n; ++i) {
     Fault x;
-    do x.kind = static_cast<FaultKind>(d.below(static_cast<unsigned>(FaultKind::kCount)));
+    do x.kind = static_cast<FaultKind>(d.below(kTimedFaults));
     while ((kinds & bit(x.kind)) == 0);
     x.t = d.below(f.span_ns + f.span_ns / 3);
     x.p = static_cast<std::uint32_t>(d.below(m.procs));
@@ -291,9 +344,10 @@ void make_faults(sim::Prng& d, const Flavor& f, Scenario& s) {
   }
 }
 
-constexpr const char* kNames[] = {"port-down", "rail-down", "silent",      "all-silent",
-                                  "one-way",   "break",     "sleep",       "device",
-                                  "overrun",   "refuse",    "late-events", "slow-verbs"};
+constexpr const char* kNames[] = {"port-down",   "rail-down",  "silent", "all-silent", "one-way",
+                                  "break",       "sleep",      "device", "overrun",    "refuse",
+                                  "late-events", "slow-verbs", "lose",   "no-answer",  "error-now",
+                                  "error-done",  "hold"};
 static_assert(std::size(kNames) == static_cast<std::size_t>(FaultKind::kCount));
 
 }  // namespace
@@ -325,6 +379,7 @@ bool generate(std::uint64_t seed, const std::string& config, Scenario& out) {
   make_machine(d, *f, out.machine);
   make_pairs(d, *f, out);
   make_faults(d, *f, out);
+  if (f->packet_faults != 0) add_packet_faults(d, d.range(1, f->packet_faults), out);
   settle(out);
   return true;
 }
@@ -341,7 +396,10 @@ std::string print(const Fault& f) {
   std::snprintf(line, sizeof line, "%s at %.3f ms: process %u (to %u) rail %u for %.3f ms",
                 kNames[static_cast<unsigned>(f.kind)], static_cast<double>(f.t) / 1e6, f.p, f.q, f.r,
                 static_cast<double>(f.d) / 1e6);
-  return line;
+  std::string text = line;
+  if (static_cast<unsigned>(f.kind) < kTimedFaults) return text;
+  std::snprintf(line, sizeof line, ", packet %u of class %#x", f.n, f.packets);
+  return text + line;
 }
 
 std::string print(const Machine& m) {

@@ -30,8 +30,15 @@ enum class FaultKind : std::uint8_t {
   kRefuse,      // verbs that make something fail at p for d
   kLateEvents,  // p's event thread does not run for d
   kSlowVerbs,   // p's control threads are held up for d
+  // the n-th packet of class `packets` that p sends to q on rail r from t on, see PacketFault
+  kLose,
+  kNoAnswer,
+  kErrorNow,
+  kErrorDone,
+  kHold,  // for d
   kCount
 };
+inline constexpr unsigned kTimedFaults = static_cast<unsigned>(FaultKind::kLose);
 
 struct Fault {
   FaultKind kind = FaultKind::kBreak;
@@ -40,6 +47,8 @@ struct Fault {
   std::uint32_t q = 0;
   std::uint32_t r = 0;
   std::uint64_t d = 0;
+  std::uint32_t packets = 0;
+  std::uint32_t n = 1;
 };
 
 struct Machine {
@@ -76,6 +85,8 @@ struct Machine {
   std::uint32_t memory_for = 0;         // .. and so many after it
   std::uint16_t seq_step = 1;           // of the sequence numbers: 256 makes a window of 64 messages
   bool may_fail = false;                // requests may end with an error: a device died
+  bool clocks_only = false;             // nothing ends a rail but a clock: one rail must stay up
+  bool one_way = false;                 // messages go from lower to higher processes only
   FabricTraits fabric;
   std::uint64_t heal_ns = 30 * kSecond;  // everything ends so soon after the last fault
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // shrink_test.cc: a failing run gets small and fails as before; the line that replays it is read back.
+//
+// P6: contrib/doc/design.md
 #include <gtest/gtest.h>
 
 #include <algorithm>

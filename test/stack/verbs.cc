@@ -211,6 +211,8 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* a, int, ibv_qp_init_attr*) {
   return 0;
 }
 int destroy_qp(ibv_qp* qp) {
+  const Fabric& f = fabric_of(qp->context);
+  if (f.traits.fence_fails && f.running && device_of(qp->context).dead) return EIO;
   fabric_of(qp->context).destroy(*static_cast<Qp*>(qp));
   return 0;
 }

@@ -108,6 +108,8 @@ void World::open() {
         Fabric& fabric = static_cast<World*>(w)->fabric;
         FabricTraits& t = fabric.traits;
         t.datagram_loss = t.datagram_late = t.packet_late = t.ah_fails = t.verb_blocks = t.verb_fails = 0;
+        if (!t.never_healed) t.types_lost = 0;
+        fabric.forget_packet_faults();
         for (const auto& d : fabric.devices) d->dies_at_call = 0;
       },
       this);
@@ -267,6 +269,14 @@ void World::begin_fault(const Fault& f) {
     case FaultKind::kSlowVerbs:
       a.slow_until = std::max(a.slow_until, now() + f.d);
       return;
+    case FaultKind::kLose:
+    case FaultKind::kNoAnswer:
+    case FaultKind::kErrorNow:
+    case FaultKind::kErrorDone:
+    case FaultKind::kHold:
+      return fabric.expect(
+          PacketFault{static_cast<PacketFault::What>(static_cast<unsigned>(f.kind) - kTimedFaults), &d,
+                      fabric.device(f.q, f.r), f.packets, f.n, f.d});
     case FaultKind::kCount:
       return;
   }

@@ -191,10 +191,10 @@ struct Endpoint {
 
   ClosedEpoch last_closed;
   bool repeat_closed = false;  // fence() on a closed epoch: report it again
-  uint32_t fence_asked = 0;    // fence() on an epoch that is not closed: its end is reported, also if it never
-                               // was up here; 0 = none
-  uint32_t said_closed = 0;    // the newest epoch that was reported closed
-  bool gap_asked = false;      // peer_closed() came
+  uint32_t fence_asked = 0;  // fence() on an epoch that is not closed: its end is reported, also if it never
+                             // was up here; 0 = none
+  uint32_t said_closed = 0;  // the newest epoch that was reported closed
+  bool gap_asked = false;    // peer_closed() came
   bfo_rail_name_t gap_name{};
   uint64_t gap_delivered = 0;
 
