@@ -35,7 +35,7 @@ bool World::environment_secret(std::uint64_t* bits) {
 }
 const engine::Environment& environment() {
   static const engine::Environment e = {World::environment_now, World::environment_random,
-                                        World::environment_secret};
+                                        World::environment_secret, [] { return std::uint64_t{0}; }};
   return e;
 }
 

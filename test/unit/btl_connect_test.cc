@@ -122,48 +122,6 @@ TEST(Connect, ResponderSendsBeforeReady_WaitsAndIsDelivered) {
   EXPECT_EQ(w.b.down + w.a.down, 0);
 }
 
-/// Both processes get the processor for a moment now and then; between them `silent` milliseconds.
-void slices(World& w, int count, uint64_t silent) {
-  for (int i = 0; i < count; ++i) {
-    for (Process* p : {&w.a, &w.b}) {
-      fake_now() += silent * 1'000'000;
-      w.fabric.run();
-      for (int k = 0; k < 64; ++k) p->poll();
-    }
-  }
-}
-
-TEST(Connect, ProcessesGetTheProcessorSeldom_FirstMessagesWait) {
-  World w;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("ping")), engine::Accepted::kParked);
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("pong")), engine::Accepted::kParked);
-  slices(w, 12, 400);
-  EXPECT_EQ(w.a.down + w.b.down, 0) << "slow, but alive";
-  EXPECT_EQ(w.b.count("recv 65 ping"), 1);
-  EXPECT_EQ(w.a.count("recv 65 pong"), 1);
-}
-
-TEST(Connect, NobodyAnswersAProcessThatRunsSeldom_NotWaitedForEver) {
-  World w;
-  w.fabric.drop_datagrams = 1 << 30;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
-  slices(w, 5, 400);
-  EXPECT_EQ(w.a.down, 0);
-  slices(w, 20, 400);
-  EXPECT_EQ(w.a.count("done x -12"), 1);
-  EXPECT_EQ(w.a.last_event.code, EINPROGRESS);
-}
-
-TEST(Connect, NobodyAnswersAProcessThatRuns_GivenUpInTime) {
-  World w;
-  w.fabric.drop_datagrams = 1 << 30;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
-  w.pass(990);
-  EXPECT_EQ(w.a.down, 0);
-  w.pass(30);
-  EXPECT_EQ(w.a.count("done x -12"), 1);
-}
-
 TEST(Connect, WithoutFailoverAbove_AClosedRailStaysClosed) {
   World w;
   w.a.port.set_failover(false);

@@ -283,8 +283,14 @@ uint64_t& fake_now() {
   return now;
 }
 
+uint64_t& fake_starved() {
+  static uint64_t starved = 0;
+  return starved;
+}
+
 const engine::Environment& fake_environment() {
-  static const engine::Environment environment = {[] { return fake_now(); }, fake_random, fake_secret};
+  static const engine::Environment environment = {[] { return fake_now(); }, fake_random, fake_secret,
+                                                  [] { return fake_starved(); }};
   return environment;
 }
 

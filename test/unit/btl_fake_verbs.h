@@ -17,6 +17,8 @@ const engine::VerbsApi& fake_verbs();
 
 /// Virtual time; only tests move it.
 uint64_t& fake_now();
+/// What the process has waited for a processor so far; UINT64_MAX: nobody knows.
+uint64_t& fake_starved();
 const engine::Environment& fake_environment();
 
 }  // namespace bfo::test

@@ -71,12 +71,22 @@ uint64_t Port::note_delay(uint64_t elapsed) {
   return 0;
 }
 
-/// A process that waits for a processor looks at the clock seldom.
+/// A process that waits for a processor looks at the clock seldom. So does one that computes or sleeps: the
+/// system knows the difference, and is asked while somebody waits.
 void Port::note_presence(uint64_t now) {
   constexpr uint64_t kLooks = 100;
-  const uint64_t elapsed = std::min(time_since(last_look_ns_, now), config_.connect_timeout_ns / kLooks);
+  const uint64_t elapsed = time_since(last_look_ns_, now);
+  const uint64_t counted = std::min(elapsed, config_.connect_timeout_ns / kLooks);
+  looked_before_ns_ = last_look_ns_;
   last_look_ns_ = now;
-  present_ns_.store(present_ns_.load(std::memory_order_relaxed) + elapsed, std::memory_order_relaxed);
+  away_ns_ = 0;
+  if (counted < elapsed && timers_) {
+    const uint64_t starved = env_.starved_ns();
+    const uint64_t lost = starved == UINT64_MAX ? elapsed : time_since(starved_ns_, starved);
+    away_ns_ = time_since(std::max(lost, counted), elapsed);
+    starved_ns_ = starved;
+  }
+  present_ns_.store(present_ns_.load(std::memory_order_relaxed) + counted, std::memory_order_relaxed);
 }
 
 uint64_t Port::patience(const Endpoint& endpoint) const {

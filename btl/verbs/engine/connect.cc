@@ -37,6 +37,16 @@ constexpr uint64_t kMostPatience = 16;
 void waits_from(Endpoint& endpoint, uint64_t now) {
   endpoint.wanted_since_ns = now;
   endpoint.wanted_present_ns = endpoint.port->present_ns();
+  endpoint.unanswered_ns = 0;
+  endpoint.waited_long = false;
+}
+
+/// A pause of this process in which the peer could answer, and has not: it counts although nobody looked.
+void count_silence(Endpoint& endpoint) {
+  const bool asked = endpoint.phase == Phase::kKnocking || endpoint.phase == Phase::kRequesting ||
+                     endpoint.phase == Phase::kReplied;
+  const Port& port = *endpoint.port;
+  if (asked && endpoint.phase_since_ns <= port.looked_before_ns()) endpoint.unanswered_ns += port.away_ns();
 }
 
 /// True when what waits for a first connection has waited for longer than is usual. Time in which this
@@ -46,7 +56,7 @@ void waits_from(Endpoint& endpoint, uint64_t now) {
 bool waits_too_long(const Endpoint& endpoint, uint64_t now) {
   const Port& port = *endpoint.port;
   const uint64_t bound = port.config().connect_timeout_ns;
-  return time_since(endpoint.wanted_present_ns, port.present_ns()) > bound ||
+  return time_since(endpoint.wanted_present_ns, port.present_ns()) + endpoint.unanswered_ns > bound ||
          time_since(endpoint.wanted_since_ns, now) > kMostPatience * bound;
 }
 
@@ -439,7 +449,9 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
     // The other end was down when its process started: nothing waits for it, the rail joins when it is heard.
     if (endpoint.peer_late) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ENETDOWN, now);
     if (path_dead(endpoint, now)) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ETIMEDOUT, now);
-    if (waits_too_long(endpoint, now)) {
+    count_silence(endpoint);
+    const bool too_long = waits_too_long(endpoint, now);
+    if (too_long || endpoint.waited_long) {
       // An unanswered handshake alone proves nothing: the peer may be computing outside MPI (H15). What waits
       // moves only where another rail works; otherwise the other rails are tried too, and this one goes on.
       const Host& host = port.host();
@@ -448,8 +460,11 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
         return give_up(endpoint, missing ? BFO_CAUSE_RESOURCE : BFO_CAUSE_HANDSHAKE,
                        missing ? endpoint.lack.error : EINPROGRESS, now);
       }
-      waits_from(endpoint, now);
-      host.connect_other_rails(host.ctx, endpoint);
+      if (too_long) {
+        waits_from(endpoint, now);
+        endpoint.waited_long = true;
+        host.connect_other_rails(host.ctx, endpoint);
+      }
     }
   }
   if (port.state() != PortState::kActive) return life_unknown(endpoint);

@@ -146,6 +146,8 @@ struct Endpoint {
   bool peer_left = false;  // BYE came: never reconnect
   uint64_t wanted_since_ns = 0;
   uint64_t wanted_present_ns = 0;  // the same by Port::present_ns()
+  uint64_t unanswered_ns = 0;      // what that does not count of the peer's silence since then
+  bool waited_long = false;        // it has outlasted the bound, and the other rails are being tried
   uint64_t tried_since_ns = 0;     // the first connection
   uint64_t timer_ns = 0;           // retransmission, reconnection or drain bound
   uint32_t attempts = 0;           // of the current retransmission

@@ -66,6 +66,8 @@ void Port::port_up() {
       endpoint->wanted = true;
       endpoint->wanted_since_ns = up_since_ns_;
       endpoint->wanted_present_ns = present_ns();
+      endpoint->unanswered_ns = 0;
+      endpoint->waited_long = false;
     }
   }
   need_attention();

@@ -103,6 +103,8 @@ struct Environment {
   uint64_t (*random)();  // for delays and first packet numbers; always succeeds
   /// 64 bits that nobody can guess. False with errno when there are none.
   bool (*secret)(uint64_t* bits);
+  /// How long this process has waited for a processor so far; UINT64_MAX where nobody knows. A system call.
+  uint64_t (*starved_ns)();
 };
 
 /// Taken only when several threads may call in.
@@ -196,6 +198,10 @@ class Port {
   /// Time in which this process ran, as far as its looks at the clock tell: more than a hundredth of
   /// Config::connect_timeout_ns between two of them does not count. Any thread.
   uint64_t present_ns() const { return present_ns_.load(std::memory_order_relaxed); }
+  /// The last look at the clock before the present one, and what present_ns() did not count of the time since
+  /// although the process could run: it computed, or slept. Progress function only.
+  uint64_t looked_before_ns() const { return looked_before_ns_; }
+  uint64_t away_ns() const { return away_ns_; }
   PortLock& lock() { return lock_; }
   CqSet& cqs() { return cqs_; }
   Srq& srq() { return srq_; }
@@ -320,6 +326,9 @@ class Port {
   Endpoint* endpoints_ = nullptr;
   Handshakes handshakes_;
   uint64_t last_look_ns_ = 0;
+  uint64_t looked_before_ns_ = 0;
+  uint64_t away_ns_ = 0;
+  uint64_t starved_ns_ = 0;  // at the last look after a pause
   std::atomic<uint64_t> present_ns_{0};
   uint64_t last_tick_ns_ = 0;
   uint64_t next_tick_ns_ = 0;

@@ -67,7 +67,7 @@ constexpr UnsignedParam kUnsigned[] = {
     {"connect_timeout", &Params::connect_timeout, 1000, 1, 3600000, OPAL_INFO_LVL_5,
      "Milliseconds that messages wait for a connection that has never been up before the peer's other rails "
      "are "
-     "tried and, when one of those is up, used instead; up to 16 times longer where this process seldom gets "
+     "tried and, when one of those is up, used instead; up to 16 times longer where this process waits for "
      "a processor. A silent peer is given up after peer_timeout only"},
     {"peer_timeout", &Params::peer_timeout, 10000, 0, 3600000, OPAL_INFO_LVL_4,
      "Milliseconds without any sign of life from a peer, while a connection to it is being made, after which "

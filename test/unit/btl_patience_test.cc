@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// btl_patience_test.cc: how long a first message waits for its connection before it takes another rail: not
+// for a peer that does not answer, however seldom this process polls, but as long as the handshake is late
+// because processes wait for a processor.
+#include <cerrno>
+
+#include "test/unit/btl_world.h"
+
+namespace bfo::test {
+namespace {
+
+using engine::Phase;
+
+constexpr uint64_t kMs = 1'000'000;
+
+/// `p` calls MPI for a moment.
+void look(World& w, Process& p) {
+  w.fabric.run();
+  for (int k = 0; k < 64; ++k) p.poll();
+}
+
+/// Both processes get the processor for a moment now and then; between them `silent` milliseconds.
+void slices(World& w, int count, uint64_t silent) {
+  for (int i = 0; i < count; ++i) {
+    for (Process* p : {&w.a, &w.b}) {
+      fake_now() += silent * kMs;
+      fake_starved() += silent * kMs;
+      look(w, *p);
+    }
+  }
+}
+
+/// Time passes in which `a`, alone, calls MPI every `pause` milliseconds and has a processor all the time.
+void seldom(World& w, uint64_t ms, uint64_t pause) {
+  for (const uint64_t end = fake_now() + ms * kMs; fake_now() < end;) {
+    fake_now() += pause * kMs;
+    look(w, w.a);
+  }
+}
+
+TEST(Patience, ProcessesGetTheProcessorSeldom_FirstMessagesWait) {
+  World w;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("ping")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("pong")), engine::Accepted::kParked);
+  slices(w, 12, 400);
+  EXPECT_EQ(w.a.down + w.b.down, 0) << "slow, but alive";
+  EXPECT_EQ(w.b.count("recv 65 ping"), 1);
+  EXPECT_EQ(w.a.count("recv 65 pong"), 1);
+}
+
+TEST(Patience, NobodyAnswersAProcessThatIsStarved_NotWaitedForEver) {
+  World w;
+  w.fabric.drop_datagrams = 1 << 30;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  slices(w, 5, 400);
+  EXPECT_EQ(w.a.down, 0);
+  slices(w, 20, 400);
+  EXPECT_EQ(w.a.count("done x -12"), 1);
+  EXPECT_EQ(w.a.last_event.code, EINPROGRESS);
+}
+
+TEST(Patience, NobodyAnswersAProcessThatRuns_GivenUpInTime) {
+  World w;
+  w.fabric.drop_datagrams = 1 << 30;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  w.pass(990);
+  EXPECT_EQ(w.a.down, 0);
+  w.pass(30);
+  EXPECT_EQ(w.a.count("done x -12"), 1);
+}
+
+class PatiencePause : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(PatiencePause, NobodyAnswersAProcessThatPollsSeldom_GivenUpInTime) {
+  World w;
+  w.fabric.drop_datagrams = 1 << 30;
+  seldom(w, 50, 50);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  seldom(w, 900, GetParam());
+  seldom(w, 200 + 3 * GetParam(), GetParam());
+  EXPECT_EQ(w.a.count("done x -12"), 1);
+  EXPECT_EQ(w.a.last_event.code, EINPROGRESS);
+}
+
+TEST_P(PatiencePause, NoOtherRailIsUp_TheOthersAreTriedInTimeAndUsedAtOnce) {
+  World w;
+  w.a.other_rail = false;
+  w.fabric.drop_datagrams = 1 << 30;
+  seldom(w, 50, 50);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  seldom(w, 1100 + 3 * GetParam(), GetParam());
+  EXPECT_EQ(w.a.others_asked, 1);
+  EXPECT_EQ(w.a.down, 0);
+  w.a.other_rail = true;
+  seldom(w, GetParam(), GetParam());
+  EXPECT_EQ(w.a.count("done x -12"), 1) << "it has waited for long enough";
+}
+
+TEST_P(PatiencePause, ProcessThatPollsSeldom_ItsHandshakeIsNotHurriedBySilenceOfItsOwn) {
+  World w;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  for (int i = 0; i < 40; ++i) {
+    fake_now() += GetParam() * kMs;
+    for (int k = 0; k < 10; ++k) look(w, w.b);
+    look(w, w.a);
+  }
+  EXPECT_EQ(w.a.down + w.b.down, 0);
+  EXPECT_EQ(w.b.count("recv 65 x"), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ms, PatiencePause, testing::Values(uint64_t{15}, uint64_t{100}, uint64_t{450}),
+                         [](const auto& each) { return std::to_string(each.param); });
+
+TEST(Patience, ProcessComputesAfterItsFirstSend_TheHandshakeHasItsTime) {
+  World w;
+  w.pass(1);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  fake_now() += 5'000 * kMs;
+  w.pass(5);
+  EXPECT_EQ(w.a.down, 0) << "nothing had been asked of the peer yet";
+  EXPECT_EQ(w.b.count("recv 65 x"), 1);
+}
+
+TEST(Patience, TheSystemCountsHowLongAProcessStarves_NeverBackwards) {
+  const uint64_t before = engine::system_environment().starved_ns();
+  const uint64_t after = engine::system_environment().starved_ns();
+  EXPECT_LE(before, after);
+  if (after == UINT64_MAX) GTEST_SKIP() << "this kernel has no /proc/self/schedstat";
+  EXPECT_LT(after, engine::system_environment().now_ns());
+}
+
+TEST(Patience, ProcessorTimeIsNotKnown_LongPausesDoNotCount) {
+  World w;
+  w.fabric.drop_datagrams = 1 << 30;
+  fake_starved() = UINT64_MAX;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  seldom(w, 4'000, 100);
+  EXPECT_EQ(w.a.down, 0);
+  seldom(w, 13'000, 100);
+  EXPECT_EQ(w.a.count("done x -12"), 1);
+  fake_starved() = 0;
+}
+
+}  // namespace
+}  // namespace bfo::test
