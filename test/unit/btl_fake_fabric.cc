@@ -215,6 +215,10 @@ bool FakeFabric::receive(FakeQp& peer, const FakeWork& work, const char* local) 
     srq->limit = 0;
     raise(*static_cast<FakeDevice*>(srq->context->device), IBV_EVENT_SRQ_LIMIT_REACHED);
   }
+  if (mrs.count(sge.lkey) == 0) {
+    stray = true;
+    return false;
+  }
   memcpy(reinterpret_cast<void*>(sge.addr), local, work.sge.length);
   ibv_wc wc{};
   wc.wr_id = wr.wr_id;

@@ -109,6 +109,7 @@ class FakeFabric {
   int call(const char* verb, const ibv_context* context);
 
   bool overrun = false;  // a completion queue overran: never allowed
+  bool stray = false;    // a message was written to memory that is not registered: never allowed
 
   /// The next RC work request of the queue pair completes with `status`; with `delivered` the responder has
   /// executed it.

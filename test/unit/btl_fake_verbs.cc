@@ -87,6 +87,7 @@ ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int access) {
   return mr;
 }
 int dereg_mr(ibv_mr* mr) {
+  if (const int rc = fabric().call("dereg_mr", mr->pd->context); rc != 0) return rc;
   fabric().mrs.erase(mr->rkey);
   delete mr;
   return 0;

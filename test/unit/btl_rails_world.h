@@ -256,6 +256,7 @@ struct RailsWorld {
     left.close();
     right.close();
     EXPECT_FALSE(fabric.overrun);
+    EXPECT_FALSE(fabric.stray);
   }
 
   void step(uint64_t ns) {

@@ -203,6 +203,7 @@ struct World {
     EXPECT_TRUE(a.balanced());
     EXPECT_TRUE(b.balanced());
     EXPECT_FALSE(fabric.overrun);
+    EXPECT_FALSE(fabric.stray);
     a.port.close();
     b.port.close();
   }

@@ -49,6 +49,13 @@ Chunk* ChunkMaker::make(size_t bytes) const {
   return chunk;
 }
 
+bool ChunkMaker::unmake(Chunk* chunk) const {
+  if (api->dereg_mr(chunk->mr) != 0) return false;
+  munmap(chunk->address, chunk->bytes);
+  bfo::engine::unmake(chunk);
+  return true;
+}
+
 bool Arena::add_chunk(size_t at_least) {
   const size_t least = round_up(at_least, kPageBytes);
   size_t bytes = std::max(least, kChunkBytes);
@@ -76,6 +83,15 @@ Region Arena::adopt(Chunk* chunk) {
   return Region{chunk->address, chunk->mr->lkey};
 }
 
+void Arena::disown(Chunk* chunk) {
+  pthread_mutex_lock(&mutex_);
+  Chunk** at = &chunks_;
+  while (*at != chunk) at = &(*at)->next;
+  *at = chunk->next;
+  pinned_.fetch_sub(chunk->bytes, std::memory_order_relaxed);
+  pthread_mutex_unlock(&mutex_);
+}
+
 Region Arena::take(size_t bytes) {
   const size_t rounded = round_up(bytes, kAlign);
   Region region;
@@ -99,11 +115,8 @@ bool Arena::close() {
     chunks_ = chunk->next;
     pinned_.fetch_sub(chunk->bytes, std::memory_order_relaxed);
     // A chunk the device still holds may still be written: its pages must not be handed to anybody else.
-    if (maker_.api->dereg_mr(chunk->mr) == 0) {
-      munmap(chunk->address, chunk->bytes);
-    } else {
-      clean = false;
-    }
+    if (maker_.unmake(chunk)) continue;
+    clean = false;
     unmake(chunk);
   }
   return clean;

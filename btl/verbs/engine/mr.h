@@ -32,10 +32,14 @@ struct ChunkMaker {
   /// `bytes`, a multiple of 4096, of zeroed and registered memory; nullptr with errno. The caller owns it
   /// until an arena adopts it.
   Chunk* make(size_t bytes) const;
+  /// Deregisters and unmaps a chunk that no arena has and the device does not use. False when the device
+  /// refused: it may still write there, so the memory stays mapped and the caller keeps the chunk.
+  bool unmake(Chunk* chunk) const;
 };
 
-/// Registered memory for the life of the device, taken in chunks and never given back before close(). A chunk
-/// that cannot be registered is tried again smaller, down to what is needed now. take() by any thread.
+/// Registered memory, taken in chunks. What take() returned is not given back before close(); an adopted
+/// chunk can be. A chunk that cannot be registered is tried again smaller, down to what is needed now. take()
+/// by any thread.
 class Arena {
  public:
   /// `api` and `pd` must outlive the arena; call close() before freeing `pd`. `access` is added to what the
@@ -48,6 +52,9 @@ class Arena {
   const ChunkMaker& maker() const { return maker_; }
   /// Takes a chunk that maker() made: all of it, as one piece.
   Region adopt(Chunk* chunk);
+  /// The caller owns a chunk that was adopted again, and nobody uses its memory any more. It is not counted
+  /// as pinned from now on.
+  void disown(Chunk* chunk);
   /// Deregisters and unmaps everything. False when the device refused to deregister a chunk; the memory then
   /// stays mapped.
   bool close();

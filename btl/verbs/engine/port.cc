@@ -124,6 +124,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   refresh();
   if (state_ != PortState::kActive && !config.may_be_down) return false;
   late_ = was_late_ = state_ != PortState::kActive;
+  receive_patience_ns_ = config.receive_quiet_ns;
   if (!open_queues(what)) {
     const int saved = errno;
     close();
@@ -289,6 +290,7 @@ int Port::poll() {
     if (srq_.crowded(kPollBatch)) grow_receives();
   }
   if (handled == 0) {
+    srq_.calm();
     srq_.flush();
     if (awake_ != 0) --awake_;
   } else {
@@ -308,31 +310,6 @@ int Port::poll() {
   }
   polling_ = false;
   return handled;
-}
-
-void Port::grow_receives() {
-  if (growing_ || state_ == PortState::kDead || env_.now_ns() < next_growth_ns_) return;
-  SrqGrowth* const growth = make<SrqGrowth>();
-  if (growth == nullptr) return receives_grown(SrqGrowth{});
-  if (!srq_.plan(*growth)) return unmake(growth);
-  growth->port = this;
-  growth->done = [](Command& self) {
-    auto& ended = static_cast<SrqGrowth&>(self);
-    ended.port->receives_grown(ended);
-    unmake(&ended);
-  };
-  growing_ = true;
-  registrations_.submit(*growth, Urgency::kNormal);
-}
-
-void Port::receives_grown(const SrqGrowth& growth) {
-  constexpr uint64_t kRetryNs = 1'000'000'000;
-  growing_ = false;
-  if (growth.chunk != nullptr) return srq_.grown(growth);
-  if (growth.dropped) return;
-  // Messages go on with the buffers there are.
-  ++resources_.failures[static_cast<size_t>(Object::kMemory)];
-  next_growth_ns_ = env_.now_ns() + kRetryNs;
 }
 
 bool Port::rest() {

@@ -33,7 +33,8 @@ struct Config {
   uint32_t slot_bytes = 512;     // payload kept in a slot
   uint32_t receive_depth = 512;  // shared receive buffers
   uint32_t receive_bytes = 65536;
-  uint32_t receive_first_bytes = 2u << 20;  // registered at first, for the first of the receive buffers
+  uint32_t receive_first_bytes = 2u << 20;    // registered at first, for the first of the receive buffers
+  uint64_t receive_quiet_ns = 2'000'000'000;  // more than those are given back when unused for so long
   uint32_t signal_interval = 64;
   uint32_t inline_bytes = 128;
   uint32_t cq_entries = 8192;  // wished size of a completion queue
@@ -215,13 +216,14 @@ class Port {
   ControlLane& setups() { return setups_; }
   ControlLane& queue_pairs() { return queue_pairs_; }
   ControlLane& stops() { return stops_; }
-  /// Registration of more receive buffers.
+  /// Registration and deregistration of receive buffers.
   ControlLane& registrations() { return registrations_; }
   /// What the port itself needs while it is in use: its attributes are read, its datagram queue pair is
   /// repaired.
   ControlLane& upkeep() { return upkeep_; }
-  /// What grow_receives() asked for has ended.
+  /// What grow_receives() asked for has ended, or what shrink_receives() did.
   void receives_grown(const SrqGrowth& growth);
+  void receives_shrunk(const SrqShrink& shrink);
   Table<Endpoint>& qps() { return qps_; }
   Endpoint* find_peer(uint64_t name) const { return peers_.find(name); }
   Endpoint* endpoints() const { return endpoints_; }
@@ -287,6 +289,8 @@ class Port {
   void close_all(const CloseOrder& order, bool for_good);
   bool open_queues(const char** what);
   void grow_receives();
+  void review_receives(uint64_t now);
+  void shrink_receives();
 
   // hot
   ibv_cq* cq_ = nullptr;
@@ -341,6 +345,7 @@ class Port {
   bool timers_ = false;   // some endpoint waits for a time: look at the clock often
   bool resting_ = false;  // some endpoint rests (connect_rests)
   bool growing_ = false;  // more receive buffers are being registered
+  bool shrank_ = false;   // some were withdrawn since they last grew
   bool late_ = false;
   bool was_late_ = false;
   bool reading_ = false;    // the port's attributes, on a control thread ..
@@ -357,6 +362,8 @@ class Port {
   uint64_t next_rest_ns_ = 0;
   uint64_t next_growth_ns_ = 0;
   uint64_t next_repair_ns_ = 0;
+  uint64_t next_review_ns_ = 0;       // of the number of receive buffers
+  uint64_t receive_patience_ns_ = 0;  // between two
 };
 
 inline constexpr int kPollBatch = 16;  ///< completions taken from a queue in one poll

@@ -14,9 +14,11 @@ bool Srq::open(const VerbsApi& api, ibv_pd* pd, Arena& arena, uint32_t depth, ui
                uint32_t bytes) {
   api_ = &api;
   arena_ = &arena;
-  made_ = crowd_ = chained_ = 0;
+  made_ = crowd_ = peak_ = chained_ = 0;
+  steps_ = home_count_ = 0;
+  retiring_ = false;
   broken_ = 0;
-  chain_ = nullptr;
+  chain_ = home_ = nullptr;
   ibv_srq_init_attr init{};
   init.attr.max_wr = depth;
   init.attr.max_sge = 1;
@@ -41,12 +43,13 @@ bool Srq::open(const VerbsApi& api, ibv_pd* pd, Arena& arena, uint32_t depth, ui
 bool Srq::add(uint32_t count) {
   const Region region = arena_->take(stride_ * count);
   if (region.address == nullptr) return false;
-  add(region, count);
+  add(region, count, nullptr);
   return true;
 }
 
-void Srq::add(const Region& region, uint32_t count) {
+void Srq::add(const Region& region, uint32_t count, Chunk* chunk) {
   const uint32_t end = made_ + count;
+  step_[steps_++] = Step{made_, chunk};
   for (uint32_t i = made_; i < end; ++i) {
     sges_[i] =
         ibv_sge{reinterpret_cast<uint64_t>(region.address + (i - made_) * stride_), bytes_, region.lkey};
@@ -80,12 +83,58 @@ bool Srq::plan(SrqGrowth& growth) {
   growth.droppable = true;
   growth.maker = arena_->maker();
   growth.stride = stride_;
-  growth.count = std::min(made_, depth_ - made_);
+  growth.count = steps_ < kSteps ? std::min(made_, depth_ - made_) : 0;
   return growth.count != 0;
 }
 
 void Srq::grown(const SrqGrowth& growth) {
-  add(arena_->adopt(growth.chunk), growth.count);
+  add(arena_->adopt(growth.chunk), growth.count, growth.chunk);
+  arm();
+}
+
+uint32_t Srq::take_peak() {
+  const uint32_t peak = peak_;
+  peak_ = crowd_;
+  return peak;
+}
+
+void Srq::retire() {
+  retiring_ = true;
+  flush();
+}
+
+void Srq::keep() {
+  retiring_ = false;
+  while (home_ != nullptr) {
+    ibv_recv_wr* const wr = home_;
+    home_ = wr->next;
+    release(static_cast<uint32_t>(wr - wrs_.data()));
+  }
+  home_count_ = 0;
+  flush();
+  arm();
+}
+
+namespace {
+
+/// Control thread.
+void free_memory(Command& self) {
+  auto& shrink = static_cast<SrqShrink&>(self);
+  if (shrink.maker.unmake(shrink.chunk)) shrink.chunk = nullptr;
+}
+
+}  // namespace
+
+void Srq::plan(SrqShrink& shrink) {
+  shrink.run = free_memory;
+  shrink.maker = arena_->maker();
+  shrink.chunk = step_[steps_ - 1].chunk;
+  arena_->disown(shrink.chunk);
+  made_ = kept();
+  --steps_;
+  retiring_ = false;
+  home_ = nullptr;
+  home_count_ = 0;
   arm();
 }
 
@@ -97,7 +146,28 @@ void Srq::arm() {
   static_cast<void>(api_->modify_srq(srq_, &attr, IBV_SRQ_LIMIT));
 }
 
+/// Keeps what retires out of the chain.
+void Srq::sort_out() {
+  const ibv_recv_wr* const first = &wrs_[kept()];
+  for (ibv_recv_wr** at = &chain_; *at != nullptr;) {
+    ibv_recv_wr* const wr = *at;
+    if (wr < first) {
+      at = &wr->next;
+      continue;
+    }
+    *at = wr->next;
+    wr->next = home_;
+    home_ = wr;
+    ++home_count_;
+    --chained_;
+  }
+}
+
 void Srq::post() {
+  if (retiring_) [[unlikely]] {
+    sort_out();
+    if (chain_ == nullptr) return;
+  }
   ibv_recv_wr* bad = nullptr;
   const int rc = ibv_post_srq_recv(srq_, chain_, &bad);
   if (rc == 0) {

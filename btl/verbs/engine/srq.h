@@ -3,6 +3,9 @@
 // srq.h: the shared receive queue of a port and its buffers. Every queue pair of the port receives into it.
 // It starts with few buffers, because most of what a large job registers would never be used, and doubles
 // them whenever they run short: the device says so by SRQ_LIMIT_REACHED, or the completion queue stays full.
+// What was added last is given back when it has not been needed for a while. No verb takes a posted receive
+// back from a shared queue. So the buffers of a step retire: each is posted no more after the next message
+// into it, and when all have come home their memory is deregistered.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +27,13 @@ struct SrqGrowth : Command {
   size_t stride = 0;
   uint32_t count = 0;      // buffers: wished, then those that memory was found for
   Chunk* chunk = nullptr;  // what was found
+};
+
+/// Deregisters the memory of buffers that are not needed any more.
+struct SrqShrink : Command {
+  Port* port = nullptr;
+  ChunkMaker maker;
+  Chunk* chunk = nullptr;  // nullptr when it is gone
 };
 
 /// Shared receives. Used by the progress function only.
@@ -53,12 +63,32 @@ class Srq {
   /// buffers run short. Completions come in batches of `batch`.
   bool crowded(uint32_t batch) {
     crowd_ += batch;
-    return made_ < depth_ && crowd_ >= made_ / 2;
+    if (crowd_ > peak_) peak_ = crowd_;
+    return crowd_ >= kept() / 2 && (made_ < depth_ || retiring_);
   }
   void calm() { crowd_ = 0; }
+  /// The most messages that were found waiting in a row since the last call. The device's word that buffers
+  /// run short counts as all.
+  uint32_t take_peak();
+  void note_shortage() { peak_ = made_; }
+
+  /// True when there are more buffers than at first.
+  bool grown() const { return steps_ > 1; }
+  /// Begins to withdraw the buffers that were added last. Only when grown().
+  void retire();
+  bool retiring() const { return retiring_; }
+  /// All that retire are needed again.
+  void keep();
+  bool all_home() const { return retiring_ && home_count_ == made_ - kept(); }
+  /// When all that retire are home: takes them out of the books and prepares what frees their memory.
+  void plan(SrqShrink& shrink);
+  /// The device would not deregister the memory: it stays the arena's.
+  void refused(const SrqShrink& shrink) { arena_->adopt(shrink.chunk); }
   /// How many may be made, and how many there are.
   uint32_t depth() const { return depth_; }
   uint32_t made() const { return made_; }
+  /// Those that do not retire.
+  uint32_t kept() const { return retiring_ ? step_[steps_ - 1].begin : made_; }
   uint32_t bytes() const { return bytes_; }
   uint32_t waiting() const { return chained_; }
   ibv_srq* ib() const { return srq_; }
@@ -67,9 +97,16 @@ class Srq {
 
  private:
   static constexpr uint32_t kBatch = 32;
+  static constexpr uint32_t kSteps = 24;
+  /// Buffers that were added together.
+  struct Step {
+    uint32_t begin;
+    Chunk* chunk;  // nullptr: they last as long as the queue
+  };
   void post();
+  void sort_out();
   bool add(uint32_t count);
-  void add(const Region& region, uint32_t count);
+  void add(const Region& region, uint32_t count, Chunk* chunk);
   void arm();
 
   const VerbsApi* api_ = nullptr;
@@ -79,10 +116,16 @@ class Srq {
   uint32_t depth_ = 0;
   uint32_t made_ = 0;
   uint32_t crowd_ = 0;
+  uint32_t peak_ = 0;
   uint32_t bytes_ = 0;
   uint32_t chained_ = 0;
   int broken_ = 0;
+  bool retiring_ = false;  // the last step
+  uint32_t home_count_ = 0;
+  uint32_t steps_ = 0;
+  Step step_[kSteps] = {};
   ibv_recv_wr* chain_ = nullptr;
+  ibv_recv_wr* home_ = nullptr;  // of those that retire, the ones that came home
   Array<ibv_recv_wr> wrs_;
   Array<ibv_sge> sges_;
 };

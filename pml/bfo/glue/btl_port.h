@@ -3,7 +3,7 @@
 // btl_port.h: the Port of the transfer engine on Open MPI's BTLs. What a rail is here: one BTL module plus
 // its endpoint for one process, both kept by value (the BML's arrays shift, D1).
 //
-// D1..D20: contrib/doc/design.md
+// D1..D21: contrib/doc/design.md
 #pragma once
 
 #include <atomic>

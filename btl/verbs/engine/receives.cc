@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// receives.cc: the number of a port's receive buffers follows what arrives. It doubles when they run short.
+// When the most that was found waiting in a row would fit eight times, half of them retire (srq.h). An
+// application whose bursts come back takes them again: each time that happens the wait before they retire
+// doubles, so that registration does not become a part of its rhythm.
+#include <algorithm>
+
+#include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/port.h"
+
+namespace bfo::engine {
+namespace {
+
+constexpr uint64_t kRetryNs = 1'000'000'000;  // after memory was short
+constexpr uint32_t kSpare = 8;                // buffers for each that was needed, before some retire
+constexpr uint64_t kMostPatience = 64;        // times Config::receive_quiet_ns
+
+}  // namespace
+
+void Port::grow_receives() {
+  srq_.note_shortage();
+  if (growing_ || state_ == PortState::kDead) return;
+  if (shrank_) {
+    shrank_ = false;
+    receive_patience_ns_ = std::min(2 * receive_patience_ns_, kMostPatience * config_.receive_quiet_ns);
+  }
+  const uint64_t now = env_.now_ns();
+  if (srq_.retiring()) {
+    next_review_ns_ = now + receive_patience_ns_;
+    return srq_.keep();
+  }
+  if (now < next_growth_ns_) return;
+  SrqGrowth* const growth = make<SrqGrowth>();
+  if (growth == nullptr) return receives_grown(SrqGrowth{});
+  if (!srq_.plan(*growth)) return unmake(growth);
+  growth->port = this;
+  growth->done = [](Command& self) {
+    auto& ended = static_cast<SrqGrowth&>(self);
+    ended.port->receives_grown(ended);
+    unmake(&ended);
+  };
+  growing_ = true;
+  registrations_.submit(*growth, Urgency::kNormal);
+}
+
+void Port::receives_grown(const SrqGrowth& growth) {
+  growing_ = false;
+  const uint64_t now = env_.now_ns();
+  if (growth.chunk != nullptr) {
+    next_review_ns_ = now + receive_patience_ns_;
+    return srq_.grown(growth);
+  }
+  if (growth.dropped) return;
+  // Messages go on with the buffers there are.
+  ++resources_.failures[static_cast<size_t>(Object::kMemory)];
+  next_growth_ns_ = now + kRetryNs;
+}
+
+void Port::review_receives(uint64_t now) {
+  if (!srq_.grown() || growing_ || state_ == PortState::kDead) return;
+  if (srq_.all_home()) return shrink_receives();
+  if (srq_.retiring()) return;
+  if (now < next_review_ns_) return;
+  next_review_ns_ = now + receive_patience_ns_;
+  if (srq_.take_peak() > srq_.made() / kSpare) return;
+  shrank_ = true;
+  srq_.retire();
+}
+
+void Port::shrink_receives() {
+  SrqShrink* const shrink = make<SrqShrink>();
+  if (shrink == nullptr) return;
+  srq_.plan(*shrink);
+  shrink->port = this;
+  shrink->done = [](Command& self) {
+    auto& ended = static_cast<SrqShrink&>(self);
+    ended.port->receives_shrunk(ended);
+    unmake(&ended);
+  };
+  registrations_.submit(*shrink, Urgency::kLast);
+}
+
+void Port::receives_shrunk(const SrqShrink& shrink) {
+  if (shrink.chunk != nullptr) srq_.refused(shrink);
+}
+
+}  // namespace bfo::engine
