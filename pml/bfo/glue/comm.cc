@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // comm.cc: communicators coming and going, and the dump of their queues.
+#include <algorithm>
+
 #include "pml/bfo/glue/component.h"
+#include "pml/bfo/glue/dump.h"
 #include "pml/bfo/glue/entry.h"
 #include "pml/bfo/glue/module.h"
 
@@ -30,28 +33,91 @@ int pml_del_comm(ompi_communicator_t* comm) {
   return OMPI_SUCCESS;
 }
 
+namespace {
+
+void print_line(const char* line) {
+  opal_output(0, "%s", line);
+}
+
+void dump_totals(Module& module) {
+  const xfer::Counters& counters = module.engine().counters();
+  DumpedProcess process;
+  process.rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
+  process.rails_lost = counters.rails_lost;
+  process.suspicions = counters.suspicions;
+  process.fences = counters.fences;
+  process.restarts = counters.restarts;
+  process.peers_lost = counters.peers_lost;
+  process.messages_resent = counters.messages_resent;
+  process.bytes_resent = counters.bytes_resent;
+  process.missing_ns = module.summary().missing_ns(module.port().now_ns());
+  dump_process(process, print_line);
+}
+
+void dump_one_rail(const Rail& rail, uint64_t now_ns, int verbose) {
+  const RailHandle& handle = rail.handle;
+  bfo_rail_info_t info = {};
+  char why[96] = "";
+  DumpedRail dumped;
+  dumped.index = rail.index;
+  dumped.device = handle.btl->btl_component->btl_version.mca_component_name;
+  if (handle.failover != nullptr) {
+    if (handle.failover->rail_info(handle.btl, handle.ep, &info) == OPAL_SUCCESS) {
+      dumped.device = info.device;
+      dumped.port = info.port;
+      dumped.peer_port = info.peer_port;
+      dumped.answers = info.answers != 0;
+    }
+    dumped.never_ms = handle.failover->never_up(handle.btl, handle.ep, why, sizeof(why));
+    dumped.never_why = why;
+  }
+  dumped.state = to_string(rail.state);
+  dumped.epoch = rail.name.epoch;
+  dumped.bytes_in_flight = rail.inflight_bytes;
+  dumped.lost = rail.event;
+  dumped.lost_open = rail.event_open;
+  dump_rail(dumped, now_ns, print_line);
+  if (handle.btl->btl_dump != nullptr) handle.btl->btl_dump(handle.btl, handle.ep, verbose);
+}
+
+void dump_one_peer(Module& module, const Peer& peer, int verbose) {
+  const uint64_t now_ns = module.port().now_ns();
+  const Engine::PeerLoad load = module.engine().peer_load(peer);
+  DumpedPeer dumped;
+  dumped.rails = peer.n_rails;
+  for (unsigned r = 0; r < peer.n_rails; ++r)
+    dumped.up += peer.rails[r].state == RailState::kUp || peer.rails[r].state == RailState::kSuspect;
+  dumped.lost = peer.lost;
+  dumped.left = peer.left;
+  if (peer.parked) dumped.parked_ns = std::max<uint64_t>(now_ns - peer.parked_since_ns, 1);
+  dumped.ready_sends = load.ready_sends;
+  dumped.ready_receives = load.ready_recvs;
+  dumped.rendezvous_sends = load.live_sends;
+  dumped.rendezvous_receives = load.live_recvs;
+  dumped.stored = load.stored;
+  dumped.stalled = load.stalled;
+  dumped.unknown_held = peer.unknown_held;
+  dump_peer(dumped, print_line);
+  for (unsigned r = 0; r < peer.n_rails; ++r) dump_one_rail(peer.rails[r], now_ns, verbose);
+}
+
+}  // namespace
+
 int pml_dump(ompi_communicator_t* comm, int verbose) {
+  Module& module = *mca_pml_bfo_component.module;
   Comm* c = static_cast<Comm*>(static_cast<void*>(comm->c_pml_comm));
-  Engine& engine = mca_pml_bfo_component.module->engine();
-  const Engine::QueueLengths any = engine.queue_lengths(c, xfer::kAnySource);
+  const Engine::QueueLengths any = module.engine().queue_lengths(c, xfer::kAnySource);
+  dump_totals(module);
   opal_output(0, "pml bfo: communicator %s ctx %u rank %d of %d: %u posted for any source, %u unexpected",
               comm->c_name, static_cast<unsigned>(c->ctx), c->my_rank, c->size, any.posted, any.unexpected);
   for (int i = 0; i < c->size; ++i) {
     const auto* proc = c->procs[i];
     if (proc == nullptr) continue;
-    const Engine::QueueLengths queues = engine.queue_lengths(c, i);
-    opal_output(0, "  rank %d: next %u, expected %u, %u posted, %u unexpected, %u rails", i,
+    const Engine::QueueLengths queues = module.engine().queue_lengths(c, i);
+    opal_output(0, "  rank %d: next %u, expected %u, %u posted, %u unexpected", i,
                 static_cast<unsigned>(proc->next_seq), static_cast<unsigned>(proc->expected), queues.posted,
-                queues.unexpected, proc->peer != nullptr ? proc->peer->n_rails : 0u);
-    if (proc->peer == nullptr) continue;
-    for (unsigned r = 0; r < proc->peer->n_rails; ++r) {
-      const Rail& rail = proc->peer->rails[r];
-      opal_output(0, "    rail %u: %s %s epoch %u, %lu bytes in flight", r,
-                  rail.handle.btl->btl_component->btl_version.mca_component_name, to_string(rail.state),
-                  rail.name.epoch, static_cast<unsigned long>(rail.inflight_bytes));
-      if (rail.handle.btl->btl_dump != nullptr)
-        rail.handle.btl->btl_dump(rail.handle.btl, rail.handle.ep, verbose);
-    }
+                queues.unexpected);
+    if (proc->peer != nullptr) dump_one_peer(module, *proc->peer, verbose);
   }
   return OMPI_SUCCESS;
 }

@@ -184,6 +184,10 @@ void Summary::open(const char* folder, int rank, bool first) {
   if (folder != nullptr && strlen(folder) < sizeof(folder_)) snprintf(folder_, sizeof(folder_), "%s", folder);
 }
 
+uint64_t Summary::missing_ns(uint64_t now_ns) const {
+  return missing(facts_, now_ns);
+}
+
 PortFacts* Summary::port(const EventNames& names) {
   return find_port(facts_, names.device, names.port);
 }

@@ -80,6 +80,8 @@ class Summary {
   void finish(const char* host);
 
   const Facts& facts() const { return facts_; }
+  // For so long at least one rail has been missing, all times together.
+  uint64_t missing_ns(uint64_t now_ns) const;
 
  private:
   static constexpr uint64_t kPauseNs = 1'000'000;  // between two writes, unless they are the last ones

@@ -96,6 +96,16 @@ class Engine {
     std::uint32_t unexpected = 0;
   };
   QueueLengths queue_lengths(CommT* comm, std::int32_t rank);
+  /// What waits for a peer's rails, and what is between two of its messages. For tools: it walks the queues.
+  struct PeerLoad {
+    std::uint32_t ready_sends = 0;  ///< with something to post
+    std::uint32_t ready_recvs = 0;
+    std::uint32_t live_sends = 0;  ///< in a rendezvous
+    std::uint32_t live_recvs = 0;
+    std::uint32_t stored = 0;   ///< messages that wait for a rail
+    std::uint32_t stalled = 0;  ///< sends that wait for the sequence window
+  };
+  PeerLoad peer_load(const PeerT& peer);
 
   // ---- from the rails
   // -----------------------------------------------------------------------------------------

@@ -192,17 +192,33 @@ void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
   if (own) finish_own(*r, *own);
 }
 
+template <class Queue>
+std::uint32_t length_of(const Queue& queue) {
+  std::uint32_t n = 0;
+  for (auto* e = queue.front(); e; e = queue.next(e)) ++n;
+  return n;
+}
+
 template <class P>
 typename Engine<P>::QueueLengths Engine<P>::queue_lengths(CommT* c, std::int32_t rank) {
   Entry entry(*this);
-  const auto length = [](const auto& queue) {
-    std::uint32_t n = 0;
-    for (auto* e = queue.front(); e; e = queue.next(e)) ++n;
-    return n;
-  };
-  if (rank == kAnySource) return {length(c->wild), length(c->arrivals)};
+  if (rank == kAnySource) return {length_of(c->wild), length_of(c->arrivals)};
   const ProcT* const p = rank >= 0 && rank < c->size ? c->procs[rank] : nullptr;
-  return p ? QueueLengths{length(p->posted), length(p->unexpected)} : QueueLengths{};
+  return p ? QueueLengths{length_of(p->posted), length_of(p->unexpected)} : QueueLengths{};
+}
+
+template <class P>
+typename Engine<P>::PeerLoad Engine<P>::peer_load(const PeerT& peer) {
+  Entry entry(*this);
+  PeerLoad load;
+  load.ready_sends = length_of(peer.ready_sends);
+  load.ready_recvs = length_of(peer.ready_recvs);
+  load.live_sends = length_of(peer.live_sends);
+  load.live_recvs = length_of(peer.live_recvs);
+  load.stored = length_of(peer.raw) + length_of(peer.starved);
+  for (auto* proc = peer.procs.front(); proc; proc = peer.procs.next(proc))
+    load.stalled += length_of(proc->stalled);
+  return load;
 }
 
 }  // namespace bfo::xfer
