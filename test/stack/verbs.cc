@@ -63,6 +63,10 @@ int query_gid(ibv_context*, std::uint8_t, int, ibv_gid* gid) {
   gid->raw[0] = 0xfe;
   return 0;
 }
+int query_pkey(ibv_context*, std::uint8_t, int, std::uint16_t* pkey) {
+  *pkey = 0xffff;
+  return 0;
+}
 int get_async_event(ibv_context* c, ibv_async_event* e) {
   Device& d = device_of(c);
   if (d.events.empty()) return -1;
@@ -268,6 +272,7 @@ const engine::VerbsApi& verbs() {
       .query_device = query_device,
       .query_port = query_port,
       .query_gid = query_gid,
+      .query_pkey = query_pkey,
       .alloc_pd = alloc_pd,
       .dealloc_pd = dealloc_pd,
       .reg_mr = reg_mr,

@@ -39,6 +39,7 @@ FakeDevice& FakeFabric::add_device(const std::string& name, uint8_t ports) {
   if (pipe2(device->event_pipe, O_NONBLOCK) != 0) abort();
   device->context.async_fd = device->event_pipe[0];
   device->attr.phys_port_cnt = ports;
+  device->pkeys = usual_pkeys;
   device->attr.max_cqe = 4096;
   device->attr.max_srq_wr = 4096;
   device->attr.max_qp_rd_atom = 16;
@@ -143,6 +144,14 @@ void FakeFabric::to_error(FakeQp& qp) {
   while (!qp.sq.empty()) {
     complete(qp, qp.sq.front(), IBV_WC_WR_FLUSH_ERR);
     qp.sq.pop_front();
+  }
+  while (qp.qp_type == IBV_QPT_UD && !qp.rq.empty()) {
+    ibv_wc wc{};
+    wc.wr_id = qp.rq.front().first;
+    wc.status = IBV_WC_WR_FLUSH_ERR;
+    wc.qp_num = qp.qp_num;
+    qp.rq.pop_front();
+    push(qp.init.recv_cq, wc);
   }
   if (qp.init.srq != nullptr && raise_last_receive && !qp.last_receive_raised) {
     qp.last_receive_raised = true;
@@ -274,6 +283,11 @@ int FakeFabric::post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
   return 0;
 }
 
+uint16_t FakeFabric::partition_of(const FakeQp& qp) const {
+  const auto& pkeys = static_cast<const FakeDevice*>(qp.context->device)->pkeys;
+  return qp.attr.pkey_index < pkeys.size() ? pkeys[qp.attr.pkey_index] : 0;
+}
+
 int FakeFabric::post_datagram(FakeQp& qp, const ibv_send_wr& wr) {
   FakeWork work;
   work.wr = wr;
@@ -290,6 +304,10 @@ int FakeFabric::post_datagram(FakeQp& qp, const ibv_send_wr& wr) {
   if (lost_handles.count(wr.wr.ud.ah) != 0) return 0;
   if (peer->attr.qkey != wr.wr.ud.remote_qkey) {
     ++wrong_qkeys;
+    return 0;
+  }
+  if (partition_of(qp) != partition_of(*peer)) {
+    ++wrong_pkeys;
     return 0;
   }
   deliver_raw(*peer, data, wr.sg_list->length);

@@ -56,6 +56,7 @@ struct FakeDevice : ibv_device {
   ibv_context context{};
   ibv_device_attr attr{};
   ibv_port_attr ports[3]{};
+  std::vector<uint16_t> pkeys;  // of all its ports
   std::deque<ibv_async_event> events;
   int event_pipe[2] = {-1, -1};
 };
@@ -70,10 +71,11 @@ class FakeFabric {
   FakeDevice& add_device(const std::string& name, uint8_t ports = 1);
 
   // ---- orders
-  bool hold = false;        // RC work stays in the send queue
-  std::set<uint32_t> held;  // the same for single queue pairs
-  int drop_datagrams = 0;   // this many are lost
-  std::set<uint32_t> deaf;  // .. and all from and to these queue pairs
+  std::vector<uint16_t> usual_pkeys = {0xffff};  // of devices that are added
+  bool hold = false;                             // RC work stays in the send queue
+  std::set<uint32_t> held;                       // the same for single queue pairs
+  int drop_datagrams = 0;                        // this many are lost
+  std::set<uint32_t> deaf;                       // .. and all from and to these queue pairs
   bool duplicate_datagrams = false;
   bool refuse_channels = false;    // no completion channel can be made
   bool raise_last_receive = true;  // QP_LAST_WQE_REACHED on the way to ERR
@@ -133,6 +135,8 @@ class FakeFabric {
   std::set<ibv_ah*> handles;       // that exist
   std::set<ibv_ah*> lost_handles;  // datagrams sent with them arrive nowhere
   int ah_calls = 0;                // create_ah, failed ones too
+  ibv_ah_attr last_ah{};           // of the last call
+  int wrong_pkeys = 0;             // datagrams dropped because their target is in another partition
   bool in_progress = false;        // a progress function runs ..
   int progress_verbs = 0;          // .. and has called so many control verbs that may block
   uint32_t last_qpn = 0x10;
@@ -153,6 +157,7 @@ class FakeFabric {
   void to_error(FakeQp& qp);
 
  private:
+  uint16_t partition_of(const FakeQp& qp) const;
   bool run_one(FakeQp& qp);
   bool may_access(const FakeWork& work) const;
   bool port_up(const FakeQp& qp) const;

@@ -3,6 +3,7 @@
 // btl_fake_verbs.cc: the verbs that make, change and destroy the objects of the fake fabric.
 #include "test/unit/btl_fake_verbs.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -45,12 +46,19 @@ int query_device(ibv_context* context, ibv_device_attr* attr) {
 int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr) {
   if (const int rc = fabric().call("query_port", context); rc != 0) return rc;
   *attr = device_of(context).ports[port];
+  attr->pkey_tbl_len = static_cast<uint16_t>(device_of(context).pkeys.size());
   return 0;
 }
 int query_gid(ibv_context* context, uint8_t, int, ibv_gid* gid) {
   if (fabric().call("query_gid", context) != 0) return -1;
   *gid = ibv_gid{};
   gid->raw[0] = 0xfe;
+  return 0;
+}
+int query_pkey(ibv_context* context, uint8_t, int index, uint16_t* pkey) {
+  const FakeDevice& device = device_of(context);
+  if (fabric().call("query_pkey", context) != 0 || index >= static_cast<int>(device.pkeys.size())) return -1;
+  *pkey = htons(device.pkeys[static_cast<size_t>(index)]);
   return 0;
 }
 int get_async_event(ibv_context* context, ibv_async_event* event) {
@@ -92,9 +100,10 @@ int dereg_mr(ibv_mr* mr) {
   delete mr;
   return 0;
 }
-ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr*) {
+ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   control_verb(fabric().block_ah_ns);
   ++fabric().ah_calls;
+  fabric().last_ah = *attr;
   if (fabric().call("create_ah", pd->context) != 0) return nullptr;
   if (fabric().refuse_ah != 0) {
     errno = fabric().refuse_ah;
@@ -201,6 +210,8 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   }
   if (attr->qp_state == IBV_QPS_RTR && (mask & IBV_QP_DEST_QPN) != 0)
     fake.attr.dest_qp_num = attr->dest_qp_num;
+  if (attr->qp_state == IBV_QPS_RESET) fake.rq.clear();
+  if ((mask & IBV_QP_PKEY_INDEX) != 0) fake.attr.pkey_index = attr->pkey_index;
   if ((mask & IBV_QP_PORT) != 0) fake.attr.port_num = attr->port_num;
   if ((mask & IBV_QP_QKEY) != 0) fake.attr.qkey = attr->qkey;
   fake.attr.qp_state = attr->qp_state;
@@ -253,6 +264,7 @@ const engine::VerbsApi& fake_verbs() {
       .query_device = query_device,
       .query_port = query_port,
       .query_gid = query_gid,
+      .query_pkey = query_pkey,
       .alloc_pd = alloc_pd,
       .dealloc_pd = dealloc_pd,
       .reg_mr = reg_mr,

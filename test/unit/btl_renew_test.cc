@@ -73,6 +73,21 @@ TEST(Renew, OwnPortComesUp_HandlesAreMadeAnewAtOnce) {
   EXPECT_GE(w.fabric.ah_calls, before + 2);
 }
 
+/// What a bond does that changes over to its other port: the address stays the same.
+TEST(Renew, GidTableChanges_HandlesAreMadeAnewThoughTheAddressIsTheSame) {
+  Wires w;
+  w.connect();
+  w.live(2'000);
+  const int before = w.fabric.ah_calls;
+  w.fabric.raise(*w.a.fake, IBV_EVENT_GID_CHANGE, 1);
+  w.live(10);
+  EXPECT_EQ(w.a.down, 0);
+  engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
+  w.live(700);
+  EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
+  EXPECT_EQ(w.fabric.ah_calls, before + 1);
+}
+
 TEST(Renew, PortThatFlaps_DoesNotMakeHandlesEachTime) {
   Wires w;
   w.connect();

@@ -82,6 +82,7 @@ bfo_rail_state_t rail_state(const Endpoint& endpoint) {
 namespace {
 
 const char* why_not_up(const Endpoint& endpoint) {
+  if (endpoint.port->partition_lost()) return "its partition key is not in the port's table";
   if (endpoint.port->state() != PortState::kActive) return "its port is not active";
   if (endpoint.peer_late) return "the peer's port was not active when that process started";
   if (endpoint.life == Life::kSilent) return "no sign of life from the peer over it";

@@ -56,6 +56,7 @@ struct Config {
   ControlMode control = ControlMode::kInline;
   QpSettings qp;
   GidChooser choose_gid = nullptr;  // nullptr: always qp.gid_index
+  uint16_t pkey = 0;                // partition key, wherever it stands; 0: always the entry qp.pkey_index
 };
 
 /// Calls from the engine to the glue, all from Port::poll(), never under the port's lock, never from inside a
@@ -189,6 +190,8 @@ class Port {
   const PortAddress& address() const { return address_; }
   const ibv_port_attr& attr() const { return attr_; }
   PortState state() const { return state_; }
+  /// True while the port's table does not have its partition key: it counts as down.
+  bool partition_lost() const { return partition_lost_; }
   /// True until the port is active for the first time.
   bool late() const { return late_; }
   /// True when it was not active when it was opened.
@@ -283,6 +286,8 @@ class Port {
   void end_reading(const PortQuery& query);
   void act_on(const PortQuery& query);
   bool take_reading(const PortReading& reading);
+  bool take_partition(const PortReading& reading);
+  void move_datagrams();
   void repair_datagrams(uint64_t now);
   void datagrams_repaired(const UdRepair& repair);
   void port_up();
@@ -352,6 +357,8 @@ class Port {
   bool outdated_ = false;   // .. and it went down meanwhile
   bool ud_broken_ = false;  // the datagram queue pair
   bool repairing_ = false;
+  bool partition_lost_ = false;
+  uint16_t pkey_ = 0;  // entry of the partition key table in use; 0: not known
   bool failover_ = false;
   char* landing_ = nullptr;
   ibv_mr* landing_mr_ = nullptr;

@@ -3,6 +3,8 @@
 // port_query.cc: reading a port's attributes, and what changes with them. See port_query.h.
 #include "btl/verbs/engine/port_query.h"
 
+#include <arpa/inet.h>
+
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -11,6 +13,35 @@
 #include "btl/verbs/engine/port.h"
 
 namespace bfo::engine {
+
+int index_of_pkey(const VerbsApi& api, ibv_context* context, uint8_t port, int entries, unsigned wished) {
+  constexpr unsigned kMembership = 0x8000;
+  int limited = -1;
+  for (int index = 0; index < entries; ++index) {
+    uint16_t entry = 0;
+    if (api.query_pkey(context, port, index, &entry) != 0) continue;
+    const unsigned pkey = ntohs(entry);
+    if (((pkey ^ wished) & ~kMembership) != 0) continue;
+    if ((pkey & kMembership) != 0) return index;
+    if (limited < 0) limited = index;
+  }
+  return limited;
+}
+
+static void read_partition(const PortQuestion& question, PortReading* reading) {
+  reading->pkey_index = question.pkey_index;
+  if (reading->attr.state != IBV_PORT_ACTIVE) return;
+  const VerbsApi& api = *question.api;
+  if (question.pkey != 0) {
+    reading->pkey_index =
+        index_of_pkey(api, question.context, question.number, reading->attr.pkey_tbl_len, question.pkey);
+  }
+  uint16_t entry = 0;
+  if (reading->pkey_index >= 0 &&
+      api.query_pkey(question.context, question.number, reading->pkey_index, &entry) == 0) {
+    reading->pkey = ntohs(entry);
+  }
+}
 
 PortReading read_port(const PortQuestion& question) {
   PortReading reading;
@@ -24,11 +55,18 @@ PortReading read_port(const PortQuestion& question) {
   }
   if (question.api->query_gid(context, question.number, reading.gid_index, &reading.gid) != 0)
     reading.gid = ibv_gid{};
+  read_partition(question, &reading);
   return reading;
 }
 
 PortQuestion Port::question() const {
-  return PortQuestion{&api(), device_->context(), number_, qp_settings_.gid_index, config_.choose_gid};
+  return PortQuestion{&api(),
+                      device_->context(),
+                      number_,
+                      qp_settings_.gid_index,
+                      config_.choose_gid,
+                      qp_settings_.pkey_index,
+                      config_.pkey};
 }
 
 bool Port::refresh() {
@@ -42,6 +80,7 @@ bool Port::take_reading(const PortReading& reading) {
     return false;
   }
   const PortAddress before = address_;
+  const uint8_t gid_index = qp_settings_.gid_index;
   attr_ = reading.attr;
   address_.lid = attr_.lid;
   address_.link_layer = attr_.link_layer;
@@ -51,7 +90,60 @@ bool Port::take_reading(const PortReading& reading) {
   qp_settings_.gid_index = reading.gid_index;
   if (state_ != PortState::kDead)
     state_ = attr_.state == IBV_PORT_ACTIVE ? PortState::kActive : PortState::kDown;
-  return before.lid != address_.lid || memcmp(before.gid.raw, address_.gid.raw, sizeof before.gid.raw) != 0;
+  const bool other_partition = take_partition(reading);
+  pulse_.set_address(qp_settings_);
+  return other_partition || gid_index != qp_settings_.gid_index || before.lid != address_.lid ||
+         memcmp(before.gid.raw, address_.gid.raw, sizeof before.gid.raw) != 0;
+}
+
+/// True when the port is in another partition now, or in its own by another index. Queue pairs keep the index
+/// that they were made with.
+bool Port::take_partition(const PortReading& reading) {
+  partition_lost_ = reading.pkey_index < 0;
+  if (partition_lost_) {
+    if (state_ == PortState::kActive) state_ = PortState::kDown;
+    return false;
+  }
+  const uint16_t before = pkey_;
+  if (reading.pkey != 0) pkey_ = reading.pkey;
+  const bool moved = reading.pkey_index != qp_settings_.pkey_index;
+  qp_settings_.pkey_index = static_cast<uint16_t>(reading.pkey_index);
+  if (moved) move_datagrams();
+  return moved || (before != 0 && before != pkey_);
+}
+
+namespace {
+
+/// Moves the pulse's queue pair to ERR: the event thread sees its receives flushed, and repairs it.
+struct PulseStop : Command {
+  const VerbsApi* api = nullptr;
+  ibv_qp* qp = nullptr;
+};
+
+void stop_pulse(Command& self) {
+  auto& command = static_cast<PulseStop&>(self);
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_ERR;
+  static_cast<void>(command.api->modify_qp(command.qp, &attr, IBV_QP_STATE));
+}
+
+}  // namespace
+
+/// Both datagram queue pairs go through RESET, to get the new index.
+void Port::move_datagrams() {
+  if (ud_.number() == 0) return;  // the port is being opened
+  ud_.set_pkey_index(qp_settings_.pkey_index);
+  ud_broken_ = true;
+  need_attention();
+  if (pulse_.number() == 0) return;
+  PulseStop* const stop = make<PulseStop>();
+  if (stop == nullptr) return;  // PINGs are not answered; nothing else depends on it
+  stop->api = &api();
+  stop->qp = pulse_.queue_pair();
+  stop->droppable = true;
+  stop->run = stop_pulse;
+  stop->done = [](Command& self) { unmake(static_cast<PulseStop*>(&self)); };
+  upkeep_.submit(*stop, Urgency::kNormal);
 }
 
 void Port::ask_device(int32_t type, uint64_t when_ns) {
@@ -104,7 +196,8 @@ void Port::end_reading(const PortQuery& query) {
 void Port::act_on(const PortQuery& query) {
   const PortState before = state_;
   const bool moved = take_reading(query.reading);
-  if (moved) addresses_.renew();
+  // On Ethernet the neighbours may be others although the own address is the same: a bond has changed over.
+  if (moved || query.type == IBV_EVENT_GID_CHANGE) addresses_.renew();
   if (state_ == PortState::kDown || moved)
     close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, query.type, 0, query.when_ns}, false);
   if (state_ == PortState::kActive && (before == PortState::kDown || query.came_up)) port_up();

@@ -21,7 +21,9 @@ struct PortReading {
   int error = 0;  // errno of the query; 0: what follows is valid
   ibv_port_attr attr{};
   uint8_t gid_index = 0;
-  ibv_gid gid{};  // zero: it has none there
+  ibv_gid gid{};       // zero: it has none there
+  int pkey_index = 0;  // -1: the port has lost its partition
+  uint16_t pkey = 0;   // the entry there; 0: the port is not active, or it cannot be read
 };
 
 /// What to read.
@@ -31,7 +33,13 @@ struct PortQuestion {
   uint8_t number = 1;
   uint8_t gid_index = 0;            // as it is used now
   GidChooser choose_gid = nullptr;  // nullptr: `gid_index`; asked while the port is active
+  uint16_t pkey_index = 0;          // as it is used now
+  uint16_t pkey = 0;                // whose index is wanted while the port is active; 0: `pkey_index`
 };
+
+/// The index of the partition key `wished` in a table of `entries`; a full membership before a limited one.
+/// -1: it is not there. Calls verbs.
+int index_of_pkey(const VerbsApi& api, ibv_context* context, uint8_t port, int entries, unsigned wished);
 
 /// Reads the port. Calls verbs.
 PortReading read_port(const PortQuestion& question);

@@ -76,6 +76,15 @@ bool Pulse::add(uint64_t name, PulsePeer& peer) {
   return peers_.insert(name, &peer);
 }
 
+void Pulse::set_address(const QpSettings& settings) {
+  const Locked locked(mutex_);
+  if (settings.gid_index != settings_.gid_index || settings.always_global != settings_.always_global)
+    ++addresses_;
+  settings_.gid_index = settings.gid_index;
+  settings_.always_global = settings.always_global;
+  settings_.pkey_index = settings.pkey_index;
+}
+
 void Pulse::remove(uint64_t name) {
   const Locked locked(mutex_);
   PulsePeer* const peer = peers_.find(name);
@@ -133,6 +142,10 @@ bool Pulse::serve() {
   if (n > 0) return false;
   if (!broken_) return lane_.pending() == 0;
   broken_ = false;
+  {
+    const Locked locked(mutex_);
+    ud_.set_pkey_index(settings_.pkey_index);
+  }
   dead_ = !ud_.revive();
   lost_sends();
   return false;
@@ -208,7 +221,7 @@ Drop Pulse::prepare(const Packet& ping, bool global, Packet* pong, PulseRoute** 
 /// and its neighbour may have changed. nullptr without memory. Under the lock.
 PulseRoute* Pulse::route_to(PulsePeer& peer, const PortAddress& to, bool global, bool unheard) {
   PulseRoute* const old = peer.route;
-  if (old != nullptr && same(old->to, to) && old->global == global) {
+  if (old != nullptr && old->address == addresses_ && same(old->to, to) && old->global == global) {
     const bool renew = unheard && to.link_layer == IBV_LINK_LAYER_ETHERNET && old->handle != nullptr &&
                        identity_.now_ns() - old->asked_ns >= kRenewNs;
     if (!renew) return old;
@@ -218,6 +231,7 @@ PulseRoute* Pulse::route_to(PulsePeer& peer, const PortAddress& to, bool global,
   if (old != nullptr) old->over = true;
   route->to = to;
   route->global = global;
+  route->address = addresses_;
   route->pulse = this;
   route->older = routes_;
   routes_ = route;
@@ -230,7 +244,11 @@ void Pulse::ask_handle(PulseRoute& route) {
   if (route.asked) return;
   const uint64_t pause = kRetryNs << std::min(std::max(route.failures, 1u) - 1, kDoublings);
   if (route.failures != 0 && identity_.now_ns() - route.asked_ns < pause) return;
-  QpSettings settings = settings_;
+  QpSettings settings;
+  {
+    const Locked locked(mutex_);
+    settings = settings_;
+  }
   settings.always_global = settings.always_global || route.global;  // back the way it came
   route.asked = true;
   route.api = api_;

@@ -37,6 +37,7 @@ struct PulseRoute : Command {
   ibv_ah* handle = nullptr;       // nullptr: cannot be made now
   uint64_t asked_ns = 0;          // when it was made, or could not be
   uint32_t failures = 0;          // in a row
+  uint32_t address = 0;           // Pulse::addresses_ when it was made
   uint32_t under_way = 0;         // answers that the device still sends with it
   std::atomic<bool> over{false};  // replaced, or the peer is gone: destroyed when nothing is under way
   PulseRoute* older = nullptr;    // list of the pulse
@@ -85,6 +86,10 @@ class Pulse {
   /// The queue pair to send a PING to; 0 when closed.
   uint32_t number() const { return ud_.number(); }
 
+  /// What address handles and, after the next repair, the queue pair are made with. Any thread.
+  void set_address(const QpSettings& settings);
+  ibv_qp* queue_pair() const { return ud_.ib(); }
+
   /// From now on `peer` is answered, until remove(). False when memory is short. Any thread.
   bool add(uint64_t name, PulsePeer& peer);
   void remove(uint64_t name);
@@ -126,11 +131,12 @@ class Pulse {
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* cq_ = nullptr;
   Ud ud_;
-  QpSettings settings_;
   Identity identity_;
   ControlLane lane_;  // event thread
   std::atomic<bool> results_{false};
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // never held during a verb
+  QpSettings settings_;                                // under it
+  uint32_t addresses_ = 0;                             // under it: changes of the settings
   Table<PulsePeer> peers_;                             // under it, by process name; with all they hold
   PulseRoute* routes_ = nullptr;                       // event thread, as all that follows
   std::array<PulseRoute*, Ud::kSends> sending_{};      // of the answers under way, by send buffer

@@ -44,6 +44,8 @@ class Ud {
   void release(uint32_t index);
   /// After a completion error: back to RTS through RESET, with the same number, all buffers posted again.
   bool revive();
+  /// From the next revive() on.
+  void set_pkey_index(uint16_t index) { settings_.pkey_index = index; }
   /// A copy is being revived elsewhere and takes this one's place afterwards: until then nothing is sent or
   /// posted.
   void suspend() {
@@ -52,6 +54,7 @@ class Ud {
   }
   void resume() { suspended_ = false; }
 
+  ibv_qp* ib() const { return qp_; }
   uint32_t number() const { return qp_ == nullptr ? 0 : qp_->qp_num; }
 
  private:

@@ -11,6 +11,10 @@ int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr) {
   return ibv_query_port(context, port, attr);
 }
 
+int query_pkey(ibv_context* context, uint8_t port, int index, uint16_t* pkey) {
+  return ibv_query_pkey(context, port, index, pkey);
+}
+
 ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int access) {
   return ibv_reg_mr(pd, address, length, access);
 }
@@ -38,6 +42,7 @@ constexpr VerbsApi kSystemVerbs = {
     .query_device = ibv_query_device,
     .query_port = query_port,
     .query_gid = ibv_query_gid,
+    .query_pkey = query_pkey,
     .alloc_pd = ibv_alloc_pd,
     .dealloc_pd = ibv_dealloc_pd,
     .reg_mr = reg_mr,

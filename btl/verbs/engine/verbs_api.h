@@ -27,6 +27,7 @@ struct VerbsApi {
   int (*query_device)(ibv_context* context, ibv_device_attr* attr);
   int (*query_port)(ibv_context* context, uint8_t port, ibv_port_attr* attr);
   int (*query_gid)(ibv_context* context, uint8_t port, int index, ibv_gid* gid);
+  int (*query_pkey)(ibv_context* context, uint8_t port, int index, uint16_t* pkey);  // as it is on the wire
   ibv_pd* (*alloc_pd)(ibv_context* context);
   int (*dealloc_pd)(ibv_pd* pd);
   ibv_mr* (*reg_mr)(ibv_pd* pd, void* address, size_t length, int access);

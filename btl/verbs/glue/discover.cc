@@ -4,6 +4,7 @@
 #include "btl/verbs/glue/discover.h"
 
 #include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/port_query.h"
 #include "btl/verbs/engine/port_values.h"
 
 namespace bfo::verbs {
@@ -39,28 +40,12 @@ uint16_t partition_of(ibv_context* context, uint8_t port, unsigned index) {
   return ntohs(pkey);
 }
 
-/// The index of the wished partition key in the port's table; a full membership before a limited one. -1: it
-/// is not there.
-int index_of_pkey(ibv_context* context, uint8_t port, const ibv_port_attr& attr, unsigned wished) {
-  constexpr unsigned kMembership = 0x8000;
-  int limited = -1;
-  for (int index = 0; index < attr.pkey_tbl_len; ++index) {
-    uint16_t entry = 0;
-    if (ibv_query_pkey(context, port, index, &entry) != 0) continue;
-    const unsigned pkey = ntohs(entry);
-    if (((pkey ^ wished) & ~kMembership) != 0) continue;
-    if ((pkey & kMembership) != 0) return index;
-    if (limited < 0) limited = index;
-  }
-  return limited;
-}
-
-void describe_partition(ibv_context* context, const ibv_port_attr& attr, const Params& params,
-                        PortFacts* port) {
+void describe_partition(const engine::VerbsApi& api, ibv_context* context, const ibv_port_attr& attr,
+                        const Params& params, PortFacts* port) {
   unsigned wished = 0;
   int index = static_cast<int>(params.ib_pkey_index);
   if (engine::find_port_value(params.ib_pkey, port->device, port->number, &wished))
-    index = index_of_pkey(context, port->number, attr, wished);
+    index = engine::index_of_pkey(api, context, port->number, attr.pkey_tbl_len, wished);
   port->pkey_index = index;
   if (index >= 0) port->pkey = partition_of(context, port->number, static_cast<unsigned>(index));
 }
@@ -78,7 +63,7 @@ void describe_port(const engine::VerbsApi& api, const DeviceSlot& device, const 
   port->lid = attr.lid;
   port->subnet_manager = attr.sm_lid;
   port->gid = address_of(context, *port, attr, params);
-  describe_partition(context, attr, params, port);
+  describe_partition(api, context, attr, params, port);
 }
 
 void add_port(const PortFacts& port, DeviceSlot* owner, Discovery* found) {

@@ -82,6 +82,8 @@ void set_address(const Params& params, const engine::PortFacts& facts, engine::C
   config->qp.service_level = static_cast<uint8_t>(value_for(params.ib_service_level, facts));
   config->qp.traffic_class = static_cast<uint8_t>(value_for(params.ib_traffic_class, facts));
   unsigned fixed = 0;
+  if (engine::find_port_value(params.ib_pkey, facts.device, facts.number, &fixed))
+    config->pkey = static_cast<uint16_t>(fixed);
   const bool ethernet = facts.link_layer == IBV_LINK_LAYER_ETHERNET;
   if (ethernet && !engine::find_port_value(params.gid_index, facts.device, facts.number, &fixed))
     config->choose_gid = preferred_gid;
