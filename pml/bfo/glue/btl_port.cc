@@ -124,17 +124,6 @@ void BtlPort::unpack_scattered(RecvRequest& req, uint64_t offset, const void* by
 
 // ---- to oneself
 
-namespace {
-
-// Byte 0 of a buffer that is one piece, else nullptr.
-const void* one_piece(const InlineSource& from) {
-  const opal_datatype_t& type = from.datatype->super;
-  if (!opal_datatype_is_contiguous_memory_layout(&type, static_cast<int32_t>(from.count))) return nullptr;
-  return static_cast<const uint8_t*>(from.buffer) + type.true_lb;
-}
-
-}  // namespace
-
 // MPI forbids buffers that overlap. Programs that have them all the same get what they sent, as over a rail.
 void BtlPort::copy_piece(const void* bytes, RecvRequest& to, size_t length) {
   if (OPAL_UNLIKELY(to.direct == nullptr)) return unpack(to, 0, bytes, length);

@@ -111,7 +111,14 @@ class BtlPort {
   // and hands it back when it fails. False: too long, too many under way, or no descriptor; nothing happened.
   static bool send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                         opal_convertor_t* conv, size_t length);
-  // Descriptors of send_copy() that have not ended. Any thread.
+  // Is the fragment of a BTL without the contract the better place for a message of the user's? Counts it.
+  bool wants_fragment(const RailHandle& rail, size_t length);
+  // send_copy() of a payload that is one piece: no convertor.
+  static bool send_piece(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                         const void* bytes, size_t length);
+  // A message came over a BTL without the contract. Any thread.
+  void note_answer() { unanswered_.store(0, std::memory_order_relaxed); }
+  // Descriptors of send_copy() and send_piece() that have not ended. Any thread.
   uint64_t copies_out() const { return static_cast<uint64_t>(copies_out_.load(std::memory_order_relaxed)); }
   void copy_ended() { count_copies(-1); }
   Post send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
@@ -170,6 +177,8 @@ class BtlPort {
   void unpack_failed(RecvRequest& req);
   bool register_all(const Peer* peer, void* base, size_t size, uint32_t flags, Registration& out);
   Post posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag, uint32_t flags);
+  static mca_btl_base_descriptor_t* copy_descriptor(const RailHandle& rail, size_t size);
+  static bool send_descriptor(const RailHandle& rail, uint8_t tag, mca_btl_base_descriptor_t* des);
 
   Module& module_;
   opal_free_list_t frags_;
@@ -185,6 +194,10 @@ class BtlPort {
       copies_out_.store(copies_out_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
   std::atomic<int32_t> copies_out_{0};
+  // Messages longer than kAlwaysSendi given to BTLs without the contract since one came back. A lost update
+  // does not matter.
+  std::atomic<uint32_t> unanswered_{0};
+  static constexpr size_t kAlwaysSendi = 256;
 };
 
 }  // namespace bfo::glue

@@ -161,6 +161,7 @@ void on_btl_message(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, mca_btl_
   Module& module = module_of(cbdata);
   const bfo_failover_btl_t* const contract = module.contract(btl);
   if (contract != nullptr) return deliver_named(module, *contract, btl, tag, des);
+  module.port().note_answer();
   deliver(module, nullptr, 0, tag, *des);
 }
 

@@ -38,8 +38,20 @@ inline void construct(opal_convertor_t& conv) {
 #endif
 }
 
+// Byte 0 of a buffer that is one piece, else nullptr.
+inline const void* one_piece(const InlineSource& from) {
+  const opal_datatype_t& type = from.datatype->super;
+  if (!opal_datatype_is_contiguous_memory_layout(&type, static_cast<int32_t>(from.count))) return nullptr;
+  return static_cast<const uint8_t*>(from.buffer) + type.true_lb;
+}
+
 inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                            const InlineSource& source, size_t length) {
+  if (OPAL_UNLIKELY(length > kAlwaysSendi || rail.btl->btl_sendi == nullptr) && rail.failover == nullptr &&
+      wants_fragment(rail, length)) {
+    if (const void* bytes = one_piece(source); bytes != nullptr)
+      return send_piece(rail, tag, hdr, hdr_size, bytes, length);
+  }
   opal_convertor_t conv;
   if (length == 0) {
     // Some BTLs look at the convertor's flags even with no payload.

@@ -34,6 +34,9 @@ uint32_t flags_of(const RailHandle& rail, const FragRecord& frag) {
 constexpr size_t kCopyBytes = 1024;
 constexpr int32_t kCopies = 256;
 
+// So many messages without an answer: the sender is ahead of its peer.
+constexpr uint32_t kAhead = 2;
+
 Fate fate_of(int status) {
   if (OPAL_LIKELY(status == BFO_RC_DELIVERED)) return Fate::kDelivered;
   return status == BFO_RC_NEVER_SENT ? Fate::kNeverSent : Fate::kUnknown;
@@ -72,13 +75,59 @@ void rdma_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, void*, mca_btl_
   frag->module->engine().on_done(frag, fate_of(status));
 }
 
+// vader has a box of 4 KiB for each peer, in which also the notices of its fragments travel. Seven messages
+// of 512 bytes fill it, and then neither sendi nor a fragment gets through until the peer reads. So a sender
+// that is ahead of its peer puts longer messages into fragments, as ob1 does. One that waits for answers
+// keeps the box, which is quicker. A BTL without sendi takes fragments anyway.
+bool BtlPort::wants_fragment(const RailHandle& rail, size_t length) {
+  if (rail.btl->btl_sendi == nullptr) return length <= kCopyBytes;
+  if ((rail.btl->btl_flags & MCA_BTL_FLAGS_SEND_INPLACE) == 0) return false;
+  const uint32_t sent = unanswered_.load(std::memory_order_relaxed);
+  if (sent >= kAhead) return true;
+  unanswered_.store(sent + 1, std::memory_order_relaxed);
+  return false;
+}
+
+// nullptr: too many are under way, or there is none.
+inline mca_btl_base_descriptor_t* BtlPort::copy_descriptor(const RailHandle& rail, size_t size) {
+  BtlPort& port = mca_pml_bfo_component.module->port();
+  if (port.copies_out_.load(std::memory_order_relaxed) >= kCopies) return nullptr;
+  const uint32_t flags = rail.failover == nullptr ? kQuiet : kDesFlags;
+  return rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, size, flags);
+}
+
+inline bool BtlPort::send_descriptor(const RailHandle& rail, uint8_t tag, mca_btl_base_descriptor_t* des) {
+  BtlPort& port = mca_pml_bfo_component.module->port();
+  des->des_cbfunc = copy_done;
+  des->des_cbdata = &port.module_;
+  des->des_context = const_cast<RailHandle*>(&rail);  // the engine's, as long as there are callbacks
+  port.count_copies(1);
+  const int rc = rail.btl->btl_send(rail.btl, rail.ep, des, tag);
+  if (rc == 1 && rail.failover == nullptr) {
+    note_carried(const_cast<RailHandle&>(rail));
+    port.copy_ended();
+    return true;
+  }
+  if (OPAL_LIKELY(rc >= 0) || rc == OPAL_ERR_RESOURCE_BUSY) return true;
+  port.copy_ended();
+  rail.btl->btl_free(rail.btl, des);
+  return false;
+}
+
+bool BtlPort::send_piece(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                         const void* bytes, size_t length) {
+  mca_btl_base_descriptor_t* des = copy_descriptor(rail, hdr_size + length);
+  if (OPAL_UNLIKELY(des == nullptr)) return false;
+  uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
+  memcpy(to, hdr, hdr_size);
+  if (length > 0) memcpy(to + hdr_size, bytes, length);
+  return send_descriptor(rail, tag, des);
+}
+
 bool BtlPort::send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                         opal_convertor_t* conv, size_t length) {
-  BtlPort& port = mca_pml_bfo_component.module->port();
-  if (length > kCopyBytes || port.copies_out_.load(std::memory_order_relaxed) >= kCopies) return false;
-  const uint32_t flags = rail.failover == nullptr ? kQuiet : kDesFlags;
-  mca_btl_base_descriptor_t* des =
-      rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size + length, flags);
+  if (length > kCopyBytes) return false;
+  mca_btl_base_descriptor_t* des = copy_descriptor(rail, hdr_size + length);
   if (OPAL_UNLIKELY(des == nullptr)) return false;
   uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
   memcpy(to, hdr, hdr_size);
@@ -90,20 +139,7 @@ bool BtlPort::send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, si
     size_t packed = length;
     opal_convertor_pack(conv, &iov, &count, &packed);
   }
-  des->des_cbfunc = copy_done;
-  des->des_cbdata = &port.module_;
-  des->des_context = const_cast<RailHandle*>(&rail);  // the engine's, as long as there are callbacks
-  port.count_copies(1);
-  const int rc = rail.btl->btl_send(rail.btl, rail.ep, des, tag);
-  if (rc == 1 && flags == kQuiet) {
-    note_carried(const_cast<RailHandle&>(rail));
-    port.copy_ended();
-    return true;
-  }
-  if (OPAL_LIKELY(rc >= 0) || rc == OPAL_ERR_RESOURCE_BUSY) return true;
-  port.copy_ended();
-  rail.btl->btl_free(rail.btl, des);
-  return false;
+  return send_descriptor(rail, tag, des);
 }
 
 Post BtlPort::posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag, uint32_t flags) {
