@@ -96,19 +96,25 @@ TEST(AccessFlags, MemoryOnlyRead_NeedNotBeWritable) {
             IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE);
 }
 
+ibv_cq* reserve(engine::CqSet& set, uint32_t entries) {
+  EXPECT_TRUE(set.ready(entries)) << "its lane is inline";
+  return set.reserve(entries);
+}
+
 TEST(CqSet, Reservations_NeverExceedAQueueAndGrowTheSet) {
   FakeFabric fabric;
   FakeDevice& device = fabric.add_device("dev");
   engine::CqSet set;
-  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 100, 60, 80));
-  ibv_cq* first = set.reserve(20);
+  engine::ControlLane lane;
+  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 100, 60, 80, &lane));
+  ibv_cq* first = reserve(set, 20);
   EXPECT_EQ(first, set.first());
-  ibv_cq* second = set.reserve(20);
+  ibv_cq* second = reserve(set, 20);
   EXPECT_NE(second, first) << "80 entries: 60 and 20 are taken";
   EXPECT_EQ(set.count(), 2u);
   set.release(first, 20);
-  EXPECT_EQ(set.reserve(20), first);
-  EXPECT_EQ(set.reserve(101), nullptr) << "more than the device can";
+  EXPECT_EQ(reserve(set, 20), first);
+  EXPECT_EQ(reserve(set, 101), nullptr) << "more than the device can";
   EXPECT_TRUE(set.close());
 }
 
@@ -116,8 +122,9 @@ TEST(CqSet, ThousandsOfPeers_FindRoomInFewQueues) {
   FakeFabric fabric;
   FakeDevice& device = fabric.add_device("dev");
   engine::CqSet set;
-  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 4'000'000, 160, 256));
-  for (int peer = 0; peer < 20'000; ++peer) ASSERT_NE(set.reserve(260), nullptr) << peer;
+  engine::ControlLane lane;
+  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 4'000'000, 160, 256, &lane));
+  for (int peer = 0; peer < 20'000; ++peer) ASSERT_NE(reserve(set, 260), nullptr) << peer;
   EXPECT_LE(set.count(), 20u) << "each is polled in each turn";
   EXPECT_EQ(fabric.cqs.size(), set.count());
   EXPECT_TRUE(set.close());
@@ -128,8 +135,9 @@ TEST(CqSet, SmallQueuesOnly_TheChainHasNoEnd) {
   FakeFabric fabric;
   FakeDevice& device = fabric.add_device("dev");
   engine::CqSet set;
-  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 600, 160, 256));
-  for (int peer = 0; peer < 2'000; ++peer) ASSERT_NE(set.reserve(260), nullptr) << peer;
+  engine::ControlLane lane;
+  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 600, 160, 256, &lane));
+  for (int peer = 0; peer < 2'000; ++peer) ASSERT_NE(reserve(set, 260), nullptr) << peer;
   EXPECT_GE(set.count(), 1'000u);
   EXPECT_TRUE(set.close());
 }
@@ -138,14 +146,15 @@ TEST(CqSet, DeviceShortOfMemory_TakesASmallerQueue) {
   FakeFabric fabric;
   FakeDevice& device = fabric.add_device("dev");
   engine::CqSet set;
-  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 100'000, 160, 8192));
+  engine::ControlLane lane;
+  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 100'000, 160, 8192, &lane));
   while (set.count() == 1) {
     fabric.refusals = {{"create_cq", 1, 3, ENOMEM}};
-    ASSERT_NE(set.reserve(260), nullptr);
+    ASSERT_NE(reserve(set, 260), nullptr);
   }
   EXPECT_EQ(fabric.cqs.back()->cqe, 1024) << "8192 refused three times";
   fabric.refusals = {{"create_cq", 1, 100, ENOMEM}};
-  while (set.reserve(260) != nullptr) {
+  while (reserve(set, 260) != nullptr) {
   }
   EXPECT_EQ(errno, ENOMEM);
   EXPECT_EQ(set.count(), 2u);
@@ -156,7 +165,8 @@ TEST(CqSet, FixedPartLargerThanTheDevice_IsRefused) {
   FakeFabric fabric;
   FakeDevice& device = fabric.add_device("dev");
   engine::CqSet set;
-  EXPECT_FALSE(set.open(fake_verbs(), &device.context, 100, 101, 80));
+  engine::ControlLane lane;
+  EXPECT_FALSE(set.open(fake_verbs(), &device.context, 100, 101, 80, &lane));
 }
 
 TEST(Reactions, UnknownValues_HaveOne) {

@@ -179,6 +179,54 @@ TEST(Upkeep, RepairFails_TriedAgain) {
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
 }
 
+/// The first completion queue has no room for a connection.
+engine::Config full_queue() {
+  engine::Config config = deferred();
+  config.cq_entries = 1;
+  return config;
+}
+
+TEST(Upkeep, CompletionQueueIsFull_AnotherIsMadeOutsideOfProgress) {
+  Slow w(full_queue());
+  w.fabric.block_ns = {{"create_cq", kSecond}};
+  engine::connect_want(w.a.endpoint);
+  w.live(300, false);
+  EXPECT_EQ(w.a.endpoint.epoch, 0u) << "an attempt waits for its place";
+  EXPECT_EQ(w.a.port.upkeep().pending(), 1u);
+  ASSERT_TRUE(Slow::serve_upkeep(w.a));
+  w.live(300, false);
+  EXPECT_EQ(w.a.endpoint.phase, Phase::kRequesting);
+  EXPECT_EQ(w.b.port.upkeep().pending(), 1u) << "the responder needs one, too";
+  w.live(700);
+  EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
+  EXPECT_EQ(w.a.endpoint.epoch, 1u);
+  EXPECT_EQ(w.a.port.cqs().count(), 2u);
+  EXPECT_EQ(w.longest, 0u) << "a round of progress took the time of the verb";
+  EXPECT_EQ(w.fabric.progress_verbs, 0);
+  w.expect_messages();
+}
+
+TEST(Upkeep, CompletionQueueCannotBeMade_CountedAndTriedAgain) {
+  Slow w(full_queue());
+  w.fabric.refusals = {{"create_cq", 1, 30, ENOMEM, w.a.fake}};
+  engine::connect_want(w.a.endpoint);
+  w.live(700);
+  EXPECT_GE(w.a.port.resources().failures[static_cast<size_t>(engine::Object::kCompletionQueue)], 2u);
+  EXPECT_GE(w.b.port.resources().refused_by_peers, 1u);
+  w.live(700);
+  EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
+}
+
+TEST(Upkeep, PortClosesWhileACompletionQueueIsMade_NothingIsLeft) {
+  for (const bool made : {false, true}) {
+    Slow w(full_queue());
+    engine::connect_want(w.a.endpoint);
+    w.live(5, false);
+    if (made) Slow::serve_upkeep(w.a);
+    EXPECT_EQ(w.a.port.upkeep().pending(), 1u);
+  }
+}
+
 TEST(Upkeep, PortClosesWithACommandWaiting_NothingIsLeft) {
   Slow w;
   w.connect_slowly();

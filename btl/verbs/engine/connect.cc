@@ -67,6 +67,11 @@ void set_phase(Endpoint& endpoint, Phase phase, uint64_t now) {
   endpoint.phase_since_ns = now;
 }
 
+/// Every work request may come back as an error completion, the drain's markers too.
+uint32_t completions_of(const Port& port) {
+  return port.settings().send_depth + kProbeDepth;
+}
+
 /// What messages and the queue pairs need. Object::kNone, or what cannot be made now, with errno.
 Object make_room(Endpoint& endpoint) {
   Port& port = *endpoint.port;
@@ -74,8 +79,7 @@ Object make_room(Endpoint& endpoint) {
   errno = 0;
   if (!ring_reserve(endpoint)) return Object::kMemory;
   if (host.prepare != nullptr && !host.prepare(host.ctx)) return Object::kMemory;
-  // Every work request may come back as an error completion, the drain's markers too.
-  endpoint.reserved = port.settings().send_depth + kProbeDepth;
+  endpoint.reserved = completions_of(port);
   endpoint.send_cq = port.cqs().reserve(endpoint.reserved);
   return endpoint.send_cq != nullptr ? Object::kNone : Object::kCompletionQueue;
 }
@@ -121,6 +125,11 @@ void make_queue_pairs(Endpoint& endpoint, const Packet* request, uint64_t now) {
 }
 
 void start(Endpoint& endpoint, uint64_t now) {
+  Port& port = *endpoint.port;
+  if (endpoint.initiator && !port.cqs().ready(completions_of(port))) {
+    endpoint.hurry = true;  // it begins when there is room for its completions
+    return;
+  }
   if (!handshake_begins(endpoint, now)) {
     endpoint.hurry = true;
     // What waits for a place does not wait for the peer.
@@ -195,8 +204,9 @@ void learn_landing(Endpoint& endpoint, const Packet& packet) {
 }
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  if (endpoint.command != nullptr) return;    // the last attempt is not gone yet: REQ comes again
-  if (!handshake_answered(endpoint)) return;  // it comes again
+  if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
+  Port& port = *endpoint.port;
+  if (!port.cqs().ready(completions_of(port)) || !handshake_answered(endpoint)) return;  // it comes again
   reset_epoch(endpoint, packet.epoch);
   if (!endpoint.wanted) waits_from(endpoint, now);  // what is parked from now on has waited since now
   endpoint.wanted = true;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "btl/verbs/engine/control.h"
 #include "btl/verbs/engine/verbs_api.h"
 
 namespace bfo::engine {
@@ -86,6 +87,19 @@ constexpr uint64_t work_low(uint64_t wr_id) {
   return wr_id & 0x00ffffffffffffffull;
 }
 
+class CqSet;
+
+/// Makes a completion queue of `size` entries, or fewer where the device has no room, but `at_least`.
+struct CqGrowth : Command {
+  CqSet* set = nullptr;
+  const VerbsApi* api = nullptr;
+  ibv_context* context = nullptr;
+  uint32_t at_least = 0;
+  uint32_t size = 0;
+  ibv_cq* cq = nullptr;
+  int error = 0;  // errno, when there is no queue
+};
+
 /// The completion queues of one port, a chain without a limit of its own. A queue pair reserves room for
 /// every work request it may ever have outstanding, so no queue can overrun (CQ_ERR would lose acknowledged
 /// receives). The first queue also takes all receives: normally it is the only one, and one poll sees
@@ -101,10 +115,13 @@ class CqSet {
   };
 
   /// Creates the first queue with at least `fixed` entries reserved for receives and datagrams and room for
-  /// some senders. False with errno.
-  bool open(const VerbsApi& api, ibv_context* context, int max_cqe, uint32_t fixed, uint32_t target);
-  /// Reserves `entries` in some queue, creating one when all are full. nullptr with errno when the device
-  /// refuses.
+  /// some senders. False with errno. Control threads of `lane` make further ones.
+  bool open(const VerbsApi& api, ibv_context* context, int max_cqe, uint32_t fixed, uint32_t target,
+            ControlLane* lane);
+  /// True when reserve() has an answer. False: a queue is being made; its end brings the port attention.
+  bool ready(uint32_t entries);
+  /// Reserves `entries` in some queue. nullptr with errno when there is no room and the device refused to
+  /// make another one. Only after ready().
   ibv_cq* reserve(uint32_t entries);
   void release(ibv_cq* cq, uint32_t entries);
 
@@ -118,7 +135,11 @@ class CqSet {
   bool close();
 
  private:
-  bool create(Queue* queue, uint32_t at_least, uint64_t wished);
+  Queue* with_room(uint32_t entries);
+  bool plan(CqGrowth* growth, uint32_t at_least, uint64_t wished) const;
+  void grow(uint32_t entries);
+  void grown(const CqGrowth& growth);
+  void add(Queue* queue, const CqGrowth& growth, uint32_t reserved);
 
   const VerbsApi* api_ = nullptr;
   ibv_context* context_ = nullptr;
@@ -128,6 +149,9 @@ class CqSet {
   uint64_t entries_ = 0;  // of all queues
   Queue* chain_ = nullptr;
   Queue first_{};
+  ControlLane* lane_ = nullptr;
+  bool growing_ = false;  // a queue is being made
+  int error_ = 0;         // errno of the last one that could not be made, until somebody was told
 };
 
 }  // namespace bfo::engine

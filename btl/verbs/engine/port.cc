@@ -118,7 +118,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   queue_pairs_.open(config.control, 1, &attention_);
   stops_.open(config.control, 1, &attention_);
   registrations_.open(config.control, 1, &attention_);
-  upkeep_.open(config.control, 1, &attention_);
+  upkeep_.open(config.control, 2, &attention_);
   *what = "port attributes";
   errno = ENETDOWN;
   refresh();
@@ -148,7 +148,8 @@ bool Port::open_queues(const char** what) {
       std::min(config.receive_depth, static_cast<uint32_t>(std::max(device_->attr().max_srq_wr, 1)));
   const uint32_t fixed = config.receive_depth + Ud::kReceives + Ud::kSends;
   *what = "completion queue";
-  if (!cqs_.open(api, device_->context(), device_->attr().max_cqe, fixed, config.cq_entries)) return false;
+  if (!cqs_.open(api, device_->context(), device_->attr().max_cqe, fixed, config.cq_entries, &upkeep_))
+    return false;
   cq_ = cqs_.first();
   *what = "shared receive queue";
   // With a bound on retries a receiver without buffers ends connections: then none may be missing.

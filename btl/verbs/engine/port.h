@@ -222,7 +222,7 @@ class Port {
   /// Registration and deregistration of receive buffers.
   ControlLane& registrations() { return registrations_; }
   /// What the port itself needs while it is in use: its attributes are read, its datagram queue pair is
-  /// repaired.
+  /// repaired, and further completion queues are made.
   ControlLane& upkeep() { return upkeep_; }
   /// What grow_receives() asked for has ended, or what shrink_receives() did.
   void receives_grown(const SrqGrowth& growth);
