@@ -236,7 +236,7 @@ TEST(Connect, DeviceDiesAfterAnEpochThatWasNeverUpHere_IsReportedDownAndClosed) 
   up_at_the_initiator_only(w);
   engine::close_order(w.b.endpoint, 1, BFO_CAUSE_PEER_DOWN, 0, 0);
   w.pass(1);
-  ASSERT_EQ(w.b.endpoint.last_closed.name.epoch, 1u);
+  ASSERT_EQ(w.b.endpoint.connection->last_closed.name.epoch, 1u);
   EXPECT_TRUE(w.b.log.empty());
   w.fabric.raise(*w.b.fake, IBV_EVENT_DEVICE_FATAL, 0);
   w.pass(5);

@@ -222,7 +222,7 @@ TEST(Drain, GapOfAPayloadThatWasInAFragment_IsLostNotReadFromTheSlot) {
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.pass(1);
   w.a.endpoint.gap_asked = true;
-  w.a.endpoint.gap_name = w.a.endpoint.last_closed.name;
+  w.a.endpoint.gap_name = w.a.endpoint.connection->last_closed.name;
   w.a.endpoint.gap_delivered = 0;
   w.a.port.need_attention();
   w.a.poll();
@@ -309,7 +309,7 @@ TEST(Drain, PeerGotFewerThanAcknowledged_SlotsAreHandedBackAndTheRestCounted) {
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.pass(1);
   w.a.endpoint.gap_asked = true;
-  w.a.endpoint.gap_name = w.a.endpoint.last_closed.name;
+  w.a.endpoint.gap_name = w.a.endpoint.connection->last_closed.name;
   w.a.endpoint.gap_delivered = 2;
   w.a.port.need_attention();
   w.a.log.clear();

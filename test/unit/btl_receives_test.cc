@@ -2,6 +2,8 @@
 //
 // btl_receives_test.cc: how much memory a port registers: little when it is idle, more while messages crowd,
 // little again afterwards.
+#include <malloc.h>
+
 #include "test/unit/btl_rails_world.h"
 
 namespace bfo::test {
@@ -39,6 +41,39 @@ TEST(Pinned, ConnectedPeer_AtMost64KiBPerRail) {
   const size_t before = w.left.rails[0].device.arena().pinned();
   ASSERT_TRUE(w.run(1'000));
   EXPECT_LE(w.left.rails[0].device.arena().pinned() - before, 65536u);
+}
+
+/// What a process keeps for each rank of a large job that it never speaks to, on each port: no buffer, and
+/// what connections need is made with the first one.
+TEST(KnownPeer, NeverSpokenTo_SmallAndNothingRegistered) {
+  constexpr size_t kPeers = 2'000;
+  constexpr size_t kMost = 960;
+  RailsWorld w(1);
+  w.open(large_buffers());
+  engine::Port& port = w.left.rails[0].port;
+  const size_t pinned = w.left.rails[0].device.arena().pinned();
+  const size_t before = mallinfo2().uordblks;
+  std::vector<engine::Endpoint*> known;
+  known.reserve(kPeers);
+  for (size_t i = 0; i < kPeers; ++i) {
+    known.push_back(engine::make<engine::Endpoint>());
+    known.back()->peer_name = 1'000 + i;
+    ASSERT_TRUE(port.add(*known.back()));
+  }
+  const size_t each = (mallinfo2().uordblks - before) / kPeers;
+  EXPECT_LE(each, kMost);
+  if (before != 0) {  // a sanitizer's allocator does not count
+    EXPECT_GT(each, sizeof(engine::Endpoint));
+  }
+  EXPECT_EQ(w.left.rails[0].device.arena().pinned(), pinned);
+  w.left.write("to the one that is spoken to");
+  ASSERT_TRUE(w.run(1'000));
+  EXPECT_NE(w.left.rails[0].endpoint.connection, nullptr);
+  for (engine::Endpoint* endpoint : known) {
+    EXPECT_EQ(endpoint->connection, nullptr);
+    port.remove(*endpoint);
+    engine::unmake(endpoint);
+  }
 }
 
 /// A burst that leaves fewer than a quarter of the buffers: the device says so, and there are twice as many.

@@ -379,9 +379,9 @@ void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, ui
   host.rail_down(host.ctx, endpoint, event);
   return_parked(endpoint);
   // The last attempt may have got far enough to be drained: an epoch has one count.
-  const ClosedEpoch& closed = endpoint.last_closed;
-  const bool again = closed.store >= 0 && closed.name.epoch == endpoint.epoch;
-  report_closed(endpoint, event, again ? closed.result : BFO_FENCED, again ? closed.delivered : 0);
+  const ClosedEpoch* const closed = last_closed(endpoint);
+  const bool again = closed != nullptr && closed->name.epoch == endpoint.epoch;
+  report_closed(endpoint, event, again ? closed->result : BFO_FENCED, again ? closed->delivered : 0);
 }
 
 void connect_left(Endpoint& endpoint, uint64_t now) {

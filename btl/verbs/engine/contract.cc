@@ -24,7 +24,8 @@ void rail_connect(Endpoint& rail) {
 
 void rail_fence(Endpoint& rail, uint32_t epoch) {
   const Guard guard(rail.port->lock());
-  const bool closed = rail.last_closed.store >= 0 && rail.last_closed.name.epoch >= epoch;
+  const ClosedEpoch* const last = last_closed(rail);
+  const bool closed = last != nullptr && last->name.epoch >= epoch;
   if (closed) {
     rail.repeat_closed = true;
   } else {

@@ -25,7 +25,7 @@ namespace {
 void settle_cause(Endpoint& endpoint) {
   if (!endpoint.cause_open) return;
   endpoint.cause_open = false;
-  bfo_rail_event_t& event = endpoint.down_event;
+  bfo_rail_event_t& event = endpoint.connection->down_event;
   if (only_flushed(event.cause, event.code)) flush_text(endpoint.finding, event.text, sizeof event.text);
   const Host& host = endpoint.port->host();
   if (endpoint.announced && host.cause_known != nullptr) host.cause_known(host.ctx, endpoint, event);
@@ -40,7 +40,7 @@ bool name_cause(Endpoint& endpoint, const CloseOrder& better, uint32_t epoch) {
   first.code = better.code;
   first.vendor_err = better.vendor_err;
   if (endpoint.phase != Phase::kDraining) return true;
-  bfo_rail_event_t& event = endpoint.down_event;
+  bfo_rail_event_t& event = endpoint.connection->down_event;
   event.cause = better.cause;
   event.code = better.code;
   event.vendor_err = better.vendor_err;
@@ -91,10 +91,10 @@ void schedule_return(Endpoint& endpoint, uint64_t now) {
 /// Why the epoch ends does not matter any more: it is no failure.
 void tell_left(Endpoint& endpoint, uint64_t now) {
   if (!endpoint.peer_left || endpoint.ever_up || endpoint.announced || endpoint.told_lost) return;
-  endpoint.down_event = make_event(endpoint, BFO_CAUSE_SHUTDOWN, 0, 0, now);
+  endpoint.connection->down_event = make_event(endpoint, BFO_CAUSE_SHUTDOWN, 0, 0, now);
   const Host& host = endpoint.port->host();
   endpoint.announced = true;
-  host.rail_down(host.ctx, endpoint, endpoint.down_event);
+  host.rail_down(host.ctx, endpoint, endpoint.connection->down_event);
 }
 
 void finish(Endpoint& endpoint, uint64_t now) {
@@ -104,12 +104,12 @@ void finish(Endpoint& endpoint, uint64_t now) {
     // A responder that never was up here: the initiator may be, and nothing else will tell it.
     endpoint.announced = true;
     host.rail_up(host.ctx, endpoint, make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now));
-    host.rail_down(host.ctx, endpoint, endpoint.down_event);
+    host.rail_down(host.ctx, endpoint, endpoint.connection->down_event);
   }
   tell_left(endpoint, now);
   if (!endpoint.handed_back) hand_back(endpoint);
-  ClosedEpoch& closed = endpoint.last_closed;
-  bfo_rail_event_t event = endpoint.down_event;
+  ClosedEpoch& closed = endpoint.connection->last_closed;
+  bfo_rail_event_t event = endpoint.connection->down_event;
   {
     const Guard guard(port.lock());
     BFO_DCHECK(port.books_balance());
@@ -191,9 +191,9 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
   endpoint.cause_open = only_flushed(order.cause, order.code);
   endpoint.finding = Finding{};
   qp_stop(endpoint);
-  endpoint.down_event = make_event(endpoint, order.cause, order.code, order.vendor_err, now);
-  endpoint.down_event.evidence_ns = order.evidence_ns;
-  if (endpoint.announced) port.host().rail_down(port.host().ctx, endpoint, endpoint.down_event);
+  endpoint.connection->down_event = make_event(endpoint, order.cause, order.code, order.vendor_err, now);
+  endpoint.connection->down_event.evidence_ns = order.evidence_ns;
+  if (endpoint.announced) port.host().rail_down(port.host().ctx, endpoint, endpoint.connection->down_event);
   tell_left(endpoint, now);
 }
 
@@ -262,12 +262,12 @@ void report_closed(Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_
 }
 
 void report_lost_reply(Endpoint& endpoint) {
-  ClosedEpoch& closed = endpoint.last_closed;
-  if (!endpoint.device_dead || closed.store < 0 || closed.told) return;
+  ClosedEpoch* const closed = last_closed(endpoint);
+  if (!endpoint.device_dead || closed == nullptr || closed->told) return;
   const Host& host = endpoint.port->host();
-  closed.told = true;
-  host.rail_down(host.ctx, endpoint, closed.event);
-  report_closed(endpoint, closed.event, closed.result, closed.delivered);
+  closed->told = true;
+  host.rail_down(host.ctx, endpoint, closed->event);
+  report_closed(endpoint, closed->event, closed->result, closed->delivered);
 }
 
 void note_peer_closed(Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t delivered) {
@@ -302,23 +302,24 @@ void report_abandoned(Endpoint& endpoint, uint32_t epoch) {
 
 void fence_step(Endpoint& endpoint) {
   const uint32_t epoch = endpoint.fence_asked;
-  ClosedEpoch& closed = endpoint.last_closed;
-  const bool drained = closed.store >= 0 && closed.name.epoch >= epoch;
+  ClosedEpoch* const closed = last_closed(endpoint);
+  const bool drained = closed != nullptr && closed->name.epoch >= epoch;
   const bool last = endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable;
   const bool over = drained || last || abandoned(endpoint, epoch) || epoch <= endpoint.said_closed;
   if (!over) return;  // closing
   endpoint.fence_asked = 0;
   if (epoch <= endpoint.said_closed) return;
   if (!drained) return report_abandoned(endpoint, epoch);
-  closed.told = true;
-  report_closed(endpoint, closed.event, closed.result, closed.delivered);
+  closed->told = true;
+  report_closed(endpoint, closed->event, closed->result, closed->delivered);
 }
 
 void gap_step(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
-  ClosedEpoch& closed = endpoint.last_closed;
-  const Count count = count_of(endpoint.gap_name.epoch, closed.store >= 0, closed.name.epoch);
+  ClosedEpoch* const last = last_closed(endpoint);
+  const Count count =
+      count_of(endpoint.gap_name.epoch, last != nullptr, last != nullptr ? last->name.epoch : 0);
   if (count == Count::kWait) {
     if (!abandoned(endpoint, endpoint.gap_name.epoch)) return;
     endpoint.gap_asked = false;
@@ -326,6 +327,7 @@ void gap_step(Endpoint& endpoint) {
     return;
   }
   endpoint.gap_asked = false;
+  ClosedEpoch& closed = *last;
   if (!closed.told) {
     // The epoch was never up here, but it was there: the peer waits to hear that it is closed (H5).
     closed.told = true;

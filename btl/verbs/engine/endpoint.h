@@ -79,7 +79,15 @@ struct ClosedEpoch {
   uint64_t delivered = 0;
   bool told = false;  // rail_closed was called for it
   SendRing ring;      // its store stays untouched until the next epoch closes
-  int store = -1;     // index into Endpoint::stores
+  int store = -1;     // index into Connection::stores
+};
+
+/// What an endpoint needs from its first connection on. Most peers of a large job are never spoken to: it is
+/// made with the first ring, and lasts as long as the endpoint.
+struct Connection {
+  RingStore stores[2];
+  bfo_rail_event_t down_event{};
+  ClosedEpoch last_closed;
 };
 
 /// Evidence that an epoch must end; the first one counts.
@@ -95,6 +103,11 @@ struct CloseOrder {
 /// glue embeds it as first member. Fields are guarded by the port's lock when Open MPI uses threads;
 /// `delivered` and the timers belong to the progress function alone.
 struct Endpoint {
+  Endpoint() = default;
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+  ~Endpoint() { unmake(connection); }
+
   // hot
   Phase phase = Phase::kIdle;
   bool usable = false;  // phase is kUp or kSuspect: one test on the send path
@@ -134,8 +147,8 @@ struct Endpoint {
   uint32_t probe_psn = 0;
   uint64_t landing_address = 0;  // the peer's, target of zero-byte writes
   uint32_t landing_rkey = 0;
-  RingStore stores[2];
-  int store = 0;  // the one `ring` uses
+  Connection* connection = nullptr;  // ring_reserve() makes it: there in every phase that drains
+  int store = 0;                     // of connection->stores, the one `ring` uses
 
   uint64_t ended_before = 0;  // work that ended and is not in `ring`: of older epochs, or never posted
 
@@ -188,10 +201,8 @@ struct Endpoint {
   bool device_dead = false;
   bool cause_open = false;  // all evidence was a flush; cause_known() follows
   Finding finding;          // what the device said about that
-  bfo_rail_event_t down_event{};
   uint64_t phase_since_ns = 0;
 
-  ClosedEpoch last_closed;
   bool repeat_closed = false;  // fence() on a closed epoch: report it again
   uint32_t fence_asked = 0;  // fence() on an epoch that is not closed: its end is reported, also if it never
                              // was up here; 0 = none
@@ -204,6 +215,12 @@ struct Endpoint {
   Endpoint* next = nullptr;
   void* owner = nullptr;  // the glue's
 };
+
+/// The last epoch that was drained and closed; nullptr: none yet.
+inline ClosedEpoch* last_closed(const Endpoint& endpoint) {
+  Connection* const connection = endpoint.connection;
+  return connection != nullptr && connection->last_closed.store >= 0 ? &connection->last_closed : nullptr;
+}
 
 /// The connection's name, equal on both sides: mixed from both port nonces.
 uint64_t connection_id(uint64_t nonce_a, uint64_t nonce_b);

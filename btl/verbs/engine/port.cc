@@ -390,7 +390,8 @@ void Port::first_message(Endpoint& endpoint) {
   const uint64_t now = env_.now_ns();
   bfo_rail_event_t event = make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now);
   host_.rail_up(host_.ctx, endpoint, event);
-  if (endpoint.phase == Phase::kDraining) host_.rail_down(host_.ctx, endpoint, endpoint.down_event);
+  if (endpoint.phase == Phase::kDraining)
+    host_.rail_down(host_.ctx, endpoint, endpoint.connection->down_event);
 }
 
 void Port::handle_probe(const ibv_wc& wc) {
@@ -571,10 +572,9 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
   report_lost_reply(endpoint);
   if (endpoint.gap_asked) gap_step(endpoint);
   if (endpoint.fence_asked != 0) fence_step(endpoint);
-  if (endpoint.repeat_closed && endpoint.last_closed.store >= 0) {
+  if (const ClosedEpoch* const closed = last_closed(endpoint); endpoint.repeat_closed && closed != nullptr) {
     endpoint.repeat_closed = false;
-    const ClosedEpoch& closed = endpoint.last_closed;
-    report_closed(endpoint, closed.event, closed.result, closed.delivered);
+    report_closed(endpoint, closed->event, closed->result, closed->delivered);
   }
 }
 

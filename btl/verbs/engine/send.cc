@@ -110,7 +110,8 @@ namespace {
 /// The store of the last closed epoch stays as it is until the next one closes, in case the peer reports a
 /// gap.
 int next_store(const Endpoint& endpoint) {
-  return endpoint.last_closed.store == 0 ? 1 : 0;
+  const ClosedEpoch* const closed = last_closed(endpoint);
+  return closed != nullptr && closed->store == 0 ? 1 : 0;
 }
 
 }  // namespace
@@ -118,7 +119,11 @@ int next_store(const Endpoint& endpoint) {
 bool ring_reserve(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Config& config = port.config();
-  RingStore& store = endpoint.stores[next_store(endpoint)];
+  if (endpoint.connection == nullptr && (endpoint.connection = make<Connection>()) == nullptr) {
+    errno = ENOMEM;
+    return false;
+  }
+  RingStore& store = endpoint.connection->stores[next_store(endpoint)];
   if (store.slots.size() == 0 && !store.slots.reset(config.send_depth)) {
     errno = ENOMEM;
     return false;
@@ -135,11 +140,11 @@ bool ring_open(Endpoint& endpoint) {
   const Config& config = port.config();
   if (!ring_reserve(endpoint)) return false;
   endpoint.store = next_store(endpoint);
-  const RingStore& store = endpoint.stores[endpoint.store];
+  RingStore& store = endpoint.connection->stores[endpoint.store];
   ring_forget(endpoint);
   SendRing& ring = endpoint.ring;
   ring.qp = endpoint.data.ib();
-  ring.slots = endpoint.stores[endpoint.store].slots.data();
+  ring.slots = store.slots.data();
   ring.memory = store.memory;
   ring.lkey = store.lkey;
   ring.mask = config.send_depth - 1;
