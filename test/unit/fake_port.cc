@@ -57,6 +57,7 @@ bool FakePort::sendi(const RailHandle& rail, std::uint8_t tag, const void* h, st
 bool FakePort::sendi(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, InlineSource& s,
                      std::size_t n) {
   if (const auto inside = std::exchange(inside_, nullptr)) inside();
+  if (hl + n > longest_offered_) longest_offered_ = hl + n;
   if (!world_.options.sendi || !world_.room(rank_, rail.rank, rail.rail)) return false;
   if (!world_.takes(hl + n)) return false;
   if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return false;

@@ -120,6 +120,7 @@ class FakePort {
   int peers_failed_ = 0;
   std::vector<std::pair<PeerHandle, xfer::PeerLoss>> losses_;
   std::function<bool(std::size_t)> refuse_;  ///< true: no memory for that many bytes
+  std::size_t longest_offered_ = 0;          ///< to sendi, header included
   std::function<void()> inside_;             ///< called once, inside the next sendi
   std::vector<FailoverEvent> events_;
   std::vector<RailName> peer_downs_;                           ///< what was handed to the BTL

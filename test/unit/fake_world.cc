@@ -34,6 +34,7 @@ xfer::Peer<FakePort>* World::peer(int me, int other) {
   for (int r = 0; r < options.rails; ++r) {
     xfer::RailLimits l;
     l.eager_limit = options.eager;
+    l.inline_limit = options.longest_inline;
     l.rndv_eager_limit = options.rndv_eager != 0 ? options.rndv_eager : options.eager;
     l.max_send_size = options.max_send;
     l.get_limit = options.get ? options.rdma_limit : 0;

@@ -47,6 +47,7 @@ class World {
     bool loopback = false;  ///< deliver inside the send call, as the self BTL does
     bool rdma_now = false;  ///< PUTs and READs end inside the call
     std::size_t eager = 256;
+    std::size_t longest_inline = SIZE_MAX;
     std::size_t rndv_eager = 0;  ///< 0: as `eager`
     std::size_t max_send = 1024;
     std::size_t rdma_limit = 1 << 20;

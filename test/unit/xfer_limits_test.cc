@@ -66,6 +66,33 @@ TEST(Limits, AnyCombination_EveryMessageArrives) {
   }
 }
 
+/// A rail that copies short messages only: longer ones are posted with a record at once, and sendi is not
+/// asked in vain.
+TEST(Limits, LongerThanInline_SendiIsNotAsked) {
+  constexpr std::size_t header = sizeof(core::MatchHdr);
+  World::Options o;
+  o.rails = 1;
+  o.eager = 4096;
+  o.longest_inline = header + 100;
+  World w(o);
+  w.isend(0, 1, 1, pattern(100, 1));
+  EXPECT_EQ(w.ports[0]->longest_offered_, header + 100);
+  for (const std::size_t n : {std::size_t{101}, 4096 - header}) {
+    const auto data = pattern(n, 2);
+    FakePort::InlineSource source{data.data()};
+    xfer::SendArgs<FakePort> args;
+    args.comm = w.comms[0];
+    args.dst = 1;
+    args.length = n;
+    EXPECT_FALSE(w.engines[0]->send_inline(args, source));
+    w.isend(0, 1, 1, data);
+    EXPECT_NE(w.flights.back().frag, nullptr);
+  }
+  EXPECT_EQ(w.ports[0]->longest_offered_, header + 100);
+  World other(o);
+  everything_arrives(other, "inline up to 100 bytes");
+}
+
 /// A limit smaller than the header must not keep every message from RDMA.
 TEST(Limits, BeyondEager_AtLeastOneByte) {
   constexpr std::size_t header = sizeof(core::MatchHdr);

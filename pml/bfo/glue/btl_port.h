@@ -118,6 +118,10 @@ class BtlPort {
                          const void* bytes, size_t length);
   // A message came over a BTL without the contract. Any thread.
   void note_answer() { unanswered_.store(0, std::memory_order_relaxed); }
+  // Longest message, header included, that sendi() takes over this BTL.
+  static size_t inline_limit(const mca_btl_base_module_t& btl) {
+    return btl.btl_sendi == nullptr ? sizeof(core::MatchHdr) + kCopyBytes : SIZE_MAX;
+  }
   // Descriptors of send_copy() and send_piece() that have not ended. Any thread.
   uint64_t copies_out() const { return static_cast<uint64_t>(copies_out_.load(std::memory_order_relaxed)); }
   void copy_ended() { count_copies(-1); }
@@ -198,6 +202,8 @@ class BtlPort {
   // does not matter.
   std::atomic<uint32_t> unanswered_{0};
   static constexpr size_t kAlwaysSendi = 256;
+  // Longer messages of a BTL without sendi keep their request and are not copied.
+  static constexpr size_t kCopyBytes = 1024;
 };
 
 }  // namespace bfo::glue

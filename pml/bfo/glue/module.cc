@@ -158,6 +158,7 @@ size_t least_rdma_size(const mca_btl_base_module_t* btl, const xfer::RailLimits&
 xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& params, bool rdma) {
   xfer::RailLimits l;
   l.eager_limit = btl->btl_eager_limit;
+  l.inline_limit = BtlPort::inline_limit(*btl);
   l.rndv_eager_limit = btl->btl_rndv_eager_limit;
   l.max_send_size = btl->btl_max_send_size;
   const bool handle_fits = btl->btl_registration_handle_size <= core::kMaxHandle;

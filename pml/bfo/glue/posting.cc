@@ -29,9 +29,7 @@ uint32_t flags_of(const RailHandle& rail, const FragRecord& frag) {
   return rail.failover == nullptr && brief ? kQuiet : kDesFlags;
 }
 
-// Longer messages of a BTL without sendi keep their request and are not copied; neither are more than this
-// many at once, so that a slow receiver holds its sender up.
-constexpr size_t kCopyBytes = 1024;
+// Copies under way at once: a slow receiver holds its sender up.
 constexpr int32_t kCopies = 256;
 
 // So many messages without an answer: the sender is ahead of its peer.

@@ -32,8 +32,10 @@ struct Eager {
   static Sent post(E& e, SendRequest& r, Rail<P>& rail) {
     auto& x = r.xfer;
     const core::MatchHdr h = header(*x.proc, x.tag, x.seq);
-    if (e.port_.sendi(rail.handle, h.type, &h, sizeof h, r, x.length)) return Sent::kDone;
-    e.crowded(*rail.peer, rail);
+    if (x.length + sizeof h <= rail.limits.inline_limit) {
+      if (e.port_.sendi(rail.handle, h.type, &h, sizeof h, r, x.length)) return Sent::kDone;
+      e.crowded(*rail.peer, rail);
+    }
     auto* const f = e.new_frag(FragKind::kMatch, rail, *rail.peer);
     if (!f) return Sent::kRefused;
     f->xfer.send = &r;
@@ -205,7 +207,7 @@ template <class P>
     return Inline::kNo;  // isend() looks at the window
   if (args.mode == SendMode::kSync) return Inline::kNo;
   RailT* const rail = next_for(peer, args.length);
-  if (!rail || args.length + sizeof(core::MatchHdr) > rail->limits.eager_limit) return Inline::kNo;
+  if (!rail || args.length + sizeof(core::MatchHdr) > rail->limits.inline_limit) return Inline::kNo;
   const core::MatchHdr h = Eager<P>::header(*p, args.tag, p->next_seq);
   direct_ = !rail->limits.failover;
   const bool sent = port_.sendi(rail->handle, h.type, &h, sizeof h, source, args.length);

@@ -360,9 +360,9 @@ class Engine {
   }
   /// The rail of an eager message. A short message costs latency, not bandwidth. So all short messages of a
   /// pair, in both directions, use its preferred rail, whose queues are then in the caches of both sides.
-  /// Longer ones are spread over the rails.
+  /// Longer ones are spread over the rails, if there are several.
   RailT* next_for(PeerT& p, std::size_t length) {
-    if (length < config_.short_limit && p.home) [[likely]]
+    if (p.home && (length < config_.short_limit || p.n_eager == 1)) [[likely]]
       return p.home;
     return next_spread(p);
   }

@@ -72,6 +72,7 @@ void Engine<P>::share_eager_limit(PeerT& p) {
   for (unsigned i = 0; i < p.n_rails; ++i) {
     std::size_t& limit = p.rails[i].limits.eager_limit;
     limit = std::min(limit, least);
+    p.rails[i].limits.inline_limit = std::min(p.rails[i].limits.inline_limit, limit);
     p.eager_limit = std::max(p.eager_limit, limit);
   }
   const std::size_t longest = longest_eager_.load(std::memory_order_relaxed);
