@@ -3,14 +3,11 @@
 // device.cc: see device.h. The life of packets; verbs.cc has the verbs.
 #include "test/stack/device.h"
 
-#include <arpa/inet.h>
-
 #include <cerrno>
 #include <cstring>
 #include <iterator>
 
 #include "btl/verbs/engine/packet.h"
-#include "pml/bfo/core/wire.h"
 
 namespace bfo::stack {
 
@@ -101,51 +98,7 @@ std::uint64_t Fabric::journey(std::size_t bytes) {
   return ns;
 }
 
-// ---- faults
-
-void Fabric::set_port(Device& d, bool up) {
-  if (d.dead || d.up == up) return;
-  d.up = up;
-  raise(d, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
-}
-
-void Fabric::one_way(const Device& from, const Device& to, std::uint64_t ns) {
-  one_way_.push_back(OneWay{&from, &to, time.now() + ns});
-}
-
-bool Fabric::fail(const Device& from, const Device& to, ibv_wc_status status) {
-  for (const auto& qp : qps) {
-    if (!qp || qp->qp_type != IBV_QPT_RC || qp->device() != &from || qp->attr.qp_state != IBV_QPS_RTS)
-      continue;
-    Qp* const peer = find(qp->attr.dest_qp_num);
-    if (peer == nullptr || peer->device() != &to || qp->sq.empty()) continue;
-    // What has left and was executed counts as it is; the requester hears an error instead of the answer.
-    complete(*qp, qp->sq.front(), status);
-    qp->sq.pop_front();
-    to_error(*qp);
-    return true;
-  }
-  return false;
-}
-
-void Fabric::kill(Device& d) {
-  if (d.dead) return;
-  d.dead = true;
-  raise(d, IBV_EVENT_DEVICE_FATAL);
-}
-
-void Fabric::refuse(std::uint32_t process, std::uint64_t until, int error) {
-  refusals_.push_back(Refusal{process, until, error});
-}
-
-void Fabric::overrun(Device& d) {
-  for (const auto& cq : cqs) {
-    if (cq->context != &d.context || cq->has_channel) continue;
-    cq->broken = true;
-    cq->entries.clear();
-  }
-  raise(d, IBV_EVENT_CQ_ERR);
-}
+// ---- calls
 
 void Fabric::called(const ibv_context* context) {
   Device& d = *static_cast<Device*>(context->device);
@@ -299,7 +252,8 @@ void Fabric::transmit(Qp& qp) {
           w.length);
     if (qp.sent == qp.fresh) {
       ++qp.fresh;
-      if (const PacketFault* const f = hit(qp, w, p->target); f != nullptr) suffer(qp, *p, *f);
+      if (const PacketFault* const f = hit(qp, w, p->target); f != nullptr)
+        p->tells_error = suffer(qp, p->number, *f);
     }
     qp.lane_ns = std::max(qp.lane_ns + 1, time.now() + journey(p->data.size()));
     time.at(
@@ -307,72 +261,6 @@ void Fabric::transmit(Qp& qp) {
         [](void* f, std::uint64_t, void* x) { static_cast<Fabric*>(f)->arrive(static_cast<Packet*>(x)); },
         this, 0, p);
   }
-}
-
-namespace {
-bool of_class(const Wqe& w, std::uint32_t packets) {
-  const bool message = w.opcode == IBV_WR_SEND || w.opcode == IBV_WR_SEND_WITH_IMM;
-  const std::uint32_t tag = message ? ntohl(w.imm) : 0;
-  switch (packets) {
-    case PacketFault::kAny:
-      return message || w.length != 0;
-    case PacketFault::kWrite:
-      return w.opcode == IBV_WR_RDMA_WRITE && w.length != 0;
-    case PacketFault::kRead:
-      return w.opcode == IBV_WR_RDMA_READ;
-    case PacketFault::kRestart:
-      return (tag >= static_cast<std::uint32_t>(core::MsgType::kRestartNotify) &&
-              tag <= static_cast<std::uint32_t>(core::MsgType::kRecvErr)) ||
-             tag == static_cast<std::uint32_t>(core::MsgType::kSendDone);
-    case PacketFault::kData:
-      return tag == static_cast<std::uint32_t>(core::MsgType::kFrag) || (!message && w.length != 0);
-    default:
-      return tag == packets;
-  }
-}
-}  // namespace
-
-/// The fault that this packet is the one for, if any. It happens once.
-const PacketFault* Fabric::hit(const Qp& qp, const Wqe& w, const Device* to) {
-  for (PacketFault& f : packet_faults_)
-    if (f.n != 0 && f.from == qp.device() && f.to == to && of_class(w, f.packets) && --f.n == 0) return &f;
-  return nullptr;
-}
-
-void Fabric::suffer(Qp& qp, Packet& p, const PacketFault& f) {
-  switch (f.what) {
-    case PacketFault::What::kLost:
-      qp.lost_from = p.number;
-      return;
-    case PacketFault::What::kUnanswered:
-      qp.unanswered_from = p.number;
-      return;
-    case PacketFault::What::kErrorNow:
-      qp.lost_from = p.number;
-      return fail_soon(qp.qp_num, 1);
-    case PacketFault::What::kErrorDone:
-      p.tells_error = true;
-      qp.unanswered_from = p.number;
-      return;
-    case PacketFault::What::kHeld:
-      qp.lane_ns = std::max(qp.lane_ns, time.now()) + f.ns;
-      return;
-  }
-}
-
-/// The oldest work of a queue pair fails, and the rest is flushed.
-void Fabric::fail_soon(std::uint32_t number, std::uint64_t ns) {
-  time.in(
-      ns,
-      [](void* f, std::uint64_t a, void*) {
-        Fabric& fabric = *static_cast<Fabric*>(f);
-        Qp* const qp = fabric.find(static_cast<std::uint32_t>(a));
-        if (qp == nullptr || qp->attr.qp_state != IBV_QPS_RTS || qp->sq.empty()) return;
-        fabric.complete(*qp, qp->sq.front(), IBV_WC_RETRY_EXC_ERR);
-        qp->sq.pop_front();
-        fabric.to_error(*qp);
-      },
-      this, number);
 }
 
 void Fabric::start_timer(Qp& qp) {
@@ -507,7 +395,8 @@ void Fabric::answer(Packet* p, ibv_wc_status status, bool rnr) {
 
 void Fabric::acknowledged(Packet* p) {
   Qp* const qp = find(p->from);
-  if (p->answers_read && lands_in_error(qp, *p)) {
+  // Not the answer to a READ that has its data.
+  if (p->answers_read && lands_in_error(qp, *p) && p->number >= qp->acked) {
     read_again(*p);
     std::memcpy(reinterpret_cast<void*>(p->local), p->data.data(), p->length);
     ++late_landed;

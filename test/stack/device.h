@@ -213,7 +213,7 @@ class Fabric {
   std::uint64_t journey(std::size_t bytes);
   void transmit(Qp& qp);
   const PacketFault* hit(const Qp& qp, const Wqe& w, const Device* to);
-  void suffer(Qp& qp, Packet& p, const PacketFault& f);
+  bool suffer(Qp& qp, std::uint64_t number, const PacketFault& f);
   void fail_soon(std::uint32_t number, std::uint64_t ns);
   void start_timer(Qp& qp);
   void arrive(Packet* p);

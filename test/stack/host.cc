@@ -79,6 +79,7 @@ engine::Host Process::host(Nic& nic) {
   h.rail_down = [](void* c, engine::Endpoint& e, const bfo_rail_event_t& ev) {
     Process& p = *nic_of(c).process;
     ++p.world_.result.failovers;
+    p.world_.rail_ended(link_of(e), ev.cause);
     SIM_TRACE(p.world_.ctx, "down  %u-%u rail %u epoch %u: %s", p.id_, link_of(e).peer, link_of(e).rail,
               ev.info.name.epoch, ev.text);
     if (EngineRail* const r = link_of(e).engine_rail; r != nullptr) p.engine_->on_rail_down(r, event_of(ev));

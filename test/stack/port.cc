@@ -233,6 +233,16 @@ xfer::WorkCount StackPort::work(const RailHandle& rail) const {
 Seq16 StackPort::seq_step() const {
   return process_.world_.scenario.machine.seq_step;
 }
+const core::SendCell& StackPort::send_cell(core::SendPhase p, core::SendEvent e) const {
+  const cells::Tables* const other = process_.world_.tables;
+  return (other == nullptr ? core::kSendTable
+                           : other->send)[static_cast<std::size_t>(p)][static_cast<std::size_t>(e)];
+}
+const core::RecvCell& StackPort::recv_cell(core::RecvPhase p, core::RecvEvent e) const {
+  const cells::Tables* const other = process_.world_.tables;
+  return (other == nullptr ? core::kRecvTable
+                           : other->recv)[static_cast<std::size_t>(p)][static_cast<std::size_t>(e)];
+}
 std::uint64_t StackPort::now_ns() const {
   return process_.world_.now();
 }

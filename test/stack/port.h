@@ -100,6 +100,8 @@ class StackPort {
   /// The distance of successive sequence numbers: the window holds 2^14 / it messages.
   Seq16 seq_step() const;
   void emit(const FailoverEvent&) {}
+  const core::SendCell& send_cell(core::SendPhase p, core::SendEvent e) const;
+  const core::RecvCell& recv_cell(core::RecvPhase p, core::RecvEvent e) const;
 
  private:
   Post post(const RailHandle& rail, Frag& f);

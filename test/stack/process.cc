@@ -13,11 +13,10 @@ namespace bfo::stack {
 namespace {
 
 constexpr std::uint64_t kBusyNs = 2 * kUs;
-constexpr std::uint64_t kIdleNs = kMs;
 constexpr int kPolls = 33;  // more than between two looks at the clock
 constexpr std::uint64_t kNames = 100;
 
-constexpr std::uint32_t kLanes = 6;
+constexpr std::uint32_t kLanes = 7;
 
 /// A port's lanes of control threads, by number.
 engine::ControlLane& port_lane(engine::Port& port, std::uint32_t i) {
@@ -32,6 +31,8 @@ engine::ControlLane& port_lane(engine::Port& port, std::uint32_t i) {
       return port.setups();
     case 4:
       return port.upkeep();
+    case 5:
+      return port.registrations();
     default:
       return port.pulse().lane();
   }
@@ -224,9 +225,9 @@ std::uint64_t Process::step() {
   }
   if (engine_->needs_progress()) handled += engine_->progress(now);
   run_program();
-  tick_ns_ = handled != 0 ? kBusyNs : std::min(kIdleNs, tick_ns_ + tick_ns_ / 2);
+  tick_ns_ = handled != 0 ? kBusyNs : std::min(world_.scenario.machine.idle_ns, tick_ns_ + tick_ns_ / 2);
   std::uint64_t delay = tick_ns_;
-  if (!pending_.empty()) delay = std::min<std::uint64_t>(delay, 20 * kUs);
+  if (!pending_.empty()) delay = std::min<std::uint64_t>(delay, world_.scenario.machine.idle_ns / 50);
   if (next_op_ < ops_.size()) {
     const std::uint64_t at = world_.start_ns() + ops_[next_op_].at;
     delay = std::min(delay, at > now ? at - now : 0);

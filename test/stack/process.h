@@ -71,6 +71,7 @@ class Process {
   bool only_unmatched() const;
   std::string state() const;
   Nic& nic(std::uint32_t rail) { return *nics_[rail]; }
+  Link* link(std::uint32_t peer, std::uint32_t rail);
   Engine& engine() { return *engine_; }
   std::uint32_t id() const { return id_; }
 
@@ -92,7 +93,6 @@ class Process {
   // process.cc
   engine::Config config() const;
   engine::ControlLane& lane(std::uint32_t i);
-  Link* link(std::uint32_t peer, std::uint32_t rail);
   EnginePeer* peer(std::uint32_t id);
   xfer::RailLimits limits() const;
   void forget_peers();

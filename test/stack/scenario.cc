@@ -78,7 +78,8 @@ constexpr Flavor kFlavors[] = {
      .span_ns = 10 * kMs,
      .fault_ns = 60 * kSecond,
      .kinds = kThreads | bit(FaultKind::kBreak),
-     .short_runs = 2},
+     .short_runs = 2,
+     .tune = wait_slowly},
     {.name = "control",
      .min_rails = 2,
      .max_faults = 4,
@@ -173,21 +174,34 @@ constexpr Flavor kFlavors[] = {
     {.name = "handshake", .kinds = kLinks, .tune = lose_kinds},
     {.name = "ready", .min_faults = 0, .max_faults = 0, .tune = lose_ready},
     {.name = "silence",
+     .max_procs = 2,
      .min_rails = 2,
-     .max_rails = 3,
-     .max_faults = 4,
-     .fault_ns = 3 * kSecond,
+     .min_pairs = 20,
+     .max_faults = 5,
+     .span_ns = 60 * kMs,
+     .max_length = 6000,
+     .fault_ns = 800 * kMs,
      .kinds = bit(FaultKind::kSilent) | bit(FaultKind::kOneWay) | bit(FaultKind::kSleep),
-     .short_runs = 4,
      .tune = only_clocks},
     {.name = "park", .max_faults = 6, .fault_ns = kSecond, .kinds = kLinks | kThreads, .tune = park_briefly},
     {.name = "compute",
-     .max_faults = 5,
-     .span_ns = 10 * kMs,
-     .fault_ns = 60 * kSecond,
-     .kinds = bit(FaultKind::kSleep) | bit(FaultKind::kBreak),
-     .short_runs = 2,
+     .max_procs = 3,
+     .min_faults = 0,
+     .max_faults = 0,
+     .short_runs = 3,
      .tune = compute_long},
+    {.name = "copies",  // as wraps, and single packets are lost and late
+     .max_procs = 3,
+     .min_rails = 2,
+     .max_rails = 3,
+     .min_pairs = 400,
+     .max_pairs = 1600,
+     .max_faults = 8,
+     .max_length = 1500,
+     .kinds = kLinks | bit(FaultKind::kSleep),
+     .wraps = true,
+     .short_runs = 4,
+     .packet_faults = 12},
     {.name = "unfenceable",
      .min_rails = 2,
      .max_faults = 6,
@@ -379,6 +393,8 @@ bool generate(std::uint64_t seed, const std::string& config, Scenario& out) {
   make_machine(d, *f, out.machine);
   make_pairs(d, *f, out);
   make_faults(d, *f, out);
+  if (out.machine.late_data) add_late_data(d, out);
+  if (out.machine.absences) add_absences(d, out);
   if (f->packet_faults != 0) add_packet_faults(d, d.range(1, f->packet_faults), out);
   settle(out);
   return true;

@@ -86,6 +86,9 @@ struct Machine {
   std::uint16_t seq_step = 1;           // of the sequence numbers: 256 makes a window of 64 messages
   bool may_fail = false;                // requests may end with an error: a device died
   bool clocks_only = false;             // nothing ends a rail but a clock: one rail must stay up
+  std::uint64_t idle_ns = kMs;          // at most, between two calls of progress of a process that waits
+  bool late_data = false;               // see add_late_data()
+  bool absences = false;                // see add_absences()
   bool one_way = false;                 // messages go from lower to higher processes only
   FabricTraits fabric;
   std::uint64_t heal_ns = 30 * kSecond;  // everything ends so soon after the last fault

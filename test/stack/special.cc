@@ -56,12 +56,52 @@ void add_packet_faults(sim::Prng& d, std::uint64_t n, Scenario& s) {
   }
 }
 
+void add_late_data(sim::Prng& d, Scenario& s) {
+  static constexpr std::uint32_t kClasses[] = {PacketFault::kWrite, PacketFault::kRead, PacketFault::kData};
+  Fault x;
+  x.kind = FaultKind::kHold;
+  x.packets = kClasses[d.below(std::size(kClasses))];
+  x.n = static_cast<std::uint32_t>(d.range(1, 4));
+  x.p = static_cast<std::uint32_t>(d.below(2));
+  x.q = 1 - x.p;
+  x.r = static_cast<std::uint32_t>(d.below(s.machine.rails));
+  x.d = d.range(30 * kUs, d.chance(70) ? 400 * kUs : 5 * kMs);
+  s.faults.push_back(x);
+  x.kind = FaultKind::kErrorNow;
+  x.packets = d.chance(50) ? x.packets : PacketFault::kAny;
+  x.n += static_cast<std::uint32_t>(d.range(1, 2));
+  s.faults.push_back(x);
+}
+
+void add_absences(sim::Prng& d, Scenario& s) {
+  for (std::uint64_t n = d.range(1, 2); n > 0; --n) {
+    Fault away;
+    away.kind = FaultKind::kSleep;
+    away.t = d.below(10 * kMs);
+    away.p = static_cast<std::uint32_t>(d.below(s.machine.procs));
+    away.d = d.range(s.machine.park_ns / 2, 4 * s.machine.park_ns);
+    s.faults.push_back(away);
+    for (std::uint32_t r = 0; r < s.machine.rails; ++r) {
+      Fault x;
+      x.kind = FaultKind::kErrorNow;
+      x.t = away.t;
+      x.q = away.p;
+      x.p = static_cast<std::uint32_t>((away.p + 1 + d.below(s.machine.procs - 1)) % s.machine.procs);
+      x.r = r;
+      x.d = away.d;
+      s.faults.push_back(x);
+    }
+  }
+}
+
 void make_dance(sim::Prng& d, Machine& m) {
   calm(m);
   m.timeout = 7;
   m.retry_count = static_cast<std::uint8_t>(d.range(1, 3));
   m.max_send = d.chance(50) ? 1088 : 2048;
   m.fabric.err_lands = d.chance(50) ? 1000 : 0;
+  if (d.chance(50)) m.control_ns = kMs;
+  m.late_data = d.chance(60);
 }
 
 void lose_kinds(sim::Prng& d, Machine& m) {
@@ -87,6 +127,10 @@ void only_clocks(sim::Prng& d, Machine& m) {
   m.fabric.jitter_ns = d.chance(50) ? 500 : 20 * kUs;
 }
 
+void wait_slowly(sim::Prng&, Machine& m) {
+  m.idle_ns = 20 * kMs;
+}
+
 void park_briefly(sim::Prng& d, Machine& m) {
   m.park_ns = d.range(kMs, d.chance(50) ? 100 * kMs : 2 * kSecond);
   m.may_fail = true;
@@ -95,6 +139,8 @@ void park_briefly(sim::Prng& d, Machine& m) {
 void compute_long(sim::Prng& d, Machine& m) {
   calm(m);
   m.park_ns = d.range(2 * kSecond, 10 * kSecond);
+  m.absences = true;
+  m.idle_ns = 20 * kMs;
 }
 
 void refuse_fences(sim::Prng& d, Machine& m) {

@@ -13,6 +13,11 @@ namespace bfo::stack {
 /// Faults of single packets, at most `n`: which packet, not when.
 void add_packet_faults(sim::Prng& d, std::uint64_t n, Scenario& s);
 
+/// Data is held in the fabric, and its connection fails meanwhile: it lands long after its requester knows.
+void add_late_data(sim::Prng& d, Scenario& s);
+/// Processes that compute for long, and lose their connections meanwhile.
+void add_absences(sim::Prng& d, Scenario& s);
+
 /// Few long messages: see `dance`.
 void make_dance(sim::Prng& d, Machine& m);
 /// Some kinds of handshake datagrams are lost until the fabric heals.
@@ -21,6 +26,8 @@ void lose_kinds(sim::Prng& d, Machine& m);
 void lose_ready(sim::Prng& d, Machine& m);
 /// No queue pair gives up by itself: only clocks and verdicts end a rail (H15).
 void only_clocks(sim::Prng& d, Machine& m);
+/// Processes that wait poll seldom, so that long runs are affordable.
+void wait_slowly(sim::Prng& d, Machine& m);
 /// A park time that is shorter than some outages. Requests may end with an error, but everything ends.
 void park_briefly(sim::Prng& d, Machine& m);
 /// A park time that is shorter than the time in which processes compute; nobody may be given up (H15).

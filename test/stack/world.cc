@@ -221,6 +221,18 @@ void World::watch(std::uint32_t key, const Buffer& buffer) {
   watched_[key] = Watched{&buffer, buffer.use};
 }
 
+void World::rail_ended(const Link& l, int cause) {
+  const Machine& m = scenario.machine;
+  if (!m.clocks_only || cause != BFO_CAUSE_PROBE_FAILED) return;
+  for (std::uint32_t r = 0; r < m.rails; ++r) {
+    const engine::Endpoint& here = processes[l.process->id()]->link(l.peer, r)->endpoint;
+    const engine::Endpoint& there = processes[l.peer]->link(l.process->id(), r)->endpoint;
+    if (r != l.rail && engine::is_up(here.phase) && engine::is_up(there.phase) && here.epoch == there.epoch)
+      return;
+  }
+  ctx.fail("H15: a clock ended the last rail between processes %u and %u", l.process->id(), l.peer);
+}
+
 void World::accessed(std::uint32_t process, std::uint64_t, std::uint32_t length, std::uint32_t key,
                      bool write) {
   ctx.note(3, process, length);
@@ -329,6 +341,8 @@ void World::finish() {
   for (std::uint32_t i = 0; i < scenario.program.pairs.size() && !ctx.failed; ++i)
     if (!scenario.machine.may_fail && !book.is_matched(i)) ctx.fail("P1: message %u was never received", i);
   for (const auto& p : processes) result.restarts += p->engine().counters().restarts;
+  if (on_end)
+    for (const auto& p : processes) on_end(p->engine());
   closing_ = true;
   for (const auto& p : processes)
     if (!ctx.failed) p->close();

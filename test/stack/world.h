@@ -6,14 +6,18 @@
 // Safety is checked whenever something happens. Liveness is another matter: after the last fault has ended
 // the fabric heals, and everything must end within Machine::heal_ns of virtual time; what has not is a
 // numbered failure (L1 the programs, L2 the PML, L3 the BTL) with the state of all rails.
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "test/sim/book.h"
+#include "test/sim/cell_changes.h"
 #include "test/sim/context.h"
 #include "test/stack/device.h"
 #include "test/stack/process.h"
@@ -57,6 +61,8 @@ class World : public Observer {
   std::uint64_t start_ns() const { return start_ns_; }
   /// Are these two connected? Of many processes only those that have messages for each other.
   bool talk(std::uint32_t p, std::uint32_t q) const;
+  /// A clock may end a rail only if another one is up at both ends (H15).
+  void rail_ended(const Link& l, int cause);
   void watch(std::uint32_t key, const Buffer& buffer);
   const Scenario& scenario;
   Timeline time;
@@ -65,6 +71,10 @@ class World : public Observer {
   sim::Book book;
   std::vector<std::unique_ptr<Process>> processes;
   Result result;
+
+  // ---- for those who look at the PML's state tables
+  const cells::Tables* tables = nullptr;          // or others than the product's
+  std::function<void(const Engine& pml)> on_end;  // for each process
 
  private:
   struct Actor {

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// faults.cc: what goes wrong in the fabric, see device.h.
+#include <arpa/inet.h>
+
+#include <algorithm>
+
+#include "pml/bfo/core/wire.h"
+#include "test/stack/device.h"
+
+namespace bfo::stack {
+
+void Fabric::set_port(Device& d, bool up) {
+  if (d.dead || d.up == up) return;
+  d.up = up;
+  raise(d, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
+}
+
+void Fabric::one_way(const Device& from, const Device& to, std::uint64_t ns) {
+  one_way_.push_back(OneWay{&from, &to, time.now() + ns});
+}
+
+bool Fabric::fail(const Device& from, const Device& to, ibv_wc_status status) {
+  for (const auto& qp : qps) {
+    if (!qp || qp->qp_type != IBV_QPT_RC || qp->device() != &from || qp->attr.qp_state != IBV_QPS_RTS)
+      continue;
+    Qp* const peer = find(qp->attr.dest_qp_num);
+    if (peer == nullptr || peer->device() != &to || qp->sq.empty()) continue;
+    // What has left and was executed counts as it is; the requester hears an error instead of the answer.
+    complete(*qp, qp->sq.front(), status);
+    qp->sq.pop_front();
+    to_error(*qp);
+    return true;
+  }
+  return false;
+}
+
+void Fabric::kill(Device& d) {
+  if (d.dead) return;
+  d.dead = true;
+  raise(d, IBV_EVENT_DEVICE_FATAL);
+}
+
+void Fabric::refuse(std::uint32_t process, std::uint64_t until, int error) {
+  refusals_.push_back(Refusal{process, until, error});
+}
+
+void Fabric::overrun(Device& d) {
+  for (const auto& cq : cqs) {
+    if (cq->context != &d.context || cq->has_channel) continue;
+    cq->broken = true;
+    cq->entries.clear();
+  }
+  raise(d, IBV_EVENT_CQ_ERR);
+}
+
+// ---- faults of one packet
+
+namespace {
+bool of_class(const Wqe& w, std::uint32_t packets) {
+  const bool message = w.opcode == IBV_WR_SEND || w.opcode == IBV_WR_SEND_WITH_IMM;
+  const std::uint32_t tag = message ? ntohl(w.imm) : 0;
+  switch (packets) {
+    case PacketFault::kAny:
+      return message || w.length != 0;
+    case PacketFault::kWrite:
+      return w.opcode == IBV_WR_RDMA_WRITE && w.length != 0;
+    case PacketFault::kRead:
+      return w.opcode == IBV_WR_RDMA_READ;
+    case PacketFault::kRestart:
+      return (tag >= static_cast<std::uint32_t>(core::MsgType::kRestartNotify) &&
+              tag <= static_cast<std::uint32_t>(core::MsgType::kRecvErr)) ||
+             tag == static_cast<std::uint32_t>(core::MsgType::kSendDone);
+    case PacketFault::kData:
+      return tag == static_cast<std::uint32_t>(core::MsgType::kFrag) || (!message && w.length != 0);
+    default:
+      return tag == packets;
+  }
+}
+}  // namespace
+
+/// The fault that this packet is the one for, if any. It happens once.
+const PacketFault* Fabric::hit(const Qp& qp, const Wqe& w, const Device* to) {
+  for (PacketFault& f : packet_faults_)
+    if (f.n != 0 && f.from == qp.device() && f.to == to && of_class(w, f.packets) && --f.n == 0) return &f;
+  return nullptr;
+}
+
+/// True: its requester is to hear of an error when it has been executed.
+bool Fabric::suffer(Qp& qp, std::uint64_t number, const PacketFault& f) {
+  switch (f.what) {
+    case PacketFault::What::kLost:
+      qp.lost_from = number;
+      return false;
+    case PacketFault::What::kUnanswered:
+      qp.unanswered_from = number;
+      return false;
+    case PacketFault::What::kErrorNow:
+      qp.lost_from = number;
+      fail_soon(qp.qp_num, 1);
+      return false;
+    case PacketFault::What::kErrorDone:
+      qp.unanswered_from = number;
+      return true;
+    case PacketFault::What::kHeld:
+      qp.lane_ns = std::max(qp.lane_ns, time.now()) + f.ns;
+      return false;
+  }
+  return false;
+}
+
+/// The oldest work of a queue pair fails, and the rest is flushed.
+void Fabric::fail_soon(std::uint32_t number, std::uint64_t ns) {
+  time.in(
+      ns,
+      [](void* f, std::uint64_t a, void*) {
+        Fabric& fabric = *static_cast<Fabric*>(f);
+        Qp* const qp = fabric.find(static_cast<std::uint32_t>(a));
+        if (qp == nullptr || qp->attr.qp_state != IBV_QPS_RTS || qp->sq.empty()) return;
+        fabric.complete(*qp, qp->sq.front(), IBV_WC_RETRY_EXC_ERR);
+        qp->sq.pop_front();
+        fabric.to_error(*qp);
+      },
+      this, number);
+}
+
+}  // namespace bfo::stack
