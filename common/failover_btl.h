@@ -221,7 +221,8 @@ typedef struct bfo_failover_btl_t {
   int (*work)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, uint64_t* taken,
               uint64_t* ended);
   /* Why a rail is not up that has never been, in words of at most `size` bytes, and for how many milliseconds
-   * it has been tried. 0 milliseconds: it was up, nobody has asked for it yet, or the peer is only busy. */
+   * that has been so. 0 milliseconds: it was up, nobody has asked for it yet, or nothing proves more than
+   * that this process or the peer was busy outside MPI. */
   uint32_t (*never_up)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, char* why,
                        size_t size);
 } bfo_failover_btl_t;

@@ -141,6 +141,70 @@ TEST_P(FirstContact, NothingIsAskedWhileThePeerAnswersAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Role, FirstContact, testing::Bool(),
                          [](const auto& which) { return which.param ? "Initiator" : "Responder"; });
 
+/// What is said at the end of a job about a rail that never came up.
+class NeverUp : public testing::TestWithParam<bool> {
+ protected:
+  static uint32_t never_up(const Process& p) {
+    char why[96];
+    return engine::never_up(p.endpoint, why, sizeof why);
+  }
+  /// Both sides are in MPI until the rail is up; nobody is blamed meanwhile.
+  static void finish(World& w) {
+    for (int i = 0; i < 60'000 && (w.a.up == 0 || w.b.up == 0); ++i) {
+      fake_now() += 10'000;
+      w.a.serve_pulse();
+      w.b.serve_pulse();
+      w.fabric.run();
+      w.a.poll();
+      w.b.poll();
+      ASSERT_EQ(never_up(w.a), 0u) << engine::phase_name(w.a.endpoint.phase) << " in turn " << i;
+      ASSERT_EQ(never_up(w.b), 0u) << engine::phase_name(w.b.endpoint.phase) << " in turn " << i;
+    }
+    EXPECT_EQ(w.a.up, 1);
+    EXPECT_EQ(w.b.up, 1);
+  }
+  static constexpr int kTurns = 200;  // longer than a handshake takes
+};
+
+TEST_P(NeverUp, PeerIsAwayFromMpi_NobodyIsBlamed) {
+  Stranger s(GetParam());
+  alone(s.w, s.p, 20 * kBoundMs);
+  EXPECT_EQ(never_up(s.p), 0u);
+  finish(s.w);
+}
+
+TEST_P(NeverUp, ProcessWasAwayInTheMiddleOfItsHandshake_NobodyIsBlamed) {
+  for (int turns = 0; turns < kTurns; turns += 3) {
+    Stranger s(GetParam());
+    for (int i = 0; i < turns; ++i) {
+      fake_now() += 10'000;
+      s.w.fabric.run();
+      s.w.a.poll();
+      s.w.b.poll();
+    }
+    const bool under_way = s.w.a.up == 0 || s.w.b.up == 0;
+    alone(s.w, s.peer, 20 * kBoundMs);
+    EXPECT_EQ(never_up(s.peer), 0u);
+    finish(s.w);
+    if (!under_way) return;
+  }
+  FAIL() << "the handshake takes longer";
+}
+
+TEST_P(NeverUp, NobodyAnswers_TheRailIsNamed) {
+  Stranger s(GetParam());
+  s.peer.alive = false;
+  alone(s.w, s.p, kBoundMs);
+  EXPECT_GE(never_up(s.p), kBoundMs / 2);
+  alone(s.w, s.p, kBoundMs);
+  char why[96];
+  EXPECT_GE(engine::never_up(s.p.endpoint, why, sizeof why), kBoundMs);
+  EXPECT_STREQ(why, "no sign of life from the peer over it");
+}
+
+INSTANTIATE_TEST_SUITE_P(Role, NeverUp, testing::Bool(),
+                         [](const auto& role) { return role.param ? "Initiator" : "Responder"; });
+
 TEST(Life, PeerAnswersButThePathNeverWorks_FailsAfterTheBound) {
   Stranger s(true);
   s.w.fabric.hold = true;  // the zero-byte write hangs

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // endpoint.cc: how an endpoint is named and described to the outside.
+//
+// H1..H23: contrib/doc/hazards.md
 #include "btl/verbs/engine/endpoint.h"
 
 #include <algorithm>
 #include <cstdio>
 
+#include "common/clock.h"
+#include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/port.h"
 
 namespace bfo::engine {
@@ -81,13 +85,32 @@ bfo_rail_state_t rail_state(const Endpoint& endpoint) {
 
 namespace {
 
-const char* why_not_up(const Endpoint& endpoint) {
-  if (endpoint.port->partition_lost()) return "its partition key is not in the port's table";
-  if (endpoint.port->state() != PortState::kActive) return "its port is not active";
-  if (endpoint.peer_late) return "the peer's port was not active when that process started";
-  if (endpoint.life == Life::kSilent) return "no sign of life from the peer over it";
-  return endpoint.failed_attempts != 0 ? "the peer answers, but the path to it does not work"
-                                       : "the peer does not answer over it";
+uint64_t ms_since(const Endpoint& endpoint, uint64_t begin) {
+  return std::max(time_since(begin, endpoint.port->env().now_ns()) / 1'000'000, uint64_t{1});
+}
+
+/// Evidence against a rail that has never been up, other than that something is missing: words, and for how
+/// many milliseconds. A handshake that is late is none: a process that computes or sleeps answers none, and
+/// takes its own turns when it is back (H15).
+struct Evidence {
+  const char* why;
+  uint64_t ms;
+};
+
+Evidence evidence(const Endpoint& endpoint) {
+  constexpr uint32_t kEpochs = 4;  // got as far as a REQ
+  const Port& port = *endpoint.port;
+  const uint64_t tried = ms_since(endpoint, endpoint.tried_since_ns);
+  if (port.partition_lost()) return {"its partition key is not in the port's table", tried};
+  if (port.state() != PortState::kActive) return {"its port is not active", tried};
+  if (endpoint.peer_late) return {"the peer's port was not active when that process started", tried};
+  if (endpoint.life == Life::kSilent) return {"no sign of life from the peer over it", tried};
+  const char* const no_path = "the peer answers, but the path to it does not work";
+  if (endpoint.failed_attempts > 1) return {no_path, ms_since(endpoint, endpoint.failed_since_ns)};
+  if (endpoint.epoch >= kEpochs) return {no_path, tried};
+  // A PING is answered whatever the process does. The last one may be on its way.
+  const uint64_t unanswered = endpoint.unanswered < 2 ? 0 : endpoint.unanswered - 1;
+  return {"the peer does not answer over it", unanswered * life_pause_ns(port) / 1'000'000};
 }
 
 }  // namespace
@@ -95,13 +118,16 @@ const char* why_not_up(const Endpoint& endpoint) {
 uint32_t never_up(const Endpoint& endpoint, char* why, size_t size) {
   const bool over = endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable;
   if (endpoint.ever_up || over || endpoint.tried_since_ns == 0 || endpoint.life == Life::kAnswers) return 0;
+  uint64_t ms = 0;
   if (endpoint.lack.tries != 0) {
     resource_text(endpoint.lack, why, size);
+    ms = ms_since(endpoint, endpoint.tried_since_ns);
   } else {
-    snprintf(why, size, "%s", why_not_up(endpoint));
+    const Evidence against = evidence(endpoint);
+    snprintf(why, size, "%s", against.why);
+    ms = against.ms;
   }
-  const uint64_t ms = (endpoint.port->env().now_ns() - endpoint.tried_since_ns) / 1'000'000;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(ms, 1, UINT32_MAX));
+  return static_cast<uint32_t>(std::min<uint64_t>(ms, UINT32_MAX));
 }
 
 void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info) {

@@ -228,8 +228,8 @@ uint64_t connection_id(uint64_t nonce_a, uint64_t nonce_b);
 /// What failover_btl.h calls the state of `endpoint`.
 bfo_rail_state_t rail_state(const Endpoint& endpoint);
 
-/// Why a rail that was asked for has not been up yet, in words, and since how many milliseconds; 0: it was
-/// up, nobody has asked, or the peer is only busy.
+/// Why a rail that was asked for has not been up yet, in words, and for how many milliseconds that has been
+/// so; 0: it was up, nobody has asked, or nothing proves more than that a process was busy outside MPI.
 uint32_t never_up(const Endpoint& endpoint, char* why, size_t size);
 
 /// Fills `info` for the current epoch of `endpoint`.

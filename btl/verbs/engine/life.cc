@@ -34,7 +34,7 @@ void set_life(Endpoint& endpoint, Life life) {
 }  // namespace
 
 void life_begin(Endpoint& endpoint, uint64_t now) {
-  const uint64_t step = endpoint.port->config().peer_timeout_ns / kPings;
+  const uint64_t step = life_pause_ns(*endpoint.port);
   endpoint.unanswered = 0;
   endpoint.ping_ns = now + std::min(step, kFirstPingNs);
 }
@@ -48,7 +48,7 @@ void life_step(Endpoint& endpoint, uint64_t now) {
   }
   // Asked for ever: a peer that was stopped, or a path that was broken, may come back.
   connect_ping(endpoint);
-  endpoint.ping_ns = now + endpoint.port->config().peer_timeout_ns / kPings;
+  endpoint.ping_ns = now + life_pause_ns(*endpoint.port);
 }
 
 void life_answered(Endpoint& endpoint, uint64_t now) {

@@ -23,6 +23,11 @@ namespace bfo::engine {
 /// Config::peer_timeout_ns is divided among them.
 inline constexpr uint32_t kPings = 10;
 
+/// Time between two PINGs; 0: none are sent.
+inline uint64_t life_pause_ns(const Port& port) {
+  return port.config().peer_timeout_ns / kPings;
+}
+
 // Progress function only, never under the port's lock.
 
 /// The endpoint begins to wait for a handshake packet.
