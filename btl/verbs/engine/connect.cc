@@ -14,6 +14,7 @@
 #include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/mail.h"
+#include "btl/verbs/engine/patience.h"
 #include "btl/verbs/engine/qp_command.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
@@ -28,36 +29,6 @@ uint64_t backoff_ns(const Port& port, uint32_t attempts) {
   const Config& config = port.config();
   const uint64_t base = std::min(config.retry_max_ns, config.retry_min_ns << std::min(attempts, 16u));
   return base / 2 + port.env().random() % (base + 1);
-}
-
-/// Bound of a first connection by the clock on the wall, as a multiple of Config::connect_timeout_ns.
-constexpr uint64_t kMostPatience = 16;
-
-/// The bound on a first connection counts from `now`.
-void waits_from(Endpoint& endpoint, uint64_t now) {
-  endpoint.wanted_since_ns = now;
-  endpoint.wanted_present_ns = endpoint.port->present_ns();
-  endpoint.unanswered_ns = 0;
-  endpoint.waited_long = false;
-}
-
-/// A pause of this process in which the peer could answer, and has not: it counts although nobody looked.
-void count_silence(Endpoint& endpoint) {
-  const bool asked = endpoint.phase == Phase::kKnocking || endpoint.phase == Phase::kRequesting ||
-                     endpoint.phase == Phase::kReplied;
-  const Port& port = *endpoint.port;
-  if (asked && endpoint.phase_since_ns <= port.looked_before_ns()) endpoint.unanswered_ns += port.away_ns();
-}
-
-/// True when what waits for a first connection has waited for longer than is usual. Time in which this
-/// process had no processor does not count: its own turns of the handshake were late, and so were the peer's,
-/// as far as one can tell. What waits may have been taken after the clock was read, by another thread or for
-/// another endpoint's loss.
-bool waits_too_long(const Endpoint& endpoint, uint64_t now) {
-  const Port& port = *endpoint.port;
-  const uint64_t bound = port.config().connect_timeout_ns;
-  return time_since(endpoint.wanted_present_ns, port.present_ns()) + endpoint.unanswered_ns > bound ||
-         time_since(endpoint.wanted_since_ns, now) > kMostPatience * bound;
 }
 
 void set_phase(Endpoint& endpoint, Phase phase, uint64_t now) {
@@ -391,53 +362,6 @@ void connect_left(Endpoint& endpoint, uint64_t now) {
   connect_failed(endpoint, BFO_CAUSE_SHUTDOWN, 0, now);
 }
 
-/// Gives up a rail that has never been up. A peer that got our REPLY may use the epoch already, and messages
-/// that its device has seen acknowledged may wait in our completion queue: such an epoch is drained like any
-/// other.
-static void give_up(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now) {
-  if (endpoint.phase != Phase::kReplied) {
-    if (is_attempt(endpoint.phase)) connect_abandon(endpoint, now);
-    return connect_failed(endpoint, cause, code, now);
-  }
-  const Host& host = endpoint.port->host();
-  endpoint.announced = true;
-  host.rail_up(host.ctx, endpoint, make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now));
-  close_order(endpoint, endpoint.epoch, cause, code, 0);
-}
-
-namespace {
-
-/// Evidence that a rail that has never been up will not come up: nobody answers PINGs, or the peer answers
-/// but no handshake of a whole peer_timeout led to a path that works.
-bool path_dead(const Endpoint& endpoint, uint64_t now) {
-  constexpr uint32_t kEnough = 4;
-  const uint64_t bound = endpoint.port->config().peer_timeout_ns;
-  if (endpoint.life == Life::kSilent) return true;
-  return bound != 0 && endpoint.phase == Phase::kClosed && endpoint.failed_attempts >= kEnough &&
-         now - endpoint.failed_since_ns > bound;
-}
-
-}  // namespace
-
-/// Something is missing for longer than a rail is waited for: says so once, and gives the rail up if it has
-/// never been up. True when it was given up.
-static bool give_up_missing(Endpoint& endpoint, uint64_t now) {
-  if (!resource_exhausted(endpoint, now) || !resource_stops(endpoint)) return false;
-  const Host& host = endpoint.port->host();
-  Lack& lack = endpoint.lack;
-  const bool news = !lack.told;
-  lack.told = true;
-  if (news) {
-    ++endpoint.port->resources().rails_missing;
-    if (host.rail_missing != nullptr) host.rail_missing(host.ctx, endpoint);
-  }
-  // Of a rail that was up before, or was given up before, everybody knows that it is down.
-  const bool known = endpoint.ever_up || endpoint.told_lost || !news;
-  if (endpoint.ever_up || (known && endpoint.parked.empty())) return false;
-  give_up(endpoint, BFO_CAUSE_RESOURCE, lack.error, now);
-  return true;
-}
-
 bool connect_rests(const Endpoint& endpoint, uint64_t now) {
   if (!endpoint.peer_late || !endpoint.parked.empty()) return false;
   const Port& port = *endpoint.port;
@@ -448,35 +372,7 @@ bool connect_rests(const Endpoint& endpoint, uint64_t now) {
 
 void connect_step(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
-  if (give_up_missing(endpoint, now)) return;
-  if (!endpoint.ever_up && !endpoint.parked.empty()) {
-    // Fragments wait for a rail that has never been up: not longer than a live port and a bounded time
-    // justify. The device may also be lost before the first attempt began.
-    if (port.state() != PortState::kActive) {
-      if (port.late()) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ENETDOWN, now);
-      return give_up(endpoint, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_PORT_ERR, now);
-    }
-    // The other end was down when its process started: nothing waits for it, the rail joins when it is heard.
-    if (endpoint.peer_late) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ENETDOWN, now);
-    if (path_dead(endpoint, now)) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ETIMEDOUT, now);
-    count_silence(endpoint);
-    const bool too_long = waits_too_long(endpoint, now);
-    if (too_long || endpoint.waited_long) {
-      // An unanswered handshake alone proves nothing: the peer may be computing outside MPI (H15). What waits
-      // moves only where another rail works; otherwise the other rails are tried too, and this one goes on.
-      const Host& host = port.host();
-      if (port.failover() && host.other_rail_up(host.ctx, endpoint)) {
-        const bool missing = endpoint.lack.tries != 0;
-        return give_up(endpoint, missing ? BFO_CAUSE_RESOURCE : BFO_CAUSE_HANDSHAKE,
-                       missing ? endpoint.lack.error : EINPROGRESS, now);
-      }
-      if (too_long) {
-        waits_from(endpoint, now);
-        endpoint.waited_long = true;
-        host.connect_other_rails(host.ctx, endpoint);
-      }
-    }
-  }
+  if (first_connection_ends(endpoint, now)) return;
   if (port.state() != PortState::kActive) return life_unknown(endpoint);
   life_step(endpoint, now);
   switch (endpoint.phase) {

@@ -3,23 +3,12 @@
 // port.cc: opening and closing a port, and its progress function.
 #include "btl/verbs/engine/port.h"
 
-#include <fcntl.h>
-#include <sys/random.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 
 #include "common/check.h"
 #include "btl/verbs/engine/connect.h"
 #include "btl/verbs/engine/drain.h"
-#include "btl/verbs/engine/life.h"
-#include "btl/verbs/engine/mail.h"
-#include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/qp_command.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
@@ -32,43 +21,6 @@ constexpr uint32_t kClockEvery = 32;  // polls between two looks at the clock
 constexpr uint32_t kAwake = 512;      // polls without a completion until a port is quiet
 constexpr uint64_t kByePatienceNs = 1'000'000;
 constexpr uint64_t kVerbPatienceNs = 3'000'000'000;  // for one control verb at the end
-
-uint64_t monotonic_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
-bool secret_bits(uint64_t* bits) {
-  ssize_t got;
-  do {
-    got = getrandom(bits, sizeof *bits, 0);
-  } while (got < 0 && errno == EINTR);
-  if (got >= 0 && got != sizeof *bits) errno = EIO;
-  return got == sizeof *bits;
-}
-
-uint64_t random_bits() {
-  uint64_t bits = 0;
-  if (!secret_bits(&bits)) bits = monotonic_ns() * 0x9e3779b97f4a7c15ull;
-  return bits;
-}
-
-/// The second number of this file: time on a run queue (Linux, Documentation/scheduler/sched-stats.rst).
-uint64_t starved_ns() {
-  const int fd = ::open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return UINT64_MAX;
-  char text[96];
-  const ssize_t got = ::read(fd, text, sizeof text - 1);
-  ::close(fd);
-  if (got <= 0) return UINT64_MAX;
-  text[got] = '\0';
-  char* second = nullptr;
-  strtoull(text, &second, 10);
-  return *second == ' ' ? strtoull(second, nullptr, 10) : UINT64_MAX;
-}
-
-constexpr Environment kSystemEnvironment = {monotonic_ns, random_bits, secret_bits, starved_ns};
 
 /// Draws the port's nonce, key and Q_Key. A stranger who could guess them could speak for a peer: no clock
 /// stands in for them. The top bit of a Q_Key would ask for a privileged one.
@@ -88,10 +40,6 @@ bool draw_secrets(const Environment& env, uint64_t* nonce, SipKey* key, uint32_t
 }
 
 }  // namespace
-
-const Environment& system_environment() {
-  return kSystemEnvironment;
-}
 
 // ---- open and close
 
@@ -444,137 +392,6 @@ void Port::handle_error(const ibv_wc& wc) {
     case StatusReaction::kFlushed:
       close_order(*endpoint, endpoint->epoch, BFO_CAUSE_WC_ERROR, wc.status, wc.vendor_err);
       return;
-  }
-}
-
-// ---- slow path
-
-void Port::finish_commands() {
-  addresses_.lane().finish();
-  setups_.finish();
-  stops_.finish();
-  queue_pairs_.finish();
-  registrations_.finish();
-  upkeep_.finish();
-}
-
-void Port::repair_datagrams(uint64_t now) {
-  if (!ud_broken_ || repairing_ || state_ == PortState::kDead || now < next_repair_ns_) return;
-  UdRepair* const repair = make<UdRepair>();
-  if (repair == nullptr) return;
-  repair->port = this;
-  repair->ud = ud_;
-  repair->droppable = true;
-  repair->run = [](Command& self) {
-    auto& command = static_cast<UdRepair&>(self);
-    command.revived = command.ud.revive();
-  };
-  repair->done = [](Command& self) {
-    auto& command = static_cast<UdRepair&>(self);
-    command.port->datagrams_repaired(command);
-    unmake(&command);
-  };
-  ud_broken_ = false;
-  repairing_ = true;
-  ud_.suspend();
-  upkeep_.submit(*repair, Urgency::kFirst);
-}
-
-void Port::datagrams_repaired(const UdRepair& repair) {
-  constexpr uint64_t kRetryNs = 10'000'000;
-  repairing_ = false;
-  if (repair.revived) {
-    ud_ = repair.ud;
-    return;
-  }
-  ud_.resume();
-  ud_broken_ = true;
-  next_repair_ns_ = env_.now_ns() + kRetryNs;
-}
-
-void Port::attend(uint64_t now, bool emptied) {
-  finish_commands();
-  repair_datagrams(now);
-  timers_ = ud_broken_;
-  resting_ = false;
-  bool again = false;
-  handshakes_count(*this, now);
-  for (Endpoint* endpoint = endpoints_; endpoint != nullptr;) {
-    Endpoint* next = endpoint->next;
-    attend_one(*endpoint, now, emptied, &again);
-    endpoint = next;
-  }
-  if (again) need_attention();
-}
-
-void Port::attend_unconnected(Endpoint& endpoint, uint64_t now) {
-  if (endpoint.tried_since_ns == 0) endpoint.tried_since_ns = now;
-  if (connect_rests(endpoint, now)) {
-    resting_ = true;
-    return;
-  }
-  connect_step(endpoint, now);
-  // A port that is down has nothing to wait for but its event, and its peers shall not keep the others busy.
-  timers_ = timers_ || state_ == PortState::kActive || !endpoint.parked.empty();
-}
-
-void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again) {
-  mail_flush(endpoint);
-  switch (endpoint.phase) {
-    case Phase::kUp:
-    case Phase::kSuspect:
-      if (endpoint.close.asked) {
-        drain_start(endpoint, now);
-        *again = *again || endpoint.command == nullptr;
-      }
-      break;
-    case Phase::kReplied:
-      if (endpoint.close.asked) {
-        drain_start(endpoint, now);
-        *again = *again || endpoint.command == nullptr;
-        break;
-      }
-      connect_step(endpoint, now);
-      timers_ = true;
-      break;
-    case Phase::kMaking:
-    case Phase::kRequesting:
-    case Phase::kBinding:
-    case Phase::kProbing:
-      if (endpoint.close.asked) connect_abandon(endpoint, now);
-      if (endpoint.peer_left) {
-        *again = true;  // and that is all there is to say
-        timers_ = true;
-      } else {
-        attend_unconnected(endpoint, now);
-      }
-      break;
-    case Phase::kDraining:
-      drain_step(endpoint, now, emptied);
-      // The end of a command brings attention by itself.
-      *again = *again || endpoint.command == nullptr;
-      break;
-    case Phase::kIdle:
-    case Phase::kKnocking:
-    case Phase::kClosed:
-      if (endpoint.peer_left) {
-        connect_left(endpoint, now);
-      } else if (endpoint.wanted || !endpoint.parked.empty()) {
-        attend_unconnected(endpoint, now);
-      } else {
-        life_unknown(endpoint);
-      }
-      break;
-    case Phase::kGone:
-    case Phase::kUnusable:
-      break;
-  }
-  report_lost_reply(endpoint);
-  if (endpoint.gap_asked) gap_step(endpoint);
-  if (endpoint.fence_asked != 0) fence_step(endpoint);
-  if (const ClosedEpoch* const closed = last_closed(endpoint); endpoint.repeat_closed && closed != nullptr) {
-    endpoint.repeat_closed = false;
-    report_closed(endpoint, closed->event, closed->result, closed->delivered);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "btl/verbs/engine/cq.h"
 #include "btl/verbs/engine/device.h"
 #include "btl/verbs/engine/endpoint.h"
+#include "btl/verbs/engine/environment.h"
 #include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/port_query.h"
 #include "btl/verbs/engine/pulse.h"
@@ -97,16 +98,6 @@ struct Host {
   /// The endpoint's rail cannot be made for now: see Endpoint::lack. Once per series of failures. May be
   /// nullptr.
   void (*rail_missing)(void* ctx, Endpoint& endpoint);
-};
-
-/// Time and randomness.
-struct Environment {
-  uint64_t (*now_ns)();  // CLOCK_MONOTONIC
-  uint64_t (*random)();  // for delays and first packet numbers; always succeeds
-  /// 64 bits that nobody can guess. False with errno when there are none.
-  bool (*secret)(uint64_t* bits);
-  /// How long this process has waited for a processor so far; UINT64_MAX where nobody knows. A system call.
-  uint64_t (*starved_ns)();
 };
 
 /// Taken only when several threads may call in.
@@ -387,8 +378,5 @@ inline constexpr uint64_t kLatePatienceNs = 5'000'000'000;
 
 /// A down port is asked for its state this often, in case the event that it is active was lost.
 inline constexpr uint64_t kPortQueryNs = 500'000'000;
-
-/// CLOCK_MONOTONIC in ns, and getrandom(2).
-const Environment& system_environment();
 
 }  // namespace bfo::engine

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// attend.cc: what a port does when something other than a completion wants attention: control threads are
+// back, endpoints have a turn.
+#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/life.h"
+#include "btl/verbs/engine/mail.h"
+#include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/port.h"
+
+namespace bfo::engine {
+
+void Port::finish_commands() {
+  addresses_.lane().finish();
+  setups_.finish();
+  stops_.finish();
+  queue_pairs_.finish();
+  registrations_.finish();
+  upkeep_.finish();
+}
+
+void Port::repair_datagrams(uint64_t now) {
+  if (!ud_broken_ || repairing_ || state_ == PortState::kDead || now < next_repair_ns_) return;
+  UdRepair* const repair = make<UdRepair>();
+  if (repair == nullptr) return;
+  repair->port = this;
+  repair->ud = ud_;
+  repair->droppable = true;
+  repair->run = [](Command& self) {
+    auto& command = static_cast<UdRepair&>(self);
+    command.revived = command.ud.revive();
+  };
+  repair->done = [](Command& self) {
+    auto& command = static_cast<UdRepair&>(self);
+    command.port->datagrams_repaired(command);
+    unmake(&command);
+  };
+  ud_broken_ = false;
+  repairing_ = true;
+  ud_.suspend();
+  upkeep_.submit(*repair, Urgency::kFirst);
+}
+
+void Port::datagrams_repaired(const UdRepair& repair) {
+  constexpr uint64_t kRetryNs = 10'000'000;
+  repairing_ = false;
+  if (repair.revived) {
+    ud_ = repair.ud;
+    return;
+  }
+  ud_.resume();
+  ud_broken_ = true;
+  next_repair_ns_ = env_.now_ns() + kRetryNs;
+}
+
+void Port::attend(uint64_t now, bool emptied) {
+  finish_commands();
+  repair_datagrams(now);
+  timers_ = ud_broken_;
+  resting_ = false;
+  bool again = false;
+  handshakes_count(*this, now);
+  for (Endpoint* endpoint = endpoints_; endpoint != nullptr;) {
+    Endpoint* next = endpoint->next;
+    attend_one(*endpoint, now, emptied, &again);
+    endpoint = next;
+  }
+  if (again) need_attention();
+}
+
+void Port::attend_unconnected(Endpoint& endpoint, uint64_t now) {
+  if (endpoint.tried_since_ns == 0) endpoint.tried_since_ns = now;
+  if (connect_rests(endpoint, now)) {
+    resting_ = true;
+    return;
+  }
+  connect_step(endpoint, now);
+  // A port that is down has nothing to wait for but its event, and its peers shall not keep the others busy.
+  timers_ = timers_ || state_ == PortState::kActive || !endpoint.parked.empty();
+}
+
+void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again) {
+  mail_flush(endpoint);
+  switch (endpoint.phase) {
+    case Phase::kUp:
+    case Phase::kSuspect:
+      if (endpoint.close.asked) {
+        drain_start(endpoint, now);
+        *again = *again || endpoint.command == nullptr;
+      }
+      break;
+    case Phase::kReplied:
+      if (endpoint.close.asked) {
+        drain_start(endpoint, now);
+        *again = *again || endpoint.command == nullptr;
+        break;
+      }
+      connect_step(endpoint, now);
+      timers_ = true;
+      break;
+    case Phase::kMaking:
+    case Phase::kRequesting:
+    case Phase::kBinding:
+    case Phase::kProbing:
+      if (endpoint.close.asked) connect_abandon(endpoint, now);
+      if (endpoint.peer_left) {
+        *again = true;  // and that is all there is to say
+        timers_ = true;
+      } else {
+        attend_unconnected(endpoint, now);
+      }
+      break;
+    case Phase::kDraining:
+      drain_step(endpoint, now, emptied);
+      // The end of a command brings attention by itself.
+      *again = *again || endpoint.command == nullptr;
+      break;
+    case Phase::kIdle:
+    case Phase::kKnocking:
+    case Phase::kClosed:
+      if (endpoint.peer_left) {
+        connect_left(endpoint, now);
+      } else if (endpoint.wanted || !endpoint.parked.empty()) {
+        attend_unconnected(endpoint, now);
+      } else {
+        life_unknown(endpoint);
+      }
+      break;
+    case Phase::kGone:
+    case Phase::kUnusable:
+      break;
+  }
+  report_lost_reply(endpoint);
+  if (endpoint.gap_asked) gap_step(endpoint);
+  if (endpoint.fence_asked != 0) fence_step(endpoint);
+  if (const ClosedEpoch* const closed = last_closed(endpoint); endpoint.repeat_closed && closed != nullptr) {
+    endpoint.repeat_closed = false;
+    report_closed(endpoint, closed->event, closed->result, closed->delivered);
+  }
+}
+
+}  // namespace bfo::engine

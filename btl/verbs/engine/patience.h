@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// patience.h: how long a first connection is waited for, and when a rail that has never been up is given up.
+#pragma once
+
+#include <cstdint>
+
+#include "btl/verbs/engine/port.h"
+
+namespace bfo::engine {
+
+/// The bound on a first connection counts from `now`.
+void waits_from(Endpoint& endpoint, uint64_t now);
+/// A turn of an endpoint that is not up: gives its rail up when what waits has waited for long enough, or
+/// cannot get what it needs. True when it was given up. Progress function only.
+bool first_connection_ends(Endpoint& endpoint, uint64_t now);
+
+}  // namespace bfo::engine
