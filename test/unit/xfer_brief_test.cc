@@ -40,14 +40,38 @@ TEST(Brief, LongMessageOverOneRail_TakesOneReadAndNoRecordOfItsHeaders) {
   expect_clean(w);
 }
 
-/// With another rail what follows the FIN could overtake it, so its end must be known.
-TEST(Brief, FinOverOneOfTwoRails_HasARecord) {
-  World w(reads());
-  const auto [s, r] = transfer(w, 50000);
-  ASSERT_TRUE(until(w, MsgType::kFin));
-  EXPECT_NE(w.flights[0].frag, nullptr);
-  ASSERT_TRUE(w.run());
-  EXPECT_TRUE(s->done && r->done);
+/// With another rail what follows the FIN could overtake it, so its end must be known. A rail that does not
+/// tell what it has ended carries it in a fragment with a record.
+TEST(Brief, FinOverOneOfTwoRails_HasARecordIfTheRailDoesNotCount) {
+  for (const bool counts : {true, false}) {
+    World w(reads());
+    const auto [s, r] = transfer(w, 50000);
+    for (const int rail : {0, 1}) w.rail(1, 0, rail)->limits.failover = counts;
+    ASSERT_TRUE(until(w, MsgType::kFin));
+    EXPECT_EQ(w.flights[0].frag == nullptr, counts);
+    ASSERT_TRUE(w.run());
+    EXPECT_TRUE(s->done && r->done);
+  }
+}
+
+/// A short message is read over one of several rails. That READ is lost: it goes over the other one.
+TEST(Brief, OnlyReadOverOneOfTwoRailsIsLost_IsReadOverTheOther) {
+  World::Options o = reads();
+  o.rdma_frag = 1 << 20;
+  for (const bool arrived : {false, true}) {
+    World w(o);
+    const auto [s, r] = transfer(w, 50000);
+    ASSERT_TRUE(until(w, kRdma));
+    ASSERT_EQ(w.flights.size(), 1u);
+    EXPECT_EQ(w.flights[0].size, 50000u);
+    const int rail = w.flights[0].rail;
+    w.kill(0, 1, rail, [&](const Flight&) { return arrived; });
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(s->done && r->done) << arrived;
+    EXPECT_EQ(r->data, s->data);
+    EXPECT_EQ(w.engines[0]->counters().restarts, 0u);
+    expect_clean(w);
+  }
 }
 
 /// Whatever is under way when the only rail dies, arrived or not: it returns and both ends finish.
@@ -68,6 +92,76 @@ TEST(Brief, OnlyRailDies_EachHeaderIsSaidAgain) {
       EXPECT_EQ(w.engines[0]->counters().malformed + w.engines[1]->counters().malformed, 0u);
       expect_clean(w);
     }
+}
+
+TEST(Brief, LongMessageIsWritten_OneGrantForAllOfItAndNoRecordOfRndvAndFin) {
+  World::Options o = writes();
+  o.rails = 1;
+  o.rdma_frag = 1 << 20;
+  World w(o);
+  const auto [s, r] = transfer(w, 50000);
+  ASSERT_TRUE(next_is(w, MsgType::kRndv));
+  EXPECT_EQ(w.flights[0].frag, nullptr);
+  w.take();
+  ASSERT_TRUE(next_is(w, MsgType::kPut));
+  w.take();
+  ASSERT_EQ(w.flights.size(), 1u);
+  EXPECT_EQ(w.flights[0].kind, Flight::Kind::kPut);
+  EXPECT_EQ(w.flights[0].size, 50000u);
+  w.take();
+  EXPECT_TRUE(s->done);
+  EXPECT_FALSE(r->done);
+  ASSERT_TRUE(next_is(w, MsgType::kFin));
+  EXPECT_EQ(w.flights[0].frag, nullptr);
+  w.take();
+  EXPECT_TRUE(r->done);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
+/// The same of a message that is written, over one rail that comes back and over two of which one dies.
+TEST(Brief, RailDiesWhileAMessageIsWritten_EachStepIsDoneAgain) {
+  for (const std::uint8_t at :
+       {static_cast<std::uint8_t>(MsgType::kRndv), static_cast<std::uint8_t>(MsgType::kPut), kRdma,
+        static_cast<std::uint8_t>(MsgType::kFin)})
+    for (const int rails : {1, 2})
+      for (const bool arrived : {false, true}) {
+        World::Options o = writes();
+        o.rails = rails;
+        o.rdma_frag = 1 << 20;
+        World w(o);
+        w.late = true;
+        const auto [s, r] = transfer(w, 50000);
+        ASSERT_TRUE(until(w, at));
+        const int rail = w.flights[0].rail;
+        w.kill(0, 1, rail, [&](const Flight&) { return arrived; });
+        if (rails == 1) w.revive(0, 1, rail);
+        ASSERT_TRUE(w.run());
+        ASSERT_TRUE(s->done && r->done) << int{at} << " " << rails << arrived;
+        EXPECT_EQ(s->outcome, Outcome::kOk);
+        EXPECT_EQ(r->data, pattern(50000, 1));
+        EXPECT_EQ(w.engines[0]->counters().malformed + w.engines[1]->counters().malformed, 0u);
+        expect_clean(w);
+      }
+}
+
+/// The PUT of the only grant comes twice while its write is under way: it is written once.
+TEST(Brief, GrantComesTwice_IsWrittenOnce) {
+  World::Options o = writes();
+  o.rails = 1;
+  o.rdma_frag = 1 << 20;
+  World w(o);
+  const auto [s, r] = transfer(w, 50000);
+  ASSERT_TRUE(until(w, MsgType::kPut));
+  const Flight put = w.flights[0];
+  w.take();
+  ASSERT_EQ(w.flights.size(), 1u);
+  w.engines[0]->on_message(w.rail(0, 1, 0), 0, put.tag, put.bytes.data(), put.bytes.size());
+  EXPECT_EQ(w.flights.size(), 1u);
+  EXPECT_EQ(w.engines[0]->counters().duplicates, 1u);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(s->done && r->done);
+  expect_clean(w);
 }
 
 TEST(Brief, OnlyReadIsLost_IsReadAgainWithTheNextKeys) {

@@ -47,16 +47,16 @@ inline const void* one_piece(const InlineSource& from) {
 
 inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                            const InlineSource& source, size_t length) {
-  if (OPAL_UNLIKELY(length > kAlwaysSendi || rail.btl->btl_sendi == nullptr) && rail.failover == nullptr &&
-      wants_fragment(rail, length)) {
-    if (const void* bytes = one_piece(source); bytes != nullptr)
-      return send_piece(rail, tag, hdr, hdr_size, bytes, length);
-  }
   opal_convertor_t conv;
   if (length == 0) {
     // Some BTLs look at the convertor's flags even with no payload.
     conv.flags = CONVERTOR_HOMOGENEOUS;
     return sendi_convertor(rail, tag, hdr, hdr_size, &conv, 0);
+  }
+  if (OPAL_UNLIKELY(length > kAlwaysSendi || rail.btl->btl_sendi == nullptr) && rail.failover == nullptr &&
+      wants_fragment(rail, length)) {
+    if (const void* bytes = one_piece(source); bytes != nullptr)
+      return send_piece(rail, tag, hdr, hdr_size, bytes, length);
   }
   construct(conv);
   opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &source.datatype->super, source.count,

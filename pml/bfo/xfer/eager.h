@@ -242,12 +242,14 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
     activate(p);
 }
 
-/// A message came back. The state of its request decides whether an RGET has to be sent again; any other
-/// message is sent again unchanged.
+/// A message came back. The state of its request decides whether an RGET or RNDV has to be sent again; any
+/// other message is sent again unchanged.
 template <class P>
 [[gnu::cold]] void Engine<P>::brief_lost(PeerT& p, Bytes message) {
   core::RndvHdr h;
-  if (message.data[0] == static_cast<std::uint8_t>(MsgType::kRget) && core::decode(message, h)) {
+  const bool opens = message.data[0] == static_cast<std::uint8_t>(MsgType::kRget) ||
+                     message.data[0] == static_cast<std::uint8_t>(MsgType::kRndv);
+  if (opens && core::decode(message, h)) {
     SendRequest* const r = sends_.find(Name(h.sender));
     if (r && r->xfer.rndv->name == Name(h.sender)) send_event(*r, SendEvent::kControlLost);
     return;

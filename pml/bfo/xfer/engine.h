@@ -161,6 +161,7 @@ class Engine {
   friend struct RndvCopy<P>;
   friend struct Rget<P>;
   friend struct Rput<P>;
+  friend struct Single<P>;
   using SendPhase = core::SendPhase;
   using SendEvent = core::SendEvent;
   using RecvPhase = core::RecvPhase;
@@ -380,7 +381,9 @@ class Engine {
   void order_ends(PeerT& p, Frag& f);
   void reorder(PeerT& p);
   void settle_home(PeerT& p);
-  static unsigned rails_for_user(const PeerT& p);
+  void brief_begins(PeerT& p, RailT& rail);
+  bool brief_ended(PeerT& p);
+  unsigned rails_for_user(PeerT& p);
   RailT* next_for_user(PeerT& p) { return p.ends_out != 0 ? p.order : next_eager(p); }
   void crowded(PeerT& p, const RailT& rail);
   /// The preferred rail: the same at both sides while both see the same rails. Different pairs use different
@@ -390,6 +393,9 @@ class Engine {
   }
   static constexpr std::uint32_t kAway = 64;
   static constexpr std::uint64_t kMinPiece = 16384;
+  /// Messages below are one piece: a second rail would save less time than a second piece costs.
+  static constexpr std::uint64_t kUncut = 65536;
+  static constexpr std::uint8_t kLookEvery = 16;  ///< brief_ended(): asking a rail may make it work
   static constexpr std::uint64_t kMaxAgain = 1 << 20;
   std::uint64_t piece(std::uint64_t length, unsigned rails, std::uint64_t limit) const;
   RailT* lightest(PeerT& p, std::uint32_t refused);
@@ -694,6 +700,7 @@ class Engine {
 #include "pml/bfo/xfer/rndv_copy.h"
 #include "pml/bfo/xfer/rget.h"
 #include "pml/bfo/xfer/rput.h"
+#include "pml/bfo/xfer/single.h"
 #include "pml/bfo/xfer/restart.h"
 #include "pml/bfo/xfer/restart_messages.h"
 #include "pml/bfo/xfer/ledger.h"

@@ -247,6 +247,14 @@ void Engine<P>::on_done(Frag* frag, Fate fate) {
     ++counters_.deferred;
     return;
   }
+  if (frag->xfer.kind == FragKind::kRead) [[likely]] {
+    PeerT& peer = *frag->xfer.peer;
+    fragment_left(*frag);
+    Rget<P>::read_done(*this, *frag);
+    port_.frag_free(*frag);
+    flush(peer);
+    return;
+  }
   handle_done(*frag);
 }
 

@@ -11,10 +11,11 @@ namespace bfo::xfer {
 
 /// nullptr: there is no memory; the access must not be started.
 template <class P>
-LedgerEntry<P>* Engine<P>::ledger_add(LedgerT*& head, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
-                                      std::uint64_t end) {
+[[gnu::always_inline]] inline LedgerEntry<P>* Engine<P>::ledger_add(LedgerT*& head, RailT& rail,
+                                                                    std::uint32_t epoch, std::uint64_t begin,
+                                                                    std::uint64_t end) {
   LedgerT* e = free_ledger_;
-  if (e)
+  if (e) [[likely]]
     free_ledger_ = e->next;
   else
     e = static_cast<LedgerT*>(port_.alloc(sizeof(LedgerT)));
@@ -32,15 +33,15 @@ LedgerEntry<P>* Engine<P>::ledger_add(LedgerT*& head, RailT& rail, std::uint32_t
 }
 
 template <class P>
-void Engine<P>::ledger_remove(LedgerT*& head, LedgerT* e) {
-  for (LedgerT** at = &head; *at; at = &(*at)->next)
-    if (*at == e) {
-      if (e->loaded) e->rail->inflight_bytes -= e->end - e->begin;
-      *at = e->next;
-      e->next = free_ledger_;
-      free_ledger_ = e;
-      return;
-    }
+[[gnu::always_inline]] inline void Engine<P>::ledger_remove(LedgerT*& head, LedgerT* e) {
+  LedgerT** at = &head;
+  while (*at && *at != e) at = &(*at)->next;
+  if (!*at) [[unlikely]]
+    return;
+  if (e->loaded) e->rail->inflight_bytes -= e->end - e->begin;
+  *at = e->next;
+  e->next = free_ledger_;
+  free_ledger_ = e;
 }
 
 /// For an access that was started already: without memory for an entry, the rail itself is marked.

@@ -135,10 +135,11 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
 template <class P>
 void Engine<P>::send_over(SendRequest& r) {
   auto& x = r.xfer;
-  sends_.erase(x.rndv->name, x.outcome != Outcome::kOk);
+  auto& d = *x.rndv;
+  sends_.erase(d.name, x.outcome != Outcome::kOk);
   x.proc->peer->live_sends.remove(&r);
   unready(r);
-  if (x.rndv->registered) port_.deregister(x.rndv->reg);
+  if (d.registered) port_.deregister(d.reg);
   if constexpr (requires { port_.rndv_over(r); }) port_.rndv_over(r);
   give_rndv(free_send_rndv_, x.rndv);
   finish_send(r, x.outcome);
@@ -220,19 +221,20 @@ template <class P>
 void Engine<P>::recv_over(RecvRequest& r) {
   auto& x = r.xfer;
   PeerT& peer = *x.proc->peer;
+  auto& d = *x.rndv;
   const bool failed = recv_failed(r);
-  if (x.rndv->nack_owed || failed) {  // the sender must not wait for a receive that failed (H12)
+  if (d.nack_owed || failed) [[unlikely]] {  // the sender must not wait for a receive that failed (H12)
     answer_nack(r);
   } else if (x.protocol == Protocol::kGet) {
     const core::FinHdr h{
-        static_cast<std::uint8_t>(MsgType::kFin), 0, 0, x.rndv->peer_name.value, x.rndv->name.value, 0, 1};
+        static_cast<std::uint8_t>(MsgType::kFin), 0, 0, d.peer_name.value, d.name.value, 0, 1};
     send_end(peer, &h, sizeof h);
   }
-  if (failed) note_failed(peer, x.rndv->peer_name);
-  recvs_.erase(x.rndv->name, failed);
+  if (failed) note_failed(peer, d.peer_name);
+  recvs_.erase(d.name, failed);
   peer.live_recvs.remove(&r);
   unready(r);
-  if (x.rndv->registered) port_.deregister(x.rndv->reg);
+  if (d.registered) port_.deregister(d.reg);
   give_rndv(free_recv_rndv_, x.rndv);
   finish_recv(r);
 }

@@ -56,62 +56,75 @@ struct Rget {
     return true;
   }
 
-  /// Post RGET if this message can be read. `refused`: it can be, but no rail takes the header now.
+  static bool any_rail(const Peer<P>& p, std::uint64_t length) {
+    for (unsigned i = 0; i < p.n_eager; ++i)
+      if (can_get(*p.eager[i], length)) return true;
+    return false;
+  }
+
+  /// Post RGET if this message can be read. `refused`: it can be, but no rail takes the header now. The
+  /// header is short, so it takes the rail of short messages first.
   static bool open(E& e, SendRequest& r, bool& refused) {
     auto& x = r.xfer;
+    auto& d = *x.rndv;
     Peer<P>& p = *x.proc->peer;
     refused = false;
-    if (!e.config_.use_get || x.rndv->no_rdma || x.length == 0) return false;
-    bool any = false;
-    for (unsigned i = 0; i < p.n_eager; ++i) any = any || can_get(*p.eager[i], x.length);
-    if (!any || !registered(e, r)) return false;
-    const bool again = x.rndv->restarts != 0;
+    if (!e.config_.use_get || d.no_rdma || x.length == 0) return false;
+    if (!any_rail(p, x.length) || !registered(e, r)) return false;
     core::RgetHdr h;  // only the keys that are sent are filled in
     h.rndv.match = e.identity(r);
     h.rndv.match.type = static_cast<std::uint8_t>(core::MsgType::kRget);
-    h.rndv.match.flags =
-        static_cast<std::uint8_t>(e.open_flags(x) | (Rput<P>::possible(e, r) ? core::kFlagContig : 0));
+    const bool put = e.config_.use_put && Rput<P>::any_rail(p, x.length);
+    h.rndv.match.flags = static_cast<std::uint8_t>(e.open_flags(x) | (put ? core::kFlagContig : 0));
     h.rndv.length = x.length;
-    h.rndv.sender = x.rndv->name.value;
-    h.rndv.receiver = again ? x.rndv->peer_name.value : 0;
+    h.rndv.sender = d.name.value;
+    h.rndv.receiver = d.restarts != 0 ? d.peer_name.value : 0;
     h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r));
     h.reserved = 0;
-    const std::uint16_t exposed_before = x.rndv->exposed;
-    const Protocol protocol_before = x.protocol;
-    const std::uint64_t open_len_before = x.rndv->open_len;
+    if (p.home && open_on(e, r, h, *p.home, refused)) [[likely]]
+      return true;
     const unsigned rails = e.rails_for_user(p);
-    refused = rails == 0;
-    for (unsigned i = 0; i < rails; ++i) {
-      Rail<P>* const carrier = e.next_for_user(p);
-      std::uint16_t exposed = 0;
-      h.n_keys = 0;
-      const std::size_t fit = entries_that_fit(carrier->limits, core::rget_size(0), sizeof h.keys[0]);
-      for (unsigned k = 0; k < p.n_eager && h.n_keys < fit; ++k) {
-        Rail<P>& rail = *p.eager[k];
-        if (!can_get(rail, x.length)) continue;
-        // a rail without a connection name is known by where the header arrives
-        if (rail.name.conn == 0 && &rail != carrier) continue;
-        if (!key_of(e, x.rndv->reg, rail, h.keys[h.n_keys])) continue;
-        ++h.n_keys;
-        exposed = static_cast<std::uint16_t>(exposed | 1u << rail.index);
-      }
-      if (h.n_keys == 0) continue;
-      refused = true;
-      // A rail to oneself delivers the header, and all that follows, inside the call: the state must be
-      // complete before it.
-      x.rndv->exposed = static_cast<std::uint16_t>(exposed_before | exposed);
-      x.protocol = Protocol::kGet;
-      x.rndv->open_len = 0;
-      const std::size_t size = core::rget_size(h.n_keys);
-      if (e.post_brief(*carrier, &h, size, r) ||
-          e.post_on(*carrier, &h, size, FragKind::kOpen, x.rndv->name, false)) {
-        refused = false;
-        return true;
-      }
-      x.rndv->exposed = exposed_before;
-      x.protocol = protocol_before;
-      x.rndv->open_len = open_len_before;
+    if (rails == 0) refused = true;
+    for (unsigned i = 0; i < rails; ++i)
+      if (open_on(e, r, h, *e.next_for_user(p), refused)) return true;
+    return false;
+  }
+
+  /// Fill in the keys that `carrier` has room for, and post the header on it.
+  static bool open_on(E& e, SendRequest& r, core::RgetHdr& h, Rail<P>& carrier, bool& refused) {
+    auto& x = r.xfer;
+    auto& d = *x.rndv;
+    const Peer<P>& p = *x.proc->peer;
+    unsigned exposed = 0;
+    h.n_keys = 0;
+    const std::size_t fit = entries_that_fit(carrier.limits, core::rget_size(0), sizeof h.keys[0]);
+    for (unsigned k = 0; k < p.n_eager && h.n_keys < fit; ++k) {
+      const Rail<P>& rail = *p.eager[k];
+      if (!can_get(rail, x.length)) continue;
+      // a rail without a connection name is known by where the header arrives
+      if (rail.name.conn == 0 && &rail != &carrier) continue;
+      if (!key_of(e, d.reg, rail, h.keys[h.n_keys])) continue;
+      ++h.n_keys;
+      exposed |= 1u << rail.index;
     }
+    if (h.n_keys == 0) return false;
+    refused = true;
+    const std::uint16_t exposed_before = d.exposed;
+    const Protocol protocol_before = x.protocol;
+    const std::uint64_t open_len_before = d.open_len;
+    // A rail to oneself delivers the header, and all that follows, inside the call: the state must be
+    // complete before it.
+    d.exposed = static_cast<std::uint16_t>(exposed_before | exposed);
+    x.protocol = Protocol::kGet;
+    d.open_len = 0;
+    const std::size_t size = core::rget_size(h.n_keys);
+    if (e.post_brief(carrier, &h, size, r) || e.post_on(carrier, &h, size, FragKind::kOpen, d.name, false)) {
+      refused = false;
+      return true;
+    }
+    d.exposed = exposed_before;
+    x.protocol = protocol_before;
+    d.open_len = open_len_before;
     return false;
   }
 
@@ -147,31 +160,6 @@ struct Rget {
       return false;
     }
     x.rndv->remote_address = h.address;
-    return true;
-  }
-
-  /// The usual case: the header names one rail, one READ over it brings everything, and nothing else waits.
-  /// False: another case; nothing happened.
-  static bool read_at_once(E& e, RecvRequest& r, const Arrival& a) {
-    auto& x = r.xfer;
-    Peer<P>& p = *x.proc->peer;
-    core::RgetHdr h;
-    if (!e.config_.use_get || p.active || a.bytes.size != core::rget_size(1)) return false;
-    std::memcpy(&h, a.bytes.data, core::rget_size(1));  // was checked on arrival
-    Rail<P>* const rail = e.rail_named(p, h.keys[0].conn, h.keys[0].epoch, a.rail);
-    if (!rail || rail->limits.get_limit == 0 || x.rndv->want == 0) return false;
-    if (x.rndv->want > rail->limits.get_limit || x.rndv->want > rail->limits.rdma_frag_size) return false;
-    if (!aligned(*rail, h.address, x.rndv->want) || !registered(e, r)) return false;
-    x.rndv->key_rail = a.rail;
-    x.rndv->keys[0] = h.keys[0];
-    x.rndv->n_keys = 1;
-    x.rndv->remote_address = h.address;
-    x.protocol = Protocol::kGet;
-    if (read(e, r, *rail, h.keys[0], Range{0, x.rndv->want})) return true;
-    if (x.phase != core::RecvPhase::kReceiving) return true;  // the rail was lost meanwhile
-    x.rndv->todo.add(0, x.rndv->want);
-    x.owed |= kOweData;
-    e.ready(r);
     return true;
   }
 
@@ -329,18 +317,19 @@ struct Rget {
 
   static void read_ended(E& e, RecvRequest& r, Frag& f) {
     auto& x = r.xfer;
+    auto& d = *x.rndv;
     auto& fx = f.xfer;
-    --x.rndv->in_flight;
+    --d.in_flight;
     if (fx.fate != Fate::kNeverSent) e.counters_.bytes_read += fx.length;
-    LedgerEntry<P>* entry = x.rndv->ledger;
+    LedgerEntry<P>* entry = d.ledger;
     while (entry && !(entry->grant == 0 && !entry->dead && entry->rail == fx.rail &&
                       entry->epoch == fx.epoch && entry->begin == fx.offset))
       entry = entry->next;
     BFO_DCHECK(entry != nullptr);
     if (fx.fate == Fate::kDelivered) {
-      e.ledger_remove(x.rndv->ledger, entry);
-      if (x.phase == core::RecvPhase::kReceiving && fx.length == x.rndv->want && x.rndv->in_flight == 0 &&
-          x.rndv->ledger == nullptr && x.rndv->have.empty() && x.rndv->lost.empty()) {
+      e.ledger_remove(d.ledger, entry);
+      if (x.phase == core::RecvPhase::kReceiving && fx.length == d.want && d.in_flight == 0 &&
+          d.ledger == nullptr && d.have.empty() && d.lost.empty()) [[likely]] {
         // One READ brought everything: the same as three steps of the table.
         x.owed = 0;
         x.phase = core::RecvPhase::kIdle;

@@ -36,31 +36,32 @@ struct RndvCopy {
       return false;
     }
     x.rndv = rndv;
-    x.rndv->name = name;
-    x.rndv->peer_name = Name();
     x.protocol = Protocol::kCopy;
     x.phase = core::SendPhase::kOpening;
     x.owed = kOweStart;
-    x.rndv->no_rdma = false;
-    x.rndv->in_flight = 0;
-    x.rndv->frags = 0;
-    x.rndv->todo.clear();
-    x.rndv->granted.clear();
-    x.rndv->grants = nullptr;
-    x.rndv->registered = false;
-    x.rndv->undelivered = 0;
-    x.rndv->dirty_rails = 0;
-    x.rndv->exposed = 0;
-    x.rndv->restarts = 0;
-    x.rndv->known = seq_before(x.seq, x.proc->confirmed);  // it was an eager message that lost its rail
-    x.rndv->gone.clear();
-    x.rndv->received = 0;
-    x.rndv->again = 0;
-    x.rndv->opened = x.went;
-    if (x.went) x.rndv->gone.add(0, x.length);
-    x.rndv->open_len = x.length;
-    x.rndv->ledger = nullptr;
-    x.rndv->unfenced = 0;
+    auto& d = *rndv;
+    d.name = name;
+    d.peer_name = Name();
+    d.known = seq_before(x.seq, x.proc->confirmed);  // it was an eager message that lost its rail
+    d.opened = x.went;
+    d.no_rdma = false;
+    d.registered = false;
+    d.in_flight = 0;
+    d.frags = 0;
+    d.undelivered = 0;
+    d.restarts = 0;
+    d.dirty_rails = 0;
+    d.exposed = 0;
+    d.unfenced = 0;
+    d.open_len = x.length;
+    d.received = 0;
+    d.again = 0;
+    d.grants = nullptr;
+    d.ledger = nullptr;
+    d.todo.clear();
+    d.granted.clear();
+    d.gone.clear();
+    if (x.went) d.gone.add(0, x.length);
     x.proc->peer->live_sends.push_back(&r);
     ++e.counters_.rndv_sent;
     e.serve_now(r);
@@ -176,23 +177,27 @@ bool Engine<P>::open(SendRequest& r) {
   // Data that will be written by RDMA goes directly into the receiver's buffer; first bytes would have to be
   // copied there.
   const bool put = Rput<P>::possible(*this, r);
+  core::RndvHdr h{};
+  h.match = identity(r);
+  h.match.type = static_cast<std::uint8_t>(MsgType::kRndv);
+  h.match.flags = static_cast<std::uint8_t>(open_flags(x) | (put ? core::kFlagContig : core::kFlagNoRdma));
+  h.length = x.length;
+  h.sender = x.rndv->name.value;
+  h.receiver = again ? x.rndv->peer_name.value : 0;
   const unsigned rails = rails_for_user(p);
   for (unsigned i = 0; i < rails; ++i) {
     RailT* const rail = next_for_user(p);
-    Frag* const f = new_frag(FragKind::kOpen, *rail, p);
-    if (!f) return false;
-    core::RndvHdr h{};
-    h.match = identity(r);
-    h.match.type = static_cast<std::uint8_t>(MsgType::kRndv);
-    h.match.flags = static_cast<std::uint8_t>(open_flags(x) | (put ? core::kFlagContig : core::kFlagNoRdma));
-    h.length = x.length;
-    h.sender = x.rndv->name.value;
-    h.receiver = again ? x.rndv->peer_name.value : 0;
     std::size_t n = 0;
     if (!again && !put) {
       n = rail->limits.rndv_eager_limit - sizeof h;
       if (n > x.length) n = x.length;
+    } else if (post_brief(*rail, &h, sizeof h, r)) {
+      if (!again) x.rndv->open_len = 0;
+      note_opened(r);
+      return true;
     }
+    Frag* const f = new_frag(FragKind::kOpen, *rail, p);
+    if (!f) return false;
     f->xfer.name = x.rndv->name;
     f->xfer.type = h.match.type;
     const Post post = port_.send(rail->handle, f->xfer.type, &h, sizeof h, r, 0, n, *f);
@@ -241,29 +246,30 @@ template <class P>
     flush(peer);
     return;
   }
-  x.rndv->peer_name = Name(h.sender);
+  auto& d = *x.rndv;
+  d.peer_name = Name(h.sender);
   // The rounds of both sides are equal: a sender restarts only requests that are matched.
-  x.rndv->name = name.at(x.rndv->peer_name.round());
-  x.rndv->want = h.length < x.capacity ? h.length : x.capacity;
-  x.rndv->have.clear();
-  x.rndv->lost.clear();
-  x.rndv->todo.clear();
+  d.name = name.at(d.peer_name.round());
+  d.want = h.length < x.capacity ? h.length : x.capacity;
+  d.have.clear();
+  d.lost.clear();
+  d.todo.clear();
+  d.doubtful.clear();
   x.owed = 0;
-  x.rndv->in_flight = 0;
-  x.rndv->frags = 0;
-  x.rndv->frags_due = 0;
-  x.rndv->next_grant = 1;
-  x.rndv->no_rdma = false;
-  x.rndv->registered = false;
-  x.rndv->refusals = 0;
-  x.rndv->refused = 0;
-  x.rndv->total = 0;
-  x.rndv->doubtful.clear();
-  x.rndv->key_rail = nullptr;
-  x.rndv->sender_done = false;
-  x.rndv->nack_owed = false;
-  x.rndv->ledger = nullptr;
-  x.rndv->n_keys = 0;
+  d.nack_owed = false;
+  d.sender_done = false;
+  d.no_rdma = false;
+  d.registered = false;
+  d.refusals = 0;
+  d.n_keys = 0;
+  d.in_flight = 0;
+  d.frags = 0;
+  d.frags_due = 0;
+  d.next_grant = 1;
+  d.refused = 0;
+  d.total = 0;
+  d.key_rail = nullptr;
+  d.ledger = nullptr;
   x.phase = RecvPhase::kReceiving;
   peer.live_recvs.push_back(&r);
   set_matched(r, p, h.match, h.length);
@@ -274,7 +280,8 @@ template <class P>
   // The answer is sent before the first bytes are copied, so that the sender works meanwhile. If nothing else
   // is missing, the end of the request is the answer.
   if (!peer.lost) [[likely]] {
-    if (!rndv && Rget<P>::read_at_once(*this, r, a)) return;
+    if (!rndv && Single<P>::read(*this, r, a)) return;
+    if (rndv && (h.match.flags & core::kFlagContig) && Single<P>::grant(*this, r)) return;
     choose_protocol(r, a);
     if (!x.rndv->have.covers(0, x.rndv->want)) serve_now(r);
     if (!x.rndv) return;

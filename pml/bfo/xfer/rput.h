@@ -251,6 +251,21 @@ struct Rput {
       refuse(e, r, h.grant);
       return;
     }
+    Grant<P> grant;
+    grant.rail = rail;
+    grant.epoch = rail->name.epoch;
+    grant.number = h.grant;
+    grant.offset = h.offset;
+    grant.length = h.length;
+    grant.address = h.address;
+    grant.handle.size = h.key.handle_len;
+    std::memcpy(grant.handle.bytes, h.key.handle, sizeof grant.handle.bytes);
+    if (!x.proc->peer->active) {  // nothing waits for a rail
+      const Post post = write(e, r, grant);
+      if (post == Post::kUnreachable) refuse(e, r, h.grant);
+      if (post == Post::kCompleted) e.send_check(r);
+      if (post != Post::kNoResource) return;
+    }
     Grant<P>* g = e.free_grants_;
     if (g)
       e.free_grants_ = g->next;
@@ -260,15 +275,7 @@ struct Rput {
       refuse(e, r, h.grant);
       return;
     }
-    ::new (g) Grant<P>;
-    g->rail = rail;
-    g->epoch = rail->name.epoch;
-    g->number = h.grant;
-    g->offset = h.offset;
-    g->length = h.length;
-    g->address = h.address;
-    g->handle.size = h.key.handle_len;
-    std::memcpy(g->handle.bytes, h.key.handle, sizeof g->handle.bytes);
+    ::new (g) Grant<P>(grant);
     ++x.rndv->n_grants;
     (x.rndv->last_grant ? x.rndv->last_grant->next : x.rndv->grants) = g;
     x.rndv->last_grant = g;
@@ -354,7 +361,26 @@ struct Rput {
                          x.rndv->peer_name.value,
                          f.xfer.grant,
                          0};
-    e.send_raw(*x.proc->peer, &h, sizeof h, f.xfer.rail, f.xfer.epoch);
+    Peer<P>& p = *x.proc->peer;
+    Rail<P>& rail = *f.xfer.rail;
+    // If the rail fails it hands back the bytes, which then go over another one.
+    if (p.raw.empty() && p.starved.empty() && !p.lost && !p.left && E::usable(rail, f.xfer.epoch)) {
+      typename P::InlineSource none{};
+      if (e.post_brief(rail, &h, sizeof h, none)) return;
+    }
+    e.send_raw(p, &h, sizeof h, &rail, f.xfer.epoch);
+  }
+
+  /// All writes have succeeded, and nothing else holds the gate: the same as two steps of the table.
+  static bool ends_here(E& e, SendRequest& r) {
+    auto& x = r.xfer;
+    if (x.phase != core::SendPhase::kSending || x.rndv->undelivered != 0) return false;
+    if (x.rndv->grants != nullptr || !e.gate_clear(x)) return false;
+    x.owed = 0;
+    x.phase = core::SendPhase::kIdle;
+    reset(e, r);
+    e.send_over(r);
+    return true;
   }
 
   static void write_done(E& e, Frag& f) {
@@ -366,6 +392,7 @@ struct Rput {
     --x.rndv->in_flight;
     if (fx.fate == Fate::kDelivered) {
       finished(e, *r, f);
+      if (ends_here(e, *r)) return;
     } else {
       if (fx.fate == Fate::kUnknown && fx.rail->limits.failover) {
         x.rndv->dirty_rails = static_cast<std::uint16_t>(x.rndv->dirty_rails | 1u << fx.rail->index);
@@ -442,6 +469,7 @@ void Engine<P>::on_fin(const Arrival& a) {
   RecvRequest* const r = find_current(recvs_, Name(h.receiver), a);
   if (!r) return;
   PeerT& peer = *r->xfer.proc->peer;
+  if (Single<P>::written(*this, *r, h, a)) return flush(peer);
   RecvInput in;
   in.grant = h.grant;
   in.arrival = &a;

@@ -33,7 +33,7 @@ template <class P>
 Rail<P>* Engine<P>::next_spread(PeerT& p) {
   if (!(p.raw.empty() && p.starved.empty()) && end_waits(p)) [[unlikely]]
     return nullptr;
-  if (p.ends_out != 0) [[unlikely]]
+  if (p.ends_out != 0 && !brief_ended(p)) [[unlikely]]
     return p.order;
   if (p.away != 0 && --p.away == 0) p.home = home_rail(p);
   return next_eager(p);
@@ -48,25 +48,24 @@ template <class P>
   if (p.eager[p.rr] == &rail) next_eager(p);
 }
 
-/// Size of one RDMA segment of a message of `length` bytes over `rails` rails: an equal share for each, in
-/// segments that are neither tiny nor longer than the rail wants. What is in flight on a rail that fails is
-/// sent again over the others, so all segments in flight on one rail together are at most 1 MiB or 2 % of the
-/// message (P4).
+/// Size of one RDMA segment of a message of `length` bytes over `rails` rails: all of a short one, else an
+/// equal share for each, in segments that are neither tiny nor longer than the rail wants. What is in flight
+/// on a rail that fails is sent again over the others, so all segments in flight on one rail together are at
+/// most 1 MiB or 2 % of the message (P4).
 template <class P>
 std::uint64_t Engine<P>::piece(std::uint64_t length, unsigned rails, std::uint64_t limit) const {
   constexpr std::uint64_t kAlign = 4096;
-  std::uint64_t n = rails > 1 ? (length / rails + kAlign - 1) / kAlign * kAlign : length;
-  if (rails > 1) {
-    const std::uint64_t at_risk = length / 50 > kMaxAgain ? length / 50 : kMaxAgain;
-    const std::uint64_t share = at_risk / (config_.rdma_depth ? config_.rdma_depth : 1) / kAlign * kAlign;
-    if (n > share) n = share;
-  }
+  if (rails <= 1 || length < kUncut) return length < limit ? length : limit;
+  std::uint64_t n = (length / rails + kAlign - 1) / kAlign * kAlign;
+  const std::uint64_t at_risk = length / 50 > kMaxAgain ? length / 50 : kMaxAgain;
+  const std::uint64_t share = at_risk / (config_.rdma_depth ? config_.rdma_depth : 1) / kAlign * kAlign;
+  if (n > share) n = share;
   if (n < kMinPiece) n = kMinPiece;
   return n < limit ? n : limit;
 }
 
 template <class P>
-typename P::Frag* Engine<P>::new_frag(FragKind kind, RailT& rail, PeerT& peer) {
+[[gnu::always_inline]] inline typename P::Frag* Engine<P>::new_frag(FragKind kind, RailT& rail, PeerT& peer) {
   Frag* const f = port_.frag_alloc();
   if (!f) [[unlikely]]
     return nullptr;

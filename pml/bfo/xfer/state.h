@@ -49,6 +49,8 @@ template <class P>
 struct Rget;
 template <class P>
 struct Rput;
+template <class P>
+struct Single;
 
 /// What isend() is asked for. A buffered send is a standard send of the copy, which the port makes.
 template <class P>
@@ -524,6 +526,9 @@ struct Peer {
   Rail<P>* order = nullptr;
   std::uint32_t ends_out = 0;    ///< number of these messages; the user's messages use the same rail
   std::uint32_t order_turn = 0;  ///< number of different values that `order` has had
+  bool end_brief = false;        ///< one of `ends_out` stands for those without a record of a fragment
+  std::uint8_t end_looks = 0;    ///< how often their end was of interest since the last one
+  std::uint64_t end_mark = 0;    ///< work that `order` must have ended until they have; 0: not asked yet
   /// bytes stored of its messages for communicators that do not exist here yet
   std::uint32_t unknown_held = 0;
   PeerLoss loss;                 ///< how its requests end when it is declared failed

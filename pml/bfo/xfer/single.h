@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// single.h: the receiver's usual case: one READ, or one grant, moves the whole message over one rail. The
+// state is what the general ways (rget.h, rput.h) would make of such a message, without their plans. Whatever
+// happens to the READ or the grant afterwards is theirs.
+#pragma once
+
+#include "pml/bfo/xfer/rget.h"
+#include "pml/bfo/xfer/rput.h"
+
+namespace bfo::xfer {
+
+template <class P>
+struct Single {
+  using E = Engine<P>;
+  using RecvRequest = typename P::RecvRequest;
+  using Frag = typename P::Frag;
+  using Arrival = typename E::Arrival;
+
+  /// The usual case: one READ brings everything, and nothing else waits. It takes the rail over which the
+  /// header came, or one with less in flight. False: another case; nothing happened.
+  static bool read(E& e, RecvRequest& r, const Arrival& a) {
+    auto& x = r.xfer;
+    auto& d = *x.rndv;
+    Peer<P>& p = *x.proc->peer;
+    if (!e.config_.use_get || p.active || d.want == 0) return false;
+    const unsigned n = a.bytes.data[offsetof(core::RgetHdr, n_keys)];  // was checked on arrival
+    if (n > 1 && d.want >= E::kUncut) return false;
+    std::memcpy(&d.remote_address, a.bytes.data + offsetof(core::RgetHdr, address), sizeof d.remote_address);
+    const std::uint8_t* const keys = a.bytes.data + offsetof(core::RgetHdr, keys);
+    const core::RailKey* key = nullptr;
+    Rail<P>* best = nullptr;
+    unsigned kept = 0;
+    for (unsigned i = 0; i < n; ++i) {
+      core::RailKey& k = d.keys[kept];
+      std::memcpy(&k, keys + i * sizeof k, sizeof k);
+      Rail<P>* const rail = e.rail_named(p, k.conn, k.epoch, a.rail);
+      if (!rail || rail->limits.get_limit == 0 || !Rget<P>::aligned(*rail, d.remote_address, d.want))
+        continue;
+      ++kept;
+      if (d.want > rail->limits.get_limit || d.want > rail->limits.rdma_frag_size) continue;
+      if (best) {
+        const std::uint64_t mine = rail->inflight_bytes * best->limits.weight;
+        const std::uint64_t least = best->inflight_bytes * rail->limits.weight;
+        if (mine > least || (mine == least && rail != a.rail)) continue;
+      }
+      best = rail;
+      key = &k;
+    }
+    if (!best || !Rget<P>::registered(e, r)) return false;
+    Frag* const f = e.new_frag(FragKind::kRead, *best, p);
+    if (!f) [[unlikely]]
+      return false;
+    LedgerEntry<P>* const l = e.ledger_add(d.ledger, *best, best->name.epoch, 0, d.want);
+    if (!l) [[unlikely]] {
+      --e.frags_out_;
+      e.port_.frag_free(*f);
+      return false;
+    }
+    d.key_rail = a.rail;
+    d.n_keys = static_cast<std::uint8_t>(kept);
+    x.protocol = Protocol::kGet;
+    f->xfer.name = d.name;
+    f->xfer.length = d.want;
+    best->inflight_bytes += d.want;
+    d.in_flight = 1;
+    HandleBytes handle;
+    handle.size = key->handle_len;
+    std::memcpy(handle.bytes, key->handle, sizeof handle.bytes);
+    e.ending_ = f;
+    const Post post = e.port_.get(best->handle, r, 0, d.want, d.remote_address, handle, *f);
+    const bool in_its_call = e.ending_ == nullptr;
+    e.ending_ = nullptr;
+    if (post == Post::kAccepted && !in_its_call) return true;
+    e.fragment_left(*f);
+    f->xfer.fate = taken(post) ? Fate::kDelivered : Fate::kNeverSent;
+    Rget<P>::read_ended(e, r, *f);
+    e.port_.frag_free(*f);
+    // Not taken: what is to be read waits, unless the rail was lost meanwhile.
+    if (x.phase != core::RecvPhase::kReceiving || taken(post)) return true;
+    x.owed |= kOweData;
+    e.ready(r);
+    return true;
+  }
+
+  /// One PUT grants everything. False: another case; nothing happened.
+  static bool grant(E& e, RecvRequest& r) {
+    auto& x = r.xfer;
+    auto& d = *x.rndv;
+    Peer<P>& p = *x.proc->peer;
+    if (!e.config_.use_put || p.active || d.want == 0 || !d.have.empty()) return false;
+    if (p.n_eager > 1 && d.want >= E::kUncut) return false;
+    Rail<P>* const rail = p.n_eager == 1 ? p.eager[0] : e.lightest(p, 0);
+    if (!rail || d.want > rail->limits.put_limit || d.want > rail->limits.rdma_frag_size) return false;
+    if (!Rput<P>::can_put(*rail, x.length) || !Rget<P>::registered(e, r)) return false;
+    if (!Rput<P>::grantable(e, r, *rail)) return false;
+    LedgerEntry<P>* const l = e.ledger_add(d.ledger, *rail, rail->name.epoch, 0, d.want);
+    if (!l) return false;
+    x.protocol = Protocol::kPut;
+    d.total = d.want;
+    l->grant = d.next_grant++;
+    l->round = d.name.round();
+    l->owed = true;
+    l->loaded = true;
+    rail->inflight_bytes += d.want;
+    if (Rput<P>::send_put(e, r, *l)) return true;
+    x.owed |= kOweData;
+    e.ready(r);
+    return true;
+  }
+
+  /// FIN: the only grant is used up, and brought everything over the rail that it was for. The same as three
+  /// steps of the table. False: another case; nothing happened.
+  static bool written(E& e, RecvRequest& r, const core::FinHdr& h, const Arrival& a) {
+    auto& x = r.xfer;
+    auto& d = *x.rndv;
+    LedgerEntry<P>* const l = d.ledger;
+    if (x.phase != core::RecvPhase::kReceiving || x.protocol != Protocol::kPut || !l || l->next) return false;
+    if ((h.flags & core::kFlagFail) || h.grant == 0 || l->grant != h.grant || d.in_flight != 0) return false;
+    if (l->end - l->begin != d.want || x.length != d.want) return false;
+    if (!d.have.empty() || !d.lost.empty() || !d.todo.empty()) return false;
+    const bool same_rail = a.rail == l->rail && (a.epoch == 0 || a.epoch == l->epoch);
+    if (!same_rail && l->rail->limits.failover) return false;
+    e.ledger_remove(d.ledger, l);
+    x.owed = 0;
+    x.phase = core::RecvPhase::kIdle;
+    e.recv_over(r);
+    return true;
+  }
+};
+
+}  // namespace bfo::xfer
