@@ -28,6 +28,7 @@ struct Fabric::Packet {
   bool answers_read = false;
   bool again = false;        // a READ that was executed before
   bool tells_error = false;  // instead of an answer
+  bool unread = false;       // see PacketFault::kUnread
   std::uint64_t local = 0;
   std::string data;
 };
@@ -70,7 +71,7 @@ Fabric::Packet* Fabric::make_packet() {
   Packet* const p = free_packets_.back();
   free_packets_.pop_back();
   p->status = IBV_WC_SUCCESS;
-  p->rnr = p->answers_read = p->again = p->tells_error = false;
+  p->rnr = p->answers_read = p->again = p->tells_error = p->unread = false;
   p->data.clear();
   return p;
 }
@@ -126,10 +127,14 @@ void Fabric::slow_verb(const ibv_context* context) {
 
 void Fabric::push(ibv_cq* cq, const ibv_wc& wc) {
   auto& c = *static_cast<Cq*>(cq);
-  const Device& d = *static_cast<const Device*>(c.context->device);
   if (c.broken) return;
-  if (c.entries.size() >= static_cast<std::size_t>(c.cqe))
+  if (c.entries.size() + c.coming.size() >= static_cast<std::size_t>(c.cqe))
     return observer.broken("a completion queue overran");
+  if (traits.cqe_late == 0 || !held_up(c, wc)) surface(c, wc);
+}
+
+void Fabric::surface(Cq& c, const ibv_wc& wc) {
+  const Device& d = *static_cast<const Device*>(c.context->device);
   c.entries.push_back(wc);
   if (!c.has_channel) return observer.wake(d.process);
   if (!c.armed) return;
@@ -155,6 +160,7 @@ void Fabric::complete(Qp& qp, const Wqe& w, ibv_wc_status status) {
   wc.wr_id = w.wr_id;
   wc.status = status;
   wc.qp_num = qp.qp_num;
+  wc.byte_len = w.length;
   push(qp.init.send_cq, wc);
 }
 
@@ -176,16 +182,19 @@ void Fabric::to_error(Qp& qp) {
   }
   qp.rq.clear();
   if (qp.init.srq == nullptr || qp.last_receive_raised || traits.no_last_receive != 0) return;
-  qp.last_receive_raised = true;
-  raise(*qp.device(), IBV_EVENT_QP_LAST_WQE_REACHED, &qp);
+  raise_last_receive(qp);
 }
 
 /// Nothing of a queue pair that is gone is reported any more.
 void Fabric::destroy(Qp& qp) {
   const std::uint32_t number = qp.qp_num;
-  for (auto& cq : cqs)
-    if (cq->context == qp.context)
-      std::erase_if(cq->entries, [number](const ibv_wc& wc) { return wc.qp_num == number; });
+  land(qp);
+  look_for_thrown(qp);
+  for (auto& cq : cqs) {
+    if (cq->context != qp.context) continue;
+    std::erase_if(cq->entries, [number](const ibv_wc& wc) { return wc.qp_num == number; });
+    std::erase_if(cq->coming, [number](const auto& each) { return each.second.qp_num == number; });
+  }
   std::erase_if(qp.device()->events, [&qp](const ibv_async_event& e) {
     return e.element.qp == &qp && e.event_type == IBV_EVENT_QP_LAST_WQE_REACHED;
   });
@@ -252,8 +261,10 @@ void Fabric::transmit(Qp& qp) {
           w.length);
     if (qp.sent == qp.fresh) {
       ++qp.fresh;
-      if (const PacketFault* const f = hit(qp, w, p->target); f != nullptr)
+      if (const PacketFault* const f = hit(qp, w, p->target); f != nullptr) {
         p->tells_error = suffer(qp, p->number, *f);
+        p->unread = f->what == PacketFault::What::kUnread;
+      }
     }
     qp.lane_ns = std::max(qp.lane_ns + 1, time.now() + journey(p->data.size()));
     time.at(
@@ -306,10 +317,13 @@ bool Fabric::execute(Qp& responder, Packet& p, ibv_wc_status* status) {
   }
   if (rdma && p.length == 0) return true;
   if (p.opcode == IBV_WR_RDMA_WRITE) {
+    const bool slow = traits.write_late != 0 || !responder.late.empty();
+    if (slow && keep_back(responder, LateWrite{p.remote, p.rkey, p.data})) return true;
     observer.accessed(process, p.remote, p.length, p.rkey, true);
     std::memcpy(reinterpret_cast<void*>(p.remote), p.data.data(), p.length);
     return true;
   }
+  land(responder);  // what comes later on the same connection sees it
   if (p.opcode == IBV_WR_RDMA_READ) {
     if (!p.again) observer.accessed(process, p.remote, p.length, p.rkey, false);
     p.data.assign(reinterpret_cast<const char*>(p.remote), p.length);
@@ -367,6 +381,7 @@ void Fabric::arrive(Packet* p) {
     if (!execute(*qp, *p, &status)) return answer(p, status, true);
     if (sender == nullptr || sender->attr.qp_state != IBV_QPS_RTS) ++late_landed;
     ++qp->expected;
+    if (p->unread) overrun(*qp->device());
     if (status != IBV_WC_SUCCESS) to_error(*qp);
   } else if (p->opcode == IBV_WR_RDMA_READ) {
     // It is executed again. Its requester may have had an answer to the first one long ago, and drops this

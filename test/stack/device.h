@@ -32,6 +32,8 @@ class Fabric;
 
 struct Cq : ibv_cq {
   std::deque<ibv_wc> entries;
+  std::deque<std::pair<std::uint64_t, ibv_wc>> coming;  // see FabricTraits::cqe_late, with their time
+  std::uint64_t number = 0;                             // never used again
   bool has_channel = false;
   bool broken = false;  // it overran
   bool armed = false;
@@ -51,6 +53,12 @@ struct Wqe {
   std::uint32_t rkey = 0;
   std::string inlined;
 };
+/// A write that was acknowledged, and is not in memory yet.
+struct LateWrite {
+  std::uint64_t remote;
+  std::uint32_t rkey;
+  std::string data;
+};
 struct Qp : ibv_qp {
   ibv_qp_init_attr init{};
   ibv_qp_attr attr{};
@@ -68,6 +76,7 @@ struct Qp : ibv_qp {
   std::uint32_t retries = 0;
   std::uint32_t timer = 0;  // the one that counts
   bool last_receive_raised = false;
+  std::deque<LateWrite> late;  // as responder
   Device* device() const;
 };
 struct Channel : ibv_comp_channel {
@@ -101,6 +110,7 @@ struct PacketFault {
     kErrorNow,    // it is lost, and its requester hears of an error at once
     kErrorDone,   // it is executed, and its requester hears of an error
     kHeld,        // it and all behind it stay in the fabric for `ns`
+    kUnread,      // it is executed and answered, and the completion queues of `to` overrun before it is read
   };
   What what = What::kLost;
   const Device* from = nullptr;
@@ -127,6 +137,8 @@ class Observer {
   virtual void accessed(std::uint32_t process, std::uint64_t address, std::uint32_t length, std::uint32_t key,
                         bool write) = 0;
   virtual void broken(const char* what) = 0;
+  /// destroy_qp threw something away that the process should have read before.
+  virtual void thrown_away(const Qp& qp, const char* what) = 0;
   /// The process waits `ns` in a verb that was called from its progress function.
   virtual void blocked(std::uint32_t process, std::uint64_t ns) = 0;
 };
@@ -146,9 +158,13 @@ struct FabricTraits {
   unsigned err_lands = 0;        // data still reaches memory through a queue pair in ERR, per mille
   unsigned no_last_receive = 0;  // QP_LAST_WQE_REACHED is never raised
   unsigned ah_fails = 0;
-  bool fence_fails = false;  // a dead device refuses to destroy queue pairs
-  unsigned verb_fails = 0;   // a verb that makes something fails, with any errno, per mille
-  unsigned verb_blocks = 0;  // a verb that the progress function calls takes long, per mille
+  unsigned cqe_late = 0;       // a completion, and all behind it, is seen late, per mille ..
+  std::uint64_t cqe_ns = 1;    // .. at most by so much
+  unsigned write_late = 0;     // written bytes are in memory after the acknowledgement, per mille: at the ..
+  std::uint64_t write_ns = 1;  // .. latest by so much, and before a later message of the same connection
+  bool fence_fails = false;    // a dead device refuses to destroy queue pairs
+  unsigned verb_fails = 0;     // a verb that makes something fails, with any errno, per mille
+  unsigned verb_blocks = 0;    // a verb that the progress function calls takes long, per mille
   std::uint64_t verb_ns = 1;
 };
 
@@ -180,6 +196,8 @@ class Fabric {
   void called(const ibv_context* context);
   int refused(const ibv_context* context);
   void slow_verb(const ibv_context* context);
+  /// Does a completion of a success of `qp` wait in its send queue's completion queue?
+  bool success_waits(const ibv_qp* qp) const;
   int post_send(Qp& qp, const ibv_send_wr& wr);
   void push(ibv_cq* cq, const ibv_wc& wc);
   void raise(Device& d, ibv_event_type type, ibv_qp* qp = nullptr);
@@ -199,8 +217,10 @@ class Fabric {
   std::uint32_t keys_live = 0;
   std::uint32_t handles_live = 0;
   bool running = false;  // everything is open: verbs may fail
+  bool closing = false;  // the run is over
   std::uint64_t packets = 0;
   std::uint64_t lost = 0;
+  std::uint64_t cqs_made = 0;
   std::uint64_t late_landed = 0;  // executed for a requester that was in ERR or gone
   static constexpr std::uint32_t kFirstQp = 16;
   static constexpr std::uint32_t kFirstKey = 0x100;
@@ -226,6 +246,13 @@ class Fabric {
   bool lands_in_error(const Qp* qp, const Packet& p);
   bool allowed(const Qp& qp, const Packet& p) const;
   void complete(Qp& qp, const Wqe& w, ibv_wc_status status);
+  void surface(Cq& cq, const ibv_wc& wc);
+  bool held_up(Cq& cq, const ibv_wc& wc);
+  void surface_due(std::uint64_t number);
+  void raise_last_receive(Qp& qp);
+  bool keep_back(Qp& responder, LateWrite w);
+  void land(Qp& responder);
+  void look_for_thrown(const Qp& qp);
   void datagram(Qp& qp, const ibv_send_wr& wr);
   void datagram_arrives(Packet* p);
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "test/stack/device.h"
@@ -23,7 +24,9 @@ struct Silent : Observer {
   void wake_events(std::uint32_t) override {}
   void accessed(std::uint32_t, std::uint64_t, std::uint32_t, std::uint32_t, bool) override {}
   void broken(const char* what) override { ADD_FAILURE() << what; }
+  void thrown_away(const Qp&, const char* what) override { thrown.emplace_back(what); }
   void blocked(std::uint32_t, std::uint64_t) override {}
+  std::vector<std::string> thrown;
 };
 
 /// One end of a connection: a device with a queue pair, a receive queue shared by queue pairs, and memory.
@@ -294,6 +297,74 @@ TEST_F(DeviceRow, DestroyedQueuePairKeepsEverythingOut) {
   run(kLong);
   EXPECT_EQ(b_.buffer[1024], 0);
   expect_sent(a_, 1, IBV_WC_RETRY_EXC_ERR);
+}
+
+// ---- slow devices
+
+TEST_F(DeviceRow, LateCompletion_TheOnesBehindItWaitAndTheEventComesLast) {
+  fabric_.traits.cqe_late = 1000;
+  fabric_.traits.cqe_ns = 1'000'000;
+  receive(b_, 7);
+  receive(b_, 8);
+  ASSERT_EQ(post(a_, IBV_WR_SEND_WITH_IMM, 1), 0);
+  ASSERT_EQ(post(a_, IBV_WR_SEND_WITH_IMM, 2), 0);
+  run(10'000);
+  stop(b_);
+  EXPECT_FALSE(has_event(b_, IBV_EVENT_QP_LAST_WQE_REACHED));
+  run(kLong);
+  EXPECT_TRUE(has_event(b_, IBV_EVENT_QP_LAST_WQE_REACHED));
+  const std::optional<ibv_wc> first = poll(b_, b_.recv_cq);
+  const std::optional<ibv_wc> second = poll(b_, b_.recv_cq);
+  ASSERT_TRUE(first.has_value() && second.has_value());
+  EXPECT_EQ(first->wr_id, 7u);
+  EXPECT_EQ(second->wr_id, 8u);
+}
+
+TEST_F(DeviceRow, LateWrite_IsAcknowledgedFirstAndInMemoryBeforeALaterMessage) {
+  fabric_.traits.write_late = 1000;
+  fabric_.traits.write_ns = kLong;
+  std::strcpy(a_.buffer, "late");
+  ASSERT_EQ(post(a_, IBV_WR_RDMA_WRITE, 1, &b_, b_.mr->rkey), 0);
+  run(100'000);
+  expect_sent(a_, 1, IBV_WC_SUCCESS);
+  EXPECT_EQ(b_.buffer[1024], 0);
+  receive(b_, 7);
+  ASSERT_EQ(post(a_, IBV_WR_SEND_WITH_IMM, 2), 0);
+  run(100'000);
+  EXPECT_STREQ(b_.buffer + 1024, "late");
+}
+
+TEST_F(DeviceRow, LateWrite_IsInMemoryWhenDestroyReturns) {
+  fabric_.traits.write_late = 1000;
+  fabric_.traits.write_ns = kLong;
+  std::strcpy(a_.buffer, "late");
+  ASSERT_EQ(post(a_, IBV_WR_RDMA_WRITE, 1, &b_, b_.mr->rkey), 0);
+  run(100'000);
+  verbs().destroy_qp(b_.qp);
+  b_.qp = nullptr;
+  EXPECT_STREQ(b_.buffer + 1024, "late");
+}
+
+TEST_F(DeviceRow, DestroyWithUnreadCompletions_IsReported) {
+  fabric_.running = true;
+  receive(b_, 7);
+  ASSERT_EQ(post(a_, IBV_WR_SEND_WITH_IMM, 1), 0);
+  run(kLong);
+  verbs().destroy_qp(b_.qp);
+  b_.qp = nullptr;
+  verbs().destroy_qp(a_.qp);
+  a_.qp = nullptr;
+  ASSERT_EQ(observer_.thrown.size(), 2u);
+  EXPECT_EQ(observer_.thrown[0], "a message that was acknowledged");
+}
+
+TEST_F(DeviceRow, UnreadMessage_IsAcknowledgedAndLost) {
+  fabric_.expect(PacketFault{PacketFault::What::kUnread, a_.device, b_.device, PacketFault::kAny, 1, 0});
+  receive(b_, 7);
+  ASSERT_EQ(post(a_, IBV_WR_SEND_WITH_IMM, 1), 0);
+  run(kLong);
+  expect_sent(a_, 1, IBV_WC_SUCCESS);
+  EXPECT_TRUE(has_event(b_, IBV_EVENT_CQ_ERR));
 }
 
 }  // namespace

@@ -105,6 +105,8 @@ bool Fabric::suffer(Qp& qp, std::uint64_t number, const PacketFault& f) {
     case PacketFault::What::kHeld:
       qp.lane_ns = std::max(qp.lane_ns, time.now()) + f.ns;
       return false;
+    case PacketFault::What::kUnread:
+      return false;
   }
   return false;
 }

@@ -42,9 +42,20 @@ void Process::deliver(engine::Endpoint& e, std::uint8_t tag, char* data, std::ui
   engine_->on_message(link_of(e).engine_rail, e.epoch, tag, data, length);
 }
 
-void Process::frag_done(engine::Frag* work, int status) {
+/// Work comes back as unknown: then nothing that the device has said about it may be unread.
+void Process::may_be_unknown(const engine::Endpoint& e) {
+  const Link& l = link_of(const_cast<engine::Endpoint&>(e));
+  const ibv_qp* const qp = e.data.ib();
+  if (qp == nullptr || world_.fabric.closing || nics_[l.rail]->fake->dead) return;
+  if (world_.fabric.success_waits(qp))
+    world_.ctx.fail("H22: work of process %u on rail %u comes back as unknown, and its completion waits", id_,
+                    l.rail);
+}
+
+void Process::frag_done(engine::Endpoint& e, engine::Frag* work, int status) {
   Frag* const f = static_cast<Frag::Work*>(work)->owner;
   if (!f->posted) return world_.ctx.fail("P3: process %u got the end of a fragment twice", id_);
+  if (status == BFO_RC_UNKNOWN) may_be_unknown(e);
   f->posted = false;
   if (f->rdma != nullptr) --f->rdma->rdma_out;
   f->rdma = nullptr;
@@ -57,8 +68,8 @@ engine::Host Process::host(Nic& nic) {
   h.deliver = [](void* c, engine::Endpoint& e, std::uint8_t tag, char* data, std::uint32_t length) {
     nic_of(c).process->deliver(e, tag, data, length);
   };
-  h.frag_done = [](void* c, engine::Endpoint&, engine::Frag* f, int s) {
-    nic_of(c).process->frag_done(f, s);
+  h.frag_done = [](void* c, engine::Endpoint& e, engine::Frag* f, int s) {
+    nic_of(c).process->frag_done(e, f, s);
   };
   h.payload_failed = [](void* c, engine::Endpoint& e, std::uint8_t tag, const void* data,
                         std::uint32_t length, int status) {

@@ -16,8 +16,6 @@ constexpr std::uint64_t kBusyNs = 2 * kUs;
 constexpr int kPolls = 33;  // more than between two looks at the clock
 constexpr std::uint64_t kNames = 100;
 
-constexpr std::uint32_t kLanes = 7;
-
 /// A port's lanes of control threads, by number.
 engine::ControlLane& port_lane(engine::Port& port, std::uint32_t i) {
   switch (i) {

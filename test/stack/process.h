@@ -60,6 +60,9 @@ class Process {
   /// A control thread of lane `lane` runs one command.
   bool run_command(std::uint32_t lane);
   std::uint32_t lanes() const;
+  /// Does lane `lane` stop queue pairs? Does it make and destroy them?
+  static bool stops(std::uint32_t lane) { return lane % kLanes == 2; }
+  static bool makes(std::uint32_t lane) { return lane % kLanes == 1; }
   std::size_t commands(std::uint32_t lane) { return this->lane(lane).pending(); }
   /// Says goodbye and closes everything; false after a violation.
   void close();
@@ -77,6 +80,7 @@ class Process {
 
  private:
   friend class StackPort;
+  static constexpr std::uint32_t kLanes = 7;  // of a port
   struct Op {
     std::uint64_t at;
     std::uint32_t pair;
@@ -100,7 +104,8 @@ class Process {
   // host.cc
   static engine::Host host(Nic& nic);
   void deliver(engine::Endpoint& e, std::uint8_t tag, char* data, std::uint32_t length);
-  void frag_done(engine::Frag* work, int status);
+  void may_be_unknown(const engine::Endpoint& e);
+  void frag_done(engine::Endpoint& e, engine::Frag* work, int status);
 
   // program.cc
   void plan();

@@ -10,223 +10,11 @@
 
 #include "common/seq.h"
 #include "test/sim/prng.h"
+#include "test/stack/flavor.h"
 #include "test/stack/special.h"
 
 namespace bfo::stack {
 namespace {
-
-/// What distinguishes the configurations.
-struct Flavor {
-  const char* name;
-  std::uint32_t min_procs = 2, max_procs = 4;
-  std::uint32_t min_rails = 1, max_rails = 2;
-  std::uint32_t min_pairs = 10, max_pairs = 60;
-  std::uint32_t min_faults = 1, max_faults = 5;
-  std::uint64_t span_ns = 20 * kMs;
-  std::uint32_t max_length = 20000;
-  std::uint64_t fault_ns = 20 * kMs;  // the longest
-  std::uint32_t kinds = 0;            // faults, one bit each; 0: those without an end of their own
-  bool datagrams = false;             // of the connection manager are lost, doubled and late
-  bool late_ports = false;
-  bool blocked = false;         // verbs of the progress function block, up to 3 s
-  bool verbs_fail = false;      // with any errno
-  bool dies_in_a_call = false;  // a device
-  bool memory = false;          // of the PML runs out
-  bool few_receives = false;    // buffers
-  bool wraps = false;           // sequence numbers wrap many times, and the window is short
-  std::uint64_t short_runs = 8;
-  bool may_fail = false;
-  std::uint32_t min_length = 0;
-  std::uint64_t packet_faults = 0;                   // at most
-  void (*tune)(sim::Prng& d, Machine& m) = nullptr;  // last
-};
-
-constexpr std::uint32_t bit(FaultKind k) {
-  return 1u << static_cast<unsigned>(k);
-}
-constexpr std::uint32_t kLinks = bit(FaultKind::kPortDown) | bit(FaultKind::kRailDown) |
-                                 bit(FaultKind::kSilent) | bit(FaultKind::kAllSilent) |
-                                 bit(FaultKind::kOneWay) | bit(FaultKind::kBreak);
-constexpr std::uint32_t kThreads =
-    bit(FaultKind::kSleep) | bit(FaultKind::kLateEvents) | bit(FaultKind::kSlowVerbs);
-
-constexpr Flavor kFlavors[] = {
-    {.name = "default", .kinds = kLinks | kThreads},
-    {.name = "first",
-     .max_procs = 2,
-     .max_rails = 1,
-     .min_pairs = 1,
-     .max_pairs = 1,
-     .min_faults = 0,
-     .max_faults = 0,
-     .max_length = 100},
-    {.name = "quiet", .min_faults = 0, .max_faults = 0},
-    {.name = "pair",
-     .max_procs = 2,
-     .min_rails = 2,
-     .min_pairs = 2,
-     .max_pairs = 12,
-     .max_faults = 3,
-     .span_ns = 3 * kMs,
-     .kinds = kLinks | kThreads},
-    {.name = "onerail", .max_rails = 1, .kinds = kLinks | kThreads},
-    {.name = "storm", .min_rails = 2, .min_faults = 8, .max_faults = 20, .kinds = kLinks | kThreads},
-    {.name = "datagrams", .min_faults = 0, .kinds = kLinks, .datagrams = true},
-    {.name = "sleep",
-     .min_rails = 2,
-     .max_faults = 3,
-     .span_ns = 10 * kMs,
-     .fault_ns = 60 * kSecond,
-     .kinds = kThreads | bit(FaultKind::kBreak),
-     .short_runs = 2,
-     .tune = wait_slowly},
-    {.name = "control",
-     .min_rails = 2,
-     .max_faults = 4,
-     .fault_ns = 3 * kSecond,
-     .kinds = bit(FaultKind::kSlowVerbs) | bit(FaultKind::kBreak) | bit(FaultKind::kPortDown)},
-    {.name = "refuse",
-     .min_rails = 2,
-     .max_faults = 4,
-     .fault_ns = 50 * kMs,
-     .kinds = bit(FaultKind::kRefuse) | bit(FaultKind::kBreak) | bit(FaultKind::kPortDown)},
-    {.name = "late", .min_rails = 2, .min_faults = 0, .max_faults = 2, .kinds = kLinks, .late_ports = true},
-    {.name = "device",
-     .min_rails = 2,
-     .kinds = bit(FaultKind::kDevice) | bit(FaultKind::kBreak),
-     .may_fail = true},
-    {.name = "long", .min_rails = 2, .min_pairs = 4, .max_pairs = 12, .max_length = 200000, .kinds = kLinks},
-    {.name = "many",
-     .min_procs = 8,
-     .max_procs = 16,
-     .min_pairs = 60,
-     .max_pairs = 200,
-     .kinds = kLinks | kThreads,
-     .short_runs = 3},
-    {.name = "together",  // all begin at once, towards each other
-     .min_pairs = 4,
-     .min_faults = 0,
-     .span_ns = 2 * kUs,
-     .kinds = kLinks,
-     .datagrams = true},
-    {.name = "blocked",
-     .min_rails = 2,
-     .min_faults = 0,
-     .kinds = bit(FaultKind::kBreak) | bit(FaultKind::kPortDown),
-     .blocked = true,
-     .short_runs = 2},
-    {.name = "errno",
-     .min_rails = 2,
-     .min_faults = 0,
-     .kinds = bit(FaultKind::kBreak) | bit(FaultKind::kPortDown),
-     .verbs_fail = true},
-    {.name = "overrun",
-     .min_rails = 2,
-     .kinds = bit(FaultKind::kCqError) | bit(FaultKind::kBreak),
-     .may_fail = true},
-    {.name = "dies",
-     .min_rails = 2,
-     .min_faults = 0,
-     .max_faults = 2,
-     .kinds = kLinks,
-     .dies_in_a_call = true},
-    {.name = "memory", .kinds = kLinks, .memory = true},
-    {.name = "receives",
-     .max_procs = 3,
-     .min_pairs = 100,
-     .max_pairs = 250,
-     .span_ns = 5 * kMs,
-     .max_length = 300,
-     .kinds = bit(FaultKind::kSleep) | bit(FaultKind::kBreak),
-     .few_receives = true},
-    {.name = "wraps",
-     .max_procs = 3,
-     .max_rails = 3,
-     .min_pairs = 400,
-     .max_pairs = 1600,
-     .max_faults = 8,
-     .max_length = 1500,
-     .kinds = kLinks | kThreads,
-     .wraps = true,
-     .short_runs = 4},
-    {.name = "dance",  // few long messages, faults that hit single packets
-     .max_procs = 2,
-     .min_rails = 2,
-     .max_rails = 3,
-     .min_pairs = 1,
-     .max_pairs = 4,
-     .min_faults = 0,
-     .max_faults = 2,
-     .span_ns = 300 * kUs,
-     .fault_ns = 4 * kMs,
-     .kinds = bit(FaultKind::kBreak) | bit(FaultKind::kPortDown) | bit(FaultKind::kSilent) |
-              bit(FaultKind::kSleep),
-     .short_runs = 40,
-     .min_length = 1100,
-     .packet_faults = 6,
-     .tune = make_dance},
-    {.name = "packets",  // the same faults among much other traffic
-     .min_rails = 2,
-     .max_rails = 3,
-     .max_faults = 3,
-     .kinds = kLinks | kThreads,
-     .packet_faults = 10},
-    {.name = "handshake", .kinds = kLinks, .tune = lose_kinds},
-    {.name = "ready", .min_faults = 0, .max_faults = 0, .tune = lose_ready},
-    {.name = "silence",
-     .max_procs = 2,
-     .min_rails = 2,
-     .min_pairs = 20,
-     .max_faults = 5,
-     .span_ns = 60 * kMs,
-     .max_length = 6000,
-     .fault_ns = 800 * kMs,
-     .kinds = bit(FaultKind::kSilent) | bit(FaultKind::kOneWay) | bit(FaultKind::kSleep),
-     .tune = only_clocks},
-    {.name = "park", .max_faults = 6, .fault_ns = kSecond, .kinds = kLinks | kThreads, .tune = park_briefly},
-    {.name = "compute",
-     .max_procs = 3,
-     .min_faults = 0,
-     .max_faults = 0,
-     .short_runs = 3,
-     .tune = compute_long},
-    {.name = "copies",  // as wraps, and single packets are lost and late
-     .max_procs = 3,
-     .min_rails = 2,
-     .max_rails = 3,
-     .min_pairs = 400,
-     .max_pairs = 1600,
-     .max_faults = 8,
-     .max_length = 1500,
-     .kinds = kLinks | bit(FaultKind::kSleep),
-     .wraps = true,
-     .short_runs = 4,
-     .packet_faults = 12},
-    {.name = "unfenceable",
-     .min_rails = 2,
-     .max_faults = 6,
-     .kinds = bit(FaultKind::kDevice) | bit(FaultKind::kBreak) | bit(FaultKind::kPortDown),
-     .packet_faults = 4,
-     .tune = refuse_fences},
-    {.name = "crowd",
-     .min_procs = 32,
-     .max_procs = 64,
-     .min_pairs = 100,
-     .max_pairs = 300,
-     .kinds = kLinks | kThreads,
-     .short_runs = 1},
-    {.name = "thousand",
-     .min_procs = 1000,
-     .max_procs = 1000,
-     .max_rails = 1,
-     .min_pairs = 2000,
-     .max_pairs = 4000,
-     .span_ns = 5 * kMs,
-     .max_length = 3000,
-     .kinds = kLinks,
-     .datagrams = true,
-     .short_runs = 0},
-};
 
 void make_machine(sim::Prng& d, const Flavor& f, Machine& m) {
   m.seed = d.next() >> 16;
@@ -361,7 +149,7 @@ void make_faults(sim::Prng& d, const Flavor& f, Scenario& s) {
 constexpr const char* kNames[] = {"port-down",   "rail-down",  "silent", "all-silent", "one-way",
                                   "break",       "sleep",      "device", "overrun",    "refuse",
                                   "late-events", "slow-verbs", "lose",   "no-answer",  "error-now",
-                                  "error-done",  "hold"};
+                                  "error-done",  "hold",       "unread"};
 static_assert(std::size(kNames) == static_cast<std::size_t>(FaultKind::kCount));
 
 }  // namespace
@@ -395,6 +183,10 @@ bool generate(std::uint64_t seed, const std::string& config, Scenario& out) {
   make_faults(d, *f, out);
   if (out.machine.late_data) add_late_data(d, out);
   if (out.machine.absences) add_absences(d, out);
+  if (out.machine.slow_copies) add_slow_copies(d, out);
+  if (out.machine.early_faults) add_early_faults(d, out);
+  if (out.machine.fins_lost) add_lost_fins(d, out);
+  if (out.machine.last_words) add_last_words(d, out);
   if (f->packet_faults != 0) add_packet_faults(d, d.range(1, f->packet_faults), out);
   settle(out);
   return true;

@@ -35,7 +35,8 @@ enum class FaultKind : std::uint8_t {
   kNoAnswer,
   kErrorNow,
   kErrorDone,
-  kHold,  // for d
+  kHold,    // for d
+  kUnread,  // it is acknowledged, and then q's completion queues overrun
   kCount
 };
 inline constexpr unsigned kTimedFaults = static_cast<unsigned>(FaultKind::kLose);
@@ -78,6 +79,9 @@ struct Machine {
   bool control_threads = true;
   std::uint64_t control_ns = 30 * kUs;  // a control thread takes up to so long for a command
   std::uint64_t events_ns = 20 * kUs;   // and the event thread to run
+  std::uint64_t stop_ns = 0;            // as control_ns, for the commands that stop queue pairs ..
+  std::uint64_t queue_pair_ns = 0;      // .. and for those that make and destroy them, if not 0 ..
+  std::uint32_t slow_process = ~0u;     // .. in one process
   std::uint32_t late_ports = 0;         // one bit per rail of process 0: down at the start ..
   std::uint64_t late_ns = 0;            // .. and for so long
   std::uint64_t dies_at_call = 0;       // the device of process 0 and the last rail dies in this verb
@@ -90,6 +94,11 @@ struct Machine {
   bool late_data = false;               // see add_late_data()
   bool absences = false;                // see add_absences()
   bool one_way = false;                 // messages go from lower to higher processes only
+  bool ports_stay_down = false;         // a port that goes down does not come back
+  bool slow_copies = false;             // see add_slow_copies()
+  bool early_faults = false;            // see add_early_faults()
+  bool fins_lost = false;               // see add_lost_fins()
+  bool last_words = false;              // see add_last_words()
   FabricTraits fabric;
   std::uint64_t heal_ns = 30 * kSecond;  // everything ends so soon after the last fault
 };

@@ -18,6 +18,15 @@ void add_late_data(sim::Prng& d, Scenario& s);
 /// Processes that compute for long, and lose their connections meanwhile.
 void add_absences(sim::Prng& d, Scenario& s);
 
+/// Messages of a burst are held in the fabric while their connection fails; the receiver's half stays open.
+void add_slow_copies(sim::Prng& d, Scenario& s);
+/// FIN messages that fail.
+void add_lost_fins(sim::Prng& d, Scenario& s);
+/// Connections that fail with their first messages.
+void add_early_faults(sim::Prng& d, Scenario& s);
+/// The device of one rail dies, or its completion queues overrun with a message that it has acknowledged.
+void add_last_words(sim::Prng& d, Scenario& s);
+
 /// Few long messages: see `dance`.
 void make_dance(sim::Prng& d, Machine& m);
 /// Some kinds of handshake datagrams are lost until the fabric heals.
@@ -34,5 +43,28 @@ void park_briefly(sim::Prng& d, Machine& m);
 void compute_long(sim::Prng& d, Machine& m);
 /// A device that dies may refuse to destroy its queue pairs (H12).
 void refuse_fences(sim::Prng& d, Machine& m);
+
+/// Completions are late, and written bytes reach memory after their acknowledgement.
+void slow_device(sim::Prng& d, Machine& m);
+/// As make_dance(); see add_last_words().
+void last_words(sim::Prng& d, Machine& m);
+/// As make_dance(), with data that is late, and one process whose fences take long.
+void slow_fences(sim::Prng& d, Machine& m);
+/// Writes whose bytes reach memory after their acknowledgement, and FINs that fail.
+void lose_fins(sim::Prng& d, Machine& m);
+/// Connections that fail early and come back late.
+void reopen_often(sim::Prng& d, Machine& m);
+/// QP_LAST_WQE_REACHED is never raised, and processes poll seldom.
+void poll_seldom(sim::Prng& d, Machine& m);
+/// As last_words(), with a device that cannot be fenced and a short park time.
+void fail_alone(sim::Prng& d, Machine& m);
+/// Queue pairs retry for 17 s, and a port that goes down stays down: everything ends soon all the same.
+void ports_that_stay_down(sim::Prng& d, Machine& m);
+/// Nothing goes wrong: what waits for its window goes on within a fraction of a second.
+void short_stall(sim::Prng& d, Machine& m);
+/// See add_slow_copies().
+void late_copies(sim::Prng& d, Machine& m);
+/// Messages go one way, and processes meet with the first one; see add_early_faults().
+void meet_late(sim::Prng& d, Machine& m);
 
 }  // namespace bfo::stack

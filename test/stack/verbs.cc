@@ -128,6 +128,7 @@ ibv_cq* create_cq(ibv_context* c, int entries) {
   auto cq = std::make_unique<Cq>();
   cq->context = c;
   cq->cqe = entries;
+  cq->number = ++f.cqs_made;
   f.cqs.push_back(std::move(cq));
   return f.cqs.back().get();
 }
@@ -189,6 +190,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   qp->qp_num = Fabric::kFirstQp + static_cast<std::uint32_t>(f.qps.size());
   qp->qp_type = init->qp_type;
   qp->init = *init;
+  qp->send_cq = init->send_cq;
   f.qps.push_back(std::move(qp));
   return f.qps.back().get();
 }

@@ -58,7 +58,7 @@ World::World(const Scenario& s, bool tracing)
 }
 
 World::~World() {
-  closing_ = true;
+  closing_ = fabric.closing = true;
   processes.clear();
   current = nullptr;
 }
@@ -180,6 +180,13 @@ void World::events(std::uint32_t p) {
   wake(p);
 }
 
+std::uint64_t World::command_ns(std::uint32_t p, std::uint32_t lane) const {
+  const Machine& m = scenario.machine;
+  if (p != m.slow_process) return m.control_ns;
+  if (Process::stops(lane) && m.stop_ns != 0) return m.stop_ns;
+  return Process::makes(lane) && m.queue_pair_ns != 0 ? m.queue_pair_ns : m.control_ns;
+}
+
 /// Every command that waits gets a time at which a control thread has run it.
 void World::look_for_commands(std::uint32_t p) {
   Actor& a = actors_[p];
@@ -188,7 +195,7 @@ void World::look_for_commands(std::uint32_t p) {
          ++a.commands[lane]) {
       const std::uint64_t from = std::max(a.slow_until, now());
       time.at(
-          from + 1 + dice_.below(scenario.machine.control_ns),
+          from + 1 + dice_.below(command_ns(p, lane)),
           [](void* w, std::uint64_t x, void*) {
             static_cast<World*>(w)->command(static_cast<std::uint32_t>(x),
                                             static_cast<std::uint32_t>(x >> 32));
@@ -243,6 +250,13 @@ void World::accessed(std::uint32_t process, std::uint64_t, std::uint32_t length,
            write ? "writes" : "reads", length, process);
 }
 
+void World::thrown_away(const Qp& qp, const char* what) {
+  const Device& d = *qp.device();
+  // Without the event a drain waits for a time; a control thread destroys the queue pair later still.
+  if (scenario.machine.fabric.no_last_receive != 0 && scenario.machine.control_threads) return;
+  ctx.fail("H3: process %u destroys a queue pair of rail %u, and with it %s", d.process, d.rail, what);
+}
+
 // ---- faults
 
 void World::begin_fault(const Fault& f) {
@@ -286,6 +300,7 @@ void World::begin_fault(const Fault& f) {
     case FaultKind::kErrorNow:
     case FaultKind::kErrorDone:
     case FaultKind::kHold:
+    case FaultKind::kUnread:
       return fabric.expect(
           PacketFault{static_cast<PacketFault::What>(static_cast<unsigned>(f.kind) - kTimedFaults), &d,
                       fabric.device(f.q, f.r), f.packets, f.n, f.d});
@@ -295,6 +310,7 @@ void World::begin_fault(const Fault& f) {
 }
 
 void World::end_fault(const Fault& f) {
+  if (scenario.machine.ports_stay_down) return;
   if (f.kind == FaultKind::kPortDown) fabric.set_port(*fabric.device(f.p, f.r), true);
   if (f.kind != FaultKind::kRailDown) return;
   for (std::uint32_t p = 0; p < scenario.machine.procs; ++p) fabric.set_port(*fabric.device(p, f.r), true);
@@ -343,7 +359,7 @@ void World::finish() {
   for (const auto& p : processes) result.restarts += p->engine().counters().restarts;
   if (on_end)
     for (const auto& p : processes) on_end(p->engine());
-  closing_ = true;
+  closing_ = fabric.closing = true;
   for (const auto& p : processes)
     if (!ctx.failed) p->close();
   if (!ctx.failed && fabric.handles_live != 0) ctx.fail("%u address handles are left", fabric.handles_live);

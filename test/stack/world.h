@@ -54,6 +54,7 @@ class World : public Observer {
   void accessed(std::uint32_t process, std::uint64_t address, std::uint32_t length, std::uint32_t key,
                 bool write) override;
   void broken(const char* what) override { ctx.fail("the BTL's engine: %s", what); }
+  void thrown_away(const Qp& qp, const char* what) override;
   void blocked(std::uint32_t process, std::uint64_t ns) override;
 
   // ---- for the processes
@@ -101,6 +102,7 @@ class World : public Observer {
   void events(std::uint32_t process);
   void command(std::uint32_t process, std::uint32_t lane);
   void look_for_commands(std::uint32_t process);
+  std::uint64_t command_ns(std::uint32_t process, std::uint32_t lane) const;
   void begin_fault(const Fault& f);
   void end_fault(const Fault& f);
   bool over();
