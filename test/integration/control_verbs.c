@@ -56,6 +56,34 @@ int ibv_modify_qp(struct ibv_qp* qp, struct ibv_qp_attr* attr, int mask) {
   return modify(qp, attr, mask);
 }
 
+int ibv_modify_srq(struct ibv_srq* srq, struct ibv_srq_attr* attr, int mask) {
+  count();
+  int (*modify)(struct ibv_srq*, struct ibv_srq_attr*, int);
+  *(void**)&modify = real("ibv_modify_srq");
+  return modify(srq, attr, mask);
+}
+
+/* A peer may read or write what is the application's: the rest is the component's own memory. */
+static void count_region(unsigned access) {
+  if ((access & ~(unsigned)IBV_ACCESS_RELAXED_ORDERING) == IBV_ACCESS_LOCAL_WRITE) count();
+}
+
+#undef ibv_reg_mr
+struct ibv_mr* ibv_reg_mr(struct ibv_pd* pd, void* address, size_t length, int access) {
+  count_region((unsigned)access);
+  struct ibv_mr* (*go)(struct ibv_pd*, void*, size_t, int);
+  *(void**)&go = real("ibv_reg_mr");
+  return go(pd, address, length, access);
+}
+
+struct ibv_mr* ibv_reg_mr_iova2(struct ibv_pd* pd, void* address, size_t length, uint64_t iova,
+                                unsigned int access) {
+  count_region(access);
+  struct ibv_mr* (*go)(struct ibv_pd*, void*, size_t, uint64_t, unsigned int);
+  *(void**)&go = real("ibv_reg_mr_iova2");
+  return go(pd, address, length, iova, access);
+}
+
 int MPI_Init_thread(int* argc, char*** argv, int wanted, int* got) {
   int rc = PMPI_Init_thread(argc, argv, wanted, got);
   atomic_store(&running, 1);

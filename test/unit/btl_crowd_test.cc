@@ -74,7 +74,7 @@ struct Crowd {
   }
   static void serve(Process& p) {
     while (p.port.addresses().lane().run_one() || p.port.upkeep().run_one() || p.port.stops().run_one() ||
-           p.port.setups().run_one() || p.port.queue_pairs().run_one()) {
+           p.port.setups().run_one() || p.port.queue_pairs().run_one() || p.port.registrations().run_one()) {
     }
   }
   void note() {

@@ -56,7 +56,8 @@ FakeDevice& FakeFabric::add_device(const std::string& name, uint8_t ports) {
 }
 
 int FakeFabric::call(const char* verb, const ibv_context* context) {
-  static const std::set<std::string> kMayBlock = {"query_port", "query_gid", "query_pkey", "create_cq"};
+  static const std::set<std::string> kMayBlock = {"query_port", "query_gid", "query_pkey",
+                                                  "create_cq",  "reg_mr",    "modify_srq"};
   progress_verbs += in_progress && kMayBlock.count(verb) != 0;
   if (const auto takes = block_ns.find(verb); takes != block_ns.end()) fake_now() += takes->second;
   int error = 0;

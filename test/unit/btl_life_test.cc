@@ -417,6 +417,52 @@ TEST(Pulse, OnePeerCannotBeReached_OthersAreAnswered) {
   pulse.remove(7);
 }
 
+/// The receives of the pulse of `p` come back with an error.
+void break_pulse(World& w, Process& p) {
+  const uint32_t qpn = p.port.pulse().number();
+  ibv_wc wc{};
+  wc.wr_id = engine::work_id(engine::WorkKind::kUdReceive, 0);
+  wc.status = IBV_WC_WR_FLUSH_ERR;
+  wc.qp_num = qpn;
+  w.fabric.push(w.fabric.find(qpn)->init.recv_cq, wc);
+}
+
+TEST(Pulse, QueuePairIsRepairedForASecond_TheEventThreadDoesNotWait) {
+  World w(deferred());
+  engine::Pulse& pulse = w.b.port.pulse();
+  const Packet first = ping(w);
+  pulse_sends(w, &first, sizeof first);
+  ASSERT_TRUE(pulse.lane().run_one());
+  pulse.serve();
+  w.fabric.block_ns = {{"modify_qp", 1'000'000'000}};
+  const uint64_t before = fake_now();
+  break_pulse(w, w.b);
+  EXPECT_FALSE(pulse.serve());
+  break_pulse(w, w.b);
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(pulse.serve()) << "asks for another turn";
+  EXPECT_EQ(fake_now(), before) << "a turn of the event thread took the time of the verb";
+  ASSERT_TRUE(pulse.lane().run_one());
+  EXPECT_FALSE(pulse.lane().run_one()) << "one repair at a time";
+  w.fabric.block_ns.clear();
+  EXPECT_FALSE(pulse.serve()) << "it broke again meanwhile";
+  ASSERT_TRUE(pulse.lane().run_one());
+  EXPECT_TRUE(pulse.serve());
+  const Packet sound = ping(w);
+  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 1u);
+}
+
+TEST(Pulse, ClosesWhileItIsRepaired) {
+  for (const bool repaired : {false, true}) {
+    World w(deferred());
+    engine::Pulse& pulse = w.b.port.pulse();
+    break_pulse(w, w.b);
+    EXPECT_FALSE(pulse.serve());
+    EXPECT_TRUE(!repaired || pulse.lane().run_one());
+    pulse.remove(w.b.endpoint.peer_name);
+    EXPECT_TRUE(pulse.close());
+  }
+}
+
 TEST(Pulse, ClosesWhileAHandleIsBeingMade) {
   World w(deferred());
   const Packet sound = ping(w);

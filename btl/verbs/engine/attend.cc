@@ -56,6 +56,7 @@ void Port::datagrams_repaired(const UdRepair& repair) {
 
 void Port::attend(uint64_t now, bool emptied) {
   finish_commands();
+  stock_.attend();
   repair_datagrams(now);
   timers_ = ud_broken_;
   resting_ = false;

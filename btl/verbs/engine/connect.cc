@@ -55,6 +55,17 @@ Object make_room(Endpoint& endpoint) {
   return endpoint.send_cq != nullptr ? Object::kNone : Object::kCompletionQueue;
 }
 
+/// True when make_room() has an answer. False: a control thread is making what it needs.
+bool room_ready(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  const Host& host = port.host();
+  StockNeed need = host.prepare_needs == nullptr ? StockNeed{} : host.prepare_needs(host.ctx);
+  need.wish += ring_needs(endpoint);
+  need.least += ring_needs(endpoint);
+  const bool queue = port.cqs().ready(completions_of(port));
+  return port.stock().ready(need) && queue;
+}
+
 /// A fresh epoch's counters. Under no lock: nothing can be posted yet.
 void reset_epoch(Endpoint& endpoint, uint32_t epoch) {
   const Guard guard(endpoint.port->lock());
@@ -96,9 +107,8 @@ void make_queue_pairs(Endpoint& endpoint, const Packet* request, uint64_t now) {
 }
 
 void start(Endpoint& endpoint, uint64_t now) {
-  Port& port = *endpoint.port;
-  if (endpoint.initiator && !port.cqs().ready(completions_of(port))) {
-    endpoint.hurry = true;  // it begins when there is room for its completions
+  if (endpoint.initiator && !room_ready(endpoint)) {
+    endpoint.hurry = true;  // it begins when there is room for it
     return;
   }
   if (!handshake_begins(endpoint, now)) {
@@ -176,8 +186,7 @@ void learn_landing(Endpoint& endpoint, const Packet& packet) {
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
-  Port& port = *endpoint.port;
-  if (!port.cqs().ready(completions_of(port)) || !handshake_answered(endpoint)) return;  // it comes again
+  if (!room_ready(endpoint) || !handshake_answered(endpoint)) return;  // it comes again
   reset_epoch(endpoint, packet.epoch);
   if (!endpoint.wanted) waits_from(endpoint, now);  // what is parked from now on has waited since now
   endpoint.wanted = true;

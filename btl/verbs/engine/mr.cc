@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "btl/verbs/engine/locked.h"
 #include "btl/verbs/engine/memory.h"
 
 namespace bfo::engine {
@@ -56,16 +57,17 @@ bool ChunkMaker::unmake(Chunk* chunk) const {
   return true;
 }
 
-bool Arena::add_chunk(size_t at_least) {
-  const size_t least = round_up(at_least, kPageBytes);
-  size_t bytes = std::max(least, kChunkBytes);
-  Chunk* chunk;
-  while ((chunk = maker_.make(bytes)) == nullptr) {
-    if (bytes == least) return false;
-    bytes = std::max(least, bytes / 2);
+Chunk* ChunkMaker::make_some(size_t wish, size_t least, int* error) const {
+  const size_t end = round_up(least, kPageBytes);
+  size_t bytes = std::max({end, round_up(wish, kPageBytes), kChunkBytes});
+  *error = 0;
+  for (;;) {
+    Chunk* const chunk = make(bytes);
+    if (chunk != nullptr) return chunk;
+    *error = errno;
+    if (bytes == end) return nullptr;
+    bytes = std::max(end, round_up(bytes / 2, kPageBytes));
   }
-  link(chunk);
-  return true;
 }
 
 /// Under the lock.
@@ -76,36 +78,65 @@ void Arena::link(Chunk* chunk) {
 }
 
 Region Arena::adopt(Chunk* chunk) {
-  pthread_mutex_lock(&mutex_);
+  const Locked locked(mutex_);
   link(chunk);
   chunk->used = chunk->bytes;
-  pthread_mutex_unlock(&mutex_);
   return Region{chunk->address, chunk->mr->lkey};
 }
 
 void Arena::disown(Chunk* chunk) {
-  pthread_mutex_lock(&mutex_);
+  const Locked locked(mutex_);
   Chunk** at = &chunks_;
   while (*at != chunk) at = &(*at)->next;
   *at = chunk->next;
   pinned_.fetch_sub(chunk->bytes, std::memory_order_relaxed);
-  pthread_mutex_unlock(&mutex_);
+}
+
+/// Under the lock, as cut().
+Chunk* Arena::with_room(size_t rounded) const {
+  Chunk* chunk = chunks_;
+  for (int i = 0; chunk != nullptr && chunk->bytes - chunk->used < rounded; ++i)
+    chunk = i < kLook ? chunk->next : nullptr;
+  return chunk;
+}
+
+Region Arena::cut(Chunk* chunk, size_t rounded) {
+  const Region region{chunk->address + chunk->used, chunk->mr->lkey};
+  chunk->used += rounded;
+  return region;
+}
+
+bool Arena::has(size_t bytes) {
+  const Locked locked(mutex_);
+  return with_room(round_up(bytes, kAlign)) != nullptr;
+}
+
+Region Arena::take_made(size_t bytes) {
+  const size_t rounded = round_up(bytes, kAlign);
+  const Locked locked(mutex_);
+  Chunk* const chunk = with_room(rounded);
+  return chunk == nullptr ? Region{} : cut(chunk, rounded);
+}
+
+void Arena::add(Chunk* chunk) {
+  const Locked locked(mutex_);
+  link(chunk);
 }
 
 Region Arena::take(size_t bytes) {
   const size_t rounded = round_up(bytes, kAlign);
-  Region region;
-  pthread_mutex_lock(&mutex_);
-  Chunk* chunk = chunks_;
-  for (int i = 0; chunk != nullptr && chunk->bytes - chunk->used < rounded; ++i)
-    chunk = i < kLook ? chunk->next : nullptr;
-  if (chunk == nullptr && add_chunk(rounded)) chunk = chunks_;
-  if (chunk != nullptr) {
-    region = Region{chunk->address + chunk->used, chunk->mr->lkey};
-    chunk->used += rounded;
+  int error = 0;
+  const Locked locked(mutex_);
+  Chunk* chunk = with_room(rounded);
+  if (chunk == nullptr) {
+    chunk = maker_.make_some(rounded, rounded, &error);
+    if (chunk == nullptr) {
+      errno = error;
+      return Region{};
+    }
+    link(chunk);
   }
-  pthread_mutex_unlock(&mutex_);
-  return region;
+  return cut(chunk, rounded);
 }
 
 bool Arena::close() {

@@ -32,6 +32,10 @@ struct ChunkMaker {
   /// `bytes`, a multiple of 4096, of zeroed and registered memory; nullptr with errno. The caller owns it
   /// until an arena adopts it.
   Chunk* make(size_t bytes) const;
+  /// A chunk for a piece of `wish` bytes and more of its kind; a smaller one when memory is short, down to
+  /// `least`. nullptr when not even that is there. `*error` is the errno of the last refusal, 0 if there was
+  /// none.
+  Chunk* make_some(size_t wish, size_t least, int* error) const;
   /// Deregisters and unmaps a chunk that no arena has and the device does not use. False when the device
   /// refused: it may still write there, so the memory stays mapped and the caller keeps the chunk.
   bool unmake(Chunk* chunk) const;
@@ -48,6 +52,12 @@ class Arena {
   /// `bytes` of zeroed memory aligned to 64 bytes, or an empty Region when memory or registrations are
   /// exhausted (errno says why).
   Region take(size_t bytes);
+  /// The same from memory that is registered already: no verb. Empty when there is no such piece.
+  Region take_made(size_t bytes);
+  /// True when take_made(bytes) finds one.
+  bool has(size_t bytes);
+  /// Takes a chunk that maker() made, to be handed out in pieces.
+  void add(Chunk* chunk);
   /// For chunks that are registered elsewhere, because that takes long.
   const ChunkMaker& maker() const { return maker_; }
   /// Takes a chunk that maker() made: all of it, as one piece.
@@ -62,7 +72,8 @@ class Arena {
   size_t pinned() const { return pinned_.load(std::memory_order_relaxed); }
 
  private:
-  bool add_chunk(size_t at_least);
+  Chunk* with_room(size_t rounded) const;
+  static Region cut(Chunk* chunk, size_t rounded);
   void link(Chunk* chunk);
 
   ChunkMaker maker_;

@@ -67,6 +67,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   stops_.open(config.control, 1, &attention_);
   registrations_.open(config.control, 1, &attention_);
   upkeep_.open(config.control, 2, &attention_);
+  stock_.open(device.arena(), registrations_, attention_);
   *what = "port attributes";
   errno = ENETDOWN;
   refresh();

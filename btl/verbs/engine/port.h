@@ -21,6 +21,7 @@
 #include "btl/verbs/engine/port_query.h"
 #include "btl/verbs/engine/pulse.h"
 #include "btl/verbs/engine/srq.h"
+#include "btl/verbs/engine/stock.h"
 #include "btl/verbs/engine/table.h"
 #include "btl/verbs/engine/trust.h"
 #include "btl/verbs/engine/ud.h"
@@ -95,6 +96,8 @@ struct Host {
   /// Makes what the port's messages need besides the connection, if it is not there. False with errno. May be
   /// nullptr.
   bool (*prepare)(void* ctx);
+  /// What of the port's Stock prepare() would take. May be nullptr.
+  StockNeed (*prepare_needs)(void* ctx);
   /// The endpoint's rail cannot be made for now: see Endpoint::lack. Once per series of failures. May be
   /// nullptr.
   void (*rail_missing)(void* ctx, Endpoint& endpoint);
@@ -210,14 +213,17 @@ class Port {
   ControlLane& setups() { return setups_; }
   ControlLane& queue_pairs() { return queue_pairs_; }
   ControlLane& stops() { return stops_; }
-  /// Registration and deregistration of receive buffers.
+  /// Registration and deregistration of memory, and what the shared receive queue is asked for.
   ControlLane& registrations() { return registrations_; }
+  /// Memory for rings and fragments.
+  Stock& stock() { return stock_; }
   /// What the port itself needs while it is in use: its attributes are read, its datagram queue pair is
   /// repaired, and further completion queues are made.
   ControlLane& upkeep() { return upkeep_; }
   /// What grow_receives() asked for has ended, or what shrink_receives() did.
   void receives_grown(const SrqGrowth& growth);
   void receives_shrunk(const SrqShrink& shrink);
+  void receives_armed();
   Table<Endpoint>& qps() { return qps_; }
   Endpoint* find_peer(uint64_t name) const { return peers_.find(name); }
   Endpoint* endpoints() const { return endpoints_; }
@@ -285,6 +291,7 @@ class Port {
   void close_all(const CloseOrder& order, bool for_good);
   bool open_queues(const char** what);
   void grow_receives();
+  void arm_receives();
   void review_receives(uint64_t now);
   void shrink_receives();
 
@@ -319,6 +326,7 @@ class Port {
   ControlLane queue_pairs_;
   ControlLane stops_;
   ControlLane registrations_;
+  Stock stock_;
   ControlLane upkeep_;
   PortNews news_;
   Table<Endpoint> qps_;    // by queue pair number
@@ -341,6 +349,8 @@ class Port {
   bool timers_ = false;   // some endpoint waits for a time: look at the clock often
   bool resting_ = false;  // some endpoint rests (connect_rests)
   bool growing_ = false;  // more receive buffers are being registered
+  bool arming_ = false;   // the device is being asked to say when they run short ..
+  bool rearm_ = false;    // .. and their number has changed meanwhile
   bool shrank_ = false;   // some were withdrawn since they last grew
   bool late_ = false;
   bool was_late_ = false;

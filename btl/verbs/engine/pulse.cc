@@ -36,7 +36,7 @@ bool Pulse::open(const VerbsApi& api, ibv_context* context, ibv_pd* pd, Arena& a
   pd_ = pd;
   settings_ = settings;
   identity_ = identity;
-  broken_ = dead_ = false;
+  broken_ = dead_ = repairing_ = false;
   lane_.open(mode, kWidth, &results_);
   if (open_queue(context) && ud_.open(api, pd, cq_, arena, settings)) return true;
   const int saved = errno;
@@ -140,15 +140,44 @@ bool Pulse::serve() {
   if (dead_) return true;
   drop_routes(false);
   if (n > 0) return false;
-  if (!broken_) return lane_.pending() == 0;
-  broken_ = false;
+  if (broken_ && !repairing_) {
+    repair();
+    return false;
+  }
+  return lane_.pending() == 0;
+}
+
+/// Through RESET, which takes its time. What comes meanwhile is lost, as any datagram may be.
+void Pulse::repair() {
+  auto* const repair = make<PulseRepair>();
+  if (repair == nullptr) return;  // the next turn tries again
   {
     const Locked locked(mutex_);
     ud_.set_pkey_index(settings_.pkey_index);
   }
-  dead_ = !ud_.revive();
+  repair->pulse = this;
+  repair->ud = ud_;
+  repair->droppable = true;
+  repair->run = [](Command& self) {
+    auto& command = static_cast<PulseRepair&>(self);
+    command.revived = command.ud.revive();
+  };
+  repair->done = [](Command& self) {
+    auto& ended = static_cast<PulseRepair&>(self);
+    ended.pulse->repaired(ended);
+    unmake(&ended);
+  };
+  broken_ = false;
+  repairing_ = true;
+  ud_.suspend();
+  lane_.submit(*repair, Urgency::kFirst);
+}
+
+void Pulse::repaired(const PulseRepair& repair) {
+  repairing_ = false;
+  ud_ = repair.ud;
+  if (!repair.revived) dead_ = true;
   lost_sends();
-  return false;
 }
 
 void Pulse::finish(const ibv_wc& wc) {

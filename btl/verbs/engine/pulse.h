@@ -9,7 +9,8 @@
 // A PING is judged as every packet of connect.h (trust.h); the PONG goes to the queue pair that the modex
 // told, at the address that the PING names. Anything else is dropped and counted, and nothing is sent for it.
 // Each peer has one address handle, kept: a PING costs no verb but the send of its answer. Control threads
-// make the handles (control.h): a neighbour that cannot be resolved delays no other peer's PONG.
+// make the handles (control.h), and repair the queue pair: a neighbour that cannot be resolved delays no
+// other peer's PONG, and the event thread always has time for the devices.
 #pragma once
 
 #include <pthread.h>
@@ -49,6 +50,13 @@ struct PulseRoute : Command {
   ibv_pd* pd = nullptr;
   ibv_ah_attr attr{};
   ibv_ah* made = nullptr;
+};
+
+/// Ud::revive() as a command.
+struct PulseRepair : Command {
+  Pulse* pulse = nullptr;
+  Ud ud;  // a copy
+  bool revived = false;
 };
 
 /// What the pulse knows of a peer's port. Filled in by the owner, changed under the pulse's lock.
@@ -94,8 +102,8 @@ class Pulse {
   bool add(uint64_t name, PulsePeer& peer);
   void remove(uint64_t name);
 
-  /// Event thread: answers what waits. False: there is more to do, a handle is being made, or the queue pair
-  /// had to be repaired; call again after a pause.
+  /// Event thread: answers what waits. False: there is more to do, or a control thread is making a handle or
+  /// repairing the queue pair; call again after a pause.
   bool serve();
   ControlLane& lane() { return lane_; }
 
@@ -122,6 +130,8 @@ class Pulse {
   static void create(Command& command);
   static void created(Command& command);
   void send_pong(PulseRoute& route);
+  void repair();
+  void repaired(const PulseRepair& repair);
   void drop_routes(bool all);
   void lost_sends();
   void count(Drop reason) { drops_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed); }
@@ -141,6 +151,7 @@ class Pulse {
   PulseRoute* routes_ = nullptr;                       // event thread, as all that follows
   std::array<PulseRoute*, Ud::kSends> sending_{};      // of the answers under way, by send buffer
   bool broken_ = false;                                // a completion failed: repair before the next answer
+  bool repairing_ = false;                             // a control thread has the queue pair
   bool dead_ = false;                                  // the device refuses: silent for good
   std::array<std::atomic<uint64_t>, kDrops> drops_{};
 };

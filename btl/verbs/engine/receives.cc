@@ -28,7 +28,8 @@ void Port::grow_receives() {
   const uint64_t now = env_.now_ns();
   if (srq_.retiring()) {
     next_review_ns_ = now + receive_patience_ns_;
-    return srq_.keep();
+    srq_.keep();
+    return arm_receives();
   }
   if (now < next_growth_ns_) return;
   SrqGrowth* const growth = make<SrqGrowth>();
@@ -44,12 +45,34 @@ void Port::grow_receives() {
   registrations_.submit(*growth, Urgency::kNormal);
 }
 
+/// One request at a time: the last one says how many buffers there are.
+void Port::arm_receives() {
+  rearm_ = arming_;
+  SrqArm* const arm = arming_ ? nullptr : make<SrqArm>();
+  if (arm == nullptr) return;  // without memory it is noticed later that they run short
+  if (!srq_.plan(*arm)) return unmake(arm);
+  arm->port = this;
+  arm->done = [](Command& self) {
+    auto& ended = static_cast<SrqArm&>(self);
+    ended.port->receives_armed();
+    unmake(&ended);
+  };
+  arming_ = true;
+  registrations_.submit(*arm, Urgency::kNormal);
+}
+
+void Port::receives_armed() {
+  arming_ = false;
+  if (rearm_) arm_receives();
+}
+
 void Port::receives_grown(const SrqGrowth& growth) {
   growing_ = false;
   const uint64_t now = env_.now_ns();
   if (growth.chunk != nullptr) {
     next_review_ns_ = now + receive_patience_ns_;
-    return srq_.grown(growth);
+    srq_.grown(growth);
+    return arm_receives();
   }
   if (growth.dropped) return;
   // Messages go on with the buffers there are.
@@ -72,6 +95,7 @@ void Port::shrink_receives() {
   SrqShrink* const shrink = make<SrqShrink>();
   if (shrink == nullptr) return;
   srq_.plan(*shrink);
+  arm_receives();
   shrink->port = this;
   shrink->done = [](Command& self) {
     auto& ended = static_cast<SrqShrink&>(self);

@@ -114,7 +114,17 @@ int next_store(const Endpoint& endpoint) {
   return closed != nullptr && closed->store == 0 ? 1 : 0;
 }
 
+size_t ring_bytes(const Config& config) {
+  return size_t{config.send_depth} * config.slot_bytes;
+}
+
 }  // namespace
+
+size_t ring_needs(const Endpoint& endpoint) {
+  const Connection* const connection = endpoint.connection;
+  const bool there = connection != nullptr && connection->stores[next_store(endpoint)].memory != nullptr;
+  return there ? 0 : ring_bytes(endpoint.port->config());
+}
 
 bool ring_reserve(Endpoint& endpoint) {
   Port& port = *endpoint.port;
@@ -129,7 +139,7 @@ bool ring_reserve(Endpoint& endpoint) {
     return false;
   }
   if (store.memory != nullptr) return true;
-  const Region region = port.device().arena().take(size_t{config.send_depth} * config.slot_bytes);
+  const Region region = port.stock().take(ring_bytes(config));
   store.memory = region.address;
   store.lkey = region.lkey;
   return region.address != nullptr;

@@ -94,6 +94,8 @@ inline void ring_forget(Endpoint& endpoint) {
   endpoint.ring = SendRing{};
 }
 
+/// What ring_reserve() would take of the port's Stock.
+size_t ring_needs(const Endpoint& endpoint);
 /// Finds memory for the ring of the next epoch. False with errno.
 bool ring_reserve(Endpoint& endpoint);
 

@@ -35,7 +35,7 @@ bool Srq::open(const VerbsApi& api, ibv_pd* pd, Arena& arena, uint32_t depth, ui
   depth_ = depth;
   bytes_ = bytes;
   if (!add(std::min(first, depth))) return false;
-  arm();
+  if (SrqArm first_arm; plan(first_arm)) first_arm.run(first_arm);
   errno = broken_;
   return broken_ == 0;
 }
@@ -89,7 +89,6 @@ bool Srq::plan(SrqGrowth& growth) {
 
 void Srq::grown(const SrqGrowth& growth) {
   add(arena_->adopt(growth.chunk), growth.count, growth.chunk);
-  arm();
 }
 
 uint32_t Srq::take_peak() {
@@ -112,7 +111,6 @@ void Srq::keep() {
   }
   home_count_ = 0;
   flush();
-  arm();
 }
 
 namespace {
@@ -135,15 +133,22 @@ void Srq::plan(SrqShrink& shrink) {
   retiring_ = false;
   home_ = nullptr;
   home_count_ = 0;
-  arm();
 }
 
 /// The device says once when fewer than a quarter of the buffers are free. Without this it is noticed later.
-void Srq::arm() {
-  if (made_ == depth_ || api_->modify_srq == nullptr) return;
-  ibv_srq_attr attr{};
-  attr.srq_limit = std::max(made_ / 4, 1u);
-  static_cast<void>(api_->modify_srq(srq_, &attr, IBV_SRQ_LIMIT));
+bool Srq::plan(SrqArm& arm) const {
+  if (made_ == depth_ || api_->modify_srq == nullptr) return false;
+  arm.droppable = true;
+  arm.api = api_;
+  arm.srq = srq_;
+  arm.limit = std::max(made_ / 4, 1u);
+  arm.run = [](Command& self) {
+    auto& command = static_cast<SrqArm&>(self);
+    ibv_srq_attr attr{};
+    attr.srq_limit = command.limit;
+    static_cast<void>(command.api->modify_srq(command.srq, &attr, IBV_SRQ_LIMIT));
+  };
+  return true;
 }
 
 /// Keeps what retires out of the chain.

@@ -29,6 +29,14 @@ struct SrqGrowth : Command {
   Chunk* chunk = nullptr;  // what was found
 };
 
+/// Asks the device to say when buffers run short.
+struct SrqArm : Command {
+  Port* port = nullptr;
+  const VerbsApi* api = nullptr;
+  ibv_srq* srq = nullptr;
+  uint32_t limit = 0;
+};
+
 /// Deregisters the memory of buffers that are not needed any more.
 struct SrqShrink : Command {
   Port* port = nullptr;
@@ -57,6 +65,9 @@ class Srq {
   }
   /// Prepares what doubles the buffers, or adds as many as memory allows. False when all are made.
   bool plan(SrqGrowth& growth);
+  /// Prepares the request that fits the present number of buffers: to be run after each change of it. False
+  /// when the device need not, or cannot, say.
+  bool plan(SrqArm& arm) const;
   /// Posts what was prepared.
   void grown(const SrqGrowth& growth);
   /// A round of progress left completions in the queue: many of them without a pause between say that
@@ -107,7 +118,6 @@ class Srq {
   void sort_out();
   bool add(uint32_t count);
   void add(const Region& region, uint32_t count, Chunk* chunk);
-  void arm();
 
   const VerbsApi* api_ = nullptr;
   ibv_srq* srq_ = nullptr;

@@ -233,6 +233,7 @@ engine::Host make_host(Module& module) {
       .connect_other_rails = connect_other_rails,
       .peer_answers = on_peer_answers,
       .prepare = pools_prepare,
+      .prepare_needs = pools_need,
       .rail_missing = rail_missing,
   };
 }

@@ -128,6 +128,8 @@ int get(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* loc
         mca_btl_base_registration_handle_t* remote_handle, size_t size, int flags, int order,
         mca_btl_base_rdma_completion_fn_t done, void* context, void* data);
 void pools_open(Module& module);
+/// What they take.
+engine::StockNeed pools_need(void* module);
 /// Makes the fragments without which nothing can be sent. False with errno. Progress function only.
 bool pools_prepare(void* module);
 void pools_close(Module& module);

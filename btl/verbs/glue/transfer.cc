@@ -15,12 +15,20 @@ constexpr unsigned kGrowBy = 32;  // at most, and never more than there are
 constexpr unsigned kGrowFirst = 4;
 constexpr uint64_t kGrowRetryNs = 10'000'000;
 
-/// Adds `count` fragments. Under the pool lock. False with errno when memory or registrations are exhausted.
+size_t stride_of(const FragPool& pool) {
+  return pool.buffer_bytes == 0 ? 0 : (pool.buffer_bytes + 63) / 64 * 64 + 64;
+}
+
+/// Adds `count` fragments. Under the pool lock. False with errno when there is no memory; EAGAIN: it is being
+/// registered. A pool without any fragment has nothing that could come back meanwhile: it is not kept
+/// waiting.
 bool pool_add(Module& module, FragPool& pool, unsigned count) {
-  const size_t stride = pool.buffer_bytes == 0 ? 0 : (pool.buffer_bytes + 63) / 64 * 64 + 64;
+  const size_t stride = stride_of(pool);
   engine::Region region;
   if (stride != 0) {
-    region = module.port.device().arena().take(stride * count);
+    region = module.port.stock().take(stride * count, stride);
+    if (region.address == nullptr && errno == EAGAIN && pool.made == 0)
+      region = module.port.device().arena().take(stride * count);
     if (region.address == nullptr) return false;
   }
   auto* frags = static_cast<VerbsFrag*>(calloc(count, sizeof(VerbsFrag)));
@@ -53,9 +61,13 @@ bool pool_grow(Module& module, FragPool& pool) {
   if (now < pool.retry_ns) return false;
   unsigned count = std::clamp(pool.made, kGrowFirst, kGrowBy);
   if (limit != 0) count = std::min(count, limit - pool.made);
+  int error = 0;
   for (; count != 0; count /= 2) {
     if (pool_add(module, pool, count)) return true;
+    if (error == 0 || error == EAGAIN) error = errno;
   }
+  errno = error;
+  if (error == EAGAIN) return false;
   ++module.port.resources().failures[static_cast<size_t>(engine::Object::kMemory)];
   pool.retry_ns = now + kGrowRetryNs;
   return false;
@@ -166,6 +178,17 @@ void pools_open(Module& module) {
                                   : module.super.btl_rndv_eager_limit;
   module.large.buffer_bytes = module.super.btl_max_send_size;
   module.rdma.buffer_bytes = 0;
+}
+
+engine::StockNeed pools_need(void* ctx) {
+  const Module& module = *static_cast<Module*>(ctx);
+  engine::StockNeed need;
+  for (const FragPool* pool : {&module.eager, &module.large}) {
+    if (pool->made != 0) continue;
+    need.wish += kGrowFirst * stride_of(*pool);
+    need.least += stride_of(*pool);
+  }
+  return need;
 }
 
 bool pools_prepare(void* ctx) {
