@@ -89,7 +89,8 @@ def compare(table, options, family, ours, theirs, goal=GOAL, sizes=None):
     sizes = sizes or family.sizes(options)
     try:
         first, second = runs.pairs(lambda: ours.values(family.word, sizes, family.ranks),
-                                   lambda: theirs.values(family.word, sizes, family.ranks), options.pairs * family.more)
+                                   lambda: theirs.values(family.word, sizes, family.ranks),
+                                   options.pairs * (1 if options.quick else family.more))
     except runs.Unavailable as why:
         table.missing(f"{what}, {versus}", family.unit, goal, str(why))
         return

@@ -9,33 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/integration/pinned.h"
+
 enum { WORDS = 512, TURNS = 3 };
 
 static uint64_t out[WORDS];
 static uint64_t in[WORDS];
 static long wrong;
-
-static void fail(const char* what) {
-  fprintf(stderr, "many_ranks: %s\n", what);
-  MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-/* Bytes that this process has registered with its devices. */
-static double pinned(void) {
-  static MPI_T_pvar_session session;
-  static MPI_T_pvar_handle handle;
-  unsigned long long value = 0;
-  int index;
-  int count;
-  if (handle == NULL) {
-    MPI_T_pvar_session_create(&session);
-    if (MPI_T_pvar_get_index("btl_verbs_pinned", MPI_T_PVAR_CLASS_SIZE, &index) != MPI_SUCCESS ||
-        MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count) != MPI_SUCCESS || count != 1)
-      fail("no btl_verbs_pinned");
-  }
-  if (MPI_T_pvar_read(session, handle, &value) != MPI_SUCCESS) fail("btl_verbs_pinned cannot be read");
-  return (double)value;
-}
 
 /* A line of /proc/self/status, in bytes. */
 static double status_of(const char* name) {

@@ -9,31 +9,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "test/integration/pinned.h"
+
 enum { WORDS = 1024, MESSAGES = 400, ROUND = 50, BURST = 1, TRICKLE = 2, GO_ON = 3 };
 
 static int ranks;
 
 static unsigned word(int from, int message, int i) {
   return (unsigned)from * 1000003u + (unsigned)message * 10007u + (unsigned)i;
-}
-
-/* Bytes that this process has registered with its devices. */
-static double pinned(void) {
-  static MPI_T_pvar_session session;
-  static MPI_T_pvar_handle handle;
-  unsigned long long value = 0;
-  int index;
-  int count;
-  if (handle == NULL) {
-    MPI_T_pvar_session_create(&session);
-    if (MPI_T_pvar_get_index("btl_verbs_pinned", MPI_T_PVAR_CLASS_SIZE, &index) != MPI_SUCCESS ||
-        MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count) != MPI_SUCCESS || count != 1) {
-      fprintf(stderr, "receive_pool: no btl_verbs_pinned\n");
-      MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-  }
-  MPI_T_pvar_read(session, handle, &value);
-  return (double)value;
 }
 
 static void send_all(int rank, int messages, int tag) {
