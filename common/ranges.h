@@ -52,8 +52,13 @@ class RangeSet {
   std::uint64_t add(std::uint64_t begin, std::uint64_t end) {
     if (begin >= end) return 0;
     Range* d = data();
-    // Fast: grows or follows the last interval.
-    if (n_ != 0 && begin == d[n_ - 1].end) {
+    // Fast: the only interval, or it grows or follows the last one.
+    if (n_ == 0) {
+      d[0] = Range{begin, end};
+      n_ = 1;
+      return end - begin;
+    }
+    if (begin == d[n_ - 1].end) {
       d[n_ - 1].end = end;
       return end - begin;
     }

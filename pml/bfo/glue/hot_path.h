@@ -45,8 +45,9 @@ inline const void* one_piece(const InlineSource& from) {
   return static_cast<const uint8_t*>(from.buffer) + type.true_lb;
 }
 
-inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
-                           const InlineSource& source, size_t length) {
+[[gnu::always_inline]] inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr,
+                                                  size_t hdr_size, const InlineSource& source,
+                                                  size_t length) {
   opal_convertor_t conv;
   if (length == 0) {
     // Some BTLs look at the convertor's flags even with no payload.

@@ -81,7 +81,10 @@ inline bool BtlPort::handle(const Registration& registration, const RailHandle& 
   if (local == nullptr) return true;
   const size_t size = rail.btl->btl_registration_handle_size;
   if (size > sizeof(out.bytes)) return false;
-  memcpy(out.bytes, local, size);
+  if (OPAL_LIKELY(size == sizeof(out.bytes)))
+    memcpy(out.bytes, local, sizeof(out.bytes));
+  else
+    memcpy(out.bytes, local, size);
   out.size = static_cast<uint8_t>(size);
   return true;
 }

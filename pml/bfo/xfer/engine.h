@@ -472,6 +472,7 @@ class Engine {
 
   // rndv_copy.h, rget.h, rput.h
   bool open(SendRequest& r);
+  bool open_rndv(SendRequest& r);
   /// Flags that tell how the receiver finds the request of the header: by its own name for it (restart), by
   /// the sender's name (known), or as a new one.
   static std::uint8_t open_flags(const SendState<P>& x) {
@@ -502,6 +503,13 @@ class Engine {
   Request* find(const SlotMap<Request>& names, Name name, const Arrival& a, NameState& state);
   template <class Request>
   Request* find_current(const SlotMap<Request>& names, Name name, const Arrival& a);
+  /// The same, for the usual case inline.
+  template <class Request>
+  [[gnu::always_inline]] Request* find_here(const SlotMap<Request>& names, Name name, const Arrival& a) {
+    Request* const r = names.find(name);
+    const bool here = r && from_peer(a.rail, r->xfer.proc->peer) && name == r->xfer.rndv->name;
+    return here ? r : find_current(names, name, a);
+  }
   /// The gate (P2): no access that this request granted or started can still be executed. A test's port may
   /// take it out, to see that its checkers notice.
   template <class X>

@@ -77,7 +77,7 @@ Engine<P>::~Engine() {
 
 /// Leave the outermost entry with deferred callbacks, or with requests to complete.
 template <class P>
-[[gnu::cold, gnu::noinline]] void Engine<P>::leave_slow() {
+[[gnu::noinline]] void Engine<P>::leave_slow() {
   for (;;) {
     if (Frag* f = done_.pop_front()) {
       handle_done(*f);
@@ -170,6 +170,13 @@ void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, c
     }
     if (tag == static_cast<std::uint8_t>(MsgType::kMatch)) [[likely]]
       r = on_match(Arrival{rail, epoch, in});
+    else if (tag == static_cast<std::uint8_t>(MsgType::kRget) ||
+             tag == static_cast<std::uint8_t>(MsgType::kRndv))
+      r = on_open(Arrival{rail, epoch, in});
+    else if (tag == static_cast<std::uint8_t>(MsgType::kFin))
+      on_fin(Arrival{rail, epoch, in});
+    else if (tag == static_cast<std::uint8_t>(MsgType::kPut))
+      on_put(Arrival{rail, epoch, in});
     else
       r = dispatch(rail, epoch, tag, in);
   }

@@ -63,7 +63,7 @@ template <class P>
 
 /// A rail accepted the RNDV or RGET. In a later round only its bytes count as sent again, not the message.
 template <class P>
-void Engine<P>::note_opened(SendRequest& r) {
+[[gnu::always_inline]] inline void Engine<P>::note_opened(SendRequest& r) {
   auto& x = r.xfer;
   if (x.rndv->restarts != 0) return;
   if (x.rndv->opened) note_resent(*x.proc->peer, 0, true);

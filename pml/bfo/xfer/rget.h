@@ -34,18 +34,16 @@ struct Rget {
   }
 
   /// Register once per request, for all rails.
-  static bool registered(E& e, SendRequest& r) {
-    auto& x = r.xfer;
-    if (x.rndv->registered) return true;
-    x.rndv->registered = e.port_.contiguous(r) && e.port_.register_send(r, x.length, x.rndv->reg);
-    return x.rndv->registered;
+  [[gnu::always_inline]] static bool registered(E& e, SendRequest& r) {
+    auto& d = *r.xfer.rndv;
+    if (!d.registered && e.port_.contiguous(r)) d.registered = e.port_.register_send(r, r.xfer.length, d.reg);
+    return d.registered;
   }
-  static bool registered(E& e, RecvRequest& r) {
-    auto& x = r.xfer;
-    if (x.rndv->registered) return true;
-    if (x.rndv->want == 0 || !e.port_.contiguous(r)) return false;
-    x.rndv->registered = e.port_.register_recv(r, x.rndv->want, x.rndv->reg);
-    return x.rndv->registered;
+  [[gnu::always_inline]] static bool registered(E& e, RecvRequest& r) {
+    auto& d = *r.xfer.rndv;
+    if (!d.registered && d.want != 0 && e.port_.contiguous(r))
+      d.registered = e.port_.register_recv(r, d.want, d.reg);
+    return d.registered;
   }
 
   static bool key_of(E& e, const typename P::Registration& reg, const Rail<P>& rail, core::RailKey& k) {
@@ -64,7 +62,7 @@ struct Rget {
 
   /// Post RGET if this message can be read. `refused`: it can be, but no rail takes the header now. The
   /// header is short, so it takes the rail of short messages first.
-  static bool open(E& e, SendRequest& r, bool& refused) {
+  [[gnu::always_inline]] static bool open(E& e, SendRequest& r, bool& refused) {
     auto& x = r.xfer;
     auto& d = *x.rndv;
     Peer<P>& p = *x.proc->peer;
@@ -81,34 +79,55 @@ struct Rget {
     h.rndv.receiver = d.restarts != 0 ? d.peer_name.value : 0;
     h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r));
     h.reserved = 0;
-    if (p.home && open_on(e, r, h, *p.home, refused)) [[likely]]
-      return true;
-    const unsigned rails = e.rails_for_user(p);
-    if (rails == 0) refused = true;
-    for (unsigned i = 0; i < rails; ++i)
-      if (open_on(e, r, h, *e.next_for_user(p), refused)) return true;
+    Rail<P>* carrier = p.home;
+    unsigned others = 0;
+    if (!carrier) {
+      others = e.rails_for_user(p);
+      refused = others == 0;
+    }
+    for (bool home = carrier != nullptr; home || others != 0; home = false) {
+      if (!home) {
+        carrier = e.next_for_user(p);
+        --others;
+      }
+      const unsigned exposed = fill_keys(e, r, h, *carrier);
+      if (exposed != 0) {
+        refused = true;
+        if (post(e, r, h, *carrier, exposed)) {
+          refused = false;
+          return true;
+        }
+      }
+      if (home) others = e.rails_for_user(p);
+    }
     return false;
   }
 
-  /// Fill in the keys that `carrier` has room for, and post the header on it.
-  static bool open_on(E& e, SendRequest& r, core::RgetHdr& h, Rail<P>& carrier, bool& refused) {
-    auto& x = r.xfer;
-    auto& d = *x.rndv;
+  /// The keys that `carrier` has room for. Returns their rails, one bit each.
+  [[gnu::always_inline]] static unsigned fill_keys(E& e, const SendRequest& r, core::RgetHdr& h,
+                                                   const Rail<P>& carrier) {
+    const auto& x = r.xfer;
     const Peer<P>& p = *x.proc->peer;
     unsigned exposed = 0;
-    h.n_keys = 0;
+    unsigned n = 0;
     const std::size_t fit = entries_that_fit(carrier.limits, core::rget_size(0), sizeof h.keys[0]);
-    for (unsigned k = 0; k < p.n_eager && h.n_keys < fit; ++k) {
+    for (unsigned k = 0; k < p.n_eager && n < fit; ++k) {
       const Rail<P>& rail = *p.eager[k];
       if (!can_get(rail, x.length)) continue;
       // a rail without a connection name is known by where the header arrives
       if (rail.name.conn == 0 && &rail != &carrier) continue;
-      if (!key_of(e, d.reg, rail, h.keys[h.n_keys])) continue;
-      ++h.n_keys;
+      if (!key_of(e, x.rndv->reg, rail, h.keys[n])) continue;
+      ++n;
       exposed |= 1u << rail.index;
     }
-    if (h.n_keys == 0) return false;
-    refused = true;
+    h.n_keys = static_cast<std::uint8_t>(n);
+    return exposed;
+  }
+
+  [[gnu::always_inline]] static bool post(E& e, SendRequest& r, const core::RgetHdr& h, Rail<P>& carrier,
+                                          unsigned exposed) {
+    auto& x = r.xfer;
+    auto& d = *x.rndv;
     const std::uint16_t exposed_before = d.exposed;
     const Protocol protocol_before = x.protocol;
     const std::uint64_t open_len_before = d.open_len;
@@ -118,10 +137,9 @@ struct Rget {
     x.protocol = Protocol::kGet;
     d.open_len = 0;
     const std::size_t size = core::rget_size(h.n_keys);
-    if (e.post_brief(carrier, &h, size, r) || e.post_on(carrier, &h, size, FragKind::kOpen, d.name, false)) {
-      refused = false;
+    if (e.post_brief(carrier, &h, size, r) || e.post_on(carrier, &h, size, FragKind::kOpen, d.name, false))
+        [[likely]]
       return true;
-    }
     d.exposed = exposed_before;
     x.protocol = protocol_before;
     d.open_len = open_len_before;

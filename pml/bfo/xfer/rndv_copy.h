@@ -64,7 +64,11 @@ struct RndvCopy {
     if (x.went) d.gone.add(0, x.length);
     x.proc->peer->live_sends.push_back(&r);
     ++e.counters_.rndv_sent;
-    e.serve_now(r);
+    const Peer<P>& p = *x.proc->peer;
+    if (!p.active && p.n_eager != 0 && e.open(r)) [[likely]]
+      x.owed &= static_cast<std::uint8_t>(~kOweStart);
+    else
+      e.ready(r);
     return true;
   }
 
@@ -164,16 +168,20 @@ struct RndvCopy {
 
 /// Post the RNDV or RGET of this round. It may be posted several times in one round; the receiver keeps one.
 template <class P>
-bool Engine<P>::open(SendRequest& r) {
+[[gnu::always_inline]] inline bool Engine<P>::open(SendRequest& r) {
+  bool refused = false;
+  if (Rget<P>::open(*this, r, refused)) [[likely]] {
+    if (r.xfer.rndv) note_opened(r);  // to oneself: the request may be complete
+    return true;
+  }
+  return !refused && open_rndv(r);
+}
+
+template <class P>
+[[gnu::noinline]] bool Engine<P>::open_rndv(SendRequest& r) {
   auto& x = r.xfer;
   PeerT& p = *x.proc->peer;
   const bool again = x.rndv->restarts != 0;
-  bool refused = false;
-  if (Rget<P>::open(*this, r, refused)) {
-    if (x.rndv) note_opened(r);  // to oneself: the request may be complete
-    return true;
-  }
-  if (refused) return false;
   // Data that will be written by RDMA goes directly into the receiver's buffer; first bytes would have to be
   // copied there.
   const bool put = Rput<P>::possible(*this, r);

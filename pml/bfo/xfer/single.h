@@ -72,15 +72,31 @@ struct Single {
     const bool in_its_call = e.ending_ == nullptr;
     e.ending_ = nullptr;
     if (post == Post::kAccepted && !in_its_call) return true;
+    if (taken(post)) [[likely]] {
+      --e.frags_out_;
+      best->inflight_bytes -= d.want;
+      e.counters_.bytes_read += d.want;
+      e.port_.frag_free(*f);
+      d.in_flight = 0;
+      e.ledger_remove(d.ledger, l);
+      over(e, r);
+      return true;
+    }
     e.fragment_left(*f);
-    f->xfer.fate = taken(post) ? Fate::kDelivered : Fate::kNeverSent;
+    f->xfer.fate = Fate::kNeverSent;
     Rget<P>::read_ended(e, r, *f);
     e.port_.frag_free(*f);
-    // Not taken: what is to be read waits, unless the rail was lost meanwhile.
-    if (x.phase != core::RecvPhase::kReceiving || taken(post)) return true;
+    if (x.phase != core::RecvPhase::kReceiving) return true;  // the rail was lost meanwhile
     x.owed |= kOweData;
     e.ready(r);
     return true;
+  }
+
+  /// Everything has arrived, and the gate is open.
+  static void over(E& e, RecvRequest& r) {
+    r.xfer.owed = 0;
+    r.xfer.phase = core::RecvPhase::kIdle;
+    e.recv_over(r);
   }
 
   /// One PUT grants everything. False: another case; nothing happened.
@@ -122,9 +138,7 @@ struct Single {
     const bool same_rail = a.rail == l->rail && (a.epoch == 0 || a.epoch == l->epoch);
     if (!same_rail && l->rail->limits.failover) return false;
     e.ledger_remove(d.ledger, l);
-    x.owed = 0;
-    x.phase = core::RecvPhase::kIdle;
-    e.recv_over(r);
+    over(e, r);
     return true;
   }
 };
