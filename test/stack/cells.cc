@@ -32,9 +32,10 @@ struct Share {
   const char* config;
   std::uint64_t part;  // of the runs of the first one
 };
-constexpr Share kShares[] = {{"dance", 1},    {"pair", 20},    {"unfenceable", 20},
-                             {"packets", 40}, {"storm", 60},   {"device", 60},
-                             {"park", 200},   {"onerail", 80}, {"default", 80}};
+constexpr Share kShares[] = {
+    {"dance", 1},   {"words", 1},  {"barrier", 2},  {"reopen", 2},       {"alone", 2},     {"fins", 5},
+    {"pair", 20},   {"slow", 20},  {"told", 60},    {"unfenceable", 20}, {"packets", 40},  {"storm", 60},
+    {"device", 60}, {"park", 200}, {"onerail", 80}, {"default", 80},     {"strangers", 80}};
 
 struct Reached {
   std::vector<Run> send[core::kSendPhases][core::kSendEvents];

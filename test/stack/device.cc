@@ -103,7 +103,7 @@ std::uint64_t Fabric::journey(std::size_t bytes) {
 
 void Fabric::called(const ibv_context* context) {
   Device& d = *static_cast<Device*>(context->device);
-  if (running && ++d.calls == d.dies_at_call) kill(d);
+  if (d.dies_at_call != 0 && running && ++d.calls == d.dies_at_call) kill(d);
 }
 
 int Fabric::refused(const ibv_context* context) {

@@ -95,8 +95,8 @@ struct Device : ibv_device {
   bool up = true;
   bool dead = false;
   std::uint64_t silent_until = 0;
-  std::uint64_t calls = 0;         // verbs since the start ..
-  std::uint64_t dies_at_call = 0;  // .. of which this one kills it; 0: none
+  std::uint64_t dies_at_call = 0;  // the verb that kills it, counted from the start; 0: none
+  std::uint64_t calls = 0;         // .. that many so far, counted if there is one
 };
 inline Device* Qp::device() const {
   return static_cast<Device*>(context->device);

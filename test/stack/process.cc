@@ -13,7 +13,6 @@ namespace bfo::stack {
 namespace {
 
 constexpr std::uint64_t kBusyNs = 2 * kUs;
-constexpr int kPolls = 33;  // more than between two looks at the clock
 constexpr std::uint64_t kNames = 100;
 
 /// A port's lanes of control threads, by number.
@@ -127,6 +126,7 @@ void Process::open() {
       return world_.ctx.fail("process %u cannot open rail %u: %s", id_, r, what);
     nic.port.set_failover(true);
     ports_.push_back(&nic.port);
+    for (std::uint32_t i = 0; i < kLanes; ++i) lanes_.push_back(&port_lane(nic.port, i));
   }
 }
 
@@ -214,7 +214,7 @@ std::uint64_t Process::step() {
       engine::Port::take_events(nic->device, &port, 1);
   }
   int handled = 0;
-  for (int i = 0; i < kPolls; ++i)
+  for (std::uint32_t i = 0; i < world_.scenario.machine.polls; ++i)
     handled += engine::poll_ports(ports_.data(), static_cast<int>(ports_.size()));
   const std::uint64_t now = world_.now();
   if (now >= alive_ns_) {
@@ -243,14 +243,11 @@ bool Process::serve_events() {
   return more;
 }
 
-engine::ControlLane& Process::lane(std::uint32_t i) {
-  return port_lane(nics_[i / kLanes]->port, i % kLanes);
-}
 std::uint32_t Process::lanes() const {
   return static_cast<std::uint32_t>(nics_.size()) * kLanes;
 }
 bool Process::run_command(std::uint32_t i) {
-  return lane(i).run_one();
+  return lanes_[i]->run_one();
 }
 
 bool Process::quiet() {

@@ -63,7 +63,7 @@ class Process {
   /// Does lane `lane` stop queue pairs? Does it make and destroy them?
   static bool stops(std::uint32_t lane) { return lane % kLanes == 2; }
   static bool makes(std::uint32_t lane) { return lane % kLanes == 1; }
-  std::size_t commands(std::uint32_t lane) { return this->lane(lane).pending(); }
+  std::size_t commands(std::uint32_t lane) { return lanes_[lane]->pending(); }
   /// Says goodbye and closes everything; false after a violation.
   void close();
 
@@ -96,7 +96,6 @@ class Process {
 
   // process.cc
   engine::Config config() const;
-  engine::ControlLane& lane(std::uint32_t i);
   EnginePeer* peer(std::uint32_t id);
   xfer::RailLimits limits() const;
   void forget_peers();
@@ -133,6 +132,7 @@ class Process {
   sim::Prng dice_;
   std::vector<std::unique_ptr<Nic>> nics_;
   std::vector<engine::Port*> ports_;
+  std::vector<engine::ControlLane*> lanes_;   // of all ports
   std::vector<std::unique_ptr<Link>> links_;  // by peer and rail
   std::vector<EnginePeer*> peers_;
   EngineComm* comms_[2] = {};

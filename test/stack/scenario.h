@@ -90,6 +90,7 @@ struct Machine {
   std::uint16_t seq_step = 1;           // of the sequence numbers: 256 makes a window of 64 messages
   bool may_fail = false;                // requests may end with an error: a device died
   bool clocks_only = false;             // nothing ends a rail but a clock: one rail must stay up
+  std::uint32_t polls = 33;             // between two moments of virtual time; 33: the clock is looked at
   std::uint64_t idle_ns = kMs;          // at most, between two calls of progress of a process that waits
   bool late_data = false;               // see add_late_data()
   bool absences = false;                // see add_absences()

@@ -288,6 +288,7 @@ void poll_seldom(sim::Prng& d, Machine& m) {
   calm(m);
   m.fabric.no_last_receive = 1;
   m.control_threads = false;
+  m.polls = static_cast<std::uint32_t>(d.range(1, 3));
   m.idle_ns = 20 * kMs;
 }
 

@@ -227,8 +227,9 @@ int destroy_qp(ibv_qp* qp) {
 
 int poll_cq(ibv_cq* cq, int count, ibv_wc* wcs) {
   auto& c = *static_cast<Cq*>(cq);
-  fabric_of(cq->context).called(cq->context);
+  if (device_of(cq->context).dies_at_call != 0) fabric_of(cq->context).called(cq->context);
   if (c.broken) return -1;
+  if (c.entries.empty()) return 0;  // nine of ten
   int n = 0;
   for (; n < count && !c.entries.empty(); ++n) {
     wcs[n] = c.entries.front();
