@@ -164,6 +164,35 @@ TEST(Brief, GrantComesTwice_IsWrittenOnce) {
   expect_clean(w);
 }
 
+/// The sender cannot use the only grant: nothing of it counts, and everything is granted to the other rail.
+TEST(Brief, OnlyGrantIsRefused_TheOtherRailIsGranted) {
+  World::Options o = writes();
+  o.rdma_frag = 1 << 20;
+  World w(o);
+  const auto [s, r] = transfer(w, 50000);
+  ASSERT_TRUE(until(w, MsgType::kPut));
+  const Flight put = w.flights[0];
+  core::PutHdr grant;
+  std::memcpy(&grant, put.bytes.data(), sizeof grant);
+  w.flights.erase(w.flights.begin());
+  w.engines[1]->on_done(put.frag, Fate::kDelivered);
+  const core::FinHdr refusal{static_cast<std::uint8_t>(MsgType::kFin),
+                             core::kFlagFail,
+                             0,
+                             grant.sender,
+                             grant.receiver,
+                             grant.grant,
+                             0};
+  w.engines[1]->on_message(w.rail(1, 0, put.rail), 0, refusal.type, &refusal, sizeof refusal);
+  EXPECT_FALSE(r->done);
+  ASSERT_TRUE(next_is(w, MsgType::kPut));
+  EXPECT_NE(w.flights[0].rail, put.rail);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
 TEST(Brief, OnlyReadIsLost_IsReadAgainWithTheNextKeys) {
   World w(one_rail());
   const auto [s, r] = transfer(w, 50000);
