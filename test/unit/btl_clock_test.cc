@@ -32,9 +32,9 @@ TEST(Clock, HalfOfTheTimeInSilence_ThePathIsAskedBeforeTheRailIsSuspect) {
   w.fabric.hold = true;
   ASSERT_TRUE(w.sendi(w.a, "x"));
   w.pass(3);
-  EXPECT_FALSE(w.a.endpoint.probing_path);
+  EXPECT_FALSE(engine::watch_of(w.a.endpoint).probing_path);
   w.pass(5);
-  EXPECT_TRUE(w.a.endpoint.probing_path);
+  EXPECT_TRUE(engine::watch_of(w.a.endpoint).probing_path);
   EXPECT_EQ(w.a.count("suspect"), 0);
 }
 

@@ -261,7 +261,7 @@ TEST(Verdict, DeviceReportsAnError_NoTrial) {
   r.turn();
   r.turn();
   EXPECT_EQ(r.w.a.down, 1);
-  EXPECT_EQ(r.w.a.endpoint.trial.round, 0u);
+  EXPECT_EQ(engine::watch_of(r.w.a.endpoint).trial.round, 0u);
 }
 
 /// A late answer to a question of an older trial proves nothing.

@@ -33,7 +33,7 @@ constexpr uint64_t path_probe_id(uint32_t epoch) {
 
 /// Nothing is under way, or something has completed since the last tick.
 bool moved(const Endpoint& endpoint) {
-  return endpoint.ring.head == endpoint.ring.tail || endpoint.ring.tail != endpoint.seen_tail;
+  return endpoint.ring.head == endpoint.ring.tail || endpoint.ring.tail != watch_of(endpoint).seen_tail;
 }
 
 }  // namespace
@@ -66,8 +66,9 @@ uint64_t Port::note_delay(uint64_t elapsed) {
   // A longer absence is not scheduling: the application computes or sleeps.
   if (late <= kMostPatience / 2 * config_.suspect_ns) delay_ns_ = std::max(delay_ns_, late);
   if (here) return elapsed;
-  for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next)
-    endpoint->silent_ns = 0;
+  for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
+    if (endpoint->connection != nullptr) watch_of(*endpoint).silent_ns = 0;
+  }
   return 0;
 }
 
@@ -90,7 +91,7 @@ void Port::note_presence(uint64_t now) {
 }
 
 uint64_t Port::patience(const Endpoint& endpoint) const {
-  const uint64_t usual = std::max(2 * endpoint.slowest_ns, 3 * delay_ns_);
+  const uint64_t usual = std::max(2 * watch_of(endpoint).slowest_ns, 3 * delay_ns_);
   return std::clamp(usual, config_.suspect_ns, kMostPatience * config_.suspect_ns);
 }
 
@@ -114,38 +115,40 @@ void Port::tick(uint64_t now, bool emptied) {
 }
 
 Port::Silence Port::listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns) {
+  Watch& watch = watch_of(endpoint);
   const Guard guard(lock_);
   if (moved(endpoint)) {
-    endpoint.seen_tail = endpoint.ring.tail;
-    endpoint.slowest_ns -= endpoint.slowest_ns / kSilenceFades;
-    endpoint.slowest_ns = std::max(endpoint.slowest_ns, endpoint.silent_ns);
-    endpoint.silent_ticks = 0;
-    endpoint.silent_ns = 0;
+    watch.seen_tail = endpoint.ring.tail;
+    watch.slowest_ns -= watch.slowest_ns / kSilenceFades;
+    watch.slowest_ns = std::max(watch.slowest_ns, watch.silent_ns);
+    watch.silent_ticks = 0;
+    watch.silent_ns = 0;
     // A rail that has recovered is not ended for an earlier fault. If its probe failed, the probe queue pair
     // cannot be used again in this epoch: from now on only the rail's work and its peer are asked.
-    endpoint.probe_done = endpoint.probe_failed = false;
+    watch.probe_done = watch.probe_failed = false;
     verdict_clear(endpoint);
     if (endpoint.phase == Phase::kUp) return Silence::kNothing;
     endpoint.phase = Phase::kUp;
     return Silence::kOver;
   }
   if (watched_ns == 0) return Silence::kNothing;
-  if (++endpoint.silent_ticks == 1) {
+  if (++watch.silent_ticks == 1) {
     // Unsignaled work reports nothing by itself. A signaled marker behind it does.
     ring_mark(endpoint);
     watched_ns = std::min(watched_ns, config_.tick_ns);
   }
-  endpoint.silent_ns += watched_ns;
+  watch.silent_ns += watched_ns;
   if (endpoint.phase == Phase::kSuspect) return Silence::kGoesOn;
   const uint64_t bound = patience(endpoint);
-  if (endpoint.silent_ns < bound / 2) return Silence::kNothing;
-  if (endpoint.suspected_ns == 0) endpoint.suspected_ns = now;
-  if (endpoint.silent_ns < bound) return Silence::kAsk;
+  if (watch.silent_ns < bound / 2) return Silence::kNothing;
+  if (watch.suspected_ns == 0) watch.suspected_ns = now;
+  if (watch.silent_ns < bound) return Silence::kAsk;
   endpoint.phase = Phase::kSuspect;
   return Silence::kSuspected;
 }
 
 void Port::progress_clock(Endpoint& endpoint, uint64_t now, uint64_t watched_ns) {
+  Watch& watch = watch_of(endpoint);
   bfo_rail_event_t event;
   switch (listen(endpoint, now, watched_ns)) {
     case Silence::kNothing:
@@ -155,31 +158,33 @@ void Port::progress_clock(Endpoint& endpoint, uint64_t now, uint64_t watched_ns)
       return host_.rail_up(host_.ctx, endpoint, event);
     case Silence::kAsk:
       // Ask before the rail is suspect, so that the answer has come by then.
-      if (!endpoint.probe_done) send_path_probe(endpoint);
+      if (!watch.probe_done) send_path_probe(endpoint);
       return verdict_step(endpoint, now);
     case Silence::kGoesOn:
       return suspect_more(endpoint, now);
     case Silence::kSuspected:
       event = make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now);
       snprintf(event.text, sizeof event.text, "no completion for %u ms",
-               static_cast<unsigned>(endpoint.silent_ns / 1'000'000));
+               static_cast<unsigned>(watch.silent_ns / 1'000'000));
       host_.rail_suspect(host_.ctx, endpoint, event);
-      if (!endpoint.probe_done) send_path_probe(endpoint);
+      if (!watch.probe_done) send_path_probe(endpoint);
       verdict_step(endpoint, now);
   }
 }
 
 void Port::suspect_more(Endpoint& endpoint, uint64_t now) {
+  Watch& watch = watch_of(endpoint);
   // The path works, but the work does not move (a receiver without buffers, a slow peer). Ask again from time
   // to time.
-  if (endpoint.silent_ticks % 16 == 0 && send_path_probe(endpoint)) endpoint.probe_done = false;
+  if (watch.silent_ticks % 16 == 0 && send_path_probe(endpoint)) watch.probe_done = false;
   verdict_step(endpoint, now);
 }
 
 bool Port::send_path_probe(Endpoint& endpoint) {
-  if (endpoint.probing_path || endpoint.probe_failed) return false;
-  endpoint.probing_path = post_bare(endpoint, endpoint.probe.ib(), path_probe_id(endpoint.epoch)) == 0;
-  return endpoint.probing_path;
+  Watch& watch = watch_of(endpoint);
+  if (watch.probing_path || watch.probe_failed) return false;
+  watch.probing_path = post_bare(endpoint, endpoint.probe.ib(), path_probe_id(endpoint.epoch)) == 0;
+  return watch.probing_path;
 }
 
 }  // namespace bfo::engine

@@ -77,10 +77,12 @@ void reset_epoch(Endpoint& endpoint, uint32_t epoch) {
   endpoint.handed_back = false;
   // An epoch that ends before it is up must not be taken for the last one: its count would look like a gap.
   ring_forget(endpoint);
-  endpoint.seen_tail = 0;
-  endpoint.silent_ticks = 0;
-  endpoint.silent_ns = 0;
-  endpoint.probing_path = endpoint.probe_done = endpoint.probe_failed = false;
+  if (endpoint.connection != nullptr) {
+    Watch& watch = watch_of(endpoint);
+    watch.seen_tail = watch.silent_ns = 0;
+    watch.silent_ticks = 0;
+    watch.probing_path = watch.probe_done = watch.probe_failed = false;
+  }
   endpoint.attempts = 0;
   verdict_clear(endpoint);
 }

@@ -26,7 +26,8 @@ void settle_cause(Endpoint& endpoint) {
   if (!endpoint.cause_open) return;
   endpoint.cause_open = false;
   bfo_rail_event_t& event = endpoint.connection->down_event;
-  if (only_flushed(event.cause, event.code)) flush_text(endpoint.finding, event.text, sizeof event.text);
+  if (only_flushed(event.cause, event.code))
+    flush_text(endpoint.connection->finding, event.text, sizeof event.text);
   const Host& host = endpoint.port->host();
   if (endpoint.announced && host.cause_known != nullptr) host.cause_known(host.ctx, endpoint, event);
 }
@@ -189,7 +190,7 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
   // one timeout after another.
   const CloseOrder& order = endpoint.close;
   endpoint.cause_open = only_flushed(order.cause, order.code);
-  endpoint.finding = Finding{};
+  endpoint.connection->finding = Finding{};
   qp_stop(endpoint);
   endpoint.connection->down_event = make_event(endpoint, order.cause, order.code, order.vendor_err, now);
   endpoint.connection->down_event.evidence_ns = order.evidence_ns;

@@ -82,12 +82,30 @@ struct ClosedEpoch {
   int store = -1;     // index into Connection::stores
 };
 
+/// What the progress clock knows of a rail that is up.
+struct Watch {
+  uint64_t seen_tail = 0;
+  uint32_t silent_ticks = 0;
+  bool probing_path = false;  // a probe is on its way on the probe queue pair, or failed: it takes no other
+  bool probe_done = false;    // it came back since the last completed work
+  bool probe_failed = false;  // it failed, and neither work nor the path has shown life since
+  int32_t probe_status = 0;
+  uint64_t silent_ns = 0;     // watched time without a completion
+  uint64_t suspected_ns = 0;  // since when it is asked about; 0 = it is not
+  uint64_t slowest_ns = 0;    // longest silence that ended by itself, fading
+  Trial trial;                // verdict.h
+  uint64_t ask_again_ns = 0;  // the next question about it
+  uint64_t ask_pause_ns = 0;
+};
+
 /// What an endpoint needs from its first connection on. Most peers of a large job are never spoken to: it is
 /// made with the first ring, and lasts as long as the endpoint.
 struct Connection {
   RingStore stores[2];
   bfo_rail_event_t down_event{};
   ClosedEpoch last_closed;
+  Watch watch;
+  Finding finding;  // what the device said about a cause that is open
 };
 
 /// Evidence that an epoch must end; the first one counts.
@@ -175,20 +193,6 @@ struct Endpoint {
   uint64_t failed_since_ns = 0;  // the first of them
   Lack lack;                     // what is missing at either end
 
-  // progress clock
-  uint64_t seen_tail = 0;
-  uint32_t silent_ticks = 0;
-  uint64_t silent_ns = 0;     // watched time without a completion
-  bool probing_path = false;  // a probe is on its way on the probe queue pair, or failed: it takes no other
-  bool probe_done = false;    // it came back since the last completed work
-  bool probe_failed = false;  // it failed, and neither work nor the path has shown life since
-  uint64_t suspected_ns = 0;  // since when it is asked about; 0 = it is not
-  uint64_t slowest_ns = 0;    // longest silence that ended by itself, fading
-  int32_t probe_status = 0;
-  Trial trial;                // verdict.h
-  uint64_t ask_again_ns = 0;  // the next question about it
-  uint64_t ask_pause_ns = 0;
-
   // closing
   CloseOrder close;
   bool marker_posted = false;
@@ -200,7 +204,6 @@ struct Endpoint {
   bool handed_back = false;
   bool device_dead = false;
   bool cause_open = false;  // all evidence was a flush; cause_known() follows
-  Finding finding;          // what the device said about that
   uint64_t phase_since_ns = 0;
 
   bool repeat_closed = false;  // fence() on a closed epoch: report it again
@@ -215,6 +218,14 @@ struct Endpoint {
   Endpoint* next = nullptr;
   void* owner = nullptr;  // the glue's
 };
+
+/// Of an endpoint that is up.
+inline Watch& watch_of(Endpoint& endpoint) {
+  return endpoint.connection->watch;
+}
+inline const Watch& watch_of(const Endpoint& endpoint) {
+  return endpoint.connection->watch;
+}
 
 /// The last epoch that was drained and closed; nullptr: none yet.
 inline ClosedEpoch* last_closed(const Endpoint& endpoint) {

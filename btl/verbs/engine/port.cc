@@ -165,7 +165,6 @@ bool Port::add(Endpoint& endpoint) {
   endpoint.pulse.key = endpoint.peer_key;
   endpoint.pulse.qpn = endpoint.peer.ud_qpn;
   endpoint.pulse.qkey = endpoint.peer.qkey;
-  endpoint.pulse.pongs_sent = endpoint.packets_sent;
   if (!pulse_.add(endpoint.peer_name, endpoint.pulse)) {
     peers_.erase(endpoint.peer_name);
     return false;
@@ -349,14 +348,14 @@ void Port::handle_probe(const ibv_wc& wc) {
   if ((work_low(wc.wr_id) & 1) == 0) return connect_probe_done(*endpoint, wc.status);
   if (endpoint->phase != Phase::kUp && endpoint->phase != Phase::kSuspect) return;
   if (wc.status == IBV_WC_SUCCESS) {
-    endpoint->probing_path = false;
-    endpoint->probe_done = true;
+    watch_of(*endpoint).probing_path = false;
+    watch_of(*endpoint).probe_done = true;
     verdict_clear(*endpoint);
     return;
   }
-  endpoint->probe_done = false;
-  endpoint->probe_failed = true;
-  endpoint->probe_status = wc.status;
+  watch_of(*endpoint).probe_done = false;
+  watch_of(*endpoint).probe_failed = true;
+  watch_of(*endpoint).probe_status = wc.status;
   verdict_probe_failed(*endpoint, env_.now_ns());
 }
 

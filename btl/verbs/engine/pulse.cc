@@ -89,8 +89,8 @@ void Pulse::remove(uint64_t name) {
   const Locked locked(mutex_);
   PulsePeer* const peer = peers_.find(name);
   if (peer == nullptr) return;
-  if (peer->route != nullptr) peer->route->over = true;
-  peer->route = nullptr;
+  if (peer->talk != nullptr && peer->talk->route != nullptr) peer->talk->route->over = true;
+  unmake(std::exchange(peer->talk, nullptr));
   peers_.erase(name);
 }
 
@@ -231,8 +231,10 @@ Drop Pulse::prepare(const Packet& ping, bool global, Packet* pong, PulseRoute** 
   const Locked locked(mutex_);
   PulsePeer* const peer = peers_.find(ping.source);
   if (peer == nullptr || peer->nonce != ping.source_nonce) return Drop::kStranger;
-  if (!peer->pings_taken.take(ping.sequence)) return Drop::kReplayed;
-  *route = route_to(*peer, from, global, ping.epoch > 1);
+  PulseTalk* const talk = talk_to(*peer);
+  if (talk == nullptr) return Drop::kNone;  // no memory: the next PING asks again
+  if (!talk->pings_taken.take(ping.sequence)) return Drop::kReplayed;
+  *route = route_to(*talk, from, global, ping.epoch > 1);
   *qkey = peer->qkey;
   pong->type = static_cast<uint8_t>(PacketType::kPong);
   pong->source = identity_.own_name;
@@ -241,15 +243,22 @@ Drop Pulse::prepare(const Packet& ping, bool global, Packet* pong, PulseRoute** 
   pong->target_nonce = ping.source_nonce;
   pong->epoch = ping.epoch;
   pong->ud_qpn = peer->qpn;
-  pong->sequence = ++peer->pongs_sent;
+  pong->sequence = ++talk->pongs_sent;
   packet_seal(pong, peer->key);
   return Drop::kNone;
 }
 
+/// Numbers begin where none of an earlier talk with the same peer can have been. Under the lock.
+PulseTalk* Pulse::talk_to(PulsePeer& peer) {
+  if (peer.talk == nullptr) peer.talk = make<PulseTalk>();
+  if (peer.talk != nullptr && peer.talk->pongs_sent == 0) peer.talk->pongs_sent = identity_.now_ns();
+  return peer.talk;
+}
+
 /// The peer's route, a new one when it speaks from another address, or when it has not heard the last answers
 /// and its neighbour may have changed. nullptr without memory. Under the lock.
-PulseRoute* Pulse::route_to(PulsePeer& peer, const PortAddress& to, bool global, bool unheard) {
-  PulseRoute* const old = peer.route;
+PulseRoute* Pulse::route_to(PulseTalk& talk, const PortAddress& to, bool global, bool unheard) {
+  PulseRoute* const old = talk.route;
   if (old != nullptr && old->address == addresses_ && same(old->to, to) && old->global == global) {
     const bool renew = unheard && to.link_layer == IBV_LINK_LAYER_ETHERNET && old->handle != nullptr &&
                        identity_.now_ns() - old->asked_ns >= kRenewNs;
@@ -264,7 +273,7 @@ PulseRoute* Pulse::route_to(PulsePeer& peer, const PortAddress& to, bool global,
   route->pulse = this;
   route->older = routes_;
   routes_ = route;
-  peer.route = route;
+  talk.route = route;
   return route;
 }
 

@@ -59,15 +59,21 @@ struct PulseRepair : Command {
   bool revived = false;
 };
 
+/// What the pulse needs for a peer from its first PING on: most peers of a large job never ask. Under its
+/// lock.
+struct PulseTalk {
+  uint64_t pongs_sent = 0;  // the last sequence number
+  ReplayWindow pings_taken;
+  PulseRoute* route = nullptr;
+};
+
 /// What the pulse knows of a peer's port. Filled in by the owner, changed under the pulse's lock.
 struct PulsePeer {
   uint64_t nonce = 0;
   SipKey key;
   uint32_t qpn = 0;  // of its connection manager
   uint32_t qkey = 0;
-  uint64_t pongs_sent = 0;  // the last sequence number
-  ReplayWindow pings_taken;
-  PulseRoute* route = nullptr;
+  PulseTalk* talk = nullptr;
 };
 
 /// Opened and closed by the progress function's side while the event thread does not serve it.
@@ -125,11 +131,12 @@ class Pulse {
   void finish(const ibv_wc& wc);
   void answer(const char* data, uint32_t length, bool global);
   Drop prepare(const Packet& ping, bool global, Packet* pong, PulseRoute** route, uint32_t* qkey);
-  PulseRoute* route_to(PulsePeer& peer, const PortAddress& to, bool global, bool unheard);
+  PulseRoute* route_to(PulseTalk& talk, const PortAddress& to, bool global, bool unheard);
   void ask_handle(PulseRoute& route);
   static void create(Command& command);
   static void created(Command& command);
   void send_pong(PulseRoute& route);
+  PulseTalk* talk_to(PulsePeer& peer);
   void repair();
   void repaired(const PulseRepair& repair);
   void drop_routes(bool all);

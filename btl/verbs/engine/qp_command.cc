@@ -155,7 +155,7 @@ void command_done(Command& base) {
   if (Endpoint* const endpoint = command.endpoint; endpoint != nullptr) {
     endpoint->command = nullptr;
     if (command.verb == QpCommand::Verb::kStop) {
-      endpoint->finding = command.finding;
+      endpoint->connection->finding = command.finding;
       if (command.on_heap) unmake(&command);
       return drain_stopped(*endpoint);
     }

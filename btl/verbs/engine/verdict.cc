@@ -40,11 +40,11 @@ uint64_t moved_so_far(const Endpoint& endpoint) {
 
 /// Something has completed since the last tick, or nothing is under way any more.
 bool moves(const Endpoint& endpoint) {
-  return endpoint.ring.head == endpoint.ring.tail || endpoint.ring.tail != endpoint.seen_tail;
+  return endpoint.ring.head == endpoint.ring.tail || endpoint.ring.tail != watch_of(endpoint).seen_tail;
 }
 
 void ask(Endpoint& about, uint64_t now) {
-  Trial& trial = about.trial;
+  Trial& trial = watch_of(about).trial;
   const Rails rails(about);
   bool anybody = false;
   for (int i = 0; i < rails.count; ++i) anybody = anybody || (rails.at[i] != &about && carries(*rails.at[i]));
@@ -55,24 +55,31 @@ void ask(Endpoint& about, uint64_t now) {
   }
   if (!trial.on) {
     trial = Trial{.on = true, .first = trial.round + 1, .round = trial.round};
-    about.ask_again_ns = 0;
+    watch_of(about).ask_again_ns = 0;
   }
   const uint64_t tick = about.port->config().tick_ns;
   if (!trial.open) {
     trial.open = true;
     ++trial.round;
-    about.ask_pause_ns = tick;
+    watch_of(about).ask_pause_ns = tick;
   } else {
-    about.ask_pause_ns = std::min(2 * about.ask_pause_ns, kAskAgainMostNs);
+    watch_of(about).ask_pause_ns = std::min(2 * watch_of(about).ask_pause_ns, kAskAgainMostNs);
   }
-  about.ask_again_ns = now + about.ask_pause_ns;
-  const bool plea = !about.initiator && proven(trial, about.probe_failed, about.phase == Phase::kSuspect);
+  watch_of(about).ask_again_ns = now + watch_of(about).ask_pause_ns;
+  const bool plea =
+      !about.initiator && proven(trial, watch_of(about).probe_failed, about.phase == Phase::kSuspect);
   const TrialMail mail{rail_name(about), about.epoch, trial.round,
                        static_cast<uint8_t>(plea ? kTrialPlea : 0), trial.count};
   for (int i = 0; i < rails.count; ++i) {
     Endpoint& over = *rails.at[i];
     if (&over == &about || carries(over)) mail_trial(over, PacketType::kQuestion, mail);
   }
+}
+
+void end_trial(Endpoint& about) {
+  if (about.connection == nullptr) return;  // it never was up
+  Trial& trial = watch_of(about).trial;
+  trial.on = trial.open = false;
 }
 
 /// Ends a rail on a clock's word. What was heard about the others was heard over this one, too: they are
@@ -83,7 +90,7 @@ void end_rail(Endpoint& about, int32_t code, uint64_t evidence_ns) {
     close_order_locked(about, about.epoch, BFO_CAUSE_PROBE_FAILED, code, 0, evidence_ns);
   }
   const Rails rails(about);
-  for (int i = 0; i < rails.count; ++i) rails.at[i]->trial.on = rails.at[i]->trial.open = false;
+  for (int i = 0; i < rails.count; ++i) end_trial(*rails.at[i]);
 }
 
 bool another_carries(const Endpoint& about) {
@@ -123,7 +130,7 @@ void on_question(Endpoint& carrier, Endpoint& about, const Packet& packet) {
 
 void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_t now) {
   if (packet.epoch != about.epoch || !is_up(about.phase)) return;
-  Trial& trial = about.trial;
+  Trial& trial = watch_of(about).trial;
   const TrialAnswer answer{packet.number, packet.flags, packet.count, &carrier == &about,
                            carries(carrier) && packet.carrier == carrier.epoch};
   switch (hear(trial, answer)) {
@@ -134,8 +141,8 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
       return;
     case Hearing::kAlive:
       // Whatever made the probe fail, the path works: its own work decides from now on.
-      about.probe_failed = false;
-      about.ask_again_ns = now + kTrialRestNs;
+      watch_of(about).probe_failed = false;
+      watch_of(about).ask_again_ns = now + kTrialRestNs;
       trial.on = trial.open = false;
       return;
     case Hearing::kRound:
@@ -150,20 +157,22 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
 }  // namespace
 
 void verdict_step(Endpoint& about, uint64_t now) {
-  if (!is_up(about.phase) || about.close.asked || about.probe_done) return;
-  const bool enough = proven(about.trial, about.probe_failed, about.phase == Phase::kSuspect);
+  if (!is_up(about.phase) || about.close.asked || watch_of(about).probe_done) return;
+  const bool enough =
+      proven(watch_of(about).trial, watch_of(about).probe_failed, about.phase == Phase::kSuspect);
   if (enough && about.initiator && !moves(about) && another_carries(about)) {
-    end_rail(about, about.probe_failed ? about.probe_status : 0, about.suspected_ns);
+    end_rail(about, watch_of(about).probe_failed ? watch_of(about).probe_status : 0,
+             watch_of(about).suspected_ns);
     return;
   }
-  const bool waits = about.trial.open || !about.trial.on;
-  if (!waits || now >= about.ask_again_ns) ask(about, now);
+  const bool waits = watch_of(about).trial.open || !watch_of(about).trial.on;
+  if (!waits || now >= watch_of(about).ask_again_ns) ask(about, now);
 }
 
 void verdict_probe_failed(Endpoint& about, uint64_t now) {
   // One more answer at least shall come after the probe has failed.
-  about.trial.answered = std::min(about.trial.answered, kRoundsWithProbe - 1);
-  if (about.trial.on && !about.trial.open) ask(about, now);
+  watch_of(about).trial.answered = std::min(watch_of(about).trial.answered, kRoundsWithProbe - 1);
+  if (watch_of(about).trial.on && !watch_of(about).trial.open) ask(about, now);
 }
 
 void verdict_packet(Endpoint& carrier, const Packet& packet, uint64_t now) {
@@ -178,9 +187,9 @@ void verdict_packet(Endpoint& carrier, const Packet& packet, uint64_t now) {
 }
 
 void verdict_clear(Endpoint& about) {
-  about.trial.on = about.trial.open = false;
-  about.ask_again_ns = 0;
-  about.suspected_ns = 0;
+  if (about.connection == nullptr) return;
+  end_trial(about);
+  watch_of(about).ask_again_ns = watch_of(about).suspected_ns = 0;
 }
 
 }  // namespace bfo::engine
