@@ -5,8 +5,13 @@
 #include "btl/verbs/engine/stock.h"
 
 #include <algorithm>
-#include <memory>
+#include <array>
+#include <atomic>
+#include <set>
+#include <thread>
+#include <vector>
 
+#include "btl/verbs/engine/memory.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {
@@ -137,6 +142,66 @@ TEST(Stock, LessThanWished_TheErrorIsToldOnce) {
   EXPECT_EQ(errno, EAGAIN + 1);
   EXPECT_EQ(stock.take(size_t{4} << 20, 4096).address, nullptr);
   EXPECT_EQ(errno, EAGAIN);
+}
+
+/// A device whose memory regions are made by any thread.
+engine::VerbsApi region_verbs() {
+  engine::VerbsApi api{};
+  api.reg_mr = [](ibv_pd*, void* address, size_t length, int) {
+    auto* const mr = engine::make<ibv_mr>();
+    mr->addr = address;
+    mr->length = length;
+    return mr;
+  };
+  api.dereg_mr = [](ibv_mr* mr) {
+    engine::unmake(mr);
+    return 0;
+  };
+  return api;
+}
+
+/// Threads that send take pieces while control threads register more.
+TEST(Stock, ManyThreadsTake_EachHasItsOwn) {
+  constexpr size_t kPiece = 20'000;
+  constexpr size_t kPieces = 200;
+  const engine::VerbsApi api = region_verbs();
+  engine::Arena arena;
+  arena.open(api, nullptr);
+  std::atomic<bool> attention{false};
+  engine::ControlLane lane;
+  lane.open(engine::ControlMode::kThread, 1, &attention);
+  engine::Stock stock;
+  stock.open(arena, lane, attention);
+  std::atomic<int> at_work{3};
+  std::array<std::vector<char*>, 3> taken;
+  std::vector<std::thread> threads;
+  for (std::vector<char*>& mine : taken) {
+    threads.emplace_back([&] {
+      while (mine.size() < kPieces) {
+        char* const piece = stock.take(kPiece, 4096).address;
+        if (piece == nullptr) continue;
+        memset(piece, 1, kPiece);
+        mine.push_back(piece);
+      }
+      --at_work;
+    });
+  }
+  while (at_work != 0) {
+    if (!attention.exchange(false)) continue;
+    lane.finish();
+    stock.attend();
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(lane.close(kSecond));
+  std::set<char*> all;
+  for (const std::vector<char*>& mine : taken) all.insert(mine.begin(), mine.end());
+  ASSERT_EQ(all.size(), 3 * kPieces);
+  const char* before = nullptr;
+  for (const char* piece : all) {
+    EXPECT_TRUE(before == nullptr || piece - before >= static_cast<ptrdiff_t>(kPiece));
+    before = piece;
+  }
+  EXPECT_TRUE(arena.close());
 }
 
 TEST(Receives, BuffersAreAdded_TheDeviceIsAskedOutsideOfProgress) {
