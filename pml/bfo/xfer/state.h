@@ -514,21 +514,22 @@ struct Peer {
   std::uint8_t rr = 0;       ///< index into `eager`: rail of the next eager message when they are spread
   std::uint8_t turn = 0;     ///< index into `eager`: first rail to be considered for a long message
   bool parked = false;
-  bool excused = false;     ///< the park time began anew once, because this process was outside MPI
-  bool lost = false;        ///< declared failed
-  bool left = false;        ///< its process has finalized in order: nothing is sent to it any more
-  bool probed = false;      ///< a probe found nothing, since the last keep_alive() or since no rail is up
-  bool own = false;         ///< this process itself: no message to it uses a rail
-  Rail<P>* home = nullptr;  ///< preferred rail of short messages; nullptr: none, or it refused one
+  bool excused = false;        ///< the park time began anew once, because this process was outside MPI
+  bool lost = false;           ///< declared failed
+  bool left = false;           ///< its process has finalized in order: nothing is sent to it any more
+  bool probed = false;         ///< a probe found nothing, since the last keep_alive() or since no rail is up
+  bool own = false;            ///< this process itself: no message to it uses a rail
+  bool end_brief = false;      ///< one of `ends_out` stands for those without a record of a fragment
+  std::uint8_t end_looks = 0;  ///< how often their end was of interest since the last one
+  Rail<P>* home = nullptr;     ///< preferred rail of short messages; nullptr: none, or it refused one
   std::uint64_t home_key = 0;
   std::uint32_t away = 0;  ///< back-off: messages that are spread before `home` is used again
   /// the rail with `ends_out` messages under way that end sends of the peer (order.h)
   Rail<P>* order = nullptr;
   std::uint32_t ends_out = 0;    ///< number of these messages; the user's messages use the same rail
   std::uint32_t order_turn = 0;  ///< number of different values that `order` has had
-  bool end_brief = false;        ///< one of `ends_out` stands for those without a record of a fragment
-  std::uint8_t end_looks = 0;    ///< how often their end was of interest since the last one
-  std::uint64_t end_mark = 0;    ///< work that `order` must have ended until they have; 0: not asked yet
+  /// work that `order` must have ended until those of `end_brief` have; 0: not asked yet
+  std::uint64_t end_mark = 0;
   /// bytes stored of its messages for communicators that do not exist here yet
   std::uint32_t unknown_held = 0;
   PeerLoss loss;                 ///< how its requests end when it is declared failed
