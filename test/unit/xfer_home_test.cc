@@ -52,10 +52,21 @@ TEST(Home, SendInline_TakesItToo) {
   EXPECT_EQ(rails(w), Rails(5, 1));
 }
 
-TEST(Home, LongerEagerMessages_Spread) {
+TEST(Home, LongerEagerMessagesOfASenderThatIsAhead_Spread) {
   World w(with_home());
-  for (int i = 0; i < 6; ++i) w.isend(0, 1, 1, bytes(256));
-  EXPECT_EQ(rails(w), (Rails{0, 1, 2, 0, 1, 2}));
+  for (int i = 0; i < 10; ++i) w.isend(0, 1, 1, bytes(256));
+  EXPECT_EQ(rails(w), (Rails{1, 1, 1, 1, 0, 1, 2, 0, 1, 2}));
+}
+
+TEST(Home, LongerEagerMessagesThatAreAnswered_StayOnOneRail) {
+  World w(with_home());
+  for (int i = 0; i < 20; ++i) {
+    for (int from = 0; from < 2; ++from) {
+      w.isend(from, 1 - from, 1, bytes(4000));
+      EXPECT_EQ(w.flights.back().rail, 1) << i;
+      ASSERT_TRUE(w.run());
+    }
+  }
 }
 
 TEST(Home, WithoutALimit_ShortOnesSpreadAsWell) {

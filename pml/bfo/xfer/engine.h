@@ -361,7 +361,7 @@ class Engine {
   }
   /// The rail of an eager message. A short message costs latency, not bandwidth. So all short messages of a
   /// pair, in both directions, use its preferred rail, whose queues are then in the caches of both sides.
-  /// Longer ones are spread over the rails, if there are several.
+  /// Longer ones are spread over the rails, if there are several and the peer does not answer at once.
   RailT* next_for(PeerT& p, std::size_t length) {
     if (p.home && (length < config_.short_limit || p.n_eager == 1)) [[likely]]
       return p.home;
@@ -392,6 +392,7 @@ class Engine {
     return p.n_eager != 0 ? p.eager[p.home_key % p.n_eager] : nullptr;
   }
   static constexpr std::uint32_t kAway = 64;
+  static constexpr std::uint8_t kAhead = 4;  ///< longer eager messages without an answer: the sender is ahead
   static constexpr std::uint64_t kMinPiece = 16384;
   /// Messages below are one piece: a second rail would save less time than a second piece costs.
   static constexpr std::uint64_t kUncut = 65536;

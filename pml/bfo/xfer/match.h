@@ -49,6 +49,8 @@ template <class P>
       ++counters_.malformed;
     return nullptr;
   }
+  if (a.rail) [[likely]]
+    a.rail->peer->unanswered = 0;
   return accept(*p, h, a);
 }
 

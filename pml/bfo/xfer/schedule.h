@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// schedule.h: which rail sends what, and what waits. Eager messages take the usable rails in turn, short ones
-// all take one rail. A segment of a long message takes the rail with the least bytes in flight for its
-// weight. This stripes by weight while rails are healthy, and follows their real speed when they are not. A
-// request that has something to send and finds no rail waits in its peer's ready list, until a rail of the
-// peer has room.
+// schedule.h: which rail sends what, and what waits. Eager messages take one rail; longer ones of a sender
+// that is ahead of its peer take the usable rails in turn. A segment of a long message takes the rail with
+// the least bytes in flight for its weight. This stripes by weight while rails are healthy, and follows their
+// real speed when they are not. A request that has something to send and finds no rail waits in its peer's
+// ready list, until a rail of the peer has room.
 //
 // P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -27,7 +27,9 @@ Rail<P>* Engine<P>::lightest(PeerT& p, std::uint32_t refused) {
   return best;
 }
 
-/// The next rail in turn: for longer messages, and for some short ones after the preferred rail had no room.
+/// For longer messages, and for some short ones after the preferred rail had no room: the next rail in turn
+/// when the sender is ahead of its peer, so that the bandwidth of all rails counts. While the peer answers
+/// after a few messages only their latency does: they use the preferred rail like short ones.
 /// nullptr: the message has to wait (order.h), or there is no rail.
 template <class P>
 Rail<P>* Engine<P>::next_spread(PeerT& p) {
@@ -36,6 +38,10 @@ Rail<P>* Engine<P>::next_spread(PeerT& p) {
   if (p.ends_out != 0 && !brief_ended(p)) [[unlikely]]
     return p.order;
   if (p.away != 0 && --p.away == 0) p.home = home_rail(p);
+  if (p.home && p.unanswered < kAhead && config_.short_limit != 0) {
+    ++p.unanswered;
+    return p.home;
+  }
   return next_eager(p);
 }
 

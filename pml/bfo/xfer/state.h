@@ -514,14 +514,15 @@ struct Peer {
   std::uint8_t rr = 0;       ///< index into `eager`: rail of the next eager message when they are spread
   std::uint8_t turn = 0;     ///< index into `eager`: first rail to be considered for a long message
   bool parked = false;
-  bool excused = false;        ///< the park time began anew once, because this process was outside MPI
-  bool lost = false;           ///< declared failed
-  bool left = false;           ///< its process has finalized in order: nothing is sent to it any more
-  bool probed = false;         ///< a probe found nothing, since the last keep_alive() or since no rail is up
-  bool own = false;            ///< this process itself: no message to it uses a rail
-  bool end_brief = false;      ///< one of `ends_out` stands for those without a record of a fragment
-  std::uint8_t end_looks = 0;  ///< how often their end was of interest since the last one
-  Rail<P>* home = nullptr;     ///< preferred rail of short messages; nullptr: none, or it refused one
+  bool excused = false;         ///< the park time began anew once, because this process was outside MPI
+  bool lost = false;            ///< declared failed
+  bool left = false;            ///< its process has finalized in order: nothing is sent to it any more
+  bool probed = false;          ///< a probe found nothing, since the last keep_alive() or since no rail is up
+  bool own = false;             ///< this process itself: no message to it uses a rail
+  bool end_brief = false;       ///< one of `ends_out` stands for those without a record of a fragment
+  std::uint8_t end_looks = 0;   ///< how often their end was of interest since the last one
+  std::uint8_t unanswered = 0;  ///< longer eager messages on `home` since it sent a message (schedule.h)
+  Rail<P>* home = nullptr;      ///< preferred rail of short messages; nullptr: none, or it refused one
   std::uint64_t home_key = 0;
   std::uint32_t away = 0;  ///< back-off: messages that are spread before `home` is used again
   /// the rail with `ends_out` messages under way that end sends of the peer (order.h)
