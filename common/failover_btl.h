@@ -46,7 +46,7 @@ struct mca_btl_base_descriptor_t;
 struct opal_proc_t;
 
 #define BFO_FAILOVER_MAGIC 0x31464f42u /* "BOF1" in memory order, little endian */
-#define BFO_FAILOVER_VERSION 5u
+#define BFO_FAILOVER_VERSION 6u
 
 /* Status a failover BTL passes to des_cbfunc and to RDMA completion callbacks. Anything that was handed to
  * ibv_post_send has an unknown fate unless a SUCCESS completion covers it: "flushed" is not "never sent"
@@ -144,37 +144,36 @@ typedef struct bfo_accounting_t {
 } bfo_accounting_t;
 
 /* What the PML gives the BTL. Calls come from the BTL's progress function (any thread that runs
- * opal_progress), one at a time per module. `ctx` is the pointer given to bind(). The callee may post on
- * other rails from inside a callback, but never blocks and never calls progress. */
+ * opal_progress), one at a time per module. `ctx` is the pointer given to bind(), `rail` the one given to
+ * attach(). Of an endpoint without such a pointer only messages are reported. The callee may post on other
+ * rails from inside a callback, but never blocks and never calls progress. */
 typedef struct bfo_failover_sink_t {
   size_t size; /* sizeof(bfo_failover_sink_t) of the PML */
+  /* A message with a tag of the PML (MCA_BTL_TAG_PML up to MCA_BTL_TAG_OSC_RDMA) came in. It takes the place
+   * of the active-message callback. `rail` is NULL when the PML has not met the sender. `data` is valid
+   * during the call only. */
+  void (*message)(void* ctx, void* rail, uint32_t epoch, uint8_t tag, const void* data, size_t length);
   /* A new epoch is up; again with the same epoch when a suspect rail moves again. */
-  void (*rail_up)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
-                  const bfo_rail_event_t* ev);
-  void (*rail_suspect)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
-                       const bfo_rail_event_t* ev);
-  void (*rail_down)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
-                    const bfo_rail_event_t* ev);
+  void (*rail_up)(void* ctx, void* rail, const bfo_rail_event_t* ev);
+  void (*rail_suspect)(void* ctx, void* rail, const bfo_rail_event_t* ev);
+  void (*rail_down)(void* ctx, void* rail, const bfo_rail_event_t* ev);
   /* delivered = number of SENDs of this epoch from the peer that were handed to the PML: the EPOCHCLOSED
    * count of H4. */
-  void (*rail_closed)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
-                      const bfo_rail_event_t* ev, bfo_fence_result_t result, uint64_t delivered);
+  void (*rail_closed)(void* ctx, void* rail, const bfo_rail_event_t* ev, bfo_fence_result_t result,
+                      uint64_t delivered);
   /* A payload that btl_sendi had accepted without a descriptor ended with `status` BFO_RC_UNKNOWN or
    * BFO_RC_NEVER_SENT. `data` is PML header plus packed payload as one contiguous piece of `length` bytes,
    * owned by the BTL, valid during the call only. Also used for gaps: status BFO_RC_UNKNOWN with a payload
    * that had completed with SUCCESS but was lost by the peer's device after acknowledging it (H4). */
-  void (*sendi_failed)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
-                       uint8_t tag, const void* data, size_t length, int status);
+  void (*sendi_failed)(void* ctx, void* rail, uint8_t tag, const void* data, size_t length, int status);
   /* The peer received fewer messages than this side saw acknowledged, and `lost` of them are no longer in
    * their slots: unrecoverable, report an MPI error (H4 c). */
-  void (*gap_lost)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
-                   const bfo_rail_name_t* name, uint64_t lost);
+  void (*gap_lost)(void* ctx, void* rail, const bfo_rail_name_t* name, uint64_t lost);
   /* About a rail that is not up. answers = 1: the peer's process lives and the path to it works, it is only
    * busy outside MPI and makes no progress, so time spent waiting for it proves nothing (H15). answers = 0:
    * that is not so any more. Called on changes; 0 after rail_down and rail_up. rail_info() has it for a PML
    * that meets the peer later. */
-  void (*peer_answers)(void* ctx, struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
-                       int answers);
+  void (*peer_answers)(void* ctx, void* rail, int answers);
 } bfo_failover_sink_t;
 
 /* What the BTL gives the PML: one constant object per component. All functions may be called by any thread
@@ -191,6 +190,11 @@ typedef struct bfo_failover_btl_t {
   /* Current name and state of a rail. */
   int (*rail_info)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
                    bfo_rail_info_t* out);
+  /* From now on the sink hears of this endpoint, under the name `rail`, and *now is its state: each change
+   * after that is reported, perhaps by another thread before this returns, and a change before it perhaps
+   * once more. With NULL the endpoint is not named by any call that begins from now on; `now` may be NULL. */
+  int (*attach)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, void* rail,
+                bfo_rail_info_t* now);
   /* Start the handshake now (IDLE), or hurry the next reconnection attempt (DOWN/CLOSED with an active port).
    */
   int (*connect)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep);
@@ -207,10 +211,6 @@ typedef struct bfo_failover_btl_t {
    * the rest, from its next progress. */
   int (*peer_closed)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
                      const bfo_rail_name_t* name, uint64_t delivered);
-  /* Which rail a message being delivered came in on: valid inside the active-message callback only. *ep is
-   * NULL when the peer is not yet known to this process. */
-  int (*recv_source)(struct mca_btl_base_module_t* btl, const struct mca_btl_base_descriptor_t* des,
-                     struct mca_btl_base_endpoint_t** ep, uint32_t* epoch);
   /* Number of accepted pieces of work not yet covered by a completion on this module; posts a signaled marker
    * where only unsignaled work is left (H20, H22). Poll with progress until 0. */
   uint64_t (*outstanding)(struct mca_btl_base_module_t* btl);

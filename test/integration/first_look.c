@@ -56,9 +56,6 @@ static int peer_down(Btl* btl, Ep* ep, const bfo_rail_name_t* name, int32_t caus
 static int peer_closed(Btl* btl, Ep* ep, const bfo_rail_name_t* name, uint64_t delivered) {
   return real()->peer_closed(btl, ep, name, delivered);
 }
-static int recv_source(Btl* btl, const struct mca_btl_base_descriptor_t* des, Ep** ep, uint32_t* epoch) {
-  return real()->recv_source(btl, des, ep, epoch);
-}
 static uint64_t outstanding(Btl* btl) {
   return real()->outstanding(btl);
 }
@@ -81,11 +78,17 @@ static bfo_rail_info_t wait_up(Btl* btl, Ep* ep, int up) {
 }
 
 static int rail_info(Btl* btl, Ep* ep, bfo_rail_info_t* out) {
-  const int rc = real()->rail_info(btl, ep, out);
-  if (!armed || rc != 0 || out->state != BFO_RAIL_UP) return rc;
+  return real()->rail_info(btl, ep, out);
+}
+
+static int attach(Btl* btl, Ep* ep, void* rail, bfo_rail_info_t* out) {
+  bfo_rail_info_t now;
+  if (!armed || real()->rail_info(btl, ep, &now) != 0 || now.state != BFO_RAIL_UP)
+    return real()->attach(btl, ep, rail, out);
   armed = 0;
-  real()->fence(btl, ep, out->name.epoch);
-  *out = wait_up(btl, ep, 0);
+  real()->fence(btl, ep, now.name.epoch);
+  wait_up(btl, ep, 0);
+  const int rc = real()->attach(btl, ep, rail, out);
   held = out->state == BFO_RAIL_DOWN;
   wait_up(btl, ep, 1);
   return rc;
@@ -102,11 +105,11 @@ const bfo_failover_btl_t mca_btl_verbs_failover = {BFO_FAILOVER_MAGIC,
                                                    sizeof(bfo_failover_btl_t),
                                                    bind_sink,
                                                    rail_info,
+                                                   attach,
                                                    connect_rail,
                                                    fence,
                                                    peer_down,
                                                    peer_closed,
-                                                   recv_source,
                                                    outstanding,
                                                    accounting,
                                                    work,

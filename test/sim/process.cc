@@ -112,7 +112,9 @@ EnginePeer* Process::peer(std::uint32_t proc) {
                                             RailState::kUnusable};
     const RailState state = proc == id_ ? RailState::kUp : kStates[static_cast<unsigned>(h.link)];
     const RailName name = proc == id_ ? RailName{} : RailName{h.conn, h.epoch};
-    h.engine_rail = engine_->rail_add(p, RailHandle{&h}, l, state, name);
+    EngineRail* const rail = engine_->rail_add(p, RailHandle{&h}, l);
+    h.engine_rail = rail;
+    if (rail != nullptr) engine_->rail_begin(rail, state, name);
   }
   return p;
 }

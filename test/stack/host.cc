@@ -14,7 +14,7 @@ Nic& nic_of(void* ctx) {
   return *static_cast<Nic*>(ctx);
 }
 Link& link_of(engine::Endpoint& e) {
-  return *static_cast<Link*>(e.owner);
+  return *static_cast<Link*>(e.user.load(std::memory_order_relaxed));
 }
 Engine& engine_of(void* ctx) {
   return nic_of(ctx).process->engine();

@@ -139,7 +139,7 @@ void Process::meet(Process& peer) {
     l.rail = r;
     if (&peer == this || !world_.talk(id_, peer.id_)) continue;
     engine::Port& theirs = peer.nics_[r]->port;
-    l.endpoint.owner = &l;
+    l.endpoint.user = &l;
     l.endpoint.peer_name = kNames + peer.id_;
     l.endpoint.peer_nonce = theirs.nonce();
     l.endpoint.peer_key = theirs.key();
@@ -198,10 +198,11 @@ EnginePeer* Process::peer(std::uint32_t q) {
   if (p == nullptr) return nullptr;  // no memory
   for (std::uint32_t r = 0; r < nics_.size(); ++r) {
     Link& l = *link(q, r);
+    l.engine_rail = engine_->rail_add(p, StackPort::RailHandle{&l}, limits());
+    if (l.engine_rail == nullptr) continue;
     bfo_rail_info_t info{};
-    engine::rail_info(l.endpoint, &info);
-    l.engine_rail = engine_->rail_add(p, StackPort::RailHandle{&l}, limits(), rail_state(info.state),
-                                      RailName{info.name.conn, info.name.epoch});
+    engine::rail_attach(l.endpoint, &l, &info);
+    engine_->rail_begin(l.engine_rail, rail_state(info.state), RailName{info.name.conn, info.name.epoch});
     if (info.answers != 0) engine_->on_peer_answers(l.engine_rail, true);
   }
   return p;

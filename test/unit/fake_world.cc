@@ -42,8 +42,9 @@ xfer::Peer<FakePort>* World::peer(int me, int other) {
     l.rdma_frag_size = options.rdma_frag;
     l.failover = !stock;
     const bool is_up = up[key(me, other, r)];
-    engines[me]->rail_add(p, FakePort::RailHandle{other, r}, l, is_up ? RailState::kUp : RailState::kDown,
-                          name(me, other, r));
+    xfer::Rail<FakePort>* const rail = engines[me]->rail_add(p, FakePort::RailHandle{other, r}, l);
+    if (rail == nullptr) continue;
+    engines[me]->rail_begin(rail, is_up ? RailState::kUp : RailState::kDown, name(me, other, r));
   }
   return p;
 }

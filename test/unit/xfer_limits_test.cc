@@ -174,7 +174,9 @@ TEST(Limits, EagerMessages_FitTheOtherRailsToo) {
   xfer::Peer<FakePort>* const p = w.peer(0, 1);
   xfer::RailLimits small;
   small.eager_limit = small.rndv_eager_limit = small.max_send_size = 300;
-  w.engines[0]->rail_add(p, FakePort::RailHandle{1, 2}, small, RailState::kUp, RailName{77, 1});
+  xfer::Rail<FakePort>* const rail = w.engines[0]->rail_add(p, FakePort::RailHandle{1, 2}, small);
+  ASSERT_NE(rail, nullptr);
+  w.engines[0]->rail_begin(rail, RailState::kUp, RailName{77, 1});
   for (unsigned i = 0; i < p->n_rails; ++i) EXPECT_LE(p->rails[i].limits.eager_limit, 300u);
   EXPECT_EQ(p->eager_limit, 300u);
 }

@@ -17,6 +17,12 @@ bool names(const Endpoint& rail, const bfo_rail_name_t& name) {
 
 }  // namespace
 
+void rail_attach(Endpoint& rail, void* user, bfo_rail_info_t* now) {
+  const Guard guard(rail.port->lock());
+  rail.user.store(user, std::memory_order_release);
+  if (now != nullptr) rail_info(rail, now);
+}
+
 void rail_connect(Endpoint& rail) {
   const Guard guard(rail.port->lock());
   connect_want(rail);

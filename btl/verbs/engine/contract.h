@@ -13,6 +13,9 @@ namespace bfo::engine {
 
 // ---- one rail, see bfo_failover_btl_t. All of these take the lock.
 
+/// Sets the user pointer of `rail` and reads its state (`now` may be nullptr). A change of state is made
+/// under the lock and reported after that. So every change that `now` does not show is reported with `user`.
+void rail_attach(Endpoint& rail, void* user, bfo_rail_info_t* now);
 /// Starts or hurries the connection.
 void rail_connect(Endpoint& rail);
 /// Closes all epochs <= `epoch`; one that is closed is reported again.

@@ -5,6 +5,7 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "btl/verbs/engine/cause.h"
@@ -131,8 +132,9 @@ struct Endpoint {
   bool usable = false;  // phase is kUp or kSuspect: one test on the send path
   Port* port = nullptr;
   SendRing ring;
-  FragFifo parked;         // accepted, not posted: connecting, or no slot free
-  uint64_t delivered = 0;  // SENDs of this epoch handed up
+  FragFifo parked;                   // accepted, not posted: connecting, or no slot free
+  uint64_t delivered = 0;            // SENDs of this epoch handed up
+  std::atomic<void*> user{nullptr};  // how whoever hears of it calls it: rail_attach() in contract.h
 
   // identity
   uint64_t peer_name = 0;   // job and rank of the peer process
@@ -216,7 +218,6 @@ struct Endpoint {
 
   // lists of the port
   Endpoint* next = nullptr;
-  void* owner = nullptr;  // the glue's
 };
 
 /// Of an endpoint that is up.

@@ -17,6 +17,11 @@ Module& module_from(void* ctx) {
   return *static_cast<Module*>(ctx);
 }
 
+/// The PML's pointer for `endpoint`; nullptr: nobody is to hear of it.
+void* listener(const Module& module, const engine::Endpoint& endpoint) {
+  return module.bound ? endpoint.user.load(std::memory_order_acquire) : nullptr;
+}
+
 void trace(const Module& module, const engine::Endpoint& endpoint, const char* what,
            const bfo_rail_event_t& event) {
   if (mca_btl_verbs_component.params.verbose < 1) return;
@@ -51,20 +56,20 @@ void on_rail_up(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& e
   trace(module, endpoint, "up", event);
   // A peer does not knock at a port that was down when it was published: what has another rail to it does.
   engine::connect_others(all_ports(), port_count(), endpoint, true);
-  if (module.bound) module.sink.rail_up(module.sink_ctx, &module.super, endpoint_of(endpoint), &event);
+  if (void* const rail = listener(module, endpoint)) module.sink.rail_up(module.sink_ctx, rail, &event);
 }
 
 void on_rail_suspect(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   Module& module = module_from(ctx);
   trace(module, endpoint, "suspect", event);
-  if (module.bound) module.sink.rail_suspect(module.sink_ctx, &module.super, endpoint_of(endpoint), &event);
+  if (void* const rail = listener(module, endpoint)) module.sink.rail_suspect(module.sink_ctx, rail, &event);
 }
 
 void on_rail_down(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   Module& module = module_from(ctx);
   trace(module, endpoint, "down", event);
   if (module.bound) {
-    module.sink.rail_down(module.sink_ctx, &module.super, endpoint_of(endpoint), &event);
+    if (void* const rail = listener(module, endpoint)) module.sink.rail_down(module.sink_ctx, rail, &event);
   } else if (event.cause != BFO_CAUSE_SHUTDOWN && !endpoint.cause_open) {
     report_fatal(module, endpoint, event);
   }
@@ -80,13 +85,13 @@ void on_rail_closed(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_
                     bfo_fence_result_t result, uint64_t delivered) {
   Module& module = module_from(ctx);
   trace(module, endpoint, result == BFO_FENCED ? "closed (fenced)" : "closed (cannot be fenced)", event);
-  if (module.bound)
-    module.sink.rail_closed(module.sink_ctx, &module.super, endpoint_of(endpoint), &event, result, delivered);
+  if (void* const rail = listener(module, endpoint))
+    module.sink.rail_closed(module.sink_ctx, rail, &event, result, delivered);
 }
 
 void on_gap_lost(void* ctx, engine::Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t lost) {
   Module& module = module_from(ctx);
-  if (module.bound) module.sink.gap_lost(module.sink_ctx, &module.super, endpoint_of(endpoint), &name, lost);
+  if (void* const rail = listener(module, endpoint)) module.sink.gap_lost(module.sink_ctx, rail, &name, lost);
 }
 
 int rails(void*, uint64_t peer_name, engine::Endpoint** out, int room) {
@@ -118,8 +123,8 @@ void on_peer_answers(void* ctx, engine::Endpoint& endpoint, bool answers) {
   Module& module = module_from(ctx);
   if (mca_btl_verbs_component.params.verbose >= 1)
     trace(module, endpoint, life_text(endpoint.life), engine::make_event(endpoint, BFO_CAUSE_NONE, 0, 0, 0));
-  if (module.bound)
-    module.sink.peer_answers(module.sink_ctx, &module.super, endpoint_of(endpoint), answers ? 1 : 0);
+  if (void* const rail = listener(module, endpoint))
+    module.sink.peer_answers(module.sink_ctx, rail, answers ? 1 : 0);
 }
 
 // ---- the C ABI
@@ -151,6 +156,11 @@ int rail_info(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, bfo_rai
   return OPAL_SUCCESS;
 }
 
+int attach(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, void* rail, bfo_rail_info_t* now) {
+  engine::rail_attach(endpoint->engine, rail, now);
+  return OPAL_SUCCESS;
+}
+
 int connect(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint) {
   engine::rail_connect(endpoint->engine);
   return OPAL_SUCCESS;
@@ -170,14 +180,6 @@ int peer_down(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, const b
 int peer_closed(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, const bfo_rail_name_t* name,
                 uint64_t delivered) {
   engine::rail_peer_closed(endpoint->engine, *name, delivered);
-  return OPAL_SUCCESS;
-}
-
-int recv_source(mca_btl_base_module_t*, const mca_btl_base_descriptor_t* descriptor,
-                mca_btl_base_endpoint_t** endpoint, uint32_t* epoch) {
-  const auto* receive = reinterpret_cast<const ReceiveDescriptor*>(descriptor);
-  *endpoint = endpoint_of(*receive->endpoint);
-  *epoch = receive->endpoint->epoch;
   return OPAL_SUCCESS;
 }
 
@@ -205,9 +207,8 @@ int work(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, uint64_t* ta
 void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
                     int status) {
   Module& module = module_from(ctx);
-  if (module.bound)
-    module.sink.sendi_failed(module.sink_ctx, &module.super, endpoint_of(endpoint), tag, data, length,
-                             status);
+  if (void* const rail = listener(module, endpoint))
+    module.sink.sendi_failed(module.sink_ctx, rail, tag, data, length, status);
 }
 
 int register_error(mca_btl_base_module_t* btl, mca_btl_base_module_error_cb_fn_t callback) {
@@ -246,11 +247,11 @@ extern "C" const bfo_failover_btl_t mca_btl_verbs_failover = {
     .size = sizeof(bfo_failover_btl_t),
     .bind = bfo::verbs::bind,
     .rail_info = bfo::verbs::rail_info,
+    .attach = bfo::verbs::attach,
     .connect = bfo::verbs::connect,
     .fence = bfo::verbs::fence,
     .peer_down = bfo::verbs::peer_down,
     .peer_closed = bfo::verbs::peer_closed,
-    .recv_source = bfo::verbs::recv_source,
     .outstanding = bfo::verbs::outstanding,
     .accounting = bfo::verbs::accounting,
     .work = bfo::verbs::work,

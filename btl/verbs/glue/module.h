@@ -85,13 +85,6 @@ inline mca_btl_base_endpoint_t* endpoint_of(engine::Endpoint& endpoint) {
   return reinterpret_cast<mca_btl_base_endpoint_t*>(&endpoint);
 }
 
-/// Delivered to the PML's callback during a receive; recv_source() reads the rest.
-struct ReceiveDescriptor {
-  mca_btl_base_descriptor_t base;
-  mca_btl_base_segment_t segment;
-  engine::Endpoint* endpoint;
-};
-
 /// Makes a module on the port of `device` that `facts` describe from the `defaults`; `may_be_down`: also when
 /// the port is not active. nullptr after printing why.
 Module* module_open(Component& component, DeviceSlot& device, const engine::PortFacts& facts,

@@ -166,6 +166,31 @@ bool send_frag(engine::Endpoint& rail, VerbsFrag* frag, mca_btl_base_tag_t tag, 
   return engine::send(rail, &work) != engine::Accepted::kRefused;
 }
 
+bool is_of_pml(uint8_t tag) {
+  return tag >= MCA_BTL_TAG_PML && tag < MCA_BTL_TAG_OSC_RDMA;
+}
+
+/// Calls whoever has registered for the tag.
+[[gnu::noinline]] void deliver_active(Module& module, uint8_t tag, char* data, uint32_t length) {
+  if (tag >= MCA_BTL_TAG_MAX || mca_btl_base_active_message_trigger[tag].cbfunc == nullptr) {
+    ++module.port.accounting().dropped;
+    return;
+  }
+  mca_btl_base_segment_t segment;
+  segment.seg_addr.pval = data;
+  segment.seg_len = length;
+  mca_btl_base_descriptor_t descriptor;
+  descriptor.des_segments = &segment;
+  descriptor.des_segment_count = 1;
+  descriptor.des_cbfunc = nullptr;
+  descriptor.des_cbdata = nullptr;
+  descriptor.des_context = nullptr;
+  descriptor.des_flags = 0;
+  descriptor.order = MCA_BTL_NO_ORDER;
+  const mca_btl_active_message_callback_t& reg = mca_btl_base_active_message_trigger[tag];
+  reg.cbfunc(&module.super, tag, &descriptor, reg.cbdata);
+}
+
 inline VerbsFrag* frag_of(engine::Frag* work) {
   return reinterpret_cast<VerbsFrag*>(reinterpret_cast<char*>(work) - offsetof(VerbsFrag, engine));
 }
@@ -336,27 +361,10 @@ void frag_done(void* ctx, engine::Endpoint& endpoint, engine::Frag* work, int st
 
 void deliver(void* ctx, engine::Endpoint& endpoint, uint8_t tag, char* data, uint32_t length) {
   Module& module = *static_cast<Module*>(ctx);
-  if (tag >= MCA_BTL_TAG_MAX) {
-    ++module.port.accounting().dropped;
-    return;
-  }
-  const mca_btl_active_message_callback_t& reg = mca_btl_base_active_message_trigger[tag];
-  if (reg.cbfunc == nullptr) {
-    ++module.port.accounting().dropped;
-    return;
-  }
-  ReceiveDescriptor descriptor;
-  descriptor.segment.seg_addr.pval = data;
-  descriptor.segment.seg_len = length;
-  descriptor.base.des_segments = &descriptor.segment;
-  descriptor.base.des_segment_count = 1;
-  descriptor.base.des_cbfunc = nullptr;
-  descriptor.base.des_cbdata = nullptr;
-  descriptor.base.des_context = nullptr;
-  descriptor.base.des_flags = 0;
-  descriptor.base.order = MCA_BTL_NO_ORDER;
-  descriptor.endpoint = &endpoint;
-  reg.cbfunc(&module.super, tag, &descriptor.base, reg.cbdata);
+  if (module.bound && is_of_pml(tag)) [[likely]]
+    return module.sink.message(module.sink_ctx, endpoint.user.load(std::memory_order_acquire), endpoint.epoch,
+                               tag, data, length);
+  deliver_active(module, tag, data, length);
 }
 
 }  // namespace bfo::verbs

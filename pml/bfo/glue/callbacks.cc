@@ -39,40 +39,43 @@ Fate fate_of(int status) {
   return status == BFO_RC_NEVER_SENT ? Fate::kNeverSent : Fate::kUnknown;
 }
 
-void rail_up(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, const bfo_rail_event_t* ev) {
+Rail* rail_of(void* rail) {
+  return static_cast<Rail*>(rail);
+}
+
+void message(void* ctx, void* rail, uint32_t epoch, uint8_t tag, const void* data, size_t length) {
+  module_of(ctx).engine().on_message(rail_of(rail), epoch, tag, data, length);
+}
+
+// The first report about a rail can come while another thread is still adding it. That thread holds the
+// engine's lock: the record of the rail is not read before the engine was entered.
+void rail_up(void* ctx, void* user, const bfo_rail_event_t* ev) {
   Module& module = module_of(ctx);
-  Rail* rail = module.rails().find(ep);
-  if (rail == nullptr) return;
+  Rail* const rail = rail_of(user);
   module.engine().on_rail_up(rail, event_of(*ev));
   rail->handle.away = module.summary().up(names_of(*ev), rail->handle.away, ev->now_ns);
 }
 
-void rail_suspect(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep,
-                  const bfo_rail_event_t* ev) {
-  Module& module = module_of(ctx);
-  if (Rail* rail = module.rails().find(ep); rail != nullptr)
-    module.engine().on_rail_suspect(rail, event_of(*ev));
+void rail_suspect(void* ctx, void* rail, const bfo_rail_event_t* ev) {
+  module_of(ctx).engine().on_rail_suspect(rail_of(rail), event_of(*ev));
 }
 
-void rail_down(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, const bfo_rail_event_t* ev) {
+void rail_down(void* ctx, void* user, const bfo_rail_event_t* ev) {
   Module& module = module_of(ctx);
-  Rail* rail = module.rails().find(ep);
-  if (rail == nullptr) return;
-  const bool was_up = rail->up_epoch != 0;
+  Rail* const rail = rail_of(user);
   module.engine().on_rail_down(rail, event_of(*ev));
   Away& away = rail->handle.away;
   if (ev->cause == BFO_CAUSE_SHUTDOWN) {
     away = module.summary().left(away, ev->now_ns);
   } else {
-    away = module.summary().down(names_of(*ev), ev->text, away, was_up, ev->now_ns);
+    away = module.summary().down(names_of(*ev), ev->text, away, rail->up_epoch != 0, ev->now_ns);
   }
 }
 
-void rail_closed(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, const bfo_rail_event_t* ev,
-                 bfo_fence_result_t result, uint64_t delivered) {
+void rail_closed(void* ctx, void* user, const bfo_rail_event_t* ev, bfo_fence_result_t result,
+                 uint64_t delivered) {
   Module& module = module_of(ctx);
-  Rail* rail = module.rails().find(ep);
-  if (rail == nullptr) return;
+  Rail* const rail = rail_of(user);
   module.engine().on_rail_closed(rail, event_of(*ev),
                                  result == BFO_FENCED ? FenceResult::kFenced : FenceResult::kUnfenceable,
                                  delivered);
@@ -80,29 +83,20 @@ void rail_closed(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep,
     module.summary().closed(names_of(*ev), ev->text, ev->cause == BFO_CAUSE_PEER_DOWN, ev->now_ns);
 }
 
-void sendi_failed(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, uint8_t tag,
-                  const void* data, size_t length, int status) {
-  Module& module = module_of(ctx);
-  if (Rail* rail = module.rails().find(ep); rail != nullptr) {
-    module.engine().on_sendi_failed(rail, tag, data, length, fate_of(status));
-  }
+void sendi_failed(void* ctx, void* rail, uint8_t tag, const void* data, size_t length, int status) {
+  module_of(ctx).engine().on_sendi_failed(rail_of(rail), tag, data, length, fate_of(status));
 }
 
-void gap_lost(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, const bfo_rail_name_t* name,
-              uint64_t lost) {
-  Module& module = module_of(ctx);
-  if (Rail* rail = module.rails().find(ep); rail != nullptr) {
-    module.engine().on_gap_lost(rail, RailName{name->conn, name->epoch}, lost);
-  }
+void gap_lost(void* ctx, void* rail, const bfo_rail_name_t* name, uint64_t lost) {
+  module_of(ctx).engine().on_gap_lost(rail_of(rail), RailName{name->conn, name->epoch}, lost);
 }
 
-void peer_answers(void* ctx, mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, int answers) {
-  Module& module = module_of(ctx);
-  if (Rail* rail = module.rails().find(ep); rail != nullptr)
-    module.engine().on_peer_answers(rail, answers != 0);
+void peer_answers(void* ctx, void* rail, int answers) {
+  module_of(ctx).engine().on_peer_answers(rail_of(rail), answers != 0);
 }
 
 constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),
+                                       message,
                                        rail_up,
                                        rail_suspect,
                                        rail_down,
@@ -112,13 +106,12 @@ constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),
                                        peer_answers};
 
 // A message in several segments (self, shared memory with single copy) is put together first.
-[[gnu::noinline]] void deliver_gathered(Module& module, Rail* rail, uint32_t epoch, uint8_t tag,
-                                        const mca_btl_base_descriptor_t& des) {
+[[gnu::noinline]] void deliver_gathered(Module& module, uint8_t tag, const mca_btl_base_descriptor_t& des) {
   size_t size = 0;
   for (size_t i = 0; i < des.des_segment_count; ++i) size += des.des_segments[i].seg_len;
   auto* whole = static_cast<uint8_t*>(module.port().alloc(size));
   if (OPAL_UNLIKELY(whole == nullptr)) {
-    module.engine().on_message_unkept(rail, size);
+    module.engine().on_message_unkept(nullptr, size);
     return;
   }
   size_t at = 0;
@@ -127,27 +120,8 @@ constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),
     memcpy(whole + at, segment.seg_addr.pval, segment.seg_len);
     at += segment.seg_len;
   }
-  module.engine().on_message(rail, epoch, tag, whole, size);
+  module.engine().on_message(nullptr, 0, tag, whole, size);
   module.port().free(whole);
-}
-
-inline void deliver(Module& module, Rail* rail, uint32_t epoch, uint8_t tag,
-                    const mca_btl_base_descriptor_t& des) {
-  if (OPAL_UNLIKELY(des.des_segment_count != 1)) return deliver_gathered(module, rail, epoch, tag, des);
-  const mca_btl_base_segment_t& segment = des.des_segments[0];
-  module.engine().on_message(rail, epoch, tag, segment.seg_addr.pval, segment.seg_len);
-}
-
-// The BTL says over which of its connections it came.
-[[gnu::noinline]] void deliver_named(Module& module, const bfo_failover_btl_t& contract,
-                                     mca_btl_base_module_t* btl, uint8_t tag,
-                                     mca_btl_base_descriptor_t* des) {
-  uint32_t epoch = 0;
-  Rail* rail = nullptr;
-  mca_btl_base_endpoint_t* ep = nullptr;
-  if (contract.recv_source(btl, des, &ep, &epoch) == OPAL_SUCCESS && ep != nullptr)
-    rail = module.rails().find(ep);
-  deliver(module, rail, epoch, tag, *des);
 }
 
 }  // namespace
@@ -156,13 +130,13 @@ const bfo_failover_sink_t* failover_sink() {
   return &kSink;
 }
 
-void on_btl_message(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
+void on_btl_message(mca_btl_base_module_t*, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
                     void* cbdata) {
   Module& module = module_of(cbdata);
-  const bfo_failover_btl_t* const contract = module.contract(btl);
-  if (contract != nullptr) return deliver_named(module, *contract, btl, tag, des);
   module.port().note_answer();
-  deliver(module, nullptr, 0, tag, *des);
+  if (OPAL_UNLIKELY(des->des_segment_count != 1)) return deliver_gathered(module, tag, *des);
+  const mca_btl_base_segment_t& segment = des->des_segments[0];
+  module.engine().on_message(nullptr, 0, tag, segment.seg_addr.pval, segment.seg_len);
 }
 
 // Fatal or not: for us it is the end of that BTL's way to the peer, and never of the job (P6). It may come

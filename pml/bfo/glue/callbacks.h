@@ -8,7 +8,8 @@
 
 namespace bfo::glue {
 
-// Receive callback of every tag; cbdata is the Module.
+// Receive callback of every tag, for BTLs that do not speak common/failover_btl.h, and cannot tell over which
+// of their connections a message came; cbdata is the Module. The others call the sink.
 void on_btl_message(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
                     void* cbdata);
 

@@ -307,9 +307,8 @@ int Module::add_procs(ompi_proc_t** procs, size_t count) {
   if (rc != OMPI_SUCCESS) return rc;
 
   if ((rc = check_limits()) != OMPI_SUCCESS) return rc;
-  if ((rc = register_callbacks()) != OMPI_SUCCESS) return rc;
-  bind_failover_btls();
-  return OMPI_SUCCESS;
+  bind_failover_btls();  // first: their messages never come through the callbacks
+  return register_callbacks();
 }
 
 Peer* Module::peer(ompi_proc_t* proc) {
@@ -327,10 +326,7 @@ Peer* Module::make_peer(ompi_proc_t* proc) {
   if (peer == nullptr) return nullptr;
   const size_t n = std::min<size_t>(mca_bml_base_btl_array_get_size(&ep->btl_send),
                                     static_cast<size_t>(params_.max_send_per_range));
-  {
-    const RailMap::Adding adding(rails_);
-    for (size_t i = 0; i < n; ++i) add_rail(peer, *mca_bml_base_btl_array_get_index(&ep->btl_send, i), *ep);
-  }
+  for (size_t i = 0; i < n; ++i) add_rail(peer, *mca_bml_base_btl_array_get_index(&ep->btl_send, i), *ep);
   proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] =
       reinterpret_cast<mca_bml_base_endpoint_t*>(static_cast<void*>(peer));
   return peer;
@@ -351,24 +347,24 @@ void Module::add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_b
   xfer::RailLimits limits = limits_of(handle.btl, params_, rdma);
   limits.failover = handle.failover != nullptr;
 
-  RailState state = RailState::kUp;
-  RailName name = named ? stock_name(handle.btl) : RailName{};
-  bool answers = false;
-  if (handle.failover != nullptr) {
-    bfo_rail_info_t info = {};
-    if (handle.failover->rail_info(handle.btl, handle.ep, &info) != OPAL_SUCCESS) return;
-    state = rail_state(info.state);
-    name = {info.name.conn, info.name.epoch};
-    answers = info.answers != 0;
-  }
-  if (Rail* rail = engine_.rail_add(peer, handle, limits, state, name); rail != nullptr) {
-    rails_.insert(handle.ep, rail);
-    if (answers) engine_.on_peer_answers(rail, true);
-    if (handle.failover != nullptr) return;
-    broken_lock_.lock();
-    stock_rails_.push_back(rail);
-    broken_lock_.unlock();
-  }
+  Rail* const rail = engine_.rail_add(peer, handle, limits);
+  if (rail == nullptr) return;
+  if (handle.failover != nullptr) return begin_rail(*rail);
+  engine_.rail_begin(rail, RailState::kUp, named ? stock_name(handle.btl) : RailName{});
+  broken_lock_.lock();
+  stock_rails_.push_back(rail);
+  broken_lock_.unlock();
+}
+
+// Its state is read when the BTL knows the rail: a change that another thread hears of after that waits for
+// the engine's lock, which this one holds.
+void Module::begin_rail(Rail& rail) {
+  const RailHandle& handle = rail.handle;
+  bfo_rail_info_t info = {};
+  if (handle.failover->attach(handle.btl, handle.ep, &rail, &info) != OPAL_SUCCESS)
+    return engine_.rail_begin(&rail, RailState::kUnusable);
+  engine_.rail_begin(&rail, rail_state(info.state), {info.name.conn, info.name.epoch});
+  if (info.answers != 0) engine_.on_peer_answers(&rail, true);
 }
 
 void Module::note_broken(mca_btl_base_module_t* btl, opal_proc_t* proc, const char* info) {
@@ -457,7 +453,11 @@ int Module::del_procs(ompi_proc_t** procs, size_t count) {
     if (known == nullptr) continue;
     Peer* peer = static_cast<Peer*>(std::exchange(known, nullptr));
     for (unsigned r = 0; r < peer->n_rails; ++r) {
-      rails_.forget(peer->rails[r].handle.ep);
+      const RailHandle& handle = peer->rails[r].handle;
+      if (handle.failover != nullptr) {
+        static_cast<void>(handle.failover->attach(handle.btl, handle.ep, nullptr, nullptr));
+        continue;
+      }
       broken_lock_.lock();
       std::erase(stock_rails_, &peer->rails[r]);
       broken_lock_.unlock();

@@ -16,7 +16,6 @@
 #include "pml/bfo/glue/console.h"
 #include "pml/bfo/glue/event_log.h"
 #include "pml/bfo/glue/params.h"
-#include "pml/bfo/glue/rail_map.h"
 #include "pml/bfo/glue/request.h"
 #include "pml/bfo/glue/summary.h"
 #include "pml/bfo/glue/waits.h"
@@ -43,7 +42,6 @@ class Module {
   EventLog& events() { return events_; }
   Console& console() { return console_; }
   Summary& summary() { return summary_; }
-  RailMap& rails() { return rails_; }
   Buffered& buffered() { return buffered_; }
   const Params& params() const { return params_; }
   // The contract a bound BTL module speaks, nullptr for others.
@@ -103,6 +101,7 @@ class Module {
 
   Peer* make_peer(ompi_proc_t* proc);
   void add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_bml_base_endpoint_t& ep);
+  void begin_rail(Rail& rail);
   int check_limits() const;
   int register_callbacks();
   void bind_failover_btls();
@@ -122,7 +121,6 @@ class Module {
   EventLog events_;
   Console console_;
   Summary summary_;
-  RailMap rails_;
   Buffered buffered_;
   Waits waits_;
   std::vector<std::pair<mca_btl_base_module_t*, const bfo_failover_btl_t*>> bound_;

@@ -3,6 +3,9 @@
 // posting.cc: how messages, writes and reads are handed to a BTL, and how their ends come back.
 #include "pml/bfo/glue/btl_port.h"
 
+#include <cstddef>
+#include <type_traits>
+
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/request.h"
@@ -52,16 +55,20 @@ void send_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, mca_btl_base_de
 }
 
 // The end of a send_copy(). A failed one still holds header and payload in one piece.
-void copy_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t* ep, mca_btl_base_descriptor_t* des,
-               int status) {
+void copy_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, mca_btl_base_descriptor_t* des, int status) {
   Module& module = *static_cast<Module*>(des->des_cbdata);
   module.port().copy_ended();
-  if (OPAL_LIKELY(status == OPAL_SUCCESS)) return note_carried(*static_cast<RailHandle*>(des->des_context));
+  Rail* const rail = static_cast<Rail*>(des->des_context);
+  if (OPAL_LIKELY(status == OPAL_SUCCESS)) return note_carried(rail->handle);
   const mca_btl_base_segment_t& whole = des->des_segments[0];
-  if (Rail* rail = module.rails().find(ep); rail != nullptr) {
-    const uint8_t tag = *static_cast<const uint8_t*>(whole.seg_addr.pval);
-    module.engine().on_sendi_failed(rail, tag, whole.seg_addr.pval, whole.seg_len, fate_of(status));
-  }
+  const uint8_t tag = *static_cast<const uint8_t*>(whole.seg_addr.pval);
+  module.engine().on_sendi_failed(rail, tag, whole.seg_addr.pval, whole.seg_len, fate_of(status));
+}
+
+// The engine's record of a rail begins with what the port keeps of it.
+Rail* rail_of(const RailHandle& handle) {
+  static_assert(std::is_standard_layout_v<Rail> && offsetof(Rail, handle) == 0);
+  return reinterpret_cast<Rail*>(const_cast<RailHandle*>(&handle));
 }
 
 }  // namespace
@@ -98,7 +105,7 @@ inline bool BtlPort::send_descriptor(const RailHandle& rail, uint8_t tag, mca_bt
   BtlPort& port = mca_pml_bfo_component.module->port();
   des->des_cbfunc = copy_done;
   des->des_cbdata = &port.module_;
-  des->des_context = const_cast<RailHandle*>(&rail);  // the engine's, as long as there are callbacks
+  des->des_context = rail_of(rail);  // it lasts as long as there are callbacks
   port.count_copies(1);
   const int rc = rail.btl->btl_send(rail.btl, rail.ep, des, tag);
   if (rc == 1 && rail.failover == nullptr) {

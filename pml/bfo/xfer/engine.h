@@ -62,10 +62,12 @@ class Engine {
   /// `key` chooses the peer's preferred rail, see home_rail(). It is the same on both sides.
   /// `own`: it is this process itself (oneself.h).
   PeerT* peer_add(const typename P::PeerHandle& handle, std::uint64_t key = 0, bool own = false);
-  /// Add one rail; at most kMaxRails per peer (nullptr after that). `state` kUp for rails whose BTL does not
-  /// speak common/failover_btl.h. `name` zero when unknown.
-  RailT* rail_add(PeerT* peer, const typename P::RailHandle& handle, const RailLimits& limits,
-                  RailState state, RailName name = {});
+  /// Add one rail; at most kMaxRails per peer (nullptr after that). It is idle until rail_begin(). The caller
+  /// holds the engine's lock over both when its BTL reports to another thread.
+  RailT* rail_add(PeerT* peer, const typename P::RailHandle& handle, const RailLimits& limits);
+  /// The rail is used from now on. `state` kUp for rails whose BTL does not speak common/failover_btl.h.
+  /// `name` zero when unknown.
+  void rail_begin(RailT* rail, RailState state, RailName name = {});
   /// The runtime reports that the peer's process is gone: its requests end with kPeerLost. `left`: it has
   /// finalized in order (del_procs); receives from any source do not end for that.
   void peer_lost(PeerT* peer, bool left = false);

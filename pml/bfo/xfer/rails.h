@@ -32,8 +32,7 @@ Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t
 }
 
 template <class P>
-Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, const RailLimits& limits,
-                             RailState state, RailName name) {
+Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, const RailLimits& limits) {
   Entry entry(*this);
   if (p->n_rails == kMaxRails) return nullptr;
   void* const memory = p->n_rails == 0 ? static_cast<void*>(p + 1) : port_.alloc(sizeof(RailT));
@@ -47,20 +46,27 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   r.limits = keepable(limits);
   if (r.limits.weight == 0) r.limits.weight = 1;
   r.peer = p;
-  r.state = state;
   r.index = p->n_rails++;
+  share_eager_limit(*p);
+  return &r;
+}
+
+template <class P>
+void Engine<P>::rail_begin(RailT* rail, RailState state, RailName name) {
+  Entry entry(*this);
+  RailT& r = *rail;
+  PeerT& p = *r.peer;
+  r.state = state;
   r.name = name;
   if (state == RailState::kUp || state == RailState::kSuspect) r.up_epoch = name.epoch;
-  share_eager_limit(*p);
-  rebuild(*p);
-  const std::size_t unkept = limits.failover ? unmet_unkept_ : nameless_unkept_;
-  if (unkept != 0) no_memory(*p, unkept);
+  rebuild(p);
+  const std::size_t unkept = r.limits.failover ? unmet_unkept_ : nameless_unkept_;
+  if (unkept != 0) no_memory(p, unkept);
   if (early_losses_) [[unlikely]]
-    recall_loss(*p, name.conn);
+    recall_loss(p, name.conn);
   // Messages may have come over the rail before this process had a record of the peer. An epoch that closed
   // meanwhile is reported again, because the peer waits for that report (H5).
-  if (limits.failover && name.epoch != 0 && r.up_epoch == 0) port_.fence(handle, name.epoch - 1);
-  return &r;
+  if (r.limits.failover && name.epoch != 0 && r.up_epoch == 0) port_.fence(r.handle, name.epoch - 1);
 }
 
 /// An eager message that a rail hands back is sent unchanged over another rail, so every rail must take it.

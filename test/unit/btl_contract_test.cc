@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// btl_contract_test.cc: the user pointer of an endpoint, also while another thread makes progress.
+#include "btl/verbs/engine/contract.h"
+
+#include <atomic>
+#include <thread>
+
+#include "test/unit/btl_world.h"
+
+namespace bfo::test {
+namespace {
+
+TEST(Attach, RailIsUp_TheStateIsReadAndThePointerIsThereUntilItIsTaken) {
+  World w;
+  w.connect();
+  int rail = 0;
+  bfo_rail_info_t now{};
+  engine::rail_attach(w.a.endpoint, &rail, &now);
+  EXPECT_EQ(now.state, BFO_RAIL_UP);
+  EXPECT_EQ(now.name.epoch, 1u);
+  EXPECT_EQ(w.a.endpoint.user.load(), &rail);
+  engine::rail_attach(w.a.endpoint, nullptr, nullptr);
+  EXPECT_EQ(w.a.endpoint.user.load(), nullptr);
+}
+
+// As progress does it: the state changes under the lock, and who is to be told is looked up after that.
+TEST(Attach, StateChangesInAnotherThread_ItIsReadOrReported) {
+  World w;
+  w.a.port.lock().open(true);
+  engine::Endpoint& endpoint = w.a.endpoint;
+  constexpr int kRounds = 20'000;
+  int rail = 0;
+  std::atomic<int> begun{0};
+  std::atomic<int> ended{0};
+  void* told = nullptr;
+  std::thread progress([&] {
+    for (int round = 1; round <= kRounds; ++round) {
+      while (begun != round) std::this_thread::yield();
+      {
+        const engine::Guard guard(w.a.port.lock());
+        endpoint.phase = engine::Phase::kUp;
+      }
+      told = endpoint.user.load(std::memory_order_acquire);
+      ended = round;
+    }
+  });
+  int missed = 0;
+  for (int round = 1; round <= kRounds; ++round) {
+    endpoint.phase = engine::Phase::kIdle;
+    endpoint.user = nullptr;
+    bfo_rail_info_t now{};
+    begun = round;
+    engine::rail_attach(endpoint, &rail, &now);
+    while (ended != round) std::this_thread::yield();
+    missed += now.state != BFO_RAIL_UP && told != &rail;
+  }
+  progress.join();
+  endpoint.phase = engine::Phase::kIdle;
+  EXPECT_EQ(missed, 0);
+}
+
+}  // namespace
+}  // namespace bfo::test
