@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "contrib/softhca/abi/gate.h"
+#include "contrib/softhca/abi/verb_faults.h"
 #include "contrib/softhca/abi/objects.h"
 #include "contrib/softhca/fabric/gids.h"
 
@@ -47,13 +47,13 @@ SOFTHCA_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   VerbCall call = at_port(attr->port_num);
   const AddressVector address = address_of(pd->context, *attr);
   aim(call, pd->context, attr->port_num, address);
-  if (gate_refuses(ControlVerb::CreateAh, pd->context, call)) return nullptr;
+  if (verb_fails(ControlVerb::CreateAh, pd->context, call)) return nullptr;
   if (!is_address(*attr)) {
     errno = EINVAL;
     return nullptr;
   }
-  Room room(pd->context, ObjectKind::Ah);
-  auto* ah = room.taken() ? static_cast<Ah*>(std::calloc(1, sizeof(Ah))) : nullptr;
+  Reservation reserved(pd->context, ObjectKind::Ah);
+  auto* ah = reserved.taken() ? static_cast<Ah*>(std::calloc(1, sizeof(Ah))) : nullptr;
   if (ah == nullptr) {
     errno = ENOMEM;
     return nullptr;
@@ -62,14 +62,14 @@ SOFTHCA_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   ah->base.pd = pd;
   ah->av = address;
   of(pd)->refs.fetch_add(1);
-  room.keep();
+  reserved.keep();
   return &ah->base;
 }
 
 SOFTHCA_EXPORT int ibv_destroy_ah(ibv_ah* base) {
-  if (int why = pass_gate(ControlVerb::DestroyAh, base->context)) return why;
+  if (int why = verb_fault(ControlVerb::DestroyAh, base->context)) return why;
   of(base->pd)->refs.fetch_sub(1);
-  give_room(base->context, ObjectKind::Ah);
+  object_destroyed(base->context, ObjectKind::Ah);
   std::free(of(base));
   return 0;
 }
@@ -110,7 +110,7 @@ bool same_group(const McastGroup& group, const ibv_gid* gid, uint16_t lid) {
 }  // namespace
 
 SOFTHCA_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  if (int why = pass_gate(ControlVerb::AttachMcast, qp->context, of_qp(qp))) return why;
+  if (int why = verb_fault(ControlVerb::AttachMcast, qp->context, of_qp(qp))) return why;
   if (qp->qp_type != IBV_QPT_UD || gid->raw[0] != 0xff) return EINVAL;
   FabricHeader& h = fabric().header();
   Guard guard(h.registry_lock, fabric().tag(), fabric());
@@ -137,7 +137,7 @@ SOFTHCA_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid
 }
 
 SOFTHCA_EXPORT int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  if (int why = pass_gate(ControlVerb::DetachMcast, qp->context, of_qp(qp))) return why;
+  if (int why = verb_fault(ControlVerb::DetachMcast, qp->context, of_qp(qp))) return why;
   FabricHeader& h = fabric().header();
   Guard guard(h.registry_lock, fabric().tag(), fabric());
   for (McastGroup& group : h.mcast) {

@@ -12,14 +12,14 @@
 #include <new>
 
 #include "contrib/softhca/abi/cq_ex.h"
-#include "contrib/softhca/abi/gate.h"
+#include "contrib/softhca/abi/verb_faults.h"
 #include "contrib/softhca/abi/objects.h"
 #include "contrib/softhca/fabric/tables.h"
 
 namespace bfo::softhca {
 
 Cq* new_cq(ibv_context* context, uint32_t entries, void* user, ibv_comp_channel* channel, int vector) {
-  if (gate_refuses(ControlVerb::CreateCq, context, of_size(entries))) return nullptr;
+  if (verb_fails(ControlVerb::CreateCq, context, of_size(entries))) return nullptr;
   if (entries == 0 || entries > kMaxCqe || vector < 0 || vector >= context->num_comp_vectors) {
     errno = EINVAL;
     return nullptr;
@@ -28,8 +28,8 @@ Cq* new_cq(ibv_context* context, uint32_t entries, void* user, ibv_comp_channel*
     errno = EIO;
     return nullptr;
   }
-  Room room(context, ObjectKind::Cq);
-  if (!room.taken()) return nullptr;
+  Reservation reserved(context, ObjectKind::Cq);
+  if (!reserved.taken()) return nullptr;
   CqEntry* entry = allocate_cq(fabric(), entries);
   if (entry == nullptr) {
     errno = ENOMEM;
@@ -59,7 +59,7 @@ Cq* new_cq(ibv_context* context, uint32_t entries, void* user, ibv_comp_channel*
     ++channel->refcnt;
   }
   Process::instance().add(*cq);
-  room.keep();
+  reserved.keep();
   return cq;
 }
 
@@ -86,7 +86,7 @@ int op_req_notify_cq(ibv_cq* cq, int solicited_only) {
 using namespace bfo::softhca;
 
 SOFTHCA_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
-  if (gate_refuses(ControlVerb::CreateCompChannel, context)) return nullptr;
+  if (verb_fails(ControlVerb::CreateCompChannel, context)) return nullptr;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return nullptr;
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
@@ -105,7 +105,7 @@ SOFTHCA_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
 }
 
 SOFTHCA_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* base) {
-  if (int why = pass_gate(ControlVerb::DestroyCompChannel, base->context)) return why;
+  if (int why = verb_fault(ControlVerb::DestroyCompChannel, base->context)) return why;
   Channel* channel = of(base);
   {
     std::lock_guard<std::mutex> guard(channel->mutex);
@@ -129,7 +129,7 @@ SOFTHCA_EXPORT ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* us
 
 SOFTHCA_EXPORT int ibv_resize_cq(ibv_cq* cq, int entries) {
   if (entries <= 0 || static_cast<uint32_t>(entries) > kMaxCqe) return EINVAL;
-  if (int why = pass_gate(ControlVerb::ResizeCq, cq->context, of_size(static_cast<uint64_t>(entries))))
+  if (int why = verb_fault(ControlVerb::ResizeCq, cq->context, of_size(static_cast<uint64_t>(entries))))
     return why;
   int result = resize_cq(fabric(), *of(cq)->entry, static_cast<uint32_t>(entries));
   if (result == 0) cq->cqe = entries;
@@ -137,7 +137,7 @@ SOFTHCA_EXPORT int ibv_resize_cq(ibv_cq* cq, int entries) {
 }
 
 SOFTHCA_EXPORT int ibv_destroy_cq(ibv_cq* base) {
-  if (int why = pass_gate(ControlVerb::DestroyCq, base->context)) return why;
+  if (int why = verb_fault(ControlVerb::DestroyCq, base->context)) return why;
   Cq* cq = of(base);
   if (cq->refs.load() != 0) return EBUSY;
   Process::instance().remove(*cq);
@@ -154,7 +154,7 @@ SOFTHCA_EXPORT int ibv_destroy_cq(ibv_cq* base) {
   pthread_mutex_unlock(&base->mutex);
   if (cq->parent != nullptr) cq->parent->refs.fetch_sub(1);
   free_cq(fabric(), *cq->entry);
-  give_room(base->context, ObjectKind::Cq);
+  object_destroyed(base->context, ObjectKind::Cq);
   delete cq;
   return 0;
 }

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <new>
 
-#include "contrib/softhca/abi/gate.h"
+#include "contrib/softhca/abi/verb_faults.h"
 #include "contrib/softhca/abi/objects.h"
 #include "contrib/softhca/fabric/gids.h"
 #include "contrib/softhca/fabric/tables.h"
@@ -142,7 +142,7 @@ void fill_context(Context& context, ibv_device* device) {
 }  // namespace
 
 int op_query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_t bytes) {
-  if (int why = pass_gate(ControlVerb::QueryPort, context, at_port(port))) return why;
+  if (int why = verb_fault(ControlVerb::QueryPort, context, at_port(port))) return why;
   if (!port_exists(port)) return EINVAL;
   ibv_port_attr full;
   fill_port_attr(*of(context), port, full);
@@ -152,7 +152,7 @@ int op_query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_
 
 int op_query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                        size_t bytes) {
-  if (int why = pass_gate(ControlVerb::QueryDevice, context)) return why;
+  if (int why = verb_fault(ControlVerb::QueryDevice, context)) return why;
   if (bytes < sizeof(ibv_device_attr) || (input != nullptr && input->comp_mask != 0)) return EINVAL;
   ibv_device_attr_ex full;
   std::memset(&full, 0, sizeof(full));
@@ -184,10 +184,10 @@ using namespace bfo::softhca;
 SOFTHCA_EXPORT ibv_device** ibv_get_device_list(int* count) {
   Process& process = Process::instance();
   uint32_t devices = process.open() ? process.fabric().header().devices : 0;
-  if (devices != 0 && !gate_is_open()) {
+  if (devices != 0 && verb_faults_armed()) {
     VerbCall call;
     call.verb = ControlVerb::GetDeviceList;
-    errno = pass_gate_slow(call);
+    errno = apply_verb_faults(call);
     if (errno != 0) return nullptr;
   }
   auto** list = static_cast<ibv_device**>(std::calloc(devices + 1, sizeof(ibv_device*)));
@@ -222,11 +222,11 @@ SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
     errno = ENODEV;
     return nullptr;
   }
-  if (!gate_is_open()) {
+  if (verb_faults_armed()) {
     VerbCall call;
     call.verb = ControlVerb::OpenDevice;
     call.device = static_cast<uint16_t>(device_index(device));
-    if (int why = pass_gate_slow(call)) {
+    if (int why = apply_verb_faults(call)) {
       errno = why;
       return nullptr;
     }
@@ -257,7 +257,7 @@ SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
 }
 
 SOFTHCA_EXPORT int ibv_close_device(ibv_context* base) {
-  if (gate_refuses(ControlVerb::CloseDevice, base)) return -1;
+  if (verb_fails(ControlVerb::CloseDevice, base)) return -1;
   Context* context = of(base);
   free_context(fabric(), *context->entry);
   close(base->async_fd);
@@ -267,7 +267,7 @@ SOFTHCA_EXPORT int ibv_close_device(ibv_context* base) {
 }
 
 SOFTHCA_EXPORT int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
-  if (int why = pass_gate(ControlVerb::QueryDevice, context)) return why;
+  if (int why = verb_fault(ControlVerb::QueryDevice, context)) return why;
   fill_device_attr(*of(context), *attr);
   return 0;
 }
@@ -279,7 +279,7 @@ SOFTHCA_EXPORT int ibv_query_port(ibv_context* context, uint8_t port, _compat_ib
 }
 
 SOFTHCA_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
-  if (gate_refuses(ControlVerb::QueryGid, context, at_port(port))) return -1;
+  if (verb_fails(ControlVerb::QueryGid, context, at_port(port))) return -1;
   if (!port_exists(port) || index < 0 || index >= static_cast<int>(fabric().header().gids.count)) {
     errno = EINVAL;
     return -1;
@@ -316,14 +316,14 @@ static int gid_entry(ibv_context* context, uint32_t port, uint32_t index, ibv_gi
 SOFTHCA_EXPORT int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index,
                                      ibv_gid_entry* entry, uint32_t flags, size_t bytes) {
   if (flags != 0) return EOPNOTSUPP;
-  if (int why = pass_gate(ControlVerb::QueryGid, context, at_port(port))) return why;
+  if (int why = verb_fault(ControlVerb::QueryGid, context, at_port(port))) return why;
   return gid_entry(context, port, index, entry, bytes);
 }
 
 SOFTHCA_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t count,
                                             uint32_t flags, size_t bytes) {
   if (flags != 0) return -EOPNOTSUPP;
-  if (int why = pass_gate(ControlVerb::QueryGid, context)) return -why;
+  if (int why = verb_fault(ControlVerb::QueryGid, context)) return -why;
   size_t needed = size_t{fabric().header().ports} * fabric().header().gids.count;
   if (needed > count) return -EINVAL;
   size_t filled = 0;
@@ -337,7 +337,7 @@ SOFTHCA_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry*
 }
 
 SOFTHCA_EXPORT int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* pkey) {
-  if (gate_refuses(ControlVerb::QueryPkey, context, at_port(port))) return -1;
+  if (verb_fails(ControlVerb::QueryPkey, context, at_port(port))) return -1;
   if (!port_exists(port) || index < 0 || index >= static_cast<int>(kPkeysPerPort)) {
     errno = EINVAL;
     return -1;

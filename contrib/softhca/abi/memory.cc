@@ -10,7 +10,7 @@
 #include <new>
 #include <vector>
 
-#include "contrib/softhca/abi/gate.h"
+#include "contrib/softhca/abi/verb_faults.h"
 #include "contrib/softhca/abi/objects.h"
 #include "contrib/softhca/engine/cq.h"
 #include "contrib/softhca/engine/mr.h"
@@ -50,7 +50,7 @@ uint32_t key_of(Fabric& fabric, const MrEntry& mr) {
 }
 
 ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova, unsigned access) {
-  if (gate_refuses(ControlVerb::RegMr, pd->context, of_size(length))) return nullptr;
+  if (verb_fails(ControlVerb::RegMr, pd->context, of_size(length))) return nullptr;
   if (!access_is_valid(access)) {
     errno = EINVAL;
     return nullptr;
@@ -64,8 +64,8 @@ ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
     errno = EIO;
     return nullptr;
   }
-  Room room(pd->context, ObjectKind::Mr);
-  if (!room.taken()) return nullptr;
+  Reservation reserved(pd->context, ObjectKind::Mr);
+  if (!reserved.taken()) return nullptr;
   uint64_t pinned = 0;
   if (!pin(fabric(), start, length, pinned)) {
     errno = ENOMEM;
@@ -97,11 +97,11 @@ ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
   mr->base.lkey = mr->base.rkey = key;
   mr->pinned = pinned;
   of(pd)->refs.fetch_add(1);
-  room.keep();
+  reserved.keep();
   return &mr->base;
 }
 
-/// After this nobody touches the region through its key any more, and nothing is lost that had arrived.
+/// After this no access through the key is executed any more. Accesses that had arrived are complete.
 void invalidate(MrEntry& entry) {
   Process& process = Process::instance();
   uint32_t key = entry.key.load();
@@ -114,9 +114,9 @@ void invalidate(MrEntry& entry) {
 }
 
 Pd* new_pd(ibv_context* context) {
-  if (gate_refuses(ControlVerb::AllocPd, context)) return nullptr;
-  Room room(context, ObjectKind::Pd);
-  auto* pd = room.taken() ? static_cast<Pd*>(std::calloc(1, sizeof(Pd))) : nullptr;
+  if (verb_fails(ControlVerb::AllocPd, context)) return nullptr;
+  Reservation reserved(context, ObjectKind::Pd);
+  auto* pd = reserved.taken() ? static_cast<Pd*>(std::calloc(1, sizeof(Pd))) : nullptr;
   if (pd == nullptr) {
     errno = ENOMEM;
     return nullptr;
@@ -124,7 +124,7 @@ Pd* new_pd(ibv_context* context) {
   pd->base.context = context;
   pd->number = fabric().header().next_pd.fetch_add(1);
   pd->base.handle = pd->number;
-  room.keep();
+  reserved.keep();
   return pd;
 }
 
@@ -164,7 +164,7 @@ int op_advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sg
 }
 
 ibv_mw* op_alloc_mw(ibv_pd* pd, ibv_mw_type type) {
-  if (gate_refuses(ControlVerb::AllocMw, pd->context)) return nullptr;
+  if (verb_fails(ControlVerb::AllocMw, pd->context)) return nullptr;
   if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
     errno = EINVAL;
     return nullptr;
@@ -189,7 +189,7 @@ ibv_mw* op_alloc_mw(ibv_pd* pd, ibv_mw_type type) {
 }
 
 int op_dealloc_mw(ibv_mw* base) {
-  if (int why = pass_gate(ControlVerb::DeallocMw, base->context)) return why;
+  if (int why = verb_fault(ControlVerb::DeallocMw, base->context)) return why;
   Mw* mw = of(base);
   invalidate(*mw->entry);
   free_mr(fabric(), *mw->entry);
@@ -223,11 +223,11 @@ SOFTHCA_EXPORT ibv_pd* ibv_alloc_pd(ibv_context* context) {
 }
 
 SOFTHCA_EXPORT int ibv_dealloc_pd(ibv_pd* base) {
-  if (int why = pass_gate(ControlVerb::DeallocPd, base->context)) return why;
+  if (int why = verb_fault(ControlVerb::DeallocPd, base->context)) return why;
   Pd* pd = of(base);
   if (pd->refs.load() != 0) return EBUSY;
   if (pd->parent != nullptr) pd->parent->refs.fetch_sub(1);
-  give_room(base->context, ObjectKind::Pd);
+  object_destroyed(base->context, ObjectKind::Pd);
   std::free(pd);
   return 0;
 }
@@ -247,12 +247,12 @@ SOFTHCA_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, size_t length
 }
 
 SOFTHCA_EXPORT int ibv_dereg_mr(ibv_mr* base) {
-  if (int why = pass_gate(ControlVerb::DeregMr, base->context, of_size(base->length))) return why;
+  if (int why = verb_fault(ControlVerb::DeregMr, base->context, of_size(base->length))) return why;
   Mr* mr = of(base);
   invalidate(*mr->entry);
   free_mr(fabric(), *mr->entry);
   unpin(fabric(), mr->pinned);
-  give_room(base->context, ObjectKind::Mr);
+  object_destroyed(base->context, ObjectKind::Mr);
   of(base->pd)->refs.fetch_sub(1);
   std::free(mr);
   return 0;
@@ -262,7 +262,7 @@ SOFTHCA_EXPORT int ibv_rereg_mr(ibv_mr* base, int flags, ibv_pd* pd, void* addre
                                 int access) {
   constexpr int kKnown =
       IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
-  if (gate_refuses(ControlVerb::ReregMr, base->context, of_size(length))) return IBV_REREG_MR_ERR_CMD;
+  if (verb_fails(ControlVerb::ReregMr, base->context, of_size(length))) return IBV_REREG_MR_ERR_CMD;
   Mr* mr = of(base);
   bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   uint64_t start = reinterpret_cast<uint64_t>(address);

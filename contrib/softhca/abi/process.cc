@@ -27,9 +27,9 @@ namespace bfo::softhca {
 namespace {
 
 constexpr const char* kDefaultFabric = "default";
-constexpr uint64_t kTimerSlackNs = 500'000;   // pollers go first
-constexpr uint64_t kTimerFarNs = 1'000'000;   // a sleep longer than this is cut short by new work
-constexpr uint64_t kTimedPollNs = 2'000'000;  // a rule may become due earlier than it said
+constexpr uint64_t kTimerSlackNs = 500'000;   // while the program polls, the timer leaves the work to it
+constexpr uint64_t kTimerFarNs = 1'000'000;   // new work interrupts a sleep that is longer than this
+constexpr uint64_t kTimedPollNs = 2'000'000;  // a new rule may be due earlier than those known before
 constexpr uint64_t kBusyRetryNs = 200'000;
 
 Process* current = nullptr;
@@ -42,7 +42,7 @@ void after_fork_parent() {
   pthread_mutex_unlock(&current_mutex);
 }
 void after_fork_child() {
-  // The parent's objects are not ours: a child starts from nothing when it opens a device itself.
+  // The objects belong to the parent. The child joins the fabric anew when it opens a device.
   if (current != nullptr && current->is_open()) current->fabric().disown();
   current = nullptr;
   pthread_mutex_init(&current_mutex, nullptr);
@@ -111,7 +111,8 @@ bool Process::open() {
   }
   pending_ = &fabric->self().pending;
   fabric_ = std::move(fabric);
-  // What is due has happened before the program sees a device: so a port can be down from the beginning.
+  // Timed rules that are due are carried out before the program sees a device: so a port can be down when the
+  // program starts.
   world_settle(*fabric_, fabric_->now());
   return true;
 }
@@ -197,7 +198,7 @@ void Process::idle() {
 }
 
 void Process::start_timer() {
-  // A sleeping timer has to look again when something earlier came up than what it waits for.
+  // The timer thread may sleep until a later time than that of the new work.
   next_ns_.store(0, std::memory_order_relaxed);
   if (timer_running_.load(std::memory_order_acquire)) {
     uint64_t target = timer_target_.load(std::memory_order_relaxed);
@@ -243,7 +244,8 @@ void Process::timer_loop() {
     if (stop_) break;
     timer_target_.store(next, std::memory_order_relaxed);
     if (next == kNever) {
-      // Nothing to wait for, or for ever: look again when somebody posts, and once a second in case.
+      // No deadline is known: start_timer() wakes this thread for new work, and it looks once a second
+      // anyway.
       timer_wake_.wait_for(lock, std::chrono::seconds(1));
     } else {
       now = fabric_->now();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The process: what the drop-in library keeps per OS process: its fabric, the objects it handed out, and the
-// thread that moves things on while the program does not call.
+// The process: what the drop-in library keeps per OS process: its fabric, the verbs objects of the program,
+// and the timer thread, which makes progress while the program does not call the library.
 #pragma once
 
 #include <condition_variable>
@@ -46,23 +46,23 @@ class Process {
   const std::unordered_map<uint32_t, Cq*>& cqs() const { return cqs_; }
 
   // --- progress ---
-  /// True when some own queue pair waits for time or an answer, or the fabric has timed events.
+  /// True when a queue pair of this process waits for a time or for an answer.
   bool waiting() const { return pending_->load(std::memory_order_relaxed) != 0; }
-  /// Called by pollers while waiting().
+  /// Called by ibv_poll_cq while waiting().
   void progress_now();
-  /// Called by pollers that found nothing for a while.
+  /// Called by ibv_poll_cq after many polls in a row that found nothing.
   void idle();
-  /// Makes sure that somebody moves things on when nobody polls. Cheap when nothing waits.
+  /// Has the timer thread make progress when the program does not poll. Cheap when nothing waits.
   void kick() {
     if (waiting() || (fabric_->header().hooks.load(std::memory_order_relaxed) & kHookTimed) != 0) [[unlikely]]
       start_timer();
   }
-  /// Starts the timer thread, or makes it look again. It sleeps while nothing waits, and looks once a second
-  /// for rules that somebody else injected: an open device must see them also when the program only sleeps.
+  /// Starts the timer thread, or wakes it. It sleeps while nothing waits, and looks once a second for rules
+  /// that softhcactl has injected: they apply to an open device also while the program sleeps.
   void start_timer();
   unsigned spin() const { return spin_; }
 
-  /// At exit: leaves the fabric; verbs called afterwards find nothing.
+  /// At exit: leaves the fabric. Verbs that are called afterwards have no effect.
   void leave();
 
  private:

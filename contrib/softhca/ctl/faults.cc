@@ -91,7 +91,7 @@ int inject(const Options& options) {
   if (!install(h.faults, parsed.rules.data(), parsed.rules.size(), false, monotonic_ns(), error))
     return complain(error);
   fabric->update_hooks();
-  // What is due now happens now, also when every process of the job sleeps.
+  // Rules that are due are carried out now, also when every process of the job sleeps.
   world_tick(*fabric, monotonic_ns());
   printf("%zu rule%s injected\n", parsed.rules.size(), parsed.rules.size() == 1 ? "" : "s");
   return 0;

@@ -34,7 +34,7 @@ std::string place(uint32_t node, uint32_t device) {
   return "node " + std::to_string(node) + " softhca" + std::to_string(device);
 }
 
-/// A process of the job: alive and not another softhcactl looking on.
+/// A living process of the job; a softhcactl that only reads the fabric is none.
 bool is_member(Fabric& fabric, uint32_t slot) {
   const ProcessEntry& entry = fabric.header().processes[slot];
   return slot != fabric.process() && entry.state.load() == ProcessState::Live && fabric.alive(slot, true);

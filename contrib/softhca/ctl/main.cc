@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// softhcactl: looks at the fabrics of this user and injects faults into them.
+// softhcactl: shows the fabrics of this user and injects faults into them.
 #include <cstdio>
 #include <string_view>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// softhcactl remove: takes away what a job that was killed has left, and reports for it what it could not
-// report.
+// softhcactl remove: removes the fabric of a job that was killed, and writes the report that the job could
+// not write.
 #include <cstdio>
 #include <cstdlib>
 
@@ -21,9 +21,9 @@ bool is_there(const std::string& name) {
   return false;
 }
 
-/// Reports and forgets one fabric; 1 when processes still use it.
+/// Reports and removes one fabric; 1 when processes still use it.
 int remove_one(const std::string& name) {
-  if (!is_there(name)) return 0;  // its last process took it away
+  if (!is_there(name)) return 0;  // its last process has removed it
   std::string error;
   {
     const std::unique_ptr<Fabric> fabric = Fabric::observe(name, error);

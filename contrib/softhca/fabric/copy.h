@@ -5,8 +5,9 @@
 // How the owner of the memory gets a barrier (deregistering a region, moving a queue pair to ERR, destroying
 // it): the copier publishes the remote segments in its lease, then validates key and state, then copies. The
 // owner first invalidates key or state, then waits for leases that touch its memory. A copier that was
-// stopped by a signal cannot hold it up for ever: the kernel reads the segments from the lease at the entry
-// of the system call, so the owner empties them and goes on once it has seen the copier stopped after that.
+// stopped by a signal cannot block the owner for ever. The kernel reads the segments from the lease when the
+// system call is entered. So the owner sets their lengths to zero, and goes on when it has seen the copier
+// stopped after that.
 #pragma once
 
 #include "contrib/softhca/fabric/fabric.h"
@@ -15,17 +16,17 @@ namespace bfo::softhca {
 
 enum class CopyResult : uint8_t {
   Done,
-  PeerGone,     ///< the process is dead, or the machine does not let us in
+  PeerGone,     ///< the process is dead, or this one may not access its memory
   RemoteFault,  ///< its memory is not mapped
   LocalFault,   ///< our memory is not mapped
-  Revoked,      ///< the owner took the lease away; nothing more was copied
+  Revoked,      ///< the owner has revoked the lease; nothing was copied after that
 };
 
 /// One copy between local segments and memory of process `target`. Construct, validate keys, then run once.
 class Copy {
  public:
-  /// Publishes the first `length` bytes of `remote` in the calling thread's lease. With `firm` nobody takes
-  /// the lease away while we are stopped (atomic operations: two copies that belong together).
+  /// Publishes the first `length` bytes of `remote` in the calling thread's lease. With `firm` the lease
+  /// cannot be revoked while this process is stopped (an atomic operation consists of two copies).
   Copy(Fabric& fabric, uint32_t target, const Sge* remote, uint32_t remote_count, uint64_t length,
        bool firm = false);
   ~Copy();

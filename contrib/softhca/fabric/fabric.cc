@@ -234,7 +234,7 @@ std::unique_ptr<Fabric> Fabric::open(const std::string& name, const FabricConfig
       }
       h.ready.store(1);
     }
-    // Not ready: its creator died half way. Nobody left: remains of processes that were killed.
+    // Not ready: its creator died before it was complete. No process: all that used it were killed.
     bool usable = h.ready.load() == 1 && h.magic == kFabricMagic && h.version == kLayoutVersion;
     if (usable && !fabric->shares_pid_space(name, error)) {
       if (h.keep.load() != 0 || fabric->count_others() != 0) return nullptr;

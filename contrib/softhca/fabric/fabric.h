@@ -165,8 +165,9 @@ class Fabric final : public OwnerOracle {
   /// Leaves early: frees everything of this process and removes the file if it was the last one. The mapping
   /// stays, so that a thread still inside does no harm.
   bool leave();
-  /// At the very end. Valgrind looks for leaks in all memory that can be written: minutes, and gigabytes of
-  /// /dev/shm for the untouched pages of the heap. What can only be read it leaves alone.
+  /// Makes the mapping read-only when the process ends. Valgrind searches all writable memory for pointers
+  /// when it looks for leaks. That would take minutes, and allocate gigabytes of /dev/shm for pages never
+  /// used.
   void hide_from_valgrind();
   /// After fork in the child: this object is another process's; forget it without touching shared memory.
   void disown() { disowned_ = true; }
@@ -180,7 +181,7 @@ class Fabric final : public OwnerOracle {
   uint64_t allocate(uint64_t bytes);  ///< offset, 0 when full
   void release(uint64_t offset, uint64_t bytes);
 
-  /// Removes the file when nobody uses it any more; returns true when it was removed.
+  /// Removes the file when no process uses it any more; returns true when it was removed.
   static bool remove_if_unused(const std::string& name);
 
  private:

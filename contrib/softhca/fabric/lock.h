@@ -60,8 +60,8 @@ struct Lock {
       acquire_slow(self, oracle);
   }
   void release() { word.store(0, std::memory_order_release); }
-  /// After a revocable stretch: makes the ownership firm again. False when somebody took the lock over; then
-  /// it is not ours to release.
+  /// At the end of a section in which the lock could be taken over: that is not possible any more. False when
+  /// another thread has taken it over; then this one must not release it.
   bool commit(OwnerTag self) {
     uint32_t expected = self;
     return word.compare_exchange_strong(expected, self | kOwnerCommitted, std::memory_order_acq_rel) ||
@@ -85,7 +85,7 @@ class Guard {
     lock_->release();
     lock_ = nullptr;
   }
-  /// Forgets the lock without releasing it: somebody took it over.
+  /// Does not release the lock at the end of the scope: another thread has taken it over.
   void abandon() { lock_ = nullptr; }
 
  private:

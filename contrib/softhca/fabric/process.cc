@@ -65,7 +65,7 @@ bool is_stopped(char state) {
   return state == 'T' || state == 't';
 }
 
-/// Gives a thread's lease back when the thread ends.
+/// Frees a thread's lease when the thread ends.
 struct LeaseHolder {
   std::atomic<uint64_t>* map = nullptr;
   uint64_t bit = 0;
@@ -125,7 +125,7 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
       ProcessEntry& entry = header_->processes[slot];
       ProcessState expected = ProcessState::Free;
       if (!entry.state.compare_exchange_strong(expected, ProcessState::Dead)) continue;
-      // Dead until it is filled: nobody treats it as living, and nobody else may take it.
+      // Marked dead until it is filled: no process takes it for a living one, or takes the slot.
       struct flock range {};
       range.l_type = F_WRLCK;
       range.l_whence = SEEK_SET;

@@ -9,8 +9,9 @@
 namespace bfo::softhca {
 namespace {
 
-constexpr uint32_t kFirstQp = 64;            // small queue pair numbers are special (0, 1)
-constexpr uint32_t kQpRestBeforeReuse = 64;  // a freed slot is not reused while packets to it may be alive
+constexpr uint32_t kFirstQp = 64;  // small queue pair numbers are special (0, 1)
+constexpr uint32_t kQpReuseDelay =
+    64;  // slots freed before one is used again: packets to it may be under way
 constexpr uint32_t kMrRestBeforeReuse = 256;
 
 void clear_bytes(void* from, size_t bytes) {
@@ -24,7 +25,7 @@ QpEntry* allocate_qp(Fabric& fabric) {
   Guard guard(h.registry_lock, fabric.tag(), fabric);
   if (h.qp_fresh == 0) h.qp_fresh = kFirstQp;
   uint32_t slot;
-  if (h.qp_free_count > 0 && (h.qp_free_count > kQpRestBeforeReuse || h.qp_fresh >= kMaxQps)) {
+  if (h.qp_free_count > 0 && (h.qp_free_count > kQpReuseDelay || h.qp_fresh >= kMaxQps)) {
     slot = h.qp_free_head;
     h.qp_free_head = h.qps[slot].next_free;
     --h.qp_free_count;
@@ -163,7 +164,7 @@ void free_mr(Fabric& fabric, MrEntry& mr) {
 }
 
 namespace {
-/// Marks a free slot as ours; nobody else looks at it yet.
+/// Takes a free slot. It is not visible to other processes yet.
 ContextEntry* claim_context(Fabric& fabric) {
   FabricHeader& h = fabric.header();
   Guard guard(h.registry_lock, fabric.tag(), fabric);
@@ -181,7 +182,7 @@ ContextEntry* claim_context(Fabric& fabric) {
 ContextEntry* allocate_context(Fabric& fabric, uint32_t node, uint32_t device, WakeName wake) {
   ContextEntry* context = claim_context(fabric);
   if (context == nullptr) return nullptr;
-  // Under the lock, because somebody may still be about to put an event for the slot's last owner here.
+  // Under the lock, because another process may be adding an event for the last owner of the slot.
   Guard guard(context->ring_lock, fabric.tag(), fabric);
   context->node.store(node);
   context->device.store(device);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Waking another process: completion channels and asynchronous event queues are pipes of their owner, and
-// everybody else of the same user opens them through /proc/PID/fd. That needs the same right as
-// process_vm_writev, no names, and works under valgrind (which lacks the pidfd calls).
+// other processes of the same user open them through /proc/PID/fd. That needs the same permission as
+// process_vm_writev and no file names, and works under valgrind, which lacks the pidfd calls.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,7 +21,8 @@ bool is_that_pipe(const struct stat& info, WakeName name) {
 
 }  // namespace
 
-/// The inode stays that pipe's own as long as anybody has it open, and wake() keeps open what it has cached.
+/// The inode belongs to this pipe as long as any process has it open, and wake() keeps open what it has
+/// cached.
 WakeName Fabric::wake_name(int fd) {
   struct stat info {};
   if (fstat(fd, &info) != 0) return 0;
@@ -56,7 +57,7 @@ void Fabric::wake(uint32_t slot, WakeName name) {
     found = wake_fds_.emplace(name, own).first;
   }
   char token = 1;
-  // A full pipe (65536 events nobody read) is readable anyway.
+  // A full pipe (65536 events that were not read) is readable anyway.
   if (write(found->second, &token, 1) < 0) {
     return;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The control verb: one call of a verb that is not posting or polling, as the fault rules see it. On a real
-// device these calls go through the kernel, so they can block and run out of resources; rules with verb= say
-// which call does.
+// device these calls go through the kernel, so they can block and run out of resources. A rule with verb=
+// makes a call do so.
 #pragma once
 
 #include <cstdint>

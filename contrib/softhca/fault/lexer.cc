@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The lexer at work, one physical line at a time.
+// The lexer: one physical line at a time.
 #include "contrib/softhca/fault/lexer.h"
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The lexer of the fault language: text into statements (one rule each) of words that know where they stood.
+// The lexer of the fault language: text into statements (one rule each) of words with their positions.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct Token {
   unsigned column = 1;
 };
 
-/// The words of one rule. The end is where the next word would have stood.
+/// The words of one rule. The end is the position behind the last word.
 struct Statement {
   std::vector<Token> tokens;
   unsigned end_line = 1;

@@ -63,7 +63,7 @@ enum class Verdict : uint8_t {
   DroppedPortDown = 2,
   DroppedNoPeer = 3,    ///< no such LID, QP, or the peer process is gone
   DroppedBadState = 4,  ///< the responder QP does not receive in its state, or has another partner
-  AckLost = 5,          ///< executed, but the requester will not hear of it
+  AckLost = 5,          ///< executed, but the acknowledgement does not reach the requester
   Nak = 6,
   RnrNak = 7,
   Held = 8,              ///< late write: kept for a later release
@@ -159,7 +159,7 @@ enum class ActionKind : uint8_t {
   VerbFault = 24,  ///< a control verb sleeps `delay_ns`, then fails with errno `value` when that is not 0
 };
 
-/// What a device has room for; the words of the fault language are max-qp, max-cq, ...
+/// Objects whose number a device limits; the words of the fault language are max-qp, max-cq, ...
 enum class ObjectKind : uint32_t { Qp, Cq, Mr, Srq, Ah, Pd };
 inline constexpr uint32_t kObjectKinds = 6;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What happens: the action of a statement with its options, and what only the whole rule can tell.
+// The action of a statement with its options, and the checks that need the whole rule.
 #include "contrib/softhca/fault/statement_parser.h"
 
 #include "contrib/softhca/fault/defaults.h"
@@ -144,8 +144,8 @@ bool StatementParser::uses_message_key() const {
   return used(Key::Every) && !every_is_time_;
 }
 
-/// What is wrong with the keys of a rule about control verbs, or of one that should be; empty when nothing
-/// is.
+/// The error in the keys of a rule about control verbs, or of one with an action on them; empty when there is
+/// none.
 std::string StatementParser::check_verb_rule(const Rule& rule, const std::string& action) const {
   if (!used(Key::Verb)) {
     if (is_verb_action(rule.action.kind))
@@ -175,7 +175,7 @@ std::string StatementParser::check_verb_rule(const Rule& rule, const std::string
   return {};
 }
 
-/// What no single word shows: combinations, then the defaults that depend on the action.
+/// Checks combinations of keys, then fills the defaults that depend on the action.
 bool StatementParser::check_and_finish(Rule& rule, Verb verb, const Token& verb_token) {
   const auto refuse = [&](std::string why) {
     return fail(verb_token.line, verb_token.column, std::move(why));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What must match and when: the key=value words of a statement.
+// The keys of a statement: what a message or call must look like, and when the rule fires.
 #include "contrib/softhca/fault/statement_parser.h"
 
 #include "contrib/softhca/fault/defaults.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The rule at work: does this message match, is it the one the rule waits for, and what is to be done. Runs
-// in whichever process moves the message; all shared state is atomic and nothing here waits.
+// Evaluation of the rules: whether a message matches, whether it is the one that the rule waits for, and the
+// action. It runs in the process that executes the message. All shared state is atomic, and nothing blocks.
 #include "contrib/softhca/fault/rule.h"
 
 #include <arpa/inet.h>
@@ -9,7 +9,8 @@
 namespace bfo::softhca {
 namespace {
 
-/// SplitMix64 finaliser: the same (seed, ordinal) gives the same throw in every run and every process.
+/// SplitMix64 finaliser: the same (seed, ordinal) gives the same random number in every run and every
+/// process.
 uint64_t throw_dice(uint64_t seed, uint64_t ordinal) {
   uint64_t z = seed * 0x9e3779b97f4a7c15ull + ordinal * 0xd1342543de82ef95ull + 0x632be59bd9b4e019ull;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -48,7 +49,7 @@ bool selects_place(const RuleMatch& m, const MessageRecord& r) {
   return m.peer_node == kAnyId || m.peer_node == r.peer_node;
 }
 
-/// A place or kind the call does not have matches only a rule that does not name it.
+/// A property that the call does not have matches only a rule that does not ask for it.
 bool selects_call(const RuleMatch& m, const VerbCall& call) {
   if ((m.verb_mask & bit_of(call.verb)) == 0) return false;
   if (m.node != kAnyId && m.node != call.node) return false;
@@ -86,7 +87,8 @@ void remember(RuleCounters& c, uint64_t identity) {
   c.sticky[at].store(identity, std::memory_order_relaxed);
 }
 
-/// A rule without an ordinal, odds, bytes or a limit fires for each message it selects: nothing to remember.
+/// A rule without ordinal, probability, byte position or limit fires for each message that it selects. It has
+/// no state.
 bool is_plain_filter(const Rule& rule) {
   const RuleMatch& m = rule.match;
   return m.message_first == 0 && m.every == 0 && m.byte == kNever && m.probability == kAlways &&
@@ -102,7 +104,7 @@ bool claim_firing(const Rule& rule, RuleCounters& c) {
   return true;
 }
 
-/// A message starts a repetition by the clock; from then on the clock alone goes on.
+/// The first firing of a periodic rule is triggered by a message, all later ones by the clock.
 bool runs_by_clock(const Rule& rule, const RuleCounters& c) {
   return rule.trigger.period_ns != 0 && c.fired.load(std::memory_order_relaxed) != 0;
 }
@@ -115,7 +117,7 @@ bool is_timed(const Rule& rule) {
   return rule.trigger.timed || rule.trigger.period_ns != 0;
 }
 
-/// Takes the rule out of the counts that keep the fast path awake. Once per rule.
+/// Takes the rule out of the counts of armed rules, which send messages through decide(). Once per rule.
 void retire(FaultTable& table, RuleSlot& slot, RuleState to, uint64_t now_ns) {
   RuleState expected = RuleState::Armed;
   if (!slot.counters.state.compare_exchange_strong(expected, to)) return;
@@ -125,7 +127,7 @@ void retire(FaultTable& table, RuleSlot& slot, RuleState to, uint64_t now_ns) {
   if (is_timed(slot.rule)) table.timed_rules.fetch_sub(1, std::memory_order_relaxed);
 }
 
-/// A rule whose messages keep their fate over retransmissions has to go on seeing them.
+/// A rule that treats all transmissions of a message alike stays armed for the retransmissions.
 void retire_when_spent(FaultTable& table, RuleSlot& slot, uint64_t now_ns) {
   if (!is_last_firing(slot.rule, slot.counters)) return;
   if (!slot.rule.trigger.timed && slot.rule.match.verb_mask == 0 &&
@@ -135,7 +137,7 @@ void retire_when_spent(FaultTable& table, RuleSlot& slot, uint64_t now_ns) {
   retire(table, slot, RuleState::Spent, now_ns);
 }
 
-/// Books a firing: starts the rules that wait for this one and the next repetition by the clock.
+/// Counts a firing. Starts the rules that wait for this one, and sets the time of the next periodic firing.
 void note_firing(FaultTable& table, unsigned index, uint64_t now_ns) {
   RuleSlot& slot = table.slots[index];
   uint64_t never_fired = 0;
@@ -184,7 +186,7 @@ Decision message_decision(const Rule& rule, unsigned index, const MessageRecord&
     const bool tx = r.direction == Direction::Tx;
     d.qpn = tx != rule.action.on_peer ? r.src_qpn : r.dst_qpn;
   }
-  // The held copy is the first one; while it is held the requester must hear nothing.
+  // The first transmission is the one that is delayed. Until it is released the requester gets no answer.
   if (d.kind == ActionKind::LateWrite && r.attempt > 0) d.kind = ActionKind::Drop;
   return d;
 }
@@ -204,7 +206,7 @@ struct Firing {
   uint64_t cut = 0;
 };
 
-/// Counts the message and says whether it is the one.
+/// Counts the message. True when it is one that the rule waits for.
 Firing evaluate(const Rule& rule, RuleCounters& c, const MessageRecord& r) {
   const RuleMatch& m = rule.match;
   const bool request = r.opcode != Opcode::Ack;
@@ -225,7 +227,7 @@ Firing evaluate(const Rule& rule, RuleCounters& c, const MessageRecord& r) {
   return {true, cut};
 }
 
-/// A repetition by the clock must hit the port the message chose.
+/// A periodic firing applies to the port of the message that triggered the first one.
 void keep_target(RuleCounters& c, const Decision& d) {
   c.target_node.store(d.node, std::memory_order_relaxed);
   c.target_device_port.store(uint32_t{d.device} << 16 | d.port, std::memory_order_release);

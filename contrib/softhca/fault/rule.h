@@ -28,7 +28,7 @@ inline constexpr uint64_t kAlways = ~uint64_t{0};
 /// Which transmissions of a message a rule looks at.
 enum class AttemptMode : uint8_t {
   First = 0,  ///< first transmission only, so a dropped message arrives with its retry
-  All = 1,    ///< the first one decides, every retransmission of that message shares its fate
+  All = 1,    ///< the first one decides, every retransmission of that message is treated like it
   Exact = 2,  ///< only retransmission number `attempt`
 };
 
@@ -66,7 +66,7 @@ struct RuleMatch {
 /// firing of `after_rule` when there is one.
 struct RuleTrigger {
   uint64_t at_ns = kNever;  ///< timed rule: first firing
-  uint64_t from_ns = 0;     ///< message rule: sleeps before
+  uint64_t from_ns = 0;     ///< message rule: has no effect before
   uint64_t until_ns = kNever;
   uint64_t after_delay_ns = 0;
   uint64_t period_ns = 0;   ///< fires again this long after each firing, until `count` is used up
@@ -99,7 +99,7 @@ struct RuleCounters {
   std::atomic<uint64_t> bytes{0};           ///< payload of the matching messages
   std::atomic<uint64_t> first_fired_ns{0};  ///< absolute; 0 = not yet
   std::atomic<uint64_t> due_ns{kNever};     ///< absolute time of the next firing by the clock
-  std::atomic<uint64_t> retired_ns{0};      ///< absolute; slot may be used again a while later
+  std::atomic<uint64_t> retired_ns{0};      ///< absolute; the slot is used again some time after it
   std::atomic<uint32_t> target_device_port{
       0xffffffffu};  ///< of a message-triggered rule that repeats by time
   std::atomic<uint16_t> target_node{kAnyId};
@@ -153,15 +153,16 @@ inline bool verbs_armed(const FaultTable& table) {
 /// The same for one call of a control verb; rules of messages do not see it, nor these rules messages.
 Decision decide(FaultTable& table, const VerbCall& call);
 
-/// The count in which an armed rule keeps the callers of decide() awake; nullptr for a timed one.
+/// The count of armed rules to which this one belongs; while it is 0, decide() is not called. nullptr for a
+/// timed rule.
 inline std::atomic<uint32_t>* watchers(FaultTable& table, const Rule& rule) {
   if (rule.trigger.timed) return nullptr;
   return rule.match.verb_mask != 0 ? &table.verb_rules : &table.message_rules;
 }
 
 /// Earliest time (CLOCK_MONOTONIC ns) at which tick() has something to do; kNever when no timed rule is
-/// armed. May become earlier at any time by an inject or by a message, so a sleeper should wake every few ms
-/// while `timed_rules` is not 0.
+/// armed. An inject or a message can make it earlier at any time: who sleeps until then wakes every few
+/// milliseconds while `timed_rules` is not 0.
 uint64_t next_due_ns(const FaultTable& table);
 
 /// One timed trigger that is due at `now_ns`; call until the kind is None. Each firing is handed to exactly
@@ -176,7 +177,7 @@ void start(FaultTable& table, uint64_t now_ns);
 bool install(FaultTable& table, const Rule* rules, size_t count, bool from_file, uint64_t now_ns,
              std::string& error);
 
-/// Switches every rule off; returns how many were armed. Messages decided before keep their fate.
+/// Switches every rule off; returns how many were armed. Decisions made before are carried out.
 unsigned clear(FaultTable& table, uint64_t now_ns);
 
 /// Index of the rule of that name, newest first; -1 when there is none.

@@ -62,7 +62,8 @@ void reset(RuleCounters& c) {
   for (auto& entry : c.sticky) entry = 0;
 }
 
-/// Fresh slots first: a rule that has fired stays readable for as long as there is room.
+/// Slots never used come first, so that the counters of a rule that has fired stay readable as long as
+/// possible.
 int take_slot(const FaultTable& table, const bool* taken, uint64_t now_ns) {
   const unsigned used = table.used.load(std::memory_order_acquire);
   for (unsigned i = used; i < kMaxRules; ++i) {

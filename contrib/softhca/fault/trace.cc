@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The trace ring at work. A record is copied word by word with atomic stores between two changes of the word
-// with its sequence number (a sequence lock per slot), so that a reader in another process can tell a
-// finished record from one that is being overwritten. The first change is a claim: a writer that is stopped
-// in a slot keeps others out of it, however many laps they make.
+// The trace ring: writing and reading records. A record is copied word by word with atomic stores between two
+// changes of the word with its sequence number (a sequence lock per slot), so that a reader in another
+// process can tell a finished record from one that is being overwritten. The first change claims the slot:
+// while its writer is stopped, no other writer uses the slot, however often the ring wraps.
 #include "contrib/softhca/fault/trace.h"
 
 #include <infiniband/verbs.h>
@@ -69,7 +69,8 @@ TraceWriter::TraceWriter(TraceRing& ring) {
   const std::atomic_ref<uint64_t> state(slot_[0]);
   uint64_t seen = state.load(std::memory_order_relaxed);
   for (;;) {
-    if ((seen & SlotWord::kNumber) >= number_) return;  // this writer slept for a lap
+    if ((seen & SlotWord::kNumber) >= number_)
+      return;  // the ring has wrapped since this writer took its number
     const bool busy = (seen & SlotWord::kClaimed) != 0;
     const uint64_t mine = SlotWord::kClaimed | (busy ? SlotWord::kMissing : 0) | number_;
     if (!state.compare_exchange_weak(seen, mine, std::memory_order_acq_rel)) continue;
@@ -91,7 +92,7 @@ void TraceWriter::finish() {
   taken_ = false;
   const std::atomic_ref<uint64_t> state(slot_[0]);
   uint64_t seen = SlotWord::kClaimed | number_;
-  // Whoever wanted the slot meanwhile has put the number of a missing record there.
+  // A writer that found the slot claimed meanwhile has stored the number of its lost record there.
   while (!state.compare_exchange_weak(seen, seen & ~SlotWord::kClaimed, std::memory_order_acq_rel)) {
   }
 }
@@ -107,7 +108,7 @@ void restart(TraceRing& ring, bool on) {
   for (MessageRecord& record : ring.records) {
     const std::atomic_ref<uint64_t> state(words_of(record)[0]);
     uint64_t seen = state.load(std::memory_order_relaxed);
-    // What a writer is at work on is not shown any more, and the slot stays its own until it leaves.
+    // A record that is being written is not shown any more. The slot stays claimed until its writer finishes.
     while (!state.compare_exchange_weak(
         seen, (seen & SlotWord::kClaimed) != 0 ? SlotWord::kClaimed | SlotWord::kMissing : 0,
         std::memory_order_acq_rel)) {
@@ -136,7 +137,7 @@ bool TraceReader::next(MessageRecord& record) {
       ++position_;
       return true;
     }
-    // Unfinished: wait for it, unless it was given up, or its writer died and newer records are there.
+    // Unfinished: wait for it, unless it is marked as lost, or its writer died and newer records are there.
     const uint64_t state = load_word(ring_.records[position_ % kTraceRecords], 0);
     const bool missing = (state & ~SlotWord::kClaimed) == (SlotWord::kMissing | (position_ + 1));
     if (!missing && end - position_ < kTraceRecords / 2) {

@@ -24,10 +24,10 @@ struct TraceRing {
   MessageRecord records[kTraceRecords];    ///< record n is at n % kTraceRecords; its seq is a SlotWord
 };
 
-/// What the first word of a slot says: n + 1 of the newest record that went there, and two marks.
+/// The first word of a slot: n + 1 of the newest record stored there, and two flags.
 struct SlotWord {
-  static constexpr uint64_t kClaimed = uint64_t{1} << 63;  ///< a writer is at work in the slot, only that one
-  static constexpr uint64_t kMissing = uint64_t{1} << 62;  ///< record n was given up, its place was taken
+  static constexpr uint64_t kClaimed = uint64_t{1} << 63;  ///< a writer uses the slot, no other one may
+  static constexpr uint64_t kMissing = uint64_t{1} << 62;  ///< record n is lost: its slot was claimed
   static constexpr uint64_t kNumber = kMissing - 1;
 };
 
@@ -37,7 +37,7 @@ inline bool enabled(const TraceRing& ring) {
 }
 
 /// Adds a copy of the record and gives it its sequence number. Any thread of any process, never blocks: when
-/// another writer has slept in the slot for a whole lap of the ring, the record is lost.
+/// another writer was stopped in the slot until the ring wrapped, the record is lost.
 void append(TraceRing& ring, const MessageRecord& record);
 
 /// The steps of append(). A writer may be stopped between any two of them, for ever: then its slot is lost.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The word tables and the search in them, including the guess at what a misspelt word should have been.
+// The word tables and the search in them, with a suggestion for a misspelt word.
 #include "contrib/softhca/fault/words.h"
 
 #include <infiniband/verbs.h>

@@ -11,7 +11,7 @@
 
 namespace bfo::softhca {
 
-/// One word and what it stands for.
+/// One word of the language and its value.
 struct Word {
   std::string_view text;
   uint32_t value;

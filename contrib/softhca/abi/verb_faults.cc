@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The gate at work.
-#include "contrib/softhca/abi/gate.h"
+// How the fault rules are applied to a call of a control verb.
+#include "contrib/softhca/abi/verb_faults.h"
 
 #include <time.h>
 
@@ -39,7 +39,7 @@ void aim(VerbCall& call, ibv_context* context, unsigned port, const AddressVecto
   if (up && in_one_segment(here, there)) call.reach = Reach::Yes;
 }
 
-int pass_gate_slow(VerbCall& call) {
+int apply_verb_faults(VerbCall& call) {
   Fabric& f = fabric();
   call.node = static_cast<uint16_t>(f.node());
   call.time_ns = f.now();
