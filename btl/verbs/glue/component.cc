@@ -44,7 +44,7 @@ int component_close() {
   return OPAL_SUCCESS;
 }
 
-/// A port that is down now is taken when it was asked for by name and the PML can do without it.
+/// A port that is down is used when the user named it and the PML works without it.
 bool may_be_down() {
   const char* include = self().params.if_include;
   return include != nullptr && *include != '\0' && failover_pml();
@@ -72,8 +72,8 @@ int open_ports(DeviceSlot& device, const Discovery& found) {
   return unusable;
 }
 
-/// What a port that is down can carry is not known yet: as much as the best of the others, or the speed and
-/// width it says.
+/// The bandwidth of a port that is down is not known: it counts as that of the fastest other port, or of the
+/// speed and width that it reports.
 void guess_rates() {
   uint32_t best = 0;
   for (int i = 0; i < self().module_count; ++i) {
@@ -87,7 +87,7 @@ void guess_rates() {
   }
 }
 
-/// Hands the device's events and its ports' pulses to the event thread.
+/// Has the event thread serve the device's events and the heartbeat responders of its ports.
 bool watch(DeviceSlot& device) {
   for (int i = 0; i < device.port_count; ++i) {
     if (!self().events->serve(device.ports[i]->pulse())) return false;
@@ -201,7 +201,7 @@ int progress_all() {
 
 int component_progress() {
   if (!self().threads) return progress_all();
-  // One thread makes progress for all; the others have nothing to add.
+  // One thread makes progress for all of them; another one returns.
   if (pthread_mutex_trylock(&self().progress_lock) != 0) return 0;
   const int handled = progress_all();
   pthread_mutex_unlock(&self().progress_lock);

@@ -79,7 +79,7 @@ struct Component {
   pthread_mutex_t progress_lock;  // recursive: a callback may add processes
 };
 
-/// Keeps progress out while the set of endpoints changes, when several threads may call in.
+/// Prevents progress in other threads while the set of endpoints changes.
 class ProgressPause {
  public:
   explicit ProgressPause(Component& component) : component_(component) {
@@ -111,10 +111,10 @@ void register_pvars(const Component& component);
 /// Registers one text. `storage` keeps it.
 int register_string(Component& component, const char* name, const char* help, mca_base_var_info_lvl_t level,
                     const char* fallback, char** storage);
-/// Says that a parameter has an unusable value: "btl_verbs_`name` `why`."
+/// Prints that a parameter has an unusable value: "btl_verbs_`name` `why`."
 void report_parameter(const char* name, const char* why);
 /// Makes the memory of this process safe across fork(), as btl_verbs_want_fork_support says. Before any
-/// device is opened. False after one sentence: it was asked for and cannot be had.
+/// device is opened. False after one sentence: it was asked for and is not available.
 bool prepare_fork(const Params& params);
 /// Copies them into an engine configuration.
 engine::Config make_config(const Component& component, const mca_btl_base_module_t& defaults);
@@ -125,8 +125,8 @@ bool failover_pml();
 /// Tells Open MPI where the help texts are: next to the shared object.
 void add_help_directory();
 /// Prints a help text to stderr. Not by opal_show_help(): in 4.1 with an external PMIx it loses messages
-/// ("Data unpack would read past end of buffer in show_help.c"), and these are the last words before the
-/// component stands aside or the job ends. `once_per_node`: only the first local rank prints.
+/// ("Data unpack would read past end of buffer in show_help.c"), and the text explains why the component is
+/// disabled or the job ends. `once_per_node`: only the first local rank prints.
 void say(bool once_per_node, const char* topic, ...);
 
 }  // namespace bfo::verbs

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// discover.cc: describes the ports of this host, lets selection decide, and says what the user must know.
+// discover.cc: describes the ports of this host, calls selection, and prints what the user must know.
 #include "btl/verbs/glue/discover.h"
 
 #include "btl/verbs/engine/memory.h"
@@ -77,8 +77,8 @@ void discover_device(const engine::VerbsApi& api, ibv_device* device, const Para
   snprintf(port.device, sizeof port.device, "%s", api.get_device_name(device));
   port.transport = engine::transport_of(*device);
   if (port.transport != engine::Transport::kInfiniband) return add_port(port, nullptr, found);
-  // Nothing looks at memory before a completion says that it is written, and without atomics no one-sided
-  // component works on these registrations.
+  // No code reads the memory before the completion of the write, and without atomics no one-sided component
+  // uses these registrations.
   const int access = params.relaxed_ordering ? int{IBV_ACCESS_RELAXED_ORDERING} : 0;
   auto* slot = engine::make<DeviceSlot>();
   if (slot == nullptr || !slot->device.open(api, device, access)) {
@@ -119,7 +119,7 @@ void say_unknown_names(const char* name, const char* list, const Discovery& foun
   }
 }
 
-/// A port that would be a rail if something were put right.
+/// A port that is not usable, for a reason that the user can remove.
 void say_misfit(const PortFacts& port, PortVerdict verdict, const Params& params) {
   const char* host = opal_process_info.nodename;
   const unsigned number = port.number;

@@ -24,7 +24,7 @@ struct Discovery {
 /// Opens the devices of `list` that can carry rails and describes their ports. Start of the process only.
 void discover(const engine::VerbsApi& api, ibv_device** list, int count, const Params& params,
               Discovery* found);
-/// Decides which ports become rails and says what the user must know about the others.
+/// Decides which ports become rails, and prints why others do not.
 void select(const Component& component, Discovery* found);
 
 /// The GID table entries of a port, those of Ethernet with their subnets.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// failover.cc: the BTL's side of common/failover_btl.h, and what happens to a rail error under a PML that
-// does not know it.
+// failover.cc: the BTL's side of common/failover_btl.h, and the reaction to a rail error under a PML that
+// does not use that contract.
 #include "btl/verbs/engine/contract.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/glue/module.h"
@@ -17,7 +17,7 @@ Module& module_from(void* ctx) {
   return *static_cast<Module*>(ctx);
 }
 
-/// The PML's pointer for `endpoint`; nullptr: nobody is to hear of it.
+/// The pointer that the PML attached to `endpoint`; nullptr: events are not reported.
 void* listener(const Module& module, const engine::Endpoint& endpoint) {
   return module.bound ? endpoint.user.load(std::memory_order_acquire) : nullptr;
 }
@@ -32,7 +32,7 @@ void trace(const Module& module, const engine::Endpoint& endpoint, const char* w
   static_cast<void>(module);
 }
 
-/// Without a failover PML a lost rail ends the job, as with any other BTL: say which rail and why first.
+/// Without a failover PML a lost rail ends the job, as with any other BTL. Prints which rail and why.
 void report_fatal(Module& module, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   if (module.error_reported) return;
   module.error_reported = true;
@@ -54,7 +54,8 @@ int port_count() {
 void on_rail_up(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   Module& module = module_from(ctx);
   trace(module, endpoint, "up", event);
-  // A peer does not knock at a port that was down when it was published: what has another rail to it does.
+  // A peer sends no connect request to a port that was down when its address was published. This side
+  // connects such a port when another rail to the peer is up.
   engine::connect_others(all_ports(), port_count(), endpoint, true);
   if (void* const rail = listener(module, endpoint)) module.sink.rail_up(module.sink_ctx, rail, &event);
 }
@@ -106,7 +107,7 @@ void connect_other_rails(void*, engine::Endpoint& endpoint) {
   engine::connect_others(all_ports(), port_count(), endpoint, false);
 }
 
-/// Called on changes only: what is unknown now was alive and busy before.
+/// Called on changes only: before kUnknown the peer was alive and busy.
 const char* life_text(engine::Life life) {
   switch (life) {
     case engine::Life::kAnswers:

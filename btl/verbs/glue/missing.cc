@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// missing.cc: the sentences about what is missing for a rail, and what helps.
+// missing.cc: the messages about a resource that a rail lacks, with the remedy.
 #include <sys/resource.h>
 
 #include "btl/verbs/glue/module.h"
@@ -16,7 +16,7 @@ uint64_t locked_memory_limit() {
 void rail_missing(void* ctx, engine::Endpoint& endpoint) {
   Module& module = *static_cast<Module*>(ctx);
   const engine::Lack& lack = endpoint.lack;
-  // With many peers the same is missing for all of them.
+  // With many peers all of them lack the same resource: one message is enough.
   const uint32_t bit = 1u << (static_cast<unsigned>(lack.object) + (lack.there ? 16 : 0));
   if ((module.missing_said & bit) != 0) return;
   module.missing_said |= bit;

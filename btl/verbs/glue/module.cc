@@ -8,7 +8,7 @@
 namespace bfo::verbs {
 namespace {
 
-/// A leaked fragment is a bug of ours: say so where it can be seen.
+/// A leaked fragment is an error of this component. It is printed.
 void check_books(const Module& module, const bfo_accounting_t& books) {
   static const char* const kNames[BFO_KIND_COUNT] = {"send", "sendi", "put", "get", "control"};
   for (int kind = 0; kind < BFO_KIND_COUNT; ++kind) {
@@ -30,7 +30,7 @@ int finalize(mca_btl_base_module_t* btl) {
   Module* module = module_of(btl);
   Component& component = mca_btl_verbs_component;
   DeviceSlot& device = *module->device;
-  // The PML's code may be unmapped already: from here on nobody is called back.
+  // The PML's code may be unmapped already: there are no callbacks from here on.
   module->port.stop_callbacks();
   module->bound = false;
   while (module->port.endpoints() != nullptr) {
@@ -123,7 +123,8 @@ Module* module_open(Component& component, DeviceSlot& device, const engine::Port
     const int error = errno;
     say(true, "port-failed", opal_process_info.nodename, device.device.name(), facts.number, what,
         strerror(error));
-    // Another rank of the node may have had room: what only this one lacks is said, too, but in one line.
+    // Only the first rank of the node prints the text above, and it may have had no error. So other ranks
+    // print one line.
     if (opal_process_info.my_local_rank != 0) {
       opal_output(0, "btl/verbs: rank %u goes on without %s:%u: %s: %s", OPAL_PROC_MY_NAME.vpid,
                   device.device.name(), facts.number, what, strerror(error));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// peers.cc: what every process publishes about its ports, and which of our ports meets which of a peer's.
+// peers.cc: the modex record of the ports, and which port of this process is paired with which one of a peer.
 #include <algorithm>
 
 #include "btl/verbs/engine/memory.h"
@@ -149,7 +149,7 @@ int del_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t**, mca_btl_b
 }
 
 engine::Endpoint* find_peer(void*, uint64_t) {
-  // A process that this one has not been told about yet repeats its handshake until it is.
+  // The process is not known here yet (add_procs). It retransmits its connect request until it is.
   return nullptr;
 }
 

@@ -20,8 +20,7 @@ size_t stride_of(const FragPool& pool) {
 }
 
 /// Adds `count` fragments. Under the pool lock. False with errno when there is no memory; EAGAIN: it is being
-/// registered. A pool without any fragment has nothing that could come back meanwhile: it is not kept
-/// waiting.
+/// registered. An empty pool does not wait for that, because no fragment can be returned to it meanwhile.
 bool pool_add(Module& module, FragPool& pool, unsigned count) {
   const size_t stride = stride_of(pool);
   engine::Region region;
@@ -49,8 +48,8 @@ bool pool_add(Module& module, FragPool& pool, unsigned count) {
 }
 
 /// Makes more fragments: as many as there are, fewer when memory is short. Under the pool lock. False with
-/// errno: then not a single one, and nothing is tried for a while, because each try costs several system
-/// calls. Fragments come back, so only a pool without any cannot go on.
+/// errno: there is no memory for a single one. The next attempt is made after kGrowRetryNs, because each
+/// costs several system calls. Fragments are returned to the pool, so only an empty one cannot continue.
 bool pool_grow(Module& module, FragPool& pool) {
   const unsigned limit = mca_btl_verbs_component.params.free_list_max;
   errno = ENOBUFS;
@@ -152,8 +151,8 @@ int rdma(Module& module, mca_btl_base_endpoint_t* endpoint, engine::Kind kind, v
   return refused(endpoint->engine);
 }
 
-/// Hands a fragment with its buffer to the engine. `over`: it has ended for the PML, a failure is reported by
-/// sendi_failed. False: refused.
+/// Gives a fragment with its buffer to the engine. `over`: it is complete for the PML; a failure is reported
+/// by sendi_failed. False: refused.
 bool send_frag(engine::Endpoint& rail, VerbsFrag* frag, mca_btl_base_tag_t tag, bool over) {
   engine::Frag& work = frag->engine;
   work.data = frag->segment.seg_addr.pval;
@@ -170,7 +169,7 @@ bool is_of_pml(uint8_t tag) {
   return tag >= MCA_BTL_TAG_PML && tag < MCA_BTL_TAG_OSC_RDMA;
 }
 
-/// Calls whoever has registered for the tag.
+/// Calls the active-message callback that is registered for the tag.
 [[gnu::noinline]] void deliver_active(Module& module, uint8_t tag, char* data, uint32_t length) {
   if (tag >= MCA_BTL_TAG_MAX || mca_btl_base_active_message_trigger[tag].cbfunc == nullptr) {
     ++module.port.accounting().dropped;
@@ -262,9 +261,9 @@ mca_btl_base_descriptor_t* prepare_src(mca_btl_base_module_t* btl, mca_btl_base_
 int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, mca_btl_base_descriptor_t* descriptor,
          mca_btl_base_tag_t tag) {
   auto* frag = reinterpret_cast<VerbsFrag*>(descriptor);
-  // A descriptor the BTL owns and nobody waits for is over for the PML when the device has it: its completion
-  // need not be signaled. Work that must be parked is not over: the application would believe it sent and
-  // might leave MPI, and nobody would make the connection.
+  // A descriptor that the BTL owns, without a callback, is complete for the PML when it is posted: its
+  // completion need not be signaled. Work that is queued for a connection is not complete: the application
+  // could leave MPI, and then no progress would make the connection.
   const uint32_t flags = descriptor->des_flags;
   const bool over = (flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0 &&
                     (flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) == 0 &&
@@ -301,7 +300,7 @@ int sendi(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, opal_co
     return hopeless ? OPAL_ERR_UNREACH : OPAL_ERR_OUT_OF_RESOURCE;
   }
   if (length > rail.ring.slot_bytes && engine::leaves_at_once(rail)) {
-    // Only too long for a slot: same promise, with a buffer of its own.
+    // It is only too long for a slot: sent in the same way, with a buffer of its own.
     memcpy(frag->buffer, header, header_size);
     size_t packed = payload_size;
     if (pack(convertor, frag->buffer + header_size, &packed)) {

@@ -21,7 +21,7 @@ void segment_free(void*, void* segment) {
   ::free(segment);
 }
 
-// In front of every block of alloc(): where free() has to bring it back.
+// In front of every block of alloc(): where free() returns it.
 struct BlockHeader {
   opal_free_list_item_t* small;  // nullptr: came from the allocator
   uint64_t pad;                  // keeps the payload 16-byte aligned
@@ -122,7 +122,7 @@ void BtlPort::unpack_scattered(RecvRequest& req, uint64_t offset, const void* by
   if (OPAL_UNLIKELY(!req.trail->scatter(offset, bytes, length, wanted))) unpack_failed(req);
 }
 
-// ---- to oneself
+// ---- messages of a process to itself
 
 // MPI forbids buffers that overlap. Programs that have them all the same get what they sent, as over a rail.
 void BtlPort::copy_piece(const void* bytes, RecvRequest& to, size_t length) {
@@ -130,7 +130,7 @@ void BtlPort::copy_piece(const void* bytes, RecvRequest& to, size_t length) {
   memmove(to.direct, bytes, length);
 }
 
-// Neither side need be in one piece: through a part of the stack then.
+// Neither buffer need be contiguous: then the bytes are copied through a buffer on the stack.
 void BtlPort::copy_scattered(const Layout& from, RecvRequest& to, size_t length) {
   if (to.direct != nullptr) {
     Cursor cursor;
@@ -207,7 +207,8 @@ void BtlPort::connect(const RailHandle& rail) {
 
 void BtlPort::peer_down(const RailHandle& rail, const RailName& name, int32_t cause) {
   const bfo_rail_name_t wire = {name.conn, name.epoch, 0};
-  if (rail.failover == nullptr) return;  // forged: nobody says that of a rail without epochs
+  if (rail.failover == nullptr)
+    return;  // forged: such a rail has no epochs, and no process sends this about it
   rail.failover->peer_down(rail.btl, rail.ep, &wire, cause);
 }
 

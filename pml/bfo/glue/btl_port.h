@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// btl_port.h: the Port of the transfer engine on Open MPI's BTLs. What a rail is here: one BTL module plus
-// its endpoint for one process, both kept by value (the BML's arrays shift, D1).
+// btl_port.h: the Port of the transfer engine on Open MPI's BTLs. A rail is one BTL module and its endpoint
+// for one process. Both are kept by value, because the BML's arrays shift (D1).
 //
 // D1..D21: contrib/doc/design.md
 #pragma once
@@ -107,11 +107,12 @@ class BtlPort {
              size_t length);
   bool sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
              const InlineSource& source, size_t length);
-  // sendi for a BTL that has none, or no room for one: the descriptor holds the only copy of a short message,
-  // and hands it back when it fails. False: too long, too many under way, or no descriptor; nothing happened.
+  // sendi() for a BTL that has none, or refused it: the descriptor holds the only copy of a short message. If
+  // the descriptor fails, the message is sent again from there. False: too long, too many under way, or no
+  // descriptor; nothing was sent.
   static bool send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                         opal_convertor_t* conv, size_t length);
-  // Is the fragment of a BTL without the contract the better place for a message of the user's? Counts it.
+  // True: a BTL without the contract is to send the message in a fragment rather than by sendi(). Counts it.
   bool wants_fragment(const RailHandle& rail, size_t length);
   // send_copy() of a payload that is one piece: no convertor.
   static bool send_piece(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
@@ -172,8 +173,8 @@ class BtlPort {
   void unpack_scattered(RecvRequest& req, uint64_t offset, const void* bytes, size_t length);
   Post send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
                      uint64_t offset, size_t length, Frag& frag);
-  // Made for the first piece that is not at the start of its message. nullptr: there is no memory; then each
-  // is found from there.
+  // Made for the first fragment that is not at the start of its message. nullptr: there is no memory; then
+  // each fragment is found by walking from the start.
   Trail* make_trail(const Layout& layout);
   void drop_trail(Trail*& trail);
   // In place of a receive's trail: there was no memory to unpack its message, which ends with MPI_ERR_NO_MEM.
@@ -190,7 +191,7 @@ class BtlPort {
   size_t small_size_ = 0;
   mca_allocator_base_module_t* allocator_ = nullptr;
   bool ready_ = false;
-  // An atomic addition costs a tenth of a short message: only when several threads may come here.
+  // An atomic addition costs a tenth of a short message: only when Open MPI uses threads.
   void count_copies(int32_t n) {
     if (OPAL_UNLIKELY(opal_using_threads()))
       copies_out_.fetch_add(n, std::memory_order_relaxed);
@@ -198,8 +199,8 @@ class BtlPort {
       copies_out_.store(copies_out_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
   std::atomic<int32_t> copies_out_{0};
-  // Messages longer than kAlwaysSendi given to BTLs without the contract since one came back. A lost update
-  // does not matter.
+  // Messages longer than kAlwaysSendi given to BTLs without the contract since the last message was received
+  // from one. A lost update does not matter.
   std::atomic<uint32_t> unanswered_{0};
   static constexpr size_t kAlwaysSendi = 256;
   // Longer messages of a BTL without sendi keep their request and are not copied.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// buffered.cc: room in the user's buffer for MPI_Bsend.
+// buffered.cc: space in the user's buffer for MPI_Bsend.
 #include "pml/bfo/glue/buffered.h"
 
 #include <ctime>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// callbacks.cc: translates what BTLs report into the engine's words.
+// callbacks.cc: passes messages and reports of the BTLs to the engine, in the engine's types.
 //
 // P1..P8: contrib/doc/design.md
 #include "pml/bfo/glue/callbacks.h"
@@ -139,8 +139,8 @@ void on_btl_message(mca_btl_base_module_t*, mca_btl_base_tag_t tag, mca_btl_base
   module.engine().on_message(nullptr, 0, tag, segment.seg_addr.pval, segment.seg_len);
 }
 
-// Fatal or not: for us it is the end of that BTL's way to the peer, and never of the job (P6). It may come
-// from inside a post that the engine makes, so it is only noted here.
+// Fatal or not, it ends the connection of that BTL to the peer, and never the job (P6). It can be called from
+// inside a send that the engine posts, so it is only recorded here.
 void on_btl_error(mca_btl_base_module_t* btl, int32_t, opal_proc_t* proc, char* info) {
   Module* module = mca_pml_bfo_component.module;
   if (module == nullptr || module->contract(btl) != nullptr || module->leaving()) return;

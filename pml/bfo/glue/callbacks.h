@@ -19,7 +19,7 @@ void on_btl_error(mca_btl_base_module_t* btl, int32_t flags, opal_proc_t* proc, 
 // The sink a failover BTL is bound to; its ctx is the Module.
 const bfo_failover_sink_t* failover_sink();
 
-// Turn of the engine: retries and park times. Returns the number of things done.
+// Progress of the engine: retries and park times. Returns how much was done.
 int engine_progress();
 
 }  // namespace bfo::glue

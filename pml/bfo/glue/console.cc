@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// console.cc: words and rate of the lines about lost rails. No Open MPI here.
+// console.cc: text and rate of the lines about lost rails. Does not use Open MPI.
 #include "pml/bfo/glue/console.h"
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// console.h: the human line about a lost rail. A dying port takes a rail to every peer with it: one line per
-// port and second is printed, the rest is counted and told with the next one.
+// console.h: the line about a lost rail on the terminal. A port that fails ends a rail to every peer. One
+// line per port and second is printed; the others are counted, and the next line has their number.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ class Console {
   // `print` gets each finished line, without a newline.
   explicit Console(void (*print)(const char* line)) : print_(print) {}
 
-  // Tells one failover, or counts it. `now_ns`: monotonic.
+  // Prints the line of one failover, or counts it. `now_ns`: monotonic.
   void tell(const FailoverEvent& event, const EventNames& names, uint64_t now_ns);
-  // Tells what was only counted.
+  // Prints the number of those that were only counted.
   void finish(int rank);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// dump.h: the words of pml_dump about rails: what was lost and why, what never came up, what waits. No Open
-// MPI here.
+// dump.h: the text of pml_dump about rails: which were lost and why, which never came up, what waits for one.
+// Does not use Open MPI.
 #pragma once
 
 #include <cstdint>

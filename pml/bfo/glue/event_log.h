@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// event_log.h: one JSON line per failover event, appended to the file the user named. No Open MPI here.
+// event_log.h: one JSON line per failover event, appended to the file the user named. Does not use Open MPI.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace bfo::glue {
 
-// What the event record leaves to the glue: names a human knows. Strings are NUL terminated and only read
+// Names of the rail, which the engine's event record does not have. Strings are NUL terminated and only read
 // during the call.
 struct EventNames {
   int rank = 0;             // own rank in MPI_COMM_WORLD
@@ -31,7 +31,7 @@ class EventLog {
   // Opens `path`, emptying it first when `truncate`. Returns 0 or an errno for output_problem(): only
   // regular files are opened. An empty path is no error: nothing is logged.
   int open(const char* path, bool truncate);
-  // Appends one line. A write that fails is ignored: a job must not die of a full log disk.
+  // Appends one line. A write that fails is ignored: a full disk does not end the job.
   void write(const FailoverEvent& event, const EventNames& names);
   void close();
 

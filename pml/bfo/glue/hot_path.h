@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// hot_path.h: what a short message passes through in the glue, inline so that it melts into the engine's
-// code. Included by module.h only.
+// hot_path.h: the functions of the glue that every short message calls. They are inline, so that the compiler
+// merges them with the engine's code. Included by module.h only.
 #pragma once
 
 #include "pml/bfo/glue/module.h"
@@ -23,7 +23,7 @@ inline bool sendi_convertor(const RailHandle& rail, uint8_t tag, const void* hdr
                                       MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP, tag,
                                       nullptr) == OPAL_SUCCESS))
     return true;
-  // Its place for such messages is full (vader: a few KiB). A BTL with the contract has done all it can.
+  // Its buffer for such messages is full (vader: 4 KiB). A BTL with the contract has no other way either.
   return rail.failover == nullptr && BtlPort::send_copy(rail, tag, hdr, hdr_size, conv, length);
 }
 
@@ -153,7 +153,7 @@ inline int recv_request_start(Module& module, RecvRequest& req) {
   args.src = base.req_peer;
   args.tag = base.req_tag;
   args.capacity = recv_capacity(base);
-  // A layer inside Open MPI (one-sided over messages): it would take the buffer for a message.
+  // osc pt2pt, a layer inside Open MPI, would take the buffer for a message.
   args.keeps_waiting = base.req_ompi.req_complete_cb != nullptr;
   module.engine().irecv(&req, args);
   return OMPI_SUCCESS;

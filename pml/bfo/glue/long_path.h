@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// long_path.h: what every long message passes through in the glue once: its buffer, registrations and READs.
-// Inline so that it melts into the engine's code. Included by hot_path.h only.
+// long_path.h: the functions of the glue that every long message calls once: its buffer, registrations and
+// READs. They are inline, so that the compiler merges them with the engine's code. Included by hot_path.h
+// only.
 #pragma once
 
 #include "pml/bfo/glue/module.h"

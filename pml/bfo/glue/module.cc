@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// module.cc: life of the module and of its peers: start, processes coming and going, the end.
+// module.cc: the module and its peers: start, processes that are added and removed, finalize.
 //
 // Rails are copied out of the BML once, by value, and its arrays are left as they are when one dies: taking a
 // BTL out of them (bml_del_proc_btl) cannot be undone (bml_add_btl is not implemented in 4.1 and 5.0), while
@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint64_t kForever = UINT64_MAX / 4;
 constexpr size_t kLeastPipelineFrag = 4096;  // a shorter btl_NAME_rdma_pipeline_frag_size counts as this one
-constexpr int kDrainMillis = 2000;  // how long finalize waits for what the application no longer waits for
+constexpr int kDrainMillis = 2000;           // how long finalize waits for messages that are not acknowledged
 
 xfer::Config engine_config(const Params& params) {
   xfer::Config config;
@@ -170,8 +170,8 @@ xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& param
   }
   l.get_alignment = std::max<size_t>(btl->btl_get_alignment, 1);
   l.min_rdma_size = least_rdma_size(btl, l, params);
-  // Short pieces keep short what a failed rail leaves undone. A BTL that cannot fail over gets all at once,
-  // as from ob1 (vader's pipeline fragment of 4 KiB would be one system call each).
+  // A failed rail leaves at most short fragments to be sent again. A BTL that cannot fail over gets all at
+  // once, as from ob1 (vader's pipeline fragment of 4 KiB would be one system call each).
   l.rdma_frag_size = find_failover(btl) != nullptr
                          ? std::max<size_t>(btl->btl_rdma_pipeline_frag_size, kLeastPipelineFrag)
                          : std::numeric_limits<size_t>::max() / 2;
@@ -234,7 +234,7 @@ int Module::destroy(Module* module) {
 int Module::enable() {
   const int rc = request_lists_init(params_);
   if (rc != OPAL_SUCCESS) return rc;
-  // Retries and park times. Low priority: nothing latency-critical waits for it.
+  // Retries and park times. Low priority: they are not critical for latency.
   opal_progress_register_lp(engine_progress);
   progressing_ = true;
   waits_.take();
@@ -356,8 +356,8 @@ void Module::add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_b
   broken_lock_.unlock();
 }
 
-// Its state is read when the BTL knows the rail: a change that another thread hears of after that waits for
-// the engine's lock, which this one holds.
+// attach() reads the state when the BTL has the pointer. A later change, reported to another thread, waits
+// for the engine's lock, which this thread holds.
 void Module::begin_rail(Rail& rail) {
   const RailHandle& handle = rail.handle;
   bfo_rail_info_t info = {};
@@ -416,7 +416,7 @@ void Module::open_summary() {
                 opal_process_info.my_local_rank == 0);
 }
 
-// A rail that is still being connected, and should have been up long ago.
+// A rail whose first connection has taken longer than kEnoughMs.
 void Module::note_never_up(Rail& rail) {
   constexpr uint32_t kEnoughMs = 1000;
   RailHandle& handle = rail.handle;

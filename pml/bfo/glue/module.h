@@ -60,22 +60,23 @@ class Module {
   int add_procs(ompi_proc_t** procs, size_t count);
   int del_procs(ompi_proc_t** procs, size_t count);
   int enable();
-  // del_procs is taking processes away in order: losing them is no news.
+  // del_procs is removing processes in order: that a BTL loses them is no failure.
   bool leaving() const { return leaving_; }
 
   // The engine's record of a process, made on first use from what the BML knows; nullptr when no BTL reaches
   // it.
   Peer* peer(ompi_proc_t* proc);
 
-  // A BTL without the contract reports that it lost `proc` (nullptr: everybody). From any depth: only noted.
+  // A BTL without the contract reports that it lost `proc` (nullptr: all processes). It is only recorded,
+  // because the call can come from inside the engine.
   void note_broken(mca_btl_base_module_t* btl, opal_proc_t* proc, const char* info);
-  // Acts on it; called at each turn of progress.
+  // Acts on what was recorded. Called by every progress().
   void handle_broken() {
     if (OPAL_UNLIKELY(broken_any_.load(std::memory_order_acquire))) handle_broken_now();
   }
 
-  // Called at each turn; looks at the clock at some of them, and has the engine look after silent peers once
-  // a second.
+  // Called by every progress(). Reads the clock at every 64th call, and calls Engine::keep_alive() once a
+  // second.
   void keep_alive() {
     const uint32_t turn = turns_.load(std::memory_order_relaxed) + 1;
     turns_.store(turn, std::memory_order_relaxed);

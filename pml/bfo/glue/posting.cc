@@ -22,9 +22,9 @@ constexpr uint32_t kQuiet = MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_O
 // The BTL always calls back: the engine counts every end.
 constexpr uint32_t kDesFlags = kQuiet | MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
 
-// A BTL without the contract reports no fate: a send that returns 1 has read the buffer and is over for good.
-// FRAGs are called back all the same, so that their depth holds the sender up, and stored messages, because
-// what follows on another rail waits for some of them (order.h).
+// A BTL without the contract does not report how a fragment ended. A send that returned 1 has read the buffer
+// and is complete. FRAGs are called back all the same, because the pipeline depth limits them. So are stored
+// messages, because later messages on another rail wait for some of them (order.h).
 uint32_t flags_of(const RailHandle& rail, const FragRecord& frag) {
   const xfer::FragKind kind = frag.xfer.kind;
   const bool brief =
@@ -32,10 +32,10 @@ uint32_t flags_of(const RailHandle& rail, const FragRecord& frag) {
   return rail.failover == nullptr && brief ? kQuiet : kDesFlags;
 }
 
-// Copies under way at once: a slow receiver holds its sender up.
+// Copies under way at once. This bounds what a sender keeps for a slow receiver.
 constexpr int32_t kCopies = 256;
 
-// So many messages without an answer: the sender is ahead of its peer.
+// Messages sent since the last one was received. With more, the sender is ahead of its peer.
 constexpr uint32_t kAhead = 2;
 
 Fate fate_of(int status) {
@@ -80,10 +80,10 @@ void rdma_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, void*, mca_btl_
   frag->module->engine().on_done(frag, fate_of(status));
 }
 
-// vader has a box of 4 KiB for each peer, in which also the notices of its fragments travel. Seven messages
-// of 512 bytes fill it, and then neither sendi nor a fragment gets through until the peer reads. So a sender
-// that is ahead of its peer puts longer messages into fragments, as ob1 does. One that waits for answers
-// keeps the box, which is quicker. A BTL without sendi takes fragments anyway.
+// vader has a buffer of 4 KiB for each peer (fast box), which also carries the headers of its fragments.
+// Seven messages of 512 bytes fill it. Then it takes neither sendi nor a fragment until the peer reads. So a
+// sender that is ahead of its peer puts longer messages into fragments, as ob1 does. A sender that waits for
+// answers uses the fast box, which has less latency. A BTL without sendi takes fragments anyway.
 bool BtlPort::wants_fragment(const RailHandle& rail, size_t length) {
   if (rail.btl->btl_sendi == nullptr) return length <= kCopyBytes;
   if ((rail.btl->btl_flags & MCA_BTL_FLAGS_SEND_INPLACE) == 0) return false;
@@ -180,8 +180,8 @@ Post BtlPort::send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t 
   return posted(rail, des, tag, flags);
 }
 
-// The convertor would have to be moved for every piece that goes again or was refused, which is neither right
-// nor cheap: see layout.h.
+// The convertor would have to be repositioned for every fragment that was refused or is sent again. That is
+// slow, and wrong inside an element: see layout.h.
 Post BtlPort::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                             SendRequest& req, uint64_t offset, size_t length, FragRecord& frag) {
   const uint32_t flags = flags_of(rail, frag);

@@ -16,7 +16,7 @@ RecvRequest* new_request(void* buffer, size_t count, ompi_datatype_t* datatype, 
   return req;
 }
 
-// Waits for a blocking receive, copies its status out and gives the request back.
+// Waits for a blocking receive, copies its status and returns the request to its list.
 int finish_blocking(RecvRequest& req, ompi_status_public_t* status) {
   ompi_request_t* handle = &req.base.req_base.req_ompi;
   ompi_request_wait_completion(handle);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// report.cc: what the engine reports to people: a peer that was given up, and the record of each failover.
+// report.cc: what is printed and logged: a peer that was declared failed, and the record of each failover.
 #include "pml/bfo/glue/btl_port.h"
 
 #include <unistd.h>
@@ -74,13 +74,13 @@ void BtlPort::peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss) {
 }
 
 void BtlPort::emit(const FailoverEvent& event) {
-  // Rails and peers that go away in order are no failure.
+  // Rails and peers of a process that finalizes are no failure.
   if (module_.leaving() || event.cause == BFO_CAUSE_SHUTDOWN) return;
   const auto* peer = static_cast<const PeerHandle*>(event.peer);
   const auto* rail = static_cast<const RailHandle*>(event.rail_handle);
   FailoverEvent told = event;
   if (rail == nullptr && peer != nullptr) {
-    // The end of a peer is told with the rail that went last.
+    // The message about a failed peer names the rail that was lost last.
     if (const Rail* last = last_lost(peer->proc); last != nullptr) {
       rail = &last->handle;
       told.rail = last->index;
@@ -98,7 +98,7 @@ void BtlPort::emit(const FailoverEvent& event) {
     names.port = info.port;
   }
   module_.events().write(told, names);
-  // The side that saw the failure tells the user; the other one heard it from there.
+  // The side that saw the failure prints the line; the other side was notified by it.
   if (strcmp(event.what, "failover") == 0 && event.cause != BFO_CAUSE_PEER_DOWN) {
     module_.console().tell(event, names, now_ns());
   }

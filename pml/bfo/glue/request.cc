@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// request.cc: life of MPI requests: initialisation, start, completion, cancel, free.
+// request.cc: MPI requests: initialisation, start, completion, cancel, free.
 #include "pml/bfo/glue/request.h"
 
 #include <sched.h>
@@ -31,7 +31,7 @@ int free_request(ompi_request_t** handle) {
   return OMPI_SUCCESS;
 }
 
-// Sends are not cancelled: MPI allows that, and a message that may already be matched cannot be taken back.
+// Sends are not cancelled. MPI allows that, and a message that may be matched already cannot be withdrawn.
 int cancel_send(ompi_request_t*, int) {
   return OMPI_SUCCESS;
 }
@@ -81,7 +81,7 @@ xfer::SendMode mode_of(mca_pml_base_send_mode_t mode) {
   }
 }
 
-// Tells MPI how the send ended: whoever waits for it wakes up.
+// Completes the MPI request with the outcome of the send. This wakes the threads that wait for it.
 void complete_for_user(SendRequest& req, int mpi_error) {
   mca_pml_base_request_t& base = req.base.req_base;
   ompi_status_public_t& status = base.req_ompi.req_status;

@@ -30,7 +30,7 @@ struct PortFacts {
   uint32_t port;
   uint32_t lost;   // times that a rail over it was lost
   uint32_t never;  // rails over it that have not been up
-  uint32_t weak;   // `cause` is what the peer said, or not the last word yet
+  uint32_t weak;   // `cause` is what the peer reported, or not final
   char cause[96];
 };
 
@@ -65,16 +65,15 @@ class Summary {
 
   // A rail goes down. `was`: what it was before; returns what it is now. `was_up`: in any epoch.
   Away down(const EventNames& names, const char* cause, Away was, bool was_up, uint64_t now_ns);
-  // .. is closed: the cause is final. `of_peer`: it is only what the peer said.
+  // .. is closed: the cause is final. `of_peer`: the peer reported it.
   void closed(const EventNames& names, const char* cause, bool of_peer, uint64_t now_ns);
   // .. is up. Returns kNo.
   Away up(const EventNames& names, Away was, uint64_t now_ns);
-  // Its peer has left in order: nobody misses it any more. Returns kNo.
+  // Its peer has finalized: it does not count as missing any more. Returns kNo.
   Away left(Away was, uint64_t now_ns);
 
-  // The processes of the node have nothing more to say to each other: this one's facts are written, those of
-  // the others read. May be called several times; a process that is faster may have taken its file away by
-  // then.
+  // Called when communication is over: writes the facts of this process, and reads those of the others of the
+  // node. May be called several times. A process that ended earlier may have removed its file by then.
   void collect(uint64_t bytes_resent, uint64_t peers_lost, uint64_t now_ns);
   // Prints the line, if there is something to tell. Times end at the last collect().
   void finish(const char* host);

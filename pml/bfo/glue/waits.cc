@@ -26,7 +26,7 @@ void end(int status, void* data) {
 }
 
 int finish(int rc, const Wait& wait) {
-  if (rc == OPAL_OPERATION_SUCCEEDED) return OPAL_SUCCESS;  // over already, and nobody will say so
+  if (rc == OPAL_OPERATION_SUCCEEDED) return OPAL_SUCCESS;  // complete already: there is no callback
   if (rc != OPAL_SUCCESS) return rc;
   while (!wait.over.load(std::memory_order_acquire)) opal_progress();
   return wait.status;
@@ -40,7 +40,8 @@ int connect_here(opal_list_t* procs) {
   return mca_pml_bfo_component.module->waits().connect(procs);
 }
 
-// Waits until another process publishes what is looked for: what this one has sent it arrives first.
+// Looks up what another process publishes, and blocks until it does. Everything that was sent to that process
+// has arrived before.
 int lookup_here(opal_list_t* data, opal_list_t* info) {
   mca_pml_bfo_component.module->drain();
   return mca_pml_bfo_component.module->waits().lookup(data, info);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// waits.h: where Open MPI 4 waits for other processes by way of the runtime and makes no progress meanwhile:
-// MPI_Comm_disconnect, MPI_Comm_connect, MPI_Comm_accept and MPI_Comm_spawn. A message that was sent before
-// and is lost with its rail would not be sent again, and who waits for it would not come (H20).
+// waits.h: progress while Open MPI 4 waits for the runtime in MPI_Comm_disconnect, MPI_Comm_connect,
+// MPI_Comm_accept and MPI_Comm_spawn. Open MPI itself makes none there. A message that was sent before and
+// lost with its rail would not be sent again, and its receiver would not take part in the call (H20).
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -13,10 +13,9 @@ namespace bfo::glue {
 
 class Waits {
  public:
-  // From now on there is progress while they wait. They are the runtime's function pointers, of which nobody
-  // else keeps a copy.
+  // Replaces the runtime's function pointers for these calls. Nothing else in Open MPI keeps a copy of them.
   void take();
-  // As it was.
+  // Restores them.
   void release();
 
 #if OMPI_MAJOR_VERSION < 5
