@@ -2,9 +2,9 @@
 //
 // host.cc: what the BTL's engine reports, translated into the words of the PML's engine, as btl/verbs/glue
 // and pml/bfo/glue/callbacks.cc do it.
-#include <cerrno>
 #include <cstddef>
 
+#include "pml/bfo/xfer/contract.h"
 #include "test/stack/world.h"
 
 namespace bfo::stack {
@@ -18,22 +18,6 @@ Link& link_of(engine::Endpoint& e) {
 }
 Engine& engine_of(void* ctx) {
   return nic_of(ctx).process->engine();
-}
-
-xfer::RailEvent event_of(const bfo_rail_event_t& ev) {
-  xfer::RailEvent out;
-  out.name = {ev.info.name.conn, ev.info.name.epoch};
-  out.cause = ev.cause;
-  out.code = ev.code;
-  out.evidence_ns = ev.evidence_ns;
-  out.text = ev.text;
-  out.left = ev.cause == BFO_CAUSE_SHUTDOWN;
-  out.late = ev.cause == BFO_CAUSE_HANDSHAKE && ev.code == ENETDOWN;
-  return out;
-}
-Fate fate_of(int status) {
-  if (status == BFO_RC_DELIVERED) return Fate::kDelivered;
-  return status == BFO_RC_NEVER_SENT ? Fate::kNeverSent : Fate::kUnknown;
 }
 
 }  // namespace
@@ -59,7 +43,7 @@ void Process::frag_done(engine::Endpoint& e, engine::Frag* work, int status) {
   f->posted = false;
   if (f->rdma != nullptr) --f->rdma->rdma_out;
   f->rdma = nullptr;
-  engine_->on_done(f, fate_of(status));
+  engine_->on_done(f, xfer::fate_of(status));
 }
 
 engine::Host Process::host(Nic& nic) {
@@ -74,18 +58,19 @@ engine::Host Process::host(Nic& nic) {
   h.payload_failed = [](void* c, engine::Endpoint& e, std::uint8_t tag, const void* data,
                         std::uint32_t length, int status) {
     if (EngineRail* const r = link_of(e).engine_rail; r != nullptr)
-      engine_of(c).on_sendi_failed(r, tag, data, length, fate_of(status));
+      engine_of(c).on_sendi_failed(r, tag, data, length, xfer::fate_of(status));
   };
   h.rail_up = [](void* c, engine::Endpoint& e, const bfo_rail_event_t& ev) {
     Process& p = *nic_of(c).process;
     SIM_TRACE(p.world_.ctx, "up    %u-%u rail %u epoch %u", p.id_, link_of(e).peer, link_of(e).rail,
               ev.info.name.epoch);
     engine::connect_others(p.ports_.data(), static_cast<int>(p.ports_.size()), e, true);
-    if (EngineRail* const r = link_of(e).engine_rail; r != nullptr) p.engine_->on_rail_up(r, event_of(ev));
+    if (EngineRail* const r = link_of(e).engine_rail; r != nullptr)
+      p.engine_->on_rail_up(r, xfer::event_of(ev));
   };
   h.rail_suspect = [](void* c, engine::Endpoint& e, const bfo_rail_event_t& ev) {
     if (EngineRail* const r = link_of(e).engine_rail; r != nullptr)
-      engine_of(c).on_rail_suspect(r, event_of(ev));
+      engine_of(c).on_rail_suspect(r, xfer::event_of(ev));
   };
   h.rail_down = [](void* c, engine::Endpoint& e, const bfo_rail_event_t& ev) {
     Process& p = *nic_of(c).process;
@@ -93,7 +78,8 @@ engine::Host Process::host(Nic& nic) {
     p.world_.rail_ended(link_of(e), ev.cause);
     SIM_TRACE(p.world_.ctx, "down  %u-%u rail %u epoch %u: %s", p.id_, link_of(e).peer, link_of(e).rail,
               ev.info.name.epoch, ev.text);
-    if (EngineRail* const r = link_of(e).engine_rail; r != nullptr) p.engine_->on_rail_down(r, event_of(ev));
+    if (EngineRail* const r = link_of(e).engine_rail; r != nullptr)
+      p.engine_->on_rail_down(r, xfer::event_of(ev));
   };
   h.rail_closed = [](void* c, engine::Endpoint& e, const bfo_rail_event_t& ev, bfo_fence_result_t result,
                      std::uint64_t delivered) {
@@ -102,7 +88,7 @@ engine::Host Process::host(Nic& nic) {
               link_of(e).rail, ev.info.name.epoch, result == BFO_FENCED ? "fenced" : "unfenceable",
               static_cast<unsigned long long>(delivered));
     if (EngineRail* const r = link_of(e).engine_rail; r != nullptr)
-      p.engine_->on_rail_closed(r, event_of(ev),
+      p.engine_->on_rail_closed(r, xfer::event_of(ev),
                                 result == BFO_FENCED ? FenceResult::kFenced : FenceResult::kUnfenceable,
                                 delivered);
   };

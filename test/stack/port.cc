@@ -102,38 +102,33 @@ Post StackPort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void*
   return post(rail, f);
 }
 
-Post StackPort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t len,
-                    std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
-  if (!r.buf.active) process_.world_.ctx.fail("P2: a put from a finished send");
-  f.rdma = &r.buf;
+Post StackPort::rdma(const RailHandle& rail, Buffer& buffer, bool write, std::uint64_t offset,
+                     std::size_t len, std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
+  if (!buffer.active) process_.world_.ctx.fail("P2: RDMA with the buffer of a finished request");
+  f.rdma = &buffer;
   f.work = engine::Frag{};
-  f.work.data = reinterpret_cast<char*>(r.buf.base + offset);
+  f.work.data = reinterpret_cast<char*>(buffer.base + offset);
   f.work.length = static_cast<std::uint32_t>(len);
   f.work.remote_address = remote;
   std::memcpy(&f.work.rkey, handle.bytes, sizeof f.work.rkey);
   f.posted = true;
-  ++r.buf.rdma_out;
-  if (engine::put(rail.link->endpoint, &f.work) != engine::Accepted::kRefused) return Post::kAccepted;
+  ++buffer.rdma_out;
+  engine::Endpoint& endpoint = rail.link->endpoint;
+  const engine::Accepted accepted = write ? engine::put(endpoint, &f.work) : engine::get(endpoint, &f.work);
+  if (accepted != engine::Accepted::kRefused) return Post::kAccepted;
   f.posted = false;
-  --r.buf.rdma_out;
+  --buffer.rdma_out;
   return Post::kUnreachable;
+}
+
+Post StackPort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t len,
+                    std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
+  return rdma(rail, r.buf, true, offset, len, remote, handle, f);
 }
 
 Post StackPort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, std::size_t len,
                     std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
-  if (!r.buf.active) process_.world_.ctx.fail("P2: a get into a finished receive");
-  f.rdma = &r.buf;
-  f.work = engine::Frag{};
-  f.work.data = reinterpret_cast<char*>(r.buf.base + offset);
-  f.work.length = static_cast<std::uint32_t>(len);
-  f.work.remote_address = remote;
-  std::memcpy(&f.work.rkey, handle.bytes, sizeof f.work.rkey);
-  f.posted = true;
-  ++r.buf.rdma_out;
-  if (engine::get(rail.link->endpoint, &f.work) != engine::Accepted::kRefused) return Post::kAccepted;
-  f.posted = false;
-  --r.buf.rdma_out;
-  return Post::kUnreachable;
+  return rdma(rail, r.buf, false, offset, len, remote, handle, f);
 }
 
 // ---- data

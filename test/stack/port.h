@@ -17,6 +17,7 @@
 namespace bfo::stack {
 
 class Process;
+struct Buffer;
 struct Link;
 struct SendRequest;
 struct RecvRequest;
@@ -105,6 +106,8 @@ class StackPort {
 
  private:
   Post post(const RailHandle& rail, Frag& f);
+  Post rdma(const RailHandle& rail, Buffer& buffer, bool write, std::uint64_t offset, std::size_t len,
+            std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f);
 
   Process& process_;
 };

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "btl/verbs/engine/async.h"
+#include "pml/bfo/xfer/contract.h"
 #include "test/stack/world.h"
 
 namespace bfo::stack {
@@ -33,24 +34,6 @@ engine::ControlLane& port_lane(engine::Port& port, std::uint32_t i) {
     default:
       return port.pulse().lane();
   }
-}
-
-RailState rail_state(bfo_rail_state_t state) {
-  switch (state) {
-    case BFO_RAIL_IDLE:
-      return RailState::kIdle;
-    case BFO_RAIL_CONNECTING:
-      return RailState::kConnecting;
-    case BFO_RAIL_UP:
-      return RailState::kUp;
-    case BFO_RAIL_SUSPECT:
-      return RailState::kSuspect;
-    case BFO_RAIL_DOWN:
-      return RailState::kClosed;
-    case BFO_RAIL_UNUSABLE:
-      break;
-  }
-  return RailState::kUnusable;
 }
 
 /// A rendezvous as the PML sees it: its phase in the table and what its gate waits for.
@@ -202,7 +185,7 @@ EnginePeer* Process::peer(std::uint32_t q) {
     if (l.engine_rail == nullptr) continue;
     bfo_rail_info_t info{};
     engine::rail_attach(l.endpoint, &l, &info);
-    engine_->rail_begin(l.engine_rail, rail_state(info.state), RailName{info.name.conn, info.name.epoch});
+    engine_->rail_begin(l.engine_rail, xfer::state_of(info.state), RailName{info.name.conn, info.name.epoch});
     if (info.answers != 0) engine_->on_peer_answers(l.engine_rail, true);
   }
   return p;

@@ -7,6 +7,7 @@
 
 #include "contrib/softhca/abi/verb_faults.h"
 #include "contrib/softhca/abi/objects.h"
+#include "contrib/softhca/engine/qp.h"
 #include "contrib/softhca/fabric/gids.h"
 
 namespace bfo::softhca {
@@ -21,21 +22,11 @@ bool is_address(const ibv_ah_attr& attr) {
 AddressVector address_of(ibv_context* context, const ibv_ah_attr& attr) {
   const FabricHeader& h = fabric().header();
   AddressVector av{};
-  av.dlid = attr.dlid;
+  take_address(attr, av);
   if (is_ethernet(h)) {
     const uint32_t from = port_index(fabric().node(), of(context)->device, attr.port_num);
     av.dlid = is_address(attr) ? lid_of_gid(h, from, attr.grh.sgid_index, attr.grh.dgid.raw) : kNoLid;
   }
-  av.sl = attr.sl;
-  av.src_path_bits = attr.src_path_bits;
-  av.static_rate = attr.static_rate;
-  av.is_global = attr.is_global;
-  av.port_num = attr.port_num;
-  av.sgid_index = attr.grh.sgid_index;
-  av.hop_limit = attr.grh.hop_limit;
-  av.traffic_class = attr.grh.traffic_class;
-  av.flow_label = attr.grh.flow_label;
-  std::memcpy(av.dgid, &attr.grh.dgid, sizeof(av.dgid));
   return av;
 }
 

@@ -32,6 +32,8 @@ inline bool is_send(uint8_t opcode) {
 /// other process is executing anything on this queue pair any more, and none will later (the fence). Owner.
 int modify_qp(Fabric& fabric, QpEntry& qp, const ibv_qp_attr& attr, int mask);
 void query_qp(Fabric& fabric, QpEntry& qp, ibv_qp_attr& attr);
+/// The address of a peer as the fabric stores it. On Ethernet `to.dlid` still has to be found.
+void take_address(const ibv_ah_attr& from, AddressVector& to);
 
 /// Takes the queue pair out of service; same barrier. Its completions are purged, its slot is freed. Owner.
 void destroy_qp(Fabric& fabric, QpEntry& qp);

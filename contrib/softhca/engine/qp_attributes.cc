@@ -12,8 +12,6 @@
 #include "contrib/softhca/fabric/tables.h"
 
 namespace bfo::softhca {
-namespace {
-
 void take_address(const ibv_ah_attr& from, AddressVector& to) {
   to.dlid = from.dlid;
   to.sl = from.sl;
@@ -27,6 +25,8 @@ void take_address(const ibv_ah_attr& from, AddressVector& to) {
   to.flow_label = from.grh.flow_label;
   std::memcpy(to.dgid, &from.grh.dgid, sizeof(to.dgid));
 }
+
+namespace {
 
 void give_address(const AddressVector& from, ibv_ah_attr& to) {
   to.dlid = from.dlid;

@@ -8,6 +8,7 @@
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/help.h"
+#include "pml/bfo/xfer/contract.h"
 
 namespace bfo::glue {
 namespace {
@@ -16,27 +17,11 @@ Module& module_of(void* ctx) {
   return *static_cast<Module*>(ctx);
 }
 
-xfer::RailEvent event_of(const bfo_rail_event_t& ev) {
-  xfer::RailEvent out;
-  out.name = {ev.info.name.conn, ev.info.name.epoch};
-  out.cause = ev.cause;
-  out.code = ev.code;
-  out.evidence_ns = ev.evidence_ns;
-  out.text = ev.text;
-  out.left = ev.cause == BFO_CAUSE_SHUTDOWN;
-  out.late = ev.cause == BFO_CAUSE_HANDSHAKE && ev.code == ENETDOWN;
-  return out;
-}
-
 EventNames names_of(const bfo_rail_event_t& ev) {
   EventNames names;
   names.device = ev.info.device;
   names.port = ev.info.port;
   return names;
-}
-
-Fate fate_of(int status) {
-  return status == BFO_RC_NEVER_SENT ? Fate::kNeverSent : Fate::kUnknown;
 }
 
 Rail* rail_of(void* rail) {
@@ -52,18 +37,18 @@ void message(void* ctx, void* rail, uint32_t epoch, uint8_t tag, const void* dat
 void rail_up(void* ctx, void* user, const bfo_rail_event_t* ev) {
   Module& module = module_of(ctx);
   Rail* const rail = rail_of(user);
-  module.engine().on_rail_up(rail, event_of(*ev));
+  module.engine().on_rail_up(rail, xfer::event_of(*ev));
   rail->handle.away = module.summary().up(names_of(*ev), rail->handle.away, ev->now_ns);
 }
 
 void rail_suspect(void* ctx, void* rail, const bfo_rail_event_t* ev) {
-  module_of(ctx).engine().on_rail_suspect(rail_of(rail), event_of(*ev));
+  module_of(ctx).engine().on_rail_suspect(rail_of(rail), xfer::event_of(*ev));
 }
 
 void rail_down(void* ctx, void* user, const bfo_rail_event_t* ev) {
   Module& module = module_of(ctx);
   Rail* const rail = rail_of(user);
-  module.engine().on_rail_down(rail, event_of(*ev));
+  module.engine().on_rail_down(rail, xfer::event_of(*ev));
   Away& away = rail->handle.away;
   if (ev->cause == BFO_CAUSE_SHUTDOWN) {
     away = module.summary().left(away, ev->now_ns);
@@ -76,7 +61,7 @@ void rail_closed(void* ctx, void* user, const bfo_rail_event_t* ev, bfo_fence_re
                  uint64_t delivered) {
   Module& module = module_of(ctx);
   Rail* const rail = rail_of(user);
-  module.engine().on_rail_closed(rail, event_of(*ev),
+  module.engine().on_rail_closed(rail, xfer::event_of(*ev),
                                  result == BFO_FENCED ? FenceResult::kFenced : FenceResult::kUnfenceable,
                                  delivered);
   if (rail->handle.away != Away::kNo)
@@ -84,7 +69,7 @@ void rail_closed(void* ctx, void* user, const bfo_rail_event_t* ev, bfo_fence_re
 }
 
 void sendi_failed(void* ctx, void* rail, uint8_t tag, const void* data, size_t length, int status) {
-  module_of(ctx).engine().on_sendi_failed(rail_of(rail), tag, data, length, fate_of(status));
+  module_of(ctx).engine().on_sendi_failed(rail_of(rail), tag, data, length, xfer::fate_of(status));
 }
 
 void gap_lost(void* ctx, void* rail, const bfo_rail_name_t* name, uint64_t lost) {

@@ -17,6 +17,7 @@
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/entry.h"
 #include "pml/bfo/glue/help.h"
+#include "pml/bfo/xfer/contract.h"
 #include "pml/bfo/xfer/limits.h"
 
 namespace bfo::glue {
@@ -120,24 +121,6 @@ RailName stock_name(const mca_btl_base_module_t* btl) {
     hash = (hash ^ static_cast<uint8_t>(*c)) * 0x100000001b3u;
   }
   return {hash | 1, 1};
-}
-
-RailState rail_state(bfo_rail_state_t state) {
-  switch (state) {
-    case BFO_RAIL_IDLE:
-      return RailState::kIdle;
-    case BFO_RAIL_CONNECTING:
-      return RailState::kConnecting;
-    case BFO_RAIL_UP:
-      return RailState::kUp;
-    case BFO_RAIL_SUSPECT:
-      return RailState::kSuspect;
-    case BFO_RAIL_DOWN:
-      return RailState::kClosed;
-    case BFO_RAIL_UNUSABLE:
-      return RailState::kUnusable;
-  }
-  return RailState::kUnusable;
 }
 
 // The same number on both sides, another one for the next peer.
@@ -363,7 +346,7 @@ void Module::begin_rail(Rail& rail) {
   bfo_rail_info_t info = {};
   if (handle.failover->attach(handle.btl, handle.ep, &rail, &info) != OPAL_SUCCESS)
     return engine_.rail_begin(&rail, RailState::kUnusable);
-  engine_.rail_begin(&rail, rail_state(info.state), {info.name.conn, info.name.epoch});
+  engine_.rail_begin(&rail, xfer::state_of(info.state), {info.name.conn, info.name.epoch});
   if (info.answers != 0) engine_.on_peer_answers(&rail, true);
 }
 

@@ -9,6 +9,7 @@
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/request.h"
+#include "pml/bfo/xfer/contract.h"
 
 namespace bfo::glue {
 namespace {
@@ -38,11 +39,6 @@ constexpr int32_t kCopies = 256;
 // Messages sent since the last one was received. With more, the sender is ahead of its peer.
 constexpr uint32_t kAhead = 2;
 
-Fate fate_of(int status) {
-  if (OPAL_LIKELY(status == BFO_RC_DELIVERED)) return Fate::kDelivered;
-  return status == BFO_RC_NEVER_SENT ? Fate::kNeverSent : Fate::kUnknown;
-}
-
 // Relaxed: read only after the connection has broken.
 void note_carried(RailHandle& rail) {
   __atomic_store_n(&rail.carried, true, __ATOMIC_RELAXED);
@@ -51,7 +47,7 @@ void note_carried(RailHandle& rail) {
 void send_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, mca_btl_base_descriptor_t* des, int status) {
   FragRecord* frag = static_cast<FragRecord*>(des->des_cbdata);
   if (OPAL_LIKELY(status == OPAL_SUCCESS)) note_carried(frag->xfer.rail->handle);
-  frag->module->engine().on_done(frag, fate_of(status));
+  frag->module->engine().on_done(frag, xfer::fate_of(status));
 }
 
 // The end of a send_copy(). A failed one still holds header and payload in one piece.
@@ -62,7 +58,7 @@ void copy_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, mca_btl_base_de
   if (OPAL_LIKELY(status == OPAL_SUCCESS)) return note_carried(rail->handle);
   const mca_btl_base_segment_t& whole = des->des_segments[0];
   const uint8_t tag = *static_cast<const uint8_t*>(whole.seg_addr.pval);
-  module.engine().on_sendi_failed(rail, tag, whole.seg_addr.pval, whole.seg_len, fate_of(status));
+  module.engine().on_sendi_failed(rail, tag, whole.seg_addr.pval, whole.seg_len, xfer::fate_of(status));
 }
 
 // The engine's record of a rail begins with what the port keeps of it.
@@ -77,7 +73,7 @@ void rdma_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, void*, mca_btl_
                void*, void* cbdata, int status) {
   FragRecord* frag = static_cast<FragRecord*>(cbdata);
   if (OPAL_LIKELY(status == OPAL_SUCCESS)) note_carried(frag->xfer.rail->handle);
-  frag->module->engine().on_done(frag, fate_of(status));
+  frag->module->engine().on_done(frag, xfer::fate_of(status));
 }
 
 // vader has a buffer of 4 KiB for each peer (fast box), which also carries the headers of its fragments.
