@@ -2,127 +2,13 @@
 //
 // btl_crowd_test.cc: a port with two hundred peers: how many handshakes are under way at a time, and which
 // come first.
-#include <algorithm>
-#include <memory>
-
-#include "btl/verbs/engine/contract.h"
-#include "btl/verbs/engine/handshakes.h"
-#include "test/unit/btl_world.h"
+#include "test/unit/btl_crowd.h"
 
 namespace bfo::test {
 namespace {
 
 using engine::kHandshakes;
 using engine::Phase;
-
-constexpr size_t kPeers = 200;
-
-engine::Config crowd_config() {
-  engine::Config config = small_config();
-  config.control = engine::ControlMode::kDeferred;
-  config.cq_entries = 4096;
-  config.receive_depth = 16;
-  config.receive_bytes = 512;
-  return config;
-}
-
-/// A process, the hub, and its peers, each of which knows the hub only.
-struct Crowd {
-  FakeFabric fabric;
-  Process hub;
-  std::vector<std::unique_ptr<Process>> peers;
-  std::vector<std::unique_ptr<engine::Endpoint>> ends;  // the hub's, in the order of `peers`
-  std::list<std::string> payloads;
-  std::list<engine::Frag> frags;
-  size_t most = 0;      // handshakes that the hub began, under way in one turn
-  size_t answered = 0;  // the same of those that it answers
-
-  explicit Crowd(uint64_t hub_name) {
-    hub.open(fabric, "hub", hub_name, crowd_config());
-    for (size_t i = 0; i < kPeers; ++i) {
-      auto peer = std::make_unique<Process>();
-      const uint64_t name = 1000 + i;
-      peer->open(fabric, "p" + std::to_string(i), name, crowd_config());
-      auto end = std::make_unique<engine::Endpoint>();
-      end->peer_name = name;
-      end->peer_nonce = peer->port.nonce();
-      end->peer_key = peer->port.key();
-      end->peer = peer->port.address();
-      EXPECT_TRUE(hub.port.add(*end));
-      peer->meet(hub, hub_name);
-      peers.push_back(std::move(peer));
-      ends.push_back(std::move(end));
-    }
-  }
-  ~Crowd() {
-    for (auto& end : ends) hub.port.remove(*end);
-    for (auto& peer : peers) {
-      peer->port.remove(peer->endpoint);
-      peer->port.close();
-    }
-    hub.port.close();
-    EXPECT_FALSE(fabric.overrun);
-  }
-  bool send(size_t i) {
-    payloads.push_back("m" + std::to_string(i));
-    engine::Frag& frag = frags.emplace_back();
-    frag.data = payloads.back().data();
-    frag.length = static_cast<uint32_t>(payloads.back().size());
-    frag.tag = 65;
-    frag.signaled = true;
-    return engine::send(*ends[i], &frag) == engine::Accepted::kParked;
-  }
-  static void serve(Process& p) {
-    while (p.port.addresses().lane().run_one() || p.port.upkeep().run_one() || p.port.stops().run_one() ||
-           p.port.setups().run_one() || p.port.queue_pairs().run_one() || p.port.registrations().run_one()) {
-    }
-  }
-  void note() {
-    size_t begun = 0;
-    size_t making = 0;
-    for (const auto& end : ends) {
-      const Phase phase = end->phase;
-      making += phase == Phase::kMaking && !end->initiator;
-      begun += phase == Phase::kKnocking || phase == Phase::kRequesting || phase == Phase::kBinding ||
-               phase == Phase::kProbing || (phase == Phase::kMaking && end->initiator);
-    }
-    most = std::max(most, begun);
-    answered = std::max(answered, making);
-  }
-  void turns(int count, uint64_t ns = 300'000) {
-    for (int i = 0; i < count; ++i) {
-      fake_now() += ns;
-      for (int k = 0; k < 33; ++k) hub.poll();
-      note();
-      fabric.run();
-      for (auto& peer : peers) {
-        for (int k = 0; k < 33; ++k) peer->poll();
-        serve(*peer);
-      }
-      fabric.run();
-      serve(hub);
-    }
-  }
-  size_t up() const {
-    return static_cast<size_t>(
-        std::count_if(ends.begin(), ends.end(), [](const auto& end) { return end->phase == Phase::kUp; }));
-  }
-  void until_all_up(int most_turns) {
-    for (int i = 0; i < most_turns && up() < kPeers; ++i) turns(1);
-    ASSERT_EQ(up(), kPeers);
-  }
-  void flap() {
-    hub.fake->ports[1].state = IBV_PORT_DOWN;
-    fabric.raise(*hub.fake, IBV_EVENT_PORT_ERR, 1);
-    turns(40, 1'000'000);
-    for (const auto& end : ends) ASSERT_EQ(end->phase, Phase::kClosed);
-  }
-  void come_back() {
-    hub.fake->ports[1].state = IBV_PORT_ACTIVE;
-    fabric.raise(*hub.fake, IBV_EVENT_PORT_ACTIVE, 1);
-    most = 0;
-  }
-};
 
 class CrowdRoles : public testing::TestWithParam<uint64_t> {};
 

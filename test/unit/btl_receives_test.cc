@@ -47,7 +47,7 @@ TEST(Pinned, ConnectedPeer_AtMost64KiBPerRail) {
 /// what connections need is made with the first one.
 TEST(KnownPeer, NeverSpokenTo_SmallAndNothingRegistered) {
   constexpr size_t kPeers = 2'000;
-  constexpr size_t kMost = 784;
+  constexpr size_t kMost = 816;
   RailsWorld w(1);
   w.open(large_buffers());
   engine::Port& port = w.left.rails[0].port;

@@ -36,6 +36,7 @@ struct Wires : World {
   void move_neighbours() { fabric.lost_handles = fabric.handles; }
   /// Both queue pairs of the connection find nobody any more.
   void lose_connection() {
+    a.other_rail = b.other_rail = false;  // what waits has no other way
     sendi(a, "lost");
     fabric.faults[a.endpoint.data.number()] = {IBV_WC_RETRY_EXC_ERR, false};
     fabric.faults[b.endpoint.data.number()] = {IBV_WC_RETRY_EXC_ERR, false};

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <list>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -32,7 +33,8 @@ struct Process {
   engine::Port port;
   engine::Endpoint endpoint;
   std::vector<std::string> log;
-  std::vector<Process*> siblings;  // the other ports of the same process
+  std::vector<Process*> siblings;                   // the other ports of the same process
+  std::map<uint64_t, engine::Endpoint*> elsewhere;  // further rails, by the name of the peer
   bool other_rail = true;
   std::set<const engine::Endpoint*> alone;  // all the same without another rail
   bool alive = true;                        // its event thread runs
@@ -99,12 +101,14 @@ struct Process {
     host.peer_answers = [](void* ctx, engine::Endpoint&, bool answers) {
       of(ctx).log.push_back(answers ? "peer answers" : "peer does not answer");
     };
-    host.rails = [](void* ctx, uint64_t, engine::Endpoint** out, int room) {
+    host.rails = [](void* ctx, uint64_t name, engine::Endpoint** out, int room) {
       int count = 0;
       if (room > count) out[count++] = &of(ctx).endpoint;
       for (Process* sibling : of(ctx).siblings) {
         if (room > count) out[count++] = &sibling->endpoint;
       }
+      const auto other = of(ctx).elsewhere.find(name);
+      if (other != of(ctx).elsewhere.end() && room > count) out[count++] = other->second;
       return count;
     };
     host.other_rail_up = [](void* ctx, engine::Endpoint& endpoint) {

@@ -59,7 +59,7 @@ void Port::attend(uint64_t now, bool emptied) {
   stock_.attend();
   repair_datagrams(now);
   timers_ = ud_broken_;
-  resting_ = false;
+  resting_ = idling_ = false;
   bool again = false;
   handshakes_count(*this, now);
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr;) {
@@ -78,7 +78,11 @@ void Port::attend_unconnected(Endpoint& endpoint, uint64_t now) {
   }
   connect_step(endpoint, now);
   // A port that is down has nothing to wait for but its event, and its peers shall not keep the others busy.
-  timers_ = timers_ || state_ == PortState::kActive || !endpoint.parked.empty();
+  if (state_ != PortState::kActive && endpoint.parked.empty()) return;
+  // Nor shall rails that nobody needs.
+  const bool waits = endpoint.phase == Phase::kIdle || endpoint.phase == Phase::kKnocking ||
+                     endpoint.phase == Phase::kRequesting || endpoint.phase == Phase::kClosed;
+  (waits && need_of(endpoint) == Need::kNone ? idling_ : timers_) = true;
 }
 
 void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again) {

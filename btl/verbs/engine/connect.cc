@@ -24,13 +24,6 @@
 namespace bfo::engine {
 namespace {
 
-/// Exponential back-off with jitter in [base, 2 * base), base doubling from retry_min_ns to retry_max_ns.
-uint64_t backoff_ns(const Port& port, uint32_t attempts) {
-  const Config& config = port.config();
-  const uint64_t base = std::min(config.retry_max_ns, config.retry_min_ns << std::min(attempts, 16u));
-  return base / 2 + port.env().random() % (base + 1);
-}
-
 void set_phase(Endpoint& endpoint, Phase phase, uint64_t now) {
   const Guard guard(endpoint.port->lock());
   endpoint.phase = phase;
@@ -90,7 +83,7 @@ void reset_epoch(Endpoint& endpoint, uint32_t epoch) {
 void retry_later(Endpoint& endpoint, uint64_t now) {
   set_phase(endpoint, Phase::kClosed, now);
   ++endpoint.failures;
-  endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.failures);
+  handshake_pause(endpoint, endpoint.failures, now);
 }
 
 /// Begins to make the queue pairs of an attempt; with `request` they are connected, too.
@@ -124,7 +117,7 @@ void start(Endpoint& endpoint, uint64_t now) {
     life_begin(endpoint, now);
     endpoint.attempts = 0;
     mail_send(endpoint, PacketType::kKnock, endpoint.epoch);
-    endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
+    handshake_pause(endpoint, endpoint.attempts++, now);
     return;
   }
   if (endpoint.epoch == UINT32_MAX) return retry_later(endpoint, now);  // there is no next one
@@ -188,7 +181,11 @@ void learn_landing(Endpoint& endpoint, const Packet& packet) {
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
-  if (!room_ready(endpoint) || !handshake_answered(endpoint)) return;  // it comes again
+  if (!room_ready(endpoint)) return;        // it comes again
+  if (!handshake_answered(endpoint, now)) {
+    if (endpoint.hurry && endpoint.phase == Phase::kKnocking) set_phase(endpoint, Phase::kClosed, now);
+    return;
+  }
   reset_epoch(endpoint, packet.epoch);
   if (!endpoint.wanted) waits_from(endpoint, now);  // what is parked from now on has waited since now
   endpoint.wanted = true;
@@ -294,6 +291,10 @@ void connect_packet(Port& port, const char* data, size_t length) {
   mail_heard(*endpoint, now);
   endpoint->peer_late = false;
   life_heard(*endpoint, now);
+  if (packet.type == static_cast<uint8_t>(PacketType::kKnock) ||
+      packet.type == static_cast<uint8_t>(PacketType::kRequest)) {
+    need_heard(*endpoint, packet.flags, now);
+  }
   act(*endpoint, packet, now);
 }
 
@@ -303,7 +304,7 @@ void connect_made(Endpoint& endpoint, Object missing, int error) {
   set_phase(endpoint, endpoint.initiator ? Phase::kRequesting : Phase::kReplied, now);
   life_begin(endpoint, now);
   mail_send(endpoint, endpoint.initiator ? PacketType::kRequest : PacketType::kReply, endpoint.epoch);
-  endpoint.timer_ns = now + backoff_ns(*endpoint.port, endpoint.attempts++);
+  handshake_pause(endpoint, endpoint.attempts++, now);
 }
 
 void connect_bound(Endpoint& endpoint, Object missing, int error) {
@@ -385,6 +386,7 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   if (first_connection_ends(endpoint, now)) return;
   if (port.state() != PortState::kActive) return life_unknown(endpoint);
+  handshake_wake(endpoint, now);
   life_step(endpoint, now);
   switch (endpoint.phase) {
     case Phase::kIdle:
@@ -409,7 +411,7 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
     default:
       return;
   }
-  endpoint.timer_ns = now + backoff_ns(port, endpoint.attempts++);
+  handshake_pause(endpoint, endpoint.attempts++, now);
 }
 
 }  // namespace bfo::engine

@@ -14,6 +14,8 @@
 //     REFUSE(n, object, errno): the sender cannot make its part now (resource.h); in place of a REQ or a REP
 //     PING to the peer's pulse, PONG from there: asked while a handshake gets no answer (life.h)
 //
+// KNOCK and REQ say how much their sender needs the rail (handshakes.h).
+//
 // Every packet names both processes and both port nonces, has a number and is summed with the key of the port
 // it goes to: one of another job, of another life of the same process name, of a forger, or sent again by
 // somebody else is dropped and counted (trust.h). Lost packets are repeated with back-off; all are

@@ -78,12 +78,10 @@ void hand_back(Endpoint& endpoint) {
 }
 
 void schedule_return(Endpoint& endpoint, uint64_t now) {
-  const Config& config = endpoint.port->config();
   constexpr uint64_t kSettled = 1'000'000'000;
   endpoint.failures = now - endpoint.up_since_ns > kSettled ? 0 : endpoint.failures + 1;
-  const uint64_t base =
-      std::min(config.retry_max_ns, config.retry_min_ns << std::min(endpoint.failures, 16u));
-  endpoint.timer_ns = now + base / 2 + endpoint.port->env().random() % (base + 1);
+  need_begin(endpoint, now);
+  handshake_pause(endpoint, endpoint.failures, now);
   endpoint.wanted = endpoint.port->failover() && !endpoint.peer_left && !endpoint.device_dead;
   endpoint.hurry = false;
 }

@@ -10,6 +10,7 @@
 
 #include "btl/verbs/engine/cause.h"
 #include "btl/verbs/engine/frag.h"
+#include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/pulse.h"
 #include "btl/verbs/engine/qp.h"
@@ -186,6 +187,15 @@ struct Endpoint {
   uint32_t attempts = 0;           // of the current retransmission
   uint32_t failures = 0;           // epochs that ended soon: reconnection back-off
   uint64_t up_since_ns = 0;
+
+  // how much it is needed while it is not up (handshakes.h)
+  Need seen_need = Need::kNone;  // by the last look
+  Need peer_need = Need::kNone;  // what the peer said ..
+  bool slow = false;             // the timer has the long pause of a rail that nobody needs
+  uint64_t said_until_ns = 0;    // .. which counts until then
+  uint64_t moved_elsewhere = 0;  // at the last look
+  uint64_t talked_ns = 0;        // when something last moved over another rail; 0: not since it was lost
+  uint64_t next_look_ns = 0;
 
   // signs of life (life.h)
   Life life = Life::kUnknown;

@@ -61,6 +61,7 @@ void Port::port_up() {
     endpoint->failures = 0;
     endpoint->hurry = true;
     endpoint->attempts = 0;
+    endpoint->next_look_ns = 0;
     // Its peers that have another rail to us wait to be spoken to.
     if (was_late && !endpoint->wanted && !endpoint->peer_left && host_.other_rail_up(host_.ctx, *endpoint)) {
       endpoint->wanted = true;

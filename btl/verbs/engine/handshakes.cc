@@ -3,8 +3,12 @@
 // handshakes.cc: see handshakes.h.
 #include "btl/verbs/engine/handshakes.h"
 
+#include <algorithm>
+
 #include "common/clock.h"
+#include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/port.h"
+#include "btl/verbs/engine/verdict.h"
 
 namespace bfo::engine {
 namespace {
@@ -31,47 +35,139 @@ bool may_begin(const Endpoint& endpoint, uint64_t now) {
   return endpoint.phase == Phase::kClosed && (endpoint.hurry || now >= endpoint.timer_ns);
 }
 
-/// Messages wait for it, here or above: there they have no other way when no other rail is up.
-bool urgent(const Endpoint& endpoint) {
-  if (endpoint.asked || !endpoint.parked.empty()) return true;
+/// A number that changes when a message to or from the peer moves over another rail.
+uint64_t moved_elsewhere(const Endpoint& endpoint) {
   const Host& host = endpoint.port->host();
-  return !host.other_rail_up(host.ctx, const_cast<Endpoint&>(endpoint));
+  Endpoint* rails[kMostRails];
+  const int count = host.rails(host.ctx, endpoint.peer_name, rails, kMostRails);
+  uint64_t moved = 0;
+  for (int i = 0; i < count; ++i) {
+    const Endpoint& rail = *rails[i];
+    if (rail.port == nullptr || rail.port == endpoint.port) continue;
+    const Guard guard(rail.port->lock());
+    moved += rail.ended_before + rail.ring.head + rail.parked.size() + rail.delivered;
+  }
+  return moved;
+}
+
+/// Messages have no other way when no other rail is up: then those that wait may be kept above.
+Need need_seen(Endpoint& endpoint, uint64_t now) {
+  const Host& host = endpoint.port->host();
+  if (!host.other_rail_up(host.ctx, endpoint)) return Need::kWaits;
+  if (host.rails == nullptr) return Need::kTalks;  // nobody can tell
+  const uint64_t moved = moved_elsewhere(endpoint);
+  if (moved != endpoint.moved_elsewhere) endpoint.talked_ns = now;
+  endpoint.moved_elsewhere = moved;
+  const bool talks = endpoint.talked_ns != 0 && time_since(endpoint.talked_ns, now) < kTalkNs;
+  return talks ? Need::kTalks : Need::kNone;
 }
 
 }  // namespace
 
+void need_look(Endpoint& endpoint, uint64_t now) {
+  if (now < endpoint.next_look_ns) return;
+  const bool active = endpoint.port->state() == PortState::kActive;
+  endpoint.next_look_ns = now + (active ? kLookNs : kDownLookNs);
+  endpoint.seen_need = need_seen(endpoint, now);
+  if (now >= endpoint.said_until_ns) endpoint.peer_need = Need::kNone;
+}
+
+void need_begin(Endpoint& endpoint, uint64_t now) {
+  const Host& host = endpoint.port->host();
+  if (host.rails != nullptr) endpoint.moved_elsewhere = moved_elsewhere(endpoint);
+  endpoint.talked_ns = 0;
+  endpoint.peer_need = Need::kNone;
+  endpoint.next_look_ns = 0;
+  need_look(endpoint, now);
+}
+
+void need_heard(Endpoint& endpoint, uint8_t said, uint64_t now) {
+  endpoint.peer_need = static_cast<Need>(std::min(said, static_cast<uint8_t>(Need::kWaits)));
+  endpoint.said_until_ns = now + kTalkNs;
+  need_look(endpoint, now);
+}
+
+Need own_need(const Endpoint& endpoint) {
+  return endpoint.asked || !endpoint.parked.empty() ? Need::kWaits : endpoint.seen_need;
+}
+
+Need need_of(const Endpoint& endpoint) {
+  return std::max(own_need(endpoint), endpoint.peer_need);
+}
+
 void handshakes_count(Port& port, uint64_t now) {
   Handshakes& all = port.handshakes();
-  all.begun = all.answered = all.urgent = 0;
-  for (const Endpoint* endpoint = port.endpoints(); endpoint != nullptr; endpoint = endpoint->next) {
+  all.begun = all.answered = all.urgent = all.talking = 0;
+  for (Endpoint* endpoint = port.endpoints(); endpoint != nullptr; endpoint = endpoint->next) {
     if (is_up(endpoint->phase)) continue;
     if (under_way(*endpoint, now)) ++all.begun;
     if (endpoint->phase == Phase::kMaking && !endpoint->initiator) ++all.answered;
-    if (may_begin(*endpoint, now) && urgent(*endpoint)) ++all.urgent;
+    if (endpoint->wanted) need_look(*endpoint, now);
+    if (!may_begin(*endpoint, now)) continue;
+    const Need need = need_of(*endpoint);
+    all.urgent += need == Need::kWaits;
+    all.talking += need == Need::kTalks;
   }
 }
 
 bool handshake_begins(const Endpoint& endpoint, uint64_t now) {
   Handshakes& all = endpoint.port->handshakes();
-  if (urgent(endpoint)) {
+  const Need need = need_of(endpoint);
+  if (need == Need::kWaits) {
     if (all.begun >= kHandshakes) return false;
     if (all.urgent != 0) --all.urgent;
-  } else {
-    if (all.begun + all.urgent >= kHandshakes || now < all.next_unhurried_ns) return false;
-    all.next_unhurried_ns = now + kUnhurriedNs;
+    ++all.begun;
+    return true;
   }
+  if (all.begun + all.urgent >= kHandshakes || now < all.next_unhurried_ns) return false;
+  if (need == Need::kTalks) {
+    if (all.talking != 0) --all.talking;
+  } else {
+    if (all.talking != 0 || now < all.next_idle_ns) return false;
+    all.next_idle_ns = now + kIdleNs;
+  }
+  all.next_unhurried_ns = now + kUnhurriedNs;
   ++all.begun;
   return true;
 }
 
-bool handshake_answered(const Endpoint& endpoint) {
+/// A REQ that answers our KNOCK has its place already. One that must wait is asked for again by a KNOCK, in
+/// its turn.
+bool handshake_answered(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
-  if (port.handshakes().answered >= kHandshakes) {
+  Handshakes& all = port.handshakes();
+  if (all.answered >= kHandshakes) {
     port.need_attention();  // they are counted again
     return false;
   }
-  ++port.handshakes().answered;
+  const bool invited =
+      endpoint.phase == Phase::kKnocking && time_since(endpoint.phase_since_ns, now) < kSlowAnswerNs;
+  if (need_of(endpoint) == Need::kNone && !invited) {
+    if (now < all.next_idle_ns) {
+      endpoint.wanted = endpoint.hurry = true;
+      port.need_attention();
+      return false;
+    }
+    all.next_idle_ns = now + kIdleNs;
+  }
+  ++all.answered;
   return true;
+}
+
+void handshake_pause(Endpoint& endpoint, uint32_t attempts, uint64_t now) {
+  const Config& config = endpoint.port->config();
+  const uint64_t most = config.retry_max_ns * (need_of(endpoint) == Need::kNone ? kIdlePauses : 1);
+  const uint64_t base = std::min(most, config.retry_min_ns << std::min(attempts, 16u));
+  endpoint.slow = base > config.retry_max_ns;
+  endpoint.timer_ns = now + base / 2 + endpoint.port->env().random() % (base + 1);
+}
+
+void handshake_wake(Endpoint& endpoint, uint64_t now) {
+  if (!endpoint.slow || need_of(endpoint) == Need::kNone) return;
+  endpoint.slow = false;
+  endpoint.attempts = 0;
+  endpoint.timer_ns = now;
+  life_hurry(endpoint, now);
 }
 
 }  // namespace bfo::engine

@@ -22,6 +22,15 @@ bool can_ask(const Endpoint& endpoint) {
   return endpoint.port->config().peer_timeout_ns != 0 && endpoint.peer.pulse_qpn != 0;
 }
 
+/// A peer that nobody speaks to is asked as seldom as one that answers; and not by all processes at once,
+/// although all may have lost it at the same time.
+uint64_t ping_pause_ns(const Endpoint& endpoint) {
+  const Port& port = *endpoint.port;
+  if (need_of(endpoint) != Need::kNone) return life_pause_ns(port);
+  const uint64_t pause = port.config().peer_timeout_ns / 2;
+  return pause / 2 + port.env().random() % (pause + 1);
+}
+
 void set_life(Endpoint& endpoint, Life life) {
   const bool told = endpoint.life == Life::kAnswers;
   const bool answers = life == Life::kAnswers;
@@ -48,7 +57,11 @@ void life_step(Endpoint& endpoint, uint64_t now) {
   }
   // Asked for ever: a peer that was stopped, or a path that was broken, may come back.
   connect_ping(endpoint);
-  endpoint.ping_ns = now + life_pause_ns(*endpoint.port);
+  endpoint.ping_ns = now + ping_pause_ns(endpoint);
+}
+
+void life_hurry(Endpoint& endpoint, uint64_t now) {
+  endpoint.ping_ns = std::min(endpoint.ping_ns, now + std::min(life_pause_ns(*endpoint.port), kFirstPingNs));
 }
 
 void life_answered(Endpoint& endpoint, uint64_t now) {

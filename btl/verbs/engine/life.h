@@ -34,6 +34,8 @@ inline uint64_t life_pause_ns(const Port& port) {
 void life_begin(Endpoint& endpoint, uint64_t now);
 /// Its turn while it waits: sends PINGs that are due, judges.
 void life_step(Endpoint& endpoint, uint64_t now);
+/// The rail is needed now: the next PING is due soon.
+void life_hurry(Endpoint& endpoint, uint64_t now);
 /// A handshake packet of the peer came: its progress function runs.
 void life_heard(Endpoint& endpoint, uint64_t now);
 /// REFUSE came: its progress function runs, and will say so again while it is asked.

@@ -36,6 +36,8 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   packet.mtu = own.mtu;
   packet.max_read = port.settings().max_read;
   memcpy(packet.gid, own.gid.raw, sizeof packet.gid);
+  if (type == PacketType::kKnock || type == PacketType::kRequest)
+    packet.flags = static_cast<uint8_t>(own_need(endpoint));
   if (type == PacketType::kRefuse) {
     packet.data_qpn = static_cast<uint32_t>(endpoint.lack.object);
     packet.data_psn = static_cast<uint32_t>(endpoint.lack.error);

@@ -49,7 +49,7 @@ struct Packet {
   uint8_t link_layer;
   uint8_t mtu;
   uint8_t max_read;
-  uint8_t flags;  // TrialFlag (verdict_rules.h)
+  uint8_t flags;  // KNOCK and REQ: Need (handshakes.h); QUESTION and ANSWER: TrialFlag (verdict_rules.h)
   uint8_t reserved[2];
   uint8_t gid[16];
   uint64_t rail;      // QUESTION and ANSWER: connection_id() of the rail in question

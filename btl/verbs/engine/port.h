@@ -348,6 +348,7 @@ class Port {
   uint64_t next_port_query_ns_ = 0;
   bool timers_ = false;   // some endpoint waits for a time: look at the clock often
   bool resting_ = false;  // some endpoint rests (connect_rests)
+  bool idling_ = false;   // some endpoint that is not up waits, and nobody needs it
   bool growing_ = false;  // more receive buffers are being registered
   bool arming_ = false;   // the device is being asked to say when they run short ..
   bool rearm_ = false;    // .. and their number has changed meanwhile
@@ -368,6 +369,7 @@ class Port {
   ResourceCounts resources_;
   uint64_t up_since_ns_ = 0;
   uint64_t next_rest_ns_ = 0;
+  uint64_t next_look_ns_ = 0;
   uint64_t next_growth_ns_ = 0;
   uint64_t next_repair_ns_ = 0;
   uint64_t next_review_ns_ = 0;       // of the number of receive buffers
