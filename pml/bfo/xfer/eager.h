@@ -232,7 +232,7 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
   PeerT& p = *rail->peer;
   if (p.left) return;
   if (entry.nested() && tag != static_cast<std::uint8_t>(MsgType::kMatch)) {
-    put_aside(rail, 0, tag, data, size, true);
+    defer(rail, 0, tag, data, size, true);
     return;
   }
   brief_lost(p, Bytes{static_cast<const std::uint8_t*>(data), size});

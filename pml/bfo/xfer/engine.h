@@ -22,6 +22,7 @@
 #include "common/slot_map.h"
 #include "pml/bfo/core/seq_window.h"
 #include "pml/bfo/core/wire.h"
+#include "pml/bfo/xfer/calls.h"
 #include "pml/bfo/xfer/counters.h"
 #include "pml/bfo/xfer/port.h"
 #include "pml/bfo/xfer/state.h"
@@ -91,22 +92,12 @@ class Engine {
   /// Receive a message that improbe() returned.
   void imrecv(Message* message, RecvRequest* req, std::uint64_t capacity);
 
-  /// Receives posted for one rank of a communicator, and its messages that no receive has matched. For
-  /// kAnySource: receives posted with MPI_ANY_SOURCE, and all messages. For tools: it walks the queues.
-  struct QueueLengths {
-    std::uint32_t posted = 0;
-    std::uint32_t unexpected = 0;
-  };
+  /// Receives and messages of one rank of a communicator. For kAnySource: receives posted with
+  /// MPI_ANY_SOURCE, and all messages. For tools: it walks the queues.
+  using QueueLengths = xfer::QueueLengths;
   QueueLengths queue_lengths(CommT* comm, std::int32_t rank);
-  /// What waits for a peer's rails, and what is between two of its messages. For tools: it walks the queues.
-  struct PeerLoad {
-    std::uint32_t ready_sends = 0;  ///< with something to post
-    std::uint32_t ready_recvs = 0;
-    std::uint32_t live_sends = 0;  ///< in a rendezvous
-    std::uint32_t live_recvs = 0;
-    std::uint32_t stored = 0;   ///< messages that wait for a rail
-    std::uint32_t stalled = 0;  ///< sends that wait for the sequence window
-  };
+  /// For tools: it walks the queues.
+  using PeerLoad = xfer::PeerLoad;
   PeerLoad peer_load(const PeerT& peer);
 
   // ---- from the rails
@@ -174,41 +165,13 @@ class Engine {
   using StarvedT = Starved<P>;
   using GrantT = Grant<P>;
 
-  /// A callback that came while the engine was inside a port function, and waits to be handled.
-  struct Aside {
-    Aside* next = nullptr;
-    Aside* prev = nullptr;
-    bool linked = false;
-    RailT* rail;
-    std::uint32_t epoch;
-    std::uint8_t tag;
-    bool failed;  ///< a message of this process that came back
-    std::size_t size;
-  };
-  /// Where a message came from and its bytes; valid during one dispatch.
-  struct Arrival {
-    RailT* rail;
-    std::uint32_t epoch;
-    Bytes bytes;
-  };
-  /// What the table's actions need besides the request.
-  struct SendInput {
-    const core::PutHdr* put = nullptr;
-    const core::RestartHdr* restart = nullptr;
-    const core::WireRange* ranges = nullptr;
-    const Arrival* arrival = nullptr;
-    bool all_read = false;  ///< the receiver has finished; if it read in this round, it has read everything
-  };
-  struct RecvInput {
-    Bytes payload;
-    std::uint64_t offset = 0;
-    std::uint64_t length = 0;
-    std::uint32_t grant = 0;
-    RailT* rail = nullptr;
-    const core::RestartHdr* restart = nullptr;
-    const core::WireRail* clean = nullptr;
-    const Arrival* arrival = nullptr;
-  };
+  using Arrival = xfer::Arrival<P>;
+  using SendInput = xfer::SendInput<P>;
+  using RecvInput = xfer::RecvInput<P>;
+  using Deferred = xfer::Deferred<P>;
+  using Stored = xfer::Stored<P>;
+  using OwnStart = xfer::OwnStart<P>;
+  using Waiting = xfer::Waiting;
 
   // entry.h: lock, re-entrance, completion lists
   class Entry {
@@ -249,8 +212,8 @@ class Engine {
   void doom(PeerT& p);
   void give_up_doomed();
 
-  void put_aside(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
-                 bool failed = false);
+  void defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
+             bool failed = false);
   void finish_send(SendRequest& r, Outcome outcome);
   void finish_recv(RecvRequest& r);
   void take_eager(RecvRequest& r, Bytes in);
@@ -298,11 +261,6 @@ class Engine {
   std::uint32_t& unknown_held(const RailT* rail);
   void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, std::uint64_t length);
   void eager_arrived(RecvRequest& r, Bytes payload);
-  /// `own`: the send to oneself that a receive was matched with.
-  struct Stored {
-    bool found = false;
-    SendRequest* own = nullptr;
-  };
   Stored take_unexpected(RecvRequest& r);
   void fail_recv(RecvRequest& r, Outcome outcome);
   SendRequest* post_recv(RecvRequest& r, const RecvArgs<P>& args);
@@ -314,11 +272,6 @@ class Engine {
   template <class Source>
   bool keep_own(ProcT& p, const SendArgs<P>& args, Source& source);
   bool keep_request(ProcT& p, SendRequest& r);
-  /// `taken`: the bytes are, or `taker` is to be filled with them when the lock is released.
-  struct OwnStart {
-    bool taken = false;
-    RecvRequest* taker = nullptr;
-  };
   template <class Source>
   OwnStart begin_own(ProcT& p, const SendArgs<P>& args, Source& source);
   bool inline_own(SendArgs<P> args, InlineSource source);
@@ -488,43 +441,21 @@ class Engine {
   void on_put(const Arrival& a);
   void on_fin(const Arrival& a);
 
-  // restart.h: the actions of the tables
-  void send_event(SendRequest& r, SendEvent e, const SendInput& in = {});
-  void recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in = {});
-  /// The table's cell. A test's port may bring tables of its own, to see that the checkers notice a change.
-  const core::SendCell& cell_of(SendPhase p, SendEvent e) const {
-    if constexpr (requires { port_.send_cell(p, e); }) return port_.send_cell(p, e);
-    return core::step(p, e);
-  }
-  const core::RecvCell& cell_of(RecvPhase p, RecvEvent e) const {
-    if constexpr (requires { port_.recv_cell(p, e); }) return port_.recv_cell(p, e);
-    return core::step(p, e);
-  }
-  void send_act(SendRequest& r, std::uint32_t actions, const SendInput& in);
-  void recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput& in);
+  // names.h: the request of a header
   template <class Request>
   Request* find(const SlotMap<Request>& names, Name name, const Arrival& a, NameState& state);
   template <class Request>
   Request* find_current(const SlotMap<Request>& names, Name name, const Arrival& a);
-  /// The same, for the usual case inline.
   template <class Request>
-  [[gnu::always_inline]] Request* find_here(const SlotMap<Request>& names, Name name, const Arrival& a) {
-    Request* const r = names.find(name);
-    const bool here = r && from_peer(a.rail, r->xfer.proc->peer) && name == r->xfer.rndv->name;
-    return here ? r : find_current(names, name, a);
-  }
-  /// The gate (P2): no access that this request granted or started can still be executed. A test's port may
-  /// take it out, to see that its checkers notice.
-  template <class X>
-  bool gate_clear(const X& x) const {
-    if constexpr (requires { x.rndv->unfenced; })
-      if (x.rndv->unfenced != 0 && !gate_removed()) return false;
-    return gate_removed() || (x.rndv->in_flight == 0 && x.rndv->ledger == nullptr);
-  }
-  bool gate_removed() const {
-    if constexpr (requires { port_.gate_removed(); }) return port_.gate_removed();
-    return false;
-  }
+  Request* find_here(const SlotMap<Request>& names, Name name, const Arrival& a);
+
+  // restart.h: the actions of the tables
+  void send_event(SendRequest& r, SendEvent e, const SendInput& in = {});
+  void recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in = {});
+  const core::SendCell& cell_of(SendPhase p, SendEvent e) const;
+  const core::RecvCell& cell_of(RecvPhase p, RecvEvent e) const;
+  void send_act(SendRequest& r, std::uint32_t actions, const SendInput& in);
+  void recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput& in);
   void send_check(SendRequest& r);
   void recv_check(RecvRequest& r);
   void send_over(SendRequest& r);
@@ -545,6 +476,11 @@ class Engine {
   void on_recv_err(const Arrival& a);
   void answer_send_done(const Arrival& a, const core::RestartHdr& h, NameState state);
   void on_send_done(const Arrival& a);
+
+  // ledger.h
+  template <class X>
+  bool gate_clear(const X& x) const;
+  bool gate_removed() const;
   LedgerT* ledger_add(LedgerT*& head, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
                       std::uint64_t end);
   void ledger_remove(LedgerT*& head, LedgerT* e);
@@ -609,13 +545,7 @@ class Engine {
   /// count_resent and note_resumed.
   void note_resent(PeerT& p, std::uint64_t bytes, bool whole_message);
   void note_resumed(PeerT& p);
-  /// A rail accepted [offset, offset+n) of a long message. What a rail had accepted of it before is sent
-  /// again.
-  void note_piece(SendRequest& r, std::uint64_t offset, std::uint64_t n) {
-    const std::uint64_t again = n - r.xfer.rndv->gone.add(offset, offset + n);
-    if (again != 0) [[unlikely]]
-      piece_again(r, again);
-  }
+  void note_piece(SendRequest& r, std::uint64_t offset, std::uint64_t n);
   void piece_again(SendRequest& r, std::uint64_t bytes);
   void note_opened(SendRequest& r);
   void note_received(SendRequest& r, const SendInput& in, bool by_get);
@@ -623,12 +553,6 @@ class Engine {
   void arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read);
   void found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
   void read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
-  /// What was sent once, has to be sent again, and was not yet.
-  struct Waiting {
-    std::uint64_t bytes = 0;
-    std::uint64_t messages = 0;
-    bool none() const { return bytes == 0 && messages == 0; }
-  };
   Waiting waiting_again(const PeerT& p) const;
   void emit_events(PeerT& p, bool now);
   void emit_event(RailT& rail, const Waiting& waiting);
@@ -673,7 +597,7 @@ class Engine {
   std::uint32_t n_lost_ = 0;                 ///< peers that failed and had not finalized
   std::uint64_t used_ctx_[65536 / 64] = {};  ///< context ids that were freed at least once
   CommT** comm_pages_[65536 / kCommPage] = {};
-  List<Aside> aside_;
+  List<Deferred> deferred_;
   List<Frag, XferLink> done_;
   List<SendRequest, XferLink> completed_sends_;
   List<RecvRequest, XferLink> completed_recvs_;
@@ -699,6 +623,7 @@ class Engine {
 
 #include "pml/bfo/xfer/entry.h"
 #include "pml/bfo/xfer/memory.h"
+#include "pml/bfo/xfer/names.h"
 #include "pml/bfo/xfer/comm.h"
 #include "pml/bfo/xfer/failed.h"
 #include "pml/bfo/xfer/match.h"

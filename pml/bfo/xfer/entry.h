@@ -33,7 +33,7 @@ Engine<P>::~Engine() {
     parked_comms_.remove(*this, m);
     free_message(m);
   }
-  while (Aside* a = aside_.pop_front()) port_.free(a);
+  while (Deferred* a = deferred_.pop_front()) port_.free(a);
   while (EarlyLoss* const l = early_losses_) {
     early_losses_ = l->next;
     port_.free(l);
@@ -83,7 +83,7 @@ template <class P>
       handle_done(*f);
       continue;
     }
-    if (Aside* a = aside_.pop_front()) {
+    if (Deferred* a = deferred_.pop_front()) {
       const Bytes in{reinterpret_cast<const std::uint8_t*>(a + 1), a->size};
       if (a->failed)
         brief_lost(*a->rail->peer, in);
@@ -113,18 +113,18 @@ template <class P>
 }
 
 template <class P>
-void Engine<P>::put_aside(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data,
-                          std::size_t size, bool failed) {
-  void* const memory = port_.alloc(sizeof(Aside) + size);
+void Engine<P>::defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
+                      bool failed) {
+  void* const memory = port_.alloc(sizeof(Deferred) + size);
   if (!memory) return no_memory(rail, epoch, size);
-  auto* a = ::new (memory) Aside;
+  auto* a = ::new (memory) Deferred;
   a->rail = rail;
   a->epoch = epoch;
   a->tag = tag;
   a->failed = failed;
   a->size = size;
   std::memcpy(static_cast<void*>(a + 1), data, size);
-  aside_.push_back(a);
+  deferred_.push_back(a);
   tail_work_ = true;
   ++counters_.deferred;
 }
@@ -158,8 +158,8 @@ void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, c
   {
     Entry entry(*this);
     if (entry.nested()) [[unlikely]] {
-      if (!direct_ || !aside_.empty() || !at_once(tag) || depth_ > kAtOnce)
-        put_aside(rail, epoch, tag, data, size);
+      if (!direct_ || !deferred_.empty() || !at_once(tag) || depth_ > kAtOnce)
+        defer(rail, epoch, tag, data, size);
       else if ((r = dispatch(rail, epoch, tag, in)) != nullptr)
         take_eager(*r, in);
       return;

@@ -9,6 +9,22 @@
 
 namespace bfo::xfer {
 
+/// The gate (P2): no access that this request granted or started can still be executed.
+template <class P>
+template <class X>
+inline bool Engine<P>::gate_clear(const X& x) const {
+  if constexpr (requires { x.rndv->unfenced; })
+    if (x.rndv->unfenced != 0 && !gate_removed()) return false;
+  return gate_removed() || (x.rndv->in_flight == 0 && x.rndv->ledger == nullptr);
+}
+
+/// A test's port may remove the gate, to see that its checkers notice.
+template <class P>
+inline bool Engine<P>::gate_removed() const {
+  if constexpr (requires { port_.gate_removed(); }) return port_.gate_removed();
+  return false;
+}
+
 /// nullptr: there is no memory; the access must not be started.
 template <class P>
 [[gnu::always_inline]] inline LedgerEntry<P>* Engine<P>::ledger_add(LedgerT*& head, RailT& rail,

@@ -24,6 +24,19 @@ namespace bfo::xfer {
 
 // ---- the tables
 
+/// The table's cell. A test's port may bring tables of its own, to see that the checkers notice a change.
+template <class P>
+inline const core::SendCell& Engine<P>::cell_of(SendPhase p, SendEvent e) const {
+  if constexpr (requires { port_.send_cell(p, e); }) return port_.send_cell(p, e);
+  return core::step(p, e);
+}
+
+template <class P>
+inline const core::RecvCell& Engine<P>::cell_of(RecvPhase p, RecvEvent e) const {
+  if constexpr (requires { port_.recv_cell(p, e); }) return port_.recv_cell(p, e);
+  return core::step(p, e);
+}
+
 template <class P>
 void Engine<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) {
   auto& x = r.xfer;
@@ -280,36 +293,7 @@ void Engine<P>::recv_check(RecvRequest& r) {
   if (x.phase == RecvPhase::kClosing && clear) recv_event(r, RecvEvent::kGateOpen);
 }
 
-// ---- names from the wire
-
-/// The request that a message of `a` names. nullptr, with the reason in `state`: there is none, or it belongs
-/// to another peer.
-template <class P>
-template <class Request>
-Request* Engine<P>::find(const SlotMap<Request>& names, Name name, const Arrival& a, NameState& state) {
-  Request* const r = names.find(name, state);
-  if (!r) {
-    ++(state == NameState::kNever ? counters_.malformed : counters_.stale);
-    return nullptr;
-  }
-  if (!from_peer(a.rail, r->xfer.proc->peer)) {
-    ++counters_.malformed;
-    state = NameState::kNever;
-    return nullptr;
-  }
-  return r;
-}
-
-/// The same, in its current round: messages of older rounds are dropped, newer rounds are impossible (H13).
-template <class P>
-template <class Request>
-Request* Engine<P>::find_current(const SlotMap<Request>& names, Name name, const Arrival& a) {
-  NameState state;
-  Request* const r = find(names, name, a, state);
-  if (!r || name.round() == r->xfer.rndv->name.round()) return r;
-  ++(name.round() < r->xfer.rndv->name.round() ? counters_.stale : counters_.malformed);
-  return nullptr;
-}
+// ---- headers of the restart
 
 template <class P>
 core::MatchHdr Engine<P>::identity(const SendRequest& r) const {

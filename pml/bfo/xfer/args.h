@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// args.h: what MPI calls pass to the engine, and the names of the engine's records.
+#pragma once
+
+#include <cstdint>
+
+#include "pml/bfo/core/wire.h"
+
+namespace bfo::xfer {
+
+inline constexpr std::int32_t kAnySource = -1;
+inline constexpr std::int32_t kAnyTag = -1;
+inline constexpr unsigned kMaxRails = 8;
+static_assert(kMaxRails <= core::kMaxWireRails);
+
+enum class SendMode : std::uint8_t { kStandard, kSync, kReady };
+
+template <class P>
+struct Comm;
+template <class P>
+struct Proc;
+template <class P>
+struct Peer;
+template <class P>
+struct Rail;
+template <class P>
+struct SendRndv;
+template <class P>
+struct RecvRndv;
+template <class P>
+struct Eager;
+template <class P>
+struct RndvCopy;
+template <class P>
+struct Rget;
+template <class P>
+struct Rput;
+template <class P>
+struct Single;
+
+/// What isend() is asked for. A buffered send is a standard send of the copy, which the port makes.
+template <class P>
+struct SendArgs {
+  Comm<P>* comm = nullptr;
+  std::int32_t dst = 0;
+  std::int32_t tag = 0;
+  std::uint64_t length = 0;  ///< packed bytes
+  SendMode mode = SendMode::kStandard;
+};
+
+/// What irecv() is asked for.
+template <class P>
+struct RecvArgs {
+  Comm<P>* comm = nullptr;
+  std::int32_t src = kAnySource;
+  std::int32_t tag = kAnyTag;
+  std::uint64_t capacity = 0;  ///< bytes that fit
+  /// a receive from any source that continues when a peer has failed (wildcard.h)
+  bool keeps_waiting = false;
+};
+
+/// What comm_add() is told.
+template <class P>
+struct CommDesc {
+  typename P::CommHandle handle{};
+  std::uint16_t ctx = 0;
+  std::int32_t my_rank = 0;
+  std::int32_t size = 0;  ///< of an intercommunicator: of the remote group
+  bool inter = false;
+};
+
+}  // namespace bfo::xfer

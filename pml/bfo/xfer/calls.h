@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// calls.h: what functions of the engine pass to each other during one call, and what they return to tools.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "pml/bfo/core/wire.h"
+#include "pml/bfo/xfer/args.h"
+
+namespace bfo::xfer {
+
+/// Where a message came from and its bytes; valid during one dispatch.
+template <class P>
+struct Arrival {
+  Rail<P>* rail;
+  std::uint32_t epoch;
+  core::Bytes bytes;
+};
+
+/// A callback that came while the engine was inside a port function, and waits to be handled.
+template <class P>
+struct Deferred {
+  Deferred* next = nullptr;
+  Deferred* prev = nullptr;
+  bool linked = false;
+  Rail<P>* rail;
+  std::uint32_t epoch;
+  std::uint8_t tag;
+  bool failed;  ///< a message of this process that a rail has returned
+  std::size_t size;
+};
+
+/// What the actions of the sender's table need besides the request.
+template <class P>
+struct SendInput {
+  const core::PutHdr* put = nullptr;
+  const core::RestartHdr* restart = nullptr;
+  const core::WireRange* ranges = nullptr;
+  const Arrival<P>* arrival = nullptr;
+  bool all_read = false;  ///< the receiver has finished; if it read in this round, it has read everything
+};
+
+/// The same for the receiver's table.
+template <class P>
+struct RecvInput {
+  core::Bytes payload;
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  std::uint32_t grant = 0;
+  Rail<P>* rail = nullptr;
+  const core::RestartHdr* restart = nullptr;
+  const core::WireRail* clean = nullptr;
+  const Arrival<P>* arrival = nullptr;
+};
+
+/// What a receive finds among the messages that no receive has matched. `own`: the send to oneself that it
+/// was matched with.
+template <class P>
+struct Stored {
+  bool found = false;
+  typename P::SendRequest* own = nullptr;
+};
+
+/// How a send to oneself begins. `taken`: its bytes have been copied, or `taker` is to be filled with them
+/// when the lock is released.
+template <class P>
+struct OwnStart {
+  bool taken = false;
+  typename P::RecvRequest* taker = nullptr;
+};
+
+/// What was sent once, has to be sent again, and was not yet.
+struct Waiting {
+  std::uint64_t bytes = 0;
+  std::uint64_t messages = 0;
+  bool none() const { return bytes == 0 && messages == 0; }
+};
+
+/// Receives posted for one rank of a communicator, and its messages that no receive has matched.
+struct QueueLengths {
+  std::uint32_t posted = 0;
+  std::uint32_t unexpected = 0;
+};
+
+/// What waits for a peer's rails, and what is between two of its messages.
+struct PeerLoad {
+  std::uint32_t ready_sends = 0;  ///< with something to post
+  std::uint32_t ready_recvs = 0;
+  std::uint32_t live_sends = 0;  ///< in a rendezvous
+  std::uint32_t live_recvs = 0;
+  std::uint32_t stored = 0;   ///< messages that wait for a rail
+  std::uint32_t stalled = 0;  ///< sends that wait for the sequence window
+};
+
+}  // namespace bfo::xfer

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// comm_state.h: a communicator and its ranks: sequence numbers, queues, and what waits for any source.
+//
+// H1..H23: contrib/doc/hazards.md
+#pragma once
+
+#include <cstdint>
+
+#include "common/seq.h"
+#include "common/status.h"
+#include "pml/bfo/xfer/args.h"
+#include "pml/bfo/xfer/list.h"
+#include "pml/bfo/xfer/unexpected.h"
+
+namespace bfo::xfer {
+
+/// One rank of one communicator, made on first use.
+template <class P>
+struct Proc {
+  Proc* next = nullptr;  ///< all ranks of the same peer, once the peer is known
+  Proc* prev = nullptr;
+  bool linked = false;
+  Comm<P>* comm = nullptr;
+  Peer<P>* peer = nullptr;
+  std::int32_t rank = 0;
+  // sending
+  Seq16 next_seq = 0;
+  Seq16 stop_seq = 0;   ///< the first number that needs a look at the window (H5)
+  Seq16 confirmed = 0;  ///< the peer has received every message before this one
+  bool resent = false;  ///< messages from `hold_seq` on were sent twice, and the dead epoch is not yet closed
+                        ///< at both ends
+  bool marked = false;  ///< `mark` and `rail_mark` are valid
+  Seq16 hold_seq = 0;
+  // receiving
+  Seq16 expected = 0;
+  Seq16 last_early = 0;                ///< the highest number in `early`
+  MessageQueue<P, SeqKey> early;       ///< out of sequence, as they came
+  MessageQueue<P, TagKey> unexpected;  ///< in sequence, not matched
+  PostedQueue<P> posted;
+  List<typename P::SendRequest, XferLink> stalled;  ///< sends that wait for the sequence window (H5)
+  Proc* next_stalled = nullptr;                     ///< list of all ranks with stalled sends
+  bool in_stalled = false;
+  // sending; used only when next_seq reaches stop_seq
+  /// the rails have reported the end of all messages before this one: none of them is sent again
+  Seq16 acked = 0;
+  /// checkpoint: `acked` becomes this when every rail has ended what it had accepted at that time
+  Seq16 mark = 0;
+  std::uint16_t question = 0;  ///< number of the open SEQSYNC question to the peer: see seq_question()
+  std::uint64_t rail_mark[kMaxRails] = {};
+};
+
+template <class P>
+struct Comm {
+  Comm* next = nullptr;  ///< all communicators
+  Comm* prev = nullptr;
+  bool linked = false;
+  bool inter = false;  ///< `my_rank` is none of its ranks
+  /// not 0: a probe from any source found nothing, at most two calls of keep_alive() ago
+  std::uint8_t probed = 0;
+  Outcome lost_outcome = Outcome::kOk;
+  typename P::CommHandle handle{};
+  std::uint16_t ctx = 0;
+  std::int32_t my_rank = 0;
+  std::int32_t size = 0;
+  std::int32_t n_lost = 0;     ///< members that have failed
+  std::int32_t lost_rank = 0;  ///< the last member that failed, and with which outcome
+  std::int32_t watch = 0;      ///< watch_wildcards(): the next rank to look at
+  /// Members that are not this process.
+  std::int32_t others() const { return inter ? size : size - 1; }
+  Proc<P>** procs = nullptr;
+  PostedQueue<P> wild;            ///< posted with MPI_ANY_SOURCE
+  CommQueue<P, TagKey> held;      ///< taken by a matched probe, not yet received
+  CommQueue<P, TagKey> arrivals;  ///< all unexpected, in order of arrival
+  std::uint64_t post_order = 0;   ///< of the next receive
+};
+
+}  // namespace bfo::xfer

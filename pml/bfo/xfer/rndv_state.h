@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// rndv_state.h: what a send or a receive keeps while it is a rendezvous: the ranges that are missing, the
+// ledger of accesses that may still be executed, and the grants of a PUT.
+//
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
+#pragma once
+
+#include <cstdint>
+
+#include "common/ids.h"
+#include "common/ranges.h"
+#include "pml/bfo/core/wire.h"
+#include "pml/bfo/xfer/args.h"
+#include "pml/bfo/xfer/port.h"
+
+namespace bfo::xfer {
+
+enum class Protocol : std::uint8_t { kEager, kCopy, kGet, kPut };
+
+/// Control messages that the state of a request requires. They are derived from the state, never stored as
+/// packets (H11).
+enum Owed : std::uint8_t {
+  kOweNothing = 0,
+  kOweStart = 1,   ///< S: MATCH, RNDV or RGET.      R: ACK
+  kOweData = 2,    ///< S: FRAGs or writes.          R: PUTs or READs
+  kOweNotify = 4,  ///< S: RNDVRESTARTNOTIFY.        R: RECVERRNOTIFY
+  kOweQuiet = 8    ///<                              R: RNDVRESTARTACK
+};
+
+/// One access to this process's memory that a rail may still execute (P2). `conn` and `epoch` name the
+/// connection. The entry leaves by FIN, by its own completion, or by FENCED.
+template <class P>
+struct LedgerEntry {
+  Rail<P>* rail = nullptr;
+  std::uint64_t conn = 0;
+  std::uint32_t epoch = 0;
+  std::uint32_t grant = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  Round round = 0;
+  bool loaded = false;  ///< counted in its rail's inflight_bytes
+  bool owed = false;    ///< PUT: must be sent, for the first time or again
+  bool sent = false;    ///< PUT: its rail accepted it at least once
+  bool fin = false;     ///< its bytes are known to have arrived
+  bool dead = false;    ///< not used any more, waits only for FENCED
+  LedgerEntry* next = nullptr;
+};
+
+/// PUT, at the sender: a range the receiver allows it to write.
+template <class P>
+struct Grant {
+  Grant* next = nullptr;
+  Rail<P>* rail = nullptr;
+  std::uint32_t epoch = 0;
+  std::uint32_t number = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  std::uint64_t address = 0;
+  HandleBytes handle;
+};
+
+/// What a send needs while it is a rendezvous: from a free list, with the memory of its range sets.
+template <class P>
+struct SendRndv {
+  using Request = typename P::SendRequest;
+  SendRndv* next_free = nullptr;
+  Request* live_next = nullptr;  ///< list of named requests of the peer
+  Request* live_prev = nullptr;
+  bool live_linked = false;
+  bool known = false;  ///< the receiver has its header, answered or not
+  /// its header was sent before; of an eager message that became a rendezvous, all of it
+  bool opened = false;
+  bool no_rdma = false;  ///< fell back to copy for the rest of the request
+  bool registered = false;
+  std::uint32_t in_flight = 0;    ///< fragments of this request that have not ended
+  std::uint32_t frags = 0;        ///< FRAGs delivered in the last round in which any was sent
+  Name name;                      ///< ours, with the current round
+  Name peer_name;                 ///< the receiver's; 0 until it answers
+  RangeSet todo;                  ///< ranges of this round that no rail has accepted yet
+  std::uint64_t undelivered = 0;  ///< bytes of this round that are not known to be delivered
+  std::uint32_t restarts = 0;
+  std::uint16_t dirty_rails = 0;  ///< rails (by index) on which a write of this round failed
+  std::uint16_t exposed = 0;      ///< RGET: rails (by index) whose keys the receiver has
+  /// rails (by index) of failed writes for which there was no memory for a ledger entry
+  std::uint16_t unfenced = 0;
+  std::uint64_t open_len = 0;  ///< payload of the RNDV
+  RangeSet gone;  ///< bytes that a rail accepted at least once: what is sent of them is sent again
+  std::uint64_t received = 0;  ///< of those, bytes that the receiver reported as received
+  std::uint64_t again = 0;     ///< of those, bytes of this round that have to be sent again and were not yet
+  RangeSet granted;  ///< PUT: numbers of the grants of this round that have arrived, to recognise duplicates
+  Grant<P>* grants = nullptr;        ///< PUT: grants to be written, in order of arrival
+  Grant<P>* last_grant = nullptr;    ///< .. and the last of them
+  std::uint32_t n_grants = 0;        ///< .. and their number
+  LedgerEntry<P>* ledger = nullptr;  ///< exposures (RGET) and failed writes
+  typename P::Registration reg{};
+};
+
+/// What a receive needs while it is a rendezvous.
+template <class P>
+struct RecvRndv {
+  using Request = typename P::RecvRequest;
+  RecvRndv* next_free = nullptr;
+  Request* live_next = nullptr;
+  Request* live_prev = nullptr;
+  bool live_linked = false;
+  /// the sender asked while READs were under way; it is answered when the gate opens
+  bool nack_owed = false;
+  bool sender_done = false;  ///< SENDDONE came: the sender will send nothing more
+  bool no_rdma = false;
+  bool registered = false;
+  std::uint8_t looks = 0;     ///< kQuiescing: how many more times all rails are polled for missing FRAGs
+  std::uint8_t refusals = 0;  ///< PUT: grants the sender could not use
+  std::uint8_t n_keys = 0;
+  std::uint64_t want = 0;       ///< min(length, capacity): bytes that must arrive
+  Name name;                    ///< ours, with the current round
+  Name peer_name;               ///< the sender's, with its round
+  RangeSet have;                ///< bytes received: unpacked, or written and reported by FIN
+  RangeSet todo;                ///< RDMA: ranges not yet granted or read
+  RangeSet lost;                ///< read at least once, in vain: what arrives of them was transferred again
+  std::uint32_t in_flight = 0;  ///< own READs that have not ended
+  std::uint32_t frags = 0;      ///< FRAGs of this round that came
+  std::uint32_t frags_due = 0;  ///< kQuiescing: FRAGs of this round that were delivered, says NOTIFY; missing
+                                ///< ones are in a rail's queue
+  std::uint32_t next_grant = 1;
+  std::uint32_t refused = 0;  ///< PUT: rails (by index) the sender refused in this round
+  std::uint64_t total = 0;    ///< PUT: bytes granted in this round altogether
+  RangeSet doubtful;  ///< PUT: granted on a rail that is fenced now; counts as received when SENDDONE says
+                      ///< that it was written
+  Rail<P>* key_rail = nullptr;       ///< RGET: rail of the key that has no connection name
+  LedgerEntry<P>* ledger = nullptr;  ///< grants (PUT) and READs
+  std::uint64_t remote_address = 0;  ///< RGET
+  core::RailKey keys[core::kMaxWireRails];
+  typename P::Registration reg{};
+};
+
+}  // namespace bfo::xfer

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// unexpected.h: messages that arrived before their receive, and the queues of those and of posted receives.
+//
+// H1..H23: contrib/doc/hazards.md
+#pragma once
+
+#include <cstdint>
+
+#include "pml/bfo/core/wire.h"
+#include "pml/bfo/xfer/args.h"
+#include "pml/bfo/xfer/queue.h"
+
+namespace bfo::xfer {
+
+/// A message that arrived before its receive was posted. MPI_Message points to one.
+template <class P>
+struct Unexpected {
+  /// Links of two queues: that of its sender (or of unknown communicators), and that of its communicator.
+  struct Place {
+    Unexpected* next;
+    Unexpected* prev;
+    Unexpected* chain_next;
+    Unexpected* chain_prev;
+  };
+  Place mine;
+  Place among_all;
+  Proc<P>* proc = nullptr;
+  Rail<P>* rail = nullptr;  ///< over which it arrived; nullptr when unknown
+  std::uint32_t epoch = 0;
+  core::MatchHdr match{};
+  /// `data` is an allocation of its own, because a newer header has replaced the first one (H21)
+  bool separate = false;
+  std::uint8_t* data = nullptr;  ///< header and payload as received; normally right behind this struct.
+                                 ///< kOwnRequest: the send request
+  std::uint32_t size = 0;
+  core::Bytes bytes() const { return {data, size}; }
+};
+
+/// Type of a stored message whose bytes are still in the buffer of its request, to which `data` points
+/// (oneself.h). Never in a header.
+inline constexpr std::uint8_t kOwnRequest = 0;
+
+/// RecvState::linked of a receive that no message has matched.
+inline constexpr std::uint8_t kPosted = 2;
+
+/// Posted receives, by the tag asked for.
+struct PostedLink {
+  static auto& next(auto* r) { return r->xfer.next; }
+  static auto& prev(auto* r) { return r->xfer.prev; }
+  static auto& chain_next(auto* r) { return r->xfer.chain_next; }
+  static auto& chain_prev(auto* r) { return r->xfer.chain_prev; }
+  static void mark(auto* r, bool in) { r->xfer.linked = in ? kPosted : 0; }
+};
+struct PostedKey {
+  static std::int64_t of(const auto* r) { return r->xfer.tag; }
+  static bool older(const auto* a, const auto* b) { return a->xfer.post_order < b->xfer.post_order; }
+};
+template <class P>
+using PostedQueue = Queue<typename P::RecvRequest, PostedLink, PostedKey>;
+
+/// Messages by tag, by sequence number, by communicator id, or by all three.
+template <auto Place>
+struct MessageLink {
+  static auto& next(auto* m) { return (m->*Place).next; }
+  static auto& prev(auto* m) { return (m->*Place).prev; }
+  static auto& chain_next(auto* m) { return (m->*Place).chain_next; }
+  static auto& chain_prev(auto* m) { return (m->*Place).chain_prev; }
+  static void mark(auto*, bool) {}
+};
+struct TagKey {
+  static std::int64_t of(const auto* m) { return m->match.tag; }
+};
+struct SeqKey {
+  static std::int64_t of(const auto* m) { return m->match.seq; }
+};
+struct ContextKey {
+  static std::int64_t of(const auto* m) { return m->match.ctx; }
+};
+struct MessageKey {
+  static std::int64_t of(const core::MatchHdr& h) {
+    return static_cast<std::int64_t>(std::uint64_t{h.ctx} << 48 | std::uint64_t{h.seq} << 32 |
+                                     static_cast<std::uint32_t>(h.src));
+  }
+  static std::int64_t of(const auto* m) { return of(m->match); }
+};
+template <class P, class Key>
+using MessageQueue = Queue<Unexpected<P>, MessageLink<&Unexpected<P>::mine>, Key>;
+template <class P, class Key>
+using CommQueue = Queue<Unexpected<P>, MessageLink<&Unexpected<P>::among_all>, Key>;
+
+}  // namespace bfo::xfer
