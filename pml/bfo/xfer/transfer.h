@@ -10,7 +10,7 @@ namespace bfo::xfer {
 
 /// A protocol is a struct of static functions over an engine `E` and its requests.
 ///  - reset(): forget everything of the old round, nothing of it is in flight any more; ranges received stay.
-///  - serve(): post what this side owes in this round; false when no rail took it (call again later).
+///  - serve(): post what the state of this side requires in this round. False: no rail took it; called again.
 template <class T, class E>
 concept Transfer = requires(E& e, typename E::SendRequest& s, typename E::RecvRequest& r) {
   { T::reset(e, s) } -> std::same_as<void>;
