@@ -46,6 +46,8 @@ void describe_partition(const engine::VerbsApi& api, ibv_context* context, const
   int index = static_cast<int>(params.ib_pkey_index);
   if (engine::find_port_value(params.ib_pkey, port->device, port->number, &wished))
     index = engine::index_of_pkey(api, context, port->number, attr.pkey_tbl_len, wished);
+  else if (index >= attr.pkey_tbl_len && attr.pkey_tbl_len != 0)
+    index = -1;
   port->pkey_index = index;
   if (index >= 0) port->pkey = partition_of(context, port->number, static_cast<unsigned>(index));
 }
@@ -119,6 +121,14 @@ void say_unknown_names(const char* name, const char* list, const Discovery& foun
   }
 }
 
+/// The parameter that asked for a partition which the table of the port does not have.
+std::string partition_wish(const PortFacts& port, const Params& params) {
+  unsigned wished = 0;
+  if (engine::find_port_value(params.ib_pkey, port.device, port.number, &wished))
+    return std::string("btl_verbs_ib_pkey ") + params.ib_pkey;
+  return "an entry " + std::to_string(params.ib_pkey_index) + " (btl_verbs_ib_pkey_index)";
+}
+
 /// A port that is not usable, for a reason that the user can remove.
 void say_misfit(const PortFacts& port, PortVerdict verdict, const Params& params) {
   const char* host = opal_process_info.nodename;
@@ -126,7 +136,8 @@ void say_misfit(const PortFacts& port, PortVerdict verdict, const Params& params
   if (verdict == PortVerdict::kUnreadable)
     say(true, "unreadable", host, number, port.device, strerror(port.error));
   if (verdict == PortVerdict::kNoAddress) say(true, "no-gid", host, number, port.device, params.gid_index);
-  if (verdict == PortVerdict::kNoPartition) say(true, "no-pkey", host, number, port.device, params.ib_pkey);
+  if (verdict == PortVerdict::kNoPartition)
+    say(true, "no-pkey", host, number, port.device, partition_wish(port, params).c_str());
 }
 
 void say_verdicts(const Discovery& found) {

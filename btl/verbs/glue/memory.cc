@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // memory.cc: registration of application memory through Open MPI's registration cache, one cache per device.
+#include <string>
+
 #include "btl/verbs/glue/module.h"
 
 namespace bfo::verbs {
@@ -69,7 +71,12 @@ bool rcache_open(Component& component, DeviceSlot& device) {
   resources.deregister_mem = cache_deregister;
   device.rcache = mca_rcache_base_module_create(component.params.rcache, &device, &resources);
   free(resources.cache_name);
-  return device.rcache != nullptr;
+  if (device.rcache != nullptr) return true;
+  const std::string why = "is \"" + std::string(component.params.rcache) +
+                          "\": no registration cache can be made for " + device.device.name() +
+                          " with it (\"ompi_info\" lists those of this Open MPI as MCA rcache)";
+  report_parameter("rcache", why.c_str());
+  return false;
 }
 
 void rcache_close(DeviceSlot& device) {
