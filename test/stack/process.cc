@@ -205,7 +205,10 @@ std::uint64_t Process::step() {
     alive_ns_ = now + kSecond;
     engine_->keep_alive();
   }
-  if (engine_->needs_progress()) handled += engine_->progress(now);
+  if (engine_->needs_progress())
+    handled += engine_->progress(now);
+  else
+    engine_->turn();
   run_program();
   tick_ns_ = handled != 0 ? kBusyNs : std::min(world_.scenario.machine.idle_ns, tick_ns_ + tick_ns_ / 2);
   std::uint64_t delay = tick_ns_;

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // xfer_home_test.cc: which rail an eager message takes: short ones the pair's home rail while it has room,
-// longer ones all rails; and that a rail that dies is left at once.
+// longer ones all rails when the sender is ahead; that a rail that dies is left at once; and that a message
+// is read over one rail while that keeps up with the processor.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
 
 #include "test/unit/fake_world.h"
 
@@ -54,8 +58,140 @@ TEST(Home, SendInline_TakesItToo) {
 
 TEST(Home, LongerEagerMessagesOfASenderThatIsAhead_Spread) {
   World w(with_home());
-  for (int i = 0; i < 10; ++i) w.isend(0, 1, 1, bytes(256));
-  EXPECT_EQ(rails(w), (Rails{1, 1, 1, 1, 0, 1, 2, 0, 1, 2}));
+  for (int i = 0; i < 40; ++i) w.isend(0, 1, 1, bytes(4000));
+  const Rails all = rails(w);
+  ASSERT_EQ(all.size(), 40u);
+  EXPECT_EQ(Rails(all.begin(), all.begin() + 4), Rails(4, 1)) << "a few may be unanswered";
+  int changes = 0;
+  for (std::size_t i = 1; i < all.size(); ++i) changes += all[i] != all[i - 1];
+  EXPECT_EQ(std::set<int>(all.begin(), all.end()), (std::set<int>{0, 1, 2}));
+  EXPECT_LE(changes, 1 + 40 * 4000 / 16384) << "a rail carries a run of messages";
+}
+
+/// 100 Gbit/s move 125,000 bytes in 10 us: a window that is shorter is over before another rail would help.
+TEST(Home, SenderIsAheadByLessThanTheRailMovesInTenMicroseconds_StaysOnIt) {
+  World w(with_home());
+  w.rail(0, 1, 1)->limits.weight = 100000;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 122; ++i) w.isend(0, 1, 1, bytes(1024));
+    EXPECT_EQ(rails(w), Rails(122, 1)) << round;
+    ASSERT_TRUE(w.run());
+    w.isend(1, 0, 1, bytes(0));  // the answer
+    ASSERT_TRUE(w.run());
+  }
+  for (int i = 0; i < 200; ++i) w.isend(0, 1, 1, bytes(1024));
+  const Rails all = rails(w);
+  EXPECT_EQ(Rails(all.begin(), all.begin() + 122), Rails(122, 1));
+  EXPECT_EQ(std::set<int>(all.begin() + 122, all.end()), (std::set<int>{0, 1, 2}));
+}
+
+/// Two rails that read, the second is home.
+World::Options with_reads() {
+  World::Options o;
+  o.get = true;
+  o.rdma_frag = o.rdma_limit = 2 << 20;
+  o.home_key = 1;
+  return o;
+}
+
+/// Where and how a message of `n` bytes is read: the rail of each READ, in ascending order. `turns` go by
+/// while READs are under way.
+Rails reads_of(World& w, std::size_t n, int turns = 0) {
+  w.isend(0, 1, 1, bytes(n));
+  RecvReq* const r = w.irecv(1, 0, 1, n);
+  Rails used;
+  while (!r->done) {
+    if (w.flights.empty()) {
+      ADD_FAILURE() << "nothing is under way";
+      return {};
+    }
+    if (w.flights[0].kind == Flight::Kind::kGet) {
+      used.push_back(w.flights[0].rail);
+      for (int i = 0; i < turns; ++i) w.engines[1]->turn();
+    }
+    w.take();
+  }
+  EXPECT_TRUE(w.run());
+  std::sort(used.begin(), used.end());
+  return used;
+}
+
+/// Messages until one is read in one piece.
+int cut_messages(World& w) {
+  for (int n = 0; n < 100; ++n)
+    if (reads_of(w, 100000).size() == 1) return n;
+  return 100;
+}
+
+TEST(Pace, RailThatKeepsUp_ReadsAMessageWhole) {
+  World w(with_reads());
+  EXPECT_GT(cut_messages(w), 2) << "it is not known at first";
+  EXPECT_EQ(reads_of(w, 65536), Rails{1});
+  EXPECT_EQ(reads_of(w, 1 << 20), Rails{1});
+  const Rails longer = reads_of(w, (1 << 20) + 4096);
+  EXPECT_EQ(std::set<int>(longer.begin(), longer.end()), (std::set<int>{0, 1}))
+      << "P4: more would be at risk";
+}
+
+TEST(Pace, RailThatKeepsUp_ReadsAWindow) {
+  World w(with_reads());
+  ASSERT_LT(cut_messages(w), 100);
+  for (int i = 0; i < 8; ++i) {
+    w.isend(0, 1, 1, bytes(50000));
+    w.irecv(1, 0, 1, 50000);
+  }
+  while (!w.flights.empty() && w.flights[0].kind == Flight::Kind::kSend) w.take();
+  EXPECT_EQ(rails(w), Rails(8, 1));
+  ASSERT_TRUE(w.run());
+}
+
+TEST(Pace, ReadsAreLate_AllRailsShareThem) {
+  World w(with_reads());
+  ASSERT_LT(cut_messages(w), 100);
+  EXPECT_EQ(reads_of(w, 100000, 1), Rails{1}) << "one turn may fall between by chance";
+  EXPECT_EQ(reads_of(w, 100000, 2), Rails{1}) << "it is seen afterwards";
+  EXPECT_GT(reads_of(w, 100000, 2).size(), 1u);
+  for (int i = 0; i < 8; ++i) {
+    w.isend(0, 1, 1, bytes(50000));
+    w.irecv(1, 0, 1, 50000);
+  }
+  while (!w.flights.empty() && w.flights[0].kind == Flight::Kind::kSend) w.take();
+  const Rails all = rails(w);
+  EXPECT_EQ(std::count(all.begin(), all.end(), 0), 4);
+  EXPECT_EQ(std::count(all.begin(), all.end(), 1), 4);
+  ASSERT_TRUE(w.run());
+  const int cut = cut_messages(w);
+  EXPECT_GT(cut, 4) << "a late READ counts for a while";
+  EXPECT_LT(cut, 100);
+}
+
+/// A process that waited for a processor finds everything ended, whatever the rail's speed. Pieces of 46,752
+/// and 53,248 bytes take 4 us at 100 Gbit/s: up to 35 us are soon, 38 are not.
+TEST(Pace, ProcessWasAway_NothingIsKnown) {
+  for (const std::uint64_t ns : {34'000u, 38'000u}) {
+    World w(with_reads());
+    for (const int rail : {0, 1}) w.rail(1, 0, rail)->limits.weight = 100000;
+    std::size_t reads = 0;
+    for (int i = 0; i < 50; ++i) {
+      w.isend(0, 1, 1, bytes(100000));
+      w.irecv(1, 0, 1, 100000);
+      w.take();
+      reads = w.flights.size();
+      w.now += ns;
+      ASSERT_TRUE(w.run());
+    }
+    EXPECT_EQ(reads == 1, ns == 34'000u) << reads;
+  }
+}
+
+TEST(Pace, RailComesBack_ItIsNotKnownAgain) {
+  World w(with_reads());
+  ASSERT_LT(cut_messages(w), 100);
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  w.revive(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  EXPECT_GT(cut_messages(w), 2);
 }
 
 TEST(Home, LongerEagerMessagesThatAreAnswered_StayOnOneRail) {

@@ -80,12 +80,10 @@ TEST(Order, WhenItHasEnded_MessagesSpreadAgain) {
   World w(three_rails());
   received_here(w, kLong);
   ASSERT_TRUE(w.run());
-  for (int i = 0; i < 7; ++i) w.isend(1, 0, 2, pattern(1000, 2));  // the first four have no answer yet
-  std::vector<int> rails = rails_back(w);
-  ASSERT_EQ(rails.size(), 7u);
-  rails.erase(rails.begin(), rails.begin() + 4);
-  std::sort(rails.begin(), rails.end());
-  EXPECT_EQ(rails, (std::vector<int>{0, 1, 2}));
+  for (int i = 0; i < 60; ++i) w.isend(1, 0, 2, pattern(1000, 2));
+  const std::vector<int> rails = rails_back(w);
+  ASSERT_EQ(rails.size(), 60u);
+  for (const int rail : {0, 1, 2}) EXPECT_GT(std::count(rails.begin(), rails.end(), rail), 0) << rail;
   w.isend(1, 0, 2, pattern(8, 2));
   EXPECT_EQ(rails_back(w).back(), 1);
 }

@@ -137,7 +137,10 @@ int engine_progress() {
   if (OPAL_UNLIKELY(module == nullptr)) return 0;
   module->keep_alive();
   module->handle_broken();
-  if (OPAL_LIKELY(!module->engine().needs_progress())) return 0;
+  if (OPAL_LIKELY(!module->engine().needs_progress())) {
+    module->engine().turn();
+    return 0;
+  }
   return module->engine().progress(module->port().now_ns());
 }
 

@@ -50,9 +50,8 @@ constexpr IntParam kIntParams[] = {
      "copied (0 = what is longer than the BTL's eager limit)"},
     {"short_limit", &Params::short_limit, 256, 0, INT_MAX, OPAL_INFO_LVL_5,
      "Messages shorter than this many bytes to one peer all use one rail while it has room, which saves "
-     "latency; longer eager ones do while the peer answers after at most four (0 = spread all). Different "
-     "peers "
-     "use different rails"},
+     "latency; longer eager ones do while no more than the rail moves in 10 us, or four of them, have no "
+     "answer (0 = spread all). Different peers use different rails"},
     {"buffer_wait", &Params::buffer_wait, 1000, 0, INT_MAX / 1000, OPAL_INFO_LVL_5,
      "Milliseconds MPI_Bsend waits for buffered messages before it to end, none of which does, until it "
      "returns MPI_ERR_BUFFER. What has been received ends much sooner, unless it has lost its rail"},

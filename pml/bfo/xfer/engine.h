@@ -133,6 +133,9 @@ class Engine {
   /// Retry what waits for resources, and check park times. Cheap when nothing waits. Returns how much was
   /// done.
   int progress(std::uint64_t now_ns);
+  /// To be called now and then, when all rails have been read since the last call: a READ that has not ended
+  /// by the second call after it was posted is late (schedule.h). progress() calls it. Any thread.
+  void turn() { turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   /// To be called about once a second, also while progress() is not needed: sends one message to each peer
   /// that this process waits for, so that the death of its process is noticed (failover rails only).
   void keep_alive();
@@ -320,9 +323,9 @@ class Engine {
   RailT* next_for(PeerT& p, std::size_t length) {
     if (p.home && (length < config_.short_limit || p.n_eager == 1)) [[likely]]
       return p.home;
-    return next_spread(p);
+    return next_spread(p, length);
   }
-  RailT* next_spread(PeerT& p);
+  RailT* next_spread(PeerT& p, std::size_t length);
 
   // order.h
   static bool ends_send(const void* bytes);
@@ -347,9 +350,13 @@ class Engine {
     return p.n_eager != 0 ? p.eager[p.home_key % p.n_eager] : nullptr;
   }
   static constexpr std::uint32_t kAway = 64;
-  static constexpr std::uint8_t kAhead = 4;  ///< longer eager messages without an answer: the sender is ahead
+  static constexpr std::uint32_t kAhead = 4;    ///< longer eager messages that a sender may always be ahead
+  static constexpr std::uint32_t kRun = 16384;  ///< bytes of eager messages until the next rail carries them
+  /// What a rail moves in 10 us, in bytes: eager messages of a sender that is ahead by less do not fill it.
+  static std::uint64_t backlog(const RailT& rail) { return std::uint64_t{rail.limits.weight} * 5 / 4; }
   static constexpr std::uint64_t kMinPiece = 16384;
-  /// Messages below are one piece: a second rail would save less time than a second piece costs.
+  /// Messages below are one piece: a second rail would save less time than a second piece costs. So are those
+  /// of up to kMaxAgain bytes that are read over a rail that keeps up.
   static constexpr std::uint64_t kUncut = 65536;
   static constexpr std::uint8_t kLookEvery = 16;  ///< brief_ended(): asking a rail may make it work
   static constexpr std::uint64_t kMaxAgain = 1 << 20;
@@ -405,6 +412,14 @@ class Engine {
   bool serve(SendRequest& r);
   bool serve(RecvRequest& r);
   void fragment_left(Frag& f);
+  /// Notes when the READ `f` is posted, if another rail could have it.
+  void begin_pace(Frag& f) {
+    if (f.xfer.peer->n_eager < 2) return;
+    f.xfer.turn = turns_.load(std::memory_order_relaxed);
+    f.xfer.posted_ns = port_.now_ns();
+  }
+  void note_pace(const Frag& f);
+  static bool soon(const RailT& rail, std::uint64_t bytes, std::uint64_t ns);
 
   // memory.h: what a request needs while it is a rendezvous
   template <class Rndv>
@@ -609,6 +624,7 @@ class Engine {
   RecvRndv<P>* free_recv_rndv_ = nullptr;
   GrantT* free_grants_ = nullptr;
   std::uint64_t next_poll_ns_ = 0;
+  std::atomic<std::uint32_t> turns_ = 0;
   Counters counters_;
   std::uint64_t send_cells_[core::kSendPhases][core::kSendEvents] = {};
   std::uint64_t recv_cells_[core::kRecvPhases][core::kRecvEvents] = {};

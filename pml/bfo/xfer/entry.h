@@ -352,6 +352,7 @@ std::uint64_t Engine<P>::unfinished() const {
 
 template <class P>
 int Engine<P>::progress(std::uint64_t now_ns) {
+  turn();
   if (!needs_progress()) return 0;
   Entry entry(*this);
   if (entry.nested()) return 0;

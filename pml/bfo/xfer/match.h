@@ -50,7 +50,7 @@ template <class P>
     return nullptr;
   }
   if (a.rail) [[likely]]
-    a.rail->peer->unanswered = 0;
+    a.rail->peer->ahead = 0;
   return accept(*p, h, a);
 }
 

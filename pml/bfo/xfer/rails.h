@@ -129,6 +129,7 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
   rail->name = ev.name;
   rail->up_epoch = ev.name.epoch;
   rail->state = RailState::kUp;
+  rail->late = kUnsure;
   if (ev.name.epoch > rail->peer_closed_epoch + 1) {  // both sides have one epoch at a time
     rail->peer_closed_epoch = ev.name.epoch - 1;
     Rget<P>::reads_over(*this, *rail);
@@ -151,6 +152,7 @@ void Engine<P>::on_rail_suspect(RailT* rail, const RailEvent& ev) {
   Entry entry(*this);
   if (!(ev.name == rail->name) || rail->state != RailState::kUp) return;
   rail->state = RailState::kSuspect;
+  rail->late = kLate;
   ++counters_.suspicions;
   rebuild(*rail->peer);
   activate(*rail->peer);

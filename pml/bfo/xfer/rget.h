@@ -273,6 +273,7 @@ struct Rget {
       return false;
     }
     f->xfer.name = x.rndv->name;
+    e.begin_pace(*f);
     f->xfer.offset = want.begin;
     f->xfer.length = n;
     e.ending_ = f;
@@ -345,6 +346,7 @@ struct Rget {
       entry = entry->next;
     BFO_DCHECK(entry != nullptr);
     if (fx.fate == Fate::kDelivered) {
+      e.note_pace(f);
       e.ledger_remove(d.ledger, entry);
       if (x.phase == core::RecvPhase::kReceiving && fx.length == d.want && d.in_flight == 0 &&
           d.ledger == nullptr && d.have.empty() && d.lost.empty()) [[likely]] {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // schedule.h: which rail sends what, and what waits. Eager messages take one rail; longer ones of a sender
-// that is ahead of its peer take the usable rails in turn. A segment of a long message takes the rail with
-// the least bytes in flight for its weight. This stripes by weight while rails are healthy, and follows their
-// real speed when they are not. A request that has something to send and finds no rail waits in its peer's
-// ready list, until a rail of the peer has room.
+// that is ahead of its peer take the usable rails in turn, a run of messages each. A segment of a long
+// message takes the rail with the least bytes in flight for its weight. This stripes by weight while rails
+// are healthy, and follows their real speed when they are not. Messages of up to 1 MiB that are read are not
+// cut while the rail of their header keeps up (single.h): there the processor is the limit, not the rail. A
+// request that has something to send and finds no rail waits in its peer's ready list, until a rail of the
+// peer has room.
 //
 // P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -27,22 +29,22 @@ Rail<P>* Engine<P>::lightest(PeerT& p, std::uint32_t refused) {
   return best;
 }
 
-/// For longer messages, and for some short ones after the preferred rail had no room: the next rail in turn
-/// when the sender is ahead of its peer, so that the bandwidth of all rails counts. While the peer answers
-/// after a few messages only their latency does: they use the preferred rail like short ones.
+/// For longer messages, and for some short ones after the preferred rail had no room. While the peer answers
+/// before the sender is ahead by what the preferred rail moves in some microseconds, or by a few messages,
+/// they use that rail like short ones: another one would not carry them sooner, and its queues are in no
+/// cache. Then all rails take their turns, for the bandwidth of all, each for a run of messages.
 /// nullptr: the message has to wait (order.h), or there is no rail.
 template <class P>
-Rail<P>* Engine<P>::next_spread(PeerT& p) {
+Rail<P>* Engine<P>::next_spread(PeerT& p, std::size_t length) {
   if (!(p.raw.empty() && p.starved.empty()) && end_waits(p)) [[unlikely]]
     return nullptr;
   if (p.ends_out != 0 && !brief_ended(p)) [[unlikely]]
     return p.order;
   if (p.away != 0 && --p.away == 0) p.home = home_rail(p);
-  if (p.home && p.unanswered < kAhead && config_.short_limit != 0) {
-    ++p.unanswered;
-    return p.home;
-  }
-  return next_eager(p);
+  if (!p.home || config_.short_limit == 0) return next_eager(p);
+  p.ahead += static_cast<std::uint32_t>(length);
+  if (p.ahead <= backlog(*p.home) || p.ahead <= kAhead * length) return p.home;
+  return p.eager[p.ahead / kRun % p.n_eager];
 }
 
 /// `rail` refused a message of the user.
@@ -91,9 +93,30 @@ template <class P>
   x.length = 0;
   x.grant = 0;
   x.raw_len = 0;
+  x.posted_ns = 0;
   x.buffer = nullptr;
   ++frags_out_;
   return f;
+}
+
+/// Could `rail` have moved `bytes` in that time at its nominal rate, or at a quarter of it? What took longer,
+/// because the rail is slower or this process was away meanwhile, does not tell that the rail keeps up.
+template <class P>
+bool Engine<P>::soon(const RailT& rail, std::uint64_t bytes, std::uint64_t ns) {
+  constexpr std::uint64_t kSlackNs = 20'000;
+  constexpr std::uint64_t kMbitNs = 8000;  // nanoseconds of one byte at 1 Mbit/s
+  return ns < kSlackNs || (ns - kSlackNs) * rail.limits.weight < 4 * kMbitNs * bytes;
+}
+
+/// A READ has ended well. Was that seen when its rail was read next, or was it under way while others were?
+template <class P>
+void Engine<P>::note_pace(const Frag& f) {
+  const auto& x = f.xfer;
+  if (x.posted_ns == 0) return;
+  if (turns_.load(std::memory_order_relaxed) - x.turn > 1)
+    x.rail->late = kLate;
+  else if (x.rail->late != 0 && soon(*x.rail, x.length, port_.now_ns() - x.posted_ns))
+    --x.rail->late;
 }
 
 /// Accounting for the end of a fragment. The record itself stays.

@@ -18,14 +18,17 @@ struct Single {
   using Arrival = typename E::Arrival;
 
   /// The usual case: one READ brings everything, and nothing else waits. It takes the rail over which the
-  /// header came, or one with less in flight. False: another case; nothing happened.
+  /// header came while that keeps up: its READs end as fast as the processor posts them, so a second rail
+  /// would not move them sooner, and its queues and a second piece would cost. Else the rail with the least
+  /// in flight reads a short message, and a longer one is cut. False: another case; nothing happened.
   static bool read(E& e, RecvRequest& r, const Arrival& a) {
     auto& x = r.xfer;
     auto& d = *x.rndv;
     Peer<P>& p = *x.proc->peer;
     if (!e.config_.use_get || p.active || d.want == 0) return false;
     const unsigned n = a.bytes.data[offsetof(core::RgetHdr, n_keys)];  // was checked on arrival
-    if (n > 1 && d.want >= E::kUncut) return false;
+    const bool ahead = a.rail && a.rail->late == 0;
+    if (n > 1 && d.want >= (ahead ? E::kMaxAgain + 1 : E::kUncut)) return false;
     std::memcpy(&d.remote_address, a.bytes.data + offsetof(core::RgetHdr, address), sizeof d.remote_address);
     const std::uint8_t* const keys = a.bytes.data + offsetof(core::RgetHdr, keys);
     const core::RailKey* key = nullptr;
@@ -39,7 +42,8 @@ struct Single {
         continue;
       ++kept;
       if (d.want > rail->limits.get_limit || d.want > rail->limits.rdma_frag_size) continue;
-      if (best) {
+      if (best && !(ahead && rail == a.rail)) {
+        if (ahead && best == a.rail) continue;
         const std::uint64_t mine = rail->inflight_bytes * best->limits.weight;
         const std::uint64_t least = best->inflight_bytes * rail->limits.weight;
         if (mine > least || (mine == least && rail != a.rail)) continue;
@@ -61,6 +65,7 @@ struct Single {
     d.n_keys = static_cast<std::uint8_t>(kept);
     x.protocol = Protocol::kGet;
     f->xfer.name = d.name;
+    e.begin_pace(*f);
     f->xfer.length = d.want;
     best->inflight_bytes += d.want;
     d.in_flight = 1;

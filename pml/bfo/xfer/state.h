@@ -109,9 +109,16 @@ struct FragState {
   std::uint32_t raw_len = 0;
   /// kRaw: the value of the peer's order_turn under which it is counted in ends_out; 0: not counted
   std::uint32_t order_turn = 0;
-  void* buffer = nullptr;  ///< kRaw longer than `raw`: from Port::alloc
+  std::uint32_t turn = 0;       ///< kRead over several rails: when it was posted, by Engine::turns_
+  std::uint64_t posted_ns = 0;  ///< and by the clock
+  void* buffer = nullptr;       ///< kRaw longer than `raw`: from Port::alloc
   std::uint8_t raw[96];
 };
+
+/// READs that have to end in time until a rail counts as one that keeps up: of a new one, and after a late
+/// one.
+inline constexpr std::uint8_t kUnsure = 8;
+inline constexpr std::uint8_t kLate = 16;
 
 template <class P>
 struct Rail {
@@ -120,6 +127,8 @@ struct Rail {
   Peer<P>* peer = nullptr;
   RailState state = RailState::kIdle;
   std::uint8_t index = 0;
+  /// 0: its last READs had ended when it was looked at next, so it moves data as fast as READs are posted
+  std::uint8_t late = kUnsure;
   bool owe_down = false;           ///< RAILDOWN to the peer
   bool owe_closed = false;         ///< EPOCHCLOSED to the peer
   RailName name;                   ///< current (or last) connection
@@ -201,17 +210,17 @@ struct Peer {
   std::uint8_t rr = 0;       ///< index into `eager`: rail of the next eager message when they are spread
   std::uint8_t turn = 0;     ///< index into `eager`: first rail to be considered for a long message
   bool parked = false;
-  bool excused = false;         ///< the park time began anew once, because this process was outside MPI
-  bool lost = false;            ///< declared failed
-  bool left = false;            ///< its process has finalized in order: nothing is sent to it any more
-  bool probed = false;          ///< a probe found nothing, since the last keep_alive() or since no rail is up
-  bool own = false;             ///< this process itself: no message to it uses a rail
-  bool end_brief = false;       ///< one of `ends_out` stands for those without a record of a fragment
-  std::uint8_t end_looks = 0;   ///< how often their end was of interest since the last one
-  std::uint8_t unanswered = 0;  ///< longer eager messages on `home` since it sent a message (schedule.h)
-  Rail<P>* home = nullptr;      ///< preferred rail of short messages; nullptr: none, or it refused one
+  bool excused = false;        ///< the park time began anew once, because this process was outside MPI
+  bool lost = false;           ///< declared failed
+  bool left = false;           ///< its process has finalized in order: nothing is sent to it any more
+  bool probed = false;         ///< a probe found nothing, since the last keep_alive() or since no rail is up
+  bool own = false;            ///< this process itself: no message to it uses a rail
+  bool end_brief = false;      ///< one of `ends_out` stands for those without a record of a fragment
+  std::uint8_t end_looks = 0;  ///< how often their end was of interest since the last one
+  Rail<P>* home = nullptr;     ///< preferred rail of short messages; nullptr: none, or it refused one
   std::uint64_t home_key = 0;
-  std::uint32_t away = 0;  ///< back-off: messages that are spread before `home` is used again
+  std::uint32_t away = 0;   ///< back-off: messages that are spread before `home` is used again
+  std::uint32_t ahead = 0;  ///< bytes of longer eager messages since it sent a message (schedule.h)
   /// the rail with `ends_out` messages under way that end sends of the peer (order.h)
   Rail<P>* order = nullptr;
   std::uint32_t ends_out = 0;    ///< number of these messages; the user's messages use the same rail
