@@ -278,7 +278,7 @@ std::string Process::state() const {
                   "  to %u rail %u: %s epoch %u posted %llu covered %llu parked %zu%s%s%s%s\n", l->peer,
                   l->rail, engine::phase_name(e.phase), e.epoch, static_cast<unsigned long long>(e.ring.head),
                   static_cast<unsigned long long>(e.ring.tail), e.parked.size(), e.wanted ? " wanted" : "",
-                  e.close.asked ? " closing" : "", e.command != nullptr ? " command" : "",
+                  e.effort->close.asked ? " closing" : "", e.command != nullptr ? " command" : "",
                   e.port->state() == engine::PortState::kActive ? "" : " port not active");
     text += line;
   }

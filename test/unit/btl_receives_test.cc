@@ -6,6 +6,17 @@
 
 #include "test/unit/btl_rails_world.h"
 
+namespace {
+bool no_efforts = false;  // there is no memory for engine::Effort
+}
+
+/// In front of the C library's.
+extern "C" int posix_memalign(void** at, size_t align, size_t size) noexcept {
+  if (no_efforts && size == sizeof(bfo::engine::Effort)) return ENOMEM;
+  *at = aligned_alloc(align, (size + align - 1) / align * align);
+  return *at == nullptr ? ENOMEM : 0;
+}
+
 namespace bfo::test {
 namespace {
 
@@ -47,7 +58,7 @@ TEST(Pinned, ConnectedPeer_AtMost64KiBPerRail) {
 /// what connections need is made with the first one.
 TEST(KnownPeer, NeverSpokenTo_SmallAndNothingRegistered) {
   constexpr size_t kPeers = 2'000;
-  constexpr size_t kMost = 816;
+  constexpr size_t kMost = 496;
   RailsWorld w(1);
   w.open(large_buffers());
   engine::Port& port = w.left.rails[0].port;
@@ -71,9 +82,47 @@ TEST(KnownPeer, NeverSpokenTo_SmallAndNothingRegistered) {
   EXPECT_NE(w.left.rails[0].endpoint.connection, nullptr);
   for (engine::Endpoint* endpoint : known) {
     EXPECT_EQ(endpoint->connection, nullptr);
+    EXPECT_FALSE(endpoint->has_effort());
     port.remove(*endpoint);
     engine::unmake(endpoint);
   }
+}
+
+/// What a first message waits for cannot be made: it comes back, a sentence says why, and a later one is
+/// sent.
+TEST(KnownPeer, NoMemoryForMore_TheMessageComesBackWithTheReason) {
+  RailsWorld w(1);
+  w.open(large_buffers());
+  no_efforts = true;
+  w.left.write("to nobody");
+  for (int i = 0; i < 5; ++i) w.step(1'000'000);
+  NodeRail& rail = w.left.rails[0];
+  EXPECT_FALSE(rail.endpoint.has_effort());
+  EXPECT_EQ(rail.state, NodeRail::State::kDown);
+  EXPECT_EQ(rail.down_text, "cannot allocate memory: ENOMEM");
+  ASSERT_FALSE(rail.said.empty());
+  EXPECT_NE(rail.said[0].find("cannot allocate memory: ENOMEM"), std::string::npos);
+  EXPECT_TRUE(rail.endpoint.parked.empty());
+  EXPECT_FALSE(w.left.letters.front().out);
+  no_efforts = false;
+  rail.state = NodeRail::State::kIdle;
+  ASSERT_TRUE(w.run(1'000));
+  EXPECT_EQ(w.right.received.size(), 1u);
+}
+
+/// The peer has none: it drops what it is asked, and is asked again.
+TEST(KnownPeer, NoMemoryAtThePeer_TheHandshakeComesAgain) {
+  RailsWorld w(1);
+  w.open(large_buffers());
+  w.left.write("later");
+  ASSERT_TRUE(w.left.rails[0].endpoint.begin_effort());
+  no_efforts = true;
+  for (int i = 0; i < 50; ++i) w.step(1'000'000);
+  EXPECT_GT(w.right.rails[0].port.drops()[static_cast<size_t>(engine::Drop::kMemory)], 0u);
+  EXPECT_FALSE(w.right.rails[0].endpoint.has_effort());
+  no_efforts = false;
+  ASSERT_TRUE(w.run(1'000));
+  EXPECT_EQ(w.right.received.size(), 1u);
 }
 
 /// A burst that leaves fewer than a quarter of the buffers: the device says so, and there are twice as many.

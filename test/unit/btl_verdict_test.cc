@@ -67,8 +67,8 @@ struct TwoRails {
   /// The work of both ends of a rail stands still.
   void hold(Process& x, Process& y) {
     for (Process* p : {&x, &y}) {
-      w.fabric.held.insert(p->endpoint.data.number());
-      w.fabric.held.insert(p->endpoint.probe.number());
+      w.fabric.held.insert(p->endpoint.effort->data.number());
+      w.fabric.held.insert(p->endpoint.effort->probe.number());
     }
   }
   void release() {
@@ -81,7 +81,9 @@ struct TwoRails {
     hold(x, y);
     w.fabric.deaf.insert(x.port.address().ud_qpn);
   }
-  bool probe_fails(Process& p) { return w.fabric.fail(p.endpoint.probe.number(), IBV_WC_RETRY_EXC_ERR); }
+  bool probe_fails(Process& p) {
+    return w.fabric.fail(p.endpoint.effort->probe.number(), IBV_WC_RETRY_EXC_ERR);
+  }
   /// The peer asks `about` to end its rail, in a datagram that comes over `over` in its epoch `carrier`.
   static void plead(Process& about, Process& over, uint32_t carrier) {
     const engine::Endpoint& endpoint = about.endpoint;
@@ -235,7 +237,7 @@ TEST(Verdict, ResponderNeverEndsARailByItself) {
   ASSERT_TRUE(r.probe_fails(r.w.b));
   r.wait(200);
   EXPECT_EQ(r.downs(), 0);
-  r.w.fabric.held.erase(r.c.endpoint.data.number());
+  r.w.fabric.held.erase(r.c.endpoint.effort->data.number());
   r.w.fabric.run();
   r.wait(200);
   EXPECT_EQ(r.w.a.down, 1) << "it is not";
@@ -257,7 +259,7 @@ TEST(Verdict, DeviceReportsAnError_NoTrial) {
   TwoRails r;
   r.swallow(r.w.a, r.w.b);
   ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
-  ASSERT_TRUE(r.w.fabric.fail(r.w.a.endpoint.data.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(r.w.fabric.fail(r.w.a.endpoint.effort->data.number(), IBV_WC_RETRY_EXC_ERR));
   r.turn();
   r.turn();
   EXPECT_EQ(r.w.a.down, 1);
@@ -286,9 +288,9 @@ TEST(Verdict, AnswerOfAnOlderTrial_IsIgnored) {
 TEST(Verdict, PleaOfAnOlderEpochOfItsCarrier_IsRefused) {
   TwoRails r;
   r.plead(r.w.a, r.c, 0);
-  EXPECT_FALSE(r.w.a.endpoint.close.asked);
+  EXPECT_FALSE(r.w.a.endpoint.effort->close.asked);
   r.plead(r.w.a, r.c, 1);
-  EXPECT_TRUE(r.w.a.endpoint.close.asked);
+  EXPECT_TRUE(r.w.a.endpoint.effort->close.asked);
 }
 
 /// Two that decide could each end another rail. An honest peer pleads to the one that decides, and to that
@@ -296,7 +298,7 @@ TEST(Verdict, PleaOfAnOlderEpochOfItsCarrier_IsRefused) {
 TEST(Verdict, PleaToTheSideThatDoesNotDecide_IsRefused) {
   TwoRails r;
   r.plead(r.w.b, r.d, 1);
-  EXPECT_FALSE(r.w.b.endpoint.close.asked);
+  EXPECT_FALSE(r.w.b.endpoint.effort->close.asked);
   r.pass(5);
   EXPECT_EQ(r.downs(), 0);
 }

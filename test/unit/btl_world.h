@@ -282,7 +282,8 @@ engine::Packet packet_from(Process& from, Process& to, engine::PacketType type, 
   memcpy(packet.gid, from.port.address().gid.raw, sizeof packet.gid);
   packet.mtu = from.port.address().mtu;
   packet.ud_qpn = from.port.ud().number();
-  packet.sequence = ++from.endpoint.packets_sent;
+  EXPECT_TRUE(from.endpoint.begin_effort());
+  packet.sequence = ++from.endpoint.effort->packets_sent;
   change(packet);
   engine::packet_seal(&packet, to.port.key());
   return packet;

@@ -7,6 +7,7 @@
 #include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/mail.h"
 #include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/patience.h"
 #include "btl/verbs/engine/port.h"
 
 namespace bfo::engine {
@@ -71,7 +72,14 @@ void Port::attend(uint64_t now, bool emptied) {
 }
 
 void Port::attend_unconnected(Endpoint& endpoint, uint64_t now) {
-  if (endpoint.tried_since_ns == 0) endpoint.tried_since_ns = now;
+  if (!endpoint.has_effort()) {
+    {
+      const Guard guard(lock_);
+      connect_want(endpoint);  // there may be memory for it now
+    }
+    if (!endpoint.has_effort()) return give_up_effort(endpoint, now);
+  }
+  if (endpoint.effort->tried_since_ns == 0) endpoint.effort->tried_since_ns = now;
   if (connect_rests(endpoint, now)) {
     resting_ = true;
     return;
@@ -90,13 +98,13 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
   switch (endpoint.phase) {
     case Phase::kUp:
     case Phase::kSuspect:
-      if (endpoint.close.asked) {
+      if (endpoint.effort->close.asked) {
         drain_start(endpoint, now);
         *again = *again || endpoint.command == nullptr;
       }
       break;
     case Phase::kReplied:
-      if (endpoint.close.asked) {
+      if (endpoint.effort->close.asked) {
         drain_start(endpoint, now);
         *again = *again || endpoint.command == nullptr;
         break;
@@ -108,7 +116,7 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
     case Phase::kRequesting:
     case Phase::kBinding:
     case Phase::kProbing:
-      if (endpoint.close.asked) connect_abandon(endpoint, now);
+      if (endpoint.effort->close.asked) connect_abandon(endpoint, now);
       if (endpoint.peer_left) {
         *again = true;  // and that is all there is to say
         timers_ = true;

@@ -28,7 +28,7 @@ void set_phase(Endpoint& endpoint, Phase phase, uint64_t now) {
   const Guard guard(endpoint.port->lock());
   endpoint.phase = phase;
   endpoint.usable = phase == Phase::kUp || phase == Phase::kSuspect;
-  endpoint.phase_since_ns = now;
+  endpoint.effort->phase_since_ns = now;
 }
 
 /// Every work request may come back as an error completion, the drain's markers too.
@@ -43,9 +43,9 @@ Object make_room(Endpoint& endpoint) {
   errno = 0;
   if (!ring_reserve(endpoint)) return Object::kMemory;
   if (host.prepare != nullptr && !host.prepare(host.ctx)) return Object::kMemory;
-  endpoint.reserved = completions_of(port);
-  endpoint.send_cq = port.cqs().reserve(endpoint.reserved);
-  return endpoint.send_cq != nullptr ? Object::kNone : Object::kCompletionQueue;
+  endpoint.effort->reserved = completions_of(port);
+  endpoint.effort->send_cq = port.cqs().reserve(endpoint.effort->reserved);
+  return endpoint.effort->send_cq != nullptr ? Object::kNone : Object::kCompletionQueue;
 }
 
 /// True when make_room() has an answer. False: a control thread is making what it needs.
@@ -65,7 +65,7 @@ void reset_epoch(Endpoint& endpoint, uint32_t epoch) {
   endpoint.epoch = epoch;
   endpoint.announced = false;
   endpoint.delivered = 0;
-  endpoint.close = CloseOrder{};
+  endpoint.effort->close = CloseOrder{};
   endpoint.marker_posted = endpoint.marker_done = endpoint.last_receive_done = endpoint.swept = false;
   endpoint.handed_back = false;
   // An epoch that ends before it is up must not be taken for the last one: its count would look like a gap.
@@ -76,21 +76,21 @@ void reset_epoch(Endpoint& endpoint, uint32_t epoch) {
     watch.silent_ticks = 0;
     watch.probing_path = watch.probe_done = watch.probe_failed = false;
   }
-  endpoint.attempts = 0;
+  endpoint.effort->attempts = 0;
   verdict_clear(endpoint);
 }
 
 void retry_later(Endpoint& endpoint, uint64_t now) {
   set_phase(endpoint, Phase::kClosed, now);
-  ++endpoint.failures;
-  handshake_pause(endpoint, endpoint.failures, now);
+  ++endpoint.effort->failures;
+  handshake_pause(endpoint, endpoint.effort->failures, now);
 }
 
 /// Begins to make the queue pairs of an attempt; with `request` they are connected, too.
 void make_queue_pairs(Endpoint& endpoint, const Packet* request, uint64_t now) {
   const uint64_t bits = endpoint.port->env().random();
-  endpoint.data_psn = bits & 0xffffff;
-  endpoint.probe_psn = bits >> 24 & 0xffffff;
+  endpoint.effort->data_psn = bits & 0xffffff;
+  endpoint.effort->probe_psn = bits >> 24 & 0xffffff;
   const Object missing = make_room(endpoint);
   if (missing != Object::kNone) {
     resource_failed(endpoint, missing, errno);
@@ -115,9 +115,9 @@ void start(Endpoint& endpoint, uint64_t now) {
   if (!endpoint.initiator) {
     set_phase(endpoint, Phase::kKnocking, now);
     life_begin(endpoint, now);
-    endpoint.attempts = 0;
+    endpoint.effort->attempts = 0;
     mail_send(endpoint, PacketType::kKnock, endpoint.epoch);
-    handshake_pause(endpoint, endpoint.attempts++, now);
+    handshake_pause(endpoint, endpoint.effort->attempts++, now);
     return;
   }
   if (endpoint.epoch == UINT32_MAX) return retry_later(endpoint, now);  // there is no next one
@@ -129,7 +129,7 @@ void start(Endpoint& endpoint, uint64_t now) {
 bool goes_on(Endpoint& endpoint, Object missing, int error, uint64_t now) {
   if (missing != Object::kNone) resource_failed(endpoint, missing, error);
   // Evidence against the attempt may have come meanwhile: then the peer hears nothing of it.
-  if (missing == Object::kNone && !endpoint.close.asked && !endpoint.peer_left) return true;
+  if (missing == Object::kNone && !endpoint.effort->close.asked && !endpoint.peer_left) return true;
   connect_abandon(endpoint, now);
   return false;
 }
@@ -139,18 +139,18 @@ void go_up(Endpoint& endpoint, uint64_t now) {
   {
     const Guard guard(endpoint.port->lock());
     if (!ring_open(endpoint)) {
-      endpoint.close.asked = true;
-      endpoint.close.cause = BFO_CAUSE_HANDSHAKE;
+      endpoint.effort->close.asked = true;
+      endpoint.effort->close.cause = BFO_CAUSE_HANDSHAKE;
       endpoint.port->need_attention();
     }
   }
   endpoint.ever_up = true;
   endpoint.told_lost = false;
   endpoint.asked = false;
-  endpoint.failed_attempts = 0;
+  endpoint.effort->failed_attempts = 0;
   resource_made(endpoint);
   endpoint.announced = true;
-  endpoint.up_since_ns = now;
+  endpoint.effort->up_since_ns = now;
   endpoint.wanted = true;
   set_phase(endpoint, Phase::kUp, now);
   Port& port = *endpoint.port;
@@ -175,8 +175,8 @@ void on_knock(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
 }
 
 void learn_landing(Endpoint& endpoint, const Packet& packet) {
-  endpoint.landing_address = packet.landing_address;
-  endpoint.landing_rkey = packet.landing_rkey;
+  endpoint.effort->landing_address = packet.landing_address;
+  endpoint.effort->landing_rkey = packet.landing_rkey;
 }
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
@@ -264,12 +264,13 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 
 void connect_want(Endpoint& endpoint) {
   if (endpoint.peer_left || endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable) return;
+  endpoint.port->need_attention();
+  if (!endpoint.begin_effort()) return;  // give_up_effort() follows, if anything waits
   // The bound on a first connection counts from the first fragment that waits for it.
   if (!endpoint.wanted || endpoint.parked.empty()) waits_from(endpoint, endpoint.port->env().now_ns());
   endpoint.wanted = true;
   endpoint.hurry = true;
   endpoint.asked = true;
-  endpoint.port->need_attention();
 }
 
 void connect_packet(Port& port, const char* data, size_t length) {
@@ -304,14 +305,14 @@ void connect_made(Endpoint& endpoint, Object missing, int error) {
   set_phase(endpoint, endpoint.initiator ? Phase::kRequesting : Phase::kReplied, now);
   life_begin(endpoint, now);
   mail_send(endpoint, endpoint.initiator ? PacketType::kRequest : PacketType::kReply, endpoint.epoch);
-  handshake_pause(endpoint, endpoint.attempts++, now);
+  handshake_pause(endpoint, endpoint.effort->attempts++, now);
 }
 
 void connect_bound(Endpoint& endpoint, Object missing, int error) {
   const uint64_t now = endpoint.port->env().now_ns();
   if (!goes_on(endpoint, missing, error, now)) return;
   const uint64_t id = work_id(WorkKind::kProbe, uint64_t{endpoint.epoch} << 1);
-  if (post_bare(endpoint, endpoint.data.ib(), id) != 0) return connect_abandon(endpoint, now);
+  if (post_bare(endpoint, endpoint.effort->data.ib(), id) != 0) return connect_abandon(endpoint, now);
   set_phase(endpoint, Phase::kProbing, now);
 }
 
@@ -324,7 +325,7 @@ void connect_probe_done(Endpoint& endpoint, int status) {
   if (endpoint.phase != Phase::kProbing) return;
   const uint64_t now = endpoint.port->env().now_ns();
   if (status != IBV_WC_SUCCESS) {
-    if (endpoint.failed_attempts++ == 0) endpoint.failed_since_ns = now;
+    if (endpoint.effort->failed_attempts++ == 0) endpoint.effort->failed_since_ns = now;
     return connect_abandon(endpoint, now);
   }
   mail_send(endpoint, PacketType::kReady, endpoint.epoch);
@@ -336,7 +337,8 @@ void connect_abandon(Endpoint& endpoint, uint64_t now) {
   qp_destroy(endpoint);
   {
     const Guard guard(endpoint.port->lock());
-    endpoint.close = CloseOrder{};  // carried out: what is sent from now on waits for the next attempt
+    endpoint.effort->close =
+        CloseOrder{};  // carried out: what is sent from now on waits for the next attempt
   }
   retry_later(endpoint, now);
 }
@@ -348,7 +350,7 @@ void connect_bye(Endpoint& endpoint) {
 }
 
 void connect_ping(Endpoint& endpoint) {
-  mail_send(endpoint, PacketType::kPing, endpoint.unanswered);
+  mail_send(endpoint, PacketType::kPing, endpoint.effort->unanswered);
 }
 
 void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now) {
@@ -394,24 +396,24 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
       return;
     case Phase::kClosed:
       if (endpoint.command != nullptr) return;
-      if (endpoint.wanted && (now >= endpoint.timer_ns || endpoint.hurry)) start(endpoint, now);
+      if (endpoint.wanted && (now >= endpoint.effort->timer_ns || endpoint.hurry)) start(endpoint, now);
       return;
     case Phase::kKnocking:
-      if (now < endpoint.timer_ns) return;
+      if (now < endpoint.effort->timer_ns) return;
       mail_send(endpoint, PacketType::kKnock, endpoint.epoch);
       break;
     case Phase::kRequesting:
-      if (now < endpoint.timer_ns) return;
+      if (now < endpoint.effort->timer_ns) return;
       mail_send(endpoint, PacketType::kRequest, endpoint.epoch);
       break;
     case Phase::kReplied:
-      if (now < endpoint.timer_ns) return;
+      if (now < endpoint.effort->timer_ns) return;
       mail_send(endpoint, PacketType::kReply, endpoint.epoch);
       break;
     default:
       return;
   }
-  handshake_pause(endpoint, endpoint.attempts++, now);
+  handshake_pause(endpoint, endpoint.effort->attempts++, now);
 }
 
 }  // namespace bfo::engine

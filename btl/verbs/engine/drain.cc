@@ -34,7 +34,7 @@ void settle_cause(Endpoint& endpoint) {
 
 /// Evidence about the epoch that ends already: it counts when it says why, and all before was a flush.
 bool name_cause(Endpoint& endpoint, const CloseOrder& better, uint32_t epoch) {
-  CloseOrder& first = endpoint.close;
+  CloseOrder& first = endpoint.effort->close;
   if (!first.asked || endpoint.epoch > epoch || !only_flushed(first.cause, first.code)) return false;
   if (!names_cause(better.cause, better.code)) return false;
   first.cause = better.cause;
@@ -79,9 +79,10 @@ void hand_back(Endpoint& endpoint) {
 
 void schedule_return(Endpoint& endpoint, uint64_t now) {
   constexpr uint64_t kSettled = 1'000'000'000;
-  endpoint.failures = now - endpoint.up_since_ns > kSettled ? 0 : endpoint.failures + 1;
+  endpoint.effort->failures =
+      now - endpoint.effort->up_since_ns > kSettled ? 0 : endpoint.effort->failures + 1;
   need_begin(endpoint, now);
-  handshake_pause(endpoint, endpoint.failures, now);
+  handshake_pause(endpoint, endpoint.effort->failures, now);
   endpoint.wanted = endpoint.port->failover() && !endpoint.peer_left && !endpoint.device_dead;
   endpoint.hurry = false;
 }
@@ -116,7 +117,7 @@ void finish(Endpoint& endpoint, uint64_t now) {
     endpoint.phase = endpoint.device_dead ? Phase::kUnusable
                      : endpoint.peer_left ? Phase::kGone
                                           : Phase::kClosed;
-    endpoint.phase_since_ns = now;
+    endpoint.effort->phase_since_ns = now;
     event.now_ns = now;
     event.info.state = rail_state(endpoint);
     closed.name = event.info.name;
@@ -126,7 +127,7 @@ void finish(Endpoint& endpoint, uint64_t now) {
     closed.told = endpoint.announced;
     closed.ring = endpoint.ring;
     closed.store = endpoint.store;
-    endpoint.close = CloseOrder{};  // carried out: what is sent from now on waits for the next epoch
+    endpoint.effort->close = CloseOrder{};  // carried out: what is sent from now on waits for the next epoch
   }
   schedule_return(endpoint, now);
   if (endpoint.announced) {
@@ -148,7 +149,7 @@ bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, in
   event.evidence_ns = now;
   event.now_ns = now;
   if (cause == BFO_CAUSE_RESOURCE) {
-    resource_text(endpoint.lack, event.text, sizeof event.text);
+    resource_text(endpoint.effort->lack, event.text, sizeof event.text);
   } else {
     snprintf(event.text, sizeof event.text, "%s", cause_text(cause, code));
   }
@@ -158,9 +159,9 @@ bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, in
 bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
                         uint32_t vendor_err, uint64_t evidence_ns) {
   const CloseOrder order{true, cause, code, vendor_err, evidence_ns};
-  if (!ends_epoch(endpoint.phase, endpoint.close.asked, endpoint.epoch, epoch))
+  if (!ends_epoch(endpoint.phase, endpoint.effort->close.asked, endpoint.epoch, epoch))
     return name_cause(endpoint, order, epoch);
-  endpoint.close = order;
+  endpoint.effort->close = order;
   endpoint.port->need_attention();
   return true;
 }
@@ -178,7 +179,7 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
     BFO_DCHECK(port.books_balance());
     endpoint.phase = Phase::kDraining;
     endpoint.usable = false;
-    endpoint.phase_since_ns = now;
+    endpoint.effort->phase_since_ns = now;
   }
   life_unknown(endpoint);
   // The last-receive event may be here already.
@@ -186,7 +187,7 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
   endpoint.destroyed = endpoint.fenced = false;
   // Both halves of what can carry data stop now; the rest of the queue comes back in microseconds instead of
   // one timeout after another.
-  const CloseOrder& order = endpoint.close;
+  const CloseOrder& order = endpoint.effort->close;
   endpoint.cause_open = only_flushed(order.cause, order.code);
   endpoint.connection->finding = Finding{};
   qp_stop(endpoint);
@@ -199,8 +200,8 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
 void drain_stopped(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   endpoint.marker_posted =
-      post_bare(endpoint, endpoint.data.ib(), work_id(WorkKind::kMarker, endpoint.epoch)) == 0;
-  endpoint.timer_ns = port.env().now_ns() + port.config().marker_bound_ns;
+      post_bare(endpoint, endpoint.effort->data.ib(), work_id(WorkKind::kMarker, endpoint.epoch)) == 0;
+  endpoint.effort->timer_ns = port.env().now_ns() + port.config().marker_bound_ns;
   port.need_attention();
 }
 
@@ -214,12 +215,12 @@ void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
   if (endpoint.command != nullptr) return;
   if (!endpoint.handed_back && endpoint.marker_done) {
     hand_back(endpoint);
-    endpoint.timer_ns = now + endpoint.port->config().last_receive_bound_ns;
+    endpoint.effort->timer_ns = now + endpoint.port->config().last_receive_bound_ns;
   }
   const DrainView at{endpoint.handed_back,
                      endpoint.marker_posted,
                      endpoint.last_receive_done,
-                     now >= endpoint.timer_ns,
+                     now >= endpoint.effort->timer_ns,
                      endpoint.swept,
                      endpoint.destroyed,
                      queue_emptied};

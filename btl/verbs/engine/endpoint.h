@@ -119,65 +119,23 @@ struct CloseOrder {
   uint64_t evidence_ns = 0;
 };
 
-/// An endpoint. Plain data: the functions that act on it are in send.h, rdma.h, connect.h and drain.h. The
-/// glue embeds it as first member. Fields are guarded by the port's lock when Open MPI uses threads;
-/// `delivered` and the timers belong to the progress function alone.
-struct Endpoint {
-  Endpoint() = default;
-  Endpoint(const Endpoint&) = delete;
-  Endpoint& operator=(const Endpoint&) = delete;
-  ~Endpoint() { unmake(connection); }
-
-  // hot
-  Phase phase = Phase::kIdle;
-  bool usable = false;  // phase is kUp or kSuspect: one test on the send path
-  Port* port = nullptr;
-  SendRing ring;
-  FragFifo parked;                   // accepted, not posted: connecting, or no slot free
-  uint64_t delivered = 0;            // SENDs of this epoch handed up
-  std::atomic<void*> user{nullptr};  // how whoever hears of it calls it: rail_attach() in contract.h
-
-  // identity
-  uint64_t peer_name = 0;   // job and rank of the peer process
-  uint64_t peer_nonce = 0;  // of the peer's port ..
-  SipKey peer_key;          // .. which believes what is summed with this
-  bool initiator = false;   // the lower name initiates: no simultaneous open can occur
-  PortAddress peer;
-  bool peer_late = false;      // the peer's port was not active when it was published, and has not been heard
-  Address* address = nullptr;  // of `peer`, in the port's book; nullptr: not looked for yet
-  bool mail_waits = false;     // a handshake packet waits for the address handle ..
-  bool ping_waits = false;     // .. or a PING
-  PacketType mail_type{};      // which one
-  uint32_t mail_epoch = 0;
+/// What an endpoint needs from the first time somebody wants it, or its peer speaks. Most peers of a large
+/// job are known and nothing more: they share kNoEffort, which is only read.
+struct Effort {
   uint64_t packets_sent = 0;   // the last sequence number
   ReplayWindow packets_taken;  // of the peer's connection manager ..
   ReplayWindow pongs_taken;    // .. and of its pulse
-  PulsePeer pulse;             // what our pulse knows of the peer
-  uint32_t epoch = 0;          // current or last one; 0 = none yet
-  bool announced = false;      // rail_up was reported for the current epoch
-  bool ever_up = false;
-  bool told_lost = false;  // never up, and rail_down and rail_closed were reported all the same
-
   // connection
   Qp data;
   Qp probe;
-  QpCommand* command = nullptr;  // under way on the queue pairs; they are its own meanwhile
   ibv_cq* send_cq = nullptr;
   uint32_t reserved = 0;  // completion queue entries
   uint32_t data_psn = 0;
   uint32_t probe_psn = 0;
   uint64_t landing_address = 0;  // the peer's, target of zero-byte writes
   uint32_t landing_rkey = 0;
-  Connection* connection = nullptr;  // ring_reserve() makes it: there in every phase that drains
-  int store = 0;                     // of connection->stores, the one `ring` uses
-
-  uint64_t ended_before = 0;  // work that ended and is not in `ring`: of older epochs, or never posted
 
   // timers (CLOCK_MONOTONIC, ns)
-  bool wanted = false;     // connect when possible
-  bool hurry = false;      // skip the reconnection back-off once
-  bool asked = false;      // somebody above waits for it to come up
-  bool peer_left = false;  // BYE came: never reconnect
   uint64_t wanted_since_ns = 0;
   uint64_t wanted_present_ns = 0;  // the same by Port::present_ns()
   uint64_t unanswered_ns = 0;      // what that does not count of the peer's silence since then
@@ -205,8 +163,70 @@ struct Endpoint {
   uint64_t failed_since_ns = 0;  // the first of them
   Lack lack;                     // what is missing at either end
 
-  // closing
   CloseOrder close;
+  uint64_t phase_since_ns = 0;
+};
+
+/// Of endpoints without one of their own. What it says is missing is what has kept them from having one.
+extern const Effort kNoEffort;
+
+/// An endpoint. Plain data: the functions that act on it are in send.h, rdma.h, connect.h and drain.h. The
+/// glue embeds it as first member. Fields are guarded by the port's lock when Open MPI uses threads;
+/// `delivered` and the timers belong to the progress function alone.
+struct Endpoint {
+  Endpoint() = default;
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+  ~Endpoint() {
+    unmake(connection);
+    if (has_effort()) unmake(effort);
+  }
+
+  bool has_effort() const { return effort != &kNoEffort; }
+  /// Makes it if it is not there. False when memory is short. Before anything is written to it.
+  bool begin_effort();
+
+  // hot
+  Phase phase = Phase::kIdle;
+  bool usable = false;  // phase is kUp or kSuspect: one test on the send path
+  Port* port = nullptr;
+  SendRing ring;
+  FragFifo parked;                   // accepted, not posted: connecting, or no slot free
+  uint64_t delivered = 0;            // SENDs of this epoch handed up
+  std::atomic<void*> user{nullptr};  // how whoever hears of it calls it: rail_attach() in contract.h
+
+  // identity
+  uint64_t peer_name = 0;   // job and rank of the peer process
+  uint64_t peer_nonce = 0;  // of the peer's port ..
+  SipKey peer_key;          // .. which believes what is summed with this
+  bool initiator = false;   // the lower name initiates: no simultaneous open can occur
+  PortAddress peer;
+  bool peer_late = false;      // the peer's port was not active when it was published, and has not been heard
+  Address* address = nullptr;  // of `peer`, in the port's book; nullptr: not looked for yet
+  bool mail_waits = false;     // a handshake packet waits for the address handle ..
+  bool ping_waits = false;     // .. or a PING
+  PacketType mail_type{};      // which one
+  uint32_t mail_epoch = 0;
+  PulsePeer pulse;         // what our pulse knows of the peer
+  uint32_t epoch = 0;      // current or last one; 0 = none yet
+  bool announced = false;  // rail_up was reported for the current epoch
+  bool ever_up = false;
+  bool told_lost = false;  // never up, and rail_down and rail_closed were reported all the same
+
+  // connection
+  QpCommand* command = nullptr;  // under way on the queue pairs; they are its own meanwhile
+  Effort* effort = const_cast<Effort*>(&kNoEffort);
+  Connection* connection = nullptr;  // ring_reserve() makes it: there in every phase that drains
+  int store = 0;                     // of connection->stores, the one `ring` uses
+
+  uint64_t ended_before = 0;  // work that ended and is not in `ring`: of older epochs, or never posted
+
+  bool wanted = false;     // connect when possible
+  bool hurry = false;      // skip the reconnection back-off once
+  bool asked = false;      // somebody above waits for it to come up
+  bool peer_left = false;  // BYE came: never reconnect
+
+  // closing
   bool marker_posted = false;
   bool marker_done = false;
   bool last_receive_done = false;
@@ -216,7 +236,6 @@ struct Endpoint {
   bool handed_back = false;
   bool device_dead = false;
   bool cause_open = false;  // all evidence was a flush; cause_known() follows
-  uint64_t phase_since_ns = 0;
 
   bool repeat_closed = false;  // fence() on a closed epoch: report it again
   uint32_t fence_asked = 0;  // fence() on an epoch that is not closed: its end is reported, also if it never

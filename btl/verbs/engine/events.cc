@@ -29,7 +29,7 @@ void Port::on_event(const EventNote& note) {
       Endpoint* endpoint = qps_.find(note.qpn);
       if (endpoint == nullptr) return;
       if (reaction == EventReaction::kLastReceive) {
-        if (endpoint->data.number() == note.qpn) endpoint->last_receive_done = true;
+        if (endpoint->effort->data.number() == note.qpn) endpoint->last_receive_done = true;
         return need_attention();
       }
       const Guard guard(lock_);
@@ -58,17 +58,20 @@ void Port::port_up() {
   addresses_.renew();
   up_since_ns_ = env_.now_ns();
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
-    endpoint->failures = 0;
+    const bool joins = was_late && !endpoint->wanted && !endpoint->peer_left &&
+                       host_.other_rail_up(host_.ctx, *endpoint) && endpoint->begin_effort();
+    if (!endpoint->has_effort()) continue;
+    endpoint->effort->failures = 0;
     endpoint->hurry = true;
-    endpoint->attempts = 0;
-    endpoint->next_look_ns = 0;
+    endpoint->effort->attempts = 0;
+    endpoint->effort->next_look_ns = 0;
     // Its peers that have another rail to us wait to be spoken to.
-    if (was_late && !endpoint->wanted && !endpoint->peer_left && host_.other_rail_up(host_.ctx, *endpoint)) {
+    if (joins) {
       endpoint->wanted = true;
-      endpoint->wanted_since_ns = up_since_ns_;
-      endpoint->wanted_present_ns = present_ns();
-      endpoint->unanswered_ns = 0;
-      endpoint->waited_long = false;
+      endpoint->effort->wanted_since_ns = up_since_ns_;
+      endpoint->effort->wanted_present_ns = present_ns();
+      endpoint->effort->unanswered_ns = 0;
+      endpoint->effort->waited_long = false;
     }
   }
   need_attention();

@@ -32,9 +32,9 @@ uint64_t ping_pause_ns(const Endpoint& endpoint) {
 }
 
 void set_life(Endpoint& endpoint, Life life) {
-  const bool told = endpoint.life == Life::kAnswers;
+  const bool told = endpoint.effort->life == Life::kAnswers;
   const bool answers = life == Life::kAnswers;
-  endpoint.life = life;
+  endpoint.effort->life = life;
   if (told == answers) return;
   const Host& host = endpoint.port->host();
   host.peer_answers(host.ctx, endpoint, answers);
@@ -44,30 +44,31 @@ void set_life(Endpoint& endpoint, Life life) {
 
 void life_begin(Endpoint& endpoint, uint64_t now) {
   const uint64_t step = life_pause_ns(*endpoint.port);
-  endpoint.unanswered = 0;
-  endpoint.ping_ns = now + std::min(step, kFirstPingNs);
+  endpoint.effort->unanswered = 0;
+  endpoint.effort->ping_ns = now + std::min(step, kFirstPingNs);
 }
 
 void life_step(Endpoint& endpoint, uint64_t now) {
-  if (!waits_for_peer(endpoint) || !can_ask(endpoint) || now < endpoint.ping_ns) return;
-  if (endpoint.unanswered >= kPings) {
+  if (!waits_for_peer(endpoint) || !can_ask(endpoint) || now < endpoint.effort->ping_ns) return;
+  if (endpoint.effort->unanswered >= kPings) {
     set_life(endpoint, Life::kSilent);
   } else {
-    ++endpoint.unanswered;
+    ++endpoint.effort->unanswered;
   }
   // Asked for ever: a peer that was stopped, or a path that was broken, may come back.
   connect_ping(endpoint);
-  endpoint.ping_ns = now + ping_pause_ns(endpoint);
+  endpoint.effort->ping_ns = now + ping_pause_ns(endpoint);
 }
 
 void life_hurry(Endpoint& endpoint, uint64_t now) {
-  endpoint.ping_ns = std::min(endpoint.ping_ns, now + std::min(life_pause_ns(*endpoint.port), kFirstPingNs));
+  endpoint.effort->ping_ns =
+      std::min(endpoint.effort->ping_ns, now + std::min(life_pause_ns(*endpoint.port), kFirstPingNs));
 }
 
 void life_answered(Endpoint& endpoint, uint64_t now) {
   if (!waits_for_peer(endpoint)) return;
-  endpoint.unanswered = 0;
-  endpoint.ping_ns = now + endpoint.port->config().peer_timeout_ns / 2;
+  endpoint.effort->unanswered = 0;
+  endpoint.effort->ping_ns = now + endpoint.port->config().peer_timeout_ns / 2;
   set_life(endpoint, Life::kAnswers);
 }
 
@@ -79,13 +80,14 @@ void life_heard(Endpoint& endpoint, uint64_t now) {
 
 void life_refused(Endpoint& endpoint, uint64_t now) {
   if (!waits_for_peer(endpoint)) return;
-  endpoint.unanswered = 0;
-  endpoint.ping_ns = now + endpoint.port->config().peer_timeout_ns / 2;
+  endpoint.effort->unanswered = 0;
+  endpoint.effort->ping_ns = now + endpoint.port->config().peer_timeout_ns / 2;
   set_life(endpoint, Life::kUnknown);
 }
 
 void life_unknown(Endpoint& endpoint) {
-  endpoint.unanswered = 0;
+  if (!endpoint.has_effort()) return;
+  endpoint.effort->unanswered = 0;
   set_life(endpoint, Life::kUnknown);
 }
 

@@ -22,11 +22,11 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   packet.source_nonce = port.nonce();
   packet.target_nonce = endpoint.peer_nonce;
   packet.epoch = epoch;
-  packet.sequence = ++endpoint.packets_sent;
-  packet.data_qpn = endpoint.data.exists() ? endpoint.data.number() : 0;
-  packet.data_psn = endpoint.data_psn;
-  packet.probe_qpn = endpoint.probe.exists() ? endpoint.probe.number() : 0;
-  packet.probe_psn = endpoint.probe_psn;
+  packet.sequence = ++endpoint.effort->packets_sent;
+  packet.data_qpn = endpoint.effort->data.exists() ? endpoint.effort->data.number() : 0;
+  packet.data_psn = endpoint.effort->data_psn;
+  packet.probe_qpn = endpoint.effort->probe.exists() ? endpoint.effort->probe.number() : 0;
+  packet.probe_psn = endpoint.effort->probe_psn;
   packet.landing_rkey = port.landing_rkey();
   packet.landing_address = bye ? endpoint.delivered : reinterpret_cast<uint64_t>(port.landing());
   packet.ud_qpn = own.ud_qpn;
@@ -39,8 +39,8 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   if (type == PacketType::kKnock || type == PacketType::kRequest)
     packet.flags = static_cast<uint8_t>(own_need(endpoint));
   if (type == PacketType::kRefuse) {
-    packet.data_qpn = static_cast<uint32_t>(endpoint.lack.object);
-    packet.data_psn = static_cast<uint32_t>(endpoint.lack.error);
+    packet.data_qpn = static_cast<uint32_t>(endpoint.effort->lack.object);
+    packet.data_psn = static_cast<uint32_t>(endpoint.effort->lack.error);
   }
   return packet;
 }
@@ -88,7 +88,8 @@ void mail_flush(Endpoint& endpoint) {
   const bool ping = std::exchange(endpoint.ping_waits, false);
   if (mail && still_said(endpoint.mail_type, endpoint.phase, endpoint.mail_epoch, endpoint.epoch))
     mail_send(endpoint, endpoint.mail_type, endpoint.mail_epoch);
-  if (ping && endpoint.unanswered != 0) mail_send(endpoint, PacketType::kPing, endpoint.unanswered);
+  if (ping && endpoint.effort->unanswered != 0)
+    mail_send(endpoint, PacketType::kPing, endpoint.effort->unanswered);
 }
 
 void mail_heard(Endpoint& endpoint, uint64_t now) {

@@ -22,7 +22,8 @@ void count_silence(Endpoint& endpoint) {
   const bool asked = endpoint.phase == Phase::kKnocking || endpoint.phase == Phase::kRequesting ||
                      endpoint.phase == Phase::kReplied;
   const Port& port = *endpoint.port;
-  if (asked && endpoint.phase_since_ns <= port.looked_before_ns()) endpoint.unanswered_ns += port.away_ns();
+  if (asked && endpoint.effort->phase_since_ns <= port.looked_before_ns())
+    endpoint.effort->unanswered_ns += port.away_ns();
 }
 
 /// True when what waits for a first connection has waited for longer than is usual. Time in which this
@@ -32,8 +33,9 @@ void count_silence(Endpoint& endpoint) {
 bool waits_too_long(const Endpoint& endpoint, uint64_t now) {
   const Port& port = *endpoint.port;
   const uint64_t bound = port.config().connect_timeout_ns;
-  return time_since(endpoint.wanted_present_ns, port.present_ns()) + endpoint.unanswered_ns > bound ||
-         time_since(endpoint.wanted_since_ns, now) > kMostPatience * bound;
+  return time_since(endpoint.effort->wanted_present_ns, port.present_ns()) + endpoint.effort->unanswered_ns >
+             bound ||
+         time_since(endpoint.effort->wanted_since_ns, now) > kMostPatience * bound;
 }
 
 /// Gives up a rail that has never been up; true. A peer that got our REPLY may use the epoch already, and
@@ -57,9 +59,9 @@ bool give_up(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t 
 bool path_dead(const Endpoint& endpoint, uint64_t now) {
   constexpr uint32_t kEnough = 4;
   const uint64_t bound = endpoint.port->config().peer_timeout_ns;
-  if (endpoint.life == Life::kSilent) return true;
-  return bound != 0 && endpoint.phase == Phase::kClosed && endpoint.failed_attempts >= kEnough &&
-         now - endpoint.failed_since_ns > bound;
+  if (endpoint.effort->life == Life::kSilent) return true;
+  return bound != 0 && endpoint.phase == Phase::kClosed && endpoint.effort->failed_attempts >= kEnough &&
+         now - endpoint.effort->failed_since_ns > bound;
 }
 
 /// Something is missing for longer than a rail is waited for: says so once, and gives the rail up if it has
@@ -67,7 +69,7 @@ bool path_dead(const Endpoint& endpoint, uint64_t now) {
 bool give_up_missing(Endpoint& endpoint, uint64_t now) {
   if (!resource_exhausted(endpoint, now) || !resource_stops(endpoint)) return false;
   const Host& host = endpoint.port->host();
-  Lack& lack = endpoint.lack;
+  Lack& lack = endpoint.effort->lack;
   const bool news = !lack.told;
   lack.told = true;
   if (news) {
@@ -83,10 +85,20 @@ bool give_up_missing(Endpoint& endpoint, uint64_t now) {
 }  // namespace
 
 void waits_from(Endpoint& endpoint, uint64_t now) {
-  endpoint.wanted_since_ns = now;
-  endpoint.wanted_present_ns = endpoint.port->present_ns();
-  endpoint.unanswered_ns = 0;
-  endpoint.waited_long = false;
+  endpoint.effort->wanted_since_ns = now;
+  endpoint.effort->wanted_present_ns = endpoint.port->present_ns();
+  endpoint.effort->unanswered_ns = 0;
+  endpoint.effort->waited_long = false;
+}
+
+void give_up_effort(Endpoint& endpoint, uint64_t now) {
+  const Host& host = endpoint.port->host();
+  ResourceCounts& counts = endpoint.port->resources();
+  ++counts.failures[static_cast<size_t>(Object::kBuffers)];
+  ++counts.rails_missing;
+  if (host.rail_missing != nullptr) host.rail_missing(host.ctx, endpoint);
+  connect_failed(endpoint, BFO_CAUSE_RESOURCE, endpoint.effort->lack.error, now);
+  endpoint.wanted = false;
 }
 
 bool first_connection_ends(Endpoint& endpoint, uint64_t now) {
@@ -104,18 +116,18 @@ bool first_connection_ends(Endpoint& endpoint, uint64_t now) {
   if (path_dead(endpoint, now)) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ETIMEDOUT, now);
   count_silence(endpoint);
   const bool too_long = waits_too_long(endpoint, now);
-  if (too_long || endpoint.waited_long) {
+  if (too_long || endpoint.effort->waited_long) {
     // An unanswered handshake alone proves nothing: the peer may be computing outside MPI (H15). What waits
     // moves only where another rail works; otherwise the other rails are tried too, and this one goes on.
     const Host& host = port.host();
     if (port.failover() && host.other_rail_up(host.ctx, endpoint)) {
-      const bool missing = endpoint.lack.tries != 0;
+      const bool missing = endpoint.effort->lack.tries != 0;
       return give_up(endpoint, missing ? BFO_CAUSE_RESOURCE : BFO_CAUSE_HANDSHAKE,
-                     missing ? endpoint.lack.error : EINPROGRESS, now);
+                     missing ? endpoint.effort->lack.error : EINPROGRESS, now);
     }
     if (too_long) {
       waits_from(endpoint, now);
-      endpoint.waited_long = true;
+      endpoint.effort->waited_long = true;
       host.connect_other_rails(host.ctx, endpoint);
     }
   }

@@ -14,5 +14,8 @@ void waits_from(Endpoint& endpoint, uint64_t now);
 /// A turn of an endpoint that is not up: gives its rail up when what waits has waited for long enough, or
 /// cannot get what it needs. True when it was given up. Progress function only.
 bool first_connection_ends(Endpoint& endpoint, uint64_t now);
+/// There is no memory for what a connection needs: says so, and what waits comes back. A later message tries
+/// again.
+void give_up_effort(Endpoint& endpoint, uint64_t now);
 
 }  // namespace bfo::engine

@@ -158,8 +158,6 @@ bool Port::add(Endpoint& endpoint) {
   endpoint.port = this;
   endpoint.initiator = config_.own_name < endpoint.peer_name;
   if (!peers_.insert(endpoint.peer_name, &endpoint)) return false;
-  // Numbers that an endpoint to the same peer, removed since, cannot have reached.
-  endpoint.packets_sent = env_.now_ns();
   endpoint.pulse = PulsePeer{};
   endpoint.pulse.nonce = endpoint.peer_nonce;
   endpoint.pulse.key = endpoint.peer_key;

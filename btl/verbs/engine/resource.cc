@@ -17,7 +17,7 @@ namespace {
 
 /// Counts one failure in the endpoint's present series.
 void note(Endpoint& endpoint, Object object, int error, bool there, uint64_t now) {
-  Lack& lack = endpoint.lack;
+  Lack& lack = endpoint.effort->lack;
   if (lack.tries == 0 || time_since(lack.last_ns, now) > kResourceQuietNs) {
     lack = Lack{};
     lack.since_ns = now;
@@ -97,12 +97,12 @@ void resource_failed(Endpoint& endpoint, Object object, int error) {
 }
 
 void resource_unaddressed(Endpoint& endpoint, const Address& address) {
-  const Lack& lack = endpoint.lack;
+  const Lack& lack = endpoint.effort->lack;
   if (lack.object == Object::kAddressHandle && !lack.there && lack.seen == address.failures) return;
   Port& port = *endpoint.port;
   ++port.resources().failures[static_cast<size_t>(Object::kAddressHandle)];
   note(endpoint, Object::kAddressHandle, address.error, false, port.env().now_ns());
-  endpoint.lack.seen = address.failures;
+  endpoint.effort->lack.seen = address.failures;
   port.need_attention();
 }
 
@@ -115,11 +115,11 @@ void resource_refused(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 }
 
 void resource_made(Endpoint& endpoint) {
-  endpoint.lack = Lack{};
+  endpoint.effort->lack = Lack{};
 }
 
 bool resource_exhausted(const Endpoint& endpoint, uint64_t now) {
-  const Lack& lack = endpoint.lack;
+  const Lack& lack = endpoint.effort->lack;
   // The process that misses something speaks first: it alone knows what helps, and this one may end the job.
   const uint64_t limit = endpoint.port->config().connect_timeout_ns;
   return lack.tries >= kResourceTries && time_since(lack.last_ns, now) <= kResourceQuietNs &&
@@ -127,11 +127,11 @@ bool resource_exhausted(const Endpoint& endpoint, uint64_t now) {
 }
 
 bool resource_stops(const Endpoint& endpoint) {
-  const Lack& lack = endpoint.lack;
+  const Lack& lack = endpoint.effort->lack;
   if (lack.there) return true;
   if (lack.object == Object::kAddressHandle) return !mail_ready(endpoint);
   // A control thread that is making the queue pairs has not said yet whether it can.
-  return endpoint.phase != Phase::kMaking && !endpoint.data.exists();
+  return endpoint.phase != Phase::kMaking && !endpoint.effort->data.exists();
 }
 
 void resource_text(const Lack& lack, char* text, size_t size) {

@@ -39,7 +39,7 @@ Accepted send(Endpoint& endpoint, Frag* frag) {
   }
   const bool queue =
       endpoint.usable || rail_state(endpoint) == BFO_RAIL_IDLE || rail_state(endpoint) == BFO_RAIL_CONNECTING;
-  if (!queue || endpoint.close.asked) return Accepted::kRefused;
+  if (!queue || endpoint.effort->close.asked) return Accepted::kRefused;
   // Also over a port that is down: the next poll hands it back with the loss of the rail. A refusal would say
   // "later", and whoever sends would wait for this port, not take another one.
   if (!endpoint.usable) connect_want(endpoint);
@@ -73,7 +73,7 @@ void ring_cover(Endpoint& endpoint, uint64_t seq) {
 void flush_parked(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Guard guard(port.lock());
-  while (endpoint.usable && !endpoint.close.asked && !endpoint.parked.empty() &&
+  while (endpoint.usable && !endpoint.effort->close.asked && !endpoint.parked.empty() &&
          ring_has_room(endpoint.ring)) {
     // A refused post leaves the fragment parked: the drain that follows gives it back as never sent.
     if (post_frag(endpoint, endpoint.parked.front()) != 0) break;
@@ -83,15 +83,16 @@ void flush_parked(Endpoint& endpoint) {
 
 void ring_mark(Endpoint& endpoint) {
   SendRing& ring = endpoint.ring;
-  if (!endpoint.usable || endpoint.close.asked || ring.head == ring.tail || ring.head == ring.signaled_end)
+  if (!endpoint.usable || endpoint.effort->close.asked || ring.head == ring.tail ||
+      ring.head == ring.signaled_end)
     return;
   if (!endpoint.parked.empty()) return;
   if (ring.head - ring.tail > ring.mask)
     return;  // not even a control slot is free: then a signaled one is near anyway
   Frag marker;
   marker.kind = Kind::kControl;
-  marker.remote_address = endpoint.landing_address;
-  marker.rkey = endpoint.landing_rkey;
+  marker.remote_address = endpoint.effort->landing_address;
+  marker.rkey = endpoint.effort->landing_rkey;
   marker.data = const_cast<char*>(endpoint.port->landing());
   marker.lkey = 0;
   if (ring_post_rdma(endpoint, &marker) == 0) ++endpoint.port->accounting().accepted[BFO_KIND_CONTROL];
@@ -153,14 +154,14 @@ bool ring_open(Endpoint& endpoint) {
   RingStore& store = endpoint.connection->stores[endpoint.store];
   ring_forget(endpoint);
   SendRing& ring = endpoint.ring;
-  ring.qp = endpoint.data.ib();
+  ring.qp = endpoint.effort->data.ib();
   ring.slots = store.slots.data();
   ring.memory = store.memory;
   ring.lkey = store.lkey;
   ring.mask = config.send_depth - 1;
   ring.limit = config.send_depth - 2;
   ring.slot_bytes = config.slot_bytes;
-  ring.max_inline = endpoint.data.max_inline();
+  ring.max_inline = endpoint.effort->data.max_inline();
   BFO_DCHECK((config.send_depth & ring.mask) == 0);
   return true;
 }

@@ -25,6 +25,8 @@ const char* drop_name(Drop reason) {
       return "left";
     case Drop::kReplayed:
       return "replayed";
+    case Drop::kMemory:
+      return "memory";
     case Drop::kStale:
       return "stale";
     case Drop::kCount:
@@ -66,8 +68,10 @@ Drop admit(Port& port, const char* data, size_t length, Packet* packet, Endpoint
   if (sender == nullptr || sender->peer_nonce != packet->source_nonce) return Drop::kStranger;
   if (sender->peer_left || sender->phase == Phase::kGone || sender->phase == Phase::kUnusable)
     return Drop::kLeft;
+  if (!sender->begin_effort()) return Drop::kMemory;
   // The pulse of the peer counts for itself.
-  ReplayWindow& window = type == PacketType::kPong ? sender->pongs_taken : sender->packets_taken;
+  ReplayWindow& window =
+      type == PacketType::kPong ? sender->effort->pongs_taken : sender->effort->packets_taken;
   if (!window.take(packet->sequence)) return Drop::kReplayed;
   *endpoint = sender;
   return Drop::kNone;

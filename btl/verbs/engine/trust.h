@@ -30,6 +30,7 @@ enum class Drop : uint8_t {
   kStranger,  // of a process that is not known here, or of another life of it
   kLeft,      // of a process that has left, or about a rail that will not come back
   kReplayed,  // taken before, or too old to tell
+  kMemory,    // no memory for what the answer needs: it comes again
   kStale,     // nothing to be done about it in this phase and epoch: a late or doubled packet, mostly
   kCount
 };

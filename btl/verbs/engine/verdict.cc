@@ -25,7 +25,7 @@ struct Rails {
 };
 
 bool carries(const Endpoint& endpoint) {
-  return endpoint.phase == Phase::kUp && !endpoint.close.asked &&
+  return endpoint.phase == Phase::kUp && !endpoint.effort->close.asked &&
          endpoint.port->state() == PortState::kActive;
 }
 
@@ -120,7 +120,7 @@ void on_question(Endpoint& carrier, Endpoint& about, const Packet& packet) {
                    .unmoved = packet.count == moved_so_far(about)})) {
     end_rail(about, kCodeAskedByPeer, about.port->env().now_ns());
   }
-  const bool lives = current && has_epoch(about.phase) && !about.close.asked;
+  const bool lives = current && has_epoch(about.phase) && !about.effort->close.asked;
   unsigned flags = lives ? unsigned{kTrialLives} : unsigned{kTrialOver};
   if (carries(carrier)) flags |= kTrialCarrier;
   mail_trial(
@@ -157,7 +157,7 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
 }  // namespace
 
 void verdict_step(Endpoint& about, uint64_t now) {
-  if (!is_up(about.phase) || about.close.asked || watch_of(about).probe_done) return;
+  if (!is_up(about.phase) || about.effort->close.asked || watch_of(about).probe_done) return;
   const bool enough =
       proven(watch_of(about).trial, watch_of(about).probe_failed, about.phase == Phase::kSuspect);
   if (enough && about.initiator && !moves(about) && another_carries(about)) {

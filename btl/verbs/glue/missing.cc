@@ -15,7 +15,7 @@ uint64_t locked_memory_limit() {
 
 void rail_missing(void* ctx, engine::Endpoint& endpoint) {
   Module& module = *static_cast<Module*>(ctx);
-  const engine::Lack& lack = endpoint.lack;
+  const engine::Lack& lack = endpoint.effort->lack;
   // With many peers all of them lack the same resource: one message is enough.
   const uint32_t bit = 1u << (static_cast<unsigned>(lack.object) + (lack.there ? 16 : 0));
   if ((module.missing_said & bit) != 0) return;

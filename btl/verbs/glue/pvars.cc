@@ -25,6 +25,7 @@ constexpr Reason kReasons[] = {
     {Drop::kStranger, "Connection datagrams dropped because their sender is not known here"},
     {Drop::kLeft, "Connection datagrams dropped because their sender has left, or the rail is lost for good"},
     {Drop::kReplayed, "Connection datagrams dropped because they came before: doubled or sent by a stranger"},
+    {Drop::kMemory, "Connection datagrams dropped because there was no memory to act on them"},
     {Drop::kStale, "Connection datagrams dropped because they came too late to change anything"},
 };
 static_assert(sizeof kReasons / sizeof *kReasons + 1 == engine::kDrops, "all but kNone");
