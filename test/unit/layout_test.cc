@@ -2,7 +2,7 @@
 //
 // layout_test.cc: bytes of random types, moved in random pieces and orders by the component's own code,
 // against one pass of Open MPI's convertor. BFO_LAYOUT_TYPES says how many types, BFO_LAYOUT_SEED which.
-#include "pml/bfo/glue/layout.h"
+#include "test/unit/random_types.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
@@ -14,8 +14,6 @@
 #include <cstdlib>
 #include <string>
 #include <vector>
-
-#include "test/unit/random_types.h"
 
 namespace bfo::glue {
 namespace {

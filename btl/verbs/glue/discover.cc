@@ -126,7 +126,9 @@ std::string partition_wish(const PortFacts& port, const Params& params) {
   unsigned wished = 0;
   if (engine::find_port_value(params.ib_pkey, port.device, port.number, &wished))
     return std::string("btl_verbs_ib_pkey ") + params.ib_pkey;
-  return "an entry " + std::to_string(params.ib_pkey_index) + " (btl_verbs_ib_pkey_index)";
+  char wish[64];
+  snprintf(wish, sizeof wish, "an entry %u (btl_verbs_ib_pkey_index)", params.ib_pkey_index);
+  return wish;
 }
 
 /// A port that is not usable, for a reason that the user can remove.
