@@ -83,7 +83,8 @@ static int rail_info(Btl* btl, Ep* ep, bfo_rail_info_t* out) {
 
 static int attach(Btl* btl, Ep* ep, void* rail, bfo_rail_info_t* out) {
   bfo_rail_info_t now;
-  if (!armed || real()->rail_info(btl, ep, &now) != 0 || now.state != BFO_RAIL_UP)
+  /* rail == NULL: at the end of the job. */
+  if (!armed || rail == NULL || real()->rail_info(btl, ep, &now) != 0 || now.state != BFO_RAIL_UP)
     return real()->attach(btl, ep, rail, out);
   armed = 0;
   real()->fence(btl, ep, now.name.epoch);
