@@ -3,7 +3,7 @@
 import gdb
 import gdb.printing
 
-SEND_PENDING = {1: "start", 2: "data", 4: "notify", 8: "quiet"}
+SEND_PENDING = {1: "start", 2: "data", 4: "notify", 8: "restart-ack"}
 
 
 def integer(value):
@@ -65,7 +65,7 @@ class RequestPrinter:
 
     def to_string(self):
         v = self.value
-        text = f"{v['phase']}, {v['protocol']}, {integer(v['length'])} bytes, to be sent: {pending_text(integer(v['owed']))}"
+        text = f"{v['phase']}, {v['protocol']}, {integer(v['length'])} bytes, to be sent: {pending_text(integer(v['pending']))}"
         rndv = v["rndv"]
         if integer(rndv) == 0:
             return text

@@ -21,7 +21,7 @@ struct Tables {
 };
 
 struct Change {
-  std::string name;  ///< "recv Quiet Reopen -> Bug"
+  std::string name;  ///< "recv Quiesced Reopen -> Bug"
   bool recv = false;
   std::size_t phase = 0, event = 0;
   Tables tables;  ///< with the cell changed

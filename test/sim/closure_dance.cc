@@ -65,7 +65,7 @@ void Dance::forgeries(const State& from, std::vector<Next>& out) {
     }
   m = Entry{};
   m.id = kForged;
-  if (!from.r_done && static_cast<RP>(from.r_phase) == RP::kQuiet)
+  if (!from.r_done && static_cast<RP>(from.r_phase) == RP::kQuiesced)
     for (RE e : {RE::kFrag, RE::kFin, RE::kFinRefused, RE::kNotify, RE::kOpenAgain, RE::kSendDone}) {
       c_ = from;
       r_event(e, &m, 0);

@@ -44,8 +44,8 @@ enum class Without : int {
   kNackProof,           // H7: an unmatched message is "finished"
   kForeignFin,          // H9: FIN over another rail counts at once
   kFinResendRule,       // H9: FIN is posted together with the write, not after its success
-  kOwedAnswer,          // H11: ACK, PUT, RESTARTACK, RECVERR are not repeated when lost
-  kOwedRequest,         // H11: RNDV, RGET, NOTIFY are not repeated when lost
+  kPendingAnswer,       // H11: ACK, PUT, RESTARTACK, RECVERR are not repeated when lost
+  kPendingRequest,      // H11: RNDV, RGET, NOTIFY are not repeated when lost
   kSendDone,            // H11: a finished sender does not answer RECVERR
   kAnswerDuplicate,     // H11: a duplicate NOTIFY is dropped
   kRoundInFrag,         // H13: FRAG and FIN carry no round
@@ -63,8 +63,8 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "NACK from proof only",
                                                 "foreign FIN waits for the fence",
                                                 "FIN after its write",
-                                                "answers are owed",
-                                                "requests are owed",
+                                                "answers are pending",
+                                                "requests are pending",
                                                 "SENDDONE",
                                                 "duplicates are answered",
                                                 "round in FRAG and FIN",
@@ -120,15 +120,15 @@ struct State {
   std::uint8_t s_phase, s_round, s_done, s_open, s_data, s_notify;
   std::uint8_t s_todo, s_undel, s_flight, s_dirty, s_ledger, s_seen, s_put, s_total;
   std::uint8_t s_grant[kRanges], s_gid[kRanges];                        // 1 + rail
-  std::uint8_t s_fin[kRanges], s_fin_id[kRanges], s_fin_rail[kRanges];  // round of an owed FIN
-  std::uint8_t s_fail[kRanges], s_fail_id[kRanges];                     // round of an owed FIN with fail
+  std::uint8_t s_fin[kRanges], s_fin_id[kRanges], s_fin_rail[kRanges];  // round of a pending FIN
+  std::uint8_t s_fail[kRanges], s_fail_id[kRanges];                     // round of a pending FIN with fail
   std::uint8_t s_raw_done, s_bad, s_tell;
   // R
   std::uint8_t stored, keys, r_phase, r_round, r_done, r_answer, r_ask, r_quiet;
-  std::uint8_t have, r_todo, r_flight, doubtful, total, next_id, nack_owed, refused;
+  std::uint8_t have, r_todo, r_flight, doubtful, total, next_id, nack_pending, refused;
   std::uint8_t led[kRanges], led_id[kRanges], led_fin[kRanges], led_owed[kRanges];
   std::uint8_t led_sent[kRanges];
-  std::uint8_t r_raw_nack, r_raw_ack, r_raw_fin;  // rounds of owed raw messages
+  std::uint8_t r_raw_nack, r_raw_ack, r_raw_fin;  // rounds of pending raw messages
   std::uint8_t r_bad, r_tell;
   std::uint8_t r_looks;              // kQuiescing: FRAGs that were delivered may still be in a queue
   std::uint8_t r_told;               // without kAnswerDuplicate: last round answered

@@ -85,7 +85,7 @@ void Dance::close(int x, int who) {
   if (who == 0) {
     if (s.s_done) return;
     s.s_ledger = static_cast<std::uint8_t>(s.s_ledger & ~(1 << x));
-    if (!off(Without::kOwedRequest)) s_event(SE::kRailClosed);
+    if (!off(Without::kPendingRequest)) s_event(SE::kRailClosed);
     if (!s.s_done) s_check();
     return;
   }
@@ -107,7 +107,7 @@ void Dance::close(int x, int who) {
   }
   if (unused)
     r_event(RE::kAsk);
-  else if (!off(Without::kOwedAnswer))
+  else if (!off(Without::kPendingAnswer))
     r_event(RE::kRailClosed);
   if (!s.r_done) r_check();
 }

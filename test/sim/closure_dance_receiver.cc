@@ -71,7 +71,7 @@ void Dance::r_event(RE ev, const Entry* m, int rail) {
     ++s.r_round;
     s.r_todo = s.doubtful = s.refused = s.next_id = s.r_answer = s.r_ask = 0;
   }
-  if (a & core::kRecvQuiet) {
+  if (a & core::kRecvRestartAck) {
     s.r_quiet = 1;
     s.r_answer = s.r_ask = 0;
   }
@@ -88,7 +88,7 @@ void Dance::r_event(RE ev, const Entry* m, int rail) {
   }
   if (a & core::kRecvAnswerNack) {
     if (mode_ == Mode::kGet && r_ledger())
-      s.nack_owed = 1;
+      s.nack_pending = 1;
     else
       s.r_raw_nack = s.r_round;
   }
@@ -108,11 +108,11 @@ void Dance::r_over(bool bad) {
   State& s = c_;
   s.r_done = 1;
   if (s.r_round == 0) s.r_round = 1;  // never matched: given up
-  if (s.nack_owed)
+  if (s.nack_pending)
     s.r_raw_nack = s.r_round;
   else if (mode_ == Mode::kGet && !bad && !off(Without::kFinBehindGate))
     s.r_raw_fin = s.r_round;
-  s.nack_owed = 0;
+  s.nack_pending = 0;
   if (off(Without::kAnswerDuplicate)) s.r_told = s.r_round;
   for (int i = 0; i < ranges_ && !bad; ++i)
     if (s.cell[i] != 1) broken("a receive completed with wrong bytes");
@@ -198,7 +198,8 @@ void Dance::r_complete(const Entry& e, int x, bool ok) {
     case kPut:
     case kRack:
     case kRerr:
-      if (!ok && !s.r_done && e.round == s.r_round && !off(Without::kOwedAnswer)) r_event(RE::kControlLost);
+      if (!ok && !s.r_done && e.round == s.r_round && !off(Without::kPendingAnswer))
+        r_event(RE::kControlLost);
       return;
     case kNack:
       if (!ok) s.r_raw_nack = e.round;

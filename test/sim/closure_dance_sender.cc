@@ -116,7 +116,8 @@ void Dance::s_complete(const Entry& e, int x, bool ok) {
       break;
     case kOpen:
     case kNotify:
-      if (!ok && !s.s_done && e.round == s.s_round && !off(Without::kOwedRequest)) s_event(SE::kControlLost);
+      if (!ok && !s.s_done && e.round == s.s_round && !off(Without::kPendingRequest))
+        s_event(SE::kControlLost);
       break;
     case kFin:
       if (!ok && e.round >= s.s_fin[e.arg & 1]) {  // one of an older round is dropped by R anyway

@@ -149,8 +149,8 @@ struct Half {
   std::uint8_t gap_asked, gap_epoch, gap_count;
   std::uint8_t port_down, device_dead, purged, dead, foreign;
   // the messaging layer
-  std::uint8_t view, name, up_epoch, fenced, peer_closed, dead_epoch, dead_delivered, owe_down, owe_closed,
-      lost;
+  std::uint8_t view, name, up_epoch, fenced, peer_closed, dead_epoch, dead_delivered, down_pending,
+      closed_pending, lost;
   std::uint8_t message, write, got;  // what it sends; what it received
 };
 

@@ -25,8 +25,8 @@ void Epochs::rail_down(int x, int epoch) {
   if (epoch < h.name || (h.view == kDown && h.dead_epoch == epoch)) return;
   h.name = h.dead_epoch = u8(epoch);
   h.view = kDown;
-  h.owe_down = 1;
-  h.owe_closed = 0;
+  h.down_pending = 1;
+  h.closed_pending = 0;
 }
 
 void Epochs::rail_closed(int x, int epoch, bool fenced, int delivered) {
@@ -37,7 +37,7 @@ void Epochs::rail_closed(int x, int epoch, bool fenced, int delivered) {
   h.view = fenced ? kClosed : kUnusable;
   h.dead_epoch = u8(epoch);
   h.dead_delivered = u8(delivered);
-  h.owe_closed = 1;
+  h.closed_pending = 1;
 }
 
 /// The pair ends with an error on both sides.
@@ -48,16 +48,16 @@ void Epochs::lose_peer(int x) {
   if (h.message == kToPost || h.message == kDone) h.message = kFailed;
 }
 
-/// What is owed goes out as soon as there is a way; how long it travels is free.
+/// What is pending is sent as soon as there is a way; how long it travels is free.
 void Epochs::send_notices(int x) {
   Half& h = c_.half[x];
   if (h.dead || !(c_.other || h.view == kUp)) return;
-  if (h.owe_down && !off(Without::kTellDown)) c_.down[1 - x] = u8(c_.down[1 - x] | 1 << h.dead_epoch);
-  if (h.owe_closed && !off(Without::kTellClosed)) {
+  if (h.down_pending && !off(Without::kTellDown)) c_.down[1 - x] = u8(c_.down[1 - x] | 1 << h.dead_epoch);
+  if (h.closed_pending && !off(Without::kTellClosed)) {
     c_.closed[1 - x] = u8(c_.closed[1 - x] | 1 << h.dead_epoch);
     c_.count[1 - x][h.dead_epoch] = h.dead_delivered;
   }
-  h.owe_down = h.owe_closed = 0;
+  h.down_pending = h.closed_pending = 0;
 }
 
 void Epochs::notices(const State& from, std::vector<Next>& out, int x) {

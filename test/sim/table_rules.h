@@ -109,7 +109,7 @@ inline std::string broken_wait(const SendTable& s, const RecvTable& r) {
   send(SendPhase::kNotified, kSendNotify);
   recv(RecvPhase::kReceiving, kRecvAnswer);
   recv(RecvPhase::kAsking, kRecvAsk);
-  recv(RecvPhase::kQuiet, kRecvQuiet);
+  recv(RecvPhase::kQuiesced, kRecvRestartAck);
   return all;
 }
 

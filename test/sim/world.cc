@@ -279,7 +279,7 @@ void World::check_resent(std::uint32_t i) {
   const Context::Traffic& t = ctx_.traffic[i];
   const std::uint64_t window =
       std::uint64_t{m.rails} * std::max(m.send_depth * m.max_send, m.rdma_depth * m.rdma_frag);
-  // A device that cannot be fenced says so at every question, and what is owed goes out again.
+  // A device that cannot be fenced says so at every question, and what is pending is sent again.
   std::uint64_t asked = 0;
   for (std::uint32_t q = 0; m.unfenceable && q < m.procs; ++q)
     asked += processes_[q]->engine().counters().fences;

@@ -40,8 +40,8 @@ engine::ControlLane& port_lane(engine::Port& port, std::uint32_t i) {
 template <class State>
 std::string rndv_state(const State& x) {
   char line[160];
-  std::snprintf(line, sizeof line, ": phase %u, round %u, owed %#x, %u fragments out, ledger",
-                static_cast<unsigned>(x.phase), unsigned{x.rndv->name.round()}, unsigned{x.owed},
+  std::snprintf(line, sizeof line, ": phase %u, round %u, pending %#x, %u fragments out, ledger",
+                static_cast<unsigned>(x.phase), unsigned{x.rndv->name.round()}, unsigned{x.pending},
                 static_cast<unsigned>(x.rndv->in_flight));
   std::string text = line;
   for (const auto* l = x.rndv->ledger; l != nullptr; l = l->next) {

@@ -68,7 +68,7 @@ void leave(World& w, int r) {
   w.engines[0]->progress(w.now += 1'000'000);
 }
 
-/// Nothing is owed to a process that has left, and nobody is given up.
+/// Nothing is pending for a process that has left, and nobody is given up.
 void expect_forgotten(World& w, std::uint64_t said) {
   EXPECT_EQ(w.engines[0]->counters().control_sent, said);
   EXPECT_EQ(w.engines[0]->unfinished(), 0u);
@@ -140,7 +140,7 @@ TEST(Park, PeerLeavesWhileAReceiveWaits_ErrorAfterTheParkTime) {
   EXPECT_FALSE(r->done);
   w.engines[0]->progress(w.now += 2'000'000'000);
   EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
-  EXPECT_FALSE(w.peer(0, 1)->owe_lost);
+  EXPECT_FALSE(w.peer(0, 1)->lost_pending);
 }
 
 /// A probe is as good a reason to give a peer up as a posted receive, and ends like one.
@@ -195,7 +195,8 @@ TEST(Park, ProbedBeforeOnly_NobodyIsGivenUp) {
   EXPECT_EQ(w.ports[0]->peers_failed_, 0);
 }
 
-/// The peer of a process that only probes owes it a message: its death must be noticed. No message, no death.
+/// The peer of a process that only probes has a message for it to send: its death must be noticed. No
+/// message, no death.
 TEST(Park, OnlyProbed_PeerIsAskedWhetherItLives) {
   World w({});
   xfer::ProbeResult p;

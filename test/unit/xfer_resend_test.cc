@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // xfer_resend_test.cc: messages, headers and ACKs that go again as they were when their rail dies, and what
-// the numbering of their communicator owes to such copies.
+// the numbering of their communicator waits for such copies.
 //
 // H1..H23: contrib/doc/hazards.md
 #include <gtest/gtest.h>

@@ -12,10 +12,10 @@ namespace bfo::core {
 
 enum class RecvPhase : std::uint8_t {
   kIdle,       ///< no rendezvous; the name is free
-  kReceiving,  ///< the round is open: ACK, PUTs or READs owed or sent, data arrives
-  kAsking,     ///< we saw an error: RECVERR owed or sent, waiting for NOTIFY
+  kReceiving,  ///< the round is open: ACK, PUTs or READs pending or sent, data arrives
+  kAsking,     ///< we saw an error: RECVERR pending or sent, waiting for NOTIFY
   kQuiescing,  ///< NOTIFY of the next round is here: waiting for own READs and for fences
-  kQuiet,      ///< new round begun, no access granted: RESTARTACK owed or sent, waiting for RNDV or RGET
+  kQuiesced,   ///< new round begun, no access granted: RESTARTACK pending or sent, waiting for RNDV or RGET
   kClosing,    ///< outcome decided; waiting for the gate (ledger empty, nothing in flight)
   kCount
 };
@@ -47,11 +47,11 @@ enum RecvAction : std::uint32_t {
   kRecvUseGrant = 1u << 1,     ///< count the grant's bytes; its ledger entry leaves now or when fenced
   kRecvDropGrant = 1u << 2,    ///< its ledger entry leaves; plan its range again
   kRecvCountRead = 1u << 3,    ///< count the READ's bytes
-  kRecvAnswer = 1u << 4,       ///< owe what this round needs: ACK, PUTs or READs
-  kRecvAsk = 1u << 5,          ///< owe RECVERR
-  kRecvQuiesce = 1u << 6,      ///< drop certified grants, fence the others; raise kQuiesced when quiet
+  kRecvAnswer = 1u << 4,       ///< pending: what this round needs, ACK, PUTs or READs
+  kRecvAsk = 1u << 5,          ///< pending: RECVERR
+  kRecvQuiesce = 1u << 6,      ///< drop certified grants, fence the others; raise kQuiesced when that is done
   kRecvNewRound = 1u << 7,     ///< round + 1
-  kRecvQuiet = 1u << 8,        ///< owe RESTARTACK with the ranges received
+  kRecvRestartAck = 1u << 8,   ///< pending: RESTARTACK with the ranges received
   kRecvReopen = 1u << 9,       ///< take protocol and keys of this round from the header
   kRecvFinishOk = 1u << 10,    ///< outcome ok (or truncated); RGET: tell the sender FIN; test the gate
   kRecvFail = 1u << 11,        ///< outcome peer lost; fence what is left in the ledger
@@ -129,30 +129,30 @@ constexpr RecvTable make_recv_table() {
   set(S::kQuiescing, E::kSendFailed, go(S::kClosing, kRecvFail));
   set(S::kQuiescing, E::kControlLost, ign("the round is ending"));
   set(S::kQuiescing, E::kAsk, ign("the round is ending"));
-  set(S::kQuiescing, E::kQuiesced, go(S::kQuiet, kRecvNewRound | kRecvQuiet));
+  set(S::kQuiescing, E::kQuiesced, go(S::kQuiesced, kRecvNewRound | kRecvRestartAck));
   set(S::kQuiescing, E::kRailClosed, ign("quiescence is tested after every closure"));
   set(S::kQuiescing, E::kGateOpen, never("no outcome yet"));
   set(S::kQuiescing, E::kGiveUp, go(S::kClosing, kRecvFail));
 
   const char* const shut = "the sender has not reopened this round: forged";
-  set(S::kQuiet, E::kFrag, ign(shut));
-  set(S::kQuiet, E::kFin, ign(shut));
-  set(S::kQuiet, E::kFinRefused, ign(shut));
-  set(S::kQuiet, E::kReadDone, never("every READ ended before this phase"));
-  set(S::kQuiet, E::kReadLost, never("every READ ended before this phase"));
-  set(S::kQuiet, E::kCovered, never("tested before this phase; nothing arrives in it"));
-  set(S::kQuiet, E::kOpenAgain, ign("a new round is opened with the RESTART flag only"));
-  set(S::kQuiet, E::kReopen, go(S::kReceiving, kRecvReopen | kRecvAnswer));
-  set(S::kQuiet, E::kNotify, ign("sender cannot be two rounds ahead: forged"));
-  set(S::kQuiet, E::kNotifyAgain, go(S::kQuiet, kRecvQuiet));
-  set(S::kQuiet, E::kSendDone, ign("older than the NOTIFY"));
-  set(S::kQuiet, E::kSendFailed, go(S::kClosing, kRecvFail));
-  set(S::kQuiet, E::kControlLost, go(S::kQuiet, kRecvQuiet));
-  set(S::kQuiet, E::kAsk, ign("a new round is on its way"));
-  set(S::kQuiet, E::kQuiesced, never("already quiet"));
-  set(S::kQuiet, E::kRailClosed, go(S::kQuiet, kRecvQuiet));
-  set(S::kQuiet, E::kGateOpen, never("no outcome yet"));
-  set(S::kQuiet, E::kGiveUp, go(S::kClosing, kRecvFail));
+  set(S::kQuiesced, E::kFrag, ign(shut));
+  set(S::kQuiesced, E::kFin, ign(shut));
+  set(S::kQuiesced, E::kFinRefused, ign(shut));
+  set(S::kQuiesced, E::kReadDone, never("every READ ended before this phase"));
+  set(S::kQuiesced, E::kReadLost, never("every READ ended before this phase"));
+  set(S::kQuiesced, E::kCovered, never("tested before this phase; nothing arrives in it"));
+  set(S::kQuiesced, E::kOpenAgain, ign("a new round is opened with the RESTART flag only"));
+  set(S::kQuiesced, E::kReopen, go(S::kReceiving, kRecvReopen | kRecvAnswer));
+  set(S::kQuiesced, E::kNotify, ign("sender cannot be two rounds ahead: forged"));
+  set(S::kQuiesced, E::kNotifyAgain, go(S::kQuiesced, kRecvRestartAck));
+  set(S::kQuiesced, E::kSendDone, ign("older than the NOTIFY"));
+  set(S::kQuiesced, E::kSendFailed, go(S::kClosing, kRecvFail));
+  set(S::kQuiesced, E::kControlLost, go(S::kQuiesced, kRecvRestartAck));
+  set(S::kQuiesced, E::kAsk, ign("a new round is on its way"));
+  set(S::kQuiesced, E::kQuiesced, never("already quiesced"));
+  set(S::kQuiesced, E::kRailClosed, go(S::kQuiesced, kRecvRestartAck));
+  set(S::kQuiesced, E::kGateOpen, never("no outcome yet"));
+  set(S::kQuiesced, E::kGiveUp, go(S::kClosing, kRecvFail));
 
   const char* const done = "outcome decided";
   set(S::kClosing, E::kFrag, ign(done));
@@ -185,13 +185,14 @@ constexpr const RecvCell& step(RecvPhase p, RecvEvent e) {
 }
 
 inline constexpr const char* kRecvPhaseNames[kRecvPhases] = {"Idle",      "Receiving", "Asking",
-                                                             "Quiescing", "Quiet",     "Closing"};
+                                                             "Quiescing", "Quiesced",  "Closing"};
 inline constexpr const char* kRecvEventNames[kRecvEvents] = {
     "Frag",        "Fin",    "FinRefused", "ReadDone",    "ReadLost", "Covered",
     "OpenAgain",   "Reopen", "Notify",     "NotifyAgain", "SendDone", "SendFailed",
     "ControlLost", "Ask",    "Quiesced",   "RailClosed",  "GateOpen", "GiveUp"};
-inline constexpr const char* kRecvActionNames[] = {
-    "store", "use-grant", "drop-grant", "count-read", "answer",      "ask",         "quiesce", "new-round",
-    "quiet", "reopen",    "finish-ok",  "fail",       "answer-nack", "sender-done", "complete"};
+inline constexpr const char* kRecvActionNames[] = {"store",       "use-grant",   "drop-grant", "count-read",
+                                                   "answer",      "ask",         "quiesce",    "new-round",
+                                                   "restart-ack", "reopen",      "finish-ok",  "fail",
+                                                   "answer-nack", "sender-done", "complete"};
 
 }  // namespace bfo::core

@@ -13,10 +13,10 @@ namespace bfo::core {
 
 enum class SendPhase : std::uint8_t {
   kIdle,      ///< no rendezvous; the name is free
-  kOpening,   ///< RNDV or RGET of this round owed or sent, receiver may not have matched
+  kOpening,   ///< RNDV or RGET of this round pending or sent, receiver may not have matched
   kSending,   ///< receiver answered; data moves
   kDraining,  ///< a fragment failed, or the receiver did: waiting for our own fragments to end
-  kNotified,  ///< new round begun; NOTIFY owed or sent, waiting for RESTARTACK or NACK
+  kNotified,  ///< new round begun; NOTIFY pending or sent, waiting for RESTARTACK or NACK
   kClosing,   ///< outcome decided; waiting for the gate (ledger empty, nothing in flight)
   kCount
 };
@@ -29,7 +29,7 @@ enum class SendEvent : std::uint8_t {
   kNackFailed,    ///< receiver has ended with an error
   kRecvErr,       ///< receiver saw an error in this round
   kRecvErrOld,    ///< .. in an older round
-  kRestartAck,    ///< receiver is quiet in this round
+  kRestartAck,    ///< receiver has quiesced for this round
   kControlLost,   ///< our RNDV, RGET or NOTIFY of this round ended without success
   kDataLost,      ///< a FRAG or RDMA write of this round ended without success
   kDrained,       ///< nothing of this round is in flight any more (raised in kDraining only)
@@ -41,11 +41,11 @@ enum class SendEvent : std::uint8_t {
 };
 
 enum SendAction : std::uint32_t {
-  kSendOpen = 1u << 0,        ///< owe RNDV or RGET
+  kSendOpen = 1u << 0,        ///< pending: RNDV or RGET
   kSendStart = 1u << 1,       ///< receiver known: start sending by copy
   kSendWrite = 1u << 2,       ///< serve the grant of this PUT
   kSendNewRound = 1u << 3,    ///< round + 1
-  kSendNotify = 1u << 4,      ///< owe NOTIFY
+  kSendNotify = 1u << 4,      ///< pending: NOTIFY
   kSendPlan = 1u << 5,        ///< plan the new round from the ranges in RESTARTACK
   kSendDrain = 1u << 6,       ///< stop posting; raise kDrained when nothing is in flight
   kSendFinishOk = 1u << 7,    ///< outcome ok; raise kGateOpen when the gate is open
@@ -99,7 +99,7 @@ constexpr SendTable make_send_table() {
   set(S::kSending, E::kDataLost, go(S::kDraining, kSendDrain));
   set(S::kSending, E::kDrained, never("nothing failed"));
   set(S::kSending, E::kAllDelivered, go(S::kClosing, kSendFinishOk));
-  set(S::kSending, E::kRailClosed, ign("our own fragments tell us; the receiver repeats what it owes"));
+  set(S::kSending, E::kRailClosed, ign("our own fragments tell us; the receiver repeats what is pending"));
   set(S::kSending, E::kGateOpen, never("no outcome yet"));
   set(S::kSending, E::kGiveUp, go(S::kClosing, kSendFail));
 

@@ -47,7 +47,7 @@ enum class MsgType : std::uint8_t {
   kFin = 0x49,
   kRestartNotify =
       0x50,            ///< S->R RNDVRESTARTNOTIFY: "round r+1 begins; my rails of this request are clean: .."
-  kRestartAck = 0x51,  ///< R->S RNDVRESTARTACK: "quiet; I have these ranges"
+  kRestartAck = 0x51,  ///< R->S RNDVRESTARTACK: "quiesced; I have these ranges"
   kRestartNack = 0x52,  ///< R->S RNDVRESTARTNACK: "finished; finish yours"
   kRecvErr = 0x53,      ///< R->S RECVERRNOTIFY: "I saw an error in round r"
   kRailDown = 0x54,     ///< both ways: "this connection is dead for me"

@@ -78,14 +78,14 @@ void BtlPort::emit(const FailoverEvent& event) {
   if (module_.leaving() || event.cause == BFO_CAUSE_SHUTDOWN) return;
   const auto* peer = static_cast<const PeerHandle*>(event.peer);
   const auto* rail = static_cast<const RailHandle*>(event.rail_handle);
-  FailoverEvent told = event;
+  FailoverEvent reported = event;
   if (rail == nullptr && peer != nullptr) {
     // The message about a failed peer names the rail that was lost last.
     if (const Rail* last = last_lost(peer->proc); last != nullptr) {
       rail = &last->handle;
-      told.rail = last->index;
-      told.epoch = last->event->epoch;
-      memcpy(told.text, last->event->text, sizeof(told.text));
+      reported.rail = last->index;
+      reported.epoch = last->event->epoch;
+      memcpy(reported.text, last->event->text, sizeof(reported.text));
     }
   }
   bfo_rail_info_t info = {};
@@ -97,7 +97,7 @@ void BtlPort::emit(const FailoverEvent& event) {
     names.device = info.device;
     names.port = info.port;
   }
-  module_.events().write(told, names);
+  module_.events().write(reported, names);
   // The side that saw the failure prints the line; the other side was notified by it.
   if (strcmp(event.what, "failover") == 0 && event.cause != BFO_CAUSE_PEER_DOWN) {
     module_.console().tell(event, names, now_ns());

@@ -60,7 +60,7 @@ struct RecvArgs {
   bool keeps_waiting = false;
 };
 
-/// What comm_add() is told.
+/// A communicator, for comm_add().
 template <class P>
 struct CommDesc {
   typename P::CommHandle handle{};

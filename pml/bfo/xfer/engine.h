@@ -527,7 +527,7 @@ class Engine {
   void recall_loss(PeerT& p, std::uint64_t conn);
   void drop_raw(PeerT& p);
   void give_up(PeerT& p, bool loss = true);
-  void tell_lost(PeerT& p);
+  void notify_lost(PeerT& p);
   void check_parked(PeerT& p, std::uint64_t now_ns);
   void note_absence(std::uint64_t now_ns);
   bool has_work(PeerT& p);
@@ -551,7 +551,7 @@ class Engine {
   void answer_over(PeerT& p, const core::MatchHdr& h, Name sender);
 
   // keepalive.h
-  bool owed_by(const PeerT& p) const;
+  bool awaits_peer(const PeerT& p) const;
   void ping(PeerT& p, ProcT& via);
 
   // record.h

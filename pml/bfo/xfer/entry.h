@@ -321,7 +321,7 @@ void Engine<P>::handle_done(Frag& f) {
       if (x.grant == kPing) {
         peer.pinging = false;  // a lost one is not sent again: the loss of its rail says enough
       } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
-        peer.owe_lost = true;
+        peer.lost_pending = true;
         set_timer(peer);
       } else if (!ok && !peer.lost && !peer.left) {
         hold_again(peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.raw, x.raw_len});

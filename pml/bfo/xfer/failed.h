@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // failed.h: messages whose receive ended with an error although their sender is still a peer. The sender is
-// told by a NACK with the fail flag. Its header may be sent again meanwhile, and the answer to the copy may
-// overtake the first answer, so both must be the same. If the sender knows the receiver's name, the failed
-// slot of the SlotMap does this. A header that was never answered carries only the sender's name, and a
-// receive without a name has no slot: for these there is a record here.
+// notified by a NACK with the fail flag. Its header may be sent again meanwhile, and the answer to the copy
+// may overtake the first answer, so both must be the same. If the sender knows the receiver's name, the
+// failed slot of the SlotMap does this. A header that was never answered carries only the sender's name, and
+// a receive without a name has no slot: for these there is a record here.
 //
 // A record stays as long as its peer, because nobody knows which copies are under way. The sender's name is
 // not used again either, because its send fails with the receive.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // give_up.h: a peer is declared failed, or a device that cannot be fenced is. Every request concerned ends
-// with an error, through its gate, and the peer is told.
+// with an error, through its gate, and the peer is notified.
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -126,16 +126,16 @@ void Engine<P>::on_gap_lost(RailT* rail, RailName, std::uint64_t lost) {
   PeerT& p = *rail->peer;
   if (!p.lost) p.loss = PeerLoss{Outcome::kMessageLost};  // never silent, never a hang (H4)
   give_up(p);
-  p.owe_lost = true;
-  tell_lost(p);
+  p.lost_pending = true;
+  notify_lost(p);
 }
 
-/// A peer that was declared failed may wait for messages that will not come. It is told once, as soon as a
-/// rail is up (H11).
+/// A peer that was declared failed may wait for messages that will not come. It is notified once, as soon as
+/// a rail is up (H11).
 template <class P>
-[[gnu::cold]] void Engine<P>::tell_lost(PeerT& p) {
-  if (p.left) p.owe_lost = false;
-  for (unsigned i = 0; i < p.n_rails && p.owe_lost; ++i) {
+[[gnu::cold]] void Engine<P>::notify_lost(PeerT& p) {
+  if (p.left) p.lost_pending = false;
+  for (unsigned i = 0; i < p.n_rails && p.lost_pending; ++i) {
     RailT& rail = p.rails[i];
     if (rail.name.conn == 0 || (rail.state != RailState::kUp && rail.state != RailState::kSuspect)) continue;
     Frag* const f = port_.frag_alloc();
@@ -154,14 +154,14 @@ template <class P>
     ++frags_out_;
     const Post post = port_.send_bytes(rail.handle, h.type, &h, sizeof h, nullptr, 0, *f);
     if (taken(post)) {
-      p.owe_lost = false;
+      p.lost_pending = false;
       counters_.bytes_headers += sizeof h;
     }
     if (post == Post::kAccepted) return;
     --frags_out_;
     port_.frag_free(*f);
   }
-  if (p.owe_lost) set_timer(p);
+  if (p.lost_pending) set_timer(p);
 }
 
 template <class P>
@@ -265,7 +265,7 @@ template <class P>
 /// (H15).
 template <class P>
 void Engine<P>::check_parked(PeerT& p, std::uint64_t now_ns) {
-  if (p.owe_lost) tell_lost(p);
+  if (p.lost_pending) notify_lost(p);
   emit_events(p, false);
   look_for_frags(p);
   bool answers = false;
@@ -280,8 +280,8 @@ void Engine<P>::check_parked(PeerT& p, std::uint64_t now_ns) {
   if (answers || time_since(p.parked_since_ns, now_ns) < config_.park_timeout_ns) return;
   if (!has_work(p)) return;
   give_up(p);
-  p.owe_lost = true;
-  tell_lost(p);
+  p.lost_pending = true;
+  notify_lost(p);
 }
 
 }  // namespace bfo::xfer

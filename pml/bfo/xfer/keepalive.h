@@ -23,7 +23,7 @@ void Engine<P>::keep_alive() {
   if (entry.nested()) return;
   watch_wildcards();
   for (PeerT* p = peers_; p; p = p->next) {
-    const bool named = p->probed || owed_by(*p);
+    const bool named = p->probed || awaits_peer(*p);
     p->probed = false;
     const bool awaited = std::exchange(p->awaited, false) || named;
     if (!awaited || p->lost || p->parked || p->pinging || p->n_eager == 0) continue;
@@ -37,7 +37,7 @@ void Engine<P>::keep_alive() {
 
 /// Does a request wait for `p`, without anything under way that would show its death?
 template <class P>
-bool Engine<P>::owed_by(const PeerT& p) const {
+bool Engine<P>::awaits_peer(const PeerT& p) const {
   if (!p.live_sends.empty() || !p.live_recvs.empty()) return true;
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q))
     if (!q->posted.empty() || !q->stalled.empty()) return true;

@@ -266,7 +266,7 @@ template <class P>
 
 /// A rendezvous header came again for a message that is stored. The newer header is kept, because its keys
 /// name rails that are up (H21). A stored eager message is complete. If it comes again as a rendezvous,
-/// because the rails that are left take only shorter messages, its sender is told that it is received.
+/// because the rails that are left take only shorter messages, its sender is notified that it is received.
 template <class P>
 void Engine<P>::replace(Message& m, const Arrival& a) {
   if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) {

@@ -85,8 +85,8 @@ template <class P>
   for (PeerT* p = peers_; p; p = p->next) {
     if (!p->doomed || p->lost) continue;
     give_up(*p);
-    p->owe_lost = !p->knows;
-    tell_lost(*p);
+    p->lost_pending = !p->knows;
+    notify_lost(*p);
   }
 }
 

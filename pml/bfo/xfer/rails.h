@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// rails.h: the rails of each peer: which are usable, what the peer is told when one dies, and what happens
-// when it is fenced.
+// rails.h: the rails of each peer: which are usable, what the peer is notified of when one dies, and what
+// happens when it is fenced.
 //
 // The epoch is the unit of death: every notice names one, and a notice about an older epoch is ignored (H19).
 //
@@ -18,7 +18,8 @@ namespace bfo::xfer {
 template <class P>
 Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t key, bool own) {
   Entry entry(*this);
-  // The first rail's record comes with it: a peer without any rail could not be told that it is given up.
+  // The first rail's record comes with it: a peer without any rail could not be notified that it is declared
+  // failed.
   static_assert(alignof(RailT) <= alignof(PeerT));
   void* const memory = port_.alloc(sizeof(PeerT) + sizeof(RailT));
   if (!memory) return nullptr;
@@ -37,7 +38,7 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   if (p->n_rails == kMaxRails) return nullptr;
   void* const memory = p->n_rails == 0 ? static_cast<void*>(p + 1) : port_.alloc(sizeof(RailT));
   if (!memory) {
-    no_memory(*p, sizeof(RailT));  // the messages over it could not be told from a stranger's
+    no_memory(*p, sizeof(RailT));  // the messages over it could not be distinguished from a stranger's
     return nullptr;
   }
   RailT& r = *::new (memory) RailT;
@@ -136,8 +137,8 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
   }
   rail->answers = false;
   rebuild(p);
-  if (p.owe_lost) [[unlikely]]
-    tell_lost(p);
+  if (p.lost_pending) [[unlikely]]
+    notify_lost(p);
   // The first rail that comes up starts the connection of the others.
   for (unsigned i = 0; i < p.n_rails; ++i)
     if (p.rails[i].state == RailState::kIdle && p.rails[i].limits.failover) port_.connect(p.rails[i].handle);
@@ -171,14 +172,14 @@ template <class P>
   here.name = rail->name;
   on_rail_down(rail, here);
   on_rail_closed(rail, here, FenceResult::kUnfenceable, 0);
-  rail->owe_down = rail->owe_closed = false;  // the peer's own BTL reports it
+  rail->down_pending = rail->closed_pending = false;  // the peer's own BTL reports it
   bool hope = false;
   for (unsigned i = 0; i < p.n_rails; ++i) hope = hope || p.rails[i].state != RailState::kUnusable;
   if (may_have_lost || !hope) {
     if (may_have_lost && !p.lost) p.loss.outcome = Outcome::kMessageLost;
     give_up(p);
-    p.owe_lost = true;
-    tell_lost(p);
+    p.lost_pending = true;
+    notify_lost(p);
   }
 }
 
@@ -209,8 +210,8 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   rail->answers = false;
   rail->dead = ev.name;
   rail->dead_cause = ev.cause;
-  rail->owe_down = ev.name.conn != 0 && !ev.left && !ev.late;
-  rail->owe_closed = false;
+  rail->down_pending = ev.name.conn != 0 && !ev.left && !ev.late;
+  rail->closed_pending = false;
   if (!ev.late) ++counters_.rails_lost;
   if (ev.left) [[unlikely]] {
     // One rail is enough: a process sends BYE when it has nothing left to send or receive.
@@ -251,7 +252,7 @@ void Engine<P>::on_rail_closed(RailT* rail, const RailEvent& ev, FenceResult res
     rail->unfenceable_ns = port_.now_ns();
     rail->dead = ev.name;
     rail->dead_delivered = delivered;
-    rail->owe_closed = ev.name.conn != 0 && !ev.left && !ev.late;
+    rail->closed_pending = ev.name.conn != 0 && !ev.left && !ev.late;
     rebuild(p);
   }
   if (rail->event_open && rail->event->epoch == ev.name.epoch) {
@@ -317,15 +318,15 @@ template <class P>
 void Engine<P>::rail_notices(PeerT& p) {
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& r = p.rails[i];
-    if (!(r.owe_down || r.owe_closed)) continue;
+    if (!(r.down_pending || r.closed_pending)) continue;
     core::RailHdr h{
         static_cast<std::uint8_t>(MsgType::kRailDown), 0, 0, r.dead.conn, r.dead.epoch, r.dead_cause, 0};
-    if (r.owe_down) {
-      r.owe_down = false;
+    if (r.down_pending) {
+      r.down_pending = false;
       send_raw(p, &h, sizeof h);
     }
-    if (r.owe_closed) {
-      r.owe_closed = false;
+    if (r.closed_pending) {
+      r.closed_pending = false;
       h.type = static_cast<std::uint8_t>(MsgType::kEpochClosed);
       h.delivered = r.dead_delivered;
       send_raw(p, &h, sizeof h);

@@ -167,7 +167,8 @@ typename Engine<P>::Waiting Engine<P>::waiting_again(const PeerT& p) const {
   for (SendRequest* r = p.live_sends.front(); r; r = p.live_sends.next(r)) {
     const auto& x = r->xfer;
     if (x.phase == SendPhase::kOpening || x.phase == SendPhase::kSending) w.bytes += x.rndv->again;
-    if (x.phase == SendPhase::kOpening && x.rndv->restarts == 0 && x.rndv->opened && (x.owed & kOweStart))
+    if (x.phase == SendPhase::kOpening && x.rndv->restarts == 0 && x.rndv->opened &&
+        (x.pending & kPendingStart))
       message(x.rndv->gone.bytes());
   }
   for (RecvRequest* r = p.live_recvs.front(); r; r = p.live_recvs.next(r))
@@ -190,7 +191,7 @@ void Engine<P>::emit_events(PeerT& p, bool now) {
     busy = s->xfer.phase == SendPhase::kDraining || s->xfer.phase == SendPhase::kNotified;
   for (RecvRequest* q = p.live_recvs.front(); q && !busy; q = p.live_recvs.next(q))
     busy = q->xfer.phase == RecvPhase::kAsking || q->xfer.phase == RecvPhase::kQuiescing ||
-           q->xfer.phase == RecvPhase::kQuiet;
+           q->xfer.phase == RecvPhase::kQuiesced;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& r = p.rails[i];
     if (!r.event_open || (!now && (busy || r.event->closed_ns == 0))) continue;

@@ -68,7 +68,7 @@ void Engine<P>::recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in) {
 template <class P>
 void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput& in) {
   auto& x = r.xfer;
-  if (actions & (core::kSendStart | core::kSendWrite)) x.owed &= static_cast<std::uint8_t>(~kOweStart);
+  if (actions & (core::kSendStart | core::kSendWrite)) x.pending &= static_cast<std::uint8_t>(~kPendingStart);
   if (actions & core::kSendStart) RndvCopy<P>::start(*this, r);
   if (actions & core::kSendWrite) Rput<P>::grant_arrived(*this, r, *in.put, in.arrival->rail);
   if (actions & core::kSendNewRound) {
@@ -85,7 +85,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     note_restart(*x.proc->peer);
   }
   if (actions & core::kSendNotify) {
-    x.owed |= kOweNotify;
+    x.pending |= kPendingNotify;
     ready(r);
   }
   if (actions & core::kSendPlan) {
@@ -100,11 +100,11 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     note_resumed(*x.proc->peer);
     x.rndv->dirty_rails = 0;
     x.rndv->frags = 0;
-    x.owed = 0;
+    x.pending = 0;
   }
   if (actions & core::kSendOpen) {
     hold_header(x);
-    x.owed |= kOweStart;
+    x.pending |= kPendingStart;
     ready(r);
   }
   if (actions & core::kSendDrain) {
@@ -116,13 +116,13 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     if (in.all_read && x.rndv->exposed != 0) note_all_read(r);
     // FIN, NACK and the ACK of the last FRAG all say that the receiver does not read any more
     x.rndv->exposed = 0;
-    x.owed = 0;
+    x.pending = 0;
     x.rndv->todo.clear();
     Rput<P>::reset(*this, r);
     send_check(r);
   }
   if (actions & core::kSendFail) {
-    x.owed = 0;
+    x.pending = 0;
     x.rndv->todo.clear();
     Rput<P>::reset(*this, r);
     x.outcome = x.proc->peer->loss.outcome;
@@ -174,11 +174,11 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
   }
   if (actions & core::kRecvAnswer) {
     if (in.arrival != nullptr && !(actions & core::kRecvReopen)) Rget<P>::refresh(*this, r, *in.arrival);
-    x.owed |= x.protocol == Protocol::kCopy ? kOweStart : kOweData;
+    x.pending |= x.protocol == Protocol::kCopy ? kPendingStart : kPendingData;
     ready(r);
   }
   if (actions & core::kRecvAsk) {
-    x.owed = kOweNotify;
+    x.pending = kPendingNotify;
     ready(r);
   }
   if (actions & core::kRecvQuiesce) quiesce(r, in);
@@ -190,8 +190,8 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
     Rget<P>::reset(*this, r);
     Rput<P>::reset(*this, r);
   }
-  if (actions & core::kRecvQuiet) {
-    x.owed = kOweQuiet;
+  if (actions & core::kRecvRestartAck) {
+    x.pending = kPendingRestartAck;
     ready(r);
   }
   if (actions & core::kRecvSenderDone) Rput<P>::sender_done(*this, r);
@@ -200,23 +200,23 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
       // FIN is sent when the gate opens: no READ of this process may run after the sender completes
     } else if (x.length > x.rndv->want) {
       raw_restart(peer, MsgType::kRestartNack, 0, identity(r), x.rndv->peer_name, x.rndv->name);
-    } else if (x.owed & kOweStart) {
+    } else if (x.pending & kPendingStart) {
       const core::AckHdr h{static_cast<std::uint8_t>(MsgType::kAck), 0, 0, x.rndv->peer_name.value,
                            x.rndv->name.value};
       send_raw(peer, &h, sizeof h);
     }
-    x.owed = 0;
+    x.pending = 0;
     x.rndv->todo.clear();
   }
   if (actions & core::kRecvFail) {
-    x.owed = 0;
+    x.pending = 0;
     x.rndv->todo.clear();
     x.status.outcome = peer.loss.outcome;
     fence_all(x.rndv->ledger);
   }
   if (actions & core::kRecvAnswerNack) {
     if (x.protocol == Protocol::kGet && x.rndv->ledger != nullptr)
-      x.rndv->nack_owed = true;
+      x.rndv->nack_pending = true;
     else
       answer_nack(r);
   }
@@ -236,7 +236,7 @@ void Engine<P>::recv_over(RecvRequest& r) {
   PeerT& peer = *x.proc->peer;
   auto& d = *x.rndv;
   const bool failed = recv_failed(r);
-  if (d.nack_owed || failed) [[unlikely]] {  // the sender must not wait for a receive that failed (H12)
+  if (d.nack_pending || failed) [[unlikely]] {  // the sender must not wait for a receive that failed (H12)
     answer_nack(r);
   } else if (x.protocol == Protocol::kGet) {
     const core::FinHdr h{
@@ -262,7 +262,7 @@ void Engine<P>::send_check(SendRequest& r) {
       return;
     }
     if (!x.rndv->todo.empty()) {
-      x.owed |= kOweData;
+      x.pending |= kPendingData;
       ready(r);
     }
     return;

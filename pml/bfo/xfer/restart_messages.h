@@ -60,7 +60,7 @@ template <class P>
 void Engine<P>::quiesce(RecvRequest& r, const RecvInput& in) {
   auto& x = r.xfer;
   if (x.phase == RecvPhase::kQuiescing) {
-    x.owed = 0;
+    x.pending = 0;
     x.rndv->todo.clear();
     x.rndv->frags_due = in.restart->frags;
     x.rndv->looks = kLooks;

@@ -152,7 +152,7 @@ struct Rget {
     auto& x = r.xfer;
     if (x.phase != core::SendPhase::kOpening || x.protocol != Protocol::kGet) return false;
     if (x.rndv->restarts != 0 || !x.rndv->gone.empty() || !e.gate_clear(x)) return false;
-    x.owed = 0;
+    x.pending = 0;
     x.phase = core::SendPhase::kIdle;
     e.send_over(r);
     return true;
@@ -221,7 +221,7 @@ struct Rget {
   static bool serve(E& e, RecvRequest& r) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
-    x.owed &= static_cast<std::uint8_t>(~(kOweData | kOweStart));
+    x.pending &= static_cast<std::uint8_t>(~(kPendingData | kPendingStart));
     std::uint32_t refused = 0;
     while (x.rndv && !x.rndv->todo.empty()) {  // a READ that ends inside its call may complete the request
       const core::RailKey* key = nullptr;
@@ -249,7 +249,7 @@ struct Rget {
       if (!best || !read(e, r, *best, *key, x.rndv->todo.front())) {
         if (best) refused |= 1u << best->index;
         if (best) continue;
-        x.owed |= kOweData;
+        x.pending |= kPendingData;
         return false;
       }
     }
@@ -329,7 +329,7 @@ struct Rget {
     if (!r) return;
     read_ended(e, *r, f);
     if (r->xfer.phase == core::RecvPhase::kReceiving && !r->xfer.rndv->todo.empty()) {
-      r->xfer.owed |= kOweData;
+      r->xfer.pending |= kPendingData;
       e.ready(*r);
     }
   }
@@ -351,7 +351,7 @@ struct Rget {
       if (x.phase == core::RecvPhase::kReceiving && fx.length == d.want && d.in_flight == 0 &&
           d.ledger == nullptr && d.have.empty() && d.lost.empty()) [[likely]] {
         // One READ brought everything: the same as three steps of the table.
-        x.owed = 0;
+        x.pending = 0;
         x.phase = core::RecvPhase::kIdle;
         e.recv_over(r);
         return;

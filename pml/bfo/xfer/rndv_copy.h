@@ -38,7 +38,7 @@ struct RndvCopy {
     x.rndv = rndv;
     x.protocol = Protocol::kCopy;
     x.phase = core::SendPhase::kOpening;
-    x.owed = kOweStart;
+    x.pending = kPendingStart;
     auto& d = *rndv;
     d.name = name;
     d.peer_name = Name();
@@ -66,7 +66,7 @@ struct RndvCopy {
     ++e.counters_.rndv_sent;
     const Peer<P>& p = *x.proc->peer;
     if (!p.active && p.n_eager != 0 && e.open(r)) [[likely]]
-      x.owed &= static_cast<std::uint8_t>(~kOweStart);
+      x.pending &= static_cast<std::uint8_t>(~kPendingStart);
     else
       e.ready(r);
     return true;
@@ -84,7 +84,7 @@ struct RndvCopy {
     x.rndv->undelivered = x.rndv->todo.bytes();
     if (x.rndv->undelivered == 0)
       return e.send_check(r);  // its end must not wait for what other requests have to post
-    x.owed |= kOweData;
+    x.pending |= kPendingData;
     e.ready(r);
   }
 
@@ -138,7 +138,7 @@ struct RndvCopy {
         e.port_.frag_free(*f);
       }
     }
-    x.owed &= static_cast<std::uint8_t>(~kOweData);
+    x.pending &= static_cast<std::uint8_t>(~kPendingData);
     e.send_check(r);
     return true;
   }
@@ -149,7 +149,7 @@ struct RndvCopy {
     const core::AckHdr h{static_cast<std::uint8_t>(core::MsgType::kAck), 0, 0, x.rndv->peer_name.value,
                          x.rndv->name.value};
     if (!e.post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true)) return false;
-    x.owed &= static_cast<std::uint8_t>(~(kOweStart | kOweData));
+    x.pending &= static_cast<std::uint8_t>(~(kPendingStart | kPendingData));
     return true;
   }
 
@@ -158,11 +158,11 @@ struct RndvCopy {
     x.protocol = Protocol::kCopy;
     x.rndv->todo.clear();
     x.rndv->undelivered = 0;
-    x.owed &= static_cast<std::uint8_t>(~(kOweData | kOweStart));
+    x.pending &= static_cast<std::uint8_t>(~(kPendingData | kPendingStart));
   }
   static void reset(E&, RecvRequest& r) {
     auto& x = r.xfer;
-    x.owed &= static_cast<std::uint8_t>(~(kOweData | kOweStart));
+    x.pending &= static_cast<std::uint8_t>(~(kPendingData | kPendingStart));
   }
 };
 
@@ -243,7 +243,7 @@ template <class P>
   x.length = h.length;
   x.rndv = take_rndv(free_recv_rndv_);
   const Name name = x.rndv ? recvs_.insert(&r) : Name();
-  if (!name) [[unlikely]] {  // no name is free, or no memory: this message fails, and its sender is told
+  if (!name) [[unlikely]] {  // no name is free, or no memory: this message fails, and its sender is notified
     if (x.rndv) give_rndv(free_recv_rndv_, x.rndv);
     set_matched(r, p, h.match, h.length);
     x.status.length = 0;
@@ -263,8 +263,8 @@ template <class P>
   d.lost.clear();
   d.todo.clear();
   d.doubtful.clear();
-  x.owed = 0;
-  d.nack_owed = false;
+  x.pending = 0;
+  d.nack_pending = false;
   d.sender_done = false;
   d.no_rdma = false;
   d.registered = false;
@@ -319,7 +319,7 @@ void Engine<P>::choose_protocol(RecvRequest& r, const Arrival& a) {
   if (x.protocol != Protocol::kCopy) x.rndv->todo.assign_complement(x.rndv->have, x.rndv->want);
   if (x.protocol == Protocol::kGet) Rget<P>::align_todo(r);
   x.rndv->total = x.rndv->todo.bytes();
-  x.owed |= x.protocol == Protocol::kCopy ? kOweStart : kOweData;
+  x.pending |= x.protocol == Protocol::kCopy ? kPendingStart : kPendingData;
 }
 
 template <class P>
@@ -354,7 +354,7 @@ void Engine<P>::on_frag(const Arrival& a) {
   }
   ++x.rndv->frags;
   if (x.phase == RecvPhase::kReceiving) [[likely]] {
-    x.owed &= static_cast<std::uint8_t>(~kOweStart);  // the ACK has arrived
+    x.pending &= static_cast<std::uint8_t>(~kPendingStart);  // the ACK has arrived
     store_frag(*r, h.offset, payload);
     PeerT& peer = *x.proc->peer;
     recv_check(*r);

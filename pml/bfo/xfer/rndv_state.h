@@ -20,12 +20,12 @@ enum class Protocol : std::uint8_t { kEager, kCopy, kGet, kPut };
 
 /// Control messages that the state of a request requires. They are derived from the state, never stored as
 /// packets (H11).
-enum Owed : std::uint8_t {
-  kOweNothing = 0,
-  kOweStart = 1,   ///< S: MATCH, RNDV or RGET.      R: ACK
-  kOweData = 2,    ///< S: FRAGs or writes.          R: PUTs or READs
-  kOweNotify = 4,  ///< S: RNDVRESTARTNOTIFY.        R: RECVERRNOTIFY
-  kOweQuiet = 8    ///<                              R: RNDVRESTARTACK
+enum Pending : std::uint8_t {
+  kPendingNothing = 0,
+  kPendingStart = 1,      ///< S: MATCH, RNDV or RGET.      R: ACK
+  kPendingData = 2,       ///< S: FRAGs or writes.          R: PUTs or READs
+  kPendingNotify = 4,     ///< S: RNDVRESTARTNOTIFY.        R: RECVERRNOTIFY
+  kPendingRestartAck = 8  ///<                              R: RNDVRESTARTACK
 };
 
 /// One access to this process's memory that a rail may still execute (P2). `conn` and `epoch` name the
@@ -39,11 +39,11 @@ struct LedgerEntry {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   Round round = 0;
-  bool loaded = false;  ///< counted in its rail's inflight_bytes
-  bool owed = false;    ///< PUT: must be sent, for the first time or again
-  bool sent = false;    ///< PUT: its rail accepted it at least once
-  bool fin = false;     ///< its bytes are known to have arrived
-  bool dead = false;    ///< not used any more, waits only for FENCED
+  bool loaded = false;   ///< counted in its rail's inflight_bytes
+  bool pending = false;  ///< PUT: must be sent, for the first time or again
+  bool sent = false;     ///< PUT: its rail accepted it at least once
+  bool fin = false;      ///< its bytes are known to have arrived
+  bool dead = false;     ///< not used any more, waits only for FENCED
   LedgerEntry* next = nullptr;
 };
 
@@ -105,7 +105,7 @@ struct RecvRndv {
   Request* live_prev = nullptr;
   bool live_linked = false;
   /// the sender asked while READs were under way; it is answered when the gate opens
-  bool nack_owed = false;
+  bool nack_pending = false;
   bool sender_done = false;  ///< SENDDONE came: the sender will send nothing more
   bool no_rdma = false;
   bool registered = false;

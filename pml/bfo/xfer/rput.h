@@ -89,7 +89,7 @@ struct Rput {
       if (l->grant == 0 || l->fin) continue;
       // Its PUT was not sent, or came back from a rail that was not up: the rail comes up with another epoch,
       // or never, and no closing of this one will be reported.
-      const bool unsent = !l->sent || (l->owed && E::grant_over(*l));
+      const bool unsent = !l->sent || (l->pending && E::grant_over(*l));
       if (unsent && !E::usable(*l->rail, l->epoch)) {
         x.rndv->todo.add(l->begin, l->end);
         if (!l->sent && l->grant + 1 == x.rndv->next_grant) --x.rndv->next_grant;  // it was never sent
@@ -97,7 +97,7 @@ struct Rput {
         continue;
       }
       ++open;
-      if (l->owed && E::usable(*l->rail, l->epoch) && !send_put(e, r, *l)) blocked = true;
+      if (l->pending && E::usable(*l->rail, l->epoch) && !send_put(e, r, *l)) blocked = true;
     }
     std::uint32_t refused = refused_rails(e, r);
     while (!blocked && !x.rndv->todo.empty() && open < e.config_.rdma_depth * p.n_eager) {
@@ -120,14 +120,14 @@ struct Rput {
       }
       l->grant = x.rndv->next_grant++;
       l->round = x.rndv->name.round();
-      l->owed = true;
+      l->pending = true;
       rail->inflight_bytes += g.size();
       l->loaded = true;
       ++open;
       if (!send_put(e, r, *l)) refused |= 1u << rail->index;  // the grant waits for its rail
       if (!l->sent) blocked = true;
     }
-    if (!blocked) x.owed &= static_cast<std::uint8_t>(~(kOweData | kOweStart));
+    if (!blocked) x.pending &= static_cast<std::uint8_t>(~(kPendingData | kPendingStart));
     return !blocked;
   }
 
@@ -144,7 +144,7 @@ struct Rput {
     h.grant = l.grant;
     if (!Rget<P>::key_of(e, x.rndv->reg, *l.rail, h.key)) return false;
     if (!e.post_on(*l.rail, &h, sizeof h, FragKind::kControl, x.rndv->name, true, l.grant)) return false;
-    l.owed = false;
+    l.pending = false;
     l.sent = true;
     return true;
   }
@@ -153,12 +153,12 @@ struct Rput {
   /// decides.
   static void put_lost(RecvRequest& r, std::uint32_t grant) {
     for (Ledger* l = r.xfer.rndv->ledger; l; l = l->next)
-      if (l->grant == grant) l->owed = true;
+      if (l->grant == grant) l->pending = true;
   }
   /// The sender asks again: every open grant is sent again. The sender knows which ones it has.
   static void repeat(RecvRequest& r) {
     for (Ledger* l = r.xfer.rndv->ledger; l; l = l->next)
-      if (l->grant != 0 && !l->fin) l->owed = true;
+      if (l->grant != 0 && !l->fin) l->pending = true;
   }
 
   static Ledger* find(RecvRequest& r, std::uint32_t grant) {
@@ -169,7 +169,7 @@ struct Rput {
   }
   static void again(E& e, RecvRequest& r) {
     if (r.xfer.phase != core::RecvPhase::kReceiving) return;
-    r.xfer.owed |= kOweData;
+    r.xfer.pending |= kPendingData;
     e.ready(r);
   }
 
@@ -279,7 +279,7 @@ struct Rput {
     ++x.rndv->n_grants;
     (x.rndv->last_grant ? x.rndv->last_grant->next : x.rndv->grants) = g;
     x.rndv->last_grant = g;
-    x.owed |= kOweData;
+    x.pending |= kPendingData;
     e.ready(r);
   }
 
@@ -322,7 +322,7 @@ struct Rput {
     }
     x.rndv->last_grant = last;
     if (full != 0) return false;
-    x.owed &= static_cast<std::uint8_t>(~kOweData);
+    x.pending &= static_cast<std::uint8_t>(~kPendingData);
     e.send_check(r);
     return true;
   }
@@ -376,7 +376,7 @@ struct Rput {
     auto& x = r.xfer;
     if (x.phase != core::SendPhase::kSending || x.rndv->undelivered != 0) return false;
     if (x.rndv->grants != nullptr || !e.gate_clear(x)) return false;
-    x.owed = 0;
+    x.pending = 0;
     x.phase = core::SendPhase::kIdle;
     reset(e, r);
     e.send_over(r);

@@ -378,15 +378,15 @@ template <class P>
 bool Engine<P>::serve(SendRequest& r) {
   auto& x = r.xfer;
   if (x.protocol == Protocol::kEager) return Eager<P>::serve(*this, r);
-  if (x.owed & kOweNotify) {
+  if (x.pending & kPendingNotify) {
     if (!send_notify(r)) return false;
-    x.owed &= static_cast<std::uint8_t>(~kOweNotify);
+    x.pending &= static_cast<std::uint8_t>(~kPendingNotify);
   }
-  if (x.owed & kOweStart) {
+  if (x.pending & kPendingStart) {
     if (!open(r)) return false;
-    x.owed &= static_cast<std::uint8_t>(~kOweStart);
+    x.pending &= static_cast<std::uint8_t>(~kPendingStart);
   }
-  if (!(x.owed & kOweData)) return true;
+  if (!(x.pending & kPendingData)) return true;
   if (x.rndv->todo.incomplete()) [[unlikely]] {
     no_memory(*x.proc->peer, sizeof(Range));
     return true;
@@ -397,15 +397,15 @@ bool Engine<P>::serve(SendRequest& r) {
 template <class P>
 bool Engine<P>::serve(RecvRequest& r) {
   auto& x = r.xfer;
-  if (x.owed & kOweNotify) {
+  if (x.pending & kPendingNotify) {
     if (!send_recv_err(r)) return false;
-    x.owed &= static_cast<std::uint8_t>(~kOweNotify);
+    x.pending &= static_cast<std::uint8_t>(~kPendingNotify);
   }
-  if (x.owed & kOweQuiet) {
+  if (x.pending & kPendingRestartAck) {
     if (!send_restart_ack(r)) return false;
-    x.owed &= static_cast<std::uint8_t>(~kOweQuiet);
+    x.pending &= static_cast<std::uint8_t>(~kPendingRestartAck);
   }
-  if (!(x.owed & (kOweStart | kOweData))) return true;
+  if (!(x.pending & (kPendingStart | kPendingData))) return true;
   if (x.rndv->todo.incomplete()) [[unlikely]] {
     no_memory(*x.proc->peer, sizeof(Range));
     return true;

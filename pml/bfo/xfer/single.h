@@ -92,14 +92,14 @@ struct Single {
     Rget<P>::read_ended(e, r, *f);
     e.port_.frag_free(*f);
     if (x.phase != core::RecvPhase::kReceiving) return true;  // the rail was lost meanwhile
-    x.owed |= kOweData;
+    x.pending |= kPendingData;
     e.ready(r);
     return true;
   }
 
   /// Everything has arrived, and the gate is open.
   static void over(E& e, RecvRequest& r) {
-    r.xfer.owed = 0;
+    r.xfer.pending = 0;
     r.xfer.phase = core::RecvPhase::kIdle;
     e.recv_over(r);
   }
@@ -121,11 +121,11 @@ struct Single {
     d.total = d.want;
     l->grant = d.next_grant++;
     l->round = d.name.round();
-    l->owed = true;
+    l->pending = true;
     l->loaded = true;
     rail->inflight_bytes += d.want;
     if (Rput<P>::send_put(e, r, *l)) return true;
-    x.owed |= kOweData;
+    x.pending |= kPendingData;
     e.ready(r);
     return true;
   }

@@ -39,7 +39,7 @@ struct SendState {
   Seq16 seq = 0;
   SendMode mode = SendMode::kStandard;
   Protocol protocol = Protocol::kEager;
-  std::uint8_t owed = 0;
+  std::uint8_t pending = 0;
   Outcome outcome = Outcome::kOk;
   /// eager, and a rail has accepted it before; now it waits for another rail, or for a name
   bool went = false;
@@ -69,7 +69,7 @@ struct RecvState {
   // rendezvous only
   core::RecvPhase phase = core::RecvPhase::kIdle;
   Protocol protocol = Protocol::kEager;
-  std::uint8_t owed = 0;
+  std::uint8_t pending = 0;
   Seq16 seq = 0;
   Proc<P>* proc = nullptr;
   std::uint64_t length = 0;     ///< of the message
@@ -129,8 +129,8 @@ struct Rail {
   std::uint8_t index = 0;
   /// 0: its last READs had ended when it was looked at next, so it moves data as fast as READs are posted
   std::uint8_t late = kUnsure;
-  bool owe_down = false;           ///< RAILDOWN to the peer
-  bool owe_closed = false;         ///< EPOCHCLOSED to the peer
+  bool down_pending = false;       ///< RAILDOWN to the peer
+  bool closed_pending = false;     ///< EPOCHCLOSED to the peer
   RailName name;                   ///< current (or last) connection
   RailName dead;                   ///< the connection that RAILDOWN and EPOCHCLOSED are about
   std::uint32_t closed_epoch = 0;  ///< every epoch <= this is fenced
@@ -232,7 +232,7 @@ struct Peer {
   PeerLoss loss;                 ///< how its requests end when it is declared failed
   bool doomed = false;           ///< `loss` is set; it is declared failed when the engine is left
   bool knows = false;            ///< it declared this process failed first: PEERLOST is not needed
-  bool owe_lost = false;         ///< declared failed here, and PEERLOST not sent yet
+  bool lost_pending = false;     ///< declared failed here, and PEERLOST not sent yet
   bool awaited = false;          ///< the next keep_alive() sends to it, because a wildcard waits for it
   bool wanted = false;           ///< a wildcard waits for it, or did when watch_wildcards() last looked
   bool pinging = false;          ///< a message of keep_alive() is under way
