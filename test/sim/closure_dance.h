@@ -122,13 +122,13 @@ struct State {
   std::uint8_t s_grant[kRanges], s_gid[kRanges];                        // 1 + rail
   std::uint8_t s_fin[kRanges], s_fin_id[kRanges], s_fin_rail[kRanges];  // round of a pending FIN
   std::uint8_t s_fail[kRanges], s_fail_id[kRanges];                     // round of a pending FIN with fail
-  std::uint8_t s_raw_done, s_bad, s_tell;
+  std::uint8_t s_stored_done, s_bad, s_tell;
   // R
   std::uint8_t stored, keys, r_phase, r_round, r_done, r_answer, r_ask, r_quiet;
   std::uint8_t have, r_todo, r_flight, doubtful, total, next_id, nack_pending, refused;
   std::uint8_t led[kRanges], led_id[kRanges], led_fin[kRanges], led_owed[kRanges];
   std::uint8_t led_sent[kRanges];
-  std::uint8_t r_raw_nack, r_raw_ack, r_raw_fin;  // rounds of pending raw messages
+  std::uint8_t r_stored_nack, r_stored_ack, r_stored_fin;  // rounds of pending stored messages
   std::uint8_t r_bad, r_tell;
   std::uint8_t r_looks;              // kQuiescing: FRAGs that were delivered may still be in a queue
   std::uint8_t r_told;               // without kAnswerDuplicate: last round answered

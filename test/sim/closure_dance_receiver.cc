@@ -82,15 +82,15 @@ void Dance::r_event(RE ev, const Entry* m, int rail) {
       if (s.led[i] && s.led_sent[i]) s.led_fin[i] = 1;
   }
   if (a & core::kRecvFinishOk) {
-    if (mode_ == Mode::kCopy && s.r_answer) s.r_raw_ack = s.r_round;
-    if (mode_ == Mode::kGet && off(Without::kFinBehindGate)) s.r_raw_fin = s.r_round;
+    if (mode_ == Mode::kCopy && s.r_answer) s.r_stored_ack = s.r_round;
+    if (mode_ == Mode::kGet && off(Without::kFinBehindGate)) s.r_stored_fin = s.r_round;
     s.r_answer = s.r_ask = s.r_quiet = s.r_todo = 0;
   }
   if (a & core::kRecvAnswerNack) {
     if (mode_ == Mode::kGet && r_ledger())
       s.nack_pending = 1;
     else
-      s.r_raw_nack = s.r_round;
+      s.r_stored_nack = s.r_round;
   }
   if (a & core::kRecvFail) {
     s.r_bad = 1;
@@ -109,9 +109,9 @@ void Dance::r_over(bool bad) {
   s.r_done = 1;
   if (s.r_round == 0) s.r_round = 1;  // never matched: given up
   if (s.nack_pending)
-    s.r_raw_nack = s.r_round;
+    s.r_stored_nack = s.r_round;
   else if (mode_ == Mode::kGet && !bad && !off(Without::kFinBehindGate))
-    s.r_raw_fin = s.r_round;
+    s.r_stored_fin = s.r_round;
   s.nack_pending = 0;
   if (off(Without::kAnswerDuplicate)) s.r_told = s.r_round;
   for (int i = 0; i < ranges_ && !bad; ++i)
@@ -125,7 +125,7 @@ void Dance::r_nack_again(int round) {
     if (round <= s.r_told) return;
     s.r_told = static_cast<std::uint8_t>(round);
   }
-  s.r_raw_nack = s.r_round;
+  s.r_stored_nack = s.r_round;
 }
 
 void Dance::r_check() {
@@ -191,7 +191,7 @@ void Dance::r_complete(const Entry& e, int x, bool ok) {
     }
     case kAck:
       if (!ok && e.id == 1) {
-        s.r_raw_ack = e.round;
+        s.r_stored_ack = e.round;
         return;
       }
       [[fallthrough]];
@@ -202,10 +202,10 @@ void Dance::r_complete(const Entry& e, int x, bool ok) {
         r_event(RE::kControlLost);
       return;
     case kNack:
-      if (!ok) s.r_raw_nack = e.round;
+      if (!ok) s.r_stored_nack = e.round;
       return;
     case kFinGet:
-      if (!ok) s.r_raw_fin = e.round;
+      if (!ok) s.r_stored_fin = e.round;
       return;
     case kLost:
       if (!ok) s.r_tell = 1;
@@ -233,7 +233,7 @@ void Dance::r_deliver(const Entry& e, int x) {
     if (s.r_done) return r_nack_again(e.round);
     if (static_cast<RP>(s.r_phase) == RP::kIdle) {
       s.keys = e.arg;  // still unmatched: the newer header counts
-      if (off(Without::kNackProof)) s.r_raw_nack = 1;
+      if (off(Without::kNackProof)) s.r_stored_nack = 1;
       return;
     }
     if (e.round != s.r_round) return;
@@ -274,18 +274,18 @@ void Dance::r_posts(const State& from, std::vector<Next>& out, int x) {
     if (from.r_answer && mode_ == Mode::kCopy)
       r_post(
           kAck, from.r_round, 0, 0, [](State& s) { s.r_answer = 0; }, "R posts ACK");
-    if (from.r_raw_ack)
+    if (from.r_stored_ack)
       r_post(
-          kAck, from.r_raw_ack, 0, 1, [](State& s) { s.r_raw_ack = 0; }, "R posts last ACK");
-    if (from.r_raw_nack)
+          kAck, from.r_stored_ack, 0, 1, [](State& s) { s.r_stored_ack = 0; }, "R posts last ACK");
+    if (from.r_stored_nack)
       r_post(
-          kNack, from.r_raw_nack, from.r_bad, 0, [](State& s) { s.r_raw_nack = 0; }, "R posts NACK");
+          kNack, from.r_stored_nack, from.r_bad, 0, [](State& s) { s.r_stored_nack = 0; }, "R posts NACK");
     if (from.r_tell == 1)
       r_post(
           kLost, 0, 0, 0, [](State& s) { s.r_tell = 2; }, "R says it gave up");
-    if (from.r_raw_fin)
+    if (from.r_stored_fin)
       r_post(
-          kFinGet, from.r_raw_fin, 0, 0, [](State& s) { s.r_raw_fin = 0; }, "R posts FIN");
+          kFinGet, from.r_stored_fin, 0, 0, [](State& s) { s.r_stored_fin = 0; }, "R posts FIN");
     for (int i = 0; i < kRanges; ++i) {
       if ((from.r_todo >> i & 1) && rp == RP::kReceiving && mode_ == Mode::kGet && (from.keys >> x & 1) &&
           from.led[i] == 0)

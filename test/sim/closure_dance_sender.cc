@@ -68,7 +68,7 @@ void Dance::s_event(SE ev, const Entry* m, int rail) {
     }
     s_check();
   }
-  if (a & core::kSendAnswerDone) s.s_raw_done = 1;
+  if (a & core::kSendAnswerDone) s.s_stored_done = 1;
   if (a & core::kSendComplete) s.s_done = 1;
   (void)rail;
 }
@@ -133,7 +133,7 @@ void Dance::s_complete(const Entry& e, int x, bool ok) {
       }
       break;
     case kDone:
-      if (!ok) s.s_raw_done = 1;
+      if (!ok) s.s_stored_done = 1;
       break;
     case kLost:
       if (!ok) s.s_tell = 1;
@@ -147,7 +147,7 @@ void Dance::s_complete(const Entry& e, int x, bool ok) {
 void Dance::s_deliver(const Entry& e, int x) {
   State& s = c_;
   if (s.s_done) {
-    if (e.type == kRerr && !off(Without::kSendDone)) s.s_raw_done = 1;
+    if (e.type == kRerr && !off(Without::kSendDone)) s.s_stored_done = 1;
     return;
   }
   const bool now = e.round == s.s_round;
@@ -197,9 +197,9 @@ void Dance::s_posts(const State& from, std::vector<Next>& out, int x) {
       s_post(
           kOpen, from.s_round, mode_ == Mode::kGet ? alive : 0, 0, [](State& s) { s.s_open = 0; },
           "S posts OPEN");
-    if (from.s_raw_done)
+    if (from.s_stored_done)
       s_post(
-          kDone, from.s_round, from.s_bad, 0, [](State& s) { s.s_raw_done = 0; }, "S posts SENDDONE");
+          kDone, from.s_round, from.s_bad, 0, [](State& s) { s.s_stored_done = 0; }, "S posts SENDDONE");
     if (from.s_tell == 1)
       s_post(
           kLost, 0, 0, 0, [](State& s) { s.s_tell = 2; }, "S says it gave up");

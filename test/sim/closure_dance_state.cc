@@ -17,8 +17,9 @@ std::string Dance::describe(const State& s) const {
                   std::to_string(s.r_round) + " have " + std::to_string(s.have) + " todo " +
                   std::to_string(s.r_todo) + " ledger";
   for (int i = 0; i < kRanges; ++i) t += " " + std::to_string(s.led[i]) + (s.led_fin[i] ? "f" : "");
-  t += "; pending " + std::to_string(s.s_open) + std::to_string(s.s_notify) + std::to_string(s.s_raw_done) +
-       " " + std::to_string(s.r_answer) + std::to_string(s.r_ask) + std::to_string(s.r_quiet);
+  t += "; pending " + std::to_string(s.s_open) + std::to_string(s.s_notify) +
+       std::to_string(s.s_stored_done) + " " + std::to_string(s.r_answer) + std::to_string(s.r_ask) +
+       std::to_string(s.r_quiet);
   for (int x = 0; x < rails_; ++x)
     t += "; rail " + std::to_string(s.side[x][0]) + std::to_string(s.side[x][1]) + " q " +
          std::to_string(s.q[x][0].n) + " " + std::to_string(s.q[x][1].n);

@@ -33,8 +33,8 @@ std::string Sequence::describe(const State& s) const {
   std::string t = "S next " + std::to_string(s.next) + " stop " + std::to_string(s.stop) + " confirmed " +
                   std::to_string(s.confirmed) + (s.resent ? " hold " + std::to_string(s.hold) : "") +
                   " again " + std::to_string(s.again) + " opened " + std::to_string(s.open_done) +
-                  "; R accepted " + std::to_string(s.accepted) + " early " + std::to_string(s.early) +
-                  " first " + std::to_string(s.first);
+                  "; R accepted " + std::to_string(s.accepted) + " out of sequence " +
+                  std::to_string(s.out_of_sequence) + " first " + std::to_string(s.first);
   for (const Rail& r : s.rail) {
     t += std::string("; rail ") + (r.dead ? "dead" : "up") + (r.closed ? " closed" : "");
     for (const Flight& f : r.flight)
@@ -236,8 +236,8 @@ void Sequence::take(int message) {
 }
 
 void Sequence::drain_early() {
-  for (int n = c_.accepted; n < kMessages && (c_.early >> n & 1); ++n) {
-    c_.early = static_cast<std::uint16_t>(c_.early & ~(1 << n));
+  for (int n = c_.accepted; n < kMessages && (c_.out_of_sequence >> n & 1); ++n) {
+    c_.out_of_sequence = static_cast<std::uint16_t>(c_.out_of_sequence & ~(1 << n));
     take(n);
     if (c_.twice == n + 1) return;  // its copy is first in the list now and fits nowhere: nothing moves
   }
@@ -251,20 +251,20 @@ void Sequence::arrive(int message, int number) {
   if (!open && place != SeqPlace::kPast) {
     if (off(Without::kUnknownContext)) return;
     if (message < kFirstComm) return broken("a message of the freed communicator is kept for the next one");
-    c_.early = static_cast<std::uint16_t>(c_.early | 1 << message);
+    c_.out_of_sequence = static_cast<std::uint16_t>(c_.out_of_sequence | 1 << message);
     return;
   }
   switch (place) {
     case SeqPlace::kExpected:
       if (!there) broken("a message was received in another communicator");
-      if (c_.twice && (c_.early || c_.twice <= c_.accepted)) return;
+      if (c_.twice && (c_.out_of_sequence || c_.twice <= c_.accepted)) return;
       take(message);
       return drain_early();
     case SeqPlace::kFuture:
       if (off(Without::kKeepEarly)) return;
       if (!there || message < c_.accepted) return broken("a copy is stored as a message to come");
-      if (off(Without::kEarlyDuplicate) && (c_.early >> message & 1)) c_.twice = u8(message + 1);
-      c_.early = static_cast<std::uint16_t>(c_.early | 1 << message);
+      if (off(Without::kEarlyDuplicate) && (c_.out_of_sequence >> message & 1)) c_.twice = u8(message + 1);
+      c_.out_of_sequence = static_cast<std::uint16_t>(c_.out_of_sequence | 1 << message);
       return;
     case SeqPlace::kPast:
       if (off(Without::kDuplicate)) return take(message);

@@ -6,8 +6,8 @@
 // Numbers go round every eight messages and the window is two of them: the model calls the functions of
 // common/seq.h and pml/bfo/core/seq_window.h with numbers a multiple of 8192 apart, so that an eighth of the
 // circle is one step. Fast rails carry many messages while a copy on a slow one waits: that is how a number
-// comes round before its last user is gone (H5, H6), or before an answer about the window comes that was held
-// up. The first message is a rendezvous whose header is repeated until it is answered (H7, H11).
+// comes round before its last user is gone (H5, H6), or before an answer about the window comes that was
+// delayed up. The first message is a rendezvous whose header is repeated until it is answered (H7, H11).
 //
 // Assumed of the rails, and proved by M2: each takes its messages in order; one that dies at the sender may
 // still deliver until it is closed at the receiver; what was acknowledged is delivered before; the sender
@@ -61,7 +61,7 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "behind is a duplicate",
                                                 "one copy is stored",
                                                 "ahead is stored",
-                                                "unknown context is parked",
+                                                "unknown context is kept",
                                                 "NACK from proof only",
                                                 "a header is answered again",
                                                 "sent again unchanged",
@@ -84,8 +84,8 @@ struct Rail {
 
 /// Numbers of messages count up without end; what the code sees of one is seq_of().
 struct State {
-  std::uint16_t again;  ///< one bit per message to be sent again
-  std::uint16_t early;  ///< one bit per message stored out of sequence, or parked
+  std::uint16_t again;            ///< one bit per message to be sent again
+  std::uint16_t out_of_sequence;  ///< one bit per message stored: out of sequence, or of an unknown context
   Rail rail[kRails];
   // sender
   std::uint8_t next, stop, confirmed, hold, resent;

@@ -260,21 +260,21 @@ void warm(World& w) {
 
 /// A rendezvous that finds no record waits at its sender, and fails alone at its receiver.
 TEST(Memory, NoRecordForARendezvous) {
-  for (const int starved : {0, 1}) {
+  for (const int without_memory : {0, 1}) {
     World w({});
     meet(w);
-    w.ports[starved]->refuse_ = [](std::size_t n) {
+    w.ports[without_memory]->refuse_ = [](std::size_t n) {
       return n == sizeof(xfer::SendRndv<FakePort>) || n == sizeof(xfer::RecvRndv<FakePort>);
     };
     const auto [s, r] = transfer(w, 3000);
     ASSERT_TRUE(w.run());
-    EXPECT_EQ(s->done, starved == 1);
-    w.ports[starved]->refuse_ = nullptr;
+    EXPECT_EQ(s->done, without_memory == 1);
+    w.ports[without_memory]->refuse_ = nullptr;
     w.engines[0]->progress(w.now);
     ASSERT_TRUE(w.run());
     ASSERT_TRUE(s->done && r->done);
-    EXPECT_EQ(r->status.outcome, starved == 1 ? Outcome::kNoMemory : Outcome::kOk);
-    EXPECT_EQ(s->outcome == Outcome::kOk, starved == 0);
+    EXPECT_EQ(r->status.outcome, without_memory == 1 ? Outcome::kNoMemory : Outcome::kOk);
+    EXPECT_EQ(s->outcome == Outcome::kOk, without_memory == 0);
     EXPECT_EQ(w.ports[0]->peers_failed_ + w.ports[1]->peers_failed_, 0);
     EXPECT_EQ(w.engines[0]->unfinished() + w.engines[1]->unfinished(), 0u);
   }
@@ -283,7 +283,7 @@ TEST(Memory, NoRecordForARendezvous) {
 /// What a request needs for itself is waited for, or refused: no peer is given up.
 TEST(Memory, GrantsAndReadsWaitForTheirEntries) {
   for (bool get : {true, false}) {
-    for (int starved : {0, 1}) {
+    for (int without_memory : {0, 1}) {
       World::Options o;
       o.get = get;
       o.put = !get;
@@ -291,11 +291,11 @@ TEST(Memory, GrantsAndReadsWaitForTheirEntries) {
       meet(w);
       warm(w);
       int left = 12;
-      w.ports[starved]->refuse_ = [&](std::size_t) { return left-- > 0; };
+      w.ports[without_memory]->refuse_ = [&](std::size_t) { return left-- > 0; };
       RecvReq* r = w.irecv(1, 0, 1, 30000);
       SendReq* s = w.isend(0, 1, 1, pattern(30000, 1));
       for (int i = 0; i < 50 && !r->done; ++i) ASSERT_TRUE(w.run());
-      ASSERT_TRUE(s->done && r->done) << get << starved;
+      ASSERT_TRUE(s->done && r->done) << get << without_memory;
       EXPECT_EQ(r->data, pattern(30000, 1));
       EXPECT_EQ(w.ports[0]->peers_failed_ + w.ports[1]->peers_failed_, 0);
     }

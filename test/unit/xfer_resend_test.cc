@@ -138,7 +138,7 @@ TEST(Communicator, FreedAndContextReused_LateCopyIsADuplicate) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(w.irecv(1, 0, 1, 8, a1)->done);
   w.engines[0]->comm_del(a0);
   w.engines[1]->comm_del(a1);
-  w.arrive(late);  // parked: the communicator does not exist
+  w.arrive(late);  // kept: the communicator does not exist
   a0 = w.add_comm(0, 9);
   a1 = w.add_comm(1, 9);
   w.arrive(late);

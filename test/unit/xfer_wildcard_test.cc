@@ -56,7 +56,7 @@ TEST(Wildcard, PeerRanOutOfMemory_TheErrorSaysThat) {
   World w(crowd(3));
   meet(w);
   RecvReq* r = any(w);
-  w.engines[0]->on_message_unkept(w.rail(0, 1, 0), 100);
+  w.engines[0]->on_message_unstored(w.rail(0, 1, 0), 100);
   ASSERT_TRUE(r->done);
   EXPECT_EQ(r->status.outcome, Outcome::kNoMemory);
 }

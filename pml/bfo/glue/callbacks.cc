@@ -96,7 +96,7 @@ constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),
   for (size_t i = 0; i < des.des_segment_count; ++i) size += des.des_segments[i].seg_len;
   auto* whole = static_cast<uint8_t*>(module.port().alloc(size));
   if (OPAL_UNLIKELY(whole == nullptr)) {
-    module.engine().on_message_unkept(nullptr, size);
+    module.engine().on_message_unstored(nullptr, size);
     return;
   }
   size_t at = 0;

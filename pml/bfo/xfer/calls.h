@@ -58,7 +58,7 @@ struct RecvInput {
 /// What a receive finds among the messages that no receive has matched. `own`: the send to oneself that it
 /// was matched with.
 template <class P>
-struct Stored {
+struct Unmatched {
   bool found = false;
   typename P::SendRequest* own = nullptr;
 };

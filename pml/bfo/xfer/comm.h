@@ -48,9 +48,9 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
     count_lost(*c);
   // Messages that came before the communicator existed: in order of arrival, through the same duplicate check
   // as others.
-  while (Message* m = parked_comms_.find(*this, d.ctx)) {
-    parked_comms_.remove(*this, m);
-    parked_.remove(*this, m);
+  while (Message* m = unknown_by_comm_.find(*this, d.ctx)) {
+    unknown_by_comm_.remove(*this, m);
+    unknown_comm_.remove(*this, m);
     unknown_held(m->rail) -= unknown_cost(m->size);
     dispatch(m->rail, m->epoch, m->match.type, m->bytes());  // no receive is posted yet
     free_message(m);
@@ -71,7 +71,7 @@ void Engine<P>::comm_free(CommT* c) {
   for (std::int32_t i = 0; i < c->size; ++i) {
     ProcT* const p = c->procs[i];
     if (!p) continue;
-    while (Message* m = p->early.pop_front(*this)) free_message(m);
+    while (Message* m = p->out_of_sequence.pop_front(*this)) free_message(m);
     while (Message* m = p->unexpected.pop_front(*this)) {
       c->arrivals.remove(*this, m);
       free_message(m);
@@ -83,7 +83,7 @@ void Engine<P>::comm_free(CommT* c) {
     port_.free(p);
   }
   c->wild.forget(*this);
-  while (Message* m = c->held.pop_front(*this)) free_message(m);
+  while (Message* m = c->taken_by_probe.pop_front(*this)) free_message(m);
   port_.free(c->procs);
   comm_pages_[c->ctx / kCommPage][c->ctx % kCommPage] = nullptr;
   comms_.remove(c);
@@ -125,7 +125,7 @@ void Engine<P>::remember(ProcT& p) {
   if (!p.peer && p.expected == 0 && p.next_seq == 0) return;
   PeerT* const known = peer_of(p);
   if (!known) {  // without memory for it the numbering is lost, and later nobody can tell whose it was
-    unmet_unkept_ = nameless_unkept_ = sizeof(PastSequence);
+    unmet_unstored_ = anonymous_unstored_ = sizeof(PastSequence);
     return;
   }
   PeerT& peer = *known;

@@ -34,9 +34,9 @@ struct Proc {
   Seq16 hold_seq = 0;
   // receiving
   Seq16 expected = 0;
-  Seq16 last_early = 0;                ///< the highest number in `early`
-  MessageQueue<P, SeqKey> early;       ///< out of sequence, as they came
-  MessageQueue<P, TagKey> unexpected;  ///< in sequence, not matched
+  Seq16 last_out_of_sequence = 0;           ///< the highest number in `out_of_sequence`
+  MessageQueue<P, SeqKey> out_of_sequence;  ///< out of sequence, as they came
+  MessageQueue<P, TagKey> unexpected;       ///< in sequence, not matched
   PostedQueue<P> posted;
   List<typename P::SendRequest, XferLink> stalled;  ///< sends that wait for the sequence window (H5)
   Proc* next_stalled = nullptr;                     ///< list of all ranks with stalled sends
@@ -69,10 +69,10 @@ struct Comm {
   /// Members that are not this process.
   std::int32_t others() const { return inter ? size : size - 1; }
   Proc<P>** procs = nullptr;
-  PostedQueue<P> wild;            ///< posted with MPI_ANY_SOURCE
-  CommQueue<P, TagKey> held;      ///< taken by a matched probe, not yet received
-  CommQueue<P, TagKey> arrivals;  ///< all unexpected, in order of arrival
-  std::uint64_t post_order = 0;   ///< of the next receive
+  PostedQueue<P> wild;                  ///< posted with MPI_ANY_SOURCE
+  CommQueue<P, TagKey> taken_by_probe;  ///< taken by a matched probe, not yet received
+  CommQueue<P, TagKey> arrivals;        ///< all unexpected, in order of arrival
+  std::uint64_t post_order = 0;         ///< of the next receive
 };
 
 }  // namespace bfo::xfer

@@ -70,7 +70,7 @@ struct Eager {
       return true;
     }
     if (fits || rails == 0) return false;
-    if (!RndvCopy<P>::begin(e, r)) p.nameless.push_back(&r);  // the rails that are left have smaller limits
+    if (!RndvCopy<P>::begin(e, r)) p.unnamed.push_back(&r);  // the rails that are left have smaller limits
     return true;
   }
   static bool serve(E&, RecvRequest&) { return true; }
@@ -136,7 +136,7 @@ bool Engine<P>::begin_send(SendRequest& r) {
     return false;
   }
   x.went = false;
-  if (!RndvCopy<P>::begin(*this, r)) peer.nameless.push_back(&r);
+  if (!RndvCopy<P>::begin(*this, r)) peer.unnamed.push_back(&r);
   flush(peer);
   return false;
 }
@@ -255,7 +255,7 @@ template <class P>
     return;
   }
   hold_again(p, message);
-  send_raw(p, message.data, message.size);
+  send_stored(p, message.data, message.size);
 }
 
 /// These bytes are sent again and may be an eager message: they hold the window of their destination. If the

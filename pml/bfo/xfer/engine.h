@@ -108,7 +108,7 @@ class Engine {
   /// A fragment ended. The engine owns `frag` again.
   void on_done(Frag* frag, Fate fate);
   /// A message of `size` bytes came for which the port had no memory.
-  void on_message_unkept(RailT* rail, std::size_t size);
+  void on_message_unstored(RailT* rail, std::size_t size);
   /// A payload taken by sendi() failed: header and payload in one piece.
   void on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data, std::size_t size, Fate fate);
   void on_rail_up(RailT* rail, const RailEvent& event);
@@ -165,14 +165,14 @@ class Engine {
   using Bytes = core::Bytes;
   using MsgType = core::MsgType;
   using LedgerT = LedgerEntry<P>;
-  using StarvedT = Starved<P>;
+  using UnrecordedT = Unrecorded<P>;
   using GrantT = Grant<P>;
 
   using Arrival = xfer::Arrival<P>;
   using SendInput = xfer::SendInput<P>;
   using RecvInput = xfer::RecvInput<P>;
   using Deferred = xfer::Deferred<P>;
-  using Stored = xfer::Stored<P>;
+  using Unmatched = xfer::Unmatched<P>;
   using OwnStart = xfer::OwnStart<P>;
   using Waiting = xfer::Waiting;
 
@@ -245,26 +245,26 @@ class Engine {
   RecvRequest* accept(ProcT& p, const core::MatchHdr& h, const Arrival& a);
   RecvRequest* accept_out_of_order(ProcT& p, Arrival a);
   RecvRequest* deliver(ProcT& p, const core::MatchHdr& h, const Arrival& a);
-  void deliver_early(ProcT& p);
+  void deliver_following(ProcT& p);
   void add_unexpected(ProcT& p, Message* m);
   RecvRequest* take_posted(ProcT& p, std::int32_t tag);
   Message* keep(ProcT* p, Arrival a);
   void replace(Message& m, const Arrival& a);
   void duplicate(ProcT& p, const core::MatchHdr& h, const Arrival& a);
-  Message* stored_open(ProcT& p, Name sender) const;
+  Message* kept_open(ProcT& p, Name sender) const;
   Message* find_unexpected(CommT& c, std::int32_t src, std::int32_t tag);
   void remove_unexpected(Message& m);
   Outcome probe_missed(CommT& c, std::int32_t src);
   void free_message(Message* m);
-  SendRequest* match_stored(RecvRequest& r, Message& m);
+  SendRequest* match_kept(RecvRequest& r, Message& m);
   static std::uint64_t message_length(const Message& m);
-  void park_unknown(Arrival a);
+  void keep_unknown(Arrival a);
   static core::MatchHdr match_of(const Arrival& a);
   static std::uint32_t unknown_cost(std::size_t size);
   std::uint32_t& unknown_held(const RailT* rail);
   void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, std::uint64_t length);
   void eager_arrived(RecvRequest& r, Bytes payload);
-  Stored take_unexpected(RecvRequest& r);
+  Unmatched take_unexpected(RecvRequest& r);
   void fail_recv(RecvRequest& r, Outcome outcome);
   SendRequest* post_recv(RecvRequest& r, const RecvArgs<P>& args);
   void finish_own(RecvRequest& r, SendRequest& own);
@@ -329,9 +329,9 @@ class Engine {
 
   // order.h
   static bool ends_send(const void* bytes);
-  static const void* raw_bytes(const Frag& f) { return f.xfer.buffer ? f.xfer.buffer : f.xfer.raw; }
+  static const void* stored_bytes(const Frag& f) { return f.xfer.buffer ? f.xfer.buffer : f.xfer.stored; }
   static bool end_waits(const PeerT& p) {
-    return !(p.raw.empty() && p.starved.empty()) && end_among_waiting(p);
+    return !(p.stored.empty() && p.unrecorded.empty()) && end_among_waiting(p);
   }
   static bool end_among_waiting(const PeerT& p);
   void send_end(PeerT& p, const void* bytes, std::size_t len);
@@ -367,19 +367,19 @@ class Engine {
   bool post_brief(RailT& rail, const void* hdr, std::size_t len, Source& source);
   bool post_control(PeerT& p, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
                     std::uint32_t grant = 0);
-  Frag* send_raw(PeerT& p, const void* bytes, std::size_t len, RailT* pinned = nullptr,
-                 std::uint32_t epoch = 0);
-  bool fill_raw(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned, std::uint32_t epoch);
-  bool feed_starved(PeerT& p);
+  Frag* send_stored(PeerT& p, const void* bytes, std::size_t len, RailT* pinned = nullptr,
+                    std::uint32_t epoch = 0);
+  bool fill_stored(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned, std::uint32_t epoch);
+  bool record_waiting(PeerT& p);
   bool post_on(RailT& rail, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
                std::uint32_t grant = 0);
   static bool usable(const RailT& r, std::uint32_t epoch) {
     return r.name.epoch == epoch && (r.state == RailState::kUp || r.state == RailState::kSuspect);
   }
-  RailT* rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* nameless) const;
-  bool post_raw(PeerT& p, Frag& f);
+  RailT* rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* without_conn) const;
+  bool post_stored(PeerT& p, Frag& f);
   /// Application bytes in a stored message: only an eager message has any.
-  static std::uint64_t raw_payload(std::uint8_t type, std::size_t size) {
+  static std::uint64_t stored_payload(std::uint8_t type, std::size_t size) {
     const bool eager = type == static_cast<std::uint8_t>(MsgType::kMatch) && size > sizeof(core::MatchHdr);
     return eager ? size - sizeof(core::MatchHdr) : 0;
   }
@@ -480,8 +480,8 @@ class Engine {
   bool send_notify(SendRequest& r);
   bool send_restart_ack(RecvRequest& r);
   bool send_recv_err(RecvRequest& r);
-  void raw_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id, Name sender,
-                   Name receiver);
+  void stored_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id, Name sender,
+                      Name receiver);
   bool recv_failed(const RecvRequest& r) const;
   void answer_nack(RecvRequest& r);
   void on_notify(const Arrival& a);
@@ -525,7 +525,7 @@ class Engine {
   void on_peer_lost(const Arrival& a);
   void keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss);
   void recall_loss(PeerT& p, std::uint64_t conn);
-  void drop_raw(PeerT& p);
+  void drop_stored(PeerT& p);
   void give_up(PeerT& p, bool loss = true);
   void notify_lost(PeerT& p);
   void check_parked(PeerT& p, std::uint64_t now_ns);
@@ -594,8 +594,8 @@ class Engine {
   bool held_ = false;
   EarlyLoss* early_losses_ = nullptr;
   /// size of a message for which there was no memory, from a BTL that does not name the sender
-  std::size_t nameless_unkept_ = 0;
-  std::size_t unmet_unkept_ = 0;    ///< the same, of a message over a rail whose peer has no record yet
+  std::size_t anonymous_unstored_ = 0;
+  std::size_t unmet_unstored_ = 0;  ///< the same, of a message over a rail whose peer has no record yet
   List<PeerT, ActiveLink> active_;  ///< peers with something that progress() must retry
   /// ns: longer than this without a look at the clock is an absence from MPI
   static constexpr std::uint64_t kAbsence = 2'000'000'000;
@@ -616,9 +616,9 @@ class Engine {
   List<Frag, XferLink> done_;
   List<SendRequest, XferLink> completed_sends_;
   List<RecvRequest, XferLink> completed_recvs_;
-  MessageQueue<P, MessageKey> parked_;     ///< for communicators that do not exist yet
-  CommQueue<P, ContextKey> parked_comms_;  ///< the same, by communicator
-  std::uint32_t nameless_held_ = 0;        ///< bytes of those that came without a rail
+  MessageQueue<P, MessageKey> unknown_comm_;  ///< for communicators that do not exist yet
+  CommQueue<P, ContextKey> unknown_by_comm_;  ///< the same, by communicator
+  std::uint32_t anonymous_held_ = 0;          ///< bytes of those that came without a rail
   LedgerT* free_ledger_ = nullptr;
   SendRndv<P>* free_send_rndv_ = nullptr;
   RecvRndv<P>* free_recv_rndv_ = nullptr;

@@ -29,8 +29,8 @@ Engine<P>::~Engine() {
     port_.free(page);
     page = nullptr;
   }
-  while (Message* m = parked_.pop_front(*this)) {
-    parked_comms_.remove(*this, m);
+  while (Message* m = unknown_comm_.pop_front(*this)) {
+    unknown_by_comm_.remove(*this, m);
     free_message(m);
   }
   while (Deferred* a = deferred_.pop_front()) port_.free(a);
@@ -49,7 +49,7 @@ Engine<P>::~Engine() {
       while (r->xfer.rndv->ledger) ledger_remove(r->xfer.rndv->ledger, r->xfer.rndv->ledger);
       give_rndv(free_recv_rndv_, r->xfer.rndv);
     }
-    drop_raw(*p);
+    drop_stored(*p);
     if (p->past) port_.free(p->past);
     for (unsigned i = 0; i < p->n_rails; ++i) {
       if (p->rails[i].event) port_.free(p->rails[i].event);
@@ -316,7 +316,7 @@ void Engine<P>::handle_done(Frag& f) {
     case FragKind::kRead:
       Rget<P>::read_done(*this, f);
       break;
-    case FragKind::kRaw:
+    case FragKind::kStored:
       order_ends(peer, f);
       if (x.grant == kPing) {
         peer.pinging = false;  // a lost one is not sent again: the loss of its rail says enough
@@ -324,10 +324,11 @@ void Engine<P>::handle_done(Frag& f) {
         peer.lost_pending = true;
         set_timer(peer);
       } else if (!ok && !peer.lost && !peer.left) {
-        hold_again(peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.raw, x.raw_len});
+        hold_again(peer,
+                   Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.stored, x.stored_len});
         note_resumed(peer);
-        if (ends_send(raw_bytes(f))) peer.home = nullptr;
-        peer.raw.push_back(&f);
+        if (ends_send(stored_bytes(f))) peer.home = nullptr;
+        peer.stored.push_back(&f);
         activate(peer);
         flush(peer);
         return;
@@ -344,7 +345,7 @@ std::uint64_t Engine<P>::unfinished() const {
   std::uint64_t n = frags_out_ + eager_out_ + sends_.live() + recvs_.live();
   if constexpr (requires { port_.copies_out(); }) n += port_.copies_out();
   for (PeerT* p = peers_; p; p = p->next) {
-    if (!p->raw.empty() || !p->starved.empty() || !p->nameless.empty()) ++n;
+    if (!p->stored.empty() || !p->unrecorded.empty() || !p->unnamed.empty()) ++n;
     if (!p->lost && (!p->ready_sends.empty() || !p->ready_recvs.empty())) ++n;
   }
   return n;

@@ -30,7 +30,7 @@ template <class P>
   if (p.doomed) return;
   const FailedReceive* f = p.failed;
   while (f && !f->sender.same_request(sender)) f = f->next;
-  raw_restart(p, MsgType::kRestartNack, f ? core::kFlagFail : 0, h, sender, Name());
+  stored_restart(p, MsgType::kRestartNack, f ? core::kFlagFail : 0, h, sender, Name());
   flush(p);
 }
 

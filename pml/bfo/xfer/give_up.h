@@ -146,9 +146,9 @@ template <class P>
       h.cause = core::kCauseNoMemory;
       h.delivered = p.loss.bytes;
     }
-    static_assert(sizeof h <= sizeof f->xfer.raw);  // needs no memory
-    fill_raw(p, *f, &h, sizeof h, nullptr, 0);
-    p.raw.remove(f);
+    static_assert(sizeof h <= sizeof f->xfer.stored);  // needs no memory
+    fill_stored(p, *f, &h, sizeof h, nullptr, 0);
+    p.stored.remove(f);
     f->xfer.rail = &rail;
     f->xfer.epoch = rail.name.epoch;
     ++frags_out_;
@@ -172,13 +172,13 @@ void Engine<P>::peer_lost(PeerT* p, bool left) {
 
 /// Drop the stored messages for `p`: no request waits for them, and no rail has taken them.
 template <class P>
-[[gnu::cold]] void Engine<P>::drop_raw(PeerT& p) {
-  while (Frag* f = p.raw.pop_front()) {
+[[gnu::cold]] void Engine<P>::drop_stored(PeerT& p) {
+  while (Frag* f = p.stored.pop_front()) {
     if (f->xfer.grant == kPing) p.pinging = false;
     if (f->xfer.buffer) port_.free(f->xfer.buffer);
     port_.frag_free(*f);
   }
-  while (StarvedT* w = p.starved.pop_front()) port_.free(w);
+  while (UnrecordedT* w = p.unrecorded.pop_front()) port_.free(w);
 }
 
 /// End every request with this peer with an error, each through its gate. With `loss`, also end the receives
@@ -213,8 +213,8 @@ template <class P>
     }
     r = next;
   }
-  while (SendRequest* r = p.nameless.pop_front()) finish_send(*r, outcome);
-  drop_raw(p);
+  while (SendRequest* r = p.unnamed.pop_front()) finish_send(*r, outcome);
+  drop_stored(p);
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) {
     while (SendRequest* r = q->stalled.pop_front()) finish_send(*r, outcome);
     while (RecvRequest* r = q->posted.pop_front(*this)) {
@@ -236,8 +236,8 @@ template <class P>
 
 template <class P>
 bool Engine<P>::has_work(PeerT& p) {
-  if (!p.live_sends.empty() || !p.live_recvs.empty() || !p.ready_sends.empty() || !p.raw.empty() ||
-      !p.starved.empty() || !p.nameless.empty() || p.probed)
+  if (!p.live_sends.empty() || !p.live_recvs.empty() || !p.ready_sends.empty() || !p.stored.empty() ||
+      !p.unrecorded.empty() || !p.unnamed.empty() || p.probed)
     return true;
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q))
     if (!q->posted.empty() || !q->stalled.empty()) return true;

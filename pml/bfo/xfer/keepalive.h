@@ -48,7 +48,7 @@ bool Engine<P>::awaits_peer(const PeerT& p) const {
 template <class P>
 void Engine<P>::ping(PeerT& p, ProcT& via) {
   const core::SeqSyncHdr h = window_question(via);
-  Frag* const f = send_raw(p, &h, sizeof h);
+  Frag* const f = send_stored(p, &h, sizeof h);
   if (!f) return;
   f->xfer.grant = kPing;
   p.pinging = true;

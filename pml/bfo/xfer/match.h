@@ -5,7 +5,7 @@
 // Messages of one sender are brought into sequence first and matched then, so MPI order holds whatever rails
 // they used. Queues that grow long are searched by an index (queue.h). The lookup of a message that was seen
 // before has five results (H7): being received (LIVE), in an unexpected queue or held by a matched probe
-// (UNMATCHED), stored out of sequence or for a communicator that does not exist yet (PARKED), received
+// (UNMATCHED), stored out of sequence or for a communicator that does not exist yet (KEPT), received
 // completely (FINISHED), or new (NEVER_SEEN).
 //
 // The functions of the usual case pass a message by value to all others, which decode its header again: then
@@ -38,7 +38,7 @@ template <class P>
   }
   CommT* const c = comm_find(h.ctx);
   if (!c) [[unlikely]] {
-    park_unknown(a);
+    keep_unknown(a);
     return nullptr;
   }
   ProcT* const p = proc_at(*c, h.src);
@@ -76,7 +76,7 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
   }
   CommT* const c = comm_find(h.ctx);
   if (!c) {
-    park_unknown(a);
+    keep_unknown(a);
     return nullptr;
   }
   ProcT* const p = proc_at(*c, h.src);
@@ -100,8 +100,8 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
   RecvRequest* const r = find(recvs_, name, a, state);
   if (!r) {
     if (state == NameState::kFinished || state == NameState::kFailed)
-      raw_restart(*peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, h,
-                  Name(open.sender), name);
+      stored_restart(*peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, h,
+                     Name(open.sender), name);
     else
       ++counters_.malformed;
     return nullptr;
@@ -125,7 +125,7 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
 template <class P>
 [[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::accept(ProcT& p, const core::MatchHdr& h,
                                                                          const Arrival& a) {
-  if (h.seq != p.expected || !p.early.empty()) [[unlikely]]
+  if (h.seq != p.expected || !p.out_of_sequence.empty()) [[unlikely]]
     return accept_out_of_order(p, a);
   p.expected = static_cast<Seq16>(p.expected + seq_step());
   return deliver(p, h, a);
@@ -142,20 +142,20 @@ template <class P>
         eager_arrived(*r, a.bytes.from(sizeof(core::MatchHdr)));
         finish_recv(*r);
       }
-      deliver_early(p);
+      deliver_following(p);
       return nullptr;
     }
     case SeqPlace::kFuture: {
-      const bool highest = p.early.empty() || seq_before(p.last_early, h.seq);
-      if (Message* const same = highest ? nullptr : p.early.find(*this, h.seq)) {
+      const bool highest = p.out_of_sequence.empty() || seq_before(p.last_out_of_sequence, h.seq);
+      if (Message* const same = highest ? nullptr : p.out_of_sequence.find(*this, h.seq)) {
         ++counters_.duplicates;
         replace(*same, a);
         return nullptr;
       }
       Message* const m = keep(&p, a);
       if (!m) return nullptr;
-      p.early.push_back(*this, m);
-      if (highest) p.last_early = h.seq;
+      p.out_of_sequence.push_back(*this, m);
+      if (highest) p.last_out_of_sequence = h.seq;
       return nullptr;
     }
     case SeqPlace::kPast:
@@ -169,12 +169,12 @@ template <class P>
 }
 
 template <class P>
-void Engine<P>::deliver_early(ProcT& p) {
-  while (Message* m = p.early.find(*this, p.expected)) {
+void Engine<P>::deliver_following(ProcT& p) {
+  while (Message* m = p.out_of_sequence.find(*this, p.expected)) {
     p.expected = static_cast<Seq16>(p.expected + seq_step());
-    p.early.remove(*this, m);
+    p.out_of_sequence.remove(*this, m);
     if (RecvRequest* r = take_posted(p, m->match.tag)) {
-      match_stored(*r, *m);  // of another process: it has no request here
+      match_kept(*r, *m);  // of another process: it has no request here
       free_message(m);
     } else {
       add_unexpected(p, m);
@@ -273,7 +273,7 @@ void Engine<P>::replace(Message& m, const Arrival& a) {
     PeerT* const peer = m.proc ? peer_of(*m.proc) : a.rail ? a.rail->peer : nullptr;
     core::RndvHdr again;
     if (!peer || a.bytes.data[0] == m.match.type || !core::decode(a.bytes, again)) return;
-    raw_restart(*peer, MsgType::kRestartNack, 0, again.match, Name(again.sender), Name());
+    stored_restart(*peer, MsgType::kRestartNack, 0, again.match, Name(again.sender), Name());
     flush(*peer);
     return;
   }
@@ -324,7 +324,7 @@ template <class P>
     flush(peer);
     return;
   }
-  if (Message* const m = stored_open(p, sender)) {  // UNMATCHED
+  if (Message* const m = kept_open(p, sender)) {  // UNMATCHED
     if (m->match.seq == h.seq)
       replace(*m, a);
     else
@@ -336,7 +336,7 @@ template <class P>
 
 /// The rendezvous `sender` of `p` that no receive has matched, or that a matched probe holds.
 template <class P>
-Unexpected<P>* Engine<P>::stored_open(ProcT& p, Name sender) const {
+Unexpected<P>* Engine<P>::kept_open(ProcT& p, Name sender) const {
   const auto is = [&](const Message& m) {
     core::RndvHdr h;
     return m.proc == &p && m.match.type != static_cast<std::uint8_t>(MsgType::kMatch) &&
@@ -344,16 +344,16 @@ Unexpected<P>* Engine<P>::stored_open(ProcT& p, Name sender) const {
   };
   for (Message* m = p.unexpected.front(); m; m = p.unexpected.next(m))
     if (is(*m)) return m;
-  for (Message* m = p.comm->held.front(); m; m = p.comm->held.next(m))
+  for (Message* m = p.comm->taken_by_probe.front(); m; m = p.comm->taken_by_probe.next(m))
     if (is(*m)) return m;
   return nullptr;
 }
 
 /// A message for a communicator that does not exist here. If this process has not made it yet, the message is
-/// kept (PARKED). If it was freed, what was received in it is FINISHED, and a sender that missed the answer
+/// kept (KEPT). If it was freed, what was received in it is FINISHED, and a sender that missed the answer
 /// gets it again (H11). A message that its sender knows to be here belongs to a communicator of the past.
 template <class P>
-[[gnu::noinline]] void Engine<P>::park_unknown(Arrival a) {
+[[gnu::noinline]] void Engine<P>::keep_unknown(Arrival a) {
   const core::MatchHdr h = match_of(a);
   PeerT* const peer = a.rail ? a.rail->peer : nullptr;
   const bool known =
@@ -371,7 +371,7 @@ template <class P>
     ++counters_.malformed;
     return;
   }
-  if (Message* const m = parked_.find(*this, MessageKey::of(h))) {
+  if (Message* const m = unknown_comm_.find(*this, MessageKey::of(h))) {
     ++counters_.duplicates;
     unknown_held(m->rail) -= unknown_cost(m->size);
     replace(*m, a);
@@ -380,15 +380,15 @@ template <class P>
   }
   // A sender may be ahead of a process that is slow to make the communicator, but within a bound.
   const std::uint32_t cost = unknown_cost(a.bytes.size);
-  std::uint32_t& held = unknown_held(a.rail);
-  if (held + std::uint64_t{cost} > config_.unknown_limit) {
+  std::uint32_t& bytes = unknown_held(a.rail);
+  if (bytes + std::uint64_t{cost} > config_.unknown_limit) {
     no_memory(a.rail, a.epoch, a.bytes.size);
     return;
   }
   if (Message* const m = keep(nullptr, a)) {
-    held += cost;
-    parked_.push_back(*this, m);
-    parked_comms_.push_back(*this, m);
+    bytes += cost;
+    unknown_comm_.push_back(*this, m);
+    unknown_by_comm_.push_back(*this, m);
   }
 }
 
@@ -401,7 +401,7 @@ std::uint32_t Engine<P>::unknown_cost(std::size_t size) {
 /// The sum it is counted in: the sender's, or a common one for messages of BTLs that do not name senders.
 template <class P>
 std::uint32_t& Engine<P>::unknown_held(const RailT* rail) {
-  return rail ? rail->peer->unknown_held : nameless_held_;
+  return rail ? rail->peer->unknown_held : anonymous_held_;
 }
 
 template <class P>

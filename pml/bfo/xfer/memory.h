@@ -37,10 +37,10 @@ template <class P>
                                                        std::size_t size) {
   if (rail) return no_memory(*rail->peer, size);
   if (epoch != 0) {
-    unmet_unkept_ = size;
+    unmet_unstored_ = size;
     return;
   }
-  nameless_unkept_ = size;
+  anonymous_unstored_ = size;
   for (PeerT* p = peers_; p; p = p->next)
     for (unsigned i = 0; i < p->n_rails; ++i)
       if (!p->rails[i].limits.failover) no_memory(*p, size);
@@ -52,7 +52,7 @@ template <class P>
 [[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(CommT& c, std::int32_t rank, Arrival a) {
   PeerT* const peer = a.rail ? a.rail->peer : static_cast<PeerT*>(port_.resolve(c.handle, rank));
   if (peer) return no_memory(*peer, a.bytes.size);
-  (a.epoch != 0 ? unmet_unkept_ : nameless_unkept_) = a.bytes.size;
+  (a.epoch != 0 ? unmet_unstored_ : anonymous_unstored_) = a.bytes.size;
 }
 
 /// Allocate a rendezvous record. nullptr: no memory.
@@ -74,7 +74,7 @@ void Engine<P>::free_rndv(Rndv* list) {
 }
 
 template <class P>
-void Engine<P>::on_message_unkept(RailT* rail, std::size_t size) {
+void Engine<P>::on_message_unstored(RailT* rail, std::size_t size) {
   Entry entry(*this);
   no_memory(rail, 0, size);
 }

@@ -35,9 +35,9 @@ bool Engine<P>::ends_send(const void* bytes) {
 /// Does a message wait that the user's must not overtake? Called when something waits.
 template <class P>
 [[gnu::noinline]] bool Engine<P>::end_among_waiting(const PeerT& p) {
-  for (Frag* f = p.raw.front(); f; f = p.raw.next(f))
-    if (ends_send(raw_bytes(*f))) return true;
-  for (StarvedT* s = p.starved.front(); s; s = p.starved.next(s))
+  for (Frag* f = p.stored.front(); f; f = p.stored.next(f))
+    if (ends_send(stored_bytes(*f))) return true;
+  for (UnrecordedT* s = p.unrecorded.front(); s; s = p.unrecorded.next(s))
     if (ends_send(s + 1)) return true;
   return false;
 }
@@ -77,7 +77,7 @@ void Engine<P>::order_ends(PeerT& p, Frag& f) {
 /// one rail only, because then everything is read in the order of sending.
 template <class P>
 void Engine<P>::send_end(PeerT& p, const void* bytes, std::size_t len) {
-  if (p.n_eager != 0 && p.raw.empty() && p.starved.empty() && !p.left) [[likely]] {
+  if (p.n_eager != 0 && p.stored.empty() && p.unrecorded.empty() && !p.left) [[likely]] {
     RailT& rail = *(p.ends_out != 0 ? p.order : p.home ? p.home : home_rail(p));
     if (p.n_rails == 1 || rail.limits.failover) {
       InlineSource none{};
@@ -87,7 +87,7 @@ void Engine<P>::send_end(PeerT& p, const void* bytes, std::size_t len) {
       }
     }
   }
-  send_raw(p, bytes, len);
+  send_stored(p, bytes, len);
 }
 
 /// `rail` keeps a message that ends a send of the peer.

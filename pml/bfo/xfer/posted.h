@@ -35,10 +35,10 @@ std::uint64_t Engine<P>::message_length(const Message& m) {
   return core::decode(m.bytes(), h) ? h.length : 0;
 }
 
-/// Give a stored message to a receive. Afterwards the receive is in the completion list, or in a rendezvous,
+/// Give a kept message to a receive. Afterwards the receive is in the completion list, or in a rendezvous,
 /// or matched with a send to oneself: the caller fills the receive from it when the lock is released.
 template <class P>
-typename P::SendRequest* Engine<P>::match_stored(RecvRequest& r, Message& m) {
+typename P::SendRequest* Engine<P>::match_kept(RecvRequest& r, Message& m) {
   if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) {
     set_matched(r, *m.proc, m.match, m.size - sizeof(core::MatchHdr));
     eager_arrived(r, m.bytes().from(sizeof(core::MatchHdr)));
@@ -82,7 +82,7 @@ template <class P>
   x.keeps_waiting = args.keeps_waiting;
   x.phase = RecvPhase::kIdle;
   if (!c.arrivals.empty())
-    if (const Stored stored = take_unexpected(r); stored.found) return stored.own;
+    if (const Unmatched message = take_unexpected(r); message.found) return message.own;
   x.post_order = c.post_order++;
   if (args.src == kAnySource) {
     if (c.n_lost != 0 && wildcard_lost(c) && !x.keeps_waiting) [[unlikely]]
@@ -103,11 +103,11 @@ template <class P>
 
 /// Gives `r` the oldest message here that it matches.
 template <class P>
-[[gnu::noinline]] typename Engine<P>::Stored Engine<P>::take_unexpected(RecvRequest& r) {
+[[gnu::noinline]] typename Engine<P>::Unmatched Engine<P>::take_unexpected(RecvRequest& r) {
   Message* const m = find_unexpected(*r.xfer.comm, r.xfer.src, r.xfer.tag);
   if (!m) return {};
   remove_unexpected(*m);
-  SendRequest* const own = match_stored(r, *m);
+  SendRequest* const own = match_kept(r, *m);
   free_message(m);
   return {true, own};
 }
@@ -169,7 +169,7 @@ Unexpected<P>* Engine<P>::improbe(CommT* c, std::int32_t src, std::int32_t tag, 
   }
   result = ProbeResult{m->proc->rank, m->match.tag, message_length(*m)};
   remove_unexpected(*m);
-  c->held.push_back(*this, m);
+  c->taken_by_probe.push_back(*this, m);
   return m;
 }
 
@@ -185,8 +185,8 @@ void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
     x.tag = m->match.tag;
     x.capacity = capacity;
     x.phase = RecvPhase::kIdle;
-    c.held.remove(*this, m);
-    own = match_stored(*r, *m);
+    c.taken_by_probe.remove(*this, m);
+    own = match_kept(*r, *m);
     free_message(m);
   }
   if (own) finish_own(*r, *own);
@@ -215,7 +215,7 @@ typename Engine<P>::PeerLoad Engine<P>::peer_load(const PeerT& peer) {
   load.ready_recvs = length_of(peer.ready_recvs);
   load.live_sends = length_of(peer.live_sends);
   load.live_recvs = length_of(peer.live_recvs);
-  load.stored = length_of(peer.raw) + length_of(peer.starved);
+  load.stored = length_of(peer.stored) + length_of(peer.unrecorded);
   for (auto* proc = peer.procs.front(); proc; proc = peer.procs.next(proc))
     load.stalled += length_of(proc->stalled);
   return load;

@@ -61,8 +61,8 @@ void Engine<P>::rail_begin(RailT* rail, RailState state, RailName name) {
   r.name = name;
   if (state == RailState::kUp || state == RailState::kSuspect) r.up_epoch = name.epoch;
   rebuild(p);
-  const std::size_t unkept = r.limits.failover ? unmet_unkept_ : nameless_unkept_;
-  if (unkept != 0) no_memory(p, unkept);
+  const std::size_t unstored = r.limits.failover ? unmet_unstored_ : anonymous_unstored_;
+  if (unstored != 0) no_memory(p, unstored);
   if (early_losses_) [[unlikely]]
     recall_loss(p, name.conn);
   // Messages may have come over the rail before this process had a record of the peer. An epoch that closed
@@ -216,7 +216,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   if (ev.left) [[unlikely]] {
     // One rail is enough: a process sends BYE when it has nothing left to send or receive.
     p.left = true;
-    drop_raw(p);
+    drop_stored(p);
   }
   rebuild(p);
 
@@ -323,13 +323,13 @@ void Engine<P>::rail_notices(PeerT& p) {
         static_cast<std::uint8_t>(MsgType::kRailDown), 0, 0, r.dead.conn, r.dead.epoch, r.dead_cause, 0};
     if (r.down_pending) {
       r.down_pending = false;
-      send_raw(p, &h, sizeof h);
+      send_stored(p, &h, sizeof h);
     }
     if (r.closed_pending) {
       r.closed_pending = false;
       h.type = static_cast<std::uint8_t>(MsgType::kEpochClosed);
       h.delivered = r.dead_delivered;
-      send_raw(p, &h, sizeof h);
+      send_stored(p, &h, sizeof h);
     }
   }
 }

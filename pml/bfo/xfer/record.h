@@ -155,15 +155,15 @@ typename Engine<P>::Waiting Engine<P>::waiting_again(const PeerT& p) const {
   const auto eager = [&](const SendRequest& r) {
     if (r.xfer.protocol == Protocol::kEager && r.xfer.went) message(r.xfer.length);
   };
-  const auto raw = [&](const void* bytes, std::size_t size) {
+  const auto stored = [&](const void* bytes, std::size_t size) {
     const std::uint8_t type = *static_cast<const std::uint8_t*>(bytes);
-    if (type == static_cast<std::uint8_t>(MsgType::kMatch)) message(raw_payload(type, size));
+    if (type == static_cast<std::uint8_t>(MsgType::kMatch)) message(stored_payload(type, size));
   };
   for (SendRequest* r = p.ready_sends.front(); r; r = p.ready_sends.next(r)) eager(*r);
-  for (SendRequest* r = p.nameless.front(); r; r = p.nameless.next(r)) eager(*r);
-  for (Frag* f = p.raw.front(); f; f = p.raw.next(f))
-    raw(f->xfer.buffer ? f->xfer.buffer : f->xfer.raw, f->xfer.raw_len);
-  for (StarvedT* s = p.starved.front(); s; s = p.starved.next(s)) raw(s + 1, s->size);
+  for (SendRequest* r = p.unnamed.front(); r; r = p.unnamed.next(r)) eager(*r);
+  for (Frag* f = p.stored.front(); f; f = p.stored.next(f))
+    stored(f->xfer.buffer ? f->xfer.buffer : f->xfer.stored, f->xfer.stored_len);
+  for (UnrecordedT* s = p.unrecorded.front(); s; s = p.unrecorded.next(s)) stored(s + 1, s->size);
   for (SendRequest* r = p.live_sends.front(); r; r = p.live_sends.next(r)) {
     const auto& x = r->xfer;
     if (x.phase == SendPhase::kOpening || x.phase == SendPhase::kSending) w.bytes += x.rndv->again;

@@ -132,14 +132,14 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     send_check(r);
   }
   if (actions & core::kSendAnswerDone) {
-    raw_restart(*x.proc->peer, MsgType::kSendDone, x.outcome == Outcome::kOk ? 0 : core::kFlagFail,
-                identity(r), x.rndv->name, x.rndv->peer_name);
+    stored_restart(*x.proc->peer, MsgType::kSendDone, x.outcome == Outcome::kOk ? 0 : core::kFlagFail,
+                   identity(r), x.rndv->name, x.rndv->peer_name);
   }
   if (actions & core::kSendComplete) {
     // A send that failed alone tells its receiver, which must not wait for it (H12).
     if (x.outcome != Outcome::kOk && x.rndv->peer_name && !x.proc->peer->lost)
-      raw_restart(*x.proc->peer, MsgType::kSendDone, core::kFlagFail, identity(r), x.rndv->name,
-                  x.rndv->peer_name);
+      stored_restart(*x.proc->peer, MsgType::kSendDone, core::kFlagFail, identity(r), x.rndv->name,
+                     x.rndv->peer_name);
     send_over(r);
   }
 }
@@ -199,11 +199,11 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
     if (x.protocol == Protocol::kGet) {
       // FIN is sent when the gate opens: no READ of this process may run after the sender completes
     } else if (x.length > x.rndv->want) {
-      raw_restart(peer, MsgType::kRestartNack, 0, identity(r), x.rndv->peer_name, x.rndv->name);
+      stored_restart(peer, MsgType::kRestartNack, 0, identity(r), x.rndv->peer_name, x.rndv->name);
     } else if (x.pending & kPendingStart) {
       const core::AckHdr h{static_cast<std::uint8_t>(MsgType::kAck), 0, 0, x.rndv->peer_name.value,
                            x.rndv->name.value};
-      send_raw(peer, &h, sizeof h);
+      send_stored(peer, &h, sizeof h);
     }
     x.pending = 0;
     x.rndv->todo.clear();
@@ -313,10 +313,10 @@ inline core::RestartHdr restart_header(core::MsgType type, std::uint8_t flags, c
 }
 
 template <class P>
-void Engine<P>::raw_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id, Name sender,
-                            Name receiver) {
+void Engine<P>::stored_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id,
+                               Name sender, Name receiver) {
   const core::RestartHdr h = restart_header(type, flags, id, sender, receiver);
-  send_raw(p, &h, sizeof h);
+  send_stored(p, &h, sizeof h);
 }
 
 template <class P>
@@ -328,8 +328,8 @@ bool Engine<P>::recv_failed(const RecvRequest& r) const {
 template <class P>
 void Engine<P>::answer_nack(RecvRequest& r) {
   auto& x = r.xfer;
-  raw_restart(*x.proc->peer, MsgType::kRestartNack, recv_failed(r) ? core::kFlagFail : 0, identity(r),
-              x.rndv->peer_name, x.rndv->name);
+  stored_restart(*x.proc->peer, MsgType::kRestartNack, recv_failed(r) ? core::kFlagFail : 0, identity(r),
+                 x.rndv->peer_name, x.rndv->name);
 }
 
 // ---- sending what the state requires

@@ -29,8 +29,8 @@ void Engine<P>::on_notify(const Arrival& a) {
       return;
     }
     const core::MatchHdr id{0, 0, h.ctx, h.src, 0, h.seq};
-    raw_restart(*peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, id,
-                Name(h.sender), Name(h.receiver));
+    stored_restart(*peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, id,
+                   Name(h.sender), Name(h.receiver));
     flush(*peer);
     return;
   }
@@ -167,8 +167,8 @@ void Engine<P>::answer_send_done(const Arrival& a, const core::RestartHdr& h, Na
     return;
   }
   const core::MatchHdr id{0, 0, h.ctx, h.src, 0, h.seq};
-  raw_restart(*peer, MsgType::kSendDone, state == NameState::kFailed ? core::kFlagFail : 0, id,
-              Name(h.sender), Name(h.receiver));
+  stored_restart(*peer, MsgType::kSendDone, state == NameState::kFailed ? core::kFlagFail : 0, id,
+                 Name(h.sender), Name(h.receiver));
   flush(*peer);
 }
 

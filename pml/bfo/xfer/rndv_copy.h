@@ -248,7 +248,7 @@ template <class P>
     set_matched(r, p, h.match, h.length);
     x.status.length = 0;
     x.status.outcome = Outcome::kNoMemory;
-    raw_restart(peer, MsgType::kRestartNack, core::kFlagFail, h.match, Name(h.sender), Name());
+    stored_restart(peer, MsgType::kRestartNack, core::kFlagFail, h.match, Name(h.sender), Name());
     note_failed(peer, Name(h.sender));
     finish_recv(r);
     flush(peer);
@@ -358,7 +358,7 @@ void Engine<P>::on_frag(const Arrival& a) {
     store_frag(*r, h.offset, payload);
     PeerT& peer = *x.proc->peer;
     recv_check(*r);
-    if (!peer.raw.empty()) flush(peer);
+    if (!peer.stored.empty()) flush(peer);
     return;
   }
   RecvInput in;

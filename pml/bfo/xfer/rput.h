@@ -293,7 +293,7 @@ struct Rput {
                          x.rndv->peer_name.value,
                          grant,
                          0};
-    e.send_raw(*x.proc->peer, &h, sizeof h);
+    e.send_stored(*x.proc->peer, &h, sizeof h);
   }
 
   static bool serve(E& e, SendRequest& r) {
@@ -364,11 +364,11 @@ struct Rput {
     Peer<P>& p = *x.proc->peer;
     Rail<P>& rail = *f.xfer.rail;
     // If the rail fails it hands back the bytes, which then go over another one.
-    if (p.raw.empty() && p.starved.empty() && !p.lost && !p.left && E::usable(rail, f.xfer.epoch)) {
+    if (p.stored.empty() && p.unrecorded.empty() && !p.lost && !p.left && E::usable(rail, f.xfer.epoch)) {
       typename P::InlineSource none{};
       if (e.post_brief(rail, &h, sizeof h, none)) return;
     }
-    e.send_raw(p, &h, sizeof h, &rail, f.xfer.epoch);
+    e.send_stored(p, &h, sizeof h, &rail, f.xfer.epoch);
   }
 
   /// All writes have succeeded, and nothing else holds the gate: the same as two steps of the table.

@@ -36,7 +36,7 @@ Rail<P>* Engine<P>::lightest(PeerT& p, std::uint32_t refused) {
 /// nullptr: the message has to wait (order.h), or there is no rail.
 template <class P>
 Rail<P>* Engine<P>::next_spread(PeerT& p, std::size_t length) {
-  if (!(p.raw.empty() && p.starved.empty()) && end_waits(p)) [[unlikely]]
+  if (!(p.stored.empty() && p.unrecorded.empty()) && end_waits(p)) [[unlikely]]
     return nullptr;
   if (p.ends_out != 0 && !brief_ended(p)) [[unlikely]]
     return p.order;
@@ -92,7 +92,7 @@ template <class P>
   x.offset = 0;
   x.length = 0;
   x.grant = 0;
-  x.raw_len = 0;
+  x.stored_len = 0;
   x.posted_ns = 0;
   x.buffer = nullptr;
   ++frags_out_;
@@ -176,12 +176,12 @@ bool Engine<P>::post_control(PeerT& p, const void* hdr, std::size_t len, FragKin
 }
 
 /// This process's rail with that connection name, if it is usable in that epoch. conn 0 stands for
-/// `nameless`.
+/// `without_conn`.
 template <class P>
-Rail<P>* Engine<P>::rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* nameless) const {
+Rail<P>* Engine<P>::rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* without_conn) const {
   if (conn == 0) {
-    if (!nameless || nameless->peer != &p || nameless->name.conn != 0) return nullptr;
-    return usable(*nameless, nameless->name.epoch) ? nameless : nullptr;
+    if (!without_conn || without_conn->peer != &p || without_conn->name.conn != 0) return nullptr;
+    return usable(*without_conn, without_conn->name.epoch) ? without_conn : nullptr;
   }
   for (unsigned i = 0; i < p.n_rails; ++i)
     if (p.rails[i].name.conn == conn) return usable(p.rails[i], epoch) ? &p.rails[i] : nullptr;
@@ -192,41 +192,41 @@ Rail<P>* Engine<P>::rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch
 /// is delivered, and sent again unchanged on another rail. All such messages are idempotent. nullptr: it has
 /// no record yet, or there was no memory.
 template <class P>
-[[gnu::noinline]] typename P::Frag* Engine<P>::send_raw(PeerT& p, const void* bytes, std::size_t len,
-                                                        RailT* pinned, std::uint32_t epoch) {
+[[gnu::noinline]] typename P::Frag* Engine<P>::send_stored(PeerT& p, const void* bytes, std::size_t len,
+                                                           RailT* pinned, std::uint32_t epoch) {
   if (p.lost || p.left) return nullptr;
   activate(p);  // the caller may not flush
   if (ends_send(bytes)) p.home = nullptr;
-  Frag* const f = p.starved.empty() ? port_.frag_alloc() : nullptr;
+  Frag* const f = p.unrecorded.empty() ? port_.frag_alloc() : nullptr;
   if (f) {
-    if (fill_raw(p, *f, bytes, len, pinned, epoch)) return f;
+    if (fill_stored(p, *f, bytes, len, pinned, epoch)) return f;
     port_.frag_free(*f);
     no_memory(p, len);
     return nullptr;
   }
   // No record is free. Control messages are never dropped: the bytes wait in memory (H23).
-  void* const memory = port_.alloc(sizeof(StarvedT) + len);
+  void* const memory = port_.alloc(sizeof(UnrecordedT) + len);
   if (!memory) {
     no_memory(p, len);
     return nullptr;
   }
-  auto* const s = ::new (memory) StarvedT;
+  auto* const s = ::new (memory) UnrecordedT;
   s->rail = pinned;
   s->epoch = epoch;
   s->size = len;
   std::memcpy(static_cast<void*>(s + 1), bytes, len);
-  p.starved.push_back(s);
+  p.unrecorded.push_back(s);
   return nullptr;
 }
 
 /// False: no memory for the bytes.
 template <class P>
-bool Engine<P>::fill_raw(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned,
-                         std::uint32_t epoch) {
+bool Engine<P>::fill_stored(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned,
+                            std::uint32_t epoch) {
   auto& x = f.xfer;
   x.next = x.prev = nullptr;
   x.linked = false;
-  x.kind = FragKind::kRaw;
+  x.kind = FragKind::kStored;
   x.to_sender = false;
   x.pinned = pinned != nullptr;
   x.rail = pinned;
@@ -237,29 +237,29 @@ bool Engine<P>::fill_raw(PeerT& p, Frag& f, const void* bytes, std::size_t len, 
   x.offset = x.length = 0;
   x.grant = 0;
   x.type = *static_cast<const std::uint8_t*>(bytes);
-  x.raw_len = static_cast<std::uint32_t>(len);
+  x.stored_len = static_cast<std::uint32_t>(len);
   x.order_turn = 0;
   x.buffer = nullptr;
-  if (len > sizeof x.raw) {
+  if (len > sizeof x.stored) {
     x.buffer = port_.alloc(len);
     if (!x.buffer) return false;
   }
-  std::memcpy(x.buffer ? x.buffer : x.raw, bytes, len);
-  p.raw.push_back(&f);
+  std::memcpy(x.buffer ? x.buffer : x.stored, bytes, len);
+  p.stored.push_back(&f);
   return true;
 }
 
 /// Take records for stored messages that had none. False: none is free yet.
 template <class P>
-bool Engine<P>::feed_starved(PeerT& p) {
-  while (StarvedT* s = p.starved.front()) {
+bool Engine<P>::record_waiting(PeerT& p) {
+  while (UnrecordedT* s = p.unrecorded.front()) {
     Frag* const f = port_.frag_alloc();
     if (!f) return false;
-    if (!fill_raw(p, *f, s + 1, s->size, s->rail, s->epoch)) {
+    if (!fill_stored(p, *f, s + 1, s->size, s->rail, s->epoch)) {
       port_.frag_free(*f);
       return false;
     }
-    p.starved.remove(s);
+    p.unrecorded.remove(s);
     port_.free(s);
   }
   return true;
@@ -267,9 +267,9 @@ bool Engine<P>::feed_starved(PeerT& p) {
 
 /// Post a stored message that waits. False: no rail takes it now.
 template <class P>
-bool Engine<P>::post_raw(PeerT& p, Frag& f) {
+bool Engine<P>::post_stored(PeerT& p, Frag& f) {
   auto& x = f.xfer;
-  const void* const data = raw_bytes(f);
+  const void* const data = stored_bytes(f);
   if (x.pinned && !usable(*x.rail, x.epoch)) x.pinned = false;
   const bool ends = ends_send(data);
   const bool follows = p.ends_out != 0 && (ends || x.type == static_cast<std::uint8_t>(MsgType::kMatch));
@@ -278,12 +278,12 @@ bool Engine<P>::post_raw(PeerT& p, Frag& f) {
     x.rail = rail;
     x.epoch = rail->name.epoch;
     ++frags_out_;
-    const Post post = port_.send_bytes(rail->handle, x.type, data, x.raw_len, nullptr, 0, f);
+    const Post post = port_.send_bytes(rail->handle, x.type, data, x.stored_len, nullptr, 0, f);
     if (taken(post)) {
       ++counters_.control_sent;
-      const std::uint64_t payload = raw_payload(x.type, x.raw_len);
+      const std::uint64_t payload = stored_payload(x.type, x.stored_len);
       counters_.bytes_sent += payload;
-      counters_.bytes_headers += x.raw_len - payload;
+      counters_.bytes_headers += x.stored_len - payload;
       // An eager message is stored only when a rail has handed it back.
       if (x.type == static_cast<std::uint8_t>(MsgType::kMatch)) note_resent(p, payload, true);
       if (post == Post::kCompleted) {
@@ -338,17 +338,17 @@ template <class P>
 bool Engine<P>::post_waiting(PeerT& p) {
   rail_notices(p);
   do {
-    feed_starved(p);
-    while (Frag* f = p.raw.front()) {
-      p.raw.remove(f);
-      if (!post_raw(p, *f)) {
-        p.raw.push_front(f);
+    record_waiting(p);
+    while (Frag* f = p.stored.front()) {
+      p.stored.remove(f);
+      if (!post_stored(p, *f)) {
+        p.stored.push_front(f);
         settle_home(p);
         return false;
       }
     }
-  } while (!p.starved.empty() && feed_starved(p));
-  if (!p.starved.empty()) settle_home(p);
+  } while (!p.unrecorded.empty() && record_waiting(p));
+  if (!p.unrecorded.empty()) settle_home(p);
   while (RecvRequest* r = p.ready_recvs.front()) {
     p.ready_recvs.remove(r);
     if (!serve(*r)) {
@@ -356,9 +356,9 @@ bool Engine<P>::post_waiting(PeerT& p) {
       return false;
     }
   }
-  while (SendRequest* r = p.nameless.pop_front()) {
+  while (SendRequest* r = p.unnamed.pop_front()) {
     if (RndvCopy<P>::begin(*this, *r)) continue;
-    p.nameless.push_front(r);
+    p.unnamed.push_front(r);
     break;
   }
   while (SendRequest* r = p.ready_sends.front()) {
@@ -368,9 +368,9 @@ bool Engine<P>::post_waiting(PeerT& p) {
       return false;
     }
   }
-  // Control messages that came up meanwhile are in `raw`: by a READ that ended inside its call, or a grant
+  // Control messages that came up meanwhile are in `stored`: by a READ that ended inside its call, or a grant
   // that was refused.
-  return p.raw.empty() && p.starved.empty() && p.nameless.empty() && p.ready_recvs.empty();
+  return p.stored.empty() && p.unrecorded.empty() && p.unnamed.empty() && p.ready_recvs.empty();
 }
 
 /// Post what the state of a send requires. True: nothing is left that a rail could take now.

@@ -84,7 +84,7 @@ enum class FragKind : std::uint8_t {
   kWrite,    ///< RDMA write of `send`
   kRead,     ///< RDMA read of `recv`
   kControl,  ///< a control message of the request named by `name`, derived from its state
-  kRaw       ///< a stored message: its bytes are in `raw` or `buffer` and are sent again unchanged
+  kStored    ///< a stored message: its bytes are in `stored` or `buffer` and are sent again unchanged
 };
 
 template <class P>
@@ -93,10 +93,10 @@ struct FragState {
   Record* next = nullptr;  ///< deferred completions, or stored messages that wait for a rail
   Record* prev = nullptr;
   bool linked = false;
-  FragKind kind = FragKind::kRaw;
+  FragKind kind = FragKind::kStored;
   std::uint8_t type = 0;  ///< wire type of what was sent
   Fate fate = Fate::kDelivered;
-  bool pinned = false;     ///< kRaw: sent over `rail` only, as long as its epoch lives (FIN, H9)
+  bool pinned = false;     ///< kStored: sent over `rail` only, as long as its epoch lives (FIN, H9)
   bool to_sender = false;  ///< kControl: `name` names a receive of ours (R->S message)
   Rail<P>* rail = nullptr;
   std::uint32_t epoch = 0;
@@ -106,13 +106,13 @@ struct FragState {
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
   std::uint32_t grant = 0;
-  std::uint32_t raw_len = 0;
-  /// kRaw: the value of the peer's order_turn under which it is counted in ends_out; 0: not counted
+  std::uint32_t stored_len = 0;
+  /// kStored: the value of the peer's order_turn under which it is counted in ends_out; 0: not counted
   std::uint32_t order_turn = 0;
   std::uint32_t turn = 0;       ///< kRead over several rails: when it was posted, by Engine::turns_
   std::uint64_t posted_ns = 0;  ///< and by the clock
-  void* buffer = nullptr;       ///< kRaw longer than `raw`: from Port::alloc
-  std::uint8_t raw[96];
+  void* buffer = nullptr;       ///< kStored longer than `stored`: from Port::alloc
+  std::uint8_t stored[96];
 };
 
 /// READs that have to end in time until a rail counts as one that keeps up: of a new one, and after a late
@@ -178,9 +178,9 @@ struct FailedReceive {
 
 /// A stored message for which there was no fragment record. Its bytes follow.
 template <class P>
-struct Starved {
-  Starved* next = nullptr;
-  Starved* prev = nullptr;
+struct Unrecorded {
+  Unrecorded* next = nullptr;
+  Unrecorded* prev = nullptr;
   bool linked = false;
   Rail<P>* rail = nullptr;  ///< it may be sent over this rail only
   std::uint32_t epoch = 0;
@@ -246,10 +246,9 @@ struct Peer {
   List<Proc<P>> procs;                                  ///< of it, on all communicators
   List<typename P::SendRequest, XferLink> ready_sends;  ///< requests with something to send
   List<typename P::RecvRequest, XferLink> ready_recvs;
-  List<typename P::SendRequest, XferLink>
-      nameless;                          ///< sends that wait for a free name, to become rendezvous
-  List<typename P::Frag, XferLink> raw;  ///< stored messages that wait for a rail
-  List<Starved<P>> starved;              ///< the same, without a fragment record
+  List<typename P::SendRequest, XferLink> unnamed;  ///< sends that wait for a free name, to become rendezvous
+  List<typename P::Frag, XferLink> stored;          ///< stored messages that wait for a rail
+  List<Unrecorded<P>> unrecorded;                   ///< the same, without a fragment record
   List<typename P::SendRequest, LiveLink> live_sends;  ///< named requests
   List<typename P::RecvRequest, LiveLink> live_recvs;
 };

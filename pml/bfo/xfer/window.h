@@ -102,11 +102,11 @@ Seq16 Engine<P>::oldest_waiting(const ProcT& p) const {
     const bool header = x.phase == SendPhase::kOpening && x.rndv->restarts == 0 && !x.rndv->known;
     if (x.proc == &p && (x.protocol == Protocol::kEager || header)) waits(x.seq);
   }
-  for (SendRequest* r = peer.nameless.front(); r; r = peer.nameless.next(r))
+  for (SendRequest* r = peer.unnamed.front(); r; r = peer.unnamed.next(r))
     if (r->xfer.proc == &p) waits(r->xfer.seq);
-  for (Frag* f = peer.raw.front(); f; f = peer.raw.next(f))
-    bytes_wait(f->xfer.buffer ? f->xfer.buffer : f->xfer.raw, f->xfer.raw_len);
-  for (StarvedT* s = peer.starved.front(); s; s = peer.starved.next(s)) bytes_wait(s + 1, s->size);
+  for (Frag* f = peer.stored.front(); f; f = peer.stored.next(f))
+    bytes_wait(f->xfer.buffer ? f->xfer.buffer : f->xfer.stored, f->xfer.stored_len);
+  for (UnrecordedT* s = peer.unrecorded.front(); s; s = peer.unrecorded.next(s)) bytes_wait(s + 1, s->size);
   return oldest;
 }
 
@@ -119,7 +119,7 @@ core::SeqSyncHdr Engine<P>::window_question(const ProcT& p) {
 template <class P>
 void Engine<P>::ask_window(ProcT& p) {
   const core::SeqSyncHdr h = window_question(p);
-  send_raw(*p.peer, &h, sizeof h);
+  send_stored(*p.peer, &h, sizeof h);
   flush(*p.peer);
 }
 
@@ -136,7 +136,7 @@ void Engine<P>::on_seq_sync(const Arrival& a) {
   }
   if (!(h.flags & core::kFlagReply)) {
     const core::SeqSyncHdr reply{h.type, core::kFlagReply, h.ctx, c->my_rank, p->expected, h.question};
-    send_raw(*p->peer, &reply, sizeof reply);
+    send_stored(*p->peer, &reply, sizeof reply);
     flush(*p->peer);
     return;
   }
