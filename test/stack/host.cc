@@ -110,7 +110,7 @@ engine::Host Process::host(Nic& nic) {
     engine::connect_others(p.ports_.data(), static_cast<int>(p.ports_.size()), e, false);
   };
   h.peer_answers = [](void* c, engine::Endpoint& e, bool answers) {
-    if (EngineRail* const r = link_of(e).engine_rail; r != nullptr) engine_of(c).on_peer_answers(r, answers);
+    if (EngineRail* const r = link_of(e).engine_rail; r != nullptr) engine_of(c).on_peer_alive(r, answers);
   };
   return h;
 }

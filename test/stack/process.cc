@@ -186,7 +186,7 @@ EnginePeer* Process::peer(std::uint32_t q) {
     bfo_rail_info_t info{};
     engine::rail_attach(l.endpoint, &l, &info);
     engine_->rail_begin(l.engine_rail, xfer::state_of(info.state), RailName{info.name.conn, info.name.epoch});
-    if (info.answers != 0) engine_->on_peer_answers(l.engine_rail, true);
+    if (info.answers != 0) engine_->on_peer_alive(l.engine_rail, true);
   }
   return p;
 }

@@ -85,7 +85,7 @@ TEST_F(DumpTest, BeingLost_WhatIsStillToCome) {
   event.text[0] = '\0';
   DumpedRail rail = healthy();
   rail.state = "down";
-  rail.answers = true;
+  rail.peer_alive = true;
   rail.lost = &event;
   rail.lost_open = true;
   dump_rail(rail, 1001 * kMs, keep);
@@ -120,7 +120,7 @@ TEST_F(DumpTest, IdlePeer_OneLine) {
 TEST_F(DumpTest, ParkedPeer_WhatWaits) {
   DumpedPeer peer;
   peer.rails = 2;
-  peer.parked_ns = 1500 * kMs;
+  peer.unreachable_ns = 1500 * kMs;
   peer.ready_sends = 3;
   peer.ready_receives = 1;
   peer.rendezvous_sends = 2;
@@ -140,7 +140,7 @@ TEST_F(DumpTest, ParkedPeer_WhatWaits) {
 
 TEST_F(DumpTest, PeerThatIsGone_SaysSo) {
   DumpedPeer peer;
-  peer.lost = peer.left = true;
+  peer.failed = peer.finalized = true;
   dump_peer(peer, keep);
   EXPECT_EQ(lines, Lines{"    0 of 0 rails up, given up, has left"});
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// xfer_park_test.cc: when a peer is given up and when not, what ends then, and who is told (give_up.h).
+// xfer_park_test.cc: when a peer is given up and when not, what ends then, and who is told (peer_failure.h).
 #include <gtest/gtest.h>
 
 #include "test/unit/failover_steps.h"
@@ -261,10 +261,10 @@ struct Waiting {
 TEST(Park, PeerShowsLife_TheParkTimeStandsStill) {
   Waiting a(impatient());
   a.pass(900'000'000);
-  a.w.engines[0]->on_peer_answers(a.w.rail(0, 1, 1), true);
+  a.w.engines[0]->on_peer_alive(a.w.rail(0, 1, 1), true);
   a.pass(3'600'000'000'000);
   EXPECT_FALSE(a.r->done) << "it computes";
-  a.w.engines[0]->on_peer_answers(a.w.rail(0, 1, 1), false);
+  a.w.engines[0]->on_peer_alive(a.w.rail(0, 1, 1), false);
   a.pass(900'000'000);
   EXPECT_FALSE(a.r->done);
   a.pass(200'000'000);
@@ -307,7 +307,7 @@ TEST(Park, ProcessIsOutsideMpiAgainAndAgain_TheWaitEnds) {
 
 TEST(Park, RailDiesAgain_ItsSignOfLifeIsForgotten) {
   Waiting a(impatient());
-  a.w.engines[0]->on_peer_answers(a.w.rail(0, 1, 1), true);
+  a.w.engines[0]->on_peer_alive(a.w.rail(0, 1, 1), true);
   a.w.revive(0, 1, 1);
   ASSERT_TRUE(a.w.run());
   a.w.kill(0, 1, 1);

@@ -77,7 +77,7 @@ void gap_lost(void* ctx, void* rail, const bfo_rail_name_t* name, uint64_t lost)
 }
 
 void peer_answers(void* ctx, void* rail, int answers) {
-  module_of(ctx).engine().on_peer_answers(rail_of(rail), answers != 0);
+  module_of(ctx).engine().on_peer_alive(rail_of(rail), answers != 0);
 }
 
 constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),

@@ -66,7 +66,7 @@ void dump_one_rail(const Rail& rail, uint64_t now_ns, int verbose) {
       dumped.device = info.device;
       dumped.port = info.port;
       dumped.peer_port = info.peer_port;
-      dumped.answers = info.answers != 0;
+      dumped.peer_alive = info.answers != 0;
     }
     dumped.never_ms = handle.failover->never_up(handle.btl, handle.ep, why, sizeof(why));
     dumped.never_why = why;
@@ -87,9 +87,9 @@ void dump_one_peer(Module& module, const Peer& peer, int verbose) {
   dumped.rails = peer.n_rails;
   for (unsigned r = 0; r < peer.n_rails; ++r)
     dumped.up += peer.rails[r].state == RailState::kUp || peer.rails[r].state == RailState::kSuspect;
-  dumped.lost = peer.lost;
-  dumped.left = peer.left;
-  if (peer.parked) dumped.parked_ns = std::max<uint64_t>(now_ns - peer.parked_since_ns, 1);
+  dumped.failed = peer.failed;
+  dumped.finalized = peer.finalized;
+  if (peer.unreachable) dumped.unreachable_ns = std::max<uint64_t>(now_ns - peer.unreachable_since_ns, 1);
   dumped.ready_sends = load.ready_sends;
   dumped.ready_receives = load.ready_recvs;
   dumped.rendezvous_sends = load.live_sends;

@@ -80,9 +80,9 @@ void dump_process(const DumpedProcess& p, DumpLine print) {
 void dump_peer(const DumpedPeer& p, DumpLine print) {
   Line state;
   state.add("    %u of %u rails up", p.up, p.rails);
-  if (p.lost) state.add(", given up");
-  if (p.left) state.add(", has left");
-  if (p.parked_ns != 0) state.add(", no rail for %.3f s: its requests wait", seconds(p.parked_ns));
+  if (p.failed) state.add(", given up");
+  if (p.finalized) state.add(", has left");
+  if (p.unreachable_ns != 0) state.add(", no rail for %.3f s: its requests wait", seconds(p.unreachable_ns));
   state.print(print);
   Line work;
   work.add("    ");
@@ -102,7 +102,7 @@ void dump_rail(const DumpedRail& r, uint64_t now_ns, DumpLine print) {
   if (r.port != 0) line.add(" port %u", r.port);
   if (r.peer_port[0] != '\0') line.add(" to %s", r.peer_port);
   line.add(", %s, epoch %u, %llu bytes in flight", r.state, r.epoch, static_cast<ull>(r.bytes_in_flight));
-  if (r.answers) line.add("; the peer's process answers");
+  if (r.peer_alive) line.add("; the peer's process answers");
   line.print(print);
   if (r.lost != nullptr) dump_loss(*r.lost, r.lost_open, now_ns, print);
   if (r.never_ms == 0) return;

@@ -27,14 +27,14 @@ struct DumpedProcess {
 };
 void dump_process(const DumpedProcess& process, DumpLine print);
 
-// What waits for a peer, or in it. `parked_ns`: for so long no rail to it has been up; 0: one is, or nothing
-// waits.
+// What waits for a peer, or in it. `unreachable_ns`: for so long no rail to it has been up; 0: one is, or
+// nothing waits.
 struct DumpedPeer {
   unsigned rails = 0;
   unsigned up = 0;
-  bool lost = false;
-  bool left = false;
-  uint64_t parked_ns = 0;
+  bool failed = false;
+  bool finalized = false;
+  uint64_t unreachable_ns = 0;
   uint32_t ready_sends = 0;
   uint32_t ready_receives = 0;
   uint32_t rendezvous_sends = 0;
@@ -53,7 +53,7 @@ struct DumpedRail {
   unsigned port = 0;
   const char* peer_port = "";
   const char* state = "";
-  bool answers = false;  // not up, but the peer's process is alive
+  bool peer_alive = false;  // not up, but the peer's process is alive
   uint32_t epoch = 0;
   uint64_t bytes_in_flight = 0;
   const FailoverEvent* lost = nullptr;

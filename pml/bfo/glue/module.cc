@@ -347,7 +347,7 @@ void Module::begin_rail(Rail& rail) {
   if (handle.failover->attach(handle.btl, handle.ep, &rail, &info) != OPAL_SUCCESS)
     return engine_.rail_begin(&rail, RailState::kUnusable);
   engine_.rail_begin(&rail, xfer::state_of(info.state), {info.name.conn, info.name.epoch});
-  if (info.answers != 0) engine_.on_peer_answers(&rail, true);
+  if (info.answers != 0) engine_.on_peer_alive(&rail, true);
 }
 
 void Module::note_broken(mca_btl_base_module_t* btl, opal_proc_t* proc, const char* info) {

@@ -82,7 +82,7 @@ void Engine<P>::comm_free(CommT* c) {
     p->~ProcT();
     port_.free(p);
   }
-  c->wild.forget(*this);
+  c->posted_any_source.forget(*this);
   while (Message* m = c->taken_by_probe.pop_front(*this)) free_message(m);
   port_.free(c->procs);
   comm_pages_[c->ctx / kCommPage][c->ctx % kCommPage] = nullptr;

@@ -69,7 +69,7 @@ struct Comm {
   /// Members that are not this process.
   std::int32_t others() const { return inter ? size : size - 1; }
   Proc<P>** procs = nullptr;
-  PostedQueue<P> wild;                  ///< posted with MPI_ANY_SOURCE
+  PostedQueue<P> posted_any_source;     ///< posted with MPI_ANY_SOURCE
   CommQueue<P, TagKey> taken_by_probe;  ///< taken by a matched probe, not yet received
   CommQueue<P, TagKey> arrivals;        ///< all unexpected, in order of arrival
   std::uint64_t post_order = 0;         ///< of the next receive

@@ -81,7 +81,7 @@ struct Eager {
     auto& x = r.xfer;
     --e.eager_out_;
     Proc<P>& p = *x.proc;
-    if (p.peer->lost) {
+    if (p.peer->failed) {
       e.finish_send(r, p.peer->loss.outcome);
       return;
     }
@@ -127,7 +127,7 @@ bool Engine<P>::begin_send(SendRequest& r) {
       flush(peer);
       return false;
     }
-  } else if (peer.lost) [[unlikely]] {
+  } else if (peer.failed) [[unlikely]] {
     finish_send(r, peer.loss.outcome);
     return false;
   } else if (x.mode != SendMode::kSync && fits) {
@@ -160,7 +160,7 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
     x.protocol = Protocol::kEager;
     x.phase = SendPhase::kIdle;
     x.outcome = Outcome::kOk;
-    if (!p->peer->own || p->peer->lost) [[likely]] {
+    if (!p->peer->own || p->peer->failed) [[likely]] {
       if (p->next_seq == p->stop_seq) [[unlikely]] {
         if (!p->stalled.empty() || !window_open(*p)) {
           stall(*p, *r);
@@ -230,7 +230,7 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
     return;
   }
   PeerT& p = *rail->peer;
-  if (p.left) return;
+  if (p.finalized) return;
   if (entry.nested() && tag != static_cast<std::uint8_t>(MsgType::kMatch)) {
     defer(rail, 0, tag, data, size, true);
     return;

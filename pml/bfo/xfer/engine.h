@@ -69,9 +69,9 @@ class Engine {
   /// The rail is used from now on. `state` kUp for rails whose BTL does not speak common/failover_btl.h.
   /// `name` zero when unknown.
   void rail_begin(RailT* rail, RailState state, RailName name = {});
-  /// The runtime reports that the peer's process is gone: its requests end with kPeerLost. `left`: it has
-  /// finalized in order (del_procs); receives from any source do not end for that.
-  void peer_lost(PeerT* peer, bool left = false);
+  /// The runtime reports that the peer's process is gone: its requests end with kPeerLost. `finalized`: it
+  /// has finalized in order (del_procs); receives from any source do not end for that.
+  void peer_lost(PeerT* peer, bool finalized = false);
 
   // ---- MPI calls
   // ----------------------------------------------------------------------------------------------
@@ -122,9 +122,9 @@ class Engine {
   /// messages that it had reported as sent may be lost. Its fragments came back before. Not to be called from
   /// inside a port function.
   void on_rail_broken(RailT* rail, const RailEvent& event, bool may_have_lost);
-  /// `rail` is not up. `answers` true: the peer's process is alive and reached by it, so it is only busy
+  /// `rail` is not up. `alive` true: the peer's process is alive and reached by it, so it is only busy
   /// (H15). False: that is not so any more.
-  void on_peer_answers(RailT* rail, bool answers);
+  void on_peer_alive(RailT* rail, bool alive);
   /// The peer acknowledged `lost` messages of a dead epoch that it never received and that cannot be resent.
   void on_gap_lost(RailT* rail, RailName name, std::uint64_t lost);
 
@@ -212,8 +212,8 @@ class Engine {
   void no_memory(PeerT& p, std::size_t size);
   void no_memory(const RailT* rail, std::uint32_t epoch, std::size_t size);
   void no_memory(CommT& c, std::int32_t rank, Arrival a);
-  void doom(PeerT& p);
-  void give_up_doomed();
+  void schedule_failure(PeerT& p);
+  void fail_scheduled();
 
   void defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
              bool failed = false);
@@ -519,16 +519,16 @@ class Engine {
   void rail_notices(PeerT& p);
   void rail_left(RailT& rail, std::uint32_t epoch, bool fenced);
 
-  // give_up.h
-  void abandon(RailT& rail);
+  // peer_failure.h
+  void fail_unfenceable(RailT& rail);
   PeerT* named_peer(const Arrival& a, std::uint64_t conn) const;
   void on_peer_lost(const Arrival& a);
   void keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss);
   void recall_loss(PeerT& p, std::uint64_t conn);
   void drop_stored(PeerT& p);
-  void give_up(PeerT& p, bool loss = true);
+  void declare_failed(PeerT& p, bool loss = true);
   void notify_lost(PeerT& p);
-  void check_parked(PeerT& p, std::uint64_t now_ns);
+  void check_unreachable(PeerT& p, std::uint64_t now_ns);
   void note_absence(std::uint64_t now_ns);
   bool has_work(PeerT& p);
 
@@ -542,7 +542,7 @@ class Engine {
   void fail_wildcard(RecvRequest& r);
   bool wildcard_waits(const CommT& c) const;
   bool deserted(const CommT& c) const;
-  bool wanted_by_wildcard(PeerT& p);
+  bool watched_by_wildcard(PeerT& p);
   void watch_wildcards();
   void watch(CommT& c, std::int32_t rank);
 
@@ -589,7 +589,7 @@ class Engine {
   bool tail_work_ = false;
   bool direct_ = false;     ///< a message is being posted on a rail that may deliver it at once (self)
   Frag* ending_ = nullptr;  ///< the READ that is being posted, while it has not ended inside that call
-  bool doomed_ = false;     ///< a peer will be declared failed when the engine is left
+  bool failing_ = false;    ///< a peer will be declared failed when the engine is left
   /// a failover record waits only for what has to be sent again; looked at when the engine is left
   bool held_ = false;
   EarlyLoss* early_losses_ = nullptr;
@@ -599,7 +599,7 @@ class Engine {
   List<PeerT, ActiveLink> active_;  ///< peers with something that progress() must retry
   /// ns: longer than this without a look at the clock is an absence from MPI
   static constexpr std::uint64_t kAbsence = 2'000'000'000;
-  PeerT* timed_ = nullptr;    ///< peers without a rail, or with FRAGs awaited: progress() looks at the clock
+  PeerT* timed_ = nullptr;    ///< peers without a rail, or with FRAGs missing: progress() looks at the clock
   ProcT* stalled_ = nullptr;  ///< ranks whose sequence window is full
   static constexpr std::size_t kNoRail = SIZE_MAX;
   std::atomic<std::size_t> longest_eager_{kNoRail};  ///< of all rails; read without the lock
@@ -657,7 +657,7 @@ class Engine {
 #include "pml/bfo/xfer/restart_messages.h"
 #include "pml/bfo/xfer/ledger.h"
 #include "pml/bfo/xfer/rails.h"
-#include "pml/bfo/xfer/give_up.h"
+#include "pml/bfo/xfer/peer_failure.h"
 #include "pml/bfo/xfer/record.h"
 #include "pml/bfo/xfer/keepalive.h"
 #include "pml/bfo/xfer/wildcard.h"

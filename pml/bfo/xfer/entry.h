@@ -56,8 +56,8 @@ Engine<P>::~Engine() {
       p->rails[i].~RailT();
       if (i != 0) port_.free(p->rails.at[i]);  // the first one is in the peer's memory
     }
-    while (FailedReceive* const f = p->failed) {
-      p->failed = f->next;
+    while (FailedReceive* const f = p->failed_receives) {
+      p->failed_receives = f->next;
       port_.free(f);
     }
     p->~PeerT();
@@ -92,8 +92,8 @@ template <class P>
       port_.free(a);
       continue;
     }
-    if (doomed_) {
-      give_up_doomed();
+    if (failing_) {
+      fail_scheduled();
       continue;
     }
     break;
@@ -323,7 +323,7 @@ void Engine<P>::handle_done(Frag& f) {
       } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
         peer.lost_pending = true;
         set_timer(peer);
-      } else if (!ok && !peer.lost && !peer.left) {
+      } else if (!ok && !peer.failed && !peer.finalized) {
         hold_again(peer,
                    Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.stored, x.stored_len});
         note_resumed(peer);
@@ -346,7 +346,7 @@ std::uint64_t Engine<P>::unfinished() const {
   if constexpr (requires { port_.copies_out(); }) n += port_.copies_out();
   for (PeerT* p = peers_; p; p = p->next) {
     if (!p->stored.empty() || !p->unrecorded.empty() || !p->unnamed.empty()) ++n;
-    if (!p->lost && (!p->ready_sends.empty() || !p->ready_recvs.empty())) ++n;
+    if (!p->failed && (!p->ready_sends.empty() || !p->ready_recvs.empty())) ++n;
   }
   return n;
 }
@@ -376,7 +376,7 @@ void Engine<P>::check_timers(std::uint64_t now_ns) {
   while (p) {
     PeerT* const next = p->next_timed;
     p->timed = false;
-    check_parked(*p, now_ns);  // sets it again
+    check_unreachable(*p, now_ns);  // sets it again
     p = next;
   }
   poll_windows();

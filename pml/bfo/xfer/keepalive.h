@@ -25,8 +25,8 @@ void Engine<P>::keep_alive() {
   for (PeerT* p = peers_; p; p = p->next) {
     const bool named = p->probed || awaits_peer(*p);
     p->probed = false;
-    const bool awaited = std::exchange(p->awaited, false) || named;
-    if (!awaited || p->lost || p->parked || p->pinging || p->n_eager == 0) continue;
+    const bool waits = std::exchange(p->watch_next, false) || named;
+    if (!waits || p->failed || p->unreachable || p->pinging || p->n_eager == 0) continue;
     if (!p->rails[0].limits.failover) continue;
     ProcT* via = p->procs.front();  // the rank with the lowest context id that both processes share
     for (ProcT* q = via; q; q = p->procs.next(q))

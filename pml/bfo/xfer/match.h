@@ -194,12 +194,12 @@ template <class P>
   CommT& c = *p.comm;
   const std::int32_t any = tag >= 0 ? kAnyTag : tag;  // MPI_ANY_TAG does not match negative tags
   RecvRequest* const s = p.posted.find(*this, tag, any);
-  RecvRequest* const w = c.wild.find(*this, tag, any);
+  RecvRequest* const w = c.posted_any_source.find(*this, tag, any);
   if (s && (!w || s->xfer.post_order < w->xfer.post_order)) {
     p.posted.remove(*this, s);
     return s;
   }
-  if (w) c.wild.remove(*this, w);
+  if (w) c.posted_any_source.remove(*this, w);
   return w;
 }
 

@@ -17,16 +17,16 @@ namespace bfo::xfer {
 /// this function may be called anywhere, also from a loop over its requests.
 template <class P>
 [[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(PeerT& p, std::size_t size) {
-  if (p.lost || p.doomed) return;
+  if (p.failed || p.failing) return;
   p.loss = PeerLoss{Outcome::kNoMemory, size, false};
-  doom(p);
+  schedule_failure(p);
 }
 
 /// Declare `p` failed when the engine is left.
 template <class P>
-void Engine<P>::doom(PeerT& p) {
-  p.doomed = true;
-  doomed_ = tail_work_ = true;
+void Engine<P>::schedule_failure(PeerT& p) {
+  p.failing = true;
+  failing_ = tail_work_ = true;
 }
 
 /// The same for a message that came over `rail`. Without a rail the sender is unknown: it is any peer that is
@@ -80,12 +80,12 @@ void Engine<P>::on_message_unstored(RailT* rail, std::size_t size) {
 }
 
 template <class P>
-[[gnu::cold]] void Engine<P>::give_up_doomed() {
-  doomed_ = false;
+[[gnu::cold]] void Engine<P>::fail_scheduled() {
+  failing_ = false;
   for (PeerT* p = peers_; p; p = p->next) {
-    if (!p->doomed || p->lost) continue;
-    give_up(*p);
-    p->lost_pending = !p->knows;
+    if (!p->failing || p->failed) continue;
+    declare_failed(*p);
+    p->lost_pending = !p->peer_declared;
     notify_lost(*p);
   }
 }

@@ -77,7 +77,7 @@ void Engine<P>::order_ends(PeerT& p, Frag& f) {
 /// one rail only, because then everything is read in the order of sending.
 template <class P>
 void Engine<P>::send_end(PeerT& p, const void* bytes, std::size_t len) {
-  if (p.n_eager != 0 && p.stored.empty() && p.unrecorded.empty() && !p.left) [[likely]] {
+  if (p.n_eager != 0 && p.stored.empty() && p.unrecorded.empty() && !p.finalized) [[likely]] {
     RailT& rail = *(p.ends_out != 0 ? p.order : p.home ? p.home : home_rail(p));
     if (p.n_rails == 1 || rail.limits.failover) {
       InlineSource none{};

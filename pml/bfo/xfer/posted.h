@@ -88,13 +88,13 @@ template <class P>
     if (c.n_lost != 0 && wildcard_lost(c) && !x.keeps_waiting) [[unlikely]]
       fail_wildcard(r);
     else
-      c.wild.push_back(*this, &r);
+      c.posted_any_source.push_back(*this, &r);
     return nullptr;
   }
   ProcT* const p = proc_at(c, args.src);
   // The peer's record is made now, so that its failure ends this receive.
   PeerT* const peer = p ? peer_of(*p) : nullptr;
-  if (!peer || peer->lost) [[unlikely]]
+  if (!peer || peer->failed) [[unlikely]]
     fail_recv(r, peer ? peer->loss.outcome : Outcome::kNoMemory);
   else
     p->posted.push_back(*this, &r);
@@ -125,7 +125,7 @@ bool Engine<P>::cancel(RecvRequest* r) {
   Entry entry(*this);
   auto& x = r->xfer;
   if (x.linked != kPosted) return false;
-  (x.src == kAnySource ? x.comm->wild : proc_at(*x.comm, x.src)->posted).remove(*this, r);
+  (x.src == kAnySource ? x.comm->posted_any_source : proc_at(*x.comm, x.src)->posted).remove(*this, r);
   return true;
 }
 
@@ -142,7 +142,7 @@ Outcome Engine<P>::probe_missed(CommT& c, std::int32_t src) {
   ProcT* const p = proc_at(c, src);
   PeerT* const peer = p ? peer_of(*p) : nullptr;
   if (!peer) return Outcome::kNoMemory;
-  if (peer->lost) return peer->loss.outcome;
+  if (peer->failed) return peer->loss.outcome;
   peer->probed = true;
   return Outcome::kOk;
 }
@@ -202,7 +202,7 @@ std::uint32_t length_of(const Queue& queue) {
 template <class P>
 typename Engine<P>::QueueLengths Engine<P>::queue_lengths(CommT* c, std::int32_t rank) {
   Entry entry(*this);
-  if (rank == kAnySource) return {length_of(c->wild), length_of(c->arrivals)};
+  if (rank == kAnySource) return {length_of(c->posted_any_source), length_of(c->arrivals)};
   const ProcT* const p = rank >= 0 && rank < c->size ? c->procs[rank] : nullptr;
   return p ? QueueLengths{length_of(p->posted), length_of(p->unexpected)} : QueueLengths{};
 }

@@ -91,7 +91,7 @@ void Engine<P>::share_eager_limit(PeerT& p) {
 template <class P>
 void Engine<P>::rebuild(PeerT& p) {
   p.n_eager = 0;
-  if (p.lost) return;
+  if (p.failed) return;
   for (const RailState want : {RailState::kUp, RailState::kSuspect}) {
     if (p.n_eager != 0) break;
     for (unsigned i = 0; i < p.n_rails; ++i)
@@ -107,16 +107,16 @@ void Engine<P>::rebuild(PeerT& p) {
   p.away = 0;
   reorder(p);
   if (p.n_eager != 0) {
-    p.parked = false;
+    p.unreachable = false;
     activate(p);
     return;
   }
   // Also if the peer never had a rail up here: its rails may have died before its record was made.
-  if (!p.parked) {
-    p.parked = true;
-    p.excused = false;
+  if (!p.unreachable) {
+    p.unreachable = true;
+    p.absence_credited = false;
     p.probed = false;
-    p.parked_since_ns = port_.now_ns();
+    p.unreachable_since_ns = port_.now_ns();
     set_timer(p);
   }
 }
@@ -135,7 +135,7 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
     rail->peer_closed_epoch = ev.name.epoch - 1;
     Rget<P>::reads_over(*this, *rail);
   }
-  rail->answers = false;
+  rail->peer_alive = false;
   rebuild(p);
   if (p.lost_pending) [[unlikely]]
     notify_lost(p);
@@ -176,19 +176,19 @@ template <class P>
   bool hope = false;
   for (unsigned i = 0; i < p.n_rails; ++i) hope = hope || p.rails[i].state != RailState::kUnusable;
   if (may_have_lost || !hope) {
-    if (may_have_lost && !p.lost) p.loss.outcome = Outcome::kMessageLost;
-    give_up(p);
+    if (may_have_lost && !p.failed) p.loss.outcome = Outcome::kMessageLost;
+    declare_failed(p);
     p.lost_pending = true;
     notify_lost(p);
   }
 }
 
 template <class P>
-void Engine<P>::on_peer_answers(RailT* rail, bool answers) {
+void Engine<P>::on_peer_alive(RailT* rail, bool alive) {
   Entry entry(*this);
-  rail->answers = answers;
+  rail->peer_alive = alive;
   // The wait before the peer showed life, or while it does, does not count.
-  rail->peer->parked_since_ns = port_.now_ns();
+  rail->peer->unreachable_since_ns = port_.now_ns();
 }
 
 /// The cause of the epoch's end, in words of `ev`.
@@ -207,7 +207,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   if (rail->event_open) emit_event(*rail, waiting_again(p));  // the record of its previous loss
   rail->name = ev.name;
   rail->state = RailState::kDown;
-  rail->answers = false;
+  rail->peer_alive = false;
   rail->dead = ev.name;
   rail->dead_cause = ev.cause;
   rail->down_pending = ev.name.conn != 0 && !ev.left && !ev.late;
@@ -215,7 +215,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   if (!ev.late) ++counters_.rails_lost;
   if (ev.left) [[unlikely]] {
     // One rail is enough: a process sends BYE when it has nothing left to send or receive.
-    p.left = true;
+    p.finalized = true;
     drop_stored(p);
   }
   rebuild(p);

@@ -137,7 +137,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
   }
   if (actions & core::kSendComplete) {
     // A send that failed alone tells its receiver, which must not wait for it (H12).
-    if (x.outcome != Outcome::kOk && x.rndv->peer_name && !x.proc->peer->lost)
+    if (x.outcome != Outcome::kOk && x.rndv->peer_name && !x.proc->peer->failed)
       stored_restart(*x.proc->peer, MsgType::kSendDone, core::kFlagFail, identity(r), x.rndv->name,
                      x.rndv->peer_name);
     send_over(r);

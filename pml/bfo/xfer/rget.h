@@ -302,7 +302,7 @@ struct Rget {
   /// data. The peer's half counts as closed even if its device cannot be fenced, because nobody stores what
   /// it may still fetch.
   static bool over(const Rail<P>& rail, std::uint32_t epoch) {
-    return epoch <= rail.closed_epoch && (epoch <= rail.peer_closed_epoch || rail.peer->lost);
+    return epoch <= rail.closed_epoch && (epoch <= rail.peer_closed_epoch || rail.peer->failed);
   }
 
   /// The peer's half of `rail` is closed, or the peer has failed: READs that failed on it are over.

@@ -287,7 +287,7 @@ template <class P>
   if (n != 0) arrived(r, 0, n, false);
   // The answer is sent before the first bytes are copied, so that the sender works meanwhile. If nothing else
   // is missing, the end of the request is the answer.
-  if (!peer.lost) [[likely]] {
+  if (!peer.failed) [[likely]] {
     if (!rndv && Single<P>::read(*this, r, a)) return;
     if (rndv && (h.match.flags & core::kFlagContig) && Single<P>::grant(*this, r)) return;
     choose_protocol(r, a);
@@ -295,7 +295,7 @@ template <class P>
     if (!x.rndv) return;
   }
   if (n != 0) port_.unpack(r, 0, first.data, n);
-  if (peer.lost) [[unlikely]] {  // it came before the peer was declared failed, and is matched now
+  if (peer.failed) [[unlikely]] {  // it came before the peer was declared failed, and is matched now
     recv_event(r, RecvEvent::kGiveUp);
     return;
   }

@@ -364,7 +364,8 @@ struct Rput {
     Peer<P>& p = *x.proc->peer;
     Rail<P>& rail = *f.xfer.rail;
     // If the rail fails it hands back the bytes, which then go over another one.
-    if (p.stored.empty() && p.unrecorded.empty() && !p.lost && !p.left && E::usable(rail, f.xfer.epoch)) {
+    if (p.stored.empty() && p.unrecorded.empty() && !p.failed && !p.finalized &&
+        E::usable(rail, f.xfer.epoch)) {
       typename P::InlineSource none{};
       if (e.post_brief(rail, &h, sizeof h, none)) return;
     }

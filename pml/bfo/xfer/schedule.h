@@ -194,7 +194,7 @@ Rail<P>* Engine<P>::rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch
 template <class P>
 [[gnu::noinline]] typename P::Frag* Engine<P>::send_stored(PeerT& p, const void* bytes, std::size_t len,
                                                            RailT* pinned, std::uint32_t epoch) {
-  if (p.lost || p.left) return nullptr;
+  if (p.failed || p.finalized) return nullptr;
   activate(p);  // the caller may not flush
   if (ends_send(bytes)) p.home = nullptr;
   Frag* const f = p.unrecorded.empty() ? port_.frag_alloc() : nullptr;

@@ -136,7 +136,7 @@ struct Rail {
   std::uint32_t closed_epoch = 0;  ///< every epoch <= this is fenced
   std::uint32_t up_epoch = 0;      ///< the newest epoch that was up at this side
   bool unfenceable = false;
-  bool answers = false;  ///< not up, but the BTL reports that the peer's process is alive and only busy
+  bool peer_alive = false;  ///< not up, but the BTL reports that the peer's process is alive and only busy
   std::uint64_t unfenceable_ns = 0;     ///< when the device was found to be unfenceable
   std::uint32_t peer_closed_epoch = 0;  ///< every epoch <= this is closed at the peer
   std::int32_t dead_cause = 0;
@@ -209,10 +209,10 @@ struct Peer {
   std::uint8_t n_eager = 0;  ///< rails in `eager`
   std::uint8_t rr = 0;       ///< index into `eager`: rail of the next eager message when they are spread
   std::uint8_t turn = 0;     ///< index into `eager`: first rail to be considered for a long message
-  bool parked = false;
-  bool excused = false;        ///< the park time began anew once, because this process was outside MPI
-  bool lost = false;           ///< declared failed
-  bool left = false;           ///< its process has finalized in order: nothing is sent to it any more
+  bool unreachable = false;
+  bool absence_credited = false;  ///< the park time began anew once, because this process was outside MPI
+  bool failed = false;            ///< declared failed
+  bool finalized = false;         ///< its process has finalized in order: nothing is sent to it any more
   bool probed = false;         ///< a probe found nothing, since the last keep_alive() or since no rail is up
   bool own = false;            ///< this process itself: no message to it uses a rail
   bool end_brief = false;      ///< one of `ends_out` stands for those without a record of a fragment
@@ -230,19 +230,19 @@ struct Peer {
   /// bytes stored of its messages for communicators that do not exist here yet
   std::uint32_t unknown_held = 0;
   PeerLoss loss;                 ///< how its requests end when it is declared failed
-  bool doomed = false;           ///< `loss` is set; it is declared failed when the engine is left
-  bool knows = false;            ///< it declared this process failed first: PEERLOST is not needed
+  bool failing = false;          ///< `loss` is set; it is declared failed when the engine is left
+  bool peer_declared = false;    ///< it declared this process failed first: PEERLOST is not needed
   bool lost_pending = false;     ///< declared failed here, and PEERLOST not sent yet
-  bool awaited = false;          ///< the next keep_alive() sends to it, because a wildcard waits for it
-  bool wanted = false;           ///< a wildcard waits for it, or did when watch_wildcards() last looked
+  bool watch_next = false;       ///< the next keep_alive() sends to it, because a wildcard waits for it
+  bool watched = false;          ///< a wildcard waits for it, or did when watch_wildcards() last looked
   bool pinging = false;          ///< a message of keep_alive() is under way
   std::size_t eager_limit = 0;   ///< largest of its rails
   PastSequence* past = nullptr;  ///< of communicators that were freed
   std::uint32_t n_past = 0;
   std::uint32_t past_capacity = 0;
-  FailedReceive* failed = nullptr;  ///< messages of it whose receive ended with an error
-  Rail<P>* eager[kMaxRails] = {};   ///< rails that are usable now; of these, the preferred ones
-  std::uint64_t parked_since_ns = 0;
+  FailedReceive* failed_receives = nullptr;  ///< messages of it whose receive ended with an error
+  Rail<P>* eager[kMaxRails] = {};            ///< rails that are usable now; of these, the preferred ones
+  std::uint64_t unreachable_since_ns = 0;
   List<Proc<P>> procs;                                  ///< of it, on all communicators
   List<typename P::SendRequest, XferLink> ready_sends;  ///< requests with something to send
   List<typename P::RecvRequest, XferLink> ready_recvs;

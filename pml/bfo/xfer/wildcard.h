@@ -46,7 +46,7 @@ template <class P>
 template <class P>
 [[gnu::cold]] void Engine<P>::count_lost(CommT& c) {
   for (std::int32_t i = 0; i < c.size; ++i)
-    if (const PeerT* const p = known_peer(c, i); p && p->lost) count_lost(c, i, *p);
+    if (const PeerT* const p = known_peer(c, i); p && p->failed) count_lost(c, i, *p);
 }
 
 /// `p` was declared failed: end the wildcards on all communicators of which it is a member.
@@ -62,10 +62,10 @@ template <class P>
 
 template <class P>
 [[gnu::cold]] void Engine<P>::end_wildcards(CommT& c) {
-  for (RecvRequest* r = c.wild.front(); r;) {
-    RecvRequest* const next = c.wild.next(r);
+  for (RecvRequest* r = c.posted_any_source.front(); r;) {
+    RecvRequest* const next = c.posted_any_source.next(r);
     if (!r->xfer.keeps_waiting) {
-      c.wild.remove(*this, r);
+      c.posted_any_source.remove(*this, r);
       fail_wildcard(*r);
     }
     r = next;
@@ -83,7 +83,7 @@ template <class P>
 template <class P>
 bool Engine<P>::wildcard_waits(const CommT& c) const {
   if (c.probed != 0) return true;
-  for (RecvRequest* r = c.wild.front(); r; r = c.wild.next(r))
+  for (RecvRequest* r = c.posted_any_source.front(); r; r = c.posted_any_source.next(r))
     if (!r->xfer.keeps_waiting) return true;
   return false;
 }
@@ -95,33 +95,33 @@ template <class P>
   for (std::int32_t i = 0; i < c.size; ++i) {
     if (!c.inter && i == c.my_rank) continue;
     const PeerT* const p = known_peer(c, i);
-    if (!p || !(p->lost || p->left)) return false;
+    if (!p || !(p->failed || p->finalized)) return false;
   }
   return true;
 }
 
 /// The park time of `p`, which watch_wildcards() had marked, is over: does a wildcard still wait for it?
 template <class P>
-[[gnu::cold]] bool Engine<P>::wanted_by_wildcard(PeerT& p) {
-  if (!p.wanted) return false;
+[[gnu::cold]] bool Engine<P>::watched_by_wildcard(PeerT& p) {
+  if (!p.watched) return false;
   for (CommT* c = comms_.front(); c; c = comms_.next(c)) {
     if (!wildcard_waits(*c)) continue;
     for (std::int32_t i = 0; i < c->size; ++i)
-      if (known_peer(*c, i) == &p && (!p.left || deserted(*c))) return true;
+      if (known_peer(*c, i) == &p && (!p.finalized || deserted(*c))) return true;
   }
-  p.wanted = false;
+  p.watched = false;
   return false;
 }
 
 /// Marks members of communicators on which a wildcard waits: some at each call, round robin.
 template <class P>
 void Engine<P>::watch_wildcards() {
-  std::int32_t looks = kWatched;
-  for (CommT* c = comms_.front(); c && looks > 0; c = comms_.next(c)) {
+  std::int32_t ranks_left = kWatched;
+  for (CommT* c = comms_.front(); c && ranks_left > 0; c = comms_.next(c)) {
     if (!wildcard_waits(*c)) continue;
     if (c->probed != 0) --c->probed;
-    const std::int32_t n = c->size < looks ? c->size : looks;
-    looks -= n;
+    const std::int32_t n = c->size < ranks_left ? c->size : ranks_left;
+    ranks_left -= n;
     for (std::int32_t i = 0; i < n; ++i) {
       watch(*c, c->watch);
       c->watch = c->watch + 1 < c->size ? c->watch + 1 : 0;
@@ -135,11 +135,11 @@ void Engine<P>::watch(CommT& c, std::int32_t rank) {
   PeerT* p = known_peer(c, rank);
   if (!p && c.size > kSmallComm) return;
   ProcT* const q = proc_at(c, rank);
-  if (!q || !(p = peer_of(*q)) || p->lost) return;
-  p->wanted = true;
+  if (!q || !(p = peer_of(*q)) || p->failed) return;
+  p->watched = true;
   bool connected = c.size <= kSmallComm;
   for (unsigned i = 0; i < p->n_rails; ++i) connected = connected || p->rails[i].up_epoch != 0;
-  if (connected && !p->left) p->awaited = true;
+  if (connected && !p->finalized) p->watch_next = true;
 }
 
 }  // namespace bfo::xfer

@@ -33,7 +33,7 @@ namespace bfo::xfer {
 /// next_seq has reached stop_seq: may this number be used?
 template <class P>
 [[gnu::cold, gnu::noinline]] bool Engine<P>::window_open(ProcT& p) {
-  if (p.peer->lost) return true;  // whatever is sent ends with the error of that peer
+  if (p.peer->failed) return true;  // whatever is sent ends with the error of that peer
   if (p.resent && !unclosed(*p.peer)) p.resent = false;
   note_ended(p);
   const std::int32_t used = core::window_used(bounds(p));

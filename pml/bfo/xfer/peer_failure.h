@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// give_up.h: a peer is declared failed, or a device that cannot be fenced is. Every request concerned ends
-// with an error, through its gate, and the peer is notified.
+// peer_failure.h: a peer is declared failed, or a device that cannot be fenced is. Every request concerned
+// ends with an error, through its gate, and the peer is notified.
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -14,7 +14,7 @@ namespace bfo::xfer {
 /// The device of `rail` could not be fenced during the park time (H12). Requests whose buffers it can still
 /// reach end with an error, their memory stays registered, and the contents of these buffers are undefined.
 template <class P>
-[[gnu::cold]] void Engine<P>::abandon(RailT& rail) {
+[[gnu::cold]] void Engine<P>::fail_unfenceable(RailT& rail) {
   PeerT& p = *rail.peer;
   rail.unfenceable = false;
   const auto drop = [&](auto& x) {
@@ -81,10 +81,10 @@ void Engine<P>::on_peer_lost(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  if (p->lost) return;
+  if (p->failed) return;
   p->loss = loss;
-  p->knows = true;
-  give_up(*p);
+  p->peer_declared = true;
+  declare_failed(*p);
 }
 
 /// PEERLOST came over a connection of a peer that has no record here yet. It is sent only once, so it is
@@ -110,9 +110,9 @@ template <class P>
   for (EarlyLoss** at = &early_losses_; *at; at = &(*at)->next) {
     EarlyLoss* const l = *at;
     if (l->conn != conn || conn == 0) continue;
-    if (!p.doomed) p.loss = l->loss;
-    p.knows = true;
-    doom(p);
+    if (!p.failing) p.loss = l->loss;
+    p.peer_declared = true;
+    schedule_failure(p);
     *at = l->next;
     port_.free(l);
     return;
@@ -124,8 +124,8 @@ void Engine<P>::on_gap_lost(RailT* rail, RailName, std::uint64_t lost) {
   Entry entry(*this);
   if (lost == 0) return;
   PeerT& p = *rail->peer;
-  if (!p.lost) p.loss = PeerLoss{Outcome::kMessageLost};  // never silent, never a hang (H4)
-  give_up(p);
+  if (!p.failed) p.loss = PeerLoss{Outcome::kMessageLost};  // never silent, never a hang (H4)
+  declare_failed(p);
   p.lost_pending = true;
   notify_lost(p);
 }
@@ -134,7 +134,7 @@ void Engine<P>::on_gap_lost(RailT* rail, RailName, std::uint64_t lost) {
 /// a rail is up (H11).
 template <class P>
 [[gnu::cold]] void Engine<P>::notify_lost(PeerT& p) {
-  if (p.left) p.lost_pending = false;
+  if (p.finalized) p.lost_pending = false;
   for (unsigned i = 0; i < p.n_rails && p.lost_pending; ++i) {
     RailT& rail = p.rails[i];
     if (rail.name.conn == 0 || (rail.state != RailState::kUp && rail.state != RailState::kSuspect)) continue;
@@ -165,9 +165,9 @@ template <class P>
 }
 
 template <class P>
-void Engine<P>::peer_lost(PeerT* p, bool left) {
+void Engine<P>::peer_lost(PeerT* p, bool finalized) {
   Entry entry(*this);
-  give_up(*p, !left);
+  declare_failed(*p, !finalized);
 }
 
 /// Drop the stored messages for `p`: no request waits for them, and no rail has taken them.
@@ -184,10 +184,10 @@ template <class P>
 /// End every request with this peer with an error, each through its gate. With `loss`, also end the receives
 /// from MPI_ANY_SOURCE on its communicators.
 template <class P>
-[[gnu::cold]] void Engine<P>::give_up(PeerT& p, bool loss) {
-  if (p.lost) return;
-  p.lost = true;
-  p.parked = false;
+[[gnu::cold]] void Engine<P>::declare_failed(PeerT& p, bool loss) {
+  if (p.failed) return;
+  p.failed = true;
+  p.unreachable = false;
   p.n_eager = 0;
   p.home = p.order = nullptr;
   p.ends_out = 0;
@@ -241,7 +241,7 @@ bool Engine<P>::has_work(PeerT& p) {
     return true;
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q))
     if (!q->posted.empty() || !q->stalled.empty()) return true;
-  return wanted_by_wildcard(p);
+  return watched_by_wildcard(p);
 }
 
 /// This process was outside MPI, where no connection is made. A port that came back meanwhile gets one more
@@ -252,11 +252,11 @@ template <class P>
   constexpr std::uint64_t kGrace = 1'000'000'000;
   const std::uint64_t bound = config_.park_timeout_ns;
   for (PeerT* p = peers_; p; p = p->next) {
-    if (!p->parked || p->excused ||
-        (bound > kGrace && time_since(p->parked_since_ns, now_ns) <= bound - kGrace))
+    if (!p->unreachable || p->absence_credited ||
+        (bound > kGrace && time_since(p->unreachable_since_ns, now_ns) <= bound - kGrace))
       continue;
-    p->excused = true;
-    p->parked_since_ns = bound > kGrace ? now_ns - bound + kGrace : now_ns;
+    p->absence_credited = true;
+    p->unreachable_since_ns = bound > kGrace ? now_ns - bound + kGrace : now_ns;
   }
 }
 
@@ -264,22 +264,23 @@ template <class P>
 /// peer's process is alive. A process that computes outside MPI answers no handshake for any length of time
 /// (H15).
 template <class P>
-void Engine<P>::check_parked(PeerT& p, std::uint64_t now_ns) {
+void Engine<P>::check_unreachable(PeerT& p, std::uint64_t now_ns) {
   if (p.lost_pending) notify_lost(p);
   emit_events(p, false);
   look_for_frags(p);
-  bool answers = false;
+  bool alive = false;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& rail = p.rails[i];
     if ((rail.event_open && !rail.event_held) || rail.unfenceable) set_timer(p);
-    if (rail.unfenceable && time_since(rail.unfenceable_ns, now_ns) >= config_.park_timeout_ns) abandon(rail);
-    answers = answers || rail.answers;
+    if (rail.unfenceable && time_since(rail.unfenceable_ns, now_ns) >= config_.park_timeout_ns)
+      fail_unfenceable(rail);
+    alive = alive || rail.peer_alive;
   }
-  if (!p.parked || p.lost) return;
+  if (!p.unreachable || p.failed) return;
   set_timer(p);
-  if (answers || time_since(p.parked_since_ns, now_ns) < config_.park_timeout_ns) return;
+  if (alive || time_since(p.unreachable_since_ns, now_ns) < config_.park_timeout_ns) return;
   if (!has_work(p)) return;
-  give_up(p);
+  declare_failed(p);
   p.lost_pending = true;
   notify_lost(p);
 }
