@@ -29,7 +29,7 @@ World::~World() {
 xfer::Peer<FakePort>* World::peer(int me, int other) {
   auto*& p = peers[me][other];
   if (p) return p;
-  p = engines[me]->peer_add(other, options.home_key, options.own && me == other);
+  p = engines[me]->peer_add(other, options.preferred_key, options.own && me == other);
   if (!p) return nullptr;
   for (int r = 0; r < options.rails; ++r) {
     xfer::RailLimits l;

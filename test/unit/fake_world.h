@@ -53,7 +53,7 @@ class World {
     std::size_t rdma_limit = 1 << 20;
     std::size_t rdma_frag = 2048;
     int capacity = 1 << 30;  ///< flights a rail takes before it has no resources
-    std::uint64_t home_key = 0;
+    std::uint64_t preferred_key = 0;
     xfer::Config config{};
   };
 

@@ -21,7 +21,7 @@ World::Options three_rails() {
   o.eager = 4096;
   o.get = true;
   o.config.short_limit = 256;
-  o.home_key = 4;  // the second of three rails
+  o.preferred_key = 4;  // the second of three rails
   return o;
 }
 
@@ -110,7 +110,7 @@ TEST(Order, OthersFollowItsRail_MessagesSpreadAgainWhenTheyHaveEnded) {
 TEST(Order, ItHasNoRoom_WhatTheUserSendsWaitsBehindIt) {
   World::Options o = three_rails();
   o.rails = 1;
-  o.home_key = 0;
+  o.preferred_key = 0;
   o.rdma_frag = kLong;  // one READ
   World w(o);
   RecvReq* const r = w.irecv(1, 0, 1, kLong);
@@ -159,7 +159,7 @@ TEST(Order, AnyOrderOfRails_AnAnswerComesAfterTheEnd) {
     o.put = below(2) != 0;
     o.sendi = below(4) != 0;
     o.capacity = below(2) ? 1 + static_cast<int>(below(4)) : 1 << 30;
-    o.home_key = below(3);
+    o.preferred_key = below(3);
     World w(o);
     struct Exchange {
       SendReq* message;

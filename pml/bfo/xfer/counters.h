@@ -23,8 +23,8 @@ struct Config {
   std::uint64_t park_timeout_ns = 30'000'000'000;  ///< without any rail up to a peer before its requests fail
   std::uint32_t send_depth = 4;                    ///< FRAGs or writes in flight per request and usable rail
   std::uint32_t rdma_depth = 4;                    ///< PUTs or READs in flight per request and usable rail
-  std::size_t short_limit = 0;                     ///< messages below this many bytes stay on the home rail
-  std::uint32_t max_named = Name::kSlotMask + 1;   ///< unfinished rendezvous, in each direction
+  std::size_t short_limit = 0;  ///< messages below this many bytes stay on the preferred rail
+  std::uint32_t max_named = Name::kSlotMask + 1;  ///< unfinished rendezvous, in each direction
   std::uint32_t unknown_limit = 1u << 30;  ///< bytes kept per peer for communicators that do not exist yet
   bool use_get = true;
   bool use_put = true;

@@ -34,7 +34,7 @@ struct Eager {
     const core::MatchHdr h = header(*x.proc, x.tag, x.seq);
     if (x.length + sizeof h <= rail.limits.inline_limit) {
       if (e.port_.sendi(rail.handle, h.type, &h, sizeof h, r, x.length)) return Sent::kDone;
-      e.crowded(*rail.peer, rail);
+      e.congested(*rail.peer, rail);
     }
     auto* const f = e.new_frag(FragKind::kMatch, rail, *rail.peer);
     if (!f) return Sent::kRefused;
@@ -213,7 +213,7 @@ template <class P>
   const bool sent = port_.sendi(rail->handle, h.type, &h, sizeof h, source, args.length);
   direct_ = false;
   if (!sent) {
-    crowded(peer, *rail);
+    congested(peer, *rail);
     return Inline::kNo;
   }
   p->next_seq = static_cast<Seq16>(p->next_seq + seq_step());

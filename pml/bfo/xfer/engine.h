@@ -60,7 +60,7 @@ class Engine {
 
   // ---- peers and rails
   // ----------------------------------------------------------------------------------------
-  /// `key` chooses the peer's preferred rail, see home_rail(). It is the same on both sides.
+  /// `key` chooses the peer's preferred rail, see preferred_rail(). It is the same on both sides.
   /// `own`: it is this process itself (oneself.h).
   PeerT* peer_add(const typename P::PeerHandle& handle, std::uint64_t key = 0, bool own = false);
   /// Add one rail; at most kMaxRails per peer (nullptr after that). It is idle until rail_begin(). The caller
@@ -321,46 +321,46 @@ class Engine {
   /// pair, in both directions, use its preferred rail, whose queues are then in the caches of both sides.
   /// Longer ones are spread over the rails, if there are several and the peer does not answer at once.
   RailT* next_for(PeerT& p, std::size_t length) {
-    if (p.home && (length < config_.short_limit || p.n_eager == 1)) [[likely]]
-      return p.home;
+    if (p.preferred && (length < config_.short_limit || p.n_eager == 1)) [[likely]]
+      return p.preferred;
     return next_spread(p, length);
   }
   RailT* next_spread(PeerT& p, std::size_t length);
 
   // order.h
-  static bool ends_send(const void* bytes);
+  static bool completes_send(const void* bytes);
   static const void* stored_bytes(const Frag& f) { return f.xfer.buffer ? f.xfer.buffer : f.xfer.stored; }
-  static bool end_waits(const PeerT& p) {
-    return !(p.stored.empty() && p.unrecorded.empty()) && end_among_waiting(p);
+  static bool completing_waits(const PeerT& p) {
+    return !(p.stored.empty() && p.unrecorded.empty()) && completing_among_waiting(p);
   }
-  static bool end_among_waiting(const PeerT& p);
-  void send_end(PeerT& p, const void* bytes, std::size_t len);
-  void order_begins(Frag& f, RailT& rail);
-  void order_ends(PeerT& p, Frag& f);
-  void reorder(PeerT& p);
-  void settle_home(PeerT& p);
+  static bool completing_among_waiting(const PeerT& p);
+  void send_completing(PeerT& p, const void* bytes, std::size_t len);
+  void completing_begins(Frag& f, RailT& rail);
+  void completing_ends(PeerT& p, Frag& f);
+  void rails_changed(PeerT& p);
+  void settle_preferred(PeerT& p);
   void brief_begins(PeerT& p, RailT& rail);
   bool brief_ended(PeerT& p);
   unsigned rails_for_user(PeerT& p);
-  RailT* next_for_user(PeerT& p) { return p.ends_out != 0 ? p.order : next_eager(p); }
-  void crowded(PeerT& p, const RailT& rail);
+  RailT* next_for_user(PeerT& p) { return p.completing_out != 0 ? p.completing_rail : next_eager(p); }
+  void congested(PeerT& p, const RailT& rail);
   /// The preferred rail: the same at both sides while both see the same rails. Different pairs use different
   /// ones.
-  static RailT* home_rail(const PeerT& p) {
-    return p.n_eager != 0 ? p.eager[p.home_key % p.n_eager] : nullptr;
+  static RailT* preferred_rail(const PeerT& p) {
+    return p.n_eager != 0 ? p.eager[p.preferred_key % p.n_eager] : nullptr;
   }
-  static constexpr std::uint32_t kAway = 64;
+  static constexpr std::uint32_t kPreferredBackoff = 64;
   static constexpr std::uint32_t kAhead = 4;    ///< longer eager messages that a sender may always be ahead
   static constexpr std::uint32_t kRun = 16384;  ///< bytes of eager messages until the next rail carries them
   /// What a rail moves in 10 us, in bytes: eager messages of a sender that is ahead by less do not fill it.
   static std::uint64_t backlog(const RailT& rail) { return std::uint64_t{rail.limits.weight} * 5 / 4; }
-  static constexpr std::uint64_t kMinPiece = 16384;
-  /// Messages below are one piece: a second rail would save less time than a second piece costs. So are those
-  /// of up to kMaxAgain bytes that are read over a rail that keeps up.
+  static constexpr std::uint64_t kMinSegment = 16384;
+  /// Messages below are one segment: a second rail would save less time than a second segment costs. So are
+  /// those of up to kMaxResent bytes that are read over a rail that keeps up.
   static constexpr std::uint64_t kUncut = 65536;
-  static constexpr std::uint8_t kLookEvery = 16;  ///< brief_ended(): asking a rail may make it work
-  static constexpr std::uint64_t kMaxAgain = 1 << 20;
-  std::uint64_t piece(std::uint64_t length, unsigned rails, std::uint64_t limit) const;
+  static constexpr std::uint8_t kAskEvery = 16;  ///< brief_ended(): asking a rail may make it work
+  static constexpr std::uint64_t kMaxResent = 1 << 20;
+  std::uint64_t segment(std::uint64_t length, unsigned rails, std::uint64_t limit) const;
   RailT* lightest(PeerT& p, std::uint32_t refused);
   Frag* new_frag(FragKind kind, RailT& rail, PeerT& peer);
   template <class Source>
@@ -560,8 +560,8 @@ class Engine {
   /// count_resent and note_resumed.
   void note_resent(PeerT& p, std::uint64_t bytes, bool whole_message);
   void note_resumed(PeerT& p);
-  void note_piece(SendRequest& r, std::uint64_t offset, std::uint64_t n);
-  void piece_again(SendRequest& r, std::uint64_t bytes);
+  void note_segment(SendRequest& r, std::uint64_t offset, std::uint64_t n);
+  void segment_resent(SendRequest& r, std::uint64_t bytes);
   void note_opened(SendRequest& r);
   void note_received(SendRequest& r, const SendInput& in, bool by_get);
   void note_all_read(SendRequest& r);

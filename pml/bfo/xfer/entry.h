@@ -317,7 +317,7 @@ void Engine<P>::handle_done(Frag& f) {
       Rget<P>::read_done(*this, f);
       break;
     case FragKind::kStored:
-      order_ends(peer, f);
+      completing_ends(peer, f);
       if (x.grant == kPing) {
         peer.pinging = false;  // a lost one is not sent again: the loss of its rail says enough
       } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
@@ -327,7 +327,7 @@ void Engine<P>::handle_done(Frag& f) {
         hold_again(peer,
                    Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.stored, x.stored_len});
         note_resumed(peer);
-        if (ends_send(stored_bytes(f))) peer.home = nullptr;
+        if (completes_send(stored_bytes(f))) peer.preferred = nullptr;
         peer.stored.push_back(&f);
         activate(peer);
         flush(peer);

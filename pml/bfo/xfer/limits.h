@@ -16,7 +16,7 @@ namespace bfo::xfer {
 /// A rail that takes less than this in one piece cannot be used: no room for a header and an element.
 inline constexpr std::size_t kLeastPost = 64;
 
-/// Shorter pieces of RDMA cost more than a copy. A rail that allows no longer ones does no RDMA.
+/// Shorter segments of RDMA cost more than a copy. A rail that allows no longer ones does no RDMA.
 inline constexpr std::size_t kLeastRdma = 256;
 
 /// Longest message, header included, that a BTL takes: the larger of its two buffer sizes.

@@ -17,7 +17,7 @@ namespace bfo::xfer {
 
 /// Stored messages only: no other message ends a send.
 template <class P>
-bool Engine<P>::ends_send(const void* bytes) {
+bool Engine<P>::completes_send(const void* bytes) {
   switch (*static_cast<const MsgType*>(bytes)) {
     case MsgType::kAck:
     case MsgType::kRestartNack:
@@ -34,51 +34,53 @@ bool Engine<P>::ends_send(const void* bytes) {
 
 /// Does a message wait that the user's must not overtake? Called when something waits.
 template <class P>
-[[gnu::noinline]] bool Engine<P>::end_among_waiting(const PeerT& p) {
+[[gnu::noinline]] bool Engine<P>::completing_among_waiting(const PeerT& p) {
   for (Frag* f = p.stored.front(); f; f = p.stored.next(f))
-    if (ends_send(stored_bytes(*f))) return true;
+    if (completes_send(stored_bytes(*f))) return true;
   for (UnrecordedT* s = p.unrecorded.front(); s; s = p.unrecorded.next(s))
-    if (ends_send(s + 1)) return true;
+    if (completes_send(s + 1)) return true;
   return false;
 }
 
 /// Chooses the rail of the user's short messages: none while they have to wait.
 template <class P>
-void Engine<P>::settle_home(PeerT& p) {
-  if (end_waits(p))
-    p.home = nullptr;
-  else if (p.ends_out != 0)
-    p.home = p.order;
+void Engine<P>::settle_preferred(PeerT& p) {
+  if (completing_waits(p))
+    p.preferred = nullptr;
+  else if (p.completing_out != 0)
+    p.preferred = p.completing_rail;
   else
-    p.home = p.away == 0 ? home_rail(p) : nullptr;
+    p.preferred = p.preferred_backoff == 0 ? preferred_rail(p) : nullptr;
 }
 
 /// `rail` accepted a message that ends a send of the peer.
 template <class P>
-void Engine<P>::order_begins(Frag& f, RailT& rail) {
+void Engine<P>::completing_begins(Frag& f, RailT& rail) {
   PeerT& p = *rail.peer;
-  if (p.ends_out++ == 0 && ++p.order_turn == 0) p.order_turn = 1;
-  p.order = &rail;
-  f.xfer.order_turn = p.order_turn;
-  settle_home(p);
+  if (p.completing_out++ == 0 && ++p.completing_turn == 0) p.completing_turn = 1;
+  p.completing_rail = &rail;
+  f.xfer.completing_turn = p.completing_turn;
+  settle_preferred(p);
 }
 
 /// Such a message has ended, or came back.
 template <class P>
-void Engine<P>::order_ends(PeerT& p, Frag& f) {
-  const std::uint32_t turn = std::exchange(f.xfer.order_turn, 0);
-  if (turn == 0 || turn != p.order_turn || p.ends_out == 0 || --p.ends_out != 0) return;
-  p.order = nullptr;
-  settle_home(p);
+void Engine<P>::completing_ends(PeerT& p, Frag& f) {
+  const std::uint32_t turn = std::exchange(f.xfer.completing_turn, 0);
+  if (turn == 0 || turn != p.completing_turn || p.completing_out == 0 || --p.completing_out != 0) return;
+  p.completing_rail = nullptr;
+  settle_preferred(p);
 }
 
 /// Send a message that ends a send of the peer. A rail with the contract keeps the bytes, hands them back
 /// when it fails, and counts what it has ended, so no fragment record is needed. Nor is one where there is
 /// one rail only, because then everything is read in the order of sending.
 template <class P>
-void Engine<P>::send_end(PeerT& p, const void* bytes, std::size_t len) {
+void Engine<P>::send_completing(PeerT& p, const void* bytes, std::size_t len) {
   if (p.n_eager != 0 && p.stored.empty() && p.unrecorded.empty() && !p.finalized) [[likely]] {
-    RailT& rail = *(p.ends_out != 0 ? p.order : p.home ? p.home : home_rail(p));
+    RailT& rail = *(p.completing_out != 0 ? p.completing_rail
+                    : p.preferred         ? p.preferred
+                                          : preferred_rail(p));
     if (p.n_rails == 1 || rail.limits.failover) {
       InlineSource none{};
       if (post_brief(rail, bytes, len, none)) {
@@ -93,14 +95,14 @@ void Engine<P>::send_end(PeerT& p, const void* bytes, std::size_t len) {
 /// `rail` keeps a message that ends a send of the peer.
 template <class P>
 void Engine<P>::brief_begins(PeerT& p, RailT& rail) {
-  if (!p.end_brief) {
-    p.end_brief = true;
-    if (p.ends_out++ == 0 && ++p.order_turn == 0) p.order_turn = 1;
-    p.order = &rail;
+  if (!p.completing_brief) {
+    p.completing_brief = true;
+    if (p.completing_out++ == 0 && ++p.completing_turn == 0) p.completing_turn = 1;
+    p.completing_rail = &rail;
   }
-  p.end_mark = 0;
-  p.end_looks = 0;
-  if (p.home != &rail) settle_home(p);
+  p.completing_checkpoint = 0;
+  p.completing_asked = 0;
+  if (p.preferred != &rail) settle_preferred(p);
 }
 
 /// A message of the user could take another rail: have all that end a send of the peer ended? The rail is
@@ -108,35 +110,35 @@ void Engine<P>::brief_begins(PeerT& p, RailT& rail) {
 /// has ended all work that it had when it was asked first.
 template <class P>
 [[gnu::noinline]] bool Engine<P>::brief_ended(PeerT& p) {
-  if (!p.end_brief || p.end_looks++ % kLookEvery != 0) return false;
-  const WorkCount work = port_.work(p.order->handle);
-  if (p.end_mark == 0) p.end_mark = work.taken;
-  if (work.ended < p.end_mark) return false;
-  p.end_brief = false;
-  if (--p.ends_out != 0) return false;
-  p.order = nullptr;
-  settle_home(p);
+  if (!p.completing_brief || p.completing_asked++ % kAskEvery != 0) return false;
+  const WorkCount work = port_.work(p.completing_rail->handle);
+  if (p.completing_checkpoint == 0) p.completing_checkpoint = work.taken;
+  if (work.ended < p.completing_checkpoint) return false;
+  p.completing_brief = false;
+  if (--p.completing_out != 0) return false;
+  p.completing_rail = nullptr;
+  settle_preferred(p);
   return true;
 }
 
 /// The preferred rails have changed.
 template <class P>
-void Engine<P>::reorder(PeerT& p) {
+void Engine<P>::rails_changed(PeerT& p) {
   bool there = false;
-  for (unsigned i = 0; i < p.n_eager; ++i) there = there || p.eager[i] == p.order;
+  for (unsigned i = 0; i < p.n_eager; ++i) there = there || p.eager[i] == p.completing_rail;
   if (!there) {
-    p.order = nullptr;
-    p.ends_out = 0;
-    p.end_brief = false;
+    p.completing_rail = nullptr;
+    p.completing_out = 0;
+    p.completing_brief = false;
   }
-  settle_home(p);
+  settle_preferred(p);
 }
 
 /// How many rails next_for_user() can offer: none while the user's messages have to wait.
 template <class P>
 unsigned Engine<P>::rails_for_user(PeerT& p) {
-  if (end_waits(p)) return 0;
-  return p.ends_out != 0 && !brief_ended(p) ? 1 : p.n_eager;
+  if (completing_waits(p)) return 0;
+  return p.completing_out != 0 && !brief_ended(p) ? 1 : p.n_eager;
 }
 
 }  // namespace bfo::xfer

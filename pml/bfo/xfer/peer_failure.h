@@ -189,9 +189,9 @@ template <class P>
   p.failed = true;
   p.unreachable = false;
   p.n_eager = 0;
-  p.home = p.order = nullptr;
-  p.ends_out = 0;
-  p.away = 0;
+  p.preferred = p.completing_rail = nullptr;
+  p.completing_out = 0;
+  p.preferred_backoff = 0;
   ++counters_.peers_lost;
   const Outcome outcome = p.loss.outcome;
   for (SendRequest* r = p.live_sends.front(); r;) {

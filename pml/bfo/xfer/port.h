@@ -53,7 +53,7 @@ struct RailLimits {
   std::size_t get_limit = 0;             ///< longest single get; 0 = the rail cannot get
   std::size_t get_alignment = 1;         ///< of offset and length of a get, power of two
   std::size_t min_rdma_size = 0;         ///< shorter messages use the copy protocol
-  std::size_t rdma_frag_size = 1 << 20;  ///< piece of one put or get
+  std::size_t rdma_frag_size = 1 << 20;  ///< segment of one put or get
   std::uint32_t weight = 1;              ///< share of long messages, e.g. bandwidth in Mb/s
   bool failover = false;                 ///< its BTL speaks common/failover_btl.h
 };

@@ -25,7 +25,7 @@ Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t
   if (!memory) return nullptr;
   auto* p = ::new (memory) PeerT;
   p->handle = handle;
-  p->home_key = key;
+  p->preferred_key = key;
   p->own = own;
   p->next = peers_;
   peers_ = p;
@@ -104,8 +104,8 @@ void Engine<P>::rebuild(PeerT& p) {
     }
   }
   if (p.rr >= p.n_eager) p.rr = 0;
-  p.away = 0;
-  reorder(p);
+  p.preferred_backoff = 0;
+  rails_changed(p);
   if (p.n_eager != 0) {
     p.unreachable = false;
     activate(p);

@@ -56,14 +56,14 @@ void Engine<P>::note_resumed(PeerT& p) {
 
 /// A rail accepted [offset, offset+n) of a long message. What a rail had accepted of it before is sent again.
 template <class P>
-inline void Engine<P>::note_piece(SendRequest& r, std::uint64_t offset, std::uint64_t n) {
+inline void Engine<P>::note_segment(SendRequest& r, std::uint64_t offset, std::uint64_t n) {
   const std::uint64_t again = n - r.xfer.rndv->gone.add(offset, offset + n);
   if (again != 0) [[unlikely]]
-    piece_again(r, again);
+    segment_resent(r, again);
 }
 
 template <class P>
-[[gnu::cold]] void Engine<P>::piece_again(SendRequest& r, std::uint64_t bytes) {
+[[gnu::cold]] void Engine<P>::segment_resent(SendRequest& r, std::uint64_t bytes) {
   auto& x = r.xfer;
   x.rndv->again -= bytes < x.rndv->again ? bytes : x.rndv->again;
   note_resent(*x.proc->peer, bytes, false);

@@ -241,7 +241,7 @@ void Engine<P>::recv_over(RecvRequest& r) {
   } else if (x.protocol == Protocol::kGet) {
     const core::FinHdr h{
         static_cast<std::uint8_t>(MsgType::kFin), 0, 0, d.peer_name.value, d.name.value, 0, 1};
-    send_end(peer, &h, sizeof h);
+    send_completing(peer, &h, sizeof h);
   }
   if (failed) note_failed(peer, d.peer_name);
   recvs_.erase(d.name, failed);

@@ -79,14 +79,14 @@ struct Rget {
     h.rndv.receiver = d.restarts != 0 ? d.peer_name.value : 0;
     h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r));
     h.reserved = 0;
-    Rail<P>* carrier = p.home;
+    Rail<P>* carrier = p.preferred;
     unsigned others = 0;
     if (!carrier) {
       others = e.rails_for_user(p);
       refused = others == 0;
     }
-    for (bool home = carrier != nullptr; home || others != 0; home = false) {
-      if (!home) {
+    for (bool preferred = carrier != nullptr; preferred || others != 0; preferred = false) {
+      if (!preferred) {
         carrier = e.next_for_user(p);
         --others;
       }
@@ -98,7 +98,7 @@ struct Rget {
           return true;
         }
       }
-      if (home) others = e.rails_for_user(p);
+      if (preferred) others = e.rails_for_user(p);
     }
     return false;
   }
@@ -263,7 +263,7 @@ struct Rget {
     auto& x = r.xfer;
     std::uint64_t n = rail.limits.rdma_frag_size;
     if (n > rail.limits.get_limit) n = rail.limits.get_limit;
-    n = e.piece(x.rndv->want, x.rndv->n_keys, n);
+    n = e.segment(x.rndv->want, x.rndv->n_keys, n);
     if (n > want.size()) n = want.size();
     Frag* const f = e.new_frag(FragKind::kRead, rail, *rail.peer);
     if (!f) return false;

@@ -23,7 +23,7 @@ struct RndvCopy {
   using RecvRequest = typename P::RecvRequest;
 
   /// At least as long as any element of a predefined data type.
-  static constexpr std::uint64_t kMinPiece = 64;
+  static constexpr std::uint64_t kMinSegment = 64;
 
   /// Make the request a rendezvous: it gets a name and will send RNDV or RGET. False: no name is free now.
   static bool begin(E& e, SendRequest& r) {
@@ -103,7 +103,7 @@ struct RndvCopy {
       const Range want = x.rndv->todo.front();
       // A data type that cannot be cut inside an element yields nothing for a short range: ask for at least a
       // whole element. The receiver drops what it has already.
-      const std::uint64_t ask = want.size() < kMinPiece ? kMinPiece : want.size();
+      const std::uint64_t ask = want.size() < kMinSegment ? kMinSegment : want.size();
       std::size_t n = rail->limits.max_send_size - sizeof(core::FragHdr);
       if (n > ask) n = ask;
       if (n > x.length - want.begin) n = x.length - want.begin;
@@ -129,7 +129,7 @@ struct RndvCopy {
       ++x.rndv->in_flight;
       e.counters_.bytes_sent += n;
       e.counters_.bytes_headers += sizeof h;
-      e.note_piece(r, want.begin, n);
+      e.note_segment(r, want.begin, n);
       if (post == Post::kCompleted) {
         --x.rndv->in_flight;
         x.rndv->undelivered -= n;
@@ -216,7 +216,7 @@ template <class P>
     }
     if (!again && n < x.rndv->open_len) x.rndv->open_len = n;
     note_opened(r);
-    if (n != 0) note_piece(r, 0, n);
+    if (n != 0) note_segment(r, 0, n);
     counters_.bytes_sent += n;
     counters_.bytes_headers += sizeof h;
     ++counters_.control_sent;

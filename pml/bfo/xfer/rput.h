@@ -110,7 +110,7 @@ struct Rput {
       }
       std::uint64_t n = rail->limits.rdma_frag_size;
       if (n > rail->limits.put_limit) n = rail->limits.put_limit;
-      n = e.piece(x.rndv->want, p.n_eager, n);
+      n = e.segment(x.rndv->want, p.n_eager, n);
       const Range g = x.rndv->todo.take_front(n);
       Ledger* const l = e.ledger_add(x.rndv->ledger, *rail, rail->name.epoch, g.begin, g.end);
       if (!l) {
@@ -340,7 +340,7 @@ struct Rput {
     const Post post = e.port_.put(g.rail->handle, r, g.offset, g.length, g.address, g.handle, *f);
     if (taken(post)) {
       e.counters_.bytes_sent += g.length;
-      e.note_piece(r, g.offset, g.length);
+      e.note_segment(r, g.offset, g.length);
     }
     if (post == Post::kAccepted) return post;
     e.fragment_left(*f);

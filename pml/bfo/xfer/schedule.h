@@ -36,23 +36,23 @@ Rail<P>* Engine<P>::lightest(PeerT& p, std::uint32_t refused) {
 /// nullptr: the message has to wait (order.h), or there is no rail.
 template <class P>
 Rail<P>* Engine<P>::next_spread(PeerT& p, std::size_t length) {
-  if (!(p.stored.empty() && p.unrecorded.empty()) && end_waits(p)) [[unlikely]]
+  if (!(p.stored.empty() && p.unrecorded.empty()) && completing_waits(p)) [[unlikely]]
     return nullptr;
-  if (p.ends_out != 0 && !brief_ended(p)) [[unlikely]]
-    return p.order;
-  if (p.away != 0 && --p.away == 0) p.home = home_rail(p);
-  if (!p.home || config_.short_limit == 0) return next_eager(p);
+  if (p.completing_out != 0 && !brief_ended(p)) [[unlikely]]
+    return p.completing_rail;
+  if (p.preferred_backoff != 0 && --p.preferred_backoff == 0) p.preferred = preferred_rail(p);
+  if (!p.preferred || config_.short_limit == 0) return next_eager(p);
   p.ahead += static_cast<std::uint32_t>(length);
-  if (p.ahead <= backlog(*p.home) || p.ahead <= kAhead * length) return p.home;
+  if (p.ahead <= backlog(*p.preferred) || p.ahead <= kAhead * length) return p.preferred;
   return p.eager[p.ahead / kRun % p.n_eager];
 }
 
 /// `rail` refused a message of the user.
 template <class P>
-[[gnu::cold]] void Engine<P>::crowded(PeerT& p, const RailT& rail) {
-  if (p.home != &rail || p.n_eager < 2) return;
-  p.home = nullptr;
-  p.away = kAway;
+[[gnu::cold]] void Engine<P>::congested(PeerT& p, const RailT& rail) {
+  if (p.preferred != &rail || p.n_eager < 2) return;
+  p.preferred = nullptr;
+  p.preferred_backoff = kPreferredBackoff;
   if (p.eager[p.rr] == &rail) next_eager(p);
 }
 
@@ -61,14 +61,14 @@ template <class P>
 /// on a rail that fails is sent again over the others, so all segments in flight on one rail together are at
 /// most 1 MiB or 2 % of the message (P4).
 template <class P>
-std::uint64_t Engine<P>::piece(std::uint64_t length, unsigned rails, std::uint64_t limit) const {
+std::uint64_t Engine<P>::segment(std::uint64_t length, unsigned rails, std::uint64_t limit) const {
   constexpr std::uint64_t kAlign = 4096;
   if (rails <= 1 || length < kUncut) return length < limit ? length : limit;
   std::uint64_t n = (length / rails + kAlign - 1) / kAlign * kAlign;
-  const std::uint64_t at_risk = length / 50 > kMaxAgain ? length / 50 : kMaxAgain;
+  const std::uint64_t at_risk = length / 50 > kMaxResent ? length / 50 : kMaxResent;
   const std::uint64_t share = at_risk / (config_.rdma_depth ? config_.rdma_depth : 1) / kAlign * kAlign;
   if (n > share) n = share;
-  if (n < kMinPiece) n = kMinPiece;
+  if (n < kMinSegment) n = kMinSegment;
   return n < limit ? n : limit;
 }
 
@@ -196,7 +196,7 @@ template <class P>
                                                            RailT* pinned, std::uint32_t epoch) {
   if (p.failed || p.finalized) return nullptr;
   activate(p);  // the caller may not flush
-  if (ends_send(bytes)) p.home = nullptr;
+  if (completes_send(bytes)) p.preferred = nullptr;
   Frag* const f = p.unrecorded.empty() ? port_.frag_alloc() : nullptr;
   if (f) {
     if (fill_stored(p, *f, bytes, len, pinned, epoch)) return f;
@@ -238,7 +238,7 @@ bool Engine<P>::fill_stored(PeerT& p, Frag& f, const void* bytes, std::size_t le
   x.grant = 0;
   x.type = *static_cast<const std::uint8_t*>(bytes);
   x.stored_len = static_cast<std::uint32_t>(len);
-  x.order_turn = 0;
+  x.completing_turn = 0;
   x.buffer = nullptr;
   if (len > sizeof x.stored) {
     x.buffer = port_.alloc(len);
@@ -271,10 +271,14 @@ bool Engine<P>::post_stored(PeerT& p, Frag& f) {
   auto& x = f.xfer;
   const void* const data = stored_bytes(f);
   if (x.pinned && !usable(*x.rail, x.epoch)) x.pinned = false;
-  const bool ends = ends_send(data);
-  const bool follows = p.ends_out != 0 && (ends || x.type == static_cast<std::uint8_t>(MsgType::kMatch));
+  const bool ends = completes_send(data);
+  const bool follows =
+      p.completing_out != 0 && (ends || x.type == static_cast<std::uint8_t>(MsgType::kMatch));
   for (unsigned i = 0; i < p.n_eager + (ends ? 1u : 0u); ++i) {
-    RailT* const rail = x.pinned ? x.rail : follows ? p.order : ends && i == 0 ? home_rail(p) : next_eager(p);
+    RailT* const rail = x.pinned         ? x.rail
+                        : follows        ? p.completing_rail
+                        : ends && i == 0 ? preferred_rail(p)
+                                         : next_eager(p);
     x.rail = rail;
     x.epoch = rail->name.epoch;
     ++frags_out_;
@@ -291,9 +295,9 @@ bool Engine<P>::post_stored(PeerT& p, Frag& f) {
         if (x.grant == kPing) p.pinging = false;
         if (x.buffer) port_.free(x.buffer);
         port_.frag_free(f);
-        if (ends) settle_home(p);
+        if (ends) settle_preferred(p);
       } else if (ends) {
-        order_begins(f, *rail);
+        completing_begins(f, *rail);
       }
       return true;
     }
@@ -343,12 +347,12 @@ bool Engine<P>::post_waiting(PeerT& p) {
       p.stored.remove(f);
       if (!post_stored(p, *f)) {
         p.stored.push_front(f);
-        settle_home(p);
+        settle_preferred(p);
         return false;
       }
     }
   } while (!p.unrecorded.empty() && record_waiting(p));
-  if (!p.unrecorded.empty()) settle_home(p);
+  if (!p.unrecorded.empty()) settle_preferred(p);
   while (RecvRequest* r = p.ready_recvs.front()) {
     p.ready_recvs.remove(r);
     if (!serve(*r)) {

@@ -19,7 +19,7 @@ struct Single {
 
   /// The usual case: one READ brings everything, and nothing else waits. It takes the rail over which the
   /// header came while that keeps up: its READs end as fast as the processor posts them, so a second rail
-  /// would not move them sooner, and its queues and a second piece would cost. Else the rail with the least
+  /// would not move them sooner, and its queues and a second segment would cost. Else the rail with the least
   /// in flight reads a short message, and a longer one is cut. False: another case; nothing happened.
   static bool read(E& e, RecvRequest& r, const Arrival& a) {
     auto& x = r.xfer;
@@ -28,7 +28,7 @@ struct Single {
     if (!e.config_.use_get || p.active || d.want == 0) return false;
     const unsigned n = a.bytes.data[offsetof(core::RgetHdr, n_keys)];  // was checked on arrival
     const bool ahead = a.rail && a.rail->late == 0;
-    if (n > 1 && d.want >= (ahead ? E::kMaxAgain + 1 : E::kUncut)) return false;
+    if (n > 1 && d.want >= (ahead ? E::kMaxResent + 1 : E::kUncut)) return false;
     std::memcpy(&d.remote_address, a.bytes.data + offsetof(core::RgetHdr, address), sizeof d.remote_address);
     const std::uint8_t* const keys = a.bytes.data + offsetof(core::RgetHdr, keys);
     const core::RailKey* key = nullptr;

@@ -107,8 +107,9 @@ struct FragState {
   std::uint64_t length = 0;
   std::uint32_t grant = 0;
   std::uint32_t stored_len = 0;
-  /// kStored: the value of the peer's order_turn under which it is counted in ends_out; 0: not counted
-  std::uint32_t order_turn = 0;
+  /// kStored: the value of the peer's completing_turn under which it is counted in completing_out; 0: not
+  /// counted
+  std::uint32_t completing_turn = 0;
   std::uint32_t turn = 0;       ///< kRead over several rails: when it was posted, by Engine::turns_
   std::uint64_t posted_ns = 0;  ///< and by the clock
   void* buffer = nullptr;       ///< kStored longer than `stored`: from Port::alloc
@@ -213,20 +214,20 @@ struct Peer {
   bool absence_credited = false;  ///< the park time began anew once, because this process was outside MPI
   bool failed = false;            ///< declared failed
   bool finalized = false;         ///< its process has finalized in order: nothing is sent to it any more
-  bool probed = false;         ///< a probe found nothing, since the last keep_alive() or since no rail is up
-  bool own = false;            ///< this process itself: no message to it uses a rail
-  bool end_brief = false;      ///< one of `ends_out` stands for those without a record of a fragment
-  std::uint8_t end_looks = 0;  ///< how often their end was of interest since the last one
-  Rail<P>* home = nullptr;     ///< preferred rail of short messages; nullptr: none, or it refused one
-  std::uint64_t home_key = 0;
-  std::uint32_t away = 0;   ///< back-off: messages that are spread before `home` is used again
+  bool probed = false;  ///< a probe found nothing, since the last keep_alive() or since no rail is up
+  bool own = false;     ///< this process itself: no message to it uses a rail
+  bool completing_brief = false;  ///< one of `completing_out` stands for those without a record of a fragment
+  std::uint8_t completing_asked = 0;  ///< how often their end was of interest since the last one
+  Rail<P>* preferred = nullptr;       ///< preferred rail of short messages; nullptr: none, or it refused one
+  std::uint64_t preferred_key = 0;
+  std::uint32_t preferred_backoff = 0;  ///< messages that are spread before `preferred` is used again
   std::uint32_t ahead = 0;  ///< bytes of longer eager messages since it sent a message (schedule.h)
-  /// the rail with `ends_out` messages under way that end sends of the peer (order.h)
-  Rail<P>* order = nullptr;
-  std::uint32_t ends_out = 0;    ///< number of these messages; the user's messages use the same rail
-  std::uint32_t order_turn = 0;  ///< number of different values that `order` has had
-  /// work that `order` must have ended until those of `end_brief` have; 0: not asked yet
-  std::uint64_t end_mark = 0;
+  /// the rail with `completing_out` messages under way that end sends of the peer (order.h)
+  Rail<P>* completing_rail = nullptr;
+  std::uint32_t completing_out = 0;   ///< number of these messages; the user's messages use the same rail
+  std::uint32_t completing_turn = 0;  ///< number of different values that `completing_rail` has had
+  /// work that `completing_rail` must have ended until those of `completing_brief` have; 0: not asked yet
+  std::uint64_t completing_checkpoint = 0;
   /// bytes stored of its messages for communicators that do not exist here yet
   std::uint32_t unknown_held = 0;
   PeerLoss loss;                 ///< how its requests end when it is declared failed

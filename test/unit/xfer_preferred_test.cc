@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// xfer_home_test.cc: which rail an eager message takes: short ones the pair's home rail while it has room,
-// longer ones all rails when the sender is ahead; that a rail that dies is left at once; and that a message
-// is read over one rail while that keeps up with the processor.
+// xfer_preferred_test.cc: which rail an eager message takes: short ones the pair's preferred rail while it
+// has room, longer ones all rails when the sender is ahead; that a rail that dies is left at once; and that a
+// message is read over one rail while that keeps up with the processor.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ World::Options with_home() {
   o.rails = 3;
   o.eager = 4096;
   o.config.short_limit = 256;
-  o.home_key = 4;  // the second of three rails
+  o.preferred_key = 4;  // the second of three rails
   return o;
 }
 
@@ -85,12 +85,12 @@ TEST(Home, SenderIsAheadByLessThanTheRailMovesInTenMicroseconds_StaysOnIt) {
   EXPECT_EQ(std::set<int>(all.begin() + 122, all.end()), (std::set<int>{0, 1, 2}));
 }
 
-/// Two rails that read, the second is home.
+/// Two rails that read, the second is preferred.
 World::Options with_reads() {
   World::Options o;
   o.get = true;
   o.rdma_frag = o.rdma_limit = 2 << 20;
-  o.home_key = 1;
+  o.preferred_key = 1;
   return o;
 }
 
