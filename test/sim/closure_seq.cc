@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// closure_seq.cc: the transitions of model M3. What the functions do is in pml/bfo/xfer: eager.h (hold),
-// window.h, match.h (arrive, take) and comm.h (communicators).
+// closure_seq.cc: the transitions of model M3. What the functions do is in pml/bfo/xfer: eager.h
+// (note_resent_seq), window.h, match.h (arrive, take) and comm.h (communicators).
 //
 // H1..H23: contrib/doc/hazards.md
 #include "test/sim/closure_seq.h"
@@ -31,10 +31,11 @@ State Sequence::initial() const {
 
 std::string Sequence::describe(const State& s) const {
   std::string t = "S next " + std::to_string(s.next) + " stop " + std::to_string(s.stop) + " confirmed " +
-                  std::to_string(s.confirmed) + (s.resent ? " hold " + std::to_string(s.hold) : "") +
-                  " again " + std::to_string(s.again) + " opened " + std::to_string(s.open_done) +
-                  "; R accepted " + std::to_string(s.accepted) + " out of sequence " +
-                  std::to_string(s.out_of_sequence) + " first " + std::to_string(s.first);
+                  std::to_string(s.confirmed) +
+                  (s.resent ? " resent from " + std::to_string(s.resent_from) : "") + " again " +
+                  std::to_string(s.again) + " opened " + std::to_string(s.open_done) + "; R accepted " +
+                  std::to_string(s.accepted) + " out of sequence " + std::to_string(s.out_of_sequence) +
+                  " first " + std::to_string(s.first);
   for (const Rail& r : s.rail) {
     t += std::string("; rail ") + (r.dead ? "dead" : "up") + (r.closed ? " closed" : "");
     for (const Flight& f : r.flight)
@@ -51,8 +52,8 @@ void Sequence::go(const State& from, std::vector<Next>& out, const char* what, i
       if (f.used && !(f.delivered && f.acked)) kept[n++] = f;
     std::memcpy(r.flight, kept, sizeof kept);
   }
-  if (!c_.resent) c_.hold = 0;
-  if (!c_.marked) c_.mark = c_.left[0] = c_.left[1] = 0;
+  if (!c_.resent) c_.resent_from = 0;
+  if (!c_.checkpoint_taken) c_.checkpoint = c_.left[0] = c_.left[1] = 0;
   if (std::memcmp(&c_, &from, sizeof c_) != 0) out.push_back(Next{c_, what, rail, fault});
 }
 
@@ -76,11 +77,12 @@ void Sequence::post(int rail, int message, int number) {
 }
 
 /// The number may be under way twice until the dead epoch is closed at the receiver.
-void Sequence::hold(int message) {
-  if (!off(Without::kMarkAgain)) c_.marked = 0;
+void Sequence::note_resent(int message) {
+  if (!off(Without::kCheckpointAgain)) c_.checkpoint_taken = 0;
   if (off(Without::kHold)) return;
   if (off(Without::kHoldFreed) && c_.s_freed && message < kFirstComm && c_.next == kFirstComm) return;
-  if (core::holds_earlier(c_.resent != 0, seq_of(c_.hold), seq_of(message))) c_.hold = u8(message);
+  if (core::resent_earlier(c_.resent != 0, seq_of(c_.resent_from), seq_of(message)))
+    c_.resent_from = u8(message);
   c_.resent = 1;
 }
 
@@ -91,12 +93,12 @@ bool Sequence::unclosed(const State& s) const {
   return false;
 }
 
-/// What was numbered before the mark is on a rail, or has ended.
-void Sequence::take_mark() {
-  c_.marked = 1;
-  c_.mark = c_.open_owed ? 0 : c_.next;
+/// What was numbered before the checkpoint is on a rail, or has ended.
+void Sequence::take_checkpoint() {
+  c_.checkpoint_taken = 1;
+  c_.checkpoint = c_.open_owed ? 0 : c_.next;
   for (int m = kMessages - 1; m >= 0; --m)
-    if (c_.again >> m & 1) c_.mark = u8(std::min<int>(c_.mark, m));
+    if (c_.again >> m & 1) c_.checkpoint = u8(std::min<int>(c_.checkpoint, m));
   for (int x = 0; x < kRails; ++x) {
     c_.left[x] = 0;
     for (const Flight& f : c_.rail[x].flight) c_.left[x] = u8(c_.left[x] + (f.used && !f.acked ? 1 : 0));
@@ -104,12 +106,13 @@ void Sequence::take_mark() {
   }
 }
 
-bool Sequence::past_mark() const {
+bool Sequence::past_checkpoint() const {
   for (int x = 0; x < kRails; ++x) {
     const Rail& r = c_.rail[x];
     const bool down = r.dead && !r.returned;
     // The work of a rail that is down counts as ended.
-    if (!core::rail_past_mark(down && !off(Without::kMarkDown), !down && c_.left[x] != 0)) return false;
+    if (!core::rail_past_checkpoint(down && !off(Without::kCheckpointDown), !down && c_.left[x] != 0))
+      return false;
   }
   return true;
 }
@@ -119,10 +122,10 @@ void Sequence::note_ended() {
     c_.acked = c_.next;
     return;
   }
-  if (!c_.marked) take_mark();
-  if (!past_mark()) return;
-  c_.acked = std::max(c_.acked, c_.mark);
-  take_mark();
+  if (!c_.checkpoint_taken) take_checkpoint();
+  if (!past_checkpoint()) return;
+  c_.acked = std::max(c_.acked, c_.checkpoint);
+  take_checkpoint();
 }
 
 /// The oldest flight of a rail has ended.
@@ -140,10 +143,10 @@ void Sequence::returns(int rail) {
     f.acked = f.delivered;  // nothing more happens to a delivered one; the others are copies from now on
     if (f.message == 0) {
       if (!c_.open_done) c_.open_owed = 1;
-      hold(0);
+      note_resent(0);
     } else {
       c_.again = static_cast<std::uint16_t>(c_.again | 1 << f.message);
-      hold(f.message);
+      note_resent(f.message);
     }
   }
 }
@@ -178,7 +181,7 @@ void Sequence::sender(const State& from, std::vector<Next>& out) {
 }
 
 core::SeqBounds Sequence::bounds() const {
-  return {seq_of(c_.next), seq_of(c_.confirmed), seq_of(c_.acked), c_.resent != 0, seq_of(c_.hold)};
+  return {seq_of(c_.next), seq_of(c_.confirmed), seq_of(c_.acked), c_.resent != 0, seq_of(c_.resent_from)};
 }
 
 /// The next number is not free: is there room, and what does the receiver say?
@@ -302,7 +305,7 @@ void Sequence::communicators(const State& from, std::vector<Next>& out) {
   if (!from.s_freed && from.next == kFirstComm && from.open_done) {
     c_ = from;
     c_.s_freed = 1;
-    c_.marked = 0;  // the numbering stays, the mark does not
+    c_.checkpoint_taken = 0;  // the numbering stays, the checkpoint does not
     go(from, out, "S frees the communicator", -1);
   }
   if (!from.r_freed && from.accepted == kFirstComm && from.first == 2) {

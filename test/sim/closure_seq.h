@@ -47,8 +47,8 @@ enum class Without : int {
   kSameNumber,       // a message is sent again under a new number
   kPollEvery,        // H6: what is acknowledged lies in the receiver's queue while numbers go round
   kCompletion,       // H5: numbers run ahead of what the sender knows to be acknowledged
-  kMarkAgain,        // H5: what is sent again is not among what the mark counted
-  kMarkDown,         // H5: a rail that is down is past the mark though its messages have not come back
+  kCheckpointAgain,  // H5: what is sent again is not among what the checkpoint counted
+  kCheckpointDown,   // H5: a rail that is down is past the checkpoint though its messages have not come back
   kOldAnswer,        // H5: an answer about the window counts whatever question it is to
   kCount
 };
@@ -67,8 +67,8 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "sent again unchanged",
                                                 "every rail is polled",
                                                 "the window waits for completions",
-                                                "the mark is taken anew for a copy",
-                                                "a rail that is down is not past the mark",
+                                                "the checkpoint is taken anew for a copy",
+                                                "a rail that is down is not past the checkpoint",
                                                 "an answer to an old question does not count"};
 static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<std::size_t>(Without::kCount));
 
@@ -88,7 +88,7 @@ struct State {
   std::uint16_t out_of_sequence;  ///< one bit per message stored: out of sequence, or of an unknown context
   Rail rail[kRails];
   // sender
-  std::uint8_t next, stop, confirmed, hold, resent;
+  std::uint8_t next, stop, confirmed, resent_from, resent;
   std::uint8_t open_owed, open_done, s_freed, base;
   std::uint8_t question;                                ///< the number of the open one
   std::uint8_t slow_answer, slow_value, slow_question;  ///< SEQSYNC on a slow rail
@@ -98,8 +98,8 @@ struct State {
   std::uint8_t twice;                    ///< a message is stored twice
   std::uint8_t deaths, slow;
   // sender: what the rails have reported the end of
-  std::uint8_t acked, mark, marked;
-  std::uint8_t left[kRails];  ///< flights of before the mark that have not ended
+  std::uint8_t acked, checkpoint, checkpoint_taken;
+  std::uint8_t left[kRails];  ///< flights of before the checkpoint that have not ended
 };
 
 class Sequence {
@@ -128,11 +128,11 @@ class Sequence {
   void window(const State& from, std::vector<Next>& out);
   void post(int rail, int message, int number);
   void returns(int rail);
-  void hold(int message);
+  void note_resent(int message);
   bool unclosed(const State& s) const;
   core::SeqBounds bounds() const;
-  bool past_mark() const;
-  void take_mark();
+  bool past_checkpoint() const;
+  void take_checkpoint();
   void note_ended();
   void ended(int rail);
   void answer(int value, int question);

@@ -151,7 +151,7 @@ bool compose(const RecvRequest& r, RecvEvent e, Words& w) {
   switch (e) {
     case RecvEvent::kFrag: {
       std::uint64_t hole = 0;
-      while (hole < x.rndv->want && x.rndv->have.covers(hole, hole + 1)) ++hole;
+      while (hole < x.rndv->want && x.rndv->received.covers(hole, hole + 1)) ++hole;
       w.add(core::FragHdr{static_cast<std::uint8_t>(MsgType::kFrag), 0, 0, x.rndv->name.value, hole});
       for (std::uint64_t i = hole; i < x.length && w.size < sizeof w.bytes; ++i) w.bytes[w.size++] = 0xee;
       return hole < x.length;

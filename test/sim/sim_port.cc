@@ -287,7 +287,7 @@ void* SimPort::known(std::uint32_t comm, std::int32_t rank) const {
 void SimPort::rndv_over(SendRequest& r) {
   auto& t = process_.ctx_.traffic[r.buf.pair];
   t.restarts = r.xfer.rndv->restarts;
-  t.both_ways = r.xfer.rndv->open_len == 0 && !r.xfer.rndv->gone.empty();
+  t.both_ways = r.xfer.rndv->open_len == 0 && !r.xfer.rndv->sent_once.empty();
 }
 
 void SimPort::peer_failed(std::uint32_t peer, const xfer::PeerLoss& loss) {

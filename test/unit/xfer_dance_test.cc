@@ -15,7 +15,7 @@ TEST(Dance, FragLost_OnlyMissingBytesMoveAgain) {
   World w(o);
   const std::size_t n = 1 << 20;
   const auto [s, r] = transfer(w, n);
-  while (!r->xfer.rndv || r->xfer.rndv->have.bytes() < n * 99 / 100) w.take();
+  while (!r->xfer.rndv || r->xfer.rndv->received.bytes() < n * 99 / 100) w.take();
   const std::uint64_t before = w.engines[0]->counters().bytes_sent;
   w.now = 1'000'000;
   w.kill(0, 1, 0);
@@ -114,7 +114,7 @@ TEST(Dance, NotifyOvertakesDeliveredFrags_TheyAreNotSentAgain) {
     o.w.arrive(f);
   }
   const std::uint64_t before = o.w.engines[0]->counters().bytes_sent;
-  const std::uint64_t have = o.r->xfer.rndv->have.bytes();
+  const std::uint64_t have = o.r->xfer.rndv->received.bytes();
   ASSERT_TRUE(o.w.run());
   EXPECT_EQ(count(o.w, MsgType::kRestartAck), 1u);
   EXPECT_TRUE(o.s->done && o.r->done);

@@ -35,7 +35,7 @@ std::vector<int> rails(const World& w) {
 
 using Rails = std::vector<int>;
 
-TEST(Home, ShortMessages_StayOnOneRailInBothDirections) {
+TEST(Preferred, ShortMessages_StayOnOneRailInBothDirections) {
   World w(with_home());
   for (int i = 0; i < 100; ++i) {
     w.isend(0, 1, 1, bytes(255));
@@ -44,7 +44,7 @@ TEST(Home, ShortMessages_StayOnOneRailInBothDirections) {
   EXPECT_EQ(rails(w), Rails(200, 1));
 }
 
-TEST(Home, SendInline_TakesItToo) {
+TEST(Preferred, SendInline_TakesItToo) {
   World w(with_home());
   const auto data = bytes(8);
   FakePort::InlineSource source{data.data()};
@@ -56,7 +56,7 @@ TEST(Home, SendInline_TakesItToo) {
   EXPECT_EQ(rails(w), Rails(5, 1));
 }
 
-TEST(Home, LongerEagerMessagesOfASenderThatIsAhead_Spread) {
+TEST(Preferred, LongerEagerMessagesOfASenderThatIsAhead_Spread) {
   World w(with_home());
   for (int i = 0; i < 40; ++i) w.isend(0, 1, 1, bytes(4000));
   const Rails all = rails(w);
@@ -69,7 +69,7 @@ TEST(Home, LongerEagerMessagesOfASenderThatIsAhead_Spread) {
 }
 
 /// 100 Gbit/s move 125,000 bytes in 10 us: a window that is shorter is over before another rail would help.
-TEST(Home, SenderIsAheadByLessThanTheRailMovesInTenMicroseconds_StaysOnIt) {
+TEST(Preferred, SenderIsAheadByLessThanTheRailMovesInTenMicroseconds_StaysOnIt) {
   World w(with_home());
   w.rail(0, 1, 1)->limits.weight = 100000;
   for (int round = 0; round < 3; ++round) {
@@ -194,7 +194,7 @@ TEST(Pace, RailComesBack_ItIsNotKnownAgain) {
   EXPECT_GT(cut_messages(w), 2);
 }
 
-TEST(Home, LongerEagerMessagesThatAreAnswered_StayOnOneRail) {
+TEST(Preferred, LongerEagerMessagesThatAreAnswered_StayOnOneRail) {
   World w(with_home());
   for (int i = 0; i < 20; ++i) {
     for (int from = 0; from < 2; ++from) {
@@ -205,7 +205,7 @@ TEST(Home, LongerEagerMessagesThatAreAnswered_StayOnOneRail) {
   }
 }
 
-TEST(Home, WithoutALimit_ShortOnesSpreadAsWell) {
+TEST(Preferred, WithoutALimit_ShortOnesSpreadAsWell) {
   World::Options o = with_home();
   o.config.short_limit = 0;
   World w(o);
@@ -213,7 +213,7 @@ TEST(Home, WithoutALimit_ShortOnesSpreadAsWell) {
   EXPECT_EQ(rails(w), (Rails{0, 1, 2, 0}));
 }
 
-TEST(Home, RailDies_TheNextMessageIsElsewhereAndNoneIsLost) {
+TEST(Preferred, RailDies_TheNextMessageIsElsewhereAndNoneIsLost) {
   World w(with_home());
   for (int i = 0; i < 3; ++i) w.isend(0, 1, 1, bytes(8));
   w.hold_close = true;
@@ -226,7 +226,7 @@ TEST(Home, RailDies_TheNextMessageIsElsewhereAndNoneIsLost) {
   for (int i = 0; i < 6; ++i) EXPECT_TRUE(w.irecv(1, 0, 1, 8)->done) << i;
 }
 
-TEST(Home, BothSides_AgreeAgainAfterALossAndAReturn) {
+TEST(Preferred, BothSides_AgreeAgainAfterALossAndAReturn) {
   World w(with_home());
   w.isend(0, 1, 1, bytes(8));
   w.isend(1, 0, 1, bytes(8));
@@ -243,7 +243,7 @@ TEST(Home, BothSides_AgreeAgainAfterALossAndAReturn) {
   EXPECT_EQ(rails(w), (Rails{1, 1}));
 }
 
-TEST(Home, Crowded_OthersTakeOverAndThenItIsHomeAgain) {
+TEST(Preferred, Crowded_OthersTakeOverAndThenItIsHomeAgain) {
   World::Options o = with_home();
   o.capacity = 2;
   World w(o);
@@ -262,7 +262,7 @@ TEST(Home, Crowded_OthersTakeOverAndThenItIsHomeAgain) {
   EXPECT_EQ(rails(w), (Rails{1, 1}));
 }
 
-TEST(Home, CrowdedAndDead_IsNotReturnedTo) {
+TEST(Preferred, CrowdedAndDead_IsNotReturnedTo) {
   World::Options o = with_home();
   o.capacity = 1;
   World w(o);

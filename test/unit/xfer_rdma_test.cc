@@ -20,7 +20,7 @@ TEST(Get, ReadLost_IsRepeatedOnTheOtherRail) {
   while (!w.flights.empty()) w.take();
   EXPECT_FALSE(r->done) << "a READ of the dead rail may still land: the gate is shut (P2)";
   EXPECT_FALSE(s->done) << "FIN only behind the gate";
-  EXPECT_EQ(r->xfer.rndv->have.bytes(), 50000u);
+  EXPECT_EQ(r->xfer.rndv->received.bytes(), 50000u);
   w.hold_close = false;
   ASSERT_TRUE(w.run());
   ASSERT_TRUE(s->done && r->done);
@@ -40,7 +40,7 @@ TEST(Get, ReadLostAndOnlyTheReceiverFenced_FinWaitsForTheSendersHalf) {
     while (!w.flights.empty()) w.take();
     for (auto& e : w.engines) e->progress(w.now += 1000);
   }
-  EXPECT_EQ(r->xfer.rndv->have.bytes(), 50000u);
+  EXPECT_EQ(r->xfer.rndv->received.bytes(), 50000u);
   EXPECT_FALSE(s->done) << "a READ request may still wait in front of the sender's queue pair";
   EXPECT_FALSE(r->done);
   w.hold_close = false;
@@ -78,7 +78,7 @@ TEST(Get, ReadLostWithAReceiversDeviceThatCannotBeFenced_BothEndWithAnErrorAfter
   close_half(w, c, 0, FenceResult::kFenced);
   close_half(w, c, 1, FenceResult::kUnfenceable);
   ASSERT_TRUE(w.run());
-  EXPECT_EQ(r->xfer.rndv->have.bytes(), 50000u);
+  EXPECT_EQ(r->xfer.rndv->received.bytes(), 50000u);
   EXPECT_FALSE(r->done || s->done);
   w.now += 2'000'000'000;
   w.hold_close = false;
@@ -109,14 +109,14 @@ TEST(Get, ReadDoneWhileQuiescing_Counts) {
   ASSERT_TRUE(until(w, MsgType::kRestartNotify));
   w.take();
   ASSERT_EQ(r->xfer.phase, core::RecvPhase::kQuiescing);
-  const std::uint64_t before = r->xfer.rndv->have.bytes();
+  const std::uint64_t before = r->xfer.rndv->received.bytes();
   std::uint64_t read = 0;
   for (const Flight& f : reading) {
     w.arrive(f);
     w.end(f, Fate::kDelivered);
     read += f.size;
   }
-  EXPECT_EQ(r->xfer.rndv->have.bytes(), before + read);
+  EXPECT_EQ(r->xfer.rndv->received.bytes(), before + read);
   w.hold_close = false;
   ASSERT_TRUE(w.run());
   ASSERT_TRUE(s->done && r->done);

@@ -16,17 +16,17 @@ namespace bfo::core {
 
 /// What bounds the numbers of one sender to one receiver.
 struct SeqBounds {
-  Seq16 next;       ///< the number of the next message
-  Seq16 confirmed;  ///< the receiver has every message before this one
-  Seq16 acked;      ///< the rails have reported the end of every message before this one
-  bool resent;      ///< messages were sent twice, and a dead epoch is not closed at both ends ..
-  Seq16 hold;       ///< .. from this number on
+  Seq16 next;         ///< the number of the next message
+  Seq16 confirmed;    ///< the receiver has every message before this one
+  Seq16 acked;        ///< the rails have reported the end of every message before this one
+  bool resent;        ///< messages were sent twice, and a dead epoch is not closed at both ends ..
+  Seq16 resent_from;  ///< .. from this number on
 };
 
 /// Distance from the oldest message that may still reach the receiver to the next one.
 constexpr std::int32_t window_used(const SeqBounds& at) {
-  const std::int32_t held = at.resent ? seq_distance(at.hold, at.next) : 0;
-  return std::max({seq_distance(at.confirmed, at.next), held, seq_distance(at.acked, at.next)});
+  const std::int32_t resent_span = at.resent ? seq_distance(at.resent_from, at.next) : 0;
+  return std::max({seq_distance(at.confirmed, at.next), resent_span, seq_distance(at.acked, at.next)});
 }
 
 /// May the next number be used?
@@ -40,14 +40,14 @@ constexpr Seq16 window_stop(Seq16 next, std::int32_t used) {
   return static_cast<Seq16>(next + std::min(kSeqWindow - used, kSeqWindow / 2));
 }
 
-/// A message with number `seq` is sent again: does the window begin earlier than at `hold`?
-constexpr bool holds_earlier(bool resent, Seq16 hold, Seq16 seq) {
-  return !resent || seq_before(seq, hold);
+/// A message with number `seq` is sent again: does the window begin earlier than at `resent_from`?
+constexpr bool resent_earlier(bool resent, Seq16 resent_from, Seq16 seq) {
+  return !resent || seq_before(seq, resent_from);
 }
 
 /// Is a rail past the checkpoint? `returning`: it is down, and what it took has not all come back, although
 /// it counts as ended. `left`: it has not ended all the work that the checkpoint counted.
-constexpr bool rail_past_mark(bool returning, bool left) {
+constexpr bool rail_past_checkpoint(bool returning, bool left) {
   return !returning && !left;
 }
 

@@ -118,7 +118,7 @@ void BtlPort::unpack_scattered(RecvRequest& req, uint64_t offset, const void* by
     return;
   }
   const uint64_t end = offset + length;
-  const bool wanted = !req.xfer.rndv->have.covers(end, end + 1);
+  const bool wanted = !req.xfer.rndv->received.covers(end, end + 1);
   if (OPAL_UNLIKELY(!req.trail->scatter(offset, bytes, length, wanted))) unpack_failed(req);
 }
 

@@ -265,8 +265,8 @@ void Module::rail_bytes(unsigned long long* out, unsigned n) const {
   std::fill_n(out, n, 0ull);
   unsigned i = 0;
   for (const auto& [btl, contract] : bound_) {
-    bfo_accounting_t books = {};
-    if (contract->accounting(btl, &books) == OPAL_SUCCESS) out[i] += books.bytes_posted;
+    bfo_accounting_t accounting = {};
+    if (contract->accounting(btl, &accounting) == OPAL_SUCCESS) out[i] += accounting.bytes_posted;
     if (i + 1 < n) ++i;
   }
 }

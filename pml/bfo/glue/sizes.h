@@ -37,7 +37,7 @@ inline constexpr Size kSizes[] = {
     {"rail that was lost, more", sizeof(FailoverEvent), 256},
     {"communicator", sizeof(Comm), 256},
     {"rank of a communicator", sizeof(void*), 8},
-    // numbers of both directions, queues, a mark for eight rails
+    // numbers of both directions, queues, a checkpoint for eight rails
     {"rank that was spoken to, more", sizeof(xfer::Proc<BtlPort>), 256},
     // besides the message itself
     {"unexpected message", sizeof(xfer::Unexpected<BtlPort>), 128},

@@ -129,8 +129,8 @@ void Engine<P>::remember(ProcT& p) {
     return;
   }
   PeerT& peer = *known;
-  const PastSequence now{p.comm->ctx, p.next_seq, p.stop_seq, p.confirmed, p.acked,
-                         p.expected,  p.hold_seq, p.question, p.resent};
+  const PastSequence now{p.comm->ctx, p.next_seq,    p.stop_seq, p.confirmed, p.acked,
+                         p.expected,  p.resent_from, p.question, p.resent};
   used_ctx_[now.ctx / 64] |= std::uint64_t{1} << (now.ctx % 64);
   for (std::uint32_t i = 0; i < peer.n_past; ++i)
     if (peer.past[i].ctx == now.ctx) {
@@ -158,9 +158,9 @@ void Engine<P>::recall_sequence(ProcT& p) {
     p.next_seq = s.next_seq;
     p.stop_seq = s.stop_seq;
     p.confirmed = s.confirmed;
-    p.acked = s.acked;  // work under way gets a new mark
+    p.acked = s.acked;  // work under way gets a new checkpoint
     p.expected = s.expected;
-    p.hold_seq = s.hold_seq;
+    p.resent_from = s.resent_from;
     p.question = s.question;
     p.resent = s.resent;
     return;

@@ -28,10 +28,10 @@ struct Proc {
   Seq16 next_seq = 0;
   Seq16 stop_seq = 0;   ///< the first number that needs a look at the window (H5)
   Seq16 confirmed = 0;  ///< the peer has received every message before this one
-  bool resent = false;  ///< messages from `hold_seq` on were sent twice, and the dead epoch is not yet closed
-                        ///< at both ends
-  bool marked = false;  ///< `mark` and `rail_mark` are valid
-  Seq16 hold_seq = 0;
+  bool resent = false;  ///< messages from `resent_from` on were sent twice, and the dead epoch is not yet
+                        ///< closed at both ends
+  bool checkpoint_taken = false;  ///< `checkpoint` and `rail_checkpoint` are valid
+  Seq16 resent_from = 0;
   // receiving
   Seq16 expected = 0;
   Seq16 last_out_of_sequence = 0;           ///< the highest number in `out_of_sequence`
@@ -45,9 +45,9 @@ struct Proc {
   /// the rails have reported the end of all messages before this one: none of them is sent again
   Seq16 acked = 0;
   /// checkpoint: `acked` becomes this when every rail has ended what it had accepted at that time
-  Seq16 mark = 0;
+  Seq16 checkpoint = 0;
   std::uint16_t question = 0;  ///< number of the open SEQSYNC question to the peer: see seq_question()
-  std::uint64_t rail_mark[kMaxRails] = {};
+  std::uint64_t rail_checkpoint[kMaxRails] = {};
 };
 
 template <class P>

@@ -65,7 +65,7 @@ struct Eager {
       if (s == Sent::kRefused) continue;
       ++e.counters_.eager_sent;
       e.counters_.bytes_sent += x.length;
-      if (x.went) e.note_resent(p, x.length, true);
+      if (x.sent_before) e.note_resent(p, x.length, true);
       if (s == Sent::kDone) e.finish_send(r, Outcome::kOk);
       return true;
     }
@@ -85,19 +85,19 @@ struct Eager {
       e.finish_send(r, p.peer->loss.outcome);
       return;
     }
-    hold(p, x.seq);
-    x.went = true;
+    note_resent_seq(p, x.seq);
+    x.sent_before = true;
     p.peer->ready_sends.push_front(&r);
     e.activate(*p.peer);
   }
 
   /// Copies of this message may exist until the dead epoch is closed at the receiver (H5).
   template <class Sequence>
-  [[gnu::cold]] static void hold(Sequence& p, Seq16 seq) {
-    if (core::holds_earlier(p.resent, p.hold_seq, seq)) p.hold_seq = seq;
+  [[gnu::cold]] static void note_resent_seq(Sequence& p, Seq16 seq) {
+    if (core::resent_earlier(p.resent, p.resent_from, seq)) p.resent_from = seq;
     p.resent = true;
     // the copy is not among the work that the checkpoint has counted
-    if constexpr (requires { p.marked; }) p.marked = false;
+    if constexpr (requires { p.checkpoint_taken; }) p.checkpoint_taken = false;
   }
 
   static void reset(E&, SendRequest&) {}  // no rounds: the message is sent again unchanged
@@ -122,7 +122,7 @@ bool Engine<P>::begin_send(SendRequest& r) {
         counters_.bytes_sent += x.length;
         return s == Eager<P>::Sent::kDone;
       }
-      x.went = false;
+      x.sent_before = false;
       ready(r);
       flush(peer);
       return false;
@@ -131,11 +131,11 @@ bool Engine<P>::begin_send(SendRequest& r) {
     finish_send(r, peer.loss.outcome);
     return false;
   } else if (x.mode != SendMode::kSync && fits) {
-    x.went = false;
+    x.sent_before = false;
     ready(r);
     return false;
   }
-  x.went = false;
+  x.sent_before = false;
   if (!RndvCopy<P>::begin(*this, r)) peer.unnamed.push_back(&r);
   flush(peer);
   return false;
@@ -254,7 +254,7 @@ template <class P>
     if (r && r->xfer.rndv->name == Name(h.sender)) send_event(*r, SendEvent::kControlLost);
     return;
   }
-  hold_again(p, message);
+  note_resent_message(p, message);
   send_stored(p, message.data, message.size);
 }
 
@@ -262,17 +262,17 @@ template <class P>
 /// communicator was freed, or its context id is used again without this peer, they hold the numbering that
 /// was kept (H6).
 template <class P>
-[[gnu::cold]] void Engine<P>::hold_again(PeerT& p, Bytes message) {
+[[gnu::cold]] void Engine<P>::note_resent_message(PeerT& p, Bytes message) {
   core::MatchHdr h;
   if (message.data[0] != static_cast<std::uint8_t>(MsgType::kMatch) || !core::decode(message, h)) return;
   bool found = false;
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) {
     if (q->comm->ctx != h.ctx) continue;
-    Eager<P>::hold(*q, h.seq);
+    Eager<P>::note_resent_seq(*q, h.seq);
     found = true;
   }
   for (std::uint32_t i = 0; !found && i < p.n_past; ++i)
-    if (p.past[i].ctx == h.ctx) Eager<P>::hold(p.past[i], h.seq);
+    if (p.past[i].ctx == h.ctx) Eager<P>::note_resent_seq(p.past[i], h.seq);
 }
 
 }  // namespace bfo::xfer

@@ -297,14 +297,14 @@ class Engine {
   static core::SeqBounds bounds(const ProcT& p);
   bool window_open(ProcT& p);
   void note_ended(ProcT& p);
-  bool past_mark(const ProcT& p);
-  void take_mark(ProcT& p);
+  bool past_checkpoint(const ProcT& p);
+  void take_checkpoint(ProcT& p);
   Seq16 oldest_waiting(const ProcT& p) const;
   static core::SeqSyncHdr window_question(const ProcT& p);
   void ask_window(ProcT& p);
   void on_seq_sync(const Arrival& a);
   void note_known(ProcT& p);
-  void hold_header(const SendState<P>& x);
+  void note_resent_header(const SendState<P>& x);
   void release_stalled(ProcT& p);
   void poll_windows();
   void stall(ProcT& p, SendRequest& r);
@@ -485,7 +485,7 @@ class Engine {
   bool recv_failed(const RecvRequest& r) const;
   void answer_nack(RecvRequest& r);
   void on_notify(const Arrival& a);
-  void look_for_frags(PeerT& p);
+  void poll_for_frags(PeerT& p);
   void on_restart_ack(const Arrival& a);
   void on_nack(const Arrival& a);
   void on_recv_err(const Arrival& a);
@@ -515,7 +515,7 @@ class Engine {
   void rebuild(PeerT& p);
   void on_rail_message(const Arrival& a, std::uint8_t tag);
   bool unclosed(const PeerT& p) const;
-  void hold_again(PeerT& p, Bytes message);
+  void note_resent_message(PeerT& p, Bytes message);
   void rail_notices(PeerT& p);
   void rail_left(RailT& rail, std::uint32_t epoch, bool fenced);
 
@@ -571,10 +571,10 @@ class Engine {
   Waiting waiting_again(const PeerT& p) const;
   void emit_events(PeerT& p, bool now);
   void emit_event(RailT& rail, const Waiting& waiting);
-  void emit_held();
+  void emit_pending();
 
   static constexpr unsigned kCommPage = 256;
-  static constexpr std::uint8_t kLooks = 3;  ///< polls of all rails, a millisecond or more apart
+  static constexpr std::uint8_t kPolls = 3;  ///< polls of all rails, a millisecond or more apart
   /// ranks that keep_alive() looks at for wildcards in one call
   static constexpr std::int32_t kWatched = 256;
   /// up to this size all ranks are watched, also those never spoken to
@@ -591,7 +591,7 @@ class Engine {
   Frag* ending_ = nullptr;  ///< the READ that is being posted, while it has not ended inside that call
   bool failing_ = false;    ///< a peer will be declared failed when the engine is left
   /// a failover record waits only for what has to be sent again; looked at when the engine is left
-  bool held_ = false;
+  bool events_pending_ = false;
   EarlyLoss* early_losses_ = nullptr;
   /// size of a message for which there was no memory, from a BTL that does not name the sender
   std::size_t anonymous_unstored_ = 0;

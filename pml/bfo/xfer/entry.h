@@ -98,8 +98,8 @@ template <class P>
     }
     break;
   }
-  if (held_) [[unlikely]]
-    emit_held();
+  if (events_pending_) [[unlikely]]
+    emit_pending();
   tail_work_ = false;
   List<SendRequest, XferLink> sends = completed_sends_;
   List<RecvRequest, XferLink> recvs = completed_recvs_;
@@ -324,8 +324,8 @@ void Engine<P>::handle_done(Frag& f) {
         peer.lost_pending = true;
         set_timer(peer);
       } else if (!ok && !peer.failed && !peer.finalized) {
-        hold_again(peer,
-                   Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.stored, x.stored_len});
+        note_resent_message(
+            peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.stored, x.stored_len});
         note_resumed(peer);
         if (completes_send(stored_bytes(f))) peer.preferred = nullptr;
         peer.stored.push_back(&f);

@@ -267,11 +267,11 @@ template <class P>
 void Engine<P>::check_unreachable(PeerT& p, std::uint64_t now_ns) {
   if (p.lost_pending) notify_lost(p);
   emit_events(p, false);
-  look_for_frags(p);
+  poll_for_frags(p);
   bool alive = false;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& rail = p.rails[i];
-    if ((rail.event_open && !rail.event_held) || rail.unfenceable) set_timer(p);
+    if ((rail.event_open && !rail.event_pending) || rail.unfenceable) set_timer(p);
     if (rail.unfenceable && time_since(rail.unfenceable_ns, now_ns) >= config_.park_timeout_ns)
       fail_unfenceable(rail);
     alive = alive || rail.peer_alive;

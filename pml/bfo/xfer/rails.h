@@ -222,7 +222,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
 
   activate(p);
   set_timer(p);
-  rail->event_open = rail->event_held = false;
+  rail->event_open = rail->event_pending = false;
   if (!rail->event) rail->event = static_cast<FailoverEvent*>(port_.alloc(sizeof(FailoverEvent)));
   if (!rail->event) return;  // no memory: there is no record of this loss
   FailoverEvent& e = *::new (rail->event) FailoverEvent;

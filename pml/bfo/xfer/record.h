@@ -27,7 +27,7 @@ template <class P>
 void Engine<P>::count_resent(PeerT& p, std::uint64_t bytes, bool whole_message) {
   counters_.bytes_resent += bytes;
   if (whole_message) ++counters_.messages_resent;
-  if (held_) tail_work_ = true;
+  if (events_pending_) tail_work_ = true;
   RailT* last = nullptr;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& r = p.rails[i];
@@ -57,15 +57,15 @@ void Engine<P>::note_resumed(PeerT& p) {
 /// A rail accepted [offset, offset+n) of a long message. What a rail had accepted of it before is sent again.
 template <class P>
 inline void Engine<P>::note_segment(SendRequest& r, std::uint64_t offset, std::uint64_t n) {
-  const std::uint64_t again = n - r.xfer.rndv->gone.add(offset, offset + n);
-  if (again != 0) [[unlikely]]
-    segment_resent(r, again);
+  const std::uint64_t resent = n - r.xfer.rndv->sent_once.add(offset, offset + n);
+  if (resent != 0) [[unlikely]]
+    segment_resent(r, resent);
 }
 
 template <class P>
 [[gnu::cold]] void Engine<P>::segment_resent(SendRequest& r, std::uint64_t bytes) {
   auto& x = r.xfer;
-  x.rndv->again -= bytes < x.rndv->again ? bytes : x.rndv->again;
+  x.rndv->resend_bytes -= bytes < x.rndv->resend_bytes ? bytes : x.rndv->resend_bytes;
   note_resent(*x.proc->peer, bytes, false);
 }
 
@@ -84,22 +84,23 @@ template <class P>
 template <class P>
 [[gnu::cold]] void Engine<P>::note_received(SendRequest& r, const SendInput& in, bool by_get) {
   auto& x = r.xfer;
-  const std::uint64_t here = x.rndv->gone.bytes() - x.rndv->gone.bytes_in(x.rndv->todo);
+  const std::uint64_t here = x.rndv->sent_once.bytes() - x.rndv->sent_once.bytes_in(x.rndv->todo);
   // If the receiver has nothing else, it has the first bytes, which came with the RNDV.
-  const bool read = by_get && (x.rndv->restarts > 1 || x.went || here != x.length - x.rndv->todo.bytes());
+  const bool read =
+      by_get && (x.rndv->restarts > 1 || x.sent_before || here != x.length - x.rndv->todo.bytes());
   if (by_get) {
     if (read && here > x.rndv->received) count_resent(*x.proc->peer, here - x.rndv->received, false);
-    for (unsigned i = 0; i < in.restart->n; ++i) x.rndv->gone.add(in.ranges[i].begin, in.ranges[i].end);
+    for (unsigned i = 0; i < in.restart->n; ++i) x.rndv->sent_once.add(in.ranges[i].begin, in.ranges[i].end);
   }
-  x.rndv->again = x.rndv->gone.bytes_in(x.rndv->todo);
-  x.rndv->received = x.rndv->gone.bytes() - x.rndv->again;
+  x.rndv->resend_bytes = x.rndv->sent_once.bytes_in(x.rndv->todo);
+  x.rndv->received = x.rndv->sent_once.bytes() - x.rndv->resend_bytes;
 }
 
 /// The receiver has read everything that it did not have.
 template <class P>
 void Engine<P>::note_all_read(SendRequest& r) {
   auto& x = r.xfer;
-  const std::uint64_t bytes = x.rndv->gone.bytes();
+  const std::uint64_t bytes = x.rndv->sent_once.bytes();
   if (bytes > x.rndv->received) [[unlikely]]
     count_resent(*x.proc->peer, bytes - x.rndv->received, false);
 }
@@ -111,10 +112,10 @@ void Engine<P>::note_all_read(SendRequest& r) {
 template <class P>
 void Engine<P>::arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read) {
   auto& x = r.xfer;
-  if (!x.rndv->lost.empty()) [[unlikely]]
+  if (!x.rndv->read_failed.empty()) [[unlikely]]
     found_again(r, begin, end);
-  const std::uint64_t known = end - begin - x.rndv->have.add(begin, end);
-  if (x.rndv->have.incomplete()) [[unlikely]]
+  const std::uint64_t known = end - begin - x.rndv->received.add(begin, end);
+  if (x.rndv->received.incomplete()) [[unlikely]]
     no_memory(*x.proc->peer, sizeof(Range));
   if (by_read && known != 0) [[unlikely]]
     count_resent(*x.proc->peer, known, false);
@@ -123,18 +124,19 @@ void Engine<P>::arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, 
 template <class P>
 [[gnu::cold]] void Engine<P>::found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end) {
   auto& x = r.xfer;
-  count_resent(*x.proc->peer, x.rndv->lost.bytes_in(begin, end), false);
-  x.rndv->lost.remove(begin, end);
+  count_resent(*x.proc->peer, x.rndv->read_failed.bytes_in(begin, end), false);
+  x.rndv->read_failed.remove(begin, end);
 }
 
 /// A READ ended, and it is unknown whether it was executed.
 template <class P>
 [[gnu::cold]] void Engine<P>::read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end) {
   auto& x = r.xfer;
-  count_resent(*x.proc->peer, x.rndv->lost.bytes_in(begin, end) + x.rndv->have.bytes_in(begin, end), false);
-  x.rndv->lost.add(begin, end);
-  for (std::uint32_t i = 0; i < x.rndv->have.count(); ++i)
-    x.rndv->lost.remove(x.rndv->have[i].begin, x.rndv->have[i].end);
+  count_resent(*x.proc->peer,
+               x.rndv->read_failed.bytes_in(begin, end) + x.rndv->received.bytes_in(begin, end), false);
+  x.rndv->read_failed.add(begin, end);
+  for (std::uint32_t i = 0; i < x.rndv->received.count(); ++i)
+    x.rndv->read_failed.remove(x.rndv->received[i].begin, x.rndv->received[i].end);
 }
 
 // ---- the record
@@ -153,7 +155,7 @@ typename Engine<P>::Waiting Engine<P>::waiting_again(const PeerT& p) const {
     ++w.messages;
   };
   const auto eager = [&](const SendRequest& r) {
-    if (r.xfer.protocol == Protocol::kEager && r.xfer.went) message(r.xfer.length);
+    if (r.xfer.protocol == Protocol::kEager && r.xfer.sent_before) message(r.xfer.length);
   };
   const auto stored = [&](const void* bytes, std::size_t size) {
     const std::uint8_t type = *static_cast<const std::uint8_t*>(bytes);
@@ -166,19 +168,19 @@ typename Engine<P>::Waiting Engine<P>::waiting_again(const PeerT& p) const {
   for (UnrecordedT* s = p.unrecorded.front(); s; s = p.unrecorded.next(s)) stored(s + 1, s->size);
   for (SendRequest* r = p.live_sends.front(); r; r = p.live_sends.next(r)) {
     const auto& x = r->xfer;
-    if (x.phase == SendPhase::kOpening || x.phase == SendPhase::kSending) w.bytes += x.rndv->again;
+    if (x.phase == SendPhase::kOpening || x.phase == SendPhase::kSending) w.bytes += x.rndv->resend_bytes;
     if (x.phase == SendPhase::kOpening && x.rndv->restarts == 0 && x.rndv->opened &&
         (x.pending & kPendingStart))
-      message(x.rndv->gone.bytes());
+      message(x.rndv->sent_once.bytes());
   }
   for (RecvRequest* r = p.live_recvs.front(); r; r = p.live_recvs.next(r))
-    if (r->xfer.phase == RecvPhase::kReceiving) w.bytes += r->xfer.rndv->lost.bytes();
+    if (r->xfer.phase == RecvPhase::kReceiving) w.bytes += r->xfer.rndv->read_failed.bytes();
   return w;
 }
 
 /// The record of a failover is complete when the rail is closed, no request of the peer is in a restart, and
 /// everything that has to be sent again was sent or waits for a rail. A record that waits only for the last
-/// condition needs no clock: it is looked at whenever the engine is left (emit_held).
+/// condition needs no clock: it is looked at whenever the engine is left (emit_pending).
 template <class P>
 void Engine<P>::emit_events(PeerT& p, bool now) {
   bool open = false;
@@ -195,9 +197,9 @@ void Engine<P>::emit_events(PeerT& p, bool now) {
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& r = p.rails[i];
     if (!r.event_open || (!now && (busy || r.event->closed_ns == 0))) continue;
-    r.event_held = !now && moving && !waiting.none();
-    if (r.event_held)
-      held_ = true;
+    r.event_pending = !now && moving && !waiting.none();
+    if (r.event_pending)
+      events_pending_ = true;
     else
       emit_event(r, waiting);
   }
@@ -205,14 +207,15 @@ void Engine<P>::emit_events(PeerT& p, bool now) {
 
 /// What a record waited for may have been sent.
 template <class P>
-[[gnu::cold]] void Engine<P>::emit_held() {
-  held_ = false;
+[[gnu::cold]] void Engine<P>::emit_pending() {
+  events_pending_ = false;
   for (PeerT* p = peers_; p; p = p->next) {
     bool any = false;
-    for (unsigned i = 0; i < p->n_rails; ++i) any = any || (p->rails[i].event_open && p->rails[i].event_held);
+    for (unsigned i = 0; i < p->n_rails; ++i)
+      any = any || (p->rails[i].event_open && p->rails[i].event_pending);
     if (any) emit_events(*p, false);
     for (unsigned i = 0; i < p->n_rails; ++i)
-      held_ = held_ || (p->rails[i].event_open && p->rails[i].event_held);
+      events_pending_ = events_pending_ || (p->rails[i].event_open && p->rails[i].event_pending);
   }
 }
 

@@ -103,7 +103,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     x.pending = 0;
   }
   if (actions & core::kSendOpen) {
-    hold_header(x);
+    note_resent_header(x);
     x.pending |= kPendingStart;
     ready(r);
   }
@@ -280,7 +280,7 @@ void Engine<P>::recv_check(RecvRequest& r) {
   auto& x = r.xfer;
   if (x.phase == RecvPhase::kIdle) return;
   if (x.phase == RecvPhase::kReceiving || x.phase == RecvPhase::kAsking || x.phase == RecvPhase::kQuiescing) {
-    if (x.rndv->have.covers(0, x.rndv->want)) {
+    if (x.rndv->received.covers(0, x.rndv->want)) {
       recv_event(r, RecvEvent::kCovered);
       return;
     }
@@ -388,8 +388,8 @@ bool Engine<P>::send_restart_ack(RecvRequest& r) {
   const std::size_t limit = entries_fit(*x.proc->peer, sizeof m.h, sizeof m.ranges[0], core::kMaxWireRanges);
   std::uint16_t n = 0;
   if (x.length > x.rndv->want && limit > 0) m.ranges[n++] = core::WireRange{x.rndv->want, x.length};
-  for (std::uint32_t i = 0; i < x.rndv->have.count() && limit > 0; ++i) {
-    const core::WireRange range{x.rndv->have[i].begin, x.rndv->have[i].end};
+  for (std::uint32_t i = 0; i < x.rndv->received.count() && limit > 0; ++i) {
+    const core::WireRange range{x.rndv->received[i].begin, x.rndv->received[i].end};
     if (n < limit) {
       m.ranges[n++] = range;
       continue;

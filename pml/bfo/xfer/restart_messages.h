@@ -63,7 +63,7 @@ void Engine<P>::quiesce(RecvRequest& r, const RecvInput& in) {
     x.pending = 0;
     x.rndv->todo.clear();
     x.rndv->frags_due = in.restart->frags;
-    x.rndv->looks = kLooks;
+    x.rndv->polls_left = kPolls;
     if (x.rndv->frags < x.rndv->frags_due) set_timer(*x.proc->peer);
   }
   for (LedgerT* e = x.rndv->ledger; e;) {
@@ -82,13 +82,13 @@ void Engine<P>::quiesce(RecvRequest& r, const RecvInput& in) {
 /// every rail a few times more. The number of polls is bounded, because a device that breaks may lose
 /// messages that it had acknowledged.
 template <class P>
-[[gnu::cold]] void Engine<P>::look_for_frags(PeerT& p) {
+[[gnu::cold]] void Engine<P>::poll_for_frags(PeerT& p) {
   bool over = false;
   for (RecvRequest* r = p.live_recvs.front(); r;) {
     RecvRequest* const next = p.live_recvs.next(r);
     auto& x = r->xfer;
     if (x.phase == RecvPhase::kQuiescing && x.rndv->frags < x.rndv->frags_due) {
-      if (--x.rndv->looks != 0) {
+      if (--x.rndv->polls_left != 0) {
         set_timer(p);
       } else {
         x.rndv->frags_due = 0;
@@ -152,7 +152,8 @@ void Engine<P>::on_nack(const Arrival& a) {
   }
   PeerT& peer = *x.proc->peer;
   SendInput in;
-  in.all_read = x.rndv->restarts != 0 || !x.went;  // without a restart it may have come as an eager message
+  in.all_read =
+      x.rndv->restarts != 0 || !x.sent_before;  // without a restart it may have come as an eager message
   send_event(*r, (h.flags & core::kFlagFail) ? SendEvent::kNackFailed : SendEvent::kNack, in);
   flush(peer);
 }

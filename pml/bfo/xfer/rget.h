@@ -151,7 +151,7 @@ struct Rget {
   static bool ends_in_first_round(E& e, SendRequest& r) {
     auto& x = r.xfer;
     if (x.phase != core::SendPhase::kOpening || x.protocol != Protocol::kGet) return false;
-    if (x.rndv->restarts != 0 || !x.rndv->gone.empty() || !e.gate_clear(x)) return false;
+    if (x.rndv->restarts != 0 || !x.rndv->sent_once.empty() || !e.gate_clear(x)) return false;
     x.pending = 0;
     x.phase = core::SendPhase::kIdle;
     e.send_over(r);
@@ -212,7 +212,7 @@ struct Rget {
     if (take_keys(e, r, a)) return;
     // What was read must not be sent again (P4): serve() finds no key and asks for a restart, which reports
     // it.
-    if (x.rndv->in_flight != 0 || x.rndv->ledger != nullptr || !x.rndv->have.empty()) return;
+    if (x.rndv->in_flight != 0 || x.rndv->ledger != nullptr || !x.rndv->received.empty()) return;
     x.protocol = Protocol::kCopy;  // nothing was read and nothing will be
     x.rndv->todo.clear();
   }
@@ -287,7 +287,7 @@ struct Rget {
         e.port_.get(rail.handle, r, want.begin, n, x.rndv->remote_address + want.begin, handle, *f);
     const bool in_its_call = e.ending_ == nullptr;
     e.ending_ = nullptr;
-    if (taken(post) && !x.rndv->lost.empty()) e.note_resumed(*rail.peer);
+    if (taken(post) && !x.rndv->read_failed.empty()) e.note_resumed(*rail.peer);
     if (post == Post::kAccepted && !in_its_call) return true;
     e.fragment_left(*f);
     f->xfer.fate = taken(post) ? Fate::kDelivered : Fate::kNeverSent;
@@ -349,7 +349,7 @@ struct Rget {
       e.note_pace(f);
       e.ledger_remove(d.ledger, entry);
       if (x.phase == core::RecvPhase::kReceiving && fx.length == d.want && d.in_flight == 0 &&
-          d.ledger == nullptr && d.have.empty() && d.lost.empty()) [[likely]] {
+          d.ledger == nullptr && d.received.empty() && d.read_failed.empty()) [[likely]] {
         // One READ brought everything: the same as three steps of the table.
         x.pending = 0;
         x.phase = core::RecvPhase::kIdle;

@@ -43,7 +43,7 @@ struct RndvCopy {
     d.name = name;
     d.peer_name = Name();
     d.known = seq_before(x.seq, x.proc->confirmed);  // it was an eager message that lost its rail
-    d.opened = x.went;
+    d.opened = x.sent_before;
     d.no_rdma = false;
     d.registered = false;
     d.in_flight = 0;
@@ -55,13 +55,13 @@ struct RndvCopy {
     d.unfenced = 0;
     d.open_len = x.length;
     d.received = 0;
-    d.again = 0;
+    d.resend_bytes = 0;
     d.grants = nullptr;
     d.ledger = nullptr;
     d.todo.clear();
     d.granted.clear();
-    d.gone.clear();
-    if (x.went) d.gone.add(0, x.length);
+    d.sent_once.clear();
+    if (x.sent_before) d.sent_once.add(0, x.length);
     x.proc->peer->live_sends.push_back(&r);
     ++e.counters_.rndv_sent;
     const Peer<P>& p = *x.proc->peer;
@@ -259,8 +259,8 @@ template <class P>
   // The rounds of both sides are equal: a sender restarts only requests that are matched.
   d.name = name.at(d.peer_name.round());
   d.want = h.length < x.capacity ? h.length : x.capacity;
-  d.have.clear();
-  d.lost.clear();
+  d.received.clear();
+  d.read_failed.clear();
   d.todo.clear();
   d.doubtful.clear();
   x.pending = 0;
@@ -291,7 +291,7 @@ template <class P>
     if (!rndv && Single<P>::read(*this, r, a)) return;
     if (rndv && (h.match.flags & core::kFlagContig) && Single<P>::grant(*this, r)) return;
     choose_protocol(r, a);
-    if (!x.rndv->have.covers(0, x.rndv->want)) serve_now(r);
+    if (!x.rndv->received.covers(0, x.rndv->want)) serve_now(r);
     if (!x.rndv) return;
   }
   if (n != 0) port_.unpack(r, 0, first.data, n);
@@ -311,12 +311,12 @@ void Engine<P>::choose_protocol(RecvRequest& r, const Arrival& a) {
   if (!core::decode(a.bytes, h)) return;
   x.protocol = Protocol::kCopy;
   x.rndv->todo.clear();
-  const bool rdma = !x.rndv->no_rdma && !x.rndv->have.covers(0, x.rndv->want);
+  const bool rdma = !x.rndv->no_rdma && !x.rndv->received.covers(0, x.rndv->want);
   if (rdma && Rget<P>::take_keys(*this, r, a))
     x.protocol = Protocol::kGet;
   else if (rdma && (h.match.flags & core::kFlagContig) && Rput<P>::accept(*this, r))
     x.protocol = Protocol::kPut;
-  if (x.protocol != Protocol::kCopy) x.rndv->todo.assign_complement(x.rndv->have, x.rndv->want);
+  if (x.protocol != Protocol::kCopy) x.rndv->todo.assign_complement(x.rndv->received, x.rndv->want);
   if (x.protocol == Protocol::kGet) Rget<P>::align_todo(r);
   x.rndv->total = x.rndv->todo.bytes();
   x.pending |= x.protocol == Protocol::kCopy ? kPendingStart : kPendingData;
@@ -375,7 +375,7 @@ void Engine<P>::store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload) 
   if (offset >= x.rndv->want) return;
   std::uint64_t end = offset + payload.size;
   if (end > x.rndv->want) end = x.rndv->want;
-  if (x.rndv->have.covers(offset, end)) {
+  if (x.rndv->received.covers(offset, end)) {
     if (end > offset) ++counters_.duplicates;
     return;
   }

@@ -85,9 +85,10 @@ struct SendRndv {
   /// rails (by index) of failed writes for which there was no memory for a ledger entry
   std::uint16_t unfenced = 0;
   std::uint64_t open_len = 0;  ///< payload of the RNDV
-  RangeSet gone;  ///< bytes that a rail accepted at least once: what is sent of them is sent again
+  RangeSet sent_once;  ///< bytes that a rail accepted at least once: what is sent of them is sent again
   std::uint64_t received = 0;  ///< of those, bytes that the receiver reported as received
-  std::uint64_t again = 0;     ///< of those, bytes of this round that have to be sent again and were not yet
+  /// of those, bytes of this round that have to be sent again and were not yet
+  std::uint64_t resend_bytes = 0;
   RangeSet granted;  ///< PUT: numbers of the grants of this round that have arrived, to recognise duplicates
   Grant<P>* grants = nullptr;        ///< PUT: grants to be written, in order of arrival
   Grant<P>* last_grant = nullptr;    ///< .. and the last of them
@@ -109,15 +110,15 @@ struct RecvRndv {
   bool sender_done = false;  ///< SENDDONE came: the sender will send nothing more
   bool no_rdma = false;
   bool registered = false;
-  std::uint8_t looks = 0;     ///< kQuiescing: how many more times all rails are polled for missing FRAGs
-  std::uint8_t refusals = 0;  ///< PUT: grants the sender could not use
+  std::uint8_t polls_left = 0;  ///< kQuiescing: how many more times all rails are polled for missing FRAGs
+  std::uint8_t refusals = 0;    ///< PUT: grants the sender could not use
   std::uint8_t n_keys = 0;
   std::uint64_t want = 0;       ///< min(length, capacity): bytes that must arrive
   Name name;                    ///< ours, with the current round
   Name peer_name;               ///< the sender's, with its round
-  RangeSet have;                ///< bytes received: unpacked, or written and reported by FIN
+  RangeSet received;            ///< bytes received: unpacked, or written and reported by FIN
   RangeSet todo;                ///< RDMA: ranges not yet granted or read
-  RangeSet lost;                ///< read at least once, in vain: what arrives of them was transferred again
+  RangeSet read_failed;         ///< read at least once, in vain: what arrives of them was transferred again
   std::uint32_t in_flight = 0;  ///< own READs that have not ended
   std::uint32_t frags = 0;      ///< FRAGs of this round that came
   std::uint32_t frags_due = 0;  ///< kQuiescing: FRAGs of this round that were delivered, says NOTIFY; missing

@@ -109,7 +109,7 @@ struct Single {
     auto& x = r.xfer;
     auto& d = *x.rndv;
     Peer<P>& p = *x.proc->peer;
-    if (!e.config_.use_put || p.active || d.want == 0 || !d.have.empty()) return false;
+    if (!e.config_.use_put || p.active || d.want == 0 || !d.received.empty()) return false;
     if (p.n_eager > 1 && d.want >= E::kUncut) return false;
     Rail<P>* const rail = p.n_eager == 1 ? p.eager[0] : e.lightest(p, 0);
     if (!rail || d.want > rail->limits.put_limit || d.want > rail->limits.rdma_frag_size) return false;
@@ -139,7 +139,7 @@ struct Single {
     if (x.phase != core::RecvPhase::kReceiving || x.protocol != Protocol::kPut || !l || l->next) return false;
     if ((h.flags & core::kFlagFail) || h.grant == 0 || l->grant != h.grant || d.in_flight != 0) return false;
     if (l->end - l->begin != d.want || x.length != d.want) return false;
-    if (!d.have.empty() || !d.lost.empty() || !d.todo.empty()) return false;
+    if (!d.received.empty() || !d.read_failed.empty() || !d.todo.empty()) return false;
     const bool same_rail = a.rail == l->rail && (a.epoch == 0 || a.epoch == l->epoch);
     if (!same_rail && l->rail->limits.failover) return false;
     e.ledger_remove(d.ledger, l);

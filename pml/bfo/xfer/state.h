@@ -42,7 +42,7 @@ struct SendState {
   std::uint8_t pending = 0;
   Outcome outcome = Outcome::kOk;
   /// eager, and a rail has accepted it before; now it waits for another rail, or for a name
-  bool went = false;
+  bool sent_before = false;
 
   core::SendPhase phase = core::SendPhase::kIdle;
   SendRndv<P>* rndv = nullptr;  ///< from the moment it has a name until its gate opens, else nullptr
@@ -146,7 +146,7 @@ struct Rail {
   std::uint64_t inflight_bytes = 0;
   FailoverEvent* event = nullptr;  ///< of its last loss; nullptr until the first one
   bool event_open = false;
-  bool event_held = false;  ///< it is complete except for what has to be sent again
+  bool event_pending = false;  ///< it is complete except for what has to be sent again
 };
 
 /// PEERLOST of a peer that has no record here yet. It takes effect when the record is made.
@@ -166,7 +166,7 @@ struct PastSequence {
   Seq16 confirmed;
   Seq16 acked;
   Seq16 expected;
-  Seq16 hold_seq;
+  Seq16 resent_from;
   std::uint16_t question;
   bool resent;
 };

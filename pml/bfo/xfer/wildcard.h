@@ -100,7 +100,7 @@ template <class P>
   return true;
 }
 
-/// The park time of `p`, which watch_wildcards() had marked, is over: does a wildcard still wait for it?
+/// The park time of `p`, which watch_wildcards() had set watched, is over: does a wildcard still wait for it?
 template <class P>
 [[gnu::cold]] bool Engine<P>::watched_by_wildcard(PeerT& p) {
   if (!p.watched) return false;

@@ -4,12 +4,12 @@
 // arrive when its number means another message. Three bounds keep the sender within kSeqWindow messages:
 //
 //   confirmed  the receiver has every message before it (SEQSYNC)
-//   hold_seq   from here on messages were sent twice, and a dead epoch is not closed at both ends
+//   resent_from   from here on messages were sent twice, and a dead epoch is not closed at both ends
 //   acked      the rails have reported the end of every message before it, so none of them is sent again
 //
 // They are evaluated twice per window, when next_seq reaches stop_seq. An eager message therefore carries,
-// counts and records nothing for them. For `acked`, a checkpoint (`mark`) notes how much work each rail has
-// accepted. When all of that has ended, every message numbered before the checkpoint has ended. A message
+// counts and records nothing for them. For `acked`, `checkpoint` notes how much work each rail
+// has accepted. When all of that has ended, every message numbered before the checkpoint has ended. A message
 // that fails meanwhile and is sent again is not in those counts, so the checkpoint is then taken anew. A rail
 // whose BTL has no failover contract is left out: messages that it loses end the pair with an error
 // (on_rail_broken).
@@ -45,27 +45,28 @@ template <class P>
 
 template <class P>
 core::SeqBounds Engine<P>::bounds(const ProcT& p) {
-  return {p.next_seq, p.confirmed, p.acked, p.resent, p.hold_seq};
+  return {p.next_seq, p.confirmed, p.acked, p.resent, p.resent_from};
 }
 
-/// Move `acked` to the mark when every rail is past it, and take the next mark.
+/// Move `acked` to the checkpoint when every rail is past it, and take the next one.
 template <class P>
 void Engine<P>::note_ended(ProcT& p) {
-  if (!p.marked) take_mark(p);
-  if (!past_mark(p)) return;
-  if (seq_before(p.acked, p.mark)) p.acked = p.mark;
-  take_mark(p);
+  if (!p.checkpoint_taken) take_checkpoint(p);
+  if (!past_checkpoint(p)) return;
+  if (seq_before(p.acked, p.checkpoint)) p.acked = p.checkpoint;
+  take_checkpoint(p);
 }
 
 template <class P>
-bool Engine<P>::past_mark(const ProcT& p) {
+bool Engine<P>::past_checkpoint(const ProcT& p) {
   const PeerT& peer = *p.peer;
   for (unsigned i = 0; i < peer.n_rails; ++i) {
     const RailT& r = peer.rails[i];
     if (!r.limits.failover) continue;
     // Its fragments count as ended before they have come back.
     const bool returning = r.state == RailState::kDown && r.up_epoch == r.name.epoch && r.up_epoch != 0;
-    if (!core::rail_past_mark(returning, port_.work(r.handle).ended < p.rail_mark[i])) return false;
+    if (!core::rail_past_checkpoint(returning, port_.work(r.handle).ended < p.rail_checkpoint[i]))
+      return false;
   }
   return true;
 }
@@ -73,13 +74,13 @@ bool Engine<P>::past_mark(const ProcT& p) {
 /// Every message numbered before the checkpoint is on a rail now, or has ended. A message that still waits
 /// for a rail moves the checkpoint back.
 template <class P>
-void Engine<P>::take_mark(ProcT& p) {
+void Engine<P>::take_checkpoint(ProcT& p) {
   const PeerT& peer = *p.peer;
-  p.mark = oldest_waiting(p);
-  p.marked = true;
+  p.checkpoint = oldest_waiting(p);
+  p.checkpoint_taken = true;
   for (unsigned i = 0; i < kMaxRails; ++i) {
     const bool counts = i < peer.n_rails && peer.rails[i].limits.failover;
-    p.rail_mark[i] = counts ? port_.work(peer.rails[i].handle).taken : 0;
+    p.rail_checkpoint[i] = counts ? port_.work(peer.rails[i].handle).taken : 0;
   }
 }
 
@@ -163,8 +164,8 @@ void Engine<P>::note_known(ProcT& p) {
 /// A copy of the header of `x` is sent. A header older than the window is known to the receiver, so its
 /// copies cannot be mistaken for another message.
 template <class P>
-[[gnu::cold]] void Engine<P>::hold_header(const SendState<P>& x) {
-  if (seq_place(x.proc->next_seq, x.seq) == SeqPlace::kPast) Eager<P>::hold(*x.proc, x.seq);
+[[gnu::cold]] void Engine<P>::note_resent_header(const SendState<P>& x) {
+  if (seq_place(x.proc->next_seq, x.seq) == SeqPlace::kPast) Eager<P>::note_resent_seq(*x.proc, x.seq);
 }
 
 template <class P>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// xfer_books_test.cc: the sums balance (P8): what rails carry for a process is what its counters say
+// xfer_accounting_test.cc: the sums balance (P8): what rails carry for a process is what its counters say
 // it sent, read and needed for the protocol; and what all sent and read is what the applications sent, and
 // what went again.
 //
@@ -83,7 +83,7 @@ void expect_told(World& w) {
   }
 }
 
-TEST(Books, WithoutAFault_RailsCarryApplicationAndProtocol) {
+TEST(Accounting, WithoutAFault_RailsCarryApplicationAndProtocol) {
   for (Way way : kWays) {
     World w(options(way));
     Traffic t(w, way);
@@ -98,7 +98,7 @@ TEST(Books, WithoutAFault_RailsCarryApplicationAndProtocol) {
 }
 
 /// A rail dies after any number of steps: every byte that goes again is known as such.
-TEST(Books, ARailDies_WhatGoesAgainIsTheRest) {
+TEST(Accounting, ARailDies_WhatGoesAgainIsTheRest) {
   for (Way way : kWays) {
     bool any = false;
     for (int when = 0; when < 120; ++when) {
@@ -119,7 +119,7 @@ TEST(Books, ARailDies_WhatGoesAgainIsTheRest) {
 
 /// Another one dies at any time after it: before what was planned has gone again, in the middle, or when the
 /// same bytes are lost a second time. And every byte that went again is in one record of a failover.
-TEST(Books, WhyARailDied_IsWhatIsKnownWhenItIsClosed) {
+TEST(Accounting, WhyARailDied_IsWhatIsKnownWhenItIsClosed) {
   World w({});
   w.now = 1000;
   w.isend(0, 1, 1, pattern(100, 1));
@@ -136,7 +136,7 @@ TEST(Books, WhyARailDied_IsWhatIsKnownWhenItIsClosed) {
   EXPECT_EQ(w.ports[0]->events_[0].cause, 2);
 }
 
-TEST(Books, AnotherRailDiesMeanwhile_WhatHasNotGoneAgainDoesNotCount) {
+TEST(Accounting, AnotherRailDiesMeanwhile_WhatHasNotGoneAgainDoesNotCount) {
   for (Way way : kWays) {
     for (int when = 0; when < 120; when += 7)
       for (int later : {0, 1, 2, 3, 4, 6, 8, 11, 15, 20, 40}) {
@@ -162,7 +162,7 @@ TEST(Books, AnotherRailDiesMeanwhile_WhatHasNotGoneAgainDoesNotCount) {
 }
 
 /// Every fragment of a rail arrives, and its end is not known.
-TEST(Books, ErrorsButDelivered_WhatIsNotSentAgainDoesNotCount) {
+TEST(Accounting, ErrorsButDelivered_WhatIsNotSentAgainDoesNotCount) {
   for (Way way : kWays)
     for (int when = 0; when < 120; when += 3) {
       World w(options(way));
@@ -179,7 +179,7 @@ TEST(Books, ErrorsButDelivered_WhatIsNotSentAgainDoesNotCount) {
 }
 
 /// Only rail 0 can read; what was read there in vain is sent over rail 1.
-TEST(Books, ReadInVainThenSent_CountsAtTheReceiver) {
+TEST(Accounting, ReadInVainThenSent_CountsAtTheReceiver) {
   bool any = false;
   for (int when = 1; when < 60; ++when) {
     World w(options(Way::kGet));
@@ -201,7 +201,7 @@ TEST(Books, ReadInVainThenSent_CountsAtTheReceiver) {
 }
 
 /// The other way round: rail 0 comes back while rail 1 carries the message by copy, and dies.
-TEST(Books, SentInVainThenRead_CountsAtTheSender) {
+TEST(Accounting, SentInVainThenRead_CountsAtTheSender) {
   bool any = false;
   for (int when = 1; when < 60; ++when) {
     World w(options(Way::kGet));
@@ -226,7 +226,7 @@ TEST(Books, SentInVainThenRead_CountsAtTheSender) {
 
 /// The rail that is left takes shorter messages only: an eager one becomes a rendezvous. When it had arrived
 /// after all, no more than the header and its first bytes went again.
-TEST(Books, EagerMessageGoesAgainAsRendezvous_CountsWhatWent) {
+TEST(Accounting, EagerMessageGoesAgainAsRendezvous_CountsWhatWent) {
   for (bool arrived : {false, true}) {
     World w(options(Way::kFragment));
     w.now = 1000;
@@ -249,7 +249,7 @@ TEST(Books, EagerMessageGoesAgainAsRendezvous_CountsWhatWent) {
 }
 
 /// What waits for a rail has not gone again; the record says that it waits.
-TEST(Books, NoRailLeft_CountsWhenOneReturns) {
+TEST(Accounting, NoRailLeft_CountsWhenOneReturns) {
   for (Way way : {Way::kSendi, Way::kFragment}) {
     World w(options(way));
     w.now = 1000;
@@ -273,7 +273,7 @@ TEST(Books, NoRailLeft_CountsWhenOneReturns) {
   }
 }
 
-TEST(Books, ARailDiesTwiceBetweenTwoLooks_BothRecordsAreTold) {
+TEST(Accounting, ARailDiesTwiceBetweenTwoLooks_BothRecordsAreTold) {
   World w(options(Way::kFragment));
   w.now = 1000;
   w.irecv(1, 0, 0, 100);
@@ -291,7 +291,7 @@ TEST(Books, ARailDiesTwiceBetweenTwoLooks_BothRecordsAreTold) {
 }
 
 /// A rail that is full takes it later: the record waits for that.
-TEST(Books, TheOtherRailIsFull_TheRecordIsToldWhenAllHasGone) {
+TEST(Accounting, TheOtherRailIsFull_TheRecordIsToldWhenAllHasGone) {
   for (Way way : {Way::kSendi, Way::kFragment}) {
     World::Options o = options(way);
     o.capacity = 1;
@@ -314,7 +314,7 @@ TEST(Books, TheOtherRailIsFull_TheRecordIsToldWhenAllHasGone) {
 }
 
 /// Twice over the same: what was said again is lost too.
-TEST(Books, EagerMessagesLostAgainAndAgain_CountEachTime) {
+TEST(Accounting, EagerMessagesLostAgainAndAgain_CountEachTime) {
   for (Way way : {Way::kSendi, Way::kFragment}) {
     World::Options o = options(way);
     o.rails = 3;
@@ -331,7 +331,7 @@ TEST(Books, EagerMessagesLostAgainAndAgain_CountEachTime) {
   }
 }
 
-TEST(Books, ReadsNeverSent_DoNotCount) {
+TEST(Accounting, ReadsNeverSent_DoNotCount) {
   World w(options(Way::kGet));
   Traffic t(w, Way::kGet);
   int returned = 0;
@@ -355,7 +355,7 @@ TEST(Books, ReadsNeverSent_DoNotCount) {
   expect_rails_carried(w);
 }
 
-TEST(Books, TransfersThatEndInTheCall_CountLikeOthers) {
+TEST(Accounting, TransfersThatEndInTheCall_CountLikeOthers) {
   for (Way way : {Way::kGet, Way::kPut}) {
     World::Options o = options(way);
     o.rdma_now = true;
