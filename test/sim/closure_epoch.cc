@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // closure_epoch.cc: model M2: the handshake, and what must hold in every state and at rest. Side 0 initiates.
-// The functions do what those of the same name in connect.cc do.
+// The functions do what those of the same name in cm.cc do.
 //
 // H1..H23: contrib/doc/hazards.md
 #include "test/sim/closure_epoch.h"
@@ -30,9 +30,9 @@ State Epochs::initial() const {
 }
 
 std::string Epochs::describe(const State& s) const {
-  static constexpr const char* kPhases[] = {"idle",    "knocking", "making",  "requesting", "binding",
-                                            "probing", "replied",  "up",      "suspect",    "draining",
-                                            "closed",  "gone",     "unusable"};
+  static constexpr const char* kPhases[] = {"idle",    "soliciting", "making",  "requesting", "binding",
+                                            "probing", "replied",    "up",      "suspect",    "draining",
+                                            "closed",  "gone",       "unusable"};
   std::string t;
   for (int x = 0; x < 2; ++x) {
     const Half& h = s.half[x];
@@ -131,8 +131,8 @@ void Epochs::reset_epoch(Half& h, int epoch) {
 void Epochs::start(int x) {
   Half& h = c_.half[x];
   if (x == 1) {
-    h.phase = Phase::kKnocking;
-    return send(x, PacketType::kKnock, h.epoch);
+    h.phase = Phase::kSoliciting;
+    return send(x, PacketType::kSolicit, h.epoch);
   }
   if (h.epoch + 1 == kEpochs) return broken("epochs without end");
   reset_epoch(h, h.epoch + 1);
@@ -185,7 +185,7 @@ void Epochs::packet(int x, PacketType type, int epoch) {
   const Phase before = h.phase;
   Answer a = engine::answer(type, x == 0, h.phase, static_cast<std::uint32_t>(epoch), h.epoch);
   if (a == Answer::kEndEpoch && type == PacketType::kRequest && off(Without::kRequestEndsEpoch)) return;
-  if (a == Answer::kEndEpoch && type == PacketType::kKnock && off(Without::kKnockEndsEpoch)) return;
+  if (a == Answer::kEndEpoch && type == PacketType::kSolicit && off(Without::kSolicitEndsEpoch)) return;
   if (a == Answer::kReadyAgain && off(Without::kReadyAgain)) return;
   if (off(Without::kReplyAfterFence) && before == Phase::kDraining && type == PacketType::kRequest &&
       epoch > h.epoch)
@@ -194,7 +194,7 @@ void Epochs::packet(int x, PacketType type, int epoch) {
     case Answer::kDrop:
       return;
     case Answer::kStart:
-      if (h.busy != kFree) return;  // it knocks again
+      if (h.busy != kFree) return;  // it solicits again
       h.epoch = std::max(h.epoch, static_cast<std::uint8_t>(epoch));
       if (h.phase == Phase::kIdle) h.wanted = 1;
       if (h.wanted) start(x);
@@ -205,8 +205,8 @@ void Epochs::packet(int x, PacketType type, int epoch) {
       return;
     case Answer::kRequestAgain:
       return send(x, PacketType::kRequest, h.epoch);
-    case Answer::kKnock:
-      return send(x, PacketType::kKnock, h.epoch);
+    case Answer::kSolicit:
+      return send(x, PacketType::kSolicit, h.epoch);
     case Answer::kAccept:
       return h.busy == kFree ? accept(x, epoch) : void();  // REQ comes again
     case Answer::kReplyAgain:
@@ -267,8 +267,8 @@ void Epochs::handshake(const State& from, std::vector<Next>& out, int x) {
   if (active && h.wanted && h.busy == kFree && (between || early))
     step(from, out, "starts", x, [&](Half&) { start(x); });
   if (active && !off(Without::kRepeat)) {
-    if (h.phase == Phase::kKnocking)
-      step(from, out, "KNOCK again", x, [&](Half&) { send(x, PacketType::kKnock, h.epoch); });
+    if (h.phase == Phase::kSoliciting)
+      step(from, out, "SOLICIT again", x, [&](Half&) { send(x, PacketType::kSolicit, h.epoch); });
     if (h.phase == Phase::kRequesting)
       step(from, out, "REQ again", x, [&](Half&) { send(x, PacketType::kRequest, h.epoch); });
     if (h.phase == Phase::kReplied)

@@ -2,7 +2,7 @@
 //
 // closure_epoch.h: model M2 of the table closure: one rail between two processes, epoch after epoch: the
 // handshake, the end of an epoch at each side, and what the two messaging layers are told about it. It walks
-// the decisions of btl/verbs/engine/rules.h, the ones connect.cc and drain.cc act on.
+// the decisions of btl/verbs/engine/rules.h, the ones cm.cc and drain.cc act on.
 //
 // Model M1 (closure_dance.h) takes a rail for granted. This is what it assumes and what is proved here:
 //   I3   a rail is closed by its own side alone, whatever the peer does, and from then on neither a message
@@ -64,7 +64,7 @@ enum class Without : int {
   kRequestEndsEpoch,    // H18: REQ(n) leaves an older epoch alone
   kReplyAfterFence,     // H18: REQ(n) is answered while the older epoch drains
   kRequestAfterFence,   // H18: REQ(n) is sent while the own older epoch drains
-  kKnockEndsEpoch,      // H19: KNOCK(n) leaves epoch n alone
+  kSolicitEndsEpoch,    // H19: SOLICIT(n) leaves epoch n alone
   kEpochOfEvidence,     // H19: a notice about an older epoch counts
   kTellDown,            // H19: no notice tells the peer that the rail is down
   kFreshQueuePairs,     // H17: a queue pair takes the packets of its predecessor
@@ -74,11 +74,11 @@ enum class Without : int {
   kUpAtOneSide,         // H5: an epoch that was up at the other side only is closed without a word
   kNeverUp,             // H5: the closing of an epoch that was never up here is waited for
   // Each of these windows is a few microseconds of a handshake:
-  kParkedBeforeStart,  // connect_step: the device is lost before the first poll, what is parked stays parked
+  kParkedBeforeStart,  // cm_step: the device is lost before the first poll, what is parked stays parked
   kLostReply,          // finish, report_lost_reply, note_peer_closed: a responder whose device is lost before
                        // the first message says nothing
   kNewestCount,        // note_peer_closed: an older EPOCHCLOSED, delayed, displaces a newer one that waits
-  kCountTwice,         // connect_failed: reports the last closed epoch again, with nothing delivered
+  kCountTwice,         // cm_failed: reports the last closed epoch again, with nothing delivered
   kAbandoned,  // gap_step: an attempt given up here, up at the peer, is not reported closed when asked
   // While a control thread makes or connects the queue pairs:
   kEndWhilePreparing,  // ends_epoch: no evidence ends an attempt whose command runs
@@ -101,7 +101,7 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "REQ ends older epochs",
                                                 "REP after the fence",
                                                 "REQ after the own fence",
-                                                "KNOCK ends its epoch",
+                                                "SOLICIT ends its epoch",
                                                 "evidence names its epoch",
                                                 "RAILDOWN",
                                                 "fresh queue pairs",

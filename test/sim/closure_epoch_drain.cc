@@ -212,7 +212,7 @@ void Epochs::gap(int x) {
   Half& h = c_.half[x];
   engine::Count count = engine::count_of(h.gap_epoch, h.any_closed, h.closed_epoch);
   if (off(Without::kCountNamesEpoch) && h.any_closed) count = engine::Count::kCompare;
-  const bool between = h.phase == Phase::kIdle || h.phase == Phase::kKnocking || h.phase == Phase::kClosed;
+  const bool between = h.phase == Phase::kIdle || h.phase == Phase::kSoliciting || h.phase == Phase::kClosed;
   const bool past = h.epoch > h.gap_epoch || (h.epoch == h.gap_epoch && between);
   if (count == engine::Count::kWait && past && !off(Without::kAbandoned)) {
     const int asked = h.gap_epoch;

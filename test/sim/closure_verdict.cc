@@ -83,9 +83,9 @@ void Verdicts::ask(int x, int r) {
   }
   const bool plea = x == 1 && engine::proven(trial_of(rail), rail.probe_failed != 0, true);
   for (const int over : {r, other}) {
-    const Mail m{1,          u8(static_cast<unsigned>(r)),
-                 rail.epoch, c_.rail[x][over].epoch,
-                 rail.round, u8(plea ? unsigned{engine::kTrialPlea} : 0u)};
+    const Datagram m{1,          u8(static_cast<unsigned>(r)),
+                     rail.epoch, c_.rail[x][over].epoch,
+                     rail.round, u8(plea ? unsigned{engine::kTrialPlea} : 0u)};
     if (c_.cut[over]) continue;
     if (!plea)
       on_question(1 - x, over, m);
@@ -94,7 +94,7 @@ void Verdicts::ask(int x, int r) {
   }
 }
 
-void Verdicts::on_question(int x, int over, const Mail& m) {
+void Verdicts::on_question(int x, int over, const Datagram& m) {
   const Rail& about = c_.rail[x][m.about];
   if (m.epoch > about.epoch) return;
   const bool current = m.epoch == about.epoch && about.up;
@@ -108,19 +108,19 @@ void Verdicts::on_question(int x, int over, const Mail& m) {
     end(x, m.about);
   }
   const bool lives = m.epoch == c_.rail[x][m.about].epoch && c_.rail[x][m.about].up;
-  Mail& a = c_.answer[1 - x][over];
+  Datagram& a = c_.answer[1 - x][over];
   if (c_.cut[over] || a.used) return;
   const bool carrier = carries(x, over);
-  a = Mail{1,
-           m.about,
-           m.epoch,
-           c_.rail[x][over].epoch,
-           m.number,
-           u8((lives ? engine::kTrialLives : engine::kTrialOver) |
-              (carrier ? unsigned{engine::kTrialCarrier} : 0u))};
+  a = Datagram{1,
+               m.about,
+               m.epoch,
+               c_.rail[x][over].epoch,
+               m.number,
+               u8((lives ? engine::kTrialLives : engine::kTrialOver) |
+                  (carrier ? unsigned{engine::kTrialCarrier} : 0u))};
 }
 
-void Verdicts::on_answer(int x, int over, const Mail& m) {
+void Verdicts::on_answer(int x, int over, const Datagram& m) {
   Rail& rail = c_.rail[x][m.about];
   if (m.epoch != rail.epoch || !rail.up) return;
   const engine::TrialAnswer answer{m.number, m.flags, 0, over == m.about, here(x, over, m)};
@@ -183,12 +183,12 @@ void Verdicts::clocks(const State& from, std::vector<Next>& out, int x, int r) {
 void Verdicts::packets(const State& from, std::vector<Next>& out, int x, int r) {
   if (x == 0 && from.plea[r].used)
     step(from, out, "judge: a plea over", r, [&] {
-      c_.plea[r] = Mail{};
+      c_.plea[r] = Datagram{};
       on_question(x, r, from.plea[r]);
     });
   if (from.answer[x][r].used)
     step(from, out, x == 0 ? "judge: an answer over" : "other side: an answer over", r, [&] {
-      c_.answer[x][r] = Mail{};
+      c_.answer[x][r] = Datagram{};
       on_answer(x, r, from.answer[x][r]);
     });
   if (from.notice[x][r])
@@ -206,7 +206,7 @@ void Verdicts::faults(const State& from, std::vector<Next>& out, int r) {
         ++c_.faults;
         c_.cut[r] = !from.cut[r];
         // What is on its way may be there already, or be lost.
-        if (c_.cut[r]) c_.plea[r] = c_.answer[0][r] = c_.answer[1][r] = Mail{};
+        if (c_.cut[r]) c_.plea[r] = c_.answer[0][r] = c_.answer[1][r] = Datagram{};
       },
       true);
 }

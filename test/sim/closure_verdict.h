@@ -47,13 +47,13 @@ struct Rail {
   std::uint8_t on, open, first, round, answered;
 };
 /// At most one of each kind is on its way, per rail and direction; one more is lost.
-struct Mail {
+struct Datagram {
   std::uint8_t used, about, epoch, carrier, number, flags;
 };
 struct State {
   Rail rail[2][2];            // by side, then rail; side 0 is the judge
-  Mail plea[2];               // to the judge, over this rail
-  Mail answer[2][2];          // to this side, over this rail
+  Datagram plea[2];           // to the judge, over this rail
+  Datagram answer[2][2];      // to this side, over this rail
   std::uint8_t notice[2][2];  // to this side: the epoch of this rail that ended at the other one; 0: none
   std::uint8_t cut[2];        // the path of this rail loses everything
   std::uint8_t faults, eased;
@@ -86,11 +86,11 @@ class Verdicts {
   void faults(const State& from, std::vector<Next>& out, int r);
   void end(int x, int r);
   void ask(int x, int r);
-  void on_question(int x, int over, const Mail& m);
-  void on_answer(int x, int over, const Mail& m);
+  void on_question(int x, int over, const Datagram& m);
+  void on_answer(int x, int over, const Datagram& m);
   bool carries(int x, int r) const { return c_.rail[x][r].up != 0; }
   /// The rail that `m` came over is up here, and is the one that it was sent over.
-  bool here(int x, int over, const Mail& m) const {
+  bool here(int x, int over, const Datagram& m) const {
     return carries(x, over) && (m.carrier == c_.rail[x][over].epoch || off(Without::kCarrierEpoch));
   }
   static engine::Trial trial_of(const Rail& rail);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "btl/verbs/engine/packet.h"
+#include "btl/verbs/engine/cm_packet.h"
 #include "pml/bfo/core/wire.h"
 
 namespace bfo::stack {
@@ -189,7 +189,7 @@ void make_dance(sim::Prng& d, Machine& m) {
 }
 
 void lose_kinds(sim::Prng& d, Machine& m) {
-  static constexpr PacketType kTypes[] = {PacketType::kKnock, PacketType::kRequest, PacketType::kReply,
+  static constexpr PacketType kTypes[] = {PacketType::kSolicit, PacketType::kRequest, PacketType::kReply,
                                           PacketType::kReady};
   for (std::uint64_t n = d.range(1, 2); n > 0; --n)
     m.fabric.types_lost |= bit(kTypes[d.below(std::size(kTypes))]);

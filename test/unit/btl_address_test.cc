@@ -59,7 +59,7 @@ TEST(Address, NeighbourDoesNotAnswer_ProgressNeverWaits) {
   Slow w;
   w.fabric.refuse_ah = ETIMEDOUT;
   w.fabric.block_ah_ns = 1'000'000'000;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   uint64_t longest = 0;
   for (int i = 0; i < 20'000; ++i) {
     const uint64_t before = fake_now();
@@ -83,7 +83,7 @@ TEST(Address, Failure_IsNotRepeatedBeforeItsBackOffIsOver) {
   config.peer_timeout_ns = 0;
   Slow w(config);
   w.fabric.refuse_ah = EHOSTUNREACH;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   std::vector<uint64_t> calls;
   const uint64_t start = fake_now();
   while (fake_now() - start < 60'000'000'000) {
@@ -103,7 +103,7 @@ TEST(Address, Failure_IsNotRepeatedBeforeItsBackOffIsOver) {
 TEST(Address, PortComesUp_FailuresAreForgiven) {
   Slow w;
   w.fabric.refuse_ah = ETIMEDOUT;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.live(30'000);
   ASSERT_GE(w.a.endpoint.address->failures, 4u);
   w.fabric.refuse_ah = 0;
@@ -119,19 +119,19 @@ TEST(Address, PortComesUp_FailuresAreForgiven) {
 TEST(Address, PeerIsHeard_TriedAgainSoon) {
   Slow w;
   w.fabric.refuse_ah = ETIMEDOUT;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.live(40'000, true, false);
   ASSERT_GE(w.a.endpoint.address->failures, 5u);
   w.a.endpoint.address->retry_ns = fake_now() + 8'000'000'000;
   w.fabric.refuse_ah = 0;
-  engine::connect_want(w.b.endpoint);
+  engine::cm_connect(w.b.endpoint);
   w.live(1500);
-  EXPECT_EQ(w.a.endpoint.phase, Phase::kUp) << "one second after the first KNOCK";
+  EXPECT_EQ(w.a.endpoint.phase, Phase::kUp) << "one second after the first SOLICIT";
 }
 
 TEST(Address, HandleComesLate_FirstPacketLeavesAtOnce) {
   Slow w;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   for (int i = 0; i < 3; ++i) w.turn(1000);
   EXPECT_TRUE(w.fabric.packets.empty());
   ASSERT_EQ(Slow::serve(w.a), 1);
@@ -141,27 +141,27 @@ TEST(Address, HandleComesLate_FirstPacketLeavesAtOnce) {
 
 TEST(Address, PacketWaited_EpochIsOver_NotSent) {
   Slow w;
-  engine::connect_want(w.b.endpoint);
+  engine::cm_connect(w.b.endpoint);
   for (int i = 0; i < 3; ++i) w.turn(1000);
-  ASSERT_EQ(w.b.endpoint.phase, Phase::kKnocking);
-  ASSERT_TRUE(w.b.endpoint.mail_waits);
+  ASSERT_EQ(w.b.endpoint.phase, Phase::kSoliciting);
+  ASSERT_TRUE(w.b.endpoint.datagram_waits);
   w.b.endpoint.epoch = 7;  // a REQ has come meanwhile
   Slow::serve(w.b);
   for (int i = 0; i < 3; ++i) w.turn(1000);
   EXPECT_TRUE(w.fabric.packets.empty());
-  EXPECT_FALSE(w.b.endpoint.mail_waits);
+  EXPECT_FALSE(w.b.endpoint.datagram_waits);
 }
 
 TEST(Address, EndpointGoesWhileItsHandleIsMade) {
   Slow w;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   for (int i = 0; i < 3; ++i) w.turn(1000);
   w.a.port.remove(w.a.endpoint);
   EXPECT_EQ(Slow::serve(w.a), 1);
   for (int i = 0; i < 3; ++i) w.turn(1000);
   EXPECT_NE(w.a.port.addresses().find(w.b.port.address())->handle, nullptr) << "kept for the next endpoint";
   w.meet_again();
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.live(5);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(w.fabric.ah_calls, 2) << "one at each side";
@@ -169,7 +169,7 @@ TEST(Address, EndpointGoesWhileItsHandleIsMade) {
 
 TEST(Address, HandleStillBeingMade_ByeIsNotWaitedFor) {
   Slow w;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   for (int i = 0; i < 3; ++i) w.turn(1000);
   w.fabric.block_ah_ns = 1'000'000'000;
   const uint64_t before = fake_now();

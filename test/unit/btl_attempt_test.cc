@@ -2,7 +2,7 @@
 //
 // btl_attempt_test.cc: attempts to connect that come to nothing: nobody answers, a port or a device dies,
 // either side gives up or closes what the other one has used.
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 
 #include <cerrno>
 
@@ -17,9 +17,9 @@ using engine::Phase;
 
 // The initiator is up and sends; the device of the responder acknowledges; at that instant the responder,
 // which has not seen READY, runs out of patience because another rail could carry what it has to say.
-TEST(Connect, ResponderGivesUpAnEpochInUse_AcknowledgedMessagesAreDelivered) {
+TEST(Cm, ResponderGivesUpAnEpochInUse_AcknowledgedMessagesAreDelivered) {
   World w;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.until_replied();
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("answer")), engine::Accepted::kParked);
   w.fabric.drop_datagrams = 1;  // READY
@@ -39,7 +39,7 @@ TEST(Connect, ResponderGivesUpAnEpochInUse_AcknowledgedMessagesAreDelivered) {
   EXPECT_EQ(w.b.count("done answer"), 1);
 }
 
-TEST(Connect, NobodyAnswers_ParkedFragmentsComeBackAsNeverSent) {
+TEST(Cm, NobodyAnswers_ParkedFragmentsComeBackAsNeverSent) {
   engine::Config config = small_config();
   config.connect_timeout_ns = 50'000'000;
   World w(config);
@@ -59,7 +59,7 @@ TEST(Connect, NobodyAnswers_ParkedFragmentsComeBackAsNeverSent) {
 TEST(Fence, AttemptUnderWay_IsReportedClosed) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.pass(2);
   ASSERT_EQ(w.a.endpoint.phase, Phase::kRequesting);
   ASSERT_EQ(w.a.endpoint.epoch, 1u);
@@ -73,9 +73,9 @@ TEST(Fence, AttemptUnderWay_IsReportedClosed) {
 TEST(Fence, AttemptGivenUpBefore_IsReportedClosed) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.pass(2);
-  engine::connect_abandon(w.a.endpoint, fake_now());
+  engine::cm_drop_attempt(w.a.endpoint, fake_now());
   ASSERT_EQ(w.a.endpoint.phase, Phase::kClosed);
   engine::rail_fence(w.a.endpoint, 1);
   w.pass(1);
@@ -89,7 +89,7 @@ TEST(Fence, AttemptGivenUpBefore_IsReportedClosed) {
 
 TEST(Fence, ResponderThatNeverWasUp_IsReportedClosedWhenItsQueuePairsAreGone) {
   World w;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.until_replied();
   engine::rail_fence(w.b.endpoint, 1);
   w.pass(40);
@@ -98,14 +98,14 @@ TEST(Fence, ResponderThatNeverWasUp_IsReportedClosedWhenItsQueuePairsAreGone) {
 
 /// Another thread sends between the look at the clock and the turn of the port, or this one does, for another
 /// endpoint's loss.
-TEST(Connect, FirstSendAfterTheClockWasRead_HasNotWaitedLong) {
+TEST(Cm, FirstSendAfterTheClockWasRead_HasNotWaitedLong) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
   w.pass(1);
   const uint64_t looked = fake_now();
   fake_now() += 1000;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
-  engine::connect_step(w.a.endpoint, looked);
+  engine::cm_step(w.a.endpoint, looked);
   EXPECT_EQ(w.a.down, 0);
   EXPECT_EQ(w.a.count("done x"), 0);
   w.fabric.drop_datagrams = 0;
@@ -113,7 +113,7 @@ TEST(Connect, FirstSendAfterTheClockWasRead_HasNotWaitedLong) {
   EXPECT_EQ(w.b.count("recv 65 x"), 1);
 }
 
-TEST(Connect, PeerComputesForMinutesOnTheOnlyRail_NothingIsGivenUp) {
+TEST(Cm, PeerComputesForMinutesOnTheOnlyRail_NothingIsGivenUp) {
   engine::Config config = small_config();
   config.connect_timeout_ns = 50'000'000;
   World w(config);
@@ -132,7 +132,7 @@ TEST(Connect, PeerComputesForMinutesOnTheOnlyRail_NothingIsGivenUp) {
   EXPECT_EQ(w.a.count("done x 0"), 1);
 }
 
-TEST(Connect, PortDiesWhileConnecting_ParkedFragmentsComeBackAtOnce) {
+TEST(Cm, PortDiesWhileConnecting_ParkedFragmentsComeBackAtOnce) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
@@ -147,7 +147,7 @@ TEST(Connect, PortDiesWhileConnecting_ParkedFragmentsComeBackAtOnce) {
   EXPECT_EQ(w.a.up, 1);
 }
 
-TEST(Connect, PortIsDownBeforeTheFirstSend_ItComesBackWithTheLossOfTheRail) {
+TEST(Cm, PortIsDownBeforeTheFirstSend_ItComesBackWithTheLossOfTheRail) {
   World w;
   w.set_port(w.a, IBV_PORT_DOWN);
   w.pass(2);
@@ -161,10 +161,10 @@ TEST(Connect, PortIsDownBeforeTheFirstSend_ItComesBackWithTheLossOfTheRail) {
   EXPECT_EQ(w.a.up, 1);
 }
 
-TEST(Connect, PortDiesWhileConnectingForNobody_AFirstSendComesBackToo) {
+TEST(Cm, PortDiesWhileConnectingForNobody_AFirstSendComesBackToo) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.pass(2);
   ASSERT_EQ(w.a.endpoint.phase, Phase::kRequesting);
   w.set_port(w.a, IBV_PORT_DOWN);
@@ -176,7 +176,7 @@ TEST(Connect, PortDiesWhileConnectingForNobody_AFirstSendComesBackToo) {
   EXPECT_EQ(w.a.log, (Log{"down 1", "done x -12", "closed 1"}));
 }
 
-TEST(Connect, PortDiesWhileReplied_TheNextSendSaysSo) {
+TEST(Cm, PortDiesWhileReplied_TheNextSendSaysSo) {
   World w;
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
   w.until_replied();
@@ -191,7 +191,7 @@ TEST(Connect, PortDiesWhileReplied_TheNextSendSaysSo) {
   EXPECT_EQ(w.b.down, 1);
 }
 
-TEST(Connect, DeviceDiesWhileConnecting_IsNotTriedAgain) {
+TEST(Cm, DeviceDiesWhileConnecting_IsNotTriedAgain) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
@@ -202,7 +202,7 @@ TEST(Connect, DeviceDiesWhileConnecting_IsNotTriedAgain) {
   EXPECT_FALSE(w.a.endpoint.wanted);
 }
 
-TEST(Connect, DeviceDiesBeforeTheFirstPoll_ParkedFragmentsComeBack) {
+TEST(Cm, DeviceDiesBeforeTheFirstPoll_ParkedFragmentsComeBack) {
   World w;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
   w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL, 0);
@@ -213,7 +213,7 @@ TEST(Connect, DeviceDiesBeforeTheFirstPoll_ParkedFragmentsComeBack) {
 
 /// The initiator is up, the responder waits for READY, and datagrams are lost from now on.
 void up_at_the_initiator_only(World& w) {
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.until_replied();
   w.fabric.drop_datagrams = 1'000'000;
   w.a.poll();
@@ -223,7 +223,7 @@ void up_at_the_initiator_only(World& w) {
 }
 
 /// Nothing can be answered over a dead device: the initiator hears over another rail, without asking.
-TEST(Connect, DeviceOfAResponderDiesBeforeReady_IsReportedDownAndClosed) {
+TEST(Cm, DeviceOfAResponderDiesBeforeReady_IsReportedDownAndClosed) {
   World w;
   up_at_the_initiator_only(w);
   w.fabric.raise(*w.b.fake, IBV_EVENT_DEVICE_FATAL, 0);
@@ -231,7 +231,7 @@ TEST(Connect, DeviceOfAResponderDiesBeforeReady_IsReportedDownAndClosed) {
   EXPECT_EQ(w.b.log, (Log{"up 1", "down 1", "closed 1"}));
 }
 
-TEST(Connect, DeviceDiesAfterAnEpochThatWasNeverUpHere_IsReportedDownAndClosed) {
+TEST(Cm, DeviceDiesAfterAnEpochThatWasNeverUpHere_IsReportedDownAndClosed) {
   World w;
   up_at_the_initiator_only(w);
   engine::close_order(w.b.endpoint, 1, BFO_CAUSE_PEER_DOWN, 0, 0);
@@ -245,7 +245,7 @@ TEST(Connect, DeviceDiesAfterAnEpochThatWasNeverUpHere_IsReportedDownAndClosed) 
 
 /// The responder gave up an epoch in which a message had come. What it gives up next is a later attempt,
 /// which has no epoch of its own yet.
-TEST(Connect, GivenUpAgainAfterADrainedEpoch_TheEpochHasOneCount) {
+TEST(Cm, GivenUpAgainAfterADrainedEpoch_TheEpochHasOneCount) {
   World w;
   up_at_the_initiator_only(w);
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("answer")), engine::Accepted::kParked);
@@ -259,17 +259,17 @@ TEST(Connect, GivenUpAgainAfterADrainedEpoch_TheEpochHasOneCount) {
   }
   ASSERT_EQ(w.b.closed, 1);
   ASSERT_EQ(w.b.last_delivered, 1u);
-  engine::connect_failed(w.b.endpoint, BFO_CAUSE_HANDSHAKE, 0, fake_now());
+  engine::cm_failed(w.b.endpoint, BFO_CAUSE_HANDSHAKE, 0, fake_now());
   ASSERT_EQ(w.b.closed, 2);
   EXPECT_EQ(w.b.last_event.info.name.epoch, 1u);
   EXPECT_EQ(w.b.last_delivered, 1u);
 }
 
 /// The responder had used the epoch, and waits to hear that it is closed.
-TEST(Connect, AttemptGivenUpHereThatThePeerCloses_IsReportedClosedOnce) {
+TEST(Cm, AttemptGivenUpHereThatThePeerCloses_IsReportedClosedOnce) {
   World w;
   w.fabric.hold = true;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.pass(3);
   ASSERT_EQ(w.a.endpoint.phase, Phase::kProbing);
   bfo_rail_info_t info;
@@ -285,7 +285,7 @@ TEST(Connect, AttemptGivenUpHereThatThePeerCloses_IsReportedClosedOnce) {
   }
 }
 
-TEST(Connect, PeerClosedTheEpoch_ItEndsHereToo) {
+TEST(Cm, PeerClosedTheEpoch_ItEndsHereToo) {
   World w;
   w.connect();
   bfo_rail_info_t info;
@@ -297,7 +297,7 @@ TEST(Connect, PeerClosedTheEpoch_ItEndsHereToo) {
   EXPECT_EQ(w.b.last_event.cause, BFO_CAUSE_PEER_DOWN);
 }
 
-TEST(Connect, OlderCountThatComesLate_DoesNotReplaceANewerOne) {
+TEST(Cm, OlderCountThatComesLate_DoesNotReplaceANewerOne) {
   World w;
   w.connect();
   bfo_rail_info_t info;

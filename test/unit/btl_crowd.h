@@ -34,7 +34,7 @@ struct Talk {
     peer.open(fabric, "from-" + std::to_string(peer_name), peer_name, small_config());
     hub.meet(peer, peer_name);
     peer.meet(hub, hub_name);
-    engine::connect_want(hub.endpoint);
+    engine::cm_connect(hub.endpoint);
   }
   ~Talk() {
     hub.port.remove(hub.endpoint);
@@ -123,7 +123,7 @@ struct Crowd {
     for (const auto& end : ends) {
       const engine::Phase phase = end->phase;
       making += phase == engine::Phase::kMaking && !end->initiator;
-      begun += phase == engine::Phase::kKnocking || phase == engine::Phase::kRequesting ||
+      begun += phase == engine::Phase::kSoliciting || phase == engine::Phase::kRequesting ||
                phase == engine::Phase::kBinding || phase == engine::Phase::kProbing ||
                (phase == engine::Phase::kMaking && end->initiator);
     }

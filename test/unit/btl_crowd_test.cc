@@ -71,7 +71,7 @@ TEST(Crowd, DeadPeers_DoNotKeepThePlaces) {
   Crowd crowd(1);
   crowd.hub.other_rail = false;  // none is given up
   // Those that were met last are the first ones in the port's list.
-  for (size_t i = 100; i < kPeers; ++i) crowd.fabric.deaf.insert(crowd.peers[i]->port.ud().number());
+  for (size_t i = 100; i < kPeers; ++i) crowd.fabric.deaf.insert(crowd.peers[i]->port.cm_qp().number());
   for (size_t i = 0; i < kPeers; ++i) ASSERT_TRUE(crowd.send(i));
   for (int i = 0; i < 9000 && crowd.up() < kPeers - 100; ++i) crowd.turns(1);
   EXPECT_EQ(crowd.up(), kPeers - 100);
@@ -79,7 +79,7 @@ TEST(Crowd, DeadPeers_DoNotKeepThePlaces) {
 
 TEST(Crowd, PeersBeginAllAtOnce_FewAreAnsweredAtATime) {
   Crowd crowd(5000);
-  for (auto& peer : crowd.peers) engine::connect_want(peer->endpoint);
+  for (auto& peer : crowd.peers) engine::cm_connect(peer->endpoint);
   crowd.until_all_up(8000);
   EXPECT_EQ(crowd.answered, size_t{kHandshakes});
   EXPECT_EQ(crowd.most, 0u);

@@ -344,7 +344,7 @@ TEST(Drain, GapReportForAnOpenEpoch_WaitsUntilOurHalfIsClosed) {
 TEST(Drain, EpochThatWasUpAtThePeerOnly_IsReportedClosedWhenThePeerAsks) {
   for (const bool asks_first : {true, false}) {
     World w;
-    engine::connect_want(w.a.endpoint);
+    engine::cm_connect(w.a.endpoint);
     w.until_replied();
     w.fabric.drop_datagrams = 1;  // READY
     w.a.poll();
@@ -380,12 +380,12 @@ TEST(Drain, EpochThatWasNeverUpHere_NextMessageWaitsForTheNextEpoch) {
   engine::Config config = small_config();
   config.connect_timeout_ns = 50'000'000;
   World w(config);
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.until_replied();
   w.fabric.drop_datagrams = 1'000'000;
   ASSERT_TRUE(engine::close_order(w.b.endpoint, 1, BFO_CAUSE_PEER_DOWN, 0, 0));
   w.pass(10);
-  ASSERT_EQ(w.b.endpoint.phase, engine::Phase::kKnocking);
+  ASSERT_EQ(w.b.endpoint.phase, engine::Phase::kSoliciting);
   EXPECT_TRUE(w.b.log.empty());
   EXPECT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
   w.pass(60);

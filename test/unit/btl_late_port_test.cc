@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // btl_late_port_test.cc: ports that are not active when their process starts, and join later.
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 
 #include "test/unit/btl_world.h"
 
@@ -46,7 +46,7 @@ TEST(LatePort, PeersFirstSend_DoesNotWaitForIt) {
   EXPECT_EQ(w.a.count("recv 65 y"), 1);
 }
 
-TEST(LatePort, AnotherRailIsUp_NobodyKnocksAndThePortComesToRest) {
+TEST(LatePort, AnotherRailIsUp_NobodySolicitsAndThePortComesToRest) {
   World w(small_config(), true, false);
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
@@ -56,7 +56,7 @@ TEST(LatePort, AnotherRailIsUp_NobodyKnocksAndThePortComesToRest) {
   EXPECT_TRUE(w.b.port.quiet());
   w.b.other_rail = false;  // then every way is tried
   w.pass(1100);
-  EXPECT_EQ(w.b.endpoint.phase, Phase::kKnocking);
+  EXPECT_EQ(w.b.endpoint.phase, Phase::kSoliciting);
 }
 
 TEST(LatePort, EventWasLost_ThePortIsAskedNowAndThen) {

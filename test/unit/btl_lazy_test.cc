@@ -112,7 +112,7 @@ class LazyPair : public testing::TestWithParam<uint64_t> {
     talk = std::make_unique<Talk>(fabric, GetParam(), 100);
     a.siblings = {&talk->hub};
     b.siblings = {&talk->peer};
-    engine::connect_want(a.endpoint);
+    engine::cm_connect(a.endpoint);
     pass(20);
     ASSERT_TRUE(both_up());
     lose_path();
@@ -126,7 +126,7 @@ class LazyPair : public testing::TestWithParam<uint64_t> {
   }
   bool both_up() const { return a.endpoint.phase == Phase::kUp && b.endpoint.phase == Phase::kUp; }
   void lose_path() {
-    fabric.deaf.insert(a.port.ud().number());
+    fabric.deaf.insert(a.port.cm_qp().number());
     for (Process* p : {&a, &b}) {
       bfo_rail_info_t info;
       engine::rail_info(p->endpoint, &info);

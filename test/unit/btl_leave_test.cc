@@ -56,7 +56,7 @@ void reply(World& w) {
 TEST(Leave, WhileTheEndpointIsIdle) {
   World w;
   w.fabric.drop_datagrams = kAll;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.pass(1);
   ASSERT_EQ(w.b.endpoint.phase, Phase::kIdle);
   w.fabric.drop_datagrams = 0;
@@ -65,13 +65,13 @@ TEST(Leave, WhileTheEndpointIsIdle) {
   expect_gone(w, w.b, {"down 0", "closed 0"});
 }
 
-TEST(Leave, WhileTheResponderKnocks) {
+TEST(Leave, WhileTheResponderSolicits) {
   World w;
   w.fabric.drop_datagrams = kAll;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kParked);
   w.pass(1);
-  ASSERT_EQ(w.b.endpoint.phase, Phase::kKnocking);
+  ASSERT_EQ(w.b.endpoint.phase, Phase::kSoliciting);
   w.fabric.drop_datagrams = 0;
   w.a.port.remove(w.a.endpoint);
   w.pass(1);
@@ -136,7 +136,7 @@ TEST(Leave, AfterTheRailWasGivenUp_IsNoNews) {
   config.connect_timeout_ns = 50'000'000;
   World w(config);
   w.fabric.drop_datagrams = kAll;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kParked);
   w.pass(60);
   const Log before = w.b.log;
@@ -179,7 +179,7 @@ TEST(Leave, BetweenTwoEpochs_IsNoNews) {
   EXPECT_EQ(engine::send(w.a.endpoint, w.frag("late")), Accepted::kRefused);
 }
 
-TEST(Connect, PeerLeavesInOrder_NobodyReconnects) {
+TEST(Cm, PeerLeavesInOrder_NobodyReconnects) {
   World w;
   w.connect();
   w.b.port.remove(w.b.endpoint);
@@ -192,9 +192,9 @@ TEST(Connect, PeerLeavesInOrder_NobodyReconnects) {
   EXPECT_EQ(w.fabric.packets.size(), packets);
 }
 
-TEST(Connect, PeerLeavesBeforeReadyArrived_TheInitiatorDoesNotWaitForItsRetries) {
+TEST(Cm, PeerLeavesBeforeReadyArrived_TheInitiatorDoesNotWaitForItsRetries) {
   World w;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   for (int i = 0; i < 400 && w.a.endpoint.phase != Phase::kUp; ++i) {
     fake_now() += 10'000;
     w.a.poll();
@@ -208,7 +208,7 @@ TEST(Connect, PeerLeavesBeforeReadyArrived_TheInitiatorDoesNotWaitForItsRetries)
   EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_SHUTDOWN);
 }
 
-TEST(Connect, PeerLeaves_WhatItReceivedCountsAsDelivered) {
+TEST(Cm, PeerLeaves_WhatItReceivedCountsAsDelivered) {
   World w;
   w.connect();
   ASSERT_TRUE(w.sendi(w.a, "one"));

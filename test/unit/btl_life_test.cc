@@ -321,7 +321,7 @@ TEST(Pulse, PingToTheConnectionManager_IsDropped) {
   World w;
   Packet packet = ping(w);
   const size_t before = w.fabric.packets.size();
-  engine::connect_packet(w.b.port, reinterpret_cast<const char*>(&packet), sizeof packet);
+  engine::cm_receive(w.b.port, reinterpret_cast<const char*>(&packet), sizeof packet);
   EXPECT_EQ(w.b.port.accounting().dropped, 1u);
   EXPECT_EQ(w.fabric.packets.size(), before);
 }
@@ -336,7 +336,7 @@ TEST(Pulse, FloodOfPings_IsAnsweredInTurnsAndLosesNoBuffer) {
     for (int i = 0; i < 50; ++i) w.b.serve_pulse();
     w.a.poll();
   }
-  EXPECT_EQ(w.fabric.find(w.b.port.pulse().number())->rq.size(), engine::Ud::kReceives);
+  EXPECT_EQ(w.fabric.find(w.b.port.pulse().number())->rq.size(), engine::DatagramQp::kReceives);
   const Packet sound = ping(w);
   EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 1u);
 }
@@ -346,7 +346,7 @@ TEST(Pulse, QueuePairBreaks_IsRepairedAndAnswersAgain) {
   const uint32_t qpn = w.b.port.pulse().number();
   FakeQp& qp = *w.fabric.find(qpn);
   ibv_wc wc{};
-  wc.wr_id = engine::work_id(engine::WorkKind::kUdReceive, 0);
+  wc.wr_id = engine::work_id(engine::WorkKind::kDatagramReceive, 0);
   wc.status = IBV_WC_WR_FLUSH_ERR;
   wc.qp_num = qpn;
   w.fabric.push(qp.init.recv_cq, wc);
@@ -422,7 +422,7 @@ TEST(Pulse, OnePeerCannotBeReached_OthersAreAnswered) {
 void break_pulse(World& w, Process& p) {
   const uint32_t qpn = p.port.pulse().number();
   ibv_wc wc{};
-  wc.wr_id = engine::work_id(engine::WorkKind::kUdReceive, 0);
+  wc.wr_id = engine::work_id(engine::WorkKind::kDatagramReceive, 0);
   wc.status = IBV_WC_WR_FLUSH_ERR;
   wc.qp_num = qpn;
   w.fabric.push(w.fabric.find(qpn)->init.recv_cq, wc);
@@ -487,7 +487,7 @@ TEST(Pulse, CannotBeMade_ThePortWorksWithout) {
   Process p;
   p.open(fabric, "poor", 1, small_config());
   EXPECT_EQ(p.port.address().pulse_qpn, 0u);
-  EXPECT_NE(p.port.address().ud_qpn, 0u);
+  EXPECT_NE(p.port.address().cm_qpn, 0u);
   EXPECT_NE(p.port.pulse_error(), 0) << "which the caller tells";
   p.port.close();
 }

@@ -33,7 +33,7 @@ struct Partition {
     }
     a.meet(b, 2);
     b.meet(a, 1);
-    engine::connect_want(a.endpoint);
+    engine::cm_connect(a.endpoint);
     pass(10);
     EXPECT_EQ(a.endpoint.phase, Phase::kUp);
     EXPECT_EQ(b.endpoint.phase, Phase::kUp);
@@ -70,7 +70,7 @@ struct Partition {
 TEST(Partition, KeyIsLookedUp_WhereverItStands) {
   Partition w({0xffff, 0x8005, kKey});
   EXPECT_EQ(w.index_of(w.a), 2);
-  EXPECT_EQ(w.fabric.find(w.a.port.ud().number())->attr.pkey_index, 2);
+  EXPECT_EQ(w.fabric.find(w.a.port.cm_qp().number())->attr.pkey_index, 2);
   EXPECT_EQ(w.fabric.find(w.a.port.pulse().number())->attr.pkey_index, 2);
 }
 

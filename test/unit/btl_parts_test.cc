@@ -290,7 +290,7 @@ TEST(Qkey, EachPort_HasItsOwnOneWithoutTheTopBit) {
     Process p;
     p.open(fabric, "dev", 1, small_config());
     const uint32_t qkey = p.port.address().qkey;
-    EXPECT_EQ(fabric.find(p.port.ud().number())->attr.qkey, qkey);
+    EXPECT_EQ(fabric.find(p.port.cm_qp().number())->attr.qkey, qkey);
     EXPECT_EQ(fabric.find(p.port.pulse().number())->attr.qkey, qkey);
     EXPECT_EQ(qkey & 0x80000000, 0u);
     EXPECT_NE(qkey, 0u);
@@ -303,7 +303,7 @@ TEST(Qkey, EachPort_HasItsOwnOneWithoutTheTopBit) {
 TEST(Qkey, PeersNameEachOthersOne_AlsoTheAnswerToAPing) {
   World w;
   w.b.alive = true;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   for (int i = 0; i < 4000; ++i) {  // b computes: only its pulse answers
     fake_now() += 100'000;
     w.b.serve_pulse();
@@ -319,17 +319,17 @@ TEST(Qkey, PeersNameEachOthersOne_AlsoTheAnswerToAPing) {
 TEST(Qkey, AStrangersDatagram_IsDroppedByTheDevice) {
   World w;
   w.a.endpoint.peer.qkey ^= 1;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.pass(20);
   EXPECT_GT(w.fabric.wrong_qkeys, 0);
   EXPECT_EQ(w.b.port.accounting().dropped, 0u);
   EXPECT_EQ(w.b.endpoint.phase, engine::Phase::kIdle);
 }
 
-TEST(Ud, CompletionError_ConnectionManagerRevives) {
+TEST(DatagramQp, CompletionError_ConnectionManagerRevives) {
   World w;
   ibv_wc wc{};
-  wc.wr_id = engine::work_id(engine::WorkKind::kUdSend, 0);
+  wc.wr_id = engine::work_id(engine::WorkKind::kDatagramSend, 0);
   wc.status = IBV_WC_LOC_QP_OP_ERR;
   w.fabric.push(w.a.port.cqs().first(), wc);
   w.pass(1);
@@ -337,7 +337,7 @@ TEST(Ud, CompletionError_ConnectionManagerRevives) {
   const auto reset = std::find_if(changes.begin(), changes.end(),
                                   [](const auto& c) { return c.second.qp_state == IBV_QPS_RESET; });
   ASSERT_NE(reset, changes.end());
-  EXPECT_EQ(reset->first, w.a.port.ud().number());
+  EXPECT_EQ(reset->first, w.a.port.cm_qp().number());
   w.connect();
 }
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/send.h"
 #include "test/unit/btl_fake_verbs.h"
 
@@ -84,7 +84,7 @@ struct Node {
     host.rail_up = [](void* ctx, engine::Endpoint&, const bfo_rail_event_t&) {
       of(ctx).state = NodeRail::State::kUp;
       for (NodeRail& other : of(ctx).node->rails) {
-        if (other.joined && other.state == NodeRail::State::kIdle) engine::connect_want(other.endpoint);
+        if (other.joined && other.state == NodeRail::State::kIdle) engine::cm_connect(other.endpoint);
       }
     };
     host.rail_suspect = [](void*, engine::Endpoint&, const bfo_rail_event_t&) {};
@@ -98,7 +98,7 @@ struct Node {
     host.connect_other_rails = [](void* ctx, engine::Endpoint&) {
       for (NodeRail& other : of(ctx).node->rails) {
         if (&other != &of(ctx) && other.joined && other.endpoint.phase == engine::Phase::kIdle)
-          engine::connect_want(other.endpoint);
+          engine::cm_connect(other.endpoint);
       }
     };
     host.other_rail_up = [](void* ctx, engine::Endpoint&) { return of(ctx).node->any_up(&of(ctx)); };

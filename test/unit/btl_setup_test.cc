@@ -85,7 +85,7 @@ struct Slow : World {
   }
   /// a has sent REQ(1), and b makes its queue pairs.
   void until_b_makes() {
-    engine::connect_want(a.endpoint);
+    engine::cm_connect(a.endpoint);
     until_a(Phase::kMaking);
     ASSERT_TRUE(set_up(a));
     for (int i = 0; i < 400 && b.endpoint.phase != Phase::kMaking; ++i) {
@@ -113,7 +113,7 @@ struct Slow : World {
 TEST(Setup, NeighbourIsResolvedForASecond_ProgressNeverWaits) {
   Slow w;
   w.fabric.block_ready_ns = 1'000'000'000;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   uint64_t longest = 0;
   for (int i = 0; i < 2'000; ++i) {
     const uint64_t before = fake_now();
@@ -128,7 +128,7 @@ TEST(Setup, NeighbourIsResolvedForASecond_ProgressNeverWaits) {
 
 TEST(Setup, InitiatorMakes_NothingIsSaidBeforeItIsDone) {
   Slow w;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.until_a(Phase::kMaking);
   w.turns(100, 10'000'000);
   EXPECT_TRUE(w.fabric.packets.empty());
@@ -163,11 +163,11 @@ TEST(Setup, RepliesThatComeAgainWhileBinding_ChangeNothing) {
 
 TEST(Setup, BothWantAtOnce_OneEpoch) {
   Slow w;
-  engine::connect_want(w.a.endpoint);
-  engine::connect_want(w.b.endpoint);
+  engine::cm_connect(w.a.endpoint);
+  engine::cm_connect(w.b.endpoint);
   w.live(300, false, false);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kMaking);
-  EXPECT_EQ(w.b.endpoint.phase, Phase::kKnocking) << "its KNOCK is answered by the REQ that follows";
+  EXPECT_EQ(w.b.endpoint.phase, Phase::kSoliciting) << "its SOLICIT is answered by the REQ that follows";
   w.expect_whole();
   EXPECT_EQ(w.a.endpoint.epoch, 1u);
 }
@@ -189,7 +189,7 @@ TEST(Setup, NewerRequestWhileTheResponderMakes_OlderAttemptIsGivenUp) {
 
 TEST(Setup, PortGoesDownWhileMaking_NothingIsLeftOfTheAttempt) {
   Slow w;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.until_a(Phase::kMaking);
   w.set_port(w.a, IBV_PORT_DOWN);
   w.turns(3);
@@ -236,7 +236,7 @@ TEST(Setup, GivenUpWhileMaking_FragmentsComeBackAtOnce) {
     if (binding) {
       w.until_a_binds();
     } else {
-      engine::connect_want(w.a.endpoint);
+      engine::cm_connect(w.a.endpoint);
       w.until_a(Phase::kMaking);
     }
     ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
@@ -257,7 +257,7 @@ void fails(const char* verb, engine::Object object, bool initiator, int first, i
   Slow w;
   Process& p = initiator ? w.a : w.b;
   w.fabric.refusals = {{verb, first, last, ENOMEM, p.fake}};
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.live(50);
   EXPECT_EQ(w.fabric.refusals[0].refused, last - first + 1);
   EXPECT_EQ(p.port.resources().failures[static_cast<size_t>(object)], 1u);
@@ -302,7 +302,7 @@ TEST(Setup, EndpointRemovedMeanwhile_QueuePairsGoAllTheSame) {
     if (binding) {
       w.until_a_binds();
     } else {
-      engine::connect_want(w.a.endpoint);
+      engine::cm_connect(w.a.endpoint);
       w.until_a(Phase::kMaking);
     }
     w.a.port.remove(w.a.endpoint);
@@ -314,7 +314,7 @@ TEST(Setup, EndpointRemovedMeanwhile_QueuePairsGoAllTheSame) {
     w.live(5);
     EXPECT_EQ(w.connections(), 0u);
     w.meet_again(w.b, w.a, 1);
-    engine::connect_want(w.a.endpoint);
+    engine::cm_connect(w.a.endpoint);
     w.expect_whole();
     EXPECT_EQ(w.a.port.cqs().count(), 1u);
   }
@@ -326,7 +326,7 @@ TEST(Setup, PortClosesWithCommandsWaiting_AllQueuePairsGo) {
     if (binding) {
       w.until_a_binds();
     } else {
-      engine::connect_want(w.a.endpoint);
+      engine::cm_connect(w.a.endpoint);
       w.until_a(Phase::kMaking);
     }
     w.a.port.remove(w.a.endpoint);
@@ -339,7 +339,7 @@ TEST(Setup, PortClosesWithCommandsWaiting_AllQueuePairsGo) {
 
 TEST(Setup, DeviceDiesMeanwhile_NotTriedAgain) {
   Slow w;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.until_a(Phase::kMaking);
   w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL);
   w.live(500);
@@ -348,12 +348,12 @@ TEST(Setup, DeviceDiesMeanwhile_NotTriedAgain) {
   EXPECT_EQ(w.connections(), 0u);
 }
 
-TEST(Setup, KnockOfAPeerThatIsAheadWhileMaking_StartsBehindIt) {
+TEST(Setup, SolicitOfAPeerThatIsAheadWhileMaking_StartsBehindIt) {
   Slow w;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.until_a(Phase::kMaking);
   w.b.endpoint.epoch = 7;  // it has met this process before
-  engine::connect_want(w.b.endpoint);
+  engine::cm_connect(w.b.endpoint);
   w.live(20, false, true);
   EXPECT_EQ(w.a.endpoint.epoch, 7u);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kClosed);

@@ -70,7 +70,7 @@ TEST_P(StockOf, RingsMemoryIsRegisteredForASecond_ProgressNeverWaits) {
   Process& p = GetParam() ? w.a : w.b;
   Slow::use_up(p);
   w.fabric.block_ns = {{"reg_mr", kSecond}};
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.live(20, false);
   EXPECT_NE(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(p.port.registrations().pending(), 1u) << "one at a time";
@@ -88,7 +88,7 @@ TEST_P(StockOf, MemoryCannotBeRegistered_CountedAndTriedAgain) {
   Process& p = GetParam() ? w.a : w.b;
   Slow::use_up(p);
   w.fabric.refusals = {{"reg_mr", 1, kForEver, ENOMEM}};
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.live(100, true);
   const auto memory = static_cast<size_t>(engine::Object::kMemory);
   EXPECT_GE(p.port.resources().failures[memory], 2u);
@@ -105,7 +105,7 @@ TEST_P(StockOf, PortClosesWhileMemoryIsRegistered_NothingIsLeft) {
     Slow w;
     Process& p = GetParam() ? w.a : w.b;
     Slow::use_up(p);
-    engine::connect_want(w.a.endpoint);
+    engine::cm_connect(w.a.endpoint);
     w.live(5, false);
     ASSERT_EQ(p.port.registrations().pending(), 1u);
     EXPECT_TRUE(!registered || p.port.registrations().run_one());
@@ -206,7 +206,7 @@ TEST(Stock, ManyThreadsTake_EachHasItsOwn) {
 
 TEST(Receives, BuffersAreAdded_TheDeviceIsAskedOutsideOfProgress) {
   Slow w;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.live(10, true);
   w.fabric.block_ns = {{"modify_srq", kSecond}, {"reg_mr", kSecond}, {"dereg_mr", kSecond}};
   engine::Srq& srq = w.b.port.srq();

@@ -21,7 +21,7 @@ engine::Config deferred() {
 /// A connected World whose control commands run when the test says so.
 struct Slow : World {
   Slow() : World(deferred()) {
-    engine::connect_want(a.endpoint);
+    engine::cm_connect(a.endpoint);
     live(5);
     EXPECT_EQ(a.endpoint.phase, Phase::kUp);
     EXPECT_EQ(b.endpoint.phase, Phase::kUp);
@@ -231,7 +231,7 @@ TEST(Teardown, EndpointRemovedWhileStopped_QueuePairsGoAllTheSame) {
   w.turns(3);
   EXPECT_EQ(w.a.port.queue_pairs().pending(), 0u);
   w.peer_follows();
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.live(600);
   EXPECT_EQ(w.a.endpoint.epoch, w.b.endpoint.epoch);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
@@ -249,7 +249,7 @@ TEST(Teardown, EndpointRemovedWhileDestroyed_CompletionRoomComesBack) {
   w.turns(3);
   EXPECT_EQ(w.connections(), 2u);
   w.peer_follows();
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.live(600);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(w.a.port.cqs().count(), 1u);

@@ -49,16 +49,16 @@ TEST(Epoch, JumpsAreBounded) {
 }
 
 /// All packets that reach the connection manager.
-constexpr PacketType kMail[] = {PacketType::kKnock,  PacketType::kRequest,  PacketType::kReply,
-                                PacketType::kReady,  PacketType::kBye,      PacketType::kPong,
-                                PacketType::kRefuse, PacketType::kQuestion, PacketType::kAnswer};
+constexpr PacketType kDatagram[] = {PacketType::kSolicit, PacketType::kRequest,  PacketType::kReply,
+                                    PacketType::kReady,   PacketType::kBye,      PacketType::kPong,
+                                    PacketType::kRefuse,  PacketType::kQuestion, PacketType::kAnswer};
 
-class AnyMail : public testing::TestWithParam<PacketType> {};
+class AnyDatagram : public testing::TestWithParam<PacketType> {};
 /// All but BYE: a rank may say that it leaves, whatever the epoch.
-class MailOfAnEpoch : public AnyMail {};
+class DatagramOfAnEpoch : public AnyDatagram {};
 
 /// Somebody who knows everything that a packet shows, and not the key.
-TEST_P(AnyMail, ForgedWithoutTheKey_HasNoEffect) {
+TEST_P(AnyDatagram, ForgedWithoutTheKey_HasNoEffect) {
   for (Process World::*to : {&World::a, &World::b}) {
     World w;
     w.connect();
@@ -86,7 +86,7 @@ TEST_P(AnyMail, ForgedWithoutTheKey_HasNoEffect) {
 }
 
 /// A genuine packet that comes a second time.
-TEST_P(AnyMail, Replayed_HasNoEffect) {
+TEST_P(AnyDatagram, Replayed_HasNoEffect) {
   for (Process World::*to : {&World::a, &World::b}) {
     World w;
     w.connect();
@@ -106,10 +106,10 @@ TEST_P(AnyMail, Replayed_HasNoEffect) {
   }
 }
 
-/// A rank of the job, which has the key, about epochs that are not plausible. Only KNOCK and REQUEST could
+/// A rank of the job, which has the key, about epochs that are not plausible. Only SOLICIT and REQUEST could
 /// move the epoch of this side, and REFUSE end it; QUESTION and ANSWER act on an epoch that is equal to it,
 /// or on none.
-TEST_P(MailOfAnEpoch, ThatIsNotPlausible_MovesNoEpoch) {
+TEST_P(DatagramOfAnEpoch, ThatIsNotPlausible_MovesNoEpoch) {
   for (Process World::*to : {&World::a, &World::b}) {
     World w;
     w.connect();
@@ -139,9 +139,9 @@ TEST_P(MailOfAnEpoch, ThatIsNotPlausible_MovesNoEpoch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, AnyMail, testing::ValuesIn(kMail));
-INSTANTIATE_TEST_SUITE_P(Types, MailOfAnEpoch,
-                         testing::Values(PacketType::kKnock, PacketType::kRequest, PacketType::kReply,
+INSTANTIATE_TEST_SUITE_P(Types, AnyDatagram, testing::ValuesIn(kDatagram));
+INSTANTIATE_TEST_SUITE_P(Types, DatagramOfAnEpoch,
+                         testing::Values(PacketType::kSolicit, PacketType::kRequest, PacketType::kReply,
                                          PacketType::kReady, PacketType::kPong, PacketType::kRefuse,
                                          PacketType::kQuestion, PacketType::kAnswer));
 
@@ -156,8 +156,8 @@ TEST(Trust, EveryPacketOfAHandshakeAgain_ChangesNothing) {
   w.a.log.clear();
   w.b.log.clear();
   for (const std::string& packet : captured) {
-    engine::connect_packet(w.a.port, packet.data(), packet.size());
-    engine::connect_packet(w.b.port, packet.data(), packet.size());
+    engine::cm_receive(w.a.port, packet.data(), packet.size());
+    engine::cm_receive(w.b.port, packet.data(), packet.size());
   }
   w.pass(20);
   EXPECT_EQ(w.a.port.drops()[static_cast<size_t>(Drop::kReplayed)] +
@@ -172,7 +172,7 @@ TEST(Trust, StalePacketFromElsewhere_RedirectsNothing) {
   World w;
   w.connect();
   const uint16_t lid = w.a.endpoint.peer.lid;
-  hand_over(w.a, packet_from(w.b, w.a, PacketType::kKnock, 0, [](Packet& p) { p.lid = 77; }));
+  hand_over(w.a, packet_from(w.b, w.a, PacketType::kSolicit, 0, [](Packet& p) { p.lid = 77; }));
   hand_over(w.a, packet_from(w.b, w.a, PacketType::kReply, 9, [](Packet& p) { p.lid = 77; }));
   EXPECT_EQ(w.a.endpoint.peer.lid, lid);
   EXPECT_EQ(dropped(w.a, Drop::kStale), 2u);
@@ -183,7 +183,7 @@ TEST(Trust, EpochAtTheEnd_IsRefusedAndTheRailComesUpAgain) {
   w.connect();
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   for (int i = 0; i < 40; ++i) w.a.poll();
-  hand_over(w.a, packet_from(w.b, w.a, PacketType::kKnock, 0xffffffff));
+  hand_over(w.a, packet_from(w.b, w.a, PacketType::kSolicit, 0xffffffff));
   hand_over(w.b, packet_from(w.a, w.b, PacketType::kRequest, 0xffffffff));
   w.pass(500);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);

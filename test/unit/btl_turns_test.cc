@@ -19,7 +19,7 @@ struct TwoRails {
     c.meet(d, 2);
     d.meet(c, 1);
     w.connect();
-    engine::connect_want(c.endpoint);
+    engine::cm_connect(c.endpoint);
     for (int i = 0; i < 2000; ++i) {
       fake_now() += 10'000;
       w.fabric.run();

@@ -49,17 +49,17 @@ struct Slow : World {
     }
   }
   void connect_slowly() {
-    engine::connect_want(a.endpoint);
+    engine::cm_connect(a.endpoint);
     live(10);
     ASSERT_EQ(a.endpoint.phase, Phase::kUp);
     ASSERT_EQ(b.endpoint.phase, Phase::kUp);
   }
   /// A datagram of `p` could not be sent.
   void break_datagrams(Process& p) {
-    FakeQp& qp = *fabric.find(p.port.ud().number());
+    FakeQp& qp = *fabric.find(p.port.cm_qp().number());
     fabric.to_error(qp);
     ibv_wc wc{};
-    wc.wr_id = engine::work_id(engine::WorkKind::kUdSend, 0);
+    wc.wr_id = engine::work_id(engine::WorkKind::kDatagramSend, 0);
     wc.qp_num = qp.qp_num;
     wc.status = IBV_WC_WR_FLUSH_ERR;
     fabric.push(qp.init.send_cq, wc);
@@ -189,7 +189,7 @@ engine::Config full_queue() {
 TEST(Upkeep, CompletionQueueIsFull_AnotherIsMadeOutsideOfProgress) {
   Slow w(full_queue());
   w.fabric.block_ns = {{"create_cq", kSecond}};
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.live(300, false);
   EXPECT_EQ(w.a.endpoint.epoch, 0u) << "an attempt waits for its place";
   EXPECT_EQ(w.a.port.upkeep().pending(), 1u);
@@ -209,7 +209,7 @@ TEST(Upkeep, CompletionQueueIsFull_AnotherIsMadeOutsideOfProgress) {
 TEST(Upkeep, CompletionQueueCannotBeMade_CountedAndTriedAgain) {
   Slow w(full_queue());
   w.fabric.refusals = {{"create_cq", 1, 30, ENOMEM, w.a.fake}};
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.live(700);
   EXPECT_GE(w.a.port.resources().failures[static_cast<size_t>(engine::Object::kCompletionQueue)], 2u);
   EXPECT_GE(w.b.port.resources().refused_by_peers, 1u);
@@ -220,7 +220,7 @@ TEST(Upkeep, CompletionQueueCannotBeMade_CountedAndTriedAgain) {
 TEST(Upkeep, PortClosesWhileACompletionQueueIsMade_NothingIsLeft) {
   for (const bool made : {false, true}) {
     Slow w(full_queue());
-    engine::connect_want(w.a.endpoint);
+    engine::cm_connect(w.a.endpoint);
     w.live(5, false);
     if (made) Slow::serve_upkeep(w.a);
     EXPECT_EQ(w.a.port.upkeep().pending(), 1u);

@@ -28,8 +28,8 @@ struct TwoRails {
     w.b.siblings = {&d};
     c.siblings = {&w.a};
     d.siblings = {&w.b};
-    engine::connect_want(w.a.endpoint);
-    engine::connect_want(c.endpoint);
+    engine::cm_connect(w.a.endpoint);
+    engine::cm_connect(c.endpoint);
     pass(5);
     EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
     EXPECT_EQ(d.endpoint.phase, Phase::kUp);
@@ -79,7 +79,7 @@ struct TwoRails {
   /// Nothing passes over a rail any more, and nobody says so.
   void swallow(Process& x, Process& y) {
     hold(x, y);
-    w.fabric.deaf.insert(x.port.address().ud_qpn);
+    w.fabric.deaf.insert(x.port.address().cm_qpn);
   }
   bool probe_fails(Process& p) {
     return w.fabric.fail(p.endpoint.effort->probe.number(), IBV_WC_RETRY_EXC_ERR);

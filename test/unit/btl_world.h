@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
-#include "btl/verbs/engine/packet.h"
+#include "btl/verbs/engine/cm_packet.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 #include "test/unit/btl_fake_verbs.h"
@@ -226,7 +226,7 @@ struct World {
     }
   }
   void connect() {
-    engine::connect_want(a.endpoint);
+    engine::cm_connect(a.endpoint);
     pass(5);
     ASSERT_EQ(a.endpoint.phase, engine::Phase::kUp);
     ASSERT_EQ(b.endpoint.phase, engine::Phase::kUp);
@@ -281,7 +281,7 @@ engine::Packet packet_from(Process& from, Process& to, engine::PacketType type, 
   packet.link_layer = from.port.address().link_layer;
   memcpy(packet.gid, from.port.address().gid.raw, sizeof packet.gid);
   packet.mtu = from.port.address().mtu;
-  packet.ud_qpn = from.port.ud().number();
+  packet.cm_qpn = from.port.cm_qp().number();
   EXPECT_TRUE(from.endpoint.begin_effort());
   packet.sequence = ++from.endpoint.effort->packets_sent;
   change(packet);
@@ -292,7 +292,7 @@ inline engine::Packet packet_from(Process& from, Process& to, engine::PacketType
   return packet_from(from, to, type, epoch, [](engine::Packet&) {});
 }
 inline void hand_over(Process& to, const engine::Packet& packet) {
-  engine::connect_packet(to.port, reinterpret_cast<const char*>(&packet), sizeof packet);
+  engine::cm_receive(to.port, reinterpret_cast<const char*>(&packet), sizeof packet);
 }
 
 }  // namespace bfo::test

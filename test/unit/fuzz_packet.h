@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "btl/verbs/engine/packet.h"
+#include "btl/verbs/engine/cm_packet.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {
@@ -20,8 +20,8 @@ class PacketTarget {
   /// `start`: how far the honest connection has come, and whether work is on its way.
   explicit PacketTarget(std::uint8_t start) {
     world_.fabric.check_keys = true;  // forged packets name memory
-    if (start & 1) engine::connect_want(world_.a.endpoint);
-    if (start & 2) engine::connect_want(world_.b.endpoint);
+    if (start & 1) engine::cm_connect(world_.a.endpoint);
+    if (start & 2) engine::cm_connect(world_.b.endpoint);
     for (int i = 0; i < (start >> 2) % 24; ++i) {
       fake_now() += 10'000;
       world_.a.poll();
@@ -50,7 +50,7 @@ class PacketTarget {
     if (how & 8) {
       to_every_queue(to, bytes, length);
     } else {
-      engine::connect_packet(to.port, bytes, length);
+      engine::cm_receive(to.port, bytes, length);
     }
     turn();
     return 3 + 2 * edits;
@@ -61,8 +61,8 @@ class PacketTarget {
   bool heals() {
     if (knowing_) return true;
     for (int i = 0; i < 20'000; ++i) {
-      engine::connect_want(world_.a.endpoint);
-      engine::connect_want(world_.b.endpoint);
+      engine::cm_connect(world_.a.endpoint);
+      engine::cm_connect(world_.b.endpoint);
       turn();
       fake_now() += 800'000;
       if (world_.a.endpoint.usable && world_.b.endpoint.usable &&

@@ -2,10 +2,10 @@
 //
 // attend.cc: what a port does when something other than a completion wants attention: control threads are
 // back, endpoints have a turn.
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/life.h"
-#include "btl/verbs/engine/mail.h"
+#include "btl/verbs/engine/cm_send.h"
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/patience.h"
 #include "btl/verbs/engine/port.h"
@@ -22,36 +22,36 @@ void Port::finish_commands() {
 }
 
 void Port::repair_datagrams(uint64_t now) {
-  if (!ud_broken_ || repairing_ || state_ == PortState::kDead || now < next_repair_ns_) return;
-  UdRepair* const repair = make<UdRepair>();
+  if (!cm_qp_broken_ || repairing_ || state_ == PortState::kDead || now < next_repair_ns_) return;
+  DatagramQpRepair* const repair = make<DatagramQpRepair>();
   if (repair == nullptr) return;
   repair->port = this;
-  repair->ud = ud_;
+  repair->qp = cm_qp_;
   repair->droppable = true;
   repair->run = [](Command& self) {
-    auto& command = static_cast<UdRepair&>(self);
-    command.revived = command.ud.revive();
+    auto& command = static_cast<DatagramQpRepair&>(self);
+    command.revived = command.qp.revive();
   };
   repair->done = [](Command& self) {
-    auto& command = static_cast<UdRepair&>(self);
+    auto& command = static_cast<DatagramQpRepair&>(self);
     command.port->datagrams_repaired(command);
     unmake(&command);
   };
-  ud_broken_ = false;
+  cm_qp_broken_ = false;
   repairing_ = true;
-  ud_.suspend();
+  cm_qp_.suspend();
   upkeep_.submit(*repair, Urgency::kFirst);
 }
 
-void Port::datagrams_repaired(const UdRepair& repair) {
+void Port::datagrams_repaired(const DatagramQpRepair& repair) {
   constexpr uint64_t kRetryNs = 10'000'000;
   repairing_ = false;
   if (repair.revived) {
-    ud_ = repair.ud;
+    cm_qp_ = repair.qp;
     return;
   }
-  ud_.resume();
-  ud_broken_ = true;
+  cm_qp_.resume();
+  cm_qp_broken_ = true;
   next_repair_ns_ = env_.now_ns() + kRetryNs;
 }
 
@@ -59,7 +59,7 @@ void Port::attend(uint64_t now, bool emptied) {
   finish_commands();
   stock_.attend();
   repair_datagrams(now);
-  timers_ = ud_broken_;
+  timers_ = cm_qp_broken_;
   resting_ = idling_ = false;
   bool again = false;
   handshakes_count(*this, now);
@@ -75,26 +75,26 @@ void Port::attend_unconnected(Endpoint& endpoint, uint64_t now) {
   if (!endpoint.has_effort()) {
     {
       const Guard guard(lock_);
-      connect_want(endpoint);  // there may be memory for it now
+      cm_connect(endpoint);  // there may be memory for it now
     }
     if (!endpoint.has_effort()) return give_up_effort(endpoint, now);
   }
   if (endpoint.effort->tried_since_ns == 0) endpoint.effort->tried_since_ns = now;
-  if (connect_rests(endpoint, now)) {
+  if (cm_awaits_peer(endpoint, now)) {
     resting_ = true;
     return;
   }
-  connect_step(endpoint, now);
+  cm_step(endpoint, now);
   // A port that is down has nothing to wait for but its event, and its peers shall not keep the others busy.
   if (state_ != PortState::kActive && endpoint.parked.empty()) return;
   // Nor shall rails that nobody needs.
-  const bool waits = endpoint.phase == Phase::kIdle || endpoint.phase == Phase::kKnocking ||
+  const bool waits = endpoint.phase == Phase::kIdle || endpoint.phase == Phase::kSoliciting ||
                      endpoint.phase == Phase::kRequesting || endpoint.phase == Phase::kClosed;
   (waits && need_of(endpoint) == Need::kNone ? idling_ : timers_) = true;
 }
 
 void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again) {
-  mail_flush(endpoint);
+  cm_send_waiting(endpoint);
   switch (endpoint.phase) {
     case Phase::kUp:
     case Phase::kSuspect:
@@ -109,14 +109,14 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
         *again = *again || endpoint.command == nullptr;
         break;
       }
-      connect_step(endpoint, now);
+      cm_step(endpoint, now);
       timers_ = true;
       break;
     case Phase::kMaking:
     case Phase::kRequesting:
     case Phase::kBinding:
     case Phase::kProbing:
-      if (endpoint.effort->close.asked) connect_abandon(endpoint, now);
+      if (endpoint.effort->close.asked) cm_drop_attempt(endpoint, now);
       if (endpoint.peer_left) {
         *again = true;  // and that is all there is to say
         timers_ = true;
@@ -130,10 +130,10 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
       *again = *again || endpoint.command == nullptr;
       break;
     case Phase::kIdle:
-    case Phase::kKnocking:
+    case Phase::kSoliciting:
     case Phase::kClosed:
       if (endpoint.peer_left) {
-        connect_left(endpoint, now);
+        cm_peer_left(endpoint, now);
       } else if (endpoint.wanted || !endpoint.parked.empty()) {
         attend_unconnected(endpoint, now);
       } else {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
 
 namespace bfo::engine {
@@ -25,7 +25,7 @@ void rail_attach(Endpoint& rail, void* user, bfo_rail_info_t* now) {
 
 void rail_connect(Endpoint& rail) {
   const Guard guard(rail.port->lock());
-  connect_want(rail);
+  cm_connect(rail);
 }
 
 void rail_fence(Endpoint& rail, uint32_t epoch) {

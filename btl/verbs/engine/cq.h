@@ -74,8 +74,8 @@ enum class WorkKind : uint8_t {
   kSend = 2,     // low bits: sequence of the work request in its ring
   kMarker = 3,   // end of a drain; low bits: epoch
   kProbe = 4,    // zero-byte write on the probe queue pair or before traffic; low bits: epoch
-  kUdReceive = 5,
-  kUdSend = 6,
+  kDatagramReceive = 5,
+  kDatagramSend = 6,
 };
 constexpr uint64_t work_id(WorkKind kind, uint64_t low) {
   return static_cast<uint64_t>(kind) << 56 | (low & 0x00ffffffffffffffull);

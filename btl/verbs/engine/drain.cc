@@ -11,7 +11,7 @@
 
 #include "common/check.h"
 #include "btl/verbs/engine/cause.h"
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/life.h"
 #include "btl/verbs/engine/qp_command.h"
 #include "btl/verbs/engine/rdma.h"
@@ -286,7 +286,7 @@ namespace {
 /// The peer closed an epoch that this side gave up before it was up here: an attempt, nothing of which is
 /// left. No later closing will tell the peer so, therefore it is told now, once: an answer asks for none.
 bool abandoned(const Endpoint& endpoint, uint32_t epoch) {
-  const bool between = endpoint.phase == Phase::kIdle || endpoint.phase == Phase::kKnocking ||
+  const bool between = endpoint.phase == Phase::kIdle || endpoint.phase == Phase::kSoliciting ||
                        endpoint.phase == Phase::kClosed;
   return endpoint.epoch > epoch || (endpoint.epoch == epoch && between);
 }

@@ -6,7 +6,7 @@
 //     evidence -> queue pairs to ERR, marker behind all work, rail_down
 //              -> marker back (or time bound): fragments back in posting order, then the parked ones
 //              -> last receive reached (or time bound), completion queue seen empty
-//              -> destroy_qp -> rail_closed(FENCED | UNFENCEABLE) -> reconnection by connect.h
+//              -> destroy_qp -> rail_closed(FENCED | UNFENCEABLE) -> reconnection by cm.h
 // If the marker does not come back in time the fragments are given back after destroy_qp instead: before that
 // the device may still read them.
 //

@@ -37,8 +37,8 @@ const char* phase_name(Phase phase) {
   switch (phase) {
     case Phase::kIdle:
       return "idle";
-    case Phase::kKnocking:
-      return "knocking";
+    case Phase::kSoliciting:
+      return "soliciting";
     case Phase::kMaking:
       return "making";
     case Phase::kRequesting:
@@ -82,7 +82,7 @@ bfo_rail_state_t rail_state(const Endpoint& endpoint) {
       return BFO_RAIL_SUSPECT;
     case Phase::kIdle:
       return BFO_RAIL_IDLE;
-    case Phase::kKnocking:
+    case Phase::kSoliciting:
     case Phase::kMaking:
     case Phase::kRequesting:
     case Phase::kBinding:
@@ -161,7 +161,7 @@ void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info) {
   info->answers = endpoint.effort->life == Life::kAnswers;
   snprintf(info->device, sizeof info->device, "%s", endpoint.port->device().name());
   snprintf(info->peer_port, sizeof info->peer_port, "lid %u ud qpn 0x%x", endpoint.peer.lid,
-           endpoint.peer.ud_qpn);
+           endpoint.peer.cm_qpn);
 }
 
 }  // namespace bfo::engine

@@ -170,7 +170,7 @@ struct Effort {
 /// Of endpoints without one of their own. What it says is missing is what has kept them from having one.
 extern const Effort kNoEffort;
 
-/// An endpoint. Plain data: the functions that act on it are in send.h, rdma.h, connect.h and drain.h. The
+/// An endpoint. Plain data: the functions that act on it are in send.h, rdma.h, cm.h and drain.h. The
 /// glue embeds it as first member. Fields are guarded by the port's lock when Open MPI uses threads;
 /// `delivered` and the timers belong to the progress function alone.
 struct Endpoint {
@@ -203,10 +203,10 @@ struct Endpoint {
   PortAddress peer;
   bool peer_late = false;      // the peer's port was not active when it was published, and has not been heard
   Address* address = nullptr;  // of `peer`, in the port's book; nullptr: not looked for yet
-  bool mail_waits = false;     // a handshake packet waits for the address handle ..
-  bool ping_waits = false;     // .. or a PING
-  PacketType mail_type{};      // which one
-  uint32_t mail_epoch = 0;
+  bool datagram_waits = false;  // a handshake packet waits for the address handle ..
+  bool ping_waits = false;      // .. or a PING
+  PacketType datagram_type{};   // which one
+  uint32_t datagram_epoch = 0;
   PulsePeer pulse;         // what our pulse knows of the peer
   uint32_t epoch = 0;      // current or last one; 0 = none yet
   bool announced = false;  // rail_up was reported for the current epoch

@@ -21,7 +21,7 @@ bool under_way(const Endpoint& endpoint, uint64_t now) {
     case Phase::kBinding:
     case Phase::kProbing:
       return true;
-    case Phase::kKnocking:
+    case Phase::kSoliciting:
     case Phase::kRequesting:
       return time_since(endpoint.effort->phase_since_ns, now) < kSlowAnswerNs;
     default:
@@ -131,8 +131,8 @@ bool handshake_begins(const Endpoint& endpoint, uint64_t now) {
   return true;
 }
 
-/// A REQ that answers our KNOCK has its place already. One that must wait is asked for again by a KNOCK, in
-/// its turn.
+/// A REQ that answers our SOLICIT has its place already. One that must wait is asked for again by a SOLICIT,
+/// in its turn.
 bool handshake_answered(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   Handshakes& all = port.handshakes();
@@ -140,8 +140,8 @@ bool handshake_answered(Endpoint& endpoint, uint64_t now) {
     port.need_attention();  // they are counted again
     return false;
   }
-  const bool invited =
-      endpoint.phase == Phase::kKnocking && time_since(endpoint.effort->phase_since_ns, now) < kSlowAnswerNs;
+  const bool invited = endpoint.phase == Phase::kSoliciting &&
+                       time_since(endpoint.effort->phase_since_ns, now) < kSlowAnswerNs;
   if (need_of(endpoint) == Need::kNone && !invited) {
     if (now < all.next_idle_ns) {
       endpoint.wanted = endpoint.hurry = true;

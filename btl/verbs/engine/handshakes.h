@@ -6,7 +6,7 @@
 // over other rails, and no peer is asked hundreds of times because others are served. Rails that nobody needs
 // come back in the background.
 //
-// Both ends of a rail see the same traffic, but not the same messages waiting: KNOCK and REQ say how much
+// Both ends of a rail see the same traffic, but not the same messages waiting: SOLICIT and REQ say how much
 // their sender needs the rail.
 //
 // Places cannot be kept by a peer that does not answer, nor by processes that wait for each other's: without
@@ -20,7 +20,7 @@ namespace bfo::engine {
 class Port;
 struct Endpoint;
 
-/// How much a rail that is not up is needed. The values travel in KNOCK and REQ.
+/// How much a rail that is not up is needed. The values travel in SOLICIT and REQ.
 enum class Need : uint8_t {
   kNone = 0,   // nobody speaks to the peer
   kTalks = 1,  // messages go to it or come from it over other rails
@@ -30,7 +30,7 @@ enum class Need : uint8_t {
 /// So many handshakes that this process began are under way on a port at most, and it makes queue pairs for
 /// as many that peers began.
 inline constexpr uint32_t kHandshakes = 16;
-/// A KNOCK or REQ without an answer keeps its place for so long.
+/// A SOLICIT or REQ without an answer keeps its place for so long.
 inline constexpr uint64_t kSlowAnswerNs = 100'000'000;
 /// Handshakes that no message waits for begin so far apart at least ..
 inline constexpr uint64_t kUnhurriedNs = 1'000'000;

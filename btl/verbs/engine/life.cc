@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 
 namespace bfo::engine {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kFirstPingNs = 100'000'000;
 
 bool waits_for_peer(const Endpoint& endpoint) {
-  return endpoint.phase == Phase::kKnocking || endpoint.phase == Phase::kRequesting ||
+  return endpoint.phase == Phase::kSoliciting || endpoint.phase == Phase::kRequesting ||
          endpoint.phase == Phase::kReplied;
 }
 
@@ -56,7 +56,7 @@ void life_step(Endpoint& endpoint, uint64_t now) {
     ++endpoint.effort->unanswered;
   }
   // Asked for ever: a peer that was stopped, or a path that was broken, may come back.
-  connect_ping(endpoint);
+  cm_ping(endpoint);
   endpoint.effort->ping_ns = now + ping_pause_ns(endpoint);
 }
 

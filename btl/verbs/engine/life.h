@@ -5,7 +5,7 @@
 // answer its endpoint sends PINGs to the peer's pulse (pulse.h), which the peer's event thread answers:
 //
 //     PONG                       the process lives and the path works, it is only busy: wait on, ask seldom
-//     kPings without any PONG    the process or the path is dead: connect.cc gives the rail up
+//     kPings without any PONG    the process or the path is dead: cm.cc gives the rail up
 //
 // Packets are counted, not time: a process that was away itself has sent no PING meanwhile and blames nobody.
 // Any handshake packet of the peer ends the question, because then its progress function runs.

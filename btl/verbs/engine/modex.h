@@ -20,7 +20,7 @@ struct ModexPort {
   uint64_t nonce;
   uint64_t key[2];
   uint8_t gid[16];
-  uint32_t ud_qpn;
+  uint32_t cm_qpn;
   uint32_t receive_bytes;
   uint16_t lid;
   uint8_t link_layer;

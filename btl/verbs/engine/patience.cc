@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #include "common/clock.h"
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
 
 namespace bfo::engine {
@@ -19,7 +19,7 @@ constexpr uint64_t kMostPatience = 16;
 
 /// A pause of this process in which the peer could answer, and has not: it counts although nobody looked.
 void count_silence(Endpoint& endpoint) {
-  const bool asked = endpoint.phase == Phase::kKnocking || endpoint.phase == Phase::kRequesting ||
+  const bool asked = endpoint.phase == Phase::kSoliciting || endpoint.phase == Phase::kRequesting ||
                      endpoint.phase == Phase::kReplied;
   const Port& port = *endpoint.port;
   if (asked && endpoint.effort->phase_since_ns <= port.looked_before_ns())
@@ -43,8 +43,8 @@ bool waits_too_long(const Endpoint& endpoint, uint64_t now) {
 /// like any other.
 bool give_up(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now) {
   if (endpoint.phase != Phase::kReplied) {
-    if (is_attempt(endpoint.phase)) connect_abandon(endpoint, now);
-    connect_failed(endpoint, cause, code, now);
+    if (is_attempt(endpoint.phase)) cm_drop_attempt(endpoint, now);
+    cm_failed(endpoint, cause, code, now);
     return true;
   }
   const Host& host = endpoint.port->host();
@@ -97,7 +97,7 @@ void give_up_effort(Endpoint& endpoint, uint64_t now) {
   ++counts.failures[static_cast<size_t>(Object::kBuffers)];
   ++counts.rails_missing;
   if (host.rail_missing != nullptr) host.rail_missing(host.ctx, endpoint);
-  connect_failed(endpoint, BFO_CAUSE_RESOURCE, endpoint.effort->lack.error, now);
+  cm_failed(endpoint, BFO_CAUSE_RESOURCE, endpoint.effort->lack.error, now);
   endpoint.wanted = false;
 }
 

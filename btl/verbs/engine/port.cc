@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "common/check.h"
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/qp_command.h"
 #include "btl/verbs/engine/rdma.h"
@@ -80,7 +80,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
     errno = saved;
     return false;
   }
-  address_.ud_qpn = ud_.number();
+  address_.cm_qpn = cm_qp_.number();
   // Without a pulse the port works; its peers then cannot tell this process busy from dead, and wait.
   const bool pulse =
       pulse_.open(device.api(), device.context(), device.pd(), device.arena(), qp_settings_,
@@ -95,7 +95,7 @@ bool Port::open_queues(const char** what) {
   Config& config = config_;
   config.receive_depth =
       std::min(config.receive_depth, static_cast<uint32_t>(std::max(device_->attr().max_srq_wr, 1)));
-  const uint32_t fixed = config.receive_depth + Ud::kReceives + Ud::kSends;
+  const uint32_t fixed = config.receive_depth + DatagramQp::kReceives + DatagramQp::kSends;
   *what = "completion queue";
   if (!cqs_.open(api, device_->context(), device_->attr().max_cqe, fixed, config.cq_entries, &upkeep_))
     return false;
@@ -109,7 +109,7 @@ bool Port::open_queues(const char** what) {
   if (!srq_.open(api, device_->pd(), device_->arena(), config.receive_depth, first, config.receive_bytes))
     return false;
   *what = "datagram queue pair";
-  if (!ud_.open(api, device_->pd(), cq_, device_->arena(), qp_settings_)) return false;
+  if (!cm_qp_.open(api, device_->pd(), cq_, device_->arena(), qp_settings_)) return false;
   *what = "memory for probes";
   const Region region = device_->arena().take(64);
   landing_ = region.address;
@@ -124,13 +124,13 @@ bool Port::close() {
   // A last BYE may still be on its way to the wire.
   const uint64_t patience = env_.now_ns != nullptr ? env_.now_ns() + kByePatienceNs : 0;
   ibv_wc wc;
-  while (cq_ != nullptr && ud_.sending() && state_ == PortState::kActive && env_.now_ns() < patience) {
-    if (ibv_poll_cq(cq_, 1, &wc) == 1 && work_kind(wc.wr_id) == WorkKind::kUdSend)
-      ud_.sent(static_cast<uint32_t>(work_low(wc.wr_id)));
+  while (cq_ != nullptr && cm_qp_.sending() && state_ == PortState::kActive && env_.now_ns() < patience) {
+    if (ibv_poll_cq(cq_, 1, &wc) == 1 && work_kind(wc.wr_id) == WorkKind::kDatagramSend)
+      cm_qp_.sent(static_cast<uint32_t>(work_low(wc.wr_id)));
   }
   bool clean = end_commands();
   clean = pulse_.close() && clean;
-  clean = ud_.close() && clean;
+  clean = cm_qp_.close() && clean;
   if (landing_mr_ != nullptr) clean = device_->api().dereg_mr(landing_mr_) == 0 && clean;
   landing_mr_ = nullptr;
   clean = srq_.close() && clean;
@@ -161,7 +161,7 @@ bool Port::add(Endpoint& endpoint) {
   endpoint.pulse = PulsePeer{};
   endpoint.pulse.nonce = endpoint.peer_nonce;
   endpoint.pulse.key = endpoint.peer_key;
-  endpoint.pulse.qpn = endpoint.peer.ud_qpn;
+  endpoint.pulse.qpn = endpoint.peer.cm_qpn;
   endpoint.pulse.qkey = endpoint.peer.qkey;
   if (!pulse_.add(endpoint.peer_name, endpoint.pulse)) {
     peers_.erase(endpoint.peer_name);
@@ -173,7 +173,7 @@ bool Port::add(Endpoint& endpoint) {
 }
 
 void Port::remove(Endpoint& endpoint) {
-  connect_bye(endpoint);
+  cm_bye(endpoint);
   endpoint.address = nullptr;  // it may outlive the port's book
   {
     const Guard guard(lock_);
@@ -296,15 +296,15 @@ void Port::handle(const ibv_wc& wc) {
     }
     case WorkKind::kProbe:
       return handle_probe(wc);
-    case WorkKind::kUdReceive: {
+    case WorkKind::kDatagramReceive: {
       const uint32_t index = static_cast<uint32_t>(work_low(wc.wr_id));
-      if (wc.byte_len > Ud::kGrhBytes)
-        connect_packet(*this, ud_.received(index), wc.byte_len - Ud::kGrhBytes);
-      ud_.release(index);
+      if (wc.byte_len > DatagramQp::kGrhBytes)
+        cm_receive(*this, cm_qp_.received(index), wc.byte_len - DatagramQp::kGrhBytes);
+      cm_qp_.release(index);
       return;
     }
-    case WorkKind::kUdSend:
-      return ud_.sent(static_cast<uint32_t>(work_low(wc.wr_id)));
+    case WorkKind::kDatagramSend:
+      return cm_qp_.sent(static_cast<uint32_t>(work_low(wc.wr_id)));
   }
 }
 
@@ -329,7 +329,7 @@ void Port::handle_receive(const ibv_wc& wc) {
 }
 
 void Port::first_message(Endpoint& endpoint) {
-  if (endpoint.phase == Phase::kReplied) return connect_established(endpoint);
+  if (endpoint.phase == Phase::kReplied) return cm_established(endpoint);
   // The initiator used an epoch that is already being closed here: it is reported up and down so that the
   // message has a known source.
   endpoint.announced = true;
@@ -343,7 +343,7 @@ void Port::first_message(Endpoint& endpoint) {
 void Port::handle_probe(const ibv_wc& wc) {
   Endpoint* endpoint = qps_.find(wc.qp_num);
   if (endpoint == nullptr) return;
-  if ((work_low(wc.wr_id) & 1) == 0) return connect_probe_done(*endpoint, wc.status);
+  if ((work_low(wc.wr_id) & 1) == 0) return cm_probe_done(*endpoint, wc.status);
   if (endpoint->phase != Phase::kUp && endpoint->phase != Phase::kSuspect) return;
   if (wc.status == IBV_WC_SUCCESS) {
     watch_of(*endpoint).probing_path = false;
@@ -361,13 +361,13 @@ void Port::handle_error(const ibv_wc& wc) {
   // Only wr_id, status, qp_num and vendor_err are valid here.
   const WorkKind kind = work_kind(wc.wr_id);
   const uint32_t low = static_cast<uint32_t>(work_low(wc.wr_id));
-  if (kind == WorkKind::kUdSend) {
-    ud_.sent(low);
-    ud_broken_ = true;
+  if (kind == WorkKind::kDatagramSend) {
+    cm_qp_.sent(low);
+    cm_qp_broken_ = true;
     return need_attention();
   }
-  if (kind == WorkKind::kUdReceive) {
-    ud_broken_ = true;
+  if (kind == WorkKind::kDatagramReceive) {
+    cm_qp_broken_ = true;
     return need_attention();
   }
   if (kind == WorkKind::kReceive) srq_.release(low);

@@ -24,7 +24,7 @@
 #include "btl/verbs/engine/stock.h"
 #include "btl/verbs/engine/table.h"
 #include "btl/verbs/engine/trust.h"
-#include "btl/verbs/engine/ud.h"
+#include "btl/verbs/engine/datagram_qp.h"
 
 namespace bfo::engine {
 
@@ -135,7 +135,7 @@ class Guard {
 enum class PortState : uint8_t { kActive, kDown, kDead };
 
 /// A port. open(), close(), add(), remove(), poll() and take_events() by one thread at a time (the caller
-/// serialises them); the functions of send.h, rdma.h, connect.h and
+/// serialises them); the functions of send.h, rdma.h, cm.h and
 /// drain.h by any thread.
 class Port {
  public:
@@ -203,7 +203,7 @@ class Port {
   PortLock& lock() { return lock_; }
   CqSet& cqs() { return cqs_; }
   Srq& srq() { return srq_; }
-  Ud& ud() { return ud_; }
+  DatagramQp& cm_qp() { return cm_qp_; }
   Pulse& pulse() { return pulse_; }
   /// errno of the heartbeat responder that could not be made at open(); 0: it is there.
   int pulse_error() const { return pulse_error_; }
@@ -286,7 +286,7 @@ class Port {
   bool take_partition(const PortReading& reading);
   void move_datagrams();
   void repair_datagrams(uint64_t now);
-  void datagrams_repaired(const UdRepair& repair);
+  void datagrams_repaired(const DatagramQpRepair& repair);
   void port_up();
   void close_all(const CloseOrder& order, bool for_good);
   bool open_queues(const char** what);
@@ -318,7 +318,7 @@ class Port {
   ibv_port_attr attr_{};
   CqSet cqs_;
   Srq srq_;
-  Ud ud_;
+  DatagramQp cm_qp_;
   Pulse pulse_;
   int pulse_error_ = 0;
   AddressBook addresses_;
@@ -347,7 +347,7 @@ class Port {
   uint64_t unproven_ns_ = 0;   // time in which what looks like silence may wait in a queue
   uint64_t next_port_query_ns_ = 0;
   bool timers_ = false;   // some endpoint waits for a time: look at the clock often
-  bool resting_ = false;  // some endpoint rests (connect_rests)
+  bool resting_ = false;  // some endpoint rests (cm_awaits_peer)
   bool idling_ = false;   // some endpoint that is not up waits, and nobody needs it
   bool growing_ = false;  // more receive buffers are being registered
   bool arming_ = false;   // the device is being asked to say when they run short ..
@@ -355,9 +355,9 @@ class Port {
   bool shrank_ = false;   // some were withdrawn since they last grew
   bool late_ = false;
   bool was_late_ = false;
-  bool reading_ = false;    // the port's attributes, on a control thread ..
-  bool outdated_ = false;   // .. and it went down meanwhile
-  bool ud_broken_ = false;  // the datagram queue pair
+  bool reading_ = false;       // the port's attributes, on a control thread ..
+  bool outdated_ = false;      // .. and it went down meanwhile
+  bool cm_qp_broken_ = false;  // the datagram queue pair
   bool repairing_ = false;
   bool partition_lost_ = false;
   uint16_t pkey_ = 0;  // entry of the partition key table in use; 0: not known

@@ -131,9 +131,9 @@ void stop_pulse(Command& self) {
 
 /// Both datagram queue pairs go through RESET, to get the new index.
 void Port::move_datagrams() {
-  if (ud_.number() == 0) return;  // the port is being opened
-  ud_.set_pkey_index(qp_settings_.pkey_index);
-  ud_broken_ = true;
+  if (cm_qp_.number() == 0) return;  // the port is being opened
+  cm_qp_.set_pkey_index(qp_settings_.pkey_index);
+  cm_qp_broken_ = true;
   need_attention();
   if (pulse_.number() == 0) return;
   PulseStop* const stop = make<PulseStop>();

@@ -13,7 +13,7 @@
 #include "btl/verbs/engine/cq.h"
 #include "btl/verbs/engine/locked.h"
 #include "btl/verbs/engine/memory.h"
-#include "btl/verbs/engine/packet.h"
+#include "btl/verbs/engine/cm_packet.h"
 
 namespace bfo::engine {
 namespace {
@@ -38,7 +38,7 @@ bool Pulse::open(const VerbsApi& api, ibv_context* context, ibv_pd* pd, Arena& a
   identity_ = identity;
   broken_ = dead_ = repairing_ = false;
   lane_.open(mode, kWidth, &results_);
-  if (open_queue(context) && ud_.open(api, pd, cq_, arena, settings)) return true;
+  if (open_queue(context) && qp_.open(api, pd, cq_, arena, settings)) return true;
   const int saved = errno;
   close();
   errno = saved;
@@ -51,7 +51,7 @@ bool Pulse::open_queue(ibv_context* context) {
   const int flags = fcntl(channel_->fd, F_GETFL);
   if (flags < 0 || fcntl(channel_->fd, F_SETFL, flags | O_NONBLOCK) < 0) return false;
   // Room for every buffer, and again for what is flushed while a repair posts them anew.
-  cq_ = api_->create_event_cq(context, 2 * (Ud::kReceives + Ud::kSends), channel_);
+  cq_ = api_->create_event_cq(context, 2 * (DatagramQp::kReceives + DatagramQp::kSends), channel_);
   return cq_ != nullptr && ibv_req_notify_cq(cq_, 0) == 0;
 }
 
@@ -61,7 +61,7 @@ bool Pulse::end_commands() {
 
 bool Pulse::close() {
   bool clean = end_commands();
-  clean = ud_.close() && clean;
+  clean = qp_.close() && clean;
   lost_sends();
   drop_routes(true);
   if (cq_ != nullptr) clean = api_->destroy_cq(cq_) == 0 && clean;
@@ -153,14 +153,14 @@ void Pulse::repair() {
   if (repair == nullptr) return;  // the next turn tries again
   {
     const Locked locked(mutex_);
-    ud_.set_pkey_index(settings_.pkey_index);
+    qp_.set_pkey_index(settings_.pkey_index);
   }
   repair->pulse = this;
-  repair->ud = ud_;
+  repair->qp = qp_;
   repair->droppable = true;
   repair->run = [](Command& self) {
     auto& command = static_cast<PulseRepair&>(self);
-    command.revived = command.ud.revive();
+    command.revived = command.qp.revive();
   };
   repair->done = [](Command& self) {
     auto& ended = static_cast<PulseRepair&>(self);
@@ -169,13 +169,13 @@ void Pulse::repair() {
   };
   broken_ = false;
   repairing_ = true;
-  ud_.suspend();
+  qp_.suspend();
   lane_.submit(*repair, Urgency::kFirst);
 }
 
 void Pulse::repaired(const PulseRepair& repair) {
   repairing_ = false;
-  ud_ = repair.ud;
+  qp_ = repair.qp;
   if (!repair.revived) dead_ = true;
   lost_sends();
 }
@@ -186,15 +186,16 @@ void Pulse::finish(const ibv_wc& wc) {
     broken_ = true;  // buffers are taken back by the repair
     return;
   }
-  if (work_kind(wc.wr_id) == WorkKind::kUdSend) {
+  if (work_kind(wc.wr_id) == WorkKind::kDatagramSend) {
     if (sending_[index] != nullptr) --sending_[index]->under_way;
     sending_[index] = nullptr;
-    ud_.sent(index);
+    qp_.sent(index);
     return;
   }
   const bool global = (wc.wc_flags & IBV_WC_GRH) != 0;
-  if (wc.byte_len > Ud::kGrhBytes) answer(ud_.received(index), wc.byte_len - Ud::kGrhBytes, global);
-  ud_.release(index);
+  if (wc.byte_len > DatagramQp::kGrhBytes)
+    answer(qp_.received(index), wc.byte_len - DatagramQp::kGrhBytes, global);
+  qp_.release(index);
 }
 
 void Pulse::answer(const char* data, uint32_t length, bool global) {
@@ -217,7 +218,7 @@ void Pulse::answer(const char* data, uint32_t length, bool global) {
 void Pulse::send_pong(PulseRoute& route) {
   if (!std::exchange(route.waits, false)) return;
   uint32_t index = 0;
-  if (!ud_.send(route.handle, route.pong.ud_qpn, route.qkey, &route.pong, sizeof route.pong, &index)) return;
+  if (!qp_.send(route.handle, route.pong.cm_qpn, route.qkey, &route.pong, sizeof route.pong, &index)) return;
   sending_[index] = &route;
   ++route.under_way;
 }
@@ -242,7 +243,7 @@ Drop Pulse::prepare(const Packet& ping, bool global, Packet* pong, PulseRoute** 
   pong->source_nonce = identity_.nonce;
   pong->target_nonce = ping.source_nonce;
   pong->epoch = ping.epoch;
-  pong->ud_qpn = peer->qpn;
+  pong->cm_qpn = peer->qpn;
   pong->sequence = ++talk->pongs_sent;
   packet_seal(pong, peer->key);
   return Drop::kNone;

@@ -6,7 +6,7 @@
 // knows nothing of connections. It shares no state with the progress function, so neither waits for the
 // other.
 //
-// A PING is judged as every packet of connect.h (trust.h); the PONG goes to the queue pair that the modex
+// A PING is judged as every packet of cm.h (trust.h); the PONG goes to the queue pair that the modex
 // told, at the address that the PING names. Anything else is dropped and counted, and nothing is sent for it.
 // Each peer has one address handle, kept: a PING costs no verb but the send of its answer. Control threads
 // make the handles (control.h), and repair the queue pair: a neighbour that cannot be resolved delays no
@@ -20,10 +20,10 @@
 #include <cstdint>
 
 #include "btl/verbs/engine/control.h"
-#include "btl/verbs/engine/packet.h"
+#include "btl/verbs/engine/cm_packet.h"
 #include "btl/verbs/engine/table.h"
 #include "btl/verbs/engine/trust.h"
-#include "btl/verbs/engine/ud.h"
+#include "btl/verbs/engine/datagram_qp.h"
 
 namespace bfo::engine {
 
@@ -52,10 +52,10 @@ struct PulseRoute : Command {
   ibv_ah* made = nullptr;
 };
 
-/// Ud::revive() as a command.
+/// DatagramQp::revive() as a command.
 struct PulseRepair : Command {
   Pulse* pulse = nullptr;
-  Ud ud;  // a copy
+  DatagramQp qp;  // a copy
   bool revived = false;
 };
 
@@ -98,11 +98,11 @@ class Pulse {
   /// Readable when serve() has something to do; -1 when closed.
   int fd() const { return channel_ == nullptr ? -1 : channel_->fd; }
   /// The queue pair to send a PING to; 0 when closed.
-  uint32_t number() const { return ud_.number(); }
+  uint32_t number() const { return qp_.number(); }
 
   /// What address handles and, after the next repair, the queue pair are made with. Any thread.
   void set_address(const QpSettings& settings);
-  ibv_qp* queue_pair() const { return ud_.ib(); }
+  ibv_qp* queue_pair() const { return qp_.ib(); }
 
   /// From now on `peer` is answered, until remove(). False when memory is short. Any thread.
   bool add(uint64_t name, PulsePeer& peer);
@@ -147,19 +147,19 @@ class Pulse {
   ibv_pd* pd_ = nullptr;
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* cq_ = nullptr;
-  Ud ud_;
+  DatagramQp qp_;
   Identity identity_;
   ControlLane lane_;  // event thread
   std::atomic<bool> results_{false};
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // never held during a verb
-  QpSettings settings_;                                // under it
-  uint32_t addresses_ = 0;                             // under it: changes of the settings
-  Table<PulsePeer> peers_;                             // under it, by process name; with all they hold
-  PulseRoute* routes_ = nullptr;                       // event thread, as all that follows
-  std::array<PulseRoute*, Ud::kSends> sending_{};      // of the answers under way, by send buffer
-  bool broken_ = false;                                // a completion failed: repair before the next answer
-  bool repairing_ = false;                             // a control thread has the queue pair
-  bool dead_ = false;                                  // the device refuses: silent for good
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;      // never held during a verb
+  QpSettings settings_;                                    // under it
+  uint32_t addresses_ = 0;                                 // under it: changes of the settings
+  Table<PulsePeer> peers_;                                 // under it, by process name; with all they hold
+  PulseRoute* routes_ = nullptr;                           // event thread, as all that follows
+  std::array<PulseRoute*, DatagramQp::kSends> sending_{};  // of the answers under way, by send buffer
+  bool broken_ = false;     // a completion failed: repair before the next answer
+  bool repairing_ = false;  // a control thread has the queue pair
+  bool dead_ = false;       // the device refuses: silent for good
   std::array<std::atomic<uint64_t>, kDrops> drops_{};
 };
 

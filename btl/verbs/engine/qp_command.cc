@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/port.h"
@@ -135,14 +135,14 @@ void end_prepare(QpCommand& command) {
   endpoint.effort->data = command.data;
   endpoint.effort->probe = command.probe;
   if (command.on_heap) unmake(&command);
-  if (connect) return connect_bound(endpoint, missing, error);
+  if (connect) return cm_qps_connected(endpoint, missing, error);
   Table<Endpoint>& qps = endpoint.port->qps();
   if (missing == Object::kNone && !(qps.insert(endpoint.effort->data.number(), &endpoint) &&
                                     qps.insert(endpoint.effort->probe.number(), &endpoint))) {
     missing = Object::kBuffers;
     error = ENOMEM;
   }
-  connect_made(endpoint, missing, error);
+  cm_qps_made(endpoint, missing, error);
 }
 
 void command_done(Command& base) {

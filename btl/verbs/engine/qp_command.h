@@ -72,9 +72,9 @@ struct QpCommand : Command {
 // Progress function only.
 
 /// Makes the queue pairs, on the reserved completion queue, and connects them to those of `request`, if there
-/// is one; connect_made() follows.
+/// is one; cm_qps_made() follows.
 void qp_make(Endpoint& endpoint, const Packet* request);
-/// Connects them to those of `reply`; connect_bound() follows.
+/// Connects them to those of `reply`; cm_qps_connected() follows.
 void qp_connect(Endpoint& endpoint, const Packet& reply);
 /// Moves the queue pairs to ERR, and asks first why work was flushed if all evidence is that; drain_stopped()
 /// follows.

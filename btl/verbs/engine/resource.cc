@@ -9,7 +9,7 @@
 
 #include "common/clock.h"
 #include "btl/verbs/engine/life.h"
-#include "btl/verbs/engine/mail.h"
+#include "btl/verbs/engine/cm_send.h"
 #include "btl/verbs/engine/port.h"
 
 namespace bfo::engine {
@@ -93,7 +93,7 @@ void resource_failed(Endpoint& endpoint, Object object, int error) {
   ++port.resources().failures[static_cast<size_t>(object)];
   note(endpoint, object, error, false, port.env().now_ns());
   port.need_attention();  // the next try has its time, and its bound
-  mail_refuse(endpoint);
+  cm_refuse(endpoint);
 }
 
 void resource_unaddressed(Endpoint& endpoint, const Address& address) {
@@ -129,7 +129,7 @@ bool resource_exhausted(const Endpoint& endpoint, uint64_t now) {
 bool resource_stops(const Endpoint& endpoint) {
   const Lack& lack = endpoint.effort->lack;
   if (lack.there) return true;
-  if (lack.object == Object::kAddressHandle) return !mail_ready(endpoint);
+  if (lack.object == Object::kAddressHandle) return !cm_can_send(endpoint);
   // A control thread that is making the queue pairs has not said yet whether it can.
   return endpoint.phase != Phase::kMaking && !endpoint.effort->data.exists();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// rules.h: the decisions of the connection manager and of the drain, without their effects. connect.cc and
+// rules.h: the decisions of the connection manager and of the drain, without their effects. cm.cc and
 // drain.cc act on them; the closure model of epochs (test/sim/closure_epoch.h) walks the same functions.
 //
 // H1..H23: contrib/doc/hazards.md
@@ -8,21 +8,21 @@
 
 #include <cstdint>
 
-#include "btl/verbs/engine/packet.h"
+#include "btl/verbs/engine/cm_packet.h"
 
 namespace bfo::engine {
 
-/// Where an endpoint stands. One state, changed by connect.cc and drain.cc only.
+/// Where an endpoint stands. One state, changed by cm.cc and drain.cc only.
 ///
 ///     initiator: kIdle -> kMaking -> kRequesting -> kBinding -> kProbing -> kUp
-///     responder: kIdle -> kKnocking -> kMaking -> kReplied -> kUp
-///     both:      kUp <-> kSuspect -> kDraining -> kClosed -> kMaking | kKnocking ...
+///     responder: kIdle -> kSoliciting -> kMaking -> kReplied -> kUp
+///     both:      kUp <-> kSuspect -> kDraining -> kClosed -> kMaking | kSoliciting ...
 ///
 /// In kMaking and kBinding a control thread has the queue pairs. The attempt can be given up meanwhile, which
 /// leads to kClosed at once: the command destroys what it has made, and the next attempt waits for that.
 enum class Phase : uint8_t {
   kIdle,        // never connected, nothing wanted
-  kKnocking,    // responder: asks the initiator to start
+  kSoliciting,  // responder: asks the initiator to start
   kMaking,      // the queue pairs are being made; responder: REQ has come, and they are connected, too
   kRequesting,  // initiator: REQ sent, waits for REP
   kBinding,     // initiator: REP has come, the queue pairs are being connected
@@ -64,7 +64,7 @@ enum class Answer : uint8_t {
   kStart,         // the peer has nothing left of its epochs up to the packet's: the next one can begin
   kStartOver,     // the same, but an attempt of that epoch is under way: it is given up first
   kRequestAgain,  // ours was lost
-  kKnock,         // stale: tell the peer where we are
+  kSolicit,       // stale: tell the peer where we are
   kAccept,
   kReplyAgain,
   kProbe,
@@ -84,8 +84,8 @@ constexpr bool plausible_epoch(uint32_t theirs, uint32_t ours) {
   return theirs <= ours || theirs - ours <= kEpochJump;
 }
 
-/// KNOCK asks the initiator for an epoch behind `theirs`.
-constexpr Answer answer_knock(Phase phase, uint32_t theirs, uint32_t ours) {
+/// SOLICIT asks the initiator for an epoch behind `theirs`.
+constexpr Answer answer_solicit(Phase phase, uint32_t theirs, uint32_t ours) {
   switch (phase) {
     case Phase::kIdle:
     case Phase::kClosed:
@@ -108,9 +108,9 @@ constexpr Answer answer_knock(Phase phase, uint32_t theirs, uint32_t ours) {
 constexpr Answer answer_request(Phase phase, uint32_t theirs, uint32_t ours) {
   switch (phase) {
     case Phase::kIdle:
-    case Phase::kKnocking:
+    case Phase::kSoliciting:
     case Phase::kClosed:
-      return theirs > ours ? Answer::kAccept : Answer::kKnock;
+      return theirs > ours ? Answer::kAccept : Answer::kSolicit;
     case Phase::kReplied:
       // A newer one means that the initiator gave up this epoch: it comes again when this side is fenced.
       return theirs > ours ? Answer::kEndEpoch : theirs == ours ? Answer::kReplyAgain : Answer::kDrop;
@@ -147,8 +147,8 @@ constexpr Answer answer(PacketType type, bool initiator, Phase phase, uint32_t t
   if (phase == Phase::kGone || phase == Phase::kUnusable) return Answer::kDrop;
   if (!plausible_epoch(theirs, ours)) return Answer::kDrop;
   switch (type) {
-    case PacketType::kKnock:
-      return initiator ? answer_knock(phase, theirs, ours) : Answer::kDrop;
+    case PacketType::kSolicit:
+      return initiator ? answer_solicit(phase, theirs, ours) : Answer::kDrop;
     case PacketType::kRequest:
       return initiator ? Answer::kDrop : answer_request(phase, theirs, ours);
     case PacketType::kReply:
@@ -178,8 +178,8 @@ constexpr bool tells_address(PacketType type, Answer answer) {
 constexpr bool still_said(PacketType type, Phase phase, uint32_t packet, uint32_t epoch) {
   if (packet != epoch) return false;
   switch (type) {
-    case PacketType::kKnock:
-      return phase == Phase::kKnocking;
+    case PacketType::kSolicit:
+      return phase == Phase::kSoliciting;
     case PacketType::kRequest:
       return phase == Phase::kRequesting;
     case PacketType::kReply:

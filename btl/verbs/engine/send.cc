@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "common/check.h"
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/rdma.h"
 
@@ -42,7 +42,7 @@ Accepted send(Endpoint& endpoint, Frag* frag) {
   if (!queue || endpoint.effort->close.asked) return Accepted::kRefused;
   // Also over a port that is down: the next poll hands it back with the loss of the rail. A refusal would say
   // "later", and whoever sends would wait for this port, not take another one.
-  if (!endpoint.usable) connect_want(endpoint);
+  if (!endpoint.usable) cm_connect(endpoint);
   ++port.accounting().accepted[static_cast<size_t>(frag->kind)];
   endpoint.parked.push(frag);
   return Accepted::kParked;

@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "btl/verbs/engine/packet.h"
+#include "btl/verbs/engine/cm_packet.h"
 
 namespace bfo::engine {
 

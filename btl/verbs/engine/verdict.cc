@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "btl/verbs/engine/drain.h"
-#include "btl/verbs/engine/mail.h"
+#include "btl/verbs/engine/cm_send.h"
 
 namespace bfo::engine {
 namespace {

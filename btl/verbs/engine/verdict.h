@@ -20,7 +20,7 @@
 
 #include <cstdint>
 
-#include "btl/verbs/engine/packet.h"
+#include "btl/verbs/engine/cm_packet.h"
 #include "btl/verbs/engine/port.h"
 
 namespace bfo::engine {

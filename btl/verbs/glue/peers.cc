@@ -69,7 +69,7 @@ mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   rail.peer.lid = port->lid;
   rail.peer.link_layer = port->link_layer;
   rail.peer.mtu = port->mtu;
-  rail.peer.ud_qpn = port->ud_qpn;
+  rail.peer.cm_qpn = port->cm_qpn;
   rail.peer.pulse_qpn = port->pulse_qpn;
   rail.peer.qkey = port->qkey;
   memcpy(rail.peer.gid.raw, port->gid, sizeof port->gid);
@@ -103,7 +103,7 @@ int publish_ports(Component& component) {
     port.key[0] = module.port.key().low;
     port.key[1] = module.port.key().high;
     memcpy(port.gid, module.place.gid.raw, sizeof port.gid);
-    port.ud_qpn = address.ud_qpn;
+    port.cm_qpn = address.cm_qpn;
     port.pulse_qpn = address.pulse_qpn;
     port.qkey = address.qkey;
     port.receive_bytes = module.port.config().receive_bytes;

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "btl/verbs/engine/packet.h"
+#include "btl/verbs/engine/cm_packet.h"
 #include "test/integration/hostile/record.h"
 
 namespace {
@@ -160,7 +160,7 @@ class Attack {
       case kElsewhere:
         packet.lid = static_cast<std::uint16_t>(rng_());
         packet.gid[rng_() % 16] ^= 0x55;
-        packet.ud_qpn = static_cast<std::uint32_t>(rng_());
+        packet.cm_qpn = static_cast<std::uint32_t>(rng_());
         packet.sequence += 1 + rng_() % 64;
         return keep(kind, packet, bytes);
       case kWrongSum:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// connect.cc: the connection manager's states. See connect.h for the exchange.
+// cm.cc: the connection manager's states. See cm.h for the exchange.
 //
 // H1..H23: contrib/doc/hazards.md
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +13,7 @@
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/life.h"
-#include "btl/verbs/engine/mail.h"
+#include "btl/verbs/engine/cm_send.h"
 #include "btl/verbs/engine/patience.h"
 #include "btl/verbs/engine/qp_command.h"
 #include "btl/verbs/engine/rdma.h"
@@ -96,7 +96,7 @@ void make_queue_pairs(Endpoint& endpoint, const Packet* request, uint64_t now) {
     resource_failed(endpoint, missing, errno);
     return retry_later(endpoint, now);
   }
-  mail_prepare(endpoint);  // made at the same time
+  cm_prepare_send(endpoint);  // made at the same time
   set_phase(endpoint, Phase::kMaking, now);
   qp_make(endpoint, request);
 }
@@ -113,10 +113,10 @@ void start(Endpoint& endpoint, uint64_t now) {
   }
   endpoint.hurry = false;
   if (!endpoint.initiator) {
-    set_phase(endpoint, Phase::kKnocking, now);
+    set_phase(endpoint, Phase::kSoliciting, now);
     life_begin(endpoint, now);
     endpoint.effort->attempts = 0;
-    mail_send(endpoint, PacketType::kKnock, endpoint.epoch);
+    cm_send(endpoint, PacketType::kSolicit, endpoint.epoch);
     handshake_pause(endpoint, endpoint.effort->attempts++, now);
     return;
   }
@@ -130,7 +130,7 @@ bool goes_on(Endpoint& endpoint, Object missing, int error, uint64_t now) {
   if (missing != Object::kNone) resource_failed(endpoint, missing, error);
   // Evidence against the attempt may have come meanwhile: then the peer hears nothing of it.
   if (missing == Object::kNone && !endpoint.effort->close.asked && !endpoint.peer_left) return true;
-  connect_abandon(endpoint, now);
+  cm_drop_attempt(endpoint, now);
   return false;
 }
 
@@ -163,8 +163,8 @@ void go_up(Endpoint& endpoint, uint64_t now) {
 // ---- packets
 
 /// The peer is alive and has nothing left of its epochs up to `epoch`.
-void on_knock(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
-  if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: the peer knocks again
+void on_solicit(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
+  if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: the peer solicits again
   endpoint.epoch = std::max(endpoint.epoch, epoch);
   if (endpoint.phase == Phase::kIdle) {
     endpoint.wanted = true;
@@ -183,7 +183,7 @@ void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
   if (!room_ready(endpoint)) return;        // it comes again
   if (!handshake_answered(endpoint, now)) {
-    if (endpoint.hurry && endpoint.phase == Phase::kKnocking) set_phase(endpoint, Phase::kClosed, now);
+    if (endpoint.hurry && endpoint.phase == Phase::kSoliciting) set_phase(endpoint, Phase::kClosed, now);
     return;
   }
   reset_epoch(endpoint, packet.epoch);
@@ -226,32 +226,32 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   const PacketType type = static_cast<PacketType>(packet.type);
   const bool active = endpoint.port->state() == PortState::kActive;
   const Answer what = answer(type, endpoint.initiator, endpoint.phase, packet.epoch, endpoint.epoch);
-  if (tells_address(type, what)) mail_learn_address(endpoint, packet);
+  if (tells_address(type, what)) cm_learn_address(endpoint, packet);
   switch (what) {
     case Answer::kDrop:
       return endpoint.port->drop(Drop::kStale);
     case Answer::kStart:
-      return on_knock(endpoint, packet.epoch, now);
+      return on_solicit(endpoint, packet.epoch, now);
     case Answer::kStartOver:
-      connect_abandon(endpoint, now);
+      cm_drop_attempt(endpoint, now);
       endpoint.epoch = std::max(endpoint.epoch, packet.epoch);
       return;
     case Answer::kRequestAgain:
-      return mail_send(endpoint, PacketType::kRequest, endpoint.epoch);
-    case Answer::kKnock:
-      if (active) mail_send(endpoint, PacketType::kKnock, endpoint.epoch);
+      return cm_send(endpoint, PacketType::kRequest, endpoint.epoch);
+    case Answer::kSolicit:
+      if (active) cm_send(endpoint, PacketType::kSolicit, endpoint.epoch);
       return;
     case Answer::kAccept:
       if (active) on_request(endpoint, packet, now);
       return;
     case Answer::kReplyAgain:
-      return mail_send(endpoint, PacketType::kReply, endpoint.epoch);
+      return cm_send(endpoint, PacketType::kReply, endpoint.epoch);
     case Answer::kProbe:
       return on_reply(endpoint, packet, now);
     case Answer::kReadyAgain:
-      return mail_send(endpoint, PacketType::kReady, endpoint.epoch);
+      return cm_send(endpoint, PacketType::kReady, endpoint.epoch);
     case Answer::kEstablish:
-      return connect_established(endpoint);
+      return cm_established(endpoint);
     case Answer::kEndEpoch:
       close_order(endpoint, endpoint.epoch, BFO_CAUSE_HANDSHAKE, 0, 0);
       return;
@@ -262,7 +262,7 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 
 }  // namespace
 
-void connect_want(Endpoint& endpoint) {
+void cm_connect(Endpoint& endpoint) {
   if (endpoint.peer_left || endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable) return;
   endpoint.port->need_attention();
   if (!endpoint.begin_effort()) return;  // give_up_effort() follows, if anything waits
@@ -273,14 +273,14 @@ void connect_want(Endpoint& endpoint) {
   endpoint.asked = true;
 }
 
-void connect_packet(Port& port, const char* data, size_t length) {
+void cm_receive(Port& port, const char* data, size_t length) {
   Packet packet;
   Endpoint* endpoint = nullptr;
   if (const Drop why = admit(port, data, length, &packet, &endpoint); why != Drop::kNone)
     return port.drop(why);
   const uint64_t now = port.env().now_ns();
   if (packet.type == static_cast<uint8_t>(PacketType::kPong)) {
-    mail_heard(*endpoint, now);
+    cm_note_heard(*endpoint, now);
     return life_answered(*endpoint, now);
   }
   if (packet.type == static_cast<uint8_t>(PacketType::kRefuse)) {
@@ -289,50 +289,50 @@ void connect_packet(Port& port, const char* data, size_t length) {
   }
   if (packet.type >= static_cast<uint8_t>(PacketType::kQuestion))
     return verdict_packet(*endpoint, packet, now);
-  mail_heard(*endpoint, now);
+  cm_note_heard(*endpoint, now);
   endpoint->peer_late = false;
   life_heard(*endpoint, now);
-  if (packet.type == static_cast<uint8_t>(PacketType::kKnock) ||
+  if (packet.type == static_cast<uint8_t>(PacketType::kSolicit) ||
       packet.type == static_cast<uint8_t>(PacketType::kRequest)) {
     need_heard(*endpoint, packet.flags, now);
   }
   act(*endpoint, packet, now);
 }
 
-void connect_made(Endpoint& endpoint, Object missing, int error) {
+void cm_qps_made(Endpoint& endpoint, Object missing, int error) {
   const uint64_t now = endpoint.port->env().now_ns();
   if (!goes_on(endpoint, missing, error, now)) return;
   set_phase(endpoint, endpoint.initiator ? Phase::kRequesting : Phase::kReplied, now);
   life_begin(endpoint, now);
-  mail_send(endpoint, endpoint.initiator ? PacketType::kRequest : PacketType::kReply, endpoint.epoch);
+  cm_send(endpoint, endpoint.initiator ? PacketType::kRequest : PacketType::kReply, endpoint.epoch);
   handshake_pause(endpoint, endpoint.effort->attempts++, now);
 }
 
-void connect_bound(Endpoint& endpoint, Object missing, int error) {
+void cm_qps_connected(Endpoint& endpoint, Object missing, int error) {
   const uint64_t now = endpoint.port->env().now_ns();
   if (!goes_on(endpoint, missing, error, now)) return;
   const uint64_t id = work_id(WorkKind::kProbe, uint64_t{endpoint.epoch} << 1);
-  if (post_bare(endpoint, endpoint.effort->data.ib(), id) != 0) return connect_abandon(endpoint, now);
+  if (post_bare(endpoint, endpoint.effort->data.ib(), id) != 0) return cm_drop_attempt(endpoint, now);
   set_phase(endpoint, Phase::kProbing, now);
 }
 
-void connect_established(Endpoint& endpoint) {
+void cm_established(Endpoint& endpoint) {
   if (endpoint.phase != Phase::kReplied || endpoint.announced) return;  // given up and about to be drained
   go_up(endpoint, endpoint.port->env().now_ns());
 }
 
-void connect_probe_done(Endpoint& endpoint, int status) {
+void cm_probe_done(Endpoint& endpoint, int status) {
   if (endpoint.phase != Phase::kProbing) return;
   const uint64_t now = endpoint.port->env().now_ns();
   if (status != IBV_WC_SUCCESS) {
     if (endpoint.effort->failed_attempts++ == 0) endpoint.effort->failed_since_ns = now;
-    return connect_abandon(endpoint, now);
+    return cm_drop_attempt(endpoint, now);
   }
-  mail_send(endpoint, PacketType::kReady, endpoint.epoch);
+  cm_send(endpoint, PacketType::kReady, endpoint.epoch);
   go_up(endpoint, now);
 }
 
-void connect_abandon(Endpoint& endpoint, uint64_t now) {
+void cm_drop_attempt(Endpoint& endpoint, uint64_t now) {
   BFO_DCHECK(!endpoint.announced && endpoint.phase != Phase::kReplied);
   qp_destroy(endpoint);
   {
@@ -343,17 +343,17 @@ void connect_abandon(Endpoint& endpoint, uint64_t now) {
   retry_later(endpoint, now);
 }
 
-void connect_bye(Endpoint& endpoint) {
+void cm_bye(Endpoint& endpoint) {
   if (endpoint.epoch == 0 || endpoint.peer_left || endpoint.port->state() != PortState::kActive) return;
-  if (!mail_ready(endpoint)) return;  // nothing has reached it
-  mail_send(endpoint, PacketType::kBye, endpoint.epoch);
+  if (!cm_can_send(endpoint)) return;  // nothing has reached it
+  cm_send(endpoint, PacketType::kBye, endpoint.epoch);
 }
 
-void connect_ping(Endpoint& endpoint) {
-  mail_send(endpoint, PacketType::kPing, endpoint.effort->unanswered);
+void cm_ping(Endpoint& endpoint) {
+  cm_send(endpoint, PacketType::kPing, endpoint.effort->unanswered);
 }
 
-void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now) {
+void cm_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
   const bfo_rail_event_t event = make_event(endpoint, cause, code, 0, now);
@@ -369,14 +369,14 @@ void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, ui
   report_closed(endpoint, event, again ? closed->result : BFO_FENCED, again ? closed->delivered : 0);
 }
 
-void connect_left(Endpoint& endpoint, uint64_t now) {
+void cm_peer_left(Endpoint& endpoint, uint64_t now) {
   life_unknown(endpoint);
   set_phase(endpoint, Phase::kGone, now);
   if (endpoint.ever_up || endpoint.told_lost) return return_parked(endpoint);
-  connect_failed(endpoint, BFO_CAUSE_SHUTDOWN, 0, now);
+  cm_failed(endpoint, BFO_CAUSE_SHUTDOWN, 0, now);
 }
 
-bool connect_rests(const Endpoint& endpoint, uint64_t now) {
+bool cm_awaits_peer(const Endpoint& endpoint, uint64_t now) {
   if (!endpoint.peer_late || !endpoint.parked.empty()) return false;
   const Port& port = *endpoint.port;
   if (port.up_since_ns() != 0 && now < port.up_since_ns() + kLatePatienceNs) return false;
@@ -384,7 +384,7 @@ bool connect_rests(const Endpoint& endpoint, uint64_t now) {
   return port.host().other_rail_up(port.host().ctx, const_cast<Endpoint&>(endpoint));
 }
 
-void connect_step(Endpoint& endpoint, uint64_t now) {
+void cm_step(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   if (first_connection_ends(endpoint, now)) return;
   if (port.state() != PortState::kActive) return life_unknown(endpoint);
@@ -398,17 +398,17 @@ void connect_step(Endpoint& endpoint, uint64_t now) {
       if (endpoint.command != nullptr) return;
       if (endpoint.wanted && (now >= endpoint.effort->timer_ns || endpoint.hurry)) start(endpoint, now);
       return;
-    case Phase::kKnocking:
+    case Phase::kSoliciting:
       if (now < endpoint.effort->timer_ns) return;
-      mail_send(endpoint, PacketType::kKnock, endpoint.epoch);
+      cm_send(endpoint, PacketType::kSolicit, endpoint.epoch);
       break;
     case Phase::kRequesting:
       if (now < endpoint.effort->timer_ns) return;
-      mail_send(endpoint, PacketType::kRequest, endpoint.epoch);
+      cm_send(endpoint, PacketType::kRequest, endpoint.epoch);
       break;
     case Phase::kReplied:
       if (now < endpoint.effort->timer_ns) return;
-      mail_send(endpoint, PacketType::kReply, endpoint.epoch);
+      cm_send(endpoint, PacketType::kReply, endpoint.epoch);
       break;
     default:
       return;

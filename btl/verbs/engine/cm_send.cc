@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// mail.cc: how the datagrams of an endpoint are filled in and addressed.
-#include "btl/verbs/engine/mail.h"
+// cm_send.cc: how the datagrams of an endpoint are filled in and addressed.
+#include "btl/verbs/engine/cm_send.h"
 
 #include <cstring>
 #include <utility>
@@ -29,14 +29,14 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   packet.probe_psn = endpoint.effort->probe_psn;
   packet.landing_rkey = port.landing_rkey();
   packet.landing_address = bye ? endpoint.delivered : reinterpret_cast<uint64_t>(port.landing());
-  packet.ud_qpn = own.ud_qpn;
+  packet.cm_qpn = own.cm_qpn;
   packet.receive_bytes = port.config().receive_bytes;
   packet.lid = own.lid;
   packet.link_layer = own.link_layer;
   packet.mtu = own.mtu;
   packet.max_read = port.settings().max_read;
   memcpy(packet.gid, own.gid.raw, sizeof packet.gid);
-  if (type == PacketType::kKnock || type == PacketType::kRequest)
+  if (type == PacketType::kSolicit || type == PacketType::kRequest)
     packet.flags = static_cast<uint8_t>(own_need(endpoint));
   if (type == PacketType::kRefuse) {
     packet.data_qpn = static_cast<uint32_t>(endpoint.effort->lack.object);
@@ -47,18 +47,18 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
 
 }  // namespace
 
-bool mail_ready(const Endpoint& endpoint) {
+bool cm_can_send(const Endpoint& endpoint) {
   return endpoint.address != nullptr && endpoint.address->handle != nullptr;
 }
 
-void mail_prepare(Endpoint& endpoint) {
+void cm_prepare_send(Endpoint& endpoint) {
   Port& port = *endpoint.port;
-  if (mail_ready(endpoint)) return;
+  if (cm_can_send(endpoint)) return;
   if (endpoint.address == nullptr) endpoint.address = port.addresses().find(endpoint.peer);
   if (endpoint.address != nullptr) port.addresses().handle(*endpoint.address, port.env().now_ns());
 }
 
-void mail_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
+void cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   Port& port = *endpoint.port;
   if (endpoint.address == nullptr) endpoint.address = port.addresses().find(endpoint.peer);
   if (endpoint.address == nullptr) return;  // the retransmission timer tries again
@@ -70,34 +70,34 @@ void mail_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
       endpoint.ping_waits = true;
       return;
     }
-    endpoint.mail_waits = true;
-    endpoint.mail_type = type;
-    endpoint.mail_epoch = epoch;
+    endpoint.datagram_waits = true;
+    endpoint.datagram_type = type;
+    endpoint.datagram_epoch = epoch;
     return;
   }
   Packet packet = make_packet(endpoint, type, epoch);
   packet_seal(&packet, endpoint.peer_key);
-  const uint32_t to = ping ? endpoint.peer.pulse_qpn : endpoint.peer.ud_qpn;
-  static_cast<void>(port.ud().send(handle, to, endpoint.peer.qkey, &packet, sizeof packet));
+  const uint32_t to = ping ? endpoint.peer.pulse_qpn : endpoint.peer.cm_qpn;
+  static_cast<void>(port.cm_qp().send(handle, to, endpoint.peer.qkey, &packet, sizeof packet));
 }
 
-void mail_flush(Endpoint& endpoint) {
-  if (!endpoint.mail_waits && !endpoint.ping_waits) return;
-  if (!mail_ready(endpoint)) return;
-  const bool mail = std::exchange(endpoint.mail_waits, false);
+void cm_send_waiting(Endpoint& endpoint) {
+  if (!endpoint.datagram_waits && !endpoint.ping_waits) return;
+  if (!cm_can_send(endpoint)) return;
+  const bool datagram = std::exchange(endpoint.datagram_waits, false);
   const bool ping = std::exchange(endpoint.ping_waits, false);
-  if (mail && still_said(endpoint.mail_type, endpoint.phase, endpoint.mail_epoch, endpoint.epoch))
-    mail_send(endpoint, endpoint.mail_type, endpoint.mail_epoch);
+  if (datagram && still_said(endpoint.datagram_type, endpoint.phase, endpoint.datagram_epoch, endpoint.epoch))
+    cm_send(endpoint, endpoint.datagram_type, endpoint.datagram_epoch);
   if (ping && endpoint.effort->unanswered != 0)
-    mail_send(endpoint, PacketType::kPing, endpoint.effort->unanswered);
+    cm_send(endpoint, PacketType::kPing, endpoint.effort->unanswered);
 }
 
-void mail_heard(Endpoint& endpoint, uint64_t now) {
+void cm_note_heard(Endpoint& endpoint, uint64_t now) {
   if (endpoint.address != nullptr) endpoint.port->addresses().heard(*endpoint.address, now);
 }
 
-void mail_refuse(Endpoint& endpoint) {
-  mail_send(endpoint, PacketType::kRefuse, endpoint.epoch);
+void cm_refuse(Endpoint& endpoint) {
+  cm_send(endpoint, PacketType::kRefuse, endpoint.epoch);
 }
 
 void mail_trial(Endpoint& carrier, PacketType type, const TrialMail& trial) {
@@ -113,21 +113,22 @@ void mail_trial(Endpoint& carrier, PacketType type, const TrialMail& trial) {
   ibv_ah* const handle = port.addresses().handle(*carrier.address, port.env().now_ns());
   if (handle == nullptr) return;  // it is lost, and asked again
   packet_seal(&packet, carrier.peer_key);
-  static_cast<void>(port.ud().send(handle, carrier.peer.ud_qpn, carrier.peer.qkey, &packet, sizeof packet));
+  static_cast<void>(
+      port.cm_qp().send(handle, carrier.peer.cm_qpn, carrier.peer.qkey, &packet, sizeof packet));
 }
 
-void mail_learn_address(Endpoint& endpoint, const Packet& packet) {
+void cm_learn_address(Endpoint& endpoint, const Packet& packet) {
   PortAddress now;
   now.lid = packet.lid;
   now.link_layer = packet.link_layer;
   now.mtu = packet.mtu;
-  now.ud_qpn = packet.ud_qpn;
+  now.cm_qpn = packet.cm_qpn;
   now.pulse_qpn = endpoint.peer.pulse_qpn;
   now.qkey = endpoint.peer.qkey;
   memcpy(now.gid.raw, packet.gid, sizeof packet.gid);
   const PortAddress& old = endpoint.peer;
   if (old.lid == now.lid && memcmp(old.gid.raw, now.gid.raw, sizeof now.gid.raw) == 0 &&
-      old.ud_qpn == now.ud_qpn && old.mtu == now.mtu) {
+      old.cm_qpn == now.cm_qpn && old.mtu == now.mtu) {
     return;
   }
   endpoint.address = nullptr;

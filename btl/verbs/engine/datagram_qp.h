@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// ud.h: the datagram queue pair of a port, carrier of the connection manager. Datagrams may be lost, doubled
-// or forged.
+// datagram_qp.h: a datagram queue pair: one of each port carries the connection manager, another one the
+// heartbeat (pulse.h). Datagrams may be lost, doubled or forged.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace bfo::engine {
 class Port;
 
 /// Datagrams of up to kBytes. One thread at a time.
-class Ud {
+class DatagramQp {
  public:
   static constexpr uint32_t kBytes = 192;    // below the smallest MTU
   static constexpr uint32_t kGrhBytes = 40;  // every received datagram starts with room for a GRH
@@ -71,9 +71,9 @@ class Ud {
 };
 
 /// revive() as a command.
-struct UdRepair : Command {
+struct DatagramQpRepair : Command {
   Port* port = nullptr;
-  Ud ud;  // a copy
+  DatagramQp qp;  // a copy
   bool revived = false;
 };
 

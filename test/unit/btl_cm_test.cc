@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// btl_connect_test.cc: the connection manager: who opens, what is lost, doubled or tried again, until both
+// btl_cm_test.cc: the connection manager: who opens, what is lost, doubled or tried again, until both
 // sides are up.
-#include "btl/verbs/engine/connect.h"
+#include "btl/verbs/engine/cm.h"
 
 #include "test/unit/btl_world.h"
 
@@ -11,9 +11,9 @@ namespace {
 
 using engine::Phase;
 
-TEST(Connect, InitiatorWants_BothComeUpWithEqualNames) {
+TEST(Cm, InitiatorWants_BothComeUpWithEqualNames) {
   World w;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.pass(2);
   EXPECT_EQ(w.a.log, Log{"up 1"});
   EXPECT_EQ(w.b.log, Log{"up 1"});
@@ -27,24 +27,24 @@ TEST(Connect, InitiatorWants_BothComeUpWithEqualNames) {
   EXPECT_STREQ(left.device, "left");
 }
 
-TEST(Connect, ResponderWants_KnocksAndTheInitiatorOpens) {
+TEST(Cm, ResponderWants_SolicitsAndTheInitiatorOpens) {
   World w;
-  engine::connect_want(w.b.endpoint);
+  engine::cm_connect(w.b.endpoint);
   w.pass(2);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(w.b.endpoint.phase, Phase::kUp);
 }
 
-TEST(Connect, BothWantAtOnce_OneConnectionResults) {
+TEST(Cm, BothWantAtOnce_OneConnectionResults) {
   World w;
-  engine::connect_want(w.a.endpoint);
-  engine::connect_want(w.b.endpoint);
+  engine::cm_connect(w.a.endpoint);
+  engine::cm_connect(w.b.endpoint);
   w.pass(10);
   EXPECT_EQ(w.a.log, Log{"up 1"});
   EXPECT_EQ(w.b.log, Log{"up 1"});
 }
 
-TEST(Connect, FirstSend_ConnectsAndIsDelivered) {
+TEST(Cm, FirstSend_ConnectsAndIsDelivered) {
   World w;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("hello")), engine::Accepted::kParked);
   EXPECT_EQ(engine::rail_state(w.a.endpoint), BFO_RAIL_IDLE);
@@ -59,7 +59,7 @@ TEST_P(LostPacket, IsRepeated) {
   World w;
   // Lose everything from the k-th datagram on, for three datagrams.
   w.fabric.drop_datagrams = GetParam();
-  engine::connect_want(w.b.endpoint);
+  engine::cm_connect(w.b.endpoint);
   for (int i = 0; i < 200 && !(w.a.endpoint.usable && w.b.endpoint.usable); ++i) w.pass(1);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(w.b.endpoint.phase, Phase::kUp);
@@ -68,19 +68,19 @@ TEST_P(LostPacket, IsRepeated) {
 
 INSTANTIATE_TEST_SUITE_P(FirstN, LostPacket, testing::Range(1, 7));
 
-TEST(Connect, EveryPacketDoubled_OneConnectionResults) {
+TEST(Cm, EveryPacketDoubled_OneConnectionResults) {
   World w;
   w.fabric.duplicate_datagrams = true;
-  engine::connect_want(w.b.endpoint);
+  engine::cm_connect(w.b.endpoint);
   w.pass(20);
   EXPECT_EQ(w.a.up, 1);
   EXPECT_EQ(w.b.up, 1);
   EXPECT_EQ(w.a.down + w.b.down, 0);
 }
 
-TEST(Connect, ReadyLost_FirstMessageBringsTheResponderUp) {
+TEST(Cm, ReadyLost_FirstMessageBringsTheResponderUp) {
   World w;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.until_replied();
   w.fabric.drop_datagrams = 1;  // READY
   w.a.poll();
@@ -91,10 +91,10 @@ TEST(Connect, ReadyLost_FirstMessageBringsTheResponderUp) {
   EXPECT_EQ(w.b.log, (Log{"up 1", "recv 65 first"}));
 }
 
-TEST(Connect, ProbeFails_NothingIsReportedAndItIsTriedAgain) {
+TEST(Cm, ProbeFails_NothingIsReportedAndItIsTriedAgain) {
   World w;
   w.fabric.hold = true;  // the zero-byte write hangs
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.pass(3);
   ASSERT_EQ(w.a.endpoint.phase, Phase::kProbing);
   ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->data.number(), IBV_WC_RETRY_EXC_ERR));
@@ -109,10 +109,10 @@ TEST(Connect, ProbeFails_NothingIsReportedAndItIsTriedAgain) {
   EXPECT_EQ(w.a.endpoint.epoch, w.b.endpoint.epoch);
 }
 
-TEST(Connect, ResponderSendsBeforeReady_WaitsAndIsDelivered) {
+TEST(Cm, ResponderSendsBeforeReady_WaitsAndIsDelivered) {
   World w;
   fake_now() += 3'600'000'000'000;  // long after the process began
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.until_replied();
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), engine::Accepted::kParked);
   w.b.poll();
@@ -122,7 +122,7 @@ TEST(Connect, ResponderSendsBeforeReady_WaitsAndIsDelivered) {
   EXPECT_EQ(w.b.down + w.a.down, 0);
 }
 
-TEST(Connect, WithoutFailoverAbove_AClosedRailStaysClosed) {
+TEST(Cm, WithoutFailoverAbove_AClosedRailStaysClosed) {
   World w;
   w.a.port.set_failover(false);
   w.connect();
@@ -132,10 +132,10 @@ TEST(Connect, WithoutFailoverAbove_AClosedRailStaysClosed) {
   EXPECT_FALSE(w.a.endpoint.wanted);
 }
 
-TEST(Connect, QueuePairsCannotBeMade_TriedAgainLater) {
+TEST(Cm, QueuePairsCannotBeMade_TriedAgainLater) {
   World w;
   w.fabric.refuse_create = ENOMEM;
-  engine::connect_want(w.a.endpoint);
+  engine::cm_connect(w.a.endpoint);
   w.pass(5);
   EXPECT_EQ(w.a.up, 0);
   w.fabric.refuse_create = 0;
@@ -144,7 +144,7 @@ TEST(Connect, QueuePairsCannotBeMade_TriedAgainLater) {
   EXPECT_EQ(w.b.endpoint.phase, Phase::kUp);
 }
 
-TEST(Connect, HundredFlaps_EpochsAgreeAndNothingLeaks) {
+TEST(Cm, HundredFlaps_EpochsAgreeAndNothingLeaks) {
   engine::Config config = small_config();
   config.retry_max_ns = 2'000'000;
   World w(config);

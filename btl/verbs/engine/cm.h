@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// connect.h: the connection manager. Fixed roles: the process with the lower name initiates, so two sides can
+// cm.h: the connection manager. Fixed roles: the process with the lower name initiates, so two sides can
 // never open at once.
 //
 //     responder                      initiator
-//        KNOCK(last closed epoch) ---->            only when the responder wants the connection first
+//        SOLICIT(last closed epoch) ---->          only when the responder wants the connection first
 //                 <---- REQ(n, queue pairs)        its own epochs < n are closed before it is sent
 //        fences its epochs < n
 //        REP(n, queue pairs) ---->
@@ -14,7 +14,7 @@
 //     REFUSE(n, object, errno): the sender cannot make its part now (resource.h); in place of a REQ or a REP
 //     PING to the peer's pulse, PONG from there: asked while a handshake gets no answer (life.h)
 //
-// KNOCK and REQ say how much their sender needs the rail (handshakes.h).
+// SOLICIT and REQ say how much their sender needs the rail (handshakes.h).
 //
 // Every packet names both processes and both port nonces, has a number and is summed with the key of the port
 // it goes to: one of another job, of another life of the same process name, of a forger, or sent again by
@@ -25,40 +25,40 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "btl/verbs/engine/packet.h"
+#include "btl/verbs/engine/cm_packet.h"
 #include "btl/verbs/engine/port.h"
 
 namespace bfo::engine {
 
 /// Asks for the connection; the next poll starts it. Under the lock.
-void connect_want(Endpoint& endpoint);
+void cm_connect(Endpoint& endpoint);
 /// Timers of an endpoint that is connecting or closed. Progress function only, as all of the following.
-void connect_step(Endpoint& endpoint, uint64_t now);
+void cm_step(Endpoint& endpoint, uint64_t now);
 /// True when nothing is to be done for a peer whose port was down when it was published: it speaks first when
 /// that port comes up. Not so while no other rail is up, nor for a while after this port came up, because
 /// both may have been down.
-bool connect_rests(const Endpoint& endpoint, uint64_t now);
+bool cm_awaits_peer(const Endpoint& endpoint, uint64_t now);
 /// A datagram came in.
-void connect_packet(Port& port, const char* data, size_t length);
+void cm_receive(Port& port, const char* data, size_t length);
 /// A control thread has made the queue pairs, the responder's connected to the initiator's; or could not make
 /// `missing`, with errno `error`.
-void connect_made(Endpoint& endpoint, Object missing, int error);
+void cm_qps_made(Endpoint& endpoint, Object missing, int error);
 /// Initiator: the queue pairs are connected to the responder's, or are not.
-void connect_bound(Endpoint& endpoint, Object missing, int error);
+void cm_qps_connected(Endpoint& endpoint, Object missing, int error);
 /// The probe before traffic came back.
-void connect_probe_done(Endpoint& endpoint, int status);
+void cm_probe_done(Endpoint& endpoint, int status);
 /// Responder: READY or the first message came. No-op when up already.
-void connect_established(Endpoint& endpoint);
+void cm_established(Endpoint& endpoint);
 /// Says BYE, once, without waiting.
-void connect_bye(Endpoint& endpoint);
+void cm_bye(Endpoint& endpoint);
 /// The peer has left and there is no epoch to drain: the rail is gone, which is told if it never was up.
-void connect_left(Endpoint& endpoint, uint64_t now);
+void cm_peer_left(Endpoint& endpoint, uint64_t now);
 /// Sends a PING to the peer's pulse.
-void connect_ping(Endpoint& endpoint);
+void cm_ping(Endpoint& endpoint);
 /// Drops an attempt that did not come up: nothing was posted on it by anybody above.
-void connect_abandon(Endpoint& endpoint, uint64_t now);
+void cm_drop_attempt(Endpoint& endpoint, uint64_t now);
 /// Gives parked fragments of a rail that never came up back as never sent and reports the rail down and
 /// closed.
-void connect_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now);
+void cm_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now);
 
 }  // namespace bfo::engine

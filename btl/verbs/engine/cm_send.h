@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// mail.h: the datagrams of the connection manager between an endpoint and its peer.
+// cm_send.h: sends the datagrams of the connection manager from an endpoint to its peer.
 #pragma once
 
 #include <cstdint>
 
 #include "btl/verbs/engine/endpoint.h"
-#include "btl/verbs/engine/packet.h"
+#include "btl/verbs/engine/cm_packet.h"
 
 namespace bfo::engine {
 
 // Progress function only.
 
-/// Sends one, without waiting; it may be lost. While the address handle is being made the last one waits for
-/// it.
-void mail_send(Endpoint& endpoint, PacketType type, uint32_t epoch);
+/// Sends a datagram without waiting. The datagram may be lost. While the address handle is being made the
+/// last datagram waits for it.
+void cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch);
 /// A packet will follow soon: asks for the address handle, if there is none.
-void mail_prepare(Endpoint& endpoint);
+void cm_prepare_send(Endpoint& endpoint);
 /// Sends what waits for the address handle, if that is there and the packet still says what is true.
-void mail_flush(Endpoint& endpoint);
+void cm_send_waiting(Endpoint& endpoint);
 /// True when a packet would leave at once.
-bool mail_ready(const Endpoint& endpoint);
+bool cm_can_send(const Endpoint& endpoint);
 /// A packet of the peer came: its address can be worth another try.
-void mail_heard(Endpoint& endpoint, uint64_t now);
+void cm_note_heard(Endpoint& endpoint, uint64_t now);
 /// Tells the peer what this side lacks.
-void mail_refuse(Endpoint& endpoint);
+void cm_refuse(Endpoint& endpoint);
 /// What a QUESTION or ANSWER about a rail carries (verdict.h); see Packet.
 struct TrialMail {
   uint64_t rail;
@@ -37,6 +37,6 @@ struct TrialMail {
 void mail_trial(Endpoint& carrier, PacketType type, const TrialMail& trial);
 /// The peer's address as it says itself now in a handshake packet that was accepted: its LID may have changed
 /// since the modex.
-void mail_learn_address(Endpoint& endpoint, const Packet& packet);
+void cm_learn_address(Endpoint& endpoint, const Packet& packet);
 
 }  // namespace bfo::engine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// packet.h: the datagrams of the connection manager (connect.h), of the pulse (pulse.h) and of trials
+// cm_packet.h: the datagrams of the connection manager (cm.h), of the pulse (pulse.h) and of trials
 // (verdict.h).
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace bfo::engine {
 
 enum class PacketType : uint8_t {
-  kKnock = 1,
+  kSolicit = 1,
   kRequest = 2,
   kReply = 3,
   kReady = 4,
@@ -35,7 +35,7 @@ struct Packet {
   uint64_t target;
   uint64_t source_nonce;
   uint64_t target_nonce;
-  uint32_t epoch;     // KNOCK: the last closed one; PING and PONG: how many are unanswered; QUESTION and
+  uint32_t epoch;     // SOLICIT: the last closed one; PING and PONG: how many are unanswered; QUESTION and
                       // ANSWER: of the rail in question
   uint32_t data_qpn;  // REFUSE: enum Object (resource.h)
   uint32_t data_psn;  // REFUSE: errno
@@ -43,13 +43,13 @@ struct Packet {
   uint32_t probe_psn;
   uint32_t landing_rkey;
   uint64_t landing_address;  // BYE: SENDs of the epoch that the sender of this packet has received
-  uint32_t ud_qpn;
+  uint32_t cm_qpn;
   uint32_t receive_bytes;
   uint16_t lid;
   uint8_t link_layer;
   uint8_t mtu;
   uint8_t max_read;
-  uint8_t flags;  // KNOCK and REQ: Need (handshakes.h); QUESTION and ANSWER: TrialFlag (verdict_rules.h)
+  uint8_t flags;  // SOLICIT and REQ: Need (handshakes.h); QUESTION and ANSWER: TrialFlag (verdict_rules.h)
   uint8_t reserved[2];
   uint8_t gid[16];
   uint64_t rail;      // QUESTION and ANSWER: connection_id() of the rail in question

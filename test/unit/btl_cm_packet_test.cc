@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// btl_packet_test.cc: datagrams of an old epoch, of another process, forged, truncated: none does harm.
-#include "btl/verbs/engine/packet.h"
+// btl_cm_packet_test.cc: datagrams of an old epoch, of another process, forged, truncated: none does harm.
+#include "btl/verbs/engine/cm_packet.h"
 
 #include "test/unit/btl_world.h"
 
@@ -25,7 +25,7 @@ std::string last_request(World& w) {
   return last;
 }
 
-TEST(Connect, StaleRequestOfAnOldEpoch_DoesNotTouchTheNewOne) {
+TEST(Cm, StaleRequestOfAnOldEpoch_DoesNotTouchTheNewOne) {
   World w;
   w.connect();
   const std::string old = last_request(w);
@@ -34,13 +34,13 @@ TEST(Connect, StaleRequestOfAnOldEpoch_DoesNotTouchTheNewOne) {
   w.pass(20);
   ASSERT_EQ(w.b.endpoint.epoch, 2u);
   w.b.log.clear();
-  engine::connect_packet(w.b.port, old.data(), old.size());
+  engine::cm_receive(w.b.port, old.data(), old.size());
   w.pass(20);
   EXPECT_TRUE(w.b.log.empty());
   EXPECT_EQ(w.b.endpoint.phase, Phase::kUp);
 }
 
-TEST(Connect, StaleRequestWhileClosed_MakesNoQueuePairs) {
+TEST(Cm, StaleRequestWhileClosed_MakesNoQueuePairs) {
   World w;
   w.connect();
   const std::string old = last_request(w);
@@ -48,12 +48,12 @@ TEST(Connect, StaleRequestWhileClosed_MakesNoQueuePairs) {
   engine::close_order(w.b.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   for (int i = 0; i < 10; ++i) w.b.poll();
   ASSERT_EQ(w.b.endpoint.phase, Phase::kClosed);
-  engine::connect_packet(w.b.port, old.data(), old.size());
+  engine::cm_receive(w.b.port, old.data(), old.size());
   EXPECT_FALSE(w.b.endpoint.effort->data.exists());
   EXPECT_NE(w.b.endpoint.phase, Phase::kReplied);
 }
 
-TEST(Connect, ByeCoversMessagesButNotAReadBeforeThem) {
+TEST(Cm, ByeCoversMessagesButNotAReadBeforeThem) {
   World w;
   w.connect();
   w.fabric.hold = true;
@@ -78,7 +78,7 @@ class Forged : public testing::TestWithParam<Forgery> {};
 
 TEST_P(Forged, IsDroppedAndCounted) {
   World w;
-  Packet packet = packet_from(w.b, w.a, PacketType::kKnock, 0);
+  Packet packet = packet_from(w.b, w.a, PacketType::kSolicit, 0);
   GetParam().apply(&packet);
   if (GetParam().knows_key) {
     const uint16_t size = packet.size;
@@ -114,13 +114,13 @@ INSTANTIATE_TEST_SUITE_P(
         Forgery{"no number", Drop::kReplayed, true, [](Packet* p) { p->sequence = 0; }},
         Forgery{"implausible epoch", Drop::kStale, true, [](Packet* p) { p->epoch = 0xffffffff; }}));
 
-TEST(Connect, PacketOfAnotherLength_IsDropped) {
+TEST(Cm, PacketOfAnotherLength_IsDropped) {
   World w;
-  const Packet packet = packet_from(w.b, w.a, PacketType::kKnock, 0);
-  char bytes[engine::Ud::kBytes] = {};
+  const Packet packet = packet_from(w.b, w.a, PacketType::kSolicit, 0);
+  char bytes[engine::DatagramQp::kBytes] = {};
   memcpy(bytes, &packet, sizeof packet);
   for (size_t length = 0; length <= sizeof bytes; ++length) {
-    if (length != sizeof packet) engine::connect_packet(w.a.port, bytes, length);
+    if (length != sizeof packet) engine::cm_receive(w.a.port, bytes, length);
   }
   EXPECT_EQ(w.a.port.drops()[static_cast<size_t>(Drop::kShape)], sizeof bytes);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kIdle);

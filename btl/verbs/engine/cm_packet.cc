@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// packet.cc: see packet.h.
-#include "btl/verbs/engine/packet.h"
+// cm_packet.cc: see cm_packet.h.
+#include "btl/verbs/engine/cm_packet.h"
 
 #include <cstring>
 
@@ -33,7 +33,7 @@ bool packet_genuine(const Packet& packet, const SipKey& key) {
 }
 
 bool packet_type_known(const Packet& packet) {
-  return packet.type >= static_cast<uint8_t>(PacketType::kKnock) &&
+  return packet.type >= static_cast<uint8_t>(PacketType::kSolicit) &&
          packet.type <= static_cast<uint8_t>(PacketType::kAnswer);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// ud.cc: see ud.h.
-#include "btl/verbs/engine/ud.h"
+// datagram_qp.cc: see datagram_qp.h.
+#include "btl/verbs/engine/datagram_qp.h"
 
 #include <bit>
 #include <cerrno>
@@ -11,7 +11,7 @@
 
 namespace bfo::engine {
 
-bool Ud::open(const VerbsApi& api, ibv_pd* pd, ibv_cq* cq, Arena& arena, const QpSettings& settings) {
+bool DatagramQp::open(const VerbsApi& api, ibv_pd* pd, ibv_cq* cq, Arena& arena, const QpSettings& settings) {
   api_ = &api;
   settings_ = settings;
   const size_t receive_bytes = size_t{kReceives} * (kBytes + kGrhBytes);
@@ -33,7 +33,7 @@ bool Ud::open(const VerbsApi& api, ibv_pd* pd, ibv_cq* cq, Arena& arena, const Q
   return qp_ != nullptr && to_ready();
 }
 
-bool Ud::to_ready() {
+bool DatagramQp::to_ready() {
   static_assert(kSends == 32, "free_sends_ has one bit per send buffer");
   free_sends_ = ~uint32_t{0};
   ibv_qp_attr attr{};
@@ -61,12 +61,12 @@ bool Ud::to_ready() {
   return true;
 }
 
-void Ud::release(uint32_t index) {
+void DatagramQp::release(uint32_t index) {
   if (suspended_) return;
   ibv_sge sge = {reinterpret_cast<uint64_t>(memory_ + size_t{index} * (kBytes + kGrhBytes)),
                  kBytes + kGrhBytes, lkey_};
   ibv_recv_wr wr{};
-  wr.wr_id = work_id(WorkKind::kUdReceive, index);
+  wr.wr_id = work_id(WorkKind::kDatagramReceive, index);
   wr.sg_list = &sge;
   wr.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
@@ -74,14 +74,15 @@ void Ud::release(uint32_t index) {
   static_cast<void>(ibv_post_recv(qp_, &wr, &bad));
 }
 
-bool Ud::send(ibv_ah* ah, uint32_t qpn, uint32_t qkey, const void* data, uint32_t length, uint32_t* used) {
+bool DatagramQp::send(ibv_ah* ah, uint32_t qpn, uint32_t qkey, const void* data, uint32_t length,
+                      uint32_t* used) {
   if (free_sends_ == 0 || length > kBytes) return false;
   const uint32_t index = static_cast<uint32_t>(std::countr_zero(free_sends_));
   char* buffer = send_memory_ + size_t{index} * kBytes;
   memcpy(buffer, data, length);
   ibv_sge sge = {reinterpret_cast<uint64_t>(buffer), length, lkey_};
   ibv_send_wr wr{};
-  wr.wr_id = work_id(WorkKind::kUdSend, index);
+  wr.wr_id = work_id(WorkKind::kDatagramSend, index);
   wr.sg_list = &sge;
   wr.num_sge = 1;
   wr.opcode = IBV_WR_SEND;
@@ -96,7 +97,7 @@ bool Ud::send(ibv_ah* ah, uint32_t qpn, uint32_t qkey, const void* data, uint32_
   return true;
 }
 
-bool Ud::revive() {
+bool DatagramQp::revive() {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RESET;
   const int rc = api_->modify_qp(qp_, &attr, IBV_QP_STATE);
@@ -107,7 +108,7 @@ bool Ud::revive() {
   return to_ready();
 }
 
-bool Ud::close() {
+bool DatagramQp::close() {
   if (qp_ == nullptr) return true;
   const bool clean = api_->destroy_qp(qp_) == 0;
   qp_ = nullptr;
