@@ -89,7 +89,7 @@ struct Device : ibv_device {
   std::string device_name;
   ibv_context context{};
   std::deque<ibv_async_event> events;
-  Cq* pulse_cq = nullptr;
+  Cq* heartbeat_cq = nullptr;
   Channel* channel = nullptr;
   std::uint16_t lid = 0;
   bool up = true;

@@ -32,7 +32,7 @@ engine::ControlLane& port_lane(engine::Port& port, std::uint32_t i) {
     case 5:
       return port.registrations();
     default:
-      return port.pulse().lane();
+      return port.heartbeat().lane();
   }
 }
 
@@ -225,7 +225,7 @@ bool Process::serve_events() {
   for (const auto& nic : nics_) {
     while (engine::read_event(verbs(), nic->device.context(), environment().now_ns, &nic->device.events())) {
     }
-    more = !nic->port.pulse().serve() || more;
+    more = !nic->port.heartbeat().serve() || more;
   }
   return more;
 }

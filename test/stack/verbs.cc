@@ -153,7 +153,7 @@ ibv_cq* create_event_cq(ibv_context* c, int entries, ibv_comp_channel*) {
   ibv_cq* const cq = create_cq(c, entries);
   if (cq == nullptr) return nullptr;
   static_cast<Cq*>(cq)->has_channel = true;
-  device_of(c).pulse_cq = static_cast<Cq*>(cq);
+  device_of(c).heartbeat_cq = static_cast<Cq*>(cq);
   return cq;
 }
 bool get_cq_event(ibv_comp_channel* channel) {

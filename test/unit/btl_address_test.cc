@@ -49,8 +49,8 @@ struct Slow : World {
       if (a_served) serve(a);
       if (b_served) serve(b);
       for (int k = 0; k < 33; ++k) turn(k == 0 ? step : 0);
-      a.serve_pulse();
-      b.serve_pulse();
+      a.serve_heartbeat();
+      b.serve_heartbeat();
     }
   }
 };

@@ -122,7 +122,7 @@ TEST(Cm, PeerComputesForMinutesOnTheOnlyRail_NothingIsGivenUp) {
   for (int i = 0; i < 2000; ++i) {  // 200 s in which b takes no step
     fake_now() += 100'000'000;
     w.fabric.run();
-    w.b.serve_pulse();
+    w.b.serve_heartbeat();
     for (int k = 0; k < 32; ++k) w.a.poll();
   }
   EXPECT_EQ(w.a.down, 0);

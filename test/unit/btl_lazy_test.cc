@@ -142,8 +142,8 @@ class LazyPair : public testing::TestWithParam<uint64_t> {
       a.poll();
       b.poll();
     }
-    a.serve_pulse();
-    b.serve_pulse();
+    a.serve_heartbeat();
+    b.serve_heartbeat();
     talk->poll();
     fabric.run();
   }

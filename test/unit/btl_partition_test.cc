@@ -47,8 +47,8 @@ struct Partition {
   void pass(uint64_t ms, bool b_runs = true) {
     for (uint64_t i = 0; i < ms * 10; ++i) {
       fake_now() += 100'000;
-      a.serve_pulse();
-      b.serve_pulse();
+      a.serve_heartbeat();
+      b.serve_heartbeat();
       for (int k = 0; k < 32; ++k) {
         fabric.run();
         a.poll();
@@ -71,7 +71,7 @@ TEST(Partition, KeyIsLookedUp_WhereverItStands) {
   Partition w({0xffff, 0x8005, kKey});
   EXPECT_EQ(w.index_of(w.a), 2);
   EXPECT_EQ(w.fabric.find(w.a.port.cm_qp().number())->attr.pkey_index, 2);
-  EXPECT_EQ(w.fabric.find(w.a.port.pulse().number())->attr.pkey_index, 2);
+  EXPECT_EQ(w.fabric.find(w.a.port.heartbeat().number())->attr.pkey_index, 2);
 }
 
 TEST(Partition, KeyMovesInTheTable_RailsComeBackWithTheNewIndex) {
@@ -88,12 +88,12 @@ TEST(Partition, KeyMovesInTheTable_RailsComeBackWithTheNewIndex) {
   EXPECT_EQ(w.index_of(w.b), 1);
 }
 
-TEST(Partition, KeyMovesInTheTable_ThePulseAnswersAllTheSame) {
+TEST(Partition, KeyMovesInTheTable_TheHeartbeatAnswersAllTheSame) {
   Partition w;
   w.change_table(w.b, {0xffff, 0x8005, kKey});
   w.pass(700);
   ASSERT_EQ(w.a.endpoint.phase, Phase::kUp);
-  EXPECT_EQ(w.fabric.find(w.b.port.pulse().number())->attr.pkey_index, 2);
+  EXPECT_EQ(w.fabric.find(w.b.port.heartbeat().number())->attr.pkey_index, 2);
   engine::close_order(w.a.endpoint, w.a.endpoint.epoch, BFO_CAUSE_FENCE, 0, 0);
   w.a.log.clear();
   w.pass(700, false);  // b computes
@@ -147,7 +147,7 @@ TEST(Partition, AddressMovesInTheGidTable_RailsAndHandlesFollow) {
   w.pass(700);
   EXPECT_EQ(w.a.down, 1) << "its queue pairs name an entry that is somebody else's now";
   ASSERT_EQ(w.a.endpoint.phase, Phase::kUp);
-  // The pulse, too, answers from the new entry.
+  // The heartbeat, too, answers from the new entry.
   w.fabric.last_ah = ibv_ah_attr{};
   engine::close_order(w.a.endpoint, w.a.endpoint.epoch, BFO_CAUSE_FENCE, 0, 0);
   w.pass(300, false);

@@ -217,22 +217,22 @@ TEST(EventThread, EventsOfTwoDevices_ReachTheirOwnBoxesAndStopReturns) {
   EXPECT_EQ(note.type, IBV_EVENT_PORT_ACTIVE);
 }
 
-TEST(EventThread, Pulse_IsServedUntilForgotten) {
+TEST(EventThread, Heartbeat_IsServedUntilForgotten) {
   FakeFabric fabric;
   Process p;
   p.open(fabric, "dev", 1, small_config());
-  engine::Pulse& pulse = p.port.pulse();
+  engine::Heartbeat& heartbeat = p.port.heartbeat();
   engine::EventThread thread;
   // What waits is put there before the thread may look: the fake's queues are not made for two threads.
-  fabric.deliver_raw(*fabric.find(pulse.number()), "nonsense", 8);
+  fabric.deliver_raw(*fabric.find(heartbeat.number()), "nonsense", 8);
   ASSERT_TRUE(thread.start(fake_verbs(), fake_environment().now_ns));
-  ASSERT_TRUE(thread.serve(pulse));
-  while (pulse.dropped() == 0) std::this_thread::yield();
-  thread.forget(pulse);
-  fabric.deliver_raw(*fabric.find(pulse.number()), "nonsense", 8);
+  ASSERT_TRUE(thread.serve(heartbeat));
+  while (heartbeat.dropped() == 0) std::this_thread::yield();
+  thread.forget(heartbeat);
+  fabric.deliver_raw(*fabric.find(heartbeat.number()), "nonsense", 8);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(pulse.dropped(), 1u);
-  thread.forget(pulse);
+  EXPECT_EQ(heartbeat.dropped(), 1u);
+  thread.forget(heartbeat);
   thread.stop();
   p.port.close();
 }
@@ -291,7 +291,7 @@ TEST(Qkey, EachPort_HasItsOwnOneWithoutTheTopBit) {
     p.open(fabric, "dev", 1, small_config());
     const uint32_t qkey = p.port.address().qkey;
     EXPECT_EQ(fabric.find(p.port.cm_qp().number())->attr.qkey, qkey);
-    EXPECT_EQ(fabric.find(p.port.pulse().number())->attr.qkey, qkey);
+    EXPECT_EQ(fabric.find(p.port.heartbeat().number())->attr.qkey, qkey);
     EXPECT_EQ(qkey & 0x80000000, 0u);
     EXPECT_NE(qkey, 0u);
     seen.insert(qkey);
@@ -304,9 +304,9 @@ TEST(Qkey, PeersNameEachOthersOne_AlsoTheAnswerToAPing) {
   World w;
   w.b.alive = true;
   engine::cm_connect(w.a.endpoint);
-  for (int i = 0; i < 4000; ++i) {  // b computes: only its pulse answers
+  for (int i = 0; i < 4000; ++i) {  // b computes: only its heartbeat answers
     fake_now() += 100'000;
-    w.b.serve_pulse();
+    w.b.serve_heartbeat();
     w.fabric.run();
     for (int k = 0; k < 32; ++k) w.a.poll();
   }

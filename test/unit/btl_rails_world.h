@@ -199,11 +199,11 @@ struct Node {
       rail.port.poll();
     }
   }
-  void serve_pulses() {
+  void serve_heartbeats() {
     for (NodeRail& rail : rails) {
       if (!rail.open) continue;
-      pollfd fd = {rail.port.pulse().fd(), POLLIN, 0};
-      if (fd.fd >= 0 && ::poll(&fd, 1, 0) == 1) rail.port.pulse().serve();
+      pollfd fd = {rail.port.heartbeat().fd(), POLLIN, 0};
+      if (fd.fd >= 0 && ::poll(&fd, 1, 0) == 1) rail.port.heartbeat().serve();
     }
   }
 
@@ -261,8 +261,8 @@ struct RailsWorld {
 
   void step(uint64_t ns) {
     fake_now() += ns;
-    left.serve_pulses();
-    right.serve_pulses();
+    left.serve_heartbeats();
+    right.serve_heartbeats();
     for (int k = 0; k < 34; ++k) {
       fabric.run();
       left.poll();

@@ -23,8 +23,8 @@ struct Wires : World {
   void live(uint64_t ms) {
     for (uint64_t i = 0; i < ms; ++i) {
       fake_now() += 1'000'000;
-      a.serve_pulse();
-      b.serve_pulse();
+      a.serve_heartbeat();
+      b.serve_heartbeat();
       for (int k = 0; k < 33; ++k) {
         fabric.run();
         a.poll();
@@ -57,7 +57,7 @@ TEST(Renew, NeighbourHasAnotherMacAddress_TheConnectionComesBack) {
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(w.b.endpoint.phase, Phase::kUp);
   EXPECT_GT(w.a.endpoint.epoch, before);
-  EXPECT_EQ(w.fabric.handles.size(), 6u) << "of each side one in use, one retired, one of its pulse";
+  EXPECT_EQ(w.fabric.handles.size(), 6u) << "of each side one in use, one retired, one of its heartbeat";
 }
 
 TEST(Renew, OwnPortComesUp_HandlesAreMadeAnewAtOnce) {
@@ -130,16 +130,16 @@ TEST(Renew, NeighbourCannotBeResolvedNow_TheOldHandleStays) {
   EXPECT_EQ(w.fabric.handles.size(), 2u);
 }
 
-TEST(Renew, PeerThatComputes_IsHeardByItsPulse) {
+TEST(Renew, PeerThatComputes_IsHeardByItsHeartbeat) {
   Wires w;
   w.connect();
   w.lose_connection();
   const int before = w.fabric.ah_calls;
-  for (int i = 0; i < 30'000; ++i) {  // b computes for a minute: its pulse alone answers
+  for (int i = 0; i < 30'000; ++i) {  // b computes for a minute: its heartbeat alone answers
     fake_now() += 2'000'000;
     w.fabric.run();
     for (int k = 0; k < 32; ++k) w.a.poll();
-    w.b.serve_pulse();
+    w.b.serve_heartbeat();
   }
   const auto pongs =
       std::count_if(w.fabric.packets.begin(), w.fabric.packets.end(), [](const std::string& p) {
@@ -148,7 +148,7 @@ TEST(Renew, PeerThatComputes_IsHeardByItsPulse) {
                packet.type == static_cast<uint8_t>(engine::PacketType::kPong);
       });
   EXPECT_GT(pongs, 3);
-  EXPECT_LE(w.fabric.ah_calls - before, 13) << "the pulse keeps its handle";
+  EXPECT_LE(w.fabric.ah_calls - before, 13) << "the heartbeat keeps its handle";
 }
 
 TEST(Renew, Infiniband_KeepsItsHandles) {

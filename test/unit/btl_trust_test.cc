@@ -218,61 +218,61 @@ TEST(Trust, PeerAddedAnew_IsStillBelieved) {
   w.connect();
 }
 
-// ---- the pulse
+// ---- the heartbeat
 
-/// Hands a datagram to b's pulse. The number of datagrams it sends back.
-size_t pulse_sends(World& w, const Packet& packet) {
+/// Hands a datagram to b's heartbeat. The number of datagrams it sends back.
+size_t heartbeat_sends(World& w, const Packet& packet) {
   const size_t before = w.fabric.packets.size();
-  w.fabric.deliver_raw(*w.fabric.find(w.b.port.pulse().number()), &packet, sizeof packet);
-  w.b.serve_pulse();
+  w.fabric.deliver_raw(*w.fabric.find(w.b.port.heartbeat().number()), &packet, sizeof packet);
+  w.b.serve_heartbeat();
   return w.fabric.packets.size() - before;
 }
 
-TEST(PulseTrust, ForgedAndReplayedPings_AreNotAnswered) {
+TEST(HeartbeatTrust, ForgedAndReplayedPings_AreNotAnswered) {
   World w;
   const Packet sound = packet_from(w.a, w.b, PacketType::kPing, 1);
   Packet forged = sound;
   forged.lid = 77;
   engine::packet_seal(&forged, SipKey{});
   const int handles = w.fabric.ah_calls;
-  EXPECT_EQ(pulse_sends(w, forged), 0u);
-  EXPECT_EQ(w.b.port.pulse().dropped(Drop::kSum), 1u);
+  EXPECT_EQ(heartbeat_sends(w, forged), 0u);
+  EXPECT_EQ(w.b.port.heartbeat().dropped(Drop::kSum), 1u);
   EXPECT_EQ(w.fabric.ah_calls, handles) << "no verb for a stranger";
-  EXPECT_EQ(pulse_sends(w, sound), 1u);
-  EXPECT_EQ(pulse_sends(w, sound), 0u);
-  EXPECT_EQ(w.b.port.pulse().dropped(Drop::kReplayed), 1u);
+  EXPECT_EQ(heartbeat_sends(w, sound), 1u);
+  EXPECT_EQ(heartbeat_sends(w, sound), 0u);
+  EXPECT_EQ(w.b.port.heartbeat().dropped(Drop::kReplayed), 1u);
   w.b.port.remove(w.b.endpoint);
-  EXPECT_EQ(pulse_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1)), 0u);
-  EXPECT_EQ(w.b.port.pulse().dropped(Drop::kStranger), 1u);
+  EXPECT_EQ(heartbeat_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1)), 0u);
+  EXPECT_EQ(w.b.port.heartbeat().dropped(Drop::kStranger), 1u);
 }
 
-TEST(PulseTrust, OnePeerHasOneHandle) {
+TEST(HeartbeatTrust, OnePeerHasOneHandle) {
   World w;
   const int before = w.fabric.ah_calls;
   for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(pulse_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1)), 1u);
-    for (int k = 0; k < 3; ++k) w.b.serve_pulse();
+    EXPECT_EQ(heartbeat_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1)), 1u);
+    for (int k = 0; k < 3; ++k) w.b.serve_heartbeat();
   }
   EXPECT_EQ(w.fabric.ah_calls, before + 1);
   const size_t kept = w.fabric.handles.size();
   for (uint16_t lid = 50; lid < 60; ++lid) {  // it moves
-    EXPECT_EQ(pulse_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1, [&](Packet& p) { p.lid = lid; })),
-              1u);
+    EXPECT_EQ(
+        heartbeat_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1, [&](Packet& p) { p.lid = lid; })), 1u);
     w.fabric.run();
-    for (int k = 0; k < 3; ++k) w.b.serve_pulse();
+    for (int k = 0; k < 3; ++k) w.b.serve_heartbeat();
   }
   EXPECT_LE(w.fabric.handles.size(), kept + 2) << "what is replaced is destroyed";
 }
 
-TEST(PulseTrust, PeerWithoutAHandle_IsTriedAgainAfterAWhileOnly) {
+TEST(HeartbeatTrust, PeerWithoutAHandle_IsTriedAgainAfterAWhileOnly) {
   World w;
   w.fabric.refuse_ah = EHOSTUNREACH;
   const int before = w.fabric.ah_calls;
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(pulse_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1)), 0u);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(heartbeat_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1)), 0u);
   EXPECT_EQ(w.fabric.ah_calls, before + 1);
   w.fabric.refuse_ah = 0;
-  fake_now() += engine::Pulse::kRetryNs;
-  EXPECT_EQ(pulse_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1)), 1u);
+  fake_now() += engine::Heartbeat::kRetryNs;
+  EXPECT_EQ(heartbeat_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1)), 1u);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ struct Slow : World {
         turn(*p);
         serve_others(*p);
         if (served) serve_upkeep(*p);
-        p->serve_pulse();
+        p->serve_heartbeat();
       }
     }
   }

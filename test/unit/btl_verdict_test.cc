@@ -44,7 +44,7 @@ struct TwoRails {
     d.port.close();
   }
   void turn() {
-    for (Process* p : {&w.a, &w.b, &c, &d}) p->serve_pulse();
+    for (Process* p : {&w.a, &w.b, &c, &d}) p->serve_heartbeat();
     w.fabric.run();
     if (a_runs) w.a.poll();
     if (a_runs) c.poll();
@@ -333,7 +333,7 @@ TEST(Verdict, LostDatagrams_AreAskedAgain) {
 // ---- how long is silence?
 
 /// A rail whose completions come late again and again is known to be slow.
-TEST(Clock, RailThatIsSlowAgainAndAgain_IsNotSuspectedEachTime) {
+TEST(Watchdog, RailThatIsSlowAgainAndAgain_IsNotSuspectedEachTime) {
   TwoRails r;
   for (int i = 0; i < 20; ++i) {
     r.hold(r.w.a, r.w.b);
@@ -351,7 +351,7 @@ TEST(Clock, RailThatIsSlowAgainAndAgain_IsNotSuspectedEachTime) {
 }
 
 /// A process that gets the processor in slices far apart.
-TEST(Clock, ProcessThatIsKeptWaiting_IsMorePatient) {
+TEST(Watchdog, ProcessThatIsKeptWaiting_IsMorePatient) {
   TwoRails r;
   const auto share = [&](int slices) {
     for (int i = 0; i < slices; ++i) {

@@ -144,9 +144,9 @@ struct Process {
   }
 
   /// A turn of the event thread, if there is anything to do for it.
-  void serve_pulse() {
-    pollfd fd = {port.pulse().fd(), POLLIN, 0};
-    if (alive && ::poll(&fd, 1, 0) == 1) port.pulse().serve();
+  void serve_heartbeat() {
+    pollfd fd = {port.heartbeat().fd(), POLLIN, 0};
+    if (alive && ::poll(&fd, 1, 0) == 1) port.heartbeat().serve();
   }
 
   void meet(Process& peer, uint64_t peer_name) {
@@ -216,8 +216,8 @@ struct World {
   void pass(uint64_t ms) {
     for (uint64_t i = 0; i < ms * 10; ++i) {
       fake_now() += 100'000;
-      a.serve_pulse();
-      b.serve_pulse();
+      a.serve_heartbeat();
+      b.serve_heartbeat();
       for (int k = 0; k < 32; ++k) {
         fabric.run();
         a.poll();

@@ -103,7 +103,7 @@ class PacketTarget {
     std::memcpy(bytes, &packet, sizeof packet);
   }
 
-  /// The connection manager's and the pulse's, as anybody on the fabric can send to both.
+  /// The connection manager's and the heartbeat's, as anybody on the fabric can send to both.
   void to_every_queue(Process& to, const char* bytes, std::size_t length) {
     for (std::size_t i = 0; i < world_.fabric.qps.size(); ++i) {
       FakeQp& qp = *world_.fabric.qps[i];
@@ -114,8 +114,8 @@ class PacketTarget {
 
   void turn() {
     fake_now() += 200'000;
-    world_.a.serve_pulse();
-    world_.b.serve_pulse();
+    world_.a.serve_heartbeat();
+    world_.b.serve_heartbeat();
     for (int i = 0; i < 4; ++i) {
       world_.fabric.run();
       world_.a.poll();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// fuzz_packet_main.cc: libFuzzer target for the datagrams of btl/verbs: connection manager and pulse; built
-// and run by test/build/fuzz_soak. Input: one byte for the state of the connection, then records
+// fuzz_packet_main.cc: libFuzzer target for the datagrams of btl/verbs: connection manager and heartbeat;
+// built and run by test/build/fuzz_soak. Input: one byte for the state of the connection, then records
 // (fuzz_packet.h).
 #include <cstdlib>
 

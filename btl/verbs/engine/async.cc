@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "btl/verbs/engine/pulse.h"
+#include "btl/verbs/engine/heartbeat.h"
 
 namespace bfo::engine {
 namespace {
@@ -133,20 +133,20 @@ void* EventThread::run(void* self) {
   return nullptr;
 }
 
-bool EventThread::serve(Pulse& pulse) {
-  pthread_mutex_lock(&pulses_lock_);
-  Pulse** const room = std::find(pulses_.begin(), pulses_.end(), nullptr);
-  const bool taken = room != pulses_.end();
-  if (taken) *room = &pulse;
-  pthread_mutex_unlock(&pulses_lock_);
+bool EventThread::serve(Heartbeat& heartbeat) {
+  pthread_mutex_lock(&heartbeats_lock_);
+  Heartbeat** const room = std::find(heartbeats_.begin(), heartbeats_.end(), nullptr);
+  const bool taken = room != heartbeats_.end();
+  if (taken) *room = &heartbeat;
+  pthread_mutex_unlock(&heartbeats_lock_);
   if (taken && wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
   return taken;
 }
 
-void EventThread::forget(Pulse& pulse) {
-  pthread_mutex_lock(&pulses_lock_);
-  std::replace(pulses_.begin(), pulses_.end(), &pulse, static_cast<Pulse*>(nullptr));
-  pthread_mutex_unlock(&pulses_lock_);
+void EventThread::forget(Heartbeat& heartbeat) {
+  pthread_mutex_lock(&heartbeats_lock_);
+  std::replace(heartbeats_.begin(), heartbeats_.end(), &heartbeat, static_cast<Heartbeat*>(nullptr));
+  pthread_mutex_unlock(&heartbeats_lock_);
   // The thread may still wait for the descriptor: it must not see one that is reused for something else.
   if (wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
 }
@@ -164,28 +164,28 @@ bool EventThread::read_devices(const pollfd* fds, size_t count) {
 }
 
 /// All of them: one that has nothing to do costs a failed read.
-void EventThread::serve_pulses() {
+void EventThread::serve_heartbeats() {
   more_ = false;
-  pthread_mutex_lock(&pulses_lock_);
-  for (Pulse* pulse : pulses_) {
-    if (pulse != nullptr && !pulse->serve()) more_ = true;
+  pthread_mutex_lock(&heartbeats_lock_);
+  for (Heartbeat* heartbeat : heartbeats_) {
+    if (heartbeat != nullptr && !heartbeat->serve()) more_ = true;
   }
-  pthread_mutex_unlock(&pulses_lock_);
+  pthread_mutex_unlock(&heartbeats_lock_);
 }
 
 void EventThread::loop() {
   constexpr int kPauseMs = 10;
   while (!stopping_) {
-    std::array<pollfd, 1 + kMaxDevices + kMaxPulses> fds;
+    std::array<pollfd, 1 + kMaxDevices + kMaxHeartbeats> fds;
     const size_t count = count_.load();
     size_t used = 0;
     fds[used++] = {wake_fd_, POLLIN, 0};
     for (size_t i = 0; i < count; ++i) fds[used++] = {devices_[i].context->async_fd, POLLIN, 0};
-    pthread_mutex_lock(&pulses_lock_);
-    for (const Pulse* pulse : pulses_) {
-      if (pulse != nullptr) fds[used++] = {pulse->fd(), POLLIN, 0};
+    pthread_mutex_lock(&heartbeats_lock_);
+    for (const Heartbeat* heartbeat : heartbeats_) {
+      if (heartbeat != nullptr) fds[used++] = {heartbeat->fd(), POLLIN, 0};
     }
-    pthread_mutex_unlock(&pulses_lock_);
+    pthread_mutex_unlock(&heartbeats_lock_);
     if (poll(fds.data(), used, more_ ? kPauseMs : -1) < 0) continue;
     eventfd_t ignored;
     if ((fds[0].revents & POLLIN) != 0) eventfd_read(wake_fd_, &ignored);
@@ -196,7 +196,7 @@ void EventThread::loop() {
     if (stopping_) return;
     // Something that is ready all the time, or only reports an error, would make this loop spin.
     if (hung_up || more_) usleep(kPauseMs * 1000);
-    serve_pulses();
+    serve_heartbeats();
   }
 }
 
@@ -210,7 +210,7 @@ void EventThread::stop() {
   if (wake_fd_ >= 0) close(wake_fd_);
   wake_fd_ = -1;
   count_ = 0;
-  pulses_.fill(nullptr);
+  heartbeats_.fill(nullptr);
 }
 
 }  // namespace bfo::engine

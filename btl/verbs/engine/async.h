@@ -2,8 +2,8 @@
 //
 // async.h: asynchronous events. One thread reads every device's event descriptor, copies what matters,
 // acknowledges, and raises a flag; the progress function takes the notes and acts. Besides that it serves the
-// ports' pulses (pulse.h), which answer for a process that is not inside MPI. It sleeps in poll(2) otherwise,
-// touches no other queue pair, calls nobody back, and holds no lock the data path uses.
+// ports' heartbeats (heartbeat.h), which answer for a process that is not inside MPI. It sleeps in poll(2)
+// otherwise, touches no other queue pair, calls nobody back, and holds no lock the data path uses.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace bfo::engine {
 
-class Pulse;
+class Heartbeat;
 
 /// What the progress function does about an event.
 enum class EventReaction : uint8_t {
@@ -108,24 +108,24 @@ class EventBox {
 /// descriptor must be non-blocking.
 bool read_event(const VerbsApi& api, ibv_context* context, uint64_t (*now_ns)(), EventBox* box);
 
-/// The event thread: poll(2) over the descriptors of all open devices and pulses. All signals are blocked in
-/// it.
+/// The event thread: poll(2) over the descriptors of all open devices and heartbeats. All signals are blocked
+/// in it.
 class EventThread {
  public:
   /// Starts the thread. False with errno when that is impossible.
   bool start(const VerbsApi& api, uint64_t (*now_ns)());
   /// Adds a device before or after start(). Its descriptor becomes non-blocking. At most kMaxDevices.
   bool add(ibv_context* context, EventBox* box);
-  /// Serves `pulse` from now on. At most kMaxPulses; false beyond that.
-  bool serve(Pulse& pulse);
-  /// When it returns, the thread does not touch `pulse` any more. No-op for one that is not served.
-  void forget(Pulse& pulse);
-  /// Stops and joins; afterwards no event is read, no box is written and no pulse is served. Idempotent.
+  /// Serves `heartbeat` from now on. At most kMaxHeartbeats; false beyond that.
+  bool serve(Heartbeat& heartbeat);
+  /// When it returns, the thread does not touch `heartbeat` any more. No-op for one that is not served.
+  void forget(Heartbeat& heartbeat);
+  /// Stops and joins; afterwards no event is read, no box is written and no heartbeat is served. Idempotent.
   void stop();
 
  private:
   static constexpr size_t kMaxDevices = 64;
-  static constexpr size_t kMaxPulses = 64;
+  static constexpr size_t kMaxHeartbeats = 64;
   struct Watched {
     ibv_context* context;
     EventBox* box;
@@ -133,16 +133,16 @@ class EventThread {
   static void* run(void* self);
   void loop();
   bool read_devices(const pollfd* fds, size_t count);
-  void serve_pulses();
+  void serve_heartbeats();
 
   const VerbsApi* api_ = nullptr;
   uint64_t (*now_ns_)() = nullptr;
   std::array<Watched, kMaxDevices> devices_{};
   std::atomic<size_t> count_{0};
   // The thread holds the lock while it serves, forget() while it removes: never on the data path.
-  pthread_mutex_t pulses_lock_ = PTHREAD_MUTEX_INITIALIZER;
-  std::array<Pulse*, kMaxPulses> pulses_{};
-  bool more_ = false;  // a pulse wants to be served again after a pause; the thread's own
+  pthread_mutex_t heartbeats_lock_ = PTHREAD_MUTEX_INITIALIZER;
+  std::array<Heartbeat*, kMaxHeartbeats> heartbeats_{};
+  bool more_ = false;  // a heartbeat wants to be served again after a pause; the thread's own
   int wake_fd_ = -1;
   pthread_t thread_{};
   bool running_ = false;

@@ -4,7 +4,7 @@
 // back, endpoints have a turn.
 #include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
-#include "btl/verbs/engine/life.h"
+#include "btl/verbs/engine/liveness.h"
 #include "btl/verbs/engine/cm_send.h"
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/patience.h"
@@ -137,7 +137,7 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
       } else if (endpoint.wanted || !endpoint.parked.empty()) {
         attend_unconnected(endpoint, now);
       } else {
-        life_unknown(endpoint);
+        liveness_unknown(endpoint);
       }
       break;
     case Phase::kGone:

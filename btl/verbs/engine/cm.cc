@@ -12,7 +12,7 @@
 #include "common/clock.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/handshakes.h"
-#include "btl/verbs/engine/life.h"
+#include "btl/verbs/engine/liveness.h"
 #include "btl/verbs/engine/cm_send.h"
 #include "btl/verbs/engine/patience.h"
 #include "btl/verbs/engine/qp_command.h"
@@ -114,7 +114,7 @@ void start(Endpoint& endpoint, uint64_t now) {
   endpoint.hurry = false;
   if (!endpoint.initiator) {
     set_phase(endpoint, Phase::kSoliciting, now);
-    life_begin(endpoint, now);
+    liveness_begin(endpoint, now);
     endpoint.effort->attempts = 0;
     cm_send(endpoint, PacketType::kSolicit, endpoint.epoch);
     handshake_pause(endpoint, endpoint.effort->attempts++, now);
@@ -135,7 +135,7 @@ bool goes_on(Endpoint& endpoint, Object missing, int error, uint64_t now) {
 }
 
 void go_up(Endpoint& endpoint, uint64_t now) {
-  life_unknown(endpoint);
+  liveness_unknown(endpoint);
   {
     const Guard guard(endpoint.port->lock());
     if (!ring_open(endpoint)) {
@@ -281,7 +281,7 @@ void cm_receive(Port& port, const char* data, size_t length) {
   const uint64_t now = port.env().now_ns();
   if (packet.type == static_cast<uint8_t>(PacketType::kPong)) {
     cm_note_heard(*endpoint, now);
-    return life_answered(*endpoint, now);
+    return liveness_answered(*endpoint, now);
   }
   if (packet.type == static_cast<uint8_t>(PacketType::kRefuse)) {
     if (!is_up(endpoint->phase)) resource_refused(*endpoint, packet, now);
@@ -291,7 +291,7 @@ void cm_receive(Port& port, const char* data, size_t length) {
     return verdict_packet(*endpoint, packet, now);
   cm_note_heard(*endpoint, now);
   endpoint->peer_late = false;
-  life_heard(*endpoint, now);
+  liveness_heard(*endpoint, now);
   if (packet.type == static_cast<uint8_t>(PacketType::kSolicit) ||
       packet.type == static_cast<uint8_t>(PacketType::kRequest)) {
     need_heard(*endpoint, packet.flags, now);
@@ -303,7 +303,7 @@ void cm_qps_made(Endpoint& endpoint, Object missing, int error) {
   const uint64_t now = endpoint.port->env().now_ns();
   if (!goes_on(endpoint, missing, error, now)) return;
   set_phase(endpoint, endpoint.initiator ? Phase::kRequesting : Phase::kReplied, now);
-  life_begin(endpoint, now);
+  liveness_begin(endpoint, now);
   cm_send(endpoint, endpoint.initiator ? PacketType::kRequest : PacketType::kReply, endpoint.epoch);
   handshake_pause(endpoint, endpoint.effort->attempts++, now);
 }
@@ -370,7 +370,7 @@ void cm_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_
 }
 
 void cm_peer_left(Endpoint& endpoint, uint64_t now) {
-  life_unknown(endpoint);
+  liveness_unknown(endpoint);
   set_phase(endpoint, Phase::kGone, now);
   if (endpoint.ever_up || endpoint.told_lost) return return_parked(endpoint);
   cm_failed(endpoint, BFO_CAUSE_SHUTDOWN, 0, now);
@@ -387,9 +387,9 @@ bool cm_awaits_peer(const Endpoint& endpoint, uint64_t now) {
 void cm_step(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   if (first_connection_ends(endpoint, now)) return;
-  if (port.state() != PortState::kActive) return life_unknown(endpoint);
+  if (port.state() != PortState::kActive) return liveness_unknown(endpoint);
   handshake_wake(endpoint, now);
-  life_step(endpoint, now);
+  liveness_step(endpoint, now);
   switch (endpoint.phase) {
     case Phase::kIdle:
       if (endpoint.wanted) start(endpoint, now);

@@ -12,7 +12,7 @@
 //                 <---- RTU(n)                     or the first message
 //     BYE(n): the sender is going away in order; nobody reconnects to it
 //     REFUSE(n, object, errno): the sender cannot make its part now (resource.h); in place of a REQ or a REP
-//     PING to the peer's pulse, PONG from there: asked while a handshake gets no answer (life.h)
+//     PING to the peer's heartbeat, PONG from there: asked while a handshake gets no answer (liveness.h)
 //
 // SOLICIT and REQ say how much their sender needs the rail (handshakes.h).
 //
@@ -53,7 +53,7 @@ void cm_established(Endpoint& endpoint);
 void cm_bye(Endpoint& endpoint);
 /// The peer has left and there is no epoch to drain: the rail is gone, which is told if it never was up.
 void cm_peer_left(Endpoint& endpoint, uint64_t now);
-/// Sends a PING to the peer's pulse.
+/// Sends a PING to the peer's heartbeat.
 void cm_ping(Endpoint& endpoint);
 /// Drops an attempt that did not come up: nothing was posted on it by anybody above.
 void cm_drop_attempt(Endpoint& endpoint, uint64_t now);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// cm_packet.h: the datagrams of the connection manager (cm.h), of the pulse (pulse.h) and of trials
+// cm_packet.h: the datagrams of the connection manager (cm.h), of the heartbeat (heartbeat.h) and of trials
 // (verdict.h).
 #pragma once
 

@@ -77,7 +77,7 @@ void cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   }
   Packet packet = make_packet(endpoint, type, epoch);
   packet_seal(&packet, endpoint.peer_key);
-  const uint32_t to = ping ? endpoint.peer.pulse_qpn : endpoint.peer.cm_qpn;
+  const uint32_t to = ping ? endpoint.peer.heartbeat_qpn : endpoint.peer.cm_qpn;
   static_cast<void>(port.cm_qp().send(handle, to, endpoint.peer.qkey, &packet, sizeof packet));
 }
 
@@ -123,7 +123,7 @@ void cm_learn_address(Endpoint& endpoint, const Packet& packet) {
   now.link_layer = packet.link_layer;
   now.mtu = packet.mtu;
   now.cm_qpn = packet.cm_qpn;
-  now.pulse_qpn = endpoint.peer.pulse_qpn;
+  now.heartbeat_qpn = endpoint.peer.heartbeat_qpn;
   now.qkey = endpoint.peer.qkey;
   memcpy(now.gid.raw, packet.gid, sizeof packet.gid);
   const PortAddress& old = endpoint.peer;

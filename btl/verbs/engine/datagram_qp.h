@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // datagram_qp.h: a datagram queue pair: one of each port carries the connection manager, another one the
-// heartbeat (pulse.h). Datagrams may be lost, doubled or forged.
+// heartbeat (heartbeat.h). Datagrams may be lost, doubled or forged.
 #pragma once
 
 #include <cstdint>

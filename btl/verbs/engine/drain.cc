@@ -12,7 +12,7 @@
 #include "common/check.h"
 #include "btl/verbs/engine/cause.h"
 #include "btl/verbs/engine/cm.h"
-#include "btl/verbs/engine/life.h"
+#include "btl/verbs/engine/liveness.h"
 #include "btl/verbs/engine/qp_command.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
@@ -181,7 +181,7 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
     endpoint.usable = false;
     endpoint.effort->phase_since_ns = now;
   }
-  life_unknown(endpoint);
+  liveness_unknown(endpoint);
   // The last-receive event may be here already.
   endpoint.marker_posted = endpoint.marker_done = endpoint.swept = endpoint.handed_back = false;
   endpoint.destroyed = endpoint.fenced = false;

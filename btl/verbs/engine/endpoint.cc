@@ -10,7 +10,7 @@
 #include <cstdio>
 
 #include "common/clock.h"
-#include "btl/verbs/engine/life.h"
+#include "btl/verbs/engine/liveness.h"
 #include "btl/verbs/engine/port.h"
 
 namespace bfo::engine {
@@ -123,14 +123,14 @@ Evidence evidence(const Endpoint& endpoint) {
   if (port.partition_lost()) return {"its partition key is not in the port's table", tried};
   if (port.state() != PortState::kActive) return {"its port is not active", tried};
   if (endpoint.peer_late) return {"the peer's port was not active when that process started", tried};
-  if (endpoint.effort->life == Life::kSilent) return {"no sign of life from the peer over it", tried};
+  if (endpoint.effort->liveness == Liveness::kSilent) return {"no sign of life from the peer over it", tried};
   const char* const no_path = "the peer answers, but the path to it does not work";
   if (endpoint.effort->failed_attempts > 1)
     return {no_path, ms_since(endpoint, endpoint.effort->failed_since_ns)};
   if (endpoint.epoch >= kEpochs) return {no_path, tried};
   // A PING is answered whatever the process does. The last one may be on its way.
   const uint64_t unanswered = endpoint.effort->unanswered < 2 ? 0 : endpoint.effort->unanswered - 1;
-  return {"the peer does not answer over it", unanswered * life_pause_ns(port) / 1'000'000};
+  return {"the peer does not answer over it", unanswered * liveness_pause_ns(port) / 1'000'000};
 }
 
 }  // namespace
@@ -138,7 +138,7 @@ Evidence evidence(const Endpoint& endpoint) {
 uint32_t never_up(const Endpoint& endpoint, char* why, size_t size) {
   const bool over = endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable;
   if (endpoint.ever_up || over || endpoint.effort->tried_since_ns == 0 ||
-      endpoint.effort->life == Life::kAnswers)
+      endpoint.effort->liveness == Liveness::kAnswers)
     return 0;
   uint64_t ms = 0;
   if (endpoint.effort->lack.tries != 0) {
@@ -158,7 +158,7 @@ void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info) {
   info->name.epoch = endpoint.epoch;
   info->state = rail_state(endpoint);
   info->port = endpoint.port->number();
-  info->answers = endpoint.effort->life == Life::kAnswers;
+  info->answers = endpoint.effort->liveness == Liveness::kAnswers;
   snprintf(info->device, sizeof info->device, "%s", endpoint.port->device().name());
   snprintf(info->peer_port, sizeof info->peer_port, "lid %u ud qpn 0x%x", endpoint.peer.lid,
            endpoint.peer.cm_qpn);

@@ -12,7 +12,7 @@
 #include "btl/verbs/engine/frag.h"
 #include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/memory.h"
-#include "btl/verbs/engine/pulse.h"
+#include "btl/verbs/engine/heartbeat.h"
 #include "btl/verbs/engine/qp.h"
 #include "btl/verbs/engine/resource.h"
 #include "btl/verbs/engine/rules.h"
@@ -26,8 +26,8 @@ class Port;
 struct Address;
 struct QpCommand;
 
-/// What is known of the process behind a handshake that gets no answer. See life.h.
-enum class Life : uint8_t {
+/// What is known of the process behind a handshake that gets no answer. See liveness.h.
+enum class Liveness : uint8_t {
   kUnknown,
   kAnswers,  // its event thread answers: it lives, and is busy outside MPI
   kSilent,   // nothing came back for Config::peer_timeout_ns: the process or the path is dead
@@ -84,7 +84,7 @@ struct ClosedEpoch {
   int store = -1;     // index into Connection::stores
 };
 
-/// What the progress clock knows of a rail that is up.
+/// What the watchdog knows of a rail that is up.
 struct Watch {
   uint64_t seen_tail = 0;
   uint32_t silent_ticks = 0;
@@ -124,7 +124,7 @@ struct CloseOrder {
 struct Effort {
   uint64_t packets_sent = 0;   // the last sequence number
   ReplayWindow packets_taken;  // of the peer's connection manager ..
-  ReplayWindow pongs_taken;    // .. and of its pulse
+  ReplayWindow pongs_taken;    // .. and of its heartbeat
   // connection
   Qp data;
   Qp probe;
@@ -155,8 +155,8 @@ struct Effort {
   uint64_t talked_ns = 0;        // when something last moved over another rail; 0: not since it was lost
   uint64_t next_look_ns = 0;
 
-  // signs of life (life.h)
-  Life life = Life::kUnknown;
+  // signs of life (liveness.h)
+  Liveness liveness = Liveness::kUnknown;
   uint32_t unanswered = 0;       // PINGs sent since the last PONG
   uint64_t ping_ns = 0;          // when the next one is due
   uint32_t failed_attempts = 0;  // handshakes in a row that the peer answered and whose path then failed
@@ -207,9 +207,9 @@ struct Endpoint {
   bool ping_waits = false;      // .. or a PING
   PacketType datagram_type{};   // which one
   uint32_t datagram_epoch = 0;
-  PulsePeer pulse;         // what our pulse knows of the peer
-  uint32_t epoch = 0;      // current or last one; 0 = none yet
-  bool announced = false;  // rail_up was reported for the current epoch
+  HeartbeatPeer heartbeat;  // what our heartbeat knows of the peer
+  uint32_t epoch = 0;       // current or last one; 0 = none yet
+  bool announced = false;   // rail_up was reported for the current epoch
   bool ever_up = false;
   bool told_lost = false;  // never up, and rail_down and rail_closed were reported all the same
 

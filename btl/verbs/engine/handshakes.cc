@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "common/clock.h"
-#include "btl/verbs/engine/life.h"
+#include "btl/verbs/engine/liveness.h"
 #include "btl/verbs/engine/port.h"
 #include "btl/verbs/engine/verdict.h"
 
@@ -167,7 +167,7 @@ void handshake_wake(Endpoint& endpoint, uint64_t now) {
   endpoint.effort->slow = false;
   endpoint.effort->attempts = 0;
   endpoint.effort->timer_ns = now;
-  life_hurry(endpoint, now);
+  liveness_ask_soon(endpoint, now);
 }
 
 }  // namespace bfo::engine

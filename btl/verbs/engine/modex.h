@@ -25,7 +25,7 @@ struct ModexPort {
   uint16_t lid;
   uint8_t link_layer;
   uint8_t mtu;
-  uint32_t pulse_qpn;
+  uint32_t heartbeat_qpn;
   uint32_t qkey;
   uint8_t active;
   // engine::PortPlace

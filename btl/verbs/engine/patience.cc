@@ -59,7 +59,7 @@ bool give_up(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t 
 bool path_dead(const Endpoint& endpoint, uint64_t now) {
   constexpr uint32_t kEnough = 4;
   const uint64_t bound = endpoint.port->config().peer_timeout_ns;
-  if (endpoint.effort->life == Life::kSilent) return true;
+  if (endpoint.effort->liveness == Liveness::kSilent) return true;
   return bound != 0 && endpoint.phase == Phase::kClosed && endpoint.effort->failed_attempts >= kEnough &&
          now - endpoint.effort->failed_since_ns > bound;
 }

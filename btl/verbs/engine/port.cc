@@ -81,12 +81,12 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
     return false;
   }
   address_.cm_qpn = cm_qp_.number();
-  // Without a pulse the port works; its peers then cannot tell this process busy from dead, and wait.
-  const bool pulse =
-      pulse_.open(device.api(), device.context(), device.pd(), device.arena(), qp_settings_,
-                  Pulse::Identity{config_.own_name, nonce_, key_, env_.now_ns}, config.control);
-  pulse_error_ = pulse ? 0 : errno;
-  address_.pulse_qpn = pulse_.number();
+  // Without a heartbeat the port works; its peers then cannot tell this process busy from dead, and wait.
+  const bool heartbeat =
+      heartbeat_.open(device.api(), device.context(), device.pd(), device.arena(), qp_settings_,
+                      Heartbeat::Identity{config_.own_name, nonce_, key_, env_.now_ns}, config.control);
+  heartbeat_error_ = heartbeat ? 0 : errno;
+  address_.heartbeat_qpn = heartbeat_.number();
   return true;
 }
 
@@ -129,7 +129,7 @@ bool Port::close() {
       cm_qp_.sent(static_cast<uint32_t>(work_low(wc.wr_id)));
   }
   bool clean = end_commands();
-  clean = pulse_.close() && clean;
+  clean = heartbeat_.close() && clean;
   clean = cm_qp_.close() && clean;
   if (landing_mr_ != nullptr) clean = device_->api().dereg_mr(landing_mr_) == 0 && clean;
   landing_mr_ = nullptr;
@@ -148,7 +148,7 @@ bool Port::end_commands() {
   ended = registrations_.close(kVerbPatienceNs) && ended;
   ended = upkeep_.close(kVerbPatienceNs) && ended;
   ended = addresses_.close() && ended;
-  ended = pulse_.end_commands() && ended;
+  ended = heartbeat_.end_commands() && ended;
   if (!ended) device_->leave_open();
   return ended;
 }
@@ -158,12 +158,12 @@ bool Port::add(Endpoint& endpoint) {
   endpoint.port = this;
   endpoint.initiator = config_.own_name < endpoint.peer_name;
   if (!peers_.insert(endpoint.peer_name, &endpoint)) return false;
-  endpoint.pulse = PulsePeer{};
-  endpoint.pulse.nonce = endpoint.peer_nonce;
-  endpoint.pulse.key = endpoint.peer_key;
-  endpoint.pulse.qpn = endpoint.peer.cm_qpn;
-  endpoint.pulse.qkey = endpoint.peer.qkey;
-  if (!pulse_.add(endpoint.peer_name, endpoint.pulse)) {
+  endpoint.heartbeat = HeartbeatPeer{};
+  endpoint.heartbeat.nonce = endpoint.peer_nonce;
+  endpoint.heartbeat.key = endpoint.peer_key;
+  endpoint.heartbeat.qpn = endpoint.peer.cm_qpn;
+  endpoint.heartbeat.qkey = endpoint.peer.qkey;
+  if (!heartbeat_.add(endpoint.peer_name, endpoint.heartbeat)) {
     peers_.erase(endpoint.peer_name);
     return false;
   }
@@ -187,7 +187,7 @@ void Port::remove(Endpoint& endpoint) {
       ++accounting_.never_sent[static_cast<size_t>(endpoint.parked.pop()->kind)];
   }
   qp_forget(endpoint);
-  pulse_.remove(endpoint.peer_name);
+  heartbeat_.remove(endpoint.peer_name);
   const Guard guard(lock_);
   peers_.erase(endpoint.peer_name);
   for (Endpoint** at = &endpoints_; *at != nullptr; at = &(*at)->next) {

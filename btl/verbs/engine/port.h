@@ -19,7 +19,7 @@
 #include "btl/verbs/engine/environment.h"
 #include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/port_query.h"
-#include "btl/verbs/engine/pulse.h"
+#include "btl/verbs/engine/heartbeat.h"
 #include "btl/verbs/engine/srq.h"
 #include "btl/verbs/engine/stock.h"
 #include "btl/verbs/engine/table.h"
@@ -42,8 +42,8 @@ struct Config {
   uint32_t cq_entries = 8192;  // wished size of a completion queue
   uint8_t probe_timeout = 8;   // as QpSettings::timeout and retry_count, for the probe queue pair
   uint8_t probe_retry = 4;
-  uint64_t tick_ns = 2'000'000;                 // progress clock resolution
-  uint64_t suspect_ns = 10'000'000;             // silence before a rail is suspected; 0 = no progress clock
+  uint64_t tick_ns = 2'000'000;                 // watchdog resolution
+  uint64_t suspect_ns = 10'000'000;             // silence before a rail is suspected; 0 = no watchdog
   uint64_t connect_timeout_ns = 1'000'000'000;  // fragments queued on a rail that never came up move then
   uint64_t peer_timeout_ns = 10'000'000'000;    // no sign of life for so long during a handshake; 0 = never
   uint64_t retry_min_ns = 1'000'000;            // handshake retransmission and reconnection back-off
@@ -148,7 +148,7 @@ class Port {
   bool open(Device& device, uint8_t number, const Config& config, const Host& host, const Environment& env,
             const char** what);
   /// Destroys everything, calling nobody back. Endpoints must have been removed, and the event thread must
-  /// have forgotten the pulse. False when the device refused something.
+  /// have forgotten the heartbeat. False when the device refused something.
   bool close();
 
   /// Adds `endpoint` (identity and peer address filled in); the caller keeps owning it. False when memory is
@@ -204,9 +204,9 @@ class Port {
   CqSet& cqs() { return cqs_; }
   Srq& srq() { return srq_; }
   DatagramQp& cm_qp() { return cm_qp_; }
-  Pulse& pulse() { return pulse_; }
+  Heartbeat& heartbeat() { return heartbeat_; }
   /// errno of the heartbeat responder that could not be made at open(); 0: it is there.
-  int pulse_error() const { return pulse_error_; }
+  int heartbeat_error() const { return heartbeat_error_; }
   AddressBook& addresses() { return addresses_; }
   /// Control verbs on queue pairs: those that make and connect them, those that destroy them, and the way to
   /// ERR, which must wait for neither.
@@ -241,7 +241,7 @@ class Port {
   void need_attention() { attention_.store(true, std::memory_order_release); }
   /// Reads the port's attributes in this call; true when its address changed.
   bool refresh();
-  /// With a failover layer above: closed rails reconnect and the progress clock runs. Without (the default),
+  /// With a failover layer above: closed rails reconnect and the watchdog runs. Without (the default),
   /// the first error is final.
   void set_failover(bool on) { failover_ = on; }
   bool failover() const { return failover_; }
@@ -269,10 +269,10 @@ class Port {
   uint64_t watched(uint64_t elapsed, bool emptied);
   uint64_t note_delay(uint64_t elapsed);
   uint64_t patience(const Endpoint& endpoint) const;
-  /// What the progress clock sees of an endpoint in one tick.
+  /// What the watchdog sees of an endpoint in one tick.
   enum class Silence : uint8_t { kNothing, kOver, kAsk, kSuspected, kGoesOn };
   Silence listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
-  void progress_clock(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
+  void watch_progress(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
   void suspect_more(Endpoint& endpoint, uint64_t now);
   bool send_path_probe(Endpoint& endpoint);
   void on_event(const EventNote& note);
@@ -319,8 +319,8 @@ class Port {
   CqSet cqs_;
   Srq srq_;
   DatagramQp cm_qp_;
-  Pulse pulse_;
-  int pulse_error_ = 0;
+  Heartbeat heartbeat_;
+  int heartbeat_error_ = 0;
   AddressBook addresses_;
   ControlLane setups_;
   ControlLane queue_pairs_;

@@ -91,7 +91,7 @@ bool Port::take_reading(const PortReading& reading) {
   if (state_ != PortState::kDead)
     state_ = attr_.state == IBV_PORT_ACTIVE ? PortState::kActive : PortState::kDown;
   const bool other_partition = take_partition(reading);
-  pulse_.set_address(qp_settings_);
+  heartbeat_.set_address(qp_settings_);
   return other_partition || gid_index != qp_settings_.gid_index || before.lid != address_.lid ||
          memcmp(before.gid.raw, address_.gid.raw, sizeof before.gid.raw) != 0;
 }
@@ -114,14 +114,14 @@ bool Port::take_partition(const PortReading& reading) {
 
 namespace {
 
-/// Moves the pulse's queue pair to ERR: the event thread sees its receives flushed, and repairs it.
-struct PulseStop : Command {
+/// Moves the heartbeat's queue pair to ERR: the event thread sees its receives flushed, and repairs it.
+struct HeartbeatStop : Command {
   const VerbsApi* api = nullptr;
   ibv_qp* qp = nullptr;
 };
 
-void stop_pulse(Command& self) {
-  auto& command = static_cast<PulseStop&>(self);
+void stop_heartbeat(Command& self) {
+  auto& command = static_cast<HeartbeatStop&>(self);
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_ERR;
   static_cast<void>(command.api->modify_qp(command.qp, &attr, IBV_QP_STATE));
@@ -135,14 +135,14 @@ void Port::move_datagrams() {
   cm_qp_.set_pkey_index(qp_settings_.pkey_index);
   cm_qp_broken_ = true;
   need_attention();
-  if (pulse_.number() == 0) return;
-  PulseStop* const stop = make<PulseStop>();
+  if (heartbeat_.number() == 0) return;
+  HeartbeatStop* const stop = make<HeartbeatStop>();
   if (stop == nullptr) return;  // PINGs are not answered; nothing else depends on it
   stop->api = &api();
-  stop->qp = pulse_.queue_pair();
+  stop->qp = heartbeat_.queue_pair();
   stop->droppable = true;
-  stop->run = stop_pulse;
-  stop->done = [](Command& self) { unmake(static_cast<PulseStop*>(&self)); };
+  stop->run = stop_heartbeat;
+  stop->done = [](Command& self) { unmake(static_cast<HeartbeatStop*>(&self)); };
   upkeep_.submit(*stop, Urgency::kNormal);
 }
 

@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "common/clock.h"
-#include "btl/verbs/engine/life.h"
+#include "btl/verbs/engine/liveness.h"
 #include "btl/verbs/engine/cm_send.h"
 #include "btl/verbs/engine/port.h"
 
@@ -108,7 +108,7 @@ void resource_unaddressed(Endpoint& endpoint, const Address& address) {
 
 void resource_refused(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   ++endpoint.port->resources().refused_by_peers;
-  life_refused(endpoint, now);
+  liveness_refused(endpoint, now);
   const Object object = packet.data_qpn < kObjects ? static_cast<Object>(packet.data_qpn) : Object::kNone;
   note(endpoint, object, static_cast<int>(packet.data_psn), true, now);
   endpoint.port->need_attention();

@@ -61,7 +61,7 @@ Drop admit(Port& port, const char* data, size_t length, Packet* packet, Endpoint
   const Drop at_sight = judge(data, length, port.config().own_name, port.nonce(), port.key(), packet);
   if (at_sight != Drop::kNone) return at_sight;
   const auto type = static_cast<PacketType>(packet->type);
-  // PINGs are for the pulse.
+  // PINGs are for the heartbeat.
   if (!packet_type_known(*packet) || type == PacketType::kPing) return Drop::kType;
   Endpoint* sender = port.find_peer(packet->source);
   if (sender == nullptr) sender = port.host().find_peer(port.host().ctx, packet->source);
@@ -69,7 +69,7 @@ Drop admit(Port& port, const char* data, size_t length, Packet* packet, Endpoint
   if (sender->peer_left || sender->phase == Phase::kGone || sender->phase == Phase::kUnusable)
     return Drop::kLeft;
   if (!sender->begin_effort()) return Drop::kMemory;
-  // The pulse of the peer counts for itself.
+  // The heartbeat of the peer counts for itself.
   ReplayWindow& window =
       type == PacketType::kPong ? sender->effort->pongs_taken : sender->effort->packets_taken;
   if (!window.take(packet->sequence)) return Drop::kReplayed;

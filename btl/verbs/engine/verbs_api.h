@@ -16,8 +16,8 @@ namespace bfo::engine {
 
 /// Control verbs with the meaning, return values and errno conventions of libibverbs(7). Ownership of
 /// returned objects is the caller's. The event thread calls get_async_event, ack_async_event, get_cq_event,
-/// ack_cq_events and, for its own objects (pulse.h), create_ah, destroy_ah and modify_qp; everything else is
-/// called by the progress thread.
+/// ack_cq_events and, for its own objects (heartbeat.h), create_ah, destroy_ah and modify_qp; everything else
+/// is called by the progress thread.
 struct VerbsApi {
   ibv_device** (*get_device_list)(int* count);
   void (*free_device_list)(ibv_device** list);

@@ -82,7 +82,7 @@ void end_trial(Endpoint& about) {
   trial.on = trial.open = false;
 }
 
-/// Ends a rail on a clock's word. What was heard about the others was heard over this one, too: they are
+/// Ends a rail on the watchdog's word. What was heard about the others was heard over this one, too: they are
 /// tried anew.
 void end_rail(Endpoint& about, int32_t code, uint64_t evidence_ns) {
   {

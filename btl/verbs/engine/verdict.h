@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// verdict.h: the verdict on a rail whose work stands still. A clock only suspects, and a suspected rail is
-// only the second choice. Before it is ended its peer is asked, by datagrams over every rail that is up and
-// over the suspected one itself, again and again, one question at a time:
+// verdict.h: the verdict on a rail whose work stands still. The watchdog only suspects, and a suspected rail
+// is only the second choice. Before it is ended its peer is asked, by datagrams over every rail that is up
+// and over the suspected one itself, again and again, one question at a time:
 //
 //     plaintiff                              peer (its progress function)
 //        QUESTION(rail, epoch, n) ---->        over each rail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// verdict_rules.h: when a rail may be ended on a clock's word, and by whom. Decisions without effects:
+// verdict_rules.h: when a rail may be ended on the watchdog's word, and by whom. Decisions without effects:
 // verdict.cc acts on them; the closure model (test/sim/closure_verdict.h) walks the same functions.
 #pragma once
 

@@ -90,7 +90,7 @@ void guess_rates() {
 /// Has the event thread serve the device's events and the heartbeat responders of its ports.
 bool watch(DeviceSlot& device) {
   for (int i = 0; i < device.port_count; ++i) {
-    if (!self().events->serve(device.ports[i]->pulse())) return false;
+    if (!self().events->serve(device.ports[i]->heartbeat())) return false;
   }
   return self().events->add(device.device.context(), &device.device.events());
 }
@@ -104,7 +104,7 @@ int open_device(DeviceSlot* device, const Discovery& found) {
   }
   for (int i = device->port_count; i > 0; --i) {
     Module* module = self().modules[--self().module_count];
-    self().events->forget(module->port.pulse());
+    self().events->forget(module->port.heartbeat());
     module->port.close();
     engine::unmake(module);
   }

@@ -108,13 +108,13 @@ void connect_other_rails(void*, engine::Endpoint& endpoint) {
 }
 
 /// Called on changes only: before kUnknown the peer was alive and busy.
-const char* life_text(engine::Life life) {
-  switch (life) {
-    case engine::Life::kAnswers:
+const char* liveness_text(engine::Liveness liveness) {
+  switch (liveness) {
+    case engine::Liveness::kAnswers:
       return "peer is alive, but busy";
-    case engine::Life::kSilent:
+    case engine::Liveness::kSilent:
       return "peer is silent";
-    case engine::Life::kUnknown:
+    case engine::Liveness::kUnknown:
       break;
   }
   return "peer is not asked any more";
@@ -123,7 +123,7 @@ const char* life_text(engine::Life life) {
 void on_peer_answers(void* ctx, engine::Endpoint& endpoint, bool answers) {
   Module& module = module_from(ctx);
   if (mca_btl_verbs_component.params.verbose >= 1)
-    trace(module, endpoint, life_text(endpoint.effort->life),
+    trace(module, endpoint, liveness_text(endpoint.effort->liveness),
           engine::make_event(endpoint, BFO_CAUSE_NONE, 0, 0, 0));
   if (void* const rail = listener(module, endpoint))
     module.sink.peer_answers(module.sink_ctx, rail, answers ? 1 : 0);
@@ -193,7 +193,7 @@ int accounting(mca_btl_base_module_t* btl, bfo_accounting_t* out) {
   engine::Port& port = module_of(btl)->port;
   const engine::Guard guard(port.lock());
   *out = port.accounting();
-  out->dropped += port.pulse().dropped();
+  out->dropped += port.heartbeat().dropped();
   return OPAL_SUCCESS;
 }
 

@@ -39,7 +39,7 @@ int finalize(mca_btl_base_module_t* btl) {
     engine::unmake(endpoint_of(*endpoint));
   }
   check_books(*module, module->port.accounting());
-  if (component.events != nullptr) component.events->forget(module->port.pulse());
+  if (component.events != nullptr) component.events->forget(module->port.heartbeat());
   module->port.close();
   for (int i = 0; i < component.module_count; ++i) {
     if (component.modules[i] != module) continue;
@@ -132,7 +132,7 @@ Module* module_open(Component& component, DeviceSlot& device, const engine::Port
     engine::unmake(module);
     return nullptr;
   }
-  if (const int error = module->port.pulse_error(); error != 0) {
+  if (const int error = module->port.heartbeat_error(); error != 0) {
     opal_output(
         0,
         "btl/verbs: rank %u uses %s:%u without a heartbeat responder (%s): peers that wait for this process "

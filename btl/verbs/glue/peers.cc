@@ -70,7 +70,7 @@ mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   rail.peer.link_layer = port->link_layer;
   rail.peer.mtu = port->mtu;
   rail.peer.cm_qpn = port->cm_qpn;
-  rail.peer.pulse_qpn = port->pulse_qpn;
+  rail.peer.heartbeat_qpn = port->heartbeat_qpn;
   rail.peer.qkey = port->qkey;
   memcpy(rail.peer.gid.raw, port->gid, sizeof port->gid);
   rail.peer_late = port->active == 0;
@@ -104,7 +104,7 @@ int publish_ports(Component& component) {
     port.key[1] = module.port.key().high;
     memcpy(port.gid, module.place.gid.raw, sizeof port.gid);
     port.cm_qpn = address.cm_qpn;
-    port.pulse_qpn = address.pulse_qpn;
+    port.heartbeat_qpn = address.heartbeat_qpn;
     port.qkey = address.qkey;
     port.receive_bytes = module.port.config().receive_bytes;
     port.lid = address.lid;

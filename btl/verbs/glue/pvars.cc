@@ -36,7 +36,7 @@ int read_drops(const mca_base_pvar_t* pvar, void* value, void*) {
   const Component& component = mca_btl_verbs_component;
   for (int i = 0; i < component.module_count; ++i) {
     engine::Port& port = component.modules[i]->port;
-    sum += port.drops()[static_cast<size_t>(drop)] + port.pulse().dropped(drop);
+    sum += port.drops()[static_cast<size_t>(drop)] + port.heartbeat().dropped(drop);
   }
   *static_cast<unsigned long long*>(value) = sum;
   return OPAL_SUCCESS;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// life.h: is there anybody behind a silent handshake? A process answers handshakes only from its progress
+// liveness.h: is there anybody behind a silent handshake? A process answers handshakes only from its progress
 // function, so one that computes for minutes is as silent as a dead one (H15). While a handshake gets no
-// answer its endpoint sends PINGs to the peer's pulse (pulse.h), which the peer's event thread answers:
+// answer its endpoint sends PINGs to the peer's heartbeat (heartbeat.h), which the peer's event thread
+// answers:
 //
 //     PONG                       the process lives and the path works, it is only busy: wait on, ask seldom
 //     kPings without any PONG    the process or the path is dead: cm.cc gives the rail up
@@ -24,25 +25,25 @@ namespace bfo::engine {
 inline constexpr uint32_t kPings = 10;
 
 /// Time between two PINGs; 0: none are sent.
-inline uint64_t life_pause_ns(const Port& port) {
+inline uint64_t liveness_pause_ns(const Port& port) {
   return port.config().peer_timeout_ns / kPings;
 }
 
 // Progress function only, never under the port's lock.
 
 /// The endpoint begins to wait for a handshake packet.
-void life_begin(Endpoint& endpoint, uint64_t now);
+void liveness_begin(Endpoint& endpoint, uint64_t now);
 /// Its turn while it waits: sends PINGs that are due, judges.
-void life_step(Endpoint& endpoint, uint64_t now);
+void liveness_step(Endpoint& endpoint, uint64_t now);
 /// The rail is needed now: the next PING is due soon.
-void life_hurry(Endpoint& endpoint, uint64_t now);
+void liveness_ask_soon(Endpoint& endpoint, uint64_t now);
 /// A handshake packet of the peer came: its progress function runs.
-void life_heard(Endpoint& endpoint, uint64_t now);
+void liveness_heard(Endpoint& endpoint, uint64_t now);
 /// REFUSE came: its progress function runs, and will say so again while it is asked.
-void life_refused(Endpoint& endpoint, uint64_t now);
+void liveness_refused(Endpoint& endpoint, uint64_t now);
 /// A PONG came.
-void life_answered(Endpoint& endpoint, uint64_t now);
+void liveness_answered(Endpoint& endpoint, uint64_t now);
 /// Nothing is known, because nothing is asked: the rail is up, or cannot be.
-void life_unknown(Endpoint& endpoint);
+void liveness_unknown(Endpoint& endpoint);
 
 }  // namespace bfo::engine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// clock.cc: the progress clock of a port. Silence only makes a rail suspect, because a slow or computing peer
+// watchdog.cc: the watchdog of a port. Silence only makes a rail suspect, because a slow or computing peer
 // is not a dead one (H15). After half of the time the path is tested by a zero-byte write on the probe queue
 // pair, and the peer is asked over the other rails (verdict.h).
 //
@@ -102,7 +102,7 @@ void Port::tick(uint64_t now, bool emptied) {
   if (emptied) srq_.calm();
   review_receives(now);
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
-    if (endpoint->usable && failover_ && config_.suspect_ns != 0) progress_clock(*endpoint, now, watched_ns);
+    if (endpoint->usable && failover_ && config_.suspect_ns != 0) watch_progress(*endpoint, now, watched_ns);
   }
   if (idling_) need_attention();
   if (state_ == PortState::kDown && now >= next_look_ns_) {
@@ -154,7 +154,7 @@ Port::Silence Port::listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns
   return Silence::kSuspected;
 }
 
-void Port::progress_clock(Endpoint& endpoint, uint64_t now, uint64_t watched_ns) {
+void Port::watch_progress(Endpoint& endpoint, uint64_t now, uint64_t watched_ns) {
   Watch& watch = watch_of(endpoint);
   bfo_rail_event_t event;
   switch (listen(endpoint, now, watched_ns)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// pulse.cc: see pulse.h.
-#include "btl/verbs/engine/pulse.h"
+// heartbeat.cc: see heartbeat.h.
+#include "btl/verbs/engine/heartbeat.h"
 
 #include <fcntl.h>
 
@@ -30,8 +30,8 @@ bool same(const PortAddress& a, const PortAddress& b) {
 
 }  // namespace
 
-bool Pulse::open(const VerbsApi& api, ibv_context* context, ibv_pd* pd, Arena& arena,
-                 const QpSettings& settings, const Identity& identity, ControlMode mode) {
+bool Heartbeat::open(const VerbsApi& api, ibv_context* context, ibv_pd* pd, Arena& arena,
+                     const QpSettings& settings, const Identity& identity, ControlMode mode) {
   api_ = &api;
   pd_ = pd;
   settings_ = settings;
@@ -45,7 +45,7 @@ bool Pulse::open(const VerbsApi& api, ibv_context* context, ibv_pd* pd, Arena& a
   return false;
 }
 
-bool Pulse::open_queue(ibv_context* context) {
+bool Heartbeat::open_queue(ibv_context* context) {
   channel_ = api_->create_comp_channel(context);
   if (channel_ == nullptr) return false;
   const int flags = fcntl(channel_->fd, F_GETFL);
@@ -55,11 +55,11 @@ bool Pulse::open_queue(ibv_context* context) {
   return cq_ != nullptr && ibv_req_notify_cq(cq_, 0) == 0;
 }
 
-bool Pulse::end_commands() {
+bool Heartbeat::end_commands() {
   return lane_.close(kPatienceNs);
 }
 
-bool Pulse::close() {
+bool Heartbeat::close() {
   bool clean = end_commands();
   clean = qp_.close() && clean;
   lost_sends();
@@ -71,12 +71,12 @@ bool Pulse::close() {
   return clean;
 }
 
-bool Pulse::add(uint64_t name, PulsePeer& peer) {
+bool Heartbeat::add(uint64_t name, HeartbeatPeer& peer) {
   const Locked locked(mutex_);
   return peers_.insert(name, &peer);
 }
 
-void Pulse::set_address(const QpSettings& settings) {
+void Heartbeat::set_address(const QpSettings& settings) {
   const Locked locked(mutex_);
   if (settings.gid_index != settings_.gid_index || settings.always_global != settings_.always_global)
     ++addresses_;
@@ -85,25 +85,25 @@ void Pulse::set_address(const QpSettings& settings) {
   settings_.pkey_index = settings.pkey_index;
 }
 
-void Pulse::remove(uint64_t name) {
+void Heartbeat::remove(uint64_t name) {
   const Locked locked(mutex_);
-  PulsePeer* const peer = peers_.find(name);
+  HeartbeatPeer* const peer = peers_.find(name);
   if (peer == nullptr) return;
   if (peer->talk != nullptr && peer->talk->route != nullptr) peer->talk->route->over = true;
   unmake(std::exchange(peer->talk, nullptr));
   peers_.erase(name);
 }
 
-uint64_t Pulse::dropped() const {
+uint64_t Heartbeat::dropped() const {
   uint64_t sum = 0;
   for (const auto& count : drops_) sum += count.load(std::memory_order_relaxed);
   return sum;
 }
 
 /// Destroys what is over, or `all`; not what a control thread still has.
-void Pulse::drop_routes(bool all) {
-  for (PulseRoute** at = &routes_; *at != nullptr;) {
-    PulseRoute* const route = *at;
+void Heartbeat::drop_routes(bool all) {
+  for (HeartbeatRoute** at = &routes_; *at != nullptr;) {
+    HeartbeatRoute* const route = *at;
     if (route->asked || (!all && (!route->over || route->under_way != 0))) {
       at = &route->older;
       continue;
@@ -115,14 +115,14 @@ void Pulse::drop_routes(bool all) {
 }
 
 /// The queue pair was reset: no completion will come for what was being sent.
-void Pulse::lost_sends() {
-  for (PulseRoute*& route : sending_) {
+void Heartbeat::lost_sends() {
+  for (HeartbeatRoute*& route : sending_) {
     if (route != nullptr) --route->under_way;
     route = nullptr;
   }
 }
 
-bool Pulse::serve() {
+bool Heartbeat::serve() {
   if (dead_ || cq_ == nullptr) return true;
   if (results_.exchange(false, std::memory_order_acq_rel)) lane_.finish();
   unsigned events = 0;
@@ -148,23 +148,23 @@ bool Pulse::serve() {
 }
 
 /// Through RESET, which takes its time. What comes meanwhile is lost, as any datagram may be.
-void Pulse::repair() {
-  auto* const repair = make<PulseRepair>();
+void Heartbeat::repair() {
+  auto* const repair = make<HeartbeatRepair>();
   if (repair == nullptr) return;  // the next turn tries again
   {
     const Locked locked(mutex_);
     qp_.set_pkey_index(settings_.pkey_index);
   }
-  repair->pulse = this;
+  repair->heartbeat = this;
   repair->qp = qp_;
   repair->droppable = true;
   repair->run = [](Command& self) {
-    auto& command = static_cast<PulseRepair&>(self);
+    auto& command = static_cast<HeartbeatRepair&>(self);
     command.revived = command.qp.revive();
   };
   repair->done = [](Command& self) {
-    auto& ended = static_cast<PulseRepair&>(self);
-    ended.pulse->repaired(ended);
+    auto& ended = static_cast<HeartbeatRepair&>(self);
+    ended.heartbeat->repaired(ended);
     unmake(&ended);
   };
   broken_ = false;
@@ -173,14 +173,14 @@ void Pulse::repair() {
   lane_.submit(*repair, Urgency::kFirst);
 }
 
-void Pulse::repaired(const PulseRepair& repair) {
+void Heartbeat::repaired(const HeartbeatRepair& repair) {
   repairing_ = false;
   qp_ = repair.qp;
   if (!repair.revived) dead_ = true;
   lost_sends();
 }
 
-void Pulse::finish(const ibv_wc& wc) {
+void Heartbeat::finish(const ibv_wc& wc) {
   const uint32_t index = static_cast<uint32_t>(work_low(wc.wr_id));
   if (wc.status != IBV_WC_SUCCESS) {
     broken_ = true;  // buffers are taken back by the repair
@@ -198,13 +198,13 @@ void Pulse::finish(const ibv_wc& wc) {
   qp_.release(index);
 }
 
-void Pulse::answer(const char* data, uint32_t length, bool global) {
+void Heartbeat::answer(const char* data, uint32_t length, bool global) {
   Packet ping;
   const Drop at_sight = judge(data, length, identity_.own_name, identity_.nonce, identity_.key, &ping);
   if (at_sight != Drop::kNone) return count(at_sight);
   if (ping.type != static_cast<uint8_t>(PacketType::kPing)) return count(Drop::kType);
   Packet pong{};
-  PulseRoute* route = nullptr;
+  HeartbeatRoute* route = nullptr;
   uint32_t qkey = 0;
   if (const Drop why = prepare(ping, global, &pong, &route, &qkey); why != Drop::kNone) return count(why);
   if (route == nullptr) return;  // the next PING asks again
@@ -215,7 +215,7 @@ void Pulse::answer(const char* data, uint32_t length, bool global) {
   send_pong(*route);
 }
 
-void Pulse::send_pong(PulseRoute& route) {
+void Heartbeat::send_pong(HeartbeatRoute& route) {
   if (!std::exchange(route.waits, false)) return;
   uint32_t index = 0;
   if (!qp_.send(route.handle, route.pong.cm_qpn, route.qkey, &route.pong, sizeof route.pong, &index)) return;
@@ -224,15 +224,16 @@ void Pulse::send_pong(PulseRoute& route) {
 }
 
 /// Makes the answer to a PING of a peer, and says where it goes.
-Drop Pulse::prepare(const Packet& ping, bool global, Packet* pong, PulseRoute** route, uint32_t* qkey) {
+Drop Heartbeat::prepare(const Packet& ping, bool global, Packet* pong, HeartbeatRoute** route,
+                        uint32_t* qkey) {
   PortAddress from;
   from.lid = ping.lid;
   from.link_layer = ping.link_layer;
   memcpy(from.gid.raw, ping.gid, sizeof ping.gid);
   const Locked locked(mutex_);
-  PulsePeer* const peer = peers_.find(ping.source);
+  HeartbeatPeer* const peer = peers_.find(ping.source);
   if (peer == nullptr || peer->nonce != ping.source_nonce) return Drop::kStranger;
-  PulseTalk* const talk = talk_to(*peer);
+  HeartbeatTalk* const talk = talk_to(*peer);
   if (talk == nullptr) return Drop::kNone;  // no memory: the next PING asks again
   if (!talk->pings_taken.take(ping.sequence)) return Drop::kReplayed;
   *route = route_to(*talk, from, global, ping.epoch > 1);
@@ -250,28 +251,28 @@ Drop Pulse::prepare(const Packet& ping, bool global, Packet* pong, PulseRoute** 
 }
 
 /// Numbers begin where none of an earlier talk with the same peer can have been. Under the lock.
-PulseTalk* Pulse::talk_to(PulsePeer& peer) {
-  if (peer.talk == nullptr) peer.talk = make<PulseTalk>();
+HeartbeatTalk* Heartbeat::talk_to(HeartbeatPeer& peer) {
+  if (peer.talk == nullptr) peer.talk = make<HeartbeatTalk>();
   if (peer.talk != nullptr && peer.talk->pongs_sent == 0) peer.talk->pongs_sent = identity_.now_ns();
   return peer.talk;
 }
 
 /// The peer's route, a new one when it speaks from another address, or when it has not heard the last answers
 /// and its neighbour may have changed. nullptr without memory. Under the lock.
-PulseRoute* Pulse::route_to(PulseTalk& talk, const PortAddress& to, bool global, bool unheard) {
-  PulseRoute* const old = talk.route;
+HeartbeatRoute* Heartbeat::route_to(HeartbeatTalk& talk, const PortAddress& to, bool global, bool unheard) {
+  HeartbeatRoute* const old = talk.route;
   if (old != nullptr && old->address == addresses_ && same(old->to, to) && old->global == global) {
     const bool renew = unheard && to.link_layer == IBV_LINK_LAYER_ETHERNET && old->handle != nullptr &&
                        identity_.now_ns() - old->asked_ns >= kRenewNs;
     if (!renew) return old;
   }
-  auto* route = make<PulseRoute>();
+  auto* route = make<HeartbeatRoute>();
   if (route == nullptr) return old;
   if (old != nullptr) old->over = true;
   route->to = to;
   route->global = global;
   route->address = addresses_;
-  route->pulse = this;
+  route->heartbeat = this;
   route->older = routes_;
   routes_ = route;
   talk.route = route;
@@ -279,7 +280,7 @@ PulseRoute* Pulse::route_to(PulseTalk& talk, const PortAddress& to, bool global,
 }
 
 /// What cannot be reached is asked for again after a while only: on RoCE the answer may take a second.
-void Pulse::ask_handle(PulseRoute& route) {
+void Heartbeat::ask_handle(HeartbeatRoute& route) {
   if (route.asked) return;
   const uint64_t pause = kRetryNs << std::min(std::max(route.failures, 1u) - 1, kDoublings);
   if (route.failures != 0 && identity_.now_ns() - route.asked_ns < pause) return;
@@ -299,20 +300,20 @@ void Pulse::ask_handle(PulseRoute& route) {
   lane_.submit(route, route.failures == 0 ? Urgency::kNormal : Urgency::kLast);
 }
 
-void Pulse::create(Command& command) {
-  auto& route = static_cast<PulseRoute&>(command);
+void Heartbeat::create(Command& command) {
+  auto& route = static_cast<HeartbeatRoute&>(command);
   route.made = route.api->create_ah(route.pd, &route.attr);
 }
 
-void Pulse::created(Command& command) {
-  auto& route = static_cast<PulseRoute&>(command);
+void Heartbeat::created(Command& command) {
+  auto& route = static_cast<HeartbeatRoute&>(command);
   route.asked = false;
   if (route.dropped) return;
-  route.asked_ns = route.pulse->identity_.now_ns();
+  route.asked_ns = route.heartbeat->identity_.now_ns();
   route.handle = route.made;
   route.failures = route.handle != nullptr ? 0 : route.failures + 1;
   if (route.handle == nullptr || route.over) return;
-  route.pulse->send_pong(route);
+  route.heartbeat->send_pong(route);
 }
 
 }  // namespace bfo::engine

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// pulse.h: proof that this process lives, for peers that wait for its first answer. A process that computes
-// outside MPI answers no handshake; a dead one does not either. So each port has a second datagram queue
-// pair, with a completion queue of its own, that only the event thread serves: it answers PING with PONG and
-// knows nothing of connections. It shares no state with the progress function, so neither waits for the
-// other.
+// heartbeat.h: proof that this process lives, for peers that wait for its first answer. A process that
+// computes outside MPI answers no handshake; a dead one does not either. So each port has a second datagram
+// queue pair, with a completion queue of its own, that only the event thread serves: it answers PING with
+// PONG and knows nothing of connections. It shares no state with the progress function, so neither waits for
+// the other.
 //
 // A PING is judged as every packet of cm.h (trust.h); the PONG goes to the queue pair that the modex
 // told, at the address that the PING names. Anything else is dropped and counted, and nothing is sent for it.
@@ -27,22 +27,22 @@
 
 namespace bfo::engine {
 
-class Pulse;
+class Heartbeat;
 
 /// The way back to one peer, with its address handle. Event thread only, `over` excepted, and what a command
 /// under way owns.
-struct PulseRoute : Command {
-  Pulse* pulse = nullptr;
-  PortAddress to;                 // LID, GID and link layer count
-  bool global = false;            // with a GRH, whatever the settings say
-  ibv_ah* handle = nullptr;       // nullptr: cannot be made now
-  uint64_t asked_ns = 0;          // when it was made, or could not be
-  uint32_t failures = 0;          // in a row
-  uint32_t address = 0;           // Pulse::addresses_ when it was made
-  uint32_t under_way = 0;         // answers that the device still sends with it
-  std::atomic<bool> over{false};  // replaced, or the peer is gone: destroyed when nothing is under way
-  PulseRoute* older = nullptr;    // list of the pulse
-  bool waits = false;             // an answer waits for the handle:
+struct HeartbeatRoute : Command {
+  Heartbeat* heartbeat = nullptr;
+  PortAddress to;                   // LID, GID and link layer count
+  bool global = false;              // with a GRH, whatever the settings say
+  ibv_ah* handle = nullptr;         // nullptr: cannot be made now
+  uint64_t asked_ns = 0;            // when it was made, or could not be
+  uint32_t failures = 0;            // in a row
+  uint32_t address = 0;             // Heartbeat::addresses_ when it was made
+  uint32_t under_way = 0;           // answers that the device still sends with it
+  std::atomic<bool> over{false};    // replaced, or the peer is gone: destroyed when nothing is under way
+  HeartbeatRoute* older = nullptr;  // list of the heartbeat
+  bool waits = false;               // an answer waits for the handle:
   Packet pong;
   uint32_t qkey = 0;
   bool asked = false;  // a command is under way, which owns what follows
@@ -53,31 +53,31 @@ struct PulseRoute : Command {
 };
 
 /// DatagramQp::revive() as a command.
-struct PulseRepair : Command {
-  Pulse* pulse = nullptr;
+struct HeartbeatRepair : Command {
+  Heartbeat* heartbeat = nullptr;
   DatagramQp qp;  // a copy
   bool revived = false;
 };
 
-/// What the pulse needs for a peer from its first PING on: most peers of a large job never ask. Under its
+/// What the heartbeat needs for a peer from its first PING on: most peers of a large job never ask. Under its
 /// lock.
-struct PulseTalk {
+struct HeartbeatTalk {
   uint64_t pongs_sent = 0;  // the last sequence number
   ReplayWindow pings_taken;
-  PulseRoute* route = nullptr;
+  HeartbeatRoute* route = nullptr;
 };
 
-/// What the pulse knows of a peer's port. Filled in by the owner, changed under the pulse's lock.
-struct PulsePeer {
+/// What the heartbeat knows of a peer's port. Filled in by the owner, changed under the heartbeat's lock.
+struct HeartbeatPeer {
   uint64_t nonce = 0;
   SipKey key;
   uint32_t qpn = 0;  // of its connection manager
   uint32_t qkey = 0;
-  PulseTalk* talk = nullptr;
+  HeartbeatTalk* talk = nullptr;
 };
 
 /// Opened and closed by the progress function's side while the event thread does not serve it.
-class Pulse {
+class Heartbeat {
  public:
   /// What a PING must name and be summed with, and the clock (CLOCK_MONOTONIC).
   struct Identity {
@@ -105,7 +105,7 @@ class Pulse {
   ibv_qp* queue_pair() const { return qp_.ib(); }
 
   /// From now on `peer` is answered, until remove(). False when memory is short. Any thread.
-  bool add(uint64_t name, PulsePeer& peer);
+  bool add(uint64_t name, HeartbeatPeer& peer);
   void remove(uint64_t name);
 
   /// Event thread: answers what waits. False: there is more to do, or a control thread is making a handle or
@@ -130,15 +130,15 @@ class Pulse {
   bool open_queue(ibv_context* context);
   void finish(const ibv_wc& wc);
   void answer(const char* data, uint32_t length, bool global);
-  Drop prepare(const Packet& ping, bool global, Packet* pong, PulseRoute** route, uint32_t* qkey);
-  PulseRoute* route_to(PulseTalk& talk, const PortAddress& to, bool global, bool unheard);
-  void ask_handle(PulseRoute& route);
+  Drop prepare(const Packet& ping, bool global, Packet* pong, HeartbeatRoute** route, uint32_t* qkey);
+  HeartbeatRoute* route_to(HeartbeatTalk& talk, const PortAddress& to, bool global, bool unheard);
+  void ask_handle(HeartbeatRoute& route);
   static void create(Command& command);
   static void created(Command& command);
-  void send_pong(PulseRoute& route);
-  PulseTalk* talk_to(PulsePeer& peer);
+  void send_pong(HeartbeatRoute& route);
+  HeartbeatTalk* talk_to(HeartbeatPeer& peer);
   void repair();
-  void repaired(const PulseRepair& repair);
+  void repaired(const HeartbeatRepair& repair);
   void drop_routes(bool all);
   void lost_sends();
   void count(Drop reason) { drops_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed); }
@@ -151,12 +151,12 @@ class Pulse {
   Identity identity_;
   ControlLane lane_;  // event thread
   std::atomic<bool> results_{false};
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;      // never held during a verb
-  QpSettings settings_;                                    // under it
-  uint32_t addresses_ = 0;                                 // under it: changes of the settings
-  Table<PulsePeer> peers_;                                 // under it, by process name; with all they hold
-  PulseRoute* routes_ = nullptr;                           // event thread, as all that follows
-  std::array<PulseRoute*, DatagramQp::kSends> sending_{};  // of the answers under way, by send buffer
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // never held during a verb
+  QpSettings settings_;                                // under it
+  uint32_t addresses_ = 0;                             // under it: changes of the settings
+  Table<HeartbeatPeer> peers_;                         // under it, by process name; with all they hold
+  HeartbeatRoute* routes_ = nullptr;                   // event thread, as all that follows
+  std::array<HeartbeatRoute*, DatagramQp::kSends> sending_{};  // of the answers under way, by send buffer
   bool broken_ = false;     // a completion failed: repair before the next answer
   bool repairing_ = false;  // a control thread has the queue pair
   bool dead_ = false;       // the device refuses: silent for good

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// btl_clock_test.cc: the progress clock: when silence is suspected, and that nothing ends by it alone. What
+// btl_watchdog_test.cc: the watchdog: when silence is suspected, and that nothing ends by it alone. What
 // ends a suspected rail is in btl_verdict_test.cc.
 #include "test/unit/btl_world.h"
 
@@ -14,7 +14,7 @@ void hold_data(World& w, Process& p) {
   w.fabric.held.insert(p.endpoint.effort->data.number());
 }
 
-TEST(Clock, SilentWork_IsSuspectedWithinTwentyMilliseconds) {
+TEST(Watchdog, SilentWork_IsSuspectedWithinTwentyMilliseconds) {
   World w;
   w.connect();
   hold_data(w, w.a);
@@ -26,7 +26,7 @@ TEST(Clock, SilentWork_IsSuspectedWithinTwentyMilliseconds) {
   EXPECT_EQ(engine::rail_state(w.a.endpoint), BFO_RAIL_SUSPECT);
 }
 
-TEST(Clock, HalfOfTheTimeInSilence_ThePathIsAskedBeforeTheRailIsSuspect) {
+TEST(Watchdog, HalfOfTheTimeInSilence_ThePathIsAskedBeforeTheRailIsSuspect) {
   World w;
   w.connect();
   w.fabric.hold = true;
@@ -38,7 +38,7 @@ TEST(Clock, HalfOfTheTimeInSilence_ThePathIsAskedBeforeTheRailIsSuspect) {
   EXPECT_EQ(w.a.count("suspect"), 0);
 }
 
-TEST(Clock, ProcessThatSharesItsProcessor_SuspectsInTheSameTime) {
+TEST(Watchdog, ProcessThatSharesItsProcessor_SuspectsInTheSameTime) {
   World w;
   w.connect();
   hold_data(w, w.a);
@@ -51,7 +51,7 @@ TEST(Clock, ProcessThatSharesItsProcessor_SuspectsInTheSameTime) {
   EXPECT_EQ(w.a.down, 0);
 }
 
-TEST(Clock, PathAnswers_SuspectRailLivesAndRecovers) {
+TEST(Watchdog, PathAnswers_SuspectRailLivesAndRecovers) {
   World w;
   w.connect();
   hold_data(w, w.a);
@@ -76,7 +76,7 @@ void fail_on_the_last_rail(World& w) {
   ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->probe.number(), IBV_WC_RETRY_EXC_ERR));
 }
 
-TEST(Clock, ProbeFailsOnTheLastRail_Lives) {
+TEST(Watchdog, ProbeFailsOnTheLastRail_Lives) {
   World w;
   fail_on_the_last_rail(w);
   w.pass(100);
@@ -84,7 +84,7 @@ TEST(Clock, ProbeFailsOnTheLastRail_Lives) {
 }
 
 /// The last rail recovered by itself. When another one comes up later, nothing is wrong with it any more.
-TEST(Clock, ProbeFailedOnTheLastRailThatRecovered_IsNotEndedForItLater) {
+TEST(Watchdog, ProbeFailedOnTheLastRailThatRecovered_IsNotEndedForItLater) {
   World w;
   fail_on_the_last_rail(w);
   w.pass(20);
@@ -99,12 +99,12 @@ TEST(Clock, ProbeFailedOnTheLastRailThatRecovered_IsNotEndedForItLater) {
   hold_data(w, w.a);
   ASSERT_TRUE(w.sendi(w.a, "y"));
   w.pass(50);
-  EXPECT_EQ(w.a.down, 0) << "the clock only suspects: nobody was asked";
+  EXPECT_EQ(w.a.down, 0) << "the watchdog only suspects: nobody was asked";
 }
 
 /// The queue of a is never seen empty: other work fills every poll. The silence of one send counts all the
 /// same, a little later.
-TEST(Clock, EveryPollBringsAFullBatch_SilentWorkIsSuspectedInBoundedTime) {
+TEST(Watchdog, EveryPollBringsAFullBatch_SilentWorkIsSuspectedInBoundedTime) {
   engine::Config config = small_config();
   config.send_depth = 64;
   config.receive_depth = 256;
@@ -124,7 +124,7 @@ TEST(Clock, EveryPollBringsAFullBatch_SilentWorkIsSuspectedInBoundedTime) {
   EXPECT_GT(fake_now() - begin, 8'000'000u);
 }
 
-TEST(Clock, UnsignaledTail_GetsAMarkerAndIsNotSuspected) {
+TEST(Watchdog, UnsignaledTail_GetsAMarkerAndIsNotSuspected) {
   World w;
   w.connect();
   ASSERT_TRUE(w.sendi(w.a, "x"));
@@ -133,7 +133,7 @@ TEST(Clock, UnsignaledTail_GetsAMarkerAndIsNotSuspected) {
   EXPECT_EQ(w.a.count("suspect"), 0);
 }
 
-TEST(Clock, ProcessThatWasAway_DoesNotBlameTheRail) {
+TEST(Watchdog, ProcessThatWasAway_DoesNotBlameTheRail) {
   World w;
   w.connect();
   hold_data(w, w.a);
@@ -145,7 +145,7 @@ TEST(Clock, ProcessThatWasAway_DoesNotBlameTheRail) {
   EXPECT_EQ(w.a.count("suspect"), 0);
 }
 
-TEST(Clock, IdleRail_CostsNothing) {
+TEST(Watchdog, IdleRail_CostsNothing) {
   World w;
   w.connect();
   const int posted = w.fabric.posted;
@@ -156,7 +156,7 @@ TEST(Clock, IdleRail_CostsNothing) {
 }
 
 /// What the last epoch waited is no silence of the next one.
-TEST(Clock, NewEpochWithWorkAtOnce_IsNotSuspectForTheSilenceOfTheLastOne) {
+TEST(Watchdog, NewEpochWithWorkAtOnce_IsNotSuspectForTheSilenceOfTheLastOne) {
   World w;
   w.connect();
   w.fabric.hold = true;

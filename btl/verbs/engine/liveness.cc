@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// life.cc: see life.h.
-#include "btl/verbs/engine/life.h"
+// liveness.cc: see liveness.h.
+#include "btl/verbs/engine/liveness.h"
 
 #include <algorithm>
 
@@ -19,22 +19,22 @@ bool waits_for_peer(const Endpoint& endpoint) {
 }
 
 bool can_ask(const Endpoint& endpoint) {
-  return endpoint.port->config().peer_timeout_ns != 0 && endpoint.peer.pulse_qpn != 0;
+  return endpoint.port->config().peer_timeout_ns != 0 && endpoint.peer.heartbeat_qpn != 0;
 }
 
 /// A peer that nobody speaks to is asked as seldom as one that answers; and not by all processes at once,
 /// although all may have lost it at the same time.
 uint64_t ping_pause_ns(const Endpoint& endpoint) {
   const Port& port = *endpoint.port;
-  if (need_of(endpoint) != Need::kNone) return life_pause_ns(port);
+  if (need_of(endpoint) != Need::kNone) return liveness_pause_ns(port);
   const uint64_t pause = port.config().peer_timeout_ns / 2;
   return pause / 2 + port.env().random() % (pause + 1);
 }
 
-void set_life(Endpoint& endpoint, Life life) {
-  const bool told = endpoint.effort->life == Life::kAnswers;
-  const bool answers = life == Life::kAnswers;
-  endpoint.effort->life = life;
+void set_liveness(Endpoint& endpoint, Liveness liveness) {
+  const bool told = endpoint.effort->liveness == Liveness::kAnswers;
+  const bool answers = liveness == Liveness::kAnswers;
+  endpoint.effort->liveness = liveness;
   if (told == answers) return;
   const Host& host = endpoint.port->host();
   host.peer_answers(host.ctx, endpoint, answers);
@@ -42,16 +42,16 @@ void set_life(Endpoint& endpoint, Life life) {
 
 }  // namespace
 
-void life_begin(Endpoint& endpoint, uint64_t now) {
-  const uint64_t step = life_pause_ns(*endpoint.port);
+void liveness_begin(Endpoint& endpoint, uint64_t now) {
+  const uint64_t step = liveness_pause_ns(*endpoint.port);
   endpoint.effort->unanswered = 0;
   endpoint.effort->ping_ns = now + std::min(step, kFirstPingNs);
 }
 
-void life_step(Endpoint& endpoint, uint64_t now) {
+void liveness_step(Endpoint& endpoint, uint64_t now) {
   if (!waits_for_peer(endpoint) || !can_ask(endpoint) || now < endpoint.effort->ping_ns) return;
   if (endpoint.effort->unanswered >= kPings) {
-    set_life(endpoint, Life::kSilent);
+    set_liveness(endpoint, Liveness::kSilent);
   } else {
     ++endpoint.effort->unanswered;
   }
@@ -60,35 +60,35 @@ void life_step(Endpoint& endpoint, uint64_t now) {
   endpoint.effort->ping_ns = now + ping_pause_ns(endpoint);
 }
 
-void life_hurry(Endpoint& endpoint, uint64_t now) {
+void liveness_ask_soon(Endpoint& endpoint, uint64_t now) {
   endpoint.effort->ping_ns =
-      std::min(endpoint.effort->ping_ns, now + std::min(life_pause_ns(*endpoint.port), kFirstPingNs));
+      std::min(endpoint.effort->ping_ns, now + std::min(liveness_pause_ns(*endpoint.port), kFirstPingNs));
 }
 
-void life_answered(Endpoint& endpoint, uint64_t now) {
+void liveness_answered(Endpoint& endpoint, uint64_t now) {
   if (!waits_for_peer(endpoint)) return;
   endpoint.effort->unanswered = 0;
   endpoint.effort->ping_ns = now + endpoint.port->config().peer_timeout_ns / 2;
-  set_life(endpoint, Life::kAnswers);
+  set_liveness(endpoint, Liveness::kAnswers);
 }
 
-void life_heard(Endpoint& endpoint, uint64_t now) {
+void liveness_heard(Endpoint& endpoint, uint64_t now) {
   if (!waits_for_peer(endpoint)) return;
-  life_begin(endpoint, now);
-  set_life(endpoint, Life::kUnknown);
+  liveness_begin(endpoint, now);
+  set_liveness(endpoint, Liveness::kUnknown);
 }
 
-void life_refused(Endpoint& endpoint, uint64_t now) {
+void liveness_refused(Endpoint& endpoint, uint64_t now) {
   if (!waits_for_peer(endpoint)) return;
   endpoint.effort->unanswered = 0;
   endpoint.effort->ping_ns = now + endpoint.port->config().peer_timeout_ns / 2;
-  set_life(endpoint, Life::kUnknown);
+  set_liveness(endpoint, Liveness::kUnknown);
 }
 
-void life_unknown(Endpoint& endpoint) {
+void liveness_unknown(Endpoint& endpoint) {
   if (!endpoint.has_effort()) return;
   endpoint.effort->unanswered = 0;
-  set_life(endpoint, Life::kUnknown);
+  set_liveness(endpoint, Liveness::kUnknown);
 }
 
 }  // namespace bfo::engine

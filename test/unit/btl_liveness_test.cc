@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// btl_life_test.cc: a silent handshake: a dead peer is given up in bounded time, a busy one never, and what a
-// pulse answers and drops.
-#include "btl/verbs/engine/life.h"
+// btl_liveness_test.cc: a silent handshake: a dead peer is given up in bounded time, a busy one never, and
+// what a heartbeat answers and drops.
+#include "btl/verbs/engine/liveness.h"
 
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {
 namespace {
 
-using engine::Life;
+using engine::Liveness;
 using engine::Packet;
 using engine::PacketType;
 using engine::Phase;
@@ -26,8 +26,8 @@ engine::Config bounded() {
 void alone(World& w, Process& p, uint64_t ms) {
   for (uint64_t i = 0; i < ms; ++i) {
     fake_now() += 1'000'000;
-    w.a.serve_pulse();
-    w.b.serve_pulse();
+    w.a.serve_heartbeat();
+    w.b.serve_heartbeat();
     w.fabric.run();
     for (int k = 0; k < 32; ++k) p.poll();
   }
@@ -65,10 +65,10 @@ TEST_P(FirstContact, PeerComputesFarBeyondTheBound_IsWaitedFor) {
   alone(s.w, s.p, 30 * kBoundMs);
   EXPECT_EQ(s.p.down, 0);
   EXPECT_EQ(s.p.count("peer answers"), 1);
-  EXPECT_EQ(s.p.endpoint.effort->life, Life::kAnswers);
+  EXPECT_EQ(s.p.endpoint.effort->liveness, Liveness::kAnswers);
   s.w.pass(600);
   EXPECT_EQ(s.peer.count("recv 65 x"), 1);
-  EXPECT_EQ(s.p.endpoint.effort->life, Life::kUnknown);
+  EXPECT_EQ(s.p.endpoint.effort->liveness, Liveness::kUnknown);
 }
 
 TEST_P(FirstContact, PeerDiesWhileItComputes_FailsAfterTheBound) {
@@ -105,7 +105,7 @@ TEST_P(FirstContact, ThisProcessWasAwayForHours_BlamesNobody) {
   Stranger s(GetParam());
   for (int i = 0; i < 100; ++i) {
     fake_now() += 3'600'000'000'000;
-    s.peer.serve_pulse();
+    s.peer.serve_heartbeat();
     for (int k = 0; k < 32; ++k) s.p.poll();
   }
   EXPECT_EQ(s.p.down, 0);
@@ -120,9 +120,9 @@ TEST_P(FirstContact, WithoutABound_WaitsForEver) {
   EXPECT_EQ(s.p.down, 0);
 }
 
-TEST_P(FirstContact, PeerHasNoPulse_WaitsForEver) {
+TEST_P(FirstContact, PeerHasNoHeartbeat_WaitsForEver) {
   Stranger s(GetParam());
-  s.p.endpoint.peer.pulse_qpn = 0;
+  s.p.endpoint.peer.heartbeat_qpn = 0;
   alone(s.w, s.p, 20 * kBoundMs);
   EXPECT_EQ(s.p.down, 0);
 }
@@ -152,8 +152,8 @@ class NeverUp : public testing::TestWithParam<bool> {
   static void finish(World& w) {
     for (int i = 0; i < 60'000 && (w.a.up == 0 || w.b.up == 0); ++i) {
       fake_now() += 10'000;
-      w.a.serve_pulse();
-      w.b.serve_pulse();
+      w.a.serve_heartbeat();
+      w.b.serve_heartbeat();
       w.fabric.run();
       w.a.poll();
       w.b.poll();
@@ -205,7 +205,7 @@ TEST_P(NeverUp, NobodyAnswers_TheRailIsNamed) {
 INSTANTIATE_TEST_SUITE_P(Role, NeverUp, testing::Bool(),
                          [](const auto& role) { return role.param ? "Initiator" : "Responder"; });
 
-TEST(Life, PeerAnswersButThePathNeverWorks_FailsAfterTheBound) {
+TEST(Liveness, PeerAnswersButThePathNeverWorks_FailsAfterTheBound) {
   Stranger s(true);
   s.w.fabric.hold = true;  // the zero-byte write hangs
   for (uint64_t i = 0; i < 3 * kBoundMs && s.p.down == 0; ++i) {
@@ -267,42 +267,42 @@ TEST_P(Reconnection, DeviceDies_NothingIsKnownOfThePeerAnyMore) {
 INSTANTIATE_TEST_SUITE_P(Role, Reconnection, testing::Bool(),
                          [](const auto& which) { return which.param ? "Initiator" : "Responder"; });
 
-// ---- the pulse itself
+// ---- the heartbeat itself
 
 /// A PING from a to b, as a sends it.
 Packet ping(World& w) {
   return packet_from(w.a, w.b, PacketType::kPing, 1);
 }
 
-/// Hands `bytes` to b's pulse. The number of datagrams it sends back.
-size_t pulse_sends(World& w, const void* data, size_t length) {
+/// Hands `bytes` to b's heartbeat. The number of datagrams it sends back.
+size_t heartbeat_sends(World& w, const void* data, size_t length) {
   const size_t before = w.fabric.packets.size();
-  w.fabric.deliver_raw(*w.fabric.find(w.b.port.pulse().number()), data, length);
-  w.b.serve_pulse();
+  w.fabric.deliver_raw(*w.fabric.find(w.b.port.heartbeat().number()), data, length);
+  w.b.serve_heartbeat();
   return w.fabric.packets.size() - before;
 }
 
-TEST(Pulse, Ping_IsAnsweredWithoutProgress) {
+TEST(Heartbeat, Ping_IsAnsweredWithoutProgress) {
   World w;
   const Packet sound = ping(w);
-  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 1u);
+  EXPECT_EQ(heartbeat_sends(w, &sound, sizeof sound), 1u);
   Packet pong;
   const std::string& sent = w.fabric.packets.back();
   ASSERT_TRUE(engine::packet_read(sent.data(), sent.size(), &pong));
   EXPECT_EQ(pong.type, static_cast<uint8_t>(PacketType::kPong));
   EXPECT_EQ(pong.target_nonce, w.a.port.nonce());
-  EXPECT_EQ(w.b.port.pulse().dropped(), 0u);
+  EXPECT_EQ(w.b.port.heartbeat().dropped(), 0u);
 }
 
-TEST(Pulse, AnythingElse_IsDroppedAndCounted) {
+TEST(Heartbeat, AnythingElse_IsDroppedAndCounted) {
   World w;
   uint64_t dropped = 0;
   const auto refused = [&](auto change) {
     Packet packet = ping(w);
     change(packet);
     engine::packet_seal(&packet, w.b.port.key());
-    EXPECT_EQ(pulse_sends(w, &packet, sizeof packet), 0u);
-    EXPECT_EQ(w.b.port.pulse().dropped(), ++dropped);
+    EXPECT_EQ(heartbeat_sends(w, &packet, sizeof packet), 0u);
+    EXPECT_EQ(w.b.port.heartbeat().dropped(), ++dropped);
   };
   refused([](Packet& p) { p.type = static_cast<uint8_t>(PacketType::kPong); });
   refused([](Packet& p) { p.type = static_cast<uint8_t>(PacketType::kRequest); });
@@ -311,13 +311,13 @@ TEST(Pulse, AnythingElse_IsDroppedAndCounted) {
   refused([](Packet& p) { ++p.target_nonce; });
   Packet damaged = ping(w);
   damaged.epoch ^= 1;
-  EXPECT_EQ(pulse_sends(w, &damaged, sizeof damaged), 0u);
+  EXPECT_EQ(heartbeat_sends(w, &damaged, sizeof damaged), 0u);
   const Packet whole = ping(w);
-  for (size_t length = 1; length < sizeof whole; ++length) EXPECT_EQ(pulse_sends(w, &whole, length), 0u);
-  EXPECT_EQ(w.b.port.pulse().dropped(), dropped + sizeof whole);
+  for (size_t length = 1; length < sizeof whole; ++length) EXPECT_EQ(heartbeat_sends(w, &whole, length), 0u);
+  EXPECT_EQ(w.b.port.heartbeat().dropped(), dropped + sizeof whole);
 }
 
-TEST(Pulse, PingToTheConnectionManager_IsDropped) {
+TEST(Heartbeat, PingToTheConnectionManager_IsDropped) {
   World w;
   Packet packet = ping(w);
   const size_t before = w.fabric.packets.size();
@@ -326,101 +326,101 @@ TEST(Pulse, PingToTheConnectionManager_IsDropped) {
   EXPECT_EQ(w.fabric.packets.size(), before);
 }
 
-TEST(Pulse, FloodOfPings_IsAnsweredInTurnsAndLosesNoBuffer) {
+TEST(Heartbeat, FloodOfPings_IsAnsweredInTurnsAndLosesNoBuffer) {
   World w;
   for (int round = 0; round < 20; ++round) {
     for (int i = 0; i < 300; ++i) {
       const Packet sound = ping(w);
-      w.fabric.deliver_raw(*w.fabric.find(w.b.port.pulse().number()), &sound, sizeof sound);
+      w.fabric.deliver_raw(*w.fabric.find(w.b.port.heartbeat().number()), &sound, sizeof sound);
     }
-    for (int i = 0; i < 50; ++i) w.b.serve_pulse();
+    for (int i = 0; i < 50; ++i) w.b.serve_heartbeat();
     w.a.poll();
   }
-  EXPECT_EQ(w.fabric.find(w.b.port.pulse().number())->rq.size(), engine::DatagramQp::kReceives);
+  EXPECT_EQ(w.fabric.find(w.b.port.heartbeat().number())->rq.size(), engine::DatagramQp::kReceives);
   const Packet sound = ping(w);
-  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 1u);
+  EXPECT_EQ(heartbeat_sends(w, &sound, sizeof sound), 1u);
 }
 
-TEST(Pulse, QueuePairBreaks_IsRepairedAndAnswersAgain) {
+TEST(Heartbeat, QueuePairBreaks_IsRepairedAndAnswersAgain) {
   World w;
-  const uint32_t qpn = w.b.port.pulse().number();
+  const uint32_t qpn = w.b.port.heartbeat().number();
   FakeQp& qp = *w.fabric.find(qpn);
   ibv_wc wc{};
   wc.wr_id = engine::work_id(engine::WorkKind::kDatagramReceive, 0);
   wc.status = IBV_WC_WR_FLUSH_ERR;
   wc.qp_num = qpn;
   w.fabric.push(qp.init.recv_cq, wc);
-  EXPECT_FALSE(w.b.port.pulse().serve()) << "asks for another turn";
-  EXPECT_EQ(w.b.port.pulse().number(), qpn);
+  EXPECT_FALSE(w.b.port.heartbeat().serve()) << "asks for another turn";
+  EXPECT_EQ(w.b.port.heartbeat().number(), qpn);
   const Packet sound = ping(w);
-  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 1u);
+  EXPECT_EQ(heartbeat_sends(w, &sound, sizeof sound), 1u);
 }
 
-/// Control threads make the handles of the pulses when the test says so.
+/// Control threads make the handles of the heartbeats when the test says so.
 engine::Config deferred() {
   engine::Config config = bounded();
   config.control = engine::ControlMode::kDeferred;
   return config;
 }
 
-TEST(Pulse, NeighbourIsResolvedForASecond_TheEventThreadDoesNotWait) {
+TEST(Heartbeat, NeighbourIsResolvedForASecond_TheEventThreadDoesNotWait) {
   World w(deferred());
   w.fabric.block_ah_ns = 1'000'000'000;
-  engine::Pulse& pulse = w.b.port.pulse();
+  engine::Heartbeat& heartbeat = w.b.port.heartbeat();
   const uint64_t before = fake_now();
   const Packet sound = ping(w);
-  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 0u);
+  EXPECT_EQ(heartbeat_sends(w, &sound, sizeof sound), 0u);
   EXPECT_EQ(fake_now(), before) << "a turn of the event thread took the time of the verb";
-  EXPECT_FALSE(pulse.serve()) << "asks for another turn";
-  ASSERT_TRUE(pulse.lane().run_one());
+  EXPECT_FALSE(heartbeat.serve()) << "asks for another turn";
+  ASSERT_TRUE(heartbeat.lane().run_one());
   const size_t packets = w.fabric.packets.size();
-  EXPECT_TRUE(pulse.serve());
+  EXPECT_TRUE(heartbeat.serve());
   EXPECT_EQ(w.fabric.packets.size(), packets + 1) << "answered without another PING";
-  EXPECT_FALSE(pulse.lane().run_one());
+  EXPECT_FALSE(heartbeat.lane().run_one());
 }
 
-TEST(Pulse, OnePeerCannotBeReached_OthersAreAnswered) {
+TEST(Heartbeat, OnePeerCannotBeReached_OthersAreAnswered) {
   World w(deferred());
-  engine::Pulse& pulse = w.b.port.pulse();
-  engine::PulsePeer other = w.b.endpoint.pulse;
+  engine::Heartbeat& heartbeat = w.b.port.heartbeat();
+  engine::HeartbeatPeer other = w.b.endpoint.heartbeat;
   other.talk = nullptr;
-  ASSERT_TRUE(pulse.add(7, other));
+  ASSERT_TRUE(heartbeat.add(7, other));
   Packet lost = ping(w);
   lost.source = 7;
   lost.gid[15] ^= 0x55;
   engine::packet_seal(&lost, w.b.port.key());
-  EXPECT_EQ(pulse_sends(w, &lost, sizeof lost), 0u);
+  EXPECT_EQ(heartbeat_sends(w, &lost, sizeof lost), 0u);
   w.fabric.refuse_ah = ETIMEDOUT;
-  ASSERT_TRUE(pulse.lane().run_one());
+  ASSERT_TRUE(heartbeat.lane().run_one());
   w.fabric.refuse_ah = 0;
-  EXPECT_TRUE(pulse.serve());
+  EXPECT_TRUE(heartbeat.serve());
   for (int i = 0; i < 100; ++i) {  // its failure is kept: it asks the device for nothing
     ++lost.sequence;
     engine::packet_seal(&lost, w.b.port.key());
-    EXPECT_EQ(pulse_sends(w, &lost, sizeof lost), 0u);
+    EXPECT_EQ(heartbeat_sends(w, &lost, sizeof lost), 0u);
   }
-  EXPECT_FALSE(pulse.lane().run_one());
-  fake_now() += engine::Pulse::kRetryNs;
+  EXPECT_FALSE(heartbeat.lane().run_one());
+  fake_now() += engine::Heartbeat::kRetryNs;
   ++lost.sequence;
   engine::packet_seal(&lost, w.b.port.key());
-  EXPECT_EQ(pulse_sends(w, &lost, sizeof lost), 0u);
+  EXPECT_EQ(heartbeat_sends(w, &lost, sizeof lost), 0u);
   const int calls = w.fabric.ah_calls;
   const Packet sound = ping(w);
-  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 0u);
-  ASSERT_TRUE(pulse.lane().run_one());
-  w.b.port.pulse().serve();
+  EXPECT_EQ(heartbeat_sends(w, &sound, sizeof sound), 0u);
+  ASSERT_TRUE(heartbeat.lane().run_one());
+  w.b.port.heartbeat().serve();
   EXPECT_EQ(w.fabric.ah_calls, calls + 1);
   Packet pong;
   const std::string& sent = w.fabric.packets.back();
   ASSERT_TRUE(engine::packet_read(sent.data(), sent.size(), &pong));
   EXPECT_EQ(pong.type, static_cast<uint8_t>(PacketType::kPong));
   EXPECT_EQ(pong.target, 1u) << "who never failed goes before who did";
-  pulse.remove(7);
+  heartbeat.remove(7);
 }
 
-/// The receives of the pulse of `p` come back with an error.
-void break_pulse(World& w, Process& p) {
-  const uint32_t qpn = p.port.pulse().number();
+/// The receives of the heartbeat of `p` come back with an error.
+void break_heartbeat(World& w, Process& p) {
+  const uint32_t qpn = p.port.heartbeat().number();
   ibv_wc wc{};
   wc.wr_id = engine::work_id(engine::WorkKind::kDatagramReceive, 0);
   wc.status = IBV_WC_WR_FLUSH_ERR;
@@ -428,67 +428,67 @@ void break_pulse(World& w, Process& p) {
   w.fabric.push(w.fabric.find(qpn)->init.recv_cq, wc);
 }
 
-TEST(Pulse, QueuePairIsRepairedForASecond_TheEventThreadDoesNotWait) {
+TEST(Heartbeat, QueuePairIsRepairedForASecond_TheEventThreadDoesNotWait) {
   World w(deferred());
-  engine::Pulse& pulse = w.b.port.pulse();
+  engine::Heartbeat& heartbeat = w.b.port.heartbeat();
   const Packet first = ping(w);
-  pulse_sends(w, &first, sizeof first);
-  ASSERT_TRUE(pulse.lane().run_one());
-  pulse.serve();
+  heartbeat_sends(w, &first, sizeof first);
+  ASSERT_TRUE(heartbeat.lane().run_one());
+  heartbeat.serve();
   w.fabric.block_ns = {{"modify_qp", 1'000'000'000}};
   const uint64_t before = fake_now();
-  break_pulse(w, w.b);
-  EXPECT_FALSE(pulse.serve());
-  break_pulse(w, w.b);
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(pulse.serve()) << "asks for another turn";
+  break_heartbeat(w, w.b);
+  EXPECT_FALSE(heartbeat.serve());
+  break_heartbeat(w, w.b);
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(heartbeat.serve()) << "asks for another turn";
   EXPECT_EQ(fake_now(), before) << "a turn of the event thread took the time of the verb";
-  ASSERT_TRUE(pulse.lane().run_one());
-  EXPECT_FALSE(pulse.lane().run_one()) << "one repair at a time";
+  ASSERT_TRUE(heartbeat.lane().run_one());
+  EXPECT_FALSE(heartbeat.lane().run_one()) << "one repair at a time";
   w.fabric.block_ns.clear();
-  EXPECT_FALSE(pulse.serve()) << "it broke again meanwhile";
-  ASSERT_TRUE(pulse.lane().run_one());
-  EXPECT_TRUE(pulse.serve());
+  EXPECT_FALSE(heartbeat.serve()) << "it broke again meanwhile";
+  ASSERT_TRUE(heartbeat.lane().run_one());
+  EXPECT_TRUE(heartbeat.serve());
   const Packet sound = ping(w);
-  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 1u);
+  EXPECT_EQ(heartbeat_sends(w, &sound, sizeof sound), 1u);
 }
 
-TEST(Pulse, ClosesWhileItIsRepaired) {
+TEST(Heartbeat, ClosesWhileItIsRepaired) {
   for (const bool repaired : {false, true}) {
     World w(deferred());
-    engine::Pulse& pulse = w.b.port.pulse();
-    break_pulse(w, w.b);
-    EXPECT_FALSE(pulse.serve());
-    EXPECT_TRUE(!repaired || pulse.lane().run_one());
-    pulse.remove(w.b.endpoint.peer_name);
-    EXPECT_TRUE(pulse.close());
+    engine::Heartbeat& heartbeat = w.b.port.heartbeat();
+    break_heartbeat(w, w.b);
+    EXPECT_FALSE(heartbeat.serve());
+    EXPECT_TRUE(!repaired || heartbeat.lane().run_one());
+    heartbeat.remove(w.b.endpoint.peer_name);
+    EXPECT_TRUE(heartbeat.close());
   }
 }
 
-TEST(Pulse, ClosesWhileAHandleIsBeingMade) {
+TEST(Heartbeat, ClosesWhileAHandleIsBeingMade) {
   World w(deferred());
   const Packet sound = ping(w);
-  EXPECT_EQ(pulse_sends(w, &sound, sizeof sound), 0u);
+  EXPECT_EQ(heartbeat_sends(w, &sound, sizeof sound), 0u);
   const size_t handles = w.fabric.handles.size();
-  w.b.port.pulse().remove(w.b.endpoint.peer_name);
-  EXPECT_TRUE(w.b.port.pulse().close());
+  w.b.port.heartbeat().remove(w.b.endpoint.peer_name);
+  EXPECT_TRUE(w.b.port.heartbeat().close());
   EXPECT_EQ(w.fabric.handles.size(), handles);
 }
 
-TEST(Pulse, QueueDies_IsSilentAndAsksForNoMoreTurns) {
+TEST(Heartbeat, QueueDies_IsSilentAndAsksForNoMoreTurns) {
   World w;
-  static_cast<FakeCq*>(w.fabric.find(w.b.port.pulse().number())->init.recv_cq)->broken = true;
-  EXPECT_TRUE(w.b.port.pulse().serve());
-  EXPECT_TRUE(w.b.port.pulse().serve());
+  static_cast<FakeCq*>(w.fabric.find(w.b.port.heartbeat().number())->init.recv_cq)->broken = true;
+  EXPECT_TRUE(w.b.port.heartbeat().serve());
+  EXPECT_TRUE(w.b.port.heartbeat().serve());
 }
 
-TEST(Pulse, CannotBeMade_ThePortWorksWithout) {
+TEST(Heartbeat, CannotBeMade_ThePortWorksWithout) {
   FakeFabric fabric;
   fabric.refuse_channels = true;
   Process p;
   p.open(fabric, "poor", 1, small_config());
-  EXPECT_EQ(p.port.address().pulse_qpn, 0u);
+  EXPECT_EQ(p.port.address().heartbeat_qpn, 0u);
   EXPECT_NE(p.port.address().cm_qpn, 0u);
-  EXPECT_NE(p.port.pulse_error(), 0) << "which the caller tells";
+  EXPECT_NE(p.port.heartbeat_error(), 0) << "which the caller tells";
   p.port.close();
 }
 
