@@ -31,14 +31,14 @@ State Verdicts::initial() const {
   return s;
 }
 
-engine::Trial Verdicts::trial_of(const Rail& rail) {
-  return engine::Trial{.on = rail.on != 0,
-                       .open = rail.open != 0,
-                       .counted = true,
-                       .first = rail.first,
-                       .round = rail.round,
-                       .answered = rail.answered,
-                       .count = 0};
+engine::Inquiry Verdicts::inquiry_of(const Rail& rail) {
+  return engine::Inquiry{.on = rail.on != 0,
+                         .open = rail.open != 0,
+                         .counted = true,
+                         .first = rail.first,
+                         .round = rail.round,
+                         .answered = rail.answered,
+                         .count = 0};
 }
 
 template <class Change>
@@ -49,7 +49,7 @@ void Verdicts::step(const State& from, std::vector<Next>& out, const char* what,
   if (std::memcmp(&c_, &from, sizeof c_) == 0) return;  // nobody to ask
   for (int x = 0; x < 2; ++x) {
     if (c_.rail[x][0].up || c_.rail[x][1].up || !violation_.empty()) continue;
-    violation_ = x == 0 ? "clocks took the judge's last rail" : "clocks took the other side's last rail";
+    violation_ = x == 0 ? "clocks took the decider's last rail" : "clocks took the other side's last rail";
   }
   out.push_back({c_, what, rail, fault});
 }
@@ -81,16 +81,16 @@ void Verdicts::ask(int x, int r) {
     rail.open = 1;
     ++rail.round;
   }
-  const bool plea = x == 1 && engine::proven(trial_of(rail), rail.probe_failed != 0, true);
+  const bool request_end = x == 1 && engine::proven(inquiry_of(rail), rail.probe_failed != 0, true);
   for (const int over : {r, other}) {
     const Datagram m{1,          u8(static_cast<unsigned>(r)),
                      rail.epoch, c_.rail[x][over].epoch,
-                     rail.round, u8(plea ? unsigned{engine::kTrialPlea} : 0u)};
+                     rail.round, u8(request_end ? unsigned{engine::kInquiryRequestEnd} : 0u)};
     if (c_.cut[over]) continue;
-    if (!plea)
+    if (!request_end)
       on_question(1 - x, over, m);
-    else if (!c_.plea[over].used)
-      c_.plea[over] = m;
+    else if (!c_.request_end[over].used)
+      c_.request_end[over] = m;
   }
 }
 
@@ -98,12 +98,12 @@ void Verdicts::on_question(int x, int over, const Datagram& m) {
   const Rail& about = c_.rail[x][m.about];
   if (m.epoch > about.epoch) return;
   const bool current = m.epoch == about.epoch && about.up;
-  if ((m.flags & engine::kTrialPlea) != 0 &&
-      engine::granted(engine::Plea{.judge = x == 0,
-                                   .rail_up = current,
-                                   .same_rail = over == m.about,
-                                   .carrier_up = here(x, over, m) || off(Without::kCarrierHere),
-                                   .unmoved = true})) {
+  if ((m.flags & engine::kInquiryRequestEnd) != 0 &&
+      engine::granted(engine::EndRequest{.decider = x == 0,
+                                         .rail_up = current,
+                                         .same_rail = over == m.about,
+                                         .carrier_up = here(x, over, m) || off(Without::kCarrierHere),
+                                         .unmoved = true})) {
     ++verdicts_;
     end(x, m.about);
   }
@@ -116,15 +116,15 @@ void Verdicts::on_question(int x, int over, const Datagram& m) {
                m.epoch,
                c_.rail[x][over].epoch,
                m.number,
-               u8((lives ? engine::kTrialLives : engine::kTrialOver) |
-                  (carrier ? unsigned{engine::kTrialCarrier} : 0u))};
+               u8((lives ? engine::kInquiryAlive : engine::kInquiryOver) |
+                  (carrier ? unsigned{engine::kInquiryCarrier} : 0u))};
 }
 
 void Verdicts::on_answer(int x, int over, const Datagram& m) {
   Rail& rail = c_.rail[x][m.about];
   if (m.epoch != rail.epoch || !rail.up) return;
-  const engine::TrialAnswer answer{m.number, m.flags, 0, over == m.about, here(x, over, m)};
-  switch (engine::hear(trial_of(rail), answer)) {
+  const engine::InquiryAnswer answer{m.number, m.flags, 0, over == m.about, here(x, over, m)};
+  switch (engine::hear(inquiry_of(rail), answer)) {
     case engine::Hearing::kIgnore:
       return;
     case engine::Hearing::kOver:
@@ -143,33 +143,33 @@ void Verdicts::clocks(const State& from, std::vector<Next>& out, int x, int r) {
   const Rail& rail = from.rail[x][r];
   const Rail& there = from.rail[1 - x][r];
   if (rail.up && !rail.suspect && !from.rail[x][1 - r].suspect && rail.round < kRounds)
-    step(from, out, x == 0 ? "judge: work stands still" : "other side: work stands still", r, [&] {
+    step(from, out, x == 0 ? "decider: work stands still" : "other side: work stands still", r, [&] {
       Rail& c = c_.rail[x][r];
       c.suspect = c.probe_failed = 1;
       ask(x, r);
     });
-  // What ends the suspicion ends the trial. Each suspicion has cost a question, so this does not go on for
+  // What ends the suspicion ends the inquiry. Each suspicion has cost a question, so this does not go on for
   // ever.
   if (rail.suspect && rail.on && from.eased < kEased)
-    step(from, out, x == 0 ? "judge: work completes" : "other side: work completes", r, [&] {
+    step(from, out, x == 0 ? "decider: work completes" : "other side: work completes", r, [&] {
       Rail& c = c_.rail[x][r];
       c.suspect = c.probe_failed = c.on = c.open = c.first = c.answered = 0;
       ++c_.eased;
     });
   if (rail.suspect && !rail.open && rail.round < kRounds) {
-    const bool ends = engine::proven(trial_of(rail), rail.probe_failed != 0, true);
+    const bool ends = engine::proven(inquiry_of(rail), rail.probe_failed != 0, true);
     if (ends && (x == 0 || off(Without::kOneJudge)))
-      step(from, out, x == 0 ? "judge: verdict" : "other side: verdict", r, [&] {
+      step(from, out, x == 0 ? "decider: verdict" : "other side: verdict", r, [&] {
         ++verdicts_;
         end(x, r);
       });
     else if (rail.probe_failed)
-      step(from, out, x == 0 ? "judge: asks" : "other side: asks", r, [&] { ask(x, r); });
+      step(from, out, x == 0 ? "decider: asks" : "other side: asks", r, [&] { ask(x, r); });
   }
-  // The next epoch begins when both sides have ended the last one, and the judge is up first.
+  // The next epoch begins when both sides have ended the last one, and the decider is up first.
   const bool path = from.cut[r] == 0;
   if (x == 0 && path && !rail.up && !there.up && rail.epoch == there.epoch && rail.epoch < kEpochs)
-    step(from, out, "judge: up again", r, [&] {
+    step(from, out, "decider: up again", r, [&] {
       c_.rail[0][r].up = 1;
       ++c_.rail[0][r].epoch;
     });
@@ -181,18 +181,18 @@ void Verdicts::clocks(const State& from, std::vector<Next>& out, int x, int r) {
 }
 
 void Verdicts::packets(const State& from, std::vector<Next>& out, int x, int r) {
-  if (x == 0 && from.plea[r].used)
-    step(from, out, "judge: a plea over", r, [&] {
-      c_.plea[r] = Datagram{};
-      on_question(x, r, from.plea[r]);
+  if (x == 0 && from.request_end[r].used)
+    step(from, out, "decider: an end request over", r, [&] {
+      c_.request_end[r] = Datagram{};
+      on_question(x, r, from.request_end[r]);
     });
   if (from.answer[x][r].used)
-    step(from, out, x == 0 ? "judge: an answer over" : "other side: an answer over", r, [&] {
+    step(from, out, x == 0 ? "decider: an answer over" : "other side: an answer over", r, [&] {
       c_.answer[x][r] = Datagram{};
       on_answer(x, r, from.answer[x][r]);
     });
   if (from.notice[x][r])
-    step(from, out, x == 0 ? "judge: hears of the end" : "other side: hears of the end", r, [&] {
+    step(from, out, x == 0 ? "decider: hears of the end" : "other side: hears of the end", r, [&] {
       c_.notice[x][r] = 0;
       if (c_.rail[x][r].up && c_.rail[x][r].epoch <= from.notice[x][r]) end(x, r);
     });
@@ -206,7 +206,7 @@ void Verdicts::faults(const State& from, std::vector<Next>& out, int r) {
         ++c_.faults;
         c_.cut[r] = !from.cut[r];
         // What is on its way may be there already, or be lost.
-        if (c_.cut[r]) c_.plea[r] = c_.answer[0][r] = c_.answer[1][r] = Datagram{};
+        if (c_.cut[r]) c_.request_end[r] = c_.answer[0][r] = c_.answer[1][r] = Datagram{};
       },
       true);
 }
@@ -228,7 +228,7 @@ std::string Verdicts::describe(const State& s) const {
     for (int r = 0; r < 2; ++r) {
       const Rail& rail = s.rail[x][r];
       std::snprintf(line, sizeof line,
-                    "side %d rail %d: up %d epoch %d suspect %d trial %d round %d answered %d; ", x, r,
+                    "side %d rail %d: up %d epoch %d suspect %d inquiry %d round %d answered %d; ", x, r,
                     rail.up, rail.epoch, rail.suspect, rail.on, rail.round, rail.answered);
       text += line;
     }

@@ -3,13 +3,13 @@
 // closure_verdict.h: model M5 of the table closure: two rails between two processes whose clocks suspect
 // whatever they like, whenever they like. It walks the decisions of btl/verbs/engine/verdict_rules.h, the
 // ones verdict.cc acts on. Proved here:
-//   clocks alone never take the last rail of a process: at any moment each of the two has one that is up.
+//   watchdogs alone never take the last rail of a process: at any moment each of the two has one that is up.
 //
 // What the model keeps apart: a rail is up, or ended, at each side by itself; the notice that it ended takes
-// its time; it comes up again at the judge first, in a new epoch. A probe may fail for no reason. Answers and
-// pleas are delivered at any later time, or lost; any other question is answered when it is asked, which is
-// at any time. The paths lose everything at times, as faults: one after the other, too, so that each side can
-// have its own evidence.
+// its time; it comes up again at the decider first, in a new epoch. A probe may fail for no reason. Answers
+// and end requests are delivered at any later time, or lost; any other question is answered when it is asked,
+// which is at any time. The paths lose everything at times, as faults: one after the other, too, so that each
+// side can have its own evidence.
 //
 // One round is enough here: less evidence than the code asks for, so all that it can do, and more.
 //
@@ -29,19 +29,19 @@ namespace bfo::closure::verdict {
 enum class Without : int {
   kNothing,
   kOneJudge,      // each side ends what it has proven
-  kCarrierHere,   // the judge does not look whether the rail of a plea is up here
-  kCarrierEpoch,  // answers and pleas do not name the epoch of the rail they come over
+  kCarrierHere,   // the decider does not look whether the rail of an end request is up here
+  kCarrierEpoch,  // answers and end requests do not name the epoch of the rail they come over
   kCount
 };
-inline constexpr const char* kWithoutNames[] = {"nothing", "one judge", "the carrier is up here",
+inline constexpr const char* kWithoutNames[] = {"nothing", "one decider", "the carrier is up here",
                                                 "the carrier's epoch"};
 static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<std::size_t>(Without::kCount));
 
 inline constexpr int kEpochs = 2;  ///< 1 .. kEpochs
-inline constexpr int kRounds = 2;  ///< questions about one rail, of all trials
+inline constexpr int kRounds = 2;  ///< questions about one rail, of all inquiries
 inline constexpr int kEased = 0;   ///< suspicions that end by themselves
 
-/// A rail as one side sees it, and its trial there.
+/// A rail as one side sees it, and its inquiry there.
 struct Rail {
   std::uint8_t up, epoch, suspect, probe_failed;
   std::uint8_t on, open, first, round, answered;
@@ -51,8 +51,8 @@ struct Datagram {
   std::uint8_t used, about, epoch, carrier, number, flags;
 };
 struct State {
-  Rail rail[2][2];            // by side, then rail; side 0 is the judge
-  Datagram plea[2];           // to the judge, over this rail
+  Rail rail[2][2];            // by side, then rail; side 0 is the decider
+  Datagram request_end[2];    // to the decider, over this rail
   Datagram answer[2][2];      // to this side, over this rail
   std::uint8_t notice[2][2];  // to this side: the epoch of this rail that ended at the other one; 0: none
   std::uint8_t cut[2];        // the path of this rail loses everything
@@ -93,7 +93,7 @@ class Verdicts {
   bool here(int x, int over, const Datagram& m) const {
     return carries(x, over) && (m.carrier == c_.rail[x][over].epoch || off(Without::kCarrierEpoch));
   }
-  static engine::Trial trial_of(const Rail& rail);
+  static engine::Inquiry inquiry_of(const Rail& rail);
 
   int faults_;
   Without without_;

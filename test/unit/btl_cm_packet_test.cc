@@ -62,7 +62,7 @@ TEST(Cm, ByeCoversMessagesButNotAReadBeforeThem) {
   get->remote_address = reinterpret_cast<uint64_t>(remote.data());
   ASSERT_EQ(engine::get(w.a.endpoint, get), engine::Accepted::kPosted);
   ASSERT_TRUE(w.sendi(w.a, "x"));
-  hand_over(w.a, packet_from(w.b, w.a, PacketType::kBye, 1, [](Packet& p) { p.landing_address = 1; }));
+  hand_over(w.a, packet_from(w.b, w.a, PacketType::kBye, 1, [](Packet& p) { p.probe_target_address = 1; }));
   for (int i = 0; i < 10; ++i) w.a.poll();
   EXPECT_EQ(w.a.count("done abc -1"), 1);
 }

@@ -85,22 +85,22 @@ struct TwoRails {
     return w.fabric.fail(p.endpoint.effort->probe.number(), IBV_WC_RETRY_EXC_ERR);
   }
   /// The peer asks `about` to end its rail, in a datagram that comes over `over` in its epoch `carrier`.
-  static void plead(Process& about, Process& over, uint32_t carrier) {
+  static void request_end(Process& about, Process& over, uint32_t carrier) {
     const engine::Endpoint& endpoint = about.endpoint;
-    engine::Packet plea{};
-    plea.type = static_cast<uint8_t>(engine::PacketType::kQuestion);
-    plea.rail = engine::connection_id(about.port.nonce(), endpoint.peer_nonce);
-    plea.epoch = 1;
-    plea.number = 1;
-    plea.flags = engine::kTrialPlea;
-    plea.carrier = carrier;
-    plea.count = endpoint.delivered + endpoint.ring.tail;
-    engine::verdict_packet(over.endpoint, plea, fake_now());
+    engine::Packet request_end{};
+    request_end.type = static_cast<uint8_t>(engine::PacketType::kQuestion);
+    request_end.rail = engine::connection_id(about.port.nonce(), endpoint.peer_nonce);
+    request_end.epoch = 1;
+    request_end.number = 1;
+    request_end.flags = engine::kInquiryRequestEnd;
+    request_end.carrier = carrier;
+    request_end.count = endpoint.delivered + endpoint.ring.tail;
+    engine::verdict_packet(over.endpoint, request_end, fake_now());
   }
   int downs() const { return w.a.down + w.b.down + c.down + d.down; }
 };
 
-TEST(Verdict, PathIsDeadAndProbeFails_JudgeEndsTheRailWithinFifteenMilliseconds) {
+TEST(Verdict, PathIsDeadAndProbeFails_DeciderEndsTheRailWithinFifteenMilliseconds) {
   TwoRails r;
   r.swallow(r.w.a, r.w.b);
   ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
@@ -117,7 +117,7 @@ TEST(Verdict, PathIsDeadAndProbeFails_JudgeEndsTheRailWithinFifteenMilliseconds)
 }
 
 /// What b waits for stands still. It has the evidence, but a decides, and b follows.
-TEST(Verdict, OtherSideSuspects_ItPleadsAndTheJudgeEndsTheRail) {
+TEST(Verdict, OtherSideSuspects_ItRequestsTheEndAndTheDeciderEndsTheRail) {
   TwoRails r;
   r.swallow(r.w.a, r.w.b);
   ASSERT_TRUE(r.w.sendi(r.w.b, "x"));
@@ -226,7 +226,7 @@ TEST(Verdict, EachSideAccusesAnotherRail_OneIsLeft) {
 
 TEST(Verdict, ResponderNeverEndsARailByItself) {
   TwoRails r;
-  // The judge finds the other rail suspect: it might be left without any.
+  // The decider finds the other rail suspect: it might be left without any.
   r.hold(r.c, r.d);
   ASSERT_TRUE(r.w.sendi(r.c, "y"));
   r.pass(15);
@@ -255,7 +255,7 @@ TEST(Verdict, PeerHasEndedTheEpoch_ItsAnswerEndsItHere) {
   EXPECT_EQ(r.w.a.last_event.cause, BFO_CAUSE_PEER_DOWN);
 }
 
-TEST(Verdict, DeviceReportsAnError_NoTrial) {
+TEST(Verdict, DeviceReportsAnError_NoInquiry) {
   TwoRails r;
   r.swallow(r.w.a, r.w.b);
   ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
@@ -263,60 +263,60 @@ TEST(Verdict, DeviceReportsAnError_NoTrial) {
   r.turn();
   r.turn();
   EXPECT_EQ(r.w.a.down, 1);
-  EXPECT_EQ(engine::watch_of(r.w.a.endpoint).trial.round, 0u);
+  EXPECT_EQ(engine::watch_of(r.w.a.endpoint).inquiry.round, 0u);
 }
 
-/// A late answer to a question of an older trial proves nothing.
-TEST(Verdict, AnswerOfAnOlderTrial_IsIgnored) {
-  engine::Trial trial{.on = true, .open = true, .first = 8, .round = 9};
+/// A late answer to a question of an older inquiry proves nothing.
+TEST(Verdict, AnswerOfAnOlderInquiry_IsIgnored) {
+  engine::Inquiry inquiry{.on = true, .open = true, .first = 8, .round = 9};
   using engine::Hearing;
-  const uint32_t both = engine::kTrialLives | engine::kTrialCarrier;
-  EXPECT_EQ(hear(trial, {7, both, 0, true, true}), Hearing::kIgnore);
-  EXPECT_EQ(hear(trial, {10, both, 0, true, true}), Hearing::kIgnore);
-  EXPECT_EQ(hear(trial, {8, both, 0, true, true}), Hearing::kAlive);
-  EXPECT_EQ(hear(trial, {8, both, 0, false, true}), Hearing::kIgnore) << "a round counts once";
-  EXPECT_EQ(hear(trial, {9, both, 0, false, true}), Hearing::kRound);
-  EXPECT_EQ(hear(trial, {9, both, 0, false, false}), Hearing::kIgnore);
-  EXPECT_EQ(hear(trial, {9, engine::kTrialLives, 0, false, true}), Hearing::kIgnore);
-  EXPECT_EQ(hear(trial, {9, engine::kTrialOver, 0, false, true}), Hearing::kOver);
-  trial.open = false;
-  EXPECT_EQ(hear(trial, {9, both, 0, false, true}), Hearing::kIgnore) << "doubled";
+  const uint32_t both = engine::kInquiryAlive | engine::kInquiryCarrier;
+  EXPECT_EQ(hear(inquiry, {7, both, 0, true, true}), Hearing::kIgnore);
+  EXPECT_EQ(hear(inquiry, {10, both, 0, true, true}), Hearing::kIgnore);
+  EXPECT_EQ(hear(inquiry, {8, both, 0, true, true}), Hearing::kAlive);
+  EXPECT_EQ(hear(inquiry, {8, both, 0, false, true}), Hearing::kIgnore) << "a round counts once";
+  EXPECT_EQ(hear(inquiry, {9, both, 0, false, true}), Hearing::kRound);
+  EXPECT_EQ(hear(inquiry, {9, both, 0, false, false}), Hearing::kIgnore);
+  EXPECT_EQ(hear(inquiry, {9, engine::kInquiryAlive, 0, false, true}), Hearing::kIgnore);
+  EXPECT_EQ(hear(inquiry, {9, engine::kInquiryOver, 0, false, true}), Hearing::kOver);
+  inquiry.open = false;
+  EXPECT_EQ(hear(inquiry, {9, both, 0, false, true}), Hearing::kIgnore) << "doubled";
 }
 
-/// A plea that was under way while the rail it came over ended and came back: it was sent when that rail was
-/// up at the other end, which says nothing of the new epoch.
-TEST(Verdict, PleaOfAnOlderEpochOfItsCarrier_IsRefused) {
+/// An end request that was under way while the rail it came over ended and came back: it was sent when that
+/// rail was up at the other end, which says nothing of the new epoch.
+TEST(Verdict, EndRequestOfAnOlderEpochOfItsCarrier_IsRefused) {
   TwoRails r;
-  r.plead(r.w.a, r.c, 0);
+  r.request_end(r.w.a, r.c, 0);
   EXPECT_FALSE(r.w.a.endpoint.effort->close.asked);
-  r.plead(r.w.a, r.c, 1);
+  r.request_end(r.w.a, r.c, 1);
   EXPECT_TRUE(r.w.a.endpoint.effort->close.asked);
 }
 
-/// Two that decide could each end another rail. An honest peer pleads to the one that decides, and to that
-/// one only: this plea is forged, or a mistake.
-TEST(Verdict, PleaToTheSideThatDoesNotDecide_IsRefused) {
+/// Two that decide could each end another rail. An honest peer sends its end request to the one that decides,
+/// and to that one only: this request is forged, or a mistake.
+TEST(Verdict, EndRequestToTheSideThatDoesNotDecide_IsRefused) {
   TwoRails r;
-  r.plead(r.w.b, r.d, 1);
+  r.request_end(r.w.b, r.d, 1);
   EXPECT_FALSE(r.w.b.endpoint.effort->close.asked);
   r.pass(5);
   EXPECT_EQ(r.downs(), 0);
 }
 
-TEST(Verdict, PleaThatFailsOneCondition_IsRefused) {
-  const engine::Plea good{
-      .judge = true, .rail_up = true, .same_rail = false, .carrier_up = true, .unmoved = true};
+TEST(Verdict, EndRequestThatFailsOneCondition_IsRefused) {
+  const engine::EndRequest good{
+      .decider = true, .rail_up = true, .same_rail = false, .carrier_up = true, .unmoved = true};
   EXPECT_TRUE(engine::granted(good));
-  const auto but = [&good](bool engine::Plea::*field) {
-    engine::Plea plea = good;
-    plea.*field = !(plea.*field);
-    return engine::granted(plea);
+  const auto but = [&good](bool engine::EndRequest::*field) {
+    engine::EndRequest request = good;
+    request.*field = !(request.*field);
+    return engine::granted(request);
   };
-  EXPECT_FALSE(but(&engine::Plea::judge));
-  EXPECT_FALSE(but(&engine::Plea::rail_up));
-  EXPECT_FALSE(but(&engine::Plea::same_rail));
-  EXPECT_FALSE(but(&engine::Plea::carrier_up));
-  EXPECT_FALSE(but(&engine::Plea::unmoved));
+  EXPECT_FALSE(but(&engine::EndRequest::decider));
+  EXPECT_FALSE(but(&engine::EndRequest::rail_up));
+  EXPECT_FALSE(but(&engine::EndRequest::same_rail));
+  EXPECT_FALSE(but(&engine::EndRequest::carrier_up));
+  EXPECT_FALSE(but(&engine::EndRequest::unmoved));
 }
 
 TEST(Verdict, LostDatagrams_AreAskedAgain) {

@@ -174,9 +174,9 @@ void on_solicit(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
   endpoint.port->need_attention();
 }
 
-void learn_landing(Endpoint& endpoint, const Packet& packet) {
-  endpoint.effort->landing_address = packet.landing_address;
-  endpoint.effort->landing_rkey = packet.landing_rkey;
+void learn_probe_target(Endpoint& endpoint, const Packet& packet) {
+  endpoint.effort->probe_target_address = packet.probe_target_address;
+  endpoint.effort->probe_target_rkey = packet.probe_target_rkey;
 }
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
@@ -189,12 +189,12 @@ void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   reset_epoch(endpoint, packet.epoch);
   if (!endpoint.wanted) waits_from(endpoint, now);  // what is parked from now on has waited since now
   endpoint.wanted = true;
-  learn_landing(endpoint, packet);
+  learn_probe_target(endpoint, packet);
   make_queue_pairs(endpoint, &packet, now);
 }
 
 void on_reply(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  learn_landing(endpoint, packet);
+  learn_probe_target(endpoint, packet);
   set_phase(endpoint, Phase::kBinding, now);
   qp_connect(endpoint, packet);
 }
@@ -214,7 +214,8 @@ void cover_received(Endpoint& endpoint, uint64_t received) {
 }
 
 void on_bye(Endpoint& endpoint, const Packet& packet) {
-  if (packet.epoch == endpoint.epoch && endpoint.usable) cover_received(endpoint, packet.landing_address);
+  if (packet.epoch == endpoint.epoch && endpoint.usable)
+    cover_received(endpoint, packet.probe_target_address);
   endpoint.wanted = false;
   endpoint.peer_left = true;
   close_order(endpoint, endpoint.epoch, BFO_CAUSE_SHUTDOWN, 0, 0);

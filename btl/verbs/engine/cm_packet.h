@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// cm_packet.h: the datagrams of the connection manager (cm.h), of the heartbeat (heartbeat.h) and of trials
-// (verdict.h).
+// cm_packet.h: the datagrams of the connection manager (cm.h), of the heartbeat (heartbeat.h) and of
+// inquiries (verdict.h).
 #pragma once
 
 #include <cstddef>
@@ -41,15 +41,15 @@ struct Packet {
   uint32_t data_psn;  // REFUSE: errno
   uint32_t probe_qpn;
   uint32_t probe_psn;
-  uint32_t landing_rkey;
-  uint64_t landing_address;  // BYE: SENDs of the epoch that the sender of this packet has received
+  uint32_t probe_target_rkey;
+  uint64_t probe_target_address;  // BYE: SENDs of the epoch that the sender of this packet has received
   uint32_t cm_qpn;
   uint32_t receive_bytes;
   uint16_t lid;
   uint8_t link_layer;
   uint8_t mtu;
   uint8_t max_read;
-  uint8_t flags;  // SOLICIT and REQ: Need (handshakes.h); QUESTION and ANSWER: TrialFlag (verdict_rules.h)
+  uint8_t flags;  // SOLICIT and REQ: Need (handshakes.h); QUESTION and ANSWER: InquiryFlag (verdict_rules.h)
   uint8_t reserved[2];
   uint8_t gid[16];
   uint64_t rail;      // QUESTION and ANSWER: connection_id() of the rail in question

@@ -27,8 +27,8 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   packet.data_psn = endpoint.effort->data_psn;
   packet.probe_qpn = endpoint.effort->probe.exists() ? endpoint.effort->probe.number() : 0;
   packet.probe_psn = endpoint.effort->probe_psn;
-  packet.landing_rkey = port.landing_rkey();
-  packet.landing_address = bye ? endpoint.delivered : reinterpret_cast<uint64_t>(port.landing());
+  packet.probe_target_rkey = port.probe_target_rkey();
+  packet.probe_target_address = bye ? endpoint.delivered : reinterpret_cast<uint64_t>(port.probe_target());
   packet.cm_qpn = own.cm_qpn;
   packet.receive_bytes = port.config().receive_bytes;
   packet.lid = own.lid;
@@ -100,13 +100,13 @@ void cm_refuse(Endpoint& endpoint) {
   cm_send(endpoint, PacketType::kRefuse, endpoint.epoch);
 }
 
-void mail_trial(Endpoint& carrier, PacketType type, const TrialMail& trial) {
-  Packet packet = make_packet(carrier, type, trial.epoch);
-  packet.rail = trial.rail;
-  packet.number = trial.number;
-  packet.flags = trial.flags;
+void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& inquiry) {
+  Packet packet = make_packet(carrier, type, inquiry.epoch);
+  packet.rail = inquiry.rail;
+  packet.number = inquiry.number;
+  packet.flags = inquiry.flags;
   packet.carrier = carrier.epoch;
-  packet.count = trial.count;
+  packet.count = inquiry.count;
   Port& port = *carrier.port;
   if (carrier.address == nullptr) carrier.address = port.addresses().find(carrier.peer);
   if (carrier.address == nullptr) return;

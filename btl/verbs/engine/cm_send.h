@@ -26,7 +26,7 @@ void cm_note_heard(Endpoint& endpoint, uint64_t now);
 /// Tells the peer what this side lacks.
 void cm_refuse(Endpoint& endpoint);
 /// What a QUESTION or ANSWER about a rail carries (verdict.h); see Packet.
-struct TrialMail {
+struct InquiryDatagram {
   uint64_t rail;
   uint32_t epoch;
   uint32_t number;
@@ -34,7 +34,7 @@ struct TrialMail {
   uint64_t count;
 };
 /// Sends one over `carrier`, or loses it.
-void mail_trial(Endpoint& carrier, PacketType type, const TrialMail& trial);
+void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& inquiry);
 /// The peer's address as it says itself now in a handshake packet that was accepted: its LID may have changed
 /// since the modex.
 void cm_learn_address(Endpoint& endpoint, const Packet& packet);

@@ -19,7 +19,7 @@
 
 namespace bfo::engine {
 
-/// Code of BFO_CAUSE_PROBE_FAILED at the side that granted the peer's plea (verdict.h).
+/// Code of BFO_CAUSE_PROBE_FAILED at the side that granted the end request of the peer (verdict.h).
 inline constexpr int32_t kCodeAskedByPeer = -1;
 
 /// Records that the current epoch of `endpoint` must end, if it is <= `epoch` and nobody said so before. The

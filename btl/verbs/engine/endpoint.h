@@ -95,7 +95,7 @@ struct Watch {
   uint64_t silent_ns = 0;     // watched time without a completion
   uint64_t suspected_ns = 0;  // since when it is asked about; 0 = it is not
   uint64_t slowest_ns = 0;    // longest silence that ended by itself, fading
-  Trial trial;                // verdict.h
+  Inquiry inquiry;            // verdict.h
   uint64_t ask_again_ns = 0;  // the next question about it
   uint64_t ask_pause_ns = 0;
 };
@@ -132,8 +132,8 @@ struct Effort {
   uint32_t reserved = 0;  // completion queue entries
   uint32_t data_psn = 0;
   uint32_t probe_psn = 0;
-  uint64_t landing_address = 0;  // the peer's, target of zero-byte writes
-  uint32_t landing_rkey = 0;
+  uint64_t probe_target_address = 0;  // the peer's, target of zero-byte writes
+  uint32_t probe_target_rkey = 0;
 
   // timers (CLOCK_MONOTONIC, ns)
   uint64_t wanted_since_ns = 0;

@@ -112,10 +112,11 @@ bool Port::open_queues(const char** what) {
   if (!cm_qp_.open(api, device_->pd(), cq_, device_->arena(), qp_settings_)) return false;
   *what = "memory for probes";
   const Region region = device_->arena().take(64);
-  landing_ = region.address;
-  if (landing_ == nullptr) return false;
-  landing_mr_ = api.reg_mr(device_->pd(), landing_, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-  return landing_mr_ != nullptr;
+  probe_target_ = region.address;
+  if (probe_target_ == nullptr) return false;
+  probe_target_mr_ =
+      api.reg_mr(device_->pd(), probe_target_, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  return probe_target_mr_ != nullptr;
 }
 
 bool Port::close() {
@@ -131,8 +132,8 @@ bool Port::close() {
   bool clean = end_commands();
   clean = heartbeat_.close() && clean;
   clean = cm_qp_.close() && clean;
-  if (landing_mr_ != nullptr) clean = device_->api().dereg_mr(landing_mr_) == 0 && clean;
-  landing_mr_ = nullptr;
+  if (probe_target_mr_ != nullptr) clean = device_->api().dereg_mr(probe_target_mr_) == 0 && clean;
+  probe_target_mr_ = nullptr;
   clean = srq_.close() && clean;
   clean = cqs_.close() && clean;
   cq_ = nullptr;

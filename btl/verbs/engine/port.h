@@ -235,8 +235,8 @@ class Port {
   }
   const DropCounts& drops() const { return drops_; }
   ResourceCounts& resources() { return resources_; }
-  const char* landing() const { return landing_; }
-  uint32_t landing_rkey() const { return landing_mr_ == nullptr ? 0 : landing_mr_->rkey; }
+  const char* probe_target() const { return probe_target_; }
+  uint32_t probe_target_rkey() const { return probe_target_mr_ == nullptr ? 0 : probe_target_mr_->rkey; }
   /// Work for the next poll() that is not a completion: an endpoint to close, a report to repeat.
   void need_attention() { attention_.store(true, std::memory_order_release); }
   /// Reads the port's attributes in this call; true when its address changed.
@@ -362,8 +362,8 @@ class Port {
   bool partition_lost_ = false;
   uint16_t pkey_ = 0;  // entry of the partition key table in use; 0: not known
   bool failover_ = false;
-  char* landing_ = nullptr;
-  ibv_mr* landing_mr_ = nullptr;
+  char* probe_target_ = nullptr;
+  ibv_mr* probe_target_mr_ = nullptr;
   bfo_accounting_t accounting_{};
   DropCounts drops_{};
   ResourceCounts resources_;

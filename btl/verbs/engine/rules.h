@@ -77,7 +77,7 @@ enum class Answer : uint8_t {
 /// Epochs are 32 bits wide, never 0, and do not come round: an honest peer is ahead by the attempts that did
 /// not reach this side, some per second. One that claims more could make all 32 bits run out. answer()
 /// asks this of every packet that may move or end the epoch of this side. What else is done about a REFUSE
-/// (resource.h) looks at no epoch, and a trial (verdict.h) acts only on one that is equal: those need not
+/// (resource.h) looks at no epoch, and an inquiry (verdict.h) acts only on one that is equal: those need not
 /// ask.
 inline constexpr uint32_t kEpochJump = 1u << 28;
 constexpr bool plausible_epoch(uint32_t theirs, uint32_t ours) {

@@ -91,9 +91,9 @@ void ring_mark(Endpoint& endpoint) {
     return;  // not even a control slot is free: then a signaled one is near anyway
   Frag marker;
   marker.kind = Kind::kControl;
-  marker.remote_address = endpoint.effort->landing_address;
-  marker.rkey = endpoint.effort->landing_rkey;
-  marker.data = const_cast<char*>(endpoint.port->landing());
+  marker.remote_address = endpoint.effort->probe_target_address;
+  marker.rkey = endpoint.effort->probe_target_rkey;
+  marker.data = const_cast<char*>(endpoint.port->probe_target());
   marker.lkey = 0;
   if (ring_post_rdma(endpoint, &marker) == 0) ++endpoint.port->accounting().accepted[BFO_KIND_CONTROL];
 }

@@ -12,7 +12,7 @@ namespace bfo::engine {
 namespace {
 
 constexpr uint64_t kAskAgainMostNs = 64'000'000;
-constexpr uint64_t kTrialRestNs = 32'000'000;  // a path that has just answered is not asked again before
+constexpr uint64_t kInquiryPauseNs = 32'000'000;  // a path that has just answered is not asked again before
 
 /// The rails to the peer of `endpoint`, itself included.
 struct Rails {
@@ -44,42 +44,42 @@ bool moves(const Endpoint& endpoint) {
 }
 
 void ask(Endpoint& about, uint64_t now) {
-  Trial& trial = watch_of(about).trial;
+  Inquiry& inquiry = watch_of(about).inquiry;
   const Rails rails(about);
   bool anybody = false;
   for (int i = 0; i < rails.count; ++i) anybody = anybody || (rails.at[i] != &about && carries(*rails.at[i]));
   if (!anybody) {
     // What was heard over a rail that is not there any more proves nothing about the ones that are left.
-    trial.on = trial.open = false;
+    inquiry.on = inquiry.open = false;
     return;
   }
-  if (!trial.on) {
-    trial = Trial{.on = true, .first = trial.round + 1, .round = trial.round};
+  if (!inquiry.on) {
+    inquiry = Inquiry{.on = true, .first = inquiry.round + 1, .round = inquiry.round};
     watch_of(about).ask_again_ns = 0;
   }
   const uint64_t tick = about.port->config().tick_ns;
-  if (!trial.open) {
-    trial.open = true;
-    ++trial.round;
+  if (!inquiry.open) {
+    inquiry.open = true;
+    ++inquiry.round;
     watch_of(about).ask_pause_ns = tick;
   } else {
     watch_of(about).ask_pause_ns = std::min(2 * watch_of(about).ask_pause_ns, kAskAgainMostNs);
   }
   watch_of(about).ask_again_ns = now + watch_of(about).ask_pause_ns;
-  const bool plea =
-      !about.initiator && proven(trial, watch_of(about).probe_failed, about.phase == Phase::kSuspect);
-  const TrialMail mail{rail_name(about), about.epoch, trial.round,
-                       static_cast<uint8_t>(plea ? kTrialPlea : 0), trial.count};
+  const bool request_end =
+      !about.initiator && proven(inquiry, watch_of(about).probe_failed, about.phase == Phase::kSuspect);
+  const InquiryDatagram mail{rail_name(about), about.epoch, inquiry.round,
+                             static_cast<uint8_t>(request_end ? kInquiryRequestEnd : 0), inquiry.count};
   for (int i = 0; i < rails.count; ++i) {
     Endpoint& over = *rails.at[i];
-    if (&over == &about || carries(over)) mail_trial(over, PacketType::kQuestion, mail);
+    if (&over == &about || carries(over)) cm_send_inquiry(over, PacketType::kQuestion, mail);
   }
 }
 
-void end_trial(Endpoint& about) {
+void end_inquiry(Endpoint& about) {
   if (about.connection == nullptr) return;  // it never was up
-  Trial& trial = watch_of(about).trial;
-  trial.on = trial.open = false;
+  Inquiry& inquiry = watch_of(about).inquiry;
+  inquiry.on = inquiry.open = false;
 }
 
 /// Ends a rail on the watchdog's word. What was heard about the others was heard over this one, too: they are
@@ -90,7 +90,7 @@ void end_rail(Endpoint& about, int32_t code, uint64_t evidence_ns) {
     close_order_locked(about, about.epoch, BFO_CAUSE_PROBE_FAILED, code, 0, evidence_ns);
   }
   const Rails rails(about);
-  for (int i = 0; i < rails.count; ++i) end_trial(*rails.at[i]);
+  for (int i = 0; i < rails.count; ++i) end_inquiry(*rails.at[i]);
 }
 
 bool another_carries(const Endpoint& about) {
@@ -112,28 +112,28 @@ Endpoint* find_rail(const Endpoint& carrier, uint64_t name) {
 void on_question(Endpoint& carrier, Endpoint& about, const Packet& packet) {
   if (packet.epoch > about.epoch) return;  // not heard of yet
   const bool current = packet.epoch == about.epoch;
-  if ((packet.flags & kTrialPlea) != 0 &&
-      granted(Plea{.judge = about.initiator,
-                   .rail_up = current && is_up(about.phase),
-                   .same_rail = &carrier == &about,
-                   .carrier_up = carries(carrier) && packet.carrier == carrier.epoch,
-                   .unmoved = packet.count == moved_so_far(about)})) {
+  if ((packet.flags & kInquiryRequestEnd) != 0 &&
+      granted(EndRequest{.decider = about.initiator,
+                         .rail_up = current && is_up(about.phase),
+                         .same_rail = &carrier == &about,
+                         .carrier_up = carries(carrier) && packet.carrier == carrier.epoch,
+                         .unmoved = packet.count == moved_so_far(about)})) {
     end_rail(about, kCodeAskedByPeer, about.port->env().now_ns());
   }
   const bool lives = current && has_epoch(about.phase) && !about.effort->close.asked;
-  unsigned flags = lives ? unsigned{kTrialLives} : unsigned{kTrialOver};
-  if (carries(carrier)) flags |= kTrialCarrier;
-  mail_trial(
-      carrier, PacketType::kAnswer,
-      TrialMail{packet.rail, packet.epoch, packet.number, static_cast<uint8_t>(flags), moved_so_far(about)});
+  unsigned flags = lives ? unsigned{kInquiryAlive} : unsigned{kInquiryOver};
+  if (carries(carrier)) flags |= kInquiryCarrier;
+  cm_send_inquiry(carrier, PacketType::kAnswer,
+                  InquiryDatagram{packet.rail, packet.epoch, packet.number, static_cast<uint8_t>(flags),
+                                  moved_so_far(about)});
 }
 
 void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_t now) {
   if (packet.epoch != about.epoch || !is_up(about.phase)) return;
-  Trial& trial = watch_of(about).trial;
-  const TrialAnswer answer{packet.number, packet.flags, packet.count, &carrier == &about,
-                           carries(carrier) && packet.carrier == carrier.epoch};
-  switch (hear(trial, answer)) {
+  Inquiry& inquiry = watch_of(about).inquiry;
+  const InquiryAnswer answer{packet.number, packet.flags, packet.count, &carrier == &about,
+                             carries(carrier) && packet.carrier == carrier.epoch};
+  switch (hear(inquiry, answer)) {
     case Hearing::kIgnore:
       return;
     case Hearing::kOver:
@@ -142,14 +142,14 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
     case Hearing::kAlive:
       // Whatever made the probe fail, the path works: its own work decides from now on.
       watch_of(about).probe_failed = false;
-      watch_of(about).ask_again_ns = now + kTrialRestNs;
-      trial.on = trial.open = false;
+      watch_of(about).ask_again_ns = now + kInquiryPauseNs;
+      inquiry.on = inquiry.open = false;
       return;
     case Hearing::kRound:
-      trial.open = false;
-      trial.counted = true;
-      trial.count = packet.count;
-      ++trial.answered;
+      inquiry.open = false;
+      inquiry.counted = true;
+      inquiry.count = packet.count;
+      ++inquiry.answered;
       return;
   }
 }
@@ -159,20 +159,20 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
 void verdict_step(Endpoint& about, uint64_t now) {
   if (!is_up(about.phase) || about.effort->close.asked || watch_of(about).probe_done) return;
   const bool enough =
-      proven(watch_of(about).trial, watch_of(about).probe_failed, about.phase == Phase::kSuspect);
+      proven(watch_of(about).inquiry, watch_of(about).probe_failed, about.phase == Phase::kSuspect);
   if (enough && about.initiator && !moves(about) && another_carries(about)) {
     end_rail(about, watch_of(about).probe_failed ? watch_of(about).probe_status : 0,
              watch_of(about).suspected_ns);
     return;
   }
-  const bool waits = watch_of(about).trial.open || !watch_of(about).trial.on;
+  const bool waits = watch_of(about).inquiry.open || !watch_of(about).inquiry.on;
   if (!waits || now >= watch_of(about).ask_again_ns) ask(about, now);
 }
 
 void verdict_probe_failed(Endpoint& about, uint64_t now) {
   // One more answer at least shall come after the probe has failed.
-  watch_of(about).trial.answered = std::min(watch_of(about).trial.answered, kRoundsWithProbe - 1);
-  if (watch_of(about).trial.on && !watch_of(about).trial.open) ask(about, now);
+  watch_of(about).inquiry.answered = std::min(watch_of(about).inquiry.answered, kRoundsWithProbe - 1);
+  if (watch_of(about).inquiry.on && !watch_of(about).inquiry.open) ask(about, now);
 }
 
 void verdict_packet(Endpoint& carrier, const Packet& packet, uint64_t now) {
@@ -188,7 +188,7 @@ void verdict_packet(Endpoint& carrier, const Packet& packet, uint64_t now) {
 
 void verdict_clear(Endpoint& about) {
   if (about.connection == nullptr) return;
-  end_trial(about);
+  end_inquiry(about);
   watch_of(about).ask_again_ns = watch_of(about).suspected_ns = 0;
 }
 

@@ -4,7 +4,7 @@
 // is only the second choice. Before it is ended its peer is asked, by datagrams over every rail that is up
 // and over the suspected one itself, again and again, one question at a time:
 //
-//     plaintiff                              peer (its progress function)
+//     asking side                            peer (its progress function)
 //        QUESTION(rail, epoch, n) ---->        over each rail
 //                 <---- ANSWER(rail, epoch, n, what has moved there)     each the way it came
 //
@@ -13,9 +13,10 @@
 //   not answered at all                                     nothing is known of the rail: no verdict
 //
 // The rails are compared with each other, not with a clock: what slows both processes down, slows all of them
-// down. Of the two processes one decides, the judge: the one that initiates connections. The other one sends
-// its question as a plea. What the judge ends has another rail that is up at both ends, and no two verdicts
-// cross: clocks alone never end the last rail. An error that the device reports needs no trial.
+// down. Of the two processes one decides, the decider: the one that initiates connections. The other one
+// sends its question as an end request. What the decider ends has another rail that is up at both ends, and
+// no two verdicts cross: watchdogs alone never end the last rail. An error that the device reports needs no
+// inquiry.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ void verdict_step(Endpoint& about, uint64_t now);
 void verdict_probe_failed(Endpoint& about, uint64_t now);
 /// A QUESTION or ANSWER came in over `carrier`.
 void verdict_packet(Endpoint& carrier, const Packet& packet, uint64_t now);
-/// Work has completed, or the epoch is over: the trial ends.
+/// Work has completed, or the epoch is over: the inquiry ends.
 void verdict_clear(Endpoint& about);
 
 }  // namespace bfo::engine
