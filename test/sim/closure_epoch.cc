@@ -20,7 +20,7 @@ State Epochs::initial() const {
   State s;
   std::memset(&s, 0, sizeof s);
   for (int x = 0; x < 2; ++x) {
-    s.half[x].wanted = 1;
+    s.half[x].connect_wanted = 1;
     if (!bounds_.message[x]) s.half[x].message = kNothing;
   }
   if (!bounds_.write) s.half[0].write = kNothing;
@@ -101,7 +101,7 @@ void Epochs::judge_rest(const State& s) {
     if (h.message == kFailed && whole && !h.lost) broken("a message failed although nothing was lost");
     if (h.message == kDone && !peer.dead && !peer.got && !peer.lost && (s.other || !peer.device_dead))
       broken("a message was lost in silence");
-    if (h.write == kParked || h.write == kPosted) broken("a write has no end");
+    if (h.write == kAccepted || h.write == kPosted) broken("a write has no end");
     if (peer.dead) continue;
     if (engine::is_up(h.phase) && s.other && !engine::is_up(peer.phase)) broken("half a rail stays up");
     if (whole && !h.lost && !engine::is_up(h.phase)) broken("a healthy rail does not come back");
@@ -125,7 +125,7 @@ void Epochs::send(int x, PacketType type, int epoch) {
 void Epochs::reset_epoch(Half& h, int epoch) {
   h.epoch = static_cast<std::uint8_t>(epoch);
   h.asked = h.announced = h.acked = h.delivered = 0;
-  h.marker_posted = h.handed_back = h.last_receive = h.overdue = h.swept = h.seen_empty = h.foreign = 0;
+  h.marker_posted = h.handed_back = h.last_receive = h.overdue = h.wait_over = h.seen_empty = h.foreign = 0;
 }
 
 void Epochs::start(int x) {
@@ -166,7 +166,7 @@ void Epochs::abandon(Half& h) {
 void Epochs::accept(int x, int epoch) {
   Half& h = c_.half[x];
   reset_epoch(h, epoch);
-  h.wanted = 1;
+  h.connect_wanted = 1;
   h.busy = kPrepares;
   h.phase = Phase::kMaking;
 }
@@ -174,10 +174,10 @@ void Epochs::accept(int x, int epoch) {
 void Epochs::go_up(int x) {
   Half& h = c_.half[x];
   if (h.foreign) broken("connected with a stranger");
-  h.ever_up = h.announced = h.wanted = 1;
+  h.ever_up = h.announced = h.connect_wanted = 1;
   h.phase = Phase::kUp;
   rail_up(x, h.epoch);
-  if (h.message == kParked) post(x, false);
+  if (h.message == kAccepted) post(x, false);
 }
 
 void Epochs::packet(int x, PacketType type, int epoch) {
@@ -196,8 +196,8 @@ void Epochs::packet(int x, PacketType type, int epoch) {
     case Answer::kStart:
       if (h.busy != kFree) return;  // it solicits again
       h.epoch = std::max(h.epoch, static_cast<std::uint8_t>(epoch));
-      if (h.phase == Phase::kIdle) h.wanted = 1;
-      if (h.wanted) start(x);
+      if (h.phase == Phase::kIdle) h.connect_wanted = 1;
+      if (h.connect_wanted) start(x);
       return;
     case Answer::kStartOver:
       abandon(h);
@@ -238,10 +238,10 @@ void Epochs::give_up(int x) {
     return end_epoch(h, h.epoch);
   }
   if (engine::is_attempt(h.phase)) abandon(h);
-  h.wanted = !h.device_dead;
+  h.connect_wanted = !h.device_dead;
   h.announced = 0;
   rail_down(x, h.epoch);
-  return_parked(h);
+  return_queued(h);
   const bool again = h.any_closed && h.closed_epoch == h.epoch && !off(Without::kCountTwice);
   rail_closed(x, h.epoch, true, again ? h.closed_delivered : 0);
 }
@@ -264,7 +264,7 @@ void Epochs::handshake(const State& from, std::vector<Next>& out, int x) {
           step(from, out, "a packet arrives", x, [&](Half&) { packet(x, static_cast<PacketType>(type), e); });
   const bool between = h.phase == Phase::kIdle || h.phase == Phase::kClosed;
   const bool early = off(Without::kRequestAfterFence) && h.phase == Phase::kDraining && x == 0;
-  if (active && h.wanted && h.busy == kFree && (between || early))
+  if (active && h.connect_wanted && h.busy == kFree && (between || early))
     step(from, out, "starts", x, [&](Half&) { start(x); });
   if (active && !off(Without::kRepeat)) {
     if (h.phase == Phase::kSoliciting)
@@ -293,9 +293,9 @@ void Epochs::handshake(const State& from, std::vector<Next>& out, int x) {
   if (h.asked && engine::is_attempt(h.phase))
     step(from, out, "gives the attempt up", x, [&](Half& c) { abandon(c); });
   const bool hopeless = !active || peer.dead || peer.device_dead || from.other;
-  const bool trying = h.phase != Phase::kIdle || h.wanted || !off(Without::kParkedBeforeStart);
-  if (h.message == kParked && !h.ever_up && trying && !(h.asked && h.phase == Phase::kReplied) && hopeless &&
-      h.phase != Phase::kDraining && h.phase != Phase::kUnusable)
+  const bool trying = h.phase != Phase::kIdle || h.connect_wanted || !off(Without::kQueuedBeforeStart);
+  if (h.message == kAccepted && !h.ever_up && trying && !(h.asked && h.phase == Phase::kReplied) &&
+      hopeless && h.phase != Phase::kDraining && h.phase != Phase::kUnusable)
     step(from, out, "gives the rail up", x, [&](Half&) { give_up(x); });
 }
 

@@ -74,7 +74,7 @@ enum class Without : int {
   kUpAtOneSide,         // H5: an epoch that was up at the other side only is closed without a word
   kNeverUp,             // H5: the closing of an epoch that was never up here is waited for
   // Each of these windows is a few microseconds of a handshake:
-  kParkedBeforeStart,  // cm_step: the device is lost before the first poll, what is parked stays parked
+  kQueuedBeforeStart,  // cm_step: the device is lost before the first poll, what is queued stays queued
   kLostReply,          // finish, report_lost_reply, note_peer_closed: a responder whose device is lost before
                        // the first message says nothing
   kNewestCount,        // note_peer_closed: an older EPOCHCLOSED, delayed, displaces a newer one that waits
@@ -110,7 +110,7 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "early notices count",
                                                 "epochs up at one side are reported",
                                                 "epochs never up are not waited for",
-                                                "parked before the start, and given back",
+                                                "queued before the start, and given back",
                                                 "a lost responder is reported",
                                                 "the newest count is kept",
                                                 "an epoch has one count",
@@ -130,7 +130,7 @@ struct Bounds {
 enum QpState : std::uint8_t { kNoQp, kInit, kReady, kError, kRefused };
 enum Busy : std::uint8_t { kFree, kPrepares, kUnwanted };
 enum RailView : std::uint8_t { kIdle, kUp, kDown, kClosed, kUnusable };  ///< the messaging layer's
-enum Fate : std::uint8_t { kToPost, kParked, kPosted, kDone, kFailed, kNothing };
+enum Fate : std::uint8_t { kToPost, kAccepted, kPosted, kDone, kFailed, kNothing };
 enum Where : std::uint8_t { kQueued, kFlying, kExecuted };
 enum Ended : std::uint8_t { kOpen, kSuccess, kReturned };
 
@@ -141,11 +141,11 @@ struct Work {
 /// One process.
 struct Half {
   Phase phase;
-  std::uint8_t epoch, asked, announced, ever_up, wanted;
+  std::uint8_t epoch, asked, announced, ever_up, connect_wanted;
   std::uint8_t busy;  // a command is under way: 0, or which (Busy)
-  std::uint8_t qp, marker_posted, handed_back, last_receive, overdue, swept, seen_empty;
+  std::uint8_t qp, marker_posted, handed_back, last_receive, overdue, wait_over, seen_empty;
   std::uint8_t acked, delivered;  // SENDs of this epoch
-  std::uint8_t any_closed, closed_epoch, closed_acked, closed_delivered, told, said;
+  std::uint8_t any_closed, closed_epoch, closed_acked, closed_delivered, reported, closed_reported;
   std::uint8_t gap_asked, gap_epoch, gap_count;
   std::uint8_t port_down, device_dead, purged, dead, foreign;
   // the messaging layer
@@ -160,7 +160,7 @@ struct State {
   std::uint8_t packets[2][8];       // to this side: per packet type, one bit per epoch
   std::uint8_t down[2], closed[2];  // notices on their way to this side, one bit per epoch
   std::uint8_t count[2][kEpochs];   // what the second one carries
-  std::uint8_t told_lost[2];
+  std::uint8_t lost_reported[2];
   std::uint8_t other, faults;
 };
 
@@ -216,7 +216,7 @@ class Epochs {
   void drain_start(int x);
   void drain_step(int x, bool refused);
   void hand_back(int x);
-  void return_parked(Half& h);
+  void return_queued(Half& h);
   void gap(int x);
   void end_epoch(Half& h, int epoch) {
     if (off(Without::kEndWhilePreparing) && h.busy == kPrepares) return;

@@ -38,13 +38,13 @@ void Epochs::settle() {
     if (h.gap_asked) gap(x);
     send_notices(x);
     if (h.phase != Phase::kDraining || h.qp == kReady) continue;
-    bool returns = h.message == kParked;
+    bool returns = h.message == kAccepted;
     for (const Work& w : c_.work[x]) returns = returns || (w.used && w.ended == kOpen && w.epoch == h.epoch);
     if (!returns && !h.handed_back) {
       h.handed_back = 1;
       h.overdue = 0;
     }
-    if (engine::drain_next(view_of(c_, x)) == engine::DrainStep::kSweep) h.swept = 1;
+    if (engine::drain_next(view_of(c_, x)) == engine::DrainStep::kWaitOver) h.wait_over = 1;
   }
   tidy_packets();
   tidy_work();
@@ -163,8 +163,8 @@ void Epochs::drain_start(int x) {
   if (off(Without::kAsyncFence)) rail_closed(x, h.epoch, true, h.delivered);
 }
 
-void Epochs::return_parked(Half& h) {
-  if (h.message == kParked) h.message = h.lost ? kFailed : kToPost;
+void Epochs::return_queued(Half& h) {
+  if (h.message == kAccepted) h.message = h.lost ? kFailed : kToPost;
 }
 
 /// Every posted fragment ends as unknown: sent again, or the request with the write restarts (model M1).
@@ -180,7 +180,7 @@ void Epochs::hand_back(int x) {
     else
       h.message = h.lost ? kFailed : kToPost;
   }
-  return_parked(h);
+  return_queued(h);
 }
 
 void Epochs::drain_step(int x, bool refused) {
@@ -192,14 +192,14 @@ void Epochs::drain_step(int x, bool refused) {
     rail_down(x, h.epoch);
   }
   if (!h.handed_back && !off(Without::kHandBack)) hand_back(x);
-  if (h.device_dead) return_parked(h);
+  if (h.device_dead) return_queued(h);
   h.phase = h.device_dead ? Phase::kUnusable : Phase::kClosed;
   h.any_closed = 1;
   h.closed_epoch = h.epoch;
   h.closed_acked = h.acked;
   h.closed_delivered = h.delivered;
-  h.told = h.announced;
-  h.wanted = !h.device_dead && !off(Without::kReconnect);
+  h.reported = h.announced;
+  h.connect_wanted = !h.device_dead && !off(Without::kReconnect);
   if (h.announced) {
     if (off(Without::kAnnounce)) rail_down(x, h.epoch);
     rail_closed(x, h.epoch, !refused || off(Without::kUnfenceable), h.delivered);
@@ -217,14 +217,14 @@ void Epochs::gap(int x) {
   if (count == engine::Count::kWait && past && !off(Without::kAbandoned)) {
     const int asked = h.gap_epoch;
     h.gap_asked = h.gap_epoch = h.gap_count = 0;
-    if (asked > h.said) rail_closed(x, asked, true, 0);  // once: an answer asks for none
+    if (asked > h.closed_reported) rail_closed(x, asked, true, 0);  // once: an answer asks for none
     return;
   }
   if (count == engine::Count::kWait) return;
   const int lost = h.closed_acked - h.gap_count;
   h.gap_asked = h.gap_epoch = h.gap_count = 0;
-  if (!h.told && !off(Without::kUpAtOneSide)) {
-    h.told = 1;
+  if (!h.reported && !off(Without::kUpAtOneSide)) {
+    h.reported = 1;
     rail_closed(x, h.closed_epoch, h.qp != kRefused, 0);
   }
   if (count == engine::Count::kTooLate || off(Without::kCounts) || lost <= 0) return;
@@ -242,7 +242,7 @@ engine::DrainView Epochs::view_of(const State& s, int x) const {
   at.marker_posted = h.marker_posted;
   at.last_receive = h.last_receive || off(Without::kLastReceive);
   at.overdue = h.overdue;
-  at.swept = h.swept;
+  at.wait_over = h.wait_over;
   at.emptied = emptied(s, x) || off(Without::kDeliverBeforeClose);
   // Without a marker the bound that has passed is long enough for the receives too.
   if (!at.handed_back && !at.last_receive) at.overdue = false;

@@ -32,7 +32,7 @@ void Epochs::rail_down(int x, int epoch) {
 void Epochs::rail_closed(int x, int epoch, bool fenced, int delivered) {
   Half& h = c_.half[x];
   if (fenced && epoch > h.fenced) h.fenced = u8(epoch);
-  if (epoch > h.said) h.said = u8(epoch);
+  if (epoch > h.closed_reported) h.closed_reported = u8(epoch);
   if (h.name > epoch || h.view == kUnusable) return;
   h.view = fenced ? kClosed : kUnusable;
   h.dead_epoch = u8(epoch);
@@ -43,7 +43,7 @@ void Epochs::rail_closed(int x, int epoch, bool fenced, int delivered) {
 /// The pair ends with an error on both sides.
 void Epochs::lose_peer(int x) {
   Half& h = c_.half[x];
-  if (!h.lost) c_.told_lost[1 - x] = 1;
+  if (!h.lost) c_.lost_reported[1 - x] = 1;
   h.lost = 1;
   if (h.message == kToPost || h.message == kDone) h.message = kFailed;
 }
@@ -85,11 +85,11 @@ void Epochs::notices(const State& from, std::vector<Next>& out, int x) {
         c.gap_count = count;
       });
   }
-  if (path && from.told_lost[x])
+  if (path && from.lost_reported[x])
     step(from, out, "gets PEERLOST", x, [&](Half&) {
-      c_.told_lost[x] = 0;
+      c_.lost_reported[x] = 0;
       lose_peer(x);
-      c_.told_lost[1 - x] = 0;
+      c_.lost_reported[1 - x] = 0;
     });
   // A message to send: over this rail if it is up, else over another one, else it waits for this one.
   if (h.message == kToPost && h.view == kUp && from.work[x][kDepth - 1].used == 0)
@@ -97,12 +97,12 @@ void Epochs::notices(const State& from, std::vector<Next>& out, int x) {
       if (engine::is_up(c.phase))
         post(x, false);
       else
-        c.message = kParked;
+        c.message = kAccepted;
     });
   if (h.message == kToPost && h.view == kIdle && !from.other)
     step(from, out, "parks a message", x, [](Half& c) {
-      c.message = kParked;
-      c.wanted = 1;
+      c.message = kAccepted;
+      c.connect_wanted = 1;
     });
   if (h.message == kToPost && h.view != kUp && from.other && !peer.dead)
     step(from, out, "sends it over the other rail", x, [&](Half& c) {
@@ -155,12 +155,12 @@ void Epochs::faults(const State& from, std::vector<Next>& out, int x) {
   for (const bool purge : {false, true}) {
     fault(purge ? "THE DEVICE IS LOST with its queue at" : "THE DEVICE IS LOST at", [&](Half& c) {
       c.device_dead = 1;
-      c.wanted = 0;
+      c.connect_wanted = 0;
       for (Work& w : c_.work[1 - x])
         if (purge && w.used && !w.write && w.where == kExecuted && !w.polled) w.polled = c.purged = 1;
       end_epoch(c, c.epoch);
-      if (!c.any_closed || c.told || off(Without::kLostReply)) return;
-      c.told = 1;
+      if (!c.any_closed || c.reported || off(Without::kLostReply)) return;
+      c.reported = 1;
       rail_down(x, c.closed_epoch);
       rail_closed(x, c.closed_epoch, true, c.closed_delivered);
     });

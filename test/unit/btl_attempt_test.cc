@@ -21,7 +21,7 @@ TEST(Cm, ResponderGivesUpAnEpochInUse_AcknowledgedMessagesAreDelivered) {
   World w;
   engine::cm_connect(w.a.endpoint);
   w.until_replied();
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("answer")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("answer")), engine::Accepted::kQueued);
   w.fabric.drop_datagrams = 1;  // READY
   w.a.poll();
   w.a.poll();
@@ -39,12 +39,12 @@ TEST(Cm, ResponderGivesUpAnEpochInUse_AcknowledgedMessagesAreDelivered) {
   EXPECT_EQ(w.b.count("done answer"), 1);
 }
 
-TEST(Cm, NobodyAnswers_ParkedFragmentsComeBackAsNeverSent) {
+TEST(Cm, NobodyAnswers_QueuedFragmentsComeBackAsNeverSent) {
   engine::Config config = small_config();
   config.connect_timeout_ns = 50'000'000;
   World w(config);
   w.fabric.drop_datagrams = 1 << 30;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(60);
   EXPECT_EQ(w.a.log, (Log{"down 1", "done x -12", "closed 1"}));
   EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_HANDSHAKE);
@@ -104,7 +104,7 @@ TEST(Cm, FirstSendAfterTheClockWasRead_HasNotWaitedLong) {
   w.pass(1);
   const uint64_t looked = fake_now();
   fake_now() += 1000;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   engine::cm_step(w.a.endpoint, looked);
   EXPECT_EQ(w.a.down, 0);
   EXPECT_EQ(w.a.count("done x"), 0);
@@ -118,7 +118,7 @@ TEST(Cm, PeerComputesForMinutesOnTheOnlyRail_NothingIsGivenUp) {
   config.connect_timeout_ns = 50'000'000;
   World w(config);
   w.a.other_rail = false;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   for (int i = 0; i < 2000; ++i) {  // 200 s in which b takes no step
     fake_now() += 100'000'000;
     w.fabric.run();
@@ -132,10 +132,10 @@ TEST(Cm, PeerComputesForMinutesOnTheOnlyRail_NothingIsGivenUp) {
   EXPECT_EQ(w.a.count("done x 0"), 1);
 }
 
-TEST(Cm, PortDiesWhileConnecting_ParkedFragmentsComeBackAtOnce) {
+TEST(Cm, PortDiesWhileConnecting_QueuedFragmentsComeBackAtOnce) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(2);
   w.set_port(w.a, IBV_PORT_DOWN);
   w.pass(1);
@@ -152,7 +152,7 @@ TEST(Cm, PortIsDownBeforeTheFirstSend_ItComesBackWithTheLossOfTheRail) {
   w.set_port(w.a, IBV_PORT_DOWN);
   w.pass(2);
   ASSERT_EQ(w.a.log, Log{}) << "nobody has used the rail yet";
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(1);
   EXPECT_EQ(w.a.log, (Log{"down 0", "done x -12", "closed 0"}));
   EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_ASYNC_EVENT);
@@ -171,21 +171,21 @@ TEST(Cm, PortDiesWhileConnectingForNobody_AFirstSendComesBackToo) {
   w.pass(2);
   ASSERT_EQ(w.a.endpoint.phase, Phase::kClosed);
   ASSERT_EQ(w.a.log, Log{}) << "nobody has used the rail yet";
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(1);
   EXPECT_EQ(w.a.log, (Log{"down 1", "done x -12", "closed 1"}));
 }
 
 TEST(Cm, PortDiesWhileReplied_TheNextSendSaysSo) {
   World w;
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.until_replied();
   w.fabric.drop_datagrams = 1 << 30;
   w.set_port(w.b, IBV_PORT_DOWN);
   w.pass(20);
   ASSERT_EQ(w.b.endpoint.phase, Phase::kClosed);
   EXPECT_EQ(w.b.count("done x -12"), 1);
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(1);
   EXPECT_EQ(w.b.count("done x -12"), 2);
   EXPECT_EQ(w.b.down, 1);
@@ -194,17 +194,17 @@ TEST(Cm, PortDiesWhileReplied_TheNextSendSaysSo) {
 TEST(Cm, DeviceDiesWhileConnecting_IsNotTriedAgain) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(2);
   w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL, 0);
   w.pass(2);
   EXPECT_EQ(w.a.count("done x -12"), 1);
-  EXPECT_FALSE(w.a.endpoint.wanted);
+  EXPECT_FALSE(w.a.endpoint.connect_wanted);
 }
 
-TEST(Cm, DeviceDiesBeforeTheFirstPoll_ParkedFragmentsComeBack) {
+TEST(Cm, DeviceDiesBeforeTheFirstPoll_QueuedFragmentsComeBack) {
   World w;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL, 0);
   w.pass(2);
   EXPECT_EQ(w.a.count("done x -12"), 1);
@@ -248,7 +248,7 @@ TEST(Cm, DeviceDiesAfterAnEpochThatWasNeverUpHere_IsReportedDownAndClosed) {
 TEST(Cm, GivenUpAgainAfterADrainedEpoch_TheEpochHasOneCount) {
   World w;
   up_at_the_initiator_only(w);
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("answer")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("answer")), engine::Accepted::kQueued);
   fake_now() += 17 * w.b.port.config().connect_timeout_ns;
   w.b.on_other_rail = [&] {
     ASSERT_EQ(engine::send(w.a.endpoint, w.frag("question")), engine::Accepted::kPosted);

@@ -46,7 +46,7 @@ TEST(Cm, BothWantAtOnce_OneConnectionResults) {
 
 TEST(Cm, FirstSend_ConnectsAndIsDelivered) {
   World w;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("hello")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("hello")), engine::Accepted::kQueued);
   EXPECT_EQ(engine::rail_state(w.a.endpoint), BFO_RAIL_IDLE);
   w.pass(5);
   EXPECT_EQ(w.b.count("recv 65 hello"), 1);
@@ -114,7 +114,7 @@ TEST(Cm, ResponderSendsBeforeReady_WaitsAndIsDelivered) {
   fake_now() += 3'600'000'000'000;  // long after the process began
   engine::cm_connect(w.a.endpoint);
   w.until_replied();
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), engine::Accepted::kQueued);
   w.b.poll();
   EXPECT_EQ(w.b.down, 0);
   w.pass(5);
@@ -129,7 +129,7 @@ TEST(Cm, WithoutFailoverAbove_AClosedRailStaysClosed) {
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_WC_ERROR, 12, 0);
   w.pass(1);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kClosed);
-  EXPECT_FALSE(w.a.endpoint.wanted);
+  EXPECT_FALSE(w.a.endpoint.connect_wanted);
 }
 
 TEST(Cm, QueuePairsCannotBeMade_TriedAgainLater) {

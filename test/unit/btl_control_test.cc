@@ -59,7 +59,7 @@ struct Blocked : Note {
 constexpr uint64_t kLong = 60'000'000'000;
 
 struct Lane : ::testing::Test {
-  std::atomic<bool> attention{false};
+  std::atomic<bool> service_needed{false};
   ControlLane lane;
   void SetUp() override { log().clear(); }
   void finish_all() {
@@ -71,7 +71,7 @@ struct Lane : ::testing::Test {
 };
 
 TEST_F(Lane, Inline_RunsAndFinishesInSubmit) {
-  lane.open(ControlMode::kInline, 1, &attention);
+  lane.open(ControlMode::kInline, 1, &service_needed);
   Note note("a");
   lane.submit(note, Urgency::kNormal);
   EXPECT_EQ(log(), std::vector<std::string>{"a"});
@@ -80,28 +80,28 @@ TEST_F(Lane, Inline_RunsAndFinishesInSubmit) {
 }
 
 TEST_F(Lane, Deferred_UrgentFirst_ThenInOrder) {
-  lane.open(ControlMode::kDeferred, 1, &attention);
+  lane.open(ControlMode::kDeferred, 1, &service_needed);
   Note a("a"), b("b"), c("c"), d("d");
   lane.submit(a, Urgency::kLast);
   lane.submit(b, Urgency::kNormal);
   lane.submit(c, Urgency::kNormal);
   lane.submit(d, Urgency::kFirst);
-  EXPECT_FALSE(attention);
+  EXPECT_FALSE(service_needed);
   while (lane.run_one()) {
   }
-  EXPECT_TRUE(attention);
+  EXPECT_TRUE(service_needed);
   EXPECT_TRUE(log().empty()) << "results are taken by finish() only";
   lane.finish();
   EXPECT_EQ(log(), (std::vector<std::string>{"d", "b", "c", "a"}));
 }
 
 TEST_F(Lane, Thread_RunsElsewhere_FinishesHere) {
-  lane.open(ControlMode::kThread, 1, &attention);
+  lane.open(ControlMode::kThread, 1, &service_needed);
   Note a("a"), b("b");
   lane.submit(a, Urgency::kNormal);
   lane.submit(b, Urgency::kNormal);
   finish_all();
-  EXPECT_TRUE(attention);
+  EXPECT_TRUE(service_needed);
   EXPECT_NE(a.ran_on, std::this_thread::get_id());
   EXPECT_EQ(a.ran_on, b.ran_on);
   EXPECT_EQ(log(), (std::vector<std::string>{"a", "b"}));
@@ -109,7 +109,7 @@ TEST_F(Lane, Thread_RunsElsewhere_FinishesHere) {
 }
 
 TEST_F(Lane, OneCommandBlocks_OthersOfAWideLaneGoOn) {
-  lane.open(ControlMode::kThread, 2, &attention);
+  lane.open(ControlMode::kThread, 2, &service_needed);
   Blocked blocked("blocked");
   lane.submit(blocked, Urgency::kNormal);
   blocked.wait_begun();
@@ -124,7 +124,7 @@ TEST_F(Lane, OneCommandBlocks_OthersOfAWideLaneGoOn) {
 }
 
 TEST_F(Lane, Close_RunsWhatMust_DropsTheRest) {
-  lane.open(ControlMode::kDeferred, 1, &attention);
+  lane.open(ControlMode::kDeferred, 1, &service_needed);
   Note needed("needed"), useless("useless");
   useless.droppable = true;
   lane.submit(useless, Urgency::kNormal);
@@ -136,7 +136,7 @@ TEST_F(Lane, Close_RunsWhatMust_DropsTheRest) {
 }
 
 TEST_F(Lane, Close_WaitsForTheThread) {
-  lane.open(ControlMode::kThread, 1, &attention);
+  lane.open(ControlMode::kThread, 1, &service_needed);
   Blocked blocked("blocked");
   lane.submit(blocked, Urgency::kNormal);
   blocked.wait_begun();
@@ -149,19 +149,19 @@ TEST_F(Lane, Close_WaitsForTheThread) {
 }
 
 TEST_F(Lane, CommandNeverEnds_CloseGivesUpAndLeavesTheThread) {
-  lane.open(ControlMode::kThread, 2, &attention);
+  lane.open(ControlMode::kThread, 2, &service_needed);
   static Blocked blocked("blocked");  // the thread returns to it when this test is over
   lane.submit(blocked, Urgency::kNormal);
   blocked.wait_begun();
   EXPECT_FALSE(lane.close(1'000'000));
   EXPECT_TRUE(log().empty());
-  attention = false;
+  service_needed = false;
   sem_post(&blocked.go);  // the thread ends by itself; it touches neither the lane nor the flag any more
   EXPECT_TRUE(lane.close(0));
 }
 
 TEST_F(Lane, ManyCommandsOfManyThreads_EachFinishesOnce) {
-  lane.open(ControlMode::kThread, ControlLane::kMaxWidth, &attention);
+  lane.open(ControlMode::kThread, ControlLane::kMaxWidth, &service_needed);
   std::vector<Note> notes(2000, Note("x"));
   for (size_t i = 0; i < notes.size(); ++i) {
     lane.submit(notes[i], static_cast<Urgency>(i % 3));

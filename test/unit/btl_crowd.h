@@ -110,7 +110,7 @@ struct Crowd {
     frag.length = static_cast<uint32_t>(payloads.back().size());
     frag.tag = 65;
     frag.signaled = true;
-    return engine::send(*ends[i], &frag) == engine::Accepted::kParked;
+    return engine::send(*ends[i], &frag) == engine::Accepted::kQueued;
   }
   static void serve(Process& p) {
     while (p.port.addresses().lane().run_one() || p.port.upkeep().run_one() || p.port.stops().run_one() ||

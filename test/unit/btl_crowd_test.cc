@@ -64,7 +64,7 @@ TEST(Crowd, NothingIsSent_NothingIsConnected) {
   Crowd crowd(1);
   crowd.turns(50);
   EXPECT_EQ(crowd.most, 0u);
-  EXPECT_TRUE(crowd.hub.port.quiet() || crowd.fabric.packets.empty());
+  EXPECT_TRUE(crowd.hub.port.idle() || crowd.fabric.packets.empty());
 }
 
 TEST(Crowd, DeadPeers_DoNotKeepThePlaces) {

@@ -11,14 +11,14 @@ namespace {
 
 using engine::Phase;
 
-TEST(Drain, FailedSend_ReportsDownThenFragmentsInOrderThenParkedThenClosed) {
+TEST(Drain, FailedSend_ReportsDownThenFragmentsInOrderThenQueuedThenClosed) {
   World w;
   w.connect();
   w.fabric.hold = true;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("one")), engine::Accepted::kPosted);
   ASSERT_TRUE(w.sendi(w.a, "two"));
   for (int i = 0; i < 12; ++i) ASSERT_TRUE(w.sendi(w.a, "fill"));
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("late")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("late")), engine::Accepted::kQueued);
   ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->data.number(), IBV_WC_RETRY_EXC_ERR));
   for (int i = 0; i < 10; ++i) w.a.poll();
   ASSERT_EQ(w.a.log.size(), 17u);
@@ -224,7 +224,7 @@ TEST(Drain, GapOfAPayloadThatWasInAFragment_IsLostNotReadFromTheSlot) {
   w.a.endpoint.gap_asked = true;
   w.a.endpoint.gap_name = w.a.endpoint.connection->last_closed.name;
   w.a.endpoint.gap_delivered = 0;
-  w.a.port.need_attention();
+  w.a.port.need_service();
   w.a.poll();
   EXPECT_EQ(w.a.count("payload"), 0);
   EXPECT_EQ(w.a.gap, 1u);
@@ -311,7 +311,7 @@ TEST(Drain, PeerGotFewerThanAcknowledged_SlotsAreHandedBackAndTheRestCounted) {
   w.a.endpoint.gap_asked = true;
   w.a.endpoint.gap_name = w.a.endpoint.connection->last_closed.name;
   w.a.endpoint.gap_delivered = 2;
-  w.a.port.need_attention();
+  w.a.port.need_service();
   w.a.log.clear();
   w.a.poll();
   // 18 are missing; the ring remembers the youngest 16 work requests (a marker may be among them).
@@ -331,7 +331,7 @@ TEST(Drain, GapReportForAnOpenEpoch_WaitsUntilOurHalfIsClosed) {
   w.a.endpoint.gap_name = info.name;
   w.a.endpoint.gap_delivered = 0;
   w.a.endpoint.gap_asked = true;
-  w.a.port.need_attention();
+  w.a.port.need_service();
   w.pass(1);
   EXPECT_EQ(w.a.count("payload"), 0);
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_PEER_DOWN, 0, 0);
@@ -356,7 +356,7 @@ TEST(Drain, EpochThatWasUpAtThePeerOnly_IsReportedClosedWhenThePeerAsks) {
     const auto peer_says_closed = [&] {
       w.b.endpoint.gap_name = info.name;
       w.b.endpoint.gap_asked = true;
-      w.b.port.need_attention();
+      w.b.port.need_service();
     };
     w.fabric.drop_datagrams = 1'000'000;  // no reconnection
     if (asks_first) peer_says_closed();
@@ -387,7 +387,7 @@ TEST(Drain, EpochThatWasNeverUpHere_NextMessageWaitsForTheNextEpoch) {
   w.pass(10);
   ASSERT_EQ(w.b.endpoint.phase, engine::Phase::kSoliciting);
   EXPECT_TRUE(w.b.log.empty());
-  EXPECT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
+  EXPECT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(60);
   EXPECT_EQ(w.b.log, (Log{"down 1", "done x -12", "closed 1"}));
 }
@@ -425,7 +425,7 @@ TEST(Drain, EpochThatWasUpAtThePeerOnly_HasNoGap) {
   w.b.endpoint.gap_name = info.name;  // the peer's EPOCHCLOSED: it received nothing in this epoch
   w.b.endpoint.gap_delivered = 0;
   w.b.endpoint.gap_asked = true;
-  w.b.port.need_attention();
+  w.b.port.need_service();
   w.pass(1);
   EXPECT_EQ(w.b.log, Log{"closed " + std::to_string(info.name.epoch)});
   EXPECT_EQ(w.b.gap, 0u) << "a healthy pair would be given up";

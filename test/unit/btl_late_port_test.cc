@@ -18,7 +18,7 @@ void activate(World& w, Process& p) {
 TEST(LatePort, ItsOwnFirstSend_ComesBackAndTheRailJoinsWhenThePortIsUp) {
   World w(small_config(), true, false);
   ASSERT_EQ(w.a.port.state(), engine::PortState::kDown);
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(1);
   EXPECT_EQ(w.a.log, (Log{"down 0", "done x -12", "closed 0"}));
   EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_HANDSHAKE);
@@ -31,7 +31,7 @@ TEST(LatePort, ItsOwnFirstSend_ComesBackAndTheRailJoinsWhenThePortIsUp) {
 
 TEST(LatePort, PeersFirstSend_DoesNotWaitForIt) {
   World w(small_config(), true, false);
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(1);
   EXPECT_EQ(w.b.log, (Log{"down 0", "done x -12", "closed 0"}));
   EXPECT_EQ(w.b.last_event.cause, BFO_CAUSE_HANDSHAKE);
@@ -48,12 +48,12 @@ TEST(LatePort, PeersFirstSend_DoesNotWaitForIt) {
 
 TEST(LatePort, AnotherRailIsUp_NobodySolicitsAndThePortComesToRest) {
   World w(small_config(), true, false);
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kParked);
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(6000);
   EXPECT_EQ(w.b.endpoint.phase, Phase::kIdle);
-  EXPECT_TRUE(w.a.port.quiet());
-  EXPECT_TRUE(w.b.port.quiet());
+  EXPECT_TRUE(w.a.port.idle());
+  EXPECT_TRUE(w.b.port.idle());
   w.b.other_rail = false;  // then every way is tried
   w.pass(1100);
   EXPECT_EQ(w.b.endpoint.phase, Phase::kSoliciting);
@@ -61,7 +61,7 @@ TEST(LatePort, AnotherRailIsUp_NobodySolicitsAndThePortComesToRest) {
 
 TEST(LatePort, EventWasLost_ThePortIsAskedNowAndThen) {
   World w(small_config(), true, false);
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(1);
   w.a.fake->ports[1].state = IBV_PORT_ACTIVE;
   w.pass(1000);
@@ -71,7 +71,7 @@ TEST(LatePort, EventWasLost_ThePortIsAskedNowAndThen) {
 TEST(LatePort, AddressComesWithThePort_ThePeerLearnsIt) {
   World w(small_config(), true, false);
   w.b.endpoint.peer.lid = 0;  // what was published
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(1);
   activate(w, w.a);
   w.pass(600);
@@ -82,8 +82,8 @@ TEST(LatePort, AddressComesWithThePort_ThePeerLearnsIt) {
 
 TEST(LatePort, BothEnds_JoinWhenTheSecondIsUp) {
   World w(small_config(), true, true);
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("y")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("y")), engine::Accepted::kQueued);
   w.pass(1);
   EXPECT_EQ(w.a.count("done x -12"), 1);
   EXPECT_EQ(w.b.count("done y -12"), 1);
@@ -101,7 +101,7 @@ TEST(LatePort, UpBeforeAnythingWasSent_IsARailLikeAnyOther) {
   w.a.other_rail = false;
   activate(w, w.a);
   w.pass(1);
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(5);
   EXPECT_EQ(w.b.count("recv 65 x"), 1);
   EXPECT_EQ(w.a.down + w.b.down, 0);

@@ -47,7 +47,7 @@ void turn(World& w, Process& one, Process& other, Phase until) {
 
 // B waits with a fragment, and has replied; A's probe is held.
 void reply(World& w) {
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kParked);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kQueued);
   w.fabric.hold = true;
   turn(w, w.a, w.b, Phase::kProbing);
   ASSERT_EQ(w.b.endpoint.phase, Phase::kReplied);
@@ -69,7 +69,7 @@ TEST(Leave, WhileTheResponderSolicits) {
   World w;
   w.fabric.drop_datagrams = kAll;
   engine::cm_connect(w.a.endpoint);
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kParked);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kQueued);
   w.pass(1);
   ASSERT_EQ(w.b.endpoint.phase, Phase::kSoliciting);
   w.fabric.drop_datagrams = 0;
@@ -80,7 +80,7 @@ TEST(Leave, WhileTheResponderSolicits) {
 
 TEST(Leave, WhileTheInitiatorRequests) {
   World w;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("early")), Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("early")), Accepted::kQueued);
   turn(w, w.a, w.a, Phase::kRequesting);
   w.fabric.drop_datagrams = 1;  // REPLY
   turn(w, w.b, w.b, Phase::kReplied);
@@ -92,11 +92,11 @@ TEST(Leave, WhileTheInitiatorRequests) {
 
 TEST(Leave, WhileTheInitiatorWaitsForItsNextAttempt) {
   World w(slow_retry());
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("early")), Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("early")), Accepted::kQueued);
   w.fabric.hold = true;  // the probe
   turn(w, w.a, w.b, Phase::kProbing);
   ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->data.number(), IBV_WC_RETRY_EXC_ERR));
-  w.a.endpoint.hurry = false;  // of its first send, which need not wait any more
+  w.a.endpoint.skip_backoff = false;  // of its first send, which need not wait any more
   w.a.poll();
   ASSERT_EQ(w.a.endpoint.phase, Phase::kClosed);
   w.fabric.hold = false;
@@ -137,7 +137,7 @@ TEST(Leave, AfterTheRailWasGivenUp_IsNoNews) {
   World w(config);
   w.fabric.drop_datagrams = kAll;
   engine::cm_connect(w.a.endpoint);
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kParked);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), Accepted::kQueued);
   w.pass(60);
   const Log before = w.b.log;
   ASSERT_EQ(w.b.down, 1);
@@ -155,7 +155,7 @@ TEST(Leave, AfterTheRailWasGivenUp_IsNoNews) {
 // Its other rail works and its connect time is over: it is not given up as a failure first.
 TEST(Leave, WhileTheInitiatorRequestsForTooLong) {
   World w;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("early")), Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("early")), Accepted::kQueued);
   turn(w, w.a, w.a, Phase::kRequesting);
   w.fabric.drop_datagrams = 1;  // REPLY
   turn(w, w.b, w.b, Phase::kReplied);

@@ -38,7 +38,7 @@ struct Stranger {
   explicit Stranger(bool initiator, const engine::Config& config = bounded())
       : w(config), p(initiator ? w.a : w.b), peer(initiator ? w.b : w.a) {
     p.other_rail = false;
-    EXPECT_EQ(engine::send(p.endpoint, w.frag("x")), engine::Accepted::kParked);
+    EXPECT_EQ(engine::send(p.endpoint, w.frag("x")), engine::Accepted::kQueued);
   }
   World w;
   Process& p;

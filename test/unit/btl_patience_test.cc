@@ -41,8 +41,8 @@ void seldom(World& w, uint64_t ms, uint64_t pause) {
 
 TEST(Patience, ProcessesGetTheProcessorSeldom_FirstMessagesWait) {
   World w;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("ping")), engine::Accepted::kParked);
-  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("pong")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("ping")), engine::Accepted::kQueued);
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("pong")), engine::Accepted::kQueued);
   slices(w, 12, 400);
   EXPECT_EQ(w.a.down + w.b.down, 0) << "slow, but alive";
   EXPECT_EQ(w.b.count("recv 65 ping"), 1);
@@ -52,7 +52,7 @@ TEST(Patience, ProcessesGetTheProcessorSeldom_FirstMessagesWait) {
 TEST(Patience, NobodyAnswersAProcessThatIsStarved_NotWaitedForEver) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   slices(w, 5, 400);
   EXPECT_EQ(w.a.down, 0);
   slices(w, 20, 400);
@@ -63,7 +63,7 @@ TEST(Patience, NobodyAnswersAProcessThatIsStarved_NotWaitedForEver) {
 TEST(Patience, NobodyAnswersAProcessThatRuns_GivenUpInTime) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(990);
   EXPECT_EQ(w.a.down, 0);
   w.pass(30);
@@ -76,7 +76,7 @@ TEST_P(PatiencePause, NobodyAnswersAProcessThatPollsSeldom_GivenUpInTime) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
   seldom(w, 50, 50);
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   seldom(w, 900, GetParam());
   seldom(w, 200 + 3 * GetParam(), GetParam());
   EXPECT_EQ(w.a.count("done x -12"), 1);
@@ -88,7 +88,7 @@ TEST_P(PatiencePause, NoOtherRailIsUp_TheOthersAreTriedInTimeAndUsedAtOnce) {
   w.a.other_rail = false;
   w.fabric.drop_datagrams = 1 << 30;
   seldom(w, 50, 50);
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   seldom(w, 1100 + 3 * GetParam(), GetParam());
   EXPECT_EQ(w.a.others_asked, 1);
   EXPECT_EQ(w.a.down, 0);
@@ -99,7 +99,7 @@ TEST_P(PatiencePause, NoOtherRailIsUp_TheOthersAreTriedInTimeAndUsedAtOnce) {
 
 TEST_P(PatiencePause, ProcessThatPollsSeldom_ItsHandshakeIsNotHurriedBySilenceOfItsOwn) {
   World w;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   for (int i = 0; i < 40; ++i) {
     fake_now() += GetParam() * kMs;
     for (int k = 0; k < 10; ++k) look(w, w.b);
@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(Ms, PatiencePause, testing::Values(uint64_t{15}, uint64
 TEST(Patience, ProcessComputesAfterItsFirstSend_TheHandshakeHasItsTime) {
   World w;
   w.pass(1);
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   fake_now() += 5'000 * kMs;
   w.pass(5);
   EXPECT_EQ(w.a.down, 0) << "nothing had been asked of the peer yet";
@@ -134,7 +134,7 @@ TEST(Patience, ProcessorTimeIsNotKnown_LongPausesDoNotCount) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
   fake_starved() = UINT64_MAX;
-  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   seldom(w, 4'000, 100);
   EXPECT_EQ(w.a.down, 0);
   seldom(w, 13'000, 100);

@@ -102,7 +102,7 @@ TEST(KnownPeer, NoMemoryForMore_TheMessageComesBackWithTheReason) {
   EXPECT_EQ(rail.down_text, "cannot allocate memory: ENOMEM");
   ASSERT_FALSE(rail.said.empty());
   EXPECT_NE(rail.said[0].find("cannot allocate memory: ENOMEM"), std::string::npos);
-  EXPECT_TRUE(rail.endpoint.parked.empty());
+  EXPECT_TRUE(rail.endpoint.queued.empty());
   EXPECT_FALSE(w.left.letters.front().out);
   no_efforts = false;
   rail.state = NodeRail::State::kIdle;

@@ -192,20 +192,20 @@ TEST(Resource, RoomAgain_TheRailJoins) {
   w.left.alone_since_ns = 0;
   ASSERT_TRUE(w.run(1'000));
   EXPECT_TRUE(w.left.finished());
-  EXPECT_EQ(w.left.rails[0].endpoint.effort->lack.tries, 0u);
+  EXPECT_EQ(w.left.rails[0].endpoint.effort->shortage.tries, 0u);
 }
 
 TEST(Resource, AnyHostMemoryMissing_IsSaidWithItsLimit) {
-  engine::Lack lack;
-  lack.object = engine::Object::kMemory;
-  lack.error = ENOMEM;
+  engine::Shortage shortage;
+  shortage.object = engine::Object::kMemory;
+  shortage.error = ENOMEM;
   char text[400];
-  engine::resource_remedy(lack, 64 * 1024, text, sizeof text);
+  engine::resource_remedy(shortage, 64 * 1024, text, sizeof text);
   EXPECT_NE(std::string(text).find("(ulimit -l) is 64 KiB: raise it"), std::string::npos) << text;
-  engine::resource_remedy(lack, UINT64_MAX, text, sizeof text);
+  engine::resource_remedy(shortage, UINT64_MAX, text, sizeof text);
   EXPECT_NE(std::string(text).find("not limited"), std::string::npos) << text;
-  lack.error = 12345;
-  engine::resource_text(lack, text, sizeof text);
+  shortage.error = 12345;
+  engine::resource_text(shortage, text, sizeof text);
   EXPECT_STREQ(text, "cannot register memory: errno 12345");
 }
 

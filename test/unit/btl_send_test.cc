@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// btl_send_test.cc: the send ring: signaling, covering, parking, inline, and what a refused message means.
+// btl_send_test.cc: the send ring: signaling, retiring, queueing, inline, and what a refused message means.
 #include "btl/verbs/engine/send.h"
 
 #include "test/unit/btl_world.h"
@@ -22,7 +22,7 @@ TEST(Send, SmallMessages_OneCompletionInSignalInterval) {
   EXPECT_EQ(w.b.count("recv"), 64);
 }
 
-TEST(Send, CoveringCompletion_FreesEverythingBeforeIt) {
+TEST(Send, RetiringCompletion_FreesEverythingBeforeIt) {
   World w;
   w.connect();
   ASSERT_TRUE(w.sendi(w.a, "a"));
@@ -37,7 +37,7 @@ TEST(Send, CoveringCompletion_FreesEverythingBeforeIt) {
   EXPECT_EQ(engine::outstanding(w.a.endpoint), 0u);
 }
 
-TEST(Send, RingFull_FragmentsParkAndGoOutInOrder) {
+TEST(Send, RingFull_FragmentsQueueAndGoOutInOrder) {
   World w;
   w.connect();
   w.fabric.hold = true;
@@ -45,24 +45,24 @@ TEST(Send, RingFull_FragmentsParkAndGoOutInOrder) {
   for (int i = 0; i < 40; ++i) {
     const std::string text = "m" + std::to_string(100 + i);
     const auto accepted = engine::send(w.a.endpoint, w.frag(text));
-    EXPECT_EQ(accepted, i < 14 ? engine::Accepted::kPosted : engine::Accepted::kParked) << i;
+    EXPECT_EQ(accepted, i < 14 ? engine::Accepted::kPosted : engine::Accepted::kQueued) << i;
     expected.push_back("recv 65 " + text);
   }
-  EXPECT_FALSE(w.sendi(w.a, "overtaker")) << "a message must not overtake parked ones";
+  EXPECT_FALSE(w.sendi(w.a, "overtaker")) << "a message must not overtake queued ones";
   w.fabric.hold = false;
   w.pass(2);
   EXPECT_EQ(w.b.log, expected);
   EXPECT_EQ(w.a.count("done"), 40);
 }
 
-TEST(Send, FromACompletionCallback_DoesNotOvertakeParkedWork) {
+TEST(Send, FromACompletionCallback_DoesNotOvertakeQueuedWork) {
   World w;
   w.connect();
   w.fabric.hold = true;
   for (int i = 0; i < 16; ++i) engine::send(w.a.endpoint, w.frag("m" + std::to_string(100 + i)));
-  ASSERT_EQ(w.a.endpoint.parked.size(), 2u);
-  // In the callback there is room again, but two fragments are parked.
-  w.a.on_done = [&] { EXPECT_EQ(engine::send(w.a.endpoint, w.frag("new")), engine::Accepted::kParked); };
+  ASSERT_EQ(w.a.endpoint.queued.size(), 2u);
+  // In the callback there is room again, but two fragments are queued.
+  w.a.on_done = [&] { EXPECT_EQ(engine::send(w.a.endpoint, w.frag("new")), engine::Accepted::kQueued); };
   w.fabric.hold = false;
   w.pass(2);
   ASSERT_EQ(w.b.log.size(), 17u);
@@ -148,15 +148,15 @@ TEST(Work, AskingMarksTheUnsignaledTail) {
   EXPECT_GE(count.now().ended, 2u) << "the marker that was asked for covers them";
 }
 
-TEST(Work, Parked_CountsAndNoMarkerOvertakesIt) {
+TEST(Work, Queued_CountsAndNoMarkerOvertakesIt) {
   World w;
   w.connect();
   Counted count(w);
   w.fabric.hold = true;
   for (int i = 0; i < 16; ++i) engine::send(w.a.endpoint, w.frag("m" + std::to_string(100 + i), false));
-  ASSERT_EQ(w.a.endpoint.parked.size(), 2u);
+  ASSERT_EQ(w.a.endpoint.queued.size(), 2u);
   EXPECT_EQ(count.now().taken, 16u);
-  EXPECT_EQ(count.now().taken, 16u) << "a marker would be counted in front of what is parked";
+  EXPECT_EQ(count.now().taken, 16u) << "a marker would be counted in front of what is queued";
   w.fabric.hold = false;
   w.pass(2);
   count.now();
@@ -171,7 +171,7 @@ TEST(Work, GoesOnOverEpochsAndEndsWithThem) {
   Counted count(w);
   w.fabric.hold = true;
   for (int i = 0; i < 20; ++i) engine::send(w.a.endpoint, w.frag("m" + std::to_string(100 + i)));
-  ASSERT_EQ(w.a.endpoint.parked.size(), 6u);
+  ASSERT_EQ(w.a.endpoint.queued.size(), 6u);
   ASSERT_EQ(count.now().ended, 0u);
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   for (int i = 0; i < 8; ++i) w.a.poll();
@@ -202,12 +202,12 @@ TEST(Rdma, PutAndGet_MoveBytesAndEndOnce) {
   EXPECT_EQ(w.a.log, (Log{"done abcde 0", "done 56789 0"}));
 }
 
-TEST(Rdma, OnARailThatNeverConnected_IsParkedAndDone) {
+TEST(Rdma, OnARailThatNeverConnected_IsQueuedAndDone) {
   World w;
   std::string remote(5, '.');
   engine::Frag* put = w.frag("abcde");
   put->remote_address = reinterpret_cast<uint64_t>(remote.data());
-  ASSERT_EQ(engine::put(w.a.endpoint, put), engine::Accepted::kParked);
+  ASSERT_EQ(engine::put(w.a.endpoint, put), engine::Accepted::kQueued);
   w.pass(5);
   EXPECT_EQ(remote, "abcde");
   EXPECT_EQ(w.a.count("done abcde 0"), 1);

@@ -239,12 +239,12 @@ TEST(Setup, GivenUpWhileMaking_FragmentsComeBackAtOnce) {
       engine::cm_connect(w.a.endpoint);
       w.until_a(Phase::kMaking);
     }
-    ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kParked);
+    ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
     fake_now() += 17 * w.a.port.config().connect_timeout_ns;
     w.turns(40);
     EXPECT_EQ(w.a.log, (Log{"down 1", "done x -12", "closed 1"}));
     EXPECT_EQ(w.a.endpoint.phase, Phase::kClosed);
-    ASSERT_EQ(engine::send(w.a.endpoint, w.frag("y")), engine::Accepted::kParked)
+    ASSERT_EQ(engine::send(w.a.endpoint, w.frag("y")), engine::Accepted::kQueued)
         << "waits for the next attempt";
     w.expect_whole();
     EXPECT_EQ(w.b.count("recv 65 y"), 1);
@@ -343,7 +343,7 @@ TEST(Setup, DeviceDiesMeanwhile_NotTriedAgain) {
   w.until_a(Phase::kMaking);
   w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL);
   w.live(500);
-  EXPECT_FALSE(w.a.endpoint.wanted);
+  EXPECT_FALSE(w.a.endpoint.connect_wanted);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kClosed);
   EXPECT_EQ(w.connections(), 0u);
 }

@@ -93,7 +93,7 @@ TEST_P(StockOf, MemoryCannotBeRegistered_CountedAndTriedAgain) {
   const auto memory = static_cast<size_t>(engine::Object::kMemory);
   EXPECT_GE(p.port.resources().failures[memory], 2u);
   EXPECT_LT(p.port.resources().failures[memory], 100u) << "with back-off";
-  EXPECT_EQ(p.endpoint.effort->lack.error, ENOMEM);
+  EXPECT_EQ(p.endpoint.effort->shortage.error, ENOMEM);
   w.fabric.refusals.clear();
   w.live(2'000, true);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
@@ -167,11 +167,11 @@ TEST(Stock, ManyThreadsTake_EachHasItsOwn) {
   const engine::VerbsApi api = region_verbs();
   engine::Arena arena;
   arena.open(api, nullptr);
-  std::atomic<bool> attention{false};
+  std::atomic<bool> service_needed{false};
   engine::ControlLane lane;
-  lane.open(engine::ControlMode::kThread, 1, &attention);
+  lane.open(engine::ControlMode::kThread, 1, &service_needed);
   engine::Stock stock;
-  stock.open(arena, lane, attention);
+  stock.open(arena, lane, service_needed);
   std::atomic<int> at_work{3};
   std::array<std::vector<char*>, 3> taken;
   std::vector<std::thread> threads;
@@ -187,9 +187,9 @@ TEST(Stock, ManyThreadsTake_EachHasItsOwn) {
     });
   }
   while (at_work != 0) {
-    if (!attention.exchange(false)) continue;
+    if (!service_needed.exchange(false)) continue;
     lane.finish();
-    stock.attend();
+    stock.service();
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_TRUE(lane.close(kSecond));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// btl_turns_test.cc: which ports of a process are polled: all while none or each has traffic, the quiet ones
-// now and then while another is busy; and what a quiet port must still notice in time.
+// btl_turns_test.cc: which ports of a process are polled: all while none or each has traffic, the idle ones
+// now and then while another is busy; and what an idle port must still notice in time.
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {
@@ -68,12 +68,12 @@ struct TwoRails {
   int polls_of_second() { return static_cast<FakeCq*>(c.port.cqs().first())->polls; }
 };
 
-TEST(Turns, OtherRailBusy_QuietOneIsPolledNowAndThen) {
+TEST(Turns, OtherRailBusy_IdleOneIsPolledNowAndThen) {
   TwoRails r;
   r.busy(1000);
   const int before = r.polls_of_second();
   r.busy(1600);
-  EXPECT_EQ(r.polls_of_second() - before, 1600 / static_cast<int>(engine::kRestTurns));
+  EXPECT_EQ(r.polls_of_second() - before, 1600 / static_cast<int>(engine::kSkipTurns));
 }
 
 TEST(Turns, NoTraffic_EachIsPolledInEachTurn) {
@@ -85,18 +85,18 @@ TEST(Turns, NoTraffic_EachIsPolledInEachTurn) {
   EXPECT_EQ(r.polls_of_second() - before, 100);
 }
 
-TEST(Turns, MessageOnTheQuietRail_ArrivesSoonAndItIsPolledAgain) {
+TEST(Turns, MessageOnTheIdleRail_ArrivesSoonAndItIsPolledAgain) {
   TwoRails r;
   r.busy(1000);
   ASSERT_TRUE(r.w.sendi(r.d, "late"));
-  r.busy(static_cast<int>(engine::kRestTurns));
+  r.busy(static_cast<int>(engine::kSkipTurns));
   EXPECT_EQ(r.c.count("recv 65 late"), 1);
   const int before = r.polls_of_second();
   r.busy(100);
   EXPECT_EQ(r.polls_of_second() - before, 100);
 }
 
-TEST(Turns, PortEventOnTheQuietRail_IsActedUponInTheNextTurn) {
+TEST(Turns, PortEventOnTheIdleRail_IsActedUponInTheNextTurn) {
   TwoRails r;
   r.busy(1000);
   r.w.fabric.raise(*r.c.fake, IBV_EVENT_PORT_ERR, 1);
@@ -105,7 +105,7 @@ TEST(Turns, PortEventOnTheQuietRail_IsActedUponInTheNextTurn) {
   EXPECT_EQ(r.w.a.down, 0);
 }
 
-TEST(Turns, SilentWorkOnTheQuietRail_IsSuspectedInTime) {
+TEST(Turns, SilentWorkOnTheIdleRail_IsSuspectedInTime) {
   TwoRails r;
   r.busy(1000);
   r.w.fabric.held.insert(r.c.endpoint.effort->data.number());

@@ -24,9 +24,9 @@ bool same(const PortAddress& a, const PortAddress& b) {
 
 }  // namespace
 
-void AddressBook::open(Port& port, ControlMode mode, std::atomic<bool>* attention) {
+void AddressBook::open(Port& port, ControlMode mode, std::atomic<bool>* service_needed) {
   port_ = &port;
-  lane_.open(mode, kWidth, attention);
+  lane_.open(mode, kWidth, service_needed);
 }
 
 Address* AddressBook::find(const PortAddress& to) {
@@ -88,7 +88,7 @@ void AddressBook::created(Command& command) {
   address.made_ns = address.book->port_->env().now_ns();
   address.failures = 0;
   // Datagrams wait for it.
-  address.book->port_->need_attention();
+  address.book->port_->need_service();
 }
 
 void AddressBook::failed(Address& address) {

@@ -44,11 +44,11 @@ struct Address : Command {
 /// The destinations of a port. Progress function only.
 class AddressBook {
  public:
-  void open(Port& port, ControlMode mode, std::atomic<bool>* attention);
+  void open(Port& port, ControlMode mode, std::atomic<bool>* service_needed);
   /// The destination `to`, which stays until close(). nullptr when memory is short.
   Address* find(const PortAddress& to);
   /// Its handle. nullptr while it is being made or has failed; asks for it when that is due, and the port
-  /// gets attention when it is there. In inline mode it is there at once.
+  /// is serviced when it is there. In inline mode it is there at once.
   ibv_ah* handle(Address& address, uint64_t now);
   /// All handles of Ethernet destinations are made anew, each when it is needed next.
   void renew();

@@ -66,7 +66,7 @@ void reset_epoch(Endpoint& endpoint, uint32_t epoch) {
   endpoint.announced = false;
   endpoint.delivered = 0;
   endpoint.effort->close = CloseOrder{};
-  endpoint.marker_posted = endpoint.marker_done = endpoint.last_receive_done = endpoint.swept = false;
+  endpoint.marker_posted = endpoint.marker_done = endpoint.last_receive_done = endpoint.wait_over = false;
   endpoint.handed_back = false;
   // An epoch that ends before it is up must not be taken for the last one: its count would look like a gap.
   ring_forget(endpoint);
@@ -103,15 +103,15 @@ void make_queue_pairs(Endpoint& endpoint, const Packet* request, uint64_t now) {
 
 void start(Endpoint& endpoint, uint64_t now) {
   if (endpoint.initiator && !room_ready(endpoint)) {
-    endpoint.hurry = true;  // it begins when there is room for it
+    endpoint.skip_backoff = true;  // it begins when there is room for it
     return;
   }
   if (!handshake_begins(endpoint, now)) {
-    endpoint.hurry = true;
+    endpoint.skip_backoff = true;
     // What waits for a place does not wait for the peer.
     return waits_from(endpoint, now);
   }
-  endpoint.hurry = false;
+  endpoint.skip_backoff = false;
   if (!endpoint.initiator) {
     set_phase(endpoint, Phase::kSoliciting, now);
     liveness_begin(endpoint, now);
@@ -141,23 +141,23 @@ void go_up(Endpoint& endpoint, uint64_t now) {
     if (!ring_open(endpoint)) {
       endpoint.effort->close.asked = true;
       endpoint.effort->close.cause = BFO_CAUSE_HANDSHAKE;
-      endpoint.port->need_attention();
+      endpoint.port->need_service();
     }
   }
   endpoint.ever_up = true;
-  endpoint.told_lost = false;
+  endpoint.lost_reported = false;
   endpoint.asked = false;
   endpoint.effort->failed_attempts = 0;
   resource_made(endpoint);
   endpoint.announced = true;
   endpoint.effort->up_since_ns = now;
-  endpoint.wanted = true;
+  endpoint.connect_wanted = true;
   set_phase(endpoint, Phase::kUp, now);
   Port& port = *endpoint.port;
   bfo_rail_event_t event = make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now);
   event.info.state = BFO_RAIL_UP;
   port.host().rail_up(port.host().ctx, endpoint, event);
-  if (!endpoint.parked.empty()) flush_parked(endpoint);
+  if (!endpoint.queued.empty()) post_queued(endpoint);
 }
 
 // ---- packets
@@ -167,11 +167,11 @@ void on_solicit(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
   if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: the peer solicits again
   endpoint.epoch = std::max(endpoint.epoch, epoch);
   if (endpoint.phase == Phase::kIdle) {
-    endpoint.wanted = true;
+    endpoint.connect_wanted = true;
     waits_from(endpoint, now);
   }
-  if (endpoint.port->state() == PortState::kActive && endpoint.wanted) start(endpoint, now);
-  endpoint.port->need_attention();
+  if (endpoint.port->state() == PortState::kActive && endpoint.connect_wanted) start(endpoint, now);
+  endpoint.port->need_service();
 }
 
 void learn_probe_target(Endpoint& endpoint, const Packet& packet) {
@@ -183,12 +183,13 @@ void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
   if (!room_ready(endpoint)) return;        // it comes again
   if (!handshake_answered(endpoint, now)) {
-    if (endpoint.hurry && endpoint.phase == Phase::kSoliciting) set_phase(endpoint, Phase::kClosed, now);
+    if (endpoint.skip_backoff && endpoint.phase == Phase::kSoliciting)
+      set_phase(endpoint, Phase::kClosed, now);
     return;
   }
   reset_epoch(endpoint, packet.epoch);
-  if (!endpoint.wanted) waits_from(endpoint, now);  // what is parked from now on has waited since now
-  endpoint.wanted = true;
+  if (!endpoint.connect_wanted) waits_from(endpoint, now);  // what is queued from now on has waited since now
+  endpoint.connect_wanted = true;
   learn_probe_target(endpoint, packet);
   make_queue_pairs(endpoint, &packet, now);
 }
@@ -199,9 +200,9 @@ void on_reply(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   qp_connect(endpoint, packet);
 }
 
-/// A leaving peer says how many SENDs it received: they are delivered, though no completion covers the last
+/// A leaving peer says how many SENDs it received: they are delivered, though no completion retires the last
 /// ones.
-void cover_received(Endpoint& endpoint, uint64_t received) {
+void retire_received(Endpoint& endpoint, uint64_t received) {
   const SendRing& ring = endpoint.ring;
   uint64_t end = ring.tail;
   for (uint64_t seq = ring.tail; seq < ring.head; ++seq) {
@@ -210,16 +211,16 @@ void cover_received(Endpoint& endpoint, uint64_t received) {
     if (slot.kind == Kind::kGet || slot.send_no > received) break;
     if (slot.send_no != 0) end = seq + 1;
   }
-  if (end != ring.tail) ring_cover(endpoint, end - 1);
+  if (end != ring.tail) ring_retire(endpoint, end - 1);
 }
 
 void on_bye(Endpoint& endpoint, const Packet& packet) {
   if (packet.epoch == endpoint.epoch && endpoint.usable)
-    cover_received(endpoint, packet.probe_target_address);
-  endpoint.wanted = false;
+    retire_received(endpoint, packet.probe_target_address);
+  endpoint.connect_wanted = false;
   endpoint.peer_left = true;
   close_order(endpoint, endpoint.epoch, BFO_CAUSE_SHUTDOWN, 0, 0);
-  endpoint.port->need_attention();  // also without an epoch to close
+  endpoint.port->need_service();  // also without an epoch to close
 }
 
 /// Does what the rules say about a packet of the peer.
@@ -265,12 +266,13 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 
 void cm_connect(Endpoint& endpoint) {
   if (endpoint.peer_left || endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable) return;
-  endpoint.port->need_attention();
+  endpoint.port->need_service();
   if (!endpoint.begin_effort()) return;  // give_up_effort() follows, if anything waits
   // The bound on a first connection counts from the first fragment that waits for it.
-  if (!endpoint.wanted || endpoint.parked.empty()) waits_from(endpoint, endpoint.port->env().now_ns());
-  endpoint.wanted = true;
-  endpoint.hurry = true;
+  if (!endpoint.connect_wanted || endpoint.queued.empty())
+    waits_from(endpoint, endpoint.port->env().now_ns());
+  endpoint.connect_wanted = true;
+  endpoint.skip_backoff = true;
   endpoint.asked = true;
 }
 
@@ -359,11 +361,11 @@ void cm_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_
   const Host& host = port.host();
   const bfo_rail_event_t event = make_event(endpoint, cause, code, 0, now);
   // A path that was silent may still come to life, and a port that is down may return.
-  endpoint.wanted = port.failover() && !endpoint.peer_left && port.state() != PortState::kDead;
+  endpoint.connect_wanted = port.failover() && !endpoint.peer_left && port.state() != PortState::kDead;
   endpoint.announced = false;
-  endpoint.told_lost = true;
+  endpoint.lost_reported = true;
   host.rail_down(host.ctx, endpoint, event);
-  return_parked(endpoint);
+  return_queued(endpoint);
   // The last attempt may have got far enough to be drained: an epoch has one count.
   const ClosedEpoch* const closed = last_closed(endpoint);
   const bool again = closed != nullptr && closed->name.epoch == endpoint.epoch;
@@ -373,12 +375,12 @@ void cm_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_
 void cm_peer_left(Endpoint& endpoint, uint64_t now) {
   liveness_unknown(endpoint);
   set_phase(endpoint, Phase::kGone, now);
-  if (endpoint.ever_up || endpoint.told_lost) return return_parked(endpoint);
+  if (endpoint.ever_up || endpoint.lost_reported) return return_queued(endpoint);
   cm_failed(endpoint, BFO_CAUSE_SHUTDOWN, 0, now);
 }
 
 bool cm_awaits_peer(const Endpoint& endpoint, uint64_t now) {
-  if (!endpoint.peer_late || !endpoint.parked.empty()) return false;
+  if (!endpoint.peer_late || !endpoint.queued.empty()) return false;
   const Port& port = *endpoint.port;
   if (port.up_since_ns() != 0 && now < port.up_since_ns() + kLatePatienceNs) return false;
   // A try would cost: for a GID that does not answer, an address handle on RoCE takes up to a second to fail.
@@ -393,11 +395,12 @@ void cm_step(Endpoint& endpoint, uint64_t now) {
   liveness_step(endpoint, now);
   switch (endpoint.phase) {
     case Phase::kIdle:
-      if (endpoint.wanted) start(endpoint, now);
+      if (endpoint.connect_wanted) start(endpoint, now);
       return;
     case Phase::kClosed:
       if (endpoint.command != nullptr) return;
-      if (endpoint.wanted && (now >= endpoint.effort->timer_ns || endpoint.hurry)) start(endpoint, now);
+      if (endpoint.connect_wanted && (now >= endpoint.effort->timer_ns || endpoint.skip_backoff))
+        start(endpoint, now);
       return;
     case Phase::kSoliciting:
       if (now < endpoint.effort->timer_ns) return;

@@ -39,8 +39,8 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   if (type == PacketType::kSolicit || type == PacketType::kRequest)
     packet.flags = static_cast<uint8_t>(own_need(endpoint));
   if (type == PacketType::kRefuse) {
-    packet.data_qpn = static_cast<uint32_t>(endpoint.effort->lack.object);
-    packet.data_psn = static_cast<uint32_t>(endpoint.effort->lack.error);
+    packet.data_qpn = static_cast<uint32_t>(endpoint.effort->shortage.object);
+    packet.data_psn = static_cast<uint32_t>(endpoint.effort->shortage.error);
   }
   return packet;
 }
@@ -86,7 +86,8 @@ void cm_send_waiting(Endpoint& endpoint) {
   if (!cm_can_send(endpoint)) return;
   const bool datagram = std::exchange(endpoint.datagram_waits, false);
   const bool ping = std::exchange(endpoint.ping_waits, false);
-  if (datagram && still_said(endpoint.datagram_type, endpoint.phase, endpoint.datagram_epoch, endpoint.epoch))
+  if (datagram &&
+      still_current(endpoint.datagram_type, endpoint.phase, endpoint.datagram_epoch, endpoint.epoch))
     cm_send(endpoint, endpoint.datagram_type, endpoint.datagram_epoch);
   if (ping && endpoint.effort->unanswered != 0)
     cm_send(endpoint, PacketType::kPing, endpoint.effort->unanswered);

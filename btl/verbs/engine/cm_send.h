@@ -23,7 +23,7 @@ void cm_send_waiting(Endpoint& endpoint);
 bool cm_can_send(const Endpoint& endpoint);
 /// A packet of the peer came: its address can be worth another try.
 void cm_note_heard(Endpoint& endpoint, uint64_t now);
-/// Tells the peer what this side lacks.
+/// Tells the peer what this side cannot make.
 void cm_refuse(Endpoint& endpoint);
 /// What a QUESTION or ANSWER about a rail carries (verdict.h); see Packet.
 struct InquiryDatagram {

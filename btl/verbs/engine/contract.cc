@@ -39,7 +39,7 @@ void rail_fence(Endpoint& rail, uint32_t epoch) {
     if (rail.epoch <= epoch)
       close_order_locked(rail, epoch, BFO_CAUSE_FENCE, 0, 0, rail.port->env().now_ns());
   }
-  rail.port->need_attention();
+  rail.port->need_service();
 }
 
 void rail_peer_down(Endpoint& rail, const bfo_rail_name_t& name, int32_t cause) {

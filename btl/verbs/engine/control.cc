@@ -23,7 +23,7 @@ struct ControlLane::Shared {
   CommandFifo queues[3];                           // by urgency
   CommandFifo results;
   std::atomic<bool> any_result{false};
-  std::atomic<bool>* attention = nullptr;  // nullptr: left behind
+  std::atomic<bool>* service_needed = nullptr;  // nullptr: left behind
   uint32_t queued = 0;
   uint32_t threads = 0;  // started and not ended
   uint32_t idle = 0;     // of these, waiting for work
@@ -44,7 +44,7 @@ struct ControlLane::Shared {
     results.push(command);
     ++ends;
     any_result.store(true, std::memory_order_release);
-    if (attention != nullptr) attention->store(true, std::memory_order_release);
+    if (service_needed != nullptr) service_needed->store(true, std::memory_order_release);
   }
 };
 
@@ -68,7 +68,7 @@ void keep_code_mapped() {
 
 }  // namespace
 
-void ControlLane::open(ControlMode mode, uint32_t width, std::atomic<bool>* attention) {
+void ControlLane::open(ControlMode mode, uint32_t width, std::atomic<bool>* service_needed) {
   close(0);
   mode_ = mode;
   width_ = std::clamp(width, 1u, kMaxWidth);
@@ -78,7 +78,7 @@ void ControlLane::open(ControlMode mode, uint32_t width, std::atomic<bool>* atte
     mode_ = ControlMode::kInline;
     return;
   }
-  shared_->attention = attention;
+  shared_->service_needed = service_needed;
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -209,7 +209,7 @@ bool ControlLane::leave_threads(uint32_t started) {
   if (shared.threads == 0) return false;
   keep_code_mapped();
   for (uint32_t i = 0; i < started; ++i) pthread_detach(threads_[i]);
-  shared.attention = nullptr;
+  shared.service_needed = nullptr;
   shared.left = true;
   shared_ = nullptr;
   return true;

@@ -6,7 +6,7 @@
 // result in a later round:
 //
 //     progress function: submit() ------------------------------------> finish() -> Command::done
-//     control thread:              Command::run (the verbs) -> attention
+//     control thread:              Command::run (the verbs) -> service_needed
 //
 // A command owns what its verbs work on; run() touches nothing else, so the endpoint that asked may be gone
 // when the result comes. Each lane has its own threads: what blocks in one lane does not delay the others.
@@ -75,9 +75,9 @@ class ControlLane {
   ControlLane& operator=(const ControlLane&) = delete;
   ~ControlLane() { close(0); }
 
-  /// Up to `width` commands run at the same time. `attention` is set whenever a result waits. Without memory
-  /// or threads the lane runs its commands inline.
-  void open(ControlMode mode, uint32_t width, std::atomic<bool>* attention);
+  /// Up to `width` commands run at the same time. `service_needed` is set whenever a result waits. Without
+  /// memory or threads the lane runs its commands inline.
+  void open(ControlMode mode, uint32_t width, std::atomic<bool>* service_needed);
   /// Takes the command; it runs when its turn comes. Bounded by the callers: each object of theirs has at
   /// most one command under way.
   void submit(Command& command, Urgency urgency);

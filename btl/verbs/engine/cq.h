@@ -118,7 +118,7 @@ class CqSet {
   /// some senders. False with errno. Control threads of `lane` make further ones.
   bool open(const VerbsApi& api, ibv_context* context, int max_cqe, uint32_t fixed, uint32_t target,
             ControlLane* lane);
-  /// True when reserve() has an answer. False: a queue is being made; its end brings the port attention.
+  /// True when reserve() has an answer. False: a queue is being made; its end makes the port need service.
   bool ready(uint32_t entries);
   /// Reserves `entries` in some queue. nullptr with errno when there is no room and the device refused to
   /// make another one. Only after ready().

@@ -49,7 +49,7 @@ bool name_cause(Endpoint& endpoint, const CloseOrder& better, uint32_t epoch) {
   return true;
 }
 
-/// Ends every posted fragment as unknown, in posting order, then the parked ones.
+/// Ends every posted fragment as unknown, in posting order, then the queued ones.
 void hand_back(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
@@ -74,7 +74,7 @@ void hand_back(Endpoint& endpoint) {
       host.payload_failed(host.ctx, endpoint, slot.tag, payload, slot.length, BFO_RC_UNKNOWN);
     }
   }
-  return_parked(endpoint);
+  return_queued(endpoint);
 }
 
 void schedule_return(Endpoint& endpoint, uint64_t now) {
@@ -83,14 +83,14 @@ void schedule_return(Endpoint& endpoint, uint64_t now) {
       now - endpoint.effort->up_since_ns > kSettled ? 0 : endpoint.effort->failures + 1;
   need_begin(endpoint, now);
   handshake_pause(endpoint, endpoint.effort->failures, now);
-  endpoint.wanted = endpoint.port->failover() && !endpoint.peer_left && !endpoint.device_dead;
-  endpoint.hurry = false;
+  endpoint.connect_wanted = endpoint.port->failover() && !endpoint.peer_left && !endpoint.device_dead;
+  endpoint.skip_backoff = false;
 }
 
 /// A responder whose initiator left before the rail was up here: it never will be, and nothing else says so.
 /// Why the epoch ends does not matter any more: it is no failure.
-void tell_left(Endpoint& endpoint, uint64_t now) {
-  if (!endpoint.peer_left || endpoint.ever_up || endpoint.announced || endpoint.told_lost) return;
+void report_left(Endpoint& endpoint, uint64_t now) {
+  if (!endpoint.peer_left || endpoint.ever_up || endpoint.announced || endpoint.lost_reported) return;
   endpoint.connection->down_event = make_event(endpoint, BFO_CAUSE_SHUTDOWN, 0, 0, now);
   const Host& host = endpoint.port->host();
   endpoint.announced = true;
@@ -106,14 +106,14 @@ void finish(Endpoint& endpoint, uint64_t now) {
     host.rail_up(host.ctx, endpoint, make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now));
     host.rail_down(host.ctx, endpoint, endpoint.connection->down_event);
   }
-  tell_left(endpoint, now);
+  report_left(endpoint, now);
   if (!endpoint.handed_back) hand_back(endpoint);
   ClosedEpoch& closed = endpoint.connection->last_closed;
   bfo_rail_event_t event = endpoint.connection->down_event;
   {
     const Guard guard(port.lock());
     BFO_DCHECK(port.books_balance());
-    BFO_DCHECK(endpoint.ring.head == endpoint.ring.tail && endpoint.parked.empty());
+    BFO_DCHECK(endpoint.ring.head == endpoint.ring.tail && endpoint.queued.empty());
     endpoint.phase = endpoint.device_dead ? Phase::kUnusable
                      : endpoint.peer_left ? Phase::kGone
                                           : Phase::kClosed;
@@ -124,14 +124,14 @@ void finish(Endpoint& endpoint, uint64_t now) {
     closed.event = event;
     closed.result = endpoint.fenced ? BFO_FENCED : BFO_UNFENCEABLE;
     closed.delivered = endpoint.delivered;
-    closed.told = endpoint.announced;
+    closed.reported = endpoint.announced;
     closed.ring = endpoint.ring;
     closed.store = endpoint.store;
     endpoint.effort->close = CloseOrder{};  // carried out: what is sent from now on waits for the next epoch
   }
   schedule_return(endpoint, now);
   if (endpoint.announced) {
-    endpoint.told_lost = !endpoint.ever_up;
+    endpoint.lost_reported = !endpoint.ever_up;
     report_closed(endpoint, event, closed.result, closed.delivered);
   }
   endpoint.announced = false;
@@ -149,7 +149,7 @@ bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, in
   event.evidence_ns = now;
   event.now_ns = now;
   if (cause == BFO_CAUSE_RESOURCE) {
-    resource_text(endpoint.effort->lack, event.text, sizeof event.text);
+    resource_text(endpoint.effort->shortage, event.text, sizeof event.text);
   } else {
     snprintf(event.text, sizeof event.text, "%s", cause_text(cause, code));
   }
@@ -162,7 +162,7 @@ bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cau
   if (!ends_epoch(endpoint.phase, endpoint.effort->close.asked, endpoint.epoch, epoch))
     return name_cause(endpoint, order, epoch);
   endpoint.effort->close = order;
-  endpoint.port->need_attention();
+  endpoint.port->need_service();
   return true;
 }
 
@@ -183,7 +183,7 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
   }
   liveness_unknown(endpoint);
   // The last-receive event may be here already.
-  endpoint.marker_posted = endpoint.marker_done = endpoint.swept = endpoint.handed_back = false;
+  endpoint.marker_posted = endpoint.marker_done = endpoint.wait_over = endpoint.handed_back = false;
   endpoint.destroyed = endpoint.fenced = false;
   // Both halves of what can carry data stop now; the rest of the queue comes back in microseconds instead of
   // one timeout after another.
@@ -194,7 +194,7 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
   endpoint.connection->down_event = make_event(endpoint, order.cause, order.code, order.vendor_err, now);
   endpoint.connection->down_event.evidence_ns = order.evidence_ns;
   if (endpoint.announced) port.host().rail_down(port.host().ctx, endpoint, endpoint.connection->down_event);
-  tell_left(endpoint, now);
+  report_left(endpoint, now);
 }
 
 void drain_stopped(Endpoint& endpoint) {
@@ -202,11 +202,11 @@ void drain_stopped(Endpoint& endpoint) {
   endpoint.marker_posted =
       post_bare(endpoint, endpoint.effort->data.ib(), work_id(WorkKind::kMarker, endpoint.epoch)) == 0;
   endpoint.effort->timer_ns = port.env().now_ns() + port.config().marker_bound_ns;
-  port.need_attention();
+  port.need_service();
 }
 
 void drain_destroyed(Endpoint& endpoint, bool fenced) {
-  endpoint.port->need_attention();
+  endpoint.port->need_service();
   endpoint.destroyed = true;
   endpoint.fenced = fenced;
 }
@@ -221,14 +221,14 @@ void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
                      endpoint.marker_posted,
                      endpoint.last_receive_done,
                      now >= endpoint.effort->timer_ns,
-                     endpoint.swept,
+                     endpoint.wait_over,
                      endpoint.destroyed,
                      queue_emptied};
   switch (drain_next(at)) {
     case DrainStep::kWait:
       return;
-    case DrainStep::kSweep:
-      endpoint.swept = true;
+    case DrainStep::kWaitOver:
+      endpoint.wait_over = true;
       return;
     case DrainStep::kDestroy:
       return qp_fence(endpoint);
@@ -238,15 +238,15 @@ void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
   }
 }
 
-void return_parked(Endpoint& endpoint) {
+void return_queued(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
   for (;;) {
     Frag* frag;
     {
       const Guard guard(port.lock());
-      if (endpoint.parked.empty()) return;
-      frag = endpoint.parked.pop();
+      if (endpoint.queued.empty()) return;
+      frag = endpoint.queued.pop();
       ++endpoint.ended_before;
       ++port.accounting().never_sent[static_cast<size_t>(frag->kind)];
     }
@@ -257,15 +257,15 @@ void return_parked(Endpoint& endpoint) {
 void report_closed(Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,
                    uint64_t delivered) {
   const Host& host = endpoint.port->host();
-  endpoint.said_closed = std::max(endpoint.said_closed, event.info.name.epoch);
+  endpoint.closed_reported = std::max(endpoint.closed_reported, event.info.name.epoch);
   host.rail_closed(host.ctx, endpoint, event, result, delivered);
 }
 
 void report_lost_reply(Endpoint& endpoint) {
   ClosedEpoch* const closed = last_closed(endpoint);
-  if (!endpoint.device_dead || closed == nullptr || closed->told) return;
+  if (!endpoint.device_dead || closed == nullptr || closed->reported) return;
   const Host& host = endpoint.port->host();
-  closed->told = true;
+  closed->reported = true;
   host.rail_down(host.ctx, endpoint, closed->event);
   report_closed(endpoint, closed->event, closed->result, closed->delivered);
 }
@@ -278,7 +278,7 @@ void note_peer_closed(Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t 
   endpoint.gap_name = name;
   endpoint.gap_delivered = delivered;
   endpoint.gap_asked = true;
-  port.need_attention();
+  port.need_service();
 }
 
 namespace {
@@ -292,7 +292,7 @@ bool abandoned(const Endpoint& endpoint, uint32_t epoch) {
 }
 
 void report_abandoned(Endpoint& endpoint, uint32_t epoch) {
-  if (epoch <= endpoint.said_closed) return;
+  if (epoch <= endpoint.closed_reported) return;
   bfo_rail_event_t event = make_event(endpoint, BFO_CAUSE_HANDSHAKE, 0, 0, endpoint.port->env().now_ns());
   event.info.name.epoch = epoch;
   report_closed(endpoint, event, BFO_FENCED, 0);
@@ -305,12 +305,12 @@ void fence_step(Endpoint& endpoint) {
   ClosedEpoch* const closed = last_closed(endpoint);
   const bool drained = closed != nullptr && closed->name.epoch >= epoch;
   const bool last = endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable;
-  const bool over = drained || last || abandoned(endpoint, epoch) || epoch <= endpoint.said_closed;
+  const bool over = drained || last || abandoned(endpoint, epoch) || epoch <= endpoint.closed_reported;
   if (!over) return;  // closing
   endpoint.fence_asked = 0;
-  if (epoch <= endpoint.said_closed) return;
+  if (epoch <= endpoint.closed_reported) return;
   if (!drained) return report_abandoned(endpoint, epoch);
-  closed->told = true;
+  closed->reported = true;
   report_closed(endpoint, closed->event, closed->result, closed->delivered);
 }
 
@@ -328,9 +328,9 @@ void gap_step(Endpoint& endpoint) {
   }
   endpoint.gap_asked = false;
   ClosedEpoch& closed = *last;
-  if (!closed.told) {
+  if (!closed.reported) {
     // The epoch was never up here, but it was there: the peer waits to hear that it is closed (H5).
-    closed.told = true;
+    closed.reported = true;
     report_closed(endpoint, closed.event, closed.result, closed.delivered);
   }
   if (count == Count::kTooLate) return;

@@ -4,7 +4,7 @@
 // queue pairs are destroyed: that, and only that, proves that no access of the epoch can happen any more.
 //
 //     evidence -> queue pairs to ERR, marker behind all work, rail_down
-//              -> marker back (or time bound): fragments back in posting order, then the parked ones
+//              -> marker back (or time bound): fragments back in posting order, then the queued ones
 //              -> last receive reached (or time bound), completion queue seen empty
 //              -> destroy_qp -> rail_closed(FENCED | UNFENCEABLE) -> reconnection by cm.h
 // If the marker does not come back in time the fragments are given back after destroy_qp instead: before that
@@ -37,8 +37,8 @@ void drain_start(Endpoint& endpoint, uint64_t now);
 /// One step of it. `queue_emptied`: the completion queue was seen empty in this round of progress.
 void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied);
 
-/// Ends everything parked as never sent.
-void return_parked(Endpoint& endpoint);
+/// Ends everything queued as never sent.
+void return_queued(Endpoint& endpoint);
 /// The queue pairs are in ERR, or the device refuses that.
 void drain_stopped(Endpoint& endpoint);
 /// The device has answered to destroy_qp. `fenced`: the queue pairs are gone.

@@ -17,8 +17,8 @@ namespace bfo::engine {
 
 constexpr Effort without_memory() {
   Effort effort;
-  effort.lack.object = Object::kBuffers;
-  effort.lack.error = ENOMEM;
+  effort.shortage.object = Object::kBuffers;
+  effort.shortage.error = ENOMEM;
   return effort;
 }
 constinit const Effort kNoEffort = without_memory();
@@ -141,8 +141,8 @@ uint32_t never_up(const Endpoint& endpoint, char* why, size_t size) {
       endpoint.effort->liveness == Liveness::kAnswers)
     return 0;
   uint64_t ms = 0;
-  if (endpoint.effort->lack.tries != 0) {
-    resource_text(endpoint.effort->lack, why, size);
+  if (endpoint.effort->shortage.tries != 0) {
+    resource_text(endpoint.effort->shortage, why, size);
     ms = ms_since(endpoint, endpoint.effort->tried_since_ns);
   } else {
     const Evidence against = evidence(endpoint);

@@ -48,13 +48,14 @@ struct SendSlot {
 static_assert(sizeof(SendSlot) == 24);
 
 /// The send queue as this side sees it: slots [tail, head) are with the device. An unsignaled slot is freed
-/// when a later signaled completion covers it: a reliable connection reports success in the order of posting.
+/// when a later signaled completion retires it: a reliable connection reports success in the order of
+/// posting.
 struct SendRing {
   ibv_qp* qp = nullptr;
   SendSlot* slots = nullptr;
   char* memory = nullptr;     // depth * slot_bytes, registered
   uint64_t head = 0;          // work requests posted
-  uint64_t tail = 0;          // work requests covered by a success
+  uint64_t tail = 0;          // work requests retired by a success
   uint64_t signaled_end = 0;  // one past the last signaled work request
   uint32_t mask = 0;          // depth - 1, depth a power of two
   uint32_t limit = 0;         // slots usable for data; the rest is kept for control
@@ -63,7 +64,7 @@ struct SendRing {
   uint32_t max_inline = 0;
   uint32_t since_signal = 0;
   uint64_t sends_posted = 0;  // SENDs given to the device in this epoch
-  uint64_t sends_acked = 0;   // of these, covered by a success
+  uint64_t sends_acked = 0;   // of these, retired by a success
 };
 
 /// Storage of a ring, reused by later epochs.
@@ -79,9 +80,9 @@ struct ClosedEpoch {
   bfo_rail_event_t event{};
   bfo_fence_result_t result = BFO_FENCED;
   uint64_t delivered = 0;
-  bool told = false;  // rail_closed was called for it
-  SendRing ring;      // its store stays untouched until the next epoch closes
-  int store = -1;     // index into Connection::stores
+  bool reported = false;  // rail_closed was called for it
+  SendRing ring;          // its store stays untouched until the next epoch closes
+  int store = -1;         // index into Connection::stores
 };
 
 /// What the watchdog knows of a rail that is up.
@@ -147,12 +148,12 @@ struct Effort {
   uint64_t up_since_ns = 0;
 
   // how much it is needed while it is not up (handshakes.h)
-  Need seen_need = Need::kNone;  // by the last look
-  Need peer_need = Need::kNone;  // what the peer said ..
-  bool slow = false;             // the timer has the long pause of a rail that nobody needs
-  uint64_t said_until_ns = 0;    // .. which counts until then
-  uint64_t moved_elsewhere = 0;  // at the last look
-  uint64_t talked_ns = 0;        // when something last moved over another rail; 0: not since it was lost
+  Need seen_need = Need::kNone;     // by the last look
+  Need peer_need = Need::kNone;     // what the peer said ..
+  bool slow = false;                // the timer has the long pause of a rail that nobody needs
+  uint64_t peer_need_until_ns = 0;  // .. which counts until then
+  uint64_t moved_elsewhere = 0;     // at the last look
+  uint64_t talked_ns = 0;           // when something last moved over another rail; 0: not since it was lost
   uint64_t next_look_ns = 0;
 
   // signs of life (liveness.h)
@@ -161,7 +162,7 @@ struct Effort {
   uint64_t ping_ns = 0;          // when the next one is due
   uint32_t failed_attempts = 0;  // handshakes in a row that the peer answered and whose path then failed
   uint64_t failed_since_ns = 0;  // the first of them
-  Lack lack;                     // what is missing at either end
+  Shortage shortage;             // what is missing at either end
 
   CloseOrder close;
   uint64_t phase_since_ns = 0;
@@ -191,7 +192,7 @@ struct Endpoint {
   bool usable = false;  // phase is kUp or kSuspect: one test on the send path
   Port* port = nullptr;
   SendRing ring;
-  FragFifo parked;                   // accepted, not posted: connecting, or no slot free
+  FragFifo queued;                   // accepted, not posted: connecting, or no slot free
   uint64_t delivered = 0;            // SENDs of this epoch handed up
   std::atomic<void*> user{nullptr};  // how whoever hears of it calls it: rail_attach() in contract.h
 
@@ -211,7 +212,7 @@ struct Endpoint {
   uint32_t epoch = 0;       // current or last one; 0 = none yet
   bool announced = false;   // rail_up was reported for the current epoch
   bool ever_up = false;
-  bool told_lost = false;  // never up, and rail_down and rail_closed were reported all the same
+  bool lost_reported = false;  // never up, and rail_down and rail_closed were reported all the same
 
   // connection
   QpCommand* command = nullptr;  // under way on the queue pairs; they are its own meanwhile
@@ -221,16 +222,16 @@ struct Endpoint {
 
   uint64_t ended_before = 0;  // work that ended and is not in `ring`: of older epochs, or never posted
 
-  bool wanted = false;     // connect when possible
-  bool hurry = false;      // skip the reconnection back-off once
-  bool asked = false;      // somebody above waits for it to come up
-  bool peer_left = false;  // BYE came: never reconnect
+  bool connect_wanted = false;  // connect when possible
+  bool skip_backoff = false;    // skip the reconnection back-off once
+  bool asked = false;           // somebody above waits for it to come up
+  bool peer_left = false;       // BYE came: never reconnect
 
   // closing
   bool marker_posted = false;
   bool marker_done = false;
   bool last_receive_done = false;
-  bool swept = false;      // the queues were seen empty after marker and last receive
+  bool wait_over = false;  // the queues were seen empty after marker and last receive
   bool destroyed = false;  // the device has answered to destroy_qp ..
   bool fenced = false;     // .. and the queue pairs are gone
   bool handed_back = false;
@@ -240,8 +241,8 @@ struct Endpoint {
   bool repeat_closed = false;  // fence() on a closed epoch: report it again
   uint32_t fence_asked = 0;  // fence() on an epoch that is not closed: its end is reported, also if it never
                              // was up here; 0 = none
-  uint32_t said_closed = 0;  // the newest epoch that was reported closed
-  bool gap_asked = false;    // peer_closed() came
+  uint32_t closed_reported = 0;  // the newest epoch that was reported closed
+  bool gap_asked = false;        // peer_closed() came
   bfo_rail_name_t gap_name{};
   uint64_t gap_delivered = 0;
 

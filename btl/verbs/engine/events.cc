@@ -30,7 +30,7 @@ void Port::on_event(const EventNote& note) {
       if (endpoint == nullptr) return;
       if (reaction == EventReaction::kLastReceive) {
         if (endpoint->effort->data.number() == note.qpn) endpoint->last_receive_done = true;
-        return need_attention();
+        return need_service();
       }
       const Guard guard(lock_);
       close_order_locked(*endpoint, endpoint->epoch, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns);
@@ -58,23 +58,23 @@ void Port::port_up() {
   addresses_.renew();
   up_since_ns_ = env_.now_ns();
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
-    const bool joins = was_late && !endpoint->wanted && !endpoint->peer_left &&
+    const bool joins = was_late && !endpoint->connect_wanted && !endpoint->peer_left &&
                        host_.other_rail_up(host_.ctx, *endpoint) && endpoint->begin_effort();
     if (!endpoint->has_effort()) continue;
     endpoint->effort->failures = 0;
-    endpoint->hurry = true;
+    endpoint->skip_backoff = true;
     endpoint->effort->attempts = 0;
     endpoint->effort->next_look_ns = 0;
     // Its peers that have another rail to us wait to be spoken to.
     if (joins) {
-      endpoint->wanted = true;
+      endpoint->connect_wanted = true;
       endpoint->effort->wanted_since_ns = up_since_ns_;
       endpoint->effort->wanted_present_ns = present_ns();
       endpoint->effort->unanswered_ns = 0;
       endpoint->effort->waited_long = false;
     }
   }
-  need_attention();
+  need_service();
 }
 
 void Port::close_all(const CloseOrder& order, bool for_good) {
@@ -83,11 +83,11 @@ void Port::close_all(const CloseOrder& order, bool for_good) {
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     if (for_good) {
       endpoint->device_dead = true;
-      endpoint->wanted = false;
+      endpoint->connect_wanted = false;
     }
     close_order_locked(*endpoint, endpoint->epoch, order.cause, order.code, 0, order.evidence_ns);
   }
-  need_attention();
+  need_service();
 }
 
 }  // namespace bfo::engine

@@ -32,7 +32,7 @@ struct Frag {
   Kind kind = Kind::kSend;
   uint8_t tag = 0;  // send: active message tag
   bool signaled =
-      false;  // its end must be reported as soon as it is known, not with the next covering completion
+      false;  // its end must be reported as soon as it is known, not with the next completion that retires it
 };
 
 /// An intrusive first-in first-out list of fragments.

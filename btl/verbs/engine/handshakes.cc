@@ -30,9 +30,9 @@ bool under_way(const Endpoint& endpoint, uint64_t now) {
 }
 
 bool may_begin(const Endpoint& endpoint, uint64_t now) {
-  if (!endpoint.wanted || endpoint.peer_left || endpoint.command != nullptr) return false;
+  if (!endpoint.connect_wanted || endpoint.peer_left || endpoint.command != nullptr) return false;
   if (endpoint.phase == Phase::kIdle) return true;
-  return endpoint.phase == Phase::kClosed && (endpoint.hurry || now >= endpoint.effort->timer_ns);
+  return endpoint.phase == Phase::kClosed && (endpoint.skip_backoff || now >= endpoint.effort->timer_ns);
 }
 
 /// A number that changes when a message to or from the peer moves over another rail.
@@ -45,7 +45,7 @@ uint64_t moved_elsewhere(const Endpoint& endpoint) {
     const Endpoint& rail = *rails[i];
     if (rail.port == nullptr || rail.port == endpoint.port) continue;
     const Guard guard(rail.port->lock());
-    moved += rail.ended_before + rail.ring.head + rail.parked.size() + rail.delivered;
+    moved += rail.ended_before + rail.ring.head + rail.queued.size() + rail.delivered;
   }
   return moved;
 }
@@ -69,7 +69,7 @@ void need_look(Endpoint& endpoint, uint64_t now) {
   const bool active = endpoint.port->state() == PortState::kActive;
   endpoint.effort->next_look_ns = now + (active ? kLookNs : kDownLookNs);
   endpoint.effort->seen_need = need_seen(endpoint, now);
-  if (now >= endpoint.effort->said_until_ns) endpoint.effort->peer_need = Need::kNone;
+  if (now >= endpoint.effort->peer_need_until_ns) endpoint.effort->peer_need = Need::kNone;
 }
 
 void need_begin(Endpoint& endpoint, uint64_t now) {
@@ -83,12 +83,12 @@ void need_begin(Endpoint& endpoint, uint64_t now) {
 
 void need_heard(Endpoint& endpoint, uint8_t said, uint64_t now) {
   endpoint.effort->peer_need = static_cast<Need>(std::min(said, static_cast<uint8_t>(Need::kWaits)));
-  endpoint.effort->said_until_ns = now + kTalkNs;
+  endpoint.effort->peer_need_until_ns = now + kTalkNs;
   need_look(endpoint, now);
 }
 
 Need own_need(const Endpoint& endpoint) {
-  return endpoint.asked || !endpoint.parked.empty() ? Need::kWaits : endpoint.effort->seen_need;
+  return endpoint.asked || !endpoint.queued.empty() ? Need::kWaits : endpoint.effort->seen_need;
 }
 
 Need need_of(const Endpoint& endpoint) {
@@ -102,7 +102,7 @@ void handshakes_count(Port& port, uint64_t now) {
     if (is_up(endpoint->phase)) continue;
     if (under_way(*endpoint, now)) ++all.begun;
     if (endpoint->phase == Phase::kMaking && !endpoint->initiator) ++all.answered;
-    if (endpoint->wanted) need_look(*endpoint, now);
+    if (endpoint->connect_wanted) need_look(*endpoint, now);
     if (!may_begin(*endpoint, now)) continue;
     const Need need = need_of(*endpoint);
     all.urgent += need == Need::kWaits;
@@ -137,15 +137,15 @@ bool handshake_answered(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   Handshakes& all = port.handshakes();
   if (all.answered >= kHandshakes) {
-    port.need_attention();  // they are counted again
+    port.need_service();  // they are counted again
     return false;
   }
   const bool invited = endpoint.phase == Phase::kSoliciting &&
                        time_since(endpoint.effort->phase_since_ns, now) < kSlowAnswerNs;
   if (need_of(endpoint) == Need::kNone && !invited) {
     if (now < all.next_idle_ns) {
-      endpoint.wanted = endpoint.hurry = true;
-      port.need_attention();
+      endpoint.connect_wanted = endpoint.skip_backoff = true;
+      port.need_service();
       return false;
     }
     all.next_idle_ns = now + kIdleNs;

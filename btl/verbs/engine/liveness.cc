@@ -32,10 +32,10 @@ uint64_t ping_pause_ns(const Endpoint& endpoint) {
 }
 
 void set_liveness(Endpoint& endpoint, Liveness liveness) {
-  const bool told = endpoint.effort->liveness == Liveness::kAnswers;
+  const bool reported = endpoint.effort->liveness == Liveness::kAnswers;
   const bool answers = liveness == Liveness::kAnswers;
   endpoint.effort->liveness = liveness;
-  if (told == answers) return;
+  if (reported == answers) return;
   const Host& host = endpoint.port->host();
   host.peer_answers(host.ctx, endpoint, answers);
 }

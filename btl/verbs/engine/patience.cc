@@ -69,17 +69,17 @@ bool path_dead(const Endpoint& endpoint, uint64_t now) {
 bool give_up_missing(Endpoint& endpoint, uint64_t now) {
   if (!resource_exhausted(endpoint, now) || !resource_stops(endpoint)) return false;
   const Host& host = endpoint.port->host();
-  Lack& lack = endpoint.effort->lack;
-  const bool news = !lack.told;
-  lack.told = true;
+  Shortage& shortage = endpoint.effort->shortage;
+  const bool news = !shortage.reported;
+  shortage.reported = true;
   if (news) {
     ++endpoint.port->resources().rails_missing;
     if (host.rail_missing != nullptr) host.rail_missing(host.ctx, endpoint);
   }
   // Of a rail that was up before, or was given up before, everybody knows that it is down.
-  const bool known = endpoint.ever_up || endpoint.told_lost || !news;
-  if (endpoint.ever_up || (known && endpoint.parked.empty())) return false;
-  return give_up(endpoint, BFO_CAUSE_RESOURCE, lack.error, now);
+  const bool known = endpoint.ever_up || endpoint.lost_reported || !news;
+  if (endpoint.ever_up || (known && endpoint.queued.empty())) return false;
+  return give_up(endpoint, BFO_CAUSE_RESOURCE, shortage.error, now);
 }
 
 }  // namespace
@@ -97,14 +97,14 @@ void give_up_effort(Endpoint& endpoint, uint64_t now) {
   ++counts.failures[static_cast<size_t>(Object::kBuffers)];
   ++counts.rails_missing;
   if (host.rail_missing != nullptr) host.rail_missing(host.ctx, endpoint);
-  cm_failed(endpoint, BFO_CAUSE_RESOURCE, endpoint.effort->lack.error, now);
-  endpoint.wanted = false;
+  cm_failed(endpoint, BFO_CAUSE_RESOURCE, endpoint.effort->shortage.error, now);
+  endpoint.connect_wanted = false;
 }
 
 bool first_connection_ends(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   if (give_up_missing(endpoint, now)) return true;
-  if (endpoint.ever_up || endpoint.parked.empty()) return false;
+  if (endpoint.ever_up || endpoint.queued.empty()) return false;
   // Fragments wait for a rail that has never been up: not longer than a live port and a bounded time
   // justify. The device may also be lost before the first attempt began.
   if (port.state() != PortState::kActive) {
@@ -121,9 +121,9 @@ bool first_connection_ends(Endpoint& endpoint, uint64_t now) {
     // moves only where another rail works; otherwise the other rails are tried too, and this one goes on.
     const Host& host = port.host();
     if (port.failover() && host.other_rail_up(host.ctx, endpoint)) {
-      const bool missing = endpoint.effort->lack.tries != 0;
+      const bool missing = endpoint.effort->shortage.tries != 0;
       return give_up(endpoint, missing ? BFO_CAUSE_RESOURCE : BFO_CAUSE_HANDSHAKE,
-                     missing ? endpoint.effort->lack.error : EINPROGRESS, now);
+                     missing ? endpoint.effort->shortage.error : EINPROGRESS, now);
     }
     if (too_long) {
       waits_from(endpoint, now);

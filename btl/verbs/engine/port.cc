@@ -17,8 +17,8 @@
 namespace bfo::engine {
 namespace {
 
-constexpr uint32_t kClockEvery = 32;  // polls between two looks at the clock
-constexpr uint32_t kAwake = 512;      // polls without a completion until a port is quiet
+constexpr uint32_t kClockEvery = 32;       // polls between two looks at the clock
+constexpr uint32_t kPollsUntilIdle = 512;  // polls without a completion until a port is idle
 constexpr uint64_t kByePatienceNs = 1'000'000;
 constexpr uint64_t kVerbPatienceNs = 3'000'000'000;  // for one control verb at the end
 
@@ -60,14 +60,14 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   *what = "unpredictable numbers from getrandom()";
   if (!draw_secrets(env_, &nonce_, &key_, &qp_settings_.qkey)) return false;
   address_.qkey = qp_settings_.qkey;
-  addresses_.open(*this, config.control, &attention_);
+  addresses_.open(*this, config.control, &service_needed_);
   // Peers whose neighbour does not answer keep as many threads for about a second each; the others go on.
-  setups_.open(config.control, ControlLane::kMaxWidth, &attention_);
-  queue_pairs_.open(config.control, 1, &attention_);
-  stops_.open(config.control, 1, &attention_);
-  registrations_.open(config.control, 1, &attention_);
-  upkeep_.open(config.control, 2, &attention_);
-  stock_.open(device.arena(), registrations_, attention_);
+  setups_.open(config.control, ControlLane::kMaxWidth, &service_needed_);
+  queue_pairs_.open(config.control, 1, &service_needed_);
+  stops_.open(config.control, 1, &service_needed_);
+  registrations_.open(config.control, 1, &service_needed_);
+  upkeep_.open(config.control, 2, &service_needed_);
+  stock_.open(device.arena(), registrations_, service_needed_);
   *what = "port attributes";
   errno = ENETDOWN;
   refresh();
@@ -184,8 +184,8 @@ void Port::remove(Endpoint& endpoint) {
     SendRing& ring = endpoint.ring;
     for (; ring.tail != ring.head; ++ring.tail)
       ++accounting_.unknown[static_cast<size_t>(ring.slots[ring.tail & ring.mask].kind)];
-    while (!endpoint.parked.empty())
-      ++accounting_.never_sent[static_cast<size_t>(endpoint.parked.pop()->kind)];
+    while (!endpoint.queued.empty())
+      ++accounting_.never_sent[static_cast<size_t>(endpoint.queued.pop()->kind)];
   }
   qp_forget(endpoint);
   heartbeat_.remove(endpoint.peer_name);
@@ -240,19 +240,19 @@ int Port::poll() {
   if (handled == 0) {
     srq_.calm();
     srq_.flush();
-    if (awake_ != 0) --awake_;
+    if (polls_until_idle_ != 0) --polls_until_idle_;
   } else {
-    awake_ = kAwake;
+    polls_until_idle_ = kPollsUntilIdle;
   }
-  const bool attention = attention_.load(std::memory_order_acquire);
-  if (attention || --until_clock_ == 0) [[unlikely]] {
+  const bool service_needed = service_needed_.load(std::memory_order_acquire);
+  if (service_needed || --until_clock_ == 0) [[unlikely]] {
     until_clock_ = kClockEvery;
     const uint64_t now = env_.now_ns();
     note_presence(now);
-    if (attention || timers_) {
+    if (service_needed || timers_) {
       // Reads what a control thread stored: its result is seen by what follows.
-      attention_.exchange(false, std::memory_order_acq_rel);
-      attend(now, emptied);
+      service_needed_.exchange(false, std::memory_order_acq_rel);
+      service(now, emptied);
     }
     if (now >= next_tick_ns_) tick(now, emptied);
   }
@@ -260,19 +260,19 @@ int Port::poll() {
   return handled;
 }
 
-bool Port::rest() {
-  static_assert(kClockEvery % kRestTurns == 0, "the poll that looks at the clock is one that is made");
-  if (!quiet() || until_clock_ % kRestTurns == 1) return false;
+bool Port::skip_poll() {
+  static_assert(kClockEvery % kSkipTurns == 0, "the poll that looks at the clock is one that is made");
+  if (!idle() || until_clock_ % kSkipTurns == 1) return false;
   --until_clock_;
   return true;
 }
 
 int poll_ports(Port* const* ports, int count) {
   bool traffic = false;
-  for (int i = 0; i < count; ++i) traffic = traffic || !ports[i]->quiet();
+  for (int i = 0; i < count; ++i) traffic = traffic || !ports[i]->idle();
   int handled = 0;
   for (int i = 0; i < count; ++i) {
-    if (!(traffic && ports[i]->rest())) handled += ports[i]->poll();
+    if (!(traffic && ports[i]->skip_poll())) handled += ports[i]->poll();
   }
   return handled;
 }
@@ -285,7 +285,7 @@ void Port::handle(const ibv_wc& wc) {
       return handle_receive(wc);
     case WorkKind::kSend: {
       Endpoint* endpoint = qps_.find(wc.qp_num);
-      if (endpoint != nullptr) ring_cover(*endpoint, work_low(wc.wr_id));
+      if (endpoint != nullptr) ring_retire(*endpoint, work_low(wc.wr_id));
       return;
     }
     case WorkKind::kMarker: {
@@ -365,11 +365,11 @@ void Port::handle_error(const ibv_wc& wc) {
   if (kind == WorkKind::kDatagramSend) {
     cm_qp_.sent(low);
     cm_qp_broken_ = true;
-    return need_attention();
+    return need_service();
   }
   if (kind == WorkKind::kDatagramReceive) {
     cm_qp_broken_ = true;
-    return need_attention();
+    return need_service();
   }
   if (kind == WorkKind::kReceive) srq_.release(low);
   if (kind == WorkKind::kProbe) return handle_probe(wc);
@@ -377,7 +377,7 @@ void Port::handle_error(const ibv_wc& wc) {
   if (endpoint == nullptr) return;
   if (kind == WorkKind::kMarker) {
     endpoint->marker_done = true;
-    return need_attention();
+    return need_service();
   }
   switch (status_reaction(wc.status)) {
     case StatusReaction::kSuccess:

@@ -98,7 +98,7 @@ struct Host {
   bool (*prepare)(void* ctx);
   /// What of the port's Stock prepare() would take. May be nullptr.
   StockNeed (*prepare_needs)(void* ctx);
-  /// The endpoint's rail cannot be made for now: see Endpoint::lack. Once per series of failures. May be
+  /// The endpoint's rail cannot be made for now: see Effort::shortage. Once per series of failures. May be
   /// nullptr.
   void (*rail_missing)(void* ctx, Endpoint& endpoint);
 };
@@ -162,9 +162,11 @@ class Port {
   int poll();
   /// True when this port need not be polled in this turn: nothing came for a while, nothing is due, and it
   /// was looked at not long ago. Counts as a poll for the clock.
-  bool rest();
+  bool skip_poll();
   /// True when nothing came in the last polls and nothing is due.
-  bool quiet() const { return awake_ == 0 && !timers_ && !attention_.load(std::memory_order_relaxed); }
+  bool idle() const {
+    return polls_until_idle_ == 0 && !timers_ && !service_needed_.load(std::memory_order_relaxed);
+  }
   /// Acts on asynchronous events waiting at the device; for all ports of it. `ports` lists them.
   static void take_events(Device& device, Port* const* ports, int count);
 
@@ -238,7 +240,7 @@ class Port {
   const char* probe_target() const { return probe_target_; }
   uint32_t probe_target_rkey() const { return probe_target_mr_ == nullptr ? 0 : probe_target_mr_->rkey; }
   /// Work for the next poll() that is not a completion: an endpoint to close, a report to repeat.
-  void need_attention() { attention_.store(true, std::memory_order_release); }
+  void need_service() { service_needed_.store(true, std::memory_order_release); }
   /// Reads the port's attributes in this call; true when its address changed.
   bool refresh();
   /// With a failover layer above: closed rails reconnect and the watchdog runs. Without (the default),
@@ -249,7 +251,7 @@ class Port {
   /// From now on no callback is made; poll() does nothing.
   void stop_callbacks() { finalizing_ = true; }
   QpSettings settings() const { return qp_settings_; }
-  /// True when every accepted piece of work is ended, posted or parked (P3). Under the lock.
+  /// True when every accepted piece of work is ended, posted or queued (P3). Under the lock.
   bool books_balance() const;
   uint64_t our_bugs = 0;  // completions that only a program error explains (H16)
 
@@ -259,11 +261,11 @@ class Port {
   void handle_probe(const ibv_wc& wc);
   void handle_error(const ibv_wc& wc);
   void first_message(Endpoint& endpoint);
-  void attend(uint64_t now, bool emptied);
+  void service(uint64_t now, bool emptied);
   void finish_commands();
   bool end_commands();
-  void attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again);
-  void attend_unconnected(Endpoint& endpoint, uint64_t now);
+  void service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again);
+  void service_unconnected(Endpoint& endpoint, uint64_t now);
   void note_presence(uint64_t now);
   void tick(uint64_t now, bool emptied);
   uint64_t watched(uint64_t elapsed, bool emptied);
@@ -297,11 +299,11 @@ class Port {
 
   // hot
   ibv_cq* cq_ = nullptr;
-  std::atomic<bool> attention_{false};
+  std::atomic<bool> service_needed_{false};
   bool polling_ = false;
   bool finalizing_ = false;
   uint32_t until_clock_ = 1;
-  uint32_t awake_ = 0;  // polls that must bring nothing before the port is quiet
+  uint32_t polls_until_idle_ = 0;  // polls that must bring nothing before the port is idle
   Endpoint* receiving_ = nullptr;
   Host host_{};
   PortLock lock_;
@@ -346,13 +348,13 @@ class Port {
   uint64_t delay_ns_ = 0;      // longest time that this process was late for a tick, fading
   uint64_t unproven_ns_ = 0;   // time in which what looks like silence may wait in a queue
   uint64_t next_port_query_ns_ = 0;
-  bool timers_ = false;   // some endpoint waits for a time: look at the clock often
-  bool resting_ = false;  // some endpoint rests (cm_awaits_peer)
-  bool idling_ = false;   // some endpoint that is not up waits, and nobody needs it
-  bool growing_ = false;  // more receive buffers are being registered
-  bool arming_ = false;   // the device is being asked to say when they run short ..
-  bool rearm_ = false;    // .. and their number has changed meanwhile
-  bool shrank_ = false;   // some were withdrawn since they last grew
+  bool timers_ = false;         // some endpoint waits for a time: look at the clock often
+  bool awaiting_peer_ = false;  // some endpoint waits for its peer (cm_awaits_peer)
+  bool background_ = false;     // some endpoint that is not up waits, and nobody needs it
+  bool growing_ = false;        // more receive buffers are being registered
+  bool arming_ = false;         // the device is being asked to say when they run short ..
+  bool rearm_ = false;          // .. and their number has changed meanwhile
+  bool shrank_ = false;         // some were withdrawn since they last grew
   bool late_ = false;
   bool was_late_ = false;
   bool reading_ = false;       // the port's attributes, on a control thread ..
@@ -368,7 +370,7 @@ class Port {
   DropCounts drops_{};
   ResourceCounts resources_;
   uint64_t up_since_ns_ = 0;
-  uint64_t next_rest_ns_ = 0;
+  uint64_t next_await_ns_ = 0;
   uint64_t next_look_ns_ = 0;
   uint64_t next_growth_ns_ = 0;
   uint64_t next_repair_ns_ = 0;
@@ -378,13 +380,14 @@ class Port {
 
 inline constexpr int kPollBatch = 16;  ///< completions taken from a queue in one poll
 
-/// One round of progress over all ports of a process. While one of them has traffic, those that are quiet are
-/// polled in one turn of kRestTurns only: their queues would cost its messages time.
+/// One round of progress over all ports of a process. While one of them has traffic, those that are idle are
+/// polled in one turn of kSkipTurns only: their queues would cost its messages time.
 int poll_ports(Port* const* ports, int count);
-inline constexpr uint32_t kRestTurns = 16;
+inline constexpr uint32_t kSkipTurns = 16;
 
-/// While endpoints rest they are looked at this often, in case no other rail to their peers is up any more.
-inline constexpr uint64_t kRestLookNs = 1'000'000'000;
+/// While endpoints wait for their peers they are looked at this often, in case no other rail to their peers
+/// is up any more.
+inline constexpr uint64_t kAwaitLookNs = 1'000'000'000;
 /// For so long after a port came up its rails are tried whatever the peers' ports were.
 inline constexpr uint64_t kLatePatienceNs = 5'000'000'000;
 

@@ -134,7 +134,7 @@ void Port::move_datagrams() {
   if (cm_qp_.number() == 0) return;  // the port is being opened
   cm_qp_.set_pkey_index(qp_settings_.pkey_index);
   cm_qp_broken_ = true;
-  need_attention();
+  need_service();
   if (heartbeat_.number() == 0) return;
   HeartbeatStop* const stop = make<HeartbeatStop>();
   if (stop == nullptr) return;  // PINGs are not answered; nothing else depends on it

@@ -122,7 +122,7 @@ void end_destroy(QpCommand& command) {
   if (command.on_heap) unmake(&command);
   if (endpoint == nullptr) return;
   endpoint->command = nullptr;
-  endpoint->port->need_attention();
+  endpoint->port->need_service();
 }
 
 /// The endpoint has its queue pairs, or what there is of them.

@@ -17,20 +17,20 @@ namespace {
 
 /// Counts one failure in the endpoint's present series.
 void note(Endpoint& endpoint, Object object, int error, bool there, uint64_t now) {
-  Lack& lack = endpoint.effort->lack;
-  if (lack.tries == 0 || time_since(lack.last_ns, now) > kResourceQuietNs) {
-    lack = Lack{};
-    lack.since_ns = now;
+  Shortage& shortage = endpoint.effort->shortage;
+  if (shortage.tries == 0 || time_since(shortage.last_ns, now) > kResourceQuietNs) {
+    shortage = Shortage{};
+    shortage.since_ns = now;
   }
-  // What this side lacks says more than what the peer says of its own.
-  const bool own_known = lack.tries != 0 && !lack.there;
+  // What this side cannot make says more than what the peer says of its own.
+  const bool own_known = shortage.tries != 0 && !shortage.there;
   if (!there || !own_known) {
-    lack.object = object;
-    lack.error = error;
-    lack.there = there;
+    shortage.object = object;
+    shortage.error = error;
+    shortage.there = there;
   }
-  ++lack.tries;
-  lack.last_ns = now;
+  ++shortage.tries;
+  shortage.last_ns = now;
 }
 
 }  // namespace
@@ -92,18 +92,19 @@ void resource_failed(Endpoint& endpoint, Object object, int error) {
   Port& port = *endpoint.port;
   ++port.resources().failures[static_cast<size_t>(object)];
   note(endpoint, object, error, false, port.env().now_ns());
-  port.need_attention();  // the next try has its time, and its bound
+  port.need_service();  // the next try has its time, and its bound
   cm_refuse(endpoint);
 }
 
 void resource_unaddressed(Endpoint& endpoint, const Address& address) {
-  const Lack& lack = endpoint.effort->lack;
-  if (lack.object == Object::kAddressHandle && !lack.there && lack.seen == address.failures) return;
+  const Shortage& shortage = endpoint.effort->shortage;
+  if (shortage.object == Object::kAddressHandle && !shortage.there && shortage.seen == address.failures)
+    return;
   Port& port = *endpoint.port;
   ++port.resources().failures[static_cast<size_t>(Object::kAddressHandle)];
   note(endpoint, Object::kAddressHandle, address.error, false, port.env().now_ns());
-  endpoint.effort->lack.seen = address.failures;
-  port.need_attention();
+  endpoint.effort->shortage.seen = address.failures;
+  port.need_service();
 }
 
 void resource_refused(Endpoint& endpoint, const Packet& packet, uint64_t now) {
@@ -111,36 +112,36 @@ void resource_refused(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   liveness_refused(endpoint, now);
   const Object object = packet.data_qpn < kObjects ? static_cast<Object>(packet.data_qpn) : Object::kNone;
   note(endpoint, object, static_cast<int>(packet.data_psn), true, now);
-  endpoint.port->need_attention();
+  endpoint.port->need_service();
 }
 
 void resource_made(Endpoint& endpoint) {
-  endpoint.effort->lack = Lack{};
+  endpoint.effort->shortage = Shortage{};
 }
 
 bool resource_exhausted(const Endpoint& endpoint, uint64_t now) {
-  const Lack& lack = endpoint.effort->lack;
+  const Shortage& shortage = endpoint.effort->shortage;
   // The process that misses something speaks first: it alone knows what helps, and this one may end the job.
   const uint64_t limit = endpoint.port->config().connect_timeout_ns;
-  return lack.tries >= kResourceTries && time_since(lack.last_ns, now) <= kResourceQuietNs &&
-         time_since(lack.since_ns, now) > (lack.there ? limit + limit / 2 + kTellFirstNs : limit);
+  return shortage.tries >= kResourceTries && time_since(shortage.last_ns, now) <= kResourceQuietNs &&
+         time_since(shortage.since_ns, now) > (shortage.there ? limit + limit / 2 + kReportFirstNs : limit);
 }
 
 bool resource_stops(const Endpoint& endpoint) {
-  const Lack& lack = endpoint.effort->lack;
-  if (lack.there) return true;
-  if (lack.object == Object::kAddressHandle) return !cm_can_send(endpoint);
+  const Shortage& shortage = endpoint.effort->shortage;
+  if (shortage.there) return true;
+  if (shortage.object == Object::kAddressHandle) return !cm_can_send(endpoint);
   // A control thread that is making the queue pairs has not said yet whether it can.
   return endpoint.phase != Phase::kMaking && !endpoint.effort->data.exists();
 }
 
-void resource_text(const Lack& lack, char* text, size_t size) {
-  const char* who = lack.there ? "the peer cannot" : "cannot";
-  const char* name = errno_name(lack.error);
+void resource_text(const Shortage& shortage, char* text, size_t size) {
+  const char* who = shortage.there ? "the peer cannot" : "cannot";
+  const char* name = errno_name(shortage.error);
   if (name != nullptr) {
-    snprintf(text, size, "%s %s: %s", who, object_verb(lack.object), name);
+    snprintf(text, size, "%s %s: %s", who, object_verb(shortage.object), name);
   } else {
-    snprintf(text, size, "%s %s: errno %d", who, object_verb(lack.object), lack.error);
+    snprintf(text, size, "%s %s: errno %d", who, object_verb(shortage.object), shortage.error);
   }
 }
 
@@ -163,12 +164,12 @@ void memory_remedy(uint64_t bytes, char* text, size_t size) {
 
 }  // namespace
 
-void resource_remedy(const Lack& lack, uint64_t bytes, char* text, size_t size) {
-  if (lack.there) {
+void resource_remedy(const Shortage& shortage, uint64_t bytes, char* text, size_t size) {
+  if (shortage.there) {
     snprintf(text, size, "What helps is said by that process, on the standard error of its node.");
     return;
   }
-  switch (lack.object) {
+  switch (shortage.object) {
     case Object::kMemory:
       return memory_remedy(bytes, text, size);
     case Object::kCompletionQueue:

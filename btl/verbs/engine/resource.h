@@ -6,7 +6,7 @@
 // comes back as never sent and takes another rail, and a sentence names the object, the error, the limit and
 // the remedy. Tries go on, so that a rail joins when there is room again.
 //
-//     this side lacks something  ----> REFUSE(object, errno) ---->  the peer counts it as its own failure
+//     this side cannot make it   ----> REFUSE(object, errno) ---->  the peer counts it as its own failure
 //
 // so both sides come to the same decision, and neither takes the other for busy.
 #pragma once
@@ -46,11 +46,11 @@ struct ResourceCounts {
 };
 
 /// What an endpoint is waiting for.
-struct Lack {
+struct Shortage {
   Object object = Object::kNone;
-  bool there = false;  // the peer lacks it
-  bool told = false;   // Host::rail_missing was called
-  int32_t error = 0;   // errno
+  bool there = false;     // the peer cannot make it
+  bool reported = false;  // Host::rail_missing was called
+  int32_t error = 0;      // errno
   uint32_t tries = 0;
   uint32_t seen = 0;  // failures of the address handle that are in `tries`
   uint64_t since_ns = 0;
@@ -62,7 +62,7 @@ inline constexpr uint32_t kResourceTries = 4;
 /// A failure that came so long after the last one is the first of a new series.
 inline constexpr uint64_t kResourceQuietNs = 30'000'000'000;
 /// So much later, and half the time limit, the peer of a process that misses something decides.
-inline constexpr uint64_t kTellFirstNs = 100'000'000;
+inline constexpr uint64_t kReportFirstNs = 100'000'000;
 
 // Progress function only, never under the port's lock.
 
@@ -80,9 +80,9 @@ bool resource_exhausted(const Endpoint& endpoint, uint64_t now);
 bool resource_stops(const Endpoint& endpoint);
 
 /// What is missing, in at most `size` bytes: "cannot make a queue pair: ENOMEM".
-void resource_text(const Lack& lack, char* text, size_t size);
+void resource_text(const Shortage& shortage, char* text, size_t size);
 /// The limit that was probably met, and what helps. `bytes` is the locked memory this process may have,
 /// UINT64_MAX without a limit.
-void resource_remedy(const Lack& lack, uint64_t bytes, char* text, size_t size);
+void resource_remedy(const Shortage& shortage, uint64_t bytes, char* text, size_t size);
 
 }  // namespace bfo::engine

@@ -175,7 +175,7 @@ constexpr bool tells_address(PacketType type, Answer answer) {
 
 /// A packet that waited for its address handle: does it still say what is true? A later packet, or the end of
 /// the epoch, may have overtaken it.
-constexpr bool still_said(PacketType type, Phase phase, uint32_t packet, uint32_t epoch) {
+constexpr bool still_current(PacketType type, Phase phase, uint32_t packet, uint32_t epoch) {
   if (packet != epoch) return false;
   switch (type) {
     case PacketType::kSolicit:
@@ -199,11 +199,11 @@ struct DrainView {
   bool marker_posted;  // and so far not come back, if the fragments have not been given back
   bool last_receive;   // no receive can succeed any more
   bool overdue;        // what is waited for has taken too long
-  bool swept;          // a round of progress has passed since there is nothing left to wait for
+  bool wait_over;      // a round of progress has passed since there is nothing left to wait for
   bool destroyed;      // the device has answered to destroy_qp
   bool emptied;        // the completion queues were seen empty in this round
 };
-enum class DrainStep : uint8_t { kWait, kSweep, kDestroy, kFinish };
+enum class DrainStep : uint8_t { kWait, kWaitOver, kDestroy, kFinish };
 
 /// Without its marker (not posted, or overdue) a drain gives the fragments back after destroy_qp. The queues
 /// must be seen empty in a round that began after everything else was reached: the next one. The same again
@@ -212,7 +212,7 @@ constexpr DrainStep drain_next(const DrainView& at) {
   if (at.destroyed) return at.emptied ? DrainStep::kFinish : DrainStep::kWait;
   const bool waits = at.handed_back ? !at.last_receive : at.marker_posted;
   if (waits && !at.overdue) return DrainStep::kWait;
-  if (!at.swept) return DrainStep::kSweep;
+  if (!at.wait_over) return DrainStep::kWaitOver;
   return at.emptied ? DrainStep::kDestroy : DrainStep::kWait;
 }
 

@@ -32,7 +32,7 @@ int post_frag(Endpoint& endpoint, Frag* frag) {
 Accepted send(Endpoint& endpoint, Frag* frag) {
   Port& port = *endpoint.port;
   const Guard guard(port.lock());
-  if (endpoint.usable && endpoint.parked.empty() && ring_has_room(endpoint.ring)) [[likely]] {
+  if (endpoint.usable && endpoint.queued.empty() && ring_has_room(endpoint.ring)) [[likely]] {
     if (post_frag(endpoint, frag) != 0) return Accepted::kRefused;
     ++port.accounting().accepted[static_cast<size_t>(frag->kind)];
     return Accepted::kPosted;
@@ -44,19 +44,19 @@ Accepted send(Endpoint& endpoint, Frag* frag) {
   // "later", and whoever sends would wait for this port, not take another one.
   if (!endpoint.usable) cm_connect(endpoint);
   ++port.accounting().accepted[static_cast<size_t>(frag->kind)];
-  endpoint.parked.push(frag);
-  return Accepted::kParked;
+  endpoint.queued.push(frag);
+  return Accepted::kQueued;
 }
 
-void ring_cover(Endpoint& endpoint, uint64_t seq) {
+void ring_retire(Endpoint& endpoint, uint64_t seq) {
   Port& port = *endpoint.port;
   SendRing& ring = endpoint.ring;
-  bool parked = false;
+  bool queued = false;
   for (;;) {
     Frag* frag;
     {
       const Guard guard(port.lock());
-      parked = !endpoint.parked.empty();
+      queued = !endpoint.queued.empty();
       if (ring.tail > seq || ring.tail == ring.head) break;
       SendSlot& slot = ring.slots[ring.tail & ring.mask];
       frag = slot.frag;
@@ -67,17 +67,17 @@ void ring_cover(Endpoint& endpoint, uint64_t seq) {
     }
     if (frag != nullptr) port.host().frag_done(port.host().ctx, endpoint, frag, BFO_RC_DELIVERED);
   }
-  if (parked) flush_parked(endpoint);
+  if (queued) post_queued(endpoint);
 }
 
-void flush_parked(Endpoint& endpoint) {
+void post_queued(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Guard guard(port.lock());
-  while (endpoint.usable && !endpoint.effort->close.asked && !endpoint.parked.empty() &&
+  while (endpoint.usable && !endpoint.effort->close.asked && !endpoint.queued.empty() &&
          ring_has_room(endpoint.ring)) {
-    // A refused post leaves the fragment parked: the drain that follows gives it back as never sent.
-    if (post_frag(endpoint, endpoint.parked.front()) != 0) break;
-    endpoint.parked.pop();
+    // A refused post leaves the fragment queued: the drain that follows gives it back as never sent.
+    if (post_frag(endpoint, endpoint.queued.front()) != 0) break;
+    endpoint.queued.pop();
   }
 }
 
@@ -86,7 +86,7 @@ void ring_mark(Endpoint& endpoint) {
   if (!endpoint.usable || endpoint.effort->close.asked || ring.head == ring.tail ||
       ring.head == ring.signaled_end)
     return;
-  if (!endpoint.parked.empty()) return;
+  if (!endpoint.queued.empty()) return;
   if (ring.head - ring.tail > ring.mask)
     return;  // not even a control slot is free: then a signaled one is near anyway
   Frag marker;
@@ -100,7 +100,7 @@ void ring_mark(Endpoint& endpoint) {
 
 Work work(Endpoint& endpoint) {
   const SendRing& ring = endpoint.ring;
-  const Work out{endpoint.ended_before + ring.head + endpoint.parked.size(),
+  const Work out{endpoint.ended_before + ring.head + endpoint.queued.size(),
                  endpoint.ended_before + ring.tail};
   ring_mark(endpoint);
   return out;

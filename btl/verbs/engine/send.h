@@ -18,7 +18,7 @@ namespace bfo::engine {
 /// What send(), put() and get() return.
 enum class Accepted : int8_t {
   kPosted,   // with the device
-  kParked,   // queued: connecting, or no slot free
+  kQueued,   // queued: connecting, or no slot free
   kRefused,  // the rail is down: never sent, the caller keeps the fragment
 };
 
@@ -27,9 +27,9 @@ inline bool ring_has_room(const SendRing& ring) {
   return ring.head - ring.tail < ring.limit;
 }
 
-/// True when work given now would be posted, not parked. A guess when other threads send too.
+/// True when work given now would be posted, not queued. A guess when other threads send too.
 inline bool leaves_at_once(const Endpoint& endpoint) {
-  return endpoint.usable && endpoint.parked.empty() && ring_has_room(endpoint.ring);
+  return endpoint.usable && endpoint.queued.empty() && ring_has_room(endpoint.ring);
 }
 
 /// Where the payload of the next slot goes. Under the lock, ring_has_room() and length <= slot_bytes checked
@@ -49,7 +49,7 @@ int ring_post_send(Endpoint& endpoint, Frag* frag, const void* data, uint32_t le
 inline char* slot_reserve(Endpoint& endpoint, uint32_t length) {
   endpoint.port->lock().lock();
   SendRing& ring = endpoint.ring;
-  if (endpoint.usable && length <= ring.slot_bytes && ring_has_room(ring) && endpoint.parked.empty())
+  if (endpoint.usable && length <= ring.slot_bytes && ring_has_room(ring) && endpoint.queued.empty())
       [[likely]] {
     return ring_next_payload(ring);
   }
@@ -77,13 +77,13 @@ Accepted send(Endpoint& endpoint, Frag* frag);
 
 /// A successful completion of the work request `seq`: everything up to it is delivered. Progress function
 /// only.
-void ring_cover(Endpoint& endpoint, uint64_t seq);
+void ring_retire(Endpoint& endpoint, uint64_t seq);
 
-/// Posts parked fragments while there is room. Progress function only.
-void flush_parked(Endpoint& endpoint);
+/// Posts queued fragments while there is room. Progress function only.
+void post_queued(Endpoint& endpoint);
 
 /// Posts a signaled zero-byte write behind everything posted, when only unsignaled work is left. Never before
-/// parked work, which ends in the order it was given: the ring is full then, and something in it is signaled.
+/// queued work, which ends in the order it was given: the ring is full then, and something in it is signaled.
 /// Under the lock.
 void ring_mark(Endpoint& endpoint);
 
@@ -105,7 +105,7 @@ bool ring_open(Endpoint& endpoint);
 
 /// Work accepted and not yet ended. Under the lock.
 inline uint64_t outstanding(const Endpoint& endpoint) {
-  return endpoint.ring.head - endpoint.ring.tail + endpoint.parked.size();
+  return endpoint.ring.head - endpoint.ring.tail + endpoint.queued.size();
 }
 
 /// What the endpoint took since it exists, and how much of it, from the oldest on, has ended. Marks

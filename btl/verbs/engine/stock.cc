@@ -10,10 +10,10 @@
 
 namespace bfo::engine {
 
-void Stock::open(Arena& arena, ControlLane& lane, std::atomic<bool>& attention) {
+void Stock::open(Arena& arena, ControlLane& lane, std::atomic<bool>& service_needed) {
   arena_ = &arena;
   lane_ = &lane;
-  attention_ = &attention;
+  service_needed_ = &service_needed;
 }
 
 bool Stock::ready(const StockNeed& need) {
@@ -30,12 +30,12 @@ Region Stock::take(size_t bytes, size_t least) {
   least_.store(least, std::memory_order_relaxed);
   size_t none = 0;
   missed_.compare_exchange_strong(none, bytes, std::memory_order_relaxed);
-  attention_->store(true, std::memory_order_release);
+  service_needed_->store(true, std::memory_order_release);
   errno = EAGAIN;
   return Region{};
 }
 
-void Stock::attend() {
+void Stock::service() {
   if (growing_) return;
   const size_t bytes = missed_.exchange(0, std::memory_order_relaxed);
   const size_t least = least_.load(std::memory_order_relaxed);

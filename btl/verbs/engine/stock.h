@@ -33,17 +33,17 @@ struct StockNeed {
 
 class Stock {
  public:
-  /// Commands go to `lane`; `attention` is set when the progress function has to ask for more.
-  void open(Arena& arena, ControlLane& lane, std::atomic<bool>& attention);
-  /// True when take() has an answer for this. False: it is being registered; its end brings the port
-  /// attention. Progress function only.
+  /// Commands go to `lane`; `service_needed` is set when the progress function has to ask for more.
+  void open(Arena& arena, ControlLane& lane, std::atomic<bool>& service_needed);
+  /// True when take() has an answer for this. False: it is being registered; its end makes the port need
+  /// service. Progress function only.
   bool ready(const StockNeed& need);
   /// A piece of `bytes`. Empty with errno: EAGAIN when more is on its way, enough for `least`; or what the
   /// device said when it refused more; asked once more it is tried again. Any thread.
   Region take(size_t bytes, size_t least);
   Region take(size_t bytes) { return take(bytes, bytes); }
   /// A step of registrations for what take() did not find. Progress function only.
-  void attend();
+  void service();
 
  private:
   void grow(const StockNeed& need);
@@ -51,7 +51,7 @@ class Stock {
 
   Arena* arena_ = nullptr;
   ControlLane* lane_ = nullptr;
-  std::atomic<bool>* attention_ = nullptr;
+  std::atomic<bool>* service_needed_ = nullptr;
   bool growing_ = false;
   std::atomic<size_t> missed_{0};  // bytes of a piece that was not there ..
   std::atomic<size_t> least_{0};   // .. and of what is needed at least

@@ -104,16 +104,16 @@ void Port::tick(uint64_t now, bool emptied) {
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     if (endpoint->usable && failover_ && config_.suspect_ns != 0) watch_progress(*endpoint, now, watched_ns);
   }
-  if (idling_) need_attention();
+  if (background_) need_service();
   if (state_ == PortState::kDown && now >= next_look_ns_) {
     next_look_ns_ = now + kDownLookNs;
     for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
-      if (endpoint->phase == Phase::kClosed && endpoint->wanted) need_look(*endpoint, now);
+      if (endpoint->phase == Phase::kClosed && endpoint->connect_wanted) need_look(*endpoint, now);
     }
   }
-  if (resting_ && now >= next_rest_ns_) {
-    next_rest_ns_ = now + kRestLookNs;
-    need_attention();
+  if (awaiting_peer_ && now >= next_await_ns_) {
+    next_await_ns_ = now + kAwaitLookNs;
+    need_service();
   }
   if (state_ == PortState::kDown && now >= next_port_query_ns_) {
     next_port_query_ns_ = now + kPortQueryNs;

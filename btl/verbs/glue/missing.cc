@@ -15,15 +15,15 @@ uint64_t locked_memory_limit() {
 
 void rail_missing(void* ctx, engine::Endpoint& endpoint) {
   Module& module = *static_cast<Module*>(ctx);
-  const engine::Lack& lack = endpoint.effort->lack;
+  const engine::Shortage& shortage = endpoint.effort->shortage;
   // With many peers all of them lack the same resource: one message is enough.
-  const uint32_t bit = 1u << (static_cast<unsigned>(lack.object) + (lack.there ? 16 : 0));
-  if ((module.missing_said & bit) != 0) return;
-  module.missing_said |= bit;
+  const uint32_t bit = 1u << (static_cast<unsigned>(shortage.object) + (shortage.there ? 16 : 0));
+  if ((module.missing_reported & bit) != 0) return;
+  module.missing_reported |= bit;
   char what[96];
   char remedy[400];
-  engine::resource_text(lack, what, sizeof what);
-  engine::resource_remedy(lack, locked_memory_limit(), remedy, sizeof remedy);
+  engine::resource_text(shortage, what, sizeof what);
+  engine::resource_remedy(shortage, locked_memory_limit(), remedy, sizeof remedy);
   const opal_process_name_t self = OPAL_PROC_MY_NAME;
   say(false, "rail-missing", self.vpid, opal_process_info.nodename, static_cast<unsigned>(endpoint.peer_name),
       opal_get_proc_hostname(endpoint_of(endpoint)->proc), module.port.device().name(), module.port.number(),

@@ -68,7 +68,7 @@ void dump(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, int) {
     opal_output(0, "btl/verbs: %s:%u rank %u %s epoch %u posted %lu covered %lu parked %zu received %lu",
                 module.port.device().name(), module.port.number(), static_cast<unsigned>(rail->peer_name),
                 engine::phase_name(rail->phase), rail->epoch, rail->ring.head, rail->ring.tail,
-                rail->parked.size(), rail->delivered);
+                rail->queued.size(), rail->delivered);
   }
 }
 

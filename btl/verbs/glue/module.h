@@ -75,7 +75,7 @@ struct Module {
   void* sink_ctx;
   bool bound;
   bool error_reported;
-  uint32_t missing_said;  // one bit per engine::Object of which a sentence was printed
+  uint32_t missing_reported;  // one bit per engine::Object of which a sentence was printed
 };
 
 inline Module* module_of(mca_btl_base_module_t* btl) {

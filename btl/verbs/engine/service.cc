@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// attend.cc: what a port does when something other than a completion wants attention: control threads are
+// service.cc: what a port does when something other than a completion needs service: control threads are
 // back, endpoints have a turn.
 #include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
@@ -55,23 +55,23 @@ void Port::datagrams_repaired(const DatagramQpRepair& repair) {
   next_repair_ns_ = env_.now_ns() + kRetryNs;
 }
 
-void Port::attend(uint64_t now, bool emptied) {
+void Port::service(uint64_t now, bool emptied) {
   finish_commands();
-  stock_.attend();
+  stock_.service();
   repair_datagrams(now);
   timers_ = cm_qp_broken_;
-  resting_ = idling_ = false;
+  awaiting_peer_ = background_ = false;
   bool again = false;
   handshakes_count(*this, now);
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr;) {
     Endpoint* next = endpoint->next;
-    attend_one(*endpoint, now, emptied, &again);
+    service_one(*endpoint, now, emptied, &again);
     endpoint = next;
   }
-  if (again) need_attention();
+  if (again) need_service();
 }
 
-void Port::attend_unconnected(Endpoint& endpoint, uint64_t now) {
+void Port::service_unconnected(Endpoint& endpoint, uint64_t now) {
   if (!endpoint.has_effort()) {
     {
       const Guard guard(lock_);
@@ -81,19 +81,19 @@ void Port::attend_unconnected(Endpoint& endpoint, uint64_t now) {
   }
   if (endpoint.effort->tried_since_ns == 0) endpoint.effort->tried_since_ns = now;
   if (cm_awaits_peer(endpoint, now)) {
-    resting_ = true;
+    awaiting_peer_ = true;
     return;
   }
   cm_step(endpoint, now);
   // A port that is down has nothing to wait for but its event, and its peers shall not keep the others busy.
-  if (state_ != PortState::kActive && endpoint.parked.empty()) return;
+  if (state_ != PortState::kActive && endpoint.queued.empty()) return;
   // Nor shall rails that nobody needs.
   const bool waits = endpoint.phase == Phase::kIdle || endpoint.phase == Phase::kSoliciting ||
                      endpoint.phase == Phase::kRequesting || endpoint.phase == Phase::kClosed;
-  (waits && need_of(endpoint) == Need::kNone ? idling_ : timers_) = true;
+  (waits && need_of(endpoint) == Need::kNone ? background_ : timers_) = true;
 }
 
-void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again) {
+void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again) {
   cm_send_waiting(endpoint);
   switch (endpoint.phase) {
     case Phase::kUp:
@@ -121,12 +121,12 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
         *again = true;  // and that is all there is to say
         timers_ = true;
       } else {
-        attend_unconnected(endpoint, now);
+        service_unconnected(endpoint, now);
       }
       break;
     case Phase::kDraining:
       drain_step(endpoint, now, emptied);
-      // The end of a command brings attention by itself.
+      // The end of a command asks for service by itself.
       *again = *again || endpoint.command == nullptr;
       break;
     case Phase::kIdle:
@@ -134,8 +134,8 @@ void Port::attend_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* agai
     case Phase::kClosed:
       if (endpoint.peer_left) {
         cm_peer_left(endpoint, now);
-      } else if (endpoint.wanted || !endpoint.parked.empty()) {
-        attend_unconnected(endpoint, now);
+      } else if (endpoint.connect_wanted || !endpoint.queued.empty()) {
+        service_unconnected(endpoint, now);
       } else {
         liveness_unknown(endpoint);
       }
