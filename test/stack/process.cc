@@ -127,7 +127,7 @@ void Process::meet(Process& peer) {
     l.endpoint.peer_nonce = theirs.nonce();
     l.endpoint.peer_key = theirs.key();
     l.endpoint.peer = theirs.address();
-    l.endpoint.peer_late = theirs.late();
+    l.endpoint.peer_initially_down = theirs.never_active();
     if (!nics_[r]->port.add(l.endpoint)) world_.ctx.fail("no memory for an endpoint");
   }
 }
@@ -249,14 +249,16 @@ void Process::close() {
   engine_.reset();
   for (ibv_mr* const mr : cached_) verbs().dereg_mr(mr);
   for (const auto& nic : nics_) {
-    const bfo_accounting_t& books = nic->port.accounting();
+    const bfo_accounting_t& accounting = nic->port.accounting();
     for (int kind = 0; kind < BFO_KIND_COUNT; ++kind) {
-      const std::uint64_t ended = books.delivered[kind] + books.unknown[kind];
-      if (books.posted[kind] != ended || books.accepted[kind] != ended + books.never_sent[kind])
+      const std::uint64_t ended = accounting.delivered[kind] + accounting.unknown[kind];
+      if (accounting.posted[kind] != ended ||
+          accounting.accepted[kind] != ended + accounting.never_sent[kind])
         world_.ctx.fail("P3: the books of process %u rail %u do not balance for kind %d", id_, nic->rail,
                         kind);
     }
-    if (nic->port.our_bugs != 0) world_.ctx.fail("H16: a completion that only a program error explains");
+    if (nic->port.program_errors != 0)
+      world_.ctx.fail("H16: a completion that only a program error explains");
     nic->port.close();
   }
   if (allocated_ != 0)

@@ -60,7 +60,7 @@ TEST(Cause, ErrorAfterTheDrainBegan_IsReportedBeforeAnyFragmentComesBack) {
   const Log wanted = {"down 1", "because REM_ACCESS_ERR", "done x -1", "closed 1"};
   EXPECT_EQ(w.a.log, wanted);
   EXPECT_EQ(w.a.closed_event.code, IBV_WC_REM_ACCESS_ERR);
-  EXPECT_EQ(w.a.port.our_bugs, 1u);
+  EXPECT_EQ(w.a.port.program_errors, 1u);
 }
 
 TEST(Cause, ErrorOfTheReceiveSide_ExplainsTheFlushOfTheSendSide) {

@@ -70,8 +70,8 @@ struct Crowd {
   size_t most = 0;      // handshakes that the hub began, under way in one turn
   size_t answered = 0;  // the same of those that it answers
 
-  explicit Crowd(uint64_t hub_name, bool late = false) {
-    hub.late = late;
+  explicit Crowd(uint64_t hub_name, bool initially_down = false) {
+    hub.initially_down = initially_down;
     hub.open(fabric, "hub", hub_name, crowd_config());
     for (size_t i = 0; i < kPeers; ++i) {
       auto peer = std::make_unique<Process>();

@@ -52,8 +52,8 @@ TEST_P(EveryStatus, OnASend_ClosesTheRailOnceAndReconnects) {
   EXPECT_EQ(w.a.closed, 1);
   EXPECT_EQ(w.a.count("done x -1"), 1);
   EXPECT_EQ(w.a.last_event.code, GetParam());
-  EXPECT_EQ(w.a.port.our_bugs,
-            engine::status_reaction(status) == engine::StatusReaction::kCloseOurBug ? 1u : 0u);
+  EXPECT_EQ(w.a.port.program_errors,
+            engine::status_reaction(status) == engine::StatusReaction::kCloseProgramError ? 1u : 0u);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(w.a.endpoint.epoch, 2u);
   EXPECT_EQ(w.b.endpoint.phase, Phase::kUp);

@@ -17,7 +17,7 @@ constexpr uint64_t kIdleBoundMs =
 struct LazyCrowd : Crowd {
   size_t begun = 0;  // rails of idle peers that have left kClosed at the hub, or whose REQ was taken there
 
-  explicit LazyCrowd(uint64_t hub_name, bool late = false) : Crowd(hub_name, late) {
+  explicit LazyCrowd(uint64_t hub_name, bool initially_down = false) : Crowd(hub_name, initially_down) {
     fabric.refusals = {{"create_qp", 1 << 30, 1 << 30, ENOMEM, hub.fake}};
     for (size_t i = 0; i < kTalkers; ++i) add_talk(i);
   }
@@ -255,7 +255,7 @@ INSTANTIATE_TEST_SUITE_P(Role, LazyPair, testing::Values(uint64_t{1}, uint64_t{2
 
 /// A port that comes up long after its process started: its peers are met one after the other, and none of
 /// those that wait for their turn counts as one that never came up.
-TEST(Lazy, LatePort_WaitingForATurnIsNoFailure) {
+TEST(Lazy, InitiallyDownPort_WaitingForATurnIsNoFailure) {
   LazyCrowd crowd(1, true);
   crowd.turns(20);
   crowd.come_back();

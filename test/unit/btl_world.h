@@ -38,7 +38,7 @@ struct Process {
   bool other_rail = true;
   std::set<const engine::Endpoint*> alone;  // all the same without another rail
   bool alive = true;                        // its event thread runs
-  bool late = false;                        // its port is not active when it opens it
+  bool initially_down = false;              // its port is not active when it opens it
   std::function<void()> on_other_rail;      // called once, from the next other_rail_up
   std::function<void()> on_done;            // called once, from the next frag_done
   int others_asked = 0;
@@ -120,10 +120,10 @@ struct Process {
 
   void open(FakeFabric& fabric, const std::string& name, uint64_t own_name, const engine::Config& base) {
     fake = &fabric.add_device(name);
-    if (late) fake->ports[1].state = IBV_PORT_DOWN;
+    if (initially_down) fake->ports[1].state = IBV_PORT_DOWN;
     engine::Config config = base;
     config.own_name = own_name;
-    config.may_be_down = late;
+    config.may_be_down = initially_down;
     const char* what = "";
     ASSERT_TRUE(device.open(fake_verbs(), fake));
     ASSERT_TRUE(port.open(device, 1, config, host(), fake_environment(), &what)) << what;
@@ -154,16 +154,18 @@ struct Process {
     endpoint.peer_nonce = peer.port.nonce();
     endpoint.peer_key = peer.port.key();
     endpoint.peer = peer.port.address();
-    endpoint.peer_late = peer.late;
+    endpoint.peer_initially_down = peer.initially_down;
     ASSERT_TRUE(port.add(endpoint));
   }
 
   /// True when every piece of work is accounted for (P3).
   bool balanced() {
-    const bfo_accounting_t& books = port.accounting();
+    const bfo_accounting_t& accounting = port.accounting();
     for (int kind = 0; kind < BFO_KIND_COUNT; ++kind) {
-      const uint64_t ended = books.delivered[kind] + books.unknown[kind];
-      if (books.posted[kind] != ended || books.accepted[kind] != ended + books.never_sent[kind]) return false;
+      const uint64_t ended = accounting.delivered[kind] + accounting.unknown[kind];
+      if (accounting.posted[kind] != ended ||
+          accounting.accepted[kind] != ended + accounting.never_sent[kind])
+        return false;
     }
     return true;
   }
@@ -193,9 +195,10 @@ struct World {
   std::list<engine::Frag> frags;
   std::list<std::string> payloads;
 
-  explicit World(const engine::Config& config = small_config(), bool a_late = false, bool b_late = false) {
-    a.late = a_late;
-    b.late = b_late;
+  explicit World(const engine::Config& config = small_config(), bool a_initially_down = false,
+                 bool b_initially_down = false) {
+    a.initially_down = a_initially_down;
+    b.initially_down = b_initially_down;
     a.open(fabric, "left", 1, config);
     b.open(fabric, "right", 2, config);
     a.meet(b, 2);

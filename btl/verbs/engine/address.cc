@@ -24,25 +24,25 @@ bool same(const PortAddress& a, const PortAddress& b) {
 
 }  // namespace
 
-void AddressBook::open(Port& port, ControlMode mode, std::atomic<bool>* service_needed) {
+void AddressCache::open(Port& port, ControlMode mode, std::atomic<bool>* service_needed) {
   port_ = &port;
   lane_.open(mode, kWidth, service_needed);
 }
 
-Address* AddressBook::find(const PortAddress& to) {
+Address* AddressCache::find(const PortAddress& to) {
   for (Address* address = newest_; address != nullptr; address = address->older) {
     if (same(address->to, to)) return address;
   }
   auto* address = make<Address>();
   if (address == nullptr) return nullptr;
-  address->book = this;
+  address->cache = this;
   address->to = to;
   address->older = newest_;
   newest_ = address;
   return address;
 }
 
-ibv_ah* AddressBook::handle(Address& address, uint64_t now) {
+ibv_ah* AddressCache::handle(Address& address, uint64_t now) {
   if (address.handle != nullptr) {
     count_use(address, now);
     if (!address.stale || now - address.made_ns < kServesNs) return address.handle;
@@ -60,12 +60,12 @@ ibv_ah* AddressBook::handle(Address& address, uint64_t now) {
   return address.handle;
 }
 
-void AddressBook::count_use(Address& address, uint64_t now) {
+void AddressCache::count_use(Address& address, uint64_t now) {
   if (address.to.link_layer != IBV_LINK_LAYER_ETHERNET) return;
   if (++address.unheard >= kUnheard && now - address.made_ns >= kRenewNs) address.stale = true;
 }
 
-void AddressBook::create(Command& command) {
+void AddressCache::create(Command& command) {
   auto& address = static_cast<Address&>(command);
   // What was sent with it, at least kServesNs ago, has left.
   if (address.retired != nullptr) address.api->destroy_ah(address.retired);
@@ -75,23 +75,23 @@ void AddressBook::create(Command& command) {
   address.made_error = address.made != nullptr ? 0 : errno != 0 ? errno : EIO;
 }
 
-void AddressBook::created(Command& command) {
+void AddressCache::created(Command& command) {
   auto& address = static_cast<Address&>(command);
   address.asked = false;
   if (address.dropped) return;
   address.error = address.made_error;
-  if (address.made == nullptr) return address.book->failed(address);
+  if (address.made == nullptr) return address.cache->failed(address);
   address.retired = address.handle;
   address.handle = address.made;
   address.stale = false;
   address.unheard = 0;
-  address.made_ns = address.book->port_->env().now_ns();
+  address.made_ns = address.cache->port_->env().now_ns();
   address.failures = 0;
   // Datagrams wait for it.
-  address.book->port_->need_service();
+  address.cache->port_->need_service();
 }
 
-void AddressBook::failed(Address& address) {
+void AddressCache::failed(Address& address) {
   const Config& config = port_->config();
   const uint64_t base =
       std::min(config.address_retry_max_ns, config.address_retry_min_ns << std::min(address.failures, 16u));
@@ -99,27 +99,27 @@ void AddressBook::failed(Address& address) {
   address.retry_ns = port_->env().now_ns() + base / 2 + port_->env().random() % (base + 1);
 }
 
-void AddressBook::heard(Address& address, uint64_t now) {
+void AddressCache::heard(Address& address, uint64_t now) {
   address.unheard = 0;
   if (address.failures != 0) address.retry_ns = std::min(address.retry_ns, now + kHeardNs);
 }
 
-void AddressBook::forgive() {
+void AddressCache::forgive() {
   for (Address* address = newest_; address != nullptr; address = address->older) address->failures = 0;
 }
 
-void AddressBook::renew() {
+void AddressCache::renew() {
   for (Address* address = newest_; address != nullptr; address = address->older)
     address->stale = address->to.link_layer == IBV_LINK_LAYER_ETHERNET;
 }
 
-void AddressBook::destroy(Command& command) {
+void AddressCache::destroy(Command& command) {
   auto& address = static_cast<Address&>(command);
   address.api->destroy_ah(address.made);
   if (address.retired != nullptr) address.api->destroy_ah(address.retired);
 }
 
-bool AddressBook::close() {
+bool AddressCache::close() {
   for (Address* address = newest_; address != nullptr; address = address->older) {
     if (address->asked || address->handle == nullptr) continue;
     address->asked = true;

@@ -18,11 +18,11 @@
 namespace bfo::engine {
 
 class Port;
-class AddressBook;
+class AddressCache;
 
 /// One destination.
 struct Address : Command {
-  AddressBook* book = nullptr;
+  AddressCache* cache = nullptr;
   PortAddress to;            // LID, GID and link layer count
   ibv_ah* handle = nullptr;  // once made, there is always one
   bool stale = false;        // to be made anew
@@ -31,7 +31,7 @@ struct Address : Command {
   int error = 0;             // errno of the last failure; 0: none
   uint32_t failures = 0;     // in a row
   uint64_t retry_ns = 0;     // not before, if it failed
-  Address* older = nullptr;  // list of the book
+  Address* older = nullptr;  // list of the cache
   bool asked = false;        // a command is under way, which owns what follows
   const VerbsApi* api = nullptr;
   ibv_pd* pd = nullptr;
@@ -42,7 +42,7 @@ struct Address : Command {
 };
 
 /// The destinations of a port. Progress function only.
-class AddressBook {
+class AddressCache {
  public:
   void open(Port& port, ControlMode mode, std::atomic<bool>* service_needed);
   /// The destination `to`, which stays until close(). nullptr when memory is short.

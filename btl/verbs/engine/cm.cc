@@ -293,7 +293,7 @@ void cm_receive(Port& port, const char* data, size_t length) {
   if (packet.type >= static_cast<uint8_t>(PacketType::kQuestion))
     return verdict_packet(*endpoint, packet, now);
   cm_note_heard(*endpoint, now);
-  endpoint->peer_late = false;
+  endpoint->peer_initially_down = false;
   liveness_heard(*endpoint, now);
   if (packet.type == static_cast<uint8_t>(PacketType::kSolicit) ||
       packet.type == static_cast<uint8_t>(PacketType::kRequest)) {
@@ -380,9 +380,9 @@ void cm_peer_left(Endpoint& endpoint, uint64_t now) {
 }
 
 bool cm_awaits_peer(const Endpoint& endpoint, uint64_t now) {
-  if (!endpoint.peer_late || !endpoint.queued.empty()) return false;
+  if (!endpoint.peer_initially_down || !endpoint.queued.empty()) return false;
   const Port& port = *endpoint.port;
-  if (port.up_since_ns() != 0 && now < port.up_since_ns() + kLatePatienceNs) return false;
+  if (port.up_since_ns() != 0 && now < port.up_since_ns() + kInitiallyDownPatienceNs) return false;
   // A try would cost: for a GID that does not answer, an address handle on RoCE takes up to a second to fail.
   return port.host().other_rail_up(port.host().ctx, const_cast<Endpoint&>(endpoint));
 }

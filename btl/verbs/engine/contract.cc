@@ -86,9 +86,9 @@ bool other_rail_up(Port* const* ports, int count, const Endpoint& rail) {
   return false;
 }
 
-void connect_others(Port* const* ports, int count, const Endpoint& rail, bool late) {
+void connect_others(Port* const* ports, int count, const Endpoint& rail, bool initially_down) {
   for (int i = 0; i < count; ++i) {
-    if (ports[i] == rail.port || (late && !ports[i]->was_late())) continue;
+    if (ports[i] == rail.port || (initially_down && !ports[i]->initially_down())) continue;
     Endpoint* other = ports[i]->find_peer(rail.peer_name);
     if (other != nullptr && other->phase == Phase::kIdle) rail_connect(*other);
   }

@@ -34,8 +34,8 @@ uint64_t port_outstanding(Port& port);
 int rails_to(Port* const* ports, int count, uint64_t peer_name, Endpoint** out, int room);
 /// True when another rail to the peer of `rail` is up.
 bool other_rail_up(Port* const* ports, int count, const Endpoint& rail);
-/// Connects the idle rails to the peer of `rail` on other ports; `late`: only on ports that were down when
-/// they were opened, at which a peer does not ask for a connection.
-void connect_others(Port* const* ports, int count, const Endpoint& rail, bool late);
+/// Connects the idle rails to the peer of `rail` on other ports; `initially_down`: only on ports that were
+/// down when they were opened, at which a peer does not ask for a connection.
+void connect_others(Port* const* ports, int count, const Endpoint& rail, bool initially_down);
 
 }  // namespace bfo::engine

@@ -18,38 +18,38 @@ namespace bfo::engine {
 enum class StatusReaction : uint8_t {
   kSuccess,  // not an error
   kClose,    // the rail broke: close the epoch, fate of its work unknown, reconnect while the port is active
-  kCloseOurBug,  // a program error (bad key, bad length): same closing, counted apart, because the link is
-                 // healthy
-  kFlushed,      // a consequence of an error that is reported elsewhere: close if nobody has yet
-  kDropReceive,  // one receive was spoiled, the queue pair goes on
+  kCloseProgramError,  // a program error (bad key, bad length): same closing, counted apart, because the link
+                       // is healthy
+  kFlushed,            // a consequence of an error that is reported elsewhere: close if nobody has yet
+  kDropReceive,        // one receive was spoiled, the queue pair goes on
 };
 
 /// One row per ibv_wc_status, in its order; the tests walk it.
 inline constexpr std::array<StatusReaction, 24> kStatusReactions = {
-    StatusReaction::kSuccess,      // SUCCESS
-    StatusReaction::kCloseOurBug,  // LOC_LEN_ERR: SEND longer than the receive buffer
-    StatusReaction::kCloseOurBug,  // LOC_QP_OP_ERR
-    StatusReaction::kClose,        // LOC_EEC_OP_ERR: reliable datagram only
-    StatusReaction::kCloseOurBug,  // LOC_PROT_ERR
-    StatusReaction::kFlushed,      // WR_FLUSH_ERR
-    StatusReaction::kCloseOurBug,  // MW_BIND_ERR
-    StatusReaction::kClose,        // BAD_RESP_ERR: a transport fault
-    StatusReaction::kCloseOurBug,  // LOC_ACCESS_ERR
-    StatusReaction::kCloseOurBug,  // REM_INV_REQ_ERR
-    StatusReaction::kCloseOurBug,  // REM_ACCESS_ERR: a key that was evicted or deregistered
-    StatusReaction::kClose,        // REM_OP_ERR
-    StatusReaction::kClose,        // RETRY_EXC_ERR
-    StatusReaction::kClose,        // RNR_RETRY_EXC_ERR
-    StatusReaction::kClose,        // LOC_RDD_VIOL_ERR: reliable datagram only
-    StatusReaction::kClose,        // REM_INV_RD_REQ_ERR: reliable datagram only
-    StatusReaction::kDropReceive,  // REM_ABORT_ERR: unreliable connection only
-    StatusReaction::kClose,        // INV_EECN_ERR: reliable datagram only
-    StatusReaction::kClose,        // INV_EEC_STATE_ERR: reliable datagram only
-    StatusReaction::kClose,        // FATAL_ERR
-    StatusReaction::kClose,        // RESP_TIMEOUT_ERR
-    StatusReaction::kClose,        // GENERAL_ERR
-    StatusReaction::kClose,        // TM_ERR
-    StatusReaction::kClose,        // TM_RNDV_INCOMPLETE
+    StatusReaction::kSuccess,            // SUCCESS
+    StatusReaction::kCloseProgramError,  // LOC_LEN_ERR: SEND longer than the receive buffer
+    StatusReaction::kCloseProgramError,  // LOC_QP_OP_ERR
+    StatusReaction::kClose,              // LOC_EEC_OP_ERR: reliable datagram only
+    StatusReaction::kCloseProgramError,  // LOC_PROT_ERR
+    StatusReaction::kFlushed,            // WR_FLUSH_ERR
+    StatusReaction::kCloseProgramError,  // MW_BIND_ERR
+    StatusReaction::kClose,              // BAD_RESP_ERR: a transport fault
+    StatusReaction::kCloseProgramError,  // LOC_ACCESS_ERR
+    StatusReaction::kCloseProgramError,  // REM_INV_REQ_ERR
+    StatusReaction::kCloseProgramError,  // REM_ACCESS_ERR: a key that was evicted or deregistered
+    StatusReaction::kClose,              // REM_OP_ERR
+    StatusReaction::kClose,              // RETRY_EXC_ERR
+    StatusReaction::kClose,              // RNR_RETRY_EXC_ERR
+    StatusReaction::kClose,              // LOC_RDD_VIOL_ERR: reliable datagram only
+    StatusReaction::kClose,              // REM_INV_RD_REQ_ERR: reliable datagram only
+    StatusReaction::kDropReceive,        // REM_ABORT_ERR: unreliable connection only
+    StatusReaction::kClose,              // INV_EECN_ERR: reliable datagram only
+    StatusReaction::kClose,              // INV_EEC_STATE_ERR: reliable datagram only
+    StatusReaction::kClose,              // FATAL_ERR
+    StatusReaction::kClose,              // RESP_TIMEOUT_ERR
+    StatusReaction::kClose,              // GENERAL_ERR
+    StatusReaction::kClose,              // TM_ERR
+    StatusReaction::kClose,              // TM_RNDV_INCOMPLETE
 };
 static_assert(IBV_WC_SUCCESS == 0);
 static_assert(IBV_WC_WR_FLUSH_ERR == 5);

@@ -112,7 +112,7 @@ void finish(Endpoint& endpoint, uint64_t now) {
   bfo_rail_event_t event = endpoint.connection->down_event;
   {
     const Guard guard(port.lock());
-    BFO_DCHECK(port.books_balance());
+    BFO_DCHECK(port.accounting_balances());
     BFO_DCHECK(endpoint.ring.head == endpoint.ring.tail && endpoint.queued.empty());
     endpoint.phase = endpoint.device_dead ? Phase::kUnusable
                      : endpoint.peer_left ? Phase::kGone
@@ -176,7 +176,7 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   {
     const Guard guard(port.lock());
-    BFO_DCHECK(port.books_balance());
+    BFO_DCHECK(port.accounting_balances());
     endpoint.phase = Phase::kDraining;
     endpoint.usable = false;
     endpoint.effort->phase_since_ns = now;

@@ -122,7 +122,8 @@ Evidence evidence(const Endpoint& endpoint) {
   const uint64_t tried = ms_since(endpoint, endpoint.effort->tried_since_ns);
   if (port.partition_lost()) return {"its partition key is not in the port's table", tried};
   if (port.state() != PortState::kActive) return {"its port is not active", tried};
-  if (endpoint.peer_late) return {"the peer's port was not active when that process started", tried};
+  if (endpoint.peer_initially_down)
+    return {"the peer's port was not active when that process started", tried};
   if (endpoint.effort->liveness == Liveness::kSilent) return {"no sign of life from the peer over it", tried};
   const char* const no_path = "the peer answers, but the path to it does not work";
   if (endpoint.effort->failed_attempts > 1)

@@ -202,8 +202,9 @@ struct Endpoint {
   SipKey peer_key;          // .. which believes what is summed with this
   bool initiator = false;   // the lower name initiates: no simultaneous open can occur
   PortAddress peer;
-  bool peer_late = false;      // the peer's port was not active when it was published, and has not been heard
-  Address* address = nullptr;  // of `peer`, in the port's book; nullptr: not looked for yet
+  bool peer_initially_down =
+      false;                   // the peer's port was not active when it was published, and has not been heard
+  Address* address = nullptr;  // of `peer`, in the port's cache; nullptr: not looked for yet
   bool datagram_waits = false;  // a handshake packet waits for the address handle ..
   bool ping_waits = false;      // .. or a PING
   PacketType datagram_type{};   // which one

@@ -53,12 +53,12 @@ void Port::on_event(const EventNote& note) {
 }
 
 void Port::port_up() {
-  const bool was_late = std::exchange(late_, false);
+  const bool first_time = std::exchange(never_active_, false);
   addresses_.forgive();
   addresses_.renew();
   up_since_ns_ = env_.now_ns();
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
-    const bool joins = was_late && !endpoint->connect_wanted && !endpoint->peer_left &&
+    const bool joins = first_time && !endpoint->connect_wanted && !endpoint->peer_left &&
                        host_.other_rail_up(host_.ctx, *endpoint) && endpoint->begin_effort();
     if (!endpoint->has_effort()) continue;
     endpoint->effort->failures = 0;

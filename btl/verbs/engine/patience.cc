@@ -108,11 +108,11 @@ bool first_connection_ends(Endpoint& endpoint, uint64_t now) {
   // Fragments wait for a rail that has never been up: not longer than a live port and a bounded time
   // justify. The device may also be lost before the first attempt began.
   if (port.state() != PortState::kActive) {
-    if (port.late()) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ENETDOWN, now);
+    if (port.never_active()) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ENETDOWN, now);
     return give_up(endpoint, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_PORT_ERR, now);
   }
   // The other end was down when its process started: nothing waits for it, the rail joins when it is heard.
-  if (endpoint.peer_late) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ENETDOWN, now);
+  if (endpoint.peer_initially_down) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ENETDOWN, now);
   if (path_dead(endpoint, now)) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ETIMEDOUT, now);
   count_silence(endpoint);
   const bool too_long = waits_too_long(endpoint, now);

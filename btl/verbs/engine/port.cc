@@ -72,7 +72,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   errno = ENETDOWN;
   refresh();
   if (state_ != PortState::kActive && !config.may_be_down) return false;
-  late_ = was_late_ = state_ != PortState::kActive;
+  never_active_ = initially_down_ = state_ != PortState::kActive;
   receive_patience_ns_ = config.receive_quiet_ns;
   if (!open_queues(what)) {
     const int saved = errno;
@@ -175,12 +175,12 @@ bool Port::add(Endpoint& endpoint) {
 
 void Port::remove(Endpoint& endpoint) {
   cm_bye(endpoint);
-  endpoint.address = nullptr;  // it may outlive the port's book
+  endpoint.address = nullptr;  // it may outlive the port's cache
   {
     const Guard guard(lock_);
     endpoint.phase = Phase::kGone;
     endpoint.usable = false;
-    // Nobody is called back, but the books are closed.
+    // Nobody is called back, but the accounting balances.
     SendRing& ring = endpoint.ring;
     for (; ring.tail != ring.head; ++ring.tail)
       ++accounting_.unknown[static_cast<size_t>(ring.slots[ring.tail & ring.mask].kind)];
@@ -200,7 +200,7 @@ void Port::remove(Endpoint& endpoint) {
 
 // ---- progress
 
-bool Port::books_balance() const {
+bool Port::accounting_balances() const {
   uint64_t open = 0;
   for (const Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     open += outstanding(*endpoint);
@@ -384,8 +384,9 @@ void Port::handle_error(const ibv_wc& wc) {
     case StatusReaction::kDropReceive:
       ++accounting_.dropped;
       return;
-    case StatusReaction::kCloseOurBug:
-      if (close_order(*endpoint, endpoint->epoch, BFO_CAUSE_WC_ERROR, wc.status, wc.vendor_err)) ++our_bugs;
+    case StatusReaction::kCloseProgramError:
+      if (close_order(*endpoint, endpoint->epoch, BFO_CAUSE_WC_ERROR, wc.status, wc.vendor_err))
+        ++program_errors;
       return;
     case StatusReaction::kClose:
     case StatusReaction::kFlushed:

@@ -189,9 +189,9 @@ class Port {
   /// True while the port's table does not have its partition key: it counts as down.
   bool partition_lost() const { return partition_lost_; }
   /// True until the port is active for the first time.
-  bool late() const { return late_; }
+  bool never_active() const { return never_active_; }
   /// True when it was not active when it was opened.
-  bool was_late() const { return was_late_; }
+  bool initially_down() const { return initially_down_; }
   /// When the port came up, if it was down before; else 0.
   uint64_t up_since_ns() const { return up_since_ns_; }
   Handshakes& handshakes() { return handshakes_; }
@@ -209,7 +209,7 @@ class Port {
   Heartbeat& heartbeat() { return heartbeat_; }
   /// errno of the heartbeat responder that could not be made at open(); 0: it is there.
   int heartbeat_error() const { return heartbeat_error_; }
-  AddressBook& addresses() { return addresses_; }
+  AddressCache& addresses() { return addresses_; }
   /// Control verbs on queue pairs: those that make and connect them, those that destroy them, and the way to
   /// ERR, which must wait for neither.
   ControlLane& setups() { return setups_; }
@@ -252,8 +252,8 @@ class Port {
   void stop_callbacks() { finalizing_ = true; }
   QpSettings settings() const { return qp_settings_; }
   /// True when every accepted piece of work is ended, posted or queued (P3). Under the lock.
-  bool books_balance() const;
-  uint64_t our_bugs = 0;  // completions that only a program error explains (H16)
+  bool accounting_balances() const;
+  uint64_t program_errors = 0;  // completions that only a program error explains (H16)
 
  private:
   void handle(const ibv_wc& wc);
@@ -323,7 +323,7 @@ class Port {
   DatagramQp cm_qp_;
   Heartbeat heartbeat_;
   int heartbeat_error_ = 0;
-  AddressBook addresses_;
+  AddressCache addresses_;
   ControlLane setups_;
   ControlLane queue_pairs_;
   ControlLane stops_;
@@ -355,8 +355,8 @@ class Port {
   bool arming_ = false;         // the device is being asked to say when they run short ..
   bool rearm_ = false;          // .. and their number has changed meanwhile
   bool shrank_ = false;         // some were withdrawn since they last grew
-  bool late_ = false;
-  bool was_late_ = false;
+  bool never_active_ = false;
+  bool initially_down_ = false;
   bool reading_ = false;       // the port's attributes, on a control thread ..
   bool outdated_ = false;      // .. and it went down meanwhile
   bool cm_qp_broken_ = false;  // the datagram queue pair
@@ -389,7 +389,7 @@ inline constexpr uint32_t kSkipTurns = 16;
 /// is up any more.
 inline constexpr uint64_t kAwaitLookNs = 1'000'000'000;
 /// For so long after a port came up its rails are tried whatever the peers' ports were.
-inline constexpr uint64_t kLatePatienceNs = 5'000'000'000;
+inline constexpr uint64_t kInitiallyDownPatienceNs = 5'000'000'000;
 
 /// A down port is asked for its state this often, in case the event that it is active was lost.
 inline constexpr uint64_t kPortQueryNs = 500'000'000;

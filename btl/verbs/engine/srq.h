@@ -91,7 +91,7 @@ class Srq {
   /// All that retire are needed again.
   void keep();
   bool all_home() const { return retiring_ && home_count_ == made_ - kept(); }
-  /// When all that retire are home: takes them out of the books and prepares what frees their memory.
+  /// When all that retire are home: takes them out of the accounting and prepares what frees their memory.
   void plan(SrqShrink& shrink);
   /// The device would not deregister the memory: it stays the arena's.
   void refused(const SrqShrink& shrink) { arena_->adopt(shrink.chunk); }

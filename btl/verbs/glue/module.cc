@@ -9,16 +9,17 @@ namespace bfo::verbs {
 namespace {
 
 /// A leaked fragment is an error of this component. It is printed.
-void check_books(const Module& module, const bfo_accounting_t& books) {
+void check_accounting(const Module& module, const bfo_accounting_t& accounting) {
   static const char* const kNames[BFO_KIND_COUNT] = {"send", "sendi", "put", "get", "control"};
   for (int kind = 0; kind < BFO_KIND_COUNT; ++kind) {
-    const uint64_t ended = books.delivered[kind] + books.unknown[kind];
-    if (books.posted[kind] == ended && books.accepted[kind] == ended + books.never_sent[kind]) continue;
+    const uint64_t ended = accounting.delivered[kind] + accounting.unknown[kind];
+    if (accounting.posted[kind] == ended && accounting.accepted[kind] == ended + accounting.never_sent[kind])
+      continue;
     opal_output(0,
                 "btl/verbs: books of %s do not balance for %s: accepted %lu posted %lu delivered %lu unknown "
                 "%lu never sent %lu",
-                module.port.device().name(), kNames[kind], books.accepted[kind], books.posted[kind],
-                books.delivered[kind], books.unknown[kind], books.never_sent[kind]);
+                module.port.device().name(), kNames[kind], accounting.accepted[kind], accounting.posted[kind],
+                accounting.delivered[kind], accounting.unknown[kind], accounting.never_sent[kind]);
 #if BFO_DEBUG
     abort();
 #endif
@@ -38,7 +39,7 @@ int finalize(mca_btl_base_module_t* btl) {
     module->port.remove(*endpoint);
     engine::unmake(endpoint_of(*endpoint));
   }
-  check_books(*module, module->port.accounting());
+  check_accounting(*module, module->port.accounting());
   if (component.events != nullptr) component.events->forget(module->port.heartbeat());
   module->port.close();
   for (int i = 0; i < component.module_count; ++i) {

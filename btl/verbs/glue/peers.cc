@@ -73,7 +73,7 @@ mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   rail.peer.heartbeat_qpn = port->heartbeat_qpn;
   rail.peer.qkey = port->qkey;
   memcpy(rail.peer.gid.raw, port->gid, sizeof port->gid);
-  rail.peer_late = port->active == 0;
+  rail.peer_initially_down = port->active == 0;
   if (!module.port.add(rail)) {
     engine::unmake(endpoint);
     return nullptr;

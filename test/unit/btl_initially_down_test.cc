@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// btl_late_port_test.cc: ports that are not active when their process starts, and join later.
+// btl_initially_down_test.cc: ports that are not active when their process starts, and join later.
 #include "btl/verbs/engine/cm.h"
 
 #include "test/unit/btl_world.h"
@@ -15,7 +15,7 @@ void activate(World& w, Process& p) {
   w.fabric.raise(*p.fake, IBV_EVENT_PORT_ACTIVE, 1);
 }
 
-TEST(LatePort, ItsOwnFirstSend_ComesBackAndTheRailJoinsWhenThePortIsUp) {
+TEST(InitiallyDown, ItsOwnFirstSend_ComesBackAndTheRailJoinsWhenThePortIsUp) {
   World w(small_config(), true, false);
   ASSERT_EQ(w.a.port.state(), engine::PortState::kDown);
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
@@ -29,7 +29,7 @@ TEST(LatePort, ItsOwnFirstSend_ComesBackAndTheRailJoinsWhenThePortIsUp) {
   EXPECT_EQ(w.b.up, 1);
 }
 
-TEST(LatePort, PeersFirstSend_DoesNotWaitForIt) {
+TEST(InitiallyDown, PeersFirstSend_DoesNotWaitForIt) {
   World w(small_config(), true, false);
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(1);
@@ -46,7 +46,7 @@ TEST(LatePort, PeersFirstSend_DoesNotWaitForIt) {
   EXPECT_EQ(w.a.count("recv 65 y"), 1);
 }
 
-TEST(LatePort, AnotherRailIsUp_NobodySolicitsAndThePortComesToRest) {
+TEST(InitiallyDown, AnotherRailIsUp_NobodySolicitsAndThePortComesToRest) {
   World w(small_config(), true, false);
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
@@ -59,7 +59,7 @@ TEST(LatePort, AnotherRailIsUp_NobodySolicitsAndThePortComesToRest) {
   EXPECT_EQ(w.b.endpoint.phase, Phase::kSoliciting);
 }
 
-TEST(LatePort, EventWasLost_ThePortIsAskedNowAndThen) {
+TEST(InitiallyDown, EventWasLost_ThePortIsAskedNowAndThen) {
   World w(small_config(), true, false);
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(1);
@@ -68,7 +68,7 @@ TEST(LatePort, EventWasLost_ThePortIsAskedNowAndThen) {
   EXPECT_EQ(w.a.up, 1);
 }
 
-TEST(LatePort, AddressComesWithThePort_ThePeerLearnsIt) {
+TEST(InitiallyDown, AddressComesWithThePort_ThePeerLearnsIt) {
   World w(small_config(), true, false);
   w.b.endpoint.peer.lid = 0;  // what was published
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
@@ -80,7 +80,7 @@ TEST(LatePort, AddressComesWithThePort_ThePeerLearnsIt) {
   EXPECT_NE(w.b.endpoint.peer.lid, 0);
 }
 
-TEST(LatePort, BothEnds_JoinWhenTheSecondIsUp) {
+TEST(InitiallyDown, BothEnds_JoinWhenTheSecondIsUp) {
   World w(small_config(), true, true);
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("y")), engine::Accepted::kQueued);
@@ -96,7 +96,7 @@ TEST(LatePort, BothEnds_JoinWhenTheSecondIsUp) {
   EXPECT_EQ(w.b.up, 1);
 }
 
-TEST(LatePort, UpBeforeAnythingWasSent_IsARailLikeAnyOther) {
+TEST(InitiallyDown, UpBeforeAnythingWasSent_IsARailLikeAnyOther) {
   World w(small_config(), true, false);
   w.a.other_rail = false;
   activate(w, w.a);
@@ -107,7 +107,7 @@ TEST(LatePort, UpBeforeAnythingWasSent_IsARailLikeAnyOther) {
   EXPECT_EQ(w.a.down + w.b.down, 0);
 }
 
-TEST(LatePort, NobodyUsedIt_ItLeavesInSilence) {
+TEST(InitiallyDown, NobodyUsedIt_ItLeavesInSilence) {
   World w(small_config(), true, true);
   w.pass(20);
   EXPECT_EQ(w.a.log, Log{});
