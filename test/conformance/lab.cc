@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "contrib/softhca/engine/world.h"
+#include "contrib/softhca/engine/topology_faults.h"
 #include "contrib/softhca/fault/language.h"
 #include "contrib/softhca/fault/trace.h"
 
@@ -52,7 +52,7 @@ void Lab::inject(std::string_view rules) {
                                softhca::monotonic_ns(), error))
       << error;
   fabric().update_hooks();
-  softhca::world_tick(fabric(), softhca::monotonic_ns());  // as softhcactl does: what is due is done
+  softhca::topology_tick(fabric(), softhca::monotonic_ns());  // as softhcactl does: what is due is done
 }
 
 void Lab::clear_rules() {

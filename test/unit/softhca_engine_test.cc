@@ -13,7 +13,7 @@
 #include "contrib/softhca/engine/qp_fsm.h"
 #include "contrib/softhca/engine/receive.h"
 #include "contrib/softhca/engine/requester.h"
-#include "contrib/softhca/engine/world.h"
+#include "contrib/softhca/engine/topology_faults.h"
 #include "contrib/softhca/fabric/tables.h"
 #include "contrib/softhca/fault/language.h"
 #include "contrib/softhca/fault/trace.h"
@@ -259,10 +259,10 @@ TEST_F(Engine, LateWrite_LandsAfterItsRequesterHasGivenUp) {
   EXPECT_EQ(poll(*a_).status, IBV_WC_RETRY_EXC_ERR);
   buffer_[0] = 0x44;  // the data left when it was sent
   now_ = kStart + 999'999'999;
-  world_tick(*fabric_, now_);
+  topology_tick(*fabric_, now_);
   EXPECT_EQ(buffer_[kBufferBytes / 2], 0);
   now_ = kStart + 1'000'000'000;
-  world_tick(*fabric_, now_);
+  topology_tick(*fabric_, now_);
   EXPECT_EQ(buffer_[kBufferBytes / 2], 0x33);
 }
 
@@ -274,7 +274,7 @@ TEST_F(Engine, LateWrite_IsRefusedOnceTheResponderIsInErr) {
   attr.qp_state = IBV_QPS_ERR;
   ASSERT_EQ(modify_qp(*fabric_, *b_, attr, IBV_QP_STATE), 0);
   now_ = kStart + 1'000'000'000;
-  world_tick(*fabric_, now_);
+  topology_tick(*fabric_, now_);
   EXPECT_EQ(buffer_[kBufferBytes / 2], 0);
 }
 

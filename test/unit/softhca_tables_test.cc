@@ -44,8 +44,8 @@ class Tables : public testing::Test {
     ASSERT_NE(fabric_, nullptr);
   }
   void port_event(uint32_t device) {
-    Later later(*fabric_);
-    raise_port_event(*fabric_, 0, device, 1, IBV_EVENT_PORT_ERR, later);
+    DeferredActions deferred(*fabric_);
+    raise_port_event(*fabric_, 0, device, 1, IBV_EVENT_PORT_ERR, deferred);
   }
   uint32_t events_of(ContextEntry& context) {
     AsyncRecord record;

@@ -19,7 +19,7 @@
 #include "contrib/softhca/abi/objects.h"
 #include "contrib/softhca/abi/sysfs.h"
 #include "contrib/softhca/engine/requester.h"
-#include "contrib/softhca/engine/world.h"
+#include "contrib/softhca/engine/topology_faults.h"
 #include "contrib/softhca/fabric/tables.h"
 #include "contrib/softhca/engine/snapshot.h"
 
@@ -113,7 +113,7 @@ bool Process::open() {
   fabric_ = std::move(fabric);
   // Timed rules that are due are carried out before the program sees a device: so a port can be down when the
   // program starts.
-  world_settle(*fabric_, fabric_->now());
+  topology_settle(*fabric_, fabric_->now());
   return true;
 }
 
@@ -191,8 +191,8 @@ void Process::idle() {
   FabricHeader& h = fabric_->header();
   if ((h.hooks.load(std::memory_order_relaxed) & kHookTimed) != 0) [[unlikely]] {
     uint64_t now = fabric_->now();
-    uint64_t next = std::min(h.next_world_ns.load(std::memory_order_relaxed), next_due_ns(h.faults));
-    if (now >= next) world_tick(*fabric_, now);
+    uint64_t next = std::min(h.next_topology_ns.load(std::memory_order_relaxed), next_due_ns(h.faults));
+    if (now >= next) topology_tick(*fabric_, now);
     kick();
   }
 }
@@ -233,9 +233,9 @@ void Process::timer_loop() {
     if (waiting()) next = progress_all();
     if (next == 0) next = now + kBusyRetryNs;
     if (timed) {
-      uint64_t world = world_tick(*fabric_, now);
-      if (world > now + kTimedPollNs) world = now + kTimedPollNs;
-      if (world < next) next = world;
+      uint64_t due = topology_tick(*fabric_, now);
+      if (due > now + kTimedPollNs) due = now + kTimedPollNs;
+      if (due < next) next = due;
     }
     bool polled = polls_.load(std::memory_order_relaxed) != seen_polls;
     seen_polls = polls_.load(std::memory_order_relaxed);

@@ -7,9 +7,9 @@
 
 #include <cerrno>
 
-#include "contrib/softhca/engine/later.h"
+#include "contrib/softhca/engine/deferred_actions.h"
 #include "contrib/softhca/engine/snapshot.h"
-#include "contrib/softhca/engine/world.h"
+#include "contrib/softhca/engine/topology_faults.h"
 
 namespace bfo::softhca {
 namespace {
@@ -47,8 +47,8 @@ int apply_verb_faults(VerbCall& call) {
   if (decision.kind == ActionKind::None) return 0;
   snapshot_fault(f, decision);
   {
-    Later later(f);
-    act_on_world(f, decision, later);
+    DeferredActions deferred(f);
+    act_on_topology(f, decision, deferred);
   }
   if (!is_verb_action(decision.kind)) return 0;
   if (decision.delay_ns != 0) sleep_ns(decision.delay_ns);

@@ -7,7 +7,7 @@
 
 #include "contrib/softhca/ctl/choose.h"
 #include "contrib/softhca/ctl/commands.h"
-#include "contrib/softhca/engine/world.h"
+#include "contrib/softhca/engine/topology_faults.h"
 #include "contrib/softhca/fault/language.h"
 #include "contrib/softhca/fabric/report.h"
 
@@ -92,7 +92,7 @@ int inject(const Options& options) {
     return complain(error);
   fabric->update_hooks();
   // Rules that are due are carried out now, also when every process of the job sleeps.
-  world_tick(*fabric, monotonic_ns());
+  topology_tick(*fabric, monotonic_ns());
   printf("%zu rule%s injected\n", parsed.rules.size(), parsed.rules.size() == 1 ? "" : "s");
   return 0;
 }

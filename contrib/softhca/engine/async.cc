@@ -10,19 +10,19 @@ namespace bfo::softhca {
 namespace {
 
 /// Holds ring_lock.
-void put(ContextEntry& context, const AsyncRecord& record, Later& later) {
+void put(ContextEntry& context, const AsyncRecord& record, DeferredActions& deferred) {
   if (context.used.load() != kContextOpen) return;
   uint32_t tail = context.tail.load(std::memory_order_relaxed);
   if (tail - context.head.load(std::memory_order_acquire) >= kAsyncRing) return;
   context.ring[tail % kAsyncRing] = record;
   context.tail.store(tail + 1, std::memory_order_release);
-  later.wake(context.process.load(), context.wake);
+  deferred.wake(context.process.load(), context.wake);
 }
 
-void put_affiliated(Fabric& fabric, uint32_t context, const AsyncRecord& record, Later& later) {
+void put_affiliated(Fabric& fabric, uint32_t context, const AsyncRecord& record, DeferredActions& deferred) {
   ContextEntry& owner = fabric.header().contexts[context];
   Guard guard(owner.ring_lock, fabric.tag(), fabric);
-  put(owner, record, later);
+  put(owner, record, deferred);
 }
 
 void trace_event(Fabric& fabric, uint32_t type, uint32_t node, uint32_t device, uint32_t port, uint32_t qpn) {
@@ -43,33 +43,33 @@ void trace_event(Fabric& fabric, uint32_t type, uint32_t node, uint32_t device, 
 
 }  // namespace
 
-void raise_qp_event(Fabric& fabric, const QpEntry& qp, ibv_event_type type, Later& later) {
+void raise_qp_event(Fabric& fabric, const QpEntry& qp, ibv_event_type type, DeferredActions& deferred) {
   uint32_t qpn = qp.qpn.load();
   trace_event(fabric, type, qp.node, qp.device, qp.attr.port_num, qpn);
-  put_affiliated(fabric, qp.context, {type, index_of(fabric, qp), qpn}, later);
+  put_affiliated(fabric, qp.context, {type, index_of(fabric, qp), qpn}, deferred);
 }
 
-void raise_cq_event(Fabric& fabric, const CqEntry& cq, ibv_event_type type, Later& later) {
+void raise_cq_event(Fabric& fabric, const CqEntry& cq, ibv_event_type type, DeferredActions& deferred) {
   ContextEntry& context = fabric.header().contexts[cq.context];
   trace_event(fabric, type, context.node, context.device, 0, 0);
-  put_affiliated(fabric, cq.context, {type, index_of(fabric, cq), 0}, later);
+  put_affiliated(fabric, cq.context, {type, index_of(fabric, cq), 0}, deferred);
 }
 
-void raise_srq_event(Fabric& fabric, const SrqEntry& srq, ibv_event_type type, Later& later) {
+void raise_srq_event(Fabric& fabric, const SrqEntry& srq, ibv_event_type type, DeferredActions& deferred) {
   ContextEntry& context = fabric.header().contexts[srq.context];
   trace_event(fabric, type, context.node, context.device, 0, 0);
-  put_affiliated(fabric, srq.context, {type, index_of(fabric, srq), 0}, later);
+  put_affiliated(fabric, srq.context, {type, index_of(fabric, srq), 0}, deferred);
 }
 
 void raise_port_event(Fabric& fabric, uint32_t node, uint32_t device, uint32_t port, ibv_event_type type,
-                      Later& later) {
+                      DeferredActions& deferred) {
   trace_event(fabric, type, node, device, port, 0);
   FabricHeader& h = fabric.header();
   for (uint32_t i = 0; i < h.contexts_used.load(); ++i) {
     ContextEntry& context = h.contexts[i];
     if (context.used.load() != kContextOpen) continue;
     Guard guard(context.ring_lock, fabric.tag(), fabric);
-    if (context.node == node && context.device == device) put(context, {type, port, 0}, later);
+    if (context.node == node && context.device == device) put(context, {type, port, 0}, deferred);
   }
 }
 

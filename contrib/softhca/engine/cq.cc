@@ -63,15 +63,15 @@ void to_wc(const CqeEntry& entry, ibv_wc& wc) {
 
 }  // namespace
 
-CqePush::CqePush(Fabric& fabric, CqEntry& cq, Later& later)
-    : fabric_(fabric), cq_(cq), later_(later), guard_(cq.push_lock, fabric.tag(), fabric) {
+CqePush::CqePush(Fabric& fabric, CqEntry& cq, DeferredActions& deferred)
+    : fabric_(fabric), cq_(cq), deferred_(deferred), guard_(cq.push_lock, fabric.tag(), fabric) {
   if (cq.error.load(std::memory_order_relaxed) != 0) [[unlikely]]
     return;
   uint32_t tail = cq.tail.load(std::memory_order_relaxed);
   if (tail - cq.head_seen >= cq.capacity) [[unlikely]] {
     cq.head_seen = cq.head.load(std::memory_order_acquire);
     if (tail - cq.head_seen >= cq.capacity) {
-      later.fail_cq(index_of(fabric, cq));
+      deferred.fail_cq(index_of(fabric, cq));
       return;
     }
   }
@@ -89,7 +89,7 @@ void CqePush::commit(bool solicited) {
     if (armed == 1 || solicited) {
       cq_.armed.store(0, std::memory_order_relaxed);
       cq_.events_raised.fetch_add(1);
-      later_.wake(cq_.process, cq_.wake);
+      deferred_.wake(cq_.process, cq_.wake);
     }
   }
 }
@@ -188,16 +188,16 @@ void settle_payload(Fabric& fabric, CqEntry& cq, uint32_t lkey) {
   }
 }
 
-void fail_cq(Fabric& fabric, CqEntry& cq, Later& later) {
+void fail_cq(Fabric& fabric, CqEntry& cq, DeferredActions& deferred) {
   if (cq.error.exchange(1) != 0) return;
   uint32_t index = index_of(fabric, cq);
-  raise_cq_event(fabric, cq, IBV_EVENT_CQ_ERR, later);
+  raise_cq_event(fabric, cq, IBV_EVENT_CQ_ERR, deferred);
   FabricHeader& h = fabric.header();
   for (uint32_t i = 0; i < h.qp_fresh; ++i) {
     QpEntry& qp = h.qps[i];
     if (qp.qpn.load() == 0 || qp.process != cq.process) continue;
     if (qp.send_cq != index && qp.recv_cq != index) continue;
-    fail_qp(fabric, qp, IBV_EVENT_QP_FATAL, later);
+    fail_qp(fabric, qp, IBV_EVENT_QP_FATAL, deferred);
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "contrib/softhca/engine/later.h"
+#include "contrib/softhca/engine/deferred_actions.h"
 
 namespace bfo::softhca {
 
@@ -18,7 +18,7 @@ inline CqeEntry& cqe_at(Fabric& fabric, CqEntry& cq, uint32_t index) {
 /// error), then commit. Caller may hold sq_lock or resp_lock, never push_lock.
 class CqePush {
  public:
-  CqePush(Fabric& fabric, CqEntry& cq, Later& later);
+  CqePush(Fabric& fabric, CqEntry& cq, DeferredActions& deferred);
   CqeEntry* entry() { return entry_; }
   /// Makes it visible; `solicited` also for every error.
   void commit(bool solicited);
@@ -26,7 +26,7 @@ class CqePush {
  private:
   Fabric& fabric_;
   CqEntry& cq_;
-  Later& later_;
+  DeferredActions& deferred_;
   Guard guard_;
   CqeEntry* entry_ = nullptr;
 };
@@ -50,6 +50,6 @@ int resize_cq(Fabric& fabric, CqEntry& cq, uint32_t entries);
 void settle_payload(Fabric& fabric, CqEntry& cq, uint32_t lkey);
 
 /// The CQ overflowed or was broken by a rule: CQ_ERR, and ERR plus QP_FATAL for every queue pair on it.
-void fail_cq(Fabric& fabric, CqEntry& cq, Later& later);
+void fail_cq(Fabric& fabric, CqEntry& cq, DeferredActions& deferred);
 
 }  // namespace bfo::softhca

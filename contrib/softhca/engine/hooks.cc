@@ -63,14 +63,14 @@ Decision judge(Fabric& fabric, const MessageRecord& record) {
 }
 
 bool apply_decision(const Decision& decision, uint32_t src_port, uint32_t dst_port, uint64_t& cut,
-                    Later& later) {
+                    DeferredActions& deferred) {
   cut = 0;
   if (decision.kind == ActionKind::Drop) {
     cut = decision.cut_bytes;
     return true;
   }
   if (is_message_action(decision.kind) || decision.kind == ActionKind::None) return false;
-  later.act(decision);
+  deferred.act(decision);
   if (decision.kind != ActionKind::PortDown && decision.kind != ActionKind::DeviceFatal) return false;
   auto hit = [&](uint32_t index) {
     return index != kNone && (decision.node == kAnyId || decision.node == port_node(index)) &&

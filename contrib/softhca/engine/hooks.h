@@ -3,7 +3,7 @@
 // The hooks: where the fault rules and the trace see one attempt of one message.
 #pragma once
 
-#include "contrib/softhca/engine/later.h"
+#include "contrib/softhca/engine/deferred_actions.h"
 
 namespace bfo::softhca {
 
@@ -18,9 +18,9 @@ void trace(Fabric& fabric, MessageRecord record, Verdict verdict, uint8_t rule, 
 Decision judge(Fabric& fabric, const MessageRecord& record);
 
 /// True when the attempt is lost because of the decision; `cut` is the number of its bytes that get through.
-/// An action on a port, a device or a process is queued in `later`.
+/// An action on a port, a device or a process is queued in `deferred`.
 bool apply_decision(const Decision& decision, uint32_t src_port, uint32_t dst_port, uint64_t& cut,
-                    Later& later);
+                    DeferredActions& deferred);
 
 /// A rule changes the payload: remembers how, for the responder.
 void note_corruption(Wqe& wqe, const Decision& decision);

@@ -7,7 +7,7 @@
 #include "contrib/softhca/engine/cq.h"
 #include "contrib/softhca/engine/receive.h"
 #include "contrib/softhca/engine/requester.h"
-#include "contrib/softhca/engine/world.h"
+#include "contrib/softhca/engine/topology_faults.h"
 #include "contrib/softhca/fabric/tables.h"
 
 namespace bfo::softhca {
@@ -64,7 +64,8 @@ void set_pending(Fabric& fabric, QpEntry& qp, bool pending) {
   }
 }
 
-void complete_send(Fabric& fabric, QpEntry& qp, uint32_t index, ibv_wc_status status, Later& later) {
+void complete_send(Fabric& fabric, QpEntry& qp, uint32_t index, ibv_wc_status status,
+                   DeferredActions& deferred) {
   Wqe& wqe = wqe_at(fabric, qp, index);
   if (status != IBV_WC_SUCCESS) [[unlikely]] {
     ++qp.errors;
@@ -72,7 +73,7 @@ void complete_send(Fabric& fabric, QpEntry& qp, uint32_t index, ibv_wc_status st
   } else if ((wqe.flags & IBV_SEND_SIGNALED) == 0) {
     return;
   }
-  CqePush push(fabric, fabric.header().cqs[qp.send_cq], later);
+  CqePush push(fabric, fabric.header().cqs[qp.send_cq], deferred);
   CqeEntry* entry = push.entry();
   if (entry == nullptr) return;
   entry->status = status;
@@ -86,10 +87,10 @@ void complete_send(Fabric& fabric, QpEntry& qp, uint32_t index, ibv_wc_status st
   push.commit(status != IBV_WC_SUCCESS);
 }
 
-void complete_recv_error(Fabric& fabric, QpEntry& qp, ibv_wc_status status, Later& later) {
+void complete_recv_error(Fabric& fabric, QpEntry& qp, ibv_wc_status status, DeferredActions& deferred) {
   if (qp.taken.valid.load(std::memory_order_acquire) == 0) return;
   trace_complete(fabric, qp, qp.taken.wr_id, status, false);
-  CqePush push(fabric, fabric.header().cqs[qp.recv_cq], later);
+  CqePush push(fabric, fabric.header().cqs[qp.recv_cq], deferred);
   if (CqeEntry* entry = push.entry()) {
     entry->status = status;
     entry->opcode = IBV_WC_RECV;
@@ -102,12 +103,12 @@ void complete_recv_error(Fabric& fabric, QpEntry& qp, ibv_wc_status status, Late
   qp.taken.valid.store(0, std::memory_order_release);
 }
 
-void flush_sends(Fabric& fabric, QpEntry& qp, Later& later) {
+void flush_sends(Fabric& fabric, QpEntry& qp, DeferredActions& deferred) {
   Guard guard(qp.sq_lock, fabric.tag(), fabric);
   uint8_t state = qp.state.load();
   if (state != IBV_QPS_ERR && state != IBV_QPS_SQE) return;
   while (qp.sq_done != qp.sq_tail) {
-    complete_send(fabric, qp, qp.sq_done, IBV_WC_WR_FLUSH_ERR, later);
+    complete_send(fabric, qp, qp.sq_done, IBV_WC_WR_FLUSH_ERR, deferred);
     ++qp.sq_done;
   }
   qp.sq_sent = qp.sq_arrived = qp.sq_tail;
@@ -117,33 +118,33 @@ void flush_sends(Fabric& fabric, QpEntry& qp, Later& later) {
   set_pending(fabric, qp, false);
 }
 
-void flush_receives(Fabric& fabric, QpEntry& qp, Later& later) {
+void flush_receives(Fabric& fabric, QpEntry& qp, DeferredActions& deferred) {
   Guard guard(qp.resp_lock, fabric.tag(), fabric);
   if (qp.state.load() != IBV_QPS_ERR) return;
-  complete_recv_error(fabric, qp, IBV_WC_WR_FLUSH_ERR, later);
+  complete_recv_error(fabric, qp, IBV_WC_WR_FLUSH_ERR, deferred);
   if (qp.srq != kNone) {
     if (qp.last_wqe_raised == 0) {
       qp.last_wqe_raised = 1;
-      raise_qp_event(fabric, qp, IBV_EVENT_QP_LAST_WQE_REACHED, later);
+      raise_qp_event(fabric, qp, IBV_EVENT_QP_LAST_WQE_REACHED, deferred);
     }
     return;
   }
-  while (take_recv(fabric, qp, later)) complete_recv_error(fabric, qp, IBV_WC_WR_FLUSH_ERR, later);
+  while (take_recv(fabric, qp, deferred)) complete_recv_error(fabric, qp, IBV_WC_WR_FLUSH_ERR, deferred);
 }
 
-void enter_error(Fabric& fabric, QpEntry& qp, Later& later, bool send_only) {
+void enter_error(Fabric& fabric, QpEntry& qp, DeferredActions& deferred, bool send_only) {
   uint8_t target = send_only ? IBV_QPS_SQE : IBV_QPS_ERR;
   uint8_t state = qp.state.load();
   do {
     if (state == IBV_QPS_RESET || state == IBV_QPS_ERR || state == target) return;
   } while (!qp.state.compare_exchange_weak(state, target, std::memory_order_seq_cst));
   trace_state(fabric, qp, state, target);
-  later.flush_qp(qp.qpn.load());
+  deferred.flush_qp(qp.qpn.load());
 }
 
-void fail_qp(Fabric& fabric, QpEntry& qp, ibv_event_type event, Later& later) {
-  enter_error(fabric, qp, later);
-  raise_qp_event(fabric, qp, event, later);
+void fail_qp(Fabric& fabric, QpEntry& qp, ibv_event_type event, DeferredActions& deferred) {
+  enter_error(fabric, qp, deferred);
+  raise_qp_event(fabric, qp, event, deferred);
 }
 
 void destroy_qp(Fabric& fabric, QpEntry& qp) {
@@ -174,7 +175,7 @@ void destroy_qp(Fabric& fabric, QpEntry& qp) {
   free_qp(fabric, qp);
 }
 
-void Later::run() {
+void DeferredActions::run() {
   // Actions may add more; index loop on purpose.
   for (size_t i = 0; i < items_.size(); ++i) {
     Item item = items_[i];
@@ -192,7 +193,7 @@ void Later::run() {
         fabric_.wake(item.object, item.pipe);
         break;
       case Kind::Act:
-        act_on_world(fabric_, item.decision, *this);
+        act_on_topology(fabric_, item.decision, *this);
         break;
     }
   }

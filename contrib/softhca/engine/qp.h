@@ -5,7 +5,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "contrib/softhca/engine/later.h"
+#include "contrib/softhca/engine/deferred_actions.h"
 
 namespace bfo::softhca {
 
@@ -38,22 +38,23 @@ void take_address(const ibv_ah_attr& from, AddressVector& to);
 /// Takes the queue pair out of service; same barrier. Its completions are purged, its slot is freed. Owner.
 void destroy_qp(Fabric& fabric, QpEntry& qp);
 
-/// State becomes ERR; the flush of both queues follows through `later`. With `send_only` (UC and UD send
+/// State becomes ERR; the flush of both queues follows through `deferred`. With `send_only` (UC and UD send
 /// errors) it becomes SQE. Any process, also under sq_lock or resp_lock of this queue pair.
-void enter_error(Fabric& fabric, QpEntry& qp, Later& later, bool send_only = false);
+void enter_error(Fabric& fabric, QpEntry& qp, DeferredActions& deferred, bool send_only = false);
 
 /// ERR plus an affiliated event. Any process.
-void fail_qp(Fabric& fabric, QpEntry& qp, ibv_event_type event, Later& later);
+void fail_qp(Fabric& fabric, QpEntry& qp, ibv_event_type event, DeferredActions& deferred);
 
 /// Completes everything in the send queue with WR_FLUSH_ERR. No lock held.
-void flush_sends(Fabric& fabric, QpEntry& qp, Later& later);
+void flush_sends(Fabric& fabric, QpEntry& qp, DeferredActions& deferred);
 /// Same for the receive queue; with an SRQ raises LAST_WQE_REACHED instead. No lock held.
-void flush_receives(Fabric& fabric, QpEntry& qp, Later& later);
+void flush_receives(Fabric& fabric, QpEntry& qp, DeferredActions& deferred);
 
 /// Writes one completion of the send queue for the request at `index`. Holds sq_lock.
-void complete_send(Fabric& fabric, QpEntry& qp, uint32_t index, ibv_wc_status status, Later& later);
+void complete_send(Fabric& fabric, QpEntry& qp, uint32_t index, ibv_wc_status status,
+                   DeferredActions& deferred);
 /// Writes an error completion for the taken receive request. Holds resp_lock.
-void complete_recv_error(Fabric& fabric, QpEntry& qp, ibv_wc_status status, Later& later);
+void complete_recv_error(Fabric& fabric, QpEntry& qp, ibv_wc_status status, DeferredActions& deferred);
 
 void trace_state(Fabric& fabric, const QpEntry& qp, uint8_t from, uint8_t to);
 

@@ -122,7 +122,7 @@ void discard(Fabric& fabric, QpEntry& qp) {
 }  // namespace
 
 int modify_qp(Fabric& fabric, QpEntry& qp, const ibv_qp_attr& attr, int mask) {
-  Later later(fabric);
+  DeferredActions deferred(fabric);
   FabricHeader& h = fabric.header();
   if (h.devices_table[qp.port_index / kMaxPortsPerDevice].fatal.load() != 0) return EIO;
   Guard requester(qp.sq_lock, fabric.tag(), fabric);
@@ -143,11 +143,11 @@ int modify_qp(Fabric& fabric, QpEntry& qp, const ibv_qp_attr& attr, int mask) {
       qp.state.store(IBV_QPS_ERR);
       trace_state(fabric, qp, from, to);
     } else {
-      enter_error(fabric, qp, later);
+      enter_error(fabric, qp, deferred);
     }
     requester.unlock();
-    flush_sends(fabric, qp, later);
-    flush_receives(fabric, qp, later);  // takes resp_lock: the barrier against executions in progress
+    flush_sends(fabric, qp, deferred);
+    flush_receives(fabric, qp, deferred);  // takes resp_lock: the barrier against executions in progress
     return 0;
   }
   if (to == IBV_QPS_RESET) {
@@ -175,7 +175,7 @@ int modify_qp(Fabric& fabric, QpEntry& qp, const ibv_qp_attr& attr, int mask) {
     qp.attr.sqd_notify = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && attr.en_sqd_async_notify != 0;
     qp.drain_raised = 0;
   }
-  progress_sends(fabric, qp, later);
+  progress_sends(fabric, qp, deferred);
   return 0;
 }
 

@@ -61,8 +61,8 @@ int post_recv(Fabric& fabric, QpEntry& qp, ibv_recv_wr* list, ibv_recv_wr** bad)
   // Whoever moves the queue pair to ERR sets the state before it looks at the tail, we the other way round.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_ERR) [[unlikely]] {
-    Later later(fabric);
-    flush_receives(fabric, qp, later);
+    DeferredActions deferred(fabric);
+    flush_receives(fabric, qp, deferred);
   }
   return result;
 }
@@ -91,7 +91,7 @@ int post_srq_recv(Fabric& fabric, SrqEntry& srq, ibv_recv_wr* list, ibv_recv_wr*
   return 0;
 }
 
-bool take_recv(Fabric& fabric, QpEntry& qp, Later& later) {
+bool take_recv(Fabric& fabric, QpEntry& qp, DeferredActions& deferred) {
   if (qp.taken.valid.load(std::memory_order_relaxed) != 0) return true;
   if (qp.srq == kNone) {
     uint32_t head = qp.rq_head.load(std::memory_order_relaxed);
@@ -109,7 +109,7 @@ bool take_recv(Fabric& fabric, QpEntry& qp, Later& later) {
   srq.head.store(head + 1, std::memory_order_release);
   uint32_t limit = srq.limit.load(std::memory_order_relaxed);
   if (limit != 0 && tail - head - 1 < limit && srq.limit.exchange(0) != 0) [[unlikely]] {
-    raise_srq_event(fabric, srq, IBV_EVENT_SRQ_LIMIT_REACHED, later);
+    raise_srq_event(fabric, srq, IBV_EVENT_SRQ_LIMIT_REACHED, deferred);
   }
   return true;
 }

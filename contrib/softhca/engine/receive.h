@@ -5,7 +5,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "contrib/softhca/engine/later.h"
+#include "contrib/softhca/engine/deferred_actions.h"
 
 namespace bfo::softhca {
 
@@ -14,6 +14,6 @@ int post_recv(Fabric& fabric, QpEntry& qp, ibv_recv_wr* list, ibv_recv_wr** bad)
 int post_srq_recv(Fabric& fabric, SrqEntry& srq, ibv_recv_wr* list, ibv_recv_wr** bad);
 
 /// Makes qp.taken hold a receive request, from RQ or SRQ; false when there is none. Holds qp.resp_lock.
-bool take_recv(Fabric& fabric, QpEntry& qp, Later& later);
+bool take_recv(Fabric& fabric, QpEntry& qp, DeferredActions& deferred);
 
 }  // namespace bfo::softhca

@@ -123,9 +123,9 @@ bool may_transmit(Fabric& fabric, QpEntry& qp, const Wqe& wqe) {
 }
 
 /// The request at sq_done has succeeded.
-void retire(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later) {
+void retire(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) {
   if (uses_read_resource(wqe) && qp.rd_outstanding > 0) --qp.rd_outstanding;
-  complete_send(fabric, qp, qp.sq_done, IBV_WC_SUCCESS, later);
+  complete_send(fabric, qp, qp.sq_done, IBV_WC_SUCCESS, deferred);
   ++qp.sq_done;
   qp.retries_left = qp.attr.retry_cnt;
   qp.rnr_left = qp.attr.rnr_retry;
@@ -146,7 +146,7 @@ bool covered_by_later(QpEntry& qp, Fabric& fabric, uint64_t now) {
 }
 
 /// Completions, in order. True when something changed; may move the queue pair to an error state.
-bool collect_answers(Fabric& fabric, QpEntry& qp, Later& later) {
+bool collect_answers(Fabric& fabric, QpEntry& qp, DeferredActions& deferred) {
   bool moved = false;
   while (qp.sq_done != qp.sq_arrived) {
     Wqe& wqe = wqe_at(fabric, qp, qp.sq_done);
@@ -154,16 +154,16 @@ bool collect_answers(Fabric& fabric, QpEntry& qp, Later& later) {
     bool due = wqe.complete_at == 0 || wqe.complete_at <= fabric.now();
     if (wqe.stage == WqeStage::Refused) {
       if (!due) return moved;
-      handle_nak(fabric, qp, qp.sq_done, later);
+      handle_nak(fabric, qp, qp.sq_done, deferred);
       return true;
     }
     if (wqe.stage == WqeStage::Answered && due) {
-      retire(fabric, qp, wqe, later);
+      retire(fabric, qp, wqe, deferred);
       moved = true;
       continue;
     }
     if (!reliable && wqe.stage != WqeStage::Answered) {
-      retire(fabric, qp, wqe, later);
+      retire(fabric, qp, wqe, deferred);
       moved = true;
       continue;
     }
@@ -171,10 +171,10 @@ bool collect_answers(Fabric& fabric, QpEntry& qp, Later& later) {
       if (uses_read_resource(wqe)) {
         // Its data never came, and a later answer proves it: retransmit without waiting for the timer.
         wqe.answer = static_cast<uint8_t>(AckSyndrome::SeqErr);
-        handle_nak(fabric, qp, qp.sq_done, later);
+        handle_nak(fabric, qp, qp.sq_done, deferred);
         return true;
       }
-      retire(fabric, qp, wqe, later);
+      retire(fabric, qp, wqe, deferred);
       moved = true;
       continue;
     }
@@ -183,7 +183,7 @@ bool collect_answers(Fabric& fabric, QpEntry& qp, Later& later) {
       const Wqe& next = wqe_at(fabric, qp, i);
       if (next.stage == WqeStage::Refused && next.answer == static_cast<uint8_t>(AckSyndrome::SeqErr) &&
           (next.complete_at == 0 || next.complete_at <= fabric.now())) {
-        handle_nak(fabric, qp, i, later);
+        handle_nak(fabric, qp, i, deferred);
         return true;
       }
     }
@@ -200,7 +200,7 @@ void run_local(Fabric& fabric, QpEntry& qp, Wqe& wqe) {
   wqe.answer = static_cast<uint8_t>(kAnswerStatus | status);
 }
 
-bool transmit_next(Fabric& fabric, QpEntry& qp, Later& later) {
+bool transmit_next(Fabric& fabric, QpEntry& qp, DeferredActions& deferred) {
   Wqe& wqe = wqe_at(fabric, qp, qp.sq_sent);
   if (!may_transmit(fabric, qp, wqe)) return false;
   wqe.complete_at = wqe.arrive_at = 0;
@@ -231,17 +231,17 @@ bool transmit_next(Fabric& fabric, QpEntry& qp, Later& later) {
     wqe.answer = kAnswerStatus | IBV_WC_LOC_QP_OP_ERR;
     return true;
   }
-  transmit(fabric, qp, wqe, later);
+  transmit(fabric, qp, wqe, deferred);
   return true;
 }
 
-bool deliver_arrived(Fabric& fabric, QpEntry& qp, Later& later) {
+bool deliver_arrived(Fabric& fabric, QpEntry& qp, DeferredActions& deferred) {
   bool moved = false;
   while (qp.sq_arrived != qp.sq_sent) {
     Wqe& wqe = wqe_at(fabric, qp, qp.sq_arrived);
     if (wqe.stage == WqeStage::Flying) {
       if (wqe.arrive_at != 0 && fabric.now() < wqe.arrive_at) return moved;
-      arrive(fabric, qp, wqe, later);
+      arrive(fabric, qp, wqe, deferred);
     }
     ++qp.sq_arrived;
     moved = true;
@@ -251,10 +251,10 @@ bool deliver_arrived(Fabric& fabric, QpEntry& qp, Later& later) {
   return moved;
 }
 
-void raise_drained(Fabric& fabric, QpEntry& qp, Later& later) {
+void raise_drained(Fabric& fabric, QpEntry& qp, DeferredActions& deferred) {
   if (qp.drain_raised != 0 || qp.sq_done != qp.sq_sent) return;
   qp.drain_raised = 1;
-  if (qp.attr.sqd_notify != 0) raise_qp_event(fabric, qp, IBV_EVENT_SQ_DRAINED, later);
+  if (qp.attr.sqd_notify != 0) raise_qp_event(fabric, qp, IBV_EVENT_SQ_DRAINED, deferred);
 }
 
 uint64_t next_event(Fabric& fabric, QpEntry& qp) {
@@ -274,32 +274,32 @@ uint64_t next_event(Fabric& fabric, QpEntry& qp) {
 
 }  // namespace
 
-void progress_sends(Fabric& fabric, QpEntry& qp, Later& later) {
+void progress_sends(Fabric& fabric, QpEntry& qp, DeferredActions& deferred) {
   for (;;) {
     uint8_t state = qp.state.load(std::memory_order_relaxed);
     if (state != IBV_QPS_RTS && state != IBV_QPS_SQD) break;
     bool moved = false;
-    if (qp.sq_sent != qp.sq_tail && state == IBV_QPS_RTS) moved = transmit_next(fabric, qp, later);
-    if (qp.sq_arrived != qp.sq_sent) moved |= deliver_arrived(fabric, qp, later);
-    if (qp.sq_done != qp.sq_arrived) moved |= collect_answers(fabric, qp, later);
+    if (qp.sq_sent != qp.sq_tail && state == IBV_QPS_RTS) moved = transmit_next(fabric, qp, deferred);
+    if (qp.sq_arrived != qp.sq_sent) moved |= deliver_arrived(fabric, qp, deferred);
+    if (qp.sq_done != qp.sq_arrived) moved |= collect_answers(fabric, qp, deferred);
     // After an RNR NAK nothing goes out for a while. Leave even if that while is over already: a receiver
     // that is never ready would keep us here, and what is posted next waits for the lock.
     if (qp.hold_until != 0) [[unlikely]]
       break;
     if (!moved && qp.sq_done != qp.sq_sent) [[unlikely]]
-      moved = check_timer(fabric, qp, fabric.now(), later);
+      moved = check_timer(fabric, qp, fabric.now(), deferred);
     if (!moved) break;
   }
   uint8_t state = qp.state.load(std::memory_order_relaxed);
   if (state == IBV_QPS_SQD) [[unlikely]]
-    raise_drained(fabric, qp, later);
+    raise_drained(fabric, qp, deferred);
   bool waits = (state == IBV_QPS_RTS && qp.sq_done != qp.sq_tail) ||
                (state == IBV_QPS_SQD && qp.sq_done != qp.sq_sent);
   set_pending(fabric, qp, waits);
 }
 
 int post_send(Fabric& fabric, QpEntry& qp, ibv_send_wr* list, ibv_send_wr** bad, Resolve resolve) {
-  Later later(fabric);
+  DeferredActions deferred(fabric);
   int result = 0;
   bool flush = false;
   {
@@ -319,12 +319,12 @@ int post_send(Fabric& fabric, QpEntry& qp, ibv_send_wr* list, ibv_send_wr** bad,
       ++qp.sq_tail;
       if (list->next == nullptr) break;
     }
-    progress_sends(fabric, qp, later);
+    progress_sends(fabric, qp, deferred);
     state = qp.state.load(std::memory_order_seq_cst);
     flush = state == IBV_QPS_ERR || state == IBV_QPS_SQE;
   }
   if (flush) [[unlikely]]
-    flush_sends(fabric, qp, later);
+    flush_sends(fabric, qp, deferred);
   return result;
 }
 
@@ -333,13 +333,13 @@ uint64_t progress_pending(Fabric& fabric, const uint32_t* qps, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     QpEntry& qp = fabric.header().qps[qps[i]];
     if (qp.sq_pending == 0) continue;
-    Later later(fabric);
+    DeferredActions deferred(fabric);
     if (!qp.sq_lock.try_acquire(fabric.tag())) {
       next = 0;
       continue;
     }
     if (qp.qpn.load() != 0 && qp.process == fabric.process() && qp.sq_pending != 0) {
-      progress_sends(fabric, qp, later);
+      progress_sends(fabric, qp, deferred);
       if (qp.sq_pending != 0) {
         uint64_t at = next_event(fabric, qp);
         if (at < next) next = at;

@@ -31,7 +31,7 @@ bool is_write(uint8_t opcode) {
 class Execution {
  public:
   Execution(Fabric& fabric, QpEntry& src, Wqe& wqe, QpEntry& dst, const Sge* local, uint32_t local_count,
-            uint64_t cut, Guard& guard, Later& later)
+            uint64_t cut, Guard& guard, DeferredActions& deferred)
       : fabric_(fabric),
         src_(src),
         wqe_(wqe),
@@ -40,7 +40,7 @@ class Execution {
         local_count_(local_count),
         cut_(cut),
         guard_(guard),
-        later_(later) {}
+        deferred_(deferred) {}
 
   Reply run(bool replay) {
     if (is_send(wqe_.opcode)) return replay ? Reply::Ack : send();
@@ -53,12 +53,12 @@ class Execution {
   KeyUser user() const { return {dst_.pd, dst_.process, dst_.qpn.load(std::memory_order_relaxed)}; }
 
   Reply fail(Reply reply, ibv_event_type event) {
-    fail_qp(fabric_, dst_, event, later_);
+    fail_qp(fabric_, dst_, event, deferred_);
     return reply;
   }
   Reply fail_recv(Reply reply, ibv_wc_status status) {
-    complete_recv_error(fabric_, dst_, status, later_);
-    enter_error(fabric_, dst_, later_);
+    complete_recv_error(fabric_, dst_, status, deferred_);
+    enter_error(fabric_, dst_, deferred_);
     return reply;
   }
 
@@ -98,7 +98,7 @@ class Execution {
   uint32_t local_count_;
   uint64_t cut_;
   Guard& guard_;
-  Later& later_;
+  DeferredActions& deferred_;
 };
 
 void Execution::fill(CqeEntry& entry, uint8_t opcode, uint32_t bytes) {
@@ -150,7 +150,7 @@ void build_grh(Fabric& fabric, const QpEntry& src, const Wqe& wqe, uint8_t* out)
 
 Reply Execution::send() {
   drop_partial();
-  if (!take_recv(fabric_, dst_, later_)) return Reply::Rnr;
+  if (!take_recv(fabric_, dst_, deferred_)) return Reply::Rnr;
   TakenRecv& taken = dst_.taken;
   uint32_t header = ud() ? kGrhBytes : 0;
   uint64_t room = 0;
@@ -193,7 +193,7 @@ Reply Execution::send() {
       return Reply::Silent;
     }
   }
-  CqePush push(fabric_, fabric_.header().cqs[dst_.recv_cq], later_);
+  CqePush push(fabric_, fabric_.header().cqs[dst_.recv_cq], deferred_);
   CqeEntry* entry = push.entry();
   if (entry == nullptr) {
     taken.valid.store(0, std::memory_order_release);
@@ -218,7 +218,7 @@ void Execution::drop_partial() {
   if (dst_.partial == 0) return;
   dst_.partial = 0;
   if (dst_.type == IBV_QPT_UC && dst_.srq != kNone)
-    complete_recv_error(fabric_, dst_, IBV_WC_REM_ABORT_ERR, later_);
+    complete_recv_error(fabric_, dst_, IBV_WC_REM_ABORT_ERR, deferred_);
 }
 
 Reply Execution::write() {
@@ -227,7 +227,7 @@ Reply Execution::write() {
   bool fine = wqe_.length == 0 || ((dst_.attr.access & IBV_ACCESS_REMOTE_WRITE) != 0 &&
                                    translate(fabric_, wqe_.rkey, user(), wqe_.remote_addr, wqe_.length,
                                              IBV_ACCESS_REMOTE_WRITE, target));
-  if (imm && !take_recv(fabric_, dst_, later_))
+  if (imm && !take_recv(fabric_, dst_, deferred_))
     return fine ? Reply::Rnr : fail(Reply::RemAccess, IBV_EVENT_QP_ACCESS_ERR);
   if (!fine) {
     return imm ? fail_recv(Reply::RemAccess, IBV_WC_LOC_ACCESS_ERR)
@@ -250,7 +250,7 @@ Reply Execution::write() {
   }
   if (cut_ < wqe_.length) return Reply::Silent;
   if (!imm) return Reply::Ack;
-  CqePush push(fabric_, fabric_.header().cqs[dst_.recv_cq], later_);
+  CqePush push(fabric_, fabric_.header().cqs[dst_.recv_cq], deferred_);
   if (CqeEntry* entry = push.entry()) {
     fill(*entry, static_cast<uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM), wqe_.length);
     push.commit((wqe_.flags & IBV_SEND_SOLICITED) != 0);
@@ -359,7 +359,7 @@ bool invalidate_window(Fabric& fabric, QpEntry& dst, uint32_t rkey) {
 }  // namespace
 
 Response respond(Fabric& fabric, QpEntry& src, Wqe& wqe, uint32_t dst_qpn, uint32_t dst_port,
-                 const Sge* local, uint32_t local_count, uint64_t cut, Later& later) {
+                 const Sge* local, uint32_t local_count, uint64_t cut, DeferredActions& deferred) {
   Response response;
   QpEntry* found = find_qp(fabric, dst_qpn);
   if (found == nullptr || !fabric.alive(found->process)) return response;
@@ -384,9 +384,9 @@ Response respond(Fabric& fabric, QpEntry& src, Wqe& wqe, uint32_t dst_qpn, uint3
   }
   if (state == IBV_QPS_RTR && dst.comm_est == 0) [[unlikely]] {
     dst.comm_est = 1;
-    raise_qp_event(fabric, dst, IBV_EVENT_COMM_EST, later);
+    raise_qp_event(fabric, dst, IBV_EVENT_COMM_EST, deferred);
   }
-  Execution execution(fabric, src, wqe, dst, local, local_count, cut, guard, later);
+  Execution execution(fabric, src, wqe, dst, local, local_count, cut, guard, deferred);
   response.replay = order == Order::Replay;
   response.reply = execution.run(response.replay);
   if (response.reply == Reply::Rnr) {

@@ -3,7 +3,7 @@
 // The responder: what the receiving HCA does with one request. Executed by the requester's process.
 #pragma once
 
-#include "contrib/softhca/engine/later.h"
+#include "contrib/softhca/engine/deferred_actions.h"
 #include "contrib/softhca/engine/psn.h"
 
 namespace bfo::softhca {
@@ -42,15 +42,15 @@ inline void count_received(QpEntry& dst, uint32_t psn, uint32_t packets, uint32_
 /// requester's segments (virtual addresses). With `cut` less than the length only that many leading bytes are
 /// placed, nothing is completed, and the reply is Silent. Holds sq_lock of `src`.
 Response respond(Fabric& fabric, QpEntry& src, Wqe& wqe, uint32_t dst_qpn, uint32_t dst_port,
-                 const Sge* local, uint32_t local_count, uint64_t cut, Later& later);
+                 const Sge* local, uint32_t local_count, uint64_t cut, DeferredActions& deferred);
 
 /// The responder fails to execute the request with local `status`: completion or event there, the matching
 /// NAK back. For fault rules. Holds sq_lock of `src`.
 Response respond_failure(Fabric& fabric, QpEntry& src, const Wqe& wqe, uint32_t dst_qpn, uint8_t status,
-                         Later& later);
+                         DeferredActions& deferred);
 
 /// The RDMA part alone, for late writes: places `length` bytes from `data` at the responder if its queue pair
 /// still accepts `psn`. Holds no lock.
-bool respond_late(Fabric& fabric, const HeldWrite& held, Later& later);
+bool respond_late(Fabric& fabric, const LateWrite& held, DeferredActions& deferred);
 
 }  // namespace bfo::softhca

@@ -13,7 +13,7 @@
 namespace bfo::softhca {
 
 Response respond_failure(Fabric& fabric, QpEntry& src, const Wqe& wqe, uint32_t dst_qpn, uint8_t status,
-                         Later& later) {
+                         DeferredActions& deferred) {
   Response response;
   QpEntry* found = find_qp(fabric, dst_qpn);
   if (found == nullptr || !fabric.alive(found->process)) return response;
@@ -31,17 +31,17 @@ Response respond_failure(Fabric& fabric, QpEntry& src, const Wqe& wqe, uint32_t 
       response.reply = Reply::RemOp;
   }
   bool takes = is_send(wqe.opcode) || wqe.opcode == static_cast<uint8_t>(Opcode::WriteImm);
-  if (takes && take_recv(fabric, dst, later)) {
-    complete_recv_error(fabric, dst, static_cast<ibv_wc_status>(status), later);
-    enter_error(fabric, dst, later);
+  if (takes && take_recv(fabric, dst, deferred)) {
+    complete_recv_error(fabric, dst, static_cast<ibv_wc_status>(status), deferred);
+    enter_error(fabric, dst, deferred);
   } else {
     fail_qp(fabric, dst, status == IBV_WC_LOC_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR,
-            later);
+            deferred);
   }
   return response;
 }
 
-bool respond_late(Fabric& fabric, const HeldWrite& held, Later& later) {
+bool respond_late(Fabric& fabric, const LateWrite& held, DeferredActions& deferred) {
   QpEntry* found = find_qp(fabric, held.dst_qpn);
   if (found == nullptr || !fabric.alive(found->process, true)) return false;
   QpEntry& dst = *found;
@@ -52,7 +52,7 @@ bool respond_late(Fabric& fabric, const HeldWrite& held, Later& later) {
   KeyUser user{dst.pd, dst.process, held.dst_qpn};
   uint64_t target = 0;
   if (!translate(fabric, held.rkey, user, held.remote_addr, held.length, IBV_ACCESS_REMOTE_WRITE, target)) {
-    fail_qp(fabric, dst, IBV_EVENT_QP_ACCESS_ERR, later);
+    fail_qp(fabric, dst, IBV_EVENT_QP_ACCESS_ERR, deferred);
     return false;
   }
   Sge there{target, held.length, held.rkey};

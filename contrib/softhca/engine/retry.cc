@@ -66,20 +66,20 @@ void rewind_sends(Fabric& fabric, QpEntry& qp, uint32_t index) {
   qp.tx_last_arrival = 0;
 }
 
-void fail_send(Fabric& fabric, QpEntry& qp, uint32_t index, ibv_wc_status status, Later& later) {
+void fail_send(Fabric& fabric, QpEntry& qp, uint32_t index, ibv_wc_status status, DeferredActions& deferred) {
   // Requests before it were acknowledged by the same answer.
   while (qp.sq_done != index) {
-    complete_send(fabric, qp, qp.sq_done, IBV_WC_SUCCESS, later);
+    complete_send(fabric, qp, qp.sq_done, IBV_WC_SUCCESS, deferred);
     ++qp.sq_done;
   }
-  complete_send(fabric, qp, index, status, later);
+  complete_send(fabric, qp, index, status, deferred);
   qp.sq_done = index + 1;
   if (static_cast<int32_t>(qp.sq_arrived - qp.sq_done) < 0) qp.sq_arrived = qp.sq_done;
   if (static_cast<int32_t>(qp.sq_sent - qp.sq_done) < 0) qp.sq_sent = qp.sq_done;
-  enter_error(fabric, qp, later, qp.type != IBV_QPT_RC);
+  enter_error(fabric, qp, deferred, qp.type != IBV_QPT_RC);
 }
 
-bool handle_nak(Fabric& fabric, QpEntry& qp, uint32_t index, Later& later) {
+bool handle_nak(Fabric& fabric, QpEntry& qp, uint32_t index, DeferredActions& deferred) {
   Wqe& wqe = wqe_at(fabric, qp, index);
   if (wqe.answer == static_cast<uint8_t>(AckSyndrome::Rnr)) {
     if (qp.type != IBV_QPT_RC) {  // nobody tells the sender of a datagram
@@ -89,7 +89,7 @@ bool handle_nak(Fabric& fabric, QpEntry& qp, uint32_t index, Later& later) {
     ++qp.rnr_retries;
     if (qp.attr.rnr_retry != kRnrForever) {
       if (qp.rnr_left == 0) {
-        fail_send(fabric, qp, index, IBV_WC_RNR_RETRY_EXC_ERR, later);
+        fail_send(fabric, qp, index, IBV_WC_RNR_RETRY_EXC_ERR, deferred);
         return false;
       }
       --qp.rnr_left;
@@ -101,7 +101,7 @@ bool handle_nak(Fabric& fabric, QpEntry& qp, uint32_t index, Later& later) {
   if (wqe.answer == static_cast<uint8_t>(AckSyndrome::SeqErr)) {
     ++qp.retries;
     if (qp.retries_left == 0) {
-      fail_send(fabric, qp, qp.sq_done, IBV_WC_RETRY_EXC_ERR, later);
+      fail_send(fabric, qp, qp.sq_done, IBV_WC_RETRY_EXC_ERR, deferred);
       return false;
     }
     --qp.retries_left;
@@ -113,11 +113,11 @@ bool handle_nak(Fabric& fabric, QpEntry& qp, uint32_t index, Later& later) {
     wqe.stage = WqeStage::Answered;  // a NAK does not exist there
     return true;
   }
-  fail_send(fabric, qp, index, status_of(wqe.answer), later);
+  fail_send(fabric, qp, index, status_of(wqe.answer), deferred);
   return false;
 }
 
-bool check_timer(Fabric& fabric, QpEntry& qp, uint64_t now, Later& later) {
+bool check_timer(Fabric& fabric, QpEntry& qp, uint64_t now, DeferredActions& deferred) {
   if (qp.type != IBV_QPT_RC || qp.hold_until > now) return false;
   // What is still on its way, or answered, needs no timer: the wire here knows that it will arrive.
   const Wqe& oldest = wqe_at(fabric, qp, qp.sq_done);
@@ -133,7 +133,7 @@ bool check_timer(Fabric& fabric, QpEntry& qp, uint64_t now, Later& later) {
   if (now < qp.deadline) return false;
   ++qp.retries;
   if (qp.retries_left == 0) {
-    fail_send(fabric, qp, qp.sq_done, IBV_WC_RETRY_EXC_ERR, later);
+    fail_send(fabric, qp, qp.sq_done, IBV_WC_RETRY_EXC_ERR, deferred);
     return true;
   }
   --qp.retries_left;

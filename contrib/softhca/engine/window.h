@@ -5,7 +5,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "contrib/softhca/engine/later.h"
+#include "contrib/softhca/engine/deferred_actions.h"
 
 namespace bfo::softhca {
 

@@ -13,7 +13,7 @@
 #include "contrib/softhca/engine/hooks.h"
 #include "contrib/softhca/engine/mr.h"
 #include "contrib/softhca/engine/qp.h"
-#include "contrib/softhca/engine/world.h"
+#include "contrib/softhca/engine/topology_faults.h"
 #include "contrib/softhca/fabric/tables.h"
 
 namespace bfo::softhca {
@@ -61,12 +61,14 @@ bool local_segments(Fabric& fabric, const QpEntry& qp, Wqe& wqe, Sge* out, uint3
 }
 
 /// Places the leading `cut` bytes of a message whose rest is lost.
-void place_partial(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, uint64_t cut, Later& later) {
+void place_partial(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, uint64_t cut,
+                   DeferredActions& deferred) {
   Sge local[kMaxSge];
   uint32_t count = 0;
   if (cut == 0 || cut > wqe.length || !local_segments(fabric, qp, wqe, local, count)) return;
   uint32_t dst_qpn = qp.type == IBV_QPT_UD ? wqe.dst_qpn : qp.attr.dest_qpn;
-  respond(fabric, qp, wqe, dst_qpn, dst_port, local, count, cut < wqe.length ? cut : wqe.length - 1, later);
+  respond(fabric, qp, wqe, dst_qpn, dst_port, local, count, cut < wqe.length ? cut : wqe.length - 1,
+          deferred);
 }
 
 void answer_is(Wqe& wqe, WqeStage stage, uint8_t answer) {
@@ -76,8 +78,8 @@ void answer_is(Wqe& wqe, WqeStage stage, uint8_t answer) {
 
 /// The attempt is lost on the wire. Its leading `cut` bytes were placed.
 void lose(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const MessageRecord& record, uint8_t rule,
-          uint64_t cut, Later& later) {
-  if (cut > 0 && dst_port != kNone) place_partial(fabric, qp, wqe, dst_port, cut, later);
+          uint64_t cut, DeferredActions& deferred) {
+  if (cut > 0 && dst_port != kNone) place_partial(fabric, qp, wqe, dst_port, cut, deferred);
   trace(fabric, record, cut > 0 ? Verdict::Partial : Verdict::DroppedByRule, rule,
         static_cast<uint32_t>(cut));
   wqe.stage = WqeStage::Lost;
@@ -86,14 +88,14 @@ void lose(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const Messag
 /// A rule keeps an RDMA write back; the requester sees it lost.
 void hold(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const MessageRecord& record,
           const Decision& decision) {
-  const bool held = hold_write(fabric, qp, wqe, dst_port, decision);
+  const bool held = hold_late_write(fabric, qp, wqe, dst_port, decision);
   trace(fabric, record, held ? Verdict::Held : Verdict::DroppedByRule, decision.rule);
   wqe.stage = WqeStage::Lost;
 }
 
 /// The answer travels back: rules at both ports, then latency.
 void send_answer(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, AckSyndrome syndrome, bool lost,
-                 const MessageRecord* request, Later& later) {
+                 const MessageRecord* request, DeferredActions& deferred) {
   FabricHeader& h = fabric.header();
   uint32_t hooks = h.hooks.load(std::memory_order_relaxed);
   wqe.complete_at = 0;
@@ -117,7 +119,7 @@ void send_answer(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, AckSy
       }
       if (decision.kind == ActionKind::Delay || decision.kind == ActionKind::Reorder)
         delay += decision.delay_ns;
-      if (apply_decision(decision, qp.port_index, dst_port, cut, later)) lost = true;
+      if (apply_decision(decision, qp.port_index, dst_port, cut, deferred)) lost = true;
       trace(fabric, record, lost ? Verdict::DroppedByRule : Verdict::Delivered, decision.rule);
       if (lost) break;
     }
@@ -139,13 +141,13 @@ void send_answer(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, AckSy
 
 /// A rule flips bits of one payload byte: the responder executes the message with that byte changed.
 Response respond_corrupted(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_qpn, uint32_t dst_port,
-                           const Sge* local, uint32_t count, Later& later) {
+                           const Sge* local, uint32_t count, DeferredActions& deferred) {
   uint32_t offset = static_cast<uint32_t>(wqe.rule_note >> 32);
   uint8_t bits = static_cast<uint8_t>(wqe.rule_note);
   if (bits == 0) bits = 1;
   if (wqe.length > 0) offset %= wqe.length;
   if (!carries_data_out(wqe)) {
-    Response response = respond(fabric, qp, wqe, dst_qpn, dst_port, local, count, kWhole, later);
+    Response response = respond(fabric, qp, wqe, dst_qpn, dst_port, local, count, kWhole, deferred);
     for (uint32_t i = 0; i < count; offset -= local[i++].length) {
       if (offset >= local[i].length) continue;
       reinterpret_cast<uint8_t*>(local[i].addr)[offset] ^= bits;
@@ -161,7 +163,7 @@ Response respond_corrupted(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_q
   }
   if (offset < payload.size()) payload[offset] ^= bits;
   Sge changed{reinterpret_cast<uint64_t>(payload.data()), static_cast<uint32_t>(payload.size()), 0};
-  return respond(fabric, qp, wqe, dst_qpn, dst_port, &changed, payload.empty() ? 0 : 1, kWhole, later);
+  return respond(fabric, qp, wqe, dst_qpn, dst_port, &changed, payload.empty() ? 0 : 1, kWhole, deferred);
 }
 
 }  // namespace
@@ -191,14 +193,14 @@ static uint64_t take_links(Fabric& fabric, const Wqe& wqe, PortEntry& src, uint3
 /// The fault rules at the port of the requester. False when the attempt ends there: its stage says how. A
 /// rule may move `at`, the time of arrival.
 static bool rules_let_leave(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, uint64_t& at,
-                            Later& later) {
+                            DeferredActions& deferred) {
   MessageRecord record = record_of(fabric, qp, wqe, qp.port_index, dst_port, Direction::Tx);
   record.byte_offset =
       fabric.header().ports_table[qp.port_index].bytes.load(std::memory_order_relaxed) - wqe.length;
   Decision decision = judge(fabric, record);
   uint64_t cut = 0;
-  if (apply_decision(decision, qp.port_index, dst_port, cut, later)) {
-    lose(fabric, qp, wqe, dst_port, record, decision.rule, cut, later);
+  if (apply_decision(decision, qp.port_index, dst_port, cut, deferred)) {
+    lose(fabric, qp, wqe, dst_port, record, decision.rule, cut, deferred);
     return false;
   }
   switch (decision.kind) {
@@ -229,7 +231,7 @@ static bool rules_let_leave(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_
   }
 }
 
-void transmit(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later) {
+void transmit(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) {
   FabricHeader& h = fabric.header();
   ++qp.tx_packets;
   wqe.stage = WqeStage::Flying;
@@ -244,14 +246,14 @@ void transmit(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later) {
   }
   uint32_t dst_port = destination_port(fabric, qp, wqe);
   uint64_t at = (hooks & kHookShaping) != 0 ? take_links(fabric, wqe, src, dst_port) : 0;
-  if ((hooks & kHookFaults) != 0 && !rules_let_leave(fabric, qp, wqe, dst_port, at, later)) return;
+  if ((hooks & kHookFaults) != 0 && !rules_let_leave(fabric, qp, wqe, dst_port, at, deferred)) return;
   if (at != 0 && at < qp.tx_last_arrival) at = qp.tx_last_arrival;  // a queue pair keeps its order
   qp.tx_last_arrival = at;
   wqe.arrive_at = at;
 }
 
 /// A multicast datagram: one copy to every member of the group whose port is up, the sender too if it joined.
-static void arrive_multicast(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later) {
+static void arrive_multicast(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) {
   FabricHeader& h = fabric.header();
   wqe.stage = WqeStage::Answered;
   wqe.complete_at = 0;
@@ -270,7 +272,7 @@ static void arrive_multicast(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later
       QpEntry* member = find_qp(fabric, group.qpn[i]);
       if (member == nullptr || !port_is_up(fabric, member->port_index)) continue;
       if (!in_one_segment(h.ports_table[qp.port_index], h.ports_table[member->port_index])) continue;
-      respond(fabric, qp, wqe, group.qpn[i], member->port_index, local, count, kWhole, later);
+      respond(fabric, qp, wqe, group.qpn[i], member->port_index, local, count, kWhole, deferred);
     }
   }
 }
@@ -282,7 +284,7 @@ struct Arrival {
   Fabric& fabric;
   QpEntry& qp;  ///< of the requester
   Wqe& wqe;
-  Later& later;
+  DeferredActions& deferred;
   uint32_t dst_port;      ///< kNone = no port has the LID
   MessageRecord* record;  ///< nullptr = neither rules nor the trace are on
   bool lose_answer = false;
@@ -308,8 +310,8 @@ bool rules_let_arrive(Arrival& a) {
   Decision decision = judge(a.fabric, *a.record);
   a.rule = decision.rule;
   uint64_t cut = 0;
-  if (apply_decision(decision, a.qp.port_index, a.dst_port, cut, a.later)) {
-    lose(a.fabric, a.qp, a.wqe, a.dst_port, *a.record, a.rule, cut, a.later);
+  if (apply_decision(decision, a.qp.port_index, a.dst_port, cut, a.deferred)) {
+    lose(a.fabric, a.qp, a.wqe, a.dst_port, *a.record, a.rule, cut, a.deferred);
     return false;
   }
   switch (decision.kind) {
@@ -342,14 +344,14 @@ Response execute(Arrival& a) {
   const uint32_t dst_qpn = a.qp.type == IBV_QPT_UD ? a.wqe.dst_qpn : a.qp.attr.dest_qpn;
   Response response;
   if (a.failure != 0) [[unlikely]] {
-    response = respond_failure(a.fabric, a.qp, a.wqe, dst_qpn, a.failure, a.later);
+    response = respond_failure(a.fabric, a.qp, a.wqe, dst_qpn, a.failure, a.deferred);
   } else if (a.wqe.note == kNoteCorrupt) [[unlikely]] {
-    response = respond_corrupted(a.fabric, a.qp, a.wqe, dst_qpn, a.dst_port, local, count, a.later);
+    response = respond_corrupted(a.fabric, a.qp, a.wqe, dst_qpn, a.dst_port, local, count, a.deferred);
   } else {
-    response = respond(a.fabric, a.qp, a.wqe, dst_qpn, a.dst_port, local, count, kWhole, a.later);
+    response = respond(a.fabric, a.qp, a.wqe, dst_qpn, a.dst_port, local, count, kWhole, a.deferred);
   }
   if (a.wqe.note == kNoteDuplicate && response.reply == Reply::Ack) [[unlikely]] {
-    respond(a.fabric, a.qp, a.wqe, dst_qpn, a.dst_port, local, count, kWhole, a.later);
+    respond(a.fabric, a.qp, a.wqe, dst_qpn, a.dst_port, local, count, kWhole, a.deferred);
     if (a.record != nullptr) {
       MessageRecord copy = *a.record;
       copy.flags |= kRecordDuplicate | kRecordReplay;
@@ -410,21 +412,21 @@ void answer(Arrival& a, const Response& response) {
     if (response.replay) a.record->flags |= kRecordReplay;
     trace(a.fabric, *a.record, verdict, a.rule);
   }
-  send_answer(a.fabric, a.qp, a.wqe, a.dst_port, syndrome, a.lose_answer, a.record, a.later);
+  send_answer(a.fabric, a.qp, a.wqe, a.dst_port, syndrome, a.lose_answer, a.record, a.deferred);
   // Else the next answer would acknowledge this request too, and the rule would change nothing under traffic.
   if (a.lose_answer && a.wqe.stage == WqeStage::Executed) a.wqe.stage = WqeStage::Unanswered;
 }
 
 }  // namespace
 
-void arrive(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later) {
+void arrive(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) {
   if (qp.type == IBV_QPT_UD && wqe.dst_qpn == kMulticastQpn) [[unlikely]] {
-    arrive_multicast(fabric, qp, wqe, later);
+    arrive_multicast(fabric, qp, wqe, deferred);
     return;
   }
   const uint32_t hooks = fabric.header().hooks.load(std::memory_order_relaxed);
   MessageRecord record;  // not initialized: most attempts need none
-  Arrival a{fabric, qp, wqe, later, destination_port(fabric, qp, wqe), nullptr};
+  Arrival a{fabric, qp, wqe, deferred, destination_port(fabric, qp, wqe), nullptr};
   a.lose_answer = wqe.note == kNoteDropAck;
   if ((hooks & (kHookFaults | kHookTrace)) != 0) [[unlikely]] {
     record = record_of(fabric, qp, wqe, a.dst_port == kNone ? qp.port_index : a.dst_port, qp.port_index,

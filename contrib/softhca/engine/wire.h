@@ -16,9 +16,9 @@ inline constexpr uint8_t kAnswerStatus = 0x80;  ///< | ibv_wc_status a rule want
 uint32_t destination_port(Fabric& fabric, const QpEntry& qp, const Wqe& wqe);
 
 /// The attempt leaves the requester: asks the rules, takes the time on the wire, sets stage and arrive_at.
-void transmit(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later);
+void transmit(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred);
 
 /// The attempt arrives: executes it and sets stage, answer and complete_at.
-void arrive(Fabric& fabric, QpEntry& qp, Wqe& wqe, Later& later);
+void arrive(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred);
 
 }  // namespace bfo::softhca

@@ -103,7 +103,7 @@ bool initialise(FabricHeader& h, const FabricConfig& config, std::string& error)
   h.created_ns = now;
   h.gids = config.gids;
   h.pid_space = own_pid_space();
-  h.next_world_ns.store(kNever);
+  h.next_topology_ns.store(kNever);
   h.heap.bump = kHeaderBytes;
   h.next_pd.store(1);
   set_up_ports(h, config);
@@ -156,7 +156,7 @@ void Fabric::update_hooks() {
         port.up_at_ns.load(std::memory_order_relaxed) != kNever)
       hooks |= kHookTimed;
   }
-  for (HeldWrite& held : h.held) {
+  for (LateWrite& held : h.late_writes) {
     if (held.used.load() != 0) hooks |= kHookTimed;
   }
   for (Resume& resume : h.resume) {

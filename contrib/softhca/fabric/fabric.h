@@ -43,10 +43,10 @@ struct FabricHeader {
   uint64_t created_ns;
   GidList gids;
   uint64_t pid_space;  ///< inode of the PID name space in which the pids of this fabric mean something
-  std::atomic<uint32_t> hooks;          ///< kHook*; 0 = nothing armed
-  std::atomic<uint32_t> world_acting;   ///< processes that carry out timed rules now
-  std::atomic<uint64_t> next_world_ns;  ///< earliest timed event of the fabric
-  Lock registry_lock, reap_lock, atomic_lock, held_lock, limit_lock;
+  std::atomic<uint32_t> hooks;             ///< kHook*; 0 = nothing armed
+  std::atomic<uint32_t> topology_acting;   ///< processes that carry out timed rules now
+  std::atomic<uint64_t> next_topology_ns;  ///< earliest timed event of the fabric
+  Lock registry_lock, reap_lock, atomic_lock, late_write_lock, limit_lock;
   HeapState heap;
   uint32_t qp_fresh, qp_free_head, qp_free_tail, qp_free_count;
   uint32_t mr_fresh, mr_free_head, mr_free_tail, mr_free_count;
@@ -63,7 +63,7 @@ struct FabricHeader {
   SrqEntry srqs[kMaxSrqs];
   QpEntry qps[kMaxQps];
   MrEntry mrs[kMaxMrs];
-  HeldWrite held[kMaxHeld];
+  LateWrite late_writes[kMaxLateWrites];
   Resume resume[kMaxResumes];
   McastGroup mcast[kMaxMcast];
   FaultTable faults;

@@ -29,7 +29,7 @@ inline constexpr uint32_t kMaxSrqs = 1u << 11;
 inline constexpr uint32_t kMaxMrs = 1u << 18;
 inline constexpr uint32_t kMaxContexts = 1u << 11;
 inline constexpr uint32_t kMaxLids = 0xc000;
-inline constexpr uint32_t kMaxHeld = 64;
+inline constexpr uint32_t kMaxLateWrites = 64;
 inline constexpr uint32_t kMaxMcast = 64;
 inline constexpr uint32_t kMaxMcastMembers = 32;
 inline constexpr uint32_t kMaxGids = 8;  ///< per port
@@ -390,7 +390,7 @@ struct alignas(64) QpEntry {
 };
 
 /// A late write: an RDMA write taken off the wire, to be released later.
-struct HeldWrite {
+struct LateWrite {
   std::atomic<uint32_t> used;
   uint32_t src_qpn, dst_qpn;
   uint32_t psn, packets;

@@ -9,7 +9,7 @@
 //   3 QpEntry::resp_lock of one QP, the own one or the peer's, never two at a time
 //   4 SrqEntry::take_lock
 //   5 CqEntry::push_lock
-//   6 FabricHeader::{registry,heap,atomic,held}_lock, ContextEntry::ring_lock: leaves, one at a time
+//   6 FabricHeader::{registry,heap,atomic,late_write}_lock, ContextEntry::ring_lock: leaves, one at a time
 // CqEntry::poll_lock, QpEntry::post_lock and SrqEntry::post_lock belong to threads of the owning process
 // only; they come before 5 and are never held together with 2 or 3 taken later.
 #pragma once

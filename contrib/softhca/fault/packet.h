@@ -120,7 +120,7 @@ enum class AckSyndrome : uint8_t {
   RemOp = 5,
 };
 
-/// What a rule asks the engine to do. "Message" actions concern the attempt at hand, "world" actions the
+/// What a rule asks the engine to do. "Message" actions concern the attempt at hand, "topology" actions the
 /// fabric.
 enum class ActionKind : uint8_t {
   None = 0,
@@ -134,7 +134,8 @@ enum class ActionKind : uint8_t {
   Status = 7,  ///< complete the work request with ibv_wc_status `value`; QP goes to the matching error state
   LateWrite = 8,  ///< hold an RDMA write, the requester times out; released after `delay_ns`, or only by
                   ///< ReleaseLate when that is 0 (decide() answers Drop for its retransmissions)
-  // world actions (target = Decision::node/device/port; the attempt is lost when the target is its own port)
+  // topology actions (target = Decision::node/device/port; the attempt is lost when the target is its own
+  // port)
   PortDown = 9,  ///< for `duration_ns` (0 = for good); `cut_bytes` as in Drop
   PortUp = 10,
   DeviceFatal = 11,
@@ -171,10 +172,10 @@ inline constexpr uint32_t kMostSegment = 0x7fffffff;
 struct Decision {
   ActionKind kind = ActionKind::None;
   uint8_t rule = 0xff;
-  uint16_t node = kAnyId;  ///< world actions: target; kAnyId = every one
+  uint16_t node = kAnyId;  ///< topology actions: target; kAnyId = every one
   uint16_t device = kAnyId;
   uint16_t port = kAnyId;
-  uint32_t qpn = 0;  ///< world actions on a QP or its process; 0 = none named
+  uint32_t qpn = 0;  ///< topology actions on a QP or its process; 0 = none named
   uint32_t value = 0;
   uint32_t offset = 0;
   uint64_t value64 = 0;

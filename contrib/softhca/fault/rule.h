@@ -78,7 +78,7 @@ struct RuleTrigger {
 
 struct RuleAction {
   ActionKind kind = ActionKind::None;
-  bool on_peer = false;  ///< world actions: target is the other end of the message
+  bool on_peer = false;  ///< topology actions: target is the other end of the message
   bool offset_is_percent = false;
   bool has_offset = false;
   uint32_t value = 0;
@@ -141,8 +141,8 @@ inline bool armed(const FaultTable& table) {
 }
 
 /// What the rules want done with this attempt. Counts it in every rule it matches; the first rule that fires
-/// decides, except that a world action goes before a message action. Never blocks. Any thread of any process
-/// that maps the table.
+/// decides, except that a topology action goes before a message action. Never blocks. Any thread of any
+/// process that maps the table.
 Decision decide(FaultTable& table, const MessageRecord& record);
 
 /// True when some rule has to see control verbs. Any thread.

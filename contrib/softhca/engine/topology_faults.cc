@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The world: what happens to ports, devices and processes rather than to one message.
-#include "contrib/softhca/engine/world.h"
+// Topology faults: what happens to ports, devices and processes rather than to one message.
+#include "contrib/softhca/engine/topology_faults.h"
 
 #include <infiniband/verbs.h>
 #include <sched.h>
@@ -52,24 +52,24 @@ void each_qp(Fabric& fabric, const Decision& decision, F&& f) {
   }
 }
 
-void raise_here(Fabric& fabric, uint32_t index, ibv_event_type type, Later& later) {
-  raise_port_event(fabric, port_node(index), port_device(index), port_number(index), type, later);
+void raise_here(Fabric& fabric, uint32_t index, ibv_event_type type, DeferredActions& deferred) {
+  raise_port_event(fabric, port_node(index), port_device(index), port_number(index), type, deferred);
 }
 
-void device_fatal(Fabric& fabric, uint32_t index, Later& later) {
+void device_fatal(Fabric& fabric, uint32_t index, DeferredActions& deferred) {
   FabricHeader& h = fabric.header();
   if (h.devices_table[index / kMaxPortsPerDevice].fatal.exchange(1) != 0) return;
-  raise_here(fabric, index, IBV_EVENT_DEVICE_FATAL, later);
+  raise_here(fabric, index, IBV_EVENT_DEVICE_FATAL, deferred);
 }
 
-void change_lid(Fabric& fabric, uint32_t index, uint16_t lid, Later& later) {
+void change_lid(Fabric& fabric, uint32_t index, uint16_t lid, DeferredActions& deferred) {
   FabricHeader& h = fabric.header();
   if (lid == 0 || lid >= kMaxLids) return;
   PortEntry& port = h.ports_table[index];
   uint16_t old = port.lid.exchange(lid);
   if (old < kMaxLids) h.lid_to_port[old].store(0);
   h.lid_to_port[lid].store(static_cast<uint16_t>(index + 1));
-  raise_here(fabric, index, IBV_EVENT_LID_CHANGE, later);
+  raise_here(fabric, index, IBV_EVENT_LID_CHANGE, deferred);
 }
 
 void signal_process(Fabric& fabric, uint32_t slot, int number) {
@@ -113,51 +113,51 @@ void signal_target(Fabric& fabric, const Decision& decision, int number) {
     signal_process(fabric, fabric.process(), number);
 }
 
-void overrun(Fabric& fabric, const Decision& decision, Later& later) {
-  each_qp(fabric, decision, [&](QpEntry& qp) { later.fail_cq(qp.recv_cq); });
+void overrun(Fabric& fabric, const Decision& decision, DeferredActions& deferred) {
+  each_qp(fabric, decision, [&](QpEntry& qp) { deferred.fail_cq(qp.recv_cq); });
 }
 
-void raise_named_event(Fabric& fabric, const Decision& decision, Later& later) {
+void raise_named_event(Fabric& fabric, const Decision& decision, DeferredActions& deferred) {
   ibv_event_type type = static_cast<ibv_event_type>(decision.value);
   switch (type) {
     case IBV_EVENT_CQ_ERR:
-      each_qp(fabric, decision, [&](QpEntry& qp) { later.fail_cq(qp.recv_cq); });
+      each_qp(fabric, decision, [&](QpEntry& qp) { deferred.fail_cq(qp.recv_cq); });
       return;
     case IBV_EVENT_SRQ_ERR:
       each_qp(fabric, decision, [&](QpEntry& qp) {
         if (qp.srq == kNone) return;
         SrqEntry& srq = fabric.header().srqs[qp.srq];
-        if (srq.error.exchange(1) == 0) raise_srq_event(fabric, srq, type, later);
-        fail_qp(fabric, qp, IBV_EVENT_QP_FATAL, later);
+        if (srq.error.exchange(1) == 0) raise_srq_event(fabric, srq, type, deferred);
+        fail_qp(fabric, qp, IBV_EVENT_QP_FATAL, deferred);
       });
       return;
     case IBV_EVENT_SRQ_LIMIT_REACHED:
       each_qp(fabric, decision, [&](QpEntry& qp) {
-        if (qp.srq != kNone) raise_srq_event(fabric, fabric.header().srqs[qp.srq], type, later);
+        if (qp.srq != kNone) raise_srq_event(fabric, fabric.header().srqs[qp.srq], type, deferred);
       });
       return;
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-      each_qp(fabric, decision, [&](QpEntry& qp) { fail_qp(fabric, qp, type, later); });
+      each_qp(fabric, decision, [&](QpEntry& qp) { fail_qp(fabric, qp, type, deferred); });
       return;
     case IBV_EVENT_COMM_EST:
     case IBV_EVENT_SQ_DRAINED:
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-      each_qp(fabric, decision, [&](QpEntry& qp) { raise_qp_event(fabric, qp, type, later); });
+      each_qp(fabric, decision, [&](QpEntry& qp) { raise_qp_event(fabric, qp, type, deferred); });
       return;
     case IBV_EVENT_DEVICE_FATAL:
-      each_port(fabric, decision, [&](uint32_t index) { device_fatal(fabric, index, later); });
+      each_port(fabric, decision, [&](uint32_t index) { device_fatal(fabric, index, deferred); });
       return;
     default:
-      each_port(fabric, decision, [&](uint32_t index) { raise_here(fabric, index, type, later); });
+      each_port(fabric, decision, [&](uint32_t index) { raise_here(fabric, index, type, deferred); });
   }
 }
 
 void note_next(Fabric& fabric, uint64_t at) {
-  std::atomic<uint64_t>& next = fabric.header().next_world_ns;
+  std::atomic<uint64_t>& next = fabric.header().next_topology_ns;
   uint64_t old = next.load();
   while (at < old && !next.compare_exchange_weak(old, at)) {
   }
@@ -181,7 +181,8 @@ void trace_firing(Fabric& fabric, const Decision& decision) {
 
 }  // namespace
 
-void set_port_state(Fabric& fabric, uint32_t index, bool up, uint64_t duration_ns, Later& later) {
+void set_port_state(Fabric& fabric, uint32_t index, bool up, uint64_t duration_ns,
+                    DeferredActions& deferred) {
   PortEntry& port = fabric.header().ports_table[index];
   if (!up) {
     port.up_at_ns.store(duration_ns == 0 ? kNever : fabric.now() + duration_ns);
@@ -191,51 +192,51 @@ void set_port_state(Fabric& fabric, uint32_t index, bool up, uint64_t duration_n
     if (duration_ns != 0) note_next(fabric, fabric.now() + duration_ns);
     if (was_down) return;
     port.link_downed.fetch_add(1);
-    raise_here(fabric, index, IBV_EVENT_PORT_ERR, later);
+    raise_here(fabric, index, IBV_EVENT_PORT_ERR, deferred);
     return;
   }
   port.up_at_ns.store(kNever);
   if (port.state.exchange(kPortActive) == kPortActive) return;
-  raise_here(fabric, index, IBV_EVENT_PORT_ACTIVE, later);
+  raise_here(fabric, index, IBV_EVENT_PORT_ACTIVE, deferred);
 }
 
-void act_on_world(Fabric& fabric, const Decision& decision, Later& later) {
+void act_on_topology(Fabric& fabric, const Decision& decision, DeferredActions& deferred) {
   FabricHeader& h = fabric.header();
   if (enabled(h.trace)) trace_firing(fabric, decision);
   auto ports = [&](auto&& f) { each_port(fabric, decision, f); };
   switch (decision.kind) {
     case ActionKind::PortDown:
-      ports([&](uint32_t i) { set_port_state(fabric, i, false, decision.duration_ns, later); });
+      ports([&](uint32_t i) { set_port_state(fabric, i, false, decision.duration_ns, deferred); });
       break;
     case ActionKind::PortUp:
-      ports([&](uint32_t i) { set_port_state(fabric, i, true, 0, later); });
+      ports([&](uint32_t i) { set_port_state(fabric, i, true, 0, deferred); });
       break;
     case ActionKind::DeviceFatal:
-      ports([&](uint32_t i) { device_fatal(fabric, i, later); });
+      ports([&](uint32_t i) { device_fatal(fabric, i, deferred); });
       break;
     case ActionKind::LidChange:
-      ports([&](uint32_t i) { change_lid(fabric, i, static_cast<uint16_t>(decision.value), later); });
+      ports([&](uint32_t i) { change_lid(fabric, i, static_cast<uint16_t>(decision.value), deferred); });
       break;
     case ActionKind::GidChange:
       ports([&](uint32_t i) {
         h.ports_table[i].gid_id.store(decision.value64);
-        raise_here(fabric, i, IBV_EVENT_GID_CHANGE, later);
+        raise_here(fabric, i, IBV_EVENT_GID_CHANGE, deferred);
       });
       break;
     case ActionKind::PkeyChange:
       ports([&](uint32_t i) {
         h.ports_table[i].pkey[0].store(static_cast<uint16_t>(decision.value));
-        raise_here(fabric, i, IBV_EVENT_PKEY_CHANGE, later);
+        raise_here(fabric, i, IBV_EVENT_PKEY_CHANGE, deferred);
       });
       break;
     case ActionKind::SmChange:
-      ports([&](uint32_t i) { raise_here(fabric, i, IBV_EVENT_SM_CHANGE, later); });
+      ports([&](uint32_t i) { raise_here(fabric, i, IBV_EVENT_SM_CHANGE, deferred); });
       break;
     case ActionKind::ClientReregister:
-      ports([&](uint32_t i) { raise_here(fabric, i, IBV_EVENT_CLIENT_REREGISTER, later); });
+      ports([&](uint32_t i) { raise_here(fabric, i, IBV_EVENT_CLIENT_REREGISTER, deferred); });
       break;
     case ActionKind::CqOverrun:
-      overrun(fabric, decision, later);
+      overrun(fabric, decision, deferred);
       break;
     case ActionKind::Kill:
       signal_target(fabric, decision, SIGKILL);
@@ -271,17 +272,17 @@ void act_on_world(Fabric& fabric, const Decision& decision, Later& later) {
       });
       break;
     case ActionKind::ReleaseLate:
-      release_held(fabric, fabric.now(), &decision, later);
+      release_late_writes(fabric, fabric.now(), &decision, deferred);
       break;
     case ActionKind::RaiseEvent:
-      raise_named_event(fabric, decision, later);
+      raise_named_event(fabric, decision, deferred);
       break;
     default:
       break;
   }
 }
 
-bool hold_write(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const Decision& decision) {
+bool hold_late_write(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const Decision& decision) {
   if (wqe.opcode != static_cast<uint8_t>(Opcode::Write) || wqe.length == 0 || wqe.held != 0) return false;
   FabricHeader& h = fabric.header();
   uint64_t data = fabric.allocate(wqe.length);
@@ -304,8 +305,8 @@ bool hold_write(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const 
   }
   uint64_t due = decision.delay_ns == 0 ? kNever : fabric.now() + decision.delay_ns;
   {
-    Guard guard(h.held_lock, fabric.tag(), fabric);
-    for (HeldWrite& held : h.held) {
+    Guard guard(h.late_write_lock, fabric.tag(), fabric);
+    for (LateWrite& held : h.late_writes) {
       if (held.used.load() != 0) continue;
       held.src_qpn = qp.qpn.load();
       held.dst_qpn = qp.attr.dest_qpn;
@@ -333,16 +334,17 @@ bool hold_write(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const 
   return true;
 }
 
-uint32_t release_held(Fabric& fabric, uint64_t now, const Decision* decision, Later& later) {
+uint32_t release_late_writes(Fabric& fabric, uint64_t now, const Decision* decision,
+                             DeferredActions& deferred) {
   FabricHeader& h = fabric.header();
   uint32_t landed = 0;
-  for (HeldWrite& slot : h.held) {
+  for (LateWrite& slot : h.late_writes) {
     if (slot.used.load() != 1) continue;
     bool wanted = decision != nullptr ? matches(*decision, slot.src_port) || matches(*decision, slot.dst_port)
                                       : slot.release_at_ns <= now;
     uint32_t one = 1;
     if (!wanted || !slot.used.compare_exchange_strong(one, 2)) continue;
-    bool executed = respond_late(fabric, slot, later);
+    bool executed = respond_late(fabric, slot, deferred);
     landed += executed ? 1 : 0;
     if (enabled(h.trace)) {
       MessageRecord record{};
@@ -374,34 +376,34 @@ uint32_t release_held(Fabric& fabric, uint64_t now, const Decision* decision, La
   return landed;
 }
 
-uint64_t world_tick(Fabric& fabric, uint64_t now) {
+uint64_t topology_tick(Fabric& fabric, uint64_t now) {
   FabricHeader& h = fabric.header();
-  Later later(fabric);
+  DeferredActions deferred(fabric);
   for (;;) {
-    h.world_acting.fetch_add(1);
+    h.topology_acting.fetch_add(1);
     Decision decision = tick(h.faults, now);
     if (decision.kind != ActionKind::None) snapshot_fault(fabric, decision);
     // A process may kill itself, and would be waited for.
-    if (decision.kind == ActionKind::Kill) h.world_acting.fetch_sub(1);
-    if (decision.kind != ActionKind::None) act_on_world(fabric, decision, later);
-    if (decision.kind != ActionKind::Kill) h.world_acting.fetch_sub(1);
+    if (decision.kind == ActionKind::Kill) h.topology_acting.fetch_sub(1);
+    if (decision.kind != ActionKind::None) act_on_topology(fabric, decision, deferred);
+    if (decision.kind != ActionKind::Kill) h.topology_acting.fetch_sub(1);
     if (decision.kind == ActionKind::None) break;
   }
   uint64_t next = next_due_ns(h.faults);
-  h.next_world_ns.store(kNever);
+  h.next_topology_ns.store(kNever);
   for (uint32_t index = 0; index < kMaxPorts; ++index) {
     if (port_device(index) >= h.devices || port_number(index) > h.ports) continue;
     PortEntry& port = h.ports_table[index];
     uint64_t at = port.up_at_ns.load(std::memory_order_relaxed);
     if (at == 0 || at == kNever || port.state.load(std::memory_order_relaxed) != kPortDown) continue;
     if (at <= now && port.up_at_ns.compare_exchange_strong(at, kNever)) {
-      set_port_state(fabric, index, true, 0, later);
+      set_port_state(fabric, index, true, 0, deferred);
     } else if (at < next) {
       next = at;
     }
   }
-  release_held(fabric, now, nullptr, later);
-  for (HeldWrite& held : h.held) {
+  release_late_writes(fabric, now, nullptr, deferred);
+  for (LateWrite& held : h.late_writes) {
     if (held.used.load() == 1 && held.release_at_ns < next) next = held.release_at_ns;
   }
   for (Resume& resume : h.resume) {
@@ -414,16 +416,16 @@ uint64_t world_tick(Fabric& fabric, uint64_t now) {
     uint32_t slot = resume.process;
     if (resume.at_ns.compare_exchange_strong(at, 0)) signal_process(fabric, slot, SIGCONT);
   }
-  uint64_t old = h.next_world_ns.load();
-  while (next < old && !h.next_world_ns.compare_exchange_weak(old, next)) {
+  uint64_t old = h.next_topology_ns.load();
+  while (next < old && !h.next_topology_ns.compare_exchange_weak(old, next)) {
   }
   fabric.update_hooks();
   return next;
 }
 
-void world_settle(Fabric& fabric, uint64_t now) {
-  world_tick(fabric, now);
-  while (fabric.header().world_acting.load() != 0 && fabric.now() < now + kSettleNs) sched_yield();
+void topology_settle(Fabric& fabric, uint64_t now) {
+  topology_tick(fabric, now);
+  while (fabric.header().topology_acting.load() != 0 && fabric.now() < now + kSettleNs) sched_yield();
 }
 
 }  // namespace bfo::softhca

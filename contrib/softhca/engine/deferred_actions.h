@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Later: deferred actions. An engine step must not do them while it holds locks: flush a queue pair in the
+// Deferred actions. An engine step must not do them while it holds locks: flush a queue pair in the
 // state ERR, fail the queue pairs of a CQ that overflowed, wake a sleeping process, carry out a fault rule.
 #pragma once
 
@@ -10,16 +10,16 @@
 
 namespace bfo::softhca {
 
-class Later {
+class DeferredActions {
  public:
-  explicit Later(Fabric& fabric) : fabric_(fabric) {}
+  explicit DeferredActions(Fabric& fabric) : fabric_(fabric) {}
   /// Runs all actions. Every entry point of the engine ends here. No lock may be held.
-  ~Later() {
+  ~DeferredActions() {
     if (any_) [[unlikely]]
       run();
   }
-  Later(const Later&) = delete;
-  Later& operator=(const Later&) = delete;
+  DeferredActions(const DeferredActions&) = delete;
+  DeferredActions& operator=(const DeferredActions&) = delete;
 
   void flush_qp(uint32_t qpn) { add({Kind::FlushQp, qpn, 0, {}}); }
   void fail_cq(uint32_t cq) { add({Kind::FailCq, cq, 0, {}}); }
