@@ -275,7 +275,7 @@ TEST(Cm, AttemptGivenUpHereThatThePeerCloses_IsReportedClosedOnce) {
   bfo_rail_info_t info;
   engine::rail_info(w.a.endpoint, &info);
   w.fabric.drop_datagrams = 1'000'000;
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->data.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR));
   w.pass(1);
   ASSERT_TRUE(w.a.log.empty());
   for (int twice = 0; twice < 2; ++twice) {

@@ -18,7 +18,7 @@ void push(World& w, Process& p, ibv_wc_status status, WorkKind kind, uint64_t lo
   wc.wr_id = engine::work_id(kind, low);
   wc.status = status;
   wc.vendor_err = 7;
-  wc.qp_num = p.endpoint.effort->data.number();
+  wc.qp_num = p.endpoint.effort->qps.data.number();
   w.fabric.push(p.port.cqs().first(), wc);
 }
 
@@ -102,7 +102,8 @@ TEST(Cause, EventThatComesAfterTheFlush_IsReported) {
     w.fabric.raise_last_receive = false;
     w.a.poll();
     ASSERT_EQ(w.a.down, 1);
-    w.fabric.raise(*w.a.fake, type, 1, type == IBV_EVENT_PORT_ERR ? nullptr : w.a.endpoint.effort->data.ib());
+    w.fabric.raise(*w.a.fake, type, 1,
+                   type == IBV_EVENT_PORT_ERR ? nullptr : w.a.endpoint.effort->qps.data.ib());
     w.a.poll();
     fake_now() += 100'000'000;
     finish(w);
@@ -118,7 +119,7 @@ TEST(Cause, FirstErrorStays) {
   push(w, w.a, IBV_WC_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
   push(w, w.a, IBV_WC_REM_OP_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
   w.a.poll();
-  w.fabric.raise(*w.a.fake, IBV_EVENT_QP_FATAL, 1, w.a.endpoint.effort->data.ib());
+  w.fabric.raise(*w.a.fake, IBV_EVENT_QP_FATAL, 1, w.a.endpoint.effort->qps.data.ib());
   finish(w);
   EXPECT_STREQ(w.a.closed_event.text, "RETRY_EXC_ERR");
   EXPECT_EQ(w.a.count("because"), 0);
@@ -156,7 +157,7 @@ TEST(Cause, FlushOfAnEarlierEpoch_DoesNotHideOrChangeTheNextOne) {
   w.fabric.hold = false;
   w.pass(20);
   ASSERT_EQ(w.a.endpoint.epoch, 2u);
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->data.number(), IBV_WC_RETRY_EXC_ERR) ||
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR) ||
               engine::close_order(w.a.endpoint, 2, BFO_CAUSE_FENCE, 0, 0));
   for (int i = 0; i < 12; ++i) w.a.poll();
   EXPECT_EQ(w.a.closed, 2);

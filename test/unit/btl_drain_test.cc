@@ -19,7 +19,7 @@ TEST(Drain, FailedSend_ReportsDownThenFragmentsInOrderThenQueuedThenClosed) {
   ASSERT_TRUE(w.sendi(w.a, "two"));
   for (int i = 0; i < 12; ++i) ASSERT_TRUE(w.sendi(w.a, "fill"));
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("late")), engine::Accepted::kQueued);
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->data.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR));
   for (int i = 0; i < 10; ++i) w.a.poll();
   ASSERT_EQ(w.a.log.size(), 17u);
   EXPECT_EQ(w.a.log[0], "down 1");
@@ -39,7 +39,7 @@ TEST_P(EveryStatus, OnASend_ClosesTheRailOnceAndReconnects) {
   World w;
   w.connect();
   const auto status = static_cast<ibv_wc_status>(GetParam());
-  w.fabric.faults[w.a.endpoint.effort->data.number()] = {status, false};
+  w.fabric.faults[w.a.endpoint.effort->qps.data.number()] = {status, false};
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kPosted);
   w.pass(20);
   if (engine::status_reaction(status) == engine::StatusReaction::kDropReceive) {
@@ -72,7 +72,7 @@ TEST_P(EveryReceiveStatus, OnASharedReceive_ReturnsTheBufferAndClosesOnlyWhenThe
   ibv_wc wc{};
   wc.wr_id = engine::work_id(engine::WorkKind::kReceive, 3);
   wc.status = static_cast<ibv_wc_status>(GetParam());
-  wc.qp_num = w.b.endpoint.effort->data.number();
+  wc.qp_num = w.b.endpoint.effort->qps.data.number();
   w.fabric.push(w.b.port.cqs().first(), wc);
   const uint32_t waiting = w.b.port.srq().waiting();
   w.b.port.poll();
@@ -96,7 +96,7 @@ TEST_P(EveryEvent, DoesWhatTheTableSays) {
       reaction == engine::EventReaction::kCloseRail || reaction == engine::EventReaction::kLastReceive;
   if (type == IBV_EVENT_PORT_ERR) w.a.fake->ports[1].state = IBV_PORT_DOWN;
   if (type == IBV_EVENT_LID_CHANGE) w.a.fake->ports[1].lid = 77;
-  w.fabric.raise(*w.a.fake, type, 1, of_qp ? w.a.endpoint.effort->data.ib() : nullptr);
+  w.fabric.raise(*w.a.fake, type, 1, of_qp ? w.a.endpoint.effort->qps.data.ib() : nullptr);
   for (int i = 0; i < 8; ++i) w.a.poll();
   switch (reaction) {
     case engine::EventReaction::kCloseRail:
@@ -185,8 +185,8 @@ TEST(Drain, SuccessfulReceivesWaiting_AreDeliveredBeforeClosed) {
 TEST(Drain, BothQueuePairsStopBeforeTheRailIsReportedDown) {
   World w;
   w.connect();
-  const uint32_t data = w.a.endpoint.effort->data.number();
-  const uint32_t probe = w.a.endpoint.effort->probe.number();
+  const uint32_t data = w.a.endpoint.effort->qps.data.number();
+  const uint32_t probe = w.a.endpoint.effort->qps.probe.number();
   w.fabric.raise_last_receive = false;
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.a.poll();
@@ -236,7 +236,7 @@ TEST(Drain, MarkerThatNeverReturns_FragmentsComeBackOnlyAfterDestroy) {
   w.fabric.hold = true;
   w.fabric.lose_marker = true;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kPosted);
-  const uint32_t qpn = w.a.endpoint.effort->data.number();
+  const uint32_t qpn = w.a.endpoint.effort->qps.data.number();
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   for (int i = 0; i < 20; ++i) w.a.poll();
   EXPECT_EQ(w.a.count("done"), 0);

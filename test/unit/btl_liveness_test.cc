@@ -65,10 +65,10 @@ TEST_P(FirstContact, PeerComputesFarBeyondTheBound_IsWaitedFor) {
   alone(s.w, s.p, 30 * kBoundMs);
   EXPECT_EQ(s.p.down, 0);
   EXPECT_EQ(s.p.count("peer answers"), 1);
-  EXPECT_EQ(s.p.endpoint.effort->liveness, Liveness::kAnswers);
+  EXPECT_EQ(s.p.endpoint.effort->liveness.state, Liveness::kAnswers);
   s.w.pass(600);
   EXPECT_EQ(s.peer.count("recv 65 x"), 1);
-  EXPECT_EQ(s.p.endpoint.effort->liveness, Liveness::kUnknown);
+  EXPECT_EQ(s.p.endpoint.effort->liveness.state, Liveness::kUnknown);
 }
 
 TEST_P(FirstContact, PeerDiesWhileItComputes_FailsAfterTheBound) {
@@ -211,7 +211,7 @@ TEST(Liveness, PeerAnswersButThePathNeverWorks_FailsAfterTheBound) {
   for (uint64_t i = 0; i < 3 * kBoundMs && s.p.down == 0; ++i) {
     s.w.pass(1);
     if (s.p.endpoint.phase == Phase::kProbing)
-      s.w.fabric.fail(s.p.endpoint.effort->data.number(), IBV_WC_RETRY_EXC_ERR);
+      s.w.fabric.fail(s.p.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR);
     EXPECT_TRUE(s.p.down == 0 || i >= kBoundMs);
   }
   EXPECT_EQ(s.p.count("done x -12"), 1);

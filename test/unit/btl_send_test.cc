@@ -231,7 +231,7 @@ TEST(Receive, WithoutImmediate_IsDroppedAndTheBufferReturned) {
   w.connect();
   ibv_wc wc{};
   wc.wr_id = engine::work_id(engine::WorkKind::kReceive, 5);
-  wc.qp_num = w.b.endpoint.effort->data.number();
+  wc.qp_num = w.b.endpoint.effort->qps.data.number();
   wc.byte_len = 4;
   w.fabric.push(w.b.port.cqs().first(), wc);
   const uint64_t before = w.b.port.accounting().dropped;

@@ -62,7 +62,7 @@ struct Slow : World {
     fabric.hold = true;
     frag("x");
     ASSERT_EQ(engine::send(a.endpoint, &frags.back()), engine::Accepted::kPosted);
-    ASSERT_TRUE(fabric.fail(a.endpoint.effort->data.number(), IBV_WC_RETRY_EXC_ERR));
+    ASSERT_TRUE(fabric.fail(a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR));
     fabric.hold = false;
     turns(2);
     ASSERT_EQ(a.endpoint.phase, Phase::kDraining);
@@ -150,14 +150,14 @@ TEST(Teardown, MessageArrivesWhileDestroyWaits_Delivered) {
   w.turns(40, 100'000);
   ASSERT_NE(w.b.endpoint.command, nullptr);
   // A completion that was under way when the queue was seen empty.
-  auto* srq = static_cast<FakeSrq*>(w.fabric.find(w.b.endpoint.effort->data.number())->init.srq);
+  auto* srq = static_cast<FakeSrq*>(w.fabric.find(w.b.endpoint.effort->qps.data.number())->init.srq);
   const ibv_recv_wr wr = srq->wrs.front();
   memcpy(reinterpret_cast<void*>(srq->sges.front().addr), "late", 4);
   srq->wrs.pop_front();
   srq->sges.pop_front();
   ibv_wc wc{};
   wc.wr_id = wr.wr_id;
-  wc.qp_num = w.b.endpoint.effort->data.number();
+  wc.qp_num = w.b.endpoint.effort->qps.data.number();
   wc.byte_len = 4;
   wc.imm_data = htonl(65);
   wc.wc_flags = IBV_WC_WITH_IMM;

@@ -68,7 +68,7 @@ TEST_P(AnyDatagram, ForgedWithoutTheKey_HasNoEffect) {
     for (uint32_t epoch : {0u, 1u, 2u, 3u, 0x7fffffffu, 0xffffffffu}) {
       const uint64_t before = dropped(target, Drop::kSum);
       Packet packet = packet_from(victim, target, GetParam(), epoch, [](Packet& p) { p.lid = 77; });
-      --victim.endpoint.effort->packets_sent;  // it never sent this
+      --victim.endpoint.effort->packets.sent;  // it never sent this
       engine::packet_seal(&packet, SipKey{});
       hand_over(target, packet);
       engine::packet_seal(&packet, victim.port.key());  // a key, and a wrong one

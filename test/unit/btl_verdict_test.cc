@@ -67,8 +67,8 @@ struct TwoRails {
   /// The work of both ends of a rail stands still.
   void hold(Process& x, Process& y) {
     for (Process* p : {&x, &y}) {
-      w.fabric.held.insert(p->endpoint.effort->data.number());
-      w.fabric.held.insert(p->endpoint.effort->probe.number());
+      w.fabric.held.insert(p->endpoint.effort->qps.data.number());
+      w.fabric.held.insert(p->endpoint.effort->qps.probe.number());
     }
   }
   void release() {
@@ -82,7 +82,7 @@ struct TwoRails {
     w.fabric.deaf.insert(x.port.address().cm_qpn);
   }
   bool probe_fails(Process& p) {
-    return w.fabric.fail(p.endpoint.effort->probe.number(), IBV_WC_RETRY_EXC_ERR);
+    return w.fabric.fail(p.endpoint.effort->qps.probe.number(), IBV_WC_RETRY_EXC_ERR);
   }
   /// The peer asks `about` to end its rail, in a datagram that comes over `over` in its epoch `carrier`.
   static void request_end(Process& about, Process& over, uint32_t carrier) {
@@ -237,7 +237,7 @@ TEST(Verdict, ResponderNeverEndsARailByItself) {
   ASSERT_TRUE(r.probe_fails(r.w.b));
   r.wait(200);
   EXPECT_EQ(r.downs(), 0);
-  r.w.fabric.held.erase(r.c.endpoint.effort->data.number());
+  r.w.fabric.held.erase(r.c.endpoint.effort->qps.data.number());
   r.w.fabric.run();
   r.wait(200);
   EXPECT_EQ(r.w.a.down, 1) << "it is not";
@@ -259,7 +259,7 @@ TEST(Verdict, DeviceReportsAnError_NoInquiry) {
   TwoRails r;
   r.swallow(r.w.a, r.w.b);
   ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
-  ASSERT_TRUE(r.w.fabric.fail(r.w.a.endpoint.effort->data.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(r.w.fabric.fail(r.w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR));
   r.turn();
   r.turn();
   EXPECT_EQ(r.w.a.down, 1);

@@ -11,7 +11,7 @@ using engine::Phase;
 
 /// Holds the data queue pair of `p`, so that its work stands still while the path itself answers.
 void hold_data(World& w, Process& p) {
-  w.fabric.held.insert(p.endpoint.effort->data.number());
+  w.fabric.held.insert(p.endpoint.effort->qps.data.number());
 }
 
 TEST(Watchdog, SilentWork_IsSuspectedWithinTwentyMilliseconds) {
@@ -73,7 +73,7 @@ void fail_on_the_last_rail(World& w) {
   w.fabric.hold = true;
   ASSERT_TRUE(w.sendi(w.a, "x"));
   w.pass(15);
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->probe.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->qps.probe.number(), IBV_WC_RETRY_EXC_ERR));
 }
 
 TEST(Watchdog, ProbeFailsOnTheLastRail_Lives) {
@@ -162,7 +162,7 @@ TEST(Watchdog, NewEpochWithWorkAtOnce_IsNotSuspectForTheSilenceOfTheLastOne) {
   w.fabric.hold = true;
   ASSERT_TRUE(w.sendi(w.a, "x"));
   w.pass(8);
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->data.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR));
   w.fabric.hold = false;
   for (int i = 0; i < 40'000 && (w.a.endpoint.epoch < 2 || w.a.endpoint.phase != Phase::kUp); ++i) {
     fake_now() += 10'000;

@@ -286,7 +286,7 @@ engine::Packet packet_from(Process& from, Process& to, engine::PacketType type, 
   packet.mtu = from.port.address().mtu;
   packet.cm_qpn = from.port.cm_qp().number();
   EXPECT_TRUE(from.endpoint.begin_effort());
-  packet.sequence = ++from.endpoint.effort->packets_sent;
+  packet.sequence = ++from.endpoint.effort->packets.sent;
   change(packet);
   engine::packet_seal(&packet, to.port.key());
   return packet;

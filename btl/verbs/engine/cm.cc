@@ -43,9 +43,9 @@ Object make_room(Endpoint& endpoint) {
   errno = 0;
   if (!ring_reserve(endpoint)) return Object::kMemory;
   if (host.prepare != nullptr && !host.prepare(host.ctx)) return Object::kMemory;
-  endpoint.effort->reserved = completions_of(port);
-  endpoint.effort->send_cq = port.cqs().reserve(endpoint.effort->reserved);
-  return endpoint.effort->send_cq != nullptr ? Object::kNone : Object::kCompletionQueue;
+  endpoint.effort->qps.reserved = completions_of(port);
+  endpoint.effort->qps.send_cq = port.cqs().reserve(endpoint.effort->qps.reserved);
+  return endpoint.effort->qps.send_cq != nullptr ? Object::kNone : Object::kCompletionQueue;
 }
 
 /// True when make_room() has an answer. False: a control thread is making what it needs.
@@ -76,21 +76,21 @@ void reset_epoch(Endpoint& endpoint, uint32_t epoch) {
     watch.silent_ticks = 0;
     watch.probing_path = watch.probe_done = watch.probe_failed = false;
   }
-  endpoint.effort->attempts = 0;
+  endpoint.effort->timer.attempts = 0;
   verdict_clear(endpoint);
 }
 
 void retry_later(Endpoint& endpoint, uint64_t now) {
   set_phase(endpoint, Phase::kClosed, now);
-  ++endpoint.effort->failures;
-  handshake_pause(endpoint, endpoint.effort->failures, now);
+  ++endpoint.effort->timer.failures;
+  handshake_pause(endpoint, endpoint.effort->timer.failures, now);
 }
 
 /// Begins to make the queue pairs of an attempt; with `request` they are connected, too.
 void make_queue_pairs(Endpoint& endpoint, const Packet* request, uint64_t now) {
   const uint64_t bits = endpoint.port->env().random();
-  endpoint.effort->data_psn = bits & 0xffffff;
-  endpoint.effort->probe_psn = bits >> 24 & 0xffffff;
+  endpoint.effort->qps.data_psn = bits & 0xffffff;
+  endpoint.effort->qps.probe_psn = bits >> 24 & 0xffffff;
   const Object missing = make_room(endpoint);
   if (missing != Object::kNone) {
     resource_failed(endpoint, missing, errno);
@@ -115,9 +115,9 @@ void start(Endpoint& endpoint, uint64_t now) {
   if (!endpoint.initiator) {
     set_phase(endpoint, Phase::kSoliciting, now);
     liveness_begin(endpoint, now);
-    endpoint.effort->attempts = 0;
+    endpoint.effort->timer.attempts = 0;
     cm_send(endpoint, PacketType::kSolicit, endpoint.epoch);
-    handshake_pause(endpoint, endpoint.effort->attempts++, now);
+    handshake_pause(endpoint, endpoint.effort->timer.attempts++, now);
     return;
   }
   if (endpoint.epoch == UINT32_MAX) return retry_later(endpoint, now);  // there is no next one
@@ -147,7 +147,7 @@ void go_up(Endpoint& endpoint, uint64_t now) {
   endpoint.ever_up = true;
   endpoint.lost_reported = false;
   endpoint.asked = false;
-  endpoint.effort->failed_attempts = 0;
+  endpoint.effort->path.failures = 0;
   resource_made(endpoint);
   endpoint.announced = true;
   endpoint.effort->up_since_ns = now;
@@ -175,8 +175,8 @@ void on_solicit(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
 }
 
 void learn_probe_target(Endpoint& endpoint, const Packet& packet) {
-  endpoint.effort->probe_target_address = packet.probe_target_address;
-  endpoint.effort->probe_target_rkey = packet.probe_target_rkey;
+  endpoint.effort->probe_target.address = packet.probe_target_address;
+  endpoint.effort->probe_target.rkey = packet.probe_target_rkey;
 }
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
@@ -308,14 +308,14 @@ void cm_qps_made(Endpoint& endpoint, Object missing, int error) {
   set_phase(endpoint, endpoint.initiator ? Phase::kRequesting : Phase::kReplied, now);
   liveness_begin(endpoint, now);
   cm_send(endpoint, endpoint.initiator ? PacketType::kRequest : PacketType::kReply, endpoint.epoch);
-  handshake_pause(endpoint, endpoint.effort->attempts++, now);
+  handshake_pause(endpoint, endpoint.effort->timer.attempts++, now);
 }
 
 void cm_qps_connected(Endpoint& endpoint, Object missing, int error) {
   const uint64_t now = endpoint.port->env().now_ns();
   if (!goes_on(endpoint, missing, error, now)) return;
   const uint64_t id = work_id(WorkKind::kProbe, uint64_t{endpoint.epoch} << 1);
-  if (post_bare(endpoint, endpoint.effort->data.ib(), id) != 0) return cm_drop_attempt(endpoint, now);
+  if (post_bare(endpoint, endpoint.effort->qps.data.ib(), id) != 0) return cm_drop_attempt(endpoint, now);
   set_phase(endpoint, Phase::kProbing, now);
 }
 
@@ -328,7 +328,7 @@ void cm_probe_done(Endpoint& endpoint, int status) {
   if (endpoint.phase != Phase::kProbing) return;
   const uint64_t now = endpoint.port->env().now_ns();
   if (status != IBV_WC_SUCCESS) {
-    if (endpoint.effort->failed_attempts++ == 0) endpoint.effort->failed_since_ns = now;
+    endpoint.effort->path.note(now);
     return cm_drop_attempt(endpoint, now);
   }
   cm_send(endpoint, PacketType::kReady, endpoint.epoch);
@@ -353,7 +353,7 @@ void cm_bye(Endpoint& endpoint) {
 }
 
 void cm_ping(Endpoint& endpoint) {
-  cm_send(endpoint, PacketType::kPing, endpoint.effort->unanswered);
+  cm_send(endpoint, PacketType::kPing, endpoint.effort->liveness.unanswered);
 }
 
 void cm_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now) {
@@ -399,25 +399,25 @@ void cm_step(Endpoint& endpoint, uint64_t now) {
       return;
     case Phase::kClosed:
       if (endpoint.command != nullptr) return;
-      if (endpoint.connect_wanted && (now >= endpoint.effort->timer_ns || endpoint.skip_backoff))
+      if (endpoint.connect_wanted && (now >= endpoint.effort->timer.due_ns || endpoint.skip_backoff))
         start(endpoint, now);
       return;
     case Phase::kSoliciting:
-      if (now < endpoint.effort->timer_ns) return;
+      if (now < endpoint.effort->timer.due_ns) return;
       cm_send(endpoint, PacketType::kSolicit, endpoint.epoch);
       break;
     case Phase::kRequesting:
-      if (now < endpoint.effort->timer_ns) return;
+      if (now < endpoint.effort->timer.due_ns) return;
       cm_send(endpoint, PacketType::kRequest, endpoint.epoch);
       break;
     case Phase::kReplied:
-      if (now < endpoint.effort->timer_ns) return;
+      if (now < endpoint.effort->timer.due_ns) return;
       cm_send(endpoint, PacketType::kReply, endpoint.epoch);
       break;
     default:
       return;
   }
-  handshake_pause(endpoint, endpoint.effort->attempts++, now);
+  handshake_pause(endpoint, endpoint.effort->timer.attempts++, now);
 }
 
 }  // namespace bfo::engine

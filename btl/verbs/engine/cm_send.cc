@@ -22,11 +22,11 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   packet.source_nonce = port.nonce();
   packet.target_nonce = endpoint.peer_nonce;
   packet.epoch = epoch;
-  packet.sequence = ++endpoint.effort->packets_sent;
-  packet.data_qpn = endpoint.effort->data.exists() ? endpoint.effort->data.number() : 0;
-  packet.data_psn = endpoint.effort->data_psn;
-  packet.probe_qpn = endpoint.effort->probe.exists() ? endpoint.effort->probe.number() : 0;
-  packet.probe_psn = endpoint.effort->probe_psn;
+  packet.sequence = ++endpoint.effort->packets.sent;
+  packet.data_qpn = endpoint.effort->qps.data.exists() ? endpoint.effort->qps.data.number() : 0;
+  packet.data_psn = endpoint.effort->qps.data_psn;
+  packet.probe_qpn = endpoint.effort->qps.probe.exists() ? endpoint.effort->qps.probe.number() : 0;
+  packet.probe_psn = endpoint.effort->qps.probe_psn;
   packet.probe_target_rkey = port.probe_target_rkey();
   packet.probe_target_address = bye ? endpoint.delivered : reinterpret_cast<uint64_t>(port.probe_target());
   packet.cm_qpn = own.cm_qpn;
@@ -89,8 +89,8 @@ void cm_send_waiting(Endpoint& endpoint) {
   if (datagram &&
       still_current(endpoint.datagram_type, endpoint.phase, endpoint.datagram_epoch, endpoint.epoch))
     cm_send(endpoint, endpoint.datagram_type, endpoint.datagram_epoch);
-  if (ping && endpoint.effort->unanswered != 0)
-    cm_send(endpoint, PacketType::kPing, endpoint.effort->unanswered);
+  if (ping && endpoint.effort->liveness.unanswered != 0)
+    cm_send(endpoint, PacketType::kPing, endpoint.effort->liveness.unanswered);
 }
 
 void cm_note_heard(Endpoint& endpoint, uint64_t now) {

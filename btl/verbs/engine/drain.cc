@@ -79,10 +79,10 @@ void hand_back(Endpoint& endpoint) {
 
 void schedule_return(Endpoint& endpoint, uint64_t now) {
   constexpr uint64_t kSettled = 1'000'000'000;
-  endpoint.effort->failures =
-      now - endpoint.effort->up_since_ns > kSettled ? 0 : endpoint.effort->failures + 1;
+  endpoint.effort->timer.failures =
+      now - endpoint.effort->up_since_ns > kSettled ? 0 : endpoint.effort->timer.failures + 1;
   need_begin(endpoint, now);
-  handshake_pause(endpoint, endpoint.effort->failures, now);
+  handshake_pause(endpoint, endpoint.effort->timer.failures, now);
   endpoint.connect_wanted = endpoint.port->failover() && !endpoint.peer_left && !endpoint.device_dead;
   endpoint.skip_backoff = false;
 }
@@ -200,8 +200,8 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
 void drain_stopped(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   endpoint.marker_posted =
-      post_bare(endpoint, endpoint.effort->data.ib(), work_id(WorkKind::kMarker, endpoint.epoch)) == 0;
-  endpoint.effort->timer_ns = port.env().now_ns() + port.config().marker_bound_ns;
+      post_bare(endpoint, endpoint.effort->qps.data.ib(), work_id(WorkKind::kMarker, endpoint.epoch)) == 0;
+  endpoint.effort->timer.due_ns = port.env().now_ns() + port.config().marker_bound_ns;
   port.need_service();
 }
 
@@ -215,12 +215,12 @@ void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
   if (endpoint.command != nullptr) return;
   if (!endpoint.handed_back && endpoint.marker_done) {
     hand_back(endpoint);
-    endpoint.effort->timer_ns = now + endpoint.port->config().last_receive_bound_ns;
+    endpoint.effort->timer.due_ns = now + endpoint.port->config().last_receive_bound_ns;
   }
   const DrainView at{endpoint.handed_back,
                      endpoint.marker_posted,
                      endpoint.last_receive_done,
-                     now >= endpoint.effort->timer_ns,
+                     now >= endpoint.effort->timer.due_ns,
                      endpoint.wait_over,
                      endpoint.destroyed,
                      queue_emptied};

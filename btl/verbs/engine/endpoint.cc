@@ -28,7 +28,7 @@ bool Endpoint::begin_effort() {
   Effort* const made = make<Effort>();
   if (made == nullptr) return false;
   // Numbers that an endpoint to the same peer, removed since, cannot have reached.
-  made->packets_sent = port->env().now_ns();
+  made->packets.sent = port->env().now_ns();
   effort = made;
   return true;
 }
@@ -119,18 +119,20 @@ struct Evidence {
 Evidence evidence(const Endpoint& endpoint) {
   constexpr uint32_t kEpochs = 4;  // got as far as a REQ
   const Port& port = *endpoint.port;
-  const uint64_t tried = ms_since(endpoint, endpoint.effort->tried_since_ns);
+  const uint64_t tried = ms_since(endpoint, endpoint.effort->first.tried_since_ns);
   if (port.partition_lost()) return {"its partition key is not in the port's table", tried};
   if (port.state() != PortState::kActive) return {"its port is not active", tried};
   if (endpoint.peer_initially_down)
     return {"the peer's port was not active when that process started", tried};
-  if (endpoint.effort->liveness == Liveness::kSilent) return {"no sign of life from the peer over it", tried};
+  if (endpoint.effort->liveness.state == Liveness::kSilent)
+    return {"no sign of life from the peer over it", tried};
   const char* const no_path = "the peer answers, but the path to it does not work";
-  if (endpoint.effort->failed_attempts > 1)
-    return {no_path, ms_since(endpoint, endpoint.effort->failed_since_ns)};
+  if (endpoint.effort->path.failures > 1)
+    return {no_path, ms_since(endpoint, endpoint.effort->path.failed_since_ns)};
   if (endpoint.epoch >= kEpochs) return {no_path, tried};
   // A PING is answered whatever the process does. The last one may be on its way.
-  const uint64_t unanswered = endpoint.effort->unanswered < 2 ? 0 : endpoint.effort->unanswered - 1;
+  const uint64_t unanswered =
+      endpoint.effort->liveness.unanswered < 2 ? 0 : endpoint.effort->liveness.unanswered - 1;
   return {"the peer does not answer over it", unanswered * liveness_pause_ns(port) / 1'000'000};
 }
 
@@ -138,13 +140,13 @@ Evidence evidence(const Endpoint& endpoint) {
 
 uint32_t never_up(const Endpoint& endpoint, char* why, size_t size) {
   const bool over = endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable;
-  if (endpoint.ever_up || over || endpoint.effort->tried_since_ns == 0 ||
-      endpoint.effort->liveness == Liveness::kAnswers)
+  if (endpoint.ever_up || over || endpoint.effort->first.tried_since_ns == 0 ||
+      endpoint.effort->liveness.state == Liveness::kAnswers)
     return 0;
   uint64_t ms = 0;
   if (endpoint.effort->shortage.tries != 0) {
     resource_text(endpoint.effort->shortage, why, size);
-    ms = ms_since(endpoint, endpoint.effort->tried_since_ns);
+    ms = ms_since(endpoint, endpoint.effort->first.tried_since_ns);
   } else {
     const Evidence against = evidence(endpoint);
     snprintf(why, size, "%s", against.why);
@@ -159,7 +161,7 @@ void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info) {
   info->name.epoch = endpoint.epoch;
   info->state = rail_state(endpoint);
   info->port = endpoint.port->number();
-  info->answers = endpoint.effort->liveness == Liveness::kAnswers;
+  info->answers = endpoint.effort->liveness.state == Liveness::kAnswers;
   snprintf(info->device, sizeof info->device, "%s", endpoint.port->device().name());
   snprintf(info->peer_port, sizeof info->peer_port, "lid %u ud qpn 0x%x", endpoint.peer.lid,
            endpoint.peer.cm_qpn);

@@ -11,7 +11,9 @@
 #include "btl/verbs/engine/cause.h"
 #include "btl/verbs/engine/frag.h"
 #include "btl/verbs/engine/handshakes.h"
+#include "btl/verbs/engine/liveness.h"
 #include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/patience.h"
 #include "btl/verbs/engine/heartbeat.h"
 #include "btl/verbs/engine/qp.h"
 #include "btl/verbs/engine/resource.h"
@@ -25,13 +27,6 @@ namespace bfo::engine {
 class Port;
 struct Address;
 struct QpCommand;
-
-/// What is known of the process behind a handshake that gets no answer. See liveness.h.
-enum class Liveness : uint8_t {
-  kUnknown,
-  kAnswers,  // its event thread answers: it lives, and is busy outside MPI
-  kSilent,   // nothing came back for Config::peer_timeout_ns: the process or the path is dead
-};
 
 /// Name of `phase` for texts and tests. Static string.
 const char* phase_name(Phase phase);
@@ -111,6 +106,12 @@ struct Connection {
   Finding finding;  // what the device said about a cause that is open
 };
 
+/// What zero-byte writes address: memory of a peer's port.
+struct ProbeTarget {
+  uint64_t address = 0;
+  uint32_t rkey = 0;
+};
+
 /// Evidence that an epoch must end; the first one counts.
 struct CloseOrder {
   bool asked = false;
@@ -123,50 +124,20 @@ struct CloseOrder {
 /// What an endpoint needs from the first time somebody wants it, or its peer speaks. Most peers of a large
 /// job are known and nothing more: they share kNoEffort, which is only read.
 struct Effort {
-  uint64_t packets_sent = 0;   // the last sequence number
-  ReplayWindow packets_taken;  // of the peer's connection manager ..
-  ReplayWindow pongs_taken;    // .. and of its heartbeat
-  // connection
-  Qp data;
-  Qp probe;
-  ibv_cq* send_cq = nullptr;
-  uint32_t reserved = 0;  // completion queue entries
-  uint32_t data_psn = 0;
-  uint32_t probe_psn = 0;
-  uint64_t probe_target_address = 0;  // the peer's, target of zero-byte writes
-  uint32_t probe_target_rkey = 0;
-
-  // timers (CLOCK_MONOTONIC, ns)
-  uint64_t wanted_since_ns = 0;
-  uint64_t wanted_present_ns = 0;  // the same by Port::present_ns()
-  uint64_t unanswered_ns = 0;      // what that does not count of the peer's silence since then
-  bool waited_long = false;        // it has outlasted the bound, and the other rails are being tried
-  uint64_t tried_since_ns = 0;     // the first connection
-  uint64_t timer_ns = 0;           // retransmission, reconnection or drain bound
-  uint32_t attempts = 0;           // of the current retransmission
-  uint32_t failures = 0;           // epochs that ended soon: reconnection back-off
+  PacketNumbers packets;     // trust.h
+  QueuePairs qps;            // qp.h
+  ProbeTarget probe_target;  // the peer's
+  FirstConnection first;     // patience.h
+  Timer timer;               // handshakes.h
   uint64_t up_since_ns = 0;
-
-  // how much it is needed while it is not up (handshakes.h)
-  Need seen_need = Need::kNone;     // by the last look
-  Need peer_need = Need::kNone;     // what the peer said ..
-  bool slow = false;                // the timer has the long pause of a rail that nobody needs
-  uint64_t peer_need_until_ns = 0;  // .. which counts until then
-  uint64_t moved_elsewhere = 0;     // at the last look
-  uint64_t talked_ns = 0;           // when something last moved over another rail; 0: not since it was lost
-  uint64_t next_look_ns = 0;
-
-  // signs of life (liveness.h)
-  Liveness liveness = Liveness::kUnknown;
-  uint32_t unanswered = 0;       // PINGs sent since the last PONG
-  uint64_t ping_ns = 0;          // when the next one is due
-  uint32_t failed_attempts = 0;  // handshakes in a row that the peer answered and whose path then failed
-  uint64_t failed_since_ns = 0;  // the first of them
-  Shortage shortage;             // what is missing at either end
-
+  NeedState need;          // handshakes.h
+  LivenessState liveness;  // liveness.h
+  PathFailures path;       // patience.h
+  Shortage shortage;       // resource.h
   CloseOrder close;
   uint64_t phase_since_ns = 0;
 };
+static_assert(sizeof(Effort) <= 328, "known peers of a large job have one each when they are spoken to");
 
 /// Of endpoints without one of their own. What it says is missing is what has kept them from having one.
 extern const Effort kNoEffort;

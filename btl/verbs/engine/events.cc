@@ -29,7 +29,7 @@ void Port::on_event(const EventNote& note) {
       Endpoint* endpoint = qps_.find(note.qpn);
       if (endpoint == nullptr) return;
       if (reaction == EventReaction::kLastReceive) {
-        if (endpoint->effort->data.number() == note.qpn) endpoint->last_receive_done = true;
+        if (endpoint->effort->qps.data.number() == note.qpn) endpoint->last_receive_done = true;
         return need_service();
       }
       const Guard guard(lock_);
@@ -61,17 +61,14 @@ void Port::port_up() {
     const bool joins = first_time && !endpoint->connect_wanted && !endpoint->peer_left &&
                        host_.other_rail_up(host_.ctx, *endpoint) && endpoint->begin_effort();
     if (!endpoint->has_effort()) continue;
-    endpoint->effort->failures = 0;
+    endpoint->effort->timer.failures = 0;
     endpoint->skip_backoff = true;
-    endpoint->effort->attempts = 0;
-    endpoint->effort->next_look_ns = 0;
+    endpoint->effort->timer.attempts = 0;
+    endpoint->effort->need.next_look_ns = 0;
     // Its peers that have another rail to us wait to be spoken to.
     if (joins) {
       endpoint->connect_wanted = true;
-      endpoint->effort->wanted_since_ns = up_since_ns_;
-      endpoint->effort->wanted_present_ns = present_ns();
-      endpoint->effort->unanswered_ns = 0;
-      endpoint->effort->waited_long = false;
+      endpoint->effort->first.begin(up_since_ns_, present_ns());
     }
   }
   need_service();

@@ -32,7 +32,7 @@ bool under_way(const Endpoint& endpoint, uint64_t now) {
 bool may_begin(const Endpoint& endpoint, uint64_t now) {
   if (!endpoint.connect_wanted || endpoint.peer_left || endpoint.command != nullptr) return false;
   if (endpoint.phase == Phase::kIdle) return true;
-  return endpoint.phase == Phase::kClosed && (endpoint.skip_backoff || now >= endpoint.effort->timer_ns);
+  return endpoint.phase == Phase::kClosed && (endpoint.skip_backoff || now >= endpoint.effort->timer.due_ns);
 }
 
 /// A number that changes when a message to or from the peer moves over another rail.
@@ -56,43 +56,44 @@ Need need_seen(Endpoint& endpoint, uint64_t now) {
   if (!host.other_rail_up(host.ctx, endpoint)) return Need::kWaits;
   if (host.rails == nullptr) return Need::kTalks;  // nobody can tell
   const uint64_t moved = moved_elsewhere(endpoint);
-  if (moved != endpoint.effort->moved_elsewhere) endpoint.effort->talked_ns = now;
-  endpoint.effort->moved_elsewhere = moved;
-  const bool talks = endpoint.effort->talked_ns != 0 && time_since(endpoint.effort->talked_ns, now) < kTalkNs;
+  if (moved != endpoint.effort->need.moved_elsewhere) endpoint.effort->need.talked_ns = now;
+  endpoint.effort->need.moved_elsewhere = moved;
+  const bool talks =
+      endpoint.effort->need.talked_ns != 0 && time_since(endpoint.effort->need.talked_ns, now) < kTalkNs;
   return talks ? Need::kTalks : Need::kNone;
 }
 
 }  // namespace
 
 void need_look(Endpoint& endpoint, uint64_t now) {
-  if (now < endpoint.effort->next_look_ns) return;
+  if (now < endpoint.effort->need.next_look_ns) return;
   const bool active = endpoint.port->state() == PortState::kActive;
-  endpoint.effort->next_look_ns = now + (active ? kLookNs : kDownLookNs);
-  endpoint.effort->seen_need = need_seen(endpoint, now);
-  if (now >= endpoint.effort->peer_need_until_ns) endpoint.effort->peer_need = Need::kNone;
+  endpoint.effort->need.next_look_ns = now + (active ? kLookNs : kDownLookNs);
+  endpoint.effort->need.seen = need_seen(endpoint, now);
+  if (now >= endpoint.effort->need.peer_until_ns) endpoint.effort->need.peer = Need::kNone;
 }
 
 void need_begin(Endpoint& endpoint, uint64_t now) {
   const Host& host = endpoint.port->host();
-  if (host.rails != nullptr) endpoint.effort->moved_elsewhere = moved_elsewhere(endpoint);
-  endpoint.effort->talked_ns = 0;
-  endpoint.effort->peer_need = Need::kNone;
-  endpoint.effort->next_look_ns = 0;
+  if (host.rails != nullptr) endpoint.effort->need.moved_elsewhere = moved_elsewhere(endpoint);
+  endpoint.effort->need.talked_ns = 0;
+  endpoint.effort->need.peer = Need::kNone;
+  endpoint.effort->need.next_look_ns = 0;
   need_look(endpoint, now);
 }
 
 void need_heard(Endpoint& endpoint, uint8_t said, uint64_t now) {
-  endpoint.effort->peer_need = static_cast<Need>(std::min(said, static_cast<uint8_t>(Need::kWaits)));
-  endpoint.effort->peer_need_until_ns = now + kTalkNs;
+  endpoint.effort->need.peer = static_cast<Need>(std::min(said, static_cast<uint8_t>(Need::kWaits)));
+  endpoint.effort->need.peer_until_ns = now + kTalkNs;
   need_look(endpoint, now);
 }
 
 Need own_need(const Endpoint& endpoint) {
-  return endpoint.asked || !endpoint.queued.empty() ? Need::kWaits : endpoint.effort->seen_need;
+  return endpoint.asked || !endpoint.queued.empty() ? Need::kWaits : endpoint.effort->need.seen;
 }
 
 Need need_of(const Endpoint& endpoint) {
-  return std::max(own_need(endpoint), endpoint.effort->peer_need);
+  return std::max(own_need(endpoint), endpoint.effort->need.peer);
 }
 
 void handshakes_count(Port& port, uint64_t now) {
@@ -158,15 +159,15 @@ void handshake_pause(Endpoint& endpoint, uint32_t attempts, uint64_t now) {
   const Config& config = endpoint.port->config();
   const uint64_t most = config.retry_max_ns * (need_of(endpoint) == Need::kNone ? kIdlePauses : 1);
   const uint64_t base = std::min(most, config.retry_min_ns << std::min(attempts, 16u));
-  endpoint.effort->slow = base > config.retry_max_ns;
-  endpoint.effort->timer_ns = now + base / 2 + endpoint.port->env().random() % (base + 1);
+  endpoint.effort->need.slow = base > config.retry_max_ns;
+  endpoint.effort->timer.due_ns = now + base / 2 + endpoint.port->env().random() % (base + 1);
 }
 
 void handshake_wake(Endpoint& endpoint, uint64_t now) {
-  if (!endpoint.effort->slow || need_of(endpoint) == Need::kNone) return;
-  endpoint.effort->slow = false;
-  endpoint.effort->attempts = 0;
-  endpoint.effort->timer_ns = now;
+  if (!endpoint.effort->need.slow || need_of(endpoint) == Need::kNone) return;
+  endpoint.effort->need.slow = false;
+  endpoint.effort->timer.attempts = 0;
+  endpoint.effort->timer.due_ns = now;
   liveness_ask_soon(endpoint, now);
 }
 

@@ -27,6 +27,25 @@ enum class Need : uint8_t {
   kWaits = 2,  // messages wait for this one
 };
 
+/// How much a rail that is not up is needed, as far as an endpoint knows.
+struct NeedState {
+  Need seen = Need::kNone;       // by the last look
+  Need peer = Need::kNone;       // what the peer said ..
+  bool slow = false;             // the timer has the long pause of a rail that nobody needs
+  uint64_t peer_until_ns = 0;    // .. which counts until then
+  uint64_t moved_elsewhere = 0;  // at the last look
+  uint64_t talked_ns = 0;        // when something last moved over another rail; 0: not since it was lost
+  uint64_t next_look_ns = 0;
+};
+
+/// When an endpoint does something next without being asked: retransmission, reconnection, or the bound of a
+/// step of its drain.
+struct Timer {
+  uint64_t due_ns = 0;
+  uint32_t attempts = 0;  // of the current retransmission
+  uint32_t failures = 0;  // epochs that ended soon: reconnection back-off
+};
+
 /// So many handshakes that this process began are under way on a port at most, and it makes queue pairs for
 /// as many that peers began.
 inline constexpr uint32_t kHandshakes = 16;

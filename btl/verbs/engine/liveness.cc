@@ -32,9 +32,9 @@ uint64_t ping_pause_ns(const Endpoint& endpoint) {
 }
 
 void set_liveness(Endpoint& endpoint, Liveness liveness) {
-  const bool reported = endpoint.effort->liveness == Liveness::kAnswers;
+  const bool reported = endpoint.effort->liveness.state == Liveness::kAnswers;
   const bool answers = liveness == Liveness::kAnswers;
-  endpoint.effort->liveness = liveness;
+  endpoint.effort->liveness.state = liveness;
   if (reported == answers) return;
   const Host& host = endpoint.port->host();
   host.peer_answers(host.ctx, endpoint, answers);
@@ -42,33 +42,34 @@ void set_liveness(Endpoint& endpoint, Liveness liveness) {
 
 }  // namespace
 
+uint64_t liveness_pause_ns(const Port& port) {
+  return port.config().peer_timeout_ns / kPings;
+}
+
 void liveness_begin(Endpoint& endpoint, uint64_t now) {
-  const uint64_t step = liveness_pause_ns(*endpoint.port);
-  endpoint.effort->unanswered = 0;
-  endpoint.effort->ping_ns = now + std::min(step, kFirstPingNs);
+  endpoint.effort->liveness.begin(now + std::min(liveness_pause_ns(*endpoint.port), kFirstPingNs));
 }
 
 void liveness_step(Endpoint& endpoint, uint64_t now) {
-  if (!waits_for_peer(endpoint) || !can_ask(endpoint) || now < endpoint.effort->ping_ns) return;
-  if (endpoint.effort->unanswered >= kPings) {
+  if (!waits_for_peer(endpoint) || !can_ask(endpoint) || now < endpoint.effort->liveness.ping_ns) return;
+  if (endpoint.effort->liveness.unanswered >= kPings) {
     set_liveness(endpoint, Liveness::kSilent);
   } else {
-    ++endpoint.effort->unanswered;
+    ++endpoint.effort->liveness.unanswered;
   }
   // Asked for ever: a peer that was stopped, or a path that was broken, may come back.
   cm_ping(endpoint);
-  endpoint.effort->ping_ns = now + ping_pause_ns(endpoint);
+  endpoint.effort->liveness.ping_ns = now + ping_pause_ns(endpoint);
 }
 
 void liveness_ask_soon(Endpoint& endpoint, uint64_t now) {
-  endpoint.effort->ping_ns =
-      std::min(endpoint.effort->ping_ns, now + std::min(liveness_pause_ns(*endpoint.port), kFirstPingNs));
+  endpoint.effort->liveness.ping_ns = std::min(
+      endpoint.effort->liveness.ping_ns, now + std::min(liveness_pause_ns(*endpoint.port), kFirstPingNs));
 }
 
 void liveness_answered(Endpoint& endpoint, uint64_t now) {
   if (!waits_for_peer(endpoint)) return;
-  endpoint.effort->unanswered = 0;
-  endpoint.effort->ping_ns = now + endpoint.port->config().peer_timeout_ns / 2;
+  endpoint.effort->liveness.begin(now + endpoint.port->config().peer_timeout_ns / 2);
   set_liveness(endpoint, Liveness::kAnswers);
 }
 
@@ -80,14 +81,13 @@ void liveness_heard(Endpoint& endpoint, uint64_t now) {
 
 void liveness_refused(Endpoint& endpoint, uint64_t now) {
   if (!waits_for_peer(endpoint)) return;
-  endpoint.effort->unanswered = 0;
-  endpoint.effort->ping_ns = now + endpoint.port->config().peer_timeout_ns / 2;
+  endpoint.effort->liveness.begin(now + endpoint.port->config().peer_timeout_ns / 2);
   set_liveness(endpoint, Liveness::kUnknown);
 }
 
 void liveness_unknown(Endpoint& endpoint) {
   if (!endpoint.has_effort()) return;
-  endpoint.effort->unanswered = 0;
+  endpoint.effort->liveness.unanswered = 0;
   set_liveness(endpoint, Liveness::kUnknown);
 }
 

@@ -23,7 +23,7 @@ void count_silence(Endpoint& endpoint) {
                      endpoint.phase == Phase::kReplied;
   const Port& port = *endpoint.port;
   if (asked && endpoint.effort->phase_since_ns <= port.looked_before_ns())
-    endpoint.effort->unanswered_ns += port.away_ns();
+    endpoint.effort->first.unanswered_ns += port.away_ns();
 }
 
 /// True when what waits for a first connection has waited for longer than is usual. Time in which this
@@ -33,9 +33,10 @@ void count_silence(Endpoint& endpoint) {
 bool waits_too_long(const Endpoint& endpoint, uint64_t now) {
   const Port& port = *endpoint.port;
   const uint64_t bound = port.config().connect_timeout_ns;
-  return time_since(endpoint.effort->wanted_present_ns, port.present_ns()) + endpoint.effort->unanswered_ns >
+  return time_since(endpoint.effort->first.wanted_present_ns, port.present_ns()) +
+                 endpoint.effort->first.unanswered_ns >
              bound ||
-         time_since(endpoint.effort->wanted_since_ns, now) > kMostPatience * bound;
+         time_since(endpoint.effort->first.wanted_since_ns, now) > kMostPatience * bound;
 }
 
 /// Gives up a rail that has never been up; true. A peer that got our REPLY may use the epoch already, and
@@ -59,9 +60,9 @@ bool give_up(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t 
 bool path_dead(const Endpoint& endpoint, uint64_t now) {
   constexpr uint32_t kEnough = 4;
   const uint64_t bound = endpoint.port->config().peer_timeout_ns;
-  if (endpoint.effort->liveness == Liveness::kSilent) return true;
-  return bound != 0 && endpoint.phase == Phase::kClosed && endpoint.effort->failed_attempts >= kEnough &&
-         now - endpoint.effort->failed_since_ns > bound;
+  if (endpoint.effort->liveness.state == Liveness::kSilent) return true;
+  return bound != 0 && endpoint.phase == Phase::kClosed && endpoint.effort->path.failures >= kEnough &&
+         now - endpoint.effort->path.failed_since_ns > bound;
 }
 
 /// Something is missing for longer than a rail is waited for: says so once, and gives the rail up if it has
@@ -85,10 +86,7 @@ bool give_up_missing(Endpoint& endpoint, uint64_t now) {
 }  // namespace
 
 void waits_from(Endpoint& endpoint, uint64_t now) {
-  endpoint.effort->wanted_since_ns = now;
-  endpoint.effort->wanted_present_ns = endpoint.port->present_ns();
-  endpoint.effort->unanswered_ns = 0;
-  endpoint.effort->waited_long = false;
+  endpoint.effort->first.begin(now, endpoint.port->present_ns());
 }
 
 void give_up_effort(Endpoint& endpoint, uint64_t now) {
@@ -116,7 +114,7 @@ bool first_connection_ends(Endpoint& endpoint, uint64_t now) {
   if (path_dead(endpoint, now)) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ETIMEDOUT, now);
   count_silence(endpoint);
   const bool too_long = waits_too_long(endpoint, now);
-  if (too_long || endpoint.effort->waited_long) {
+  if (too_long || endpoint.effort->first.waited_long) {
     // An unanswered handshake alone proves nothing: the peer may be computing outside MPI (H15). What waits
     // moves only where another rail works; otherwise the other rails are tried too, and this one goes on.
     const Host& host = port.host();
@@ -127,7 +125,7 @@ bool first_connection_ends(Endpoint& endpoint, uint64_t now) {
     }
     if (too_long) {
       waits_from(endpoint, now);
-      endpoint.effort->waited_long = true;
+      endpoint.effort->first.waited_long = true;
       host.connect_other_rails(host.ctx, endpoint);
     }
   }

@@ -105,10 +105,10 @@ QpCommand& prepare(Endpoint& endpoint, QpCommand& spare) {
   command.on_heap = made != nullptr;
   command.port = endpoint.port;
   command.endpoint = &endpoint;
-  command.data = endpoint.effort->data;
-  command.probe = endpoint.effort->probe;
-  command.send_cq = endpoint.effort->send_cq;
-  command.reserved = endpoint.effort->reserved;
+  command.data = endpoint.effort->qps.data;
+  command.probe = endpoint.effort->qps.probe;
+  command.send_cq = endpoint.effort->qps.send_cq;
+  command.reserved = endpoint.effort->qps.reserved;
   endpoint.command = &command;
   return command;
 }
@@ -132,13 +132,13 @@ void end_prepare(QpCommand& command) {
   Object missing = command.missing;
   int error = command.error;
   endpoint.command = nullptr;
-  endpoint.effort->data = command.data;
-  endpoint.effort->probe = command.probe;
+  endpoint.effort->qps.data = command.data;
+  endpoint.effort->qps.probe = command.probe;
   if (command.on_heap) unmake(&command);
   if (connect) return cm_qps_connected(endpoint, missing, error);
   Table<Endpoint>& qps = endpoint.port->qps();
-  if (missing == Object::kNone && !(qps.insert(endpoint.effort->data.number(), &endpoint) &&
-                                    qps.insert(endpoint.effort->probe.number(), &endpoint))) {
+  if (missing == Object::kNone && !(qps.insert(endpoint.effort->qps.data.number(), &endpoint) &&
+                                    qps.insert(endpoint.effort->qps.probe.number(), &endpoint))) {
     missing = Object::kBuffers;
     error = ENOMEM;
   }
@@ -159,9 +159,9 @@ void command_done(Command& base) {
       if (command.on_heap) unmake(&command);
       return drain_stopped(*endpoint);
     }
-    unlist(*endpoint, endpoint->effort->data);
-    unlist(*endpoint, endpoint->effort->probe);
-    endpoint->effort->data = endpoint->effort->probe = Qp{};
+    unlist(*endpoint, endpoint->effort->qps.data);
+    unlist(*endpoint, endpoint->effort->qps.probe);
+    endpoint->effort->qps.data = endpoint->effort->qps.probe = Qp{};
     drain_destroyed(*endpoint, command.clean);
     command.endpoint = nullptr;
   }
@@ -181,8 +181,8 @@ QpPlan make_plan(const Endpoint& endpoint) {
   plan.probe.inline_bytes = 0;
   plan.probe.timeout = port.config().probe_timeout;
   plan.probe.retry_count = port.config().probe_retry;
-  plan.data_psn = endpoint.effort->data_psn;
-  plan.probe_psn = endpoint.effort->probe_psn;
+  plan.data_psn = endpoint.effort->qps.data_psn;
+  plan.probe_psn = endpoint.effort->qps.probe_psn;
   plan.own = port.address();
   return plan;
 }
@@ -225,35 +225,36 @@ void qp_stop(Endpoint& endpoint) {
 void qp_fence(Endpoint& endpoint) {
   QpCommand spare;
   QpCommand& command = prepare(endpoint, spare);
-  endpoint.effort->send_cq = nullptr;
+  endpoint.effort->qps.send_cq = nullptr;
   submit(command, QpCommand::Verb::kFence);
 }
 
 void qp_destroy(Endpoint& endpoint) {
-  unlist(endpoint, endpoint.effort->data);
-  unlist(endpoint, endpoint.effort->probe);
+  unlist(endpoint, endpoint.effort->qps.data);
+  unlist(endpoint, endpoint.effort->qps.probe);
   if (endpoint.command != nullptr) {
     endpoint.command->unwanted = true;
-    endpoint.effort->send_cq = nullptr;
-    endpoint.effort->data = endpoint.effort->probe = Qp{};
+    endpoint.effort->qps.send_cq = nullptr;
+    endpoint.effort->qps.data = endpoint.effort->qps.probe = Qp{};
     return;
   }
   QpCommand spare;
   QpCommand& command = prepare(endpoint, spare);
-  endpoint.effort->send_cq = nullptr;
-  endpoint.effort->data = endpoint.effort->probe = Qp{};
+  endpoint.effort->qps.send_cq = nullptr;
+  endpoint.effort->qps.data = endpoint.effort->qps.probe = Qp{};
   submit(command, QpCommand::Verb::kDestroy);
 }
 
 void qp_forget(Endpoint& endpoint) {
   if (!endpoint.has_effort()) return;
-  unlist(endpoint, endpoint.effort->data);
-  unlist(endpoint, endpoint.effort->probe);
-  if (endpoint.command == nullptr && (endpoint.effort->data.exists() || endpoint.effort->probe.exists()))
+  unlist(endpoint, endpoint.effort->qps.data);
+  unlist(endpoint, endpoint.effort->qps.probe);
+  if (endpoint.command == nullptr &&
+      (endpoint.effort->qps.data.exists() || endpoint.effort->qps.probe.exists()))
     qp_destroy(endpoint);
   if (endpoint.command != nullptr) endpoint.command->endpoint = nullptr;
   endpoint.command = nullptr;
-  endpoint.effort->data = endpoint.effort->probe = Qp{};
+  endpoint.effort->qps.data = endpoint.effort->qps.probe = Qp{};
 }
 
 }  // namespace bfo::engine

@@ -46,8 +46,8 @@ int post_bare(const Endpoint& endpoint, ibv_qp* qp, uint64_t wr_id) {
   wr.wr_id = wr_id;
   wr.opcode = IBV_WR_RDMA_WRITE;
   wr.send_flags = IBV_SEND_SIGNALED;
-  wr.wr.rdma.remote_addr = endpoint.effort->probe_target_address;
-  wr.wr.rdma.rkey = endpoint.effort->probe_target_rkey;
+  wr.wr.rdma.remote_addr = endpoint.effort->probe_target.address;
+  wr.wr.rdma.rkey = endpoint.effort->probe_target.rkey;
   ibv_send_wr* bad = nullptr;
   return ibv_post_send(qp, &wr, &bad);
 }

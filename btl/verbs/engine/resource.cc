@@ -132,7 +132,7 @@ bool resource_stops(const Endpoint& endpoint) {
   if (shortage.there) return true;
   if (shortage.object == Object::kAddressHandle) return !cm_can_send(endpoint);
   // A control thread that is making the queue pairs has not said yet whether it can.
-  return endpoint.phase != Phase::kMaking && !endpoint.effort->data.exists();
+  return endpoint.phase != Phase::kMaking && !endpoint.effort->qps.data.exists();
 }
 
 void resource_text(const Shortage& shortage, char* text, size_t size) {

@@ -91,8 +91,8 @@ void ring_mark(Endpoint& endpoint) {
     return;  // not even a control slot is free: then a signaled one is near anyway
   Frag marker;
   marker.kind = Kind::kControl;
-  marker.remote_address = endpoint.effort->probe_target_address;
-  marker.rkey = endpoint.effort->probe_target_rkey;
+  marker.remote_address = endpoint.effort->probe_target.address;
+  marker.rkey = endpoint.effort->probe_target.rkey;
   marker.data = const_cast<char*>(endpoint.port->probe_target());
   marker.lkey = 0;
   if (ring_post_rdma(endpoint, &marker) == 0) ++endpoint.port->accounting().accepted[BFO_KIND_CONTROL];
@@ -154,14 +154,14 @@ bool ring_open(Endpoint& endpoint) {
   RingStore& store = endpoint.connection->stores[endpoint.store];
   ring_forget(endpoint);
   SendRing& ring = endpoint.ring;
-  ring.qp = endpoint.effort->data.ib();
+  ring.qp = endpoint.effort->qps.data.ib();
   ring.slots = store.slots.data();
   ring.memory = store.memory;
   ring.lkey = store.lkey;
   ring.mask = config.send_depth - 1;
   ring.limit = config.send_depth - 2;
   ring.slot_bytes = config.slot_bytes;
-  ring.max_inline = endpoint.effort->data.max_inline();
+  ring.max_inline = endpoint.effort->qps.data.max_inline();
   BFO_DCHECK((config.send_depth & ring.mask) == 0);
   return true;
 }

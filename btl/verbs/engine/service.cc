@@ -79,7 +79,7 @@ void Port::service_unconnected(Endpoint& endpoint, uint64_t now) {
     }
     if (!endpoint.has_effort()) return give_up_effort(endpoint, now);
   }
-  if (endpoint.effort->tried_since_ns == 0) endpoint.effort->tried_since_ns = now;
+  if (endpoint.effort->first.tried_since_ns == 0) endpoint.effort->first.tried_since_ns = now;
   if (cm_awaits_peer(endpoint, now)) {
     awaiting_peer_ = true;
     return;

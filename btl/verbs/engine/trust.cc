@@ -71,7 +71,7 @@ Drop admit(Port& port, const char* data, size_t length, Packet* packet, Endpoint
   if (!sender->begin_effort()) return Drop::kMemory;
   // The heartbeat of the peer counts for itself.
   ReplayWindow& window =
-      type == PacketType::kPong ? sender->effort->pongs_taken : sender->effort->packets_taken;
+      type == PacketType::kPong ? sender->effort->packets.pongs_taken : sender->effort->packets.taken;
   if (!window.take(packet->sequence)) return Drop::kReplayed;
   *endpoint = sender;
   return Drop::kNone;

@@ -53,6 +53,13 @@ class ReplayWindow {
   uint64_t taken_ = 0;  // bit i: newest_ - i
 };
 
+/// The sequence numbers of an endpoint's packets, its own and its peer's.
+struct PacketNumbers {
+  uint64_t sent = 0;         // the last one
+  ReplayWindow taken;        // of the peer's connection manager ..
+  ReplayWindow pongs_taken;  // .. and of its heartbeat
+};
+
 /// Judges `length` bytes at `data` as a packet to the queue pair of the connection manager of `port`: fills
 /// in `packet` and `endpoint`, the sender's.
 Drop admit(Port& port, const char* data, size_t length, Packet* packet, Endpoint** endpoint);

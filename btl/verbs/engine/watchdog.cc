@@ -190,7 +190,8 @@ void Port::suspect_more(Endpoint& endpoint, uint64_t now) {
 bool Port::send_path_probe(Endpoint& endpoint) {
   Watch& watch = watch_of(endpoint);
   if (watch.probing_path || watch.probe_failed) return false;
-  watch.probing_path = post_bare(endpoint, endpoint.effort->probe.ib(), path_probe_id(endpoint.epoch)) == 0;
+  watch.probing_path =
+      post_bare(endpoint, endpoint.effort->qps.probe.ib(), path_probe_id(endpoint.epoch)) == 0;
   return watch.probing_path;
 }
 

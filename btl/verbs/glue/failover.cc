@@ -123,7 +123,7 @@ const char* liveness_text(engine::Liveness liveness) {
 void on_peer_answers(void* ctx, engine::Endpoint& endpoint, bool answers) {
   Module& module = module_from(ctx);
   if (mca_btl_verbs_component.params.verbose >= 1)
-    trace(module, endpoint, liveness_text(endpoint.effort->liveness),
+    trace(module, endpoint, liveness_text(endpoint.effort->liveness.state),
           engine::make_event(endpoint, BFO_CAUSE_NONE, 0, 0, 0));
   if (void* const rail = listener(module, endpoint))
     module.sink.peer_answers(module.sink_ctx, rail, answers ? 1 : 0);
