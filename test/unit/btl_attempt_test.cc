@@ -306,8 +306,8 @@ TEST(Cm, OlderCountThatComesLate_DoesNotReplaceANewerOne) {
   ++newer.epoch;
   engine::note_peer_closed(w.b.endpoint, newer, 5);
   engine::note_peer_closed(w.b.endpoint, info.name, 3);
-  EXPECT_EQ(w.b.endpoint.gap_name.epoch, newer.epoch);
-  EXPECT_EQ(w.b.endpoint.gap_delivered, 5u);
+  EXPECT_EQ(w.b.endpoint.notices.gap_name.epoch, newer.epoch);
+  EXPECT_EQ(w.b.endpoint.notices.gap_delivered, 5u);
 }
 
 }  // namespace

@@ -66,8 +66,7 @@ void reset_epoch(Endpoint& endpoint, uint32_t epoch) {
   endpoint.announced = false;
   endpoint.delivered = 0;
   endpoint.effort->close = CloseOrder{};
-  endpoint.marker_posted = endpoint.marker_done = endpoint.last_receive_done = endpoint.wait_over = false;
-  endpoint.handed_back = false;
+  endpoint.drain = Drain{};
   // An epoch that ends before it is up must not be taken for the last one: its count would look like a gap.
   ring_forget(endpoint);
   if (endpoint.connection != nullptr) {

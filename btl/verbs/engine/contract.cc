@@ -33,9 +33,9 @@ void rail_fence(Endpoint& rail, uint32_t epoch) {
   const ClosedEpoch* const last = last_closed(rail);
   const bool closed = last != nullptr && last->name.epoch >= epoch;
   if (closed) {
-    rail.repeat_closed = true;
+    rail.notices.repeat_closed = true;
   } else {
-    rail.fence_asked = std::max(rail.fence_asked, epoch);
+    rail.notices.fence_asked = std::max(rail.notices.fence_asked, epoch);
     if (rail.epoch <= epoch)
       close_order_locked(rail, epoch, BFO_CAUSE_FENCE, 0, 0, rail.port->env().now_ns());
   }

@@ -23,8 +23,8 @@ namespace {
 /// Nothing but flushes was known when the rail went down. What was behind them on the queue has been seen
 /// since, and the device has been asked.
 void settle_cause(Endpoint& endpoint) {
-  if (!endpoint.cause_open) return;
-  endpoint.cause_open = false;
+  if (!endpoint.drain.cause_open) return;
+  endpoint.drain.cause_open = false;
   bfo_rail_event_t& event = endpoint.connection->down_event;
   if (only_flushed(event.cause, event.code))
     flush_text(endpoint.connection->finding, event.text, sizeof event.text);
@@ -55,7 +55,7 @@ void hand_back(Endpoint& endpoint) {
   const Host& host = port.host();
   settle_cause(endpoint);
   SendRing& ring = endpoint.ring;
-  endpoint.handed_back = true;
+  endpoint.drain.handed_back = true;
   for (;;) {
     SendSlot slot;
     const char* payload;
@@ -107,7 +107,7 @@ void finish(Endpoint& endpoint, uint64_t now) {
     host.rail_down(host.ctx, endpoint, endpoint.connection->down_event);
   }
   report_left(endpoint, now);
-  if (!endpoint.handed_back) hand_back(endpoint);
+  if (!endpoint.drain.handed_back) hand_back(endpoint);
   ClosedEpoch& closed = endpoint.connection->last_closed;
   bfo_rail_event_t event = endpoint.connection->down_event;
   {
@@ -122,7 +122,7 @@ void finish(Endpoint& endpoint, uint64_t now) {
     event.info.state = rail_state(endpoint);
     closed.name = event.info.name;
     closed.event = event;
-    closed.result = endpoint.fenced ? BFO_FENCED : BFO_UNFENCEABLE;
+    closed.result = endpoint.drain.fence == Drain::Fence::kFenced ? BFO_FENCED : BFO_UNFENCEABLE;
     closed.delivered = endpoint.delivered;
     closed.reported = endpoint.announced;
     closed.ring = endpoint.ring;
@@ -182,13 +182,10 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
     endpoint.effort->phase_since_ns = now;
   }
   liveness_unknown(endpoint);
-  // The last-receive event may be here already.
-  endpoint.marker_posted = endpoint.marker_done = endpoint.wait_over = endpoint.handed_back = false;
-  endpoint.destroyed = endpoint.fenced = false;
   // Both halves of what can carry data stop now; the rest of the queue comes back in microseconds instead of
   // one timeout after another.
   const CloseOrder& order = endpoint.effort->close;
-  endpoint.cause_open = only_flushed(order.cause, order.code);
+  endpoint.drain.begin(only_flushed(order.cause, order.code));
   endpoint.connection->finding = Finding{};
   qp_stop(endpoint);
   endpoint.connection->down_event = make_event(endpoint, order.cause, order.code, order.vendor_err, now);
@@ -199,36 +196,28 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
 
 void drain_stopped(Endpoint& endpoint) {
   Port& port = *endpoint.port;
-  endpoint.marker_posted =
-      post_bare(endpoint, endpoint.effort->qps.data.ib(), work_id(WorkKind::kMarker, endpoint.epoch)) == 0;
+  if (post_bare(endpoint, endpoint.effort->qps.data.ib(), work_id(WorkKind::kMarker, endpoint.epoch)) == 0)
+    endpoint.drain.marker_posted();
   endpoint.effort->timer.due_ns = port.env().now_ns() + port.config().marker_bound_ns;
   port.need_service();
 }
 
 void drain_destroyed(Endpoint& endpoint, bool fenced) {
   endpoint.port->need_service();
-  endpoint.destroyed = true;
-  endpoint.fenced = fenced;
+  endpoint.drain.destroyed(fenced);
 }
 
 void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
   if (endpoint.command != nullptr) return;
-  if (!endpoint.handed_back && endpoint.marker_done) {
+  if (!endpoint.drain.handed_back && endpoint.drain.marker == Drain::Marker::kBack) {
     hand_back(endpoint);
     endpoint.effort->timer.due_ns = now + endpoint.port->config().last_receive_bound_ns;
   }
-  const DrainView at{endpoint.handed_back,
-                     endpoint.marker_posted,
-                     endpoint.last_receive_done,
-                     now >= endpoint.effort->timer.due_ns,
-                     endpoint.wait_over,
-                     endpoint.destroyed,
-                     queue_emptied};
-  switch (drain_next(at)) {
+  switch (drain_next(endpoint.drain.view(now >= endpoint.effort->timer.due_ns, queue_emptied))) {
     case DrainStep::kWait:
       return;
     case DrainStep::kWaitOver:
-      endpoint.wait_over = true;
+      endpoint.drain.wait_over = true;
       return;
     case DrainStep::kDestroy:
       return qp_fence(endpoint);
@@ -257,7 +246,7 @@ void return_queued(Endpoint& endpoint) {
 void report_closed(Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,
                    uint64_t delivered) {
   const Host& host = endpoint.port->host();
-  endpoint.closed_reported = std::max(endpoint.closed_reported, event.info.name.epoch);
+  endpoint.notices.closed_reported = std::max(endpoint.notices.closed_reported, event.info.name.epoch);
   host.rail_closed(host.ctx, endpoint, event, result, delivered);
 }
 
@@ -274,10 +263,10 @@ void note_peer_closed(Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t 
   Port& port = *endpoint.port;
   // What is closed there is over here too: RAILDOWN may not have been said.
   close_order_locked(endpoint, name.epoch, BFO_CAUSE_PEER_DOWN, 0, 0, port.env().now_ns());
-  if (endpoint.gap_asked && endpoint.gap_name.epoch > name.epoch) return;  // a delayed one
-  endpoint.gap_name = name;
-  endpoint.gap_delivered = delivered;
-  endpoint.gap_asked = true;
+  if (endpoint.notices.gap_asked && endpoint.notices.gap_name.epoch > name.epoch) return;  // a delayed one
+  endpoint.notices.gap_name = name;
+  endpoint.notices.gap_delivered = delivered;
+  endpoint.notices.gap_asked = true;
   port.need_service();
 }
 
@@ -292,7 +281,7 @@ bool abandoned(const Endpoint& endpoint, uint32_t epoch) {
 }
 
 void report_abandoned(Endpoint& endpoint, uint32_t epoch) {
-  if (epoch <= endpoint.closed_reported) return;
+  if (epoch <= endpoint.notices.closed_reported) return;
   bfo_rail_event_t event = make_event(endpoint, BFO_CAUSE_HANDSHAKE, 0, 0, endpoint.port->env().now_ns());
   event.info.name.epoch = epoch;
   report_closed(endpoint, event, BFO_FENCED, 0);
@@ -301,14 +290,15 @@ void report_abandoned(Endpoint& endpoint, uint32_t epoch) {
 }  // namespace
 
 void fence_step(Endpoint& endpoint) {
-  const uint32_t epoch = endpoint.fence_asked;
+  const uint32_t epoch = endpoint.notices.fence_asked;
   ClosedEpoch* const closed = last_closed(endpoint);
   const bool drained = closed != nullptr && closed->name.epoch >= epoch;
   const bool last = endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable;
-  const bool over = drained || last || abandoned(endpoint, epoch) || epoch <= endpoint.closed_reported;
+  const bool over =
+      drained || last || abandoned(endpoint, epoch) || epoch <= endpoint.notices.closed_reported;
   if (!over) return;  // closing
-  endpoint.fence_asked = 0;
-  if (epoch <= endpoint.closed_reported) return;
+  endpoint.notices.fence_asked = 0;
+  if (epoch <= endpoint.notices.closed_reported) return;
   if (!drained) return report_abandoned(endpoint, epoch);
   closed->reported = true;
   report_closed(endpoint, closed->event, closed->result, closed->delivered);
@@ -319,14 +309,14 @@ void gap_step(Endpoint& endpoint) {
   const Host& host = port.host();
   ClosedEpoch* const last = last_closed(endpoint);
   const Count count =
-      count_of(endpoint.gap_name.epoch, last != nullptr, last != nullptr ? last->name.epoch : 0);
+      count_of(endpoint.notices.gap_name.epoch, last != nullptr, last != nullptr ? last->name.epoch : 0);
   if (count == Count::kWait) {
-    if (!abandoned(endpoint, endpoint.gap_name.epoch)) return;
-    endpoint.gap_asked = false;
-    report_abandoned(endpoint, endpoint.gap_name.epoch);
+    if (!abandoned(endpoint, endpoint.notices.gap_name.epoch)) return;
+    endpoint.notices.gap_asked = false;
+    report_abandoned(endpoint, endpoint.notices.gap_name.epoch);
     return;
   }
-  endpoint.gap_asked = false;
+  endpoint.notices.gap_asked = false;
   ClosedEpoch& closed = *last;
   if (!closed.reported) {
     // The epoch was never up here, but it was there: the peer waits to hear that it is closed (H5).
@@ -335,13 +325,13 @@ void gap_step(Endpoint& endpoint) {
   }
   if (count == Count::kTooLate) return;
   const SendRing& ring = closed.ring;
-  if (endpoint.gap_delivered >= ring.sends_acked) return;
-  uint64_t lost = ring.sends_acked - endpoint.gap_delivered;
+  if (endpoint.notices.gap_delivered >= ring.sends_acked) return;
+  uint64_t lost = ring.sends_acked - endpoint.notices.gap_delivered;
   const uint64_t depth = uint64_t{ring.mask} + 1;
   // Slots are overwritten in order: the youngest `depth` work requests are still described.
   for (uint64_t seq = ring.head > depth ? ring.head - depth : 0; seq < ring.head; ++seq) {
     const SendSlot& slot = ring.slots[seq & ring.mask];
-    const bool in_gap = slot.send_no > endpoint.gap_delivered && slot.send_no <= ring.sends_acked;
+    const bool in_gap = slot.send_no > endpoint.notices.gap_delivered && slot.send_no <= ring.sends_acked;
     if (!in_gap || !slot.in_slot) continue;
     const char* payload = ring.memory + static_cast<size_t>(seq & ring.mask) * ring.slot_bytes;
     host.payload_failed(host.ctx, endpoint, slot.tag, payload, slot.length, BFO_RC_UNKNOWN);

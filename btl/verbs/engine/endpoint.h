@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "btl/verbs/engine/cause.h"
+#include "btl/verbs/engine/closing.h"
 #include "btl/verbs/engine/frag.h"
 #include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/liveness.h"
@@ -17,6 +18,7 @@
 #include "btl/verbs/engine/heartbeat.h"
 #include "btl/verbs/engine/qp.h"
 #include "btl/verbs/engine/resource.h"
+#include "btl/verbs/engine/ring.h"
 #include "btl/verbs/engine/rules.h"
 #include "btl/verbs/engine/trust.h"
 #include "btl/verbs/engine/verdict_rules.h"
@@ -30,55 +32,6 @@ struct QpCommand;
 
 /// Name of `phase` for texts and tests. Static string.
 const char* phase_name(Phase phase);
-
-/// One posted work request. Its payload, if it has no fragment, lies in the slot memory of the same index.
-struct SendSlot {
-  Frag* frag;        // nullptr: payload in the slot, or control
-  uint64_t send_no;  // SENDs: position among the SENDs of this epoch, from 1; others: 0
-  uint32_t length;
-  Kind kind;
-  uint8_t tag;
-  bool in_slot;  // the payload lies in the slot memory of this index
-};
-static_assert(sizeof(SendSlot) == 24);
-
-/// The send queue as this side sees it: slots [tail, head) are with the device. An unsignaled slot is freed
-/// when a later signaled completion retires it: a reliable connection reports success in the order of
-/// posting.
-struct SendRing {
-  ibv_qp* qp = nullptr;
-  SendSlot* slots = nullptr;
-  char* memory = nullptr;     // depth * slot_bytes, registered
-  uint64_t head = 0;          // work requests posted
-  uint64_t tail = 0;          // work requests retired by a success
-  uint64_t signaled_end = 0;  // one past the last signaled work request
-  uint32_t mask = 0;          // depth - 1, depth a power of two
-  uint32_t limit = 0;         // slots usable for data; the rest is kept for control
-  uint32_t lkey = 0;
-  uint32_t slot_bytes = 0;
-  uint32_t max_inline = 0;
-  uint32_t since_signal = 0;
-  uint64_t sends_posted = 0;  // SENDs given to the device in this epoch
-  uint64_t sends_acked = 0;   // of these, retired by a success
-};
-
-/// Storage of a ring, reused by later epochs.
-struct RingStore {
-  Array<SendSlot> slots;
-  char* memory = nullptr;
-  uint32_t lkey = 0;
-};
-
-/// What is kept of the last closed epoch, to answer fence() again and to hand back a gap (H4).
-struct ClosedEpoch {
-  bfo_rail_name_t name{};
-  bfo_rail_event_t event{};
-  bfo_fence_result_t result = BFO_FENCED;
-  uint64_t delivered = 0;
-  bool reported = false;  // rail_closed was called for it
-  SendRing ring;          // its store stays untouched until the next epoch closes
-  int store = -1;         // index into Connection::stores
-};
 
 /// What the watchdog knows of a rail that is up.
 struct Watch {
@@ -110,15 +63,6 @@ struct Connection {
 struct ProbeTarget {
   uint64_t address = 0;
   uint32_t rkey = 0;
-};
-
-/// Evidence that an epoch must end; the first one counts.
-struct CloseOrder {
-  bool asked = false;
-  bfo_rail_cause_t cause = BFO_CAUSE_NONE;
-  int32_t code = 0;
-  uint32_t vendor_err = 0;
-  uint64_t evidence_ns = 0;
 };
 
 /// What an endpoint needs from the first time somebody wants it, or its peer speaks. Most peers of a large
@@ -200,23 +144,9 @@ struct Endpoint {
   bool peer_left = false;       // BYE came: never reconnect
 
   // closing
-  bool marker_posted = false;
-  bool marker_done = false;
-  bool last_receive_done = false;
-  bool wait_over = false;  // the queues were seen empty after marker and last receive
-  bool destroyed = false;  // the device has answered to destroy_qp ..
-  bool fenced = false;     // .. and the queue pairs are gone
-  bool handed_back = false;
+  Drain drain;
   bool device_dead = false;
-  bool cause_open = false;  // all evidence was a flush; cause_known() follows
-
-  bool repeat_closed = false;  // fence() on a closed epoch: report it again
-  uint32_t fence_asked = 0;  // fence() on an epoch that is not closed: its end is reported, also if it never
-                             // was up here; 0 = none
-  uint32_t closed_reported = 0;  // the newest epoch that was reported closed
-  bool gap_asked = false;        // peer_closed() came
-  bfo_rail_name_t gap_name{};
-  uint64_t gap_delivered = 0;
+  Notices notices;
 
   // lists of the port
   Endpoint* next = nullptr;

@@ -29,7 +29,7 @@ void Port::on_event(const EventNote& note) {
       Endpoint* endpoint = qps_.find(note.qpn);
       if (endpoint == nullptr) return;
       if (reaction == EventReaction::kLastReceive) {
-        if (endpoint->effort->qps.data.number() == note.qpn) endpoint->last_receive_done = true;
+        if (endpoint->effort->qps.data.number() == note.qpn) endpoint->drain.last_receive_done = true;
         return need_service();
       }
       const Guard guard(lock_);

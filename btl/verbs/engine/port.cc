@@ -292,7 +292,7 @@ void Port::handle(const ibv_wc& wc) {
       // A marker can only be flushed; a device that executes it in ERR has at least passed everything before
       // it.
       Endpoint* endpoint = qps_.find(wc.qp_num);
-      if (endpoint != nullptr) endpoint->marker_done = true;
+      if (endpoint != nullptr) endpoint->drain.marker = Drain::Marker::kBack;
       return;
     }
     case WorkKind::kProbe:
@@ -376,7 +376,7 @@ void Port::handle_error(const ibv_wc& wc) {
   Endpoint* endpoint = qps_.find(wc.qp_num);
   if (endpoint == nullptr) return;
   if (kind == WorkKind::kMarker) {
-    endpoint->marker_done = true;
+    endpoint->drain.marker = Drain::Marker::kBack;
     return need_service();
   }
   switch (status_reaction(wc.status)) {

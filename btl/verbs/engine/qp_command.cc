@@ -218,7 +218,7 @@ void qp_connect(Endpoint& endpoint, const Packet& reply) {
 void qp_stop(Endpoint& endpoint) {
   QpCommand spare;
   QpCommand& command = prepare(endpoint, spare);
-  command.ask = endpoint.cause_open;
+  command.ask = endpoint.drain.cause_open;
   submit(command, QpCommand::Verb::kStop);
 }
 

@@ -145,10 +145,11 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
       break;
   }
   report_lost_reply(endpoint);
-  if (endpoint.gap_asked) gap_step(endpoint);
-  if (endpoint.fence_asked != 0) fence_step(endpoint);
-  if (const ClosedEpoch* const closed = last_closed(endpoint); endpoint.repeat_closed && closed != nullptr) {
-    endpoint.repeat_closed = false;
+  if (endpoint.notices.gap_asked) gap_step(endpoint);
+  if (endpoint.notices.fence_asked != 0) fence_step(endpoint);
+  if (const ClosedEpoch* const closed = last_closed(endpoint);
+      endpoint.notices.repeat_closed && closed != nullptr) {
+    endpoint.notices.repeat_closed = false;
     report_closed(endpoint, closed->event, closed->result, closed->delivered);
   }
 }

@@ -71,7 +71,7 @@ void on_rail_down(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t&
   trace(module, endpoint, "down", event);
   if (module.bound) {
     if (void* const rail = listener(module, endpoint)) module.sink.rail_down(module.sink_ctx, rail, &event);
-  } else if (event.cause != BFO_CAUSE_SHUTDOWN && !endpoint.cause_open) {
+  } else if (event.cause != BFO_CAUSE_SHUTDOWN && !endpoint.drain.cause_open) {
     report_fatal(module, endpoint, event);
   }
 }
