@@ -32,9 +32,9 @@ TEST(Watchdog, HalfOfTheTimeInSilence_ThePathIsAskedBeforeTheRailIsSuspect) {
   w.fabric.hold = true;
   ASSERT_TRUE(w.sendi(w.a, "x"));
   w.pass(3);
-  EXPECT_FALSE(engine::watch_of(w.a.endpoint).probing_path);
+  EXPECT_EQ(engine::watch_of(w.a.endpoint).probe, engine::PathProbe::kIdle);
   w.pass(5);
-  EXPECT_TRUE(engine::watch_of(w.a.endpoint).probing_path);
+  EXPECT_EQ(engine::watch_of(w.a.endpoint).probe, engine::PathProbe::kUnderWay);
   EXPECT_EQ(w.a.count("suspect"), 0);
 }
 

@@ -69,12 +69,7 @@ void reset_epoch(Endpoint& endpoint, uint32_t epoch) {
   endpoint.drain = Drain{};
   // An epoch that ends before it is up must not be taken for the last one: its count would look like a gap.
   ring_forget(endpoint);
-  if (endpoint.connection != nullptr) {
-    Watch& watch = watch_of(endpoint);
-    watch.seen_tail = watch.silent_ns = 0;
-    watch.silent_ticks = 0;
-    watch.probing_path = watch.probe_done = watch.probe_failed = false;
-  }
+  if (endpoint.connection != nullptr) watch_of(endpoint).begin_epoch();
   endpoint.effort->timer.attempts = 0;
   verdict_clear(endpoint);
 }

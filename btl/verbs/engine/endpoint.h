@@ -21,7 +21,7 @@
 #include "btl/verbs/engine/ring.h"
 #include "btl/verbs/engine/rules.h"
 #include "btl/verbs/engine/trust.h"
-#include "btl/verbs/engine/verdict_rules.h"
+#include "btl/verbs/engine/watchdog.h"
 #include "common/failover_btl.h"
 
 namespace bfo::engine {
@@ -32,22 +32,6 @@ struct QpCommand;
 
 /// Name of `phase` for texts and tests. Static string.
 const char* phase_name(Phase phase);
-
-/// What the watchdog knows of a rail that is up.
-struct Watch {
-  uint64_t seen_tail = 0;
-  uint32_t silent_ticks = 0;
-  bool probing_path = false;  // a probe is on its way on the probe queue pair, or failed: it takes no other
-  bool probe_done = false;    // it came back since the last completed work
-  bool probe_failed = false;  // it failed, and neither work nor the path has shown life since
-  int32_t probe_status = 0;
-  uint64_t silent_ns = 0;     // watched time without a completion
-  uint64_t suspected_ns = 0;  // since when it is asked about; 0 = it is not
-  uint64_t slowest_ns = 0;    // longest silence that ended by itself, fading
-  Inquiry inquiry;            // verdict.h
-  uint64_t ask_again_ns = 0;  // the next question about it
-  uint64_t ask_pause_ns = 0;
-};
 
 /// What an endpoint needs from its first connection on. Most peers of a large job are never spoken to: it is
 /// made with the first ring, and lasts as long as the endpoint.

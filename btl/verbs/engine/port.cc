@@ -347,13 +347,11 @@ void Port::handle_probe(const ibv_wc& wc) {
   if ((work_low(wc.wr_id) & 1) == 0) return cm_probe_done(*endpoint, wc.status);
   if (endpoint->phase != Phase::kUp && endpoint->phase != Phase::kSuspect) return;
   if (wc.status == IBV_WC_SUCCESS) {
-    watch_of(*endpoint).probing_path = false;
-    watch_of(*endpoint).probe_done = true;
+    watch_of(*endpoint).probe = PathProbe::kDone;
     verdict_clear(*endpoint);
     return;
   }
-  watch_of(*endpoint).probe_done = false;
-  watch_of(*endpoint).probe_failed = true;
+  watch_of(*endpoint).probe = PathProbe::kFailed;
   watch_of(*endpoint).probe_status = wc.status;
   verdict_probe_failed(*endpoint, env_.now_ns());
 }

@@ -276,7 +276,7 @@ class Port {
   Silence listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
   void watch_progress(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
   void suspect_more(Endpoint& endpoint, uint64_t now);
-  bool send_path_probe(Endpoint& endpoint);
+  void send_path_probe(Endpoint& endpoint);
   void on_event(const EventNote& note);
   PortQuestion question() const;
   /// Reads the port's attributes on a control thread, because of an event of this type, and acts on them.

@@ -67,7 +67,7 @@ void ask(Endpoint& about, uint64_t now) {
   }
   watch_of(about).ask_again_ns = now + watch_of(about).ask_pause_ns;
   const bool request_end =
-      !about.initiator && proven(inquiry, watch_of(about).probe_failed, about.phase == Phase::kSuspect);
+      !about.initiator && proven(inquiry, watch_of(about).probe_failed(), about.phase == Phase::kSuspect);
   const InquiryDatagram mail{rail_name(about), about.epoch, inquiry.round,
                              static_cast<uint8_t>(request_end ? kInquiryRequestEnd : 0), inquiry.count};
   for (int i = 0; i < rails.count; ++i) {
@@ -141,7 +141,7 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
       return;
     case Hearing::kAlive:
       // Whatever made the probe fail, the path works: its own work decides from now on.
-      watch_of(about).probe_failed = false;
+      watch_of(about).forgive_probe();
       watch_of(about).ask_again_ns = now + kInquiryPauseNs;
       inquiry.on = inquiry.open = false;
       return;
@@ -157,11 +157,11 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
 }  // namespace
 
 void verdict_step(Endpoint& about, uint64_t now) {
-  if (!is_up(about.phase) || about.effort->close.asked || watch_of(about).probe_done) return;
+  if (!is_up(about.phase) || about.effort->close.asked || watch_of(about).probe_done()) return;
   const bool enough =
-      proven(watch_of(about).inquiry, watch_of(about).probe_failed, about.phase == Phase::kSuspect);
+      proven(watch_of(about).inquiry, watch_of(about).probe_failed(), about.phase == Phase::kSuspect);
   if (enough && about.initiator && !moves(about) && another_carries(about)) {
-    end_rail(about, watch_of(about).probe_failed ? watch_of(about).probe_status : 0,
+    end_rail(about, watch_of(about).probe_failed() ? watch_of(about).probe_status : 0,
              watch_of(about).suspected_ns);
     return;
   }

@@ -125,14 +125,11 @@ Port::Silence Port::listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns
   Watch& watch = watch_of(endpoint);
   const Guard guard(lock_);
   if (moved(endpoint)) {
-    watch.seen_tail = endpoint.ring.tail;
     watch.slowest_ns -= watch.slowest_ns / kSilenceFades;
     watch.slowest_ns = std::max(watch.slowest_ns, watch.silent_ns);
-    watch.silent_ticks = 0;
-    watch.silent_ns = 0;
     // A rail that has recovered is not ended for an earlier fault. If its probe failed, the probe queue pair
     // cannot be used again in this epoch: from now on only the rail's work and its peer are asked.
-    watch.probe_done = watch.probe_failed = false;
+    watch.moved(endpoint.ring.tail);
     verdict_clear(endpoint);
     if (endpoint.phase == Phase::kUp) return Silence::kNothing;
     endpoint.phase = Phase::kUp;
@@ -165,7 +162,7 @@ void Port::watch_progress(Endpoint& endpoint, uint64_t now, uint64_t watched_ns)
       return host_.rail_up(host_.ctx, endpoint, event);
     case Silence::kAsk:
       // Ask before the rail is suspect, so that the answer has come by then.
-      if (!watch.probe_done) send_path_probe(endpoint);
+      if (!watch.probe_done()) send_path_probe(endpoint);
       return verdict_step(endpoint, now);
     case Silence::kGoesOn:
       return suspect_more(endpoint, now);
@@ -174,7 +171,7 @@ void Port::watch_progress(Endpoint& endpoint, uint64_t now, uint64_t watched_ns)
       snprintf(event.text, sizeof event.text, "no completion for %u ms",
                static_cast<unsigned>(watch.silent_ns / 1'000'000));
       host_.rail_suspect(host_.ctx, endpoint, event);
-      if (!watch.probe_done) send_path_probe(endpoint);
+      if (!watch.probe_done()) send_path_probe(endpoint);
       verdict_step(endpoint, now);
   }
 }
@@ -183,16 +180,15 @@ void Port::suspect_more(Endpoint& endpoint, uint64_t now) {
   Watch& watch = watch_of(endpoint);
   // The path works, but the work does not move (a receiver without buffers, a slow peer). Ask again from time
   // to time.
-  if (watch.silent_ticks % 16 == 0 && send_path_probe(endpoint)) watch.probe_done = false;
+  if (watch.silent_ticks % 16 == 0) send_path_probe(endpoint);
   verdict_step(endpoint, now);
 }
 
-bool Port::send_path_probe(Endpoint& endpoint) {
+void Port::send_path_probe(Endpoint& endpoint) {
   Watch& watch = watch_of(endpoint);
-  if (watch.probing_path || watch.probe_failed) return false;
-  watch.probing_path =
-      post_bare(endpoint, endpoint.effort->qps.probe.ib(), path_probe_id(endpoint.epoch)) == 0;
-  return watch.probing_path;
+  if (!watch.can_probe()) return;
+  if (post_bare(endpoint, endpoint.effort->qps.probe.ib(), path_probe_id(endpoint.epoch)) == 0)
+    watch.probe = PathProbe::kUnderWay;
 }
 
 }  // namespace bfo::engine
