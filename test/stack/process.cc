@@ -123,11 +123,11 @@ void Process::meet(Process& peer) {
     if (&peer == this || !world_.talk(id_, peer.id_)) continue;
     engine::Port& theirs = peer.nics_[r]->port;
     l.endpoint.user = &l;
-    l.endpoint.peer_name = kNames + peer.id_;
-    l.endpoint.peer_nonce = theirs.nonce();
-    l.endpoint.peer_key = theirs.key();
-    l.endpoint.peer = theirs.address();
-    l.endpoint.peer_initially_down = theirs.never_active();
+    l.endpoint.peer.name = kNames + peer.id_;
+    l.endpoint.peer.nonce = theirs.nonce();
+    l.endpoint.peer.key = theirs.key();
+    l.endpoint.peer.address = theirs.address();
+    l.endpoint.peer.initially_down = theirs.never_active();
     if (!nics_[r]->port.add(l.endpoint)) world_.ctx.fail("no memory for an endpoint");
   }
 }

@@ -78,10 +78,10 @@ struct Crowd {
       const uint64_t name = 1000 + i;
       peer->open(fabric, "p" + std::to_string(i), name, crowd_config());
       auto end = std::make_unique<engine::Endpoint>();
-      end->peer_name = name;
-      end->peer_nonce = peer->port.nonce();
-      end->peer_key = peer->port.key();
-      end->peer = peer->port.address();
+      end->peer.name = name;
+      end->peer.nonce = peer->port.nonce();
+      end->peer.key = peer->port.key();
+      end->peer.address = peer->port.address();
       EXPECT_TRUE(hub.port.add(*end));
       peer->meet(hub, hub_name);
       peers.push_back(std::move(peer));
@@ -89,8 +89,8 @@ struct Crowd {
     }
   }
   void add_talk(size_t i) {
-    talks[i] = std::make_unique<Talk>(fabric, hub.port.config().own_name, ends[i]->peer_name);
-    hub.elsewhere[ends[i]->peer_name] = &talks[i]->hub.endpoint;
+    talks[i] = std::make_unique<Talk>(fabric, hub.port.config().own_name, ends[i]->peer.name);
+    hub.elsewhere[ends[i]->peer.name] = &talks[i]->hub.endpoint;
     peers[i]->siblings = {&talks[i]->peer};
   }
   ~Crowd() {

@@ -70,14 +70,14 @@ TEST(InitiallyDown, EventWasLost_ThePortIsAskedNowAndThen) {
 
 TEST(InitiallyDown, AddressComesWithThePort_ThePeerLearnsIt) {
   World w(small_config(), true, false);
-  w.b.endpoint.peer.lid = 0;  // what was published
+  w.b.endpoint.peer.address.lid = 0;  // what was published
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(1);
   activate(w, w.a);
   w.pass(600);
   EXPECT_EQ(w.b.up, 1);
-  EXPECT_EQ(w.b.endpoint.peer.lid, w.a.port.address().lid);
-  EXPECT_NE(w.b.endpoint.peer.lid, 0);
+  EXPECT_EQ(w.b.endpoint.peer.address.lid, w.a.port.address().lid);
+  EXPECT_NE(w.b.endpoint.peer.address.lid, 0);
 }
 
 TEST(InitiallyDown, BothEnds_JoinWhenTheSecondIsUp) {

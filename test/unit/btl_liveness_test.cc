@@ -122,7 +122,7 @@ TEST_P(FirstContact, WithoutABound_WaitsForEver) {
 
 TEST_P(FirstContact, PeerHasNoHeartbeat_WaitsForEver) {
   Stranger s(GetParam());
-  s.p.endpoint.peer.heartbeat_qpn = 0;
+  s.p.endpoint.peer.address.heartbeat_qpn = 0;
   alone(s.w, s.p, 20 * kBoundMs);
   EXPECT_EQ(s.p.down, 0);
 }
@@ -459,7 +459,7 @@ TEST(Heartbeat, ClosesWhileItIsRepaired) {
     break_heartbeat(w, w.b);
     EXPECT_FALSE(heartbeat.serve());
     EXPECT_TRUE(!repaired || heartbeat.lane().run_one());
-    heartbeat.remove(w.b.endpoint.peer_name);
+    heartbeat.remove(w.b.endpoint.peer.name);
     EXPECT_TRUE(heartbeat.close());
   }
 }
@@ -469,7 +469,7 @@ TEST(Heartbeat, ClosesWhileAHandleIsBeingMade) {
   const Packet sound = ping(w);
   EXPECT_EQ(heartbeat_sends(w, &sound, sizeof sound), 0u);
   const size_t handles = w.fabric.handles.size();
-  w.b.port.heartbeat().remove(w.b.endpoint.peer_name);
+  w.b.port.heartbeat().remove(w.b.endpoint.peer.name);
   EXPECT_TRUE(w.b.port.heartbeat().close());
   EXPECT_EQ(w.fabric.handles.size(), handles);
 }

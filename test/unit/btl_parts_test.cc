@@ -318,7 +318,7 @@ TEST(Qkey, PeersNameEachOthersOne_AlsoTheAnswerToAPing) {
 
 TEST(Qkey, AStrangersDatagram_IsDroppedByTheDevice) {
   World w;
-  w.a.endpoint.peer.qkey ^= 1;
+  w.a.endpoint.peer.address.qkey ^= 1;
   engine::cm_connect(w.a.endpoint);
   w.pass(20);
   EXPECT_GT(w.fabric.wrong_qkeys, 0);

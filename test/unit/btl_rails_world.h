@@ -136,10 +136,10 @@ struct Node {
       const NodeRail& theirs = peer.rails[i];
       rail.joined = rail.open && theirs.open;
       if (!rail.joined) continue;
-      rail.endpoint.peer_name = peer.name;
-      rail.endpoint.peer_nonce = theirs.port.nonce();
-      rail.endpoint.peer_key = theirs.port.key();
-      rail.endpoint.peer = theirs.port.address();
+      rail.endpoint.peer.name = peer.name;
+      rail.endpoint.peer.nonce = theirs.port.nonce();
+      rail.endpoint.peer.key = theirs.port.key();
+      rail.endpoint.peer.address = theirs.port.address();
       ASSERT_TRUE(rail.port.add(rail.endpoint));
     }
   }

@@ -68,7 +68,7 @@ TEST(KnownPeer, NeverSpokenTo_SmallAndNothingRegistered) {
   known.reserve(kPeers);
   for (size_t i = 0; i < kPeers; ++i) {
     known.push_back(engine::make<engine::Endpoint>());
-    known.back()->peer_name = 1'000 + i;
+    known.back()->peer.name = 1'000 + i;
     ASSERT_TRUE(port.add(*known.back()));
   }
   const size_t each = (mallinfo2().uordblks - before) / kPeers;

@@ -16,8 +16,8 @@ struct Wires : World {
       p->fake->ports[1].link_layer = link_layer;
       p->port.refresh();
     }
-    a.endpoint.peer = b.port.address();
-    b.endpoint.peer = a.port.address();
+    a.endpoint.peer.address = b.port.address();
+    b.endpoint.peer.address = a.port.address();
   }
   /// As pass(), in steps of 1 ms, for long times.
   void live(uint64_t ms) {

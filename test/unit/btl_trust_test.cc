@@ -64,7 +64,7 @@ TEST_P(AnyDatagram, ForgedWithoutTheKey_HasNoEffect) {
     w.connect();
     Process& target = w.*to;
     Process& victim = &target == &w.a ? w.b : w.a;
-    const engine::PortAddress known = target.endpoint.peer;
+    const engine::PortAddress known = target.endpoint.peer.address;
     for (uint32_t epoch : {0u, 1u, 2u, 3u, 0x7fffffffu, 0xffffffffu}) {
       const uint64_t before = dropped(target, Drop::kSum);
       Packet packet = packet_from(victim, target, GetParam(), epoch, [](Packet& p) { p.lid = 77; });
@@ -79,8 +79,8 @@ TEST_P(AnyDatagram, ForgedWithoutTheKey_HasNoEffect) {
     EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
     EXPECT_EQ(w.b.endpoint.phase, Phase::kUp);
     EXPECT_EQ(target.endpoint.epoch, 1u);
-    EXPECT_EQ(target.endpoint.peer.lid, known.lid);
-    EXPECT_FALSE(target.endpoint.peer_left);
+    EXPECT_EQ(target.endpoint.peer.address.lid, known.lid);
+    EXPECT_FALSE(target.endpoint.peer.left);
     EXPECT_TRUE(target.log.empty());
   }
 }
@@ -171,10 +171,10 @@ TEST(Trust, EveryPacketOfAHandshakeAgain_ChangesNothing) {
 TEST(Trust, StalePacketFromElsewhere_RedirectsNothing) {
   World w;
   w.connect();
-  const uint16_t lid = w.a.endpoint.peer.lid;
+  const uint16_t lid = w.a.endpoint.peer.address.lid;
   hand_over(w.a, packet_from(w.b, w.a, PacketType::kSolicit, 0, [](Packet& p) { p.lid = 77; }));
   hand_over(w.a, packet_from(w.b, w.a, PacketType::kReply, 9, [](Packet& p) { p.lid = 77; }));
-  EXPECT_EQ(w.a.endpoint.peer.lid, lid);
+  EXPECT_EQ(w.a.endpoint.peer.address.lid, lid);
   EXPECT_EQ(dropped(w.a, Drop::kStale), 2u);
 }
 
@@ -207,7 +207,7 @@ TEST(Trust, PeerAddedAnew_IsStillBelieved) {
   w.connect();
   w.a.port.remove(w.a.endpoint);
   w.pass(5);
-  EXPECT_TRUE(w.b.endpoint.peer_left);
+  EXPECT_TRUE(w.b.endpoint.peer.left);
   w.b.port.remove(w.b.endpoint);
   for (Process* p : {&w.a, &w.b}) {
     std::destroy_at(&p->endpoint);

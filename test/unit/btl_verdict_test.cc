@@ -89,7 +89,7 @@ struct TwoRails {
     const engine::Endpoint& endpoint = about.endpoint;
     engine::Packet request_end{};
     request_end.type = static_cast<uint8_t>(engine::PacketType::kQuestion);
-    request_end.rail = engine::connection_id(about.port.nonce(), endpoint.peer_nonce);
+    request_end.rail = engine::connection_id(about.port.nonce(), endpoint.peer.nonce);
     request_end.epoch = 1;
     request_end.number = 1;
     request_end.flags = engine::kInquiryRequestEnd;

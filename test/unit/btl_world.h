@@ -150,11 +150,11 @@ struct Process {
   }
 
   void meet(Process& peer, uint64_t peer_name) {
-    endpoint.peer_name = peer_name;
-    endpoint.peer_nonce = peer.port.nonce();
-    endpoint.peer_key = peer.port.key();
-    endpoint.peer = peer.port.address();
-    endpoint.peer_initially_down = peer.initially_down;
+    endpoint.peer.name = peer_name;
+    endpoint.peer.nonce = peer.port.nonce();
+    endpoint.peer.key = peer.port.key();
+    endpoint.peer.address = peer.port.address();
+    endpoint.peer.initially_down = peer.initially_down;
     ASSERT_TRUE(port.add(endpoint));
   }
 

@@ -123,7 +123,7 @@ void start(Endpoint& endpoint, uint64_t now) {
 bool goes_on(Endpoint& endpoint, Object missing, int error, uint64_t now) {
   if (missing != Object::kNone) resource_failed(endpoint, missing, error);
   // Evidence against the attempt may have come meanwhile: then the peer hears nothing of it.
-  if (missing == Object::kNone && !endpoint.effort->close.asked && !endpoint.peer_left) return true;
+  if (missing == Object::kNone && !endpoint.effort->close.asked && !endpoint.peer.left) return true;
   cm_drop_attempt(endpoint, now);
   return false;
 }
@@ -138,8 +138,7 @@ void go_up(Endpoint& endpoint, uint64_t now) {
       endpoint.port->need_service();
     }
   }
-  endpoint.ever_up = true;
-  endpoint.lost_reported = false;
+  endpoint.past = Past::kUp;
   endpoint.asked = false;
   endpoint.effort->path.failures = 0;
   resource_made(endpoint);
@@ -212,7 +211,7 @@ void on_bye(Endpoint& endpoint, const Packet& packet) {
   if (packet.epoch == endpoint.epoch && endpoint.usable)
     retire_received(endpoint, packet.probe_target_address);
   endpoint.connect_wanted = false;
-  endpoint.peer_left = true;
+  endpoint.peer.left = true;
   close_order(endpoint, endpoint.epoch, BFO_CAUSE_SHUTDOWN, 0, 0);
   endpoint.port->need_service();  // also without an epoch to close
 }
@@ -259,7 +258,7 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 }  // namespace
 
 void cm_connect(Endpoint& endpoint) {
-  if (endpoint.peer_left || endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable) return;
+  if (endpoint.peer.left || endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable) return;
   endpoint.port->need_service();
   if (!endpoint.begin_effort()) return;  // give_up_effort() follows, if anything waits
   // The bound on a first connection counts from the first fragment that waits for it.
@@ -287,7 +286,7 @@ void cm_receive(Port& port, const char* data, size_t length) {
   if (packet.type >= static_cast<uint8_t>(PacketType::kQuestion))
     return verdict_packet(*endpoint, packet, now);
   cm_note_heard(*endpoint, now);
-  endpoint->peer_initially_down = false;
+  endpoint->peer.initially_down = false;
   liveness_heard(*endpoint, now);
   if (packet.type == static_cast<uint8_t>(PacketType::kSolicit) ||
       packet.type == static_cast<uint8_t>(PacketType::kRequest)) {
@@ -341,7 +340,7 @@ void cm_drop_attempt(Endpoint& endpoint, uint64_t now) {
 }
 
 void cm_bye(Endpoint& endpoint) {
-  if (endpoint.epoch == 0 || endpoint.peer_left || endpoint.port->state() != PortState::kActive) return;
+  if (endpoint.epoch == 0 || endpoint.peer.left || endpoint.port->state() != PortState::kActive) return;
   if (!cm_can_send(endpoint)) return;  // nothing has reached it
   cm_send(endpoint, PacketType::kBye, endpoint.epoch);
 }
@@ -355,9 +354,9 @@ void cm_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_
   const Host& host = port.host();
   const bfo_rail_event_t event = make_event(endpoint, cause, code, 0, now);
   // A path that was silent may still come to life, and a port that is down may return.
-  endpoint.connect_wanted = port.failover() && !endpoint.peer_left && port.state() != PortState::kDead;
+  endpoint.connect_wanted = port.failover() && !endpoint.peer.left && port.state() != PortState::kDead;
   endpoint.announced = false;
-  endpoint.lost_reported = true;
+  endpoint.past = Past::kLost;
   host.rail_down(host.ctx, endpoint, event);
   return_queued(endpoint);
   // The last attempt may have got far enough to be drained: an epoch has one count.
@@ -369,12 +368,12 @@ void cm_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_
 void cm_peer_left(Endpoint& endpoint, uint64_t now) {
   liveness_unknown(endpoint);
   set_phase(endpoint, Phase::kGone, now);
-  if (endpoint.ever_up || endpoint.lost_reported) return return_queued(endpoint);
+  if (endpoint.ever_up() || endpoint.lost_reported()) return return_queued(endpoint);
   cm_failed(endpoint, BFO_CAUSE_SHUTDOWN, 0, now);
 }
 
 bool cm_awaits_peer(const Endpoint& endpoint, uint64_t now) {
-  if (!endpoint.peer_initially_down || !endpoint.queued.empty()) return false;
+  if (!endpoint.peer.initially_down || !endpoint.queued.empty()) return false;
   const Port& port = *endpoint.port;
   if (port.up_since_ns() != 0 && now < port.up_since_ns() + kInitiallyDownPatienceNs) return false;
   // A try would cost: for a GID that does not answer, an address handle on RoCE takes up to a second to fail.

@@ -18,9 +18,9 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   Packet packet{};
   packet.type = static_cast<uint8_t>(type);
   packet.source = port.config().own_name;
-  packet.target = endpoint.peer_name;
+  packet.target = endpoint.peer.name;
   packet.source_nonce = port.nonce();
-  packet.target_nonce = endpoint.peer_nonce;
+  packet.target_nonce = endpoint.peer.nonce;
   packet.epoch = epoch;
   packet.sequence = ++endpoint.effort->packets.sent;
   packet.data_qpn = endpoint.effort->qps.data.exists() ? endpoint.effort->qps.data.number() : 0;
@@ -48,53 +48,55 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
 }  // namespace
 
 bool cm_can_send(const Endpoint& endpoint) {
-  return endpoint.address != nullptr && endpoint.address->handle != nullptr;
+  return endpoint.outbox.address != nullptr && endpoint.outbox.address->handle != nullptr;
 }
 
 void cm_prepare_send(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   if (cm_can_send(endpoint)) return;
-  if (endpoint.address == nullptr) endpoint.address = port.addresses().find(endpoint.peer);
-  if (endpoint.address != nullptr) port.addresses().handle(*endpoint.address, port.env().now_ns());
+  if (endpoint.outbox.address == nullptr)
+    endpoint.outbox.address = port.addresses().find(endpoint.peer.address);
+  if (endpoint.outbox.address != nullptr)
+    port.addresses().handle(*endpoint.outbox.address, port.env().now_ns());
 }
 
 void cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   Port& port = *endpoint.port;
-  if (endpoint.address == nullptr) endpoint.address = port.addresses().find(endpoint.peer);
-  if (endpoint.address == nullptr) return;  // the retransmission timer tries again
-  ibv_ah* const handle = port.addresses().handle(*endpoint.address, port.env().now_ns());
+  if (endpoint.outbox.address == nullptr)
+    endpoint.outbox.address = port.addresses().find(endpoint.peer.address);
+  if (endpoint.outbox.address == nullptr) return;  // the retransmission timer tries again
+  ibv_ah* const handle = port.addresses().handle(*endpoint.outbox.address, port.env().now_ns());
   const bool ping = type == PacketType::kPing;
   if (handle == nullptr) {
-    if (endpoint.address->failures != 0) resource_unaddressed(endpoint, *endpoint.address);
+    if (endpoint.outbox.address->failures != 0) resource_unaddressed(endpoint, *endpoint.outbox.address);
     if (ping) {
-      endpoint.ping_waits = true;
+      endpoint.outbox.ping_waits = true;
       return;
     }
-    endpoint.datagram_waits = true;
-    endpoint.datagram_type = type;
-    endpoint.datagram_epoch = epoch;
+    endpoint.outbox.waits = true;
+    endpoint.outbox.type = type;
+    endpoint.outbox.epoch = epoch;
     return;
   }
   Packet packet = make_packet(endpoint, type, epoch);
-  packet_seal(&packet, endpoint.peer_key);
-  const uint32_t to = ping ? endpoint.peer.heartbeat_qpn : endpoint.peer.cm_qpn;
-  static_cast<void>(port.cm_qp().send(handle, to, endpoint.peer.qkey, &packet, sizeof packet));
+  packet_seal(&packet, endpoint.peer.key);
+  const uint32_t to = ping ? endpoint.peer.address.heartbeat_qpn : endpoint.peer.address.cm_qpn;
+  static_cast<void>(port.cm_qp().send(handle, to, endpoint.peer.address.qkey, &packet, sizeof packet));
 }
 
 void cm_send_waiting(Endpoint& endpoint) {
-  if (!endpoint.datagram_waits && !endpoint.ping_waits) return;
+  if (!endpoint.outbox.waits && !endpoint.outbox.ping_waits) return;
   if (!cm_can_send(endpoint)) return;
-  const bool datagram = std::exchange(endpoint.datagram_waits, false);
-  const bool ping = std::exchange(endpoint.ping_waits, false);
-  if (datagram &&
-      still_current(endpoint.datagram_type, endpoint.phase, endpoint.datagram_epoch, endpoint.epoch))
-    cm_send(endpoint, endpoint.datagram_type, endpoint.datagram_epoch);
+  const bool datagram = std::exchange(endpoint.outbox.waits, false);
+  const bool ping = std::exchange(endpoint.outbox.ping_waits, false);
+  if (datagram && still_current(endpoint.outbox.type, endpoint.phase, endpoint.outbox.epoch, endpoint.epoch))
+    cm_send(endpoint, endpoint.outbox.type, endpoint.outbox.epoch);
   if (ping && endpoint.effort->liveness.unanswered != 0)
     cm_send(endpoint, PacketType::kPing, endpoint.effort->liveness.unanswered);
 }
 
 void cm_note_heard(Endpoint& endpoint, uint64_t now) {
-  if (endpoint.address != nullptr) endpoint.port->addresses().heard(*endpoint.address, now);
+  if (endpoint.outbox.address != nullptr) endpoint.port->addresses().heard(*endpoint.outbox.address, now);
 }
 
 void cm_refuse(Endpoint& endpoint) {
@@ -109,13 +111,13 @@ void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& 
   packet.carrier = carrier.epoch;
   packet.count = inquiry.count;
   Port& port = *carrier.port;
-  if (carrier.address == nullptr) carrier.address = port.addresses().find(carrier.peer);
-  if (carrier.address == nullptr) return;
-  ibv_ah* const handle = port.addresses().handle(*carrier.address, port.env().now_ns());
+  if (carrier.outbox.address == nullptr) carrier.outbox.address = port.addresses().find(carrier.peer.address);
+  if (carrier.outbox.address == nullptr) return;
+  ibv_ah* const handle = port.addresses().handle(*carrier.outbox.address, port.env().now_ns());
   if (handle == nullptr) return;  // it is lost, and asked again
-  packet_seal(&packet, carrier.peer_key);
-  static_cast<void>(
-      port.cm_qp().send(handle, carrier.peer.cm_qpn, carrier.peer.qkey, &packet, sizeof packet));
+  packet_seal(&packet, carrier.peer.key);
+  static_cast<void>(port.cm_qp().send(handle, carrier.peer.address.cm_qpn, carrier.peer.address.qkey, &packet,
+                                      sizeof packet));
 }
 
 void cm_learn_address(Endpoint& endpoint, const Packet& packet) {
@@ -124,16 +126,16 @@ void cm_learn_address(Endpoint& endpoint, const Packet& packet) {
   now.link_layer = packet.link_layer;
   now.mtu = packet.mtu;
   now.cm_qpn = packet.cm_qpn;
-  now.heartbeat_qpn = endpoint.peer.heartbeat_qpn;
-  now.qkey = endpoint.peer.qkey;
+  now.heartbeat_qpn = endpoint.peer.address.heartbeat_qpn;
+  now.qkey = endpoint.peer.address.qkey;
   memcpy(now.gid.raw, packet.gid, sizeof packet.gid);
-  const PortAddress& old = endpoint.peer;
+  const PortAddress& old = endpoint.peer.address;
   if (old.lid == now.lid && memcmp(old.gid.raw, now.gid.raw, sizeof now.gid.raw) == 0 &&
       old.cm_qpn == now.cm_qpn && old.mtu == now.mtu) {
     return;
   }
-  endpoint.address = nullptr;
-  endpoint.peer = now;
+  endpoint.outbox.address = nullptr;
+  endpoint.peer.address = now;
 }
 
 }  // namespace bfo::engine

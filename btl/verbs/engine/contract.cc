@@ -12,7 +12,7 @@ namespace bfo::engine {
 namespace {
 
 bool names(const Endpoint& rail, const bfo_rail_name_t& name) {
-  return name.conn == connection_id(rail.port->nonce(), rail.peer_nonce);
+  return name.conn == connection_id(rail.port->nonce(), rail.peer.nonce);
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ int rails_to(Port* const* ports, int count, uint64_t peer_name, Endpoint** out, 
 bool other_rail_up(Port* const* ports, int count, const Endpoint& rail) {
   for (int i = 0; i < count; ++i) {
     if (ports[i] == rail.port) continue;
-    const Endpoint* other = ports[i]->find_peer(rail.peer_name);
+    const Endpoint* other = ports[i]->find_peer(rail.peer.name);
     if (other != nullptr && other->phase == Phase::kUp) return true;
   }
   return false;
@@ -89,7 +89,7 @@ bool other_rail_up(Port* const* ports, int count, const Endpoint& rail) {
 void connect_others(Port* const* ports, int count, const Endpoint& rail, bool initially_down) {
   for (int i = 0; i < count; ++i) {
     if (ports[i] == rail.port || (initially_down && !ports[i]->initially_down())) continue;
-    Endpoint* other = ports[i]->find_peer(rail.peer_name);
+    Endpoint* other = ports[i]->find_peer(rail.peer.name);
     if (other != nullptr && other->phase == Phase::kIdle) rail_connect(*other);
   }
 }

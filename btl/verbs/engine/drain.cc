@@ -83,14 +83,14 @@ void schedule_return(Endpoint& endpoint, uint64_t now) {
       now - endpoint.effort->up_since_ns > kSettled ? 0 : endpoint.effort->timer.failures + 1;
   need_begin(endpoint, now);
   handshake_pause(endpoint, endpoint.effort->timer.failures, now);
-  endpoint.connect_wanted = endpoint.port->failover() && !endpoint.peer_left && !endpoint.device_dead;
+  endpoint.connect_wanted = endpoint.port->failover() && !endpoint.peer.left && !endpoint.device_dead;
   endpoint.skip_backoff = false;
 }
 
 /// A responder whose initiator left before the rail was up here: it never will be, and nothing else says so.
 /// Why the epoch ends does not matter any more: it is no failure.
 void report_left(Endpoint& endpoint, uint64_t now) {
-  if (!endpoint.peer_left || endpoint.ever_up || endpoint.announced || endpoint.lost_reported) return;
+  if (!endpoint.peer.left || endpoint.ever_up() || endpoint.announced || endpoint.lost_reported()) return;
   endpoint.connection->down_event = make_event(endpoint, BFO_CAUSE_SHUTDOWN, 0, 0, now);
   const Host& host = endpoint.port->host();
   endpoint.announced = true;
@@ -115,7 +115,7 @@ void finish(Endpoint& endpoint, uint64_t now) {
     BFO_DCHECK(port.accounting_balances());
     BFO_DCHECK(endpoint.ring.head == endpoint.ring.tail && endpoint.queued.empty());
     endpoint.phase = endpoint.device_dead ? Phase::kUnusable
-                     : endpoint.peer_left ? Phase::kGone
+                     : endpoint.peer.left ? Phase::kGone
                                           : Phase::kClosed;
     endpoint.effort->phase_since_ns = now;
     event.now_ns = now;
@@ -131,7 +131,7 @@ void finish(Endpoint& endpoint, uint64_t now) {
   }
   schedule_return(endpoint, now);
   if (endpoint.announced) {
-    endpoint.lost_reported = !endpoint.ever_up;
+    if (!endpoint.ever_up()) endpoint.past = Past::kLost;
     report_closed(endpoint, event, closed.result, closed.delivered);
   }
   endpoint.announced = false;

@@ -92,7 +92,7 @@ bfo_rail_state_t rail_state(const Endpoint& endpoint) {
       // A rail that was up before is "down" until it is up again: its sends are refused, so that they take
       // another rail. Of one that never was up nobody has been told that it is down: what is sent waits for
       // the next attempt, or comes back with the word that it is lost.
-      return endpoint.ever_up ? BFO_RAIL_DOWN : BFO_RAIL_CONNECTING;
+      return endpoint.ever_up() ? BFO_RAIL_DOWN : BFO_RAIL_CONNECTING;
     case Phase::kDraining:
       return BFO_RAIL_DOWN;
     case Phase::kGone:
@@ -122,7 +122,7 @@ Evidence evidence(const Endpoint& endpoint) {
   const uint64_t tried = ms_since(endpoint, endpoint.effort->first.tried_since_ns);
   if (port.partition_lost()) return {"its partition key is not in the port's table", tried};
   if (port.state() != PortState::kActive) return {"its port is not active", tried};
-  if (endpoint.peer_initially_down)
+  if (endpoint.peer.initially_down)
     return {"the peer's port was not active when that process started", tried};
   if (endpoint.effort->liveness.state == Liveness::kSilent)
     return {"no sign of life from the peer over it", tried};
@@ -140,7 +140,7 @@ Evidence evidence(const Endpoint& endpoint) {
 
 uint32_t never_up(const Endpoint& endpoint, char* why, size_t size) {
   const bool over = endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable;
-  if (endpoint.ever_up || over || endpoint.effort->first.tried_since_ns == 0 ||
+  if (endpoint.ever_up() || over || endpoint.effort->first.tried_since_ns == 0 ||
       endpoint.effort->liveness.state == Liveness::kAnswers)
     return 0;
   uint64_t ms = 0;
@@ -157,14 +157,14 @@ uint32_t never_up(const Endpoint& endpoint, char* why, size_t size) {
 
 void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info) {
   *info = bfo_rail_info_t{};
-  info->name.conn = connection_id(endpoint.port->nonce(), endpoint.peer_nonce);
+  info->name.conn = connection_id(endpoint.port->nonce(), endpoint.peer.nonce);
   info->name.epoch = endpoint.epoch;
   info->state = rail_state(endpoint);
   info->port = endpoint.port->number();
   info->answers = endpoint.effort->liveness.state == Liveness::kAnswers;
   snprintf(info->device, sizeof info->device, "%s", endpoint.port->device().name());
-  snprintf(info->peer_port, sizeof info->peer_port, "lid %u ud qpn 0x%x", endpoint.peer.lid,
-           endpoint.peer.cm_qpn);
+  snprintf(info->peer_port, sizeof info->peer_port, "lid %u ud qpn 0x%x", endpoint.peer.address.lid,
+           endpoint.peer.address.cm_qpn);
 }
 
 }  // namespace bfo::engine

@@ -49,6 +49,32 @@ struct ProbeTarget {
   uint32_t rkey = 0;
 };
 
+/// The port at the other end, as far as it is known.
+struct PeerPort {
+  uint64_t name = 0;   // job and rank of its process
+  uint64_t nonce = 0;  // of the port ..
+  SipKey key;          // .. which believes what is summed with this
+  PortAddress address;
+  bool initially_down = false;  // it was not active when it was published, and has not been heard
+  bool left = false;            // BYE came: never reconnect
+};
+
+/// The way of the connection manager's datagrams to the peer, and which of them wait for its address handle.
+struct Outbox {
+  Address* address = nullptr;  // of the peer's port, in the own port's cache; nullptr: not looked for yet
+  bool waits = false;          // a handshake packet ..
+  bool ping_waits = false;     // .. or a PING
+  PacketType type{};           // which packet
+  uint32_t epoch = 0;
+};
+
+/// What the layer above has heard of a rail in all of its epochs.
+enum class Past : uint8_t {
+  kNone,  // nothing
+  kLost,  // it never was up, and rail_down and rail_closed were reported all the same
+  kUp,    // it was up
+};
+
 /// What an endpoint needs from the first time somebody wants it, or its peer speaks. Most peers of a large
 /// job are known and nothing more: they share kNoEffort, which is only read.
 struct Effort {
@@ -82,6 +108,8 @@ struct Endpoint {
     if (has_effort()) unmake(effort);
   }
 
+  bool ever_up() const { return past == Past::kUp; }
+  bool lost_reported() const { return past == Past::kLost; }
   bool has_effort() const { return effort != &kNoEffort; }
   /// Makes it if it is not there. False when memory is short. Before anything is written to it.
   bool begin_effort();
@@ -95,24 +123,13 @@ struct Endpoint {
   uint64_t delivered = 0;            // SENDs of this epoch handed up
   std::atomic<void*> user{nullptr};  // how whoever hears of it calls it: rail_attach() in contract.h
 
-  // identity
-  uint64_t peer_name = 0;   // job and rank of the peer process
-  uint64_t peer_nonce = 0;  // of the peer's port ..
-  SipKey peer_key;          // .. which believes what is summed with this
-  bool initiator = false;   // the lower name initiates: no simultaneous open can occur
-  PortAddress peer;
-  bool peer_initially_down =
-      false;                   // the peer's port was not active when it was published, and has not been heard
-  Address* address = nullptr;  // of `peer`, in the port's cache; nullptr: not looked for yet
-  bool datagram_waits = false;  // a handshake packet waits for the address handle ..
-  bool ping_waits = false;      // .. or a PING
-  PacketType datagram_type{};   // which one
-  uint32_t datagram_epoch = 0;
+  PeerPort peer;
+  Outbox outbox;
   HeartbeatPeer heartbeat;  // what our heartbeat knows of the peer
   uint32_t epoch = 0;       // current or last one; 0 = none yet
+  bool initiator = false;   // the lower name initiates: no simultaneous open can occur
   bool announced = false;   // rail_up was reported for the current epoch
-  bool ever_up = false;
-  bool lost_reported = false;  // never up, and rail_down and rail_closed were reported all the same
+  Past past = Past::kNone;
 
   // connection
   QpCommand* command = nullptr;  // under way on the queue pairs; they are its own meanwhile
@@ -125,7 +142,6 @@ struct Endpoint {
   bool connect_wanted = false;  // connect when possible
   bool skip_backoff = false;    // skip the reconnection back-off once
   bool asked = false;           // somebody above waits for it to come up
-  bool peer_left = false;       // BYE came: never reconnect
 
   // closing
   Drain drain;

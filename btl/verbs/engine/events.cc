@@ -58,7 +58,7 @@ void Port::port_up() {
   addresses_.renew();
   up_since_ns_ = env_.now_ns();
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
-    const bool joins = first_time && !endpoint->connect_wanted && !endpoint->peer_left &&
+    const bool joins = first_time && !endpoint->connect_wanted && !endpoint->peer.left &&
                        host_.other_rail_up(host_.ctx, *endpoint) && endpoint->begin_effort();
     if (!endpoint->has_effort()) continue;
     endpoint->effort->timer.failures = 0;

@@ -30,7 +30,7 @@ bool under_way(const Endpoint& endpoint, uint64_t now) {
 }
 
 bool may_begin(const Endpoint& endpoint, uint64_t now) {
-  if (!endpoint.connect_wanted || endpoint.peer_left || endpoint.command != nullptr) return false;
+  if (!endpoint.connect_wanted || endpoint.peer.left || endpoint.command != nullptr) return false;
   if (endpoint.phase == Phase::kIdle) return true;
   return endpoint.phase == Phase::kClosed && (endpoint.skip_backoff || now >= endpoint.effort->timer.due_ns);
 }
@@ -39,7 +39,7 @@ bool may_begin(const Endpoint& endpoint, uint64_t now) {
 uint64_t moved_elsewhere(const Endpoint& endpoint) {
   const Host& host = endpoint.port->host();
   Endpoint* rails[kMostRails];
-  const int count = host.rails(host.ctx, endpoint.peer_name, rails, kMostRails);
+  const int count = host.rails(host.ctx, endpoint.peer.name, rails, kMostRails);
   uint64_t moved = 0;
   for (int i = 0; i < count; ++i) {
     const Endpoint& rail = *rails[i];

@@ -19,7 +19,7 @@ bool waits_for_peer(const Endpoint& endpoint) {
 }
 
 bool can_ask(const Endpoint& endpoint) {
-  return endpoint.port->config().peer_timeout_ns != 0 && endpoint.peer.heartbeat_qpn != 0;
+  return endpoint.port->config().peer_timeout_ns != 0 && endpoint.peer.address.heartbeat_qpn != 0;
 }
 
 /// A peer that nobody speaks to is asked as seldom as one that answers; and not by all processes at once,

@@ -78,8 +78,8 @@ bool give_up_missing(Endpoint& endpoint, uint64_t now) {
     if (host.rail_missing != nullptr) host.rail_missing(host.ctx, endpoint);
   }
   // Of a rail that was up before, or was given up before, everybody knows that it is down.
-  const bool known = endpoint.ever_up || endpoint.lost_reported || !news;
-  if (endpoint.ever_up || (known && endpoint.queued.empty())) return false;
+  const bool known = endpoint.ever_up() || endpoint.lost_reported() || !news;
+  if (endpoint.ever_up() || (known && endpoint.queued.empty())) return false;
   return give_up(endpoint, BFO_CAUSE_RESOURCE, shortage.error, now);
 }
 
@@ -102,7 +102,7 @@ void give_up_effort(Endpoint& endpoint, uint64_t now) {
 bool first_connection_ends(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   if (give_up_missing(endpoint, now)) return true;
-  if (endpoint.ever_up || endpoint.queued.empty()) return false;
+  if (endpoint.ever_up() || endpoint.queued.empty()) return false;
   // Fragments wait for a rail that has never been up: not longer than a live port and a bounded time
   // justify. The device may also be lost before the first attempt began.
   if (port.state() != PortState::kActive) {
@@ -110,7 +110,7 @@ bool first_connection_ends(Endpoint& endpoint, uint64_t now) {
     return give_up(endpoint, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_PORT_ERR, now);
   }
   // The other end was down when its process started: nothing waits for it, the rail joins when it is heard.
-  if (endpoint.peer_initially_down) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ENETDOWN, now);
+  if (endpoint.peer.initially_down) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ENETDOWN, now);
   if (path_dead(endpoint, now)) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ETIMEDOUT, now);
   count_silence(endpoint);
   const bool too_long = waits_too_long(endpoint, now);

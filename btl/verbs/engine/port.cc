@@ -157,15 +157,15 @@ bool Port::end_commands() {
 bool Port::add(Endpoint& endpoint) {
   const Guard guard(lock_);
   endpoint.port = this;
-  endpoint.initiator = config_.own_name < endpoint.peer_name;
-  if (!peers_.insert(endpoint.peer_name, &endpoint)) return false;
+  endpoint.initiator = config_.own_name < endpoint.peer.name;
+  if (!peers_.insert(endpoint.peer.name, &endpoint)) return false;
   endpoint.heartbeat = HeartbeatPeer{};
-  endpoint.heartbeat.nonce = endpoint.peer_nonce;
-  endpoint.heartbeat.key = endpoint.peer_key;
-  endpoint.heartbeat.qpn = endpoint.peer.cm_qpn;
-  endpoint.heartbeat.qkey = endpoint.peer.qkey;
-  if (!heartbeat_.add(endpoint.peer_name, endpoint.heartbeat)) {
-    peers_.erase(endpoint.peer_name);
+  endpoint.heartbeat.nonce = endpoint.peer.nonce;
+  endpoint.heartbeat.key = endpoint.peer.key;
+  endpoint.heartbeat.qpn = endpoint.peer.address.cm_qpn;
+  endpoint.heartbeat.qkey = endpoint.peer.address.qkey;
+  if (!heartbeat_.add(endpoint.peer.name, endpoint.heartbeat)) {
+    peers_.erase(endpoint.peer.name);
     return false;
   }
   endpoint.next = endpoints_;
@@ -175,7 +175,7 @@ bool Port::add(Endpoint& endpoint) {
 
 void Port::remove(Endpoint& endpoint) {
   cm_bye(endpoint);
-  endpoint.address = nullptr;  // it may outlive the port's cache
+  endpoint.outbox.address = nullptr;  // it may outlive the port's cache
   {
     const Guard guard(lock_);
     endpoint.phase = Phase::kGone;
@@ -188,9 +188,9 @@ void Port::remove(Endpoint& endpoint) {
       ++accounting_.never_sent[static_cast<size_t>(endpoint.queued.pop()->kind)];
   }
   qp_forget(endpoint);
-  heartbeat_.remove(endpoint.peer_name);
+  heartbeat_.remove(endpoint.peer.name);
   const Guard guard(lock_);
-  peers_.erase(endpoint.peer_name);
+  peers_.erase(endpoint.peer.name);
   for (Endpoint** at = &endpoints_; *at != nullptr; at = &(*at)->next) {
     if (*at != &endpoint) continue;
     *at = endpoint.next;

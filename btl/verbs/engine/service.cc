@@ -117,7 +117,7 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
     case Phase::kBinding:
     case Phase::kProbing:
       if (endpoint.effort->close.asked) cm_drop_attempt(endpoint, now);
-      if (endpoint.peer_left) {
+      if (endpoint.peer.left) {
         *again = true;  // and that is all there is to say
         timers_ = true;
       } else {
@@ -132,7 +132,7 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
     case Phase::kIdle:
     case Phase::kSoliciting:
     case Phase::kClosed:
-      if (endpoint.peer_left) {
+      if (endpoint.peer.left) {
         cm_peer_left(endpoint, now);
       } else if (endpoint.connect_wanted || !endpoint.queued.empty()) {
         service_unconnected(endpoint, now);

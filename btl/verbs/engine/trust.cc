@@ -65,8 +65,8 @@ Drop admit(Port& port, const char* data, size_t length, Packet* packet, Endpoint
   if (!packet_type_known(*packet) || type == PacketType::kPing) return Drop::kType;
   Endpoint* sender = port.find_peer(packet->source);
   if (sender == nullptr) sender = port.host().find_peer(port.host().ctx, packet->source);
-  if (sender == nullptr || sender->peer_nonce != packet->source_nonce) return Drop::kStranger;
-  if (sender->peer_left || sender->phase == Phase::kGone || sender->phase == Phase::kUnusable)
+  if (sender == nullptr || sender->peer.nonce != packet->source_nonce) return Drop::kStranger;
+  if (sender->peer.left || sender->phase == Phase::kGone || sender->phase == Phase::kUnusable)
     return Drop::kLeft;
   if (!sender->begin_effort()) return Drop::kMemory;
   // The heartbeat of the peer counts for itself.

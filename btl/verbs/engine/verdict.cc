@@ -20,7 +20,7 @@ struct Rails {
   int count;
   explicit Rails(const Endpoint& endpoint) {
     const Host& host = endpoint.port->host();
-    count = host.rails(host.ctx, endpoint.peer_name, at, kMostRails);
+    count = host.rails(host.ctx, endpoint.peer.name, at, kMostRails);
   }
 };
 
@@ -30,7 +30,7 @@ bool carries(const Endpoint& endpoint) {
 }
 
 uint64_t rail_name(const Endpoint& endpoint) {
-  return connection_id(endpoint.port->nonce(), endpoint.peer_nonce);
+  return connection_id(endpoint.port->nonce(), endpoint.peer.nonce);
 }
 
 /// What has moved over the current epoch: messages received, and own work completed.

@@ -27,7 +27,7 @@ void trace(const Module& module, const engine::Endpoint& endpoint, const char* w
   if (mca_btl_verbs_component.params.verbose < 1) return;
   const opal_process_name_t self = OPAL_PROC_MY_NAME;
   opal_output(0, "btl/verbs: rank %u: rail to rank %u by %s:%u, epoch %u: %s%s%s", self.vpid,
-              static_cast<unsigned>(endpoint.peer_name), event.info.device, event.info.port,
+              static_cast<unsigned>(endpoint.peer.name), event.info.device, event.info.port,
               event.info.name.epoch, what, event.text[0] != '\0' ? ": " : "", event.text);
   static_cast<void>(module);
 }

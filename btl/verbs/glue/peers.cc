@@ -63,17 +63,17 @@ mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   if (endpoint == nullptr) return nullptr;
   endpoint->proc = proc;
   engine::Endpoint& rail = endpoint->engine;
-  rail.peer_name = name_of(proc->proc_name);
-  rail.peer_nonce = port->nonce;
-  rail.peer_key = SipKey{port->key[0], port->key[1]};
-  rail.peer.lid = port->lid;
-  rail.peer.link_layer = port->link_layer;
-  rail.peer.mtu = port->mtu;
-  rail.peer.cm_qpn = port->cm_qpn;
-  rail.peer.heartbeat_qpn = port->heartbeat_qpn;
-  rail.peer.qkey = port->qkey;
-  memcpy(rail.peer.gid.raw, port->gid, sizeof port->gid);
-  rail.peer_initially_down = port->active == 0;
+  rail.peer.name = name_of(proc->proc_name);
+  rail.peer.nonce = port->nonce;
+  rail.peer.key = SipKey{port->key[0], port->key[1]};
+  rail.peer.address.lid = port->lid;
+  rail.peer.address.link_layer = port->link_layer;
+  rail.peer.address.mtu = port->mtu;
+  rail.peer.address.cm_qpn = port->cm_qpn;
+  rail.peer.address.heartbeat_qpn = port->heartbeat_qpn;
+  rail.peer.address.qkey = port->qkey;
+  memcpy(rail.peer.address.gid.raw, port->gid, sizeof port->gid);
+  rail.peer.initially_down = port->active == 0;
   if (!module.port.add(rail)) {
     engine::unmake(endpoint);
     return nullptr;
