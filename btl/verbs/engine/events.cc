@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // events.cc: what a port does about asynchronous events, in the progress function. The table is in async.h.
-#include <utility>
-
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/port.h"
 
@@ -38,7 +36,7 @@ void Port::on_event(const EventNote& note) {
     }
     case EventReaction::kPortDown:
       if (state_ == PortState::kActive) state_ = PortState::kDown;
-      outdated_ = true;
+      if (reading_ == Reading::kUnderWay) reading_ = Reading::kOutdated;
       next_port_query_ns_ = note.when_ns + kPortQueryNs;
       return close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns}, false);
     case EventReaction::kPortUp:
@@ -53,7 +51,8 @@ void Port::on_event(const EventNote& note) {
 }
 
 void Port::port_up() {
-  const bool first_time = std::exchange(never_active_, false);
+  const bool first_time = start_ == Start::kDown;
+  if (first_time) start_ = Start::kJoined;
   addresses_.forgive();
   addresses_.renew();
   up_since_ns_ = env_.now_ns();
@@ -68,7 +67,7 @@ void Port::port_up() {
     // Its peers that have another rail to us wait to be spoken to.
     if (joins) {
       endpoint->connect_wanted = true;
-      endpoint->effort->first.begin(up_since_ns_, present_ns());
+      endpoint->effort->first.begin(up_since_ns_, presence_.present_ns());
     }
   }
   need_service();

@@ -22,8 +22,8 @@ void count_silence(Endpoint& endpoint) {
   const bool asked = endpoint.phase == Phase::kSoliciting || endpoint.phase == Phase::kRequesting ||
                      endpoint.phase == Phase::kReplied;
   const Port& port = *endpoint.port;
-  if (asked && endpoint.effort->phase_since_ns <= port.looked_before_ns())
-    endpoint.effort->first.unanswered_ns += port.away_ns();
+  if (asked && endpoint.effort->phase_since_ns <= port.presence().looked_before_ns())
+    endpoint.effort->first.unanswered_ns += port.presence().away_ns();
 }
 
 /// True when what waits for a first connection has waited for longer than is usual. Time in which this
@@ -33,7 +33,7 @@ void count_silence(Endpoint& endpoint) {
 bool waits_too_long(const Endpoint& endpoint, uint64_t now) {
   const Port& port = *endpoint.port;
   const uint64_t bound = port.config().connect_timeout_ns;
-  return time_since(endpoint.effort->first.wanted_present_ns, port.present_ns()) +
+  return time_since(endpoint.effort->first.wanted_present_ns, port.presence().present_ns()) +
                  endpoint.effort->first.unanswered_ns >
              bound ||
          time_since(endpoint.effort->first.wanted_since_ns, now) > kMostPatience * bound;
@@ -86,7 +86,7 @@ bool give_up_missing(Endpoint& endpoint, uint64_t now) {
 }  // namespace
 
 void waits_from(Endpoint& endpoint, uint64_t now) {
-  endpoint.effort->first.begin(now, endpoint.port->present_ns());
+  endpoint.effort->first.begin(now, endpoint.port->presence().present_ns());
 }
 
 void give_up_effort(Endpoint& endpoint, uint64_t now) {

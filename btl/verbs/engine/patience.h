@@ -12,7 +12,7 @@ struct Endpoint;
 /// The wait for a first connection. All times are CLOCK_MONOTONIC, in ns.
 struct FirstConnection {
   uint64_t wanted_since_ns = 0;
-  uint64_t wanted_present_ns = 0;  // the same by Port::present_ns()
+  uint64_t wanted_present_ns = 0;  // the same by Presence::present_ns()
   uint64_t unanswered_ns = 0;      // what that does not count of the peer's silence since then
   bool waited_long = false;        // it has outlasted the bound, and the other rails are being tried
   uint64_t tried_since_ns = 0;     // the first try

@@ -72,8 +72,9 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   errno = ENETDOWN;
   refresh();
   if (state_ != PortState::kActive && !config.may_be_down) return false;
-  never_active_ = initially_down_ = state_ != PortState::kActive;
-  receive_patience_ns_ = config.receive_quiet_ns;
+  start_ = state_ == PortState::kActive ? Start::kActive : Start::kDown;
+  presence_.open(config.connect_timeout_ns);
+  receives_.patience_ns = config.receive_quiet_ns;
   if (!open_queues(what)) {
     const int saved = errno;
     close();
@@ -234,7 +235,7 @@ int Port::poll() {
     emptied = emptied && n < kPollBatch;
   }
   if (!emptied) [[unlikely]] {
-    ++full_polls_;
+    seen_.full_poll();
     if (srq_.crowded(kPollBatch)) grow_receives();
   }
   if (handled == 0) {
@@ -248,7 +249,7 @@ int Port::poll() {
   if (service_needed || --until_clock_ == 0) [[unlikely]] {
     until_clock_ = kClockEvery;
     const uint64_t now = env_.now_ns();
-    note_presence(now);
+    presence_.note(now, timers_, env_);
     if (service_needed || timers_) {
       // Reads what a control thread stored: its result is seen by what follows.
       service_needed_.exchange(false, std::memory_order_acq_rel);

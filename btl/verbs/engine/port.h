@@ -19,11 +19,14 @@
 #include "btl/verbs/engine/environment.h"
 #include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/port_query.h"
+#include "btl/verbs/engine/presence.h"
+#include "btl/verbs/engine/receives.h"
 #include "btl/verbs/engine/heartbeat.h"
 #include "btl/verbs/engine/srq.h"
 #include "btl/verbs/engine/stock.h"
 #include "btl/verbs/engine/table.h"
 #include "btl/verbs/engine/trust.h"
+#include "btl/verbs/engine/watchdog.h"
 #include "btl/verbs/engine/datagram_qp.h"
 
 namespace bfo::engine {
@@ -189,19 +192,13 @@ class Port {
   /// True while the port's table does not have its partition key: it counts as down.
   bool partition_lost() const { return partition_lost_; }
   /// True until the port is active for the first time.
-  bool never_active() const { return never_active_; }
+  bool never_active() const { return start_ == Start::kDown; }
   /// True when it was not active when it was opened.
-  bool initially_down() const { return initially_down_; }
+  bool initially_down() const { return start_ != Start::kActive; }
   /// When the port came up, if it was down before; else 0.
   uint64_t up_since_ns() const { return up_since_ns_; }
   Handshakes& handshakes() { return handshakes_; }
-  /// Time in which this process ran, as far as its looks at the clock tell: more than a hundredth of
-  /// Config::connect_timeout_ns between two of them does not count. Any thread.
-  uint64_t present_ns() const { return present_ns_.load(std::memory_order_relaxed); }
-  /// The last look at the clock before the present one, and what present_ns() did not count of the time since
-  /// although the process could run: it computed, or slept. Progress function only.
-  uint64_t looked_before_ns() const { return looked_before_ns_; }
-  uint64_t away_ns() const { return away_ns_; }
+  const Presence& presence() const { return presence_; }
   PortLock& lock() { return lock_; }
   CqSet& cqs() { return cqs_; }
   Srq& srq() { return srq_; }
@@ -266,9 +263,7 @@ class Port {
   bool end_commands();
   void service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again);
   void service_unconnected(Endpoint& endpoint, uint64_t now);
-  void note_presence(uint64_t now);
   void tick(uint64_t now, bool emptied);
-  uint64_t watched(uint64_t elapsed, bool emptied);
   uint64_t note_delay(uint64_t elapsed);
   uint64_t patience(const Endpoint& endpoint) const;
   /// What the watchdog sees of an endpoint in one tick.
@@ -296,6 +291,19 @@ class Port {
   void arm_receives();
   void review_receives(uint64_t now);
   void shrink_receives();
+
+  /// The port since it was opened.
+  enum class Start : uint8_t {
+    kActive,
+    kDown,    // never active so far
+    kJoined,  // active, or it was since
+  };
+  /// Of the port's attributes, on a control thread.
+  enum class Reading : uint8_t {
+    kNone,
+    kUnderWay,
+    kOutdated,  // and it went down meanwhile
+  };
 
   // hot
   ibv_cq* cq_ = nullptr;
@@ -335,30 +343,18 @@ class Port {
   Table<Endpoint> peers_;  // by process name
   Endpoint* endpoints_ = nullptr;
   Handshakes handshakes_;
-  uint64_t last_look_ns_ = 0;
-  uint64_t looked_before_ns_ = 0;
-  uint64_t away_ns_ = 0;
-  uint64_t starved_ns_ = 0;  // at the last look after a pause
-  std::atomic<uint64_t> present_ns_{0};
+  Presence presence_;
   uint64_t last_tick_ns_ = 0;
   uint64_t next_tick_ns_ = 0;
-  uint64_t full_polls_ = 0;    // polls that left something in a queue
-  uint64_t marked_polls_ = 0;  // their number when ..
-  uint64_t marked_ns_ = 0;     // .. this much of unproven_ns_ had passed
-  uint64_t delay_ns_ = 0;      // longest time that this process was late for a tick, fading
-  uint64_t unproven_ns_ = 0;   // time in which what looks like silence may wait in a queue
+  SeenCompletions seen_;
+  uint64_t delay_ns_ = 0;  // longest time that this process was late for a tick, fading
   uint64_t next_port_query_ns_ = 0;
   bool timers_ = false;         // some endpoint waits for a time: look at the clock often
   bool awaiting_peer_ = false;  // some endpoint waits for its peer (cm_awaits_peer)
   bool background_ = false;     // some endpoint that is not up waits, and nobody needs it
-  bool growing_ = false;        // more receive buffers are being registered
-  bool arming_ = false;         // the device is being asked to say when they run short ..
-  bool rearm_ = false;          // .. and their number has changed meanwhile
-  bool shrank_ = false;         // some were withdrawn since they last grew
-  bool never_active_ = false;
-  bool initially_down_ = false;
-  bool reading_ = false;       // the port's attributes, on a control thread ..
-  bool outdated_ = false;      // .. and it went down meanwhile
+  ReceiveSizing receives_;
+  Start start_ = Start::kActive;
+  Reading reading_ = Reading::kNone;
   bool cm_qp_broken_ = false;  // the datagram queue pair
   bool repairing_ = false;
   bool partition_lost_ = false;
@@ -372,13 +368,8 @@ class Port {
   uint64_t up_since_ns_ = 0;
   uint64_t next_await_ns_ = 0;
   uint64_t next_look_ns_ = 0;
-  uint64_t next_growth_ns_ = 0;
   uint64_t next_repair_ns_ = 0;
-  uint64_t next_review_ns_ = 0;       // of the number of receive buffers
-  uint64_t receive_patience_ns_ = 0;  // between two
 };
-
-inline constexpr int kPollBatch = 16;  ///< completions taken from a queue in one poll
 
 /// One round of progress over all ports of a process. While one of them has traffic, those that are idle are
 /// polled in one turn of kSkipTurns only: their queues would cost its messages time.

@@ -151,7 +151,7 @@ void Port::ask_device(int32_t type, uint64_t when_ns) {
   news_.came_up = news_.came_up || type == IBV_EVENT_PORT_ACTIVE;
   news_.type = type;
   news_.when_ns = when_ns;
-  if (!reading_) begin_reading();
+  if (reading_ == Reading::kNone) begin_reading();
 }
 
 /// At most one command is under way; events that come meanwhile ask once more when it has ended.
@@ -178,19 +178,18 @@ void Port::begin_reading() {
     port.end_reading(ended);
   };
   news_ = PortNews{};
-  reading_ = true;
-  outdated_ = false;
+  reading_ = Reading::kUnderWay;
   if (on_heap) return upkeep_.submit(*query, Urgency::kNormal);
   query->run(*query);  // slow is better than never
   end_reading(*query);
 }
 
 void Port::end_reading(const PortQuery& query) {
-  reading_ = false;
+  const Reading was = std::exchange(reading_, Reading::kNone);
   if (query.dropped || finalizing_) return;
   // A port that went down meanwhile says so again when it is back.
-  if (!outdated_) act_on(query);
-  if (news_.any && !reading_) begin_reading();
+  if (was != Reading::kOutdated) act_on(query);
+  if (news_.any && reading_ == Reading::kNone) begin_reading();
 }
 
 void Port::act_on(const PortQuery& query) {

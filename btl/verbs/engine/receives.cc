@@ -5,6 +5,7 @@
 // application whose bursts come back takes them again: each time that happens the wait before they retire
 // doubles, so that registration does not become a part of its rhythm.
 #include <algorithm>
+#include <utility>
 
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/port.h"
@@ -20,18 +21,18 @@ constexpr uint64_t kMostPatience = 64;        // times Config::receive_quiet_ns
 
 void Port::grow_receives() {
   srq_.note_shortage();
-  if (growing_ || state_ == PortState::kDead) return;
-  if (shrank_) {
-    shrank_ = false;
-    receive_patience_ns_ = std::min(2 * receive_patience_ns_, kMostPatience * config_.receive_quiet_ns);
+  if (receives_.growing || state_ == PortState::kDead) return;
+  if (receives_.shrank) {
+    receives_.shrank = false;
+    receives_.patience_ns = std::min(2 * receives_.patience_ns, kMostPatience * config_.receive_quiet_ns);
   }
   const uint64_t now = env_.now_ns();
   if (srq_.retiring()) {
-    next_review_ns_ = now + receive_patience_ns_;
+    receives_.next_review_ns = now + receives_.patience_ns;
     srq_.keep();
     return arm_receives();
   }
-  if (now < next_growth_ns_) return;
+  if (now < receives_.next_growth_ns) return;
   SrqGrowth* const growth = make<SrqGrowth>();
   if (growth == nullptr) return receives_grown(SrqGrowth{});
   if (!srq_.plan(*growth)) return unmake(growth);
@@ -41,14 +42,17 @@ void Port::grow_receives() {
     ended.port->receives_grown(ended);
     unmake(&ended);
   };
-  growing_ = true;
+  receives_.growing = true;
   registrations_.submit(*growth, Urgency::kNormal);
 }
 
 /// One request at a time: the last one says how many buffers there are.
 void Port::arm_receives() {
-  rearm_ = arming_;
-  SrqArm* const arm = arming_ ? nullptr : make<SrqArm>();
+  if (receives_.arming != ReceiveSizing::Arming::kIdle) {
+    receives_.arming = ReceiveSizing::Arming::kOutdated;
+    return;
+  }
+  SrqArm* const arm = make<SrqArm>();
   if (arm == nullptr) return;  // without memory it is noticed later that they run short
   if (!srq_.plan(*arm)) return unmake(arm);
   arm->port = this;
@@ -57,37 +61,37 @@ void Port::arm_receives() {
     ended.port->receives_armed();
     unmake(&ended);
   };
-  arming_ = true;
+  receives_.arming = ReceiveSizing::Arming::kAsked;
   registrations_.submit(*arm, Urgency::kNormal);
 }
 
 void Port::receives_armed() {
-  arming_ = false;
-  if (rearm_) arm_receives();
+  const auto was = std::exchange(receives_.arming, ReceiveSizing::Arming::kIdle);
+  if (was == ReceiveSizing::Arming::kOutdated) arm_receives();
 }
 
 void Port::receives_grown(const SrqGrowth& growth) {
-  growing_ = false;
+  receives_.growing = false;
   const uint64_t now = env_.now_ns();
   if (growth.chunk != nullptr) {
-    next_review_ns_ = now + receive_patience_ns_;
+    receives_.next_review_ns = now + receives_.patience_ns;
     srq_.grown(growth);
     return arm_receives();
   }
   if (growth.dropped) return;
   // Messages go on with the buffers there are.
   ++resources_.failures[static_cast<size_t>(Object::kMemory)];
-  next_growth_ns_ = now + kRetryNs;
+  receives_.next_growth_ns = now + kRetryNs;
 }
 
 void Port::review_receives(uint64_t now) {
-  if (!srq_.grown() || growing_ || state_ == PortState::kDead) return;
+  if (!srq_.grown() || receives_.growing || state_ == PortState::kDead) return;
   if (srq_.all_home()) return shrink_receives();
   if (srq_.retiring()) return;
-  if (now < next_review_ns_) return;
-  next_review_ns_ = now + receive_patience_ns_;
+  if (now < receives_.next_review_ns) return;
+  receives_.next_review_ns = now + receives_.patience_ns;
   if (srq_.take_peak() > srq_.made() / kSpare) return;
-  shrank_ = true;
+  receives_.shrank = true;
   srq_.retire();
 }
 

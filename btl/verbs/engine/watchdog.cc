@@ -18,7 +18,6 @@
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 #include "btl/verbs/engine/verdict.h"
-#include "common/clock.h"
 
 namespace bfo::engine {
 namespace {
@@ -38,16 +37,13 @@ bool moved(const Endpoint& endpoint) {
 
 }  // namespace
 
-/// How long it has been impossible that completions wait unseen in the queue. A queue that is never empty,
-/// because other peers are busy, hides the latest completions. But a completion that was there some time ago
-/// has been taken if as many completions as the queue holds were taken since.
-uint64_t Port::watched(uint64_t elapsed, bool emptied) {
+uint64_t SeenCompletions::proven(uint64_t elapsed, bool emptied, uint32_t depth) {
   unproven_ns_ += elapsed;
   uint64_t proven = 0;
   if (emptied) {
     proven = unproven_ns_;
   } else if (marked_ns_ != 0) {
-    if ((full_polls_ - marked_polls_) * kPollBatch < cqs_.depth()) return 0;
+    if ((full_polls_ - marked_polls_) * kPollBatch < depth) return 0;
     proven = marked_ns_;
   }
   unproven_ns_ -= proven;
@@ -72,31 +68,13 @@ uint64_t Port::note_delay(uint64_t elapsed) {
   return 0;
 }
 
-/// A process that waits for a processor looks at the clock seldom. So does one that computes or sleeps: the
-/// system knows the difference, and is asked while somebody waits.
-void Port::note_presence(uint64_t now) {
-  constexpr uint64_t kLooks = 100;
-  const uint64_t elapsed = time_since(last_look_ns_, now);
-  const uint64_t counted = std::min(elapsed, config_.connect_timeout_ns / kLooks);
-  looked_before_ns_ = last_look_ns_;
-  last_look_ns_ = now;
-  away_ns_ = 0;
-  if (counted < elapsed && timers_) {
-    const uint64_t starved = env_.starved_ns();
-    const uint64_t lost = starved == UINT64_MAX ? elapsed : time_since(starved_ns_, starved);
-    away_ns_ = time_since(std::max(lost, counted), elapsed);
-    starved_ns_ = starved;
-  }
-  present_ns_.store(present_ns_.load(std::memory_order_relaxed) + counted, std::memory_order_relaxed);
-}
-
 uint64_t Port::patience(const Endpoint& endpoint) const {
   const uint64_t usual = std::max(2 * watch_of(endpoint).slowest_ns, 3 * delay_ns_);
   return std::clamp(usual, config_.suspect_ns, kMostPatience * config_.suspect_ns);
 }
 
 void Port::tick(uint64_t now, bool emptied) {
-  const uint64_t watched_ns = watched(note_delay(now - last_tick_ns_), emptied);
+  const uint64_t watched_ns = seen_.proven(note_delay(now - last_tick_ns_), emptied, cqs_.depth());
   last_tick_ns_ = now;
   next_tick_ns_ = now + config_.tick_ns;
   if (emptied) srq_.calm();

@@ -10,6 +10,26 @@
 
 namespace bfo::engine {
 
+inline constexpr int kPollBatch = 16;  ///< completions taken from a queue in one poll
+
+/// How long it has been impossible that completions wait unseen in a queue. A queue that is never empty,
+/// because other peers are busy, hides the latest completions. But a completion that was there some time ago
+/// has been taken if as many completions as the queue holds were taken since.
+class SeenCompletions {
+ public:
+  /// A poll left something in a queue.
+  void full_poll() { ++full_polls_; }
+  /// `elapsed` has passed; `emptied`: all queues were seen empty just now; `depth`: entries of the largest
+  /// one. The time for which it is certain now.
+  uint64_t proven(uint64_t elapsed, bool emptied, uint32_t depth);
+
+ private:
+  uint64_t full_polls_ = 0;
+  uint64_t marked_polls_ = 0;  // their number when ..
+  uint64_t marked_ns_ = 0;     // .. this much of unproven_ns_ had passed
+  uint64_t unproven_ns_ = 0;   // time in which what looks like silence may wait in a queue
+};
+
 /// The probe on the probe queue pair of an epoch.
 enum class PathProbe : uint8_t {
   kIdle,      // one can be sent

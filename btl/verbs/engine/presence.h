@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// presence.h: how long this process could answer its peers. One that waits for a processor looks at the clock
+// seldom. So does one that computes or sleeps: the system knows the difference, and is asked while somebody
+// waits.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "btl/verbs/engine/environment.h"
+
+namespace bfo::engine {
+
+class Presence {
+ public:
+  /// Of the time between two looks at the clock a hundredth of `connect_timeout_ns` counts at most.
+  void open(uint64_t connect_timeout_ns) { most_ns_ = connect_timeout_ns / 100; }
+  /// A look at the clock. Progress function only.
+  void note(uint64_t now, bool somebody_waits, const Environment& env);
+
+  /// Time in which this process ran, as far as its looks at the clock tell. Any thread.
+  uint64_t present_ns() const { return present_ns_.load(std::memory_order_relaxed); }
+  /// The last look at the clock before the present one, and what present_ns() did not count of the time since
+  /// although the process could run: it computed, or slept. Progress function only.
+  uint64_t looked_before_ns() const { return looked_before_ns_; }
+  uint64_t away_ns() const { return away_ns_; }
+
+ private:
+  uint64_t most_ns_ = 0;
+  uint64_t last_look_ns_ = 0;
+  uint64_t looked_before_ns_ = 0;
+  uint64_t away_ns_ = 0;
+  uint64_t starved_ns_ = 0;  // at the last look after a pause
+  std::atomic<uint64_t> present_ns_{0};
+};
+
+}  // namespace bfo::engine
