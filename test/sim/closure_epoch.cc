@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // closure_epoch.cc: model M2: the handshake, and what must hold in every state and at rest. Side 0 initiates.
-// The functions do what those of the same name in cm.cc do.
+// The functions do what those of the same name in cm.cc and attempt.cc do.
 //
 // H1..H23: contrib/doc/hazards.md
 #include "test/sim/closure_epoch.h"
@@ -122,7 +122,7 @@ void Epochs::send(int x, PacketType type, int epoch) {
   set = static_cast<std::uint8_t>(set | bit(epoch));
 }
 
-void Epochs::reset_epoch(Half& h, int epoch) {
+void Epochs::attempt_begin(Half& h, int epoch) {
   h.epoch = static_cast<std::uint8_t>(epoch);
   h.asked = h.announced = h.acked = h.delivered = 0;
   h.marker_posted = h.handed_back = h.last_receive = h.overdue = h.wait_over = h.seen_empty = h.foreign = 0;
@@ -135,7 +135,7 @@ void Epochs::start(int x) {
     return send(x, PacketType::kSolicit, h.epoch);
   }
   if (h.epoch + 1 == kEpochs) return broken("epochs without end");
-  reset_epoch(h, h.epoch + 1);
+  attempt_begin(h, h.epoch + 1);
   h.busy = kPrepares;
   h.phase = Phase::kMaking;
 }
@@ -144,7 +144,7 @@ void Epochs::start(int x) {
 void Epochs::prepared(int x) {
   Half& h = c_.half[x];
   h.busy = kFree;
-  if (h.asked) return abandon(h);
+  if (h.asked) return attempt_drop(h);
   const bool makes = h.phase == Phase::kMaking;
   h.qp = x == 0 && makes ? kInit : kReady;
   if (!makes) {
@@ -156,7 +156,7 @@ void Epochs::prepared(int x) {
 }
 
 /// The command that is under way destroys what it has made.
-void Epochs::abandon(Half& h) {
+void Epochs::attempt_drop(Half& h) {
   if (h.busy == kPrepares) h.busy = kUnwanted;
   h.qp = kNoQp;
   h.asked = 0;
@@ -165,7 +165,7 @@ void Epochs::abandon(Half& h) {
 
 void Epochs::accept(int x, int epoch) {
   Half& h = c_.half[x];
-  reset_epoch(h, epoch);
+  attempt_begin(h, epoch);
   h.connect_wanted = 1;
   h.busy = kPrepares;
   h.phase = Phase::kMaking;
@@ -200,7 +200,7 @@ void Epochs::packet(int x, PacketType type, int epoch) {
       if (h.connect_wanted) start(x);
       return;
     case Answer::kStartOver:
-      abandon(h);
+      attempt_drop(h);
       h.epoch = std::max(h.epoch, static_cast<std::uint8_t>(epoch));
       return;
     case Answer::kRequestAgain:
@@ -237,7 +237,7 @@ void Epochs::give_up(int x) {
     rail_up(x, h.epoch);
     return end_epoch(h, h.epoch);
   }
-  if (engine::is_attempt(h.phase)) abandon(h);
+  if (engine::is_attempt(h.phase)) attempt_drop(h);
   h.connect_wanted = !h.device_dead;
   h.announced = 0;
   rail_down(x, h.epoch);
@@ -286,12 +286,12 @@ void Epochs::handshake(const State& from, std::vector<Next>& out, int x) {
           from, out, answered ? "THE PROBE FAILS" : "the probe fails", x,
           [&](Half& c) {
             if (answered) ++c_.faults;
-            abandon(c);
+            attempt_drop(c);
           },
           answered);
   }
   if (h.asked && engine::is_attempt(h.phase))
-    step(from, out, "gives the attempt up", x, [&](Half& c) { abandon(c); });
+    step(from, out, "gives the attempt up", x, [&](Half& c) { attempt_drop(c); });
   const bool hopeless = !active || peer.dead || peer.device_dead || from.other;
   const bool trying = h.phase != Phase::kIdle || h.connect_wanted || !off(Without::kQueuedBeforeStart);
   if (h.message == kAccepted && !h.ever_up && trying && !(h.asked && h.phase == Phase::kReplied) &&

@@ -206,8 +206,8 @@ class Epochs {
   void accept(int x, int epoch);
   void commands(const State& from, std::vector<Next>& out, int x);
   void prepared(int x);
-  void reset_epoch(Half& h, int epoch);
-  void abandon(Half& h);
+  void attempt_begin(Half& h, int epoch);
+  void attempt_drop(Half& h);
   void go_up(int x);
   void give_up(int x);
 

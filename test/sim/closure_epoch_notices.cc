@@ -145,7 +145,7 @@ void Epochs::faults(const State& from, std::vector<Next>& out, int x) {
   if (h.busy == kPrepares)
     fault("QUEUE PAIRS ARE REFUSED at", [this](Half& c) {
       c.busy = kFree;
-      abandon(c);
+      attempt_drop(c);
     });
   if (!h.port_down)
     fault("THE PORT GOES DOWN at", [this](Half& c) {

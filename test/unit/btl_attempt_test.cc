@@ -2,7 +2,7 @@
 //
 // btl_attempt_test.cc: attempts to connect that come to nothing: nobody answers, a port or a device dies,
 // either side gives up or closes what the other one has used.
-#include "btl/verbs/engine/cm.h"
+#include "btl/verbs/engine/attempt.h"
 
 #include <cerrno>
 
@@ -75,7 +75,7 @@ TEST(Fence, AttemptGivenUpBefore_IsReportedClosed) {
   w.fabric.drop_datagrams = 1 << 30;
   engine::cm_connect(w.a.endpoint);
   w.pass(2);
-  engine::cm_drop_attempt(w.a.endpoint, fake_now());
+  engine::attempt_drop(w.a.endpoint, fake_now());
   ASSERT_EQ(w.a.endpoint.phase, Phase::kClosed);
   engine::rail_fence(w.a.endpoint, 1);
   w.pass(1);

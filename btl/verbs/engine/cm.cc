@@ -6,10 +6,9 @@
 #include "btl/verbs/engine/cm.h"
 
 #include <algorithm>
-#include <cerrno>
 
-#include "common/check.h"
 #include "common/clock.h"
+#include "btl/verbs/engine/attempt.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/liveness.h"
@@ -24,79 +23,8 @@
 namespace bfo::engine {
 namespace {
 
-void set_phase(Endpoint& endpoint, Phase phase, uint64_t now) {
-  const Guard guard(endpoint.port->lock());
-  endpoint.phase = phase;
-  endpoint.usable = phase == Phase::kUp || phase == Phase::kSuspect;
-  endpoint.effort->phase_since_ns = now;
-}
-
-/// Every work request may come back as an error completion, the drain's markers too.
-uint32_t completions_of(const Port& port) {
-  return port.settings().send_depth + kProbeDepth;
-}
-
-/// What messages and the queue pairs need. Object::kNone, or what cannot be made now, with errno.
-Object make_room(Endpoint& endpoint) {
-  Port& port = *endpoint.port;
-  const Host& host = port.host();
-  errno = 0;
-  if (!ring_reserve(endpoint)) return Object::kMemory;
-  if (host.prepare != nullptr && !host.prepare(host.ctx)) return Object::kMemory;
-  endpoint.effort->qps.reserved = completions_of(port);
-  endpoint.effort->qps.send_cq = port.cqs().reserve(endpoint.effort->qps.reserved);
-  return endpoint.effort->qps.send_cq != nullptr ? Object::kNone : Object::kCompletionQueue;
-}
-
-/// True when make_room() has an answer. False: a control thread is making what it needs.
-bool room_ready(Endpoint& endpoint) {
-  Port& port = *endpoint.port;
-  const Host& host = port.host();
-  StockNeed need = host.prepare_needs == nullptr ? StockNeed{} : host.prepare_needs(host.ctx);
-  need.wish += ring_needs(endpoint);
-  need.least += ring_needs(endpoint);
-  const bool queue = port.cqs().ready(completions_of(port));
-  return port.stock().ready(need) && queue;
-}
-
-/// A fresh epoch's counters. Under no lock: nothing can be posted yet.
-void reset_epoch(Endpoint& endpoint, uint32_t epoch) {
-  const Guard guard(endpoint.port->lock());
-  endpoint.epoch = epoch;
-  endpoint.announced = false;
-  endpoint.delivered = 0;
-  endpoint.effort->close = CloseOrder{};
-  endpoint.drain = Drain{};
-  // An epoch that ends before it is up must not be taken for the last one: its count would look like a gap.
-  ring_forget(endpoint);
-  if (endpoint.connection != nullptr) watch_of(endpoint).begin_epoch();
-  endpoint.effort->timer.attempts = 0;
-  verdict_clear(endpoint);
-}
-
-void retry_later(Endpoint& endpoint, uint64_t now) {
-  set_phase(endpoint, Phase::kClosed, now);
-  ++endpoint.effort->timer.failures;
-  handshake_pause(endpoint, endpoint.effort->timer.failures, now);
-}
-
-/// Begins to make the queue pairs of an attempt; with `request` they are connected, too.
-void make_queue_pairs(Endpoint& endpoint, const Packet* request, uint64_t now) {
-  const uint64_t bits = endpoint.port->env().random();
-  endpoint.effort->qps.data_psn = bits & 0xffffff;
-  endpoint.effort->qps.probe_psn = bits >> 24 & 0xffffff;
-  const Object missing = make_room(endpoint);
-  if (missing != Object::kNone) {
-    resource_failed(endpoint, missing, errno);
-    return retry_later(endpoint, now);
-  }
-  cm_prepare_send(endpoint);  // made at the same time
-  set_phase(endpoint, Phase::kMaking, now);
-  qp_make(endpoint, request);
-}
-
 void start(Endpoint& endpoint, uint64_t now) {
-  if (endpoint.initiator && !room_ready(endpoint)) {
+  if (endpoint.initiator && !attempt_has_room(endpoint)) {
     endpoint.skip_backoff = true;  // it begins when there is room for it
     return;
   }
@@ -114,9 +42,9 @@ void start(Endpoint& endpoint, uint64_t now) {
     handshake_pause(endpoint, endpoint.effort->timer.attempts++, now);
     return;
   }
-  if (endpoint.epoch == UINT32_MAX) return retry_later(endpoint, now);  // there is no next one
-  reset_epoch(endpoint, endpoint.epoch + 1);
-  make_queue_pairs(endpoint, nullptr, now);
+  if (endpoint.epoch == UINT32_MAX) return attempt_failed(endpoint, now);  // there is no next one
+  attempt_begin(endpoint, endpoint.epoch + 1);
+  attempt_make(endpoint, nullptr, now);
 }
 
 /// The control thread is back with `missing`. False when the attempt ends here.
@@ -124,7 +52,7 @@ bool goes_on(Endpoint& endpoint, Object missing, int error, uint64_t now) {
   if (missing != Object::kNone) resource_failed(endpoint, missing, error);
   // Evidence against the attempt may have come meanwhile: then the peer hears nothing of it.
   if (missing == Object::kNone && !endpoint.effort->close.asked && !endpoint.peer.left) return true;
-  cm_drop_attempt(endpoint, now);
+  attempt_drop(endpoint, now);
   return false;
 }
 
@@ -174,17 +102,17 @@ void learn_probe_target(Endpoint& endpoint, const Packet& packet) {
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
-  if (!room_ready(endpoint)) return;        // it comes again
+  if (!attempt_has_room(endpoint)) return;  // it comes again
   if (!handshake_answered(endpoint, now)) {
     if (endpoint.skip_backoff && endpoint.phase == Phase::kSoliciting)
       set_phase(endpoint, Phase::kClosed, now);
     return;
   }
-  reset_epoch(endpoint, packet.epoch);
+  attempt_begin(endpoint, packet.epoch);
   if (!endpoint.connect_wanted) waits_from(endpoint, now);  // what is queued from now on has waited since now
   endpoint.connect_wanted = true;
   learn_probe_target(endpoint, packet);
-  make_queue_pairs(endpoint, &packet, now);
+  attempt_make(endpoint, &packet, now);
 }
 
 void on_reply(Endpoint& endpoint, const Packet& packet, uint64_t now) {
@@ -228,7 +156,7 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
     case Answer::kStart:
       return on_solicit(endpoint, packet.epoch, now);
     case Answer::kStartOver:
-      cm_drop_attempt(endpoint, now);
+      attempt_drop(endpoint, now);
       endpoint.epoch = std::max(endpoint.epoch, packet.epoch);
       return;
     case Answer::kRequestAgain:
@@ -308,7 +236,7 @@ void cm_qps_connected(Endpoint& endpoint, Object missing, int error) {
   const uint64_t now = endpoint.port->env().now_ns();
   if (!goes_on(endpoint, missing, error, now)) return;
   const uint64_t id = work_id(WorkKind::kProbe, uint64_t{endpoint.epoch} << 1);
-  if (post_bare(endpoint, endpoint.effort->qps.data.ib(), id) != 0) return cm_drop_attempt(endpoint, now);
+  if (post_bare(endpoint, endpoint.effort->qps.data.ib(), id) != 0) return attempt_drop(endpoint, now);
   set_phase(endpoint, Phase::kProbing, now);
 }
 
@@ -322,21 +250,10 @@ void cm_probe_done(Endpoint& endpoint, int status) {
   const uint64_t now = endpoint.port->env().now_ns();
   if (status != IBV_WC_SUCCESS) {
     endpoint.effort->path.note(now);
-    return cm_drop_attempt(endpoint, now);
+    return attempt_drop(endpoint, now);
   }
   cm_send(endpoint, PacketType::kReady, endpoint.epoch);
   go_up(endpoint, now);
-}
-
-void cm_drop_attempt(Endpoint& endpoint, uint64_t now) {
-  BFO_DCHECK(!endpoint.announced && endpoint.phase != Phase::kReplied);
-  qp_destroy(endpoint);
-  {
-    const Guard guard(endpoint.port->lock());
-    endpoint.effort->close =
-        CloseOrder{};  // carried out: what is sent from now on waits for the next attempt
-  }
-  retry_later(endpoint, now);
 }
 
 void cm_bye(Endpoint& endpoint) {

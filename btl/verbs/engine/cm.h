@@ -55,8 +55,6 @@ void cm_bye(Endpoint& endpoint);
 void cm_peer_left(Endpoint& endpoint, uint64_t now);
 /// Sends a PING to the peer's heartbeat.
 void cm_ping(Endpoint& endpoint);
-/// Drops an attempt that did not come up: nothing was posted on it by anybody above.
-void cm_drop_attempt(Endpoint& endpoint, uint64_t now);
 /// Gives queued fragments of a rail that never came up back as never sent and reports the rail down and
 /// closed.
 void cm_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now);

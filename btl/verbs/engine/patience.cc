@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "common/clock.h"
+#include "btl/verbs/engine/attempt.h"
 #include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
 
@@ -44,7 +45,7 @@ bool waits_too_long(const Endpoint& endpoint, uint64_t now) {
 /// like any other.
 bool give_up(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now) {
   if (endpoint.phase != Phase::kReplied) {
-    if (is_attempt(endpoint.phase)) cm_drop_attempt(endpoint, now);
+    if (is_attempt(endpoint.phase)) attempt_drop(endpoint, now);
     cm_failed(endpoint, cause, code, now);
     return true;
   }

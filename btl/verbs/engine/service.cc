@@ -2,6 +2,7 @@
 //
 // service.cc: what a port does when something other than a completion needs service: control threads are
 // back, endpoints have a turn.
+#include "btl/verbs/engine/attempt.h"
 #include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/liveness.h"
@@ -116,7 +117,7 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
     case Phase::kRequesting:
     case Phase::kBinding:
     case Phase::kProbing:
-      if (endpoint.effort->close.asked) cm_drop_attempt(endpoint, now);
+      if (endpoint.effort->close.asked) attempt_drop(endpoint, now);
       if (endpoint.peer.left) {
         *again = true;  // and that is all there is to say
         timers_ = true;
