@@ -190,7 +190,7 @@ bool Process::awaits(std::uint32_t message) const {
 }
 
 bool Process::lost(std::uint32_t peer) const {
-  return peers_[peer] != nullptr && peers_[peer]->failed;
+  return peers_[peer] != nullptr && peers_[peer]->standing.failed();
 }
 
 bool Process::waits_in_vain(const sim::PairPlan& asked) const {

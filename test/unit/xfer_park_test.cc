@@ -140,7 +140,7 @@ TEST(Park, PeerLeavesWhileAReceiveWaits_ErrorAfterTheParkTime) {
   EXPECT_FALSE(r->done);
   w.engines[0]->progress(w.now += 2'000'000'000);
   EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
-  EXPECT_FALSE(w.peer(0, 1)->lost_pending);
+  EXPECT_FALSE(w.peer(0, 1)->standing.notice_pending());
 }
 
 /// A probe is as good a reason to give a peer up as a posted receive, and ends like one.

@@ -96,7 +96,7 @@ TEST(Window, AcknowledgementsCome_NobodyWaits) {
   for (int stretch = 1; stretch <= 6; ++stretch) {
     ASSERT_EQ(s.send(stretch * 11'000), stretch * 11'000);
     ASSERT_TRUE(w.sends.back()->done);
-    s.suspect(w.engines[0]->port().world_.peer(0, 1)->preferred->index);  // the next rail's turn
+    s.suspect(w.engines[0]->port().world_.peer(0, 1)->choice.preferred()->index);  // the next rail's turn
     if (stretch == 3) {
       w.kill(0, 1, 0);
       ASSERT_TRUE(w.run());

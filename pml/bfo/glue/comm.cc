@@ -87,9 +87,10 @@ void dump_one_peer(Module& module, const Peer& peer, int verbose) {
   dumped.rails = peer.n_rails;
   for (unsigned r = 0; r < peer.n_rails; ++r)
     dumped.up += peer.rails[r].state == RailState::kUp || peer.rails[r].state == RailState::kSuspect;
-  dumped.failed = peer.failed;
-  dumped.finalized = peer.finalized;
-  if (peer.unreachable) dumped.unreachable_ns = std::max<uint64_t>(now_ns - peer.unreachable_since_ns, 1);
+  dumped.failed = peer.standing.failed();
+  dumped.finalized = peer.standing.finalized();
+  if (peer.standing.unreachable())
+    dumped.unreachable_ns = std::max<uint64_t>(now_ns - peer.standing.unreachable_since_ns(), 1);
   dumped.ready_sends = load.ready_sends;
   dumped.ready_receives = load.ready_recvs;
   dumped.rendezvous_sends = load.live_sends;

@@ -132,39 +132,22 @@ void Engine<P>::remember(ProcT& p) {
   const PastSequence now{p.comm->ctx, p.next_seq,    p.stop_seq, p.confirmed, p.acked,
                          p.expected,  p.resent_from, p.question, p.resent};
   used_ctx_[now.ctx / 64] |= std::uint64_t{1} << (now.ctx % 64);
-  for (std::uint32_t i = 0; i < peer.n_past; ++i)
-    if (peer.past[i].ctx == now.ctx) {
-      peer.past[i] = now;
-      return;
-    }
-  if (peer.n_past == peer.past_capacity) {
-    const std::uint32_t cap = peer.past_capacity ? peer.past_capacity * 2 : 8;
-    auto* const grown = static_cast<PastSequence*>(port_.alloc(cap * sizeof(PastSequence)));
-    if (!grown) return no_memory(peer, cap * sizeof(PastSequence));
-    if (peer.n_past) std::memcpy(grown, peer.past, peer.n_past * sizeof(PastSequence));
-    if (peer.past) port_.free(peer.past);
-    peer.past = grown;
-    peer.past_capacity = cap;
-  }
-  peer.past[peer.n_past++] = now;
+  if (const std::size_t missing = peer.past.keep(port_, now)) no_memory(peer, missing);
 }
 
 template <class P>
 void Engine<P>::recall_sequence(ProcT& p) {
   const PeerT* const peer = peer_of(p);
-  for (std::uint32_t i = 0; peer && i < peer->n_past; ++i) {
-    const PastSequence& s = peer->past[i];
-    if (s.ctx != p.comm->ctx) continue;
-    p.next_seq = s.next_seq;
-    p.stop_seq = s.stop_seq;
-    p.confirmed = s.confirmed;
-    p.acked = s.acked;  // work under way gets a new checkpoint
-    p.expected = s.expected;
-    p.resent_from = s.resent_from;
-    p.question = s.question;
-    p.resent = s.resent;
-    return;
-  }
+  const PastSequence* const s = peer ? peer->past.find(p.comm->ctx) : nullptr;
+  if (!s) return;
+  p.next_seq = s->next_seq;
+  p.stop_seq = s->stop_seq;
+  p.confirmed = s->confirmed;
+  p.acked = s->acked;  // work under way gets a new checkpoint
+  p.expected = s->expected;
+  p.resent_from = s->resent_from;
+  p.question = s->question;
+  p.resent = s->resent;
 }
 
 }  // namespace bfo::xfer

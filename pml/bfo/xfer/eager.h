@@ -34,7 +34,7 @@ struct Eager {
     const core::MatchHdr h = header(*x.proc, x.tag, x.seq);
     if (x.length + sizeof h <= rail.limits.inline_limit) {
       if (e.port_.sendi(rail.handle, h.type, &h, sizeof h, r, x.length)) return Sent::kDone;
-      e.congested(*rail.peer, rail);
+      rail.peer->choice.congested(rail);
     }
     auto* const f = e.new_frag(FragKind::kMatch, rail, *rail.peer);
     if (!f) return Sent::kRefused;
@@ -70,7 +70,8 @@ struct Eager {
       return true;
     }
     if (fits || rails == 0) return false;
-    if (!RndvCopy<P>::begin(e, r)) p.unnamed.push_back(&r);  // the rails that are left have smaller limits
+    if (!RndvCopy<P>::begin(e, r))
+      p.backlog.unnamed.push_back(&r);  // the rails that are left have smaller limits
     return true;
   }
   static bool serve(E&, RecvRequest&) { return true; }
@@ -81,13 +82,13 @@ struct Eager {
     auto& x = r.xfer;
     --e.eager_out_;
     Proc<P>& p = *x.proc;
-    if (p.peer->failed) {
-      e.finish_send(r, p.peer->loss.outcome);
+    if (p.peer->standing.failed()) {
+      e.finish_send(r, p.peer->standing.loss().outcome);
       return;
     }
     note_resent_seq(p, x.seq);
     x.sent_before = true;
-    p.peer->ready_sends.push_front(&r);
+    p.peer->backlog.ready_sends.push_front(&r);
     e.activate(*p.peer);
   }
 
@@ -127,8 +128,8 @@ bool Engine<P>::begin_send(SendRequest& r) {
       flush(peer);
       return false;
     }
-  } else if (peer.failed) [[unlikely]] {
-    finish_send(r, peer.loss.outcome);
+  } else if (peer.standing.failed()) [[unlikely]] {
+    finish_send(r, peer.standing.loss().outcome);
     return false;
   } else if (x.mode != SendMode::kSync && fits) {
     x.sent_before = false;
@@ -136,7 +137,7 @@ bool Engine<P>::begin_send(SendRequest& r) {
     return false;
   }
   x.sent_before = false;
-  if (!RndvCopy<P>::begin(*this, r)) peer.unnamed.push_back(&r);
+  if (!RndvCopy<P>::begin(*this, r)) peer.backlog.unnamed.push_back(&r);
   flush(peer);
   return false;
 }
@@ -160,7 +161,7 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
     x.protocol = Protocol::kEager;
     x.phase = SendPhase::kIdle;
     x.outcome = Outcome::kOk;
-    if (!p->peer->own || p->peer->failed) [[likely]] {
+    if (!p->peer->own || p->peer->standing.failed()) [[likely]] {
       if (p->next_seq == p->stop_seq) [[unlikely]] {
         if (!p->stalled.empty() || !window_open(*p)) {
           stall(*p, *r);
@@ -213,7 +214,7 @@ template <class P>
   const bool sent = port_.sendi(rail->handle, h.type, &h, sizeof h, source, args.length);
   direct_ = false;
   if (!sent) {
-    congested(peer, *rail);
+    peer.choice.congested(*rail);
     return Inline::kNo;
   }
   p->next_seq = static_cast<Seq16>(p->next_seq + seq_step());
@@ -230,7 +231,7 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
     return;
   }
   PeerT& p = *rail->peer;
-  if (p.finalized) return;
+  if (p.standing.finalized()) return;
   if (entry.nested() && tag != static_cast<std::uint8_t>(MsgType::kMatch)) {
     defer(rail, 0, tag, data, size, true);
     return;
@@ -271,8 +272,8 @@ template <class P>
     Eager<P>::note_resent_seq(*q, h.seq);
     found = true;
   }
-  for (std::uint32_t i = 0; !found && i < p.n_past; ++i)
-    if (p.past[i].ctx == h.ctx) Eager<P>::note_resent_seq(p.past[i], h.seq);
+  if (PastSequence* const past = found ? nullptr : p.past.find(h.ctx))
+    Eager<P>::note_resent_seq(*past, h.seq);
 }
 
 }  // namespace bfo::xfer

@@ -311,29 +311,16 @@ class Engine {
   void forget_stalled(ProcT& p);
 
   // schedule.h
-  RailT* next_eager(PeerT& p) {
-    if (p.n_eager == 0) return nullptr;
-    RailT* const r = p.eager[p.rr];
-    p.rr = static_cast<std::uint8_t>(p.rr + 1 == p.n_eager ? 0 : p.rr + 1);
-    return r;
-  }
-  /// The rail of an eager message. A short message costs latency, not bandwidth. So all short messages of a
-  /// pair, in both directions, use its preferred rail, whose queues are then in the caches of both sides.
-  /// Longer ones are spread over the rails, if there are several and the peer does not answer at once.
+  /// The rail of an eager message. Short ones of a pair share one; longer ones are spread over the rails, if
+  /// there are several and the peer does not answer at once. nullptr: the message waits.
   RailT* next_for(PeerT& p, std::size_t length) {
-    if (p.preferred && (length < config_.short_limit || p.n_eager == 1)) [[likely]]
-      return p.preferred;
+    if (RailT* const r = p.choice.for_short(length, config_.short_limit)) [[likely]]
+      return r;
     return next_spread(p, length);
   }
   RailT* next_spread(PeerT& p, std::size_t length);
 
   // order.h
-  static bool completes_send(const void* bytes);
-  static const void* stored_bytes(const Frag& f) { return f.xfer.buffer ? f.xfer.buffer : f.xfer.stored; }
-  static bool completing_waits(const PeerT& p) {
-    return !(p.stored.empty() && p.unrecorded.empty()) && completing_among_waiting(p);
-  }
-  static bool completing_among_waiting(const PeerT& p);
   void send_completing(PeerT& p, const void* bytes, std::size_t len);
   void completing_begins(Frag& f, RailT& rail);
   void completing_ends(PeerT& p, Frag& f);
@@ -342,26 +329,13 @@ class Engine {
   void brief_begins(PeerT& p, RailT& rail);
   bool brief_ended(PeerT& p);
   unsigned rails_for_user(PeerT& p);
-  RailT* next_for_user(PeerT& p) { return p.completing_out != 0 ? p.completing_rail : next_eager(p); }
-  void congested(PeerT& p, const RailT& rail);
-  /// The preferred rail: the same at both sides while both see the same rails. Different pairs use different
-  /// ones.
-  static RailT* preferred_rail(const PeerT& p) {
-    return p.n_eager != 0 ? p.eager[p.preferred_key % p.n_eager] : nullptr;
-  }
-  static constexpr std::uint32_t kPreferredBackoff = 64;
-  static constexpr std::uint32_t kAhead = 4;    ///< longer eager messages that a sender may always be ahead
-  static constexpr std::uint32_t kRun = 16384;  ///< bytes of eager messages until the next rail carries them
-  /// What a rail moves in 10 us, in bytes: eager messages of a sender that is ahead by less do not fill it.
-  static std::uint64_t backlog(const RailT& rail) { return std::uint64_t{rail.limits.weight} * 5 / 4; }
+  RailT* next_for_user(PeerT& p) { return p.completions.any() ? p.completions.rail() : p.choice.next(); }
   static constexpr std::uint64_t kMinSegment = 16384;
   /// Messages below are one segment: a second rail would save less time than a second segment costs. So are
   /// those of up to kMaxResent bytes that are read over a rail that keeps up.
   static constexpr std::uint64_t kUncut = 65536;
-  static constexpr std::uint8_t kAskEvery = 16;  ///< brief_ended(): asking a rail may make it work
   static constexpr std::uint64_t kMaxResent = 1 << 20;
   std::uint64_t segment(std::uint64_t length, unsigned rails, std::uint64_t limit) const;
-  RailT* lightest(PeerT& p, std::uint32_t refused);
   Frag* new_frag(FragKind kind, RailT& rail, PeerT& peer);
   template <class Source>
   bool post_brief(RailT& rail, const void* hdr, std::size_t len, Source& source);
@@ -392,7 +366,7 @@ class Engine {
   template <class Request>
   void serve_now(Request& r) {
     const PeerT& p = *r.xfer.proc->peer;
-    if (p.active || p.n_eager == 0 || !serve(r)) ready(r);
+    if (p.active || p.choice.empty() || !serve(r)) ready(r);
   }
   void flush(PeerT& p);
   bool post_waiting(PeerT& p);
@@ -414,7 +388,7 @@ class Engine {
   void fragment_left(Frag& f);
   /// Notes when the READ `f` is posted, if another rail could have it.
   void begin_pace(Frag& f) {
-    if (f.xfer.peer->n_eager < 2) return;
+    if (f.xfer.peer->choice.size() < 2) return;
     f.xfer.turn = turns_.load(std::memory_order_relaxed);
     f.xfer.posted_ns = port_.now_ns();
   }

@@ -50,16 +50,13 @@ Engine<P>::~Engine() {
       give_rndv(free_recv_rndv_, r->xfer.rndv);
     }
     drop_stored(*p);
-    if (p->past) port_.free(p->past);
+    p->past.free_all(port_);
     for (unsigned i = 0; i < p->n_rails; ++i) {
       if (p->rails[i].event) port_.free(p->rails[i].event);
       p->rails[i].~RailT();
       if (i != 0) port_.free(p->rails.at[i]);  // the first one is in the peer's memory
     }
-    while (FailedReceive* const f = p->failed_receives) {
-      p->failed_receives = f->next;
-      port_.free(f);
-    }
+    p->failed_receives.free_all(port_);
     p->~PeerT();
     port_.free(p);
   }
@@ -319,16 +316,16 @@ void Engine<P>::handle_done(Frag& f) {
     case FragKind::kStored:
       completing_ends(peer, f);
       if (x.grant == kPing) {
-        peer.pinging = false;  // a lost one is not sent again: the loss of its rail says enough
+        peer.watch.set_pinging(false);  // a lost one is not sent again: the loss of its rail says enough
       } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
-        peer.lost_pending = true;
+        peer.standing.set_notice_pending(true);
         set_timer(peer);
-      } else if (!ok && !peer.failed && !peer.finalized) {
+      } else if (!ok && !peer.standing.ended()) {
         note_resent_message(
             peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.stored, x.stored_len});
         note_resumed(peer);
-        if (completes_send(stored_bytes(f))) peer.preferred = nullptr;
-        peer.stored.push_back(&f);
+        if (completes_send(stored_bytes(f))) peer.choice.prefer(nullptr);
+        peer.backlog.stored.push_back(&f);
         activate(peer);
         flush(peer);
         return;
@@ -345,8 +342,8 @@ std::uint64_t Engine<P>::unfinished() const {
   std::uint64_t n = frags_out_ + eager_out_ + sends_.live() + recvs_.live();
   if constexpr (requires { port_.copies_out(); }) n += port_.copies_out();
   for (PeerT* p = peers_; p; p = p->next) {
-    if (!p->stored.empty() || !p->unrecorded.empty() || !p->unnamed.empty()) ++n;
-    if (!p->failed && (!p->ready_sends.empty() || !p->ready_recvs.empty())) ++n;
+    if (!p->backlog.nothing_stored() || !p->backlog.unnamed.empty()) ++n;
+    if (!p->standing.failed() && (!p->backlog.ready_sends.empty() || !p->backlog.ready_recvs.empty())) ++n;
   }
   return n;
 }

@@ -18,19 +18,16 @@ namespace bfo::xfer {
 /// failed, so that its sends end with an error, too.
 template <class P>
 [[gnu::cold]] void Engine<P>::note_failed(PeerT& p, Name sender) {
-  if (p.failed || p.failing) return;  // its sends end with an error in any case
-  void* const memory = port_.alloc(sizeof(FailedReceive));
-  if (!memory) return no_memory(p, sizeof(FailedReceive));
-  p.failed_receives = ::new (memory) FailedReceive{p.failed_receives, sender};
+  if (p.standing.failed() || p.standing.failing()) return;  // its sends end with an error in any case
+  if (!p.failed_receives.add(port_, sender)) no_memory(p, FailedReceives::record_size());
 }
 
 /// The message `sender` of `p` came again after its receive had ended: answer NACK with the same outcome.
 template <class P>
 [[gnu::cold]] void Engine<P>::answer_over(PeerT& p, const core::MatchHdr& h, Name sender) {
-  if (p.failing) return;
-  const FailedReceive* f = p.failed_receives;
-  while (f && !f->sender.same_request(sender)) f = f->next;
-  stored_restart(p, MsgType::kRestartNack, f ? core::kFlagFail : 0, h, sender, Name());
+  if (p.standing.failing()) return;
+  stored_restart(p, MsgType::kRestartNack, p.failed_receives.has(sender) ? core::kFlagFail : 0, h, sender,
+                 Name());
   flush(p);
 }
 

@@ -11,8 +11,6 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
-#include <utility>
-
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
@@ -23,10 +21,10 @@ void Engine<P>::keep_alive() {
   if (entry.nested()) return;
   watch_wildcards();
   for (PeerT* p = peers_; p; p = p->next) {
-    const bool named = p->probed || awaits_peer(*p);
-    p->probed = false;
-    const bool waits = std::exchange(p->watch_next, false) || named;
-    if (!waits || p->failed || p->unreachable || p->pinging || p->n_eager == 0) continue;
+    const bool waits = p->watch.take_due(awaits_peer(*p));
+    if (!waits || p->standing.failed() || p->standing.unreachable() || p->watch.pinging() ||
+        p->choice.empty())
+      continue;
     if (!p->rails[0].limits.failover) continue;
     ProcT* via = p->procs.front();  // the rank with the lowest context id that both processes share
     for (ProcT* q = via; q; q = p->procs.next(q))
@@ -51,7 +49,7 @@ void Engine<P>::ping(PeerT& p, ProcT& via) {
   Frag* const f = send_stored(p, &h, sizeof h);
   if (!f) return;
   f->xfer.grant = kPing;
-  p.pinging = true;
+  p.watch.set_pinging(true);
   flush(p);
 }
 

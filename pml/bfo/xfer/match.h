@@ -50,7 +50,7 @@ template <class P>
     return nullptr;
   }
   if (a.rail) [[likely]]
-    a.rail->peer->ahead = 0;
+    a.rail->peer->choice.answered();
   return accept(*p, h, a);
 }
 
@@ -358,9 +358,8 @@ template <class P>
   PeerT* const peer = a.rail ? a.rail->peer : nullptr;
   const bool known =
       h.type != static_cast<std::uint8_t>(MsgType::kMatch) && (h.flags & core::kFlagKnown) != 0;
-  for (std::uint32_t i = 0; peer && i < peer->n_past; ++i) {
-    if (peer->past[i].ctx != h.ctx) continue;
-    if (!known && seq_place(peer->past[i].expected, h.seq) != SeqPlace::kPast) continue;
+  const PastSequence* const past = peer ? peer->past.find(h.ctx) : nullptr;
+  if (past && (known || seq_place(past->expected, h.seq) == SeqPlace::kPast)) {
     ++counters_.duplicates;
     core::RndvHdr n;
     if (h.type == static_cast<std::uint8_t>(MsgType::kMatch) || !core::decode(a.bytes, n)) return;

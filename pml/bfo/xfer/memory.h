@@ -17,15 +17,15 @@ namespace bfo::xfer {
 /// this function may be called anywhere, also from a loop over its requests.
 template <class P>
 [[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(PeerT& p, std::size_t size) {
-  if (p.failed || p.failing) return;
-  p.loss = PeerLoss{Outcome::kNoMemory, size, false};
+  if (p.standing.failed() || p.standing.failing()) return;
+  p.standing.set_loss(PeerLoss{Outcome::kNoMemory, size, false});
   schedule_failure(p);
 }
 
 /// Declare `p` failed when the engine is left.
 template <class P>
 void Engine<P>::schedule_failure(PeerT& p) {
-  p.failing = true;
+  p.standing.set_failing();
   failing_ = tail_work_ = true;
 }
 
@@ -83,9 +83,9 @@ template <class P>
 [[gnu::cold]] void Engine<P>::fail_scheduled() {
   failing_ = false;
   for (PeerT* p = peers_; p; p = p->next) {
-    if (!p->failing || p->failed) continue;
+    if (!p->standing.failing() || p->standing.failed()) continue;
     declare_failed(*p);
-    p->lost_pending = !p->peer_declared;
+    p->standing.set_notice_pending(!p->standing.declared_by_peer());
     notify_lost(*p);
   }
 }

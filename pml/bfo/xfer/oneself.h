@@ -81,7 +81,7 @@ template <class P>
   {
     Entry entry(*this);
     ProcT& p = *proc_at(*args.comm, args.dst);
-    if (p.peer->failed) return false;
+    if (p.peer->standing.failed()) return false;
     start = begin_own(p, args, source);
   }
   if (start.taker) fill_own(*start.taker, source);

@@ -81,9 +81,9 @@ void Engine<P>::on_peer_lost(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  if (p->failed) return;
-  p->loss = loss;
-  p->peer_declared = true;
+  if (p->standing.failed()) return;
+  p->standing.set_loss(loss);
+  p->standing.set_declared_by_peer();
   declare_failed(*p);
 }
 
@@ -110,8 +110,8 @@ template <class P>
   for (EarlyLoss** at = &early_losses_; *at; at = &(*at)->next) {
     EarlyLoss* const l = *at;
     if (l->conn != conn || conn == 0) continue;
-    if (!p.failing) p.loss = l->loss;
-    p.peer_declared = true;
+    if (!p.standing.failing()) p.standing.set_loss(l->loss);
+    p.standing.set_declared_by_peer();
     schedule_failure(p);
     *at = l->next;
     port_.free(l);
@@ -124,9 +124,10 @@ void Engine<P>::on_gap_lost(RailT* rail, RailName, std::uint64_t lost) {
   Entry entry(*this);
   if (lost == 0) return;
   PeerT& p = *rail->peer;
-  if (!p.failed) p.loss = PeerLoss{Outcome::kMessageLost};  // never silent, never a hang (H4)
+  if (!p.standing.failed())
+    p.standing.set_loss(PeerLoss{Outcome::kMessageLost});  // never silent, never a hang (H4)
   declare_failed(p);
-  p.lost_pending = true;
+  p.standing.set_notice_pending(true);
   notify_lost(p);
 }
 
@@ -134,34 +135,34 @@ void Engine<P>::on_gap_lost(RailT* rail, RailName, std::uint64_t lost) {
 /// a rail is up (H11).
 template <class P>
 [[gnu::cold]] void Engine<P>::notify_lost(PeerT& p) {
-  if (p.finalized) p.lost_pending = false;
-  for (unsigned i = 0; i < p.n_rails && p.lost_pending; ++i) {
+  if (p.standing.finalized()) p.standing.set_notice_pending(false);
+  for (unsigned i = 0; i < p.n_rails && p.standing.notice_pending(); ++i) {
     RailT& rail = p.rails[i];
     if (rail.name.conn == 0 || (rail.state != RailState::kUp && rail.state != RailState::kSuspect)) continue;
     Frag* const f = port_.frag_alloc();
     if (!f) break;
     core::RailHdr h{
         static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, rail.name.conn, rail.name.epoch, 0, 0};
-    if (p.loss.outcome == Outcome::kNoMemory) {
+    if (p.standing.loss().outcome == Outcome::kNoMemory) {
       h.cause = core::kCauseNoMemory;
-      h.delivered = p.loss.bytes;
+      h.delivered = p.standing.loss().bytes;
     }
     static_assert(sizeof h <= sizeof f->xfer.stored);  // needs no memory
     fill_stored(p, *f, &h, sizeof h, nullptr, 0);
-    p.stored.remove(f);
+    p.backlog.stored.remove(f);
     f->xfer.rail = &rail;
     f->xfer.epoch = rail.name.epoch;
     ++frags_out_;
     const Post post = port_.send_bytes(rail.handle, h.type, &h, sizeof h, nullptr, 0, *f);
     if (taken(post)) {
-      p.lost_pending = false;
+      p.standing.set_notice_pending(false);
       counters_.bytes_headers += sizeof h;
     }
     if (post == Post::kAccepted) return;
     --frags_out_;
     port_.frag_free(*f);
   }
-  if (p.lost_pending) set_timer(p);
+  if (p.standing.notice_pending()) set_timer(p);
 }
 
 template <class P>
@@ -173,27 +174,24 @@ void Engine<P>::peer_lost(PeerT* p, bool finalized) {
 /// Drop the stored messages for `p`: no request waits for them, and no rail has taken them.
 template <class P>
 [[gnu::cold]] void Engine<P>::drop_stored(PeerT& p) {
-  while (Frag* f = p.stored.pop_front()) {
-    if (f->xfer.grant == kPing) p.pinging = false;
+  while (Frag* f = p.backlog.stored.pop_front()) {
+    if (f->xfer.grant == kPing) p.watch.set_pinging(false);
     if (f->xfer.buffer) port_.free(f->xfer.buffer);
     port_.frag_free(*f);
   }
-  while (UnrecordedT* w = p.unrecorded.pop_front()) port_.free(w);
+  while (UnrecordedT* w = p.backlog.unrecorded.pop_front()) port_.free(w);
 }
 
 /// End every request with this peer with an error, each through its gate. With `loss`, also end the receives
 /// from MPI_ANY_SOURCE on its communicators.
 template <class P>
 [[gnu::cold]] void Engine<P>::declare_failed(PeerT& p, bool loss) {
-  if (p.failed) return;
-  p.failed = true;
-  p.unreachable = false;
-  p.n_eager = 0;
-  p.preferred = p.completing_rail = nullptr;
-  p.completing_out = 0;
-  p.preferred_backoff = 0;
+  if (p.standing.failed()) return;
+  p.standing.set_failed();
+  p.choice.clear();
+  p.completions.clear();
   ++counters_.peers_lost;
-  const Outcome outcome = p.loss.outcome;
+  const Outcome outcome = p.standing.loss().outcome;
   for (SendRequest* r = p.live_sends.front(); r;) {
     SendRequest* const next = p.live_sends.next(r);
     send_event(*r, SendEvent::kGiveUp);
@@ -205,15 +203,15 @@ template <class P>
     r = next;
   }
   for (unsigned i = 0; i < p.n_rails; ++i) Rget<P>::reads_over(*this, p.rails[i]);
-  for (SendRequest* r = p.ready_sends.front(); r;) {
-    SendRequest* const next = p.ready_sends.next(r);
+  for (SendRequest* r = p.backlog.ready_sends.front(); r;) {
+    SendRequest* const next = p.backlog.ready_sends.next(r);
     if (r->xfer.protocol == Protocol::kEager) {
-      p.ready_sends.remove(r);
+      p.backlog.ready_sends.remove(r);
       finish_send(*r, outcome);
     }
     r = next;
   }
-  while (SendRequest* r = p.unnamed.pop_front()) finish_send(*r, outcome);
+  while (SendRequest* r = p.backlog.unnamed.pop_front()) finish_send(*r, outcome);
   drop_stored(p);
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) {
     while (SendRequest* r = q->stalled.pop_front()) finish_send(*r, outcome);
@@ -231,33 +229,23 @@ template <class P>
   e.peer = &p.handle;
   e.down_ns = port_.now_ns();
   port_.emit(e);
-  port_.peer_failed(p.handle, p.loss);
+  port_.peer_failed(p.handle, p.standing.loss());
 }
 
 template <class P>
 bool Engine<P>::has_work(PeerT& p) {
-  if (!p.live_sends.empty() || !p.live_recvs.empty() || !p.ready_sends.empty() || !p.stored.empty() ||
-      !p.unrecorded.empty() || !p.unnamed.empty() || p.probed)
+  if (!p.live_sends.empty() || !p.live_recvs.empty() || !p.backlog.ready_sends.empty() ||
+      !p.backlog.nothing_stored() || !p.backlog.unnamed.empty() || p.watch.probed())
     return true;
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q))
     if (!q->posted.empty() || !q->stalled.empty()) return true;
   return watched_by_wildcard(p);
 }
 
-/// This process was outside MPI, where no connection is made. A port that came back meanwhile gets one more
-/// second before the park time ends. It gets it once: a program that enters MPI only now and then must not
-/// wait for ever.
+/// This process was outside MPI.
 template <class P>
 [[gnu::cold]] void Engine<P>::note_absence(std::uint64_t now_ns) {
-  constexpr std::uint64_t kGrace = 1'000'000'000;
-  const std::uint64_t bound = config_.park_timeout_ns;
-  for (PeerT* p = peers_; p; p = p->next) {
-    if (!p->unreachable || p->absence_credited ||
-        (bound > kGrace && time_since(p->unreachable_since_ns, now_ns) <= bound - kGrace))
-      continue;
-    p->absence_credited = true;
-    p->unreachable_since_ns = bound > kGrace ? now_ns - bound + kGrace : now_ns;
-  }
+  for (PeerT* p = peers_; p; p = p->next) p->standing.credit_absence(now_ns, config_.park_timeout_ns);
 }
 
 /// Park time passes only while no rail to the peer is up or being connected, and while nothing shows that the
@@ -265,7 +253,7 @@ template <class P>
 /// (H15).
 template <class P>
 void Engine<P>::check_unreachable(PeerT& p, std::uint64_t now_ns) {
-  if (p.lost_pending) notify_lost(p);
+  if (p.standing.notice_pending()) notify_lost(p);
   emit_events(p, false);
   poll_for_frags(p);
   bool alive = false;
@@ -276,12 +264,12 @@ void Engine<P>::check_unreachable(PeerT& p, std::uint64_t now_ns) {
       fail_unfenceable(rail);
     alive = alive || rail.peer_alive;
   }
-  if (!p.unreachable || p.failed) return;
+  if (!p.standing.unreachable()) return;
   set_timer(p);
-  if (alive || time_since(p.unreachable_since_ns, now_ns) < config_.park_timeout_ns) return;
+  if (alive || !p.standing.park_time_over(now_ns, config_.park_timeout_ns)) return;
   if (!has_work(p)) return;
   declare_failed(p);
-  p.lost_pending = true;
+  p.standing.set_notice_pending(true);
   notify_lost(p);
 }
 

@@ -94,8 +94,8 @@ template <class P>
   ProcT* const p = proc_at(c, args.src);
   // The peer's record is made now, so that its failure ends this receive.
   PeerT* const peer = p ? peer_of(*p) : nullptr;
-  if (!peer || peer->failed) [[unlikely]]
-    fail_recv(r, peer ? peer->loss.outcome : Outcome::kNoMemory);
+  if (!peer || peer->standing.failed()) [[unlikely]]
+    fail_recv(r, peer ? peer->standing.loss().outcome : Outcome::kNoMemory);
   else
     p->posted.push_back(*this, &r);
   return nullptr;
@@ -142,8 +142,8 @@ Outcome Engine<P>::probe_missed(CommT& c, std::int32_t src) {
   ProcT* const p = proc_at(c, src);
   PeerT* const peer = p ? peer_of(*p) : nullptr;
   if (!peer) return Outcome::kNoMemory;
-  if (peer->failed) return peer->loss.outcome;
-  peer->probed = true;
+  if (peer->standing.failed()) return peer->standing.loss().outcome;
+  peer->watch.set_probed();
   return Outcome::kOk;
 }
 
@@ -211,11 +211,11 @@ template <class P>
 typename Engine<P>::PeerLoad Engine<P>::peer_load(const PeerT& peer) {
   Entry entry(*this);
   PeerLoad load;
-  load.ready_sends = length_of(peer.ready_sends);
-  load.ready_recvs = length_of(peer.ready_recvs);
+  load.ready_sends = length_of(peer.backlog.ready_sends);
+  load.ready_recvs = length_of(peer.backlog.ready_recvs);
   load.live_sends = length_of(peer.live_sends);
   load.live_recvs = length_of(peer.live_recvs);
-  load.stored = length_of(peer.stored) + length_of(peer.unrecorded);
+  load.stored = length_of(peer.backlog.stored) + length_of(peer.backlog.unrecorded);
   for (auto* proc = peer.procs.front(); proc; proc = peer.procs.next(proc))
     load.stalled += length_of(proc->stalled);
   return load;

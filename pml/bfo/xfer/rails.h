@@ -25,7 +25,7 @@ Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t
   if (!memory) return nullptr;
   auto* p = ::new (memory) PeerT;
   p->handle = handle;
-  p->preferred_key = key;
+  p->choice.set_key(key);
   p->own = own;
   p->next = peers_;
   peers_ = p;
@@ -87,36 +87,21 @@ void Engine<P>::share_eager_limit(PeerT& p) {
     longest_eager_.store(p.eager_limit, std::memory_order_relaxed);
 }
 
-/// Usable rails: those that are up; else suspect ones; else one that is being connected, or can be (H18).
+/// A rail has changed its state.
 template <class P>
 void Engine<P>::rebuild(PeerT& p) {
-  p.n_eager = 0;
-  if (p.failed) return;
-  for (const RailState want : {RailState::kUp, RailState::kSuspect}) {
-    if (p.n_eager != 0) break;
-    for (unsigned i = 0; i < p.n_rails; ++i)
-      if (p.rails[i].state == want) p.eager[p.n_eager++] = &p.rails[i];
-  }
-  if (p.n_eager == 0) {
-    for (const RailState want : {RailState::kConnecting, RailState::kIdle}) {
-      for (unsigned i = 0; i < p.n_rails && p.n_eager == 0; ++i)
-        if (p.rails[i].state == want) p.eager[p.n_eager++] = &p.rails[i];
-    }
-  }
-  if (p.rr >= p.n_eager) p.rr = 0;
-  p.preferred_backoff = 0;
+  if (p.standing.failed()) return;  // no rail of it is used any more
+  p.choice.rebuild(p.rails, p.n_rails);
   rails_changed(p);
-  if (p.n_eager != 0) {
-    p.unreachable = false;
+  if (!p.choice.empty()) {
+    p.standing.set_reachable();
     activate(p);
     return;
   }
   // Also if the peer never had a rail up here: its rails may have died before its record was made.
-  if (!p.unreachable) {
-    p.unreachable = true;
-    p.absence_credited = false;
-    p.probed = false;
-    p.unreachable_since_ns = port_.now_ns();
+  if (!p.standing.unreachable()) {
+    p.standing.set_unreachable(port_.now_ns());
+    p.watch.forget_probe();
     set_timer(p);
   }
 }
@@ -137,7 +122,7 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
   }
   rail->peer_alive = false;
   rebuild(p);
-  if (p.lost_pending) [[unlikely]]
+  if (p.standing.notice_pending()) [[unlikely]]
     notify_lost(p);
   // The first rail that comes up starts the connection of the others.
   for (unsigned i = 0; i < p.n_rails; ++i)
@@ -176,9 +161,13 @@ template <class P>
   bool hope = false;
   for (unsigned i = 0; i < p.n_rails; ++i) hope = hope || p.rails[i].state != RailState::kUnusable;
   if (may_have_lost || !hope) {
-    if (may_have_lost && !p.failed) p.loss.outcome = Outcome::kMessageLost;
+    if (may_have_lost && !p.standing.failed()) {
+      PeerLoss loss = p.standing.loss();
+      loss.outcome = Outcome::kMessageLost;
+      p.standing.set_loss(loss);
+    }
     declare_failed(p);
-    p.lost_pending = true;
+    p.standing.set_notice_pending(true);
     notify_lost(p);
   }
 }
@@ -188,7 +177,7 @@ void Engine<P>::on_peer_alive(RailT* rail, bool alive) {
   Entry entry(*this);
   rail->peer_alive = alive;
   // The wait before the peer showed life, or while it does, does not count.
-  rail->peer->unreachable_since_ns = port_.now_ns();
+  rail->peer->standing.restart_park_time(port_.now_ns());
 }
 
 /// The cause of the epoch's end, in words of `ev`.
@@ -215,7 +204,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   if (!ev.late) ++counters_.rails_lost;
   if (ev.left) [[unlikely]] {
     // One rail is enough: a process sends BYE when it has nothing left to send or receive.
-    p.finalized = true;
+    p.standing.set_finalized();
     drop_stored(p);
   }
   rebuild(p);
@@ -236,7 +225,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   e.down_ns = port_.now_ns();
   e.evidence_ns = ev.evidence_ns ? ev.evidence_ns : e.down_ns;
   e.duplicates_dropped = counters_.duplicates;  // the difference is taken when the record is written
-  e.rails_left = p.n_eager;
+  e.rails_left = p.choice.size();
 }
 
 template <class P>

@@ -46,7 +46,7 @@ void Engine<P>::note_resent(PeerT& p, std::uint64_t bytes, bool whole_message) {
 
 template <class P>
 void Engine<P>::note_resumed(PeerT& p) {
-  if (p.n_eager == 0) return;
+  if (p.choice.empty()) return;
   for (unsigned i = 0; i < p.n_rails; ++i)
     if (p.rails[i].event_open && p.rails[i].event->resumed_ns == 0)
       p.rails[i].event->resumed_ns = port_.now_ns();
@@ -161,11 +161,9 @@ typename Engine<P>::Waiting Engine<P>::waiting_again(const PeerT& p) const {
     const std::uint8_t type = *static_cast<const std::uint8_t*>(bytes);
     if (type == static_cast<std::uint8_t>(MsgType::kMatch)) message(stored_payload(type, size));
   };
-  for (SendRequest* r = p.ready_sends.front(); r; r = p.ready_sends.next(r)) eager(*r);
-  for (SendRequest* r = p.unnamed.front(); r; r = p.unnamed.next(r)) eager(*r);
-  for (Frag* f = p.stored.front(); f; f = p.stored.next(f))
-    stored(f->xfer.buffer ? f->xfer.buffer : f->xfer.stored, f->xfer.stored_len);
-  for (UnrecordedT* s = p.unrecorded.front(); s; s = p.unrecorded.next(s)) stored(s + 1, s->size);
+  for (SendRequest* r = p.backlog.ready_sends.front(); r; r = p.backlog.ready_sends.next(r)) eager(*r);
+  for (SendRequest* r = p.backlog.unnamed.front(); r; r = p.backlog.unnamed.next(r)) eager(*r);
+  p.backlog.each_stored(stored);
   for (SendRequest* r = p.live_sends.front(); r; r = p.live_sends.next(r)) {
     const auto& x = r->xfer;
     if (x.phase == SendPhase::kOpening || x.phase == SendPhase::kSending) w.bytes += x.rndv->resend_bytes;
@@ -187,7 +185,7 @@ void Engine<P>::emit_events(PeerT& p, bool now) {
   for (unsigned i = 0; i < p.n_rails; ++i) open = open || p.rails[i].event_open;
   if (!open) return;
   const Waiting waiting = waiting_again(p);
-  const bool moving = p.n_eager != 0 && usable(*p.eager[0], p.eager[0]->name.epoch);
+  const bool moving = !p.choice.empty() && usable(p.choice[0], p.choice[0].name.epoch);
   bool busy = false;
   for (SendRequest* s = p.live_sends.front(); s && !busy; s = p.live_sends.next(s))
     busy = s->xfer.phase == SendPhase::kDraining || s->xfer.phase == SendPhase::kNotified;
@@ -225,7 +223,7 @@ void Engine<P>::emit_event(RailT& r, const Waiting& waiting) {
   r.event->bytes_waiting = waiting.bytes;
   r.event->messages_waiting = waiting.messages;
   r.event->duplicates_dropped = counters_.duplicates - r.event->duplicates_dropped;
-  r.event->rails_left = r.peer->n_eager;
+  r.event->rails_left = r.peer->choice.size();
   port_.emit(*r.event);
 }
 

@@ -125,7 +125,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     x.pending = 0;
     x.rndv->todo.clear();
     Rput<P>::reset(*this, r);
-    x.outcome = x.proc->peer->loss.outcome;
+    x.outcome = x.proc->peer->standing.loss().outcome;
     Rget<P>::recall(*this, r);
     fence_all(x.rndv->ledger);
     fence_unlisted(r);
@@ -137,7 +137,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
   }
   if (actions & core::kSendComplete) {
     // A send that failed alone tells its receiver, which must not wait for it (H12).
-    if (x.outcome != Outcome::kOk && x.rndv->peer_name && !x.proc->peer->failed)
+    if (x.outcome != Outcome::kOk && x.rndv->peer_name && !x.proc->peer->standing.failed())
       stored_restart(*x.proc->peer, MsgType::kSendDone, core::kFlagFail, identity(r), x.rndv->name,
                      x.rndv->peer_name);
     send_over(r);
@@ -211,7 +211,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
   if (actions & core::kRecvFail) {
     x.pending = 0;
     x.rndv->todo.clear();
-    x.status.outcome = peer.loss.outcome;
+    x.status.outcome = peer.standing.loss().outcome;
     fence_all(x.rndv->ledger);
   }
   if (actions & core::kRecvAnswerNack) {
@@ -338,8 +338,8 @@ void Engine<P>::answer_nack(RecvRequest& r) {
 template <class P>
 std::size_t Engine<P>::entries_fit(const PeerT& p, std::size_t header, std::size_t entry, std::size_t most) {
   std::size_t n = most;
-  for (unsigned i = 0; i < p.n_eager; ++i)
-    n = std::min(n, entries_that_fit(p.eager[i]->limits, header, entry));
+  for (unsigned i = 0; i < p.choice.size(); ++i)
+    n = std::min(n, entries_that_fit(p.choice[i].limits, header, entry));
   return n;
 }
 

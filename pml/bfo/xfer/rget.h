@@ -55,8 +55,8 @@ struct Rget {
   }
 
   static bool any_rail(const Peer<P>& p, std::uint64_t length) {
-    for (unsigned i = 0; i < p.n_eager; ++i)
-      if (can_get(*p.eager[i], length)) return true;
+    for (unsigned i = 0; i < p.choice.size(); ++i)
+      if (can_get(p.choice[i], length)) return true;
     return false;
   }
 
@@ -79,7 +79,7 @@ struct Rget {
     h.rndv.receiver = d.restarts != 0 ? d.peer_name.value : 0;
     h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r));
     h.reserved = 0;
-    Rail<P>* carrier = p.preferred;
+    Rail<P>* carrier = p.choice.preferred();
     unsigned others = 0;
     if (!carrier) {
       others = e.rails_for_user(p);
@@ -111,8 +111,8 @@ struct Rget {
     unsigned exposed = 0;
     unsigned n = 0;
     const std::size_t fit = entries_that_fit(carrier.limits, core::rget_size(0), sizeof h.keys[0]);
-    for (unsigned k = 0; k < p.n_eager && n < fit; ++k) {
-      const Rail<P>& rail = *p.eager[k];
+    for (unsigned k = 0; k < p.choice.size() && n < fit; ++k) {
+      const Rail<P>& rail = p.choice[k];
       if (!can_get(rail, x.length)) continue;
       // a rail without a connection name is known by where the header arrives
       if (rail.name.conn == 0 && &rail != &carrier) continue;
@@ -227,7 +227,7 @@ struct Rget {
       const core::RailKey* key = nullptr;
       Rail<P>* best = nullptr;
       bool any = false;
-      const unsigned start = p.turn++;  // equal loads: take them in turn
+      const unsigned start = p.choice.take_turn();  // equal loads: take them in turn
       for (unsigned k = 0; k < x.rndv->n_keys; ++k) {
         const unsigned i = (start + k) % x.rndv->n_keys;
         Rail<P>* const rail = e.rail_named(p, x.rndv->keys[i].conn, x.rndv->keys[i].epoch, x.rndv->key_rail);
@@ -302,7 +302,7 @@ struct Rget {
   /// data. The peer's half counts as closed even if its device cannot be fenced, because nobody stores what
   /// it may still fetch.
   static bool over(const Rail<P>& rail, std::uint32_t epoch) {
-    return epoch <= rail.closed_epoch && (epoch <= rail.peer_closed_epoch || rail.peer->failed);
+    return epoch <= rail.closed_epoch && (epoch <= rail.peer_closed_epoch || rail.peer->standing.failed());
   }
 
   /// The peer's half of `rail` is closed, or the peer has failed: READs that failed on it are over.

@@ -65,7 +65,7 @@ struct RndvCopy {
     x.proc->peer->live_sends.push_back(&r);
     ++e.counters_.rndv_sent;
     const Peer<P>& p = *x.proc->peer;
-    if (!p.active && p.n_eager != 0 && e.open(r)) [[likely]]
+    if (!p.active && !p.choice.empty() && e.open(r)) [[likely]]
       x.pending &= static_cast<std::uint8_t>(~kPendingStart);
     else
       e.ready(r);
@@ -95,8 +95,8 @@ struct RndvCopy {
     std::uint32_t refused = 0;
     while (!x.rndv->todo.empty()) {
       // the next completion calls again
-      if (x.rndv->in_flight >= e.config_.send_depth * p.n_eager) return true;
-      Rail<P>* const rail = e.lightest(p, refused);
+      if (x.rndv->in_flight >= e.config_.send_depth * p.choice.size()) return true;
+      Rail<P>* const rail = p.choice.lightest(refused);
       if (!rail) return false;
       auto* const f = e.new_frag(FragKind::kFrag, *rail, p);
       if (!f) return false;
@@ -287,7 +287,7 @@ template <class P>
   if (n != 0) arrived(r, 0, n, false);
   // The answer is sent before the first bytes are copied, so that the sender works meanwhile. If nothing else
   // is missing, the end of the request is the answer.
-  if (!peer.failed) [[likely]] {
+  if (!peer.standing.failed()) [[likely]] {
     if (!rndv && Single<P>::read(*this, r, a)) return;
     if (rndv && (h.match.flags & core::kFlagContig) && Single<P>::grant(*this, r)) return;
     choose_protocol(r, a);
@@ -295,7 +295,8 @@ template <class P>
     if (!x.rndv) return;
   }
   if (n != 0) port_.unpack(r, 0, first.data, n);
-  if (peer.failed) [[unlikely]] {  // it came before the peer was declared failed, and is matched now
+  if (peer.standing.failed())
+      [[unlikely]] {  // it came before the peer was declared failed, and is matched now
     recv_event(r, RecvEvent::kGiveUp);
     return;
   }
@@ -358,7 +359,7 @@ void Engine<P>::on_frag(const Arrival& a) {
     store_frag(*r, h.offset, payload);
     PeerT& peer = *x.proc->peer;
     recv_check(*r);
-    if (!peer.stored.empty()) flush(peer);
+    if (!peer.backlog.stored.empty()) flush(peer);
     return;
   }
   RecvInput in;

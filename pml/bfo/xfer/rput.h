@@ -38,8 +38,8 @@ struct Rput {
     return r.limits.put_limit != 0 && length >= r.limits.min_rdma_size;
   }
   static bool any_rail(const Peer<P>& p, std::uint64_t length) {
-    for (unsigned i = 0; i < p.n_eager; ++i)
-      if (can_put(*p.eager[i], length)) return true;
+    for (unsigned i = 0; i < p.choice.size(); ++i)
+      if (can_put(p.choice[i], length)) return true;
     return false;
   }
 
@@ -58,15 +58,15 @@ struct Rput {
   static std::uint32_t refused_rails(E& e, RecvRequest& r) {
     std::uint32_t refused = r.xfer.rndv->refused;
     const Peer<P>& p = *r.xfer.proc->peer;
-    for (unsigned i = 0; i < p.n_eager; ++i)
-      if (!grantable(e, r, *p.eager[i])) refused |= 1u << p.eager[i]->index;
+    for (unsigned i = 0; i < p.choice.size(); ++i)
+      if (!grantable(e, r, p.choice[i])) refused |= 1u << p.choice[i].index;
     return refused;
   }
   static bool any_grantable(E& e, RecvRequest& r) {
     const std::uint32_t refused = refused_rails(e, r);
     const Peer<P>& p = *r.xfer.proc->peer;
-    for (unsigned i = 0; i < p.n_eager; ++i)
-      if (!(refused >> p.eager[i]->index & 1)) return true;
+    for (unsigned i = 0; i < p.choice.size(); ++i)
+      if (!(refused >> p.choice[i].index & 1)) return true;
     return false;
   }
   /// Receiver: answer with PUT?
@@ -100,17 +100,17 @@ struct Rput {
       if (l->pending && E::usable(*l->rail, l->epoch) && !send_put(e, r, *l)) blocked = true;
     }
     std::uint32_t refused = refused_rails(e, r);
-    while (!blocked && !x.rndv->todo.empty() && open < e.config_.rdma_depth * p.n_eager) {
-      Rail<P>* const rail = e.lightest(p, refused);
+    while (!blocked && !x.rndv->todo.empty() && open < e.config_.rdma_depth * p.choice.size()) {
+      Rail<P>* const rail = p.choice.lightest(refused);
       if (!rail) {
         // The rails that are left have no key for this buffer, or the sender refuses them: a new round.
-        if (open == 0 && p.n_eager != 0 && !any_grantable(e, r)) e.recv_event(r, core::RecvEvent::kAsk);
+        if (open == 0 && !p.choice.empty() && !any_grantable(e, r)) e.recv_event(r, core::RecvEvent::kAsk);
         blocked = true;
         break;
       }
       std::uint64_t n = rail->limits.rdma_frag_size;
       if (n > rail->limits.put_limit) n = rail->limits.put_limit;
-      n = e.segment(x.rndv->want, p.n_eager, n);
+      n = e.segment(x.rndv->want, p.choice.size(), n);
       const Range g = x.rndv->todo.take_front(n);
       Ledger* const l = e.ledger_add(x.rndv->ledger, *rail, rail->name.epoch, g.begin, g.end);
       if (!l) {
@@ -364,8 +364,7 @@ struct Rput {
     Peer<P>& p = *x.proc->peer;
     Rail<P>& rail = *f.xfer.rail;
     // If the rail fails it hands back the bytes, which then go over another one.
-    if (p.stored.empty() && p.unrecorded.empty() && !p.failed && !p.finalized &&
-        E::usable(rail, f.xfer.epoch)) {
+    if (p.backlog.nothing_stored() && !p.standing.ended() && E::usable(rail, f.xfer.epoch)) {
       typename P::InlineSource none{};
       if (e.post_brief(rail, &h, sizeof h, none)) return;
     }

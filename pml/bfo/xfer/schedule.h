@@ -15,45 +15,15 @@
 
 namespace bfo::xfer {
 
-/// The usable rail with the smallest load for its weight, not in the bit set `refused`. nullptr: none.
-template <class P>
-Rail<P>* Engine<P>::lightest(PeerT& p, std::uint32_t refused) {
-  RailT* best = nullptr;
-  for (unsigned i = 0; i < p.n_eager; ++i) {
-    RailT* const r = p.eager[(p.turn + i) % p.n_eager];  // equal loads: take them in turn
-    if (refused & (1u << r->index)) continue;
-    // a/wa < b/wb without dividing; loads stay far below 2^32 * weight
-    if (!best || r->inflight_bytes * best->limits.weight < best->inflight_bytes * r->limits.weight) best = r;
-  }
-  ++p.turn;
-  return best;
-}
-
-/// For longer messages, and for some short ones after the preferred rail had no room. While the peer answers
-/// before the sender is ahead by what the preferred rail moves in some microseconds, or by a few messages,
-/// they use that rail like short ones: another one would not carry them sooner, and its queues are in no
-/// cache. Then all rails take their turns, for the bandwidth of all, each for a run of messages.
-/// nullptr: the message has to wait (order.h), or there is no rail.
+/// What is not a short message, or comes while the preferred rail has no room. nullptr: the message has to
+/// wait (order.h), or there is no rail.
 template <class P>
 Rail<P>* Engine<P>::next_spread(PeerT& p, std::size_t length) {
-  if (!(p.stored.empty() && p.unrecorded.empty()) && completing_waits(p)) [[unlikely]]
+  if (p.backlog.completion_waits()) [[unlikely]]
     return nullptr;
-  if (p.completing_out != 0 && !brief_ended(p)) [[unlikely]]
-    return p.completing_rail;
-  if (p.preferred_backoff != 0 && --p.preferred_backoff == 0) p.preferred = preferred_rail(p);
-  if (!p.preferred || config_.short_limit == 0) return next_eager(p);
-  p.ahead += static_cast<std::uint32_t>(length);
-  if (p.ahead <= backlog(*p.preferred) || p.ahead <= kAhead * length) return p.preferred;
-  return p.eager[p.ahead / kRun % p.n_eager];
-}
-
-/// `rail` refused a message of the user.
-template <class P>
-[[gnu::cold]] void Engine<P>::congested(PeerT& p, const RailT& rail) {
-  if (p.preferred != &rail || p.n_eager < 2) return;
-  p.preferred = nullptr;
-  p.preferred_backoff = kPreferredBackoff;
-  if (p.eager[p.rr] == &rail) next_eager(p);
+  if (p.completions.any() && !brief_ended(p)) [[unlikely]]
+    return p.completions.rail();
+  return p.choice.spread(length, config_.short_limit);
 }
 
 /// Size of one RDMA segment of a message of `length` bytes over `rails` rails: all of a short one, else an
@@ -170,8 +140,8 @@ bool Engine<P>::post_brief(RailT& rail, const void* hdr, std::size_t len, Source
 template <class P>
 bool Engine<P>::post_control(PeerT& p, const void* hdr, std::size_t len, FragKind kind, Name own,
                              bool to_sender, std::uint32_t grant) {
-  for (unsigned i = 0; i < p.n_eager; ++i)
-    if (post_on(*next_eager(p), hdr, len, kind, own, to_sender, grant)) return true;
+  for (unsigned i = 0; i < p.choice.size(); ++i)
+    if (post_on(*p.choice.next(), hdr, len, kind, own, to_sender, grant)) return true;
   return false;
 }
 
@@ -194,10 +164,10 @@ Rail<P>* Engine<P>::rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch
 template <class P>
 [[gnu::noinline]] typename P::Frag* Engine<P>::send_stored(PeerT& p, const void* bytes, std::size_t len,
                                                            RailT* pinned, std::uint32_t epoch) {
-  if (p.failed || p.finalized) return nullptr;
+  if (p.standing.ended()) return nullptr;
   activate(p);  // the caller may not flush
-  if (completes_send(bytes)) p.preferred = nullptr;
-  Frag* const f = p.unrecorded.empty() ? port_.frag_alloc() : nullptr;
+  if (completes_send(bytes)) p.choice.prefer(nullptr);
+  Frag* const f = p.backlog.unrecorded.empty() ? port_.frag_alloc() : nullptr;
   if (f) {
     if (fill_stored(p, *f, bytes, len, pinned, epoch)) return f;
     port_.frag_free(*f);
@@ -215,7 +185,7 @@ template <class P>
   s->epoch = epoch;
   s->size = len;
   std::memcpy(static_cast<void*>(s + 1), bytes, len);
-  p.unrecorded.push_back(s);
+  p.backlog.unrecorded.push_back(s);
   return nullptr;
 }
 
@@ -245,21 +215,21 @@ bool Engine<P>::fill_stored(PeerT& p, Frag& f, const void* bytes, std::size_t le
     if (!x.buffer) return false;
   }
   std::memcpy(x.buffer ? x.buffer : x.stored, bytes, len);
-  p.stored.push_back(&f);
+  p.backlog.stored.push_back(&f);
   return true;
 }
 
 /// Take records for stored messages that had none. False: none is free yet.
 template <class P>
 bool Engine<P>::record_waiting(PeerT& p) {
-  while (UnrecordedT* s = p.unrecorded.front()) {
+  while (UnrecordedT* s = p.backlog.unrecorded.front()) {
     Frag* const f = port_.frag_alloc();
     if (!f) return false;
     if (!fill_stored(p, *f, s + 1, s->size, s->rail, s->epoch)) {
       port_.frag_free(*f);
       return false;
     }
-    p.unrecorded.remove(s);
+    p.backlog.unrecorded.remove(s);
     port_.free(s);
   }
   return true;
@@ -272,13 +242,12 @@ bool Engine<P>::post_stored(PeerT& p, Frag& f) {
   const void* const data = stored_bytes(f);
   if (x.pinned && !usable(*x.rail, x.epoch)) x.pinned = false;
   const bool ends = completes_send(data);
-  const bool follows =
-      p.completing_out != 0 && (ends || x.type == static_cast<std::uint8_t>(MsgType::kMatch));
-  for (unsigned i = 0; i < p.n_eager + (ends ? 1u : 0u); ++i) {
+  const bool follows = p.completions.any() && (ends || x.type == static_cast<std::uint8_t>(MsgType::kMatch));
+  for (unsigned i = 0; i < p.choice.size() + (ends ? 1u : 0u); ++i) {
     RailT* const rail = x.pinned         ? x.rail
-                        : follows        ? p.completing_rail
-                        : ends && i == 0 ? preferred_rail(p)
-                                         : next_eager(p);
+                        : follows        ? p.completions.rail()
+                        : ends && i == 0 ? p.choice.default_preferred()
+                                         : p.choice.next();
     x.rail = rail;
     x.epoch = rail->name.epoch;
     ++frags_out_;
@@ -292,7 +261,7 @@ bool Engine<P>::post_stored(PeerT& p, Frag& f) {
       if (x.type == static_cast<std::uint8_t>(MsgType::kMatch)) note_resent(p, payload, true);
       if (post == Post::kCompleted) {
         --frags_out_;
-        if (x.grant == kPing) p.pinging = false;
+        if (x.grant == kPing) p.watch.set_pinging(false);
         if (x.buffer) port_.free(x.buffer);
         port_.frag_free(f);
         if (ends) settle_preferred(p);
@@ -310,22 +279,22 @@ bool Engine<P>::post_stored(PeerT& p, Frag& f) {
 template <class P>
 void Engine<P>::ready(SendRequest& r) {
   PeerT& p = *r.xfer.proc->peer;
-  if (!r.xfer.linked) p.ready_sends.push_back(&r);
+  if (!r.xfer.linked) p.backlog.ready_sends.push_back(&r);
   activate(p);
 }
 template <class P>
 void Engine<P>::ready(RecvRequest& r) {
   PeerT& p = *r.xfer.proc->peer;
-  if (!r.xfer.linked) p.ready_recvs.push_back(&r);
+  if (!r.xfer.linked) p.backlog.ready_recvs.push_back(&r);
   activate(p);
 }
 template <class P>
 void Engine<P>::unready(SendRequest& r) {
-  if (r.xfer.linked) r.xfer.proc->peer->ready_sends.remove(&r);
+  if (r.xfer.linked) r.xfer.proc->peer->backlog.ready_sends.remove(&r);
 }
 template <class P>
 void Engine<P>::unready(RecvRequest& r) {
-  if (r.xfer.linked) r.xfer.proc->peer->ready_recvs.remove(&r);
+  if (r.xfer.linked) r.xfer.proc->peer->backlog.ready_recvs.remove(&r);
 }
 
 /// Post as much as possible of what waits for this peer. What no rail takes now stays for progress(). Without
@@ -333,7 +302,7 @@ void Engine<P>::unready(RecvRequest& r) {
 template <class P>
 void Engine<P>::flush(PeerT& p) {
   if (!p.active) return;
-  if ((p.n_eager == 0 || post_waiting(p)) && p.active) active_.remove(&p);
+  if ((p.choice.empty() || post_waiting(p)) && p.active) active_.remove(&p);
 }
 
 /// Stored messages, notices about rails, then requests. Control messages go before new data, because they
@@ -343,38 +312,38 @@ bool Engine<P>::post_waiting(PeerT& p) {
   rail_notices(p);
   do {
     record_waiting(p);
-    while (Frag* f = p.stored.front()) {
-      p.stored.remove(f);
+    while (Frag* f = p.backlog.stored.front()) {
+      p.backlog.stored.remove(f);
       if (!post_stored(p, *f)) {
-        p.stored.push_front(f);
+        p.backlog.stored.push_front(f);
         settle_preferred(p);
         return false;
       }
     }
-  } while (!p.unrecorded.empty() && record_waiting(p));
-  if (!p.unrecorded.empty()) settle_preferred(p);
-  while (RecvRequest* r = p.ready_recvs.front()) {
-    p.ready_recvs.remove(r);
+  } while (!p.backlog.unrecorded.empty() && record_waiting(p));
+  if (!p.backlog.unrecorded.empty()) settle_preferred(p);
+  while (RecvRequest* r = p.backlog.ready_recvs.front()) {
+    p.backlog.ready_recvs.remove(r);
     if (!serve(*r)) {
-      if (!r->xfer.linked) p.ready_recvs.push_front(r);
+      if (!r->xfer.linked) p.backlog.ready_recvs.push_front(r);
       return false;
     }
   }
-  while (SendRequest* r = p.unnamed.pop_front()) {
+  while (SendRequest* r = p.backlog.unnamed.pop_front()) {
     if (RndvCopy<P>::begin(*this, *r)) continue;
-    p.unnamed.push_front(r);
+    p.backlog.unnamed.push_front(r);
     break;
   }
-  while (SendRequest* r = p.ready_sends.front()) {
-    p.ready_sends.remove(r);
+  while (SendRequest* r = p.backlog.ready_sends.front()) {
+    p.backlog.ready_sends.remove(r);
     if (!serve(*r)) {
-      if (!r->xfer.linked) p.ready_sends.push_front(r);
+      if (!r->xfer.linked) p.backlog.ready_sends.push_front(r);
       return false;
     }
   }
   // Control messages that came up meanwhile are in `stored`: by a READ that ended inside its call, or a grant
   // that was refused.
-  return p.stored.empty() && p.unrecorded.empty() && p.unnamed.empty() && p.ready_recvs.empty();
+  return p.backlog.nothing_stored() && p.backlog.unnamed.empty() && p.backlog.ready_recvs.empty();
 }
 
 /// Post what the state of a send requires. True: nothing is left that a rail could take now.

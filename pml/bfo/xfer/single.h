@@ -110,8 +110,8 @@ struct Single {
     auto& d = *x.rndv;
     Peer<P>& p = *x.proc->peer;
     if (!e.config_.use_put || p.active || d.want == 0 || !d.received.empty()) return false;
-    if (p.n_eager > 1 && d.want >= E::kUncut) return false;
-    Rail<P>* const rail = p.n_eager == 1 ? p.eager[0] : e.lightest(p, 0);
+    if (p.choice.size() > 1 && d.want >= E::kUncut) return false;
+    Rail<P>* const rail = p.choice.size() == 1 ? &p.choice[0] : p.choice.lightest(0);
     if (!rail || d.want > rail->limits.put_limit || d.want > rail->limits.rdma_frag_size) return false;
     if (!Rput<P>::can_put(*rail, x.length) || !Rget<P>::registered(e, r)) return false;
     if (!Rput<P>::grantable(e, r, *rail)) return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// state.h: what the engine keeps per request, fragment, rail and peer; rndv_state.h, unexpected.h and
-// comm_state.h have the rest. The port embeds SendState, RecvState and FragState in its own records as a
-// member named `xfer`; the rest is the engine's.
+// state.h: what the engine keeps per request, fragment and peer; rail_state.h, rndv_state.h, unexpected.h,
+// comm_state.h and the parts of a peer have the rest. The port embeds SendState, RecvState and FragState in
+// its own records as a member named `xfer`; the rest is the engine's.
 //
 // P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -16,11 +16,19 @@
 #include "pml/bfo/core/recv_machine.h"
 #include "pml/bfo/core/send_machine.h"
 #include "pml/bfo/xfer/args.h"
+#include "pml/bfo/xfer/backlog.h"
 #include "pml/bfo/xfer/comm_state.h"
+#include "pml/bfo/xfer/completions.h"
+#include "pml/bfo/xfer/failed_receives.h"
 #include "pml/bfo/xfer/list.h"
+#include "pml/bfo/xfer/past_sequences.h"
 #include "pml/bfo/xfer/port.h"
+#include "pml/bfo/xfer/rail_choice.h"
+#include "pml/bfo/xfer/rail_state.h"
 #include "pml/bfo/xfer/rndv_state.h"
+#include "pml/bfo/xfer/standing.h"
 #include "pml/bfo/xfer/unexpected.h"
+#include "pml/bfo/xfer/watch.h"
 
 namespace bfo::xfer {
 
@@ -116,39 +124,6 @@ struct FragState {
   std::uint8_t stored[96];
 };
 
-/// READs that have to end in time until a rail counts as one that keeps up: of a new one, and after a late
-/// one.
-inline constexpr std::uint8_t kUnsure = 8;
-inline constexpr std::uint8_t kLate = 16;
-
-template <class P>
-struct Rail {
-  typename P::RailHandle handle{};
-  RailLimits limits;
-  Peer<P>* peer = nullptr;
-  RailState state = RailState::kIdle;
-  std::uint8_t index = 0;
-  /// 0: its last READs had ended when it was looked at next, so it moves data as fast as READs are posted
-  std::uint8_t late = kUnsure;
-  bool down_pending = false;       ///< RAILDOWN to the peer
-  bool closed_pending = false;     ///< EPOCHCLOSED to the peer
-  RailName name;                   ///< current (or last) connection
-  RailName dead;                   ///< the connection that RAILDOWN and EPOCHCLOSED are about
-  std::uint32_t closed_epoch = 0;  ///< every epoch <= this is fenced
-  std::uint32_t up_epoch = 0;      ///< the newest epoch that was up at this side
-  bool unfenceable = false;
-  bool peer_alive = false;  ///< not up, but the BTL reports that the peer's process is alive and only busy
-  std::uint64_t unfenceable_ns = 0;     ///< when the device was found to be unfenceable
-  std::uint32_t peer_closed_epoch = 0;  ///< every epoch <= this is closed at the peer
-  std::int32_t dead_cause = 0;
-  std::uint64_t dead_delivered = 0;
-  /// bytes of long messages posted and not ended, which the scheduler balances
-  std::uint64_t inflight_bytes = 0;
-  FailoverEvent* event = nullptr;  ///< of its last loss; nullptr until the first one
-  bool event_open = false;
-  bool event_pending = false;  ///< it is complete except for what has to be sent again
-};
-
 /// PEERLOST of a peer that has no record here yet. It takes effect when the record is made.
 struct EarlyLoss {
   EarlyLoss* next = nullptr;
@@ -157,45 +132,8 @@ struct EarlyLoss {
 };
 inline constexpr std::size_t kMaxEarlyLosses = 4096;
 
-/// The numbering of a freed communicator. The next communicator with the same context id continues it, so
-/// that a late copy of an old message is recognised as a duplicate (H6).
-struct PastSequence {
-  std::uint16_t ctx;
-  Seq16 next_seq;
-  Seq16 stop_seq;
-  Seq16 confirmed;
-  Seq16 acked;
-  Seq16 expected;
-  Seq16 resent_from;
-  std::uint16_t question;
-  bool resent;
-};
-
-/// A message whose receive ended with an error (failed.h).
-struct FailedReceive {
-  FailedReceive* next = nullptr;
-  Name sender;
-};
-
-/// A stored message for which there was no fragment record. Its bytes follow.
-template <class P>
-struct Unrecorded {
-  Unrecorded* next = nullptr;
-  Unrecorded* prev = nullptr;
-  bool linked = false;
-  Rail<P>* rail = nullptr;  ///< it may be sent over this rail only
-  std::uint32_t epoch = 0;
-  std::size_t size = 0;
-};
-
-/// The rails of a peer. Each has its own allocation, because others point to it.
-template <class P>
-struct RailSet {
-  Rail<P>* at[kMaxRails] = {};
-  Rail<P>& operator[](unsigned i) { return *at[i]; }
-  const Rail<P>& operator[](unsigned i) const { return *at[i]; }
-};
-
+/// A peer is the sum of its parts. Each part keeps its own state; what needs more than one of them, or the
+/// port, is a function of the engine.
 template <class P>
 struct Peer {
   typename P::PeerHandle handle{};
@@ -205,51 +143,20 @@ struct Peer {
   Peer* next_timed = nullptr;  ///< list of peers that progress() looks at every millisecond
   bool active = false;
   bool timed = false;
-  RailSet<P> rails;
+  bool own = false;  ///< this process itself: no message to it uses a rail
   std::uint8_t n_rails = 0;
-  std::uint8_t n_eager = 0;  ///< rails in `eager`
-  std::uint8_t rr = 0;       ///< index into `eager`: rail of the next eager message when they are spread
-  std::uint8_t turn = 0;     ///< index into `eager`: first rail to be considered for a long message
-  bool unreachable = false;
-  bool absence_credited = false;  ///< the park time began anew once, because this process was outside MPI
-  bool failed = false;            ///< declared failed
-  bool finalized = false;         ///< its process has finalized in order: nothing is sent to it any more
-  bool probed = false;  ///< a probe found nothing, since the last keep_alive() or since no rail is up
-  bool own = false;     ///< this process itself: no message to it uses a rail
-  bool completing_brief = false;  ///< one of `completing_out` stands for those without a record of a fragment
-  std::uint8_t completing_asked = 0;  ///< how often their end was of interest since the last one
-  Rail<P>* preferred = nullptr;       ///< preferred rail of short messages; nullptr: none, or it refused one
-  std::uint64_t preferred_key = 0;
-  std::uint32_t preferred_backoff = 0;  ///< messages that are spread before `preferred` is used again
-  std::uint32_t ahead = 0;  ///< bytes of longer eager messages since it sent a message (schedule.h)
-  /// the rail with `completing_out` messages under way that end sends of the peer (order.h)
-  Rail<P>* completing_rail = nullptr;
-  std::uint32_t completing_out = 0;   ///< number of these messages; the user's messages use the same rail
-  std::uint32_t completing_turn = 0;  ///< number of different values that `completing_rail` has had
-  /// work that `completing_rail` must have ended until those of `completing_brief` have; 0: not asked yet
-  std::uint64_t completing_checkpoint = 0;
-  /// bytes stored of its messages for communicators that do not exist here yet
+  Watch watch;
+  RailSet<P> rails;
+  std::size_t eager_limit = 0;  ///< largest of its rails
+  RailChoice<P> choice;         ///< of the rails that are usable now
+  Completions<P> completions;   ///< under way
+  Backlog<P> backlog;
+  Standing standing;
+  PastSequences past;              ///< of communicators that were freed
+  FailedReceives failed_receives;  ///< messages of it whose receive ended with an error
+  /// bytes kept of its messages for communicators that do not exist here yet
   std::uint32_t unknown_held = 0;
-  PeerLoss loss;                 ///< how its requests end when it is declared failed
-  bool failing = false;          ///< `loss` is set; it is declared failed when the engine is left
-  bool peer_declared = false;    ///< it declared this process failed first: PEERLOST is not needed
-  bool lost_pending = false;     ///< declared failed here, and PEERLOST not sent yet
-  bool watch_next = false;       ///< the next keep_alive() sends to it, because a wildcard waits for it
-  bool watched = false;          ///< a wildcard waits for it, or did when watch_wildcards() last looked
-  bool pinging = false;          ///< a message of keep_alive() is under way
-  std::size_t eager_limit = 0;   ///< largest of its rails
-  PastSequence* past = nullptr;  ///< of communicators that were freed
-  std::uint32_t n_past = 0;
-  std::uint32_t past_capacity = 0;
-  FailedReceive* failed_receives = nullptr;  ///< messages of it whose receive ended with an error
-  Rail<P>* eager[kMaxRails] = {};            ///< rails that are usable now; of these, the preferred ones
-  std::uint64_t unreachable_since_ns = 0;
-  List<Proc<P>> procs;                                  ///< of it, on all communicators
-  List<typename P::SendRequest, XferLink> ready_sends;  ///< requests with something to send
-  List<typename P::RecvRequest, XferLink> ready_recvs;
-  List<typename P::SendRequest, XferLink> unnamed;  ///< sends that wait for a free name, to become rendezvous
-  List<typename P::Frag, XferLink> stored;          ///< stored messages that wait for a rail
-  List<Unrecorded<P>> unrecorded;                   ///< the same, without a fragment record
+  List<Proc<P>> procs;                                 ///< of it, on all communicators
   List<typename P::SendRequest, LiveLink> live_sends;  ///< named requests
   List<typename P::RecvRequest, LiveLink> live_recvs;
 };

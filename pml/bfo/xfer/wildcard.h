@@ -39,14 +39,14 @@ template <class P>
   // that is left.
   if (c.inter || rank != c.my_rank || config_.any_source_on_loss == AnySource::kError) ++c.n_lost;
   c.lost_rank = rank;
-  c.lost_outcome = p.loss.outcome;
+  c.lost_outcome = p.standing.loss().outcome;
 }
 
 /// A communicator is made after processes have failed.
 template <class P>
 [[gnu::cold]] void Engine<P>::count_lost(CommT& c) {
   for (std::int32_t i = 0; i < c.size; ++i)
-    if (const PeerT* const p = known_peer(c, i); p && p->failed) count_lost(c, i, *p);
+    if (const PeerT* const p = known_peer(c, i); p && p->standing.failed()) count_lost(c, i, *p);
 }
 
 /// `p` was declared failed: end the wildcards on all communicators of which it is a member.
@@ -95,7 +95,7 @@ template <class P>
   for (std::int32_t i = 0; i < c.size; ++i) {
     if (!c.inter && i == c.my_rank) continue;
     const PeerT* const p = known_peer(c, i);
-    if (!p || !(p->failed || p->finalized)) return false;
+    if (!p || !p->standing.ended()) return false;
   }
   return true;
 }
@@ -103,13 +103,13 @@ template <class P>
 /// The park time of `p`, which watch_wildcards() had set watched, is over: does a wildcard still wait for it?
 template <class P>
 [[gnu::cold]] bool Engine<P>::watched_by_wildcard(PeerT& p) {
-  if (!p.watched) return false;
+  if (!p.watch.watched()) return false;
   for (CommT* c = comms_.front(); c; c = comms_.next(c)) {
     if (!wildcard_waits(*c)) continue;
     for (std::int32_t i = 0; i < c->size; ++i)
-      if (known_peer(*c, i) == &p && (!p.finalized || deserted(*c))) return true;
+      if (known_peer(*c, i) == &p && (!p.standing.finalized() || deserted(*c))) return true;
   }
-  p.watched = false;
+  p.watch.forget_wildcards();
   return false;
 }
 
@@ -135,11 +135,10 @@ void Engine<P>::watch(CommT& c, std::int32_t rank) {
   PeerT* p = known_peer(c, rank);
   if (!p && c.size > kSmallComm) return;
   ProcT* const q = proc_at(c, rank);
-  if (!q || !(p = peer_of(*q)) || p->failed) return;
-  p->watched = true;
+  if (!q || !(p = peer_of(*q)) || p->standing.failed()) return;
   bool connected = c.size <= kSmallComm;
   for (unsigned i = 0; i < p->n_rails; ++i) connected = connected || p->rails[i].up_epoch != 0;
-  if (connected && !p->finalized) p->watch_next = true;
+  p->watch.set_watched(connected && !p->standing.finalized());
 }
 
 }  // namespace bfo::xfer

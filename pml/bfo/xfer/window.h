@@ -33,7 +33,7 @@ namespace bfo::xfer {
 /// next_seq has reached stop_seq: may this number be used?
 template <class P>
 [[gnu::cold, gnu::noinline]] bool Engine<P>::window_open(ProcT& p) {
-  if (p.peer->failed) return true;  // whatever is sent ends with the error of that peer
+  if (p.peer->standing.failed()) return true;  // whatever is sent ends with the error of that peer
   if (p.resent && !unclosed(*p.peer)) p.resent = false;
   note_ended(p);
   const std::int32_t used = core::window_used(bounds(p));
@@ -98,16 +98,14 @@ Seq16 Engine<P>::oldest_waiting(const ProcT& p) const {
     if (bytes[0] != static_cast<std::uint8_t>(MsgType::kMatch)) return;
     if (core::decode(Bytes{bytes, size}, h) && h.ctx == p.comm->ctx) waits(h.seq);
   };
-  for (SendRequest* r = peer.ready_sends.front(); r; r = peer.ready_sends.next(r)) {
+  for (SendRequest* r = peer.backlog.ready_sends.front(); r; r = peer.backlog.ready_sends.next(r)) {
     const auto& x = r->xfer;
     const bool header = x.phase == SendPhase::kOpening && x.rndv->restarts == 0 && !x.rndv->known;
     if (x.proc == &p && (x.protocol == Protocol::kEager || header)) waits(x.seq);
   }
-  for (SendRequest* r = peer.unnamed.front(); r; r = peer.unnamed.next(r))
+  for (SendRequest* r = peer.backlog.unnamed.front(); r; r = peer.backlog.unnamed.next(r))
     if (r->xfer.proc == &p) waits(r->xfer.seq);
-  for (Frag* f = peer.stored.front(); f; f = peer.stored.next(f))
-    bytes_wait(f->xfer.buffer ? f->xfer.buffer : f->xfer.stored, f->xfer.stored_len);
-  for (UnrecordedT* s = peer.unrecorded.front(); s; s = peer.unrecorded.next(s)) bytes_wait(s + 1, s->size);
+  peer.backlog.each_stored(bytes_wait);
   return oldest;
 }
 

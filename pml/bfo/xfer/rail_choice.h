@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// rail_choice.h: which rail of a peer takes what. It has the usable rails of one peer and knows their states,
+// weights and loads; what waits, and in which order it has to go, the engine decides (schedule.h, order.h).
+// Only pointers: the rails belong to the peer. Used under the engine's lock. Needs no memory, cannot fail: a
+// function that returns a rail returns nullptr when there is none.
+//
+// H1..H23: contrib/doc/hazards.md
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "pml/bfo/xfer/rail_state.h"
+
+namespace bfo::xfer {
+
+template <class P>
+class RailChoice {
+ public:
+  using RailT = Rail<P>;
+
+  bool empty() const { return n_ == 0; }
+  unsigned size() const { return n_; }
+  RailT& operator[](unsigned i) const { return *usable_[i]; }
+  bool has(const RailT* rail) const {
+    bool there = false;
+    for (unsigned i = 0; i < n_; ++i) there = there || usable_[i] == rail;
+    return there;
+  }
+  /// The rail of short messages; nullptr: none, or it refused one, or they have to wait.
+  RailT* preferred() const { return preferred_; }
+
+  /// Chooses the preferred rail by default_preferred(). The same on both sides.
+  void set_key(std::uint64_t key) { key_ = key; }
+  void rebuild(RailSet<P>& rails, unsigned n);
+  /// No rail is used any more.
+  void clear() {
+    n_ = 0;
+    preferred_ = nullptr;
+    backoff_ = 0;
+  }
+
+  /// Control messages, and user messages that are spread: one after the other.
+  RailT* next() {
+    if (n_ == 0) return nullptr;
+    RailT* const r = usable_[next_];
+    next_ = static_cast<std::uint8_t>(next_ + 1 == n_ ? 0 : next_ + 1);
+    return r;
+  }
+  /// A short message costs latency, not bandwidth. So all short messages of a pair, in both directions, use
+  /// its preferred rail, whose queues are then in the caches of both sides. nullptr: spread() has to choose.
+  RailT* for_short(std::size_t length, const std::size_t& short_limit) const {
+    return preferred_ && (length < short_limit || n_ == 1) ? preferred_ : nullptr;
+  }
+  /// `short_limit` by reference: it is read only where it matters.
+  RailT* spread(std::size_t length, const std::size_t& short_limit);
+  RailT* lightest(std::uint32_t refused);
+  /// Index of the rail that lightest() and READs consider first: equal loads take them in turn.
+  unsigned take_turn() { return turn_++; }
+
+  /// The preferred rail while both sides see the same rails. Different pairs use different ones.
+  RailT* default_preferred() const { return n_ != 0 ? usable_[key_ % n_] : nullptr; }
+  void prefer(RailT* rail) { preferred_ = rail; }
+  /// The default again, unless it refused a message a short while ago.
+  void prefer_default() { preferred_ = backoff_ == 0 ? default_preferred() : nullptr; }
+  void congested(const RailT& rail);
+  /// The peer has sent a message.
+  void answered() { ahead_ = 0; }
+
+ private:
+  static constexpr std::uint32_t kBackoff = 64;  ///< messages that are spread after a refusal
+  static constexpr std::uint32_t kAhead = 4;     ///< longer eager messages that a sender may always be ahead
+  static constexpr std::uint32_t kRun = 16384;   ///< bytes of eager messages until the next rail carries them
+  /// What a rail moves in 10 us, in bytes: eager messages of a sender that is ahead by less do not fill it.
+  static std::uint64_t backlog(const RailT& rail) { return std::uint64_t{rail.limits.weight} * 5 / 4; }
+
+  std::uint8_t n_ = 0;     ///< rails in `usable_`
+  std::uint8_t next_ = 0;  ///< index: rail of the next message when they are spread
+  std::uint8_t turn_ = 0;  ///< index: first rail to be considered for a long message
+  RailT* preferred_ = nullptr;
+  std::uint64_t key_ = 0;
+  std::uint32_t backoff_ = 0;  ///< messages that are spread before the default is preferred again
+  std::uint32_t ahead_ = 0;    ///< bytes of longer eager messages since the peer sent one
+  RailT* usable_[kMaxRails] = {};
+};
+
+/// Usable rails: those that are up; else suspect ones; else one that is being connected, or can be (H18).
+template <class P>
+void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
+  n_ = 0;
+  for (const RailState want : {RailState::kUp, RailState::kSuspect}) {
+    if (n_ != 0) break;
+    for (unsigned i = 0; i < n; ++i)
+      if (rails[i].state == want) usable_[n_++] = &rails[i];
+  }
+  if (n_ == 0) {
+    for (const RailState want : {RailState::kConnecting, RailState::kIdle}) {
+      for (unsigned i = 0; i < n && n_ == 0; ++i)
+        if (rails[i].state == want) usable_[n_++] = &rails[i];
+    }
+  }
+  if (next_ >= n_) next_ = 0;
+  backoff_ = 0;
+}
+
+/// For longer messages, and for some short ones after the preferred rail had no room. While the peer answers
+/// before the sender is ahead by what the preferred rail moves in some microseconds, or by a few messages,
+/// they use that rail like short ones: another one would not carry them sooner, and its queues are in no
+/// cache. Then all rails take their turns, for the bandwidth of all, each for a run of messages.
+template <class P>
+Rail<P>* RailChoice<P>::spread(std::size_t length, const std::size_t& short_limit) {
+  if (backoff_ != 0 && --backoff_ == 0) preferred_ = default_preferred();
+  if (!preferred_ || short_limit == 0) return next();
+  ahead_ += static_cast<std::uint32_t>(length);
+  if (ahead_ <= backlog(*preferred_) || ahead_ <= kAhead * length) return preferred_;
+  return usable_[ahead_ / kRun % n_];
+}
+
+/// The usable rail with the smallest load for its weight, not in the bit set `refused`. nullptr: none.
+template <class P>
+Rail<P>* RailChoice<P>::lightest(std::uint32_t refused) {
+  RailT* best = nullptr;
+  for (unsigned i = 0; i < n_; ++i) {
+    RailT* const r = usable_[(turn_ + i) % n_];  // equal loads: take them in turn
+    if (refused & (1u << r->index)) continue;
+    // a/wa < b/wb without dividing; loads stay far below 2^32 * weight
+    if (!best || r->inflight_bytes * best->limits.weight < best->inflight_bytes * r->limits.weight) best = r;
+  }
+  ++turn_;
+  return best;
+}
+
+/// `rail` refused a message of the user.
+template <class P>
+[[gnu::cold]] void RailChoice<P>::congested(const RailT& rail) {
+  if (preferred_ != &rail || n_ < 2) return;
+  preferred_ = nullptr;
+  backoff_ = kBackoff;
+  if (usable_[next_] == &rail) next();
+}
+
+}  // namespace bfo::xfer

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// rail_state.h: what the engine keeps per rail, and the rails of a peer.
+//
+// H1..H23: contrib/doc/hazards.md
+#pragma once
+
+#include <cstdint>
+
+#include "common/events.h"
+#include "common/ids.h"
+#include "common/status.h"
+#include "pml/bfo/xfer/args.h"
+#include "pml/bfo/xfer/port.h"
+
+namespace bfo::xfer {
+
+/// READs that have to end in time until a rail counts as one that keeps up: of a new one, and after a late
+/// one.
+inline constexpr std::uint8_t kUnsure = 8;
+inline constexpr std::uint8_t kLate = 16;
+
+template <class P>
+struct Rail {
+  typename P::RailHandle handle{};
+  RailLimits limits;
+  Peer<P>* peer = nullptr;
+  RailState state = RailState::kIdle;
+  std::uint8_t index = 0;
+  /// 0: its last READs had ended when it was looked at next, so it moves data as fast as READs are posted
+  std::uint8_t late = kUnsure;
+  bool down_pending = false;       ///< RAILDOWN to the peer
+  bool closed_pending = false;     ///< EPOCHCLOSED to the peer
+  RailName name;                   ///< current (or last) connection
+  RailName dead;                   ///< the connection that RAILDOWN and EPOCHCLOSED are about
+  std::uint32_t closed_epoch = 0;  ///< every epoch <= this is fenced
+  std::uint32_t up_epoch = 0;      ///< the newest epoch that was up at this side
+  bool unfenceable = false;
+  bool peer_alive = false;  ///< not up, but the BTL reports that the peer's process is alive and only busy
+  std::uint64_t unfenceable_ns = 0;     ///< when the device was found to be unfenceable
+  std::uint32_t peer_closed_epoch = 0;  ///< every epoch <= this is closed at the peer
+  std::int32_t dead_cause = 0;
+  std::uint64_t dead_delivered = 0;
+  /// bytes of long messages posted and not ended, which the scheduler balances
+  std::uint64_t inflight_bytes = 0;
+  FailoverEvent* event = nullptr;  ///< of its last loss; nullptr until the first one
+  bool event_open = false;
+  bool event_pending = false;  ///< it is complete except for what has to be sent again
+};
+
+/// The rails of a peer. Each has its own allocation, because others point to it.
+template <class P>
+struct RailSet {
+  Rail<P>* at[kMaxRails] = {};
+  Rail<P>& operator[](unsigned i) { return *at[i]; }
+  const Rail<P>& operator[](unsigned i) const { return *at[i]; }
+};
+
+}  // namespace bfo::xfer
