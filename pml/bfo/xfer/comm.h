@@ -11,21 +11,10 @@
 namespace bfo::xfer {
 
 template <class P>
-Comm<P>* Engine<P>::comm_find(std::uint16_t ctx) const {
-  CommT** const page = comm_pages_[ctx / kCommPage];
-  return page ? page[ctx % kCommPage] : nullptr;
-}
-
-template <class P>
 Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
   Entry entry(*this);
-  if (comm_find(d.ctx)) return nullptr;
-  CommT**& page = comm_pages_[d.ctx / kCommPage];
-  if (!page) {
-    page = static_cast<CommT**>(port_.alloc(kCommPage * sizeof(CommT*)));
-    if (!page) return nullptr;
-    std::memset(page, 0, kCommPage * sizeof(CommT*));
-  }
+  if (comms_.find(d.ctx)) return nullptr;
+  if (!comms_.reserve(port_, d.ctx)) return nullptr;
   const std::size_t bytes = static_cast<std::size_t>(d.size) * sizeof(ProcT*);
   void* const memory = port_.alloc(sizeof(CommT));
   void* const procs = port_.alloc(bytes ? bytes : 1);
@@ -42,16 +31,12 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
   c->inter = d.inter;
   c->procs = static_cast<ProcT**>(procs);
   std::memset(procs, 0, bytes);
-  page[d.ctx % kCommPage] = c;
-  comms_.push_back(c);
+  comms_.add(c);
   if (n_lost_ != 0) [[unlikely]]
     count_lost(*c);
   // Messages that came before the communicator existed: in order of arrival, through the same duplicate check
   // as others.
-  while (Message* m = unknown_by_comm_.find(*this, d.ctx)) {
-    unknown_by_comm_.remove(*this, m);
-    unknown_comm_.remove(*this, m);
-    unknown_held(m->rail) -= unknown_cost(m->size);
+  while (Message* m = unknown_.take(*this, d.ctx)) {
     dispatch(m->rail, m->epoch, m->match.type, m->bytes());  // no receive is posted yet
     free_message(m);
   }
@@ -77,7 +62,7 @@ void Engine<P>::comm_free(CommT* c) {
       free_message(m);
     }
     if (p->linked) p->peer->procs.remove(p);
-    forget_stalled(*p);
+    agenda_.remove_stalled(*p);
     p->posted.forget(*this);
     p->~ProcT();
     port_.free(p);
@@ -85,7 +70,6 @@ void Engine<P>::comm_free(CommT* c) {
   c->posted_any_source.forget(*this);
   while (Message* m = c->taken_by_probe.pop_front(*this)) free_message(m);
   port_.free(c->procs);
-  comm_pages_[c->ctx / kCommPage][c->ctx % kCommPage] = nullptr;
   comms_.remove(c);
   c->~CommT();
   port_.free(c);
@@ -105,7 +89,7 @@ template <class P>
   p->comm = &c;
   p->rank = rank;
   p->stop_seq = kSeqWindow / 2;
-  if (used_ctx_[c.ctx / 64] >> (c.ctx % 64) & 1) recall_sequence(*p);
+  if (comms_.was_used(c.ctx)) recall_sequence(*p);
   return p;
 }
 
@@ -131,7 +115,7 @@ void Engine<P>::remember(ProcT& p) {
   PeerT& peer = *known;
   const PastSequence now{p.comm->ctx, p.next_seq,    p.stop_seq, p.confirmed, p.acked,
                          p.expected,  p.resent_from, p.question, p.resent};
-  used_ctx_[now.ctx / 64] |= std::uint64_t{1} << (now.ctx % 64);
+  comms_.note_used(now.ctx);
   if (const std::size_t missing = peer.past.keep(port_, now)) no_memory(peer, missing);
 }
 

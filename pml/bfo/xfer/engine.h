@@ -22,10 +22,15 @@
 #include "common/slot_map.h"
 #include "pml/bfo/core/seq_window.h"
 #include "pml/bfo/core/wire.h"
+#include "pml/bfo/xfer/agenda.h"
 #include "pml/bfo/xfer/calls.h"
+#include "pml/bfo/xfer/comm_table.h"
 #include "pml/bfo/xfer/counters.h"
+#include "pml/bfo/xfer/early_losses.h"
+#include "pml/bfo/xfer/pool.h"
 #include "pml/bfo/xfer/port.h"
 #include "pml/bfo/xfer/state.h"
+#include "pml/bfo/xfer/unknown_messages.h"
 
 namespace bfo::xfer {
 
@@ -143,7 +148,7 @@ class Engine {
   /// until it is 0.
   std::uint64_t unfinished() const;
   /// True while progress() has something to do that no callback will trigger.
-  bool needs_progress() const { return !active_.empty() || timed_ != nullptr || stalled_ != nullptr; }
+  bool needs_progress() const { return !agenda_.empty(); }
 
   /// The port's memory, for queues that make an index: where one is at hand nothing else has to be loaded.
   void* alloc(std::size_t size) { return port_.alloc(size); }
@@ -224,7 +229,6 @@ class Engine {
   void handle_done(Frag& f);
 
   // match.h
-  CommT* comm_find(std::uint16_t ctx) const;
   static bool has_rank(const CommT& c, std::int32_t rank) { return rank >= 0 && rank < c.size; }
   ProcT* proc_at(CommT& c, std::int32_t rank) {
     if (static_cast<std::uint32_t>(rank) >= static_cast<std::uint32_t>(c.size)) [[unlikely]]
@@ -260,8 +264,6 @@ class Engine {
   static std::uint64_t message_length(const Message& m);
   void keep_unknown(Arrival a);
   static core::MatchHdr match_of(const Arrival& a);
-  static std::uint32_t unknown_cost(std::size_t size);
-  std::uint32_t& unknown_held(const RailT* rail);
   void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, std::uint64_t length);
   void eager_arrived(RecvRequest& r, Bytes payload);
   Unmatched take_unexpected(RecvRequest& r);
@@ -308,7 +310,6 @@ class Engine {
   void release_stalled(ProcT& p);
   void poll_windows();
   void stall(ProcT& p, SendRequest& r);
-  void forget_stalled(ProcT& p);
 
   // schedule.h
   /// The rail of an eager message. Short ones of a pair share one; longer ones are spread over the rails, if
@@ -372,16 +373,9 @@ class Engine {
   bool post_waiting(PeerT& p);
   /// Something waits for `p`: flush() posts it now, or progress() later. Whoever puts something into a list
   /// of the peer, or makes a rail usable, calls this, so that nothing is forgotten.
-  void activate(PeerT& p) {
-    if (!p.active) active_.push_back(&p);
-  }
+  void activate(PeerT& p) { agenda_.activate(p); }
   /// From now on progress() looks at `p` and at the clock.
-  void set_timer(PeerT& p) {
-    if (p.timed) return;
-    p.timed = true;
-    p.next_timed = timed_;
-    timed_ = &p;
-  }
+  void set_timer(PeerT& p) { agenda_.set_timer(p); }
   void check_timers(std::uint64_t now_ns);
   bool serve(SendRequest& r);
   bool serve(RecvRequest& r);
@@ -394,26 +388,6 @@ class Engine {
   }
   void note_pace(const Frag& f);
   static bool soon(const RailT& rail, std::uint64_t bytes, std::uint64_t ns);
-
-  // memory.h: what a request needs while it is a rendezvous
-  template <class Rndv>
-  Rndv* take_rndv(Rndv*& list) {
-    Rndv* const free = list;
-    if (!free) [[unlikely]]
-      return make_rndv<Rndv>();
-    list = free->next_free;
-    return free;
-  }
-  template <class Rndv>
-  static void give_rndv(Rndv*& list, Rndv*& rndv) {
-    rndv->next_free = list;
-    list = rndv;
-    rndv = nullptr;
-  }
-  template <class Rndv>
-  Rndv* make_rndv();
-  template <class Rndv>
-  void free_rndv(Rndv* list);
 
   // rndv_copy.h, rget.h, rput.h
   bool open(SendRequest& r);
@@ -547,7 +521,6 @@ class Engine {
   void emit_event(RailT& rail, const Waiting& waiting);
   void emit_pending();
 
-  static constexpr unsigned kCommPage = 256;
   static constexpr std::uint8_t kPolls = 3;  ///< polls of all rails, a millisecond or more apart
   /// ranks that keep_alive() looks at for wildcards in one call
   static constexpr std::int32_t kWatched = 256;
@@ -566,15 +539,11 @@ class Engine {
   bool failing_ = false;    ///< a peer will be declared failed when the engine is left
   /// a failover record waits only for what has to be sent again; looked at when the engine is left
   bool events_pending_ = false;
-  EarlyLoss* early_losses_ = nullptr;
+  EarlyLosses early_losses_;
   /// size of a message for which there was no memory, from a BTL that does not name the sender
   std::size_t anonymous_unstored_ = 0;
   std::size_t unmet_unstored_ = 0;  ///< the same, of a message over a rail whose peer has no record yet
-  List<PeerT, ActiveLink> active_;  ///< peers with something that progress() must retry
-  /// ns: longer than this without a look at the clock is an absence from MPI
-  static constexpr std::uint64_t kAbsence = 2'000'000'000;
-  PeerT* timed_ = nullptr;    ///< peers without a rail, or with FRAGs missing: progress() looks at the clock
-  ProcT* stalled_ = nullptr;  ///< ranks whose sequence window is full
+  Agenda<P> agenda_;
   static constexpr std::size_t kNoRail = SIZE_MAX;
   std::atomic<std::size_t> longest_eager_{kNoRail};  ///< of all rails; read without the lock
   std::uint64_t frags_out_ = 0;
@@ -582,22 +551,17 @@ class Engine {
   SlotMap<SendRequest> sends_;
   SlotMap<RecvRequest> recvs_;
   PeerT* peers_ = nullptr;
-  List<CommT> comms_;
-  std::uint32_t n_lost_ = 0;                 ///< peers that failed and had not finalized
-  std::uint64_t used_ctx_[65536 / 64] = {};  ///< context ids that were freed at least once
-  CommT** comm_pages_[65536 / kCommPage] = {};
+  CommTable<P> comms_;
+  std::uint32_t n_lost_ = 0;  ///< peers that failed and had not finalized
   List<Deferred> deferred_;
   List<Frag, XferLink> done_;
   List<SendRequest, XferLink> completed_sends_;
   List<RecvRequest, XferLink> completed_recvs_;
-  MessageQueue<P, MessageKey> unknown_comm_;  ///< for communicators that do not exist yet
-  CommQueue<P, ContextKey> unknown_by_comm_;  ///< the same, by communicator
-  std::uint32_t anonymous_held_ = 0;          ///< bytes of those that came without a rail
-  LedgerT* free_ledger_ = nullptr;
-  SendRndv<P>* free_send_rndv_ = nullptr;
-  RecvRndv<P>* free_recv_rndv_ = nullptr;
-  GrantT* free_grants_ = nullptr;
-  std::uint64_t next_poll_ns_ = 0;
+  UnknownMessages<P> unknown_;
+  Pool<LedgerT, &LedgerT::next> ledger_pool_;
+  Pool<SendRndv<P>, &SendRndv<P>::next_free> send_rndv_pool_;
+  Pool<RecvRndv<P>, &RecvRndv<P>::next_free> recv_rndv_pool_;
+  Pool<GrantT, &GrantT::next> grant_pool_;
   std::atomic<std::uint32_t> turns_ = 0;
   Counters counters_;
   std::uint64_t send_cells_[core::kSendPhases][core::kSendEvents] = {};

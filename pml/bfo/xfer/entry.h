@@ -22,32 +22,21 @@ Engine<P>::Engine(P& port, const Config& config)
 
 template <class P>
 Engine<P>::~Engine() {
-  for (auto*& page : comm_pages_) {
-    if (!page) continue;
-    for (unsigned i = 0; i < kCommPage; ++i)
-      if (page[i]) comm_free(page[i]);
-    port_.free(page);
-    page = nullptr;
-  }
-  while (Message* m = unknown_comm_.pop_front(*this)) {
-    unknown_by_comm_.remove(*this, m);
-    free_message(m);
-  }
+  while (CommT* const c = comms_.front()) comm_free(c);
+  comms_.free_pages(port_);
+  while (Message* m = unknown_.pop(*this)) free_message(m);
   while (Deferred* a = deferred_.pop_front()) port_.free(a);
-  while (EarlyLoss* const l = early_losses_) {
-    early_losses_ = l->next;
-    port_.free(l);
-  }
+  early_losses_.free_all(port_);
   while (PeerT* p = peers_) {
     peers_ = p->next;
     while (SendRequest* r = p->live_sends.pop_front()) {
       Rput<P>::reset(*this, *r);
       while (r->xfer.rndv->ledger) ledger_remove(r->xfer.rndv->ledger, r->xfer.rndv->ledger);
-      give_rndv(free_send_rndv_, r->xfer.rndv);
+      send_rndv_pool_.give(std::exchange(r->xfer.rndv, nullptr));
     }
     while (RecvRequest* r = p->live_recvs.pop_front()) {
       while (r->xfer.rndv->ledger) ledger_remove(r->xfer.rndv->ledger, r->xfer.rndv->ledger);
-      give_rndv(free_recv_rndv_, r->xfer.rndv);
+      recv_rndv_pool_.give(std::exchange(r->xfer.rndv, nullptr));
     }
     drop_stored(*p);
     p->past.free_all(port_);
@@ -60,16 +49,10 @@ Engine<P>::~Engine() {
     p->~PeerT();
     port_.free(p);
   }
-  free_rndv(free_send_rndv_);
-  free_rndv(free_recv_rndv_);
-  while (GrantT* g = free_grants_) {
-    free_grants_ = g->next;
-    port_.free(g);
-  }
-  while (LedgerT* l = free_ledger_) {
-    free_ledger_ = l->next;
-    port_.free(l);
-  }
+  send_rndv_pool_.free_all(port_);
+  recv_rndv_pool_.free_all(port_);
+  grant_pool_.free_all(port_);
+  ledger_pool_.free_all(port_);
 }
 
 /// Leave the outermost entry with deferred callbacks, or with requests to complete.
@@ -355,27 +338,15 @@ int Engine<P>::progress(std::uint64_t now_ns) {
   Entry entry(*this);
   if (entry.nested()) return 0;
   const std::uint64_t before = counters_.control_sent + counters_.bytes_sent + counters_.eager_sent;
-  for (PeerT* p = active_.front(); p;) {
-    PeerT* const next = active_.next(p);
-    flush(*p);
-    p = next;
-  }
-  if ((timed_ || stalled_) && now_ns >= next_poll_ns_) check_timers(now_ns);
+  agenda_.each_active([this](PeerT& p) { flush(p); });
+  if (agenda_.due(now_ns)) check_timers(now_ns);
   return counters_.control_sent + counters_.bytes_sent + counters_.eager_sent != before ? 1 : 0;
 }
 
 template <class P>
 void Engine<P>::check_timers(std::uint64_t now_ns) {
-  if (now_ns - next_poll_ns_ > kAbsence) note_absence(now_ns);
-  next_poll_ns_ = now_ns + 1'000'000;
-  PeerT* p = timed_;
-  timed_ = nullptr;
-  while (p) {
-    PeerT* const next = p->next_timed;
-    p->timed = false;
-    check_unreachable(*p, now_ns);  // sets it again
-    p = next;
-  }
+  if (agenda_.begin_look(now_ns)) note_absence(now_ns);
+  agenda_.each_timed([this, now_ns](PeerT& p) { check_unreachable(p, now_ns); });
   poll_windows();
 }
 

@@ -30,11 +30,7 @@ template <class P>
 [[gnu::always_inline]] inline LedgerEntry<P>* Engine<P>::ledger_add(LedgerT*& head, RailT& rail,
                                                                     std::uint32_t epoch, std::uint64_t begin,
                                                                     std::uint64_t end) {
-  LedgerT* e = free_ledger_;
-  if (e) [[likely]]
-    free_ledger_ = e->next;
-  else
-    e = static_cast<LedgerT*>(port_.alloc(sizeof(LedgerT)));
+  LedgerT* const e = ledger_pool_.take(port_);
   if (!e) [[unlikely]]
     return nullptr;
   ::new (e) LedgerT;
@@ -56,8 +52,7 @@ template <class P>
     return;
   if (e->loaded) e->rail->inflight_bytes -= e->end - e->begin;
   *at = e->next;
-  e->next = free_ledger_;
-  free_ledger_ = e;
+  ledger_pool_.give(e);
 }
 
 /// For an access that was started already: without memory for an entry, the rail itself is marked.

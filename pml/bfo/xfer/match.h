@@ -36,7 +36,7 @@ template <class P>
     ++counters_.malformed;
     return nullptr;
   }
-  CommT* const c = comm_find(h.ctx);
+  CommT* const c = comms_.find(h.ctx);
   if (!c) [[unlikely]] {
     keep_unknown(a);
     return nullptr;
@@ -74,7 +74,7 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
     ++counters_.malformed;
     return nullptr;
   }
-  CommT* const c = comm_find(h.ctx);
+  CommT* const c = comms_.find(h.ctx);
   if (!c) {
     keep_unknown(a);
     return nullptr;
@@ -370,37 +370,19 @@ template <class P>
     ++counters_.malformed;
     return;
   }
-  if (Message* const m = unknown_comm_.find(*this, MessageKey::of(h))) {
+  if (Message* const m = unknown_.find(*this, h)) {
     ++counters_.duplicates;
-    unknown_held(m->rail) -= unknown_cost(m->size);
+    unknown_.uncount(*m);
     replace(*m, a);
-    unknown_held(m->rail) += unknown_cost(m->size);
+    unknown_.count(*m);
     return;
   }
   // A sender may be ahead of a process that is slow to make the communicator, but within a bound.
-  const std::uint32_t cost = unknown_cost(a.bytes.size);
-  std::uint32_t& bytes = unknown_held(a.rail);
-  if (bytes + std::uint64_t{cost} > config_.unknown_limit) {
+  if (!unknown_.fits(a.rail, a.bytes.size, config_.unknown_limit)) {
     no_memory(a.rail, a.epoch, a.bytes.size);
     return;
   }
-  if (Message* const m = keep(nullptr, a)) {
-    bytes += cost;
-    unknown_comm_.push_back(*this, m);
-    unknown_by_comm_.push_back(*this, m);
-  }
-}
-
-/// What a message of `size` bytes for an unknown communicator counts against its sender's allowance.
-template <class P>
-std::uint32_t Engine<P>::unknown_cost(std::size_t size) {
-  return static_cast<std::uint32_t>(sizeof(Message) + size);
-}
-
-/// The sum it is counted in: the sender's, or a common one for messages of BTLs that do not name senders.
-template <class P>
-std::uint32_t& Engine<P>::unknown_held(const RailT* rail) {
-  return rail ? rail->peer->unknown_held : anonymous_held_;
+  if (Message* const m = keep(nullptr, a)) unknown_.add(*this, m);
 }
 
 template <class P>

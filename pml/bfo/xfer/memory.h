@@ -55,24 +55,6 @@ template <class P>
   (a.epoch != 0 ? unmet_unstored_ : anonymous_unstored_) = a.bytes.size;
 }
 
-/// Allocate a rendezvous record. nullptr: no memory.
-template <class P>
-template <class Rndv>
-[[gnu::cold, gnu::noinline]] Rndv* Engine<P>::make_rndv() {
-  void* const memory = port_.alloc(sizeof(Rndv));
-  return memory ? ::new (memory) Rndv : nullptr;
-}
-
-template <class P>
-template <class Rndv>
-void Engine<P>::free_rndv(Rndv* list) {
-  while (Rndv* const r = list) {
-    list = r->next_free;
-    r->~Rndv();
-    port_.free(r);
-  }
-}
-
 template <class P>
 void Engine<P>::on_message_unstored(RailT* rail, std::size_t size) {
   Entry entry(*this);

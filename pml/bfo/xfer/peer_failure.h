@@ -87,36 +87,28 @@ void Engine<P>::on_peer_lost(const Arrival& a) {
   declare_failed(*p);
 }
 
-/// PEERLOST came over a connection of a peer that has no record here yet. It is sent only once, so it is
-/// stored: otherwise a later receive would wait for ever. Each process has one to say, so their number is
-/// bounded: a process that makes up connections fills no memory.
+/// PEERLOST came over a connection of a peer that has no record here yet.
 template <class P>
 [[gnu::cold]] void Engine<P>::keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss) {
-  std::size_t kept = 0;
-  for (EarlyLoss* l = early_losses_; l; l = l->next, ++kept)
-    if (l->conn == conn) return;
-  if (kept == kMaxEarlyLosses) {
-    ++counters_.malformed;
-    return;
+  switch (early_losses_.keep(port_, conn, loss)) {
+    case EarlyLosses::Kept::kYes:
+      return;
+    case EarlyLosses::Kept::kFull:
+      ++counters_.malformed;
+      return;
+    case EarlyLosses::Kept::kNoMemory:
+      return no_memory(a.rail, a.epoch, EarlyLosses::record_size());
   }
-  void* const memory = port_.alloc(sizeof(EarlyLoss));
-  if (!memory) return no_memory(a.rail, a.epoch, sizeof(EarlyLoss));
-  early_losses_ = ::new (memory) EarlyLoss{early_losses_, conn, loss};
 }
 
 /// The record of `p` has been made, and `conn` is one of its connections.
 template <class P>
 [[gnu::cold]] void Engine<P>::recall_loss(PeerT& p, std::uint64_t conn) {
-  for (EarlyLoss** at = &early_losses_; *at; at = &(*at)->next) {
-    EarlyLoss* const l = *at;
-    if (l->conn != conn || conn == 0) continue;
-    if (!p.standing.failing()) p.standing.set_loss(l->loss);
-    p.standing.set_declared_by_peer();
-    schedule_failure(p);
-    *at = l->next;
-    port_.free(l);
-    return;
-  }
+  PeerLoss loss;
+  if (!early_losses_.take(port_, conn, loss)) return;
+  if (!p.standing.failing()) p.standing.set_loss(loss);
+  p.standing.set_declared_by_peer();
+  schedule_failure(p);
 }
 
 template <class P>

@@ -63,7 +63,7 @@ void Engine<P>::rail_begin(RailT* rail, RailState state, RailName name) {
   rebuild(p);
   const std::size_t unstored = r.limits.failover ? unmet_unstored_ : anonymous_unstored_;
   if (unstored != 0) no_memory(p, unstored);
-  if (early_losses_) [[unlikely]]
+  if (!early_losses_.empty()) [[unlikely]]
     recall_loss(p, name.conn);
   // Messages may have come over the rail before this process had a record of the peer. An epoch that closed
   // meanwhile is reported again, because the peer waits for that report (H5).

@@ -154,7 +154,7 @@ void Engine<P>::send_over(SendRequest& r) {
   unready(r);
   if (d.registered) port_.deregister(d.reg);
   if constexpr (requires { port_.rndv_over(r); }) port_.rndv_over(r);
-  give_rndv(free_send_rndv_, x.rndv);
+  send_rndv_pool_.give(std::exchange(x.rndv, nullptr));
   finish_send(r, x.outcome);
 }
 
@@ -248,7 +248,7 @@ void Engine<P>::recv_over(RecvRequest& r) {
   peer.live_recvs.remove(&r);
   unready(r);
   if (d.registered) port_.deregister(d.reg);
-  give_rndv(free_recv_rndv_, x.rndv);
+  recv_rndv_pool_.give(std::exchange(x.rndv, nullptr));
   finish_recv(r);
 }
 

@@ -21,7 +21,7 @@ void Engine<P>::on_notify(const Arrival& a) {
   RecvRequest* const r = find(recvs_, Name(h.receiver), a, state);
   if (!r) {
     if (state == NameState::kNever) return;
-    CommT* const c = comm_find(h.ctx);
+    CommT* const c = comms_.find(h.ctx);
     ProcT* const p = c ? proc_at(*c, h.src) : nullptr;
     PeerT* const peer = p ? peer_of(*p) : (a.rail ? a.rail->peer : nullptr);
     if (!peer || !from_peer(a.rail, peer)) {

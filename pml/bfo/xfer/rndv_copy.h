@@ -28,10 +28,10 @@ struct RndvCopy {
   /// Make the request a rendezvous: it gets a name and will send RNDV or RGET. False: no name is free now.
   static bool begin(E& e, SendRequest& r) {
     auto& x = r.xfer;
-    auto* const rndv = e.take_rndv(e.free_send_rndv_);
+    auto* const rndv = e.send_rndv_pool_.take(e.port_);
     const Name name = rndv ? e.sends_.insert(&r) : Name();
     if (!name) [[unlikely]] {
-      if ((x.rndv = rndv)) e.give_rndv(e.free_send_rndv_, x.rndv);
+      if ((x.rndv = rndv)) e.send_rndv_pool_.give(std::exchange(x.rndv, nullptr));
       e.activate(*x.proc->peer);
       return false;
     }
@@ -241,10 +241,10 @@ template <class P>
   x.proc = &p;
   x.seq = h.match.seq;
   x.length = h.length;
-  x.rndv = take_rndv(free_recv_rndv_);
+  x.rndv = recv_rndv_pool_.take(port_);
   const Name name = x.rndv ? recvs_.insert(&r) : Name();
   if (!name) [[unlikely]] {  // no name is free, or no memory: this message fails, and its sender is notified
-    if (x.rndv) give_rndv(free_recv_rndv_, x.rndv);
+    if (x.rndv) recv_rndv_pool_.give(std::exchange(x.rndv, nullptr));
     set_matched(r, p, h.match, h.length);
     x.status.length = 0;
     x.status.outcome = Outcome::kNoMemory;

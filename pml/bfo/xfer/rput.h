@@ -266,11 +266,7 @@ struct Rput {
       if (post == Post::kCompleted) e.send_check(r);
       if (post != Post::kNoResource) return;
     }
-    Grant<P>* g = e.free_grants_;
-    if (g)
-      e.free_grants_ = g->next;
-    else
-      g = static_cast<Grant<P>*>(e.port_.alloc(sizeof(Grant<P>)));
+    Grant<P>* const g = e.grant_pool_.take(e.port_);
     if (!g) {
       refuse(e, r, h.grant);
       return;
@@ -316,8 +312,7 @@ struct Rput {
         refuse(e, r, g->number);
       }
       *at = g->next;
-      g->next = e.free_grants_;
-      e.free_grants_ = g;
+      e.grant_pool_.give(g);
       --x.rndv->n_grants;
     }
     x.rndv->last_grant = last;
@@ -409,8 +404,7 @@ struct Rput {
     auto& x = r.xfer;
     while (Grant<P>* g = x.rndv->grants) {
       x.rndv->grants = g->next;
-      g->next = e.free_grants_;
-      e.free_grants_ = g;
+      e.grant_pool_.give(g);
     }
     x.rndv->last_grant = nullptr;
     x.rndv->n_grants = 0;

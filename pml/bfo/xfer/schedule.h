@@ -302,7 +302,7 @@ void Engine<P>::unready(RecvRequest& r) {
 template <class P>
 void Engine<P>::flush(PeerT& p) {
   if (!p.active) return;
-  if ((p.choice.empty() || post_waiting(p)) && p.active) active_.remove(&p);
+  if (p.choice.empty() || post_waiting(p)) agenda_.deactivate(p);
 }
 
 /// Stored messages, notices about rails, then requests. Control messages go before new data, because they

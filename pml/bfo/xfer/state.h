@@ -124,14 +124,6 @@ struct FragState {
   std::uint8_t stored[96];
 };
 
-/// PEERLOST of a peer that has no record here yet. It takes effect when the record is made.
-struct EarlyLoss {
-  EarlyLoss* next = nullptr;
-  std::uint64_t conn = 0;
-  PeerLoss loss;
-};
-inline constexpr std::size_t kMaxEarlyLosses = 4096;
-
 /// A peer is the sum of its parts. Each part keeps its own state; what needs more than one of them, or the
 /// port, is a function of the engine.
 template <class P>

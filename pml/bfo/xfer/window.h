@@ -127,7 +127,7 @@ void Engine<P>::on_seq_sync(const Arrival& a) {
   core::SeqSyncHdr h;
   CommT* c = nullptr;
   ProcT* p = nullptr;
-  if (core::decode(a.bytes, h)) c = comm_find(h.ctx);
+  if (core::decode(a.bytes, h)) c = comms_.find(h.ctx);
   if (c) p = proc_at(*c, h.src);
   if (!p || !peer_of(*p) || !from_peer(a.rail, peer_of(*p))) {
     ++counters_.malformed;
@@ -180,37 +180,14 @@ void Engine<P>::release_stalled(ProcT& p) {
 template <class P>
 [[gnu::cold]] void Engine<P>::stall(ProcT& p, SendRequest& r) {
   p.stalled.push_back(&r);
-  if (p.in_stalled) return;
-  p.in_stalled = true;
-  p.next_stalled = stalled_;
-  stalled_ = &p;
+  agenda_.add_stalled(p);
 }
 
 /// A stalled sender asks again, because the last answer may have been given before the receiver had caught
 /// up.
 template <class P>
 void Engine<P>::poll_windows() {
-  ProcT* p = stalled_;
-  stalled_ = nullptr;
-  while (p) {
-    ProcT* const next = p->next_stalled;
-    release_stalled(*p);
-    p->in_stalled = !p->stalled.empty();
-    if (p->in_stalled) {
-      p->next_stalled = stalled_;
-      stalled_ = p;
-    }
-    p = next;
-  }
-}
-
-/// The rank `p` is removed.
-template <class P>
-void Engine<P>::forget_stalled(ProcT& p) {
-  if (!p.in_stalled) return;
-  ProcT** at = &stalled_;
-  while (*at != &p) at = &(*at)->next_stalled;
-  *at = p.next_stalled;
+  agenda_.each_stalled([this](ProcT& p) { release_stalled(p); });
 }
 
 }  // namespace bfo::xfer

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_engine_parts_test.cc: the parts of the engine, each alone: records that are used again, communicators
+// by context id, messages for communicators that do not exist yet, whom progress() looks at, losses of peers
+// that are not known yet.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "pml/bfo/xfer/agenda.h"
+#include "pml/bfo/xfer/comm_table.h"
+#include "pml/bfo/xfer/early_losses.h"
+#include "pml/bfo/xfer/pool.h"
+#include "pml/bfo/xfer/unknown_messages.h"
+#include "test/unit/fake_port.h"
+
+namespace bfo::xfer {
+namespace {
+
+using test::FakePort;
+
+/// Memory that can run out, and is counted.
+struct Memory {
+  void* alloc(std::size_t n) {
+    if (left-- <= 0) return nullptr;
+    ++live;
+    return std::malloc(n);
+  }
+  void free(void* p) {
+    if (p) --live;
+    std::free(p);
+  }
+  int left = 1000;
+  int live = 0;
+};
+
+struct Record {
+  Record* next = nullptr;
+  int value = 7;
+};
+
+TEST(Pool, GivesTheLastOneFirst_AsItWas) {
+  Memory memory;
+  Pool<Record, &Record::next> pool;
+  Record* const a = pool.take(memory);
+  Record* const b = pool.take(memory);
+  EXPECT_EQ(a->value, 7);
+  a->value = 8;
+  pool.give(b);
+  pool.give(a);
+  memory.left = 0;
+  EXPECT_EQ(pool.take(memory), a);
+  EXPECT_EQ(a->value, 8);
+  EXPECT_EQ(pool.take(memory), b);
+  EXPECT_EQ(pool.take(memory), nullptr) << "no memory";
+  pool.give(a);
+  pool.give(b);
+  pool.free_all(memory);
+  EXPECT_EQ(memory.live, 0);
+}
+
+TEST(CommTable, FindsByContextId) {
+  Memory memory;
+  CommTable<FakePort> table;
+  std::vector<std::unique_ptr<Comm<FakePort>>> comms;
+  for (const unsigned ctx : {0u, 1u, 255u, 256u, 65535u}) {
+    const auto id = static_cast<std::uint16_t>(ctx);
+    EXPECT_EQ(table.find(id), nullptr);
+    ASSERT_TRUE(table.reserve(memory, id));
+    comms.push_back(std::make_unique<Comm<FakePort>>());
+    comms.back()->ctx = id;
+    table.add(comms.back().get());
+  }
+  EXPECT_EQ(memory.live, 3) << "pages";
+  for (const auto& c : comms) EXPECT_EQ(table.find(c->ctx), c.get());
+  std::size_t n = 0;
+  for (auto* c = table.front(); c; c = table.next(c)) EXPECT_EQ(c, comms[n++].get()) << "as they came";
+  EXPECT_EQ(n, comms.size());
+  table.remove(comms[1].get());
+  EXPECT_EQ(table.find(1), nullptr);
+  EXPECT_EQ(table.find(0), comms[0].get());
+  memory.left = 0;
+  EXPECT_TRUE(table.reserve(memory, 17)) << "its page is there";
+  EXPECT_FALSE(table.reserve(memory, 1000));
+  for (auto* c = table.front(); c; c = table.front()) table.remove(c);
+  table.free_pages(memory);
+  EXPECT_EQ(memory.live, 0);
+}
+
+TEST(CommTable, RemembersFreedContextIds) {
+  const auto table = std::make_unique<CommTable<FakePort>>();
+  table->note_used(64);
+  EXPECT_TRUE(table->was_used(64));
+  EXPECT_FALSE(table->was_used(63));
+  EXPECT_FALSE(table->was_used(65));
+}
+
+using Message = Unexpected<FakePort>;
+
+Message message(std::uint16_t ctx, Seq16 seq, Rail<FakePort>* rail, std::uint32_t size) {
+  Message m;
+  m.match.ctx = ctx;
+  m.match.seq = seq;
+  m.rail = rail;
+  m.size = size;
+  return m;
+}
+
+TEST(UnknownMessages, ComeOutByCommunicatorInOrder) {
+  Memory memory;
+  Peer<FakePort> peer;
+  Rail<FakePort> rail;
+  rail.peer = &peer;
+  UnknownMessages<FakePort> unknown;
+  Message m[4] = {message(5, 0, &rail, 10), message(6, 0, &rail, 20), message(5, 1, &rail, 30),
+                  message(5, 2, nullptr, 40)};
+  for (Message& one : m) unknown.add(memory, &one);
+  EXPECT_EQ(peer.unknown_held, 3 * sizeof(Message) + 60);
+  EXPECT_EQ(unknown.find(memory, m[2].match), &m[2]);
+  EXPECT_EQ(unknown.take(memory, 5), &m[0]);
+  EXPECT_EQ(unknown.take(memory, 5), &m[2]);
+  EXPECT_EQ(unknown.take(memory, 5), &m[3]);
+  EXPECT_EQ(unknown.take(memory, 5), nullptr);
+  EXPECT_EQ(peer.unknown_held, sizeof(Message) + 20);
+  EXPECT_EQ(unknown.find(memory, m[2].match), nullptr);
+  EXPECT_EQ(unknown.pop(memory), &m[1]);
+  EXPECT_EQ(unknown.pop(memory), nullptr);
+}
+
+TEST(UnknownMessages, EachSenderHasItsAllowance) {
+  Memory memory;
+  Peer<FakePort> peer;
+  Rail<FakePort> rail;
+  rail.peer = &peer;
+  UnknownMessages<FakePort> unknown;
+  const std::uint64_t limit = 2 * sizeof(Message) + 100;
+  Message first = message(1, 0, &rail, 50);
+  unknown.add(memory, &first);
+  EXPECT_TRUE(unknown.fits(&rail, 50, limit));
+  EXPECT_FALSE(unknown.fits(&rail, 51, limit));
+  EXPECT_TRUE(unknown.fits(nullptr, 51, limit)) << "senders without a name have one of their own";
+  Message other = message(1, 1, nullptr, 100);
+  unknown.add(memory, &other);
+  EXPECT_FALSE(unknown.fits(nullptr, 51, limit));
+  unknown.uncount(first);
+  first.size = 60;
+  unknown.count(first);
+  EXPECT_FALSE(unknown.fits(&rail, 50, limit));
+  while (unknown.pop(memory)) {
+  }
+}
+
+TEST(Agenda, PeersThatWait) {
+  Agenda<FakePort> agenda;
+  Peer<FakePort> a;
+  Peer<FakePort> b;
+  EXPECT_TRUE(agenda.empty());
+  agenda.activate(a);
+  agenda.activate(b);
+  agenda.activate(a);
+  std::vector<Peer<FakePort>*> seen;
+  agenda.each_active([&](Peer<FakePort>& p) {
+    seen.push_back(&p);
+    agenda.deactivate(p);
+  });
+  EXPECT_EQ(seen, (std::vector<Peer<FakePort>*>{&a, &b}));
+  EXPECT_TRUE(agenda.empty());
+  agenda.deactivate(a);
+  EXPECT_TRUE(agenda.empty());
+}
+
+TEST(Agenda, TimersAreSetAgain) {
+  Agenda<FakePort> agenda;
+  Peer<FakePort> a;
+  EXPECT_FALSE(agenda.due(1)) << "nobody waits";
+  agenda.set_timer(a);
+  agenda.set_timer(a);
+  EXPECT_TRUE(agenda.due(1));
+  int looks = 0;
+  agenda.each_timed([&](Peer<FakePort>& p) {
+    ++looks;
+    agenda.set_timer(p);
+  });
+  EXPECT_EQ(looks, 1);
+  EXPECT_FALSE(agenda.empty());
+  agenda.each_timed([&](Peer<FakePort>&) { ++looks; });
+  EXPECT_EQ(looks, 2);
+  EXPECT_TRUE(agenda.empty());
+}
+
+TEST(Agenda, LooksOnceAMillisecond_AndNoticesAnAbsence) {
+  Agenda<FakePort> agenda;
+  Peer<FakePort> a;
+  agenda.set_timer(a);
+  constexpr std::uint64_t kStart = 5'000'000'000;
+  EXPECT_TRUE(agenda.begin_look(kStart)) << "the first one";
+  EXPECT_FALSE(agenda.due(kStart + 999'999));
+  EXPECT_TRUE(agenda.due(kStart + 1'000'000));
+  EXPECT_FALSE(agenda.begin_look(kStart + 1'000'000));
+  EXPECT_FALSE(agenda.begin_look(kStart + 2'002'000'000));
+  EXPECT_TRUE(agenda.begin_look(kStart + 4'003'000'001));
+}
+
+TEST(Agenda, RanksStayWhileTheirSendsAreStalled) {
+  Agenda<FakePort> agenda;
+  Proc<FakePort> p[3];
+  test::FakePort::SendRequest send[3];
+  for (int i = 0; i < 3; ++i) {
+    p[i].stalled.push_back(&send[i]);
+    agenda.add_stalled(p[i]);
+    agenda.add_stalled(p[i]);
+  }
+  agenda.remove_stalled(p[1]);
+  std::vector<Proc<FakePort>*> seen;
+  agenda.each_stalled([&](Proc<FakePort>& q) {
+    seen.push_back(&q);
+    if (&q == &p[0]) q.stalled.remove(&send[0]);
+  });
+  EXPECT_EQ(seen.size(), 2u);
+  EXPECT_FALSE(p[0].in_stalled);
+  EXPECT_TRUE(p[2].in_stalled);
+  agenda.each_stalled([&](Proc<FakePort>& q) { q.stalled.remove(&send[2]); });
+  EXPECT_TRUE(agenda.empty());
+}
+
+TEST(EarlyLosses, FirstOneOfAConnectionCounts) {
+  Memory memory;
+  EarlyLosses losses;
+  EXPECT_EQ(losses.keep(memory, 7, PeerLoss{Outcome::kNoMemory, 100, true}), EarlyLosses::Kept::kYes);
+  EXPECT_EQ(losses.keep(memory, 7, PeerLoss{Outcome::kMessageLost}), EarlyLosses::Kept::kYes);
+  EXPECT_EQ(losses.keep(memory, 8, PeerLoss{Outcome::kMessageLost}), EarlyLosses::Kept::kYes);
+  EXPECT_EQ(memory.live, 2);
+  PeerLoss loss;
+  EXPECT_FALSE(losses.take(memory, 9, loss));
+  EXPECT_TRUE(losses.take(memory, 7, loss));
+  EXPECT_EQ(loss.outcome, Outcome::kNoMemory);
+  EXPECT_EQ(loss.bytes, 100u);
+  EXPECT_FALSE(losses.take(memory, 7, loss));
+  losses.free_all(memory);
+  EXPECT_TRUE(losses.empty());
+  EXPECT_EQ(memory.live, 0);
+}
+
+TEST(EarlyLosses, AreBounded) {
+  Memory memory;
+  memory.left = 2;
+  EarlyLosses losses;
+  losses.keep(memory, 1, {});
+  losses.keep(memory, 2, {});
+  EXPECT_EQ(losses.keep(memory, 3, {}), EarlyLosses::Kept::kNoMemory);
+  memory.left = EarlyLosses::kMost;
+  for (std::uint64_t conn = 3; conn <= EarlyLosses::kMost; ++conn)
+    ASSERT_EQ(losses.keep(memory, conn, {}), EarlyLosses::Kept::kYes);
+  EXPECT_EQ(losses.keep(memory, EarlyLosses::kMost + 1, {}), EarlyLosses::Kept::kFull);
+  losses.free_all(memory);
+  EXPECT_EQ(memory.live, 0);
+}
+
+}  // namespace
+}  // namespace bfo::xfer
