@@ -171,7 +171,6 @@ class Engine {
   using MsgType = core::MsgType;
   using LedgerT = LedgerEntry<P>;
   using UnrecordedT = Unrecorded<P>;
-  using GrantT = Grant<P>;
 
   using Arrival = xfer::Arrival<P>;
   using SendInput = xfer::SendInput<P>;
@@ -561,7 +560,7 @@ class Engine {
   Pool<LedgerT, &LedgerT::next> ledger_pool_;
   Pool<SendRndv<P>, &SendRndv<P>::next_free> send_rndv_pool_;
   Pool<RecvRndv<P>, &RecvRndv<P>::next_free> recv_rndv_pool_;
-  Pool<GrantT, &GrantT::next> grant_pool_;
+  GrantPool<P> grant_pool_;
   std::atomic<std::uint32_t> turns_ = 0;
   Counters counters_;
   std::uint64_t send_cells_[core::kSendPhases][core::kSendEvents] = {};

@@ -15,10 +15,7 @@
 // P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
-#include <algorithm>
-
 #include "pml/bfo/xfer/engine.h"
-#include "pml/bfo/xfer/limits.h"
 
 namespace bfo::xfer {
 
@@ -257,7 +254,7 @@ template <class P>
 void Engine<P>::send_check(SendRequest& r) {
   auto& x = r.xfer;
   if (x.phase == SendPhase::kSending) {
-    if (x.rndv->in_flight == 0 && x.rndv->undelivered == 0 && x.rndv->grants == nullptr) {
+    if (x.rndv->in_flight == 0 && x.rndv->undelivered == 0 && x.rndv->grants.empty()) {
       send_event(r, SendEvent::kAllDelivered);
       return;
     }
@@ -294,118 +291,5 @@ void Engine<P>::recv_check(RecvRequest& r) {
 }
 
 // ---- headers of the restart
-
-template <class P>
-core::MatchHdr Engine<P>::identity(const SendRequest& r) const {
-  const auto& x = r.xfer;
-  return core::MatchHdr{0, 0, x.proc->comm->ctx, x.proc->comm->my_rank, x.tag, x.seq};
-}
-template <class P>
-core::MatchHdr Engine<P>::identity(const RecvRequest& r) const {
-  const auto& x = r.xfer;
-  return core::MatchHdr{0, 0, x.comm->ctx, x.proc->rank, x.status.tag, x.seq};
-}
-
-inline core::RestartHdr restart_header(core::MsgType type, std::uint8_t flags, const core::MatchHdr& id,
-                                       Name sender, Name receiver) {
-  return core::RestartHdr{
-      static_cast<std::uint8_t>(type), flags, id.ctx, id.src, id.seq, 0, 0, sender.value, receiver.value};
-}
-
-template <class P>
-void Engine<P>::stored_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id,
-                               Name sender, Name receiver) {
-  const core::RestartHdr h = restart_header(type, flags, id, sender, receiver);
-  send_stored(p, &h, sizeof h);
-}
-
-template <class P>
-bool Engine<P>::recv_failed(const RecvRequest& r) const {
-  const Outcome o = r.xfer.status.outcome;
-  return o != Outcome::kOk && o != Outcome::kTruncated;
-}
-
-template <class P>
-void Engine<P>::answer_nack(RecvRequest& r) {
-  auto& x = r.xfer;
-  stored_restart(*x.proc->peer, MsgType::kRestartNack, recv_failed(r) ? core::kFlagFail : 0, identity(r),
-                 x.rndv->peer_name, x.rndv->name);
-}
-
-// ---- sending what the state requires
-
-/// Number of list entries that fit into a message over any of the peer's usable rails, at most `most`.
-template <class P>
-std::size_t Engine<P>::entries_fit(const PeerT& p, std::size_t header, std::size_t entry, std::size_t most) {
-  std::size_t n = most;
-  for (unsigned i = 0; i < p.choice.size(); ++i)
-    n = std::min(n, entries_that_fit(p.choice[i].limits, header, entry));
-  return n;
-}
-
-/// NOTIFY certifies rails as clean. A list that has to be shortened reports fewer: the other rails are
-/// fenced.
-template <class P>
-bool Engine<P>::send_notify(SendRequest& r) {
-  auto& x = r.xfer;
-  PeerT& p = *x.proc->peer;
-  struct {
-    core::RestartHdr h;
-    core::WireRail rails[kMaxRails];
-  } m;
-  m.h = restart_header(MsgType::kRestartNotify, 0, identity(r), x.rndv->name, x.rndv->peer_name);
-  const std::size_t limit = entries_fit(p, sizeof m.h, sizeof m.rails[0], kMaxRails);
-  std::uint16_t n = 0;
-  for (unsigned i = 0; i < p.n_rails && n < limit; ++i) {
-    if (x.rndv->dirty_rails & (1u << i)) continue;
-    m.rails[n++] = core::WireRail{p.rails[i].name.conn, p.rails[i].name.epoch, 0};
-  }
-  m.h.n = n;
-  m.h.frags = x.rndv->frags;
-  return post_control(p, &m, sizeof m.h + n * sizeof(core::WireRail), FragKind::kControl, x.rndv->name,
-                      false);
-}
-
-template <class P>
-bool Engine<P>::send_recv_err(RecvRequest& r) {
-  auto& x = r.xfer;
-  const core::RestartHdr h =
-      restart_header(MsgType::kRecvErr, 0, identity(r), x.rndv->peer_name, x.rndv->name);
-  return post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true);
-}
-
-/// RESTARTACK lists what was received; bytes that do not fit count as received (H14).
-template <class P>
-bool Engine<P>::send_restart_ack(RecvRequest& r) {
-  auto& x = r.xfer;
-  struct {
-    core::RestartHdr h;
-    core::WireRange ranges[core::kMaxWireRanges];
-  } m;
-  const Name sender = x.rndv->peer_name.at(x.rndv->name.round());
-  m.h = restart_header(MsgType::kRestartAck, x.rndv->no_rdma ? core::kFlagNoRdma : 0, identity(r), sender,
-                       x.rndv->name);
-  const std::size_t limit = entries_fit(*x.proc->peer, sizeof m.h, sizeof m.ranges[0], core::kMaxWireRanges);
-  std::uint16_t n = 0;
-  if (x.length > x.rndv->want && limit > 0) m.ranges[n++] = core::WireRange{x.rndv->want, x.length};
-  for (std::uint32_t i = 0; i < x.rndv->received.count() && limit > 0; ++i) {
-    const core::WireRange range{x.rndv->received[i].begin, x.rndv->received[i].end};
-    if (n < limit) {
-      m.ranges[n++] = range;
-      continue;
-    }
-    // what is not listed is sent again (P4): leave out the shortest
-    core::WireRange* least = m.ranges;
-    for (std::uint16_t k = 1; k < n; ++k)
-      if (m.ranges[k].end - m.ranges[k].begin < least->end - least->begin) least = &m.ranges[k];
-    if (least->end - least->begin < range.end - range.begin) *least = range;
-  }
-  m.h.n = n;
-  if (!post_control(*x.proc->peer, &m, sizeof m.h + n * sizeof(core::WireRange), FragKind::kControl,
-                    x.rndv->name, true))
-    return false;
-  note_resumed(*x.proc->peer);  // the transfer continues, whichever side carries its bytes
-  return true;
-}
 
 }  // namespace bfo::xfer

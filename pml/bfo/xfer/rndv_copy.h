@@ -56,10 +56,10 @@ struct RndvCopy {
     d.open_len = x.length;
     d.received = 0;
     d.resend_bytes = 0;
-    d.grants = nullptr;
     d.ledger = nullptr;
     d.todo.clear();
-    d.granted.clear();
+    BFO_DCHECK(d.grants.empty());  // the end of its last request has cleared them
+    d.grants.forget_arrivals();
     d.sent_once.clear();
     if (x.sent_before) d.sent_once.add(0, x.length);
     x.proc->peer->live_sends.push_back(&r);

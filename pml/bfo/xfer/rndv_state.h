@@ -12,6 +12,7 @@
 #include "common/ranges.h"
 #include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/args.h"
+#include "pml/bfo/xfer/grants.h"
 #include "pml/bfo/xfer/port.h"
 
 namespace bfo::xfer {
@@ -47,19 +48,6 @@ struct LedgerEntry {
   LedgerEntry* next = nullptr;
 };
 
-/// PUT, at the sender: a range the receiver allows it to write.
-template <class P>
-struct Grant {
-  Grant* next = nullptr;
-  Rail<P>* rail = nullptr;
-  std::uint32_t epoch = 0;
-  std::uint32_t number = 0;
-  std::uint64_t offset = 0;
-  std::uint64_t length = 0;
-  std::uint64_t address = 0;
-  HandleBytes handle;
-};
-
 /// What a send needs while it is a rendezvous: from a free list, with the memory of its range sets.
 template <class P>
 struct SendRndv {
@@ -89,10 +77,7 @@ struct SendRndv {
   std::uint64_t received = 0;  ///< of those, bytes that the receiver reported as received
   /// of those, bytes of this round that have to be sent again and were not yet
   std::uint64_t resend_bytes = 0;
-  RangeSet granted;  ///< PUT: numbers of the grants of this round that have arrived, to recognise duplicates
-  Grant<P>* grants = nullptr;        ///< PUT: grants to be written, in order of arrival
-  Grant<P>* last_grant = nullptr;    ///< .. and the last of them
-  std::uint32_t n_grants = 0;        ///< .. and their number
+  Grants<P> grants;                  ///< PUT: of this round
   LedgerEntry<P>* ledger = nullptr;  ///< exposures (RGET) and failed writes
   typename P::Registration reg{};
 };

@@ -29,9 +29,6 @@ struct Rput {
   using Ledger = LedgerEntry<P>;
   using Arrival = typename E::Arrival;
 
-  /// Grants of a message that may be open at once. An honest receiver has at most pipeline depth times rails.
-  /// Their numbers are consecutive; missing ones are under way on other rails.
-  static constexpr std::uint32_t kMaxGrants = 1024 * kMaxRails;
   static constexpr unsigned kMaxRefusals = 8;  ///< after so many, the request continues by copy
 
   static bool can_put(const Rail<P>& r, std::uint64_t length) {
@@ -232,19 +229,19 @@ struct Rput {
       x.rndv->exposed = 0;  // PUT, like ACK, certifies that the receiver does not read in this round
       x.rndv->todo.clear();
       x.rndv->undelivered = h.total;
-      x.rndv->granted.clear();
+      x.rndv->grants.forget_arrivals();
     }
-    const Range first = x.rndv->granted.front();
-    const std::uint32_t unseen = first.begin == 1 ? static_cast<std::uint32_t>(first.end) : 1;
-    if ((h.grant > unseen && h.grant - unseen >= kMaxGrants) || x.rndv->n_grants >= kMaxGrants) {
-      ++e.counters_.malformed;
-      return;
+    switch (x.rndv->grants.arrive(h.grant)) {
+      case Grants<P>::Arrival::kForged:
+        ++e.counters_.malformed;
+        return;
+      case Grants<P>::Arrival::kDuplicate:
+        ++e.counters_.duplicates;
+        return;
+      case Grants<P>::Arrival::kNew:
+        break;
     }
-    if (x.rndv->granted.add(h.grant, std::uint64_t{h.grant} + 1) == 0) {
-      ++e.counters_.duplicates;
-      return;
-    }
-    if (x.rndv->granted.incomplete()) [[unlikely]]
+    if (x.rndv->grants.incomplete()) [[unlikely]]
       e.no_memory(*x.proc->peer, sizeof(Range));
     Rail<P>* const rail = e.rail_named(*x.proc->peer, h.key.conn, h.key.epoch, arrival);
     if (!rail || h.length > rail->limits.put_limit || !Rget<P>::registered(e, r)) {
@@ -272,9 +269,7 @@ struct Rput {
       return;
     }
     ::new (g) Grant<P>(grant);
-    ++x.rndv->n_grants;
-    (x.rndv->last_grant ? x.rndv->last_grant->next : x.rndv->grants) = g;
-    x.rndv->last_grant = g;
+    x.rndv->grants.push_back(g);
     x.pending |= kPendingData;
     e.ready(r);
   }
@@ -295,27 +290,20 @@ struct Rput {
   static bool serve(E& e, SendRequest& r) {
     auto& x = r.xfer;
     std::uint32_t full = 0;  // rails (by index) that take nothing now
-    Grant<P>* last = nullptr;
-    for (Grant<P>** at = &x.rndv->grants; *at;) {
-      Grant<P>* const g = *at;
-      if (E::usable(*g->rail, g->epoch)) {
-        const std::uint32_t bit = 1u << g->rail->index;
-        const Post post = full & bit ? Post::kNoResource : write(e, r, *g);
+    x.rndv->grants.each(e.grant_pool_, [&](Grant<P>& g) {
+      if (E::usable(*g.rail, g.epoch)) {
+        const std::uint32_t bit = 1u << g.rail->index;
+        const Post post = full & bit ? Post::kNoResource : write(e, r, g);
         if (post == Post::kNoResource) {
           full |= bit;
-          last = g;
-          at = &g->next;
-          continue;
+          return true;
         }
-        if (post == Post::kUnreachable) refuse(e, r, g->number);
+        if (post == Post::kUnreachable) refuse(e, r, g.number);
       } else {
-        refuse(e, r, g->number);
+        refuse(e, r, g.number);
       }
-      *at = g->next;
-      e.grant_pool_.give(g);
-      --x.rndv->n_grants;
-    }
-    x.rndv->last_grant = last;
+      return false;
+    });
     if (full != 0) return false;
     x.pending &= static_cast<std::uint8_t>(~kPendingData);
     e.send_check(r);
@@ -370,7 +358,7 @@ struct Rput {
   static bool ends_here(E& e, SendRequest& r) {
     auto& x = r.xfer;
     if (x.phase != core::SendPhase::kSending || x.rndv->undelivered != 0) return false;
-    if (x.rndv->grants != nullptr || !e.gate_clear(x)) return false;
+    if (!x.rndv->grants.empty() || !e.gate_clear(x)) return false;
     x.pending = 0;
     x.phase = core::SendPhase::kIdle;
     reset(e, r);
@@ -402,13 +390,7 @@ struct Rput {
 
   static void reset(E& e, SendRequest& r) {
     auto& x = r.xfer;
-    while (Grant<P>* g = x.rndv->grants) {
-      x.rndv->grants = g->next;
-      e.grant_pool_.give(g);
-    }
-    x.rndv->last_grant = nullptr;
-    x.rndv->n_grants = 0;
-    x.rndv->granted.clear();
+    x.rndv->grants.clear(e.grant_pool_);
   }
   static void reset(E&, RecvRequest& r) {
     auto& x = r.xfer;
