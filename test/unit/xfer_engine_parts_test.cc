@@ -2,7 +2,9 @@
 //
 // xfer_engine_parts_test.cc: the parts of the engine, each alone: records that are used again, communicators
 // by context id, messages for communicators that do not exist yet, whom progress() looks at, losses of peers
-// that are not known yet.
+// that are not known yet, grants of a sender, segments.
+//
+// P1..P8: contrib/doc/design.md
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -10,9 +12,11 @@
 #include <vector>
 
 #include "pml/bfo/xfer/agenda.h"
+#include "pml/bfo/xfer/backlog.h"
 #include "pml/bfo/xfer/comm_table.h"
 #include "pml/bfo/xfer/early_losses.h"
 #include "pml/bfo/xfer/pool.h"
+#include "pml/bfo/xfer/segments.h"
 #include "pml/bfo/xfer/unknown_messages.h"
 #include "test/unit/fake_port.h"
 
@@ -256,6 +260,94 @@ TEST(EarlyLosses, AreBounded) {
   EXPECT_EQ(losses.keep(memory, EarlyLosses::kMost + 1, {}), EarlyLosses::Kept::kFull);
   losses.free_all(memory);
   EXPECT_EQ(memory.live, 0);
+}
+
+Grant<FakePort>* grant(Memory& memory, GrantPool<FakePort>& pool, std::uint32_t number) {
+  Grant<FakePort>* const g = pool.take(memory);
+  ::new (g) Grant<FakePort>;
+  g->number = number;
+  return g;
+}
+
+TEST(Backlog, FindsACompletionBehindOthers) {
+  Backlog<FakePort> backlog;
+  EXPECT_TRUE(backlog.nothing_stored());
+  FakePort::Frag frag[2];
+  for (auto& f : frag) {
+    f.xfer.buffer = nullptr;
+    f.xfer.stored_len = sizeof(core::FinHdr);
+  }
+  frag[0].xfer.stored[0] = static_cast<std::uint8_t>(core::MsgType::kMatch);
+  frag[1].xfer.stored[0] = static_cast<std::uint8_t>(core::MsgType::kAck);
+  backlog.stored.push_back(&frag[0]);
+  EXPECT_FALSE(backlog.nothing_stored());
+  EXPECT_FALSE(backlog.completion_waits());
+  struct {
+    Unrecorded<FakePort> record;
+    std::uint8_t bytes[32] = {static_cast<std::uint8_t>(core::MsgType::kRestartNack)};
+  } late;
+  late.record.size = sizeof late.bytes;
+  backlog.unrecorded.push_back(&late.record);
+  EXPECT_TRUE(backlog.completion_waits()) << "also without a fragment record";
+  backlog.unrecorded.remove(&late.record);
+  backlog.stored.push_back(&frag[1]);
+  EXPECT_TRUE(backlog.completion_waits());
+  std::size_t n = 0;
+  backlog.each_stored([&](const void*, std::size_t size) { n += size; });
+  EXPECT_EQ(n, 2 * sizeof(core::FinHdr));
+}
+
+TEST(Grants, AreWrittenInOrderOfArrival_OrWaitOn) {
+  Memory memory;
+  GrantPool<FakePort> pool;
+  Grants<FakePort> grants;
+  for (const std::uint32_t n : {3u, 1u, 2u}) {
+    EXPECT_EQ(grants.arrive(n), Grants<FakePort>::Arrival::kNew);
+    grants.push_back(grant(memory, pool, n));
+  }
+  std::vector<std::uint32_t> seen;
+  grants.each(pool, [&](Grant<FakePort>& g) {
+    seen.push_back(g.number);
+    return g.number != 3;
+  });
+  EXPECT_EQ(seen, (std::vector<std::uint32_t>{3, 1, 2}));
+  grants.push_back(grant(memory, pool, 4));
+  EXPECT_EQ(memory.live, 3) << "the record of 3 is used again";
+  seen.clear();
+  grants.each(pool, [&](Grant<FakePort>& g) {
+    seen.push_back(g.number);
+    return g.number == 1;
+  });
+  EXPECT_EQ(seen, (std::vector<std::uint32_t>{1, 2, 4}));
+  EXPECT_FALSE(grants.empty());
+  grants.clear(pool);
+  EXPECT_TRUE(grants.empty());
+  pool.free_all(memory);
+  EXPECT_EQ(memory.live, 0);
+}
+
+TEST(Grants, DuplicatesAndForgedNumbersAreNoticed) {
+  using Arrival = Grants<FakePort>::Arrival;
+  Grants<FakePort> grants;
+  EXPECT_EQ(grants.arrive(1), Arrival::kNew);
+  EXPECT_EQ(grants.arrive(1), Arrival::kDuplicate);
+  EXPECT_EQ(grants.arrive(2 + Grants<FakePort>::kMost), Arrival::kForged) << "the first missing one is 2";
+  EXPECT_EQ(grants.arrive(1 + Grants<FakePort>::kMost), Arrival::kNew);
+  grants.forget_arrivals();
+  EXPECT_EQ(grants.arrive(1), Arrival::kNew) << "of another round";
+}
+
+TEST(Segments, OneForAShortMessage_AShareOfALongOne) {
+  EXPECT_EQ(segment_size(50000, 4, 1 << 20, 4), 50000u);
+  EXPECT_EQ(segment_size(50000, 4, 8192, 4), 8192u) << "the rail wants no more";
+  EXPECT_EQ(segment_size(10 << 20, 1, 1 << 20, 4), 1u << 20) << "one rail: nothing to share";
+  EXPECT_EQ(segment_size(100000, 4, 1 << 20, 4), 28672u) << "a quarter, in pages";
+  EXPECT_EQ(segment_size(kUncut, 8, 1 << 20, 4), 16384u) << "not smaller";
+  for (const std::uint32_t depth : {0u, 1u, 4u, 32u}) {
+    const std::uint64_t n = segment_size(20 << 20, 2, 1 << 30, depth);
+    EXPECT_LE(n * (depth ? depth : 1), kMaxResent) << "P4";
+  }
+  EXPECT_LE(segment_size(1 << 30, 2, 1 << 30, 4) * 4, (1 << 30) / 50u) << "P4: 2 % of a longer one";
 }
 
 }  // namespace

@@ -330,12 +330,6 @@ class Engine {
   bool brief_ended(PeerT& p);
   unsigned rails_for_user(PeerT& p);
   RailT* next_for_user(PeerT& p) { return p.completions.any() ? p.completions.rail() : p.choice.next(); }
-  static constexpr std::uint64_t kMinSegment = 16384;
-  /// Messages below are one segment: a second rail would save less time than a second segment costs. So are
-  /// those of up to kMaxResent bytes that are read over a rail that keeps up.
-  static constexpr std::uint64_t kUncut = 65536;
-  static constexpr std::uint64_t kMaxResent = 1 << 20;
-  std::uint64_t segment(std::uint64_t length, unsigned rails, std::uint64_t limit) const;
   Frag* new_frag(FragKind kind, RailT& rail, PeerT& peer);
   template <class Source>
   bool post_brief(RailT& rail, const void* hdr, std::size_t len, Source& source);
@@ -347,9 +341,6 @@ class Engine {
   bool record_waiting(PeerT& p);
   bool post_on(RailT& rail, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
                std::uint32_t grant = 0);
-  static bool usable(const RailT& r, std::uint32_t epoch) {
-    return r.name.epoch == epoch && (r.state == RailState::kUp || r.state == RailState::kSuspect);
-  }
   RailT* rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* without_conn) const;
   bool post_stored(PeerT& p, Frag& f);
   /// Application bytes in a stored message: only an eager message has any.

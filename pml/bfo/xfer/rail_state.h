@@ -46,6 +46,11 @@ struct Rail {
   FailoverEvent* event = nullptr;  ///< of its last loss; nullptr until the first one
   bool event_open = false;
   bool event_pending = false;  ///< it is complete except for what has to be sent again
+
+  /// Is it up in that epoch?
+  bool usable(std::uint32_t of_epoch) const {
+    return name.epoch == of_epoch && (state == RailState::kUp || state == RailState::kSuspect);
+  }
 };
 
 /// The rails of a peer. Each has its own allocation, because others point to it.

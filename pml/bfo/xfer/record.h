@@ -185,7 +185,7 @@ void Engine<P>::emit_events(PeerT& p, bool now) {
   for (unsigned i = 0; i < p.n_rails; ++i) open = open || p.rails[i].event_open;
   if (!open) return;
   const Waiting waiting = waiting_again(p);
-  const bool moving = !p.choice.empty() && usable(p.choice[0], p.choice[0].name.epoch);
+  const bool moving = !p.choice.empty() && p.choice[0].usable(p.choice[0].name.epoch);
   bool busy = false;
   for (SendRequest* s = p.live_sends.front(); s && !busy; s = p.live_sends.next(s))
     busy = s->xfer.phase == SendPhase::kDraining || s->xfer.phase == SendPhase::kNotified;

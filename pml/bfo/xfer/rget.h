@@ -16,6 +16,7 @@
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/segments.h"
 #include "pml/bfo/xfer/limits.h"
 #include "pml/bfo/xfer/transfer.h"
 
@@ -263,7 +264,7 @@ struct Rget {
     auto& x = r.xfer;
     std::uint64_t n = rail.limits.rdma_frag_size;
     if (n > rail.limits.get_limit) n = rail.limits.get_limit;
-    n = e.segment(x.rndv->want, x.rndv->n_keys, n);
+    n = segment_size(x.rndv->want, x.rndv->n_keys, n, e.config_.rdma_depth);
     if (n > want.size()) n = want.size();
     Frag* const f = e.new_frag(FragKind::kRead, rail, *rail.peer);
     if (!f) return false;

@@ -16,6 +16,7 @@
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/segments.h"
 #include "pml/bfo/xfer/transfer.h"
 
 namespace bfo::xfer {
@@ -87,14 +88,14 @@ struct Rput {
       // Its PUT was not sent, or came back from a rail that was not up: the rail comes up with another epoch,
       // or never, and no closing of this one will be reported.
       const bool unsent = !l->sent || (l->pending && E::grant_over(*l));
-      if (unsent && !E::usable(*l->rail, l->epoch)) {
+      if (unsent && !l->rail->usable(l->epoch)) {
         x.rndv->todo.add(l->begin, l->end);
         if (!l->sent && l->grant + 1 == x.rndv->next_grant) --x.rndv->next_grant;  // it was never sent
         e.ledger_remove(x.rndv->ledger, l);
         continue;
       }
       ++open;
-      if (l->pending && E::usable(*l->rail, l->epoch) && !send_put(e, r, *l)) blocked = true;
+      if (l->pending && l->rail->usable(l->epoch) && !send_put(e, r, *l)) blocked = true;
     }
     std::uint32_t refused = refused_rails(e, r);
     while (!blocked && !x.rndv->todo.empty() && open < e.config_.rdma_depth * p.choice.size()) {
@@ -107,7 +108,7 @@ struct Rput {
       }
       std::uint64_t n = rail->limits.rdma_frag_size;
       if (n > rail->limits.put_limit) n = rail->limits.put_limit;
-      n = e.segment(x.rndv->want, p.choice.size(), n);
+      n = segment_size(x.rndv->want, p.choice.size(), n, e.config_.rdma_depth);
       const Range g = x.rndv->todo.take_front(n);
       Ledger* const l = e.ledger_add(x.rndv->ledger, *rail, rail->name.epoch, g.begin, g.end);
       if (!l) {
@@ -291,7 +292,7 @@ struct Rput {
     auto& x = r.xfer;
     std::uint32_t full = 0;  // rails (by index) that take nothing now
     x.rndv->grants.each(e.grant_pool_, [&](Grant<P>& g) {
-      if (E::usable(*g.rail, g.epoch)) {
+      if (g.rail->usable(g.epoch)) {
         const std::uint32_t bit = 1u << g.rail->index;
         const Post post = full & bit ? Post::kNoResource : write(e, r, g);
         if (post == Post::kNoResource) {
@@ -347,7 +348,7 @@ struct Rput {
     Peer<P>& p = *x.proc->peer;
     Rail<P>& rail = *f.xfer.rail;
     // If the rail fails it hands back the bytes, which then go over another one.
-    if (p.backlog.nothing_stored() && !p.standing.ended() && E::usable(rail, f.xfer.epoch)) {
+    if (p.backlog.nothing_stored() && !p.standing.ended() && rail.usable(f.xfer.epoch)) {
       typename P::InlineSource none{};
       if (e.post_brief(rail, &h, sizeof h, none)) return;
     }

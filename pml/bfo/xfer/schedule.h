@@ -26,22 +26,6 @@ Rail<P>* Engine<P>::next_spread(PeerT& p, std::size_t length) {
   return p.choice.spread(length, config_.short_limit);
 }
 
-/// Size of one RDMA segment of a message of `length` bytes over `rails` rails: all of a short one, else an
-/// equal share for each, in segments that are neither tiny nor longer than the rail wants. What is in flight
-/// on a rail that fails is sent again over the others, so all segments in flight on one rail together are at
-/// most 1 MiB or 2 % of the message (P4).
-template <class P>
-std::uint64_t Engine<P>::segment(std::uint64_t length, unsigned rails, std::uint64_t limit) const {
-  constexpr std::uint64_t kAlign = 4096;
-  if (rails <= 1 || length < kUncut) return length < limit ? length : limit;
-  std::uint64_t n = (length / rails + kAlign - 1) / kAlign * kAlign;
-  const std::uint64_t at_risk = length / 50 > kMaxResent ? length / 50 : kMaxResent;
-  const std::uint64_t share = at_risk / (config_.rdma_depth ? config_.rdma_depth : 1) / kAlign * kAlign;
-  if (n > share) n = share;
-  if (n < kMinSegment) n = kMinSegment;
-  return n < limit ? n : limit;
-}
-
 template <class P>
 [[gnu::always_inline]] inline typename P::Frag* Engine<P>::new_frag(FragKind kind, RailT& rail, PeerT& peer) {
   Frag* const f = port_.frag_alloc();
@@ -151,10 +135,10 @@ template <class P>
 Rail<P>* Engine<P>::rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* without_conn) const {
   if (conn == 0) {
     if (!without_conn || without_conn->peer != &p || without_conn->name.conn != 0) return nullptr;
-    return usable(*without_conn, without_conn->name.epoch) ? without_conn : nullptr;
+    return without_conn->usable(without_conn->name.epoch) ? without_conn : nullptr;
   }
   for (unsigned i = 0; i < p.n_rails; ++i)
-    if (p.rails[i].name.conn == conn) return usable(p.rails[i], epoch) ? &p.rails[i] : nullptr;
+    if (p.rails[i].name.conn == conn) return p.rails[i].usable(epoch) ? &p.rails[i] : nullptr;
   return nullptr;
 }
 
@@ -240,7 +224,7 @@ template <class P>
 bool Engine<P>::post_stored(PeerT& p, Frag& f) {
   auto& x = f.xfer;
   const void* const data = stored_bytes(f);
-  if (x.pinned && !usable(*x.rail, x.epoch)) x.pinned = false;
+  if (x.pinned && !x.rail->usable(x.epoch)) x.pinned = false;
   const bool ends = completes_send(data);
   const bool follows = p.completions.any() && (ends || x.type == static_cast<std::uint8_t>(MsgType::kMatch));
   for (unsigned i = 0; i < p.choice.size() + (ends ? 1u : 0u); ++i) {

@@ -28,7 +28,7 @@ struct Single {
     if (!e.config_.use_get || p.active || d.want == 0) return false;
     const unsigned n = a.bytes.data[offsetof(core::RgetHdr, n_keys)];  // was checked on arrival
     const bool ahead = a.rail && a.rail->late == 0;
-    if (n > 1 && d.want >= (ahead ? E::kMaxResent + 1 : E::kUncut)) return false;
+    if (n > 1 && d.want >= (ahead ? kMaxResent + 1 : kUncut)) return false;
     std::memcpy(&d.remote_address, a.bytes.data + offsetof(core::RgetHdr, address), sizeof d.remote_address);
     const std::uint8_t* const keys = a.bytes.data + offsetof(core::RgetHdr, keys);
     const core::RailKey* key = nullptr;
@@ -110,7 +110,7 @@ struct Single {
     auto& d = *x.rndv;
     Peer<P>& p = *x.proc->peer;
     if (!e.config_.use_put || p.active || d.want == 0 || !d.received.empty()) return false;
-    if (p.choice.size() > 1 && d.want >= E::kUncut) return false;
+    if (p.choice.size() > 1 && d.want >= kUncut) return false;
     Rail<P>* const rail = p.choice.size() == 1 ? &p.choice[0] : p.choice.lightest(0);
     if (!rail || d.want > rail->limits.put_limit || d.want > rail->limits.rdma_frag_size) return false;
     if (!Rput<P>::can_put(*rail, x.length) || !Rget<P>::registered(e, r)) return false;

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// segments.h: into what a long message is cut that is moved by READs or writes.
+//
+// P1..P8: contrib/doc/design.md
+#pragma once
+
+#include <cstdint>
+
+namespace bfo::xfer {
+
+/// Messages below are one segment: a second rail would save less time than a second segment costs. So are
+/// those of up to kMaxResent bytes that are read over a rail that keeps up (single.h).
+inline constexpr std::uint64_t kUncut = 65536;
+inline constexpr std::uint64_t kMaxResent = 1 << 20;
+
+/// Size of one segment of a message of `length` bytes over `rails` rails, each with `depth` of them under
+/// way: all of a short one, else an equal share for each, in segments that are neither tiny nor longer than
+/// `limit`, which the rail wants. What is in flight on a rail that fails is sent again over the others, so
+/// all segments in flight on one rail together are at most kMaxResent or 2 % of the message (P4).
+constexpr std::uint64_t segment_size(std::uint64_t length, unsigned rails, std::uint64_t limit,
+                                     const std::uint32_t& depth) {
+  constexpr std::uint64_t kAlign = 4096;
+  constexpr std::uint64_t kLeast = 16384;
+  if (rails <= 1 || length < kUncut) return length < limit ? length : limit;
+  std::uint64_t n = (length / rails + kAlign - 1) / kAlign * kAlign;
+  const std::uint64_t at_risk = length / 50 > kMaxResent ? length / 50 : kMaxResent;
+  const std::uint64_t share = at_risk / (depth ? depth : 1) / kAlign * kAlign;
+  if (n > share) n = share;
+  if (n < kLeast) n = kLeast;
+  return n < limit ? n : limit;
+}
+
+}  // namespace bfo::xfer
