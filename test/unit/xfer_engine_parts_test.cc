@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // xfer_engine_parts_test.cc: the parts of the engine, each alone: records that are used again, communicators
-// by context id, messages for communicators that do not exist yet, whom progress() looks at, losses of peers
+// by context id, messages for communicators that do not exist yet, whom progress() looks at, what has to be
+// done when the engine is left, losses of peers
 // that are not known yet, grants of a sender, segments.
 //
 // P1..P8: contrib/doc/design.md
@@ -15,6 +16,7 @@
 #include "pml/bfo/xfer/backlog.h"
 #include "pml/bfo/xfer/comm_table.h"
 #include "pml/bfo/xfer/early_losses.h"
+#include "pml/bfo/xfer/exit_work.h"
 #include "pml/bfo/xfer/pool.h"
 #include "pml/bfo/xfer/segments.h"
 #include "pml/bfo/xfer/unknown_messages.h"
@@ -227,6 +229,45 @@ TEST(Agenda, RanksStayWhileTheirSendsAreStalled) {
   EXPECT_TRUE(p[2].in_stalled);
   agenda.each_stalled([&](Proc<FakePort>& q) { q.stalled.remove(&send[2]); });
   EXPECT_TRUE(agenda.empty());
+}
+
+TEST(ExitWork, CallbacksInOrder_ThenCompletions) {
+  Memory memory;
+  ExitWork<FakePort> work;
+  EXPECT_FALSE(work.any());
+  const char bytes[] = "abc";
+  EXPECT_TRUE(work.add_message(memory, nullptr, 3, 65, bytes, sizeof bytes, false));
+  EXPECT_TRUE(work.add_message(memory, nullptr, 4, 66, bytes, 1, true));
+  memory.left = 0;
+  EXPECT_FALSE(work.add_message(memory, nullptr, 5, 67, bytes, 1, true)) << "no memory";
+  EXPECT_TRUE(work.any() && work.has_message());
+  auto* m = work.take_message();
+  EXPECT_EQ(m->epoch, 3u);
+  EXPECT_STREQ(reinterpret_cast<const char*>(m->bytes()), "abc");
+  memory.free(m);
+  m = work.take_message();
+  EXPECT_TRUE(m->failed);
+  memory.free(m);
+  EXPECT_EQ(work.take_message(), nullptr);
+  FakePort::SendRequest send;
+  work.add_complete(send);
+  auto done = work.take_completed();
+  EXPECT_FALSE(work.any());
+  EXPECT_EQ(done.sends.pop_front(), &send);
+  EXPECT_EQ(work.take_completed().sends.front(), nullptr);
+  work.add_failure();
+  EXPECT_TRUE(work.any() && work.has_failure());
+  EXPECT_EQ(memory.live, 0);
+}
+
+TEST(ExitWork, RecordsThatWaitAreLookedAtWhenSomethingWasSentAgain) {
+  ExitWork<FakePort> work;
+  work.look_at_events();
+  EXPECT_FALSE(work.any()) << "none waits";
+  work.set_events_pending(true);
+  EXPECT_FALSE(work.any());
+  work.look_at_events();
+  EXPECT_TRUE(work.any());
 }
 
 TEST(EarlyLosses, FirstOneOfAConnectionCounts) {

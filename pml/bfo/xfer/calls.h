@@ -19,19 +19,6 @@ struct Arrival {
   core::Bytes bytes;
 };
 
-/// A callback that came while the engine was inside a port function, and waits to be handled.
-template <class P>
-struct Deferred {
-  Deferred* next = nullptr;
-  Deferred* prev = nullptr;
-  bool linked = false;
-  Rail<P>* rail;
-  std::uint32_t epoch;
-  std::uint8_t tag;
-  bool failed;  ///< a message of this process that a rail has returned
-  std::size_t size;
-};
-
 /// What the actions of the sender's table need besides the request.
 template <class P>
 struct SendInput {

@@ -27,6 +27,7 @@
 #include "pml/bfo/xfer/comm_table.h"
 #include "pml/bfo/xfer/counters.h"
 #include "pml/bfo/xfer/early_losses.h"
+#include "pml/bfo/xfer/exit_work.h"
 #include "pml/bfo/xfer/pool.h"
 #include "pml/bfo/xfer/port.h"
 #include "pml/bfo/xfer/state.h"
@@ -175,7 +176,6 @@ class Engine {
   using Arrival = xfer::Arrival<P>;
   using SendInput = xfer::SendInput<P>;
   using RecvInput = xfer::RecvInput<P>;
-  using Deferred = xfer::Deferred<P>;
   using Unmatched = xfer::Unmatched<P>;
   using OwnStart = xfer::OwnStart<P>;
   using Waiting = xfer::Waiting;
@@ -188,7 +188,7 @@ class Engine {
       ++e_.depth_;
     }
     ~Entry() {
-      if (e_.tail_work_ && e_.depth_ == 1) [[unlikely]] {
+      if (e_.exit_work_.any() && e_.depth_ == 1) [[unlikely]] {
         e_.leave_slow();
         return;
       }
@@ -523,12 +523,9 @@ class Engine {
   Config config_;
   typename P::Lock lock_;
   unsigned depth_ = 0;
-  bool tail_work_ = false;
+  ExitWork<P> exit_work_;
   bool direct_ = false;     ///< a message is being posted on a rail that may deliver it at once (self)
   Frag* ending_ = nullptr;  ///< the READ that is being posted, while it has not ended inside that call
-  bool failing_ = false;    ///< a peer will be declared failed when the engine is left
-  /// a failover record waits only for what has to be sent again; looked at when the engine is left
-  bool events_pending_ = false;
   EarlyLosses early_losses_;
   /// size of a message for which there was no memory, from a BTL that does not name the sender
   std::size_t anonymous_unstored_ = 0;
@@ -543,10 +540,6 @@ class Engine {
   PeerT* peers_ = nullptr;
   CommTable<P> comms_;
   std::uint32_t n_lost_ = 0;  ///< peers that failed and had not finalized
-  List<Deferred> deferred_;
-  List<Frag, XferLink> done_;
-  List<SendRequest, XferLink> completed_sends_;
-  List<RecvRequest, XferLink> completed_recvs_;
   UnknownMessages<P> unknown_;
   Pool<LedgerT, &LedgerT::next> ledger_pool_;
   Pool<SendRndv<P>, &SendRndv<P>::next_free> send_rndv_pool_;

@@ -25,7 +25,7 @@ Engine<P>::~Engine() {
   while (CommT* const c = comms_.front()) comm_free(c);
   comms_.free_pages(port_);
   while (Message* m = unknown_.pop(*this)) free_message(m);
-  while (Deferred* a = deferred_.pop_front()) port_.free(a);
+  while (auto* a = exit_work_.take_message()) port_.free(a);
   early_losses_.free_all(port_);
   while (PeerT* p = peers_) {
     peers_ = p->next;
@@ -59,12 +59,12 @@ Engine<P>::~Engine() {
 template <class P>
 [[gnu::noinline]] void Engine<P>::leave_slow() {
   for (;;) {
-    if (Frag* f = done_.pop_front()) {
+    if (Frag* f = exit_work_.take_done()) {
       handle_done(*f);
       continue;
     }
-    if (Deferred* a = deferred_.pop_front()) {
-      const Bytes in{reinterpret_cast<const std::uint8_t*>(a + 1), a->size};
+    if (auto* a = exit_work_.take_message()) {
+      const Bytes in{a->bytes(), a->size};
       if (a->failed)
         brief_lost(*a->rail->peer, in);
       else if (RecvRequest* r = dispatch(a->rail, a->epoch, a->tag, in))
@@ -72,54 +72,39 @@ template <class P>
       port_.free(a);
       continue;
     }
-    if (failing_) {
+    if (exit_work_.has_failure()) {
       fail_scheduled();
       continue;
     }
     break;
   }
-  if (events_pending_) [[unlikely]]
+  if (exit_work_.events_pending()) [[unlikely]]
     emit_pending();
-  tail_work_ = false;
-  List<SendRequest, XferLink> sends = completed_sends_;
-  List<RecvRequest, XferLink> recvs = completed_recvs_;
-  completed_sends_ = {};
-  completed_recvs_ = {};
+  auto completed = exit_work_.take_completed();
   --depth_;
   lock_.unlock();
   // The owner may reuse a request as soon as it is completed, so it is unlinked first.
-  while (SendRequest* r = sends.pop_front()) port_.complete_send(*r, r->xfer.outcome);
-  while (RecvRequest* r = recvs.pop_front()) port_.complete_recv(*r, r->xfer.status);
+  while (SendRequest* r = completed.sends.pop_front()) port_.complete_send(*r, r->xfer.outcome);
+  while (RecvRequest* r = completed.recvs.pop_front()) port_.complete_recv(*r, r->xfer.status);
 }
 
 template <class P>
 void Engine<P>::defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
                       bool failed) {
-  void* const memory = port_.alloc(sizeof(Deferred) + size);
-  if (!memory) return no_memory(rail, epoch, size);
-  auto* a = ::new (memory) Deferred;
-  a->rail = rail;
-  a->epoch = epoch;
-  a->tag = tag;
-  a->failed = failed;
-  a->size = size;
-  std::memcpy(static_cast<void*>(a + 1), data, size);
-  deferred_.push_back(a);
-  tail_work_ = true;
+  if (!exit_work_.add_message(port_, rail, epoch, tag, data, size, failed))
+    return no_memory(rail, epoch, size);
   ++counters_.deferred;
 }
 
 template <class P>
 void Engine<P>::finish_send(SendRequest& r, Outcome outcome) {
   r.xfer.outcome = outcome;
-  completed_sends_.push_back(&r);
-  tail_work_ = true;
+  exit_work_.add_complete(r);
 }
 
 template <class P>
 void Engine<P>::finish_recv(RecvRequest& r) {
-  completed_recvs_.push_back(&r);
-  tail_work_ = true;
+  exit_work_.add_complete(r);
 }
 
 /// An eager message was matched with `r` while the lock is held. The request is completed when the engine is
@@ -138,7 +123,7 @@ void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, c
   {
     Entry entry(*this);
     if (entry.nested()) [[unlikely]] {
-      if (!direct_ || !deferred_.empty() || !at_once(tag) || depth_ > kAtOnce)
+      if (!direct_ || exit_work_.has_message() || !at_once(tag) || depth_ > kAtOnce)
         defer(rail, epoch, tag, data, size);
       else if ((r = dispatch(rail, epoch, tag, in)) != nullptr)
         take_eager(*r, in);
@@ -229,8 +214,7 @@ void Engine<P>::on_done(Frag* frag, Fate fate) {
       ending_ = nullptr;
       return;
     }
-    done_.push_back(frag);
-    tail_work_ = true;
+    exit_work_.add_done(frag);
     ++counters_.deferred;
     return;
   }

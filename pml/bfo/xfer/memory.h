@@ -26,7 +26,7 @@ template <class P>
 template <class P>
 void Engine<P>::schedule_failure(PeerT& p) {
   p.standing.set_failing();
-  failing_ = tail_work_ = true;
+  exit_work_.add_failure();
 }
 
 /// The same for a message that came over `rail`. Without a rail the sender is unknown: it is any peer that is
@@ -63,7 +63,7 @@ void Engine<P>::on_message_unstored(RailT* rail, std::size_t size) {
 
 template <class P>
 [[gnu::cold]] void Engine<P>::fail_scheduled() {
-  failing_ = false;
+  exit_work_.forget_failures();
   for (PeerT* p = peers_; p; p = p->next) {
     if (!p->standing.failing() || p->standing.failed()) continue;
     declare_failed(*p);

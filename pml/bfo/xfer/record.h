@@ -27,7 +27,7 @@ template <class P>
 void Engine<P>::count_resent(PeerT& p, std::uint64_t bytes, bool whole_message) {
   counters_.bytes_resent += bytes;
   if (whole_message) ++counters_.messages_resent;
-  if (events_pending_) tail_work_ = true;
+  exit_work_.look_at_events();
   RailT* last = nullptr;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& r = p.rails[i];
@@ -197,7 +197,7 @@ void Engine<P>::emit_events(PeerT& p, bool now) {
     if (!r.event_open || (!now && (busy || r.event->closed_ns == 0))) continue;
     r.event_pending = !now && moving && !waiting.none();
     if (r.event_pending)
-      events_pending_ = true;
+      exit_work_.set_events_pending(true);
     else
       emit_event(r, waiting);
   }
@@ -206,14 +206,14 @@ void Engine<P>::emit_events(PeerT& p, bool now) {
 /// What a record waited for may have been sent.
 template <class P>
 [[gnu::cold]] void Engine<P>::emit_pending() {
-  events_pending_ = false;
+  exit_work_.set_events_pending(false);
   for (PeerT* p = peers_; p; p = p->next) {
     bool any = false;
     for (unsigned i = 0; i < p->n_rails; ++i)
       any = any || (p->rails[i].event_open && p->rails[i].event_pending);
     if (any) emit_events(*p, false);
     for (unsigned i = 0; i < p->n_rails; ++i)
-      events_pending_ = events_pending_ || (p->rails[i].event_open && p->rails[i].event_pending);
+      if (p->rails[i].event_open && p->rails[i].event_pending) exit_work_.set_events_pending(true);
   }
 }
 

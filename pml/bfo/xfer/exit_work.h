@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// exit_work.h: what has to be done when the engine is left: callbacks that came while it was inside a port
+// function, peers that have to be declared failed, and requests that are complete. Completions are last and
+// run without the lock, because they may run user code (entry.h). Owns the records of messages that wait,
+// whose memory is the port's; fragments and requests belong to the port. Used under the engine's lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#include "common/status.h"
+#include "pml/bfo/xfer/args.h"
+#include "pml/bfo/xfer/list.h"
+
+namespace bfo::xfer {
+
+template <class P>
+class ExitWork {
+ public:
+  using SendRequest = typename P::SendRequest;
+  using RecvRequest = typename P::RecvRequest;
+  using Frag = typename P::Frag;
+
+  /// A message that came, or came back, while the engine was inside a port function. Its bytes follow.
+  struct Deferred {
+    Deferred* next = nullptr;
+    Deferred* prev = nullptr;
+    bool linked = false;
+    Rail<P>* rail;
+    std::uint32_t epoch;
+    std::uint8_t tag;
+    bool failed;  ///< a message of this process that a rail has returned
+    std::size_t size;
+    const std::uint8_t* bytes() const { return reinterpret_cast<const std::uint8_t*>(this + 1); }
+  };
+  struct Completed {
+    List<SendRequest, XferLink> sends;
+    List<RecvRequest, XferLink> recvs;
+  };
+
+  /// Is there anything to do?
+  bool any() const { return any_; }
+  /// Look at failover records, too, if there are any that wait.
+  void look_at_events() {
+    if (events_pending_) any_ = true;
+  }
+
+  // ---- callbacks
+  void add_done(Frag* f) {
+    done_.push_back(f);
+    any_ = true;
+  }
+  Frag* take_done() { return done_.pop_front(); }
+  /// False: no memory.
+  template <class Port>
+  bool add_message(Port& port, Rail<P>* rail, std::uint32_t epoch, std::uint8_t tag, const void* data,
+                   std::size_t size, bool failed) {
+    void* const memory = port.alloc(sizeof(Deferred) + size);
+    if (!memory) return false;
+    auto* a = ::new (memory) Deferred;
+    a->rail = rail;
+    a->epoch = epoch;
+    a->tag = tag;
+    a->failed = failed;
+    a->size = size;
+    std::memcpy(static_cast<void*>(a + 1), data, size);
+    messages_.push_back(a);
+    any_ = true;
+    return true;
+  }
+  bool has_message() const { return !messages_.empty(); }
+  /// The oldest; the caller frees it.
+  Deferred* take_message() { return messages_.pop_front(); }
+
+  // ---- peers
+  void add_failure() { failures_ = any_ = true; }
+  bool has_failure() const { return failures_; }
+  void forget_failures() { failures_ = false; }
+
+  // ---- failover records that wait only for what has to be sent again
+  void set_events_pending(bool pending) { events_pending_ = pending; }
+  bool events_pending() const { return events_pending_; }
+
+  // ---- requests
+  void add_complete(SendRequest& r) {
+    completed_.sends.push_back(&r);
+    any_ = true;
+  }
+  void add_complete(RecvRequest& r) {
+    completed_.recvs.push_back(&r);
+    any_ = true;
+  }
+  /// Everything else is done.
+  Completed take_completed() {
+    any_ = false;
+    const Completed all = completed_;
+    completed_ = {};
+    return all;
+  }
+
+ private:
+  bool any_ = false;
+  bool failures_ = false;
+  bool events_pending_ = false;
+  List<Deferred> messages_;
+  List<Frag, XferLink> done_;
+  Completed completed_;
+};
+
+}  // namespace bfo::xfer
