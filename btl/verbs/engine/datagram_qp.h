@@ -77,4 +77,13 @@ struct DatagramQpRepair : Command {
   bool revived = false;
 };
 
+/// Whether a datagram queue pair is to be repaired.
+struct DatagramQpState {
+  bool broken = false;   // a completion failed, or its settings have changed
+  bool running = false;  // a repair
+  uint64_t next_ns = 0;  // not before
+
+  bool due(uint64_t now) const { return broken && !running && now >= next_ns; }
+};
+
 }  // namespace bfo::engine

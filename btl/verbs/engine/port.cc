@@ -61,13 +61,8 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   if (!draw_secrets(env_, &nonce_, &key_, &qp_settings_.qkey)) return false;
   address_.qkey = qp_settings_.qkey;
   addresses_.open(*this, config.control, &service_needed_);
-  // Peers whose neighbour does not answer keep as many threads for about a second each; the others go on.
-  setups_.open(config.control, ControlLane::kMaxWidth, &service_needed_);
-  queue_pairs_.open(config.control, 1, &service_needed_);
-  stops_.open(config.control, 1, &service_needed_);
-  registrations_.open(config.control, 1, &service_needed_);
-  upkeep_.open(config.control, 2, &service_needed_);
-  stock_.open(device.arena(), registrations_, service_needed_);
+  lanes_.open(config.control, &service_needed_);
+  stock_.open(device.arena(), lanes_.registrations, service_needed_);
   *what = "port attributes";
   errno = ENETDOWN;
   refresh();
@@ -98,7 +93,7 @@ bool Port::open_queues(const char** what) {
       std::min(config.receive_depth, static_cast<uint32_t>(std::max(device_->attr().max_srq_wr, 1)));
   const uint32_t fixed = config.receive_depth + DatagramQp::kReceives + DatagramQp::kSends;
   *what = "completion queue";
-  if (!cqs_.open(api, device_->context(), device_->attr().max_cqe, fixed, config.cq_entries, &upkeep_))
+  if (!cqs_.open(api, device_->context(), device_->attr().max_cqe, fixed, config.cq_entries, &lanes_.upkeep))
     return false;
   cq_ = cqs_.first();
   *what = "shared receive queue";
@@ -143,12 +138,7 @@ bool Port::close() {
 
 /// A thread that does not come back from its verb keeps the device.
 bool Port::end_commands() {
-  // Queue pairs that were made or stopped are destroyed next.
-  bool ended = setups_.close(kVerbPatienceNs);
-  ended = stops_.close(kVerbPatienceNs) && ended;
-  ended = queue_pairs_.close(kVerbPatienceNs) && ended;
-  ended = registrations_.close(kVerbPatienceNs) && ended;
-  ended = upkeep_.close(kVerbPatienceNs) && ended;
+  bool ended = lanes_.close(kVerbPatienceNs);
   ended = addresses_.close() && ended;
   ended = heartbeat_.end_commands() && ended;
   if (!ended) device_->leave_open();
@@ -363,11 +353,11 @@ void Port::handle_error(const ibv_wc& wc) {
   const uint32_t low = static_cast<uint32_t>(work_low(wc.wr_id));
   if (kind == WorkKind::kDatagramSend) {
     cm_qp_.sent(low);
-    cm_qp_broken_ = true;
+    cm_repair_.broken = true;
     return need_service();
   }
   if (kind == WorkKind::kDatagramReceive) {
-    cm_qp_broken_ = true;
+    cm_repair_.broken = true;
     return need_service();
   }
   if (kind == WorkKind::kReceive) srq_.release(low);

@@ -18,6 +18,7 @@
 #include "btl/verbs/engine/endpoint.h"
 #include "btl/verbs/engine/environment.h"
 #include "btl/verbs/engine/handshakes.h"
+#include "btl/verbs/engine/lanes.h"
 #include "btl/verbs/engine/port_query.h"
 #include "btl/verbs/engine/presence.h"
 #include "btl/verbs/engine/receives.h"
@@ -209,16 +210,16 @@ class Port {
   AddressCache& addresses() { return addresses_; }
   /// Control verbs on queue pairs: those that make and connect them, those that destroy them, and the way to
   /// ERR, which must wait for neither.
-  ControlLane& setups() { return setups_; }
-  ControlLane& queue_pairs() { return queue_pairs_; }
-  ControlLane& stops() { return stops_; }
+  ControlLane& setups() { return lanes_.setups; }
+  ControlLane& queue_pairs() { return lanes_.queue_pairs; }
+  ControlLane& stops() { return lanes_.stops; }
   /// Registration and deregistration of memory, and what the shared receive queue is asked for.
-  ControlLane& registrations() { return registrations_; }
+  ControlLane& registrations() { return lanes_.registrations; }
   /// Memory for rings and fragments.
   Stock& stock() { return stock_; }
   /// What the port itself needs while it is in use: its attributes are read, its datagram queue pair is
   /// repaired, and further completion queues are made.
-  ControlLane& upkeep() { return upkeep_; }
+  ControlLane& upkeep() { return lanes_.upkeep; }
   /// What grow_receives() asked for has ended, or what shrink_receives() did.
   void receives_grown(const SrqGrowth& growth);
   void receives_shrunk(const SrqShrink& shrink);
@@ -332,12 +333,8 @@ class Port {
   Heartbeat heartbeat_;
   int heartbeat_error_ = 0;
   AddressCache addresses_;
-  ControlLane setups_;
-  ControlLane queue_pairs_;
-  ControlLane stops_;
-  ControlLane registrations_;
+  PortLanes lanes_;
   Stock stock_;
-  ControlLane upkeep_;
   PortNews news_;
   Table<Endpoint> qps_;    // by queue pair number
   Table<Endpoint> peers_;  // by process name
@@ -355,8 +352,7 @@ class Port {
   ReceiveSizing receives_;
   Start start_ = Start::kActive;
   Reading reading_ = Reading::kNone;
-  bool cm_qp_broken_ = false;  // the datagram queue pair
-  bool repairing_ = false;
+  DatagramQpState cm_repair_;
   bool partition_lost_ = false;
   uint16_t pkey_ = 0;  // entry of the partition key table in use; 0: not known
   bool failover_ = false;
@@ -368,7 +364,6 @@ class Port {
   uint64_t up_since_ns_ = 0;
   uint64_t next_await_ns_ = 0;
   uint64_t next_look_ns_ = 0;
-  uint64_t next_repair_ns_ = 0;
 };
 
 /// One round of progress over all ports of a process. While one of them has traffic, those that are idle are

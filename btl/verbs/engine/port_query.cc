@@ -133,7 +133,7 @@ void stop_heartbeat(Command& self) {
 void Port::move_datagrams() {
   if (cm_qp_.number() == 0) return;  // the port is being opened
   cm_qp_.set_pkey_index(qp_settings_.pkey_index);
-  cm_qp_broken_ = true;
+  cm_repair_.broken = true;
   need_service();
   if (heartbeat_.number() == 0) return;
   HeartbeatStop* const stop = make<HeartbeatStop>();
@@ -143,7 +143,7 @@ void Port::move_datagrams() {
   stop->droppable = true;
   stop->run = stop_heartbeat;
   stop->done = [](Command& self) { unmake(static_cast<HeartbeatStop*>(&self)); };
-  upkeep_.submit(*stop, Urgency::kNormal);
+  lanes_.upkeep.submit(*stop, Urgency::kNormal);
 }
 
 void Port::ask_device(int32_t type, uint64_t when_ns) {
@@ -179,7 +179,7 @@ void Port::begin_reading() {
   };
   news_ = PortNews{};
   reading_ = Reading::kUnderWay;
-  if (on_heap) return upkeep_.submit(*query, Urgency::kNormal);
+  if (on_heap) return lanes_.upkeep.submit(*query, Urgency::kNormal);
   query->run(*query);  // slow is better than never
   end_reading(*query);
 }

@@ -43,7 +43,7 @@ void Port::grow_receives() {
     unmake(&ended);
   };
   receives_.growing = true;
-  registrations_.submit(*growth, Urgency::kNormal);
+  lanes_.registrations.submit(*growth, Urgency::kNormal);
 }
 
 /// One request at a time: the last one says how many buffers there are.
@@ -62,7 +62,7 @@ void Port::arm_receives() {
     unmake(&ended);
   };
   receives_.arming = ReceiveSizing::Arming::kAsked;
-  registrations_.submit(*arm, Urgency::kNormal);
+  lanes_.registrations.submit(*arm, Urgency::kNormal);
 }
 
 void Port::receives_armed() {
@@ -106,7 +106,7 @@ void Port::shrink_receives() {
     ended.port->receives_shrunk(ended);
     unmake(&ended);
   };
-  registrations_.submit(*shrink, Urgency::kLast);
+  lanes_.registrations.submit(*shrink, Urgency::kLast);
 }
 
 void Port::receives_shrunk(const SrqShrink& shrink) {

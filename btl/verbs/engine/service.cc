@@ -15,15 +15,11 @@ namespace bfo::engine {
 
 void Port::finish_commands() {
   addresses_.lane().finish();
-  setups_.finish();
-  stops_.finish();
-  queue_pairs_.finish();
-  registrations_.finish();
-  upkeep_.finish();
+  lanes_.finish();
 }
 
 void Port::repair_datagrams(uint64_t now) {
-  if (!cm_qp_broken_ || repairing_ || state_ == PortState::kDead || now < next_repair_ns_) return;
+  if (!cm_repair_.due(now) || state_ == PortState::kDead) return;
   DatagramQpRepair* const repair = make<DatagramQpRepair>();
   if (repair == nullptr) return;
   repair->port = this;
@@ -38,29 +34,29 @@ void Port::repair_datagrams(uint64_t now) {
     command.port->datagrams_repaired(command);
     unmake(&command);
   };
-  cm_qp_broken_ = false;
-  repairing_ = true;
+  cm_repair_.broken = false;
+  cm_repair_.running = true;
   cm_qp_.suspend();
-  upkeep_.submit(*repair, Urgency::kFirst);
+  lanes_.upkeep.submit(*repair, Urgency::kFirst);
 }
 
 void Port::datagrams_repaired(const DatagramQpRepair& repair) {
   constexpr uint64_t kRetryNs = 10'000'000;
-  repairing_ = false;
+  cm_repair_.running = false;
   if (repair.revived) {
     cm_qp_ = repair.qp;
     return;
   }
   cm_qp_.resume();
-  cm_qp_broken_ = true;
-  next_repair_ns_ = env_.now_ns() + kRetryNs;
+  cm_repair_.broken = true;
+  cm_repair_.next_ns = env_.now_ns() + kRetryNs;
 }
 
 void Port::service(uint64_t now, bool emptied) {
   finish_commands();
   stock_.service();
   repair_datagrams(now);
-  timers_ = cm_qp_broken_;
+  timers_ = cm_repair_.broken;
   awaiting_peer_ = background_ = false;
   bool again = false;
   handshakes_count(*this, now);

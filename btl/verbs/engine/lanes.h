@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// lanes.h: the control lanes of a port, one for each kind of control verb that must not wait for the others.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "btl/verbs/engine/control.h"
+
+namespace bfo::engine {
+
+struct PortLanes {
+  ControlLane setups;         // makes queue pairs and connects them
+  ControlLane queue_pairs;    // destroys them
+  ControlLane stops;          // moves them to ERR, which must wait for neither
+  ControlLane registrations;  // of memory, and what the shared receive queue is asked for
+  ControlLane
+      upkeep;  // reads the port's attributes, repairs its datagram queue pair, makes completion queues
+
+  void open(ControlMode mode, std::atomic<bool>* service_needed) {
+    // Peers whose neighbour does not answer keep as many threads for about a second each; the others go on.
+    setups.open(mode, ControlLane::kMaxWidth, service_needed);
+    queue_pairs.open(mode, 1, service_needed);
+    stops.open(mode, 1, service_needed);
+    registrations.open(mode, 1, service_needed);
+    upkeep.open(mode, 2, service_needed);
+  }
+  /// Ends the commands whose verbs have returned.
+  void finish() {
+    setups.finish();
+    stops.finish();
+    queue_pairs.finish();
+    registrations.finish();
+    upkeep.finish();
+  }
+  /// False when a verb has not returned after `patience_ns`: its thread keeps the device.
+  bool close(uint64_t patience_ns) {
+    // Queue pairs that were made or stopped are destroyed next.
+    bool ended = setups.close(patience_ns);
+    ended = stops.close(patience_ns) && ended;
+    ended = queue_pairs.close(patience_ns) && ended;
+    ended = registrations.close(patience_ns) && ended;
+    return upkeep.close(patience_ns) && ended;
+  }
+};
+
+}  // namespace bfo::engine
