@@ -207,6 +207,8 @@ class Transport:
         job_env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                    "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1", **(env or {})}
         scratch = tempfile.mkdtemp(prefix="bfo-job-")
+        # Two runs of mpirun that make or remove one session directory at once fail: each has its own.
+        job_env.setdefault("OMPI_MCA_orte_tmpdir_base", scratch)
         events = os.path.join(scratch, "events")
         counters = os.path.join(scratch, "counters")
         try:
