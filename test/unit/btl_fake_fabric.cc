@@ -323,6 +323,7 @@ int FakeFabric::post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr**) {
 
 int FakeFabric::post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr**) {
   auto* fake = static_cast<FakeSrq*>(srq);
+  ++current()->receive_posts;
   for (; wr != nullptr; wr = wr->next) {
     fake->wrs.push_back(*wr);
     fake->sges.push_back(*wr->sg_list);

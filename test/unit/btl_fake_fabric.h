@@ -125,6 +125,7 @@ class FakeFabric {
   std::vector<std::unique_ptr<FakeQp>> qps;
   std::vector<std::unique_ptr<FakeCq>> cqs;
   std::vector<std::unique_ptr<FakeSrq>> srqs;
+  uint64_t receive_posts = 0;  ///< calls of post_srq_recv
   std::map<uint32_t, ibv_mr*> mrs;
   std::map<uint32_t, int> accesses;                             // ibv_access_flags, by rkey
   std::vector<std::pair<uint32_t, ibv_qp_attr>> modifications;  // qpn, attributes

@@ -230,7 +230,7 @@ int Port::poll() {
   }
   if (handled == 0) {
     srq_.calm();
-    srq_.flush();
+    srq_.idle();
     if (polls_until_idle_ != 0) --polls_until_idle_;
   } else {
     polls_until_idle_ = kPollsUntilIdle;

@@ -59,6 +59,7 @@ void Srq::add(const Region& region, uint32_t count, Chunk* chunk) {
   }
   for (uint32_t i = made_; i < end; ++i) release(i);
   made_ = end;
+  set_batch();
   flush();
 }
 
@@ -99,11 +100,13 @@ uint32_t Srq::take_peak() {
 
 void Srq::retire() {
   retiring_ = true;
+  set_batch();
   flush();
 }
 
 void Srq::keep() {
   retiring_ = false;
+  set_batch();
   while (home_ != nullptr) {
     ibv_recv_wr* const wr = home_;
     home_ = wr->next;

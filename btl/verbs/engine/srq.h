@@ -8,6 +8,7 @@
 // into it, and when all have come home their memory is deregistered.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "btl/verbs/engine/control.h"
@@ -52,14 +53,19 @@ class Srq {
   bool close();
 
   char* buffer(uint32_t index) { return reinterpret_cast<char*>(sges_[index].addr); }
-  /// Gives a consumed buffer back; buffers are posted again in batches.
+  /// Gives a consumed buffer back. Buffers are posted again in batches: the sender's device reads the head of
+  /// the queue for each message, so each post takes a cache line, or a bus, from a message that arrives.
   void release(uint32_t index) {
     ibv_recv_wr& wr = wrs_[index];
     wr.next = chain_;
     chain_ = &wr;
-    if (++chained_ >= kBatch) post();
+    if (++chained_ >= batch_) post();
   }
-  /// Posts what was released. Called when the port has nothing else to do.
+  /// A poll has brought nothing: the time to post a smaller batch, which no message waits for.
+  void idle() {
+    if (chained_ >= idle_batch_) post();
+  }
+  /// Posts what was released. Called at each tick of the watchdog.
   void flush() {
     if (chained_ != 0) post();
   }
@@ -107,7 +113,8 @@ class Srq {
   int broken() const { return broken_; }
 
  private:
-  static constexpr uint32_t kBatch = 32;
+  static constexpr uint32_t kLargestBatch = 32;
+  static constexpr uint32_t kIdleBatch = 8;
   static constexpr uint32_t kSteps = 24;
   /// Buffers that were added together.
   struct Step {
@@ -115,6 +122,10 @@ class Srq {
     Chunk* chunk;  // nullptr: they last as long as the queue
   };
   void post();
+  void set_batch() {
+    batch_ = std::clamp(kept() / 4, 1u, kLargestBatch);
+    idle_batch_ = std::min(batch_, kIdleBatch);
+  }
   void sort_out();
   bool add(uint32_t count);
   void add(const Region& region, uint32_t count, Chunk* chunk);
@@ -129,6 +140,8 @@ class Srq {
   uint32_t peak_ = 0;
   uint32_t bytes_ = 0;
   uint32_t chained_ = 0;
+  uint32_t idle_batch_ = 1;
+  uint32_t batch_ = 1;  // at most a quarter of the buffers: the others are posted
   int broken_ = 0;
   bool retiring_ = false;  // the last step
   uint32_t home_count_ = 0;

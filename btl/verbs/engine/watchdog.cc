@@ -78,6 +78,7 @@ void Port::tick(uint64_t now, bool emptied) {
   last_tick_ns_ = now;
   next_tick_ns_ = now + config_.tick_ns;
   if (emptied) srq_.calm();
+  srq_.flush();
   review_receives(now);
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     if (endpoint->usable && failover_ && config_.suspect_ns != 0) watch_progress(*endpoint, now, watched_ns);
