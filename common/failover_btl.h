@@ -46,7 +46,7 @@ struct mca_btl_base_descriptor_t;
 struct opal_proc_t;
 
 #define BFO_FAILOVER_MAGIC 0x31464f42u /* "BOF1" in memory order, little endian */
-#define BFO_FAILOVER_VERSION 6u
+#define BFO_FAILOVER_VERSION 7u
 
 /* Status a failover BTL passes to des_cbfunc and to RDMA completion callbacks. Anything that was handed to
  * ibv_post_send has an unknown fate unless a SUCCESS completion covers it: "flushed" is not "never sent"
@@ -125,7 +125,7 @@ typedef struct bfo_rail_event_t {
  * posted == delivered + unknown, and accepted == delivered + unknown + never_sent, per kind. */
 typedef enum bfo_frag_kind_t {
   BFO_KIND_SEND = 0,  /* descriptors given to btl_send */
-  BFO_KIND_SENDI = 1, /* payloads taken by btl_sendi without a descriptor */
+  BFO_KIND_SENDI = 1, /* payloads taken by btl_sendi or send_bytes, without a descriptor */
   BFO_KIND_PUT = 2,
   BFO_KIND_GET = 3,
   BFO_KIND_CONTROL = 4, /* the BTL's own messages */
@@ -161,10 +161,11 @@ typedef struct bfo_failover_sink_t {
    * count of H4. */
   void (*rail_closed)(void* ctx, void* rail, const bfo_rail_event_t* ev, bfo_fence_result_t result,
                       uint64_t delivered);
-  /* A payload that btl_sendi had accepted without a descriptor ended with `status` BFO_RC_UNKNOWN or
-   * BFO_RC_NEVER_SENT. `data` is PML header plus packed payload as one contiguous piece of `length` bytes,
-   * owned by the BTL, valid during the call only. Also used for gaps: status BFO_RC_UNKNOWN with a payload
-   * that had completed with SUCCESS but was lost by the peer's device after acknowledging it (H4). */
+  /* A payload that btl_sendi or send_bytes had accepted without a descriptor ended with `status`
+   * BFO_RC_UNKNOWN or BFO_RC_NEVER_SENT. `data` is PML header plus packed payload as one contiguous piece of
+   * `length` bytes, owned by the BTL, valid during the call only. Also used for gaps: status BFO_RC_UNKNOWN
+   * with a payload that had completed with SUCCESS but was lost by the peer's device after acknowledging it
+   * (H4). */
   void (*sendi_failed)(void* ctx, void* rail, uint8_t tag, const void* data, size_t length, int status);
   /* The peer received fewer messages than this side saw acknowledged, and `lost` of them are no longer in
    * their slots: unrecoverable, report an MPI error (H4 c). */
@@ -211,6 +212,10 @@ typedef struct bfo_failover_btl_t {
    * the rest, from its next progress. */
   int (*peer_closed)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep,
                      const bfo_rail_name_t* name, uint64_t delivered);
+  /* btl_sendi for a payload that is one piece of memory: no convertor is needed. Both parts are copied before
+   * it returns. Any negative code: nothing was taken, and a descriptor may be tried. */
+  int (*send_bytes)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, uint8_t tag,
+                    const void* header, size_t header_size, const void* payload, size_t payload_size);
   /* Number of accepted pieces of work not yet covered by a completion on this module; posts a signaled marker
    * where only unsignaled work is left (H20, H22). Poll with progress until 0. */
   uint64_t (*outstanding)(struct mca_btl_base_module_t* btl);

@@ -59,6 +59,10 @@ static int peer_closed(Btl* btl, Ep* ep, const bfo_rail_name_t* name, uint64_t d
 static uint64_t outstanding(Btl* btl) {
   return real()->outstanding(btl);
 }
+static int send_bytes(Btl* btl, Ep* ep, uint8_t tag, const void* header, size_t header_size,
+                      const void* payload, size_t payload_size) {
+  return real()->send_bytes(btl, ep, tag, header, header_size, payload, payload_size);
+}
 static int accounting(Btl* btl, bfo_accounting_t* out) {
   return real()->accounting(btl, out);
 }
@@ -111,6 +115,7 @@ const bfo_failover_btl_t mca_btl_verbs_failover = {BFO_FAILOVER_MAGIC,
                                                    fence,
                                                    peer_down,
                                                    peer_closed,
+                                                   send_bytes,
                                                    outstanding,
                                                    accounting,
                                                    work,

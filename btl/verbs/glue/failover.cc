@@ -254,6 +254,7 @@ extern "C" const bfo_failover_btl_t mca_btl_verbs_failover = {
     .fence = bfo::verbs::fence,
     .peer_down = bfo::verbs::peer_down,
     .peer_closed = bfo::verbs::peer_closed,
+    .send_bytes = bfo::verbs::send_bytes,
     .outstanding = bfo::verbs::outstanding,
     .accounting = bfo::verbs::accounting,
     .work = bfo::verbs::work,

@@ -112,6 +112,8 @@ int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, mca_btl_
 int sendi(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, opal_convertor_t* convertor,
           void* header, size_t header_size, size_t payload_size, uint8_t order, uint32_t flags,
           mca_btl_base_tag_t tag, mca_btl_base_descriptor_t** descriptor);
+int send_bytes(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, uint8_t tag, const void* header,
+               size_t header_size, const void* payload, size_t payload_size);
 int put(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
         uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
         mca_btl_base_registration_handle_t* remote_handle, size_t size, int flags, int order,

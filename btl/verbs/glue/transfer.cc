@@ -319,6 +319,38 @@ int sendi(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, opal_co
   return OPAL_ERR_RESOURCE_BUSY;
 }
 
+namespace {
+
+/// A message that is too long for a slot: sent in the same way, with a buffer of its own.
+[[gnu::noinline]] int send_copied(Module& module, engine::Endpoint& rail, uint8_t tag, const void* header,
+                                  size_t header_size, const void* payload, size_t payload_size) {
+  const bfo_rail_state_t state = engine::rail_state(rail);
+  if (state == BFO_RAIL_DOWN || state == BFO_RAIL_UNUSABLE) return OPAL_ERR_UNREACH;
+  const size_t length = header_size + payload_size;
+  if (length <= rail.ring.slot_bytes || !engine::leaves_at_once(rail)) return OPAL_ERR_RESOURCE_BUSY;
+  VerbsFrag* const frag = frag_for(module, length, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);
+  if (frag == nullptr) return OPAL_ERR_OUT_OF_RESOURCE;
+  memcpy(frag->buffer, header, header_size);
+  if (payload_size != 0) memcpy(frag->buffer + header_size, payload, payload_size);
+  if (send_frag(rail, frag, tag, true)) return OPAL_SUCCESS;
+  pool_put(module, frag);
+  return refused(rail);
+}
+
+}  // namespace
+
+int send_bytes(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, uint8_t tag, const void* header,
+               size_t header_size, const void* payload, size_t payload_size) {
+  engine::Endpoint& rail = endpoint->engine;
+  const size_t length = header_size + payload_size;
+  char* slot = length <= UINT32_MAX ? engine::slot_reserve(rail, static_cast<uint32_t>(length)) : nullptr;
+  if (slot == nullptr) [[unlikely]]
+    return send_copied(*module_of(btl), rail, tag, header, header_size, payload, payload_size);
+  memcpy(slot, header, header_size);
+  if (payload_size != 0) memcpy(slot + header_size, payload, payload_size);
+  return engine::slot_commit(rail, slot, static_cast<uint32_t>(length), tag) ? OPAL_SUCCESS : refused(rail);
+}
+
 int put(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
         uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
         mca_btl_base_registration_handle_t* remote_handle, size_t size, int, int,

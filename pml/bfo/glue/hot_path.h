@@ -48,6 +48,11 @@ inline const void* one_piece(const InlineSource& from) {
 [[gnu::always_inline]] inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr,
                                                   size_t hdr_size, const InlineSource& source,
                                                   size_t length) {
+  if (OPAL_LIKELY(rail.failover != nullptr)) {
+    const void* const bytes = length == 0 ? nullptr : one_piece(source);
+    if (OPAL_LIKELY(bytes != nullptr || length == 0))
+      return rail.failover->send_bytes(rail.btl, rail.ep, tag, hdr, hdr_size, bytes, length) == OPAL_SUCCESS;
+  }
   opal_convertor_t conv;
   if (length == 0) {
     // Some BTLs look at the convertor's flags even with no payload.
