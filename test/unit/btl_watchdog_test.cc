@@ -180,5 +180,19 @@ TEST(Watchdog, NewEpochWithWorkAtOnce_IsNotSuspectForTheSilenceOfTheLastOne) {
   EXPECT_EQ(w.a.count("suspect"), 1);
 }
 
+/// Later faults of the path are judged by what comes later, but a queue pair that failed takes no other
+/// probe.
+TEST(Watchdog, WorkMovesAfterTheProbe_ItCountsNoMoreAndAFailedOneIsNotSentAgain) {
+  engine::Watch watch;
+  watch.probe = engine::PathProbe::kFailed;
+  watch.moved(3);
+  EXPECT_FALSE(watch.probe_failed());
+  EXPECT_FALSE(watch.can_probe());
+  watch.probe = engine::PathProbe::kDone;
+  watch.moved(4);
+  EXPECT_FALSE(watch.probe_done());
+  EXPECT_TRUE(watch.can_probe());
+}
+
 }  // namespace
 }  // namespace bfo::test
