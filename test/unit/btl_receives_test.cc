@@ -145,48 +145,6 @@ TEST(Receives, LimitReached_BuffersDouble) {
   EXPECT_EQ(w.right.received.size(), 1 + 4 * first);
 }
 
-/// A consumed buffer is not posted alone: the sender's device would wait for the queue's head at each
-/// message. While nothing else is to be done, eight are; what is left is posted when time passes.
-TEST(Receives, MessagesOneByOne_BuffersPostedInBatches) {
-  RailsWorld w(1);
-  w.open(large_buffers());
-  w.left.write("hello");
-  ASSERT_TRUE(w.run(1'000));
-  engine::Port& port = w.right.rails[0].port;
-  const uint64_t before = w.fabric.receive_posts;
-  constexpr int kMessages = 64;
-  for (int i = 0; i < kMessages; ++i) {
-    w.left.write("one");
-    w.left.pump();
-    w.fabric.run();
-    for (int poll = 0; poll < 4; ++poll) port.poll();
-  }
-  EXPECT_EQ(w.right.received.size(), 1u + kMessages);
-  EXPECT_LE(w.fabric.receive_posts - before, kMessages / 8 + 2u);
-  EXPECT_GE(w.fabric.receive_posts - before, kMessages / 8 - 2u) << "they are posted at all";
-  ASSERT_TRUE(w.run(1'000));
-  EXPECT_EQ(port.srq().waiting(), 0u);
-}
-
-/// Of few buffers, at most a quarter is ever held back.
-TEST(Receives, FewBuffers_ThreeQuartersStayPosted) {
-  RailsWorld w(1);
-  engine::Config config = large_buffers();
-  config.receive_depth = 16;
-  w.open(config);
-  w.left.write("hello");
-  ASSERT_TRUE(w.run(1'000));
-  engine::Srq& srq = w.right.rails[0].port.srq();
-  ASSERT_LE(srq.made(), 16u);
-  for (int i = 0; i < 40; ++i) {
-    w.left.write("one");
-    w.left.pump();
-    w.fabric.run();
-    w.right.rails[0].port.poll();
-    EXPECT_LE(srq.waiting(), std::max(srq.made() / 4, 1u) - 1);
-  }
-}
-
 /// Time passes in both processes; control threads serve everything but more receive buffers.
 void live_without_growth(RailsWorld& w) {
   for (int i = 0; i < 2'000; ++i) {

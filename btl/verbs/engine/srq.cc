@@ -15,6 +15,7 @@ bool Srq::open(const VerbsApi& api, ibv_pd* pd, Arena& arena, uint32_t depth, ui
   api_ = &api;
   arena_ = &arena;
   made_ = crowd_ = peak_ = chained_ = 0;
+  holds_back_ = first < depth;
   steps_ = home_count_ = 0;
   retiring_ = false;
   broken_ = 0;
@@ -57,9 +58,10 @@ void Srq::add(const Region& region, uint32_t count, Chunk* chunk) {
     wrs_[i].sg_list = &sges_[i];
     wrs_[i].num_sge = 1;
   }
-  for (uint32_t i = made_; i < end; ++i) release(i);
+  const uint32_t begin = made_;
   made_ = end;
   set_batch();
+  for (uint32_t i = begin; i < end; ++i) release(i);
   flush();
 }
 

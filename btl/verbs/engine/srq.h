@@ -124,7 +124,7 @@ class Srq {
   void post();
   void set_batch() {
     batch_ = std::clamp(kept() / 4, 1u, kLargestBatch);
-    idle_batch_ = std::min(batch_, kIdleBatch);
+    idle_batch_ = holds_back_ ? std::min(batch_, kIdleBatch) : 1;
   }
   void sort_out();
   bool add(uint32_t count);
@@ -140,6 +140,8 @@ class Srq {
   uint32_t peak_ = 0;
   uint32_t bytes_ = 0;
   uint32_t chained_ = 0;
+  bool holds_back_ =
+      false;  // an idle poll may leave a few unposted: not where all are to be there at all times
   uint32_t idle_batch_ = 1;
   uint32_t batch_ = 1;  // at most a quarter of the buffers: the others are posted
   int broken_ = 0;

@@ -48,7 +48,8 @@ inline const void* one_piece(const InlineSource& from) {
 [[gnu::always_inline]] inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr,
                                                   size_t hdr_size, const InlineSource& source,
                                                   size_t length) {
-  if (OPAL_LIKELY(rail.failover != nullptr)) {
+  // A build of Open MPI with CUDA leaves it to the convertor where the payload is.
+  if (OPAL_LIKELY(!OPAL_CUDA_SUPPORT && rail.failover != nullptr)) {
     const void* const bytes = length == 0 ? nullptr : one_piece(source);
     if (OPAL_LIKELY(bytes != nullptr || length == 0))
       return rail.failover->send_bytes(rail.btl, rail.ep, tag, hdr, hdr_size, bytes, length) == OPAL_SUCCESS;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// comm.h: communicators and their ranks: lookup by context id, and what is kept after a communicator was
-// freed.
+// comm.h: communicators and their ranks, and what is kept after a communicator was freed. Lookup by context
+// id: comm_table.h.
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once

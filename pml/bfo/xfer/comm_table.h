@@ -46,7 +46,7 @@ class CommTable {
     all_.remove(c);
   }
 
-  /// A communicator with this context id was freed at least once, and a peer has its numbering.
+  /// A communicator with this context id was freed at least once, so a peer may have its numbering.
   bool was_used(std::uint16_t ctx) const { return used_[ctx / 64] >> (ctx % 64) & 1; }
   void note_used(std::uint16_t ctx) { used_[ctx / 64] |= std::uint64_t{1} << (ctx % 64); }
 

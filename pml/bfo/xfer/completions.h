@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/check.h"
 #include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/rail_state.h"
 
@@ -86,6 +87,7 @@ class Completions {
     if (out_++ == 0 && ++turn_ == 0) turn_ = 1;
   }
   bool remove_one() {
+    BFO_DCHECK(out_ != 0);
     if (--out_ != 0) return false;
     rail_ = nullptr;
     return true;

@@ -66,8 +66,8 @@ class Engine {
 
   // ---- peers and rails
   // ----------------------------------------------------------------------------------------
-  /// `key` chooses the peer's preferred rail, see preferred_rail(). It is the same on both sides.
-  /// `own`: it is this process itself (oneself.h).
+  /// `key` chooses the peer's preferred rail, see RailChoice::default_preferred(). It is the same on both
+  /// sides. `own`: it is this process itself (oneself.h).
   PeerT* peer_add(const typename P::PeerHandle& handle, std::uint64_t key = 0, bool own = false);
   /// Add one rail; at most kMaxRails per peer (nullptr after that). It is idle until rail_begin(). The caller
   /// holds the engine's lock over both when its BTL reports to another thread.
@@ -414,6 +414,8 @@ class Engine {
   void send_over(SendRequest& r);
   void recv_over(RecvRequest& r);
   void store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload);
+
+  // restart_messages.h
   static std::size_t entries_fit(const PeerT& p, std::size_t header, std::size_t entry, std::size_t most);
   bool send_notify(SendRequest& r);
   bool send_restart_ack(RecvRequest& r);

@@ -290,6 +290,4 @@ void Engine<P>::recv_check(RecvRequest& r) {
   if (x.phase == RecvPhase::kClosing && clear) recv_event(r, RecvEvent::kGateOpen);
 }
 
-// ---- headers of the restart
-
 }  // namespace bfo::xfer

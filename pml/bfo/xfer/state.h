@@ -115,8 +115,7 @@ struct FragState {
   std::uint64_t length = 0;
   std::uint32_t grant = 0;
   std::uint32_t stored_len = 0;
-  /// kStored: the value of the peer's completing_turn under which it is counted in completing_out; 0: not
-  /// counted
+  /// kStored: what Completions::begin() returned for it; 0: it completes no send
   std::uint32_t completing_turn = 0;
   std::uint32_t turn = 0;       ///< kRead over several rails: when it was posted, by Engine::turns_
   std::uint64_t posted_ns = 0;  ///< and by the clock

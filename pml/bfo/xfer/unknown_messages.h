@@ -43,7 +43,7 @@ class UnknownMessages {
     uncount(*m);
     return m;
   }
-  /// Any message, removed, when all peers are gone: it is not counted any more.
+  /// Any message, removed, when the engine ends: what is held is not counted any more.
   template <class Memory>
   Message* pop(Memory& memory) {
     Message* const m = all_.pop_front(memory);
