@@ -2,7 +2,7 @@
 //
 // queue_test.cc: the queue of what waits to be matched, against a plain list; what an index costs and when it
 // is there.
-#include "pml/bfo/xfer/queue.h"
+#include "pml/bfo/xfer/base/queue.h"
 
 #include <gtest/gtest.h>
 

@@ -12,14 +12,14 @@
 #include <memory>
 #include <vector>
 
-#include "pml/bfo/xfer/agenda.h"
-#include "pml/bfo/xfer/backlog.h"
-#include "pml/bfo/xfer/comm_table.h"
-#include "pml/bfo/xfer/early_losses.h"
+#include "pml/bfo/xfer/rails/agenda.h"
+#include "pml/bfo/xfer/rails/backlog.h"
+#include "pml/bfo/xfer/matching/comm_table.h"
+#include "pml/bfo/xfer/failure/early_losses.h"
 #include "pml/bfo/xfer/exit_work.h"
-#include "pml/bfo/xfer/pool.h"
-#include "pml/bfo/xfer/segments.h"
-#include "pml/bfo/xfer/unknown_messages.h"
+#include "pml/bfo/xfer/base/pool.h"
+#include "pml/bfo/xfer/protocol/segments.h"
+#include "pml/bfo/xfer/matching/unknown_messages.h"
 #include "test/unit/fake_port.h"
 
 namespace bfo::xfer {

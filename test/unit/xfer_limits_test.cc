@@ -4,7 +4,7 @@
 // nothing is posted that the rail can never take.
 #include <gtest/gtest.h>
 
-#include "pml/bfo/xfer/limits.h"
+#include "pml/bfo/xfer/rails/limits.h"
 #include "test/unit/failover_steps.h"
 #include "test/unit/fake_world.h"
 #include "test/unit/pattern.h"

@@ -9,12 +9,12 @@
 #include <cstdlib>
 #include <vector>
 
-#include "pml/bfo/xfer/completions.h"
-#include "pml/bfo/xfer/failed_receives.h"
-#include "pml/bfo/xfer/past_sequences.h"
-#include "pml/bfo/xfer/rail_choice.h"
-#include "pml/bfo/xfer/standing.h"
-#include "pml/bfo/xfer/watch.h"
+#include "pml/bfo/xfer/order/completions.h"
+#include "pml/bfo/xfer/failure/failed_receives.h"
+#include "pml/bfo/xfer/order/past_sequences.h"
+#include "pml/bfo/xfer/rails/rail_choice.h"
+#include "pml/bfo/xfer/failure/standing.h"
+#include "pml/bfo/xfer/failure/watch.h"
 
 namespace bfo::xfer {
 namespace {

@@ -18,7 +18,7 @@
 #include "pml/bfo/glue/entry.h"
 #include "pml/bfo/glue/help.h"
 #include "pml/bfo/xfer/contract.h"
-#include "pml/bfo/xfer/limits.h"
+#include "pml/bfo/xfer/rails/limits.h"
 
 namespace bfo::glue {
 namespace {

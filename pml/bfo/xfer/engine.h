@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // engine.h: Engine<Port>, the whole point-to-point protocol of one process: the entry points MPI calls, the
-// callbacks rails call, and the state between them. The bodies are in one file per noun, included at the end.
+// callbacks rails call, and the state between them. The bodies are in one file per noun, included at the end;
+// contrib/doc/architecture.md says what is in which folder.
 //
 // No globals: several engines live in one process (simulator, tests). All entry points may be called by any
 // thread. The engine locks with Port::Lock, and releases it around everything that can run user code.
@@ -22,16 +23,16 @@
 #include "common/slot_map.h"
 #include "pml/bfo/core/seq_window.h"
 #include "pml/bfo/core/wire.h"
-#include "pml/bfo/xfer/agenda.h"
+#include "pml/bfo/xfer/rails/agenda.h"
 #include "pml/bfo/xfer/calls.h"
-#include "pml/bfo/xfer/comm_table.h"
+#include "pml/bfo/xfer/matching/comm_table.h"
 #include "pml/bfo/xfer/counters.h"
-#include "pml/bfo/xfer/early_losses.h"
+#include "pml/bfo/xfer/failure/early_losses.h"
 #include "pml/bfo/xfer/exit_work.h"
-#include "pml/bfo/xfer/pool.h"
+#include "pml/bfo/xfer/base/pool.h"
 #include "pml/bfo/xfer/port.h"
 #include "pml/bfo/xfer/state.h"
-#include "pml/bfo/xfer/unknown_messages.h"
+#include "pml/bfo/xfer/matching/unknown_messages.h"
 
 namespace bfo::xfer {
 
@@ -450,7 +451,7 @@ class Engine {
   core::MatchHdr identity(const SendRequest& r) const;
   core::MatchHdr identity(const RecvRequest& r) const;
 
-  // rails.h
+  // rail_events.h
   void share_eager_limit(PeerT& p);
   void rebuild(PeerT& p);
   void on_rail_message(const Arrival& a, std::uint8_t tag);
@@ -561,26 +562,26 @@ class Engine {
 }  // namespace bfo::xfer
 
 #include "pml/bfo/xfer/entry.h"
-#include "pml/bfo/xfer/memory.h"
-#include "pml/bfo/xfer/names.h"
-#include "pml/bfo/xfer/comm.h"
-#include "pml/bfo/xfer/failed.h"
-#include "pml/bfo/xfer/match.h"
-#include "pml/bfo/xfer/posted.h"
-#include "pml/bfo/xfer/schedule.h"
-#include "pml/bfo/xfer/order.h"
-#include "pml/bfo/xfer/eager.h"
-#include "pml/bfo/xfer/oneself.h"
-#include "pml/bfo/xfer/window.h"
-#include "pml/bfo/xfer/rndv_copy.h"
-#include "pml/bfo/xfer/rget.h"
-#include "pml/bfo/xfer/rput.h"
-#include "pml/bfo/xfer/single.h"
-#include "pml/bfo/xfer/restart.h"
-#include "pml/bfo/xfer/restart_messages.h"
-#include "pml/bfo/xfer/ledger.h"
-#include "pml/bfo/xfer/rails.h"
-#include "pml/bfo/xfer/peer_failure.h"
-#include "pml/bfo/xfer/record.h"
-#include "pml/bfo/xfer/keepalive.h"
-#include "pml/bfo/xfer/wildcard.h"
+#include "pml/bfo/xfer/failure/memory.h"
+#include "pml/bfo/xfer/protocol/names.h"
+#include "pml/bfo/xfer/matching/comm.h"
+#include "pml/bfo/xfer/failure/failed.h"
+#include "pml/bfo/xfer/matching/match.h"
+#include "pml/bfo/xfer/matching/posted.h"
+#include "pml/bfo/xfer/rails/schedule.h"
+#include "pml/bfo/xfer/order/order.h"
+#include "pml/bfo/xfer/protocol/eager.h"
+#include "pml/bfo/xfer/matching/oneself.h"
+#include "pml/bfo/xfer/order/window.h"
+#include "pml/bfo/xfer/protocol/rndv_copy.h"
+#include "pml/bfo/xfer/protocol/rget.h"
+#include "pml/bfo/xfer/protocol/rput.h"
+#include "pml/bfo/xfer/protocol/single.h"
+#include "pml/bfo/xfer/restart/restart.h"
+#include "pml/bfo/xfer/restart/restart_messages.h"
+#include "pml/bfo/xfer/protocol/ledger.h"
+#include "pml/bfo/xfer/failure/rail_events.h"
+#include "pml/bfo/xfer/failure/peer_failure.h"
+#include "pml/bfo/xfer/statistics/record.h"
+#include "pml/bfo/xfer/failure/keepalive.h"
+#include "pml/bfo/xfer/failure/wildcard.h"

@@ -13,7 +13,7 @@
 
 #include "common/status.h"
 #include "pml/bfo/xfer/args.h"
-#include "pml/bfo/xfer/list.h"
+#include "pml/bfo/xfer/base/list.h"
 
 namespace bfo::xfer {
 

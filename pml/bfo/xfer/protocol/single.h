@@ -5,8 +5,8 @@
 // happens to the READ or the grant afterwards is theirs.
 #pragma once
 
-#include "pml/bfo/xfer/rget.h"
-#include "pml/bfo/xfer/rput.h"
+#include "pml/bfo/xfer/protocol/rget.h"
+#include "pml/bfo/xfer/protocol/rput.h"
 
 namespace bfo::xfer {
 

@@ -9,7 +9,7 @@
 
 #include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/args.h"
-#include "pml/bfo/xfer/queue.h"
+#include "pml/bfo/xfer/base/queue.h"
 
 namespace bfo::xfer {
 

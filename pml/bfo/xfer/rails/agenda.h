@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "pml/bfo/xfer/args.h"
-#include "pml/bfo/xfer/list.h"
+#include "pml/bfo/xfer/base/list.h"
 
 namespace bfo::xfer {
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "pml/bfo/xfer/engine.h"
-#include "pml/bfo/xfer/limits.h"
+#include "pml/bfo/xfer/rails/limits.h"
 
 namespace bfo::xfer {
 

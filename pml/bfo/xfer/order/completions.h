@@ -11,7 +11,7 @@
 
 #include "common/check.h"
 #include "pml/bfo/core/wire.h"
-#include "pml/bfo/xfer/rail_state.h"
+#include "pml/bfo/xfer/rails/rail_state.h"
 
 namespace bfo::xfer {
 

@@ -10,7 +10,7 @@
 
 #include "common/ranges.h"
 #include "pml/bfo/xfer/args.h"
-#include "pml/bfo/xfer/pool.h"
+#include "pml/bfo/xfer/base/pool.h"
 #include "pml/bfo/xfer/port.h"
 
 namespace bfo::xfer {

@@ -16,8 +16,8 @@
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
-#include "pml/bfo/xfer/segments.h"
-#include "pml/bfo/xfer/transfer.h"
+#include "pml/bfo/xfer/protocol/segments.h"
+#include "pml/bfo/xfer/protocol/transfer.h"
 
 namespace bfo::xfer {
 

@@ -12,7 +12,7 @@
 #include "common/ranges.h"
 #include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/args.h"
-#include "pml/bfo/xfer/grants.h"
+#include "pml/bfo/xfer/protocol/grants.h"
 #include "pml/bfo/xfer/port.h"
 
 namespace bfo::xfer {

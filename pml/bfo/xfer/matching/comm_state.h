@@ -10,8 +10,8 @@
 #include "common/seq.h"
 #include "common/status.h"
 #include "pml/bfo/xfer/args.h"
-#include "pml/bfo/xfer/list.h"
-#include "pml/bfo/xfer/unexpected.h"
+#include "pml/bfo/xfer/base/list.h"
+#include "pml/bfo/xfer/matching/unexpected.h"
 
 namespace bfo::xfer {
 

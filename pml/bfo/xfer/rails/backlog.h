@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "pml/bfo/xfer/completions.h"
-#include "pml/bfo/xfer/list.h"
-#include "pml/bfo/xfer/rail_state.h"
+#include "pml/bfo/xfer/order/completions.h"
+#include "pml/bfo/xfer/base/list.h"
+#include "pml/bfo/xfer/rails/rail_state.h"
 
 namespace bfo::xfer {
 

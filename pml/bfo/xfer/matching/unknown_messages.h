@@ -9,8 +9,8 @@
 
 #include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/args.h"
-#include "pml/bfo/xfer/rail_state.h"
-#include "pml/bfo/xfer/unexpected.h"
+#include "pml/bfo/xfer/rails/rail_state.h"
+#include "pml/bfo/xfer/matching/unexpected.h"
 
 namespace bfo::xfer {
 

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "pml/bfo/xfer/engine.h"
-#include "pml/bfo/xfer/transfer.h"
+#include "pml/bfo/xfer/protocol/transfer.h"
 
 namespace bfo::xfer {
 

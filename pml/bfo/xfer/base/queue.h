@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "pml/bfo/xfer/key_index.h"
+#include "pml/bfo/xfer/base/key_index.h"
 
 namespace bfo::xfer {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// rails.h: the rails of each peer: which are usable, what the peer is notified of when one dies, and what
-// happens when it is fenced.
+// rail_events.h: the rails of each peer: which are usable, what the peer is notified of when one dies, and
+// what happens when it is fenced.
 //
 // The epoch is the unit of death: every notice names one, and a notice about an older epoch is ignored (H19).
 //
@@ -11,7 +11,7 @@
 #include <algorithm>
 
 #include "pml/bfo/xfer/engine.h"
-#include "pml/bfo/xfer/limits.h"
+#include "pml/bfo/xfer/rails/limits.h"
 
 namespace bfo::xfer {
 

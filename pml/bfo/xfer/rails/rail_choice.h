@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "pml/bfo/xfer/rail_state.h"
+#include "pml/bfo/xfer/rails/rail_state.h"
 
 namespace bfo::xfer {
 

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "pml/bfo/xfer/args.h"
-#include "pml/bfo/xfer/list.h"
+#include "pml/bfo/xfer/base/list.h"
 
 namespace bfo::xfer {
 
