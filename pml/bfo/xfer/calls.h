@@ -58,13 +58,6 @@ struct OwnStart {
   typename P::RecvRequest* taker = nullptr;
 };
 
-/// What was sent once, has to be sent again, and was not yet.
-struct Waiting {
-  std::uint64_t bytes = 0;
-  std::uint64_t messages = 0;
-  bool none() const { return bytes == 0 && messages == 0; }
-};
-
 /// Receives posted for one rank of a communicator, and its messages that no receive has matched.
 struct QueueLengths {
   std::uint32_t posted = 0;

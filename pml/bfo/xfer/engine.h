@@ -29,9 +29,12 @@
 #include "pml/bfo/xfer/counters.h"
 #include "pml/bfo/xfer/failure/early_losses.h"
 #include "pml/bfo/xfer/exit_work.h"
+#include "pml/bfo/xfer/failure/wildcard.h"
 #include "pml/bfo/xfer/base/pool.h"
 #include "pml/bfo/xfer/port.h"
+#include "pml/bfo/xfer/protocol/ledger.h"
 #include "pml/bfo/xfer/state.h"
+#include "pml/bfo/xfer/statistics/record.h"
 #include "pml/bfo/xfer/matching/unknown_messages.h"
 
 namespace bfo::xfer {
@@ -58,7 +61,6 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // ---- communicators
-  // ------------------------------------------------------------------------------------------
   /// Begin to use a context id. Messages that arrived before are matched now. nullptr: the id is in use.
   CommT* comm_add(const CommDesc<P>& desc);
   /// Unexpected messages of the communicator are dropped. The caller has made sure that no request is pending
@@ -66,7 +68,6 @@ class Engine {
   void comm_del(CommT* comm);
 
   // ---- peers and rails
-  // ----------------------------------------------------------------------------------------
   /// `key` chooses the peer's preferred rail, see RailChoice::default_preferred(). It is the same on both
   /// sides. `own`: it is this process itself (oneself.h).
   PeerT* peer_add(const typename P::PeerHandle& handle, std::uint64_t key = 0, bool own = false);
@@ -81,7 +82,6 @@ class Engine {
   void peer_lost(PeerT* peer, bool finalized = false);
 
   // ---- MPI calls
-  // ----------------------------------------------------------------------------------------------
   /// Start a send. complete_send() is called exactly once, possibly before this returns. A persistent request
   /// calls isend() for each start: new sequence number, new name.
   void isend(SendRequest* req, const SendArgs<P>& args);
@@ -108,7 +108,6 @@ class Engine {
   PeerLoad peer_load(const PeerT& peer);
 
   // ---- from the rails
-  // -----------------------------------------------------------------------------------------
   /// A message came in. `rail` is nullptr and `epoch` is 0 when the port cannot tell. `data` is valid during
   /// the call only.
   void on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size);
@@ -136,7 +135,6 @@ class Engine {
   void on_gap_lost(RailT* rail, RailName name, std::uint64_t lost);
 
   // ---- time
-  // ---------------------------------------------------------------------------------------------------
   /// Retry what waits for resources, and check park times. Cheap when nothing waits. Returns how much was
   /// done.
   int progress(std::uint64_t now_ns);
@@ -179,40 +177,10 @@ class Engine {
   using RecvInput = xfer::RecvInput<P>;
   using Unmatched = xfer::Unmatched<P>;
   using OwnStart = xfer::OwnStart<P>;
-  using Waiting = xfer::Waiting;
 
   // entry.h: lock, re-entrance, completion lists
-  class Entry {
-   public:
-    explicit Entry(Engine& e) : e_(e) {
-      e_.lock_.lock();
-      ++e_.depth_;
-    }
-    ~Entry() {
-      if (e_.exit_work_.any() && e_.depth_ == 1) [[unlikely]] {
-        e_.leave_slow();
-        return;
-      }
-      --e_.depth_;
-      e_.lock_.unlock();
-    }
-    Entry(const Entry&) = delete;
-    Entry& operator=(const Entry&) = delete;
-    bool nested() const { return e_.depth_ > 1; }
-
-   private:
-    Engine& e_;
-  };
+  class Entry;
   void leave_slow();
-  /// What a rail to oneself delivers while it is being posted is handled at once, because everything else of
-  /// its request is done by then. An RGET is read, and its FIN delivered, inside the call that posts it.
-  static bool at_once(std::uint8_t tag) {
-    return tag == static_cast<std::uint8_t>(MsgType::kMatch) ||
-           tag == static_cast<std::uint8_t>(MsgType::kRget) ||
-           tag == static_cast<std::uint8_t>(MsgType::kFin);
-  }
-  static constexpr unsigned kAtOnce = 3;  ///< nested calls: the send's, its RGET's, the FIN's
-
   // memory.h
   void no_memory(PeerT& p, std::size_t size);
   void no_memory(const RailT* rail, std::uint32_t epoch, std::size_t size);
@@ -344,11 +312,6 @@ class Engine {
                std::uint32_t grant = 0);
   RailT* rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* without_conn) const;
   bool post_stored(PeerT& p, Frag& f);
-  /// Application bytes in a stored message: only an eager message has any.
-  static std::uint64_t stored_payload(std::uint8_t type, std::size_t size) {
-    const bool eager = type == static_cast<std::uint8_t>(MsgType::kMatch) && size > sizeof(core::MatchHdr);
-    return eager ? size - sizeof(core::MatchHdr) : 0;
-  }
   void ready(SendRequest& r);
   void ready(RecvRequest& r);
   void unready(SendRequest& r);
@@ -433,23 +396,13 @@ class Engine {
   void answer_send_done(const Arrival& a, const core::RestartHdr& h, NameState state);
   void on_send_done(const Arrival& a);
 
-  // ledger.h
   template <class X>
   bool gate_clear(const X& x) const;
   bool gate_removed() const;
-  LedgerT* ledger_add(LedgerT*& head, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
-                      std::uint64_t end);
-  void ledger_remove(LedgerT*& head, LedgerT* e);
-  void hold_until_fenced(SendRequest& r, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
-                         std::uint64_t end);
-  static bool grant_over(const LedgerT& e);
-  void fence_all(LedgerT*& head);
-  void fence_unlisted(SendRequest& r);
-  void fence_rail(RailT& rail, std::uint32_t epoch);
-  void fence_grants(LedgerT* head);
   void quiesce(RecvRequest& r, const RecvInput& in);
   core::MatchHdr identity(const SendRequest& r) const;
   core::MatchHdr identity(const RecvRequest& r) const;
+  void arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read);
 
   // rail_events.h
   void share_eager_limit(PeerT& p);
@@ -473,52 +426,14 @@ class Engine {
   void note_absence(std::uint64_t now_ns);
   bool has_work(PeerT& p);
 
-  // wildcard.h
-  PeerT* known_peer(const CommT& c, std::int32_t rank) const;
-  bool wildcard_lost(const CommT& c) const;
-  void count_lost(CommT& c, std::int32_t rank, const PeerT& p);
-  void count_lost(CommT& c);
-  void wildcards_lose(PeerT& p);
-  void end_wildcards(CommT& c);
-  void fail_wildcard(RecvRequest& r);
-  bool wildcard_waits(const CommT& c) const;
-  bool deserted(const CommT& c) const;
-  bool watched_by_wildcard(PeerT& p);
-  void watch_wildcards();
-  void watch(CommT& c, std::int32_t rank);
-
   // failed.h
   void note_failed(PeerT& p, Name sender);
   void answer_over(PeerT& p, const core::MatchHdr& h, Name sender);
 
   // keepalive.h
-  bool awaits_peer(const PeerT& p) const;
   void ping(PeerT& p, ProcT& via);
 
-  // record.h
-  void note_restart(PeerT& p);
-  void count_resent(PeerT& p, std::uint64_t bytes, bool whole_message);
-  /// count_resent and note_resumed.
-  void note_resent(PeerT& p, std::uint64_t bytes, bool whole_message);
-  void note_resumed(PeerT& p);
-  void note_segment(SendRequest& r, std::uint64_t offset, std::uint64_t n);
-  void segment_resent(SendRequest& r, std::uint64_t bytes);
-  void note_opened(SendRequest& r);
-  void note_received(SendRequest& r, const SendInput& in, bool by_get);
-  void note_all_read(SendRequest& r);
-  void arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read);
-  void found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
-  void read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
-  Waiting waiting_again(const PeerT& p) const;
-  void emit_events(PeerT& p, bool now);
-  void emit_event(RailT& rail, const Waiting& waiting);
-  void emit_pending();
-
   static constexpr std::uint8_t kPolls = 3;  ///< polls of all rails, a millisecond or more apart
-  /// ranks that keep_alive() looks at for wildcards in one call
-  static constexpr std::int32_t kWatched = 256;
-  /// up to this size all ranks are watched, also those never spoken to
-  static constexpr std::int32_t kSmallComm = 64;
   /// FragState::grant of a stored message that keep_alive() sent
   static constexpr std::uint32_t kPing = 1;
 
@@ -542,14 +457,15 @@ class Engine {
   SlotMap<RecvRequest> recvs_;
   PeerT* peers_ = nullptr;
   CommTable<P> comms_;
-  std::uint32_t n_lost_ = 0;  ///< peers that failed and had not finalized
   UnknownMessages<P> unknown_;
-  Pool<LedgerT, &LedgerT::next> ledger_pool_;
   Pool<SendRndv<P>, &SendRndv<P>::next_free> send_rndv_pool_;
   Pool<RecvRndv<P>, &RecvRndv<P>::next_free> recv_rndv_pool_;
   GrantPool<P> grant_pool_;
   std::atomic<std::uint32_t> turns_ = 0;
   Counters counters_;
+  Ledgers<P> ledgers_{port_, counters_, agenda_};
+  FailoverRecords<P> records_{port_, counters_, exit_work_};
+  Wildcards<P> wildcards_{port_, config_.any_source_on_loss, comms_, exit_work_};
   std::uint64_t send_cells_[core::kSendPhases][core::kSendEvents] = {};
   std::uint64_t recv_cells_[core::kRecvPhases][core::kRecvEvents] = {};
 
@@ -579,9 +495,6 @@ class Engine {
 #include "pml/bfo/xfer/protocol/single.h"
 #include "pml/bfo/xfer/restart/restart.h"
 #include "pml/bfo/xfer/restart/restart_messages.h"
-#include "pml/bfo/xfer/protocol/ledger.h"
 #include "pml/bfo/xfer/failure/rail_events.h"
 #include "pml/bfo/xfer/failure/peer_failure.h"
-#include "pml/bfo/xfer/statistics/record.h"
 #include "pml/bfo/xfer/failure/keepalive.h"
-#include "pml/bfo/xfer/failure/wildcard.h"

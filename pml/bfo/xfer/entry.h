@@ -12,6 +12,39 @@
 
 namespace bfo::xfer {
 
+/// The lock, held; the outermost one does on leaving what has to be done then.
+template <class P>
+class Engine<P>::Entry {
+ public:
+  explicit Entry(Engine& e) : e_(e) {
+    e_.lock_.lock();
+    ++e_.depth_;
+  }
+  ~Entry() {
+    if (e_.exit_work_.any() && e_.depth_ == 1) [[unlikely]] {
+      e_.leave_slow();
+      return;
+    }
+    --e_.depth_;
+    e_.lock_.unlock();
+  }
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+  bool nested() const { return e_.depth_ > 1; }
+
+ private:
+  Engine& e_;
+};
+
+/// What a rail to oneself delivers while it is being posted is handled at once, because everything else of
+/// its request is done by then. An RGET is read, and its FIN delivered, inside the call that posts it.
+inline bool at_once(std::uint8_t tag) {
+  return tag == static_cast<std::uint8_t>(core::MsgType::kMatch) ||
+         tag == static_cast<std::uint8_t>(core::MsgType::kRget) ||
+         tag == static_cast<std::uint8_t>(core::MsgType::kFin);
+}
+inline constexpr unsigned kAtOnce = 3;  ///< nested calls: the send's, its RGET's, the FIN's
+
 template <class P>
 Engine<P>::Engine(P& port, const Config& config)
     : port_(port), config_(config), sends_(config.max_named), recvs_(config.max_named) {
@@ -31,17 +64,17 @@ Engine<P>::~Engine() {
     peers_ = p->next;
     while (SendRequest* r = p->live_sends.pop_front()) {
       Rput<P>::reset(*this, *r);
-      while (r->xfer.rndv->ledger) ledger_remove(r->xfer.rndv->ledger, r->xfer.rndv->ledger);
+      ledgers_.remove_all(r->xfer.rndv->ledger);
       send_rndv_pool_.give(std::exchange(r->xfer.rndv, nullptr));
     }
     while (RecvRequest* r = p->live_recvs.pop_front()) {
-      while (r->xfer.rndv->ledger) ledger_remove(r->xfer.rndv->ledger, r->xfer.rndv->ledger);
+      ledgers_.remove_all(r->xfer.rndv->ledger);
       recv_rndv_pool_.give(std::exchange(r->xfer.rndv, nullptr));
     }
     drop_stored(*p);
     p->past.free_all(port_);
     for (unsigned i = 0; i < p->n_rails; ++i) {
-      if (p->rails[i].event) port_.free(p->rails[i].event);
+      records_.free(p->rails[i]);
       p->rails[i].~RailT();
       if (i != 0) port_.free(p->rails.at[i]);  // the first one is in the peer's memory
     }
@@ -52,7 +85,7 @@ Engine<P>::~Engine() {
   send_rndv_pool_.free_all(port_);
   recv_rndv_pool_.free_all(port_);
   grant_pool_.free_all(port_);
-  ledger_pool_.free_all(port_);
+  ledgers_.free_all();
 }
 
 /// Leave the outermost entry with deferred callbacks, or with requests to complete.
@@ -78,8 +111,8 @@ template <class P>
     }
     break;
   }
-  if (exit_work_.events_pending()) [[unlikely]]
-    emit_pending();
+  if (records_.any_waiting()) [[unlikely]]
+    records_.report_waiting(peers_);
   auto completed = exit_work_.take_completed();
   --depth_;
   lock_.unlock();
@@ -290,7 +323,7 @@ void Engine<P>::handle_done(Frag& f) {
       } else if (!ok && !peer.standing.ended()) {
         note_resent_message(
             peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.stored, x.stored_len});
-        note_resumed(peer);
+        records_.note_resumed(peer);
         if (completes_send(stored_bytes(f))) peer.choice.prefer(nullptr);
         peer.backlog.stored.push_back(&f);
         activate(peer);

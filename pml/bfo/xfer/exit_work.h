@@ -43,10 +43,8 @@ class ExitWork {
 
   /// Is there anything to do?
   bool any() const { return any_; }
-  /// Look at failover records, too, if there are any that wait.
-  void look_at_events() {
-    if (events_pending_) any_ = true;
-  }
+  /// Somebody has something to do then that is not kept here.
+  void wake() { any_ = true; }
 
   // ---- callbacks
   void add_done(Frag* f) {
@@ -80,10 +78,6 @@ class ExitWork {
   bool has_failure() const { return failures_; }
   void forget_failures() { failures_ = false; }
 
-  // ---- failover records that wait only for what has to be sent again
-  void set_events_pending(bool pending) { events_pending_ = pending; }
-  bool events_pending() const { return events_pending_; }
-
   // ---- requests
   void add_complete(SendRequest& r) {
     completed_.sends.push_back(&r);
@@ -104,7 +98,6 @@ class ExitWork {
  private:
   bool any_ = false;
   bool failures_ = false;
-  bool events_pending_ = false;
   List<Deferred> messages_;
   List<Frag, XferLink> done_;
   Completed completed_;

@@ -15,13 +15,25 @@
 
 namespace bfo::xfer {
 
+/// Does a request wait for `p`, without anything under way that would show its death?
+template <class P>
+bool awaits(const Peer<P>& p) {
+  if (!p.live_sends.empty() || !p.live_recvs.empty()) return true;
+  for (Proc<P>* q = p.procs.front(); q; q = p.procs.next(q))
+    if (!q->posted.empty() || !q->stalled.empty()) return true;
+  return false;
+}
+
 template <class P>
 void Engine<P>::keep_alive() {
   Entry entry(*this);
   if (entry.nested()) return;
-  watch_wildcards();
+  wildcards_.watch_all([this](CommT& c, std::int32_t rank) -> PeerT* {
+    ProcT* const q = proc_at(c, rank);
+    return q ? peer_of(*q) : nullptr;
+  });
   for (PeerT* p = peers_; p; p = p->next) {
-    const bool waits = p->watch.take_due(awaits_peer(*p));
+    const bool waits = p->watch.take_due(awaits(*p));
     if (!waits || p->standing.failed() || p->standing.unreachable() || p->watch.pinging() ||
         p->choice.empty())
       continue;
@@ -31,15 +43,6 @@ void Engine<P>::keep_alive() {
       if (q->comm->ctx < via->comm->ctx) via = q;
     if (via) ping(*p, *via);
   }
-}
-
-/// Does a request wait for `p`, without anything under way that would show its death?
-template <class P>
-bool Engine<P>::awaits_peer(const PeerT& p) const {
-  if (!p.live_sends.empty() || !p.live_recvs.empty()) return true;
-  for (ProcT* q = p.procs.front(); q; q = p.procs.next(q))
-    if (!q->posted.empty() || !q->stalled.empty()) return true;
-  return false;
 }
 
 /// Send SEQSYNC, a question that either side may ask at any time.

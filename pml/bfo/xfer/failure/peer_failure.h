@@ -22,7 +22,7 @@ template <class P>
     for (LedgerT* e = x.rndv->ledger; e;) {
       LedgerT* const next = e->next;
       if (e->rail == &rail) {
-        ledger_remove(x.rndv->ledger, e);
+        ledgers_.remove(x.rndv->ledger, e);
         any = true;
       }
       e = next;
@@ -212,8 +212,8 @@ template <class P>
       finish_recv(*r);
     }
   }
-  if (loss) wildcards_lose(p);
-  emit_events(p, true);
+  if (loss) wildcards_.peer_failed(p);
+  records_.report(p, true);
   FailoverEvent e;
   e.what = outcome == Outcome::kMessageLost ? "message_lost"
            : outcome == Outcome::kNoMemory  ? "no_memory"
@@ -231,7 +231,7 @@ bool Engine<P>::has_work(PeerT& p) {
     return true;
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q))
     if (!q->posted.empty() || !q->stalled.empty()) return true;
-  return watched_by_wildcard(p);
+  return wildcards_.wait_for(p);
 }
 
 /// This process was outside MPI.
@@ -246,12 +246,12 @@ template <class P>
 template <class P>
 void Engine<P>::check_unreachable(PeerT& p, std::uint64_t now_ns) {
   if (p.standing.notice_pending()) notify_lost(p);
-  emit_events(p, false);
+  records_.report(p, false);
   poll_for_frags(p);
   bool alive = false;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& rail = p.rails[i];
-    if ((rail.event_open && !rail.event_pending) || rail.unfenceable) set_timer(p);
+    if (FailoverRecords<P>::needs_clock(rail) || rail.unfenceable) set_timer(p);
     if (rail.unfenceable && time_since(rail.unfenceable_ns, now_ns) >= config_.park_timeout_ns)
       fail_unfenceable(rail);
     alive = alive || rail.peer_alive;

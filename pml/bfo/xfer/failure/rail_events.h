@@ -180,20 +180,13 @@ void Engine<P>::on_peer_alive(RailT* rail, bool alive) {
   rail->peer->standing.restart_park_time(port_.now_ns());
 }
 
-/// The cause of the epoch's end, in words of `ev`.
-inline void name_cause(FailoverEvent& e, const RailEvent& ev) {
-  e.cause = ev.cause;
-  e.code = ev.code;
-  std::snprintf(e.text, sizeof e.text, "%s", ev.text ? ev.text : "");
-}
-
 template <class P>
 void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   Entry entry(*this);
   PeerT& p = *rail->peer;
   if (ev.name.epoch < rail->name.epoch) return;
   if (rail->state == RailState::kDown && rail->dead == ev.name) return;
-  if (rail->event_open) emit_event(*rail, waiting_again(p));  // the record of its previous loss
+  records_.report(*rail);  // the record of its previous loss
   rail->name = ev.name;
   rail->state = RailState::kDown;
   rail->peer_alive = false;
@@ -211,21 +204,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
 
   activate(p);
   set_timer(p);
-  rail->event_open = rail->event_pending = false;
-  if (!rail->event) rail->event = static_cast<FailoverEvent*>(port_.alloc(sizeof(FailoverEvent)));
-  if (!rail->event) return;  // no memory: there is no record of this loss
-  FailoverEvent& e = *::new (rail->event) FailoverEvent;
-  rail->event_open = !ev.late;
-  e.rail = rail->index;
-  e.conn = ev.name.conn;
-  e.epoch = ev.name.epoch;
-  e.peer = &p.handle;
-  e.rail_handle = &rail->handle;
-  name_cause(e, ev);
-  e.down_ns = port_.now_ns();
-  e.evidence_ns = ev.evidence_ns ? ev.evidence_ns : e.down_ns;
-  e.duplicates_dropped = counters_.duplicates;  // the difference is taken when the record is written
-  e.rails_left = p.choice.size();
+  records_.open(*rail, ev);
 }
 
 template <class P>
@@ -244,10 +223,7 @@ void Engine<P>::on_rail_closed(RailT* rail, const RailEvent& ev, FenceResult res
     rail->closed_pending = ev.name.conn != 0 && !ev.left && !ev.late;
     rebuild(p);
   }
-  if (rail->event_open && rail->event->epoch == ev.name.epoch) {
-    rail->event->closed_ns = port_.now_ns();
-    if (ev.text && *ev.text != '\0') name_cause(*rail->event, ev);  // the cause is known better now
-  }
+  records_.close(*rail, ev);
   rail_left(*rail, ev.name.epoch, result == FenceResult::kFenced);
   activate(p);
   set_timer(p);
@@ -264,7 +240,7 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
     auto& x = r->xfer;
     for (LedgerT* e = x.rndv->ledger; e;) {
       LedgerT* const after = e->next;
-      if (fenced && e->rail == &rail && e->epoch <= epoch) ledger_remove(x.rndv->ledger, e);
+      if (fenced && e->rail == &rail && e->epoch <= epoch) ledgers_.remove(x.rndv->ledger, e);
       e = after;
     }
     if (fenced && epoch >= rail.name.epoch)
@@ -292,7 +268,7 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
           x.rndv->doubtful.add(e->begin, e->end);
           unused = true;
         }
-        ledger_remove(x.rndv->ledger, e);
+        ledgers_.remove(x.rndv->ledger, e);
       }
       e = after;
     }

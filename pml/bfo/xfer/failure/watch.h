@@ -18,7 +18,7 @@ class Watch {
     watched_ = true;
     if (send) send_next_ = true;
   }
-  /// A wildcard waits for it, or did when watch_wildcards() last looked.
+  /// A wildcard waits for it, or did when Wildcards::watch_all() last looked.
   bool watched() const { return watched_; }
   void forget_wildcards() { watched_ = false; }
 

@@ -11,77 +11,128 @@
 // The processes that a wildcard waits for must be watched (keepalive.h): the members that this process is
 // connected to, and in a small communicator also those it has never sent to. In a large communicator the
 // latter are left out: watching them would connect this process to all of them.
+//
+// Counts the failed members of each communicator; owns no memory. Used under the engine's lock.
 #pragma once
 
-#include "pml/bfo/xfer/engine.h"
+#include <cstdint>
+
+#include "pml/bfo/xfer/counters.h"
+#include "pml/bfo/xfer/exit_work.h"
+#include "pml/bfo/xfer/matching/comm_table.h"
+#include "pml/bfo/xfer/state.h"
 
 namespace bfo::xfer {
 
+template <class P>
+class Wildcards {
+ public:
+  using RecvRequest = typename P::RecvRequest;
+  using CommT = Comm<P>;
+  using PeerT = Peer<P>;
+
+  /// `rule`: what a failure does.
+  Wildcards(P& port, AnySource rule, CommTable<P>& comms, ExitWork<P>& exit_work)
+      : port_(port), rule_(rule), comms_(comms), exit_work_(exit_work) {}
+
+  /// A communicator is made.
+  void comm_made(CommT& c) {
+    if (n_lost_ != 0) [[unlikely]]
+      count_lost(c);
+  }
+  void peer_failed(PeerT& p);
+  bool lost(const CommT& c) const;
+  void fail(RecvRequest& r);
+  bool wait_for(PeerT& p);
+  template <class Meet>
+  void watch_all(Meet meet);
+
+ private:
+  static constexpr std::int32_t kWatched = 256;  ///< ranks that watch_all() looks at in one call
+  /// up to this size all ranks are watched, also those never spoken to
+  static constexpr std::int32_t kSmallComm = 64;
+
+  PeerT* known_peer(const CommT& c, std::int32_t rank) const;
+  void count_lost(CommT& c, std::int32_t rank, const PeerT& p);
+  void count_lost(CommT& c);
+  void end(CommT& c);
+  bool wait_on(const CommT& c) const;
+  bool deserted(const CommT& c) const;
+  template <class Meet>
+  void watch(CommT& c, std::int32_t rank, Meet meet);
+
+  P& port_;
+  AnySource rule_;
+  CommTable<P>& comms_;
+  ExitWork<P>& exit_work_;
+  std::uint32_t n_lost_ = 0;  ///< peers that failed and had not finalized
+};
+
 /// Rank `rank` of `c` if this process has a record of it; unlike peer_of() it makes none.
 template <class P>
-Peer<P>* Engine<P>::known_peer(const CommT& c, std::int32_t rank) const {
-  const ProcT* const p = c.procs[rank];
+Peer<P>* Wildcards<P>::known_peer(const CommT& c, std::int32_t rank) const {
+  const Proc<P>* const p = c.procs[rank];
   if (p && p->peer) return p->peer;
   return static_cast<PeerT*>(port_.known(c.handle, rank));
 }
 
 /// Does a wildcard on `c` end with the error of a failed member?
 template <class P>
-bool Engine<P>::wildcard_lost(const CommT& c) const {
+bool Wildcards<P>::lost(const CommT& c) const {
   if (c.n_lost == 0) return false;
-  return config_.any_source_on_loss == AnySource::kError || c.n_lost >= c.others();
+  return rule_ == AnySource::kError || c.n_lost >= c.others();
 }
 
 /// Rank `rank` of `c` was declared failed.
 template <class P>
-[[gnu::cold]] void Engine<P>::count_lost(CommT& c, std::int32_t rank, const PeerT& p) {
+[[gnu::cold]] void Wildcards<P>::count_lost(CommT& c, std::int32_t rank, const PeerT& p) {
   // Messages to oneself can still come when all others have failed: for kWait this process counts as a member
   // that is left.
-  if (c.inter || rank != c.my_rank || config_.any_source_on_loss == AnySource::kError) ++c.n_lost;
+  if (c.inter || rank != c.my_rank || rule_ == AnySource::kError) ++c.n_lost;
   c.lost_rank = rank;
   c.lost_outcome = p.standing.loss().outcome;
 }
 
 /// A communicator is made after processes have failed.
 template <class P>
-[[gnu::cold]] void Engine<P>::count_lost(CommT& c) {
+[[gnu::cold]] void Wildcards<P>::count_lost(CommT& c) {
   for (std::int32_t i = 0; i < c.size; ++i)
     if (const PeerT* const p = known_peer(c, i); p && p->standing.failed()) count_lost(c, i, *p);
 }
 
 /// `p` was declared failed: end the wildcards on all communicators of which it is a member.
 template <class P>
-[[gnu::cold]] void Engine<P>::wildcards_lose(PeerT& p) {
+[[gnu::cold]] void Wildcards<P>::peer_failed(PeerT& p) {
   ++n_lost_;
   for (CommT* c = comms_.front(); c; c = comms_.next(c)) {
     for (std::int32_t i = 0; i < c->size; ++i)
       if (known_peer(*c, i) == &p) count_lost(*c, i, p);
-    if (wildcard_lost(*c)) end_wildcards(*c);
+    if (lost(*c)) end(*c);
   }
 }
 
 template <class P>
-[[gnu::cold]] void Engine<P>::end_wildcards(CommT& c) {
+[[gnu::cold]] void Wildcards<P>::end(CommT& c) {
   for (RecvRequest* r = c.posted_any_source.front(); r;) {
     RecvRequest* const next = c.posted_any_source.next(r);
     if (!r->xfer.keeps_waiting) {
-      c.posted_any_source.remove(*this, r);
-      fail_wildcard(*r);
+      c.posted_any_source.remove(port_, r);
+      fail(*r);
     }
     r = next;
   }
 }
 
 template <class P>
-[[gnu::cold, gnu::noinline]] void Engine<P>::fail_wildcard(RecvRequest& r) {
+[[gnu::cold, gnu::noinline]] void Wildcards<P>::fail(RecvRequest& r) {
   const CommT& c = *r.xfer.comm;
   r.xfer.status = RecvStatus{c.lost_rank, r.xfer.tag, 0, c.lost_outcome};
-  finish_recv(r);
+  exit_work_.add_complete(r);
 }
 
 /// Is there a wildcard on `c` that a failure would end?
 template <class P>
-bool Engine<P>::wildcard_waits(const CommT& c) const {
+bool Wildcards<P>::wait_on(const CommT& c) const {
   if (c.probed != 0) return true;
   for (RecvRequest* r = c.posted_any_source.front(); r; r = c.posted_any_source.next(r))
     if (!r->xfer.keeps_waiting) return true;
@@ -91,7 +142,7 @@ bool Engine<P>::wildcard_waits(const CommT& c) const {
 /// Has every other member of `c` failed, or finalized in order? Then the park time applies to the finalized
 /// ones as well: without it the wait would have no end.
 template <class P>
-[[gnu::cold]] bool Engine<P>::deserted(const CommT& c) const {
+[[gnu::cold]] bool Wildcards<P>::deserted(const CommT& c) const {
   for (std::int32_t i = 0; i < c.size; ++i) {
     if (!c.inter && i == c.my_rank) continue;
     const PeerT* const p = known_peer(c, i);
@@ -100,12 +151,12 @@ template <class P>
   return true;
 }
 
-/// The park time of `p`, which watch_wildcards() had set watched, is over: does a wildcard still wait for it?
+/// The park time of `p`, which watch_all() had set watched, is over: does a wildcard still wait for it?
 template <class P>
-[[gnu::cold]] bool Engine<P>::watched_by_wildcard(PeerT& p) {
+[[gnu::cold]] bool Wildcards<P>::wait_for(PeerT& p) {
   if (!p.watch.watched()) return false;
   for (CommT* c = comms_.front(); c; c = comms_.next(c)) {
-    if (!wildcard_waits(*c)) continue;
+    if (!wait_on(*c)) continue;
     for (std::int32_t i = 0; i < c->size; ++i)
       if (known_peer(*c, i) == &p && (!p.standing.finalized() || deserted(*c))) return true;
   }
@@ -113,29 +164,31 @@ template <class P>
   return false;
 }
 
-/// Marks members of communicators on which a wildcard waits: some at each call, round robin.
+/// Marks members of communicators on which a wildcard waits: some at each call, round robin. `meet` makes the
+/// record of a rank's peer; nullptr: no memory.
 template <class P>
-void Engine<P>::watch_wildcards() {
+template <class Meet>
+void Wildcards<P>::watch_all(Meet meet) {
   std::int32_t ranks_left = kWatched;
   for (CommT* c = comms_.front(); c && ranks_left > 0; c = comms_.next(c)) {
-    if (!wildcard_waits(*c)) continue;
+    if (!wait_on(*c)) continue;
     if (c->probed != 0) --c->probed;
     const std::int32_t n = c->size < ranks_left ? c->size : ranks_left;
     ranks_left -= n;
     for (std::int32_t i = 0; i < n; ++i) {
-      watch(*c, c->watch);
+      watch(*c, c->watch, meet);
       c->watch = c->watch + 1 < c->size ? c->watch + 1 : 0;
     }
   }
 }
 
 template <class P>
-void Engine<P>::watch(CommT& c, std::int32_t rank) {
+template <class Meet>
+void Wildcards<P>::watch(CommT& c, std::int32_t rank, Meet meet) {
   if (!c.inter && rank == c.my_rank) return;
   PeerT* p = known_peer(c, rank);
   if (!p && c.size > kSmallComm) return;
-  ProcT* const q = proc_at(c, rank);
-  if (!q || !(p = peer_of(*q)) || p->standing.failed()) return;
+  if (!(p = meet(c, rank)) || p->standing.failed()) return;
   bool connected = c.size <= kSmallComm;
   for (unsigned i = 0; i < p->n_rails; ++i) connected = connected || p->rails[i].up_epoch != 0;
   p->watch.set_watched(connected && !p->standing.finalized());

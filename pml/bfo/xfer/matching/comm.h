@@ -32,8 +32,7 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
   c->procs = static_cast<ProcT**>(procs);
   std::memset(procs, 0, bytes);
   comms_.add(c);
-  if (n_lost_ != 0) [[unlikely]]
-    count_lost(*c);
+  wildcards_.comm_made(*c);
   // Messages that came before the communicator existed: in order of arrival, through the same duplicate check
   // as others.
   while (Message* m = unknown_.take(*this, d.ctx)) {

@@ -85,8 +85,8 @@ template <class P>
     if (const Unmatched message = take_unexpected(r); message.found) return message.own;
   x.post_order = c.post_order++;
   if (args.src == kAnySource) {
-    if (c.n_lost != 0 && wildcard_lost(c) && !x.keeps_waiting) [[unlikely]]
-      fail_wildcard(r);
+    if (c.n_lost != 0 && wildcards_.lost(c) && !x.keeps_waiting) [[unlikely]]
+      wildcards_.fail(r);
     else
       c.posted_any_source.push_back(*this, &r);
     return nullptr;
@@ -135,7 +135,7 @@ bool Engine<P>::cancel(RecvRequest* r) {
 template <class P>
 Outcome Engine<P>::probe_missed(CommT& c, std::int32_t src) {
   if (src == kAnySource) {
-    if (wildcard_lost(c)) return c.lost_outcome;
+    if (wildcards_.lost(c)) return c.lost_outcome;
     c.probed = 2;
     return Outcome::kOk;
   }

@@ -65,7 +65,7 @@ struct Eager {
       if (s == Sent::kRefused) continue;
       ++e.counters_.eager_sent;
       e.counters_.bytes_sent += x.length;
-      if (x.sent_before) e.note_resent(p, x.length, true);
+      if (x.sent_before) e.records_.note_resent(p, x.length, true);
       if (s == Sent::kDone) e.finish_send(r, Outcome::kOk);
       return true;
     }

@@ -1,39 +1,64 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// ledger.h: the grants and READs that may still reach a buffer (P2), and how they are fenced.
+// ledger.h: the grants and READs that may still reach a buffer (P2), and how they are fenced. The ledger of a
+// request is a list of entries. Owns the entries that are not in use; their memory is the port's. Who takes
+// an entry out asks the gate of the request afterwards (send_check, recv_check). Used under the engine's
+// lock.
 //
 // P1..P8: contrib/doc/design.md
 #pragma once
 
-#include "pml/bfo/xfer/engine.h"
+#include <cstdint>
+#include <new>
+
+#include "pml/bfo/xfer/base/pool.h"
+#include "pml/bfo/xfer/counters.h"
+#include "pml/bfo/xfer/rails/agenda.h"
+#include "pml/bfo/xfer/state.h"
 
 namespace bfo::xfer {
 
-/// The gate (P2): no access that this request granted or started can still be executed.
 template <class P>
-template <class X>
-inline bool Engine<P>::gate_clear(const X& x) const {
-  if constexpr (requires { x.rndv->unfenced; })
-    if (x.rndv->unfenced != 0 && !gate_removed()) return false;
-  return gate_removed() || (x.rndv->in_flight == 0 && x.rndv->ledger == nullptr);
-}
+class Ledgers {
+ public:
+  using Entry = LedgerEntry<P>;
+  using SendRequest = typename P::SendRequest;
 
-/// A test's port may remove the gate, to see that its checkers notice.
-template <class P>
-inline bool Engine<P>::gate_removed() const {
-  if constexpr (requires { port_.gate_removed(); }) return port_.gate_removed();
-  return false;
-}
+  Ledgers(P& port, Counters& counters, Agenda<P>& agenda)
+      : port_(port), counters_(counters), agenda_(agenda) {}
+
+  Entry* add(Entry*& head, Rail<P>& rail, std::uint32_t epoch, std::uint64_t begin, std::uint64_t end);
+  void remove(Entry*& head, Entry* e);
+  void remove_all(Entry*& head) {
+    while (head) remove(head, head);
+  }
+  void hold_until_fenced(SendRequest& r, Rail<P>& rail, std::uint32_t epoch, std::uint64_t begin,
+                         std::uint64_t end);
+  static bool grant_over(const Entry& e);
+  void fence_all(Entry*& head);
+  void fence_unlisted(SendRequest& r);
+  void fence_grants(Entry* head);
+  /// No request has an entry.
+  void free_all() { pool_.free_all(port_); }
+
+ private:
+  void fence_rail(Rail<P>& rail, std::uint32_t epoch);
+
+  P& port_;
+  Counters& counters_;
+  Agenda<P>& agenda_;
+  Pool<Entry, &Entry::next> pool_;
+};
 
 /// nullptr: there is no memory; the access must not be started.
 template <class P>
-[[gnu::always_inline]] inline LedgerEntry<P>* Engine<P>::ledger_add(LedgerT*& head, RailT& rail,
-                                                                    std::uint32_t epoch, std::uint64_t begin,
-                                                                    std::uint64_t end) {
-  LedgerT* const e = ledger_pool_.take(port_);
+[[gnu::always_inline]] inline LedgerEntry<P>* Ledgers<P>::add(Entry*& head, Rail<P>& rail,
+                                                              std::uint32_t epoch, std::uint64_t begin,
+                                                              std::uint64_t end) {
+  Entry* const e = pool_.take(port_);
   if (!e) [[unlikely]]
     return nullptr;
-  ::new (e) LedgerT;
+  ::new (e) Entry;
   e->rail = &rail;
   e->conn = rail.name.conn;
   e->epoch = epoch;
@@ -45,28 +70,28 @@ template <class P>
 }
 
 template <class P>
-[[gnu::always_inline]] inline void Engine<P>::ledger_remove(LedgerT*& head, LedgerT* e) {
-  LedgerT** at = &head;
+[[gnu::always_inline]] inline void Ledgers<P>::remove(Entry*& head, Entry* e) {
+  Entry** at = &head;
   while (*at && *at != e) at = &(*at)->next;
   if (!*at) [[unlikely]]
     return;
   if (e->loaded) e->rail->inflight_bytes -= e->end - e->begin;
   *at = e->next;
-  ledger_pool_.give(e);
+  pool_.give(e);
 }
 
 /// For an access that was started already: without memory for an entry, the rail itself is marked.
 template <class P>
-void Engine<P>::hold_until_fenced(SendRequest& r, RailT& rail, std::uint32_t epoch, std::uint64_t begin,
-                                  std::uint64_t end) {
-  if (!ledger_add(r.xfer.rndv->ledger, rail, epoch, begin, end))
+void Ledgers<P>::hold_until_fenced(SendRequest& r, Rail<P>& rail, std::uint32_t epoch, std::uint64_t begin,
+                                   std::uint64_t end) {
+  if (!add(r.xfer.rndv->ledger, rail, epoch, begin, end))
     r.xfer.rndv->unfenced = static_cast<std::uint16_t>(r.xfer.rndv->unfenced | 1u << rail.index);
 }
 
 /// fence_all() for the accesses that hold_until_fenced() could not list.
 template <class P>
-void Engine<P>::fence_unlisted(SendRequest& r) {
-  PeerT& p = *r.xfer.proc->peer;
+void Ledgers<P>::fence_unlisted(SendRequest& r) {
+  Peer<P>& p = *r.xfer.proc->peer;
   for (unsigned i = 0; r.xfer.rndv->unfenced >> i; ++i) {
     if (!(r.xfer.rndv->unfenced >> i & 1)) continue;
     fence_rail(p.rails[i], p.rails[i].name.epoch);
@@ -74,33 +99,33 @@ void Engine<P>::fence_unlisted(SendRequest& r) {
 }
 
 template <class P>
-void Engine<P>::fence_rail(RailT& rail, std::uint32_t epoch) {
+void Ledgers<P>::fence_rail(Rail<P>& rail, std::uint32_t epoch) {
   ++counters_.fences;
   port_.fence(rail.handle, epoch);
   if (rail.state != RailState::kUnusable) return;
   rail.unfenceable = true;  // it may have been declared unfenceable before this access existed
-  set_timer(*rail.peer);
+  agenda_.set_timer(*rail.peer);
 }
 
 /// No write of this grant is possible: the sender does not have it, or its epoch is closed here, or was never
 /// up (0). A fence of that epoch would report nothing.
 template <class P>
-bool Engine<P>::grant_over(const LedgerT& e) {
+bool Ledgers<P>::grant_over(const Entry& e) {
   return e.grant != 0 && (!e.sent || (e.rail->limits.failover && e.epoch <= e.rail->closed_epoch));
 }
 
 /// Fence every epoch that may still reach the buffer. A rail whose BTL has no fence does not lose connections
 /// (such a BTL aborts the job), so it can only have own READs to wait for.
 template <class P>
-void Engine<P>::fence_all(LedgerT*& head) {
-  for (LedgerT* e = head; e;) {
-    LedgerT* const next = e->next;
+void Ledgers<P>::fence_all(Entry*& head) {
+  for (Entry* e = head; e;) {
+    Entry* const next = e->next;
     if (grant_over(*e)) {
-      ledger_remove(head, e);
+      remove(head, e);
     } else if (e->rail->limits.failover) {
       fence_rail(*e->rail, e->epoch);
     } else if (e->grant != 0) {
-      ledger_remove(head, e);
+      remove(head, e);
     }
     e = next;
   }
@@ -108,8 +133,8 @@ void Engine<P>::fence_all(LedgerT*& head) {
 
 /// The same for grants only: own READs end by themselves.
 template <class P>
-void Engine<P>::fence_grants(LedgerT* head) {
-  for (LedgerT* e = head; e; e = e->next) {
+void Ledgers<P>::fence_grants(Entry* head) {
+  for (Entry* e = head; e; e = e->next) {
     if (e->grant == 0 || !e->rail->limits.failover) continue;
     ++counters_.fences;
     port_.fence(e->rail->handle, e->epoch);

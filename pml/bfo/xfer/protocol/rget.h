@@ -268,7 +268,7 @@ struct Rget {
     if (n > want.size()) n = want.size();
     Frag* const f = e.new_frag(FragKind::kRead, rail, *rail.peer);
     if (!f) return false;
-    if (!e.ledger_add(x.rndv->ledger, rail, rail.name.epoch, want.begin, want.begin + n)) {
+    if (!e.ledgers_.add(x.rndv->ledger, rail, rail.name.epoch, want.begin, want.begin + n)) {
       --e.frags_out_;
       e.port_.frag_free(*f);
       return false;
@@ -288,7 +288,7 @@ struct Rget {
         e.port_.get(rail.handle, r, want.begin, n, x.rndv->remote_address + want.begin, handle, *f);
     const bool in_its_call = e.ending_ == nullptr;
     e.ending_ = nullptr;
-    if (taken(post) && !x.rndv->read_failed.empty()) e.note_resumed(*rail.peer);
+    if (taken(post) && !x.rndv->read_failed.empty()) e.records_.note_resumed(*rail.peer);
     if (post == Post::kAccepted && !in_its_call) return true;
     e.fragment_left(*f);
     f->xfer.fate = taken(post) ? Fate::kDelivered : Fate::kNeverSent;
@@ -314,7 +314,7 @@ struct Rget {
       for (LedgerEntry<P>* l = r->xfer.rndv->ledger; l;) {
         LedgerEntry<P>* const after = l->next;
         if (l->grant == 0 && l->dead && l->rail == &rail && over(rail, l->epoch)) {
-          e.ledger_remove(r->xfer.rndv->ledger, l);
+          e.ledgers_.remove(r->xfer.rndv->ledger, l);
           any = true;
         }
         l = after;
@@ -348,7 +348,7 @@ struct Rget {
     BFO_DCHECK(entry != nullptr);
     if (fx.fate == Fate::kDelivered) {
       e.note_pace(f);
-      e.ledger_remove(d.ledger, entry);
+      e.ledgers_.remove(d.ledger, entry);
       if (x.phase == core::RecvPhase::kReceiving && fx.length == d.want && d.in_flight == 0 &&
           d.ledger == nullptr && d.received.empty() && d.read_failed.empty()) [[likely]] {
         // One READ brought everything: the same as three steps of the table.
@@ -364,9 +364,9 @@ struct Rget {
       return;
     }
     const bool executed_perhaps = fx.fate == Fate::kUnknown && fx.rail->limits.failover;
-    if (fx.fate == Fate::kUnknown) e.read_in_vain(r, fx.offset, fx.offset + fx.length);
+    if (fx.fate == Fate::kUnknown) e.records_.read_in_vain(r, fx.offset, fx.offset + fx.length);
     if (!executed_perhaps || over(*fx.rail, fx.epoch))
-      e.ledger_remove(x.rndv->ledger, entry);
+      e.ledgers_.remove(x.rndv->ledger, entry);
     else
       entry->dead = true;
     if (x.phase == core::RecvPhase::kReceiving) {
@@ -388,7 +388,7 @@ struct Rget {
       Rail<P>& rail = p.rails[i];
       if (!(x.rndv->exposed & (1u << i)) || !rail.limits.failover) continue;
       if (rail.name.epoch <= rail.closed_epoch) continue;
-      e.hold_until_fenced(r, rail, rail.name.epoch, 0, x.length);
+      e.ledgers_.hold_until_fenced(r, rail, rail.name.epoch, 0, x.length);
     }
     x.rndv->exposed = 0;
   }

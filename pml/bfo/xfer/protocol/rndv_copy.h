@@ -129,7 +129,7 @@ struct RndvCopy {
       ++x.rndv->in_flight;
       e.counters_.bytes_sent += n;
       e.counters_.bytes_headers += sizeof h;
-      e.note_segment(r, want.begin, n);
+      e.records_.note_segment(r, want.begin, n);
       if (post == Post::kCompleted) {
         --x.rndv->in_flight;
         x.rndv->undelivered -= n;
@@ -171,7 +171,7 @@ template <class P>
 [[gnu::always_inline]] inline bool Engine<P>::open(SendRequest& r) {
   bool refused = false;
   if (Rget<P>::open(*this, r, refused)) [[likely]] {
-    if (r.xfer.rndv) note_opened(r);  // to oneself: the request may be complete
+    if (r.xfer.rndv) records_.note_opened(r);  // to oneself: the request may be complete
     return true;
   }
   return !refused && open_rndv(r);
@@ -201,7 +201,7 @@ template <class P>
       if (n > x.length) n = x.length;
     } else if (post_brief(*rail, &h, sizeof h, r)) {
       if (!again) x.rndv->open_len = 0;
-      note_opened(r);
+      records_.note_opened(r);
       return true;
     }
     Frag* const f = new_frag(FragKind::kOpen, *rail, p);
@@ -215,8 +215,8 @@ template <class P>
       continue;
     }
     if (!again && n < x.rndv->open_len) x.rndv->open_len = n;
-    note_opened(r);
-    if (n != 0) note_segment(r, 0, n);
+    records_.note_opened(r);
+    if (n != 0) records_.note_segment(r, 0, n);
     counters_.bytes_sent += n;
     counters_.bytes_headers += sizeof h;
     ++counters_.control_sent;

@@ -87,11 +87,11 @@ struct Rput {
       if (l->grant == 0 || l->fin) continue;
       // Its PUT was not sent, or came back from a rail that was not up: the rail comes up with another epoch,
       // or never, and no closing of this one will be reported.
-      const bool unsent = !l->sent || (l->pending && E::grant_over(*l));
+      const bool unsent = !l->sent || (l->pending && Ledgers<P>::grant_over(*l));
       if (unsent && !l->rail->usable(l->epoch)) {
         x.rndv->todo.add(l->begin, l->end);
         if (!l->sent && l->grant + 1 == x.rndv->next_grant) --x.rndv->next_grant;  // it was never sent
-        e.ledger_remove(x.rndv->ledger, l);
+        e.ledgers_.remove(x.rndv->ledger, l);
         continue;
       }
       ++open;
@@ -110,7 +110,7 @@ struct Rput {
       if (n > rail->limits.put_limit) n = rail->limits.put_limit;
       n = segment_size(x.rndv->want, p.choice.size(), n, e.config_.rdma_depth);
       const Range g = x.rndv->todo.take_front(n);
-      Ledger* const l = e.ledger_add(x.rndv->ledger, *rail, rail->name.epoch, g.begin, g.end);
+      Ledger* const l = e.ledgers_.add(x.rndv->ledger, *rail, rail->name.epoch, g.begin, g.end);
       if (!l) {
         x.rndv->todo.add(g.begin, g.end);
         blocked = true;
@@ -183,7 +183,7 @@ struct Rput {
     const bool same_rail = a.rail == l->rail && (a.epoch == 0 || a.epoch == l->epoch);
     if (same_rail || !l->rail->limits.failover) {
       e.arrived(r, l->begin, l->end, false);
-      e.ledger_remove(x.rndv->ledger, l);
+      e.ledgers_.remove(x.rndv->ledger, l);
     } else {
       l->fin = true;
       ++e.counters_.fences;
@@ -200,7 +200,7 @@ struct Rput {
     const Range range{l->begin, l->end};
     // that rail is down at the sender: no further grant on it in this round
     x.rndv->refused |= 1u << l->rail->index;
-    e.ledger_remove(x.rndv->ledger, l);
+    e.ledgers_.remove(x.rndv->ledger, l);
     if (x.phase != core::RecvPhase::kReceiving) return;
     x.rndv->todo.add(range.begin, range.end);
     if (++x.rndv->refusals >= kMaxRefusals) x.rndv->no_rdma = true;
@@ -324,7 +324,7 @@ struct Rput {
     const Post post = e.port_.put(g.rail->handle, r, g.offset, g.length, g.address, g.handle, *f);
     if (taken(post)) {
       e.counters_.bytes_sent += g.length;
-      e.note_segment(r, g.offset, g.length);
+      e.records_.note_segment(r, g.offset, g.length);
     }
     if (post == Post::kAccepted) return post;
     e.fragment_left(*f);
@@ -382,7 +382,7 @@ struct Rput {
         x.rndv->dirty_rails = static_cast<std::uint16_t>(x.rndv->dirty_rails | 1u << fx.rail->index);
         // That rail may still read from this buffer (invariant I16 of PROTOCOL.md).
         if (fx.epoch > fx.rail->closed_epoch)
-          e.hold_until_fenced(*r, *fx.rail, fx.epoch, fx.offset, fx.offset + fx.length);
+          e.ledgers_.hold_until_fenced(*r, *fx.rail, fx.epoch, fx.offset, fx.offset + fx.length);
       }
       e.send_event(*r, core::SendEvent::kDataLost);
     }

@@ -55,7 +55,7 @@ struct Single {
     Frag* const f = e.new_frag(FragKind::kRead, *best, p);
     if (!f) [[unlikely]]
       return false;
-    LedgerEntry<P>* const l = e.ledger_add(d.ledger, *best, best->name.epoch, 0, d.want);
+    LedgerEntry<P>* const l = e.ledgers_.add(d.ledger, *best, best->name.epoch, 0, d.want);
     if (!l) [[unlikely]] {
       --e.frags_out_;
       e.port_.frag_free(*f);
@@ -83,7 +83,7 @@ struct Single {
       e.counters_.bytes_read += d.want;
       e.port_.frag_free(*f);
       d.in_flight = 0;
-      e.ledger_remove(d.ledger, l);
+      e.ledgers_.remove(d.ledger, l);
       over(e, r);
       return true;
     }
@@ -115,7 +115,7 @@ struct Single {
     if (!rail || d.want > rail->limits.put_limit || d.want > rail->limits.rdma_frag_size) return false;
     if (!Rput<P>::can_put(*rail, x.length) || !Rget<P>::registered(e, r)) return false;
     if (!Rput<P>::grantable(e, r, *rail)) return false;
-    LedgerEntry<P>* const l = e.ledger_add(d.ledger, *rail, rail->name.epoch, 0, d.want);
+    LedgerEntry<P>* const l = e.ledgers_.add(d.ledger, *rail, rail->name.epoch, 0, d.want);
     if (!l) return false;
     x.protocol = Protocol::kPut;
     d.total = d.want;
@@ -142,7 +142,7 @@ struct Single {
     if (!d.received.empty() || !d.read_failed.empty() || !d.todo.empty()) return false;
     const bool same_rail = a.rail == l->rail && (a.epoch == 0 || a.epoch == l->epoch);
     if (!same_rail && l->rail->limits.failover) return false;
-    e.ledger_remove(d.ledger, l);
+    e.ledgers_.remove(d.ledger, l);
     over(e, r);
     return true;
   }

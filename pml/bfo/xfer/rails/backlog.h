@@ -9,11 +9,19 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/order/completions.h"
 #include "pml/bfo/xfer/base/list.h"
 #include "pml/bfo/xfer/rails/rail_state.h"
 
 namespace bfo::xfer {
+
+/// Application bytes in a stored message: only an eager message has any.
+inline std::uint64_t stored_payload(std::uint8_t type, std::size_t size) {
+  const bool eager =
+      type == static_cast<std::uint8_t>(core::MsgType::kMatch) && size > sizeof(core::MatchHdr);
+  return eager ? size - sizeof(core::MatchHdr) : 0;
+}
 
 /// A stored message for which there was no fragment record. Its bytes follow.
 template <class P>

@@ -242,7 +242,7 @@ bool Engine<P>::post_stored(PeerT& p, Frag& f) {
       counters_.bytes_sent += payload;
       counters_.bytes_headers += x.stored_len - payload;
       // An eager message is stored only when a rail has handed it back.
-      if (x.type == static_cast<std::uint8_t>(MsgType::kMatch)) note_resent(p, payload, true);
+      if (x.type == static_cast<std::uint8_t>(MsgType::kMatch)) records_.note_resent(p, payload, true);
       if (post == Post::kCompleted) {
         --frags_out_;
         if (x.grant == kPing) p.watch.set_pinging(false);

@@ -79,7 +79,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     RndvCopy<P>::reset(*this, r);
     Rget<P>::reset(*this, r);
     Rput<P>::reset(*this, r);
-    note_restart(*x.proc->peer);
+    records_.note_restart(*x.proc->peer);
   }
   if (actions & core::kSendNotify) {
     x.pending |= kPendingNotify;
@@ -93,8 +93,8 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     x.rndv->todo.clear();
     x.rndv->todo.add(0, x.length);
     for (unsigned i = 0; i < in.restart->n; ++i) x.rndv->todo.remove(in.ranges[i].begin, in.ranges[i].end);
-    note_received(r, in, by_get);
-    note_resumed(*x.proc->peer);
+    records_.note_received(r, in, by_get);
+    records_.note_resumed(*x.proc->peer);
     x.rndv->dirty_rails = 0;
     x.rndv->frags = 0;
     x.pending = 0;
@@ -110,7 +110,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     if (x.rndv->in_flight == 0) send_event(r, SendEvent::kDrained);
   }
   if (actions & core::kSendFinishOk) {
-    if (in.all_read && x.rndv->exposed != 0) note_all_read(r);
+    if (in.all_read && x.rndv->exposed != 0) records_.note_all_read(r);
     // FIN, NACK and the ACK of the last FRAG all say that the receiver does not read any more
     x.rndv->exposed = 0;
     x.pending = 0;
@@ -124,8 +124,8 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     Rput<P>::reset(*this, r);
     x.outcome = x.proc->peer->standing.loss().outcome;
     Rget<P>::recall(*this, r);
-    fence_all(x.rndv->ledger);
-    fence_unlisted(r);
+    ledgers_.fence_all(x.rndv->ledger);
+    ledgers_.fence_unlisted(r);
     send_check(r);
   }
   if (actions & core::kSendAnswerDone) {
@@ -209,7 +209,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
     x.pending = 0;
     x.rndv->todo.clear();
     x.status.outcome = peer.standing.loss().outcome;
-    fence_all(x.rndv->ledger);
+    ledgers_.fence_all(x.rndv->ledger);
   }
   if (actions & core::kRecvAnswerNack) {
     if (x.protocol == Protocol::kGet && x.rndv->ledger != nullptr)
@@ -247,6 +247,29 @@ void Engine<P>::recv_over(RecvRequest& r) {
   if (d.registered) port_.deregister(d.reg);
   recv_rndv_pool_.give(std::exchange(x.rndv, nullptr));
   finish_recv(r);
+}
+
+/// The gate (P2): no access that this request granted or started can still be executed.
+template <class P>
+template <class X>
+inline bool Engine<P>::gate_clear(const X& x) const {
+  if constexpr (requires { x.rndv->unfenced; })
+    if (x.rndv->unfenced != 0 && !gate_removed()) return false;
+  return gate_removed() || (x.rndv->in_flight == 0 && x.rndv->ledger == nullptr);
+}
+
+/// A test's port may remove the gate, to see that its checkers notice.
+template <class P>
+inline bool Engine<P>::gate_removed() const {
+  if constexpr (requires { port_.gate_removed(); }) return port_.gate_removed();
+  return false;
+}
+
+/// [begin, end) of `r` is in its place.
+template <class P>
+void Engine<P>::arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read) {
+  if (!records_.arrived(r, begin, end, by_read)) [[unlikely]]
+    no_memory(*r.xfer.proc->peer, sizeof(Range));
 }
 
 /// Raise the events that follow from the counters of a send.

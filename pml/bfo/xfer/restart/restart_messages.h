@@ -123,7 +123,7 @@ bool Engine<P>::send_restart_ack(RecvRequest& r) {
   if (!post_control(*x.proc->peer, &m, sizeof m.h + n * sizeof(core::WireRange), FragKind::kControl,
                     x.rndv->name, true))
     return false;
-  note_resumed(*x.proc->peer);  // the transfer continues, whichever side carries its bytes
+  records_.note_resumed(*x.proc->peer);  // the transfer continues, whichever side carries its bytes
   return true;
 }
 
@@ -188,13 +188,13 @@ void Engine<P>::quiesce(RecvRequest& r, const RecvInput& in) {
   }
   for (LedgerT* e = x.rndv->ledger; e;) {
     LedgerT* const next = e->next;
-    bool over = grant_over(*e);
+    bool over = Ledgers<P>::grant_over(*e);
     for (unsigned i = 0; e->grant != 0 && i < in.restart->n; ++i)
       over = over || (in.clean[i].conn == e->conn && in.clean[i].epoch == e->epoch);
-    if (over) ledger_remove(x.rndv->ledger, e);
+    if (over) ledgers_.remove(x.rndv->ledger, e);
     e = next;
   }
-  fence_grants(x.rndv->ledger);
+  ledgers_.fence_grants(x.rndv->ledger);
 }
 
 /// NOTIFY may overtake FRAGs that a rail had delivered before: this process was outside MPI, and it reads the

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // record.h: the record of each failover (P8): how much was sent again, when, and when the record is reported.
+// Owns the records of the rails' losses, whose memory is the port's: free() gives one back. Used under the
+// engine's lock. Without memory a loss has no record; nothing else fails.
 //
 // A byte that is transferred a second time is counted when a rail accepts it, or when its READ ends. It is
 // not counted when it is planned, because the plan may change. Each side counts what it transferred itself.
@@ -17,20 +19,89 @@
 // P1..P8: contrib/doc/design.md
 #pragma once
 
-#include "pml/bfo/xfer/engine.h"
+#include <cstdint>
+#include <cstdio>
+#include <new>
+
+#include "common/events.h"
+#include "pml/bfo/xfer/counters.h"
+#include "pml/bfo/xfer/exit_work.h"
+#include "pml/bfo/xfer/state.h"
 
 namespace bfo::xfer {
+
+template <class P>
+class FailoverRecords {
+ public:
+  using SendRequest = typename P::SendRequest;
+  using RecvRequest = typename P::RecvRequest;
+
+  FailoverRecords(P& port, Counters& counters, ExitWork<P>& exit_work)
+      : port_(port), counters_(counters), exit_work_(exit_work) {}
+
+  // ---- the record of a rail's last loss
+  /// The epoch of `ev` died; its rail is not used any more. The record before it was reported.
+  void open(Rail<P>& rail, const RailEvent& ev);
+  void close(Rail<P>& rail, const RailEvent& ev);
+  /// Reports the record of `rail`, complete or not.
+  void report(Rail<P>& rail) {
+    if (rail.event_open) emit(rail, waiting_again(*rail.peer));
+  }
+  void report(Peer<P>& p, bool now);
+  /// A record that waits only for what has to be sent again needs no clock: the engine looks at it when it is
+  /// left, after something was sent again.
+  bool any_waiting() const { return waiting_; }
+  void report_waiting(Peer<P>* first);
+  /// Does the record of `rail` have to be looked at again?
+  static bool needs_clock(const Rail<P>& rail) { return rail.event_open && !rail.event_pending; }
+  void free(Rail<P>& rail) {
+    if (rail.event) port_.free(rail.event);
+  }
+
+  // ---- what it says of a peer
+  void note_restart(Peer<P>& p);
+  void note_resumed(Peer<P>& p);
+  void note_resent(Peer<P>& p, std::uint64_t bytes, bool whole_message);
+
+  // ---- at the sender of a long message
+  void note_segment(SendRequest& r, std::uint64_t offset, std::uint64_t n);
+  void note_opened(SendRequest& r);
+  void note_received(SendRequest& r, const SendInput<P>& in, bool by_get);
+  void note_all_read(SendRequest& r);
+
+  // ---- at its receiver
+  bool arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read);
+  void read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
+
+ private:
+  /// What was sent once, has to be sent again, and was not yet.
+  struct Waiting {
+    std::uint64_t bytes = 0;
+    std::uint64_t messages = 0;
+    bool none() const { return bytes == 0 && messages == 0; }
+  };
+  Waiting waiting_again(const Peer<P>& p) const;
+  void count_resent(Peer<P>& p, std::uint64_t bytes, bool whole_message);
+  void segment_resent(SendRequest& r, std::uint64_t bytes);
+  void found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
+  void emit(Rail<P>& rail, const Waiting& waiting);
+
+  P& port_;
+  Counters& counters_;
+  ExitWork<P>& exit_work_;
+  bool waiting_ = false;  ///< a record waits only for what has to be sent again
+};
 
 /// If several rails are lost together, the record of the last one counts the bytes: no byte is in two
 /// records.
 template <class P>
-void Engine<P>::count_resent(PeerT& p, std::uint64_t bytes, bool whole_message) {
+void FailoverRecords<P>::count_resent(Peer<P>& p, std::uint64_t bytes, bool whole_message) {
   counters_.bytes_resent += bytes;
   if (whole_message) ++counters_.messages_resent;
-  exit_work_.look_at_events();
-  RailT* last = nullptr;
+  if (waiting_) exit_work_.wake();
+  Rail<P>* last = nullptr;
   for (unsigned i = 0; i < p.n_rails; ++i) {
-    RailT& r = p.rails[i];
+    Rail<P>& r = p.rails[i];
     if (r.event_open && (!last || r.event->down_ns >= last->event->down_ns)) last = &r;
   }
   if (!last) return;
@@ -39,13 +110,13 @@ void Engine<P>::count_resent(PeerT& p, std::uint64_t bytes, bool whole_message) 
 }
 
 template <class P>
-void Engine<P>::note_resent(PeerT& p, std::uint64_t bytes, bool whole_message) {
+void FailoverRecords<P>::note_resent(Peer<P>& p, std::uint64_t bytes, bool whole_message) {
   count_resent(p, bytes, whole_message);
   note_resumed(p);
 }
 
 template <class P>
-void Engine<P>::note_resumed(PeerT& p) {
+void FailoverRecords<P>::note_resumed(Peer<P>& p) {
   if (p.choice.empty()) return;
   for (unsigned i = 0; i < p.n_rails; ++i)
     if (p.rails[i].event_open && p.rails[i].event->resumed_ns == 0)
@@ -56,14 +127,14 @@ void Engine<P>::note_resumed(PeerT& p) {
 
 /// A rail accepted [offset, offset+n) of a long message. What a rail had accepted of it before is sent again.
 template <class P>
-inline void Engine<P>::note_segment(SendRequest& r, std::uint64_t offset, std::uint64_t n) {
+inline void FailoverRecords<P>::note_segment(SendRequest& r, std::uint64_t offset, std::uint64_t n) {
   const std::uint64_t resent = n - r.xfer.rndv->sent_once.add(offset, offset + n);
   if (resent != 0) [[unlikely]]
     segment_resent(r, resent);
 }
 
 template <class P>
-[[gnu::cold]] void Engine<P>::segment_resent(SendRequest& r, std::uint64_t bytes) {
+[[gnu::cold]] void FailoverRecords<P>::segment_resent(SendRequest& r, std::uint64_t bytes) {
   auto& x = r.xfer;
   x.rndv->resend_bytes -= bytes < x.rndv->resend_bytes ? bytes : x.rndv->resend_bytes;
   note_resent(*x.proc->peer, bytes, false);
@@ -71,7 +142,7 @@ template <class P>
 
 /// A rail accepted the RNDV or RGET. In a later round only its bytes count as sent again, not the message.
 template <class P>
-[[gnu::always_inline]] inline void Engine<P>::note_opened(SendRequest& r) {
+[[gnu::always_inline]] inline void FailoverRecords<P>::note_opened(SendRequest& r) {
   auto& x = r.xfer;
   if (x.rndv->restarts != 0) return;
   if (x.rndv->opened) note_resent(*x.proc->peer, 0, true);
@@ -82,7 +153,7 @@ template <class P>
 /// has gained it has read, also where this side had sent it before. What it has read counts as sent once
 /// here, too.
 template <class P>
-[[gnu::cold]] void Engine<P>::note_received(SendRequest& r, const SendInput& in, bool by_get) {
+[[gnu::cold]] void FailoverRecords<P>::note_received(SendRequest& r, const SendInput<P>& in, bool by_get) {
   auto& x = r.xfer;
   const std::uint64_t here = x.rndv->sent_once.bytes() - x.rndv->sent_once.bytes_in(x.rndv->todo);
   // If the receiver has nothing else, it has the first bytes, which came with the RNDV.
@@ -98,7 +169,7 @@ template <class P>
 
 /// The receiver has read everything that it did not have.
 template <class P>
-void Engine<P>::note_all_read(SendRequest& r) {
+void FailoverRecords<P>::note_all_read(SendRequest& r) {
   auto& x = r.xfer;
   const std::uint64_t bytes = x.rndv->sent_once.bytes();
   if (bytes > x.rndv->received) [[unlikely]]
@@ -108,21 +179,21 @@ void Engine<P>::note_all_read(SendRequest& r) {
 // ---- at its receiver
 
 /// [begin, end) has arrived. Bytes that were here before were read again, or are a copy that the sender has
-/// counted.
+/// counted. False: no memory to note it.
 template <class P>
-void Engine<P>::arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read) {
+[[gnu::always_inline]] inline bool FailoverRecords<P>::arrived(RecvRequest& r, std::uint64_t begin,
+                                                               std::uint64_t end, bool by_read) {
   auto& x = r.xfer;
   if (!x.rndv->read_failed.empty()) [[unlikely]]
     found_again(r, begin, end);
   const std::uint64_t known = end - begin - x.rndv->received.add(begin, end);
-  if (x.rndv->received.incomplete()) [[unlikely]]
-    no_memory(*x.proc->peer, sizeof(Range));
   if (by_read && known != 0) [[unlikely]]
     count_resent(*x.proc->peer, known, false);
+  return !x.rndv->received.incomplete();
 }
 
 template <class P>
-[[gnu::cold]] void Engine<P>::found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end) {
+[[gnu::cold]] void FailoverRecords<P>::found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end) {
   auto& x = r.xfer;
   count_resent(*x.proc->peer, x.rndv->read_failed.bytes_in(begin, end), false);
   x.rndv->read_failed.remove(begin, end);
@@ -130,7 +201,7 @@ template <class P>
 
 /// A READ ended, and it is unknown whether it was executed.
 template <class P>
-[[gnu::cold]] void Engine<P>::read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end) {
+[[gnu::cold]] void FailoverRecords<P>::read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end) {
   auto& x = r.xfer;
   count_resent(*x.proc->peer,
                x.rndv->read_failed.bytes_in(begin, end) + x.rndv->received.bytes_in(begin, end), false);
@@ -142,13 +213,13 @@ template <class P>
 // ---- the record
 
 template <class P>
-void Engine<P>::note_restart(PeerT& p) {
+void FailoverRecords<P>::note_restart(Peer<P>& p) {
   for (unsigned i = 0; i < p.n_rails; ++i)
     if (p.rails[i].event_open) ++p.rails[i].event->restarts;
 }
 
 template <class P>
-typename Engine<P>::Waiting Engine<P>::waiting_again(const PeerT& p) const {
+typename FailoverRecords<P>::Waiting FailoverRecords<P>::waiting_again(const Peer<P>& p) const {
   Waiting w;
   const auto message = [&w](std::uint64_t bytes) {
     w.bytes += bytes;
@@ -159,28 +230,28 @@ typename Engine<P>::Waiting Engine<P>::waiting_again(const PeerT& p) const {
   };
   const auto stored = [&](const void* bytes, std::size_t size) {
     const std::uint8_t type = *static_cast<const std::uint8_t*>(bytes);
-    if (type == static_cast<std::uint8_t>(MsgType::kMatch)) message(stored_payload(type, size));
+    if (type == static_cast<std::uint8_t>(core::MsgType::kMatch)) message(stored_payload(type, size));
   };
   for (SendRequest* r = p.backlog.ready_sends.front(); r; r = p.backlog.ready_sends.next(r)) eager(*r);
   for (SendRequest* r = p.backlog.unnamed.front(); r; r = p.backlog.unnamed.next(r)) eager(*r);
   p.backlog.each_stored(stored);
   for (SendRequest* r = p.live_sends.front(); r; r = p.live_sends.next(r)) {
     const auto& x = r->xfer;
-    if (x.phase == SendPhase::kOpening || x.phase == SendPhase::kSending) w.bytes += x.rndv->resend_bytes;
-    if (x.phase == SendPhase::kOpening && x.rndv->restarts == 0 && x.rndv->opened &&
+    if (x.phase == core::SendPhase::kOpening || x.phase == core::SendPhase::kSending)
+      w.bytes += x.rndv->resend_bytes;
+    if (x.phase == core::SendPhase::kOpening && x.rndv->restarts == 0 && x.rndv->opened &&
         (x.pending & kPendingStart))
       message(x.rndv->sent_once.bytes());
   }
   for (RecvRequest* r = p.live_recvs.front(); r; r = p.live_recvs.next(r))
-    if (r->xfer.phase == RecvPhase::kReceiving) w.bytes += r->xfer.rndv->read_failed.bytes();
+    if (r->xfer.phase == core::RecvPhase::kReceiving) w.bytes += r->xfer.rndv->read_failed.bytes();
   return w;
 }
 
 /// The record of a failover is complete when the rail is closed, no request of the peer is in a restart, and
-/// everything that has to be sent again was sent or waits for a rail. A record that waits only for the last
-/// condition needs no clock: it is looked at whenever the engine is left (emit_pending).
+/// everything that has to be sent again was sent or waits for a rail. `now`: report it as it is.
 template <class P>
-void Engine<P>::emit_events(PeerT& p, bool now) {
+void FailoverRecords<P>::report(Peer<P>& p, bool now) {
   bool open = false;
   for (unsigned i = 0; i < p.n_rails; ++i) open = open || p.rails[i].event_open;
   if (!open) return;
@@ -188,43 +259,77 @@ void Engine<P>::emit_events(PeerT& p, bool now) {
   const bool moving = !p.choice.empty() && p.choice[0].usable(p.choice[0].name.epoch);
   bool busy = false;
   for (SendRequest* s = p.live_sends.front(); s && !busy; s = p.live_sends.next(s))
-    busy = s->xfer.phase == SendPhase::kDraining || s->xfer.phase == SendPhase::kNotified;
+    busy = s->xfer.phase == core::SendPhase::kDraining || s->xfer.phase == core::SendPhase::kNotified;
   for (RecvRequest* q = p.live_recvs.front(); q && !busy; q = p.live_recvs.next(q))
-    busy = q->xfer.phase == RecvPhase::kAsking || q->xfer.phase == RecvPhase::kQuiescing ||
-           q->xfer.phase == RecvPhase::kQuiesced;
+    busy = q->xfer.phase == core::RecvPhase::kAsking || q->xfer.phase == core::RecvPhase::kQuiescing ||
+           q->xfer.phase == core::RecvPhase::kQuiesced;
   for (unsigned i = 0; i < p.n_rails; ++i) {
-    RailT& r = p.rails[i];
+    Rail<P>& r = p.rails[i];
     if (!r.event_open || (!now && (busy || r.event->closed_ns == 0))) continue;
     r.event_pending = !now && moving && !waiting.none();
     if (r.event_pending)
-      exit_work_.set_events_pending(true);
+      waiting_ = true;
     else
-      emit_event(r, waiting);
+      emit(r, waiting);
   }
 }
 
 /// What a record waited for may have been sent.
 template <class P>
-[[gnu::cold]] void Engine<P>::emit_pending() {
-  exit_work_.set_events_pending(false);
-  for (PeerT* p = peers_; p; p = p->next) {
+[[gnu::cold]] void FailoverRecords<P>::report_waiting(Peer<P>* first) {
+  waiting_ = false;
+  for (Peer<P>* p = first; p; p = p->next) {
     bool any = false;
     for (unsigned i = 0; i < p->n_rails; ++i)
       any = any || (p->rails[i].event_open && p->rails[i].event_pending);
-    if (any) emit_events(*p, false);
+    if (any) report(*p, false);
     for (unsigned i = 0; i < p->n_rails; ++i)
-      if (p->rails[i].event_open && p->rails[i].event_pending) exit_work_.set_events_pending(true);
+      if (p->rails[i].event_open && p->rails[i].event_pending) waiting_ = true;
   }
 }
 
 template <class P>
-void Engine<P>::emit_event(RailT& r, const Waiting& waiting) {
+void FailoverRecords<P>::emit(Rail<P>& r, const Waiting& waiting) {
   r.event_open = false;
   r.event->bytes_waiting = waiting.bytes;
   r.event->messages_waiting = waiting.messages;
   r.event->duplicates_dropped = counters_.duplicates - r.event->duplicates_dropped;
   r.event->rails_left = r.peer->choice.size();
   port_.emit(*r.event);
+}
+
+/// The cause of the epoch's end, in words of `ev`.
+inline void name_cause(FailoverEvent& e, const RailEvent& ev) {
+  e.cause = ev.cause;
+  e.code = ev.code;
+  std::snprintf(e.text, sizeof e.text, "%s", ev.text ? ev.text : "");
+}
+
+template <class P>
+void FailoverRecords<P>::open(Rail<P>& rail, const RailEvent& ev) {
+  rail.event_open = rail.event_pending = false;
+  if (!rail.event) rail.event = static_cast<FailoverEvent*>(port_.alloc(sizeof(FailoverEvent)));
+  if (!rail.event) return;
+  FailoverEvent& e = *::new (rail.event) FailoverEvent;
+  rail.event_open = !ev.late;
+  e.rail = rail.index;
+  e.conn = ev.name.conn;
+  e.epoch = ev.name.epoch;
+  e.peer = &rail.peer->handle;
+  e.rail_handle = &rail.handle;
+  name_cause(e, ev);
+  e.down_ns = port_.now_ns();
+  e.evidence_ns = ev.evidence_ns ? ev.evidence_ns : e.down_ns;
+  e.duplicates_dropped = counters_.duplicates;  // the difference is taken when the record is written
+  e.rails_left = rail.peer->choice.size();
+}
+
+/// The epoch of `ev` is over.
+template <class P>
+void FailoverRecords<P>::close(Rail<P>& rail, const RailEvent& ev) {
+  if (!rail.event_open || rail.event->epoch != ev.name.epoch) return;
+  rail.event->closed_ns = port_.now_ns();
+  if (ev.text && *ev.text != '\0') name_cause(*rail.event, ev);  // the cause is known better now
 }
 
 }  // namespace bfo::xfer
