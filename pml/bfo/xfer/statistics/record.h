@@ -24,6 +24,7 @@
 #include <new>
 
 #include "common/events.h"
+#include "pml/bfo/xfer/calls.h"
 #include "pml/bfo/xfer/counters.h"
 #include "pml/bfo/xfer/exit_work.h"
 #include "pml/bfo/xfer/state.h"
