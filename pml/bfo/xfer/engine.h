@@ -492,6 +492,7 @@ class Engine {
 #include "pml/bfo/xfer/protocol/rndv_copy.h"
 #include "pml/bfo/xfer/protocol/rget.h"
 #include "pml/bfo/xfer/protocol/rput.h"
+#include "pml/bfo/xfer/protocol/rdma_messages.h"
 #include "pml/bfo/xfer/protocol/single.h"
 #include "pml/bfo/xfer/restart/restart.h"
 #include "pml/bfo/xfer/restart/restart_messages.h"

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// rdma_messages.h: PUT and FIN come in: which request they name, and whether they can be true. FIN ends a get
+// at its sender (rget.h), or a grant at the receiver (rput.h, single.h).
+#pragma once
+
+#include "pml/bfo/xfer/engine.h"
+
+namespace bfo::xfer {
+
+template <class P>
+void Engine<P>::on_put(const Arrival& a) {
+  core::PutHdr h;
+  if (!core::decode_put(a.bytes, h)) {
+    ++counters_.malformed;
+    return;
+  }
+  SendRequest* const r = find_here(sends_, Name(h.sender), a);
+  if (!r) return;
+  auto& x = r->xfer;
+  if (h.offset + h.length > x.length || h.length == 0 || h.grant == 0 || h.total > x.length ||
+      h.length > h.total) {
+    ++counters_.malformed;
+    return;
+  }
+  if (x.phase == SendPhase::kOpening) x.rndv->peer_name = Name(h.receiver);
+  SendInput in;
+  in.put = &h;
+  in.arrival = &a;
+  send_event(*r, SendEvent::kPut, in);
+  flush(*x.proc->peer);
+}
+
+template <class P>
+void Engine<P>::on_fin(const Arrival& a) {
+  core::FinHdr h;
+  if (!core::decode(a.bytes, h)) {
+    ++counters_.malformed;
+    return;
+  }
+  if (h.to_send) {
+    SendRequest* const r = find_here(sends_, Name(h.sender), a);
+    if (!r) return;
+    PeerT& peer = *r->xfer.proc->peer;
+    if (Rget<P>::ends_in_first_round(*this, *r)) return flush(peer);
+    SendInput in;
+    in.all_read = true;
+    send_event(*r, SendEvent::kFin, in);
+    flush(peer);
+    return;
+  }
+  RecvRequest* const r = find_here(recvs_, Name(h.receiver), a);
+  if (!r) return;
+  PeerT& peer = *r->xfer.proc->peer;
+  if (Single<P>::written(*this, *r, h, a)) return flush(peer);
+  RecvInput in;
+  in.grant = h.grant;
+  in.arrival = &a;
+  recv_event(*r, (h.flags & core::kFlagFail) ? RecvEvent::kFinRefused : RecvEvent::kFin, in);
+  flush(peer);
+}
+
+}  // namespace bfo::xfer
