@@ -179,6 +179,17 @@ bool BtlPort::gather(InlineSource& from, void* to, size_t length) {
   return cursor.gather(Layout(from.datatype->super, from.count, from.buffer), to, length);
 }
 
+// A convertor is prepared and called for longer than it takes to copy a short payload twice.
+bool BtlPort::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                            const InlineSource& source, size_t length) {
+  uint8_t packed[kGathered];
+  Cursor cursor;
+  if (OPAL_UNLIKELY(
+          !cursor.gather(Layout(source.datatype->super, source.count, source.buffer), packed, length)))
+    return false;
+  return rail.failover->send_bytes(rail.btl, rail.ep, tag, hdr, hdr_size, packed, length) == OPAL_SUCCESS;
+}
+
 // ---- MPI
 
 void BtlPort::complete_send(SendRequest& req, Outcome outcome) {

@@ -117,6 +117,9 @@ class BtlPort {
   // send_copy() of a payload that is one piece: no convertor.
   static bool send_piece(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                          const void* bytes, size_t length);
+  // sendi of a short payload that is not one piece, over a BTL with the contract.
+  static bool send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                            const InlineSource& source, size_t length);
   // A message came over a BTL without the contract. Any thread.
   void note_answer() { unanswered_.store(0, std::memory_order_relaxed); }
   // Longest message, header included, that sendi() takes over this BTL.
@@ -205,6 +208,8 @@ class BtlPort {
   static constexpr size_t kAlwaysSendi = 256;
   // Longer messages of a BTL without sendi keep their request and are not copied.
   static constexpr size_t kCopyBytes = 1024;
+  // Payloads that are not one piece and no longer are gathered on the stack for a BTL with the contract.
+  static constexpr size_t kGathered = 512;
 };
 
 }  // namespace bfo::glue

@@ -246,7 +246,8 @@ bool Cursor::copy(const Layout& layout, uint8_t* packed, size_t n) {
       --blocks_;
       continue;
     }
-    const size_t whole = blocks_ == 1 ? 1 : std::min(blocks_, n / block_);
+    // Most pieces end with a run: no division for those.
+    const size_t whole = n >= blocks_ * block_ ? blocks_ : n / block_;
     copy_blocks<kScatter>(memory, stride_, block_, packed, whole);
     packed += whole * block_;
     n -= whole * block_;
