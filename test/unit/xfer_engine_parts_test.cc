@@ -522,5 +522,13 @@ TEST(Segments, OneForAShortMessage_AShareOfALongOne) {
   EXPECT_LE(segment_size(1 << 30, 2, 1 << 30, 4) * 4, (1 << 30) / 50u) << "P4: 2 % of a longer one";
 }
 
+TEST(Segments, OneReadOverTheOnlyRail_WithinWhatItMayHaveInFlight) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(size_over_one_rail(16 * kMiB, kMiB), 16 * kMiB);
+  EXPECT_EQ(size_over_one_rail(16 * kMiB + 1, kMiB), 8 * kMiB) << "two in flight";
+  EXPECT_EQ(size_over_one_rail(100 * 24, 24) % 24, 0u) << "a multiple of what the rail wants";
+  EXPECT_EQ(size_over_one_rail(9 * kMiB, UINT64_MAX / 2), 9 * kMiB) << "a BTL that wants all at once";
+}
+
 }  // namespace
 }  // namespace bfo::xfer

@@ -15,6 +15,8 @@
 // P1..P8: contrib/doc/design.md
 #pragma once
 
+#include <algorithm>
+
 #include "pml/bfo/xfer/engine.h"
 #include "pml/bfo/xfer/protocol/segments.h"
 #include "pml/bfo/xfer/rails/limits.h"
@@ -245,8 +247,7 @@ struct Rget {
         e.recv_event(r, core::RecvEvent::kAsk);
         return true;
       }
-      if (x.rndv->in_flight >= e.config_.rdma_depth * x.rndv->n_keys)
-        return true;  // the next completion calls again
+      if (enough_in_flight(e, r, best)) return true;  // the next completion calls again
       if (!best || !read(e, r, *best, *key, x.rndv->todo.front())) {
         if (best) refused |= 1u << best->index;
         if (best) continue;
@@ -259,13 +260,27 @@ struct Rget {
   }
   static bool serve(E&, SendRequest&) { return true; }
 
+  static std::uint64_t read_size(E& e, const RecvRequest& r, const Rail<P>& rail, std::uint64_t wanted) {
+    const auto& d = *r.xfer.rndv;
+    const std::uint64_t usual = std::min<std::uint64_t>(rail.limits.rdma_frag_size, rail.limits.get_limit);
+    const std::uint64_t n = d.n_keys == 1 ? size_over_one_rail(d.want, rail.limits.rdma_frag_size)
+                                          : segment_size(d.want, d.n_keys, usual, e.config_.rdma_depth);
+    return std::min({n, wanted, static_cast<std::uint64_t>(rail.limits.get_limit)});
+  }
+
+  /// No further READ now. Over one rail what counts is the bytes.
+  static bool enough_in_flight(E& e, const RecvRequest& r, const Rail<P>* rail) {
+    const auto& d = *r.xfer.rndv;
+    if (d.in_flight >= e.config_.rdma_depth * d.n_keys) return true;
+    if (d.n_keys != 1 || d.in_flight == 0 || !rail) return false;
+    const std::uint64_t limit = rail->limits.rdma_frag_size;
+    return (d.in_flight + 1) * size_over_one_rail(d.want, limit) > most_over_one_rail(limit);
+  }
+
   /// Posts a READ of the front of `want`. False: the rail does not take it now.
   static bool read(E& e, RecvRequest& r, Rail<P>& rail, const core::RailKey& key, Range want) {
     auto& x = r.xfer;
-    std::uint64_t n = rail.limits.rdma_frag_size;
-    if (n > rail.limits.get_limit) n = rail.limits.get_limit;
-    n = segment_size(x.rndv->want, x.rndv->n_keys, n, e.config_.rdma_depth);
-    if (n > want.size()) n = want.size();
+    const std::uint64_t n = read_size(e, r, rail, want.size());
     Frag* const f = e.new_frag(FragKind::kRead, rail, *rail.peer);
     if (!f) return false;
     if (!e.ledgers_.add(x.rndv->ledger, rail, rail.name.epoch, want.begin, want.begin + n)) {

@@ -31,4 +31,21 @@ constexpr std::uint64_t segment_size(std::uint64_t length, unsigned rails, std::
   return n < limit ? n : limit;
 }
 
+/// What a message may have in flight in READs over its only rail, in segments as long as the rail wants. With
+/// one rail P4 has nothing to keep: a message whose rail is lost waits for its return, much longer than it
+/// takes to read these bytes again. And each READ costs some microseconds.
+inline constexpr std::uint64_t kSegmentsAlone = 16;
+
+constexpr std::uint64_t most_over_one_rail(std::uint64_t limit) {
+  return limit <= UINT64_MAX / kSegmentsAlone ? limit * kSegmentsAlone : limit;
+}
+
+/// Size of a READ of a message of `length` bytes over its only rail: all that may be in flight; of a longer
+/// message half of that. A multiple of `limit`, and so of the rail's alignment.
+constexpr std::uint64_t size_over_one_rail(std::uint64_t length, std::uint64_t limit) {
+  const std::uint64_t most = most_over_one_rail(limit);
+  if (length <= most) return length;
+  return most > limit ? most / 2 : limit;
+}
+
 }  // namespace bfo::xfer

@@ -41,7 +41,9 @@ struct Single {
       if (!rail || rail->limits.get_limit == 0 || !Rget<P>::aligned(*rail, d.remote_address, d.want))
         continue;
       ++kept;
-      if (d.want > rail->limits.get_limit || d.want > rail->limits.rdma_frag_size) continue;
+      std::uint64_t most = rail->limits.rdma_frag_size;
+      if (n == 1) most = most_over_one_rail(most);
+      if (d.want > rail->limits.get_limit || d.want > most) continue;
       if (best && !(ahead && rail == a.rail)) {
         if (ahead && best == a.rail) continue;
         const std::uint64_t mine = rail->inflight_bytes * best->limits.weight;
