@@ -236,7 +236,7 @@ TEST(Cm, DeviceDiesAfterAnEpochThatWasNeverUpHere_IsReportedDownAndClosed) {
   up_at_the_initiator_only(w);
   engine::close_order(w.b.endpoint, 1, BFO_CAUSE_PEER_DOWN, 0, 0);
   w.pass(1);
-  ASSERT_EQ(w.b.endpoint.connection->last_closed.name.epoch, 1u);
+  ASSERT_EQ(w.b.endpoint.effort->connection->last_closed.name.epoch, 1u);
   EXPECT_TRUE(w.b.log.empty());
   w.fabric.raise(*w.b.fake, IBV_EVENT_DEVICE_FATAL, 0);
   w.pass(5);
@@ -306,8 +306,8 @@ TEST(Cm, OlderCountThatComesLate_DoesNotReplaceANewerOne) {
   ++newer.epoch;
   engine::note_peer_closed(w.b.endpoint, newer, 5);
   engine::note_peer_closed(w.b.endpoint, info.name, 3);
-  EXPECT_EQ(w.b.endpoint.notices.gap_name.epoch, newer.epoch);
-  EXPECT_EQ(w.b.endpoint.notices.gap_delivered, 5u);
+  EXPECT_EQ(w.b.endpoint.effort->notices.gap_name.epoch, newer.epoch);
+  EXPECT_EQ(w.b.endpoint.effort->notices.gap_delivered, 5u);
 }
 
 }  // namespace

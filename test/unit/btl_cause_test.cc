@@ -36,8 +36,8 @@ TEST(Cause, ErrorBehindAFlushOfTheSameQueue_IsReported) {
   World w;
   w.connect();
   send_one(w);
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
-  push(w, w.a, IBV_WC_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  push(w, w.a, IBV_WC_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
   finish(w);
   EXPECT_STREQ(w.a.last_event.text, "RETRY_EXC_ERR");
   EXPECT_EQ(w.a.last_event.code, IBV_WC_RETRY_EXC_ERR);
@@ -49,11 +49,11 @@ TEST(Cause, ErrorAfterTheDrainBegan_IsReportedBeforeAnyFragmentComesBack) {
   World w;
   w.connect();
   send_one(w);
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
   w.fabric.lose_marker = true;
   w.a.poll();
   ASSERT_EQ(w.a.down, 1);
-  push(w, w.a, IBV_WC_REM_ACCESS_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
+  push(w, w.a, IBV_WC_REM_ACCESS_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
   w.a.poll();
   fake_now() += 100'000'000;
   finish(w);
@@ -67,7 +67,7 @@ TEST(Cause, ErrorOfTheReceiveSide_ExplainsTheFlushOfTheSendSide) {
   World w;
   w.connect();
   send_one(w);
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
   push(w, w.a, IBV_WC_LOC_LEN_ERR, WorkKind::kReceive, 3);
   finish(w);
   EXPECT_STREQ(w.a.closed_event.text, "LOC_LEN_ERR");
@@ -78,7 +78,7 @@ TEST(Cause, FlushedReceiveThenErrorOfTheSendSide_IsReported) {
   w.connect();
   send_one(w);
   push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kReceive, 3);
-  push(w, w.a, IBV_WC_RNR_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
+  push(w, w.a, IBV_WC_RNR_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
   finish(w);
   EXPECT_STREQ(w.a.closed_event.text, "RNR_RETRY_EXC_ERR");
 }
@@ -98,7 +98,7 @@ TEST(Cause, EventThatComesAfterTheFlush_IsReported) {
     World w;
     w.connect();
     send_one(w);
-    push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
+    push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
     w.fabric.raise_last_receive = false;
     w.a.poll();
     ASSERT_EQ(w.a.down, 1);
@@ -116,8 +116,8 @@ TEST(Cause, FirstErrorStays) {
   World w;
   w.connect();
   send_one(w);
-  push(w, w.a, IBV_WC_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
-  push(w, w.a, IBV_WC_REM_OP_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
+  push(w, w.a, IBV_WC_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  push(w, w.a, IBV_WC_REM_OP_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
   w.a.poll();
   w.fabric.raise(*w.a.fake, IBV_EVENT_QP_FATAL, 1, w.a.endpoint.effort->qps.data.ib());
   finish(w);
@@ -129,8 +129,8 @@ TEST(Cause, OnlyFlushes_QueuePairAndPortAreAskedOnceBeforeTheStateChanges) {
   World w;
   w.connect();
   send_one(w);
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
   finish(w);
   EXPECT_STREQ(w.a.closed_event.text,
                "work was flushed, and nothing says why: queue pair in RTS, port ACTIVE");
@@ -143,7 +143,7 @@ TEST(Cause, OnlyFlushesAndThePortIsDown_ThePortIsNamed) {
   w.connect();
   send_one(w);
   w.a.fake->ports[1].state = IBV_PORT_DOWN;  // its event is lost
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
   finish(w);
   EXPECT_STREQ(w.a.closed_event.text, "its port is not active (DOWN), and its work was flushed");
 }
@@ -152,7 +152,7 @@ TEST(Cause, FlushOfAnEarlierEpoch_DoesNotHideOrChangeTheNextOne) {
   World w;
   w.connect();
   send_one(w);
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring.tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
   finish(w);
   w.fabric.hold = false;
   w.pass(20);

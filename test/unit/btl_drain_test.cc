@@ -221,9 +221,9 @@ TEST(Drain, GapOfAPayloadThatWasInAFragment_IsLostNotReadFromTheSlot) {
   w.pass(10);
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.pass(1);
-  w.a.endpoint.notices.gap_asked = true;
-  w.a.endpoint.notices.gap_name = w.a.endpoint.connection->last_closed.name;
-  w.a.endpoint.notices.gap_delivered = 0;
+  w.a.endpoint.effort->notices.gap_asked = true;
+  w.a.endpoint.effort->notices.gap_name = w.a.endpoint.effort->connection->last_closed.name;
+  w.a.endpoint.effort->notices.gap_delivered = 0;
   w.a.port.need_service();
   w.a.poll();
   EXPECT_EQ(w.a.count("payload"), 0);
@@ -305,12 +305,12 @@ TEST(Drain, PeerGotFewerThanAcknowledged_SlotsAreHandedBackAndTheRestCounted) {
     w.a.poll();
   }
   w.pass(10);
-  ASSERT_EQ(w.a.endpoint.ring.tail, w.a.endpoint.ring.head);
+  ASSERT_EQ(w.a.endpoint.effort->ring.tail, w.a.endpoint.effort->ring.head);
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.pass(1);
-  w.a.endpoint.notices.gap_asked = true;
-  w.a.endpoint.notices.gap_name = w.a.endpoint.connection->last_closed.name;
-  w.a.endpoint.notices.gap_delivered = 2;
+  w.a.endpoint.effort->notices.gap_asked = true;
+  w.a.endpoint.effort->notices.gap_name = w.a.endpoint.effort->connection->last_closed.name;
+  w.a.endpoint.effort->notices.gap_delivered = 2;
   w.a.port.need_service();
   w.a.log.clear();
   w.a.poll();
@@ -328,9 +328,9 @@ TEST(Drain, GapReportForAnOpenEpoch_WaitsUntilOurHalfIsClosed) {
   w.pass(10);
   bfo_rail_info_t info;
   engine::rail_info(w.a.endpoint, &info);
-  w.a.endpoint.notices.gap_name = info.name;
-  w.a.endpoint.notices.gap_delivered = 0;
-  w.a.endpoint.notices.gap_asked = true;
+  w.a.endpoint.effort->notices.gap_name = info.name;
+  w.a.endpoint.effort->notices.gap_delivered = 0;
+  w.a.endpoint.effort->notices.gap_asked = true;
   w.a.port.need_service();
   w.pass(1);
   EXPECT_EQ(w.a.count("payload"), 0);
@@ -354,8 +354,8 @@ TEST(Drain, EpochThatWasUpAtThePeerOnly_IsReportedClosedWhenThePeerAsks) {
     bfo_rail_info_t info;
     engine::rail_info(w.a.endpoint, &info);
     const auto peer_says_closed = [&] {
-      w.b.endpoint.notices.gap_name = info.name;
-      w.b.endpoint.notices.gap_asked = true;
+      w.b.endpoint.effort->notices.gap_name = info.name;
+      w.b.endpoint.effort->notices.gap_asked = true;
       w.b.port.need_service();
     };
     w.fabric.drop_datagrams = 1'000'000;  // no reconnection
@@ -422,9 +422,10 @@ TEST(Drain, EpochThatWasUpAtThePeerOnly_HasNoGap) {
   ASSERT_GT(info.name.epoch, 1u);
   engine::close_order(w.b.endpoint, info.name.epoch, BFO_CAUSE_PEER_DOWN, 0, 0);
   w.b.log.clear();
-  w.b.endpoint.notices.gap_name = info.name;  // the peer's EPOCHCLOSED: it received nothing in this epoch
-  w.b.endpoint.notices.gap_delivered = 0;
-  w.b.endpoint.notices.gap_asked = true;
+  w.b.endpoint.effort->notices.gap_name =
+      info.name;  // the peer's EPOCHCLOSED: it received nothing in this epoch
+  w.b.endpoint.effort->notices.gap_delivered = 0;
+  w.b.endpoint.effort->notices.gap_asked = true;
   w.b.port.need_service();
   w.pass(1);
   EXPECT_EQ(w.b.log, Log{"closed " + std::to_string(info.name.epoch)});

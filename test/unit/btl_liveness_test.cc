@@ -382,9 +382,10 @@ TEST(Heartbeat, NeighbourIsResolvedForASecond_TheEventThreadDoesNotWait) {
 TEST(Heartbeat, OnePeerCannotBeReached_OthersAreAnswered) {
   World w(deferred());
   engine::Heartbeat& heartbeat = w.b.port.heartbeat();
-  engine::HeartbeatPeer other = w.b.endpoint.heartbeat;
-  other.talk = nullptr;
-  ASSERT_TRUE(heartbeat.add(7, other));
+  engine::KnownPeer other;
+  other.peer = w.b.endpoint.peer;
+  other.peer.name = 7;
+  ASSERT_TRUE(heartbeat.add(other));
   Packet lost = ping(w);
   lost.source = 7;
   lost.gid[15] ^= 0x55;

@@ -4,6 +4,7 @@
 // little again afterwards.
 #include <malloc.h>
 
+#include "btl/verbs/engine/contract.h"
 #include "test/unit/btl_rails_world.h"
 
 namespace {
@@ -21,6 +22,12 @@ namespace bfo::test {
 namespace {
 
 constexpr int kForEver = 1 << 30;
+
+/// Bytes that the allocator has given away, its own included.
+size_t allocated() {
+  const struct mallinfo2 now = mallinfo2();
+  return now.uordblks + now.hblkhd;
+}
 
 engine::Config large_buffers() {
   engine::Config config = RailsWorld::config();
@@ -56,37 +63,41 @@ TEST(Pinned, ConnectedPeer_AtMost64KiBPerRail) {
 
 /// What a process keeps for each rank of a large job that it never speaks to, on each port: no buffer, and
 /// what connections need is made with the first one.
-TEST(KnownPeer, NeverSpokenTo_SmallAndNothingRegistered) {
-  constexpr size_t kPeers = 2'000;
-  constexpr size_t kMost = 496;
+class KnownPeers : public testing::TestWithParam<size_t> {};
+
+TEST_P(KnownPeers, NeverSpokenTo_SmallAndNothingRegistered) {
+  constexpr size_t kMost = 200;
+  const size_t peers = GetParam();
   RailsWorld w(1);
   w.open(large_buffers());
   engine::Port& port = w.left.rails[0].port;
   const size_t pinned = w.left.rails[0].device.arena().pinned();
-  const size_t before = mallinfo2().uordblks;
   std::vector<engine::Endpoint*> known;
-  known.reserve(kPeers);
-  for (size_t i = 0; i < kPeers; ++i) {
+  known.reserve(peers);
+  const size_t before = allocated();
+  for (size_t i = 0; i < peers; ++i) {
     known.push_back(engine::make<engine::Endpoint>());
     known.back()->peer.name = 1'000 + i;
     ASSERT_TRUE(port.add(*known.back()));
   }
-  const size_t each = (mallinfo2().uordblks - before) / kPeers;
+  const size_t each = (allocated() - before) / peers;
   EXPECT_LE(each, kMost);
   if (before != 0) {  // a sanitizer's allocator does not count
     EXPECT_GT(each, sizeof(engine::Endpoint));
   }
+  RecordProperty("bytes", std::to_string(each));
   EXPECT_EQ(w.left.rails[0].device.arena().pinned(), pinned);
   w.left.write("to the one that is spoken to");
   ASSERT_TRUE(w.run(1'000));
-  EXPECT_NE(w.left.rails[0].endpoint.connection, nullptr);
+  EXPECT_NE(w.left.rails[0].endpoint.effort->connection, nullptr);
   for (engine::Endpoint* endpoint : known) {
-    EXPECT_EQ(endpoint->connection, nullptr);
     EXPECT_FALSE(endpoint->has_effort());
     port.remove(*endpoint);
     engine::unmake(endpoint);
   }
 }
+/// The last one is where the table has just doubled.
+INSTANTIATE_TEST_SUITE_P(OfAJob, KnownPeers, testing::Values(2'000, 20'000, 16'384));
 
 /// What a first message waits for cannot be made: it comes back, a sentence says why, and a later one is
 /// sent.
@@ -108,6 +119,26 @@ TEST(KnownPeer, NoMemoryForMore_TheMessageComesBackWithTheReason) {
   rail.state = NodeRail::State::kIdle;
   ASSERT_TRUE(w.run(1'000));
   EXPECT_EQ(w.right.received.size(), 1u);
+}
+
+/// The end of an epoch is asked about, and there is no memory to note it: it is noted with the first memory.
+TEST(KnownPeer, NoMemoryToNoteAnEnd_ItIsNotedLater) {
+  RailsWorld w(1);
+  w.open(large_buffers());
+  engine::Endpoint& rail = w.left.rails[0].endpoint;
+  bfo_rail_info_t info;
+  engine::rail_info(rail, &info);
+  const bfo_rail_name_t closed = {info.name.conn, 7, 0};
+  no_efforts = true;
+  engine::rail_fence(rail, 0);
+  engine::rail_fence(rail, 5);
+  engine::rail_peer_closed(rail, closed, 3);
+  engine::rail_fence(rail, 6);
+  EXPECT_FALSE(rail.has_effort());
+  no_efforts = false;
+  ASSERT_TRUE(rail.begin_effort());
+  EXPECT_EQ(rail.effort->notices.fence_asked, 7u);
+  EXPECT_EQ(rail.peer.owed_epoch, 0u);
 }
 
 /// The peer has none: it drops what it is asked, and is asked again.

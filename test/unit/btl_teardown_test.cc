@@ -72,7 +72,7 @@ struct Slow : World {
     serve(p.port.stops());
     turns(50);
     ASSERT_EQ(p.endpoint.phase, Phase::kDraining);
-    ASSERT_NE(p.endpoint.command, nullptr);
+    ASSERT_NE(p.endpoint.effort->command, nullptr);
   }
   void meet_again(Process& p, Process& peer, uint64_t name) {
     std::destroy_at(&p.endpoint);
@@ -148,7 +148,7 @@ TEST(Teardown, MessageArrivesWhileDestroyWaits_Delivered) {
   Slow::serve(w.b.port.stops());
   w.turns(50);
   w.turns(40, 100'000);
-  ASSERT_NE(w.b.endpoint.command, nullptr);
+  ASSERT_NE(w.b.endpoint.effort->command, nullptr);
   // A completion that was under way when the queue was seen empty.
   auto* srq = static_cast<FakeSrq*>(w.fabric.find(w.b.endpoint.effort->qps.data.number())->init.srq);
   const ibv_recv_wr wr = srq->wrs.front();

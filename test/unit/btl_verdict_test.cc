@@ -94,7 +94,7 @@ struct TwoRails {
     request_end.number = 1;
     request_end.flags = engine::kInquiryRequestEnd;
     request_end.carrier = carrier;
-    request_end.count = endpoint.delivered + endpoint.ring.tail;
+    request_end.count = endpoint.delivered + endpoint.effort->ring.tail;
     engine::verdict_packet(over.endpoint, request_end, fake_now());
   }
   int downs() const { return w.a.down + w.b.down + c.down + d.down; }

@@ -57,10 +57,10 @@ void attempt_begin(Endpoint& endpoint, uint32_t epoch) {
   endpoint.announced = false;
   endpoint.delivered = 0;
   endpoint.effort->close = CloseOrder{};
-  endpoint.drain = Drain{};
+  endpoint.effort->drain = Drain{};
   // An epoch that ends before it is up must not be taken for the last one: its count would look like a gap.
   ring_forget(endpoint);
-  if (endpoint.connection != nullptr) watch_of(endpoint).begin_epoch();
+  if (endpoint.effort->connection != nullptr) watch_of(endpoint).begin_epoch();
   endpoint.effort->timer.attempts = 0;
   verdict_clear(endpoint);
 }

@@ -85,7 +85,8 @@ void go_up(Endpoint& endpoint, uint64_t now) {
 
 /// The peer is alive and has nothing left of its epochs up to `epoch`.
 void on_solicit(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
-  if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: the peer solicits again
+  if (endpoint.effort->command != nullptr)
+    return;  // the last attempt is not gone yet: the peer solicits again
   endpoint.epoch = std::max(endpoint.epoch, epoch);
   if (endpoint.phase == Phase::kIdle) {
     endpoint.connect_wanted = true;
@@ -101,8 +102,8 @@ void learn_probe_target(Endpoint& endpoint, const Packet& packet) {
 }
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  if (endpoint.command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
-  if (!attempt_has_room(endpoint)) return;  // it comes again
+  if (endpoint.effort->command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
+  if (!attempt_has_room(endpoint)) return;          // it comes again
   if (!handshake_answered(endpoint, now)) {
     if (endpoint.skip_backoff && endpoint.phase == Phase::kSoliciting)
       set_phase(endpoint, Phase::kClosed, now);
@@ -124,7 +125,7 @@ void on_reply(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 /// A leaving peer says how many SENDs it received: they are delivered, though no completion retires the last
 /// ones.
 void retire_received(Endpoint& endpoint, uint64_t received) {
-  const SendRing& ring = endpoint.ring;
+  const SendRing& ring = endpoint.effort->ring;
   uint64_t end = ring.tail;
   for (uint64_t seq = ring.tail; seq < ring.head; ++seq) {
     const SendSlot& slot = ring.slots[seq & ring.mask];
@@ -308,7 +309,7 @@ void cm_step(Endpoint& endpoint, uint64_t now) {
       if (endpoint.connect_wanted) start(endpoint, now);
       return;
     case Phase::kClosed:
-      if (endpoint.command != nullptr) return;
+      if (endpoint.effort->command != nullptr) return;
       if (endpoint.connect_wanted && (now >= endpoint.effort->timer.due_ns || endpoint.skip_backoff))
         start(endpoint, now);
       return;

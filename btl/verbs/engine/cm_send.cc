@@ -48,34 +48,35 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
 }  // namespace
 
 bool cm_can_send(const Endpoint& endpoint) {
-  return endpoint.outbox.address != nullptr && endpoint.outbox.address->handle != nullptr;
+  return endpoint.effort->outbox.address != nullptr && endpoint.effort->outbox.address->handle != nullptr;
 }
 
 void cm_prepare_send(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   if (cm_can_send(endpoint)) return;
-  if (endpoint.outbox.address == nullptr)
-    endpoint.outbox.address = port.addresses().find(endpoint.peer.address);
-  if (endpoint.outbox.address != nullptr)
-    port.addresses().handle(*endpoint.outbox.address, port.env().now_ns());
+  if (endpoint.effort->outbox.address == nullptr)
+    endpoint.effort->outbox.address = port.addresses().find(endpoint.peer.address);
+  if (endpoint.effort->outbox.address != nullptr)
+    port.addresses().handle(*endpoint.effort->outbox.address, port.env().now_ns());
 }
 
 void cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   Port& port = *endpoint.port;
-  if (endpoint.outbox.address == nullptr)
-    endpoint.outbox.address = port.addresses().find(endpoint.peer.address);
-  if (endpoint.outbox.address == nullptr) return;  // the retransmission timer tries again
-  ibv_ah* const handle = port.addresses().handle(*endpoint.outbox.address, port.env().now_ns());
+  if (endpoint.effort->outbox.address == nullptr)
+    endpoint.effort->outbox.address = port.addresses().find(endpoint.peer.address);
+  if (endpoint.effort->outbox.address == nullptr) return;  // the retransmission timer tries again
+  ibv_ah* const handle = port.addresses().handle(*endpoint.effort->outbox.address, port.env().now_ns());
   const bool ping = type == PacketType::kPing;
   if (handle == nullptr) {
-    if (endpoint.outbox.address->failures != 0) resource_unaddressed(endpoint, *endpoint.outbox.address);
+    if (endpoint.effort->outbox.address->failures != 0)
+      resource_unaddressed(endpoint, *endpoint.effort->outbox.address);
     if (ping) {
-      endpoint.outbox.ping_waits = true;
+      endpoint.effort->outbox.ping_waits = true;
       return;
     }
-    endpoint.outbox.waits = true;
-    endpoint.outbox.type = type;
-    endpoint.outbox.epoch = epoch;
+    endpoint.effort->outbox.waits = true;
+    endpoint.effort->outbox.type = type;
+    endpoint.effort->outbox.epoch = epoch;
     return;
   }
   Packet packet = make_packet(endpoint, type, epoch);
@@ -85,18 +86,20 @@ void cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
 }
 
 void cm_send_waiting(Endpoint& endpoint) {
-  if (!endpoint.outbox.waits && !endpoint.outbox.ping_waits) return;
+  if (!endpoint.effort->outbox.waits && !endpoint.effort->outbox.ping_waits) return;
   if (!cm_can_send(endpoint)) return;
-  const bool datagram = std::exchange(endpoint.outbox.waits, false);
-  const bool ping = std::exchange(endpoint.outbox.ping_waits, false);
-  if (datagram && still_current(endpoint.outbox.type, endpoint.phase, endpoint.outbox.epoch, endpoint.epoch))
-    cm_send(endpoint, endpoint.outbox.type, endpoint.outbox.epoch);
+  const bool datagram = std::exchange(endpoint.effort->outbox.waits, false);
+  const bool ping = std::exchange(endpoint.effort->outbox.ping_waits, false);
+  if (datagram && still_current(endpoint.effort->outbox.type, endpoint.phase, endpoint.effort->outbox.epoch,
+                                endpoint.epoch))
+    cm_send(endpoint, endpoint.effort->outbox.type, endpoint.effort->outbox.epoch);
   if (ping && endpoint.effort->liveness.unanswered != 0)
     cm_send(endpoint, PacketType::kPing, endpoint.effort->liveness.unanswered);
 }
 
 void cm_note_heard(Endpoint& endpoint, uint64_t now) {
-  if (endpoint.outbox.address != nullptr) endpoint.port->addresses().heard(*endpoint.outbox.address, now);
+  if (endpoint.effort->outbox.address != nullptr)
+    endpoint.port->addresses().heard(*endpoint.effort->outbox.address, now);
 }
 
 void cm_refuse(Endpoint& endpoint) {
@@ -111,9 +114,10 @@ void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& 
   packet.carrier = carrier.epoch;
   packet.count = inquiry.count;
   Port& port = *carrier.port;
-  if (carrier.outbox.address == nullptr) carrier.outbox.address = port.addresses().find(carrier.peer.address);
-  if (carrier.outbox.address == nullptr) return;
-  ibv_ah* const handle = port.addresses().handle(*carrier.outbox.address, port.env().now_ns());
+  if (carrier.effort->outbox.address == nullptr)
+    carrier.effort->outbox.address = port.addresses().find(carrier.peer.address);
+  if (carrier.effort->outbox.address == nullptr) return;
+  ibv_ah* const handle = port.addresses().handle(*carrier.effort->outbox.address, port.env().now_ns());
   if (handle == nullptr) return;  // it is lost, and asked again
   packet_seal(&packet, carrier.peer.key);
   static_cast<void>(port.cm_qp().send(handle, carrier.peer.address.cm_qpn, carrier.peer.address.qkey, &packet,
@@ -121,21 +125,17 @@ void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& 
 }
 
 void cm_learn_address(Endpoint& endpoint, const Packet& packet) {
-  PortAddress now;
-  now.lid = packet.lid;
-  now.link_layer = packet.link_layer;
-  now.mtu = packet.mtu;
-  now.cm_qpn = packet.cm_qpn;
-  now.heartbeat_qpn = endpoint.peer.address.heartbeat_qpn;
-  now.qkey = endpoint.peer.address.qkey;
-  memcpy(now.gid.raw, packet.gid, sizeof packet.gid);
-  const PortAddress& old = endpoint.peer.address;
-  if (old.lid == now.lid && memcmp(old.gid.raw, now.gid.raw, sizeof now.gid.raw) == 0 &&
-      old.cm_qpn == now.cm_qpn && old.mtu == now.mtu) {
+  PortAddress& known = endpoint.peer.address;
+  if (known.lid == packet.lid && memcmp(known.gid.raw, packet.gid, sizeof packet.gid) == 0 &&
+      known.mtu == packet.mtu) {
     return;
   }
-  endpoint.outbox.address = nullptr;
-  endpoint.peer.address = now;
+  endpoint.effort->outbox.address = nullptr;
+  // Not the numbers of its queue pairs: they stay, and the event thread reads them.
+  known.lid = packet.lid;
+  known.link_layer = packet.link_layer;
+  known.mtu = packet.mtu;
+  memcpy(known.gid.raw, packet.gid, sizeof packet.gid);
 }
 
 }  // namespace bfo::engine

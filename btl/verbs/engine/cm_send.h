@@ -36,7 +36,7 @@ struct InquiryDatagram {
 /// Sends one over `carrier`, or loses it.
 void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& inquiry);
 /// The peer's address as it says itself now in a handshake packet that was accepted: its LID may have changed
-/// since the modex.
+/// since the modex. Its queue pairs have the numbers of the modex.
 void cm_learn_address(Endpoint& endpoint, const Packet& packet);
 
 }  // namespace bfo::engine

@@ -15,6 +15,13 @@ bool names(const Endpoint& rail, const bfo_rail_name_t& name) {
   return name.conn == connection_id(rail.port->nonce(), rail.peer.nonce);
 }
 
+/// The end of `epoch` is reported, also if it never was up here.
+void ask_end(Endpoint& rail, uint32_t epoch) {
+  if (!rail.begin_effort()) return rail.owe_end(epoch);
+  uint32_t& asked = rail.effort->notices.fence_asked;
+  asked = std::max(asked, epoch);
+}
+
 }  // namespace
 
 void rail_attach(Endpoint& rail, void* user, bfo_rail_info_t* now) {
@@ -33,9 +40,9 @@ void rail_fence(Endpoint& rail, uint32_t epoch) {
   const ClosedEpoch* const last = last_closed(rail);
   const bool closed = last != nullptr && last->name.epoch >= epoch;
   if (closed) {
-    rail.notices.repeat_closed = true;
+    rail.effort->notices.repeat_closed = true;
   } else {
-    rail.notices.fence_asked = std::max(rail.notices.fence_asked, epoch);
+    if (epoch != 0) ask_end(rail, epoch);
     if (rail.epoch <= epoch)
       close_order_locked(rail, epoch, BFO_CAUSE_FENCE, 0, 0, rail.port->env().now_ns());
   }

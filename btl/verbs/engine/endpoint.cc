@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "common/clock.h"
 #include "btl/verbs/engine/liveness.h"
@@ -29,6 +30,7 @@ bool Endpoint::begin_effort() {
   if (made == nullptr) return false;
   // Numbers that an endpoint to the same peer, removed since, cannot have reached.
   made->packets.sent = port->env().now_ns();
+  made->notices.fence_asked = std::exchange(peer.owed_epoch, 0);
   effort = made;
   return true;
 }

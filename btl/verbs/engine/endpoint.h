@@ -15,6 +15,7 @@
 #include "btl/verbs/engine/liveness.h"
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/patience.h"
+#include "btl/verbs/engine/peer.h"
 #include "btl/verbs/engine/heartbeat.h"
 #include "btl/verbs/engine/qp.h"
 #include "btl/verbs/engine/resource.h"
@@ -49,16 +50,6 @@ struct ProbeTarget {
   uint32_t rkey = 0;
 };
 
-/// The port at the other end, as far as it is known.
-struct PeerPort {
-  uint64_t name = 0;   // job and rank of its process
-  uint64_t nonce = 0;  // of the port ..
-  SipKey key;          // .. which believes what is summed with this
-  PortAddress address;
-  bool initially_down = false;  // it was not active when it was published, and has not been heard
-  bool left = false;            // BYE came: never reconnect
-};
-
 /// The way of the connection manager's datagrams to the peer, and which of them wait for its address handle.
 struct Outbox {
   Address* address = nullptr;  // of the peer's port, in the own port's cache; nullptr: not looked for yet
@@ -78,6 +69,10 @@ enum class Past : uint8_t {
 /// What an endpoint needs from the first time somebody wants it, or its peer speaks. Most peers of a large
 /// job are known and nothing more: they share kNoEffort, which is only read.
 struct Effort {
+  SendRing ring;
+  Connection* connection = nullptr;  // ring_reserve() makes it: there in every phase that drains
+  QpCommand* command = nullptr;      // under way on the queue pairs; they are its own meanwhile
+  Outbox outbox;
   PacketNumbers packets;     // trust.h
   QueuePairs qps;            // qp.h
   ProbeTarget probe_target;  // the peer's
@@ -89,9 +84,13 @@ struct Effort {
   PathFailures path;       // patience.h
   Shortage shortage;       // resource.h
   CloseOrder close;
+  Notices notices;
   uint64_t phase_since_ns = 0;
+  Drain drain;
+  bool device_dead = false;
+  int store = 0;  // of connection->stores, the one `ring` uses
 };
-static_assert(sizeof(Effort) <= 328, "known peers of a large job have one each when they are spoken to");
+static_assert(sizeof(Effort) <= 520, "known peers of a large job have one each when they are spoken to");
 
 /// Of endpoints without one of their own. What it says is missing is what has kept them from having one.
 extern const Effort kNoEffort;
@@ -99,70 +98,59 @@ extern const Effort kNoEffort;
 /// An endpoint. Plain data: the functions that act on it are in send.h, rdma.h, cm.h and drain.h. The
 /// glue embeds it as first member. Fields are guarded by the port's lock when Open MPI uses threads;
 /// `delivered` and the timers belong to the progress function alone.
-struct Endpoint {
+struct Endpoint : KnownPeer {
   Endpoint() = default;
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
   ~Endpoint() {
-    unmake(connection);
-    if (has_effort()) unmake(effort);
+    if (!has_effort()) return;
+    unmake(effort->connection);
+    unmake(effort);
   }
 
   bool ever_up() const { return past == Past::kUp; }
   bool lost_reported() const { return past == Past::kLost; }
   bool has_effort() const { return effort != &kNoEffort; }
-  /// Makes it if it is not there. False when memory is short. Before anything is written to it.
+  /// Makes it if it is not there. False when memory is short. Before anything is written to it. Under the
+  /// lock.
   bool begin_effort();
+  /// It could not be made: the end of `epoch` is reported when it is there.
+  void owe_end(uint32_t epoch) {
+    if (peer.owed_epoch < epoch) peer.owed_epoch = epoch;
+  }
 
   // hot
   Phase phase = Phase::kIdle;
-  bool usable = false;  // phase is kUp or kSuspect: one test on the send path
+  bool usable = false;     // phase is kUp or kSuspect: one test on the send path
+  bool initiator = false;  // the lower name initiates: no simultaneous open can occur
+  bool announced = false;  // rail_up was reported for the current epoch
+  uint32_t epoch = 0;      // current or last one; 0 = none yet
   Port* port = nullptr;
-  SendRing ring;
-  FragFifo queued;                   // accepted, not posted: connecting, or no slot free
+  Effort* effort = const_cast<Effort*>(&kNoEffort);
+  [[no_unique_address]] FragFifo queued;  // accepted, not posted: connecting, or no slot free
+  Past past = Past::kNone;
+  bool connect_wanted = false;       // connect when possible
+  bool skip_backoff = false;         // skip the reconnection back-off once
+  bool asked = false;                // somebody above waits for it to come up
   uint64_t delivered = 0;            // SENDs of this epoch handed up
   std::atomic<void*> user{nullptr};  // how whoever hears of it calls it: rail_attach() in contract.h
 
-  PeerPort peer;
-  Outbox outbox;
-  HeartbeatPeer heartbeat;  // what our heartbeat knows of the peer
-  uint32_t epoch = 0;       // current or last one; 0 = none yet
-  bool initiator = false;   // the lower name initiates: no simultaneous open can occur
-  bool announced = false;   // rail_up was reported for the current epoch
-  Past past = Past::kNone;
-
-  // connection
-  QpCommand* command = nullptr;  // under way on the queue pairs; they are its own meanwhile
-  Effort* effort = const_cast<Effort*>(&kNoEffort);
-  Connection* connection = nullptr;  // ring_reserve() makes it: there in every phase that drains
-  int store = 0;                     // of connection->stores, the one `ring` uses
-
-  uint64_t ended_before = 0;  // work that ended and is not in `ring`: of older epochs, or never posted
-
-  bool connect_wanted = false;  // connect when possible
-  bool skip_backoff = false;    // skip the reconnection back-off once
-  bool asked = false;           // somebody above waits for it to come up
-
-  // closing
-  Drain drain;
-  bool device_dead = false;
-  Notices notices;
-
-  // lists of the port
-  Endpoint* next = nullptr;
+  uint64_t ended_before = 0;  // work that ended and is not in the ring: of older epochs, or never posted
+  Endpoint* next = nullptr;   // list of the port
 };
+static_assert(sizeof(Endpoint) <= 152, "every rank of a large job has one on each port");
 
 /// Of an endpoint that is up.
 inline Watch& watch_of(Endpoint& endpoint) {
-  return endpoint.connection->watch;
+  return endpoint.effort->connection->watch;
 }
 inline const Watch& watch_of(const Endpoint& endpoint) {
-  return endpoint.connection->watch;
+  return endpoint.effort->connection->watch;
 }
 
 /// The last epoch that was drained and closed; nullptr: none yet.
 inline ClosedEpoch* last_closed(const Endpoint& endpoint) {
-  Connection* const connection = endpoint.connection;
+  Connection* const connection = endpoint.effort->connection;
   return connection != nullptr && connection->last_closed.store >= 0 ? &connection->last_closed : nullptr;
 }
 

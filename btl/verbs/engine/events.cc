@@ -27,7 +27,7 @@ void Port::on_event(const EventNote& note) {
       Endpoint* endpoint = qps_.find(note.qpn);
       if (endpoint == nullptr) return;
       if (reaction == EventReaction::kLastReceive) {
-        if (endpoint->effort->qps.data.number() == note.qpn) endpoint->drain.last_receive_done = true;
+        if (endpoint->effort->qps.data.number() == note.qpn) endpoint->effort->drain.last_receive_done = true;
         return need_service();
       }
       const Guard guard(lock_);
@@ -58,7 +58,7 @@ void Port::port_up() {
   up_since_ns_ = env_.now_ns();
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     const bool joins = first_time && !endpoint->connect_wanted && !endpoint->peer.left &&
-                       host_.other_rail_up(host_.ctx, *endpoint) && endpoint->begin_effort();
+                       host_.other_rail_up(host_.ctx, *endpoint) && begin_effort(*endpoint);
     if (!endpoint->has_effort()) continue;
     endpoint->effort->timer.failures = 0;
     endpoint->skip_backoff = true;
@@ -78,7 +78,7 @@ void Port::close_all(const CloseOrder& order, bool for_good) {
   const Guard guard(lock_);
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     if (for_good) {
-      endpoint->device_dead = true;
+      if (endpoint->has_effort()) endpoint->effort->device_dead = true;
       endpoint->connect_wanted = false;
     }
     close_order_locked(*endpoint, endpoint->epoch, order.cause, order.code, 0, order.evidence_ns);

@@ -35,25 +35,21 @@ struct Frag {
       false;  // its end must be reported as soon as it is known, not with the next completion that retires it
 };
 
-/// An intrusive first-in first-out list of fragments.
+/// An intrusive first-in first-out list of fragments, a ring: every known peer has one.
 class FragFifo {
  public:
-  bool empty() const { return head_ == nullptr; }
-  Frag* front() const { return head_; }
+  bool empty() const { return last_ == nullptr; }
+  Frag* front() const { return last_->next; }
   void push(Frag* frag) {
-    frag->next = nullptr;
-    if (tail_ == nullptr) {
-      head_ = frag;
-    } else {
-      tail_->next = frag;
-    }
-    tail_ = frag;
+    frag->next = last_ == nullptr ? frag : last_->next;
+    if (last_ != nullptr) last_->next = frag;
+    last_ = frag;
     ++size_;
   }
   Frag* pop() {
-    Frag* frag = head_;
-    head_ = frag->next;
-    if (head_ == nullptr) tail_ = nullptr;
+    Frag* const frag = last_->next;
+    last_->next = frag->next;
+    if (frag == last_) last_ = nullptr;
     frag->next = nullptr;
     --size_;
     return frag;
@@ -61,9 +57,8 @@ class FragFifo {
   size_t size() const { return size_; }
 
  private:
-  Frag* head_ = nullptr;
-  Frag* tail_ = nullptr;
-  size_t size_ = 0;
+  Frag* last_ = nullptr;
+  uint32_t size_ = 0;
 };
 
 }  // namespace bfo::engine

@@ -30,7 +30,7 @@ bool under_way(const Endpoint& endpoint, uint64_t now) {
 }
 
 bool may_begin(const Endpoint& endpoint, uint64_t now) {
-  if (!endpoint.connect_wanted || endpoint.peer.left || endpoint.command != nullptr) return false;
+  if (!endpoint.connect_wanted || endpoint.peer.left || endpoint.effort->command != nullptr) return false;
   if (endpoint.phase == Phase::kIdle) return true;
   return endpoint.phase == Phase::kClosed && (endpoint.skip_backoff || now >= endpoint.effort->timer.due_ns);
 }
@@ -45,7 +45,7 @@ uint64_t moved_elsewhere(const Endpoint& endpoint) {
     const Endpoint& rail = *rails[i];
     if (rail.port == nullptr || rail.port == endpoint.port) continue;
     const Guard guard(rail.port->lock());
-    moved += rail.ended_before + rail.ring.head + rail.queued.size() + rail.delivered;
+    moved += rail.ended_before + rail.effort->ring.head + rail.queued.size() + rail.delivered;
   }
   return moved;
 }

@@ -71,9 +71,9 @@ bool Heartbeat::close() {
   return clean;
 }
 
-bool Heartbeat::add(uint64_t name, HeartbeatPeer& peer) {
+bool Heartbeat::add(KnownPeer& peer) {
   const Locked locked(mutex_);
-  return peers_.insert(name, &peer);
+  return peers_.insert(peer.peer.name, &peer);
 }
 
 void Heartbeat::set_address(const QpSettings& settings) {
@@ -87,7 +87,7 @@ void Heartbeat::set_address(const QpSettings& settings) {
 
 void Heartbeat::remove(uint64_t name) {
   const Locked locked(mutex_);
-  HeartbeatPeer* const peer = peers_.find(name);
+  KnownPeer* const peer = peers_.find(name);
   if (peer == nullptr) return;
   if (peer->talk != nullptr && peer->talk->route != nullptr) peer->talk->route->over = true;
   unmake(std::exchange(peer->talk, nullptr));
@@ -231,27 +231,27 @@ Drop Heartbeat::prepare(const Packet& ping, bool global, Packet* pong, Heartbeat
   from.link_layer = ping.link_layer;
   memcpy(from.gid.raw, ping.gid, sizeof ping.gid);
   const Locked locked(mutex_);
-  HeartbeatPeer* const peer = peers_.find(ping.source);
-  if (peer == nullptr || peer->nonce != ping.source_nonce) return Drop::kStranger;
+  KnownPeer* const peer = peers_.find(ping.source);
+  if (peer == nullptr || peer->peer.nonce != ping.source_nonce) return Drop::kStranger;
   HeartbeatTalk* const talk = talk_to(*peer);
   if (talk == nullptr) return Drop::kNone;  // no memory: the next PING asks again
   if (!talk->pings_taken.take(ping.sequence)) return Drop::kReplayed;
   *route = route_to(*talk, from, global, ping.epoch > 1);
-  *qkey = peer->qkey;
+  *qkey = peer->peer.address.qkey;
   pong->type = static_cast<uint8_t>(PacketType::kPong);
   pong->source = identity_.own_name;
   pong->target = ping.source;
   pong->source_nonce = identity_.nonce;
   pong->target_nonce = ping.source_nonce;
   pong->epoch = ping.epoch;
-  pong->cm_qpn = peer->qpn;
+  pong->cm_qpn = peer->peer.address.cm_qpn;
   pong->sequence = ++talk->pongs_sent;
-  packet_seal(pong, peer->key);
+  packet_seal(pong, peer->peer.key);
   return Drop::kNone;
 }
 
 /// Numbers begin where none of an earlier talk with the same peer can have been. Under the lock.
-HeartbeatTalk* Heartbeat::talk_to(HeartbeatPeer& peer) {
+HeartbeatTalk* Heartbeat::talk_to(KnownPeer& peer) {
   if (peer.talk == nullptr) peer.talk = make<HeartbeatTalk>();
   if (peer.talk != nullptr && peer.talk->pongs_sent == 0) peer.talk->pongs_sent = identity_.now_ns();
   return peer.talk;

@@ -21,7 +21,7 @@
 
 #include "btl/verbs/engine/control.h"
 #include "btl/verbs/engine/cm_packet.h"
-#include "btl/verbs/engine/table.h"
+#include "btl/verbs/engine/peer.h"
 #include "btl/verbs/engine/trust.h"
 #include "btl/verbs/engine/datagram_qp.h"
 
@@ -67,15 +67,6 @@ struct HeartbeatTalk {
   HeartbeatRoute* route = nullptr;
 };
 
-/// What the heartbeat knows of a peer's port. Filled in by the owner, changed under the heartbeat's lock.
-struct HeartbeatPeer {
-  uint64_t nonce = 0;
-  SipKey key;
-  uint32_t qpn = 0;  // of its connection manager
-  uint32_t qkey = 0;
-  HeartbeatTalk* talk = nullptr;
-};
-
 /// Opened and closed by the progress function's side while the event thread does not serve it.
 class Heartbeat {
  public:
@@ -104,9 +95,11 @@ class Heartbeat {
   void set_address(const QpSettings& settings);
   ibv_qp* queue_pair() const { return qp_.ib(); }
 
-  /// From now on `peer` is answered, until remove(). False when memory is short. Any thread.
-  bool add(uint64_t name, HeartbeatPeer& peer);
+  /// From now on `peer` is answered, until remove(). False when memory is short. One thread at a time.
+  bool add(KnownPeer& peer);
   void remove(uint64_t name);
+  /// The peer that was added under this name, or nullptr. Not while another thread adds or removes one.
+  KnownPeer* find(uint64_t name) const { return peers_.find(name); }
 
   /// Event thread: answers what waits. False: there is more to do, or a control thread is making a handle or
   /// repairing the queue pair; call again after a pause.
@@ -136,7 +129,7 @@ class Heartbeat {
   static void create(Command& command);
   static void created(Command& command);
   void send_pong(HeartbeatRoute& route);
-  HeartbeatTalk* talk_to(HeartbeatPeer& peer);
+  HeartbeatTalk* talk_to(KnownPeer& peer);
   void repair();
   void repaired(const HeartbeatRepair& repair);
   void drop_routes(bool all);
@@ -154,7 +147,7 @@ class Heartbeat {
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // never held during a verb
   QpSettings settings_;                                // under it
   uint32_t addresses_ = 0;                             // under it: changes of the settings
-  Table<HeartbeatPeer> peers_;                         // under it, by process name; with all they hold
+  PeerTable peers_;                                    // changed under it, by process name; their talks, too
   HeartbeatRoute* routes_ = nullptr;                   // event thread, as all that follows
   std::array<HeartbeatRoute*, DatagramQp::kSends> sending_{};  // of the answers under way, by send buffer
   bool broken_ = false;     // a completion failed: repair before the next answer

@@ -149,16 +149,7 @@ bool Port::add(Endpoint& endpoint) {
   const Guard guard(lock_);
   endpoint.port = this;
   endpoint.initiator = config_.own_name < endpoint.peer.name;
-  if (!peers_.insert(endpoint.peer.name, &endpoint)) return false;
-  endpoint.heartbeat = HeartbeatPeer{};
-  endpoint.heartbeat.nonce = endpoint.peer.nonce;
-  endpoint.heartbeat.key = endpoint.peer.key;
-  endpoint.heartbeat.qpn = endpoint.peer.address.cm_qpn;
-  endpoint.heartbeat.qkey = endpoint.peer.address.qkey;
-  if (!heartbeat_.add(endpoint.peer.name, endpoint.heartbeat)) {
-    peers_.erase(endpoint.peer.name);
-    return false;
-  }
+  if (!heartbeat_.add(endpoint)) return false;
   endpoint.next = endpoints_;
   endpoints_ = &endpoint;
   return true;
@@ -166,13 +157,13 @@ bool Port::add(Endpoint& endpoint) {
 
 void Port::remove(Endpoint& endpoint) {
   cm_bye(endpoint);
-  endpoint.outbox.address = nullptr;  // it may outlive the port's cache
+  if (endpoint.has_effort()) endpoint.effort->outbox.address = nullptr;  // it may outlive the port's cache
   {
     const Guard guard(lock_);
     endpoint.phase = Phase::kGone;
     endpoint.usable = false;
     // Nobody is called back, but the accounting balances.
-    SendRing& ring = endpoint.ring;
+    SendRing& ring = endpoint.effort->ring;
     for (; ring.tail != ring.head; ++ring.tail)
       ++accounting_.unknown[static_cast<size_t>(ring.slots[ring.tail & ring.mask].kind)];
     while (!endpoint.queued.empty())
@@ -181,7 +172,6 @@ void Port::remove(Endpoint& endpoint) {
   qp_forget(endpoint);
   heartbeat_.remove(endpoint.peer.name);
   const Guard guard(lock_);
-  peers_.erase(endpoint.peer.name);
   for (Endpoint** at = &endpoints_; *at != nullptr; at = &(*at)->next) {
     if (*at != &endpoint) continue;
     *at = endpoint.next;
@@ -283,7 +273,7 @@ void Port::handle(const ibv_wc& wc) {
       // A marker can only be flushed; a device that executes it in ERR has at least passed everything before
       // it.
       Endpoint* endpoint = qps_.find(wc.qp_num);
-      if (endpoint != nullptr) endpoint->drain.marker = Drain::Marker::kBack;
+      if (endpoint != nullptr) endpoint->effort->drain.marker = Drain::Marker::kBack;
       return;
     }
     case WorkKind::kProbe:
@@ -329,7 +319,7 @@ void Port::first_message(Endpoint& endpoint) {
   bfo_rail_event_t event = make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now);
   host_.rail_up(host_.ctx, endpoint, event);
   if (endpoint.phase == Phase::kDraining)
-    host_.rail_down(host_.ctx, endpoint, endpoint.connection->down_event);
+    host_.rail_down(host_.ctx, endpoint, endpoint.effort->connection->down_event);
 }
 
 void Port::handle_probe(const ibv_wc& wc) {
@@ -365,7 +355,7 @@ void Port::handle_error(const ibv_wc& wc) {
   Endpoint* endpoint = qps_.find(wc.qp_num);
   if (endpoint == nullptr) return;
   if (kind == WorkKind::kMarker) {
-    endpoint->drain.marker = Drain::Marker::kBack;
+    endpoint->effort->drain.marker = Drain::Marker::kBack;
     return need_service();
   }
   switch (status_reaction(wc.status)) {

@@ -162,6 +162,12 @@ class Port {
   /// it.
   void remove(Endpoint& endpoint);
 
+  /// Endpoint::begin_effort() with the lock.
+  bool begin_effort(Endpoint& endpoint) {
+    const Guard guard(lock_);
+    return endpoint.begin_effort();
+  }
+
   /// One round of progress. Returns the number of completions handled.
   int poll();
   /// True when this port need not be polled in this turn: nothing came for a while, nothing is due, and it
@@ -225,7 +231,7 @@ class Port {
   void receives_shrunk(const SrqShrink& shrink);
   void receives_armed();
   Table<Endpoint>& qps() { return qps_; }
-  Endpoint* find_peer(uint64_t name) const { return peers_.find(name); }
+  Endpoint* find_peer(uint64_t name) const { return static_cast<Endpoint*>(heartbeat_.find(name)); }
   Endpoint* endpoints() const { return endpoints_; }
   bfo_accounting_t& accounting() { return accounting_; }
   /// A datagram was dropped.
@@ -336,8 +342,7 @@ class Port {
   PortLanes lanes_;
   Stock stock_;
   PortNews news_;
-  Table<Endpoint> qps_;    // by queue pair number
-  Table<Endpoint> peers_;  // by process name
+  Table<Endpoint> qps_;  // by queue pair number; by process name: heartbeat_
   Endpoint* endpoints_ = nullptr;
   Handshakes handshakes_;
   Presence presence_;

@@ -17,8 +17,8 @@ struct PortAddress {
   uint16_t lid = 0;
   uint8_t link_layer = 0;  // enum: IBV_LINK_LAYER_INFINIBAND, IBV_LINK_LAYER_ETHERNET
   uint8_t mtu = 0;         // enum ibv_mtu, of the port now
+  uint32_t cm_qpn = 0;     // queue pair of the connection manager, the same as long as the process lives
   ibv_gid gid{};
-  uint32_t cm_qpn = 0;         // queue pair of the connection manager
   uint32_t heartbeat_qpn = 0;  // answers PING (modex only); 0: none
   uint32_t qkey = 0;           // of both (modex only)
 };

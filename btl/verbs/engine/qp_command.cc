@@ -109,7 +109,7 @@ QpCommand& prepare(Endpoint& endpoint, QpCommand& spare) {
   command.probe = endpoint.effort->qps.probe;
   command.send_cq = endpoint.effort->qps.send_cq;
   command.reserved = endpoint.effort->qps.reserved;
-  endpoint.command = &command;
+  endpoint.effort->command = &command;
   return command;
 }
 
@@ -121,7 +121,7 @@ void end_destroy(QpCommand& command) {
   Endpoint* const endpoint = command.endpoint;
   if (command.on_heap) unmake(&command);
   if (endpoint == nullptr) return;
-  endpoint->command = nullptr;
+  endpoint->effort->command = nullptr;
   endpoint->port->need_service();
 }
 
@@ -131,7 +131,7 @@ void end_prepare(QpCommand& command) {
   const bool connect = command.verb == QpCommand::Verb::kConnect;
   Object missing = command.missing;
   int error = command.error;
-  endpoint.command = nullptr;
+  endpoint.effort->command = nullptr;
   endpoint.effort->qps.data = command.data;
   endpoint.effort->qps.probe = command.probe;
   if (command.on_heap) unmake(&command);
@@ -153,9 +153,9 @@ void command_done(Command& base) {
     return submit(command, QpCommand::Verb::kDestroy);
   }
   if (Endpoint* const endpoint = command.endpoint; endpoint != nullptr) {
-    endpoint->command = nullptr;
+    endpoint->effort->command = nullptr;
     if (command.verb == QpCommand::Verb::kStop) {
-      endpoint->connection->finding = command.finding;
+      endpoint->effort->connection->finding = command.finding;
       if (command.on_heap) unmake(&command);
       return drain_stopped(*endpoint);
     }
@@ -218,7 +218,7 @@ void qp_connect(Endpoint& endpoint, const Packet& reply) {
 void qp_stop(Endpoint& endpoint) {
   QpCommand spare;
   QpCommand& command = prepare(endpoint, spare);
-  command.ask = endpoint.drain.cause_open;
+  command.ask = endpoint.effort->drain.cause_open;
   submit(command, QpCommand::Verb::kStop);
 }
 
@@ -232,8 +232,8 @@ void qp_fence(Endpoint& endpoint) {
 void qp_destroy(Endpoint& endpoint) {
   unlist(endpoint, endpoint.effort->qps.data);
   unlist(endpoint, endpoint.effort->qps.probe);
-  if (endpoint.command != nullptr) {
-    endpoint.command->unwanted = true;
+  if (endpoint.effort->command != nullptr) {
+    endpoint.effort->command->unwanted = true;
     endpoint.effort->qps.send_cq = nullptr;
     endpoint.effort->qps.data = endpoint.effort->qps.probe = Qp{};
     return;
@@ -249,11 +249,11 @@ void qp_forget(Endpoint& endpoint) {
   if (!endpoint.has_effort()) return;
   unlist(endpoint, endpoint.effort->qps.data);
   unlist(endpoint, endpoint.effort->qps.probe);
-  if (endpoint.command == nullptr &&
+  if (endpoint.effort->command == nullptr &&
       (endpoint.effort->qps.data.exists() || endpoint.effort->qps.probe.exists()))
     qp_destroy(endpoint);
-  if (endpoint.command != nullptr) endpoint.command->endpoint = nullptr;
-  endpoint.command = nullptr;
+  if (endpoint.effort->command != nullptr) endpoint.effort->command->endpoint = nullptr;
+  endpoint.effort->command = nullptr;
   endpoint.effort->qps.data = endpoint.effort->qps.probe = Qp{};
 }
 

@@ -6,7 +6,7 @@
 namespace bfo::engine {
 
 int ring_post_rdma(Endpoint& endpoint, Frag* frag) {
-  SendRing& ring = endpoint.ring;
+  SendRing& ring = endpoint.effort->ring;
   const uint64_t seq = ring.head;
   ibv_sge sge = {reinterpret_cast<uint64_t>(frag->data), frag->length, frag->lkey};
   ibv_send_wr wr{};

@@ -11,6 +11,9 @@
 
 namespace bfo::engine {
 
+class Port;
+struct Endpoint;
+
 /// One posted work request. Its payload, if it has no fragment, lies in the slot memory of the same index.
 struct SendSlot {
   Frag* frag;        // nullptr: payload in the slot, or control
@@ -26,6 +29,8 @@ static_assert(sizeof(SendSlot) == 24);
 /// when a later signaled completion retires it: a reliable connection reports success in the order of
 /// posting.
 struct SendRing {
+  Port* port = nullptr;          // of the endpoint: the send path keeps one pointer, this ring's
+  Endpoint* endpoint = nullptr;  // for the end of a refused post
   ibv_qp* qp = nullptr;
   SendSlot* slots = nullptr;
   char* memory = nullptr;     // depth * slot_bytes, registered

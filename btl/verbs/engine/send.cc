@@ -23,8 +23,8 @@ namespace {
 
 int post_frag(Endpoint& endpoint, Frag* frag) {
   if (frag->kind == Kind::kPut || frag->kind == Kind::kGet) return ring_post_rdma(endpoint, frag);
-  return ring_post_send(endpoint, frag, frag->data, frag->length, frag->lkey, frag->kind, frag->tag,
-                        frag->signaled);
+  return ring_post_send(endpoint.effort->ring, frag, frag->data, frag->length, frag->lkey, frag->kind,
+                        frag->tag, frag->signaled);
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ int post_frag(Endpoint& endpoint, Frag* frag) {
 Accepted send(Endpoint& endpoint, Frag* frag) {
   Port& port = *endpoint.port;
   const Guard guard(port.lock());
-  if (endpoint.usable && endpoint.queued.empty() && ring_has_room(endpoint.ring)) [[likely]] {
+  if (endpoint.usable && endpoint.queued.empty() && ring_has_room(endpoint.effort->ring)) [[likely]] {
     if (post_frag(endpoint, frag) != 0) return Accepted::kRefused;
     ++port.accounting().accepted[static_cast<size_t>(frag->kind)];
     return Accepted::kPosted;
@@ -50,7 +50,7 @@ Accepted send(Endpoint& endpoint, Frag* frag) {
 
 void ring_retire(Endpoint& endpoint, uint64_t seq) {
   Port& port = *endpoint.port;
-  SendRing& ring = endpoint.ring;
+  SendRing& ring = endpoint.effort->ring;
   bool queued = false;
   for (;;) {
     Frag* frag;
@@ -74,7 +74,7 @@ void post_queued(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Guard guard(port.lock());
   while (endpoint.usable && !endpoint.effort->close.asked && !endpoint.queued.empty() &&
-         ring_has_room(endpoint.ring)) {
+         ring_has_room(endpoint.effort->ring)) {
     // A refused post leaves the fragment queued: the drain that follows gives it back as never sent.
     if (post_frag(endpoint, endpoint.queued.front()) != 0) break;
     endpoint.queued.pop();
@@ -82,7 +82,7 @@ void post_queued(Endpoint& endpoint) {
 }
 
 void ring_mark(Endpoint& endpoint) {
-  SendRing& ring = endpoint.ring;
+  SendRing& ring = endpoint.effort->ring;
   if (!endpoint.usable || endpoint.effort->close.asked || ring.head == ring.tail ||
       ring.head == ring.signaled_end)
     return;
@@ -99,7 +99,7 @@ void ring_mark(Endpoint& endpoint) {
 }
 
 Work work(Endpoint& endpoint) {
-  const SendRing& ring = endpoint.ring;
+  const SendRing& ring = endpoint.effort->ring;
   const Work out{endpoint.ended_before + ring.head + endpoint.queued.size(),
                  endpoint.ended_before + ring.tail};
   ring_mark(endpoint);
@@ -122,7 +122,7 @@ size_t ring_bytes(const Config& config) {
 }  // namespace
 
 size_t ring_needs(const Endpoint& endpoint) {
-  const Connection* const connection = endpoint.connection;
+  const Connection* const connection = endpoint.effort->connection;
   const bool there = connection != nullptr && connection->stores[next_store(endpoint)].memory != nullptr;
   return there ? 0 : ring_bytes(endpoint.port->config());
 }
@@ -130,11 +130,12 @@ size_t ring_needs(const Endpoint& endpoint) {
 bool ring_reserve(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Config& config = port.config();
-  if (endpoint.connection == nullptr && (endpoint.connection = make<Connection>()) == nullptr) {
+  if (endpoint.effort->connection == nullptr &&
+      (endpoint.effort->connection = make<Connection>()) == nullptr) {
     errno = ENOMEM;
     return false;
   }
-  RingStore& store = endpoint.connection->stores[next_store(endpoint)];
+  RingStore& store = endpoint.effort->connection->stores[next_store(endpoint)];
   if (store.slots.size() == 0 && !store.slots.reset(config.send_depth)) {
     errno = ENOMEM;
     return false;
@@ -150,10 +151,12 @@ bool ring_open(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Config& config = port.config();
   if (!ring_reserve(endpoint)) return false;
-  endpoint.store = next_store(endpoint);
-  RingStore& store = endpoint.connection->stores[endpoint.store];
+  endpoint.effort->store = next_store(endpoint);
+  RingStore& store = endpoint.effort->connection->stores[endpoint.effort->store];
   ring_forget(endpoint);
-  SendRing& ring = endpoint.ring;
+  SendRing& ring = endpoint.effort->ring;
+  ring.port = &port;
+  ring.endpoint = &endpoint;
   ring.qp = endpoint.effort->qps.data.ib();
   ring.slots = store.slots.data();
   ring.memory = store.memory;

@@ -29,7 +29,7 @@ inline bool ring_has_room(const SendRing& ring) {
 
 /// True when work given now would be posted, not queued. A guess when other threads send too.
 inline bool leaves_at_once(const Endpoint& endpoint) {
-  return endpoint.usable && endpoint.queued.empty() && ring_has_room(endpoint.ring);
+  return endpoint.usable && endpoint.queued.empty() && ring_has_room(endpoint.effort->ring);
 }
 
 /// Where the payload of the next slot goes. Under the lock, ring_has_room() and length <= slot_bytes checked
@@ -40,15 +40,15 @@ inline char* ring_next_payload(SendRing& ring) {
 
 /// Posts one SEND of `length` bytes at `data`. Under the lock, with room. 0, or errno: then nothing was
 /// posted and the endpoint is going to be closed.
-int ring_post_send(Endpoint& endpoint, Frag* frag, const void* data, uint32_t length, uint32_t lkey,
-                   Kind kind, uint8_t tag, bool signaled);
+int ring_post_send(SendRing& ring, Frag* frag, const void* data, uint32_t length, uint32_t lkey, Kind kind,
+                   uint8_t tag, bool signaled);
 
 /// Reserves the next slot for a payload of `length` bytes and returns its memory; nullptr when the message
 /// cannot leave at once (not up, queue not empty, no room, too long). Takes the lock, which slot_commit() or
 /// slot_cancel() releases.
-inline char* slot_reserve(Endpoint& endpoint, uint32_t length) {
+/// `ring` is the endpoint's, read once.
+[[gnu::always_inline]] inline char* slot_reserve(Endpoint& endpoint, SendRing& ring, uint32_t length) {
   endpoint.port->lock().lock();
-  SendRing& ring = endpoint.ring;
   if (endpoint.usable && length <= ring.slot_bytes && ring_has_room(ring) && endpoint.queued.empty())
       [[likely]] {
     return ring_next_payload(ring);
@@ -59,13 +59,18 @@ inline char* slot_reserve(Endpoint& endpoint, uint32_t length) {
 
 /// Posts the reserved slot. True when the device took it; false: nothing was sent, the rail is going to be
 /// closed.
-inline bool slot_commit(Endpoint& endpoint, char* payload, uint32_t length, uint8_t tag) {
-  Port& port = *endpoint.port;
-  const int rc =
-      ring_post_send(endpoint, nullptr, payload, length, endpoint.ring.lkey, Kind::kSendi, tag, false);
+[[gnu::always_inline]] inline bool slot_commit(SendRing& ring, char* payload, uint32_t length, uint8_t tag) {
+  Port& port = *ring.port;
+  const int rc = ring_post_send(ring, nullptr, payload, length, ring.lkey, Kind::kSendi, tag, false);
   if (rc == 0) ++port.accounting().accepted[BFO_KIND_SENDI];
   port.lock().unlock();
   return rc == 0;
+}
+inline char* slot_reserve(Endpoint& endpoint, uint32_t length) {
+  return slot_reserve(endpoint, endpoint.effort->ring, length);
+}
+inline bool slot_commit(Endpoint& endpoint, char* payload, uint32_t length, uint8_t tag) {
+  return slot_commit(endpoint.effort->ring, payload, length, tag);
 }
 inline void slot_cancel(Endpoint& endpoint) {
   endpoint.port->lock().unlock();
@@ -90,8 +95,8 @@ void ring_mark(Endpoint& endpoint);
 /// Empties the ring: its epoch is over, and all of its work has ended. What it carried stays counted. Under
 /// the lock.
 inline void ring_forget(Endpoint& endpoint) {
-  endpoint.ended_before += endpoint.ring.head;
-  endpoint.ring = SendRing{};
+  endpoint.ended_before += endpoint.effort->ring.head;
+  endpoint.effort->ring = SendRing{};
 }
 
 /// What ring_reserve() would take of the port's Stock.
@@ -105,7 +110,7 @@ bool ring_open(Endpoint& endpoint);
 
 /// Work accepted and not yet ended. Under the lock.
 inline uint64_t outstanding(const Endpoint& endpoint) {
-  return endpoint.ring.head - endpoint.ring.tail + endpoint.queued.size();
+  return endpoint.effort->ring.head - endpoint.effort->ring.tail + endpoint.queued.size();
 }
 
 /// What the endpoint took since it exists, and how much of it, from the oldest on, has ended. Marks
@@ -121,10 +126,10 @@ Work work(Endpoint& endpoint);
 /// The out-of-line end of a refused post.
 int ring_post_failed(Endpoint& endpoint, int rc);
 
-inline int ring_post_send(Endpoint& endpoint, Frag* frag, const void* data, uint32_t length, uint32_t lkey,
-                          Kind kind, uint8_t tag, bool signaled) {
-  SendRing& ring = endpoint.ring;
-  const Port& port = *endpoint.port;
+[[gnu::always_inline]] inline int ring_post_send(SendRing& ring, Frag* frag, const void* data,
+                                                 uint32_t length, uint32_t lkey, Kind kind, uint8_t tag,
+                                                 bool signaled) {
+  const Port& port = *ring.port;
   const uint64_t seq = ring.head;
   ibv_sge sge = {reinterpret_cast<uint64_t>(data), length, lkey};
   ibv_send_wr wr;
@@ -142,7 +147,7 @@ inline int ring_post_send(Endpoint& endpoint, Frag* frag, const void* data, uint
   ibv_send_wr* bad;
   const int rc = ibv_post_send(ring.qp, &wr, &bad);
   if (rc != 0) [[unlikely]]
-    return ring_post_failed(endpoint, rc);
+    return ring_post_failed(*ring.endpoint, rc);
   SendSlot& slot = ring.slots[seq & ring.mask];
   slot.frag = frag;
   slot.length = length;
@@ -157,7 +162,7 @@ inline int ring_post_send(Endpoint& endpoint, Frag* frag, const void* data, uint
   } else {
     ++ring.since_signal;
   }
-  bfo_accounting_t& accounting = endpoint.port->accounting();
+  bfo_accounting_t& accounting = ring.port->accounting();
   ++accounting.posted[static_cast<size_t>(kind)];
   accounting.bytes_posted += length;
   return 0;

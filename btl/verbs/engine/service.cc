@@ -97,13 +97,13 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
     case Phase::kSuspect:
       if (endpoint.effort->close.asked) {
         drain_start(endpoint, now);
-        *again = *again || endpoint.command == nullptr;
+        *again = *again || endpoint.effort->command == nullptr;
       }
       break;
     case Phase::kReplied:
       if (endpoint.effort->close.asked) {
         drain_start(endpoint, now);
-        *again = *again || endpoint.command == nullptr;
+        *again = *again || endpoint.effort->command == nullptr;
         break;
       }
       cm_step(endpoint, now);
@@ -124,7 +124,7 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
     case Phase::kDraining:
       drain_step(endpoint, now, emptied);
       // The end of a command asks for service by itself.
-      *again = *again || endpoint.command == nullptr;
+      *again = *again || endpoint.effort->command == nullptr;
       break;
     case Phase::kIdle:
     case Phase::kSoliciting:
@@ -142,11 +142,11 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
       break;
   }
   report_lost_reply(endpoint);
-  if (endpoint.notices.gap_asked) gap_step(endpoint);
-  if (endpoint.notices.fence_asked != 0) fence_step(endpoint);
+  if (endpoint.effort->notices.gap_asked) gap_step(endpoint);
+  if (endpoint.effort->notices.fence_asked != 0) fence_step(endpoint);
   if (const ClosedEpoch* const closed = last_closed(endpoint);
-      endpoint.notices.repeat_closed && closed != nullptr) {
-    endpoint.notices.repeat_closed = false;
+      endpoint.effort->notices.repeat_closed && closed != nullptr) {
+    endpoint.effort->notices.repeat_closed = false;
     report_closed(endpoint, closed->event, closed->result, closed->delivered);
   }
 }

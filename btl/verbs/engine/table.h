@@ -11,8 +11,17 @@
 
 namespace bfo::engine {
 
-/// Maps a key to a T*. Not thread-safe; the owner serialises. Keys are unique; nullptr is not a value.
+/// What a table keeps of one value. The key of nullptr is never asked for.
 template <class T>
+struct KeyedCell {
+  uint64_t own_key;
+  T* value;
+  uint64_t key() const { return own_key; }
+  static KeyedCell of(uint64_t key, T* value) { return {key, value}; }
+};
+
+/// Maps a key to a T*. Not thread-safe; the owner serialises. Keys are unique; nullptr is not a value.
+template <class T, class Cell = KeyedCell<T>>
 class Table {
  public:
   /// The value of `key`, or nullptr.
@@ -21,7 +30,7 @@ class Table {
     for (size_t i = home(key);; i = (i + 1) & mask_) {
       const Cell& cell = cells_[i];
       if (cell.value == nullptr) return nullptr;
-      if (cell.key == key) return cell.value;
+      if (cell.key() == key) return cell.value;
     }
   }
 
@@ -36,11 +45,12 @@ class Table {
   void erase(uint64_t key) {
     if (used_ == 0) return;
     size_t hole = home(key);
-    for (; cells_[hole].key != key || cells_[hole].value == nullptr; hole = (hole + 1) & mask_) {
+    for (;; hole = (hole + 1) & mask_) {
       if (cells_[hole].value == nullptr) return;
+      if (cells_[hole].key() == key) break;
     }
     for (size_t next = (hole + 1) & mask_; cells_[next].value != nullptr; next = (next + 1) & mask_) {
-      const size_t distance_home = (next - home(cells_[next].key)) & mask_;
+      const size_t distance_home = (next - home(cells_[next].key())) & mask_;
       const size_t distance_hole = (next - hole) & mask_;
       if (distance_home < distance_hole) continue;
       cells_[hole] = cells_[next];
@@ -53,19 +63,14 @@ class Table {
   size_t size() const { return used_; }
 
  private:
-  struct Cell {
-    uint64_t key;
-    T* value;
-  };
-
   size_t home(uint64_t key) const { return (key * 0x9e3779b97f4a7c15ull >> 32) & mask_; }
 
   void place(uint64_t key, T* value) {
     size_t i = home(key);
-    for (; cells_[i].value != nullptr && cells_[i].key != key; i = (i + 1) & mask_) {
+    for (; cells_[i].value != nullptr && cells_[i].key() != key; i = (i + 1) & mask_) {
     }
     if (cells_[i].value == nullptr) ++used_;
-    cells_[i] = Cell{key, value};
+    cells_[i] = Cell::of(key, value);
   }
 
   bool grow() {
@@ -79,7 +84,7 @@ class Table {
     mask_ = count - 1;
     used_ = 0;
     for (size_t i = 0; i < old.size(); ++i) {
-      if (old[i].value != nullptr) place(old[i].key, old[i].value);
+      if (old[i].value != nullptr) place(old[i].key(), old[i].value);
     }
     return true;
   }

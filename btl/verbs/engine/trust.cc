@@ -68,7 +68,7 @@ Drop admit(Port& port, const char* data, size_t length, Packet* packet, Endpoint
   if (sender == nullptr || sender->peer.nonce != packet->source_nonce) return Drop::kStranger;
   if (sender->peer.left || sender->phase == Phase::kGone || sender->phase == Phase::kUnusable)
     return Drop::kLeft;
-  if (!sender->begin_effort()) return Drop::kMemory;
+  if (!port.begin_effort(*sender)) return Drop::kMemory;
   // The heartbeat of the peer counts for itself.
   ReplayWindow& window =
       type == PacketType::kPong ? sender->effort->packets.pongs_taken : sender->effort->packets.taken;

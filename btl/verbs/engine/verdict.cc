@@ -35,12 +35,13 @@ uint64_t rail_name(const Endpoint& endpoint) {
 
 /// What has moved over the current epoch: messages received, and own work completed.
 uint64_t moved_so_far(const Endpoint& endpoint) {
-  return endpoint.delivered + endpoint.ring.tail;
+  return endpoint.delivered + endpoint.effort->ring.tail;
 }
 
 /// Something has completed since the last tick, or nothing is under way any more.
 bool moves(const Endpoint& endpoint) {
-  return endpoint.ring.head == endpoint.ring.tail || endpoint.ring.tail != watch_of(endpoint).seen_tail;
+  return endpoint.effort->ring.head == endpoint.effort->ring.tail ||
+         endpoint.effort->ring.tail != watch_of(endpoint).seen_tail;
 }
 
 void ask(Endpoint& about, uint64_t now) {
@@ -77,7 +78,7 @@ void ask(Endpoint& about, uint64_t now) {
 }
 
 void end_inquiry(Endpoint& about) {
-  if (about.connection == nullptr) return;  // it never was up
+  if (about.effort->connection == nullptr) return;  // it never was up
   Inquiry& inquiry = watch_of(about).inquiry;
   inquiry.on = inquiry.open = false;
 }
@@ -187,7 +188,7 @@ void verdict_packet(Endpoint& carrier, const Packet& packet, uint64_t now) {
 }
 
 void verdict_clear(Endpoint& about) {
-  if (about.connection == nullptr) return;
+  if (about.effort->connection == nullptr) return;
   end_inquiry(about);
   watch_of(about).ask_again_ns = watch_of(about).suspected_ns = 0;
 }

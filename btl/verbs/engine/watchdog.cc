@@ -32,7 +32,8 @@ constexpr uint64_t path_probe_id(uint32_t epoch) {
 
 /// Nothing is under way, or something has completed since the last tick.
 bool moved(const Endpoint& endpoint) {
-  return endpoint.ring.head == endpoint.ring.tail || endpoint.ring.tail != watch_of(endpoint).seen_tail;
+  return endpoint.effort->ring.head == endpoint.effort->ring.tail ||
+         endpoint.effort->ring.tail != watch_of(endpoint).seen_tail;
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ uint64_t Port::note_delay(uint64_t elapsed) {
   if (late <= kMostPatience / 2 * config_.suspect_ns) delay_ns_ = std::max(delay_ns_, late);
   if (here) return elapsed;
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
-    if (endpoint->connection != nullptr) watch_of(*endpoint).silent_ns = 0;
+    if (endpoint->effort->connection != nullptr) watch_of(*endpoint).silent_ns = 0;
   }
   return 0;
 }
@@ -108,7 +109,7 @@ Port::Silence Port::listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns
     watch.slowest_ns = std::max(watch.slowest_ns, watch.silent_ns);
     // A rail that has recovered is not ended for an earlier fault. If its probe failed, the probe queue pair
     // cannot be used again in this epoch: from now on only the rail's work and its peer are asked.
-    watch.moved(endpoint.ring.tail);
+    watch.moved(endpoint.effort->ring.tail);
     verdict_clear(endpoint);
     if (endpoint.phase == Phase::kUp) return Silence::kNothing;
     endpoint.phase = Phase::kUp;

@@ -36,7 +36,7 @@ void trace(const Module& module, const engine::Endpoint& endpoint, const char* w
 void report_fatal(Module& module, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   if (module.error_reported) return;
   module.error_reported = true;
-  opal_proc_t* proc = endpoint_of(endpoint)->proc;
+  opal_proc_t* proc = proc_of(endpoint);
   say(false, "rail-lost", opal_process_info.nodename, event.info.device, event.info.port,
       opal_get_proc_hostname(proc), event.info.peer_port, event.text, event.code, event.vendor_err);
   if (module.error_cb != nullptr)
@@ -71,7 +71,7 @@ void on_rail_down(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t&
   trace(module, endpoint, "down", event);
   if (module.bound) {
     if (void* const rail = listener(module, endpoint)) module.sink.rail_down(module.sink_ctx, rail, &event);
-  } else if (event.cause != BFO_CAUSE_SHUTDOWN && !endpoint.drain.cause_open) {
+  } else if (event.cause != BFO_CAUSE_SHUTDOWN && !endpoint.effort->drain.cause_open) {
     report_fatal(module, endpoint, event);
   }
 }

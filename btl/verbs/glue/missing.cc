@@ -26,8 +26,8 @@ void rail_missing(void* ctx, engine::Endpoint& endpoint) {
   engine::resource_remedy(shortage, locked_memory_limit(), remedy, sizeof remedy);
   const opal_process_name_t self = OPAL_PROC_MY_NAME;
   say(false, "rail-missing", self.vpid, opal_process_info.nodename, static_cast<unsigned>(endpoint.peer.name),
-      opal_get_proc_hostname(endpoint_of(endpoint)->proc), module.port.device().name(), module.port.number(),
-      what, remedy);
+      opal_get_proc_hostname(proc_of(endpoint)), module.port.device().name(), module.port.number(), what,
+      remedy);
 }
 
 }  // namespace bfo::verbs

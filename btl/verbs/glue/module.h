@@ -12,7 +12,6 @@
 /// One peer on one port. The engine's endpoint is the first member: the two convert into each other by cast.
 struct mca_btl_base_endpoint_t {
   bfo::engine::Endpoint engine;
-  opal_proc_t* proc;
 };
 
 /// What the PML passes around for a registration, and sends to peers: eight bytes.
@@ -80,6 +79,11 @@ struct Module {
 
 inline Module* module_of(mca_btl_base_module_t* btl) {
   return reinterpret_cast<Module*>(btl);
+}
+/// The process at the other end. Looked up: every known peer would keep it for a message that is never said.
+inline opal_proc_t* proc_of(const engine::Endpoint& endpoint) {
+  const uint64_t name = endpoint.peer.name;
+  return opal_proc_for_name({static_cast<uint32_t>(name >> 32), static_cast<uint32_t>(name)});
 }
 inline mca_btl_base_endpoint_t* endpoint_of(engine::Endpoint& endpoint) {
   return reinterpret_cast<mca_btl_base_endpoint_t*>(&endpoint);

@@ -61,7 +61,6 @@ mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   }
   auto* endpoint = engine::make<mca_btl_base_endpoint_t>();
   if (endpoint == nullptr) return nullptr;
-  endpoint->proc = proc;
   engine::Endpoint& rail = endpoint->engine;
   rail.peer.name = name_of(proc->proc_name);
   rail.peer.nonce = port->nonce;
