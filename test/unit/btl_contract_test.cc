@@ -24,6 +24,24 @@ TEST(Attach, RailIsUp_TheStateIsReadAndThePointerIsThereUntilItIsTaken) {
   EXPECT_EQ(w.a.endpoint.user.load(), nullptr);
 }
 
+// What a connection needs is made by whoever first wants the rail. A sender in another thread takes the lock
+// before it looks for it: told by ThreadSanitizer only.
+TEST(Reserve, AnotherThreadHasJustWantedTheRail_WhatItMadeIsReadUnderTheLock) {
+  World w;
+  w.a.port.lock().open(true);
+  ASSERT_FALSE(w.a.endpoint.has_effort());
+  std::atomic<bool> wanted{false};
+  std::thread other([&] {
+    engine::rail_connect(w.a.endpoint);
+    wanted.store(true, std::memory_order_relaxed);  // orders nothing
+  });
+  while (!wanted.load(std::memory_order_relaxed)) std::this_thread::yield();
+  EXPECT_EQ(engine::slot_reserve(w.a.endpoint, 1), nullptr);
+  other.join();
+  EXPECT_TRUE(w.a.endpoint.has_effort());
+  w.a.port.lock().open(false);
+}
+
 // As progress does it: the state changes under the lock, and who is to be told is looked up after that.
 TEST(Attach, StateChangesInAnotherThread_ItIsReadOrReported) {
   World w;

@@ -3,8 +3,12 @@
 // btl_parts_test.cc: the engine's small parts: hash table, registered memory, completion queue reservation,
 // event mailbox and thread, addresses.
 #include <chrono>
+#include <map>
+#include <memory>
 #include <thread>
 
+#include "btl/verbs/engine/frag.h"
+#include "btl/verbs/engine/peer.h"
 #include "btl/verbs/engine/table.h"
 #include "test/unit/btl_world.h"
 
@@ -30,6 +34,53 @@ TEST(Table, InsertFindErase_AgreesWithAMapOverManyKeys) {
   }
   for (uint64_t key = 0; key < 4096; ++key)
     EXPECT_EQ(table.find(key), model.count(key) != 0 ? model[key] : nullptr);
+}
+
+/// The names stand in the records: none is read that is gone.
+TEST(PeerTable, RecordsComeAndGo_AgreesWithAMap) {
+  engine::PeerTable table;
+  std::map<uint64_t, std::unique_ptr<engine::KnownPeer>> model;
+  uint64_t x = 1;
+  for (int i = 0; i < 20000; ++i) {
+    x = x * 6364136223846793005ull + 1442695040888963407ull;
+    const uint64_t name = uint64_t{0x5e9c0001} << 32 | x >> 53;
+    const auto known = model.find(name);
+    if (known != model.end()) {
+      table.erase(name);
+      model.erase(known);
+    } else {
+      auto peer = std::make_unique<engine::KnownPeer>();
+      peer->peer.name = name;
+      ASSERT_TRUE(table.insert(name, peer.get()));
+      model[name] = std::move(peer);
+    }
+    ASSERT_EQ(table.size(), model.size());
+  }
+  for (uint64_t i = 0; i < 2048; ++i) {
+    const uint64_t name = uint64_t{0x5e9c0001} << 32 | i;
+    const auto known = model.find(name);
+    EXPECT_EQ(table.find(name), known == model.end() ? nullptr : known->second.get());
+  }
+}
+
+TEST(FragFifo, FilledAndEmptiedTwice_KeepsTheOrder) {
+  engine::FragFifo fifo;
+  engine::Frag frags[3];
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_TRUE(fifo.empty());
+    fifo.push(&frags[0]);
+    EXPECT_EQ(fifo.pop(), &frags[0]);
+    EXPECT_TRUE(fifo.empty());
+    fifo.push(&frags[1]);
+    fifo.push(&frags[2]);
+    fifo.push(&frags[0]);
+    EXPECT_EQ(fifo.size(), 3u);
+    EXPECT_EQ(fifo.front(), &frags[1]);
+    EXPECT_EQ(fifo.pop(), &frags[1]);
+    EXPECT_EQ(fifo.pop(), &frags[2]);
+    EXPECT_EQ(fifo.pop(), &frags[0]);
+    EXPECT_EQ(frags[0].next, nullptr);
+  }
 }
 
 TEST(Table, Empty_FindsNothing) {

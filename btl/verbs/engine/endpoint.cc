@@ -31,7 +31,8 @@ bool Endpoint::begin_effort() {
   // Numbers that an endpoint to the same peer, removed since, cannot have reached.
   made->packets.sent = port->env().now_ns();
   made->notices.fence_asked = std::exchange(peer.owed_epoch, 0);
-  effort = made;
+  // The progress function follows the pointer without the lock.
+  __atomic_store_n(&effort, made, __ATOMIC_RELEASE);
   return true;
 }
 

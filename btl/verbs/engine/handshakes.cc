@@ -103,7 +103,7 @@ void handshakes_count(Port& port, uint64_t now) {
     if (is_up(endpoint->phase)) continue;
     if (under_way(*endpoint, now)) ++all.begun;
     if (endpoint->phase == Phase::kMaking && !endpoint->initiator) ++all.answered;
-    if (endpoint->connect_wanted) need_look(*endpoint, now);
+    if (endpoint->connect_wanted && endpoint->has_effort()) need_look(*endpoint, now);
     if (!may_begin(*endpoint, now)) continue;
     const Need need = need_of(*endpoint);
     all.urgent += need == Need::kWaits;

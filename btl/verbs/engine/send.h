@@ -46,12 +46,14 @@ int ring_post_send(SendRing& ring, Frag* frag, const void* data, uint32_t length
 /// Reserves the next slot for a payload of `length` bytes and returns its memory; nullptr when the message
 /// cannot leave at once (not up, queue not empty, no room, too long). Takes the lock, which slot_commit() or
 /// slot_cancel() releases.
-/// `ring` is the endpoint's, read once.
-[[gnu::always_inline]] inline char* slot_reserve(Endpoint& endpoint, SendRing& ring, uint32_t length) {
+/// `*ring` is the endpoint's, read under the lock: another thread may just have made it.
+[[gnu::always_inline]] inline char* slot_reserve(Endpoint& endpoint, uint32_t length, SendRing** ring) {
   endpoint.port->lock().lock();
-  if (endpoint.usable && length <= ring.slot_bytes && ring_has_room(ring) && endpoint.queued.empty())
+  SendRing& own = endpoint.effort->ring;
+  *ring = &own;
+  if (endpoint.usable && length <= own.slot_bytes && ring_has_room(own) && endpoint.queued.empty())
       [[likely]] {
-    return ring_next_payload(ring);
+    return ring_next_payload(own);
   }
   endpoint.port->lock().unlock();
   return nullptr;
@@ -67,7 +69,8 @@ int ring_post_send(SendRing& ring, Frag* frag, const void* data, uint32_t length
   return rc == 0;
 }
 inline char* slot_reserve(Endpoint& endpoint, uint32_t length) {
-  return slot_reserve(endpoint, endpoint.effort->ring, length);
+  SendRing* ring;
+  return slot_reserve(endpoint, length, &ring);
 }
 inline bool slot_commit(Endpoint& endpoint, char* payload, uint32_t length, uint8_t tag) {
   return slot_commit(endpoint.effort->ring, payload, length, tag);

@@ -277,10 +277,10 @@ int sendi(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, opal_co
           mca_btl_base_tag_t tag, mca_btl_base_descriptor_t** descriptor) {
   Module& module = *module_of(btl);
   engine::Endpoint& rail = endpoint->engine;
-  engine::SendRing& ring = rail.effort->ring;
+  engine::SendRing* ring = nullptr;
   const size_t length = header_size + payload_size;
   char* slot =
-      length <= UINT32_MAX ? engine::slot_reserve(rail, ring, static_cast<uint32_t>(length)) : nullptr;
+      length <= UINT32_MAX ? engine::slot_reserve(rail, static_cast<uint32_t>(length), &ring) : nullptr;
   if (slot != nullptr) [[likely]] {
     memcpy(slot, header, header_size);
     size_t packed = payload_size;
@@ -289,7 +289,7 @@ int sendi(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, opal_co
       if (descriptor != nullptr) *descriptor = nullptr;
       return OPAL_ERROR;
     }
-    if (engine::slot_commit(ring, slot, static_cast<uint32_t>(length), tag)) [[likely]]
+    if (engine::slot_commit(*ring, slot, static_cast<uint32_t>(length), tag)) [[likely]]
       return OPAL_SUCCESS;
     if (descriptor != nullptr) *descriptor = nullptr;
     return refused(rail);
@@ -344,15 +344,15 @@ namespace {
 int send_bytes(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, uint8_t tag, const void* header,
                size_t header_size, const void* payload, size_t payload_size) {
   engine::Endpoint& rail = endpoint->engine;
-  engine::SendRing& ring = rail.effort->ring;
+  engine::SendRing* ring = nullptr;
   const size_t length = header_size + payload_size;
   char* slot =
-      length <= UINT32_MAX ? engine::slot_reserve(rail, ring, static_cast<uint32_t>(length)) : nullptr;
+      length <= UINT32_MAX ? engine::slot_reserve(rail, static_cast<uint32_t>(length), &ring) : nullptr;
   if (slot == nullptr) [[unlikely]]
     return send_copied(*module_of(btl), rail, tag, header, header_size, payload, payload_size);
   memcpy(slot, header, header_size);
   if (payload_size != 0) memcpy(slot + header_size, payload, payload_size);
-  return engine::slot_commit(ring, slot, static_cast<uint32_t>(length), tag) ? OPAL_SUCCESS : refused(rail);
+  return engine::slot_commit(*ring, slot, static_cast<uint32_t>(length), tag) ? OPAL_SUCCESS : refused(rail);
 }
 
 int put(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
