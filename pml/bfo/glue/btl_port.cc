@@ -180,8 +180,17 @@ bool BtlPort::gather(InlineSource& from, void* to, size_t length) {
 }
 
 // A convertor is prepared and called for longer than it takes to copy a short payload twice.
-bool BtlPort::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
-                            const InlineSource& source, size_t length) {
+bool BtlPort::send_scattered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                             InlineSource source, size_t length) {
+  if (length > kGathered) {
+    opal_convertor_t conv;
+    construct(conv);
+    opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &source.datatype->super, source.count,
+                                             source.buffer, 0, &conv);
+    const bool taken = sendi_convertor(rail, tag, hdr, hdr_size, &conv, length);
+    opal_convertor_cleanup(&conv);
+    return taken;
+  }
   uint8_t packed[kGathered];
   Cursor cursor;
   if (OPAL_UNLIKELY(

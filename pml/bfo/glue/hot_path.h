@@ -53,7 +53,7 @@ inline const void* one_piece(const InlineSource& from) {
     const void* const bytes = length == 0 ? nullptr : one_piece(source);
     if (OPAL_LIKELY(bytes != nullptr || length == 0))
       return rail.failover->send_bytes(rail.btl, rail.ep, tag, hdr, hdr_size, bytes, length) == OPAL_SUCCESS;
-    if (length <= kGathered) return send_gathered(rail, tag, hdr, hdr_size, source, length);
+    return send_scattered(rail, tag, hdr, hdr_size, source, length);
   }
   opal_convertor_t conv;
   if (length == 0) {
