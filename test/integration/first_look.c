@@ -137,8 +137,10 @@ static void* wait_for_end(void* unused) {
 
 static const char* missed(void) {
   static char text[100];
-  if (armed) snprintf(text, sizeof text, "rank 1 was met before, or by a rail in state %d", met);
-  else snprintf(text, sizeof text, "the rail was in state %d again", met);
+  if (armed)
+    snprintf(text, sizeof text, "rank 1 was met before, or by a rail in state %d", met);
+  else
+    snprintf(text, sizeof text, "the rail was in state %d again", met);
   return text;
 }
 
