@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_peer_parts_test.cc: the parts of the engine that keep something for a peer and its rails: the records
+// of failovers, ledgers, receives from any source.
+#include <gtest/gtest.h>
+
+#include "pml/bfo/xfer/engine.h"
+#include "test/unit/fake_port.h"
+#include "test/unit/fake_world.h"
+
+namespace bfo::xfer {
+namespace {
+
+using test::FakePort;
+
+/// A peer with one rail, and a port: what the parts below need of an engine.
+struct OnePeer {
+  OnePeer() {
+    peer.rails.at[0] = &rail;
+    peer.n_rails = 1;
+    rail.peer = &peer;
+    rail.name = {5, 1};
+    rail.state = RailState::kUp;
+    rail.limits.failover = true;
+    rail.limits.weight = 1;
+    peer.choice.rebuild(peer.rails, 1);
+  }
+  test::World world{test::World::Options{}};
+  FakePort port{world, 0};
+  Counters counters;
+  ExitWork<FakePort> work;
+  Peer<FakePort> peer;
+  Rail<FakePort> rail;
+};
+
+TEST(FailoverRecords, OneThatWaitsForAMessageIsLookedAtWhenItWasSentAgain) {
+  OnePeer o;
+  FailoverRecords<FakePort> records(o.port, o.counters, o.work);
+  RailEvent down;
+  down.name = {5, 1};
+  records.open(o.rail, down);
+  records.report(o.peer, false);
+  EXPECT_TRUE(o.port.events_.empty()) << "its epoch is not closed";
+  EXPECT_TRUE(records.needs_clock(o.rail));
+  test::SendReq send;
+  send.xfer.sent_before = true;
+  send.xfer.length = 9;
+  o.peer.backlog.ready_sends.push_back(&send);
+  records.close(o.rail, down);
+  o.rail.event->closed_ns = 1;
+  records.report(o.peer, false);
+  EXPECT_TRUE(records.any_waiting() && o.port.events_.empty());
+  EXPECT_FALSE(o.work.any());
+  o.peer.backlog.ready_sends.remove(&send);
+  records.note_resent(o.peer, 9, true);
+  EXPECT_TRUE(o.work.any()) << "the engine looks at it when it is left";
+  records.report_waiting(&o.peer);
+  ASSERT_EQ(o.port.events_.size(), 1u);
+  EXPECT_EQ(o.port.events_[0].bytes_resent, 9u);
+  EXPECT_EQ(o.port.events_[0].messages_resent, 1u);
+  EXPECT_EQ(o.port.events_[0].bytes_waiting, 0u);
+  EXPECT_FALSE(records.any_waiting());
+  EXPECT_EQ(o.counters.bytes_resent, 9u);
+  records.free(o.rail);
+  EXPECT_EQ(o.port.live_, 0u);
+}
+
+TEST(FailoverRecords, WithoutMemoryALossHasNone) {
+  OnePeer o;
+  FailoverRecords<FakePort> records(o.port, o.counters, o.work);
+  o.port.refuse_ = [](std::size_t) { return true; };
+  records.open(o.rail, RailEvent{});
+  records.note_resent(o.peer, 9, false);
+  records.report(o.peer, true);
+  EXPECT_TRUE(o.port.events_.empty());
+  EXPECT_EQ(o.counters.bytes_resent, 9u);
+}
+
+TEST(Ledgers, LoadLeavesWithItsEntry) {
+  OnePeer o;
+  Agenda<FakePort> agenda;
+  Ledgers<FakePort> ledgers(o.port, o.counters, agenda);
+  LedgerEntry<FakePort>* head = nullptr;
+  auto* const a = ledgers.add(head, o.rail, 1, 0, 10);
+  auto* const b = ledgers.add(head, o.rail, 1, 10, 30);
+  ASSERT_TRUE(a && b);
+  a->loaded = b->loaded = true;
+  o.rail.inflight_bytes = 30;
+  ledgers.remove(head, a);
+  EXPECT_EQ(head, b);
+  EXPECT_EQ(o.rail.inflight_bytes, 20u);
+  ledgers.remove(head, a);
+  EXPECT_EQ(o.rail.inflight_bytes, 20u) << "it was not in the ledger";
+  ledgers.remove_all(head);
+  EXPECT_EQ(o.rail.inflight_bytes, 0u);
+  ledgers.free_all();
+  EXPECT_EQ(o.port.live_, 0u);
+}
+
+TEST(Ledgers, GrantIsOverWhenItWasNotSentOrItsEpochIsClosed) {
+  OnePeer o;
+  LedgerEntry<FakePort> read;
+  read.rail = &o.rail;
+  read.epoch = 1;
+  LedgerEntry<FakePort> grant = read;
+  grant.grant = 1;
+  EXPECT_FALSE(Ledgers<FakePort>::grant_over(read)) << "a READ is no grant";
+  EXPECT_TRUE(Ledgers<FakePort>::grant_over(grant));
+  grant.sent = true;
+  EXPECT_FALSE(Ledgers<FakePort>::grant_over(grant));
+  o.rail.closed_epoch = 1;
+  EXPECT_TRUE(Ledgers<FakePort>::grant_over(grant));
+}
+
+TEST(Wildcards, FailureOfAMemberEndsThoseOfItsCommunicatorUnlessOthersAreLeft) {
+  for (const AnySource rule : {AnySource::kError, AnySource::kWait}) {
+    OnePeer o;
+    CommTable<FakePort> comms;
+    Wildcards<FakePort> wildcards(o.port, rule, comms, o.work);
+    Proc<FakePort> proc;
+    proc.peer = &o.peer;
+    Proc<FakePort>* procs[3] = {nullptr, &proc, nullptr};
+    Comm<FakePort> comm;
+    comm.size = 3;
+    comm.procs = procs;
+    o.world.peers.assign(1, std::vector<Peer<FakePort>*>(3, nullptr));
+    ASSERT_TRUE(comms.reserve(o.port, 0));
+    comms.add(&comm);
+    test::RecvReq recv;
+    recv.xfer.comm = &comm;
+    comm.posted_any_source.push_back(o.port, &recv);
+    EXPECT_FALSE(wildcards.lost(comm));
+    o.peer.standing.set_failed();
+    wildcards.peer_failed(o.peer);
+    const bool ends = rule == AnySource::kError;
+    EXPECT_EQ(wildcards.lost(comm), ends);
+    EXPECT_EQ(o.work.take_completed().recvs.pop_front(), ends ? &recv : nullptr);
+    if (ends) EXPECT_EQ(recv.xfer.status.source, 1);
+    if (!ends) comm.posted_any_source.remove(o.port, &recv);
+    Comm<FakePort> later;
+    later.size = 3;
+    later.procs = procs;
+    wildcards.comm_made(later);
+    EXPECT_EQ(later.n_lost, 1);
+    comms.remove(&comm);
+    comms.free_pages(o.port);
+  }
+}
+
+}  // namespace
+}  // namespace bfo::xfer
