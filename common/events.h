@@ -14,7 +14,7 @@ namespace bfo {
 
 /// Times are CLOCK_MONOTONIC nanoseconds (the Port's clock); 0 = did not happen.
 struct FailoverEvent {
-  const char* what = "failover";  ///< "failover", "rail_up", "peer_lost", "message_lost"
+  const char* what = "failover";  ///< "failover", "peer_lost", "message_lost"
   std::int32_t rail = -1;         ///< index of the rail in the peer's set
   std::uint64_t conn = 0;
   std::uint32_t epoch = 0;
