@@ -104,6 +104,23 @@ TEST_F(Limit, Objects_BeyondTheLimitOfTheDeviceAreRefusedWithEnomem) {
   }
 }
 
+/// A job of 64 processes that all speak to each other over two rails, as one process that makes all its
+/// objects.
+TEST_F(Limit, QueuePairs_SufficeForSixtyFourProcessesThatAllSpeakOverTwoRails) {
+  constexpr size_t kConnections = 64 * 2 * 63, kDatagrams = 64 * 4;
+  Side side;
+  EXPECT_GE(static_cast<size_t>(attributes(side).max_qp), kConnections + kDatagrams);
+  const Kind qp = kinds()[4];
+  std::vector<void*> made;
+  while (made.size() < kConnections + kDatagrams) {
+    void* object = qp.make(side);
+    if (object == nullptr) break;
+    made.push_back(object);
+  }
+  EXPECT_EQ(made.size(), kConnections + kDatagrams);
+  for (void* object : made) EXPECT_EQ(qp.end(object), 0);
+}
+
 TEST_F(Limit, FailedCalls_TakeNoRoom) {
   Side side;
   Lab::get().inject("when device=0 do max-qp 2\nwhen verb=create_qp call=1..20 do fail ENOMEM");

@@ -141,7 +141,7 @@ unsigned count_live(const std::function<bool(softhca::FabricHeader&, uint32_t)>&
 void expect_clean() {
   Lab::get().fabric().reap();
   const unsigned qps =
-      count_live([](auto& h, uint32_t i) { return h.qps[i].qpn.load() != 0; }, softhca::kMaxQps);
+      count_live([](auto& h, uint32_t i) { return h.qps[i].qpn.load() != 0; }, Lab::get().header().qp_fresh);
   const unsigned cqs =
       count_live([](auto& h, uint32_t i) { return h.cqs[i].used.load() != 0; }, softhca::kMaxCqs);
   const unsigned mrs =

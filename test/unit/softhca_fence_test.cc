@@ -147,7 +147,7 @@ TEST_F(Fence, DeadProcess_LeavesNothingAfterReaping) {
   child_ = -1;
   fabric_->reap();
   FabricHeader& h = fabric_->header();
-  for (const QpEntry& qp : h.qps) ASSERT_EQ(qp.qpn.load(), 0u);
+  for (uint32_t i = 0; i < h.qp_fresh.load(); ++i) ASSERT_EQ(h.qps[i].qpn.load(), 0u);
   for (const CqEntry& cq : h.cqs) ASSERT_EQ(cq.used.load(), 0u);
   for (const SrqEntry& srq : h.srqs) ASSERT_EQ(srq.used.load(), 0u);
   for (const ContextEntry& context : h.contexts) ASSERT_EQ(context.used.load(), 0u);

@@ -2,13 +2,18 @@
 //
 // The tables of the software HCA under threads: whoever finds a slot in use finds it complete.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
+#include <set>
 #include <thread>
+#include <vector>
 
 #include "contrib/softhca/engine/async.h"
 #include "contrib/softhca/fabric/limits.h"
+#include "contrib/softhca/fabric/report.h"
 #include "contrib/softhca/fabric/tables.h"
 
 namespace bfo::softhca {
@@ -89,6 +94,62 @@ TEST_F(Tables, LastPlaceOfADevice_GoesToExactlyOneThread) {
   }
   EXPECT_FALSE(crowded.load());
   EXPECT_TRUE(come_and_go());
+}
+
+/// 64 processes that all have a connection to each other over two rails, and four datagram queue pairs each.
+constexpr uint32_t kAllToAll = 64 * (2 * 63 + 4);
+constexpr uint32_t kMulticastQpn = 0xffffff;
+
+TEST_F(Tables, QueuePairs_SufficeForSixtyFourProcessesThatAllSpeak) {
+  std::set<uint32_t> numbers;
+  while (const QpEntry* qp = allocate_qp(*fabric_)) numbers.insert(qp->qpn.load());
+  EXPECT_GE(numbers.size(), kAllToAll);
+  EXPECT_EQ(numbers.size(), object_limit(*fabric_, 0, kDevice, ObjectKind::Qp));
+  EXPECT_GT(*numbers.begin(), 1u) << "0 and 1 are special";
+  EXPECT_LT(*numbers.rbegin(), kMulticastQpn);
+}
+
+TEST_F(Tables, QueuePairOfAFullTable_HasNewNumbersAndNeverThatOfMulticast) {
+  QpEntry* last = nullptr;
+  while (QpEntry* qp = allocate_qp(*fabric_)) last = qp;
+  ASSERT_NE(last, nullptr);
+  std::set<uint32_t> numbers{last->qpn.load()};
+  for (int life = 0; life < 1000; ++life) {
+    const uint32_t before = last->qpn.load();
+    free_qp(*fabric_, *last);
+    ASSERT_EQ(allocate_qp(*fabric_), last);
+    ASSERT_NE(last->qpn.load(), before);
+    numbers.insert(last->qpn.load());
+  }
+  EXPECT_GE(numbers.size(), 256u);
+  EXPECT_LT(*numbers.rbegin(), kMulticastQpn);
+}
+
+/// A packet that was under way to a queue pair must not find another one with its number.
+TEST_F(Tables, NumberOfAQueuePair_RestsForManyOthers) {
+  constexpr uint32_t kRest = 1u << 16;
+  std::map<uint32_t, uint32_t> last_seen;
+  for (uint32_t i = 0; i < 3 * kRest; ++i) {
+    QpEntry* qp = allocate_qp(*fabric_);
+    ASSERT_NE(qp, nullptr);
+    const auto [entry, fresh] = last_seen.try_emplace(qp->qpn.load(), i);
+    ASSERT_TRUE(fresh || i - entry->second >= kRest) << "queue pair " << i << " after " << i - entry->second;
+    entry->second = i;
+    free_qp(*fabric_, *qp);
+  }
+  EXPECT_LE(fabric_->header().qp_fresh.load(), 1024u) << "memory of queue pairs that come and go";
+}
+
+TEST_F(Tables, ReportOfFewQueuePairs_TakesNoMemoryForTheOthers) {
+  ASSERT_NE(allocate_qp(*fabric_), nullptr);
+  EXPECT_NE(counters_json(fabric_->header(), "test", "test", false), "");
+  constexpr uintptr_t kPage = 4096;
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(fabric_->header().qps) & ~(kPage - 1);
+  std::vector<unsigned char> pages(sizeof(FabricHeader::qps) / kPage);
+  ASSERT_EQ(mincore(reinterpret_cast<void*>(begin), pages.size() * kPage, pages.data()), 0);
+  size_t used = 0;
+  for (const unsigned char page : pages) used += page & 1;
+  EXPECT_LE(used, 100u) << "of " << pages.size() << " pages";
 }
 
 TEST_F(Tables, OpenDevice_GetsTheEventsOfItsPort) {

@@ -88,7 +88,8 @@ void list_text(Fabric& fabric, bool all) {
     printf("\n");
   });
   uint32_t by_state[8] = {};
-  for (const QpEntry& qp : h.qps) {
+  for (uint32_t i = 0; i < h.qp_fresh.load(); ++i) {
+    const QpEntry& qp = h.qps[i];
     if (qp.qpn.load(std::memory_order_acquire) == 0) continue;
     ++by_state[qp.state.load() & 7];
     if (!all) continue;
@@ -128,7 +129,8 @@ void list_json(Fabric& fabric) {
     }
     printf("}\n");
   });
-  for (const QpEntry& qp : h.qps) {
+  for (uint32_t i = 0; i < h.qp_fresh.load(); ++i) {
+    const QpEntry& qp = h.qps[i];
     if (qp.qpn.load(std::memory_order_acquire) == 0) continue;
     printf(
         "{\"type\":\"qp\",\"fabric\":%s,\"qpn\":%u,\"service\":\"%s\",\"state\":\"%s\",\"node\":%u,"

@@ -48,7 +48,9 @@ struct FabricHeader {
   std::atomic<uint64_t> next_topology_ns;  ///< earliest timed event of the fabric
   Lock registry_lock, reap_lock, atomic_lock, late_write_lock, limit_lock;
   HeapState heap;
-  uint32_t qp_fresh, qp_free_head, qp_free_tail, qp_free_count;
+  /// Queue pair slots below it were used, later ones never: walks stop there, as below.
+  std::atomic<uint32_t> qp_fresh;
+  uint32_t qp_free_head, qp_free_tail, qp_free_count;
   uint32_t mr_fresh, mr_free_head, mr_free_tail, mr_free_count;
   std::atomic<uint32_t> next_pd;
   /// Slots ever used: walks stop there, because looking at a slot takes memory from /dev/shm.
@@ -61,7 +63,7 @@ struct FabricHeader {
   ContextEntry contexts[kMaxContexts];
   CqEntry cqs[kMaxCqs];
   SrqEntry srqs[kMaxSrqs];
-  QpEntry qps[kMaxQps];
+  QpEntry qps[1u << kQpSlotBits];  ///< every number has an entry, used or not
   MrEntry mrs[kMaxMrs];
   LateWrite late_writes[kMaxLateWrites];
   Resume resume[kMaxResumes];
@@ -84,7 +86,7 @@ constexpr uint32_t port_number(uint32_t index) {
 }
 
 constexpr uint32_t qp_slot(uint32_t qpn) {
-  return qpn & (kMaxQps - 1);
+  return qpn & ((1u << kQpSlotBits) - 1);
 }
 constexpr uint32_t mr_slot(uint32_t key) {
   return key >> 8;

@@ -16,14 +16,18 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 9;
+inline constexpr uint32_t kLayoutVersion = 10;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
 inline constexpr uint32_t kMaxDevices = 16;
 inline constexpr uint32_t kMaxPortsPerDevice = 2;
 inline constexpr uint32_t kMaxPorts = kMaxNodes * kMaxDevices * kMaxPortsPerDevice;
-inline constexpr uint32_t kMaxQps = 1u << 14;
+/// A queue pair number has 24 bits: the slot, and above it the generation of the slot.
+inline constexpr uint32_t kQpSlotBits = 16;
+inline constexpr uint32_t kFirstQp = 64;  ///< slots before it are not used: 0 and 1 are special numbers
+/// The last slot is not used either: with the last generation its number would be that of multicast.
+inline constexpr uint32_t kMaxQps = (1u << kQpSlotBits) - 1;
 inline constexpr uint32_t kMaxCqs = 1u << 13;
 inline constexpr uint32_t kMaxSrqs = 1u << 11;
 inline constexpr uint32_t kMaxMrs = 1u << 18;

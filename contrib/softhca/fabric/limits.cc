@@ -7,7 +7,8 @@ namespace bfo::softhca {
 namespace {
 
 constexpr uint32_t kPlenty = 1u << 20;
-constexpr uint32_t kDefaults[kObjectKinds] = {kMaxQps - 64, kMaxCqs, kMaxMrs - 1, kMaxSrqs, kPlenty, kPlenty};
+constexpr uint32_t kDefaults[kObjectKinds] = {kMaxQps - kFirstQp, kMaxCqs, kMaxMrs - 1,
+                                              kMaxSrqs,           kPlenty, kPlenty};
 constexpr uint64_t kPage = 4096;
 
 constexpr unsigned at(ObjectKind kind) {

@@ -74,7 +74,8 @@ std::vector<PortReport> report_ports(FabricHeader& header) {
     const uint8_t state = header.ports_table[i].state.load();
     shown[i] = totals[i].tx_messages != 0 || totals[i].rx_messages != 0 || state == kPortDown;
   }
-  for (const QpEntry& qp : header.qps) {
+  for (uint32_t i = 0; i < header.qp_fresh.load(); ++i) {
+    const QpEntry& qp = header.qps[i];
     if (qp.qpn.load(std::memory_order_acquire) == 0 || qp.port_index >= kMaxPorts) continue;
     add_qp(totals[qp.port_index], qp);
     if (peek(qp.tx_messages) != 0 || peek(qp.rx_messages) != 0) shown[qp.port_index] = true;

@@ -9,9 +9,11 @@
 namespace bfo::softhca {
 namespace {
 
-constexpr uint32_t kFirstQp = 64;  // small queue pair numbers are special (0, 1)
-constexpr uint32_t kQpReuseDelay =
-    64;  // slots freed before one is used again: packets to it may be under way
+// Slots freed before one is used again: packets to it may be under way. A number comes back when its slot has
+// had all generations, that is after 2^16 other queue pairs. In a full table a freed slot is used at once.
+constexpr uint32_t kQpReuseDelay = 256;
+constexpr uint32_t kQpGenerations = (kPsnMask >> kQpSlotBits) + 1;
+static_assert(kQpReuseDelay * kQpGenerations == 1u << 16);
 constexpr uint32_t kMrRestBeforeReuse = 256;
 
 void clear_bytes(void* from, size_t bytes) {
@@ -41,7 +43,7 @@ QpEntry* allocate_qp(Fabric& fabric) {
   qp.process = fabric.process();
   qp.srq = qp.send_cq = qp.recv_cq = kNone;
   qp.deadline = kNever;
-  qp.qpn.store(((generation & 0x3ff) << 14 | slot) & kPsnMask, std::memory_order_release);
+  qp.qpn.store((generation % kQpGenerations) << kQpSlotBits | slot, std::memory_order_release);
   return &qp;
 }
 
