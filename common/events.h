@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // events.h: the record of one failover: who lost which rail, why, how long it took, what was sent again
-// (P8). Filled by xfer, written as one JSON line by whoever owns a file.
+// (P8); and that of a rail's return. Filled by xfer, written as one JSON line by whoever owns a file.
 //
 // P1..P8: contrib/doc/design.md
 #pragma once
@@ -14,7 +14,7 @@ namespace bfo {
 
 /// Times are CLOCK_MONOTONIC nanoseconds (the Port's clock); 0 = did not happen.
 struct FailoverEvent {
-  const char* what = "failover";  ///< "failover", "peer_lost", "message_lost"
+  const char* what = "failover";  ///< "failover", "peer_lost", "message_lost", "no_memory", "rail_up"
   std::int32_t rail = -1;         ///< index of the rail in the peer's set
   std::uint64_t conn = 0;
   std::uint32_t epoch = 0;
@@ -34,6 +34,10 @@ struct FailoverEvent {
   std::uint64_t duplicates_dropped = 0;
   std::uint64_t restarts = 0;  ///< requests that went through the restart dance
   std::uint32_t rails_left = 0;
+  // Of "rail_up" only. Its rail, epoch, cause, evidence_ns and down_ns are those of the loss that it ends.
+  std::uint64_t up_ns = 0;
+  std::uint32_t up_epoch = 0;
+  std::uint32_t rails_up = 0;  ///< to that peer, with this one
 };
 
 }  // namespace bfo

@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -73,6 +74,36 @@ TEST(FormatEvent, CompleteEvent_NamesEverythingInMilliseconds) {
             "\"duplicates_dropped\": 1, \"restarts\": 1, \"rails_left\": 1}\n");
 }
 
+FailoverEvent returned() {
+  FailoverEvent e = sample();
+  e.what = "rail_up";
+  e.up_ns = e.down_ns + 412'000'000;
+  e.up_epoch = 4;
+  e.rails_up = 2;
+  return e;
+}
+
+TEST(FormatEvent, RailThatCameBack_SaysHowLongItWasAwayAndWhyItWent) {
+  EXPECT_EQ(format(returned(), names()),
+            "{\"time\": 1.500000, \"what\": \"rail_up\", \"host\": \"node1\", \"rank\": 0, \"peer\": 1, "
+            "\"device\": \"softhca1\", \"port\": 1, \"rail\": 1, \"epoch\": 4, \"lost_epoch\": 3, "
+            "\"cause\": \"RETRY_EXC_ERR\", \"away_ms\": 412.000, \"rails_up\": 2}\n");
+  char line[200];
+  EXPECT_EQ(format_event(returned(), names(), 1.5, "node1", line, sizeof line), 0u) << "too small";
+}
+
+TEST(FormatEvent, LongestNames_LeaveALineThatIsComplete) {
+  const std::string long_name(255, '"');
+  EventNames n = names();
+  n.device = long_name.c_str();
+  for (FailoverEvent e : {sample(), returned()}) {
+    std::snprintf(e.text, sizeof e.text, "%s", long_name.c_str());
+    const std::string line = format(e, n, long_name.c_str());
+    ASSERT_FALSE(line.empty());
+    EXPECT_EQ(line.substr(line.size() - 2), "}\n");
+  }
+}
+
 TEST(FormatEvent, ThingsThatDidNotHappen_AreNull) {
   FailoverEvent e = sample();
   e.closed_ns = 0;
@@ -100,6 +131,28 @@ TEST(EventLog, UnwritablePath_GivesTheErrno) {
   EventLog log;
   EXPECT_EQ(log.open("/nonexistent/dir/file", true), ENOENT);
   log.write(sample(), names());  // no file: nothing happens
+}
+
+/// The line of a return may have waited for that of the loss.
+TEST(EventLog, RailThatCameBack_HasTheTimeWhenItDid) {
+  const std::string path = testing::TempDir() + "/bfo-returns-" + std::to_string(getpid());
+  EventLog log;
+  ASSERT_EQ(log.open(path.c_str(), true), 0);
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  FailoverEvent e = returned();
+  e.up_ns =
+      static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec) - 5'000'000'000;
+  log.write(e, names());
+  log.write(sample(), names());
+  log.close();
+  const auto lines = lines_of(path);
+  ASSERT_EQ(lines.size(), 2u);
+  double up = 0, later = 0;
+  ASSERT_EQ(std::sscanf(lines[0].c_str(), "{\"time\": %lf", &up), 1);
+  ASSERT_EQ(std::sscanf(lines[1].c_str(), "{\"time\": %lf", &later), 1);
+  EXPECT_NEAR(later - up, 5.0, 1.0);
+  unlink(path.c_str());
 }
 
 TEST(EventLog, ManyProcesses_AppendWholeLines) {

@@ -283,11 +283,37 @@ TEST(Accounting, ARailDiesTwiceBetweenTwoLooks_BothRecordsAreTold) {
   w.kill(0, 1, 0);
   ASSERT_TRUE(w.run());
   w.engines[0]->progress(w.now += 2'000'000);
-  ASSERT_EQ(w.ports[0]->events_.size(), 2u);
+  ASSERT_EQ(w.ports[0]->events_.size(), 3u);
   EXPECT_EQ(w.ports[0]->events_[0].epoch, 1u);
   EXPECT_EQ(w.ports[0]->events_[0].bytes_resent, 100u);
-  EXPECT_EQ(w.ports[0]->events_[1].epoch, 2u);
-  EXPECT_EQ(w.ports[0]->events_[1].bytes_resent, 0u);
+  EXPECT_STREQ(w.ports[0]->events_[1].what, "rail_up") << "between them";
+  EXPECT_EQ(w.ports[0]->events_[2].epoch, 2u);
+  EXPECT_EQ(w.ports[0]->events_[2].bytes_resent, 0u);
+}
+
+TEST(Accounting, ARailComesBack_BothSidesTellItAfterTheLoss) {
+  World w(options(Way::kFragment));
+  w.now = 1'000'000;
+  w.irecv(1, 0, 0, 100);
+  w.isend(0, 1, 0, pattern(100, 1));
+  const std::uint64_t lost = w.now;
+  w.kill(0, 1, 0);
+  ASSERT_TRUE(w.run());
+  const std::uint64_t back = w.now += 2'000'000;
+  for (auto& engine : w.engines) engine->progress(back);
+  w.revive(0, 1, 0);
+  ASSERT_TRUE(w.run());
+  for (const auto& port : w.ports) {
+    ASSERT_EQ(port->events_.size(), 2u);
+    EXPECT_STREQ(port->events_[0].what, "failover");
+    EXPECT_STREQ(port->events_[1].what, "rail_up");
+    EXPECT_EQ(port->events_[1].rail, 0);
+    EXPECT_EQ(port->events_[1].epoch, 1u);
+    EXPECT_EQ(port->events_[1].up_epoch, 2u);
+    EXPECT_EQ(port->events_[1].down_ns, lost);
+    EXPECT_EQ(port->events_[1].up_ns, back);
+    EXPECT_EQ(port->events_[1].rails_up, 2u);
+  }
 }
 
 /// A rail that is full takes it later: the record waits for that.

@@ -76,6 +76,97 @@ TEST(FailoverRecords, WithoutMemoryALossHasNone) {
   EXPECT_EQ(o.counters.bytes_resent, 9u);
 }
 
+RailEvent event_of(std::uint32_t epoch, const char* text = "") {
+  RailEvent ev;
+  ev.name = {5, epoch};
+  ev.text = text;
+  return ev;
+}
+
+TEST(RailReturns, AreToldAfterTheLossTheyEnd) {
+  OnePeer o;
+  FailoverRecords<FakePort> records(o.port, o.counters, o.work);
+  records.up(o.rail, event_of(1));
+  EXPECT_TRUE(o.port.events_.empty()) << "it was not lost";
+  o.world.now = 1000;
+  records.open(o.rail, event_of(1));
+  o.world.now = 5000;
+  records.up(o.rail, event_of(2));
+  EXPECT_TRUE(o.port.events_.empty()) << "the record of the loss is open";
+  o.world.now = 9000;
+  records.close(o.rail, event_of(1, "known by now"));
+  records.report(o.peer, false);
+  ASSERT_EQ(o.port.events_.size(), 2u);
+  EXPECT_STREQ(o.port.events_[0].what, "failover");
+  const FailoverEvent& up = o.port.events_[1];
+  EXPECT_STREQ(up.what, "rail_up");
+  EXPECT_STREQ(up.text, "known by now");
+  EXPECT_EQ(up.peer, &o.peer.handle);
+  EXPECT_EQ(up.rail_handle, &o.rail.handle);
+  EXPECT_EQ(up.epoch, 1u);
+  EXPECT_EQ(up.up_epoch, 2u);
+  EXPECT_EQ(up.down_ns, 1000u);
+  EXPECT_EQ(up.up_ns, 5000u) << "not when it could be told";
+  EXPECT_EQ(up.rails_up, 1u);
+  records.up(o.rail, event_of(2));
+  records.report(o.peer, true);
+  EXPECT_EQ(o.port.events_.size(), 2u) << "each is told once";
+  records.free(o.rail);
+  EXPECT_EQ(o.port.live_, 0u);
+}
+
+/// Attempts to connect it that fail are reported as losses of epochs that never were up.
+TEST(RailReturns, TellHowLongTheRailWasAwayInAll) {
+  OnePeer o;
+  FailoverRecords<FakePort> records(o.port, o.counters, o.work);
+  for (std::uint32_t epoch = 1; epoch <= 3; ++epoch) {
+    o.world.now = 1000 * epoch;
+    records.open(o.rail, event_of(epoch, epoch == 1 ? "the cable" : "no answer"));
+    records.close(o.rail, event_of(epoch));
+    records.report(o.peer, false);
+  }
+  o.world.now = 9000;
+  records.up(o.rail, event_of(4));
+  ASSERT_EQ(o.port.events_.size(), 4u);
+  EXPECT_STREQ(o.port.events_[3].what, "rail_up");
+  EXPECT_STREQ(o.port.events_[3].text, "the cable");
+  EXPECT_EQ(o.port.events_[3].epoch, 1u);
+  EXPECT_EQ(o.port.events_[3].down_ns, 1000u);
+  EXPECT_EQ(o.port.events_[3].up_ns, 9000u);
+  records.free(o.rail);
+  EXPECT_EQ(o.port.live_, 0u);
+}
+
+TEST(RailReturns, OfAPortThatWasDownAtTheStartOrOfAPeerThatLeft_AreNone) {
+  OnePeer o;
+  FailoverRecords<FakePort> records(o.port, o.counters, o.work);
+  for (bool RailEvent::*no_failure : {&RailEvent::late, &RailEvent::left}) {
+    RailEvent down = event_of(1);
+    down.*no_failure = true;
+    records.open(o.rail, down);
+    records.up(o.rail, event_of(2));
+    records.report(o.peer, true);
+  }
+  for (const FailoverEvent& e : o.port.events_) EXPECT_STREQ(e.what, "failover");
+  records.free(o.rail);
+}
+
+TEST(RailReturns, WithoutMemoryAreNotTold) {
+  OnePeer o;
+  FailoverRecords<FakePort> records(o.port, o.counters, o.work);
+  records.open(o.rail, event_of(1));
+  records.report(o.peer, true);
+  records.up(o.rail, event_of(2));
+  EXPECT_EQ(o.port.events_.size(), 2u);
+  o.port.refuse_ = [](std::size_t) { return true; };
+  records.open(o.rail, event_of(2));
+  records.report(o.peer, true);
+  records.up(o.rail, event_of(3));
+  EXPECT_EQ(o.port.events_.size(), 3u) << "the loss is told, its record has its memory";
+  records.free(o.rail);
+  EXPECT_EQ(o.port.live_, 0u);
+}
+
 TEST(Ledgers, LoadLeavesWithItsEntry) {
   OnePeer o;
   Agenda<FakePort> agenda;

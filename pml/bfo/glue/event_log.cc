@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 
 #include "common/output_file.h"
@@ -41,6 +42,18 @@ struct Millis {
   }
 };
 
+using ull = unsigned long long;
+
+bool is_return(const FailoverEvent& e) {
+  return strcmp(e.what, "rail_up") == 0;
+}
+
+double seconds_of(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
 }  // namespace
 
 size_t format_event(const FailoverEvent& e, const EventNames& names, double unix_time, const char* host,
@@ -51,19 +64,31 @@ size_t format_event(const FailoverEvent& e, const EventNames& names, double unix
   escape(host, host_text, sizeof(host_text));
   escape(names.device, device, sizeof(device));
   escape(e.text, cause, sizeof(cause));
+  char who[1024];
+  snprintf(
+      who, sizeof(who),
+      "{\"time\": %.6f, \"what\": \"%s\", \"host\": \"%s\", \"rank\": %d, \"peer\": %d, \"device\": \"%s\", "
+      "\"port\": %u, \"rail\": %d,",
+      unix_time, e.what, host_text, names.rank, names.peer, device, names.port, static_cast<int>(e.rail));
+  if (is_return(e)) {
+    const Millis away(e.down_ns, e.up_ns);
+    const int n = snprintf(
+        out, size,
+        "%s \"epoch\": %u, \"lost_epoch\": %u, \"cause\": \"%s\", \"away_ms\": %s, \"rails_up\": %u}\n", who,
+        static_cast<unsigned>(e.up_epoch), static_cast<unsigned>(e.epoch), cause, away.text,
+        static_cast<unsigned>(e.rails_up));
+    return n > 0 && static_cast<size_t>(n) < size ? static_cast<size_t>(n) : 0;
+  }
   const Millis detect(e.evidence_ns, e.down_ns);
   const Millis fence(e.down_ns, e.closed_ns);
   const Millis resume(e.evidence_ns, e.resumed_ns);
-  using ull = unsigned long long;
   const int n = snprintf(
       out, size,
-      "{\"time\": %.6f, \"what\": \"%s\", \"host\": \"%s\", \"rank\": %d, \"peer\": %d, \"device\": \"%s\", "
-      "\"port\": %u, \"rail\": %d, \"epoch\": %u, \"cause\": \"%s\", \"detect_ms\": %s, \"fence_ms\": %s, "
+      "%s \"epoch\": %u, \"cause\": \"%s\", \"detect_ms\": %s, \"fence_ms\": %s, "
       "\"resume_ms\": %s, \"bytes_resent\": %llu, \"messages_resent\": %llu, \"bytes_waiting\": %llu, "
       "\"messages_waiting\": %llu, \"duplicates_dropped\": %llu, "
       "\"restarts\": %llu, \"rails_left\": %u}\n",
-      unix_time, e.what, host_text, names.rank, names.peer, device, names.port, static_cast<int>(e.rail),
-      static_cast<unsigned>(e.epoch), cause, detect.text, fence.text, resume.text,
+      who, static_cast<unsigned>(e.epoch), cause, detect.text, fence.text, resume.text,
       static_cast<ull>(e.bytes_resent), static_cast<ull>(e.messages_resent),
       static_cast<ull>(e.bytes_waiting), static_cast<ull>(e.messages_waiting),
       static_cast<ull>(e.duplicates_dropped), static_cast<ull>(e.restarts),
@@ -82,9 +107,9 @@ int EventLog::open(const char* path, bool truncate) {
 
 void EventLog::write(const FailoverEvent& event, const EventNames& names) {
   if (fd_ < 0) return;
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  const double seconds = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  double seconds = seconds_of(CLOCK_REALTIME);
+  if (is_return(event))  // it may have waited for the line of its loss
+    seconds -= seconds_of(CLOCK_MONOTONIC) - static_cast<double>(event.up_ns) * 1e-9;
   char line[kMaxLine];
   const size_t length = format_event(event, names, seconds, host_, line, sizeof(line));
   if (length == 0) return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// event_log.h: one JSON line per failover event, appended to the file the user named. Does not use Open MPI.
+// event_log.h: one JSON line per failover and per return of a rail, appended to the file the user named. Does
+// not use Open MPI.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +42,8 @@ class EventLog {
 };
 
 // Formats one event as a JSON object and a newline into `out` (NUL terminated, never more than `size` bytes).
-// `unix_time` in seconds. Times that did not happen are null. Returns the length, 0 when it does not fit.
+// `unix_time` in seconds. Times that did not happen are null. "rail_up" has fields of its own, and the line
+// says when the rail came up. Returns the length, 0 when it does not fit.
 size_t format_event(const FailoverEvent& event, const EventNames& names, double unix_time, const char* host,
                     char* out, size_t size);
 

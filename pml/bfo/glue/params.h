@@ -30,7 +30,7 @@ struct Params {
   int park_timeout;          // seconds without any rail before MPI reports an error; -1 = for ever
   char* any_source_on_loss;  // "error" or "wait": what becomes of receives from any source
   bool summary;              // one line at the end of a job that was less than perfect
-  char* event_file;          // one JSON line per failover event is appended here; empty = none
+  char* event_file;          // one JSON line per failover or return of a rail is appended; empty = none
 };
 
 // Registers all parameters with `component` and stores defaults or the user's values in `params`. Called once

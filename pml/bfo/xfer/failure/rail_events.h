@@ -122,6 +122,7 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
   }
   rail->peer_alive = false;
   rebuild(p);
+  if (!p.standing.failed()) records_.up(*rail, ev);
   if (p.standing.notice_pending()) [[unlikely]]
     notify_lost(p);
   // The first rail that comes up starts the connection of the others.

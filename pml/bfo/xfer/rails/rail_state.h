@@ -44,6 +44,7 @@ struct Rail {
   /// bytes of long messages posted and not ended, which the scheduler balances
   std::uint64_t inflight_bytes = 0;
   FailoverEvent* event = nullptr;  ///< of its last loss; nullptr until the first one
+  FailoverEvent* back = nullptr;   ///< of its return; nullptr while it was not lost, or its return is told
   bool event_open = false;
   bool event_pending = false;  ///< it is complete except for what has to be sent again
 

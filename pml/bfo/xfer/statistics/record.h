@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // record.h: the record of each failover (P8): how much was sent again, when, and when the record is reported.
-// Owns the records of the rails' losses, whose memory is the port's: free() gives one back. Used under the
-// engine's lock. Without memory a loss has no record; nothing else fails.
+// The return of a rail that was lost has one, too, which is reported after that of the loss. Owns the records
+// of losses and returns, whose memory is the port's: free() gives those of a rail back. Used under the
+// engine's lock. Without memory a loss or return has no record; nothing else fails.
 //
 // A byte that is transferred a second time is counted when a rail accepts it, or when its READ ends. It is
 // not counted when it is planned, because the plan may change. Each side counts what it transferred itself.
@@ -44,6 +45,8 @@ class FailoverRecords {
   /// The epoch of `ev` died; its rail is not used any more. The record before it was reported.
   void open(Rail<P>& rail, const RailEvent& ev);
   void close(Rail<P>& rail, const RailEvent& ev);
+  /// The epoch of `ev` came up, and the rail is one of those that are used.
+  void up(Rail<P>& rail, const RailEvent& ev);
   /// Reports the record of `rail`, complete or not.
   void report(Rail<P>& rail) {
     if (rail.event_open) emit(rail, waiting_again(*rail.peer));
@@ -57,6 +60,7 @@ class FailoverRecords {
   static bool needs_clock(const Rail<P>& rail) { return rail.event_open && !rail.event_pending; }
   void free(Rail<P>& rail) {
     if (rail.event) port_.free(rail.event);
+    if (rail.back) port_.free(rail.back);
   }
 
   // ---- what it says of a peer
@@ -86,6 +90,8 @@ class FailoverRecords {
   void segment_resent(SendRequest& r, std::uint64_t bytes);
   void found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
   void emit(Rail<P>& rail, const Waiting& waiting);
+  void expect_return(Rail<P>& rail);
+  void emit_return(Rail<P>& rail);
 
   P& port_;
   Counters& counters_;
@@ -297,6 +303,7 @@ void FailoverRecords<P>::emit(Rail<P>& r, const Waiting& waiting) {
   r.event->duplicates_dropped = counters_.duplicates - r.event->duplicates_dropped;
   r.event->rails_left = r.peer->choice.size();
   port_.emit(*r.event);
+  if (r.back && r.back->up_epoch != 0) emit_return(r);
 }
 
 /// The cause of the epoch's end, in words of `ev`.
@@ -323,6 +330,36 @@ void FailoverRecords<P>::open(Rail<P>& rail, const RailEvent& ev) {
   e.evidence_ns = ev.evidence_ns ? ev.evidence_ns : e.down_ns;
   e.duplicates_dropped = counters_.duplicates;  // the difference is taken when the record is written
   e.rails_left = rail.peer->choice.size();
+  if (!ev.late && !ev.left) expect_return(rail);
+}
+
+/// The rail's last record is that of its loss. If it had not come back since an earlier one, it stays away
+/// since that one: attempts to connect it that failed have records, too.
+template <class P>
+void FailoverRecords<P>::expect_return(Rail<P>& rail) {
+  if (rail.back) return;
+  rail.back = static_cast<FailoverEvent*>(port_.alloc(sizeof(FailoverEvent)));
+  if (!rail.back) return;
+  FailoverEvent& e = *::new (rail.back) FailoverEvent(*rail.event);
+  e.what = "rail_up";
+  e.duplicates_dropped = 0;
+  e.rails_left = 0;
+}
+
+template <class P>
+void FailoverRecords<P>::up(Rail<P>& rail, const RailEvent& ev) {
+  if (!rail.back) return;
+  rail.back->up_ns = port_.now_ns();
+  rail.back->up_epoch = ev.name.epoch;
+  rail.back->rails_up = rail.peer->choice.size();
+  if (!rail.event_open) emit_return(rail);
+}
+
+template <class P>
+void FailoverRecords<P>::emit_return(Rail<P>& rail) {
+  port_.emit(*rail.back);
+  port_.free(rail.back);
+  rail.back = nullptr;
 }
 
 /// The epoch of `ev` is over.
@@ -330,7 +367,9 @@ template <class P>
 void FailoverRecords<P>::close(Rail<P>& rail, const RailEvent& ev) {
   if (!rail.event_open || rail.event->epoch != ev.name.epoch) return;
   rail.event->closed_ns = port_.now_ns();
-  if (ev.text && *ev.text != '\0') name_cause(*rail.event, ev);  // the cause is known better now
+  if (!ev.text || *ev.text == '\0') return;
+  name_cause(*rail.event, ev);  // the cause is known better now
+  if (rail.back && rail.back->epoch == ev.name.epoch) name_cause(*rail.back, ev);
 }
 
 }  // namespace bfo::xfer
