@@ -104,10 +104,10 @@ TEST_F(Limit, Objects_BeyondTheLimitOfTheDeviceAreRefusedWithEnomem) {
   }
 }
 
-/// A job of 64 processes that all speak to each other over two rails, as one process that makes all its
-/// objects.
+/// A job of 64 processes that all speak to each other over two rails, as one process. The verbs BTL has two
+/// queue pairs to each peer on each rail, and two for datagrams.
 TEST_F(Limit, QueuePairs_SufficeForSixtyFourProcessesThatAllSpeakOverTwoRails) {
-  constexpr size_t kConnections = 64 * 2 * 63, kDatagrams = 64 * 4;
+  constexpr size_t kConnections = 64 * 2 * 63 * 2, kDatagrams = 64 * 2 * 2;
   Side side;
   EXPECT_GE(static_cast<size_t>(attributes(side).max_qp), kConnections + kDatagrams);
   const Kind qp = kinds()[4];

@@ -96,8 +96,8 @@ TEST_F(Tables, LastPlaceOfADevice_GoesToExactlyOneThread) {
   EXPECT_TRUE(come_and_go());
 }
 
-/// 64 processes that all have a connection to each other over two rails, and four datagram queue pairs each.
-constexpr uint32_t kAllToAll = 64 * (2 * 63 + 4);
+/// 64 processes that all have two queue pairs to each other over each of two rails, and two for datagrams.
+constexpr uint32_t kAllToAll = 64 * 2 * (2 * 63 + 2);
 constexpr uint32_t kMulticastQpn = 0xffffff;
 
 TEST_F(Tables, QueuePairs_SufficeForSixtyFourProcessesThatAllSpeak) {
