@@ -32,7 +32,8 @@ TEST(Park, NoRail_ErrorAfterTheParkTimeNotBefore) {
   EXPECT_EQ(w.isend(0, 1, 2, pattern(10, 1))->outcome, Outcome::kPeerLost);
   EXPECT_EQ(w.irecv(0, 1, 2, 10)->status.outcome, Outcome::kPeerLost);
   w.revive(0, 1, 1);
-  for (const FailoverEvent& event : w.ports[0]->events_) EXPECT_STRNE(event.what, "rail_up") << "it is not used";
+  for (const FailoverEvent& event : w.ports[0]->events_)
+    EXPECT_STRNE(event.what, "rail_up") << "it is not used";
 }
 
 /// Another thread may hear of the loss between the look at the clock and the turn of progress.

@@ -100,10 +100,11 @@ int register_params(const mca_base_component_t* component, Params& params) {
       MCA_BASE_VAR_TYPE_BOOL, OPAL_INFO_LVL_3, &params.summary);
   if (rc < 0) return rc;
   params.event_file = const_cast<char*>("");
-  rc = add("event_file",
-           "File that gets one JSON line per failover and per rail that comes back, appended by every process "
-           "(empty = none)",
-           MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params.event_file);
+  rc =
+      add("event_file",
+          "File that gets one JSON line per failover and per rail that comes back, appended by every process "
+          "(empty = none)",
+          MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params.event_file);
   return rc < 0 ? rc : OPAL_SUCCESS;
 }
 
