@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <new>
 
+#include "common/check.h"
 #include "pml/bfo/xfer/base/pool.h"
 #include "pml/bfo/xfer/counters.h"
 #include "pml/bfo/xfer/rails/agenda.h"
@@ -29,6 +30,14 @@ class Ledgers {
 
   Entry* add(Entry*& head, Rail<P>& rail, std::uint32_t epoch, std::uint64_t begin, std::uint64_t end);
   void remove(Entry*& head, Entry* e);
+  /// remove() of the only entry.
+  [[gnu::always_inline]] void remove_only(Entry*& head) {
+    Entry* const e = head;
+    BFO_DCHECK(e && !e->next);
+    if (e->loaded) e->rail->inflight_bytes -= e->end - e->begin;
+    head = nullptr;
+    pool_.give(e);
+  }
   void remove_all(Entry*& head) {
     while (head) remove(head, head);
   }

@@ -17,6 +17,54 @@ struct Single {
   using Frag = typename P::Frag;
   using Arrival = typename E::Arrival;
 
+  /// The rail of the only key of an RGET, if it can bring the message in one READ; else nullptr.
+  [[gnu::always_inline]] static Rail<P>* only_rail(E& e, RecvRequest& r, const Arrival& a,
+                                                   const core::RailKey*& key) {
+    auto& d = *r.xfer.rndv;
+    core::RailKey& k = d.keys[0];
+    std::memcpy(&k, a.bytes.data + offsetof(core::RgetHdr, keys), sizeof k);
+    // The header comes over the rail that it has a key for, nearly always.
+    Rail<P>* const rail = a.rail && a.rail->name.conn == k.conn && a.rail->usable(k.epoch)
+                              ? a.rail
+                              : e.rail_named(*r.xfer.proc->peer, k.conn, k.epoch, a.rail);
+    if (!rail || !Rget<P>::aligned(*rail, d.remote_address, d.want)) return nullptr;
+    if (d.want > rail->limits.get_limit || d.want > most_over_one_rail(rail->limits.rdma_frag_size))
+      return nullptr;
+    d.n_keys = 1;
+    key = &k;
+    return rail;
+  }
+
+  /// The rail of one of the `n` keys of an RGET that is to bring the message in one READ; nullptr: none can,
+  /// or several are to share it.
+  static Rail<P>* best_rail(E& e, RecvRequest& r, const Arrival& a, unsigned n, const core::RailKey*& key) {
+    auto& d = *r.xfer.rndv;
+    const bool ahead = a.rail && a.rail->late == 0;
+    if (n == 0 || d.want >= (ahead ? kMaxResent + 1 : kUncut)) return nullptr;
+    const std::uint8_t* const keys = a.bytes.data + offsetof(core::RgetHdr, keys);
+    Rail<P>* best = nullptr;
+    unsigned kept = 0;
+    for (unsigned i = 0; i < n; ++i) {
+      core::RailKey& k = d.keys[kept];
+      std::memcpy(&k, keys + i * sizeof k, sizeof k);
+      Rail<P>* const rail = e.rail_named(*r.xfer.proc->peer, k.conn, k.epoch, a.rail);
+      if (!rail || rail->limits.get_limit == 0 || !Rget<P>::aligned(*rail, d.remote_address, d.want))
+        continue;
+      ++kept;
+      if (d.want > rail->limits.get_limit || d.want > rail->limits.rdma_frag_size) continue;
+      if (best && !(ahead && rail == a.rail)) {
+        if (ahead && best == a.rail) continue;
+        const std::uint64_t mine = rail->inflight_bytes * best->limits.weight;
+        const std::uint64_t least = best->inflight_bytes * rail->limits.weight;
+        if (mine > least || (mine == least && rail != a.rail)) continue;
+      }
+      best = rail;
+      key = &k;
+    }
+    d.n_keys = static_cast<std::uint8_t>(kept);
+    return best;
+  }
+
   /// The usual case: one READ brings everything, and nothing else waits. It takes the rail over which the
   /// header came while that keeps up: its READs end as fast as the processor posts them, so a second rail
   /// would not move them sooner, and its queues and a second segment would cost. Else the rail with the least
@@ -27,32 +75,9 @@ struct Single {
     Peer<P>& p = *x.proc->peer;
     if (!e.config_.use_get || p.active || d.want == 0) return false;
     const unsigned n = a.bytes.data[offsetof(core::RgetHdr, n_keys)];  // was checked on arrival
-    const bool ahead = a.rail && a.rail->late == 0;
-    if (n > 1 && d.want >= (ahead ? kMaxResent + 1 : kUncut)) return false;
     std::memcpy(&d.remote_address, a.bytes.data + offsetof(core::RgetHdr, address), sizeof d.remote_address);
-    const std::uint8_t* const keys = a.bytes.data + offsetof(core::RgetHdr, keys);
     const core::RailKey* key = nullptr;
-    Rail<P>* best = nullptr;
-    unsigned kept = 0;
-    for (unsigned i = 0; i < n; ++i) {
-      core::RailKey& k = d.keys[kept];
-      std::memcpy(&k, keys + i * sizeof k, sizeof k);
-      Rail<P>* const rail = e.rail_named(p, k.conn, k.epoch, a.rail);
-      if (!rail || rail->limits.get_limit == 0 || !Rget<P>::aligned(*rail, d.remote_address, d.want))
-        continue;
-      ++kept;
-      std::uint64_t most = rail->limits.rdma_frag_size;
-      if (n == 1) most = most_over_one_rail(most);
-      if (d.want > rail->limits.get_limit || d.want > most) continue;
-      if (best && !(ahead && rail == a.rail)) {
-        if (ahead && best == a.rail) continue;
-        const std::uint64_t mine = rail->inflight_bytes * best->limits.weight;
-        const std::uint64_t least = best->inflight_bytes * rail->limits.weight;
-        if (mine > least || (mine == least && rail != a.rail)) continue;
-      }
-      best = rail;
-      key = &k;
-    }
+    Rail<P>* const best = n == 1 ? only_rail(e, r, a, key) : best_rail(e, r, a, n, key);
     if (!best || !Rget<P>::registered(e, r)) return false;
     Frag* const f = e.new_frag(FragKind::kRead, *best, p);
     if (!f) [[unlikely]]
@@ -64,7 +89,6 @@ struct Single {
       return false;
     }
     d.key_rail = a.rail;
-    d.n_keys = static_cast<std::uint8_t>(kept);
     x.protocol = Protocol::kGet;
     f->xfer.name = d.name;
     e.begin_pace(*f);
