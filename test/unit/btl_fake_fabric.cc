@@ -98,6 +98,7 @@ void FakeFabric::raise(FakeDevice& device, ibv_event_type type, int port, ibv_qp
     event.element.port_num = port;
   }
   device.events.push_back(event);
+  ++device.unread;
   if (write(device.event_pipe[1], "e", 1) != 1) abort();
 }
 

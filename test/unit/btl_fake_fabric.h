@@ -7,6 +7,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -58,6 +59,7 @@ struct FakeDevice : ibv_device {
   ibv_port_attr ports[3]{};
   std::vector<uint16_t> pkeys;  // of all its ports
   std::deque<ibv_async_event> events;
+  std::atomic<unsigned> unread = 0;  ///< of these; where there are none the pipe is not read
   int event_pipe[2] = {-1, -1};
 };
 

@@ -64,9 +64,11 @@ int query_pkey(ibv_context* context, uint8_t, int index, uint16_t* pkey) {
 int get_async_event(ibv_context* context, ibv_async_event* event) {
   FakeDevice& device = device_of(context);
   char byte;
+  if (device.unread == 0) return -1;
   if (read(device.event_pipe[0], &byte, 1) != 1 || device.events.empty()) return -1;
   *event = device.events.front();
   device.events.pop_front();
+  --device.unread;
   return 0;
 }
 void ack_async_event(ibv_async_event*) {}

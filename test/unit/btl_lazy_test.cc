@@ -193,7 +193,7 @@ TEST_P(LazyPair, PathHealsAndOneMessageMovesElsewhere_BackAtOnce) {
 }
 
 TEST_P(LazyPair, PathHealsUnderTraffic_BackAsSoonAsEver) {
-  for (int i = 0; i < 2'000; ++i) {
+  for (int i = 0; i < 1'000; ++i) {
     talk->say();
     pass(5, kMs);
   }
@@ -209,7 +209,7 @@ TEST_P(LazyPair, PortFlapsUnderTraffic_BackAsSoonAsEver) {
   ASSERT_NE(until_up(kIdleBoundMs), 0u);
   uint64_t sum = 0;
   uint64_t most = 0;
-  constexpr int kFlaps = 40;
+  constexpr int kFlaps = 20;
   for (int flap = 0; flap < kFlaps; ++flap) {
     Process& lost = flap % 2 == 0 ? a : b;
     Process& other = flap % 2 == 0 ? b : a;
@@ -218,7 +218,7 @@ TEST_P(LazyPair, PortFlapsUnderTraffic_BackAsSoonAsEver) {
     set_port(lost, IBV_PORT_DOWN, IBV_EVENT_PORT_ERR);
     talk_for(2);
     engine::rail_peer_down(other.endpoint, info.name, IBV_EVENT_PORT_ERR);
-    talk_for(static_cast<uint64_t>(20 + 17 * flap));
+    talk_for(static_cast<uint64_t>(20 + 35 * flap));
     set_port(lost, IBV_PORT_ACTIVE, IBV_EVENT_PORT_ACTIVE);
     const uint64_t since = fake_now();
     while (!both_up() && fake_now() < since + kIdleBoundMs * kMs) talk_for(1);
