@@ -16,7 +16,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 9;
+inline constexpr uint32_t kLayoutVersion = 10;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -29,6 +29,8 @@ inline constexpr uint32_t kMaxSrqs = 1u << 11;
 inline constexpr uint32_t kMaxMrs = 1u << 18;
 inline constexpr uint32_t kMaxContexts = 1u << 11;
 inline constexpr uint32_t kMaxLids = 0xc000;
+inline constexpr uint16_t kManagerLid = 1;       ///< of the subnet manager, in every subnet
+inline constexpr uint32_t kPathRefused = 0x100;  ///< FabricHeader::path_level
 inline constexpr uint32_t kMaxLateWrites = 64;
 inline constexpr uint32_t kMaxMcast = 64;
 inline constexpr uint32_t kMaxMcastMembers = 32;
