@@ -50,6 +50,8 @@ FakeDevice& FakeFabric::add_device(const std::string& name, uint8_t ports) {
     device->ports[port].link_layer = IBV_LINK_LAYER_INFINIBAND;
     device->ports[port].active_mtu = IBV_MTU_4096;
     device->ports[port].max_msg_sz = 1u << 30;
+    device->ports[port].sm_lid = kManagerLid;
+    device->ports[port].sm_sl = 2;
   }
   devices.push_back(std::move(device));
   return *devices.back();
@@ -110,7 +112,7 @@ void FakeFabric::run() {
   }
 }
 
-void FakeFabric::deliver_raw(FakeQp& qp, const void* data, size_t length) {
+void FakeFabric::deliver_raw(FakeQp& qp, const void* data, size_t length, uint32_t source_qpn) {
   if (qp.rq.empty()) return;
   auto [wr_id, sge] = qp.rq.front();
   qp.rq.pop_front();
@@ -118,6 +120,7 @@ void FakeFabric::deliver_raw(FakeQp& qp, const void* data, size_t length) {
   ibv_wc wc{};
   wc.wr_id = wr_id;
   wc.qp_num = qp.qp_num;
+  wc.src_qp = source_qpn;
   wc.byte_len = static_cast<uint32_t>(length + 40);
   push(qp.init.recv_cq, wc);
 }
@@ -300,6 +303,10 @@ int FakeFabric::post_datagram(FakeQp& qp, const ibv_send_wr& wr) {
     --drop_datagrams;
     return 0;
   }
+  if (wr.wr.ud.remote_qpn == 1) {
+    if (port_up(qp)) ask_administrator(qp, packets.back());
+    return 0;
+  }
   if (deaf.count(qp.qp_num) != 0 || deaf.count(wr.wr.ud.remote_qpn) != 0) return 0;
   FakeQp* peer = find(wr.wr.ud.remote_qpn);
   if (peer == nullptr || !port_up(qp) || !port_up(*peer)) return 0;
@@ -315,6 +322,31 @@ int FakeFabric::post_datagram(FakeQp& qp, const ibv_send_wr& wr) {
   deliver_raw(*peer, data, wr.sg_list->length);
   if (duplicate_datagrams) deliver_raw(*peer, data, wr.sg_list->length);
   return 0;
+}
+
+/// Offsets are those of a MAD of subnet administration, and of the PathRecord in it.
+void FakeFabric::ask_administrator(FakeQp& qp, const std::string& request) {
+  constexpr uint32_t kQkey = 0x80010000;
+  if (qp.attr.qkey != kQkey) {
+    ++wrong_qkeys;
+    return;
+  }
+  administrator.requests.push_back(request);
+  if (administrator.silent > 0) {
+    --administrator.silent;
+    return;
+  }
+  std::string mad = request;
+  const auto byte = [&mad](size_t at) { return static_cast<uint8_t>(mad[at]); };
+  const int path = (byte(98) << 8 | byte(99)) << 16 | byte(96) << 8 | byte(97);
+  const auto level = administrator.level.find(path);
+  mad[3] = '\x81';
+  mad[4] = static_cast<char>(administrator.status >> 8);
+  mad[5] = static_cast<char>(administrator.status);
+  mad[109] = level == administrator.level.end() ? '\0' : static_cast<char>(level->second);
+  uint32_t source_qpn = 1;
+  if (administrator.spoil) administrator.spoil(mad, source_qpn);
+  deliver_raw(qp, mad.data(), mad.size(), source_qpn);
 }
 
 int FakeFabric::post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr**) {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -96,6 +97,17 @@ class FakeFabric {
   std::map<std::string, uint64_t> block_ns;  // so long take other control verbs, by name
   uint32_t max_inline = 256;
 
+  /// The subnet administrator at QP 1 of LID kManagerLid.
+  static constexpr uint16_t kManagerLid = 99;
+  struct Administrator {
+    int silent = 0;                // so many requests get no answer
+    uint16_t status = 0;           // of all answers
+    std::map<int, uint8_t> level;  // service levels by SLID << 16 | DLID; 0 where there is none
+    std::function<void(std::string& mad, uint32_t& source_qpn)> spoil;  // changes an answer
+    std::vector<std::string> requests;                                  // all of them
+  };
+  Administrator administrator;
+
   /// Calls number `first` to `last`, from 1, of a control verb of any device, or of `device` only, fail with
   /// `error`.
   struct Refusal {
@@ -139,6 +151,7 @@ class FakeFabric {
   std::set<ibv_ah*> lost_handles;  // datagrams sent with them arrive nowhere
   int ah_calls = 0;                // create_ah, failed ones too
   ibv_ah_attr last_ah{};           // of the last call
+  std::vector<ibv_ah_attr> ahs;    // of all calls
   int wrong_pkeys = 0;             // datagrams dropped because their target is in another partition
   bool in_progress = false;        // a progress function runs ..
   int progress_verbs = 0;          // .. and has called so many control verbs that may block
@@ -154,7 +167,7 @@ class FakeFabric {
 
   /// Executes what can be executed.
   void run();
-  void deliver_raw(FakeQp& qp, const void* data, size_t length);
+  void deliver_raw(FakeQp& qp, const void* data, size_t length, uint32_t source_qpn = 0);
   void push(ibv_cq* cq, const ibv_wc& wc);
   void complete(FakeQp& qp, const FakeWork& work, ibv_wc_status status);
   void to_error(FakeQp& qp);
@@ -167,6 +180,7 @@ class FakeFabric {
   bool execute(FakeQp& qp, const FakeWork& work);
   bool receive(FakeQp& peer, const FakeWork& work, const char* local);
   int post_datagram(FakeQp& qp, const ibv_send_wr& wr);
+  void ask_administrator(FakeQp& qp, const std::string& request);
 
   // What a context calls without the table.
   static int poll_cq(ibv_cq* cq, int count, ibv_wc* wcs);

@@ -106,6 +106,7 @@ ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   control_verb(fabric().block_ah_ns);
   ++fabric().ah_calls;
   fabric().last_ah = *attr;
+  fabric().ahs.push_back(*attr);
   if (fabric().call("create_ah", pd->context) != 0) return nullptr;
   if (fabric().refuse_ah != 0) {
     errno = fabric().refuse_ah;

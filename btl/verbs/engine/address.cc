@@ -48,10 +48,13 @@ ibv_ah* AddressCache::handle(Address& address, uint64_t now) {
     if (!address.stale || now - address.made_ns < kServesNs) return address.handle;
   }
   if (address.asked || (address.failures != 0 && now < address.retry_ns)) return address.handle;
+  QpSettings settings = port_->settings();
+  address.awaits_path = !port_->paths().service_level(address.to, now, &settings.service_level);
+  if (address.awaits_path) return address.handle;
   address.asked = true;
   address.api = &port_->api();
   address.pd = port_->device().pd();
-  address.attr = address_vector(port_->settings(), port_->address(), address.to);
+  address.attr = address_vector(settings, port_->address(), address.to);
   address.run = create;
   address.done = created;
   address.droppable = true;
@@ -111,6 +114,16 @@ void AddressCache::forgive() {
 void AddressCache::renew() {
   for (Address* address = newest_; address != nullptr; address = address->older)
     address->stale = address->to.link_layer == IBV_LINK_LAYER_ETHERNET;
+}
+
+void AddressCache::renew_all() {
+  for (Address* address = newest_; address != nullptr; address = address->older) address->stale = true;
+}
+
+void AddressCache::path_answered(uint64_t now) {
+  for (Address* address = newest_; address != nullptr; address = address->older) {
+    if (address->awaits_path) handle(*address, now);
+  }
 }
 
 void AddressCache::destroy(Command& command) {

@@ -32,6 +32,7 @@ struct Address : Command {
   uint32_t failures = 0;     // in a row
   uint64_t retry_ns = 0;     // not before, if it failed
   Address* older = nullptr;  // list of the cache
+  bool awaits_path = false;  // the service level is being asked for
   bool asked = false;        // a command is under way, which owns what follows
   const VerbsApi* api = nullptr;
   ibv_pd* pd = nullptr;
@@ -52,6 +53,10 @@ class AddressCache {
   ibv_ah* handle(Address& address, uint64_t now);
   /// All handles of Ethernet destinations are made anew, each when it is needed next.
   void renew();
+  /// The same for all destinations: the subnet has changed.
+  void renew_all();
+  /// Some path has its service level, or will not get one: what has waited for that goes on.
+  void path_answered(uint64_t now);
   /// The destination shows life: asked again within kHeardNs if it has failed before.
   void heard(Address& address, uint64_t now);
   /// The own port came up: what failed before it is asked again.

@@ -49,7 +49,7 @@ inline constexpr std::array<EventReaction, 20> kEventReactions = {
     EventReaction::kPortDown,      // PORT_ERR
     EventReaction::kPortRefresh,   // LID_CHANGE
     EventReaction::kPortRefresh,   // PKEY_CHANGE
-    EventReaction::kIgnore,        // SM_CHANGE: the subnet manager is not talked to
+    EventReaction::kPortRefresh,   // SM_CHANGE
     EventReaction::kQueueDead,     // SRQ_ERR
     EventReaction::kMoreReceives,  // SRQ_LIMIT_REACHED
     EventReaction::kLastReceive,   // QP_LAST_WQE_REACHED

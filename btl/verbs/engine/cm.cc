@@ -101,9 +101,16 @@ void learn_probe_target(Endpoint& endpoint, const Packet& packet) {
   endpoint.effort->probe_target.rkey = packet.probe_target_rkey;
 }
 
+/// False while the subnet administrator is asked for the service level towards the peer.
+bool knows_path(Endpoint& endpoint, uint64_t now) {
+  uint8_t level = 0;
+  return endpoint.port->paths().service_level(endpoint.peer.address, now, &level);
+}
+
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   if (endpoint.effort->command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
   if (!attempt_has_room(endpoint)) return;          // it comes again
+  if (!knows_path(endpoint, now)) return;           // it does
   if (!handshake_answered(endpoint, now)) {
     if (endpoint.skip_backoff && endpoint.phase == Phase::kSoliciting)
       set_phase(endpoint, Phase::kClosed, now);
@@ -117,6 +124,7 @@ void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 }
 
 void on_reply(Endpoint& endpoint, const Packet& packet, uint64_t now) {
+  if (!knows_path(endpoint, now)) return;  // the subnet has changed meanwhile: it comes again
   learn_probe_target(endpoint, packet);
   set_phase(endpoint, Phase::kBinding, now);
   qp_connect(endpoint, packet);

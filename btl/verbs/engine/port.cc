@@ -106,6 +106,8 @@ bool Port::open_queues(const char** what) {
     return false;
   *what = "datagram queue pair";
   if (!cm_qp_.open(api, device_->pd(), cq_, device_->arena(), qp_settings_)) return false;
+  *what = "memory for path records";
+  if (!paths_.open(*this, config.path_service_level)) return false;
   *what = "memory for probes";
   const Region region = device_->arena().take(64);
   probe_target_ = region.address;
@@ -127,6 +129,7 @@ bool Port::close() {
   }
   bool clean = end_commands();
   clean = heartbeat_.close() && clean;
+  clean = paths_.close() && clean;
   clean = cm_qp_.close() && clean;
   if (probe_target_mr_ != nullptr) clean = device_->api().dereg_mr(probe_target_mr_) == 0 && clean;
   probe_target_mr_ = nullptr;

@@ -19,6 +19,7 @@
 #include "btl/verbs/engine/environment.h"
 #include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/lanes.h"
+#include "btl/verbs/engine/path.h"
 #include "btl/verbs/engine/port_query.h"
 #include "btl/verbs/engine/presence.h"
 #include "btl/verbs/engine/receives.h"
@@ -63,6 +64,7 @@ struct Config {
   QpSettings qp;
   GidChooser choose_gid = nullptr;  // nullptr: always qp.gid_index
   uint16_t pkey = 0;                // partition key, wherever it stands; 0: always the entry qp.pkey_index
+  bool path_service_level = false;  // the subnet administrator is asked for the service level of each path
 };
 
 /// Calls from the engine to the glue, all from Port::poll(), never under the port's lock, never from inside a
@@ -105,6 +107,9 @@ struct Host {
   /// The endpoint's rail cannot be made for now: see Effort::shortage. Once per series of failures. May be
   /// nullptr.
   void (*rail_missing)(void* ctx, Endpoint& endpoint);
+  /// The subnet administrator's word on a path is not to be had: the configured service level is used. Once
+  /// per port. May be nullptr.
+  void (*path_unknown)(void* ctx, const PathTrouble& trouble);
 };
 
 /// Taken only when several threads may call in.
@@ -214,6 +219,7 @@ class Port {
   /// errno of the heartbeat responder that could not be made at open(); 0: it is there.
   int heartbeat_error() const { return heartbeat_error_; }
   AddressCache& addresses() { return addresses_; }
+  PathRecords& paths() { return paths_; }
   /// Control verbs on queue pairs: those that make and connect them, those that destroy them, and the way to
   /// ERR, which must wait for neither.
   ControlLane& setups() { return lanes_.setups; }
@@ -369,6 +375,7 @@ class Port {
   uint64_t up_since_ns_ = 0;
   uint64_t next_await_ns_ = 0;
   uint64_t next_look_ns_ = 0;
+  PathRecords paths_;
 };
 
 /// One round of progress over all ports of a process. While one of them has traffic, those that are idle are

@@ -197,6 +197,11 @@ void Port::act_on(const PortQuery& query) {
   const bool moved = take_reading(query.reading);
   // On Ethernet the neighbours may be others although the own address is the same: a bond has changed over.
   if (moved || query.type == IBV_EVENT_GID_CHANGE) addresses_.renew();
+  if (paths_.wanted()) {
+    // Another subnet manager routes anew, and may live elsewhere.
+    paths_.forget();
+    addresses_.renew_all();
+  }
   if (state_ == PortState::kDown || moved)
     close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, query.type, 0, query.when_ns}, false);
   if (state_ == PortState::kActive && (before == PortState::kDown || query.came_up)) port_up();

@@ -191,6 +191,8 @@ void add_peer(QpPlan* plan, const Endpoint& endpoint, const Packet& packet) {
   plan->data.max_read = std::min(plan->data.max_read, std::max<uint8_t>(packet.max_read, 1));
   plan->probe.max_read = plan->data.max_read;
   plan->peer = endpoint.peer.address;
+  plan->data.service_level = endpoint.port->paths().known_level(plan->peer);
+  plan->probe.service_level = plan->data.service_level;
   plan->peer_data_qpn = packet.data_qpn;
   plan->peer_data_psn = packet.data_psn;
   plan->peer_probe_qpn = packet.probe_qpn;

@@ -56,7 +56,8 @@ void Port::service(uint64_t now, bool emptied) {
   finish_commands();
   stock_.service();
   repair_datagrams(now);
-  timers_ = cm_repair_.broken;
+  if (paths_.wanted() && paths_.service(now)) addresses_.path_answered(now);
+  timers_ = cm_repair_.broken || paths_.asking();
   awaiting_peer_ = background_ = false;
   bool again = false;
   handshakes_count(*this, now);

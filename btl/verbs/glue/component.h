@@ -48,6 +48,7 @@ struct Params {
   unsigned reconnect_max;
   unsigned drain_timeout;
   bool ignore_locality;
+  bool path_service_level;
   bool relaxed_ordering;
   int want_fork_support;
 };

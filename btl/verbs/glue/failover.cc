@@ -238,6 +238,7 @@ engine::Host make_host(Module& module) {
       .prepare = pools_prepare,
       .prepare_needs = pools_need,
       .rail_missing = rail_missing,
+      .path_unknown = path_unknown,
   };
 }
 

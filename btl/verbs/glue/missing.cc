@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// missing.cc: the messages about a resource that a rail lacks, with the remedy.
+// missing.cc: the messages about what a rail lacks, with the remedy: a resource, the word of the subnet
+// administrator.
 #include <sys/resource.h>
 
 #include "btl/verbs/glue/module.h"
@@ -28,6 +29,16 @@ void rail_missing(void* ctx, engine::Endpoint& endpoint) {
   say(false, "rail-missing", self.vpid, opal_process_info.nodename, static_cast<unsigned>(endpoint.peer.name),
       opal_get_proc_hostname(proc_of(endpoint)), module.port.device().name(), module.port.number(), what,
       remedy);
+}
+
+void path_unknown(void* ctx, const engine::PathTrouble& trouble) {
+  const Module& module = *static_cast<const Module*>(ctx);
+  char what[160];
+  char remedy[160];
+  engine::path_trouble_text(trouble, what, sizeof what);
+  engine::path_trouble_remedy(trouble, remedy, sizeof remedy);
+  say(false, "no-path-record", opal_process_info.nodename, module.port.number(), module.port.device().name(),
+      what, remedy);
 }
 
 }  // namespace bfo::verbs

@@ -150,6 +150,7 @@ engine::Host make_host(Module& module);
 uint64_t locked_memory_limit();
 /// Prints what is missing for a rail, once per object.
 void rail_missing(void* ctx, engine::Endpoint& endpoint);
+void path_unknown(void* ctx, const engine::PathTrouble& trouble);
 void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
                     int status);
 

@@ -170,6 +170,11 @@ int register_params(Component& component, mca_btl_base_module_t* defaults) {
                 "ports of one fabric, the nearest are used, and with pml bfo a second one wherever it is. "
                 "Ports named in btl_verbs_if_include are used anyway",
                 OPAL_INFO_LVL_5, false, &params.ignore_locality);
+  register_bool(component, "ib_path_record_service_level",
+                "Ask the subnet administrator (SA) for the InfiniBand service level of each path before a "
+                "connection is made over it, as fabrics need whose routing is free of deadlocks only with "
+                "it (DFSSSP, torus-2QoS). While it has no answer to give, btl_verbs_ib_service_level is used",
+                OPAL_INFO_LVL_5, false, &params.path_service_level);
   register_bool(component, "relaxed_ordering",
                 "Let the device write received data to memory in any order, where it can: faster on some "
                 "hosts, and safe, since nothing looks at the data before its completion",
@@ -247,6 +252,7 @@ engine::Config make_config(const Component& component, const mca_btl_base_module
   config.retry_max_ns = uint64_t{params.reconnect_max} * 1'000'000;
   config.marker_bound_ns = uint64_t{params.drain_timeout} * 1'000'000;
   config.threads = component.threads;
+  config.path_service_level = params.path_service_level;
   config.control = engine::ControlMode::kThread;
   constexpr unsigned kLosable = 14;
   constexpr unsigned kFinal = 20;

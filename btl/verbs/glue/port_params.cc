@@ -29,7 +29,8 @@ constexpr PortParam kPortParams[] = {
      "0",
      {0, 15, false},
      OPAL_INFO_LVL_9,
-     "InfiniBand service level; VALUE, DEVICE:VALUE or DEVICE:PORT:VALUE, comma-delimited"},
+     "InfiniBand service level; VALUE, DEVICE:VALUE or DEVICE:PORT:VALUE, comma-delimited. With "
+     "btl_verbs_ib_path_record_service_level that of paths the subnet administrator does not know"},
     {"ib_traffic_class",
      &Params::ib_traffic_class,
      "0",

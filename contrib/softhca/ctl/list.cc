@@ -93,10 +93,10 @@ void list_text(Fabric& fabric, bool all) {
     if (qp.qpn.load(std::memory_order_acquire) == 0) continue;
     ++by_state[qp.state.load() & 7];
     if (!all) continue;
-    printf("  QP %u %s %s on %s:%u, peer QP %u lid %u, process %d\n", qp.qpn.load(),
+    printf("  QP %u %s %s on %s:%u, peer QP %u lid %u sl %u, process %d\n", qp.qpn.load(),
            qp_type_name(qp.type).data(), qp_state_name(qp.state.load()).data(),
            place(qp.node, qp.device).c_str(), qp.attr.port_num, qp.attr.dest_qpn, qp.attr.av.dlid,
-           h.processes[qp.process].pid.load());
+           qp.attr.av.sl, h.processes[qp.process].pid.load());
   }
   printf("  queue pairs:");
   bool any = false;
@@ -134,9 +134,9 @@ void list_json(Fabric& fabric) {
     if (qp.qpn.load(std::memory_order_acquire) == 0) continue;
     printf(
         "{\"type\":\"qp\",\"fabric\":%s,\"qpn\":%u,\"service\":\"%s\",\"state\":\"%s\",\"node\":%u,"
-        "\"device\":\"softhca%u\",\"port\":%u,\"peer_qpn\":%u,\"peer_lid\":%u,\"pid\":%d}\n",
+        "\"device\":\"softhca%u\",\"port\":%u,\"peer_qpn\":%u,\"peer_lid\":%u,\"sl\":%u,\"pid\":%d}\n",
         name.c_str(), qp.qpn.load(), qp_type_name(qp.type).data(), qp_state_name(qp.state.load()).data(),
-        qp.node, qp.device, qp.attr.port_num, qp.attr.dest_qpn, qp.attr.av.dlid,
+        qp.node, qp.device, qp.attr.port_num, qp.attr.dest_qpn, qp.attr.av.dlid, qp.attr.av.sl,
         h.processes[qp.process].pid.load());
   }
   fputs(counters_json(h, fabric.name(), "list", false).c_str(), stdout);

@@ -13,6 +13,7 @@
 #include "contrib/softhca/engine/hooks.h"
 #include "contrib/softhca/engine/mr.h"
 #include "contrib/softhca/engine/qp.h"
+#include "contrib/softhca/engine/subnet.h"
 #include "contrib/softhca/engine/topology_faults.h"
 #include "contrib/softhca/fabric/tables.h"
 
@@ -277,6 +278,32 @@ static void arrive_multicast(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActi
   }
 }
 
+/// A datagram to the subnet administrator, which has no port of its own.
+static void arrive_administrator(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) {
+  constexpr uint32_t kMost = 512;
+  wqe.stage = WqeStage::Answered;
+  wqe.complete_at = 0;
+  Sge local[kMaxSge];
+  uint32_t count = 0;
+  if (!local_segments(fabric, qp, wqe, local, count)) {
+    answer_is(wqe, WqeStage::Refused, kAnswerLocalFault);
+    return;
+  }
+  bool taken = false;
+  if (port_is_up(fabric, qp.port_index) && wqe.length <= kMost) {
+    uint8_t request[kMost];
+    uint32_t length = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      std::memcpy(request + length, reinterpret_cast<const void*>(local[i].addr), local[i].length);
+      length += local[i].length;
+    }
+    taken = administrate(fabric, qp, wqe, request, length, deferred);
+  }
+  if ((fabric.header().hooks.load(std::memory_order_relaxed) & kHookTrace) == 0) return;
+  const MessageRecord record = record_of(fabric, qp, wqe, qp.port_index, qp.port_index, Direction::Rx);
+  trace(fabric, record, taken ? Verdict::Delivered : Verdict::DroppedNoPeer, 0xff);
+}
+
 namespace {
 
 /// One attempt at its destination: what a stage of arrive() passes to the next one.
@@ -422,6 +449,10 @@ void answer(Arrival& a, const Response& response) {
 void arrive(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) {
   if (qp.type == IBV_QPT_UD && wqe.dst_qpn == kMulticastQpn) [[unlikely]] {
     arrive_multicast(fabric, qp, wqe, deferred);
+    return;
+  }
+  if (is_for_administrator(qp, wqe)) [[unlikely]] {
+    arrive_administrator(fabric, qp, wqe, deferred);
     return;
   }
   const uint32_t hooks = fabric.header().hooks.load(std::memory_order_relaxed);

@@ -46,6 +46,23 @@ bool read_number(const char* variable, double low, double high, double& value, s
   return true;
 }
 
+/// A service level, or "refuse".
+bool read_path_level(uint32_t& level, std::string& error) {
+  constexpr const char* kName = "SOFTHCA_PATH_SL";
+  const char* text = std::getenv(kName);
+  if (text != nullptr && std::strcmp(text, "refuse") == 0) {
+    level = kPathRefused;
+    return true;
+  }
+  double number = level;
+  if (!read_number(kName, 0, 15, number, error) || number != static_cast<uint32_t>(number)) {
+    error = std::string(kName) + "=" + text + " is neither a service level from 0 to 15 nor \"refuse\"";
+    return false;
+  }
+  level = static_cast<uint32_t>(number);
+  return true;
+}
+
 void set_up_ports(FabricHeader& h, const FabricConfig& config) {
   for (uint32_t node = 0; node < kMaxNodes; ++node) {
     for (uint32_t device = 0; device < config.devices; ++device) {
@@ -102,6 +119,7 @@ bool initialise(FabricHeader& h, const FabricConfig& config, std::string& error)
   h.timescale = config.timescale;
   h.created_ns = now;
   h.gids = config.gids;
+  h.path_level = config.path_level;
   h.pid_space = own_pid_space();
   h.next_topology_ns.store(kNever);
   h.heap.bump = kHeaderBytes;
@@ -135,6 +153,7 @@ bool config_from_environment(FabricConfig& config, std::string& error) {
   config.timescale = scale;
   const char* gids = std::getenv("SOFTHCA_GIDS");
   if (gids != nullptr && *gids != 0 && !read_gids(gids, config.gids, error)) return false;
+  if (!read_path_level(config.path_level, error)) return false;
   const char* faults = std::getenv("SOFTHCA_FAULTS");
   if (faults != nullptr) config.faults = faults;
   return true;

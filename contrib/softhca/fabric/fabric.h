@@ -24,11 +24,12 @@ struct FabricConfig {
   uint64_t latency_ns = 0;  ///< one way
   double timescale = 1.0;   ///< factor on ACK and RNR timers
   GidList gids{};           ///< of every port
+  uint32_t path_level = 0;  ///< as FabricHeader::path_level
   std::string faults;       ///< path of a fault file, empty = none
 };
 
 /// Reads SOFTHCA_RAILS, SOFTHCA_PORTS, SOFTHCA_GIDS, SOFTHCA_RATE, SOFTHCA_LATENCY, SOFTHCA_TIMESCALE,
-/// SOFTHCA_FAULTS. False and a sentence in `error` for a value that makes no sense.
+/// SOFTHCA_PATH_SL, SOFTHCA_FAULTS. False and a sentence in `error` for a value that makes no sense.
 bool config_from_environment(FabricConfig& config, std::string& error);
 
 struct FabricHeader {
@@ -42,7 +43,8 @@ struct FabricHeader {
   double timescale;
   uint64_t created_ns;
   GidList gids;
-  uint64_t pid_space;  ///< inode of the PID name space in which the pids of this fabric mean something
+  uint32_t path_level;  ///< service level in path records, or kPathRefused: there are none
+  uint64_t pid_space;   ///< inode of the PID name space in which the pids of this fabric mean something
   std::atomic<uint32_t> hooks;             ///< kHook*; 0 = nothing armed
   std::atomic<uint32_t> topology_acting;   ///< processes that carry out timed rules now
   std::atomic<uint64_t> next_topology_ns;  ///< earliest timed event of the fabric
