@@ -335,6 +335,11 @@ TEST(Path, RefusedPath_TheConfiguredLevelIsUsed) {
   EXPECT_EQ(troubles[0].why, PathTrouble::Why::kRefused);
   EXPECT_EQ(troubles[0].code, 0x0300);
   EXPECT_EQ(troubles[0].destination, w.b.port.address().lid);
+  fake_now() += PathRecords::kQuietNs;
+  w.again();
+  ASSERT_TRUE(w.up());
+  EXPECT_EQ(w.requests(), 4u) << "asked again, a minute later";
+  EXPECT_EQ(troubles.size(), 2u) << "and refused again, of which nothing is said";
 }
 
 TEST(Path, NoManager_TheConfiguredLevelIsUsed) {
