@@ -47,7 +47,7 @@ inline constexpr unsigned kAtOnce = 3;  ///< nested calls: the send's, its RGET'
 
 template <class P>
 Engine<P>::Engine(P& port, const Config& config)
-    : port_(port), config_(config), sends_(config.max_named), recvs_(config.max_named) {
+    : port_(port), config_(config), sends_(counters_, config.max_named), recvs_(counters_, config.max_named) {
   static_assert(Transfer<Eager<P>, Engine> && Transfer<RndvCopy<P>, Engine> && Transfer<Rget<P>, Engine> &&
                     Transfer<Rput<P>, Engine>,
                 "a transfer protocol lacks reset() or serve() of a side: see transfer.h");

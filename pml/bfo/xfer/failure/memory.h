@@ -36,11 +36,8 @@ template <class P>
 [[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(const RailT* rail, std::uint32_t epoch,
                                                        std::size_t size) {
   if (rail) return no_memory(*rail->peer, size);
-  if (epoch != 0) {
-    unmet_unstored_ = size;
-    return;
-  }
-  anonymous_unstored_ = size;
+  unstored_.note(epoch != 0, size);
+  if (epoch != 0) return;
   for (PeerT* p = peers_; p; p = p->next)
     for (unsigned i = 0; i < p->n_rails; ++i)
       if (!p->rails[i].limits.failover) no_memory(*p, size);
@@ -52,7 +49,7 @@ template <class P>
 [[gnu::cold, gnu::noinline]] void Engine<P>::no_memory(CommT& c, std::int32_t rank, Arrival a) {
   PeerT* const peer = a.rail ? a.rail->peer : static_cast<PeerT*>(port_.resolve(c.handle, rank));
   if (peer) return no_memory(*peer, a.bytes.size);
-  (a.epoch != 0 ? unmet_unstored_ : anonymous_unstored_) = a.bytes.size;
+  unstored_.note(a.epoch != 0, a.bytes.size);
 }
 
 template <class P>

@@ -61,8 +61,7 @@ void Engine<P>::rail_begin(RailT* rail, RailState state, RailName name) {
   r.name = name;
   if (state == RailState::kUp || state == RailState::kSuspect) r.up_epoch = name.epoch;
   rebuild(p);
-  const std::size_t unstored = r.limits.failover ? unmet_unstored_ : anonymous_unstored_;
-  if (unstored != 0) no_memory(p, unstored);
+  if (const std::size_t size = unstored_.over(r.limits.failover)) no_memory(p, size);
   if (!early_losses_.empty()) [[unlikely]]
     recall_loss(p, name.conn);
   // Messages may have come over the rail before this process had a record of the peer. An epoch that closed

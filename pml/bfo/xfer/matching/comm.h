@@ -108,7 +108,7 @@ void Engine<P>::remember(ProcT& p) {
   if (!p.peer && p.expected == 0 && p.next_seq == 0) return;
   PeerT* const known = peer_of(p);
   if (!known) {  // without memory for it the numbering is lost, and later nobody can tell whose it was
-    unmet_unstored_ = anonymous_unstored_ = sizeof(PastSequence);
+    unstored_.note_any(sizeof(PastSequence));
     return;
   }
   PeerT& peer = *known;

@@ -66,6 +66,7 @@ struct Comm {
   std::int32_t n_lost = 0;     ///< members that have failed
   std::int32_t lost_rank = 0;  ///< the last member that failed, and with which outcome
   std::int32_t watch = 0;      ///< Wildcards::watch_all(): the next rank to look at
+  bool has(std::int32_t rank) const { return rank >= 0 && rank < size; }
   /// Members that are not this process.
   std::int32_t others() const { return inter ? size : size - 1; }
   Proc<P>** procs = nullptr;

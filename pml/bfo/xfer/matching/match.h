@@ -22,7 +22,7 @@ namespace bfo::xfer {
 
 /// Each message that is matched begins with it.
 template <class P>
-core::MatchHdr Engine<P>::match_of(const Arrival& a) {
+core::MatchHdr match_of(const Arrival<P>& a) {
   core::MatchHdr h{};
   const bool decoded = core::decode(a.bytes, h);  // checked when it arrived
   BFO_DCHECK(decoded);
@@ -43,7 +43,7 @@ template <class P>
   }
   ProcT* const p = proc_at(*c, h.src);
   if (!p || (a.rail && a.rail->peer != p->peer && !is_of(*p, a.rail))) [[unlikely]] {
-    if (!p && has_rank(*c, h.src))
+    if (!p && c->has(h.src))
       no_memory(*c, h.src, a);
     else
       ++counters_.malformed;
@@ -82,7 +82,7 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
   ProcT* const p = proc_at(*c, h.src);
   PeerT* const peer = p ? peer_of(*p) : nullptr;
   if (!peer || !from_peer(a.rail, peer)) {
-    if (!peer && has_rank(*c, h.src))
+    if (!peer && c->has(h.src))
       no_memory(*c, h.src, a);
     else
       ++counters_.malformed;
@@ -97,7 +97,7 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
   // It continues a request: matching is over, and the name in the header decides.
   NameState state;
   const Name name(open.receiver);
-  RecvRequest* const r = find(recvs_, name, a, state);
+  RecvRequest* const r = recvs_.find(name, a, state);
   if (!r) {
     if (state == NameState::kFinished || state == NameState::kFailed)
       stored_restart(*peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, h,
@@ -295,6 +295,21 @@ void Engine<P>::replace(Message& m, const Arrival& a) {
   m.match.type = a.bytes.data[0];
 }
 
+/// The rendezvous `sender` of `p` that no receive has matched, or that a matched probe holds.
+template <class P>
+Unexpected<P>* kept_open(const Proc<P>& p, Name sender) {
+  const auto is = [&](const Unexpected<P>& m) {
+    core::RndvHdr h;
+    return m.proc == &p && m.match.type != static_cast<std::uint8_t>(core::MsgType::kMatch) &&
+           core::decode(m.bytes(), h) && Name(h.sender).same_request(sender);
+  };
+  for (Unexpected<P>* m = p.unexpected.front(); m; m = p.unexpected.next(m))
+    if (is(*m)) return m;
+  for (Unexpected<P>* m = p.comm->taken_by_probe.front(); m; m = p.comm->taken_by_probe.next(m))
+    if (is(*m)) return m;
+  return nullptr;
+}
+
 /// A message that was received before: its number is behind the expected one, or its sender says that it is
 /// known (kFlagKnown). A rendezvous is looked up by its name, because its sequence number may have wrapped
 /// while it waited for a receive.
@@ -332,21 +347,6 @@ template <class P>
     return;
   }
   answer_over(peer, h, sender);  // FINISHED: received, matched, not live
-}
-
-/// The rendezvous `sender` of `p` that no receive has matched, or that a matched probe holds.
-template <class P>
-Unexpected<P>* Engine<P>::kept_open(ProcT& p, Name sender) const {
-  const auto is = [&](const Message& m) {
-    core::RndvHdr h;
-    return m.proc == &p && m.match.type != static_cast<std::uint8_t>(MsgType::kMatch) &&
-           core::decode(m.bytes(), h) && Name(h.sender).same_request(sender);
-  };
-  for (Message* m = p.unexpected.front(); m; m = p.unexpected.next(m))
-    if (is(*m)) return m;
-  for (Message* m = p.comm->taken_by_probe.front(); m; m = p.comm->taken_by_probe.next(m))
-    if (is(*m)) return m;
-  return nullptr;
 }
 
 /// A message for a communicator that does not exist here. If this process has not made it yet, the message is

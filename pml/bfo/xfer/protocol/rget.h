@@ -73,10 +73,10 @@ struct Rget {
     if (!e.config_.use_get || d.no_rdma || x.length == 0) return false;
     if (!any_rail(p, x.length) || !registered(e, r)) return false;
     core::RgetHdr h;  // only the keys that are sent are filled in
-    h.rndv.match = e.identity(r);
+    h.rndv.match = x.identity();
     h.rndv.match.type = static_cast<std::uint8_t>(core::MsgType::kRget);
     const bool put = e.config_.use_put && Rput<P>::any_rail(p, x.length);
-    h.rndv.match.flags = static_cast<std::uint8_t>(e.open_flags(x) | (put ? core::kFlagContig : 0));
+    h.rndv.match.flags = static_cast<std::uint8_t>(d.open_flags() | (put ? core::kFlagContig : 0));
     h.rndv.length = x.length;
     h.rndv.sender = d.name.value;
     h.rndv.receiver = d.restarts != 0 ? d.peer_name.value : 0;
@@ -289,7 +289,7 @@ struct Rget {
       return false;
     }
     f->xfer.name = x.rndv->name;
-    e.begin_pace(*f);
+    e.pace_.begin(*f);
     f->xfer.offset = want.begin;
     f->xfer.length = n;
     e.ending_ = f;
@@ -362,7 +362,7 @@ struct Rget {
     if (!d.received.empty() || !d.read_failed.empty()) return false;
     d.in_flight = 0;
     e.counters_.bytes_read += f.xfer.length;
-    e.note_pace(f);
+    e.pace_.ended(f);
     e.ledgers_.remove_only(d.ledger);
     x.pending = 0;
     x.phase = core::RecvPhase::kIdle;
@@ -384,7 +384,7 @@ struct Rget {
       entry = entry->next;
     BFO_DCHECK(entry != nullptr);
     if (fx.fate == Fate::kDelivered) {
-      e.note_pace(f);
+      e.pace_.ended(f);
       e.ledgers_.remove(d.ledger, entry);
       typename E::RecvInput in;
       in.offset = fx.offset;

@@ -91,7 +91,7 @@ struct Single {
     d.key_rail = a.rail;
     x.protocol = Protocol::kGet;
     f->xfer.name = d.name;
-    e.begin_pace(*f);
+    e.pace_.begin(*f);
     f->xfer.length = d.want;
     best->inflight_bytes += d.want;
     d.in_flight = 1;

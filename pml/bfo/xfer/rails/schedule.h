@@ -53,26 +53,6 @@ template <class P>
   return f;
 }
 
-/// Could `rail` have moved `bytes` in that time at its nominal rate, or at a quarter of it? What took longer,
-/// because the rail is slower or this process was away meanwhile, does not tell that the rail keeps up.
-template <class P>
-bool Engine<P>::soon(const RailT& rail, std::uint64_t bytes, std::uint64_t ns) {
-  constexpr std::uint64_t kSlackNs = 20'000;
-  constexpr std::uint64_t kMbitNs = 8000;  // nanoseconds of one byte at 1 Mbit/s
-  return ns < kSlackNs || (ns - kSlackNs) * rail.limits.weight < 4 * kMbitNs * bytes;
-}
-
-/// A READ has ended well. Was that seen when its rail was read next, or was it under way while others were?
-template <class P>
-void Engine<P>::note_pace(const Frag& f) {
-  const auto& x = f.xfer;
-  if (x.posted_ns == 0) return;
-  if (turns_.load(std::memory_order_relaxed) - x.turn > 1)
-    x.rail->late = kLate;
-  else if (x.rail->late != 0 && soon(*x.rail, x.length, port_.now_ns() - x.posted_ns))
-    --x.rail->late;
-}
-
 /// Accounting for the end of a fragment. The record itself stays.
 template <class P>
 void Engine<P>::fragment_left(Frag& f) {

@@ -19,26 +19,10 @@
 
 namespace bfo::xfer {
 
-// ---- the tables
-
-/// The table's cell. A test's port may bring tables of its own, to see that the checkers notice a change.
-template <class P>
-inline const core::SendCell& Engine<P>::cell_of(SendPhase p, SendEvent e) const {
-  if constexpr (requires { port_.send_cell(p, e); }) return port_.send_cell(p, e);
-  return core::step(p, e);
-}
-
-template <class P>
-inline const core::RecvCell& Engine<P>::cell_of(RecvPhase p, RecvEvent e) const {
-  if constexpr (requires { port_.recv_cell(p, e); }) return port_.recv_cell(p, e);
-  return core::step(p, e);
-}
-
 template <class P>
 void Engine<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) {
   auto& x = r.xfer;
-  const core::SendCell& cell = cell_of(x.phase, e);
-  ++send_cells_[static_cast<unsigned>(x.phase)][static_cast<unsigned>(e)];
+  const core::SendCell& cell = cells_.use(x.phase, e);
   if (cell.kind == core::CellKind::kIgnore) {
     ++counters_.ignored;
     return;
@@ -51,8 +35,7 @@ void Engine<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) {
 template <class P>
 void Engine<P>::recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in) {
   auto& x = r.xfer;
-  const core::RecvCell& cell = cell_of(x.phase, e);
-  ++recv_cells_[static_cast<unsigned>(x.phase)][static_cast<unsigned>(e)];
+  const core::RecvCell& cell = cells_.use(x.phase, e);
   if (cell.kind == core::CellKind::kIgnore) {
     ++counters_.ignored;
     return;
@@ -130,12 +113,12 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
   }
   if (actions & core::kSendAnswerDone) {
     stored_restart(*x.proc->peer, MsgType::kSendDone, x.outcome == Outcome::kOk ? 0 : core::kFlagFail,
-                   identity(r), x.rndv->name, x.rndv->peer_name);
+                   x.identity(), x.rndv->name, x.rndv->peer_name);
   }
   if (actions & core::kSendComplete) {
     // A send that failed alone tells its receiver, which must not wait for it (H12).
     if (x.outcome != Outcome::kOk && x.rndv->peer_name && !x.proc->peer->standing.failed())
-      stored_restart(*x.proc->peer, MsgType::kSendDone, core::kFlagFail, identity(r), x.rndv->name,
+      stored_restart(*x.proc->peer, MsgType::kSendDone, core::kFlagFail, x.identity(), x.rndv->name,
                      x.rndv->peer_name);
     send_over(r);
   }
@@ -196,7 +179,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
     if (x.protocol == Protocol::kGet) {
       // FIN is sent when the gate opens: no READ of this process may run after the sender completes
     } else if (x.length > x.rndv->want) {
-      stored_restart(peer, MsgType::kRestartNack, 0, identity(r), x.rndv->peer_name, x.rndv->name);
+      stored_restart(peer, MsgType::kRestartNack, 0, x.identity(), x.rndv->peer_name, x.rndv->name);
     } else if (x.pending & kPendingStart) {
       const core::AckHdr h{static_cast<std::uint8_t>(MsgType::kAck), 0, 0, x.rndv->peer_name.value,
                            x.rndv->name.value};
@@ -232,7 +215,7 @@ void Engine<P>::recv_over(RecvRequest& r) {
   auto& x = r.xfer;
   PeerT& peer = *x.proc->peer;
   auto& d = *x.rndv;
-  const bool failed = recv_failed(r);
+  const bool failed = x.failed();
   if (d.nack_pending || failed) [[unlikely]] {  // the sender must not wait for a receive that failed (H12)
     answer_nack(r);
   } else if (x.protocol == Protocol::kGet) {

@@ -14,17 +14,6 @@ namespace bfo::xfer {
 
 // ---- sent
 
-template <class P>
-core::MatchHdr Engine<P>::identity(const SendRequest& r) const {
-  const auto& x = r.xfer;
-  return core::MatchHdr{0, 0, x.proc->comm->ctx, x.proc->comm->my_rank, x.tag, x.seq};
-}
-template <class P>
-core::MatchHdr Engine<P>::identity(const RecvRequest& r) const {
-  const auto& x = r.xfer;
-  return core::MatchHdr{0, 0, x.comm->ctx, x.proc->rank, x.status.tag, x.seq};
-}
-
 inline core::RestartHdr restart_header(core::MsgType type, std::uint8_t flags, const core::MatchHdr& id,
                                        Name sender, Name receiver) {
   return core::RestartHdr{
@@ -39,15 +28,9 @@ void Engine<P>::stored_restart(PeerT& p, MsgType type, std::uint8_t flags, const
 }
 
 template <class P>
-bool Engine<P>::recv_failed(const RecvRequest& r) const {
-  const Outcome o = r.xfer.status.outcome;
-  return o != Outcome::kOk && o != Outcome::kTruncated;
-}
-
-template <class P>
 void Engine<P>::answer_nack(RecvRequest& r) {
   auto& x = r.xfer;
-  stored_restart(*x.proc->peer, MsgType::kRestartNack, recv_failed(r) ? core::kFlagFail : 0, identity(r),
+  stored_restart(*x.proc->peer, MsgType::kRestartNack, x.failed() ? core::kFlagFail : 0, x.identity(),
                  x.rndv->peer_name, x.rndv->name);
 }
 
@@ -55,7 +38,7 @@ void Engine<P>::answer_nack(RecvRequest& r) {
 
 /// Number of list entries that fit into a message over any of the peer's usable rails, at most `most`.
 template <class P>
-std::size_t Engine<P>::entries_fit(const PeerT& p, std::size_t header, std::size_t entry, std::size_t most) {
+std::size_t entries_fit(const Peer<P>& p, std::size_t header, std::size_t entry, std::size_t most) {
   std::size_t n = most;
   for (unsigned i = 0; i < p.choice.size(); ++i)
     n = std::min(n, entries_that_fit(p.choice[i].limits, header, entry));
@@ -72,7 +55,7 @@ bool Engine<P>::send_notify(SendRequest& r) {
     core::RestartHdr h;
     core::WireRail rails[kMaxRails];
   } m;
-  m.h = restart_header(MsgType::kRestartNotify, 0, identity(r), x.rndv->name, x.rndv->peer_name);
+  m.h = restart_header(MsgType::kRestartNotify, 0, x.identity(), x.rndv->name, x.rndv->peer_name);
   const std::size_t limit = entries_fit(p, sizeof m.h, sizeof m.rails[0], kMaxRails);
   std::uint16_t n = 0;
   for (unsigned i = 0; i < p.n_rails && n < limit; ++i) {
@@ -89,7 +72,7 @@ template <class P>
 bool Engine<P>::send_recv_err(RecvRequest& r) {
   auto& x = r.xfer;
   const core::RestartHdr h =
-      restart_header(MsgType::kRecvErr, 0, identity(r), x.rndv->peer_name, x.rndv->name);
+      restart_header(MsgType::kRecvErr, 0, x.identity(), x.rndv->peer_name, x.rndv->name);
   return post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true);
 }
 
@@ -102,7 +85,7 @@ bool Engine<P>::send_restart_ack(RecvRequest& r) {
     core::WireRange ranges[core::kMaxWireRanges];
   } m;
   const Name sender = x.rndv->peer_name.at(x.rndv->name.round());
-  m.h = restart_header(MsgType::kRestartAck, x.rndv->no_rdma ? core::kFlagNoRdma : 0, identity(r), sender,
+  m.h = restart_header(MsgType::kRestartAck, x.rndv->no_rdma ? core::kFlagNoRdma : 0, x.identity(), sender,
                        x.rndv->name);
   const std::size_t limit = entries_fit(*x.proc->peer, sizeof m.h, sizeof m.ranges[0], core::kMaxWireRanges);
   std::uint16_t n = 0;
@@ -138,7 +121,7 @@ void Engine<P>::on_notify(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  RecvRequest* const r = find(recvs_, Name(h.receiver), a, state);
+  RecvRequest* const r = recvs_.find(Name(h.receiver), a, state);
   if (!r) {
     if (state == NameState::kNever) return;
     CommT* const c = comms_.find(h.ctx);
@@ -229,11 +212,10 @@ void Engine<P>::on_restart_ack(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  SendRequest* const r = find_current(sends_, Name(h.sender), a);
+  SendRequest* const r = sends_.find_current(Name(h.sender), a);
   if (!r) {
     // If a send failed alone, nobody reopens the round: the receiver must not wait for it.
-    NameState state;
-    sends_.find(Name(h.sender), state);
+    const NameState state = sends_.state_of(Name(h.sender));
     if (state == NameState::kFailed) answer_send_done(a, h, state);
     return;
   }
@@ -263,7 +245,7 @@ void Engine<P>::on_nack(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  SendRequest* const r = find(sends_, Name(h.sender), a, state);
+  SendRequest* const r = sends_.find(Name(h.sender), a, state);
   if (!r) return;
   auto& x = r->xfer;
   if (x.seq != h.seq || Name(h.sender).round() > x.rndv->name.round()) {
@@ -302,7 +284,7 @@ void Engine<P>::on_recv_err(const Arrival& a) {
     return;
   }
   const Name name(h.sender);
-  SendRequest* const r = find(sends_, name, a, state);
+  SendRequest* const r = sends_.find(name, a, state);
   if (!r) {
     if (state == NameState::kFinished || state == NameState::kFailed) answer_send_done(a, h, state);
     return;
@@ -326,7 +308,7 @@ void Engine<P>::on_send_done(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  RecvRequest* const r = find(recvs_, Name(h.receiver), a, state);
+  RecvRequest* const r = recvs_.find(Name(h.receiver), a, state);
   if (!r) return;
   auto& x = r->xfer;
   if (x.seq != h.seq || !x.rndv->peer_name.same_request(Name(h.sender))) {
