@@ -24,6 +24,8 @@
 #include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/rails/agenda.h"
 #include "pml/bfo/xfer/rails/pace.h"
+#include "pml/bfo/xfer/rails/peers.h"
+#include "pml/bfo/xfer/rails/stored.h"
 #include "pml/bfo/xfer/calls.h"
 #include "pml/bfo/xfer/matching/comm_table.h"
 #include "pml/bfo/xfer/counters.h"
@@ -264,17 +266,9 @@ class Engine {
     else
       return 1;
   }
-  static core::SeqBounds bounds(const ProcT& p);
   bool window_open(ProcT& p);
-  void note_ended(ProcT& p);
-  bool past_checkpoint(const ProcT& p);
-  void take_checkpoint(ProcT& p);
-  Seq16 oldest_waiting(const ProcT& p) const;
-  static core::SeqSyncHdr window_question(const ProcT& p);
   void ask_window(ProcT& p);
   void on_seq_sync(const Arrival& a);
-  void note_known(ProcT& p);
-  void note_resent_header(const SendState<P>& x);
   void release_stalled(ProcT& p);
   void poll_windows();
   void stall(ProcT& p, SendRequest& r);
@@ -291,11 +285,6 @@ class Engine {
 
   // order.h
   void send_completing(PeerT& p, const void* bytes, std::size_t len);
-  void completing_begins(Frag& f, RailT& rail);
-  void completing_ends(PeerT& p, Frag& f);
-  void rails_changed(PeerT& p);
-  void settle_preferred(PeerT& p);
-  void brief_begins(PeerT& p, RailT& rail);
   bool brief_ended(PeerT& p);
   unsigned rails_for_user(PeerT& p);
   RailT* next_for_user(PeerT& p) { return p.completions.any() ? p.completions.rail() : p.choice.next(); }
@@ -306,16 +295,17 @@ class Engine {
                     std::uint32_t grant = 0);
   Frag* send_stored(PeerT& p, const void* bytes, std::size_t len, RailT* pinned = nullptr,
                     std::uint32_t epoch = 0);
-  bool fill_stored(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned, std::uint32_t epoch);
-  bool record_waiting(PeerT& p);
   bool post_on(RailT& rail, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
                std::uint32_t grant = 0);
   RailT* rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* without_conn) const;
   bool post_stored(PeerT& p, Frag& f);
-  void ready(SendRequest& r);
-  void ready(RecvRequest& r);
-  void unready(SendRequest& r);
-  void unready(RecvRequest& r);
+  /// `r` has something to post.
+  template <class Request>
+  void ready(Request& r) {
+    PeerT& p = *r.xfer.proc->peer;
+    if (!r.xfer.linked) p.backlog.add_ready(r);
+    activate(p);
+  }
   /// Post what the state of `r` requires. It waits when no rail takes it now, or when others wait already.
   /// `r` may be complete afterwards.
   template <class Request>
@@ -378,26 +368,20 @@ class Engine {
   void arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read);
 
   // rail_events.h
-  void share_eager_limit(PeerT& p);
   void rebuild(PeerT& p);
   void on_rail_message(const Arrival& a, std::uint8_t tag);
-  bool unclosed(const PeerT& p) const;
-  void note_resent_message(PeerT& p, Bytes message);
   void rail_notices(PeerT& p);
   void rail_left(RailT& rail, std::uint32_t epoch, bool fenced);
 
   // peer_failure.h
   void fail_unfenceable(RailT& rail);
-  PeerT* named_peer(const Arrival& a, std::uint64_t conn) const;
   void on_peer_lost(const Arrival& a);
   void keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss);
   void recall_loss(PeerT& p, std::uint64_t conn);
-  void drop_stored(PeerT& p);
   void declare_failed(PeerT& p, bool loss = true);
   void notify_lost(PeerT& p);
   void check_unreachable(PeerT& p, std::uint64_t now_ns);
   void note_absence(std::uint64_t now_ns);
-  bool has_work(PeerT& p);
 
   // failed.h
   void note_failed(PeerT& p, Name sender);
@@ -405,10 +389,6 @@ class Engine {
 
   // keepalive.h
   void ping(PeerT& p, ProcT& via);
-
-  static constexpr std::uint8_t kPolls = 3;  ///< polls of all rails, a millisecond or more apart
-  /// FragState::grant of a stored message that keep_alive() sent
-  static constexpr std::uint32_t kPing = 1;
 
   P& port_;
   Config config_;
@@ -426,13 +406,14 @@ class Engine {
   std::uint64_t eager_out_ = 0;  ///< eager sends with a request that have not ended
   Names<P, SendRequest> sends_;
   Names<P, RecvRequest> recvs_;
-  PeerT* peers_ = nullptr;
+  Peers<P> peers_;
   CommTable<P> comms_;
   UnknownMessages<P> unknown_;
   Pool<SendRndv<P>, &SendRndv<P>::next_free> send_rndv_pool_;
   Pool<RecvRndv<P>, &RecvRndv<P>::next_free> recv_rndv_pool_;
   GrantPool<P> grant_pool_;
   Pace<P> pace_{port_};
+  StoredMessages<P> stored_{port_};
   Counters counters_;
   Ledgers<P> ledgers_{port_, counters_, agenda_};
   FailoverRecords<P> records_{port_, counters_, exit_work_};

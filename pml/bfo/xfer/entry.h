@@ -60,8 +60,7 @@ Engine<P>::~Engine() {
   while (Message* m = unknown_.pop(*this)) free_message(m);
   while (auto* a = exit_work_.take_message()) port_.free(a);
   early_losses_.free_all(port_);
-  while (PeerT* p = peers_) {
-    peers_ = p->next;
+  while (PeerT* p = peers_.pop_front()) {
     while (SendRequest* r = p->live_sends.pop_front()) {
       Rput<P>::reset(*this, *r);
       ledgers_.remove_all(r->xfer.rndv->ledger);
@@ -71,7 +70,7 @@ Engine<P>::~Engine() {
       ledgers_.remove_all(r->xfer.rndv->ledger);
       recv_rndv_pool_.give(std::exchange(r->xfer.rndv, nullptr));
     }
-    drop_stored(*p);
+    stored_.drop(*p);
     p->past.free_all(port_);
     for (unsigned i = 0; i < p->n_rails; ++i) {
       records_.free(p->rails[i]);
@@ -112,7 +111,7 @@ template <class P>
     break;
   }
   if (records_.any_waiting()) [[unlikely]]
-    records_.report_waiting(peers_);
+    records_.report_waiting(peers_.front());
   auto completed = exit_work_.take_completed();
   --depth_;
   lock_.unlock();
@@ -341,7 +340,7 @@ template <class P>
 std::uint64_t Engine<P>::unfinished() const {
   std::uint64_t n = frags_out_ + eager_out_ + sends_.live() + recvs_.live();
   if constexpr (requires { port_.copies_out(); }) n += port_.copies_out();
-  for (PeerT* p = peers_; p; p = p->next) {
+  for (PeerT* p = peers_.front(); p; p = p->next) {
     if (!p->backlog.nothing_stored() || !p->backlog.unnamed.empty()) ++n;
     if (!p->standing.failed() && (!p->backlog.ready_sends.empty() || !p->backlog.ready_recvs.empty())) ++n;
   }

@@ -38,7 +38,7 @@ template <class P>
   if (rail) return no_memory(*rail->peer, size);
   unstored_.note(epoch != 0, size);
   if (epoch != 0) return;
-  for (PeerT* p = peers_; p; p = p->next)
+  for (PeerT* p = peers_.front(); p; p = p->next)
     for (unsigned i = 0; i < p->n_rails; ++i)
       if (!p->rails[i].limits.failover) no_memory(*p, size);
 }
@@ -61,7 +61,7 @@ void Engine<P>::on_message_unstored(RailT* rail, std::size_t size) {
 template <class P>
 [[gnu::cold]] void Engine<P>::fail_scheduled() {
   exit_work_.forget_failures();
-  for (PeerT* p = peers_; p; p = p->next) {
+  for (PeerT* p = peers_.front(); p; p = p->next) {
     if (!p->standing.failing() || p->standing.failed()) continue;
     declare_failed(*p);
     p->standing.set_notice_pending(!p->standing.declared_by_peer());

@@ -98,12 +98,30 @@ struct Eager {
     if (core::resent_earlier(p.resent, p.resent_from, seq)) p.resent_from = seq;
     p.resent = true;
     // the copy is not among the work that the checkpoint has counted
-    if constexpr (requires { p.checkpoint_taken; }) p.checkpoint_taken = false;
+    if constexpr (requires { p.checkpoint; }) p.checkpoint.drop();
   }
 
   static void reset(E&, SendRequest&) {}  // no rounds: the message is sent again unchanged
   static void reset(E&, RecvRequest&) {}
 };
+
+/// These bytes are sent again and may be an eager message: they hold the window of their destination. If the
+/// communicator was freed, or its context id is used again without this peer, they hold the numbering that
+/// was kept (H6).
+template <class P>
+[[gnu::cold]] void note_resent_message(Peer<P>& p, core::Bytes message) {
+  core::MatchHdr h;
+  if (message.data[0] != static_cast<std::uint8_t>(core::MsgType::kMatch) || !core::decode(message, h))
+    return;
+  bool found = false;
+  for (Proc<P>* q = p.procs.front(); q; q = p.procs.next(q)) {
+    if (q->comm->ctx != h.ctx) continue;
+    Eager<P>::note_resent_seq(*q, h.seq);
+    found = true;
+  }
+  if (PastSequence* const past = found ? nullptr : p.past.find(h.ctx))
+    Eager<P>::note_resent_seq(*past, h.seq);
+}
 
 /// Begin a send whose SendState is filled in. True: it is complete.
 template <class P>
@@ -257,23 +275,6 @@ template <class P>
   }
   note_resent_message(p, message);
   send_stored(p, message.data, message.size);
-}
-
-/// These bytes are sent again and may be an eager message: they hold the window of their destination. If the
-/// communicator was freed, or its context id is used again without this peer, they hold the numbering that
-/// was kept (H6).
-template <class P>
-[[gnu::cold]] void Engine<P>::note_resent_message(PeerT& p, Bytes message) {
-  core::MatchHdr h;
-  if (message.data[0] != static_cast<std::uint8_t>(MsgType::kMatch) || !core::decode(message, h)) return;
-  bool found = false;
-  for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) {
-    if (q->comm->ctx != h.ctx) continue;
-    Eager<P>::note_resent_seq(*q, h.seq);
-    found = true;
-  }
-  if (PastSequence* const past = found ? nullptr : p.past.find(h.ctx))
-    Eager<P>::note_resent_seq(*past, h.seq);
 }
 
 }  // namespace bfo::xfer

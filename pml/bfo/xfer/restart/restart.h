@@ -129,9 +129,10 @@ template <class P>
 void Engine<P>::send_over(SendRequest& r) {
   auto& x = r.xfer;
   auto& d = *x.rndv;
+  PeerT& peer = *x.proc->peer;
   sends_.erase(d.name, x.outcome != Outcome::kOk);
-  x.proc->peer->live_sends.remove(&r);
-  unready(r);
+  peer.live_sends.remove(&r);
+  if (x.linked) peer.backlog.remove_ready(r);
   if (d.registered) port_.deregister(d.reg);
   if constexpr (requires { port_.rndv_over(r); }) port_.rndv_over(r);
   send_rndv_pool_.give(std::exchange(x.rndv, nullptr));
@@ -226,7 +227,7 @@ void Engine<P>::recv_over(RecvRequest& r) {
   if (failed) note_failed(peer, d.peer_name);
   recvs_.erase(d.name, failed);
   peer.live_recvs.remove(&r);
-  unready(r);
+  if (x.linked) peer.backlog.remove_ready(r);
   if (d.registered) port_.deregister(d.reg);
   recv_rndv_pool_.give(std::exchange(x.rndv, nullptr));
   finish_recv(r);

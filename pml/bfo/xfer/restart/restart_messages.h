@@ -157,6 +157,9 @@ void Engine<P>::on_notify(const Arrival& a) {
   flush(*x.proc->peer);
 }
 
+/// Polls of all rails, a millisecond or more apart, for FRAGs that were delivered and have not come.
+inline constexpr std::uint8_t kPolls = 3;
+
 /// NOTIFY came. Grants that the sender certifies are over, own READs end by themselves, everything else is
 /// fenced.
 template <class P>
