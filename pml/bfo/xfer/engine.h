@@ -15,12 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <new>
-#include <utility>
 
-#include "common/check.h"
-#include "pml/bfo/core/seq_window.h"
 #include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/rails/agenda.h"
 #include "pml/bfo/xfer/rails/pace.h"
@@ -29,8 +24,7 @@
 #include "pml/bfo/xfer/calls.h"
 #include "pml/bfo/xfer/matching/comm_table.h"
 #include "pml/bfo/xfer/counters.h"
-#include "pml/bfo/xfer/failure/early_losses.h"
-#include "pml/bfo/xfer/failure/unstored.h"
+#include "pml/bfo/xfer/failure/failing.h"
 #include "pml/bfo/xfer/exit_work.h"
 #include "pml/bfo/xfer/failure/wildcard.h"
 #include "pml/bfo/xfer/base/pool.h"
@@ -170,6 +164,9 @@ class Engine {
   friend struct Rget<P>;
   friend struct Rput<P>;
   friend struct Single<P>;
+  friend struct Exposure<P>;
+  friend struct Oneself<P>;
+  friend struct RestartMessages<P>;
   using SendPhase = core::SendPhase;
   using SendEvent = core::SendEvent;
   using RecvPhase = core::RecvPhase;
@@ -177,22 +174,14 @@ class Engine {
   using Bytes = core::Bytes;
   using MsgType = core::MsgType;
   using LedgerT = LedgerEntry<P>;
-  using UnrecordedT = Unrecorded<P>;
-
   using Arrival = xfer::Arrival<P>;
   using SendInput = xfer::SendInput<P>;
   using RecvInput = xfer::RecvInput<P>;
   using Unmatched = xfer::Unmatched<P>;
-  using OwnStart = xfer::OwnStart<P>;
 
   // entry.h: lock, re-entrance, completion lists
   class Entry;
   void leave_slow();
-  // memory.h
-  void no_memory(PeerT& p, std::size_t size);
-  void no_memory(const RailT* rail, std::uint32_t epoch, std::size_t size);
-  void no_memory(CommT& c, std::int32_t rank, Arrival a);
-  void schedule_failure(PeerT& p);
   void fail_scheduled();
 
   void defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
@@ -215,7 +204,6 @@ class Engine {
   PeerT* meet(ProcT& p);
   PeerT* peer_of(ProcT& p) { return p.peer ? p.peer : meet(p); }
   void remember(ProcT& p);
-  void recall_sequence(ProcT& p);
   bool is_of(ProcT& p, const RailT* rail);
   RecvRequest* on_match(const Arrival& a);
   RecvRequest* on_open(const Arrival& a);
@@ -239,17 +227,6 @@ class Engine {
   Unmatched take_unexpected(RecvRequest& r);
   void fail_recv(RecvRequest& r, Outcome outcome);
   SendRequest* post_recv(RecvRequest& r, const RecvArgs<P>& args);
-  void finish_own(RecvRequest& r, SendRequest& own);
-
-  // oneself.h
-  template <class Source>
-  void fill_own(RecvRequest& r, Source& source);
-  template <class Source>
-  bool keep_own(ProcT& p, const SendArgs<P>& args, Source& source);
-  bool keep_request(ProcT& p, SendRequest& r);
-  template <class Source>
-  OwnStart begin_own(ProcT& p, const SendArgs<P>& args, Source& source);
-  bool inline_own(SendArgs<P> args, InlineSource source);
 
   // eager.h
   enum class Inline : std::uint8_t { kNo, kSent, kOwn };
@@ -258,14 +235,6 @@ class Engine {
   void brief_lost(PeerT& p, Bytes message);
 
   // window.h
-  /// The distance of successive numbers. A port of the simulator may number in larger steps (a power of two,
-  /// at most kSeqWindow / 2): then few messages fill the window, and numbers wrap often.
-  [[gnu::always_inline]] Seq16 seq_step() const {
-    if constexpr (requires(const P& p) { p.seq_step(); })
-      return port_.seq_step();
-    else
-      return 1;
-  }
   bool window_open(ProcT& p);
   void ask_window(ProcT& p);
   void on_seq_sync(const Arrival& a);
@@ -346,25 +315,12 @@ class Engine {
   void recv_over(RecvRequest& r);
   void store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload);
 
-  // restart_messages.h
-  bool send_notify(SendRequest& r);
-  bool send_restart_ack(RecvRequest& r);
-  bool send_recv_err(RecvRequest& r);
   void stored_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id, Name sender,
                       Name receiver);
-  void answer_nack(RecvRequest& r);
-  void on_notify(const Arrival& a);
-  void poll_for_frags(PeerT& p);
-  void on_restart_ack(const Arrival& a);
-  void on_nack(const Arrival& a);
-  void on_recv_err(const Arrival& a);
-  void answer_send_done(const Arrival& a, const core::RestartHdr& h, NameState state);
-  void on_send_done(const Arrival& a);
 
   template <class X>
   bool gate_clear(const X& x) const;
   bool gate_removed() const;
-  void quiesce(RecvRequest& r, const RecvInput& in);
   void arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read);
 
   // rail_events.h
@@ -376,12 +332,9 @@ class Engine {
   // peer_failure.h
   void fail_unfenceable(RailT& rail);
   void on_peer_lost(const Arrival& a);
-  void keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss);
-  void recall_loss(PeerT& p, std::uint64_t conn);
   void declare_failed(PeerT& p, bool loss = true);
   void notify_lost(PeerT& p);
   void check_unreachable(PeerT& p, std::uint64_t now_ns);
-  void note_absence(std::uint64_t now_ns);
 
   // failed.h
   void note_failed(PeerT& p, Name sender);
@@ -392,13 +345,12 @@ class Engine {
 
   P& port_;
   Config config_;
+  Counters counters_;
   typename P::Lock lock_;
   unsigned depth_ = 0;
   ExitWork<P> exit_work_;
   bool direct_ = false;     ///< a message is being posted on a rail that may deliver it at once (self)
   Frag* ending_ = nullptr;  ///< the READ that is being posted, while it has not ended inside that call
-  EarlyLosses early_losses_;
-  Unstored unstored_;
   Agenda<P> agenda_;
   static constexpr std::size_t kNoRail = SIZE_MAX;
   std::atomic<std::size_t> longest_eager_{kNoRail};  ///< of all rails; read without the lock
@@ -407,6 +359,7 @@ class Engine {
   Names<P, SendRequest> sends_;
   Names<P, RecvRequest> recvs_;
   Peers<P> peers_;
+  Failing<P> failing_{port_, peers_, exit_work_};
   CommTable<P> comms_;
   UnknownMessages<P> unknown_;
   Pool<SendRndv<P>, &SendRndv<P>::next_free> send_rndv_pool_;
@@ -414,7 +367,6 @@ class Engine {
   GrantPool<P> grant_pool_;
   Pace<P> pace_{port_};
   StoredMessages<P> stored_{port_};
-  Counters counters_;
   Ledgers<P> ledgers_{port_, counters_, agenda_};
   FailoverRecords<P> records_{port_, counters_, exit_work_};
   Wildcards<P> wildcards_{port_, config_.any_source_on_loss, comms_, exit_work_};
@@ -424,7 +376,6 @@ class Engine {
 }  // namespace bfo::xfer
 
 #include "pml/bfo/xfer/entry.h"
-#include "pml/bfo/xfer/failure/memory.h"
 #include "pml/bfo/xfer/matching/comm.h"
 #include "pml/bfo/xfer/failure/failed.h"
 #include "pml/bfo/xfer/matching/match.h"
@@ -436,6 +387,7 @@ class Engine {
 #include "pml/bfo/xfer/order/window.h"
 #include "pml/bfo/xfer/protocol/rndv_copy.h"
 #include "pml/bfo/xfer/protocol/rget.h"
+#include "pml/bfo/xfer/protocol/exposure.h"
 #include "pml/bfo/xfer/protocol/rput.h"
 #include "pml/bfo/xfer/protocol/rdma_messages.h"
 #include "pml/bfo/xfer/protocol/single.h"

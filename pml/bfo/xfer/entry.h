@@ -7,6 +7,9 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <utility>
+
+#include "common/check.h"
 #include "pml/bfo/xfer/engine.h"
 #include "pml/bfo/xfer/protocol/transfer.h"
 
@@ -59,7 +62,7 @@ Engine<P>::~Engine() {
   comms_.free_pages(port_);
   while (Message* m = unknown_.pop(*this)) free_message(m);
   while (auto* a = exit_work_.take_message()) port_.free(a);
-  early_losses_.free_all(port_);
+  failing_.free_all();
   while (PeerT* p = peers_.pop_front()) {
     while (SendRequest* r = p->live_sends.pop_front()) {
       Rput<P>::reset(*this, *r);
@@ -124,7 +127,7 @@ template <class P>
 void Engine<P>::defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
                       bool failed) {
   if (!exit_work_.add_message(port_, rail, epoch, tag, data, size, failed))
-    return no_memory(rail, epoch, size);
+    return failing_.no_memory(rail, epoch, size);
   ++counters_.deferred;
 }
 
@@ -206,19 +209,19 @@ typename P::RecvRequest* Engine<P>::dispatch(RailT* rail, std::uint32_t epoch, s
       on_fin(a);
       break;
     case MsgType::kRestartNotify:
-      on_notify(a);
+      RestartMessages<P>::on_notify(*this, a);
       break;
     case MsgType::kRestartAck:
-      on_restart_ack(a);
+      RestartMessages<P>::on_restart_ack(*this, a);
       break;
     case MsgType::kRestartNack:
-      on_nack(a);
+      RestartMessages<P>::on_nack(*this, a);
       break;
     case MsgType::kRecvErr:
-      on_recv_err(a);
+      RestartMessages<P>::on_recv_err(*this, a);
       break;
     case MsgType::kSendDone:
-      on_send_done(a);
+      RestartMessages<P>::on_send_done(*this, a);
       break;
     case MsgType::kRailDown:
     case MsgType::kEpochClosed:
@@ -361,7 +364,7 @@ int Engine<P>::progress(std::uint64_t now_ns) {
 
 template <class P>
 void Engine<P>::check_timers(std::uint64_t now_ns) {
-  if (agenda_.begin_look(now_ns)) note_absence(now_ns);
+  if (agenda_.begin_look(now_ns)) peers_.credit_absence(now_ns, config_.park_timeout_ns);
   agenda_.each_timed([this, now_ns](PeerT& p) { check_unreachable(p, now_ns); });
   poll_windows();
 }

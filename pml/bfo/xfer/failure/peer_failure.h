@@ -76,7 +76,8 @@ void Engine<P>::on_peer_lost(const Arrival& a) {
   const PeerLoss loss = h.cause == core::kCauseNoMemory ? PeerLoss{Outcome::kNoMemory, h.delivered, true}
                                                         : PeerLoss{Outcome::kMessageLost};
   const RailT* const rail = peers_.rail_of(a.rail, h.conn);
-  if (!rail && !a.rail && a.epoch != 0) return keep_loss(a, h.conn, loss);
+  // a peer that has no record here yet
+  if (!rail && !a.rail && a.epoch != 0 && failing_.keep(a.epoch, h.conn, loss)) return;
   if (!rail) {
     ++counters_.malformed;
     return;
@@ -86,30 +87,6 @@ void Engine<P>::on_peer_lost(const Arrival& a) {
   p.standing.set_loss(loss);
   p.standing.set_declared_by_peer();
   declare_failed(p);
-}
-
-/// PEERLOST came over a connection of a peer that has no record here yet.
-template <class P>
-[[gnu::cold]] void Engine<P>::keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss) {
-  switch (early_losses_.keep(port_, conn, loss)) {
-    case EarlyLosses::Kept::kYes:
-      return;
-    case EarlyLosses::Kept::kFull:
-      ++counters_.malformed;
-      return;
-    case EarlyLosses::Kept::kNoMemory:
-      return no_memory(a.rail, a.epoch, EarlyLosses::record_size());
-  }
-}
-
-/// The record of `p` has been made, and `conn` is one of its connections.
-template <class P>
-[[gnu::cold]] void Engine<P>::recall_loss(PeerT& p, std::uint64_t conn) {
-  PeerLoss loss;
-  if (!early_losses_.take(port_, conn, loss)) return;
-  if (!p.standing.failing()) p.standing.set_loss(loss);
-  p.standing.set_declared_by_peer();
-  schedule_failure(p);
 }
 
 template <class P>
@@ -183,7 +160,7 @@ template <class P>
     recv_event(*r, RecvEvent::kGiveUp);
     r = next;
   }
-  for (unsigned i = 0; i < p.n_rails; ++i) Rget<P>::reads_over(*this, p.rails[i]);
+  for (unsigned i = 0; i < p.n_rails; ++i) Exposure<P>::reads_over(*this, p.rails[i]);
   for (SendRequest* r = p.backlog.ready_sends.front(); r;) {
     SendRequest* const next = p.backlog.ready_sends.next(r);
     if (r->xfer.protocol == Protocol::kEager) {
@@ -213,10 +190,22 @@ template <class P>
   port_.peer_failed(p.handle, p.standing.loss());
 }
 
-/// This process was outside MPI.
 template <class P>
-[[gnu::cold]] void Engine<P>::note_absence(std::uint64_t now_ns) {
-  for (PeerT* p = peers_.front(); p; p = p->next) p->standing.credit_absence(now_ns, config_.park_timeout_ns);
+void Engine<P>::on_message_unstored(RailT* rail, std::size_t size) {
+  Entry entry(*this);
+  failing_.no_memory(rail, 0, size);
+}
+
+/// Declares failed what Failing has noted.
+template <class P>
+[[gnu::cold]] void Engine<P>::fail_scheduled() {
+  exit_work_.forget_failures();
+  for (PeerT* p = peers_.front(); p; p = p->next) {
+    if (!p->standing.failing() || p->standing.failed()) continue;
+    declare_failed(*p);
+    p->standing.set_notice_pending(!p->standing.declared_by_peer());
+    notify_lost(*p);
+  }
 }
 
 /// Park time passes only while no rail to the peer is up or being connected, and while nothing shows that the
@@ -226,7 +215,7 @@ template <class P>
 void Engine<P>::check_unreachable(PeerT& p, std::uint64_t now_ns) {
   if (p.standing.notice_pending()) notify_lost(p);
   records_.report(p, false);
-  poll_for_frags(p);
+  RestartMessages<P>::poll_for_frags(*this, p);
   bool alive = false;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& rail = p.rails[i];

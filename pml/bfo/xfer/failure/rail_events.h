@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <new>
 
 #include "pml/bfo/xfer/engine.h"
 #include "pml/bfo/xfer/rails/limits.h"
@@ -51,7 +52,8 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   if (p->n_rails == kMaxRails) return nullptr;
   void* const memory = p->n_rails == 0 ? static_cast<void*>(p + 1) : port_.alloc(sizeof(RailT));
   if (!memory) {
-    no_memory(*p, sizeof(RailT));  // the messages over it could not be distinguished from a stranger's
+    failing_.no_memory(*p,
+                       sizeof(RailT));  // the messages over it could not be distinguished from a stranger's
     return nullptr;
   }
   RailT& r = *::new (memory) RailT;
@@ -77,9 +79,7 @@ void Engine<P>::rail_begin(RailT* rail, RailState state, RailName name) {
   r.name = name;
   if (state == RailState::kUp || state == RailState::kSuspect) r.up_epoch = name.epoch;
   rebuild(p);
-  if (const std::size_t size = unstored_.over(r.limits.failover)) no_memory(p, size);
-  if (!early_losses_.empty()) [[unlikely]]
-    recall_loss(p, name.conn);
+  failing_.met(r);
   // Messages may have come over the rail before this process had a record of the peer. An epoch that closed
   // meanwhile is reported again, because the peer waits for that report (H5).
   if (r.limits.failover && name.epoch != 0 && r.up_epoch == 0) port_.fence(r.handle, name.epoch - 1);
@@ -116,7 +116,7 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
   rail->late = kUnsure;
   if (ev.name.epoch > rail->peer_closed_epoch + 1) {  // both sides have one epoch at a time
     rail->peer_closed_epoch = ev.name.epoch - 1;
-    Rget<P>::reads_over(*this, *rail);
+    Exposure<P>::reads_over(*this, *rail);
   }
   rail->peer_alive = false;
   rebuild(p);
@@ -255,7 +255,7 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
     for (LedgerT* e = x.rndv->ledger; e;) {
       LedgerT* const after = e->next;
       if (fenced && e->rail == &rail && e->epoch <= epoch && e->grant == 0 &&
-          !Rget<P>::over(rail, e->epoch)) {
+          !Exposure<P>::over(rail, e->epoch)) {
         e->dead = true;  // its request may still reach the peer
       } else if (fenced && e->rail == &rail && e->epoch <= epoch) {
         if (e->fin) {
@@ -319,7 +319,7 @@ void Engine<P>::on_rail_message(const Arrival& a, std::uint8_t tag) {
   }
   if (h.epoch > r->peer_closed_epoch) {
     r->peer_closed_epoch = h.epoch;
-    Rget<P>::reads_over(*this, *r);
+    Exposure<P>::reads_over(*this, *r);
   }
   port_.peer_closed(r->handle, name, h.delivered);
 }

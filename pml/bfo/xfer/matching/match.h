@@ -14,6 +14,10 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <cstring>
+#include <new>
+
+#include "common/check.h"
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
@@ -44,7 +48,7 @@ template <class P>
   ProcT* const p = proc_at(*c, h.src);
   if (!p || (a.rail && a.rail->peer != p->peer && !is_of(*p, a.rail))) [[unlikely]] {
     if (!p && c->has(h.src))
-      no_memory(*c, h.src, a);
+      failing_.no_memory(*c, h.src, a);
     else
       ++counters_.malformed;
     return nullptr;
@@ -83,7 +87,7 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
   PeerT* const peer = p ? peer_of(*p) : nullptr;
   if (!peer || !from_peer(a.rail, peer)) {
     if (!peer && c->has(h.src))
-      no_memory(*c, h.src, a);
+      failing_.no_memory(*c, h.src, a);
     else
       ++counters_.malformed;
     return nullptr;
@@ -127,7 +131,7 @@ template <class P>
                                                                          const Arrival& a) {
   if (h.seq != p.expected || !p.out_of_sequence.empty()) [[unlikely]]
     return accept_out_of_order(p, a);
-  p.expected = static_cast<Seq16>(p.expected + seq_step());
+  p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
   return deliver(p, h, a);
 }
 
@@ -136,7 +140,7 @@ template <class P>
   const core::MatchHdr h = match_of(a);
   switch (seq_place(p.expected, h.seq)) {
     case SeqPlace::kExpected: {
-      p.expected = static_cast<Seq16>(p.expected + seq_step());
+      p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
       RecvRequest* const r = deliver(p, h, a);
       if (r) {  // it is unpacked now, because later messages may follow at once
         eager_arrived(*r, a.bytes.from(sizeof(core::MatchHdr)));
@@ -171,7 +175,7 @@ template <class P>
 template <class P>
 void Engine<P>::deliver_following(ProcT& p) {
   while (Message* m = p.out_of_sequence.find(*this, p.expected)) {
-    p.expected = static_cast<Seq16>(p.expected + seq_step());
+    p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
     p.out_of_sequence.remove(*this, m);
     if (RecvRequest* r = take_posted(p, m->match.tag)) {
       match_kept(*r, *m);  // of another process: it has no request here
@@ -222,7 +226,7 @@ template <class P>
   if (!r) {
     Message* const m = keep(&p, a);
     if (!m) {
-      p.expected = static_cast<Seq16>(p.expected - seq_step());  // no later message is delivered
+      p.expected = static_cast<Seq16>(p.expected - seq_step(port_));  // no later message is delivered
       return nullptr;
     }
     add_unexpected(p, m);
@@ -248,9 +252,9 @@ template <class P>
   void* const memory = port_.alloc(sizeof(Message) + a.bytes.size);
   if (!memory) [[unlikely]] {
     if (p)
-      no_memory(*p->comm, p->rank, a);
+      failing_.no_memory(*p->comm, p->rank, a);
     else
-      no_memory(a.rail, a.epoch, a.bytes.size);
+      failing_.no_memory(a.rail, a.epoch, a.bytes.size);
     return nullptr;
   }
   auto* m = ::new (memory) Message;
@@ -379,7 +383,7 @@ template <class P>
   }
   // A sender may be ahead of a process that is slow to make the communicator, but within a bound.
   if (!unknown_.fits(a.rail, a.bytes.size, config_.unknown_limit)) {
-    no_memory(a.rail, a.epoch, a.bytes.size);
+    failing_.no_memory(a.rail, a.epoch, a.bytes.size);
     return;
   }
   if (Message* const m = keep(nullptr, a)) unknown_.add(*this, m);

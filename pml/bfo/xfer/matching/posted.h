@@ -46,18 +46,11 @@ typename P::SendRequest* Engine<P>::match_kept(RecvRequest& r, Message& m) {
   return nullptr;
 }
 
-/// `own` was matched with `r`: both end.
-template <class P>
-[[gnu::noinline]] void Engine<P>::finish_own(RecvRequest& r, SendRequest& own) {
-  fill_own(r, own);
-  port_.complete_send(own, Outcome::kOk);
-}
-
 // inline: as send_inline().
 template <class P>
 [[gnu::always_inline]] inline void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
   if (SendRequest* const own = post_recv(*r, args)) [[unlikely]]
-    finish_own(*r, *own);
+    Oneself<P>::finish(*this, *r, *own);
 }
 
 /// Returns the send to oneself that it was matched with.
@@ -181,7 +174,7 @@ void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
     own = match_kept(*r, *m);
     free_message(m);
   }
-  if (own) finish_own(*r, *own);
+  if (own) Oneself<P>::finish(*this, *r, *own);
 }
 
 template <class Queue>

@@ -11,6 +11,8 @@
 // comes back, and the order begins anew with that.
 #pragma once
 
+#include <utility>
+
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {

@@ -26,6 +26,7 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include "pml/bfo/core/seq_window.h"
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
@@ -146,7 +147,7 @@ void Engine<P>::release_stalled(ProcT& p) {
     if (p.next_seq == p.stop_seq && !window_open(p)) return;
     p.stalled.remove(r);
     r->xfer.seq = p.next_seq;
-    p.next_seq = static_cast<Seq16>(p.next_seq + seq_step());
+    p.next_seq = static_cast<Seq16>(p.next_seq + seq_step(port_));
     if (begin_send(*r)) finish_send(*r, Outcome::kOk);
   }
 }

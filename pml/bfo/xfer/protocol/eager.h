@@ -10,6 +10,7 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include "pml/bfo/core/seq_window.h"
 #include "pml/bfo/xfer/engine.h"
 #include "pml/bfo/xfer/protocol/transfer.h"
 
@@ -187,17 +188,17 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
         }
       }
       x.seq = p->next_seq;
-      p->next_seq = static_cast<Seq16>(p->next_seq + seq_step());
+      p->next_seq = static_cast<Seq16>(p->next_seq + seq_step(port_));
       done = begin_send(*r);
     } else {
-      const OwnStart start = begin_own(*p, args, *r);
+      const OwnStart<P> start = Oneself<P>::begin(*this, *p, args, *r);
       taker = start.taker;
       done = start.taken;
-      if (!done && !keep_request(*p, *r)) finish_send(*r, Outcome::kNoMemory);
+      if (!done && !Oneself<P>::keep_request(*this, *p, *r)) finish_send(*r, Outcome::kNoMemory);
     }
   }
   if (taker) [[unlikely]]
-    fill_own(*taker, *r);
+    Oneself<P>::fill(*this, *taker, *r);
   if (done) port_.complete_send(*r, Outcome::kOk);
 }
 
@@ -208,7 +209,7 @@ inline bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source
   if (args.length > longest_eager_.load(std::memory_order_relaxed)) return false;
   const Inline how = try_inline(args, source);
   if (how == Inline::kOwn) [[unlikely]]
-    return inline_own(args, source);
+    return Oneself<P>::send_inline(*this, args, source);
   return how == Inline::kSent;
 }
 
@@ -235,7 +236,7 @@ template <class P>
     peer.choice.congested(*rail);
     return Inline::kNo;
   }
-  p->next_seq = static_cast<Seq16>(p->next_seq + seq_step());
+  p->next_seq = static_cast<Seq16>(p->next_seq + seq_step(port_));
   ++counters_.eager_sent;
   counters_.bytes_sent += args.length;
   return Inline::kSent;

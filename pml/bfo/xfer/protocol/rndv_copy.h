@@ -11,6 +11,9 @@
 // touches the buffer. The payload passes through the BTL's buffers, so no fence is needed.
 #pragma once
 
+#include <utility>
+
+#include "common/check.h"
 #include "pml/bfo/xfer/engine.h"
 #include "pml/bfo/xfer/protocol/transfer.h"
 

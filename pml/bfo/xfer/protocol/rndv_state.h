@@ -81,6 +81,10 @@ struct SendRndv {
   LedgerEntry<P>* ledger = nullptr;  ///< exposures (RGET) and failed writes
   typename P::Registration reg{};
 
+  /// FIN of grant `grant`.
+  core::FinHdr fin(std::uint32_t grant, std::uint8_t flags) const {
+    return {static_cast<std::uint8_t>(core::MsgType::kFin), flags, 0, name.value, peer_name.value, grant, 0};
+  }
   /// Flags of its header: how the receiver finds the request. By its own name for it (restart), by the
   /// sender's name (known), or as a new one.
   std::uint8_t open_flags() const {

@@ -5,6 +5,8 @@
 // happens to the READ or the grant afterwards is theirs.
 #pragma once
 
+#include <cstring>
+
 #include "pml/bfo/xfer/protocol/rget.h"
 #include "pml/bfo/xfer/protocol/rput.h"
 

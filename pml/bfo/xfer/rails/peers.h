@@ -38,6 +38,11 @@ class Peers {
     return nullptr;
   }
 
+  /// This process was outside MPI: no park time ends for that alone.
+  [[gnu::cold]] void credit_absence(std::uint64_t now_ns, std::uint64_t park_timeout_ns) {
+    for (PeerT* p = first_; p; p = p->next) p->standing.credit_absence(now_ns, park_timeout_ns);
+  }
+
  private:
   PeerT* first_ = nullptr;
 };

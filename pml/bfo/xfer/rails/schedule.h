@@ -132,7 +132,7 @@ template <class P>
   activate(p);  // the caller may not flush
   if (completes_send(bytes)) p.choice.prefer(nullptr);
   Frag* record = nullptr;
-  if (!stored_.keep(p, {bytes, len, pinned, epoch}, record)) no_memory(p, len);
+  if (!stored_.keep(p, {bytes, len, pinned, epoch}, record)) failing_.no_memory(p, len);
   return record;
 }
 
@@ -232,7 +232,7 @@ bool Engine<P>::serve(SendRequest& r) {
   auto& x = r.xfer;
   if (x.protocol == Protocol::kEager) return Eager<P>::serve(*this, r);
   if (x.pending & kPendingNotify) {
-    if (!send_notify(r)) return false;
+    if (!RestartMessages<P>::send_notify(*this, r)) return false;
     x.pending &= static_cast<std::uint8_t>(~kPendingNotify);
   }
   if (x.pending & kPendingStart) {
@@ -241,7 +241,7 @@ bool Engine<P>::serve(SendRequest& r) {
   }
   if (!(x.pending & kPendingData)) return true;
   if (x.rndv->todo.incomplete()) [[unlikely]] {
-    no_memory(*x.proc->peer, sizeof(Range));
+    failing_.no_memory(*x.proc->peer, sizeof(Range));
     return true;
   }
   return x.protocol == Protocol::kPut ? Rput<P>::serve(*this, r) : RndvCopy<P>::serve(*this, r);
@@ -251,16 +251,16 @@ template <class P>
 bool Engine<P>::serve(RecvRequest& r) {
   auto& x = r.xfer;
   if (x.pending & kPendingNotify) {
-    if (!send_recv_err(r)) return false;
+    if (!RestartMessages<P>::send_recv_err(*this, r)) return false;
     x.pending &= static_cast<std::uint8_t>(~kPendingNotify);
   }
   if (x.pending & kPendingRestartAck) {
-    if (!send_restart_ack(r)) return false;
+    if (!RestartMessages<P>::send_restart_ack(*this, r)) return false;
     x.pending &= static_cast<std::uint8_t>(~kPendingRestartAck);
   }
   if (!(x.pending & (kPendingStart | kPendingData))) return true;
   if (x.rndv->todo.incomplete()) [[unlikely]] {
-    no_memory(*x.proc->peer, sizeof(Range));
+    failing_.no_memory(*x.proc->peer, sizeof(Range));
     return true;
   }
   switch (x.protocol) {

@@ -15,6 +15,9 @@
 // P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <utility>
+
+#include "common/check.h"
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
@@ -106,7 +109,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     x.rndv->todo.clear();
     Rput<P>::reset(*this, r);
     x.outcome = x.proc->peer->standing.loss().outcome;
-    Rget<P>::recall(*this, r);
+    Exposure<P>::recall(*this, r);
     ledgers_.fence_all(x.rndv->ledger);
     ledgers_.fence_unlisted(r);
     send_check(r);
@@ -162,7 +165,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
     x.pending = kPendingNotify;
     ready(r);
   }
-  if (actions & core::kRecvQuiesce) quiesce(r, in);
+  if (actions & core::kRecvQuiesce) RestartMessages<P>::quiesce(*this, r, in);
   if (actions & core::kRecvNewRound) {
     x.rndv->name = x.rndv->name.at(static_cast<Round>(x.rndv->name.round() + 1));
     x.rndv->frags = 0;
@@ -199,7 +202,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
     if (x.protocol == Protocol::kGet && x.rndv->ledger != nullptr)
       x.rndv->nack_pending = true;
     else
-      answer_nack(r);
+      RestartMessages<P>::answer_nack(*this, r);
   }
   if (actions & core::kRecvComplete) {
     recv_over(r);
@@ -218,7 +221,7 @@ void Engine<P>::recv_over(RecvRequest& r) {
   auto& d = *x.rndv;
   const bool failed = x.failed();
   if (d.nack_pending || failed) [[unlikely]] {  // the sender must not wait for a receive that failed (H12)
-    answer_nack(r);
+    RestartMessages<P>::answer_nack(*this, r);
   } else if (x.protocol == Protocol::kGet) {
     const core::FinHdr h{
         static_cast<std::uint8_t>(MsgType::kFin), 0, 0, d.peer_name.value, d.name.value, 0, 1};
@@ -253,7 +256,7 @@ inline bool Engine<P>::gate_removed() const {
 template <class P>
 void Engine<P>::arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read) {
   if (!records_.arrived(r, begin, end, by_read)) [[unlikely]]
-    no_memory(*r.xfer.proc->peer, sizeof(Range));
+    failing_.no_memory(*r.xfer.proc->peer, sizeof(Range));
 }
 
 /// Raise the events that follow from the counters of a send.
