@@ -38,6 +38,12 @@ template <class P>
 struct Rput;
 template <class P>
 struct Single;
+template <class P>
+struct Exposure;
+template <class P>
+struct Oneself;
+template <class P>
+struct RestartMessages;
 
 /// What isend() is asked for. A buffered send is a standard send of the copy, which the port makes.
 template <class P>

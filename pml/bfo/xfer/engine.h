@@ -15,24 +15,23 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <new>
-#include <utility>
 
-#include "common/check.h"
-#include "common/slot_map.h"
-#include "pml/bfo/core/seq_window.h"
 #include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/rails/agenda.h"
+#include "pml/bfo/xfer/rails/pace.h"
+#include "pml/bfo/xfer/rails/peers.h"
+#include "pml/bfo/xfer/rails/stored.h"
 #include "pml/bfo/xfer/calls.h"
 #include "pml/bfo/xfer/matching/comm_table.h"
 #include "pml/bfo/xfer/counters.h"
-#include "pml/bfo/xfer/failure/early_losses.h"
+#include "pml/bfo/xfer/failure/failing.h"
 #include "pml/bfo/xfer/exit_work.h"
 #include "pml/bfo/xfer/failure/wildcard.h"
 #include "pml/bfo/xfer/base/pool.h"
 #include "pml/bfo/xfer/port.h"
 #include "pml/bfo/xfer/protocol/ledger.h"
+#include "pml/bfo/xfer/protocol/names.h"
+#include "pml/bfo/xfer/restart/cells.h"
 #include "pml/bfo/xfer/state.h"
 #include "pml/bfo/xfer/statistics/record.h"
 #include "pml/bfo/xfer/matching/unknown_messages.h"
@@ -139,8 +138,8 @@ class Engine {
   /// done.
   int progress(std::uint64_t now_ns);
   /// To be called now and then, when all rails have been read since the last call: a READ that has not ended
-  /// by the second call after it was posted is late (schedule.h). progress() calls it. Any thread.
-  void turn() { turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  /// by the second call after it was posted is late (pace.h). progress() calls it. Any thread.
+  void turn() { pace_.turn(); }
   /// To be called about once a second, also while progress() is not needed: sends one message to each peer
   /// that this process waits for, so that the death of its process is noticed (failover rails only).
   void keep_alive();
@@ -155,6 +154,8 @@ class Engine {
   void free(void* memory) { port_.free(memory); }
 
   const Counters& counters() const { return counters_; }
+  /// How often each cell of the state tables was used.
+  const Cells<P>& cells() const { return cells_; }
   P& port() { return port_; }
 
  private:
@@ -163,6 +164,9 @@ class Engine {
   friend struct Rget<P>;
   friend struct Rput<P>;
   friend struct Single<P>;
+  friend struct Exposure<P>;
+  friend struct Oneself<P>;
+  friend struct RestartMessages<P>;
   using SendPhase = core::SendPhase;
   using SendEvent = core::SendEvent;
   using RecvPhase = core::RecvPhase;
@@ -170,22 +174,14 @@ class Engine {
   using Bytes = core::Bytes;
   using MsgType = core::MsgType;
   using LedgerT = LedgerEntry<P>;
-  using UnrecordedT = Unrecorded<P>;
-
   using Arrival = xfer::Arrival<P>;
   using SendInput = xfer::SendInput<P>;
   using RecvInput = xfer::RecvInput<P>;
   using Unmatched = xfer::Unmatched<P>;
-  using OwnStart = xfer::OwnStart<P>;
 
   // entry.h: lock, re-entrance, completion lists
   class Entry;
   void leave_slow();
-  // memory.h
-  void no_memory(PeerT& p, std::size_t size);
-  void no_memory(const RailT* rail, std::uint32_t epoch, std::size_t size);
-  void no_memory(CommT& c, std::int32_t rank, Arrival a);
-  void schedule_failure(PeerT& p);
   void fail_scheduled();
 
   void defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
@@ -197,7 +193,6 @@ class Engine {
   void handle_done(Frag& f);
 
   // match.h
-  static bool has_rank(const CommT& c, std::int32_t rank) { return rank >= 0 && rank < c.size; }
   ProcT* proc_at(CommT& c, std::int32_t rank) {
     if (static_cast<std::uint32_t>(rank) >= static_cast<std::uint32_t>(c.size)) [[unlikely]]
       return nullptr;
@@ -209,8 +204,6 @@ class Engine {
   PeerT* meet(ProcT& p);
   PeerT* peer_of(ProcT& p) { return p.peer ? p.peer : meet(p); }
   void remember(ProcT& p);
-  void recall_sequence(ProcT& p);
-  bool from_peer(RailT* rail, PeerT* peer) const { return rail == nullptr || rail->peer == peer; }
   bool is_of(ProcT& p, const RailT* rail);
   RecvRequest* on_match(const Arrival& a);
   RecvRequest* on_open(const Arrival& a);
@@ -223,31 +216,17 @@ class Engine {
   Message* keep(ProcT* p, Arrival a);
   void replace(Message& m, const Arrival& a);
   void duplicate(ProcT& p, const core::MatchHdr& h, const Arrival& a);
-  Message* kept_open(ProcT& p, Name sender) const;
   Message* find_unexpected(CommT& c, std::int32_t src, std::int32_t tag);
   void remove_unexpected(Message& m);
   Outcome probe_missed(CommT& c, std::int32_t src);
   void free_message(Message* m);
   SendRequest* match_kept(RecvRequest& r, Message& m);
-  static std::uint64_t message_length(const Message& m);
   void keep_unknown(Arrival a);
-  static core::MatchHdr match_of(const Arrival& a);
   void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, std::uint64_t length);
   void eager_arrived(RecvRequest& r, Bytes payload);
   Unmatched take_unexpected(RecvRequest& r);
   void fail_recv(RecvRequest& r, Outcome outcome);
   SendRequest* post_recv(RecvRequest& r, const RecvArgs<P>& args);
-  void finish_own(RecvRequest& r, SendRequest& own);
-
-  // oneself.h
-  template <class Source>
-  void fill_own(RecvRequest& r, Source& source);
-  template <class Source>
-  bool keep_own(ProcT& p, const SendArgs<P>& args, Source& source);
-  bool keep_request(ProcT& p, SendRequest& r);
-  template <class Source>
-  OwnStart begin_own(ProcT& p, const SendArgs<P>& args, Source& source);
-  bool inline_own(SendArgs<P> args, InlineSource source);
 
   // eager.h
   enum class Inline : std::uint8_t { kNo, kSent, kOwn };
@@ -256,25 +235,9 @@ class Engine {
   void brief_lost(PeerT& p, Bytes message);
 
   // window.h
-  /// The distance of successive numbers. A port of the simulator may number in larger steps (a power of two,
-  /// at most kSeqWindow / 2): then few messages fill the window, and numbers wrap often.
-  [[gnu::always_inline]] Seq16 seq_step() const {
-    if constexpr (requires(const P& p) { p.seq_step(); })
-      return port_.seq_step();
-    else
-      return 1;
-  }
-  static core::SeqBounds bounds(const ProcT& p);
   bool window_open(ProcT& p);
-  void note_ended(ProcT& p);
-  bool past_checkpoint(const ProcT& p);
-  void take_checkpoint(ProcT& p);
-  Seq16 oldest_waiting(const ProcT& p) const;
-  static core::SeqSyncHdr window_question(const ProcT& p);
   void ask_window(ProcT& p);
   void on_seq_sync(const Arrival& a);
-  void note_known(ProcT& p);
-  void note_resent_header(const SendState<P>& x);
   void release_stalled(ProcT& p);
   void poll_windows();
   void stall(ProcT& p, SendRequest& r);
@@ -291,11 +254,6 @@ class Engine {
 
   // order.h
   void send_completing(PeerT& p, const void* bytes, std::size_t len);
-  void completing_begins(Frag& f, RailT& rail);
-  void completing_ends(PeerT& p, Frag& f);
-  void rails_changed(PeerT& p);
-  void settle_preferred(PeerT& p);
-  void brief_begins(PeerT& p, RailT& rail);
   bool brief_ended(PeerT& p);
   unsigned rails_for_user(PeerT& p);
   RailT* next_for_user(PeerT& p) { return p.completions.any() ? p.completions.rail() : p.choice.next(); }
@@ -306,16 +264,17 @@ class Engine {
                     std::uint32_t grant = 0);
   Frag* send_stored(PeerT& p, const void* bytes, std::size_t len, RailT* pinned = nullptr,
                     std::uint32_t epoch = 0);
-  bool fill_stored(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned, std::uint32_t epoch);
-  bool record_waiting(PeerT& p);
   bool post_on(RailT& rail, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
                std::uint32_t grant = 0);
   RailT* rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* without_conn) const;
   bool post_stored(PeerT& p, Frag& f);
-  void ready(SendRequest& r);
-  void ready(RecvRequest& r);
-  void unready(SendRequest& r);
-  void unready(RecvRequest& r);
+  /// `r` has something to post.
+  template <class Request>
+  void ready(Request& r) {
+    PeerT& p = *r.xfer.proc->peer;
+    if (!r.xfer.linked) p.backlog.add_ready(r);
+    activate(p);
+  }
   /// Post what the state of `r` requires. It waits when no rail takes it now, or when others wait already.
   /// `r` may be complete afterwards.
   template <class Request>
@@ -334,23 +293,10 @@ class Engine {
   bool serve(SendRequest& r);
   bool serve(RecvRequest& r);
   void fragment_left(Frag& f);
-  /// Notes when the READ `f` is posted, if another rail could have it.
-  void begin_pace(Frag& f) {
-    if (f.xfer.peer->choice.size() < 2) return;
-    f.xfer.turn = turns_.load(std::memory_order_relaxed);
-    f.xfer.posted_ns = port_.now_ns();
-  }
-  void note_pace(const Frag& f);
-  static bool soon(const RailT& rail, std::uint64_t bytes, std::uint64_t ns);
 
   // rndv_copy.h, rget.h, rput.h
   bool open(SendRequest& r);
   bool open_rndv(SendRequest& r);
-  /// Flags that tell how the receiver finds the request of the header: by its own name for it (restart), by
-  /// the sender's name (known), or as a new one.
-  static std::uint8_t open_flags(const SendState<P>& x) {
-    return x.rndv->restarts != 0 ? core::kFlagRestart : x.rndv->known ? core::kFlagKnown : 0;
-  }
   void begin_recv(RecvRequest& r, ProcT& p, Arrival a);
   void choose_protocol(RecvRequest& r, const Arrival& a);
   void on_ack(const Arrival& a);
@@ -358,19 +304,9 @@ class Engine {
   void on_put(const Arrival& a);
   void on_fin(const Arrival& a);
 
-  // names.h: the request of a header
-  template <class Request>
-  Request* find(const SlotMap<Request>& names, Name name, const Arrival& a, NameState& state);
-  template <class Request>
-  Request* find_current(const SlotMap<Request>& names, Name name, const Arrival& a);
-  template <class Request>
-  Request* find_here(const SlotMap<Request>& names, Name name, const Arrival& a);
-
   // restart.h: the actions of the tables
   void send_event(SendRequest& r, SendEvent e, const SendInput& in = {});
   void recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in = {});
-  const core::SendCell& cell_of(SendPhase p, SendEvent e) const;
-  const core::RecvCell& cell_of(RecvPhase p, RecvEvent e) const;
   void send_act(SendRequest& r, std::uint32_t actions, const SendInput& in);
   void recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput& in);
   void send_check(SendRequest& r);
@@ -379,52 +315,26 @@ class Engine {
   void recv_over(RecvRequest& r);
   void store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload);
 
-  // restart_messages.h
-  static std::size_t entries_fit(const PeerT& p, std::size_t header, std::size_t entry, std::size_t most);
-  bool send_notify(SendRequest& r);
-  bool send_restart_ack(RecvRequest& r);
-  bool send_recv_err(RecvRequest& r);
   void stored_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id, Name sender,
                       Name receiver);
-  bool recv_failed(const RecvRequest& r) const;
-  void answer_nack(RecvRequest& r);
-  void on_notify(const Arrival& a);
-  void poll_for_frags(PeerT& p);
-  void on_restart_ack(const Arrival& a);
-  void on_nack(const Arrival& a);
-  void on_recv_err(const Arrival& a);
-  void answer_send_done(const Arrival& a, const core::RestartHdr& h, NameState state);
-  void on_send_done(const Arrival& a);
 
   template <class X>
   bool gate_clear(const X& x) const;
   bool gate_removed() const;
-  void quiesce(RecvRequest& r, const RecvInput& in);
-  core::MatchHdr identity(const SendRequest& r) const;
-  core::MatchHdr identity(const RecvRequest& r) const;
   void arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read);
 
   // rail_events.h
-  void share_eager_limit(PeerT& p);
   void rebuild(PeerT& p);
   void on_rail_message(const Arrival& a, std::uint8_t tag);
-  bool unclosed(const PeerT& p) const;
-  void note_resent_message(PeerT& p, Bytes message);
   void rail_notices(PeerT& p);
   void rail_left(RailT& rail, std::uint32_t epoch, bool fenced);
 
   // peer_failure.h
   void fail_unfenceable(RailT& rail);
-  PeerT* named_peer(const Arrival& a, std::uint64_t conn) const;
   void on_peer_lost(const Arrival& a);
-  void keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss);
-  void recall_loss(PeerT& p, std::uint64_t conn);
-  void drop_stored(PeerT& p);
   void declare_failed(PeerT& p, bool loss = true);
   void notify_lost(PeerT& p);
   void check_unreachable(PeerT& p, std::uint64_t now_ns);
-  void note_absence(std::uint64_t now_ns);
-  bool has_work(PeerT& p);
 
   // failed.h
   void note_failed(PeerT& p, Name sender);
@@ -433,53 +343,39 @@ class Engine {
   // keepalive.h
   void ping(PeerT& p, ProcT& via);
 
-  static constexpr std::uint8_t kPolls = 3;  ///< polls of all rails, a millisecond or more apart
-  /// FragState::grant of a stored message that keep_alive() sent
-  static constexpr std::uint32_t kPing = 1;
-
   P& port_;
   Config config_;
+  Counters counters_;
   typename P::Lock lock_;
   unsigned depth_ = 0;
   ExitWork<P> exit_work_;
   bool direct_ = false;     ///< a message is being posted on a rail that may deliver it at once (self)
   Frag* ending_ = nullptr;  ///< the READ that is being posted, while it has not ended inside that call
-  EarlyLosses early_losses_;
-  /// size of a message for which there was no memory, from a BTL that does not name the sender
-  std::size_t anonymous_unstored_ = 0;
-  std::size_t unmet_unstored_ = 0;  ///< the same, of a message over a rail whose peer has no record yet
   Agenda<P> agenda_;
   static constexpr std::size_t kNoRail = SIZE_MAX;
   std::atomic<std::size_t> longest_eager_{kNoRail};  ///< of all rails; read without the lock
   std::uint64_t frags_out_ = 0;
   std::uint64_t eager_out_ = 0;  ///< eager sends with a request that have not ended
-  SlotMap<SendRequest> sends_;
-  SlotMap<RecvRequest> recvs_;
-  PeerT* peers_ = nullptr;
+  Names<P, SendRequest> sends_;
+  Names<P, RecvRequest> recvs_;
+  Peers<P> peers_;
+  Failing<P> failing_{port_, peers_, exit_work_};
   CommTable<P> comms_;
   UnknownMessages<P> unknown_;
   Pool<SendRndv<P>, &SendRndv<P>::next_free> send_rndv_pool_;
   Pool<RecvRndv<P>, &RecvRndv<P>::next_free> recv_rndv_pool_;
   GrantPool<P> grant_pool_;
-  std::atomic<std::uint32_t> turns_ = 0;
-  Counters counters_;
+  Pace<P> pace_{port_};
+  StoredMessages<P> stored_{port_};
   Ledgers<P> ledgers_{port_, counters_, agenda_};
   FailoverRecords<P> records_{port_, counters_, exit_work_};
   Wildcards<P> wildcards_{port_, config_.any_source_on_loss, comms_, exit_work_};
-  std::uint64_t send_cells_[core::kSendPhases][core::kSendEvents] = {};
-  std::uint64_t recv_cells_[core::kRecvPhases][core::kRecvEvents] = {};
-
- public:
-  /// How often each table cell was used, for the simulator's coverage report.
-  const std::uint64_t (&send_cells() const)[core::kSendPhases][core::kSendEvents] { return send_cells_; }
-  const std::uint64_t (&recv_cells() const)[core::kRecvPhases][core::kRecvEvents] { return recv_cells_; }
+  Cells<P> cells_{port_};
 };
 
 }  // namespace bfo::xfer
 
 #include "pml/bfo/xfer/entry.h"
-#include "pml/bfo/xfer/failure/memory.h"
-#include "pml/bfo/xfer/protocol/names.h"
 #include "pml/bfo/xfer/matching/comm.h"
 #include "pml/bfo/xfer/failure/failed.h"
 #include "pml/bfo/xfer/matching/match.h"
@@ -491,6 +387,7 @@ class Engine {
 #include "pml/bfo/xfer/order/window.h"
 #include "pml/bfo/xfer/protocol/rndv_copy.h"
 #include "pml/bfo/xfer/protocol/rget.h"
+#include "pml/bfo/xfer/protocol/exposure.h"
 #include "pml/bfo/xfer/protocol/rput.h"
 #include "pml/bfo/xfer/protocol/rdma_messages.h"
 #include "pml/bfo/xfer/protocol/single.h"

@@ -7,6 +7,9 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <utility>
+
+#include "common/check.h"
 #include "pml/bfo/xfer/engine.h"
 #include "pml/bfo/xfer/protocol/transfer.h"
 
@@ -47,7 +50,7 @@ inline constexpr unsigned kAtOnce = 3;  ///< nested calls: the send's, its RGET'
 
 template <class P>
 Engine<P>::Engine(P& port, const Config& config)
-    : port_(port), config_(config), sends_(config.max_named), recvs_(config.max_named) {
+    : port_(port), config_(config), sends_(counters_, config.max_named), recvs_(counters_, config.max_named) {
   static_assert(Transfer<Eager<P>, Engine> && Transfer<RndvCopy<P>, Engine> && Transfer<Rget<P>, Engine> &&
                     Transfer<Rput<P>, Engine>,
                 "a transfer protocol lacks reset() or serve() of a side: see transfer.h");
@@ -59,9 +62,8 @@ Engine<P>::~Engine() {
   comms_.free_pages(port_);
   while (Message* m = unknown_.pop(*this)) free_message(m);
   while (auto* a = exit_work_.take_message()) port_.free(a);
-  early_losses_.free_all(port_);
-  while (PeerT* p = peers_) {
-    peers_ = p->next;
+  failing_.free_all();
+  while (PeerT* p = peers_.pop_front()) {
     while (SendRequest* r = p->live_sends.pop_front()) {
       Rput<P>::reset(*this, *r);
       ledgers_.remove_all(r->xfer.rndv->ledger);
@@ -71,7 +73,7 @@ Engine<P>::~Engine() {
       ledgers_.remove_all(r->xfer.rndv->ledger);
       recv_rndv_pool_.give(std::exchange(r->xfer.rndv, nullptr));
     }
-    drop_stored(*p);
+    stored_.drop(*p);
     p->past.free_all(port_);
     for (unsigned i = 0; i < p->n_rails; ++i) {
       records_.free(p->rails[i]);
@@ -112,7 +114,7 @@ template <class P>
     break;
   }
   if (records_.any_waiting()) [[unlikely]]
-    records_.report_waiting(peers_);
+    records_.report_waiting(peers_.front());
   auto completed = exit_work_.take_completed();
   --depth_;
   lock_.unlock();
@@ -125,7 +127,7 @@ template <class P>
 void Engine<P>::defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
                       bool failed) {
   if (!exit_work_.add_message(port_, rail, epoch, tag, data, size, failed))
-    return no_memory(rail, epoch, size);
+    return failing_.no_memory(rail, epoch, size);
   ++counters_.deferred;
 }
 
@@ -207,19 +209,19 @@ typename P::RecvRequest* Engine<P>::dispatch(RailT* rail, std::uint32_t epoch, s
       on_fin(a);
       break;
     case MsgType::kRestartNotify:
-      on_notify(a);
+      RestartMessages<P>::on_notify(*this, a);
       break;
     case MsgType::kRestartAck:
-      on_restart_ack(a);
+      RestartMessages<P>::on_restart_ack(*this, a);
       break;
     case MsgType::kRestartNack:
-      on_nack(a);
+      RestartMessages<P>::on_nack(*this, a);
       break;
     case MsgType::kRecvErr:
-      on_recv_err(a);
+      RestartMessages<P>::on_recv_err(*this, a);
       break;
     case MsgType::kSendDone:
-      on_send_done(a);
+      RestartMessages<P>::on_send_done(*this, a);
       break;
     case MsgType::kRailDown:
     case MsgType::kEpochClosed:
@@ -341,7 +343,7 @@ template <class P>
 std::uint64_t Engine<P>::unfinished() const {
   std::uint64_t n = frags_out_ + eager_out_ + sends_.live() + recvs_.live();
   if constexpr (requires { port_.copies_out(); }) n += port_.copies_out();
-  for (PeerT* p = peers_; p; p = p->next) {
+  for (PeerT* p = peers_.front(); p; p = p->next) {
     if (!p->backlog.nothing_stored() || !p->backlog.unnamed.empty()) ++n;
     if (!p->standing.failed() && (!p->backlog.ready_sends.empty() || !p->backlog.ready_recvs.empty())) ++n;
   }
@@ -362,7 +364,7 @@ int Engine<P>::progress(std::uint64_t now_ns) {
 
 template <class P>
 void Engine<P>::check_timers(std::uint64_t now_ns) {
-  if (agenda_.begin_look(now_ns)) note_absence(now_ns);
+  if (agenda_.begin_look(now_ns)) peers_.credit_absence(now_ns, config_.park_timeout_ns);
   agenda_.each_timed([this, now_ns](PeerT& p) { check_unreachable(p, now_ns); });
   poll_windows();
 }

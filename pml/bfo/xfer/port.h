@@ -37,6 +37,7 @@
 
 #include "common/events.h"
 #include "common/ids.h"
+#include "common/seq.h"
 #include "common/status.h"
 
 namespace bfo::xfer {
@@ -113,7 +114,7 @@ concept Port = PortTypes<P> && requires(
   /// the steady state.
   { p.frag_alloc() } -> std::same_as<typename P::Frag*>;
   { p.frag_free(frag) };
-  /// Memory for unexpected messages, communicator and peer state; nullptr when there is none (memory.h).
+  /// Memory for unexpected messages, communicator and peer state; nullptr when there is none (failing.h).
   { p.alloc(n) } -> std::same_as<void*>;
   { p.free(mem) };
 
@@ -186,5 +187,15 @@ concept Port = PortTypes<P> && requires(
   { p.emit(static_cast<const FailoverEvent&>(*static_cast<FailoverEvent*>(nullptr))) };
 };
 // clang-format on
+
+/// The distance of successive sequence numbers. A port of the simulator may number in larger steps (a power
+/// of two, at most kSeqWindow / 2): then few messages fill the window, and numbers wrap often.
+template <class P>
+[[gnu::always_inline]] inline Seq16 seq_step(const P& port) {
+  if constexpr (requires { port.seq_step(); })
+    return port.seq_step();
+  else
+    return 1;
+}
 
 }  // namespace bfo::xfer

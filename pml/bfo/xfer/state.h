@@ -54,6 +54,9 @@ struct SendState {
 
   core::SendPhase phase = core::SendPhase::kIdle;
   SendRndv<P>* rndv = nullptr;  ///< from the moment it has a name until its gate opens, else nullptr
+
+  /// What identifies the message in a header, without type and flags.
+  core::MatchHdr identity() const { return {0, 0, proc->comm->ctx, proc->comm->my_rank, tag, seq}; }
 };
 
 template <class P>
@@ -82,6 +85,11 @@ struct RecvState {
   Proc<P>* proc = nullptr;
   std::uint64_t length = 0;     ///< of the message
   RecvRndv<P>* rndv = nullptr;  ///< as in SendState
+
+  /// The same as its sender's, for a receive that is matched.
+  core::MatchHdr identity() const { return {0, 0, comm->ctx, proc->rank, status.tag, seq}; }
+  /// Did it end with an error? A message that was cut arrived well.
+  bool failed() const { return status.outcome != Outcome::kOk && status.outcome != Outcome::kTruncated; }
 };
 
 /// What a fragment carries. Decides what its end means.
@@ -117,7 +125,7 @@ struct FragState {
   std::uint32_t stored_len = 0;
   /// kStored: what Completions::begin() returned for it; 0: it completes no send
   std::uint32_t completing_turn = 0;
-  std::uint32_t turn = 0;       ///< kRead over several rails: when it was posted, by Engine::turns_
+  std::uint32_t turn = 0;       ///< kRead over several rails: when it was posted, by the turns of Pace
   std::uint64_t posted_ns = 0;  ///< and by the clock
   void* buffer = nullptr;       ///< kStored longer than `stored`: from Port::alloc
   std::uint8_t stored[96];

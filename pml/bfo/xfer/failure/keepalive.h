@@ -32,7 +32,7 @@ void Engine<P>::keep_alive() {
     ProcT* const q = proc_at(c, rank);
     return q ? peer_of(*q) : nullptr;
   });
-  for (PeerT* p = peers_; p; p = p->next) {
+  for (PeerT* p = peers_.front(); p; p = p->next) {
     const bool waits = p->watch.take_due(awaits(*p));
     if (!waits || p->standing.failed() || p->standing.unreachable() || p->watch.pinging() ||
         p->choice.empty())
@@ -45,10 +45,10 @@ void Engine<P>::keep_alive() {
   }
 }
 
-/// Send SEQSYNC, a question that either side may ask at any time.
+/// Send SEQSYNC: any message would do.
 template <class P>
 void Engine<P>::ping(PeerT& p, ProcT& via) {
-  const core::SeqSyncHdr h = window_question(via);
+  const core::SeqSyncHdr h = via.window_question();
   Frag* const f = send_stored(p, &h, sizeof h);
   if (!f) return;
   f->xfer.grant = kPing;

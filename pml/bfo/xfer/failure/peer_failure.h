@@ -11,6 +11,17 @@
 
 namespace bfo::xfer {
 
+/// Does anything that only `p` can end wait here, receives from any source left out?
+template <class P>
+bool has_work(const Peer<P>& p) {
+  if (!p.live_sends.empty() || !p.live_recvs.empty() || !p.backlog.ready_sends.empty() ||
+      !p.backlog.nothing_stored() || !p.backlog.unnamed.empty() || p.watch.probed())
+    return true;
+  for (Proc<P>* q = p.procs.front(); q; q = p.procs.next(q))
+    if (!q->posted.empty() || !q->stalled.empty()) return true;
+  return false;
+}
+
 /// The device of `rail` could not be fenced during the park time (H12). Requests whose buffers it can still
 /// reach end with an error, their memory stays registered, and the contents of these buffers are undefined.
 template <class P>
@@ -54,17 +65,6 @@ template <class P>
   }
 }
 
-/// The peer of connection `conn`. A connection name is known only to its two processes, so a message that
-/// names it is from that peer.
-template <class P>
-Peer<P>* Engine<P>::named_peer(const Arrival& a, std::uint64_t conn) const {
-  PeerT* const only = a.rail ? a.rail->peer : nullptr;
-  for (PeerT* p = only ? only : peers_; p && conn != 0; p = only ? nullptr : p->next)
-    for (unsigned i = 0; i < p->n_rails; ++i)
-      if (p->rails[i].name.conn == conn || p->rails[i].dead.conn == conn) return p;
-  return nullptr;
-}
-
 /// The peer has declared this process failed: the messages that this process expects from it will not come.
 template <class P>
 void Engine<P>::on_peer_lost(const Arrival& a) {
@@ -75,40 +75,18 @@ void Engine<P>::on_peer_lost(const Arrival& a) {
   }
   const PeerLoss loss = h.cause == core::kCauseNoMemory ? PeerLoss{Outcome::kNoMemory, h.delivered, true}
                                                         : PeerLoss{Outcome::kMessageLost};
-  PeerT* const p = named_peer(a, h.conn);
-  if (!p && !a.rail && a.epoch != 0) return keep_loss(a, h.conn, loss);
-  if (!p) {
+  const RailT* const rail = peers_.rail_of(a.rail, h.conn);
+  // a peer that has no record here yet
+  if (!rail && !a.rail && a.epoch != 0 && failing_.keep(a.epoch, h.conn, loss)) return;
+  if (!rail) {
     ++counters_.malformed;
     return;
   }
-  if (p->standing.failed()) return;
-  p->standing.set_loss(loss);
-  p->standing.set_declared_by_peer();
-  declare_failed(*p);
-}
-
-/// PEERLOST came over a connection of a peer that has no record here yet.
-template <class P>
-[[gnu::cold]] void Engine<P>::keep_loss(const Arrival& a, std::uint64_t conn, const PeerLoss& loss) {
-  switch (early_losses_.keep(port_, conn, loss)) {
-    case EarlyLosses::Kept::kYes:
-      return;
-    case EarlyLosses::Kept::kFull:
-      ++counters_.malformed;
-      return;
-    case EarlyLosses::Kept::kNoMemory:
-      return no_memory(a.rail, a.epoch, EarlyLosses::record_size());
-  }
-}
-
-/// The record of `p` has been made, and `conn` is one of its connections.
-template <class P>
-[[gnu::cold]] void Engine<P>::recall_loss(PeerT& p, std::uint64_t conn) {
-  PeerLoss loss;
-  if (!early_losses_.take(port_, conn, loss)) return;
-  if (!p.standing.failing()) p.standing.set_loss(loss);
+  PeerT& p = *rail->peer;
+  if (p.standing.failed()) return;
+  p.standing.set_loss(loss);
   p.standing.set_declared_by_peer();
-  schedule_failure(p);
+  declare_failed(p);
 }
 
 template <class P>
@@ -140,8 +118,7 @@ template <class P>
       h.delivered = p.standing.loss().bytes;
     }
     static_assert(sizeof h <= sizeof f->xfer.stored);  // needs no memory
-    fill_stored(p, *f, &h, sizeof h, nullptr, 0);
-    p.backlog.stored.remove(f);
+    stored_.fill(p, *f, {&h, sizeof h});
     f->xfer.rail = &rail;
     f->xfer.epoch = rail.name.epoch;
     ++frags_out_;
@@ -161,17 +138,6 @@ template <class P>
 void Engine<P>::peer_lost(PeerT* p, bool finalized) {
   Entry entry(*this);
   declare_failed(*p, !finalized);
-}
-
-/// Drop the stored messages for `p`: no request waits for them, and no rail has taken them.
-template <class P>
-[[gnu::cold]] void Engine<P>::drop_stored(PeerT& p) {
-  while (Frag* f = p.backlog.stored.pop_front()) {
-    if (f->xfer.grant == kPing) p.watch.set_pinging(false);
-    if (f->xfer.buffer) port_.free(f->xfer.buffer);
-    port_.frag_free(*f);
-  }
-  while (UnrecordedT* w = p.backlog.unrecorded.pop_front()) port_.free(w);
 }
 
 /// End every request with this peer with an error, each through its gate. With `loss`, also end the receives
@@ -194,7 +160,7 @@ template <class P>
     recv_event(*r, RecvEvent::kGiveUp);
     r = next;
   }
-  for (unsigned i = 0; i < p.n_rails; ++i) Rget<P>::reads_over(*this, p.rails[i]);
+  for (unsigned i = 0; i < p.n_rails; ++i) Exposure<P>::reads_over(*this, p.rails[i]);
   for (SendRequest* r = p.backlog.ready_sends.front(); r;) {
     SendRequest* const next = p.backlog.ready_sends.next(r);
     if (r->xfer.protocol == Protocol::kEager) {
@@ -204,7 +170,7 @@ template <class P>
     r = next;
   }
   while (SendRequest* r = p.backlog.unnamed.pop_front()) finish_send(*r, outcome);
-  drop_stored(p);
+  stored_.drop(p);
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) {
     while (SendRequest* r = q->stalled.pop_front()) finish_send(*r, outcome);
     while (RecvRequest* r = q->posted.pop_front(*this)) {
@@ -225,19 +191,21 @@ template <class P>
 }
 
 template <class P>
-bool Engine<P>::has_work(PeerT& p) {
-  if (!p.live_sends.empty() || !p.live_recvs.empty() || !p.backlog.ready_sends.empty() ||
-      !p.backlog.nothing_stored() || !p.backlog.unnamed.empty() || p.watch.probed())
-    return true;
-  for (ProcT* q = p.procs.front(); q; q = p.procs.next(q))
-    if (!q->posted.empty() || !q->stalled.empty()) return true;
-  return wildcards_.wait_for(p);
+void Engine<P>::on_message_unstored(RailT* rail, std::size_t size) {
+  Entry entry(*this);
+  failing_.no_memory(rail, 0, size);
 }
 
-/// This process was outside MPI.
+/// Declares failed what Failing has noted.
 template <class P>
-[[gnu::cold]] void Engine<P>::note_absence(std::uint64_t now_ns) {
-  for (PeerT* p = peers_; p; p = p->next) p->standing.credit_absence(now_ns, config_.park_timeout_ns);
+[[gnu::cold]] void Engine<P>::fail_scheduled() {
+  exit_work_.forget_failures();
+  for (PeerT* p = peers_.front(); p; p = p->next) {
+    if (!p->standing.failing() || p->standing.failed()) continue;
+    declare_failed(*p);
+    p->standing.set_notice_pending(!p->standing.declared_by_peer());
+    notify_lost(*p);
+  }
 }
 
 /// Park time passes only while no rail to the peer is up or being connected, and while nothing shows that the
@@ -247,7 +215,7 @@ template <class P>
 void Engine<P>::check_unreachable(PeerT& p, std::uint64_t now_ns) {
   if (p.standing.notice_pending()) notify_lost(p);
   records_.report(p, false);
-  poll_for_frags(p);
+  RestartMessages<P>::poll_for_frags(*this, p);
   bool alive = false;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& rail = p.rails[i];
@@ -259,7 +227,7 @@ void Engine<P>::check_unreachable(PeerT& p, std::uint64_t now_ns) {
   if (!p.standing.unreachable()) return;
   set_timer(p);
   if (alive || !p.standing.park_time_over(now_ns, config_.park_timeout_ns)) return;
-  if (!has_work(p)) return;
+  if (!has_work(p) && !wildcards_.wait_for(p)) return;
   declare_failed(p);
   p.standing.set_notice_pending(true);
   notify_lost(p);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <new>
 
 #include "pml/bfo/xfer/engine.h"
 #include "pml/bfo/xfer/rails/limits.h"
@@ -27,9 +28,22 @@ Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t
   p->handle = handle;
   p->choice.set_key(key);
   p->own = own;
-  p->next = peers_;
-  peers_ = p;
+  peers_.add(*p);
   return p;
+}
+
+/// An eager message that a rail hands back is sent unchanged over another rail, so every rail must take it.
+template <class P>
+void share_eager_limit(Peer<P>& p) {
+  std::size_t least = SIZE_MAX;
+  for (unsigned i = 0; i < p.n_rails; ++i) least = std::min(least, p.rails[i].limits.post_limit);
+  p.eager_limit = 0;
+  for (unsigned i = 0; i < p.n_rails; ++i) {
+    std::size_t& limit = p.rails[i].limits.eager_limit;
+    limit = std::min(limit, least);
+    p.rails[i].limits.inline_limit = std::min(p.rails[i].limits.inline_limit, limit);
+    p.eager_limit = std::max(p.eager_limit, limit);
+  }
 }
 
 template <class P>
@@ -38,7 +52,8 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   if (p->n_rails == kMaxRails) return nullptr;
   void* const memory = p->n_rails == 0 ? static_cast<void*>(p + 1) : port_.alloc(sizeof(RailT));
   if (!memory) {
-    no_memory(*p, sizeof(RailT));  // the messages over it could not be distinguished from a stranger's
+    failing_.no_memory(*p,
+                       sizeof(RailT));  // the messages over it could not be distinguished from a stranger's
     return nullptr;
   }
   RailT& r = *::new (memory) RailT;
@@ -49,6 +64,9 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   r.peer = p;
   r.index = p->n_rails++;
   share_eager_limit(*p);
+  const std::size_t longest = longest_eager_.load(std::memory_order_relaxed);
+  if (longest == kNoRail || p->eager_limit > longest)
+    longest_eager_.store(p->eager_limit, std::memory_order_relaxed);
   return &r;
 }
 
@@ -61,30 +79,10 @@ void Engine<P>::rail_begin(RailT* rail, RailState state, RailName name) {
   r.name = name;
   if (state == RailState::kUp || state == RailState::kSuspect) r.up_epoch = name.epoch;
   rebuild(p);
-  const std::size_t unstored = r.limits.failover ? unmet_unstored_ : anonymous_unstored_;
-  if (unstored != 0) no_memory(p, unstored);
-  if (!early_losses_.empty()) [[unlikely]]
-    recall_loss(p, name.conn);
+  failing_.met(r);
   // Messages may have come over the rail before this process had a record of the peer. An epoch that closed
   // meanwhile is reported again, because the peer waits for that report (H5).
   if (r.limits.failover && name.epoch != 0 && r.up_epoch == 0) port_.fence(r.handle, name.epoch - 1);
-}
-
-/// An eager message that a rail hands back is sent unchanged over another rail, so every rail must take it.
-template <class P>
-void Engine<P>::share_eager_limit(PeerT& p) {
-  std::size_t least = SIZE_MAX;
-  for (unsigned i = 0; i < p.n_rails; ++i) least = std::min(least, p.rails[i].limits.post_limit);
-  p.eager_limit = 0;
-  for (unsigned i = 0; i < p.n_rails; ++i) {
-    std::size_t& limit = p.rails[i].limits.eager_limit;
-    limit = std::min(limit, least);
-    p.rails[i].limits.inline_limit = std::min(p.rails[i].limits.inline_limit, limit);
-    p.eager_limit = std::max(p.eager_limit, limit);
-  }
-  const std::size_t longest = longest_eager_.load(std::memory_order_relaxed);
-  if (longest == kNoRail || p.eager_limit > longest)
-    longest_eager_.store(p.eager_limit, std::memory_order_relaxed);
 }
 
 /// A rail has changed its state.
@@ -118,7 +116,7 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
   rail->late = kUnsure;
   if (ev.name.epoch > rail->peer_closed_epoch + 1) {  // both sides have one epoch at a time
     rail->peer_closed_epoch = ev.name.epoch - 1;
-    Rget<P>::reads_over(*this, *rail);
+    Exposure<P>::reads_over(*this, *rail);
   }
   rail->peer_alive = false;
   rebuild(p);
@@ -199,7 +197,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
   if (ev.left) [[unlikely]] {
     // One rail is enough: a process sends BYE when it has nothing left to send or receive.
     p.standing.set_finalized();
-    drop_stored(p);
+    stored_.drop(p);
   }
   rebuild(p);
 
@@ -257,7 +255,7 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
     for (LedgerT* e = x.rndv->ledger; e;) {
       LedgerT* const after = e->next;
       if (fenced && e->rail == &rail && e->epoch <= epoch && e->grant == 0 &&
-          !Rget<P>::over(rail, e->epoch)) {
+          !Exposure<P>::over(rail, e->epoch)) {
         e->dead = true;  // its request may still reach the peer
       } else if (fenced && e->rail == &rail && e->epoch <= epoch) {
         if (e->fin) {
@@ -308,38 +306,22 @@ void Engine<P>::on_rail_message(const Arrival& a, std::uint8_t tag) {
     ++counters_.malformed;
     return;
   }
-  PeerT* const only = a.rail ? a.rail->peer : nullptr;
-  for (PeerT* p = only ? only : peers_; p; p = only ? nullptr : p->next)
-    for (unsigned i = 0; i < p->n_rails; ++i) {
-      RailT& r = p->rails[i];
-      const bool current = r.name.conn == h.conn;
-      const bool dead = r.dead.conn == h.conn;
-      if (!current && !dead) continue;
-      // The epoch may not be up here yet: a notice can overtake the first message, and it is sent only once.
-      const RailName name{h.conn, h.epoch};
-      if (tag == static_cast<std::uint8_t>(MsgType::kRailDown)) {
-        if (current) port_.peer_down(r.handle, name, h.cause);
-      } else {
-        if (h.epoch > r.peer_closed_epoch) {
-          r.peer_closed_epoch = h.epoch;
-          Rget<P>::reads_over(*this, r);
-        }
-        port_.peer_closed(r.handle, name, h.delivered);
-      }
-      return;
-    }
-  ++counters_.stale;
-}
-
-/// Is there a dead epoch that the peer has not closed yet? A message of it may still be delivered there (H5).
-/// An epoch that was never up here carried none, so its closing is not waited for.
-template <class P>
-bool Engine<P>::unclosed(const PeerT& p) const {
-  for (unsigned i = 0; i < p.n_rails; ++i) {
-    const RailT& r = p.rails[i];
-    if (r.dead.conn != 0 && r.dead.epoch == r.name.epoch && r.up_epoch > r.peer_closed_epoch) return true;
+  RailT* const r = peers_.rail_of(a.rail, h.conn);
+  if (!r) {
+    ++counters_.stale;
+    return;
   }
-  return false;
+  // The epoch may not be up here yet: a notice can overtake the first message, and it is sent only once.
+  const RailName name{h.conn, h.epoch};
+  if (tag == static_cast<std::uint8_t>(MsgType::kRailDown)) {
+    if (r->name.conn == h.conn) port_.peer_down(r->handle, name, h.cause);
+    return;
+  }
+  if (h.epoch > r->peer_closed_epoch) {
+    r->peer_closed_epoch = h.epoch;
+    Exposure<P>::reads_over(*this, *r);
+  }
+  port_.peer_closed(r->handle, name, h.delivered);
 }
 
 }  // namespace bfo::xfer

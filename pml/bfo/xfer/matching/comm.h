@@ -6,6 +6,9 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <cstring>
+#include <new>
+
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
@@ -74,13 +77,26 @@ void Engine<P>::comm_free(CommT* c) {
   port_.free(c);
 }
 
+/// A communicator with the same context id was freed before: `p` continues its numbering.
+template <class P>
+void recall_sequence(Proc<P>& p, const PastSequence& s) {
+  p.next_seq = s.next_seq;
+  p.stop_seq = s.stop_seq;
+  p.confirmed = s.confirmed;
+  p.acked = s.acked;  // work under way gets a new checkpoint
+  p.expected = s.expected;
+  p.resent_from = s.resent_from;
+  p.question = s.question;
+  p.resent = s.resent;
+}
+
 /// First use of a rank of a communicator. nullptr: no memory.
 template <class P>
 [[gnu::cold, gnu::noinline]] Proc<P>* Engine<P>::make_proc(CommT& c, std::int32_t rank) {
   void* const memory = port_.alloc(sizeof(ProcT));
   if (!memory) {
     if (auto* const peer = static_cast<PeerT*>(port_.resolve(c.handle, rank)))
-      no_memory(*peer, sizeof(ProcT));
+      failing_.no_memory(*peer, sizeof(ProcT));
     return nullptr;  // a peer that has no record has no message here that could be lost
   }
   auto* const p = ::new (memory) ProcT;
@@ -88,7 +104,8 @@ template <class P>
   p->comm = &c;
   p->rank = rank;
   p->stop_seq = kSeqWindow / 2;
-  if (comms_.was_used(c.ctx)) recall_sequence(*p);
+  if (PeerT* const peer = comms_.was_used(c.ctx) ? peer_of(*p) : nullptr)
+    if (const PastSequence* const s = peer->past.find(c.ctx)) recall_sequence(*p, *s);
   return p;
 }
 
@@ -108,29 +125,14 @@ void Engine<P>::remember(ProcT& p) {
   if (!p.peer && p.expected == 0 && p.next_seq == 0) return;
   PeerT* const known = peer_of(p);
   if (!known) {  // without memory for it the numbering is lost, and later nobody can tell whose it was
-    unmet_unstored_ = anonymous_unstored_ = sizeof(PastSequence);
+    failing_.no_memory_for_any(sizeof(PastSequence));
     return;
   }
   PeerT& peer = *known;
   const PastSequence now{p.comm->ctx, p.next_seq,    p.stop_seq, p.confirmed, p.acked,
                          p.expected,  p.resent_from, p.question, p.resent};
   comms_.note_used(now.ctx);
-  if (const std::size_t missing = peer.past.keep(port_, now)) no_memory(peer, missing);
-}
-
-template <class P>
-void Engine<P>::recall_sequence(ProcT& p) {
-  const PeerT* const peer = peer_of(p);
-  const PastSequence* const s = peer ? peer->past.find(p.comm->ctx) : nullptr;
-  if (!s) return;
-  p.next_seq = s->next_seq;
-  p.stop_seq = s->stop_seq;
-  p.confirmed = s->confirmed;
-  p.acked = s->acked;  // work under way gets a new checkpoint
-  p.expected = s->expected;
-  p.resent_from = s->resent_from;
-  p.question = s->question;
-  p.resent = s->resent;
+  if (const std::size_t missing = peer.past.keep(port_, now)) failing_.no_memory(peer, missing);
 }
 
 }  // namespace bfo::xfer

@@ -9,9 +9,12 @@
 
 #include "common/seq.h"
 #include "common/status.h"
+#include "pml/bfo/core/seq_window.h"
+#include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/args.h"
 #include "pml/bfo/xfer/base/list.h"
 #include "pml/bfo/xfer/matching/unexpected.h"
+#include "pml/bfo/xfer/order/checkpoint.h"
 
 namespace bfo::xfer {
 
@@ -30,7 +33,6 @@ struct Proc {
   Seq16 confirmed = 0;  ///< the peer has received every message before this one
   bool resent = false;  ///< messages from `resent_from` on were sent twice, and the dead epoch is not yet
                         ///< closed at both ends
-  bool checkpoint_taken = false;  ///< `checkpoint` and `rail_checkpoint` are valid
   Seq16 resent_from = 0;
   // receiving
   Seq16 expected = 0;
@@ -44,10 +46,15 @@ struct Proc {
   // sending; used only when next_seq reaches stop_seq
   /// the rails have reported the end of all messages before this one: none of them is sent again
   Seq16 acked = 0;
-  /// checkpoint: `acked` becomes this when every rail has ended what it had accepted at that time
-  Seq16 checkpoint = 0;
   std::uint16_t question = 0;  ///< number of the open SEQSYNC question to the peer: see seq_question()
-  std::uint64_t rail_checkpoint[kMaxRails] = {};
+  Checkpoint<P> checkpoint;    ///< `acked` becomes its number when it is passed
+
+  core::SeqBounds bounds() const { return {next_seq, confirmed, acked, resent, resent_from}; }
+  /// Which message does the peer expect next? Either side may ask at any time.
+  core::SeqSyncHdr window_question() const {
+    return {
+        static_cast<std::uint8_t>(core::MsgType::kSeqSync), 0, comm->ctx, comm->my_rank, next_seq, question};
+  }
 };
 
 template <class P>
@@ -66,6 +73,7 @@ struct Comm {
   std::int32_t n_lost = 0;     ///< members that have failed
   std::int32_t lost_rank = 0;  ///< the last member that failed, and with which outcome
   std::int32_t watch = 0;      ///< Wildcards::watch_all(): the next rank to look at
+  bool has(std::int32_t rank) const { return rank >= 0 && rank < size; }
   /// Members that are not this process.
   std::int32_t others() const { return inter ? size : size - 1; }
   Proc<P>** procs = nullptr;

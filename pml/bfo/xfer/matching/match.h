@@ -14,6 +14,10 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <cstring>
+#include <new>
+
+#include "common/check.h"
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
@@ -22,7 +26,7 @@ namespace bfo::xfer {
 
 /// Each message that is matched begins with it.
 template <class P>
-core::MatchHdr Engine<P>::match_of(const Arrival& a) {
+core::MatchHdr match_of(const Arrival<P>& a) {
   core::MatchHdr h{};
   const bool decoded = core::decode(a.bytes, h);  // checked when it arrived
   BFO_DCHECK(decoded);
@@ -43,8 +47,8 @@ template <class P>
   }
   ProcT* const p = proc_at(*c, h.src);
   if (!p || (a.rail && a.rail->peer != p->peer && !is_of(*p, a.rail))) [[unlikely]] {
-    if (!p && has_rank(*c, h.src))
-      no_memory(*c, h.src, a);
+    if (!p && c->has(h.src))
+      failing_.no_memory(*c, h.src, a);
     else
       ++counters_.malformed;
     return nullptr;
@@ -82,8 +86,8 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
   ProcT* const p = proc_at(*c, h.src);
   PeerT* const peer = p ? peer_of(*p) : nullptr;
   if (!peer || !from_peer(a.rail, peer)) {
-    if (!peer && has_rank(*c, h.src))
-      no_memory(*c, h.src, a);
+    if (!peer && c->has(h.src))
+      failing_.no_memory(*c, h.src, a);
     else
       ++counters_.malformed;
     return nullptr;
@@ -97,7 +101,7 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
   // It continues a request: matching is over, and the name in the header decides.
   NameState state;
   const Name name(open.receiver);
-  RecvRequest* const r = find(recvs_, name, a, state);
+  RecvRequest* const r = recvs_.find(name, a, state);
   if (!r) {
     if (state == NameState::kFinished || state == NameState::kFailed)
       stored_restart(*peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, h,
@@ -127,7 +131,7 @@ template <class P>
                                                                          const Arrival& a) {
   if (h.seq != p.expected || !p.out_of_sequence.empty()) [[unlikely]]
     return accept_out_of_order(p, a);
-  p.expected = static_cast<Seq16>(p.expected + seq_step());
+  p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
   return deliver(p, h, a);
 }
 
@@ -136,7 +140,7 @@ template <class P>
   const core::MatchHdr h = match_of(a);
   switch (seq_place(p.expected, h.seq)) {
     case SeqPlace::kExpected: {
-      p.expected = static_cast<Seq16>(p.expected + seq_step());
+      p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
       RecvRequest* const r = deliver(p, h, a);
       if (r) {  // it is unpacked now, because later messages may follow at once
         eager_arrived(*r, a.bytes.from(sizeof(core::MatchHdr)));
@@ -171,7 +175,7 @@ template <class P>
 template <class P>
 void Engine<P>::deliver_following(ProcT& p) {
   while (Message* m = p.out_of_sequence.find(*this, p.expected)) {
-    p.expected = static_cast<Seq16>(p.expected + seq_step());
+    p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
     p.out_of_sequence.remove(*this, m);
     if (RecvRequest* r = take_posted(p, m->match.tag)) {
       match_kept(*r, *m);  // of another process: it has no request here
@@ -222,7 +226,7 @@ template <class P>
   if (!r) {
     Message* const m = keep(&p, a);
     if (!m) {
-      p.expected = static_cast<Seq16>(p.expected - seq_step());  // no later message is delivered
+      p.expected = static_cast<Seq16>(p.expected - seq_step(port_));  // no later message is delivered
       return nullptr;
     }
     add_unexpected(p, m);
@@ -248,9 +252,9 @@ template <class P>
   void* const memory = port_.alloc(sizeof(Message) + a.bytes.size);
   if (!memory) [[unlikely]] {
     if (p)
-      no_memory(*p->comm, p->rank, a);
+      failing_.no_memory(*p->comm, p->rank, a);
     else
-      no_memory(a.rail, a.epoch, a.bytes.size);
+      failing_.no_memory(a.rail, a.epoch, a.bytes.size);
     return nullptr;
   }
   auto* m = ::new (memory) Message;
@@ -295,6 +299,21 @@ void Engine<P>::replace(Message& m, const Arrival& a) {
   m.match.type = a.bytes.data[0];
 }
 
+/// The rendezvous `sender` of `p` that no receive has matched, or that a matched probe holds.
+template <class P>
+Unexpected<P>* kept_open(const Proc<P>& p, Name sender) {
+  const auto is = [&](const Unexpected<P>& m) {
+    core::RndvHdr h;
+    return m.proc == &p && m.match.type != static_cast<std::uint8_t>(core::MsgType::kMatch) &&
+           core::decode(m.bytes(), h) && Name(h.sender).same_request(sender);
+  };
+  for (Unexpected<P>* m = p.unexpected.front(); m; m = p.unexpected.next(m))
+    if (is(*m)) return m;
+  for (Unexpected<P>* m = p.comm->taken_by_probe.front(); m; m = p.comm->taken_by_probe.next(m))
+    if (is(*m)) return m;
+  return nullptr;
+}
+
 /// A message that was received before: its number is behind the expected one, or its sender says that it is
 /// known (kFlagKnown). A rendezvous is looked up by its name, because its sequence number may have wrapped
 /// while it waited for a receive.
@@ -334,21 +353,6 @@ template <class P>
   answer_over(peer, h, sender);  // FINISHED: received, matched, not live
 }
 
-/// The rendezvous `sender` of `p` that no receive has matched, or that a matched probe holds.
-template <class P>
-Unexpected<P>* Engine<P>::kept_open(ProcT& p, Name sender) const {
-  const auto is = [&](const Message& m) {
-    core::RndvHdr h;
-    return m.proc == &p && m.match.type != static_cast<std::uint8_t>(MsgType::kMatch) &&
-           core::decode(m.bytes(), h) && Name(h.sender).same_request(sender);
-  };
-  for (Message* m = p.unexpected.front(); m; m = p.unexpected.next(m))
-    if (is(*m)) return m;
-  for (Message* m = p.comm->taken_by_probe.front(); m; m = p.comm->taken_by_probe.next(m))
-    if (is(*m)) return m;
-  return nullptr;
-}
-
 /// A message for a communicator that does not exist here. If this process has not made it yet, the message is
 /// kept (KEPT). If it was freed, what was received in it is FINISHED, and a sender that missed the answer
 /// gets it again (H11). A message that its sender knows to be here belongs to a communicator of the past.
@@ -379,7 +383,7 @@ template <class P>
   }
   // A sender may be ahead of a process that is slow to make the communicator, but within a bound.
   if (!unknown_.fits(a.rail, a.bytes.size, config_.unknown_limit)) {
-    no_memory(a.rail, a.epoch, a.bytes.size);
+    failing_.no_memory(a.rail, a.epoch, a.bytes.size);
     return;
   }
   if (Message* const m = keep(nullptr, a)) unknown_.add(*this, m);

@@ -8,84 +8,96 @@
 // Buffers are copied after the lock was released, by whoever has both requests: neither is in a queue then.
 #pragma once
 
+#include <new>
+
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
 
-/// `source` is the buffer of a send to oneself that matched `r`. Not under the lock.
 template <class P>
-template <class Source>
-void Engine<P>::fill_own(RecvRequest& r, Source& source) {
-  if (r.xfer.status.length != 0) port_.copy(source, r, r.xfer.status.length);
-  port_.complete_recv(r, r.xfer.status);
-}
+struct Oneself {
+  using E = Engine<P>;
+  using SendRequest = typename P::SendRequest;
+  using RecvRequest = typename P::RecvRequest;
+  using InlineSource = typename P::InlineSource;
+  using Start = OwnStart<P>;
 
-/// Nobody waits for a short message yet. False: it is too long, or there is no memory.
-template <class P>
-template <class Source>
-bool Engine<P>::keep_own(ProcT& p, const SendArgs<P>& args, Source& source) {
-  if (args.mode == SendMode::kSync || args.length + sizeof(core::MatchHdr) > p.peer->eager_limit)
-    return false;
-  const std::size_t size = sizeof(core::MatchHdr) + args.length;
-  void* const memory = port_.alloc(sizeof(Message) + size);
-  if (!memory) return false;
-  auto* const m = ::new (memory) Message;
-  m->proc = &p;
-  m->match = Eager<P>::header(p, args.tag, 0);
-  m->data = reinterpret_cast<std::uint8_t*>(m + 1);
-  m->size = static_cast<std::uint32_t>(size);
-  if (args.length != 0 && !port_.gather(source, m->data + sizeof(core::MatchHdr), args.length)) [[unlikely]] {
-    free_message(m);
-    return false;
+  /// `source` is the buffer of a send that matched `r`. Not under the lock.
+  template <class Source>
+  static void fill(E& e, RecvRequest& r, Source& source) {
+    if (r.xfer.status.length != 0) e.port_.copy(source, r, r.xfer.status.length);
+    e.port_.complete_recv(r, r.xfer.status);
   }
-  add_unexpected(p, m);
-  return true;
-}
 
-/// Nobody waits for the message of `r` yet, and it stays where it is. False: there is no memory.
-template <class P>
-bool Engine<P>::keep_request(ProcT& p, SendRequest& r) {
-  void* const memory = port_.alloc(sizeof(Message));
-  if (!memory) return false;
-  auto* const m = ::new (memory) Message;
-  m->proc = &p;
-  m->match = Eager<P>::header(p, r.xfer.tag, 0);
-  m->match.type = kOwnRequest;
-  m->data = reinterpret_cast<std::uint8_t*>(&r);
-  add_unexpected(p, m);
-  ++counters_.eager_sent;
-  counters_.bytes_sent += r.xfer.length;
-  return true;
-}
-
-/// A message to oneself begins, under the lock.
-template <class P>
-template <class Source>
-[[gnu::noinline]] typename Engine<P>::OwnStart Engine<P>::begin_own(ProcT& p, const SendArgs<P>& args,
-                                                                    Source& source) {
-  RecvRequest* const taker = take_posted(p, args.tag);
-  if (taker)
-    set_matched(*taker, p, Eager<P>::header(p, args.tag, 0), args.length);
-  else if (!keep_own(p, args, source))
-    return {};
-  ++counters_.eager_sent;
-  counters_.bytes_sent += args.length;
-  return {true, taker};
-}
-
-/// send_inline() to oneself. By value: its caller keeps them in registers.
-template <class P>
-[[gnu::noinline]] bool Engine<P>::inline_own(SendArgs<P> args, InlineSource source) {
-  if (args.mode == SendMode::kSync) return false;
-  OwnStart start;
-  {
-    Entry entry(*this);
-    ProcT& p = *proc_at(*args.comm, args.dst);
-    if (p.peer->standing.failed()) return false;
-    start = begin_own(p, args, source);
+  /// `own` was matched with `r`: both end. Not under the lock.
+  [[gnu::noinline]] static void finish(E& e, RecvRequest& r, SendRequest& own) {
+    fill(e, r, own);
+    e.port_.complete_send(own, Outcome::kOk);
   }
-  if (start.taker) fill_own(*start.taker, source);
-  return start.taken;
-}
+
+  /// Nobody waits for a short message yet. False: it is too long, or there is no memory.
+  template <class Source>
+  static bool keep(E& e, Proc<P>& p, const SendArgs<P>& args, Source& source) {
+    if (args.mode == SendMode::kSync || args.length + sizeof(core::MatchHdr) > p.peer->eager_limit)
+      return false;
+    const std::size_t size = sizeof(core::MatchHdr) + args.length;
+    void* const memory = e.port_.alloc(sizeof(Unexpected<P>) + size);
+    if (!memory) return false;
+    auto* const m = ::new (memory) Unexpected<P>;
+    m->proc = &p;
+    m->match = Eager<P>::header(p, args.tag, 0);
+    m->data = reinterpret_cast<std::uint8_t*>(m + 1);
+    m->size = static_cast<std::uint32_t>(size);
+    if (args.length != 0 && !e.port_.gather(source, m->data + sizeof(core::MatchHdr), args.length))
+        [[unlikely]] {
+      e.free_message(m);
+      return false;
+    }
+    e.add_unexpected(p, m);
+    return true;
+  }
+
+  /// Nobody waits for the message of `r` yet, and it stays where it is. False: there is no memory.
+  static bool keep_request(E& e, Proc<P>& p, SendRequest& r) {
+    void* const memory = e.port_.alloc(sizeof(Unexpected<P>));
+    if (!memory) return false;
+    auto* const m = ::new (memory) Unexpected<P>;
+    m->proc = &p;
+    m->match = Eager<P>::header(p, r.xfer.tag, 0);
+    m->match.type = kOwnRequest;
+    m->data = reinterpret_cast<std::uint8_t*>(&r);
+    e.add_unexpected(p, m);
+    ++e.counters_.eager_sent;
+    e.counters_.bytes_sent += r.xfer.length;
+    return true;
+  }
+
+  /// A message begins, under the lock.
+  template <class Source>
+  [[gnu::noinline]] static Start begin(E& e, Proc<P>& p, const SendArgs<P>& args, Source& source) {
+    RecvRequest* const taker = e.take_posted(p, args.tag);
+    if (taker)
+      e.set_matched(*taker, p, Eager<P>::header(p, args.tag, 0), args.length);
+    else if (!keep(e, p, args, source))
+      return {};
+    ++e.counters_.eager_sent;
+    e.counters_.bytes_sent += args.length;
+    return {true, taker};
+  }
+
+  /// Engine::send_inline(). By value: its caller keeps them in registers.
+  [[gnu::noinline]] static bool send_inline(E& e, SendArgs<P> args, InlineSource source) {
+    if (args.mode == SendMode::kSync) return false;
+    Start start;
+    {
+      typename E::Entry entry(e);
+      Proc<P>& p = *e.proc_at(*args.comm, args.dst);
+      if (p.peer->standing.failed()) return false;
+      start = begin(e, p, args, source);
+    }
+    if (start.taker) fill(e, *start.taker, source);
+    return start.taken;
+  }
+};
 
 }  // namespace bfo::xfer

@@ -27,14 +27,6 @@ void Engine<P>::remove_unexpected(Message& m) {
   m.proc->comm->arrivals.remove(*this, &m);
 }
 
-template <class P>
-std::uint64_t Engine<P>::message_length(const Message& m) {
-  if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) return m.size - sizeof(core::MatchHdr);
-  if (m.match.type == kOwnRequest) return reinterpret_cast<const SendRequest*>(m.data)->xfer.length;
-  core::RndvHdr h;
-  return core::decode(m.bytes(), h) ? h.length : 0;
-}
-
 /// Give a kept message to a receive. Afterwards the receive is in the completion list, or in a rendezvous,
 /// or matched with a send to oneself: the caller fills the receive from it when the lock is released.
 template <class P>
@@ -54,18 +46,11 @@ typename P::SendRequest* Engine<P>::match_kept(RecvRequest& r, Message& m) {
   return nullptr;
 }
 
-/// `own` was matched with `r`: both end.
-template <class P>
-[[gnu::noinline]] void Engine<P>::finish_own(RecvRequest& r, SendRequest& own) {
-  fill_own(r, own);
-  port_.complete_send(own, Outcome::kOk);
-}
-
 // inline: as send_inline().
 template <class P>
 [[gnu::always_inline]] inline void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
   if (SendRequest* const own = post_recv(*r, args)) [[unlikely]]
-    finish_own(*r, *own);
+    Oneself<P>::finish(*this, *r, *own);
 }
 
 /// Returns the send to oneself that it was matched with.
@@ -155,7 +140,7 @@ bool Engine<P>::iprobe(CommT* c, std::int32_t src, std::int32_t tag, ProbeResult
     result.outcome = probe_missed(*c, src);
     return false;
   }
-  result = ProbeResult{m->proc->rank, m->match.tag, message_length(*m)};
+  result = ProbeResult{m->proc->rank, m->match.tag, m->length()};
   return true;
 }
 
@@ -167,7 +152,7 @@ Unexpected<P>* Engine<P>::improbe(CommT* c, std::int32_t src, std::int32_t tag, 
     result.outcome = probe_missed(*c, src);
     return nullptr;
   }
-  result = ProbeResult{m->proc->rank, m->match.tag, message_length(*m)};
+  result = ProbeResult{m->proc->rank, m->match.tag, m->length()};
   remove_unexpected(*m);
   c->taken_by_probe.push_back(*this, m);
   return m;
@@ -189,7 +174,7 @@ void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
     own = match_kept(*r, *m);
     free_message(m);
   }
-  if (own) finish_own(*r, *own);
+  if (own) Oneself<P>::finish(*this, *r, *own);
 }
 
 template <class Queue>
@@ -203,7 +188,7 @@ template <class P>
 typename Engine<P>::QueueLengths Engine<P>::queue_lengths(CommT* c, std::int32_t rank) {
   Entry entry(*this);
   if (rank == kAnySource) return {length_of(c->posted_any_source), length_of(c->arrivals)};
-  const ProcT* const p = rank >= 0 && rank < c->size ? c->procs[rank] : nullptr;
+  const ProcT* const p = c->has(rank) ? c->procs[rank] : nullptr;
   return p ? QueueLengths{length_of(p->posted), length_of(p->unexpected)} : QueueLengths{};
 }
 

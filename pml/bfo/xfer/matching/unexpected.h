@@ -13,6 +13,10 @@
 
 namespace bfo::xfer {
 
+/// Type of a stored message whose bytes are still in the buffer of its request, to which `data` points
+/// (oneself.h). Never in a header.
+inline constexpr std::uint8_t kOwnRequest = 0;
+
 /// A message that arrived before its receive was posted. MPI_Message points to one.
 template <class P>
 struct Unexpected {
@@ -35,11 +39,17 @@ struct Unexpected {
                                  ///< kOwnRequest: the send request
   std::uint32_t size = 0;
   core::Bytes bytes() const { return {data, size}; }
+  std::uint64_t length() const;
 };
 
-/// Type of a stored message whose bytes are still in the buffer of its request, to which `data` points
-/// (oneself.h). Never in a header.
-inline constexpr std::uint8_t kOwnRequest = 0;
+/// Application bytes of the message.
+template <class P>
+std::uint64_t Unexpected<P>::length() const {
+  if (match.type == static_cast<std::uint8_t>(core::MsgType::kMatch)) return size - sizeof(core::MatchHdr);
+  if (match.type == kOwnRequest) return reinterpret_cast<const typename P::SendRequest*>(data)->xfer.length;
+  core::RndvHdr h;
+  return core::decode(bytes(), h) ? h.length : 0;
+}
 
 /// RecvState::linked of a receive that no message has matched.
 inline constexpr std::uint8_t kPosted = 2;

@@ -11,13 +11,15 @@
 // comes back, and the order begins anew with that.
 #pragma once
 
+#include <utility>
+
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
 
 /// Chooses the rail of the user's short messages: none while they have to wait.
 template <class P>
-void Engine<P>::settle_preferred(PeerT& p) {
+void settle_preferred(Peer<P>& p) {
   if (p.backlog.completion_waits())
     p.choice.prefer(nullptr);
   else if (p.completions.any())
@@ -27,17 +29,31 @@ void Engine<P>::settle_preferred(PeerT& p) {
 }
 
 /// `rail` accepted a message that ends a send of the peer.
-template <class P>
-void Engine<P>::completing_begins(Frag& f, RailT& rail) {
-  PeerT& p = *rail.peer;
+template <class P, class Frag>
+void completing_begins(Frag& f, Rail<P>& rail) {
+  Peer<P>& p = *rail.peer;
   f.xfer.completing_turn = p.completions.begin(rail);
   settle_preferred(p);
 }
 
 /// Such a message has ended, or came back.
-template <class P>
-void Engine<P>::completing_ends(PeerT& p, Frag& f) {
+template <class P, class Frag>
+void completing_ends(Peer<P>& p, Frag& f) {
   if (p.completions.end(std::exchange(f.xfer.completing_turn, 0))) settle_preferred(p);
+}
+
+/// `rail` keeps a message that ends a send of the peer.
+template <class P>
+void brief_begins(Peer<P>& p, Rail<P>& rail) {
+  p.completions.begin_brief(rail);
+  if (p.choice.preferred() != &rail) settle_preferred(p);
+}
+
+/// The usable rails have changed.
+template <class P>
+void rails_changed(Peer<P>& p) {
+  if (!p.choice.has(p.completions.rail())) p.completions.clear();
+  settle_preferred(p);
 }
 
 /// Send a message that ends a send of the peer. A rail with the contract keeps the bytes, hands them back
@@ -61,13 +77,6 @@ void Engine<P>::send_completing(PeerT& p, const void* bytes, std::size_t len) {
   send_stored(p, bytes, len);
 }
 
-/// `rail` keeps a message that ends a send of the peer.
-template <class P>
-void Engine<P>::brief_begins(PeerT& p, RailT& rail) {
-  p.completions.begin_brief(rail);
-  if (p.choice.preferred() != &rail) settle_preferred(p);
-}
-
 /// A message of the user could take another rail: have all that end a send of the peer ended?
 template <class P>
 [[gnu::noinline]] bool Engine<P>::brief_ended(PeerT& p) {
@@ -75,13 +84,6 @@ template <class P>
   if (!p.completions.end_brief(port_.work(p.completions.rail()->handle))) return false;
   settle_preferred(p);
   return true;
-}
-
-/// The usable rails have changed.
-template <class P>
-void Engine<P>::rails_changed(PeerT& p) {
-  if (!p.choice.has(p.completions.rail())) p.completions.clear();
-  settle_preferred(p);
 }
 
 /// How many rails next_for_user() can offer: none while the user's messages have to wait.

@@ -26,68 +26,15 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include "pml/bfo/core/seq_window.h"
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
 
-/// next_seq has reached stop_seq: may this number be used?
-template <class P>
-[[gnu::cold, gnu::noinline]] bool Engine<P>::window_open(ProcT& p) {
-  if (p.peer->standing.failed()) return true;  // whatever is sent ends with the error of that peer
-  if (p.resent && !unclosed(*p.peer)) p.resent = false;
-  note_ended(p);
-  const std::int32_t used = core::window_used(bounds(p));
-  ask_window(p);
-  if (!core::window_allows(used)) return false;
-  p.stop_seq = core::window_stop(p.next_seq, used);
-  return true;
-}
-
-template <class P>
-core::SeqBounds Engine<P>::bounds(const ProcT& p) {
-  return {p.next_seq, p.confirmed, p.acked, p.resent, p.resent_from};
-}
-
-/// Move `acked` to the checkpoint when every rail is past it, and take the next one.
-template <class P>
-void Engine<P>::note_ended(ProcT& p) {
-  if (!p.checkpoint_taken) take_checkpoint(p);
-  if (!past_checkpoint(p)) return;
-  if (seq_before(p.acked, p.checkpoint)) p.acked = p.checkpoint;
-  take_checkpoint(p);
-}
-
-template <class P>
-bool Engine<P>::past_checkpoint(const ProcT& p) {
-  const PeerT& peer = *p.peer;
-  for (unsigned i = 0; i < peer.n_rails; ++i) {
-    const RailT& r = peer.rails[i];
-    if (!r.limits.failover) continue;
-    // Its fragments count as ended before they have come back.
-    const bool returning = r.state == RailState::kDown && r.up_epoch == r.name.epoch && r.up_epoch != 0;
-    if (!core::rail_past_checkpoint(returning, port_.work(r.handle).ended < p.rail_checkpoint[i]))
-      return false;
-  }
-  return true;
-}
-
-/// Every message numbered before the checkpoint is on a rail now, or has ended. A message that still waits
-/// for a rail moves the checkpoint back.
-template <class P>
-void Engine<P>::take_checkpoint(ProcT& p) {
-  const PeerT& peer = *p.peer;
-  p.checkpoint = oldest_waiting(p);
-  p.checkpoint_taken = true;
-  for (unsigned i = 0; i < kMaxRails; ++i) {
-    const bool counts = i < peer.n_rails && peer.rails[i].limits.failover;
-    p.rail_checkpoint[i] = counts ? port_.work(peer.rails[i].handle).taken : 0;
-  }
-}
-
 /// The oldest numbered message to `p` that no rail has accepted; the next number if there is none.
 template <class P>
-Seq16 Engine<P>::oldest_waiting(const ProcT& p) const {
-  const PeerT& peer = *p.peer;
+Seq16 oldest_waiting(const Proc<P>& p) {
+  const Peer<P>& peer = *p.peer;
   Seq16 oldest = p.next_seq;
   const auto waits = [&](Seq16 seq) {
     if (seq_before(seq, oldest)) oldest = seq;
@@ -95,29 +42,72 @@ Seq16 Engine<P>::oldest_waiting(const ProcT& p) const {
   const auto bytes_wait = [&](const void* data, std::size_t size) {
     core::MatchHdr h;
     const auto* const bytes = static_cast<const std::uint8_t*>(data);
-    if (bytes[0] != static_cast<std::uint8_t>(MsgType::kMatch)) return;
-    if (core::decode(Bytes{bytes, size}, h) && h.ctx == p.comm->ctx) waits(h.seq);
+    if (bytes[0] != static_cast<std::uint8_t>(core::MsgType::kMatch)) return;
+    if (core::decode(core::Bytes{bytes, size}, h) && h.ctx == p.comm->ctx) waits(h.seq);
   };
-  for (SendRequest* r = peer.backlog.ready_sends.front(); r; r = peer.backlog.ready_sends.next(r)) {
+  for (auto* r = peer.backlog.ready_sends.front(); r; r = peer.backlog.ready_sends.next(r)) {
     const auto& x = r->xfer;
-    const bool header = x.phase == SendPhase::kOpening && x.rndv->restarts == 0 && !x.rndv->known;
+    const bool header = x.phase == core::SendPhase::kOpening && x.rndv->restarts == 0 && !x.rndv->known;
     if (x.proc == &p && (x.protocol == Protocol::kEager || header)) waits(x.seq);
   }
-  for (SendRequest* r = peer.backlog.unnamed.front(); r; r = peer.backlog.unnamed.next(r))
+  for (auto* r = peer.backlog.unnamed.front(); r; r = peer.backlog.unnamed.next(r))
     if (r->xfer.proc == &p) waits(r->xfer.seq);
   peer.backlog.each_stored(bytes_wait);
   return oldest;
 }
 
+/// Move `acked` to the checkpoint when every rail is past it, and take the next one. A message that still
+/// waits for a rail moves that one back.
 template <class P>
-core::SeqSyncHdr Engine<P>::window_question(const ProcT& p) {
-  return {
-      static_cast<std::uint8_t>(MsgType::kSeqSync), 0, p.comm->ctx, p.comm->my_rank, p.next_seq, p.question};
+void note_ended(P& port, Proc<P>& p) {
+  if (!p.checkpoint.holds()) p.checkpoint.take(port, *p.peer, oldest_waiting(p));
+  if (!p.checkpoint.passed(port, *p.peer)) return;
+  if (seq_before(p.acked, p.checkpoint.seq())) p.acked = p.checkpoint.seq();
+  p.checkpoint.take(port, *p.peer, oldest_waiting(p));
+}
+
+/// Is there a dead epoch that the peer has not closed yet? A message of it may still be delivered there (H5).
+/// An epoch that was never up here carried none, so its closing is not waited for.
+template <class P>
+bool unclosed(const Peer<P>& p) {
+  for (unsigned i = 0; i < p.n_rails; ++i) {
+    const Rail<P>& r = p.rails[i];
+    if (r.dead.conn != 0 && r.dead.epoch == r.name.epoch && r.up_epoch > r.peer_closed_epoch) return true;
+  }
+  return false;
+}
+
+/// The receiver has the headers of these sends, and may match them after their sequence numbers have wrapped.
+/// From now on every retransmission of such a header carries kFlagKnown.
+template <class P>
+void note_known(const Proc<P>& p) {
+  for (auto* r = p.peer->live_sends.front(); r; r = p.peer->live_sends.next(r))
+    if (r->xfer.proc == &p && seq_before(r->xfer.seq, p.confirmed)) r->xfer.rndv->known = true;
+}
+
+/// A copy of the header of `x` is sent. A header older than the window is known to the receiver, so its
+/// copies cannot be mistaken for another message.
+template <class P>
+[[gnu::cold]] void note_resent_header(const SendState<P>& x) {
+  if (seq_place(x.proc->next_seq, x.seq) == SeqPlace::kPast) Eager<P>::note_resent_seq(*x.proc, x.seq);
+}
+
+/// next_seq has reached stop_seq: may this number be used?
+template <class P>
+[[gnu::cold, gnu::noinline]] bool Engine<P>::window_open(ProcT& p) {
+  if (p.peer->standing.failed()) return true;  // whatever is sent ends with the error of that peer
+  if (p.resent && !unclosed(*p.peer)) p.resent = false;
+  note_ended(port_, p);
+  const std::int32_t used = core::window_used(p.bounds());
+  ask_window(p);
+  if (!core::window_allows(used)) return false;
+  p.stop_seq = core::window_stop(p.next_seq, used);
+  return true;
 }
 
 template <class P>
 void Engine<P>::ask_window(ProcT& p) {
-  const core::SeqSyncHdr h = window_question(p);
+  const core::SeqSyncHdr h = p.window_question();
   send_stored(*p.peer, &h, sizeof h);
   flush(*p.peer);
 }
@@ -144,26 +134,11 @@ void Engine<P>::on_seq_sync(const Arrival& a) {
     return;
   }
   // Move forward only, and not beyond what was sent.
-  if (!core::answer_confirms(bounds(*p), h.seq)) return;
+  if (!core::answer_confirms(p->bounds(), h.seq)) return;
   p->question = seq_question(p->question, p->confirmed, h.seq);
   p->confirmed = h.seq;
   note_known(*p);
   release_stalled(*p);
-}
-
-/// The receiver has the headers of these sends, and may match them after their sequence numbers have wrapped.
-/// From now on every retransmission of such a header carries kFlagKnown.
-template <class P>
-void Engine<P>::note_known(ProcT& p) {
-  for (SendRequest* r = p.peer->live_sends.front(); r; r = p.peer->live_sends.next(r))
-    if (r->xfer.proc == &p && seq_before(r->xfer.seq, p.confirmed)) r->xfer.rndv->known = true;
-}
-
-/// A copy of the header of `x` is sent. A header older than the window is known to the receiver, so its
-/// copies cannot be mistaken for another message.
-template <class P>
-[[gnu::cold]] void Engine<P>::note_resent_header(const SendState<P>& x) {
-  if (seq_place(x.proc->next_seq, x.seq) == SeqPlace::kPast) Eager<P>::note_resent_seq(*x.proc, x.seq);
 }
 
 template <class P>
@@ -172,7 +147,7 @@ void Engine<P>::release_stalled(ProcT& p) {
     if (p.next_seq == p.stop_seq && !window_open(p)) return;
     p.stalled.remove(r);
     r->xfer.seq = p.next_seq;
-    p.next_seq = static_cast<Seq16>(p.next_seq + seq_step());
+    p.next_seq = static_cast<Seq16>(p.next_seq + seq_step(port_));
     if (begin_send(*r)) finish_send(*r, Outcome::kOk);
   }
 }

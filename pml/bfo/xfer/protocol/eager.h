@@ -10,6 +10,7 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include "pml/bfo/core/seq_window.h"
 #include "pml/bfo/xfer/engine.h"
 #include "pml/bfo/xfer/protocol/transfer.h"
 
@@ -98,12 +99,30 @@ struct Eager {
     if (core::resent_earlier(p.resent, p.resent_from, seq)) p.resent_from = seq;
     p.resent = true;
     // the copy is not among the work that the checkpoint has counted
-    if constexpr (requires { p.checkpoint_taken; }) p.checkpoint_taken = false;
+    if constexpr (requires { p.checkpoint; }) p.checkpoint.drop();
   }
 
   static void reset(E&, SendRequest&) {}  // no rounds: the message is sent again unchanged
   static void reset(E&, RecvRequest&) {}
 };
+
+/// These bytes are sent again and may be an eager message: they hold the window of their destination. If the
+/// communicator was freed, or its context id is used again without this peer, they hold the numbering that
+/// was kept (H6).
+template <class P>
+[[gnu::cold]] void note_resent_message(Peer<P>& p, core::Bytes message) {
+  core::MatchHdr h;
+  if (message.data[0] != static_cast<std::uint8_t>(core::MsgType::kMatch) || !core::decode(message, h))
+    return;
+  bool found = false;
+  for (Proc<P>* q = p.procs.front(); q; q = p.procs.next(q)) {
+    if (q->comm->ctx != h.ctx) continue;
+    Eager<P>::note_resent_seq(*q, h.seq);
+    found = true;
+  }
+  if (PastSequence* const past = found ? nullptr : p.past.find(h.ctx))
+    Eager<P>::note_resent_seq(*past, h.seq);
+}
 
 /// Begin a send whose SendState is filled in. True: it is complete.
 template <class P>
@@ -169,17 +188,17 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
         }
       }
       x.seq = p->next_seq;
-      p->next_seq = static_cast<Seq16>(p->next_seq + seq_step());
+      p->next_seq = static_cast<Seq16>(p->next_seq + seq_step(port_));
       done = begin_send(*r);
     } else {
-      const OwnStart start = begin_own(*p, args, *r);
+      const OwnStart<P> start = Oneself<P>::begin(*this, *p, args, *r);
       taker = start.taker;
       done = start.taken;
-      if (!done && !keep_request(*p, *r)) finish_send(*r, Outcome::kNoMemory);
+      if (!done && !Oneself<P>::keep_request(*this, *p, *r)) finish_send(*r, Outcome::kNoMemory);
     }
   }
   if (taker) [[unlikely]]
-    fill_own(*taker, *r);
+    Oneself<P>::fill(*this, *taker, *r);
   if (done) port_.complete_send(*r, Outcome::kOk);
 }
 
@@ -190,7 +209,7 @@ inline bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source
   if (args.length > longest_eager_.load(std::memory_order_relaxed)) return false;
   const Inline how = try_inline(args, source);
   if (how == Inline::kOwn) [[unlikely]]
-    return inline_own(args, source);
+    return Oneself<P>::send_inline(*this, args, source);
   return how == Inline::kSent;
 }
 
@@ -217,7 +236,7 @@ template <class P>
     peer.choice.congested(*rail);
     return Inline::kNo;
   }
-  p->next_seq = static_cast<Seq16>(p->next_seq + seq_step());
+  p->next_seq = static_cast<Seq16>(p->next_seq + seq_step(port_));
   ++counters_.eager_sent;
   counters_.bytes_sent += args.length;
   return Inline::kSent;
@@ -257,23 +276,6 @@ template <class P>
   }
   note_resent_message(p, message);
   send_stored(p, message.data, message.size);
-}
-
-/// These bytes are sent again and may be an eager message: they hold the window of their destination. If the
-/// communicator was freed, or its context id is used again without this peer, they hold the numbering that
-/// was kept (H6).
-template <class P>
-[[gnu::cold]] void Engine<P>::note_resent_message(PeerT& p, Bytes message) {
-  core::MatchHdr h;
-  if (message.data[0] != static_cast<std::uint8_t>(MsgType::kMatch) || !core::decode(message, h)) return;
-  bool found = false;
-  for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) {
-    if (q->comm->ctx != h.ctx) continue;
-    Eager<P>::note_resent_seq(*q, h.seq);
-    found = true;
-  }
-  if (PastSequence* const past = found ? nullptr : p.past.find(h.ctx))
-    Eager<P>::note_resent_seq(*past, h.seq);
 }
 
 }  // namespace bfo::xfer

@@ -15,7 +15,7 @@ void Engine<P>::on_put(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  SendRequest* const r = find_here(sends_, Name(h.sender), a);
+  SendRequest* const r = sends_.find_here(Name(h.sender), a);
   if (!r) return;
   auto& x = r->xfer;
   if (h.offset + h.length > x.length || h.length == 0 || h.grant == 0 || h.total > x.length ||
@@ -39,7 +39,7 @@ void Engine<P>::on_fin(const Arrival& a) {
     return;
   }
   if (h.to_send) {
-    SendRequest* const r = find_here(sends_, Name(h.sender), a);
+    SendRequest* const r = sends_.find_here(Name(h.sender), a);
     if (!r) return;
     PeerT& peer = *r->xfer.proc->peer;
     if (Rget<P>::ends_in_first_round(*this, *r)) return flush(peer);
@@ -49,7 +49,7 @@ void Engine<P>::on_fin(const Arrival& a) {
     flush(peer);
     return;
   }
-  RecvRequest* const r = find_here(recvs_, Name(h.receiver), a);
+  RecvRequest* const r = recvs_.find_here(Name(h.receiver), a);
   if (!r) return;
   PeerT& peer = *r->xfer.proc->peer;
   if (Single<P>::written(*this, *r, h, a)) return flush(peer);

@@ -16,7 +16,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 
+#include "common/check.h"
 #include "pml/bfo/xfer/engine.h"
 #include "pml/bfo/xfer/protocol/segments.h"
 #include "pml/bfo/xfer/rails/limits.h"
@@ -73,10 +75,10 @@ struct Rget {
     if (!e.config_.use_get || d.no_rdma || x.length == 0) return false;
     if (!any_rail(p, x.length) || !registered(e, r)) return false;
     core::RgetHdr h;  // only the keys that are sent are filled in
-    h.rndv.match = e.identity(r);
+    h.rndv.match = x.identity();
     h.rndv.match.type = static_cast<std::uint8_t>(core::MsgType::kRget);
     const bool put = e.config_.use_put && Rput<P>::any_rail(p, x.length);
-    h.rndv.match.flags = static_cast<std::uint8_t>(e.open_flags(x) | (put ? core::kFlagContig : 0));
+    h.rndv.match.flags = static_cast<std::uint8_t>(d.open_flags() | (put ? core::kFlagContig : 0));
     h.rndv.length = x.length;
     h.rndv.sender = d.name.value;
     h.rndv.receiver = d.restarts != 0 ? d.peer_name.value : 0;
@@ -289,7 +291,7 @@ struct Rget {
       return false;
     }
     f->xfer.name = x.rndv->name;
-    e.begin_pace(*f);
+    e.pace_.begin(*f);
     f->xfer.offset = want.begin;
     f->xfer.length = n;
     e.ending_ = f;
@@ -310,33 +312,6 @@ struct Rget {
     read_ended(e, r, *f);
     e.port_.frag_free(*f);
     return taken(post);
-  }
-
-  /// No READ of `epoch` can be executed any more. A READ request may be under way in the fabric after this
-  /// process's half of the connection is gone, so the peer's half must be closed, too. A peer that was
-  /// declared failed takes its exposure back itself (recall). This half must be fenced, because it stores the
-  /// data. The peer's half counts as closed even if its device cannot be fenced, because nobody stores what
-  /// it may still fetch.
-  static bool over(const Rail<P>& rail, std::uint32_t epoch) {
-    return epoch <= rail.closed_epoch && (epoch <= rail.peer_closed_epoch || rail.peer->standing.failed());
-  }
-
-  /// The peer's half of `rail` is closed, or the peer has failed: READs that failed on it are over.
-  static void reads_over(E& e, Rail<P>& rail) {
-    for (RecvRequest* r = rail.peer->live_recvs.front(); r;) {
-      RecvRequest* const next = rail.peer->live_recvs.next(r);
-      bool any = false;
-      for (LedgerEntry<P>* l = r->xfer.rndv->ledger; l;) {
-        LedgerEntry<P>* const after = l->next;
-        if (l->grant == 0 && l->dead && l->rail == &rail && over(rail, l->epoch)) {
-          e.ledgers_.remove(r->xfer.rndv->ledger, l);
-          any = true;
-        }
-        l = after;
-      }
-      if (any) e.recv_check(*r);
-      r = next;
-    }
   }
 
   static void read_done(E& e, Frag& f) {
@@ -362,7 +337,7 @@ struct Rget {
     if (!d.received.empty() || !d.read_failed.empty()) return false;
     d.in_flight = 0;
     e.counters_.bytes_read += f.xfer.length;
-    e.note_pace(f);
+    e.pace_.ended(f);
     e.ledgers_.remove_only(d.ledger);
     x.pending = 0;
     x.phase = core::RecvPhase::kIdle;
@@ -384,7 +359,7 @@ struct Rget {
       entry = entry->next;
     BFO_DCHECK(entry != nullptr);
     if (fx.fate == Fate::kDelivered) {
-      e.note_pace(f);
+      e.pace_.ended(f);
       e.ledgers_.remove(d.ledger, entry);
       typename E::RecvInput in;
       in.offset = fx.offset;
@@ -394,7 +369,7 @@ struct Rget {
     }
     const bool executed_perhaps = fx.fate == Fate::kUnknown && fx.rail->limits.failover;
     if (fx.fate == Fate::kUnknown) e.records_.read_in_vain(r, fx.offset, fx.offset + fx.length);
-    if (!executed_perhaps || over(*fx.rail, fx.epoch))
+    if (!executed_perhaps || Exposure<P>::over(*fx.rail, fx.epoch))
       e.ledgers_.remove(x.rndv->ledger, entry);
     else
       entry->dead = true;
@@ -407,19 +382,6 @@ struct Rget {
     }
     e.recv_event(r, core::RecvEvent::kReadLost);
     e.recv_check(r);
-  }
-
-  /// The sender ends with an error: only a fence keeps the receiver from reading its exposed buffer.
-  static void recall(E& e, SendRequest& r) {
-    auto& x = r.xfer;
-    Peer<P>& p = *x.proc->peer;
-    for (unsigned i = 0; i < p.n_rails; ++i) {
-      Rail<P>& rail = p.rails[i];
-      if (!(x.rndv->exposed & (1u << i)) || !rail.limits.failover) continue;
-      if (rail.name.epoch <= rail.closed_epoch) continue;
-      e.ledgers_.hold_until_fenced(r, rail, rail.name.epoch, 0, x.length);
-    }
-    x.rndv->exposed = 0;
   }
 
   static void reset(E&, SendRequest&) {}

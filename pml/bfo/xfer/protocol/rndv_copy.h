@@ -11,6 +11,9 @@
 // touches the buffer. The payload passes through the BTL's buffers, so no fence is needed.
 #pragma once
 
+#include <utility>
+
+#include "common/check.h"
 #include "pml/bfo/xfer/engine.h"
 #include "pml/bfo/xfer/protocol/transfer.h"
 
@@ -186,9 +189,10 @@ template <class P>
   // copied there.
   const bool put = Rput<P>::possible(*this, r);
   core::RndvHdr h{};
-  h.match = identity(r);
+  h.match = x.identity();
   h.match.type = static_cast<std::uint8_t>(MsgType::kRndv);
-  h.match.flags = static_cast<std::uint8_t>(open_flags(x) | (put ? core::kFlagContig : core::kFlagNoRdma));
+  h.match.flags =
+      static_cast<std::uint8_t>(x.rndv->open_flags() | (put ? core::kFlagContig : core::kFlagNoRdma));
   h.length = x.length;
   h.sender = x.rndv->name.value;
   h.receiver = again ? x.rndv->peer_name.value : 0;
@@ -330,7 +334,7 @@ void Engine<P>::on_ack(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  SendRequest* const r = find_current(sends_, Name(h.sender), a);
+  SendRequest* const r = sends_.find_current(Name(h.sender), a);
   if (!r) return;
   auto& x = r->xfer;
   if (x.phase == SendPhase::kOpening) x.rndv->peer_name = Name(h.receiver);
@@ -345,7 +349,7 @@ void Engine<P>::on_frag(const Arrival& a) {
     ++counters_.malformed;
     return;
   }
-  RecvRequest* const r = find_current(recvs_, Name(h.receiver), a);
+  RecvRequest* const r = recvs_.find_current(Name(h.receiver), a);
   if (!r) return;
   auto& x = r->xfer;
   const Bytes payload = a.bytes.from(sizeof h);

@@ -80,6 +80,16 @@ struct SendRndv {
   Grants<P> grants;                  ///< PUT: of this round
   LedgerEntry<P>* ledger = nullptr;  ///< exposures (RGET) and failed writes
   typename P::Registration reg{};
+
+  /// FIN of grant `grant`.
+  core::FinHdr fin(std::uint32_t grant, std::uint8_t flags) const {
+    return {static_cast<std::uint8_t>(core::MsgType::kFin), flags, 0, name.value, peer_name.value, grant, 0};
+  }
+  /// Flags of its header: how the receiver finds the request. By its own name for it (restart), by the
+  /// sender's name (known), or as a new one.
+  std::uint8_t open_flags() const {
+    return restarts != 0 ? core::kFlagRestart : known ? core::kFlagKnown : 0;
+  }
 };
 
 /// What a receive needs while it is a rendezvous.

@@ -15,6 +15,10 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <cstring>
+#include <new>
+
+#include "common/check.h"
 #include "pml/bfo/xfer/engine.h"
 #include "pml/bfo/xfer/protocol/segments.h"
 #include "pml/bfo/xfer/protocol/transfer.h"
@@ -213,7 +217,7 @@ struct Rput {
     auto& x = r.xfer;
     x.rndv->sender_done = true;
     if (x.rndv->doubtful.incomplete()) [[unlikely]]
-      e.no_memory(*x.proc->peer, sizeof(Range));
+      e.failing_.no_memory(*x.proc->peer, sizeof(Range));
     for (std::uint32_t i = 0; i < x.rndv->doubtful.count(); ++i)
       e.arrived(r, x.rndv->doubtful[i].begin, x.rndv->doubtful[i].end, false);
     x.rndv->doubtful.clear();
@@ -243,7 +247,7 @@ struct Rput {
         break;
     }
     if (x.rndv->grants.incomplete()) [[unlikely]]
-      e.no_memory(*x.proc->peer, sizeof(Range));
+      e.failing_.no_memory(*x.proc->peer, sizeof(Range));
     Rail<P>* const rail = e.rail_named(*x.proc->peer, h.key.conn, h.key.epoch, arrival);
     if (!rail || h.length > rail->limits.put_limit || !Rget<P>::registered(e, r)) {
       refuse(e, r, h.grant);
@@ -278,13 +282,7 @@ struct Rput {
   /// Legal only while no byte of the grant was posted (H8).
   static void refuse(E& e, SendRequest& r, std::uint32_t grant) {
     auto& x = r.xfer;
-    const core::FinHdr h{static_cast<std::uint8_t>(core::MsgType::kFin),
-                         core::kFlagFail,
-                         0,
-                         x.rndv->name.value,
-                         x.rndv->peer_name.value,
-                         grant,
-                         0};
+    const core::FinHdr h = x.rndv->fin(grant, core::kFlagFail);
     e.send_stored(*x.proc->peer, &h, sizeof h);
   }
 
@@ -338,13 +336,7 @@ struct Rput {
   static void finished(E& e, SendRequest& r, Frag& f) {
     auto& x = r.xfer;
     x.rndv->undelivered -= f.xfer.length;
-    const core::FinHdr h{static_cast<std::uint8_t>(core::MsgType::kFin),
-                         0,
-                         0,
-                         x.rndv->name.value,
-                         x.rndv->peer_name.value,
-                         f.xfer.grant,
-                         0};
+    const core::FinHdr h = x.rndv->fin(f.xfer.grant, 0);
     Peer<P>& p = *x.proc->peer;
     Rail<P>& rail = *f.xfer.rail;
     // If the rail fails it hands back the bytes, which then go over another one.

@@ -5,6 +5,8 @@
 // happens to the READ or the grant afterwards is theirs.
 #pragma once
 
+#include <cstring>
+
 #include "pml/bfo/xfer/protocol/rget.h"
 #include "pml/bfo/xfer/protocol/rput.h"
 
@@ -91,7 +93,7 @@ struct Single {
     d.key_rail = a.rail;
     x.protocol = Protocol::kGet;
     f->xfer.name = d.name;
-    e.begin_pace(*f);
+    e.pace_.begin(*f);
     f->xfer.length = d.want;
     best->inflight_bytes += d.want;
     d.in_flight = 1;

@@ -23,6 +23,9 @@ inline std::uint64_t stored_payload(std::uint8_t type, std::size_t size) {
   return eager ? size - sizeof(core::MatchHdr) : 0;
 }
 
+/// FragState::grant of a stored message that only shows whether its peer lives (keepalive.h).
+inline constexpr std::uint32_t kPing = 1;
+
 /// A stored message for which there was no fragment record. Its bytes follow.
 template <class P>
 struct Unrecorded {
@@ -48,6 +51,11 @@ struct Backlog {
   List<typename P::SendRequest, XferLink> unnamed;  ///< sends that wait for a free name, to become rendezvous
   List<typename P::Frag, XferLink> stored;          ///< stored messages that wait for a rail
   List<Unrecorded<P>> unrecorded;                   ///< the same, without a fragment record
+
+  void add_ready(typename P::SendRequest& r) { ready_sends.push_back(&r); }
+  void add_ready(typename P::RecvRequest& r) { ready_recvs.push_back(&r); }
+  void remove_ready(typename P::SendRequest& r) { ready_sends.remove(&r); }
+  void remove_ready(typename P::RecvRequest& r) { ready_recvs.remove(&r); }
 
   bool nothing_stored() const { return stored.empty() && unrecorded.empty(); }
   /// Does a message wait that the user's must not overtake (order.h)?

@@ -54,6 +54,12 @@ struct Rail {
   }
 };
 
+/// Can a message that came over `rail` be from `peer`? nullptr: its BTL does not name senders.
+template <class P>
+bool from_peer(const Rail<P>* rail, const Peer<P>* peer) {
+  return rail == nullptr || rail->peer == peer;
+}
+
 /// The rails of a peer. Each has its own allocation, because others point to it.
 template <class P>
 struct RailSet {

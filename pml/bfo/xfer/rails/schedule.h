@@ -53,26 +53,6 @@ template <class P>
   return f;
 }
 
-/// Could `rail` have moved `bytes` in that time at its nominal rate, or at a quarter of it? What took longer,
-/// because the rail is slower or this process was away meanwhile, does not tell that the rail keeps up.
-template <class P>
-bool Engine<P>::soon(const RailT& rail, std::uint64_t bytes, std::uint64_t ns) {
-  constexpr std::uint64_t kSlackNs = 20'000;
-  constexpr std::uint64_t kMbitNs = 8000;  // nanoseconds of one byte at 1 Mbit/s
-  return ns < kSlackNs || (ns - kSlackNs) * rail.limits.weight < 4 * kMbitNs * bytes;
-}
-
-/// A READ has ended well. Was that seen when its rail was read next, or was it under way while others were?
-template <class P>
-void Engine<P>::note_pace(const Frag& f) {
-  const auto& x = f.xfer;
-  if (x.posted_ns == 0) return;
-  if (turns_.load(std::memory_order_relaxed) - x.turn > 1)
-    x.rail->late = kLate;
-  else if (x.rail->late != 0 && soon(*x.rail, x.length, port_.now_ns() - x.posted_ns))
-    --x.rail->late;
-}
-
 /// Accounting for the end of a fragment. The record itself stays.
 template <class P>
 void Engine<P>::fragment_left(Frag& f) {
@@ -151,72 +131,9 @@ template <class P>
   if (p.standing.ended()) return nullptr;
   activate(p);  // the caller may not flush
   if (completes_send(bytes)) p.choice.prefer(nullptr);
-  Frag* const f = p.backlog.unrecorded.empty() ? port_.frag_alloc() : nullptr;
-  if (f) {
-    if (fill_stored(p, *f, bytes, len, pinned, epoch)) return f;
-    port_.frag_free(*f);
-    no_memory(p, len);
-    return nullptr;
-  }
-  // No record is free. Control messages are never dropped: the bytes wait in memory (H23).
-  void* const memory = port_.alloc(sizeof(UnrecordedT) + len);
-  if (!memory) {
-    no_memory(p, len);
-    return nullptr;
-  }
-  auto* const s = ::new (memory) UnrecordedT;
-  s->rail = pinned;
-  s->epoch = epoch;
-  s->size = len;
-  std::memcpy(static_cast<void*>(s + 1), bytes, len);
-  p.backlog.unrecorded.push_back(s);
-  return nullptr;
-}
-
-/// False: no memory for the bytes.
-template <class P>
-bool Engine<P>::fill_stored(PeerT& p, Frag& f, const void* bytes, std::size_t len, RailT* pinned,
-                            std::uint32_t epoch) {
-  auto& x = f.xfer;
-  x.next = x.prev = nullptr;
-  x.linked = false;
-  x.kind = FragKind::kStored;
-  x.to_sender = false;
-  x.pinned = pinned != nullptr;
-  x.rail = pinned;
-  x.epoch = epoch;
-  x.name = Name();
-  x.send = nullptr;
-  x.peer = &p;
-  x.offset = x.length = 0;
-  x.grant = 0;
-  x.type = *static_cast<const std::uint8_t*>(bytes);
-  x.stored_len = static_cast<std::uint32_t>(len);
-  x.completing_turn = 0;
-  x.buffer = nullptr;
-  if (len > sizeof x.stored) {
-    x.buffer = port_.alloc(len);
-    if (!x.buffer) return false;
-  }
-  std::memcpy(x.buffer ? x.buffer : x.stored, bytes, len);
-  p.backlog.stored.push_back(&f);
-  return true;
-}
-
-/// Take records for stored messages that had none. False: none is free yet.
-template <class P>
-bool Engine<P>::record_waiting(PeerT& p) {
-  while (UnrecordedT* s = p.backlog.unrecorded.front()) {
-    Frag* const f = port_.frag_alloc();
-    if (!f) return false;
-    if (!fill_stored(p, *f, s + 1, s->size, s->rail, s->epoch)) {
-      port_.frag_free(*f);
-      return false;
-    }
-    p.backlog.unrecorded.remove(s);
-    port_.free(s);
-  }
-  return true;
+  Frag* record = nullptr;
+  if (!stored_.keep(p, {bytes, len, pinned, epoch}, record)) failing_.no_memory(p, len);
+  return record;
 }
 
 /// Post a stored message that waits. False: no rail takes it now.
@@ -260,27 +177,6 @@ bool Engine<P>::post_stored(PeerT& p, Frag& f) {
   return false;
 }
 
-template <class P>
-void Engine<P>::ready(SendRequest& r) {
-  PeerT& p = *r.xfer.proc->peer;
-  if (!r.xfer.linked) p.backlog.ready_sends.push_back(&r);
-  activate(p);
-}
-template <class P>
-void Engine<P>::ready(RecvRequest& r) {
-  PeerT& p = *r.xfer.proc->peer;
-  if (!r.xfer.linked) p.backlog.ready_recvs.push_back(&r);
-  activate(p);
-}
-template <class P>
-void Engine<P>::unready(SendRequest& r) {
-  if (r.xfer.linked) r.xfer.proc->peer->backlog.ready_sends.remove(&r);
-}
-template <class P>
-void Engine<P>::unready(RecvRequest& r) {
-  if (r.xfer.linked) r.xfer.proc->peer->backlog.ready_recvs.remove(&r);
-}
-
 /// Post as much as possible of what waits for this peer. What no rail takes now stays for progress(). Without
 /// a usable rail there is nothing to try; the next one calls rebuild(), which continues here.
 template <class P>
@@ -295,7 +191,7 @@ template <class P>
 bool Engine<P>::post_waiting(PeerT& p) {
   rail_notices(p);
   do {
-    record_waiting(p);
+    stored_.record_waiting(p);
     while (Frag* f = p.backlog.stored.front()) {
       p.backlog.stored.remove(f);
       if (!post_stored(p, *f)) {
@@ -304,7 +200,7 @@ bool Engine<P>::post_waiting(PeerT& p) {
         return false;
       }
     }
-  } while (!p.backlog.unrecorded.empty() && record_waiting(p));
+  } while (!p.backlog.unrecorded.empty() && stored_.record_waiting(p));
   if (!p.backlog.unrecorded.empty()) settle_preferred(p);
   while (RecvRequest* r = p.backlog.ready_recvs.front()) {
     p.backlog.ready_recvs.remove(r);
@@ -336,7 +232,7 @@ bool Engine<P>::serve(SendRequest& r) {
   auto& x = r.xfer;
   if (x.protocol == Protocol::kEager) return Eager<P>::serve(*this, r);
   if (x.pending & kPendingNotify) {
-    if (!send_notify(r)) return false;
+    if (!RestartMessages<P>::send_notify(*this, r)) return false;
     x.pending &= static_cast<std::uint8_t>(~kPendingNotify);
   }
   if (x.pending & kPendingStart) {
@@ -345,7 +241,7 @@ bool Engine<P>::serve(SendRequest& r) {
   }
   if (!(x.pending & kPendingData)) return true;
   if (x.rndv->todo.incomplete()) [[unlikely]] {
-    no_memory(*x.proc->peer, sizeof(Range));
+    failing_.no_memory(*x.proc->peer, sizeof(Range));
     return true;
   }
   return x.protocol == Protocol::kPut ? Rput<P>::serve(*this, r) : RndvCopy<P>::serve(*this, r);
@@ -355,16 +251,16 @@ template <class P>
 bool Engine<P>::serve(RecvRequest& r) {
   auto& x = r.xfer;
   if (x.pending & kPendingNotify) {
-    if (!send_recv_err(r)) return false;
+    if (!RestartMessages<P>::send_recv_err(*this, r)) return false;
     x.pending &= static_cast<std::uint8_t>(~kPendingNotify);
   }
   if (x.pending & kPendingRestartAck) {
-    if (!send_restart_ack(r)) return false;
+    if (!RestartMessages<P>::send_restart_ack(*this, r)) return false;
     x.pending &= static_cast<std::uint8_t>(~kPendingRestartAck);
   }
   if (!(x.pending & (kPendingStart | kPendingData))) return true;
   if (x.rndv->todo.incomplete()) [[unlikely]] {
-    no_memory(*x.proc->peer, sizeof(Range));
+    failing_.no_memory(*x.proc->peer, sizeof(Range));
     return true;
   }
   switch (x.protocol) {

@@ -15,30 +15,17 @@
 // P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <utility>
+
+#include "common/check.h"
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::xfer {
 
-// ---- the tables
-
-/// The table's cell. A test's port may bring tables of its own, to see that the checkers notice a change.
-template <class P>
-inline const core::SendCell& Engine<P>::cell_of(SendPhase p, SendEvent e) const {
-  if constexpr (requires { port_.send_cell(p, e); }) return port_.send_cell(p, e);
-  return core::step(p, e);
-}
-
-template <class P>
-inline const core::RecvCell& Engine<P>::cell_of(RecvPhase p, RecvEvent e) const {
-  if constexpr (requires { port_.recv_cell(p, e); }) return port_.recv_cell(p, e);
-  return core::step(p, e);
-}
-
 template <class P>
 void Engine<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) {
   auto& x = r.xfer;
-  const core::SendCell& cell = cell_of(x.phase, e);
-  ++send_cells_[static_cast<unsigned>(x.phase)][static_cast<unsigned>(e)];
+  const core::SendCell& cell = cells_.use(x.phase, e);
   if (cell.kind == core::CellKind::kIgnore) {
     ++counters_.ignored;
     return;
@@ -51,8 +38,7 @@ void Engine<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) {
 template <class P>
 void Engine<P>::recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in) {
   auto& x = r.xfer;
-  const core::RecvCell& cell = cell_of(x.phase, e);
-  ++recv_cells_[static_cast<unsigned>(x.phase)][static_cast<unsigned>(e)];
+  const core::RecvCell& cell = cells_.use(x.phase, e);
   if (cell.kind == core::CellKind::kIgnore) {
     ++counters_.ignored;
     return;
@@ -123,19 +109,19 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     x.rndv->todo.clear();
     Rput<P>::reset(*this, r);
     x.outcome = x.proc->peer->standing.loss().outcome;
-    Rget<P>::recall(*this, r);
+    Exposure<P>::recall(*this, r);
     ledgers_.fence_all(x.rndv->ledger);
     ledgers_.fence_unlisted(r);
     send_check(r);
   }
   if (actions & core::kSendAnswerDone) {
     stored_restart(*x.proc->peer, MsgType::kSendDone, x.outcome == Outcome::kOk ? 0 : core::kFlagFail,
-                   identity(r), x.rndv->name, x.rndv->peer_name);
+                   x.identity(), x.rndv->name, x.rndv->peer_name);
   }
   if (actions & core::kSendComplete) {
     // A send that failed alone tells its receiver, which must not wait for it (H12).
     if (x.outcome != Outcome::kOk && x.rndv->peer_name && !x.proc->peer->standing.failed())
-      stored_restart(*x.proc->peer, MsgType::kSendDone, core::kFlagFail, identity(r), x.rndv->name,
+      stored_restart(*x.proc->peer, MsgType::kSendDone, core::kFlagFail, x.identity(), x.rndv->name,
                      x.rndv->peer_name);
     send_over(r);
   }
@@ -146,9 +132,10 @@ template <class P>
 void Engine<P>::send_over(SendRequest& r) {
   auto& x = r.xfer;
   auto& d = *x.rndv;
+  PeerT& peer = *x.proc->peer;
   sends_.erase(d.name, x.outcome != Outcome::kOk);
-  x.proc->peer->live_sends.remove(&r);
-  unready(r);
+  peer.live_sends.remove(&r);
+  if (x.linked) peer.backlog.remove_ready(r);
   if (d.registered) port_.deregister(d.reg);
   if constexpr (requires { port_.rndv_over(r); }) port_.rndv_over(r);
   send_rndv_pool_.give(std::exchange(x.rndv, nullptr));
@@ -178,7 +165,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
     x.pending = kPendingNotify;
     ready(r);
   }
-  if (actions & core::kRecvQuiesce) quiesce(r, in);
+  if (actions & core::kRecvQuiesce) RestartMessages<P>::quiesce(*this, r, in);
   if (actions & core::kRecvNewRound) {
     x.rndv->name = x.rndv->name.at(static_cast<Round>(x.rndv->name.round() + 1));
     x.rndv->frags = 0;
@@ -196,7 +183,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
     if (x.protocol == Protocol::kGet) {
       // FIN is sent when the gate opens: no READ of this process may run after the sender completes
     } else if (x.length > x.rndv->want) {
-      stored_restart(peer, MsgType::kRestartNack, 0, identity(r), x.rndv->peer_name, x.rndv->name);
+      stored_restart(peer, MsgType::kRestartNack, 0, x.identity(), x.rndv->peer_name, x.rndv->name);
     } else if (x.pending & kPendingStart) {
       const core::AckHdr h{static_cast<std::uint8_t>(MsgType::kAck), 0, 0, x.rndv->peer_name.value,
                            x.rndv->name.value};
@@ -215,7 +202,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
     if (x.protocol == Protocol::kGet && x.rndv->ledger != nullptr)
       x.rndv->nack_pending = true;
     else
-      answer_nack(r);
+      RestartMessages<P>::answer_nack(*this, r);
   }
   if (actions & core::kRecvComplete) {
     recv_over(r);
@@ -232,9 +219,9 @@ void Engine<P>::recv_over(RecvRequest& r) {
   auto& x = r.xfer;
   PeerT& peer = *x.proc->peer;
   auto& d = *x.rndv;
-  const bool failed = recv_failed(r);
+  const bool failed = x.failed();
   if (d.nack_pending || failed) [[unlikely]] {  // the sender must not wait for a receive that failed (H12)
-    answer_nack(r);
+    RestartMessages<P>::answer_nack(*this, r);
   } else if (x.protocol == Protocol::kGet) {
     const core::FinHdr h{
         static_cast<std::uint8_t>(MsgType::kFin), 0, 0, d.peer_name.value, d.name.value, 0, 1};
@@ -243,7 +230,7 @@ void Engine<P>::recv_over(RecvRequest& r) {
   if (failed) note_failed(peer, d.peer_name);
   recvs_.erase(d.name, failed);
   peer.live_recvs.remove(&r);
-  unready(r);
+  if (x.linked) peer.backlog.remove_ready(r);
   if (d.registered) port_.deregister(d.reg);
   recv_rndv_pool_.give(std::exchange(x.rndv, nullptr));
   finish_recv(r);
@@ -269,7 +256,7 @@ inline bool Engine<P>::gate_removed() const {
 template <class P>
 void Engine<P>::arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read) {
   if (!records_.arrived(r, begin, end, by_read)) [[unlikely]]
-    no_memory(*r.xfer.proc->peer, sizeof(Range));
+    failing_.no_memory(*r.xfer.proc->peer, sizeof(Range));
 }
 
 /// Raise the events that follow from the counters of a send.
