@@ -55,6 +55,8 @@ TEST(Checkpoint, RailWithoutTheContractIsLeftOut) {
   port.work_of[0] = {10, 0};
   c.take(port, p.peer, 1);
   EXPECT_TRUE(c.passed(port, p.peer));
+  p.rails[0].state = RailState::kDown;
+  EXPECT_TRUE(c.passed(port, p.peer));
 }
 
 TEST(Checkpoint, RailThatWasAddedLaterHadAcceptedNothing) {
