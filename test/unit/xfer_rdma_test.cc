@@ -28,6 +28,25 @@ TEST(Get, ReadLost_IsRepeatedOnTheOtherRail) {
   expect_clean(w);
 }
 
+/// Wherever the rail dies, the READ that was to bring the whole message counts only if it has.
+TEST(Get, OnlyReadLost_IsReadAgainOverTheOtherRail) {
+  bool again = false;
+  for (int when = 1; when < 20; ++when) {
+    World::Options one = reads();
+    one.rdma_frag = 65536;
+    World w(one);
+    const auto [s, r] = transfer(w, 30000);
+    for (int i = 0; i < when && !w.flights.empty(); ++i) w.take();
+    w.kill(0, 1, 0);
+    ASSERT_TRUE(w.run()) << when;
+    ASSERT_TRUE(s->done && r->done) << when;
+    EXPECT_EQ(r->data, pattern(30000, 1)) << when;
+    again = again || w.engines[1]->counters().bytes_read == 60000;
+    expect_clean(w);
+  }
+  EXPECT_TRUE(again) << "no READ was lost";
+}
+
 TEST(Get, ReadLostAndOnlyTheReceiverFenced_FinWaitsForTheSendersHalf) {
   World w(reads());
   const auto [s, r] = transfer(w, 50000);
