@@ -197,9 +197,19 @@ bool FakeFabric::port_up(const FakeQp& qp) const {
   return device->ports[qp.attr.port_num].state == IBV_PORT_ACTIVE;
 }
 
+/// A responder takes packets of a connection only from the LID that it answers to.
+bool FakeFabric::path_leads(const FakeQp& qp, const FakeQp& peer) const {
+  const auto* device = static_cast<const FakeDevice*>(qp.context->device);
+  const ibv_port_attr& port = device->ports[qp.attr.port_num];
+  if (port.link_layer == IBV_LINK_LAYER_ETHERNET) return true;
+  const ibv_ah_attr& way = qp.attr.ah_attr;
+  return dead_lids.count(way.dlid) == 0 && (way.src_path_bits >> port.lmc) == 0 &&
+         (port.lmc == 0 || peer.attr.ah_attr.dlid == port.lid + way.src_path_bits);
+}
+
 bool FakeFabric::execute(FakeQp& qp, const FakeWork& work) {
   FakeQp* peer = find(qp.attr.dest_qp_num);
-  if (peer == nullptr || !port_up(qp) || !port_up(*peer)) return false;
+  if (peer == nullptr || !port_up(qp) || !port_up(*peer) || !path_leads(qp, *peer)) return false;
   if (peer->attr.qp_state != IBV_QPS_RTR && peer->attr.qp_state != IBV_QPS_RTS) return false;
   if (peer->attr.dest_qp_num != qp.qp_num) return false;
   const char* local =
@@ -310,7 +320,7 @@ int FakeFabric::post_datagram(FakeQp& qp, const ibv_send_wr& wr) {
   if (deaf.count(qp.qp_num) != 0 || deaf.count(wr.wr.ud.remote_qpn) != 0) return 0;
   FakeQp* peer = find(wr.wr.ud.remote_qpn);
   if (peer == nullptr || !port_up(qp) || !port_up(*peer)) return 0;
-  if (lost_handles.count(wr.wr.ud.ah) != 0) return 0;
+  if (lost_handles.count(wr.wr.ud.ah) != 0 || dead_lids.count(handle_lids[wr.wr.ud.ah]) != 0) return 0;
   if (peer->attr.qkey != wr.wr.ud.remote_qkey) {
     ++wrong_qkeys;
     return 0;

@@ -149,12 +149,14 @@ class FakeFabric {
   int posted = 0;
   std::set<ibv_ah*> handles;       // that exist
   std::set<ibv_ah*> lost_handles;  // datagrams sent with them arrive nowhere
-  int ah_calls = 0;                // create_ah, failed ones too
-  ibv_ah_attr last_ah{};           // of the last call
-  std::vector<ibv_ah_attr> ahs;    // of all calls
-  int wrong_pkeys = 0;             // datagrams dropped because their target is in another partition
-  bool in_progress = false;        // a progress function runs ..
-  int progress_verbs = 0;          // .. and has called so many control verbs that may block
+  std::map<ibv_ah*, uint16_t> handle_lids;
+  std::set<uint16_t> dead_lids;  // nothing arrives there
+  int ah_calls = 0;              // create_ah, failed ones too
+  ibv_ah_attr last_ah{};         // of the last call
+  std::vector<ibv_ah_attr> ahs;  // of all calls
+  int wrong_pkeys = 0;           // datagrams dropped because their target is in another partition
+  bool in_progress = false;      // a progress function runs ..
+  int progress_verbs = 0;        // .. and has called so many control verbs that may block
   uint32_t last_qpn = 0x10;
   uint32_t last_key = 0x1000;
 
@@ -177,6 +179,7 @@ class FakeFabric {
   bool run_one(FakeQp& qp);
   bool may_access(const FakeWork& work) const;
   bool port_up(const FakeQp& qp) const;
+  bool path_leads(const FakeQp& qp, const FakeQp& peer) const;
   bool execute(FakeQp& qp, const FakeWork& work);
   bool receive(FakeQp& peer, const FakeWork& work, const char* local);
   int post_datagram(FakeQp& qp, const ibv_send_wr& wr);

@@ -114,11 +114,13 @@ ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   }
   auto* ah = new ibv_ah{};
   fabric().handles.insert(ah);
+  fabric().handle_lids[ah] = attr->dlid;
   return ah;
 }
 int destroy_ah(ibv_ah* ah) {
   fabric().handles.erase(ah);
   fabric().lost_handles.erase(ah);
+  fabric().handle_lids.erase(ah);
   delete ah;
   return 0;
 }
@@ -214,6 +216,7 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   if (attr->qp_state == IBV_QPS_RTR && (mask & IBV_QP_DEST_QPN) != 0)
     fake.attr.dest_qp_num = attr->dest_qp_num;
   if (attr->qp_state == IBV_QPS_RESET) fake.rq.clear();
+  if ((mask & IBV_QP_AV) != 0) fake.attr.ah_attr = attr->ah_attr;
   if ((mask & IBV_QP_PKEY_INDEX) != 0) fake.attr.pkey_index = attr->pkey_index;
   if ((mask & IBV_QP_PORT) != 0) fake.attr.port_num = attr->port_num;
   if ((mask & IBV_QP_QKEY) != 0) fake.attr.qkey = attr->qkey;

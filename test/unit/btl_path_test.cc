@@ -268,7 +268,7 @@ TEST(Path, QueuePairCannotBeMade_TheConfiguredLevelIsUsed) {
     w.fabric.refusals = {{verb, 1, 1, EPERM, w.a.fake}};
     // Nothing else is made before its answer: the handle to the peer waits for it.
     uint8_t level = 0;
-    EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), fake_now(), &level));
+    EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), 0, fake_now(), &level));
     w.pass(1);
     EXPECT_EQ(w.fabric.refusals[0].refused, 1);
     w.connect();
@@ -421,15 +421,15 @@ TEST(Path, VerbsOfItsQueuePair_AreNotCalledInProgress) {
   config.control = engine::ControlMode::kDeferred;
   Paths w(config);
   uint8_t level = 0;
-  EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), fake_now(), &level));
+  EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), 0, fake_now(), &level));
   const size_t handles = w.fabric.ahs.size();
   w.pass(5);
   EXPECT_EQ(w.fabric.ahs.size(), handles);
   EXPECT_EQ(w.fabric.progress_verbs, 0);
-  EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), fake_now(), &level));
+  EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), 0, fake_now(), &level));
   EXPECT_TRUE(w.a.port.upkeep().run_one());
   w.pass(5);
-  EXPECT_TRUE(w.a.port.paths().service_level(w.b.port.address(), fake_now(), &level));
+  EXPECT_TRUE(w.a.port.paths().service_level(w.b.port.address(), 0, fake_now(), &level));
   EXPECT_EQ(level, 3);
   EXPECT_EQ(w.fabric.progress_verbs, 0);
 }
@@ -439,9 +439,9 @@ TEST(Path, VerbsThatDoNotReturn_AreNotWaitedForLong) {
   config.control = engine::ControlMode::kDeferred;
   Paths w(config);
   uint8_t level = 0;
-  EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), fake_now(), &level));
+  EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), 0, fake_now(), &level));
   w.pass(4'000);
-  EXPECT_TRUE(w.a.port.paths().service_level(w.b.port.address(), fake_now(), &level));
+  EXPECT_TRUE(w.a.port.paths().service_level(w.b.port.address(), 0, fake_now(), &level));
   EXPECT_EQ(level, kConfigured);
   ASSERT_EQ(troubles.size(), 1u);
   EXPECT_EQ(troubles[0].code, ETIMEDOUT);
@@ -454,7 +454,7 @@ TEST(Path, ManyDestinations_AreAskedInTurns) {
   engine::PortAddress to = w.b.port.address();
   for (uint16_t lid = 1000; lid < 1100; ++lid) {
     to.lid = lid;
-    EXPECT_FALSE(w.a.port.paths().service_level(to, fake_now(), &level));
+    EXPECT_FALSE(w.a.port.paths().service_level(to, 0, fake_now(), &level));
   }
   w.pass(20);
   EXPECT_EQ(w.requests(), PathRecords::kAtOnce);
@@ -462,7 +462,7 @@ TEST(Path, ManyDestinations_AreAskedInTurns) {
   w.pass(600);
   for (uint16_t lid = 1000; lid < 1100; ++lid) {
     to.lid = lid;
-    EXPECT_TRUE(w.a.port.paths().service_level(to, fake_now(), &level));
+    EXPECT_TRUE(w.a.port.paths().service_level(to, 0, fake_now(), &level));
   }
 }
 

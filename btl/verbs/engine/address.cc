@@ -29,17 +29,26 @@ void AddressCache::open(Port& port, ControlMode mode, std::atomic<bool>* service
   lane_.open(mode, kWidth, service_needed);
 }
 
-Address* AddressCache::find(const PortAddress& to) {
+Address* AddressCache::find(const PortAddress& to, uint8_t path) {
   for (Address* address = newest_; address != nullptr; address = address->older) {
-    if (same(address->to, to)) return address;
+    if (address->path == path && same(address->to, to)) return address;
   }
   auto* address = make<Address>();
   if (address == nullptr) return nullptr;
   address->cache = this;
   address->to = to;
+  address->path = path;
   address->older = newest_;
   newest_ = address;
   return address;
+}
+
+Address* AddressCache::way_to(const PortAddress& to, Address* before) {
+  if (before == nullptr) return find(to);
+  const uint8_t paths = path_count(port_->address(), to);
+  if (before->path < paths && (paths == 1 || before->unheard < kPathUnheard)) return before;
+  Address* const next = find(to, static_cast<uint8_t>((before->path + 1) % paths));
+  return next != nullptr ? next : before;
 }
 
 ibv_ah* AddressCache::handle(Address& address, uint64_t now) {
@@ -49,12 +58,12 @@ ibv_ah* AddressCache::handle(Address& address, uint64_t now) {
   }
   if (address.asked || (address.failures != 0 && now < address.retry_ns)) return address.handle;
   QpSettings settings = port_->settings();
-  address.awaits_path = !port_->paths().service_level(address.to, now, &settings.service_level);
+  address.awaits_path = !port_->paths().service_level(address.to, address.path, now, &settings.service_level);
   if (address.awaits_path) return address.handle;
   address.asked = true;
   address.api = &port_->api();
   address.pd = port_->device().pd();
-  address.attr = address_vector(settings, port_->address(), address.to);
+  address.attr = address_vector(settings, port_->address(), address.to, address.path);
   address.run = create;
   address.done = created;
   address.droppable = true;
@@ -64,8 +73,9 @@ ibv_ah* AddressCache::handle(Address& address, uint64_t now) {
 }
 
 void AddressCache::count_use(Address& address, uint64_t now) {
+  ++address.unheard;
   if (address.to.link_layer != IBV_LINK_LAYER_ETHERNET) return;
-  if (++address.unheard >= kUnheard && now - address.made_ns >= kRenewNs) address.stale = true;
+  if (address.unheard >= kUnheard && now - address.made_ns >= kRenewNs) address.stale = true;
 }
 
 void AddressCache::create(Command& command) {

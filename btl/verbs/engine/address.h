@@ -24,6 +24,7 @@ class AddressCache;
 struct Address : Command {
   AddressCache* cache = nullptr;
   PortAddress to;            // LID, GID and link layer count
+  uint8_t path = 0;          // number of the path (qp.h)
   ibv_ah* handle = nullptr;  // once made, there is always one
   bool stale = false;        // to be made anew
   uint32_t unheard = 0;      // datagrams since the destination was heard
@@ -46,8 +47,11 @@ struct Address : Command {
 class AddressCache {
  public:
   void open(Port& port, ControlMode mode, std::atomic<bool>* service_needed);
-  /// The destination `to`, which stays until close(). nullptr when memory is short.
-  Address* find(const PortAddress& to);
+  /// The destination `to` over path number `path`, which stays until close(). nullptr when memory is short.
+  Address* find(const PortAddress& to, uint8_t path = 0);
+  /// The destination `to` over the path that `before` uses, while it is one and answers; else over the next.
+  /// `before` may be nullptr.
+  Address* way_to(const PortAddress& to, Address* before);
   /// Its handle. nullptr while it is being made or has failed; asks for it when that is due, and the port
   /// is serviced when it is there. In inline mode it is there at once.
   ibv_ah* handle(Address& address, uint64_t now);
@@ -68,6 +72,8 @@ class AddressCache {
   static constexpr uint64_t kHeardNs = 1'000'000'000;
   /// A handle is made anew after so many datagrams without any answer, but not more often than this.
   static constexpr uint32_t kUnheard = 8;
+  /// A destination that has several LIDs is sought at the next one after so many.
+  static constexpr uint32_t kPathUnheard = 4;
   static constexpr uint64_t kRenewNs = 5'000'000'000;
   /// A handle serves at least so long before it is replaced, whatever happens.
   static constexpr uint64_t kServesNs = 1'000'000'000;

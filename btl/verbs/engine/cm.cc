@@ -101,16 +101,17 @@ void learn_probe_target(Endpoint& endpoint, const Packet& packet) {
   endpoint.effort->probe_target.rkey = packet.probe_target_rkey;
 }
 
-/// False while the subnet administrator is asked for the service level towards the peer.
-bool knows_path(Endpoint& endpoint, uint64_t now) {
+/// False while the subnet administrator is asked for the service level of the path that `epoch` takes.
+bool knows_path(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
   uint8_t level = 0;
-  return endpoint.port->paths().service_level(endpoint.peer.address, now, &level);
+  return endpoint.port->paths().service_level(endpoint.peer.address, path_number(endpoint, epoch), now,
+                                              &level);
 }
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  if (endpoint.effort->command != nullptr) return;  // the last attempt is not gone yet: REQ comes again
-  if (!attempt_has_room(endpoint)) return;          // it comes again
-  if (!knows_path(endpoint, now)) return;           // it does
+  if (endpoint.effort->command != nullptr) return;       // the last attempt is not gone yet: REQ comes again
+  if (!attempt_has_room(endpoint)) return;               // it comes again
+  if (!knows_path(endpoint, packet.epoch, now)) return;  // it does
   if (!handshake_answered(endpoint, now)) {
     if (endpoint.skip_backoff && endpoint.phase == Phase::kSoliciting)
       set_phase(endpoint, Phase::kClosed, now);
@@ -124,7 +125,7 @@ void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 }
 
 void on_reply(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  if (!knows_path(endpoint, now)) return;  // the subnet has changed meanwhile: it comes again
+  if (!knows_path(endpoint, packet.epoch, now)) return;  // the subnet has changed meanwhile: it comes again
   learn_probe_target(endpoint, packet);
   set_phase(endpoint, Phase::kBinding, now);
   qp_connect(endpoint, packet);
@@ -213,7 +214,7 @@ void cm_receive(Port& port, const char* data, size_t length) {
     return port.drop(why);
   const uint64_t now = port.env().now_ns();
   if (packet.type == static_cast<uint8_t>(PacketType::kPong)) {
-    cm_note_heard(*endpoint, now);
+    cm_note_heard(*endpoint, packet, now);
     return liveness_answered(*endpoint, now);
   }
   if (packet.type == static_cast<uint8_t>(PacketType::kRefuse)) {
@@ -222,7 +223,7 @@ void cm_receive(Port& port, const char* data, size_t length) {
   }
   if (packet.type >= static_cast<uint8_t>(PacketType::kQuestion))
     return verdict_packet(*endpoint, packet, now);
-  cm_note_heard(*endpoint, now);
+  cm_note_heard(*endpoint, packet, now);
   endpoint->peer.initially_down = false;
   liveness_heard(*endpoint, now);
   if (packet.type == static_cast<uint8_t>(PacketType::kSolicit) ||

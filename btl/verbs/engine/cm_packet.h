@@ -50,7 +50,8 @@ struct Packet {
   uint8_t mtu;
   uint8_t max_read;
   uint8_t flags;  // SOLICIT and REQ: Need (handshakes.h); QUESTION and ANSWER: InquiryFlag (verdict_rules.h)
-  uint8_t reserved[2];
+  uint8_t lmc;    // of the sender's port
+  uint8_t path;   // number of the path that this packet takes; PONG goes back over it
   uint8_t gid[16];
   uint64_t rail;      // QUESTION and ANSWER: connection_id() of the rail in question
   uint64_t count;     // ANSWER: what has moved over it so far; QUESTION: the last answer's

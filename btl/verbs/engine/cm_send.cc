@@ -3,6 +3,7 @@
 // cm_send.cc: how the datagrams of an endpoint are filled in and addressed.
 #include "btl/verbs/engine/cm_send.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -34,6 +35,8 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   packet.lid = own.lid;
   packet.link_layer = own.link_layer;
   packet.mtu = own.mtu;
+  packet.lmc = own.lmc;
+  packet.path = endpoint.effort->outbox.address->path;
   packet.max_read = port.settings().max_read;
   memcpy(packet.gid, own.gid.raw, sizeof packet.gid);
   if (type == PacketType::kSolicit || type == PacketType::kRequest)
@@ -45,6 +48,12 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   return packet;
 }
 
+/// How the next datagram goes to the peer. nullptr when memory is short.
+Address* way_of(Endpoint& endpoint) {
+  Outbox& outbox = endpoint.effort->outbox;
+  return outbox.address = endpoint.port->addresses().way_to(endpoint.peer.address, outbox.address);
+}
+
 }  // namespace
 
 bool cm_can_send(const Endpoint& endpoint) {
@@ -54,22 +63,18 @@ bool cm_can_send(const Endpoint& endpoint) {
 void cm_prepare_send(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   if (cm_can_send(endpoint)) return;
-  if (endpoint.effort->outbox.address == nullptr)
-    endpoint.effort->outbox.address = port.addresses().find(endpoint.peer.address);
-  if (endpoint.effort->outbox.address != nullptr)
-    port.addresses().handle(*endpoint.effort->outbox.address, port.env().now_ns());
+  if (Address* const address = way_of(endpoint); address != nullptr)
+    port.addresses().handle(*address, port.env().now_ns());
 }
 
 void cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   Port& port = *endpoint.port;
-  if (endpoint.effort->outbox.address == nullptr)
-    endpoint.effort->outbox.address = port.addresses().find(endpoint.peer.address);
-  if (endpoint.effort->outbox.address == nullptr) return;  // the retransmission timer tries again
-  ibv_ah* const handle = port.addresses().handle(*endpoint.effort->outbox.address, port.env().now_ns());
+  Address* const address = way_of(endpoint);
+  if (address == nullptr) return;  // the retransmission timer tries again
+  ibv_ah* const handle = port.addresses().handle(*address, port.env().now_ns());
   const bool ping = type == PacketType::kPing;
   if (handle == nullptr) {
-    if (endpoint.effort->outbox.address->failures != 0)
-      resource_unaddressed(endpoint, *endpoint.effort->outbox.address);
+    if (address->failures != 0) resource_unaddressed(endpoint, *address);
     if (ping) {
       endpoint.effort->outbox.ping_waits = true;
       return;
@@ -97,9 +102,16 @@ void cm_send_waiting(Endpoint& endpoint) {
     cm_send(endpoint, PacketType::kPing, endpoint.effort->liveness.unanswered);
 }
 
-void cm_note_heard(Endpoint& endpoint, uint64_t now) {
-  if (endpoint.effort->outbox.address != nullptr)
-    endpoint.port->addresses().heard(*endpoint.effort->outbox.address, now);
+void cm_note_heard(Endpoint& endpoint, const Packet& packet, uint64_t now) {
+  Address*& address = endpoint.effort->outbox.address;
+  if (address == nullptr) return;
+  AddressCache& addresses = endpoint.port->addresses();
+  if (packet.path != address->path &&
+      packet.path < path_count(endpoint.port->address(), endpoint.peer.address)) {
+    Address* const other = addresses.find(endpoint.peer.address, packet.path);
+    if (other != nullptr) address = other;
+  }
+  addresses.heard(*address, now);
 }
 
 void cm_refuse(Endpoint& endpoint) {
@@ -107,6 +119,8 @@ void cm_refuse(Endpoint& endpoint) {
 }
 
 void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& inquiry) {
+  Address* const address = way_of(carrier);
+  if (address == nullptr) return;
   Packet packet = make_packet(carrier, type, inquiry.epoch);
   packet.rail = inquiry.rail;
   packet.number = inquiry.number;
@@ -114,10 +128,7 @@ void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& 
   packet.carrier = carrier.epoch;
   packet.count = inquiry.count;
   Port& port = *carrier.port;
-  if (carrier.effort->outbox.address == nullptr)
-    carrier.effort->outbox.address = port.addresses().find(carrier.peer.address);
-  if (carrier.effort->outbox.address == nullptr) return;
-  ibv_ah* const handle = port.addresses().handle(*carrier.effort->outbox.address, port.env().now_ns());
+  ibv_ah* const handle = port.addresses().handle(*address, port.env().now_ns());
   if (handle == nullptr) return;  // it is lost, and asked again
   packet_seal(&packet, carrier.peer.key);
   static_cast<void>(port.cm_qp().send(handle, carrier.peer.address.cm_qpn, carrier.peer.address.qkey, &packet,
@@ -127,7 +138,7 @@ void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& 
 void cm_learn_address(Endpoint& endpoint, const Packet& packet) {
   PortAddress& known = endpoint.peer.address;
   if (known.lid == packet.lid && memcmp(known.gid.raw, packet.gid, sizeof packet.gid) == 0 &&
-      known.mtu == packet.mtu) {
+      known.mtu == packet.mtu && known.lmc == packet.lmc) {
     return;
   }
   endpoint.effort->outbox.address = nullptr;
@@ -135,6 +146,7 @@ void cm_learn_address(Endpoint& endpoint, const Packet& packet) {
   known.lid = packet.lid;
   known.link_layer = packet.link_layer;
   known.mtu = packet.mtu;
+  known.lmc = std::min(packet.lmc, kMaxLmc);
   memcpy(known.gid.raw, packet.gid, sizeof packet.gid);
 }
 

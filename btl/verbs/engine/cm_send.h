@@ -21,8 +21,9 @@ void cm_prepare_send(Endpoint& endpoint);
 void cm_send_waiting(Endpoint& endpoint);
 /// True when a packet would leave at once.
 bool cm_can_send(const Endpoint& endpoint);
-/// A packet of the peer came: its address can be worth another try.
-void cm_note_heard(Endpoint& endpoint, uint64_t now);
+/// `packet` of the peer came: its address can be worth another try. What is sent to it next goes over the
+/// path the packet took: of several that one works, at least one way.
+void cm_note_heard(Endpoint& endpoint, const Packet& packet, uint64_t now);
 /// Tells the peer what this side cannot make.
 void cm_refuse(Endpoint& endpoint);
 /// What a QUESTION or ANSWER about a rail carries (verdict.h); see Packet.

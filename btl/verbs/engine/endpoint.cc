@@ -158,6 +158,12 @@ uint32_t never_up(const Endpoint& endpoint, char* why, size_t size) {
   return static_cast<uint32_t>(std::min<uint64_t>(ms, UINT32_MAX));
 }
 
+uint8_t path_number(const Endpoint& endpoint, uint32_t epoch) {
+  const uint8_t paths = path_count(endpoint.port->address(), endpoint.peer.address);
+  if (paths == 1) return 0;
+  return static_cast<uint8_t>((connection_id(endpoint.port->nonce(), endpoint.peer.nonce) + epoch) % paths);
+}
+
 void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info) {
   *info = bfo_rail_info_t{};
   info->name.conn = connection_id(endpoint.port->nonce(), endpoint.peer.nonce);
@@ -166,7 +172,8 @@ void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info) {
   info->port = endpoint.port->number();
   info->answers = endpoint.effort->liveness.state == Liveness::kAnswers;
   snprintf(info->device, sizeof info->device, "%s", endpoint.port->device().name());
-  snprintf(info->peer_port, sizeof info->peer_port, "lid %u ud qpn 0x%x", endpoint.peer.address.lid,
+  snprintf(info->peer_port, sizeof info->peer_port, "lid %u ud qpn 0x%x",
+           over_path(endpoint.peer.address, path_number(endpoint, endpoint.epoch)).lid,
            endpoint.peer.address.cm_qpn);
 }
 

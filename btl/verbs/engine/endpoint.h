@@ -157,6 +157,10 @@ inline ClosedEpoch* last_closed(const Endpoint& endpoint) {
 /// The connection's name, equal on both sides: mixed from both port nonces.
 uint64_t connection_id(uint64_t nonce_a, uint64_t nonce_b);
 
+/// The number of the path (qp.h) that `epoch` of the connection takes: each epoch the next one, because the
+/// last one may be what broke. Equal on both sides once both know the other's address.
+uint8_t path_number(const Endpoint& endpoint, uint32_t epoch);
+
 /// What failover_btl.h calls the state of `endpoint`.
 bfo_rail_state_t rail_state(const Endpoint& endpoint);
 

@@ -227,7 +227,7 @@ void Heartbeat::send_pong(HeartbeatRoute& route) {
 Drop Heartbeat::prepare(const Packet& ping, bool global, Packet* pong, HeartbeatRoute** route,
                         uint32_t* qkey) {
   PortAddress from;
-  from.lid = ping.lid;
+  from.lid = static_cast<uint16_t>(ping.lid + ping.path);  // back the way it came
   from.link_layer = ping.link_layer;
   memcpy(from.gid.raw, ping.gid, sizeof ping.gid);
   const Locked locked(mutex_);
@@ -244,6 +244,7 @@ Drop Heartbeat::prepare(const Packet& ping, bool global, Packet* pong, Heartbeat
   pong->source_nonce = identity_.nonce;
   pong->target_nonce = ping.source_nonce;
   pong->epoch = ping.epoch;
+  pong->path = ping.path;
   pong->cm_qpn = peer->peer.address.cm_qpn;
   pong->sequence = ++talk->pongs_sent;
   packet_seal(pong, peer->peer.key);

@@ -33,7 +33,7 @@ struct ModexPort {
   uint8_t position;
   uint8_t subnet_bits;
   uint8_t routable;
-  uint8_t reserved;
+  uint8_t lmc;
   uint16_t pkey;
 };
 static_assert(sizeof(ModexPort) == 72);

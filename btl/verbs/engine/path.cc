@@ -212,7 +212,11 @@ bool PathRecords::applies(const PortAddress& to) const {
          own.gid.global.subnet_prefix == to.gid.global.subnet_prefix;
 }
 
-Path* PathRecords::path_to(uint16_t lid) {
+uint16_t PathRecords::source_of(const Path& path) const {
+  return static_cast<uint16_t>(port_->address().lid + path.number);
+}
+
+Path* PathRecords::path_to(uint16_t lid, uint8_t number) {
   Path* path = paths_.find(lid);
   if (path != nullptr) return path;
   path = make<Path>();
@@ -221,21 +225,22 @@ Path* PathRecords::path_to(uint16_t lid) {
     return nullptr;
   }
   path->lid = lid;
+  path->number = number;
   path->older = newest_;
   newest_ = path;
   return path;
 }
 
-uint8_t PathRecords::known_level(const PortAddress& to) const {
-  const Path* const path = applies(to) ? paths_.find(to.lid) : nullptr;
-  return path != nullptr && path->state == Path::State::kKnown ? path->service_level
-                                                               : port_->settings().service_level;
+uint8_t PathRecords::known_level(const PortAddress& to, uint8_t path) const {
+  const Path* const found = applies(to) ? paths_.find(over_path(to, path).lid) : nullptr;
+  return found != nullptr && found->state == Path::State::kKnown ? found->service_level
+                                                                 : port_->settings().service_level;
 }
 
-bool PathRecords::service_level(const PortAddress& to, uint64_t now, uint8_t* level) {
-  *level = known_level(to);
+bool PathRecords::service_level(const PortAddress& to, uint8_t number, uint64_t now, uint8_t* level) {
+  *level = known_level(to, number);
   if (!applies(to)) return true;
-  Path* const path = path_to(to.lid);
+  Path* const path = path_to(over_path(to, number).lid, number);
   if (path == nullptr || path->state == Path::State::kKnown) return true;
   if (path->state == Path::State::kWaiting || path->state == Path::State::kAsked) return false;
   if (now < quiet_until_ns_ || (path->state == Path::State::kFailed && now < path->due_ns)) return true;
@@ -331,7 +336,7 @@ void PathRecords::send(Path& path, uint64_t now) {
   char* const buffer = memory_.address + size_t{kReceives} * kBufferBytes + size_t{index} * kMadBytes;
   PathQuestion question;
   question.transaction = path.transaction;
-  question.source = port_->address().lid;
+  question.source = source_of(path);
   question.destination = path.lid;
   question.pkey = port_->config().pkey;
   uint8_t mad[kMadBytes];
@@ -397,7 +402,7 @@ void PathRecords::take_answer(const ibv_wc& wc, uint64_t now) {
     if (place == nullptr || place->transaction != answer.transaction) continue;
     if (mad_busy(answer.status)) return;  // as if it were lost
     Path& path = *place;
-    if (answer.status == 0 && (answer.destination != path.lid || answer.source != port_->address().lid))
+    if (answer.status == 0 && (answer.destination != path.lid || answer.source != source_of(path)))
       return port_->drop(Drop::kShape);
     place = nullptr;
     --asked_count_;

@@ -50,6 +50,7 @@ void path_trouble_remedy(const PathTrouble& trouble, char* out, size_t size);
 struct Path {
   enum class State : uint8_t { kUnknown, kWaiting, kAsked, kKnown, kFailed };
   uint16_t lid = 0;
+  uint8_t number = 0;  // of the path among those to the same port (qp.h)
   uint8_t service_level = 0;
   State state = State::kUnknown;
   uint32_t tries = 0;
@@ -79,11 +80,12 @@ class PathRecords {
 
   /// False with errno when there is no memory for datagrams. A port that is not `wanted` asks nothing.
   bool open(Port& port, bool wanted);
-  /// `*level` is the service level towards `to`: the administrator's or, where it has none to give, the
-  /// configured one. False while it is being asked: the port is serviced when it has answered.
-  bool service_level(const PortAddress& to, uint64_t now, uint8_t* level);
+  /// `*level` is the service level towards `to` over path number `path`: the administrator's or, where it has
+  /// none to give, the configured one. False while it is being asked: the port is serviced when it has
+  /// answered.
+  bool service_level(const PortAddress& to, uint8_t path, uint64_t now, uint8_t* level);
   /// The same without asking.
-  uint8_t known_level(const PortAddress& to) const;
+  uint8_t known_level(const PortAddress& to, uint8_t path) const;
   /// Takes answers, repeats requests and gives up. True when some path has an answer since the last time.
   bool service(uint64_t now);
   /// Some request waits or is under way, and the port can carry it.
@@ -101,7 +103,8 @@ class PathRecords {
   static void run_work(Command& command);
   static void end_work(Command& command);
   bool applies(const PortAddress& to) const;
-  Path* path_to(uint16_t lid);
+  uint16_t source_of(const Path& path) const;
+  Path* path_to(uint16_t lid, uint8_t number);
   void wait(Path& path);
   Path* next_waiting();
   void begin(uint64_t now);

@@ -64,6 +64,7 @@ struct Config {
   QpSettings qp;
   GidChooser choose_gid = nullptr;  // nullptr: always qp.gid_index
   uint16_t pkey = 0;                // partition key, wherever it stands; 0: always the entry qp.pkey_index
+  uint8_t max_lmc = kMaxLmc;        // 2^max_lmc LIDs of a port are used at most
   bool path_service_level = false;  // the subnet administrator is asked for the service level of each path
 };
 

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -84,7 +85,8 @@ bool Port::take_reading(const PortReading& reading) {
   attr_ = reading.attr;
   address_.lid = attr_.lid;
   address_.link_layer = attr_.link_layer;
-  address_.mtu = static_cast<uint8_t>(attr_.active_mtu);
+  address_.mtu = static_cast<uint8_t>(attr_.active_mtu) & 0xf;
+  address_.lmc = std::min({attr_.lmc, config_.max_lmc, kMaxLmc});
   address_.gid = reading.gid;
   qp_settings_.always_global = config_.qp.always_global || (attr_.flags & IBV_QPF_GRH_REQUIRED) != 0;
   qp_settings_.gid_index = reading.gid_index;
@@ -93,7 +95,7 @@ bool Port::take_reading(const PortReading& reading) {
   const bool other_partition = take_partition(reading);
   heartbeat_.set_address(qp_settings_);
   return other_partition || gid_index != qp_settings_.gid_index || before.lid != address_.lid ||
-         memcmp(before.gid.raw, address_.gid.raw, sizeof before.gid.raw) != 0;
+         before.lmc != address_.lmc || memcmp(before.gid.raw, address_.gid.raw, sizeof before.gid.raw) != 0;
 }
 
 /// True when the port is in another partition now, or in its own by another index. Queue pairs keep the index

@@ -15,9 +15,23 @@ uint8_t common_mtu(uint8_t a, uint8_t b) {
   return std::min(a, b);
 }
 
-ibv_ah_attr address_vector(const QpSettings& settings, const PortAddress& own, const PortAddress& to) {
+uint8_t path_count(const PortAddress& own, const PortAddress& to) {
+  const bool one_subnet = own.link_layer != IBV_LINK_LAYER_ETHERNET &&
+                          own.gid.global.subnet_prefix == to.gid.global.subnet_prefix;
+  return one_subnet ? static_cast<uint8_t>(1u << std::min<unsigned>(own.lmc, to.lmc)) : uint8_t{1};
+}
+
+PortAddress over_path(const PortAddress& to, uint8_t path) {
+  PortAddress address = to;
+  address.lid = static_cast<uint16_t>(to.lid + path);
+  return address;
+}
+
+ibv_ah_attr address_vector(const QpSettings& settings, const PortAddress& own, const PortAddress& to,
+                           uint8_t path) {
   ibv_ah_attr ah{};
-  ah.dlid = to.lid;
+  ah.dlid = over_path(to, path).lid;
+  ah.src_path_bits = path;
   ah.sl = settings.service_level;
   ah.port_num = settings.port;
   const bool ethernet = own.link_layer == IBV_LINK_LAYER_ETHERNET;
@@ -71,11 +85,11 @@ int Qp::to_init(const QpSettings& settings) {
   return api_->modify_qp(qp_, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
-int Qp::to_ready(const QpSettings& settings, const PortAddress& own, const PortAddress& peer,
+int Qp::to_ready(const QpSettings& settings, const PortAddress& own, const PortAddress& peer, uint8_t path,
                  uint32_t peer_qpn, uint32_t peer_psn, uint32_t own_psn) {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTR;
-  attr.ah_attr = address_vector(settings, own, peer);
+  attr.ah_attr = address_vector(settings, own, peer, path);
   attr.path_mtu = static_cast<ibv_mtu>(common_mtu(own.mtu, peer.mtu));
   attr.dest_qp_num = peer_qpn;
   attr.rq_psn = peer_psn;

@@ -16,8 +16,9 @@ struct Endpoint;
 struct PortAddress {
   uint16_t lid = 0;
   uint8_t link_layer = 0;  // enum: IBV_LINK_LAYER_INFINIBAND, IBV_LINK_LAYER_ETHERNET
-  uint8_t mtu = 0;         // enum ibv_mtu, of the port now
-  uint32_t cm_qpn = 0;     // queue pair of the connection manager, the same as long as the process lives
+  uint8_t mtu : 4 = 0;     // enum ibv_mtu, of the port now
+  uint8_t lmc : 4 = 0;  // LID mask control: 2^lmc LIDs from `lid` on are the port's, each a path of its own
+  uint32_t cm_qpn = 0;  // queue pair of the connection manager, the same as long as the process lives
   ibv_gid gid{};
   uint32_t heartbeat_qpn = 0;  // answers PING (modex only); 0: none
   uint32_t qkey = 0;           // of both (modex only)
@@ -42,9 +43,19 @@ struct QpSettings {
   bool always_global = false;  // use a GRH even in one InfiniBand subnet
 };
 
-/// The address vector to reach `to` from a port with `settings`: with a GRH on Ethernet, in another subnet,
-/// or when asked for.
-ibv_ah_attr address_vector(const QpSettings& settings, const PortAddress& own, const PortAddress& to);
+inline constexpr uint8_t kMaxLmc = 7;
+
+/// How many paths lead from `own` to `to` (InfiniBand Architecture Specification vol. 1, 4.1.3). Path n is
+/// from LID own.lid + n to LID to.lid + n: the responder of a connection takes packets only from the LID it
+/// answers to. Equal on both sides. 1 on Ethernet and to another subnet.
+uint8_t path_count(const PortAddress& own, const PortAddress& to);
+/// `to` as path number `path` leads to it.
+PortAddress over_path(const PortAddress& to, uint8_t path);
+
+/// The address vector to reach `to` from a port with `settings` over path number `path`: with a GRH on
+/// Ethernet, in another subnet, or when asked for.
+ibv_ah_attr address_vector(const QpSettings& settings, const PortAddress& own, const PortAddress& to,
+                           uint8_t path = 0);
 
 /// One queue pair. Never shared between epochs: a new epoch makes a new one.
 class Qp {
@@ -54,9 +65,9 @@ class Qp {
               const QpSettings& settings);
   /// RESET to INIT. 0 or errno, as all of the following.
   int to_init(const QpSettings& settings);
-  /// INIT to RTR to RTS, towards `peer`.
-  int to_ready(const QpSettings& settings, const PortAddress& own, const PortAddress& peer, uint32_t peer_qpn,
-               uint32_t peer_psn, uint32_t own_psn);
+  /// INIT to RTR to RTS, towards `peer` over path number `path`.
+  int to_ready(const QpSettings& settings, const PortAddress& own, const PortAddress& peer, uint8_t path,
+               uint32_t peer_qpn, uint32_t peer_psn, uint32_t own_psn);
   /// Any state to ERR: everything posted comes back flushed. Idempotent.
   int to_error();
   /// True when the device says the queue pair is in ERR.

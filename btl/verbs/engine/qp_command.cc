@@ -41,11 +41,11 @@ void make_both(QpCommand& command) {
 
 void connect_both(QpCommand& command) {
   const QpPlan& plan = command.plan;
-  int rc = command.data.to_ready(plan.data, plan.own, plan.peer, plan.peer_data_qpn, plan.peer_data_psn,
-                                 plan.data_psn);
+  int rc = command.data.to_ready(plan.data, plan.own, plan.peer, plan.path, plan.peer_data_qpn,
+                                 plan.peer_data_psn, plan.data_psn);
   if (rc == 0) {
-    rc = command.probe.to_ready(plan.probe, plan.own, plan.peer, plan.peer_probe_qpn, plan.peer_probe_psn,
-                                plan.probe_psn);
+    rc = command.probe.to_ready(plan.probe, plan.own, plan.peer, plan.path, plan.peer_probe_qpn,
+                                plan.peer_probe_psn, plan.probe_psn);
   }
   if (rc != 0) fail(command, Object::kQueuePairState, rc);
 }
@@ -191,7 +191,8 @@ void add_peer(QpPlan* plan, const Endpoint& endpoint, const Packet& packet) {
   plan->data.max_read = std::min(plan->data.max_read, std::max<uint8_t>(packet.max_read, 1));
   plan->probe.max_read = plan->data.max_read;
   plan->peer = endpoint.peer.address;
-  plan->data.service_level = endpoint.port->paths().known_level(plan->peer);
+  plan->path = path_number(endpoint, packet.epoch);
+  plan->data.service_level = endpoint.port->paths().known_level(plan->peer, plan->path);
   plan->probe.service_level = plan->data.service_level;
   plan->peer_data_qpn = packet.data_qpn;
   plan->peer_data_psn = packet.data_psn;

@@ -36,6 +36,7 @@ struct QpPlan {
   PortAddress own;
   // the peer's
   PortAddress peer;
+  uint8_t path = 0;  // number of the path to it (qp.h)
   uint32_t peer_data_qpn = 0;
   uint32_t peer_data_psn = 0;
   uint32_t peer_probe_qpn = 0;

@@ -39,6 +39,7 @@ struct Params {
   unsigned ib_min_rnr_timer;
   unsigned ib_pkey_index;
   unsigned max_btls;
+  unsigned max_lmc;
   unsigned ib_max_rdma_dst_ops;
   unsigned suspect_time;
   unsigned probe_timeout;

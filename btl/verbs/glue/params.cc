@@ -54,6 +54,11 @@ constexpr UnsignedParam kUnsigned[] = {
      "Index into the port's partition key table, where btl_verbs_ib_pkey is not given"},
     {"max_btls", &Params::max_btls, 8, 0, 64, OPAL_INFO_LVL_4,
      "Ports used at most, near ones first (0: no bound)"},
+    {"max_lmc", &Params::max_lmc, 7, 0, 7, OPAL_INFO_LVL_5,
+     "Of an InfiniBand port with several LIDs (LID mask control, LMC) 2^value at most are used. They are "
+     "paths "
+     "through the fabric: connections are spread over them, and one that broke comes up again over the next "
+     "(0: the first LID only)"},
     {"ib_max_rdma_dst_ops", &Params::ib_max_rdma_dst_ops, 4, 1, 255, OPAL_INFO_LVL_9,
      "RDMA reads outstanding per connection and direction; lowered to what the device can"},
     {"suspect_time", &Params::suspect_time, 10, 0, 60000, OPAL_INFO_LVL_4,
@@ -252,6 +257,7 @@ engine::Config make_config(const Component& component, const mca_btl_base_module
   config.retry_max_ns = uint64_t{params.reconnect_max} * 1'000'000;
   config.marker_bound_ns = uint64_t{params.drain_timeout} * 1'000'000;
   config.threads = component.threads;
+  config.max_lmc = static_cast<uint8_t>(params.max_lmc);
   config.path_service_level = params.path_service_level;
   config.control = engine::ControlMode::kThread;
   constexpr unsigned kLosable = 14;

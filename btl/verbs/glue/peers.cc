@@ -67,7 +67,8 @@ mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   rail.peer.key = SipKey{port->key[0], port->key[1]};
   rail.peer.address.lid = port->lid;
   rail.peer.address.link_layer = port->link_layer;
-  rail.peer.address.mtu = port->mtu;
+  rail.peer.address.mtu = port->mtu & 0xf;
+  rail.peer.address.lmc = std::min(port->lmc, engine::kMaxLmc);
   rail.peer.address.cm_qpn = port->cm_qpn;
   rail.peer.address.heartbeat_qpn = port->heartbeat_qpn;
   rail.peer.address.qkey = port->qkey;
@@ -109,6 +110,7 @@ int publish_ports(Component& component) {
     port.lid = address.lid;
     port.link_layer = module.place.link_layer;
     port.mtu = address.mtu;
+    port.lmc = address.lmc;
     port.ordinal = module.place.ordinal;
     port.position = module.place.position;
     port.subnet_bits = module.place.subnet_bits;

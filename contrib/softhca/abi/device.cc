@@ -98,7 +98,8 @@ void fill_port_attr(const Context& context, uint8_t number, ibv_port_attr& attr)
   attr.pkey_tbl_len = kPkeysPerPort;
   const bool ethernet = is_ethernet(h);
   attr.lid = ethernet ? 0 : port.lid.load();
-  attr.sm_lid = ethernet ? 0 : kManagerLid;
+  attr.sm_lid = ethernet ? 0 : manager_lid(h);
+  attr.lmc = static_cast<uint8_t>(h.lmc);
   attr.max_vl_num = 4;
   attr.subnet_timeout = 18;
   attr.active_width = 2;

@@ -58,7 +58,7 @@ void to_wc(const CqeEntry& entry, ibv_wc& wc) {
   wc.pkey_index = entry.pkey_index;
   wc.slid = entry.slid;
   wc.sl = entry.sl;
-  wc.dlid_path_bits = 0;
+  wc.dlid_path_bits = entry.dlid_path_bits;
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ MessageRecord record_of(Fabric& fabric, const QpEntry& qp, const Wqe& wqe, uint3
   record.pid = fabric.pid();
   record.src_lid = h.ports_table[qp.port_index].lid.load(std::memory_order_relaxed);
   record.dst_lid = qp.type == IBV_QPT_UD ? wqe.dlid : qp.attr.av.dlid;
+  record.path = path_bits(h, record.dst_lid);
   record.node = static_cast<uint16_t>(port_node(here));
   record.device = static_cast<uint16_t>(port_device(here));
   record.port = static_cast<uint16_t>(port_number(here));

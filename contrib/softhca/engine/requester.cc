@@ -88,6 +88,7 @@ int fill(QpEntry& qp, Wqe& wqe, const ibv_send_wr& request, Resolve resolve) {
     wqe.qkey = to.qkey;
     wqe.dlid = to.av.dlid;
     wqe.sl = to.av.sl;
+    wqe.src_path_bits = to.av.src_path_bits;
     wqe.has_grh = to.av.is_global;
     wqe.sgid_index = to.av.sgid_index;
     wqe.hop_class = static_cast<uint32_t>(to.av.hop_limit) << 8 | to.av.traffic_class;

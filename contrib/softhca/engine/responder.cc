@@ -118,7 +118,13 @@ void Execution::fill(CqeEntry& entry, uint8_t opcode, uint32_t bytes) {
   entry.qpn = dst_.qpn.load(std::memory_order_relaxed);
   entry.imm = wqe_.imm;
   entry.src_qp = src_.qpn.load(std::memory_order_relaxed);
-  entry.slid = is_ethernet(fabric_.header()) ? 0 : port.lid.load(std::memory_order_relaxed);
+  const FabricHeader& h = fabric_.header();
+  const uint8_t source_bits = ud() ? wqe_.src_path_bits : src_.attr.av.src_path_bits;
+  entry.slid =
+      is_ethernet(h)
+          ? uint16_t{0}
+          : static_cast<uint16_t>(port.lid.load(std::memory_order_relaxed) | path_bits(h, source_bits));
+  entry.dlid_path_bits = path_bits(h, ud() ? wqe_.dlid : src_.attr.av.dlid) & 0xf;
   entry.pkey_index = dst_.attr.pkey_index;
   entry.vendor_err = 0;
 }

@@ -89,8 +89,8 @@ uint16_t find_path(const FabricHeader& h, uint8_t* mad) {
 
 }  // namespace
 
-bool is_for_administrator(const QpEntry& qp, const Wqe& wqe) {
-  return qp.type == IBV_QPT_UD && wqe.dst_qpn == kGsiQpn && wqe.dlid == kManagerLid;
+bool is_for_administrator(const FabricHeader& h, const QpEntry& qp, const Wqe& wqe) {
+  return qp.type == IBV_QPT_UD && wqe.dst_qpn == kGsiQpn && wqe.dlid == manager_lid(h);
 }
 
 bool administrate(Fabric& fabric, QpEntry& qp, const Wqe& wqe, const uint8_t* request, uint32_t length,
@@ -111,7 +111,7 @@ bool administrate(Fabric& fabric, QpEntry& qp, const Wqe& wqe, const uint8_t* re
   from.type = IBV_QPT_UD;
   from.qpn.store(kGsiQpn);
   from.attr.qkey = kGsiQkey;
-  const uint32_t manager = port_of(h, kManagerLid);
+  const uint32_t manager = port_of(h, manager_lid(h));
   from.port_index = manager != kNone ? manager : qp.port_index;
   Wqe answer{};
   answer.opcode = static_cast<uint8_t>(Opcode::Send);

@@ -10,7 +10,7 @@
 namespace bfo::softhca {
 
 /// True for a datagram to the general services interface (QP 1) of the port with the subnet manager's LID.
-bool is_for_administrator(const QpEntry& qp, const Wqe& wqe);
+bool is_for_administrator(const FabricHeader& h, const QpEntry& qp, const Wqe& wqe);
 
 /// The administrator takes the `length` bytes of `request`, which queue pair `qp` has sent by `wqe`, and
 /// answers. False when it drops them. Holds sq_lock of `qp`.

@@ -64,11 +64,11 @@ void device_fatal(Fabric& fabric, uint32_t index, DeferredActions& deferred) {
 
 void change_lid(Fabric& fabric, uint32_t index, uint16_t lid, DeferredActions& deferred) {
   FabricHeader& h = fabric.header();
-  if (lid == 0 || lid >= kMaxLids) return;
-  PortEntry& port = h.ports_table[index];
-  uint16_t old = port.lid.exchange(lid);
-  if (old < kMaxLids) h.lid_to_port[old].store(0);
-  h.lid_to_port[lid].store(static_cast<uint16_t>(index + 1));
+  lid = static_cast<uint16_t>(lid - path_bits(h, lid));  // the first of a port's LIDs has none
+  if (lid == 0 || lid + (1u << h.lmc) > kMaxLids) return;
+  const uint16_t old = h.ports_table[index].lid.exchange(lid);
+  assign_lids(h, old, kNone);
+  assign_lids(h, lid, index);
   raise_here(fabric, index, IBV_EVENT_LID_CHANGE, deferred);
 }
 

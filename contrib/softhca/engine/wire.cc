@@ -109,6 +109,7 @@ void send_answer(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, AckSy
           record_of(fabric, qp, wqe, tx ? dst_port : qp.port_index, tx ? qp.port_index : dst_port, direction);
       std::swap(record.src_qpn, record.dst_qpn);
       std::swap(record.src_lid, record.dst_lid);
+      record.path = qp.attr.av.src_path_bits;
       record.opcode = Opcode::Ack;
       record.syndrome = static_cast<uint8_t>(syndrome);
       if (syndrome != AckSyndrome::Ack) record.flags |= kRecordNak;
@@ -451,7 +452,7 @@ void arrive(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) {
     arrive_multicast(fabric, qp, wqe, deferred);
     return;
   }
-  if (is_for_administrator(qp, wqe)) [[unlikely]] {
+  if (is_for_administrator(fabric.header(), qp, wqe)) [[unlikely]] {
     arrive_administrator(fabric, qp, wqe, deferred);
     return;
   }

@@ -63,6 +63,16 @@ bool read_path_level(uint32_t& level, std::string& error) {
   return true;
 }
 
+bool read_lmc(uint32_t& lmc, std::string& error) {
+  constexpr const char* kName = "SOFTHCA_LMC";
+  double number = lmc;
+  if (!read_number(kName, 0, kMostLmc, number, error)) return false;
+  lmc = static_cast<uint32_t>(number);
+  if (number == lmc) return true;
+  error = std::string(kName) + "=" + std::getenv(kName) + " is not a whole number";
+  return false;
+}
+
 void set_up_ports(FabricHeader& h, const FabricConfig& config) {
   for (uint32_t node = 0; node < kMaxNodes; ++node) {
     for (uint32_t device = 0; device < config.devices; ++device) {
@@ -70,9 +80,9 @@ void set_up_ports(FabricHeader& h, const FabricConfig& config) {
         uint32_t index = port_index(node, device, port);
         PortEntry& entry = h.ports_table[index];
         entry.state.store(kPortActive);
-        uint16_t lid = static_cast<uint16_t>(index + 1);
+        const auto lid = static_cast<uint16_t>((index + 1) << h.lmc);
         entry.lid.store(lid);
-        h.lid_to_port[lid].store(static_cast<uint16_t>(index + 1));
+        assign_lids(h, lid, index);
         entry.pkey[0].store(0xffff);
         // One subnet per rail, so that programs which match subnets pair the right ports.
         entry.gid_prefix.store(0xfec0'0000'0000'0000u + device * kMaxPortsPerDevice + port);
@@ -120,6 +130,7 @@ bool initialise(FabricHeader& h, const FabricConfig& config, std::string& error)
   h.created_ns = now;
   h.gids = config.gids;
   h.path_level = config.path_level;
+  h.lmc = is_ethernet(h) ? 0 : config.lmc;
   h.pid_space = own_pid_space();
   h.next_topology_ns.store(kNever);
   h.heap.bump = kHeaderBytes;
@@ -153,10 +164,15 @@ bool config_from_environment(FabricConfig& config, std::string& error) {
   config.timescale = scale;
   const char* gids = std::getenv("SOFTHCA_GIDS");
   if (gids != nullptr && *gids != 0 && !read_gids(gids, config.gids, error)) return false;
-  if (!read_path_level(config.path_level, error)) return false;
+  if (!read_path_level(config.path_level, error) || !read_lmc(config.lmc, error)) return false;
   const char* faults = std::getenv("SOFTHCA_FAULTS");
   if (faults != nullptr) config.faults = faults;
   return true;
+}
+
+void assign_lids(FabricHeader& h, uint16_t lid, uint32_t index) {
+  const auto port = static_cast<uint16_t>(index == kNone ? 0 : index + 1);
+  for (uint32_t path = 0; path < 1u << h.lmc; ++path) h.lid_to_port[lid + path].store(port);
 }
 
 void Fabric::update_hooks() {

@@ -25,11 +25,13 @@ struct FabricConfig {
   double timescale = 1.0;   ///< factor on ACK and RNR timers
   GidList gids{};           ///< of every port
   uint32_t path_level = 0;  ///< as FabricHeader::path_level
+  uint32_t lmc = 0;         ///< as FabricHeader::lmc
   std::string faults;       ///< path of a fault file, empty = none
 };
 
 /// Reads SOFTHCA_RAILS, SOFTHCA_PORTS, SOFTHCA_GIDS, SOFTHCA_RATE, SOFTHCA_LATENCY, SOFTHCA_TIMESCALE,
-/// SOFTHCA_PATH_SL, SOFTHCA_FAULTS. False and a sentence in `error` for a value that makes no sense.
+/// SOFTHCA_PATH_SL, SOFTHCA_LMC, SOFTHCA_FAULTS. False and a sentence in `error` for a value that makes no
+/// sense.
 bool config_from_environment(FabricConfig& config, std::string& error);
 
 struct FabricHeader {
@@ -44,6 +46,7 @@ struct FabricHeader {
   uint64_t created_ns;
   GidList gids;
   uint32_t path_level;  ///< service level in path records, or kPathRefused: there are none
+  uint32_t lmc;         ///< LID mask control of every port: it has 2^lmc LIDs
   uint64_t pid_space;   ///< inode of the PID name space in which the pids of this fabric mean something
   std::atomic<uint32_t> hooks;             ///< kHook*; 0 = nothing armed
   std::atomic<uint32_t> topology_acting;   ///< processes that carry out timed rules now
@@ -73,6 +76,17 @@ struct FabricHeader {
   FaultTable faults;
   TraceRing trace;
 };
+
+/// Of the subnet manager, in every subnet: the first LID of the first port.
+inline uint16_t manager_lid(const FabricHeader& h) {
+  return static_cast<uint16_t>(1u << h.lmc);
+}
+/// The part of `lid` that tells the LIDs of one port apart.
+inline uint8_t path_bits(const FabricHeader& h, uint16_t lid) {
+  return static_cast<uint8_t>(lid & ((1u << h.lmc) - 1));
+}
+/// Gives the LIDs from `lid` on to port `index`, or to none.
+void assign_lids(FabricHeader& h, uint16_t lid, uint32_t index);
 
 constexpr uint32_t port_index(uint32_t node, uint32_t device, uint32_t port) {
   return (node * kMaxDevices + device) * kMaxPortsPerDevice + (port - 1);

@@ -16,7 +16,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 10;
+inline constexpr uint32_t kLayoutVersion = 11;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -33,7 +33,9 @@ inline constexpr uint32_t kMaxSrqs = 1u << 11;
 inline constexpr uint32_t kMaxMrs = 1u << 18;
 inline constexpr uint32_t kMaxContexts = 1u << 11;
 inline constexpr uint32_t kMaxLids = 0xc000;
-inline constexpr uint16_t kManagerLid = 1;       ///< of the subnet manager, in every subnet
+/// 2^kMostLmc LIDs for each of kMaxPorts fit.
+inline constexpr uint32_t kMostLmc = 2;
+static_assert(((kMaxPorts + 1) << kMostLmc) <= kMaxLids);
 inline constexpr uint32_t kPathRefused = 0x100;  ///< FabricHeader::path_level
 inline constexpr uint32_t kMaxLateWrites = 64;
 inline constexpr uint32_t kMaxMcast = 64;
@@ -159,7 +161,8 @@ struct CqeEntry {
   uint8_t status;
   uint8_t opcode;
   uint8_t flags;
-  uint8_t sl;
+  uint8_t sl : 4;
+  uint8_t dlid_path_bits : 4;
   uint64_t wr_id;
   uint32_t byte_len;
   uint32_t qpn;
@@ -294,10 +297,11 @@ struct Wqe {
   uint32_t hop_class;  ///< UD GRH: hop limit << 8 | traffic class
   uint64_t ordinal;
   uint8_t dgid[16];
-  uint8_t note;        ///< what a rule wants on arrival: WqeNote
-  uint8_t rnr_timer;   ///< of the RNR NAK that answered
-  uint64_t rule_note;  ///< corrupt: offset << 32 | value
-  Sge sge[1];          ///< num_sge of them, or the inline payload
+  uint8_t note;           ///< what a rule wants on arrival: WqeNote
+  uint8_t rnr_timer;      ///< of the RNR NAK that answered
+  uint8_t src_path_bits;  ///< UD
+  uint64_t rule_note;     ///< corrupt: offset << 32 | value
+  Sge sge[1];             ///< num_sge of them, or the inline payload
 };
 
 inline constexpr uint8_t kOpBindMw = 64;

@@ -49,6 +49,7 @@ void Describer::places() {
   number("qpn", m.qpn, 0);
   number("peer", m.peer_node, kAnyId);
   number("peer-qpn", m.peer_qpn, 0);
+  number("path", m.path, kAnyPath);
 }
 
 void Describer::kinds() {

@@ -332,7 +332,8 @@ TEST(Language, TooManyRulesOrBytes_AreRefused) {
 TEST(Language, DescribedRule_ReadsBackTheSame) {
   const char* texts[] = {
       "kill: when device=softhca1 size>=16K offset=50% count=1 do port-down",
-      "when node=1 peer=2 qpn=5 peer-qpn=0x99 imm=0x46 service=RC|UD direction=any opcode=READ|ACK do drop",
+      "when node=1 peer=2 qpn=5 peer-qpn=0x99 path=3 imm=0x46 service=RC|UD direction=any opcode=READ|ACK do "
+      "drop",
       "when message=5..9 attempt=all seed=7 probability=0.125 do corrupt xor=3",
       "when message=5.. every=3 do one-way",
       "when byte=1M attempt=2 do delay 1500us",

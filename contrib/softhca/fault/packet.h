@@ -107,7 +107,8 @@ struct MessageRecord {
   Verdict verdict;
   uint8_t syndrome;  ///< Ack: AckSyndrome; others see Opcode
   uint8_t rule;      ///< rule that decided, 0xff = none
-  uint8_t reserved[22];
+  uint8_t path;      ///< of the destination's LIDs, counted from 0, the one it goes to
+  uint8_t reserved[21];
 };
 static_assert(sizeof(MessageRecord) == 128);
 

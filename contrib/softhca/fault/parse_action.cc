@@ -136,9 +136,9 @@ bool StatementParser::parse_option(Rule& rule, Verb verb, const Pair& p) {
 }
 
 bool StatementParser::uses_message_key() const {
-  for (const Key key : {Key::Peer, Key::PeerQpn, Key::Imm, Key::Opcode, Key::Service, Key::Direction,
-                        Key::Size, Key::Message, Key::Byte, Key::Offset, Key::Attempt, Key::Probability,
-                        Key::Seed, Key::Verb, Key::State, Key::Reach}) {
+  for (const Key key : {Key::Peer, Key::PeerQpn, Key::Path, Key::Imm, Key::Opcode, Key::Service,
+                        Key::Direction, Key::Size, Key::Message, Key::Byte, Key::Offset, Key::Attempt,
+                        Key::Probability, Key::Seed, Key::Verb, Key::State, Key::Reach}) {
     if (used(key)) return true;
   }
   return used(Key::Every) && !every_is_time_;
@@ -160,8 +160,8 @@ std::string StatementParser::check_verb_rule(const Rule& rule, const std::string
   if (rule.action.on_peer) return "on=peer needs a message; expected no verb= or no on=";
   if (used(Key::Message) && !says_call_)
     return "message= counts messages; expected call= in a rule with verb=";
-  for (const Key key :
-       {Key::PeerQpn, Key::Imm, Key::Opcode, Key::Direction, Key::Byte, Key::Offset, Key::Attempt}) {
+  for (const Key key : {Key::PeerQpn, Key::Path, Key::Imm, Key::Opcode, Key::Direction, Key::Byte,
+                        Key::Offset, Key::Attempt}) {
     if (used(key)) {
       return std::string(word_for(key_words(), static_cast<uint32_t>(key))) +
              "= is about messages; expected no such key in a rule with verb=";

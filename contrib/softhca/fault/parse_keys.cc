@@ -65,6 +65,7 @@ bool StatementParser::parse_key(Rule& rule, Key key, const Pair& p) {
     case Key::Peer:
     case Key::Qpn:
     case Key::PeerQpn:
+    case Key::Path:
     case Key::Imm:
       return parse_place(rule, key, p);
     case Key::Opcode:
@@ -100,6 +101,12 @@ bool StatementParser::parse_place(Rule& rule, Key key, const Pair& p) {
     if (!read_uint(p, 0xffffffff, imm)) return false;
     m.imm = static_cast<uint32_t>(imm);
     return m.has_imm = true;
+  }
+  if (key == Key::Path) {
+    uint64_t path = 0;
+    if (!read_uint(p, 127, path)) return false;
+    m.path = static_cast<uint8_t>(path);
+    return true;
   }
   if (key == Key::Qpn || key == Key::PeerQpn) {
     uint64_t qpn = 0;

@@ -46,6 +46,7 @@ bool selects_place(const RuleMatch& m, const MessageRecord& r) {
   if (m.node != kAnyId && m.node != r.node) return false;
   if (m.device != kAnyId && m.device != r.device) return false;
   if (m.port != kAnyId && m.port != r.port) return false;
+  if (m.path != kAnyPath && m.path != r.path) return false;
   return m.peer_node == kAnyId || m.peer_node == r.peer_node;
 }
 

@@ -23,6 +23,7 @@ inline constexpr unsigned kStickyMessages = 32;  ///< messages whose retransmiss
 inline constexpr unsigned kOpcodeCount = 9;      ///< wire opcodes: Send .. Ack
 inline constexpr uint32_t kRequestOpcodes = (1u << 8) - 1;  ///< every opcode but Ack
 inline constexpr uint32_t kAckOpcode = 1u << static_cast<unsigned>(Opcode::Ack);
+inline constexpr uint8_t kAnyPath = 0xff;
 inline constexpr uint64_t kAlways = ~uint64_t{0};
 
 /// Which transmissions of a message a rule looks at.
@@ -49,8 +50,8 @@ struct RuleMatch {
   bool has_imm = false;      ///< only messages that carry `imm`
   uint8_t qp_states = 0;     ///< verb rules: bits of ibv_qp_state modify_qp must ask for; 0 = any
   Reach reach = Reach::Any;  ///< verb rules: the destination can or cannot be reached
-  uint8_t reserved[1] = {};
-  uint32_t verb_mask = 0;  ///< bits of ControlVerb; 0 = the rule looks at messages
+  uint8_t path = kAnyPath;   ///< of the destination's LIDs, counted from 0, the one it goes to
+  uint32_t verb_mask = 0;    ///< bits of ControlVerb; 0 = the rule looks at messages
   uint32_t reserved2 = 0;
   uint32_t size_min = 0;
   uint32_t size_max = ~0u;

@@ -174,6 +174,7 @@ TEST_F(RuleTable, Filters_SelectByEachKey) {
       {"peer=1", [](MessageRecord& r) { r.peer_node = 0; }},
       {"qpn=0x11", [](MessageRecord& r) { r.src_qpn = 0x12; }},
       {"peer-qpn=0x22", [](MessageRecord& r) { r.dst_qpn = 0x12; }},
+      {"path=0", [](MessageRecord& r) { r.path = 1; }},
       {"opcode=SEND", [](MessageRecord& r) { r.opcode = Opcode::Read; }},
       {"service=RC", [](MessageRecord& r) { r.service = Service::Ud; }},
       {"direction=tx", [](MessageRecord& r) { r.direction = Direction::Rx; }},

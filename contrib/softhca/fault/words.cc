@@ -32,6 +32,7 @@ constexpr Word kKeys[] = {
     {"qpn", v(Key::Qpn)},
     {"peer", v(Key::Peer)},
     {"peer-qpn", v(Key::PeerQpn)},
+    {"path", v(Key::Path)},
     {"imm", v(Key::Imm)},
     {"opcode", v(Key::Opcode)},
     {"service", v(Key::Service)},

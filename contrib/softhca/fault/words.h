@@ -25,6 +25,7 @@ enum class Key : uint32_t {
   Qpn,
   Peer,
   PeerQpn,
+  Path,
   Imm,
   Opcode,
   Service,

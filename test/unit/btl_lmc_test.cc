@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// btl_lmc_test.cc: ports with several LIDs (LID mask control, LMC): which of the paths between two such ports
+// a connection takes, that both ends take the same, and that one that is cut is left for another.
+#include "btl/verbs/engine/address.h"
+#include "btl/verbs/engine/path.h"
+#include "test/unit/btl_world.h"
+
+namespace bfo::test {
+namespace {
+
+using engine::Phase;
+
+constexpr uint16_t kLeft = 16;
+constexpr uint16_t kRight = 32;
+
+/// Two processes whose ports have 2^left and 2^right LIDs.
+struct Paths {
+  FakeFabric fabric;
+  Process a;
+  Process b;
+
+  Paths(uint8_t left, uint8_t right, const engine::Config& config = small_config()) {
+    for (Process* p : {&a, &b}) {
+      const bool first = p == &a;
+      p->fake = &fabric.add_device(first ? "left" : "right");
+      p->fake->ports[1].lid = first ? kLeft : kRight;
+      p->fake->ports[1].lmc = first ? left : right;
+      engine::Config own = config;
+      own.own_name = first ? 1 : 2;
+      const char* what = "";
+      EXPECT_TRUE(p->device.open(fake_verbs(), p->fake));
+      EXPECT_TRUE(p->port.open(p->device, 1, own, p->host(), fake_environment(), &what)) << what;
+      p->port.set_failover(true);
+    }
+    a.meet(b, 2);
+    b.meet(a, 1);
+  }
+  ~Paths() {
+    for (Process* p : {&a, &b}) p->port.remove(p->endpoint);
+    for (Process* p : {&a, &b}) EXPECT_TRUE(p->port.close());
+    EXPECT_TRUE(fabric.handles.empty());
+  }
+  void pass(uint64_t ms) {
+    for (uint64_t i = 0; i < ms * 10; ++i) {
+      fake_now() += 100'000;
+      a.serve_heartbeat();
+      b.serve_heartbeat();
+      for (int k = 0; k < 8; ++k) {
+        fabric.run();
+        a.poll();
+        b.poll();
+      }
+    }
+  }
+  bool connect(uint64_t ms = 50) {
+    engine::cm_connect(a.endpoint);
+    pass(ms);
+    return up();
+  }
+  bool up() const { return a.endpoint.phase == Phase::kUp && b.endpoint.phase == Phase::kUp; }
+  /// Ends the connection; both connect again.
+  bool again() {
+    engine::close_order(a.endpoint, a.endpoint.epoch, BFO_CAUSE_FENCE, 0, 0);
+    pass(700);
+    return up();
+  }
+  /// The address vector of the newest connection of `p`.
+  ibv_ah_attr vector_of(const Process& p, bool probe = false) const {
+    const engine::QueuePairs& qps = p.endpoint.effort->qps;
+    const uint32_t qpn = probe ? qps.probe.number() : qps.data.number();
+    ibv_ah_attr found{};
+    for (const auto& [number, attr] : fabric.modifications) {
+      if (number == qpn && attr.qp_state == IBV_QPS_RTR) found = attr.ah_attr;
+    }
+    return found;
+  }
+  /// The number of the path that both ends of the connection take; -1: they differ.
+  int path() const {
+    const ibv_ah_attr out = vector_of(a);
+    const ibv_ah_attr back = vector_of(b);
+    for (const ibv_ah_attr& probe : {vector_of(a, true), vector_of(b, true)}) {
+      if (probe.src_path_bits != out.src_path_bits) return -1;
+    }
+    const bool same = out.dlid == kRight + out.src_path_bits && back.dlid == kLeft + back.src_path_bits &&
+                      out.src_path_bits == back.src_path_bits;
+    return same ? out.src_path_bits : -1;
+  }
+};
+
+TEST(Lmc, BothEnds_TakeTheSamePath) {
+  for (const auto& [left, right] : {std::pair<int, int>{0, 0}, {0, 3}, {3, 0}, {1, 3}, {3, 2}, {2, 2}}) {
+    Paths w(static_cast<uint8_t>(left), static_cast<uint8_t>(right));
+    ASSERT_TRUE(w.connect()) << left << " and " << right;
+    EXPECT_GE(w.path(), 0) << left << " and " << right;
+    EXPECT_LT(w.path(), 1 << std::min(left, right));
+  }
+}
+
+TEST(Lmc, NextEpoch_TakesTheNextPath) {
+  Paths w(2, 2);
+  ASSERT_TRUE(w.connect());
+  std::set<int> seen;
+  for (int epoch = 0; epoch < 4; ++epoch) {
+    const int before = w.path();
+    seen.insert(before);
+    ASSERT_TRUE(w.again());
+    EXPECT_EQ(w.path(), (before + 1) % 4);
+  }
+  EXPECT_EQ(seen.size(), 4u);
+}
+
+TEST(Lmc, Connections_AreSpreadOverThePaths) {
+  std::map<int, int> used;
+  for (int i = 0; i < 64; ++i) {
+    Paths w(2, 2);
+    ASSERT_TRUE(w.connect(5));
+    ++used[w.path()];
+  }
+  EXPECT_EQ(used.size(), 4u);
+}
+
+TEST(Lmc, MaxLmc_BoundsThePaths) {
+  for (const uint8_t most : {0, 1}) {
+    engine::Config config = small_config();
+    config.max_lmc = most;
+    Paths w(3, 3, config);
+    ASSERT_TRUE(w.connect());
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      EXPECT_GE(w.path(), 0);
+      EXPECT_LT(w.path(), 1 << most);
+      ASSERT_TRUE(w.again());
+    }
+  }
+}
+
+TEST(Lmc, DeadPathOfAConnection_IsLeftByTheNextEpoch) {
+  Paths w(2, 2);
+  ASSERT_TRUE(w.connect());
+  const int dead = w.path();
+  w.fabric.dead_lids = {static_cast<uint16_t>(kLeft + dead), static_cast<uint16_t>(kRight + dead)};
+  ASSERT_TRUE(w.again());
+  EXPECT_NE(w.path(), dead);
+}
+
+TEST(Lmc, DeadFirstLid_DatagramsAndConnectionsTakeAnother) {
+  for (int i = 0; i < 16; ++i) {
+    Paths w(2, 2);
+    w.fabric.dead_lids = {kLeft, kRight};
+    engine::cm_connect(w.a.endpoint);
+    for (int turn = 0; turn < 40 && !w.up(); ++turn) {
+      w.pass(50);
+      // What its first write becomes on a device, when nobody answers.
+      if (w.a.endpoint.phase == Phase::kProbing)
+        w.fabric.fail(w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR);
+    }
+    ASSERT_TRUE(w.up());
+    EXPECT_GT(w.path(), 0);
+  }
+}
+
+TEST(Lmc, AllPathsDead_NothingComesUpAndNothingIsLost) {
+  Paths w(2, 2);
+  for (uint16_t path = 0; path < 4; ++path) {
+    w.fabric.dead_lids.insert(static_cast<uint16_t>(kLeft + path));
+    w.fabric.dead_lids.insert(static_cast<uint16_t>(kRight + path));
+  }
+  EXPECT_FALSE(w.connect(2000));
+  EXPECT_LE(w.fabric.handles.size(), 8u) << "one handle for each path and side";
+  w.fabric.dead_lids.clear();
+  w.pass(2000);
+  EXPECT_TRUE(w.up());
+}
+
+TEST(Lmc, LmcThatChanges_IsLearned) {
+  Paths w(2, 2);
+  ASSERT_TRUE(w.connect());
+  w.a.fake->ports[1].lmc = 0;
+  w.fabric.raise(*w.a.fake, IBV_EVENT_LID_CHANGE, 1);
+  w.pass(700);
+  ASSERT_TRUE(w.again());
+  EXPECT_EQ(w.path(), 0);
+  w.a.fake->ports[1].lmc = 1;
+  w.fabric.raise(*w.a.fake, IBV_EVENT_LID_CHANGE, 1);
+  w.pass(700);
+  std::set<int> seen;
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    ASSERT_TRUE(w.again());
+    seen.insert(w.path());
+  }
+  EXPECT_EQ(seen, (std::set<int>{0, 1}));
+}
+
+TEST(Lmc, EthernetAndOtherSubnets_HaveOnePath) {
+  engine::PortAddress own;
+  engine::PortAddress to;
+  own.lmc = to.lmc = 3;
+  EXPECT_EQ(engine::path_count(own, to), 8);
+  to.gid.global.subnet_prefix = 1;
+  EXPECT_EQ(engine::path_count(own, to), 1);
+  own.gid.global.subnet_prefix = 1;
+  EXPECT_EQ(engine::path_count(own, to), 8);
+  own.link_layer = to.link_layer = IBV_LINK_LAYER_ETHERNET;
+  EXPECT_EQ(engine::path_count(own, to), 1);
+}
+
+TEST(Lmc, ForgedLmc_IsBounded) {
+  Paths w(7, 0);
+  ASSERT_TRUE(w.connect());
+  engine::Packet packet = packet_from(w.b, w.a, engine::PacketType::kSolicit, w.a.endpoint.epoch,
+                                      [](engine::Packet& p) { p.lmc = 255; });
+  hand_over(w.a, packet);
+  EXPECT_LE(w.a.endpoint.peer.address.lmc, engine::kMaxLmc);
+  EXPECT_LE(engine::path_count(w.a.port.address(), w.a.endpoint.peer.address), 128);
+}
+
+TEST(Lmc, ServiceLevel_IsAskedForEachPath) {
+  engine::Config config = small_config();
+  config.path_service_level = true;
+  Paths w(1, 1, config);
+  for (int path = 0; path < 2; ++path) {
+    w.fabric.administrator.level[(kLeft + path) << 16 | (kRight + path)] = static_cast<uint8_t>(3 + path);
+    w.fabric.administrator.level[(kRight + path) << 16 | (kLeft + path)] = static_cast<uint8_t>(5 + path);
+  }
+  ASSERT_TRUE(w.connect());
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    EXPECT_EQ(w.vector_of(w.a).sl, 3 + w.path());
+    EXPECT_EQ(w.vector_of(w.b).sl, 5 + w.path());
+    ASSERT_TRUE(w.again());
+  }
+}
+
+}  // namespace
+}  // namespace bfo::test
