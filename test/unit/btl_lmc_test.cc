@@ -230,5 +230,25 @@ TEST(Lmc, ServiceLevel_IsAskedForEachPath) {
   }
 }
 
+TEST(Lmc, LidThatIsAnotherPortsNow_IsAskedForAgain) {
+  engine::Config config = small_config();
+  config.path_service_level = true;
+  Paths w(1, 1, config);
+  w.fabric.administrator.level[(kLeft + 1) << 16 | 65] = 3;
+  w.fabric.administrator.level[kLeft << 16 | 65] = 4;
+  engine::PortAddress to = w.b.port.address();
+  to.lid = 64;
+  uint8_t level = 0;
+  EXPECT_FALSE(w.a.port.paths().service_level(to, 1, fake_now(), &level));
+  w.pass(50);
+  EXPECT_TRUE(w.a.port.paths().service_level(to, 1, fake_now(), &level));
+  EXPECT_EQ(level, 3);
+  to.lid = 65;
+  EXPECT_FALSE(w.a.port.paths().service_level(to, 0, fake_now(), &level));
+  w.pass(50);
+  EXPECT_TRUE(w.a.port.paths().service_level(to, 0, fake_now(), &level));
+  EXPECT_EQ(level, 4);
+}
+
 }  // namespace
 }  // namespace bfo::test

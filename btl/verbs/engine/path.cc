@@ -218,7 +218,13 @@ uint16_t PathRecords::source_of(const Path& path) const {
 
 Path* PathRecords::path_to(uint16_t lid, uint8_t number) {
   Path* path = paths_.find(lid);
-  if (path != nullptr) return path;
+  if (path != nullptr) {
+    // The LID is another port's now: the path to it begins elsewhere.
+    const bool answered = path->state == Path::State::kKnown || path->state == Path::State::kFailed;
+    if (path->number != number && answered) path->state = Path::State::kUnknown;
+    path->number = number;
+    return path;
+  }
   path = make<Path>();
   if (path == nullptr || !paths_.insert(lid, path)) {
     unmake(path);
