@@ -2,18 +2,25 @@
 //
 // control_verbs.c: preloaded into the ranks of control_test. Counts the control verbs that may block between
 // MPI_Init and MPI_Finalize, and those of them that the application's thread had to wait for: the progress
-// function must call none.
+// function must call none. And those that end a queue pair on a thread which was made after a port was lost:
+// to make a thread takes longer than they do, so the first loss must find it.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static atomic_int running;
 static atomic_int calls;
 static atomic_int in_progress;
+static atomic_int port_lost;
+static atomic_int late_ends;
+static __thread int made_late; /* this thread, after a port was lost */
 
 static void* real(const char* name) {
   void* found = dlsym(RTLD_NEXT, name);
@@ -28,6 +35,43 @@ static void count(void) {
   if (gettid() == getpid()) atomic_fetch_add(&in_progress, 1);
 }
 
+static void count_end(void) {
+  if (atomic_load(&running) && made_late) atomic_fetch_add(&late_ends, 1);
+}
+
+struct beginning {
+  void* (*main)(void*);
+  void* argument;
+  int late;
+};
+
+static void* begin(void* given) {
+  struct beginning beginning = *(struct beginning*)given;
+  free(given);
+  made_late = beginning.late;
+  return beginning.main(beginning.argument);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*main)(void*),
+                   void* argument) {
+  int (*create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  *(void**)&create = real("pthread_create");
+  struct beginning* beginning = malloc(sizeof *beginning);
+  if (beginning == NULL) return ENOMEM;
+  *beginning = (struct beginning){main, argument, atomic_load(&port_lost)};
+  int rc = create(thread, attributes, begin, beginning);
+  if (rc != 0) free(beginning);
+  return rc;
+}
+
+int ibv_get_async_event(struct ibv_context* context, struct ibv_async_event* event) {
+  int (*get)(struct ibv_context*, struct ibv_async_event*);
+  *(void**)&get = real("ibv_get_async_event");
+  int rc = get(context, event);
+  if (rc == 0 && event->event_type == IBV_EVENT_PORT_ERR) atomic_store(&port_lost, 1);
+  return rc;
+}
+
 struct ibv_ah* ibv_create_ah(struct ibv_pd* pd, struct ibv_ah_attr* attr) {
   count();
   struct ibv_ah* (*create)(struct ibv_pd*, struct ibv_ah_attr*);
@@ -37,6 +81,7 @@ struct ibv_ah* ibv_create_ah(struct ibv_pd* pd, struct ibv_ah_attr* attr) {
 
 int ibv_destroy_qp(struct ibv_qp* qp) {
   count();
+  count_end();
   int (*destroy)(struct ibv_qp*);
   *(void**)&destroy = real("ibv_destroy_qp");
   return destroy(qp);
@@ -51,6 +96,7 @@ struct ibv_qp* ibv_create_qp(struct ibv_pd* pd, struct ibv_qp_init_attr* init) {
 
 int ibv_modify_qp(struct ibv_qp* qp, struct ibv_qp_attr* attr, int mask) {
   if (qp->qp_type == IBV_QPT_RC) count();
+  if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR) count_end();
   int (*modify)(struct ibv_qp*, struct ibv_qp_attr*, int);
   *(void**)&modify = real("ibv_modify_qp");
   return modify(qp, attr, mask);
@@ -98,7 +144,7 @@ int MPI_Init(int* argc, char*** argv) {
 
 int MPI_Finalize(void) {
   atomic_store(&running, 0);
-  fprintf(stderr, "control verbs: %d calls, %d in progress\n", atomic_load(&calls),
-          atomic_load(&in_progress));
+  fprintf(stderr, "control verbs: %d calls, %d in progress, %d late\n", atomic_load(&calls),
+          atomic_load(&in_progress), atomic_load(&late_ends));
   return PMPI_Finalize();
 }

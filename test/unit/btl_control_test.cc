@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <semaphore.h>
 
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -106,6 +107,43 @@ TEST_F(Lane, Thread_RunsElsewhere_FinishesHere) {
   EXPECT_EQ(a.ran_on, b.ran_on);
   EXPECT_EQ(log(), (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(lane.close(kLong));
+}
+
+/// Threads of this process.
+long threads() {
+  long n = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++n;
+  return n;
+}
+
+TEST_F(Lane, Start_TheFirstCommandFindsItsThread) {
+  lane.open(ControlMode::kThread, 2, &service_needed);
+  const long before = threads();
+  lane.start();
+  EXPECT_EQ(threads(), before + 1);
+  lane.start();
+  EXPECT_EQ(threads(), before + 1) << "once";
+  Note a("a");
+  lane.submit(a, Urgency::kNormal);
+  finish_all();
+  EXPECT_EQ(log(), std::vector<std::string>{"a"});
+  EXPECT_TRUE(lane.close(kLong));
+}
+
+TEST_F(Lane, Start_AfterTheCloseOrWithoutThreads_IsNothing) {
+  const long before = threads();
+  lane.start();
+  lane.open(ControlMode::kDeferred, 1, &service_needed);
+  lane.start();
+  EXPECT_EQ(threads(), before);
+  Note a("a");
+  lane.submit(a, Urgency::kNormal);
+  EXPECT_EQ(a.ran_on, std::thread::id{}) << "still when the test says so";
+  EXPECT_TRUE(lane.close(kLong));
+  lane.open(ControlMode::kThread, 1, &service_needed);
+  EXPECT_TRUE(lane.close(kLong));
+  lane.start();
+  EXPECT_EQ(threads(), before);
 }
 
 TEST_F(Lane, OneCommandBlocks_OthersOfAWideLaneGoOn) {

@@ -4,7 +4,6 @@
 #include "btl/verbs/engine/async.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <cerrno>
 
 #include "btl/verbs/engine/heartbeat.h"
+#include "btl/verbs/engine/thread.h"
 
 namespace bfo::engine {
 namespace {
@@ -112,12 +112,7 @@ bool EventThread::start(const VerbsApi& api, uint64_t (*now_ns)()) {
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_fd_ < 0) return false;
   stopping_ = false;
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int rc = pthread_create(&thread_, nullptr, run, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const int rc = start_thread(&thread_, run, this);
   if (rc != 0) {
     close(wake_fd_);
     wake_fd_ = -1;
@@ -129,6 +124,7 @@ bool EventThread::start(const VerbsApi& api, uint64_t (*now_ns)()) {
 }
 
 void* EventThread::run(void* self) {
+  make_thread_heap();
   static_cast<EventThread*>(self)->loop();
   return nullptr;
 }

@@ -79,6 +79,7 @@ void go_up(Endpoint& endpoint, uint64_t now) {
   event.info.state = BFO_RAIL_UP;
   port.host().rail_up(port.host().ctx, endpoint, event);
   if (!endpoint.queued.empty()) post_queued(endpoint);
+  port.expect_losses();  // the messages are on their way meanwhile
 }
 
 // ---- packets

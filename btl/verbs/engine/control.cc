@@ -4,7 +4,6 @@
 #include "btl/verbs/engine/control.h"
 
 #include <dlfcn.h>
-#include <signal.h>
 #include <time.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "btl/verbs/engine/locked.h"
 #include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/thread.h"
 
 namespace bfo::engine {
 
@@ -88,15 +88,16 @@ void ControlLane::open(ControlMode mode, uint32_t width, std::atomic<bool>* serv
 
 /// Under the lock.
 bool ControlLane::start_thread() {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int rc = pthread_create(&threads_[shared_->threads], nullptr, thread_main, shared_);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (rc != 0) return false;
+  if (engine::start_thread(&threads_[shared_->threads], thread_main, shared_) != 0) return false;
   ++shared_->threads;
   return true;
+}
+
+void ControlLane::start() {
+  if (mode_ != ControlMode::kThread || shared_ == nullptr) return;
+  const Locked locked(shared_->lock);
+  // Without a thread submit() tries again.
+  if (shared_->threads == 0 && !shared_->closing) start_thread();
 }
 
 void ControlLane::submit(Command& command, Urgency urgency) {
@@ -126,6 +127,7 @@ void ControlLane::submit(Command& command, Urgency urgency) {
 
 void* ControlLane::thread_main(void* shared) {
   Shared& s = *static_cast<Shared*>(shared);
+  make_thread_heap();
   pthread_mutex_lock(&s.lock);
   for (;;) {
     Command* const command = s.pop();

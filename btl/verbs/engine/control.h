@@ -78,6 +78,9 @@ class ControlLane {
   /// Up to `width` commands run at the same time. `service_needed` is set whenever a result waits. Without
   /// memory or threads the lane runs its commands inline.
   void open(ControlMode mode, uint32_t width, std::atomic<bool>* service_needed);
+  /// Starts a thread now: the first command shall not wait until there is one. Nothing else changes when none
+  /// can be had.
+  void start();
   /// Takes the command; it runs when its turn comes. Bounded by the callers: each object of theirs has at
   /// most one command under way.
   void submit(Command& command, Urgency urgency);

@@ -26,6 +26,11 @@ struct PortLanes {
     registrations.open(mode, 1, service_needed);
     upkeep.open(mode, 2, service_needed);
   }
+  /// What a lost rail needs, before one is lost: to make a thread takes longer than its verbs.
+  void expect_losses() {
+    stops.start();
+    queue_pairs.start();
+  }
   /// Ends the commands whose verbs have returned.
   void finish() {
     setups.finish();
