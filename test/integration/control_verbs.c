@@ -2,8 +2,8 @@
 //
 // control_verbs.c: preloaded into the ranks of control_test. Counts the control verbs that may block between
 // MPI_Init and MPI_Finalize, and those of them that the application's thread had to wait for: the progress
-// function must call none. And those that end a queue pair on a thread which was made after a port was lost:
-// to make a thread takes longer than they do, so the first loss must find it.
+// function must call none. And those that end a queue pair after a port of this process was lost; none may be
+// on a thread that was made after that: to make a thread takes longer than they do.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,6 +19,7 @@ static atomic_int running;
 static atomic_int calls;
 static atomic_int in_progress;
 static atomic_int port_lost;
+static atomic_int ends;
 static atomic_int late_ends;
 static __thread int made_late; /* this thread, after a port was lost */
 
@@ -36,7 +37,9 @@ static void count(void) {
 }
 
 static void count_end(void) {
-  if (atomic_load(&running) && made_late) atomic_fetch_add(&late_ends, 1);
+  if (!atomic_load(&running) || !atomic_load(&port_lost)) return;
+  atomic_fetch_add(&ends, 1);
+  if (made_late) atomic_fetch_add(&late_ends, 1);
 }
 
 struct beginning {
@@ -57,7 +60,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   int (*create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   *(void**)&create = real("pthread_create");
   struct beginning* beginning = malloc(sizeof *beginning);
-  if (beginning == NULL) return ENOMEM;
+  if (beginning == NULL) return EAGAIN;
   *beginning = (struct beginning){main, argument, atomic_load(&port_lost)};
   int rc = create(thread, attributes, begin, beginning);
   if (rc != 0) free(beginning);
@@ -81,7 +84,7 @@ struct ibv_ah* ibv_create_ah(struct ibv_pd* pd, struct ibv_ah_attr* attr) {
 
 int ibv_destroy_qp(struct ibv_qp* qp) {
   count();
-  count_end();
+  if (qp->qp_type == IBV_QPT_RC) count_end();
   int (*destroy)(struct ibv_qp*);
   *(void**)&destroy = real("ibv_destroy_qp");
   return destroy(qp);
@@ -95,8 +98,10 @@ struct ibv_qp* ibv_create_qp(struct ibv_pd* pd, struct ibv_qp_init_attr* init) {
 }
 
 int ibv_modify_qp(struct ibv_qp* qp, struct ibv_qp_attr* attr, int mask) {
-  if (qp->qp_type == IBV_QPT_RC) count();
-  if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR) count_end();
+  if (qp->qp_type == IBV_QPT_RC) {
+    count();
+    if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR) count_end();
+  }
   int (*modify)(struct ibv_qp*, struct ibv_qp_attr*, int);
   *(void**)&modify = real("ibv_modify_qp");
   return modify(qp, attr, mask);
@@ -144,7 +149,7 @@ int MPI_Init(int* argc, char*** argv) {
 
 int MPI_Finalize(void) {
   atomic_store(&running, 0);
-  fprintf(stderr, "control verbs: %d calls, %d in progress, %d late\n", atomic_load(&calls),
-          atomic_load(&in_progress), atomic_load(&late_ends));
+  fprintf(stderr, "control verbs: %d calls, %d in progress, %d ends, %d late\n", atomic_load(&calls),
+          atomic_load(&in_progress), atomic_load(&ends), atomic_load(&late_ends));
   return PMPI_Finalize();
 }

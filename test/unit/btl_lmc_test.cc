@@ -47,10 +47,17 @@ struct Paths {
       a.serve_heartbeat();
       b.serve_heartbeat();
       for (int k = 0; k < 8; ++k) {
+        for (Process* p : {&a, &b}) run_commands(p->port);
         fabric.run();
         a.poll();
         b.poll();
       }
+    }
+  }
+  /// Of deferred lanes; the others have none.
+  static void run_commands(engine::Port& port) {
+    while (port.addresses().lane().run_one() || port.setups().run_one() || port.upkeep().run_one() ||
+           port.stops().run_one() || port.queue_pairs().run_one() || port.registrations().run_one()) {
     }
   }
   bool connect(uint64_t ms = 50) {
@@ -159,6 +166,39 @@ TEST(Lmc, DeadFirstLid_DatagramsAndConnectionsTakeAnother) {
   }
 }
 
+/// Datagrams have had no answer, so the next is due to take the next path; but nobody waits for its handle.
+TEST(Lmc, LastWord_LeavesWhileTheNextPathHasNoHandle) {
+  engine::Config config = small_config();
+  config.control = engine::ControlMode::kDeferred;
+  Paths w(2, 2, config);
+  ASSERT_TRUE(w.connect());
+  engine::Address* const way = w.a.endpoint.effort->outbox.address;
+  way->unheard = engine::AddressCache::kPathUnheard;
+  engine::cm_bye(w.a.endpoint);
+  w.fabric.run();
+  w.b.poll();
+  EXPECT_TRUE(w.b.endpoint.peer.left);
+  EXPECT_EQ(w.a.endpoint.effort->outbox.address, way);
+  Paths::run_commands(w.a.port);
+  w.a.poll();
+  engine::cm_bye(w.a.endpoint);
+  EXPECT_NE(w.a.endpoint.effort->outbox.address, way) << "now it has one";
+}
+
+TEST(Lmc, PathWithoutHandle_IsPassedOver) {
+  Paths w(2, 2);
+  engine::AddressCache& addresses = w.a.port.addresses();
+  const engine::PortAddress to = w.b.port.address();
+  engine::Address* const first = addresses.find(to);
+  w.fabric.refusals.push_back({.verb = "create_ah", .first = 1, .last = 2, .error = EINVAL});
+  ASSERT_EQ(addresses.handle(*first, fake_now()), nullptr);
+  ASSERT_NE(first->failures, 0u);
+  const engine::Address* const next = addresses.way_to(to, first, fake_now());
+  ASSERT_NE(next, nullptr);
+  EXPECT_EQ(next->path, 2) << "path 1 failed, too";
+  EXPECT_NE(next->handle, nullptr);
+}
+
 TEST(Lmc, AllPathsDead_NothingComesUpAndNothingIsLost) {
   Paths w(2, 2);
   for (uint16_t path = 0; path < 4; ++path) {
@@ -247,6 +287,30 @@ TEST(Lmc, LidThatIsAnotherPortsNow_IsAskedForAgain) {
   EXPECT_FALSE(w.a.port.paths().service_level(to, 0, fake_now(), &level));
   w.pass(50);
   EXPECT_TRUE(w.a.port.paths().service_level(to, 0, fake_now(), &level));
+  EXPECT_EQ(level, 4);
+}
+
+/// A stale destination and a present one end at the same LID, over paths of their own: both get their answers.
+TEST(Lmc, TwoPathsToOneLid_HaveRecordsOfTheirOwn) {
+  engine::Config config = small_config();
+  config.path_service_level = true;
+  Paths w(1, 1, config);
+  w.fabric.administrator.level[(kLeft + 1) << 16 | 65] = 3;
+  w.fabric.administrator.level[kLeft << 16 | 65] = 4;
+  engine::PortAddress present = w.b.port.address();
+  present.lid = 64;
+  engine::PortAddress stale = present;
+  stale.lid = 65;
+  uint8_t level = 0;
+  engine::PathRecords& paths = w.a.port.paths();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(paths.service_level(present, 1, fake_now(), &level));
+    EXPECT_FALSE(paths.service_level(stale, 0, fake_now(), &level));
+  }
+  w.pass(50);
+  EXPECT_TRUE(paths.service_level(present, 1, fake_now(), &level));
+  EXPECT_EQ(level, 3);
+  EXPECT_TRUE(paths.service_level(stale, 0, fake_now(), &level));
   EXPECT_EQ(level, 4);
 }
 

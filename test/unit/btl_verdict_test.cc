@@ -97,6 +97,29 @@ struct TwoRails {
     request_end.count = endpoint.delivered + endpoint.effort->ring.tail;
     engine::verdict_packet(over.endpoint, request_end, fake_now());
   }
+  /// All ports get four LIDs each. Ends the rails until the first one takes another path than datagrams do.
+  void many_lids() {
+    uint16_t lid = 64;
+    for (Process* p : {&w.a, &w.b, &c, &d}) {
+      p->fake->ports[1].lid = lid;
+      p->fake->ports[1].lmc = 2;
+      lid = static_cast<uint16_t>(lid + 4);
+      w.fabric.raise(*p->fake, IBV_EVENT_LID_CHANGE, 1);
+    }
+    wait(3000);
+    for (int i = 0; i < 4 && path() == 0; ++i) {
+      engine::close_order(w.a.endpoint, w.a.endpoint.epoch, BFO_CAUSE_FENCE, 0, 0);
+      wait(1000);
+    }
+    ASSERT_NE(path(), 0);
+    for (Process* p : {&w.a, &w.b, &c, &d}) {
+      ASSERT_EQ(p->endpoint.phase, Phase::kUp);
+      p->log.clear();
+      p->down = 0;
+    }
+  }
+  /// Of the first rail.
+  uint8_t path() const { return engine::path_number(w.a.endpoint, w.a.endpoint.epoch); }
   int downs() const { return w.a.down + w.b.down + c.down + d.down; }
 };
 
@@ -114,6 +137,58 @@ TEST(Verdict, PathIsDeadAndProbeFails_DeciderEndsTheRailWithinFifteenMillisecond
   EXPECT_LT(r.w.a.last_event.evidence_ns, r.w.a.last_event.now_ns);
   EXPECT_EQ(r.w.a.count("payload x -1"), 1);
   EXPECT_EQ(r.c.down + r.d.down, 0);
+}
+
+/// The path of the rail is dead, that over the first LIDs of its ports is not, and answers datagrams.
+TEST(Verdict, OnlyThePathOfTheRailIsDead_EndsTheRail) {
+  TwoRails r;
+  r.many_lids();
+  for (const Process* p : {&r.w.a, &r.w.b})
+    r.w.fabric.dead_lids.insert(static_cast<uint16_t>(p->port.address().lid + r.path()));
+  r.hold(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  r.pass(9);
+  ASSERT_TRUE(r.probe_fails(r.w.a));
+  r.pass(6);
+  EXPECT_EQ(r.w.a.down, 1);
+  EXPECT_EQ(r.w.a.last_event.cause, BFO_CAUSE_PROBE_FAILED);
+}
+
+/// The other way round: datagrams over the first LIDs are lost, the rail works but is slow.
+TEST(Verdict, OnlyTheFirstPathIsDead_NoVerdict) {
+  TwoRails r;
+  r.many_lids();
+  for (const Process* p : {&r.w.a, &r.w.b}) r.w.fabric.dead_lids.insert(p->port.address().lid);
+  r.hold(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  r.pass(9);
+  ASSERT_TRUE(r.probe_fails(r.w.a));
+  r.wait(1000);
+  EXPECT_EQ(r.downs(), 0);
+  const engine::Endpoint& rail = r.w.a.endpoint;
+  EXPECT_LT(r.w.a.port.addresses().find(rail.peer.address, r.path())->unheard, engine::AddressCache::kPathUnheard)
+      << "answers count";
+}
+
+TEST(Verdict, AnswerOverAnotherPathOfTheRail_ProvesNothing) {
+  TwoRails r;
+  r.many_lids();
+  r.swallow(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  r.pass(9);
+  ASSERT_TRUE(r.probe_fails(r.w.a));
+  engine::Endpoint& rail = r.w.a.endpoint;
+  engine::Packet answer{};
+  answer.type = static_cast<uint8_t>(engine::PacketType::kAnswer);
+  answer.rail = engine::connection_id(r.w.a.port.nonce(), rail.peer.nonce);
+  answer.epoch = rail.epoch;
+  answer.number = engine::watch_of(rail).inquiry.round;
+  answer.flags = engine::kInquiryAlive | engine::kInquiryCarrier;
+  answer.carrier = rail.epoch;
+  answer.path = 0;
+  engine::verdict_packet(rail, answer, fake_now());
+  r.pass(6);
+  EXPECT_EQ(r.w.a.down, 1);
 }
 
 /// What b waits for stands still. It has the evidence, but a decides, and b follows.

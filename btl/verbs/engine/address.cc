@@ -43,12 +43,22 @@ Address* AddressCache::find(const PortAddress& to, uint8_t path) {
   return address;
 }
 
-Address* AddressCache::way_to(const PortAddress& to, Address* before) {
+Address* AddressCache::way_to(const PortAddress& to, Address* before, uint64_t now) {
   if (before == nullptr) return find(to);
   const uint8_t paths = path_count(port_->address(), to);
-  if (before->path < paths && (paths == 1 || before->unheard < kPathUnheard)) return before;
-  Address* const next = find(to, static_cast<uint8_t>((before->path + 1) % paths));
-  return next != nullptr ? next : before;
+  const bool exists = before->path < paths;
+  const bool unmade = before->handle == nullptr && before->failures != 0;
+  if (exists && (paths == 1 || (before->unheard < kPathUnheard && !unmade))) return before;
+  Address* first = nullptr;
+  for (uint8_t hop = 1; hop < paths || first == nullptr; ++hop) {
+    Address* const next = find(to, static_cast<uint8_t>((before->path + hop) % paths));
+    if (next == nullptr) return before;
+    if (first == nullptr) first = next;
+    if (next->handle != nullptr || handle(*next, now) != nullptr) return next;
+    if (next->failures == 0) break;  // it is being made
+  }
+  // The old way serves until the new one is there.
+  return exists && before->handle != nullptr ? before : first;
 }
 
 ibv_ah* AddressCache::handle(Address& address, uint64_t now) {

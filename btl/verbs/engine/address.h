@@ -49,9 +49,9 @@ class AddressCache {
   void open(Port& port, ControlMode mode, std::atomic<bool>* service_needed);
   /// The destination `to` over path number `path`, which stays until close(). nullptr when memory is short.
   Address* find(const PortAddress& to, uint8_t path = 0);
-  /// The destination `to` over the path that `before` uses, while it is one and answers; else over the next.
-  /// `before` may be nullptr.
-  Address* way_to(const PortAddress& to, Address* before);
+  /// The destination `to` over the path that `before` uses, while it is one and answers; else over the next
+  /// that has its handle, or, while that is being made, as before. `before` may be nullptr.
+  Address* way_to(const PortAddress& to, Address* before, uint64_t now);
   /// Its handle. nullptr while it is being made or has failed; asks for it when that is due, and the port
   /// is serviced when it is there. In inline mode it is there at once.
   ibv_ah* handle(Address& address, uint64_t now);

@@ -79,7 +79,7 @@ void go_up(Endpoint& endpoint, uint64_t now) {
   event.info.state = BFO_RAIL_UP;
   port.host().rail_up(port.host().ctx, endpoint, event);
   if (!endpoint.queued.empty()) post_queued(endpoint);
-  port.expect_losses();  // the messages are on their way meanwhile
+  cm_prepare_inquiries(endpoint);
 }
 
 // ---- packets
@@ -222,8 +222,10 @@ void cm_receive(Port& port, const char* data, size_t length) {
     if (!is_up(endpoint->phase)) resource_refused(*endpoint, packet, now);
     return act(*endpoint, packet, now);
   }
-  if (packet.type >= static_cast<uint8_t>(PacketType::kQuestion))
+  if (packet.type >= static_cast<uint8_t>(PacketType::kQuestion)) {
+    cm_note_inquiry(*endpoint, packet, now);
     return verdict_packet(*endpoint, packet, now);
+  }
   cm_note_heard(*endpoint, packet, now);
   endpoint->peer.initially_down = false;
   liveness_heard(*endpoint, now);
@@ -241,6 +243,7 @@ void cm_qps_made(Endpoint& endpoint, Object missing, int error) {
   liveness_begin(endpoint, now);
   cm_send(endpoint, endpoint.initiator ? PacketType::kRequest : PacketType::kReply, endpoint.epoch);
   handshake_pause(endpoint, endpoint.effort->timer.attempts++, now);
+  endpoint.port->expect_losses();  // while the peer does its part
 }
 
 void cm_qps_connected(Endpoint& endpoint, Object missing, int error) {

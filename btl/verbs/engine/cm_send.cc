@@ -12,7 +12,7 @@
 namespace bfo::engine {
 namespace {
 
-Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
+Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch, uint8_t path) {
   const bool bye = type == PacketType::kBye;
   const Port& port = *endpoint.port;
   const PortAddress& own = port.address();
@@ -36,7 +36,7 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   packet.link_layer = own.link_layer;
   packet.mtu = own.mtu;
   packet.lmc = own.lmc;
-  packet.path = endpoint.effort->outbox.address->path;
+  packet.path = path;
   packet.max_read = port.settings().max_read;
   memcpy(packet.gid, own.gid.raw, sizeof packet.gid);
   if (type == PacketType::kSolicit || type == PacketType::kRequest)
@@ -51,7 +51,9 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch) {
 /// How the next datagram goes to the peer. nullptr when memory is short.
 Address* way_of(Endpoint& endpoint) {
   Outbox& outbox = endpoint.effort->outbox;
-  return outbox.address = endpoint.port->addresses().way_to(endpoint.peer.address, outbox.address);
+  Port& port = *endpoint.port;
+  return outbox.address =
+             port.addresses().way_to(endpoint.peer.address, outbox.address, port.env().now_ns());
 }
 
 }  // namespace
@@ -84,7 +86,7 @@ void cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
     endpoint.effort->outbox.epoch = epoch;
     return;
   }
-  Packet packet = make_packet(endpoint, type, epoch);
+  Packet packet = make_packet(endpoint, type, epoch, address->path);
   packet_seal(&packet, endpoint.peer.key);
   const uint32_t to = ping ? endpoint.peer.address.heartbeat_qpn : endpoint.peer.address.cm_qpn;
   static_cast<void>(port.cm_qp().send(handle, to, endpoint.peer.address.qkey, &packet, sizeof packet));
@@ -118,10 +120,26 @@ void cm_refuse(Endpoint& endpoint) {
   cm_send(endpoint, PacketType::kRefuse, endpoint.epoch);
 }
 
+void cm_prepare_inquiries(Endpoint& carrier) {
+  Port& port = *carrier.port;
+  const uint8_t path = path_number(carrier, carrier.epoch);
+  if (path == 0) return;  // the handshake's
+  Address* const address = port.addresses().find(carrier.peer.address, path);
+  if (address != nullptr && address->handle == nullptr) port.addresses().handle(*address, port.env().now_ns());
+}
+
+void cm_note_inquiry(const Endpoint& carrier, const Packet& packet, uint64_t now) {
+  if (packet.path >= path_count(carrier.port->address(), carrier.peer.address)) return;
+  AddressCache& addresses = carrier.port->addresses();
+  if (Address* const address = addresses.find(carrier.peer.address, packet.path); address != nullptr)
+    addresses.heard(*address, now);
+}
+
 void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& inquiry) {
-  Address* const address = way_of(carrier);
+  const uint8_t path = path_number(carrier, carrier.epoch);
+  Address* const address = carrier.port->addresses().find(carrier.peer.address, path);
   if (address == nullptr) return;
-  Packet packet = make_packet(carrier, type, inquiry.epoch);
+  Packet packet = make_packet(carrier, type, inquiry.epoch, path);
   packet.rail = inquiry.rail;
   packet.number = inquiry.number;
   packet.flags = inquiry.flags;
@@ -137,8 +155,9 @@ void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& 
 
 void cm_learn_address(Endpoint& endpoint, const Packet& packet) {
   PortAddress& known = endpoint.peer.address;
+  const uint8_t lmc = std::min(packet.lmc, kMaxLmc);
   if (known.lid == packet.lid && memcmp(known.gid.raw, packet.gid, sizeof packet.gid) == 0 &&
-      known.mtu == packet.mtu && known.lmc == packet.lmc) {
+      known.mtu == packet.mtu && known.lmc == lmc) {
     return;
   }
   endpoint.effort->outbox.address = nullptr;
@@ -146,7 +165,7 @@ void cm_learn_address(Endpoint& endpoint, const Packet& packet) {
   known.lid = packet.lid;
   known.link_layer = packet.link_layer;
   known.mtu = packet.mtu;
-  known.lmc = std::min(packet.lmc, kMaxLmc);
+  known.lmc = lmc;
   memcpy(known.gid.raw, packet.gid, sizeof packet.gid);
 }
 

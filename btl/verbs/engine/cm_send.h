@@ -34,8 +34,13 @@ struct InquiryDatagram {
   uint8_t flags;
   uint64_t count;
 };
-/// Sends one over `carrier`, or loses it.
+/// Sends one over `carrier`, or loses it: over the path that the carrier's connection takes, because its
+/// arrival says something about that path only.
 void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& inquiry);
+/// One came over `carrier`: the path it took works.
+void cm_note_inquiry(const Endpoint& carrier, const Packet& packet, uint64_t now);
+/// Has the address handle made that inquiries over `carrier`, which has come up, will need.
+void cm_prepare_inquiries(Endpoint& carrier);
 /// The peer's address as it says itself now in a handshake packet that was accepted: its LID may have changed
 /// since the modex. Its queue pairs have the numbers of the modex.
 void cm_learn_address(Endpoint& endpoint, const Packet& packet);

@@ -96,8 +96,13 @@ bool ControlLane::start_thread() {
 void ControlLane::start() {
   if (mode_ != ControlMode::kThread || shared_ == nullptr) return;
   const Locked locked(shared_->lock);
-  // Without a thread submit() tries again.
   if (shared_->threads == 0 && !shared_->closing) start_thread();
+}
+
+uint32_t ControlLane::threads() const {
+  if (shared_ == nullptr) return 0;
+  const Locked locked(shared_->lock);
+  return shared_->threads;
 }
 
 void ControlLane::submit(Command& command, Urgency urgency) {

@@ -64,7 +64,7 @@ class CommandFifo {
   Command* tail_ = nullptr;
 };
 
-/// A queue of commands with threads of its own, started when there is something to do. All members by one
+/// A queue of commands with threads of its own, started by start() or when there is something to do. All members by one
 /// thread at a time: the progress function's.
 class ControlLane {
  public:
@@ -78,9 +78,11 @@ class ControlLane {
   /// Up to `width` commands run at the same time. `service_needed` is set whenever a result waits. Without
   /// memory or threads the lane runs its commands inline.
   void open(ControlMode mode, uint32_t width, std::atomic<bool>* service_needed);
-  /// Starts a thread now: the first command shall not wait until there is one. Nothing else changes when none
-  /// can be had.
+  /// Starts a thread if there is none yet (kThread): the first command then does not wait until it exists.
+  /// When none can be had, submit() tries again.
   void start();
+  /// Threads started that have not ended.
+  uint32_t threads() const;
   /// Takes the command; it runs when its turn comes. Bounded by the callers: each object of theirs has at
   /// most one command under way.
   void submit(Command& command, Urgency urgency);

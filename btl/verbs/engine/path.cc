@@ -216,17 +216,15 @@ uint16_t PathRecords::source_of(const Path& path) const {
   return static_cast<uint16_t>(port_->address().lid + path.number);
 }
 
+uint64_t PathRecords::key_of(uint16_t lid, uint8_t number) {
+  return uint64_t{number} << 16 | lid;
+}
+
 Path* PathRecords::path_to(uint16_t lid, uint8_t number) {
-  Path* path = paths_.find(lid);
-  if (path != nullptr) {
-    // The LID is another port's now: the path to it begins elsewhere.
-    const bool answered = path->state == Path::State::kKnown || path->state == Path::State::kFailed;
-    if (path->number != number && answered) path->state = Path::State::kUnknown;
-    path->number = number;
-    return path;
-  }
+  Path* path = paths_.find(key_of(lid, number));
+  if (path != nullptr) return path;
   path = make<Path>();
-  if (path == nullptr || !paths_.insert(lid, path)) {
+  if (path == nullptr || !paths_.insert(key_of(lid, number), path)) {
     unmake(path);
     return nullptr;
   }
@@ -238,7 +236,7 @@ Path* PathRecords::path_to(uint16_t lid, uint8_t number) {
 }
 
 uint8_t PathRecords::known_level(const PortAddress& to, uint8_t path) const {
-  const Path* const found = applies(to) ? paths_.find(over_path(to, path).lid) : nullptr;
+  const Path* const found = applies(to) ? paths_.find(key_of(over_path(to, path).lid, path)) : nullptr;
   return found != nullptr && found->state == Path::State::kKnown ? found->service_level
                                                                  : port_->settings().service_level;
 }

@@ -46,7 +46,7 @@ void path_trouble_text(const PathTrouble& trouble, char* out, size_t size);
 /// What can be done about it: a sentence.
 void path_trouble_remedy(const PathTrouble& trouble, char* out, size_t size);
 
-/// The path to one LID.
+/// The path to one LID, from the LID of the own port that has the same number.
 struct Path {
   enum class State : uint8_t { kUnknown, kWaiting, kAsked, kKnown, kFailed };
   uint16_t lid = 0;
@@ -104,6 +104,8 @@ class PathRecords {
   static void end_work(Command& command);
   bool applies(const PortAddress& to) const;
   uint16_t source_of(const Path& path) const;
+  /// A LID that was given to another port is the end of another path, which begins elsewhere.
+  static uint64_t key_of(uint16_t lid, uint8_t number);
   Path* path_to(uint16_t lid, uint8_t number);
   void wait(Path& path);
   Path* next_waiting();
@@ -129,7 +131,7 @@ class PathRecords {
   uint32_t free_sends_ = 0;
   Region memory_;  // receives, then sends
   AdministratorQp qp_;
-  Table<Path> paths_;  // by LID
+  Table<Path> paths_;  // by key_of()
   Path* newest_ = nullptr;
   std::array<Path*, kAtOnce> asked_{};
   uint32_t asked_count_ = 0;

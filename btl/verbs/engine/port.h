@@ -258,7 +258,7 @@ class Port {
   /// the first error is final.
   void set_failover(bool on) { failover_ = on; }
   bool failover() const { return failover_; }
-  /// A rail is up: makes what its loss will need, once.
+  /// A rail is about to come up: makes what its loss will need. One try: what cannot be had is made then.
   void expect_losses() {
     if (!failover_ || losses_expected_) return;
     losses_expected_ = true;
@@ -374,7 +374,7 @@ class Port {
   bool partition_lost_ = false;
   uint16_t pkey_ = 0;  // entry of the partition key table in use; 0: not known
   bool failover_ = false;
-  bool losses_expected_ = false;  // a rail was up: see PortLanes::expect_losses
+  bool losses_expected_ = false;  // see PortLanes::expect_losses
   char* probe_target_ = nullptr;
   ibv_mr* probe_target_mr_ = nullptr;
   bfo_accounting_t accounting_{};

@@ -131,6 +131,8 @@ void on_question(Endpoint& carrier, Endpoint& about, const Packet& packet) {
 
 void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_t now) {
   if (packet.epoch != about.epoch || !is_up(about.phase)) return;
+  // Between ports with several LIDs only the path that the rail takes proves anything about it.
+  if (&carrier == &about && packet.path != path_number(about, about.epoch)) return;
   Inquiry& inquiry = watch_of(about).inquiry;
   const InquiryAnswer answer{packet.number, packet.flags, packet.count, &carrier == &about,
                              carries(carrier) && packet.carrier == carrier.epoch};
