@@ -172,7 +172,12 @@ TEST(Lmc, LastWord_LeavesWhileTheNextPathHasNoHandle) {
   config.control = engine::ControlMode::kDeferred;
   Paths w(2, 2, config);
   ASSERT_TRUE(w.connect());
+  // The path that a connection takes has a handle.
+  const auto next_path = [&w] { return (w.a.endpoint.effort->outbox.address->path + 1) % 4; };
+  for (int i = 0; i < 4 && w.path() == next_path(); ++i) ASSERT_TRUE(w.again());
   engine::Address* const way = w.a.endpoint.effort->outbox.address;
+  engine::AddressCache& addresses = w.a.port.addresses();
+  ASSERT_EQ(addresses.find(w.a.endpoint.peer.address, static_cast<uint8_t>(next_path()))->handle, nullptr);
   way->unheard = engine::AddressCache::kPathUnheard;
   engine::cm_bye(w.a.endpoint);
   w.fabric.run();
@@ -183,6 +188,24 @@ TEST(Lmc, LastWord_LeavesWhileTheNextPathHasNoHandle) {
   w.a.poll();
   engine::cm_bye(w.a.endpoint);
   EXPECT_NE(w.a.endpoint.effort->outbox.address, way) << "now it has one";
+}
+
+/// The last packet of the peer came over a path that has no handle here.
+TEST(Lmc, LastWord_TakesAnyPathThatHasAHandle) {
+  engine::Config config = small_config();
+  config.control = engine::ControlMode::kDeferred;
+  Paths w(2, 2, config);
+  ASSERT_TRUE(w.connect());
+  engine::AddressCache& addresses = w.a.port.addresses();
+  for (uint8_t path = 0; path < 4; ++path) {
+    engine::Address* const other = addresses.find(w.a.endpoint.peer.address, path);
+    if (other->handle == nullptr) w.a.endpoint.effort->outbox.address = other;
+  }
+  ASSERT_EQ(w.a.endpoint.effort->outbox.address->handle, nullptr);
+  engine::cm_bye(w.a.endpoint);
+  w.fabric.run();
+  w.b.poll();
+  EXPECT_TRUE(w.b.endpoint.peer.left);
 }
 
 TEST(Lmc, PathWithoutHandle_IsPassedOver) {

@@ -223,7 +223,7 @@ void cm_receive(Port& port, const char* data, size_t length) {
     return act(*endpoint, packet, now);
   }
   if (packet.type >= static_cast<uint8_t>(PacketType::kQuestion)) {
-    cm_note_inquiry(*endpoint, packet, now);
+    if (packet.type == static_cast<uint8_t>(PacketType::kAnswer)) cm_note_answer(*endpoint, packet, now);
     return verdict_packet(*endpoint, packet, now);
   }
   cm_note_heard(*endpoint, packet, now);
@@ -272,7 +272,7 @@ void cm_probe_done(Endpoint& endpoint, int status) {
 
 void cm_bye(Endpoint& endpoint) {
   if (endpoint.epoch == 0 || endpoint.peer.left || endpoint.port->state() != PortState::kActive) return;
-  if (!cm_can_send(endpoint)) return;  // nothing has reached it
+  if (!cm_find_way(endpoint)) return;  // nothing has reached it
   cm_send(endpoint, PacketType::kBye, endpoint.epoch);
 }
 

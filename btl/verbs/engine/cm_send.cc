@@ -56,10 +56,27 @@ Address* way_of(Endpoint& endpoint) {
              port.addresses().way_to(endpoint.peer.address, outbox.address, port.env().now_ns());
 }
 
+/// The peer over path number `path`. nullptr when memory is short.
+Address* over(const Endpoint& endpoint, uint8_t path) {
+  Address* const used = endpoint.effort->outbox.address;  // without a search
+  if (used != nullptr && used->path == path) return used;
+  return endpoint.port->addresses().find(endpoint.peer.address, path);
+}
+
 }  // namespace
 
 bool cm_can_send(const Endpoint& endpoint) {
   return endpoint.effort->outbox.address != nullptr && endpoint.effort->outbox.address->handle != nullptr;
+}
+
+bool cm_find_way(Endpoint& endpoint) {
+  if (endpoint.effort->outbox.address == nullptr) return false;  // nothing was sent to it
+  const uint8_t paths = path_count(endpoint.port->address(), endpoint.peer.address);
+  for (uint8_t path = 0; path < paths && !cm_can_send(endpoint); ++path) {
+    Address* const address = over(endpoint, path);
+    if (address != nullptr && address->handle != nullptr) endpoint.effort->outbox.address = address;
+  }
+  return cm_can_send(endpoint);
 }
 
 void cm_prepare_send(Endpoint& endpoint) {
@@ -124,20 +141,19 @@ void cm_prepare_inquiries(Endpoint& carrier) {
   Port& port = *carrier.port;
   const uint8_t path = path_number(carrier, carrier.epoch);
   if (path == 0) return;  // the handshake's
-  Address* const address = port.addresses().find(carrier.peer.address, path);
+  Address* const address = over(carrier, path);
   if (address != nullptr && address->handle == nullptr) port.addresses().handle(*address, port.env().now_ns());
 }
 
-void cm_note_inquiry(const Endpoint& carrier, const Packet& packet, uint64_t now) {
+void cm_note_answer(const Endpoint& carrier, const Packet& packet, uint64_t now) {
   if (packet.path >= path_count(carrier.port->address(), carrier.peer.address)) return;
-  AddressCache& addresses = carrier.port->addresses();
-  if (Address* const address = addresses.find(carrier.peer.address, packet.path); address != nullptr)
-    addresses.heard(*address, now);
+  if (Address* const address = over(carrier, packet.path); address != nullptr)
+    carrier.port->addresses().heard(*address, now);
 }
 
 void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& inquiry) {
   const uint8_t path = path_number(carrier, carrier.epoch);
-  Address* const address = carrier.port->addresses().find(carrier.peer.address, path);
+  Address* const address = over(carrier, path);
   if (address == nullptr) return;
   Packet packet = make_packet(carrier, type, inquiry.epoch, path);
   packet.rail = inquiry.rail;

@@ -15,6 +15,9 @@ namespace bfo::engine {
 /// Sends a datagram without waiting. The datagram may be lost. While the address handle is being made the
 /// last datagram waits for it.
 void cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch);
+/// Takes any path to the peer that has its address handle, when the present one has none. False: none has, or
+/// nothing was ever sent.
+bool cm_find_way(Endpoint& endpoint);
 /// A packet will follow soon: asks for the address handle, if there is none.
 void cm_prepare_send(Endpoint& endpoint);
 /// Sends what waits for the address handle, if that is there and the packet still says what is true.
@@ -37,8 +40,8 @@ struct InquiryDatagram {
 /// Sends one over `carrier`, or loses it: over the path that the carrier's connection takes, because its
 /// arrival says something about that path only.
 void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& inquiry);
-/// One came over `carrier`: the path it took works.
-void cm_note_inquiry(const Endpoint& carrier, const Packet& packet, uint64_t now);
+/// An ANSWER came over `carrier`: the path it took works both ways.
+void cm_note_answer(const Endpoint& carrier, const Packet& packet, uint64_t now);
 /// Has the address handle made that inquiries over `carrier`, which has come up, will need.
 void cm_prepare_inquiries(Endpoint& carrier);
 /// The peer's address as it says itself now in a handshake packet that was accepted: its LID may have changed

@@ -131,8 +131,9 @@ void on_question(Endpoint& carrier, Endpoint& about, const Packet& packet) {
 
 void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_t now) {
   if (packet.epoch != about.epoch || !is_up(about.phase)) return;
-  // Between ports with several LIDs only the path that the rail takes proves anything about it.
-  if (&carrier == &about && packet.path != path_number(about, about.epoch)) return;
+  // Between ports with several LIDs only the path that the rail takes proves that it works.
+  const bool elsewhere = &carrier == &about && packet.path != path_number(about, about.epoch);
+  if (elsewhere && (packet.flags & kInquiryOver) == 0) return;
   Inquiry& inquiry = watch_of(about).inquiry;
   const InquiryAnswer answer{packet.number, packet.flags, packet.count, &carrier == &about,
                              carries(carrier) && packet.carrier == carrier.epoch};
