@@ -313,7 +313,8 @@ TEST(Lmc, LidThatIsAnotherPortsNow_IsAskedForAgain) {
   EXPECT_EQ(level, 4);
 }
 
-/// A stale destination and a present one end at the same LID, over paths of their own: both get their answers.
+/// A stale destination and a present one end at the same LID, over paths of their own: both get their
+/// answers.
 TEST(Lmc, TwoPathsToOneLid_HaveRecordsOfTheirOwn) {
   engine::Config config = small_config();
   config.path_service_level = true;

@@ -166,7 +166,8 @@ TEST(Verdict, OnlyTheFirstPathIsDead_NoVerdict) {
   r.wait(1000);
   EXPECT_EQ(r.downs(), 0);
   const engine::Endpoint& rail = r.w.a.endpoint;
-  EXPECT_LT(r.w.a.port.addresses().find(rail.peer.address, r.path())->unheard, engine::AddressCache::kPathUnheard)
+  EXPECT_LT(r.w.a.port.addresses().find(rail.peer.address, r.path())->unheard,
+            engine::AddressCache::kPathUnheard)
       << "answers count";
 }
 

@@ -52,8 +52,7 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch, uint8_t 
 Address* way_of(Endpoint& endpoint) {
   Outbox& outbox = endpoint.effort->outbox;
   Port& port = *endpoint.port;
-  return outbox.address =
-             port.addresses().way_to(endpoint.peer.address, outbox.address, port.env().now_ns());
+  return outbox.address = port.addresses().way_to(endpoint.peer.address, outbox.address, port.env().now_ns());
 }
 
 /// The peer over path number `path`. nullptr when memory is short.
@@ -142,7 +141,8 @@ void cm_prepare_inquiries(Endpoint& carrier) {
   const uint8_t path = path_number(carrier, carrier.epoch);
   if (path == 0) return;  // the handshake's
   Address* const address = over(carrier, path);
-  if (address != nullptr && address->handle == nullptr) port.addresses().handle(*address, port.env().now_ns());
+  if (address != nullptr && address->handle == nullptr)
+    port.addresses().handle(*address, port.env().now_ns());
 }
 
 void cm_note_answer(const Endpoint& carrier, const Packet& packet, uint64_t now) {

@@ -64,8 +64,8 @@ class CommandFifo {
   Command* tail_ = nullptr;
 };
 
-/// A queue of commands with threads of its own, started by start() or when there is something to do. All members by one
-/// thread at a time: the progress function's.
+/// A queue of commands with threads of its own, started by start() or when there is something to do. All
+/// members by one thread at a time: the progress function's.
 class ControlLane {
  public:
   static constexpr uint32_t kMaxWidth = 4;
