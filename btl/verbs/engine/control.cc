@@ -4,6 +4,7 @@
 #include "btl/verbs/engine/control.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -123,8 +124,11 @@ void ControlLane::submit(Command& command, Urgency urgency) {
     if (shared_->queued > shared_->idle && shared_->threads < width_) {
       served = start_thread() || shared_->threads != 0;
     }
-    pthread_cond_signal(&shared_->work);
   }
+  pthread_cond_signal(&shared_->work);  // not under the lock: the thread would wake and wait for it
+  // Threads inherit the binding of the process, so the control thread may wait for this processor, where the
+  // application polls. A rail's failover waits for urgent commands: let it run now.
+  if (urgency == Urgency::kFirst) sched_yield();
   // No thread can be had: slow is better than never.
   while (!served && run_one()) {
   }

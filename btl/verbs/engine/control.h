@@ -84,7 +84,7 @@ class ControlLane {
   /// Threads started that have not ended.
   uint32_t threads() const;
   /// Takes the command; it runs when its turn comes. Bounded by the callers: each object of theirs has at
-  /// most one command under way.
+  /// most one command under way. With kFirst the caller offers its processor to the lane's thread.
   void submit(Command& command, Urgency urgency);
   /// Calls done() of everything that has run.
   void finish();

@@ -66,6 +66,8 @@ void Port::service(uint64_t now, bool emptied) {
     service_one(*endpoint, now, emptied, &again);
     endpoint = next;
   }
+  // The queue pair of a rail that has just been lost may be stopped by now, and its fragments are waited for.
+  lanes_.stops.finish();
   if (again) need_service();
 }
 
