@@ -108,6 +108,25 @@ TEST_F(Lane, Thread_RunsElsewhere_FinishesHere) {
   EXPECT_TRUE(lane.close(kLong));
 }
 
+TEST_F(Lane, Thread_ThatWaits_IsWokenByEachUrgency) {
+  lane.open(ControlMode::kThread, 1, &service_needed);
+  Note first("first");
+  lane.submit(first, Urgency::kNormal);
+  finish_all();
+  for (const Urgency urgency : {Urgency::kFirst, Urgency::kNormal, Urgency::kLast}) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it has nothing to do and waits
+    Note next("next");
+    lane.submit(next, urgency);
+    for (int round = 0; round < 5000 && lane.pending() != 0; ++round) {
+      lane.finish();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(lane.pending(), 0u) << "urgency " << static_cast<int>(urgency);
+    if (lane.pending() != 0) break;
+  }
+  EXPECT_TRUE(lane.close(kLong));
+}
+
 TEST_F(Lane, Start_TheFirstCommandFindsItsThread) {
   lane.open(ControlMode::kThread, 1, &service_needed);
   EXPECT_EQ(lane.threads(), 0u) << "without start() it is made when there is something to do";
