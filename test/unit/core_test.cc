@@ -3,7 +3,9 @@
 // core_test.cc: headers and state machines.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <set>
+#include <vector>
 
 #include "pml/bfo/core/recv_machine.h"
 #include "pml/bfo/core/send_machine.h"
@@ -52,21 +54,53 @@ TEST(Wire, RgetChecksItsKeys) {
   h.n_keys = 3;
   for (auto& k : h.keys) k.handle_len = 8;
   RgetHdr out;
-  std::size_t used = 0;
   std::uint8_t b[sizeof h];
   const auto encode = [&] { std::memcpy(b, &h, sizeof h); };
   encode();
-  EXPECT_TRUE(decode_rget(Bytes{b, rget_size(3)}, out, used));
-  EXPECT_EQ(used, rget_size(3));
-  EXPECT_FALSE(decode_rget(Bytes{b, rget_size(3) - 1}, out, used));
-  h.keys[2].handle_len = kMaxHandle + 1;
-  encode();
-  EXPECT_FALSE(decode_rget(Bytes{b, rget_size(3)}, out, used));
+  EXPECT_TRUE(decode_rget(Bytes{b, rget_size(h)}, out));
+  for (unsigned i = 0; i < 3; ++i) {
+    h.keys[i].handle_len = kMaxHandle + 1;
+    encode();
+    EXPECT_FALSE(decode_rget(Bytes{b, rget_size(3)}, out)) << i;
+    h.keys[i].handle_len = 8;
+  }
   for (unsigned n : {0u, static_cast<unsigned>(kMaxWireRails) + 1, 255u}) {
-    h.keys[2].handle_len = 8;
     h.n_keys = static_cast<std::uint8_t>(n);
     encode();
-    EXPECT_FALSE(decode_rget(Bytes{b, sizeof b}, out, used)) << n;
+    EXPECT_FALSE(decode_rget(Bytes{b, sizeof b}, out)) << n;
+  }
+}
+
+TEST(Wire, LastKeyOfRgetTravelsWithoutWhatItDoesNotUse) {
+  EXPECT_EQ(last_key_size(0), last_key_size(8));
+  EXPECT_EQ(last_key_size(9), sizeof(RailKey));
+  for (unsigned n = 1; n <= kMaxWireRails; ++n) {
+    for (unsigned length : {0u, 8u, 9u, 16u}) {
+      RgetHdr h{};
+      h.n_keys = static_cast<std::uint8_t>(n);
+      for (unsigned i = 0; i < n; ++i) {
+        h.keys[i].conn = i + 1;
+        h.keys[i].handle_len = i + 1 == n ? static_cast<std::uint8_t>(length) : 16;
+        std::memset(h.keys[i].handle, static_cast<int>(0x10 + i), h.keys[i].handle_len);
+      }
+      ASSERT_EQ(rget_size(h), rget_size(n) - (length <= 8 ? 8 : 0));
+      // Exactly as long as the header, so that the sanitizer sees what is read beyond it.
+      const std::vector<std::uint8_t> b(reinterpret_cast<const std::uint8_t*>(&h),
+                                        reinterpret_cast<const std::uint8_t*>(&h) + rget_size(h));
+      RgetHdr out;
+      std::memset(static_cast<void*>(&out), 0xee, sizeof out);
+      ASSERT_TRUE(decode_rget(Bytes{b.data(), b.size()}, out)) << n << " keys, " << length;
+      for (unsigned i = 0; i < n; ++i)
+        EXPECT_EQ(std::memcmp(&out.keys[i], &h.keys[i], sizeof(RailKey)), 0)
+            << i << " of " << n << ", " << length;
+      RndvHdr open;
+      EXPECT_TRUE(decode_rget(Bytes{b.data(), b.size()}, open));
+      for (std::size_t less = 1; less <= b.size(); ++less) {
+        const std::vector<std::uint8_t> cut(b.begin(), b.end() - static_cast<std::ptrdiff_t>(less));
+        ASSERT_FALSE(decode_rget(Bytes{cut.data(), cut.size()}, out))
+            << n << " keys, " << length << ", " << less;
+      }
+    }
   }
 }
 

@@ -3,6 +3,8 @@
 // fake_port.cc: what a FakePort does in its World.
 #include "test/unit/fake_port.h"
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -89,7 +91,11 @@ Post FakePort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset,
 }
 
 Post FakePort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, std::size_t n,
-                   std::uint64_t remote, const xfer::HandleBytes&, Frag& frag) {
+                   std::uint64_t remote, const xfer::HandleBytes& handle, Frag& frag) {
+  const xfer::HandleBytes want =
+      world_.ports[rail.rank]->handle_of(reinterpret_cast<std::uint8_t*>(remote) - offset);
+  EXPECT_EQ(handle.size, want.size);
+  EXPECT_EQ(std::memcmp(handle.bytes, want.bytes, want.size), 0);
   if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return Post::kUnreachable;
   if (!world_.room(rank_, rail.rank, rail.rail)) return Post::kNoResource;
   Flight f = make_flight(Flight::Kind::kGet, rank_, rail, 0, nullptr, 0, nullptr, 0, &frag);

@@ -79,8 +79,7 @@ class FakePort {
   }
   bool handle(const Registration& reg, const RailHandle& rail, xfer::HandleBytes& out) {
     if (!reg.base || rail.rail == unregistered_) return false;
-    out.size = 8;
-    std::memcpy(out.bytes, &reg.base, 8);
+    out = handle_of(reg.base);
     return true;
   }
   void matched(RecvRequest& r, std::int32_t src, std::int32_t tag, std::uint64_t length);
@@ -117,6 +116,15 @@ class FakePort {
   std::size_t live_ = 0;  ///< bytes that the engine has allocated
   int registrations_ = 0;
   int unregistered_ = -1;  ///< the device of this rail registers nothing
+  std::uint8_t handle_size_ = 8;
+  /// What names memory at `base` of this process.
+  xfer::HandleBytes handle_of(const std::uint8_t* base) const {
+    xfer::HandleBytes handle{};
+    handle.size = handle_size_;
+    std::memset(handle.bytes, 0x5a, handle_size_);
+    std::memcpy(handle.bytes, &base, sizeof base);
+    return handle;
+  }
   int peers_failed_ = 0;
   std::vector<std::pair<PeerHandle, xfer::PeerLoss>> losses_;
   std::function<bool(std::size_t)> refuse_;  ///< true: no memory for that many bytes

@@ -40,6 +40,29 @@ TEST(Brief, LongMessageOverOneRail_TakesOneReadAndNoRecordOfItsHeaders) {
   expect_clean(w);
 }
 
+/// FakePort::get compares the handles. The last key is shorter on the wire when its handle is.
+TEST(Brief, HandleOfAnySize_ArrivesWholeInAnRgetThatIsNoLongerThanItMustBe) {
+  for (const int rails : {1, 2}) {
+    for (const std::uint8_t handle : {8, 9, 16}) {
+      for (const std::size_t bytes : {50'000, 3'000'000}) {  // one READ, several
+        World::Options o = reads();
+        o.rails = rails;
+        o.rdma_frag = 1 << 20;
+        World w(o);
+        w.ports[0]->handle_size_ = handle;
+        const auto [s, r] = transfer(w, bytes);
+        ASSERT_TRUE(next_is(w, MsgType::kRget));
+        EXPECT_EQ(w.flights[0].bytes.size(),
+                  48u + 32u * static_cast<unsigned>(rails) - (handle == 8 ? 8 : 0));
+        ASSERT_TRUE(w.run());
+        EXPECT_TRUE(s->done && r->done);
+        EXPECT_EQ(r->data, s->data);
+        expect_clean(w);
+      }
+    }
+  }
+}
+
 /// With another rail what follows the FIN could overtake it, so its end must be known. A rail that does not
 /// tell what it has ended carries it in a fragment with a record.
 TEST(Brief, FinOverOneOfTwoRails_HasARecordIfTheRailDoesNotCount) {

@@ -115,7 +115,7 @@ struct Rget {
     const Peer<P>& p = *x.proc->peer;
     unsigned exposed = 0;
     unsigned n = 0;
-    const std::size_t fit = entries_that_fit(carrier.limits, core::rget_size(0), sizeof h.keys[0]);
+    const std::size_t fit = entries_that_fit(carrier.limits, core::rget_size(0u), sizeof h.keys[0]);
     for (unsigned k = 0; k < p.choice.size() && n < fit; ++k) {
       const Rail<P>& rail = p.choice[k];
       if (!can_get(rail, x.length)) continue;
@@ -141,7 +141,7 @@ struct Rget {
     d.exposed = static_cast<std::uint16_t>(exposed_before | exposed);
     x.protocol = Protocol::kGet;
     d.open_len = 0;
-    const std::size_t size = core::rget_size(h.n_keys);
+    const std::size_t size = core::rget_size(h);
     if (e.post_brief(carrier, &h, size, r) || e.post_on(carrier, &h, size, FragKind::kOpen, d.name, false))
         [[likely]]
       return true;
@@ -167,11 +167,10 @@ struct Rget {
   static bool take_keys(E& e, RecvRequest& r, const Arrival& a) {
     auto& x = r.xfer;
     core::RgetHdr h;
-    std::size_t used = 0;
     x.rndv->n_keys = 0;
     if (!e.config_.use_get || a.bytes.data[0] != static_cast<std::uint8_t>(core::MsgType::kRget))
       return false;
-    if (!core::decode_rget(a.bytes, h, used)) return false;
+    if (!core::decode_rget(a.bytes, h)) return false;
     x.rndv->key_rail = a.rail;
     for (unsigned i = 0; i < h.n_keys; ++i) {
       Rail<P>* const rail = e.rail_named(*x.proc->peer, h.keys[i].conn, h.keys[i].epoch, a.rail);

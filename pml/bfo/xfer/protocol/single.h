@@ -24,7 +24,7 @@ struct Single {
                                                    const core::RailKey*& key) {
     auto& d = *r.xfer.rndv;
     core::RailKey& k = d.keys[0];
-    std::memcpy(&k, a.bytes.data + offsetof(core::RgetHdr, keys), sizeof k);
+    core::read_key(a.bytes.data + core::rget_size(0u), true, k);
     // The header comes over the rail that it has a key for, nearly always.
     Rail<P>* const rail = a.rail && a.rail->name.conn == k.conn && a.rail->usable(k.epoch)
                               ? a.rail
@@ -43,12 +43,11 @@ struct Single {
     auto& d = *r.xfer.rndv;
     const bool ahead = a.rail && a.rail->late == 0;
     if (n == 0 || d.want >= (ahead ? kMaxResent + 1 : kUncut)) return nullptr;
-    const std::uint8_t* const keys = a.bytes.data + offsetof(core::RgetHdr, keys);
     Rail<P>* best = nullptr;
     unsigned kept = 0;
     for (unsigned i = 0; i < n; ++i) {
       core::RailKey& k = d.keys[kept];
-      std::memcpy(&k, keys + i * sizeof k, sizeof k);
+      core::read_key(a.bytes.data + core::rget_size(i), i + 1 == n, k);
       Rail<P>* const rail = e.rail_named(*r.xfer.proc->peer, k.conn, k.epoch, a.rail);
       if (!rail || rail->limits.get_limit == 0 || !Rget<P>::aligned(*rail, d.remote_address, d.want))
         continue;

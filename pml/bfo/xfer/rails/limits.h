@@ -40,7 +40,7 @@ constexpr RailLimits keepable(const RailLimits& in) {
   l.rdma_frag_size = std::max(l.rdma_frag_size - l.rdma_frag_size % l.get_alignment, l.get_alignment);
   // PUT is the longest header of fixed length; RGET names at least the rail that carries it.
   if (l.put_limit < kLeastRdma || l.post_limit < sizeof(core::PutHdr)) l.put_limit = 0;
-  if (l.get_limit < kLeastRdma || l.post_limit < core::rget_size(1)) l.get_limit = 0;
+  if (l.get_limit < kLeastRdma || l.post_limit < core::rget_size(1u)) l.get_limit = 0;
   return l;
 }
 
