@@ -52,9 +52,17 @@ struct TwoRails {
     if (b_runs) d.poll();
   }
   void pass(uint64_t ms) {
-    for (uint64_t i = 0; i < ms * 10; ++i) {
-      fake_now() += 100'000;
-      for (int k = 0; k < 32; ++k) turn();
+    for (uint64_t i = 0; i < ms * 10; ++i) step();
+  }
+  void step() {
+    fake_now() += 100'000;
+    for (int k = 0; k < 32; ++k) turn();
+  }
+  /// Turns that take a microsecond each.
+  void turns(int count) {
+    for (int i = 0; i < count; ++i) {
+      fake_now() += 1000;
+      turn();
     }
   }
   /// The same, in larger steps.
@@ -96,6 +104,18 @@ struct TwoRails {
     request_end.carrier = carrier;
     request_end.count = endpoint.delivered + endpoint.effort->ring.tail;
     engine::verdict_packet(over.endpoint, request_end, fake_now());
+  }
+  /// The peer's answer to the last question about the rail of `about`, in a datagram that comes over `over`.
+  static engine::Packet answer_over(const Process& about, const Process& over) {
+    const engine::Endpoint& rail = about.endpoint;
+    engine::Packet answer{};
+    answer.type = static_cast<uint8_t>(engine::PacketType::kAnswer);
+    answer.rail = engine::connection_id(about.port.nonce(), rail.peer.nonce);
+    answer.epoch = rail.epoch;
+    answer.number = engine::watch_of(rail).inquiry.round;
+    answer.flags = engine::kInquiryAlive | engine::kInquiryCarrier;
+    answer.carrier = over.endpoint.epoch;
+    return answer;
   }
   /// All ports get four LIDs each. Ends the rails until the first one takes another path than datagrams do.
   void many_lids() {
@@ -178,16 +198,7 @@ TEST(Verdict, AnswerOverAnotherPathOfTheRail_ProvesNothing) {
   ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
   r.pass(9);
   ASSERT_TRUE(r.probe_fails(r.w.a));
-  engine::Endpoint& rail = r.w.a.endpoint;
-  engine::Packet answer{};
-  answer.type = static_cast<uint8_t>(engine::PacketType::kAnswer);
-  answer.rail = engine::connection_id(r.w.a.port.nonce(), rail.peer.nonce);
-  answer.epoch = rail.epoch;
-  answer.number = engine::watch_of(rail).inquiry.round;
-  answer.flags = engine::kInquiryAlive | engine::kInquiryCarrier;
-  answer.carrier = rail.epoch;
-  answer.path = 0;
-  engine::verdict_packet(rail, answer, fake_now());
+  engine::verdict_packet(r.w.a.endpoint, r.answer_over(r.w.a, r.w.a), fake_now());
   r.pass(6);
   EXPECT_EQ(r.w.a.down, 1);
 }
@@ -207,6 +218,67 @@ TEST(Verdict, OtherSideSuspects_ItRequestsTheEndAndTheDeciderEndsTheRail) {
   EXPECT_EQ(r.w.b.down, 1) << "the next answer says that it is over";
   EXPECT_EQ(r.w.b.last_event.cause, BFO_CAUSE_PEER_DOWN);
   EXPECT_EQ(r.c.down + r.d.down, 0);
+}
+
+/// The rail between `x` and `y` is dead, and `x` has asked about it for so long that one answer after its
+/// probe failed is enough. The probe fails `phase` tenths of a millisecond later; a tick has 20 of them.
+void one_answer_short(TwoRails& r, Process& x, Process& y, int phase) {
+  r.swallow(x, y);
+  ASSERT_TRUE(r.w.sendi(x, "x"));
+  r.pass(12);
+  for (int i = 0; i < phase; ++i) r.step();
+  for (int i = 0; i < phase; ++i) r.turn();
+  ASSERT_EQ(r.downs(), 0);
+  ASSERT_TRUE(r.probe_fails(x));
+}
+
+TEST(Verdict, LastAnswerIsHere_TheDeciderWaitsForNoTick) {
+  for (int phase = 0; phase < 20; ++phase) {
+    TwoRails r;
+    one_answer_short(r, r.w.a, r.w.b, phase);
+    r.turns(8);
+    EXPECT_EQ(r.w.a.down, 1) << "phase " << phase;
+    EXPECT_EQ(r.w.a.last_event.code, IBV_WC_RETRY_EXC_ERR);
+  }
+}
+
+TEST(Verdict, LastAnswerIsHere_TheOtherSideRequestsTheEndAtOnce) {
+  for (int phase = 0; phase < 20; ++phase) {
+    TwoRails r;
+    one_answer_short(r, r.w.b, r.w.a, phase);
+    r.turns(10);
+    EXPECT_EQ(r.w.a.down, 1) << "phase " << phase;
+    EXPECT_EQ(r.w.a.last_event.code, engine::kCodeAskedByPeer);
+  }
+}
+
+/// Rounds without a result of the probe, too.
+TEST(Verdict, LastAnswerOfManyRoundsIsHere_TheDeciderWaitsForNoTick) {
+  TwoRails r;
+  r.swallow(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  const engine::Inquiry& inquiry = engine::watch_of(r.w.a.endpoint).inquiry;
+  for (int i = 0; i < 600 && r.w.a.down == 0 && inquiry.answered < engine::kRoundsAlone; ++i) r.step();
+  r.step();
+  EXPECT_EQ(r.w.a.down, 1);
+}
+
+/// A peer that decides, answers each question, and ends nothing.
+TEST(Verdict, EndIsRequestedAgainAndAgain_NoMoreThanOneQuestionInATick) {
+  TwoRails r;
+  one_answer_short(r, r.w.b, r.w.a, 0);
+  r.a_runs = false;
+  const engine::Inquiry& inquiry = engine::watch_of(r.w.b.endpoint).inquiry;
+  engine::Packet answer = r.answer_over(r.w.b, r.d);
+  answer.count = inquiry.count;
+  const uint32_t before = inquiry.round;
+  for (int i = 0; i < 200; ++i) {
+    answer.number = inquiry.round;
+    engine::verdict_packet(r.d.endpoint, answer, fake_now());
+    r.step();
+  }
+  EXPECT_GE(inquiry.round - before, 10u) << "in 10 ticks";
+  EXPECT_LE(inquiry.round - before, 12u);
 }
 
 /// No device says anything about a probe for a long time: that is how real ones are.

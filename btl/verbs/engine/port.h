@@ -252,6 +252,12 @@ class Port {
   uint32_t probe_target_rkey() const { return probe_target_mr_ == nullptr ? 0 : probe_target_mr_->rkey; }
   /// Work for the next poll() that is not a completion: an endpoint to close, a report to repeat.
   void need_service() { service_needed_.store(true, std::memory_order_release); }
+  /// Makes the next poll() a tick, unless no time has passed since the last one: that would tell nothing.
+  /// Progress function only.
+  void tick_soon() {
+    next_tick_ns_ = last_tick_ns_ + 1;
+    until_clock_ = 1;
+  }
   /// Reads the port's attributes in this call; true when its address changed.
   bool refresh();
   /// With a failover layer above: closed rails reconnect and the watchdog runs. Without (the default),

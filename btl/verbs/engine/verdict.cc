@@ -44,6 +44,11 @@ bool moves(const Endpoint& endpoint) {
          endpoint.effort->ring.tail != watch_of(endpoint).seen_tail;
 }
 
+bool proven(const Endpoint& about) {
+  const Watch& watch = watch_of(about);
+  return proven(watch.inquiry, watch.probe_failed(), about.phase == Phase::kSuspect);
+}
+
 void ask(Endpoint& about, uint64_t now) {
   Inquiry& inquiry = watch_of(about).inquiry;
   const Rails rails(about);
@@ -67,8 +72,7 @@ void ask(Endpoint& about, uint64_t now) {
     watch_of(about).ask_pause_ns = std::min(2 * watch_of(about).ask_pause_ns, kAskAgainMostNs);
   }
   watch_of(about).ask_again_ns = now + watch_of(about).ask_pause_ns;
-  const bool request_end =
-      !about.initiator && proven(inquiry, watch_of(about).probe_failed(), about.phase == Phase::kSuspect);
+  const bool request_end = !about.initiator && proven(about);
   const InquiryDatagram mail{rail_name(about), about.epoch, inquiry.round,
                              static_cast<uint8_t>(request_end ? kInquiryRequestEnd : 0), inquiry.count};
   for (int i = 0; i < rails.count; ++i) {
@@ -153,7 +157,9 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
       inquiry.open = false;
       inquiry.counted = true;
       inquiry.count = packet.count;
+      const bool known = proven(about);
       ++inquiry.answered;
+      if (!known && proven(about)) about.port->tick_soon();
       return;
   }
 }
@@ -162,8 +168,7 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
 
 void verdict_step(Endpoint& about, uint64_t now) {
   if (!is_up(about.phase) || about.effort->close.asked || watch_of(about).probe_done()) return;
-  const bool enough =
-      proven(watch_of(about).inquiry, watch_of(about).probe_failed(), about.phase == Phase::kSuspect);
+  const bool enough = proven(about);
   if (enough && about.initiator && !moves(about) && another_carries(about)) {
     end_rail(about, watch_of(about).probe_failed() ? watch_of(about).probe_status : 0,
              watch_of(about).suspected_ns);

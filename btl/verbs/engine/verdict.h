@@ -17,6 +17,10 @@
 // sends its question as an end request. What the decider ends has another rail that is up at both ends, and
 // no two verdicts cross: watchdogs alone never end the last rail. An error that the device reports needs no
 // inquiry.
+//
+// The verdict falls at a tick of the watchdog, because only a tick knows that no completion which waits in a
+// queue explains the silence. The answer that completes the proof makes that tick due at once. No other
+// answer does: questions keep the pace of the ticks.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,8 @@
 //
 // watchdog.cc: the watchdog of a port. Silence only makes a rail suspect, because a slow or computing peer
 // is not a dead one (H15). After half of the time the path is tested by a zero-byte write on the probe queue
-// pair, and the peer is asked over the other rails (verdict.h).
+// pair, and the peer is asked over the other rails (verdict.h). Ticks are Config::tick_ns apart, but for the
+// one that is due at once because the peer's last answer completes the proof.
 //
 // The length of the silence that counts depends on what is normal here. It is the largest of
 // Config::suspect_ns, twice the longest silence of that rail that ended by itself, and three times the
