@@ -2,10 +2,15 @@
 //
 // Asynchronous events: each comes, carries the right object, reaches whom it must and nobody else.
 #include <arpa/inet.h>
+#include <poll.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <thread>
+#include <vector>
 
 #include "test/conformance/rig.h"
 
@@ -132,6 +137,65 @@ TEST_F(Event, QpLastWqeReached_QueuePairOnAnSrqInError) {
   ASSERT_TRUE(event.has_value());
   EXPECT_EQ(event->event_type, IBV_EVENT_QP_LAST_WQE_REACHED);
   EXPECT_EQ(event->element.qp, p.b.qp);
+}
+
+long open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
+
+/// A process has the pipe of its events open before there is one.
+TEST_F(Event, FirstEvent_OpensNoDescriptor) {
+  SideOptions options;
+  options.srq = true;
+  Pair p(options);
+  ASSERT_EQ(p.b.post_recv(1, 0, 64), 0);
+  const long before = open_descriptors();
+  ASSERT_EQ(p.b.to_state(IBV_QPS_ERR), 0);
+  EXPECT_TRUE(p.b.wait_event_of(IBV_EVENT_QP_LAST_WQE_REACHED));
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST_F(Event, FirstCompletionEvent_OpensNoDescriptor) {
+  Pair p;
+  ASSERT_EQ(p.b.post_recv(1, 0, 64), 0);
+  ASSERT_EQ(ibv_req_notify_cq(p.b.recv_cq, 0), 0);
+  const long before = open_descriptors();
+  ASSERT_EQ(p.a.send(2, 0, 8), 0);
+  pollfd fd{p.b.channel->fd, POLLIN, 0};
+  ASSERT_EQ(poll(&fd, 1, kDeadlineMs), 1);
+  EXPECT_EQ(open_descriptors(), before);
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  ASSERT_EQ(ibv_get_cq_event(p.b.channel, &cq, &context), 0);
+  ibv_ack_cq_events(cq, 1);
+}
+
+TEST_F(Event, ClosedDevicesAndChannels_KeepNoDescriptor) {
+  Side side;
+  const long before = open_descriptors();
+  for (int i = 0; i < 20; ++i) {
+    ibv_context* context = ibv_open_device(side.context->device);
+    ASSERT_NE(context, nullptr);
+    ibv_comp_channel* channel = ibv_create_comp_channel(context);
+    ASSERT_NE(channel, nullptr);
+    EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+    EXPECT_EQ(ibv_close_device(context), 0);
+    EXPECT_EQ(open_descriptors(), before);
+  }
+}
+
+TEST_F(Event, DeviceThatCannotBeOpened_KeepsNoDescriptor) {
+  Side side;
+  const long before = open_descriptors();
+  std::vector<softhca::ContextEntry*> taken;
+  for (softhca::ContextEntry& context : Lab::get().header().contexts) {
+    uint32_t free = softhca::kContextFree;
+    if (context.used.compare_exchange_strong(free, softhca::kContextClaimed)) taken.push_back(&context);
+  }
+  EXPECT_EQ(ibv_open_device(side.context->device), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+  for (softhca::ContextEntry* context : taken) context->used.store(softhca::kContextFree);
+  EXPECT_EQ(open_descriptors(), before);
 }
 
 TEST_F(Event, CqErr_OverflowKillsEveryQueuePairOnTheQueue) {

@@ -4,12 +4,15 @@
 // and FIFOs instead of output files, a registry of another user, descriptors that were used again.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -138,6 +141,70 @@ TEST_F(Strangers, Wake_WritesToNothingThatTookTheDescriptor) {
   waker->wake(sleeper->process(), sleeper->wake_name(ends[0]));
   EXPECT_EQ(read(others[0], &byte, 1), 1) << "its own name reaches it";
   for (int fd : {file, ends[0], ends[1], others[0], others[1]}) close(fd);
+}
+
+/// Descriptors that this process has open.
+long open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
+
+/// The first event of a process costs no more than the next one.
+TEST_F(Strangers, WakeName_OpensThePipeOnceAndForgettingClosesIt) {
+  const auto f = fabric();
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+  const long before = open_descriptors();
+  const WakeName name = f->wake_name(ends[0]);
+  EXPECT_EQ(open_descriptors(), before + 1);
+  EXPECT_EQ(f->wake_name(ends[0]), name);
+  f->wake(f->process(), name);
+  EXPECT_EQ(open_descriptors(), before + 1) << "it has it already";
+  f->forget_wake(name);
+  f->forget_wake(name);
+  EXPECT_EQ(open_descriptors(), before);
+  f->wake(f->process(), name);
+  char bytes[3];
+  EXPECT_EQ(read(ends[0], bytes, 3), 2) << "a pipe that is there is reached all the same";
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_F(Strangers, WakeName_WithoutAFreeDescriptorItIsOpenedByTheFirstEvent) {
+  const auto f = fabric();
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+  rlimit usual{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit none{0, usual.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const WakeName name = f->wake_name(ends[0]);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+  EXPECT_NE(name, 0u);
+  f->wake(f->process(), name);
+  char byte;
+  EXPECT_EQ(read(ends[0], &byte, 1), 1);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+/// More pipes than are kept open: each is reached.
+TEST_F(Strangers, Wake_ManyPipesTakeABoundedNumberOfDescriptors) {
+  const auto f = fabric();
+  int ends[300][2];
+  WakeName names[300];
+  const long before = open_descriptors();
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_EQ(pipe2(ends[i], O_NONBLOCK), 0);
+    names[i] = f->wake_name(ends[i][0]);
+  }
+  for (const WakeName name : names) f->wake(f->process(), name);
+  EXPECT_LE(open_descriptors(), before + 600 + 256);
+  for (const auto& pipe : ends) {
+    char bytes[2];
+    EXPECT_EQ(read(pipe[0], bytes, 2), 1);
+    close(pipe[0]);
+    close(pipe[1]);
+  }
 }
 
 /// A dead process's slot must not count as alive because its process id is in use again, here.

@@ -113,6 +113,7 @@ SOFTHCA_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* base) {
   }
   close(base->fd);
   close(channel->wake_fd);
+  fabric().forget_wake(channel->wake);
   delete channel;
   return 0;
 }

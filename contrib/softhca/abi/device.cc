@@ -240,10 +240,12 @@ SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   }
   new (&context->refs) std::atomic<int>(0);
   context->device = static_cast<uint32_t>(device - process.device(0));
-  context->entry = allocate_context(fabric(), fabric().node(), context->device, fabric().wake_name(ends[0]));
+  const WakeName wake = fabric().wake_name(ends[0]);
+  context->entry = allocate_context(fabric(), fabric().node(), context->device, wake);
   if (context->entry == nullptr) {
     close(ends[0]);
     close(ends[1]);
+    fabric().forget_wake(wake);
     std::free(context);
     errno = ENOMEM;
     return nullptr;
@@ -260,9 +262,11 @@ SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
 SOFTHCA_EXPORT int ibv_close_device(ibv_context* base) {
   if (verb_fails(ControlVerb::CloseDevice, base)) return -1;
   Context* context = of(base);
+  const WakeName wake = context->entry->wake;
   free_context(fabric(), *context->entry);
   close(base->async_fd);
   close(context->wake_fd);
+  fabric().forget_wake(wake);
   std::free(context);
   return 0;
 }

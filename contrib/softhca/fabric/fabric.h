@@ -192,8 +192,11 @@ class Fabric final : public OwnerOracle {
 
   /// Makes a pipe of process `slot` readable. Never blocks.
   void wake(uint32_t slot, WakeName name);
-  /// Names descriptor `fd` (the read end of a pipe of this process) for wake().
-  static WakeName wake_name(int fd);
+  /// Names descriptor `fd` (the read end of a pipe of this process) for wake(), and opens the pipe for it: no
+  /// event of this process waits for that. wake() tries again what cannot be opened now.
+  WakeName wake_name(int fd);
+  /// Closes the own descriptor of a pipe, after the one that gave it its name: until then wake() can open it.
+  void forget_wake(WakeName name);
 
   // --- heap: blocks of power-of-two size, zeroed ---
   uint64_t allocate(uint64_t bytes);  ///< offset, 0 when full
@@ -214,6 +217,9 @@ class Fabric final : public OwnerOracle {
   OwnerTag tag_slow();
   void reap_process(uint32_t slot);
   bool dead_by_kernel(uint32_t slot);
+  /// Own descriptor of a pipe of process `pid`, opened if it is not cached; -1: there is none. With
+  /// wake_mutex_.
+  int wake_fd(int pid, WakeName name);
 
   FabricHeader* header_ = nullptr;
   std::string name_;
