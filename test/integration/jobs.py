@@ -296,7 +296,7 @@ class Plan:
         self.add(f"{program.name}{' must not survive' if dies else ''}, {transport.name}, {ranks} ranks", case)
 
     def run(self, together=1):
-        """Runs the cases, `together` of them at a time: for jobs that mostly wait. Results are printed in order."""
+        """Runs the cases, `together` of them at a time: for jobs that wait, or are over soon. Results are printed in order."""
         only = os.environ.get("BFO_CHECK_ONLY")
         cases = [c for c in self.cases if not only or re.search(only, c[0])]
         print(f"1..{len(cases)}", flush=True)
