@@ -33,7 +33,7 @@ Process::Process(Context& ctx, Fabric& fabric, Book& book, Shared& shared, std::
 Process::~Process() = default;
 
 void Process::reset() {
-  engine_.reset();
+  stop();
   const Scenario& s = *shared_.scenario;
   const Machine& m = s.machine;
   dice_ = Prng(mix(m.seed, 0x9c, id_));

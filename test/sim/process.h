@@ -32,7 +32,7 @@ class Process {
   ~Process();
   void reset();
   /// Forget the engine of the last run.
-  void stop() { engine_.reset(); }
+  void stop();
 
   /// Everything this process does when it is scheduled.
   void step();
@@ -149,7 +149,9 @@ class Process {
   std::size_t next_frag_ = 0;
   std::vector<SendRequest*> free_sends_;
   std::vector<RecvRequest*> free_recvs_;
+  static constexpr std::size_t kFragSlab = 64;
   std::vector<std::unique_ptr<Frag[]>> all_frags_;
+  Frag& frag(std::size_t i) { return all_frags_[i / kFragSlab][i % kFragSlab]; }
   Frag* free_frags_ = nullptr;
   std::int64_t allocated_ = 0;  ///< blocks of the engine
   std::uint32_t frags_out_ = 0;

@@ -3,7 +3,9 @@
 // process_memory.cc: the buffers and requests of a simulated process. Both are reused last in, first out, as
 // programs and MPI libraries do, and outlive the run.
 
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "test/sim/process.h"
 
@@ -28,6 +30,14 @@ void Process::reset_memory() {
   free_frags_ = nullptr;
   frags_out_ = 0;
   allocated_ = 0;
+}
+
+/// A process that died leaves messages on its rails, whose bytes are the engine's. The kernel frees those of
+/// a real one.
+void Process::stop() {
+  engine_.reset();
+  for (std::size_t i = 0; i < next_frag_; ++i)
+    if (frag(i).in_use) std::free(std::exchange(frag(i).xfer.buffer, nullptr));
 }
 
 /// The buffers of requests that the last run did not finish: it failed, or this process died.

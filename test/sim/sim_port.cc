@@ -17,10 +17,9 @@ Frag* SimPort::frag_alloc() {
   if (f != nullptr) {
     p.free_frags_ = f->next_free;
   } else {
-    constexpr std::size_t kSlab = 64;
-    if (p.next_frag_ == p.all_frags_.size() * kSlab) p.all_frags_.push_back(std::make_unique<Frag[]>(kSlab));
-    f = &p.all_frags_[p.next_frag_ / kSlab][p.next_frag_ % kSlab];
-    ++p.next_frag_;
+    if (p.next_frag_ == p.all_frags_.size() * Process::kFragSlab)
+      p.all_frags_.push_back(std::make_unique<Frag[]>(Process::kFragSlab));
+    f = &p.frag(p.next_frag_++);
     std::destroy_at(f);
     std::construct_at(f);
   }
