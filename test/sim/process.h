@@ -31,7 +31,7 @@ class Process {
   Process(Context& ctx, Fabric& fabric, Book& book, Shared& shared, std::uint32_t id);
   ~Process();
   void reset();
-  /// Forget the engine of the last run.
+  /// Forget the engine of the last run, and free what its messages keep that are still on rails.
   void stop();
 
   /// Everything this process does when it is scheduled.

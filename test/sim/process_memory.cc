@@ -33,7 +33,7 @@ void Process::reset_memory() {
 }
 
 /// A process that died leaves messages on its rails, whose bytes are the engine's. The kernel frees those of
-/// a real one.
+/// a real one. One that lives has none at the end of its run: World checks that.
 void Process::stop() {
   engine_.reset();
   for (std::size_t i = 0; i < next_frag_; ++i)

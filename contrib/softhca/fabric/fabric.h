@@ -193,7 +193,8 @@ class Fabric final : public OwnerOracle {
   /// Makes a pipe of process `slot` readable. Never blocks.
   void wake(uint32_t slot, WakeName name);
   /// Names descriptor `fd` (the read end of a pipe of this process) for wake(), and opens the pipe for it: no
-  /// event of this process waits for that. wake() tries again what cannot be opened now.
+  /// event of this process waits for that, unless so many pipes were woken since that all were closed. wake()
+  /// opens what is not open.
   WakeName wake_name(int fd);
   /// Closes the own descriptor of a pipe, after the one that gave it its name: until then wake() can open it.
   void forget_wake(WakeName name);

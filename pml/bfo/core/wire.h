@@ -10,7 +10,7 @@
 //
 //   MATCH   0x41 | type flags ctx src tag seq |                                           14 bytes, + payload
 //   RNDV    0x42 | match | length | sender | receiver |                                   38 bytes, + payload
-//   RGET    0x43 | match | length | sender | receiver | address | n | n rail keys |       48 + 32 n bytes
+//   RGET    0x43 | match | length | sender | receiver | address | n | n rail keys |       <= 48 + 32 n bytes
 //   ACK     0x44 | sender | receiver |                                                    20 bytes
 //   FRAG    0x46 | receiver | offset |                                                    20 bytes, + payload
 //   PUT     0x48 | sender | receiver | offset | length | address | total | grant | key |  88 bytes
