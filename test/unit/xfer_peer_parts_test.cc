@@ -197,7 +197,7 @@ TEST(Ledgers, GrantIsOverWhenItWasNotSentOrItsEpochIsClosed) {
   grant.grant = 1;
   EXPECT_FALSE(Ledgers<FakePort>::grant_over(read)) << "a READ is no grant";
   EXPECT_TRUE(Ledgers<FakePort>::grant_over(grant));
-  grant.sent = true;
+  grant.puts = 1;
   EXPECT_FALSE(Ledgers<FakePort>::grant_over(grant));
   o.rail.closed_epoch = 1;
   EXPECT_TRUE(Ledgers<FakePort>::grant_over(grant));

@@ -209,6 +209,62 @@ TEST(Put, GrantOnARailThatDied_IsGrantedAgain) {
   expect_clean(w);
 }
 
+bool put_on_its_way(const World& w) {
+  return w.find(1, 0, MsgType::kPut) < w.flights.size();
+}
+
+/// Takes the first PUT out of the network, for the caller to end it.
+Flight take_put(World& w) {
+  const std::size_t i = w.find(1, 0, MsgType::kPut);
+  Flight put = w.flights[i];
+  w.flights.erase(w.flights.begin() + static_cast<std::ptrdiff_t>(i));
+  return put;
+}
+
+/// The receiver met the sender during the first attempt to connect, so its rails have epoch 1 and are not up.
+/// That attempt fails, so nobody reports the end of epoch 1; another may succeed.
+TEST(Put, GrantOnARailThatNeverCameUp_IsGrantedAgain) {
+  for (int back = 0; back < 2; ++back) {
+    SCOPED_TRACE(back);
+    World w(writes());
+    const auto [s, r] = transfer(w, 40000);
+    ASSERT_TRUE(until(w, MsgType::kRndv));
+    for (int i = 0; i < 2; ++i)
+      for (int me = 0; me < 2; ++me) w.rail(me, 1 - me, i)->state = RailState::kConnecting;
+    w.take();
+    ASSERT_GE(w.flights.size(), 2u);
+    for (int i = 0; i < 2; ++i) w.up[w.key(0, 1, i)] = false;
+    w.options.capacity = 0;  // nothing is taken by a rail that is down
+    while (put_on_its_way(w)) w.end(take_put(w), Fate::kNeverSent);
+    for (auto& e : w.engines) e->progress(w.now += 1000);
+    w.options.capacity = 1 << 30;
+    w.revive(0, 1, back);
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(s->done && r->done);
+    EXPECT_EQ(r->data, s->data);
+    expect_clean(w);
+  }
+}
+
+/// The sender has the grant from the first PUT and may write, though the second one was never sent.
+TEST(Put, GrantWhoseRepetitionWasNeverSent_IsStillTheSenders) {
+  World w(writes());
+  const auto [s, r] = transfer(w, 2000);
+  ASSERT_TRUE(until(w, MsgType::kPut));
+  const Flight put = take_put(w);
+  w.arrive(put);
+  w.end(put, Fate::kUnknown);
+  for (auto& e : w.engines) e->progress(w.now += 1000);
+  ASSERT_TRUE(put_on_its_way(w)) << "it is sent again, because its rail lives";
+  w.end(take_put(w), Fate::kNeverSent);
+  ASSERT_NE(r->xfer.rndv->ledger, nullptr);
+  EXPECT_TRUE(r->xfer.rndv->ledger->sent());
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  EXPECT_EQ(r->data, s->data);
+  expect_clean(w);
+}
+
 /// A rail that is being connected may take nothing for as long as its peer computes, and is tried at each
 /// turn of progress: 2^32 of them are an hour.
 TEST(Put, GrantThatNoRailTakes_UsesUpNoNumber) {

@@ -290,7 +290,7 @@ void Engine<P>::handle_done(Frag& f) {
       } else {
         RecvRequest* r = recvs_.find(x.name);
         if (!r || r->xfer.rndv->name != x.name) break;
-        if (x.grant != 0) Rput<P>::put_lost(*r, x.grant);
+        if (x.grant != 0) Rput<P>::put_lost(*r, x.grant, x.fate);
         recv_event(*r, RecvEvent::kControlLost);
       }
       break;

@@ -261,7 +261,7 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
         if (e->fin) {
           // FIN came over another rail; now its bytes are in place (H9)
           arrived(*r, e->begin, e->end, false);
-        } else if (e->grant != 0 && !e->sent) {
+        } else if (e->grant != 0 && !e->sent()) {
           x.rndv->todo.add(e->begin, e->end);  // the sender never had this grant
         } else if (e->grant != 0) {
           x.rndv->doubtful.add(e->begin, e->end);

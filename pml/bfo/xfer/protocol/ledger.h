@@ -120,7 +120,7 @@ void Ledgers<P>::fence_rail(Rail<P>& rail, std::uint32_t epoch) {
 /// up (0). A fence of that epoch would report nothing.
 template <class P>
 bool Ledgers<P>::grant_over(const Entry& e) {
-  return e.grant != 0 && (!e.sent || (e.rail->limits.failover && e.epoch <= e.rail->closed_epoch));
+  return e.grant != 0 && (!e.sent() || (e.rail->limits.failover && e.epoch <= e.rail->closed_epoch));
 }
 
 /// Fence every epoch that may still reach the buffer. A rail whose BTL has no fence does not lose connections

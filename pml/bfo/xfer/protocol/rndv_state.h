@@ -40,12 +40,15 @@ struct LedgerEntry {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   Round round = 0;
-  bool loaded = false;   ///< counted in its rail's inflight_bytes
-  bool pending = false;  ///< PUT: must be sent, for the first time or again
-  bool sent = false;     ///< PUT: its rail accepted it at least once
-  bool fin = false;      ///< its bytes are known to have arrived
-  bool dead = false;     ///< not used any more, waits only for FENCED
+  bool loaded = false;    ///< counted in its rail's inflight_bytes
+  bool pending = false;   ///< PUT: must be sent, for the first time or again
+  std::uint8_t puts = 0;  ///< PUTs of it that were accepted and did not come back as never sent
+  bool fin = false;       ///< its bytes are known to have arrived
+  bool dead = false;      ///< not used any more, waits only for FENCED
   LedgerEntry* next = nullptr;
+
+  /// May the sender have this grant?
+  bool sent() const { return puts != 0; }
 };
 
 /// What a send needs while it is a rendezvous: from a free list, with the memory of its range sets.

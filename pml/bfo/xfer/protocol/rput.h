@@ -34,7 +34,8 @@ struct Rput {
   using Ledger = LedgerEntry<P>;
   using Arrival = typename E::Arrival;
 
-  static constexpr unsigned kMaxRefusals = 8;  ///< after so many, the request continues by copy
+  static constexpr unsigned kMaxRefusals = 8;           ///< after so many, the request continues by copy
+  static constexpr std::uint8_t kManyPuts = UINT8_MAX;  ///< of one grant: no longer counted
 
   static bool can_put(const Rail<P>& r, std::uint64_t length) {
     return r.limits.put_limit != 0 && length >= r.limits.min_rdma_size;
@@ -91,10 +92,9 @@ struct Rput {
       if (l->grant == 0 || l->fin) continue;
       // Its PUT was not sent, or came back from a rail that was not up: the rail comes up with another epoch,
       // or never, and no closing of this one will be reported.
-      const bool unsent = !l->sent || (l->pending && Ledgers<P>::grant_over(*l));
-      if (unsent && !l->rail->usable(l->epoch)) {
+      if (!l->sent() && !l->rail->usable(l->epoch)) {
         x.rndv->todo.add(l->begin, l->end);
-        if (!l->sent && l->grant + 1 == x.rndv->next_grant) --x.rndv->next_grant;  // it was never sent
+        if (l->grant + 1 == x.rndv->next_grant) --x.rndv->next_grant;  // the sender does not know the number
         e.ledgers_.remove(x.rndv->ledger, l);
         continue;
       }
@@ -127,7 +127,7 @@ struct Rput {
       l->loaded = true;
       ++open;
       if (!send_put(e, r, *l)) refused |= 1u << rail->index;  // the grant waits for its rail
-      if (!l->sent) blocked = true;
+      if (!l->sent()) blocked = true;
     }
     if (!blocked) x.pending &= static_cast<std::uint8_t>(~(kPendingData | kPendingStart));
     return !blocked;
@@ -147,15 +147,19 @@ struct Rput {
     if (!Rget<P>::key_of(e, x.rndv->reg, *l.rail, h.key)) return false;
     if (!e.post_on(*l.rail, &h, sizeof h, FragKind::kControl, x.rndv->name, true, l.grant)) return false;
     l.pending = false;
-    l.sent = true;
+    if (l.puts != kManyPuts) ++l.puts;
     return true;
   }
 
-  /// A PUT ended without success. It is sent again if its rail lives; otherwise the closure of the rail
-  /// decides.
-  static void put_lost(RecvRequest& r, std::uint32_t grant) {
-    for (Ledger* l = r.xfer.rndv->ledger; l; l = l->next)
-      if (l->grant == grant) l->pending = true;
+  /// A PUT ended without success. It is sent again if its rail lives. Otherwise the closure of the rail
+  /// decides, unless every PUT of this grant was never sent: then the sender does not have it, and of an
+  /// epoch that was never up no closure is reported.
+  static void put_lost(RecvRequest& r, std::uint32_t grant, Fate fate) {
+    for (Ledger* l = r.xfer.rndv->ledger; l; l = l->next) {
+      if (l->grant != grant) continue;
+      l->pending = true;
+      if (fate == Fate::kNeverSent && l->sent() && l->puts != kManyPuts) --l->puts;
+    }
   }
   /// The sender asks again: every open grant is sent again. The sender knows which ones it has.
   static void repeat(RecvRequest& r) {
@@ -222,7 +226,7 @@ struct Rput {
       e.arrived(r, x.rndv->doubtful[i].begin, x.rndv->doubtful[i].end, false);
     x.rndv->doubtful.clear();
     for (Ledger* l = x.rndv->ledger; l; l = l->next)
-      if (l->grant != 0 && l->sent) l->fin = true;
+      if (l->grant != 0 && l->sent()) l->fin = true;
   }
 
   // ---- sender
