@@ -2,6 +2,9 @@
 //
 // btl_parts_test.cc: the engine's small parts: hash table, registered memory, completion queue reservation,
 // event mailbox and thread, addresses.
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -266,6 +269,20 @@ TEST(EventThread, EventsOfTwoDevices_ReachTheirOwnBoxesAndStopReturns) {
   EXPECT_EQ(note.port, 1u);
   ASSERT_TRUE(box_two->take(&note));
   EXPECT_EQ(note.type, IBV_EVENT_PORT_ACTIVE);
+}
+
+std::atomic<bool> prepared{false};
+
+/// Open MPI patches munmap after the component has started the thread: see EventThread::start().
+TEST(EventThread, WhatTheThreadDoesFirst_HasEndedWhenStartReturns) {
+  engine::EventThread thread;
+  prepared = false;
+  ASSERT_TRUE(thread.start(fake_verbs(), fake_environment().now_ns, [] {
+    usleep(50'000);
+    prepared = true;
+  }));
+  EXPECT_TRUE(prepared);
+  thread.stop();
 }
 
 TEST(EventThread, Heartbeat_IsServedUntilForgotten) {

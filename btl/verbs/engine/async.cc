@@ -11,7 +11,6 @@
 #include <cerrno>
 
 #include "btl/verbs/engine/heartbeat.h"
-#include "btl/verbs/engine/thread.h"
 
 namespace bfo::engine {
 namespace {
@@ -106,13 +105,18 @@ bool EventThread::add(ibv_context* context, EventBox* box) {
   return true;
 }
 
-bool EventThread::start(const VerbsApi& api, uint64_t (*now_ns)()) {
+bool EventThread::start(const VerbsApi& api, uint64_t (*now_ns)(), void (*prepare)()) {
   api_ = &api;
   now_ns_ = now_ns;
+  prepare_ = prepare;
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_fd_ < 0) return false;
   stopping_ = false;
+  sem_init(&prepared_, 0, 0);
   const int rc = start_thread(&thread_, run, this);
+  while (rc == 0 && sem_wait(&prepared_) != 0) {  // EINTR
+  }
+  sem_destroy(&prepared_);
   if (rc != 0) {
     close(wake_fd_);
     wake_fd_ = -1;
@@ -124,8 +128,10 @@ bool EventThread::start(const VerbsApi& api, uint64_t (*now_ns)()) {
 }
 
 void* EventThread::run(void* self) {
-  make_thread_heap();
-  static_cast<EventThread*>(self)->loop();
+  auto* const thread = static_cast<EventThread*>(self);
+  thread->prepare_();
+  sem_post(&thread->prepared_);
+  thread->loop();
   return nullptr;
 }
 

@@ -13,7 +13,9 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 
+#include "btl/verbs/engine/thread.h"
 #include "btl/verbs/engine/verbs_api.h"
 
 namespace bfo::engine {
@@ -112,8 +114,11 @@ bool read_event(const VerbsApi& api, ibv_context* context, uint64_t (*now_ns)(),
 /// in it.
 class EventThread {
  public:
-  /// Starts the thread. False with errno when that is impossible.
-  bool start(const VerbsApi& api, uint64_t (*now_ns)());
+  /// Starts the thread. False with errno when that is impossible. `prepare` is what the thread does first; it
+  /// has ended when start() returns. By default the thread takes its heap, which calls munmap: Open MPI
+  /// writes its hooks into the code of munmap when the first registration cache is made, and a thread that is
+  /// inside munmap then crashes.
+  bool start(const VerbsApi& api, uint64_t (*now_ns)(), void (*prepare)() = make_thread_heap);
   /// Adds a device before or after start(). Its descriptor becomes non-blocking. At most kMaxDevices.
   bool add(ibv_context* context, EventBox* box);
   /// Serves `heartbeat` from now on. At most kMaxHeartbeats; false beyond that.
@@ -137,6 +142,8 @@ class EventThread {
 
   const VerbsApi* api_ = nullptr;
   uint64_t (*now_ns_)() = nullptr;
+  void (*prepare_)() = nullptr;
+  sem_t prepared_{};
   std::array<Watched, kMaxDevices> devices_{};
   std::atomic<size_t> count_{0};
   // The thread holds the lock while it serves, forget() while it removes: never on the data path.
