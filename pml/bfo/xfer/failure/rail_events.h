@@ -257,12 +257,13 @@ void Engine<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
       if (fenced && e->rail == &rail && e->epoch <= epoch && e->grant == 0 &&
           !Exposure<P>::over(rail, e->epoch)) {
         e->dead = true;  // its request may still reach the peer
-      } else if (fenced && e->rail == &rail && e->epoch <= epoch) {
+      } else if (fenced && e->rail == &rail && e->epoch <= epoch &&
+                 !(x.phase == RecvPhase::kReceiving && Rput<P>::displaced(*e))) {
         if (e->fin) {
           // FIN came over another rail; now its bytes are in place (H9)
           arrived(*r, e->begin, e->end, false);
         } else if (e->grant != 0 && !e->sent()) {
-          x.rndv->todo.add(e->begin, e->end);  // the sender never had this grant
+          x.rndv->todo.add(e->begin, e->end);  // the sender never had it, and this round has ended
         } else if (e->grant != 0) {
           x.rndv->doubtful.add(e->begin, e->end);
           unused = true;

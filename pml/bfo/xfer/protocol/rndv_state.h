@@ -42,7 +42,7 @@ struct LedgerEntry {
   Round round = 0;
   bool loaded = false;    ///< counted in its rail's inflight_bytes
   bool pending = false;   ///< PUT: must be sent, for the first time or again
-  std::uint8_t puts = 0;  ///< PUTs of it that were accepted and did not come back as never sent
+  std::uint8_t puts = 0;  ///< PUTs of it that were accepted and did not come back as never sent; stays at 255
   bool fin = false;       ///< its bytes are known to have arrived
   bool dead = false;      ///< not used any more, waits only for FENCED
   LedgerEntry* next = nullptr;

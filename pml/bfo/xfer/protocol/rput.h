@@ -15,6 +15,7 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -81,56 +82,119 @@ struct Rput {
 
   // ---- receiver
 
+  /// What one call of serve() has found out.
+  struct Serving {
+    std::uint32_t refused = 0;  ///< rails (by index) that take no grant now
+    unsigned open = 0;          ///< grants that have a rail
+    bool blocked = false;       ///< a rail did not take a PUT, or there is no memory
+    bool no_rail = false;       ///< for a range that has to be granted
+  };
+
   /// Send the grants that were not sent yet, then grant more, up to the depth per usable rail.
   static bool serve(E& e, RecvRequest& r) {
     auto& x = r.xfer;
-    Peer<P>& p = *x.proc->peer;
-    bool blocked = false;
-    unsigned open = 0;
-    for (Ledger *l = x.rndv->ledger, *next = nullptr; l; l = next) {
-      next = l->next;
-      if (l->grant == 0 || l->fin) continue;
-      // Its PUT was not sent, or came back from a rail that was not up: the rail comes up with another epoch,
-      // or never, and no closing of this one will be reported.
-      if (!l->sent() && !l->rail->usable(l->epoch)) {
-        x.rndv->todo.add(l->begin, l->end);
-        if (l->grant + 1 == x.rndv->next_grant) --x.rndv->next_grant;  // the sender does not know the number
-        e.ledgers_.remove(x.rndv->ledger, l);
-        continue;
-      }
-      ++open;
-      if (l->pending && l->rail->usable(l->epoch) && !send_put(e, r, *l)) blocked = true;
+    const Peer<P>& p = *x.proc->peer;
+    Serving now;
+    now.refused = refused_rails(e, r);
+    send_pending(e, r, now);
+    move_unsent(e, r, now);
+    grant_more(e, r, now);
+    if (now.no_rail) {
+      // The rails that are left have no key for this buffer, or the sender refuses them: a new round.
+      if (now.open == 0 && !p.choice.empty() && !any_grantable(e, r)) e.recv_event(r, core::RecvEvent::kAsk);
+      now.blocked = true;
     }
-    std::uint32_t refused = refused_rails(e, r);
-    while (!blocked && !x.rndv->todo.empty() && open < e.config_.rdma_depth * p.choice.size()) {
-      Rail<P>* const rail = p.choice.lightest(refused);
+    if (!now.blocked) x.pending &= static_cast<std::uint8_t>(~(kPendingData | kPendingStart));
+    return !now.blocked;
+  }
+
+  static bool has_room(E& e, const RecvRequest& r, const Serving& now) {
+    return !now.blocked && !now.no_rail && now.open < e.config_.rdma_depth * r.xfer.proc->peer->choice.size();
+  }
+
+  /// The sender does not have this grant, and it cannot go over its rail: it was not sent, or its PUT came
+  /// back as never sent.
+  static bool displaced(const Ledger& l) {
+    return l.grant != 0 && !l.fin && !l.sent() && !l.rail->usable(l.epoch);
+  }
+
+  static void send_pending(E& e, RecvRequest& r, Serving& now) {
+    for (Ledger* l = r.xfer.rndv->ledger; l; l = l->next) {
+      if (l->grant == 0 || l->fin || displaced(*l)) continue;
+      ++now.open;
+      if (l->pending && l->rail->usable(l->epoch) && !send_put(e, r, *l)) now.blocked = true;
+    }
+  }
+
+  /// The rail of an attempt that failed comes up with another epoch, or never, and no end of this one may be
+  /// reported; that of one that was up may be reported late.
+  static void move_unsent(E& e, RecvRequest& r, Serving& now) {
+    Peer<P>& p = *r.xfer.proc->peer;
+    for (Ledger* l = r.xfer.rndv->ledger; l; l = l->next) {
+      if (!displaced(*l)) continue;
+      if (p.choice.empty()) now.no_rail = true;
+      if (!has_room(e, r, now)) return;
+      Rail<P>* const rail = p.choice.lightest(now.refused);
       if (!rail) {
-        // The rails that are left have no key for this buffer, or the sender refuses them: a new round.
-        if (open == 0 && !p.choice.empty() && !any_grantable(e, r)) e.recv_event(r, core::RecvEvent::kAsk);
-        blocked = true;
-        break;
+        now.no_rail = true;
+        return;
       }
-      std::uint64_t n = rail->limits.rdma_frag_size;
-      if (n > rail->limits.put_limit) n = rail->limits.put_limit;
-      n = segment_size(x.rndv->want, p.choice.size(), n, e.config_.rdma_depth);
-      const Range g = x.rndv->todo.take_front(n);
+      move(r, *l, *rail);
+      send_first(e, r, *l, now);
+    }
+  }
+
+  static void grant_more(E& e, RecvRequest& r, Serving& now) {
+    auto& x = r.xfer;
+    Peer<P>& p = *x.proc->peer;
+    while (has_room(e, r, now) && !x.rndv->todo.empty()) {
+      Rail<P>* const rail = p.choice.lightest(now.refused);
+      if (!rail) {
+        now.no_rail = true;
+        return;
+      }
+      const Range g = x.rndv->todo.take_front(
+          segment_size(x.rndv->want, p.choice.size(), longest(*rail), e.config_.rdma_depth));
       Ledger* const l = e.ledgers_.add(x.rndv->ledger, *rail, rail->name.epoch, g.begin, g.end);
       if (!l) {
         x.rndv->todo.add(g.begin, g.end);
-        blocked = true;
-        break;
+        now.blocked = true;
+        return;
       }
       l->grant = x.rndv->next_grant++;
       l->round = x.rndv->name.round();
       l->pending = true;
       rail->inflight_bytes += g.size();
       l->loaded = true;
-      ++open;
-      if (!send_put(e, r, *l)) refused |= 1u << rail->index;  // the grant waits for its rail
-      if (!l->sent()) blocked = true;
+      send_first(e, r, *l, now);
     }
-    if (!blocked) x.pending &= static_cast<std::uint8_t>(~(kPendingData | kPendingStart));
-    return !blocked;
+  }
+
+  static void send_first(E& e, RecvRequest& r, Ledger& l, Serving& now) {
+    ++now.open;
+    if (!send_put(e, r, l)) now.refused |= 1u << l.rail->index;  // the grant waits for its rail
+    if (!l.sent()) now.blocked = true;
+  }
+
+  /// Bytes of the longest grant that `rail` wants and takes.
+  static std::uint64_t longest(const Rail<P>& rail) {
+    return std::min<std::uint64_t>(rail.limits.rdma_frag_size, rail.limits.put_limit);
+  }
+
+  /// Another rail, or another epoch of its rail, for a grant that the sender does not have. It keeps its
+  /// number, because the sender expects every number (Grants::arrive). What that rail does not take at once
+  /// is granted anew.
+  static void move(RecvRequest& r, Ledger& l, Rail<P>& rail) {
+    if (l.loaded) l.rail->inflight_bytes -= l.end - l.begin;
+    const std::uint64_t end = std::min(l.end, l.begin + longest(rail));
+    if (end < l.end) r.xfer.rndv->todo.add(end, l.end);
+    l.end = end;
+    l.rail = &rail;
+    l.conn = rail.name.conn;
+    l.epoch = rail.name.epoch;
+    l.pending = true;
+    l.loaded = true;
+    rail.inflight_bytes += l.end - l.begin;
   }
 
   static bool send_put(E& e, RecvRequest& r, Ledger& l) {
