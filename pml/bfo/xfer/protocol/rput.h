@@ -132,7 +132,6 @@ struct Rput {
     Peer<P>& p = *r.xfer.proc->peer;
     for (Ledger* l = r.xfer.rndv->ledger; l; l = l->next) {
       if (!displaced(*l)) continue;
-      if (p.choice.empty()) now.no_rail = true;
       if (!has_room(e, r, now)) return;
       Rail<P>* const rail = p.choice.lightest(now.refused);
       if (!rail) {
