@@ -209,6 +209,10 @@ TEST(Put, GrantOnARailThatDied_IsGrantedAgain) {
   expect_clean(w);
 }
 
+bool is_put(const Flight& f) {
+  return f.tag == static_cast<std::uint8_t>(MsgType::kPut);
+}
+
 bool put_on_its_way(const World& w) {
   return w.find(1, 0, MsgType::kPut) < w.flights.size();
 }
@@ -253,26 +257,35 @@ TEST(Put, GrantOnARailThatNeverCameUp_IsGrantedAgain) {
 }
 
 /// A rail dies with PUTs that it had not sent: the other one grants their ranges in the same round, under the
-/// same numbers, before the first rail is closed. It may take less at once.
+/// same numbers, before the first rail is closed, or after that as its depth allows. It may take less at
+/// once.
 TEST(Put, GrantNeverSentOverARailThatDied_GoesOverTheOtherUnderItsNumber) {
-  for (const std::size_t longest : {2048, 999}) {
+  for (const auto& [longest, closed] : {std::pair{2048u, false}, {2048u, true}, {999u, false}}) {
     SCOPED_TRACE(longest);
+    SCOPED_TRACE(closed);
     World w(writes());
+    for (int me = 0; me < 2; ++me) w.rail(me, 1 - me, 1)->limits.put_limit = longest;
     const auto [s, r] = transfer(w, std::size_t{2048} * (xfer::Grants<FakePort>::kMost + 99));
-    ASSERT_TRUE(until(w, MsgType::kPut));
-    const int dead = w.flights[0].rail;
-    for (int me = 0; me < 2; ++me) w.rail(me, 1 - me, 1 - dead)->limits.put_limit = longest;
+    ASSERT_TRUE(until(w, MsgType::kRndv));
+    w.take();
     std::vector<Flight> kept;
-    for (std::size_t i; (i = w.first_of(1, 0, dead)) < w.flights.size();) {
+    for (std::size_t i; (i = w.first_of(1, 0, 0)) < w.flights.size();) {
       kept.push_back(w.flights[i]);
       w.flights.erase(w.flights.begin() + static_cast<std::ptrdiff_t>(i));
     }
     ASSERT_FALSE(kept.empty());
     w.hold_close = true;
-    w.kill(0, 1, dead);
+    w.kill(0, 1, 0);
     const std::uint32_t granted = r->xfer.rndv->next_grant;
+    const auto puts = [&w] { return std::count_if(w.flights.begin(), w.flights.end(), is_put); };
+    const auto most = std::max<std::ptrdiff_t>(puts(), w.options.config.rdma_depth);
     for (const Flight& put : kept) w.end(put, Fate::kNeverSent);
     EXPECT_EQ(r->xfer.rndv->next_grant, granted);
+    EXPECT_LE(puts(), most) << "more would be at risk on one rail than P4 allows";
+    if (closed) {
+      w.hold_close = false;
+      w.closures();
+    }
     ASSERT_TRUE(w.run());
     EXPECT_TRUE(s->done && r->done) << "nothing of the message was on the dead rail";
     w.hold_close = false;
