@@ -196,7 +196,7 @@ struct Rput {
     rail.inflight_bytes += l.end - l.begin;
   }
 
-  static bool send_put(E& e, RecvRequest& r, Ledger& l) {
+  [[gnu::always_inline]] static bool send_put(E& e, RecvRequest& r, Ledger& l) {
     auto& x = r.xfer;
     core::PutHdr h{};
     h.type = static_cast<std::uint8_t>(core::MsgType::kPut);
