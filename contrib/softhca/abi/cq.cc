@@ -77,7 +77,7 @@ int op_poll_cq(ibv_cq* base, int count, ibv_wc* wc) {
 }
 
 int op_req_notify_cq(ibv_cq* cq, int solicited_only) {
-  arm_cq(*of(cq)->entry, solicited_only != 0);
+  arm_cq(Process::instance().fabric(), *of(cq)->entry, solicited_only != 0);
   return 0;
 }
 

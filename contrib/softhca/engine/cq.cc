@@ -83,8 +83,11 @@ void CqePush::commit(bool solicited) {
   if (cq_.stamp != 0) entry_->stamp_ns = fabric_.now();
   uint32_t tail = cq_.tail.load(std::memory_order_relaxed) + 1;
   cq_.tail.store(tail, std::memory_order_relaxed);
-  entry_->seq.store(tail, std::memory_order_seq_cst);
-  uint32_t armed = cq_.armed.load(std::memory_order_seq_cst);
+  entry_->seq.store(tail, std::memory_order_release);
+  // Not by a locked instruction: that would wait until the owner, who polls this entry, gives its cache line
+  // up.
+  fabric_.light_fence();
+  uint32_t armed = cq_.armed.load(std::memory_order_relaxed);
   if (armed != 0) [[unlikely]] {
     if (armed == 1 || solicited) {
       cq_.armed.store(0, std::memory_order_relaxed);
@@ -134,10 +137,11 @@ bool poll_entry(Fabric& fabric, CqEntry& cq, CqeEntry& out) {
   }
 }
 
-void arm_cq(CqEntry& cq, bool solicited_only) {
+void arm_cq(Fabric& fabric, CqEntry& cq, bool solicited_only) {
   uint32_t old = cq.armed.load();
   if (solicited_only && old == 1) return;  // asking for less does not take back asking for more
   cq.armed.store(solicited_only ? 2 : 1, std::memory_order_seq_cst);
+  fabric.heavy_fence();  // a writer that has not seen this has made visible what the next poll finds
 }
 
 void purge_cq(Fabric& fabric, CqEntry& cq, uint32_t qpn) {

@@ -37,8 +37,9 @@ int poll_cq(Fabric& fabric, CqEntry& cq, int count, ibv_wc* completions);
 /// Takes one raw entry (extended polling); false when empty. The payload has been placed.
 bool poll_entry(Fabric& fabric, CqEntry& cq, CqeEntry& entry);
 
-/// Asks for one event on the completion channel. The owner.
-void arm_cq(CqEntry& cq, bool solicited_only);
+/// Asks for one event on the completion channel: for the first completion that a poll after this does not
+/// find. The owner. Some microseconds.
+void arm_cq(Fabric& fabric, CqEntry& cq, bool solicited_only);
 
 /// Voids every completion of `qpn` that was not polled. The owner.
 void purge_cq(Fabric& fabric, CqEntry& cq, uint32_t qpn);

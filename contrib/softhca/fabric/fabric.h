@@ -49,6 +49,7 @@ struct FabricHeader {
   uint32_t lmc;         ///< LID mask control of every port: it has 2^lmc LIDs
   uint64_t pid_space;   ///< inode of the PID name space in which the pids of this fabric mean something
   std::atomic<uint32_t> hooks;             ///< kHook*; 0 = nothing armed
+  std::atomic<uint32_t> full_fences;       ///< a process of this fabric could not be told of by membarrier(2)
   std::atomic<uint32_t> topology_acting;   ///< processes that carry out timed rules now
   std::atomic<uint64_t> next_topology_ns;  ///< earliest timed event of the fabric
   Lock registry_lock, reap_lock, atomic_lock, late_write_lock, limit_lock;
@@ -167,6 +168,22 @@ class Fabric final : public OwnerOracle {
     clock_arg_ = arg;
   }
 
+  /// An asymmetric pair of fences, for a store and a load that another thread does the other way round: who
+  /// does it often calls light_fence() in between, who does it rarely heavy_fence(), and one of the two sees
+  /// what the other stored. Threads of any process of the fabric.
+  void light_fence() const {
+    if (expedited_ && header_->full_fences.load(std::memory_order_relaxed) == 0) [[likely]] {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+  }
+  /// A system call of some microseconds.
+  void heavy_fence() const;
+  /// What a kernel before 4.16, or a container without membarrier(2), leaves: from now on all processes of
+  /// the fabric use fence instructions. Before the first completion queue of this process.
+  void forgo_membarrier();
+
   bool hooked() const { return header_->hooks.load(std::memory_order_relaxed) != 0; }
   /// Recomputes FabricHeader::hooks after rules, trace or shaping changed.
   void update_hooks();
@@ -215,6 +232,7 @@ class Fabric final : public OwnerOracle {
   bool shares_pid_space(const std::string& name, std::string& error);
   bool attach_process(uint32_t node, std::string& error);
   void detach_process();
+  void choose_fences();  ///< whether this process can take part in light_fence() and heavy_fence()
   OwnerTag tag_slow();
   void reap_process(uint32_t slot);
   bool dead_by_kernel(uint32_t slot);
@@ -233,6 +251,7 @@ class Fabric final : public OwnerOracle {
   bool owns_mapping_ = true;
   bool observer_ = false;
   bool disowned_ = false;
+  bool expedited_ = false;  ///< membarrier(2) of any process reaches the threads of this one
   bool left_ = false;
   Clock clock_ = [](void*) { return monotonic_ns(); };
   void* clock_arg_ = nullptr;

@@ -16,7 +16,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 11;
+inline constexpr uint32_t kLayoutVersion = 12;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;

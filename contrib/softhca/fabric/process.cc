@@ -145,6 +145,7 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
       }
       std::memset(entry.command, 0, sizeof(entry.command));
       prctl(PR_GET_NAME, entry.command);
+      choose_fences();
       cover(header_->processes_used, slot);
       entry.state.store(ProcessState::Live);
       return true;
