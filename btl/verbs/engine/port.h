@@ -9,8 +9,6 @@
 #include <atomic>
 #include <cstdint>
 
-#include <pthread.h>
-
 #include "btl/verbs/engine/address.h"
 #include "btl/verbs/engine/async.h"
 #include "btl/verbs/engine/cq.h"
@@ -30,6 +28,7 @@
 #include "btl/verbs/engine/trust.h"
 #include "btl/verbs/engine/watchdog.h"
 #include "btl/verbs/engine/datagram_qp.h"
+#include "common/recursive_lock.h"
 
 namespace bfo::engine {
 
@@ -113,21 +112,22 @@ struct Host {
   void (*path_unknown)(void* ctx, const PathTrouble& trouble);
 };
 
-/// Taken only when several threads may call in.
+/// Taken only when several threads may call in. After a message was posted it is given back by a plain store:
+/// the locked instruction of a mutex would wait for the stores to the device before it.
 class PortLock {
  public:
   void open(bool threads) { threads_ = threads; }
   void lock() {
-    if (threads_) pthread_mutex_lock(&mutex_);
+    if (threads_) lock_.lock();
   }
   void unlock() {
-    if (threads_) pthread_mutex_unlock(&mutex_);
+    if (threads_) lock_.unlock();
   }
   bool threads() const { return threads_; }
 
  private:
   bool threads_ = false;
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  RecursiveLock lock_;
 };
 
 /// Holds a PortLock for a scope.

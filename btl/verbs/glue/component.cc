@@ -164,11 +164,6 @@ mca_btl_base_module_t** component_init(int* count, bool, bool enable_mpi_threads
   add_help_directory();
   if (!check_params(self(), default_module) || !prepare_fork(self().params)) return nullptr;
   self().threads = enable_mpi_threads || opal_using_threads();
-  pthread_mutexattr_t recursive;
-  pthread_mutexattr_init(&recursive);
-  pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-  pthread_mutex_init(&self().progress_lock, &recursive);
-  pthread_mutexattr_destroy(&recursive);
   Discovery found;
   const int unusable = open_everything(engine::system_verbs(), &found);
   if (self().module_count == 0) {
@@ -202,9 +197,9 @@ int progress_all() {
 int component_progress() {
   if (!self().threads) return progress_all();
   // One thread makes progress for all of them; another one returns.
-  if (pthread_mutex_trylock(&self().progress_lock) != 0) return 0;
+  if (!self().progress_lock.try_lock()) return 0;
   const int handled = progress_all();
-  pthread_mutex_unlock(&self().progress_lock);
+  self().progress_lock.unlock();
   return handled;
 }
 

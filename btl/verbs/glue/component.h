@@ -11,6 +11,7 @@
 #include "btl/verbs/engine/device.h"
 #include "btl/verbs/engine/port.h"
 #include "btl/verbs/engine/selection.h"
+#include "common/recursive_lock.h"
 
 namespace bfo::verbs {
 
@@ -78,17 +79,17 @@ struct Component {
   int device_count;
   engine::EventThread* events;
   bool threads;
-  pthread_mutex_t progress_lock;  // recursive: a callback may add processes
+  RecursiveLock progress_lock;  // a callback may add processes
 };
 
 /// Prevents progress in other threads while the set of endpoints changes.
 class ProgressPause {
  public:
   explicit ProgressPause(Component& component) : component_(component) {
-    if (component_.threads) pthread_mutex_lock(&component_.progress_lock);
+    if (component_.threads) component_.progress_lock.lock();
   }
   ~ProgressPause() {
-    if (component_.threads) pthread_mutex_unlock(&component_.progress_lock);
+    if (component_.threads) component_.progress_lock.unlock();
   }
   ProgressPause(const ProgressPause&) = delete;
   ProgressPause& operator=(const ProgressPause&) = delete;
