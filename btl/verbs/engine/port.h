@@ -118,14 +118,17 @@ class PortLock {
  public:
   void open(bool threads) { threads_ = threads; }
   void lock() {
-    if (threads_) lock_.lock();
+    if (threads_) lock_threaded();
   }
   void unlock() {
-    if (threads_) lock_.unlock();
+    if (threads_) unlock_threaded();
   }
   bool threads() const { return threads_; }
 
  private:
+  [[gnu::noinline]] void lock_threaded() { lock_.lock(); }
+  [[gnu::noinline]] void unlock_threaded() { lock_.unlock(); }
+
   bool threads_ = false;
   RecursiveLock lock_;
 };

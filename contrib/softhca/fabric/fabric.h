@@ -49,10 +49,10 @@ struct FabricHeader {
   uint32_t lmc;         ///< LID mask control of every port: it has 2^lmc LIDs
   uint64_t pid_space;   ///< inode of the PID name space in which the pids of this fabric mean something
   std::atomic<uint32_t> hooks;             ///< kHook*; 0 = nothing armed
-  std::atomic<uint32_t> full_fences;       ///< a process of this fabric could not be told of by membarrier(2)
   std::atomic<uint32_t> topology_acting;   ///< processes that carry out timed rules now
   std::atomic<uint64_t> next_topology_ns;  ///< earliest timed event of the fabric
   Lock registry_lock, reap_lock, atomic_lock, late_write_lock, limit_lock;
+  std::atomic<uint32_t> full_fences;  ///< a process of this fabric could not be told of by membarrier(2)
   HeapState heap;
   /// Queue pair slots below it were used, later ones never: walks stop there, as below.
   std::atomic<uint32_t> qp_fresh;
