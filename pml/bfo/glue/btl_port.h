@@ -117,6 +117,9 @@ class BtlPort {
   // send_copy() of a payload that is one piece: no convertor.
   static bool send_piece(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                          const void* bytes, size_t length);
+  // The same of a payload that is not one piece. `source` by value, as below.
+  static bool send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                            InlineSource source, size_t length);
   // sendi of a payload that is not one piece, over a BTL with the contract. `source` is passed by value: the
   // caller then keeps it in registers for the other ones.
   static bool send_scattered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,

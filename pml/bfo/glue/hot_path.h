@@ -65,6 +65,7 @@ inline const void* one_piece(const InlineSource& from) {
       wants_fragment(rail, length)) {
     if (const void* bytes = one_piece(source); bytes != nullptr)
       return send_piece(rail, tag, hdr, hdr_size, bytes, length);
+    if (!OPAL_CUDA_SUPPORT) return send_gathered(rail, tag, hdr, hdr_size, source, length);
   }
   construct(conv);
   opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &source.datatype->super, source.count,

@@ -125,6 +125,21 @@ bool BtlPort::send_piece(const RailHandle& rail, uint8_t tag, const void* hdr, s
   return send_descriptor(rail, tag, des);
 }
 
+bool BtlPort::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                            InlineSource source, size_t length) {
+  mca_btl_base_descriptor_t* des = copy_descriptor(rail, hdr_size + length);
+  if (OPAL_UNLIKELY(des == nullptr)) return false;
+  uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
+  memcpy(to, hdr, hdr_size);
+  Cursor cursor;
+  const Layout layout(source.datatype->super, source.count, source.buffer);
+  if (OPAL_UNLIKELY(!cursor.gather(layout, to + hdr_size, length))) {
+    rail.btl->btl_free(rail.btl, des);
+    return false;
+  }
+  return send_descriptor(rail, tag, des);
+}
+
 bool BtlPort::send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                         opal_convertor_t* conv, size_t length) {
   if (length > kCopyBytes) return false;
