@@ -18,7 +18,7 @@ namespace bfo {
 class RecursiveLock {
  public:
   void lock() {
-    if (!owned() && !take()) [[unlikely]]
+    if (!mine() && !take()) [[unlikely]]
       wait();
     ++depth_;
   }
@@ -28,10 +28,14 @@ class RecursiveLock {
   }
   // False when another thread holds it.
   bool try_lock() {
-    if (!owned() && !take()) return false;
+    if (!mine() && !take()) return false;
     ++depth_;
     return true;
   }
+
+  // Does the calling thread hold it?
+  // A thread finds itself there only if it wrote itself and has not cleared it since: no ordering is needed.
+  bool mine() const { return owner_.load(std::memory_order_relaxed) == self(); }
 
  private:
   static constexpr int kSpins = 500;
@@ -45,10 +49,6 @@ class RecursiveLock {
 #else
     return static_cast<std::uintptr_t>(pthread_self());
 #endif
-  }
-  // A thread finds itself here only if it wrote itself and has not cleared it since: no ordering is needed.
-  bool owned() const {
-    return owner_.load(std::memory_order_relaxed) == self();
   }
   bool take() {
     std::uintptr_t nobody = 0;

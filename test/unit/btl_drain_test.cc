@@ -4,6 +4,8 @@
 // devices, fences and gaps.
 #include "btl/verbs/engine/drain.h"
 
+#include "btl/verbs/engine/contract.h"
+
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {
@@ -283,6 +285,34 @@ TEST(Drain, PostRefused_ClosesFromProgressNotFromTheCall) {
   EXPECT_EQ(w.a.down, 1);
   EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_POST_FAILED);
   EXPECT_EQ(w.a.last_event.code, EIO);
+}
+
+/// Whoever posts holds the lock of the port; with a lock that did not let its holder in again the post hung.
+TEST(Drain, PostRefusedWithThreads_EveryWayToPostComesBack) {
+  for (int way = 0; way < 3; ++way) {
+    World w;
+    w.a.port.lock().open(true);
+    w.connect();
+    w.fabric.refuse_post = EIO;
+    if (way == 0) {
+      EXPECT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kRefused);
+    } else if (way == 1) {
+      char* slot = engine::slot_reserve(w.a.endpoint, 1);
+      ASSERT_NE(slot, nullptr);
+      EXPECT_FALSE(engine::slot_commit(w.a.endpoint, slot, 1, 1));
+    } else {
+      w.fabric.refuse_post = 0;
+      char* slot = engine::slot_reserve(w.a.endpoint, 1);
+      ASSERT_NE(slot, nullptr);
+      EXPECT_TRUE(engine::slot_commit(w.a.endpoint, slot, 1, 1));
+      w.fabric.refuse_post = EIO;
+      engine::rail_work(w.a.endpoint);  // marks the end of what is in flight
+      EXPECT_EQ(w.fabric.refuse_post, 0);
+    }
+    w.pass(1);
+    EXPECT_EQ(w.a.down, 1) << way;
+    EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_POST_FAILED) << way;
+  }
 }
 
 TEST(Drain, SecondEvidenceForTheSameEpoch_IsNotNews) {

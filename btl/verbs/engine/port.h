@@ -28,6 +28,7 @@
 #include "btl/verbs/engine/trust.h"
 #include "btl/verbs/engine/watchdog.h"
 #include "btl/verbs/engine/datagram_qp.h"
+#include "common/check.h"
 #include "common/recursive_lock.h"
 
 namespace bfo::engine {
@@ -126,7 +127,10 @@ class PortLock {
   bool threads() const { return threads_; }
 
  private:
-  [[gnu::noinline]] void lock_threaded() { lock_.lock(); }
+  [[gnu::noinline]] void lock_threaded() {
+    BFO_DCHECK(!lock_.mine());  // who holds it uses the functions that say so
+    lock_.lock();
+  }
   [[gnu::noinline]] void unlock_threaded() { lock_.unlock(); }
 
   bool threads_ = false;

@@ -15,7 +15,7 @@ namespace bfo::engine {
 int ring_post_failed(Endpoint& endpoint, int rc) {
   // The device refused a work request it has room for: the queue pair is unusable. Acted upon by the next
   // poll, never inside the caller's call.
-  close_order(endpoint, endpoint.epoch, BFO_CAUSE_POST_FAILED, rc, 0);
+  close_order_locked(endpoint, endpoint.epoch, BFO_CAUSE_POST_FAILED, rc, 0, endpoint.port->env().now_ns());
   return rc;
 }
 

@@ -126,7 +126,7 @@ Work work(Endpoint& endpoint);
 
 // ---- inline bodies
 
-/// The out-of-line end of a refused post.
+/// The out-of-line end of a refused post. Under the lock.
 int ring_post_failed(Endpoint& endpoint, int rc);
 
 [[gnu::always_inline]] inline int ring_post_send(SendRing& ring, Frag* frag, const void* data,

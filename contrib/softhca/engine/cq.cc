@@ -61,6 +61,13 @@ void to_wc(const CqeEntry& entry, ibv_wc& wc) {
   wc.dlid_path_bits = entry.dlid_path_bits;
 }
 
+/// One event on the completion channel; the queue is not armed any more.
+void announce(CqEntry& cq, DeferredActions& deferred) {
+  cq.armed.store(0, std::memory_order_relaxed);
+  cq.events_raised.fetch_add(1);
+  deferred.wake(cq.process, cq.wake);
+}
+
 }  // namespace
 
 CqePush::CqePush(Fabric& fabric, CqEntry& cq, DeferredActions& deferred)
@@ -89,11 +96,7 @@ void CqePush::commit(bool solicited) {
   fabric_.light_fence();
   uint32_t armed = cq_.armed.load(std::memory_order_relaxed);
   if (armed != 0) [[unlikely]] {
-    if (armed == 1 || solicited) {
-      cq_.armed.store(0, std::memory_order_relaxed);
-      cq_.events_raised.fetch_add(1);
-      deferred_.wake(cq_.process, cq_.wake);
-    }
+    if (armed == 1 || solicited) announce(cq_, deferred_);
   }
 }
 
@@ -138,10 +141,13 @@ bool poll_entry(Fabric& fabric, CqEntry& cq, CqeEntry& out) {
 }
 
 void arm_cq(Fabric& fabric, CqEntry& cq, bool solicited_only) {
-  uint32_t old = cq.armed.load();
-  if (solicited_only && old == 1) return;  // asking for less does not take back asking for more
-  cq.armed.store(solicited_only ? 2 : 1, std::memory_order_seq_cst);
-  fabric.heavy_fence();  // a writer that has not seen this has made visible what the next poll finds
+  // Asking for less does not take back asking for more.
+  if (!solicited_only || cq.armed.load() != 1) cq.armed.store(solicited_only ? 2 : 1);
+  // A writer that has not seen this has made visible what the next poll finds. If that cannot be had, an
+  // event says that there may be something.
+  if (fabric.heavy_fence()) return;
+  DeferredActions deferred(fabric);
+  announce(cq, deferred);
 }
 
 void purge_cq(Fabric& fabric, CqEntry& cq, uint32_t qpn) {

@@ -172,17 +172,19 @@ class Fabric final : public OwnerOracle {
   /// does it often calls light_fence() in between, who does it rarely heavy_fence(), and one of the two sees
   /// what the other stored. Threads of any process of the fabric.
   void light_fence() const {
-    if (expedited_ && header_->full_fences.load(std::memory_order_relaxed) == 0) [[likely]] {
+    if (expedited() && header_->full_fences.load(std::memory_order_relaxed) == 0) [[likely]] {
       std::atomic_signal_fence(std::memory_order_seq_cst);
     } else {
       std::atomic_thread_fence(std::memory_order_seq_cst);
     }
   }
-  /// A system call of some microseconds.
-  void heavy_fence() const;
+  /// A system call of some microseconds. False: the kernel refused it, and writers may have missed what the
+  /// caller stored.
+  [[nodiscard]] bool heavy_fence();
   /// What a kernel before 4.16, or a container without membarrier(2), leaves: from now on all processes of
   /// the fabric use fence instructions. Before the first completion queue of this process.
   void forgo_membarrier();
+  bool expedited() const { return expedited_.load(std::memory_order_relaxed); }
 
   bool hooked() const { return header_->hooks.load(std::memory_order_relaxed) != 0; }
   /// Recomputes FabricHeader::hooks after rules, trace or shaping changed.
@@ -232,7 +234,7 @@ class Fabric final : public OwnerOracle {
   bool shares_pid_space(const std::string& name, std::string& error);
   bool attach_process(uint32_t node, std::string& error);
   void detach_process();
-  void choose_fences();  ///< whether this process can take part in light_fence() and heavy_fence()
+  void register_for_fences();  ///< of other processes; sets expedited_
   OwnerTag tag_slow();
   void reap_process(uint32_t slot);
   bool dead_by_kernel(uint32_t slot);
@@ -251,7 +253,7 @@ class Fabric final : public OwnerOracle {
   bool owns_mapping_ = true;
   bool observer_ = false;
   bool disowned_ = false;
-  bool expedited_ = false;  ///< membarrier(2) of any process reaches the threads of this one
+  std::atomic<bool> expedited_{false};  ///< membarrier(2) of any process reaches the threads of this one
   bool left_ = false;
   Clock clock_ = [](void*) { return monotonic_ns(); };
   void* clock_arg_ = nullptr;

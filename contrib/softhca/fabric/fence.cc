@@ -17,9 +17,10 @@ bool membarrier(int command) {
 
 }  // namespace
 
-void Fabric::choose_fences() {
+/// In a process with several threads it waits until all processors have changed context, some milliseconds;
+/// a second time it does nothing. Kernels before 4.16 and some containers have no such call.
+void Fabric::register_for_fences() {
   expedited_ = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
-  if (!expedited_) forgo_membarrier();
 }
 
 /// The other processes see that long before this one has a completion queue to arm.
@@ -28,10 +29,17 @@ void Fabric::forgo_membarrier() {
   header_->full_fences.store(1);
 }
 
-void Fabric::heavy_fence() const {
-  if (expedited_ && membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED)) [[likely]]
-    return;
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+/// It can fail after a registration: no memory for the set of processors, or a filter of system calls that
+/// the program has installed since.
+bool Fabric::heavy_fence() {
+  if (!expedited()) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return true;
+  }
+  if (membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED)) [[likely]]
+    return true;
+  forgo_membarrier();
+  return false;
 }
 
 }  // namespace bfo::softhca

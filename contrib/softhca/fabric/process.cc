@@ -113,6 +113,7 @@ OwnerTag Fabric::tag_slow() {
 
 void Fabric::identify() {
   pid_ = getpid();
+  register_for_fences();  // may sleep for milliseconds: not while the file is locked
   start_time_ = own_start_time();
   seen_ = std::make_unique<std::atomic<uint64_t>[]>(kMaxProcesses);
 }
@@ -145,7 +146,7 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
       }
       std::memset(entry.command, 0, sizeof(entry.command));
       prctl(PR_GET_NAME, entry.command);
-      choose_fences();
+      if (!expedited()) forgo_membarrier();
       cover(header_->processes_used, slot);
       entry.state.store(ProcessState::Live);
       return true;
