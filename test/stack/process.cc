@@ -88,6 +88,7 @@ engine::Config Process::config() const {
   c.signal_interval = m.signal_interval;
   c.inline_bytes = m.inline_bytes;
   c.cq_entries = m.cq_entries;
+  c.poll_gap_ns = m.poll_gap_ns;
   c.may_be_down = true;
   c.control = m.control_threads ? engine::ControlMode::kDeferred : engine::ControlMode::kInline;
   c.qp.timeout = m.timeout;

@@ -73,6 +73,7 @@ struct Machine {
   std::uint32_t slot_bytes = 512;
   std::uint32_t signal_interval = 16;
   std::uint32_t cq_entries = 256;
+  std::uint64_t poll_gap_ns = 0;  // see Moderation
   std::uint32_t inline_bytes = 128;
   std::uint8_t timeout = 9;  // 2.1 ms
   std::uint8_t retry_count = 3;

@@ -308,6 +308,11 @@ void late_copies(sim::Prng& d, Machine& m) {
   m.fabric.err_lands = 0;
 }
 
+void moderate_polls(sim::Prng& d, Machine& m) {
+  m.poll_gap_ns = d.chance(50) ? d.range(300, 2 * kUs) : d.range(2 * kUs, 50 * kUs);
+  m.polls = static_cast<std::uint32_t>(d.range(1, 33));
+}
+
 void meet_late(sim::Prng& d, Machine& m) {
   calm(m);
   m.seq_step = d.chance(70) ? 1024 : 512;

@@ -48,6 +48,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   device_ = &device;
   number_ = number;
   config_ = config;
+  moderation_.set_gap(config.poll_gap_ns);
   host_ = host;
   env_ = env;
   lock_.open(config.threads);
@@ -202,10 +203,14 @@ int Port::poll() {
   // A callback that runs progress must not find a half-handled batch.
   if (polling_ || finalizing_) [[unlikely]]
     return 0;
+  const bool stream = moderation_.streaming();
+  if (stream && !service_needed_.load(std::memory_order_relaxed) && moderation_.holds(env_.now_ns()))
+    return 0;
   polling_ = true;
   ibv_wc wcs[kPollBatch];
   int handled = 0;
   bool emptied = true;
+  bool receives_only = true;
   for (const CqSet::Queue* queue = cqs_.chain(); queue != nullptr; queue = queue->next) {
     const int n = ibv_poll_cq(queue->cq, kPollBatch, wcs);
     if (n < 0) [[unlikely]] {
@@ -213,7 +218,10 @@ int Port::poll() {
       close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, IBV_EVENT_CQ_ERR, 0, env_.now_ns()}, true);
       continue;
     }
-    for (int i = 0; i < n; ++i) handle(wcs[i]);
+    for (int i = 0; i < n; ++i) {
+      receives_only = receives_only && work_kind(wcs[i].wr_id) == WorkKind::kReceive;
+      handle(wcs[i]);
+    }
     handled += n;
     emptied = emptied && n < kPollBatch;
   }
@@ -225,8 +233,13 @@ int Port::poll() {
     srq_.calm();
     srq_.idle();
     if (polls_until_idle_ != 0) --polls_until_idle_;
+    moderation_.nothing();
   } else {
     polls_until_idle_ = kPollsUntilIdle;
+    if (stream)
+      moderation_.found({handled, receives_only, emptied}, env_.now_ns());
+    else
+      moderation_.found(receives_only);
   }
   const bool service_needed = service_needed_.load(std::memory_order_acquire);
   if (service_needed || --until_clock_ == 0) [[unlikely]] {

@@ -17,6 +17,7 @@
 #include "btl/verbs/engine/environment.h"
 #include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/lanes.h"
+#include "btl/verbs/engine/moderation.h"
 #include "btl/verbs/engine/path.h"
 #include "btl/verbs/engine/port_query.h"
 #include "btl/verbs/engine/presence.h"
@@ -47,6 +48,7 @@ struct Config {
   uint32_t cq_entries = 8192;  // wished size of a completion queue
   uint8_t probe_timeout = 8;   // as QpSettings::timeout and retry_count, for the probe queue pair
   uint8_t probe_retry = 4;
+  uint64_t poll_gap_ns = 0;                     // see Moderation
   uint64_t tick_ns = 2'000'000;                 // watchdog resolution
   uint64_t suspect_ns = 10'000'000;             // silence before a rail is suspected; 0 = no watchdog
   uint64_t connect_timeout_ns = 1'000'000'000;  // fragments queued on a rail that never came up move then
@@ -346,6 +348,7 @@ class Port {
   uint32_t until_clock_ = 1;
   uint32_t polls_until_idle_ = 0;  // polls that must bring nothing before the port is idle
   Endpoint* receiving_ = nullptr;
+  Moderation moderation_;
   Host host_{};
   PortLock lock_;
 

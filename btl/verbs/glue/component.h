@@ -49,6 +49,7 @@ struct Params {
   unsigned reconnect_min;
   unsigned reconnect_max;
   unsigned drain_timeout;
+  unsigned poll_gap;
   bool ignore_locality;
   bool path_service_level;
   bool relaxed_ordering;

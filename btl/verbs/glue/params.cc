@@ -34,6 +34,10 @@ constexpr UnsignedParam kUnsigned[] = {
      "covers it"},
     {"signal_interval", &Params::signal_interval, 64, 1, 8192, OPAL_INFO_LVL_9,
      "One in so many small messages asks for a completion. At most half of send_queue_depth"},
+    {"poll_gap", &Params::poll_gap, 800, 0, 100000, OPAL_INFO_LVL_6,
+     "Nanoseconds that a completion queue is left alone after each poll while short messages arrive one "
+     "after "
+     "another: polling without a pause slows down whoever writes its entries (0: never)"},
     {"max_inline", &Params::max_inline, 128, 0, 1024, OPAL_INFO_LVL_5,
      "Messages up to this many bytes are copied into the work request. Lowered to what the device can"},
     {"free_list_max", &Params::free_list_max, 0, 0, 1u << 30, OPAL_INFO_LVL_9,
@@ -255,6 +259,7 @@ engine::Config make_config(const Component& component, const mca_btl_base_module
   config.peer_timeout_ns = uint64_t{params.peer_timeout} * 1'000'000;
   config.retry_min_ns = uint64_t{params.reconnect_min} * 1000;
   config.retry_max_ns = uint64_t{params.reconnect_max} * 1'000'000;
+  config.poll_gap_ns = params.poll_gap;
   config.marker_bound_ns = uint64_t{params.drain_timeout} * 1'000'000;
   config.threads = component.threads;
   config.max_lmc = static_cast<uint8_t>(params.max_lmc);

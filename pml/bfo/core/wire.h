@@ -186,6 +186,23 @@ struct SeqSyncHdr {
 };
 #pragma pack(pop)
 
+/// The header of a MATCH. Its fields are put together in registers and stored as two words: a BTL copies the
+/// header at once, and a load of several fields waits until the stores of single fields are in the cache.
+struct alignas(16) MatchWords {
+  MatchHdr header;
+  std::uint16_t unused;
+};
+inline MatchWords match_words(std::uint16_t ctx, std::int32_t src, std::int32_t tag, std::uint16_t seq) {
+  static_assert(sizeof(MatchWords) == 16 && std::endian::native == std::endian::little);
+  std::uint64_t first = std::uint64_t{static_cast<std::uint8_t>(MsgType::kMatch)} | std::uint64_t{ctx} << 16 |
+                        std::uint64_t{static_cast<std::uint32_t>(src)} << 32;
+  std::uint64_t second = std::uint64_t{static_cast<std::uint32_t>(tag)} | std::uint64_t{seq} << 32;
+  MatchWords words;
+  std::memcpy(&words, &first, 8);
+  std::memcpy(reinterpret_cast<char*>(&words) + 8, &second, 8);
+  return words;
+}
+
 static_assert(sizeof(MatchHdr) == 14);
 static_assert(sizeof(RndvHdr) == 38);
 static_assert(sizeof(RailKey) == 32);

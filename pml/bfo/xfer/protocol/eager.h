@@ -25,8 +25,7 @@ struct Eager {
   enum class Sent : std::uint8_t { kDone, kFlying, kRefused };
 
   static core::MatchHdr header(const Proc<P>& p, std::int32_t tag, Seq16 seq) {
-    return core::MatchHdr{
-        static_cast<std::uint8_t>(core::MsgType::kMatch), 0, p.comm->ctx, p.comm->my_rank, tag, seq};
+    return core::match_words(p.comm->ctx, p.comm->my_rank, tag, seq).header;
   }
 
   /// One attempt on one rail.
@@ -228,9 +227,11 @@ template <class P>
   if (args.mode == SendMode::kSync) return Inline::kNo;
   RailT* const rail = next_for(peer, args.length);
   if (!rail || args.length + sizeof(core::MatchHdr) > rail->limits.inline_limit) return Inline::kNo;
-  const core::MatchHdr h = Eager<P>::header(*p, args.tag, p->next_seq);
+  const core::MatchWords words = core::match_words(p->comm->ctx, p->comm->my_rank, args.tag, p->next_seq);
+  const core::MatchHdr& h = words.header;
   direct_ = !rail->limits.failover;
-  const bool sent = port_.sendi(rail->handle, h.type, &h, sizeof h, source, args.length);
+  const bool sent = port_.sendi(rail->handle, static_cast<std::uint8_t>(core::MsgType::kMatch), &h, sizeof h,
+                                source, args.length);
   direct_ = false;
   if (!sent) {
     peer.choice.congested(*rail);
