@@ -4,8 +4,8 @@
 // messages waits for that; and the copies of header and payload into a slot.
 #include <array>
 
-#include "btl/verbs/engine/copy.h"
 #include "btl/verbs/engine/moderation.h"
+#include "common/copy.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {
@@ -192,7 +192,7 @@ TEST(Copy, Joined_IsHeaderAndPayload) {
     for (size_t n = 0; n <= 160; ++n) {
       std::array<char, 300> to;
       to.fill('#');
-      engine::copy_joined(to.data() + 8, header.data() + h % 5, h, payload.data() + n % 7, n);
+      copy_joined(to.data() + 8, header.data() + h % 5, h, payload.data() + n % 7, n);
       ASSERT_EQ(memcmp(to.data() + 8, header.data() + h % 5, h), 0) << h << " " << n;
       ASSERT_EQ(memcmp(to.data() + 8 + h, payload.data() + n % 7, n), 0) << h << " " << n;
       for (size_t i = 0; i < 8; ++i) ASSERT_EQ(to[i], '#');

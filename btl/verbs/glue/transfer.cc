@@ -4,10 +4,10 @@
 // that only ever grow.
 #include <algorithm>
 
-#include "btl/verbs/engine/copy.h"
 #include "btl/verbs/engine/rdma.h"
 #include "btl/verbs/engine/send.h"
 #include "btl/verbs/glue/module.h"
+#include "common/copy.h"
 
 namespace bfo::verbs {
 namespace {
@@ -351,7 +351,7 @@ int send_bytes(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, ui
       length <= UINT32_MAX ? engine::slot_reserve(rail, static_cast<uint32_t>(length), &ring) : nullptr;
   if (slot == nullptr) [[unlikely]]
     return send_copied(*module_of(btl), rail, tag, header, header_size, payload, payload_size);
-  engine::copy_joined(slot, header, header_size, payload, payload_size);
+  copy_joined(slot, header, header_size, payload, payload_size);
   return engine::slot_commit(*ring, slot, static_cast<uint32_t>(length), tag) ? OPAL_SUCCESS : refused(rail);
 }
 

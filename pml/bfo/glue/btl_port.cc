@@ -179,24 +179,33 @@ bool BtlPort::gather(InlineSource& from, void* to, size_t length) {
   return cursor.gather(Layout(from.datatype->super, from.count, from.buffer), to, length);
 }
 
+bool BtlPort::send_converted(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                             InlineSource source, size_t length) {
+  opal_convertor_t conv;
+  construct(conv);
+  opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &source.datatype->super, source.count,
+                                           source.buffer, 0, &conv);
+  const bool taken = sendi_convertor(rail, tag, hdr, hdr_size, &conv, length);
+  opal_convertor_cleanup(&conv);
+  return taken;
+}
+
 // A convertor is prepared and called for longer than it takes to copy a short payload twice.
 bool BtlPort::send_scattered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                              InlineSource source, size_t length) {
-  if (length > kGathered) {
-    opal_convertor_t conv;
-    construct(conv);
-    opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &source.datatype->super, source.count,
-                                             source.buffer, 0, &conv);
-    const bool taken = sendi_convertor(rail, tag, hdr, hdr_size, &conv, length);
-    opal_convertor_cleanup(&conv);
-    return taken;
-  }
-  uint8_t packed[kGathered];
+  if (length > kGathered) return send_converted(rail, tag, hdr, hdr_size, source, length);
+  uint8_t whole[sizeof(core::MatchHdr) + kGathered];
+  BFO_DCHECK(hdr_size == sizeof(core::MatchHdr));
+  uint8_t* const packed = whole + hdr_size;
   Cursor cursor;
   if (OPAL_UNLIKELY(
           !cursor.gather(Layout(source.datatype->super, source.count, source.buffer), packed, length)))
     return false;
-  return rail.failover->send_bytes(rail.btl, rail.ep, tag, hdr, hdr_size, packed, length) == OPAL_SUCCESS;
+  if (rail.failover != nullptr)
+    return rail.failover->send_bytes(rail.btl, rail.ep, tag, hdr, hdr_size, packed, length) == OPAL_SUCCESS;
+  // In the header: vader puts no payload into its box that a convertor has to pack.
+  memcpy(whole, hdr, hdr_size);
+  return sendi_header(rail, tag, whole, hdr_size + length);
 }
 
 // ---- MPI

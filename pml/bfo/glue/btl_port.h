@@ -120,8 +120,11 @@ class BtlPort {
   // The same of a payload that is not one piece. `source` by value, as below.
   static bool send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                             InlineSource source, size_t length);
-  // sendi of a payload that is not one piece, over a BTL with the contract. `source` is passed by value: the
-  // caller then keeps it in registers for the other ones.
+  // sendi of a payload that a convertor describes. `source` by value, as below.
+  static bool send_converted(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                             InlineSource source, size_t length);
+  // sendi of a payload that is not one piece. `source` is passed by value: the caller then keeps it in
+  // registers for the other ones.
   static bool send_scattered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                              InlineSource source, size_t length);
   // A message came over a BTL without the contract. Any thread.
@@ -210,6 +213,8 @@ class BtlPort {
   // from one. A lost update does not matter.
   std::atomic<uint32_t> unanswered_{0};
   static constexpr size_t kAlwaysSendi = 256;
+  // As kAlwaysSendi, of payloads that are not one piece.
+  static constexpr size_t kAlwaysScattered = 64;
   // Longer messages of a BTL without sendi keep their request and are not copied.
   static constexpr size_t kCopyBytes = 1024;
   // Payloads that are not one piece and no longer are gathered on the stack for a BTL with the contract.

@@ -4,6 +4,7 @@
 // merges them with the engine's code. Included by module.h only.
 #pragma once
 
+#include "common/copy.h"
 #include "pml/bfo/glue/module.h"
 
 namespace bfo::glue {
@@ -25,6 +26,13 @@ inline bool sendi_convertor(const RailHandle& rail, uint8_t tag, const void* hdr
     return true;
   // Its buffer for such messages is full (vader: 4 KiB). A BTL with the contract has no other way either.
   return rail.failover == nullptr && BtlPort::send_copy(rail, tag, hdr, hdr_size, conv, length);
+}
+
+// sendi of `size` bytes that are all in the header: no convertor is prepared or called.
+inline bool sendi_header(const RailHandle& rail, uint8_t tag, const void* whole, size_t size) {
+  opal_convertor_t none;
+  none.flags = CONVERTOR_HOMOGENEOUS;  // some BTLs look at them even with no payload
+  return sendi_convertor(rail, tag, whole, size, &none, 0);
 }
 
 // OBJ_CONSTRUCT without the walk through the classes: what a convertor needs before it is prepared.
@@ -55,24 +63,25 @@ inline const void* one_piece(const InlineSource& from) {
       return rail.failover->send_bytes(rail.btl, rail.ep, tag, hdr, hdr_size, bytes, length) == OPAL_SUCCESS;
     return send_scattered(rail, tag, hdr, hdr_size, source, length);
   }
-  opal_convertor_t conv;
-  if (length == 0) {
-    // Some BTLs look at the convertor's flags even with no payload.
-    conv.flags = CONVERTOR_HOMOGENEOUS;
-    return sendi_convertor(rail, tag, hdr, hdr_size, &conv, 0);
+  if (length == 0) return sendi_header(rail, tag, hdr, hdr_size);
+  if (!OPAL_CUDA_SUPPORT) {
+    const void* const bytes = one_piece(source);
+    const bool sendi = rail.btl->btl_sendi != nullptr;
+    if (OPAL_UNLIKELY(!sendi || length > (bytes != nullptr ? kAlwaysSendi : kAlwaysScattered)) &&
+        wants_fragment(rail, length)) {
+      if (bytes != nullptr) return send_piece(rail, tag, hdr, hdr_size, bytes, length);
+      return send_gathered(rail, tag, hdr, hdr_size, source, length);
+    }
+    if (OPAL_UNLIKELY(bytes == nullptr) && sendi)
+      return send_scattered(rail, tag, hdr, hdr_size, source, length);
+    if (length <= kAlwaysSendi) {
+      alignas(16) char whole[sizeof(core::MatchHdr) + kAlwaysSendi];
+      BFO_DCHECK(hdr_size == sizeof(core::MatchHdr));
+      copy_joined(whole, hdr, sizeof(core::MatchHdr), bytes, length);
+      return sendi_header(rail, tag, whole, hdr_size + length);
+    }
   }
-  if (OPAL_UNLIKELY(length > kAlwaysSendi || rail.btl->btl_sendi == nullptr) && rail.failover == nullptr &&
-      wants_fragment(rail, length)) {
-    if (const void* bytes = one_piece(source); bytes != nullptr)
-      return send_piece(rail, tag, hdr, hdr_size, bytes, length);
-    if (!OPAL_CUDA_SUPPORT) return send_gathered(rail, tag, hdr, hdr_size, source, length);
-  }
-  construct(conv);
-  opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &source.datatype->super, source.count,
-                                           source.buffer, 0, &conv);
-  const bool taken = sendi_convertor(rail, tag, hdr, hdr_size, &conv, length);
-  opal_convertor_cleanup(&conv);
-  return taken;
+  return send_converted(rail, tag, hdr, hdr_size, source, length);
 }
 
 inline void BtlPort::matched(RecvRequest& req, int32_t, int32_t, uint64_t length) {

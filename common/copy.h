@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace bfo::engine {
+namespace bfo {
 
 /// Longer ones are left to memcpy().
 inline constexpr std::size_t kShortCopy = 64;
@@ -64,4 +64,4 @@ inline void copy_joined(char* to, const void* header, std::size_t header_size, c
   if (size != 0) copy_short(to + header_size, body, size);
 }
 
-}  // namespace bfo::engine
+}  // namespace bfo
