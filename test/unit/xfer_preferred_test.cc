@@ -133,6 +133,29 @@ TEST(Pace, RailThatKeepsUp_ReadsAMessageWhole) {
       << "P4: more would be at risk";
 }
 
+/// The bytes of the READs under way of a message of 4 MiB, by rail.
+std::array<std::vector<std::size_t>, 2> reads_under_way(World& w) {
+  w.isend(0, 1, 1, bytes(4 << 20));
+  w.irecv(1, 0, 1, 4 << 20);
+  while (!w.flights.empty() && w.flights[0].kind == Flight::Kind::kSend) w.take();
+  std::array<std::vector<std::size_t>, 2> all;
+  for (const Flight& f : w.flights)
+    if (f.kind == Flight::Kind::kGet) all[static_cast<unsigned>(f.rail)].push_back(f.size);
+  EXPECT_TRUE(w.run());
+  return all;
+}
+
+/// P4: at most 1 MiB is in flight on a rail, in one READ where no queue is needed, else in several.
+TEST(Pace, LongerMessage_HasOneLongReadOrSeveralShorterOnesOnEachRail) {
+  World w(with_reads());
+  using Reads = std::vector<std::size_t>;
+  for (const Reads& rail : reads_under_way(w)) EXPECT_EQ(rail, Reads(4, 256 << 10)) << "not known at first";
+  ASSERT_LT(cut_messages(w), 100);
+  for (const Reads& rail : reads_under_way(w)) EXPECT_EQ(rail, Reads(1, 1 << 20));
+  reads_of(w, 100000, 2);
+  for (const Reads& rail : reads_under_way(w)) EXPECT_EQ(rail, Reads(4, 256 << 10)) << "a READ was late";
+}
+
 TEST(Pace, RailThatKeepsUp_ReadsAWindow) {
   World w(with_reads());
   ASSERT_LT(cut_messages(w), 100);

@@ -213,6 +213,8 @@ class BtlPort {
   // from one. A lost update does not matter.
   std::atomic<uint32_t> unanswered_{0};
   static constexpr size_t kAlwaysSendi = 256;
+  // Longer messages always take a fragment of a BTL that copies (vader).
+  static constexpr size_t kMostBoxed = 1024;
   // As kAlwaysSendi, of payloads that are not one piece.
   static constexpr size_t kAlwaysScattered = 64;
   // Longer messages of a BTL without sendi keep their request and are not copied.

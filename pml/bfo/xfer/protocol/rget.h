@@ -182,6 +182,7 @@ struct Rget {
       return false;
     }
     x.rndv->remote_address = h.address;
+    x.rndv->long_reads = x.rndv->n_keys > 1 && a.rail && a.rail->late == 0;
     return true;
   }
 
@@ -261,18 +262,22 @@ struct Rget {
   }
   static bool serve(E&, SendRequest&) { return true; }
 
+  /// Several rails share a message in segments that are balanced and always queued on each of them, unless
+  /// the rail over which the RGET came keeps up: then its READs end as fast as the processor posts them, a
+  /// queue would stay empty, and fewer READs cost less. One of them is as long as two that are queued (P4).
   static std::uint64_t read_size(E& e, const RecvRequest& r, const Rail<P>& rail, std::uint64_t wanted) {
     const auto& d = *r.xfer.rndv;
     const std::uint64_t usual = std::min<std::uint64_t>(rail.limits.rdma_frag_size, rail.limits.get_limit);
-    const std::uint64_t n = d.n_keys == 1 ? size_over_one_rail(d.want, rail.limits.rdma_frag_size)
-                                          : segment_size(d.want, d.n_keys, usual, e.config_.rdma_depth);
+    const std::uint64_t n = d.n_keys == 1  ? size_over_one_rail(d.want, rail.limits.rdma_frag_size)
+                            : d.long_reads ? std::min(kMaxResent, usual)
+                                           : segment_size(d.want, d.n_keys, usual, e.config_.rdma_depth);
     return std::min({n, wanted, static_cast<std::uint64_t>(rail.limits.get_limit)});
   }
 
   /// No further READ now. Over one rail what counts is the bytes.
   static bool enough_in_flight(E& e, const RecvRequest& r, const Rail<P>* rail) {
     const auto& d = *r.xfer.rndv;
-    if (d.in_flight >= e.config_.rdma_depth * d.n_keys) return true;
+    if (d.in_flight >= (d.long_reads ? 1 : e.config_.rdma_depth) * d.n_keys) return true;
     if (d.n_keys != 1 || d.in_flight == 0 || !rail) return false;
     const std::uint64_t limit = rail->limits.rdma_frag_size;
     return (d.in_flight + 1) * size_over_one_rail(d.want, limit) > most_over_one_rail(limit);

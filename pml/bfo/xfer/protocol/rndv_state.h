@@ -123,6 +123,7 @@ struct RecvRndv {
                                 ///< ones are in a rail's queue
   std::uint32_t next_grant = 1;
   std::uint32_t refused = 0;  ///< PUT: rails (by index) the sender refused in this round
+  bool long_reads = false;    ///< RGET: see Rget::read_size()
   std::uint64_t total = 0;    ///< PUT: bytes granted in this round altogether
   RangeSet doubtful;  ///< PUT: granted on a rail that is fenced now; counts as received when SENDDONE says
                       ///< that it was written
