@@ -309,8 +309,8 @@ void late_copies(sim::Prng& d, Machine& m) {
 }
 
 void moderate_polls(sim::Prng& d, Machine& m) {
-  m.poll_gap_ns = d.chance(50) ? d.range(300, 2 * kUs) : d.range(2 * kUs, 50 * kUs);
-  m.polls = static_cast<std::uint32_t>(d.range(1, 33));
+  m.poll_gap_ns = d.chance(50) ? d.range(300, 2 * kUs) : d.range(2 * kUs, 5 * kUs);
+  m.polls = static_cast<std::uint32_t>(d.range(1, 4));
 }
 
 void meet_late(sim::Prng& d, Machine& m) {

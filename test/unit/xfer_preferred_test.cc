@@ -3,6 +3,8 @@
 // xfer_preferred_test.cc: which rail an eager message takes: short ones the pair's preferred rail while it
 // has room, longer ones all rails when the sender is ahead; that a rail that dies is left at once; and that a
 // message is read over one rail while that keeps up with the processor.
+//
+// P1..P8: contrib/doc/design.md
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -154,6 +156,78 @@ TEST(Pace, LongerMessage_HasOneLongReadOrSeveralShorterOnesOnEachRail) {
   for (const Reads& rail : reads_under_way(w)) EXPECT_EQ(rail, Reads(1, 1 << 20));
   reads_of(w, 100000, 2);
   for (const Reads& rail : reads_under_way(w)) EXPECT_EQ(rail, Reads(4, 256 << 10)) << "a READ was late";
+}
+
+/// What the READ of the first flight leaves behind: it ends after `turns`.
+void end_first_read(World& w, int turns) {
+  for (int i = 0; i < turns; ++i) w.engines[1]->turn();
+  w.take();
+}
+
+std::array<std::size_t, 2> bytes_on_rails(const World& w) {
+  std::array<std::size_t, 2> n{};
+  for (const Flight& f : w.flights)
+    if (f.kind == Flight::Kind::kGet) n[static_cast<unsigned>(f.rail)] += f.size;
+  return n;
+}
+
+/// The other long READ ends before shorter ones are queued: both together would be more than P4 allows.
+TEST(Pace, LongReadIsLate_TheOthersEndBeforeShorterOnesAreQueued) {
+  World w(with_reads());
+  ASSERT_LT(cut_messages(w), 100);
+  while (reads_under_way(w)[0] != std::vector<std::size_t>(1, 1 << 20)) ASSERT_LT(w.now, ~0ull);
+  w.isend(0, 1, 1, bytes(8 << 20));
+  RecvReq* const r = w.irecv(1, 0, 1, 8 << 20);
+  while (w.flights[0].kind == Flight::Kind::kSend) w.take();
+  ASSERT_EQ(w.flights.size(), 2u);
+  end_first_read(w, 2);
+  EXPECT_EQ(w.flights.size(), 1u);
+  std::size_t most = 0, queued = 0;
+  while (!r->done) {
+    for (const std::size_t n : bytes_on_rails(w)) most = std::max(most, n);
+    queued = std::max(queued, w.flights.size());
+    ASSERT_FALSE(w.flights.empty());
+    w.take();
+  }
+  EXPECT_LE(most, std::size_t{1} << 20);
+  EXPECT_GT(queued, 2u);
+  EXPECT_TRUE(w.run());
+}
+
+TEST(Pace, OneOfTheRailsIsLate_AllHaveAQueue) {
+  World w(with_reads());
+  ASSERT_LT(cut_messages(w), 100);
+  while (reads_under_way(w)[0].size() != 1) ASSERT_LT(w.now, ~0ull);
+  w.rail(1, 0, 0)->late = 1;
+  for (const auto& rail : reads_under_way(w)) EXPECT_EQ(rail.size(), 4u);
+}
+
+/// With READs no longer than the rail wants there would be as many of them, and no queue.
+TEST(Pace, RailWantsShortReads_TheyAreQueued) {
+  for (const std::size_t wish : {std::size_t{65536}, std::size_t{262144}}) {
+    World::Options o = with_reads();
+    o.rdma_frag = wish;
+    World w(o);
+    for (int i = 0; i < 30; ++i) reads_under_way(w);
+    for (const int rail : {0, 1}) ASSERT_EQ(w.rail(1, 0, rail)->late, 0);
+    for (const auto& rail : reads_under_way(w)) EXPECT_EQ(rail, std::vector<std::size_t>(4, wish));
+  }
+}
+
+TEST(Pace, RailWithALongReadDies_AtMostAMebibyteIsReadAgain) {
+  World w(with_reads());
+  ASSERT_LT(cut_messages(w), 100);
+  while (reads_under_way(w)[0].size() != 1) ASSERT_LT(w.now, ~0ull);
+  const auto sent = bytes(8 << 20);
+  w.isend(0, 1, 1, sent);
+  RecvReq* const r = w.irecv(1, 0, 1, 8 << 20);
+  while (w.flights[0].kind == Flight::Kind::kSend) w.take();
+  w.take();
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(r->data, sent);
+  EXPECT_LE(w.engines[1]->counters().bytes_resent, 1u << 20);
 }
 
 TEST(Pace, RailThatKeepsUp_ReadsAWindow) {

@@ -7,10 +7,10 @@
 // handled, and several of them are taken at once. Network drivers do the same with interrupts and call it
 // moderation.
 //
-// The gap between two polls grows with the stream, so a burst of few messages is hardly delayed. What is no
-// stream of short messages is not delayed at all: a message that answers one of ours, completions of sends
-// and RDMA operations, messages that take long to handle (those that are copied, or for which an RDMA READ is
-// posted), and a queue that holds more than one poll takes.
+// The gap between two polls grows with the stream, so a burst of few messages is hardly delayed. There is no
+// gap after this process has posted work, whose completion or answer may be next; after completions of sends
+// and RDMA operations; after messages that took long to handle; and while the queue holds more than one poll
+// takes.
 #pragma once
 
 #include <algorithm>
@@ -42,10 +42,11 @@ class Moderation {
   }
   /// True during a stream: then holds() is asked before a poll, and it and found() need the time.
   bool streaming() const { return streak_ >= needed_; }
-  /// True when the queue is left alone at time `now`. Otherwise a poll begins then.
-  bool holds(uint64_t now) {
-    if (now < next_ns_) return true;
-    if (now - next_ns_ > kPauseNs && next_ns_ != 0) streak_ = 0;
+  /// True when the queue is left alone at time `now`. Otherwise a poll begins then. Never when this process
+  /// has posted work since the last poll: its completion, or an answer, may be next.
+  bool holds(uint64_t now, bool posted) {
+    if (now < next_ns_ && !posted) return true;
+    if (next_ns_ != 0 && now > next_ns_ + kPauseNs) streak_ = 0;
     begun_ns_ = now;
     return false;
   }
@@ -55,9 +56,10 @@ class Moderation {
   }
   /// A poll found something, outside of a stream.
   void found(bool receives_only) {
-    if (receives_only) streak_ = empty_ <= kNearPolls ? streak_ + 1 : 0;
-    empty_ = 0;
     next_ns_ = 0;
+    if (!receives_only) return;
+    streak_ = empty_ > kNearPolls ? 0 : streak_ < kStreamPolls ? streak_ + 1 : streak_;
+    empty_ = 0;
   }
   /// A poll found something in a stream, and it was handled by the time `now`.
   void found(const Found& found, uint64_t now) {

@@ -204,8 +204,11 @@ int Port::poll() {
   if (polling_ || finalizing_) [[unlikely]]
     return 0;
   const bool stream = moderation_.streaming();
-  if (stream && !service_needed_.load(std::memory_order_relaxed) && moderation_.holds(env_.now_ns()))
-    return 0;
+  if (stream && !service_needed_.load(std::memory_order_relaxed)) {
+    const bool posted = posted_.load(std::memory_order_relaxed);
+    if (posted) posted_.store(false, std::memory_order_relaxed);
+    if (moderation_.holds(env_.now_ns(), posted)) return 0;
+  }
   polling_ = true;
   ibv_wc wcs[kPollBatch];
   int handled = 0;
@@ -236,6 +239,7 @@ int Port::poll() {
     moderation_.nothing();
   } else {
     polls_until_idle_ = kPollsUntilIdle;
+    if (stream && emptied) srq_.calm();  // hardly a poll of a stream finds nothing
     if (stream)
       moderation_.found({handled, receives_only, emptied}, env_.now_ns());
     else

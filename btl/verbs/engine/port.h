@@ -183,6 +183,9 @@ class Port {
     return endpoint.begin_effort();
   }
 
+  /// Work was posted: what comes next is looked for at once. Any thread.
+  void note_posted() { posted_.store(true, std::memory_order_relaxed); }
+
   /// One round of progress. Returns the number of completions handled.
   int poll();
   /// True when this port need not be polled in this turn: nothing came for a while, nothing is due, and it
@@ -348,6 +351,7 @@ class Port {
   uint32_t until_clock_ = 1;
   uint32_t polls_until_idle_ = 0;  // polls that must bring nothing before the port is idle
   Endpoint* receiving_ = nullptr;
+  std::atomic<bool> posted_{false};  // work, since the last poll in a stream; a hint
   Moderation moderation_;
   Host host_{};
   PortLock lock_;

@@ -25,6 +25,7 @@ int ring_post_rdma(Endpoint& endpoint, Frag* frag) {
   ring.head = seq + 1;
   ring.signaled_end = seq + 1;
   ring.since_signal = 0;
+  endpoint.port->note_posted();
   bfo_accounting_t& accounting = endpoint.port->accounting();
   ++accounting.posted[static_cast<size_t>(frag->kind)];
   accounting.bytes_posted += frag->length;

@@ -165,6 +165,7 @@ int ring_post_failed(Endpoint& endpoint, int rc);
   } else {
     ++ring.since_signal;
   }
+  ring.port->note_posted();
   bfo_accounting_t& accounting = ring.port->accounting();
   ++accounting.posted[static_cast<size_t>(kind)];
   accounting.bytes_posted += length;

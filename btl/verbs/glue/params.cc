@@ -34,7 +34,7 @@ constexpr UnsignedParam kUnsigned[] = {
      "covers it"},
     {"signal_interval", &Params::signal_interval, 64, 1, 8192, OPAL_INFO_LVL_9,
      "One in so many small messages asks for a completion. At most half of send_queue_depth"},
-    {"poll_gap", &Params::poll_gap, 800, 0, 100000, OPAL_INFO_LVL_6,
+    {"poll_gap", &Params::poll_gap, 800, 0, 5000, OPAL_INFO_LVL_6,
      "Nanoseconds that a completion queue is left alone after each poll while short messages arrive one "
      "after "
      "another: polling without a pause slows down whoever writes its entries (0: never)"},

@@ -39,6 +39,7 @@ struct RailHandle {
   const bfo_failover_btl_t* failover = nullptr;
   bool carried = false;  // a descriptor was sent over it
   Away away{};
+  bool whole_in_header = false;  // btl_sendi takes a whole message as its header
 };
 
 struct PeerHandle {
@@ -214,12 +215,12 @@ class BtlPort {
   std::atomic<uint32_t> unanswered_{0};
   static constexpr size_t kAlwaysSendi = 256;
   // Longer messages always take a fragment of a BTL that copies (vader).
-  static constexpr size_t kMostBoxed = 1024;
+  static constexpr size_t kMostBoxed = 1024 - sizeof(core::MatchHdr);
   // As kAlwaysSendi, of payloads that are not one piece.
   static constexpr size_t kAlwaysScattered = 64;
   // Longer messages of a BTL without sendi keep their request and are not copied.
   static constexpr size_t kCopyBytes = 1024;
-  // Payloads that are not one piece and no longer are gathered on the stack for a BTL with the contract.
+  // Payloads that are not one piece and no longer are gathered on the stack for sendi.
   static constexpr size_t kGathered = 512;
 };
 

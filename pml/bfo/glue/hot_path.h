@@ -72,9 +72,9 @@ inline const void* one_piece(const InlineSource& from) {
       if (bytes != nullptr) return send_piece(rail, tag, hdr, hdr_size, bytes, length);
       return send_gathered(rail, tag, hdr, hdr_size, source, length);
     }
-    if (OPAL_UNLIKELY(bytes == nullptr) && sendi)
+    if (OPAL_UNLIKELY(bytes == nullptr) && rail.whole_in_header)
       return send_scattered(rail, tag, hdr, hdr_size, source, length);
-    if (length <= kAlwaysSendi) {
+    if (length <= kAlwaysSendi && rail.whole_in_header) {
       alignas(16) char whole[sizeof(core::MatchHdr) + kAlwaysSendi];
       BFO_DCHECK(hdr_size == sizeof(core::MatchHdr));
       copy_joined(whole, hdr, sizeof(core::MatchHdr), bytes, length);

@@ -315,11 +315,19 @@ Peer* Module::make_peer(ompi_proc_t* proc) {
   return peer;
 }
 
+// BTLs whose sendi copies a header of any length. Others have a field for it (ugni: 128 bytes), or choose how
+// to send by the length of the payload alone (uct).
+static bool takes_any_header(const mca_btl_base_module_t& btl) {
+  const char* const name = btl.btl_component->btl_version.mca_component_name;
+  return strcmp(name, "vader") == 0 || strcmp(name, "self") == 0;
+}
+
 void Module::add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_bml_base_endpoint_t& ep) {
   RailHandle handle;
   handle.btl = bml_btl.btl;
   handle.ep = bml_btl.btl_endpoint;
   handle.failover = find_failover(bml_btl.btl);
+  handle.whole_in_header = takes_any_header(*bml_btl.btl);
 
   size_t same_component = 0;
   for (size_t i = 0; i < ep.btl_send.arr_size; ++i) {

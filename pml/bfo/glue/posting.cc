@@ -79,8 +79,8 @@ void rdma_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, void*, mca_btl_
 // vader has a buffer of 4 KiB for each peer (fast box), which also carries the headers of its fragments.
 // Seven messages of 512 bytes fill it. Then it takes neither sendi nor a fragment until the peer reads. So a
 // sender that is ahead of its peer puts longer messages into fragments, as ob1 does. A sender that waits for
-// answers uses the fast box, which has less latency. No message of more than a quarter of the box goes there. A
-// BTL without sendi takes fragments anyway.
+// answers uses the fast box, which has less latency. No message of more than a quarter of the box goes there.
+// A BTL without sendi takes fragments anyway.
 bool BtlPort::wants_fragment(const RailHandle& rail, size_t length) {
   if (rail.btl->btl_sendi == nullptr) return length <= kCopyBytes;
   if ((rail.btl->btl_flags & MCA_BTL_FLAGS_SEND_INPLACE) == 0) return false;

@@ -172,9 +172,11 @@ struct Rget {
       return false;
     if (!core::decode_rget(a.bytes, h)) return false;
     x.rndv->key_rail = a.rail;
+    bool keep_up = a.rail != nullptr;
     for (unsigned i = 0; i < h.n_keys; ++i) {
       Rail<P>* const rail = e.rail_named(*x.proc->peer, h.keys[i].conn, h.keys[i].epoch, a.rail);
       if (!rail || rail->limits.get_limit == 0 || !aligned(*rail, h.address, x.rndv->want)) continue;
+      keep_up = keep_up && rail->late == 0;
       x.rndv->keys[x.rndv->n_keys++] = h.keys[i];
     }
     if (x.rndv->n_keys == 0 || !registered(e, r)) {
@@ -182,8 +184,20 @@ struct Rget {
       return false;
     }
     x.rndv->remote_address = h.address;
-    x.rndv->long_reads = x.rndv->n_keys > 1 && a.rail && a.rail->late == 0;
+    choose_reads(e, *x.rndv, keep_up && x.rndv->n_keys > 1, a.rail);
     return true;
+  }
+
+  static void choose_reads(E& e, RecvRndv<P>& d, bool keep_up, const Rail<P>* rail) {
+    if (d.in_flight != 0) return reads_late(d);
+    d.reads = Reads::kQueued;
+    if (!keep_up) return;
+    const std::uint64_t usual = usual_size(*rail);
+    if (segment_size(d.want, d.n_keys, usual, e.config_.rdma_depth) < std::min(kMaxResent, usual))
+      d.reads = Reads::kLong;
+  }
+  static void reads_late(RecvRndv<P>& d) {
+    if (d.reads == Reads::kLong) d.reads = Reads::kLongEnding;
   }
 
   static bool aligned(const Rail<P>& rail, std::uint64_t address, std::uint64_t length) {
@@ -262,22 +276,31 @@ struct Rget {
   }
   static bool serve(E&, SendRequest&) { return true; }
 
+  static std::uint64_t usual_size(const Rail<P>& rail) {
+    return std::min<std::uint64_t>(rail.limits.rdma_frag_size, rail.limits.get_limit);
+  }
+
   /// Several rails share a message in segments that are balanced and always queued on each of them, unless
-  /// the rail over which the RGET came keeps up: then its READs end as fast as the processor posts them, a
-  /// queue would stay empty, and fewer READs cost less. One of them is as long as two that are queued (P4).
+  /// all of them keep up: then their READs end as fast as the processor posts them, a queue would stay empty,
+  /// and fewer, longer READs cost less. One of those is as long as all that are queued otherwise (P4).
   static std::uint64_t read_size(E& e, const RecvRequest& r, const Rail<P>& rail, std::uint64_t wanted) {
     const auto& d = *r.xfer.rndv;
-    const std::uint64_t usual = std::min<std::uint64_t>(rail.limits.rdma_frag_size, rail.limits.get_limit);
-    const std::uint64_t n = d.n_keys == 1  ? size_over_one_rail(d.want, rail.limits.rdma_frag_size)
-                            : d.long_reads ? std::min(kMaxResent, usual)
-                                           : segment_size(d.want, d.n_keys, usual, e.config_.rdma_depth);
+    const std::uint64_t usual = usual_size(rail);
+    const std::uint64_t n = d.n_keys == 1 ? size_over_one_rail(d.want, rail.limits.rdma_frag_size)
+                            : d.reads == Reads::kQueued
+                                ? segment_size(d.want, d.n_keys, usual, e.config_.rdma_depth)
+                                : std::min(kMaxResent, usual);
     return std::min({n, wanted, static_cast<std::uint64_t>(rail.limits.get_limit)});
   }
 
   /// No further READ now. Over one rail what counts is the bytes.
-  static bool enough_in_flight(E& e, const RecvRequest& r, const Rail<P>* rail) {
-    const auto& d = *r.xfer.rndv;
-    if (d.in_flight >= (d.long_reads ? 1 : e.config_.rdma_depth) * d.n_keys) return true;
+  static bool enough_in_flight(E& e, RecvRequest& r, const Rail<P>* rail) {
+    auto& d = *r.xfer.rndv;
+    if (d.reads == Reads::kLongEnding) {
+      if (d.in_flight != 0) return true;
+      d.reads = Reads::kQueued;
+    }
+    if (d.in_flight >= (d.reads == Reads::kLong ? 1 : e.config_.rdma_depth) * d.n_keys) return true;
     if (d.n_keys != 1 || d.in_flight == 0 || !rail) return false;
     const std::uint64_t limit = rail->limits.rdma_frag_size;
     return (d.in_flight + 1) * size_over_one_rail(d.want, limit) > most_over_one_rail(limit);
@@ -364,6 +387,7 @@ struct Rget {
     BFO_DCHECK(entry != nullptr);
     if (fx.fate == Fate::kDelivered) {
       e.pace_.ended(f);
+      if (fx.rail->late != 0) reads_late(d);
       e.ledgers_.remove(d.ledger, entry);
       typename E::RecvInput in;
       in.offset = fx.offset;
@@ -372,6 +396,7 @@ struct Rget {
       return;
     }
     const bool executed_perhaps = fx.fate == Fate::kUnknown && fx.rail->limits.failover;
+    reads_late(d);
     if (fx.fate == Fate::kUnknown) e.records_.read_in_vain(r, fx.offset, fx.offset + fx.length);
     if (!executed_perhaps || Exposure<P>::over(*fx.rail, fx.epoch))
       e.ledgers_.remove(x.rndv->ledger, entry);

@@ -281,7 +281,7 @@ template <class P>
   d.refused = 0;
   d.total = 0;
   d.key_rail = nullptr;
-  d.long_reads = false;
+  d.reads = Reads::kQueued;
   d.ledger = nullptr;
   x.phase = RecvPhase::kReceiving;
   peer.live_recvs.push_back(&r);

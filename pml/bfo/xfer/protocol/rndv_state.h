@@ -95,6 +95,13 @@ struct SendRndv {
   }
 };
 
+/// RGET over several rails: how they share it. See Rget::read_size().
+enum class Reads : std::uint8_t {
+  kQueued,      ///< some READs are queued on each
+  kLong,        ///< one READ on each
+  kLongEnding,  ///< as kLong, but a rail does not keep up any more: kQueued once these have ended
+};
+
 /// What a receive needs while it is a rendezvous.
 template <class P>
 struct RecvRndv {
@@ -123,8 +130,8 @@ struct RecvRndv {
                                 ///< ones are in a rail's queue
   std::uint32_t next_grant = 1;
   std::uint32_t refused = 0;  ///< PUT: rails (by index) the sender refused in this round
-  bool long_reads = false;    ///< RGET: see Rget::read_size()
-  std::uint64_t total = 0;    ///< PUT: bytes granted in this round altogether
+  Reads reads = Reads::kQueued;
+  std::uint64_t total = 0;  ///< PUT: bytes granted in this round altogether
   RangeSet doubtful;  ///< PUT: granted on a rail that is fenced now; counts as received when SENDDONE says
                       ///< that it was written
   Rail<P>* key_rail = nullptr;       ///< RGET: rail of the key that has no connection name
