@@ -309,8 +309,11 @@ void late_copies(sim::Prng& d, Machine& m) {
 }
 
 void moderate_polls(sim::Prng& d, Machine& m) {
-  m.poll_gap_ns = d.chance(50) ? d.range(300, 2 * kUs) : d.range(2 * kUs, 5 * kUs);
-  m.polls = static_cast<std::uint32_t>(d.range(1, 4));
+  m.poll_gap_ns = d.range(3 * kUs, 20 * kUs);
+  m.polls = static_cast<std::uint32_t>(d.range(1, 2));
+  m.one_way = true;
+  m.receive_depth = m.receive_first = m.send_depth = 128;
+  m.fabric.jitter_ns = 500;
 }
 
 void meet_late(sim::Prng& d, Machine& m) {

@@ -64,7 +64,7 @@ void ports_that_stay_down(sim::Prng& d, Machine& m);
 void short_stall(sim::Prng& d, Machine& m);
 /// See add_slow_copies().
 void late_copies(sim::Prng& d, Machine& m);
-/// Completion queues are left alone for up to 5 us while messages arrive one after another.
+/// Completion queues are left alone for up to 20 us while messages arrive one after another.
 void moderate_polls(sim::Prng& d, Machine& m);
 /// Messages go one way, and processes meet with the first one; see add_early_faults().
 void meet_late(sim::Prng& d, Machine& m);

@@ -23,7 +23,8 @@ class Moderation {
  public:
   static constexpr uint32_t kNearPolls = 8;    ///< empty polls between two receives of a stream, at most
   static constexpr uint32_t kStreamPolls = 4;  ///< successful polls in a row until it is a stream
-  static constexpr uint64_t kGrowthNs = 100;   ///< the gap is so long for each successful poll of the stream
+  static constexpr uint32_t kGrowthPolls =
+      8;  ///< successful polls in a row until the gap has its full length
   static constexpr uint64_t kShortWorkNs = 250;  ///< to handle one receive of a stream, at most
   static constexpr uint64_t kPauseNs = 5000;     ///< without a look at the queue: the stream is over
   static constexpr uint32_t kNever = UINT32_MAX;
@@ -50,9 +51,9 @@ class Moderation {
     begun_ns_ = now;
     return false;
   }
-  /// A poll found nothing. In a stream that is its end.
+  /// A poll found nothing. After a gap that is the end of the stream.
   void nothing() {
-    if (streaming() || ++empty_ > kNearPolls) streak_ = 0;
+    if ((streaming() && next_ns_ != 0) || ++empty_ > kNearPolls) streak_ = 0;
   }
   /// A poll found something, outside of a stream.
   void found(bool receives_only) {
@@ -66,7 +67,7 @@ class Moderation {
     empty_ = 0;
     const bool work = now - begun_ns_ > kShortWorkNs * static_cast<uint64_t>(found.completions);
     const bool next_is_late = found.receives_only && found.all && !work;
-    next_ns_ = next_is_late ? now + std::min(gap_ns_, kGrowthNs * streak_) : now;
+    next_ns_ = next_is_late ? now + gap_ns_ * std::min(streak_, kGrowthPolls) / kGrowthPolls : now;
     if (streak_ < kNever - 1) ++streak_;
   }
 
