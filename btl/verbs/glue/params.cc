@@ -41,7 +41,7 @@ constexpr UnsignedParam kUnsigned[] = {
     {"max_inline", &Params::max_inline, 128, 0, 1024, OPAL_INFO_LVL_5,
      "Messages up to this many bytes are copied into the work request. Lowered to what the device can"},
     {"free_list_max", &Params::free_list_max, 0, 0, 1u << 30, OPAL_INFO_LVL_9,
-     "Largest number of send fragments of each size (0: no limit)"},
+     "Largest number of send fragments of each size (0: no limit; 1 counts as 2)"},
     {"ib_timeout", &Params::ib_timeout, 0, 0, 31, OPAL_INFO_LVL_3,
      "Transport timeout: 4.096 us * 2^value. 0: 14 (67 ms) with pml bfo, so that a dead path is reported "
      "after 0.5 s with ib_retry_count 7, if nothing else reports it earlier; 20 (4.3 s) with other PMLs, for "

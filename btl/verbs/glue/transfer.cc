@@ -52,7 +52,8 @@ bool pool_add(Module& module, FragPool& pool, unsigned count) {
 /// errno: there is no memory for a single one. The next attempt is made after kGrowRetryNs, because each
 /// costs several system calls. Fragments are returned to the pool, so only an empty one cannot continue.
 bool pool_grow(Module& module, FragPool& pool) {
-  const unsigned limit = mca_btl_verbs_component.params.free_list_max;
+  unsigned limit = mca_btl_verbs_component.params.free_list_max;
+  if (limit == 1) limit = 2;  // see send()
   errno = ENOBUFS;
   if (limit != 0 && pool.made >= limit) return false;
   if (pool.block_count == static_cast<int>(sizeof pool.blocks / sizeof pool.blocks[0])) return false;
@@ -78,6 +79,7 @@ inline VerbsFrag* pool_get(Module& module, FragPool& pool) {
   if (pool.free == nullptr && !pool_grow(module, pool)) return nullptr;
   VerbsFrag* frag = pool.free;
   pool.free = frag->next_free;
+  frag->scarce = pool.free == nullptr || pool.free->next_free == nullptr;
   return frag;
 }
 
@@ -264,10 +266,12 @@ int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, mca_btl_
   auto* frag = reinterpret_cast<VerbsFrag*>(descriptor);
   // A descriptor that the BTL owns, without a callback, is complete for the PML when it is posted: its
   // completion need not be signaled. Work that is queued for a connection is not complete: the application
-  // could leave MPI, and then no progress would make the connection.
+  // could leave MPI, and then no progress would make the connection. Nor are the last two fragments of a
+  // pool: ob1 asks again for a fragment that was refused only when one completes. Two, because that one is
+  // free only after the callback in which ob1 asks.
   const uint32_t flags = descriptor->des_flags;
   const bool over = (flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0 &&
-                    (flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) == 0 &&
+                    (flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) == 0 && !frag->scarce &&
                     engine::leaves_at_once(endpoint->engine);
   if (!send_frag(endpoint->engine, frag, tag, over)) return refused(endpoint->engine);
   return over ? 1 : OPAL_SUCCESS;
@@ -302,8 +306,9 @@ int sendi(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, opal_co
     if (descriptor != nullptr) *descriptor = nullptr;
     return hopeless ? OPAL_ERR_UNREACH : OPAL_ERR_OUT_OF_RESOURCE;
   }
-  if (engine::leaves_at_once(rail) && length > rail.effort->ring.slot_bytes) {
-    // It is only too long for a slot: sent in the same way, with a buffer of its own.
+  if (!frag->scarce && engine::leaves_at_once(rail) && length > rail.effort->ring.slot_bytes) {
+    // It is only too long for a slot: sent in the same way, with a buffer of its own. The last ones of a pool
+    // are left to the caller, who gets a callback for them (see send()).
     memcpy(frag->buffer, header, header_size);
     size_t packed = payload_size;
     if (pack(convertor, frag->buffer + header_size, &packed)) {

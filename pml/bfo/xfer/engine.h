@@ -297,7 +297,7 @@ class Engine {
   // rndv_copy.h, rget.h, rput.h
   bool open(SendRequest& r);
   bool open_rndv(SendRequest& r);
-  void begin_recv(RecvRequest& r, ProcT& p, Arrival a);
+  void begin_recv(RecvRequest& r, ProcT& p, const Arrival& a);
   void choose_protocol(RecvRequest& r, const Arrival& a);
   void on_ack(const Arrival& a);
   void on_frag(const Arrival& a);

@@ -235,7 +235,7 @@ template <class P>
 
 /// A receive was matched with a RNDV or RGET: it gets a name and answers.
 template <class P>
-[[gnu::noinline]] void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, Arrival a) {
+[[gnu::noinline]] void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
   core::RndvHdr h{};
   const bool decoded = core::decode(a.bytes, h);  // was checked on arrival
   BFO_DCHECK(decoded);
