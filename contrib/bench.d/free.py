@@ -103,7 +103,7 @@ def callgrind_profile(path):
     return inside, polls, waits
 
 
-def callgrind(pml, btl, messages, size=8, strided=False):
+def callgrind(pml, btl, messages, size=8, strided=False, env=None):
     """Per send and receive of `size` bytes: (instructions inside the PML, turns of its wait loops, instructions inside
     the PML's functions that do not wait)."""
     if not shutil.which("valgrind"):
@@ -117,7 +117,7 @@ def callgrind(pml, btl, messages, size=8, strided=False):
         out = os.path.join(folder, "callgrind.out")
         tool = ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--callgrind-out-file={out}", "--quiet"]
         command = [pong_program, "--callgrind", str(messages), "--size", str(size), "--strided", str(int(strided))]
-        result = way.run(1, [*tool, *command, ":", "-np", "1", *command], 170, env=runs.SPIN)
+        result = way.run(1, [*tool, *command, ":", "-np", "1", *command], 170, env={**runs.SPIN, **(env or {})})
         if result.code or not os.path.exists(out):
             raise runs.Unavailable(f"the job under valgrind ended with {result.code}: {result.tail(1)[:100]}")
         inside, polls, waits = callgrind_profile(out)
