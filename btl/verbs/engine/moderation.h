@@ -51,7 +51,7 @@ class Moderation {
     begun_ns_ = now;
     return false;
   }
-  /// A poll found nothing. After a gap that is the end of the stream.
+  /// A poll found nothing. Unless the stream has only begun, that is its end.
   void nothing() {
     if ((streaming() && next_ns_ != 0) || ++empty_ > kNearPolls) streak_ = 0;
   }

@@ -41,7 +41,7 @@ struct VerbsFrag {
   char* buffer;
   uint32_t buffer_lkey;
   bool accounted_inline;  // ended for the PML when it was posted: a failure is reported by sendi_failed
-  bool scarce;            // at most one more was free when it was taken
+  bool scarce;            // at most one more was free when it was taken, and the pool could not grow
   // put and get
   mca_btl_base_registration_handle_t* local_handle;
   mca_btl_base_rdma_completion_fn_t rdma_done;

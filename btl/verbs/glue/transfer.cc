@@ -79,7 +79,8 @@ inline VerbsFrag* pool_get(Module& module, FragPool& pool) {
   if (pool.free == nullptr && !pool_grow(module, pool)) return nullptr;
   VerbsFrag* frag = pool.free;
   pool.free = frag->next_free;
-  frag->scarce = pool.free == nullptr || pool.free->next_free == nullptr;
+  const auto few = [&pool] { return pool.free == nullptr || pool.free->next_free == nullptr; };
+  frag->scarce = few() && !(pool_grow(module, pool) && !few());
   return frag;
 }
 
@@ -163,7 +164,7 @@ bool send_frag(engine::Endpoint& rail, VerbsFrag* frag, mca_btl_base_tag_t tag, 
   work.lkey = frag->buffer_lkey;
   work.tag = tag;
   work.kind = over ? engine::Kind::kSendi : engine::Kind::kSend;
-  work.signaled = !over;
+  work.signaled = !over || frag->scarce;
   frag->accounted_inline = over;
   return engine::send(rail, &work) != engine::Accepted::kRefused;
 }

@@ -396,7 +396,7 @@ struct Rget {
       return;
     }
     const bool executed_perhaps = fx.fate == Fate::kUnknown && fx.rail->limits.failover;
-    reads_late(d);
+    if (fx.fate != Fate::kNeverSent) reads_late(d);
     if (fx.fate == Fate::kUnknown) e.records_.read_in_vain(r, fx.offset, fx.offset + fx.length);
     if (!executed_perhaps || Exposure<P>::over(*fx.rail, fx.epoch))
       e.ledgers_.remove(x.rndv->ledger, entry);
