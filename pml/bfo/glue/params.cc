@@ -35,7 +35,9 @@ constexpr IntParam kIntParams[] = {
     {"recv_pipeline_depth", &Params::recv_pipeline_depth, 2, 1, 1024, OPAL_INFO_LVL_9,
      "RDMA reads, or grants of RDMA writes, of one message under way at a time on each rail. Over several "
      "rails "
-     "they are at most 1 MiB or 2 % of the message together, so more of them are shorter; each costs time"},
+     "they are at most 1 MiB or 2 % of the message together, so more of them are shorter; each costs time. "
+     "One of 1 MiB "
+     "instead while all rails keep up with the processor"},
     {"max_rdma_per_request", &Params::max_rdma_per_request, 4, 0, 8, OPAL_INFO_LVL_5,
      "Most rails of a peer that are used for RDMA; further ones carry copied fragments only (0 = no RDMA)"},
     {"max_send_per_range", &Params::max_send_per_range, 8, 1, 8, OPAL_INFO_LVL_5,
