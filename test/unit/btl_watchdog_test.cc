@@ -2,7 +2,7 @@
 //
 // btl_watchdog_test.cc: the watchdog: when silence is suspected, and that nothing ends by it alone. What
 // ends a suspected rail is in btl_verdict_test.cc.
-#include "test/unit/btl_world.h"
+#include "test/unit/btl_two_rails.h"
 
 namespace bfo::test {
 namespace {
@@ -192,6 +192,42 @@ TEST(Watchdog, WorkMovesAfterTheProbe_ItCountsNoMoreAndAFailedOneIsNotSentAgain)
   watch.moved(4);
   EXPECT_FALSE(watch.probe_done());
   EXPECT_TRUE(watch.can_probe());
+}
+
+/// A rail whose completions come late again and again is known to be slow.
+TEST(Watchdog, RailThatIsSlowAgainAndAgain_IsNotSuspectedEachTime) {
+  TwoRails r;
+  for (int i = 0; i < 20; ++i) {
+    r.hold(r.w.a, r.w.b);
+    ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+    r.pass(16);
+    r.release();
+    r.pass(4);
+  }
+  EXPECT_EQ(r.w.a.count("suspect"), 1);
+  r.wait(5000);
+  r.hold(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  r.pass(16);
+  EXPECT_EQ(r.w.a.count("suspect"), 2) << "that was long ago";
+}
+
+/// A process that gets the processor in slices far apart.
+TEST(Watchdog, ProcessThatIsKeptWaiting_IsMorePatient) {
+  TwoRails r;
+  const auto share = [&](int slices) {
+    for (int i = 0; i < slices; ++i) {
+      fake_now() += 9'000'000;
+      for (int k = 0; k < 64; ++k) r.turn();
+    }
+  };
+  share(10);
+  r.hold(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  share(2);
+  EXPECT_EQ(r.w.a.count("suspect"), 0) << "18 ms, but the process itself was late by 7 ms each time";
+  share(4);
+  EXPECT_EQ(r.w.a.count("suspect"), 1);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "test/unit/fake_world.h"
 #include "test/unit/match_model.h"
+#include "test/unit/pattern.h"
 
 namespace bfo::test {
 namespace {
@@ -225,6 +226,62 @@ TEST(Match, LongRandomCalls_AsTheModelSays) {
     Duel duel(seed);
     duel.run(6000);
     ASSERT_FALSE(HasFailure());
+  }
+}
+
+/// A receive that takes a short message that was here ends outside the engine: what runs then may use the
+/// engine, and posts the same receive again.
+TEST(Kept, ReceiveOfAShortMessage_EndsOutsideTheEngine) {
+  for (const bool probed : {false, true}) {
+    World w({});
+    for (int i = 0; i < 3; ++i) w.isend(0, 1, 7, pattern(8, i));
+    ASSERT_TRUE(w.run());
+    RecvReq r;
+    r.data.resize(8);
+    const xfer::RecvArgs<FakePort> args{w.comms[1], 0, 7, 8};
+    int ended = 0;
+    r.then = [&] {
+      EXPECT_EQ(r.data, pattern(8, ended));
+      r.done = false;
+      const int number = ++ended;
+      if (number < 4) w.engines[1]->irecv(&r, args);
+      if (number < 3) EXPECT_EQ(ended, 3) << "what is here is taken inside the call";
+    };
+    xfer::ProbeResult p;
+    if (probed)
+      w.engines[1]->imrecv(w.engines[1]->improbe(w.comms[1], 0, 7, p), &r, 8);
+    else
+      w.engines[1]->irecv(&r, args);
+    EXPECT_EQ(ended, 3);
+    w.isend(0, 1, 7, pattern(8, 3));
+    ASSERT_TRUE(w.run());
+    EXPECT_EQ(ended, 4);
+  }
+}
+
+/// Posted inside a call of the BTL, such a receive is filled, and ends when the engine is left.
+TEST(Kept, ReceivePostedInsideACallOfTheBtl_EndsAfterIt) {
+  for (const bool probed : {false, true}) {
+    World w({});
+    w.isend(0, 1, 7, pattern(8, 1));
+    ASSERT_TRUE(w.run());
+    RecvReq r;
+    r.data.resize(8);
+    bool called = false;
+    w.ports[1]->inside_ = [&] {
+      called = true;
+      xfer::ProbeResult p;
+      if (probed)
+        w.engines[1]->imrecv(w.engines[1]->improbe(w.comms[1], 0, 7, p), &r, 8);
+      else
+        w.engines[1]->irecv(&r, {w.comms[1], 0, 7, 8});
+      EXPECT_FALSE(r.done);
+      EXPECT_EQ(r.data, pattern(8, 1));
+    };
+    w.isend(1, 0, 9, pattern(8, 2));
+    EXPECT_TRUE(called);
+    EXPECT_TRUE(r.done);
+    ASSERT_TRUE(w.run());
   }
 }
 

@@ -42,12 +42,25 @@ struct RecvInput {
   const Arrival<P>* arrival = nullptr;
 };
 
-/// What a receive finds among the messages that no receive has matched. `own`: the send to oneself that it
-/// was matched with.
+/// What a receive has found among the messages that no receive has matched. One word, because each receive
+/// returns it.
 template <class P>
-struct Unmatched {
-  bool found = false;
-  typename P::SendRequest* own = nullptr;
+class KeptResult {
+ public:
+  using SendRequest = typename P::SendRequest;
+  KeptResult() = default;                               ///< no message
+  static KeptResult filled() { return KeptResult(1); }  ///< a whole one: the receive ends
+  static KeptResult begun() { return KeptResult(2); }   ///< the receive ends later, see Engine::take_kept()
+  /// A send to oneself: the receive is filled from its buffer, and both end.
+  static KeptResult own(SendRequest& s) { return KeptResult(reinterpret_cast<std::uintptr_t>(&s)); }
+
+  bool found() const { return word_ != 0; }
+  bool is_filled() const { return word_ == 1; }
+  SendRequest* own() const { return word_ > 2 ? reinterpret_cast<SendRequest*>(word_) : nullptr; }
+
+ private:
+  explicit KeptResult(std::uintptr_t word) : word_(word) {}
+  std::uintptr_t word_ = 0;
 };
 
 /// How a send to oneself begins. `taken`: its bytes have been copied, or `taker` is to be filled with them

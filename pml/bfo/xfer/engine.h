@@ -177,7 +177,7 @@ class Engine {
   using Arrival = xfer::Arrival<P>;
   using SendInput = xfer::SendInput<P>;
   using RecvInput = xfer::RecvInput<P>;
-  using Unmatched = xfer::Unmatched<P>;
+  using KeptResult = xfer::KeptResult<P>;
 
   // entry.h: lock, re-entrance, completion lists
   class Entry;
@@ -220,13 +220,15 @@ class Engine {
   void remove_unexpected(Message& m);
   Outcome probe_missed(CommT& c, std::int32_t src);
   void free_message(Message* m);
-  SendRequest* match_kept(RecvRequest& r, Message& m);
+  KeptResult match_kept(RecvRequest& r, Message& m);
+  KeptResult take_kept(RecvRequest& r, Message* m, bool nested);
+  void end_kept(RecvRequest& r, KeptResult kept);
   void keep_unknown(Arrival a);
   void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, std::uint64_t length);
   void eager_arrived(RecvRequest& r, Bytes payload);
-  Unmatched take_unexpected(RecvRequest& r);
+  KeptResult take_unexpected(RecvRequest& r, bool nested);
   void fail_recv(RecvRequest& r, Outcome outcome);
-  SendRequest* post_recv(RecvRequest& r, const RecvArgs<P>& args);
+  KeptResult post_recv(RecvRequest& r, const RecvArgs<P>& args);
 
   // eager.h
   enum class Inline : std::uint8_t { kNo, kSent, kOwn };

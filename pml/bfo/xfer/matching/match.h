@@ -178,8 +178,7 @@ void Engine<P>::deliver_following(ProcT& p) {
     p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
     p.out_of_sequence.remove(*this, m);
     if (RecvRequest* r = take_posted(p, m->match.tag)) {
-      match_kept(*r, *m);  // of another process: it has no request here
-      free_message(m);
+      take_kept(*r, m, true);  // of another process: it has no request here
     } else {
       add_unexpected(p, m);
     }

@@ -27,36 +27,44 @@ void Engine<P>::remove_unexpected(Message& m) {
   m.proc->comm->arrivals.remove(*this, &m);
 }
 
-/// Give a kept message to a receive. Afterwards the receive is in the completion list, or in a rendezvous,
-/// or matched with a send to oneself: the caller fills the receive from it when the lock is released.
+/// Give a kept message to a receive. Afterwards the receive is filled, or in a rendezvous, or matched with a
+/// send to oneself.
 template <class P>
-typename P::SendRequest* Engine<P>::match_kept(RecvRequest& r, Message& m) {
+typename Engine<P>::KeptResult Engine<P>::match_kept(RecvRequest& r, Message& m) {
   if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) {
     set_matched(r, *m.proc, m.match, m.size - sizeof(core::MatchHdr));
     eager_arrived(r, m.bytes().from(sizeof(core::MatchHdr)));
-    finish_recv(r);
-    return nullptr;
+    return KeptResult::filled();
   }
   if (m.match.type == kOwnRequest) {
     auto* const own = reinterpret_cast<SendRequest*>(m.data);
     set_matched(r, *m.proc, m.match, own->xfer.length);
-    return own;
+    return KeptResult::own(*own);
   }
   begin_recv(r, *m.proc, Arrival{m.rail, m.epoch, m.bytes()});
-  return nullptr;
+  return KeptResult::begun();
+}
+
+/// A kept message was given to `r`, and the lock is released: `r` ends as one that waited for its message.
+template <class P>
+[[gnu::noinline]] void Engine<P>::end_kept(RecvRequest& r, KeptResult kept) {
+  if (kept.is_filled())
+    port_.complete_recv(r, r.xfer.status);
+  else if (SendRequest* const own = kept.own())
+    Oneself<P>::finish(*this, r, *own);
 }
 
 // inline: as send_inline().
 template <class P>
 [[gnu::always_inline]] inline void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
-  if (SendRequest* const own = post_recv(*r, args)) [[unlikely]]
-    Oneself<P>::finish(*this, *r, *own);
+  if (const KeptResult kept = post_recv(*r, args); kept.found()) [[unlikely]]
+    end_kept(*r, kept);
 }
 
-/// Returns the send to oneself that it was matched with.
+/// Returns what became of the message that it was matched with: not found() when none was here.
 template <class P>
-[[gnu::always_inline]] inline typename P::SendRequest* Engine<P>::post_recv(RecvRequest& r,
-                                                                            const RecvArgs<P>& args) {
+[[gnu::always_inline]] inline typename Engine<P>::KeptResult Engine<P>::post_recv(RecvRequest& r,
+                                                                                  const RecvArgs<P>& args) {
   Entry entry(*this);
   CommT& c = *args.comm;
   auto& x = r.xfer;
@@ -67,14 +75,14 @@ template <class P>
   x.keeps_waiting = args.keeps_waiting;
   x.phase = RecvPhase::kIdle;
   if (!c.arrivals.empty())
-    if (const Unmatched message = take_unexpected(r); message.found) return message.own;
+    if (const KeptResult kept = take_unexpected(r, entry.nested()); kept.found()) return kept;
   x.post_order = c.post_order++;
   if (args.src == kAnySource) {
     if (c.n_lost != 0 && wildcards_.lost(c) && !x.keeps_waiting) [[unlikely]]
       wildcards_.fail(r);
     else
       c.posted_any_source.push_back(*this, &r);
-    return nullptr;
+    return {};
   }
   ProcT* const p = proc_at(c, args.src);
   // The peer's record is made now, so that its failure ends this receive.
@@ -83,18 +91,29 @@ template <class P>
     fail_recv(r, peer ? peer->standing.loss().outcome : Outcome::kNoMemory);
   else
     p->posted.push_back(*this, &r);
-  return nullptr;
+  return {};
 }
 
 /// Gives `r` the oldest message here that it matches.
 template <class P>
-[[gnu::noinline]] typename Engine<P>::Unmatched Engine<P>::take_unexpected(RecvRequest& r) {
+[[gnu::noinline]] typename Engine<P>::KeptResult Engine<P>::take_unexpected(RecvRequest& r, bool nested) {
   Message* const m = find_unexpected(*r.xfer.comm, r.xfer.src, r.xfer.tag);
   if (!m) return {};
   remove_unexpected(*m);
-  SendRequest* const own = match_kept(r, *m);
+  return take_kept(r, m, nested);
+}
+
+/// Gives `m`, which is in no queue, to `r`. `nested`: the lock stays held, so a filled receive ends with the
+/// outermost call.
+template <class P>
+[[gnu::always_inline]] inline typename Engine<P>::KeptResult Engine<P>::take_kept(RecvRequest& r, Message* m,
+                                                                                  bool nested) {
+  const KeptResult kept = match_kept(r, *m);
   free_message(m);
-  return {true, own};
+  if (!nested || !kept.is_filled()) [[likely]]
+    return kept;
+  finish_recv(r);
+  return KeptResult::begun();
 }
 
 /// `r` ends before it is posted.
@@ -160,7 +179,7 @@ Unexpected<P>* Engine<P>::improbe(CommT* c, std::int32_t src, std::int32_t tag, 
 
 template <class P>
 void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
-  SendRequest* own = nullptr;
+  KeptResult kept;
   {
     Entry entry(*this);
     auto& x = r->xfer;
@@ -171,10 +190,9 @@ void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
     x.capacity = capacity;
     x.phase = RecvPhase::kIdle;
     c.taken_by_probe.remove(*this, m);
-    own = match_kept(*r, *m);
-    free_message(m);
+    kept = take_kept(*r, m, entry.nested());
   }
-  if (own) Oneself<P>::finish(*this, *r, *own);
+  end_kept(*r, kept);
 }
 
 template <class Queue>
