@@ -14,6 +14,17 @@ KINDS = ("hard", "stretch")
 COMPARE = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
 
 
+def meets(goal, figure):
+    word, limit = re.match(r"^([<>]=?) *([0-9.]+)", goal).groups()
+    return COMPARE[word](figure, float(limit))
+
+
+def uncertain(entry):
+    """The goal is missed, but the interval reaches it."""
+    return entry["met"] is False and bool(entry["interval"]) and \
+        any(x is not None and meets(entry["goal"], x) for x in entry["interval"])
+
+
 class Table:
     def __init__(self, folder):
         self.folder = folder
@@ -26,8 +37,7 @@ class Table:
         judged = ratio if ratio is not None else value
         met = None if goal is None else False
         if goal is not None and judged is not None:
-            word, limit = re.match(r"^([<>]=?) *([0-9.]+)", goal).groups()
-            met = COMPARE[word](judged, float(limit))
+            met = meets(goal, judged)
         entry = {"name": name, "value": value, "unit": unit, "against": against, "ratio": ratio, "interval": interval,
                  "goal": goal, "met": met, "kind": kind, "note": note}
         self.entries.append(entry)
@@ -51,7 +61,8 @@ class Table:
         elif e["value"] is None:
             verdict = f"  goal {e['goal']}: NOT MEASURED"
         else:
-            verdict = f"  goal {e['goal']}: " + ("met" if e["met"] else "MISSED" if e["kind"] == "hard" else "missed (stretch)")
+            verdict = f"  goal {e['goal']}: " + ("met" if e["met"] else "missed (stretch)" if e["kind"] != "hard" else
+                                                 "missed (the interval reaches it)" if uncertain(e) else "MISSED")
         middle = f" against {number(e['against'])}" if e["against"] is not None else ""
         ratio = f", ratio {e['ratio']:.4f}" if e["ratio"] is not None else ""
         note = f"  ({e['note']})" if e["note"] else ""
