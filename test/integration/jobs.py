@@ -126,18 +126,20 @@ def stacks(process):
         if left < 1:
             break
         try:
-            with open(f"/proc/{pid}/comm") as f:
-                name = f.read().strip()
+            with open(f"/proc/{pid}/stat") as f:
+                stat = f.read()
+            name, state = stat[stat.index("(") + 1:stat.rindex(")")], stat[stat.rindex(")") + 2]
             if name in ("bash", "sh", "sleep", "env"):
                 continue
-            found = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 14"],
+            # The main thread first: a process may have more threads than are printed.
+            found = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "bt 24", "-ex", "thread apply all bt 14"],
                                    timeout=min(20, left),
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                    errors="replace", check=False).stdout
         except (OSError, subprocess.TimeoutExpired):
             continue
         frames = [line[:150] for line in found.splitlines() if line.startswith(("#", "Thread"))]
-        text += "\n".join([f"--- stack of {name}, pid {pid}", *frames[:60], ""])
+        text += "\n".join([f"--- stack of {name}, pid {pid}, state {state}", *frames[:90], ""])
     return text
 
 

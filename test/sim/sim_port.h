@@ -65,8 +65,8 @@ class SimPort {
 
   void* contiguous(SendRequest& r);
   void* contiguous(RecvRequest& r);
-  bool register_send(SendRequest& r, std::size_t n, Registration& reg);
-  bool register_recv(RecvRequest& r, std::size_t n, Registration& reg);
+  bool register_send(SendRequest& r, std::size_t n, Registration& reg, const RailHandle* only);
+  bool register_recv(RecvRequest& r, std::size_t n, Registration& reg, const RailHandle* only);
   void deregister(Registration& reg);
   bool handle(const Registration& reg, const RailHandle& rail, xfer::HandleBytes& out);
   void matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length);

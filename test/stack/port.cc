@@ -128,6 +128,7 @@ Post StackPort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset
 
 Post StackPort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, std::size_t len,
                     std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
+  if (r.xfer.rndv->reg.mr[rail.link->rail] == nullptr) return Post::kUnreachable;
   return rdma(rail, r.buf, false, offset, len, remote, handle, f);
 }
 
@@ -141,9 +142,11 @@ void* StackPort::contiguous(RecvRequest& r) {
 }
 
 namespace {
-bool register_buffer(World& world, Process& p, const Buffer& b, std::size_t n, Registration& reg) {
+bool register_buffer(World& world, Process& p, const Buffer& b, std::size_t n, Registration& reg,
+                     const StackPort::RailHandle* only) {
   if (!b.active || !b.contiguous) return false;
   for (std::uint32_t r = 0; r < world.scenario.machine.rails; ++r) {
+    if (reg.mr[r] != nullptr || (only != nullptr && only->link->rail != r)) continue;
     ibv_mr* const mr = verbs().reg_mr(p.nic(r).device.pd(), b.base, n, 0);
     reg.mr[r] = mr;
     if (mr == nullptr) continue;
@@ -154,11 +157,11 @@ bool register_buffer(World& world, Process& p, const Buffer& b, std::size_t n, R
 }
 }  // namespace
 
-bool StackPort::register_send(SendRequest& r, std::size_t n, Registration& reg) {
-  return register_buffer(process_.world_, process_, r.buf, n, reg);
+bool StackPort::register_send(SendRequest& r, std::size_t n, Registration& reg, const RailHandle* only) {
+  return register_buffer(process_.world_, process_, r.buf, n, reg, only);
 }
-bool StackPort::register_recv(RecvRequest& r, std::size_t n, Registration& reg) {
-  return register_buffer(process_.world_, process_, r.buf, n, reg);
+bool StackPort::register_recv(RecvRequest& r, std::size_t n, Registration& reg, const RailHandle* only) {
+  return register_buffer(process_.world_, process_, r.buf, n, reg, only);
 }
 void StackPort::deregister(Registration& reg) {
   // A registration cache keeps the keys: what comes too late is not refused, but seen (World::accessed).
@@ -224,6 +227,9 @@ void StackPort::peer_closed(const RailHandle& rail, const RailName& name, std::u
 xfer::WorkCount StackPort::work(const RailHandle& rail) const {
   const engine::Work work = engine::rail_work(rail.link->endpoint);
   return {work.taken, work.ended};
+}
+std::uint8_t StackPort::most_reads_in_time() const {
+  return process_.world_.scenario.machine.reads_in_time;
 }
 Seq16 StackPort::seq_step() const {
   return process_.world_.scenario.machine.seq_step;

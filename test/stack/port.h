@@ -73,8 +73,8 @@ class StackPort {
 
   void* contiguous(SendRequest& r);
   void* contiguous(RecvRequest& r);
-  bool register_send(SendRequest& r, std::size_t n, Registration& reg);
-  bool register_recv(RecvRequest& r, std::size_t n, Registration& reg);
+  bool register_send(SendRequest& r, std::size_t n, Registration& reg, const RailHandle* only);
+  bool register_recv(RecvRequest& r, std::size_t n, Registration& reg, const RailHandle* only);
   void deregister(Registration& reg);
   bool handle(const Registration& reg, const RailHandle& rail, xfer::HandleBytes& out);
   void matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length);
@@ -100,6 +100,7 @@ class StackPort {
   std::uint64_t now_ns() const;
   /// The distance of successive sequence numbers: the window holds 2^14 / it messages.
   Seq16 seq_step() const;
+  std::uint8_t most_reads_in_time() const;
   void emit(const FailoverEvent&) {}
   const core::SendCell& send_cell(core::SendPhase p, core::SendEvent e) const;
   const core::RecvCell& recv_cell(core::RecvPhase p, core::RecvEvent e) const;

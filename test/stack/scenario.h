@@ -88,6 +88,7 @@ struct Machine {
   std::uint64_t dies_at_call = 0;       // the device of process 0 and the last rail dies in this verb
   std::uint64_t memory_at = 0;          // the PML's n-th request for memory in each process fails ..
   std::uint32_t memory_for = 0;         // .. and so many after it
+  std::uint8_t reads_in_time = 255;     // at most, until a rail counts as one that keeps up
   std::uint16_t seq_step = 1;           // of the sequence numbers: 256 makes a window of 64 messages
   bool may_fail = false;                // requests may end with an error: a device died
   bool clocks_only = false;             // nothing ends a rail but a clock: one rail must stay up

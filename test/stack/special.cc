@@ -308,6 +308,10 @@ void late_copies(sim::Prng& d, Machine& m) {
   m.fabric.err_lands = 0;
 }
 
+void trust_rails(sim::Prng& d, Machine& m) {
+  m.reads_in_time = d.chance(80) ? 0 : 1;  // 0: always
+}
+
 void moderate_polls(sim::Prng& d, Machine& m) {
   m.poll_gap_ns = d.range(3 * kUs, 20 * kUs);
   m.polls = static_cast<std::uint32_t>(d.range(1, 2));

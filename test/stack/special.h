@@ -66,6 +66,7 @@ void short_stall(sim::Prng& d, Machine& m);
 void late_copies(sim::Prng& d, Machine& m);
 /// Completion queues are left alone for up to 20 us while messages arrive one after another.
 void moderate_polls(sim::Prng& d, Machine& m);
+void trust_rails(sim::Prng& d, Machine& m);
 /// Messages go one way, and processes meet with the first one; see add_early_faults().
 void meet_late(sim::Prng& d, Machine& m);
 

@@ -64,6 +64,19 @@ TEST(Stack, QueuesAreLeftAloneInStreams) {
   EXPECT_GE(others, 2);
 }
 
+/// Runs of "onekey" lose READs of messages that have one key: more messages begin another round.
+TEST(Stack, MessagesWithOneKeyAreRestarted) {
+  std::uint64_t with = 0, without = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Scenario s;
+    ASSERT_TRUE(generate(seed, "onekey", s));
+    with += World(s).run().restarts;
+    s.machine.reads_in_time = 255;
+    without += World(s).run().restarts;
+  }
+  EXPECT_GT(with, without + 8);
+}
+
 TEST(Stack, FaultsHappen) {
   std::uint64_t failovers = 0;
   std::uint64_t restarts = 0;

@@ -97,6 +97,7 @@ Post FakePort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset,
   EXPECT_EQ(handle.size, want.size);
   EXPECT_EQ(std::memcmp(handle.bytes, want.bytes, want.size), 0);
   if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return Post::kUnreachable;
+  if ((r.xfer.rndv->reg.rails >> rail.rail & 1) == 0) return Post::kUnreachable;
   if (!world_.room(rank_, rail.rank, rail.rail)) return Post::kNoResource;
   Flight f = make_flight(Flight::Kind::kGet, rank_, rail, 0, nullptr, 0, nullptr, 0, &frag);
   f.local = r.data.data() + offset;
@@ -113,16 +114,23 @@ void* FakePort::contiguous(RecvRequest& r) {
   return r.contiguous ? r.data.data() : nullptr;
 }
 
-bool FakePort::register_send(SendRequest& r, std::size_t n, Registration& reg) {
-  reg = Registration{r.data.data(), n};
-  ++registrations_;
+bool FakePort::register_buffer(std::uint8_t* base, std::size_t n, Registration& reg, const RailHandle* only) {
+  const unsigned had = reg.rails;
+  reg.rails |= only ? 1u << only->rail : ~0u;
+  if (unregistered_ >= 0) reg.rails &= ~(1u << unregistered_);
+  if (reg.rails == 0) return false;
+  if (had == 0) ++registrations_;
+  reg.base = base;
+  reg.size = n;
   return true;
 }
 
-bool FakePort::register_recv(RecvRequest& r, std::size_t n, Registration& reg) {
-  reg = Registration{r.data.data(), n};
-  ++registrations_;
-  return true;
+bool FakePort::register_send(SendRequest& r, std::size_t n, Registration& reg, const RailHandle* only) {
+  return register_buffer(r.data.data(), n, reg, only);
+}
+
+bool FakePort::register_recv(RecvRequest& r, std::size_t n, Registration& reg, const RailHandle* only) {
+  return register_buffer(r.data.data(), n, reg, only);
 }
 
 void FakePort::matched(RecvRequest& r, std::int32_t, std::int32_t, std::uint64_t) {

@@ -35,6 +35,7 @@ class FakePort {
   struct Registration {
     std::uint8_t* base = nullptr;
     std::size_t size = 0;
+    unsigned rails = 0;  ///< one bit each
   };
   struct Lock {
     void lock() {}
@@ -71,14 +72,15 @@ class FakePort {
 
   void* contiguous(SendRequest& r);
   void* contiguous(RecvRequest& r);
-  bool register_send(SendRequest& r, std::size_t n, Registration& reg);
-  bool register_recv(RecvRequest& r, std::size_t n, Registration& reg);
+  bool register_send(SendRequest& r, std::size_t n, Registration& reg, const RailHandle* only);
+  bool register_recv(RecvRequest& r, std::size_t n, Registration& reg, const RailHandle* only);
+  bool register_buffer(std::uint8_t* base, std::size_t n, Registration& reg, const RailHandle* only);
   void deregister(Registration& reg) {
     if (reg.base) --registrations_;
     reg = {};
   }
   bool handle(const Registration& reg, const RailHandle& rail, xfer::HandleBytes& out) {
-    if (!reg.base || rail.rail == unregistered_) return false;
+    if ((reg.rails >> rail.rail & 1) == 0) return false;
     out = handle_of(reg.base);
     return true;
   }

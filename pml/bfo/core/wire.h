@@ -62,6 +62,7 @@ inline constexpr std::uint8_t kAllTypes[] = {0x41, 0x42, 0x43, 0x44, 0x46, 0x48,
 /// Header flags. Values below 0x20 as in ob1 where the meaning is the same.
 enum : std::uint8_t {
   kFlagAck = 0x01,      ///< MATCH never; RNDV: sender is synchronous
+  kFlagKeepsUp = 0x01,  ///< FIN of an RGET: the rail of that ends READs as fast as they are posted
   kFlagContig = 0x08,   ///< RNDV: sender's buffer is one piece and registered: PUT is possible
   kFlagNoRdma = 0x10,   ///< RNDV, ACK, RESTARTACK: copy protocol only
   kFlagRestart = 0x20,  ///< RNDV, RGET: continues a request that the receiver names

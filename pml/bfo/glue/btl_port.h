@@ -57,7 +57,7 @@ struct InlineSource {
   ompi_datatype_t* datatype;
 };
 
-// One user buffer, registered with each BTL that can reach the peer by RDMA.
+// One user buffer, registered with one BTL that can reach the peer by RDMA, or with each.
 struct Registration {
   struct One {
     mca_btl_base_module_t* btl;
@@ -149,8 +149,8 @@ class BtlPort {
   // ---- data
   void* contiguous(SendRequest& req);
   void* contiguous(RecvRequest& req);
-  bool register_send(SendRequest& req, size_t size, Registration& out);
-  bool register_recv(RecvRequest& req, size_t size, Registration& out);
+  bool register_send(SendRequest& req, size_t size, Registration& out, const RailHandle* only);
+  bool register_recv(RecvRequest& req, size_t size, Registration& out, const RailHandle* only);
   void deregister(Registration& registration);
   bool handle(const Registration& registration, const RailHandle& rail, xfer::HandleBytes& out);
   void matched(RecvRequest& req, int32_t source, int32_t tag, uint64_t length);
@@ -191,7 +191,8 @@ class BtlPort {
   // In place of a receive's trail: there was no memory to unpack its message, which ends with MPI_ERR_NO_MEM.
   static Trail* no_memory() { return reinterpret_cast<Trail*>(alignof(Trail)); }
   void unpack_failed(RecvRequest& req);
-  bool register_all(const Peer* peer, void* base, size_t size, uint32_t flags, Registration& out);
+  bool register_rails(const Peer* peer, const RailHandle* only, void* base, size_t size, uint32_t flags,
+                      Registration& out);
   Post posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag, uint32_t flags);
   static mca_btl_base_descriptor_t* copy_descriptor(const RailHandle& rail, size_t size);
   static bool send_descriptor(const RailHandle& rail, uint8_t tag, mca_btl_base_descriptor_t* des);

@@ -39,31 +39,39 @@ inline void* BtlPort::contiguous(RecvRequest& req) {
   return req.direct;
 }
 
-inline bool BtlPort::register_all(const Peer* peer, void* base, size_t size, uint32_t flags,
-                                  Registration& out) {
-  out.size = 0;
+inline void register_one(const RailHandle& rail, void* base, size_t size, uint32_t flags, Registration& out) {
+  mca_btl_base_module_t* btl = rail.btl;
+  mca_btl_base_registration_handle_t* handle = nullptr;
+  if (out.find(btl, handle)) return;
+  if (btl->btl_register_mem != nullptr) {
+    handle = btl->btl_register_mem(btl, rail.ep, base, size, flags);
+    if (handle == nullptr) return;
+  }
+  out.one[out.size++] = {btl, handle};
+}
+
+inline bool BtlPort::register_rails(const Peer* peer, const RailHandle* only, void* base, size_t size,
+                                    uint32_t flags, Registration& out) {
   if (peer == nullptr || base == nullptr) return false;
-  for (unsigned i = 0; i < peer->n_rails; ++i) {
-    const Rail& rail = peer->rails[i];
-    if (rail.limits.put_limit == 0 && rail.limits.get_limit == 0) continue;
-    mca_btl_base_module_t* btl = rail.handle.btl;
-    mca_btl_base_registration_handle_t* handle = nullptr;
-    if (btl->btl_register_mem != nullptr) {
-      handle = btl->btl_register_mem(btl, rail.handle.ep, base, size, flags);
-      if (handle == nullptr) continue;
+  if (only != nullptr) {
+    register_one(*only, base, size, flags, out);
+  } else {
+    for (unsigned i = 0; i < peer->n_rails; ++i) {
+      const Rail& rail = peer->rails[i];
+      if (rail.limits.put_limit != 0 || rail.limits.get_limit != 0)
+        register_one(rail.handle, base, size, flags, out);
     }
-    out.one[out.size++] = {btl, handle};
   }
   return out.size > 0;
 }
 
-inline bool BtlPort::register_send(SendRequest& req, size_t size, Registration& out) {
-  return register_all(req.xfer.proc->peer, contiguous(req), size, MCA_BTL_REG_FLAG_REMOTE_READ, out);
+inline bool BtlPort::register_send(SendRequest& req, size_t size, Registration& out, const RailHandle* only) {
+  return register_rails(req.xfer.proc->peer, only, contiguous(req), size, MCA_BTL_REG_FLAG_REMOTE_READ, out);
 }
 
-inline bool BtlPort::register_recv(RecvRequest& req, size_t size, Registration& out) {
-  return register_all(req.xfer.proc->peer, contiguous(req), size,
-                      MCA_BTL_REG_FLAG_LOCAL_WRITE | MCA_BTL_REG_FLAG_REMOTE_WRITE, out);
+inline bool BtlPort::register_recv(RecvRequest& req, size_t size, Registration& out, const RailHandle* only) {
+  return register_rails(req.xfer.proc->peer, only, contiguous(req), size,
+                        MCA_BTL_REG_FLAG_LOCAL_WRITE | MCA_BTL_REG_FLAG_REMOTE_WRITE, out);
 }
 
 inline void BtlPort::deregister(Registration& registration) {

@@ -25,12 +25,13 @@
 //    list; owned by the engine between frag_alloc() and frag_free().
 //  - RailHandle: how the port names one rail (glue: BTL module and endpoint), copied by value.
 //  - PeerHandle, CommHandle: how the port names a process or a communicator; opaque to the engine.
-//  - Registration: one registered buffer, for all rails at once; default constructed = none.
+//  - Registration: one registered buffer, for some rails or all; default constructed = none.
 //  - Lock: lock()/unlock(), recursive; may be a no-op while the process uses one thread.
 //
 // P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -103,7 +104,8 @@ concept PortTypes = requires {
 template <class P>
 concept Port = PortTypes<P> && requires(
     P p, typename P::SendRequest& sreq, typename P::RecvRequest& rreq, typename P::InlineSource& inl,
-    typename P::Frag& frag, const typename P::RailHandle& rail, const typename P::PeerHandle& peer,
+    typename P::Frag& frag, const typename P::RailHandle& rail, const typename P::RailHandle* only,
+    const typename P::PeerHandle& peer,
     const typename P::CommHandle& comm, typename P::Registration& reg, const typename P::Registration& creg,
     std::uint8_t tag, const void* bytes, std::size_t n, std::size_t& n_inout, std::uint64_t u64,
     std::uint32_t u32, std::int32_t i32, void* mem, HandleBytes& handle, const HandleBytes& chandle,
@@ -138,10 +140,11 @@ concept Port = PortTypes<P> && requires(
   /// Base address of byte 0 when the request's data is one contiguous piece, else nullptr (no RDMA).
   { p.contiguous(sreq) } -> std::same_as<void*>;
   { p.contiguous(rreq) } -> std::same_as<void*>;
-  /// Register the request's whole buffer (n bytes) for all rails of its peer; false when that is impossible
-  /// now (the engine falls back to copying). deregister() of a default Registration does nothing.
-  { p.register_send(sreq, n, reg) } -> std::same_as<bool>;
-  { p.register_recv(rreq, n, reg) } -> std::same_as<bool>;
+  /// Register the request's whole buffer (n bytes) for one rail of its peer, or for all (nullptr); `reg` keeps
+  /// what it has. False when it has nothing then (the engine falls back to copying). deregister() of a
+  /// default Registration does nothing.
+  { p.register_send(sreq, n, reg, only) } -> std::same_as<bool>;
+  { p.register_recv(rreq, n, reg, only) } -> std::same_as<bool>;
   { p.deregister(reg) };
   /// Bytes that let the peer reach the registration over this rail.
   { p.handle(creg, rail, handle) } -> std::same_as<bool>;
@@ -187,6 +190,14 @@ concept Port = PortTypes<P> && requires(
   { p.emit(static_cast<const FailoverEvent&>(*static_cast<FailoverEvent*>(nullptr))) };
 };
 // clang-format on
+
+/// `reads` that have to end in time until a rail counts as one that keeps up. A port of the simulator may ask
+/// for fewer, because its messages are few.
+template <class P>
+std::uint8_t reads_in_time(const P& port, std::uint8_t reads) {
+  if constexpr (requires { port.most_reads_in_time(); }) return std::min(reads, port.most_reads_in_time());
+  return reads;
+}
 
 /// The distance of successive sequence numbers. A port of the simulator may number in larger steps (a power
 /// of two, at most kSeqWindow / 2): then few messages fill the window, and numbers wrap often.

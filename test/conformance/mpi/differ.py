@@ -201,8 +201,12 @@ def where(result):
     """What a job that ended badly says; of the stacks of one that hung, what our code and MPI were doing."""
     if result.code is not None:
         return result.tail(12)
-    return "\n".join(line for line in result.output.splitlines()
-                     if re.search(r"WRONG|^---|bfo::glue|PMPI_|player::Play::(rec|post|wave|exch|match|fin)", line))[:4000]
+    lines = result.output.splitlines()
+    wanted = re.compile(r"WRONG|^---|bfo::glue|PMPI_|player::Play::(rec|post|wave|exch|match|fin)")
+    told = [line for line in lines if wanted.search(line)]
+    if all(line.startswith("---") for line in told):  # not in MPI
+        told = [line for line in lines if line.startswith(("---", "#"))]
+    return "\n".join(told)[:4000]
 
 
 def judge(played, wanted, programs):

@@ -42,7 +42,10 @@ template <class P>
       any = any || (x.rndv->unfenced >> rail.index & 1);
       x.rndv->unfenced = static_cast<std::uint16_t>(x.rndv->unfenced & ~(1u << rail.index));
     }
-    if (any) x.rndv->reg = {};
+    if (any) {
+      x.rndv->reg = {};
+      x.rndv->registered = Registered::kAll;  // it is not registered again
+    }
     return any;
   };
   for (SendRequest* r = p.live_sends.front(); r;) {

@@ -42,6 +42,7 @@ void Engine<P>::on_fin(const Arrival& a) {
     SendRequest* const r = sends_.find_here(Name(h.sender), a);
     if (!r) return;
     PeerT& peer = *r->xfer.proc->peer;
+    peer.choice.set_keeps_up((h.flags & core::kFlagKeepsUp) != 0);
     if (Rget<P>::ends_in_first_round(*this, *r)) return flush(peer);
     SendInput in;
     in.all_read = true;

@@ -38,17 +38,30 @@ struct Rget {
     return r.limits.get_limit != 0 && length >= r.limits.min_rdma_size;
   }
 
-  /// Register once per request, for all rails.
-  [[gnu::always_inline]] static bool registered(E& e, SendRequest& r) {
-    auto& d = *r.xfer.rndv;
-    if (!d.registered && e.port_.contiguous(r)) d.registered = e.port_.register_send(r, r.xfer.length, d.reg);
-    return d.registered;
+  /// Is its buffer registered? It is now, for all rails, unless it cannot be.
+  template <class Request>
+  [[gnu::always_inline]] static bool registered(E& e, Request& r) {
+    Registered& have = r.xfer.rndv->registered;
+    if (have != Registered::kAll && register_for(e, r, nullptr)) have = Registered::kAll;
+    return have != Registered::kNo;
   }
-  [[gnu::always_inline]] static bool registered(E& e, RecvRequest& r) {
+  /// The same for one rail, which is to move all of it. Each registration costs, in the usual case in vain:
+  /// the others follow when another rail is needed.
+  template <class Request>
+  [[gnu::always_inline]] static bool registered_for(E& e, Request& r, const Rail<P>& rail) {
+    Registered& have = r.xfer.rndv->registered;
+    if (have != Registered::kNo) [[unlikely]]
+      return registered(e, r);
+    if (!register_for(e, r, &rail.handle)) return false;
+    have = Registered::kOne;
+    return true;
+  }
+  [[gnu::always_inline]] static bool register_for(E& e, SendRequest& r, const typename P::RailHandle* only) {
+    return e.port_.contiguous(r) && e.port_.register_send(r, r.xfer.length, r.xfer.rndv->reg, only);
+  }
+  [[gnu::always_inline]] static bool register_for(E& e, RecvRequest& r, const typename P::RailHandle* only) {
     auto& d = *r.xfer.rndv;
-    if (!d.registered && d.want != 0 && e.port_.contiguous(r))
-      d.registered = e.port_.register_recv(r, d.want, d.reg);
-    return d.registered;
+    return d.want != 0 && e.port_.contiguous(r) && e.port_.register_recv(r, d.want, d.reg, only);
   }
 
   static bool key_of(E& e, const typename P::Registration& reg, const Rail<P>& rail, core::RailKey& k) {
@@ -73,7 +86,7 @@ struct Rget {
     Peer<P>& p = *x.proc->peer;
     refused = false;
     if (!e.config_.use_get || d.no_rdma || x.length == 0) return false;
-    if (!any_rail(p, x.length) || !registered(e, r)) return false;
+    if (!any_rail(p, x.length)) return false;
     core::RgetHdr h;  // only the keys that are sent are filled in
     h.rndv.match = x.identity();
     h.rndv.match.type = static_cast<std::uint8_t>(core::MsgType::kRget);
@@ -84,6 +97,8 @@ struct Rget {
     h.rndv.receiver = d.restarts != 0 ? d.peer_name.value : 0;
     h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r));
     h.reserved = 0;
+    if (open_with_one_key(e, r, h)) return true;
+    if (!registered(e, r)) return false;
     Rail<P>* carrier = p.choice.preferred();
     unsigned others = 0;
     if (!carrier) {
@@ -106,6 +121,18 @@ struct Rget {
       if (preferred) others = e.rails_for_user(p);
     }
     return false;
+  }
+
+  /// The peer reads a message of this length whole over the rail that brings the header, while that keeps up:
+  /// its key is enough. If that READ is lost, R asks for a new round, which brings all keys. False: it was
+  /// not posted.
+  [[gnu::always_inline]] static bool open_with_one_key(E& e, SendRequest& r, core::RgetHdr& h) {
+    auto& x = r.xfer;
+    Rail<P>* const rail = x.proc->peer->choice.only_reader();
+    if (!rail || x.length > kMaxResent || x.rndv->opened || x.rndv->restarts != 0) return false;
+    if (!can_get(*rail, x.length) || !registered_for(e, r, *rail)) return false;
+    h.n_keys = 1;
+    return key_of(e, x.rndv->reg, *rail, h.keys[0]) && post(e, r, h, *rail, 1u << rail->index);
   }
 
   /// The keys that `carrier` has room for. Returns their rails, one bit each.
@@ -242,6 +269,7 @@ struct Rget {
     Peer<P>& p = *x.proc->peer;
     x.pending &= static_cast<std::uint8_t>(~(kPendingData | kPendingStart));
     std::uint32_t refused = 0;
+    registered(e, r);                          // of the rails that READs go over now, maybe only one was
     while (x.rndv && !x.rndv->todo.empty()) {  // a READ that ends inside its call may complete the request
       const core::RailKey* key = nullptr;
       Rail<P>* best = nullptr;
@@ -267,6 +295,11 @@ struct Rget {
       if (!best || !read(e, r, *best, *key, x.rndv->todo.front())) {
         if (best) refused |= 1u << best->index;
         if (best) continue;
+        if (x.rndv->in_flight == 0 && !any_registered(e, r)) {
+          x.rndv->no_rdma = true;
+          e.recv_event(r, core::RecvEvent::kAsk);
+          return true;
+        }
         x.pending |= kPendingData;
         return false;
       }
@@ -275,6 +308,18 @@ struct Rget {
     return true;
   }
   static bool serve(E&, SendRequest&) { return true; }
+
+  /// Is the buffer registered with a rail that has a key? The device of the only one left may refuse it.
+  static bool any_registered(E& e, RecvRequest& r) {
+    const auto& d = *r.xfer.rndv;
+    HandleBytes unused;
+    for (unsigned k = 0; k < d.n_keys; ++k) {
+      const Rail<P>* const rail =
+          e.rail_named(*r.xfer.proc->peer, d.keys[k].conn, d.keys[k].epoch, d.key_rail);
+      if (rail && e.port_.handle(d.reg, rail->handle, unused)) return true;
+    }
+    return false;
+  }
 
   static std::uint64_t usual_size(const Rail<P>& rail) {
     return std::min<std::uint64_t>(rail.limits.rdma_frag_size, rail.limits.get_limit);

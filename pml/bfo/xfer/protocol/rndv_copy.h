@@ -48,7 +48,7 @@ struct RndvCopy {
     d.known = seq_before(x.seq, x.proc->confirmed);  // it was an eager message that lost its rail
     d.opened = x.sent_before;
     d.no_rdma = false;
-    d.registered = false;
+    d.registered = Registered::kNo;
     d.in_flight = 0;
     d.frags = 0;
     d.undelivered = 0;
@@ -271,7 +271,7 @@ template <class P>
   d.nack_pending = false;
   d.sender_done = false;
   d.no_rdma = false;
-  d.registered = false;
+  d.registered = Registered::kNo;
   d.refusals = 0;
   d.n_keys = 0;
   d.in_flight = 0;

@@ -51,6 +51,9 @@ struct LedgerEntry {
   bool sent() const { return puts != 0; }
 };
 
+/// For which rails its buffer is registered.
+enum class Registered : std::uint8_t { kNo, kOne, kAll };
+
 /// What a send needs while it is a rendezvous: from a free list, with the memory of its range sets.
 template <class P>
 struct SendRndv {
@@ -63,7 +66,7 @@ struct SendRndv {
   /// its header was sent before; of an eager message that became a rendezvous, all of it
   bool opened = false;
   bool no_rdma = false;  ///< fell back to copy for the rest of the request
-  bool registered = false;
+  Registered registered = Registered::kNo;
   std::uint32_t in_flight = 0;    ///< fragments of this request that have not ended
   std::uint32_t frags = 0;        ///< FRAGs delivered in the last round in which any was sent
   Name name;                      ///< ours, with the current round
@@ -114,7 +117,7 @@ struct RecvRndv {
   bool nack_pending = false;
   bool sender_done = false;  ///< SENDDONE came: the sender will send nothing more
   bool no_rdma = false;
-  bool registered = false;
+  Registered registered = Registered::kNo;
   std::uint8_t polls_left = 0;  ///< kQuiescing: how many more times all rails are polled for missing FRAGs
   std::uint8_t refusals = 0;    ///< PUT: grants the sender could not use
   std::uint8_t n_keys = 0;

@@ -79,7 +79,7 @@ struct Single {
     std::memcpy(&d.remote_address, a.bytes.data + offsetof(core::RgetHdr, address), sizeof d.remote_address);
     const core::RailKey* key = nullptr;
     Rail<P>* const best = n == 1 ? only_rail(e, r, a, key) : best_rail(e, r, a, n, key);
-    if (!best || !Rget<P>::registered(e, r)) return false;
+    if (!best || !Rget<P>::registered_for(e, r, *best)) return false;
     Frag* const f = e.new_frag(FragKind::kRead, *best, p);
     if (!f) [[unlikely]]
       return false;

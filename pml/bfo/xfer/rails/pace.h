@@ -53,7 +53,7 @@ void Pace<P>::ended(const Frag& f) {
   const auto& x = f.xfer;
   if (x.posted_ns == 0) return;
   if (turns_.load(std::memory_order_relaxed) - x.turn > 1)
-    x.rail->late = kLate;
+    x.rail->late = reads_in_time(port_, kLate);
   else if (x.rail->late != 0 && soon(*x.rail, x.length, port_.now_ns() - x.posted_ns))
     --x.rail->late;
 }

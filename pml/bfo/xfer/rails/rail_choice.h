@@ -65,6 +65,12 @@ class RailChoice {
   /// The default again, unless it refused a message a short while ago.
   void prefer_default() { preferred_ = backoff_ == 0 ? default_preferred() : nullptr; }
   void congested(const RailT& rail);
+  /// The peer says whether its READs over the rail of short messages end as fast as they are posted. It is
+  /// what FIN said last, maybe of a rail that is not preferred any more.
+  void set_keeps_up(bool does) { keeps_up_ = does; }
+  /// The only rail that the peer will read a message of at most kMaxResent over; nullptr: it may share that
+  /// among several.
+  RailT* only_reader() const { return keeps_up_ && n_ > 1 ? preferred_ : nullptr; }
   /// The peer has sent a message.
   void answered() { ahead_ = 0; }
 
@@ -78,6 +84,7 @@ class RailChoice {
   std::uint8_t n_ = 0;     ///< rails in `usable_`
   std::uint8_t next_ = 0;  ///< index: rail of the next message when they are spread
   std::uint8_t turn_ = 0;  ///< index: first rail to be considered for a long message
+  bool keeps_up_ = false;
   RailT* preferred_ = nullptr;
   std::uint64_t key_ = 0;
   std::uint32_t backoff_ = 0;  ///< messages that are spread before the default is preferred again
@@ -102,6 +109,7 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
   }
   if (next_ >= n_) next_ = 0;
   backoff_ = 0;
+  keeps_up_ = false;
 }
 
 /// For longer messages, and for some short ones after the preferred rail had no room. While the peer answers

@@ -136,7 +136,7 @@ void Engine<P>::send_over(SendRequest& r) {
   sends_.erase(d.name, x.outcome != Outcome::kOk);
   peer.live_sends.remove(&r);
   if (x.linked) peer.backlog.remove_ready(r);
-  if (d.registered) port_.deregister(d.reg);
+  if (d.registered != Registered::kNo) port_.deregister(d.reg);
   if constexpr (requires { port_.rndv_over(r); }) port_.rndv_over(r);
   send_rndv_pool_.give(std::exchange(x.rndv, nullptr));
   finish_send(r, x.outcome);
@@ -223,15 +223,17 @@ void Engine<P>::recv_over(RecvRequest& r) {
   if (d.nack_pending || failed) [[unlikely]] {  // the sender must not wait for a receive that failed (H12)
     RestartMessages<P>::answer_nack(*this, r);
   } else if (x.protocol == Protocol::kGet) {
+    const bool keeps_up = d.key_rail && d.key_rail->late == 0;
+    const std::uint8_t flags = keeps_up ? core::kFlagKeepsUp : 0;
     const core::FinHdr h{
-        static_cast<std::uint8_t>(MsgType::kFin), 0, 0, d.peer_name.value, d.name.value, 0, 1};
+        static_cast<std::uint8_t>(MsgType::kFin), flags, 0, d.peer_name.value, d.name.value, 0, 1};
     send_completing(peer, &h, sizeof h);
   }
   if (failed) note_failed(peer, d.peer_name);
   recvs_.erase(d.name, failed);
   peer.live_recvs.remove(&r);
   if (x.linked) peer.backlog.remove_ready(r);
-  if (d.registered) port_.deregister(d.reg);
+  if (d.registered != Registered::kNo) port_.deregister(d.reg);
   recv_rndv_pool_.give(std::exchange(x.rndv, nullptr));
   finish_recv(r);
 }

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_one_key_test.cc: a message that is read over one rail has one key, and its buffers are registered for
+// that rail only; what needs other rails after all gets their keys and registrations.
+//
+// P1..P8: contrib/doc/design.md
+#include <gtest/gtest.h>
+
+#include "test/unit/failover_steps.h"
+#include "test/unit/pattern.h"
+
+namespace bfo::test {
+namespace {
+
+constexpr std::size_t kMebibyte = 1 << 20;
+constexpr unsigned kFirst = 1, kSecond = 2, kBoth = 3;  ///< rails, one bit each
+
+/// Two rails that read, the second is preferred.
+World::Options reads() {
+  World::Options o;
+  o.get = true;
+  o.rdma_frag = o.rdma_limit = 2 << 20;
+  o.preferred_key = 1;
+  o.config.short_limit = 256;
+  return o;
+}
+
+/// A message of `n` bytes, matched, its READ under way. What its RGET brought.
+struct Message {
+  SendReq* s;
+  RecvReq* r;
+  unsigned keys = 0;
+};
+Message begin(World& w, std::size_t n) {
+  Message m{w.isend(0, 1, 1, pattern(n, 1)), w.irecv(1, 0, 1, n)};
+  EXPECT_TRUE(until(w, MsgType::kRget));
+  core::RgetHdr h;
+  EXPECT_TRUE(core::decode_rget(core::Bytes{w.flights[0].bytes.data(), w.flights[0].bytes.size()}, h));
+  m.keys = h.n_keys;
+  w.take();
+  return m;
+}
+void end(World& w, const Message& m) {
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(m.s->done && m.r->done);
+  EXPECT_EQ(m.r->data, m.s->data);
+  expect_clean(w);
+}
+unsigned keys(World& w, std::size_t n) {
+  const Message m = begin(w, n);
+  end(w, m);
+  return m.keys;
+}
+/// Messages go by until the sender knows that the rail keeps up.
+void settle(World& w) {
+  EXPECT_EQ(keys(w, 50000), 2u) << "it is not known at first";
+  for (int i = 0; i < 100; ++i)
+    if (keys(w, 50000) == 1) return;
+  FAIL() << "the sender never knows";
+}
+unsigned registered(const auto* request) {
+  return request->xfer.rndv->reg.rails & kBoth;
+}
+
+TEST(OneKey, RailKeepsUp_AMessageOfAtMostAMebibyteHasOneKey) {
+  World w(reads());
+  ASSERT_NO_FATAL_FAILURE(settle(w));
+  EXPECT_EQ(keys(w, 16384), 1u);
+  EXPECT_EQ(keys(w, kMebibyte), 1u);
+  EXPECT_EQ(keys(w, kMebibyte + 1), 2u) << "P4: more would be at risk";
+  const Message m = begin(w, 65536);
+  EXPECT_EQ(registered(m.s), kSecond);
+  EXPECT_EQ(registered(m.r), kSecond);
+  end(w, m);
+}
+
+TEST(OneKey, ReadIsLost_ANewRoundHasAllKeys) {
+  World w(reads());
+  ASSERT_NO_FATAL_FAILURE(settle(w));
+  const Message m = begin(w, 65536);
+  ASSERT_EQ(m.keys, 1u);
+  ASSERT_EQ(w.flights[0].kind, Flight::Kind::kGet);
+  w.kill(0, 1, 1);
+  end(w, m);
+  EXPECT_EQ(w.engines[0]->counters().restarts, 1u);
+  EXPECT_EQ(w.engines[1]->counters().bytes_resent, 65536u);
+  EXPECT_EQ(keys(w, 50000), 1u) << "of the rail that is left";
+  w.revive(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  EXPECT_EQ(keys(w, 50000), 2u) << "the rails have changed";
+}
+
+TEST(OneKey, HeaderIsLost_TheNextOneHasTheKeyOfTheRailThatIsLeft) {
+  World w(reads());
+  ASSERT_NO_FATAL_FAILURE(settle(w));
+  const Message m{w.isend(0, 1, 1, pattern(65536, 1)), w.irecv(1, 0, 1, 65536)};
+  ASSERT_EQ(w.flights[0].rail, 1);
+  w.kill(0, 1, 1);
+  end(w, m);
+}
+
+TEST(OneKey, ReadsAreLate_TheSenderIsTold) {
+  World w(reads());
+  ASSERT_NO_FATAL_FAILURE(settle(w));
+  const Message late = begin(w, 50000);
+  for (int i = 0; i < 2; ++i) w.engines[1]->turn();
+  end(w, late);
+  EXPECT_EQ(keys(w, 50000), 2u);
+}
+
+/// The receiver knows before the sender does: it has all keys, and a registration for one of them.
+TEST(OneKey, ReadIsLostAndThereIsAnotherKey_TheOtherRailIsRegisteredThen) {
+  World w(reads());
+  ASSERT_NO_FATAL_FAILURE(settle(w));
+  w.rail(0, 1, 1)->peer->choice.set_keeps_up(false);
+  const Message m = begin(w, 65536);
+  ASSERT_EQ(m.keys, 2u);
+  EXPECT_EQ(registered(m.s), kBoth);
+  EXPECT_EQ(registered(m.r), kSecond);
+  w.hold_close = true;
+  w.kill(0, 1, 1);
+  EXPECT_EQ(registered(m.r), kBoth);
+  w.hold_close = false;
+  for (const World::Close& c : w.pending_close)
+    for (const int rank : {0, 1}) close_half(w, c, rank, FenceResult::kFenced);
+  w.pending_close.clear();
+  end(w, m);
+  EXPECT_EQ(w.engines[1]->counters().restarts, 0u);
+}
+
+/// The device of the rail that is left registers nothing.
+TEST(OneKey, OtherRailCannotRegister_TheRestIsCopied) {
+  for (const int side : {0, 1}) {
+    World w(reads());
+    ASSERT_NO_FATAL_FAILURE(settle(w));
+    w.ports[side]->unregistered_ = 0;
+    for (const bool told : {true, false}) {
+      w.rail(0, 1, 1)->peer->choice.set_keeps_up(told);
+      const Message m = begin(w, 65536);
+      ASSERT_EQ(w.flights[0].kind, Flight::Kind::kGet);
+      w.kill(0, 1, 1);
+      end(w, m);
+      w.revive(0, 1, 1);
+      ASSERT_TRUE(w.run());
+      while (w.rail(1, 0, 1)->late != 0) keys(w, 50000);
+    }
+  }
+}
+
+TEST(OneKey, PreferredRailCannotRegister_TheOtherHasTheKey) {
+  World w(reads());
+  ASSERT_NO_FATAL_FAILURE(settle(w));
+  w.ports[0]->unregistered_ = 1;
+  const Message m = begin(w, 65536);
+  EXPECT_EQ(m.keys, 1u);
+  EXPECT_EQ(registered(m.s), kFirst);
+  EXPECT_EQ(w.flights[0].rail, 0);
+  end(w, m);
+}
+
+TEST(OneKey, PreferredRailHasNoRoom_AllKeysGoOverTheOther) {
+  World w(reads());
+  ASSERT_NO_FATAL_FAILURE(settle(w));
+  w.options.capacity = 1;
+  w.isend(0, 1, 2, pattern(8, 2));
+  ASSERT_EQ(w.flights[0].rail, 1);
+  const Message m = begin(w, 50000);
+  EXPECT_EQ(m.keys, 2u);
+  EXPECT_EQ(registered(m.s), kBoth);
+  end(w, m);
+}
+
+}  // namespace
+}  // namespace bfo::test
