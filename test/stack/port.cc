@@ -123,6 +123,7 @@ Post StackPort::rdma(const RailHandle& rail, Buffer& buffer, bool write, std::ui
 
 Post StackPort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t len,
                     std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
+  if (r.xfer.rndv->reg.mr[rail.link->rail] == nullptr) return Post::kUnreachable;
   return rdma(rail, r.buf, true, offset, len, remote, handle, f);
 }
 

@@ -82,6 +82,7 @@ Post FakePort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* 
 Post FakePort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t n,
                    std::uint64_t remote, const xfer::HandleBytes&, Frag& frag) {
   if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return Post::kUnreachable;
+  if ((r.xfer.rndv->reg.rails >> rail.rail & 1) == 0) return Post::kUnreachable;
   if (!world_.room(rank_, rail.rank, rail.rail)) return Post::kNoResource;
   Flight f = make_flight(Flight::Kind::kPut, rank_, rail, 0, nullptr, 0, nullptr, 0, &frag);
   f.local = r.data.data() + offset;

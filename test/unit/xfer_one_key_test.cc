@@ -90,6 +90,39 @@ TEST(OneKey, ReadIsLost_ANewRoundHasAllKeys) {
   EXPECT_EQ(keys(w, 50000), 2u) << "the rails have changed";
 }
 
+/// until(), where the engines may have to take turns first.
+bool steps_until(World& w, MsgType t) {
+  for (int i = 0; i < 10000; ++i) {
+    if (!w.flights.empty() && w.flights[0].tag == static_cast<std::uint8_t>(t)) return true;
+    if (w.run(1)) return false;
+  }
+  return false;
+}
+
+/// Even if another message has told meanwhile, while the header waited, that a rail keeps up.
+TEST(OneKey, NewRound_HasAllKeysWhateverIsKnown) {
+  World::Options o = reads();
+  o.rails = 3;
+  World w(o);
+  EXPECT_EQ(keys(w, 50000), 3u);
+  while (keys(w, 50000) != 1) ASSERT_LT(w.now, 1'000'000'000u);
+  const Message m = begin(w, 65536);
+  ASSERT_EQ(m.keys, 1u);
+  ASSERT_EQ(w.flights[0].kind, Flight::Kind::kGet);
+  w.kill(0, 1, w.flights[0].rail);
+  ASSERT_TRUE(steps_until(w, MsgType::kRestartAck));
+  const int capacity = std::exchange(w.options.capacity, 0);
+  w.take();
+  ASSERT_TRUE(w.flights.empty()) << "the header has to wait";
+  w.rail(0, 1, 0)->peer->choice.set_keeps_up(true);
+  w.options.capacity = capacity;
+  ASSERT_TRUE(steps_until(w, MsgType::kRget));
+  core::RgetHdr h;
+  ASSERT_TRUE(core::decode_rget(core::Bytes{w.flights[0].bytes.data(), w.flights[0].bytes.size()}, h));
+  EXPECT_EQ(h.n_keys, 2u);
+  end(w, m);
+}
+
 TEST(OneKey, HeaderIsLost_TheNextOneHasTheKeyOfTheRailThatIsLeft) {
   World w(reads());
   ASSERT_NO_FATAL_FAILURE(settle(w));
@@ -156,6 +189,52 @@ TEST(OneKey, PreferredRailCannotRegister_TheOtherHasTheKey) {
   EXPECT_EQ(registered(m.s), kFirst);
   EXPECT_EQ(w.flights[0].rail, 0);
   end(w, m);
+}
+
+/// The receiver's device of the rail that has the only key registers nothing more; another one does.
+TEST(OneKey, ReceiverCannotRegisterWithTheRail_OneMessageIsCopiedAndTheOthersAreRead) {
+  World w(reads());
+  ASSERT_NO_FATAL_FAILURE(settle(w));
+  w.ports[1]->unregistered_ = 1;
+  const std::uint64_t read = w.engines[1]->counters().bytes_read;
+  EXPECT_EQ(keys(w, 50000), 1u) << "the sender does not know yet";
+  EXPECT_EQ(w.engines[1]->counters().bytes_read, read) << "copied";
+  for (int i = 1; i <= 6; ++i) {
+    EXPECT_EQ(keys(w, 50000), 2u);
+    EXPECT_EQ(w.engines[1]->counters().bytes_read, read + 50000u * i);
+  }
+  EXPECT_EQ(w.engines[0]->counters().restarts, 0u);
+}
+
+/// A failover is no time to register the buffers of messages that do not need the other rails.
+TEST(OneKey, AnotherRailDies_NothingMoreIsRegistered) {
+  World w(reads());
+  ASSERT_NO_FATAL_FAILURE(settle(w));
+  const Message m = begin(w, 65536);
+  ASSERT_EQ(m.keys, 1u);
+  const World::Close c = cut(w, 0);
+  for (const int rank : {0, 1}) close_half(w, c, rank, FenceResult::kFenced);
+  for (auto& e : w.engines) e->progress(w.now += 1000);
+  w.hold_close = false;
+  EXPECT_EQ(registered(m.s), kSecond);
+  EXPECT_EQ(registered(m.r), kSecond);
+  end(w, m);
+  EXPECT_EQ(w.engines[0]->counters().restarts, 0u);
+}
+
+TEST(OneKey, RailOfTheHeaderHasDied_FinDoesNotSayThatItKeepsUp) {
+  World::Options o = reads();
+  o.rails = 3;
+  World w(o);
+  EXPECT_EQ(keys(w, 50000), 3u);
+  while (keys(w, 50000) != 1) ASSERT_LT(w.now, 1'000'000'000u);
+  w.rail(0, 1, 1)->peer->choice.set_keeps_up(false);
+  const Message m = begin(w, 65536);
+  ASSERT_EQ(m.keys, 3u);
+  ASSERT_EQ(w.flights[0].kind, Flight::Kind::kGet);
+  w.kill(0, 1, w.flights[0].rail);
+  end(w, m);
+  EXPECT_EQ(keys(w, 50000), 2u) << "nobody knows whether another one does";
 }
 
 TEST(OneKey, PreferredRailHasNoRoom_AllKeysGoOverTheOther) {

@@ -24,6 +24,7 @@ void Engine<P>::on_put(const Arrival& a) {
     return;
   }
   if (x.phase == SendPhase::kOpening) x.rndv->peer_name = Name(h.receiver);
+  Rget<P>::declined(*r);
   SendInput in;
   in.put = &h;
   in.arrival = &a;

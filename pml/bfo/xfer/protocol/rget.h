@@ -2,7 +2,7 @@
 //
 // rget.h: the get protocol: the sender exposes its buffer, the receiver reads it over all rails.
 //
-//   S: RGET (address, one key per rail)  ->  R matches
+//   S: RGET (address, one key per rail, or the one that is enough)  ->  R matches
 //   R: READ READ READ ... striped over the rails whose keys it has
 //   R: FIN when everything was read and its gate is open  ->  S completes
 //
@@ -45,16 +45,24 @@ struct Rget {
     if (have != Registered::kAll && register_for(e, r, nullptr)) have = Registered::kAll;
     return have != Registered::kNo;
   }
-  /// The same for one rail, which is to move all of it. Each registration costs, in the usual case in vain:
-  /// the others follow when another rail is needed.
+  /// The same for `rail` alone. Each registration costs, in the usual case in vain for all rails but one, and
+  /// a device that has just failed may take long to refuse it.
   template <class Request>
   [[gnu::always_inline]] static bool registered_for(E& e, Request& r, const Rail<P>& rail) {
     Registered& have = r.xfer.rndv->registered;
     if (have != Registered::kNo) [[unlikely]]
-      return registered(e, r);
+      return also_registered_for(e, r, rail);
     if (!register_for(e, r, &rail.handle)) return false;
-    have = Registered::kOne;
+    have = Registered::kSome;
     return true;
+  }
+  template <class Request>
+  static bool also_registered_for(E& e, Request& r, const Rail<P>& rail) {
+    auto& d = *r.xfer.rndv;
+    HandleBytes unused;
+    if (e.port_.handle(d.reg, rail.handle, unused)) return true;
+    return d.registered != Registered::kAll && register_for(e, r, &rail.handle) &&
+           e.port_.handle(d.reg, rail.handle, unused);
   }
   [[gnu::always_inline]] static bool register_for(E& e, SendRequest& r, const typename P::RailHandle* only) {
     return e.port_.contiguous(r) && e.port_.register_send(r, r.xfer.length, r.xfer.rndv->reg, only);
@@ -86,7 +94,7 @@ struct Rget {
     Peer<P>& p = *x.proc->peer;
     refused = false;
     if (!e.config_.use_get || d.no_rdma || x.length == 0) return false;
-    if (!any_rail(p, x.length)) return false;
+    if (!any_rail(p, x.length) || !e.port_.contiguous(r)) return false;
     core::RgetHdr h;  // only the keys that are sent are filled in
     h.rndv.match = x.identity();
     h.rndv.match.type = static_cast<std::uint8_t>(core::MsgType::kRget);
@@ -98,7 +106,6 @@ struct Rget {
     h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r));
     h.reserved = 0;
     if (open_with_one_key(e, r, h)) return true;
-    if (!registered(e, r)) return false;
     Rail<P>* carrier = p.choice.preferred();
     unsigned others = 0;
     if (!carrier) {
@@ -124,19 +131,19 @@ struct Rget {
   }
 
   /// The peer reads a message of this length whole over the rail that brings the header, while that keeps up:
-  /// its key is enough. If that READ is lost, R asks for a new round, which brings all keys. False: it was
-  /// not posted.
+  /// its key is enough. If that READ is lost, R asks for a new round, and a header that goes again brings all
+  /// keys. False: it was not posted.
   [[gnu::always_inline]] static bool open_with_one_key(E& e, SendRequest& r, core::RgetHdr& h) {
     auto& x = r.xfer;
     Rail<P>* const rail = x.proc->peer->choice.only_reader();
-    if (!rail || x.length > kMaxResent || x.rndv->opened || x.rndv->restarts != 0) return false;
+    if (!rail || x.length > kMaxResent || x.rndv->opened) return false;
     if (!can_get(*rail, x.length) || !registered_for(e, r, *rail)) return false;
     h.n_keys = 1;
     return key_of(e, x.rndv->reg, *rail, h.keys[0]) && post(e, r, h, *rail, 1u << rail->index);
   }
 
   /// The keys that `carrier` has room for. Returns their rails, one bit each.
-  [[gnu::always_inline]] static unsigned fill_keys(E& e, const SendRequest& r, core::RgetHdr& h,
+  [[gnu::always_inline]] static unsigned fill_keys(E& e, SendRequest& r, core::RgetHdr& h,
                                                    const Rail<P>& carrier) {
     const auto& x = r.xfer;
     const Peer<P>& p = *x.proc->peer;
@@ -148,7 +155,7 @@ struct Rget {
       if (!can_get(rail, x.length)) continue;
       // a rail without a connection name is known by where the header arrives
       if (rail.name.conn == 0 && &rail != &carrier) continue;
-      if (!key_of(e, x.rndv->reg, rail, h.keys[n])) continue;
+      if (!registered_for(e, r, rail) || !key_of(e, x.rndv->reg, rail, h.keys[n])) continue;
       ++n;
       exposed |= 1u << rail.index;
     }
@@ -190,6 +197,20 @@ struct Rget {
     return true;
   }
 
+  /// Receiver: would one key, of the rail over which the RGET of `r` came, be enough?
+  [[gnu::always_inline]] static bool keeps_up(E& e, const RecvRequest& r) {
+    const auto& d = *r.xfer.rndv;
+    const Rail<P>* const rail = d.key_rail;
+    HandleBytes unused;
+    return rail && rail->late == 0 && rail->state == RailState::kUp && rail->peer->choice.size() > 1 &&
+           e.port_.handle(d.reg, rail->handle, unused);
+  }
+
+  /// Sender: R does not read what it was offered.
+  static void declined(SendRequest& r) {
+    if (r.xfer.protocol == Protocol::kGet) r.xfer.proc->peer->choice.set_keeps_up(false);
+  }
+
   /// Receiver: keep the keys of an RGET whose rails are up here. False: it cannot be read.
   static bool take_keys(E& e, RecvRequest& r, const Arrival& a) {
     auto& x = r.xfer;
@@ -203,13 +224,11 @@ struct Rget {
     for (unsigned i = 0; i < h.n_keys; ++i) {
       Rail<P>* const rail = e.rail_named(*x.proc->peer, h.keys[i].conn, h.keys[i].epoch, a.rail);
       if (!rail || rail->limits.get_limit == 0 || !aligned(*rail, h.address, x.rndv->want)) continue;
+      if (!registered_for(e, r, *rail)) continue;
       keep_up = keep_up && rail->late == 0;
       x.rndv->keys[x.rndv->n_keys++] = h.keys[i];
     }
-    if (x.rndv->n_keys == 0 || !registered(e, r)) {
-      x.rndv->n_keys = 0;
-      return false;
-    }
+    if (x.rndv->n_keys == 0) return false;
     x.rndv->remote_address = h.address;
     choose_reads(e, *x.rndv, keep_up && x.rndv->n_keys > 1, a.rail);
     return true;
@@ -269,7 +288,6 @@ struct Rget {
     Peer<P>& p = *x.proc->peer;
     x.pending &= static_cast<std::uint8_t>(~(kPendingData | kPendingStart));
     std::uint32_t refused = 0;
-    registered(e, r);                          // of the rails that READs go over now, maybe only one was
     while (x.rndv && !x.rndv->todo.empty()) {  // a READ that ends inside its call may complete the request
       const core::RailKey* key = nullptr;
       Rail<P>* best = nullptr;
@@ -310,7 +328,7 @@ struct Rget {
   static bool serve(E&, SendRequest&) { return true; }
 
   /// Is the buffer registered with a rail that has a key? The device of the only one left may refuse it.
-  static bool any_registered(E& e, RecvRequest& r) {
+  static bool any_registered(E& e, const RecvRequest& r) {
     const auto& d = *r.xfer.rndv;
     HandleBytes unused;
     for (unsigned k = 0; k < d.n_keys; ++k) {
@@ -355,6 +373,7 @@ struct Rget {
   static bool read(E& e, RecvRequest& r, Rail<P>& rail, const core::RailKey& key, Range want) {
     auto& x = r.xfer;
     const std::uint64_t n = read_size(e, r, rail, want.size());
+    if (!registered_for(e, r, rail)) return false;
     Frag* const f = e.new_frag(FragKind::kRead, rail, *rail.peer);
     if (!f) return false;
     if (!e.ledgers_.add(x.rndv->ledger, rail, rail.name.epoch, want.begin, want.begin + n)) {

@@ -339,6 +339,7 @@ void Engine<P>::on_ack(const Arrival& a) {
   if (!r) return;
   auto& x = r->xfer;
   if (x.phase == SendPhase::kOpening) x.rndv->peer_name = Name(h.receiver);
+  Rget<P>::declined(*r);
   send_event(*r, SendEvent::kAck);
   flush(*x.proc->peer);
 }

@@ -51,8 +51,8 @@ struct LedgerEntry {
   bool sent() const { return puts != 0; }
 };
 
-/// For which rails its buffer is registered.
-enum class Registered : std::uint8_t { kNo, kOne, kAll };
+/// For which rails its buffer is registered. kAll: for all whose devices can.
+enum class Registered : std::uint8_t { kNo, kSome, kAll };
 
 /// What a send needs while it is a rendezvous: from a free list, with the memory of its range sets.
 template <class P>

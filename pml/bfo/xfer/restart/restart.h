@@ -55,6 +55,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
   if (actions & core::kSendStart) RndvCopy<P>::start(*this, r);
   if (actions & core::kSendWrite) Rput<P>::grant_arrived(*this, r, *in.put, in.arrival->rail);
   if (actions & core::kSendNewRound) {
+    Rget<P>::declined(r);
     if (x.rndv->name.round() == kLastRound) {  // rounds never wrap (H13)
       send_event(r, SendEvent::kGiveUp);
       return;
@@ -223,8 +224,7 @@ void Engine<P>::recv_over(RecvRequest& r) {
   if (d.nack_pending || failed) [[unlikely]] {  // the sender must not wait for a receive that failed (H12)
     RestartMessages<P>::answer_nack(*this, r);
   } else if (x.protocol == Protocol::kGet) {
-    const bool keeps_up = d.key_rail && d.key_rail->late == 0;
-    const std::uint8_t flags = keeps_up ? core::kFlagKeepsUp : 0;
+    const std::uint8_t flags = Rget<P>::keeps_up(*this, r) ? core::kFlagKeepsUp : 0;
     const core::FinHdr h{
         static_cast<std::uint8_t>(MsgType::kFin), flags, 0, d.peer_name.value, d.name.value, 0, 1};
     send_completing(peer, &h, sizeof h);
