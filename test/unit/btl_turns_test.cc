@@ -96,6 +96,20 @@ TEST(Turns, MessageOnTheIdleRail_ArrivesSoonAndItIsPolledAgain) {
   EXPECT_EQ(r.polls_of_second() - before, 100);
 }
 
+TEST(Turns, WorkIsPostedOnTheIdleRail_ItIsPolledInTheNextTurnAndForAWhile) {
+  TwoRails r;
+  r.busy(1000);
+  std::string remote(3, '.');
+  engine::Frag* get = r.w.frag("abc");
+  get->remote_address = reinterpret_cast<uint64_t>(remote.data());
+  ASSERT_EQ(engine::get(r.c.endpoint, get), engine::Accepted::kPosted);
+  const int before = r.polls_of_second();
+  r.busy(1);
+  EXPECT_EQ(r.c.count("done"), 1);
+  r.busy(99);
+  EXPECT_EQ(r.polls_of_second() - before, 100);
+}
+
 TEST(Turns, PortEventOnTheIdleRail_IsActedUponInTheNextTurn) {
   TwoRails r;
   r.busy(1000);

@@ -203,12 +203,14 @@ int Port::poll() {
   // A callback that runs progress must not find a half-handled batch.
   if (polling_ || finalizing_) [[unlikely]]
     return 0;
-  const bool stream = moderation_.streaming();
-  if (stream && !service_needed_.load(std::memory_order_relaxed)) {
-    const bool posted = posted_.load(std::memory_order_relaxed);
-    if (posted) posted_.store(false, std::memory_order_relaxed);
-    if (moderation_.holds(env_.now_ns(), posted)) return 0;
+  const bool posted = posted_.load(std::memory_order_relaxed);
+  if (posted) {
+    posted_.store(false, std::memory_order_relaxed);
+    polls_until_idle_ = kPollsUntilIdle;
   }
+  const bool stream = moderation_.streaming();
+  if (stream && !service_needed_.load(std::memory_order_relaxed) && moderation_.holds(env_.now_ns(), posted))
+    return 0;
   polling_ = true;
   ibv_wc wcs[kPollBatch];
   int handled = 0;

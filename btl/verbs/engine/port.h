@@ -188,12 +188,13 @@ class Port {
 
   /// One round of progress. Returns the number of completions handled.
   int poll();
-  /// True when this port need not be polled in this turn: nothing came for a while, nothing is due, and it
-  /// was looked at not long ago. Counts as a poll for the clock.
+  /// True when this port need not be polled in this turn: nothing came or was posted for a while, nothing is
+  /// due, and it was looked at not long ago. Counts as a poll for the clock.
   bool skip_poll();
-  /// True when nothing came in the last polls and nothing is due.
+  /// True when nothing came in the last polls, nothing was posted and nothing is due.
   bool idle() const {
-    return polls_until_idle_ == 0 && !timers_ && !service_needed_.load(std::memory_order_relaxed);
+    return polls_until_idle_ == 0 && !timers_ && !posted_.load(std::memory_order_relaxed) &&
+           !service_needed_.load(std::memory_order_relaxed);
   }
   /// Acts on asynchronous events waiting at the device; for all ports of it. `ports` lists them.
   static void take_events(Device& device, Port* const* ports, int count);
@@ -351,7 +352,7 @@ class Port {
   uint32_t until_clock_ = 1;
   uint32_t polls_until_idle_ = 0;  // polls that must bring nothing before the port is idle
   Endpoint* receiving_ = nullptr;
-  std::atomic<bool> posted_{false};  // work, since the last poll in a stream; a hint
+  std::atomic<bool> posted_{false};  // work, since the last poll; a hint
   Moderation moderation_;
   Host host_{};
   PortLock lock_;
