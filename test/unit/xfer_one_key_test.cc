@@ -34,7 +34,7 @@ struct Message {
 Message begin(World& w, std::size_t n) {
   Message m{w.isend(0, 1, 1, pattern(n, 1)), w.irecv(1, 0, 1, n)};
   EXPECT_TRUE(until(w, MsgType::kRget));
-  core::RgetHdr h;
+  core::RgetHdr h{};
   EXPECT_TRUE(core::decode_rget(core::Bytes{w.flights[0].bytes.data(), w.flights[0].bytes.size()}, h));
   m.keys = h.n_keys;
   w.take();
@@ -117,7 +117,7 @@ TEST(OneKey, NewRound_HasAllKeysWhateverIsKnown) {
   w.rail(0, 1, 0)->peer->choice.set_keeps_up(true);
   w.options.capacity = capacity;
   ASSERT_TRUE(steps_until(w, MsgType::kRget));
-  core::RgetHdr h;
+  core::RgetHdr h{};
   ASSERT_TRUE(core::decode_rget(core::Bytes{w.flights[0].bytes.data(), w.flights[0].bytes.size()}, h));
   EXPECT_EQ(h.n_keys, 2u);
   end(w, m);

@@ -55,6 +55,30 @@ TEST(RailPace, SlowReadInTimeTellsNothing) {
   EXPECT_EQ(o.read(1, 51'999), kUnsure - 1);
 }
 
+/// The device moves the data inside the call that posts it.
+TEST(RailPace, TimeSpentInPostingDoesNotCount) {
+  OneRead o;
+  TinyPort::Frag later = o.f;
+  for (TinyPort::Frag* f : {&o.f, &later}) {
+    const std::uint64_t begun = o.pace.begin(*f);
+    o.port.now += 500'000;
+    o.pace.posted(begun);
+  }
+  o.port.now += 51'999;
+  o.pace.ended(o.f);
+  EXPECT_EQ(o.p.rails[0].late, kUnsure - 1);
+  o.pace.ended(later);
+  EXPECT_EQ(o.p.rails[0].late, kUnsure - 2);
+  EXPECT_EQ(o.read(0, 52'000), kUnsure - 2) << "the process was away";
+}
+
+TEST(RailPace, RailKeepsUp_TheClockIsNotRead) {
+  OneRead o;
+  o.p.rails[0].late = 0;
+  EXPECT_EQ(o.pace.begin(o.f), 0u);
+  EXPECT_EQ(o.f.xfer.posted_ns, 1u) << "but its turns count";
+}
+
 TEST(RailPace, WithOneRailNothingIsMeasured) {
   OneRead o(1);
   EXPECT_EQ(o.read(5, 1'000'000), kUnsure);

@@ -126,7 +126,7 @@ struct FragState {
   /// kStored: what Completions::begin() returned for it; 0: it completes no send
   std::uint32_t completing_turn = 0;
   std::uint32_t turn = 0;       ///< kRead over several rails: when it was posted, by the turns of Pace
-  std::uint64_t posted_ns = 0;  ///< and by the clock
+  std::uint64_t posted_ns = 0;  ///< and by its clock
   void* buffer = nullptr;       ///< kStored longer than `stored`: from Port::alloc
   std::uint8_t stored[96];
 };

@@ -382,7 +382,7 @@ struct Rget {
       return false;
     }
     f->xfer.name = x.rndv->name;
-    e.pace_.begin(*f);
+    const std::uint64_t begun = e.pace_.begin(*f);
     f->xfer.offset = want.begin;
     f->xfer.length = n;
     e.ending_ = f;
@@ -394,6 +394,7 @@ struct Rget {
     x.rndv->todo.remove(want.begin, want.begin + n);
     const Post post =
         e.port_.get(rail.handle, r, want.begin, n, x.rndv->remote_address + want.begin, handle, *f);
+    e.pace_.posted(begun);
     const bool in_its_call = e.ending_ == nullptr;
     e.ending_ = nullptr;
     if (taken(post) && !x.rndv->read_failed.empty()) e.records_.note_resumed(*rail.peer);

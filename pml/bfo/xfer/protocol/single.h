@@ -92,7 +92,7 @@ struct Single {
     d.key_rail = a.rail;
     x.protocol = Protocol::kGet;
     f->xfer.name = d.name;
-    e.pace_.begin(*f);
+    const std::uint64_t begun = e.pace_.begin(*f);
     f->xfer.length = d.want;
     best->inflight_bytes += d.want;
     d.in_flight = 1;
@@ -101,6 +101,7 @@ struct Single {
     std::memcpy(handle.bytes, key->handle, sizeof handle.bytes);
     e.ending_ = f;
     const Post post = e.port_.get(best->handle, r, 0, d.want, d.remote_address, handle, *f);
+    e.pace_.posted(begun);
     const bool in_its_call = e.ending_ == nullptr;
     e.ending_ = nullptr;
     if (post == Post::kAccepted && !in_its_call) return true;
