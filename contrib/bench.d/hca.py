@@ -129,3 +129,24 @@ def post_and_poll(table, options):
         table.missing(name, "Ir", None, str(why))
         return
     table.add(name, (counts[1] - counts[0]) / 2000, "Ir", note="send, receive and both completions")
+
+
+def pieces(table, options):
+    """The system call that the software HCA makes for a READ, without verbs or MPI: 1 MiB is the longest READ of a message
+    that several rails share, one rail reads it at once."""
+    for size in (2 << 20, 4 << 20, 8 << 20):
+        name = f"process_vm_readv of {size} B in pieces of 1 MiB, against one"
+        try:
+            def copy(piece, size=size):
+                line = runs.last_json(jobs.run_command([runs.program("pieces"), str(size), str(piece)], 60).output)
+                if line is None:
+                    raise runs.Unavailable("pieces printed no result")
+                return line["us"]
+
+            cut, whole = runs.pairs(lambda: copy(1 << 20), lambda: copy(size), options.pairs)
+        except runs.Unavailable as why:
+            table.missing(name, "us", None, str(why))
+            continue
+        ratios = [b / a for a, b in zip(cut, whole)]
+        table.add(name, stats.median(cut), "us", against=stats.median(whole), ratio=stats.median(ratios),
+                  interval=stats.bootstrap(ratios), note=f"ratio of speeds, {len(ratios)} interleaved pairs")
