@@ -118,7 +118,11 @@ void* FakePort::contiguous(RecvRequest& r) {
 bool FakePort::register_buffer(std::uint8_t* base, std::size_t n, Registration& reg, const RailHandle* only) {
   const unsigned had = reg.rails;
   reg.rails |= only ? 1u << only->rail : ~0u;
-  if (unregistered_ >= 0) reg.rails &= ~(1u << unregistered_);
+  if (unregistered_ >= 0) {
+    const unsigned bit = 1u << unregistered_;
+    if (reg.rails & bit) ++refused_registrations_;
+    reg.rails &= ~bit;
+  }
   if (reg.rails == 0) return false;
   if (had == 0) ++registrations_;
   reg.base = base;

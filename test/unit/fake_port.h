@@ -118,6 +118,7 @@ class FakePort {
   std::size_t live_ = 0;  ///< bytes that the engine has allocated
   int registrations_ = 0;
   int unregistered_ = -1;  ///< the device of this rail registers nothing
+  int refused_registrations_ = 0;
   std::uint8_t handle_size_ = 8;
   /// What names memory at `base` of this process.
   xfer::HandleBytes handle_of(const std::uint8_t* base) const {

@@ -191,6 +191,26 @@ TEST(OneKey, PreferredRailCannotRegister_TheOtherHasTheKey) {
   end(w, m);
 }
 
+/// The header of a message waits for room, and the READs of another one for that of the rail that has its
+/// key.
+TEST(OneKey, DeviceRefusesToRegister_ItIsAskedOncePerMessage) {
+  World w(reads());
+  ASSERT_NO_FATAL_FAILURE(settle(w));
+  for (const int rank : {0, 1}) w.ports[rank]->unregistered_ = 1;
+  const int capacity = std::exchange(w.options.capacity, 0);
+  const SendReq* const s = w.isend(0, 1, 1, pattern(2 * kMebibyte, 1));
+  for (int i = 0; i < 20; ++i) w.engines[0]->progress(w.now += 1'000'000);
+  EXPECT_EQ(w.ports[0]->refused_registrations_, 1);
+  w.options.capacity = 1;
+  const RecvReq* const r = w.irecv(1, 0, 1, 2 * kMebibyte);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(s->done && r->done);
+  EXPECT_EQ(w.ports[0]->refused_registrations_, 1);
+  EXPECT_LE(w.ports[1]->refused_registrations_, 1);
+  w.options.capacity = capacity;
+  expect_clean(w);
+}
+
 /// The receiver's device of the rail that has the only key registers nothing more; another one does.
 TEST(OneKey, ReceiverCannotRegisterWithTheRail_OneMessageIsCopiedAndTheOthersAreRead) {
   World w(reads());

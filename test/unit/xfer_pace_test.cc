@@ -72,9 +72,22 @@ TEST(RailPace, TimeSpentInPostingDoesNotCount) {
   EXPECT_EQ(o.read(0, 52'000), kUnsure - 2) << "the process was away";
 }
 
-TEST(RailPace, RailKeepsUp_TheClockIsNotRead) {
+TEST(RailPace, TimeSpentInPostingOverARailThatKeepsUpDoesNotCountEither) {
   OneRead o;
-  o.p.rails[0].late = 0;
+  o.p.rails[1].late = 0;
+  TinyPort::Frag later = o.f;
+  later.xfer.rail = &o.p.rails[1];
+  o.pace.posted(o.pace.begin(o.f));
+  const std::uint64_t begun = o.pace.begin(later);
+  o.port.now += 500'000;
+  o.pace.posted(begun);
+  o.pace.ended(o.f);
+  EXPECT_EQ(o.p.rails[0].late, kUnsure - 1);
+}
+
+TEST(RailPace, AllRailsKeepUp_TheClockIsNotRead) {
+  OneRead o;
+  o.p.rails[0].late = o.p.rails[1].late = 0;
   EXPECT_EQ(o.pace.begin(o.f), 0u);
   EXPECT_EQ(o.f.xfer.posted_ns, 1u) << "but its turns count";
 }

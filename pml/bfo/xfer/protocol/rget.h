@@ -46,14 +46,14 @@ struct Rget {
     return have != Registered::kNo;
   }
   /// The same for `rail` alone. Each registration costs, in the usual case in vain for all rails but one, and
-  /// a device that has just failed may take long to refuse it.
+  /// a device that has just failed may take long to refuse it: it is asked once.
   template <class Request>
   [[gnu::always_inline]] static bool registered_for(E& e, Request& r, const Rail<P>& rail) {
-    Registered& have = r.xfer.rndv->registered;
-    if (have != Registered::kNo) [[unlikely]]
+    auto& d = *r.xfer.rndv;
+    if (d.registered != Registered::kNo || d.unregistered != 0) [[unlikely]]
       return also_registered_for(e, r, rail);
-    if (!register_for(e, r, &rail.handle)) return false;
-    have = Registered::kSome;
+    if (!register_for(e, r, &rail.handle)) return refuses(d, rail);
+    d.registered = Registered::kSome;
     return true;
   }
   template <class Request>
@@ -61,8 +61,16 @@ struct Rget {
     auto& d = *r.xfer.rndv;
     HandleBytes unused;
     if (e.port_.handle(d.reg, rail.handle, unused)) return true;
-    return d.registered != Registered::kAll && register_for(e, r, &rail.handle) &&
-           e.port_.handle(d.reg, rail.handle, unused);
+    if (d.registered == Registered::kAll || (d.unregistered >> rail.index & 1) != 0) return false;
+    if (!register_for(e, r, &rail.handle) || !e.port_.handle(d.reg, rail.handle, unused))
+      return refuses(d, rail);
+    d.registered = Registered::kSome;
+    return true;
+  }
+  /// Notes that the device of `rail` does not register the buffer. False.
+  [[gnu::noinline]] static bool refuses(auto& d, const Rail<P>& rail) {
+    d.unregistered = static_cast<std::uint16_t>(d.unregistered | 1u << rail.index);
+    return false;
   }
   [[gnu::always_inline]] static bool register_for(E& e, SendRequest& r, const typename P::RailHandle* only) {
     return e.port_.contiguous(r) && e.port_.register_send(r, r.xfer.length, r.xfer.rndv->reg, only);

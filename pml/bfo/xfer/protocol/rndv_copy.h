@@ -49,6 +49,7 @@ struct RndvCopy {
     d.opened = x.sent_before;
     d.no_rdma = false;
     d.registered = Registered::kNo;
+    d.unregistered = 0;
     d.in_flight = 0;
     d.frags = 0;
     d.undelivered = 0;
@@ -272,6 +273,7 @@ template <class P>
   d.sender_done = false;
   d.no_rdma = false;
   d.registered = Registered::kNo;
+  d.unregistered = 0;
   d.refusals = 0;
   d.n_keys = 0;
   d.in_flight = 0;

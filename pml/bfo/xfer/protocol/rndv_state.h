@@ -67,6 +67,7 @@ struct SendRndv {
   bool opened = false;
   bool no_rdma = false;  ///< fell back to copy for the rest of the request
   Registered registered = Registered::kNo;
+  std::uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
   std::uint32_t in_flight = 0;    ///< fragments of this request that have not ended
   std::uint32_t frags = 0;        ///< FRAGs delivered in the last round in which any was sent
   Name name;                      ///< ours, with the current round
@@ -118,6 +119,7 @@ struct RecvRndv {
   bool sender_done = false;  ///< SENDDONE came: the sender will send nothing more
   bool no_rdma = false;
   Registered registered = Registered::kNo;
+  std::uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
   std::uint8_t polls_left = 0;  ///< kQuiescing: how many more times all rails are polled for missing FRAGs
   std::uint8_t refusals = 0;    ///< PUT: grants the sender could not use
   std::uint8_t n_keys = 0;

@@ -28,9 +28,9 @@ class Pace {
     if (f.xfer.peer->choice.size() < 2) return 0;
     f.xfer.turn = turns_.load(std::memory_order_relaxed);
     f.xfer.posted_ns = 1;  // of a rail that keeps up only the turns count
-    if (f.xfer.rail->late == 0) return 0;
+    if (!any_late(*f.xfer.peer)) return 0;
     const std::uint64_t now = port_.now_ns();
-    f.xfer.posted_ns = now - posting_ns_;
+    if (f.xfer.rail->late != 0) f.xfer.posted_ns = now - posting_ns_;
     return now;
   }
   /// The call that posted it is over.
@@ -40,12 +40,17 @@ class Pace {
   void ended(const Frag& f);
 
  private:
+  static bool any_late(const Peer<P>& p) {
+    for (unsigned i = 0; i < p.choice.size(); ++i)
+      if (p.choice[i].late != 0) return true;
+    return false;
+  }
   static bool soon(const Rail<P>& rail, std::uint64_t bytes, std::uint64_t ns);
 
   P& port_;
-  /// Time spent in posting READs that were timed. They are timed without it: a device that moves the data
-  /// inside that call is as fast as READs are posted, but the READs of a batch would wait for those behind
-  /// them.
+  /// Time spent in posting READs while some rail does not keep up. READs are timed without it: a device that
+  /// moves the data inside that call is as fast as READs are posted, but the READs of a batch would wait for
+  /// those behind them.
   std::uint64_t posting_ns_ = 0;
   std::atomic<std::uint32_t> turns_ = 0;
 };

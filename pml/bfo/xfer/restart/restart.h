@@ -55,7 +55,6 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
   if (actions & core::kSendStart) RndvCopy<P>::start(*this, r);
   if (actions & core::kSendWrite) Rput<P>::grant_arrived(*this, r, *in.put, in.arrival->rail);
   if (actions & core::kSendNewRound) {
-    Rget<P>::declined(r);
     if (x.rndv->name.round() == kLastRound) {  // rounds never wrap (H13)
       send_event(r, SendEvent::kGiveUp);
       return;
