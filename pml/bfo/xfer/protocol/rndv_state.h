@@ -68,12 +68,12 @@ struct SendRndv {
   bool no_rdma = false;  ///< fell back to copy for the rest of the request
   Registered registered = Registered::kNo;
   std::uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
-  std::uint32_t in_flight = 0;    ///< fragments of this request that have not ended
-  std::uint32_t frags = 0;        ///< FRAGs delivered in the last round in which any was sent
-  Name name;                      ///< ours, with the current round
-  Name peer_name;                 ///< the receiver's; 0 until it answers
-  RangeSet todo;                  ///< ranges of this round that no rail has accepted yet
-  std::uint64_t undelivered = 0;  ///< bytes of this round that are not known to be delivered
+  std::uint32_t in_flight = 0;     ///< fragments of this request that have not ended
+  std::uint32_t frags = 0;         ///< FRAGs delivered in the last round in which any was sent
+  Name name;                       ///< ours, with the current round
+  Name peer_name;                  ///< the receiver's; 0 until it answers
+  RangeSet todo;                   ///< ranges of this round that no rail has accepted yet
+  std::uint64_t undelivered = 0;   ///< bytes of this round that are not known to be delivered
   std::uint32_t restarts = 0;
   std::uint16_t dirty_rails = 0;  ///< rails (by index) on which a write of this round failed
   std::uint16_t exposed = 0;      ///< RGET: rails (by index) whose keys the receiver has
@@ -120,8 +120,8 @@ struct RecvRndv {
   bool no_rdma = false;
   Registered registered = Registered::kNo;
   std::uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
-  std::uint8_t polls_left = 0;  ///< kQuiescing: how many more times all rails are polled for missing FRAGs
-  std::uint8_t refusals = 0;    ///< PUT: grants the sender could not use
+  std::uint8_t polls_left = 0;     ///< kQuiescing: how many more times all rails are polled for missing FRAGs
+  std::uint8_t refusals = 0;       ///< PUT: grants the sender could not use
   std::uint8_t n_keys = 0;
   std::uint64_t want = 0;       ///< min(length, capacity): bytes that must arrive
   Name name;                    ///< ours, with the current round
