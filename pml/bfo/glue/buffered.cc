@@ -18,11 +18,32 @@ int64_t now_ms() {
 /// rail without traffic is read in one turn of progress in many.
 constexpr int kTurns = 64;
 
+// Copies the payload into the user's buffer; from there the message goes on. Open MPI's own function for
+// this, mca_pml_base_bsend_request_start, counts the message behind its lock: of two threads one could be
+// lost, and MPI_Buffer_detach waits until the count is 0 (4.1.4). mca_pml_base_bsend_request_alloc counts
+// under the lock. Sets req_pml_complete when it fails. Any thread.
+int put_in_buffer(SendRequest& req) {
+  size_t length = req.base.req_bytes_packed;
+  if (length == 0) return OMPI_SUCCESS;
+  mca_pml_base_request_t& base = req.base.req_base;
+  const int rc = mca_pml_base_bsend_request_alloc(&base.req_ompi);
+  if (rc != OMPI_SUCCESS) return rc;
+  iovec iov{const_cast<void*>(req.base.req_addr), length};  // a part of the user's buffer for such messages
+  uint32_t count = 1;
+  if (opal_convertor_pack(&base.req_convertor, &iov, &count, &length) < 0) {
+    mca_pml_base_bsend_request_fini(&base.req_ompi);
+    base.req_pml_complete = true;
+    return OMPI_ERROR;
+  }
+  opal_convertor_prepare_for_send(&base.req_convertor, &ompi_mpi_byte.dt.super, req.base.req_bytes_packed,
+                                  req.base.req_addr);
+  return OMPI_SUCCESS;
+}
+
 }  // namespace
 
 int Buffered::take(SendRequest& req, int wait_ms) {
-  ompi_request_t* handle = &req.base.req_base.req_ompi;
-  int rc = mca_pml_base_bsend_request_start(handle);
+  int rc = put_in_buffer(req);
   if (OPAL_UNLIKELY(rc != OMPI_SUCCESS)) {
     int32_t held = held_.load(std::memory_order_relaxed);
     int64_t end = now_ms() + wait_ms;
@@ -37,7 +58,7 @@ int Buffered::take(SendRequest& req, int wait_ms) {
       held = now_held;
       turns = 0;
       end = now_ms() + wait_ms;
-      rc = mca_pml_base_bsend_request_start(handle);
+      rc = put_in_buffer(req);
     }
     if (rc != OMPI_SUCCESS) return rc;
     req.base.req_base.req_pml_complete = false;  // set by the attempt that failed
