@@ -107,22 +107,25 @@ class Played:
         self.result = result
         self.logs = {}
         self.begun, self.ended = set(), set()
+        self.left_in = {}  # {"process.thread": the program that it has begun and not ended}
         self.failovers = 0
         self.unseen = []  # failed receives that MPI_Waitany and MPI_Testany of libmpi have freed without telling (player/finish.h)
         self.with_failover = set()  # programs in whose time a rail failed and its messages went on
         for name in sorted(os.listdir(folder)):
             with open(os.path.join(folder, name), errors="replace") as f:
-                self.take(name.split(".")[0], f.read().splitlines())
+                self.take(name, f.read().splitlines())
         self.missing = {p["name"] for p in programs} - self.ended
 
-    def take(self, process, lines):
-        current, before = None, 0
+    def take(self, log, lines):
+        process, current, before = log.split(".")[0], None, 0
         for line in lines:
             if line.startswith("begin "):
                 current = line.split()[1]
                 self.begun.add(current)
+                self.left_in[log] = current
             if line.startswith("end "):
                 self.ended.add(line.split()[1])
+                self.left_in.pop(log, None)
             if line.startswith("# failovers "):
                 count = int(line.split()[3])
                 if count > before:
@@ -221,9 +224,10 @@ def judge(played, wanted, programs):
     explained = bad or any(played.wrong(p["name"]) for p in programs)  # the player's exit code tells of ob1's own as well
     if result.code is None or (result.code != 0 and not explained) or played.missing:
         how = f"killed after {result.limit_s:g} s" if result.code is None else f"exit code {result.code}"
-        charged = sorted(played.missing & played.begun) or ["(job)"]
+        charged = sorted(played.missing & played.begun | set(played.left_in.values())) or ["(job)"]
+        inside = ", ".join(f"{log} in {name}" for log, name in sorted(played.left_in.items())) or "all programs had ended"
         for name in charged:
-            bad.setdefault(name, []).append(f"{how}\n{where(result)}")
+            bad.setdefault(name, []).append(f"{how}; {inside}\n{where(result)}")
     if result.says(r"books of .* do not balance|Gave up on a peer"):
         bad.setdefault("(job)", []).append(result.tail(12))
     return bad
