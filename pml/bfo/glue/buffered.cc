@@ -19,9 +19,9 @@ int64_t now_ms() {
 constexpr int kTurns = 64;
 
 // Copies the payload into the user's buffer; from there the message goes on. Open MPI's own function for
-// this, mca_pml_base_bsend_request_start, counts the message behind its lock: of two threads one could be
-// lost, and MPI_Buffer_detach waits until the count is 0 (4.1.4). mca_pml_base_bsend_request_alloc counts
-// under the lock. Sets req_pml_complete when it fails. Any thread.
+// this, mca_pml_base_bsend_request_start, counts the message after it has released its lock: of two threads
+// one could be lost, and MPI_Buffer_detach waits until the count is 0 (4.1.4).
+// mca_pml_base_bsend_request_alloc counts under the lock. Sets req_pml_complete when it fails. Any thread.
 int put_in_buffer(SendRequest& req) {
   size_t length = req.base.req_bytes_packed;
   if (length == 0) return OMPI_SUCCESS;
