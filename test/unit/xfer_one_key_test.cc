@@ -15,9 +15,10 @@ namespace {
 constexpr std::size_t kMebibyte = 1 << 20;
 constexpr unsigned kFirst = 1, kSecond = 2, kBoth = 3;  ///< rails, one bit each
 
-/// Two rails that read, the second is preferred.
-World::Options reads() {
+/// Rails that read, the second is preferred.
+World::Options reads(int rails = 2) {
   World::Options o;
+  o.rails = rails;
   o.get = true;
   o.rdma_frag = o.rdma_limit = 2 << 20;
   o.preferred_key = 1;
@@ -52,8 +53,8 @@ unsigned keys(World& w, std::size_t n) {
   return m.keys;
 }
 /// Messages go by until the sender knows that the rail keeps up.
-void settle(World& w) {
-  EXPECT_EQ(keys(w, 50000), 2u) << "it is not known at first";
+void settle(World& w, unsigned rails = 2) {
+  EXPECT_EQ(keys(w, 50000), rails) << "it is not known at first";
   for (int i = 0; i < 100; ++i)
     if (keys(w, 50000) == 1) return;
   FAIL() << "the sender never knows";
@@ -101,11 +102,8 @@ bool steps_until(World& w, MsgType t) {
 
 /// Even if another message has told meanwhile, while the header waited, that a rail keeps up.
 TEST(OneKey, NewRound_HasAllKeysWhateverIsKnown) {
-  World::Options o = reads();
-  o.rails = 3;
-  World w(o);
-  EXPECT_EQ(keys(w, 50000), 3u);
-  while (keys(w, 50000) != 1) ASSERT_LT(w.now, 1'000'000'000u);
+  World w(reads(3));
+  ASSERT_NO_FATAL_FAILURE(settle(w, 3));
   const Message m = begin(w, 65536);
   ASSERT_EQ(m.keys, 1u);
   ASSERT_EQ(w.flights[0].kind, Flight::Kind::kGet);
@@ -243,11 +241,8 @@ TEST(OneKey, AnotherRailDies_NothingMoreIsRegistered) {
 }
 
 TEST(OneKey, RailOfTheHeaderHasDied_FinDoesNotSayThatItKeepsUp) {
-  World::Options o = reads();
-  o.rails = 3;
-  World w(o);
-  EXPECT_EQ(keys(w, 50000), 3u);
-  while (keys(w, 50000) != 1) ASSERT_LT(w.now, 1'000'000'000u);
+  World w(reads(3));
+  ASSERT_NO_FATAL_FAILURE(settle(w, 3));
   w.rail(0, 1, 1)->peer->choice.set_keeps_up(false);
   const Message m = begin(w, 65536);
   ASSERT_EQ(m.keys, 3u);
