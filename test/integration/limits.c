@@ -14,9 +14,10 @@ enum { kMaxBytes = 2 << 20, kAtOnce = 8 };
 static int g_rank, g_size;
 static long g_messages;
 
-static const int kSizes[] = {0,     1,     40,    72,    88,     100,    256,    512,    1000,    1024,
-                             4032,  4096,  4112,  8192,  12288,  16000,  16384,  16400,  32768,   49152,
-                             65520, 65536, 65552, 90000, 131056, 131088, 300000, 400000, 1 << 20, kMaxBytes};
+static const int kSizes[] = {0,     1,      40,     72,     88,     100,     256,      512,
+                             1000,  1024,   4032,   4096,   4112,   8192,    12288,    16000,
+                             16384, 16400,  17408,  32768,  49152,  65520,   65536,    65552,
+                             90000, 131056, 131088, 300000, 400000, 1 << 20, kMaxBytes};
 
 static unsigned char value(size_t i, int seed) {
   return (unsigned char)((i * 31 + (i >> 8) * 7 + (unsigned)seed * 13) & 0xff);
@@ -26,6 +27,9 @@ static void fail(const char* what, int bytes, int at) {
   fprintf(stderr, "limits: rank %d: %s: message of %d bytes is wrong at byte %d\n", g_rank, what, bytes, at);
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
+
+/* A blocking send copies longer messages than a nonblocking one. */
+static int g_blocking;
 
 /* Elements of `element` bytes, every second one; 0: bytes in one piece. */
 static void exchange(const char* what, MPI_Datatype base, int element, int bytes, int to, int from,
@@ -44,8 +48,10 @@ static void exchange(const char* what, MPI_Datatype base, int element, int bytes
   memset(in, 0x5a, extent + 1);
   MPI_Request rq[2];
   MPI_Status st[2];
-  MPI_Isend(out, count, type, to, bytes % 1000, MPI_COMM_WORLD, &rq[0]);
+  rq[0] = MPI_REQUEST_NULL;
+  if (!g_blocking) MPI_Isend(out, count, type, to, bytes % 1000, MPI_COMM_WORLD, &rq[0]);
   MPI_Irecv(in, count, type, from, bytes % 1000, MPI_COMM_WORLD, &rq[1]);
+  if (g_blocking) MPI_Send(out, count, type, to, bytes % 1000, MPI_COMM_WORLD);
   MPI_Waitall(2, rq, st);
   ++g_messages;
   for (size_t i = 0; i < extent; ++i) {
@@ -84,6 +90,10 @@ int main(int argc, char** argv) {
     const int bytes = kSizes[s];
     if (bytes > largest) break;
     exchange("bytes", MPI_BYTE, 0, bytes, next, previous, out, in);
+    g_blocking = 1;
+    exchange("bytes sent by MPI_Send", MPI_BYTE, 0, bytes, next, previous, out, in);
+    exchange("strided doubles sent by MPI_Send", MPI_DOUBLE, 8, bytes, next, previous, out, in);
+    g_blocking = 0;
     exchange("bytes to itself", MPI_BYTE, 0, bytes, g_rank, g_rank, out, in);
     exchange("strided doubles", MPI_DOUBLE, 8, bytes, next, previous, out, in);
     exchange("strided doubles to itself", MPI_DOUBLE, 8, bytes, g_rank, g_rank, out, in);

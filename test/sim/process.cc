@@ -84,6 +84,7 @@ xfer::RailLimits Process::limits(bool self) const {
   const Machine& m = ctx_.machine;
   xfer::RailLimits l;
   l.eager_limit = m.eager_limit;
+  l.blocking_limit = m.blocking_limit;
   l.rndv_eager_limit = m.rndv_eager;
   l.max_send_size = m.max_send;
   l.put_limit = self ? 0 : m.put_limit;
@@ -244,6 +245,7 @@ void Process::start_send(CommState& c, std::uint32_t pair) {
   if (p.send_style == SendStyle::kSync) args.mode = xfer::SendMode::kSync;
   if (p.send_style == SendStyle::kInline && p.contiguous) {
     InlineSource source{buffer};
+    args.blocking = true;
     in_inline_ = pair;
     if (engine_->send_inline(args, source)) {
       put_buffer(buffer, p.length, p.length);

@@ -23,6 +23,7 @@ struct Machine {
   std::uint32_t rails = 2;
   std::uint32_t eager_limit = 256;  ///< header included
   std::uint32_t rndv_eager = 192;
+  std::uint32_t blocking_limit = 0;  ///< longest message that an inline send offers, if more than eager_limit
   std::uint32_t max_send = 512;
   std::uint32_t put_limit = 1024;  ///< 0: rails cannot put
   std::uint32_t get_limit = 1024;  ///< 0: rails cannot get

@@ -58,6 +58,7 @@ void each_number(M& m, F f) {
   f("limit", m.limit_ns);
   f("unfenceable", m.unfenceable);
   f("may_lose_peer", m.may_lose_peer);
+  f("blocking", m.blocking_limit);
 }
 
 void add(std::string& text, const char* name, std::uint64_t value) {
@@ -181,7 +182,7 @@ bool check(const Scenario& s, std::string& error) {
   if (m.procs < 1 || m.procs > kMaxProcs) error = "procs must be 1 to 16";
   if (m.rails < 1 || m.rails > kMaxSimRails) error = "rails must be 1 to 4";
   if (m.max_send > kMaxPacket || m.eager_limit > kMaxPacket || m.rndv_eager > kMaxPacket ||
-      m.put_limit > kMaxPacket || m.get_limit > kMaxPacket)
+      m.blocking_limit > kMaxPacket || m.put_limit > kMaxPacket || m.get_limit > kMaxPacket)
     error = "a limit is larger than a simulated packet";
   if (m.limit_ns >= EventQueue::kEnd / 2) error = "a run must end within 34 seconds";
   for (const PairPlan& p : s.pairs)

@@ -165,6 +165,7 @@ xfer::RailLimits Process::limits() const {
   const Machine& m = world_.scenario.machine;
   xfer::RailLimits l;
   l.eager_limit = m.eager_limit;
+  l.blocking_limit = m.blocking_limit;
   l.rndv_eager_limit = m.eager_limit;
   l.max_send_size = m.max_send;
   l.put_limit = std::size_t{1} << 30;

@@ -107,6 +107,7 @@ void Process::start_send(std::uint32_t pair) {
   if (p.send_style == sim::SendStyle::kSync) args.mode = xfer::SendMode::kSync;
   if (p.send_style == sim::SendStyle::kInline && p.contiguous) {
     InlineSource source{buffer, pair};
+    args.blocking = true;
     if (engine_->send_inline(args, source)) {
       put_buffer(buffer, p.length);
       send_over_[pair] = 1;

@@ -79,6 +79,8 @@ void make_machine(sim::Prng& d, const Flavor& f, Machine& m) {
   if (m.procs > 64) m.lazy = true;
   m.may_fail = f.may_fail || f.dies_in_a_call || f.memory;
   if (f.tune != nullptr) f.tune(d, m);
+  // not drawn: the other seeds stay what they are
+  if (sim::mix(m.seed, 0xb10c) % 3 == 0) m.blocking_limit = (m.eager_limit + m.max_send) / 2;
 }
 
 void make_pairs(sim::Prng& d, const Flavor& f, Scenario& s) {

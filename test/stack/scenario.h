@@ -59,6 +59,7 @@ struct Machine {
   // the PML
   std::uint32_t eager_limit = 1024;
   std::uint32_t max_send = 2048;
+  std::uint32_t blocking_limit = 0;  // of an inline send, if more than eager_limit
   bool use_get = true;
   bool use_put = true;
   bool lazy = false;  // the PML meets a peer with its first message

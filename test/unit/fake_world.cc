@@ -35,6 +35,7 @@ xfer::Peer<FakePort>* World::peer(int me, int other) {
     xfer::RailLimits l;
     l.eager_limit = options.eager;
     l.inline_limit = options.longest_inline;
+    l.blocking_limit = options.longest_blocking;
     l.rndv_eager_limit = options.rndv_eager != 0 ? options.rndv_eager : options.eager;
     l.max_send_size = options.max_send;
     l.get_limit = options.get ? options.rdma_limit : 0;

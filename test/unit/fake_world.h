@@ -48,6 +48,7 @@ class World {
     bool rdma_now = false;  ///< PUTs and READs end inside the call
     std::size_t eager = 256;
     std::size_t longest_inline = SIZE_MAX;
+    std::size_t longest_blocking = 0;
     std::size_t rndv_eager = 0;  ///< 0: as `eager`
     std::size_t max_send = 1024;
     std::size_t rdma_limit = 1 << 20;

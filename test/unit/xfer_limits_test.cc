@@ -93,6 +93,72 @@ TEST(Limits, LongerThanInline_SendiIsNotAsked) {
   everything_arrives(other, "inline up to 100 bytes");
 }
 
+/// A blocking send offers longer messages to sendi than others do; what sendi refuses is a rendezvous.
+TEST(Limits, BlockingSend_OffersLongerMessages) {
+  constexpr std::size_t header = sizeof(core::MatchHdr);
+  World::Options o;
+  o.rails = 1;
+  o.eager = 1000;
+  o.max_send = 4096;
+  o.longest_blocking = 3000 + header;
+  World w(o);
+  std::vector<std::uint8_t> data;
+  const auto send_inline = [&](std::size_t n, bool blocking) {
+    data = pattern(n, 2);
+    FakePort::InlineSource source{data.data()};
+    xfer::SendArgs<FakePort> args;
+    args.comm = w.comms[0];
+    args.dst = args.tag = 1;
+    args.length = n;
+    args.blocking = blocking;
+    return w.engines[0]->send_inline(args, source);
+  };
+  for (const std::size_t n : {std::size_t{1001}, std::size_t{3000}}) {
+    EXPECT_FALSE(send_inline(n, false)) << n;
+    EXPECT_TRUE(send_inline(n, true)) << n;
+    RecvReq* const r = w.irecv(1, 0, 1, n);
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(r->done);
+    EXPECT_EQ(r->data, pattern(n, 2));
+  }
+  EXPECT_FALSE(send_inline(3001, true));
+  EXPECT_EQ(w.ports[0]->longest_offered_, 3000 + header);
+}
+
+/// Such a message is sent again as it was when its rail is lost, so it is not longer than any rail takes.
+TEST(Limits, BlockingSend_FitsTheOtherRailsToo) {
+  constexpr std::size_t header = sizeof(core::MatchHdr);
+  World::Options o;
+  o.rails = 1;
+  o.eager = 1000;
+  o.max_send = 4096;
+  o.longest_blocking = 3000 + header;
+  World w(o);
+  xfer::Peer<FakePort>* const p = w.peer(0, 1);
+  EXPECT_EQ(p->rails[0].limits.blocking_limit, 3000 + header);
+  xfer::RailLimits small;
+  small.eager_limit = small.rndv_eager_limit = 1000;
+  small.max_send_size = 2000;
+  ASSERT_NE(w.engines[0]->rail_add(p, FakePort::RailHandle{1, 1}, small), nullptr);
+  EXPECT_EQ(p->rails[0].limits.blocking_limit, 2000u);
+  EXPECT_EQ(p->rails[1].limits.blocking_limit, 1000u);
+}
+
+/// It is at least what every send offers, and no more than the rail takes.
+TEST(Limits, BlockingLimit_IsBounded) {
+  xfer::RailLimits l;
+  l.eager_limit = 1000;
+  l.max_send_size = 5000;
+  for (const auto& [asked, kept] :
+       {std::pair<std::size_t, std::size_t>{0, 1000}, {999, 1000}, {4000, 4000}, {5001, 5000}}) {
+    l.blocking_limit = asked;
+    EXPECT_EQ(xfer::keepable(l).blocking_limit, kept) << asked;
+  }
+  l.inline_limit = 100;
+  l.blocking_limit = 0;
+  EXPECT_EQ(xfer::keepable(l).blocking_limit, 100u);
+}
+
 /// A limit smaller than the header must not keep every message from RDMA.
 TEST(Limits, BeyondEager_AtLeastOneByte) {
   constexpr std::size_t header = sizeof(core::MatchHdr);

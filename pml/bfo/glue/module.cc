@@ -138,10 +138,21 @@ size_t least_rdma_size(const mca_btl_base_module_t* btl, const xfer::RailLimits&
   return xfer::beyond_eager(l.eager_limit);
 }
 
+// Longest MATCH of a blocking send that is offered to sendi: its caller would wait for READ and FIN, which
+// cost more than the two copies of such a message. 0: no longer one than any send offers.
+size_t blocking_limit(const mca_btl_base_module_t* btl, const Params& params) {
+  if (params.blocking_limit == 0 || find_failover(btl) == nullptr || btl->btl_sendi == nullptr) return 0;
+  const bool by_rdma = params.rdma_threshold > 0;
+  const int longest =
+      by_rdma ? std::min(params.blocking_limit, params.rdma_threshold - 1) : params.blocking_limit;
+  return static_cast<size_t>(longest) + sizeof(core::MatchHdr);
+}
+
 xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& params, bool rdma) {
   xfer::RailLimits l;
   l.eager_limit = btl->btl_eager_limit;
   l.inline_limit = BtlPort::inline_limit(*btl);
+  l.blocking_limit = blocking_limit(btl, params);
   l.rndv_eager_limit = btl->btl_rndv_eager_limit;
   l.max_send_size = btl->btl_max_send_size;
   const bool handle_fits = btl->btl_registration_handle_size <= core::kMaxHandle;

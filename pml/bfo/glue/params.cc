@@ -50,6 +50,11 @@ constexpr IntParam kIntParams[] = {
     {"rdma_threshold", &Params::rdma_threshold, 0, 0, INT_MAX, OPAL_INFO_LVL_5,
      "Contiguous messages of at least this many bytes go by RDMA where the rails can; shorter ones are "
      "copied (0 = what is longer than the BTL's eager limit)"},
+    {"blocking_eager_limit", &Params::blocking_limit, 17 << 10, 0, INT_MAX, OPAL_INFO_LVL_5,
+     "Longest message, in bytes, that a blocking send copies and sends at once over a BTL that fails over, "
+     "even if it is longer than the BTL's eager limit: the sender then need not wait until the receiver has "
+     "read it. Nonblocking sends keep the BTL's limit, because they wait later and save the copies. "
+     "btl_*_max_send_size bounds it, and so does rdma_threshold if it is set (0 = the BTL's eager limit)"},
     {"short_limit", &Params::short_limit, 256, 0, INT_MAX, OPAL_INFO_LVL_5,
      "Messages shorter than this many bytes to one peer all use one rail while it has room, which saves "
      "latency; longer eager ones do while no more than the rail moves in 10 us, or four of them, have no "

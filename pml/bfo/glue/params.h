@@ -23,11 +23,12 @@ struct Params {
   int unknown_limit;         // MiB kept of a peer for communicators that this process has not made yet
   char* allocator;           // allocator component for larger unexpected messages
   int rdma_threshold;        // bytes; shorter messages are copied; 0 = each BTL's own
-  int short_limit;           // bytes; shorter messages to a peer all use one rail
-  bool use_get;              // receiver-side RDMA reads
-  bool use_put;              // sender-side RDMA writes
-  int buffer_wait;           // milliseconds MPI_Bsend waits for room that messages before it still hold
-  int park_timeout;          // seconds without any rail before MPI reports an error; -1 = for ever
+  int blocking_limit;  // bytes; a blocking send copies messages up to this size; 0 = the BTL's eager limit
+  int short_limit;     // bytes; shorter messages to a peer all use one rail
+  bool use_get;        // receiver-side RDMA reads
+  bool use_put;        // sender-side RDMA writes
+  int buffer_wait;     // milliseconds MPI_Bsend waits for room that messages before it still hold
+  int park_timeout;    // seconds without any rail before MPI reports an error; -1 = for ever
   char* any_source_on_loss;  // "error" or "wait": what becomes of receives from any source
   bool summary;              // one line at the end of a job that was less than perfect
   char* event_file;          // one JSON line per failover or return of a rail is appended; empty = none

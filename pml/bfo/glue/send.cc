@@ -10,7 +10,7 @@ namespace {
 
 // One eager message without a request: header and payload go to the BTL in one call, nothing is kept.
 bool send_inline(Module& module, const void* buffer, size_t count, ompi_datatype_t* datatype, int dst,
-                 int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t* comm) {
+                 int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t* comm, bool blocking) {
   if (mode == MCA_PML_BASE_SEND_SYNCHRONOUS || mode == MCA_PML_BASE_SEND_BUFFERED) return false;
   size_t size = 0;
   opal_datatype_type_size(&datatype->super, &size);
@@ -19,6 +19,7 @@ bool send_inline(Module& module, const void* buffer, size_t count, ompi_datatype
   args.dst = dst;
   args.tag = tag;
   args.length = size * count;
+  args.blocking = blocking;
   InlineSource source = {buffer, count, datatype};
   return module.engine().send_inline(args, source);
 }
@@ -43,7 +44,7 @@ int pml_isend_init(const void* buffer, size_t count, ompi_datatype_t* datatype, 
 int pml_isend(const void* buffer, size_t count, ompi_datatype_t* datatype, int dst, int tag,
               mca_pml_base_send_mode_t mode, ompi_communicator_t* comm, ompi_request_t** request) {
   Module& module = *mca_pml_bfo_component.module;
-  if (send_inline(module, buffer, count, datatype, dst, tag, mode, comm)) {
+  if (send_inline(module, buffer, count, datatype, dst, tag, mode, comm, false)) {
     *request = &ompi_request_empty;
     return OMPI_SUCCESS;
   }
@@ -79,7 +80,8 @@ namespace {
 [[gnu::flatten]] int pml_send(const void* buffer, size_t count, ompi_datatype_t* datatype, int dst, int tag,
                               mca_pml_base_send_mode_t mode, ompi_communicator_t* comm) {
   Module& module = *mca_pml_bfo_component.module;
-  if (OPAL_LIKELY(send_inline(module, buffer, count, datatype, dst, tag, mode, comm))) return OMPI_SUCCESS;
+  if (OPAL_LIKELY(send_inline(module, buffer, count, datatype, dst, tag, mode, comm, true)))
+    return OMPI_SUCCESS;
   return send_with_request(module, buffer, count, datatype, dst, tag, mode, comm);
 }
 

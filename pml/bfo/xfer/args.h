@@ -53,6 +53,7 @@ struct SendArgs {
   std::int32_t tag = 0;
   std::uint64_t length = 0;  ///< packed bytes
   SendMode mode = SendMode::kStandard;
+  bool blocking = false;  ///< the caller waits until it may use its buffer again
 };
 
 /// What irecv() is asked for.

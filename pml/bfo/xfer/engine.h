@@ -254,6 +254,9 @@ class Engine {
   }
   RailT* next_spread(PeerT& p, std::size_t length);
 
+  // rail_events.h
+  static void raise(std::atomic<std::size_t>& longest, std::size_t limit);
+
   // order.h
   void send_completing(PeerT& p, const void* bytes, std::size_t len);
   bool brief_ended(PeerT& p);
@@ -355,7 +358,8 @@ class Engine {
   Frag* ending_ = nullptr;  ///< the READ that is being posted, while it has not ended inside that call
   Agenda<P> agenda_;
   static constexpr std::size_t kNoRail = SIZE_MAX;
-  std::atomic<std::size_t> longest_eager_{kNoRail};  ///< of all rails; read without the lock
+  std::atomic<std::size_t> longest_eager_{kNoRail};     ///< of all rails; read without the lock
+  std::atomic<std::size_t> longest_blocking_{kNoRail};  ///< the same, of blocking sends
   std::uint64_t frags_out_ = 0;
   std::uint64_t eager_out_ = 0;  ///< eager sends with a request that have not ended
   Names<P, SendRequest> sends_;

@@ -76,7 +76,8 @@ def limits():
                os.path.join(jobs.BUILD, "components"))
     names = {"short": "pml_bfo_short_limit", "slot": "btl_verbs_slot_size", "inline": "btl_verbs_max_inline",
              "self eager": "btl_self_eager_limit", "vader eager": "btl_vader_eager_limit",
-             "verbs eager": "btl_verbs_eager_limit", "self max send": "btl_self_max_send_size",
+             "verbs eager": "btl_verbs_eager_limit", "blocking": "pml_bfo_blocking_eager_limit",
+             "self max send": "btl_self_max_send_size",
              "vader max send": "btl_vader_max_send_size", "verbs max send, rdma": "pml_bfo_rdma_threshold",
              "tcp max send": "btl_tcp_max_send_size", "tcp pipeline": "btl_tcp_min_rdma_pipeline_size",
              "verbs pipeline": "btl_verbs_rdma_pipeline_send_length", "verbs min pipeline": "btl_verbs_min_rdma_pipeline_size"}

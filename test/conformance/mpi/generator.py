@@ -16,7 +16,7 @@ LAYOUTS = ["contiguous", "vector", "hvector", "indexed", "hindexed", "block", "s
            "negative", "zero", "bottom", "nested"]
 # Limits of every BTL and of the PML, in bytes (limits() asks Open MPI); sizes are drawn around each.
 USUAL_LIMITS = {"inline": 128, "short": 256, "slot": 512, "self eager": 1024, "vader eager": 4096, "verbs eager": 12288,
-                "self max send": 16384, "vader max send": 32768, "verbs max send, rdma": 65536, "tcp max send": 131072,
+                "blocking": 17408, "self max send": 16384, "vader max send": 32768, "verbs max send, rdma": 65536, "tcp max send": 131072,
                 "tcp pipeline": 196608, "verbs pipeline": 1048576, "verbs min pipeline": 1060864}
 HEADERS = (14, 20, 32, 88, 160, 304)
 PREPOSTED = ("irecv", "recv_init")

@@ -33,17 +33,29 @@ Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t
 }
 
 /// An eager message that a rail hands back is sent unchanged over another rail, so every rail must take it.
+/// Returns the longest one that a blocking send offers to any of them.
 template <class P>
-void share_eager_limit(Peer<P>& p) {
+std::size_t share_eager_limit(Peer<P>& p) {
   std::size_t least = SIZE_MAX;
   for (unsigned i = 0; i < p.n_rails; ++i) least = std::min(least, p.rails[i].limits.post_limit);
+  std::size_t longest = 0;
   p.eager_limit = 0;
   for (unsigned i = 0; i < p.n_rails; ++i) {
-    std::size_t& limit = p.rails[i].limits.eager_limit;
-    limit = std::min(limit, least);
-    p.rails[i].limits.inline_limit = std::min(p.rails[i].limits.inline_limit, limit);
-    p.eager_limit = std::max(p.eager_limit, limit);
+    RailLimits& l = p.rails[i].limits;
+    l.eager_limit = std::min(l.eager_limit, least);
+    l.inline_limit = std::min(l.inline_limit, l.eager_limit);
+    l.blocking_limit = std::min(l.blocking_limit, least);
+    p.eager_limit = std::max(p.eager_limit, l.eager_limit);
+    longest = std::max(longest, l.blocking_limit);
   }
+  return longest;
+}
+
+/// The limit of all rails becomes at least `limit`.
+template <class P>
+void Engine<P>::raise(std::atomic<std::size_t>& longest, std::size_t limit) {
+  const std::size_t now = longest.load(std::memory_order_relaxed);
+  if (now == kNoRail || limit > now) longest.store(limit, std::memory_order_relaxed);
 }
 
 template <class P>
@@ -63,10 +75,9 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   if (r.limits.weight == 0) r.limits.weight = 1;
   r.peer = p;
   r.index = p->n_rails++;
-  share_eager_limit(*p);
-  const std::size_t longest = longest_eager_.load(std::memory_order_relaxed);
-  if (longest == kNoRail || p->eager_limit > longest)
-    longest_eager_.store(p->eager_limit, std::memory_order_relaxed);
+  const std::size_t longest = share_eager_limit(*p);
+  raise(longest_eager_, p->eager_limit);
+  raise(longest_blocking_, std::max(p->eager_limit, longest));
   return &r;
 }
 

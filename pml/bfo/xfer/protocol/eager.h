@@ -205,7 +205,8 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
 // elsewhere.
 template <class P>
 inline bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source) {
-  if (args.length > longest_eager_.load(std::memory_order_relaxed)) return false;
+  const auto& longest = args.blocking ? longest_blocking_ : longest_eager_;
+  if (args.length > longest.load(std::memory_order_relaxed)) return false;
   const Inline how = try_inline(args, source);
   if (how == Inline::kOwn) [[unlikely]]
     return Oneself<P>::send_inline(*this, args, source);
@@ -226,7 +227,9 @@ template <class P>
     return Inline::kNo;  // isend() looks at the window
   if (args.mode == SendMode::kSync) return Inline::kNo;
   RailT* const rail = next_for(peer, args.length);
-  if (!rail || args.length + sizeof(core::MatchHdr) > rail->limits.inline_limit) return Inline::kNo;
+  if (!rail) return Inline::kNo;
+  const std::size_t limit = args.blocking ? rail->limits.blocking_limit : rail->limits.inline_limit;
+  if (args.length + sizeof(core::MatchHdr) > limit) return Inline::kNo;
   const core::MatchWords words = core::match_words(p->comm->ctx, p->comm->my_rank, args.tag, p->next_seq);
   const core::MatchHdr& h = words.header;
   direct_ = !rail->limits.failover;

@@ -31,6 +31,7 @@ constexpr RailLimits keepable(const RailLimits& in) {
   if (l.post_limit == 0) l.post_limit = post_limit(l.eager_limit, l.max_send_size);
   l.eager_limit = std::min(l.eager_limit, l.post_limit);
   l.inline_limit = std::min(l.inline_limit, l.eager_limit);
+  l.blocking_limit = std::clamp(l.blocking_limit, l.inline_limit, l.post_limit);
   // Room for a header, and for an element of any type behind it.
   const std::size_t least = std::min(l.post_limit, core::kMaxFixedHdr);
   l.max_send_size = std::clamp(l.max_send_size, least, l.post_limit);
