@@ -385,6 +385,20 @@ TEST(Segments, OneForAShortMessage_AShareOfALongOne) {
     EXPECT_LE(n * (depth ? depth : 1), kMaxResent) << "P4";
   }
   EXPECT_LE(segment_size(1 << 30, 2, 1 << 30, 4) * 4, (1 << 30) / 50u) << "P4: 2 % of a longer one";
+  for (const std::uint64_t length : {100000u, 300000u, 1u << 20, 8u << 20, 1u << 30}) {
+    for (const unsigned rails : {1u, 2u, 4u}) {
+      const std::uint64_t usual = segment_size(length, rails, 1 << 20, 4);
+      const std::uint64_t queued = queued_size(length, rails, 1 << 20, 4);
+      EXPECT_LE(queued, usual);
+      if (rails == 1 || usual <= 131072)
+        EXPECT_EQ(queued, usual);
+      else
+        EXPECT_GE(queued, 131072u);
+    }
+  }
+  EXPECT_EQ(queued_size(8 << 20, 2, 1 << 20, 4), 131072u);
+  EXPECT_LE(queued_size(64 << 20, 2, 1 << 20, 4), (64 << 20) / 50 / 4u) << "P4 bounds it";
+  EXPECT_EQ(queued_size(1 << 30, 2, 1 << 20, 4), 1u << 20) << "the rail wants no more";
 }
 
 TEST(Segments, OneReadOverTheOnlyRail_WithinWhatItMayHaveInFlight) {

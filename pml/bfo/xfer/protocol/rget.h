@@ -359,7 +359,7 @@ struct Rget {
     const std::uint64_t usual = usual_size(rail);
     const std::uint64_t n = d.n_keys == 1 ? size_over_one_rail(d.want, rail.limits.rdma_frag_size)
                             : d.reads == Reads::kQueued
-                                ? segment_size(d.want, d.n_keys, usual, e.config_.rdma_depth)
+                                ? queued_size(d.want, d.n_keys, usual, e.config_.rdma_depth)
                                 : std::min(kMaxResent, usual);
     return std::min({n, wanted, static_cast<std::uint64_t>(rail.limits.get_limit)});
   }
