@@ -65,7 +65,7 @@ BtlPort::~BtlPort() {
 void* BtlPort::alloc(size_t size) {
   BlockHeader* block = nullptr;
   if (size <= small_size_) {
-    if (opal_free_list_item_t* item = opal_free_list_get(&small_); item != nullptr) {
+    if (opal_free_list_item_t* item = take_item(small_); item != nullptr) {
       block = static_cast<BlockHeader*>(item->ptr);
       block->small = item;
     }
@@ -80,7 +80,7 @@ void BtlPort::free(void* memory) {
   if (memory == nullptr) return;
   BlockHeader* block = static_cast<BlockHeader*>(memory) - 1;
   if (block->small != nullptr) {
-    opal_free_list_return(&small_, block->small);
+    give_item(small_, *block->small);
   } else {
     allocator_->alc_free(allocator_, block);
   }
@@ -97,6 +97,12 @@ void BtlPort::drop_trail(Trail*& trail) {
     free(trail);
   }
   trail = nullptr;
+}
+
+int BtlPort::end_trail(RecvRequest& req, int error) {
+  const bool unpacked = req.trail != no_memory();
+  drop_trail(req.trail);
+  return !unpacked && error == MPI_SUCCESS ? MPI_ERR_NO_MEM : error;
 }
 
 void BtlPort::unpack_failed(RecvRequest& req) {

@@ -68,7 +68,15 @@ struct Registration {
 
   // False: not registered with that BTL.
   bool find(const mca_btl_base_module_t* btl, mca_btl_base_registration_handle_t*& handle) const {
-    for (unsigned i = 0; i < size; ++i) {
+    if (size == 0 || one[0].btl != btl) [[unlikely]]
+      return find_other(btl, handle);
+    handle = one[0].handle;
+    return true;
+  }
+  // The same behind the first one.
+  [[gnu::noinline]] bool find_other(const mca_btl_base_module_t* btl,
+                                    mca_btl_base_registration_handle_t*& handle) const {
+    for (unsigned i = 1; i < size; ++i) {
       if (one[i].btl != btl) continue;
       handle = one[i].handle;
       return true;
@@ -188,6 +196,8 @@ class BtlPort {
   // each fragment is found by walking from the start.
   Trail* make_trail(const Layout& layout);
   void drop_trail(Trail*& trail);
+  // Drops the trail of a receive that ends with `error`. Returns the error that it ends with.
+  int end_trail(RecvRequest& req, int error);
   // In place of a receive's trail: there was no memory to unpack its message, which ends with MPI_ERR_NO_MEM.
   static Trail* no_memory() { return reinterpret_cast<Trail*>(alignof(Trail)); }
   void unpack_failed(RecvRequest& req);

@@ -112,16 +112,16 @@ inline uint64_t recv_capacity(const mca_pml_base_request_t& base) {
 
 inline void recv_request_done(RecvRequest& req) {
   mca_pml_base_request_t& base = req.base.req_base;
-  ompi_request_complete(&base.req_ompi, true);
+  complete_request(base.req_ompi);
   base.req_pml_complete = true;
   if (add_end(req.ends, kEngineDone) & kUserFreed) give_back(req);
 }
 
 // What MPI calls it.
 constexpr int mpi_error(Outcome outcome) {
+  if (outcome == Outcome::kOk) [[likely]]
+    return MPI_SUCCESS;
   switch (outcome) {
-    case Outcome::kOk:
-      return MPI_SUCCESS;
     case Outcome::kTruncated:
       return MPI_ERR_TRUNCATE;
     default:
@@ -131,10 +131,7 @@ constexpr int mpi_error(Outcome outcome) {
 
 inline void BtlPort::complete_recv(RecvRequest& req, const xfer::RecvStatus& status) {
   int error = mpi_error(status.outcome);
-  if (OPAL_UNLIKELY(req.trail != nullptr)) {
-    if (req.trail == no_memory() && error == MPI_SUCCESS) error = MPI_ERR_NO_MEM;
-    drop_trail(req.trail);
-  }
+  if (OPAL_UNLIKELY(req.trail != nullptr)) error = end_trail(req, error);
   ompi_status_public_t& out = req.base.req_base.req_ompi.req_status;
   out.MPI_SOURCE = status.source;
   out.MPI_TAG = status.tag;

@@ -10,14 +10,14 @@
 namespace bfo::glue {
 
 inline FragRecord* BtlPort::frag_alloc() {
-  FragRecord* frag = reinterpret_cast<FragRecord*>(opal_free_list_get(&frags_));
+  FragRecord* frag = reinterpret_cast<FragRecord*>(take_item(frags_));
   if (OPAL_UNLIKELY(frag == nullptr)) return nullptr;
   frag->module = &module_;
   return frag;
 }
 
 inline void BtlPort::frag_free(FragRecord& frag) {
-  opal_free_list_return(&frags_, &frag.super);
+  give_item(frags_, frag.super);
 }
 
 // With a header only: the convertor is not looked at.
@@ -39,10 +39,12 @@ inline void* BtlPort::contiguous(RecvRequest& req) {
   return req.direct;
 }
 
-inline void register_one(const RailHandle& rail, void* base, size_t size, uint32_t flags, Registration& out) {
+// Not inline: both ends of a message register.
+[[gnu::noinline]] inline void register_one(const RailHandle& rail, void* base, size_t size, uint32_t flags,
+                                           Registration& out) {
   mca_btl_base_module_t* btl = rail.btl;
   mca_btl_base_registration_handle_t* handle = nullptr;
-  if (out.find(btl, handle)) return;
+  if (out.size != 0 && out.find(btl, handle)) return;
   if (btl->btl_register_mem != nullptr) {
     handle = btl->btl_register_mem(btl, rail.ep, base, size, flags);
     if (handle == nullptr) return;
@@ -74,7 +76,8 @@ inline bool BtlPort::register_recv(RecvRequest& req, size_t size, Registration& 
                         MCA_BTL_REG_FLAG_LOCAL_WRITE | MCA_BTL_REG_FLAG_REMOTE_WRITE, out);
 }
 
-inline void BtlPort::deregister(Registration& registration) {
+// Not inline: both ends of a message call it.
+[[gnu::noinline]] inline void BtlPort::deregister(Registration& registration) {
   for (unsigned i = 0; i < registration.size; ++i) {
     const Registration::One& one = registration.one[i];
     if (one.handle != nullptr) one.btl->btl_deregister_mem(one.btl, one.handle);

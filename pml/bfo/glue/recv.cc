@@ -19,7 +19,7 @@ RecvRequest* new_request(void* buffer, size_t count, ompi_datatype_t* datatype, 
 // Waits for a blocking receive, copies its status and returns the request to its list.
 int finish_blocking(RecvRequest& req, ompi_status_public_t* status) {
   ompi_request_t* handle = &req.base.req_base.req_ompi;
-  ompi_request_wait_completion(handle);
+  wait_request(*handle);
   const int rc = handle->req_status.MPI_ERROR;
   if (status != MPI_STATUS_IGNORE) OMPI_COPY_STATUS(status, handle->req_status, false);
   ompi_request_free(&handle);
@@ -82,7 +82,7 @@ int pml_recv(void* buffer, size_t count, ompi_datatype_t* datatype, int src, int
   recv_request_fill(*req, buffer, count, datatype, src, tag, comm);
   recv_request_start(module, *req);
   ompi_request_t& handle = req->base.req_base.req_ompi;
-  ompi_request_wait_completion(&handle);
+  wait_request(handle);
   const int rc = handle.req_status.MPI_ERROR;
   if (status != MPI_STATUS_IGNORE) OMPI_COPY_STATUS(status, handle.req_status, false);
   handle.req_state = OMPI_REQUEST_INVALID;

@@ -12,14 +12,14 @@ namespace bfo::glue {
 
 void give_back(RecvRequest& req) {
   MCA_PML_BASE_RECV_REQUEST_FINI(&req.base);
-  opal_free_list_return(&mca_pml_base_recv_requests, &req.base.req_base.req_ompi.super);
+  give_item(mca_pml_base_recv_requests, req.base.req_base.req_ompi.super);
 }
 
 namespace {
 
 void give_back(SendRequest& req) {
   MCA_PML_BASE_SEND_REQUEST_FINI(&req.base);
-  opal_free_list_return(&mca_pml_base_send_requests, &req.base.req_base.req_ompi.super);
+  give_item(mca_pml_base_send_requests, req.base.req_base.req_ompi.super);
 }
 
 template <class Request>
@@ -89,7 +89,7 @@ void complete_for_user(SendRequest& req, int mpi_error) {
   status.MPI_TAG = base.req_tag;
   status.MPI_ERROR = mpi_error;
   status._ucount = req.base.req_bytes_packed;
-  ompi_request_complete(&base.req_ompi, true);
+  complete_request(base.req_ompi);
 }
 
 // Copies the payload into the attached buffer, with which the user's part is over; the engine goes on with

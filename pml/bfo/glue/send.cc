@@ -68,7 +68,7 @@ namespace {
   ompi_request_t* handle = &req->base.req_base.req_ompi;
   int rc = send_request_start(module, *req);
   if (rc == OMPI_SUCCESS) {
-    ompi_request_wait_completion(handle);
+    wait_request(*handle);
     rc = handle->req_status.MPI_ERROR;
   }
   ompi_request_free(&handle);

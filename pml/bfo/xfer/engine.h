@@ -182,6 +182,8 @@ class Engine {
   // entry.h: lock, re-entrance, completion lists
   class Entry;
   void leave_slow();
+  void do_deferred();
+  void done_inside(Frag* frag, Fate fate);
   void fail_scheduled();
 
   void defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,

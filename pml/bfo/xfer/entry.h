@@ -90,10 +90,10 @@ Engine<P>::~Engine() {
   ledgers_.free_all();
 }
 
-/// Leave the outermost entry with deferred callbacks, or with requests to complete.
+/// What came while the engine was inside a port function.
 template <class P>
-[[gnu::noinline]] void Engine<P>::leave_slow() {
-  for (;;) {
+[[gnu::noinline]] void Engine<P>::do_deferred() {
+  while (exit_work_.has_deferred()) {
     if (Frag* f = exit_work_.take_done()) {
       handle_done(*f);
       continue;
@@ -107,12 +107,15 @@ template <class P>
       port_.free(a);
       continue;
     }
-    if (exit_work_.has_failure()) {
-      fail_scheduled();
-      continue;
-    }
-    break;
+    fail_scheduled();
   }
+}
+
+/// Leave the outermost entry with deferred callbacks, or with requests to complete.
+template <class P>
+[[gnu::noinline]] void Engine<P>::leave_slow() {
+  if (exit_work_.has_deferred()) [[unlikely]]
+    do_deferred();
   if (records_.any_waiting()) [[unlikely]]
     records_.report_waiting(peers_.front());
   auto completed = exit_work_.take_completed();
@@ -240,19 +243,23 @@ typename P::RecvRequest* Engine<P>::dispatch(RailT* rail, std::uint32_t epoch, s
   return nullptr;
 }
 
+/// A fragment ended while the engine was inside a port function.
+template <class P>
+[[gnu::noinline]] void Engine<P>::done_inside(Frag* frag, Fate fate) {
+  if (frag == ending_ && fate == Fate::kDelivered) {  // the caller that posts it continues
+    ending_ = nullptr;
+    return;
+  }
+  exit_work_.add_done(frag);
+  ++counters_.deferred;
+}
+
 template <class P>
 void Engine<P>::on_done(Frag* frag, Fate fate) {
   Entry entry(*this);
   frag->xfer.fate = fate;
-  if (entry.nested()) {
-    if (frag == ending_ && fate == Fate::kDelivered) {  // the caller that posts it continues
-      ending_ = nullptr;
-      return;
-    }
-    exit_work_.add_done(frag);
-    ++counters_.deferred;
-    return;
-  }
+  if (entry.nested()) [[unlikely]]
+    return done_inside(frag, fate);
   if (frag->xfer.kind == FragKind::kRead) [[likely]] {
     PeerT& peer = *frag->xfer.peer;
     fragment_left(*frag);

@@ -46,6 +46,9 @@ class ExitWork {
   /// Somebody has something to do then that is not kept here.
   void wake() { any_ = true; }
 
+  /// Is there anything but completions?
+  bool has_deferred() const { return failures_ || !done_.empty() || !messages_.empty(); }
+
   // ---- callbacks
   void add_done(Frag* f) {
     done_.push_back(f);

@@ -81,7 +81,15 @@ class List {
   static T* prev(T* e) { return Link::prev(e); }
   static bool linked(T* e) { return Link::linked(e); }
 
-  void push_back(T* e) { insert_after(tail_, e); }
+  void push_back(T* e) {
+    BFO_DCHECK(!Link::linked(e));
+    T* const last = tail_;
+    Link::next(e) = nullptr;
+    Link::prev(e) = last;
+    Link::linked(e) = true;
+    (last ? Link::next(last) : head_) = e;
+    tail_ = e;
+  }
   void push_front(T* e) { insert_after(nullptr, e); }
 
   /// Insert `e` after `at`; at the front when `at` is null.
@@ -107,7 +115,13 @@ class List {
 
   T* pop_front() {
     T* const e = head_;
-    if (e) remove(e);
+    if (!e) return nullptr;
+    BFO_DCHECK(Link::linked(e));
+    T* const n = Link::next(e);
+    head_ = n;
+    (n ? Link::prev(n) : tail_) = nullptr;
+    Link::next(e) = Link::prev(e) = nullptr;
+    Link::linked(e) = false;
     return e;
   }
 

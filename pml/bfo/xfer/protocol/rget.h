@@ -102,7 +102,9 @@ struct Rget {
     Peer<P>& p = *x.proc->peer;
     refused = false;
     if (!e.config_.use_get || d.no_rdma || x.length == 0) return false;
-    if (!any_rail(p, x.length) || !e.port_.contiguous(r)) return false;
+    if (!any_rail(p, x.length)) return false;
+    void* const buffer = e.port_.contiguous(r);
+    if (!buffer) return false;
     core::RgetHdr h;  // only the keys that are sent are filled in
     h.rndv.match = x.identity();
     h.rndv.match.type = static_cast<std::uint8_t>(core::MsgType::kRget);
@@ -111,9 +113,16 @@ struct Rget {
     h.rndv.length = x.length;
     h.rndv.sender = d.name.value;
     h.rndv.receiver = d.restarts != 0 ? d.peer_name.value : 0;
-    h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r));
+    h.address = reinterpret_cast<std::uintptr_t>(buffer);
     h.reserved = 0;
-    if (open_with_one_key(e, r, h)) return true;
+    if (open_with_one_key(e, r, h)) [[likely]]
+      return true;
+    return open_with_keys(e, r, h, refused);
+  }
+
+  /// The same with the key of each rail, as far as they fit.
+  [[gnu::noinline]] static bool open_with_keys(E& e, SendRequest& r, core::RgetHdr& h, bool& refused) {
+    Peer<P>& p = *r.xfer.proc->peer;
     Rail<P>* carrier = p.choice.preferred();
     unsigned others = 0;
     if (!carrier) {

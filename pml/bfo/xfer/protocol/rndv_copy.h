@@ -33,11 +33,8 @@ struct RndvCopy {
     auto& x = r.xfer;
     auto* const rndv = e.send_rndv_pool_.take(e.port_);
     const Name name = rndv ? e.sends_.insert(&r) : Name();
-    if (!name) [[unlikely]] {
-      if ((x.rndv = rndv)) e.send_rndv_pool_.give(std::exchange(x.rndv, nullptr));
-      e.activate(*x.proc->peer);
-      return false;
-    }
+    if (!name) [[unlikely]]
+      return nameless(e, r, rndv);
     x.rndv = rndv;
     x.protocol = Protocol::kCopy;
     x.phase = core::SendPhase::kOpening;
@@ -74,6 +71,14 @@ struct RndvCopy {
     else
       e.ready(r);
     return true;
+  }
+
+  /// No name is free, or no memory: the request waits. False.
+  [[gnu::cold, gnu::noinline]] static bool nameless(E& e, SendRequest& r, auto* rndv) {
+    auto& x = r.xfer;
+    if ((x.rndv = rndv)) e.send_rndv_pool_.give(std::exchange(x.rndv, nullptr));
+    e.activate(*x.proc->peer);
+    return false;
   }
 
   /// ACK: determine what to send in this round, unless RESTARTACK did.

@@ -39,7 +39,8 @@ struct Single {
 
   /// The rail of one of the `n` keys of an RGET that is to bring the message in one READ; nullptr: none can,
   /// or several are to share it.
-  static Rail<P>* best_rail(E& e, RecvRequest& r, const Arrival& a, unsigned n, const core::RailKey*& key) {
+  [[gnu::noinline]] static Rail<P>* best_rail(E& e, RecvRequest& r, const Arrival& a, unsigned n,
+                                              const core::RailKey*& key) {
     auto& d = *r.xfer.rndv;
     const bool ahead = a.rail && a.rail->late == 0;
     if (n == 0 || d.want >= (ahead ? kMaxResent + 1 : kUncut)) return nullptr;
@@ -115,14 +116,20 @@ struct Single {
       over(e, r);
       return true;
     }
-    e.fragment_left(*f);
-    f->xfer.fate = Fate::kNeverSent;
-    Rget<P>::read_ended(e, r, *f);
-    e.port_.frag_free(*f);
-    if (x.phase != core::RecvPhase::kReceiving) return true;  // the rail was lost meanwhile
+    refused(e, r, *f);
+    return true;
+  }
+
+  /// The READ was not posted.
+  [[gnu::noinline]] static void refused(E& e, RecvRequest& r, Frag& f) {
+    auto& x = r.xfer;
+    e.fragment_left(f);
+    f.xfer.fate = Fate::kNeverSent;
+    Rget<P>::read_ended(e, r, f);
+    e.port_.frag_free(f);
+    if (x.phase != core::RecvPhase::kReceiving) return;  // the rail was lost meanwhile
     x.pending |= kPendingData;
     e.ready(r);
-    return true;
   }
 
   /// Everything has arrived, and the gate is open.

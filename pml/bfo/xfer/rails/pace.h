@@ -26,20 +26,20 @@ class Pace {
   /// needs.
   std::uint64_t begin(Frag& f) {
     if (f.xfer.peer->choice.size() < 2) return 0;
-    f.xfer.turn = turns_.load(std::memory_order_relaxed);
-    f.xfer.posted_ns = 1;  // of a rail that keeps up only the turns count
-    if (!any_late(*f.xfer.peer)) return 0;
-    const std::uint64_t now = port_.now_ns();
-    if (f.xfer.rail->late != 0) f.xfer.posted_ns = now - posting_ns_;
-    return now;
+    return begin_of_several(f);
   }
   /// The call that posted it is over.
   void posted(std::uint64_t begun) {
     if (begun != 0) posting_ns_ += port_.now_ns() - begun;
   }
-  void ended(const Frag& f);
+  /// The READ `f` has ended well.
+  void ended(const Frag& f) {
+    if (f.xfer.posted_ns != 0) judge(f);
+  }
 
  private:
+  std::uint64_t begin_of_several(Frag& f);
+  void judge(const Frag& f);
   static bool any_late(const Peer<P>& p) {
     for (unsigned i = 0; i < p.choice.size(); ++i)
       if (p.choice[i].late != 0) return true;
@@ -64,12 +64,21 @@ bool Pace<P>::soon(const Rail<P>& rail, std::uint64_t bytes, std::uint64_t ns) {
   return ns < kSlackNs || (ns - kSlackNs) * rail.limits.weight < 4 * kMbitNs * bytes;
 }
 
+template <class P>
+[[gnu::noinline]] std::uint64_t Pace<P>::begin_of_several(Frag& f) {
+  f.xfer.turn = turns_.load(std::memory_order_relaxed);
+  f.xfer.posted_ns = 1;  // of a rail that keeps up only the turns count
+  if (!any_late(*f.xfer.peer)) return 0;
+  const std::uint64_t now = port_.now_ns();
+  if (f.xfer.rail->late != 0) f.xfer.posted_ns = now - posting_ns_;
+  return now;
+}
+
 /// The READ `f` has ended well. Was that seen when its rail was read next, or was it under way while others
 /// were?
 template <class P>
-void Pace<P>::ended(const Frag& f) {
+[[gnu::noinline]] void Pace<P>::judge(const Frag& f) {
   const auto& x = f.xfer;
-  if (x.posted_ns == 0) return;
   if (turns_.load(std::memory_order_relaxed) - x.turn > 1)
     x.rail->late = reads_in_time(port_, kLate);
   else if (x.rail->late != 0 && soon(*x.rail, x.length, port_.now_ns() - posting_ns_ - x.posted_ns))
