@@ -8,6 +8,7 @@
 
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
+#include "pml/bfo/glue/one_thread.h"
 #include "pml/bfo/glue/request.h"
 #include "pml/bfo/glue/help.h"
 

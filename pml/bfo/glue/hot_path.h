@@ -112,7 +112,7 @@ inline uint64_t recv_capacity(const mca_pml_base_request_t& base) {
 
 inline void recv_request_done(RecvRequest& req) {
   mca_pml_base_request_t& base = req.base.req_base;
-  complete_request(base.req_ompi);
+  ompi_request_complete(&base.req_ompi, true);
   base.req_pml_complete = true;
   if (add_end(req.ends, kEngineDone) & kUserFreed) give_back(req);
 }

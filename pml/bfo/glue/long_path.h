@@ -6,6 +6,7 @@
 #pragma once
 
 #include "pml/bfo/glue/module.h"
+#include "pml/bfo/glue/one_thread.h"
 
 namespace bfo::glue {
 

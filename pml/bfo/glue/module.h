@@ -15,7 +15,6 @@
 #include "pml/bfo/glue/buffered.h"
 #include "pml/bfo/glue/console.h"
 #include "pml/bfo/glue/event_log.h"
-#include "pml/bfo/glue/one_thread.h"
 #include "pml/bfo/glue/params.h"
 #include "pml/bfo/glue/request.h"
 #include "pml/bfo/glue/summary.h"
@@ -94,7 +93,7 @@ class Module {
     if (OPAL_LIKELY(cached_recv_ == nullptr)) {
       cached_recv_ = req;
     } else {
-      give_item(mca_pml_base_recv_requests, req->base.req_base.req_ompi.super);
+      opal_free_list_return(&mca_pml_base_recv_requests, &req->base.req_base.req_ompi.super);
     }
   }
 

@@ -7,12 +7,13 @@
 
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
+#include "pml/bfo/glue/one_thread.h"
 
 namespace bfo::glue {
 
 void give_back(RecvRequest& req) {
   MCA_PML_BASE_RECV_REQUEST_FINI(&req.base);
-  give_item(mca_pml_base_recv_requests, req.base.req_base.req_ompi.super);
+  opal_free_list_return(&mca_pml_base_recv_requests, &req.base.req_base.req_ompi.super);
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/entry.h"
 #include "pml/bfo/glue/module.h"
+#include "pml/bfo/glue/one_thread.h"
 
 namespace bfo::glue {
 namespace {

@@ -82,25 +82,16 @@ class Queue {
   [[gnu::always_inline]] T* find(Port& port, std::int64_t key, std::int64_t other) {
     const auto wanted = [key, other](const T* e) { return Key::of(e) == key || Key::of(e) == other; };
     T* e = head_;
-    if (!e || wanted(e)) [[likely]]
-      return e;
-    return find_later(port, key, other);
-  }
-
- private:
-  /// The first element does not match.
-  template <class Port>
-  [[gnu::noinline]] T* find_later(Port& port, std::int64_t key, std::int64_t other) {
-    const auto wanted = [key, other](const T* e) { return Key::of(e) == key || Key::of(e) == other; };
+    if (!e || wanted(e)) return e;
     if (index_) [[unlikely]]
       return chosen(key, other);
-    T* e = head_;
     unsigned left = kShort - 1;
     while ((e = Link::next(e)) && !wanted(e))
       if (--left == 0) return search_far(port, e, key, other);
     return e;
   }
 
+ private:
   /// No element up to `last` matches.
   template <class Port>
   [[gnu::noinline]] T* search_far(Port& port, T* last, std::int64_t key, std::int64_t other) {

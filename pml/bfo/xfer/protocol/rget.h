@@ -20,6 +20,7 @@
 
 #include "common/check.h"
 #include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/protocol/read_plan.h"
 #include "pml/bfo/xfer/protocol/segments.h"
 #include "pml/bfo/xfer/rails/limits.h"
 #include "pml/bfo/xfer/protocol/transfer.h"
@@ -247,20 +248,8 @@ struct Rget {
     }
     if (x.rndv->n_keys == 0) return false;
     x.rndv->remote_address = h.address;
-    choose_reads(e, *x.rndv, keep_up && x.rndv->n_keys > 1, a.rail);
+    ReadPlan<P>::choose(*x.rndv, e.config_.rdma_depth, keep_up && x.rndv->n_keys > 1, a.rail);
     return true;
-  }
-
-  static void choose_reads(E& e, RecvRndv<P>& d, bool keep_up, const Rail<P>* rail) {
-    if (d.in_flight != 0) return reads_late(d);
-    d.reads = Reads::kQueued;
-    if (!keep_up) return;
-    const std::uint64_t usual = usual_size(*rail);
-    if (segment_size(d.want, d.n_keys, usual, e.config_.rdma_depth) < std::min(kMaxResent, usual))
-      d.reads = Reads::kLong;
-  }
-  static void reads_late(RecvRndv<P>& d) {
-    if (d.reads == Reads::kLong) d.reads = Reads::kLongEnding;
   }
 
   static bool aligned(const Rail<P>& rail, std::uint64_t address, std::uint64_t length) {
@@ -326,7 +315,8 @@ struct Rget {
         e.recv_event(r, core::RecvEvent::kAsk);
         return true;
       }
-      if (enough_in_flight(e, r, best)) return true;  // the next completion calls again
+      if (ReadPlan<P>::enough(*x.rndv, e.config_.rdma_depth, best))
+        return true;  // the next completion calls again
       if (!best || !read(e, r, *best, *key, x.rndv->todo.front())) {
         if (best) refused |= 1u << best->index;
         if (best) continue;
@@ -356,40 +346,10 @@ struct Rget {
     return false;
   }
 
-  static std::uint64_t usual_size(const Rail<P>& rail) {
-    return std::min<std::uint64_t>(rail.limits.rdma_frag_size, rail.limits.get_limit);
-  }
-
-  /// Several rails share a message in segments that are balanced and always queued on each of them, unless
-  /// all of them keep up: then their READs end as fast as the processor posts them, a queue would stay empty,
-  /// and fewer, longer READs cost less. One of those is as long as all that are queued otherwise (P4).
-  static std::uint64_t read_size(E& e, const RecvRequest& r, const Rail<P>& rail, std::uint64_t wanted) {
-    const auto& d = *r.xfer.rndv;
-    const std::uint64_t usual = usual_size(rail);
-    const std::uint64_t n = d.n_keys == 1 ? size_over_one_rail(d.want, rail.limits.rdma_frag_size)
-                            : d.reads == Reads::kQueued
-                                ? queued_size(d.want, d.n_keys, usual, e.config_.rdma_depth)
-                                : std::min(kMaxResent, usual);
-    return std::min({n, wanted, static_cast<std::uint64_t>(rail.limits.get_limit)});
-  }
-
-  /// No further READ now. Over one rail what counts is the bytes.
-  static bool enough_in_flight(E& e, RecvRequest& r, const Rail<P>* rail) {
-    auto& d = *r.xfer.rndv;
-    if (d.reads == Reads::kLongEnding) {
-      if (d.in_flight != 0) return true;
-      d.reads = Reads::kQueued;
-    }
-    if (d.in_flight >= (d.reads == Reads::kLong ? 1 : e.config_.rdma_depth) * d.n_keys) return true;
-    if (d.n_keys != 1 || d.in_flight == 0 || !rail) return false;
-    const std::uint64_t limit = rail->limits.rdma_frag_size;
-    return (d.in_flight + 1) * size_over_one_rail(d.want, limit) > most_over_one_rail(limit);
-  }
-
   /// Posts a READ of the front of `want`. False: the rail does not take it now.
   static bool read(E& e, RecvRequest& r, Rail<P>& rail, const core::RailKey& key, Range want) {
     auto& x = r.xfer;
-    const std::uint64_t n = read_size(e, r, rail, want.size());
+    const std::uint64_t n = ReadPlan<P>::size(*x.rndv, e.config_.rdma_depth, rail, want.size());
     if (!registered_for(e, r, rail)) return false;
     Frag* const f = e.new_frag(FragKind::kRead, rail, *rail.peer);
     if (!f) return false;
@@ -469,7 +429,7 @@ struct Rget {
     BFO_DCHECK(entry != nullptr);
     if (fx.fate == Fate::kDelivered) {
       e.pace_.ended(f);
-      if (fx.rail->late != 0) reads_late(d);
+      if (fx.rail->late != 0) ReadPlan<P>::late(d);
       e.ledgers_.remove(d.ledger, entry);
       typename E::RecvInput in;
       in.offset = fx.offset;
@@ -478,7 +438,7 @@ struct Rget {
       return;
     }
     const bool executed_perhaps = fx.fate == Fate::kUnknown && fx.rail->limits.failover;
-    if (fx.fate != Fate::kNeverSent) reads_late(d);
+    if (fx.fate != Fate::kNeverSent) ReadPlan<P>::late(d);
     if (fx.fate == Fate::kUnknown) e.records_.read_in_vain(r, fx.offset, fx.offset + fx.length);
     if (!executed_perhaps || Exposure<P>::over(*fx.rail, fx.epoch))
       e.ledgers_.remove(x.rndv->ledger, entry);

@@ -99,7 +99,7 @@ struct SendRndv {
   }
 };
 
-/// RGET over several rails: how they share it. See Rget::read_size().
+/// RGET over several rails: how they share it. See ReadPlan::size().
 enum class Reads : std::uint8_t {
   kQueued,      ///< some READs are queued on each
   kLong,        ///< one READ on each
