@@ -18,7 +18,7 @@ FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "instructions.tx
 TOLERANCE = 0.05  # how often a fragment is refused, and what one turn of progress finds, differs from run to run
 
 # Whether a rail keeps up, and longer READs are used, depends on time: not with this size of a piece.
-PIECES = {"OMPI_MCA_btl_verbs_rdma_pipeline_frag_size": "524288"}
+PIECES = {"OMPI_MCA_btl_verbs_rdma_pipeline_frag_size": "131072"}
 
 
 class Pin:

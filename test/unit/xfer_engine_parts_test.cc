@@ -397,6 +397,7 @@ TEST(Segments, OneForAShortMessage_AShareOfALongOne) {
     }
   }
   EXPECT_EQ(queued_size(8 << 20, 2, 1 << 20, 4), 131072u);
+  EXPECT_EQ(queued_size(8 << 20, 2, 1 << 20, 1), 1u << 20) << "nothing is queued";
   EXPECT_LE(queued_size(64 << 20, 2, 1 << 20, 4), (64 << 20) / 50 / 4u) << "P4 bounds it";
   EXPECT_EQ(queued_size(1 << 30, 2, 1 << 20, 4), 1u << 20) << "the rail wants no more";
 }

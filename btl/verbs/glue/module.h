@@ -68,6 +68,7 @@ struct Module {
   DeviceSlot* device;
   engine::PortLock pool_lock;
   FragPool eager;
+  FragPool middle;  // for what is a little longer; made when it is needed
   FragPool large;
   FragPool rdma;
   mca_btl_base_module_error_cb_fn_t error_cb;

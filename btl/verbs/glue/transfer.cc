@@ -15,6 +15,9 @@ namespace {
 constexpr unsigned kGrowBy = 32;  // at most, and never more than there are
 constexpr unsigned kGrowFirst = 4;
 constexpr uint64_t kGrowRetryNs = 10'000'000;
+// A PML may send somewhat longer messages than eager ones without being asked. They stay in their buffers
+// until a later completion, up to `signal_interval` of them: those of `large` would be too much for that.
+constexpr size_t kMiddleBytes = 18 * 1024;
 
 size_t stride_of(const FragPool& pool) {
   return pool.buffer_bytes == 0 ? 0 : (pool.buffer_bytes + 63) / 64 * 64 + 64;
@@ -91,9 +94,10 @@ inline void pool_put(Module& module, VerbsFrag* frag) {
 }
 
 VerbsFrag* frag_for(Module& module, size_t size, uint32_t flags) {
-  FragPool* pool = size <= module.eager.buffer_bytes   ? &module.eager
-                   : size <= module.large.buffer_bytes ? &module.large
-                                                       : nullptr;
+  FragPool* pool = size <= module.eager.buffer_bytes    ? &module.eager
+                   : size <= module.middle.buffer_bytes ? &module.middle
+                   : size <= module.large.buffer_bytes  ? &module.large
+                                                        : nullptr;
   if (pool == nullptr) return nullptr;
   VerbsFrag* frag = pool_get(module, *pool);
   if (frag == nullptr) return nullptr;
@@ -205,6 +209,7 @@ void pools_open(Module& module) {
                                   ? module.super.btl_eager_limit
                                   : module.super.btl_rndv_eager_limit;
   module.large.buffer_bytes = module.super.btl_max_send_size;
+  if (module.large.buffer_bytes > kMiddleBytes) module.middle.buffer_bytes = kMiddleBytes;
   module.rdma.buffer_bytes = 0;
 }
 
@@ -229,7 +234,7 @@ bool pools_prepare(void* ctx) {
 }
 
 void pools_close(Module& module) {
-  for (FragPool* pool : {&module.eager, &module.large, &module.rdma}) {
+  for (FragPool* pool : {&module.eager, &module.middle, &module.large, &module.rdma}) {
     for (int i = 0; i < pool->block_count; ++i) free(pool->blocks[i]);
     *pool = FragPool{};
   }

@@ -34,10 +34,9 @@ constexpr IntParam kIntParams[] = {
      "Fragments of one message in flight at a time"},
     {"recv_pipeline_depth", &Params::recv_pipeline_depth, 2, 1, 1024, OPAL_INFO_LVL_9,
      "RDMA reads, or grants of RDMA writes, of one message under way at a time on each rail. Over several "
-     "rails "
-     "they are at most 1 MiB or 2 % of the message together, so more of them are shorter; each costs time. "
-     "One of 1 MiB "
-     "instead while all rails keep up with the processor"},
+     "rails they are at most 1 MiB or 2 % of the message together. Reads that are queued are 128 KiB long, "
+     "or a thirty-second of what a rail moves; while all rails keep up with the processor each has one of "
+     "1 MiB"},
     {"max_rdma_per_request", &Params::max_rdma_per_request, 4, 0, 8, OPAL_INFO_LVL_5,
      "Most rails of a peer that are used for RDMA; further ones carry copied fragments only (0 = no RDMA)"},
     {"max_send_per_range", &Params::max_send_per_range, 8, 1, 8, OPAL_INFO_LVL_5,
@@ -49,7 +48,7 @@ constexpr IntParam kIntParams[] = {
      "sends more is given up. Messages of BTLs that do not name their sender are counted together"},
     {"rdma_threshold", &Params::rdma_threshold, 0, 0, INT_MAX, OPAL_INFO_LVL_5,
      "Contiguous messages of at least this many bytes go by RDMA where the rails can; shorter ones are "
-     "copied (0 = what is longer than the BTL's eager limit)"},
+     "copied (0 = what is longer than the BTL's eager limit, or than blocking_eager_limit for MPI_Send)"},
     {"blocking_eager_limit", &Params::blocking_limit, 17 << 10, 0, INT_MAX, OPAL_INFO_LVL_5,
      "Longest message, in bytes, that a blocking send copies and sends at once over a BTL that fails over, "
      "even if it is longer than the BTL's eager limit: the sender then need not wait until the receiver has "

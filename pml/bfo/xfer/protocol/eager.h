@@ -237,7 +237,8 @@ template <class P>
                                 source, args.length);
   direct_ = false;
   if (!sent) {
-    peer.choice.congested(*rail);
+    // A longer one may lack a fragment of its own, which does not tell anything about the rail.
+    if (args.length + sizeof(core::MatchHdr) <= rail->limits.inline_limit) peer.choice.congested(*rail);
     return Inline::kNo;
   }
   p->next_seq = static_cast<Seq16>(p->next_seq + seq_step(port_));

@@ -22,7 +22,7 @@ struct ReadPlan {
     d.reads = Reads::kQueued;
     if (!keep_up) return;
     const std::uint64_t usual = usual_size(*rail);
-    if (segment_size(d.want, d.n_keys, usual, depth) < std::min(kMaxResent, usual)) d.reads = Reads::kLong;
+    if (queued_size(d.want, d.n_keys, usual, depth) < std::min(kMaxResent, usual)) d.reads = Reads::kLong;
   }
   /// A rail of this message does not keep up, or has failed.
   static void late(RecvRndv<P>& d) {

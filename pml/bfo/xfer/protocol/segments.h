@@ -32,14 +32,15 @@ constexpr std::uint64_t segment_size(std::uint64_t length, unsigned rails, std::
   return n < limit ? n : limit;
 }
 
-/// Size of a READ of such a message while further ones are queued behind it. The rails get their first READs
-/// one after the other, and end their last ones so, each later by the processor's work for one READ. In a
-/// thirty-second of what a rail moves that hardly counts; shorter than this a READ costs too much.
+/// Size of a READ of such a message while further ones are queued behind it, if `depth` allows that. The
+/// rails get their first READs one after the other, and end their last ones so, each later by the processor's
+/// work for one READ. In a thirty-second of what a rail moves that hardly counts; shorter than this a READ
+/// costs too much.
 constexpr std::uint64_t queued_size(std::uint64_t length, unsigned rails, std::uint64_t limit,
                                     const std::uint32_t& depth) {
   constexpr std::uint64_t kLeast = 131072;
   const std::uint64_t n = segment_size(length, rails, limit, depth);
-  return rails <= 1 ? n : std::min(n, std::max(kLeast, length / rails / 32 / 4096 * 4096));
+  return rails <= 1 || depth <= 1 ? n : std::min(n, std::max(kLeast, length / rails / 32 / 4096 * 4096));
 }
 
 /// What a message may have in flight in READs over its only rail, in segments as long as the rail wants. With
