@@ -24,13 +24,14 @@ size_t stride_of(const FragPool& pool) {
 }
 
 /// Adds `count` fragments. Under the pool lock. False with errno when there is no memory; EAGAIN: it is being
-/// registered. An empty pool does not wait for that, because no fragment can be returned to it meanwhile.
+/// registered. An empty pool does not wait for that, because no fragment can be returned to it meanwhile; but
+/// larger ones can stand in for those of `middle`, which is not filled before the first is needed.
 bool pool_add(Module& module, FragPool& pool, unsigned count) {
   const size_t stride = stride_of(pool);
   engine::Region region;
   if (stride != 0) {
     region = module.port.stock().take(stride * count, stride);
-    if (region.address == nullptr && errno == EAGAIN && pool.made == 0)
+    if (region.address == nullptr && errno == EAGAIN && pool.made == 0 && &pool != &module.middle)
       region = module.port.device().arena().take(stride * count);
     if (region.address == nullptr) return false;
   }
@@ -100,6 +101,7 @@ VerbsFrag* frag_for(Module& module, size_t size, uint32_t flags) {
                                                         : nullptr;
   if (pool == nullptr) return nullptr;
   VerbsFrag* frag = pool_get(module, *pool);
+  if (frag == nullptr && pool == &module.middle) frag = pool_get(module, module.large);
   if (frag == nullptr) return nullptr;
   frag->segment.seg_addr.pval = frag->buffer;
   frag->segment.seg_len = size;
