@@ -6,11 +6,13 @@
 #include "common/compat/ompi_includes.h"
 
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 namespace {
 
@@ -79,15 +81,30 @@ int exchange(int rank, int n, bool blocking) {
   return read;
 }
 
-// Bytes from one buffer for messages of `size` bytes to the next.
+// Bytes from one buffer for messages of `size` bytes to the next. While there is no buffer, because it is
+// being registered, a longer one stands in.
 long stride(mca_btl_base_module_t* btl, size_t size) {
-  mca_btl_base_descriptor_t* two[2];
-  for (auto*& d : two) d = btl->btl_alloc(btl, nullptr, MCA_BTL_NO_ORDER, size, 0);
-  if (two[0] == nullptr || two[1] == nullptr) return -1;
-  const long apart =
-      static_cast<long>(two[1]->des_segments->seg_addr.lval - two[0]->des_segments->seg_addr.lval);
-  for (auto* d : two) btl->btl_free(btl, d);
-  return std::abs(apart);
+  long least = -1;
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    std::vector<mca_btl_base_descriptor_t*> some;
+    std::vector<std::uint64_t> places;
+    for (int i = 0; i < 8; ++i) {
+      mca_btl_base_descriptor_t* const d = btl->btl_alloc(btl, nullptr, MCA_BTL_NO_ORDER, size, 0);
+      if (d == nullptr) break;
+      some.push_back(d);
+      places.push_back(d->des_segments->seg_addr.lval);
+    }
+    std::sort(places.begin(), places.end());
+    for (size_t i = 1; i < places.size(); ++i) {
+      const long apart = static_cast<long>(places[i] - places[i - 1]);
+      if (least < 0 || apart < least) least = apart;
+    }
+    for (auto* d : some) btl->btl_free(btl, d);
+    if (least >= 0 && static_cast<size_t>(least) < size + 2048) break;
+    opal_progress();
+    usleep(1000);
+  }
+  return least;
 }
 
 }  // namespace
