@@ -210,7 +210,8 @@ TEST(Pace, RailWantsShortReads_TheyAreQueued) {
     World w(o);
     for (int i = 0; i < 30; ++i) reads_under_way(w);
     for (const int rail : {0, 1}) ASSERT_EQ(w.rail(1, 0, rail)->late, 0);
-    for (const auto& rail : reads_under_way(w)) EXPECT_EQ(rail, std::vector<std::size_t>(wish > 131072 ? 1 : 4, wish));
+    for (const auto& rail : reads_under_way(w))
+      EXPECT_EQ(rail, std::vector<std::size_t>(wish > 131072 ? 1 : 4, wish));
   }
 }
 
