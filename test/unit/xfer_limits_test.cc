@@ -93,15 +93,18 @@ TEST(Limits, LongerThanInline_SendiIsNotAsked) {
   everything_arrives(other, "inline up to 100 bytes");
 }
 
-/// A blocking send offers longer messages to sendi than others do; what sendi refuses is a rendezvous.
-TEST(Limits, BlockingSend_OffersLongerMessages) {
-  constexpr std::size_t header = sizeof(core::MatchHdr);
+World::Options one_rail_with_long_blocking_sends() {
   World::Options o;
   o.rails = 1;
   o.eager = 1000;
   o.max_send = 4096;
-  o.longest_blocking = 3000 + header;
-  World w(o);
+  o.longest_blocking = 3000 + sizeof(core::MatchHdr);
+  return o;
+}
+
+/// A blocking send offers longer messages to sendi than others do.
+TEST(Limits, BlockingSend_OffersLongerMessages) {
+  World w(one_rail_with_long_blocking_sends());
   std::vector<std::uint8_t> data;
   const auto send_inline = [&](std::size_t n, bool blocking) {
     data = pattern(n, 2);
@@ -122,20 +125,14 @@ TEST(Limits, BlockingSend_OffersLongerMessages) {
     EXPECT_EQ(r->data, pattern(n, 2));
   }
   EXPECT_FALSE(send_inline(3001, true));
-  EXPECT_EQ(w.ports[0]->longest_offered_, 3000 + header);
+  EXPECT_EQ(w.ports[0]->longest_offered_, 3000 + sizeof(core::MatchHdr));
 }
 
 /// Such a message is sent again as it was when its rail is lost, so it is not longer than any rail takes.
 TEST(Limits, BlockingSend_FitsTheOtherRailsToo) {
-  constexpr std::size_t header = sizeof(core::MatchHdr);
-  World::Options o;
-  o.rails = 1;
-  o.eager = 1000;
-  o.max_send = 4096;
-  o.longest_blocking = 3000 + header;
-  World w(o);
+  World w(one_rail_with_long_blocking_sends());
   xfer::Peer<FakePort>* const p = w.peer(0, 1);
-  EXPECT_EQ(p->rails[0].limits.blocking_limit, 3000 + header);
+  EXPECT_EQ(p->rails[0].limits.blocking_limit, 3000 + sizeof(core::MatchHdr));
   xfer::RailLimits small;
   small.eager_limit = small.rndv_eager_limit = 1000;
   small.max_send_size = 2000;
