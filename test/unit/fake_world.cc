@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "common/check.h"
+
 namespace bfo::test {
 
 World::World(const Options& o) : options(o) {
@@ -22,6 +24,13 @@ World::World(const Options& o) : options(o) {
 }
 
 World::~World() {
+  for (std::size_t me = 0; me < engines.size(); ++me) {
+    if (!comms[me]) continue;
+    std::uint32_t posted = engines[me]->queue_lengths(comms[me], xfer::kAnySource).posted;
+    for (std::int32_t i = 0; i < comms[me]->size; ++i)
+      posted += engines[me]->queue_lengths(comms[me], i).posted;
+    BFO_CHECK(posted == comms[me]->n_posted);
+  }
   for (Flight& f : flights) delete f.frag;
   engines.clear();
 }

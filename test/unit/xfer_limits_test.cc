@@ -128,6 +128,34 @@ TEST(Limits, BlockingSend_OffersLongerMessages) {
   EXPECT_EQ(w.ports[0]->longest_offered_, 3000 + sizeof(core::MatchHdr));
 }
 
+/// A caller that receives, too, has work while its message is read, and the peer may send at the same time.
+TEST(Limits, BlockingSend_IsAsShortAsOthersWhileAReceiveIsPosted) {
+  World w(one_rail_with_long_blocking_sends());
+  const auto data = pattern(3000, 2);
+  const auto send_inline = [&](std::size_t n) {
+    FakePort::InlineSource source{data.data()};
+    xfer::SendArgs<FakePort> args;
+    args.comm = w.comms[0];
+    args.dst = args.tag = 1;
+    args.length = n;
+    args.blocking = true;
+    return w.engines[0]->send_inline(args, source);
+  };
+  for (const std::int32_t source : {std::int32_t{1}, xfer::kAnySource}) {
+    EXPECT_TRUE(send_inline(3000));
+    RecvReq* const taken = w.irecv(0, source, 7, 10);
+    RecvReq* const cancelled = w.irecv(0, source, 8, 10);
+    EXPECT_FALSE(send_inline(3000));
+    EXPECT_TRUE(send_inline(1000));
+    w.isend(1, 0, 7, pattern(10, 3));
+    ASSERT_TRUE(w.run());
+    EXPECT_TRUE(taken->done);
+    EXPECT_FALSE(send_inline(1001)) << "the other one is still posted";
+    EXPECT_TRUE(w.engines[0]->cancel(cancelled));
+  }
+  EXPECT_TRUE(send_inline(3000));
+}
+
 /// Such a message is sent again as it was when its rail is lost, so it is not longer than any rail takes.
 TEST(Limits, BlockingSend_FitsTheOtherRailsToo) {
   World w(one_rail_with_long_blocking_sends());

@@ -52,7 +52,8 @@ constexpr IntParam kIntParams[] = {
     {"blocking_eager_limit", &Params::blocking_limit, 17 << 10, 0, INT_MAX, OPAL_INFO_LVL_5,
      "Longest message, in bytes, that a blocking send copies and sends at once over a BTL that fails over, "
      "even if it is longer than the BTL's eager limit: the sender then need not wait until the receiver has "
-     "read it. Nonblocking sends keep the BTL's limit, because they wait later and save the copies. "
+     "read it. Nonblocking sends, and all while a receive is posted in the communicator, keep the BTL's "
+     "limit: their callers have other work meanwhile, and save the copies. "
      "btl_*_max_send_size bounds it, and so does rdma_threshold if it is set (0 = the BTL's eager limit)"},
     {"short_limit", &Params::short_limit, 256, 0, INT_MAX, OPAL_INFO_LVL_5,
      "Messages shorter than this many bytes to one peer all use one rail while it has room, which saves "

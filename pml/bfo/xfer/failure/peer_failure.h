@@ -177,6 +177,7 @@ template <class P>
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) {
     while (SendRequest* r = q->stalled.pop_front()) finish_send(*r, outcome);
     while (RecvRequest* r = q->posted.pop_front(*this)) {
+      --q->comm->n_posted;
       r->xfer.status = RecvStatus{q->rank, r->xfer.tag, 0, outcome};
       finish_recv(*r);
     }

@@ -117,6 +117,7 @@ template <class P>
     RecvRequest* const next = c.posted_any_source.next(r);
     if (!r->xfer.keeps_waiting) {
       c.posted_any_source.remove(port_, r);
+      --c.n_posted;
       fail(*r);
     }
     r = next;

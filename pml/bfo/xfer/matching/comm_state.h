@@ -81,6 +81,7 @@ struct Comm {
   CommQueue<P, TagKey> taken_by_probe;  ///< taken by a matched probe, not yet received
   CommQueue<P, TagKey> arrivals;        ///< all unexpected, in order of arrival
   std::uint64_t post_order = 0;         ///< of the next receive
+  std::uint32_t n_posted = 0;           ///< receives in any of its queues of posted ones
 };
 
 }  // namespace bfo::xfer

@@ -200,9 +200,13 @@ template <class P>
   RecvRequest* const w = c.posted_any_source.find(*this, tag, any);
   if (s && (!w || s->xfer.post_order < w->xfer.post_order)) {
     p.posted.remove(*this, s);
+    --c.n_posted;
     return s;
   }
-  if (w) c.posted_any_source.remove(*this, w);
+  if (w) {
+    c.posted_any_source.remove(*this, w);
+    --c.n_posted;
+  }
   return w;
 }
 

@@ -78,19 +78,23 @@ template <class P>
     if (const KeptResult kept = take_unexpected(r, entry.nested()); kept.found()) return kept;
   x.post_order = c.post_order++;
   if (args.src == kAnySource) {
-    if (c.n_lost != 0 && wildcards_.lost(c) && !x.keeps_waiting) [[unlikely]]
+    if (c.n_lost != 0 && wildcards_.lost(c) && !x.keeps_waiting) [[unlikely]] {
       wildcards_.fail(r);
-    else
+    } else {
       c.posted_any_source.push_back(*this, &r);
+      ++c.n_posted;
+    }
     return {};
   }
   ProcT* const p = proc_at(c, args.src);
   // The peer's record is made now, so that its failure ends this receive.
   PeerT* const peer = p ? peer_of(*p) : nullptr;
-  if (!peer || peer->standing.failed()) [[unlikely]]
+  if (!peer || peer->standing.failed()) [[unlikely]] {
     fail_recv(r, peer ? peer->standing.loss().outcome : Outcome::kNoMemory);
-  else
+  } else {
     p->posted.push_back(*this, &r);
+    ++c.n_posted;
+  }
   return {};
 }
 
@@ -130,6 +134,7 @@ bool Engine<P>::cancel(RecvRequest* r) {
   auto& x = r->xfer;
   if (x.linked != kPosted) return false;
   (x.src == kAnySource ? x.comm->posted_any_source : proc_at(*x.comm, x.src)->posted).remove(*this, r);
+  --x.comm->n_posted;
   return true;
 }
 

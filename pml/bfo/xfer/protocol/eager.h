@@ -228,8 +228,11 @@ template <class P>
   if (args.mode == SendMode::kSync) return Inline::kNo;
   RailT* const rail = next_for(peer, args.length);
   if (!rail) return Inline::kNo;
-  const std::size_t limit = args.blocking ? rail->limits.blocking_limit : rail->limits.inline_limit;
-  if (args.length + sizeof(core::MatchHdr) > limit) return Inline::kNo;
+  const std::size_t size = args.length + sizeof(core::MatchHdr);
+  if (size > rail->limits.inline_limit) [[unlikely]] {
+    // A caller that receives, too, has work while its message is read: then the copies are what takes time.
+    if (!args.blocking || size > rail->limits.blocking_limit || p->comm->n_posted != 0) return Inline::kNo;
+  }
   const core::MatchWords words = core::match_words(p->comm->ctx, p->comm->my_rank, args.tag, p->next_seq);
   const core::MatchHdr& h = words.header;
   direct_ = !rail->limits.failover;
@@ -238,7 +241,7 @@ template <class P>
   direct_ = false;
   if (!sent) {
     // A longer one may lack a fragment of its own, which does not tell anything about the rail.
-    if (args.length + sizeof(core::MatchHdr) <= rail->limits.inline_limit) peer.choice.congested(*rail);
+    if (size <= rail->limits.inline_limit) peer.choice.congested(*rail);
     return Inline::kNo;
   }
   p->next_seq = static_cast<Seq16>(p->next_seq + seq_step(port_));
