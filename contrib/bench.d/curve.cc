@@ -44,15 +44,18 @@ double quantile(std::vector<double> values, double q) {
 }
 
 constexpr size_t kPage = 4096;
+constexpr size_t kLine = 64;
 
-/// Memory and data type of messages of `bytes` bytes, contiguous or with gaps. It begins with a page: where
-/// malloc() begins depends on what the MPI has allocated before, and copies between pages at different
-/// offsets are slower.
+/// Memory and data type of messages of `bytes` bytes, contiguous or with gaps. One of a page or more begins
+/// with a page: where malloc() begins depends on what the MPI has allocated before, and copies between pages
+/// at different offsets are slower. Shorter ones begin with a cache line, lest those of a window all fall in
+/// one set of the cache.
 class Layout {
  public:
   Layout(size_t bytes, bool strided) : bytes_(bytes) {
-    const size_t size = ((strided ? 2 : 1) * bytes + kPage) / kPage * kPage;
-    memory_ = static_cast<char*>(std::aligned_alloc(kPage, size));
+    const size_t align = bytes < kPage ? kLine : kPage;
+    const size_t size = ((strided ? 2 : 1) * bytes + align) / align * align;
+    memory_ = static_cast<char*>(std::aligned_alloc(align, size));
     if (!memory_) MPI_Abort(MPI_COMM_WORLD, 1);
     std::memset(memory_, 1, size);
     if (!strided) return;

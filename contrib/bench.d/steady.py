@@ -13,6 +13,7 @@ class Steady:
 
     SLOWER = 1.5
     PATIENCE_S = 600  # of a run; after that all pairs count
+    FIRST = 5  # a second apart, to find out how fast it is
 
     def __init__(self, copy_us):
         """`copy_us`: microseconds of a copy between two processes, None when it cannot be had."""
@@ -31,19 +32,30 @@ class Steady:
         return now <= self.SLOWER * self.best
 
     def wait(self):
-        """Until it is, as long as there is patience left."""
-        begun = time.monotonic()
-        while not self.holds() and self.lost_s + time.monotonic() - begun < self.PATIENCE_S:
+        """Until it is, as long as there is patience left. True: it is."""
+        for _ in range(0 if self.best else self.FIRST):
+            self.holds()
+            if self.best is None:
+                return True  # nothing is known of the machine
             time.sleep(1)
-        self.lost_s += time.monotonic() - begun
+        fast = self.holds()
+        begun = time.monotonic()
+        while not fast and self.lost_s + time.monotonic() - begun < self.PATIENCE_S:
+            time.sleep(1)
+            fast = self.holds()
+        if time.monotonic() - begun > 1:
+            self.lost_s += time.monotonic() - begun
+        return fast
 
     def during(self, pair):
-        """What `pair()` returns. It is called again if the machine has become slower in it."""
+        """What `pair()` returns. It is called again if the machine was slower before or after it."""
         while True:
-            self.wait()
+            fast = self.wait()
+            best = self.best
             begun = time.monotonic()
             values = pair()
-            if self.holds():
+            # A better state than ever seen, after it: the one before was a slow one.
+            if self.holds() and fast and (best is None or best <= self.SLOWER * self.best):
                 return values
             if self.lost_s >= self.PATIENCE_S:
                 self.slow += 1

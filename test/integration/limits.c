@@ -28,8 +28,8 @@ static void fail(const char* what, int bytes, int at) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* A blocking send copies longer messages than a nonblocking one. */
-static int g_blocking;
+/* A blocking send copies longer messages than a nonblocking one, unless a receive is posted. */
+static enum { kNonblocking, kBlocking, kReceivePosted } g_how;
 
 /* Elements of `element` bytes, every second one; 0: bytes in one piece. */
 static void exchange(const char* what, MPI_Datatype base, int element, int bytes, int to, int from,
@@ -46,13 +46,18 @@ static void exchange(const char* what, MPI_Datatype base, int element, int bytes
   }
   for (size_t i = 0; i < extent; ++i) out[i] = value(i, g_rank);
   memset(in, 0x5a, extent + 1);
-  MPI_Request rq[2];
-  MPI_Status st[2];
-  rq[0] = MPI_REQUEST_NULL;
-  if (!g_blocking) MPI_Isend(out, count, type, to, bytes % 1000, MPI_COMM_WORLD, &rq[0]);
-  MPI_Irecv(in, count, type, from, bytes % 1000, MPI_COMM_WORLD, &rq[1]);
-  if (g_blocking) MPI_Send(out, count, type, to, bytes % 1000, MPI_COMM_WORLD);
-  MPI_Waitall(2, rq, st);
+  const int tag = bytes % 1000;
+  MPI_Request rq[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  if (g_how == kBlocking && g_size > 1) {  // rank 0 sends first, so the ring turns
+    if (g_rank != 0) MPI_Recv(in, count, type, from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Send(out, count, type, to, tag, MPI_COMM_WORLD);
+    if (g_rank == 0) MPI_Recv(in, count, type, from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  } else {
+    if (g_how == kNonblocking) MPI_Isend(out, count, type, to, tag, MPI_COMM_WORLD, &rq[0]);
+    MPI_Irecv(in, count, type, from, tag, MPI_COMM_WORLD, &rq[1]);
+    if (g_how != kNonblocking) MPI_Send(out, count, type, to, tag, MPI_COMM_WORLD);
+    MPI_Waitall(2, rq, MPI_STATUSES_IGNORE);
+  }
   ++g_messages;
   for (size_t i = 0; i < extent; ++i) {
     const int there = element == 0 || i / step % 2 == 0;
@@ -90,10 +95,11 @@ int main(int argc, char** argv) {
     const int bytes = kSizes[s];
     if (bytes > largest) break;
     exchange("bytes", MPI_BYTE, 0, bytes, next, previous, out, in);
-    g_blocking = 1;
-    exchange("bytes sent by MPI_Send", MPI_BYTE, 0, bytes, next, previous, out, in);
-    exchange("strided doubles sent by MPI_Send", MPI_DOUBLE, 8, bytes, next, previous, out, in);
-    g_blocking = 0;
+    for (g_how = kBlocking; g_how <= kReceivePosted; ++g_how) {
+      exchange("bytes sent by MPI_Send", MPI_BYTE, 0, bytes, next, previous, out, in);
+      exchange("strided doubles sent by MPI_Send", MPI_DOUBLE, 8, bytes, next, previous, out, in);
+    }
+    g_how = kNonblocking;
     exchange("bytes to itself", MPI_BYTE, 0, bytes, g_rank, g_rank, out, in);
     exchange("strided doubles", MPI_DOUBLE, 8, bytes, next, previous, out, in);
     exchange("strided doubles to itself", MPI_DOUBLE, 8, bytes, g_rank, g_rank, out, in);

@@ -220,12 +220,14 @@ TEST(Wildcards, FailureOfAMemberEndsThoseOfItsCommunicatorUnlessOthersAreLeft) {
     test::RecvReq recv;
     recv.xfer.comm = &comm;
     comm.posted_any_source.push_back(o.port, &recv);
+    comm.n_posted = 1;
     EXPECT_FALSE(wildcards.lost(comm));
     o.peer.standing.set_failed();
     wildcards.peer_failed(o.peer);
     const bool ends = rule == AnySource::kError;
     EXPECT_EQ(wildcards.lost(comm), ends);
     EXPECT_EQ(o.work.take_completed().recvs.pop_front(), ends ? &recv : nullptr);
+    EXPECT_EQ(comm.n_posted, ends ? 0u : 1u);
     if (ends) EXPECT_EQ(recv.xfer.status.source, 1);
     if (!ends) comm.posted_any_source.remove(o.port, &recv);
     Comm<FakePort> later;

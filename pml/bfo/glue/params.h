@@ -23,7 +23,8 @@ struct Params {
   int unknown_limit;         // MiB kept of a peer for communicators that this process has not made yet
   char* allocator;           // allocator component for larger unexpected messages
   int rdma_threshold;        // bytes; shorter messages are copied; 0 = each BTL's own
-  int blocking_limit;  // bytes; a blocking send copies messages up to this size; 0 = the BTL's eager limit
+  int blocking_limit;  // bytes; a blocking send copies messages up to this size, see its help; 0 = the BTL's
+                       // eager limit
   int short_limit;     // bytes; shorter messages to a peer all use one rail
   bool use_get;        // receiver-side RDMA reads
   bool use_put;        // sender-side RDMA writes

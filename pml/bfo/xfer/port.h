@@ -48,7 +48,7 @@ namespace bfo::xfer {
 struct RailLimits {
   std::size_t eager_limit = 4096;        ///< longest MATCH that is sent without asking
   std::size_t inline_limit = SIZE_MAX;   ///< longest MATCH that is offered to sendi()
-  std::size_t blocking_limit = 0;        ///< the same, of a blocking send; not less than inline_limit
+  std::size_t blocking_limit = 0;        ///< the same, of a blocking send while no receive is posted
   std::size_t rndv_eager_limit = 4096;   ///< longest RNDV, payload included
   std::size_t max_send_size = 65536;     ///< longest FRAG
   std::size_t post_limit = 0;            ///< longest message of any kind; 0: the larger of eager and FRAG
