@@ -11,7 +11,8 @@ import jobs
 import stats
 from steady import Steady
 
-# Two ranks on two processors poll without yielding, as on a cluster node of their own.
+# Ranks that have a processor each poll without yielding, as on a cluster node of their own. More of them have to yield:
+# over vader they would wait for each other's time slices.
 SPIN = {"OMPI_MCA_mpi_yield_when_idle": "0"}
 
 
@@ -42,7 +43,8 @@ def job(transport, command, limit_s=60, mca=(), env=None, ranks=2):
     why = transport.missing()
     if why:
         raise Unavailable(why)
-    result = transport.run(ranks, command, limit_s, env={**SPIN, **(env or {})}, mca=mca)
+    spin = SPIN if ranks <= (os.cpu_count() or 1) else {}
+    result = transport.run(ranks, command, limit_s, env={**spin, **(env or {})}, mca=mca)
     if result.code is None:
         raise Unavailable(f"{transport.name}: still running after {limit_s} s")
     line = last_json(result.output)
