@@ -138,7 +138,8 @@ def compare(table, options, family, ours, theirs, goal=GOAL, sizes=None, kind="h
 
 
 def picture(table, family, ours, theirs, points):
-    """Both curves, and the ratio with its interval below."""
+    """Both curves, and the ratio with its interval below, which is cut where it is far wider than the medians."""
+    shown = [e["ratio"] for _, e in points] + [float(e["goal"].split()[1]) for _, e in points if e["goal"]]
     name = re.sub(r"[^a-z0-9]+", "-", f"curve {family.what} {ours.name} {theirs.name}".lower())
     with open(os.path.join(table.folder, name + ".txt"), "w") as f:
         f.writelines(f"{size} {e['value']} {e['against']} {e['ratio']} {e['interval'][0]} {e['interval'][1]} "
@@ -149,7 +150,8 @@ def picture(table, family, ours, theirs, points):
         f"set ylabel '{family.what} ({family.unit})'",
         f"plot '{name}.txt' using 1:2 with linespoints lw 2 title '{ours.name}', "
         f"'' using 1:3 with linespoints lw 2 title '{theirs.name}'",
-        "unset logscale y", "set ylabel 'ratio of speeds'", "set xlabel 'message size (bytes)'",
+        "unset logscale y", f"set yrange [{min(shown) * 0.93}:{max(shown) * 1.07}]", "set ylabel 'ratio of speeds'",
+        "set xlabel 'message size (bytes)'",
         f"plot '{name}.txt' using 1:4:5:6 with yerrorlines lw 2 title 'ratio, 95 % interval', "
         f"'' using 1:7 with lines dt 2 title '{'goal' if points[0][1]['goal'] else 'one'}'"], height=800)
 

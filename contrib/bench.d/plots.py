@@ -10,7 +10,7 @@ def plot(table, name, commands, height=500):
     if not shutil.which("gnuplot"):
         print(f"{name} not drawn: gnuplot is not installed (Debian: gnuplot-nox)")
         return
-    script = "\n".join([f"set terminal pngcairo size 900,{height}", f"set output '{name}'", "set grid", *commands]) + "\n"
+    script = "\n".join([f"set terminal pngcairo noenhanced size 900,{height}", f"set output '{name}'", "set grid", *commands]) + "\n"
     run = subprocess.run(["gnuplot"], input=script, text=True, cwd=table.folder, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, check=False, timeout=60)
     if run.returncode:
