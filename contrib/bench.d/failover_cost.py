@@ -23,7 +23,7 @@ BOUND = {"OMPI_MCA_hwloc_base_binding_policy": "core"}
 
 RATE = 100  # 10^6 bytes/s of a rail: far below what the processors move, also when others use them
 # Of node 0 on rail 1, answers to READs included: about 0.4 s of the stream.
-LOST_AT_MESSAGE = 800
+LOST_AT_MESSAGE = 2400
 AWAY_MS, STREAM_S = 400, 2.0
 BIN_MS = 10
 FULL = 0.9
