@@ -102,58 +102,49 @@ World::Options one_rail_with_long_blocking_sends() {
   return o;
 }
 
+/// Does a send of `n` bytes of rank 0 to rank 1 end in its call?
+bool send_inline(World& w, std::size_t n, bool blocking) {
+  const auto data = pattern(n, 2);
+  FakePort::InlineSource source{data.data()};
+  xfer::SendArgs<FakePort> args;
+  args.comm = w.comms[0];
+  args.dst = args.tag = 1;
+  args.length = n;
+  args.blocking = blocking;
+  return w.engines[0]->send_inline(args, source);
+}
+
 /// A blocking send offers longer messages to sendi than others do.
 TEST(Limits, BlockingSend_OffersLongerMessages) {
   World w(one_rail_with_long_blocking_sends());
-  std::vector<std::uint8_t> data;
-  const auto send_inline = [&](std::size_t n, bool blocking) {
-    data = pattern(n, 2);
-    FakePort::InlineSource source{data.data()};
-    xfer::SendArgs<FakePort> args;
-    args.comm = w.comms[0];
-    args.dst = args.tag = 1;
-    args.length = n;
-    args.blocking = blocking;
-    return w.engines[0]->send_inline(args, source);
-  };
   for (const std::size_t n : {std::size_t{1001}, std::size_t{3000}}) {
-    EXPECT_FALSE(send_inline(n, false)) << n;
-    EXPECT_TRUE(send_inline(n, true)) << n;
+    EXPECT_FALSE(send_inline(w, n, false)) << n;
+    EXPECT_TRUE(send_inline(w, n, true)) << n;
     RecvReq* const r = w.irecv(1, 0, 1, n);
     ASSERT_TRUE(w.run());
     ASSERT_TRUE(r->done);
     EXPECT_EQ(r->data, pattern(n, 2));
   }
-  EXPECT_FALSE(send_inline(3001, true));
+  EXPECT_FALSE(send_inline(w, 3001, true));
   EXPECT_EQ(w.ports[0]->longest_offered_, 3000 + sizeof(core::MatchHdr));
 }
 
 /// A caller that receives, too, has work while its message is read, and the peer may send at the same time.
 TEST(Limits, BlockingSend_IsAsShortAsOthersWhileAReceiveIsPosted) {
   World w(one_rail_with_long_blocking_sends());
-  const auto data = pattern(3000, 2);
-  const auto send_inline = [&](std::size_t n) {
-    FakePort::InlineSource source{data.data()};
-    xfer::SendArgs<FakePort> args;
-    args.comm = w.comms[0];
-    args.dst = args.tag = 1;
-    args.length = n;
-    args.blocking = true;
-    return w.engines[0]->send_inline(args, source);
-  };
   for (const std::int32_t source : {std::int32_t{1}, xfer::kAnySource}) {
-    EXPECT_TRUE(send_inline(3000));
+    EXPECT_TRUE(send_inline(w, 3000, true));
     RecvReq* const taken = w.irecv(0, source, 7, 10);
     RecvReq* const cancelled = w.irecv(0, source, 8, 10);
-    EXPECT_FALSE(send_inline(3000));
-    EXPECT_TRUE(send_inline(1000 - sizeof(core::MatchHdr)));
+    EXPECT_FALSE(send_inline(w, 3000, true));
+    EXPECT_TRUE(send_inline(w, 1000 - sizeof(core::MatchHdr), true));
     w.isend(1, 0, 7, pattern(10, 3));
     ASSERT_TRUE(w.run());
     EXPECT_TRUE(taken->done);
-    EXPECT_FALSE(send_inline(1001)) << "the other one is still posted";
+    EXPECT_FALSE(send_inline(w, 1001, true)) << "the other one is still posted";
     EXPECT_TRUE(w.engines[0]->cancel(cancelled));
   }
-  EXPECT_TRUE(send_inline(3000));
+  EXPECT_TRUE(send_inline(w, 3000, true));
 }
 
 /// Such a message is sent again as it was when its rail is lost, so it is not longer than any rail takes.
