@@ -40,7 +40,6 @@ inline void* BtlPort::contiguous(RecvRequest& req) {
   return req.direct;
 }
 
-// Not inline: both ends of a message register.
 [[gnu::noinline]] inline void register_one(const RailHandle& rail, void* base, size_t size, uint32_t flags,
                                            Registration& out) {
   mca_btl_base_module_t* btl = rail.btl;
@@ -56,6 +55,16 @@ inline void* BtlPort::contiguous(RecvRequest& req) {
 inline bool BtlPort::register_rails(const Peer* peer, const RailHandle* only, void* base, size_t size,
                                     uint32_t flags, Registration& out) {
   if (peer == nullptr || base == nullptr) return false;
+  if (OPAL_LIKELY(only != nullptr && out.size == 0)) {
+    mca_btl_base_registration_handle_t* handle = nullptr;
+    if (only->btl->btl_register_mem != nullptr) {
+      handle = only->btl->btl_register_mem(only->btl, only->ep, base, size, flags);
+      if (OPAL_UNLIKELY(handle == nullptr)) return false;
+    }
+    out.one[0] = {only->btl, handle};
+    out.size = 1;
+    return true;
+  }
   if (only != nullptr) {
     register_one(*only, base, size, flags, out);
   } else {
@@ -77,8 +86,7 @@ inline bool BtlPort::register_recv(RecvRequest& req, size_t size, Registration& 
                         MCA_BTL_REG_FLAG_LOCAL_WRITE | MCA_BTL_REG_FLAG_REMOTE_WRITE, out);
 }
 
-// Not inline: both ends of a message call it.
-[[gnu::noinline]] inline void BtlPort::deregister(Registration& registration) {
+[[gnu::noinline]] inline void deregister_all(Registration& registration) {
   for (unsigned i = 0; i < registration.size; ++i) {
     const Registration::One& one = registration.one[i];
     if (one.handle != nullptr) one.btl->btl_deregister_mem(one.btl, one.handle);
@@ -86,19 +94,27 @@ inline bool BtlPort::register_recv(RecvRequest& req, size_t size, Registration& 
   registration.size = 0;
 }
 
+inline void BtlPort::deregister(Registration& registration) {
+  if (OPAL_UNLIKELY(registration.size != 1)) return deregister_all(registration);
+  const Registration::One& one = registration.one[0];
+  if (OPAL_LIKELY(one.handle != nullptr)) one.btl->btl_deregister_mem(one.btl, one.handle);
+  registration.size = 0;
+}
+
 inline bool BtlPort::handle(const Registration& registration, const RailHandle& rail,
                             xfer::HandleBytes& out) {
   mca_btl_base_registration_handle_t* local = nullptr;
   if (!registration.find(rail.btl, local)) return false;
-  out = {};
-  if (local == nullptr) return true;
-  const size_t size = rail.btl->btl_registration_handle_size;
+  const size_t size = local != nullptr ? rail.btl->btl_registration_handle_size : 0;
   if (size > sizeof(out.bytes)) return false;
-  if (OPAL_LIKELY(size == sizeof(out.bytes)))
-    memcpy(out.bytes, local, sizeof(out.bytes));
-  else
-    memcpy(out.bytes, local, size);
   out.size = static_cast<uint8_t>(size);
+  if (OPAL_LIKELY(size == core::kShortHandle)) {
+    memcpy(out.bytes, local, core::kShortHandle);
+    memset(out.bytes + core::kShortHandle, 0, sizeof(out.bytes) - core::kShortHandle);
+    return true;
+  }
+  memset(out.bytes, 0, sizeof(out.bytes));
+  if (size != 0) memcpy(out.bytes, local, size);
   return true;
 }
 

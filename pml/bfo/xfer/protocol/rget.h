@@ -84,7 +84,10 @@ struct Rget {
   static bool key_of(E& e, const typename P::Registration& reg, const Rail<P>& rail, core::RailKey& k) {
     HandleBytes h;
     if (!e.port_.handle(reg, rail.handle, h)) return false;
-    k = core::RailKey{rail.name.conn, rail.name.epoch, h.size, {}, {}};
+    k.conn = rail.name.conn;
+    k.epoch = rail.name.epoch;
+    k.handle_len = h.size;
+    std::memset(k.reserved, 0, sizeof k.reserved);
     std::memcpy(k.handle, h.bytes, sizeof k.handle);
     return true;
   }
@@ -103,7 +106,8 @@ struct Rget {
     Peer<P>& p = *x.proc->peer;
     refused = false;
     if (!e.config_.use_get || d.no_rdma || x.length == 0) return false;
-    if (!any_rail(p, x.length)) return false;
+    Rail<P>* const reader = x.length > kMaxResent || d.opened ? nullptr : p.choice.only_reader();
+    if (reader ? !can_get(*reader, x.length) : !any_rail(p, x.length)) return false;
     void* const buffer = e.port_.contiguous(r);
     if (!buffer) return false;
     core::RgetHdr h;  // only the keys that are sent are filled in
@@ -116,8 +120,14 @@ struct Rget {
     h.rndv.receiver = d.restarts != 0 ? d.peer_name.value : 0;
     h.address = reinterpret_cast<std::uintptr_t>(buffer);
     h.reserved = 0;
-    if (open_with_one_key(e, r, h)) [[likely]]
-      return true;
+    if (reader) [[likely]] {
+      if (open_with_one_key(e, r, h, *reader)) [[likely]]
+        return true;
+      if (p.choice.size() == 1) {
+        refused = h.n_keys != 0;
+        return false;
+      }
+    }
     return open_with_keys(e, r, h, refused);
   }
 
@@ -148,16 +158,14 @@ struct Rget {
     return false;
   }
 
-  /// The peer reads a message of this length whole over the rail that brings the header, while that keeps up:
-  /// its key is enough. If that READ is lost, R asks for a new round, and a header that goes again brings all
-  /// keys. False: it was not posted.
-  [[gnu::always_inline]] static bool open_with_one_key(E& e, SendRequest& r, core::RgetHdr& h) {
-    auto& x = r.xfer;
-    Rail<P>* const rail = x.proc->peer->choice.only_reader();
-    if (!rail || x.length > kMaxResent || x.rndv->opened) return false;
-    if (!can_get(*rail, x.length) || !registered_for(e, r, *rail)) return false;
-    h.n_keys = 1;
-    return key_of(e, x.rndv->reg, *rail, h.keys[0]) && post(e, r, h, *rail, 1u << rail->index);
+  /// The peer reads a message of this length whole over the rail that brings the header, as the only one or
+  /// while that keeps up: its key is enough. If that READ is lost, R asks for a new round, and a header that
+  /// goes again brings all keys. False: it was not posted; with a key in `h` the rail did not take it.
+  [[gnu::always_inline]] static bool open_with_one_key(E& e, SendRequest& r, core::RgetHdr& h,
+                                                       Rail<P>& rail) {
+    const auto& d = *r.xfer.rndv;
+    h.n_keys = registered_for(e, r, rail) && key_of(e, d.reg, rail, h.keys[0]) ? 1 : 0;
+    return h.n_keys != 0 && post(e, r, h, rail, 1u << rail.index);
   }
 
   /// The keys that `carrier` has room for. Returns their rails, one bit each.
@@ -220,7 +228,7 @@ struct Rget {
     const auto& d = *r.xfer.rndv;
     const Rail<P>* const rail = d.key_rail;
     HandleBytes unused;
-    return rail && rail->late == 0 && rail->state == RailState::kUp && rail->peer->choice.size() > 1 &&
+    return r.xfer.proc->peer->choice.size() > 1 && rail && rail->late == 0 && rail->state == RailState::kUp &&
            e.port_.handle(d.reg, rail->handle, unused);
   }
 

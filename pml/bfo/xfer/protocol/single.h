@@ -71,7 +71,7 @@ struct Single {
   /// header came while that keeps up: its READs end as fast as the processor posts them, so a second rail
   /// would not move them sooner, and its queues and a second segment would cost. Else the rail with the least
   /// in flight reads a short message, and a longer one is cut. False: another case; nothing happened.
-  static bool read(E& e, RecvRequest& r, const Arrival& a) {
+  [[gnu::always_inline]] static bool read(E& e, RecvRequest& r, const Arrival& a) {
     auto& x = r.xfer;
     auto& d = *x.rndv;
     Peer<P>& p = *x.proc->peer;

@@ -70,7 +70,7 @@ class RailChoice {
   void set_keeps_up(bool does) { keeps_up_ = does; }
   /// The only rail that the peer will read a message of at most kMaxResent over; nullptr: it may share that
   /// among several.
-  RailT* only_reader() const { return keeps_up_ && n_ > 1 ? preferred_ : nullptr; }
+  RailT* only_reader() const { return keeps_up_ || n_ == 1 ? preferred_ : nullptr; }
   /// The peer has sent a message.
   void answered() { ahead_ = 0; }
 
