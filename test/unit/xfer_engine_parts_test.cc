@@ -254,7 +254,7 @@ TEST(ExitWork, CallbacksInOrder_ThenCompletions) {
   auto done = work.take_completed();
   EXPECT_FALSE(work.any());
   EXPECT_EQ(done.sends.pop_front(), &send);
-  EXPECT_EQ(work.take_completed().sends.front(), nullptr);
+  EXPECT_EQ(work.take_completed().sends.pop_front(), nullptr);
   work.add_failure();
   EXPECT_TRUE(work.any() && work.has_failure());
   EXPECT_EQ(memory.live, 0);

@@ -263,7 +263,7 @@ void Engine<P>::on_done(Frag* frag, Fate fate) {
   if (frag->xfer.kind == FragKind::kRead) [[likely]] {
     PeerT& peer = *frag->xfer.peer;
     fragment_left(*frag);
-    Rget<P>::read_done(*this, *frag);
+    Rget<P>::read_over(*this, *frag);
     port_.frag_free(*frag);
     flush(peer);
     return;

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <new>
 
+#include "common/check.h"
 #include "common/status.h"
 #include "pml/bfo/xfer/args.h"
 #include "pml/bfo/xfer/base/list.h"
@@ -36,23 +37,45 @@ class ExitWork {
     std::size_t size;
     const std::uint8_t* bytes() const { return reinterpret_cast<const std::uint8_t*>(this + 1); }
   };
+  /// Complete requests, the oldest first. Only the link forward is used: nothing is taken out of the middle.
+  template <class Request>
+  class Chain {
+   public:
+    void push_back(Request* r) {
+      BFO_DCHECK(!r->xfer.linked);
+      r->xfer.next = nullptr;
+      (first_ ? last_->xfer.next : first_) = r;
+      last_ = r;
+    }
+    Request* pop_front() {
+      Request* const r = first_;
+      if (r) first_ = r->xfer.next;
+      return r;
+    }
+
+   private:
+    Request* first_ = nullptr;
+    Request* last_ = nullptr;  ///< only while there is a first one
+  };
   struct Completed {
-    List<SendRequest, XferLink> sends;
-    List<RecvRequest, XferLink> recvs;
+    Chain<SendRequest> sends;
+    Chain<RecvRequest> recvs;
   };
 
   /// Is there anything to do?
-  bool any() const { return any_; }
+  bool any() const { return any_ != 0; }
   /// Somebody has something to do then that is not kept here.
-  void wake() { any_ = true; }
+  void wake() { any_ |= kCallbacks; }
 
   /// Is there anything but completions?
-  bool has_deferred() const { return failures_ || !done_.empty() || !messages_.empty(); }
+  bool has_deferred() const {
+    return any_ != kCompletions && (failures_ || !done_.empty() || !messages_.empty());
+  }
 
   // ---- callbacks
   void add_done(Frag* f) {
     done_.push_back(f);
-    any_ = true;
+    any_ |= kCallbacks;
   }
   Frag* take_done() { return done_.pop_front(); }
   /// False: no memory.
@@ -69,7 +92,7 @@ class ExitWork {
     a->size = size;
     std::memcpy(static_cast<void*>(a + 1), data, size);
     messages_.push_back(a);
-    any_ = true;
+    any_ |= kCallbacks;
     return true;
   }
   bool has_message() const { return !messages_.empty(); }
@@ -77,29 +100,33 @@ class ExitWork {
   Deferred* take_message() { return messages_.pop_front(); }
 
   // ---- peers
-  void add_failure() { failures_ = any_ = true; }
+  void add_failure() {
+    failures_ = true;
+    any_ |= kCallbacks;
+  }
   bool has_failure() const { return failures_; }
   void forget_failures() { failures_ = false; }
 
   // ---- requests
   void add_complete(SendRequest& r) {
     completed_.sends.push_back(&r);
-    any_ = true;
+    any_ |= kCompletions;
   }
   void add_complete(RecvRequest& r) {
     completed_.recvs.push_back(&r);
-    any_ = true;
+    any_ |= kCompletions;
   }
   /// Everything else is done.
   Completed take_completed() {
-    any_ = false;
+    any_ = 0;
     const Completed all = completed_;
     completed_ = {};
     return all;
   }
 
  private:
-  bool any_ = false;
+  enum : std::uint8_t { kCompletions = 1, kCallbacks = 2 };
+  std::uint8_t any_ = 0;
   bool failures_ = false;
   List<Deferred> messages_;
   List<Frag, XferLink> done_;

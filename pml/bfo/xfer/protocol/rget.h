@@ -391,7 +391,14 @@ struct Rget {
     return taken(post);
   }
 
-  static void read_done(E& e, Frag& f) {
+  /// A READ has ended: the usual case first.
+  [[gnu::always_inline]] static void read_over(E& e, Frag& f) {
+    RecvRequest* const r = e.recvs_.find(f.xfer.name);
+    if (!r || !only_read_ended(e, *r, f)) [[unlikely]]
+      read_done(e, f);
+  }
+
+  [[gnu::noinline]] static void read_done(E& e, Frag& f) {
     RecvRequest* const r = e.recvs_.find(f.xfer.name);
     BFO_DCHECK(r != nullptr);  // the gate keeps the request while a READ is in flight
     if (!r) return;
