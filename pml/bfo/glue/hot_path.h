@@ -140,6 +140,47 @@ inline void BtlPort::complete_recv(RecvRequest& req, const xfer::RecvStatus& sta
   recv_request_done(req);
 }
 
+inline xfer::SendMode mode_of(mca_pml_base_send_mode_t mode) {
+  if (OPAL_LIKELY(mode == MCA_PML_BASE_SEND_STANDARD)) return xfer::SendMode::kStandard;
+  if (mode == MCA_PML_BASE_SEND_SYNCHRONOUS) return xfer::SendMode::kSync;
+  return mode == MCA_PML_BASE_SEND_READY ? xfer::SendMode::kReady : xfer::SendMode::kStandard;
+}
+
+inline SendRequest* send_request_alloc() {
+  return reinterpret_cast<SendRequest*>(opal_free_list_wait(&mca_pml_base_send_requests));
+}
+
+inline void send_request_init(SendRequest& req, const void* buffer, size_t count, ompi_datatype_t* datatype,
+                              int dst, int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t* comm, ompi_proc_t* proc,
+                       bool persistent) {
+  req.base.req_base.req_proc = proc;
+  req.ends = persistent ? kEngineDone : 0;
+  MCA_PML_BASE_SEND_REQUEST_INIT(&req.base, buffer, count, datatype, dst, tag, comm, mode, persistent, 0);
+  req.base.req_base.req_pml_complete = persistent;
+}
+
+inline int send_request_start(Module& module, SendRequest& req) {
+  mca_pml_base_request_t& base = req.base.req_base;
+  req.ends = 0;
+  base.req_pml_complete = false;
+  base.req_ompi.req_complete = REQUEST_PENDING;
+  base.req_ompi.req_state = OMPI_REQUEST_ACTIVE;
+  base.req_ompi.req_status._cancelled = 0;
+  base.req_ompi.req_status.MPI_ERROR = MPI_SUCCESS;  // of an earlier start of a persistent request
+  if (OPAL_UNLIKELY(req.base.req_send_mode == MCA_PML_BASE_SEND_BUFFERED)) {
+    const int rc = start_buffered_mode(module, req);
+    if (rc != OMPI_SUCCESS || base.req_ompi.req_persistent) return rc;
+  }
+  xfer::SendArgs<BtlPort> args;
+  args.comm = static_cast<Comm*>(static_cast<void*>(base.req_comm->c_pml_comm));
+  args.dst = base.req_peer;
+  args.tag = base.req_tag;
+  args.length = req.base.req_bytes_packed;
+  args.mode = mode_of(req.base.req_send_mode);
+  module.engine().isend(&req, args);
+  return OMPI_SUCCESS;
+}
+
 inline void recv_request_fill(RecvRequest& req, void* buffer, size_t count, ompi_datatype_t* datatype,
                               int src, int tag, ompi_communicator_t* comm) {
   mca_pml_base_request_t& base = req.base.req_base;

@@ -71,17 +71,6 @@ void frag_constructor(bfo_pml_frag_t* frag) {
   new (&frag->xfer) xfer::FragState<BtlPort>();
 }
 
-xfer::SendMode mode_of(mca_pml_base_send_mode_t mode) {
-  switch (mode) {
-    case MCA_PML_BASE_SEND_SYNCHRONOUS:
-      return xfer::SendMode::kSync;
-    case MCA_PML_BASE_SEND_READY:
-      return xfer::SendMode::kReady;
-    default:
-      return xfer::SendMode::kStandard;
-  }
-}
-
 // Completes the MPI request with the outcome of the send. This wakes the threads that wait for it.
 void complete_for_user(SendRequest& req, int mpi_error) {
   mca_pml_base_request_t& base = req.base.req_base;
@@ -148,21 +137,8 @@ int start_again(Module& module, ompi_request_t* handle) {
 
 }  // namespace
 
-SendRequest* send_request_alloc() {
-  return reinterpret_cast<SendRequest*>(opal_free_list_wait(&mca_pml_base_send_requests));
-}
-
 RecvRequest* recv_request_alloc() {
   return reinterpret_cast<RecvRequest*>(opal_free_list_wait(&mca_pml_base_recv_requests));
-}
-
-void send_request_init(SendRequest& req, const void* buffer, size_t count, ompi_datatype_t* datatype, int dst,
-                       int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t* comm, ompi_proc_t* proc,
-                       bool persistent) {
-  req.base.req_base.req_proc = proc;
-  req.ends = persistent ? kEngineDone : 0;
-  MCA_PML_BASE_SEND_REQUEST_INIT(&req.base, buffer, count, datatype, dst, tag, comm, mode, persistent, 0);
-  req.base.req_base.req_pml_complete = persistent;
 }
 
 void recv_request_init(RecvRequest& req, void* buffer, size_t count, ompi_datatype_t* datatype, int src,
@@ -173,32 +149,15 @@ void recv_request_init(RecvRequest& req, void* buffer, size_t count, ompi_dataty
   req.base.req_base.req_pml_complete = persistent;
 }
 
-int send_request_start(Module& module, SendRequest& req) {
+int start_buffered_mode(Module& module, SendRequest& req) {
   mca_pml_base_request_t& base = req.base.req_base;
-  req.ends = 0;
-  base.req_pml_complete = false;
-  base.req_ompi.req_complete = REQUEST_PENDING;
-  base.req_ompi.req_state = OMPI_REQUEST_ACTIVE;
-  base.req_ompi.req_status._cancelled = 0;
-  base.req_ompi.req_status.MPI_ERROR = MPI_SUCCESS;  // of an earlier start of a persistent request
-  if (req.base.req_send_mode == MCA_PML_BASE_SEND_BUFFERED) {
-    const bool persistent = base.req_ompi.req_persistent;
-    const int rc = persistent ? start_buffered_persistent(module, req) : start_buffered(module, req);
-    if (rc != OMPI_SUCCESS) {
-      base.req_ompi.req_state = OMPI_REQUEST_INACTIVE;
-      base.req_ompi.req_complete = REQUEST_COMPLETED;
-    }
-    if (rc != OMPI_SUCCESS) req.ends = kEngineDone;
-    if (rc != OMPI_SUCCESS || persistent) return rc;
-  }
-  xfer::SendArgs<BtlPort> args;
-  args.comm = static_cast<Comm*>(static_cast<void*>(base.req_comm->c_pml_comm));
-  args.dst = base.req_peer;
-  args.tag = base.req_tag;
-  args.length = req.base.req_bytes_packed;
-  args.mode = mode_of(req.base.req_send_mode);
-  module.engine().isend(&req, args);
-  return OMPI_SUCCESS;
+  const int rc =
+      base.req_ompi.req_persistent ? start_buffered_persistent(module, req) : start_buffered(module, req);
+  if (rc == OMPI_SUCCESS) return rc;
+  base.req_ompi.req_state = OMPI_REQUEST_INACTIVE;
+  base.req_ompi.req_complete = REQUEST_COMPLETED;
+  req.ends = kEngineDone;
+  return rc;
 }
 
 void send_request_done(SendRequest& req, int mpi_error) {

@@ -56,6 +56,9 @@ void recv_request_init(RecvRequest& req, void* buffer, size_t count, ompi_dataty
 int send_request_start(Module& module, SendRequest& req);
 int recv_request_start(Module& module, RecvRequest& req);
 
+// The part of it that a buffered send is done with: its payload is copied. With a persistent one that is all.
+int start_buffered_mode(Module& module, SendRequest& req);
+
 // The engine is done with it: set the status, wake the waiters, give it back when the user has freed it.
 void send_request_done(SendRequest& req, int mpi_error);
 // The receive's status is already in the request.
