@@ -4,8 +4,8 @@
 // is the union of ranges, never a sum of lengths).
 //
 // Sorted, disjoint, non-adjacent half-open intervals. A message that arrives in order over one rail is one
-// interval; over several rails a handful. A few are stored inline; more go to the heap, which happens only
-// when rails run far apart or after a failure. There is a limit to their number: no honest peer comes near
+// interval; over several rails a handful. A few have room given at construction; more go to the heap, which
+// happens only when rails run far apart or after a failure. There is a limit to their number: no honest peer comes near
 // it, and one that sends every second byte does not fill the memory of this process.
 //
 // H1..H23: contrib/doc/hazards.md
@@ -25,17 +25,26 @@ struct Range {
   constexpr bool operator==(const Range&) const = default;
 };
 
+/// Where a set has its first few intervals.
+struct RangeRoom {
+  Range ranges[3];
+};
+
+/// A record with several sets has their rooms elsewhere: sets that stay empty then share a cache line.
 class RangeSet {
  public:
-  RangeSet() = default;
+  /// `room` lasts as long as the set, and need not be constructed yet.
+  explicit RangeSet(RangeRoom& room) : data_(room.ranges) {}
   RangeSet(const RangeSet&) = delete;
   RangeSet& operator=(const RangeSet&) = delete;
-  ~RangeSet() { std::free(heap_); }
+  ~RangeSet() {
+    if (on_heap_) std::free(data_);
+  }
 
   bool empty() const { return n_ == 0; }
   std::uint32_t count() const { return n_; }
-  const Range& operator[](std::uint32_t i) const { return data()[i]; }
-  Range front() const { return n_ ? data()[0] : Range{}; }
+  const Range& operator[](std::uint32_t i) const { return data_[i]; }
+  Range front() const { return n_ ? data_[0] : Range{}; }
 
   /// Forget everything; keeps the memory.
   void clear() {
@@ -51,7 +60,7 @@ class RangeSet {
   /// Add [begin, end). Returns how many of its bytes were not there before.
   std::uint64_t add(std::uint64_t begin, std::uint64_t end) {
     if (begin >= end) return 0;
-    Range* d = data();
+    Range* d = data_;
     // Fast: the only interval, or it grows or follows the last one.
     if (n_ == 0) {
       d[0] = Range{begin, end};
@@ -82,7 +91,7 @@ class RangeSet {
   void remove(std::uint64_t begin, std::uint64_t end) {
     if (begin >= end) return;
     for (std::uint32_t i = 0; i < n_;) {
-      Range r = data()[i];
+      Range r = data_[i];
       if (r.end <= begin) {
         ++i;
         continue;
@@ -91,15 +100,15 @@ class RangeSet {
       const bool left = r.begin < begin;
       const bool right = r.end > end;
       if (left && right) {
-        data()[i].end = begin;
+        data_[i].end = begin;
         insert(i + 1, Range{end, r.end});
         return;
       }
       if (left) {
-        data()[i].end = begin;
+        data_[i].end = begin;
         ++i;
       } else if (right) {
-        data()[i].begin = end;
+        data_[i].begin = end;
         return;
       } else {
         erase(i, i + 1);
@@ -110,7 +119,7 @@ class RangeSet {
   /// Cut up to `max` bytes off the front; empty range when the set is empty.
   Range take_front(std::uint64_t max) {
     if (n_ == 0) return {};
-    Range& f = data()[0];
+    Range& f = data_[0];
     Range r{f.begin, f.size() > max ? f.begin + max : f.end};
     f.begin = r.end;
     if (f.empty()) erase(0, 1);
@@ -120,20 +129,20 @@ class RangeSet {
   bool covers(std::uint64_t begin, std::uint64_t end) const {
     if (begin >= end) return true;
     const std::uint32_t i = lower(begin);
-    return i < n_ && data()[i].begin <= begin && data()[i].end >= end;
+    return i < n_ && data_[i].begin <= begin && data_[i].end >= end;
   }
 
   std::uint64_t bytes() const {
     std::uint64_t sum = 0;
-    for (std::uint32_t i = 0; i < n_; ++i) sum += data()[i].size();
+    for (std::uint32_t i = 0; i < n_; ++i) sum += data_[i].size();
     return sum;
   }
 
   /// Bytes of [0, end) that are in the set.
   std::uint64_t bytes_below(std::uint64_t end) const {
     std::uint64_t sum = 0;
-    for (std::uint32_t i = 0; i < n_ && data()[i].begin < end; ++i)
-      sum += (data()[i].end < end ? data()[i].end : end) - data()[i].begin;
+    for (std::uint32_t i = 0; i < n_ && data_[i].begin < end; ++i)
+      sum += (data_[i].end < end ? data_[i].end : end) - data_[i].begin;
     return sum;
   }
 
@@ -155,14 +164,9 @@ class RangeSet {
   }
 
  private:
-  static constexpr std::uint32_t kInline = 3;
-
-  Range* data() { return heap_ ? heap_ : inline_; }
-  const Range* data() const { return heap_ ? heap_ : inline_; }
-
   /// Index of the first interval with end >= pos.
   std::uint32_t lower(std::uint64_t pos) const {
-    const Range* d = data();
+    const Range* d = data_;
     if (n_ == 0 || d[n_ - 1].end < pos) return n_;
     std::uint32_t lo = 0;
     std::uint32_t hi = n_ - 1;
@@ -181,7 +185,7 @@ class RangeSet {
       insert(i, Range{b, e});
       return;
     }
-    data()[i] = Range{b, e};
+    data_[i] = Range{b, e};
     erase(i + 1, j);
   }
 
@@ -190,14 +194,14 @@ class RangeSet {
       incomplete_ = true;
       return;
     }
-    Range* d = data();
+    Range* d = data_;
     std::memmove(d + i + 1, d + i, (n_ - i) * sizeof(Range));
     d[i] = r;
     ++n_;
   }
 
   void erase(std::uint32_t i, std::uint32_t j) {
-    Range* d = data();
+    Range* d = data_;
     std::memmove(d + i, d + j, (n_ - j) * sizeof(Range));
     n_ -= j - i;
   }
@@ -207,18 +211,29 @@ class RangeSet {
     if (cap > kMaxCount) return false;
     auto* p = static_cast<Range*>(std::malloc(cap * sizeof(Range)));
     if (p == nullptr) return false;
-    std::memcpy(p, data(), n_ * sizeof(Range));
-    std::free(heap_);
-    heap_ = p;
+    std::memcpy(p, data_, n_ * sizeof(Range));
+    if (on_heap_) std::free(data_);
+    data_ = p;
+    on_heap_ = true;
     capacity_ = static_cast<std::uint16_t>(cap);
     return true;
   }
 
   std::uint32_t n_ = 0;
-  std::uint16_t capacity_ = kInline;
+  std::uint16_t capacity_ = sizeof(RangeRoom) / sizeof(Range);
   bool incomplete_ = false;
-  Range* heap_ = nullptr;
-  Range inline_[kInline];
+  bool on_heap_ = false;
+  Range* data_;
+};
+static_assert(sizeof(RangeSet) == 16);
+
+/// One that stands alone.
+class RangeSetWithRoom : public RangeSet {
+ public:
+  RangeSetWithRoom() : RangeSet(room_) {}
+
+ private:
+  RangeRoom room_;
 };
 
 }  // namespace bfo

@@ -178,7 +178,7 @@ TEST(SlotMap, ManyLive) {
 TEST(RangeSet, AgreesWithABitmap) {
   for (unsigned seed = 1; seed <= 60; ++seed) {
     std::mt19937 rng(seed);
-    RangeSet set;
+    RangeSetWithRoom set;
     std::vector<bool> bits(200, false);
     for (int step = 0; step < 300; ++step) {
       std::uint64_t b = rng() % 200;
@@ -214,14 +214,14 @@ TEST(RangeSet, AgreesWithABitmap) {
       for (std::uint64_t i = b; i < e; ++i) all = all && bits[i];
       ASSERT_EQ(set.covers(b, e), all);
     }
-    RangeSet rest;
+    RangeSetWithRoom rest;
     rest.assign_complement(set, 200);
     ASSERT_EQ(rest.bytes() + set.bytes(), 200u);
   }
 }
 
 TEST(RangeSet, MoreRangesThanItHolds_LeavesThemOutAndSaysSo) {
-  RangeSet set;
+  RangeSetWithRoom set;
   for (std::uint64_t i = 0; i < RangeSet::kMaxCount; ++i) set.add(4 * i, 4 * i + 3);
   EXPECT_FALSE(set.incomplete());
   set.remove(1, 2);  // two pieces of one: the second has no room

@@ -63,8 +63,8 @@ struct Registration {
     mca_btl_base_module_t* btl;
     mca_btl_base_registration_handle_t* handle;  // nullptr where the BTL needs none
   };
-  One one[xfer::kMaxRails] = {};
   uint8_t size = 0;
+  One one[xfer::kMaxRails] = {};
 
   // False: not registered with that BTL.
   bool find(const mca_btl_base_module_t* btl, mca_btl_base_registration_handle_t*& handle) const {

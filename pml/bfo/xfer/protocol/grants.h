@@ -88,10 +88,10 @@ class Grants {
   }
 
  private:
-  RangeSet arrived_;  ///< their numbers, to recognise duplicates
   GrantT* first_ = nullptr;
   GrantT* last_ = nullptr;
-  std::uint32_t n_ = 0;  ///< those that wait
+  std::uint32_t n_ = 0;       ///< those that wait
+  RangeSetWithRoom arrived_;  ///< their numbers, to recognise duplicates
 };
 
 }  // namespace bfo::xfer

@@ -54,7 +54,8 @@ struct LedgerEntry {
 /// For which rails its buffer is registered. kAll: for all whose devices can.
 enum class Registered : std::uint8_t { kNo, kSome, kAll };
 
-/// What a send needs while it is a rendezvous: from a free list, with the memory of its range sets.
+/// What a send needs while it is a rendezvous: from a free list, with the memory of its range sets. What each
+/// message uses comes first.
 template <class P>
 struct SendRndv {
   using Request = typename P::SendRequest;
@@ -68,25 +69,27 @@ struct SendRndv {
   bool no_rdma = false;  ///< fell back to copy for the rest of the request
   Registered registered = Registered::kNo;
   std::uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
-  std::uint32_t in_flight = 0;     ///< fragments of this request that have not ended
-  std::uint32_t frags = 0;         ///< FRAGs delivered in the last round in which any was sent
-  Name name;                       ///< ours, with the current round
-  Name peer_name;                  ///< the receiver's; 0 until it answers
-  RangeSet todo;                   ///< ranges of this round that no rail has accepted yet
-  std::uint64_t undelivered = 0;   ///< bytes of this round that are not known to be delivered
-  std::uint32_t restarts = 0;
-  std::uint16_t dirty_rails = 0;  ///< rails (by index) on which a write of this round failed
-  std::uint16_t exposed = 0;      ///< RGET: rails (by index) whose keys the receiver has
+  std::uint16_t dirty_rails = 0;   ///< rails (by index) on which a write of this round failed
+  std::uint16_t exposed = 0;       ///< RGET: rails (by index) whose keys the receiver has
   /// rails (by index) of failed writes for which there was no memory for a ledger entry
   std::uint16_t unfenced = 0;
-  std::uint64_t open_len = 0;  ///< payload of the RNDV
-  RangeSet sent_once;  ///< bytes that a rail accepted at least once: what is sent of them is sent again
-  std::uint64_t received = 0;  ///< of those, bytes that the receiver reported as received
+  std::uint32_t in_flight = 0;  ///< fragments of this request that have not ended
+  std::uint32_t frags = 0;      ///< FRAGs delivered in the last round in which any was sent
+  std::uint32_t restarts = 0;
+  Name name;                      ///< ours, with the current round
+  Name peer_name;                 ///< the receiver's; 0 until it answers
+  std::uint64_t undelivered = 0;  ///< bytes of this round that are not known to be delivered
+  std::uint64_t open_len = 0;     ///< payload of the RNDV
+  std::uint64_t received = 0;     ///< of `sent_once`, bytes that the receiver reported as received
   /// of those, bytes of this round that have to be sent again and were not yet
   std::uint64_t resend_bytes = 0;
-  Grants<P> grants;                  ///< PUT: of this round
   LedgerEntry<P>* ledger = nullptr;  ///< exposures (RGET) and failed writes
+  RangeSet todo{rooms[0]};           ///< ranges of this round that no rail has accepted yet
+  RangeSet sent_once{rooms[1]};      ///< bytes that a rail accepted at least once: what is sent of them is sent
+                                     ///< again
+  Grants<P> grants;                  ///< PUT: of this round
   typename P::Registration reg{};
+  RangeRoom rooms[2];
 
   /// FIN of grant `grant`.
   core::FinHdr fin(std::uint32_t grant, std::uint8_t flags) const {
@@ -106,7 +109,7 @@ enum class Reads : std::uint8_t {
   kLongEnding,  ///< as kLong, but a rail does not keep up any more: kQueued once these have ended
 };
 
-/// What a receive needs while it is a rendezvous.
+/// What a receive needs while it is a rendezvous. What each message uses comes first.
 template <class P>
 struct RecvRndv {
   using Request = typename P::RecvRequest;
@@ -119,31 +122,32 @@ struct RecvRndv {
   bool sender_done = false;  ///< SENDDONE came: the sender will send nothing more
   bool no_rdma = false;
   Registered registered = Registered::kNo;
-  std::uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
-  std::uint8_t polls_left = 0;     ///< kQuiescing: how many more times all rails are polled for missing FRAGs
-  std::uint8_t refusals = 0;       ///< PUT: grants the sender could not use
+  Reads reads = Reads::kQueued;
+  std::uint8_t polls_left = 0;  ///< kQuiescing: how many more times all rails are polled for missing FRAGs
+  std::uint8_t refusals = 0;    ///< PUT: grants the sender could not use
   std::uint8_t n_keys = 0;
-  std::uint64_t want = 0;       ///< min(length, capacity): bytes that must arrive
-  Name name;                    ///< ours, with the current round
-  Name peer_name;               ///< the sender's, with its round
-  RangeSet received;            ///< bytes received: unpacked, or written and reported by FIN
-  RangeSet todo;                ///< RDMA: ranges not yet granted or read
-  RangeSet read_failed;         ///< read at least once, in vain: what arrives of them was transferred again
-  std::uint32_t in_flight = 0;  ///< own READs that have not ended
-  std::uint32_t frags = 0;      ///< FRAGs of this round that came
-  std::uint32_t frags_due = 0;  ///< kQuiescing: FRAGs of this round that were delivered, says NOTIFY; missing
-                                ///< ones are in a rail's queue
+  std::uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
+  std::uint32_t in_flight = 0;     ///< own READs that have not ended
+  std::uint32_t frags = 0;         ///< FRAGs of this round that came
+  std::uint32_t frags_due = 0;     ///< kQuiescing: FRAGs of this round that were delivered, says NOTIFY; missing
+                                   ///< ones are in a rail's queue
   std::uint32_t next_grant = 1;
   std::uint32_t refused = 0;  ///< PUT: rails (by index) the sender refused in this round
-  Reads reads = Reads::kQueued;
-  std::uint64_t total = 0;  ///< PUT: bytes granted in this round altogether
-  RangeSet doubtful;  ///< PUT: granted on a rail that is fenced now; counts as received when SENDDONE says
-                      ///< that it was written
+  std::uint64_t want = 0;     ///< min(length, capacity): bytes that must arrive
+  Name name;                  ///< ours, with the current round
+  Name peer_name;             ///< the sender's, with its round
+  std::uint64_t total = 0;    ///< PUT: bytes granted in this round altogether
   Rail<P>* key_rail = nullptr;       ///< RGET: rail of the key that has no connection name
   LedgerEntry<P>* ledger = nullptr;  ///< grants (PUT) and READs
   std::uint64_t remote_address = 0;  ///< RGET
-  core::RailKey keys[core::kMaxWireRails];
+  RangeSet received{rooms[0]};       ///< bytes received: unpacked, or written and reported by FIN
+  RangeSet todo{rooms[1]};           ///< RDMA: ranges not yet granted or read
+  RangeSet read_failed{rooms[2]};    ///< read at least once, in vain: what arrives of them was transferred again
+  RangeSet doubtful{rooms[3]};  ///< PUT: granted on a rail that is fenced now; counts as received when SENDDONE
+                                ///< says that it was written
   typename P::Registration reg{};
+  core::RailKey keys[core::kMaxWireRails];
+  RangeRoom rooms[4];
 };
 
 }  // namespace bfo::xfer
