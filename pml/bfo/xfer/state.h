@@ -59,22 +59,19 @@ struct SendState {
   core::MatchHdr identity() const { return {0, 0, proc->comm->ctx, proc->comm->my_rank, tag, seq}; }
 };
 
+/// What each receive uses comes first.
 template <class P>
 struct RecvState {
   using Request = typename P::RecvRequest;
   Request* next = nullptr;  ///< posted queue, then the peer's ready list, then completion list
   Request* prev = nullptr;
-  Request* chain_next = nullptr;  ///< posted queue: receives with the same tag, while there is an index
-  Request* chain_prev = nullptr;
-  std::uint8_t linked = 0;  ///< kPosted: in a queue of posted receives; 1: in another list
-
-  // hot
   Comm<P>* comm = nullptr;
   std::int32_t src = kAnySource;  ///< the rank asked for
   std::int32_t tag = kAnyTag;
   std::uint64_t capacity = 0;
   std::uint64_t post_order = 0;
   RecvStatus status;
+  std::uint8_t linked = 0;     ///< kPosted: in a queue of posted receives; 1: in another list
   bool keeps_waiting = false;  ///< see RecvArgs
 
   // rendezvous only
@@ -85,6 +82,9 @@ struct RecvState {
   Proc<P>* proc = nullptr;
   std::uint64_t length = 0;     ///< of the message
   RecvRndv<P>* rndv = nullptr;  ///< as in SendState
+
+  Request* chain_next = nullptr;  ///< posted queue: receives with the same tag, while there is an index
+  Request* chain_prev = nullptr;
 
   /// The same as its sender's, for a receive that is matched.
   core::MatchHdr identity() const { return {0, 0, comm->ctx, proc->rank, status.tag, seq}; }
