@@ -5,8 +5,8 @@
 //
 // Sorted, disjoint, non-adjacent half-open intervals. A message that arrives in order over one rail is one
 // interval; over several rails a handful. A few have room given at construction; more go to the heap, which
-// happens only when rails run far apart or after a failure. There is a limit to their number: no honest peer comes near
-// it, and one that sends every second byte does not fill the memory of this process.
+// happens only when rails run far apart or after a failure. There is a limit to their number: no honest peer
+// comes near it, and one that sends every second byte does not fill the memory of this process.
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once

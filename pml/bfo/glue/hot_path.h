@@ -151,8 +151,8 @@ inline SendRequest* send_request_alloc() {
 }
 
 inline void send_request_init(SendRequest& req, const void* buffer, size_t count, ompi_datatype_t* datatype,
-                              int dst, int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t* comm, ompi_proc_t* proc,
-                       bool persistent) {
+                              int dst, int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t* comm,
+                              ompi_proc_t* proc, bool persistent) {
   req.base.req_base.req_proc = proc;
   req.ends = persistent ? kEngineDone : 0;
   MCA_PML_BASE_SEND_REQUEST_INIT(&req.base, buffer, count, datatype, dst, tag, comm, mode, persistent, 0);

@@ -11,8 +11,8 @@
 
 namespace bfo::glue {
 
-// MCA_PML_BASE_RECV_REQUEST_FINI without the convertor: that of a receive is never prepared (layout.h), and to
-// clean it up two more lines of memory would be touched for each message.
+// MCA_PML_BASE_RECV_REQUEST_FINI without the convertor: that of a receive is never prepared (layout.h), and
+// to clean it up two more lines of memory would be touched for each message.
 void give_back(RecvRequest& req) {
   mca_pml_base_request_t& base = req.base.req_base;
   OMPI_REQUEST_FINI(&base.req_ompi);

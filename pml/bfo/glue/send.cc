@@ -26,7 +26,7 @@ bool send_inline(Module& module, const void* buffer, size_t count, ompi_datatype
 }
 
 inline SendRequest* new_request(const void* buffer, size_t count, ompi_datatype_t* datatype, int dst, int tag,
-                         mca_pml_base_send_mode_t mode, ompi_communicator_t* comm, bool persistent) {
+                                mca_pml_base_send_mode_t mode, ompi_communicator_t* comm, bool persistent) {
   SendRequest* req = send_request_alloc();
   send_request_init(*req, buffer, count, datatype, dst, tag, mode, comm, ompi_comm_peer_lookup(comm, dst),
                     persistent);

@@ -85,9 +85,9 @@ struct SendRndv {
   std::uint64_t resend_bytes = 0;
   LedgerEntry<P>* ledger = nullptr;  ///< exposures (RGET) and failed writes
   RangeSet todo{rooms[0]};           ///< ranges of this round that no rail has accepted yet
-  RangeSet sent_once{rooms[1]};      ///< bytes that a rail accepted at least once: what is sent of them is sent
-                                     ///< again
-  Grants<P> grants;                  ///< PUT: of this round
+  RangeSet sent_once{rooms[1]};  ///< bytes that a rail accepted at least once: what is sent of them is sent
+                                 ///< again
+  Grants<P> grants;              ///< PUT: of this round
   typename P::Registration reg{};
   RangeRoom rooms[2];
 
@@ -129,22 +129,23 @@ struct RecvRndv {
   std::uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
   std::uint32_t in_flight = 0;     ///< own READs that have not ended
   std::uint32_t frags = 0;         ///< FRAGs of this round that came
-  std::uint32_t frags_due = 0;     ///< kQuiescing: FRAGs of this round that were delivered, says NOTIFY; missing
-                                   ///< ones are in a rail's queue
+  std::uint32_t frags_due = 0;  ///< kQuiescing: FRAGs of this round that were delivered, says NOTIFY; missing
+                                ///< ones are in a rail's queue
   std::uint32_t next_grant = 1;
-  std::uint32_t refused = 0;  ///< PUT: rails (by index) the sender refused in this round
-  std::uint64_t want = 0;     ///< min(length, capacity): bytes that must arrive
-  Name name;                  ///< ours, with the current round
-  Name peer_name;             ///< the sender's, with its round
-  std::uint64_t total = 0;    ///< PUT: bytes granted in this round altogether
+  std::uint32_t refused = 0;         ///< PUT: rails (by index) the sender refused in this round
+  std::uint64_t want = 0;            ///< min(length, capacity): bytes that must arrive
+  Name name;                         ///< ours, with the current round
+  Name peer_name;                    ///< the sender's, with its round
+  std::uint64_t total = 0;           ///< PUT: bytes granted in this round altogether
   Rail<P>* key_rail = nullptr;       ///< RGET: rail of the key that has no connection name
   LedgerEntry<P>* ledger = nullptr;  ///< grants (PUT) and READs
   std::uint64_t remote_address = 0;  ///< RGET
   RangeSet received{rooms[0]};       ///< bytes received: unpacked, or written and reported by FIN
   RangeSet todo{rooms[1]};           ///< RDMA: ranges not yet granted or read
-  RangeSet read_failed{rooms[2]};    ///< read at least once, in vain: what arrives of them was transferred again
-  RangeSet doubtful{rooms[3]};  ///< PUT: granted on a rail that is fenced now; counts as received when SENDDONE
-                                ///< says that it was written
+  RangeSet read_failed{
+      rooms[2]};                ///< read at least once, in vain: what arrives of them was transferred again
+  RangeSet doubtful{rooms[3]};  ///< PUT: granted on a rail that is fenced now; counts as received when
+                                ///< SENDDONE says that it was written
   typename P::Registration reg{};
   core::RailKey keys[core::kMaxWireRails];
   RangeRoom rooms[4];

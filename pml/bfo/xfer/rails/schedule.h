@@ -89,7 +89,8 @@ bool Engine<P>::post_on(RailT& rail, const void* hdr, std::size_t len, FragKind 
 /// call.
 template <class P>
 template <class Source>
-[[gnu::always_inline]] inline bool Engine<P>::post_brief(RailT& rail, const void* hdr, std::size_t len, Source& source) {
+[[gnu::always_inline]] inline bool Engine<P>::post_brief(RailT& rail, const void* hdr, std::size_t len,
+                                                         Source& source) {
   direct_ = !rail.limits.failover;
   const bool sent =
       port_.sendi(rail.handle, *static_cast<const std::uint8_t*>(hdr), hdr, len, source, std::size_t{0});
