@@ -27,14 +27,15 @@ struct Range {
 
 /// Where a set has its first few intervals.
 struct RangeRoom {
-  Range ranges[3];
+  alignas(Range) unsigned char bytes[3 * sizeof(Range)];
+  Range* ranges() { return reinterpret_cast<Range*>(bytes); }
 };
 
 /// A record with several sets has their rooms elsewhere: sets that stay empty then share a cache line.
 class RangeSet {
  public:
-  /// `room` lasts as long as the set, and need not be constructed yet.
-  explicit RangeSet(RangeRoom& room) : data_(room.ranges) {}
+  /// `room` lasts as long as the set.
+  explicit RangeSet(RangeRoom& room) : data_(room.ranges()) {}
   RangeSet(const RangeSet&) = delete;
   RangeSet& operator=(const RangeSet&) = delete;
   ~RangeSet() {

@@ -51,8 +51,7 @@ class RangeSetPrinter:
         self.value = value
 
     def to_string(self):
-        heap = self.value["heap_"]
-        data = heap if integer(heap) != 0 else self.value["inline_"]
+        data = self.value["data_"]
         ranges = [data[i] for i in range(integer(self.value["n_"]))]
         return "{" + ", ".join(RangePrinter(r).to_string() for r in ranges) + "}"
 

@@ -249,11 +249,20 @@ TEST(ExitWork, CallbacksInOrder_ThenCompletions) {
   EXPECT_TRUE(m->failed);
   memory.free(m);
   EXPECT_EQ(work.take_message(), nullptr);
-  FakePort::SendRequest send;
-  work.add_complete(send);
+  FakePort::SendRequest send[3];
+  FakePort::RecvRequest recv;
+  for (auto& s : send) work.add_complete(s);
+  work.add_complete(recv);
+  EXPECT_FALSE(work.has_deferred()) << "nothing but completions";
   auto done = work.take_completed();
   EXPECT_FALSE(work.any());
-  EXPECT_EQ(done.sends.pop_front(), &send);
+  for (auto& s : send) {
+    EXPECT_EQ(done.sends.pop_front(), &s);
+    s.xfer.next = &send[0];  // its owner has it again, in another list
+  }
+  EXPECT_EQ(done.sends.pop_front(), nullptr);
+  EXPECT_EQ(done.recvs.pop_front(), &recv);
+  EXPECT_EQ(done.recvs.pop_front(), nullptr);
   EXPECT_EQ(work.take_completed().sends.pop_front(), nullptr);
   work.add_failure();
   EXPECT_TRUE(work.any() && work.has_failure());

@@ -224,6 +224,53 @@ TEST(OneKey, ReceiverCannotRegisterWithTheRail_OneMessageIsCopiedAndTheOthersAre
   EXPECT_EQ(w.engines[0]->counters().restarts, 0u);
 }
 
+/// With one rail nothing else can take the header, so that it is full does not turn it into a copy.
+TEST(OneKey, OnlyRailIsFull_TheHeaderWaitsForIt) {
+  for (const std::size_t n : {std::size_t{50000}, 3 * kMebibyte}) {
+    World w(reads(1));
+    const int capacity = std::exchange(w.options.capacity, 0);
+    const SendReq* const s = w.isend(0, 1, 1, pattern(n, 1));
+    const RecvReq* const r = w.irecv(1, 0, 1, n);
+    for (int i = 0; i < 5; ++i) w.engines[0]->progress(w.now += 1'000'000);
+    EXPECT_TRUE(w.flights.empty());
+    w.options.capacity = capacity;
+    ASSERT_TRUE(w.run());
+    EXPECT_TRUE(s->done && r->done);
+    EXPECT_EQ(r->data, s->data);
+    EXPECT_EQ(count(w, MsgType::kRndv), 0u) << n;
+    EXPECT_EQ(count(w, MsgType::kRget), 1u) << n;
+    EXPECT_EQ(w.engines[1]->counters().bytes_read, n);
+    expect_clean(w);
+  }
+}
+
+/// The rail of short messages cannot get: the header goes over it with the key of the other one.
+TEST(OneKey, PreferredRailCannotGet_TheOtherHasTheKey) {
+  World w(reads());
+  ASSERT_NO_FATAL_FAILURE(settle(w));
+  w.rail(0, 1, 1)->limits.get_limit = 0;
+  ASSERT_EQ(w.rail(0, 1, 1)->peer->choice.only_reader(), w.rail(0, 1, 1));
+  const Message m = begin(w, 50000);
+  EXPECT_EQ(m.keys, 1u);
+  EXPECT_EQ(registered(m.s), kFirst);
+  end(w, m);
+  EXPECT_EQ(count(w, MsgType::kRndv), 0u);
+}
+
+TEST(OneKey, OnlyRailCannotRegister_ItIsCopied) {
+  for (const int side : {0, 1}) {
+    World w(reads(1));
+    w.ports[side]->unregistered_ = 0;
+    const SendReq* const s = w.isend(0, 1, 1, pattern(50000, 1));
+    const RecvReq* const r = w.irecv(1, 0, 1, 50000);
+    ASSERT_TRUE(w.run());
+    EXPECT_TRUE(s->done && r->done);
+    EXPECT_EQ(r->data, s->data);
+    EXPECT_EQ(w.engines[1]->counters().bytes_read, 0u);
+    expect_clean(w);
+  }
+}
+
 /// A failover is no time to register the buffers of messages that do not need the other rails.
 TEST(OneKey, AnotherRailDies_NothingMoreIsRegistered) {
   World w(reads());

@@ -168,8 +168,9 @@ inline int send_request_start(Module& module, SendRequest& req) {
   base.req_ompi.req_status._cancelled = 0;
   base.req_ompi.req_status.MPI_ERROR = MPI_SUCCESS;  // of an earlier start of a persistent request
   if (OPAL_UNLIKELY(req.base.req_send_mode == MCA_PML_BASE_SEND_BUFFERED)) {
+    const bool persistent = base.req_ompi.req_persistent;  // such a request may be the user's again then
     const int rc = start_buffered_mode(module, req);
-    if (rc != OMPI_SUCCESS || base.req_ompi.req_persistent) return rc;
+    if (rc != OMPI_SUCCESS || persistent) return rc;
   }
   xfer::SendArgs<BtlPort> args;
   args.comm = static_cast<Comm*>(static_cast<void*>(base.req_comm->c_pml_comm));

@@ -38,18 +38,22 @@ class ExitWork {
     const std::uint8_t* bytes() const { return reinterpret_cast<const std::uint8_t*>(this + 1); }
   };
   /// Complete requests, the oldest first. Only the link forward is used: nothing is taken out of the middle.
+  /// They are marked as linked, so that nobody else links them.
   template <class Request>
   class Chain {
    public:
     void push_back(Request* r) {
       BFO_DCHECK(!r->xfer.linked);
+      r->xfer.linked = true;
       r->xfer.next = nullptr;
       (first_ ? last_->xfer.next : first_) = r;
       last_ = r;
     }
     Request* pop_front() {
       Request* const r = first_;
-      if (r) first_ = r->xfer.next;
+      if (!r) return nullptr;
+      first_ = r->xfer.next;
+      r->xfer.linked = false;
       return r;
     }
 

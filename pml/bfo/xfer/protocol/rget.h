@@ -106,8 +106,10 @@ struct Rget {
     Peer<P>& p = *x.proc->peer;
     refused = false;
     if (!e.config_.use_get || d.no_rdma || x.length == 0) return false;
-    Rail<P>* const reader = x.length > kMaxResent || d.opened ? nullptr : p.choice.only_reader();
-    if (reader ? !can_get(*reader, x.length) : !any_rail(p, x.length)) return false;
+    Rail<P>* reader = x.length > kMaxResent || d.opened ? nullptr : p.choice.only_reader();
+    if (reader && !can_get(*reader, x.length)) [[unlikely]]
+      reader = nullptr;
+    if (!reader && !any_rail(p, x.length)) return false;
     void* const buffer = e.port_.contiguous(r);
     if (!buffer) return false;
     core::RgetHdr h;  // only the keys that are sent are filled in
