@@ -56,7 +56,8 @@ void recv_request_init(RecvRequest& req, void* buffer, size_t count, ompi_dataty
 int send_request_start(Module& module, SendRequest& req);
 int recv_request_start(Module& module, RecvRequest& req);
 
-// The part of it that a buffered send is done with: its payload is copied. With a persistent one that is all.
+// Copies the payload of a buffered send and completes it for the user. A carrier sends the message of a
+// persistent one; that of another one is still to be sent. Returns OMPI_SUCCESS or the error as above.
 int start_buffered_mode(Module& module, SendRequest& req);
 
 // The engine is done with it: set the status, wake the waiters, give it back when the user has freed it.
