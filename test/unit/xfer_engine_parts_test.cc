@@ -110,7 +110,7 @@ Message message(std::uint16_t ctx, Seq16 seq, Rail<FakePort>* rail, std::uint32_
   m.match.ctx = ctx;
   m.match.seq = seq;
   m.rail = rail;
-  m.size = size;
+  m.size = m.room = size;
   return m;
 }
 
@@ -124,13 +124,15 @@ TEST(UnknownMessages, ComeOutByCommunicatorInOrder) {
                   message(5, 2, nullptr, 40)};
   for (Message& one : m) unknown.add(memory, &one);
   EXPECT_EQ(peer.unknown_held, 3 * sizeof(Message) + 60);
-  EXPECT_EQ(unknown.find(memory, m[2].match), &m[2]);
+  EXPECT_EQ(unknown.find(memory, m[2].match, &rail), &m[2]);
+  EXPECT_EQ(unknown.find(memory, m[2].match, nullptr), nullptr) << "another process says so";
+  EXPECT_EQ(unknown.find(memory, m[3].match, nullptr), &m[3]);
   EXPECT_EQ(unknown.take(memory, 5), &m[0]);
   EXPECT_EQ(unknown.take(memory, 5), &m[2]);
   EXPECT_EQ(unknown.take(memory, 5), &m[3]);
   EXPECT_EQ(unknown.take(memory, 5), nullptr);
   EXPECT_EQ(peer.unknown_held, sizeof(Message) + 20);
-  EXPECT_EQ(unknown.find(memory, m[2].match), nullptr);
+  EXPECT_EQ(unknown.find(memory, m[2].match, &rail), nullptr);
   EXPECT_EQ(unknown.pop(memory), &m[1]);
   EXPECT_EQ(unknown.pop(memory), nullptr);
 }
@@ -150,12 +152,35 @@ TEST(UnknownMessages, EachSenderHasItsAllowance) {
   Message other = message(1, 1, nullptr, 100);
   unknown.add(memory, &other);
   EXPECT_FALSE(unknown.fits(nullptr, 51, limit));
+  EXPECT_TRUE(unknown.fits_instead(first, 50, limit));
+  unknown.uncount(first);
+  first.size = 40;
+  unknown.count(first);
+  EXPECT_EQ(peer.unknown_held, sizeof(Message) + 50) << "its room stays";
+  EXPECT_FALSE(unknown.fits_instead(first, sizeof(Message) + 51, limit));
+  EXPECT_TRUE(unknown.fits_instead(first, sizeof(Message) + 50, limit));
   unknown.uncount(first);
   first.size = 60;
+  first.separate = true;
   unknown.count(first);
+  EXPECT_EQ(peer.unknown_held, sizeof(Message) + 50 + 60);
   EXPECT_FALSE(unknown.fits(&rail, 50, limit));
   while (unknown.pop(memory)) {
   }
+}
+
+TEST(UnknownMessages, MoreThan4GiB_AreCounted) {
+  Memory memory;
+  Peer<FakePort> peer;
+  Rail<FakePort> rail;
+  rail.peer = &peer;
+  UnknownMessages<FakePort> unknown;
+  Message m = message(1, 0, &rail, UINT32_MAX);
+  m.room = UINT32_MAX - 1;
+  m.separate = true;
+  for (int i = 0; i < 3; ++i) unknown.count(m);
+  EXPECT_EQ(peer.unknown_held, 3 * (sizeof(Message) + 2 * std::uint64_t{UINT32_MAX} - 1));
+  EXPECT_FALSE(unknown.fits(&rail, 1, std::uint64_t{4095} << 20));
 }
 
 TEST(Agenda, PeersThatWait) {

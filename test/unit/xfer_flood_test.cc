@@ -107,13 +107,74 @@ TEST(UnknownCommunicator, RendezvousThatComesAgain_IsCountedOnce) {
   SendReq* const s = w.isend(0, 1, 1, pattern(5000, 1), xfer::SendMode::kStandard, ours);
   ASSERT_TRUE(until(w, MsgType::kRndv));
   const std::vector<std::uint8_t> header = w.flights[0].bytes;
-  for (int i = 0; i < 1000; ++i) hand_in(w, 1, w.rail(1, 0, i % 2), header);
+  const std::uint64_t& held = w.peer(1, 0)->unknown_held;
+  for (int i = 0; i < 1000; ++i) {
+    hand_in(w, 1, w.rail(1, 0, i % 2), header);
+    ASSERT_EQ(held, sizeof(xfer::Unexpected<FakePort>) + header.size()) << "after " << i;
+  }
   EXPECT_TRUE(w.ports[1]->losses_.empty());
   auto* const theirs = w.add_comm(1, 5);
+  EXPECT_EQ(held, 0u);
   RecvReq* const r = w.irecv(1, 0, 1, 5000, theirs);
   ASSERT_TRUE(w.run());
   ASSERT_TRUE(s->done && r->done);
   EXPECT_EQ(r->data, s->data);
+}
+
+/// An RNDV of a long message of rank `src` with `n` first bytes.
+std::vector<std::uint8_t> rndv(std::uint16_t ctx, std::int32_t src, std::uint16_t seq, std::size_t n) {
+  core::RndvHdr h{};
+  h.match = {static_cast<std::uint8_t>(MsgType::kRndv), 0, ctx, src, 1, seq};
+  h.length = 1u << 20;
+  h.sender = Name(seq, 1, 0).value;
+  std::vector<std::uint8_t> bytes(sizeof h + n, 0x5a);
+  std::memcpy(bytes.data(), &h, sizeof h);
+  return bytes;
+}
+
+/// First as short as can be, then the same again with bytes, then shorter and longer in turn.
+TEST(UnknownCommunicator, HeadersThatGrow_AreCountedAsTheyAreKept) {
+  World w(small_allowance());
+  meet(w);
+  const std::size_t before = w.ports[1]->live_;
+  for (const std::size_t n : {0, 1000, 10, 2000, 500, 1000})
+    for (std::uint16_t i = 0; i < 12; ++i) {
+      hand_in(w, 1, w.rail(1, 0, 0), rndv(700, 0, i, n));
+      ASSERT_LT(w.ports[1]->live_ - before, 4096u + 1024) << "the malloc of the test rounds up";
+    }
+  ASSERT_EQ(w.ports[1]->losses_.size(), 1u);
+  EXPECT_EQ(w.ports[1]->losses_[0].first, 0);
+  RecvReq* const other = w.irecv(1, 2, 1, 16);
+  w.isend(2, 1, 1, pattern(16, 2));
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(other->done);
+}
+
+/// Anybody may put any rank into a header: what another process says neither replaces a message nor makes it
+/// one that came before.
+TEST(UnknownCommunicator, TheSameHeaderOfAnotherProcess_ReplacesNothing) {
+  for (const bool first : {true, false})
+    for (const std::size_t n : {100, 5000}) {
+      SCOPED_TRACE(n);
+      World::Options o;
+      o.ranks = 3;
+      World w(o);
+      meet(w);
+      auto* const ours = w.add_comm(0, 5);
+      SendReq* const s = w.isend(0, 1, 1, pattern(n, 1), xfer::SendMode::kStandard, ours);
+      const std::vector<std::uint8_t> real = w.flights[0].bytes;
+      std::vector<std::uint8_t> forged = real;
+      forged.back() ^= 0xff;
+      if (first) hand_in(w, 1, w.rail(1, 2, 0), forged);
+      w.take(0);
+      if (!first) hand_in(w, 1, w.rail(1, 2, 0), forged);
+      auto* const theirs = w.add_comm(1, 5);
+      EXPECT_EQ(w.engines[1]->counters().malformed, 1u);
+      RecvReq* const r = w.irecv(1, 0, 1, n, theirs);
+      ASSERT_TRUE(w.run());
+      ASSERT_TRUE(s->done && r->done);
+      EXPECT_EQ(r->data, s->data);
+    }
 }
 
 struct OpenPut {

@@ -29,7 +29,7 @@ constexpr int kDrainMillis = 2000;           // how long finalize waits for mess
 
 xfer::Config engine_config(const Params& params) {
   xfer::Config config;
-  config.unknown_limit = static_cast<std::uint32_t>(params.unknown_limit) << 20;
+  config.unknown_limit = static_cast<std::uint64_t>(params.unknown_limit) << 20;
   config.park_timeout_ns =
       params.park_timeout < 0 ? kForever : static_cast<uint64_t>(params.park_timeout) * 1'000'000'000u;
   config.send_depth = static_cast<uint32_t>(params.send_pipeline_depth);

@@ -25,7 +25,7 @@ struct Config {
   std::uint32_t rdma_depth = 4;                    ///< PUTs or READs in flight per request and usable rail
   std::size_t short_limit = 0;  ///< messages below this many bytes stay on the preferred rail
   std::uint32_t max_named = Name::kSlotMask + 1;  ///< unfinished rendezvous, in each direction
-  std::uint32_t unknown_limit = 1u << 30;  ///< bytes kept per peer for communicators that do not exist yet
+  std::uint64_t unknown_limit = 1u << 30;  ///< bytes kept per peer for communicators that do not exist yet
   bool use_get = true;
   bool use_put = true;
   AnySource any_source_on_loss = AnySource::kError;

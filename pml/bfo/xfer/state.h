@@ -154,7 +154,7 @@ struct Peer {
   PastSequences past;              ///< of communicators that were freed
   FailedReceives failed_receives;  ///< messages of it whose receive ended with an error
   /// bytes kept of its messages for communicators that do not exist here yet
-  std::uint32_t unknown_held = 0;
+  std::uint64_t unknown_held = 0;
   List<Proc<P>> procs;                                 ///< of it, on all communicators
   List<typename P::SendRequest, LiveLink> live_sends;  ///< named requests
   List<typename P::RecvRequest, LiveLink> live_recvs;

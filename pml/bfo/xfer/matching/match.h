@@ -266,9 +266,21 @@ template <class P>
   m->epoch = a.epoch;
   m->match = match_of(a);
   m->data = reinterpret_cast<std::uint8_t*>(m + 1);
-  m->size = static_cast<std::uint32_t>(a.bytes.size);
+  m->size = m->room = static_cast<std::uint32_t>(a.bytes.size);
   std::memcpy(m->data, a.bytes.data, a.bytes.size);
   return m;
+}
+
+/// Is `a` the rendezvous header of `m`, not older?
+template <class P>
+bool renews(const Unexpected<P>& m, const Arrival<P>& a) {
+  constexpr auto kMatch = static_cast<std::uint8_t>(core::MsgType::kMatch);
+  core::RndvHdr was;
+  core::RndvHdr is;
+  if (m.match.type == kMatch || a.bytes.data[0] == kMatch) return false;
+  if (!core::decode(m.bytes(), was) || !core::decode(a.bytes, is)) return false;
+  return Name(was.sender).same_request(Name(is.sender)) && was.length == is.length &&
+         Name(is.sender).round() >= Name(was.sender).round();
 }
 
 /// A rendezvous header came again for a message that is stored. The newer header is kept, because its keys
@@ -284,19 +296,15 @@ void Engine<P>::replace(Message& m, const Arrival& a) {
     flush(*peer);
     return;
   }
-  if (a.bytes.data[0] == static_cast<std::uint8_t>(MsgType::kMatch)) return;
-  core::RndvHdr was;
-  core::RndvHdr is;
-  if (!core::decode(Bytes{m.data, m.size}, was) || !core::decode(a.bytes, is)) return;
-  if (!Name(was.sender).same_request(Name(is.sender)) || was.length != is.length) return;
-  if (Name(is.sender).round() < Name(was.sender).round()) return;
-  auto* data = static_cast<std::uint8_t*>(port_.alloc(a.bytes.size));
+  if (!renews(m, a)) return;
+  const bool separate = a.bytes.size > m.room;
+  auto* const data = static_cast<std::uint8_t*>(separate ? port_.alloc(a.bytes.size) : &m + 1);
   if (!data) return;  // keep the older one: a receiver without usable keys asks for others
   std::memcpy(data, a.bytes.data, a.bytes.size);
   if (m.separate) port_.free(m.data);
   m.data = data;
   m.size = static_cast<std::uint32_t>(a.bytes.size);
-  m.separate = true;
+  m.separate = separate;
   m.rail = a.rail;
   m.epoch = a.epoch;
   m.match.type = a.bytes.data[0];
@@ -377,8 +385,12 @@ template <class P>
     ++counters_.malformed;
     return;
   }
-  if (Message* const m = unknown_.find(*this, h)) {
+  if (Message* const m = unknown_.find(*this, h, a.rail)) {
     ++counters_.duplicates;
+    if (renews(*m, a) && !unknown_.fits_instead(*m, a.bytes.size, config_.unknown_limit)) {
+      failing_.no_memory(a.rail, a.epoch, a.bytes.size);
+      return;
+    }
     unknown_.uncount(*m);
     replace(*m, a);
     unknown_.count(*m);

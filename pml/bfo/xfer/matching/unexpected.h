@@ -38,6 +38,7 @@ struct Unexpected {
   std::uint8_t* data = nullptr;  ///< header and payload as received; normally right behind this struct.
                                  ///< kOwnRequest: the send request
   std::uint32_t size = 0;
+  std::uint32_t room = 0;  ///< bytes right behind this struct
   core::Bytes bytes() const { return {data, size}; }
   std::uint64_t length() const;
 };
@@ -87,12 +88,16 @@ struct SeqKey {
 struct ContextKey {
   static std::int64_t of(const auto* m) { return m->match.ctx; }
 };
+/// The same message again comes from the same process: anybody may put any rank into a header.
 struct MessageKey {
-  static std::int64_t of(const core::MatchHdr& h) {
-    return static_cast<std::int64_t>(std::uint64_t{h.ctx} << 48 | std::uint64_t{h.seq} << 32 |
-                                     static_cast<std::uint32_t>(h.src));
+  static std::int64_t of(const core::MatchHdr& h, const void* sender) {
+    return static_cast<std::int64_t>(
+        (std::uint64_t{h.ctx} << 48 | std::uint64_t{h.seq} << 32 | static_cast<std::uint32_t>(h.src)) ^
+        reinterpret_cast<std::uintptr_t>(sender));
   }
-  static std::int64_t of(const auto* m) { return of(m->match); }
+  static std::int64_t of(const auto* m) { return of(m->match, sender_of(m->rail)); }
+  /// nullptr: its BTL does not name senders.
+  static auto* sender_of(const auto* rail) { return rail ? rail->peer : nullptr; }
 };
 template <class P, class Key>
 using MessageQueue = Queue<Unexpected<P>, MessageLink<&Unexpected<P>::mine>, Key>;

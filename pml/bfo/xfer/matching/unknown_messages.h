@@ -19,13 +19,22 @@ class UnknownMessages {
  public:
   using Message = Unexpected<P>;
 
+  /// The message with the header `h` that came over `rail` or another one of the same peer.
   template <class Memory>
-  Message* find(Memory& memory, const core::MatchHdr& h) {
-    return all_.find(memory, MessageKey::of(h));
+  Message* find(Memory& memory, const core::MatchHdr& h, const Rail<P>* rail) {
+    const auto* const sender = MessageKey::sender_of(rail);
+    Message* const m = all_.find(memory, MessageKey::of(h, sender));
+    const bool same = m && m->match.ctx == h.ctx && m->match.seq == h.seq && m->match.src == h.src &&
+                      MessageKey::sender_of(m->rail) == sender;
+    return same ? m : nullptr;
   }
   /// May a message of `size` bytes that came over `rail` be added, when a sender may have `limit` bytes here?
   bool fits(const Rail<P>* rail, std::size_t size, std::uint64_t limit) {
-    return held(rail) + std::uint64_t{cost(size)} <= limit;
+    return held(rail) + sizeof(Message) + size <= limit;
+  }
+  /// The same when its `size` bytes take the place of those of `m`.
+  bool fits_instead(const Message& m, std::size_t size, std::uint64_t limit) {
+    return held(m.rail) - cost(m) + cost(m.room, size) <= limit;
   }
   template <class Memory>
   void add(Memory& memory, Message* m) {
@@ -50,19 +59,23 @@ class UnknownMessages {
     if (m) by_comm_.remove(memory, m);
     return m;
   }
-  /// Around a change of the message's size or rail.
-  void uncount(const Message& m) { held(m.rail) -= cost(m.size); }
-  void count(const Message& m) { held(m.rail) += cost(m.size); }
+  /// Around a change of the message's bytes or rail.
+  void uncount(const Message& m) { held(m.rail) -= cost(m); }
+  void count(const Message& m) { held(m.rail) += cost(m); }
 
  private:
-  /// What a message of `size` bytes counts against its sender's allowance.
-  static std::uint32_t cost(std::size_t size) { return static_cast<std::uint32_t>(sizeof(Message) + size); }
+  /// What counts against the sender's allowance: all that is allocated for a message.
+  static std::uint64_t cost(const Message& m) { return cost(m.room, m.separate ? m.size : 0); }
+  /// Of a message with `room` bytes of its own, when the newest ones are `size`.
+  static std::uint64_t cost(std::size_t room, std::size_t size) {
+    return sizeof(Message) + room + (size > room ? size : 0);
+  }
   /// The sum it is counted in: the sender's, or a common one for messages of BTLs that do not name senders.
-  std::uint32_t& held(const Rail<P>* rail) { return rail ? rail->peer->unknown_held : anonymous_held_; }
+  std::uint64_t& held(const Rail<P>* rail) { return rail ? rail->peer->unknown_held : anonymous_held_; }
 
   MessageQueue<P, MessageKey> all_;
   CommQueue<P, ContextKey> by_comm_;  ///< the same, by communicator
-  std::uint32_t anonymous_held_ = 0;
+  std::uint64_t anonymous_held_ = 0;
 };
 
 }  // namespace bfo::xfer
