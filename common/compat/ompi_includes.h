@@ -101,6 +101,7 @@ extern "C" {
 #include "opal/mca/mpool/mpool.h"
 #include "opal/mca/rcache/base/base.h"
 #include "opal/mca/rcache/rcache.h"
+#include "opal/memoryhooks/memory.h"
 #if OMPI_MAJOR_VERSION >= 5
 #include "opal/mca/pmix/pmix-internal.h"
 #else

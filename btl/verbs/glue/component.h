@@ -80,7 +80,10 @@ struct Component {
   int device_count;
   engine::EventThread* events;
   bool threads;
-  RecursiveLock progress_lock;  // a callback may add processes
+  std::atomic<bool> registered_anew;  // memory was registered with a device since libraries were counted
+  std::atomic<bool> blind;            // nothing says when memory is given back: no registration is kept
+  std::atomic<uint64_t> libraries;    // memory_hooks.h: how many were loaded at the last look
+  RecursiveLock progress_lock;        // a callback may add processes
 };
 
 /// Prevents progress in other threads while the set of endpoints changes.
@@ -130,7 +133,8 @@ bool failover_pml();
 void add_help_directory();
 /// Prints a help text to stderr. Not by opal_show_help(): in 4.1 with an external PMIx it loses messages
 /// ("Data unpack would read past end of buffer in show_help.c"), and the text explains why the component is
-/// disabled or the job ends. `once_per_node`: only the first local rank prints.
+/// disabled or the job ends. `once_per_node`: of the job's processes on this host, the first that has the
+/// same text to print does.
 void say(bool once_per_node, const char* topic, ...);
 
 }  // namespace bfo::verbs

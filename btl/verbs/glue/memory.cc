@@ -3,6 +3,7 @@
 // memory.cc: registration of application memory through Open MPI's registration cache, one cache per device.
 #include <string>
 
+#include "btl/verbs/glue/memory_hooks.h"
 #include "btl/verbs/glue/module.h"
 
 namespace bfo::verbs {
@@ -20,6 +21,7 @@ int cache_register(void* context, void* base, size_t size, mca_rcache_base_regis
   registration->handle.lkey = registration->mr->lkey;
   registration->handle.rkey = registration->mr->rkey;
   device->user_bytes.fetch_add(registration->mr->length, std::memory_order_relaxed);
+  mca_btl_verbs_component.registered_anew.store(true, std::memory_order_relaxed);
   return OPAL_SUCCESS;
 }
 
@@ -32,6 +34,33 @@ int cache_deregister(void* context, mca_rcache_base_registration_t* super) {
   device->user_bytes.fetch_sub(bytes, std::memory_order_relaxed);
   registration->mr = nullptr;
   return OPAL_SUCCESS;
+}
+
+void evict_all(mca_rcache_base_module_t* cache) {
+  while (cache->rcache_evict(cache)) {
+  }
+}
+
+/// Looks for a way to give memory back unseen, when libraries were loaded since the last look. Where there is
+/// one, registrations are not kept from now on. Not from inside the cache, whose lock a hook may want while
+/// another thread has the loader's.
+void look_for_blind_spot(Component& component) {
+  component.registered_anew.store(false, std::memory_order_relaxed);
+  if (component.blind || opal_leave_pinned == 0) return;
+  const uint64_t loaded = libraries_loaded();
+  if (component.libraries.exchange(loaded) == loaded) return;
+  const BlindSpot spot = find_blind_spot();
+  if (spot.function == nullptr || component.blind.exchange(true)) return;
+  for (int i = 0; i < component.device_count; ++i) evict_all(component.devices[i]->rcache);
+  say(true, "blind-hooks", opal_process_info.nodename, spot.function, spot.library, spot.function);
+}
+
+mca_rcache_base_registration_t* add_to_cache(mca_rcache_base_module_t* cache, void* base, size_t size,
+                                             int access) {
+  const uint32_t how = mca_btl_verbs_component.blind ? MCA_RCACHE_FLAGS_CACHE_BYPASS : 0;
+  mca_rcache_base_registration_t* registration = nullptr;
+  const int rc = cache->rcache_register(cache, base, size, how, access, &registration);
+  return rc == OPAL_SUCCESS ? registration : nullptr;
 }
 
 /// What the process has registered now, over all devices.
@@ -71,7 +100,10 @@ bool rcache_open(Component& component, DeviceSlot& device) {
   resources.deregister_mem = cache_deregister;
   device.rcache = mca_rcache_base_module_create(component.params.rcache, &device, &resources);
   free(resources.cache_name);
-  if (device.rcache != nullptr) return true;
+  if (device.rcache != nullptr) {
+    look_for_blind_spot(component);
+    return true;
+  }
   const std::string why = "is \"" + std::string(component.params.rcache) +
                           "\": no registration cache can be made for " + device.device.name() +
                           " with it (\"ompi_info\" lists those of this Open MPI as MCA rcache)";
@@ -86,12 +118,19 @@ void rcache_close(DeviceSlot& device) {
 
 mca_btl_base_registration_handle_t* register_memory(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t*,
                                                     void* base, size_t size, uint32_t flags) {
+  Component& component = mca_btl_verbs_component;
   mca_rcache_base_module_t* cache = module_of(btl)->device->rcache;
-  mca_rcache_base_registration_t* registration = nullptr;
   const int access = static_cast<int>(flags & MCA_BTL_REG_FLAG_ACCESS_ANY);
-  const int rc = cache->rcache_register(cache, base, size, 0, access, &registration);
-  if (rc != OPAL_SUCCESS || registration == nullptr) return nullptr;
-  return &reinterpret_cast<Registration*>(registration)->handle;
+  mca_rcache_base_registration_t* registration = add_to_cache(cache, base, size, access);
+  if (component.registered_anew.load(std::memory_order_relaxed)) [[unlikely]] {
+    const bool was_blind = component.blind;
+    look_for_blind_spot(component);
+    if (registration != nullptr && component.blind != was_blind) {  // it would be kept
+      cache->rcache_deregister(cache, registration);
+      registration = add_to_cache(cache, base, size, access);
+    }
+  }
+  return registration == nullptr ? nullptr : &reinterpret_cast<Registration*>(registration)->handle;
 }
 
 int deregister_memory(mca_btl_base_module_t* btl, mca_btl_base_registration_handle_t* handle) {
@@ -99,6 +138,9 @@ int deregister_memory(mca_btl_base_module_t* btl, mca_btl_base_registration_hand
   auto* registration =
       reinterpret_cast<Registration*>(reinterpret_cast<char*>(handle) - offsetof(Registration, handle));
   cache->rcache_deregister(cache, &registration->super);
+  // What was registered before a way to give memory back unseen was found is not kept either.
+  if (mca_btl_verbs_component.blind) [[unlikely]]
+    evict_all(cache);
   return OPAL_SUCCESS;
 }
 

@@ -2,6 +2,7 @@
 //
 // params.cc: the parameters btl_verbs_*: name, default, range, level and help in one table.
 #include <dlfcn.h>
+#include <fcntl.h>
 
 #include "btl/verbs/glue/component.h"
 
@@ -287,15 +288,36 @@ bool failover_pml() {
   return pml != nullptr && strcmp(pml, "bfo") == 0;
 }
 
+namespace {
+
+/// True for the first process of the job on this host that would print `text`. The claim is a file in Open
+/// MPI's session directory, which goes with the job. Where none can be made, the first local rank has it.
+bool first_to_say(const char* text) {
+  const char* const folder = opal_process_info.job_session_dir;
+  uint64_t name = 0xcbf29ce484222325;  // FNV-1a
+  for (const char* at = text; *at != '\0'; ++at) name = (name ^ static_cast<uint8_t>(*at)) * 0x100000001b3;
+  char path[PATH_MAX];
+  const int length = snprintf(path, sizeof path, "%s/btl-verbs-said.%016llx", folder != nullptr ? folder : "",
+                              static_cast<unsigned long long>(name));
+  const bool fits = folder != nullptr && length > 0 && static_cast<size_t>(length) < sizeof path;
+  const int fd = fits ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
+  if (fd >= 0) close(fd);
+  if (fd >= 0 || (fits && errno == EEXIST)) return fd >= 0;
+  return opal_process_info.my_local_rank == 0;
+}
+
+}  // namespace
+
 void say(bool once_per_node, const char* topic, ...) {
-  if (once_per_node && opal_process_info.my_local_rank != 0) return;
   va_list arguments;
   va_start(arguments, topic);
   char* text = opal_show_help_vstring("help-mpi-btl-verbs.txt", topic, true, arguments);
   va_end(arguments);
   if (text == nullptr) return;
-  fputs(text, stderr);
-  fflush(stderr);
+  if (!once_per_node || first_to_say(text)) {
+    fputs(text, stderr);
+    fflush(stderr);
+  }
   free(text);
 }
 
