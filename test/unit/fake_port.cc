@@ -59,6 +59,7 @@ bool FakePort::sendi(const RailHandle& rail, std::uint8_t tag, const void* h, st
 bool FakePort::sendi(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, InlineSource& s,
                      std::size_t n) {
   if (const auto inside = std::exchange(inside_, nullptr)) inside();
+  ++offered_;
   if (hl + n > longest_offered_) longest_offered_ = hl + n;
   if (!world_.options.sendi || !world_.room(rank_, rail.rank, rail.rail)) return false;
   if (!world_.takes(hl + n)) return false;
@@ -73,6 +74,7 @@ Post FakePort::send(const RailHandle& rail, std::uint8_t tag, const void* h, std
 
 Post FakePort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl,
                           const void* data, std::size_t n, Frag& f) {
+  ++offered_;
   if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return Post::kUnreachable;
   if (!world_.room(rank_, rail.rank, rail.rail) || !world_.takes(hl + n)) return Post::kNoResource;
   world_.post(make_flight(Flight::Kind::kSend, rank_, rail, tag, h, hl, data, n, &f));

@@ -115,7 +115,8 @@ class FakePort {
   World& world_;
   int rank_;
   int frags_ = 0;
-  std::size_t live_ = 0;  ///< bytes that the engine has allocated
+  std::uint64_t offered_ = 0;  ///< messages offered to rails
+  std::size_t live_ = 0;       ///< bytes that the engine has allocated
   int registrations_ = 0;
   int unregistered_ = -1;  ///< the device of this rail registers nothing
   int refused_registrations_ = 0;

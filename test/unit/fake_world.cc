@@ -98,6 +98,8 @@ RecvReq* World::irecv(int at, int from, int tag, std::size_t capacity, xfer::Com
 // ---- the network
 
 bool World::room(int from, int to, int rail) const {
+  if (refuses && refuses(from, to)) return false;
+  if (options.capacity == World::Options{}.capacity) return true;
   int n = 0;
   for (const Flight& f : flights) n += f.from == from && f.to == to && f.rail == rail;
   return n < options.capacity;

@@ -128,8 +128,9 @@ class World {
   std::deque<Flight> flights;
   std::deque<Close> pending_close;
   bool hold_close = false;
-  bool stock = false;  ///< rails made from now on know no failover
-  bool late = false;   ///< RDMA of a dead rail is executed once more, just before the rail is closed
+  std::function<bool(int from, int to)> refuses;  ///< no rail takes anything of this direction
+  bool stock = false;                             ///< rails made from now on know no failover
+  bool late = false;  ///< RDMA of a dead rail is executed once more, just before the rail is closed
   std::vector<Flight> late_ones;
   struct Fence {
     int me, other, rail;

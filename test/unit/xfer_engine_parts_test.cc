@@ -350,22 +350,31 @@ TEST(Backlog, FindsACompletionBehindOthers) {
   }
   frag[0].xfer.stored[0] = static_cast<std::uint8_t>(core::MsgType::kMatch);
   frag[1].xfer.stored[0] = static_cast<std::uint8_t>(core::MsgType::kAck);
-  backlog.stored.push_back(&frag[0]);
+  Memory memory;
+  backlog.store(&frag[0]);
   EXPECT_FALSE(backlog.nothing_stored());
   EXPECT_FALSE(backlog.completion_waits());
+  EXPECT_EQ(backlog.answers(), 0u);
   struct {
     Unrecorded<FakePort> record;
     std::uint8_t bytes[32] = {static_cast<std::uint8_t>(core::MsgType::kRestartNack)};
   } late;
   late.record.size = sizeof late.bytes;
-  backlog.unrecorded.push_back(&late.record);
+  backlog.store(memory, &late.record);
   EXPECT_TRUE(backlog.completion_waits()) << "also without a fragment record";
-  backlog.unrecorded.remove(&late.record);
-  backlog.stored.push_back(&frag[1]);
+  EXPECT_EQ(backlog.answers(), 1u);
+  backlog.remove(memory, &late.record);
+  EXPECT_FALSE(backlog.completion_waits());
+  backlog.store(&frag[1]);
   EXPECT_TRUE(backlog.completion_waits());
   std::size_t n = 0;
   backlog.each_stored([&](const void*, std::size_t size) { n += size; });
   EXPECT_EQ(n, 2 * sizeof(core::FinHdr));
+  EXPECT_EQ(backlog.take_stored(), &frag[0]);
+  EXPECT_TRUE(backlog.completion_waits());
+  EXPECT_EQ(backlog.take_stored(), &frag[1]);
+  EXPECT_FALSE(backlog.completion_waits());
+  EXPECT_TRUE(backlog.nothing_stored());
 }
 
 TEST(Grants, AreWrittenInOrderOfArrival_OrWaitOn) {

@@ -84,8 +84,9 @@ TEST(SeqSync, CommunicatorMadeAgain_OldAnswerStillDoesNotCount) {
   old_answer_again({}, true);
 }
 
-/// A question whose acknowledgement stays away shuts the window, and is said again when its rail has died:
-/// the answer is an old one then, and the receiver is none the worse for having been asked.
+/// A question whose acknowledgement stays away shuts the window. When its rail has died it is asked again, as
+/// it is by then. The old one may still come: its answer is old too, and the receiver is none the worse for
+/// having been asked.
 TEST(SeqSync, QuestionIsSaidAgain_ItsAnswerIsOld) {
   World w({});
   Stream s(w);
@@ -93,6 +94,7 @@ TEST(SeqSync, QuestionIsSaidAgain_ItsAnswerIsOld) {
   w.isend(0, 1, 1, content(s.sent++));
   s.hold_front(0, kSeqSync);
   const int hung = w.flights[0].rail;
+  const std::vector<std::uint8_t> old = w.flights[0].bytes;
   s.suspect(hung);
   s.settle();
   EXPECT_EQ(to_rank_1(w)->confirmed, kStop);
@@ -102,12 +104,16 @@ TEST(SeqSync, QuestionIsSaidAgain_ItsAnswerIsOld) {
   const Seq16 confirmed = to_rank_1(w)->confirmed;
   ASSERT_GT(confirmed, kAll);
   const std::uint64_t asked = w.delivered[static_cast<std::uint8_t>(kSeqSync)];
+  w.engines[1]->on_message(w.rail(1, 0, 1 - hung), 1, old[0], old.data(), old.size());
+  ASSERT_NO_FATAL_FAILURE(take_first(w, 1, kSeqSync));
+  EXPECT_EQ(w.engines[0]->counters().stale, 1u);
+  EXPECT_EQ(to_rank_1(w)->confirmed, confirmed);
   s.kill(hung);
   ASSERT_NO_FATAL_FAILURE(take_first(w, 0, kSeqSync));
   ASSERT_NO_FATAL_FAILURE(take_first(w, 1, kSeqSync));
-  EXPECT_EQ(w.delivered[static_cast<std::uint8_t>(kSeqSync)], asked + 2);
+  EXPECT_EQ(w.delivered[static_cast<std::uint8_t>(kSeqSync)], asked + 3);
   EXPECT_EQ(w.engines[0]->counters().stale, 1u);
-  EXPECT_EQ(to_rank_1(w)->confirmed, confirmed);
+  EXPECT_GE(seq_distance(confirmed, to_rank_1(w)->confirmed), 0);
   ASSERT_TRUE(w.run());
   s.wait();
   ASSERT_TRUE(w.sends.back()->done);

@@ -50,12 +50,39 @@ void tell_no_memory(int rank, int other, const char* host, uint64_t bytes) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, length);
 }
 
+// The same for a peer that had reached what one process may make another one keep.
+void tell_too_much(int rank, int other, const char* host, const xfer::PeerLoss& loss) {
+  char text[640];
+  const auto much = static_cast<unsigned long>(loss.bytes);
+  const char* const where = host != nullptr ? host : "unknown";
+  const char* const end =
+      "Requests to and from that rank end with MPI_ERR_OTHER on both sides; those with other ranks go on.";
+  const int n =
+      loss.limit == xfer::PeerLoss::Limit::kAnswers
+          ? snprintf(
+                text, sizeof(text),
+                "pml bfo: rank %d gave up rank %d (host %s): it takes none of the %lu answers to its "
+                "messages that wait here,\nmore than a correct program can cause.\n%s Look for a program "
+                "or library\non that host that sends messages of its own.\n",
+                rank, other, where, much, end)
+          : snprintf(
+                text, sizeof(text),
+                "pml bfo: rank %d gave up rank %d (host %s): it sent more than %lu MiB for communicators "
+                "that rank %d has not\nmade yet.\n%s Raise pml_bfo_unknown_limit, or let\nthe ranks meet "
+                "(MPI_Barrier) after they make a communicator.\n",
+                rank, other, where, much >> 20, rank, end);
+  const size_t length = std::min(sizeof(text) - 1, static_cast<size_t>(n));
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, length);
+}
+
 }  // namespace
 
 void BtlPort::peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss) {
   if (module_.leaving()) return;
   const int rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
   const int other = static_cast<int>(peer.proc->super.proc_name.vpid);
+  if (loss.limit != xfer::PeerLoss::Limit::kMemory)
+    return tell_too_much(rank, other, peer.proc->super.proc_hostname, loss);
   if (loss.outcome == Outcome::kNoMemory && !loss.there)
     return tell_no_memory(rank, other, peer.proc->super.proc_hostname, loss.bytes);
   const char* host = opal_get_proc_hostname(&peer.proc->super);

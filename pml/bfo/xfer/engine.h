@@ -226,6 +226,7 @@ class Engine {
   KeptResult take_kept(RecvRequest& r, Message* m, bool nested);
   void end_kept(RecvRequest& r, KeptResult kept);
   void keep_unknown(Arrival a);
+  void unknown_too_many(const Arrival& a);
   void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, std::uint64_t length);
   void eager_arrived(RecvRequest& r, Bytes payload);
   KeptResult take_unexpected(RecvRequest& r, bool nested);
@@ -241,6 +242,10 @@ class Engine {
   // window.h
   bool window_open(ProcT& p);
   void ask_window(ProcT& p);
+  void owe_sync(ProcT& p);
+  bool post_syncs(PeerT& p);
+  void sync_lost(PeerT& peer, const Frag& f);
+  void drop_syncs(PeerT& p);
   void on_seq_sync(const Arrival& a);
   void release_stalled(ProcT& p);
   void poll_windows();

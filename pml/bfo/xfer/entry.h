@@ -288,8 +288,14 @@ void Engine<P>::handle_done(Frag& f) {
       }
       break;
     }
-    case FragKind::kOpen:
-    case FragKind::kControl: {
+    case FragKind::kSync:
+      --x.rail->control_out;
+      if (!ok) sync_lost(peer, f);
+      break;
+    case FragKind::kControl:
+      --x.rail->control_out;
+      [[fallthrough]];
+    case FragKind::kOpen: {
       if (ok) break;
       if (!x.to_sender) {
         SendRequest* r = sends_.find(x.name);
@@ -323,6 +329,7 @@ void Engine<P>::handle_done(Frag& f) {
       Rget<P>::read_done(*this, f);
       break;
     case FragKind::kStored:
+      --x.rail->control_out;
       completing_ends(peer, f);
       if (x.grant == kPing) {
         peer.watch.set_pinging(false);  // a lost one is not sent again: the loss of its rail says enough
@@ -334,7 +341,7 @@ void Engine<P>::handle_done(Frag& f) {
             peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.stored, x.stored_len});
         records_.note_resumed(peer);
         if (completes_send(stored_bytes(f))) peer.choice.prefer(nullptr);
-        peer.backlog.stored.push_back(&f);
+        peer.backlog.store(&f);
         activate(peer);
         flush(peer);
         return;
@@ -351,7 +358,7 @@ std::uint64_t Engine<P>::unfinished() const {
   std::uint64_t n = frags_out_ + eager_out_ + sends_.live() + recvs_.live();
   if constexpr (requires { port_.copies_out(); }) n += port_.copies_out();
   for (PeerT* p = peers_.front(); p; p = p->next) {
-    if (!p->backlog.nothing_stored() || !p->backlog.unnamed.empty()) ++n;
+    if (!p->backlog.nothing_stored() || !p->backlog.syncs.empty() || !p->backlog.unnamed.empty()) ++n;
     if (!p->standing.failed() && (!p->backlog.ready_sends.empty() || !p->backlog.ready_recvs.empty())) ++n;
   }
   return n;

@@ -71,9 +71,15 @@ struct RecvStatus {
 
 /// Why a peer was declared failed.
 struct PeerLoss {
+  /// What the peer had made this process keep as much of as it may.
+  enum class Limit : std::uint8_t { kMemory, kUnknown, kAnswers };
   Outcome outcome = Outcome::kPeerLost;
-  std::uint64_t bytes = 0;  ///< kNoMemory: size of the message for which there was no memory
-  bool there = false;       ///< kNoMemory: the peer had no memory, and reported it
+  /// kNoMemory: size of the message for which there was no memory; or how much there is
+  std::uint64_t bytes = 0;
+  bool there = false;  ///< kNoMemory: the peer had no memory, and reported it
+  /// kNoMemory. kUnknown: `bytes` of messages for communicators that do not exist yet; kAnswers: `bytes`
+  /// answers that it does not take
+  Limit limit = Limit::kMemory;
 };
 
 /// Handle bytes of a registration for one rail, as they travel.

@@ -100,6 +100,7 @@ enum class FragKind : std::uint8_t {
   kWrite,    ///< RDMA write of `send`
   kRead,     ///< RDMA read of `recv`
   kControl,  ///< a control message of the request named by `name`, derived from its state
+  kSync,     ///< SEQSYNC of a rank, derived from its state: see sync_of()
   kStored    ///< a stored message: its bytes are in `stored` or `buffer` and are sent again unchanged
 };
 
@@ -155,6 +156,7 @@ struct Peer {
   FailedReceives failed_receives;  ///< messages of it whose receive ended with an error
   /// bytes kept of its messages for communicators that do not exist here yet
   std::uint64_t unknown_held = 0;
+  std::uint64_t rendezvous = 0;                        ///< with it that have begun, in both directions
   List<Proc<P>> procs;                                 ///< of it, on all communicators
   List<typename P::SendRequest, LiveLink> live_sends;  ///< named requests
   List<typename P::RecvRequest, LiveLink> live_recvs;

@@ -36,6 +36,8 @@ class Failing {
   void no_memory(PeerT& p, std::size_t size);
   void no_memory(const Rail<P>* rail, std::uint32_t epoch, std::size_t size);
   void no_memory(Comm<P>& c, std::int32_t rank, Arrival<P> a);
+  /// `p` has reached a limit with `size`.
+  void too_much(PeerT& p, PeerLoss::Limit limit, std::uint64_t size);
   /// `size` bytes about a process that is not known could not be stored.
   void no_memory_for_any(std::size_t size) { unstored_.note_any(size); }
 
@@ -63,8 +65,13 @@ class Failing {
 /// `size` bytes from or for `p` could not be stored.
 template <class P>
 [[gnu::cold, gnu::noinline]] void Failing<P>::no_memory(PeerT& p, std::size_t size) {
+  too_much(p, PeerLoss::Limit::kMemory, size);
+}
+
+template <class P>
+[[gnu::cold, gnu::noinline]] void Failing<P>::too_much(PeerT& p, PeerLoss::Limit limit, std::uint64_t size) {
   if (p.standing.failed() || p.standing.failing()) return;
-  p.standing.set_loss(PeerLoss{Outcome::kNoMemory, size, false});
+  p.standing.set_loss(PeerLoss{Outcome::kNoMemory, size, false, limit});
   schedule(p);
 }
 

@@ -48,6 +48,7 @@ void Engine<P>::keep_alive() {
 /// Send SEQSYNC: any message would do.
 template <class P>
 void Engine<P>::ping(PeerT& p, ProcT& via) {
+  if (!p.backlog.nothing_stored()) return;  // that shows it as well
   const core::SeqSyncHdr h = via.window_question();
   Frag* const f = send_stored(p, &h, sizeof h);
   if (!f) return;

@@ -15,7 +15,8 @@ namespace bfo::xfer {
 template <class P>
 bool has_work(const Peer<P>& p) {
   if (!p.live_sends.empty() || !p.live_recvs.empty() || !p.backlog.ready_sends.empty() ||
-      !p.backlog.nothing_stored() || !p.backlog.unnamed.empty() || p.watch.probed())
+      !p.backlog.nothing_stored() || !p.backlog.syncs.empty() || !p.backlog.unnamed.empty() ||
+      p.watch.probed())
     return true;
   for (Proc<P>* q = p.procs.front(); q; q = p.procs.next(q))
     if (!q->posted.empty() || !q->stalled.empty()) return true;
@@ -125,6 +126,7 @@ template <class P>
     f->xfer.rail = &rail;
     f->xfer.epoch = rail.name.epoch;
     ++frags_out_;
+    ++rail.control_out;
     const Post post = port_.send_bytes(rail.handle, h.type, &h, sizeof h, nullptr, 0, *f);
     if (taken(post)) {
       p.standing.set_notice_pending(false);
@@ -132,6 +134,7 @@ template <class P>
     }
     if (post == Post::kAccepted) return;
     --frags_out_;
+    --rail.control_out;
     port_.frag_free(*f);
   }
   if (p.standing.notice_pending()) set_timer(p);
@@ -174,6 +177,7 @@ template <class P>
   }
   while (SendRequest* r = p.backlog.unnamed.pop_front()) finish_send(*r, outcome);
   stored_.drop(p);
+  drop_syncs(p);
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) {
     while (SendRequest* r = q->stalled.pop_front()) finish_send(*r, outcome);
     while (RecvRequest* r = q->posted.pop_front(*this)) {

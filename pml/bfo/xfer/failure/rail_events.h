@@ -209,6 +209,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
     // One rail is enough: a process sends BYE when it has nothing left to send or receive.
     p.standing.set_finalized();
     stored_.drop(p);
+    drop_syncs(p);
   }
   rebuild(p);
 

@@ -64,6 +64,7 @@ void Engine<P>::comm_free(CommT* c) {
       free_message(m);
     }
     if (p->linked) p->peer->procs.remove(p);
+    if (p->syncs) p->peer->backlog.syncs.remove(p);
     agenda_.remove_stalled(*p);
     p->posted.forget(*this);
     p->~ProcT();

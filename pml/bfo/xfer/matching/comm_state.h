@@ -36,7 +36,12 @@ struct Proc {
   Seq16 resent_from = 0;
   // receiving
   Seq16 expected = 0;
-  Seq16 last_out_of_sequence = 0;           ///< the highest number in `out_of_sequence`
+  Seq16 last_out_of_sequence = 0;  ///< the highest number in `out_of_sequence`
+  // SEQSYNC that waits for a rail, in the peer's Backlog::syncs
+  bool syncs = false;    ///< in that list
+  bool asks = false;     ///< the question
+  bool answers = false;  ///< the answer to question `answer_to`
+  std::uint16_t answer_to = 0;
   MessageQueue<P, SeqKey> out_of_sequence;  ///< out of sequence, as they came
   MessageQueue<P, TagKey> unexpected;       ///< in sequence, not matched
   PostedQueue<P> posted;
@@ -48,12 +53,27 @@ struct Proc {
   Seq16 acked = 0;
   std::uint16_t question = 0;  ///< number of the open SEQSYNC question to the peer: see seq_question()
   Checkpoint<P> checkpoint;    ///< `acked` becomes its number when it is passed
+  Proc* next_sync = nullptr;
+  Proc* prev_sync = nullptr;
 
   core::SeqBounds bounds() const { return {next_seq, confirmed, acked, resent, resent_from}; }
   /// Which message does the peer expect next? Either side may ask at any time.
   core::SeqSyncHdr window_question() const {
     return {
         static_cast<std::uint8_t>(core::MsgType::kSeqSync), 0, comm->ctx, comm->my_rank, next_seq, question};
+  }
+  core::SeqSyncHdr window_answer() const {
+    return {static_cast<std::uint8_t>(core::MsgType::kSeqSync),
+            core::kFlagReply,
+            comm->ctx,
+            comm->my_rank,
+            expected,
+            answer_to};
+  }
+  /// `number` was asked. The answer to the newest question is enough: others do not count any more.
+  void owe_answer(std::uint16_t number) {
+    if (!answers || seq_before(answer_to, number)) answer_to = number;
+    answers = true;
   }
 };
 

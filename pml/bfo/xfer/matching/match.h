@@ -364,6 +364,13 @@ template <class P>
   answer_over(peer, h, sender);  // FINISHED: received, matched, not live
 }
 
+/// The sender of `a` has no allowance left for it.
+template <class P>
+[[gnu::cold]] void Engine<P>::unknown_too_many(const Arrival& a) {
+  if (a.rail) return failing_.too_much(*a.rail->peer, PeerLoss::Limit::kUnknown, config_.unknown_limit);
+  failing_.no_memory(a.rail, a.epoch, a.bytes.size);
+}
+
 /// A message for a communicator that does not exist here. If this process has not made it yet, the message is
 /// kept (KEPT). If it was freed, what was received in it is FINISHED, and a sender that missed the answer
 /// gets it again (H11). A message that its sender knows to be here belongs to a communicator of the past.
@@ -387,20 +394,15 @@ template <class P>
   }
   if (Message* const m = unknown_.find(*this, h, a.rail)) {
     ++counters_.duplicates;
-    if (renews(*m, a) && !unknown_.fits_instead(*m, a.bytes.size, config_.unknown_limit)) {
-      failing_.no_memory(a.rail, a.epoch, a.bytes.size);
-      return;
-    }
+    if (renews(*m, a) && !unknown_.fits_instead(*m, a.bytes.size, config_.unknown_limit))
+      return unknown_too_many(a);
     unknown_.uncount(*m);
     replace(*m, a);
     unknown_.count(*m);
     return;
   }
   // A sender may be ahead of a process that is slow to make the communicator, but within a bound.
-  if (!unknown_.fits(a.rail, a.bytes.size, config_.unknown_limit)) {
-    failing_.no_memory(a.rail, a.epoch, a.bytes.size);
-    return;
-  }
+  if (!unknown_.fits(a.rail, a.bytes.size, config_.unknown_limit)) return unknown_too_many(a);
   if (Message* const m = keep(nullptr, a)) unknown_.add(*this, m);
 }
 

@@ -223,7 +223,7 @@ typename Engine<P>::PeerLoad Engine<P>::peer_load(const PeerT& peer) {
   load.ready_recvs = length_of(peer.backlog.ready_recvs);
   load.live_sends = length_of(peer.live_sends);
   load.live_recvs = length_of(peer.live_recvs);
-  load.stored = length_of(peer.backlog.stored) + length_of(peer.backlog.unrecorded);
+  peer.backlog.each_stored([&load](const void*, std::size_t) { ++load.stored; });
   for (auto* proc = peer.procs.front(); proc; proc = peer.procs.next(proc))
     load.stalled += length_of(proc->stalled);
   return load;

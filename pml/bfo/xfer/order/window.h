@@ -107,9 +107,64 @@ template <class P>
 
 template <class P>
 void Engine<P>::ask_window(ProcT& p) {
-  const core::SeqSyncHdr h = p.window_question();
-  send_stored(*p.peer, &h, sizeof h);
-  flush(*p.peer);
+  p.asks = true;
+  owe_sync(p);
+}
+
+/// `p` asks or answers. What it has to say is taken from its state when a rail takes it, so any number of
+/// questions waits as one, and the newest one is answered with what is true then.
+template <class P>
+void Engine<P>::owe_sync(ProcT& p) {
+  PeerT& peer = *p.peer;
+  if (peer.standing.ended()) return;
+  if (!p.syncs) peer.backlog.syncs.push_back(&p);
+  activate(peer);
+  flush(peer);
+}
+
+/// What a SEQSYNC that is under way was, in the name of its fragment: its rank may be gone when it ends.
+inline Name sync_of(const core::SeqSyncHdr& h, std::int32_t rank) {
+  return Name(std::uint64_t{h.ctx} << 48 | std::uint64_t{h.question} << 32 |
+              static_cast<std::uint32_t>(rank));
+}
+
+/// False: no rail takes what a rank has to say.
+template <class P>
+bool Engine<P>::post_syncs(PeerT& p) {
+  const auto post = [this, &p](const ProcT& q, const core::SeqSyncHdr& h) {
+    const bool answer = (h.flags & core::kFlagReply) != 0;
+    return post_control(p, &h, sizeof h, FragKind::kSync, sync_of(h, q.rank), answer);
+  };
+  while (ProcT* const q = p.backlog.syncs.front()) {
+    if (q->answers && !post(*q, q->window_answer())) return false;
+    q->answers = false;
+    if (q->asks && !post(*q, q->window_question())) return false;
+    q->asks = false;
+    p.backlog.syncs.remove(q);
+  }
+  return true;
+}
+
+/// A SEQSYNC came back: it is said again, as it is true now.
+template <class P>
+[[gnu::cold]] void Engine<P>::sync_lost(PeerT& peer, const Frag& f) {
+  const std::uint64_t word = f.xfer.name.value;
+  CommT* const c = comms_.find(static_cast<std::uint16_t>(word >> 48));
+  const auto rank = static_cast<std::int32_t>(word);
+  ProcT* const p = c && c->has(rank) ? c->procs[rank] : nullptr;
+  if (!p || p->peer != &peer) return;  // its communicator was freed
+  if (f.xfer.to_sender)
+    p->owe_answer(static_cast<std::uint16_t>(word >> 32));
+  else
+    p->asks = true;
+  records_.note_resumed(peer);
+  owe_sync(*p);
+}
+
+/// Nothing is said to `p` any more.
+template <class P>
+[[gnu::cold]] void Engine<P>::drop_syncs(PeerT& p) {
+  while (ProcT* const q = p.backlog.syncs.pop_front()) q->asks = q->answers = false;
 }
 
 template <class P>
@@ -124,9 +179,8 @@ void Engine<P>::on_seq_sync(const Arrival& a) {
     return;
   }
   if (!(h.flags & core::kFlagReply)) {
-    const core::SeqSyncHdr reply{h.type, core::kFlagReply, h.ctx, c->my_rank, p->expected, h.question};
-    send_stored(*p->peer, &reply, sizeof reply);
-    flush(*p->peer);
+    p->owe_answer(h.question);
+    owe_sync(*p);
     return;
   }
   if (!core::answers_open_question(p->question, h.question)) {

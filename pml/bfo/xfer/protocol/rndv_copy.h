@@ -64,6 +64,7 @@ struct RndvCopy {
     d.sent_once.clear();
     if (x.sent_before) d.sent_once.add(0, x.length);
     x.proc->peer->live_sends.push_back(&r);
+    ++x.proc->peer->rendezvous;
     ++e.counters_.rndv_sent;
     const Peer<P>& p = *x.proc->peer;
     if (!p.active && !p.choice.empty() && e.open(r)) [[likely]]
@@ -248,6 +249,7 @@ template <class P>
   if (!decoded) return;
   auto& x = r.xfer;
   PeerT& peer = *peer_of(p);
+  ++peer.rendezvous;
   x.proc = &p;
   x.seq = h.match.seq;
   x.length = h.length;
@@ -372,7 +374,7 @@ void Engine<P>::on_frag(const Arrival& a) {
     store_frag(*r, h.offset, payload);
     PeerT& peer = *x.proc->peer;
     recv_check(*r);
-    if (!peer.backlog.stored.empty()) flush(peer);
+    if (peer.backlog.any_recorded()) flush(peer);
     return;
   }
   RecvInput in;

@@ -20,6 +20,10 @@ namespace bfo::xfer {
 inline constexpr std::uint8_t kUnsure = 8;
 inline constexpr std::uint8_t kLate = 16;
 
+/// A BTL may queue what it cannot send. So many control messages may be under way on one rail, more than fit
+/// into its send queue; then it counts as one that takes nothing now.
+inline constexpr std::uint32_t kMostControl = 1024;
+
 template <class P>
 struct Rail {
   typename P::RailHandle handle{};
@@ -43,11 +47,14 @@ struct Rail {
   std::uint64_t dead_delivered = 0;
   /// bytes of long messages posted and not ended, which the scheduler balances
   std::uint64_t inflight_bytes = 0;
+  std::uint32_t control_out = 0;   ///< control messages posted and not ended: at most kMostControl
   FailoverEvent* event = nullptr;  ///< of its last loss; nullptr until the first one
   FailoverEvent* back = nullptr;   ///< of its return; nullptr while it was not lost, or its return is told
   bool event_open = false;
   bool event_pending = false;  ///< it is complete except for what has to be sent again
 
+  /// May one more control message be given to its BTL?
+  bool takes_control() const { return control_out < kMostControl; }
   /// Is it up in that epoch?
   bool usable(std::uint32_t of_epoch) const {
     return name.epoch == of_epoch && (state == RailState::kUp || state == RailState::kSuspect);

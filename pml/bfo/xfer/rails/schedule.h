@@ -67,6 +67,7 @@ void Engine<P>::fragment_left(Frag& f) {
 template <class P>
 bool Engine<P>::post_on(RailT& rail, const void* hdr, std::size_t len, FragKind kind, Name own,
                         bool to_sender, std::uint32_t grant) {
+  if (!rail.takes_control()) return false;
   Frag* const f = new_frag(kind, rail, *rail.peer);
   if (!f) return false;
   f->xfer.name = own;
@@ -77,6 +78,8 @@ bool Engine<P>::post_on(RailT& rail, const void* hdr, std::size_t len, FragKind 
   if (post != Post::kAccepted) {
     fragment_left(*f);
     port_.frag_free(*f);
+  } else {
+    ++rail.control_out;
   }
   if (!taken(post)) return false;
   ++counters_.control_sent;
@@ -129,11 +132,20 @@ Rail<P>* Engine<P>::rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch
 template <class P>
 [[gnu::noinline]] typename P::Frag* Engine<P>::send_stored(PeerT& p, const void* bytes, std::size_t len,
                                                            RailT* pinned, std::uint32_t epoch) {
-  if (p.standing.ended()) return nullptr;
+  if (p.standing.ended() || p.standing.failing()) return nullptr;
   activate(p);  // the caller may not flush
   if (completes_send(bytes)) p.choice.prefer(nullptr);
   Frag* record = nullptr;
-  if (!stored_.keep(p, {bytes, len, pinned, epoch}, record)) failing_.no_memory(p, len);
+  switch (stored_.keep(p, {bytes, len, pinned, epoch}, record)) {
+    case StoredMessages<P>::Kept::kYes:
+      break;
+    case StoredMessages<P>::Kept::kTooMany:
+      failing_.too_much(p, PeerLoss::Limit::kAnswers, p.backlog.answers());
+      break;
+    case StoredMessages<P>::Kept::kNoMemory:
+      failing_.no_memory(p, len);
+      break;
+  }
   return record;
 }
 
@@ -150,10 +162,16 @@ bool Engine<P>::post_stored(PeerT& p, Frag& f) {
                         : follows        ? p.completions.rail()
                         : ends && i == 0 ? p.choice.default_preferred()
                                          : p.choice.next();
+    if (!rail->takes_control()) {
+      if (x.pinned || follows) return false;
+      continue;
+    }
     x.rail = rail;
     x.epoch = rail->name.epoch;
     ++frags_out_;
+    ++rail->control_out;
     const Post post = port_.send_bytes(rail->handle, x.type, data, x.stored_len, nullptr, 0, f);
+    if (post != Post::kAccepted) --rail->control_out;
     if (taken(post)) {
       ++counters_.control_sent;
       const std::uint64_t payload = stored_payload(x.type, x.stored_len);
@@ -191,18 +209,18 @@ void Engine<P>::flush(PeerT& p) {
 template <class P>
 bool Engine<P>::post_waiting(PeerT& p) {
   rail_notices(p);
+  if (!p.backlog.syncs.empty() && !post_syncs(p)) return false;
   do {
     stored_.record_waiting(p);
-    while (Frag* f = p.backlog.stored.front()) {
-      p.backlog.stored.remove(f);
+    while (Frag* f = p.backlog.take_stored()) {
       if (!post_stored(p, *f)) {
-        p.backlog.stored.push_front(f);
+        p.backlog.store_first(f);
         settle_preferred(p);
         return false;
       }
     }
-  } while (!p.backlog.unrecorded.empty() && stored_.record_waiting(p));
-  if (!p.backlog.unrecorded.empty()) settle_preferred(p);
+  } while (p.backlog.unrecorded() && stored_.record_waiting(p));
+  if (p.backlog.unrecorded()) settle_preferred(p);
   while (RecvRequest* r = p.backlog.ready_recvs.front()) {
     p.backlog.ready_recvs.remove(r);
     if (!serve(*r)) {
@@ -224,7 +242,8 @@ bool Engine<P>::post_waiting(PeerT& p) {
   }
   // Control messages that came up meanwhile are in `stored`: by a READ that ended inside its call, or a grant
   // that was refused.
-  return p.backlog.nothing_stored() && p.backlog.unnamed.empty() && p.backlog.ready_recvs.empty();
+  return p.backlog.nothing_stored() && p.backlog.syncs.empty() && p.backlog.unnamed.empty() &&
+         p.backlog.ready_recvs.empty();
 }
 
 /// Post what the state of a send requires. True: nothing is left that a rail could take now.

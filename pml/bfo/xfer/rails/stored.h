@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // stored.h: messages whose bytes are kept until they are delivered, because no state of a request gives them
-// back. They wait in the backlog of their peer, each with a fragment record; while none is free the bytes
-// wait in memory, and get their record later (H23). Records and memory are the port's. Used under the
-// engine's lock.
+// back. They wait in the backlog of their peer, the first ones each with a fragment record; those behind
+// them, and those for which no record is free, wait in memory and get their record later (H23). Records and
+// memory are the port's. Used under the engine's lock.
+//
+// What a peer can cause is bounded. Of the answers about one message the newest waits. A peer that does not
+// take so many that no honest one can wait for them is declared failed: it would not ask again, so none may
+// be dropped.
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -35,12 +40,24 @@ class StoredMessages {
 
   explicit StoredMessages(P& port) : port_(port) {}
 
-  /// Puts `m` behind what waits for `p`. False: no memory. `record` is its record; nullptr: it has none yet.
-  bool keep(PeerT& p, const Storable<P>& m, Frag*& record);
+  enum class Kept : std::uint8_t { kYes, kTooMany, kNoMemory };
+  /// Puts `m` behind what waits for `p`, or in the place of an older answer. `record` is its record; nullptr:
+  /// it has none yet.
+  Kept keep(PeerT& p, const Storable<P>& m, Frag*& record);
   /// Makes `f` the record of `m`, without putting it anywhere. False: no memory.
   bool fill(PeerT& p, Frag& f, const Storable<P>& m);
-  /// Gives records to those of `p` that have none. False: there is no more record, or no memory.
+  /// Gives records to those of `p` that have none, as many as may have one. False: there is no more record,
+  /// or no memory.
   bool record_waiting(PeerT& p);
+  /// Answers that an honest peer can wait for. Each concerns a rendezvous of the two processes, which has
+  /// some ends and some grants that are open at once, or an eager message that a rail has handed back and
+  /// that came again as a rendezvous.
+  static std::uint64_t most_answers(const PeerT& p) {
+    constexpr std::uint64_t kPerRendezvous = 64;
+    constexpr std::uint64_t kHandedBack = 4 * std::uint64_t{kSeqWindow};
+    constexpr std::uint64_t kNames = std::uint64_t{Name::kSlotMask} + 1;
+    return kHandedBack + std::min(kPerRendezvous * p.rendezvous, kNames);
+  }
   /// No message of `p` is sent any more.
   void drop(PeerT& p);
 
@@ -49,25 +66,31 @@ class StoredMessages {
 };
 
 template <class P>
-bool StoredMessages<P>::keep(PeerT& p, const Storable<P>& m, Frag*& record) {
-  record = p.backlog.unrecorded.empty() ? port_.frag_alloc() : nullptr;
+typename StoredMessages<P>::Kept StoredMessages<P>::keep(PeerT& p, const Storable<P>& m, Frag*& record) {
+  record = nullptr;
+  if (Unrecorded<P>* const older = p.backlog.older(port_, m.bytes)) {
+    std::memcpy(older->bytes(), m.bytes, m.size);
+    return Kept::kYes;
+  }
+  if (is_answer(m.bytes) && p.backlog.answers() >= most_answers(p)) return Kept::kTooMany;
+  if (!p.backlog.unrecorded() && p.backlog.takes_record()) record = port_.frag_alloc();
   if (record) {
     if (fill(p, *record, m)) {
-      p.backlog.stored.push_back(record);
-      return true;
+      p.backlog.store(record);
+      return Kept::kYes;
     }
     port_.frag_free(*std::exchange(record, nullptr));
-    return false;
+    return Kept::kNoMemory;
   }
   void* const memory = port_.alloc(sizeof(Unrecorded<P>) + m.size);
-  if (!memory) return false;
+  if (!memory) return Kept::kNoMemory;
   auto* const s = ::new (memory) Unrecorded<P>;
   s->rail = m.rail;
   s->epoch = m.epoch;
-  s->size = m.size;
-  std::memcpy(static_cast<void*>(s + 1), m.bytes, m.size);
-  p.backlog.unrecorded.push_back(s);
-  return true;
+  s->size = static_cast<std::uint32_t>(m.size);
+  std::memcpy(s->bytes(), m.bytes, m.size);
+  p.backlog.store(port_, s);
+  return Kept::kYes;
 }
 
 template <class P>
@@ -99,15 +122,17 @@ bool StoredMessages<P>::fill(PeerT& p, Frag& f, const Storable<P>& m) {
 
 template <class P>
 bool StoredMessages<P>::record_waiting(PeerT& p) {
-  while (Unrecorded<P>* s = p.backlog.unrecorded.front()) {
+  while (p.backlog.takes_record()) {
+    Unrecorded<P>* const s = p.backlog.unrecorded();
+    if (!s) return true;
     Frag* const f = port_.frag_alloc();
     if (!f) return false;
     if (!fill(p, *f, {s->bytes(), s->size, s->rail, s->epoch})) {
       port_.frag_free(*f);
       return false;
     }
-    p.backlog.stored.push_back(f);
-    p.backlog.unrecorded.remove(s);
+    p.backlog.store(f);
+    p.backlog.remove(port_, s);
     port_.free(s);
   }
   return true;
@@ -115,12 +140,15 @@ bool StoredMessages<P>::record_waiting(PeerT& p) {
 
 template <class P>
 [[gnu::cold]] void StoredMessages<P>::drop(PeerT& p) {
-  while (Frag* f = p.backlog.stored.pop_front()) {
+  while (Frag* f = p.backlog.take_stored()) {
     if (f->xfer.grant == kPing) p.watch.set_pinging(false);
     if (f->xfer.buffer) port_.free(f->xfer.buffer);
     port_.frag_free(*f);
   }
-  while (Unrecorded<P>* w = p.backlog.unrecorded.pop_front()) port_.free(w);
+  while (Unrecorded<P>* s = p.backlog.unrecorded()) {
+    p.backlog.remove(port_, s);
+    port_.free(s);
+  }
 }
 
 }  // namespace bfo::xfer
