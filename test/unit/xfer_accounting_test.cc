@@ -339,6 +339,39 @@ TEST(Accounting, TheOtherRailIsFull_TheRecordIsToldWhenAllHasGone) {
   }
 }
 
+/// A thousand messages go again one by one, and the engine is left after each: what is looked at for the
+/// record does not grow with what waits.
+TEST(Accounting, ManyMessagesGoAgain_TheRecordCostsLittle) {
+  constexpr std::uint64_t kMany = 1000;
+  for (const Way way : kWays) {
+    SCOPED_TRACE(static_cast<int>(way));
+    World::Options o = options(way);
+    World w(o);
+    w.now = 1000;
+    const std::size_t n = way == Way::kSendi || way == Way::kFragment ? 40 : 3000;
+    for (int i = 0; i < static_cast<int>(kMany); ++i) {
+      w.irecv(1, 0, i, n);
+      w.isend(0, 1, i, pattern(n, i));
+    }
+    if (n == 3000)  // each has begun
+      for (std::size_t i = 2 * kMany; i > 0; --i) w.take();
+    w.kill(0, 1, 0);
+    w.closures();
+    for (int rank : {0, 1}) w.engines[rank]->progress(w.now += 2'000'000);
+    std::uint64_t before[2];
+    for (int rank : {0, 1}) before[rank] = w.engines[rank]->counters().looked_at;
+    ASSERT_TRUE(w.run());
+    for (int rank : {0, 1}) {
+      EXPECT_LE(w.engines[rank]->counters().looked_at - before[rank], 64 * kMany) << rank;
+      w.engines[rank]->progress(w.now += 200'000'000);
+      EXPECT_EQ(w.ports[rank]->events_.size(), 1u) << rank;
+    }
+    for (auto& r : w.recvs) ASSERT_TRUE(r->done);
+    for (auto& s : w.sends) ASSERT_TRUE(s->done);
+    expect_rails_carried(w);
+  }
+}
+
 /// Twice over the same: what was said again is lost too.
 TEST(Accounting, EagerMessagesLostAgainAndAgain_CountEachTime) {
   for (Way way : {Way::kSendi, Way::kFragment}) {

@@ -55,6 +55,7 @@ struct Counters {
   std::uint64_t suspicions = 0;
   std::uint64_t deferred = 0;  ///< callbacks that came during another one and were handled later
   std::uint64_t fences = 0;
+  std::uint64_t looked_at = 0;  ///< requests, for the records of failovers
   std::uint64_t peers_lost = 0;
 
   /// Bytes of headers and control messages. Those of eager messages follow from their number.

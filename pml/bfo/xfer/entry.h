@@ -116,8 +116,8 @@ template <class P>
 [[gnu::noinline]] void Engine<P>::leave_slow() {
   if (exit_work_.has_deferred()) [[unlikely]]
     do_deferred();
-  if (records_.any_waiting()) [[unlikely]]
-    records_.report_waiting(peers_.front());
+  if (records_.any_due()) [[unlikely]]
+    records_.report_due(peers_.front());
   auto completed = exit_work_.take_completed();
   --depth_;
   lock_.unlock();

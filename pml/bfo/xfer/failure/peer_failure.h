@@ -177,6 +177,7 @@ template <class P>
   }
   while (SendRequest* r = p.backlog.unnamed.pop_front()) finish_send(*r, outcome);
   stored_.drop(p);
+  p.backlog.again = {};
   drop_syncs(p);
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) {
     while (SendRequest* r = q->stalled.pop_front()) finish_send(*r, outcome);

@@ -65,7 +65,10 @@ struct Eager {
       if (s == Sent::kRefused) continue;
       ++e.counters_.eager_sent;
       e.counters_.bytes_sent += x.length;
-      if (x.sent_before) e.records_.note_resent(p, x.length, true);
+      if (x.sent_before) {
+        p.backlog.again.remove(x.length);
+        e.records_.note_resent(p, x.length, true);
+      }
       if (s == Sent::kDone) e.finish_send(r, Outcome::kOk);
       return true;
     }
@@ -89,6 +92,7 @@ struct Eager {
     note_resent_seq(p, x.seq);
     x.sent_before = true;
     p.peer->backlog.ready_sends.push_front(&r);
+    p.peer->backlog.again.add(x.length);
     e.activate(*p.peer);
   }
 

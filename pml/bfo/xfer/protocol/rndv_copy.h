@@ -62,7 +62,10 @@ struct RndvCopy {
     BFO_DCHECK(d.grants.empty());  // the end of its last request has cleared them
     d.grants.forget_arrivals();
     d.sent_once.clear();
-    if (x.sent_before) d.sent_once.add(0, x.length);
+    if (x.sent_before) {
+      d.sent_once.add(0, x.length);
+      x.proc->peer->backlog.again.remove(x.length);
+    }
     x.proc->peer->live_sends.push_back(&r);
     ++x.proc->peer->rendezvous;
     ++e.counters_.rndv_sent;

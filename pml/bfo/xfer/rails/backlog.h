@@ -18,11 +18,9 @@
 
 namespace bfo::xfer {
 
-/// Application bytes in a stored message: only an eager message has any.
-inline std::uint64_t stored_payload(std::uint8_t type, std::size_t size) {
-  const bool eager =
-      type == static_cast<std::uint8_t>(core::MsgType::kMatch) && size > sizeof(core::MatchHdr);
-  return eager ? size - sizeof(core::MatchHdr) : 0;
+/// Application bytes of a stored eager message.
+inline std::uint64_t stored_payload(std::size_t size) {
+  return size > sizeof(core::MatchHdr) ? size - sizeof(core::MatchHdr) : 0;
 }
 
 /// Is a stored message anything but one of the user, which a rail has handed back?
@@ -76,6 +74,21 @@ const void* stored_bytes(const Frag& f) {
   return f.xfer.buffer ? f.xfer.buffer : f.xfer.stored;
 }
 
+/// What was sent once, has to be sent again, and was not yet.
+struct SentBefore {
+  std::uint64_t bytes = 0;
+  std::uint64_t messages = 0;
+  bool none() const { return bytes == 0 && messages == 0; }
+  void add(std::uint64_t n) {
+    bytes += n;
+    ++messages;
+  }
+  void remove(std::uint64_t n) {
+    bytes -= n;
+    --messages;
+  }
+};
+
 /// Ranks that have to send SEQSYNC to the peer.
 struct SyncLink {
   template <class T>
@@ -103,6 +116,7 @@ class Backlog {
   List<typename P::RecvRequest, XferLink> ready_recvs;
   List<typename P::SendRequest, XferLink> unnamed;  ///< sends that wait for a free name, to become rendezvous
   List<Proc<P>, SyncLink> syncs;                    ///< ranks that have to ask or to answer about the window
+  SentBefore again;  ///< eager messages among them that were sent before: sends and stored ones
 
   void add_ready(typename P::SendRequest& r) { ready_sends.push_back(&r); }
   void add_ready(typename P::RecvRequest& r) { ready_recvs.push_back(&r); }
@@ -119,19 +133,19 @@ class Backlog {
   void store(Frag* f) {
     stored_.push_back(f);
     ++records_;
-    entered(stored_bytes(*f));
+    entered(stored_bytes(*f), f->xfer.stored_len);
   }
   void store_first(Frag* f) {
     stored_.push_front(f);
     ++records_;
-    entered(stored_bytes(*f));
+    entered(stored_bytes(*f), f->xfer.stored_len);
   }
   /// The oldest one with a record, removed.
   Frag* take_stored() {
     Frag* const f = stored_.pop_front();
     if (!f) return nullptr;
     --records_;
-    left(stored_bytes(*f));
+    left(stored_bytes(*f), f->xfer.stored_len);
     return f;
   }
   bool any_recorded() const { return !stored_.empty(); }
@@ -141,13 +155,13 @@ class Backlog {
   void store(Port& port, Unrecorded<P>* s) {
     s->key = answer_key(s->bytes());
     unrecorded_.push_back(port, s);
-    entered(s->bytes());
+    entered(s->bytes(), s->size);
   }
   Unrecorded<P>* unrecorded() const { return unrecorded_.front(); }
   template <class Port>
   void remove(Port& port, Unrecorded<P>* s) {
     unrecorded_.remove(port, s);
-    left(s->bytes());
+    left(s->bytes(), s->size);
   }
   /// The one that `bytes` are to replace; nullptr: none waits without a record, or there is nothing to
   /// replace.
@@ -165,12 +179,14 @@ class Backlog {
   }
 
  private:
-  void entered(const void* bytes) {
-    answers_ += is_answer(bytes);
+  void entered(const void* bytes, std::size_t size) {
+    if (!is_answer(bytes)) return again.add(stored_payload(size));
+    ++answers_;
     completing_ += completes_send(bytes);
   }
-  void left(const void* bytes) {
-    answers_ -= is_answer(bytes);
+  void left(const void* bytes, std::size_t size) {
+    if (!is_answer(bytes)) return again.remove(stored_payload(size));
+    --answers_;
     completing_ -= completes_send(bytes);
   }
 

@@ -20,6 +20,21 @@ namespace bfo::xfer {
 inline constexpr std::uint8_t kUnsure = 8;
 inline constexpr std::uint8_t kLate = 16;
 
+/// A record that waits for what has to be sent again is looked at when all of that was, by what it was at the
+/// last look, or when the time that a look takes is small against what was sent since.
+struct RecordDue {
+  std::uint64_t bytes = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t calls = 0;    ///< what was sent again in so many pieces is enough
+  std::uint64_t late_ns = 0;  ///< look then in any case: it may have been received, or not be wanted any more
+  bool now() const { return calls == 0 || (bytes == 0 && messages == 0); }
+  void sent(std::uint64_t n, bool whole_message) {
+    bytes -= n < bytes ? n : bytes;
+    if (whole_message && messages != 0) --messages;
+    if (calls != 0) --calls;
+  }
+};
+
 /// A BTL may queue what it cannot send. So many control messages may be under way on one rail, more than fit
 /// into its send queue; then it counts as one that takes nothing now.
 inline constexpr std::uint32_t kMostControl = 1024;
@@ -52,6 +67,7 @@ struct Rail {
   FailoverEvent* back = nullptr;   ///< of its return; nullptr while it was not lost, or its return is told
   bool event_open = false;
   bool event_pending = false;  ///< it is complete except for what has to be sent again
+  RecordDue due;               ///< when it is looked at then
 
   /// May one more control message be given to its BTL?
   bool takes_control() const { return control_out < kMostControl; }

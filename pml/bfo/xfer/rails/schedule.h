@@ -174,7 +174,7 @@ bool Engine<P>::post_stored(PeerT& p, Frag& f) {
     if (post != Post::kAccepted) --rail->control_out;
     if (taken(post)) {
       ++counters_.control_sent;
-      const std::uint64_t payload = stored_payload(x.type, x.stored_len);
+      const std::uint64_t payload = is_answer(data) ? 0 : stored_payload(x.stored_len);
       counters_.bytes_sent += payload;
       counters_.bytes_headers += x.stored_len - payload;
       // An eager message is stored only when a rail has handed it back.

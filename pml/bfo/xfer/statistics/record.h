@@ -52,12 +52,12 @@ class FailoverRecords {
     if (rail.event_open) emit(rail, waiting_again(*rail.peer));
   }
   void report(Peer<P>& p, bool now);
-  /// A record that waits only for what has to be sent again needs no clock: the engine looks at it when it is
-  /// left, after something was sent again.
-  bool any_waiting() const { return waiting_; }
-  void report_waiting(Peer<P>* first);
+  /// A record that waits only for what has to be sent again is looked at when the engine is left, after that
+  /// was sent (RecordDue).
+  bool any_due() const { return due_; }
+  void report_due(Peer<P>* first);
   /// Does the record of `rail` have to be looked at again?
-  static bool needs_clock(const Rail<P>& rail) { return rail.event_open && !rail.event_pending; }
+  static bool needs_clock(const Rail<P>& rail) { return rail.event_open; }
   void free(Rail<P>& rail) {
     if (rail.event) port_.free(rail.event);
     if (rail.back) port_.free(rail.back);
@@ -79,13 +79,8 @@ class FailoverRecords {
   void read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
 
  private:
-  /// What was sent once, has to be sent again, and was not yet.
-  struct Waiting {
-    std::uint64_t bytes = 0;
-    std::uint64_t messages = 0;
-    bool none() const { return bytes == 0 && messages == 0; }
-  };
-  Waiting waiting_again(const Peer<P>& p) const;
+  using Waiting = SentBefore;
+  Waiting waiting_again(const Peer<P>& p);
   void count_resent(Peer<P>& p, std::uint64_t bytes, bool whole_message);
   void segment_resent(SendRequest& r, std::uint64_t bytes);
   void found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
@@ -96,7 +91,7 @@ class FailoverRecords {
   P& port_;
   Counters& counters_;
   ExitWork<P>& exit_work_;
-  bool waiting_ = false;  ///< a record waits only for what has to be sent again
+  bool due_ = false;  ///< what a record waited for may have been sent
 };
 
 /// If several rails are lost together, the record of the last one counts the bytes: no byte is in two
@@ -105,12 +100,16 @@ template <class P>
 void FailoverRecords<P>::count_resent(Peer<P>& p, std::uint64_t bytes, bool whole_message) {
   counters_.bytes_resent += bytes;
   if (whole_message) ++counters_.messages_resent;
-  if (waiting_) exit_work_.wake();
   Rail<P>* last = nullptr;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     Rail<P>& r = p.rails[i];
+    if (r.event_open && r.event_pending) {
+      r.due.sent(bytes, whole_message);
+      due_ = due_ || r.due.now();
+    }
     if (r.event_open && (!last || r.event->down_ns >= last->event->down_ns)) last = &r;
   }
+  if (due_) exit_work_.wake();
   if (!last) return;
   last->event->bytes_resent += bytes;
   if (whole_message) ++last->event->messages_resent;
@@ -225,73 +224,83 @@ void FailoverRecords<P>::note_restart(Peer<P>& p) {
     if (p.rails[i].event_open) ++p.rails[i].event->restarts;
 }
 
+/// The eager messages are counted where they wait; requests in a rendezvous are looked at.
 template <class P>
-typename FailoverRecords<P>::Waiting FailoverRecords<P>::waiting_again(const Peer<P>& p) const {
-  Waiting w;
-  const auto message = [&w](std::uint64_t bytes) {
-    w.bytes += bytes;
-    ++w.messages;
-  };
-  const auto eager = [&](const SendRequest& r) {
-    if (r.xfer.protocol == Protocol::kEager && r.xfer.sent_before) message(r.xfer.length);
-  };
-  const auto stored = [&](const void* bytes, std::size_t size) {
-    const std::uint8_t type = *static_cast<const std::uint8_t*>(bytes);
-    if (type == static_cast<std::uint8_t>(core::MsgType::kMatch)) message(stored_payload(type, size));
-  };
-  for (SendRequest* r = p.backlog.ready_sends.front(); r; r = p.backlog.ready_sends.next(r)) eager(*r);
-  for (SendRequest* r = p.backlog.unnamed.front(); r; r = p.backlog.unnamed.next(r)) eager(*r);
-  p.backlog.each_stored(stored);
+typename FailoverRecords<P>::Waiting FailoverRecords<P>::waiting_again(const Peer<P>& p) {
+  Waiting w = p.backlog.again;
   for (SendRequest* r = p.live_sends.front(); r; r = p.live_sends.next(r)) {
     const auto& x = r->xfer;
+    ++counters_.looked_at;
     if (x.phase == core::SendPhase::kOpening || x.phase == core::SendPhase::kSending)
       w.bytes += x.rndv->resend_bytes;
     if (x.phase == core::SendPhase::kOpening && x.rndv->restarts == 0 && x.rndv->opened &&
         (x.pending & kPendingStart))
-      message(x.rndv->sent_once.bytes());
+      w.add(x.rndv->sent_once.bytes());
   }
-  for (RecvRequest* r = p.live_recvs.front(); r; r = p.live_recvs.next(r))
+  for (RecvRequest* r = p.live_recvs.front(); r; r = p.live_recvs.next(r)) {
+    ++counters_.looked_at;
     if (r->xfer.phase == core::RecvPhase::kReceiving) w.bytes += r->xfer.rndv->read_failed.bytes();
+  }
   return w;
+}
+
+/// Is a request of `p` in a restart?
+template <class P>
+bool in_restart(const Peer<P>& p, std::uint64_t& looked_at) {
+  for (auto* s = p.live_sends.front(); s; s = p.live_sends.next(s)) {
+    ++looked_at;
+    if (s->xfer.phase == core::SendPhase::kDraining || s->xfer.phase == core::SendPhase::kNotified)
+      return true;
+  }
+  for (auto* q = p.live_recvs.front(); q; q = p.live_recvs.next(q)) {
+    ++looked_at;
+    if (q->xfer.phase == core::RecvPhase::kAsking || q->xfer.phase == core::RecvPhase::kQuiescing ||
+        q->xfer.phase == core::RecvPhase::kQuiesced)
+      return true;
+  }
+  return false;
 }
 
 /// The record of a failover is complete when the rail is closed, no request of the peer is in a restart, and
 /// everything that has to be sent again was sent or waits for a rail. `now`: report it as it is.
 template <class P>
 void FailoverRecords<P>::report(Peer<P>& p, bool now) {
-  bool open = false;
-  for (unsigned i = 0; i < p.n_rails; ++i) open = open || p.rails[i].event_open;
-  if (!open) return;
-  const Waiting waiting = waiting_again(p);
+  constexpr std::uint64_t kLate = 100'000'000;
   const bool moving = !p.choice.empty() && p.choice[0].usable(p.choice[0].name.epoch);
-  bool busy = false;
-  for (SendRequest* s = p.live_sends.front(); s && !busy; s = p.live_sends.next(s))
-    busy = s->xfer.phase == core::SendPhase::kDraining || s->xfer.phase == core::SendPhase::kNotified;
-  for (RecvRequest* q = p.live_recvs.front(); q && !busy; q = p.live_recvs.next(q))
-    busy = q->xfer.phase == core::RecvPhase::kAsking || q->xfer.phase == core::RecvPhase::kQuiescing ||
-           q->xfer.phase == core::RecvPhase::kQuiesced;
+  const auto looks = [&](const Rail<P>& r) {
+    if (!r.event_open || now) return r.event_open;
+    if (r.event->closed_ns == 0) return false;
+    return !r.event_pending || !moving || r.due.now() || port_.now_ns() >= r.due.late_ns;
+  };
+  bool any = false;
+  for (unsigned i = 0; i < p.n_rails; ++i) any = any || looks(p.rails[i]);
+  if (!any) return;
+  const std::uint64_t before = counters_.looked_at;
+  const bool busy = !now && in_restart(p, counters_.looked_at);
+  const Waiting waiting = busy ? Waiting{UINT64_MAX, UINT64_MAX} : waiting_again(p);
+  const std::uint64_t looked_at = counters_.looked_at - before;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     Rail<P>& r = p.rails[i];
-    if (!r.event_open || (!now && (busy || r.event->closed_ns == 0))) continue;
-    r.event_pending = !now && moving && !waiting.none();
+    if (!r.event_open || (!now && r.event->closed_ns == 0)) continue;
+    if (!busy) r.event_pending = !now && moving && !waiting.none();
     if (r.event_pending)
-      waiting_ = true;
-    else
+      r.due = {waiting.bytes, waiting.messages, looked_at / 8 + 1, port_.now_ns() + kLate};
+    else if (!busy)
       emit(r, waiting);
   }
 }
 
 /// What a record waited for may have been sent.
 template <class P>
-[[gnu::cold]] void FailoverRecords<P>::report_waiting(Peer<P>* first) {
-  waiting_ = false;
+[[gnu::cold]] void FailoverRecords<P>::report_due(Peer<P>* first) {
+  due_ = false;
   for (Peer<P>* p = first; p; p = p->next) {
     bool any = false;
-    for (unsigned i = 0; i < p->n_rails; ++i)
-      any = any || (p->rails[i].event_open && p->rails[i].event_pending);
+    for (unsigned i = 0; i < p->n_rails; ++i) {
+      const Rail<P>& r = p->rails[i];
+      any = any || (r.event_open && r.event_pending && r.due.now());
+    }
     if (any) report(*p, false);
-    for (unsigned i = 0; i < p->n_rails; ++i)
-      if (p->rails[i].event_open && p->rails[i].event_pending) waiting_ = true;
   }
 }
 
