@@ -149,3 +149,6 @@ configure_and_make() {
 require_machine() {
   /usr/bin/env python3 "$source_root/contrib/machine-ok" || exit 1
 }
+
+# shellcheck disable=SC2034 # who sources this file asks: a part of it would not do
+setup_read=yes

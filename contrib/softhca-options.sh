@@ -35,7 +35,7 @@ softhca_options_help="  --rails N        devices softhca0..softhca<N-1>, port 1 
 softhca_locate_build() {
   softhca_require "$build_env" "$softhca_lib/libibverbs.so.1" "$softhca_lib/libsofthca-shim.so"
   # shellcheck disable=SC1090
-  . "$build_env"
+  [ -r "$build_env" ] && . "$build_env" && [ -n "${OMPI_COMPONENT_DIR-}" ] || die "$build_env is damaged: configure again, or run make install again"
   components=${BFO_COMPONENT_DIR:-$build/components}
   local runtime
   for runtime in ${SANITIZER_RUNTIME//:/ }; do
@@ -159,3 +159,6 @@ softhca_remove_fabric() {
   rm -f "${SOFTHCA_DIR:-/dev/shm/softhca-$(id -u)}/$SOFTHCA_FABRIC"
   [ -n "${SOFTHCA_DIR:-}" ] || [ -z "${XDG_RUNTIME_DIR:-}" ] || rm -f "$XDG_RUNTIME_DIR/softhca/$SOFTHCA_FABRIC"
 }
+
+# shellcheck disable=SC2034 # who sources this file asks: a part of it would not do
+softhca_options_read=yes
