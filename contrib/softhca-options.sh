@@ -126,7 +126,7 @@ softhca_option() {
   esac
 }
 
-# Completes and exports the environment; checks the fault script. Prints nothing.
+# Completes, exports and checks the environment. Prints nothing but what is wrong.
 softhca_export() {
   own_fabric=no
   if [ -z "${SOFTHCA_FABRIC:-}" ]; then
@@ -135,13 +135,6 @@ softhca_export() {
   fi
   SOFTHCA_RAILS=${SOFTHCA_RAILS:-2}
   SOFTHCA_NODES=${SOFTHCA_NODES:-per-rank}
-  if [ -n "${SOFTHCA_FAULTS:-}" ] && [ -x "$softhcactl" ]; then
-    "$softhcactl" check "$SOFTHCA_FAULTS" >/dev/null || exit 1
-  fi
-  if [ -n "${SOFTHCA_COUNTERS:-}" ]; then
-    check_output_file SOFTHCA_COUNTERS "$SOFTHCA_COUNTERS"
-    empty_output_file "$SOFTHCA_COUNTERS" || exit 1
-  fi
   softhca_variables="SOFTHCA_FABRIC SOFTHCA_RAILS SOFTHCA_NODES"
   local name
   for name in SOFTHCA_RATE SOFTHCA_LATENCY SOFTHCA_FAULTS SOFTHCA_TIMESCALE SOFTHCA_SPIN SOFTHCA_COUNTERS SOFTHCA_NODE SOFTHCA_PORTS SOFTHCA_DIR SOFTHCA_GIDS SOFTHCA_PATH_SL SOFTHCA_LMC; do
@@ -149,6 +142,12 @@ softhca_export() {
   done
   # shellcheck disable=SC2086
   export $softhca_variables
+  # The library reads them in the same way, in every rank.
+  if [ -x "$softhcactl" ]; then "$softhcactl" environment || exit 1; fi
+  if [ -n "${SOFTHCA_COUNTERS:-}" ]; then
+    check_output_file SOFTHCA_COUNTERS "$SOFTHCA_COUNTERS"
+    empty_output_file "$SOFTHCA_COUNTERS" || exit 1
+  fi
   # A sanitizer runtime must come first, the caller's own libraries come last.
   softhca_preload=${SANITIZER_RUNTIME:+$SANITIZER_RUNTIME:}$softhca_lib/libibverbs.so.1
   softhca_preload=$softhca_preload:$softhca_lib/libsofthca-shim.so${LD_PRELOAD:+:$LD_PRELOAD}

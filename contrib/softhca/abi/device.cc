@@ -184,8 +184,9 @@ using namespace bfo::softhca;
 
 SOFTHCA_EXPORT ibv_device** ibv_get_device_list(int* count) {
   Process& process = Process::instance();
-  uint32_t devices = process.open() ? process.fabric().header().devices : 0;
-  if (devices != 0 && verb_faults_armed()) {
+  process.open();
+  const uint32_t devices = process.fabric().header().devices;
+  if (verb_faults_armed()) {
     VerbCall call;
     call.verb = ControlVerb::GetDeviceList;
     errno = apply_verb_faults(call);
@@ -219,10 +220,7 @@ SOFTHCA_EXPORT __be64 ibv_get_device_guid(ibv_device* device) {
 
 SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   Process& process = Process::instance();
-  if (!process.open()) {
-    errno = ENODEV;
-    return nullptr;
-  }
+  process.open();
   if (verb_faults_armed()) {
     VerbCall call;
     call.verb = ControlVerb::OpenDevice;
@@ -232,10 +230,14 @@ SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
       return nullptr;
     }
   }
+  // Without it nothing that waits for a time would happen.
+  if (!process.start_timer()) return nullptr;
   auto* context = static_cast<Context*>(std::calloc(1, sizeof(Context)));
   int ends[2];
   if (context == nullptr || pipe2(ends, O_CLOEXEC) != 0) {
+    const int why = context == nullptr ? ENOMEM : errno;
     std::free(context);
+    errno = why;
     return nullptr;
   }
   new (&context->refs) std::atomic<int>(0);
@@ -255,7 +257,6 @@ SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   context->verbs.context.async_fd = ends[0];
   context->verbs.context.cmd_fd = ends[0];
   context->wake_fd = ends[1];
-  process.start_timer();
   return &context->verbs.context;
 }
 

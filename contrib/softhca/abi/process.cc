@@ -20,13 +20,13 @@
 #include "contrib/softhca/abi/sysfs.h"
 #include "contrib/softhca/engine/requester.h"
 #include "contrib/softhca/engine/topology_faults.h"
+#include "contrib/softhca/fabric/environment.h"
 #include "contrib/softhca/fabric/tables.h"
 #include "contrib/softhca/engine/snapshot.h"
 
 namespace bfo::softhca {
 namespace {
 
-constexpr const char* kDefaultFabric = "default";
 constexpr uint64_t kTimerSlackNs = 500'000;   // while the program polls, the timer leaves the work to it
 constexpr uint64_t kTimerFarNs = 1'000'000;   // new work interrupts a sleep that is longer than this
 constexpr uint64_t kTimedPollNs = 2'000'000;  // a new rule may be due earlier than those known before
@@ -48,17 +48,20 @@ void after_fork_child() {
   pthread_mutex_init(&current_mutex, nullptr);
 }
 
-uint32_t node_from_environment() {
-  const char* nodes = std::getenv("SOFTHCA_NODES");
-  if (nodes != nullptr && std::strcmp(nodes, "shared") == 0) return 0;
-  for (const char* variable : {"SOFTHCA_NODE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
-    const char* text = std::getenv(variable);
-    if (text == nullptr || *text == 0) continue;
-    char* end = nullptr;
-    unsigned long value = std::strtoul(text, &end, 10);
-    if (*end == 0) return static_cast<uint32_t>(value % kMaxNodes);
-  }
-  return 0;
+/// The software HCA was asked for and cannot be had: a program that went on would report something else, or
+/// nothing. Empty: another process has said it.
+[[noreturn]] void refuse(const std::string& error) {
+  std::fflush(stdout);
+  if (!error.empty()) std::fprintf(stderr, "softhca: %s\n", error.c_str());
+  _exit(2);  // not exit(): other threads may be at work in what it takes down
+}
+
+/// The processes of a job usually fail alike, and mpirun ends the others when the first one of the host has
+/// spoken.
+void let_first_rank_speak() {
+  constexpr useconds_t kFirstSpeaksUs = 2'000'000;
+  const char* rank = std::getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+  if (rank != nullptr && std::strcmp(rank, "0") != 0) usleep(kFirstSpeaksUs);
 }
 
 }  // namespace
@@ -76,25 +79,20 @@ Process& Process::instance() {
   return *process;
 }
 
-bool Process::open() {
+void Process::open() {
   std::lock_guard<std::mutex> guard(open_mutex_);
-  if (fabric_ != nullptr) return true;
-  if (failed_) return false;
+  if (fabric_ != nullptr) return;
   std::string error;
-  FabricConfig config;
-  const char* name = std::getenv("SOFTHCA_FABRIC");
+  Environment environment;
   std::unique_ptr<Fabric> fabric;
-  if (config_from_environment(config, error)) {
-    fabric = Fabric::open(name != nullptr && *name != 0 ? name : kDefaultFabric, config,
-                          node_from_environment(), error);
-  }
+  if (read_environment(getenv, environment, error))
+    fabric = Fabric::open(environment.fabric, environment.config, environment.node, error);
   if (!fabric) {
-    std::fprintf(stderr, "softhca: %s\n", error.c_str());
-    failed_ = true;
-    return false;
+    if (!error.empty()) let_first_rank_speak();
+    refuse(error);
   }
-  const char* spin = std::getenv("SOFTHCA_SPIN");
-  if (spin != nullptr && std::atoi(spin) > 0) spin_ = static_cast<unsigned>(std::atoi(spin));
+  fabric->on_no_room(refuse);
+  spin_ = environment.spin;
   FabricHeader& h = fabric->header();
   devices_.resize(h.devices);
   for (uint32_t i = 0; i < h.devices; ++i) {
@@ -114,7 +112,6 @@ bool Process::open() {
   // Timed rules that are due are carried out before the program sees a device: so a port can be down when the
   // program starts.
   topology_settle(*fabric_, fabric_->now());
-  return true;
 }
 
 void Process::add(Qp& qp) {
@@ -197,7 +194,7 @@ void Process::idle() {
   }
 }
 
-void Process::start_timer() {
+bool Process::start_timer() {
   // The timer thread may sleep until a later time than that of the new work.
   next_ns_.store(0, std::memory_order_relaxed);
   if (timer_running_.load(std::memory_order_acquire)) {
@@ -207,16 +204,29 @@ void Process::start_timer() {
       timer_target_.store(0, std::memory_order_relaxed);
       timer_wake_.notify_one();
     }
-    return;
+    return true;
   }
   std::lock_guard<std::mutex> guard(timer_mutex_);
-  if (timer_running_.load() || stop_) return;
+  if (timer_running_.load() || stop_) return true;
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   timer_running_.store(true, std::memory_order_release);
-  std::thread([this] { timer_loop(); }).detach();
+  pthread_t thread;
+  const int rc = pthread_create(&thread, nullptr, timer_main, this);
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  if (rc == 0) {
+    pthread_detach(thread);
+  } else {
+    timer_running_.store(false, std::memory_order_release);
+    errno = rc;
+  }
+  return rc == 0;
+}
+
+void* Process::timer_main(void* process) {
+  static_cast<Process*>(process)->timer_loop();
+  return nullptr;
 }
 
 void Process::timer_loop() {

@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -26,8 +25,9 @@ class Process {
   /// The one of this process; never destroyed, replaced in a forked child.
   static Process& instance();
 
-  /// Joins the fabric on first use. False when that is not possible; the reason has been printed.
-  bool open();
+  /// Joins the fabric on first use. When that is not possible the process ends, with the reason on stderr and
+  /// status 2.
+  void open();
   bool is_open() const { return fabric_ != nullptr; }
   Fabric& fabric() { return *fabric_; }
   ibv_device* device(uint32_t index) { return &devices_[index]; }
@@ -58,8 +58,9 @@ class Process {
       start_timer();
   }
   /// Starts the timer thread, or wakes it. It sleeps while nothing waits, and looks once a second for rules
-  /// that softhcactl has injected: they apply to an open device also while the program sleeps.
-  void start_timer();
+  /// that softhcactl has injected: they apply to an open device also while the program sleeps. False and
+  /// errno when there is no thread to be had; with an open device there is one.
+  bool start_timer();
   unsigned spin() const { return spin_; }
 
   /// At exit: leaves the fabric. Verbs that are called afterwards have no effect.
@@ -67,11 +68,11 @@ class Process {
 
  private:
   Process() = default;
+  static void* timer_main(void* process);
   void timer_loop();
   uint64_t progress_all();
 
   std::unique_ptr<Fabric> fabric_;
-  bool failed_ = false;
   std::mutex open_mutex_;
   std::vector<ibv_device> devices_;
   std::atomic<uint32_t> nothing_{0};

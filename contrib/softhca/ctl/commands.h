@@ -10,6 +10,7 @@ namespace bfo::softhca::ctl {
 
 int list(const Options& options);
 int check(const Options& options);
+int environment(const Options& options);
 int inject(const Options& options);
 int rules(const Options& options);
 int clear(const Options& options);

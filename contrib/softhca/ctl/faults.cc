@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// softhcactl check, inject, rules and clear: everything about fault rules.
+// softhcactl check, environment, inject, rules and clear: everything about fault rules, and what a job would
+// start with.
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "contrib/softhca/ctl/choose.h"
 #include "contrib/softhca/ctl/commands.h"
 #include "contrib/softhca/engine/topology_faults.h"
+#include "contrib/softhca/fabric/environment.h"
+#include "contrib/softhca/fabric/registry.h"
+#include "contrib/softhca/fault/fault_file.h"
 #include "contrib/softhca/fault/language.h"
 #include "contrib/softhca/fabric/report.h"
 
@@ -16,20 +21,14 @@ namespace {
 
 /// The whole file, "-" is standard input. False and a sentence when it cannot be read or is too long.
 bool read_text(const std::string& path, std::string& text, std::string& error) {
-  FILE* file = path == "-" ? stdin : fopen(path.c_str(), "rb");
-  if (file == nullptr) {
-    error = "cannot read " + path + ": " + strerror(errno);
-    return false;
-  }
+  if (path != "-") return read_fault_file(path, text, error);
   char block[4096];
   size_t bytes = 0;
-  while (text.size() <= kMaxFaultText && (bytes = fread(block, 1, sizeof block, file)) > 0)
+  while (text.size() <= kMaxFaultText && (bytes = fread(block, 1, sizeof block, stdin)) > 0)
     text.append(block, bytes);
-  const bool failed = ferror(file) != 0;
-  const int why = errno;
-  if (file != stdin) fclose(file);
-  if (failed) error = "cannot read " + path + ": " + strerror(why);
-  return !failed;
+  if (ferror(stdin) == 0) return true;
+  error = std::string("cannot read standard input: ") + strerror(errno);
+  return false;
 }
 
 int print_problems(const std::string& source, const std::vector<Problem>& problems) {
@@ -67,6 +66,18 @@ int check(const Options& options) {
   printf("%s: %zu rule%s, no mistakes\n", path.c_str(), parsed.rules.size(),
          parsed.rules.size() == 1 ? "" : "s");
   return 0;
+}
+
+int environment(const Options& options) {
+  if (!options.arguments.empty()) return complain("environment takes no argument");
+  std::string error;
+  Environment read;
+  if (!read_environment(getenv, read, error) || registry_directory(error).empty()) return complain(error);
+  if (read.config.faults.empty()) return 0;
+  std::string text;
+  if (!read_fault_file(read.config.faults, text, error)) return complain("SOFTHCA_FAULTS: " + error);
+  const ParseResult parsed = parse_rules(text);
+  return parsed.ok() ? 0 : print_problems(read.config.faults, parsed.problems);
 }
 
 int inject(const Options& options) {

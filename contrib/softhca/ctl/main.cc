@@ -24,13 +24,14 @@ int main(int argc, char** argv) {
     int (*run)(const ctl::Options&);
   };
   static constexpr Command kCommands[] = {
-      {"list", ctl::list},   {"check", ctl::check}, {"inject", ctl::inject},     {"rules", ctl::rules},
-      {"clear", ctl::clear}, {"trace", ctl::trace}, {"counters", ctl::counters}, {"remove", ctl::remove},
+      {"list", ctl::list},     {"check", ctl::check},       {"environment", ctl::environment},
+      {"inject", ctl::inject}, {"rules", ctl::rules},       {"clear", ctl::clear},
+      {"trace", ctl::trace},   {"counters", ctl::counters}, {"remove", ctl::remove},
   };
   for (const Command& command : kCommands) {
     if (command.name == options.command) return command.run(options);
   }
   ctl::complain("unknown command \"" + options.command +
-                "\"; expected list, check, inject, rules, clear, counters, trace or remove");
+                "\"; expected list, check, environment, inject, rules, clear, counters, trace or remove");
   return 2;
 }

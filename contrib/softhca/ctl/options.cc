@@ -13,6 +13,7 @@ const char kUsage[] =
     "  list                      fabrics of this user with their ports and processes (--all: queue pairs "
     "too)\n"
     "  check FILE                reads a fault file and says what is wrong with it, without a fabric\n"
+    "  environment               says what is wrong with the SOFTHCA_* variables, or nothing\n"
     "  inject RULE | --file FILE adds rules to a running fabric; their times count from now\n"
     "  rules                     the rules of a fabric with their counters\n"
     "  clear                     switches all rules off\n"

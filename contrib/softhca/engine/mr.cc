@@ -8,7 +8,7 @@ namespace bfo::softhca {
 bool translate(Fabric& fabric, uint32_t key, const KeyUser& user, uint64_t address, uint64_t length,
                uint32_t access, uint64_t& virtual_address) {
   uint32_t slot = mr_slot(key);
-  if (slot == 0 || slot >= kMaxMrs) return false;
+  if (slot == 0 || slot >= fabric.header().mr_fresh) return false;
   const MrEntry& mr = fabric.header().mrs[slot];
   if (mr.key.load(std::memory_order_acquire) != key) return false;
   if (mr.pd != user.pd || mr.process != user.process) return false;

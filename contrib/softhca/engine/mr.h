@@ -11,7 +11,8 @@ namespace bfo::softhca {
 
 inline bool key_is_valid(Fabric& fabric, uint32_t key) {
   uint32_t slot = mr_slot(key);
-  return slot != 0 && slot < kMaxMrs && fabric.header().mrs[slot].key.load(std::memory_order_acquire) == key;
+  return slot != 0 && slot < fabric.header().mr_fresh &&
+         fabric.header().mrs[slot].key.load(std::memory_order_acquire) == key;
 }
 
 /// Who uses a key: protection domain, owning process, and for type 2 windows the queue pair.

@@ -15,7 +15,9 @@ inline Wqe& wqe_at(Fabric& fabric, QpEntry& qp, uint32_t index) {
 
 inline QpEntry* find_qp(Fabric& fabric, uint32_t qpn) {
   QpEntry& qp = fabric.header().qps[qp_slot(qpn)];
-  return qpn != 0 && qp.qpn.load(std::memory_order_acquire) == qpn ? &qp : nullptr;
+  return qpn != 0 && qp_slot(qpn) < fabric.header().qp_fresh && qp.qpn.load(std::memory_order_acquire) == qpn
+             ? &qp
+             : nullptr;
 }
 
 /// Requests of others are executed in this state.

@@ -31,7 +31,7 @@ ibv_wc_status perform_local(Fabric& fabric, QpEntry& qp, const Wqe& wqe) {
   FabricHeader& h = fabric.header();
   uint32_t key = wqe.opcode == kOpLocalInv ? wqe.imm : wqe.rkey;
   uint32_t slot = mr_slot(key);
-  if (slot == 0 || slot >= kMaxMrs) return IBV_WC_MW_BIND_ERR;
+  if (slot == 0 || slot >= h.mr_fresh) return IBV_WC_MW_BIND_ERR;
   MrEntry& window = h.mrs[slot];
   bool type2 = (window.flags & MrFlags::kWindow2) != 0;
   if ((window.flags & (MrFlags::kWindow | MrFlags::kWindow2)) == 0 || window.pd != qp.pd ||

@@ -12,14 +12,12 @@
 
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "contrib/softhca/fabric/gids.h"
 #include "contrib/softhca/fabric/registry.h"
+#include "contrib/softhca/fault/fault_file.h"
 #include "contrib/softhca/fault/language.h"
 
 namespace bfo::softhca {
@@ -30,48 +28,6 @@ constexpr uint64_t kHeaderBytes = (sizeof(FabricHeader) + kPage - 1) / kPage * k
 static_assert(kHeaderBytes < UINT32_MAX);
 constexpr uint64_t kFileBytes = kHeaderBytes + kHeapBytes;
 constexpr uint64_t kLeastFreeBytes = uint64_t{32} << 20;
-
-bool read_number(const char* variable, double low, double high, double& value, std::string& error) {
-  const char* text = std::getenv(variable);
-  if (text == nullptr || *text == 0) return true;
-  char* end = nullptr;
-  double number = std::strtod(text, &end);
-  if (*end != 0 || !(number >= low) || number > high) {
-    char range[96];
-    std::snprintf(range, sizeof(range), "%g to %g", low, high);
-    error = std::string(variable) + "=" + text + " is not a number from " + range;
-    return false;
-  }
-  value = number;
-  return true;
-}
-
-/// A service level, or "refuse".
-bool read_path_level(uint32_t& level, std::string& error) {
-  constexpr const char* kName = "SOFTHCA_PATH_SL";
-  const char* text = std::getenv(kName);
-  if (text != nullptr && std::strcmp(text, "refuse") == 0) {
-    level = kPathRefused;
-    return true;
-  }
-  double number = level;
-  if (!read_number(kName, 0, 15, number, error) || number != static_cast<uint32_t>(number)) {
-    error = std::string(kName) + "=" + text + " is neither a service level from 0 to 15 nor \"refuse\"";
-    return false;
-  }
-  level = static_cast<uint32_t>(number);
-  return true;
-}
-
-bool read_lmc(uint32_t& lmc, std::string& error) {
-  constexpr const char* kName = "SOFTHCA_LMC";
-  double number = lmc;
-  if (!read_number(kName, 0, kMostLmc, number, error)) return false;
-  lmc = static_cast<uint32_t>(number);
-  if (number == lmc) return true;
-  error = std::string(kName) + "=" + std::getenv(kName) + " is not a whole number";
-  return false;
-}
 
 void set_up_ports(FabricHeader& h, const FabricConfig& config) {
   for (uint32_t node = 0; node < kMaxNodes; ++node) {
@@ -96,26 +52,33 @@ void set_up_ports(FabricHeader& h, const FabricConfig& config) {
   }
 }
 
-/// Inode of the PID name space of this process; 0 when /proc does not tell.
+/// Inode of the PID name space of this process; 0 when /proc does not tell. Through the /proc of another PID
+/// name space the pids of this fabric name other processes, or none, and nobody can be woken.
 uint64_t own_pid_space() {
+  char pid[16] = {};
   struct stat info {};
-  return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+  const bool own = readlink("/proc/self", pid, sizeof(pid) - 1) > 0 && pid == std::to_string(getpid());
+  return own && stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
 }
 
 bool load_faults(FaultTable& table, const std::string& path, uint64_t now, std::string& error) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) {
-    error = "cannot read the fault file " + path + ": " + std::strerror(errno);
+  std::string text;
+  if (!read_fault_file(path, text, error)) {
+    error = "SOFTHCA_FAULTS: " + error;
     return false;
   }
-  ParseResult result = parse_rules(text.str());
+  ParseResult result = parse_rules(text);
   if (!result.ok()) {
     error = format_problem(path, result.problems.front());
     return false;
   }
   return install(table, result.rules.data(), result.rules.size(), true, now, error);
+}
+
+std::string too_small(const std::string& directory) {
+  return directory +
+         " has less than 32 MiB free, too little for a software HCA fabric; make it larger (mount -o "
+         "remount,size=, docker run --shm-size), or set SOFTHCA_DIR to a directory with more room";
 }
 
 /// Fills a fresh, zeroed header. False when the fault file cannot be used.
@@ -146,28 +109,6 @@ uint64_t monotonic_ns() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
-bool config_from_environment(FabricConfig& config, std::string& error) {
-  double rails = config.devices, ports = config.ports, rate = 0, latency = 0, scale = 1;
-  if (!read_number("SOFTHCA_RAILS", 1, kMaxDevices, rails, error) ||
-      !read_number("SOFTHCA_PORTS", 1, kMaxPortsPerDevice, ports, error) ||
-      !read_number("SOFTHCA_RATE", 0, 1e9, rate, error) ||
-      !read_number("SOFTHCA_LATENCY", 0, 1e9, latency, error) ||
-      !read_number("SOFTHCA_TIMESCALE", 1e-6, 1e6, scale, error)) {
-    return false;
-  }
-  config.devices = static_cast<uint32_t>(rails);
-  config.ports = static_cast<uint32_t>(ports);
-  config.rate = static_cast<uint64_t>(rate * 1e6);
-  config.latency_ns = static_cast<uint64_t>(latency * 1e3);
-  config.timescale = scale;
-  const char* gids = std::getenv("SOFTHCA_GIDS");
-  if (gids != nullptr && *gids != 0 && !read_gids(gids, config.gids, error)) return false;
-  if (!read_path_level(config.path_level, error) || !read_lmc(config.lmc, error)) return false;
-  const char* faults = std::getenv("SOFTHCA_FAULTS");
-  if (faults != nullptr) config.faults = faults;
-  return true;
 }
 
 void assign_lids(FabricHeader& h, uint16_t lid, uint32_t index) {
@@ -202,7 +143,14 @@ void Fabric::update_hooks() {
 
 /// A pid of another name space names another process here, or none.
 bool Fabric::shares_pid_space(const std::string& name, std::string& error) {
-  if (header_->pid_space == own_pid_space()) return true;
+  const uint64_t own = own_pid_space();
+  if (own == 0) {
+    error = "fabric '" + name +
+            "' cannot be used without the /proc of this PID name space: mount it (mount -t proc proc /proc, "
+            "or unshare --mount-proc)";
+    return false;
+  }
+  if (header_->pid_space == own) return true;
   error = "fabric '" + name +
           "' belongs to processes of another PID name space (another container?); run all processes of a "
           "fabric in one";
@@ -248,7 +196,7 @@ std::unique_ptr<Fabric> Fabric::open(const std::string& name, const FabricConfig
     bool fresh = info.st_size == 0;
     if (fresh && space.f_bavail * space.f_frsize < kLeastFreeBytes) {
       unlink(path.c_str());
-      error = directory + " has less than 32 MiB free, too little for a software HCA fabric; make it larger";
+      error = too_small(directory);
       return nullptr;
     }
     if (fresh && ftruncate(fabric->fd_, static_cast<off_t>(kFileBytes)) != 0) {
@@ -263,11 +211,17 @@ std::unique_ptr<Fabric> Fabric::open(const std::string& name, const FabricConfig
     if (!fabric->map_file(error)) return nullptr;
     FabricHeader& h = *fabric->header_;
     if (fresh) {
-      if (!initialise(h, config, error)) {
+      const bool room = fabric->reserve_fixed();
+      if (!room) error = too_small(directory);
+      if (!room || !initialise(h, config, error)) {
         unlink(path.c_str());
         return nullptr;
       }
       h.ready.store(1);
+    }
+    if (fresh && !fabric->shares_pid_space(name, error)) {
+      unlink(path.c_str());
+      return nullptr;
     }
     // Not ready: its creator died before it was complete. No process: all that used it were killed.
     bool usable = h.ready.load() == 1 && h.magic == kFabricMagic && h.version == kLayoutVersion;

@@ -29,11 +29,6 @@ struct FabricConfig {
   std::string faults;       ///< path of a fault file, empty = none
 };
 
-/// Reads SOFTHCA_RAILS, SOFTHCA_PORTS, SOFTHCA_GIDS, SOFTHCA_RATE, SOFTHCA_LATENCY, SOFTHCA_TIMESCALE,
-/// SOFTHCA_PATH_SL, SOFTHCA_LMC, SOFTHCA_FAULTS. False and a sentence in `error` for a value that makes no
-/// sense.
-bool config_from_environment(FabricConfig& config, std::string& error);
-
 struct FabricHeader {
   uint64_t magic;
   uint32_t version;
@@ -57,8 +52,10 @@ struct FabricHeader {
   /// Queue pair slots below it were used, later ones never: walks stop there, as below.
   std::atomic<uint32_t> qp_fresh;
   uint32_t qp_free_head, qp_free_tail, qp_free_count;
-  uint32_t mr_fresh, mr_free_head, mr_free_tail, mr_free_count;
+  std::atomic<uint32_t> mr_fresh;  ///< the same for memory regions
+  uint32_t mr_free_head, mr_free_tail, mr_free_count;
   std::atomic<uint32_t> next_pd;
+  std::atomic<uint64_t> no_room_ns;  ///< when a process last said that the file system is full
   /// Slots ever used: walks stop there, because looking at a slot takes memory from /dev/shm.
   std::atomic<uint32_t> processes_used, contexts_used, cqs_used, srqs_used;
   ProcessEntry processes[kMaxProcesses];
@@ -218,7 +215,22 @@ class Fabric final : public OwnerOracle {
   /// Closes the own descriptor of a pipe, after the one that gave it its name: until then wake() can open it.
   void forget_wake(WakeName name);
 
-  // --- heap: blocks of power-of-two size, zeroed ---
+  // --- room: the file is sparse, and a page that the file system cannot give ends the process with SIGBUS
+  // ---
+  /// Has the file system give the pages of `bytes` at `from`, before anything looks at them. False when it is
+  /// full, or the caller of on_no_room() was told and does not return.
+  bool reserve(const void* from, uint64_t bytes);
+  /// As reserve(), for slot `index` of a table of which `used` slots were used before.
+  template <class T>
+  bool reserve_slot(const std::atomic<uint32_t>& used, uint32_t index, const T& slot) {
+    return index < used.load() || reserve(&slot, sizeof(T));
+  }
+  /// One sentence on how much is there and how much would do; empty when another process has just said it.
+  std::string no_room(uint64_t bytes);
+  /// Who is told that the file system is full.
+  void on_no_room(void (*told)(const std::string& sentence)) { told_no_room_ = told; }
+
+  // --- heap: blocks of power-of-two size, zeroed, with all their pages ---
   uint64_t allocate(uint64_t bytes);  ///< offset, 0 when full
   void release(uint64_t offset, uint64_t bytes);
 
@@ -228,6 +240,7 @@ class Fabric final : public OwnerOracle {
  private:
   Fabric() = default;
   bool map_file(std::string& error);
+  bool reserve_fixed();  ///< what has no table of its own
   uint32_t count_others();
   static std::unique_ptr<Fabric> observe_locked(const std::string& name, std::string& error);
   void identify();  ///< notes who this process is; before anything that asks which processes live
@@ -257,6 +270,7 @@ class Fabric final : public OwnerOracle {
   bool left_ = false;
   Clock clock_ = [](void*) { return monotonic_ns(); };
   void* clock_arg_ = nullptr;
+  void (*told_no_room_)(const std::string& sentence) = nullptr;
   std::mutex wake_mutex_;
   std::map<WakeName, int> wake_fds_;  ///< own descriptor of a pipe of any process
   std::unique_ptr<std::atomic<uint64_t>[]>

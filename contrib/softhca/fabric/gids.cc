@@ -9,6 +9,8 @@
 #include <iterator>
 #include <string_view>
 
+#include "common/shown_text.h"
+
 namespace bfo::softhca {
 namespace {
 
@@ -50,8 +52,8 @@ bool read_gids(const std::string& text, GidList& gids, std::string& error) {
     from = comma + 1;
     if (comma == text.size() && (!ib || gids.count == 1)) return true;
   }
-  error = "SOFTHCA_GIDS=" + text +
-          " is not ib, or a list of at most 8 of v1, v2, v1-ipv4 and v2-ipv4 with commas between them";
+  error = "SOFTHCA_GIDS=\"" + shown(text) +
+          "\" is not ib, or a list of at most 8 of v1, v2, v1-ipv4 and v2-ipv4 with commas between them";
   return false;
 }
 

@@ -16,7 +16,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 12;
+inline constexpr uint32_t kLayoutVersion = 13;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -85,6 +85,7 @@ struct alignas(64) ProcessEntry {
   std::atomic<uint32_t> pending;     ///< own QPs with work that waits for time or for an answer
   std::atomic<uint64_t> lease_map;   ///< bit per lease in use
   std::atomic<uint64_t> pinned;      ///< bytes of registered memory, whole pages
+  std::atomic<uint64_t> room;        ///< bytes of the fabric's file that it has reserved
   std::atomic<uint32_t> objects[kMaxDevices][kObjectKinds];  ///< that it has now
   char command[32];
   Lease leases[kLeases];

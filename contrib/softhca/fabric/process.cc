@@ -125,6 +125,10 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
     for (uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
       ProcessEntry& entry = header_->processes[slot];
       ProcessState expected = ProcessState::Free;
+      if (!reserve_slot(header_->processes_used, slot, entry)) {
+        error = no_room(sizeof(entry));
+        return false;
+      }
       if (!entry.state.compare_exchange_strong(expected, ProcessState::Dead)) continue;
       // Marked dead until it is filled: no process takes it for a living one, or takes the slot.
       struct flock range {};
@@ -141,6 +145,7 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
       entry.pending.store(0);
       entry.lease_map.store(0);
       entry.pinned.store(0);
+      entry.room.store(sizeof(entry));
       for (auto& device : entry.objects) {
         for (auto& count : device) count.store(0);
       }

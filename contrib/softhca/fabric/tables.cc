@@ -31,7 +31,7 @@ QpEntry* allocate_qp(Fabric& fabric) {
     slot = h.qp_free_head;
     h.qp_free_head = h.qps[slot].next_free;
     --h.qp_free_count;
-  } else if (h.qp_fresh < kMaxQps) {
+  } else if (h.qp_fresh < kMaxQps && fabric.reserve(&h.qps[h.qp_fresh], sizeof(QpEntry))) {
     slot = h.qp_fresh++;
   } else {
     return nullptr;
@@ -75,6 +75,7 @@ CqEntry* allocate_cq(Fabric& fabric, uint32_t entries) {
   if (ring == 0) return nullptr;
   Guard guard(h.registry_lock, fabric.tag(), fabric);
   for (CqEntry& cq : h.cqs) {
+    if (!fabric.reserve_slot(h.cqs_used, index_of(fabric, cq), cq)) break;
     if (cq.used.load() != 0) continue;
     clear_bytes(static_cast<void*>(&cq), sizeof(CqEntry));
     cq.process = fabric.process();
@@ -104,6 +105,7 @@ SrqEntry* allocate_srq(Fabric& fabric, uint32_t max_wr, uint32_t max_sge) {
   if (ring == 0) return nullptr;
   Guard guard(h.registry_lock, fabric.tag(), fabric);
   for (SrqEntry& srq : h.srqs) {
+    if (!fabric.reserve_slot(h.srqs_used, index_of(fabric, srq), srq)) break;
     if (srq.used.load() != 0) continue;
     clear_bytes(static_cast<void*>(&srq), sizeof(SrqEntry));
     srq.process = fabric.process();
@@ -136,7 +138,7 @@ MrEntry* allocate_mr(Fabric& fabric) {
     slot = h.mr_free_head;
     h.mr_free_head = h.mrs[slot].next_free.load();
     --h.mr_free_count;
-  } else if (h.mr_fresh < kMaxMrs) {
+  } else if (h.mr_fresh < kMaxMrs && fabric.reserve(&h.mrs[h.mr_fresh], sizeof(MrEntry))) {
     slot = h.mr_fresh++;
   } else {
     return nullptr;
@@ -171,6 +173,7 @@ ContextEntry* claim_context(Fabric& fabric) {
   FabricHeader& h = fabric.header();
   Guard guard(h.registry_lock, fabric.tag(), fabric);
   for (ContextEntry& context : h.contexts) {
+    if (!fabric.reserve_slot(h.contexts_used, index_of(fabric, context), context)) break;
     if (context.used.load() != kContextFree) continue;
     cover(h.contexts_used, index_of(fabric, context));
     context.process.store(fabric.process());
