@@ -46,7 +46,7 @@ struct mca_btl_base_descriptor_t;
 struct opal_proc_t;
 
 #define BFO_FAILOVER_MAGIC 0x31464f42u /* "BOF1" in memory order, little endian */
-#define BFO_FAILOVER_VERSION 7u
+#define BFO_FAILOVER_VERSION 8u
 
 /* Status a failover BTL passes to des_cbfunc and to RDMA completion callbacks. Anything that was handed to
  * ibv_post_send has an unknown fate unless a SUCCESS completion covers it: "flushed" is not "never sent"
@@ -143,6 +143,14 @@ typedef struct bfo_accounting_t {
   uint64_t dropped;        /* malformed, stale or foreign packets dropped */
 } bfo_accounting_t;
 
+/* The ports of this process, and in words why they are not more. */
+typedef struct bfo_host_ports_t {
+  uint32_t up;       /* ACTIVE now */
+  uint32_t expected; /* used, or would be if they were up */
+  char missing[224]; /* what was missing when the process started, as the end of a sentence about the host */
+  char remedy[224];  /* what helps, as a sentence without its full stop */
+} bfo_host_ports_t;
+
 /* What the PML gives the BTL. Calls come from the BTL's progress function (any thread that runs
  * opal_progress), one at a time per module. `ctx` is the pointer given to bind(), `rail` the one given to
  * attach(). Of an endpoint without such a pointer only messages are reported. The callee may post on other
@@ -230,6 +238,11 @@ typedef struct bfo_failover_btl_t {
    * that this process or the peer was busy outside MPI. */
   uint32_t (*never_up)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, char* why,
                        size_t size);
+  /* About the component. May be called when it has no module, by any thread, after its framework has chosen
+   * the BTLs. */
+  void (*host_ports)(bfo_host_ports_t* out);
+  /* How many ports `proc` has published: 0 none, -1 it is not known in which form. */
+  int (*peer_ports)(struct opal_proc_t* proc);
 } bfo_failover_btl_t;
 
 #ifdef __cplusplus

@@ -57,6 +57,12 @@ PortFacts down(PortFacts port) {
   return port;
 }
 
+PortFacts empty(PortFacts port) {
+  port.active = false;
+  port.had_link = false;
+  return port;
+}
+
 PortFacts with(PortFacts port, Transport transport) {
   port.transport = transport;
   return port;
@@ -135,11 +141,75 @@ TEST(Selection, IrdmaInIwarpModeBesideRoce_TheRocePortIsUsed) {
   EXPECT_EQ(used(host), Names{"mlx5_0"});
 }
 
-TEST(Selection, PortThatIsDown_IsUsedOnlyWhenNamedAndWithFailover) {
+TEST(Selection, PortThatIsDown_IsUsedOnlyWithFailover) {
   const Host host = {infiniband("mlx5_0", k100G), down(infiniband("mlx5_1", k100G))};
-  EXPECT_EQ(judge(host, failover())[1], PortVerdict::kInactive);
+  EXPECT_EQ(judge(host)[1], PortVerdict::kInactive);
+  EXPECT_EQ(judge(host, failover())[1], PortVerdict::kUsed);
   EXPECT_EQ(judge(host, named("mlx5_0,mlx5_1", false))[1], PortVerdict::kInactive);
   EXPECT_EQ(judge(host, named("mlx5_0,mlx5_1"))[1], PortVerdict::kUsed);
+}
+
+TEST(Selection, CageWithoutCable_IsUsedOnlyWhenNamed) {
+  const Host host = {infiniband("mlx5_0", k100G), empty(infiniband("mlx5_1", k100G))};
+  EXPECT_EQ(judge(host, failover())[1], PortVerdict::kInactive);
+  EXPECT_EQ(judge(host, named("mlx5_0,mlx5_1"))[1], PortVerdict::kUsed);
+}
+
+TEST(Selection, NoPortIsActive_TheyAreLeftToOtherBtlsWhereThereAreAny) {
+  const Host host = {down(infiniband("mlx5_0", k100G)), down(infiniband("mlx5_1", k100G))};
+  EXPECT_EQ(judge(host, failover()), (std::vector{PortVerdict::kNoneActive, PortVerdict::kNoneActive}));
+  EXPECT_EQ(used(host, named("mlx5_0,mlx5_1")).size(), 2u);
+  SelectionRules rules = failover();
+  rules.alone = true;
+  EXPECT_EQ(used(host, rules).size(), 2u);
+}
+
+TEST(Selection, PortsThatAreDown_TakeNoPlaceOfActiveOnes) {
+  const Host host = {down(infiniband("near0", k100G)), down(infiniband("near1", k100G)),
+                     at(infiniband("far0", k100G), 21), at(infiniband("far1", k100G), 21)};
+  EXPECT_EQ(used(host, failover()).size(), 4u);
+  SelectionRules rules = failover();
+  rules.most = 2;
+  EXPECT_EQ(used(host, rules), (Names{"far0", "far1"}));
+  const Host near = {infiniband("near0", k100G), infiniband("near1", k100G),
+                     at(down(infiniband("far0", k100G)), 21)};
+  EXPECT_EQ(judge(near, failover())[2], PortVerdict::kFar);
+}
+
+TEST(Selection, SpeedOfAPortThatIsDown_IsNotCompared) {
+  const Host host = {roce("mlx5_0", k100G, 1), down(roce("mlx5_1", k25G, 2))};
+  EXPECT_EQ(used(host, failover()), (Names{"mlx5_0", "mlx5_1"}));
+  const Host slow = {roce("bnxt_re0", k25G, 1), down(roce("mlx5_1", k200G, 2))};
+  EXPECT_EQ(used(slow, failover()), (Names{"bnxt_re0", "mlx5_1"}));
+}
+
+TEST(HadLink, EveryTraceOfALinkCounts_AndNothingElse) {
+  constexpr uint8_t kPolling = 2;
+  const engine::LinkTraces cage = {IBV_PORT_DOWN, kPolling, 0, engine::GidKind::kLinkLocal, false};
+  EXPECT_FALSE(engine::had_link(cage));
+  for (const uint8_t phys : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    engine::LinkTraces traces = cage;
+    traces.phys_state = phys;
+    EXPECT_EQ(engine::had_link(traces), phys > 3) << int{phys};
+  }
+  for (const ibv_port_state state : {IBV_PORT_INIT, IBV_PORT_ARMED, IBV_PORT_ACTIVE}) {
+    engine::LinkTraces traces = cage;
+    traces.state = static_cast<uint8_t>(state);
+    EXPECT_TRUE(engine::had_link(traces)) << state;
+  }
+  engine::LinkTraces traces = cage;
+  traces.lid = 17;
+  EXPECT_TRUE(engine::had_link(traces));
+  traces.lid = 0xffff;  // what mlx5 reports without a LID
+  EXPECT_FALSE(engine::had_link(traces));
+  for (const engine::GidKind kind : {engine::GidKind::kIpv4, engine::GidKind::kGlobal}) {
+    traces = cage;
+    traces.address = kind;
+    EXPECT_TRUE(engine::had_link(traces));
+  }
+  traces = cage;
+  traces.counted = true;
+  EXPECT_TRUE(engine::had_link(traces));
 }
 
 TEST(Selection, EthernetPortWithoutAddress_IsNoRail) {

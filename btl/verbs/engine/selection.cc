@@ -24,21 +24,33 @@ PortVerdict judge_alone(const PortFacts& port, const SelectionRules& rules) {
   if (port.transport != Transport::kInfiniband) return PortVerdict::kNoRc;
   if (!port.readable) return PortVerdict::kUnreadable;
   if (!port.active && port.pkey_index >= 0) {
-    return given(rules.include) && rules.failover ? PortVerdict::kUsed : PortVerdict::kInactive;
+    const bool joins = rules.failover && (given(rules.include) || port.had_link);
+    return joins ? PortVerdict::kUsed : PortVerdict::kInactive;
   }
   if (port.gid.index < 0) return PortVerdict::kNoAddress;
   if (port.pkey_index < 0) return PortVerdict::kNoPartition;
   return PortVerdict::kUsed;
 }
 
+/// Nobody named these ports, and none is active: other BTLs carry the job, if there are any.
+void drop_all_inactive(const PortFacts* ports, size_t count, PortVerdict* verdicts) {
+  for (size_t i = 0; i < count; ++i) {
+    if (verdicts[i] == PortVerdict::kUsed && ports[i].active) return;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (verdicts[i] == PortVerdict::kUsed) verdicts[i] = PortVerdict::kNoneActive;
+  }
+}
+
 void drop_slow(const PortFacts* ports, size_t count, PortVerdict* verdicts) {
   uint32_t fastest = 0;
   for (size_t i = 0; i < count; ++i) {
-    if (verdicts[i] == PortVerdict::kUsed) fastest = std::max(fastest, ports[i].rate);
+    if (verdicts[i] == PortVerdict::kUsed && ports[i].active) fastest = std::max(fastest, ports[i].rate);
   }
   for (size_t i = 0; i < count; ++i) {
-    const bool ethernet = ports[i].link_layer == IBV_LINK_LAYER_ETHERNET;
-    if (verdicts[i] == PortVerdict::kUsed && ethernet && ports[i].rate < fastest)
+    // The speed of a port that is down is not known.
+    const bool known = ports[i].link_layer == IBV_LINK_LAYER_ETHERNET && ports[i].active;
+    if (verdicts[i] == PortVerdict::kUsed && known && ports[i].rate < fastest)
       verdicts[i] = PortVerdict::kSlow;
   }
 }
@@ -54,9 +66,10 @@ PortPlace place_of(const PortFacts& port) {
   return place;
 }
 
-/// True when port `a` comes before port `b` where only some can be used: nearer, if that counts, faster,
-/// earlier.
+/// True when port `a` comes before port `b` where only some can be used: active, nearer, if that counts,
+/// faster, earlier. So no port that is down takes the place of one that works.
 bool before(const PortFacts* ports, size_t a, size_t b, bool locality) {
+  if (ports[a].active != ports[b].active) return ports[a].active;
   if (locality && ports[a].distance != ports[b].distance) return ports[a].distance < ports[b].distance;
   if (ports[a].rate != ports[b].rate) return ports[a].rate > ports[b].rate;
   return a < b;
@@ -74,6 +87,7 @@ void drop_far(const PortFacts* ports, size_t count, bool failover, PortVerdict* 
       // What was dropped in this round was farther than this port or equal, or comes after it.
       if (k == i || (verdicts[k] != PortVerdict::kUsed && verdicts[k] != PortVerdict::kFar)) continue;
       if (!same_fabric(place_of(ports[i]), place_of(ports[k]))) continue;
+      if (ports[i].active && !ports[k].active) continue;
       nearest = nearest && ports[i].distance <= ports[k].distance;
       earlier += before(ports, k, i, true) ? 1 : 0;
     }
@@ -96,7 +110,8 @@ void bound(const PortFacts* ports, size_t count, const SelectionRules& rules, Po
 /// True when the process could use the port if it were active, near and fast.
 bool counts(PortVerdict verdict) {
   return verdict == PortVerdict::kUsed || verdict == PortVerdict::kInactive ||
-         verdict == PortVerdict::kSlow || verdict == PortVerdict::kFar || verdict == PortVerdict::kTooMany;
+         verdict == PortVerdict::kNoneActive || verdict == PortVerdict::kSlow ||
+         verdict == PortVerdict::kFar || verdict == PortVerdict::kTooMany;
 }
 
 }  // namespace
@@ -106,9 +121,19 @@ Transport transport_of(const ibv_device& device) {
   return device.transport_type == IBV_TRANSPORT_IWARP ? Transport::kIwarp : Transport::kOther;
 }
 
+bool had_link(const LinkTraces& traces) {
+  constexpr uint8_t kDisabled = 3;
+  constexpr uint16_t kMulticast = 0xc000;
+  const bool signal = traces.state > IBV_PORT_DOWN || traces.phys_state > kDisabled;
+  const bool in_subnet = traces.lid != 0 && traces.lid < kMulticast;
+  const bool configured = traces.address == GidKind::kIpv4 || traces.address == GidKind::kGlobal;
+  return signal || in_subnet || configured || traces.counted;
+}
+
 void select_ports(const PortFacts* ports, size_t count, const SelectionRules& rules, PortVerdict* verdicts) {
   for (size_t i = 0; i < count; ++i) verdicts[i] = judge_alone(ports[i], rules);
   if (!given(rules.include)) {
+    if (!rules.alone) drop_all_inactive(ports, count, verdicts);
     drop_slow(ports, count, verdicts);
     if (!rules.ignore_locality) drop_far(ports, count, rules.failover, verdicts);
   }
@@ -145,8 +170,13 @@ const char* verdict_text(PortVerdict verdict) {
       return "is not used: its transport has no reliable connections";
     case PortVerdict::kUnreadable:
       return "is not used: its attributes cannot be read";
+    case PortVerdict::kNotMade:
+      return "is not used: what it needs could not be made";
     case PortVerdict::kInactive:
       return "is not used: it is not ACTIVE";
+    case PortVerdict::kNoneActive:
+      return "is not used: no port is ACTIVE, and other BTLs carry the job (name it in btl_verbs_if_include "
+             "to wait for it)";
     case PortVerdict::kNoAddress:
       return "is not used: no usable address in its GID table (at btl_verbs_gid_index, if that is given)";
     case PortVerdict::kNoPartition:

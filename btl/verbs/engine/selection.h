@@ -28,6 +28,7 @@ struct PortFacts {
   bool readable = true;    // the device could be opened and the port's attributes be read
   int error = 0;           // errno, if not
   bool active = true;
+  bool had_link = true;       // see engine::had_link()
   uint32_t rate = 0;          // Mbit/s
   uint32_t distance = kNear;  // from the processors this process is bound to
   GidEntry gid;               // the one to use; index -1: none
@@ -42,6 +43,7 @@ struct SelectionRules {
   const char* include = "";  // comma-delimited DEVICE or DEVICE:PORT; empty: no wish
   const char* exclude = "";
   bool failover = false;  // the PML survives the loss of a rail
+  bool alone = false;     // without these ports the job has no way to other hosts
   bool ignore_locality = false;
   unsigned most = 0;  // ports at most; 0: no bound
 };
@@ -53,7 +55,9 @@ enum class PortVerdict : uint8_t {
   kIwarp,        // no datagrams
   kNoRc,         // no reliable connections
   kUnreadable,   // the device does not answer
-  kInactive,     // and not named, or no failover
+  kNotMade,      // chosen, but what it needs could not be made
+  kInactive,     // and does not become a rail later
+  kNoneActive,   // likewise, because no port is active and other BTLs carry the job
   kNoAddress,    // no usable GID, or the wished one is not there
   kNoPartition,  // not a member of the wished one
   kSlow,         // Ethernet, slower than the fastest port
@@ -61,8 +65,24 @@ enum class PortVerdict : uint8_t {
   kTooMany,      // more than SelectionRules::most
 };
 
+/// What a port that is not active shows of its past.
+struct LinkTraces {
+  uint8_t state = 0;  // enum ibv_port_state
+  uint8_t phys_state =
+      0;  // PortPhysicalState of PortInfo: 1 sleep, 2 polling, 3 disabled, 5 up, others between
+  uint16_t lid = 0;
+  GidKind address = GidKind::kNull;  // Ethernet: of its best GID
+  bool counted = false;              // it has counted packets, or the loss of a link
+};
+/// True when the port lost its link, or is just getting one; false for a cage that never had a cable, as far
+/// as one can tell: no transceiver answers, no subnet manager has given it a LID, nobody an IP address, and
+/// its counters are 0. A port that lost its link before the node started looks like that, too.
+bool had_link(const LinkTraces& traces);
+
 /// Decides on `count` ports in the order of the devices. A port that is named in `include` is used whatever
-/// its speed and distance, and with failover also when it is down.
+/// its speed and distance. With failover ports that are down are used, too, when they had a link or are
+/// named; but where no port is active at all only named ones are, or else all those when there is no other
+/// way.
 void select_ports(const PortFacts* ports, size_t count, const SelectionRules& rules, PortVerdict* verdicts);
 
 /// Million bits per second of a port, as Open MPI weighs its BTLs.

@@ -44,32 +44,22 @@ int component_close() {
   return OPAL_SUCCESS;
 }
 
-/// A port that is down is used when the user named it and the PML works without it.
-bool may_be_down() {
-  const char* include = self().params.if_include;
-  return include != nullptr && *include != '\0' && failover_pml();
-}
-
-/// Opens the ports of `device` that were chosen. The number of those that cannot be used after all.
-int open_ports(DeviceSlot& device, const Discovery& found) {
-  int unusable = 0;
+/// Opens the ports of `device` that were chosen. Those that cannot be used after all get another verdict.
+void open_ports(DeviceSlot& device, Discovery& found) {
   for (size_t i = 0; i < found.facts.size() && self().module_count < kMaxModules; ++i) {
     if (found.owners[i] != &device || found.verdicts[i] != engine::PortVerdict::kUsed) continue;
-    const engine::PortFacts& facts = found.facts[i];
-    Module* module = module_open(self(), device, facts, default_module, may_be_down());
+    // The PML works without a port that is down.
+    Module* module = module_open(self(), device, found.facts[i], default_module, self().wish.failover);
     if (module == nullptr) {
-      ++unusable;
+      found.verdicts[i] = engine::PortVerdict::kNotMade;
       continue;
     }
     module->place = found.places[i];
-    if (module->port.state() != engine::PortState::kActive)
-      say(true, "port-down", opal_process_info.nodename, unsigned{facts.number}, device.device.name());
     device.ports[device.port_count++] = &module->port;
     ++device.open_ports;
     self().ports[self().module_count] = &module->port;
     self().modules[self().module_count++] = module;
   }
-  return unusable;
 }
 
 /// The bandwidth of a port that is down is not known: it counts as that of the fastest other port, or of the
@@ -95,12 +85,16 @@ bool watch(DeviceSlot& device) {
   return self().events->add(device.device.context(), &device.device.events());
 }
 
-/// Makes the chosen ports of a device, or closes it. The number of ports that cannot be used after all.
-int open_device(DeviceSlot* device, const Discovery& found) {
-  const int unusable = open_ports(*device, found);
+/// Makes the chosen ports of a device, or closes it.
+void open_device(DeviceSlot* device, Discovery& found) {
+  open_ports(*device, found);
   if (device->port_count != 0 && rcache_open(self(), *device) && watch(*device)) {
     self().devices[self().device_count++] = device;
-    return unusable;
+    return;
+  }
+  for (size_t i = 0; i < found.facts.size(); ++i) {
+    if (found.owners[i] == device && found.verdicts[i] == engine::PortVerdict::kUsed)
+      found.verdicts[i] = engine::PortVerdict::kNotMade;
   }
   for (int i = device->port_count; i > 0; --i) {
     Module* module = self().modules[--self().module_count];
@@ -111,20 +105,18 @@ int open_device(DeviceSlot* device, const Discovery& found) {
   rcache_close(*device);
   device->device.close();
   engine::unmake(device);
-  return unusable;
 }
 
-/// For a user who asked for this component.
-void say_nothing_found(const Discovery& found, int unusable) {
+/// For a user who asked for this component. The bfo PML says it itself.
+void say_nothing_found(const Discovery& found) {
+  if (!self().wish.named || self().wish.failover) return;
   int inactive = 0;
   int excluded = 0;
   for (const engine::PortVerdict verdict : found.verdicts) {
     inactive += verdict == engine::PortVerdict::kInactive ? 1 : 0;
     excluded += verdict == engine::PortVerdict::kExcluded ? 1 : 0;
   }
-  for (const engine::PortVerdict verdict : found.verdicts)
-    unusable += verdict != engine::PortVerdict::kUsed ? 1 : 0;
-  unusable -= inactive + excluded;
+  const int unusable = static_cast<int>(found.verdicts.size()) - inactive - excluded;
   char text[256];
   snprintf(text, sizeof text,
            "%d device(s) found by ibv_get_device_list(); %d port(s) not ACTIVE, %d excluded by "
@@ -133,18 +125,17 @@ void say_nothing_found(const Discovery& found, int unusable) {
   say(true, "no-ports", opal_process_info.nodename, text);
 }
 
-/// Finds, chooses and opens the ports. The number of those that were chosen and cannot be used.
-int open_everything(const engine::VerbsApi& api, Discovery* found) {
+/// Finds, chooses and opens the ports.
+void open_everything(const engine::VerbsApi& api, Discovery* found) {
   self().events = engine::make<engine::EventThread>();
-  if (self().events == nullptr || !self().events->start(api, engine::system_environment().now_ns)) return 0;
+  if (self().events == nullptr || !self().events->start(api, engine::system_environment().now_ns)) return;
   int count = 0;
   ibv_device** list = api.get_device_list(&count);
   if (list != nullptr) discover(api, list, count, self().params, found);
   select(self(), found);
-  int unusable = 0;
-  for (DeviceSlot* device : found->opened) unusable += open_device(device, *found);
+  for (DeviceSlot* device : found->opened) open_device(device, *found);
   if (list != nullptr) api.free_device_list(list);
-  return unusable;
+  self().shortfall = engine::shortfall_of(found->facts.data(), found->facts.size(), found->verdicts.data());
 }
 
 /// Closes all ports and devices that were opened. The list of modules for the framework is not made.
@@ -159,20 +150,22 @@ mca_btl_base_module_t** give_up() {
 
 mca_btl_base_module_t** component_init(int* count, bool, bool enable_mpi_threads) {
   *count = 0;
-  bool named = false;
-  if (!wanted(&named)) return nullptr;
+  self().wish = read_wish();
+  if (!self().wish.named && !self().wish.failover) return nullptr;
   add_help_directory();
+  self().shortfall = engine::not_used();
   if (!check_params(self(), default_module) || !prepare_fork(self().params)) return nullptr;
   self().threads = enable_mpi_threads || opal_using_threads();
   Discovery found;
-  const int unusable = open_everything(engine::system_verbs(), &found);
+  open_everything(engine::system_verbs(), &found);
   if (self().module_count == 0) {
-    if (named) say_nothing_found(found, unusable);
+    say_nothing_found(found);
     return give_up();
   }
   guess_rates();
   if (publish_ports(self()) != OPAL_SUCCESS) {
     opal_output(0, "btl/verbs: cannot publish the addresses of the ports; the component is not used");
+    self().shortfall = engine::not_used();
     return give_up();
   }
   auto** modules =

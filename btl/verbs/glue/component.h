@@ -11,6 +11,7 @@
 #include "btl/verbs/engine/device.h"
 #include "btl/verbs/engine/port.h"
 #include "btl/verbs/engine/selection.h"
+#include "btl/verbs/engine/shortfall.h"
 #include "common/recursive_lock.h"
 
 namespace bfo::verbs {
@@ -68,11 +69,20 @@ struct DeviceSlot {
   int open_ports;  // not finalized yet
 };
 
+/// Who asked for this component.
+struct Wish {
+  bool named;     // by name in the btl list
+  bool failover;  // by choosing the bfo PML, which goes on without a rail
+  bool alone;     // by name, and no other BTL of the list reaches other hosts
+};
+
 /// The component. One instance, zero-initialised, without constructor or destructor: it lives as long as the
 /// shared object.
 struct Component {
   mca_btl_base_component_3_0_0_t super;
   Params params;
+  Wish wish;
+  engine::Shortfall shortfall;  // at the start of the process
   Module* modules[kMaxModules];
   engine::Port* ports[kMaxModules];  // of the modules, in the same order
   int module_count;
@@ -125,10 +135,8 @@ void report_parameter(const char* name, const char* why);
 bool prepare_fork(const Params& params);
 /// Copies them into an engine configuration.
 engine::Config make_config(const Component& component, const mca_btl_base_module_t& defaults);
-/// True when the user asked for this component: by name in the btl list, or by choosing the bfo PML.
-bool wanted(bool* named);
-/// True when the bfo PML was chosen: it goes on without a rail.
-bool failover_pml();
+/// Reads it from the parameters "btl" and "pml", wherever they were given.
+Wish read_wish();
 /// Tells Open MPI where the help texts are: next to the shared object.
 void add_help_directory();
 /// Prints a help text to stderr. Not by opal_show_help(): in 4.1 with an external PMIx it loses messages

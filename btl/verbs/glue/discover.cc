@@ -52,6 +52,31 @@ void describe_partition(const engine::VerbsApi& api, ibv_context* context, const
   if (index >= 0) port->pkey = partition_of(context, port->number, static_cast<unsigned>(index));
 }
 
+/// One number of a port's folder in sysfs; 0 where there is none.
+uint64_t counter_of(const ibv_context& context, unsigned port, const char* name) {
+  char path[sizeof context.device->ibdev_path + 96];
+  snprintf(path, sizeof path, "%s/ports/%u/counters/%s", context.device->ibdev_path, port, name);
+  FILE* const file = fopen(path, "re");
+  if (file == nullptr) return 0;
+  unsigned long long value = 0;
+  const bool read = fscanf(file, "%llu", &value) == 1;
+  fclose(file);
+  return read ? value : 0;
+}
+
+/// What a port that is down shows of its past.
+bool had_link(const ibv_context& context, const PortFacts& port, const ibv_port_attr& attr) {
+  engine::LinkTraces traces;
+  traces.state = static_cast<uint8_t>(attr.state);
+  traces.phys_state = attr.phys_state;
+  traces.lid = attr.lid;
+  traces.address =
+      attr.link_layer == IBV_LINK_LAYER_ETHERNET ? engine::gid_kind(port.gid.gid) : engine::GidKind::kNull;
+  traces.counted = counter_of(context, port.number, "port_rcv_packets") != 0 ||
+                   counter_of(context, port.number, "link_downed") != 0;
+  return engine::had_link(traces);
+}
+
 void describe_port(const engine::VerbsApi& api, const DeviceSlot& device, const Params& params,
                    PortFacts* port) {
   ibv_context* context = device.device.context();
@@ -65,6 +90,7 @@ void describe_port(const engine::VerbsApi& api, const DeviceSlot& device, const 
   port->lid = attr.lid;
   port->subnet_manager = attr.sm_lid;
   port->gid = address_of(context, *port, attr, params);
+  port->had_link = port->active || had_link(*context, *port, attr);
   describe_partition(api, context, attr, params, port);
 }
 
@@ -164,7 +190,8 @@ void select(const Component& component, Discovery* found) {
   engine::SelectionRules rules;
   rules.include = params.if_include;
   rules.exclude = params.if_exclude;
-  rules.failover = failover_pml();
+  rules.failover = component.wish.failover;
+  rules.alone = component.wish.alone;
   rules.ignore_locality = params.ignore_locality;
   rules.most = params.max_btls;
   const size_t count = found->facts.size();

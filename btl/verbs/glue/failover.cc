@@ -204,6 +204,22 @@ int work(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, uint64_t* ta
   return OPAL_SUCCESS;
 }
 
+// The list of modules changes at both ends of the process's life only.
+void host_ports(bfo_host_ports_t* out) {
+  const Component& component = mca_btl_verbs_component;
+  *out = {};
+  out->expected = component.shortfall.expected;
+  static_assert(sizeof out->missing == sizeof component.shortfall.missing);
+  static_assert(sizeof out->remedy == sizeof component.shortfall.remedy);
+  memcpy(out->missing, component.shortfall.missing, sizeof out->missing);
+  memcpy(out->remedy, component.shortfall.remedy, sizeof out->remedy);
+  for (int i = 0; i < component.module_count; ++i) {
+    engine::Port& port = component.modules[i]->port;
+    const engine::Guard guard(port.lock());
+    out->up += port.state() == engine::PortState::kActive ? 1 : 0;
+  }
+}
+
 }  // namespace
 
 void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
@@ -260,4 +276,6 @@ extern "C" const bfo_failover_btl_t mca_btl_verbs_failover = {
     .accounting = bfo::verbs::accounting,
     .work = bfo::verbs::work,
     .never_up = bfo::verbs::never_up,
+    .host_ports = bfo::verbs::host_ports,
+    .peer_ports = bfo::verbs::peer_ports,
 };

@@ -100,6 +100,7 @@ void module_defaults(mca_btl_base_module_t* defaults);
 
 // peers.cc
 int publish_ports(Component& component);
+int peer_ports(opal_proc_t* proc);
 int add_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t** procs,
               mca_btl_base_endpoint_t** endpoints, opal_bitmap_t* reachable);
 int del_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t** procs,

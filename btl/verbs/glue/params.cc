@@ -103,30 +103,6 @@ bool range_ok(const UnsignedParam& param, unsigned value) {
   return false;
 }
 
-bool has_token(const char* list, const char* name) {
-  const size_t length = strlen(name);
-  for (const char* at = list; at != nullptr && *at != '\0';) {
-    const size_t token = strcspn(at, ",");
-    if (token == length && strncmp(at, name, length) == 0) return true;
-    at += token;
-    if (*at == ',') ++at;
-  }
-  return false;
-}
-
-/// The value of a framework's selection list, also before that framework has registered it.
-const char* selection_of(const char* project, const char* framework) {
-  const int index = mca_base_var_find(project, framework, nullptr, nullptr);
-  char** value = nullptr;
-  if (index >= 0 && mca_base_var_get_value(index, &value, nullptr, nullptr) == OPAL_SUCCESS &&
-      value != nullptr && *value != nullptr) {
-    return *value;
-  }
-  char variable[64];
-  snprintf(variable, sizeof variable, "OMPI_MCA_%s", framework);
-  return getenv(variable);
-}
-
 int register_bool(Component& component, const char* name, const char* help, mca_base_var_info_lvl_t level,
                   bool fallback, bool* storage) {
   *storage = fallback;
@@ -162,8 +138,9 @@ int register_params(Component& component, mca_btl_base_module_t* defaults) {
   register_string(
       component, "if_include",
       "Comma-delimited devices or device:port pairs to use (e.g. mlx5_0,mlx5_1:1); empty: all that are "
-      "ACTIVE. With pml bfo a port named here is taken also when it is down; its rail joins when "
-      "it comes up",
+      "ACTIVE. With pml bfo also those that are down and had a link before, and what is named here in any "
+      "case: "
+      "the rail joins when the port comes up",
       OPAL_INFO_LVL_1, "", &params.if_include);
   register_string(component, "if_exclude",
                   "Comma-delimited devices or device:port pairs not to use; not together with if_include",
@@ -268,24 +245,15 @@ engine::Config make_config(const Component& component, const mca_btl_base_module
   config.control = engine::ControlMode::kThread;
   constexpr unsigned kLosable = 14;
   constexpr unsigned kFinal = 20;
-  const unsigned timeout = params.ib_timeout != 0 ? params.ib_timeout : failover_pml() ? kLosable : kFinal;
+  const unsigned timeout = params.ib_timeout != 0    ? params.ib_timeout
+                           : component.wish.failover ? kLosable
+                                                     : kFinal;
   config.qp.timeout = static_cast<uint8_t>(timeout);
   config.qp.retry_count = static_cast<uint8_t>(params.ib_retry_count);
   config.qp.rnr_retry = static_cast<uint8_t>(params.ib_rnr_retry);
   config.qp.min_rnr_timer = static_cast<uint8_t>(params.ib_min_rnr_timer);
   config.qp.max_read = static_cast<uint8_t>(params.ib_max_rdma_dst_ops);
   return config;
-}
-
-bool wanted(bool* named) {
-  const char* btl = selection_of("opal", "btl");
-  *named = btl != nullptr && btl[0] != '^' && has_token(btl, "verbs");
-  return *named || failover_pml();
-}
-
-bool failover_pml() {
-  const char* pml = selection_of("ompi", "pml");
-  return pml != nullptr && strcmp(pml, "bfo") == 0;
 }
 
 namespace {

@@ -35,12 +35,13 @@ const ModexPort* choose(const Module& module, const ModexPort* ports, int count)
 
 /// Copies a peer's ports out of its modex record. The number of ports, 0 when there is none or it is
 /// malformed.
-int read_modex(const opal_proc_t* proc, ModexPort* ports) {
+int read_modex(const opal_proc_t* proc, ModexPort* ports, bool* there = nullptr) {
   void* data = nullptr;
   size_t size = 0;
   int rc = OPAL_SUCCESS;
   OPAL_MODEX_RECV(rc, &mca_btl_verbs_component.super.btl_version,
                   const_cast<opal_process_name_t*>(&proc->proc_name), &data, &size);
+  if (there != nullptr) *there = rc == OPAL_SUCCESS && data != nullptr;
   if (rc != OPAL_SUCCESS || data == nullptr) return 0;
   const int count = engine::modex_read(data, size, ports, kMaxModules);
   free(data);
@@ -88,6 +89,13 @@ bool may_reach(const opal_proc_t* proc) {
 }
 
 }  // namespace
+
+int peer_ports(opal_proc_t* proc) {
+  ModexPort ports[kMaxModules];
+  bool there = false;
+  const int count = read_modex(proc, ports, &there);
+  return count == 0 && there ? -1 : count;
+}
 
 int publish_ports(Component& component) {
   struct {
