@@ -70,6 +70,30 @@ TEST_F(SummaryTest, NothingHappened_NothingIsSaidOrWritten) {
   EXPECT_TRUE(std::filesystem::is_empty(folder()));
 }
 
+TEST_F(SummaryTest, FewerRailsThanExpected_AreInTheLine) {
+  Summary first(keep);
+  Summary second(keep);
+  first.open(folder(), 0, true);
+  second.open(folder(), 1, false);
+  second.closed(rail("a"), "PORT_ERR", false, 1 * kMs);
+  second.down(rail("a"), "PORT_ERR", Away::kNo, true, 1 * kMs);
+  second.rails(1, 2);
+  first.rails(2, 2);
+  second.collect(0, 0, 5 * kMs);
+  first.collect(0, 0, 5 * kMs);
+  first.finish("n");
+  EXPECT_TRUE(has("; 1 of 2 rails was up at the end; a rail was missing for"));
+}
+
+TEST_F(SummaryTest, NothingHappenedToFewRails_NothingIsSaid) {
+  Summary s(keep);
+  s.open(folder(), 0, true);
+  s.rails(1, 2);
+  s.collect(0, 0, 5 * kMs);
+  s.finish("n");
+  EXPECT_TRUE(lines.empty()) << "the line at the start has said it";
+}
+
 TEST_F(SummaryTest, PeersThatLeaveInOrder_AreNoLoss) {
   Summary s(keep);
   s.open(folder(), 0, true);

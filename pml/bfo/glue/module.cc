@@ -90,15 +90,6 @@ void print_line(const char* line) {
   opal_output(0, "%s", line);
 }
 
-// Calls `f` for each BTL module of the process.
-template <class F>
-void for_each_btl(F&& f) {
-  mca_btl_base_selected_module_t* selected = nullptr;
-  OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
-    f(selected->btl_module);
-  }
-}
-
 // The log is emptied once per job, before the modex lets anybody write: by the first process of each node, of
 // the first job only (a spawned job goes on in its parent's file).
 bool empties_log() {
@@ -175,16 +166,16 @@ xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& param
 
 }  // namespace
 
+const bfo_failover_btl_t* contract_of(const char* name) {
+  char symbol[MCA_BASE_MAX_COMPONENT_NAME_LEN + 32];
+  snprintf(symbol, sizeof(symbol), "mca_btl_%s_failover", name);
+  return static_cast<const bfo_failover_btl_t*>(dlsym(RTLD_DEFAULT, symbol));
+}
+
 const bfo_failover_btl_t* find_failover(const mca_btl_base_module_t* btl) {
   if ((btl->btl_flags & MCA_BTL_FLAGS_FAILOVER_SUPPORT) == 0) return nullptr;
-  char symbol[MCA_BASE_MAX_COMPONENT_NAME_LEN + 32];
-  snprintf(symbol, sizeof(symbol), "mca_btl_%s_failover", component_name(btl));
-  const auto* contract = static_cast<const bfo_failover_btl_t*>(dlsym(RTLD_DEFAULT, symbol));
-  if (contract == nullptr || contract->magic != BFO_FAILOVER_MAGIC ||
-      contract->version != BFO_FAILOVER_VERSION || contract->size < sizeof(bfo_failover_btl_t)) {
-    return nullptr;
-  }
-  return contract;
+  const bfo_failover_btl_t* const contract = contract_of(component_name(btl));
+  return contract != nullptr && speaks(*contract) ? contract : nullptr;
 }
 
 Module::Module(const Params& params, const xfer::Config& config)
@@ -193,7 +184,8 @@ Module::Module(const Params& params, const xfer::Config& config)
       port_(*this),
       engine_(port_, config),
       console_(print_line),
-      summary_(print_line) {}
+      summary_(print_line),
+      rail_check_(params) {}
 
 Module* Module::create(const Params& params, bool threads) {
   Module* module = new (std::nothrow) Module(params, engine_config(params));
@@ -204,6 +196,7 @@ Module* Module::create(const Params& params, bool threads) {
     destroy(module);
     return nullptr;
   }
+  module->rail_check_.prepare();
   for_each_btl([module](const mca_btl_base_module_t* btl) {
     if ((btl->btl_flags & MCA_BTL_FLAGS_SINGLE_ADD_PROCS) != 0) {
       module->table_.pml_flags |= MCA_PML_BASE_FLAG_REQUIRE_WORLD;
@@ -233,6 +226,7 @@ int Module::enable() {
   progressing_ = true;
   waits_.take();
   open_summary();
+  rail_check_.at_start();
   return OMPI_SUCCESS;
 }
 
@@ -323,6 +317,7 @@ Peer* Module::make_peer(ompi_proc_t* proc) {
   for (size_t i = 0; i < n; ++i) add_rail(peer, *mca_bml_base_btl_array_get_index(&ep->btl_send, i), *ep);
   proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] =
       reinterpret_cast<mca_bml_base_endpoint_t*>(static_cast<void*>(peer));
+  rail_check_.at_contact(*peer);
   return peer;
 }
 
@@ -440,6 +435,8 @@ void Module::collect_summary(ompi_proc_t** procs, size_t count) {
     Peer& peer = *static_cast<Peer*>(known);
     for (unsigned r = 0; r < peer.n_rails; ++r) note_never_up(peer.rails[r]);
   }
+  const bfo_host_ports_t ports = host_ports();
+  summary_.rails(ports.up, ports.expected);
   const xfer::Counters& counters = engine_.counters();
   summary_.collect(counters.bytes_resent, counters.peers_lost, port_.now_ns());
 }

@@ -16,6 +16,7 @@
 #include "pml/bfo/glue/console.h"
 #include "pml/bfo/glue/event_log.h"
 #include "pml/bfo/glue/params.h"
+#include "pml/bfo/glue/rail_check.h"
 #include "pml/bfo/glue/request.h"
 #include "pml/bfo/glue/summary.h"
 #include "pml/bfo/glue/waits.h"
@@ -122,6 +123,7 @@ class Module {
   EventLog events_;
   Console console_;
   Summary summary_;
+  RailCheck rail_check_;
   Buffered buffered_;
   Waits waits_;
   std::vector<std::pair<mca_btl_base_module_t*, const bfo_failover_btl_t*>> bound_;
@@ -143,6 +145,22 @@ class Module {
   bool leaving_ = false;
 };
 
+// Calls `f` for each BTL module of the process.
+template <class F>
+void for_each_btl(F&& f) {
+  mca_btl_base_selected_module_t* selected = nullptr;
+  OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
+    f(selected->btl_module);
+  }
+}
+
+// What the BTL component `name` exports as its contract, of whatever version; nullptr: nothing.
+const bfo_failover_btl_t* contract_of(const char* name);
+// True when it is of this PML's version.
+inline bool speaks(const bfo_failover_btl_t& contract) {
+  return contract.magic == BFO_FAILOVER_MAGIC && contract.version == BFO_FAILOVER_VERSION &&
+         contract.size >= sizeof(bfo_failover_btl_t);
+}
 // The contract of the BTL, or nullptr when it does not speak it (common/failover_btl.h).
 const bfo_failover_btl_t* find_failover(const mca_btl_base_module_t* btl);
 

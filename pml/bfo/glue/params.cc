@@ -65,7 +65,18 @@ constexpr IntParam kIntParams[] = {
     {"park_timeout", &Params::park_timeout, 30, -1, INT_MAX / 1000, OPAL_INFO_LVL_3,
      "Seconds a peer may be without any usable rail before its requests end with an MPI error (0 = at once, "
      "-1 = wait for ever). A rail that returns in time resumes them"},
+    {"min_rails", &Params::min_rails, 2, 0, 8, OPAL_INFO_LVL_3,
+     "A host with fewer rails up than this says so when the job starts, once, with what is missing: with "
+     "fewer "
+     "than 2 the job does not survive the loss of a rail (0 = nothing is said)"},
 };
+
+// One of two words. Prints the message when it is neither.
+bool one_of(const char* value, const char* parameter, const char* first, const char* second) {
+  if (value != nullptr && (strcmp(value, first) == 0 || strcmp(value, second) == 0)) return true;
+  show_help("one-of-two-words", parameter, value == nullptr ? "" : value, first, second, first);
+  return false;
+}
 
 }  // namespace
 
@@ -100,6 +111,13 @@ int register_params(const mca_base_component_t* component, Params& params) {
           "\"error\" = it ends with the error of that process, \"wait\" = it goes on while any other is left",
           MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params.any_source_on_loss);
   if (rc < 0) return rc;
+  params.min_rails_action = const_cast<char*>("warn");
+  rc = add(
+      "min_rails_action",
+      "What happens to a job that has fewer rails than min_rails: \"warn\" = a line says so, \"abort\" = it "
+      "ends with that line, in MPI_Init or when a process meets one that it has too few rails to",
+      MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params.min_rails_action);
+  if (rc < 0) return rc;
   params.summary = true;
   rc = add(
       "summary",
@@ -122,12 +140,12 @@ bool params_in_range(const Params& params) {
     show_help("parameter-out-of-range", p.name, value, p.min, p.max, p.initial);
     return false;
   }
-  const char* on_loss = params.any_source_on_loss;
-  if (on_loss == nullptr || (strcmp(on_loss, "error") != 0 && strcmp(on_loss, "wait") != 0)) {
-    show_help("any-source-on-loss", on_loss == nullptr ? "" : on_loss);
-    return false;
-  }
-  return true;
+  return one_of(params.any_source_on_loss, "any_source_on_loss", "error", "wait") &&
+         one_of(params.min_rails_action, "min_rails_action", "warn", "abort");
+}
+
+bool min_rails_aborts(const Params& params) {
+  return strcmp(params.min_rails_action, "abort") == 0;
 }
 
 bool any_source_waits(const Params& params) {

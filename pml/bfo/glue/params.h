@@ -30,6 +30,8 @@ struct Params {
   bool use_put;        // sender-side RDMA writes
   int buffer_wait;     // milliseconds MPI_Bsend waits for room that messages before it still hold
   int park_timeout;    // seconds without any rail before MPI reports an error; -1 = for ever
+  int min_rails;       // a host with fewer rails up says so; 0 = never
+  char* min_rails_action;    // "warn" or "abort": what then happens
   char* any_source_on_loss;  // "error" or "wait": what becomes of receives from any source
   bool summary;              // one line at the end of a job that was less than perfect
   char* event_file;          // one JSON line per failover or return of a rail is appended; empty = none
@@ -42,6 +44,9 @@ int register_params(const mca_base_component_t* component, Params& params);
 // Checks every value against its range. On the first violation prints one sentence naming parameter, value
 // and range, and returns false.
 bool params_in_range(const Params& params);
+
+// A job with fewer rails than min_rails ends. For values that are in range.
+bool min_rails_aborts(const Params& params);
 
 // Receives and probes from any source go on when a process is lost. For values that are in range.
 bool any_source_waits(const Params& params);

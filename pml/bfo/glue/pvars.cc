@@ -75,6 +75,16 @@ int read_rails(const mca_base_pvar_t*, void* value, void*) {
   return OMPI_SUCCESS;
 }
 
+int read_rails_up(const mca_base_pvar_t*, void* value, void*) {
+  *static_cast<unsigned*>(value) = mca_pml_bfo_component.module == nullptr ? 0 : host_ports().up;
+  return OMPI_SUCCESS;
+}
+
+int read_rails_expected(const mca_base_pvar_t*, void* value, void*) {
+  *static_cast<unsigned*>(value) = mca_pml_bfo_component.module == nullptr ? 0 : host_ports().expected;
+  return OMPI_SUCCESS;
+}
+
 Comm* comm_of(void* object) {
   return static_cast<Comm*>(static_cast<void*>(static_cast<ompi_communicator_t*>(object)->c_pml_comm));
 }
@@ -130,6 +140,15 @@ void register_pvars(const mca_base_component_t* component) {
       "Bytes that each port of a failover BTL was given, headers and READs included: one value per port",
       OPAL_INFO_LVL_3, MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr,
       MPI_T_BIND_NO_OBJECT, flags, read_rails, nullptr, rail_notify, nullptr);
+  mca_base_component_pvar_register(component, "rails_up", "Ports of this process that are up now as rails",
+                                   OPAL_INFO_LVL_3, MPI_T_PVAR_CLASS_LEVEL, MCA_BASE_VAR_TYPE_UNSIGNED_INT,
+                                   nullptr, MPI_T_BIND_NO_OBJECT, flags, read_rails_up, nullptr, nullptr,
+                                   nullptr);
+  mca_base_component_pvar_register(
+      component, "rails_expected",
+      "Ports of this process that are rails, or would be if they were up: fewer than 2 do not survive a loss",
+      OPAL_INFO_LVL_3, MPI_T_PVAR_CLASS_LEVEL, MCA_BASE_VAR_TYPE_UNSIGNED_INT, nullptr, MPI_T_BIND_NO_OBJECT,
+      flags, read_rails_expected, nullptr, nullptr, nullptr);
   for (const Total& total : kTotals) {
     mca_base_component_pvar_register(component, total.name, total.help, OPAL_INFO_LVL_3,
                                      MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr,

@@ -77,6 +77,10 @@ Facts add_up(const std::vector<Facts>& all, uint64_t now_ns) {
     sum.peers_lost += one.peers_lost;
     sum.bytes_resent += one.bytes_resent;
     sum.missing_ns = std::max(sum.missing_ns, missing(one, now_ns));
+    if (one.rails_up < one.rails_expected && (sum.rails_expected == 0 || one.rails_up < sum.rails_up)) {
+      sum.rails_up = one.rails_up;
+      sum.rails_expected = one.rails_expected;
+    }
     for (uint32_t i = 0; i < one.n_ports; ++i) {
       const PortFacts& from = one.ports[i];
       PortFacts* to = find_port(sum, from.device, from.port);
@@ -167,6 +171,9 @@ void format_summary(const std::vector<Facts>& all, const char* host, uint64_t no
     between = ", ";
   }
   if (sum.peers_lost != 0) text.add("%s%u peer%s given up", between, sum.peers_lost, plural(sum.peers_lost));
+  if (sum.rails_up < sum.rails_expected)
+    text.add("; %u of %u rails %s up at the end", sum.rails_up, sum.rails_expected,
+             sum.rails_up == 1 ? "was" : "were");
   text.add("; a rail was missing for %.3f s, %llu bytes were sent again (seen by %zu process%s)",
            static_cast<double>(sum.missing_ns) * 1e-9, static_cast<unsigned long long>(sum.bytes_resent),
            telling, telling == 1 ? "" : "es");
@@ -264,6 +271,12 @@ void Summary::read_others() {
     }
   }
   closedir(folder);
+}
+
+void Summary::rails(uint32_t up, uint32_t expected) {
+  const std::lock_guard<std::mutex> lock(events);
+  facts_.rails_up = up;
+  facts_.rails_expected = expected;
 }
 
 void Summary::collect(uint64_t bytes_resent, uint64_t peers_lost, uint64_t now_ns) {

@@ -36,7 +36,7 @@ struct PortFacts {
 
 // What one process has seen. Written to a file as it is, read by a process of the same node and build.
 struct Facts {
-  static constexpr uint64_t kMagic = 0x3153544341464f42u;  // "BOFACTS1"
+  static constexpr uint64_t kMagic = 0x3253544341464f42u;  // "BOFACTS2"
   static constexpr size_t kPorts = 8;
   uint64_t magic;
   uint32_t rank;
@@ -48,6 +48,8 @@ struct Facts {
   uint64_t missing_ns;        // with at least one rail missing, until ..
   uint64_t missing_since_ns;  // .. this moment (CLOCK_MONOTONIC), since when one is; 0: none is
   uint64_t bytes_resent;
+  uint32_t rails_up;        // when it was collected
+  uint32_t rails_expected;  // its ports that are rails, or would be if they were up
   PortFacts ports[kPorts];
 };
 
@@ -72,6 +74,8 @@ class Summary {
   // Its peer has finalized: it does not count as missing any more. Returns kNo.
   Away left(Away was, uint64_t now_ns);
 
+  // Called before collect(): how many rails this process has, and could have.
+  void rails(uint32_t up, uint32_t expected);
   // Called when communication is over: writes the facts of this process, and reads those of the others of the
   // node. May be called several times. A process that ended earlier may have removed its file by then.
   void collect(uint64_t bytes_resent, uint64_t peers_lost, uint64_t now_ns);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// rail_check.h: looks whether the rule of protection.h holds in this job, and says so when it does not.
+#pragma once
+
+#include "common/compat/ompi_includes.h"
+#include "common/failover_btl.h"
+#include "pml/bfo/glue/btl_port.h"
+#include "pml/bfo/glue/claim.h"
+#include "pml/bfo/glue/params.h"
+#include "pml/bfo/glue/protection.h"
+
+namespace bfo::glue {
+
+class RailCheck {
+ public:
+  explicit RailCheck(const Params& params) : params_(params) {}
+
+  // Before any process of the job can end.
+  void prepare();
+  // In MPI_Init, when the BTLs have been chosen: this host. Does not return when pml_bfo_min_rails_action
+  // ends the job.
+  void at_start();
+  // At the first contact with a peer, whose rails are known: the way to it. Likewise.
+  void at_contact(const Peer& peer);
+
+ private:
+  void look_at_host(bool met);
+  void tell(const char* text);
+
+  const Params& params_;
+  Claim claim_;
+  bool told_ = false;  // this host has had its line
+};
+
+// The ports of this process that can be rails, now; all 0 where the BTL does not tell.
+bfo_host_ports_t host_ports();
+
+}  // namespace bfo::glue
