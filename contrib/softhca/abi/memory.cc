@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -15,6 +17,7 @@
 #include "contrib/softhca/engine/cq.h"
 #include "contrib/softhca/engine/mr.h"
 #include "contrib/softhca/fabric/copy.h"
+#include "contrib/softhca/fabric/pages.h"
 #include "contrib/softhca/fabric/tables.h"
 
 namespace bfo::softhca {
@@ -43,6 +46,20 @@ bool is_mapped(uint64_t address, uint64_t length) {
     at += part;
   }
   return true;
+}
+
+/// What a strict fabric keeps of registered memory. Without it all is allowed, which a sentence says, once.
+PageRecord record_if_strict(uint64_t address, uint64_t length, unsigned access) {
+  if (!Process::instance().strict_pages() || length == 0) return 0;
+  const PageRecord record = record_pages(address, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  static std::atomic<bool> said{false};
+  if (record == 0 && !said.exchange(true)) {
+    std::fprintf(stderr,
+                 "softhca: SOFTHCA_STRICT_PAGES: the pages of registered memory cannot be written down (%s); "
+                 "they are not compared\n",
+                 strerror(errno));
+  }
+  return record;
 }
 
 uint32_t key_of(Fabric& fabric, const MrEntry& mr) {
@@ -86,6 +103,7 @@ ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
   entry->addr = start;
   entry->iova = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
   entry->length = length;
+  entry->pages = record_if_strict(start, length, access);
   uint32_t key = key_of(fabric(), *entry);
   entry->key.store(key, std::memory_order_release);
   mr->entry = entry;
@@ -250,6 +268,7 @@ SOFTHCA_EXPORT int ibv_dereg_mr(ibv_mr* base) {
   if (int why = verb_fault(ControlVerb::DeregMr, base->context, of_size(base->length))) return why;
   Mr* mr = of(base);
   invalidate(*mr->entry);
+  forget_pages(mr->entry->pages);
   free_mr(fabric(), *mr->entry);
   unpin(fabric(), mr->pinned);
   object_destroyed(base->context, ObjectKind::Mr);
@@ -288,6 +307,8 @@ SOFTHCA_EXPORT int ibv_rereg_mr(ibv_mr* base, int flags, ibv_pd* pd, void* addre
     mr->pinned = pinned;
     entry.addr = entry.iova = start;
     entry.length = length;
+    forget_pages(entry.pages);
+    entry.pages = record_if_strict(start, length, entry.access);
     base->addr = address;
     base->length = length;
   }

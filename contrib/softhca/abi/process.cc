@@ -93,6 +93,7 @@ void Process::open() {
   }
   fabric->on_no_room(refuse);
   spin_ = environment.spin;
+  strict_pages_ = environment.strict_pages;
   FabricHeader& h = fabric->header();
   devices_.resize(h.devices);
   for (uint32_t i = 0; i < h.devices; ++i) {

@@ -62,6 +62,8 @@ class Process {
   /// errno when there is no thread to be had; with an open device there is one.
   bool start_timer();
   unsigned spin() const { return spin_; }
+  /// Requests on registered pages that are gone fail (fabric/pages.h).
+  bool strict_pages() const { return strict_pages_; }
 
   /// At exit: leaves the fabric. Verbs that are called afterwards have no effect.
   void leave();
@@ -78,6 +80,7 @@ class Process {
   std::atomic<uint32_t> nothing_{0};
   std::atomic<uint32_t>* pending_ = &nothing_;
   unsigned spin_ = 64;
+  bool strict_pages_ = false;
 
   std::mutex objects_mutex_;
   std::unordered_map<uint32_t, Qp*> qps_;

@@ -3,6 +3,8 @@
 // Memory regions: what a key names and who may use it for what.
 #include "contrib/softhca/engine/mr.h"
 
+#include "contrib/softhca/fabric/pages.h"
+
 namespace bfo::softhca {
 
 bool translate(Fabric& fabric, uint32_t key, const KeyUser& user, uint64_t address, uint64_t length,
@@ -21,6 +23,10 @@ bool translate(Fabric& fabric, uint32_t key, const KeyUser& user, uint64_t addre
       return false;
   }
   virtual_address = mr.addr + offset;
+  if (mr.pages != 0 && length != 0) [[unlikely]] {
+    const int owner = fabric.header().processes[mr.process].pid.load(std::memory_order_relaxed);
+    return same_pages(owner, mr.pages, mr.addr, virtual_address, length);
+  }
   return true;
 }
 

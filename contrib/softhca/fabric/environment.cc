@@ -123,7 +123,8 @@ bool read_environment(const Lookup& lookup, Environment& environment, std::strin
                          "a name of letters, digits, '-', '_' and '.', at most 100, the first not '.'");
   }
   return read_config(reader, environment.config, error) && read_node(reader, environment.node) &&
-         reader.whole("SOFTHCA_SPIN", 1, kMostSpin, environment.spin);
+         reader.whole("SOFTHCA_SPIN", 1, kMostSpin, environment.spin) &&
+         reader.whole("SOFTHCA_STRICT_PAGES", 0, 1, environment.strict_pages);
 }
 
 }  // namespace bfo::softhca

@@ -16,6 +16,7 @@ struct Environment {
   std::string fabric = "default";  ///< its name
   uint32_t node = 0;               ///< the emulated host of this process
   uint32_t spin = 64;              ///< empty polls before the processor is given to somebody else
+  bool strict_pages = false;       ///< fabric/pages.h
 };
 
 /// The text of a variable, or nullptr. getenv() is one.

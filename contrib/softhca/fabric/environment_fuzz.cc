@@ -20,9 +20,10 @@ namespace {
 using namespace bfo::softhca;
 
 const char* const kNames[] = {
-    "SOFTHCA_RAILS",   "SOFTHCA_PORTS", "SOFTHCA_RATE", "SOFTHCA_LATENCY",      "SOFTHCA_TIMESCALE",
-    "SOFTHCA_PATH_SL", "SOFTHCA_LMC",   "SOFTHCA_GIDS", "SOFTHCA_FAULTS",       "SOFTHCA_FABRIC",
-    "SOFTHCA_NODE",    "SOFTHCA_NODES", "SOFTHCA_SPIN", "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+    "SOFTHCA_RAILS",     "SOFTHCA_PORTS",        "SOFTHCA_RATE",         "SOFTHCA_LATENCY",
+    "SOFTHCA_TIMESCALE", "SOFTHCA_PATH_SL",      "SOFTHCA_LMC",          "SOFTHCA_GIDS",
+    "SOFTHCA_FAULTS",    "SOFTHCA_FABRIC",       "SOFTHCA_NODE",         "SOFTHCA_NODES",
+    "SOFTHCA_SPIN",      "SOFTHCA_STRICT_PAGES", "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
 };
 
 [[noreturn]] void broken(const char* what, const std::string& text) {

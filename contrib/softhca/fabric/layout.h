@@ -251,6 +251,7 @@ struct MrEntry {
   uint32_t qpn;     ///< type 2 window: the QP it is bound to
   uint32_t parent;  ///< window: key of the region below
   std::atomic<uint32_t> next_free;
+  uint32_t pages;  ///< PageRecord of the owner; 0: its pages are not compared
 };
 static_assert(sizeof(MrEntry) == 64);
 
