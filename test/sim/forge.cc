@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// forge.cc: headers that no correct peer would send now: of unknown types, cut short, with names that were
-// never issued, and true messages of one process that claim to come from another. The engine must drop and
-// count each (P5).
+// forge.cc: headers that no correct peer would send now: of unknown types, of another type than their tag,
+// cut short, with names that were never issued, and true messages of one process that claim to come from
+// another. The engine must drop and count each (P5).
 //
 // P1..P8: contrib/doc/design.md
 
@@ -12,6 +12,16 @@
 #include "test/sim/process.h"
 
 namespace bfo::sim {
+
+namespace {
+
+/// Any type but `type`.
+std::uint8_t other_type(std::uint8_t type, Prng& d) {
+  const std::uint8_t other = core::kAllTypes[d.below(sizeof core::kAllTypes)];
+  return other != type ? other : static_cast<std::uint8_t>(type ^ 0x80);
+}
+
+}  // namespace
 
 void Process::forged(const Fault& f) {
   Half& h = fabric_.half(id_, f.q, f.r);
@@ -31,11 +41,15 @@ void Process::forged(const Fault& f) {
     size = d.below(12);  // likewise
   std::uint8_t said = tag;
   if (d.chance(10)) said = static_cast<std::uint8_t>(d.range(0x60, 0x6f));  // not a type of ours
+  if (d.chance(30)) {                                                       // whole, but for another reader
+    said = other_type(tag, d);
+    size = 1 + d.below(sizeof bytes);
+  }
   inject(h, said, bytes, size, true);
 }
 
-/// A true message again: from its own sender, stale by now or a duplicate; or from another process, which may
-/// only name what is its own.
+/// A true message again: with another tag; from its own sender, stale by now or a duplicate; or from another
+/// process, which may only name what is its own.
 void Process::replayed(Half& h, Prng& d) {
   const std::uint32_t at = static_cast<std::uint32_t>(d.below(Context::kRecent));
   const Packet* const p = ctx_.recent[id_][at];
@@ -43,6 +57,7 @@ void Process::replayed(Half& h, Prng& d) {
   const bool own = ctx_.recent_from[id_][at] == h.peer;
   SIM_TRACE(ctx_, "forge %u: a message of type 0x%x from %u once more, as from %u", id_, p->tag,
             ctx_.recent_from[id_][at], h.peer);
+  if (d.chance(20)) return inject(h, other_type(p->tag, d), p->bytes(), p->length, true);
   if (p->tag == 0x58) return;
   // A foreign message for a communicator that is gone waits for one with its number; it is never delivered.
   const bool opens = p->tag == 0x41 || p->tag == 0x42 || p->tag == 0x43;

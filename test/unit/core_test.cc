@@ -7,9 +7,9 @@
 #include <set>
 #include <vector>
 
+#include "pml/bfo/core/opened.h"
 #include "pml/bfo/core/recv_machine.h"
 #include "pml/bfo/core/send_machine.h"
-#include "pml/bfo/core/wire.h"
 #include "test/sim/table_rules.h"
 
 namespace bfo::core {
@@ -34,9 +34,11 @@ TEST(Wire, SeqSyncEndsWithTheNumberOfItsQuestion) {
 TEST(Wire, EveryHeaderRefusesEveryTruncation) {
   std::uint8_t b[2048];
   std::memset(b, 1, sizeof b);
+  const auto one = static_cast<MsgType>(1);
   const auto shorter = [&](auto hdr) {
-    for (std::size_t n = 0; n < sizeof hdr; ++n) EXPECT_FALSE(decode(Bytes{b, n}, hdr)) << n;
-    EXPECT_TRUE(decode(Bytes{b, sizeof hdr}, hdr));
+    for (std::size_t n = 0; n < sizeof hdr; ++n) EXPECT_FALSE(decode(one, Bytes{b, n}, hdr)) << n;
+    EXPECT_TRUE(decode(one, Bytes{b, sizeof hdr}, hdr));
+    EXPECT_FALSE(decode(static_cast<MsgType>(2), Bytes{b, sizeof hdr}, hdr)) << "it says another type";
   };
   shorter(MatchHdr{});
   shorter(RndvHdr{});
@@ -49,8 +51,11 @@ TEST(Wire, EveryHeaderRefusesEveryTruncation) {
   shorter(SeqSyncHdr{});
 }
 
+constexpr auto kRget = static_cast<std::uint8_t>(MsgType::kRget);
+
 TEST(Wire, RgetChecksItsKeys) {
   RgetHdr h{};
+  h.rndv.match.type = kRget;
   h.n_keys = 3;
   for (auto& k : h.keys) k.handle_len = 8;
   RgetHdr out;
@@ -69,6 +74,12 @@ TEST(Wire, RgetChecksItsKeys) {
     encode();
     EXPECT_FALSE(decode_rget(Bytes{b, sizeof b}, out)) << n;
   }
+  h.n_keys = 3;
+  for (int type = 0; type < 256; ++type) {
+    h.rndv.match.type = static_cast<std::uint8_t>(type);
+    encode();
+    EXPECT_EQ(decode_rget(Bytes{b, sizeof b}, out), type == kRget) << type;
+  }
 }
 
 TEST(Wire, LastKeyOfRgetTravelsWithoutWhatItDoesNotUse) {
@@ -77,6 +88,7 @@ TEST(Wire, LastKeyOfRgetTravelsWithoutWhatItDoesNotUse) {
   for (unsigned n = 1; n <= kMaxWireRails; ++n) {
     for (unsigned length : {0u, 8u, 9u, 16u}) {
       RgetHdr h{};
+      h.rndv.match.type = kRget;
       h.n_keys = static_cast<std::uint8_t>(n);
       for (unsigned i = 0; i < n; ++i) {
         h.keys[i].conn = i + 1;
@@ -93,8 +105,6 @@ TEST(Wire, LastKeyOfRgetTravelsWithoutWhatItDoesNotUse) {
       for (unsigned i = 0; i < n; ++i)
         EXPECT_EQ(std::memcmp(&out.keys[i], &h.keys[i], sizeof(RailKey)), 0)
             << i << " of " << n << ", " << length;
-      RndvHdr open;
-      EXPECT_TRUE(decode_rget(Bytes{b.data(), b.size()}, open));
       for (std::size_t less = 1; less <= b.size(); ++less) {
         const std::vector<std::uint8_t> cut(b.begin(), b.end() - static_cast<std::ptrdiff_t>(less));
         ASSERT_FALSE(decode_rget(Bytes{cut.data(), cut.size()}, out))
@@ -112,20 +122,65 @@ TEST(Wire, RestartListsAreBounded) {
   RestartHdr h;
   WireRange list[kMaxWireRanges];
   const Bytes all{reinterpret_cast<const std::uint8_t*>(&m), sizeof m};
+  m.h.type = static_cast<std::uint8_t>(MsgType::kRestartAck);
   m.h.n = kMaxWireRanges;
-  EXPECT_TRUE(decode_restart(all, h, list, kMaxWireRanges));
+  EXPECT_TRUE(decode_restart(MsgType::kRestartAck, all, h, list, kMaxWireRanges));
   m.h.n = kMaxWireRanges + 1;
-  EXPECT_FALSE(decode_restart(all, h, list, kMaxWireRanges));
+  EXPECT_FALSE(decode_restart(MsgType::kRestartAck, all, h, list, kMaxWireRanges));
   m.h.n = 2;
-  EXPECT_FALSE(decode_restart(Bytes{all.data, sizeof(RestartHdr) + 2 * sizeof(WireRange) - 1}, h, list, 64));
+  EXPECT_FALSE(decode_restart(MsgType::kRestartAck,
+                              Bytes{all.data, sizeof(RestartHdr) + 2 * sizeof(WireRange) - 1}, h, list, 64));
+  EXPECT_TRUE(decode_restart(MsgType::kRestartAck, all, h, list, 64));
+  EXPECT_FALSE(decode_restart(MsgType::kRestartNotify, all, h, list, 64)) << "it says another type";
 }
 
 TEST(Wire, PutRangeMayNotWrap) {
   PutHdr h{};
+  h.type = static_cast<std::uint8_t>(MsgType::kPut);
   h.offset = ~std::uint64_t{0} - 3;
   h.length = 8;
   PutHdr out;
   EXPECT_FALSE(decode_put(Bytes{reinterpret_cast<const std::uint8_t*>(&h), sizeof h}, out));
+}
+
+TEST(Opened, OfEachType_IsTheSameWhenItIsStored) {
+  for (MsgType type : {MsgType::kMatch, MsgType::kRndv, MsgType::kRget})
+    for (unsigned n = 1; n <= kMaxWireRails; ++n)
+      for (std::uint8_t length : {8, 16}) {
+        RgetHdr h{};
+        h.rndv.match = MatchHdr{static_cast<std::uint8_t>(type), kFlagContig, 3, 4, 5, 6};
+        h.rndv.length = 7;
+        h.address = 8;
+        h.n_keys = static_cast<std::uint8_t>(n);
+        for (unsigned i = 0; i < n; ++i) {
+          h.keys[i].conn = 9 + i;
+          h.keys[i].handle_len = length;
+        }
+        const std::size_t size = type == MsgType::kRget ? rget_size(h) : 60;
+        std::vector<std::uint8_t> b(reinterpret_cast<const std::uint8_t*>(&h),
+                                    reinterpret_cast<const std::uint8_t*>(&h) + size);
+        RgetHdr room;
+        const Bytes in{b.data(), b.size()};
+        MatchHdr match;
+        ASSERT_TRUE(type != MsgType::kMatch || decode_match(in, match));
+        const auto came = type == MsgType::kMatch ? Opened::match(&match, in.from(sizeof match))
+                                                  : Opened::open(type, in, room);
+        ASSERT_TRUE(came);
+        std::vector<std::uint8_t> memory(came->stored_size());
+        const MatchHdr own = came->match();  // that of a MATCH
+        const Opened o = came->stored_at(memory.data(), &own);
+        std::fill(b.begin(), b.end(), 0xee);  // it does not refer to what came
+        std::memset(static_cast<void*>(&room), 0xee, sizeof room);
+        EXPECT_EQ(o.is_match(), type == MsgType::kMatch);
+        EXPECT_EQ(o.match().tag, 5);
+        EXPECT_EQ(o.length(), type == MsgType::kMatch ? size - sizeof(MatchHdr) : 7);
+        EXPECT_EQ(o.is_rget(), type == MsgType::kRget);
+        const std::uint8_t* const payload =
+            reinterpret_cast<const std::uint8_t*>(&h) + size - o.payload().size;
+        EXPECT_EQ(std::memcmp(o.payload().data, payload, o.payload().size), 0);
+        for (unsigned i = 0; o.is_rget() && i < o.n_keys(); ++i)
+          EXPECT_EQ(std::memcmp(&o.key(i), &h.keys[i], sizeof(RailKey)), 0);
+      }
 }
 
 TEST(SendMachine, KeepsTheRulesOfTheTable) {

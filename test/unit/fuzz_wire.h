@@ -43,13 +43,12 @@ class FuzzTarget {
     return seen;
   }
 
-  /// Both ranks get one message. RDMA that a forged header would start is posted with addresses from the
-  /// wire; a real HCA refuses them, the test drops such flights.
-  void message(const std::uint8_t* data, std::size_t size) {
-    if (size == 0) return;
+  /// Both ranks get one message, of any tag. RDMA that a forged header would start is posted with addresses
+  /// from the wire; a real HCA refuses them, the test drops such flights.
+  void message(std::uint8_t tag, const std::uint8_t* data, std::size_t size) {
     for (int rank = 0; rank < 2; ++rank) {
       const std::size_t before = world_.flights.size();
-      world_.engines[rank]->on_message(world_.rail(rank, 1 - rank, size & 1), 1, data[0], data, size);
+      world_.engines[rank]->on_message(world_.rail(rank, 1 - rank, size & 1), 1, tag, data, size);
       for (std::size_t i = before; i < world_.flights.size();) {
         Flight& f = world_.flights[i];
         if (f.kind == Flight::Kind::kSend) {
@@ -69,8 +68,9 @@ class FuzzTarget {
   World world_;
 };
 
-/// Any number of messages, after a byte that says how far honest traffic has come: each a length byte and
-/// that many bytes, of which the first is the type.
+/// Any number of messages, after a byte that says how far honest traffic has come: each a length byte, a byte
+/// with the bits in which its tag differs from its type, and as many bytes as the length says, of which the
+/// first is the type.
 inline void wire_input(const std::uint8_t* data, std::size_t size) {
   FuzzTarget target;
   if (size == 0) return;
@@ -79,10 +79,11 @@ inline void wire_input(const std::uint8_t* data, std::size_t size) {
   --size;
   while (size > 1) {
     std::size_t n = data[0];
-    ++data;
-    --size;
+    const std::uint8_t differs = data[1];
+    data += 2;
+    size -= 2;
     if (n > size) n = size;
-    target.message(data, n);
+    target.message(n != 0 ? static_cast<std::uint8_t>(data[0] ^ differs) : differs, data, n);
     data += n;
     size -= n;
   }

@@ -108,7 +108,8 @@ TEST(Answers, ToManyQuestionsOfSeqSync_WaitAsOne) {
   w.engines[1]->progress(w.now += 1000);
   ASSERT_EQ(w.flights.size(), 1u);
   core::SeqSyncHdr h;
-  ASSERT_TRUE(core::decode(core::Bytes{w.flights[0].bytes.data(), w.flights[0].bytes.size()}, h));
+  ASSERT_TRUE(
+      core::decode(MsgType::kSeqSync, core::Bytes{w.flights[0].bytes.data(), w.flights[0].bytes.size()}, h));
   EXPECT_EQ(h.flags, core::kFlagReply);
   EXPECT_EQ(h.question, static_cast<std::uint16_t>(kQuestions - 1)) << "the newest one";
   EXPECT_EQ(h.seq, w.comms[1]->procs[0]->expected);
@@ -159,7 +160,8 @@ TEST(Answers, OfSeqSyncThatIsLost_IsGivenAgain) {
   const auto again = w.find(1, 0, MsgType::kSeqSync);
   ASSERT_NE(again, static_cast<std::size_t>(-1));
   core::SeqSyncHdr h;
-  ASSERT_TRUE(core::decode(core::Bytes{w.flights[again].bytes.data(), w.flights[again].bytes.size()}, h));
+  ASSERT_TRUE(core::decode(MsgType::kSeqSync,
+                           core::Bytes{w.flights[again].bytes.data(), w.flights[again].bytes.size()}, h));
   EXPECT_EQ(h.question, 5);
   EXPECT_EQ(h.seq, w.comms[1]->procs[0]->expected);
   ASSERT_TRUE(w.run());

@@ -44,6 +44,29 @@ TEST(Forged, MatchInTheNameOfARankNotUsedYet_IsDropped) {
   EXPECT_EQ(r->data, pattern(16, 7));
 }
 
+/// As many as it likes, of each type with the tag of each other: nothing is kept, and nobody is given up.
+TEST(Forged, MessagesOfAnotherTypeThanTheirTag_LeaveNothing) {
+  World::Options o;
+  o.ranks = 3;
+  World w(o);
+  meet(w);
+  const std::size_t before = w.ports[1]->live_;
+  std::uint64_t sent = 0;
+  for (std::uint16_t turn = 0; turn < 100; ++turn)
+    for (std::uint8_t tag : core::kAllTypes)
+      for (std::uint8_t type : core::kAllTypes) {
+        if (tag == type) continue;
+        std::vector<std::uint8_t> bytes = match(turn % 3, 0, static_cast<std::uint16_t>(1 + turn), 300);
+        bytes[0] = type;
+        w.engines[1]->on_message(w.rail(1, 0, turn & 1), 1, tag, bytes.data(), bytes.size());
+        ++sent;
+      }
+  EXPECT_EQ(w.engines[1]->counters().malformed, sent);
+  EXPECT_EQ(w.ports[1]->live_, before);
+  EXPECT_TRUE(w.ports[1]->losses_.empty());
+  EXPECT_TRUE(w.flights.empty());
+}
+
 /// The same from the process that it names.
 TEST(Forged, FirstMatchOfARankNotUsedYet_IsTaken) {
   World w({});

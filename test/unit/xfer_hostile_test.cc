@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // xfer_hostile_test.cc: rank 2 sends rank 1 messages of every type with forged names, lengths, offsets,
-// ranks, communicators, connections and epochs, each field at its extremes, truncated and oversized, while
-// ranks 0 and 1 exchange messages. It may end what it has with rank 1. What ranks 0 and 1 have ends with
-// every byte right, and what rank 1 keeps for it is bounded.
+// ranks, communicators, connections and epochs, each field at its extremes, truncated and oversized, some
+// with the tag of another type, while ranks 0 and 1 exchange messages. It may end what it has with rank 1.
+// What ranks 0 and 1 have ends with every byte right, and what rank 1 keeps for it is bounded.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -78,7 +78,7 @@ class Hostile {
   }
   ~Hostile() { give_back(); }
 
-  /// One forged message, then a step of the others.
+  /// One forged message, then a step of the others. One in eight comes with the tag of another type.
   void attack(const Shape& shape, std::size_t field, std::size_t width, std::uint64_t value,
               std::size_t size) {
     std::vector<std::uint8_t> bytes(shape.size + kPayload, 0);
@@ -102,9 +102,12 @@ class Hostile {
     const std::vector<std::uint8_t> exact = bytes;  // an access behind its end is seen
     const int rail = static_cast<int>(rng_() % 2);
     const std::uint64_t before = dropped();
+    const std::uint8_t tag = rng_() % 8 != 0 ? exact[0] : static_cast<std::uint8_t>(0x40 + rng_() % 0x1a);
     world_.engines[kTarget]->on_message(world_.rail(kTarget, kHostile, rail),
-                                        world_.epoch[world_.key(kTarget, kHostile, rail)], exact[0],
-                                        exact.data(), exact.size());
+                                        world_.epoch[world_.key(kTarget, kHostile, rail)], tag, exact.data(),
+                                        exact.size());
+    if (tag != exact[0] && dropped() != before + 1)
+      wrong_ = "a message of another type than its tag was taken";
     if (outside(shape.type, exact) && dropped() == before) wrong_ = "a range outside the message was taken";
     step();
   }

@@ -103,7 +103,8 @@ class Duel {
     const bool matched_here =
         f.to == 0 && (eager || f.tag == static_cast<std::uint8_t>(core::MsgType::kRndv));
     if (matched_here) {
-      ASSERT_TRUE(core::decode(core::Bytes{f.bytes.data(), f.bytes.size()}, h));
+      ASSERT_TRUE(
+          core::decode(static_cast<core::MsgType>(f.tag), core::Bytes{f.bytes.data(), f.bytes.size()}, h));
       for (const auto& [receive, m] : model_.arrive(ModelMessage{h.src, h.tag, h.seq}))
         receives_[static_cast<std::size_t>(receive)].match = m;
     }

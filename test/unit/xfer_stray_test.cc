@@ -38,8 +38,8 @@ TEST(Notices, EpochClosedBeforeThePeerWasMet_IsReportedStill) {
   w.engines[1]->progress(0);
   ASSERT_EQ(w.flights.size(), 1u);
   core::RailHdr h;
-  ASSERT_TRUE(core::decode(core::Bytes{w.flights[0].bytes.data(), w.flights[0].bytes.size()}, h));
-  EXPECT_EQ(h.type, static_cast<std::uint8_t>(core::MsgType::kEpochClosed));
+  ASSERT_TRUE(core::decode(core::MsgType::kEpochClosed,
+                           core::Bytes{w.flights[0].bytes.data(), w.flights[0].bytes.size()}, h));
   EXPECT_EQ(std::uint32_t{h.epoch}, 1u);
   EXPECT_EQ(std::uint64_t{h.delivered}, 7u);
 }

@@ -310,7 +310,7 @@ TEST(Window, OldEagerMessageComesAgainAsARendezvous_ItIsKnown) {
   });
   ASSERT_NE(again, w.flights.end());
   core::RndvHdr h{};
-  ASSERT_TRUE(core::decode(core::Bytes{again->bytes.data(), again->bytes.size()}, h));
+  ASSERT_TRUE(core::decode(core::MsgType::kRndv, core::Bytes{again->bytes.data(), again->bytes.size()}, h));
   EXPECT_TRUE(h.match.flags & core::kFlagKnown);
   ASSERT_TRUE(w.run());
   EXPECT_TRUE(first->done);

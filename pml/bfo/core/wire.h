@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// wire.h: the headers of every message of pml/bfo, and their length-checked decoding.
+// wire.h: the headers of every message of pml/bfo. decode.h reads them.
 //
-// The type of a message is both its BTL active-message tag and its first byte. Both sides must be of one
-// kind: little-endian, 64 bit (x86-64, arm64); the modex refuses anything else. Headers are packed, copied
-// out of the received bytes before they are read, and nothing in them is an address that the reader
-// dereferences: requests are named (ids.h), rails are named by the connection. The only addresses are those
-// of RDMA operations, which the HCA checks against the registration handle that travels with them.
+// The type of a message is both its BTL active-message tag and its first byte; one in which they differ is
+// dropped. Both sides must be of one kind: little-endian, 64 bit (x86-64, arm64); the modex refuses anything
+// else. Headers are packed, and nothing in them is an address that the reader dereferences: requests are
+// named (ids.h), rails are named by the connection. The only addresses are those of RDMA operations, which
+// the HCA checks against the registration handle that travels with them.
 //
 //   MATCH   0x41 | type flags ctx src tag seq |                                           14 bytes, + payload
 //   RNDV    0x42 | match | length | sender | receiver |                                   38 bytes, + payload
@@ -231,37 +231,6 @@ struct Bytes {
   constexpr Bytes from(std::size_t offset) const { return {data + offset, size - offset}; }
 };
 
-/// Copy a fixed header out of `in`. False, and nothing written, when `in` is too short. The type byte is not
-/// looked at: the caller dispatched on it.
-template <class Hdr>
-[[nodiscard]] bool decode(Bytes in, Hdr& out) {
-  static_assert(std::is_trivially_copyable_v<Hdr>);
-  if (in.size < sizeof(Hdr)) return false;
-  std::memcpy(&out, in.data, sizeof(Hdr));
-  return true;
-}
-
-/// The same for a MATCH, field by field: it stays in registers.
-[[nodiscard]] inline bool decode_match(Bytes in, MatchHdr& out) {
-  if (in.size < sizeof(MatchHdr)) return false;
-  const std::uint8_t* const at = in.data;
-  out.type = at[offsetof(MatchHdr, type)];
-  out.flags = at[offsetof(MatchHdr, flags)];
-  std::uint16_t ctx;
-  std::int32_t src;
-  std::int32_t tag;
-  std::uint16_t seq;
-  std::memcpy(&ctx, at + offsetof(MatchHdr, ctx), sizeof ctx);
-  std::memcpy(&src, at + offsetof(MatchHdr, src), sizeof src);
-  std::memcpy(&tag, at + offsetof(MatchHdr, tag), sizeof tag);
-  std::memcpy(&seq, at + offsetof(MatchHdr, seq), sizeof seq);
-  out.ctx = ctx;
-  out.src = src;
-  out.tag = tag;
-  out.seq = seq;
-  return true;
-}
-
 /// Offset of key `i` in an RGET; with the number of keys the most that such a header takes.
 constexpr std::size_t rget_size(unsigned i) {
   return offsetof(RgetHdr, keys) + i * sizeof(RailKey);
@@ -277,54 +246,4 @@ constexpr std::size_t last_key_size(std::size_t handle_len) {
 constexpr std::size_t rget_size(const RgetHdr& h) {
   return rget_size(h.n_keys - 1u) + last_key_size(h.keys[h.n_keys - 1u].handle_len);
 }
-/// Copies a key at `at` out of an RGET that was checked. `last`: it may be short.
-inline void read_key(const std::uint8_t* at, bool last, RailKey& key) {
-  std::memcpy(&key, at, last_key_size(0));
-  if (last && key.handle_len <= kShortHandle)
-    std::memset(key.handle + kShortHandle, 0, kMaxHandle - kShortHandle);
-  else
-    std::memcpy(key.handle + kShortHandle, at + last_key_size(0), kMaxHandle - kShortHandle);
-}
-
-/// RGET: 1 to kMaxWireRails keys, all of them there, with sane handle lengths. Copies the part that an RNDV
-/// has too.
-[[nodiscard]] inline bool decode_rget(Bytes in, RndvHdr& out) {
-  if (in.size < rget_size(0) + last_key_size(0)) return false;
-  std::memcpy(&out, in.data, sizeof out);
-  const unsigned n = in.data[offsetof(RgetHdr, n_keys)];
-  if (n == 0 || n > kMaxWireRails || in.size < rget_size(n - 1) + last_key_size(0)) return false;
-  std::size_t length = 0;
-  for (unsigned i = 0; i < n; ++i) {
-    length = in.data[rget_size(i) + offsetof(RailKey, handle_len)];
-    if (length > kMaxHandle) return false;
-  }
-  return in.size >= rget_size(n - 1) + last_key_size(length);
-}
-/// The same, with its keys; further ones are not written.
-[[nodiscard]] inline bool decode_rget(Bytes in, RgetHdr& out) {
-  if (!decode_rget(in, out.rndv)) return false;
-  std::memcpy(&out, in.data, offsetof(RgetHdr, keys));
-  for (unsigned i = 0; i < out.n_keys; ++i)
-    read_key(in.data + rget_size(i), i + 1u == out.n_keys, out.keys[i]);
-  return true;
-}
-
-/// PUT: fixed size, handle length checked, range not wrapping.
-[[nodiscard]] inline bool decode_put(Bytes in, PutHdr& out) {
-  if (!decode(in, out)) return false;
-  if (out.key.handle_len > kMaxHandle) return false;
-  return out.offset + out.length >= out.offset;
-}
-
-/// A restart header and its list of `Entry` (WireRange or WireRail). False when the list is longer than
-/// `max` or than the bytes received.
-template <class Entry>
-[[nodiscard]] bool decode_restart(Bytes in, RestartHdr& out, Entry* list, std::size_t max) {
-  if (!decode(in, out)) return false;
-  if (out.n > max) return false;
-  if (in.size < sizeof(RestartHdr) + out.n * sizeof(Entry)) return false;
-  std::memcpy(list, in.data + sizeof(RestartHdr), out.n * sizeof(Entry));
-  return true;
-}
-
 }  // namespace bfo::core

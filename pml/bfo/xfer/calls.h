@@ -6,17 +6,18 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "pml/bfo/core/wire.h"
+#include "pml/bfo/core/opened.h"
 #include "pml/bfo/xfer/args.h"
 
 namespace bfo::xfer {
 
-/// Where a message came from and its bytes; valid during one dispatch.
+/// Where a message came from, and how long it is with its header. What it says is passed beside it, decoded:
+/// nobody but the function that decodes it has its bytes.
 template <class P>
 struct Arrival {
   Rail<P>* rail;
   std::uint32_t epoch;
-  core::Bytes bytes;
+  std::size_t size;
 };
 
 /// What the actions of the sender's table need besides the request.
@@ -39,6 +40,7 @@ struct RecvInput {
   Rail<P>* rail = nullptr;
   const core::RestartHdr* restart = nullptr;
   const core::WireRail* clean = nullptr;
+  const core::Opened* open = nullptr;  ///< an RNDV or RGET
   const Arrival<P>* arrival = nullptr;
 };
 

@@ -173,6 +173,7 @@ class Engine {
   using RecvEvent = core::RecvEvent;
   using Bytes = core::Bytes;
   using MsgType = core::MsgType;
+  using Opened = core::Opened;
   using LedgerT = LedgerEntry<P>;
   using Arrival = xfer::Arrival<P>;
   using SendInput = xfer::SendInput<P>;
@@ -207,17 +208,23 @@ class Engine {
   PeerT* peer_of(ProcT& p) { return p.peer ? p.peer : meet(p); }
   void remember(ProcT& p);
   bool is_of(ProcT& p, const RailT* rail);
-  RecvRequest* on_match(const Arrival& a);
-  RecvRequest* on_open(const Arrival& a);
-  RecvRequest* accept(ProcT& p, const core::MatchHdr& h, const Arrival& a);
-  RecvRequest* accept_out_of_order(ProcT& p, Arrival a);
-  RecvRequest* deliver(ProcT& p, const core::MatchHdr& h, const Arrival& a);
+  RecvRequest* on_match(RailT* rail, std::uint32_t epoch, Bytes in);
+  RecvRequest* match_unexpected(ProcT& p, RailT* rail, std::uint32_t epoch, std::int32_t tag, Bytes in);
+  RecvRequest* match_otherwise(RailT* rail, std::uint32_t epoch, core::MatchWords h, Bytes in);
+  RecvRequest* on_open(const Arrival& a, MsgType type, Bytes in);
+  RecvRequest* take_match(const Arrival& a, const Opened& o);
+  RecvRequest* take_open(const Arrival& a, const Opened& o);
+  void take_up(const Arrival& a, const Opened& o);
+  RecvRequest* accept(ProcT& p, const Opened& o, const Arrival& a);
+  RecvRequest* accept_out_of_order(ProcT& p, const Opened& o, const Arrival& a);
+  RecvRequest* deliver(ProcT& p, const Opened& o, const Arrival& a);
   void deliver_following(ProcT& p);
   void add_unexpected(ProcT& p, Message* m);
   RecvRequest* take_posted(ProcT& p, std::int32_t tag);
-  Message* keep(ProcT* p, Arrival a);
-  void replace(Message& m, const Arrival& a);
-  void duplicate(ProcT& p, const core::MatchHdr& h, const Arrival& a);
+  Message* keep(ProcT* p, const Opened& o, const Arrival& a);
+  Message* keep_here(ProcT* p, const Opened& o, const Arrival& a);
+  void replace(Message& m, const Opened& o, const Arrival& a);
+  void duplicate(ProcT& p, const Opened& o, const Arrival& a);
   Message* find_unexpected(CommT& c, std::int32_t src, std::int32_t tag);
   void remove_unexpected(Message& m);
   Outcome probe_missed(CommT& c, std::int32_t src);
@@ -225,7 +232,7 @@ class Engine {
   KeptResult match_kept(RecvRequest& r, Message& m);
   KeptResult take_kept(RecvRequest& r, Message* m, bool nested);
   void end_kept(RecvRequest& r, KeptResult kept);
-  void keep_unknown(Arrival a);
+  void keep_unknown(const Opened& o, const Arrival& a);
   void unknown_too_many(const Arrival& a);
   void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, std::uint64_t length);
   void eager_arrived(RecvRequest& r, Bytes payload);
@@ -237,7 +244,7 @@ class Engine {
   enum class Inline : std::uint8_t { kNo, kSent, kOwn };
   Inline try_inline(const SendArgs<P>& args, InlineSource& source);
   bool begin_send(SendRequest& r);
-  void brief_lost(PeerT& p, Bytes message);
+  void brief_lost(PeerT& p, MsgType type, Bytes message);
 
   // window.h
   bool window_open(ProcT& p);
@@ -246,7 +253,7 @@ class Engine {
   bool post_syncs(PeerT& p);
   void sync_lost(PeerT& peer, const Frag& f);
   void drop_syncs(PeerT& p);
-  void on_seq_sync(const Arrival& a);
+  void on_seq_sync(const Arrival& a, Bytes in);
   void release_stalled(ProcT& p);
   void poll_windows();
   void stall(ProcT& p, SendRequest& r);
@@ -309,12 +316,12 @@ class Engine {
   // rndv_copy.h, rget.h, rput.h
   bool open(SendRequest& r);
   bool open_rndv(SendRequest& r);
-  void begin_recv(RecvRequest& r, ProcT& p, const Arrival& a);
-  void choose_protocol(RecvRequest& r, const Arrival& a);
-  void on_ack(const Arrival& a);
-  void on_frag(const Arrival& a);
-  void on_put(const Arrival& a);
-  void on_fin(const Arrival& a);
+  void begin_recv(RecvRequest& r, ProcT& p, const Arrival& a, const Opened& o);
+  void choose_protocol(RecvRequest& r, const Arrival& a, const Opened& o);
+  void on_ack(const Arrival& a, Bytes in);
+  void on_frag(const Arrival& a, Bytes in);
+  void on_put(const Arrival& a, Bytes in);
+  void on_fin(const Arrival& a, Bytes in);
 
   // restart.h: the actions of the tables
   void send_event(SendRequest& r, SendEvent e, const SendInput& in = {});
@@ -337,13 +344,13 @@ class Engine {
 
   // rail_events.h
   void rebuild(PeerT& p);
-  void on_rail_message(const Arrival& a, std::uint8_t tag);
+  void on_rail_message(const Arrival& a, MsgType type, Bytes in);
   void rail_notices(PeerT& p);
   void rail_left(RailT& rail, std::uint32_t epoch, bool fenced);
 
   // peer_failure.h
   void fail_unfenceable(RailT& rail);
-  void on_peer_lost(const Arrival& a);
+  void on_peer_lost(const Arrival& a, Bytes in);
   void declare_failed(PeerT& p, bool loss = true);
   void notify_lost(PeerT& p);
   void check_unreachable(PeerT& p, std::uint64_t now_ns);

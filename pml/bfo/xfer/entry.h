@@ -101,7 +101,7 @@ template <class P>
     if (auto* a = exit_work_.take_message()) {
       const Bytes in{a->bytes(), a->size};
       if (a->failed)
-        brief_lost(*a->rail->peer, in);
+        brief_lost(*a->rail->peer, static_cast<MsgType>(a->tag), in);
       else if (RecvRequest* r = dispatch(a->rail, a->epoch, a->tag, in))
         take_eager(*r, in);
       port_.free(a);
@@ -172,14 +172,14 @@ void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, c
       return;
     }
     if (tag == static_cast<std::uint8_t>(MsgType::kMatch)) [[likely]]
-      r = on_match(Arrival{rail, epoch, in});
+      r = on_match(rail, epoch, in);
     else if (tag == static_cast<std::uint8_t>(MsgType::kRget) ||
              tag == static_cast<std::uint8_t>(MsgType::kRndv))
-      r = on_open(Arrival{rail, epoch, in});
+      r = on_open(Arrival{rail, epoch, size}, static_cast<MsgType>(tag), in);
     else if (tag == static_cast<std::uint8_t>(MsgType::kFin))
-      on_fin(Arrival{rail, epoch, in});
+      on_fin(Arrival{rail, epoch, size}, in);
     else if (tag == static_cast<std::uint8_t>(MsgType::kPut))
-      on_put(Arrival{rail, epoch, in});
+      on_put(Arrival{rail, epoch, size}, in);
     else
       r = dispatch(rail, epoch, tag, in);
   }
@@ -189,52 +189,55 @@ void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, c
   }
 }
 
-/// Returns the receive that an eager message was matched with: the caller unpacks and completes it.
+/// Hands a message to the function for its tag, which decodes it: nobody reads its header before or after,
+/// and one that says another type is dropped. Returns the receive that an eager message was matched with: the
+/// caller unpacks and completes it.
 template <class P>
 typename P::RecvRequest* Engine<P>::dispatch(RailT* rail, std::uint32_t epoch, std::uint8_t tag, Bytes in) {
-  const Arrival a{rail, epoch, in};
-  switch (static_cast<MsgType>(tag)) {
+  const Arrival a{rail, epoch, in.size};
+  const auto type = static_cast<MsgType>(tag);
+  switch (type) {
     case MsgType::kMatch:
-      return on_match(a);
+      return on_match(rail, epoch, in);
     case MsgType::kFrag:
-      on_frag(a);
+      on_frag(a, in);
       break;
     case MsgType::kRndv:
     case MsgType::kRget:
-      return on_open(a);
+      return on_open(a, type, in);
     case MsgType::kAck:
-      on_ack(a);
+      on_ack(a, in);
       break;
     case MsgType::kPut:
-      on_put(a);
+      on_put(a, in);
       break;
     case MsgType::kFin:
-      on_fin(a);
+      on_fin(a, in);
       break;
     case MsgType::kRestartNotify:
-      RestartMessages<P>::on_notify(*this, a);
+      RestartMessages<P>::on_notify(*this, a, in);
       break;
     case MsgType::kRestartAck:
-      RestartMessages<P>::on_restart_ack(*this, a);
+      RestartMessages<P>::on_restart_ack(*this, a, in);
       break;
     case MsgType::kRestartNack:
-      RestartMessages<P>::on_nack(*this, a);
+      RestartMessages<P>::on_nack(*this, a, in);
       break;
     case MsgType::kRecvErr:
-      RestartMessages<P>::on_recv_err(*this, a);
+      RestartMessages<P>::on_recv_err(*this, a, in);
       break;
     case MsgType::kSendDone:
-      RestartMessages<P>::on_send_done(*this, a);
+      RestartMessages<P>::on_send_done(*this, a, in);
       break;
     case MsgType::kRailDown:
     case MsgType::kEpochClosed:
-      on_rail_message(a, tag);
+      on_rail_message(a, type, in);
       break;
     case MsgType::kPeerLost:
-      on_peer_lost(a);
+      on_peer_lost(a, in);
       break;
     case MsgType::kSeqSync:
-      on_seq_sync(a);
+      on_seq_sync(a, in);
       break;
     default:
       ++counters_.malformed;

@@ -94,8 +94,8 @@ template <class P>
 template <class P>
 [[gnu::cold, gnu::noinline]] void Failing<P>::no_memory(Comm<P>& c, std::int32_t rank, Arrival<P> a) {
   PeerT* const peer = a.rail ? a.rail->peer : static_cast<PeerT*>(port_.resolve(c.handle, rank));
-  if (peer) return no_memory(*peer, a.bytes.size);
-  unstored_.note(a.epoch != 0, a.bytes.size);
+  if (peer) return no_memory(*peer, a.size);
+  unstored_.note(a.epoch != 0, a.size);
 }
 
 template <class P>

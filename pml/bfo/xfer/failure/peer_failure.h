@@ -71,9 +71,9 @@ template <class P>
 
 /// The peer has declared this process failed: the messages that this process expects from it will not come.
 template <class P>
-void Engine<P>::on_peer_lost(const Arrival& a) {
+void Engine<P>::on_peer_lost(const Arrival& a, Bytes in) {
   core::RailHdr h;
-  if (!core::decode(a.bytes, h) || h.conn == 0) {
+  if (!core::decode(MsgType::kPeerLost, in, h) || h.conn == 0) {
     ++counters_.malformed;
     return;
   }

@@ -313,9 +313,9 @@ void Engine<P>::rail_notices(PeerT& p) {
 
 /// A peer may report only its own connections with this process.
 template <class P>
-void Engine<P>::on_rail_message(const Arrival& a, std::uint8_t tag) {
+void Engine<P>::on_rail_message(const Arrival& a, MsgType type, Bytes in) {
   core::RailHdr h;
-  if (!core::decode(a.bytes, h) || h.conn == 0) {
+  if (!core::decode(type, in, h) || h.conn == 0) {
     ++counters_.malformed;
     return;
   }
@@ -326,7 +326,7 @@ void Engine<P>::on_rail_message(const Arrival& a, std::uint8_t tag) {
   }
   // The epoch may not be up here yet: a notice can overtake the first message, and it is sent only once.
   const RailName name{h.conn, h.epoch};
-  if (tag == static_cast<std::uint8_t>(MsgType::kRailDown)) {
+  if (type == MsgType::kRailDown) {
     if (r->name.conn == h.conn) port_.peer_down(r->handle, name, h.cause);
     return;
   }

@@ -39,7 +39,7 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
   // Messages that came before the communicator existed: in order of arrival, through the same duplicate check
   // as others.
   while (Message* m = unknown_.take(*this, d.ctx)) {
-    dispatch(m->rail, m->epoch, m->match.type, m->bytes());  // no receive is posted yet
+    take_up(Arrival{m->rail, m->epoch, m->size}, m->what);  // no receive is posted yet
     free_message(m);
   }
   return c;

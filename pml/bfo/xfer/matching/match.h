@@ -8,8 +8,8 @@
 // (UNMATCHED), stored out of sequence or for a communicator that does not exist yet (KEPT), received
 // completely (FINISHED), or new (NEVER_SEEN).
 //
-// The functions of the usual case pass a message by value to all others, which decode its header again: then
-// both stay in registers.
+// A MATCH in the usual case is decoded in registers (on_match). In all others the header lies in memory of
+// this process, and Opened tells what was decoded.
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -24,25 +24,59 @@ namespace bfo::xfer {
 
 // ---- arrival
 
-/// Each message that is matched begins with it.
+/// A MATCH. The usual case: it is in sequence, from the rank that it names, and its receive is posted.
 template <class P>
-core::MatchHdr match_of(const Arrival<P>& a) {
-  core::MatchHdr h{};
-  const bool decoded = core::decode(a.bytes, h);  // checked when it arrived
-  BFO_DCHECK(decoded);
-  return h;
-}
-
-template <class P>
-[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::on_match(const Arrival& a) {
+[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::on_match(RailT* rail, std::uint32_t epoch,
+                                                                           Bytes in) {
   core::MatchHdr h;
-  if (!core::decode_match(a.bytes, h)) [[unlikely]] {
+  if (!core::decode_match(in, h)) [[unlikely]] {
     ++counters_.malformed;
     return nullptr;
   }
   CommT* const c = comms_.find(h.ctx);
+  if (!c || static_cast<std::uint32_t>(h.src) >= static_cast<std::uint32_t>(c->size)) [[unlikely]]
+    return match_otherwise(rail, epoch, core::match_words(h.ctx, h.src, h.tag, h.seq), in);
+  ProcT* const p = c->procs[h.src];
+  if (!p || (rail && rail->peer != p->peer)) [[unlikely]]
+    return match_otherwise(rail, epoch, core::match_words(h.ctx, h.src, h.tag, h.seq), in);
+  if (h.seq != p->expected || !p->out_of_sequence.empty()) [[unlikely]]
+    return match_otherwise(rail, epoch, core::match_words(h.ctx, h.src, h.tag, h.seq), in);
+  if (rail) [[likely]]
+    rail->peer->choice.answered();
+  RecvRequest* const r = take_posted(*p, h.tag);
+  if (!r) return match_unexpected(*p, rail, epoch, h.tag, in);
+  p->expected = static_cast<Seq16>(p->expected + seq_step(port_));
+  set_matched(*r, *p, h, in.size - sizeof h);
+  return r;
+}
+
+/// The next MATCH of `p`, for which no receive is posted. nullptr.
+template <class P>
+[[gnu::noinline]] typename P::RecvRequest* Engine<P>::match_unexpected(ProcT& p, RailT* rail,
+                                                                       std::uint32_t epoch, std::int32_t tag,
+                                                                       Bytes in) {
+  const core::MatchWords h = core::match_words(p.comm->ctx, p.rank, tag, p.expected);
+  const Opened o = Opened::match(&h.header, in.from(sizeof h.header));
+  if (Message* const m = keep_here(&p, o, Arrival{rail, epoch, in.size})) {
+    p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
+    add_unexpected(p, m);
+  }
+  return nullptr;
+}
+
+template <class P>
+[[gnu::noinline]] typename P::RecvRequest* Engine<P>::match_otherwise(RailT* rail, std::uint32_t epoch,
+                                                                      core::MatchWords h, Bytes in) {
+  return take_match(Arrival{rail, epoch, in.size}, Opened::match(&h.header, in.from(sizeof h.header)));
+}
+
+/// A MATCH in any case.
+template <class P>
+typename P::RecvRequest* Engine<P>::take_match(const Arrival& a, const Opened& o) {
+  const core::MatchHdr& h = o.match();
+  CommT* const c = comms_.find(h.ctx);
   if (!c) [[unlikely]] {
-    keep_unknown(a);
+    keep_unknown(o, a);
     return nullptr;
   }
   ProcT* const p = proc_at(*c, h.src);
@@ -55,7 +89,7 @@ template <class P>
   }
   if (a.rail) [[likely]]
     a.rail->peer->choice.answered();
-  return accept(*p, h, a);
+  return accept(*p, o, a);
 }
 
 /// The process of a rank must be known before a message counts as from that rank: the header names the
@@ -66,21 +100,34 @@ template <class P>
   return peer_of(p) == rail->peer;
 }
 
-/// An RNDV or RGET that begins a request or continues one.
 template <class P>
-typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
-  core::RndvHdr open;
-  const bool ok = a.bytes.size > 0 && a.bytes.data[0] == static_cast<std::uint8_t>(MsgType::kRget)
-                      ? core::decode_rget(a.bytes, open)
-                      : core::decode(a.bytes, open);
-  const core::MatchHdr& h = open.match;
-  if (!ok) {
+typename P::RecvRequest* Engine<P>::on_open(const Arrival& a, MsgType type, Bytes in) {
+  core::RgetHdr room;
+  const auto o = Opened::open(type, in, room);
+  if (!o) {
     ++counters_.malformed;
     return nullptr;
   }
+  return take_open(a, *o);
+}
+
+/// A message that was kept for a communicator which exists now.
+template <class P>
+void Engine<P>::take_up(const Arrival& a, const Opened& o) {
+  if (RecvRequest* const r = o.is_match() ? take_match(a, o) : take_open(a, o)) {
+    eager_arrived(*r, o.payload());
+    finish_recv(*r);
+  }
+}
+
+/// An RNDV or RGET that begins a request or continues one.
+template <class P>
+[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::take_open(const Arrival& a,
+                                                                            const Opened& o) {
+  const core::MatchHdr& h = o.match();
   CommT* const c = comms_.find(h.ctx);
   if (!c) {
-    keep_unknown(a);
+    keep_unknown(o, a);
     return nullptr;
   }
   ProcT* const p = proc_at(*c, h.src);
@@ -92,14 +139,15 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
       ++counters_.malformed;
     return nullptr;
   }
-  if (!(h.flags & (core::kFlagRestart | core::kFlagKnown))) return accept(*p, h, a);
+  if (!(h.flags & (core::kFlagRestart | core::kFlagKnown))) return accept(*p, o, a);
   if (!(h.flags & core::kFlagRestart)) {
-    duplicate(*p, h, a);
+    duplicate(*p, o, a);
     return nullptr;
   }
 
   // It continues a request: matching is over, and the name in the header decides.
   NameState state;
+  const core::RndvHdr& open = o.rndv();
   const Name name(open.receiver);
   RecvRequest* const r = recvs_.find(name, a, state);
   if (!r) {
@@ -121,29 +169,31 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a) {
   }
   RecvInput in;
   in.arrival = &a;
+  in.open = &o;
   recv_event(*r, RecvEvent::kReopen, in);
   flush(*peer);
   return nullptr;
 }
 
 template <class P>
-[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::accept(ProcT& p, const core::MatchHdr& h,
+[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::accept(ProcT& p, const Opened& o,
                                                                          const Arrival& a) {
-  if (h.seq != p.expected || !p.out_of_sequence.empty()) [[unlikely]]
-    return accept_out_of_order(p, a);
+  if (o.match().seq != p.expected || !p.out_of_sequence.empty()) [[unlikely]]
+    return accept_out_of_order(p, o, a);
   p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
-  return deliver(p, h, a);
+  return deliver(p, o, a);
 }
 
 template <class P>
-[[gnu::noinline]] typename P::RecvRequest* Engine<P>::accept_out_of_order(ProcT& p, Arrival a) {
-  const core::MatchHdr h = match_of(a);
+[[gnu::noinline]] typename P::RecvRequest* Engine<P>::accept_out_of_order(ProcT& p, const Opened& o,
+                                                                          const Arrival& a) {
+  const core::MatchHdr& h = o.match();
   switch (seq_place(p.expected, h.seq)) {
     case SeqPlace::kExpected: {
       p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
-      RecvRequest* const r = deliver(p, h, a);
+      RecvRequest* const r = deliver(p, o, a);
       if (r) {  // it is unpacked now, because later messages may follow at once
-        eager_arrived(*r, a.bytes.from(sizeof(core::MatchHdr)));
+        eager_arrived(*r, o.payload());
         finish_recv(*r);
       }
       deliver_following(p);
@@ -153,17 +203,17 @@ template <class P>
       const bool highest = p.out_of_sequence.empty() || seq_before(p.last_out_of_sequence, h.seq);
       if (Message* const same = highest ? nullptr : p.out_of_sequence.find(*this, h.seq)) {
         ++counters_.duplicates;
-        replace(*same, a);
+        replace(*same, o, a);
         return nullptr;
       }
-      Message* const m = keep(&p, a);
+      Message* const m = keep(&p, o, a);
       if (!m) return nullptr;
       p.out_of_sequence.push_back(*this, m);
       if (highest) p.last_out_of_sequence = h.seq;
       return nullptr;
     }
     case SeqPlace::kPast:
-      duplicate(p, h, a);
+      duplicate(p, o, a);
       return nullptr;
     case SeqPlace::kOutside:
       ++counters_.malformed;
@@ -223,11 +273,11 @@ template <class P>
 
 /// In-sequence message: to a posted receive, or to the unexpected queue.
 template <class P>
-[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::deliver(ProcT& p, const core::MatchHdr& h,
+[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::deliver(ProcT& p, const Opened& o,
                                                                           const Arrival& a) {
-  RecvRequest* const r = take_posted(p, h.tag);
+  RecvRequest* const r = take_posted(p, o.match().tag);
   if (!r) {
-    Message* const m = keep(&p, a);
+    Message* const m = keep(&p, o, a);
     if (!m) {
       p.expected = static_cast<Seq16>(p.expected - seq_step(port_));  // no later message is delivered
       return nullptr;
@@ -235,11 +285,11 @@ template <class P>
     add_unexpected(p, m);
     return nullptr;
   }
-  if (h.type == static_cast<std::uint8_t>(MsgType::kMatch)) {
-    set_matched(*r, p, h, a.bytes.size - sizeof(core::MatchHdr));
+  if (o.is_match()) {
+    set_matched(*r, p, o.match(), o.payload().size);
     return r;
   }
-  begin_recv(*r, p, a);
+  begin_recv(*r, p, a, o);
   return nullptr;
 }
 
@@ -249,36 +299,37 @@ template <class P>
   if (r.xfer.status.length != 0) port_.unpack(r, 0, payload.data, r.xfer.status.length);
 }
 
-/// Keep a message as it came. nullptr: no memory, and its sender will be declared failed.
 template <class P>
-[[gnu::noinline]] Unexpected<P>* Engine<P>::keep(ProcT* p, Arrival a) {
-  void* const memory = port_.alloc(sizeof(Message) + a.bytes.size);
+[[gnu::noinline]] Unexpected<P>* Engine<P>::keep(ProcT* p, const Opened& o, const Arrival& a) {
+  return keep_here(p, o, a);
+}
+
+/// Keep a message. nullptr: no memory, and its sender will be declared failed.
+template <class P>
+[[gnu::always_inline]] inline Unexpected<P>* Engine<P>::keep_here(ProcT* p, const Opened& o,
+                                                                  const Arrival& a) {
+  void* const memory = port_.alloc(sizeof(Message) + o.stored_size());
   if (!memory) [[unlikely]] {
     if (p)
       failing_.no_memory(*p->comm, p->rank, a);
     else
-      failing_.no_memory(a.rail, a.epoch, a.bytes.size);
+      failing_.no_memory(a.rail, a.epoch, a.size);
     return nullptr;
   }
-  auto* m = ::new (memory) Message;
+  auto* const m = ::new (memory) Message(o);
   m->proc = p;
   m->rail = a.rail;
   m->epoch = a.epoch;
-  m->match = match_of(a);
-  m->data = reinterpret_cast<std::uint8_t*>(m + 1);
-  m->size = m->room = static_cast<std::uint32_t>(a.bytes.size);
-  std::memcpy(m->data, a.bytes.data, a.bytes.size);
+  m->size = m->room = static_cast<std::uint32_t>(o.stored_size());
   return m;
 }
 
-/// Is `a` the rendezvous header of `m`, not older?
+/// Is `o` the rendezvous of `m`, not older?
 template <class P>
-bool renews(const Unexpected<P>& m, const Arrival<P>& a) {
-  constexpr auto kMatch = static_cast<std::uint8_t>(core::MsgType::kMatch);
-  core::RndvHdr was;
-  core::RndvHdr is;
-  if (m.match.type == kMatch || a.bytes.data[0] == kMatch) return false;
-  if (!core::decode(m.bytes(), was) || !core::decode(a.bytes, is)) return false;
+bool renews(const Unexpected<P>& m, const core::Opened& o) {
+  if (!m.is_open() || o.is_match() || o.match().tag != m.match.tag) return false;
+  const core::RndvHdr& was = m.what.rndv();
+  const core::RndvHdr& is = o.rndv();
   return Name(was.sender).same_request(Name(is.sender)) && was.length == is.length &&
          Name(is.sender).round() >= Name(was.sender).round();
 }
@@ -286,37 +337,37 @@ bool renews(const Unexpected<P>& m, const Arrival<P>& a) {
 /// A rendezvous header came again for a message that is stored. The newer header is kept, because its keys
 /// name rails that are up (H21). A stored eager message is complete. If it comes again as a rendezvous,
 /// because the rails that are left take only shorter messages, its sender is notified that it is received.
+/// The tag is the key of queues that the stored one is in: it is that of the first header.
 template <class P>
-void Engine<P>::replace(Message& m, const Arrival& a) {
-  if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) {
+void Engine<P>::replace(Message& m, const Opened& o, const Arrival& a) {
+  if (o.match().tag != m.match.tag) {
+    ++counters_.malformed;
+    return;
+  }
+  if (!m.is_open()) {
     PeerT* const peer = m.proc ? peer_of(*m.proc) : a.rail ? a.rail->peer : nullptr;
-    core::RndvHdr again;
-    if (!peer || a.bytes.data[0] == m.match.type || !core::decode(a.bytes, again)) return;
-    stored_restart(*peer, MsgType::kRestartNack, 0, again.match, Name(again.sender), Name());
+    if (!peer || o.is_match()) return;
+    stored_restart(*peer, MsgType::kRestartNack, 0, o.match(), Name(o.rndv().sender), Name());
     flush(*peer);
     return;
   }
-  if (!renews(m, a)) return;
-  const bool separate = a.bytes.size > m.room;
-  auto* const data = static_cast<std::uint8_t*>(separate ? port_.alloc(a.bytes.size) : &m + 1);
-  if (!data) return;  // keep the older one: a receiver without usable keys asks for others
-  std::memcpy(data, a.bytes.data, a.bytes.size);
-  if (m.separate) port_.free(m.data);
-  m.data = data;
-  m.size = static_cast<std::uint32_t>(a.bytes.size);
-  m.separate = separate;
+  if (!renews(m, o)) return;
+  const std::size_t size = o.stored_size();
+  void* const memory = size > m.room ? port_.alloc(size) : &m + 1;
+  if (!memory) return;  // keep the older one: a receiver without usable keys asks for others
+  void* const old = m.separate();
+  m.what = o.stored_at(memory, nullptr);
+  if (old) port_.free(old);
+  m.size = static_cast<std::uint32_t>(size);
   m.rail = a.rail;
   m.epoch = a.epoch;
-  m.match.type = a.bytes.data[0];
 }
 
 /// The rendezvous `sender` of `p` that no receive has matched, or that a matched probe holds.
 template <class P>
 Unexpected<P>* kept_open(const Proc<P>& p, Name sender) {
   const auto is = [&](const Unexpected<P>& m) {
-    core::RndvHdr h;
-    return m.proc == &p && m.match.type != static_cast<std::uint8_t>(core::MsgType::kMatch) &&
-           core::decode(m.bytes(), h) && Name(h.sender).same_request(sender);
+    return m.proc == &p && m.is_open() && Name(m.what.rndv().sender).same_request(sender);
   };
   for (Unexpected<P>* m = p.unexpected.front(); m; m = p.unexpected.next(m))
     if (is(*m)) return m;
@@ -329,14 +380,14 @@ Unexpected<P>* kept_open(const Proc<P>& p, Name sender) {
 /// known (kFlagKnown). A rendezvous is looked up by its name, because its sequence number may have wrapped
 /// while it waited for a receive.
 template <class P>
-[[gnu::noinline]] void Engine<P>::duplicate(ProcT& p, const core::MatchHdr& h, const Arrival& a) {
+[[gnu::noinline]] void Engine<P>::duplicate(ProcT& p, const Opened& o, const Arrival& a) {
   ++counters_.duplicates;
-  if (h.type == static_cast<std::uint8_t>(MsgType::kMatch)) return;
+  if (o.is_match()) return;
   PeerT* const known = peer_of(p);
-  core::RndvHdr n;
-  if (!known || !core::decode(a.bytes, n)) return;
+  if (!known) return;
   PeerT& peer = *known;
-  const Name sender(n.sender);
+  const core::MatchHdr& h = o.match();
+  const Name sender(o.rndv().sender);
   for (RecvRequest* r = peer.live_recvs.front(); r; r = peer.live_recvs.next(r)) {  // LIVE
     auto& x = r->xfer;
     if (x.proc != &p || !x.rndv->peer_name.same_request(sender)) continue;
@@ -350,13 +401,14 @@ template <class P>
     }
     RecvInput in;
     in.arrival = &a;
+    in.open = &o;
     recv_event(*r, RecvEvent::kOpenAgain, in);
     flush(peer);
     return;
   }
   if (Message* const m = kept_open(p, sender)) {  // UNMATCHED
     if (m->match.seq == h.seq)
-      replace(*m, a);
+      replace(*m, o, a);
     else
       ++counters_.malformed;
     return;
@@ -368,24 +420,21 @@ template <class P>
 template <class P>
 [[gnu::cold]] void Engine<P>::unknown_too_many(const Arrival& a) {
   if (a.rail) return failing_.too_much(*a.rail->peer, PeerLoss::Limit::kUnknown, config_.unknown_limit);
-  failing_.no_memory(a.rail, a.epoch, a.bytes.size);
+  failing_.no_memory(a.rail, a.epoch, a.size);
 }
 
 /// A message for a communicator that does not exist here. If this process has not made it yet, the message is
 /// kept (KEPT). If it was freed, what was received in it is FINISHED, and a sender that missed the answer
 /// gets it again (H11). A message that its sender knows to be here belongs to a communicator of the past.
 template <class P>
-[[gnu::noinline]] void Engine<P>::keep_unknown(Arrival a) {
-  const core::MatchHdr h = match_of(a);
+[[gnu::noinline]] void Engine<P>::keep_unknown(const Opened& o, const Arrival& a) {
+  const core::MatchHdr& h = o.match();
   PeerT* const peer = a.rail ? a.rail->peer : nullptr;
-  const bool known =
-      h.type != static_cast<std::uint8_t>(MsgType::kMatch) && (h.flags & core::kFlagKnown) != 0;
+  const bool known = !o.is_match() && (h.flags & core::kFlagKnown) != 0;
   const PastSequence* const past = peer ? peer->past.find(h.ctx) : nullptr;
   if (past && (known || seq_place(past->expected, h.seq) == SeqPlace::kPast)) {
     ++counters_.duplicates;
-    core::RndvHdr n;
-    if (h.type == static_cast<std::uint8_t>(MsgType::kMatch) || !core::decode(a.bytes, n)) return;
-    answer_over(*peer, h, Name(n.sender));
+    if (!o.is_match()) answer_over(*peer, h, Name(o.rndv().sender));
     return;
   }
   if (known) {
@@ -394,21 +443,21 @@ template <class P>
   }
   if (Message* const m = unknown_.find(*this, h, a.rail)) {
     ++counters_.duplicates;
-    if (renews(*m, a) && !unknown_.fits_instead(*m, a.bytes.size, config_.unknown_limit))
+    if (renews(*m, o) && !unknown_.fits_instead(*m, o.stored_size(), config_.unknown_limit))
       return unknown_too_many(a);
     unknown_.uncount(*m);
-    replace(*m, a);
+    replace(*m, o, a);
     unknown_.count(*m);
     return;
   }
   // A sender may be ahead of a process that is slow to make the communicator, but within a bound.
-  if (!unknown_.fits(a.rail, a.bytes.size, config_.unknown_limit)) return unknown_too_many(a);
-  if (Message* const m = keep(nullptr, a)) unknown_.add(*this, m);
+  if (!unknown_.fits(a.rail, o.stored_size(), config_.unknown_limit)) return unknown_too_many(a);
+  if (Message* const m = keep(nullptr, o, a)) unknown_.add(*this, m);
 }
 
 template <class P>
 void Engine<P>::free_message(Message* m) {
-  if (m->separate) port_.free(m->data);
+  if (void* const header = m->separate()) port_.free(header);
   m->~Message();
   port_.free(m);
 }

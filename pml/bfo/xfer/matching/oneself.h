@@ -40,16 +40,13 @@ struct Oneself {
   static bool keep(E& e, Proc<P>& p, const SendArgs<P>& args, Source& source) {
     if (args.mode == SendMode::kSync || args.length + sizeof(core::MatchHdr) > p.peer->eager_limit)
       return false;
-    const std::size_t size = sizeof(core::MatchHdr) + args.length;
-    void* const memory = e.port_.alloc(sizeof(Unexpected<P>) + size);
+    void* const memory = e.port_.alloc(sizeof(Unexpected<P>) + args.length);
     if (!memory) return false;
-    auto* const m = ::new (memory) Unexpected<P>;
+    auto* const payload = static_cast<std::uint8_t*>(memory) + sizeof(Unexpected<P>);
+    auto* const m =
+        ::new (memory) Unexpected<P>(Eager<P>::header(p, args.tag, 0), core::Bytes{payload, args.length});
     m->proc = &p;
-    m->match = Eager<P>::header(p, args.tag, 0);
-    m->data = reinterpret_cast<std::uint8_t*>(m + 1);
-    m->size = static_cast<std::uint32_t>(size);
-    if (args.length != 0 && !e.port_.gather(source, m->data + sizeof(core::MatchHdr), args.length))
-        [[unlikely]] {
+    if (args.length != 0 && !e.port_.gather(source, payload, args.length)) [[unlikely]] {
       e.free_message(m);
       return false;
     }
@@ -61,11 +58,9 @@ struct Oneself {
   static bool keep_request(E& e, Proc<P>& p, SendRequest& r) {
     void* const memory = e.port_.alloc(sizeof(Unexpected<P>));
     if (!memory) return false;
-    auto* const m = ::new (memory) Unexpected<P>;
+    auto* const m = ::new (memory) Unexpected<P>(Eager<P>::header(p, r.xfer.tag, 0), core::Bytes{});
     m->proc = &p;
-    m->match = Eager<P>::header(p, r.xfer.tag, 0);
-    m->match.type = kOwnRequest;
-    m->data = reinterpret_cast<std::uint8_t*>(&r);
+    m->own = &r;
     e.add_unexpected(p, m);
     ++e.counters_.eager_sent;
     e.counters_.bytes_sent += r.xfer.length;

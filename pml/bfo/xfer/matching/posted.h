@@ -31,18 +31,14 @@ void Engine<P>::remove_unexpected(Message& m) {
 /// send to oneself.
 template <class P>
 typename Engine<P>::KeptResult Engine<P>::match_kept(RecvRequest& r, Message& m) {
-  if (m.match.type == static_cast<std::uint8_t>(MsgType::kMatch)) {
-    set_matched(r, *m.proc, m.match, m.size - sizeof(core::MatchHdr));
-    eager_arrived(r, m.bytes().from(sizeof(core::MatchHdr)));
-    return KeptResult::filled();
+  if (m.is_open()) {
+    begin_recv(r, *m.proc, Arrival{m.rail, m.epoch, m.size}, m.what);
+    return KeptResult::begun();
   }
-  if (m.match.type == kOwnRequest) {
-    auto* const own = reinterpret_cast<SendRequest*>(m.data);
-    set_matched(r, *m.proc, m.match, own->xfer.length);
-    return KeptResult::own(*own);
-  }
-  begin_recv(r, *m.proc, Arrival{m.rail, m.epoch, m.bytes()});
-  return KeptResult::begun();
+  set_matched(r, *m.proc, m.match, m.length());
+  if (m.own) return KeptResult::own(*m.own);
+  eager_arrived(r, m.what.payload());
+  return KeptResult::filled();
 }
 
 /// A kept message was given to `r`, and the lock is released: `r` ends as one that waited for its message.

@@ -7,15 +7,11 @@
 
 #include <cstdint>
 
-#include "pml/bfo/core/wire.h"
+#include "pml/bfo/core/opened.h"
 #include "pml/bfo/xfer/args.h"
 #include "pml/bfo/xfer/base/queue.h"
 
 namespace bfo::xfer {
-
-/// Type of a stored message whose bytes are still in the buffer of its request, to which `data` points
-/// (oneself.h). Never in a header.
-inline constexpr std::uint8_t kOwnRequest = 0;
 
 /// A message that arrived before its receive was posted. MPI_Message points to one.
 template <class P>
@@ -32,25 +28,27 @@ struct Unexpected {
   Proc<P>* proc = nullptr;
   Rail<P>* rail = nullptr;  ///< over which it arrived; nullptr when unknown
   std::uint32_t epoch = 0;
-  core::MatchHdr match{};
-  /// `data` is an allocation of its own, because a newer header has replaced the first one (H21)
-  bool separate = false;
-  std::uint8_t* data = nullptr;  ///< header and payload as received; normally right behind this struct.
-                                 ///< kOwnRequest: the send request
-  std::uint32_t size = 0;
+  std::uint32_t size = 0;  ///< bytes of `what`, where it is stored
   std::uint32_t room = 0;  ///< bytes right behind this struct
-  core::Bytes bytes() const { return {data, size}; }
-  std::uint64_t length() const;
-};
+  core::MatchHdr match;    ///< as in the first header that came: the queues sort by it
+  core::Opened what;       ///< stored right behind this struct, unless separate()
+  /// A message to oneself whose bytes are still in the buffer of this request (oneself.h); `what` has none.
+  typename P::SendRequest* own = nullptr;
 
-/// Application bytes of the message.
-template <class P>
-std::uint64_t Unexpected<P>::length() const {
-  if (match.type == static_cast<std::uint8_t>(core::MsgType::kMatch)) return size - sizeof(core::MatchHdr);
-  if (match.type == kOwnRequest) return reinterpret_cast<const typename P::SendRequest*>(data)->xfer.length;
-  core::RndvHdr h;
-  return core::decode(bytes(), h) ? h.length : 0;
-}
+  /// Stores `o` behind itself, where stored_size() bytes are.
+  explicit Unexpected(const core::Opened& o) : match(o.match()), what(o.stored_at(this + 1, &match)) {}
+  /// A message to oneself, whose header is here only.
+  Unexpected(const core::MatchHdr& h, core::Bytes payload)
+      : match(h), what(core::Opened::match(&match, payload)) {}
+  /// Is it a rendezvous, which its sender may open again?
+  bool is_open() const { return !what.is_match(); }
+  /// Memory of its own that `what` lies in, because a newer header has replaced the first one (H21).
+  void* separate() const {
+    return is_open() && what.header() != this + 1 ? const_cast<void*>(what.header()) : nullptr;
+  }
+  /// Application bytes of the message.
+  std::uint64_t length() const { return own ? own->xfer.length : what.length(); }
+};
 
 /// RecvState::linked of a receive that no message has matched.
 inline constexpr std::uint8_t kPosted = 2;

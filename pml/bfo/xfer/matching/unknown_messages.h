@@ -65,7 +65,7 @@ class UnknownMessages {
 
  private:
   /// What counts against the sender's allowance: all that is allocated for a message.
-  static std::uint64_t cost(const Message& m) { return cost(m.room, m.separate ? m.size : 0); }
+  static std::uint64_t cost(const Message& m) { return cost(m.room, m.separate() ? m.size : 0); }
   /// Of a message with `room` bytes of its own, when the newest ones are `size`.
   static std::uint64_t cost(std::size_t room, std::size_t size) {
     return sizeof(Message) + room + (size > room ? size : 0);

@@ -42,8 +42,8 @@ Seq16 oldest_waiting(const Proc<P>& p) {
   const auto bytes_wait = [&](const void* data, std::size_t size) {
     core::MatchHdr h;
     const auto* const bytes = static_cast<const std::uint8_t*>(data);
-    if (bytes[0] != static_cast<std::uint8_t>(core::MsgType::kMatch)) return;
-    if (core::decode(core::Bytes{bytes, size}, h) && h.ctx == p.comm->ctx) waits(h.seq);
+    const bool numbered = core::decode(core::MsgType::kMatch, core::Bytes{bytes, size}, h);
+    if (numbered && h.ctx == p.comm->ctx) waits(h.seq);
   };
   for (auto* r = peer.backlog.ready_sends.front(); r; r = peer.backlog.ready_sends.next(r)) {
     const auto& x = r->xfer;
@@ -168,11 +168,11 @@ template <class P>
 }
 
 template <class P>
-void Engine<P>::on_seq_sync(const Arrival& a) {
+void Engine<P>::on_seq_sync(const Arrival& a, Bytes in) {
   core::SeqSyncHdr h;
   CommT* c = nullptr;
   ProcT* p = nullptr;
-  if (core::decode(a.bytes, h)) c = comms_.find(h.ctx);
+  if (core::decode(MsgType::kSeqSync, in, h)) c = comms_.find(h.ctx);
   if (c) p = proc_at(*c, h.src);
   if (!p || !peer_of(*p) || !from_peer(a.rail, peer_of(*p))) {
     ++counters_.malformed;

@@ -115,8 +115,7 @@ struct Eager {
 template <class P>
 [[gnu::cold]] void note_resent_message(Peer<P>& p, core::Bytes message) {
   core::MatchHdr h;
-  if (message.data[0] != static_cast<std::uint8_t>(core::MsgType::kMatch) || !core::decode(message, h))
-    return;
+  if (!core::decode(core::MsgType::kMatch, message, h)) return;
   bool found = false;
   for (Proc<P>* q = p.procs.front(); q; q = p.procs.next(q)) {
     if (q->comm->ctx != h.ctx) continue;
@@ -267,7 +266,7 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
     defer(rail, 0, tag, data, size, true);
     return;
   }
-  brief_lost(p, Bytes{static_cast<const std::uint8_t*>(data), size});
+  brief_lost(p, static_cast<MsgType>(tag), Bytes{static_cast<const std::uint8_t*>(data), size});
   if (!entry.nested())
     flush(p);
   else
@@ -277,11 +276,10 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
 /// A message came back. The state of its request decides whether an RGET or RNDV has to be sent again; any
 /// other message is sent again unchanged.
 template <class P>
-[[gnu::cold]] void Engine<P>::brief_lost(PeerT& p, Bytes message) {
+[[gnu::cold]] void Engine<P>::brief_lost(PeerT& p, MsgType type, Bytes message) {
   core::RndvHdr h;
-  const bool opens = message.data[0] == static_cast<std::uint8_t>(MsgType::kRget) ||
-                     message.data[0] == static_cast<std::uint8_t>(MsgType::kRndv);
-  if (opens && core::decode(message, h)) {
+  const bool opens = type == MsgType::kRget || type == MsgType::kRndv;
+  if (opens && core::decode(type, message, h)) {
     SendRequest* const r = sends_.find(Name(h.sender));
     if (r && r->xfer.rndv->name == Name(h.sender)) send_event(*r, SendEvent::kControlLost);
     return;

@@ -9,9 +9,9 @@
 namespace bfo::xfer {
 
 template <class P>
-void Engine<P>::on_put(const Arrival& a) {
+void Engine<P>::on_put(const Arrival& a, Bytes in) {
   core::PutHdr h;
-  if (!core::decode_put(a.bytes, h)) {
+  if (!core::decode_put(in, h)) {
     ++counters_.malformed;
     return;
   }
@@ -25,17 +25,17 @@ void Engine<P>::on_put(const Arrival& a) {
   }
   if (x.phase == SendPhase::kOpening) x.rndv->peer_name = Name(h.receiver);
   Rget<P>::declined(*r);
-  SendInput in;
-  in.put = &h;
-  in.arrival = &a;
-  send_event(*r, SendEvent::kPut, in);
+  SendInput input;
+  input.put = &h;
+  input.arrival = &a;
+  send_event(*r, SendEvent::kPut, input);
   flush(*x.proc->peer);
 }
 
 template <class P>
-void Engine<P>::on_fin(const Arrival& a) {
+void Engine<P>::on_fin(const Arrival& a, Bytes in) {
   core::FinHdr h;
-  if (!core::decode(a.bytes, h)) {
+  if (!core::decode(MsgType::kFin, in, h)) {
     ++counters_.malformed;
     return;
   }
@@ -45,9 +45,9 @@ void Engine<P>::on_fin(const Arrival& a) {
     PeerT& peer = *r->xfer.proc->peer;
     peer.choice.set_keeps_up((h.flags & core::kFlagKeepsUp) != 0);
     if (Rget<P>::ends_in_first_round(*this, *r)) return flush(peer);
-    SendInput in;
-    in.all_read = true;
-    send_event(*r, SendEvent::kFin, in);
+    SendInput input;
+    input.all_read = true;
+    send_event(*r, SendEvent::kFin, input);
     flush(peer);
     return;
   }
@@ -55,10 +55,10 @@ void Engine<P>::on_fin(const Arrival& a) {
   if (!r) return;
   PeerT& peer = *r->xfer.proc->peer;
   if (Single<P>::written(*this, *r, h, a)) return flush(peer);
-  RecvInput in;
-  in.grant = h.grant;
-  in.arrival = &a;
-  recv_event(*r, (h.flags & core::kFlagFail) ? RecvEvent::kFinRefused : RecvEvent::kFin, in);
+  RecvInput input;
+  input.grant = h.grant;
+  input.arrival = &a;
+  recv_event(*r, (h.flags & core::kFlagFail) ? RecvEvent::kFinRefused : RecvEvent::kFin, input);
   flush(peer);
 }
 

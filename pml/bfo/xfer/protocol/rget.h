@@ -240,24 +240,22 @@ struct Rget {
   }
 
   /// Receiver: keep the keys of an RGET whose rails are up here. False: it cannot be read.
-  static bool take_keys(E& e, RecvRequest& r, const Arrival& a) {
+  static bool take_keys(E& e, RecvRequest& r, const Arrival& a, const core::Opened& o) {
     auto& x = r.xfer;
-    core::RgetHdr h;
     x.rndv->n_keys = 0;
-    if (!e.config_.use_get || a.bytes.data[0] != static_cast<std::uint8_t>(core::MsgType::kRget))
-      return false;
-    if (!core::decode_rget(a.bytes, h)) return false;
+    if (!e.config_.use_get || !o.is_rget()) return false;
     x.rndv->key_rail = a.rail;
     bool keep_up = a.rail != nullptr;
-    for (unsigned i = 0; i < h.n_keys; ++i) {
-      Rail<P>* const rail = e.rail_named(*x.proc->peer, h.keys[i].conn, h.keys[i].epoch, a.rail);
-      if (!rail || rail->limits.get_limit == 0 || !aligned(*rail, h.address, x.rndv->want)) continue;
+    for (unsigned i = 0; i < o.n_keys(); ++i) {
+      const core::RailKey& key = o.key(i);
+      Rail<P>* const rail = e.rail_named(*x.proc->peer, key.conn, key.epoch, a.rail);
+      if (!rail || rail->limits.get_limit == 0 || !aligned(*rail, o.address(), x.rndv->want)) continue;
       if (!registered_for(e, r, *rail)) continue;
       keep_up = keep_up && rail->late == 0;
-      x.rndv->keys[x.rndv->n_keys++] = h.keys[i];
+      x.rndv->keys[x.rndv->n_keys++] = key;
     }
     if (x.rndv->n_keys == 0) return false;
-    x.rndv->remote_address = h.address;
+    x.rndv->remote_address = o.address();
     ReadPlan<P>::choose(*x.rndv, e.config_.rdma_depth, keep_up && x.rndv->n_keys > 1, a.rail);
     return true;
   }
@@ -283,14 +281,11 @@ struct Rget {
   }
 
   /// An RNDV or RGET of this round came again, with newer keys or with none.
-  static void refresh(E& e, RecvRequest& r, const Arrival& a) {
+  static void refresh(E& e, RecvRequest& r, const Arrival& a, const core::Opened& o) {
     auto& x = r.xfer;
-    if (a.bytes.data[0] != static_cast<std::uint8_t>(core::MsgType::kRndv) &&
-        a.bytes.data[0] != static_cast<std::uint8_t>(core::MsgType::kRget))
-      return;
     if (x.protocol == Protocol::kPut) Rput<P>::repeat(r);
     if (x.protocol != Protocol::kGet) return;
-    if (take_keys(e, r, a)) return;
+    if (take_keys(e, r, a, o)) return;
     // What was read must not be sent again (P4): serve() finds no key and asks for a restart, which reports
     // it.
     if (x.rndv->in_flight != 0 || x.rndv->ledger != nullptr || !x.rndv->received.empty()) return;

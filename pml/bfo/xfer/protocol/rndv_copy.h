@@ -245,11 +245,9 @@ template <class P>
 
 /// A receive was matched with a RNDV or RGET: it gets a name and answers.
 template <class P>
-[[gnu::noinline]] void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a) {
-  core::RndvHdr h{};
-  const bool decoded = core::decode(a.bytes, h);  // was checked on arrival
-  BFO_DCHECK(decoded);
-  if (!decoded) return;
+[[gnu::noinline]] void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a,
+                                             const core::Opened& o) {
+  const core::RndvHdr& h = o.rndv();
   auto& x = r.xfer;
   PeerT& peer = *peer_of(p);
   ++peer.rendezvous;
@@ -298,16 +296,16 @@ template <class P>
   x.phase = RecvPhase::kReceiving;
   peer.live_recvs.push_back(&r);
   set_matched(r, p, h.match, h.length);
-  const bool rndv = h.match.type == static_cast<std::uint8_t>(MsgType::kRndv);
-  const Bytes first = rndv ? a.bytes.from(sizeof(core::RndvHdr)) : Bytes{};
+  const bool rndv = !o.is_rget();
+  const Bytes first = o.payload();
   const std::uint64_t n = first.size < x.rndv->want ? first.size : x.rndv->want;
   if (n != 0) arrived(r, 0, n, false);
   // The answer is sent before the first bytes are copied, so that the sender works meanwhile. If nothing else
   // is missing, the end of the request is the answer.
   if (!peer.standing.failed()) [[likely]] {
-    if (!rndv && Single<P>::read(*this, r, a)) return;
+    if (!rndv && Single<P>::read(*this, r, a, o)) return;
     if (rndv && (h.match.flags & core::kFlagContig) && Single<P>::grant(*this, r)) return;
-    choose_protocol(r, a);
+    choose_protocol(r, a, o);
     if (!x.rndv->received.covers(0, x.rndv->want)) serve_now(r);
     if (!x.rndv) return;
   }
@@ -323,16 +321,14 @@ template <class P>
 
 /// Take protocol and keys of this round from an RNDV or RGET, and note what has to be sent.
 template <class P>
-void Engine<P>::choose_protocol(RecvRequest& r, const Arrival& a) {
+void Engine<P>::choose_protocol(RecvRequest& r, const Arrival& a, const core::Opened& o) {
   auto& x = r.xfer;
-  core::RndvHdr h{};
-  if (!core::decode(a.bytes, h)) return;
   x.protocol = Protocol::kCopy;
   x.rndv->todo.clear();
   const bool rdma = !x.rndv->no_rdma && !x.rndv->received.covers(0, x.rndv->want);
-  if (rdma && Rget<P>::take_keys(*this, r, a))
+  if (rdma && Rget<P>::take_keys(*this, r, a, o))
     x.protocol = Protocol::kGet;
-  else if (rdma && (h.match.flags & core::kFlagContig) && Rput<P>::accept(*this, r))
+  else if (rdma && (o.match().flags & core::kFlagContig) && Rput<P>::accept(*this, r))
     x.protocol = Protocol::kPut;
   if (x.protocol != Protocol::kCopy) x.rndv->todo.assign_complement(x.rndv->received, x.rndv->want);
   if (x.protocol == Protocol::kGet) Rget<P>::align_todo(r);
@@ -341,9 +337,9 @@ void Engine<P>::choose_protocol(RecvRequest& r, const Arrival& a) {
 }
 
 template <class P>
-void Engine<P>::on_ack(const Arrival& a) {
+void Engine<P>::on_ack(const Arrival& a, Bytes in) {
   core::AckHdr h;
-  if (!core::decode(a.bytes, h)) {
+  if (!core::decode(MsgType::kAck, in, h)) {
     ++counters_.malformed;
     return;
   }
@@ -357,16 +353,16 @@ void Engine<P>::on_ack(const Arrival& a) {
 }
 
 template <class P>
-void Engine<P>::on_frag(const Arrival& a) {
+void Engine<P>::on_frag(const Arrival& a, Bytes in) {
   core::FragHdr h;
-  if (!core::decode(a.bytes, h)) {
+  if (!core::decode(MsgType::kFrag, in, h)) {
     ++counters_.malformed;
     return;
   }
   RecvRequest* const r = recvs_.find_current(Name(h.receiver), a);
   if (!r) return;
   auto& x = r->xfer;
-  const Bytes payload = a.bytes.from(sizeof h);
+  const Bytes payload = in.from(sizeof h);
   if (h.offset > x.length || payload.size > x.length - h.offset) {
     ++counters_.malformed;
     return;
@@ -380,10 +376,10 @@ void Engine<P>::on_frag(const Arrival& a) {
     if (peer.backlog.any_recorded()) flush(peer);
     return;
   }
-  RecvInput in;
-  in.payload = payload;
-  in.offset = h.offset;
-  recv_event(*r, RecvEvent::kFrag, in);
+  RecvInput input;
+  input.payload = payload;
+  input.offset = h.offset;
+  recv_event(*r, RecvEvent::kFrag, input);
   flush(*x.proc->peer);
 }
 

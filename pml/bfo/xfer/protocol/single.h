@@ -21,10 +21,10 @@ struct Single {
 
   /// The rail of the only key of an RGET, if it can bring the message in one READ; else nullptr.
   [[gnu::always_inline]] static Rail<P>* only_rail(E& e, RecvRequest& r, const Arrival& a,
-                                                   const core::RailKey*& key) {
+                                                   const core::Opened& o, const core::RailKey*& key) {
     auto& d = *r.xfer.rndv;
     core::RailKey& k = d.keys[0];
-    core::read_key(a.bytes.data + core::rget_size(0u), true, k);
+    k = o.key(0);
     // The header comes over the rail that it has a key for, nearly always.
     Rail<P>* const rail = a.rail && a.rail->name.conn == k.conn && a.rail->usable(k.epoch)
                               ? a.rail
@@ -37,18 +37,19 @@ struct Single {
     return rail;
   }
 
-  /// The rail of one of the `n` keys of an RGET that is to bring the message in one READ; nullptr: none can,
+  /// The rail of one of the keys of an RGET that is to bring the message in one READ; nullptr: none can,
   /// or several are to share it.
-  [[gnu::noinline]] static Rail<P>* best_rail(E& e, RecvRequest& r, const Arrival& a, unsigned n,
+  [[gnu::noinline]] static Rail<P>* best_rail(E& e, RecvRequest& r, const Arrival& a, const core::Opened& o,
                                               const core::RailKey*& key) {
     auto& d = *r.xfer.rndv;
+    const unsigned n = o.n_keys();
     const bool ahead = a.rail && a.rail->late == 0;
     if (n == 0 || d.want >= (ahead ? kMaxResent + 1 : kUncut)) return nullptr;
     Rail<P>* best = nullptr;
     unsigned kept = 0;
     for (unsigned i = 0; i < n; ++i) {
       core::RailKey& k = d.keys[kept];
-      core::read_key(a.bytes.data + core::rget_size(i), i + 1 == n, k);
+      k = o.key(i);
       Rail<P>* const rail = e.rail_named(*r.xfer.proc->peer, k.conn, k.epoch, a.rail);
       if (!rail || rail->limits.get_limit == 0 || !Rget<P>::aligned(*rail, d.remote_address, d.want))
         continue;
@@ -71,15 +72,14 @@ struct Single {
   /// header came while that keeps up: its READs end as fast as the processor posts them, so a second rail
   /// would not move them sooner, and its queues and a second segment would cost. Else the rail with the least
   /// in flight reads a short message, and a longer one is cut. False: another case; nothing happened.
-  [[gnu::always_inline]] static bool read(E& e, RecvRequest& r, const Arrival& a) {
+  [[gnu::always_inline]] static bool read(E& e, RecvRequest& r, const Arrival& a, const core::Opened& o) {
     auto& x = r.xfer;
     auto& d = *x.rndv;
     Peer<P>& p = *x.proc->peer;
     if (!e.config_.use_get || p.active || d.want == 0) return false;
-    const unsigned n = a.bytes.data[offsetof(core::RgetHdr, n_keys)];  // was checked on arrival
-    std::memcpy(&d.remote_address, a.bytes.data + offsetof(core::RgetHdr, address), sizeof d.remote_address);
+    d.remote_address = o.address();
     const core::RailKey* key = nullptr;
-    Rail<P>* const best = n == 1 ? only_rail(e, r, a, key) : best_rail(e, r, a, n, key);
+    Rail<P>* const best = o.n_keys() == 1 ? only_rail(e, r, a, o, key) : best_rail(e, r, a, o, key);
     if (!best || !Rget<P>::registered_for(e, r, *best)) return false;
     Frag* const f = e.new_frag(FragKind::kRead, *best, p);
     if (!f) [[unlikely]]

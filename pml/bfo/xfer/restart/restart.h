@@ -151,13 +151,13 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
   if (actions & core::kRecvDropGrant) Rput<P>::drop_grant(*this, r, in.grant);
   if (actions & core::kRecvCountRead) arrived(r, in.offset, in.offset + in.length, true);
   if (actions & core::kRecvReopen) {
-    core::RndvHdr h{};
-    if (core::decode(in.arrival->bytes, h)) x.rndv->peer_name = Name(h.sender);
-    choose_protocol(r, *in.arrival);
+    x.rndv->peer_name = Name(in.open->rndv().sender);
+    choose_protocol(r, *in.arrival, *in.open);
     ready(r);
   }
   if (actions & core::kRecvAnswer) {
-    if (in.arrival != nullptr && !(actions & core::kRecvReopen)) Rget<P>::refresh(*this, r, *in.arrival);
+    if (in.open != nullptr && !(actions & core::kRecvReopen))
+      Rget<P>::refresh(*this, r, *in.arrival, *in.open);
     x.pending |= x.protocol == Protocol::kCopy ? kPendingStart : kPendingData;
     ready(r);
   }

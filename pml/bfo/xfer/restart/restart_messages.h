@@ -117,11 +117,11 @@ struct RestartMessages {
 
   // ---- received
 
-  static void on_notify(E& e, const Arrival& a) {
+  static void on_notify(E& e, const Arrival& a, core::Bytes bytes) {
     core::RestartHdr h;
     core::WireRail clean[core::kMaxWireRails];
     NameState state;
-    if (!core::decode_restart(a.bytes, h, clean, core::kMaxWireRails)) {
+    if (!core::decode_restart(core::MsgType::kRestartNotify, bytes, h, clean, core::kMaxWireRails)) {
       ++e.counters_.malformed;
       return;
     }
@@ -206,10 +206,10 @@ struct RestartMessages {
     if (over) e.flush(p);
   }
 
-  static void on_restart_ack(E& e, const Arrival& a) {
+  static void on_restart_ack(E& e, const Arrival& a, core::Bytes bytes) {
     core::RestartHdr h;
     core::WireRange ranges[core::kMaxWireRanges];
-    if (!core::decode_restart(a.bytes, h, ranges, core::kMaxWireRanges)) {
+    if (!core::decode_restart(core::MsgType::kRestartAck, bytes, h, ranges, core::kMaxWireRanges)) {
       ++e.counters_.malformed;
       return;
     }
@@ -238,10 +238,10 @@ struct RestartMessages {
     e.flush(*x.proc->peer);
   }
 
-  static void on_nack(E& e, const Arrival& a) {
+  static void on_nack(E& e, const Arrival& a, core::Bytes bytes) {
     core::RestartHdr h;
     NameState state;
-    if (!core::decode(a.bytes, h)) {
+    if (!core::decode(core::MsgType::kRestartNack, bytes, h)) {
       ++e.counters_.malformed;
       return;
     }
@@ -274,10 +274,10 @@ struct RestartMessages {
     e.flush(*peer);
   }
 
-  static void on_recv_err(E& e, const Arrival& a) {
+  static void on_recv_err(E& e, const Arrival& a, core::Bytes bytes) {
     core::RestartHdr h;
     NameState state;
-    if (!core::decode(a.bytes, h)) {
+    if (!core::decode(core::MsgType::kRecvErr, bytes, h)) {
       ++e.counters_.malformed;
       return;
     }
@@ -299,10 +299,10 @@ struct RestartMessages {
     e.flush(peer);
   }
 
-  static void on_send_done(E& e, const Arrival& a) {
+  static void on_send_done(E& e, const Arrival& a, core::Bytes bytes) {
     core::RestartHdr h;
     NameState state;
-    if (!core::decode(a.bytes, h)) {
+    if (!core::decode(core::MsgType::kSendDone, bytes, h)) {
       ++e.counters_.malformed;
       return;
     }

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// decode.h: reads the headers of wire.h out of received messages.
+//
+// The bytes of a message may change while they are read: over shared memory they lie in a segment that the
+// sender has mapped, too. So a header is copied once, into memory of this process, and the copy is checked
+// and used, never the bytes again. Its type must be the tag with which the message came, because the tag has
+// chosen the reader. Only the payload stays where it is until it is copied to its buffer.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "pml/bfo/core/wire.h"
+
+namespace bfo::core {
+
+/// `to` has been copied from the bytes of a message. From here on the compiler takes it for something else
+/// than its source: otherwise it could read the source again instead of the copy.
+template <std::size_t N>
+[[gnu::always_inline]] inline void forget_source(void* to) {
+  asm("" : "+m"(*static_cast<unsigned char(*)[N]>(to)));
+}
+
+/// The field of a header at `at`, read once.
+template <class T>
+[[gnu::always_inline]] inline T fetch(const std::uint8_t* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  asm("" : "+r"(value));
+  return value;
+}
+
+/// The header of a message that came with tag `type`. False: it is too short, or it says another type.
+template <class Hdr>
+[[nodiscard, gnu::always_inline]] inline bool decode(MsgType type, Bytes in, Hdr& out) {
+  static_assert(std::is_trivially_copyable_v<Hdr>);
+  if (in.size < sizeof(Hdr)) return false;
+  std::memcpy(&out, in.data, sizeof(Hdr));
+  forget_source<sizeof(Hdr)>(&out);
+  return *reinterpret_cast<const std::uint8_t*>(&out) == static_cast<std::uint8_t>(type);
+}
+
+/// The same for a MATCH, field by field: it stays in registers. Its flags are not used.
+[[nodiscard, gnu::always_inline]] inline bool decode_match(Bytes in, MatchHdr& out) {
+  constexpr auto type = static_cast<std::uint8_t>(MsgType::kMatch);
+  if (in.size < sizeof(MatchHdr) || fetch<std::uint8_t>(in.data) != type) return false;
+  out.type = type;
+  out.flags = 0;
+  out.ctx = fetch<std::uint16_t>(in.data + offsetof(MatchHdr, ctx));
+  out.src = fetch<std::int32_t>(in.data + offsetof(MatchHdr, src));
+  out.tag = fetch<std::int32_t>(in.data + offsetof(MatchHdr, tag));
+  out.seq = fetch<std::uint16_t>(in.data + offsetof(MatchHdr, seq));
+  return true;
+}
+
+/// Bytes of the shortest RGET: one key with a short handle.
+inline constexpr std::size_t kLeastRget = rget_size(0u) + last_key_size(0);
+
+/// A last key of the least size: the rest of its handle is not used.
+inline void clear_unused(RailKey& last) {
+  std::memset(last.handle + kShortHandle, 0, kMaxHandle - kShortHandle);
+}
+
+/// The keys of an RGET beyond its first kLeastRget bytes, which `out` has.
+[[nodiscard, gnu::noinline]] inline bool decode_keys(Bytes in, RgetHdr& out) {
+  const unsigned n = out.n_keys;
+  if (n == 0 || n > kMaxWireRails || in.size < rget_size(n - 1) + last_key_size(0)) return false;
+  const std::size_t size = std::min(in.size, rget_size(n));
+  std::memcpy(reinterpret_cast<std::uint8_t*>(&out) + kLeastRget, in.data + kLeastRget, size - kLeastRget);
+  forget_source<sizeof out>(&out);
+  for (unsigned i = 0; i < n; ++i)
+    if (out.keys[i].handle_len > kMaxHandle) return false;
+  if (out.keys[n - 1].handle_len > kShortHandle) return size == rget_size(n);
+  clear_unused(out.keys[n - 1]);
+  return true;
+}
+
+/// RGET: 1 to kMaxWireRails keys, all of them there, with sane handle lengths. Further ones are not written.
+[[nodiscard, gnu::always_inline]] inline bool decode_rget(Bytes in, RgetHdr& out) {
+  if (in.size < kLeastRget) return false;
+  // In pieces that do not cut a field: a field that lies in two stores is read only when both are done.
+  std::memcpy(&out.rndv.match, in.data, sizeof out.rndv.match);
+  std::memcpy(&out.rndv.length, in.data + offsetof(RndvHdr, length),
+              offsetof(RgetHdr, n_keys) - offsetof(RndvHdr, length));
+  std::memcpy(&out.n_keys, in.data + offsetof(RgetHdr, n_keys), kLeastRget - offsetof(RgetHdr, n_keys));
+  forget_source<kLeastRget>(&out);
+  if (out.rndv.match.type != static_cast<std::uint8_t>(MsgType::kRget)) return false;
+  if (out.n_keys != 1 || out.keys[0].handle_len > kShortHandle) [[unlikely]]
+    return decode_keys(in, out);
+  clear_unused(out.keys[0]);
+  return true;
+}
+
+/// PUT: fixed size, handle length checked, range not wrapping.
+[[nodiscard]] inline bool decode_put(Bytes in, PutHdr& out) {
+  if (!decode(MsgType::kPut, in, out)) return false;
+  if (out.key.handle_len > kMaxHandle) return false;
+  return out.offset + out.length >= out.offset;
+}
+
+/// A restart header and its list of `Entry` (WireRange or WireRail). False when the list is longer than
+/// `max` or than the bytes received.
+template <class Entry>
+[[nodiscard]] bool decode_restart(MsgType type, Bytes in, RestartHdr& out, Entry* list, std::size_t max) {
+  if (!decode(type, in, out)) return false;
+  if (out.n > max) return false;
+  if (in.size < sizeof(RestartHdr) + out.n * sizeof(Entry)) return false;
+  std::memcpy(list, in.data + sizeof(RestartHdr), out.n * sizeof(Entry));
+  asm("" : : "r"(list) : "memory");  // as forget_source(), of a length that is not constant
+  return true;
+}
+
+}  // namespace bfo::core
