@@ -39,8 +39,8 @@ inline constexpr Size kSizes[] = {
     {"rank of a communicator", sizeof(void*), 8},
     // numbers of both directions, queues, a checkpoint for eight rails
     {"rank that was spoken to, more", sizeof(xfer::Proc<BtlPort>), 256},
-    // besides the message itself
-    {"unexpected message", sizeof(xfer::Unexpected<BtlPort>), 128},
+    // besides the payload; with the 14 bytes of its header
+    {"unexpected message", sizeof(xfer::Unexpected<BtlPort>), 144},
     // with the longest control message
     {"fragment under way", sizeof(FragRecord), 288},
 };
