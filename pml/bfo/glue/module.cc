@@ -243,8 +243,12 @@ int Module::check_limits() const {
 }
 
 int Module::register_callbacks() {
-  for (const uint8_t tag : core::kAllTypes) {
-    const int rc = mca_bml.bml_register(tag, on_btl_message, this);
+  // vader and tcp call what stands at the tag of a message without a look, and the sender chooses the tag. So
+  // the PML takes all of its own, and those that belong to nobody: the engine drops what it does not know.
+  for (unsigned tag = 0; tag < MCA_BTL_TAG_MAX; ++tag) {
+    const bool of_pml = tag >= MCA_BTL_TAG_PML && tag < MCA_BTL_TAG_OSC_RDMA;
+    if (!of_pml && mca_btl_base_active_message_trigger[tag].cbfunc != nullptr) continue;
+    const int rc = mca_bml.bml_register(static_cast<mca_btl_base_tag_t>(tag), on_btl_message, this);
     if (rc != OMPI_SUCCESS) return rc;
   }
   return mca_bml.bml_register_error(on_btl_error);
