@@ -14,7 +14,8 @@ namespace bfo {
 
 /// Times are CLOCK_MONOTONIC nanoseconds (the Port's clock); 0 = did not happen.
 struct FailoverEvent {
-  const char* what = "failover";  ///< "failover", "peer_lost", "message_lost", "no_memory", "rail_up"
+  const char* what = "failover";  ///< "failover", "peer_lost", "message_lost", "no_memory", "rail_up",
+                                  ///< "no_rail"
   std::int32_t rail = -1;         ///< index of the rail in the peer's set
   std::uint64_t conn = 0;
   std::uint32_t epoch = 0;
@@ -32,8 +33,9 @@ struct FailoverEvent {
   std::uint64_t bytes_waiting = 0;  ///< have to go again, and had not: no rail is left, or it died once more
   std::uint64_t messages_waiting = 0;
   std::uint64_t duplicates_dropped = 0;
-  std::uint64_t restarts = 0;  ///< requests that went through the restart dance
-  std::uint32_t rails_left = 0;
+  std::uint64_t restarts = 0;    ///< requests that went through the restart dance
+  std::uint32_t rails_left = 0;  ///< to that peer, when the PML was told
+  std::uint64_t waited_ns = 0;   ///< of "no_rail" only: for so long there has been none to that peer
   // Of "rail_up" only. Its rail, epoch, cause, evidence_ns and down_ns are those of the loss that it ends.
   std::uint64_t up_ns = 0;
   std::uint32_t up_epoch = 0;

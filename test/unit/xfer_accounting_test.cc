@@ -273,6 +273,72 @@ TEST(Accounting, NoRailLeft_CountsWhenOneReturns) {
   }
 }
 
+/// Both sides say at once that the last rail is lost, whatever their transfers were doing: without a rail
+/// nothing of it goes on. Each record has what was left at the moment of its loss.
+TEST(Accounting, NoRailLeftAmidstATransfer_BothSidesTellItAtOnce) {
+  for (Way way : kWays) {
+    bool waited = false;
+    for (int when = 0; when < 120; ++when) {
+      World w(options(way));
+      w.now = 1000;
+      Traffic t(w, way);
+      for (int i = 0; i < when && !w.flights.empty(); ++i) w.take();
+      const std::uint64_t lost = w.now;
+      w.kill(0, 1, 0);
+      for (int i = 0; i < 3 && !w.flights.empty(); ++i) w.take();
+      w.kill(0, 1, 1);
+      w.closures();
+      w.now += 2'000'000;
+      for (int rank : {0, 1}) {
+        w.engines[rank]->progress(w.now);
+        const auto& told = w.ports[rank]->events_;
+        ASSERT_EQ(told.size(), 2u) << static_cast<int>(way) << " at " << when << ", rank " << rank;
+        for (const FailoverEvent& e : told) {
+          EXPECT_EQ(e.rails_left, e.rail == 0 ? 1u : 0u) << "of the moment of the loss";
+          EXPECT_EQ(e.down_ns, lost);
+          waited = waited || e.bytes_waiting != 0;
+        }
+      }
+      w.revive(0, 1, 1);
+      ASSERT_TRUE(w.run());
+      t.expect_done();
+      const Sums s(w);
+      EXPECT_EQ(s.moved, t.application + s.again) << static_cast<int>(way) << " at " << when;
+      expect_rails_carried(w);
+    }
+    EXPECT_TRUE(waited) << "no record says what waits; way " << static_cast<int>(way);
+  }
+}
+
+/// A device can take long to be fenced. Without a rail nobody waits for that in silence.
+TEST(Accounting, NoRailLeftAndNoFence_IsToldWithinASecond) {
+  World w(options(Way::kCopy));
+  w.now = 1000;
+  w.irecv(1, 0, 0, 30000);
+  w.isend(0, 1, 0, pattern(30000, 1));
+  w.hold_close = true;
+  w.kill(0, 1, 1);
+  w.kill(0, 1, 0);
+  for (int i = 0; i < 2; ++i) w.engines[0]->progress(w.now += 1'000'000);
+  EXPECT_TRUE(w.ports[0]->events_.empty());
+  w.engines[0]->progress(w.now += 1'000'000'000);
+  ASSERT_GE(w.ports[0]->events_.size(), 2u);
+  EXPECT_EQ(w.ports[0]->events_[0].closed_ns, 0u);
+}
+
+TEST(Accounting, ProcessThatFinalizes_TellsWhatItHasNotToldYet) {
+  World w(options(Way::kFragment));
+  w.now = 1000;
+  w.isend(0, 1, 0, pattern(100, 1));
+  w.hold_close = true;
+  w.kill(0, 1, w.flights.at(0).rail);
+  ASSERT_TRUE(w.ports[0]->events_.empty());
+  EXPECT_TRUE(w.engines[0]->losses_open());
+  w.engines[0]->tell_losses(w.peer(0, 1));
+  EXPECT_EQ(w.ports[0]->events_.size(), 1u);
+  EXPECT_FALSE(w.engines[0]->losses_open());
+}
+
 TEST(Accounting, ARailDiesTwiceBetweenTwoLooks_BothRecordsAreTold) {
   World w(options(Way::kFragment));
   w.now = 1000;

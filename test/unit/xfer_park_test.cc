@@ -3,6 +3,9 @@
 // xfer_park_test.cc: when a peer is given up and when not, what ends then, and who is told (peer_failure.h).
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <vector>
+
 #include "test/unit/failover_steps.h"
 
 namespace bfo::test {
@@ -34,6 +37,72 @@ TEST(Park, NoRail_ErrorAfterTheParkTimeNotBefore) {
   w.revive(0, 1, 1);
   for (const FailoverEvent& event : w.ports[0]->events_)
     EXPECT_STRNE(event.what, "rail_up") << "it is not used";
+}
+
+std::vector<const FailoverEvent*> words(World& w, int rank) {
+  std::vector<const FailoverEvent*> found;
+  for (const FailoverEvent& e : w.ports[rank]->events_)
+    if (std::strcmp(e.what, "no_rail") == 0) found.push_back(&e);
+  return found;
+}
+
+/// Steps of a tenth of a second, at each of which the process makes progress.
+void wait_seconds(World& w, int rank, int seconds) {
+  for (int i = 0; i < 10 * seconds; ++i) w.engines[rank]->progress(w.now += 100'000'000);
+}
+
+TEST(Park, NoRailWhileMessagesWait_IsToldAfterASecondAndThenEveryTen) {
+  World::Options o = writes();
+  o.config.park_timeout_ns = 35'000'000'000;
+  World w(o);
+  w.now = 1000;
+  w.irecv(1, 0, 1, 50000);
+  w.irecv(0, 1, 7, 10);
+  w.isend(0, 1, 1, pattern(50000, 1));
+  ASSERT_TRUE(until(w, kRdma));
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  w.isend(0, 1, 2, pattern(10, 1));
+  w.closures();
+  const std::uint64_t lost = w.now;
+  for (int rank : {0, 1}) {
+    w.now = lost;
+    wait_seconds(w, rank, 34);
+    const auto told = words(w, rank);
+    ASSERT_EQ(told.size(), 4u) << "rank " << rank;
+    const std::uint64_t seconds[] = {1, 10, 20, 30};
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(told[i]->waited_ns / 1'000'000'000, seconds[i]) << "rank " << rank;
+      EXPECT_EQ(told[i]->down_ns, lost);
+      EXPECT_EQ(told[i]->messages_waiting, rank == 0 ? 3u : 1u) << "rank " << rank;
+    }
+  }
+  w.engines[0]->progress(w.now = lost + 36'000'000'000);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 1);
+  EXPECT_EQ(words(w, 0).size(), 4u) << "that it is over has its own word";
+}
+
+TEST(Park, NoRailButNothingWaits_OrARailReturns_NothingIsToldAgain) {
+  World::Options o;
+  o.config.park_timeout_ns = 35'000'000'000;
+  World w(o);
+  w.now = 1000;
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  w.closures();
+  wait_seconds(w, 0, 15);
+  EXPECT_TRUE(words(w, 0).empty()) << "nothing waits for it";
+  w.irecv(0, 1, 7, 10);
+  wait_seconds(w, 0, 1);
+  EXPECT_EQ(words(w, 0).size(), 1u);
+  w.engines[0]->on_peer_alive(w.rail(0, 1, 0), true);
+  wait_seconds(w, 0, 15);
+  EXPECT_EQ(words(w, 0).size(), 1u) << "the peer is only busy";
+  w.revive(0, 1, 0);
+  wait_seconds(w, 0, 15);
+  EXPECT_EQ(words(w, 0).size(), 1u);
 }
 
 /// Another thread may hear of the loss between the look at the clock and the turn of progress.

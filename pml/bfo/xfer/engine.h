@@ -79,6 +79,10 @@ class Engine {
   /// The runtime reports that the peer's process is gone: its requests end with kPeerLost. `finalized`: it
   /// has finalized in order (del_procs); receives from any source do not end for that.
   void peer_lost(PeerT* peer, bool finalized = false);
+  /// Reports the losses of its rails now, whether or not their records are complete.
+  void tell_losses(PeerT* peer);
+  /// Is the record of a loss not complete yet?
+  bool losses_open();
 
   // ---- MPI calls
   /// Start a send. complete_send() is called exactly once, possibly before this returns. A persistent request
@@ -354,6 +358,7 @@ class Engine {
   void declare_failed(PeerT& p, bool loss = true);
   void notify_lost(PeerT& p);
   void check_unreachable(PeerT& p, std::uint64_t now_ns);
+  void tell_no_rail(PeerT& p, std::uint64_t now_ns);
 
   // failed.h
   void note_failed(PeerT& p, Name sender);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "common/check.h"
 
@@ -141,5 +142,13 @@ class List {
   T* head_ = nullptr;
   T* tail_ = nullptr;
 };
+
+/// For tools and reports: it walks the list.
+template <class Queue>
+std::uint32_t length_of(const Queue& queue) {
+  std::uint32_t n = 0;
+  for (auto* e = queue.front(); e; e = queue.next(e)) ++n;
+  return n;
+}
 
 }  // namespace bfo::xfer

@@ -23,6 +23,22 @@ bool has_work(const Peer<P>& p) {
   return false;
 }
 
+/// Messages that have to be sent to `p` or received from it, and receives that only it can match. For
+/// reports: it walks the queues.
+template <class P>
+[[gnu::cold]] std::uint64_t waiting_messages(const Peer<P>& p) {
+  std::uint64_t n =
+      std::uint64_t{length_of(p.live_sends)} + length_of(p.live_recvs) + length_of(p.backlog.unnamed);
+  for (auto* r = p.backlog.ready_sends.front(); r; r = p.backlog.ready_sends.next(r))
+    n += r->xfer.protocol == Protocol::kEager;
+  p.backlog.each_stored([&n](const void* bytes, std::size_t) {
+    n += *static_cast<const std::uint8_t*>(bytes) == static_cast<std::uint8_t>(core::MsgType::kMatch);
+  });
+  for (Proc<P>* q = p.procs.front(); q; q = p.procs.next(q))
+    n += length_of(q->posted) + length_of(q->stalled);
+  return n;
+}
+
 /// The device of `rail` could not be fenced during the park time (H12). Requests whose buffers it can still
 /// reach end with an error, their memory stays registered, and the contents of these buffers are undefined.
 template <class P>
@@ -217,6 +233,33 @@ template <class P>
   }
 }
 
+template <class P>
+void Engine<P>::tell_losses(PeerT* p) {
+  Entry entry(*this);
+  records_.report(*p, true);
+}
+
+template <class P>
+bool Engine<P>::losses_open() {
+  Entry entry(*this);
+  for (PeerT* p = peers_.front(); p; p = p->next)
+    if (FailoverRecords<P>::any_open(*p)) return true;
+  return false;
+}
+
+/// Work waits, and no rail to `p` is usable.
+template <class P>
+[[gnu::cold]] void Engine<P>::tell_no_rail(PeerT& p, std::uint64_t now_ns) {
+  p.standing.word_given(now_ns);
+  FailoverEvent e;
+  e.what = "no_rail";
+  e.peer = &p.handle;
+  e.down_ns = e.evidence_ns = p.standing.unreachable_since_ns();
+  e.waited_ns = time_since(e.down_ns, now_ns);
+  e.messages_waiting = waiting_messages(p);
+  port_.emit(e);
+}
+
 /// Park time passes only while no rail to the peer is up or being connected, and while nothing shows that the
 /// peer's process is alive. A process that computes outside MPI answers no handshake for any length of time
 /// (H15).
@@ -235,8 +278,13 @@ void Engine<P>::check_unreachable(PeerT& p, std::uint64_t now_ns) {
   }
   if (!p.standing.unreachable()) return;
   set_timer(p);
-  if (alive || !p.standing.park_time_over(now_ns, config_.park_timeout_ns)) return;
+  const bool over = p.standing.park_time_over(now_ns, config_.park_timeout_ns);
+  if (alive || !(over || p.standing.word_due(now_ns))) return;
   if (!has_work(p) && !wildcards_.wait_for(p)) return;
+  if (!over) {
+    if (!p.standing.finalized()) tell_no_rail(p, now_ns);
+    return;
+  }
   declare_failed(p);
   p.standing.set_notice_pending(true);
   notify_lost(p);

@@ -22,15 +22,23 @@ class Standing {
   void set_unreachable(std::uint64_t now_ns) {
     reach_ = Reach::kUnreachable;
     absence_credited_ = false;
-    since_ns_ = now_ns;
+    restart_park_time(now_ns);
   }
   /// The park time begins anew: the wait before the peer showed life, or while it does, does not count.
-  void restart_park_time(std::uint64_t now_ns) { since_ns_ = now_ns; }
+  void restart_park_time(std::uint64_t now_ns) {
+    since_ns_ = now_ns;
+    word_after_ns_ = kFirstWord;
+  }
   bool park_time_over(std::uint64_t now_ns, std::uint64_t bound_ns) const {
     return time_since(since_ns_, now_ns) >= bound_ns;
   }
   void credit_absence(std::uint64_t now_ns, std::uint64_t bound_ns);
   std::uint64_t unreachable_since_ns() const { return since_ns_; }
+  /// Whoever waits is told of it after a second, and then every ten seconds. Is it time?
+  bool word_due(std::uint64_t now_ns) const { return time_since(since_ns_, now_ns) >= word_after_ns_; }
+  void word_given(std::uint64_t now_ns) {
+    word_after_ns_ = (time_since(since_ns_, now_ns) / kNextWord + 1) * kNextWord;
+  }
 
   // ---- its end
   /// Declared failed. Stays.
@@ -61,7 +69,11 @@ class Standing {
   /// one that is failing is so until the engine is left, whatever its rails do meanwhile.
   enum class Reach : std::uint8_t { kReachable, kUnreachable, kFailed };
 
+  static constexpr std::uint64_t kFirstWord = 1'000'000'000;
+  static constexpr std::uint64_t kNextWord = 10'000'000'000;
+
   std::uint64_t since_ns_ = 0;
+  std::uint64_t word_after_ns_ = kFirstWord;
   PeerLoss loss_;
   Reach reach_ = Reach::kReachable;
   bool absence_credited_ = false;  ///< the park time began anew once, because this process was outside MPI

@@ -196,13 +196,6 @@ void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
   end_kept(*r, kept);
 }
 
-template <class Queue>
-std::uint32_t length_of(const Queue& queue) {
-  std::uint32_t n = 0;
-  for (auto* e = queue.front(); e; e = queue.next(e)) ++n;
-  return n;
-}
-
 template <class P>
 typename Engine<P>::QueueLengths Engine<P>::queue_lengths(CommT* c, std::int32_t rank) {
   Entry entry(*this);

@@ -24,6 +24,7 @@
 #include <cstdio>
 #include <new>
 
+#include "common/clock.h"
 #include "common/events.h"
 #include "pml/bfo/xfer/calls.h"
 #include "pml/bfo/xfer/counters.h"
@@ -52,6 +53,8 @@ class FailoverRecords {
     if (rail.event_open) emit(rail, waiting_again(*rail.peer));
   }
   void report(Peer<P>& p, bool now);
+  /// Is there a record that is not complete?
+  static bool any_open(const Peer<P>& p);
   /// A record that waits only for what has to be sent again is looked at when the engine is left, after that
   /// was sent (RecordDue).
   bool any_due() const { return due_; }
@@ -81,6 +84,7 @@ class FailoverRecords {
  private:
   using Waiting = SentBefore;
   Waiting waiting_again(const Peer<P>& p);
+  bool fenced(const Rail<P>& rail, bool moving) const;
   void count_resent(Peer<P>& p, std::uint64_t bytes, bool whole_message);
   void segment_resent(SendRequest& r, std::uint64_t bytes);
   void found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
@@ -224,6 +228,15 @@ void FailoverRecords<P>::note_restart(Peer<P>& p) {
     if (p.rails[i].event_open) ++p.rails[i].event->restarts;
 }
 
+/// A sender that waits for the receiver's word of what it has, a receiver that waits to give it.
+inline bool in_restart(core::SendPhase phase) {
+  return phase == core::SendPhase::kDraining || phase == core::SendPhase::kNotified;
+}
+inline bool in_restart(core::RecvPhase phase) {
+  return phase == core::RecvPhase::kAsking || phase == core::RecvPhase::kQuiescing ||
+         phase == core::RecvPhase::kQuiesced;
+}
+
 /// The eager messages are counted where they wait; requests in a rendezvous are looked at.
 template <class P>
 typename FailoverRecords<P>::Waiting FailoverRecords<P>::waiting_again(const Peer<P>& p) {
@@ -233,13 +246,16 @@ typename FailoverRecords<P>::Waiting FailoverRecords<P>::waiting_again(const Pee
     ++counters_.looked_at;
     if (x.phase == core::SendPhase::kOpening || x.phase == core::SendPhase::kSending)
       w.bytes += x.rndv->resend_bytes;
+    // Its receiver has not said what it has: at most so much has to be sent again.
+    if (in_restart(x.phase)) w.add(x.rndv->sent_once.bytes() - x.rndv->received);
     if (x.phase == core::SendPhase::kOpening && x.rndv->restarts == 0 && x.rndv->opened &&
         (x.pending & kPendingStart))
       w.add(x.rndv->sent_once.bytes());
   }
   for (RecvRequest* r = p.live_recvs.front(); r; r = p.live_recvs.next(r)) {
     ++counters_.looked_at;
-    if (r->xfer.phase == core::RecvPhase::kReceiving) w.bytes += r->xfer.rndv->read_failed.bytes();
+    if (r->xfer.phase == core::RecvPhase::kReceiving || in_restart(r->xfer.phase))
+      w.bytes += r->xfer.rndv->read_failed.bytes();
   }
   return w;
 }
@@ -249,39 +265,52 @@ template <class P>
 bool in_restart(const Peer<P>& p, std::uint64_t& looked_at) {
   for (auto* s = p.live_sends.front(); s; s = p.live_sends.next(s)) {
     ++looked_at;
-    if (s->xfer.phase == core::SendPhase::kDraining || s->xfer.phase == core::SendPhase::kNotified)
-      return true;
+    if (in_restart(s->xfer.phase)) return true;
   }
   for (auto* q = p.live_recvs.front(); q; q = p.live_recvs.next(q)) {
     ++looked_at;
-    if (q->xfer.phase == core::RecvPhase::kAsking || q->xfer.phase == core::RecvPhase::kQuiescing ||
-        q->xfer.phase == core::RecvPhase::kQuiesced)
-      return true;
+    if (in_restart(q->xfer.phase)) return true;
   }
   return false;
 }
 
+template <class P>
+bool FailoverRecords<P>::any_open(const Peer<P>& p) {
+  bool open = false;
+  for (unsigned i = 0; i < p.n_rails; ++i) open = open || p.rails[i].event_open;
+  return open;
+}
+
+/// Is the rail of a record closed, or is the end of its fence not waited for any more?
+template <class P>
+bool FailoverRecords<P>::fenced(const Rail<P>& rail, bool moving) const {
+  constexpr std::uint64_t kPatience = 500'000'000;
+  return rail.event->closed_ns != 0 ||
+         (!moving && time_since(rail.event->down_ns, port_.now_ns()) >= kPatience);
+}
+
 /// The record of a failover is complete when the rail is closed, no request of the peer is in a restart, and
-/// everything that has to be sent again was sent or waits for a rail. `now`: report it as it is.
+/// everything that has to be sent again was sent. Without a rail nothing of that goes on: what waits is in
+/// the record, and it is reported at once. `now`: report it as it is.
 template <class P>
 void FailoverRecords<P>::report(Peer<P>& p, bool now) {
   constexpr std::uint64_t kLate = 100'000'000;
   const bool moving = !p.choice.empty() && p.choice[0].usable(p.choice[0].name.epoch);
   const auto looks = [&](const Rail<P>& r) {
     if (!r.event_open || now) return r.event_open;
-    if (r.event->closed_ns == 0) return false;
+    if (!fenced(r, moving)) return false;
     return !r.event_pending || !moving || r.due.now() || port_.now_ns() >= r.due.late_ns;
   };
   bool any = false;
   for (unsigned i = 0; i < p.n_rails; ++i) any = any || looks(p.rails[i]);
   if (!any) return;
   const std::uint64_t before = counters_.looked_at;
-  const bool busy = !now && in_restart(p, counters_.looked_at);
+  const bool busy = !now && moving && in_restart(p, counters_.looked_at);
   const Waiting waiting = busy ? Waiting{UINT64_MAX, UINT64_MAX} : waiting_again(p);
   const std::uint64_t looked_at = counters_.looked_at - before;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     Rail<P>& r = p.rails[i];
-    if (!r.event_open || (!now && r.event->closed_ns == 0)) continue;
+    if (!r.event_open || (!now && !fenced(r, moving))) continue;
     if (!busy) r.event_pending = !now && moving && !waiting.none();
     if (r.event_pending)
       r.due = {waiting.bytes, waiting.messages, looked_at / 8 + 1, port_.now_ns() + kLate};
@@ -310,7 +339,6 @@ void FailoverRecords<P>::emit(Rail<P>& r, const Waiting& waiting) {
   r.event->bytes_waiting = waiting.bytes;
   r.event->messages_waiting = waiting.messages;
   r.event->duplicates_dropped = counters_.duplicates - r.event->duplicates_dropped;
-  r.event->rails_left = r.peer->choice.size();
   port_.emit(*r.event);
   if (r.back && r.back->up_epoch != 0) emit_return(r);
 }
