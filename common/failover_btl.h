@@ -46,7 +46,7 @@ struct mca_btl_base_descriptor_t;
 struct opal_proc_t;
 
 #define BFO_FAILOVER_MAGIC 0x31464f42u /* "BOF1" in memory order, little endian */
-#define BFO_FAILOVER_VERSION 8u
+#define BFO_FAILOVER_VERSION 9u
 
 /* Status a failover BTL passes to des_cbfunc and to RDMA completion callbacks. Anything that was handed to
  * ibv_post_send has an unknown fate unless a SUCCESS completion covers it: "flushed" is not "never sent"
@@ -107,6 +107,7 @@ typedef struct bfo_rail_info_t {
   uint32_t answers;   /* what peer_answers() said last, or would have said; 0 or 1 */
   char device[64];    /* local device name, NUL terminated, e.g. "mlx5_0" */
   char peer_port[48]; /* remote port in words, e.g. "lid 12 qpn 0x1a" */
+  char own_port[48];  /* what no other port of the fabric has, e.g. its GID; empty: unknown */
 } bfo_rail_info_t;
 
 /* An event about one rail. Valid only during the call. */
@@ -238,6 +239,10 @@ typedef struct bfo_failover_btl_t {
    * that this process or the peer was busy outside MPI. */
   uint32_t (*never_up)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, char* why,
                        size_t size);
+  /* Device and port number of the peer's end, as its process has published them. For reports: it reads the
+   * modex. */
+  int (*peer_port)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, char* device,
+                   size_t size, uint32_t* number);
   /* About the component. May be called when it has no module, by any thread, after its framework has chosen
    * the BTLs. */
   void (*host_ports)(bfo_host_ports_t* out);

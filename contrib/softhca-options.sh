@@ -63,6 +63,7 @@ check_output_file() {
   [ -d "$(dirname "$2")" ] || die "$1: there is no folder $(dirname "$2")"
   if [ -L "$2" ]; then die "$1: $2 is a symbolic link; name the file itself"; fi
   if [ -e "$2" ] && [ ! -f "$2" ]; then die "$1: cannot write $2: it is not a regular file"; fi
+  if [ -f "$2" ] && [ "$(stat -c %h "$2")" -gt 1 ]; then die "$1: $2 is a hard link, and what it names has another name"; fi
   if { [ -e "$2" ] && [ ! -w "$2" ]; } || { [ ! -e "$2" ] && [ ! -w "$(dirname "$2")" ]; }; then
     die "$1: cannot write $2"
   fi

@@ -111,6 +111,11 @@ static uint32_t never_up(struct mca_btl_base_module_t* btl, struct mca_btl_base_
   return real()->never_up(btl, ep, why, size);
 }
 
+static int peer_port(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, char* device,
+                     size_t size, uint32_t* number) {
+  return real()->peer_port(btl, ep, device, size, number);
+}
+
 __attribute__((visibility("default")))
 const bfo_failover_btl_t mca_btl_verbs_failover = {BFO_FAILOVER_MAGIC,
                                                    BFO_FAILOVER_VERSION,
@@ -126,7 +131,8 @@ const bfo_failover_btl_t mca_btl_verbs_failover = {BFO_FAILOVER_MAGIC,
                                                    outstanding,
                                                    accounting,
                                                    work,
-                                                   never_up};
+                                                   never_up,
+                                                   peer_port};
 
 /* Makes progress in a blocking receive, which does not ask the PML for anything meanwhile. */
 static void* wait_for_end(void* unused) {

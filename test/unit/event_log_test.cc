@@ -5,14 +5,18 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,12 +50,22 @@ EventNames names() {
   n.peer = 1;
   n.device = "softhca1";
   n.port = 1;
+  n.peer_host = "node2";
+  n.peer_device = "softhca3";
+  n.peer_port = 2;
   return n;
 }
 
+EventFile origin(const char* host = "node1") {
+  EventFile of;
+  of.job = "4711";
+  of.host = host;
+  return of;
+}
+
 std::string format(const FailoverEvent& e, const EventNames& n, const char* host = "node1") {
-  char line[2048];
-  const size_t length = format_event(e, n, 1.5, host, line, sizeof line);
+  char line[4096];
+  const size_t length = format_event(e, n, 1.5, 1.25, origin(host), line, sizeof line);
   EXPECT_EQ(length, std::strlen(line));
   return std::string(line, length);
 }
@@ -65,9 +79,11 @@ std::vector<std::string> lines_of(const std::string& path) {
 
 TEST(FormatEvent, CompleteEvent_NamesEverythingInMilliseconds) {
   EXPECT_EQ(format(sample(), names()),
-            "{\"time\": 1.500000, \"what\": \"failover\", \"host\": \"node1\", \"rank\": 0, \"peer\": 1, "
-            "\"device\": "
-            "\"softhca1\", \"port\": 1, \"rail\": 1, \"epoch\": 3, \"cause\": \"RETRY_EXC_ERR\", "
+            "{\"schema\": 1, \"time\": 1.500000, \"what\": \"failover\", \"job\": \"4711\", \"host\": "
+            "\"node1\", \"rank\": 0, "
+            "\"peer\": 1, \"peer_host\": \"node2\", \"device\": \"softhca1\", \"port\": 1, \"peer_device\": "
+            "\"softhca3\", \"peer_port\": 2, \"rail\": 1, \"lost_at\": 1.250000, \"epoch\": 3, \"cause\": "
+            "\"RETRY_EXC_ERR\", "
             "\"detect_ms\": 0.500, "
             "\"fence_ms\": 2.000, \"resume_ms\": 0.750, \"bytes_resent\": 4096, \"messages_resent\": 2, "
             "\"bytes_waiting\": 0, \"messages_waiting\": 0, "
@@ -84,18 +100,21 @@ FailoverEvent returned() {
 }
 
 TEST(FormatEvent, RailThatCameBack_SaysHowLongItWasAwayAndWhyItWent) {
-  EXPECT_EQ(format(returned(), names()),
-            "{\"time\": 1.500000, \"what\": \"rail_up\", \"host\": \"node1\", \"rank\": 0, \"peer\": 1, "
-            "\"device\": \"softhca1\", \"port\": 1, \"rail\": 1, \"epoch\": 4, \"lost_epoch\": 3, "
-            "\"cause\": \"RETRY_EXC_ERR\", \"away_ms\": 412.000, \"rails_up\": 2}\n");
+  EXPECT_EQ(
+      format(returned(), names()),
+      "{\"schema\": 1, \"time\": 1.500000, \"what\": \"rail_up\", \"job\": \"4711\", \"host\": \"node1\", "
+      "\"rank\": 0, "
+      "\"peer\": 1, \"peer_host\": \"node2\", \"device\": \"softhca1\", \"port\": 1, \"peer_device\": "
+      "\"softhca3\", \"peer_port\": 2, \"rail\": 1, \"lost_at\": 1.250000, \"epoch\": 4, \"lost_epoch\": 3, "
+      "\"cause\": \"RETRY_EXC_ERR\", \"away_ms\": 412.000, \"rails_up\": 2}\n");
   char line[200];
-  EXPECT_EQ(format_event(returned(), names(), 1.5, "node1", line, sizeof line), 0u) << "too small";
+  EXPECT_EQ(format_event(returned(), names(), 1.5, 1.25, origin(), line, sizeof line), 0u) << "too small";
 }
 
 TEST(FormatEvent, LongestNames_LeaveALineThatIsComplete) {
   const std::string long_name(255, '"');
   EventNames n = names();
-  n.device = long_name.c_str();
+  n.device = n.peer_device = n.peer_host = long_name.c_str();
   for (FailoverEvent e : {sample(), returned()}) {
     std::snprintf(e.text, sizeof e.text, "%s", long_name.c_str());
     const std::string line = format(e, n, long_name.c_str());
@@ -124,51 +143,217 @@ TEST(FormatEvent, QuotesAndControlCharacters_CannotBreakTheLine) {
 
 TEST(FormatEvent, TooSmallBuffer_GivesNothing) {
   char line[40];
-  EXPECT_EQ(format_event(sample(), names(), 1.5, "node1", line, sizeof line), 0u);
+  EXPECT_EQ(format_event(sample(), names(), 1.5, 1.25, origin(), line, sizeof line), 0u);
 }
 
-TEST(EventLog, UnwritablePath_GivesTheErrno) {
-  EventLog log;
-  EXPECT_EQ(log.open("/nonexistent/dir/file", true), ENOENT);
-  log.write(sample(), names());  // no file: nothing happens
+std::vector<std::string>* printed = nullptr;
+void print(const char* line) {
+  printed->push_back(line);
+}
+
+/// A log, the page of its host, and a folder for its files.
+class EventLogTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    printed = &warnings;
+    ASSERT_NE(mkdtemp(folder_), nullptr);
+    page.open(nullptr, 0, 1, 8);
+    to = origin();
+    to.file = path();
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string path(const char* name = "events") const { return std::string(folder_) + "/" + name; }
+  bool warned(const char* of) const {
+    return warnings.size() == 1 && warnings[0].find(of) != std::string::npos;
+  }
+
+  std::vector<std::string> warnings;
+  HostPage page;
+  EventLog log{page, print};
+  EventFile to;
+
+ private:
+  char folder_[32] = "/tmp/bfo-events-XXXXXX";
+};
+
+TEST_F(EventLogTest, NothingAskedFor_NothingIsMade) {
+  to.file.clear();
+  log.open(to);
+  log.write(sample(), names());
+  EXPECT_FALSE(log.is_open());
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_EQ(log.lost(), 0u);
+}
+
+TEST_F(EventLogTest, Placeholders_AreHostJobAndRank) {
+  EventFile of = origin("n17.cluster/x");
+  of.rank = 3;
+  std::string result;
+  of.file = "/var/log/%h-%j-%r-100%%.json";
+  EXPECT_TRUE(event_path(of, &result));
+  EXPECT_EQ(result, "/var/log/n17.cluster_x-4711-3-100%.json");
+  of.file.clear();
+  of.folder = "/var/log/bfo";
+  EXPECT_TRUE(event_path(of, &result));
+  EXPECT_EQ(result, "/var/log/bfo/bfo-events.n17.cluster_x.4711.jsonl");
+  for (const char* wrong : {"a%xb", "a%"}) {
+    of.file = wrong;
+    EXPECT_FALSE(event_path(of, &result));
+  }
+  EXPECT_EQ(result, "%");
+  of.file = "a%x";
+  log.open(of);
+  EXPECT_TRUE(warned("%x is no placeholder"));
+}
+
+TEST_F(EventLogTest, FileThatIsThere_IsAppendedTo) {
+  for (int job = 0; job < 2; ++job) {
+    log.open(to);
+    log.write(sample(), names());
+    log.close();
+  }
+  EXPECT_EQ(lines_of(path()).size(), 2u);
+  EXPECT_TRUE(warnings.empty());
+}
+
+TEST_F(EventLogTest, FileThatCannotBeWritten_IsAWarningAndNoMore) {
+  to.file = path("no/such/folder");
+  log.open(to);
+  log.write(sample(), names());
+  EXPECT_FALSE(log.is_open());
+  EXPECT_TRUE(warned("cannot be opened: No such file or directory; the job goes on"));
+  EventLog other(page, print);
+  other.open(to);
+  EXPECT_EQ(warnings.size(), 1u) << "one process of the host says it";
+}
+
+/// Who can write it is for the umask to say: the next user's job may be meant to.
+TEST_F(EventLogTest, NewFile_HasTheModeOfTheUmask) {
+  for (const mode_t mask : {mode_t{022}, mode_t{0}, mode_t{077}}) {
+    const mode_t before = umask(mask);
+    log.open(to);
+    umask(before);
+    struct stat info {};
+    ASSERT_EQ(stat(path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0666u & ~mask);
+    log.close();
+    unlink(path().c_str());
+  }
+}
+
+TEST_F(EventLogTest, Links_AreRefusedAndNothingIsTouched) {
+  std::ofstream(path("precious")) << "kept\n";
+  ASSERT_EQ(symlink(path("precious").c_str(), path("soft").c_str()), 0);
+  ASSERT_EQ(link(path("precious").c_str(), path("hard").c_str()), 0);
+  for (const char* name : {"soft", "hard"}) {
+    warnings.clear();
+    to.file = path(name);
+    log.open(to);
+    log.write(sample(), names());
+    EXPECT_FALSE(log.is_open()) << name;
+    EXPECT_TRUE(warned("link")) << name;
+    EXPECT_EQ(open_output(path(name).c_str(), true), -1) << name;
+  }
+  EXPECT_EQ(lines_of(path("precious")), std::vector<std::string>{"kept"});
+}
+
+TEST_F(EventLogTest, Pipe_GetsLinesWhileSomebodyReads) {
+  ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
+  alarm(60);  // opening a FIFO without a reader must not wait
+  log.open(to);
+  EXPECT_TRUE(warned("it is neither a file nor a pipe that somebody reads"));
+  warnings.clear();
+  const int reader = ::open(path().c_str(), O_RDONLY | O_NONBLOCK);
+  log.open(to);
+  ASSERT_TRUE(log.is_open());
+  log.write(sample(), names());
+  char line[4096];
+  const ssize_t got = ::read(reader, line, sizeof line);
+  ASSERT_GT(got, 0);
+  EXPECT_EQ(line[got - 1], '\n');
+  for (int i = 0; i < 1000; ++i) log.write(sample(), names());  // more than fits
+  EXPECT_TRUE(warned("nobody reads the pipe fast enough"));
+  EXPECT_GT(log.lost(), 100u);
+  ::close(reader);
+  const uint64_t lost = log.lost();
+  log.write(sample(), names());  // the process lives on
+  EXPECT_EQ(log.lost(), lost + 1);
+  alarm(0);
+}
+
+TEST_F(EventLogTest, FullDisk_IsWarnedOfOnceAndLinesAreCounted) {
+  struct rlimit before {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, SIG_IGN);
+  log.open(to);
+  log.write(sample(), names());
+  struct rlimit full = before;
+  full.rlim_cur = std::filesystem::file_size(path()) + 100;  // the next line is cut
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  for (int i = 0; i < 5; ++i) log.write(sample(), names());
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(log.lost(), 5u);
+  EXPECT_TRUE(warned("cannot be written")) << warnings.size();
+  log.write(sample(), names());
+  const auto lines = lines_of(path());
+  ASSERT_EQ(lines.size(), 3u) << "one of them was cut";
+  EXPECT_EQ(lines[2].front(), '{');
+  EXPECT_EQ(lines[2].back(), '}');
+}
+
+TEST_F(EventLogTest, Limit_EndsTheFileWithOneLineThatSaysSo) {
+  to.limit = 2000;
+  EventLog other(page, print);
+  log.open(to);
+  other.open(to);
+  for (int i = 0; i < 10; ++i) {
+    log.write(sample(), names());
+    other.write(sample(), names());
+  }
+  const auto lines = lines_of(path());
+  EXPECT_LE(std::filesystem::file_size(path()), 2000u + 200);
+  ASSERT_GE(lines.size(), 2u);
+  for (size_t i = 0; i < lines.size(); ++i)
+    EXPECT_EQ(lines[i].find("\"what\": \"limit\"") != std::string::npos, i + 1 == lines.size());
+  EXPECT_EQ(log.lost() + other.lost() + lines.size() - 1, 20u);
+  EXPECT_TRUE(warned("pml_bfo_event_limit (2000 bytes)"));
 }
 
 /// The line of a return may have waited for that of the loss.
-TEST(EventLog, RailThatCameBack_HasTheTimeWhenItDid) {
-  const std::string path = testing::TempDir() + "/bfo-returns-" + std::to_string(getpid());
-  EventLog log;
-  ASSERT_EQ(log.open(path.c_str(), true), 0);
+TEST_F(EventLogTest, Times_AreThoseOfTheLossAndOfTheLine) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
+  const uint64_t ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  log.open(to);
   FailoverEvent e = returned();
-  e.up_ns =
-      static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec) - 5'000'000'000;
+  e.up_ns = ns - 5'000'000'000;
+  e.evidence_ns = e.down_ns = ns - 8'000'000'000;
   log.write(e, names());
-  log.write(sample(), names());
-  log.close();
-  const auto lines = lines_of(path);
+  FailoverEvent loss = sample();
+  loss.evidence_ns = loss.down_ns = ns - 8'000'000'000;
+  log.write(loss, names());
+  const auto lines = lines_of(path());
   ASSERT_EQ(lines.size(), 2u);
-  double up = 0, later = 0;
-  ASSERT_EQ(std::sscanf(lines[0].c_str(), "{\"time\": %lf", &up), 1);
-  ASSERT_EQ(std::sscanf(lines[1].c_str(), "{\"time\": %lf", &later), 1);
-  EXPECT_NEAR(later - up, 5.0, 1.0);
-  unlink(path.c_str());
+  double time[2], lost_at[2];
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(std::sscanf(std::strstr(lines[i].c_str(), "\"time\": "), "\"time\": %lf", &time[i]), 1);
+    ASSERT_EQ(std::sscanf(std::strstr(lines[i].c_str(), "\"lost_at\": "), "\"lost_at\": %lf", &lost_at[i]),
+              1);
+  }
+  EXPECT_NEAR(time[1] - time[0], 5.0, 1.0);
+  EXPECT_NEAR(time[1] - lost_at[1], 8.0, 1.0);
+  EXPECT_NEAR(lost_at[0], lost_at[1], 0.1);
 }
 
-TEST(EventLog, ManyProcesses_AppendWholeLines) {
-  const std::string path = testing::TempDir() + "/bfo-events-" + std::to_string(getpid());
-  {
-    EventLog first;
-    ASSERT_EQ(first.open(path.c_str(), true), 0);
-  }
+TEST_F(EventLogTest, ManyProcesses_AppendWholeLines) {
   std::vector<pid_t> children;
   for (int child = 0; child < 4; ++child) {
     const pid_t pid = fork();
     if (pid == 0) {
-      EventLog log;
-      if (log.open(path.c_str(), false) != 0) _exit(1);
-      for (int i = 0; i < 200; ++i) log.write(sample(), names());
-      _exit(0);
+      EventLog mine(page, print);
+      mine.open(to);
+      for (int i = 0; i < 200; ++i) mine.write(sample(), names());
+      _exit(mine.lost() != 0);
     }
     children.push_back(pid);
   }
@@ -177,27 +362,54 @@ TEST(EventLog, ManyProcesses_AppendWholeLines) {
     ASSERT_EQ(waitpid(pid, &status, 0), pid);
     EXPECT_EQ(status, 0);
   }
-  const auto lines = lines_of(path);
+  const auto lines = lines_of(path());
   EXPECT_EQ(lines.size(), 800u);
   for (const auto& line : lines) {
     ASSERT_EQ(line.front(), '{');
     ASSERT_EQ(line.back(), '}');
   }
-  EventLog again;
-  ASSERT_EQ(again.open(path.c_str(), true), 0);
-  EXPECT_TRUE(lines_of(path).empty());
-  unlink(path.c_str());
 }
 
-std::vector<std::string>* printed = nullptr;
-void print(const char* line) {
-  printed->push_back(line);
+/// The names in `"name": ` of a line.
+void add_fields(const std::string& line, std::set<std::string>* fields) {
+  for (size_t at = 0; (at = line.find("\": ", at)) != std::string::npos; at += 3) {
+    const size_t begin = line.rfind('"', at - 1);
+    fields->insert(line.substr(begin + 1, at - begin - 1));
+  }
+}
+
+TEST(EventFields, AreThoseOfTheDocumentation) {
+  std::set<std::string> written;
+  FailoverEvent wait = sample();
+  wait.what = "no_rail";
+  for (const FailoverEvent& e : {sample(), returned(), wait}) add_fields(format(e, names()), &written);
+  char line[1000];
+  ASSERT_NE(format_limit(1.5, origin(), line, sizeof line), 0u);
+  add_fields(line, &written);
+
+  const char* const root = std::getenv("BFO_SRCDIR");
+  ASSERT_NE(root, nullptr) << "set BFO_SRCDIR to the source tree";
+  std::set<std::string> documented;
+  bool here = false;
+  for (const std::string& row : lines_of(std::string(root) + "/contrib/doc/debugging.md")) {
+    if (row.starts_with("## ")) here = row == "## Event file";
+    if (!here || !row.starts_with("| `")) continue;
+    const std::string names_of_row = row.substr(0, row.find('|', 1));
+    for (size_t at = 0; (at = names_of_row.find('`', at)) != std::string::npos;) {
+      const size_t end = names_of_row.find('`', at + 1);
+      documented.insert(names_of_row.substr(at + 1, end - at - 1));
+      at = end + 1;
+    }
+  }
+  EXPECT_EQ(written, documented);
 }
 
 TEST(Console, FirstLoss_IsToldAtOnce) {
   std::vector<std::string> lines;
   printed = &lines;
-  Console console(print);
+  HostPage page;
+  page.open(nullptr, 0, 1, 8);
+  Console console(print, page);
   console.tell(sample(), names(), 5'000'000'000);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0],
@@ -210,7 +422,9 @@ TEST(Console, FirstLoss_IsToldAtOnce) {
 TEST(Console, RailWithoutAResource_IsNotCalledLost) {
   std::vector<std::string> lines;
   printed = &lines;
-  Console console(print);
+  HostPage page;
+  page.open(nullptr, 0, 1, 8);
+  Console console(print, page);
   FailoverEvent e = sample();
   e.cause = BFO_CAUSE_RESOURCE;
   std::snprintf(e.text, sizeof e.text, "cannot make a queue pair: ENOMEM");
@@ -227,7 +441,9 @@ TEST(Console, RailWithoutAResource_IsNotCalledLost) {
 TEST(Console, LossOfTheLastRail_SaysWhatWaits) {
   std::vector<std::string> lines;
   printed = &lines;
-  Console console(print);
+  HostPage page;
+  page.open(nullptr, 0, 1, 8);
+  Console console(print, page);
   FailoverEvent e = sample();
   e.resumed_ns = 0;
   e.bytes_resent = e.messages_resent = 0;
@@ -242,7 +458,9 @@ TEST(Console, LossOfTheLastRail_SaysWhatWaits) {
 TEST(Console, LossOfTheLastRailAmidstIt_SaysWhatWentAndWhatWaits) {
   std::vector<std::string> lines;
   printed = &lines;
-  Console console(print);
+  HostPage page;
+  page.open(nullptr, 0, 1, 8);
+  Console console(print, page);
   FailoverEvent e = sample();
   e.bytes_waiting = 100;
   e.rails_left = 0;
@@ -256,7 +474,9 @@ TEST(Console, LossOfTheLastRailAmidstIt_SaysWhatWentAndWhatWaits) {
 TEST(Console, LossesOfOnePortWithinASecond_AreCountedAndToldWithTheNext) {
   std::vector<std::string> lines;
   printed = &lines;
-  Console console(print);
+  HostPage page;
+  page.open(nullptr, 0, 1, 8);
+  Console console(print, page);
   for (uint64_t i = 0; i < 10; ++i) console.tell(sample(), names(), 5'000'000'000 + i);
   EventNames other = names();
   other.device = "softhca0";
@@ -264,56 +484,54 @@ TEST(Console, LossesOfOnePortWithinASecond_AreCountedAndToldWithTheNext) {
   EXPECT_EQ(lines.size(), 2u);
   console.tell(sample(), names(), 7'000'000'000);
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_NE(lines[2].find("(and 9 times since the last line)"), std::string::npos);
-  console.finish(0);
-  EXPECT_EQ(lines.size(), 3u);
+  EXPECT_NE(lines[2].find("(and 9 more connections since the last line)"), std::string::npos);
 }
 
-TEST(Console, CountedLosses_AreToldAtTheEnd) {
+/// A port that was told a moment ago may be the last one now.
+TEST(Console, LastRailIsLostShortlyAfterAnother_IsToldAtOnce) {
   std::vector<std::string> lines;
   printed = &lines;
-  Console console(print);
-  for (int i = 0; i < 3; ++i) console.tell(sample(), names(), 5'000'000'000);
-  console.finish(4);
+  HostPage page;
+  page.open(nullptr, 0, 1, 8);
+  Console console(print, page);
+  console.tell(sample(), names(), 5'000'000'000);
+  FailoverEvent e = sample();
+  e.rails_left = 0;
+  console.tell(e, names(), 5'100'000'000);
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_EQ(lines[1], "bfo: rank 4 lost softhca1 port 1 2 more times");
+  EXPECT_NE(lines[1].find("0 rails left"), std::string::npos);
 }
 
-TEST(EventLog, LinkOrFifo_IsRefusedAndNothingIsTouched) {
-  char folder[] = "/tmp/event-log-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  const std::string precious = std::string(folder) + "/precious";
-  const std::string link = std::string(folder) + "/link";
-  const std::string fifo = std::string(folder) + "/fifo";
-  std::ofstream(precious) << "kept\n";
-  ASSERT_EQ(symlink(precious.c_str(), link.c_str()), 0);
-  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  alarm(60);  // opening a FIFO without a reader must not wait
-  EventLog log;
-  EXPECT_EQ(log.open(link.c_str(), true), ELOOP);
-  EXPECT_EQ(lines_of(precious), std::vector<std::string>{"kept"});
-  EXPECT_EQ(log.open(fifo.c_str(), true), ENXIO);
-  const int reader = ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
-  EXPECT_EQ(log.open(fifo.c_str(), true), ENXIO) << "with a reader";
-  EXPECT_STREQ(output_problem(ENXIO), "it is not a regular file");
-  alarm(0);
-  ::close(reader);
-  for (const std::string& path : {precious, link, fifo}) EXPECT_EQ(unlink(path.c_str()), 0);
-  EXPECT_EQ(rmdir(folder), 0);
-}
-
-TEST(EventLog, NewFile_IsForItsOwnerOnly) {
-  char folder[] = "/tmp/event-log-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  const std::string path = std::string(folder) + "/events";
-  EventLog log;
-  EXPECT_EQ(log.open(path.c_str(), true), 0);
-  struct stat info {};
-  EXPECT_EQ(stat(path.c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777, 0600u);
-  log.close();
-  EXPECT_EQ(unlink(path.c_str()), 0);
-  EXPECT_EQ(rmdir(folder), 0);
+TEST(Console, NoRailToAPeer_SaysForHowLongAndWhatEndsIt) {
+  FailoverEvent e;
+  e.what = "no_rail";
+  e.waited_ns = 20'400'000'000;
+  e.messages_waiting = 3;
+  EventNames n = names();
+  n.peer_host = "n5";
+  std::vector<std::string> lines;
+  printed = &lines;
+  HostPage page;
+  page.open(nullptr, 0, 1, 8);
+  Console console(print, page);
+  console.tell_no_rail(e, n, 30, 30'000'000'000);
+  EventNames another_rank = n;
+  another_rank.peer = 7;
+  console.tell_no_rail(e, another_rank, 30, 31'000'000'000);
+  ASSERT_EQ(lines.size(), 1u) << "one line for a pair of hosts";
+  EXPECT_EQ(lines[0],
+            "bfo: rank 0 has had no rail to host n5 (rank 1) for 20 s, 3 messages wait; the job goes on when "
+            "a rail comes back, or ends after pml_bfo_park_timeout (30 s)");
+  n.peer_host = "n6";
+  e.messages_waiting = 1;
+  console.tell_no_rail(e, n, -1, 31'000'000'000);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_NE(
+      lines[1].find("1 message waits; the job goes on when a rail comes back; pml_bfo_park_timeout is -1: "
+                    "it waits without limit"),
+      std::string::npos);
+  console.tell_no_rail(e, n, 30, 41'000'000'000);
+  EXPECT_EQ(lines.size(), 3u) << "again after ten seconds";
 }
 
 }  // namespace

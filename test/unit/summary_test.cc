@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // summary_test.cc: the line at the end of a job: silent when all was well, added up over the processes of a
-// node, and unmoved by files that are not theirs.
+// host, and unmoved by records that are not theirs.
 #include "pml/bfo/glue/summary.h"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -43,7 +44,17 @@ EventNames rail(const char* device) {
   return names;
 }
 
-/// A folder that the processes of a node share.
+/// One process of a host: its page and what it has seen.
+struct Process {
+  Process(const char* folder, unsigned place, unsigned places) {
+    page.open(folder, place, places, sizeof(Facts));
+    s.open(page, static_cast<int>(place));
+  }
+  HostPage page;
+  Summary s{keep};
+};
+
+/// A folder that the processes of a host share.
 class SummaryTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -57,37 +68,32 @@ class SummaryTest : public testing::Test {
   char folder_[32] = "/tmp/bfo-summary-XXXXXX";
 };
 
-TEST_F(SummaryTest, NothingHappened_NothingIsSaidOrWritten) {
-  Summary first(keep);
-  Summary second(keep);
-  first.open(folder(), 0, true);
-  second.open(folder(), 1, false);
-  second.collect(0, 0, 5 * kMs);
-  first.collect(0, 0, 5 * kMs);
-  second.finish("n");
-  first.finish("n");
+TEST_F(SummaryTest, NothingHappened_NothingIsSaid) {
+  Process first(folder(), 0, 2);
+  Process second(folder(), 1, 2);
+  second.s.collect(0, 0, 5 * kMs);
+  first.s.collect(0, 0, 5 * kMs);
+  second.s.finish("n");
+  first.s.finish("n");
   EXPECT_TRUE(lines.empty());
-  EXPECT_TRUE(std::filesystem::is_empty(folder()));
 }
 
 TEST_F(SummaryTest, FewerRailsThanExpected_AreInTheLine) {
-  Summary first(keep);
-  Summary second(keep);
-  first.open(folder(), 0, true);
-  second.open(folder(), 1, false);
-  second.closed(rail("a"), "PORT_ERR", false, 1 * kMs);
-  second.down(rail("a"), "PORT_ERR", Away::kNo, true, 1 * kMs);
-  second.rails(1, 2);
-  first.rails(2, 2);
-  second.collect(0, 0, 5 * kMs);
-  first.collect(0, 0, 5 * kMs);
-  first.finish("n");
+  Process first(folder(), 0, 2);
+  Process second(folder(), 1, 2);
+  second.s.closed(rail("a"), "PORT_ERR", false);
+  second.s.down(rail("a"), "PORT_ERR", Away::kNo, true, 1 * kMs);
+  second.s.rails(1, 2);
+  first.s.rails(2, 2);
+  second.s.collect(0, 0, 5 * kMs);
+  first.s.collect(0, 0, 5 * kMs);
+  first.s.finish("n");
   EXPECT_TRUE(has("; 1 of 2 rails was up at the end; a rail was missing for"));
 }
 
 TEST_F(SummaryTest, NothingHappenedToFewRails_NothingIsSaid) {
-  Summary s(keep);
-  s.open(folder(), 0, true);
+  Process process(folder(), 0, 1);
+  Summary& s = process.s;
   s.rails(1, 2);
   s.collect(0, 0, 5 * kMs);
   s.finish("n");
@@ -95,8 +101,8 @@ TEST_F(SummaryTest, NothingHappenedToFewRails_NothingIsSaid) {
 }
 
 TEST_F(SummaryTest, PeersThatLeaveInOrder_AreNoLoss) {
-  Summary s(keep);
-  s.open(folder(), 0, true);
+  Process process(folder(), 0, 1);
+  Summary& s = process.s;
   EXPECT_EQ(s.left(Away::kNo, 1 * kMs), Away::kNo);
   s.collect(0, 0, 5 * kMs);
   s.finish("n");
@@ -112,11 +118,11 @@ TEST_F(SummaryTest, NotOpened_IsSilent) {
 }
 
 TEST_F(SummaryTest, RailLostAndBack_TimeBytesAndFinalCause) {
-  Summary s(keep);
-  s.open(folder(), 0, true);
+  Process process(folder(), 0, 1);
+  Summary& s = process.s;
   Away away = s.down(rail("a1"), "WR_FLUSH_ERR", Away::kNo, true, 100 * kMs);
   EXPECT_EQ(away, Away::kLost);
-  s.closed(rail("a1"), "RETRY_EXC_ERR", false, 101 * kMs);
+  s.closed(rail("a1"), "RETRY_EXC_ERR", false);
   away = s.down(rail("a1"), "cannot make a queue pair: ENOMEM", away, true, 150 * kMs);  // in vain
   away = s.up(rail("a1"), away, 350 * kMs);
   EXPECT_EQ(away, Away::kNo);
@@ -132,8 +138,8 @@ TEST_F(SummaryTest, RailLostAndBack_TimeBytesAndFinalCause) {
 TEST_F(SummaryTest, RailThatNeverCameUp_IsNamedWithItsReason_UnlessItCameAfterAll) {
   for (const bool late : {false, true}) {
     lines.clear();
-    Summary s(keep);
-    s.open(folder(), 0, true);
+    Process process(nullptr, 0, 1);
+    Summary& s = process.s;
     Away away = s.down(rail("a0"), "cannot make a queue pair: ENOMEM", Away::kNo, false, 100 * kMs);
     EXPECT_EQ(away, Away::kNever);
     away = s.down(rail("a0"), "cannot make a queue pair: ENOMEM", away, false, 200 * kMs);
@@ -147,8 +153,8 @@ TEST_F(SummaryTest, RailThatNeverCameUp_IsNamedWithItsReason_UnlessItCameAfterAl
 }
 
 TEST_F(SummaryTest, TwoRailsMissing_TimeIsThatWithAnyOfThem) {
-  Summary s(keep);
-  s.open(folder(), 0, true);
+  Process process(folder(), 0, 1);
+  Summary& s = process.s;
   const Away one = s.down(rail("a0"), "x", Away::kNo, true, 100 * kMs);
   const Away two = s.down(rail("a1"), "y", Away::kNo, true, 200 * kMs);
   s.up(rail("a0"), one, 300 * kMs);
@@ -159,79 +165,149 @@ TEST_F(SummaryTest, TwoRailsMissing_TimeIsThatWithAnyOfThem) {
   EXPECT_TRUE(has("2 rails lost (a0 port 1: x; a1 port 1: y)"));
 }
 
-TEST_F(SummaryTest, ProcessesOfANode_AreAddedUpByTheFirst) {
-  Summary first(keep);
-  Summary second(keep);
-  first.open(folder(), 0, true);
-  second.open(folder(), 3, false);
-  first.down(rail("a1"), "the peer reported the rail down", Away::kNo, true, 100 * kMs);
-  first.closed(rail("a1"), "the peer reported the rail down", true, 101 * kMs);
-  second.down(rail("a1"), "IBV_EVENT_PORT_ERR", Away::kNo, true, 90 * kMs);
-  second.closed(rail("a1"), "IBV_EVENT_PORT_ERR", false, 91 * kMs);
-  second.collect(1000, 1, 190 * kMs);
-  first.collect(24, 0, 190 * kMs);
-  second.finish("n");
-  EXPECT_TRUE(lines.empty());
-  first.finish("n");
+/// A process of the host that has lost a rail and sent `bytes` again.
+void lose(Process& process, uint64_t bytes) {
+  process.s.down(rail("a1"), "IBV_EVENT_PORT_ERR", Away::kNo, true, 100 * kMs);
+  process.s.closed(rail("a1"), "IBV_EVENT_PORT_ERR", false);
+  process.s.resent(bytes, 0);
+}
+
+TEST_F(SummaryTest, ProcessesOfAHost_AreAddedUp) {
+  Process first(folder(), 0, 2);
+  Process second(folder(), 1, 2);
+  first.s.down(rail("a1"), "the peer reported the rail down", Away::kNo, true, 100 * kMs);
+  first.s.closed(rail("a1"), "the peer reported the rail down", true);
+  second.s.down(rail("a1"), "IBV_EVENT_PORT_ERR", Away::kNo, true, 90 * kMs);
+  second.s.closed(rail("a1"), "IBV_EVENT_PORT_ERR", false);
+  second.s.collect(1000, 1, 190 * kMs);
+  first.s.collect(24, 0, 190 * kMs);
+  second.s.finish("n");
+  EXPECT_EQ(lines.size(), 1u) << "by whoever is through first";
+  first.s.finish("n");
   EXPECT_TRUE(
       has("2 rails lost (a1 port 1: IBV_EVENT_PORT_ERR), 1 peer given up; a rail was missing for 0.100 s, "
           "1024 bytes were sent again (seen by 2 processes)"))
       << lines[0];
 }
 
-TEST_F(SummaryTest, ProcessThatIsGoneWithItsFile_CountsWithWhatWasReadBefore) {
-  Summary first(keep);
-  first.open(folder(), 0, true);
-  {
-    Summary second(keep);
-    second.open(folder(), 1, false);
-    second.down(rail("a1"), "x", Away::kNo, true, 100 * kMs);
-    second.collect(5, 0, 190 * kMs);
+TEST_F(SummaryTest, OwnEvidence_IsTheCauseWhoeverComesFirst) {
+  for (const bool peer_first : {false, true}) {
+    lines.clear();
+    Process first(folder(), 0, 2);
+    Process second(folder(), 1, 2);
+    const char* const own = "cannot make a queue pair: ENOMEM";
+    const char* const peers = "the peer cannot make a queue pair: ENOMEM";
+    first.s.down(rail("a1"), peer_first ? peers : own, Away::kNo, false, 100 * kMs);
+    second.s.down(rail("a1"), peer_first ? own : peers, Away::kNo, false, 100 * kMs);
+    first.s.closed(rail("a1"), peer_first ? peers : own, false);
+    second.s.closed(rail("a1"), peer_first ? own : peers, false);
+    for (Process* process : {&first, &second}) process->s.collect(0, 0, 200 * kMs);
+    for (Process* process : {&first, &second}) process->s.finish("n");
+    EXPECT_TRUE(has("2 rails never came up (a1 port 1: cannot make a queue pair: ENOMEM)"));
+    std::filesystem::remove(std::string(folder()) + "/bfo-page");
   }
-  first.collect(0, 0, 200 * kMs);
-  std::filesystem::remove(std::string(folder()) + "/bfo-facts.1");
-  first.collect(0, 0, 200 * kMs);
-  first.finish("n");
-  EXPECT_TRUE(has("1 rail lost"));
+}
+
+/// Who finalizes first removes the session directory.
+TEST_F(SummaryTest, ProcessesThatLeaveEarlyOrLate_AllCount) {
+  for (const bool first_is_late : {false, true}) {
+    lines.clear();
+    Process first(folder(), 0, 3);
+    auto second = std::make_unique<Process>(folder(), 1, 3);
+    auto third = std::make_unique<Process>(folder(), 2, 3);
+    lose(first, 1);
+    lose(*second, 20);
+    lose(*third, 300);
+    if (!first_is_late) {
+      first.s.collect(1, 0, 200 * kMs);
+      first.s.finish("n");
+      EXPECT_TRUE(lines.empty()) << "others are not through";
+    }
+    for (auto* process : {&second, &third}) {
+      (*process)->s.collect((*process)->s.facts().bytes_resent, 0, 200 * kMs);
+      (*process)->s.finish("n");
+      process->reset();
+      std::filesystem::remove_all(folder());
+    }
+    first.s.collect(1, 0, 200 * kMs);
+    first.s.finish("n");
+    EXPECT_TRUE(has("3 rails lost") && has("321 bytes were sent again (seen by 3 processes)"));
+    std::filesystem::create_directory(folder());
+  }
+}
+
+/// Without a barrier between the two the last one speaks; with one, whoever is through first.
+TEST_F(SummaryTest, SixtyFourProcessesInAnyOrder_OneLineWithAll) {
+  std::mt19937 rng(1);
+  for (const bool barrier : {false, true}) {
+    lines.clear();
+    std::vector<std::unique_ptr<Process>> all;
+    for (unsigned i = 0; i < 64; ++i) all.push_back(std::make_unique<Process>(folder(), i, 64));
+    for (auto& process : all) lose(*process, 1000);
+    std::shuffle(all.begin(), all.end(), rng);
+    for (auto& process : all) {
+      process->s.collect(1000, 0, 200 * kMs);
+      if (!barrier) process->s.finish("n");
+      EXPECT_EQ(lines.size(), process == all.back() && !barrier ? 1u : 0u);
+    }
+    for (auto& process : all) process->s.finish("n");
+    EXPECT_TRUE(has("64 rails lost") && has("64000 bytes were sent again (seen by 64 processes)"));
+    std::filesystem::remove(std::string(folder()) + "/bfo-page");
+  }
+}
+
+TEST_F(SummaryTest, ProcessThatDied_CountsAndIsNotWaitedFor) {
+  Process first(folder(), 0, 2);
+  const pid_t child = fork();
+  if (child == 0) {
+    Process second(folder(), 1, 2);
+    lose(second, 77);
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  first.s.collect(0, 0, 200 * kMs);
+  first.s.finish("n");
+  EXPECT_TRUE(has("1 rail lost") && has("77 bytes were sent again (seen by 1 process)"));
 }
 
 TEST_F(SummaryTest, NoFolder_EachProcessSpeaksForItself) {
   for (const char* where : {static_cast<const char*>(nullptr), "/nowhere/at/all"}) {
     lines.clear();
-    Summary s(keep);
-    s.open(where, 4, false);
-    s.down(rail("a1"), "x", Away::kNo, true, 100 * kMs);
-    s.collect(0, 0, 200 * kMs);
-    s.finish("n");
+    Process process(where, 4, 8);
+    EXPECT_FALSE(process.page.shared());
+    lose(process, 0);
+    process.s.collect(0, 0, 200 * kMs);
+    process.s.finish("n");
     EXPECT_TRUE(has("1 rail lost"));
   }
 }
 
-TEST_F(SummaryTest, ForeignFiles_AreNotBelieved) {
-  const std::string base = std::string(folder()) + "/bfo-facts.";
-  std::ofstream(base + "7") << "short";
-  std::ofstream(base + "8") << std::string(sizeof(Facts), 'x');
+TEST_F(SummaryTest, ForeignRecords_AreNotBelieved) {
   Facts facts{};
   facts.magic = Facts::kMagic;
-  facts.rank = 9;
   facts.lost = 1;
-  facts.n_ports = 1000;
-  std::ofstream(base + "9").write(reinterpret_cast<const char*>(&facts), sizeof(facts));
-  ASSERT_EQ(mkfifo((base + "10").c_str(), 0600), 0);
-  ASSERT_EQ(symlink("/dev/zero", (base + "11").c_str()), 0);
   facts.n_ports = 1;
   memset(facts.ports, 'y', sizeof(facts.ports));
-  std::ofstream(base + "12").write(reinterpret_cast<const char*>(&facts), sizeof(facts));
-  Summary s(keep);
-  s.open(folder(), 0, true);
-  s.collect(0, 0, 200 * kMs);
-  s.finish("n");
+  HostPage pages[4];
+  for (unsigned i = 0; i < 4; ++i) pages[i].open(folder(), i + 1, 5, sizeof(Facts));
+  pages[0].leave(&facts);
+  facts.n_ports = 1000;
+  pages[1].leave(&facts);
+  facts = {};
+  pages[2].leave(&facts);
+  memset(static_cast<void*>(&facts), 'x', sizeof(facts));
+  pages[3].leave(&facts);
+  for (HostPage& page : pages) page.leave_last();
+  Process process(folder(), 0, 5);
+  process.s.collect(0, 0, 200 * kMs);
+  process.s.finish("n");
   EXPECT_TRUE(has("1 rail lost"));
 }
 
 TEST_F(SummaryTest, ManyPorts_AreCutAndCounted) {
-  Summary s(keep);
-  s.open(folder(), 0, true);
+  Process process(folder(), 0, 1);
+  Summary& s = process.s;
   for (int i = 0; i < 20; ++i)
     s.down(rail(("device" + std::to_string(i)).c_str()), "x", Away::kNo, true, kMs);
   s.collect(0, 0, 200 * kMs);

@@ -5,9 +5,12 @@
 // H1..H23: contrib/doc/hazards.md
 #include "btl/verbs/engine/endpoint.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "common/clock.h"
@@ -164,6 +167,15 @@ uint8_t path_number(const Endpoint& endpoint, uint32_t epoch) {
   return static_cast<uint8_t>((connection_id(endpoint.port->nonce(), endpoint.peer.nonce) + epoch) % paths);
 }
 
+/// A GID is unique; a LID is so in its subnet, and is what a port has that has no GID.
+static void name_port(const PortAddress& address, char* text, size_t size) {
+  static_assert(INET6_ADDRSTRLEN <= sizeof bfo_rail_info_t::own_port);
+  constexpr ibv_gid kNone{};
+  if (memcmp(&address.gid, &kNone, sizeof kNone) == 0 ||
+      inet_ntop(AF_INET6, address.gid.raw, text, static_cast<socklen_t>(size)) == nullptr)
+    snprintf(text, size, "lid %u", address.lid);
+}
+
 void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info) {
   *info = bfo_rail_info_t{};
   info->name.conn = connection_id(endpoint.port->nonce(), endpoint.peer.nonce);
@@ -175,6 +187,7 @@ void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info) {
   snprintf(info->peer_port, sizeof info->peer_port, "lid %u ud qpn 0x%x",
            over_path(endpoint.peer.address, path_number(endpoint, endpoint.epoch)).lid,
            endpoint.peer.address.cm_qpn);
+  name_port(endpoint.port->address(), info->own_port, sizeof info->own_port);
 }
 
 }  // namespace bfo::engine

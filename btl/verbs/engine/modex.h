@@ -13,7 +13,7 @@
 namespace bfo::engine {
 
 inline constexpr uint32_t kModexMagic = 0x62766231;
-inline constexpr uint16_t kModexVersion = 6;
+inline constexpr uint16_t kModexVersion = 7;
 
 /// One port in the modex. Host byte order: peers of another architecture are not reached.
 struct ModexPort {
@@ -35,8 +35,11 @@ struct ModexPort {
   uint8_t routable;
   uint8_t lmc;
   uint16_t pkey;
+  // For reports: what the process calls the port. Not trusted, not ended when it is this long.
+  uint8_t number;
+  char device[23];
 };
-static_assert(sizeof(ModexPort) == 72);
+static_assert(sizeof(ModexPort) == 96);
 
 struct ModexHeader {
   uint32_t magic;

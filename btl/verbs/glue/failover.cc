@@ -276,6 +276,7 @@ extern "C" const bfo_failover_btl_t mca_btl_verbs_failover = {
     .accounting = bfo::verbs::accounting,
     .work = bfo::verbs::work,
     .never_up = bfo::verbs::never_up,
+    .peer_port = bfo::verbs::peer_port,
     .host_ports = bfo::verbs::host_ports,
     .peer_ports = bfo::verbs::peer_ports,
 };

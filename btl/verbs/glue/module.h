@@ -101,6 +101,9 @@ void module_defaults(mca_btl_base_module_t* defaults);
 // peers.cc
 int publish_ports(Component& component);
 int peer_ports(opal_proc_t* proc);
+/// Of bfo_failover_btl_t.
+int peer_port(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, char* device, size_t size,
+              uint32_t* number);
 int add_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t** procs,
               mca_btl_base_endpoint_t** endpoints, opal_bitmap_t* reachable);
 int del_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t** procs,

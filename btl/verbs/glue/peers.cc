@@ -124,12 +124,29 @@ int publish_ports(Component& component) {
     port.subnet_bits = module.place.subnet_bits;
     port.routable = module.place.routable;
     port.pkey = module.place.pkey;
+    port.number = module.port.number();
+    strncpy(port.device, module.port.device().name(), sizeof port.device);
     port.active = module.port.state() == engine::PortState::kActive;
   }
   int rc = OPAL_SUCCESS;
   const size_t size = sizeof record.header + static_cast<size_t>(component.module_count) * sizeof(ModexPort);
   OPAL_MODEX_SEND(rc, OPAL_PMIX_GLOBAL, &component.super.btl_version, &record, size);
   return rc;
+}
+
+int peer_port(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, char* device, size_t size,
+              uint32_t* number) {
+  const opal_proc_t* const proc = proc_of(endpoint->engine);
+  if (proc == nullptr) return OPAL_ERR_NOT_FOUND;
+  ModexPort ports[kMaxModules];
+  const int count = read_modex(proc, ports);
+  for (int i = 0; i < count; ++i) {
+    if (ports[i].nonce != endpoint->engine.peer.nonce) continue;
+    snprintf(device, size, "%.*s", static_cast<int>(sizeof ports[i].device), ports[i].device);
+    *number = ports[i].number;
+    return OPAL_SUCCESS;
+  }
+  return OPAL_ERR_NOT_FOUND;
 }
 
 int add_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t** procs,

@@ -65,7 +65,7 @@ void rail_closed(void* ctx, void* user, const bfo_rail_event_t* ev, bfo_fence_re
                                  result == BFO_FENCED ? FenceResult::kFenced : FenceResult::kUnfenceable,
                                  delivered);
   if (rail->handle.away != Away::kNo)
-    module.summary().closed(names_of(*ev), ev->text, ev->cause == BFO_CAUSE_PEER_DOWN, ev->now_ns);
+    module.summary().closed(names_of(*ev), ev->text, ev->cause == BFO_CAUSE_PEER_DOWN);
 }
 
 void sendi_failed(void* ctx, void* rail, uint8_t tag, const void* data, size_t length, int status) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// console.cc: text and rate of the lines about lost rails. Does not use Open MPI.
+// console.cc: text and rate of the lines about lost rails, and of those about peers without one. Does not use
+// Open MPI.
 #include "pml/bfo/glue/console.h"
 
 #include <cstdio>
@@ -10,23 +11,28 @@
 
 namespace bfo::glue {
 
-Console::Port* Console::find(const EventNames& names) {
-  for (size_t i = 0; i < used_; ++i) {
-    if (ports_[i].number == names.port && strcmp(ports_[i].device, names.device) == 0) return &ports_[i];
-  }
-  if (used_ == kPorts) return nullptr;
-  Port& port = ports_[used_++];
-  snprintf(port.device, sizeof(port.device), "%s", names.device);
-  port.number = names.port;
-  return &port;
+namespace {
+
+constexpr uint64_t kQuietNs = 1'000'000'000;
+// The words of several processes about one pair of hosts are up to ten seconds apart.
+constexpr uint64_t kNoRailQuietNs = 8'500'000'000;
+
+const char* plural(uint64_t n) {
+  return n == 1 ? "" : "s";
 }
 
+// What no other port has.
+const char* identity(const EventNames& names) {
+  return names.own_port[0] != '\0' ? names.own_port : names.device;
+}
+
+}  // namespace
+
 void Console::tell(const FailoverEvent& e, const EventNames& names, uint64_t now_ns) {
-  Port* port = find(names);
-  if (port != nullptr && port->told_ns != 0 && now_ns - port->told_ns < kQuietNs) {
-    ++port->counted;
-    return;
-  }
+  // The last rail has its own line: that no other one is left is said whatever was said a moment ago.
+  const HostPage::Turn turn = page_.claim(
+      claim_key(e.rails_left == 0 ? "last" : "lost", identity(names), names.port, e.text), now_ns, kQuietNs);
+  if (!turn.mine) return;
   using ull = unsigned long long;
   const bool went = e.resumed_ns > e.evidence_ns && e.bytes_resent + e.messages_resent != 0;
   const bool waits = e.bytes_waiting + e.messages_waiting != 0;
@@ -37,15 +43,13 @@ void Console::tell(const FailoverEvent& e, const EventNames& names, uint64_t now
                  static_cast<double>(e.resumed_ns - e.evidence_ns) * 1e-6, static_cast<ull>(e.bytes_resent),
                  waits ? ", " : "");
   if (waits)
-    snprintf(resent + n, sizeof(resent) - static_cast<size_t>(n), "%llu bytes wait for a rail",
-             static_cast<ull>(e.bytes_waiting));
+    snprintf(resent + n, sizeof(resent) - static_cast<size_t>(n), "%llu %s wait for a rail",
+             static_cast<ull>(e.bytes_waiting != 0 ? e.bytes_waiting : e.messages_waiting),
+             e.bytes_waiting != 0 ? "bytes" : "messages");
   char more[64] = "";
-  if (port != nullptr) {
-    if (port->counted != 0)
-      snprintf(more, sizeof(more), " (and %u times since the last line)", port->counted);
-    port->counted = 0;
-    port->told_ns = now_ns;
-  }
+  if (turn.counted != 0)
+    snprintf(more, sizeof(more), " (and %u more connection%s since the last line)", turn.counted,
+             plural(turn.counted));
   // Nothing broke that was there: the sentence about what helps is printed by the BTL, once for many peers.
   const bool lacks = e.cause == BFO_CAUSE_RESOURCE;
   const char* what = lacks ? "goes on without" : "lost";
@@ -55,20 +59,32 @@ void Console::tell(const FailoverEvent& e, const EventNames& names, uint64_t now
   char line[512];
   snprintf(line, sizeof(line), "bfo: rank %d %s rail %d (%s port %u) to rank %d%s: %s; %s, %u rail%s left%s",
            names.rank, what, static_cast<int>(e.rail), names.device, names.port, names.peer, more, e.text,
-           resent, static_cast<unsigned>(e.rails_left), e.rails_left == 1 ? "" : "s", gone);
+           resent, static_cast<unsigned>(e.rails_left), plural(e.rails_left), gone);
   print_(line);
 }
 
-void Console::finish(int rank) {
-  for (size_t i = 0; i < used_; ++i) {
-    Port& port = ports_[i];
-    if (port.counted == 0) continue;
-    char line[256];
-    snprintf(line, sizeof(line), "bfo: rank %d lost %s port %u %u more time%s", rank, port.device,
-             port.number, port.counted, port.counted == 1 ? "" : "s");
-    print_(line);
-    port.counted = 0;
-  }
+void Console::tell_no_rail(const FailoverEvent& e, const EventNames& names, int park_timeout,
+                           uint64_t now_ns) {
+  // After its first second, and then every ten.
+  constexpr uint64_t kFirst = 5'000'000'000;
+  const uint64_t key = claim_key(e.waited_ns < kFirst ? "no rail" : "still no rail", identity(names),
+                                 names.port, names.peer_host);
+  if (!page_.claim(key, now_ns, e.waited_ns < kFirst ? kQuietNs : kNoRailQuietNs).mine) return;
+  using ull = unsigned long long;
+  char end[96];
+  if (park_timeout < 0)
+    snprintf(end, sizeof(end), "; pml_bfo_park_timeout is %d: it waits without limit", park_timeout);
+  else
+    snprintf(end, sizeof(end), ", or ends after pml_bfo_park_timeout (%d s)", park_timeout);
+  char line[640];
+  snprintf(
+      line, sizeof(line),
+      "bfo: rank %d has had no rail to host %s (rank %d) for %llu s, %llu message%s wait%s; the job goes on "
+      "when a rail comes back%s",
+      names.rank, names.peer_host, names.peer, static_cast<ull>(e.waited_ns / 1'000'000'000),
+      static_cast<ull>(e.messages_waiting), plural(e.messages_waiting), e.messages_waiting == 1 ? "s" : "",
+      end);
+  print_(line);
 }
 
 }  // namespace bfo::glue

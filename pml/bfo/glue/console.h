@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// console.h: the line about a lost rail on the terminal. A port that fails ends a rail to every peer. One
-// line per port and second is printed; the others are counted, and the next line has their number.
+// console.h: the lines about lost rails on the terminal. A port that fails ends a rail of every process of
+// its host to every peer. One process says it, in one line per port, cause and second; the other losses are
+// counted, and the next line has their number. A host that reaches another one by no rail any more says so
+// as long as messages wait for one.
 #pragma once
 
 #include <cstddef>
@@ -9,33 +11,23 @@
 
 #include "common/events.h"
 #include "pml/bfo/glue/event_log.h"
+#include "pml/bfo/glue/host_page.h"
 
 namespace bfo::glue {
 
 class Console {
  public:
-  // `print` gets each finished line, without a newline.
-  explicit Console(void (*print)(const char* line)) : print_(print) {}
+  // `print` gets each finished line, without a newline. `page`: what the processes of the host share.
+  Console(void (*print)(const char* line), HostPage& page) : print_(print), page_(page) {}
 
-  // Prints the line of one failover, or counts it. `now_ns`: monotonic.
+  // Prints the line of one failover, or counts it. `now_ns`: monotonic. Any thread.
   void tell(const FailoverEvent& event, const EventNames& names, uint64_t now_ns);
-  // Prints the number of those that were only counted.
-  void finish(int rank);
+  // Messages wait for a peer to which there is no rail. `park_timeout`: pml_bfo_park_timeout, in seconds.
+  void tell_no_rail(const FailoverEvent& event, const EventNames& names, int park_timeout, uint64_t now_ns);
 
  private:
-  static constexpr size_t kPorts = 16;
-  static constexpr uint64_t kQuietNs = 1'000'000'000;
-  struct Port {
-    char device[64];
-    unsigned number;
-    uint64_t told_ns;
-    unsigned counted;
-  };
-  Port* find(const EventNames& names);
-
   void (*print_)(const char* line);
-  Port ports_[kPorts] = {};
-  size_t used_ = 0;
+  HostPage& page_;
 };
 
 }  // namespace bfo::glue

@@ -1,50 +1,92 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// event_log.h: one JSON line per failover and per return of a rail, appended to the file the user named. Does
-// not use Open MPI.
+// event_log.h: one JSON line per failover, per return of a rail and per word about a peer without one,
+// appended to the file the user named. Does not use Open MPI.
+//
+// The file may be one of many jobs, hosts and processes, and it is never emptied. What goes wrong with it is
+// a warning, and never the end of a job: a file that cannot be opened, a full disk, a pipe whose reader has
+// left.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "common/events.h"
+#include "pml/bfo/glue/host_page.h"
 
 namespace bfo::glue {
 
 // Names of the rail, which the engine's event record does not have. Strings are NUL terminated and only read
 // during the call.
 struct EventNames {
-  int rank = 0;             // own rank in MPI_COMM_WORLD
-  int peer = 0;             // rank of the other side, -1 when unknown
-  const char* device = "";  // e.g. "mlx5_0"; the BTL's name where it has no device
-  unsigned port = 0;        // port of the device
+  int rank = 0;                  // own rank in MPI_COMM_WORLD
+  int peer = 0;                  // rank of the other side, -1 when unknown
+  const char* device = "";       // e.g. "mlx5_0"; the BTL's name where it has no device
+  unsigned port = 0;             // port of the device
+  const char* own_port = "";     // what no other port has, e.g. its GID; empty: unknown
+  const char* peer_host = "";    // host name of the other side
+  const char* peer_device = "";  // device and port there; empty: unknown
+  unsigned peer_port = 0;
 };
 
+// Which file gets the lines, and of whom.
+struct EventFile {
+  std::string file;    // its name, with placeholders; empty: see `folder`
+  std::string folder;  // without a name: a file per host and job in there; empty as well: nothing is written
+  std::string job;     // number of the job
+  std::string host;
+  int rank = 0;
+  uint64_t limit = 0;  // bytes until the file gets no further line; 0: no limit
+};
+
+// The path with %h (host), %j (job), %r (rank) and %% replaced; host and job as far as they are letters,
+// digits, '.', '-' and '_'. False: `path` is the placeholder that is none.
+bool event_path(const EventFile& to, std::string* path);
+
 // Appends JSON lines to a file shared by all processes of a job: each line is one write() of an O_APPEND
-// file, so lines of different processes never mix. Used under the engine's rules: any thread, one at a time.
+// file, so lines of different processes never mix; so it is with a pipe. Used under the engine's rules: any
+// thread, one at a time.
 class EventLog {
  public:
-  EventLog() = default;
+  // `warn` gets each warning, without a newline; one process of the host gives it.
+  EventLog(HostPage& page, void (*warn)(const char* line)) : page_(page), warn_(warn) {}
   ~EventLog() { close(); }
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
-  // Opens `path`, emptying it first when `truncate`. Returns 0 or an errno for output_problem(): only
-  // regular files are opened. An empty path is no error: nothing is logged.
-  int open(const char* path, bool truncate);
-  // Appends one line. A write that fails is ignored: a full disk does not end the job.
+  // Opens what `to` names: a regular file with this one name, made if it is not there, or a pipe that
+  // somebody reads. Warns when it cannot.
+  void open(const EventFile& to);
   void write(const FailoverEvent& event, const EventNames& names);
   void close();
+  bool is_open() const { return fd_ >= 0; }
+  // Lines that could not be written.
+  uint64_t lost() const { return lost_; }
 
  private:
+  void put(const char* line, size_t length);
+  bool full(size_t length);
+  void lose(const char* why);
+  void warn(const char* what, const char* why, const char* then);
+
+  HostPage& page_;
+  void (*warn_)(const char* line);
+  EventFile to_;
+  std::string path_;
   int fd_ = -1;
-  char host_[256] = "";
+  bool pipe_ = false;
+  bool cut_ = false;  // the last line was not written whole
+  bool over_ = false;
+  uint64_t lost_ = 0;
 };
 
 // Formats one event as a JSON object and a newline into `out` (NUL terminated, never more than `size` bytes).
-// `unix_time` in seconds. Times that did not happen are null. "rail_up" has fields of its own, and the line
-// says when the rail came up. Returns the length, 0 when it does not fit.
-size_t format_event(const FailoverEvent& event, const EventNames& names, double unix_time, const char* host,
-                    char* out, size_t size);
+// `unix_time` and `lost_at` in seconds, 0: unknown. Times that did not happen are null. "rail_up" and
+// "no_rail" have fields of their own. Returns the length, 0 when it does not fit.
+size_t format_event(const FailoverEvent& event, const EventNames& names, double unix_time, double lost_at,
+                    const EventFile& of, char* out, size_t size);
+// The same of the last line of a file that has reached its limit.
+size_t format_limit(double unix_time, const EventFile& of, char* out, size_t size);
 
 }  // namespace bfo::glue

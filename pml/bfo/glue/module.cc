@@ -10,9 +10,10 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <string>
 
-#include "common/output_file.h"
 #include "pml/bfo/glue/callbacks.h"
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/entry.h"
@@ -26,6 +27,7 @@ namespace {
 constexpr uint64_t kForever = UINT64_MAX / 4;
 constexpr size_t kLeastPipelineFrag = 4096;  // a shorter btl_NAME_rdma_pipeline_frag_size counts as this one
 constexpr int kDrainMillis = 2000;           // how long finalize waits for messages that are not acknowledged
+constexpr int kTellMillis = 500;             // how long it waits then for the records of losses
 
 xfer::Config engine_config(const Params& params) {
   xfer::Config config;
@@ -90,14 +92,17 @@ void print_line(const char* line) {
   opal_output(0, "%s", line);
 }
 
-// The log is emptied once per job, before the modex lets anybody write: by the first process of each node, of
-// the first job only (a spawned job goes on in its parent's file).
-bool empties_log() {
-#if OMPI_MAJOR_VERSION < 5
-  return ompi_process_info.my_local_rank == 0 && (OMPI_PROC_MY_NAME->jobid & 0xffff) <= 1;
-#else
-  return opal_process_info.my_local_rank == 0;
-#endif
+// The number that the batch system gave the job, else Open MPI's own.
+std::string job_number() {
+  for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"}) {
+    const char* const value = getenv(name);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return std::to_string(OMPI_PROC_MY_NAME->jobid >> 16);
+}
+
+std::string text_of(const char* parameter) {
+  return parameter == nullptr ? "" : parameter;
 }
 
 const char* component_name(const mca_btl_base_module_t* btl) {
@@ -183,16 +188,15 @@ Module::Module(const Params& params, const xfer::Config& config)
       params_(params),
       port_(*this),
       engine_(port_, config),
-      console_(print_line),
+      events_(page_, print_line),
+      console_(print_line, page_),
       summary_(print_line),
       rail_check_(params) {}
 
 Module* Module::create(const Params& params, bool threads) {
   Module* module = new (std::nothrow) Module(params, engine_config(params));
   if (module == nullptr) return nullptr;
-  const int error = module->events_.open(params.event_file, empties_log());
-  if (error != 0) show_help("event-file", params.event_file, output_problem(error));
-  if (error != 0 || !module->port_.init(params, threads)) {
+  if (!module->port_.init(params, threads)) {
     destroy(module);
     return nullptr;
   }
@@ -225,7 +229,7 @@ int Module::enable() {
   opal_progress_register_lp(engine_progress);
   progressing_ = true;
   waits_.take();
-  open_summary();
+  open_page();
   rail_check_.at_start();
   return OMPI_SUCCESS;
 }
@@ -409,12 +413,23 @@ void Module::drain() {
     return left != 0;
   };
   while (busy() && port_.now_ns() < end) opal_progress();
+  // What was lost shortly before is complete, and its cause is known, when its rail is fenced.
+  const uint64_t told = port_.now_ns() + static_cast<uint64_t>(kTellMillis) * 1'000'000u;
+  while (engine_.losses_open() && port_.now_ns() < told) opal_progress();
 }
 
-void Module::open_summary() {
-  if (!params_.summary) return;
-  summary_.open(opal_process_info.job_session_dir, static_cast<int>(OMPI_PROC_MY_NAME->vpid),
-                opal_process_info.my_local_rank == 0);
+void Module::open_page() {
+  page_.open(opal_process_info.job_session_dir, opal_process_info.my_local_rank,
+             static_cast<unsigned>(opal_process_info.num_local_peers) + 1, sizeof(Facts));
+  EventFile to;
+  to.file = text_of(params_.event_file);
+  to.folder = text_of(params_.event_dir);
+  to.job = job_number();
+  to.host = text_of(opal_process_info.nodename);
+  to.rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
+  to.limit = static_cast<uint64_t>(params_.event_limit) << 20;
+  events_.open(to);
+  if (params_.summary) summary_.open(page_, to.rank);
 }
 
 // A rail whose first connection has taken longer than kEnoughMs.
@@ -446,10 +461,13 @@ void Module::collect_summary(ompi_proc_t** procs, size_t count) {
 }
 
 int Module::del_procs(ompi_proc_t** procs, size_t count) {
-  collect_summary(procs, count);  // processes that are faster may be gone after the drain
-  drain();
   collect_summary(procs, count);
-  console_.finish(static_cast<int>(OMPI_PROC_MY_NAME->vpid));
+  drain();
+  for (size_t i = 0; i < count; ++i) {
+    void* const known = procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
+    if (known != nullptr) engine_.tell_losses(static_cast<Peer*>(known));
+  }
+  collect_summary(procs, count);
   leaving_ = true;
   for (size_t i = 0; i < count; ++i) {
     void*& known = reinterpret_cast<void*&>(procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML]);

@@ -15,6 +15,7 @@
 #include "pml/bfo/glue/buffered.h"
 #include "pml/bfo/glue/console.h"
 #include "pml/bfo/glue/event_log.h"
+#include "pml/bfo/glue/host_page.h"
 #include "pml/bfo/glue/params.h"
 #include "pml/bfo/glue/rail_check.h"
 #include "pml/bfo/glue/request.h"
@@ -110,7 +111,7 @@ class Module {
   void unbind_failover_btls();
   void keep_alive_now();
   void handle_broken_now();
-  void open_summary();
+  void open_page();
   void collect_summary(ompi_proc_t** procs, size_t count);
   void note_never_up(Rail& rail);
 
@@ -120,6 +121,7 @@ class Module {
   const Params& params_;
   BtlPort port_;
   Engine engine_;
+  HostPage page_;
   EventLog events_;
   Console console_;
   Summary summary_;

@@ -62,6 +62,8 @@ constexpr IntParam kIntParams[] = {
     {"buffer_wait", &Params::buffer_wait, 1000, 0, INT_MAX / 1000, OPAL_INFO_LVL_5,
      "Milliseconds MPI_Bsend waits for buffered messages before it to end, none of which does, until it "
      "returns MPI_ERR_BUFFER. What has been received ends much sooner, unless it has lost its rail"},
+    {"event_limit", &Params::event_limit, 64, 0, INT_MAX, OPAL_INFO_LVL_3,
+     "MiB of the event file after which it gets one line that says so and no further one (0 = no limit)"},
     {"park_timeout", &Params::park_timeout, 30, -1, INT_MAX / 1000, OPAL_INFO_LVL_3,
      "Seconds a peer may be without any usable rail before its requests end with an MPI error (0 = at once, "
      "-1 = wait for ever). A rail that returns in time resumes them"},
@@ -125,11 +127,19 @@ int register_params(const mca_base_component_t* component, Params& params) {
       MCA_BASE_VAR_TYPE_BOOL, OPAL_INFO_LVL_3, &params.summary);
   if (rc < 0) return rc;
   params.event_file = const_cast<char*>("");
-  rc =
-      add("event_file",
-          "File that gets one JSON line per failover and per rail that comes back, appended by every process "
-          "(empty = none)",
-          MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params.event_file);
+  rc = add(
+      "event_file",
+      "File that gets one JSON line per failover and per rail that comes back, appended by every process: "
+      "%h in its name is the host, %j the job, %r the rank, %% a percent sign. A pipe must have a reader "
+      "(empty = none)",
+      MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params.event_file);
+  if (rc < 0) return rc;
+  params.event_dir = const_cast<char*>("");
+  rc = add(
+      "event_dir",
+      "Folder where such a file, bfo-events.HOST.JOB.jsonl, is made for each host and job when event_file "
+      "names none (empty = none)",
+      MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params.event_dir);
   return rc < 0 ? rc : OPAL_SUCCESS;
 }
 

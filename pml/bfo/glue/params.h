@@ -35,6 +35,8 @@ struct Params {
   char* any_source_on_loss;  // "error" or "wait": what becomes of receives from any source
   bool summary;              // one line at the end of a job that was less than perfect
   char* event_file;          // one JSON line per failover or return of a rail is appended; empty = none
+  char* event_dir;           // the same, to a file per host and job in this folder; empty = none
+  int event_limit;           // MiB until the event file gets no further line; 0 = no limit
 };
 
 // Registers all parameters with `component` and stores defaults or the user's values in `params`. Called once

@@ -103,6 +103,8 @@ void BtlPort::peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss) {
 void BtlPort::emit(const FailoverEvent& event) {
   // Rails and peers of a process that finalizes are no failure.
   if (module_.leaving() || event.cause == BFO_CAUSE_SHUTDOWN) return;
+  const xfer::Counters& counters = module_.engine().counters();
+  module_.summary().resent(counters.bytes_resent, counters.peers_lost);
   const auto* peer = static_cast<const PeerHandle*>(event.peer);
   const auto* rail = static_cast<const RailHandle*>(event.rail_handle);
   FailoverEvent reported = event;
@@ -123,12 +125,21 @@ void BtlPort::emit(const FailoverEvent& event) {
     name_rail(*rail, info);
     names.device = info.device;
     names.port = info.port;
+    names.own_port = info.own_port;
   }
+  if (peer != nullptr) names.peer_host = opal_get_proc_hostname(&peer->proc->super);
+  char there[64] = "";
+  if (rail != nullptr && rail->failover != nullptr &&
+      rail->failover->peer_port(rail->btl, rail->ep, there, sizeof(there), &names.peer_port) == OPAL_SUCCESS)
+    names.peer_device = there;
   module_.events().write(reported, names);
-  // The side that saw the failure prints the line; the other side was notified by it.
-  if (strcmp(event.what, "failover") == 0 && event.cause != BFO_CAUSE_PEER_DOWN) {
+  module_.summary().events_lost(module_.events().lost());
+  // The side that saw the failure prints the line; the other side was notified by it. Without any rail to go
+  // on over both sides do.
+  if (strcmp(event.what, "failover") == 0 && (event.cause != BFO_CAUSE_PEER_DOWN || event.rails_left == 0))
     module_.console().tell(event, names, now_ns());
-  }
+  if (strcmp(event.what, "no_rail") == 0)
+    module_.console().tell_no_rail(event, names, module_.params().park_timeout, now_ns());
 }
 
 }  // namespace bfo::glue

@@ -3,37 +3,21 @@
 // summary.cc: see summary.h.
 #include "pml/bfo/glue/summary.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 namespace bfo::glue {
 namespace {
-
-constexpr char kPrefix[] = "bfo-facts.";
 
 // Threads that progress different ports report at the same time.
 std::mutex events;
 
 bool tells(const Facts& facts) {
-  return facts.lost + facts.back + facts.never + facts.peers_lost != 0;
-}
-
-// What a file of this node's processes holds. It may be written right now: then it is not whole, or one event
-// older.
-bool read_file(int folder, const char* name, Facts* facts) {
-  const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0) return false;
-  char bytes[sizeof(Facts)];
-  const ssize_t got = ::read(fd, bytes, sizeof(bytes));
-  ::close(fd);
-  return got > 0 && read_facts(bytes, static_cast<size_t>(got), facts);
+  return facts.lost + facts.back + facts.never + facts.peers_lost + facts.events_lost != 0;
 }
 
 // A name from another process is printed: it ends, and has no byte that moves the cursor.
@@ -57,10 +41,17 @@ PortFacts* find_port(Facts& facts, const char* device, uint32_t number) {
   return &port;
 }
 
+// A cause that the BTL words so is what the peer has seen: this process's own evidence says more.
+bool of_the_peer(const char* cause) {
+  constexpr char kPeer[] = "the peer ";
+  return strncmp(cause, kPeer, sizeof(kPeer) - 1) == 0;
+}
+
 void note_cause(PortFacts& port, const char* cause, bool weak) {
-  if (*cause == '\0' || (port.cause[0] != '\0' && (port.weak == 0 || weak))) return;
+  const uint32_t is = of_the_peer(cause) ? 2 : weak ? 1 : 0;
+  if (*cause == '\0' || (port.cause[0] != '\0' && port.weak <= is)) return;
   snprintf(port.cause, sizeof(port.cause), "%s", cause);
-  port.weak = weak ? 1 : 0;
+  port.weak = is;
 }
 
 uint64_t missing(const Facts& facts, uint64_t now_ns) {
@@ -76,6 +67,7 @@ Facts add_up(const std::vector<Facts>& all, uint64_t now_ns) {
     sum.never += one.never;
     sum.peers_lost += one.peers_lost;
     sum.bytes_resent += one.bytes_resent;
+    sum.events_lost += one.events_lost;
     sum.missing_ns = std::max(sum.missing_ns, missing(one, now_ns));
     if (one.rails_up < one.rails_expected && (sum.rails_expected == 0 || one.rails_up < sum.rails_up)) {
       sum.rails_up = one.rails_up;
@@ -177,18 +169,15 @@ void format_summary(const std::vector<Facts>& all, const char* host, uint64_t no
   text.add("; a rail was missing for %.3f s, %llu bytes were sent again (seen by %zu process%s)",
            static_cast<double>(sum.missing_ns) * 1e-9, static_cast<unsigned long long>(sum.bytes_resent),
            telling, telling == 1 ? "" : "es");
+  if (sum.events_lost != 0)
+    text.add("; %llu line%s of the event file %s lost", static_cast<unsigned long long>(sum.events_lost),
+             plural(sum.events_lost), sum.events_lost == 1 ? "is" : "are");
 }
 
-Summary::~Summary() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-void Summary::open(const char* folder, int rank, bool first) {
-  open_ = true;
-  first_ = first;
+void Summary::open(HostPage& page, int rank) {
+  page_ = &page;
   facts_.magic = Facts::kMagic;
   facts_.rank = static_cast<uint32_t>(rank);
-  if (folder != nullptr && strlen(folder) < sizeof(folder_)) snprintf(folder_, sizeof(folder_), "%s", folder);
 }
 
 uint64_t Summary::missing_ns(uint64_t now_ns) const {
@@ -206,17 +195,19 @@ Away Summary::down(const EventNames& names, const char* cause, Away was, bool wa
   if (was != Away::kNo) return was;  // tried again in vain
   if (away_++ == 0) facts_.missing_since_ns = now_ns;
   ++(is == Away::kLost ? facts_.lost : facts_.never);
-  if (at == nullptr) return is;
-  ++(is == Away::kLost ? at->lost : at->never);
-  note_cause(*at, cause, true);
+  if (at != nullptr) {
+    ++(is == Away::kLost ? at->lost : at->never);
+    note_cause(*at, cause, true);
+  }
+  leave();
   return is;
 }
 
-void Summary::closed(const EventNames& names, const char* cause, bool of_peer, uint64_t now_ns) {
+void Summary::closed(const EventNames& names, const char* cause, bool of_peer) {
   const std::lock_guard<std::mutex> lock(events);
   PortFacts* const at = port(names);
   if (at != nullptr) note_cause(*at, cause, of_peer);
-  write(now_ns, false);
+  leave();
 }
 
 void Summary::back(Away was, uint64_t now_ns) {
@@ -234,43 +225,32 @@ Away Summary::up(const EventNames& names, Away was, uint64_t now_ns) {
     --facts_.never;
     if (PortFacts* const at = port(names); at != nullptr) --at->never;
   }
-  write(now_ns, false);
+  leave();
   return Away::kNo;
 }
 
 Away Summary::left(Away was, uint64_t now_ns) {
   const std::lock_guard<std::mutex> lock(events);
   back(was, now_ns);
+  leave();
   return Away::kNo;
 }
 
-void Summary::write(uint64_t now_ns, bool now) {
-  if (!open_ || !tells(facts_) || failed_ || (!now && now_ns - written_ns_ < kPauseNs)) return;
-  written_ns_ = now_ns;
-  if (fd_ < 0) {
-    char path[sizeof(folder_) + 32];
-    snprintf(path, sizeof(path), "%s/%s%u", folder_, kPrefix, facts_.rank);
-    if (folder_[0] != '\0') fd_ = ::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  }
-  failed_ = fd_ < 0 || pwrite(fd_, &facts_, sizeof(facts_), 0) != static_cast<ssize_t>(sizeof(facts_));
+void Summary::leave() {
+  if (page_ != nullptr && tells(facts_)) page_->leave(&facts_);
 }
 
-void Summary::read_others() {
-  DIR* const folder = folder_[0] != '\0' ? opendir(folder_) : nullptr;
-  if (folder == nullptr) return;
-  while (const dirent* entry = readdir(folder)) {
-    Facts facts;
-    if (strncmp(entry->d_name, kPrefix, sizeof(kPrefix) - 1) != 0) continue;
-    if (!read_file(dirfd(folder), entry->d_name, &facts) || facts.rank == facts_.rank) continue;
-    const auto same = [&facts](const Facts& other) { return other.rank == facts.rank; };
-    const auto known = std::find_if(others_.begin(), others_.end(), same);
-    if (known != others_.end()) {
-      *known = facts;
-    } else {
-      others_.push_back(facts);
-    }
-  }
-  closedir(folder);
+void Summary::resent(uint64_t bytes, uint64_t peers_lost) {
+  const std::lock_guard<std::mutex> lock(events);
+  facts_.bytes_resent = bytes;
+  facts_.peers_lost = static_cast<uint32_t>(peers_lost);
+  leave();
+}
+
+void Summary::events_lost(uint64_t lines) {
+  const std::lock_guard<std::mutex> lock(events);
+  facts_.events_lost = lines;
+  leave();
 }
 
 void Summary::rails(uint32_t up, uint32_t expected) {
@@ -281,7 +261,7 @@ void Summary::rails(uint32_t up, uint32_t expected) {
 
 void Summary::collect(uint64_t bytes_resent, uint64_t peers_lost, uint64_t now_ns) {
   const std::lock_guard<std::mutex> lock(events);
-  if (!open_) return;
+  if (page_ == nullptr) return;
   collected_ns_ = now_ns;
   facts_.bytes_resent = bytes_resent;
   facts_.peers_lost = static_cast<uint32_t>(peers_lost);
@@ -289,22 +269,26 @@ void Summary::collect(uint64_t bytes_resent, uint64_t peers_lost, uint64_t now_n
     facts_.missing_ns = missing(facts_, now_ns);
     facts_.missing_since_ns = now_ns;
   }
-  if (first_) {
-    read_others();
-  } else {
-    write(now_ns, true);
-  }
+  leave();
+  page_->leave_last();
 }
 
 void Summary::finish(const char* host) {
   const std::lock_guard<std::mutex> lock(events);
-  if (!open_ || !(first_ || failed_)) return;
-  if (first_) read_others();
-  others_.push_back(facts_);
+  HostPage* const page = std::exchange(page_, nullptr);
+  if (page == nullptr) return;
+  page->leave_last();
+  if (!page->all_left() || !page->first_to_print()) return;
+  std::vector<Facts> all;
+  std::vector<char> bytes(sizeof(Facts));
+  for (unsigned place = 0; place < page->places(); ++place) {
+    Facts facts;
+    if (page->read(place, bytes.data()) && read_facts(bytes.data(), bytes.size(), &facts))
+      all.push_back(facts);
+  }
   char line[1024];
-  format_summary(others_, host, collected_ns_, line, sizeof(line));
+  format_summary(all, host, collected_ns_, line, sizeof(line));
   if (line[0] != '\0') print_(line);
-  open_ = false;
 }
 
 }  // namespace bfo::glue

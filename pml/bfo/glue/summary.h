@@ -4,9 +4,11 @@
 // and why, how long one was missing, what was sent again. No Open MPI here.
 //
 // No message is sent for it: after losses nobody can promise that one arrives. Each process that has
-// something to tell writes its facts into a file in a folder that the processes of a node share, whenever
-// they change; the first process of the node adds up what it finds there. A process that cannot write prints
-// its own line.
+// something to tell leaves its facts in the page that the processes of a host share (host_page.h), whenever
+// they change. Who finalizes when every other process of the host has left its last ones, or is gone, adds up
+// what is there. The runtime lets all processes wait for each other between the two (MPI_Finalize), so that
+// this is the first one that is through; where it does not, it is the last one. A process without such a page
+// prints its own line.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "pml/bfo/glue/event_log.h"
+#include "pml/bfo/glue/host_page.h"
 
 namespace bfo::glue {
 
@@ -30,11 +33,11 @@ struct PortFacts {
   uint32_t port;
   uint32_t lost;   // times that a rail over it was lost
   uint32_t never;  // rails over it that have not been up
-  uint32_t weak;   // `cause` is what the peer reported, or not final
+  uint32_t weak;   // 0: `cause` is final, 1: it is not, 2: it is what the peer reported
   char cause[96];
 };
 
-// What one process has seen. Written to a file as it is, read by a process of the same node and build.
+// What one process has seen. Left in the page as it is, read by a process of the same host and build.
 struct Facts {
   static constexpr uint64_t kMagic = 0x3253544341464f42u;  // "BOFACTS2"
   static constexpr size_t kPorts = 8;
@@ -50,6 +53,7 @@ struct Facts {
   uint64_t bytes_resent;
   uint32_t rails_up;        // when it was collected
   uint32_t rails_expected;  // its ports that are rails, or would be if they were up
+  uint64_t events_lost;     // lines that the event file did not take
   PortFacts ports[kPorts];
 };
 
@@ -57,18 +61,16 @@ class Summary {
  public:
   // `print` gets the line, without a newline.
   explicit Summary(void (*print)(const char* line)) : print_(print) {}
-  ~Summary();
   Summary(const Summary&) = delete;
   Summary& operator=(const Summary&) = delete;
 
-  // Nothing is written or printed before. `folder`: shared by the processes of this job on this node, nullptr
-  // without one. `first`: this process prints for all of them.
-  void open(const char* folder, int rank, bool first);
+  // Nothing is left or printed before. `page`: with records of sizeof(Facts).
+  void open(HostPage& page, int rank);
 
   // A rail goes down. `was`: what it was before; returns what it is now. `was_up`: in any epoch.
   Away down(const EventNames& names, const char* cause, Away was, bool was_up, uint64_t now_ns);
   // .. is closed: the cause is final. `of_peer`: the peer reported it.
-  void closed(const EventNames& names, const char* cause, bool of_peer, uint64_t now_ns);
+  void closed(const EventNames& names, const char* cause, bool of_peer);
   // .. is up. Returns kNo.
   Away up(const EventNames& names, Away was, uint64_t now_ns);
   // Its peer has finalized: it does not count as missing any more. Returns kNo.
@@ -76,10 +78,15 @@ class Summary {
 
   // Called before collect(): how many rails this process has, and could have.
   void rails(uint32_t up, uint32_t expected);
-  // Called when communication is over: writes the facts of this process, and reads those of the others of the
-  // node. May be called several times. A process that ended earlier may have removed its file by then.
+  // What was sent again so far, and how many peers were given up.
+  void resent(uint64_t bytes, uint64_t peers_lost);
+
+  // Lines of the event file that could not be written so far.
+  void events_lost(uint64_t lines);
+
+  // Called when communication is over: leaves the last facts of this process. May be called several times.
   void collect(uint64_t bytes_resent, uint64_t peers_lost, uint64_t now_ns);
-  // Prints the line, if there is something to tell. Times end at the last collect().
+  // Prints the line, if there is something to tell and nobody else does. Times end at the last collect().
   void finish(const char* host);
 
   const Facts& facts() const { return facts_; }
@@ -87,26 +94,18 @@ class Summary {
   uint64_t missing_ns(uint64_t now_ns) const;
 
  private:
-  static constexpr uint64_t kPauseNs = 1'000'000;  // between two writes, unless they are the last ones
   PortFacts* port(const EventNames& names);
   void back(Away was, uint64_t now_ns);
-  void write(uint64_t now_ns, bool now);
-  void read_others();
+  void leave();
 
   void (*print_)(const char* line);
+  HostPage* page_ = nullptr;
   Facts facts_{};
-  std::vector<Facts> others_;
-  char folder_[512] = "";
-  bool open_ = false;
-  bool first_ = false;
-  bool failed_ = false;  // the file could not be written
-  int fd_ = -1;
   uint32_t away_ = 0;
-  uint64_t written_ns_ = 0;
   uint64_t collected_ns_ = 0;
 };
 
-// The facts in the `size` bytes of another process's file. False: they are not whole, or not of this build.
+// The facts in the `size` bytes of another process's record. False: they are not whole, or not of this build.
 // What they name is printable then. Any thread.
 bool read_facts(const void* bytes, size_t size, Facts* facts);
 
