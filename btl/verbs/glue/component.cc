@@ -88,9 +88,13 @@ bool watch(DeviceSlot& device) {
 /// Makes the chosen ports of a device, or closes it.
 void open_device(DeviceSlot* device, Discovery& found) {
   open_ports(*device, found);
-  if (device->port_count != 0 && rcache_open(self(), *device) && watch(*device)) {
-    self().devices[self().device_count++] = device;
-    return;
+  if (device->port_count != 0) {
+    rcache_open(self(), *device);
+    if (watch(*device)) {
+      self().devices[self().device_count++] = device;
+      return;
+    }
+    start_failed("watch a device for events", errno);
   }
   for (size_t i = 0; i < found.facts.size(); ++i) {
     if (found.owners[i] == device && found.verdicts[i] == engine::PortVerdict::kUsed)
@@ -125,16 +129,23 @@ void say_nothing_found(const Discovery& found) {
   say(true, "no-ports", opal_process_info.nodename, text);
 }
 
-/// Finds, chooses and opens the ports.
-void open_everything(const engine::VerbsApi& api, Discovery* found) {
+/// What any device needs. False: a sentence said what is missing.
+bool prepare(const engine::VerbsApi& api) {
   self().events = engine::make<engine::EventThread>();
-  if (self().events == nullptr || !self().events->start(api, engine::system_environment().now_ns)) return;
-  int count = 0;
-  ibv_device** list = api.get_device_list(&count);
-  if (list != nullptr) discover(api, list, count, self().params, found);
+  if (self().events == nullptr) {
+    start_failed("make the record of the event thread", ENOMEM);
+    return false;
+  }
+  if (self().events->start(api, engine::system_environment().now_ns)) return true;
+  start_failed("start the thread that reads events", errno);
+  return false;
+}
+
+/// Finds, chooses and opens the ports.
+void open_everything(const engine::VerbsApi& api, ibv_device** list, int count, Discovery* found) {
+  discover(api, list, count, self().params, found);
   select(self(), found);
   for (DeviceSlot* device : found->opened) open_device(device, *found);
-  if (list != nullptr) api.free_device_list(list);
   self().shortfall = engine::shortfall_of(found->facts.data(), found->facts.size(), found->verdicts.data());
 }
 
@@ -154,10 +165,22 @@ mca_btl_base_module_t** component_init(int* count, bool, bool enable_mpi_threads
   if (!self().wish.named && !self().wish.failover) return nullptr;
   add_help_directory();
   self().shortfall = engine::not_used();
-  if (!check_params(self(), default_module) || !prepare_fork(self().params)) return nullptr;
+  check_params(self(), default_module);
+  if (!prepare_fork(self().params)) return nullptr;
   self().threads = enable_mpi_threads || opal_using_threads();
+  const engine::VerbsApi& api = engine::system_verbs();
+  int devices = 0;
+  errno = 0;
+  ibv_device** list = api.get_device_list(&devices);
+  // Without the driver's modules it is ENOSYS: there are no devices.
+  if (list == nullptr && errno != 0 && errno != ENOSYS) start_failed("ask for the devices", errno);
+  if (list != nullptr && devices != 0 && !prepare(api)) {
+    api.free_device_list(list);
+    return give_up();
+  }
   Discovery found;
-  open_everything(engine::system_verbs(), &found);
+  open_everything(api, list, devices, &found);
+  if (list != nullptr) api.free_device_list(list);
   if (self().module_count == 0) {
     say_nothing_found(found);
     return give_up();

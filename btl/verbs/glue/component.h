@@ -117,19 +117,20 @@ int register_params(Component& component, mca_btl_base_module_t* defaults);
 /// The performance variables btl_verbs_dropped_*: datagrams dropped, by reason.
 void register_drop_pvars(const Component& component);
 /// Checks their ranges. False after printing one sentence that names the parameter, its value and the range.
-bool check_params(const Component& component, const mca_btl_base_module_t& defaults);
+void check_params(const Component& component, const mca_btl_base_module_t& defaults);
 /// The parameters that may have another value for each port: registration, check as above, and the values for
 /// the port that `facts` describe.
 int register_port_params(Component& component);
-bool check_port_params(const Params& params);
+void check_port_params(const Params& params);
 void set_address(const Params& params, const engine::PortFacts& facts, engine::Config* config);
 /// The performance variable btl_verbs_pinned.
 void register_pvars(const Component& component);
 /// Registers one text. `storage` keeps it.
 int register_string(Component& component, const char* name, const char* help, mca_base_var_info_lvl_t level,
                     const char* fallback, char** storage);
-/// Prints that a parameter has an unusable value: "btl_verbs_`name` `why`."
-void report_parameter(const char* name, const char* why);
+/// Ends the process: a parameter has a value that means nothing, "btl_verbs_`name` `why`." A job that went on
+/// over other BTLs would not be the one that was asked for.
+[[noreturn]] void refuse_parameter(const char* name, const char* why);
 /// Makes the memory of this process safe across fork(), as btl_verbs_want_fork_support says. Before any
 /// device is opened. False after one sentence: it was asked for and is not available.
 bool prepare_fork(const Params& params);

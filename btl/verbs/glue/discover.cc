@@ -6,6 +6,8 @@
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/engine/port_query.h"
 #include "btl/verbs/engine/port_values.h"
+#include "btl/verbs/glue/module.h"
+#include "common/shown_text.h"
 
 namespace bfo::verbs {
 namespace {
@@ -138,12 +140,16 @@ void say_wrong_transport(const Discovery& found) {
 
 /// Entries of if_include and if_exclude that name nothing on this host.
 void say_unknown_names(const char* name, const char* list, const Discovery& found) {
+  constexpr int kMostNamed = 8;
   char entry[128];
-  for (size_t i = 0; engine::list_entry(list, i, entry, sizeof entry); ++i) {
+  int unknown = 0;
+  for (size_t i = 0; unknown < kMostNamed && engine::list_entry(list, i, entry, sizeof entry); ++i) {
     bool known = false;
     for (const PortFacts& port : found.facts)
       known = known || engine::names_port(entry, port.device, port.number);
-    if (!known) say(true, "unknown-port", opal_process_info.nodename, entry, name);
+    if (known) continue;
+    say(true, "unknown-port", opal_process_info.nodename, shown(entry).c_str(), name);
+    ++unknown;
   }
 }
 
@@ -151,7 +157,7 @@ void say_unknown_names(const char* name, const char* list, const Discovery& foun
 std::string partition_wish(const PortFacts& port, const Params& params) {
   unsigned wished = 0;
   if (engine::find_port_value(params.ib_pkey, port.device, port.number, &wished))
-    return std::string("btl_verbs_ib_pkey ") + params.ib_pkey;
+    return "btl_verbs_ib_pkey " + shown(params.ib_pkey);
   char wish[64];
   snprintf(wish, sizeof wish, "an entry %u (btl_verbs_ib_pkey_index)", params.ib_pkey_index);
   return wish;
@@ -161,9 +167,14 @@ std::string partition_wish(const PortFacts& port, const Params& params) {
 void say_misfit(const PortFacts& port, PortVerdict verdict, const Params& params) {
   const char* host = opal_process_info.nodename;
   const unsigned number = port.number;
-  if (verdict == PortVerdict::kUnreadable)
-    say(true, "unreadable", host, number, port.device, strerror(port.error));
-  if (verdict == PortVerdict::kNoAddress) say(true, "no-gid", host, number, port.device, params.gid_index);
+  if (verdict == PortVerdict::kUnreadable) {
+    char remedy[400];
+    start_remedy(port.error, remedy, sizeof remedy);
+    say(true, "unreadable", host, number, port.device, strerror(port.error), remedy);
+  }
+  if (verdict == PortVerdict::kNoAddress)
+    say(true, "no-gid", host, number, port.device,
+        params.gid_index == nullptr ? "auto" : shown(params.gid_index).c_str());
   if (verdict == PortVerdict::kNoPartition)
     say(true, "no-pkey", host, number, port.device, partition_wish(port, params).c_str());
 }

@@ -22,7 +22,7 @@ bool prepare_fork(const Params& params) {
   char why[160];
   snprintf(why, sizeof why, "is 1, but ibv_fork_init() fails (%s): set it to -1 to go on without",
            strerror(rc));
-  report_parameter("want_fork_support", why);
+  say(true, "bad-parameter", "want_fork_support", why);
   return false;
 }
 

@@ -5,6 +5,7 @@
 
 #include "btl/verbs/glue/memory_hooks.h"
 #include "btl/verbs/glue/module.h"
+#include "common/shown_text.h"
 
 namespace bfo::verbs {
 namespace {
@@ -88,7 +89,7 @@ void register_pvars(const Component& component) {
       MPI_T_BIND_NO_OBJECT, flags, read_pinned, nullptr, nullptr, nullptr);
 }
 
-bool rcache_open(Component& component, DeviceSlot& device) {
+void rcache_open(Component& component, DeviceSlot& device) {
   // One cache per device: a key of one device means nothing to another, and eviction must not cross devices.
   char name[128];
   snprintf(name, sizeof name, "verbs.%s", device.device.name());
@@ -98,17 +99,15 @@ bool rcache_open(Component& component, DeviceSlot& device) {
   resources.sizeof_reg = sizeof(Registration);
   resources.register_mem = cache_register;
   resources.deregister_mem = cache_deregister;
-  device.rcache = mca_rcache_base_module_create(component.params.rcache, &device, &resources);
+  const char* rcache =
+      component.params.rcache == nullptr ? "" : component.params.rcache;  // as Open MPI stores ""
+  device.rcache = mca_rcache_base_module_create(rcache, &device, &resources);
   free(resources.cache_name);
-  if (device.rcache != nullptr) {
-    look_for_blind_spot(component);
-    return true;
-  }
-  const std::string why = "is \"" + std::string(component.params.rcache) +
-                          "\": no registration cache can be made for " + device.device.name() +
-                          " with it (\"ompi_info\" lists those of this Open MPI as MCA rcache)";
-  report_parameter("rcache", why.c_str());
-  return false;
+  if (device.rcache != nullptr) return look_for_blind_spot(component);
+  const std::string why =
+      "is \"" + shown(rcache) + "\": no registration cache can be made for " + device.device.name() +
+      " with it (\"ompi_info\" lists those of this Open MPI as MCA rcache); leave it out to get \"grdma\"";
+  refuse_parameter("rcache", why.c_str());
 }
 
 void rcache_close(DeviceSlot& device) {

@@ -1,17 +1,65 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// missing.cc: the messages about what a rail lacks, with the remedy: a resource, the word of the subnet
-// administrator.
+// missing.cc: the messages about what the start or a rail lacks, with the remedy: a resource, the word of the
+// subnet administrator.
 #include <sys/resource.h>
+
+#include <string>
 
 #include "btl/verbs/glue/module.h"
 
 namespace bfo::verbs {
+namespace {
+
+std::string limit_text(decltype(RLIMIT_NPROC) resource) {
+  rlimit limit{};
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "unlimited";
+  return std::to_string(limit.rlim_cur);
+}
+
+}  // namespace
 
 uint64_t locked_memory_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
   return limit.rlim_cur;
+}
+
+void start_remedy(int error, char* text, size_t size) {
+  switch (error) {
+    case EAGAIN:
+      snprintf(text, size,
+               "The kernel gives no more threads: raise the limit of processes (ulimit -u, %s here, and "
+               "pids.max of the container or batch job), or run fewer processes on the host.",
+               limit_text(RLIMIT_NPROC).c_str());
+      return;
+    case EMFILE:
+      snprintf(text, size, "This process may have %s descriptors (ulimit -n): raise the limit on every node.",
+               limit_text(RLIMIT_NOFILE).c_str());
+      return;
+    case ENFILE:
+      snprintf(text, size, "The host has no descriptors left: raise fs.file-max (sysctl).");
+      return;
+    case EACCES:
+    case EPERM:
+      snprintf(text, size, "The user of the job needs access to the files in /dev/infiniband.");
+      return;
+    case ENOMEM: {
+      engine::Shortage shortage;
+      shortage.object = engine::Object::kMemory;
+      return engine::resource_remedy(shortage, locked_memory_limit(), text, size);
+    }
+    default:
+      snprintf(text, size,
+               "\"ibv_devinfo -v\" shows whether other programs can use it; name the devices that work in "
+               "btl_verbs_if_include.");
+  }
+}
+
+void start_failed(const char* what, int error) {
+  char remedy[400];
+  start_remedy(error, remedy, sizeof remedy);
+  say(true, "cannot-start", opal_process_info.nodename, what, strerror(error), remedy);
 }
 
 void rail_missing(void* ctx, engine::Endpoint& endpoint) {

@@ -122,8 +122,10 @@ Module* module_open(Component& component, DeviceSlot& device, const engine::Port
   if (!module->port.open(device.device, facts.number, config, make_host(*module),
                          engine::system_environment(), &what)) {
     const int error = errno;
+    char remedy[400];
+    start_remedy(error, remedy, sizeof remedy);
     say(true, "port-failed", opal_process_info.nodename, device.device.name(), facts.number, what,
-        strerror(error));
+        strerror(error), remedy);
     // Only the first rank of the node prints the text above, and it may have had no error. So other ranks
     // print one line.
     if (opal_process_info.my_local_rank != 0) {

@@ -142,7 +142,7 @@ void frag_done(void* ctx, engine::Endpoint& endpoint, engine::Frag* frag, int st
 void deliver(void* ctx, engine::Endpoint& endpoint, uint8_t tag, char* data, uint32_t length);
 
 // memory.cc
-bool rcache_open(Component& component, DeviceSlot& device);
+void rcache_open(Component& component, DeviceSlot& device);
 void rcache_close(DeviceSlot& device);
 mca_btl_base_registration_handle_t* register_memory(mca_btl_base_module_t* btl,
                                                     mca_btl_base_endpoint_t* endpoint, void* base,
@@ -155,6 +155,10 @@ engine::Host make_host(Module& module);
 /// The locked memory this process may have, in bytes; UINT64_MAX without a limit.
 uint64_t locked_memory_limit();
 /// Prints what is missing for a rail, once per object.
+/// What helps when a call of the start failed with `error`, in at most `size` bytes.
+void start_remedy(int error, char* text, size_t size);
+/// Says that the component is not used because it could not `what`.
+void start_failed(const char* what, int error);
 void rail_missing(void* ctx, engine::Endpoint& endpoint);
 void path_unknown(void* ctx, const engine::PathTrouble& trouble);
 void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,

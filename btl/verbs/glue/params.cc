@@ -5,6 +5,7 @@
 #include <fcntl.h>
 
 #include "btl/verbs/glue/component.h"
+#include "common/compat/given_text.h"
 
 namespace bfo::verbs {
 namespace {
@@ -95,12 +96,11 @@ constexpr UnsignedParam kUnsigned[] = {
      "work on it"},
 };
 
-bool range_ok(const UnsignedParam& param, unsigned value) {
-  if (value >= param.low && value <= param.high) return true;
+void check_range(const UnsignedParam& param, unsigned value) {
+  if (value >= param.low && value <= param.high) return;
   char why[160];
   snprintf(why, sizeof why, "is %u; allowed are %u to %u", value, param.low, param.high);
-  report_parameter(param.name, why);
-  return false;
+  refuse_parameter(param.name, why);
 }
 
 int register_bool(Component& component, const char* name, const char* help, mca_base_var_info_lvl_t level,
@@ -113,8 +113,14 @@ int register_bool(Component& component, const char* name, const char* help, mca_
 
 }  // namespace
 
-void report_parameter(const char* name, const char* why) {
-  say(true, "bad-parameter", name, why);
+void refuse_parameter(const char* name, const char* why) {
+  // The ranks of a host usually have the same, and mpirun ends the others when the first one has spoken. No
+  // claim of who speaks: one that outlives its job would silence the next.
+  constexpr unsigned kFirstSpeaksSeconds = 2;
+  if (opal_process_info.my_local_rank != 0) sleep(kFirstSpeaksSeconds);
+  say(false, "wrong-parameter", name, why);
+  fflush(stdout);
+  _exit(1);
 }
 
 int register_string(Component& component, const char* name, const char* help, mca_base_var_info_lvl_t level,
@@ -177,46 +183,52 @@ int register_params(Component& component, mca_btl_base_module_t* defaults) {
   return mca_btl_base_param_register(&component.super.btl_version, defaults);
 }
 
-bool check_params(const Component& component, const mca_btl_base_module_t& defaults) {
+void check_params(const Component& component, const mca_btl_base_module_t& defaults) {
   const Params& params = component.params;
+  std::string misread;
+  if (const std::string name = first_misread("opal", "btl", "verbs", &misread); !name.empty()) {
+    refuse_parameter(name.c_str() + strlen("btl_verbs_"), misread.c_str());
+  }
   for (const UnsignedParam& param : kUnsigned) {
-    if (!range_ok(param, params.*param.value)) return false;
+    check_range(param, params.*param.value);
   }
   if ((params.send_queue_depth & (params.send_queue_depth - 1)) != 0) {
-    report_parameter("send_queue_depth", "is not a power of two");
-    return false;
+    refuse_parameter("send_queue_depth", "is not a power of two");
   }
   if (params.signal_interval > params.send_queue_depth / 2) {
-    report_parameter("signal_interval", "is more than half of btl_verbs_send_queue_depth");
-    return false;
+    refuse_parameter("signal_interval", "is more than half of btl_verbs_send_queue_depth");
   }
   if (params.if_include != nullptr && *params.if_include != '\0' && params.if_exclude != nullptr &&
       *params.if_exclude != '\0') {
-    report_parameter("if_exclude", "cannot be given together with btl_verbs_if_include");
-    return false;
+    refuse_parameter("if_exclude", "cannot be given together with btl_verbs_if_include");
+  }
+  constexpr size_t kLongest = 4096;
+  for (const auto& [name, list] : {std::pair{"if_include", params.if_include},
+                                   {"if_exclude", params.if_exclude},
+                                   {"gid_index", params.gid_index},
+                                   {"ib_pkey", params.ib_pkey},
+                                   {"ib_service_level", params.ib_service_level},
+                                   {"ib_traffic_class", params.ib_traffic_class}}) {
+    if (list != nullptr && strlen(list) > kLongest) refuse_parameter(name, "is longer than 4096 bytes");
   }
   constexpr size_t kLargest = size_t{1} << 24;
   if (defaults.btl_eager_limit < 256 || defaults.btl_eager_limit > defaults.btl_max_send_size) {
-    report_parameter("eager_limit", "must be at least 256 and not larger than btl_verbs_max_send_size");
-    return false;
+    refuse_parameter("eager_limit", "must be at least 256 and not larger than btl_verbs_max_send_size");
   }
   if (defaults.btl_rndv_eager_limit > defaults.btl_max_send_size) {
-    report_parameter("rndv_eager_limit", "must not be larger than btl_verbs_max_send_size");
-    return false;
+    refuse_parameter("rndv_eager_limit", "must not be larger than btl_verbs_max_send_size");
   }
   if (defaults.btl_max_send_size > kLargest) {
-    report_parameter(
+    refuse_parameter(
         "max_send_size",
         "must not be larger than 16777216: receive_queue_depth buffers of that size are registered");
-    return false;
   }
   if (params.want_fork_support < -1 || params.want_fork_support > 1) {
     char why[80];
     snprintf(why, sizeof why, "is %d; allowed are -1, 0 and 1", params.want_fork_support);
-    report_parameter("want_fork_support", why);
-    return false;
+    refuse_parameter("want_fork_support", why);
   }
-  return check_port_params(params);
+  check_port_params(params);
 }
 
 engine::Config make_config(const Component& component, const mca_btl_base_module_t& defaults) {

@@ -3,6 +3,7 @@
 // port_params.cc: the parameters that may have another value for each device or port (port_values.h).
 #include "btl/verbs/engine/port_values.h"
 #include "btl/verbs/glue/discover.h"
+#include "common/shown_text.h"
 
 namespace bfo::verbs {
 namespace {
@@ -64,17 +65,16 @@ int register_port_params(Component& component) {
   return OPAL_SUCCESS;
 }
 
-bool check_port_params(const Params& params) {
+void check_port_params(const Params& params) {
   for (const PortParam& param : kPortParams) {
     char wrong[96];
     if (engine::check_port_values(params.*param.list, param.range, wrong, sizeof wrong)) continue;
     char why[256];
     snprintf(why, sizeof why, "has \"%s\"; allowed are %u to %u%s, also as DEVICE:VALUE or DEVICE:PORT:VALUE",
-             wrong, param.range.low, param.range.high, param.range.may_be_auto ? " and auto" : "");
-    report_parameter(param.name, why);
-    return false;
+             shown(wrong).c_str(), param.range.low, param.range.high,
+             param.range.may_be_auto ? " and auto" : "");
+    refuse_parameter(param.name, why);
   }
-  return true;
 }
 
 void set_address(const Params& params, const engine::PortFacts& facts, engine::Config* config) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "common/shown_text.h"
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/one_thread.h"
@@ -31,9 +32,10 @@ struct BlockHeader {
 }  // namespace
 
 bool BtlPort::init(const Params& params, bool threads) {
-  mca_allocator_base_component_t* component = mca_allocator_component_lookup(params.allocator);
+  const char* allocator = params.allocator == nullptr ? "" : params.allocator;  // as Open MPI stores ""
+  mca_allocator_base_component_t* component = mca_allocator_component_lookup(allocator);
   if (component == nullptr) {
-    show_help("no-allocator", params.allocator);
+    show_help("no-allocator", shown(allocator).c_str());
     return false;
   }
   allocator_ = component->allocator_init(threads, segment_alloc, segment_free, nullptr);

@@ -2,6 +2,7 @@
 //
 // params.cc: one table of integer parameters (name, default, range, level, help) and the few others by hand.
 #include "pml/bfo/glue/params.h"
+#include "common/compat/given_text.h"
 #include "pml/bfo/glue/help.h"
 
 namespace bfo::glue {
@@ -76,7 +77,7 @@ constexpr IntParam kIntParams[] = {
 // One of two words. Prints the message when it is neither.
 bool one_of(const char* value, const char* parameter, const char* first, const char* second) {
   if (value != nullptr && (strcmp(value, first) == 0 || strcmp(value, second) == 0)) return true;
-  show_help("one-of-two-words", parameter, value == nullptr ? "" : value, first, second, first);
+  show_help("one-of-two-words", parameter, value == nullptr ? "" : shown(value).c_str(), first, second, first);
   return false;
 }
 
@@ -144,6 +145,11 @@ int register_params(const mca_base_component_t* component, Params& params) {
 }
 
 bool params_in_range(const Params& params) {
+  std::string why;
+  if (const std::string name = first_misread("ompi", "pml", "bfo", &why); !name.empty()) {
+    show_help("parameter-misread", name.c_str(), why.c_str());
+    return false;
+  }
   for (const IntParam& p : kIntParams) {
     const int value = params.*p.value;
     if (value >= p.min && value <= p.max) continue;

@@ -43,8 +43,8 @@ struct Params {
 // from component register. Returns OPAL_SUCCESS or the first registration error.
 int register_params(const mca_base_component_t* component, Params& params);
 
-// Checks every value against its range. On the first violation prints one sentence naming parameter, value
-// and range, and returns false.
+// Checks that every value is what the user wrote, and its range. On the first violation prints one sentence
+// naming parameter, value and range, and returns false.
 bool params_in_range(const Params& params);
 
 // A job with fewer rails than min_rails ends. For values that are in range.
