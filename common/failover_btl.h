@@ -59,23 +59,24 @@ struct opal_proc_t;
 /* Why an epoch ended. `code` qualifies it. */
 typedef enum bfo_rail_cause_t {
   BFO_CAUSE_NONE = 0,
-  BFO_CAUSE_WC_ERROR = 1,     /* code = enum ibv_wc_status */
-  BFO_CAUSE_ASYNC_EVENT = 2,  /* code = enum ibv_event_type */
-  BFO_CAUSE_PEER_DOWN = 3,    /* the peer said so over another rail; code = its cause */
+  BFO_CAUSE_WC_ERROR = 1,    /* code = enum ibv_wc_status */
+  BFO_CAUSE_ASYNC_EVENT = 2, /* code = enum ibv_event_type */
+  BFO_CAUSE_PEER_DOWN = 3,   /* the peer said so, over another rail or by a new handshake; code = its cause */
   BFO_CAUSE_PROBE_FAILED = 4, /* progress clock suspected, and the peer, asked, answers over other rails only;
                                  code = enum ibv_wc_status of a failed probe of the path, 0 when it has not
                                  come back, -1 when the peer's clock suspected and this side agreed */
   BFO_CAUSE_FENCE = 5,        /* fence() was asked for */
-  BFO_CAUSE_HANDSHAKE = 6,   /* the peer reconnected with a newer epoch, or the handshake failed; code = 0, or
-                                ETIMEDOUT: neither the peer nor its path shows any sign of life, or
-                                EINPROGRESS: the first handshake took longer than its time limit and another
-                                rail works; it goes on, or
-                                ENETDOWN: the port was down at one end when its process started, the
-                                rail has never been up and joins later: no loss */
-  BFO_CAUSE_POST_FAILED = 7, /* ibv_post_send / ibv_post_recv refused; code = errno */
-  BFO_CAUSE_SHUTDOWN = 8,    /* the peer is going away in order: not a failure, it never comes back */
-  BFO_CAUSE_RESOURCE = 9     /* it cannot be made: an object or memory is missing here or at the peer;
-                                code = errno. The BTL goes on trying */
+  BFO_CAUSE_HANDSHAKE = 6,    /* the handshake failed; code = 0, or
+                                 ETIMEDOUT: neither the peer nor its path shows any sign of life, or
+                                 EINPROGRESS: late. The first handshake takes longer than its time limit and
+                                 another rail works, which takes what waited. It goes on, so no rail_closed
+                                 follows, and rail_up may be of the same epoch: no loss, or
+                                 ENETDOWN: the port was down at one end when its process started, the
+                                 rail has never been up and joins later: no loss */
+  BFO_CAUSE_POST_FAILED = 7,  /* ibv_post_send / ibv_post_recv refused; code = errno */
+  BFO_CAUSE_SHUTDOWN = 8,     /* the peer is going away in order: not a failure, it never comes back */
+  BFO_CAUSE_RESOURCE = 9      /* it cannot be made: an object or memory is missing here or at the peer;
+                                 code = errno. The BTL goes on trying */
 } bfo_rail_cause_t;
 
 typedef enum bfo_fence_result_t {
@@ -243,6 +244,11 @@ typedef struct bfo_failover_btl_t {
    * modex. */
   int (*peer_port)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep, char* device,
                    size_t size, uint32_t* number);
+  /* This process needs nothing from the peer any more and will send it nothing: the peer is told, again and
+   * again until it has answered, and the connection stays until then, because the peer may wait for
+   * acknowledgments. What ends the connection from now on is no failure (BFO_CAUSE_SHUTDOWN), and no new one
+   * is made. Returns 1 while an answer is missing, 0 when nothing is left to wait for. Poll with progress. */
+  int (*leave)(struct mca_btl_base_module_t* btl, struct mca_btl_base_endpoint_t* ep);
   /* About the component. May be called when it has no module, by any thread, after its framework has chosen
    * the BTLs. */
   void (*host_ports)(bfo_host_ports_t* out);

@@ -137,6 +137,7 @@ extern "C" {
 #endif
 #include "ompi/message/message.h"
 #include "ompi/runtime/mpiruntime.h"
+#include "ompi/runtime/params.h"
 #include "ompi/proc/proc.h"
 #include "ompi/request/request.h"
 

@@ -116,6 +116,10 @@ static int peer_port(struct mca_btl_base_module_t* btl, struct mca_btl_base_endp
   return real()->peer_port(btl, ep, device, size, number);
 }
 
+static int leave(Btl* btl, Ep* ep) {
+  return real()->leave(btl, ep);
+}
+
 __attribute__((visibility("default")))
 const bfo_failover_btl_t mca_btl_verbs_failover = {BFO_FAILOVER_MAGIC,
                                                    BFO_FAILOVER_VERSION,
@@ -132,7 +136,8 @@ const bfo_failover_btl_t mca_btl_verbs_failover = {BFO_FAILOVER_MAGIC,
                                                    accounting,
                                                    work,
                                                    never_up,
-                                                   peer_port};
+                                                   peer_port,
+                                                   leave};
 
 /* Makes progress in a blocking receive, which does not ask the PML for anything meanwhile. */
 static void* wait_for_end(void* unused) {

@@ -30,8 +30,8 @@ State Finalize::initial() const {
 }
 
 std::string Finalize::describe(const State& s) const {
-  static constexpr const char* kNames[] = {"sends",  "waits", "in the barrier", "settles", "in the fence",
-                                           "drains", "gone",  "failed",         "dead"};
+  static constexpr const char* kNames[] = {"sends",  "waits",  "in the barrier", "settles", "in the fence",
+                                           "drains", "leaves", "gone",           "failed",  "dead"};
   std::string t;
   for (int x = 0; x < 2; ++x) {
     const Process& p = s.process[x];
@@ -123,7 +123,6 @@ void Finalize::leave(int x) {
   Process& peer = c_.process[1 - x];
   p.phase = kGone;
   for (Message& m : peer.message) m.queued = 0;  // its queue pairs are gone
-  if (!off(Without::kBye) && peer.phase < kGone) peer.bye = 1;
 }
 
 void Finalize::last_steps(const State& from, std::vector<Next>& out, int x) {
@@ -134,10 +133,23 @@ void Finalize::last_steps(const State& from, std::vector<Next>& out, int x) {
   const bool bound = !off(Without::kBound) && peer.phase >= kGone && !p.bye;
   if (p.phase == kSettle && (quiet(p) || bound || off(Without::kDrainBeforeFence)))
     step(from, out, "enters the fence", x, [](Process& c) { c.phase = kFence; });
-  if (p.phase == kFence && (over || peer.phase == kFence || peer.phase == kDrain || peer.phase == kGone))
+  if (p.phase == kFence &&
+      (over || peer.phase == kFence || peer.phase == kDrain || peer.phase == kLeave || peer.phase == kGone))
     step(from, out, "leaves the fence", x, [](Process& c) { c.phase = kDrain; });
+  if (p.phase == kLeave) {
+    // The peer has answered, or has said BYE itself; or it answers nothing any more.
+    const bool heard = p.left || peer.phase >= kGone;
+    if (heard || off(Without::kAnswer) || off(Without::kBye))
+      return step(from, out, "leaves", x, [&](Process&) { leave(x); });
+    if (!peer.bye) step(from, out, "says it again", x, [&](Process&) { c_.process[1 - x].bye = 1; });
+    return;
+  }
   if (p.phase != kDrain) return;
-  if (quiet(p) || off(Without::kDrain)) return step(from, out, "leaves", x, [&](Process&) { leave(x); });
+  if (quiet(p) || off(Without::kDrain))
+    return step(from, out, "says goodbye", x, [&](Process& c) {
+      c.phase = kLeave;
+      if (!off(Without::kBye) && !c.left && peer.phase < kGone) c_.process[1 - x].bye = 1;
+    });
   if (bound)
     step(from, out, "leaves after the bound", x, [&](Process& c) {
       if (peer.phase == kGone && from.faults == 0)
@@ -163,11 +175,19 @@ void Finalize::traffic(const State& from, std::vector<Next>& out, int x) {
     step(from, out, "gets BYE", x, [&](Process& c) {
       c.bye = 0;
       c.left = 1;
+      c_.process[1 - x].left = 1;  // the answer; one that is lost is asked for again
       for (Message& m : c.message) {
         if (m.acked && !off(Without::kByeCount)) m.known = 1;
         if (m.known) m.flying = m.acked = m.lost = 0;
       }
     });
+  if (drains && peer.phase == kGone && !p.bye && !p.left && !off(Without::kMarker))
+    for (const Message& m : p.message)
+      if (m.posted && !m.known && (m.flying | m.acked))
+        step(from, out, "a marker fails", x, [&](Process& c) {
+          broken("a rail counts as lost, and its peer has left in order");
+          c.phase = kFailed;
+        });
   for (int i = 0; i < 2; ++i) {
     const Message& m = p.message[i];
     for (int r = 0; r < kRails; ++r) {

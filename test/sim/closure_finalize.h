@@ -7,7 +7,9 @@
 // A sends and then waits for the answer; B answers and has no more to wait for. Messages are sent without a
 // completion of their own: only a marker behind them, or BYE, says that they arrived. A process acts on what
 // happens to its rails only while it runs progress; its device acknowledges as long as the process lives and
-// has not left. A rail, a BYE or a process may be lost at any moment.
+// has not left. A process says BYE before it leaves, again and again, until the peer has answered. A rail, a
+// BYE or a process may be lost at any moment. A marker to a queue pair that has gone fails: whoever has not
+// heard BYE by then counts a rail as lost that nothing ever hurt.
 //
 // Assumed, and proved by M2 and M3: what a device acknowledged is delivered; copies are dropped.
 //
@@ -33,6 +35,7 @@ enum class Without : int {
   kSilent,           // H20: a rail lost after the fence is an error
   kBye,              // a process leaves without a word
   kByeCount,         // BYE does not say what was received
+  kAnswer,           // a process that has said BYE leaves before it is answered
   // Not in the code yet: the layer is not told of that fence. No runtime of the supported releases uses it.
   kDrainBeforeFence,  // H20: a fence without progress is entered with messages unacknowledged
   kCount
@@ -46,10 +49,22 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "errors after the fence are silent",
                                                 "BYE",
                                                 "BYE counts",
+                                                "BYE is answered",
                                                 "drain before a fence without progress"};
 static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<std::size_t>(Without::kCount));
 
-enum Phase : std::uint8_t { kSend, kReceive, kBarrier, kSettle, kFence, kDrain, kGone, kFailed, kDead };
+enum Phase : std::uint8_t {
+  kSend,
+  kReceive,
+  kBarrier,
+  kSettle,
+  kFence,
+  kDrain,
+  kLeave,
+  kGone,
+  kFailed,
+  kDead
+};
 
 /// The last message of a process, or its barrier message. Masks have one bit per rail.
 struct Message {
@@ -60,7 +75,7 @@ struct Process {
   Phase phase;
   std::uint8_t sent;   ///< its last message
   std::uint8_t bye;    ///< one is on its way to it
-  std::uint8_t left;   ///< it knows that the peer has gone
+  std::uint8_t left;   ///< it knows that the peer goes, and the peer hears of that
   Message message[2];  ///< 0: the last one; 1: of the barrier
 };
 

@@ -112,6 +112,35 @@ TEST(Cause, EventThatComesAfterTheFlush_IsReported) {
   }
 }
 
+/// The port was down for a moment, also here. The peer's next handshake is read before the event.
+TEST(Cause, EventThatIsOlderThanThePeersNextHandshake_IsReported) {
+  World w;
+  w.connect();
+  w.fabric.raise_last_receive = false;
+  engine::close_order(w.b.endpoint, 1, BFO_CAUSE_PEER_DOWN, BFO_CAUSE_ASYNC_EVENT, 0);
+  w.b.poll();
+  ASSERT_EQ(w.b.down, 1);
+  ASSERT_EQ(w.b.last_event.cause, BFO_CAUSE_PEER_DOWN);
+  w.fabric.raise(*w.b.fake, IBV_EVENT_PORT_ERR, 1);
+  for (int i = 0; i < 12; ++i) {
+    fake_now() += 100'000'000;
+    w.b.poll();
+  }
+  ASSERT_EQ(w.b.closed, 1);
+  EXPECT_STREQ(w.b.closed_event.text, "IBV_EVENT_PORT_ERR");
+}
+
+/// What this side sees of the peer's half that is gone explains nothing.
+TEST(Cause, ErrorAfterThePeersWord_IsItsConsequence) {
+  World w;
+  w.connect();
+  send_one(w);
+  engine::close_order(w.a.endpoint, 1, BFO_CAUSE_PEER_DOWN, BFO_CAUSE_ASYNC_EVENT, 0);
+  push(w, w.a, IBV_WC_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  finish(w);
+  EXPECT_EQ(w.a.closed_event.cause, BFO_CAUSE_PEER_DOWN);
+}
+
 TEST(Cause, FirstErrorStays) {
   World w;
   w.connect();

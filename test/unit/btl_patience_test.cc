@@ -70,6 +70,78 @@ TEST(Patience, NobodyAnswersAProcessThatRuns_GivenUpInTime) {
   EXPECT_EQ(w.a.count("done x -12"), 1);
 }
 
+/// The initiator polls so seldom that its handshake outlasts the time limit: the rail is late at the
+/// responder, and comes up in the same epoch all the same.
+TEST(Patience, PeerPollsSeldom_TheRailIsLateAndNotLost) {
+  World w;
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
+  for (int i = 0; i < 12; ++i) {
+    for (int k = 0; k < 1000; ++k) {
+      fake_now() += kMs;
+      look(w, w.b);
+    }
+    look(w, w.a);
+  }
+  EXPECT_EQ(w.b.down, 1);
+  EXPECT_EQ(w.b.last_event.cause, BFO_CAUSE_HANDSHAKE);
+  EXPECT_EQ(w.b.last_event.code, EINPROGRESS);
+  EXPECT_EQ(w.b.count("done x -12"), 1) << "it takes another rail";
+  EXPECT_EQ(w.b.closed, 0);
+  EXPECT_EQ(w.b.up, 1);
+  EXPECT_EQ(w.a.down, 0);
+  EXPECT_EQ(w.b.endpoint.phase, engine::Phase::kUp);
+  EXPECT_EQ(w.b.endpoint.epoch, 1u) << "no attempt was in vain";
+}
+
+/// A call of MPI as the component makes progress for it: it stays for a moment when the port says that it
+/// may.
+void call(World& w, Process& p, Process& peer) {
+  p.stay_ns = 0;
+  p.poll();
+  for (const uint64_t end = fake_now() + p.stay_ns; p.port.connecting() && fake_now() < end; p.poll()) {
+    fake_now() += 20'000;
+    look(w, peer);
+  }
+}
+
+TEST(Patience, ProcessPollsSeldom_AFirstMessageTakesThreePolls) {
+  for (const uint64_t pause : {100, 1000}) {
+    World w;
+    for (int i = 0; i < 3; ++i) {
+      fake_now() += pause * kMs;
+      call(w, w.a, w.b);
+    }
+    w.b.other_rail = false;
+    ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
+    int calls = 0;
+    for (; calls < 20 && w.a.count("recv 65 x") == 0; ++calls) {
+      for (uint64_t ms = 0; ms < pause; ++ms) {
+        fake_now() += kMs;
+        look(w, w.b);
+      }
+      call(w, w.a, w.b);
+    }
+    EXPECT_LE(calls, 3) << pause;
+    EXPECT_EQ(w.b.down, 0);
+  }
+}
+
+TEST(Patience, ProcessPollsOften_ItIsNotKept) {
+  World w;
+  for (int i = 0; i < 100; ++i) {
+    fake_now() += 1000;
+    look(w, w.a);
+  }
+  ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
+  for (int i = 0; i < 2000 && w.a.count("recv 65 x") == 0; ++i) {
+    fake_now() += 10'000;
+    look(w, w.b);
+    look(w, w.a);
+  }
+  EXPECT_EQ(w.a.count("recv 65 x"), 1);
+  EXPECT_EQ(w.a.stay_ns, 0u);
+}
+
 class PatiencePause : public testing::TestWithParam<uint64_t> {};
 
 TEST_P(PatiencePause, NobodyAnswersAProcessThatPollsSeldom_GivenUpInTime) {

@@ -50,6 +50,7 @@ struct Process {
   bfo_fence_result_t last_result = BFO_FENCED;
   uint64_t last_delivered = 0;
   uint64_t gap = 0;
+  uint64_t stay_ns = 0;  // comes_seldom(), since it was last set to 0
 
   static Process& of(void* ctx) { return *static_cast<Process*>(ctx); }
 
@@ -98,6 +99,7 @@ struct Process {
     };
     host.find_peer = [](void*, uint64_t) -> engine::Endpoint* { return nullptr; };
     host.connect_other_rails = [](void* ctx, engine::Endpoint&) { ++of(ctx).others_asked; };
+    host.comes_seldom = [](void* ctx, uint64_t ns) { of(ctx).stay_ns = ns; };
     host.peer_answers = [](void* ctx, engine::Endpoint&, bool answers) {
       of(ctx).log.push_back(answers ? "peer answers" : "peer does not answer");
     };

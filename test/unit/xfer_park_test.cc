@@ -159,6 +159,50 @@ TEST(Park, PeerLeaves_OwesItNothing) {
   expect_forgotten(w, said);
 }
 
+/// BYE is lost over one of the rails, whose queue pair is gone then.
+TEST(Park, RailEndsAfterThePeerLeftOverAnother_IsNoLoss) {
+  World w(impatient());
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  leave(w, 0);
+  xfer::RailEvent ev;
+  ev.name = w.name(0, 1, 1);
+  ev.cause = BFO_CAUSE_WC_ERROR;
+  ev.text = "RETRY_EXC_ERR";
+  w.up[w.key(0, 1, 1)] = false;
+  w.engines[0]->on_rail_down(w.rail(0, 1, 1), ev);
+  w.engines[0]->on_rail_closed(w.rail(0, 1, 1), ev, FenceResult::kFenced, 0);
+  w.engines[0]->progress(w.now += 1'000'000);
+  EXPECT_EQ(w.engines[0]->counters().rails_lost, 0u);
+  for (const FailoverEvent& event : w.ports[0]->events_) {
+    if (event.rail != 1) continue;
+    EXPECT_EQ(event.cause, BFO_CAUSE_SHUTDOWN) << "others are printed";
+  }
+  EXPECT_EQ(w.engines[0]->unfinished(), 0u);
+}
+
+/// A first handshake that takes long goes on, and the rail comes up in the epoch that was late.
+TEST(Park, RailThatIsLate_IsNoLossAndIsUsedWhenItComes) {
+  World w(impatient());
+  w.isend(0, 1, 1, pattern(10, 1));
+  ASSERT_TRUE(w.run());
+  xfer::RailEvent ev;
+  ev.name = w.name(0, 1, 1);
+  ev.late = true;
+  auto* const rail = w.rail(0, 1, 1);
+  const xfer::Counters before = w.engines[0]->counters();
+  w.engines[0]->on_rail_down(rail, ev);
+  w.engines[0]->progress(w.now += 1'000'000);
+  EXPECT_EQ(w.engines[0]->counters().rails_lost, before.rails_lost);
+  EXPECT_EQ(w.engines[0]->counters().control_sent, before.control_sent) << "the peer is told nothing";
+  EXPECT_TRUE(w.ports[0]->events_.empty());
+  EXPECT_FALSE(rail->usable(ev.name.epoch));
+  ev.late = false;
+  w.engines[0]->on_rail_up(rail, ev);
+  EXPECT_TRUE(rail->usable(ev.name.epoch));
+  EXPECT_TRUE(w.ports[0]->events_.empty());
+}
+
 /// It needs the answer no more, or it would have waited for it. Nor is the answer given over a rail that has
 /// not said yet that it goes too.
 TEST(Park, PeerLeavesWithoutAnAnswer_ItIsForgotten) {

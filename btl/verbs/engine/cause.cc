@@ -35,9 +35,9 @@ const char* probe_text(int32_t code) {
 const char* handshake_text(int32_t code) {
   if (code == ENETDOWN) return "its port was not active at one end when that process started";
   if (code == EINPROGRESS)
-    return "it was not up within btl_verbs_connect_timeout: what waited for it goes over another rail";
+    return "late: not up within btl_verbs_connect_timeout, what waited for it goes over another rail";
   return code == ETIMEDOUT ? "no sign of life from the peer: its process or the path is dead"
-                           : "the connection handshake failed or was renewed by the peer";
+                           : "the connection handshake failed";
 }
 
 }  // namespace

@@ -33,9 +33,10 @@ struct Drain {
   Marker marker = Marker::kNone;
   Fence fence = Fence::kOpen;
   bool last_receive_done = false;
-  bool wait_over = false;    // nothing is left to wait for since an earlier round of progress
-  bool handed_back = false;  // the fragments
-  bool cause_open = false;   // all evidence was a flush; cause_known() follows
+  bool wait_over = false;     // nothing is left to wait for since an earlier round of progress
+  bool handed_back = false;   // the fragments
+  bool cause_open = false;    // all evidence was a flush; cause_known() follows
+  uint8_t rounds_behind = 0;  // of progress since the evidence came that did not empty the completion queues
 
   /// A drain begins. The last-receive event may be here already.
   void begin(bool only_flushed) {

@@ -147,10 +147,12 @@ void retire_received(Endpoint& endpoint, uint64_t received) {
 }
 
 void on_bye(Endpoint& endpoint, const Packet& packet) {
+  const bool asks = (packet.flags & kByeHeard) == 0;
   if (packet.epoch == endpoint.epoch && endpoint.usable)
     retire_received(endpoint, packet.probe_target_address);
   endpoint.connect_wanted = false;
   endpoint.peer.left = true;
+  if (asks) cm_bye(endpoint);
   close_order(endpoint, endpoint.epoch, BFO_CAUSE_SHUTDOWN, 0, 0);
   endpoint.port->need_service();  // also without an epoch to close
 }
@@ -161,6 +163,9 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   const bool active = endpoint.port->state() == PortState::kActive;
   const Answer what = answer(type, endpoint.initiator, endpoint.phase, packet.epoch, endpoint.epoch);
   if (tells_address(type, what)) cm_learn_address(endpoint, packet);
+  // No epoch begins any more.
+  const bool begins = what == Answer::kStart || what == Answer::kStartOver || what == Answer::kAccept;
+  if (endpoint.effort->leaving && begins) return cm_bye(endpoint);
   switch (what) {
     case Answer::kDrop:
       return endpoint.port->drop(Drop::kStale);
@@ -187,7 +192,8 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
     case Answer::kEstablish:
       return cm_established(endpoint);
     case Answer::kEndEpoch:
-      close_order(endpoint, endpoint.epoch, BFO_CAUSE_HANDSHAKE, 0, 0);
+      // Its half is closed, or it would not speak of another epoch. It has the evidence, and reports that.
+      close_order(endpoint, endpoint.epoch, BFO_CAUSE_PEER_DOWN, static_cast<int32_t>(packet.number), 0);
       return;
     case Answer::kLeave:
       return on_bye(endpoint, packet);
@@ -197,7 +203,9 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 }  // namespace
 
 void cm_connect(Endpoint& endpoint) {
-  if (endpoint.peer.left || endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable) return;
+  if (endpoint.peer.left || endpoint.effort->leaving || endpoint.phase == Phase::kGone ||
+      endpoint.phase == Phase::kUnusable)
+    return;
   endpoint.port->need_service();
   if (!endpoint.begin_effort()) return;  // give_up_effort() follows, if anything waits
   // The bound on a first connection counts from the first fragment that waits for it.
@@ -271,7 +279,7 @@ void cm_probe_done(Endpoint& endpoint, int status) {
 }
 
 void cm_bye(Endpoint& endpoint) {
-  if (endpoint.epoch == 0 || endpoint.peer.left || endpoint.port->state() != PortState::kActive) return;
+  if (endpoint.epoch == 0 || endpoint.port->state() != PortState::kActive) return;
   if (!cm_find_way(endpoint)) return;  // nothing has reached it
   cm_send(endpoint, PacketType::kBye, endpoint.epoch);
 }

@@ -10,7 +10,7 @@
 //        REP(n, queue pairs) ---->
 //                 <---- zero-byte write (probe)    nothing else is posted before it succeeds
 //                 <---- RTU(n)                     or the first message
-//     BYE(n): the sender is going away in order; nobody reconnects to it
+//     BYE(n): the sender is going away in order; nobody reconnects to it. Answered by a BYE (leave.h)
 //     REFUSE(n, object, errno): the sender cannot make its part now (resource.h); in place of a REQ or a REP
 //     PING to the peer's heartbeat, PONG from there: asked while a handshake gets no answer (liveness.h)
 //

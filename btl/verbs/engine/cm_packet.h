@@ -49,18 +49,21 @@ struct Packet {
   uint8_t link_layer;
   uint8_t mtu;
   uint8_t max_read;
-  uint8_t flags;  // SOLICIT and REQ: Need (handshakes.h); QUESTION and ANSWER: InquiryFlag (verdict_rules.h)
+  uint8_t flags;  // SOLICIT and REQ: Need (handshakes.h); QUESTION and ANSWER: InquiryFlag (verdict_rules.h);
+                  // BYE: kByeHeard
   uint8_t lmc;    // of the sender's port
   uint8_t path;   // number of the path that this packet takes; PONG goes back over it
   uint8_t gid[16];
   uint64_t rail;      // QUESTION and ANSWER: connection_id() of the rail in question
   uint64_t count;     // ANSWER: what has moved over it so far; QUESTION: the last answer's
-  uint32_t number;    // of the question
+  uint32_t number;    // of the question; SOLICIT, REQ and REFUSE: bfo_rail_cause_t of the sender's last epoch
   uint32_t carrier;   // epoch of the rail it comes over
   uint64_t sequence;  // every packet of a port to one peer has a higher one (trust.h)
   uint64_t sum;       // SipHash-2-4 of all bytes before it, with the key of the port it goes to
 };
 static_assert(sizeof(Packet) == 144);
+/// A BYE whose sender has got the peer's: it asks for no answer.
+inline constexpr uint8_t kByeHeard = 1;
 inline constexpr uint32_t kPacketMagic = 0x76666231;  // "1bfv"
 inline constexpr uint8_t kPacketVersion = 3;
 

@@ -41,6 +41,11 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch, uint8_t 
   memcpy(packet.gid, own.gid.raw, sizeof packet.gid);
   if (type == PacketType::kSolicit || type == PacketType::kRequest)
     packet.flags = static_cast<uint8_t>(own_need(endpoint));
+  const bool begins =
+      type == PacketType::kSolicit || type == PacketType::kRequest || type == PacketType::kRefuse;
+  if (const ClosedEpoch* const last = last_closed(endpoint); begins && last != nullptr)
+    packet.number = last->event.cause;
+  if (bye) packet.flags = endpoint.peer.left ? kByeHeard : 0;
   if (type == PacketType::kRefuse) {
     packet.data_qpn = static_cast<uint32_t>(endpoint.effort->shortage.object);
     packet.data_psn = static_cast<uint32_t>(endpoint.effort->shortage.error);

@@ -7,6 +7,7 @@
 
 #include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/leave.h"
 
 namespace bfo::engine {
 namespace {
@@ -58,6 +59,12 @@ void rail_peer_down(Endpoint& rail, const bfo_rail_name_t& name, int32_t cause) 
 void rail_peer_closed(Endpoint& rail, const bfo_rail_name_t& name, uint64_t delivered) {
   const Guard guard(rail.port->lock());
   if (names(rail, name)) note_peer_closed(rail, name, delivered);
+}
+
+bool rail_leave(Endpoint& rail) {
+  const Guard guard(rail.port->lock());
+  leave_begin(rail);
+  return leave_pending(rail);
 }
 
 Work rail_work(Endpoint& rail) {

@@ -23,6 +23,8 @@ void rail_fence(Endpoint& rail, uint32_t epoch);
 /// The peer said over another rail that its half is down, or closed with `delivered` messages handed up.
 void rail_peer_down(Endpoint& rail, const bfo_rail_name_t& name, int32_t cause);
 void rail_peer_closed(Endpoint& rail, const bfo_rail_name_t& name, uint64_t delivered);
+/// This process leaves in order (leave.h). True while the peer has not answered.
+bool rail_leave(Endpoint& rail);
 /// What the rail took and how much of it has ended.
 Work rail_work(Endpoint& rail);
 /// Work of all rails of `port` that has not ended. Marks unsignaled work.

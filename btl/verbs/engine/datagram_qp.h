@@ -37,6 +37,7 @@ class DatagramQp {
   void sent(uint32_t index) {
     if (!suspended_) free_sends_ |= uint32_t{1} << index;
   }
+  bool can_send() const { return !suspended_ && free_sends_ != 0; }
   bool sending() const { return qp_ != nullptr && !suspended_ && free_sends_ != ~uint32_t{0}; }
   const char* received(uint32_t index) const {
     return memory_ + size_t{index} * (kBytes + kGrhBytes) + kGrhBytes;

@@ -32,10 +32,17 @@ void settle_cause(Endpoint& endpoint) {
   if (endpoint.announced && host.cause_known != nullptr) host.cause_known(host.ctx, endpoint, event);
 }
 
-/// Evidence about the epoch that ends already: it counts when it says why, and all before was a flush.
+/// Evidence about the epoch that ends already: it counts when it says why, and all before was a flush, or the
+/// peer's word that its half has ended, of which this is why. An event may also be older than what was seen
+/// first.
 bool name_cause(Endpoint& endpoint, const CloseOrder& better, uint32_t epoch) {
   CloseOrder& first = endpoint.effort->close;
-  if (!first.asked || endpoint.epoch > epoch || !only_flushed(first.cause, first.code)) return false;
+  if (!first.asked || endpoint.epoch > epoch) return false;
+  const bool is_event = better.cause == BFO_CAUSE_ASYNC_EVENT;
+  const bool consequence =
+      only_flushed(first.cause, first.code) ||
+      (is_event && (first.cause == BFO_CAUSE_PEER_DOWN || better.evidence_ns < first.evidence_ns));
+  if (!consequence) return false;
   if (!names_cause(better.cause, better.code)) return false;
   first.cause = better.cause;
   first.code = better.code;
@@ -83,7 +90,8 @@ void schedule_return(Endpoint& endpoint, uint64_t now) {
       now - endpoint.effort->up_since_ns > kSettled ? 0 : endpoint.effort->timer.failures + 1;
   need_begin(endpoint, now);
   handshake_pause(endpoint, endpoint.effort->timer.failures, now);
-  endpoint.connect_wanted = endpoint.port->failover() && !endpoint.peer.left && !endpoint.effort->device_dead;
+  endpoint.connect_wanted = endpoint.port->failover() && !endpoint.peer.left && !endpoint.effort->leaving &&
+                            !endpoint.effort->device_dead;
   endpoint.skip_backoff = false;
 }
 
@@ -177,6 +185,12 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
   {
     const Guard guard(port.lock());
     BFO_DCHECK(port.accounting_balances());
+    // Nothing that matters can be lost with it, whatever ends it.
+    if (endpoint.effort->leaving || endpoint.peer.left) {
+      endpoint.effort->close.cause = BFO_CAUSE_SHUTDOWN;
+      endpoint.effort->close.code = 0;
+      endpoint.effort->close.vendor_err = 0;
+    }
     endpoint.phase = Phase::kDraining;
     endpoint.usable = false;
     endpoint.effort->phase_since_ns = now;

@@ -62,7 +62,7 @@ struct Outbox {
 /// What the layer above has heard of a rail in all of its epochs.
 enum class Past : uint8_t {
   kNone,  // nothing
-  kLost,  // it never was up, and rail_down and rail_closed were reported all the same
+  kLost,  // it never was up, and rail_down was reported all the same
   kUp,    // it was up
 };
 
@@ -88,7 +88,8 @@ struct Effort {
   uint64_t phase_since_ns = 0;
   Drain drain;
   bool device_dead = false;
-  int store = 0;  // of connection->stores, the one `ring` uses
+  bool leaving = false;  // this process goes away in order (leave.h)
+  int store = 0;         // of connection->stores, the one `ring` uses
 };
 static_assert(sizeof(Effort) <= 520, "known peers of a large job have one each when they are spoken to");
 

@@ -56,6 +56,16 @@ bool give_up(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t 
   return true;
 }
 
+/// The handshake takes longer than is usual, and another rail works: what waits takes that one. No loss: the
+/// handshake goes on, and not from its beginning, because a peer that polls seldom would never end it. Of a
+/// responder that has replied the peer may use the epoch already.
+void be_late(Endpoint& endpoint, uint64_t now) {
+  const Host& host = endpoint.port->host();
+  endpoint.past = Past::kLost;
+  host.rail_down(host.ctx, endpoint, make_event(endpoint, BFO_CAUSE_HANDSHAKE, EINPROGRESS, 0, now));
+  return_queued(endpoint);
+}
+
 /// Evidence that a rail that has never been up will not come up: nobody answers PINGs, or the peer answers
 /// but no handshake of a whole peer_timeout led to a path that works.
 bool path_dead(const Endpoint& endpoint, uint64_t now) {
@@ -120,9 +130,10 @@ bool first_connection_ends(Endpoint& endpoint, uint64_t now) {
     // moves only where another rail works; otherwise the other rails are tried too, and this one goes on.
     const Host& host = port.host();
     if (port.failover() && host.other_rail_up(host.ctx, endpoint)) {
-      const bool missing = endpoint.effort->shortage.tries != 0;
-      return give_up(endpoint, missing ? BFO_CAUSE_RESOURCE : BFO_CAUSE_HANDSHAKE,
-                     missing ? endpoint.effort->shortage.error : EINPROGRESS, now);
+      if (endpoint.effort->shortage.tries != 0)
+        return give_up(endpoint, BFO_CAUSE_RESOURCE, endpoint.effort->shortage.error, now);
+      be_late(endpoint, now);
+      return false;
     }
     if (too_long) {
       waits_from(endpoint, now);

@@ -160,7 +160,7 @@ bool Port::add(Endpoint& endpoint) {
 }
 
 void Port::remove(Endpoint& endpoint) {
-  cm_bye(endpoint);
+  if (!endpoint.peer.left) cm_bye(endpoint);
   if (endpoint.has_effort()) endpoint.effort->outbox.address = nullptr;  // it may outlive the port's cache
   {
     const Guard guard(lock_);
@@ -249,13 +249,16 @@ int Port::poll() {
   }
   const bool service_needed = service_needed_.load(std::memory_order_acquire);
   if (service_needed || --until_clock_ == 0) [[unlikely]] {
+    const uint32_t polls = kClockEvery - until_clock_ + (service_needed ? 1 : 0);
     until_clock_ = kClockEvery;
     const uint64_t now = env_.now_ns();
-    presence_.note(now, timers_, env_);
+    presence_.note(now, polls, timers_, env_);
     if (service_needed || timers_) {
       // Reads what a control thread stored: its result is seen by what follows.
       service_needed_.exchange(false, std::memory_order_acq_rel);
       service(now, emptied);
+      if (service_needed && timers_ && presence_.may_stay_ns() != 0 && host_.comes_seldom != nullptr)
+        host_.comes_seldom(host_.ctx, presence_.may_stay_ns());
     }
     if (now >= next_tick_ns_) tick(now, emptied);
   }

@@ -110,6 +110,9 @@ struct Host {
   /// The endpoint's rail cannot be made for now: see Effort::shortage. Once per series of failures. May be
   /// nullptr.
   void (*rail_missing)(void* ctx, Endpoint& endpoint);
+  /// A handshake has moved, and the process comes by seldom: if it stays in progress for `ns`, and polls on
+  /// while connecting(), the next steps need not wait for its next calls. May be nullptr.
+  void (*comes_seldom)(void* ctx, uint64_t ns);
   /// The subnet administrator's word on a path is not to be had: the configured service level is used. Once
   /// per port. May be nullptr.
   void (*path_unknown)(void* ctx, const PathTrouble& trouble);
@@ -198,6 +201,9 @@ class Port {
   }
   /// Acts on asynchronous events waiting at the device; for all ports of it. `ports` lists them.
   static void take_events(Device& device, Port* const* ports, int count);
+
+  /// True while a connection that is needed is being made.
+  bool connecting() const { return timers_; }
 
   /// The endpoint and epoch of the message being delivered; nullptr outside of Host::deliver.
   Endpoint* receiving() const { return receiving_; }

@@ -16,8 +16,8 @@ class Presence {
  public:
   /// Of the time between two looks at the clock a hundredth of `connect_timeout_ns` counts at most.
   void open(uint64_t connect_timeout_ns) { most_ns_ = connect_timeout_ns / 100; }
-  /// A look at the clock. Progress function only.
-  void note(uint64_t now, bool somebody_waits, const Environment& env);
+  /// A look at the clock, after `polls` polls since the last one. Progress function only.
+  void note(uint64_t now, uint32_t polls, bool somebody_waits, const Environment& env);
 
   /// Time in which this process ran, as far as its looks at the clock tell. Any thread.
   uint64_t present_ns() const { return present_ns_.load(std::memory_order_relaxed); }
@@ -25,12 +25,16 @@ class Presence {
   /// although the process could run: it computed, or slept. Progress function only.
   uint64_t looked_before_ns() const { return looked_before_ns_; }
   uint64_t away_ns() const { return away_ns_; }
+  /// A process that comes by seldom can stay for so long, which is a fiftieth of its pauses, up to 20 ms; 0:
+  /// it comes by often. Progress function only.
+  uint64_t may_stay_ns() const { return may_stay_ns_; }
 
  private:
   uint64_t most_ns_ = 0;
   uint64_t last_look_ns_ = 0;
   uint64_t looked_before_ns_ = 0;
   uint64_t away_ns_ = 0;
+  uint64_t may_stay_ns_ = 0;
   uint64_t starved_ns_ = 0;  // at the last look after a pause
   std::atomic<uint64_t> present_ns_{0};
 };

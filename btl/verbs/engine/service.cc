@@ -5,6 +5,7 @@
 #include "btl/verbs/engine/attempt.h"
 #include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/leave.h"
 #include "btl/verbs/engine/liveness.h"
 #include "btl/verbs/engine/cm_send.h"
 #include "btl/verbs/engine/memory.h"
@@ -12,6 +13,19 @@
 #include "btl/verbs/engine/port.h"
 
 namespace bfo::engine {
+namespace {
+
+/// An error of a queue pair is read before the rest of what came: a BYE of a peer that has left since may be
+/// in another completion queue, behind the messages of others. Of an error alone nobody could tell that it is
+/// none.
+bool bye_may_follow(Endpoint& endpoint, bool emptied) {
+  constexpr uint8_t kMostRounds = 32;
+  const bool error = endpoint.effort->close.cause == BFO_CAUSE_WC_ERROR;
+  if (emptied || !error || endpoint.peer.left || endpoint.effort->leaving) return false;
+  return endpoint.effort->drain.rounds_behind++ < kMostRounds;
+}
+
+}  // namespace
 
 void Port::finish_commands() {
   addresses_.lane().finish();
@@ -95,10 +109,16 @@ void Port::service_unconnected(Endpoint& endpoint, uint64_t now) {
 
 void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again) {
   cm_send_waiting(endpoint);
+  if (endpoint.effort->leaving) {
+    leave_step(endpoint, now);
+    timers_ = timers_ || leave_pending(endpoint);
+  }
   switch (endpoint.phase) {
     case Phase::kUp:
     case Phase::kSuspect:
-      if (endpoint.effort->close.asked) {
+      if (endpoint.effort->close.asked && bye_may_follow(endpoint, emptied)) {
+        *again = true;
+      } else if (endpoint.effort->close.asked) {
         drain_start(endpoint, now);
         *again = *again || endpoint.effort->command == nullptr;
       }

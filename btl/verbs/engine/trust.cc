@@ -66,7 +66,9 @@ Drop admit(Port& port, const char* data, size_t length, Packet* packet, Endpoint
   Endpoint* sender = port.find_peer(packet->source);
   if (sender == nullptr) sender = port.host().find_peer(port.host().ctx, packet->source);
   if (sender == nullptr || sender->peer.nonce != packet->source_nonce) return Drop::kStranger;
-  if (sender->peer.left || sender->phase == Phase::kGone || sender->phase == Phase::kUnusable)
+  // A peer that has left may say so again: it has not heard our answer.
+  const bool again = type == PacketType::kBye && sender->peer.left && sender->phase != Phase::kUnusable;
+  if (!again && (sender->peer.left || sender->phase == Phase::kGone || sender->phase == Phase::kUnusable))
     return Drop::kLeft;
   if (!port.begin_effort(*sender)) return Drop::kMemory;
   // The heartbeat of the peer counts for itself.

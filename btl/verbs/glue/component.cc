@@ -4,6 +4,8 @@
 #include "btl/verbs/glue/component.h"
 
 #include <algorithm>
+#include <ctime>
+#include <utility>
 #include <vector>
 
 #include "btl/verbs/engine/memory.h"
@@ -199,7 +201,7 @@ mca_btl_base_module_t** component_init(int* count, bool, bool enable_mpi_threads
   return modules;
 }
 
-int progress_all() {
+int progress_once() {
   int handled = 0;
   for (int i = 0; i < self().device_count; ++i) {
     DeviceSlot& device = *self().devices[i];
@@ -208,6 +210,37 @@ int progress_all() {
     }
   }
   return handled + engine::poll_ports(self().ports, self().module_count);
+}
+
+uint64_t now_ns() {
+  return engine::system_environment().now_ns();
+}
+
+/// A handshake takes several turns of this process, and it comes by seldom: it stays for a moment, so that
+/// not each of them waits for another call. The control threads and the peer get the processor meanwhile.
+int stay() {
+  const uint64_t end = now_ns() + std::exchange(self().stay_ns, 0);
+  const auto connecting = [] {
+    for (int i = 0; i < self().module_count; ++i) {
+      if (self().ports[i]->connecting()) return true;
+    }
+    return false;
+  };
+  int handled = 0;
+  while (connecting() && now_ns() < end) {
+    constexpr timespec kPause = {.tv_sec = 0, .tv_nsec = 20'000};
+    nanosleep(&kPause, nullptr);
+    handled += progress_once();
+  }
+  self().stay_ns = 0;
+  return handled;
+}
+
+int progress_all() {
+  const int handled = progress_once();
+  if (self().stay_ns != 0) [[unlikely]]
+    return handled + stay();
+  return handled;
 }
 
 int component_progress() {

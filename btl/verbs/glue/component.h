@@ -93,6 +93,7 @@ struct Component {
   std::atomic<bool> registered_anew;  // memory was registered with a device since libraries were counted
   std::atomic<bool> blind;            // nothing says when memory is given back: no registration is kept
   std::atomic<uint64_t> libraries;    // memory_hooks.h: how many were loaded at the last look
+  uint64_t stay_ns;                   // progress may go on for so long: engine::Host::comes_seldom
   RecursiveLock progress_lock;        // a callback may add processes
 };
 

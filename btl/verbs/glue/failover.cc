@@ -2,6 +2,8 @@
 //
 // failover.cc: the BTL's side of common/failover_btl.h, and the reaction to a rail error under a PML that
 // does not use that contract.
+#include <cerrno>
+
 #include "btl/verbs/engine/contract.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/glue/module.h"
@@ -68,7 +70,8 @@ void on_rail_suspect(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event
 
 void on_rail_down(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   Module& module = module_from(ctx);
-  trace(module, endpoint, "down", event);
+  const bool late = event.cause == BFO_CAUSE_HANDSHAKE && event.code == EINPROGRESS;
+  trace(module, endpoint, late ? "not up yet" : "down", event);
   if (module.bound) {
     if (void* const rail = listener(module, endpoint)) module.sink.rail_down(module.sink_ctx, rail, &event);
   } else if (event.cause != BFO_CAUSE_SHUTDOWN && !endpoint.effort->drain.cause_open) {
@@ -150,6 +153,10 @@ int bind(mca_btl_base_module_t* btl, const bfo_failover_sink_t* sink, void* ctx)
 uint32_t never_up(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, char* why, size_t size) {
   const engine::Guard guard(endpoint->engine.port->lock());
   return engine::never_up(endpoint->engine, why, size);
+}
+
+int leave(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint) {
+  return engine::rail_leave(endpoint->engine) ? 1 : 0;
 }
 
 int rail_info(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, bfo_rail_info_t* out) {
@@ -254,6 +261,7 @@ engine::Host make_host(Module& module) {
       .prepare = pools_prepare,
       .prepare_needs = pools_need,
       .rail_missing = rail_missing,
+      .comes_seldom = [](void*, uint64_t ns) { mca_btl_verbs_component.stay_ns = ns; },
       .path_unknown = path_unknown,
   };
 }
@@ -277,6 +285,7 @@ extern "C" const bfo_failover_btl_t mca_btl_verbs_failover = {
     .work = bfo::verbs::work,
     .never_up = bfo::verbs::never_up,
     .peer_port = bfo::verbs::peer_port,
+    .leave = bfo::verbs::leave,
     .host_ports = bfo::verbs::host_ports,
     .peer_ports = bfo::verbs::peer_ports,
 };

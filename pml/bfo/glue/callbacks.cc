@@ -5,6 +5,8 @@
 // P1..P8: contrib/doc/design.md
 #include "pml/bfo/glue/callbacks.h"
 
+#include <cerrno>
+
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/help.h"
@@ -50,9 +52,10 @@ void rail_down(void* ctx, void* user, const bfo_rail_event_t* ev) {
   Rail* const rail = rail_of(user);
   module.engine().on_rail_down(rail, xfer::event_of(*ev));
   Away& away = rail->handle.away;
-  if (ev->cause == BFO_CAUSE_SHUTDOWN) {
+  if (ev->cause == BFO_CAUSE_SHUTDOWN || rail->peer->standing.finalized()) {
     away = module.summary().left(away, ev->now_ns);
-  } else {
+  } else if (!(ev->cause == BFO_CAUSE_HANDSHAKE && ev->code == EINPROGRESS)) {
+    // One that is late is told of at the end, if it has not come by then.
     away = module.summary().down(names_of(*ev), ev->text, away, rail->up_epoch != 0, ev->now_ns);
   }
 }

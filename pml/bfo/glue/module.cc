@@ -26,8 +26,11 @@ namespace {
 
 constexpr uint64_t kForever = UINT64_MAX / 4;
 constexpr size_t kLeastPipelineFrag = 4096;  // a shorter btl_NAME_rdma_pipeline_frag_size counts as this one
-constexpr int kDrainMillis = 2000;           // how long finalize waits for messages that are not acknowledged
 constexpr int kTellMillis = 500;             // how long it waits then for the records of losses
+// Finalize waits so long for messages that are not acknowledged, and for the answers of those that it leaves.
+constexpr uint64_t kDrainNs = 2'000'000'000;
+// .. so long for those that need not be in MPI now: no fence of the runtime was before it.
+constexpr uint64_t kGuestNs = 50'000'000;
 
 xfer::Config engine_config(const Params& params) {
   xfer::Config config;
@@ -405,17 +408,44 @@ void Module::keep_alive_now() {
   if (!bound_.empty() && look_.due(port_.now_ns())) engine_.keep_alive();
 }
 
-void Module::drain() {
-  const uint64_t end = port_.now_ns() + static_cast<uint64_t>(kDrainMillis) * 1'000'000u;
+uint64_t Module::drain() {
+  const uint64_t end_ns = port_.now_ns() + kDrainNs;
   auto busy = [this] {
     uint64_t left = engine_.unfinished();
     for (const auto& [btl, contract] : bound_) left += contract->outstanding(btl);
     return left != 0;
   };
-  while (busy() && port_.now_ns() < end) opal_progress();
+  while (busy() && port_.now_ns() < end_ns) opal_progress();
   // What was lost shortly before is complete, and its cause is known, when its rail is fenced.
   const uint64_t told = port_.now_ns() + static_cast<uint64_t>(kTellMillis) * 1'000'000u;
   while (engine_.losses_open() && port_.now_ns() < told) opal_progress();
+  return end_ns;
+}
+
+void Module::say_goodbye(ompi_proc_t** procs, size_t count, uint64_t end_ns) {
+  const uint64_t guests_until_ns = port_.now_ns() + kGuestNs;
+  auto unheard = [&] {
+    const bool guests_wait = port_.now_ns() < guests_until_ns;
+    bool any = false;
+    for (size_t i = 0; i < count; ++i) {
+      void* const known = procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
+      if (known == nullptr) continue;
+      const bool guest =
+          ompi_async_mpi_finalize || procs[i]->super.proc_name.jobid != OMPI_PROC_MY_NAME->jobid;
+      Peer& peer = *static_cast<Peer*>(known);
+      for (unsigned r = 0; r < peer.n_rails; ++r) {
+        const RailHandle& handle = peer.rails[r].handle;
+        if (handle.failover == nullptr || handle.failover->leave(handle.btl, handle.ep) == 0) continue;
+        any = any || !guest || guests_wait;
+      }
+    }
+    return any;
+  };
+  // What is said leaves with progress, so there is some also when the drain has taken all of the time.
+  while (unheard()) {
+    opal_progress();
+    if (port_.now_ns() >= end_ns) break;
+  }
 }
 
 void Module::open_page() {
@@ -462,7 +492,7 @@ void Module::collect_summary(ompi_proc_t** procs, size_t count) {
 
 int Module::del_procs(ompi_proc_t** procs, size_t count) {
   collect_summary(procs, count);
-  drain();
+  say_goodbye(procs, count, drain());
   for (size_t i = 0; i < count; ++i) {
     void* const known = procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
     if (known != nullptr) engine_.tell_losses(static_cast<Peer*>(known));

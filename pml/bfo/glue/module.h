@@ -85,8 +85,10 @@ class Module {
     if (OPAL_UNLIKELY(turn % kTurnsPerLook == 0)) keep_alive_now();
   }
 
-  // Waits, not for long, until everything that was sent has arrived.
-  void drain();
+  // Waits, not for long, until everything that was sent has arrived. Returns when it would have given up.
+  uint64_t drain();
+  // Tells processes that this one goes away in order, and waits for their answers, but not beyond `end_ns`.
+  void say_goodbye(ompi_proc_t** procs, size_t count, uint64_t end_ns);
   const Waits& waits() const { return waits_; }
 
   // The request of blocking receives; nullptr while it is in use.

@@ -38,7 +38,7 @@ inline RailEvent event_of(const bfo_rail_event_t& ev) {
   out.evidence_ns = ev.evidence_ns;
   out.text = ev.text;
   out.left = ev.cause == BFO_CAUSE_SHUTDOWN;
-  out.late = ev.cause == BFO_CAUSE_HANDSHAKE && ev.code == ENETDOWN;
+  out.late = ev.cause == BFO_CAUSE_HANDSHAKE && (ev.code == ENETDOWN || ev.code == EINPROGRESS);
   return out;
 }
 

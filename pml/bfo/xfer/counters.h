@@ -78,8 +78,9 @@ struct RailEvent {
   const char* text = "";
   /// the peer's process has finalized in order: this is no failure, and it is not reported
   bool left = false;
-  bool late = false;  ///< the port was down when its process started: no failure either; the rail joins when
-                      ///< the port comes up
+  /// the rail has never been up, and joins later: its port was down when its process started, or its first
+  /// handshake takes long and goes on. No failure either
+  bool late = false;
 };
 
 }  // namespace bfo::xfer

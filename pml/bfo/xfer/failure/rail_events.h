@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <new>
 
+#include "common/failover_btl.h"
 #include "pml/bfo/xfer/engine.h"
 #include "pml/bfo/xfer/rails/limits.h"
 
@@ -190,21 +191,37 @@ void Engine<P>::on_peer_alive(RailT* rail, bool alive) {
   rail->peer->standing.restart_park_time(port_.now_ns());
 }
 
+/// What ends a rail of a process that has left in order is no failure: BYE may have come over another rail
+/// only.
 template <class P>
-void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
+RailEvent without_blame(const Peer<P>& p, const RailEvent& ev) {
+  RailEvent out = ev;
+  if (!p.standing.finalized() || ev.left) return out;
+  out.left = true;
+  out.cause = BFO_CAUSE_SHUTDOWN;
+  return out;
+}
+
+template <class P>
+void Engine<P>::on_rail_down(RailT* rail, const RailEvent& reported) {
   Entry entry(*this);
   PeerT& p = *rail->peer;
+  const RailEvent ev = without_blame(p, reported);
   if (ev.name.epoch < rail->name.epoch) return;
   if (rail->state == RailState::kDown && rail->dead == ev.name) return;
   records_.report(*rail);  // the record of its previous loss
   rail->name = ev.name;
-  rail->state = RailState::kDown;
   rail->peer_alive = false;
-  rail->dead = ev.name;
-  rail->dead_cause = ev.cause;
-  rail->down_pending = ev.name.conn != 0 && !ev.left && !ev.late;
-  rail->closed_pending = false;
-  if (!ev.late) ++counters_.rails_lost;
+  if (ev.late) {
+    rail->state = RailState::kClosed;  // it was not up: nothing of it is dead, and the peer is told nothing
+  } else {
+    rail->state = RailState::kDown;
+    rail->dead = ev.name;
+    rail->dead_cause = ev.cause;
+    rail->down_pending = ev.name.conn != 0 && !ev.left;
+    rail->closed_pending = false;
+  }
+  if (!ev.late && !ev.left) ++counters_.rails_lost;
   if (ev.left) [[unlikely]] {
     // One rail is enough: a process sends BYE when it has nothing left to send or receive.
     p.standing.set_finalized();
@@ -219,10 +236,11 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
 }
 
 template <class P>
-void Engine<P>::on_rail_closed(RailT* rail, const RailEvent& ev, FenceResult result,
+void Engine<P>::on_rail_closed(RailT* rail, const RailEvent& reported, FenceResult result,
                                std::uint64_t delivered) {
   Entry entry(*this);
   PeerT& p = *rail->peer;
+  const RailEvent ev = without_blame(p, reported);
   if (ev.name.epoch > rail->closed_epoch && result == FenceResult::kFenced)
     rail->closed_epoch = ev.name.epoch;
   if (rail->name.epoch <= ev.name.epoch && rail->state != RailState::kUnusable) {
