@@ -75,8 +75,11 @@ typedef enum bfo_rail_cause_t {
                                  rail has never been up and joins later: no loss */
   BFO_CAUSE_POST_FAILED = 7,  /* ibv_post_send / ibv_post_recv refused; code = errno */
   BFO_CAUSE_SHUTDOWN = 8,     /* the peer is going away in order: not a failure, it never comes back */
-  BFO_CAUSE_RESOURCE = 9      /* it cannot be made: an object or memory is missing here or at the peer;
+  BFO_CAUSE_RESOURCE = 9,     /* it cannot be made: an object or memory is missing here or at the peer;
                                  code = errno. The BTL goes on trying */
+  BFO_CAUSE_GIVEN_BACK =
+      10 /* queue pairs are short, another peer has no rail at all, and this one has a second
+            one, which gives its own back: no loss. It comes up again when there is room */
 } bfo_rail_cause_t;
 
 typedef enum bfo_fence_result_t {

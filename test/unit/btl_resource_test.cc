@@ -7,6 +7,7 @@
 
 #include "btl/verbs/engine/drain.h"
 #include "test/unit/btl_rails_world.h"
+#include "test/unit/btl_world.h"
 
 namespace bfo::test {
 namespace {
@@ -47,6 +48,76 @@ void expect_decision(RailsWorld& w, bool in_time, const std::string& what) {
     }
     if (node->finished()) continue;
     EXPECT_GT(node->error.size(), strlen("no rail left; ")) << what;
+  }
+}
+
+/// Of two peers of `a` one has a second rail, and the other none.
+struct Needy {
+  World w;
+  Process third;
+  engine::Endpoint end;  // a's, to the third
+
+  Needy() {
+    third.open(w.fabric, "third", 3, small_config());
+    third.other_rail = false;
+    third.meet(w.a, 1);
+    end.peer.name = 3;
+    end.peer.nonce = third.port.nonce();
+    end.peer.key = third.port.key();
+    end.peer.address = third.port.address();
+    EXPECT_TRUE(w.a.port.add(end));
+    w.a.alone.insert(&end);
+    w.connect();
+  }
+  ~Needy() {
+    w.a.port.remove(end);
+    third.port.remove(third.endpoint);
+    third.port.close();
+  }
+  void pass(uint64_t ms) {
+    for (uint64_t i = 0; i < ms; ++i) {
+      w.pass(1);
+      third.poll();
+    }
+  }
+};
+
+TEST(Shortage, PeerWithoutAnyRail_GetsWhatASecondRailGivesBack) {
+  for (const bool here : {true, false}) {
+    Needy n;
+    FakeFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+    refusal.device = here ? n.w.a.fake : n.third.fake;
+    n.w.fabric.refusals = {refusal};
+    ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
+    n.pass(20);
+    EXPECT_EQ(n.w.a.last_event.cause, BFO_CAUSE_GIVEN_BACK) << here;
+    EXPECT_NE(n.w.a.endpoint.phase, engine::Phase::kUp);
+    n.w.fabric.refusals.clear();
+    n.pass(500);
+    EXPECT_EQ(n.third.count("recv 65 first"), 1) << here;
+    EXPECT_NE(n.w.a.endpoint.phase, engine::Phase::kUp) << "it would take the place of others";
+    fake_now() += 2 * engine::kShortNs;
+    n.pass(3'000);
+    EXPECT_EQ(n.w.a.endpoint.phase, engine::Phase::kUp) << "there is room again";
+  }
+}
+
+TEST(Shortage, RailThatWorksOrIsTheOnlyOne_GivesNothingBack) {
+  for (const bool only : {true, false}) {
+    Needy n;
+    if (only) n.w.a.alone.insert(&n.w.a.endpoint);
+    n.w.fabric.hold = !only;
+    ASSERT_TRUE(n.w.sendi(n.w.a, "work"));
+    FakeFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+    refusal.device = n.w.a.fake;
+    n.w.fabric.refusals = {refusal};
+    if (only) n.pass(2);
+    ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
+    n.pass(5);
+    EXPECT_EQ(n.w.a.count("down"), 0) << only;
+    EXPECT_NE(n.w.a.port.resources().short_until_ns, 0u);
+    n.w.fabric.hold = false;
+    n.pass(5);
   }
 }
 

@@ -77,6 +77,8 @@ const char* cause_text(bfo_rail_cause_t cause, int32_t code) {
       return "the peer is leaving";
     case BFO_CAUSE_RESOURCE:
       return "a resource is missing";
+    case BFO_CAUSE_GIVEN_BACK:
+      return "its queue pairs were given back for a peer without any rail";
   }
   return "unknown";
 }

@@ -114,6 +114,7 @@ void handshakes_count(Port& port, uint64_t now) {
 bool handshake_begins(const Endpoint& endpoint, uint64_t now) {
   Handshakes& all = endpoint.port->handshakes();
   const Need need = need_of(endpoint);
+  if (resource_waits(endpoint, now)) return false;
   if (need == Need::kWaits) {
     if (all.begun >= kHandshakes) return false;
     if (all.urgent != 0) --all.urgent;
@@ -137,6 +138,7 @@ bool handshake_begins(const Endpoint& endpoint, uint64_t now) {
 bool handshake_answered(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   Handshakes& all = port.handshakes();
+  if (resource_waits(endpoint, now)) return false;
   if (all.answered >= kHandshakes) {
     port.need_service();  // they are counted again
     return false;

@@ -10,7 +10,9 @@
 #include "common/clock.h"
 #include "btl/verbs/engine/liveness.h"
 #include "btl/verbs/engine/cm_send.h"
+#include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/port.h"
+#include "btl/verbs/engine/send.h"
 
 namespace bfo::engine {
 namespace {
@@ -33,7 +35,41 @@ void note(Endpoint& endpoint, Object object, int error, bool there, uint64_t now
   shortage.last_ns = now;
 }
 
+bool other_rail_up(Endpoint& endpoint) {
+  const Host& host = endpoint.port->host();
+  return host.other_rail_up(host.ctx, endpoint);
+}
+
+/// A rail that can end without a loss: nothing is under way on it, and its peer has another one.
+Endpoint* spare_rail(const Endpoint& needy) {
+  for (Endpoint* rail = needy.port->endpoints(); rail != nullptr; rail = rail->next) {
+    if (rail == &needy || rail->phase != Phase::kUp || rail->effort->close.asked) continue;
+    if (rail->peer.left || rail->effort->leaving || outstanding(*rail) != 0) continue;
+    if (other_rail_up(*rail)) return rail;
+  }
+  return nullptr;
+}
+
+/// A queue pair cannot be had for `endpoint`, here or at its peer.
+void share_out(Endpoint& endpoint, Object object, uint64_t now) {
+  Port& port = *endpoint.port;
+  if ((object != Object::kQueuePair && object != Object::kCompletionQueue) || !port.failover()) return;
+  port.resources().short_until_ns = now + kShortNs;
+  if (endpoint.ever_up() || other_rail_up(endpoint)) return;
+  Endpoint* const spare = spare_rail(endpoint);
+  if (spare == nullptr) return;
+  ++port.resources().given_back;
+  close_order(*spare, spare->epoch, BFO_CAUSE_GIVEN_BACK, 0, 0);
+}
+
 }  // namespace
+
+bool resource_waits(const Endpoint& endpoint, uint64_t now) {
+  // What it lacks is said when it has tried often enough.
+  const Shortage& shortage = endpoint.effort->shortage;
+  if (shortage.tries != 0 && !shortage.reported) return false;
+  return now < endpoint.port->resources().short_until_ns && other_rail_up(const_cast<Endpoint&>(endpoint));
+}
 
 const char* object_verb(Object object) {
   switch (object) {
@@ -92,6 +128,7 @@ void resource_failed(Endpoint& endpoint, Object object, int error) {
   Port& port = *endpoint.port;
   ++port.resources().failures[static_cast<size_t>(object)];
   note(endpoint, object, error, false, port.env().now_ns());
+  share_out(endpoint, object, port.env().now_ns());
   port.need_service();  // the next try has its time, and its bound
   cm_refuse(endpoint);
 }
@@ -112,6 +149,7 @@ void resource_refused(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   liveness_refused(endpoint, now);
   const Object object = packet.data_qpn < kObjects ? static_cast<Object>(packet.data_qpn) : Object::kNone;
   note(endpoint, object, static_cast<int>(packet.data_psn), true, now);
+  share_out(endpoint, object, now);
   endpoint.port->need_service();
 }
 

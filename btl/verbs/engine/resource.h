@@ -6,6 +6,9 @@
 // comes back as never sent and takes another rail, and a sentence names the object, the error, the limit and
 // the remedy. Tries go on, so that a rail joins when there is room again.
 //
+// Queue pairs go first to peers without any rail: when one cannot be had for such a peer, here or there, a
+// second rail of another peer gives its own back, which is no loss, and no second rail begins for a while.
+//
 //     this side cannot make it   ----> REFUSE(object, errno) ---->  the peer counts it as its own failure
 //
 // so both sides come to the same decision, and neither takes the other for busy.
@@ -43,6 +46,8 @@ struct ResourceCounts {
   std::array<uint64_t, kObjects> failures{};  // by Object: calls that failed
   uint64_t refused_by_peers = 0;              // REFUSE received
   uint64_t rails_missing = 0;                 // decisions to do without a rail
+  uint64_t given_back = 0;                    // second rails that ended for a peer without any
+  uint64_t short_until_ns = 0;                // queue pairs are short: no second rail begins
 };
 
 /// What an endpoint is waiting for.
@@ -61,6 +66,8 @@ struct Shortage {
 inline constexpr uint32_t kResourceTries = 4;
 /// A failure that came so long after the last one is the first of a new series.
 inline constexpr uint64_t kResourceQuietNs = 30'000'000'000;
+/// After a queue pair could not be made, rails to peers that have another one wait for so long.
+inline constexpr uint64_t kShortNs = 10'000'000'000;
 /// So much later, and half the time limit, the peer of a process that misses something decides.
 inline constexpr uint64_t kReportFirstNs = 100'000'000;
 
@@ -72,6 +79,8 @@ void resource_failed(Endpoint& endpoint, Object object, int error);
 void resource_unaddressed(Endpoint& endpoint, const Address& address);
 /// The peer says that it cannot.
 void resource_refused(Endpoint& endpoint, const Packet& packet, uint64_t now);
+/// True while queue pairs are short and the peer has another rail, so that this one does without.
+bool resource_waits(const Endpoint& endpoint, uint64_t now);
 /// Nothing is missing any more: the rail is up.
 void resource_made(Endpoint& endpoint);
 /// True when enough was tried.

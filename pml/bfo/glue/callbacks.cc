@@ -52,6 +52,7 @@ void rail_down(void* ctx, void* user, const bfo_rail_event_t* ev) {
   Rail* const rail = rail_of(user);
   module.engine().on_rail_down(rail, xfer::event_of(*ev));
   Away& away = rail->handle.away;
+  if (xfer::event_of(*ev).given_back) return;
   if (ev->cause == BFO_CAUSE_SHUTDOWN || rail->peer->standing.finalized()) {
     away = module.summary().left(away, ev->now_ns);
   } else if (!(ev->cause == BFO_CAUSE_HANDSHAKE && ev->code == EINPROGRESS)) {

@@ -39,6 +39,9 @@ inline RailEvent event_of(const bfo_rail_event_t& ev) {
   out.text = ev.text;
   out.left = ev.cause == BFO_CAUSE_SHUTDOWN;
   out.late = ev.cause == BFO_CAUSE_HANDSHAKE && (ev.code == ENETDOWN || ev.code == EINPROGRESS);
+  // The peer says it of its half, too.
+  out.given_back = ev.cause == BFO_CAUSE_GIVEN_BACK ||
+                   (ev.cause == BFO_CAUSE_PEER_DOWN && ev.code == BFO_CAUSE_GIVEN_BACK);
   return out;
 }
 

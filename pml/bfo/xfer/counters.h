@@ -81,6 +81,7 @@ struct RailEvent {
   /// the rail has never been up, and joins later: its port was down when its process started, or its first
   /// handshake takes long and goes on. No failure either
   bool late = false;
+  bool given_back = false;  ///< a second rail, for a peer that had none: no failure
 };
 
 }  // namespace bfo::xfer

@@ -221,7 +221,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& reported) {
     rail->down_pending = ev.name.conn != 0 && !ev.left;
     rail->closed_pending = false;
   }
-  if (!ev.late && !ev.left) ++counters_.rails_lost;
+  if (!ev.late && !ev.left && !ev.given_back) ++counters_.rails_lost;
   if (ev.left) [[unlikely]] {
     // One rail is enough: a process sends BYE when it has nothing left to send or receive.
     p.standing.set_finalized();

@@ -356,7 +356,7 @@ void FailoverRecords<P>::open(Rail<P>& rail, const RailEvent& ev) {
   if (!rail.event) rail.event = static_cast<FailoverEvent*>(port_.alloc(sizeof(FailoverEvent)));
   if (!rail.event) return;
   FailoverEvent& e = *::new (rail.event) FailoverEvent;
-  rail.event_open = !ev.late;
+  rail.event_open = !ev.late && !ev.given_back;
   e.rail = rail.index;
   e.conn = ev.name.conn;
   e.epoch = ev.name.epoch;
@@ -367,7 +367,7 @@ void FailoverRecords<P>::open(Rail<P>& rail, const RailEvent& ev) {
   e.evidence_ns = ev.evidence_ns ? ev.evidence_ns : e.down_ns;
   e.duplicates_dropped = counters_.duplicates;  // the difference is taken when the record is written
   e.rails_left = rail.peer->choice.size();
-  if (!ev.late && !ev.left) expect_return(rail);
+  if (!ev.late && !ev.left && !ev.given_back) expect_return(rail);
 }
 
 /// The rail's last record is that of its loss. If it had not come back since an earlier one, it stays away
