@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// opener.c: opens all devices, each with a completion queue, as programs do when they start. For the tests of what the
-// software HCA does when it cannot be had, or not all of it (environment, room). Status 3 and one line when something fails.
+// opener.c: opens all devices, each with a completion queue, as programs do when they start. For the tests of
+// what the software HCA does when it cannot be had, or not all of it (environment, room). Status 3 and one
+// line when something fails.
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
@@ -14,8 +15,8 @@ static int failed(const char* what) {
   return 3;
 }
 
-/// Arguments: entries of each completion queue (default 64), completion queues per device (1), seconds to stay
-/// (0).
+/// Arguments: entries of each completion queue (default 64), completion queues per device (1), seconds to
+/// stay (0).
 int main(int argc, char** argv) {
   const int entries = argc > 1 ? atoi(argv[1]) : 64;
   const int queues = argc > 2 ? atoi(argv[2]) : 1;

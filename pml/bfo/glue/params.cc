@@ -77,7 +77,8 @@ constexpr IntParam kIntParams[] = {
 // One of two words. Prints the message when it is neither.
 bool one_of(const char* value, const char* parameter, const char* first, const char* second) {
   if (value != nullptr && (strcmp(value, first) == 0 || strcmp(value, second) == 0)) return true;
-  show_help("one-of-two-words", parameter, value == nullptr ? "" : shown(value).c_str(), first, second, first);
+  show_help("one-of-two-words", parameter, value == nullptr ? "" : shown(value).c_str(), first, second,
+            first);
   return false;
 }
 
