@@ -161,7 +161,8 @@ typedef struct bfo_host_ports_t {
  * attach(). Of an endpoint without such a pointer only messages are reported. The callee may post on other
  * rails from inside a callback, but never blocks and never calls progress. */
 typedef struct bfo_failover_sink_t {
-  size_t size; /* sizeof(bfo_failover_sink_t) of the PML */
+  size_t size;       /* sizeof(bfo_failover_sink_t) of the PML */
+  const char* build; /* of the PML, in words */
   /* A message with a tag of the PML (MCA_BTL_TAG_PML up to MCA_BTL_TAG_OSC_RDMA) came in. It takes the place
    * of the active-message callback. `rail` is NULL when the PML has not met the sender. `data` is valid
    * during the call only. */
@@ -196,7 +197,8 @@ typedef struct bfo_failover_sink_t {
 typedef struct bfo_failover_btl_t {
   uint32_t magic;
   uint32_t version;
-  size_t size; /* sizeof(bfo_failover_btl_t) of the BTL */
+  size_t size;       /* sizeof(bfo_failover_btl_t) of the BTL */
+  const char* build; /* of the BTL, in words; up to here nothing changes in later versions */
 
   /* Install (or with NULL remove) the sink of a module. After removal no callback of any kind reaches the
    * PML. */

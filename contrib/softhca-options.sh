@@ -29,6 +29,7 @@ softhca_options_help="  --rails N        devices softhca0..softhca<N-1>, port 1 
   --faults FILE    fault script, see contrib/softhca/README.md and contrib/softhca/examples/
   --counters FILE  counters and trace, written at exit and at each fault
   --fabric NAME    share a fabric between commands (default: a fresh one)
+  --version        the version of this build
   --nodes WHICH    per-rank: each process has HCAs of its own (default); shared: all processes on one node"
 
 # Reads what configure found; the software HCA must be there.
@@ -41,6 +42,13 @@ softhca_locate_build() {
   for runtime in ${SANITIZER_RUNTIME//:/ }; do
     [ -e "$runtime" ] || die "$build was built with a sanitizer whose runtime $runtime is gone: configure it again"
   done
+}
+
+# Of the build that is used, not of these scripts.
+softhca_version() {
+  local text
+  text=$("$softhcactl" --version) || die "$softhcactl does not run"
+  printf '%s\n' "$me${text#softhcactl}"
 }
 
 softhca_require() {

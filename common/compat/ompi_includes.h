@@ -142,3 +142,10 @@ extern "C" {
 #include "ompi/request/request.h"
 
 }  // extern "C"
+
+// What MCA_BTL_DEFAULT_VERSION begins with; the rest of it gives a component the version of Open MPI.
+#if OMPI_MAJOR_VERSION >= 5
+#define BFO_BTL_BASE_VERSION MCA_BTL_BASE_VERSION_3_3_0
+#else
+#define BFO_BTL_BASE_VERSION MCA_BTL_BASE_VERSION_3_1_0
+#endif

@@ -18,7 +18,9 @@ constexpr int kModexRoom = 16;
 inline std::vector<engine::PortPlace> modex_places(const std::uint8_t* data, std::size_t size) {
   const std::vector<std::uint8_t> exact(data, data + size);  // an access behind its end is seen
   engine::ModexPort ports[kModexRoom];
-  const int count = engine::modex_read(exact.data(), exact.size(), ports, kModexRoom);
+  const PeerRecord record = read_record(exact.data(), exact.size(), engine::kModexMagic, engine::kFirstRanged,
+                                        {engine::kWireVersion, engine::kWireOldest});
+  const int count = engine::modex_ports(record, ports, kModexRoom);
   if (count < 0 || count > kModexRoom) std::abort();
   std::vector<engine::PortPlace> places;
   for (int i = 0; i < count; ++i) places.push_back(engine::place_of(ports[i]));

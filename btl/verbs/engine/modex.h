@@ -9,13 +9,19 @@
 #include <cstring>
 
 #include "btl/verbs/engine/pairing.h"
+#include "common/wire_versions.h"
 
 namespace bfo::engine {
 
 inline constexpr uint32_t kModexMagic = 0x62766231;
-inline constexpr uint16_t kModexVersion = 7;
+/// Raised by every change of the record, of a datagram (cm_packet.h) or of what connected ports send that an
+/// older reader would misread. The other one is the oldest that is still understood.
+inline constexpr uint16_t kWireVersion = 7;
+inline constexpr uint16_t kWireOldest = 7;
+/// The first version whose record begins with a WireRecord.
+inline constexpr uint16_t kFirstRanged = 7;
 
-/// One port in the modex. Host byte order: peers of another architecture are not reached.
+/// One port in the modex, an entry behind the WireRecord. New members go to the end.
 struct ModexPort {
   uint64_t nonce;
   uint64_t key[2];
@@ -41,12 +47,6 @@ struct ModexPort {
 };
 static_assert(sizeof(ModexPort) == 96);
 
-struct ModexHeader {
-  uint32_t magic;
-  uint16_t version;
-  uint16_t count;
-};
-
 /// Where the port of a record is, for pairing.
 inline PortPlace place_of(const ModexPort& port) {
   PortPlace place;
@@ -60,17 +60,17 @@ inline PortPlace place_of(const ModexPort& port) {
   return place;
 }
 
-/// Copies the ports of the record of `size` bytes at `data` to `ports`, which has `room` for so many. Their
-/// number, 0 when the record is not one of this version, whole.
-inline int modex_read(const void* data, size_t size, ModexPort* ports, int room) {
-  ModexHeader header;
-  if (size < sizeof header) return 0;
-  memcpy(&header, data, sizeof header);
-  const bool sound = header.magic == kModexMagic && header.version == kModexVersion && header.count <= room &&
-                     size == sizeof header + header.count * sizeof(ModexPort);
-  if (!sound) return 0;
-  memcpy(ports, static_cast<const char*>(data) + sizeof header, header.count * sizeof(ModexPort));
-  return header.count;
+/// Copies the ports of a record that was read to `ports`, which has `room` for so many: what this version
+/// knows of each, and 0 for what its sender does not know yet. Their number.
+inline int modex_ports(const PeerRecord& record, ModexPort* ports, int room) {
+  if (record.state != RecordState::kRead) return 0;
+  const int count = std::min<int>(record.entries, room);
+  const size_t known = std::min<size_t>(record.entry_bytes, sizeof(ModexPort));
+  for (int i = 0; i < count; ++i) {
+    ports[i] = {};
+    memcpy(&ports[i], record.entry + static_cast<size_t>(i) * record.entry_bytes, known);
+  }
+  return count;
 }
 
 }  // namespace bfo::engine

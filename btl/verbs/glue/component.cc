@@ -11,6 +11,7 @@
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/glue/discover.h"
 #include "btl/verbs/glue/module.h"
+#include "common/version.h"
 
 namespace bfo::verbs {
 namespace {
@@ -261,7 +262,11 @@ bfo::verbs::Component mca_btl_verbs_component = {
         {
             .btl_version =
                 {
-                    MCA_BTL_DEFAULT_VERSION("verbs"),
+                    BFO_BTL_BASE_VERSION,
+                    .mca_component_name = "verbs",
+                    MCA_BASE_MAKE_VERSION(component, bfo::version_part(BFO_VERSION, 0),
+                                          bfo::version_part(BFO_VERSION, 1),
+                                          bfo::version_part(BFO_VERSION, 2)),
                     .mca_open_component = bfo::verbs::component_open,
                     .mca_close_component = bfo::verbs::component_close,
                     .mca_register_component_params = bfo::verbs::component_register,

@@ -13,6 +13,7 @@
 #include "btl/verbs/engine/selection.h"
 #include "btl/verbs/engine/shortfall.h"
 #include "common/recursive_lock.h"
+#include "common/wire_versions.h"
 
 namespace bfo::verbs {
 
@@ -20,6 +21,7 @@ struct Module;
 
 /// Parameter values, registered as btl_verbs_<name>. See params.cc for their meaning, ranges and help.
 struct Params {
+  char* version;  // of this build; nobody can set it
   char* if_include;
   char* if_exclude;
   char* rcache;
@@ -90,6 +92,8 @@ struct Component {
   int device_count;
   engine::EventThread* events;
   bool threads;
+  ToldOnce told;                      // what one process of a host says for all
+  bool ever_bound;                    // by a PML that speaks common/failover_btl.h
   std::atomic<bool> registered_anew;  // memory was registered with a device since libraries were counted
   std::atomic<bool> blind;            // nothing says when memory is given back: no registration is kept
   std::atomic<uint64_t> libraries;    // memory_hooks.h: how many were loaded at the last look

@@ -2,11 +2,16 @@
 //
 // failover.cc: the BTL's side of common/failover_btl.h, and the reaction to a rail error under a PML that
 // does not use that contract.
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 
 #include "btl/verbs/engine/contract.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/glue/module.h"
+#include "common/version.h"
+#include "common/wire_versions.h"
 
 namespace bfo::verbs {
 namespace {
@@ -34,13 +39,31 @@ void trace(const Module& module, const engine::Endpoint& endpoint, const char* w
   static_cast<void>(module);
 }
 
+/// The bfo PML was chosen, but it has not bound this BTL: it knows another contract, and is silent about it.
+/// A build that asks what contract the BTL has says it itself.
+void say_unbound() {
+  const Component& component = mca_btl_verbs_component;
+  if (component.ever_bound || !failover_pml()) return;
+  if (!component.told.first("contract", "pml")) return;
+  char text[400];
+  const int n = snprintf(
+      text, sizeof text,
+      "bfo: on host %s the PML bfo does not speak contract %u of the BTL verbs (build %s), and no rail will "
+      "survive a failure: install mca_pml_bfo.so and mca_btl_verbs.so of one build\n",
+      opal_process_info.nodename, BFO_FAILOVER_VERSION, kBuild);
+  [[maybe_unused]] const ssize_t written =
+      ::write(STDERR_FILENO, text, std::min(sizeof text - 1, static_cast<size_t>(n)));
+}
+
 /// Without a failover PML a lost rail ends the job, as with any other BTL. Prints which rail and why.
 void report_fatal(Module& module, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   if (module.error_reported) return;
   module.error_reported = true;
   opal_proc_t* proc = proc_of(endpoint);
   say(false, "rail-lost", opal_process_info.nodename, event.info.device, event.info.port,
-      opal_get_proc_hostname(proc), event.info.peer_port, event.text, event.code, event.vendor_err);
+      opal_get_proc_hostname(proc), event.info.peer_port, event.text, event.code, event.vendor_err,
+      failover_pml() ? "The PML bfo in use does not know this BTL: install both components of one build."
+                     : "With \"--mca pml bfo\" the job would continue on its other rails.");
   if (module.error_cb != nullptr)
     module.error_cb(&module.super, MCA_BTL_ERROR_FLAGS_FATAL, proc, const_cast<char*>("verbs rail lost"));
 }
@@ -56,6 +79,7 @@ int port_count() {
 void on_rail_up(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   Module& module = module_from(ctx);
   trace(module, endpoint, "up", event);
+  if (!module.bound) say_unbound();
   // A peer sends no connect request to a port that was down when its address was published. This side
   // connects such a port when another rail to the peer is up.
   engine::connect_others(all_ports(), port_count(), endpoint, true);
@@ -146,6 +170,7 @@ int bind(mca_btl_base_module_t* btl, const bfo_failover_sink_t* sink, void* ctx)
   module.sink = *sink;
   module.sink_ctx = ctx;
   module.bound = true;
+  mca_btl_verbs_component.ever_bound = true;
   module.port.set_failover(true);
   return OPAL_SUCCESS;
 }
@@ -272,6 +297,7 @@ extern "C" const bfo_failover_btl_t mca_btl_verbs_failover = {
     .magic = BFO_FAILOVER_MAGIC,
     .version = BFO_FAILOVER_VERSION,
     .size = sizeof(bfo_failover_btl_t),
+    .build = bfo::kBuild,
     .bind = bfo::verbs::bind,
     .rail_info = bfo::verbs::rail_info,
     .attach = bfo::verbs::attach,

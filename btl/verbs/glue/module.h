@@ -3,6 +3,7 @@
 // module.h: one BTL module = one port, its fragments and its peers.
 #pragma once
 
+#include "btl/verbs/engine/modex.h"
 #include "btl/verbs/engine/pairing.h"
 #include "btl/verbs/engine/port.h"
 #include "btl/verbs/engine/selection.h"
@@ -98,8 +99,14 @@ Module* module_open(Component& component, DeviceSlot& device, const engine::Port
 /// Fills the function table and limits every module starts from.
 void module_defaults(mca_btl_base_module_t* defaults);
 
-// peers.cc
+// record.cc
+/// Publishes the ports of this process. OPAL_SUCCESS or an OPAL error.
 int publish_ports(Component& component);
+/// Copies what `proc` has published to `ports`, which has room for kMaxModules. Their number: 0 when it has
+/// none, or, after one sentence for each host, when they cannot be spoken with. `there`: it has a record.
+int read_ports(const opal_proc_t* proc, engine::ModexPort* ports, bool* there = nullptr);
+
+// peers.cc
 int peer_ports(opal_proc_t* proc);
 /// Of bfo_failover_btl_t.
 int peer_port(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, char* device, size_t size,

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 
 #include "btl/verbs/glue/component.h"
+#include "common/version.h"
 #include "common/compat/given_text.h"
 
 namespace bfo::verbs {
@@ -153,6 +154,11 @@ int register_params(Component& component, mca_btl_base_module_t* defaults) {
                   OPAL_INFO_LVL_1, "", &params.if_exclude);
   register_string(component, "rcache", "Registration cache component", OPAL_INFO_LVL_9, "grdma",
                   &params.rcache);
+  params.version = const_cast<char*>(kBuild);
+  mca_base_component_var_register(&component.super.btl_version, "version",
+                                  "Version of this build; it cannot be changed", MCA_BASE_VAR_TYPE_STRING,
+                                  nullptr, 0, MCA_BASE_VAR_FLAG_DEFAULT_ONLY, OPAL_INFO_LVL_1,
+                                  MCA_BASE_VAR_SCOPE_READONLY, &params.version);
   params.verbose = 0;
   mca_base_component_var_register(&component.super.btl_version, "verbose",
                                   "Print what the component does: 1 ports and rails, 2 every state change",

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// peers.cc: the modex record of the ports, and which port of this process is paired with which one of a peer.
+// peers.cc: the processes this one knows, and which port of this process is paired with which one of a peer.
 #include <algorithm>
 
 #include "btl/verbs/engine/memory.h"
-#include "btl/verbs/engine/modex.h"
 #include "btl/verbs/glue/module.h"
 
 namespace bfo::verbs {
 namespace {
 
-using engine::ModexHeader;
 using engine::ModexPort;
 
 uint64_t name_of(const opal_process_name_t& name) {
@@ -33,24 +31,9 @@ const ModexPort* choose(const Module& module, const ModexPort* ports, int count)
   return met == engine::kNoPort ? nullptr : &ports[met];
 }
 
-/// Copies a peer's ports out of its modex record. The number of ports, 0 when there is none or it is
-/// malformed.
-int read_modex(const opal_proc_t* proc, ModexPort* ports, bool* there = nullptr) {
-  void* data = nullptr;
-  size_t size = 0;
-  int rc = OPAL_SUCCESS;
-  OPAL_MODEX_RECV(rc, &mca_btl_verbs_component.super.btl_version,
-                  const_cast<opal_process_name_t*>(&proc->proc_name), &data, &size);
-  if (there != nullptr) *there = rc == OPAL_SUCCESS && data != nullptr;
-  if (rc != OPAL_SUCCESS || data == nullptr) return 0;
-  const int count = engine::modex_read(data, size, ports, kMaxModules);
-  free(data);
-  return count;
-}
-
 mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   ModexPort ports[kMaxModules];
-  const int count = read_modex(proc, ports);
+  const int count = read_ports(proc, ports);
   const ModexPort* port = choose(module, ports, count);
   if (port == nullptr) return nullptr;
   if (port->receive_bytes < module.super.btl_max_send_size) {
@@ -93,45 +76,8 @@ bool may_reach(const opal_proc_t* proc) {
 int peer_ports(opal_proc_t* proc) {
   ModexPort ports[kMaxModules];
   bool there = false;
-  const int count = read_modex(proc, ports, &there);
+  const int count = read_ports(proc, ports, &there);
   return count == 0 && there ? -1 : count;
-}
-
-int publish_ports(Component& component) {
-  struct {
-    ModexHeader header;
-    ModexPort ports[kMaxModules];
-  } record{};
-  record.header = {engine::kModexMagic, engine::kModexVersion, static_cast<uint16_t>(component.module_count)};
-  for (int i = 0; i < component.module_count; ++i) {
-    const Module& module = *component.modules[i];
-    const engine::PortAddress& address = module.port.address();
-    ModexPort& port = record.ports[i];
-    port.nonce = module.port.nonce();
-    port.key[0] = module.port.key().low;
-    port.key[1] = module.port.key().high;
-    memcpy(port.gid, module.place.gid.raw, sizeof port.gid);
-    port.cm_qpn = address.cm_qpn;
-    port.heartbeat_qpn = address.heartbeat_qpn;
-    port.qkey = address.qkey;
-    port.receive_bytes = module.port.config().receive_bytes;
-    port.lid = address.lid;
-    port.link_layer = module.place.link_layer;
-    port.mtu = address.mtu;
-    port.lmc = address.lmc;
-    port.ordinal = module.place.ordinal;
-    port.position = module.place.position;
-    port.subnet_bits = module.place.subnet_bits;
-    port.routable = module.place.routable;
-    port.pkey = module.place.pkey;
-    port.number = module.port.number();
-    strncpy(port.device, module.port.device().name(), sizeof port.device);
-    port.active = module.port.state() == engine::PortState::kActive;
-  }
-  int rc = OPAL_SUCCESS;
-  const size_t size = sizeof record.header + static_cast<size_t>(component.module_count) * sizeof(ModexPort);
-  OPAL_MODEX_SEND(rc, OPAL_PMIX_GLOBAL, &component.super.btl_version, &record, size);
-  return rc;
 }
 
 int peer_port(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, char* device, size_t size,
@@ -139,7 +85,7 @@ int peer_port(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, char* d
   const opal_proc_t* const proc = proc_of(endpoint->engine);
   if (proc == nullptr) return OPAL_ERR_NOT_FOUND;
   ModexPort ports[kMaxModules];
-  const int count = read_modex(proc, ports);
+  const int count = read_ports(proc, ports);
   for (int i = 0; i < count; ++i) {
     if (ports[i].nonce != endpoint->engine.peer.nonce) continue;
     snprintf(device, size, "%.*s", static_cast<int>(sizeof ports[i].device), ports[i].device);

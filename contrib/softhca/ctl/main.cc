@@ -6,6 +6,7 @@
 
 #include "contrib/softhca/ctl/choose.h"
 #include "contrib/softhca/ctl/commands.h"
+#include "common/version.h"
 
 int main(int argc, char** argv) {
   using namespace bfo::softhca;
@@ -17,6 +18,10 @@ int main(int argc, char** argv) {
   }
   if (options.help) {
     fputs(ctl::kUsage, stdout);
+    return 0;
+  }
+  if (options.version) {
+    printf("softhcactl (openmpi-bfo) %s\n", bfo::kBuild);
     return 0;
   }
   struct Command {

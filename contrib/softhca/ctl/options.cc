@@ -20,6 +20,7 @@ const char kUsage[] =
     "  counters                  counters of the ports and rules\n"
     "  trace [on|off]            prints the trace (--follow: goes on until interrupted), or switches it\n"
     "  remove NAME | --all       removes what a killed job has left\n"
+    "  --version                 the version of this build\n"
     "The fabric is --fabric, else $SOFTHCA_FABRIC, else the only one of this user.\n"
     "The fault language is described in contrib/softhca/README.md.\n";
 
@@ -61,6 +62,8 @@ bool read_options(int argc, char** argv, Options& options, std::string& error) {
       options.all = true;
     } else if (word == "--help" || word == "-h") {
       options.help = true;
+    } else if (word == "--version") {
+      options.version = true;
     } else if (word.size() > 1 && word.starts_with('-')) {
       error = "unknown option " + std::string(word) + "; softhcactl --help lists them";
       return false;
@@ -70,7 +73,7 @@ bool read_options(int argc, char** argv, Options& options, std::string& error) {
       options.arguments.emplace_back(word);
     }
   }
-  if (options.help || !options.command.empty()) return true;
+  if (options.help || options.version || !options.command.empty()) return true;
   error = "no command; softhcactl --help lists them";
   return false;
 }

@@ -13,6 +13,7 @@ struct Options {
   bool json = false;
   bool follow = false;
   bool help = false;
+  bool version = false;
   bool all = false;
   std::string file;  ///< --file
   std::string command;

@@ -59,6 +59,11 @@ enum class MsgType : std::uint8_t {
 inline constexpr std::uint8_t kAllTypes[] = {0x41, 0x42, 0x43, 0x44, 0x46, 0x48, 0x49, 0x50,
                                              0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58};
 
+/// Raised by every change of a message, or of what one means, that an older reader would misread; the other
+/// one is the oldest whose messages are still understood (common/wire_versions.h).
+inline constexpr std::uint16_t kWireVersion = 1;
+inline constexpr std::uint16_t kWireOldest = 1;
+
 /// Header flags. Values below 0x20 as in ob1 where the meaning is the same.
 enum : std::uint8_t {
   kFlagAck = 0x01,      ///< MATCH never; RNDV: sender is synchronous

@@ -44,6 +44,7 @@ struct RailHandle {
 
 struct PeerHandle {
   ompi_proc_t* proc = nullptr;
+  bool refused = false;  // it speaks other messages, which was said
 };
 
 struct CommHandle {

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "common/version.h"
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/help.h"
@@ -85,6 +86,7 @@ void peer_answers(void* ctx, void* rail, int answers) {
 }
 
 constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),
+                                       kBuild,
                                        message,
                                        rail_up,
                                        rail_suspect,

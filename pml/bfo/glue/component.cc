@@ -5,6 +5,8 @@
 
 #include <dlfcn.h>
 
+#include "common/version.h"
+#include "pml/bfo/glue/builds.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/pvars.h"
 #include "pml/bfo/glue/help.h"
@@ -72,6 +74,7 @@ mca_pml_base_module_t* component_init(int* priority, bool enable_progress_thread
   Component& c = mca_pml_bfo_component;
   *priority = c.params.priority;
   if (mca_bml_base_init(enable_progress_threads, enable_mpi_threads) != OMPI_SUCCESS) return nullptr;
+  if (publish_versions() != OPAL_SUCCESS) return nullptr;
   c.module = Module::create(c.params, enable_mpi_threads);
   return c.module == nullptr ? nullptr : &c.module->table();
 }
@@ -95,8 +98,9 @@ bfo::glue::Component mca_pml_bfo_component = {
                 {
                     MCA_PML_BASE_VERSION_2_0_0,
                     .mca_component_name = "bfo",
-                    MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION,
-                                          OMPI_RELEASE_VERSION),
+                    MCA_BASE_MAKE_VERSION(component, bfo::version_part(BFO_VERSION, 0),
+                                          bfo::version_part(BFO_VERSION, 1),
+                                          bfo::version_part(BFO_VERSION, 2)),
                     .mca_open_component = bfo::glue::component_open,
                     .mca_close_component = bfo::glue::component_close,
                     .mca_query_component = nullptr,
@@ -109,6 +113,7 @@ bfo::glue::Component mca_pml_bfo_component = {
             .pmlm_finalize = bfo::glue::component_finalize,
         },
     .params = {},
+    .told = {},
     .output = -1,
     .bml_open = false,
     .module = nullptr,

@@ -7,13 +7,13 @@
 // our rails come back with a new epoch; and it can leave the BML's list of eager rails empty for others.
 #include "pml/bfo/glue/module.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <string>
 
+#include "common/version.h"
+#include "pml/bfo/glue/builds.h"
 #include "pml/bfo/glue/callbacks.h"
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/entry.h"
@@ -174,18 +174,6 @@ xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& param
 
 }  // namespace
 
-const bfo_failover_btl_t* contract_of(const char* name) {
-  char symbol[MCA_BASE_MAX_COMPONENT_NAME_LEN + 32];
-  snprintf(symbol, sizeof(symbol), "mca_btl_%s_failover", name);
-  return static_cast<const bfo_failover_btl_t*>(dlsym(RTLD_DEFAULT, symbol));
-}
-
-const bfo_failover_btl_t* find_failover(const mca_btl_base_module_t* btl) {
-  if ((btl->btl_flags & MCA_BTL_FLAGS_FAILOVER_SUPPORT) == 0) return nullptr;
-  const bfo_failover_btl_t* const contract = contract_of(component_name(btl));
-  return contract != nullptr && speaks(*contract) ? contract : nullptr;
-}
-
 Module::Module(const Params& params, const xfer::Config& config)
     : table_(make_table()),
       params_(params),
@@ -213,7 +201,7 @@ Module* Module::create(const Params& params, bool threads) {
 }
 
 int Module::destroy(Module* module) {
-  module->summary_.finish(opal_process_info.nodename);
+  module->summary_.finish(opal_process_info.nodename, kBuild);
   module->waits_.release();
   module->unbind_failover_btls();
   if (module->progressing_) opal_progress_unregister(engine_progress);
@@ -287,6 +275,14 @@ void Module::rail_bytes(unsigned long long* out, unsigned n) const {
   }
 }
 
+// Of the BTLs of this process and of the PMLs of `procs`.
+bool Module::builds_fit(ompi_proc_t** procs, size_t count) const {
+  bool fit = true;
+  for_each_btl([&fit](const mca_btl_base_module_t* btl) { fit = fit && contract_fits(btl); });
+  for (size_t i = 0; fit && i < count; ++i) fit = understands(&procs[i]->super);
+  return fit;
+}
+
 int Module::add_procs(ompi_proc_t** procs, size_t count) {
   if (count == 0) return OMPI_SUCCESS;
   const ompi_proc_t* me = ompi_proc_local();
@@ -297,6 +293,7 @@ int Module::add_procs(ompi_proc_t** procs, size_t count) {
   }
   int rc = mca_pml_base_pml_check_selected("bfo", procs, count);
   if (rc != OMPI_SUCCESS) return rc;
+  if (!builds_fit(procs, count)) return OMPI_ERR_NOT_SUPPORTED;
 
   opal_bitmap_t reachable;
   OBJ_CONSTRUCT(&reachable, opal_bitmap_t);
@@ -315,8 +312,27 @@ Peer* Module::peer(ompi_proc_t* proc) {
   return OPAL_LIKELY(known != nullptr) ? static_cast<Peer*>(known) : make_peer(proc);
 }
 
+void Module::set_peer(ompi_proc_t* proc, Peer* peer) {
+  proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] =
+      reinterpret_cast<mca_bml_base_endpoint_t*>(static_cast<void*>(peer));
+}
+
+// A process that nothing is sent to: requests with it, and those with anybody, end with an error.
+Peer* Module::make_refused(ompi_proc_t* proc) {
+  PeerHandle handle;
+  handle.proc = proc;
+  handle.refused = true;
+  Peer* peer = engine_.peer_add(handle, pair_key(proc->super.proc_name), false);
+  if (peer == nullptr) return nullptr;
+  set_peer(proc, peer);
+  engine_.peer_refuse(peer);
+  return peer;
+}
+
 // Called with the engine's lock held.
 Peer* Module::make_peer(ompi_proc_t* proc) {
+  // Processes of other hosts are not added at the start.
+  if (!understands(&proc->super)) return make_refused(proc);
   mca_bml_base_endpoint_t* ep = mca_bml_base_get_endpoint(proc);
   if (ep == nullptr) return nullptr;
   PeerHandle handle;
@@ -326,8 +342,7 @@ Peer* Module::make_peer(ompi_proc_t* proc) {
   const size_t n = std::min<size_t>(mca_bml_base_btl_array_get_size(&ep->btl_send),
                                     static_cast<size_t>(params_.max_send_per_range));
   for (size_t i = 0; i < n; ++i) add_rail(peer, *mca_bml_base_btl_array_get_index(&ep->btl_send, i), *ep);
-  proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] =
-      reinterpret_cast<mca_bml_base_endpoint_t*>(static_cast<void*>(peer));
+  set_peer(proc, peer);
   rail_check_.at_contact(*peer);
   return peer;
 }

@@ -13,6 +13,7 @@
 #include "common/compat/ompi_includes.h"
 #include "pml/bfo/glue/btl_port.h"
 #include "pml/bfo/glue/buffered.h"
+#include "pml/bfo/glue/builds.h"
 #include "pml/bfo/glue/console.h"
 #include "pml/bfo/glue/event_log.h"
 #include "pml/bfo/glue/host_page.h"
@@ -104,7 +105,10 @@ class Module {
  private:
   Module(const Params& params, const xfer::Config& config);
 
+  bool builds_fit(ompi_proc_t** procs, size_t count) const;
   Peer* make_peer(ompi_proc_t* proc);
+  Peer* make_refused(ompi_proc_t* proc);
+  static void set_peer(ompi_proc_t* proc, Peer* peer);
   void add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_bml_base_endpoint_t& ep);
   void begin_rail(Rail& rail);
   int check_limits() const;
@@ -157,16 +161,6 @@ void for_each_btl(F&& f) {
     f(selected->btl_module);
   }
 }
-
-// What the BTL component `name` exports as its contract, of whatever version; nullptr: nothing.
-const bfo_failover_btl_t* contract_of(const char* name);
-// True when it is of this PML's version.
-inline bool speaks(const bfo_failover_btl_t& contract) {
-  return contract.magic == BFO_FAILOVER_MAGIC && contract.version == BFO_FAILOVER_VERSION &&
-         contract.size >= sizeof(bfo_failover_btl_t);
-}
-// The contract of the BTL, or nullptr when it does not speak it (common/failover_btl.h).
-const bfo_failover_btl_t* find_failover(const mca_btl_base_module_t* btl);
 
 }  // namespace bfo::glue
 

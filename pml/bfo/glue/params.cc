@@ -2,6 +2,7 @@
 //
 // params.cc: one table of integer parameters (name, default, range, level, help) and the few others by hand.
 #include "pml/bfo/glue/params.h"
+#include "common/version.h"
 #include "common/compat/given_text.h"
 #include "pml/bfo/glue/help.h"
 
@@ -127,6 +128,11 @@ int register_params(const mca_base_component_t* component, Params& params) {
       "summary",
       "Print one line at the end of a job that lost a rail, had one that never came up, or gave a peer up",
       MCA_BASE_VAR_TYPE_BOOL, OPAL_INFO_LVL_3, &params.summary);
+  if (rc < 0) return rc;
+  params.version = const_cast<char*>(kBuild);
+  rc = mca_base_component_var_register(component, "version", "Version of this build; it cannot be changed",
+                                       MCA_BASE_VAR_TYPE_STRING, nullptr, 0, MCA_BASE_VAR_FLAG_DEFAULT_ONLY,
+                                       OPAL_INFO_LVL_1, MCA_BASE_VAR_SCOPE_READONLY, &params.version);
   if (rc < 0) return rc;
   params.event_file = const_cast<char*>("");
   rc = add(

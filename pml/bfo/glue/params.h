@@ -34,6 +34,7 @@ struct Params {
   char* min_rails_action;    // "warn" or "abort": what then happens
   char* any_source_on_loss;  // "error" or "wait": what becomes of receives from any source
   bool summary;              // one line at the end of a job that was less than perfect
+  char* version;             // of this build; nobody can set it
   char* event_file;          // one JSON line per failover or return of a rail is appended; empty = none
   char* event_dir;           // the same, to a file per host and job in this folder; empty = none
   int event_limit;           // MiB until the event file gets no further line; 0 = no limit

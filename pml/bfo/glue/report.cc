@@ -78,7 +78,7 @@ void tell_too_much(int rank, int other, const char* host, const xfer::PeerLoss& 
 }  // namespace
 
 void BtlPort::peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss) {
-  if (module_.leaving()) return;
+  if (module_.leaving() || peer.refused) return;
   const int rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
   const int other = static_cast<int>(peer.proc->super.proc_name.vpid);
   if (loss.limit != xfer::PeerLoss::Limit::kMemory)

@@ -140,8 +140,8 @@ bool read_facts(const void* bytes, size_t size, Facts* facts) {
   return true;
 }
 
-void format_summary(const std::vector<Facts>& all, const char* host, uint64_t now_ns, char* line,
-                    size_t size) {
+void format_summary(const std::vector<Facts>& all, const char* host, uint64_t now_ns, char* line, size_t size,
+                    const char* build) {
   Text text(line, size);
   const size_t telling = static_cast<size_t>(std::count_if(all.begin(), all.end(), tells));
   if (telling == 0) return;
@@ -166,9 +166,9 @@ void format_summary(const std::vector<Facts>& all, const char* host, uint64_t no
   if (sum.rails_up < sum.rails_expected)
     text.add("; %u of %u rails %s up at the end", sum.rails_up, sum.rails_expected,
              sum.rails_up == 1 ? "was" : "were");
-  text.add("; a rail was missing for %.3f s, %llu bytes were sent again (seen by %zu process%s)",
+  text.add("; a rail was missing for %.3f s, %llu bytes were sent again (seen by %zu process%s%s%s)",
            static_cast<double>(sum.missing_ns) * 1e-9, static_cast<unsigned long long>(sum.bytes_resent),
-           telling, telling == 1 ? "" : "es");
+           telling, telling == 1 ? "" : "es", *build != '\0' ? "; version " : "", build);
   if (sum.events_lost != 0)
     text.add("; %llu line%s of the event file %s lost", static_cast<unsigned long long>(sum.events_lost),
              plural(sum.events_lost), sum.events_lost == 1 ? "is" : "are");
@@ -273,7 +273,7 @@ void Summary::collect(uint64_t bytes_resent, uint64_t peers_lost, uint64_t now_n
   page_->leave_last();
 }
 
-void Summary::finish(const char* host) {
+void Summary::finish(const char* host, const char* build) {
   const std::lock_guard<std::mutex> lock(events);
   HostPage* const page = std::exchange(page_, nullptr);
   if (page == nullptr) return;
@@ -287,7 +287,7 @@ void Summary::finish(const char* host) {
       all.push_back(facts);
   }
   char line[1024];
-  format_summary(all, host, collected_ns_, line, sizeof(line));
+  format_summary(all, host, collected_ns_, line, sizeof(line), build);
   if (line[0] != '\0') print_(line);
 }
 

@@ -87,7 +87,7 @@ class Summary {
   // Called when communication is over: leaves the last facts of this process. May be called several times.
   void collect(uint64_t bytes_resent, uint64_t peers_lost, uint64_t now_ns);
   // Prints the line, if there is something to tell and nobody else does. Times end at the last collect().
-  void finish(const char* host);
+  void finish(const char* host, const char* build = "");
 
   const Facts& facts() const { return facts_; }
   // For so long at least one rail has been missing, all times together.
@@ -109,8 +109,9 @@ class Summary {
 // What they name is printable then. Any thread.
 bool read_facts(const void* bytes, size_t size, Facts* facts);
 
-// The line about `all`, at most `size` bytes with the NUL; empty when there is nothing to tell.
-void format_summary(const std::vector<Facts>& all, const char* host, uint64_t now_ns, char* line,
-                    size_t size);
+// The line about `all`, with the version of the build, at most `size` bytes with the NUL; empty when there is
+// nothing to tell.
+void format_summary(const std::vector<Facts>& all, const char* host, uint64_t now_ns, char* line, size_t size,
+                    const char* build = "");
 
 }  // namespace bfo::glue

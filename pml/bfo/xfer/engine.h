@@ -83,6 +83,8 @@ class Engine {
   void tell_losses(PeerT* peer);
   /// Is the record of a loss not complete yet?
   bool losses_open();
+  /// Nothing can be said to this peer, which has no rail: it is declared failed when the engine is left.
+  void peer_refuse(PeerT* peer);
 
   // ---- MPI calls
   /// Start a send. complete_send() is called exactly once, possibly before this returns. A persistent request

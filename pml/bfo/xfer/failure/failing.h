@@ -41,6 +41,13 @@ class Failing {
   /// `size` bytes about a process that is not known could not be stored.
   void no_memory_for_any(std::size_t size) { unstored_.note_any(size); }
 
+  // ---- nothing can be said to `p`, which has no rail
+  void refused(PeerT& p) {
+    p.standing.set_loss(PeerLoss{});
+    p.standing.set_declared_by_peer();  // it is not told
+    schedule(p);
+  }
+
   // ---- the peer declared this process failed
   /// Keeps `loss` until the record of the peer with connection `conn` is made. False: nobody has that many.
   bool keep(std::uint32_t epoch, std::uint64_t conn, const PeerLoss& loss);

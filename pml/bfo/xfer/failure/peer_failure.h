@@ -162,6 +162,12 @@ void Engine<P>::peer_lost(PeerT* p, bool finalized) {
   declare_failed(*p, !finalized);
 }
 
+template <class P>
+void Engine<P>::peer_refuse(PeerT* p) {
+  Entry entry(*this);
+  failing_.refused(*p);
+}
+
 /// End every request with this peer with an error, each through its gate. With `loss`, also end the receives
 /// from MPI_ANY_SOURCE on its communicators.
 template <class P>

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// wire_versions.h: which messages a component sends and understands, how it publishes that, and what is said
+// when two processes do not understand each other. No Open MPI here.
+//
+// Each component publishes one record for each process (the modex): a WireRecord, then entries of one size.
+// All that is in a WireRecord stays where it is in every later version; a later one may be longer, and so may
+// its entries: a reader takes what it knows. What changes a message so that an older reader would take it for
+// another one raises `version`. As long as the older form is still sent to those who know no other,
+// `oldest` stays.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// For a test that lets two builds meet which are one change of a header apart.
+#ifndef BFO_TEST_WIRE_AHEAD
+#define BFO_TEST_WIRE_AHEAD 0
+#endif
+
+namespace bfo {
+
+struct WireVersions {
+  std::uint16_t version = 0;  // of the messages that are sent
+  std::uint16_t oldest = 0;   // version that is understood
+};
+
+/// Each side understands what the other one sends.
+constexpr bool meet(WireVersions a, WireVersions b) {
+  return a.version >= b.oldest && b.version >= a.oldest;
+}
+
+/// Host byte order: peers of another architecture are not reached.
+struct WireRecord {
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint16_t oldest;
+  std::uint16_t header_bytes;  // of this struct as its sender has it: the entries begin there
+  std::uint16_t entry_bytes;
+  std::uint16_t entries;
+  std::uint16_t reserved;
+  char build[48];  // of the sender, NUL terminated
+};
+static_assert(sizeof(WireRecord) == 64);
+
+enum class RecordState : std::uint8_t {
+  kRead,     // it is sound, and the versions meet
+  kOther,    // .. they do not meet
+  kAbsent,   // the peer has published none
+  kDamaged,  // it is not a record of this kind
+};
+
+/// A peer's record. `entry` points into the bytes that were read.
+struct PeerRecord {
+  RecordState state = RecordState::kAbsent;
+  WireVersions versions;
+  std::uint16_t entries = 0;
+  std::uint16_t entry_bytes = 0;
+  const char* entry = nullptr;
+  char build[sizeof(WireRecord::build)] = "";
+};
+
+/// The record that publishes `versions` with `entries` entries of `entry_bytes` bytes behind it.
+WireRecord make_record(std::uint32_t magic, WireVersions versions, std::size_t entries,
+                       std::size_t entry_bytes);
+/// Reads the `size` bytes at `data`, nullptr when there are none. `first`: the first version that was
+/// published in this form; an older record has its version at the same place, and nothing else is known of
+/// it.
+PeerRecord read_record(const void* data, std::size_t size, std::uint32_t magic, std::uint16_t first,
+                       WireVersions ours);
+
+/// One of the two processes in a sentence.
+struct WireSide {
+  const char* host;
+  std::uint32_t rank;
+};
+
+/// Why `here` cannot speak with `there`, in one line of at most `size` bytes with its newline and NUL. Its
+/// length. `component`: such as "PML bfo".
+std::size_t refusal_text(char* out, std::size_t size, const char* component, const WireSide& here,
+                         WireVersions ours, const WireSide& there, const PeerRecord& theirs);
+
+/// Of the processes of a job that share a folder on a host one says what all of them find.
+class ToldOnce {
+ public:
+  /// Before anything is to be told. Without a folder, or when there is none, each process tells.
+  void open(const char* folder);
+  /// True: this process tells `what` about `about`. Not so when the folder is gone since: the process that
+  /// told has ended, and the runtime cleaned up behind it. Any thread.
+  bool first(const char* what, const char* about) const;
+
+ private:
+  char folder_[512] = "";
+};
+
+}  // namespace bfo
