@@ -175,6 +175,8 @@ class BtlPort {
   void* resolve(const CommHandle& comm, int32_t rank);
   void* known(const CommHandle& comm, int32_t rank) const;
   void peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss);
+  // pml_bfo_verbose: a restart message goes to `peer`.
+  void trace_sent(const PeerHandle& peer, const void* bytes, size_t size);
 
   // ---- rails
   void fence(const RailHandle& rail, uint32_t epoch);

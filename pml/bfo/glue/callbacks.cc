@@ -11,6 +11,7 @@
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/help.h"
+#include "pml/bfo/glue/trace.h"
 #include "pml/bfo/xfer/contract.h"
 
 namespace bfo::glue {
@@ -35,23 +36,81 @@ void message(void* ctx, void* rail, uint32_t epoch, uint8_t tag, const void* dat
   module_of(ctx).engine().on_message(rail_of(rail), epoch, tag, data, length);
 }
 
+// ---- what pml_bfo_verbose prints
+
+bool traces(int level) {
+  return mca_pml_bfo_component.params.verbose >= level;
+}
+
+void print(const char* text) {
+  opal_output(mca_pml_bfo_component.output, "pml/bfo: %s", text);
+}
+
+TracedPeer traced(const PeerHandle& peer) {
+  return {static_cast<int>(peer.proc->super.proc_name.vpid), opal_get_proc_hostname(&peer.proc->super)};
+}
+
+// After the engine was told: the record of the rail is whole by then.
+void trace_rail(const Rail& rail, const bfo_rail_event_t& ev, const char* what) {
+  if (!traces(kTraceRails)) return;
+  char text[400];
+  describe_rail(text, sizeof(text), rail.index, traced(rail.peer->handle), ev, what);
+  print(text);
+}
+
+void trace_restart(const char* way, const TracedPeer& peer, uint8_t type, const void* bytes, size_t length) {
+  char text[1600];
+  describe_restart(text, sizeof(text), type, bytes, length);
+  if (peer.rank >= 0)
+    opal_output(mca_pml_bfo_component.output, "pml/bfo: %s rank %d on host %s: %s", way, peer.rank, peer.host,
+                text);
+  else
+    opal_output(mca_pml_bfo_component.output, "pml/bfo: %s a peer that its BTL does not name: %s", way, text);
+}
+
+// Takes the place of the engine's entry while there is something to print, so that it costs nothing else.
+void traced_message(Module& module, Rail* rail, uint32_t epoch, uint8_t tag, const void* data,
+                    size_t length) {
+  const TracedPeer peer = rail != nullptr ? traced(rail->peer->handle) : TracedPeer{};
+  if (traces(kTraceRestarts) && is_restart_message(tag)) trace_restart("from", peer, tag, data, length);
+  const xfer::Counters before = module.engine().counters();
+  module.engine().on_message(rail, epoch, tag, data, length);
+  const char* const why = why_dropped(before, module.engine().counters(), tag, data, length);
+  if (why == nullptr) return;
+  if (peer.rank >= 0)
+    opal_output(mca_pml_bfo_component.output,
+                "pml/bfo: dropped %s (0x%02x), %zu bytes, of rank %d on host %s: %s", type_name(tag), tag,
+                length, peer.rank, peer.host, why);
+  else
+    opal_output(mca_pml_bfo_component.output,
+                "pml/bfo: dropped %s (0x%02x), %zu bytes, of a peer that its BTL does not name: %s",
+                type_name(tag), tag, length, why);
+}
+
+void message_traced(void* ctx, void* rail, uint32_t epoch, uint8_t tag, const void* data, size_t length) {
+  traced_message(module_of(ctx), rail_of(rail), epoch, tag, data, length);
+}
+
 // The first report about a rail can come while another thread is still adding it. That thread holds the
 // engine's lock: the record of the rail is not read before the engine was entered.
 void rail_up(void* ctx, void* user, const bfo_rail_event_t* ev) {
   Module& module = module_of(ctx);
   Rail* const rail = rail_of(user);
   module.engine().on_rail_up(rail, xfer::event_of(*ev));
+  trace_rail(*rail, *ev, "up");
   rail->handle.away = module.summary().up(names_of(*ev), rail->handle.away, ev->now_ns);
 }
 
 void rail_suspect(void* ctx, void* rail, const bfo_rail_event_t* ev) {
   module_of(ctx).engine().on_rail_suspect(rail_of(rail), xfer::event_of(*ev));
+  trace_rail(*rail_of(rail), *ev, "suspect");
 }
 
 void rail_down(void* ctx, void* user, const bfo_rail_event_t* ev) {
   Module& module = module_of(ctx);
   Rail* const rail = rail_of(user);
   module.engine().on_rail_down(rail, xfer::event_of(*ev));
+  trace_rail(*rail, *ev, "down");
   Away& away = rail->handle.away;
   if (xfer::event_of(*ev).given_back) return;
   if (ev->cause == BFO_CAUSE_SHUTDOWN || rail->peer->standing.finalized()) {
@@ -69,6 +128,7 @@ void rail_closed(void* ctx, void* user, const bfo_rail_event_t* ev, bfo_fence_re
   module.engine().on_rail_closed(rail, xfer::event_of(*ev),
                                  result == BFO_FENCED ? FenceResult::kFenced : FenceResult::kUnfenceable,
                                  delivered);
+  trace_rail(*rail, *ev, result == BFO_FENCED ? "closed (fenced)" : "closed (cannot be fenced)");
   if (rail->handle.away != Away::kNo)
     module.summary().closed(names_of(*ev), ev->text, ev->cause == BFO_CAUSE_PEER_DOWN);
 }
@@ -96,6 +156,13 @@ constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),
                                        gap_lost,
                                        peer_answers};
 
+constexpr bfo_failover_sink_t traced_sink() {
+  bfo_failover_sink_t sink = kSink;
+  sink.message = message_traced;
+  return sink;
+}
+constexpr bfo_failover_sink_t kTracedSink = traced_sink();
+
 // A message in several segments (self, shared memory with single copy) is put together first.
 [[gnu::noinline]] void deliver_gathered(Module& module, uint8_t tag, const mca_btl_base_descriptor_t& des) {
   size_t size = 0;
@@ -118,7 +185,7 @@ constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),
 }  // namespace
 
 const bfo_failover_sink_t* failover_sink() {
-  return &kSink;
+  return traces(kTraceDrops) ? &kTracedSink : &kSink;
 }
 
 void on_btl_message(mca_btl_base_module_t*, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
@@ -128,6 +195,24 @@ void on_btl_message(mca_btl_base_module_t*, mca_btl_base_tag_t tag, mca_btl_base
   if (OPAL_UNLIKELY(des->des_segment_count != 1)) return deliver_gathered(module, tag, *des);
   const mca_btl_base_segment_t& segment = des->des_segments[0];
   module.engine().on_message(nullptr, 0, tag, segment.seg_addr.pval, segment.seg_len);
+}
+
+void on_btl_message_traced(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
+                           void* cbdata) {
+  if (des->des_segment_count != 1) return on_btl_message(btl, tag, des, cbdata);
+  Module& module = module_of(cbdata);
+  module.port().note_answer();
+  const mca_btl_base_segment_t& segment = des->des_segments[0];
+  traced_message(module, nullptr, 0, tag, segment.seg_addr.pval, segment.seg_len);
+}
+
+mca_btl_base_module_recv_cb_fn_t btl_message_callback() {
+  return traces(kTraceDrops) ? on_btl_message_traced : on_btl_message;
+}
+
+void BtlPort::trace_sent(const PeerHandle& peer, const void* bytes, size_t size) {
+  if (!traces(kTraceRestarts)) return;
+  trace_restart("to", traced(peer), *static_cast<const uint8_t*>(bytes), bytes, size);
 }
 
 // Fatal or not, it ends the connection of that BTL to the peer, and never the job (P6). It can be called from

@@ -13,6 +13,9 @@ namespace bfo::glue {
 void on_btl_message(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
                     void* cbdata);
 
+// The same, or one that also prints what pml_bfo_verbose asks for.
+mca_btl_base_module_recv_cb_fn_t btl_message_callback();
+
 // Error callback of BTLs that do not speak common/failover_btl.h; the others report through the sink.
 void on_btl_error(mca_btl_base_module_t* btl, int32_t flags, opal_proc_t* proc, char* info);
 

@@ -243,7 +243,7 @@ int Module::register_callbacks() {
   for (unsigned tag = 0; tag < MCA_BTL_TAG_MAX; ++tag) {
     const bool of_pml = tag >= MCA_BTL_TAG_PML && tag < MCA_BTL_TAG_OSC_RDMA;
     if (!of_pml && mca_btl_base_active_message_trigger[tag].cbfunc != nullptr) continue;
-    const int rc = mca_bml.bml_register(static_cast<mca_btl_base_tag_t>(tag), on_btl_message, this);
+    const int rc = mca_bml.bml_register(static_cast<mca_btl_base_tag_t>(tag), btl_message_callback(), this);
     if (rc != OMPI_SUCCESS) return rc;
   }
   return mca_bml.bml_register_error(on_btl_error);

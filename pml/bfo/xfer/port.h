@@ -216,4 +216,10 @@ template <class P>
     return 1;
 }
 
+/// A restart message goes to `peer`. A port that wants to tell has trace_sent(); it is not called for others.
+template <class P, class PeerHandle>
+void trace_sent(P& port, const PeerHandle& peer, const void* bytes, std::size_t size) {
+  if constexpr (requires { port.trace_sent(peer, bytes, size); }) port.trace_sent(peer, bytes, size);
+}
+
 }  // namespace bfo::xfer

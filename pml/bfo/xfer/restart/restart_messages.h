@@ -22,6 +22,7 @@ template <class P>
 void Engine<P>::stored_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id,
                                Name sender, Name receiver) {
   const core::RestartHdr h = restart_header(type, flags, id, sender, receiver);
+  trace_sent(port_, p.handle, &h, sizeof h);
   send_stored(p, &h, sizeof h);
 }
 
@@ -64,15 +65,19 @@ struct RestartMessages {
     }
     m.h.n = n;
     m.h.frags = x.rndv->frags;
-    return e.post_control(p, &m, sizeof m.h + n * sizeof(core::WireRail), FragKind::kControl, x.rndv->name,
-                          false);
+    const std::size_t size = sizeof m.h + n * sizeof(core::WireRail);
+    if (!e.post_control(p, &m, size, FragKind::kControl, x.rndv->name, false)) return false;
+    trace_sent(e.port_, p.handle, &m, size);
+    return true;
   }
 
   static bool send_recv_err(E& e, RecvRequest& r) {
     auto& x = r.xfer;
     const core::RestartHdr h =
         restart_header(core::MsgType::kRecvErr, 0, x.identity(), x.rndv->peer_name, x.rndv->name);
-    return e.post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true);
+    if (!e.post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true)) return false;
+    trace_sent(e.port_, x.proc->peer->handle, &h, sizeof h);
+    return true;
   }
 
   /// RESTARTACK lists what was received; bytes that do not fit count as received (H14).
@@ -102,9 +107,9 @@ struct RestartMessages {
       if (least->end - least->begin < range.end - range.begin) *least = range;
     }
     m.h.n = n;
-    if (!e.post_control(*x.proc->peer, &m, sizeof m.h + n * sizeof(core::WireRange), FragKind::kControl,
-                        x.rndv->name, true))
-      return false;
+    const std::size_t size = sizeof m.h + n * sizeof(core::WireRange);
+    if (!e.post_control(*x.proc->peer, &m, size, FragKind::kControl, x.rndv->name, true)) return false;
+    trace_sent(e.port_, x.proc->peer->handle, &m, size);
     e.records_.note_resumed(*x.proc->peer);  // the transfer continues, whichever side carries its bytes
     return true;
   }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// trace.h: what pml_bfo_verbose prints, in words. From level 10 on each change of a rail, from 20 each header
+// that is dropped and why, from 30 each restart message, sent and received. No Open MPI here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/failover_btl.h"
+#include "pml/bfo/xfer/counters.h"
+
+namespace bfo::glue {
+
+constexpr int kTraceRails = 10;
+constexpr int kTraceDrops = 20;
+constexpr int kTraceRestarts = 30;
+
+// The other end of a rail, or of a message.
+struct TracedPeer {
+  int rank = -1;  // -1: its BTL does not say who sent it
+  const char* host = "";
+};
+
+// "rail 1 (softhca1 port 1) to rank 0 on host n1 (lid 3 qpn 0x4043), epoch 2: down: RETRY_EXC_ERR".
+// `index`: of the rail at its peer. `what`: "up", "down", ...
+void describe_rail(char* out, size_t size, unsigned index, const TracedPeer& peer,
+                   const bfo_rail_event_t& event, const char* what);
+
+// True for the messages of a restart and what answers them.
+bool is_restart_message(uint8_t type);
+// "RNDVRESTARTACK of request 3.1 (there 9.2), round 2, ranges 0-65536 131072-196608". `bytes` may be any.
+void describe_restart(char* out, size_t size, uint8_t type, const void* bytes, size_t length);
+
+// Why a header was dropped, by what was counted while it was handled; nullptr: it was not.
+const char* why_dropped(const xfer::Counters& before, const xfer::Counters& after, uint8_t tag,
+                        const void* bytes, size_t length);
+
+// The name of a message type of PROTOCOL.md, "unknown" of another one.
+const char* type_name(uint8_t type);
+
+}  // namespace bfo::glue
