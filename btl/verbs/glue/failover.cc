@@ -43,7 +43,7 @@ void trace(const Module& module, const engine::Endpoint& endpoint, const char* w
 /// A build that asks what contract the BTL has says it itself.
 void say_unbound() {
   const Component& component = mca_btl_verbs_component;
-  if (component.ever_bound || !failover_pml()) return;
+  if (component.ever_bound || !component.wish.failover) return;
   if (!component.told.first("contract", "pml")) return;
   char text[400];
   const int n = snprintf(
@@ -62,8 +62,9 @@ void report_fatal(Module& module, engine::Endpoint& endpoint, const bfo_rail_eve
   opal_proc_t* proc = proc_of(endpoint);
   say(false, "rail-lost", opal_process_info.nodename, event.info.device, event.info.port,
       opal_get_proc_hostname(proc), event.info.peer_port, event.text, event.code, event.vendor_err,
-      failover_pml() ? "The PML bfo in use does not know this BTL: install both components of one build."
-                     : "With \"--mca pml bfo\" the job would continue on its other rails.");
+      mca_btl_verbs_component.wish.failover
+          ? "The PML bfo in use does not know this BTL: install both components of one build."
+          : "With \"--mca pml bfo\" the job would continue on its other rails.");
   if (module.error_cb != nullptr)
     module.error_cb(&module.super, MCA_BTL_ERROR_FLAGS_FATAL, proc, const_cast<char*>("verbs rail lost"));
 }

@@ -78,7 +78,8 @@ int publish_ports(Component& component) {
     port.routable = module.place.routable;
     port.pkey = module.place.pkey;
     port.number = module.port.number();
-    strncpy(port.device, module.port.device().name(), sizeof port.device);
+    const char* const device = module.port.device().name();
+    memcpy(port.device, device, strnlen(device, sizeof port.device));
     port.active = module.port.state() == engine::PortState::kActive;
   }
   int rc = OPAL_SUCCESS;

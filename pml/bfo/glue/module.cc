@@ -7,6 +7,8 @@
 // our rails come back with a new epoch; and it can leave the BML's list of eager rails empty for others.
 #include "pml/bfo/glue/module.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
@@ -26,6 +28,9 @@ namespace {
 
 constexpr uint64_t kForever = UINT64_MAX / 4;
 constexpr size_t kLeastPipelineFrag = 4096;  // a shorter btl_NAME_rdma_pipeline_frag_size counts as this one
+constexpr useconds_t kNoteMicros = 500'000;  // for others of the host to find what was said
+constexpr int kDrainMillis = 2000;           // how long finalize waits for messages that are not acknowledged
+constexpr int kTellMillis = 500;             // how long it waits then for the records of losses
 constexpr int kTellMillis = 500;             // how long it waits then for the records of losses
 // Finalize waits so long for messages that are not acknowledged, and for the answers of those that it leaves.
 constexpr uint64_t kDrainNs = 2'000'000'000;
@@ -293,7 +298,11 @@ int Module::add_procs(ompi_proc_t** procs, size_t count) {
   }
   int rc = mca_pml_base_pml_check_selected("bfo", procs, count);
   if (rc != OMPI_SUCCESS) return rc;
-  if (!builds_fit(procs, count)) return OMPI_ERR_NOT_SUPPORTED;
+  if (!builds_fit(procs, count)) {
+    // The others of this host find the note that it was said: the end of this process removes it.
+    ::usleep(kNoteMicros);
+    return OMPI_ERR_NOT_SUPPORTED;
+  }
 
   opal_bitmap_t reachable;
   OBJ_CONSTRUCT(&reachable, opal_bitmap_t);
