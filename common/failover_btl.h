@@ -46,7 +46,7 @@ struct mca_btl_base_descriptor_t;
 struct opal_proc_t;
 
 #define BFO_FAILOVER_MAGIC 0x31464f42u /* "BOF1" in memory order, little endian */
-#define BFO_FAILOVER_VERSION 9u
+#define BFO_FAILOVER_VERSION 10u
 
 /* Status a failover BTL passes to des_cbfunc and to RDMA completion callbacks. Anything that was handed to
  * ibv_post_send has an unknown fate unless a SUCCESS completion covers it: "flushed" is not "never sent"

@@ -120,10 +120,19 @@ static int leave(Btl* btl, Ep* ep) {
   return real()->leave(btl, ep);
 }
 
+static void host_ports(bfo_host_ports_t* out) {
+  real()->host_ports(out);
+}
+
+static int peer_ports(struct opal_proc_t* proc) {
+  return real()->peer_ports(proc);
+}
+
 __attribute__((visibility("default")))
 const bfo_failover_btl_t mca_btl_verbs_failover = {BFO_FAILOVER_MAGIC,
                                                    BFO_FAILOVER_VERSION,
                                                    sizeof(bfo_failover_btl_t),
+                                                   "test",
                                                    bind_sink,
                                                    rail_info,
                                                    attach,
@@ -137,7 +146,9 @@ const bfo_failover_btl_t mca_btl_verbs_failover = {BFO_FAILOVER_MAGIC,
                                                    work,
                                                    never_up,
                                                    peer_port,
-                                                   leave};
+                                                   leave,
+                                                   host_ports,
+                                                   peer_ports};
 
 /* Makes progress in a blocking receive, which does not ask the PML for anything meanwhile. */
 static void* wait_for_end(void* unused) {

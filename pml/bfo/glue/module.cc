@@ -29,8 +29,6 @@ namespace {
 constexpr uint64_t kForever = UINT64_MAX / 4;
 constexpr size_t kLeastPipelineFrag = 4096;  // a shorter btl_NAME_rdma_pipeline_frag_size counts as this one
 constexpr useconds_t kNoteMicros = 500'000;  // for others of the host to find what was said
-constexpr int kDrainMillis = 2000;           // how long finalize waits for messages that are not acknowledged
-constexpr int kTellMillis = 500;             // how long it waits then for the records of losses
 constexpr int kTellMillis = 500;             // how long it waits then for the records of losses
 // Finalize waits so long for messages that are not acknowledged, and for the answers of those that it leaves.
 constexpr uint64_t kDrainNs = 2'000'000'000;

@@ -141,6 +141,7 @@ extern "C" __attribute__((visibility("default"))) const bfo_failover_btl_t mca_b
     .magic = BFO_FAILOVER_MAGIC,
     .version = BFO_FAILOVER_VERSION,
     .size = sizeof(bfo_failover_btl_t),
+    .build = "liar",
     .bind = bind_sink,
     .rail_info = Pass<&bfo_failover_btl_t::rail_info>::call,
     .attach = Pass<&bfo_failover_btl_t::attach>::call,
@@ -153,6 +154,8 @@ extern "C" __attribute__((visibility("default"))) const bfo_failover_btl_t mca_b
     .accounting = Pass<&bfo_failover_btl_t::accounting>::call,
     .work = Pass<&bfo_failover_btl_t::work>::call,
     .never_up = Pass<&bfo_failover_btl_t::never_up>::call,
+    .peer_port = Pass<&bfo_failover_btl_t::peer_port>::call,
+    .leave = Pass<&bfo_failover_btl_t::leave>::call,
     .host_ports = host_ports,
     .peer_ports = peer_ports,
 };
