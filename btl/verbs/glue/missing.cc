@@ -7,6 +7,7 @@
 #include <string>
 
 #include "btl/verbs/glue/module.h"
+#include "common/decimal.h"
 
 namespace bfo::verbs {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 std::string limit_text(decltype(RLIMIT_NPROC) resource) {
   rlimit limit{};
   if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "unlimited";
-  return std::to_string(limit.rlim_cur);
+  return decimal(limit.rlim_cur);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <ctime>
 #include <utility>
 
+#include "common/decimal.h"
 #include "common/output_file.h"
 
 namespace bfo::glue {
@@ -223,7 +224,7 @@ bool event_path(const EventFile& to, std::string* path) {
     } else if (what == 'j') {
       *path += plain(to.job);
     } else if (what == 'r') {
-      *path += std::to_string(to.rank);
+      *path += decimal(to.rank);
     } else if (what == '%') {
       *path += '%';
     } else {
@@ -242,8 +243,8 @@ void EventLog::warn(const char* what, const char* why, const char* then) {
                   static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + 1, kOnce)
            .mine)
     return;
-  const std::string line = "bfo: rank " + std::to_string(to_.rank) + ": the event file " + path_ + " " +
-                           what + ": " + why + "; " + then;
+  const std::string line =
+      "bfo: rank " + decimal(to_.rank) + ": the event file " + path_ + " " + what + ": " + why + "; " + then;
   warn_(line.c_str());
 }
 
@@ -281,7 +282,7 @@ bool EventLog::full(size_t length) {
                  static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + 1, kOnce)
           .mine) [[maybe_unused]]
     const ssize_t written = ::write(fd_, line, last);
-  warn("is full", ("it has reached pml_bfo_event_limit (" + std::to_string(to_.limit) + " bytes)").c_str(),
+  warn("is full", ("it has reached pml_bfo_event_limit (" + decimal(to_.limit) + " bytes)").c_str(),
        "further lines are lost");
   return true;
 }

@@ -14,6 +14,7 @@
 #include <limits>
 #include <string>
 
+#include "common/decimal.h"
 #include "common/version.h"
 #include "pml/bfo/glue/builds.h"
 #include "pml/bfo/glue/callbacks.h"
@@ -104,7 +105,7 @@ std::string job_number() {
     const char* const value = getenv(name);
     if (value != nullptr && *value != '\0') return value;
   }
-  return std::to_string(OMPI_PROC_MY_NAME->jobid >> 16);
+  return decimal(OMPI_PROC_MY_NAME->jobid >> 16);
 }
 
 std::string text_of(const char* parameter) {
