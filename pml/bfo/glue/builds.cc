@@ -25,7 +25,7 @@ namespace {
 
 constexpr uint32_t kContract = BFO_FAILOVER_VERSION + BFO_TEST_CONTRACT_AHEAD;
 // From this version on a contract names its build.
-constexpr uint32_t kNamesBuild = 9;
+constexpr uint32_t kNamesBuild = 10;
 
 constexpr WireVersions kVersions = {core::kWireVersion + BFO_TEST_WIRE_AHEAD,
                                     core::kWireOldest + BFO_TEST_WIRE_AHEAD};

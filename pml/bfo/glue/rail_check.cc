@@ -111,6 +111,7 @@ void RailCheck::tell(const char* text) {
 void RailCheck::look_at_host(bool met) {
   bfo_host_ports_t ports = {};
   const OwnRails own = read_own(ports, static_cast<unsigned>(params_.max_send_per_range));
+  if (own.btl == Btl::kOtherVersion) return;  // Module::builds_fit() refuses it, in a sentence of its own
   JobShape shape = read_shape(own.btl_list);
   if (met) shape.several_hosts = true;
   const auto min_rails = static_cast<unsigned>(params_.min_rails);
