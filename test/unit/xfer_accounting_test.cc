@@ -339,6 +339,35 @@ TEST(Accounting, ProcessThatFinalizes_TellsWhatItHasNotToldYet) {
   EXPECT_FALSE(w.engines[0]->losses_open());
 }
 
+/// The peer leaves in order over the other rail before the lost one is closed: that one was lost all the
+/// same.
+TEST(Accounting, PeerLeavesBeforeALostRailIsClosed_TheLossIsTold) {
+  World w(options(Way::kFragment));
+  w.now = 1000;
+  w.isend(0, 1, 0, pattern(100, 1));
+  const int lost = w.flights.at(0).rail;
+  w.hold_close = true;
+  w.kill(0, 1, lost);
+  ASSERT_EQ(w.pending_close.size(), 1u);
+  const int cause = w.rail(0, 1, lost)->event->cause;
+  xfer::RailEvent bye;
+  bye.name = w.name(0, 1, 1 - lost);
+  bye.left = true;
+  bye.cause = BFO_CAUSE_SHUTDOWN;
+  w.engines[0]->on_rail_down(w.rail(0, 1, 1 - lost), bye);
+  w.pending_close[0].ev.text = "closed";
+  w.hold_close = false;
+  ASSERT_TRUE(w.run());
+  w.engines[0]->progress(w.now += 2'000'000);
+  int told = 0;
+  for (const auto& event : w.ports[0]->events_) {
+    if (event.rail != lost) continue;
+    ++told;
+    EXPECT_EQ(event.cause, cause) << "not that of the peer's end";
+  }
+  EXPECT_EQ(told, 1);
+}
+
 TEST(Accounting, ARailDiesTwiceBetweenTwoLooks_BothRecordsAreTold) {
   World w(options(Way::kFragment));
   w.now = 1000;

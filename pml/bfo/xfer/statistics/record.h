@@ -404,7 +404,8 @@ template <class P>
 void FailoverRecords<P>::close(Rail<P>& rail, const RailEvent& ev) {
   if (!rail.event_open || rail.event->epoch != ev.name.epoch) return;
   rail.event->closed_ns = port_.now_ns();
-  if (!ev.text || *ev.text == '\0') return;
+  // What was a loss stays one, also when its peer has left in order meanwhile.
+  if (ev.left || !ev.text || *ev.text == '\0') return;
   name_cause(*rail.event, ev);  // the cause is known better now
   if (rail.back && rail.back->epoch == ev.name.epoch) name_cause(*rail.back, ev);
 }
