@@ -80,7 +80,8 @@ int port_count() {
 void on_rail_up(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   Module& module = module_from(ctx);
   trace(module, endpoint, "up", event);
-  if (!module.bound) say_unbound();
+  const bool offered = (module.super.btl_flags & MCA_BTL_FLAGS_FAILOVER_SUPPORT) != 0;
+  if (!module.bound && offered) say_unbound();  // a PML says by itself that the user has taken the flag away
   // A peer sends no connect request to a port that was down when its address was published. This side
   // connects such a port when another rail to the peer is up.
   engine::connect_others(all_ports(), port_count(), endpoint, true);
