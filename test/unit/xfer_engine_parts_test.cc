@@ -106,12 +106,22 @@ TEST(CommTable, RemembersFreedContextIds) {
 using Message = Unexpected<FakePort>;
 
 Message message(std::uint16_t ctx, Seq16 seq, Rail<FakePort>* rail, std::uint32_t size) {
-  Message m;
-  m.match.ctx = ctx;
-  m.match.seq = seq;
+  core::MatchHdr header{};
+  header.type = static_cast<std::uint8_t>(core::MsgType::kMatch);
+  header.ctx = ctx;
+  header.seq = seq;
+  Message m(header, {});
   m.rail = rail;
   m.size = m.room = size;
   return m;
+}
+
+/// What is stored of a message is a rendezvous header in memory of its own: in `room`.
+void store_elsewhere(Message& m, core::RgetHdr& room) {
+  core::RndvHdr header{};
+  header.match.type = static_cast<std::uint8_t>(core::MsgType::kRndv);
+  const core::Bytes bytes{reinterpret_cast<const std::uint8_t*>(&header), sizeof header};
+  m.what = *core::Opened::open(core::MsgType::kRndv, bytes, room);
 }
 
 TEST(UnknownMessages, ComeOutByCommunicatorInOrder) {
@@ -161,7 +171,8 @@ TEST(UnknownMessages, EachSenderHasItsAllowance) {
   EXPECT_TRUE(unknown.fits_instead(first, sizeof(Message) + 50, limit));
   unknown.uncount(first);
   first.size = 60;
-  first.separate = true;
+  core::RgetHdr elsewhere;
+  store_elsewhere(first, elsewhere);
   unknown.count(first);
   EXPECT_EQ(peer.unknown_held, sizeof(Message) + 50 + 60);
   EXPECT_FALSE(unknown.fits(&rail, 50, limit));
@@ -177,7 +188,8 @@ TEST(UnknownMessages, MoreThan4GiB_AreCounted) {
   UnknownMessages<FakePort> unknown;
   Message m = message(1, 0, &rail, UINT32_MAX);
   m.room = UINT32_MAX - 1;
-  m.separate = true;
+  core::RgetHdr elsewhere;
+  store_elsewhere(m, elsewhere);
   for (int i = 0; i < 3; ++i) unknown.count(m);
   EXPECT_EQ(peer.unknown_held, 3 * (sizeof(Message) + 2 * std::uint64_t{UINT32_MAX} - 1));
   EXPECT_FALSE(unknown.fits(&rail, 1, std::uint64_t{4095} << 20));

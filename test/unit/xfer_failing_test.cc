@@ -25,7 +25,7 @@ struct Fixture {
            p.peer.standing.loss().bytes == bytes && !p.peer.standing.declared_by_peer();
   }
   Arrival<TinyPort> message(Rail<TinyPort>* rail, std::uint32_t epoch, std::size_t size) {
-    return {rail, epoch, {nullptr, size}};
+    return {rail, epoch, size};
   }
   TinyPort port;
   Peers<TinyPort> peers;

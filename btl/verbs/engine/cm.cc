@@ -148,6 +148,8 @@ void retire_received(Endpoint& endpoint, uint64_t received) {
 
 void on_bye(Endpoint& endpoint, const Packet& packet) {
   const bool asks = (packet.flags & kByeHeard) == 0;
+  // An answer to a BYE that this endpoint has not sent: to that of an earlier connection of both processes.
+  if (!asks && !endpoint.effort->leaving) return endpoint.port->drop(Drop::kStale);
   if (packet.epoch == endpoint.epoch && endpoint.usable)
     retire_received(endpoint, packet.probe_target_address);
   endpoint.connect_wanted = false;
