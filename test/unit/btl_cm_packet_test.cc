@@ -3,6 +3,10 @@
 // btl_cm_packet_test.cc: datagrams of an old epoch, of another process, forged, truncated: none does harm.
 #include "btl/verbs/engine/cm_packet.h"
 
+#include <algorithm>
+#include <cerrno>
+
+#include "btl/verbs/engine/packet_text.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {
@@ -92,6 +96,7 @@ TEST_P(Forged, IsDroppedAndCounted) {
   hand_over(w.a, packet);
   EXPECT_EQ(w.a.port.accounting().dropped, 1u) << GetParam().what;
   EXPECT_EQ(w.a.port.drops()[static_cast<size_t>(GetParam().reason)], 1u) << GetParam().what;
+  EXPECT_EQ(w.a.drops, std::vector<std::string>{engine::drop_text(GetParam().reason)}) << GetParam().what;
   EXPECT_EQ(w.a.endpoint.phase, Phase::kIdle);
   EXPECT_TRUE(w.fabric.packets.empty());
 }
@@ -124,6 +129,72 @@ TEST(Cm, PacketOfAnotherLength_IsDropped) {
   }
   EXPECT_EQ(w.a.port.drops()[static_cast<size_t>(Drop::kShape)], sizeof bytes);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kIdle);
+}
+
+TEST(PacketText, Handshake_IsToldMessageByMessageAtBothEnds) {
+  World w;
+  w.connect();
+  const auto count = [](const std::vector<std::string>& told, const std::string& begin) {
+    return std::count_if(told.begin(), told.end(), [&begin](const std::string& text) {
+      return text.compare(0, begin.size(), begin) == 0;
+    });
+  };
+  EXPECT_GE(count(w.a.packets, "to: REQ of epoch 1, queue pairs 0x"), 1);
+  EXPECT_GE(count(w.b.packets, "from: REQ of epoch 1, queue pairs 0x"), 1);
+  EXPECT_GE(count(w.b.packets, "to: REP of epoch 1, "), 1);
+  EXPECT_GE(count(w.a.packets, "from: REP of epoch 1, "), 1);
+  EXPECT_EQ(count(w.a.packets, "to: READY of epoch 1, "), 1);
+  EXPECT_EQ(count(w.b.packets, "from: READY of epoch 1, "), 1);
+}
+
+TEST(PacketText, EveryType_HasItsNameAndWhatItCarries) {
+  const auto text = [](PacketType type, uint8_t flags = 0) {
+    Packet packet{};
+    packet.type = static_cast<uint8_t>(type);
+    packet.flags = flags;
+    packet.epoch = 3;
+    packet.data_qpn = 2;
+    packet.data_psn = ENOMEM;
+    packet.probe_target_address = 9;
+    packet.rail = 0xab;
+    packet.number = 5;
+    packet.count = 12;
+    packet.carrier = 4;
+    char out[200];
+    engine::describe_packet(out, sizeof out, packet);
+    return std::string(out);
+  };
+  EXPECT_EQ(text(PacketType::kSolicit, 1), "SOLICIT after epoch 3, need: the peer is talked to");
+  EXPECT_EQ(text(PacketType::kRequest, 2), "REQ of epoch 3, queue pairs 0x2 and 0x0, need: messages wait");
+  EXPECT_EQ(text(PacketType::kBye, engine::kByeHeard),
+            "BYE of epoch 3, 9 messages have come, the answer to a BYE");
+  EXPECT_EQ(text(PacketType::kRefuse), "REFUSE of epoch 3: cannot make a queue pair: ENOMEM");
+  EXPECT_EQ(text(PacketType::kQuestion, 1),
+            "QUESTION 5 about rail 00000000000000ab epoch 3, over epoch 4: 12 moved, end it");
+  EXPECT_EQ(text(PacketType::kPing), "PING 3 since the last answer");
+}
+
+TEST(PacketText, AnyBytes_AreDescribedInWhatThereIsRoomFor) {
+  Packet packet;
+  auto* const bytes = reinterpret_cast<unsigned char*>(&packet);
+  uint32_t state = 1;
+  for (int round = 0; round < 20000; ++round) {
+    for (size_t i = 0; i < sizeof packet; ++i)
+      bytes[i] = static_cast<unsigned char>((state = state * 1664525 + 1013904223) >> 24);
+    packet.type = static_cast<uint8_t>(round % 16);
+    const size_t room = 1 + static_cast<size_t>(round) % 120;
+    std::vector<char> out(room, 'x');
+    engine::describe_packet(out.data(), room, packet);
+    ASSERT_LT(strnlen(out.data(), room), room);
+  }
+}
+
+TEST(PacketText, EveryReason_BeginsWithTheNameOfItsCounter) {
+  for (size_t i = 1; i < engine::kDrops; ++i) {
+    const std::string name = engine::drop_name(static_cast<Drop>(i));
+    EXPECT_EQ(std::string(engine::drop_text(static_cast<Drop>(i))).compare(0, name.size() + 1, name + ":"), 0)
+        << name;
+  }
 }
 
 }  // namespace

@@ -50,7 +50,9 @@ struct Process {
   bfo_fence_result_t last_result = BFO_FENCED;
   uint64_t last_delivered = 0;
   uint64_t gap = 0;
-  uint64_t stay_ns = 0;  // comes_seldom(), since it was last set to 0
+  uint64_t stay_ns = 0;              // comes_seldom(), since it was last set to 0
+  std::vector<std::string> packets;  // of connections, sent and believed, in words
+  std::vector<std::string> drops;    // reasons of what was dropped or put off
 
   static Process& of(void* ctx) { return *static_cast<Process*>(ctx); }
 
@@ -100,6 +102,12 @@ struct Process {
     host.find_peer = [](void*, uint64_t) -> engine::Endpoint* { return nullptr; };
     host.connect_other_rails = [](void* ctx, engine::Endpoint&) { ++of(ctx).others_asked; };
     host.comes_seldom = [](void* ctx, uint64_t ns) { of(ctx).stay_ns = ns; };
+    host.packet = [](void* ctx, engine::Endpoint&, const engine::Packet& packet, bool out) {
+      char text[200];
+      engine::describe_packet(text, sizeof text, packet);
+      of(ctx).packets.push_back((out ? "to: " : "from: ") + std::string(text));
+    };
+    host.dropped = [](void* ctx, const engine::DropNote& note) { of(ctx).drops.emplace_back(note.why); };
     host.peer_answers = [](void* ctx, engine::Endpoint&, bool answers) {
       of(ctx).log.push_back(answers ? "peer answers" : "peer does not answer");
     };

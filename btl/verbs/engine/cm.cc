@@ -84,11 +84,19 @@ void go_up(Endpoint& endpoint, uint64_t now) {
 
 // ---- packets
 
-/// The peer is alive and has nothing left of its epochs up to `epoch`.
-void on_solicit(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
-  if (endpoint.effort->command != nullptr)
-    return;  // the last attempt is not gone yet: the peer solicits again
-  endpoint.epoch = std::max(endpoint.epoch, epoch);
+/// A packet that comes again, and is acted upon then.
+void put_off(const Endpoint& endpoint, const Packet& packet, const char* why) {
+  endpoint.port->tell_dropped("a datagram that comes again", why, &packet);
+}
+
+constexpr char kNotGone[] = "put off: the last attempt is not gone yet";
+constexpr char kPortDown[] = "put off: the port is down";
+constexpr char kNoLevel[] = "put off: the subnet administrator is asked for the service level";
+
+/// The peer is alive and has nothing left of its epochs up to that of `packet`.
+void on_solicit(Endpoint& endpoint, const Packet& packet, uint64_t now) {
+  if (endpoint.effort->command != nullptr) return put_off(endpoint, packet, kNotGone);
+  endpoint.epoch = std::max(endpoint.epoch, packet.epoch);
   if (endpoint.phase == Phase::kIdle) {
     endpoint.connect_wanted = true;
     waits_from(endpoint, now);
@@ -110,10 +118,12 @@ bool knows_path(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
 }
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  if (endpoint.effort->command != nullptr) return;       // the last attempt is not gone yet: REQ comes again
-  if (!attempt_has_room(endpoint)) return;               // it comes again
-  if (!knows_path(endpoint, packet.epoch, now)) return;  // it does
+  if (endpoint.effort->command != nullptr) return put_off(endpoint, packet, kNotGone);
+  if (!attempt_has_room(endpoint))
+    return put_off(endpoint, packet, "put off: memory or a completion queue is being made for it");
+  if (!knows_path(endpoint, packet.epoch, now)) return put_off(endpoint, packet, kNoLevel);
   if (!handshake_answered(endpoint, now)) {
+    put_off(endpoint, packet, "put off: other handshakes come first");
     if (endpoint.skip_backoff && endpoint.phase == Phase::kSoliciting)
       set_phase(endpoint, Phase::kClosed, now);
     return;
@@ -126,7 +136,8 @@ void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 }
 
 void on_reply(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  if (!knows_path(endpoint, packet.epoch, now)) return;  // the subnet has changed meanwhile: it comes again
+  if (!knows_path(endpoint, packet.epoch, now))  // the subnet has changed meanwhile
+    return put_off(endpoint, packet, kNoLevel);
   learn_probe_target(endpoint, packet);
   set_phase(endpoint, Phase::kBinding, now);
   qp_connect(endpoint, packet);
@@ -149,7 +160,7 @@ void retire_received(Endpoint& endpoint, uint64_t received) {
 void on_bye(Endpoint& endpoint, const Packet& packet) {
   const bool asks = (packet.flags & kByeHeard) == 0;
   // An answer to a BYE that this endpoint has not sent: to that of an earlier connection of both processes.
-  if (!asks && !endpoint.effort->leaving) return endpoint.port->drop(Drop::kStale);
+  if (!asks && !endpoint.effort->leaving) return endpoint.port->drop(Drop::kStale, &packet);
   if (packet.epoch == endpoint.epoch && endpoint.usable)
     retire_received(endpoint, packet.probe_target_address);
   endpoint.connect_wanted = false;
@@ -170,9 +181,9 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   if (endpoint.effort->leaving && begins) return cm_bye(endpoint);
   switch (what) {
     case Answer::kDrop:
-      return endpoint.port->drop(Drop::kStale);
+      return endpoint.port->drop(Drop::kStale, &packet);
     case Answer::kStart:
-      return on_solicit(endpoint, packet.epoch, now);
+      return on_solicit(endpoint, packet, now);
     case Answer::kStartOver:
       attempt_drop(endpoint, now);
       endpoint.epoch = std::max(endpoint.epoch, packet.epoch);
@@ -180,11 +191,11 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
     case Answer::kRequestAgain:
       return cm_send(endpoint, PacketType::kRequest, endpoint.epoch);
     case Answer::kSolicit:
-      if (active) cm_send(endpoint, PacketType::kSolicit, endpoint.epoch);
+      if (!active) return put_off(endpoint, packet, kPortDown);
+      cm_send(endpoint, PacketType::kSolicit, endpoint.epoch);
       return;
     case Answer::kAccept:
-      if (active) on_request(endpoint, packet, now);
-      return;
+      return active ? on_request(endpoint, packet, now) : put_off(endpoint, packet, kPortDown);
     case Answer::kReplyAgain:
       return cm_send(endpoint, PacketType::kReply, endpoint.epoch);
     case Answer::kProbe:
@@ -222,7 +233,8 @@ void cm_receive(Port& port, const char* data, size_t length) {
   Packet packet;
   Endpoint* endpoint = nullptr;
   if (const Drop why = admit(port, data, length, &packet, &endpoint); why != Drop::kNone)
-    return port.drop(why);
+    return port.drop(why, why != Drop::kShape ? &packet : nullptr);
+  if (port.host().packet != nullptr) port.host().packet(port.host().ctx, *endpoint, packet, false);
   const uint64_t now = port.env().now_ns();
   if (packet.type == static_cast<uint8_t>(PacketType::kPong)) {
     cm_note_heard(*endpoint, packet, now);

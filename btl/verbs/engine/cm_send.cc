@@ -67,6 +67,16 @@ Address* over(const Endpoint& endpoint, uint8_t path) {
   return endpoint.port->addresses().find(endpoint.peer.address, path);
 }
 
+/// Gives the packet to the device.
+void hand_over(Endpoint& endpoint, ibv_ah* handle, uint32_t to, Packet* packet) {
+  Port& port = *endpoint.port;
+  packet_seal(packet, endpoint.peer.key);
+  if (!port.cm_qp().send(handle, to, endpoint.peer.address.qkey, packet, sizeof *packet))
+    return port.tell_dropped("a datagram to send",
+                             "busy: no send buffer is free, or the queue pair is repaired", packet);
+  if (port.host().packet != nullptr) port.host().packet(port.host().ctx, endpoint, *packet, true);
+}
+
 }  // namespace
 
 bool cm_can_send(const Endpoint& endpoint) {
@@ -108,9 +118,8 @@ void cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
     return;
   }
   Packet packet = make_packet(endpoint, type, epoch, address->path);
-  packet_seal(&packet, endpoint.peer.key);
-  const uint32_t to = ping ? endpoint.peer.address.heartbeat_qpn : endpoint.peer.address.cm_qpn;
-  static_cast<void>(port.cm_qp().send(handle, to, endpoint.peer.address.qkey, &packet, sizeof packet));
+  hand_over(endpoint, handle, ping ? endpoint.peer.address.heartbeat_qpn : endpoint.peer.address.cm_qpn,
+            &packet);
 }
 
 void cm_send_waiting(Endpoint& endpoint) {
@@ -168,10 +177,10 @@ void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& 
   packet.count = inquiry.count;
   Port& port = *carrier.port;
   ibv_ah* const handle = port.addresses().handle(*address, port.env().now_ns());
-  if (handle == nullptr) return;  // it is lost, and asked again
-  packet_seal(&packet, carrier.peer.key);
-  static_cast<void>(port.cm_qp().send(handle, carrier.peer.address.cm_qpn, carrier.peer.address.qkey, &packet,
-                                      sizeof packet));
+  if (handle == nullptr)  // it is lost, and asked again
+    return port.tell_dropped("a datagram to send", "unaddressed: the handle of its path is not there",
+                             &packet);
+  hand_over(carrier, handle, carrier.peer.address.cm_qpn, &packet);
 }
 
 void cm_learn_address(Endpoint& endpoint, const Packet& packet) {

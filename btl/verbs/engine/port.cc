@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "common/check.h"
 #include "btl/verbs/engine/cm.h"
@@ -320,11 +321,8 @@ void Port::handle_receive(const ibv_wc& wc) {
   Endpoint* endpoint = qps_.find(wc.qp_num);
   const uint32_t imm = ntohl(wc.imm_data);
   const bool sound = endpoint != nullptr && (wc.wc_flags & IBV_WC_WITH_IMM) != 0 && imm < 256;
-  if (!sound) [[unlikely]] {
-    ++accounting_.dropped;
-    srq_.release(index);
-    return;
-  }
+  if (!sound) [[unlikely]]
+    return drop_receive(wc, endpoint);
   if (!endpoint->announced) [[unlikely]]
     first_message(*endpoint);
   ++endpoint->delivered;
@@ -333,6 +331,24 @@ void Port::handle_receive(const ibv_wc& wc) {
   host_.deliver(host_.ctx, *endpoint, static_cast<uint8_t>(imm), srq_.buffer(index), wc.byte_len);
   receiving_ = nullptr;
   srq_.release(index);
+}
+
+[[gnu::noinline]] void Port::drop_receive(const ibv_wc& wc, const Endpoint* endpoint) {
+  ++accounting_.dropped;
+  srq_.release(static_cast<uint32_t>(work_low(wc.wr_id)));
+  tell_dropped("a message",
+               endpoint == nullptr ? "stranger: its queue pair is of no connection" : "shape: it has no tag");
+}
+
+/// The event thread counts; who asks is told here.
+void Port::tell_heartbeat_drops() {
+  for (size_t i = 0; i < kDrops; ++i) {
+    const uint64_t dropped = heartbeat_.dropped(static_cast<Drop>(i));
+    const uint64_t times = dropped - std::exchange(told_drops_[i], dropped);
+    if (times == 0) continue;
+    host_.dropped(host_.ctx,
+                  DropNote{"a datagram to the heartbeat", drop_text(static_cast<Drop>(i)), nullptr, times});
+  }
 }
 
 void Port::first_message(Endpoint& endpoint) {
@@ -387,7 +403,7 @@ void Port::handle_error(const ibv_wc& wc) {
     case StatusReaction::kSuccess:
     case StatusReaction::kDropReceive:
       ++accounting_.dropped;
-      return;
+      return tell_dropped("a message", "aborted: its sender took it back");
     case StatusReaction::kCloseProgramError:
       if (close_order(*endpoint, endpoint->epoch, BFO_CAUSE_WC_ERROR, wc.status, wc.vendor_err))
         ++program_errors;

@@ -18,6 +18,7 @@
 #include "btl/verbs/engine/handshakes.h"
 #include "btl/verbs/engine/lanes.h"
 #include "btl/verbs/engine/moderation.h"
+#include "btl/verbs/engine/packet_text.h"
 #include "btl/verbs/engine/path.h"
 #include "btl/verbs/engine/port_query.h"
 #include "btl/verbs/engine/presence.h"
@@ -116,6 +117,11 @@ struct Host {
   /// The subnet administrator's word on a path is not to be had: the configured service level is used. Once
   /// per port. May be nullptr.
   void (*path_unknown)(void* ctx, const PathTrouble& trouble);
+  /// A datagram of the connection manager goes to the endpoint's peer (`out`), or came from there and is
+  /// believed. nullptr: nobody asks.
+  void (*packet)(void* ctx, Endpoint& endpoint, const Packet& packet, bool out);
+  /// Something was dropped, or put off until it comes again. nullptr: nobody asks.
+  void (*dropped)(void* ctx, const DropNote& note);
 };
 
 /// Taken only when several threads may call in. After a message was posted it is given back by a plain store:
@@ -260,10 +266,15 @@ class Port {
   Endpoint* find_peer(uint64_t name) const { return static_cast<Endpoint*>(heartbeat_.find(name)); }
   Endpoint* endpoints() const { return endpoints_; }
   bfo_accounting_t& accounting() { return accounting_; }
-  /// A datagram was dropped.
-  void drop(Drop reason) {
+  /// A datagram was dropped; `packet`: what can be read of it.
+  void drop(Drop reason, const Packet* packet = nullptr) {
     ++accounting_.dropped;
     ++drops_[static_cast<size_t>(reason)];
+    tell_dropped("a datagram", drop_text(reason), packet);
+  }
+  /// Tells whoever asks. Nothing is counted.
+  void tell_dropped(const char* what, const char* why, const Packet* packet = nullptr) {
+    if (host_.dropped != nullptr) host_.dropped(host_.ctx, DropNote{what, why, packet});
   }
   const DropCounts& drops() const { return drops_; }
   ResourceCounts& resources() { return resources_; }
@@ -300,6 +311,8 @@ class Port {
  private:
   void handle(const ibv_wc& wc);
   void handle_receive(const ibv_wc& wc);
+  void drop_receive(const ibv_wc& wc, const Endpoint* endpoint);
+  void tell_heartbeat_drops();
   void handle_probe(const ibv_wc& wc);
   void handle_error(const ibv_wc& wc);
   void first_message(Endpoint& endpoint);
@@ -406,6 +419,7 @@ class Port {
   ibv_mr* probe_target_mr_ = nullptr;
   bfo_accounting_t accounting_{};
   DropCounts drops_{};
+  DropCounts told_drops_{};  // of the heartbeat, at the last look
   ResourceCounts resources_;
   uint64_t up_since_ns_ = 0;
   uint64_t next_await_ns_ = 0;

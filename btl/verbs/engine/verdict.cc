@@ -187,7 +187,7 @@ void verdict_probe_failed(Endpoint& about, uint64_t now) {
 void verdict_packet(Endpoint& carrier, const Packet& packet, uint64_t now) {
   Endpoint* const about = find_rail(carrier, packet.rail);
   if (about == nullptr) {
-    carrier.port->drop(Drop::kStale);
+    carrier.port->drop(Drop::kStale, &packet);
   } else if (packet.type == static_cast<uint8_t>(PacketType::kQuestion)) {
     on_question(carrier, *about, packet);
   } else {

@@ -82,6 +82,7 @@ void Port::tick(uint64_t now, bool emptied) {
   if (emptied) srq_.calm();
   srq_.flush();
   review_receives(now);
+  if (host_.dropped != nullptr) tell_heartbeat_drops();
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     if (endpoint->usable && failover_ && config_.suspect_ns != 0) watch_progress(*endpoint, now, watched_ns);
   }

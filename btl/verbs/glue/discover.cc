@@ -7,6 +7,7 @@
 #include "btl/verbs/engine/port_query.h"
 #include "btl/verbs/engine/port_values.h"
 #include "btl/verbs/glue/module.h"
+#include "btl/verbs/glue/trace.h"
 #include "common/shown_text.h"
 
 namespace bfo::verbs {
@@ -210,7 +211,7 @@ void select(const Component& component, Discovery* found) {
   found->places.resize(count);
   engine::select_ports(found->facts.data(), count, rules, found->verdicts.data());
   engine::place_ports(found->facts.data(), count, found->verdicts.data(), found->places.data());
-  if (params.verbose >= 1) say_verdicts(*found);
+  if (traces(kTracePorts)) say_verdicts(*found);
   if (found->devices == 0) return;
   say_wrong_transport(*found);
   say_unknown_names("if_include", params.if_include, *found);

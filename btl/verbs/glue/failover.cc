@@ -10,6 +10,7 @@
 #include "btl/verbs/engine/contract.h"
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/glue/module.h"
+#include "btl/verbs/glue/trace.h"
 #include "common/version.h"
 #include "common/wire_versions.h"
 
@@ -27,16 +28,6 @@ Module& module_from(void* ctx) {
 /// The pointer that the PML attached to `endpoint`; nullptr: events are not reported.
 void* listener(const Module& module, const engine::Endpoint& endpoint) {
   return module.bound ? endpoint.user.load(std::memory_order_acquire) : nullptr;
-}
-
-void trace(const Module& module, const engine::Endpoint& endpoint, const char* what,
-           const bfo_rail_event_t& event) {
-  if (mca_btl_verbs_component.params.verbose < 1) return;
-  const opal_process_name_t self = OPAL_PROC_MY_NAME;
-  opal_output(0, "btl/verbs: rank %u: rail to rank %u by %s:%u, epoch %u: %s%s%s", self.vpid,
-              static_cast<unsigned>(endpoint.peer.name), event.info.device, event.info.port,
-              event.info.name.epoch, what, event.text[0] != '\0' ? ": " : "", event.text);
-  static_cast<void>(module);
 }
 
 /// The bfo PML was chosen, but it has not bound this BTL: it knows another contract, and is silent about it.
@@ -79,7 +70,7 @@ int port_count() {
 
 void on_rail_up(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   Module& module = module_from(ctx);
-  trace(module, endpoint, "up", event);
+  trace_rail(endpoint, engine::last_closed(endpoint) != nullptr ? "back" : "up", event);
   const bool offered = (module.super.btl_flags & MCA_BTL_FLAGS_FAILOVER_SUPPORT) != 0;
   if (!module.bound && offered) say_unbound();  // a PML says by itself that the user has taken the flag away
   // A peer sends no connect request to a port that was down when its address was published. This side
@@ -90,14 +81,14 @@ void on_rail_up(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& e
 
 void on_rail_suspect(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   Module& module = module_from(ctx);
-  trace(module, endpoint, "suspect", event);
+  trace_rail(endpoint, "suspect", event);
   if (void* const rail = listener(module, endpoint)) module.sink.rail_suspect(module.sink_ctx, rail, &event);
 }
 
 void on_rail_down(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   Module& module = module_from(ctx);
   const bool late = event.cause == BFO_CAUSE_HANDSHAKE && event.code == EINPROGRESS;
-  trace(module, endpoint, late ? "not up yet" : "down", event);
+  trace_rail(endpoint, late ? "not up yet" : "down", event);
   if (module.bound) {
     if (void* const rail = listener(module, endpoint)) module.sink.rail_down(module.sink_ctx, rail, &event);
   } else if (event.cause != BFO_CAUSE_SHUTDOWN && !endpoint.effort->drain.cause_open) {
@@ -107,14 +98,14 @@ void on_rail_down(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t&
 
 void on_cause_known(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   Module& module = module_from(ctx);
-  trace(module, endpoint, "down because", event);
+  trace_rail(endpoint, "down because", event);
   if (!module.bound) report_fatal(module, endpoint, event);
 }
 
 void on_rail_closed(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event,
                     bfo_fence_result_t result, uint64_t delivered) {
   Module& module = module_from(ctx);
-  trace(module, endpoint, result == BFO_FENCED ? "closed (fenced)" : "closed (cannot be fenced)", event);
+  trace_rail(endpoint, result == BFO_FENCED ? "closed (fenced)" : "closed (cannot be fenced)", event);
   if (void* const rail = listener(module, endpoint))
     module.sink.rail_closed(module.sink_ctx, rail, &event, result, delivered);
 }
@@ -151,9 +142,9 @@ const char* liveness_text(engine::Liveness liveness) {
 
 void on_peer_answers(void* ctx, engine::Endpoint& endpoint, bool answers) {
   Module& module = module_from(ctx);
-  if (mca_btl_verbs_component.params.verbose >= 1)
-    trace(module, endpoint, liveness_text(endpoint.effort->liveness.state),
-          engine::make_event(endpoint, BFO_CAUSE_NONE, 0, 0, 0));
+  if (traces(kTraceRails))
+    trace_rail(endpoint, liveness_text(endpoint.effort->liveness.state),
+               engine::make_event(endpoint, BFO_CAUSE_NONE, 0, 0, 0));
   if (void* const rail = listener(module, endpoint))
     module.sink.peer_answers(module.sink_ctx, rail, answers ? 1 : 0);
 }
@@ -290,6 +281,8 @@ engine::Host make_host(Module& module) {
       .rail_missing = rail_missing,
       .comes_seldom = [](void*, uint64_t ns) { mca_btl_verbs_component.stay_ns = ns; },
       .path_unknown = path_unknown,
+      .packet = packet_trace(),
+      .dropped = drop_trace(),
   };
 }
 

@@ -161,8 +161,11 @@ int register_params(Component& component, mca_btl_base_module_t* defaults) {
                                   MCA_BASE_VAR_SCOPE_READONLY, &params.version);
   params.verbose = 0;
   mca_base_component_var_register(&component.super.btl_version, "verbose",
-                                  "Verbosity: 0 = silent, 1 = which ports are used or left out and why, and "
-                                  "each change of a rail",
+                                  "Verbosity: 0 = silent, 1 = which ports are used or left out and why, 10 = "
+                                  "also each change of a rail (up, suspect, down, closed, back), 20 = also "
+                                  "each message that is dropped or put off, with the reason, 30 = also each "
+                                  "message of a connection (SOLICIT, REQ, REP, READY, REFUSE, BYE, PING, "
+                                  "QUESTION ...) that is sent or received",
                                   MCA_BASE_VAR_TYPE_INT, nullptr, 0, static_cast<mca_base_var_flag_t>(0),
                                   OPAL_INFO_LVL_8, MCA_BASE_VAR_SCOPE_READONLY, &params.verbose);
   register_bool(component, "ignore_locality",
