@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -36,20 +37,83 @@ class Gids : public testing::Test {
 };
 
 TEST_F(Gids, Lists_AreReadInTheirOrderOrRefused) {
-  GidList gids;
+  GidPlan plan;
   std::string error;
-  EXPECT_TRUE(read_gids("v2-ipv4,v1,v2", gids, error));
-  EXPECT_EQ(gids.count, 3u);
-  EXPECT_EQ(gids.kind[0], GidKind::V2Ipv4);
-  EXPECT_EQ(gids.kind[1], GidKind::V1Link);
-  EXPECT_EQ(gids.kind[2], GidKind::V2Link);
-  EXPECT_TRUE(read_gids("ib", gids, error));
-  EXPECT_TRUE(read_gids("v1,v1,v1,v1,v1,v1,v1,v1", gids, error));
-  for (const char* bad : {"", "v3", "v1,", ",v1", "v1,ib", "ib,ib", "v1,v1,v1,v1,v1,v1,v1,v1,v1"}) {
+  EXPECT_TRUE(read_gids("v2-ipv4@5,v1,-,v2", plan, error));
+  EXPECT_EQ(write_gid_list(plan.all), "v2-ipv4@5,v1,-,v2");
+  EXPECT_EQ(plan.all.count, 4u);
+  EXPECT_TRUE(read_gids("ib", plan, error));
+  EXPECT_TRUE(read_gids("v1,v1,v1,v1,v1,v1,v1,v1", plan, error));
+  for (const char* bad : {"",
+                          "v3",
+                          "v1,",
+                          ",v1",
+                          "v1,ib",
+                          "ib,ib",
+                          "v1,v1,v1,v1,v1,v1,v1,v1,v1",
+                          "v1@",
+                          "v1@0",
+                          "v1@16",
+                          "v1@x",
+                          "ib@1",
+                          "-@1",
+                          "v1;",
+                          "v1;node=1",
+                          "v1;node=1:",
+                          "v1;node=256:v1",
+                          "v1;node=:v1",
+                          "v1;device=16:v1",
+                          "v1;node=1/:v1x",
+                          "v1;node=1/node=2:v1",
+                          "v1;rail=1:v1",
+                          "v1;:v1",
+                          "ib;node=1:v1",
+                          "v1;node=1:ib"}) {
     error.clear();
-    EXPECT_FALSE(read_gids(bad, gids, error)) << bad;
+    EXPECT_FALSE(read_gids(bad, plan, error)) << bad;
     EXPECT_NE(error.find("v2-ipv4"), std::string::npos) << bad;
   }
+}
+
+TEST_F(Gids, ListsOfSinglePorts_CountForThemOnly) {
+  create("v1;node=3:v2;node=3/device=1:v2-ipv4,v2@7");
+  EXPECT_EQ(write_gid_list(gids_of(h(), port_index(0, 1, 1))), "v1");
+  EXPECT_EQ(write_gid_list(gids_of(h(), port_index(kNode, 0, 1))), "v2");
+  EXPECT_EQ(write_gid_list(gids_of(h(), port_index(kNode, 1, 1))), "v2-ipv4,v2@7");
+}
+
+TEST_F(Gids, AddressesOfOtherKindsAndVlans_DoNotReachEachOther) {
+  create("v2,v2-ipv4,v2-ipv6,v2@5,v2-ipv4@5");
+  const uint32_t here = port_index(0, 1, 1), there = port_index(kNode, 1, 1);
+  const uint16_t lid = h().ports_table[there].lid.load();
+  for (uint32_t from = 0; from < 5; ++from) {
+    for (uint32_t to = 0; to < 5; ++to) {
+      // The link-local address is one in both VLANs.
+      const bool same = from == to || (from == 0 && to == 3) || (from == 3 && to == 0);
+      EXPECT_EQ(found(here, from, gid(there, to)), same ? lid : kNoLid) << from << " " << to;
+    }
+  }
+  int why = 0;
+  const std::string mapped = gid(there, 1);
+  lid_of_gid(h(), here, 0, reinterpret_cast<const uint8_t*>(mapped.data()), &why);
+  EXPECT_EQ(why, ENETUNREACH);
+  lid_of_gid(h(), here, 4, reinterpret_cast<const uint8_t*>(mapped.data()), &why);
+  EXPECT_EQ(why, ETIMEDOUT);
+  EXPECT_NE(interface_of_gid(h(), here, 0), interface_of_gid(h(), here, 3));
+  EXPECT_NE(interface_of_gid(h(), here, 0), interface_of_gid(h(), port_index(0, 0, 1), 0));
+}
+
+TEST_F(Gids, AddressThatWasTakenAway_IsReachedNoMore) {
+  create("v1,v2,v2-ipv4");
+  const uint32_t here = port_index(0, 1, 1), there = port_index(kNode, 1, 1);
+  const std::string mapped = gid(there, 2);
+  EXPECT_NE(found(here, 2, mapped), kNoLid);
+  GidList fewer;
+  ASSERT_TRUE(read_gid_list("v1,v2,-,v2-ipv6", fewer));
+  h().ports_table[there].gids.store(pack(fewer));
+  EXPECT_EQ(found(here, 2, mapped), kNoLid);
+  EXPECT_EQ(gid(there, 2), std::string(16, '\0'));
+  EXPECT_FALSE(has_gid(h(), there, reinterpret_cast<const uint8_t*>(mapped.data()), here, 2));
 }
 
 TEST_F(Gids, Destination_IsFoundByAddressVersionAndRail) {

@@ -16,7 +16,7 @@ bool is_address(const ibv_ah_attr& attr) {
   const FabricHeader& h = fabric().header();
   if (attr.port_num < 1 || attr.port_num > h.ports) return false;
   if (attr.is_global == 0) return !is_ethernet(h);
-  return attr.grh.sgid_index < h.gids.count;
+  return attr.grh.sgid_index < kMaxGids;
 }
 
 AddressVector address_of(ibv_context* context, const ibv_ah_attr& attr) {
@@ -30,6 +30,15 @@ AddressVector address_of(ibv_context* context, const ibv_ah_attr& attr) {
   return av;
 }
 
+int address_fault(ibv_context* context, const ibv_ah_attr& attr) {
+  const FabricHeader& h = fabric().header();
+  if (!is_address(attr)) return EINVAL;
+  if (!is_ethernet(h) || attr.grh.dgid.raw[0] == 0xff) return 0;
+  int why = 0;
+  const uint32_t from = port_index(fabric().node(), of(context)->device, attr.port_num);
+  return lid_of_gid(h, from, attr.grh.sgid_index, attr.grh.dgid.raw, &why) == kNoLid ? why : 0;
+}
+
 }  // namespace bfo::softhca
 
 using namespace bfo::softhca;
@@ -39,8 +48,8 @@ SOFTHCA_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   const AddressVector address = address_of(pd->context, *attr);
   aim(call, pd->context, attr->port_num, address);
   if (verb_fails(ControlVerb::CreateAh, pd->context, call)) return nullptr;
-  if (!is_address(*attr)) {
-    errno = EINVAL;
+  if (int why = address_fault(pd->context, *attr)) {
+    errno = why;
     return nullptr;
   }
   Reservation reserved(pd->context, ObjectKind::Ah);

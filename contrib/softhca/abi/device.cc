@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -79,6 +80,10 @@ PortEntry& port_of(const Context& context, uint8_t port) {
   return fabric().header().ports_table[port_index(fabric().node(), context.device, port)];
 }
 
+GidList table_of(const Context& context, uint32_t port) {
+  return gids_of(fabric().header(), port_index(fabric().node(), context.device, port));
+}
+
 bool port_exists(uint8_t port) {
   return port >= 1 && port <= fabric().header().ports;
 }
@@ -92,7 +97,7 @@ void fill_port_attr(const Context& context, uint8_t number, ibv_port_attr& attr)
   attr.max_mtu = IBV_MTU_4096;
   attr.active_mtu = IBV_MTU_4096;
   const FabricHeader& h = fabric().header();
-  attr.gid_tbl_len = static_cast<int>(h.gids.count);
+  attr.gid_tbl_len = static_cast<int>(table_of(context, number).count);
   attr.port_cap_flags = IBV_PORT_TRAP_SUP | IBV_PORT_CM_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP;
   attr.max_msg_sz = 1u << 30;
   attr.pkey_tbl_len = kPkeysPerPort;
@@ -286,7 +291,7 @@ SOFTHCA_EXPORT int ibv_query_port(ibv_context* context, uint8_t port, _compat_ib
 
 SOFTHCA_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
   if (verb_fails(ControlVerb::QueryGid, context, at_port(port))) return -1;
-  if (!port_exists(port) || index < 0 || index >= static_cast<int>(fabric().header().gids.count)) {
+  if (!port_exists(port) || index < 0 || index >= static_cast<int>(table_of(*of(context), port).count)) {
     errno = EINVAL;
     return -1;
   }
@@ -295,23 +300,27 @@ SOFTHCA_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port, int index, 
 }
 
 SOFTHCA_EXPORT int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned index, unsigned* type) {
-  if (!port_exists(port) || index >= fabric().header().gids.count) {
+  if (!port_exists(port) || index >= table_of(*of(context), port).count) {
     errno = EINVAL;
     return -1;
   }
-  *type = is_version_2(fabric().header().gids.kind[index]) ? 1 : 0;  // 0: InfiniBand and RoCE v1
+  *type = is_version_2(table_of(*of(context), port).kind[index]) ? 1 : 0;  // 0: InfiniBand and RoCE v1
   return 0;
 }
 
 static int gid_entry(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
                      size_t bytes) {
-  if (port == 0 || port > fabric().header().ports || index >= fabric().header().gids.count) return EINVAL;
+  if (port == 0 || port > fabric().header().ports || index >= kMaxGids) return EINVAL;
+  const GidKind kind = table_of(*of(context), port).kind[index];
+  if (kind == GidKind::None) return ENODATA;
   ibv_gid_entry full;
   std::memset(&full, 0, sizeof(full));
   fill_gid(*of(context), port, index, full.gid);
   full.gid_index = index;
   full.port_num = port;
-  const GidKind kind = fabric().header().gids.kind[index];
+  if (kind != GidKind::Ib)
+    full.ndev_ifindex =
+        interface_of_gid(fabric().header(), port_index(fabric().node(), of(context)->device, port), index);
   full.gid_type = kind == GidKind::Ib  ? IBV_GID_TYPE_IB
                   : is_version_2(kind) ? IBV_GID_TYPE_ROCE_V2
                                        : IBV_GID_TYPE_ROCE_V1;
@@ -330,13 +339,14 @@ SOFTHCA_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry*
                                             uint32_t flags, size_t bytes) {
   if (flags != 0) return -EOPNOTSUPP;
   if (int why = verb_fault(ControlVerb::QueryGid, context)) return -why;
-  size_t needed = size_t{fabric().header().ports} * fabric().header().gids.count;
-  if (needed > count) return -EINVAL;
   size_t filled = 0;
   for (uint32_t port = 1; port <= fabric().header().ports; ++port) {
-    for (uint32_t index = 0; index < fabric().header().gids.count; ++index, ++filled) {
-      auto* entry = reinterpret_cast<ibv_gid_entry*>(reinterpret_cast<char*>(entries) + filled * bytes);
-      gid_entry(context, port, index, entry, bytes);
+    for (uint32_t index = 0; index < kMaxGids; ++index) {
+      ibv_gid_entry entry;
+      if (gid_entry(context, port, index, &entry, sizeof(entry)) != 0) continue;
+      if (filled == count) return -EINVAL;
+      std::memcpy(reinterpret_cast<char*>(entries) + filled++ * bytes, &entry,
+                  std::min(bytes, sizeof(entry)));
     }
   }
   return static_cast<ssize_t>(filled);

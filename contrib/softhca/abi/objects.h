@@ -149,6 +149,9 @@ AddressVector address_of(ibv_context* context, const ibv_ah_attr& attr);
 
 /// The port exists, the GID index too, and an address on Ethernet names a GID.
 bool is_address(const ibv_ah_attr& attr);
+/// The errno with which the verbs refuse an address: EINVAL when it is none; of RoCE also ENETUNREACH when
+/// the two GIDs are not of one kind, and ETIMEDOUT when nobody of the subnet has the destination's. Else 0.
+int address_fault(ibv_context* context, const ibv_ah_attr& attr);
 
 // --- entries of the operation tables, each in the file named after its object ---
 int op_poll_cq(ibv_cq* cq, int count, ibv_wc* wc);

@@ -213,7 +213,7 @@ SOFTHCA_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   }
   ibv_qp_attr known = *attr;
   if ((mask & IBV_QP_AV) != 0 && is_ethernet(fabric().header())) {
-    if (!is_address(attr->ah_attr)) return EINVAL;
+    if (int why = address_fault(qp->context, attr->ah_attr)) return why;
     known.ah_attr.dlid = address_of(qp->context, attr->ah_attr).dlid;
   }
   int result = modify_qp(fabric(), *of(qp)->entry, known, mask);

@@ -44,7 +44,7 @@ void give_address(const AddressVector& from, ibv_ah_attr& to) {
 
 bool address_is_valid(Fabric& fabric, const ibv_ah_attr& address) {
   return address.port_num >= 1 && address.port_num <= fabric.header().ports && address.sl < 16 &&
-         (!address.is_global || address.grh.sgid_index < fabric.header().gids.count);
+         (!address.is_global || address.grh.sgid_index < kMaxGids);
 }
 
 /// Range checks of the values that `mask` selects.

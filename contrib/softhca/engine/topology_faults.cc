@@ -14,6 +14,7 @@
 #include "contrib/softhca/engine/mr.h"
 #include "contrib/softhca/engine/qp.h"
 #include "contrib/softhca/engine/responder.h"
+#include "contrib/softhca/fabric/gids.h"
 #include "contrib/softhca/fabric/tables.h"
 #include "contrib/softhca/engine/snapshot.h"
 
@@ -220,6 +221,13 @@ void act_on_topology(Fabric& fabric, const Decision& decision, DeferredActions& 
     case ActionKind::GidChange:
       ports([&](uint32_t i) {
         h.ports_table[i].gid_id.store(decision.value64);
+        raise_here(fabric, i, IBV_EVENT_GID_CHANGE, deferred);
+      });
+      break;
+    case ActionKind::GidTable:
+      ports([&](uint32_t i) {
+        if (!is_ethernet(h)) return;
+        h.ports_table[i].gids.store(decision.value64);
         raise_here(fabric, i, IBV_EVENT_GID_CHANGE, deferred);
       });
       break;

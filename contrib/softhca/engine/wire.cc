@@ -15,6 +15,7 @@
 #include "contrib/softhca/engine/qp.h"
 #include "contrib/softhca/engine/subnet.h"
 #include "contrib/softhca/engine/topology_faults.h"
+#include "contrib/softhca/fabric/gids.h"
 #include "contrib/softhca/fabric/tables.h"
 
 namespace bfo::softhca {
@@ -320,10 +321,20 @@ struct Arrival {
   uint8_t rule = 0xff;  ///< that decided
 };
 
+/// A datagram names the address of its destination, which may have changed since the address handle was made.
+/// A connected queue pair keeps the entry of the table that it was connected with.
+bool address_is_there(const Arrival& a) {
+  const FabricHeader& h = a.fabric.header();
+  if (!is_ethernet(h) || a.qp.type != IBV_QPT_UD) [[likely]]
+    return true;
+  return has_gid(h, a.dst_port, a.wqe.dgid, a.qp.port_index, a.wqe.sgid_index);
+}
+
 /// Stage 1: there is a path, and both ports are up. Otherwise the attempt is lost.
 bool path_is_open(Arrival& a) {
   const PortEntry* ports = a.fabric.header().ports_table;
-  const bool no_path = a.dst_port == kNone || !in_one_segment(ports[a.qp.port_index], ports[a.dst_port]);
+  const bool no_path = a.dst_port == kNone || !in_one_segment(ports[a.qp.port_index], ports[a.dst_port]) ||
+                       !address_is_there(a);
   if (a.wqe.held == 0 && !no_path && port_is_up(a.fabric, a.qp.port_index) &&
       port_is_up(a.fabric, a.dst_port)) [[likely]]
     return true;

@@ -49,7 +49,10 @@ void check_values(const Environment& read) {
                     config.timescale >= 1e-6 && config.timescale <= 1e6 &&
                     (config.path_level <= 15 || config.path_level == kPathRefused);
   if (!fits) broken("a value out of its bounds", "configuration");
-  if (config.gids.count < 1 || config.gids.count > kMaxGids) broken("a value out of its bounds", "GIDs");
+  const auto fits_table = [](const GidList& list) { return list.count >= 1 && list.count <= kMaxGids; };
+  bool tables = fits_table(config.gids.all);
+  for (const GidPlan::Part& part : config.gids.parts) tables = tables && fits_table(part.list);
+  if (!tables) broken("a value out of its bounds", "GIDs");
   if (read.node >= kMaxNodes || read.spin < 1 || read.fabric.empty() || read.fabric.size() > 100 ||
       read.fabric.find('/') != std::string::npos)
     broken("a value out of its bounds", read.fabric);

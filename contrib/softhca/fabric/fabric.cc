@@ -44,6 +44,7 @@ void set_up_ports(FabricHeader& h, const FabricConfig& config) {
         entry.gid_prefix.store(0xfec0'0000'0000'0000u + device * kMaxPortsPerDevice + port);
         uint64_t id = 0x0250'42ff'fe00'0000u | node << 12 | device << 4 | port;
         entry.gid_id.store(id);
+        entry.gids.store(pack(gids_of(config.gids, node, device)));
         entry.rate.store(config.rate);
         entry.latency_ns.store(config.latency_ns);
         entry.up_at_ns.store(kNever);
@@ -91,7 +92,7 @@ bool initialise(FabricHeader& h, const FabricConfig& config, std::string& error)
   h.ports = config.ports;
   h.timescale = config.timescale;
   h.created_ns = now;
-  h.gids = config.gids;
+  h.ethernet = config.gids.all.kind[0] == GidKind::Ib ? 0 : 1;
   h.path_level = config.path_level;
   h.lmc = is_ethernet(h) ? 0 : config.lmc;
   h.pid_space = own_pid_space();

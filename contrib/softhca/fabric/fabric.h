@@ -9,12 +9,25 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "contrib/softhca/fabric/layout.h"
 #include "contrib/softhca/fault/rule.h"
 #include "contrib/softhca/fault/trace.h"
 
 namespace bfo::softhca {
+
+/// The GID tables that ports have in the beginning.
+struct GidPlan {
+  /// Of the ports of a node or a device, or of both; kNone: of all.
+  struct Part {
+    uint32_t node = kNone;
+    uint32_t device = kNone;
+    GidList list;
+  };
+  GidList all;
+  std::vector<Part> parts;  ///< later ones count
+};
 
 /// What a fabric is created with; a process that joins an existing one takes over its values.
 struct FabricConfig {
@@ -23,7 +36,7 @@ struct FabricConfig {
   uint64_t rate = 0;        ///< bytes per second per port and direction, 0 = unlimited
   uint64_t latency_ns = 0;  ///< one way
   double timescale = 1.0;   ///< factor on ACK and RNR timers
-  GidList gids{};           ///< of every port
+  GidPlan gids;
   uint32_t path_level = 0;  ///< as FabricHeader::path_level
   uint32_t lmc = 0;         ///< as FabricHeader::lmc
   std::string faults;       ///< path of a fault file, empty = none
@@ -39,7 +52,7 @@ struct FabricHeader {
   std::atomic<uint32_t> keep;  ///< stays when the last process leaves
   double timescale;
   uint64_t created_ns;
-  GidList gids;
+  uint32_t ethernet;    ///< 1: the ports are RoCE
   uint32_t path_level;  ///< service level in path records, or kPathRefused: there are none
   uint32_t lmc;         ///< LID mask control of every port: it has 2^lmc LIDs
   uint64_t pid_space;   ///< inode of the PID name space in which the pids of this fabric mean something

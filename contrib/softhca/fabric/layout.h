@@ -11,12 +11,13 @@
 #include <cstdint>
 
 #include "contrib/softhca/fabric/lock.h"
+#include "contrib/softhca/fault/gid_list.h"
 #include "contrib/softhca/fault/packet.h"
 
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 13;
+inline constexpr uint32_t kLayoutVersion = 14;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -40,7 +41,6 @@ inline constexpr uint32_t kPathRefused = 0x100;  ///< FabricHeader::path_level
 inline constexpr uint32_t kMaxLateWrites = 64;
 inline constexpr uint32_t kMaxMcast = 64;
 inline constexpr uint32_t kMaxMcastMembers = 32;
-inline constexpr uint32_t kMaxGids = 8;  ///< per port
 inline constexpr uint32_t kPkeysPerPort = 1;
 inline constexpr uint32_t kLeases = 64;  ///< threads of one process that can be inside the engine at once
 
@@ -63,15 +63,6 @@ struct alignas(64) Lease {
   std::atomic<uint32_t> target;  ///< process slot whose memory is touched
   uint32_t count;
   iovec iov[kMaxSge + 4];  ///< remote segments; the kernel reads them here at system call time
-};
-
-/// Version and address of a GID. Ib is the only one of a port of InfiniBand.
-enum class GidKind : uint8_t { Ib = 0, V1Link, V2Link, V1Ipv4, V2Ipv4 };
-
-/// The GIDs that every port has, in this order.
-struct GidList {
-  uint32_t count = 1;
-  GidKind kind[kMaxGids] = {};
 };
 
 enum class ProcessState : uint32_t { Free = 0, Live = 1, Dead = 2 };
@@ -100,6 +91,7 @@ struct alignas(64) PortEntry {
   std::atomic<uint16_t> lid;
   std::atomic<uint32_t> segment;  ///< only ports of one segment reach each other
   std::atomic<uint16_t> pkey[kPkeysPerPort];
+  std::atomic<uint64_t> gids;  ///< its GID table, by pack() of gid_list.h
   std::atomic<uint64_t> gid_prefix;
   std::atomic<uint64_t> gid_id;      ///< low half of the GID, EUI-64 of the port
   std::atomic<uint64_t> rate;        ///< bytes per second, 0 = unlimited

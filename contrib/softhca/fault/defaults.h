@@ -22,7 +22,7 @@ Verb verb_of(const Rule& rule);
 
 /// The value after the action word.
 struct Positional {
-  enum What : uint8_t { Nothing, Number, Time, Status, Event, Error, Limit, Bytes };
+  enum What : uint8_t { Nothing, Number, Time, Status, Event, Error, Limit, Bytes, Gids };
   What what = Nothing;
   bool required = false;
   uint64_t limit = 0;  ///< greatest Number, Limit or Bytes

@@ -2,6 +2,7 @@
 //
 // The describer: a rule back into the language, for reports, softhcactl and the round-trip test.
 #include "contrib/softhca/fault/defaults.h"
+#include "contrib/softhca/fault/gid_list.h"
 #include "contrib/softhca/fault/language.h"
 #include "contrib/softhca/fault/numbers.h"
 #include "contrib/softhca/fault/words.h"
@@ -138,6 +139,9 @@ void Describer::action() {
       } else {
         out_ += " " + (verb == Verb::Memlock ? write_size(a.value64 - 1) : std::to_string(a.value64 - 1));
       }
+      break;
+    case Positional::Gids:
+      out_ += " " + write_gid_list(unpack(a.value64));
       break;
     case Positional::Error:
       out_ += " " + std::string(word_for(errno_words(), a.value));

@@ -64,6 +64,7 @@ const char* const kSeeds[] = {
     "when verb=create_ah|modify_qp state=RTR call=3.. node=1 do block 1s fail=ETIMEDOUT\n"
     "when verb=reg_mr size>=1M do fail ENOMEM\n",
     "do max-qp 3\ndo memlock 8M\nwhen verb=create_ah reach=no do segment 4\ndo isolate\n",
+    "when node=1 do gids v1,v2,v2-ipv4@5\ndo gids -,v2-ipv6\n",
     "do event PATH_MIG\ndo gid 0xff\ndo stop for=5ms on=self\ndo rate 10\n",
 };
 

@@ -157,6 +157,7 @@ enum class ActionKind : uint8_t {
   SetLimit = 25,  ///< objects of ObjectKind `value` per device: `value64` - 1, 0 = the default
   SetMemlock = 26,  ///< bytes a process of the node may register: `value64` - 1, 0 = no limit
   SetSegment = 27,  ///< the port reaches only ports of segment `value`; kOwnSegment = none but itself
+  GidTable = 28,    ///< the GID table becomes `value64`, by pack() of gid_list.h
   // verb action
   VerbFault = 24,  ///< a control verb sleeps `delay_ns`, then fails with errno `value` when that is not 0
 };

@@ -4,6 +4,7 @@
 #include "contrib/softhca/fault/statement_parser.h"
 
 #include "contrib/softhca/fault/defaults.h"
+#include "contrib/softhca/fault/gid_list.h"
 #include "contrib/softhca/fault/numbers.h"
 
 namespace bfo::softhca {
@@ -44,6 +45,12 @@ bool StatementParser::parse_positional(Rule& rule, Verb verb, const Token& verb_
     const auto time = read_time_ns(token.text);
     if (!time || *time == 0) return fail_value(p, want.expected);
     (verb == Verb::Latency ? a.value64 : a.delay_ns) = *time;
+    return true;
+  }
+  if (want.what == Positional::Gids) {
+    GidList gids;
+    if (!read_gid_list(token.text, gids) || gids.kind[0] == GidKind::Ib) return fail_value(p, want.expected);
+    a.value64 = pack(gids);
     return true;
   }
   if (want.what == Positional::Error) return read_errno(p, a.value);

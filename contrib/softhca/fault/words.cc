@@ -75,6 +75,7 @@ constexpr Word kVerbs[] = {
     {"device-fatal", v(Verb::DeviceFatal)},
     {"lid", v(Verb::Lid)},
     {"gid", v(Verb::Gid)},
+    {"gids", v(Verb::Gids)},
     {"pkey", v(Verb::Pkey)},
     {"sm-change", v(Verb::SmChange)},
     {"client-reregister", v(Verb::ClientReregister)},

@@ -68,6 +68,7 @@ enum class Verb : uint32_t {
   DeviceFatal,
   Lid,
   Gid,
+  Gids,
   Pkey,
   SmChange,
   ClientReregister,
