@@ -320,10 +320,66 @@ TEST(Park, OnlyProbed_PeerIsAskedWhetherItLives) {
   EXPECT_TRUE(w.flights.empty());
   EXPECT_FALSE(w.engines[0]->iprobe(w.comms[0], 1, 7, p));
   w.engines[0]->keep_alive();
-  EXPECT_EQ(w.flights.size(), 1u);
+  EXPECT_EQ(w.flights.size(), 2u) << "one over each rail";
   ASSERT_TRUE(w.run());
   w.engines[0]->keep_alive();
   EXPECT_TRUE(w.flights.empty()) << "nobody has probed since";
+}
+
+/// Both rails of a peer die at once. The side that only waits knows it as soon as one retransmission timeout
+/// is over, not one after the other.
+TEST(Park, WaitsOnly_EachRailIsAskedAtOnce) {
+  World::Options o;
+  o.rails = 3;
+  World w(o);
+  w.irecv(0, 1, 7, 10);
+  w.engines[0]->keep_alive();
+  for (int rail : {0, 1, 2}) EXPECT_NE(w.first_of(0, 1, rail), std::string::npos) << rail;
+  EXPECT_EQ(w.flights.size(), 3u);
+  w.engines[0]->keep_alive();
+  EXPECT_EQ(w.flights.size(), 3u) << "these are under way";
+  w.take(w.first_of(0, 1, 1));
+  ASSERT_EQ(w.flights.size(), 3u) << "the answer";
+  w.kill(0, 1, 0);
+  ASSERT_TRUE(w.run());
+  w.engines[0]->keep_alive();
+  EXPECT_EQ(w.flights.size(), 2u) << "over the two that are left";
+}
+
+/// The first rail is lost while the second one has not been up yet, and will not be: its peer is as gone. The
+/// record says that none is left, and who waits is told of it.
+TEST(Park, SecondRailIsStillBeingConnected_CountsAsNone) {
+  World w(impatient());
+  w.now = 1000;
+  w.irecv(0, 1, 7, 10);
+  for (int me : {0, 1}) {
+    w.rail(me, 1 - me, 1)->state = RailState::kConnecting;
+    w.rail(me, 1 - me, 1)->up_epoch = 0;
+  }
+  w.kill(0, 1, 0);
+  w.closures();
+  wait_seconds(w, 0, 1);
+  ASSERT_FALSE(w.ports[0]->events_.empty());
+  EXPECT_EQ(w.ports[0]->events_[0].rails_left, 0u);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 1) << "the park time is a second";
+}
+
+/// At the first contact nothing is lost: there is no hurry.
+TEST(Park, NoRailWasUpYet_ParkTimeDoesNotPassWhileOneIsBeingConnected) {
+  World w(impatient());
+  w.now = 1000;
+  w.irecv(0, 1, 7, 10);
+  for (int rail : {0, 1}) {
+    w.rail(0, 1, rail)->state = rail == 0 ? RailState::kClosed : RailState::kConnecting;
+    w.rail(0, 1, rail)->up_epoch = 0;
+  }
+  w.rail(0, 1, 0)->name.epoch = 1;
+  xfer::RailEvent ev;
+  ev.name = w.name(0, 1, 0);
+  ev.late = true;
+  w.engines[0]->on_rail_down(w.rail(0, 1, 0), ev);
+  wait_seconds(w, 0, 3);
+  EXPECT_EQ(w.ports[0]->peers_failed_, 0);
 }
 
 TEST(Park, PeerIsOnlyProbedAndItsRailsAreDown_ErrorAfterTheParkTime) {

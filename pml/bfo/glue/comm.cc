@@ -85,8 +85,7 @@ void dump_one_peer(Module& module, const Peer& peer, int verbose) {
   const Engine::PeerLoad load = module.engine().peer_load(peer);
   DumpedPeer dumped;
   dumped.rails = peer.n_rails;
-  for (unsigned r = 0; r < peer.n_rails; ++r)
-    dumped.up += peer.rails[r].state == RailState::kUp || peer.rails[r].state == RailState::kSuspect;
+  dumped.up = peer.rails_up();
   dumped.failed = peer.standing.failed();
   dumped.finalized = peer.standing.finalized();
   if (peer.standing.unreachable())

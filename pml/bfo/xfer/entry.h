@@ -334,8 +334,9 @@ void Engine<P>::handle_done(Frag& f) {
     case FragKind::kStored:
       --x.rail->control_out;
       completing_ends(peer, f);
-      if (x.grant == kPing) {
-        peer.watch.set_pinging(false);  // a lost one is not sent again: the loss of its rail says enough
+      if (x.grant >= kPing) {
+        // A lost one is not sent again: the loss of its rail says enough.
+        peer.watch.ping_ends(x.grant - kPing);
       } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
         peer.standing.set_notice_pending(true);
         set_timer(peer);

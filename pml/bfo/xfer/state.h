@@ -160,6 +160,14 @@ struct Peer {
   List<Proc<P>> procs;                                 ///< of it, on all communicators
   List<typename P::SendRequest, LiveLink> live_sends;  ///< named requests
   List<typename P::RecvRequest, LiveLink> live_recvs;
+
+  /// Rails that are up, suspect ones too. RailChoice has those that are used: fewer, or one that is not up.
+  unsigned rails_up() const {
+    unsigned n = 0;
+    for (unsigned i = 0; i < n_rails; ++i)
+      n += rails[i].state == RailState::kUp || rails[i].state == RailState::kSuspect;
+    return n;
+  }
 };
 
 }  // namespace bfo::xfer

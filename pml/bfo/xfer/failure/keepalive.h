@@ -3,10 +3,11 @@
 // keepalive.h: notices the death of a peer that this process waits for while it has nothing under way to it:
 // a posted receive, a probe, an exposed buffer that waits for its FIN. When a process dies its queue pairs
 // die with it, but only a message sent to them shows that. So about once a second each such peer gets one
-// harmless message. The peer's device acknowledges it without the peer's CPU, so a peer that computes for
-// hours is not taken for dead (H15). If the message fails, the rail is lost as usual, and the requests end
-// with an error after the park time. A receive or probe from MPI_ANY_SOURCE waits for every member of its
-// communicator (wildcard.h).
+// harmless message over each of its rails: when all of them have died, the last loss is known as soon as the
+// first. The peer's device acknowledges it without the peer's CPU, so a peer that computes for hours is not
+// taken for dead (H15). If the message fails, the rail is lost as usual, and the requests end with an error
+// after the park time. A receive or probe from MPI_ANY_SOURCE waits for every member of its communicator
+// (wildcard.h).
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -34,9 +35,7 @@ void Engine<P>::keep_alive() {
   });
   for (PeerT* p = peers_.front(); p; p = p->next) {
     const bool waits = p->watch.take_due(awaits(*p));
-    if (!waits || p->standing.failed() || p->standing.unreachable() || p->watch.pinging() ||
-        p->choice.empty())
-      continue;
+    if (!waits || p->standing.failed() || p->choice.empty()) continue;
     if (!p->rails[0].limits.failover) continue;
     ProcT* via = p->procs.front();  // the rank with the lowest context id that both processes share
     for (ProcT* q = via; q; q = p->procs.next(q))
@@ -50,10 +49,14 @@ template <class P>
 void Engine<P>::ping(PeerT& p, ProcT& via) {
   if (!p.backlog.nothing_stored()) return;  // that shows it as well
   const core::SeqSyncHdr h = via.window_question();
-  Frag* const f = send_stored(p, &h, sizeof h);
-  if (!f) return;
-  f->xfer.grant = kPing;
-  p.watch.set_pinging(true);
+  for (unsigned i = 0; i < p.choice.size(); ++i) {
+    RailT& rail = p.choice[i];
+    if (p.watch.pinging(rail.index)) continue;
+    Frag* const f = send_stored(p, &h, sizeof h, &rail, rail.name.epoch);
+    if (!f) break;
+    f->xfer.grant = kPing + rail.index;
+    p.watch.ping_begins(rail.index);
+  }
   flush(p);
 }
 

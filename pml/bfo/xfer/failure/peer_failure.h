@@ -266,8 +266,8 @@ template <class P>
   port_.emit(e);
 }
 
-/// Park time passes only while no rail to the peer is up or being connected, and while nothing shows that the
-/// peer's process is alive. A process that computes outside MPI answers no handshake for any length of time
+/// Park time passes only while no rail to the peer is up, at the first contact none that is being connected
+/// either, and while nothing shows that the peer's process is alive. A process that computes outside MPI answers no handshake for any length of time
 /// (H15).
 template <class P>
 void Engine<P>::check_unreachable(PeerT& p, std::uint64_t now_ns) {

@@ -97,15 +97,24 @@ void Engine<P>::rail_begin(RailT* rail, RailState state, RailName name) {
   if (r.limits.failover && name.epoch != 0 && r.up_epoch == 0) port_.fence(r.handle, name.epoch - 1);
 }
 
+/// Is there a way to `p`? A rail that is being connected is one only at the first contact: to a peer whose
+/// rails were lost it may be as dead as they are.
+template <class P>
+bool has_way(const Peer<P>& p) {
+  bool lost = false;
+  for (unsigned i = 0; i < p.n_rails; ++i) lost = lost || p.rails[i].up_epoch != 0;
+  return p.rails_up() != 0 || (!p.choice.empty() && !lost);
+}
+
 /// A rail has changed its state.
 template <class P>
 void Engine<P>::rebuild(PeerT& p) {
   if (p.standing.failed()) return;  // no rail of it is used any more
   p.choice.rebuild(p.rails, p.n_rails);
   rails_changed(p);
-  if (!p.choice.empty()) {
+  if (!p.choice.empty()) activate(p);
+  if (has_way(p)) {
     p.standing.set_reachable();
-    activate(p);
     return;
   }
   // Also if the peer never had a rail up here: its rails may have died before its record was made.

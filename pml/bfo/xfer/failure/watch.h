@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // watch.h: does something wait for a peer that would not notice the death of its process? Then keep_alive()
-// sends one message to it (keepalive.h). Used under the engine's lock. Needs no memory, cannot fail.
+// sends one message to it over each of its rails (keepalive.h). Used under the engine's lock. Needs no
+// memory, cannot fail.
 #pragma once
+
+#include <cstdint>
 
 namespace bfo::xfer {
 
@@ -28,15 +31,16 @@ class Watch {
     send_next_ = probed_ = false;
     return due;
   }
-  /// A message of keep_alive() is under way.
-  bool pinging() const { return pinging_; }
-  void set_pinging(bool pinging) { pinging_ = pinging; }
+  /// A message of keep_alive() is under way for the rail of that index.
+  bool pinging(unsigned rail) const { return pinging_ >> rail & 1; }
+  void ping_begins(unsigned rail) { pinging_ = static_cast<std::uint8_t>(pinging_ | 1u << rail); }
+  void ping_ends(unsigned rail) { pinging_ = static_cast<std::uint8_t>(pinging_ & ~(1u << rail)); }
 
  private:
   bool probed_ = false;  ///< since the last keep_alive(), or since no rail is up
   bool send_next_ = false;
   bool watched_ = false;
-  bool pinging_ = false;
+  std::uint8_t pinging_ = 0;  ///< one bit for each rail
 };
 
 }  // namespace bfo::xfer

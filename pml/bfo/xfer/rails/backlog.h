@@ -28,7 +28,8 @@ inline bool is_answer(const void* bytes) {
   return *static_cast<const std::uint8_t*>(bytes) != static_cast<std::uint8_t>(core::MsgType::kMatch);
 }
 
-/// FragState::grant of a stored message that only shows whether its peer lives (keepalive.h).
+/// FragState::grant of a stored message that only shows whether its peer lives, and whether a rail to it does
+/// (keepalive.h): this plus the rail's index. 0 in all others.
 inline constexpr std::uint32_t kPing = 1;
 
 /// What an answer is about, if a newer one takes its place: RESTARTNACK and SENDDONE of one message. 0: it is

@@ -181,7 +181,7 @@ bool Engine<P>::post_stored(PeerT& p, Frag& f) {
       if (x.type == static_cast<std::uint8_t>(MsgType::kMatch)) records_.note_resent(p, payload, true);
       if (post == Post::kCompleted) {
         --frags_out_;
-        if (x.grant == kPing) p.watch.set_pinging(false);
+        if (x.grant >= kPing) p.watch.ping_ends(x.grant - kPing);
         if (x.buffer) port_.free(x.buffer);
         port_.frag_free(f);
         if (ends) settle_preferred(p);

@@ -366,7 +366,7 @@ void FailoverRecords<P>::open(Rail<P>& rail, const RailEvent& ev) {
   e.down_ns = port_.now_ns();
   e.evidence_ns = ev.evidence_ns ? ev.evidence_ns : e.down_ns;
   e.duplicates_dropped = counters_.duplicates;  // the difference is taken when the record is written
-  e.rails_left = rail.peer->choice.size();
+  e.rails_left = rail.peer->rails_up();
   if (!ev.late && !ev.left && !ev.given_back) expect_return(rail);
 }
 
@@ -388,7 +388,7 @@ void FailoverRecords<P>::up(Rail<P>& rail, const RailEvent& ev) {
   if (!rail.back) return;
   rail.back->up_ns = port_.now_ns();
   rail.back->up_epoch = ev.name.epoch;
-  rail.back->rails_up = rail.peer->choice.size();
+  rail.back->rails_up = rail.peer->rails_up();
   if (!rail.event_open) emit_return(rail);
 }
 
