@@ -52,6 +52,15 @@ TEST_F(HostPageTest, Claim_IsOneProcessesAndCountsTheOthers) {
   EXPECT_EQ(turn.counted, 3u);
 }
 
+TEST_F(HostPageTest, ClaimedAgainAndAgain_QuietGrowsUpToItsBound) {
+  HostPage page;
+  page.open(folder(), 0, 1, 64);
+  std::vector<uint64_t> said;
+  for (uint64_t s = 1; s <= 60; ++s)
+    if (page.claim(7, s * kSecond, 2 * kSecond, 16 * kSecond).mine) said.push_back(s);
+  EXPECT_EQ(said, (std::vector<uint64_t>{1, 3, 7, 15, 31, 47}));
+}
+
 TEST_F(HostPageTest, ManyClaimAtOnce_OneHasIt) {
   std::atomic<int> told{0};
   std::atomic<int> counted{0};

@@ -131,8 +131,8 @@ TEST_F(SummaryTest, RailLostAndBack_TimeBytesAndFinalCause) {
   s.finish("host3");
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0],
-            "bfo: summary of host host3: 1 rail lost (a1 port 1: RETRY_EXC_ERR), 1 came up later; a rail was "
-            "missing for 0.250 s, 77 bytes were sent again (seen by 1 process)");
+            "bfo: summary of host host3: 1 connection lost over 1 port (a1 port 1: RETRY_EXC_ERR), 1 came up "
+            "later; a rail was missing for 0.250 s, 77 bytes were sent again (seen by 1 process)");
 }
 
 TEST_F(SummaryTest, RailThatNeverCameUp_IsNamedWithItsReason_UnlessItCameAfterAll) {
@@ -146,9 +146,54 @@ TEST_F(SummaryTest, RailThatNeverCameUp_IsNamedWithItsReason_UnlessItCameAfterAl
     if (late) away = s.up(rail("a0"), away, 600 * kMs);
     s.collect(0, 0, 1100 * kMs);
     s.finish("n");
-    EXPECT_EQ(has("1 rail never came up (a0 port 1: cannot make a queue pair: ENOMEM);"), !late);
+    EXPECT_EQ(has("1 connection never came up over 1 port (a0 port 1: cannot make a queue pair: ENOMEM);"),
+              !late);
     EXPECT_EQ(has(": 1 came up later; a rail was missing for 0.500 s"), late);
     EXPECT_EQ(has("missing for 1.000 s"), !late);
+  }
+}
+
+/// A port dies while the connection over it is made: its event says that it was lost, and so does this line,
+/// whatever was tried before in vain.
+TEST_F(SummaryTest, LostWhileItWasNotUpYet_CountsAsLost) {
+  Process process(nullptr, 0, 1);
+  Summary& s = process.s;
+  Away away = s.down(rail("a0"), "the peer does not answer over it", Away::kNo, false, 100 * kMs);
+  away = s.down(rail("a0"), "IBV_EVENT_PORT_ERR", away, true, 200 * kMs);
+  EXPECT_EQ(away, Away::kLost);
+  away = s.down(rail("a0"), "the peer does not answer over it", away, false, 300 * kMs);
+  EXPECT_EQ(away, Away::kLost);
+  s.up(rail("a0"), away, 400 * kMs);
+  s.collect(0, 0, 900 * kMs);
+  s.finish("n");
+  EXPECT_TRUE(has("summary of host n: 1 connection lost over 1 port (a0 port 1: ")) << lines[0];
+  EXPECT_TRUE(has("), 1 came up later; a rail was missing for 0.300 s"));
+  EXPECT_FALSE(has("never"));
+}
+
+/// A cable that is cut ends the connections of many ranks. They lead to one port there, if that one is sick.
+TEST_F(SummaryTest, OtherEnds_OneIsNamedAndSeveralAreNot) {
+  for (const bool several : {false, true}) {
+    lines.clear();
+    Process first(folder(), 0, 2);
+    Process second(folder(), 1, 2);
+    EventNames names = rail("a1");
+    names.peer_host = "n5";
+    names.peer_device = "b1";
+    names.peer_port = 2;
+    for (Process* process : {&first, &second})
+      for (int i = 0; i < 4; ++i) process->s.down(names, "RETRY_EXC_ERR", Away::kNo, true, 100 * kMs);
+    if (several) {
+      names.peer_host = "n6";
+      second.s.down(names, "RETRY_EXC_ERR", Away::kNo, true, 100 * kMs);
+    }
+    for (Process* process : {&first, &second}) process->s.collect(0, 0, 200 * kMs);
+    for (Process* process : {&first, &second}) process->s.finish("n");
+    ASSERT_EQ(lines.size(), 1u);
+    EXPECT_TRUE(has(several ? "9 connections lost over 1 port (a1 port 1: RETRY_EXC_ERR, to several ports);"
+                            : "8 connections lost over 1 port (a1 port 1: RETRY_EXC_ERR, to n5 b1 port 2);"))
+        << lines[0];
+    std::filesystem::remove(std::string(folder()) + "/bfo-page");
   }
 }
 
@@ -162,7 +207,7 @@ TEST_F(SummaryTest, TwoRailsMissing_TimeIsThatWithAnyOfThem) {
   s.collect(0, 0, 900 * kMs);
   s.finish("n");
   EXPECT_TRUE(has("missing for 0.300 s"));
-  EXPECT_TRUE(has("2 rails lost (a0 port 1: x; a1 port 1: y)"));
+  EXPECT_TRUE(has("2 connections lost over 2 ports (a0 port 1: x; a1 port 1: y)"));
 }
 
 /// A process of the host that has lost a rail and sent `bytes` again.
@@ -184,9 +229,9 @@ TEST_F(SummaryTest, ProcessesOfAHost_AreAddedUp) {
   second.s.finish("n");
   EXPECT_EQ(lines.size(), 1u) << "by whoever is through first";
   first.s.finish("n");
-  EXPECT_TRUE(
-      has("2 rails lost (a1 port 1: IBV_EVENT_PORT_ERR), 1 peer given up; a rail was missing for 0.100 s, "
-          "1024 bytes were sent again (seen by 2 processes)"))
+  EXPECT_TRUE(has(
+      "2 connections lost over 1 port (a1 port 1: IBV_EVENT_PORT_ERR), 1 peer given up; a rail was missing "
+      "for 0.100 s, 1024 bytes were sent again (seen by 2 processes)"))
       << lines[0];
 }
 
@@ -203,7 +248,7 @@ TEST_F(SummaryTest, OwnEvidence_IsTheCauseWhoeverComesFirst) {
     second.s.closed(rail("a1"), peer_first ? own : peers, false);
     for (Process* process : {&first, &second}) process->s.collect(0, 0, 200 * kMs);
     for (Process* process : {&first, &second}) process->s.finish("n");
-    EXPECT_TRUE(has("2 rails never came up (a1 port 1: cannot make a queue pair: ENOMEM)"));
+    EXPECT_TRUE(has("2 connections never came up over 1 port (a1 port 1: cannot make a queue pair: ENOMEM)"));
     std::filesystem::remove(std::string(folder()) + "/bfo-page");
   }
 }
@@ -231,7 +276,8 @@ TEST_F(SummaryTest, ProcessesThatLeaveEarlyOrLate_AllCount) {
     }
     first.s.collect(1, 0, 200 * kMs);
     first.s.finish("n");
-    EXPECT_TRUE(has("3 rails lost") && has("321 bytes were sent again (seen by 3 processes)"));
+    EXPECT_TRUE(has("3 connections lost over 1 port") &&
+                has("321 bytes were sent again (seen by 3 processes)"));
     std::filesystem::create_directory(folder());
   }
 }
@@ -251,7 +297,8 @@ TEST_F(SummaryTest, SixtyFourProcessesInAnyOrder_OneLineWithAll) {
       EXPECT_EQ(lines.size(), process == all.back() && !barrier ? 1u : 0u);
     }
     for (auto& process : all) process->s.finish("n");
-    EXPECT_TRUE(has("64 rails lost") && has("64000 bytes were sent again (seen by 64 processes)"));
+    EXPECT_TRUE(has("64 connections lost over 1 port") &&
+                has("64000 bytes were sent again (seen by 64 processes)"));
     std::filesystem::remove(std::string(folder()) + "/bfo-page");
   }
 }
@@ -268,7 +315,7 @@ TEST_F(SummaryTest, ProcessThatDied_CountsAndIsNotWaitedFor) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   first.s.collect(0, 0, 200 * kMs);
   first.s.finish("n");
-  EXPECT_TRUE(has("1 rail lost") && has("77 bytes were sent again (seen by 1 process)"));
+  EXPECT_TRUE(has("1 connection lost over 1 port") && has("77 bytes were sent again (seen by 1 process)"));
 }
 
 TEST_F(SummaryTest, NoFolder_EachProcessSpeaksForItself) {
@@ -279,7 +326,7 @@ TEST_F(SummaryTest, NoFolder_EachProcessSpeaksForItself) {
     lose(process, 0);
     process.s.collect(0, 0, 200 * kMs);
     process.s.finish("n");
-    EXPECT_TRUE(has("1 rail lost"));
+    EXPECT_TRUE(has("1 connection lost over 1 port"));
   }
 }
 
@@ -302,7 +349,7 @@ TEST_F(SummaryTest, ForeignRecords_AreNotBelieved) {
   Process process(folder(), 0, 5);
   process.s.collect(0, 0, 200 * kMs);
   process.s.finish("n");
-  EXPECT_TRUE(has("1 rail lost"));
+  EXPECT_TRUE(has("1 connection lost over 1 port"));
 }
 
 TEST_F(SummaryTest, ManyPorts_AreCutAndCounted) {
@@ -318,8 +365,9 @@ TEST_F(SummaryTest, ManyPorts_AreCutAndCounted) {
   char line[1024];
   format_summary({s.facts()}, "n", 0, line, sizeof(line));
   EXPECT_NE(
-      std::string(line).find("20 rails lost (device0 port 1: x; device1 port 1: x; device2 port 1: x; and 5 "
-                             "more ports)"),
+      std::string(line).find(
+          "20 connections lost over 8 ports (device0 port 1: x; device1 port 1: x; device2 port 1: x; and 5 "
+          "more ports)"),
       std::string::npos)
       << line;
 }

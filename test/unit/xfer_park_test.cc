@@ -105,6 +105,33 @@ TEST(Park, NoRailButNothingWaits_OrARailReturns_NothingIsToldAgain) {
   EXPECT_EQ(words(w, 0).size(), 1u);
 }
 
+/// What a rail that is still being connected said of the peer before the other one was lost proves nothing
+/// after it. The park time waits for the rail to take it back; the word does not.
+TEST(Park, SignOfLifeBeforeTheLoss_SilencesNobody) {
+  World::Options o;
+  o.config.park_timeout_ns = 35'000'000'000;
+  World w(o);
+  w.now = 1000;
+  w.irecv(0, 1, 7, 10);
+  w.rail(0, 1, 1)->state = RailState::kConnecting;
+  w.rail(0, 1, 1)->up_epoch = 0;
+  w.engines[0]->on_peer_alive(w.rail(0, 1, 1), true);
+  w.kill(0, 1, 0);
+  w.closures();
+  const std::uint64_t lost = w.now;
+  wait_seconds(w, 0, 5);
+  EXPECT_EQ(words(w, 0).size(), 1u);
+  w.engines[0]->on_peer_alive(w.rail(0, 1, 1), false);
+  wait_seconds(w, 0, 6);
+  ASSERT_EQ(words(w, 0).size(), 2u);
+  EXPECT_EQ(words(w, 0)[1]->waited_ns, 10'000'000'000u);
+  EXPECT_EQ(words(w, 0)[1]->down_ns, lost);
+  w.engines[0]->on_peer_alive(w.rail(0, 1, 1), true);
+  wait_seconds(w, 0, 30);
+  EXPECT_EQ(words(w, 0).size(), 2u) << "it lives, and only computes";
+  EXPECT_EQ(w.ports[0]->peers_failed_, 0);
+}
+
 /// Another thread may hear of the loss between the look at the clock and the turn of progress.
 TEST(Park, RailLostAfterTheClockWasRead_IsNoLongWait) {
   World w(impatient());

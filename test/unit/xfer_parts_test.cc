@@ -191,7 +191,7 @@ TEST(Standing, ParkTimeBeginsWhenThePeerIsUnreachable) {
   EXPECT_TRUE(s.unreachable());
   EXPECT_FALSE(s.park_time_over(34 * kSecond, 30 * kSecond));
   EXPECT_TRUE(s.park_time_over(35 * kSecond, 30 * kSecond));
-  s.restart_park_time(20 * kSecond);
+  s.heard(20 * kSecond);
   EXPECT_FALSE(s.park_time_over(49 * kSecond, 30 * kSecond));
   s.set_reachable();
   EXPECT_FALSE(s.unreachable());

@@ -11,6 +11,7 @@
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/help.h"
+#include "pml/bfo/glue/other_end.h"
 #include "pml/bfo/glue/trace.h"
 #include "pml/bfo/xfer/contract.h"
 
@@ -26,6 +27,12 @@ EventNames names_of(const bfo_rail_event_t& ev) {
   names.device = ev.info.device;
   names.port = ev.info.port;
   return names;
+}
+
+// Is it the loss of a rail, as its event says? Else nothing broke: the rail, which was not up yet, was asked
+// for in vain.
+bool is_loss(const Rail& rail, const bfo_rail_event_t& ev) {
+  return rail.up_epoch != 0 || (ev.cause != BFO_CAUSE_HANDSHAKE && ev.cause != BFO_CAUSE_RESOURCE);
 }
 
 Rail* rail_of(void* rail) {
@@ -117,7 +124,10 @@ void rail_down(void* ctx, void* user, const bfo_rail_event_t* ev) {
     away = module.summary().left(away, ev->now_ns);
   } else if (!(ev->cause == BFO_CAUSE_HANDSHAKE && ev->code == EINPROGRESS)) {
     // One that is late is told of at the end, if it has not come by then.
-    away = module.summary().down(names_of(*ev), ev->text, away, rail->up_epoch != 0, ev->now_ns);
+    const OtherEnd there(rail->peer->handle, &rail->handle);
+    EventNames names = names_of(*ev);
+    there.name(names);
+    away = module.summary().down(names, ev->text, away, is_loss(*rail, *ev), ev->now_ns);
   }
 }
 

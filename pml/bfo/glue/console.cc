@@ -13,7 +13,11 @@ namespace bfo::glue {
 
 namespace {
 
-constexpr uint64_t kQuietNs = 1'000'000'000;
+constexpr uint64_t kQuietNs = 10'000'000'000;
+constexpr uint64_t kLongestQuietNs = 640'000'000'000;
+// That no rail is left is said at once, again and again when it happens again.
+constexpr uint64_t kLastQuietNs = 1'000'000'000;
+constexpr uint64_t kLongestLastQuietNs = 64'000'000'000;
 // The words of several processes about one pair of hosts are up to ten seconds apart.
 constexpr uint64_t kNoRailQuietNs = 8'500'000'000;
 
@@ -21,17 +25,34 @@ const char* plural(uint64_t n) {
   return n == 1 ? "" : "s";
 }
 
-// What no other port has.
+// What no other port has, also where several hosts are played on one.
 const char* identity(const EventNames& names) {
   return names.own_port[0] != '\0' ? names.own_port : names.device;
 }
+
+// "rank 9 (host n5, mlx5_0 port 1)"
+struct OtherEnd {
+  char text[300];
+  explicit OtherEnd(const EventNames& names) {
+    int n = snprintf(text, sizeof(text), "rank %d", names.peer);
+    if (*names.peer_host == '\0') return;
+    n += snprintf(text + n, sizeof(text) - static_cast<size_t>(n), " (host %.128s", names.peer_host);
+    if (*names.peer_device != '\0')
+      n += snprintf(text + n, sizeof(text) - static_cast<size_t>(n), ", %.64s port %u", names.peer_device,
+                    names.peer_port);
+    snprintf(text + n, sizeof(text) - static_cast<size_t>(n), ")");
+  }
+};
 
 }  // namespace
 
 void Console::tell(const FailoverEvent& e, const EventNames& names, uint64_t now_ns) {
   // The last rail has its own line: that no other one is left is said whatever was said a moment ago.
-  const HostPage::Turn turn = page_.claim(
-      claim_key(e.rails_left == 0 ? "last" : "lost", identity(names), names.port, e.text), now_ns, kQuietNs);
+  const bool last = e.rails_left == 0;
+  const uint64_t key = last ? claim_key("last", identity(names), names.port, e.text)
+                            : claim_key("lost", names.device, names.port, e.text);
+  const HostPage::Turn turn =
+      page_.claim(key, now_ns, last ? kLastQuietNs : kQuietNs, last ? kLongestLastQuietNs : kLongestQuietNs);
   if (!turn.mine) return;
   using ull = unsigned long long;
   const bool went = e.resumed_ns > e.evidence_ns && e.bytes_resent + e.messages_resent != 0;
@@ -53,13 +74,13 @@ void Console::tell(const FailoverEvent& e, const EventNames& names, uint64_t now
   // Nothing broke that was there: the sentence about what helps is printed by the BTL, once for many peers.
   const bool lacks = e.cause == BFO_CAUSE_RESOURCE;
   const char* what = lacks ? "goes on without" : "lost";
-  const char* gone = lacks               ? " (btl/verbs says what helps)"
-                     : e.rails_left == 0 ? " (its process or node may be gone)"
-                                         : "";
-  char line[512];
-  snprintf(line, sizeof(line), "bfo: rank %d %s rail %d (%s port %u) to rank %d%s: %s; %s, %u rail%s left%s",
-           names.rank, what, static_cast<int>(e.rail), names.device, names.port, names.peer, more, e.text,
-           resent, static_cast<unsigned>(e.rails_left), plural(e.rails_left), gone);
+  const char* gone = lacks  ? " (btl/verbs says what helps)"
+                     : last ? " (its process or node may be gone)"
+                            : "";
+  char line[1024];
+  snprintf(line, sizeof(line), "bfo: rank %d %s rail %d (%s port %u) to %s%s: %s; %s, %u rail%s left%s",
+           names.rank, what, static_cast<int>(e.rail), names.device, names.port, OtherEnd(names).text, more,
+           e.text, resent, static_cast<unsigned>(e.rails_left), plural(e.rails_left), gone);
   print_(line);
 }
 
@@ -69,7 +90,7 @@ void Console::tell_no_rail(const FailoverEvent& e, const EventNames& names, int 
   constexpr uint64_t kFirst = 5'000'000'000;
   const uint64_t key = claim_key(e.waited_ns < kFirst ? "no rail" : "still no rail", identity(names),
                                  names.port, names.peer_host);
-  if (!page_.claim(key, now_ns, e.waited_ns < kFirst ? kQuietNs : kNoRailQuietNs).mine) return;
+  if (!page_.claim(key, now_ns, e.waited_ns < kFirst ? kLastQuietNs : kNoRailQuietNs).mine) return;
   using ull = unsigned long long;
   char end[96];
   if (park_timeout < 0)

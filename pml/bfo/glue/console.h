@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// console.h: the lines about lost rails on the terminal. A port that fails ends a rail of every process of
-// its host to every peer. One process says it, in one line per port, cause and second; the other losses are
-// counted, and the next line has their number. A host that reaches another one by no rail any more says so
-// as long as messages wait for one.
+// console.h: the lines about lost rails on the terminal. A port that fails ends a connection of every process
+// of its host to every peer. One process says it, in one line per port and cause; the other losses are
+// counted, and the next line has their number. A port that fails again and again has lines that are further
+// and further apart. A line names both ends: only together they show which node is sick. A host that reaches
+// another one by no rail any more says so as long as messages wait for one.
 #pragma once
 
 #include <cstddef>

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -16,7 +17,7 @@
 namespace bfo::glue {
 namespace {
 
-constexpr uint64_t kMagic = 0x3145474150464f42u;  // "BOFPAGE1"
+constexpr uint64_t kMagic = 0x3245474150464f42u;  // "BOFPAGE2"
 constexpr unsigned kClaims = 256;
 constexpr unsigned kTries = 100;  // to read a record that is being written
 
@@ -26,6 +27,7 @@ struct Claim {
   std::atomic<uint64_t> key;
   std::atomic<uint64_t> told_ns;
   std::atomic<uint32_t> counted;
+  std::atomic<uint32_t> said;
 };
 
 size_t up(size_t n) {
@@ -82,6 +84,12 @@ void HostPage::open(const char* folder, unsigned place, unsigned places, size_t 
   at(place_).state = kThere;
 }
 
+// `quiet_ns`, doubled each time after the first.
+static uint64_t quiet_after(uint32_t said, uint64_t quiet_ns, uint64_t longest_ns) {
+  for (; said > 1 && quiet_ns < longest_ns; --said) quiet_ns = std::min(2 * quiet_ns, longest_ns);
+  return quiet_ns;
+}
+
 static bool free_or_mine(const std::atomic<uint32_t>& pid) {
   const uint32_t known = pid.load();
   return known == 0 || known == static_cast<uint32_t>(getpid());
@@ -123,7 +131,7 @@ void HostPage::own() {
   head_ = memory == MAP_FAILED ? nullptr : static_cast<Head*>(memory);
 }
 
-HostPage::Turn HostPage::claim(uint64_t key, uint64_t now_ns, uint64_t quiet_ns) {
+HostPage::Turn HostPage::claim(uint64_t key, uint64_t now_ns, uint64_t quiet_ns, uint64_t longest_ns) {
   if (head_ == nullptr) return {true, 0};
   for (unsigned i = 0; i < kClaims; ++i) {
     Claim& claim = head_->claims[(key + i) % kClaims];
@@ -131,9 +139,11 @@ HostPage::Turn HostPage::claim(uint64_t key, uint64_t now_ns, uint64_t quiet_ns)
     if (!claim.key.compare_exchange_strong(known, key) && known != key) continue;
     uint64_t told = claim.told_ns.load();
     // The clocks of two processes that read it at the same moment may be a little apart.
-    if ((told == 0 || (now_ns > told && now_ns - told >= quiet_ns)) &&
-        claim.told_ns.compare_exchange_strong(told, now_ns))
+    if ((told == 0 || (now_ns > told && now_ns - told >= quiet_after(claim.said, quiet_ns, longest_ns))) &&
+        claim.told_ns.compare_exchange_strong(told, now_ns)) {
+      claim.said.fetch_add(1);
       return {true, claim.counted.exchange(0)};
+    }
     claim.counted.fetch_add(1);
     return {};
   }

@@ -37,9 +37,12 @@ class HostPage {
     bool mine = false;     // this process says it
     uint32_t counted = 0;  // times that nobody said it, since somebody last did
   };
-  // Something happened that one process of the host is to say. It is said at most once per `quiet_ns`. Any
-  // thread.
-  Turn claim(uint64_t key, uint64_t now_ns, uint64_t quiet_ns);
+  // Something happened that one process of the host is to say. It is said at most once per `quiet_ns`, which
+  // doubles each time it was said, up to `longest_ns`. Any thread.
+  Turn claim(uint64_t key, uint64_t now_ns, uint64_t quiet_ns, uint64_t longest_ns);
+  Turn claim(uint64_t key, uint64_t now_ns, uint64_t quiet_ns) {
+    return claim(key, now_ns, quiet_ns, quiet_ns);
+  }
 
   // ---- records
   // Replaces what this process leaves. One thread at a time.

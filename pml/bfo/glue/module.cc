@@ -21,6 +21,7 @@
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/entry.h"
 #include "pml/bfo/glue/help.h"
+#include "pml/bfo/glue/other_end.h"
 #include "pml/bfo/xfer/contract.h"
 #include "pml/bfo/xfer/rails/limits.h"
 
@@ -494,9 +495,11 @@ void Module::note_never_up(Rail& rail) {
   const uint32_t ms = handle.failover->never_up(handle.btl, handle.ep, why, sizeof(why));
   bfo_rail_info_t info = {};
   if (ms < kEnoughMs || handle.failover->rail_info(handle.btl, handle.ep, &info) != OPAL_SUCCESS) return;
+  const OtherEnd there(rail.peer->handle, &handle);
   EventNames names;
   names.device = info.device;
   names.port = info.port;
+  there.name(names);
   handle.away = summary_.down(names, why, Away::kNo, false, port_.now_ns() - uint64_t{ms} * 1'000'000u);
 }
 

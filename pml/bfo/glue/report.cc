@@ -11,6 +11,7 @@
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/help.h"
+#include "pml/bfo/glue/other_end.h"
 
 namespace bfo::glue {
 namespace {
@@ -77,6 +78,19 @@ void tell_too_much(int rank, int other, const char* host, const xfer::PeerLoss& 
 
 }  // namespace
 
+OtherEnd::OtherEnd(const PeerHandle& peer, const RailHandle* rail) {
+  host = opal_get_proc_hostname(&peer.proc->super);
+  if (rail == nullptr || rail->failover == nullptr ||
+      rail->failover->peer_port(rail->btl, rail->ep, device, sizeof(device), &port) != OPAL_SUCCESS)
+    device[0] = '\0';
+}
+
+void OtherEnd::name(EventNames& names) const {
+  names.peer_host = host != nullptr ? host : "";
+  names.peer_device = device;
+  names.peer_port = port;
+}
+
 void BtlPort::peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss) {
   if (module_.leaving() || peer.refused) return;
   const int rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
@@ -127,11 +141,9 @@ void BtlPort::emit(const FailoverEvent& event) {
     names.port = info.port;
     names.own_port = info.own_port;
   }
-  if (peer != nullptr) names.peer_host = opal_get_proc_hostname(&peer->proc->super);
-  char there[64] = "";
-  if (rail != nullptr && rail->failover != nullptr &&
-      rail->failover->peer_port(rail->btl, rail->ep, there, sizeof(there), &names.peer_port) == OPAL_SUCCESS)
-    names.peer_device = there;
+  OtherEnd there;
+  if (peer != nullptr) there = OtherEnd(*peer, rail);
+  there.name(names);
   module_.events().write(reported, names);
   module_.summary().events_lost(module_.events().lost());
   // The side that saw the failure prints the line; the other side was notified by it. Without any rail to go

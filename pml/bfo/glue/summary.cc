@@ -54,6 +54,21 @@ void note_cause(PortFacts& port, const char* cause, bool weak) {
   port.weak = is;
 }
 
+void note_end(PortFacts& port, uint32_t ends, const char* end) {
+  if (ends == 0 || (port.ends != 0 && ends == 1 && strcmp(port.end, end) == 0)) return;
+  if (port.ends == 0) snprintf(port.end, sizeof(port.end), "%s", end);
+  port.ends = port.ends == 0 ? ends : 2;
+}
+
+void note_end(PortFacts& port, const EventNames& names) {
+  char end[sizeof(port.end)] = "";
+  if (*names.peer_device != '\0')
+    snprintf(end, sizeof(end), "%.64s %.50s port %u", names.peer_host, names.peer_device, names.peer_port);
+  else
+    snprintf(end, sizeof(end), "%.64s", names.peer_host);
+  note_end(port, *end != '\0', end);
+}
+
 uint64_t missing(const Facts& facts, uint64_t now_ns) {
   const bool still = facts.missing_since_ns != 0 && now_ns > facts.missing_since_ns;
   return facts.missing_ns + (still ? now_ns - facts.missing_since_ns : 0);
@@ -80,6 +95,7 @@ Facts add_up(const std::vector<Facts>& all, uint64_t now_ns) {
       to->lost += from.lost;
       to->never += from.never;
       note_cause(*to, from.cause, from.weak != 0);
+      note_end(*to, from.ends, from.end);
     }
   }
   return sum;
@@ -108,11 +124,16 @@ const char* plural(uint64_t n) {
   return n == 1 ? "" : "s";
 }
 
-// "(softhca1 port 1: RETRY_EXC_ERR; ...)" of the ports for which `which` is not 0.
+// " over 2 ports (mlx5_1 port 1: RETRY_EXC_ERR, to n5 mlx5_1 port 1; ...)" of those for which `which` is not
+// 0.
 void add_ports(Text& text, const Facts& sum, uint32_t PortFacts::*which) {
   constexpr unsigned kNamed = 3;
   unsigned named = 0;
   unsigned more = 0;
+  const auto ports = std::count_if(sum.ports, sum.ports + sum.n_ports,
+                                   [which](const PortFacts& port) { return port.*which != 0; });
+  if (ports == 0) return;
+  text.add(" over %td port%s", ports, plural(static_cast<uint64_t>(ports)));
   for (uint32_t i = 0; i < sum.n_ports; ++i) {
     const PortFacts& port = sum.ports[i];
     if (port.*which == 0) continue;
@@ -122,6 +143,7 @@ void add_ports(Text& text, const Facts& sum, uint32_t PortFacts::*which) {
     }
     text.add("%s%s port %u%s%s", named++ == 0 ? " (" : "; ", port.device, port.port,
              port.cause[0] != '\0' ? ": " : "", port.cause);
+    if (port.ends != 0) text.add(", to %s", port.ends == 1 ? port.end : "several ports");
   }
   if (more != 0) text.add("; and %u more port%s", more, plural(more));
   if (named != 0) text.add(")");
@@ -136,6 +158,7 @@ bool read_facts(const void* bytes, size_t size, Facts* facts) {
   for (PortFacts& port : facts->ports) {
     make_printable(port.device, sizeof(port.device));
     make_printable(port.cause, sizeof(port.cause));
+    make_printable(port.end, sizeof(port.end));
   }
   return true;
 }
@@ -149,12 +172,12 @@ void format_summary(const std::vector<Facts>& all, const char* host, uint64_t no
   text.add("bfo: summary of host %s:", host);
   const char* between = " ";
   if (sum.lost != 0) {
-    text.add(" %u rail%s lost", sum.lost, plural(sum.lost));
+    text.add(" %u connection%s lost", sum.lost, plural(sum.lost));
     add_ports(text, sum, &PortFacts::lost);
     between = ", ";
   }
   if (sum.never != 0) {
-    text.add("%s%u rail%s never came up", between, sum.never, plural(sum.never));
+    text.add("%s%u connection%s never came up", between, sum.never, plural(sum.never));
     add_ports(text, sum, &PortFacts::never);
     between = ", ";
   }
@@ -188,16 +211,22 @@ PortFacts* Summary::port(const EventNames& names) {
   return find_port(facts_, names.device, names.port);
 }
 
-Away Summary::down(const EventNames& names, const char* cause, Away was, bool was_up, uint64_t now_ns) {
+Away Summary::down(const EventNames& names, const char* cause, Away was, bool lost, uint64_t now_ns) {
   const std::lock_guard<std::mutex> lock(events);
-  const Away is = was_up ? Away::kLost : Away::kNever;
+  const Away is = lost ? Away::kLost : Away::kNever;
   PortFacts* const at = port(names);
-  if (was != Away::kNo) return was;  // tried again in vain
-  if (away_++ == 0) facts_.missing_since_ns = now_ns;
+  if (was == is || was == Away::kLost) return was;  // tried again in vain
+  if (was == Away::kNever) {
+    --facts_.never;
+    if (at != nullptr) --at->never;
+  } else if (away_++ == 0) {
+    facts_.missing_since_ns = now_ns;
+  }
   ++(is == Away::kLost ? facts_.lost : facts_.never);
   if (at != nullptr) {
     ++(is == Away::kLost ? at->lost : at->never);
     note_cause(*at, cause, true);
+    note_end(*at, names);
   }
   leave();
   return is;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// summary.h: the line at the end of a job that was less than perfect: rails lost, rails that never came up
-// and why, how long one was missing, what was sent again. No Open MPI here.
+// summary.h: the line at the end of a job that was less than perfect: connections lost, those that never came
+// up and why, how long one was missing, what was sent again. One port carries many connections: both are
+// counted, and where the other ends are shows which end is sick. No Open MPI here.
 //
 // No message is sent for it: after losses nobody can promise that one arrives. Each process that has
 // something to tell leaves its facts in the page that the processes of a host share (host_page.h), whenever
@@ -34,12 +35,14 @@ struct PortFacts {
   uint32_t lost;   // times that a rail over it was lost
   uint32_t never;  // rails over it that have not been up
   uint32_t weak;   // 0: `cause` is final, 1: it is not, 2: it is what the peer reported
+  uint32_t ends;   // other ends of these rails: 0, 1, or 2 for several
   char cause[96];
+  char end[136];  // of the first one: its host, device and port
 };
 
 // What one process has seen. Left in the page as it is, read by a process of the same host and build.
 struct Facts {
-  static constexpr uint64_t kMagic = 0x3253544341464f42u;  // "BOFACTS2"
+  static constexpr uint64_t kMagic = 0x3353544341464f42u;  // "BOFACTS3"
   static constexpr size_t kPorts = 8;
   uint64_t magic;
   uint32_t rank;
@@ -67,8 +70,9 @@ class Summary {
   // Nothing is left or printed before. `page`: with records of sizeof(Facts).
   void open(HostPage& page, int rank);
 
-  // A rail goes down. `was`: what it was before; returns what it is now. `was_up`: in any epoch.
-  Away down(const EventNames& names, const char* cause, Away was, bool was_up, uint64_t now_ns);
+  // A rail goes down. `was`: what it was before; returns what it is now. `lost`: else it was asked for in
+  // vain, and has not been up.
+  Away down(const EventNames& names, const char* cause, Away was, bool lost, uint64_t now_ns);
   // .. is closed: the cause is final. `of_peer`: the peer reported it.
   void closed(const EventNames& names, const char* cause, bool of_peer);
   // .. is up. Returns kNo.

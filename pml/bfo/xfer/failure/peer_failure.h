@@ -267,8 +267,8 @@ template <class P>
 }
 
 /// Park time passes only while no rail to the peer is up, at the first contact none that is being connected
-/// either, and while nothing shows that the peer's process is alive. A process that computes outside MPI answers no handshake for any length of time
-/// (H15).
+/// either, and while nothing shows that the peer's process is alive. A process that computes outside MPI
+/// answers no handshake for any length of time (H15).
 template <class P>
 void Engine<P>::check_unreachable(PeerT& p, std::uint64_t now_ns) {
   if (p.standing.notice_pending()) notify_lost(p);
@@ -284,8 +284,8 @@ void Engine<P>::check_unreachable(PeerT& p, std::uint64_t now_ns) {
   }
   if (!p.standing.unreachable()) return;
   set_timer(p);
-  const bool over = p.standing.park_time_over(now_ns, config_.park_timeout_ns);
-  if (alive || !(over || p.standing.word_due(now_ns))) return;
+  const bool over = !alive && p.standing.park_time_over(now_ns, config_.park_timeout_ns);
+  if (!over && !p.standing.word_due(now_ns, alive)) return;
   if (!has_work(p) && !wildcards_.wait_for(p)) return;
   if (!over) {
     if (!p.standing.finalized()) tell_no_rail(p, now_ns);

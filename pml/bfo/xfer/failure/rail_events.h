@@ -197,7 +197,7 @@ void Engine<P>::on_peer_alive(RailT* rail, bool alive) {
   Entry entry(*this);
   rail->peer_alive = alive;
   // The wait before the peer showed life, or while it does, does not count.
-  rail->peer->standing.restart_park_time(port_.now_ns());
+  rail->peer->standing.heard(port_.now_ns());
 }
 
 /// What ends a rail of a process that has left in order is no failure: BYE may have come over another rail

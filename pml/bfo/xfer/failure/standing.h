@@ -21,23 +21,29 @@ class Standing {
   /// No rail is usable since `now_ns`.
   void set_unreachable(std::uint64_t now_ns) {
     reach_ = Reach::kUnreachable;
-    absence_credited_ = false;
-    restart_park_time(now_ns);
+    absence_credited_ = heard_ = false;
+    lost_ns_ = since_ns_ = now_ns;
+    word_after_s_ = kFirstWord;
   }
   /// The park time begins anew: the wait before the peer showed life, or while it does, does not count.
-  void restart_park_time(std::uint64_t now_ns) {
+  void heard(std::uint64_t now_ns) {
     since_ns_ = now_ns;
-    word_after_ns_ = kFirstWord;
+    heard_ = true;
   }
   bool park_time_over(std::uint64_t now_ns, std::uint64_t bound_ns) const {
     return time_since(since_ns_, now_ns) >= bound_ns;
   }
   void credit_absence(std::uint64_t now_ns, std::uint64_t bound_ns);
-  std::uint64_t unreachable_since_ns() const { return since_ns_; }
-  /// Whoever waits is told of it after a second, and then every ten seconds. Is it time?
-  bool word_due(std::uint64_t now_ns) const { return time_since(since_ns_, now_ns) >= word_after_ns_; }
+  std::uint64_t unreachable_since_ns() const { return lost_ns_; }
+  /// Whoever waits is told of it after a second, and then every ten seconds. Is it time? `alive`: a rail says
+  /// that the peer only computes, which it may have said before the last one was lost.
+  bool word_due(std::uint64_t now_ns, bool alive) const {
+    return !(alive && heard_) && time_since(lost_ns_, now_ns) >= word_after_s_ * kSecond &&
+           time_since(since_ns_, now_ns) >= kFirstWord * kSecond;
+  }
   void word_given(std::uint64_t now_ns) {
-    word_after_ns_ = (time_since(since_ns_, now_ns) / kNextWord + 1) * kNextWord;
+    const auto seconds = static_cast<std::uint32_t>(time_since(lost_ns_, now_ns) / kSecond);
+    word_after_s_ = (seconds / kNextWord + 1) * kNextWord;
   }
 
   // ---- its end
@@ -69,18 +75,22 @@ class Standing {
   /// one that is failing is so until the engine is left, whatever its rails do meanwhile.
   enum class Reach : std::uint8_t { kReachable, kUnreachable, kFailed };
 
-  static constexpr std::uint64_t kFirstWord = 1'000'000'000;
-  static constexpr std::uint64_t kNextWord = 10'000'000'000;
+  static constexpr std::uint64_t kSecond = 1'000'000'000;
+  static constexpr std::uint32_t kFirstWord = 1;  // seconds
+  static constexpr std::uint32_t kNextWord = 10;
 
-  std::uint64_t since_ns_ = 0;
-  std::uint64_t word_after_ns_ = kFirstWord;
+  std::uint64_t lost_ns_ = 0;   ///< when the last rail was lost
+  std::uint64_t since_ns_ = 0;  ///< the park time runs since then
   PeerLoss loss_;
+  std::uint32_t word_after_s_ = kFirstWord;
   Reach reach_ = Reach::kReachable;
-  bool absence_credited_ = false;  ///< the park time began anew once, because this process was outside MPI
-  bool finalized_ = false;
-  bool failing_ = false;
-  bool declared_by_peer_ = false;
-  bool notice_pending_ = false;
+  bool heard_ : 1 = false;  ///< since the last rail was lost
+  bool absence_credited_ : 1 =
+      false;  ///< the park time began anew once, because this process was outside MPI
+  bool finalized_ : 1 = false;
+  bool failing_ : 1 = false;
+  bool declared_by_peer_ : 1 = false;
+  bool notice_pending_ : 1 = false;
 };
 
 /// This process was outside MPI, where no connection is made. A port that came back meanwhile gets one more
