@@ -2,8 +2,9 @@
 //
 // control_verbs.c: preloaded into the ranks of control_test. Counts the control verbs that may block between
 // MPI_Init and MPI_Finalize, and those of them that the application's thread had to wait for: the progress
-// function must call none. And those that end a queue pair after a port of this process was lost; none may be
-// on a thread that was made after that: to make a thread takes longer than they do.
+// function must call none. And those that end a queue pair after a port of this process was lost; the first
+// one after each loss may not be on a thread that was made after it: to make a thread takes longer than they
+// do.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -18,10 +19,11 @@
 static atomic_int running;
 static atomic_int calls;
 static atomic_int in_progress;
-static atomic_int port_lost;
+static atomic_int losses; /* of a port */
+static atomic_int ended;  /* losses after which a queue pair was ended */
 static atomic_int ends;
 static atomic_int late_ends;
-static __thread int made_late; /* this thread, after a port was lost */
+static __thread int made_after; /* so many losses, this thread */
 
 static void* real(const char* name) {
   void* found = dlsym(RTLD_NEXT, name);
@@ -37,21 +39,22 @@ static void count(void) {
 }
 
 static void count_end(void) {
-  if (!atomic_load(&running) || !atomic_load(&port_lost)) return;
+  const int lost = atomic_load(&losses);
+  if (!atomic_load(&running) || lost == 0) return;
   atomic_fetch_add(&ends, 1);
-  if (made_late) atomic_fetch_add(&late_ends, 1);
+  if (atomic_exchange(&ended, lost) != lost && made_after >= lost) atomic_fetch_add(&late_ends, 1);
 }
 
 struct beginning {
   void* (*main)(void*);
   void* argument;
-  int late;
+  int losses;
 };
 
 static void* begin(void* given) {
   struct beginning beginning = *(struct beginning*)given;
   free(given);
-  made_late = beginning.late;
+  made_after = beginning.losses;
   return beginning.main(beginning.argument);
 }
 
@@ -61,7 +64,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   *(void**)&create = real("pthread_create");
   struct beginning* beginning = malloc(sizeof *beginning);
   if (beginning == NULL) return EAGAIN;
-  *beginning = (struct beginning){main, argument, atomic_load(&port_lost)};
+  *beginning = (struct beginning){main, argument, atomic_load(&losses)};
   int rc = create(thread, attributes, begin, beginning);
   if (rc != 0) free(beginning);
   return rc;
@@ -71,7 +74,7 @@ int ibv_get_async_event(struct ibv_context* context, struct ibv_async_event* eve
   int (*get)(struct ibv_context*, struct ibv_async_event*);
   *(void**)&get = real("ibv_get_async_event");
   int rc = get(context, event);
-  if (rc == 0 && event->event_type == IBV_EVENT_PORT_ERR) atomic_store(&port_lost, 1);
+  if (rc == 0 && event->event_type == IBV_EVENT_PORT_ERR) atomic_fetch_add(&losses, 1);
   return rc;
 }
 

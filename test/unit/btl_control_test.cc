@@ -17,6 +17,7 @@ namespace {
 using engine::Command;
 using engine::ControlLane;
 using engine::ControlMode;
+using engine::ControlThreads;
 using engine::Urgency;
 
 std::vector<std::string>& log() {
@@ -127,34 +128,166 @@ TEST_F(Lane, Thread_ThatWaits_IsWokenByEachUrgency) {
   EXPECT_TRUE(lane.close(kLong));
 }
 
-TEST_F(Lane, Start_TheFirstCommandFindsItsThread) {
-  lane.open(ControlMode::kThread, 1, &service_needed);
-  EXPECT_EQ(lane.threads(), 0u) << "without start() it is made when there is something to do";
-  lane.start();
-  EXPECT_EQ(lane.threads(), 1u);
-  lane.start();
-  Note a("a");
-  lane.submit(a, Urgency::kNormal);
-  finish_all();
-  EXPECT_EQ(lane.threads(), 1u);
-  EXPECT_NE(a.ran_on, std::this_thread::get_id());
+constexpr uint64_t kShort = 20'000'000;
+
+bool becomes(const ControlThreads& threads, uint32_t count) {
+  for (int round = 0; round < 5000 && threads.count() != count; ++round)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return threads.count() == count;
+}
+
+TEST_F(Lane, ThreadWithoutWork_EndsAndIsMadeAgain) {
+  ControlThreads threads;
+  ASSERT_TRUE(threads.open(4, kShort));
+  lane.open(ControlMode::kThread, 1, &service_needed, &threads);
+  EXPECT_EQ(threads.count(), 0u) << "it is made when there is something to do";
+  for (int times = 0; times < 3; ++times) {
+    Note a("a");
+    lane.submit(a, Urgency::kNormal);
+    finish_all();
+    EXPECT_TRUE(becomes(threads, 0));
+  }
+  EXPECT_EQ(log(), (std::vector<std::string>{"a", "a", "a"}));
   EXPECT_TRUE(lane.close(kLong));
 }
 
-TEST_F(Lane, Start_AfterTheCloseOrWithoutThreads_IsNothing) {
-  lane.start();
-  EXPECT_EQ(lane.threads(), 0u);
-  lane.open(ControlMode::kDeferred, 1, &service_needed);
-  lane.start();
-  EXPECT_EQ(lane.threads(), 0u);
-  Note a("a");
-  lane.submit(a, Urgency::kNormal);
-  EXPECT_EQ(a.ran_on, std::thread::id{}) << "still when the test says so";
+TEST_F(Lane, KeptThread_IsThereBeforeTheFirstCommandAndStays) {
+  ControlThreads threads;
+  threads.keep(1);  // not open
+  ASSERT_TRUE(threads.open(4, kShort));
+  lane.open(ControlMode::kThread, 2, &service_needed, &threads);
+  threads.keep(1);
+  EXPECT_EQ(threads.count(), 1u);
+  Blocked one("one"), two("two");
+  lane.submit(one, Urgency::kNormal);
+  lane.submit(two, Urgency::kNormal);
+  one.wait_begun();
+  two.wait_begun();
+  EXPECT_TRUE(becomes(threads, 3)) << "one stays free";
+  sem_post(&one.go);
+  sem_post(&two.go);
+  finish_all();
+  EXPECT_TRUE(becomes(threads, 1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  EXPECT_EQ(threads.count(), 1u);
   EXPECT_TRUE(lane.close(kLong));
-  lane.open(ControlMode::kThread, 1, &service_needed);
+  threads.close();
+  EXPECT_EQ(threads.count(), 0u);
+}
+
+struct Shared : Lane {
+  ControlThreads threads;
+  ControlLane urgent;
+  ControlLane other;
+  void open(uint32_t most) {
+    ASSERT_TRUE(threads.open(most, kShort));
+    urgent.open(ControlMode::kThread, 1, &service_needed, &threads, true);
+    lane.open(ControlMode::kThread, ControlLane::kMaxWidth, &service_needed, &threads);
+    other.open(ControlMode::kThread, 1, &service_needed, &threads);
+  }
+  static bool ends(ControlLane& of, int milliseconds) {
+    for (int round = 0; round < milliseconds && of.pending() != 0; ++round) {
+      of.finish();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return of.pending() == 0;
+  }
+};
+
+TEST_F(Shared, BlockedCommands_LeaveEachOtherLaneAThread) {
+  open(3);
+  Blocked one("one"), two("two");
+  lane.submit(one, Urgency::kNormal);
+  lane.submit(two, Urgency::kNormal);
+  one.wait_begun();
+  Note a("a"), b("b");
+  other.submit(a, Urgency::kNormal);
+  urgent.submit(b, Urgency::kFirst);
+  EXPECT_TRUE(ends(other, 5000));
+  EXPECT_TRUE(ends(urgent, 5000));
+  EXPECT_NE(sem_trywait(&two.begun), 0) << "it takes the room of another lane's first command";
+  EXPECT_LE(threads.count(), 3u);
+  sem_post(&one.go);
+  sem_post(&two.go);
   EXPECT_TRUE(lane.close(kLong));
-  lane.start();
-  EXPECT_EQ(lane.threads(), 0u);
+  EXPECT_TRUE(other.close(kLong));
+  EXPECT_TRUE(urgent.close(kLong));
+}
+
+TEST_F(Shared, TooFewThreads_TheUrgentLaneHasTheLast) {
+  open(2);
+  Blocked blocked("blocked");
+  lane.submit(blocked, Urgency::kNormal);
+  blocked.wait_begun();
+  Note a("a"), b("b");
+  other.submit(a, Urgency::kNormal);
+  EXPECT_FALSE(ends(other, 30));
+  urgent.submit(b, Urgency::kFirst);
+  EXPECT_TRUE(ends(urgent, 5000));
+  EXPECT_EQ(other.pending(), 1u);
+  sem_post(&blocked.go);
+  EXPECT_TRUE(ends(other, 5000));
+  EXPECT_TRUE(lane.close(kLong));
+  EXPECT_TRUE(other.close(kLong));
+  EXPECT_TRUE(urgent.close(kLong));
+}
+
+TEST_F(Shared, OneThread_RunsAllInTurn_AndBlocksNoOtherPort) {
+  open(1);
+  ControlThreads of_another_port;
+  ASSERT_TRUE(of_another_port.open(1, kShort));
+  ControlLane elsewhere;
+  elsewhere.open(ControlMode::kThread, 1, &service_needed, &of_another_port);
+  Blocked blocked("blocked");
+  lane.submit(blocked, Urgency::kNormal);
+  blocked.wait_begun();
+  Note a("a"), b("b");
+  urgent.submit(a, Urgency::kFirst);
+  elsewhere.submit(b, Urgency::kNormal);
+  EXPECT_TRUE(ends(elsewhere, 5000));
+  EXPECT_FALSE(ends(urgent, 30));
+  EXPECT_EQ(threads.count(), 1u);
+  sem_post(&blocked.go);
+  EXPECT_TRUE(ends(urgent, 5000));
+  EXPECT_TRUE(lane.close(kLong));
+  EXPECT_TRUE(other.close(kLong));
+  EXPECT_TRUE(urgent.close(kLong));
+  EXPECT_TRUE(elsewhere.close(kLong));
+}
+
+TEST_F(Shared, StuckCommand_OthersCloseWithoutWaitingForIt) {
+  open(1);
+  static Blocked blocked("blocked");  // the thread returns to it when this test is over
+  static Note waiting("waiting");
+  waiting.droppable = true;
+  lane.submit(blocked, Urgency::kNormal);
+  blocked.wait_begun();
+  other.submit(waiting, Urgency::kNormal);
+  EXPECT_FALSE(lane.close(1'000'000));
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_FALSE(other.close(kLong)) << "its command was not run";
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(30));
+  EXPECT_TRUE(urgent.close(kLong));
+  threads.close();
+  sem_post(&blocked.go);
+}
+
+TEST_F(Lane, Threads_EndAndBeginWhileCommandsCome) {
+  ControlThreads threads;
+  ASSERT_TRUE(threads.open(3, 1000));
+  lane.open(ControlMode::kThread, ControlLane::kMaxWidth, &service_needed, &threads);
+  ControlLane second;
+  second.open(ControlMode::kThread, 1, &service_needed, &threads);
+  std::vector<Note> notes(600, Note("x"));
+  for (size_t i = 0; i < notes.size(); ++i) {
+    (i % 3 == 0 ? second : lane).submit(notes[i], Urgency::kNormal);
+    if (i % 5 == 0) std::this_thread::sleep_for(std::chrono::microseconds(i % 200));
+    lane.finish();
+    second.finish();
+  }
+  EXPECT_TRUE(lane.close(kLong));
+  EXPECT_TRUE(second.close(kLong));
+  EXPECT_EQ(log().size(), notes.size());
 }
 
 TEST_F(Lane, OneCommandBlocks_OthersOfAWideLaneGoOn) {

@@ -24,9 +24,10 @@ bool same(const PortAddress& a, const PortAddress& b) {
 
 }  // namespace
 
-void AddressCache::open(Port& port, ControlMode mode, std::atomic<bool>* service_needed) {
+void AddressCache::open(Port& port, ControlMode mode, std::atomic<bool>* service_needed,
+                        ControlThreads& threads) {
   port_ = &port;
-  lane_.open(mode, kWidth, service_needed);
+  lane_.open(mode, kWidth, service_needed, &threads);
 }
 
 Address* AddressCache::find(const PortAddress& to, uint8_t path) {

@@ -46,7 +46,7 @@ struct Address : Command {
 /// The destinations of a port. Progress function only.
 class AddressCache {
  public:
-  void open(Port& port, ControlMode mode, std::atomic<bool>* service_needed);
+  void open(Port& port, ControlMode mode, std::atomic<bool>* service_needed, ControlThreads& threads);
   /// The destination `to` over path number `path`, which stays until close(). nullptr when memory is short.
   Address* find(const PortAddress& to, uint8_t path = 0);
   /// The destination `to` over the path that `before` uses, while it is one and answers; else over the next

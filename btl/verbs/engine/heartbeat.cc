@@ -31,13 +31,14 @@ bool same(const PortAddress& a, const PortAddress& b) {
 }  // namespace
 
 bool Heartbeat::open(const VerbsApi& api, ibv_context* context, ibv_pd* pd, Arena& arena,
-                     const QpSettings& settings, const Identity& identity, ControlMode mode) {
+                     const QpSettings& settings, const Identity& identity, ControlMode mode,
+                     ControlThreads& threads) {
   api_ = &api;
   pd_ = pd;
   settings_ = settings;
   identity_ = identity;
   broken_ = dead_ = repairing_ = false;
-  lane_.open(mode, kWidth, &results_);
+  lane_.open(mode, kWidth, &results_, &threads);
   if (open_queue(context) && qp_.open(api, pd, cq_, arena, settings)) return true;
   const int saved = errno;
   close();

@@ -80,8 +80,8 @@ class Heartbeat {
   /// Makes the queue pair with its completion queue and channel. False with errno; nothing is left behind
   /// then.
   bool open(const VerbsApi& api, ibv_context* context, ibv_pd* pd, Arena& arena, const QpSettings& settings,
-            const Identity& identity, ControlMode mode);
-  /// Ends the control threads. False when one does not come back: it uses the device for ever.
+            const Identity& identity, ControlMode mode, ControlThreads& threads);
+  /// Ends the commands. False when one does not come back: it uses the device for ever.
   bool end_commands();
   /// No peer may be left. False when the device refused something. Idempotent.
   bool close();

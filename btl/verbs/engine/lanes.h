@@ -18,18 +18,14 @@ struct PortLanes {
   ControlLane
       upkeep;  // reads the port's attributes, repairs its datagram queue pair, makes completion queues
 
-  void open(ControlMode mode, std::atomic<bool>* service_needed) {
+  /// They share `threads`.
+  void open(ControlMode mode, std::atomic<bool>* service_needed, ControlThreads& threads) {
+    stops.open(mode, 1, service_needed, &threads, true);
+    queue_pairs.open(mode, 1, service_needed, &threads);
+    registrations.open(mode, 1, service_needed, &threads);
     // Peers whose neighbour does not answer keep as many threads for about a second each; the others go on.
-    setups.open(mode, ControlLane::kMaxWidth, service_needed);
-    queue_pairs.open(mode, 1, service_needed);
-    stops.open(mode, 1, service_needed);
-    registrations.open(mode, 1, service_needed);
-    upkeep.open(mode, 2, service_needed);
-  }
-  /// What a lost rail needs, before one is lost: to make a thread takes longer than its verbs.
-  void expect_losses() {
-    stops.start();
-    queue_pairs.start();
+    setups.open(mode, ControlLane::kMaxWidth, service_needed, &threads);
+    upkeep.open(mode, 2, service_needed, &threads);
   }
   /// Ends the commands whose verbs have returned.
   void finish() {

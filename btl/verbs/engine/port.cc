@@ -62,8 +62,11 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   *what = "unpredictable numbers from getrandom()";
   if (!draw_secrets(env_, &nonce_, &key_, &qp_settings_.qkey)) return false;
   address_.qkey = qp_settings_.qkey;
-  addresses_.open(*this, config.control, &service_needed_);
-  lanes_.open(config.control, &service_needed_);
+  *what = "control threads";
+  errno = ENOMEM;
+  if (config.control != ControlMode::kInline && !control_threads_.open(config.control_threads)) return false;
+  lanes_.open(config.control, &service_needed_, control_threads_);
+  addresses_.open(*this, config.control, &service_needed_, control_threads_);
   stock_.open(device.arena(), lanes_.registrations, service_needed_);
   *what = "port attributes";
   errno = ENETDOWN;
@@ -80,9 +83,9 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   }
   address_.cm_qpn = cm_qp_.number();
   // Without a heartbeat the port works; its peers then cannot tell this process busy from dead, and wait.
-  const bool heartbeat =
-      heartbeat_.open(device.api(), device.context(), device.pd(), device.arena(), qp_settings_,
-                      Heartbeat::Identity{config_.own_name, nonce_, key_, env_.now_ns}, config.control);
+  const bool heartbeat = heartbeat_.open(
+      device.api(), device.context(), device.pd(), device.arena(), qp_settings_,
+      Heartbeat::Identity{config_.own_name, nonce_, key_, env_.now_ns}, config.control, control_threads_);
   heartbeat_error_ = heartbeat ? 0 : errno;
   address_.heartbeat_qpn = heartbeat_.number();
   return true;
@@ -146,6 +149,7 @@ bool Port::end_commands() {
   bool ended = lanes_.close(kVerbPatienceNs);
   ended = addresses_.close() && ended;
   ended = heartbeat_.end_commands() && ended;
+  control_threads_.close();
   if (!ended) device_->leave_open();
   return ended;
 }

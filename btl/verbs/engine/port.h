@@ -64,6 +64,7 @@ struct Config {
   bool threads = false;      // several threads may call in
   bool may_be_down = false;  // open() takes a port that is not active; it joins when it is
   ControlMode control = ControlMode::kInline;
+  uint32_t control_threads = 12;  // of a port at most; 7 give each of its lanes one
   QpSettings qp;
   GidChooser choose_gid = nullptr;  // nullptr: always qp.gid_index
   uint16_t pkey = 0;                // partition key, wherever it stands; 0: always the entry qp.pkey_index
@@ -120,6 +121,8 @@ struct Host {
   /// A datagram of the connection manager goes to the endpoint's peer (`out`), or came from there and is
   /// believed. nullptr: nobody asks.
   void (*packet)(void* ctx, Endpoint& endpoint, const Packet& packet, bool out);
+  /// A control thread could not be started, with this errno. May be nullptr.
+  void (*thread_missing)(void* ctx, int error);
   /// Something was dropped, or put off until it comes again. nullptr: nobody asks.
   void (*dropped)(void* ctx, const DropNote& note);
 };
@@ -294,11 +297,12 @@ class Port {
   /// the first error is final.
   void set_failover(bool on) { failover_ = on; }
   bool failover() const { return failover_; }
-  /// A rail is about to come up: makes what its loss will need. One try: what cannot be had is made then.
+  /// A rail is about to come up: makes what its loss will need, a thread that is there. One try: what cannot
+  /// be had is made then.
   void expect_losses() {
     if (!failover_ || losses_expected_) return;
     losses_expected_ = true;
-    lanes_.expect_losses();
+    control_threads_.keep(1);
   }
   bool finalizing() const { return finalizing_; }
   /// From now on no callback is made; poll() does nothing.
@@ -376,6 +380,8 @@ class Port {
   Host host_{};
   PortLock lock_;
 
+  ControlThreads control_threads_;  // of all that have a lane
+
   Device* device_ = nullptr;
   uint8_t number_ = 0;
   PortState state_ = PortState::kDown;
@@ -414,7 +420,7 @@ class Port {
   bool partition_lost_ = false;
   uint16_t pkey_ = 0;  // entry of the partition key table in use; 0: not known
   bool failover_ = false;
-  bool losses_expected_ = false;  // see PortLanes::expect_losses
+  bool losses_expected_ = false;  // see expect_losses()
   char* probe_target_ = nullptr;
   ibv_mr* probe_target_mr_ = nullptr;
   bfo_accounting_t accounting_{};

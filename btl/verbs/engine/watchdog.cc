@@ -83,6 +83,8 @@ void Port::tick(uint64_t now, bool emptied) {
   srq_.flush();
   review_receives(now);
   if (host_.dropped != nullptr) tell_heartbeat_drops();
+  const int thread_error = control_threads_.take_error();
+  if (thread_error != 0 && host_.thread_missing != nullptr) host_.thread_missing(host_.ctx, thread_error);
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     if (endpoint->usable && failover_ && config_.suspect_ns != 0) watch_progress(*endpoint, now, watched_ns);
   }

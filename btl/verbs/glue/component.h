@@ -44,6 +44,7 @@ struct Params {
   unsigned ib_pkey_index;
   unsigned max_btls;
   unsigned max_lmc;
+  unsigned control_threads;
   unsigned ib_max_rdma_dst_ops;
   unsigned suspect_time;
   unsigned probe_timeout;

@@ -282,6 +282,7 @@ engine::Host make_host(Module& module) {
       .comes_seldom = [](void*, uint64_t ns) { mca_btl_verbs_component.stay_ns = ns; },
       .path_unknown = path_unknown,
       .packet = packet_trace(),
+      .thread_missing = thread_missing,
       .dropped = drop_trace(),
   };
 }

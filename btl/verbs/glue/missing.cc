@@ -80,6 +80,12 @@ void rail_missing(void* ctx, engine::Endpoint& endpoint) {
       remedy);
 }
 
+void thread_missing(void*, int error) {
+  char remedy[400];
+  start_remedy(error, remedy, sizeof remedy);
+  say(true, "no-control-thread", opal_process_info.nodename, strerror(error), remedy);
+}
+
 void path_unknown(void* ctx, const engine::PathTrouble& trouble) {
   const Module& module = *static_cast<const Module*>(ctx);
   char what[160];

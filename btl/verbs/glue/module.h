@@ -168,6 +168,7 @@ void start_remedy(int error, char* text, size_t size);
 void start_failed(const char* what, int error);
 void rail_missing(void* ctx, engine::Endpoint& endpoint);
 void path_unknown(void* ctx, const engine::PathTrouble& trouble);
+void thread_missing(void* ctx, int error);
 void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
                     int status);
 

@@ -66,6 +66,12 @@ constexpr UnsignedParam kUnsigned[] = {
      "paths "
      "through the fabric: connections are spread over them, and one that broke comes up again over the next "
      "(0: the first LID only)"},
+    {"control_threads", &Params::control_threads, 12, 1, 64, OPAL_INFO_LVL_5,
+     "Threads at most, for each port, that call the verbs which may take seconds (queue pairs, address "
+     "handles, "
+     "memory). They are started when there is work, and all but one end after half a second without any. "
+     "With 7 or more "
+     "a verb that does not return holds up none of another kind; no number lets one port hold up another"},
     {"ib_max_rdma_dst_ops", &Params::ib_max_rdma_dst_ops, 4, 1, 255, OPAL_INFO_LVL_9,
      "RDMA reads outstanding per connection and direction; lowered to what the device can"},
     {"suspect_time", &Params::suspect_time, 10, 0, 60000, OPAL_INFO_LVL_4,
@@ -265,6 +271,7 @@ engine::Config make_config(const Component& component, const mca_btl_base_module
   config.max_lmc = static_cast<uint8_t>(params.max_lmc);
   config.path_service_level = params.path_service_level;
   config.control = engine::ControlMode::kThread;
+  config.control_threads = params.control_threads;
   constexpr unsigned kLosable = 14;
   constexpr unsigned kFinal = 20;
   const unsigned timeout = params.ib_timeout != 0    ? params.ib_timeout
