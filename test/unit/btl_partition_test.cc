@@ -137,7 +137,13 @@ int gid_to_choose = 0;
 
 TEST(Partition, AddressMovesInTheGidTable_RailsAndHandlesFollow) {
   engine::Config config = partition_config(0);
-  config.choose_gid = [](ibv_context*, uint8_t, const ibv_port_attr&) { return gid_to_choose; };
+  config.read_gids = [](ibv_context*, uint8_t, const ibv_port_attr&, int) {
+    engine::GidTable table;
+    table.count = 1;
+    table.entries[0].index = gid_to_choose;
+    table.entries[0].gid.raw[0] = 0xfe;
+    return table;
+  };
   config.qp.always_global = true;
   gid_to_choose = 3;
   Partition w({0xffff}, config);

@@ -38,6 +38,10 @@ inline int modex_pairs(const std::uint8_t* data, std::size_t size) {
     const std::size_t met = engine::meeting_port(ours.data(), ours.size(), i, theirs.data(), theirs.size());
     if (met == engine::kNoPort) continue;
     if (met >= theirs.size()) std::abort();
+    const auto& a = ours[i];
+    const auto& b = theirs[met];
+    const engine::GidPair pair = engine::choose_pair(a.gids, a.gid_count, b.gids, b.gid_count);
+    if (pair.found() && (pair.ours >= a.gid_count || pair.theirs >= b.gid_count)) std::abort();
     ++pairs;
   }
   return pairs;

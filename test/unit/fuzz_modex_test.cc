@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "contrib/softhca/fault/fuzz_corpus.h"
@@ -42,7 +43,7 @@ TEST(Modex, AnythingElse_IsNoRecord) {
   // more.
   for (const std::size_t at : {0, 1, 2, 3, 4, 7}) {
     auto damaged = bytes;
-    damaged[at] ^= 1;
+    damaged[at] = static_cast<std::uint8_t>(damaged[at] - 1);
     EXPECT_TRUE(modex_places(damaged.data(), damaged.size()).empty()) << at;
   }
 }
@@ -106,6 +107,53 @@ TEST(Modex, RecordOfABuildWithoutRanges_IsToldFromNone) {
   EXPECT_EQ(read.versions.version, 6);
   ModexPort port;
   EXPECT_EQ(engine::modex_ports(read, &port, 1), 0);
+}
+
+/// A record is as long as the port with the most addresses needs.
+TEST(Modex, AddressesThatWereNotSent_AreNone) {
+  ModexPort port = {};
+  port.link_layer = IBV_LINK_LAYER_ETHERNET;
+  engine::PortPlace place;
+  place.gid_count = 2;
+  for (uint8_t i = 0; i < 2; ++i) {
+    place.gids[i].gid.raw[0] = 0xfd;
+    place.gids[i].gid.raw[15] = static_cast<uint8_t>(i + 1);
+    place.gids[i].type = engine::GidType::kRoceV2;
+    place.gids[i].subnet_bits = 64;
+    place.gids[i].ordinal = 3;
+  }
+  engine::write_gids(place, &port);
+  for (const std::size_t sent : {0, 1, 2, 8}) {
+    const std::size_t bytes_each = engine::modex_entry_bytes(sent);
+    const WireRecord header =
+        make_record(engine::kModexMagic, {engine::kWireVersion, engine::kWireOldest}, 1, bytes_each);
+    std::vector<std::uint8_t> bytes(sizeof header + bytes_each);
+    memcpy(bytes.data(), &header, sizeof header);
+    memcpy(bytes.data() + sizeof header, &port, bytes_each);
+    const auto places = modex_places(bytes.data(), bytes.size());
+    ASSERT_EQ(places.size(), 1u);
+    EXPECT_EQ(places[0].gid_count, std::min<std::size_t>(sent, 2)) << sent;
+  }
+}
+
+TEST(Modex, DamagedAddresses_AreLeftOut) {
+  ModexPort port = {};
+  port.gid_count = 255;
+  for (engine::ModexGid& gid : port.gids) {
+    gid.gid[0] = 0xfd;
+    gid.gid[15] = 1;
+    gid.type = 3;
+    gid.subnet_bits = 64;
+  }
+  EXPECT_EQ(engine::place_of(port).gid_count, 8);
+  port.gids[0].type = 4;
+  port.gids[1].type = 255;
+  port.gids[2].subnet_bits = 129;
+  port.gids[3].subnet_bits = 0;
+  memset(port.gids[4].gid, 0, sizeof port.gids[4].gid);
+  const engine::PortPlace place = engine::place_of(port);
+  EXPECT_EQ(place.gid_count, 3);
+  for (std::size_t i = 0; i < place.gid_count; ++i) EXPECT_EQ(place.gids[i].subnet_bits, 64);
 }
 
 TEST(Modex, PairsOfRandomRecords_AreInRange) {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/own_address.h"
 #include "btl/verbs/engine/port.h"
 
 namespace bfo::engine {
@@ -19,7 +20,8 @@ constexpr uint32_t kWidth = ControlLane::kMaxWidth;
 constexpr uint64_t kPatienceNs = 50'000'000;
 
 bool same(const PortAddress& a, const PortAddress& b) {
-  return a.lid == b.lid && a.link_layer == b.link_layer && memcmp(a.gid.raw, b.gid.raw, sizeof a.gid) == 0;
+  return a.lid == b.lid && a.link_layer == b.link_layer && a.gid_type == b.gid_type &&
+         memcmp(a.gid.raw, b.gid.raw, sizeof a.gid) == 0;
 }
 
 }  // namespace
@@ -65,16 +67,23 @@ Address* AddressCache::way_to(const PortAddress& to, Address* before, uint64_t n
 ibv_ah* AddressCache::handle(Address& address, uint64_t now) {
   if (address.handle != nullptr) {
     count_use(address, now);
-    if (!address.stale || now - address.made_ns < kServesNs) return address.handle;
+    const bool at_once = address.moved && address.retired == nullptr;
+    if (!address.stale || (!at_once && now - address.made_ns < kServesNs)) return address.handle;
   }
   if (address.asked || (address.failures != 0 && now < address.retry_ns)) return address.handle;
   QpSettings settings = port_->settings();
   address.awaits_path = !port_->paths().service_level(address.to, address.path, now, &settings.service_level);
   if (address.awaits_path) return address.handle;
+  PortAddress own = port_->address();
+  if (!set_own_address(*port_, address.to, &settings, &own)) {
+    address.error = EADDRNOTAVAIL;
+    failed(address);
+    return address.handle;
+  }
   address.asked = true;
   address.api = &port_->api();
   address.pd = port_->device().pd();
-  address.attr = address_vector(settings, port_->address(), address.to, address.path);
+  address.attr = address_vector(settings, own, address.to, address.path);
   address.run = create;
   address.done = created;
   address.droppable = true;
@@ -107,7 +116,7 @@ void AddressCache::created(Command& command) {
   if (address.made == nullptr) return address.cache->failed(address);
   address.retired = address.handle;
   address.handle = address.made;
-  address.stale = false;
+  address.stale = address.moved = false;
   address.unheard = 0;
   address.made_ns = address.cache->port_->env().now_ns();
   address.failures = 0;
@@ -135,6 +144,12 @@ void AddressCache::forgive() {
 void AddressCache::renew() {
   for (Address* address = newest_; address != nullptr; address = address->older)
     address->stale = address->to.link_layer == IBV_LINK_LAYER_ETHERNET;
+}
+
+void AddressCache::renew_moved() {
+  renew();
+  for (Address* address = newest_; address != nullptr; address = address->older)
+    address->moved = address->stale;
 }
 
 void AddressCache::renew_all() {

@@ -23,10 +23,11 @@ class AddressCache;
 /// One destination.
 struct Address : Command {
   AddressCache* cache = nullptr;
-  PortAddress to;            // LID, GID and link layer count
+  PortAddress to;            // LID, GID with its type and link layer count
   uint8_t path = 0;          // number of the path (qp.h)
   ibv_ah* handle = nullptr;  // once made, there is always one
-  bool stale = false;        // to be made anew
+  bool stale = false;        // to be made anew ..
+  bool moved = false;        // .. at once: the own address may not be there any more
   uint32_t unheard = 0;      // datagrams since the destination was heard
   uint64_t made_ns = 0;      // when the handle was made
   int error = 0;             // errno of the last failure; 0: none
@@ -57,6 +58,8 @@ class AddressCache {
   ibv_ah* handle(Address& address, uint64_t now);
   /// All handles of Ethernet destinations are made anew, each when it is needed next.
   void renew();
+  /// The same, without letting the old ones serve for a while: the own addresses are others.
+  void renew_moved();
   /// The same for all destinations: the subnet has changed.
   void renew_all();
   /// Some path has its service level, or will not get one: what has waited for that goes on.

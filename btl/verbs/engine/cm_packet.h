@@ -53,7 +53,10 @@ struct Packet {
                   // BYE: kByeHeard
   uint8_t lmc;    // of the sender's port
   uint8_t path;   // number of the path that this packet takes; PONG goes back over it
-  uint8_t gid[16];
+  uint8_t gid[16];     // of the sender's port, as it is used towards the receiver
+  uint8_t to_gid[16];  // of the receiver's port; REP: the two that the queue pairs are connected with
+  uint8_t gid_type;    // enum GidType, of both
+  uint8_t reserved[7];
   uint64_t rail;      // QUESTION and ANSWER: connection_id() of the rail in question
   uint64_t count;     // ANSWER: what has moved over it so far; QUESTION: the last answer's
   uint32_t number;    // of the question; SOLICIT, REQ and REFUSE: bfo_rail_cause_t of the sender's last epoch
@@ -61,11 +64,11 @@ struct Packet {
   uint64_t sequence;  // every packet of a port to one peer has a higher one (trust.h)
   uint64_t sum;       // SipHash-2-4 of all bytes before it, with the key of the port it goes to
 };
-static_assert(sizeof(Packet) == 144);
+static_assert(sizeof(Packet) == 168);
 /// A BYE whose sender has got the peer's: it asks for no answer.
 inline constexpr uint8_t kByeHeard = 1;
 inline constexpr uint32_t kPacketMagic = 0x76666231;  // "1bfv"
-inline constexpr uint8_t kPacketVersion = 3;
+inline constexpr uint8_t kPacketVersion = 4;
 
 /// Fills in magic, version, size and sum. `key`: of the port it goes to.
 void packet_seal(Packet* packet, const SipKey& key);

@@ -7,15 +7,28 @@
 #include <cstring>
 #include <utility>
 
+#include "btl/verbs/engine/own_address.h"
 #include "btl/verbs/engine/port.h"
 
 namespace bfo::engine {
 namespace {
 
+/// The own address of a packet to the peer; that of a REP is the one its queue pairs are connected with.
+void own_address(const Endpoint& endpoint, PacketType type, PortAddress* own) {
+  const Port& port = *endpoint.port;
+  QpSettings settings;
+  static_cast<void>(set_own_address(port, endpoint.peer.address, &settings, own));
+  const GidEntry* const connected = port.gids().at(endpoint.effort->own_gid);
+  if (type != PacketType::kReply || connected == nullptr) return;
+  own->gid = connected->gid;
+  own->gid_type = static_cast<uint8_t>(connected->type) & 0xf;
+}
+
 Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch, uint8_t path) {
   const bool bye = type == PacketType::kBye;
   const Port& port = *endpoint.port;
-  const PortAddress& own = port.address();
+  PortAddress own = port.address();
+  own_address(endpoint, type, &own);
   Packet packet{};
   packet.type = static_cast<uint8_t>(type);
   packet.source = port.config().own_name;
@@ -39,6 +52,8 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch, uint8_t 
   packet.path = path;
   packet.max_read = port.settings().max_read;
   memcpy(packet.gid, own.gid.raw, sizeof packet.gid);
+  memcpy(packet.to_gid, endpoint.peer.address.gid.raw, sizeof packet.to_gid);
+  packet.gid_type = own.gid_type;
   if (type == PacketType::kSolicit || type == PacketType::kRequest)
     packet.flags = static_cast<uint8_t>(own_need(endpoint));
   const bool begins =
@@ -54,8 +69,9 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch, uint8_t 
 }
 
 /// How the next datagram goes to the peer. nullptr when memory is short.
-Address* way_of(Endpoint& endpoint) {
+Address* way_of(Endpoint& endpoint, PacketType type) {
   Outbox& outbox = endpoint.effort->outbox;
+  if (type == PacketType::kSolicit || type == PacketType::kRequest) try_next_address(endpoint);
   Port& port = *endpoint.port;
   return outbox.address = port.addresses().way_to(endpoint.peer.address, outbox.address, port.env().now_ns());
 }
@@ -96,13 +112,14 @@ bool cm_find_way(Endpoint& endpoint) {
 void cm_prepare_send(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   if (cm_can_send(endpoint)) return;
-  if (Address* const address = way_of(endpoint); address != nullptr)
+  const PacketType first = endpoint.initiator ? PacketType::kRequest : PacketType::kReply;
+  if (Address* const address = way_of(endpoint, first); address != nullptr)
     port.addresses().handle(*address, port.env().now_ns());
 }
 
 void cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   Port& port = *endpoint.port;
-  Address* const address = way_of(endpoint);
+  Address* const address = way_of(endpoint, type);
   if (address == nullptr) return;  // the retransmission timer tries again
   ibv_ah* const handle = port.addresses().handle(*address, port.env().now_ns());
   const bool ping = type == PacketType::kPing;
@@ -186,14 +203,18 @@ void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& 
 void cm_learn_address(Endpoint& endpoint, const Packet& packet) {
   PortAddress& known = endpoint.peer.address;
   const uint8_t lmc = std::min(packet.lmc, kMaxLmc);
-  if (known.lid == packet.lid && memcmp(known.gid.raw, packet.gid, sizeof packet.gid) == 0 &&
-      known.mtu == packet.mtu && known.lmc == lmc) {
+  const uint8_t type =
+      packet.gid_type <= static_cast<uint8_t>(GidType::kRoceV2) ? packet.gid_type : uint8_t{0};
+  if (known.lid == packet.lid && known.gid_type == type &&
+      memcmp(known.gid.raw, packet.gid, sizeof packet.gid) == 0 && known.mtu == packet.mtu &&
+      known.lmc == lmc) {
     return;
   }
   endpoint.effort->outbox.address = nullptr;
   // Not the numbers of its queue pairs: they stay, and the event thread reads them.
   known.lid = packet.lid;
-  known.link_layer = packet.link_layer;
+  known.link_layer = packet.link_layer & 0xf;
+  known.gid_type = type & 0xf;
   known.mtu = packet.mtu;
   known.lmc = lmc;
   memcpy(known.gid.raw, packet.gid, sizeof packet.gid);

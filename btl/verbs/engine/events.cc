@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // events.cc: what a port does about asynchronous events, in the progress function. The table is in async.h.
+#include <cstring>
+
 #include "btl/verbs/engine/drain.h"
 #include "btl/verbs/engine/port.h"
 
@@ -82,6 +84,20 @@ void Port::close_all(const CloseOrder& order, bool for_good) {
       endpoint->connect_wanted = false;
     }
     close_order_locked(*endpoint, endpoint->epoch, order.cause, order.code, 0, order.evidence_ns);
+  }
+  need_service();
+}
+
+void Port::close_unaddressed(const GidTable& before, const CloseOrder& order) {
+  const Guard guard(lock_);
+  for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
+    const uint8_t index = endpoint->effort->own_gid;
+    if (index == kNoGid) continue;
+    const GidEntry* const was = before.at(index);
+    const GidEntry* const is = gids_.at(index);
+    const bool stays = was != nullptr && is != nullptr && was->type == is->type &&
+                       memcmp(was->gid.raw, is->gid.raw, sizeof is->gid.raw) == 0;
+    if (!stays) close_order_locked(*endpoint, endpoint->epoch, order.cause, order.code, 0, order.evidence_ns);
   }
   need_service();
 }

@@ -42,19 +42,6 @@ ibv_gid subnet_of(const ibv_gid& gid, uint8_t bits) {
   return subnet;
 }
 
-/// True when `a` is to be preferred to `b`.
-bool better(const GidEntry& a, const GidEntry& b) {
-  if (type_rank(a.type) != type_rank(b.type)) return type_rank(a.type) < type_rank(b.type);
-  const int kind_a = kind_rank(gid_kind(a.gid));
-  const int kind_b = kind_rank(gid_kind(b.gid));
-  if (kind_a != kind_b) return kind_a < kind_b;
-  if ((a.subnet_bits == kGidBits) != (b.subnet_bits == kGidBits)) return b.subnet_bits == kGidBits;
-  const ibv_gid net_a = subnet_of(a.gid, a.subnet_bits);
-  const ibv_gid net_b = subnet_of(b.gid, b.subnet_bits);
-  const int order = memcmp(net_a.raw, net_b.raw, sizeof net_a.raw);
-  return order != 0 ? order < 0 : a.index < b.index;
-}
-
 }  // namespace
 
 GidKind gid_kind(const ibv_gid& gid) {
@@ -67,13 +54,18 @@ GidKind gid_kind(const ibv_gid& gid) {
   return memcmp(gid.raw, null.raw, sizeof gid.raw) == 0 ? GidKind::kNull : GidKind::kGlobal;
 }
 
-const GidEntry* choose_gid(const GidEntry* entries, size_t count) {
-  const GidEntry* best = nullptr;
-  for (size_t i = 0; i < count; ++i) {
-    if (gid_kind(entries[i].gid) == GidKind::kNull) continue;
-    if (best == nullptr || better(entries[i], *best)) best = &entries[i];
-  }
-  return best;
+bool better_gid(const GidEntry& a, const GidEntry& b) {
+  if (type_rank(a.type) != type_rank(b.type)) return type_rank(a.type) < type_rank(b.type);
+  const int kind_a = kind_rank(gid_kind(a.gid));
+  const int kind_b = kind_rank(gid_kind(b.gid));
+  if (kind_a != kind_b) return kind_a < kind_b;
+  if ((a.subnet_bits == kGidBits) != (b.subnet_bits == kGidBits)) return b.subnet_bits == kGidBits;
+  const ibv_gid net_a = subnet_of(a.gid, a.subnet_bits);
+  const ibv_gid net_b = subnet_of(b.gid, b.subnet_bits);
+  const int order = memcmp(net_a.raw, net_b.raw, sizeof net_a.raw);
+  if (order != 0) return order < 0;
+  const int host = memcmp(a.gid.raw, b.gid.raw, sizeof a.gid.raw);
+  return host != 0 ? host < 0 : a.index < b.index;
 }
 
 bool same_subnet(const ibv_gid& a, uint8_t a_bits, const ibv_gid& b, uint8_t b_bits) {

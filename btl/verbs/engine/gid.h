@@ -24,16 +24,18 @@ struct GidEntry {
   /// How many leading bits name the subnet: 96 and the netmask's for an IPv4 address, 64 for most others. 0:
   /// not known.
   uint8_t subnet_bits = 0;
+  uint32_t interface = 0;  ///< number of the network interface that has the address; 0: not known
   ibv_gid gid{};
 };
 
 GidKind gid_kind(const ibv_gid& gid);
 
-/// The entry to use on an Ethernet port, or nullptr when there is none. RoCE v2 before an unknown version
-/// before v1; IPv4-mapped before global IPv6 before link-local; of several of a kind the one in the
-/// numerically lowest subnet, host addresses (/32) last. So processes with addresses in the same subnets
-/// choose the same subnet, in whatever order the addresses were added. Last by index.
-const GidEntry* choose_gid(const GidEntry* entries, size_t count);
+/// True when `a` is to be preferred to `b`. RoCE v2 before an unknown version before v1; IPv4-mapped before
+/// global IPv6 before link-local; of several of a kind the one in the numerically lowest subnet, host
+/// addresses
+/// (/32) last, and there the lowest. So processes with addresses in the same subnets prefer the same subnet,
+/// in whatever order the addresses were added. Last by index.
+bool better_gid(const GidEntry& a, const GidEntry& b);
 
 /// True when the first `a_bits` of `a` and the first `b_bits` of `b` are the same subnet. Subnets that are
 /// not known (0 bits) are all the same one. An equivalence relation.

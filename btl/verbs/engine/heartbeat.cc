@@ -25,7 +25,8 @@ constexpr uint32_t kWidth = 2;
 constexpr uint64_t kPatienceNs = 50'000'000;
 
 bool same(const PortAddress& a, const PortAddress& b) {
-  return a.lid == b.lid && a.link_layer == b.link_layer && memcmp(a.gid.raw, b.gid.raw, sizeof a.gid) == 0;
+  return a.lid == b.lid && a.link_layer == b.link_layer && a.gid_type == b.gid_type &&
+         memcmp(a.gid.raw, b.gid.raw, sizeof a.gid) == 0;
 }
 
 }  // namespace
@@ -77,10 +78,12 @@ bool Heartbeat::add(KnownPeer& peer) {
   return peers_.insert(peer.peer.name, &peer);
 }
 
-void Heartbeat::set_address(const QpSettings& settings) {
+void Heartbeat::set_address(const QpSettings& settings, const GidTable& gids) {
   const Locked locked(mutex_);
-  if (settings.gid_index != settings_.gid_index || settings.always_global != settings_.always_global)
+  if (settings.gid_index != settings_.gid_index || settings.always_global != settings_.always_global ||
+      !(gids == gids_))
     ++addresses_;
+  gids_ = gids;
   settings_.gid_index = settings.gid_index;
   settings_.always_global = settings.always_global;
   settings_.pkey_index = settings.pkey_index;
@@ -230,6 +233,7 @@ Drop Heartbeat::prepare(const Packet& ping, bool global, Packet* pong, Heartbeat
   PortAddress from;
   from.lid = static_cast<uint16_t>(ping.lid + ping.path);  // back the way it came
   from.link_layer = ping.link_layer;
+  from.gid_type = ping.gid_type & 0xf;
   memcpy(from.gid.raw, ping.gid, sizeof ping.gid);
   const Locked locked(mutex_);
   KnownPeer* const peer = peers_.find(ping.source);
@@ -290,6 +294,8 @@ void Heartbeat::ask_handle(HeartbeatRoute& route) {
   {
     const Locked locked(mutex_);
     settings = settings_;
+    const GidEntry* const own = own_gid_for(gids_, route.to.gid, static_cast<GidType>(route.to.gid_type));
+    if (own != nullptr) settings.gid_index = static_cast<uint8_t>(own->index);
   }
   settings.always_global = settings.always_global || route.global;  // back the way it came
   route.asked = true;

@@ -21,6 +21,7 @@
 
 #include "btl/verbs/engine/control.h"
 #include "btl/verbs/engine/cm_packet.h"
+#include "btl/verbs/engine/gids.h"
 #include "btl/verbs/engine/peer.h"
 #include "btl/verbs/engine/trust.h"
 #include "btl/verbs/engine/datagram_qp.h"
@@ -33,7 +34,7 @@ class Heartbeat;
 /// under way owns.
 struct HeartbeatRoute : Command {
   Heartbeat* heartbeat = nullptr;
-  PortAddress to;                   // LID, GID and link layer count
+  PortAddress to;                   // LID, GID with its type and link layer count
   bool global = false;              // with a GRH, whatever the settings say
   ibv_ah* handle = nullptr;         // nullptr: cannot be made now
   uint64_t asked_ns = 0;            // when it was made, or could not be
@@ -92,7 +93,7 @@ class Heartbeat {
   uint32_t number() const { return qp_.number(); }
 
   /// What address handles and, after the next repair, the queue pair are made with. Any thread.
-  void set_address(const QpSettings& settings);
+  void set_address(const QpSettings& settings, const GidTable& gids);
   ibv_qp* queue_pair() const { return qp_.ib(); }
 
   /// From now on `peer` is answered, until remove(). False when memory is short. One thread at a time.
@@ -146,6 +147,7 @@ class Heartbeat {
   std::atomic<bool> results_{false};
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // never held during a verb
   QpSettings settings_;                                // under it
+  GidTable gids_;                                      // under it: of the port
   uint32_t addresses_ = 0;                             // under it: changes of the settings
   PeerTable peers_;                                    // changed under it, by process name; their talks, too
   HeartbeatRoute* routes_ = nullptr;                   // event thread, as all that follows

@@ -38,6 +38,26 @@ bool ethernet(const PortPlace& place) {
   return place.link_layer == IBV_LINK_LAYER_ETHERNET;
 }
 
+/// A subnet as an address names it.
+struct Subnet {
+  GidEntry name;  // of two addresses in it the one that is preferred
+  bool holds(const PublishedGid& gid) const {
+    return same_type(gid.type, name.type) && gid_kind(gid.gid) == gid_kind(name.gid) &&
+           same_subnet(gid.gid, gid.subnet_bits, name.gid, name.subnet_bits);
+  }
+  /// The address that `port` has in it, or nullptr.
+  const PublishedGid* in(const PortPlace& port) const {
+    for (size_t i = 0; i < port.gid_count; ++i) {
+      if (holds(port.gids[i])) return &port.gids[i];
+    }
+    return nullptr;
+  }
+};
+
+bool link_local(const PublishedGid& gid) {
+  return gid_kind(gid.gid) == GidKind::kLinkLocal;
+}
+
 /// The pairs of two processes while they are being found.
 class Pairs {
  public:
@@ -53,29 +73,49 @@ class Pairs {
 
   void by_fabric() {
     for (size_t i = 0; i < our_count_; ++i) {
+      if (ethernet(ours_[i])) continue;
       const size_t other = meet_in_fabric(ours_, our_count_, i, theirs_, their_count_);
-      if (other == kNoPort) continue;
-      pair(i, other);
-      common_ = common_ || ethernet(ours_[i]);
+      if (other != kNoPort) pair(i, other);
     }
   }
 
-  void by_position() {
+  /// One subnet after the other, the preferred one first: that is the same order on both sides.
+  void by_subnet() {
+    Subnet last;
+    Subnet next;
+    for (bool any = next_subnet(nullptr, &next); any; any = next_subnet(&last, &next)) {
+      meet([&](const PortPlace& port) { return next.in(port); },
+           [&](const PortPlace&, const PortPlace&) { return true; });
+      last = next;
+    }
+  }
+
+  void by_link_local() {
+    for (const GidType type : {GidType::kRoceV2, GidType::kRoceV1}) {
+      const auto address = [type](const PortPlace& port) -> const PublishedGid* {
+        for (size_t i = 0; i < port.gid_count; ++i) {
+          if (link_local(port.gids[i]) && same_type(port.gids[i].type, type)) return &port.gids[i];
+        }
+        return nullptr;
+      };
+      meet(address, [](const PortPlace& a, const PortPlace& b) {
+        return !relation_of(a.gids, a.gid_count, b.gids, b.gid_count).apart;
+      });
+    }
+  }
+
+  /// What is left.
+  void by_place() {
+    const auto may = [this](const PortPlace& a, const PortPlace& b) {
+      if (a.gid_count == 0 || b.gid_count == 0) return true;
+      return !common_ && choose_pair(a.gids, a.gid_count, b.gids, b.gid_count).found();
+    };
     for (size_t i = 0; i < our_count_; ++i) {
       for (size_t k = 0; k < their_count_; ++k) {
-        if (ours_[i].position == theirs_[k].position && may_meet(i, k)) pair(i, k);
+        if (free(i, k) && ours_[i].position == theirs_[k].position && may(ours_[i], theirs_[k])) pair(i, k);
       }
     }
-  }
-
-  /// What is left, by the sum of the two indices: seen from the other side that is the same order.
-  void by_order() {
-    for (size_t sum = 0; sum < our_count_ + their_count_; ++sum) {
-      for (size_t low = 0; 2 * low <= sum; ++low) {
-        if (may_meet(low, sum - low)) pair(low, sum - low);
-        if (may_meet(sum - low, low)) pair(sum - low, low);
-      }
-    }
+    by_order(may);
   }
 
  private:
@@ -84,13 +124,73 @@ class Pairs {
     taken_[their] = true;
   }
 
-  bool may_meet(size_t our, size_t their) const {
+  bool free(size_t our, size_t their) const {
     if (our >= our_count_ || their >= their_count_ || met_[our] != kNoPort || taken_[their]) return false;
     const PortPlace& a = ours_[our];
     const PortPlace& b = theirs_[their];
-    if (!ethernet(a) || !ethernet(b) || ((a.pkey ^ b.pkey) & kPartition) != 0) return false;
-    if (a.subnet_bits == 0 || b.subnet_bits == 0) return true;
-    return !common_ && a.routable && b.routable && gid_kind(a.gid) == gid_kind(b.gid);
+    return ethernet(a) && ethernet(b) && ((a.pkey ^ b.pkey) & kPartition) == 0;
+  }
+
+  /// Pairs ports that have an `address` each and `may` meet: of equal ordinals, then in their order.
+  template <class Address, class May>
+  void meet(Address address, May may) {
+    const auto both = [&](size_t i, size_t k) {
+      return free(i, k) && address(ours_[i]) != nullptr && address(theirs_[k]) != nullptr &&
+             may(ours_[i], theirs_[k]);
+    };
+    for (size_t i = 0; i < our_count_; ++i) {
+      for (size_t k = 0; k < their_count_; ++k) {
+        if (!both(i, k) || address(ours_[i])->ordinal != address(theirs_[k])->ordinal) continue;
+        pair(i, k);
+        common_ = true;
+      }
+    }
+    common_ = by_order([&](const PortPlace& a, const PortPlace& b) {
+                return address(a) != nullptr && address(b) != nullptr && may(a, b);
+              }) ||
+              common_;
+  }
+
+  /// By the sum of the two indices: seen from the other side that is the same order. True when some met.
+  template <class May>
+  bool by_order(May may) {
+    bool any = false;
+    const auto meet_if = [&](size_t our, size_t their) {
+      if (!free(our, their) || !may(ours_[our], theirs_[their])) return;
+      pair(our, their);
+      any = true;
+    };
+    for (size_t sum = 0; sum < our_count_ + their_count_; ++sum) {
+      for (size_t low = 0; 2 * low <= sum; ++low) {
+        meet_if(low, sum - low);
+        meet_if(sum - low, low);
+      }
+    }
+    return any;
+  }
+
+  /// The subnet behind `last` in the order of both processes' addresses, or the first one. Link-local ones
+  /// are none.
+  bool next_subnet(const Subnet* last, Subnet* next) const {
+    bool any = false;
+    const auto look = [&](const PortPlace* ports, size_t count) {
+      for (size_t i = 0; i < count; ++i) {
+        for (size_t k = 0; ethernet(ports[i]) && k < ports[i].gid_count; ++k) {
+          const PublishedGid& gid = ports[i].gids[k];
+          if (link_local(gid)) continue;
+          GidEntry entry;
+          entry.type = gid.type;
+          entry.subnet_bits = gid.subnet_bits;
+          entry.gid = gid.gid;
+          if (last != nullptr && (last->holds(gid) || !better_gid(last->name, entry))) continue;
+          if (!any || better_gid(entry, next->name)) next->name = entry;
+          any = true;
+        }
+      }
+    };
+    look(ours_, our_count_);
+    look(theirs_, their_count_);
+    return any;
   }
 
   const PortPlace* ours_;
@@ -107,15 +207,19 @@ class Pairs {
 bool same_fabric(const PortPlace& a, const PortPlace& b) {
   if (a.link_layer != b.link_layer || ((a.pkey ^ b.pkey) & kPartition) != 0) return false;
   if (!ethernet(a)) return a.gid.global.subnet_prefix == b.gid.global.subnet_prefix;
-  return a.subnet_bits != 0 && same_subnet(a.gid, a.subnet_bits, b.gid, b.subnet_bits);
+  if (a.gid_count == 0 || b.gid_count == 0) return false;
+  const PublishedGid& x = a.gids[0];
+  const PublishedGid& y = b.gids[0];
+  return x.type == y.type && same_subnet(x.gid, x.subnet_bits, y.gid, y.subnet_bits);
 }
 
 size_t meeting_port(const PortPlace* ours, size_t our_count, size_t which, const PortPlace* theirs,
                     size_t their_count) {
   Pairs pairs(ours, our_count, theirs, their_count);
   pairs.by_fabric();
-  pairs.by_position();
-  pairs.by_order();
+  pairs.by_subnet();
+  pairs.by_link_local();
+  pairs.by_place();
   return pairs.of(which);
 }
 

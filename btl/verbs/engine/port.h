@@ -66,7 +66,8 @@ struct Config {
   ControlMode control = ControlMode::kInline;
   uint32_t control_threads = 12;  // of a port at most; 7 give each of its lanes one
   QpSettings qp;
-  GidChooser choose_gid = nullptr;  // nullptr: always qp.gid_index
+  GidReader read_gids = nullptr;    // nullptr: the entry qp.gid_index alone, of whatever type
+  bool gid_fixed = false;           // with it: the same, with its type
   uint16_t pkey = 0;                // partition key, wherever it stands; 0: always the entry qp.pkey_index
   uint8_t max_lmc = kMaxLmc;        // 2^max_lmc LIDs of a port are used at most
   bool path_service_level = false;  // the subnet administrator is asked for the service level of each path
@@ -115,6 +116,9 @@ struct Host {
   /// A handshake has moved, and the process comes by seldom: if it stays in progress for `ns`, and polls on
   /// while connecting(), the next steps need not wait for its next calls. May be nullptr.
   void (*comes_seldom)(void* ctx, uint64_t ns);
+  /// The addresses that the endpoint's peer has published for its port, into `out`, which has room for
+  /// kMaxGids; their number. May be nullptr.
+  size_t (*peer_gids)(void* ctx, Endpoint& endpoint, PublishedGid* out);
   /// The subnet administrator's word on a path is not to be had: the configured service level is used. Once
   /// per port. May be nullptr.
   void (*path_unknown)(void* ctx, const PathTrouble& trouble);
@@ -228,6 +232,8 @@ class Port {
   const Host& host() const { return host_; }
   const Environment& env() const { return env_; }
   const PortAddress& address() const { return address_; }
+  /// The addresses of a port that lists them; none: address() is the one it has.
+  const GidTable& gids() const { return gids_; }
   const ibv_port_attr& attr() const { return attr_; }
   PortState state() const { return state_; }
   /// True while the port's table does not have its partition key: it counts as down.
@@ -348,6 +354,8 @@ class Port {
   void datagrams_repaired(const DatagramQpRepair& repair);
   void port_up();
   void close_all(const CloseOrder& order, bool for_good);
+  /// Closes the rails whose own address was in `before` and is not there any more.
+  void close_unaddressed(const GidTable& before, const CloseOrder& order);
   bool open_queues(const char** what);
   void grow_receives();
   void arm_receives();
@@ -391,6 +399,7 @@ class Port {
   uint64_t nonce_ = 0;
   SipKey key_;
   PortAddress address_;
+  GidTable gids_;
   ibv_port_attr attr_{};
   CqSet cqs_;
   Srq srq_;

@@ -50,11 +50,14 @@ PortReading read_port(const PortQuestion& question) {
   reading.error = question.api->query_port(context, question.number, &reading.attr);
   if (reading.error != 0) return reading;
   reading.gid_index = question.gid_index;
-  if (question.choose_gid != nullptr && reading.attr.state == IBV_PORT_ACTIVE) {
-    const int index = question.choose_gid(context, question.number, reading.attr);
-    if (index >= 0) reading.gid_index = static_cast<uint8_t>(index);
-  }
-  if (question.api->query_gid(context, question.number, reading.gid_index, &reading.gid) != 0)
+  reading.listed = question.read_gids != nullptr && reading.attr.state == IBV_PORT_ACTIVE;
+  if (reading.listed) {
+    reading.gids = question.read_gids(context, question.number, reading.attr, question.fixed_gid);
+    if (reading.gids.count != 0) {
+      reading.gid_index = static_cast<uint8_t>(reading.gids.entries[0].index);
+      reading.gid = reading.gids.entries[0].gid;
+    }
+  } else if (question.api->query_gid(context, question.number, reading.gid_index, &reading.gid) != 0)
     reading.gid = ibv_gid{};
   read_partition(question, &reading);
   return reading;
@@ -65,7 +68,8 @@ PortQuestion Port::question() const {
                       device_->context(),
                       number_,
                       qp_settings_.gid_index,
-                      config_.choose_gid,
+                      config_.read_gids,
+                      config_.gid_fixed ? int{config_.qp.gid_index} : -1,
                       qp_settings_.pkey_index,
                       config_.pkey};
 }
@@ -81,21 +85,25 @@ bool Port::take_reading(const PortReading& reading) {
     return false;
   }
   const PortAddress before = address_;
-  const uint8_t gid_index = qp_settings_.gid_index;
   attr_ = reading.attr;
   address_.lid = attr_.lid;
   address_.link_layer = attr_.link_layer;
   address_.mtu = static_cast<uint8_t>(attr_.active_mtu) & 0xf;
   address_.lmc = std::min({attr_.lmc, config_.max_lmc, kMaxLmc});
-  address_.gid = reading.gid;
+  // Of a port that lists its addresses, and is down, the last ones stay.
+  if (reading.listed || config_.read_gids == nullptr) address_.gid = reading.gid;
+  if (reading.listed) gids_ = reading.gids;
+  if (gids_.count != 0) address_.gid_type = static_cast<uint8_t>(gids_.entries[0].type) & 0xf;
   qp_settings_.always_global = config_.qp.always_global || (attr_.flags & IBV_QPF_GRH_REQUIRED) != 0;
   qp_settings_.gid_index = reading.gid_index;
   if (state_ != PortState::kDead)
     state_ = attr_.state == IBV_PORT_ACTIVE ? PortState::kActive : PortState::kDown;
   const bool other_partition = take_partition(reading);
-  heartbeat_.set_address(qp_settings_);
-  return other_partition || gid_index != qp_settings_.gid_index || before.lid != address_.lid ||
-         before.lmc != address_.lmc || memcmp(before.gid.raw, address_.gid.raw, sizeof before.gid.raw) != 0;
+  heartbeat_.set_address(qp_settings_, gids_);
+  // Where addresses are listed each rail has its own: see close_unaddressed().
+  const bool other_gid =
+      config_.read_gids == nullptr && memcmp(before.gid.raw, address_.gid.raw, sizeof before.gid.raw) != 0;
+  return other_partition || other_gid || before.lid != address_.lid || before.lmc != address_.lmc;
 }
 
 /// True when the port is in another partition now, or in its own by another index. Queue pairs keep the index
@@ -196,16 +204,22 @@ void Port::end_reading(const PortQuery& query) {
 
 void Port::act_on(const PortQuery& query) {
   const PortState before = state_;
+  const GidTable gids = gids_;
   const bool moved = take_reading(query.reading);
+  const bool other_gids = !(gids == gids_);
   // On Ethernet the neighbours may be others although the own address is the same: a bond has changed over.
   if (moved || query.type == IBV_EVENT_GID_CHANGE) addresses_.renew();
+  if (other_gids) addresses_.renew_moved();
   if (paths_.wanted()) {
     // Another subnet manager routes anew, and may live elsewhere.
     paths_.forget();
     addresses_.renew_all();
   }
+  const CloseOrder order{true, BFO_CAUSE_ASYNC_EVENT, query.type, 0, query.when_ns};
   if (state_ == PortState::kDown || moved)
-    close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, query.type, 0, query.when_ns}, false);
+    close_all(order, false);
+  else if (other_gids)
+    close_unaddressed(gids, order);
   if (state_ == PortState::kActive && (before == PortState::kDown || query.came_up)) port_up();
 }
 

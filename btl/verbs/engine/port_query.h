@@ -7,19 +7,22 @@
 #include <cstdint>
 
 #include "btl/verbs/engine/control.h"
+#include "btl/verbs/engine/gids.h"
 #include "btl/verbs/engine/verbs_api.h"
 
 namespace bfo::engine {
 
 class Port;
 
-/// Which entry of a port's GID table to use now, or -1. Any thread.
-using GidChooser = int (*)(ibv_context* context, uint8_t port, const ibv_port_attr& attr);
+/// The usable addresses of a port now; with `fixed` >= 0 of that entry alone. Any thread.
+using GidReader = GidTable (*)(ibv_context* context, uint8_t port, const ibv_port_attr& attr, int fixed);
 
 /// What a device says of one of its ports.
 struct PortReading {
   int error = 0;  // errno of the query; 0: what follows is valid
   ibv_port_attr attr{};
+  bool listed = false;  // its addresses were read ..
+  GidTable gids;        // .. and are these
   uint8_t gid_index = 0;
   ibv_gid gid{};       // zero: it has none there
   int pkey_index = 0;  // -1: the port has lost its partition
@@ -31,10 +34,11 @@ struct PortQuestion {
   const VerbsApi* api = nullptr;
   ibv_context* context = nullptr;
   uint8_t number = 1;
-  uint8_t gid_index = 0;            // as it is used now
-  GidChooser choose_gid = nullptr;  // nullptr: `gid_index`; asked while the port is active
-  uint16_t pkey_index = 0;          // as it is used now
-  uint16_t pkey = 0;                // whose index is wanted while the port is active; 0: `pkey_index`
+  uint8_t gid_index = 0;          // as it is used now
+  GidReader read_gids = nullptr;  // nullptr: `gid_index` alone; asked while the port is active
+  int fixed_gid = -1;             // for it
+  uint16_t pkey_index = 0;        // as it is used now
+  uint16_t pkey = 0;              // whose index is wanted while the port is active; 0: `pkey_index`
 };
 
 /// The index of the partition key `wished` in a table of `entries`; a full membership before a limited one.

@@ -15,8 +15,9 @@ struct Endpoint;
 /// Where a peer's port is. All addresses in this form travel in the modex and in handshakes.
 struct PortAddress {
   uint16_t lid = 0;
-  uint8_t link_layer = 0;  // enum: IBV_LINK_LAYER_INFINIBAND, IBV_LINK_LAYER_ETHERNET
-  uint8_t mtu : 4 = 0;     // enum ibv_mtu, of the port now
+  uint8_t link_layer : 4 = 0;  // enum: IBV_LINK_LAYER_INFINIBAND, IBV_LINK_LAYER_ETHERNET
+  uint8_t gid_type : 4 = 0;    // enum GidType: the RoCE version that packets to the GID have
+  uint8_t mtu : 4 = 0;         // enum ibv_mtu, of the port now
   uint8_t lmc : 4 = 0;  // LID mask control: 2^lmc LIDs from `lid` on are the port's, each a path of its own
   uint32_t cm_qpn = 0;  // queue pair of the connection manager, the same as long as the process lives
   ibv_gid gid{};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
@@ -41,6 +42,7 @@ void make_both(QpCommand& command) {
 
 void connect_both(QpCommand& command) {
   const QpPlan& plan = command.plan;
+  if (plan.unaddressed) return fail(command, Object::kQueuePairState, EADDRNOTAVAIL);
   int rc = command.data.to_ready(plan.data, plan.own, plan.peer, plan.path, plan.peer_data_qpn,
                                  plan.peer_data_psn, plan.data_psn);
   if (rc == 0) {
@@ -187,7 +189,26 @@ QpPlan make_plan(const Endpoint& endpoint) {
   return plan;
 }
 
-void add_peer(QpPlan* plan, const Endpoint& endpoint, const Packet& packet) {
+/// The own address that the queue pairs are connected with: the one that the peer's are, or, as they are not
+/// yet, the one for its address.
+void add_own(QpPlan* plan, Endpoint& endpoint, const Packet& packet) {
+  const Port& port = *endpoint.port;
+  if (port.config().read_gids == nullptr) return;
+  const bool fixed = packet.type == static_cast<uint8_t>(PacketType::kReply);
+  ibv_gid to{};
+  memcpy(to.raw, packet.to_gid, sizeof to.raw);
+  const GidType type = static_cast<GidType>(endpoint.peer.address.gid_type);
+  const GidEntry* const entry =
+      fixed ? port.gids().find(to, type) : own_gid_for(port.gids(), endpoint.peer.address.gid, type);
+  plan->unaddressed = entry == nullptr;
+  if (entry == nullptr) return;
+  plan->data.gid_index = plan->probe.gid_index = endpoint.effort->own_gid =
+      static_cast<uint8_t>(entry->index);
+  plan->own.gid = entry->gid;
+}
+
+void add_peer(QpPlan* plan, Endpoint& endpoint, const Packet& packet) {
+  add_own(plan, endpoint, packet);
   plan->data.max_read = std::min(plan->data.max_read, std::max<uint8_t>(packet.max_read, 1));
   plan->probe.max_read = plan->data.max_read;
   plan->peer = endpoint.peer.address;

@@ -34,6 +34,7 @@ struct QpPlan {
   uint32_t data_psn = 0;
   uint32_t probe_psn = 0;
   PortAddress own;
+  bool unaddressed = false;  // the port does not have the address it is to be connected with
   // the peer's
   PortAddress peer;
   uint8_t path = 0;  // number of the path to it (qp.h)

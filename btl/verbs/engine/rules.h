@@ -171,7 +171,8 @@ constexpr Answer answer(PacketType type, bool initiator, Phase phase, uint32_t t
 
 /// Is the sender's address taken from a packet with this answer? From handshakes that are accepted only.
 constexpr bool tells_address(PacketType type, Answer answer) {
-  return answer != Answer::kDrop && type <= PacketType::kReady;
+  // A REQ that comes again does not change what the queue pairs were connected with.
+  return answer != Answer::kDrop && answer != Answer::kReplyAgain && type <= PacketType::kReady;
 }
 
 /// A packet that waited for its address handle: does it still say what is true? A later packet, or the end of

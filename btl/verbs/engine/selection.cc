@@ -59,11 +59,30 @@ PortPlace place_of(const PortFacts& port) {
   PortPlace place;
   place.link_layer = port.link_layer;
   place.gid = port.gid.gid;
-  place.subnet_bits = port.gid.subnet_bits;
   place.pkey = port.pkey;
-  const GidKind kind = gid_kind(port.gid.gid);
-  place.routable = port.gid.type != GidType::kRoceV1 && (kind == GidKind::kIpv4 || kind == GidKind::kGlobal);
+  if (port.link_layer != IBV_LINK_LAYER_ETHERNET) return place;
+  const bool single = port.gids.count == 0 && gid_kind(port.gid.gid) != GidKind::kNull;
+  place.gid_count = single ? 1 : port.gids.count;
+  for (size_t i = 0; i < place.gid_count; ++i) {
+    const GidEntry& from = single ? port.gid : port.gids.entries[i];
+    place.gids[i] = {from.gid, from.type, from.subnet_bits, 0};
+  }
   return place;
+}
+
+/// Numbers the addresses of `place` that are in a subnet of an earlier port's.
+void count_subnets(const PortPlace& earlier, PortPlace* place) {
+  for (size_t i = 0; i < place->gid_count; ++i) {
+    PublishedGid& gid = place->gids[i];
+    for (size_t k = 0; k < earlier.gid_count; ++k) {
+      const PublishedGid& other = earlier.gids[k];
+      if (!same_type(gid.type, other.type) || gid_kind(gid.gid) != gid_kind(other.gid) ||
+          !same_subnet(gid.gid, gid.subnet_bits, other.gid, other.subnet_bits))
+        continue;
+      ++gid.ordinal;
+      break;
+    }
+  }
 }
 
 /// True when port `a` comes before port `b` where only some can be used: active, nearer, if that counts,
@@ -198,6 +217,7 @@ void place_ports(const PortFacts* ports, size_t count, const PortVerdict* verdic
       if (!counts(verdicts[k])) continue;
       places[i].ordinal += same_fabric(places[k], places[i]) ? 1 : 0;
       places[i].position += places[k].link_layer == places[i].link_layer ? 1 : 0;
+      count_subnets(places[k], &places[i]);
     }
   }
 }

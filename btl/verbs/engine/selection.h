@@ -31,7 +31,8 @@ struct PortFacts {
   bool had_link = true;       // see engine::had_link()
   uint32_t rate = 0;          // Mbit/s
   uint32_t distance = kNear;  // from the processors this process is bound to
-  GidEntry gid;               // the one to use; index -1: none
+  GidEntry gid;               // the best one; index -1: none
+  GidTable gids;              // Ethernet: all that are usable; none but `gid` when it is empty
   uint16_t lid = 0;
   uint16_t subnet_manager = 0;  // its LID
   int pkey_index = 0;           // -1: the wished partition is not in the port's table

@@ -16,24 +16,24 @@ namespace {
 using engine::PortFacts;
 using engine::PortVerdict;
 
-/// The address to use: on Ethernet the configured or the best one, on InfiniBand the configured or the first.
-engine::GidEntry address_of(ibv_context* context, const PortFacts& port, const ibv_port_attr& attr,
-                            const Params& params) {
+/// The addresses to use: on Ethernet the configured one or all that are usable, on InfiniBand the configured
+/// one or the first.
+void describe_addresses(ibv_context* context, const ibv_port_attr& attr, const Params& params,
+                        PortFacts* port) {
   unsigned configured = 0;
-  const bool fixed = engine::find_port_value(params.gid_index, port.device, port.number, &configured);
-  const std::vector<engine::GidEntry> entries = read_gids(context, port.number, attr);
-  const engine::GidEntry* best = nullptr;
-  if (!fixed && attr.link_layer == IBV_LINK_LAYER_ETHERNET) {
-    best = engine::choose_gid(entries.data(), entries.size());
+  const bool given = engine::find_port_value(params.gid_index, port->device, port->number, &configured);
+  port->gid = engine::GidEntry{};
+  port->gids = engine::GidTable{};
+  if (attr.link_layer == IBV_LINK_LAYER_ETHERNET) {
+    port->gids = read_usable_gids(context, port->number, attr, given ? static_cast<int>(configured) : -1);
+    if (port->gids.count != 0) port->gid = port->gids.entries[0];
   } else {
-    for (const engine::GidEntry& entry : entries) {
-      if (entry.index == static_cast<int>(configured)) best = &entry;
+    for (const engine::GidEntry& entry : read_gids(context, port->number, attr)) {
+      if (entry.index == static_cast<int>(configured)) port->gid = entry;
     }
   }
-  if (best != nullptr) return *best;
-  engine::GidEntry none;
-  if (attr.state != IBV_PORT_ACTIVE) none.index = static_cast<int>(configured);  // it gets one later
-  return none;
+  const bool later = port->gid.index < 0 && attr.state != IBV_PORT_ACTIVE;
+  if (later) port->gid.index = static_cast<int>(configured);  // it gets one then
 }
 
 uint16_t partition_of(ibv_context* context, uint8_t port, unsigned index) {
@@ -92,7 +92,7 @@ void describe_port(const engine::VerbsApi& api, const DeviceSlot& device, const 
   port->rate = engine::port_rate(attr);
   port->lid = attr.lid;
   port->subnet_manager = attr.sm_lid;
-  port->gid = address_of(context, *port, attr, params);
+  describe_addresses(context, attr, params, port);
   port->had_link = port->active || had_link(*context, *port, attr);
   describe_partition(api, context, attr, params, port);
 }

@@ -29,8 +29,8 @@ void select(const Component& component, Discovery* found);
 
 /// The GID table entries of a port, those of Ethernet with their subnets.
 std::vector<engine::GidEntry> read_gids(ibv_context* context, uint8_t port, const ibv_port_attr& attr);
-/// The entry of an Ethernet port that engine::choose_gid() prefers now; -1: none.
-int preferred_gid(ibv_context* context, uint8_t port, const ibv_port_attr& attr);
+/// The addresses that an Ethernet port may use now: engine::usable_gids().
+engine::GidTable read_usable_gids(ibv_context* context, uint8_t port, const ibv_port_attr& attr, int fixed);
 /// How far `device` is from the processors this process is bound to, on the firmware's scale (10 is local).
 /// kNear when it is not known.
 uint32_t distance_of(const ibv_device& device);

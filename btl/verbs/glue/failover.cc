@@ -280,6 +280,7 @@ engine::Host make_host(Module& module) {
       .prepare_needs = pools_need,
       .rail_missing = rail_missing,
       .comes_seldom = [](void*, uint64_t ns) { mca_btl_verbs_component.stay_ns = ns; },
+      .peer_gids = peer_gids,
       .path_unknown = path_unknown,
       .packet = packet_trace(),
       .thread_missing = thread_missing,

@@ -46,6 +46,7 @@ bool read_table(ibv_context* context, uint8_t port, const ibv_port_attr& attr,
     GidEntry entry;
     entry.index = static_cast<int>(from.gid_index);
     entry.type = type_of(from.gid_type);
+    entry.interface = from.ndev_ifindex;
     entry.gid = from.gid;
     entries->push_back(entry);
   }
@@ -125,10 +126,9 @@ std::vector<GidEntry> read_gids(ibv_context* context, uint8_t port, const ibv_po
   return entries;
 }
 
-int preferred_gid(ibv_context* context, uint8_t port, const ibv_port_attr& attr) {
+engine::GidTable read_usable_gids(ibv_context* context, uint8_t port, const ibv_port_attr& attr, int fixed) {
   const std::vector<GidEntry> entries = read_gids(context, port, attr);
-  const GidEntry* best = engine::choose_gid(entries.data(), entries.size());
-  return best == nullptr ? -1 : best->index;
+  return engine::usable_gids(entries.data(), entries.size(), fixed);
 }
 
 }  // namespace bfo::verbs

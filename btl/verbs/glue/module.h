@@ -108,6 +108,8 @@ int read_ports(const opal_proc_t* proc, engine::ModexPort* ports, bool* there = 
 
 // peers.cc
 int peer_ports(opal_proc_t* proc);
+/// engine::Host::peer_gids.
+size_t peer_gids(void* ctx, engine::Endpoint& endpoint, engine::PublishedGid* out);
 /// Of bfo_failover_btl_t.
 int peer_port(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, char* device, size_t size,
               uint32_t* number);

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // peers.cc: the processes this one knows, and which port of this process is paired with which one of a peer.
+#include <endian.h>
+
 #include <algorithm>
+#include <cinttypes>
 
 #include "btl/verbs/engine/memory.h"
 #include "btl/verbs/glue/module.h"
+#include "common/shown_text.h"
 
 namespace bfo::verbs {
 namespace {
@@ -15,27 +19,100 @@ uint64_t name_of(const opal_process_name_t& name) {
   return uint64_t{name.jobid} << 32 | name.vpid;
 }
 
-/// The peer's port for `module`, or nullptr.
-const ModexPort* choose(const Module& module, const ModexPort* ports, int count) {
+/// The places of the ports of this process, and of a peer's.
+struct Sides {
   engine::PortPlace ours[kMaxModules];
   engine::PortPlace theirs[kMaxModules];
-  const Component& component = mca_btl_verbs_component;
-  size_t which = 0;
-  for (int i = 0; i < component.module_count; ++i) {
-    ours[i] = component.modules[i]->place;
-    if (component.modules[i] == &module) which = static_cast<size_t>(i);
+  size_t our_count = 0;
+  size_t their_count = 0;
+
+  Sides(const Component& component, const ModexPort* ports, int count) {
+    for (int i = 0; i < component.module_count; ++i) ours[our_count++] = component.modules[i]->place;
+    for (int i = 0; i < count; ++i) theirs[their_count++] = engine::place_of(ports[i]);
   }
-  for (int i = 0; i < count; ++i) theirs[i] = engine::place_of(ports[i]);
-  const size_t met = engine::meeting_port(ours, static_cast<size_t>(component.module_count), which, theirs,
-                                          static_cast<size_t>(count));
-  return met == engine::kNoPort ? nullptr : &ports[met];
+  size_t met_by(size_t which) const {
+    return engine::meeting_port(ours, our_count, which, theirs, their_count);
+  }
+  bool none_meet() const {
+    for (size_t i = 0; i < our_count; ++i) {
+      if (met_by(i) != engine::kNoPort) return false;
+    }
+    return true;
+  }
+};
+
+/// "mlx5_0:1 (10.0.0.1/24, fe80::1/64), mlx5_1:1 (no address)"
+void addresses_text(const engine::PortPlace* places, size_t count, const ModexPort* ports, char* text,
+                    size_t size) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (size_t i = 0; i < count && used < size; ++i) {
+    char name[80];
+    char gids[320];
+    if (ports != nullptr) {
+      snprintf(name, sizeof name, "%s:%u",
+               shown(std::string(ports[i].device, strnlen(ports[i].device, sizeof ports[i].device))).c_str(),
+               unsigned{ports[i].number});
+    } else {
+      const engine::Port& port = mca_btl_verbs_component.modules[i]->port;
+      snprintf(name, sizeof name, "%s:%u", port.device().name(), unsigned{port.number()});
+    }
+    if (places[i].link_layer == IBV_LINK_LAYER_ETHERNET)
+      engine::gids_text(places[i].gids, places[i].gid_count, gids, sizeof gids);
+    else
+      snprintf(gids, sizeof gids, "InfiniBand, subnet %016" PRIx64,
+               be64toh(places[i].gid.global.subnet_prefix));
+    const int written = snprintf(text + used, size - used, "%s%s (%s)", i == 0 ? "" : ", ", name, gids);
+    used += written > 0 ? static_cast<size_t>(written) : 0;
+  }
+}
+
+/// No port of this process meets one of the peer's: Open MPI would only say that the peer is unreachable.
+void say_none_meet(const opal_proc_t* proc, const Sides& sides, const ModexPort* ports) {
+  char ours[1024];
+  char theirs[1024];
+  addresses_text(sides.ours, sides.our_count, nullptr, ours, sizeof ours);
+  addresses_text(sides.theirs, sides.their_count, ports, theirs, sizeof theirs);
+  const char* const there = opal_get_proc_hostname(proc);
+  if (!mca_btl_verbs_component.told.first("btl-addresses", there)) return;
+  say(false, "no-common-address", opal_process_info.nodename, ours, there, theirs);
+}
+
+/// What is known of the peer's port at the other end of `rail`: the addresses of the pair that both choose.
+void set_address(const ModexPort& port, const engine::PortPlace& ours, const engine::PortPlace& theirs,
+                 engine::PortAddress* address) {
+  address->lid = port.lid;
+  address->link_layer = port.link_layer & 0xf;
+  address->mtu = port.mtu & 0xf;
+  address->lmc = std::min(port.lmc, engine::kMaxLmc);
+  address->cm_qpn = port.cm_qpn;
+  address->heartbeat_qpn = port.heartbeat_qpn;
+  address->qkey = port.qkey;
+  address->gid = theirs.gid;
+  if (theirs.gid_count == 0) return;
+  const engine::GidPair pair = engine::choose_pair(ours.gids, ours.gid_count, theirs.gids, theirs.gid_count);
+  const engine::PublishedGid& gid = theirs.gids[pair.found() ? pair.theirs : 0];
+  address->gid = gid.gid;
+  address->gid_type = static_cast<uint8_t>(gid.type) & 0xf;
+}
+
+size_t place_in(const Component& component, const Module& module) {
+  size_t which = 0;
+  while (component.modules[which] != &module) ++which;
+  return which;
 }
 
 mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   ModexPort ports[kMaxModules];
   const int count = read_ports(proc, ports);
-  const ModexPort* port = choose(module, ports, count);
-  if (port == nullptr) return nullptr;
+  const Sides sides(mca_btl_verbs_component, ports, count);
+  const size_t which = place_in(mca_btl_verbs_component, module);
+  const size_t met = sides.met_by(which);
+  if (met == engine::kNoPort) {
+    if (which == 0 && count != 0 && sides.none_meet()) say_none_meet(proc, sides, ports);
+    return nullptr;
+  }
+  const ModexPort* const port = &ports[met];
   if (port->receive_bytes < module.super.btl_max_send_size) {
     char why[160];
     snprintf(why, sizeof why, "is %zu here but only %u in %s: give all processes the same value",
@@ -49,14 +126,7 @@ mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   rail.peer.name = name_of(proc->proc_name);
   rail.peer.nonce = port->nonce;
   rail.peer.key = SipKey{port->key[0], port->key[1]};
-  rail.peer.address.lid = port->lid;
-  rail.peer.address.link_layer = port->link_layer;
-  rail.peer.address.mtu = port->mtu & 0xf;
-  rail.peer.address.lmc = std::min(port->lmc, engine::kMaxLmc);
-  rail.peer.address.cm_qpn = port->cm_qpn;
-  rail.peer.address.heartbeat_qpn = port->heartbeat_qpn;
-  rail.peer.address.qkey = port->qkey;
-  memcpy(rail.peer.address.gid.raw, port->gid, sizeof port->gid);
+  set_address(*port, sides.ours[which], sides.theirs[met], &rail.peer.address);
   rail.peer.initially_down = port->active == 0;
   if (!module.port.add(rail)) {
     engine::unmake(endpoint);
@@ -118,6 +188,20 @@ int del_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t**, mca_btl_b
     engine::unmake(endpoints[i]);
   }
   return OPAL_SUCCESS;
+}
+
+size_t peer_gids(void*, engine::Endpoint& endpoint, engine::PublishedGid* out) {
+  const opal_proc_t* const proc = proc_of(endpoint);
+  if (proc == nullptr) return 0;
+  ModexPort ports[kMaxModules];
+  const int count = read_ports(proc, ports);
+  for (int i = 0; i < count; ++i) {
+    if (ports[i].nonce != endpoint.peer.nonce) continue;
+    const engine::PortPlace place = engine::place_of(ports[i]);
+    std::copy_n(place.gids, place.gid_count, out);
+    return place.gid_count;
+  }
+  return 0;
 }
 
 engine::Endpoint* find_peer(void*, uint64_t) {

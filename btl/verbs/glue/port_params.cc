@@ -23,8 +23,10 @@ constexpr PortParam kPortParams[] = {
      "auto",
      {0, 255, true},
      OPAL_INFO_LVL_4,
-     "Index into the port's GID table. auto: on Ethernet the best address (RoCE v2, IPv4), on InfiniBand "
-     "0. For single devices or ports: auto,mlx5_1:3,mlx5_2:1:5"},
+     "Index into the port's GID table. auto: on Ethernet all of them, for each peer the best one that fits "
+     "one "
+     "of its addresses (RoCE v2, IPv4), on InfiniBand 0. For single devices or ports: "
+     "auto,mlx5_1:3,mlx5_2:1:5"},
     {"ib_service_level",
      &Params::ib_service_level,
      "0",
@@ -85,9 +87,9 @@ void set_address(const Params& params, const engine::PortFacts& facts, engine::C
   unsigned fixed = 0;
   if (engine::find_port_value(params.ib_pkey, facts.device, facts.number, &fixed))
     config->pkey = static_cast<uint16_t>(fixed);
-  const bool ethernet = facts.link_layer == IBV_LINK_LAYER_ETHERNET;
-  if (ethernet && !engine::find_port_value(params.gid_index, facts.device, facts.number, &fixed))
-    config->choose_gid = preferred_gid;
+  if (facts.link_layer != IBV_LINK_LAYER_ETHERNET) return;
+  config->read_gids = read_usable_gids;
+  config->gid_fixed = engine::find_port_value(params.gid_index, facts.device, facts.number, &fixed);
 }
 
 }  // namespace bfo::verbs

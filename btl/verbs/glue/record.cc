@@ -3,6 +3,8 @@
 // record.cc: the modex record of the ports: written for this process, read of its peers.
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "btl/verbs/engine/modex.h"
 #include "btl/verbs/glue/module.h"
 
@@ -52,14 +54,18 @@ int publish_ports(Component& component) {
   component.told.open(opal_process_info.job_session_dir);
   struct {
     WireRecord header;
-    ModexPort ports[kMaxModules];
+    char ports[kMaxModules * sizeof(ModexPort)];
   } record{};
-  record.header = make_record(engine::kModexMagic, kVersions, static_cast<size_t>(component.module_count),
-                              sizeof(ModexPort));
+  size_t gids = 0;
+  for (int i = 0; i < component.module_count; ++i)
+    gids = std::max<size_t>(gids, component.modules[i]->place.gid_count);
+  const size_t entry = engine::modex_entry_bytes(gids);
+  record.header =
+      make_record(engine::kModexMagic, kVersions, static_cast<size_t>(component.module_count), entry);
   for (int i = 0; i < component.module_count; ++i) {
     const Module& module = *component.modules[i];
     const engine::PortAddress& address = module.port.address();
-    ModexPort& port = record.ports[i];
+    ModexPort port{};
     port.nonce = module.port.nonce();
     port.key[0] = module.port.key().low;
     port.key[1] = module.port.key().high;
@@ -74,16 +80,16 @@ int publish_ports(Component& component) {
     port.lmc = address.lmc;
     port.ordinal = module.place.ordinal;
     port.position = module.place.position;
-    port.subnet_bits = module.place.subnet_bits;
-    port.routable = module.place.routable;
+    engine::write_gids(module.place, &port);
     port.pkey = module.place.pkey;
     port.number = module.port.number();
     const char* const device = module.port.device().name();
     memcpy(port.device, device, strnlen(device, sizeof port.device));
     port.active = module.port.state() == engine::PortState::kActive;
+    memcpy(record.ports + static_cast<size_t>(i) * entry, &port, entry);
   }
   int rc = OPAL_SUCCESS;
-  const size_t size = sizeof record.header + static_cast<size_t>(component.module_count) * sizeof(ModexPort);
+  const size_t size = sizeof record.header + static_cast<size_t>(component.module_count) * entry;
   OPAL_MODEX_SEND_STRING(rc, OPAL_PMIX_GLOBAL, kKey, &record, size);
   return rc;
 }
