@@ -453,6 +453,11 @@ TEST(Console, LossOfTheLastRail_SaysWhatWaits) {
   console.tell(e, names(), 5'000'000'000);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_NE(lines[0].find("RETRY_EXC_ERR; 4096 bytes wait for a rail, 0 rails left"), std::string::npos);
+  e.bytes_waiting = 0;
+  e.messages_waiting = 1;
+  console.tell(e, names(), 15'000'000'000);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_NE(lines[1].find("RETRY_EXC_ERR; 1 message waits for a rail, 0 rails left"), std::string::npos);
 }
 
 TEST(Console, LossOfTheLastRailAmidstIt_SaysWhatWentAndWhatWaits) {

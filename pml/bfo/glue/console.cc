@@ -64,9 +64,11 @@ void Console::tell(const FailoverEvent& e, const EventNames& names, uint64_t now
                  static_cast<double>(e.resumed_ns - e.evidence_ns) * 1e-6, static_cast<ull>(e.bytes_resent),
                  waits ? ", " : "");
   if (waits)
-    snprintf(resent + n, sizeof(resent) - static_cast<size_t>(n), "%llu %s wait for a rail",
+    snprintf(resent + n, sizeof(resent) - static_cast<size_t>(n), "%llu %s for a rail",
              static_cast<ull>(e.bytes_waiting != 0 ? e.bytes_waiting : e.messages_waiting),
-             e.bytes_waiting != 0 ? "bytes" : "messages");
+             e.bytes_waiting != 0      ? "bytes wait"
+             : e.messages_waiting == 1 ? "message waits"
+                                       : "messages wait");
   char more[64] = "";
   if (turn.counted != 0)
     snprintf(more, sizeof(more), " (and %u more connection%s since the last line)", turn.counted,
