@@ -3,11 +3,12 @@
  * late_port: all ranks exchange short and long messages in a ring, for as long as a fault file needs to bring
  * up a port that was down when the job began, and then long enough to use it.
  *
- * usage: late_port ROUNDS
+ * usage: late_port ROUNDS [SECONDS]     after so many rounds slow ones, until so many seconds have passed
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { kLong = 1 << 20, kShort = 1000, kPauseRounds = 5 };
 
@@ -37,7 +38,15 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (!out || !in || rounds < 1) MPI_Abort(MPI_COMM_WORLD, 2);
-  for (int round = 0; round < rounds; ++round) {
+  const double end = argc > 2 ? MPI_Wtime() + atoi(argv[2]) : 0;
+  int round = 0;
+  for (int go = 1; go; ++round) {
+    if (round >= rounds) {
+      go = MPI_Wtime() < end;
+      MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
+      if (!go) break;
+      usleep(20000);
+    }
     wrong += exchange(out, in, kShort, round, rank, size);
     wrong += exchange(out, in, kLong, round, rank, size);
     if (round % kPauseRounds) continue;
@@ -47,7 +56,7 @@ int main(int argc, char** argv) {
     while (MPI_Wtime() < until)
       MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
   }
-  printf("late_port: rank %d: %d rounds, %ld bytes wrong\n", rank, rounds, wrong);
+  printf("late_port: rank %d: %d rounds, %ld bytes wrong\n", rank, round, wrong);
   MPI_Finalize();
   free(out);
   free(in);
