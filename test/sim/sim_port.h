@@ -31,7 +31,7 @@ struct NoLock {
   void unlock() {}
 };
 
-class SimPort {
+class SimPort : public xfer::NoHooks {
  public:
   using SendRequest = sim::SendRequest;
   using RecvRequest = sim::RecvRequest;
@@ -98,6 +98,8 @@ class SimPort {
   const core::SendCell& send_cell(core::SendPhase p, core::SendEvent e) const;
   const core::RecvCell& recv_cell(core::RecvPhase p, core::RecvEvent e) const;
   void emit(const FailoverEvent& e);
+  void trace_sent(PeerHandle, const void*, std::size_t) {}
+  std::uint64_t copies_out() const { return 0; }
 
  private:
   Process& process_;

@@ -3,6 +3,7 @@
 // port.cc: what the PML's engine asks of a process; see port.h.
 #include "test/stack/port.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -229,8 +230,8 @@ xfer::WorkCount StackPort::work(const RailHandle& rail) const {
   const engine::Work work = engine::rail_work(rail.link->endpoint);
   return {work.taken, work.ended};
 }
-std::uint8_t StackPort::most_reads_in_time() const {
-  return process_.world_.scenario.machine.reads_in_time;
+std::uint8_t StackPort::reads_in_time(std::uint8_t reads) const {
+  return std::min(reads, process_.world_.scenario.machine.reads_in_time);
 }
 Seq16 StackPort::seq_step() const {
   return process_.world_.scenario.machine.seq_step;

@@ -37,7 +37,7 @@ struct NoLock {
   void unlock() {}
 };
 
-class StackPort {
+class StackPort : public xfer::NoHooks {
  public:
   using SendRequest = stack::SendRequest;
   using RecvRequest = stack::RecvRequest;
@@ -100,8 +100,10 @@ class StackPort {
   std::uint64_t now_ns() const;
   /// The distance of successive sequence numbers: the window holds 2^14 / it messages.
   Seq16 seq_step() const;
-  std::uint8_t most_reads_in_time() const;
+  std::uint8_t reads_in_time(std::uint8_t reads) const;
   void emit(const FailoverEvent&) {}
+  void trace_sent(PeerHandle, const void*, std::size_t) {}
+  std::uint64_t copies_out() const { return 0; }
   const core::SendCell& send_cell(core::SendPhase p, core::SendEvent e) const;
   const core::RecvCell& recv_cell(core::RecvPhase p, core::RecvEvent e) const;
 

@@ -18,7 +18,7 @@ namespace bfo::test {
 
 class World;
 
-class FakePort {
+class FakePort : public xfer::NoHooks {
  public:
   struct SendRequest;
   struct RecvRequest;
@@ -111,6 +111,8 @@ class FakePort {
 
   std::uint64_t now_ns();
   void emit(const FailoverEvent& e) { events_.push_back(e); }
+  void trace_sent(const PeerHandle&, const void*, std::size_t) {}
+  std::uint64_t copies_out() const { return 0; }
 
   World& world_;
   int rank_;

@@ -11,7 +11,7 @@
 
 namespace bfo::test {
 
-struct TinyPort {
+struct TinyPort : xfer::NoHooks {
   struct SendRequest;
   struct RecvRequest;
   struct InlineSource {};

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "pml/bfo/xfer/hooks.h"
+
 namespace bfo::xfer {
 namespace {
 
@@ -13,7 +15,7 @@ using core::RecvPhase;
 using core::SendEvent;
 using core::SendPhase;
 
-struct Plain {};
+struct Plain : NoHooks {};
 
 /// A port with tables of its own.
 struct Changed {

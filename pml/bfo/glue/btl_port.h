@@ -86,7 +86,7 @@ struct Registration {
   }
 };
 
-class BtlPort {
+class BtlPort : public xfer::NoHooks {
  public:
   using SendRequest = glue::SendRequest;
   using RecvRequest = glue::RecvRequest;

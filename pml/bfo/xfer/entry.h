@@ -360,7 +360,7 @@ void Engine<P>::handle_done(Frag& f) {
 template <class P>
 std::uint64_t Engine<P>::unfinished() const {
   std::uint64_t n = frags_out_ + eager_out_ + sends_.live() + recvs_.live();
-  if constexpr (requires { port_.copies_out(); }) n += port_.copies_out();
+  n += port_.copies_out();
   for (PeerT* p = peers_.front(); p; p = p->next) {
     if (!p->backlog.nothing_stored() || !p->backlog.syncs.empty() || !p->backlog.unnamed.empty()) ++n;
     if (!p->standing.failed() && (!p->backlog.ready_sends.empty() || !p->backlog.ready_recvs.empty())) ++n;

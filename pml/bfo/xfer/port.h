@@ -31,7 +31,6 @@
 // P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +39,7 @@
 #include "common/ids.h"
 #include "common/seq.h"
 #include "common/status.h"
+#include "pml/bfo/xfer/hooks.h"
 
 namespace bfo::xfer {
 
@@ -116,7 +116,8 @@ concept Port = PortTypes<P> && requires(
     const typename P::CommHandle& comm, typename P::Registration& reg, const typename P::Registration& creg,
     std::uint8_t tag, const void* bytes, std::size_t n, std::size_t& n_inout, std::uint64_t u64,
     std::uint32_t u32, std::int32_t i32, void* mem, HandleBytes& handle, const HandleBytes& chandle,
-    const RecvStatus& status, const RailName& name, const PeerLoss& loss) {
+    const RecvStatus& status, const RailName& name, const PeerLoss& loss, const P& cp, core::SendPhase sphase,
+    core::SendEvent sevent, core::RecvPhase rphase, core::RecvEvent revent) {
 
   // ---- fragments and memory
   /// A fresh record, or nullptr when the limit is reached (the engine retries from progress()). No malloc in
@@ -195,31 +196,19 @@ concept Port = PortTypes<P> && requires(
   // ---- clock and log
   { p.now_ns() } -> std::same_as<std::uint64_t>;
   { p.emit(static_cast<const FailoverEvent&>(*static_cast<FailoverEvent*>(nullptr))) };
+  /// A restart message of n bytes goes to `peer`. For the log only.
+  { p.trace_sent(peer, bytes, n) };
+  /// Copies of messages that sendi() made and a rail still has. Finalize waits until there is none.
+  { cp.copies_out() } -> std::same_as<std::uint64_t>;
+
+  // ---- changed by tests only (hooks.h)
+  { cp.seq_step() } -> std::same_as<Seq16>;
+  { cp.reads_in_time(std::uint8_t{}) } -> std::same_as<std::uint8_t>;
+  { cp.gate_removed() } -> std::same_as<bool>;
+  { cp.send_cell(sphase, sevent) } -> std::same_as<const core::SendCell&>;
+  { cp.recv_cell(rphase, revent) } -> std::same_as<const core::RecvCell&>;
+  { p.rndv_over(sreq) };
 };
 // clang-format on
-
-/// `reads` that have to end in time until a rail counts as one that keeps up. A port of the simulator may ask
-/// for fewer, because its messages are few.
-template <class P>
-std::uint8_t reads_in_time(const P& port, std::uint8_t reads) {
-  if constexpr (requires { port.most_reads_in_time(); }) return std::min(reads, port.most_reads_in_time());
-  return reads;
-}
-
-/// The distance of successive sequence numbers. A port of the simulator may number in larger steps (a power
-/// of two, at most kSeqWindow / 2): then few messages fill the window, and numbers wrap often.
-template <class P>
-[[gnu::always_inline]] inline Seq16 seq_step(const P& port) {
-  if constexpr (requires { port.seq_step(); })
-    return port.seq_step();
-  else
-    return 1;
-}
-
-/// A restart message goes to `peer`. A port that wants to tell has trace_sent(); it is not called for others.
-template <class P, class PeerHandle>
-void trace_sent(P& port, const PeerHandle& peer, const void* bytes, std::size_t size) {
-  if constexpr (requires { port.trace_sent(peer, bytes, size); }) port.trace_sent(peer, bytes, size);
-}
 
 }  // namespace bfo::xfer

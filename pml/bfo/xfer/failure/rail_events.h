@@ -134,7 +134,7 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
   rail->name = ev.name;
   rail->up_epoch = ev.name.epoch;
   rail->state = RailState::kUp;
-  rail->late = reads_in_time(port_, kUnsure);
+  rail->late = port_.reads_in_time(kUnsure);
   if (ev.name.epoch > rail->peer_closed_epoch + 1) {  // both sides have one epoch at a time
     rail->peer_closed_epoch = ev.name.epoch - 1;
     Exposure<P>::reads_over(*this, *rail);

@@ -45,7 +45,7 @@ template <class P>
     rail->peer->choice.answered();
   RecvRequest* const r = take_posted(*p, h.tag);
   if (!r) return match_unexpected(*p, rail, epoch, h.tag, in);
-  p->expected = static_cast<Seq16>(p->expected + seq_step(port_));
+  p->expected = static_cast<Seq16>(p->expected + port_.seq_step());
   set_matched(*r, *p, h, in.size - sizeof h);
   return r;
 }
@@ -58,7 +58,7 @@ template <class P>
   const core::MatchWords h = core::match_words(p.comm->ctx, p.rank, tag, p.expected);
   const Opened o = Opened::match(&h.header, in.from(sizeof h.header));
   if (Message* const m = keep_here(&p, o, Arrival{rail, epoch, in.size})) {
-    p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
+    p.expected = static_cast<Seq16>(p.expected + port_.seq_step());
     add_unexpected(p, m);
   }
   return nullptr;
@@ -180,7 +180,7 @@ template <class P>
                                                                          const Arrival& a) {
   if (o.match().seq != p.expected || !p.out_of_sequence.empty()) [[unlikely]]
     return accept_out_of_order(p, o, a);
-  p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
+  p.expected = static_cast<Seq16>(p.expected + port_.seq_step());
   return deliver(p, o, a);
 }
 
@@ -190,7 +190,7 @@ template <class P>
   const core::MatchHdr& h = o.match();
   switch (seq_place(p.expected, h.seq)) {
     case SeqPlace::kExpected: {
-      p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
+      p.expected = static_cast<Seq16>(p.expected + port_.seq_step());
       RecvRequest* const r = deliver(p, o, a);
       if (r) {  // it is unpacked now, because later messages may follow at once
         eager_arrived(*r, o.payload());
@@ -225,7 +225,7 @@ template <class P>
 template <class P>
 void Engine<P>::deliver_following(ProcT& p) {
   while (Message* m = p.out_of_sequence.find(*this, p.expected)) {
-    p.expected = static_cast<Seq16>(p.expected + seq_step(port_));
+    p.expected = static_cast<Seq16>(p.expected + port_.seq_step());
     p.out_of_sequence.remove(*this, m);
     if (RecvRequest* r = take_posted(p, m->match.tag)) {
       take_kept(*r, m, true);  // of another process: it has no request here
@@ -279,7 +279,7 @@ template <class P>
   if (!r) {
     Message* const m = keep(&p, o, a);
     if (!m) {
-      p.expected = static_cast<Seq16>(p.expected - seq_step(port_));  // no later message is delivered
+      p.expected = static_cast<Seq16>(p.expected - port_.seq_step());  // no later message is delivered
       return nullptr;
     }
     add_unexpected(p, m);

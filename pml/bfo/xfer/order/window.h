@@ -201,7 +201,7 @@ void Engine<P>::release_stalled(ProcT& p) {
     if (p.next_seq == p.stop_seq && !window_open(p)) return;
     p.stalled.remove(r);
     r->xfer.seq = p.next_seq;
-    p.next_seq = static_cast<Seq16>(p.next_seq + seq_step(port_));
+    p.next_seq = static_cast<Seq16>(p.next_seq + port_.seq_step());
     if (begin_send(*r)) finish_send(*r, Outcome::kOk);
   }
 }

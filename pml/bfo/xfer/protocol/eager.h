@@ -190,7 +190,7 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
         }
       }
       x.seq = p->next_seq;
-      p->next_seq = static_cast<Seq16>(p->next_seq + seq_step(port_));
+      p->next_seq = static_cast<Seq16>(p->next_seq + port_.seq_step());
       done = begin_send(*r);
     } else {
       const OwnStart<P> start = Oneself<P>::begin(*this, *p, args, *r);
@@ -247,7 +247,7 @@ template <class P>
     if (size <= rail->limits.inline_limit) peer.choice.congested(*rail);
     return Inline::kNo;
   }
-  p->next_seq = static_cast<Seq16>(p->next_seq + seq_step(port_));
+  p->next_seq = static_cast<Seq16>(p->next_seq + port_.seq_step());
   ++counters_.eager_sent;
   counters_.bytes_sent += args.length;
   return Inline::kSent;

@@ -80,7 +80,7 @@ template <class P>
 [[gnu::noinline]] void Pace<P>::judge(const Frag& f) {
   const auto& x = f.xfer;
   if (turns_.load(std::memory_order_relaxed) - x.turn > 1)
-    x.rail->late = reads_in_time(port_, kLate);
+    x.rail->late = port_.reads_in_time(kLate);
   else if (x.rail->late != 0 && soon(*x.rail, x.length, port_.now_ns() - posting_ns_ - x.posted_ns))
     --x.rail->late;
 }

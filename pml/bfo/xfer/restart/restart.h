@@ -137,7 +137,7 @@ void Engine<P>::send_over(SendRequest& r) {
   peer.live_sends.remove(&r);
   if (x.linked) peer.backlog.remove_ready(r);
   if (d.registered != Registered::kNo) port_.deregister(d.reg);
-  if constexpr (requires { port_.rndv_over(r); }) port_.rndv_over(r);
+  port_.rndv_over(r);
   send_rndv_pool_.give(std::exchange(x.rndv, nullptr));
   finish_send(r, x.outcome);
 }
@@ -249,8 +249,7 @@ inline bool Engine<P>::gate_clear(const X& x) const {
 /// A test's port may remove the gate, to see that its checkers notice.
 template <class P>
 inline bool Engine<P>::gate_removed() const {
-  if constexpr (requires { port_.gate_removed(); }) return port_.gate_removed();
-  return false;
+  return port_.gate_removed();
 }
 
 /// [begin, end) of `r` is in its place.

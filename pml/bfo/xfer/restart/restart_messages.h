@@ -22,7 +22,7 @@ template <class P>
 void Engine<P>::stored_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id,
                                Name sender, Name receiver) {
   const core::RestartHdr h = restart_header(type, flags, id, sender, receiver);
-  trace_sent(port_, p.handle, &h, sizeof h);
+  port_.trace_sent(p.handle, &h, sizeof h);
   send_stored(p, &h, sizeof h);
 }
 
@@ -67,7 +67,7 @@ struct RestartMessages {
     m.h.frags = x.rndv->frags;
     const std::size_t size = sizeof m.h + n * sizeof(core::WireRail);
     if (!e.post_control(p, &m, size, FragKind::kControl, x.rndv->name, false)) return false;
-    trace_sent(e.port_, p.handle, &m, size);
+    e.port_.trace_sent(p.handle, &m, size);
     return true;
   }
 
@@ -76,7 +76,7 @@ struct RestartMessages {
     const core::RestartHdr h =
         restart_header(core::MsgType::kRecvErr, 0, x.identity(), x.rndv->peer_name, x.rndv->name);
     if (!e.post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true)) return false;
-    trace_sent(e.port_, x.proc->peer->handle, &h, sizeof h);
+    e.port_.trace_sent(x.proc->peer->handle, &h, sizeof h);
     return true;
   }
 
@@ -109,7 +109,7 @@ struct RestartMessages {
     m.h.n = n;
     const std::size_t size = sizeof m.h + n * sizeof(core::WireRange);
     if (!e.post_control(*x.proc->peer, &m, size, FragKind::kControl, x.rndv->name, true)) return false;
-    trace_sent(e.port_, x.proc->peer->handle, &m, size);
+    e.port_.trace_sent(x.proc->peer->handle, &m, size);
     e.records_.note_resumed(*x.proc->peer);  // the transfer continues, whichever side carries its bytes
     return true;
   }
