@@ -352,9 +352,9 @@ void World::collect() {
     t.by_protocol[0] += e.counters().eager_sent;
     t.by_protocol[1] += e.counters().rndv_sent;
     for (std::size_t i = 0; i < core::kSendPhases; ++i)
-      for (std::size_t j = 0; j < core::kSendEvents; ++j) coverage_.send[i][j] += e.cells().sends()[i][j];
+      for (std::size_t j = 0; j < core::kSendEvents; ++j) coverage_.send[i][j] += e.machine().sends()[i][j];
     for (std::size_t i = 0; i < core::kRecvPhases; ++i)
-      for (std::size_t j = 0; j < core::kRecvEvents; ++j) coverage_.recv[i][j] += e.cells().recvs()[i][j];
+      for (std::size_t j = 0; j < core::kRecvEvents; ++j) coverage_.recv[i][j] += e.machine().recvs()[i][j];
   }
 }
 

@@ -57,8 +57,8 @@ bool run(const Run& r, const cells::Tables* tables, Reached* out) {
             if (counts[i][j] != 0 && !known && list.size() < kRunsPerCell) list.push_back(r);
           }
       };
-      note(e.cells().sends(), out->send);
-      note(e.cells().recvs(), out->recv);
+      note(e.machine().sends(), out->send);
+      note(e.machine().recvs(), out->recv);
     };
   return !world.run().failed;
 }

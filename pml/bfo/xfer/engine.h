@@ -30,8 +30,8 @@
 #include "pml/bfo/xfer/base/pool.h"
 #include "pml/bfo/xfer/port.h"
 #include "pml/bfo/xfer/protocol/ledger.h"
+#include "pml/bfo/xfer/protocol/machine.h"
 #include "pml/bfo/xfer/protocol/names.h"
-#include "pml/bfo/xfer/restart/cells.h"
 #include "pml/bfo/xfer/state.h"
 #include "pml/bfo/xfer/statistics/record.h"
 #include "pml/bfo/xfer/matching/unknown_messages.h"
@@ -161,7 +161,7 @@ class Engine {
 
   const Counters& counters() const { return counters_; }
   /// How often each cell of the state tables was used.
-  const Cells<P>& cells() const { return cells_; }
+  const Machine<P>& machine() const { return machine_; }
   P& port() { return port_; }
 
  private:
@@ -397,7 +397,7 @@ class Engine {
   Ledgers<P> ledgers_{port_, counters_, agenda_};
   FailoverRecords<P> records_{port_, counters_, exit_work_};
   Wildcards<P> wildcards_{port_, config_.any_source_on_loss, comms_, exit_work_};
-  Cells<P> cells_{port_};
+  Machine<P> machine_{port_};
 };
 
 }  // namespace bfo::xfer

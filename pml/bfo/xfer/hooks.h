@@ -14,8 +14,8 @@
 namespace bfo::xfer {
 
 struct NoHooks {
-  /// The distance of successive sequence numbers. In larger steps (a power of two, at most kSeqWindow / 2) few
-  /// messages fill the window, and numbers wrap often.
+  /// The distance of successive sequence numbers. In larger steps (a power of two, at most kSeqWindow / 2)
+  /// few messages fill the window, and numbers wrap often.
   static constexpr Seq16 seq_step() { return 1; }
   /// `reads` that have to end in time until a rail counts as one that keeps up: fewer where messages are few.
   static constexpr std::uint8_t reads_in_time(std::uint8_t reads) { return reads; }

@@ -69,7 +69,7 @@ template <class P>
   x.tag = args.tag;
   x.capacity = args.capacity;
   x.keeps_waiting = args.keeps_waiting;
-  x.phase = RecvPhase::kIdle;
+  Machine<P>::rest(x);
   if (!c.arrivals.empty())
     if (const KeptResult kept = take_unexpected(r, entry.nested()); kept.found()) return kept;
   x.post_order = c.post_order++;
@@ -189,7 +189,7 @@ void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
     x.src = m->proc->rank;
     x.tag = m->match.tag;
     x.capacity = capacity;
-    x.phase = RecvPhase::kIdle;
+    Machine<P>::rest(x);
     c.taken_by_probe.remove(*this, m);
     kept = take_kept(*r, m, entry.nested());
   }

@@ -180,7 +180,7 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
     x.tag = args.tag;
     x.mode = args.mode;
     x.protocol = Protocol::kEager;
-    x.phase = SendPhase::kIdle;
+    Machine<P>::rest(x);
     x.outcome = Outcome::kOk;
     if (!p->peer->own || p->peer->standing.failed()) [[likely]] {
       if (p->next_seq == p->stop_seq) [[unlikely]] {

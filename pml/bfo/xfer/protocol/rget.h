@@ -219,8 +219,7 @@ struct Rget {
     auto& x = r.xfer;
     if (x.phase != core::SendPhase::kOpening || x.protocol != Protocol::kGet) return false;
     if (x.rndv->restarts != 0 || !x.rndv->sent_once.empty() || !e.gate_clear(x)) return false;
-    x.pending = 0;
-    x.phase = core::SendPhase::kIdle;
+    Machine<P>::template finish_directly<kReadEntirely>(x);
     e.send_over(r);
     return true;
   }
@@ -406,8 +405,7 @@ struct Rget {
     }
   }
 
-  /// One READ has brought everything, and nothing else is under way: the same as three steps of the table.
-  /// False: another case; nothing happened.
+  /// One READ has brought everything, and nothing else is under way. False: another case; nothing happened.
   [[gnu::always_inline]] static bool only_read_ended(E& e, RecvRequest& r, const Frag& f) {
     auto& x = r.xfer;
     auto& d = *x.rndv;
@@ -420,8 +418,7 @@ struct Rget {
     e.counters_.bytes_read += f.xfer.length;
     e.pace_.ended(f);
     e.ledgers_.remove_only(d.ledger);
-    x.pending = 0;
-    x.phase = core::RecvPhase::kIdle;
+    Machine<P>::template finish_directly<kOneRead>(x);
     e.recv_over(r);
     return true;
   }

@@ -37,7 +37,7 @@ struct RndvCopy {
       return nameless(e, r, rndv);
     x.rndv = rndv;
     x.protocol = Protocol::kCopy;
-    x.phase = core::SendPhase::kOpening;
+    Machine<P>::begin(x);
     x.pending = kPendingStart;
     auto& d = *rndv;
     d.name = name;
@@ -293,7 +293,7 @@ template <class P>
   d.key_rail = nullptr;
   d.reads = Reads::kQueued;
   d.ledger = nullptr;
-  x.phase = RecvPhase::kReceiving;
+  Machine<P>::begin(x);
   peer.live_recvs.push_back(&r);
   set_matched(r, p, h.match, h.length);
   const bool rndv = !o.is_rget();

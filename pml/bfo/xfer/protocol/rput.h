@@ -414,13 +414,12 @@ struct Rput {
     e.send_stored(p, &h, sizeof h, &rail, f.xfer.epoch);
   }
 
-  /// All writes have succeeded, and nothing else holds the gate: the same as two steps of the table.
+  /// All writes have succeeded, and nothing else holds the gate.
   static bool ends_here(E& e, SendRequest& r) {
     auto& x = r.xfer;
     if (x.phase != core::SendPhase::kSending || x.rndv->undelivered != 0) return false;
     if (!x.rndv->grants.empty() || !e.gate_clear(x)) return false;
-    x.pending = 0;
-    x.phase = core::SendPhase::kIdle;
+    Machine<P>::template finish_directly<kWrittenEntirely>(x);
     reset(e, r);
     e.send_over(r);
     return true;

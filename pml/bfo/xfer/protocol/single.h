@@ -113,7 +113,8 @@ struct Single {
       e.port_.frag_free(*f);
       d.in_flight = 0;
       e.ledgers_.remove(d.ledger, l);
-      over(e, r);
+      Machine<P>::template finish_directly<kOneRead>(x);
+      e.recv_over(r);
       return true;
     }
     refused(e, r, *f);
@@ -130,13 +131,6 @@ struct Single {
     if (x.phase != core::RecvPhase::kReceiving) return;  // the rail was lost meanwhile
     x.pending |= kPendingData;
     e.ready(r);
-  }
-
-  /// Everything has arrived, and the gate is open.
-  static void over(E& e, RecvRequest& r) {
-    r.xfer.pending = 0;
-    r.xfer.phase = core::RecvPhase::kIdle;
-    e.recv_over(r);
   }
 
   /// One PUT grants everything. False: another case; nothing happened.
@@ -165,8 +159,8 @@ struct Single {
     return true;
   }
 
-  /// FIN: the only grant is used up, and brought everything over the rail that it was for. The same as three
-  /// steps of the table. False: another case; nothing happened.
+  /// FIN: the only grant is used up, and brought everything over the rail that it was for. False: another
+  /// case; nothing happened.
   static bool written(E& e, RecvRequest& r, const core::FinHdr& h, const Arrival& a) {
     auto& x = r.xfer;
     auto& d = *x.rndv;
@@ -178,7 +172,8 @@ struct Single {
     const bool same_rail = a.rail == l->rail && (a.epoch == 0 || a.epoch == l->epoch);
     if (!same_rail && l->rail->limits.failover) return false;
     e.ledgers_.remove(d.ledger, l);
-    over(e, r);
+    Machine<P>::template finish_directly<kOneGrant>(x);
+    e.recv_over(r);
     return true;
   }
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // restart.h: the restart of a transfer. Turns messages and the ends of fragments into events of the two state
-// machines, and carries out their actions. The only file that changes the phase of a request.
+// machines, and carries out their actions. The phases themselves: machine.h.
 //
 //   S: a fragment failed -> drain -> round r+1 -> NOTIFY(r+1, rails on which every write succeeded)
 //   R: NOTIFY -> grants on those rails are over; fence the others; own READs end -> round r+1
@@ -25,27 +25,21 @@ namespace bfo::xfer {
 template <class P>
 void Engine<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) {
   auto& x = r.xfer;
-  const core::SendCell& cell = cells_.use(x.phase, e);
-  if (cell.kind == core::CellKind::kIgnore) {
+  const std::uint32_t actions = machine_.step(x, e);
+  if (actions == Machine<P>::kIgnored)
     ++counters_.ignored;
-    return;
-  }
-  BFO_CHECK(cell.kind == core::CellKind::kGo);
-  x.phase = cell.next;
-  if (cell.actions) send_act(r, cell.actions, in);
+  else if (actions != 0)
+    send_act(r, actions, in);
 }
 
 template <class P>
 void Engine<P>::recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in) {
   auto& x = r.xfer;
-  const core::RecvCell& cell = cells_.use(x.phase, e);
-  if (cell.kind == core::CellKind::kIgnore) {
+  const std::uint32_t actions = machine_.step(x, e);
+  if (actions == Machine<P>::kIgnored)
     ++counters_.ignored;
-    return;
-  }
-  BFO_CHECK(cell.kind == core::CellKind::kGo);
-  x.phase = cell.next;
-  if (cell.actions) recv_act(r, cell.actions, in);
+  else if (actions != 0)
+    recv_act(r, actions, in);
 }
 
 template <class P>
