@@ -173,12 +173,12 @@ TEST(StoredMessages, DropFreesAllAndEndsAPing) {
   Fixture t;
   ASSERT_TRUE(t.keep(t.message(1000, 5)));
   t.record->xfer.grant = kPing;
-  t.p.peer.watch.ping_begins(0);
+  t.p.peer.backlog.ping_begins(0);
   t.port.frags_left = 0;
   ASSERT_TRUE(t.keep(t.message(20, 5)));
   t.stored.drop(t.p.peer);
   EXPECT_TRUE(t.p.peer.backlog.nothing_stored());
-  EXPECT_FALSE(t.p.peer.watch.pinging(0));
+  EXPECT_FALSE(t.p.peer.backlog.pinging(0));
   EXPECT_EQ(t.port.live, 0);
   EXPECT_EQ(t.port.frags, 0);
 }

@@ -17,15 +17,11 @@
 #include <cstdint>
 
 #include "pml/bfo/core/wire.h"
-#include "pml/bfo/xfer/rails/agenda.h"
 #include "pml/bfo/xfer/rails/pace.h"
-#include "pml/bfo/xfer/rails/peers.h"
-#include "pml/bfo/xfer/rails/stored.h"
+#include "pml/bfo/xfer/rails/rails.h"
+#include "pml/bfo/xfer/base.h"
 #include "pml/bfo/xfer/calls.h"
 #include "pml/bfo/xfer/matching/comm_table.h"
-#include "pml/bfo/xfer/counters.h"
-#include "pml/bfo/xfer/failure/failing.h"
-#include "pml/bfo/xfer/exit_work.h"
 #include "pml/bfo/xfer/failure/wildcard.h"
 #include "pml/bfo/xfer/base/pool.h"
 #include "pml/bfo/xfer/port.h"
@@ -33,7 +29,6 @@
 #include "pml/bfo/xfer/protocol/machine.h"
 #include "pml/bfo/xfer/protocol/names.h"
 #include "pml/bfo/xfer/state.h"
-#include "pml/bfo/xfer/statistics/record.h"
 #include "pml/bfo/xfer/matching/unknown_messages.h"
 
 namespace bfo::xfer {
@@ -153,16 +148,16 @@ class Engine {
   /// until it is 0.
   std::uint64_t unfinished() const;
   /// True while progress() has something to do that no callback will trigger.
-  bool needs_progress() const { return !agenda_.empty(); }
+  bool needs_progress() const { return !base_.agenda.empty(); }
 
   /// The port's memory, for queues that make an index: where one is at hand nothing else has to be loaded.
-  void* alloc(std::size_t size) { return port_.alloc(size); }
-  void free(void* memory) { port_.free(memory); }
+  void* alloc(std::size_t size) { return base_.port.alloc(size); }
+  void free(void* memory) { base_.port.free(memory); }
 
-  const Counters& counters() const { return counters_; }
+  const Counters& counters() const { return base_.counters; }
   /// How often each cell of the state tables was used.
   const Machine<P>& machine() const { return machine_; }
-  P& port() { return port_; }
+  P& port() { return base_.port; }
 
  private:
   friend struct Eager<P>;
@@ -195,8 +190,6 @@ class Engine {
 
   void defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
              bool failed = false);
-  void finish_send(SendRequest& r, Outcome outcome);
-  void finish_recv(RecvRequest& r);
   void take_eager(RecvRequest& r, Bytes in);
   RecvRequest* dispatch(RailT* rail, std::uint32_t epoch, std::uint8_t tag, Bytes in);
   void handle_done(Frag& f);
@@ -264,41 +257,16 @@ class Engine {
   void poll_windows();
   void stall(ProcT& p, SendRequest& r);
 
-  // schedule.h
-  /// The rail of an eager message. Short ones of a pair share one; longer ones are spread over the rails, if
-  /// there are several and the peer does not answer at once. nullptr: the message waits.
-  RailT* next_for(PeerT& p, std::size_t length) {
-    if (RailT* const r = p.choice.for_short(length, config_.short_limit)) [[likely]]
-      return r;
-    return next_spread(p, length);
-  }
-  RailT* next_spread(PeerT& p, std::size_t length);
-
   // rail_events.h
   static void raise(std::atomic<std::size_t>& longest, std::size_t limit);
 
-  // order.h
-  void send_completing(PeerT& p, const void* bytes, std::size_t len);
-  bool brief_ended(PeerT& p);
-  unsigned rails_for_user(PeerT& p);
-  RailT* next_for_user(PeerT& p) { return p.completions.any() ? p.completions.rail() : p.choice.next(); }
-  Frag* new_frag(FragKind kind, RailT& rail, PeerT& peer);
-  template <class Source>
-  bool post_brief(RailT& rail, const void* hdr, std::size_t len, Source& source);
-  bool post_control(PeerT& p, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
-                    std::uint32_t grant = 0);
-  Frag* send_stored(PeerT& p, const void* bytes, std::size_t len, RailT* pinned = nullptr,
-                    std::uint32_t epoch = 0);
-  bool post_on(RailT& rail, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
-               std::uint32_t grant = 0);
-  RailT* rail_named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* without_conn) const;
-  bool post_stored(PeerT& p, Frag& f);
+  // pump.h
   /// `r` has something to post.
   template <class Request>
   void ready(Request& r) {
     PeerT& p = *r.xfer.proc->peer;
     if (!r.xfer.linked) p.backlog.add_ready(r);
-    activate(p);
+    base_.activate(p);
   }
   /// Post what the state of `r` requires. It waits when no rail takes it now, or when others wait already.
   /// `r` may be complete afterwards.
@@ -309,15 +277,9 @@ class Engine {
   }
   void flush(PeerT& p);
   bool post_waiting(PeerT& p);
-  /// Something waits for `p`: flush() posts it now, or progress() later. Whoever puts something into a list
-  /// of the peer, or makes a rail usable, calls this, so that nothing is forgotten.
-  void activate(PeerT& p) { agenda_.activate(p); }
-  /// From now on progress() looks at `p` and at the clock.
-  void set_timer(PeerT& p) { agenda_.set_timer(p); }
   void check_timers(std::uint64_t now_ns);
   bool serve(SendRequest& r);
   bool serve(RecvRequest& r);
-  void fragment_left(Frag& f);
 
   // rndv_copy.h, rget.h, rput.h
   bool open(SendRequest& r);
@@ -369,35 +331,26 @@ class Engine {
   // keepalive.h
   void ping(PeerT& p, ProcT& via);
 
-  P& port_;
-  Config config_;
-  Counters counters_;
+  Base<P> base_;
+  Rails<P> rails_{base_};
   typename P::Lock lock_;
   unsigned depth_ = 0;
-  ExitWork<P> exit_work_;
-  bool direct_ = false;     ///< a message is being posted on a rail that may deliver it at once (self)
   Frag* ending_ = nullptr;  ///< the READ that is being posted, while it has not ended inside that call
-  Agenda<P> agenda_;
   static constexpr std::size_t kNoRail = SIZE_MAX;
   std::atomic<std::size_t> longest_eager_{kNoRail};     ///< of all rails; read without the lock
   std::atomic<std::size_t> longest_blocking_{kNoRail};  ///< the same, of blocking sends
-  std::uint64_t frags_out_ = 0;
-  std::uint64_t eager_out_ = 0;  ///< eager sends with a request that have not ended
+  std::uint64_t eager_out_ = 0;                         ///< eager sends with a request that have not ended
   Names<P, SendRequest> sends_;
   Names<P, RecvRequest> recvs_;
-  Peers<P> peers_;
-  Failing<P> failing_{port_, peers_, exit_work_};
   CommTable<P> comms_;
   UnknownMessages<P> unknown_;
   Pool<SendRndv<P>, &SendRndv<P>::next_free> send_rndv_pool_;
   Pool<RecvRndv<P>, &RecvRndv<P>::next_free> recv_rndv_pool_;
   GrantPool<P> grant_pool_;
-  Pace<P> pace_{port_};
-  StoredMessages<P> stored_{port_};
-  Ledgers<P> ledgers_{port_, counters_, agenda_};
-  FailoverRecords<P> records_{port_, counters_, exit_work_};
-  Wildcards<P> wildcards_{port_, config_.any_source_on_loss, comms_, exit_work_};
-  Machine<P> machine_{port_};
+  Pace<P> pace_{base_.port};
+  Ledgers<P> ledgers_{base_.port, base_.counters, base_.agenda};
+  Wildcards<P> wildcards_{base_.port, base_.config.any_source_on_loss, comms_, base_.exit_work};
+  Machine<P> machine_{base_.port};
 };
 
 }  // namespace bfo::xfer
@@ -407,8 +360,7 @@ class Engine {
 #include "pml/bfo/xfer/failure/failed.h"
 #include "pml/bfo/xfer/matching/match.h"
 #include "pml/bfo/xfer/matching/posted.h"
-#include "pml/bfo/xfer/rails/schedule.h"
-#include "pml/bfo/xfer/order/order.h"
+#include "pml/bfo/xfer/pump.h"
 #include "pml/bfo/xfer/protocol/eager.h"
 #include "pml/bfo/xfer/matching/oneself.h"
 #include "pml/bfo/xfer/order/window.h"

@@ -24,7 +24,7 @@ class Engine<P>::Entry {
     ++e_.depth_;
   }
   ~Entry() {
-    if (e_.exit_work_.any() && e_.depth_ == 1) [[unlikely]] {
+    if (e_.base_.exit_work.any() && e_.depth_ == 1) [[unlikely]] {
       e_.leave_slow();
       return;
     }
@@ -50,7 +50,9 @@ inline constexpr unsigned kAtOnce = 3;  ///< nested calls: the send's, its RGET'
 
 template <class P>
 Engine<P>::Engine(P& port, const Config& config)
-    : port_(port), config_(config), sends_(counters_, config.max_named), recvs_(counters_, config.max_named) {
+    : base_(port, config),
+      sends_(base_.counters, config.max_named),
+      recvs_(base_.counters, config.max_named) {
   static_assert(Transfer<Eager<P>, Engine> && Transfer<RndvCopy<P>, Engine> && Transfer<Rget<P>, Engine> &&
                     Transfer<Rput<P>, Engine>,
                 "a transfer protocol lacks reset() or serve() of a side: see transfer.h");
@@ -59,11 +61,11 @@ Engine<P>::Engine(P& port, const Config& config)
 template <class P>
 Engine<P>::~Engine() {
   while (CommT* const c = comms_.front()) comm_free(c);
-  comms_.free_pages(port_);
+  comms_.free_pages(base_.port);
   while (Message* m = unknown_.pop(*this)) free_message(m);
-  while (auto* a = exit_work_.take_message()) port_.free(a);
-  failing_.free_all();
-  while (PeerT* p = peers_.pop_front()) {
+  while (auto* a = base_.exit_work.take_message()) base_.port.free(a);
+  base_.failing.free_all();
+  while (PeerT* p = base_.peers.pop_front()) {
     while (SendRequest* r = p->live_sends.pop_front()) {
       Rput<P>::reset(*this, *r);
       ledgers_.remove_all(r->xfer.rndv->ledger);
@@ -73,38 +75,38 @@ Engine<P>::~Engine() {
       ledgers_.remove_all(r->xfer.rndv->ledger);
       recv_rndv_pool_.give(std::exchange(r->xfer.rndv, nullptr));
     }
-    stored_.drop(*p);
-    p->past.free_all(port_);
+    rails_.drop_stored(*p);
+    p->past.free_all(base_.port);
     for (unsigned i = 0; i < p->n_rails; ++i) {
-      records_.free(p->rails[i]);
+      base_.records.free(p->rails[i]);
       p->rails[i].~RailT();
-      if (i != 0) port_.free(p->rails.at[i]);  // the first one is in the peer's memory
+      if (i != 0) base_.port.free(p->rails.at[i]);  // the first one is in the peer's memory
     }
-    p->failed_receives.free_all(port_);
+    p->failed_receives.free_all(base_.port);
     p->~PeerT();
-    port_.free(p);
+    base_.port.free(p);
   }
-  send_rndv_pool_.free_all(port_);
-  recv_rndv_pool_.free_all(port_);
-  grant_pool_.free_all(port_);
+  send_rndv_pool_.free_all(base_.port);
+  recv_rndv_pool_.free_all(base_.port);
+  grant_pool_.free_all(base_.port);
   ledgers_.free_all();
 }
 
 /// What came while the engine was inside a port function.
 template <class P>
 [[gnu::noinline]] void Engine<P>::do_deferred() {
-  while (exit_work_.has_deferred()) {
-    if (Frag* f = exit_work_.take_done()) {
+  while (base_.exit_work.has_deferred()) {
+    if (Frag* f = base_.exit_work.take_done()) {
       handle_done(*f);
       continue;
     }
-    if (auto* a = exit_work_.take_message()) {
+    if (auto* a = base_.exit_work.take_message()) {
       const Bytes in{a->bytes(), a->size};
       if (a->failed)
         brief_lost(*a->rail->peer, static_cast<MsgType>(a->tag), in);
       else if (RecvRequest* r = dispatch(a->rail, a->epoch, a->tag, in))
         take_eager(*r, in);
-      port_.free(a);
+      base_.port.free(a);
       continue;
     }
     fail_scheduled();
@@ -114,35 +116,24 @@ template <class P>
 /// Leave the outermost entry with deferred callbacks, or with requests to complete.
 template <class P>
 [[gnu::noinline]] void Engine<P>::leave_slow() {
-  if (exit_work_.has_deferred()) [[unlikely]]
+  if (base_.exit_work.has_deferred()) [[unlikely]]
     do_deferred();
-  if (records_.any_due()) [[unlikely]]
-    records_.report_due(peers_.front());
-  auto completed = exit_work_.take_completed();
+  if (base_.records.any_due()) [[unlikely]]
+    base_.records.report_due(base_.peers.front());
+  auto completed = base_.exit_work.take_completed();
   --depth_;
   lock_.unlock();
   // The owner may reuse a request as soon as it is completed, so it is unlinked first.
-  while (SendRequest* r = completed.sends.pop_front()) port_.complete_send(*r, r->xfer.outcome);
-  while (RecvRequest* r = completed.recvs.pop_front()) port_.complete_recv(*r, r->xfer.status);
+  while (SendRequest* r = completed.sends.pop_front()) base_.port.complete_send(*r, r->xfer.outcome);
+  while (RecvRequest* r = completed.recvs.pop_front()) base_.port.complete_recv(*r, r->xfer.status);
 }
 
 template <class P>
 void Engine<P>::defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
                       bool failed) {
-  if (!exit_work_.add_message(port_, rail, epoch, tag, data, size, failed))
-    return failing_.no_memory(rail, epoch, size);
-  ++counters_.deferred;
-}
-
-template <class P>
-void Engine<P>::finish_send(SendRequest& r, Outcome outcome) {
-  r.xfer.outcome = outcome;
-  exit_work_.add_complete(r);
-}
-
-template <class P>
-void Engine<P>::finish_recv(RecvRequest& r) {
-  exit_work_.add_complete(r);
+  if (!base_.exit_work.add_message(base_.port, rail, epoch, tag, data, size, failed))
+    return base_.failing.no_memory(rail, epoch, size);
+  ++base_.counters.deferred;
 }
 
 /// An eager message was matched with `r` while the lock is held. The request is completed when the engine is
@@ -150,7 +141,7 @@ void Engine<P>::finish_recv(RecvRequest& r) {
 template <class P>
 void Engine<P>::take_eager(RecvRequest& r, Bytes in) {
   eager_arrived(r, in.from(sizeof(core::MatchHdr)));
-  finish_recv(r);
+  base_.finish_recv(r);
 }
 
 template <class P>
@@ -161,14 +152,14 @@ void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, c
   {
     Entry entry(*this);
     if (entry.nested()) [[unlikely]] {
-      if (!direct_ || exit_work_.has_message() || !at_once(tag) || depth_ > kAtOnce)
+      if (!rails_.delivers_at_once() || base_.exit_work.has_message() || !at_once(tag) || depth_ > kAtOnce)
         defer(rail, epoch, tag, data, size);
       else if ((r = dispatch(rail, epoch, tag, in)) != nullptr)
         take_eager(*r, in);
       return;
     }
     if (rail != nullptr && epoch != 0 && epoch <= rail->closed_epoch) [[unlikely]] {
-      ++counters_.stale;  // after FENCED nothing of that epoch counts (H3)
+      ++base_.counters.stale;  // after FENCED nothing of that epoch counts (H3)
       return;
     }
     if (tag == static_cast<std::uint8_t>(MsgType::kMatch)) [[likely]]
@@ -185,7 +176,7 @@ void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, c
   }
   if (r != nullptr) {
     eager_arrived(*r, in.from(sizeof(core::MatchHdr)));
-    port_.complete_recv(*r, r->xfer.status);
+    base_.port.complete_recv(*r, r->xfer.status);
   }
 }
 
@@ -240,7 +231,7 @@ typename P::RecvRequest* Engine<P>::dispatch(RailT* rail, std::uint32_t epoch, s
       on_seq_sync(a, in);
       break;
     default:
-      ++counters_.malformed;
+      ++base_.counters.malformed;
       break;
   }
   return nullptr;
@@ -253,8 +244,8 @@ template <class P>
     ending_ = nullptr;
     return;
   }
-  exit_work_.add_done(frag);
-  ++counters_.deferred;
+  base_.exit_work.add_done(frag);
+  ++base_.counters.deferred;
 }
 
 template <class P>
@@ -265,9 +256,9 @@ void Engine<P>::on_done(Frag* frag, Fate fate) {
     return done_inside(frag, fate);
   if (frag->xfer.kind == FragKind::kRead) [[likely]] {
     PeerT& peer = *frag->xfer.peer;
-    fragment_left(*frag);
+    rails_.ended(*frag);
     Rget<P>::read_over(*this, *frag);
-    port_.frag_free(*frag);
+    base_.port.frag_free(*frag);
     flush(peer);
     return;
   }
@@ -279,13 +270,13 @@ void Engine<P>::handle_done(Frag& f) {
   auto& x = f.xfer;
   const bool ok = x.fate == Fate::kDelivered;
   PeerT& peer = *x.peer;
-  fragment_left(f);
+  rails_.ended(f);
   switch (x.kind) {
     case FragKind::kMatch: {
       SendRequest& r = *x.send;
       if (ok) {
         --eager_out_;
-        finish_send(r, Outcome::kOk);
+        base_.finish_send(r, Outcome::kOk);
       } else {
         Eager<P>::lost(*this, r);
       }
@@ -336,32 +327,29 @@ void Engine<P>::handle_done(Frag& f) {
       completing_ends(peer, f);
       if (x.grant >= kPing) {
         // A lost one is not sent again: the loss of its rail says enough.
-        peer.watch.ping_ends(x.grant - kPing);
+        peer.backlog.ping_ends(x.grant - kPing);
       } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
         peer.standing.set_notice_pending(true);
-        set_timer(peer);
+        base_.set_timer(peer);
       } else if (!ok && !peer.standing.ended()) {
         note_resent_message(
             peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.stored, x.stored_len});
-        records_.note_resumed(peer);
-        if (completes_send(stored_bytes(f))) peer.choice.prefer(nullptr);
-        peer.backlog.store(&f);
-        activate(peer);
+        rails_.store_again(peer, f);
         flush(peer);
         return;
       }
-      if (x.buffer) port_.free(x.buffer);
+      if (x.buffer) base_.port.free(x.buffer);
       break;
   }
-  port_.frag_free(f);
+  base_.port.frag_free(f);
   flush(peer);
 }
 
 template <class P>
 std::uint64_t Engine<P>::unfinished() const {
-  std::uint64_t n = frags_out_ + eager_out_ + sends_.live() + recvs_.live();
-  n += port_.copies_out();
-  for (PeerT* p = peers_.front(); p; p = p->next) {
+  std::uint64_t n = rails_.frags_out() + eager_out_ + sends_.live() + recvs_.live();
+  n += base_.port.copies_out();
+  for (PeerT* p = base_.peers.front(); p; p = p->next) {
     if (!p->backlog.nothing_stored() || !p->backlog.syncs.empty() || !p->backlog.unnamed.empty()) ++n;
     if (!p->standing.failed() && (!p->backlog.ready_sends.empty() || !p->backlog.ready_recvs.empty())) ++n;
   }
@@ -374,16 +362,18 @@ int Engine<P>::progress(std::uint64_t now_ns) {
   if (!needs_progress()) return 0;
   Entry entry(*this);
   if (entry.nested()) return 0;
-  const std::uint64_t before = counters_.control_sent + counters_.bytes_sent + counters_.eager_sent;
-  agenda_.each_active([this](PeerT& p) { flush(p); });
-  if (agenda_.due(now_ns)) check_timers(now_ns);
-  return counters_.control_sent + counters_.bytes_sent + counters_.eager_sent != before ? 1 : 0;
+  const std::uint64_t before =
+      base_.counters.control_sent + base_.counters.bytes_sent + base_.counters.eager_sent;
+  base_.agenda.each_active([this](PeerT& p) { flush(p); });
+  if (base_.agenda.due(now_ns)) check_timers(now_ns);
+  return base_.counters.control_sent + base_.counters.bytes_sent + base_.counters.eager_sent != before ? 1
+                                                                                                       : 0;
 }
 
 template <class P>
 void Engine<P>::check_timers(std::uint64_t now_ns) {
-  if (agenda_.begin_look(now_ns)) peers_.credit_absence(now_ns, config_.park_timeout_ns);
-  agenda_.each_timed([this, now_ns](PeerT& p) { check_unreachable(p, now_ns); });
+  if (base_.agenda.begin_look(now_ns)) base_.peers.credit_absence(now_ns, base_.config.park_timeout_ns);
+  base_.agenda.each_timed([this, now_ns](PeerT& p) { check_unreachable(p, now_ns); });
   poll_windows();
 }
 

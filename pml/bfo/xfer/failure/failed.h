@@ -19,7 +19,7 @@ namespace bfo::xfer {
 template <class P>
 [[gnu::cold]] void Engine<P>::note_failed(PeerT& p, Name sender) {
   if (p.standing.failed() || p.standing.failing()) return;  // its sends end with an error in any case
-  if (!p.failed_receives.add(port_, sender)) failing_.no_memory(p, FailedReceives::record_size());
+  if (!p.failed_receives.add(base_.port, sender)) base_.failing.no_memory(p, FailedReceives::record_size());
 }
 
 /// The message `sender` of `p` came again after its receive had ended: answer NACK with the same outcome.

@@ -33,7 +33,7 @@ void Engine<P>::keep_alive() {
     ProcT* const q = proc_at(c, rank);
     return q ? peer_of(*q) : nullptr;
   });
-  for (PeerT* p = peers_.front(); p; p = p->next) {
+  for (PeerT* p = base_.peers.front(); p; p = p->next) {
     const bool waits = p->watch.take_due(awaits(*p));
     if (!waits || p->standing.failed() || p->choice.empty()) continue;
     if (!p->rails[0].limits.failover) continue;
@@ -51,11 +51,11 @@ void Engine<P>::ping(PeerT& p, ProcT& via) {
   const core::SeqSyncHdr h = via.window_question();
   for (unsigned i = 0; i < p.choice.size(); ++i) {
     RailT& rail = p.choice[i];
-    if (p.watch.pinging(rail.index)) continue;
-    Frag* const f = send_stored(p, &h, sizeof h, &rail, rail.name.epoch);
+    if (p.backlog.pinging(rail.index)) continue;
+    Frag* const f = rails_.send_stored(p, &h, sizeof h, &rail, rail.name.epoch);
     if (!f) break;
     f->xfer.grant = kPing + rail.index;
-    p.watch.ping_begins(rail.index);
+    p.backlog.ping_begins(rail.index);
   }
   flush(p);
 }

@@ -90,16 +90,16 @@ template <class P>
 void Engine<P>::on_peer_lost(const Arrival& a, Bytes in) {
   core::RailHdr h;
   if (!core::decode(MsgType::kPeerLost, in, h) || h.conn == 0) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return;
   }
   const PeerLoss loss = h.cause == core::kCauseNoMemory ? PeerLoss{Outcome::kNoMemory, h.delivered, true}
                                                         : PeerLoss{Outcome::kMessageLost};
-  const RailT* const rail = peers_.rail_of(a.rail, h.conn);
+  const RailT* const rail = base_.peers.rail_of(a.rail, h.conn);
   // a peer that has no record here yet
-  if (!rail && !a.rail && a.epoch != 0 && failing_.keep(a.epoch, h.conn, loss)) return;
+  if (!rail && !a.rail && a.epoch != 0 && base_.failing.keep(a.epoch, h.conn, loss)) return;
   if (!rail) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return;
   }
   PeerT& p = *rail->peer;
@@ -129,7 +129,7 @@ template <class P>
   for (unsigned i = 0; i < p.n_rails && p.standing.notice_pending(); ++i) {
     RailT& rail = p.rails[i];
     if (rail.name.conn == 0 || (rail.state != RailState::kUp && rail.state != RailState::kSuspect)) continue;
-    Frag* const f = port_.frag_alloc();
+    Frag* const f = base_.port.frag_alloc();
     if (!f) break;
     core::RailHdr h{
         static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, rail.name.conn, rail.name.epoch, 0, 0};
@@ -138,22 +138,12 @@ template <class P>
       h.delivered = p.standing.loss().bytes;
     }
     static_assert(sizeof h <= sizeof f->xfer.stored);  // needs no memory
-    stored_.fill(p, *f, {&h, sizeof h});
-    f->xfer.rail = &rail;
-    f->xfer.epoch = rail.name.epoch;
-    ++frags_out_;
-    ++rail.control_out;
-    const Post post = port_.send_bytes(rail.handle, h.type, &h, sizeof h, nullptr, 0, *f);
-    if (taken(post)) {
-      p.standing.set_notice_pending(false);
-      counters_.bytes_headers += sizeof h;
-    }
+    const Post post = rails_.post_notice(rail, *f, &h, sizeof h);
+    if (taken(post)) p.standing.set_notice_pending(false);
     if (post == Post::kAccepted) return;
-    --frags_out_;
-    --rail.control_out;
-    port_.frag_free(*f);
+    base_.port.frag_free(*f);
   }
-  if (p.standing.notice_pending()) set_timer(p);
+  if (p.standing.notice_pending()) base_.set_timer(p);
 }
 
 template <class P>
@@ -165,7 +155,7 @@ void Engine<P>::peer_lost(PeerT* p, bool finalized) {
 template <class P>
 void Engine<P>::peer_refuse(PeerT* p) {
   Entry entry(*this);
-  failing_.refused(*p);
+  base_.failing.refused(*p);
 }
 
 /// End every request with this peer with an error, each through its gate. With `loss`, also end the receives
@@ -176,7 +166,7 @@ template <class P>
   p.standing.set_failed();
   p.choice.clear();
   p.completions.clear();
-  ++counters_.peers_lost;
+  ++base_.counters.peers_lost;
   const Outcome outcome = p.standing.loss().outcome;
   for (SendRequest* r = p.live_sends.front(); r;) {
     SendRequest* const next = p.live_sends.next(r);
@@ -193,45 +183,45 @@ template <class P>
     SendRequest* const next = p.backlog.ready_sends.next(r);
     if (r->xfer.protocol == Protocol::kEager) {
       p.backlog.ready_sends.remove(r);
-      finish_send(*r, outcome);
+      base_.finish_send(*r, outcome);
     }
     r = next;
   }
-  while (SendRequest* r = p.backlog.unnamed.pop_front()) finish_send(*r, outcome);
-  stored_.drop(p);
+  while (SendRequest* r = p.backlog.unnamed.pop_front()) base_.finish_send(*r, outcome);
+  rails_.drop_stored(p);
   p.backlog.again = {};
   drop_syncs(p);
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) {
-    while (SendRequest* r = q->stalled.pop_front()) finish_send(*r, outcome);
+    while (SendRequest* r = q->stalled.pop_front()) base_.finish_send(*r, outcome);
     while (RecvRequest* r = q->posted.pop_front(*this)) {
       --q->comm->n_posted;
       r->xfer.status = RecvStatus{q->rank, r->xfer.tag, 0, outcome};
-      finish_recv(*r);
+      base_.finish_recv(*r);
     }
   }
   if (loss) wildcards_.peer_failed(p);
-  records_.report(p, true);
+  base_.records.report(p, true);
   FailoverEvent e;
   e.what = outcome == Outcome::kMessageLost ? "message_lost"
            : outcome == Outcome::kNoMemory  ? "no_memory"
                                             : "peer_lost";
   e.peer = &p.handle;
-  e.down_ns = port_.now_ns();
-  port_.emit(e);
-  port_.peer_failed(p.handle, p.standing.loss());
+  e.down_ns = base_.port.now_ns();
+  base_.port.emit(e);
+  base_.port.peer_failed(p.handle, p.standing.loss());
 }
 
 template <class P>
 void Engine<P>::on_message_unstored(RailT* rail, std::size_t size) {
   Entry entry(*this);
-  failing_.no_memory(rail, 0, size);
+  base_.failing.no_memory(rail, 0, size);
 }
 
 /// Declares failed what Failing has noted.
 template <class P>
 [[gnu::cold]] void Engine<P>::fail_scheduled() {
-  exit_work_.forget_failures();
-  for (PeerT* p = peers_.front(); p; p = p->next) {
+  base_.exit_work.forget_failures();
+  for (PeerT* p = base_.peers.front(); p; p = p->next) {
     if (!p->standing.failing() || p->standing.failed()) continue;
     declare_failed(*p);
     p->standing.set_notice_pending(!p->standing.declared_by_peer());
@@ -242,13 +232,13 @@ template <class P>
 template <class P>
 void Engine<P>::tell_losses(PeerT* p) {
   Entry entry(*this);
-  records_.report(*p, true);
+  base_.records.report(*p, true);
 }
 
 template <class P>
 bool Engine<P>::losses_open() {
   Entry entry(*this);
-  for (PeerT* p = peers_.front(); p; p = p->next)
+  for (PeerT* p = base_.peers.front(); p; p = p->next)
     if (FailoverRecords<P>::any_open(*p)) return true;
   return false;
 }
@@ -263,7 +253,7 @@ template <class P>
   e.down_ns = e.evidence_ns = p.standing.unreachable_since_ns();
   e.waited_ns = time_since(e.down_ns, now_ns);
   e.messages_waiting = waiting_messages(p);
-  port_.emit(e);
+  base_.port.emit(e);
 }
 
 /// Park time passes only while no rail to the peer is up, at the first contact none that is being connected
@@ -272,19 +262,19 @@ template <class P>
 template <class P>
 void Engine<P>::check_unreachable(PeerT& p, std::uint64_t now_ns) {
   if (p.standing.notice_pending()) notify_lost(p);
-  records_.report(p, false);
+  base_.records.report(p, false);
   RestartMessages<P>::poll_for_frags(*this, p);
   bool alive = false;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& rail = p.rails[i];
-    if (FailoverRecords<P>::needs_clock(rail) || rail.unfenceable) set_timer(p);
-    if (rail.unfenceable && time_since(rail.unfenceable_ns, now_ns) >= config_.park_timeout_ns)
+    if (FailoverRecords<P>::needs_clock(rail) || rail.unfenceable) base_.set_timer(p);
+    if (rail.unfenceable && time_since(rail.unfenceable_ns, now_ns) >= base_.config.park_timeout_ns)
       fail_unfenceable(rail);
     alive = alive || rail.peer_alive;
   }
   if (!p.standing.unreachable()) return;
-  set_timer(p);
-  const bool over = !alive && p.standing.park_time_over(now_ns, config_.park_timeout_ns);
+  base_.set_timer(p);
+  const bool over = !alive && p.standing.park_time_over(now_ns, base_.config.park_timeout_ns);
   if (!over && !p.standing.word_due(now_ns, alive)) return;
   if (!has_work(p) && !wildcards_.wait_for(p)) return;
   if (!over) {

@@ -23,13 +23,13 @@ Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t
   // The first rail's record comes with it: a peer without any rail could not be notified that it is declared
   // failed.
   static_assert(alignof(RailT) <= alignof(PeerT));
-  void* const memory = port_.alloc(sizeof(PeerT) + sizeof(RailT));
+  void* const memory = base_.port.alloc(sizeof(PeerT) + sizeof(RailT));
   if (!memory) return nullptr;
   auto* p = ::new (memory) PeerT;
   p->handle = handle;
   p->choice.set_key(key);
   p->own = own;
-  peers_.add(*p);
+  base_.peers.add(*p);
   return p;
 }
 
@@ -63,10 +63,11 @@ template <class P>
 Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, const RailLimits& limits) {
   Entry entry(*this);
   if (p->n_rails == kMaxRails) return nullptr;
-  void* const memory = p->n_rails == 0 ? static_cast<void*>(p + 1) : port_.alloc(sizeof(RailT));
+  void* const memory = p->n_rails == 0 ? static_cast<void*>(p + 1) : base_.port.alloc(sizeof(RailT));
   if (!memory) {
-    failing_.no_memory(*p,
-                       sizeof(RailT));  // the messages over it could not be distinguished from a stranger's
+    base_.failing.no_memory(
+        *p,
+        sizeof(RailT));  // the messages over it could not be distinguished from a stranger's
     return nullptr;
   }
   RailT& r = *::new (memory) RailT;
@@ -91,10 +92,10 @@ void Engine<P>::rail_begin(RailT* rail, RailState state, RailName name) {
   r.name = name;
   if (state == RailState::kUp || state == RailState::kSuspect) r.up_epoch = name.epoch;
   rebuild(p);
-  failing_.met(r);
+  base_.failing.met(r);
   // Messages may have come over the rail before this process had a record of the peer. An epoch that closed
   // meanwhile is reported again, because the peer waits for that report (H5).
-  if (r.limits.failover && name.epoch != 0 && r.up_epoch == 0) port_.fence(r.handle, name.epoch - 1);
+  if (r.limits.failover && name.epoch != 0 && r.up_epoch == 0) base_.port.fence(r.handle, name.epoch - 1);
 }
 
 /// Is there a way to `p`? A rail that is being connected is one only at the first contact: to a peer whose
@@ -112,16 +113,16 @@ void Engine<P>::rebuild(PeerT& p) {
   if (p.standing.failed()) return;  // no rail of it is used any more
   p.choice.rebuild(p.rails, p.n_rails);
   rails_changed(p);
-  if (!p.choice.empty()) activate(p);
+  if (!p.choice.empty()) base_.activate(p);
   if (has_way(p)) {
     p.standing.set_reachable();
     return;
   }
   // Also if the peer never had a rail up here: its rails may have died before its record was made.
   if (!p.standing.unreachable()) {
-    p.standing.set_unreachable(port_.now_ns());
+    p.standing.set_unreachable(base_.port.now_ns());
     p.watch.forget_probe();
-    set_timer(p);
+    base_.set_timer(p);
   }
 }
 
@@ -134,23 +135,24 @@ void Engine<P>::on_rail_up(RailT* rail, const RailEvent& ev) {
   rail->name = ev.name;
   rail->up_epoch = ev.name.epoch;
   rail->state = RailState::kUp;
-  rail->late = port_.reads_in_time(kUnsure);
+  rail->late = base_.port.reads_in_time(kUnsure);
   if (ev.name.epoch > rail->peer_closed_epoch + 1) {  // both sides have one epoch at a time
     rail->peer_closed_epoch = ev.name.epoch - 1;
     Exposure<P>::reads_over(*this, *rail);
   }
   rail->peer_alive = false;
   rebuild(p);
-  if (!p.standing.failed()) records_.up(*rail, ev);
+  if (!p.standing.failed()) base_.records.up(*rail, ev);
   if (p.standing.notice_pending()) [[unlikely]]
     notify_lost(p);
   // The first rail that comes up starts the connection of the others.
   for (unsigned i = 0; i < p.n_rails; ++i)
-    if (p.rails[i].state == RailState::kIdle && p.rails[i].limits.failover) port_.connect(p.rails[i].handle);
+    if (p.rails[i].state == RailState::kIdle && p.rails[i].limits.failover)
+      base_.port.connect(p.rails[i].handle);
   if (!entry.nested())
     flush(p);
   else
-    activate(p);
+    base_.activate(p);
 }
 
 template <class P>
@@ -159,9 +161,9 @@ void Engine<P>::on_rail_suspect(RailT* rail, const RailEvent& ev) {
   if (!(ev.name == rail->name) || rail->state != RailState::kUp) return;
   rail->state = RailState::kSuspect;
   rail->late = kLate;
-  ++counters_.suspicions;
+  ++base_.counters.suspicions;
   rebuild(*rail->peer);
-  activate(*rail->peer);
+  base_.activate(*rail->peer);
 }
 
 /// A BTL without the failover contract acknowledges nothing and keeps no copy. If nothing had been sent over
@@ -197,7 +199,7 @@ void Engine<P>::on_peer_alive(RailT* rail, bool alive) {
   Entry entry(*this);
   rail->peer_alive = alive;
   // The wait before the peer showed life, or while it does, does not count.
-  rail->peer->standing.heard(port_.now_ns());
+  rail->peer->standing.heard(base_.port.now_ns());
 }
 
 /// What ends a rail of a process that has left in order is no failure: BYE may have come over another rail
@@ -218,7 +220,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& reported) {
   const RailEvent ev = without_blame(p, reported);
   if (ev.name.epoch < rail->name.epoch) return;
   if (rail->state == RailState::kDown && rail->dead == ev.name) return;
-  records_.report(*rail);  // the record of its previous loss
+  base_.records.report(*rail);  // the record of its previous loss
   rail->name = ev.name;
   rail->peer_alive = false;
   if (ev.late) {
@@ -230,18 +232,18 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& reported) {
     rail->down_pending = ev.name.conn != 0 && !ev.left;
     rail->closed_pending = false;
   }
-  if (!ev.late && !ev.left && !ev.given_back) ++counters_.rails_lost;
+  if (!ev.late && !ev.left && !ev.given_back) ++base_.counters.rails_lost;
   if (ev.left) [[unlikely]] {
     // One rail is enough: a process sends BYE when it has nothing left to send or receive.
     p.standing.set_finalized();
-    stored_.drop(p);
+    rails_.drop_stored(p);
     drop_syncs(p);
   }
   rebuild(p);
 
-  activate(p);
-  set_timer(p);
-  records_.open(*rail, ev);
+  base_.activate(p);
+  base_.set_timer(p);
+  base_.records.open(*rail, ev);
 }
 
 template <class P>
@@ -255,16 +257,16 @@ void Engine<P>::on_rail_closed(RailT* rail, const RailEvent& reported, FenceResu
   if (rail->name.epoch <= ev.name.epoch && rail->state != RailState::kUnusable) {
     rail->state = result == FenceResult::kFenced ? RailState::kClosed : RailState::kUnusable;
     rail->unfenceable = result != FenceResult::kFenced;
-    rail->unfenceable_ns = port_.now_ns();
+    rail->unfenceable_ns = base_.port.now_ns();
     rail->dead = ev.name;
     rail->dead_delivered = delivered;
     rail->closed_pending = ev.name.conn != 0 && !ev.left && !ev.late;
     rebuild(p);
   }
-  records_.close(*rail, ev);
+  base_.records.close(*rail, ev);
   rail_left(*rail, ev.name.epoch, result == FenceResult::kFenced);
-  activate(p);
-  set_timer(p);
+  base_.activate(p);
+  base_.set_timer(p);
 }
 
 /// Epoch `epoch` of `rail` is over. If it is fenced, no access of it is possible any more, and its ledger
@@ -327,13 +329,13 @@ void Engine<P>::rail_notices(PeerT& p) {
         static_cast<std::uint8_t>(MsgType::kRailDown), 0, 0, r.dead.conn, r.dead.epoch, r.dead_cause, 0};
     if (r.down_pending) {
       r.down_pending = false;
-      send_stored(p, &h, sizeof h);
+      rails_.send_stored(p, &h, sizeof h);
     }
     if (r.closed_pending) {
       r.closed_pending = false;
       h.type = static_cast<std::uint8_t>(MsgType::kEpochClosed);
       h.delivered = r.dead_delivered;
-      send_stored(p, &h, sizeof h);
+      rails_.send_stored(p, &h, sizeof h);
     }
   }
 }
@@ -343,25 +345,25 @@ template <class P>
 void Engine<P>::on_rail_message(const Arrival& a, MsgType type, Bytes in) {
   core::RailHdr h;
   if (!core::decode(type, in, h) || h.conn == 0) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return;
   }
-  RailT* const r = peers_.rail_of(a.rail, h.conn);
+  RailT* const r = base_.peers.rail_of(a.rail, h.conn);
   if (!r) {
-    ++counters_.stale;
+    ++base_.counters.stale;
     return;
   }
   // The epoch may not be up here yet: a notice can overtake the first message, and it is sent only once.
   const RailName name{h.conn, h.epoch};
   if (type == MsgType::kRailDown) {
-    if (r->name.conn == h.conn) port_.peer_down(r->handle, name, h.cause);
+    if (r->name.conn == h.conn) base_.port.peer_down(r->handle, name, h.cause);
     return;
   }
   if (h.epoch > r->peer_closed_epoch) {
     r->peer_closed_epoch = h.epoch;
     Exposure<P>::reads_over(*this, *r);
   }
-  port_.peer_closed(r->handle, name, h.delivered);
+  base_.port.peer_closed(r->handle, name, h.delivered);
 }
 
 }  // namespace bfo::xfer

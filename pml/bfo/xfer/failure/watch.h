@@ -31,16 +31,11 @@ class Watch {
     send_next_ = probed_ = false;
     return due;
   }
-  /// A message of keep_alive() is under way for the rail of that index.
-  bool pinging(unsigned rail) const { return pinging_ >> rail & 1; }
-  void ping_begins(unsigned rail) { pinging_ = static_cast<std::uint8_t>(pinging_ | 1u << rail); }
-  void ping_ends(unsigned rail) { pinging_ = static_cast<std::uint8_t>(pinging_ & ~(1u << rail)); }
 
  private:
   bool probed_ = false;  ///< since the last keep_alive(), or since no rail is up
   bool send_next_ = false;
   bool watched_ = false;
-  std::uint8_t pinging_ = 0;  ///< one bit for each rail
 };
 
 }  // namespace bfo::xfer

@@ -17,13 +17,13 @@ template <class P>
 Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
   Entry entry(*this);
   if (comms_.find(d.ctx)) return nullptr;
-  if (!comms_.reserve(port_, d.ctx)) return nullptr;
+  if (!comms_.reserve(base_.port, d.ctx)) return nullptr;
   const std::size_t bytes = static_cast<std::size_t>(d.size) * sizeof(ProcT*);
-  void* const memory = port_.alloc(sizeof(CommT));
-  void* const procs = port_.alloc(bytes ? bytes : 1);
+  void* const memory = base_.port.alloc(sizeof(CommT));
+  void* const procs = base_.port.alloc(bytes ? bytes : 1);
   if (!memory || !procs) {
-    port_.free(memory);
-    port_.free(procs);
+    base_.port.free(memory);
+    base_.port.free(procs);
     return nullptr;
   }
   auto* c = ::new (memory) CommT;
@@ -65,17 +65,17 @@ void Engine<P>::comm_free(CommT* c) {
     }
     if (p->linked) p->peer->procs.remove(p);
     if (p->syncs) p->peer->backlog.syncs.remove(p);
-    agenda_.remove_stalled(*p);
+    base_.agenda.remove_stalled(*p);
     p->posted.forget(*this);
     p->~ProcT();
-    port_.free(p);
+    base_.port.free(p);
   }
   c->posted_any_source.forget(*this);
   while (Message* m = c->taken_by_probe.pop_front(*this)) free_message(m);
-  port_.free(c->procs);
+  base_.port.free(c->procs);
   comms_.remove(c);
   c->~CommT();
-  port_.free(c);
+  base_.port.free(c);
 }
 
 /// A communicator with the same context id was freed before: `p` continues its numbering.
@@ -94,10 +94,10 @@ void recall_sequence(Proc<P>& p, const PastSequence& s) {
 /// First use of a rank of a communicator. nullptr: no memory.
 template <class P>
 [[gnu::cold, gnu::noinline]] Proc<P>* Engine<P>::make_proc(CommT& c, std::int32_t rank) {
-  void* const memory = port_.alloc(sizeof(ProcT));
+  void* const memory = base_.port.alloc(sizeof(ProcT));
   if (!memory) {
-    if (auto* const peer = static_cast<PeerT*>(port_.resolve(c.handle, rank)))
-      failing_.no_memory(*peer, sizeof(ProcT));
+    if (auto* const peer = static_cast<PeerT*>(base_.port.resolve(c.handle, rank)))
+      base_.failing.no_memory(*peer, sizeof(ProcT));
     return nullptr;  // a peer that has no record has no message here that could be lost
   }
   auto* const p = ::new (memory) ProcT;
@@ -113,7 +113,7 @@ template <class P>
 /// Ask the port which process this rank is, and keep the answer.
 template <class P>
 [[gnu::cold, gnu::noinline]] Peer<P>* Engine<P>::meet(ProcT& p) {
-  auto* const peer = static_cast<PeerT*>(port_.resolve(p.comm->handle, p.rank));
+  auto* const peer = static_cast<PeerT*>(base_.port.resolve(p.comm->handle, p.rank));
   if (p.peer || !peer) return p.peer;
   p.peer = peer;
   peer->procs.push_back(&p);
@@ -126,14 +126,14 @@ void Engine<P>::remember(ProcT& p) {
   if (!p.peer && p.expected == 0 && p.next_seq == 0) return;
   PeerT* const known = peer_of(p);
   if (!known) {  // without memory for it the numbering is lost, and later nobody can tell whose it was
-    failing_.no_memory_for_any(sizeof(PastSequence));
+    base_.failing.no_memory_for_any(sizeof(PastSequence));
     return;
   }
   PeerT& peer = *known;
   const PastSequence now{p.comm->ctx, p.next_seq,    p.stop_seq, p.confirmed, p.acked,
                          p.expected,  p.resent_from, p.question, p.resent};
   comms_.note_used(now.ctx);
-  if (const std::size_t missing = peer.past.keep(port_, now)) failing_.no_memory(peer, missing);
+  if (const std::size_t missing = peer.past.keep(base_.port, now)) base_.failing.no_memory(peer, missing);
 }
 
 }  // namespace bfo::xfer

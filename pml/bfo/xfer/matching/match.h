@@ -30,7 +30,7 @@ template <class P>
                                                                            Bytes in) {
   core::MatchHdr h;
   if (!core::decode_match(in, h)) [[unlikely]] {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return nullptr;
   }
   CommT* const c = comms_.find(h.ctx);
@@ -45,7 +45,7 @@ template <class P>
     rail->peer->choice.answered();
   RecvRequest* const r = take_posted(*p, h.tag);
   if (!r) return match_unexpected(*p, rail, epoch, h.tag, in);
-  p->expected = static_cast<Seq16>(p->expected + port_.seq_step());
+  p->expected = static_cast<Seq16>(p->expected + base_.port.seq_step());
   set_matched(*r, *p, h, in.size - sizeof h);
   return r;
 }
@@ -58,7 +58,7 @@ template <class P>
   const core::MatchWords h = core::match_words(p.comm->ctx, p.rank, tag, p.expected);
   const Opened o = Opened::match(&h.header, in.from(sizeof h.header));
   if (Message* const m = keep_here(&p, o, Arrival{rail, epoch, in.size})) {
-    p.expected = static_cast<Seq16>(p.expected + port_.seq_step());
+    p.expected = static_cast<Seq16>(p.expected + base_.port.seq_step());
     add_unexpected(p, m);
   }
   return nullptr;
@@ -82,9 +82,9 @@ typename P::RecvRequest* Engine<P>::take_match(const Arrival& a, const Opened& o
   ProcT* const p = proc_at(*c, h.src);
   if (!p || (a.rail && a.rail->peer != p->peer && !is_of(*p, a.rail))) [[unlikely]] {
     if (!p && c->has(h.src))
-      failing_.no_memory(*c, h.src, a);
+      base_.failing.no_memory(*c, h.src, a);
     else
-      ++counters_.malformed;
+      ++base_.counters.malformed;
     return nullptr;
   }
   if (a.rail) [[likely]]
@@ -105,7 +105,7 @@ typename P::RecvRequest* Engine<P>::on_open(const Arrival& a, MsgType type, Byte
   core::RgetHdr room;
   const auto o = Opened::open(type, in, room);
   if (!o) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return nullptr;
   }
   return take_open(a, *o);
@@ -116,7 +116,7 @@ template <class P>
 void Engine<P>::take_up(const Arrival& a, const Opened& o) {
   if (RecvRequest* const r = o.is_match() ? take_match(a, o) : take_open(a, o)) {
     eager_arrived(*r, o.payload());
-    finish_recv(*r);
+    base_.finish_recv(*r);
   }
 }
 
@@ -134,9 +134,9 @@ template <class P>
   PeerT* const peer = p ? peer_of(*p) : nullptr;
   if (!peer || !from_peer(a.rail, peer)) {
     if (!peer && c->has(h.src))
-      failing_.no_memory(*c, h.src, a);
+      base_.failing.no_memory(*c, h.src, a);
     else
-      ++counters_.malformed;
+      ++base_.counters.malformed;
     return nullptr;
   }
   if (!(h.flags & (core::kFlagRestart | core::kFlagKnown))) return accept(*p, o, a);
@@ -155,16 +155,16 @@ template <class P>
       stored_restart(*peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, h,
                      Name(open.sender), name);
     else
-      ++counters_.malformed;
+      ++base_.counters.malformed;
     return nullptr;
   }
   auto& x = r->xfer;
   if (x.proc != p || x.seq != h.seq || !x.rndv->peer_name.same_request(Name(open.sender))) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return nullptr;
   }
   if (name.round() != x.rndv->name.round()) {
-    ++(name.round() < x.rndv->name.round() ? counters_.stale : counters_.malformed);
+    ++(name.round() < x.rndv->name.round() ? base_.counters.stale : base_.counters.malformed);
     return nullptr;
   }
   RecvInput in;
@@ -180,7 +180,7 @@ template <class P>
                                                                          const Arrival& a) {
   if (o.match().seq != p.expected || !p.out_of_sequence.empty()) [[unlikely]]
     return accept_out_of_order(p, o, a);
-  p.expected = static_cast<Seq16>(p.expected + port_.seq_step());
+  p.expected = static_cast<Seq16>(p.expected + base_.port.seq_step());
   return deliver(p, o, a);
 }
 
@@ -190,11 +190,11 @@ template <class P>
   const core::MatchHdr& h = o.match();
   switch (seq_place(p.expected, h.seq)) {
     case SeqPlace::kExpected: {
-      p.expected = static_cast<Seq16>(p.expected + port_.seq_step());
+      p.expected = static_cast<Seq16>(p.expected + base_.port.seq_step());
       RecvRequest* const r = deliver(p, o, a);
       if (r) {  // it is unpacked now, because later messages may follow at once
         eager_arrived(*r, o.payload());
-        finish_recv(*r);
+        base_.finish_recv(*r);
       }
       deliver_following(p);
       return nullptr;
@@ -202,7 +202,7 @@ template <class P>
     case SeqPlace::kFuture: {
       const bool highest = p.out_of_sequence.empty() || seq_before(p.last_out_of_sequence, h.seq);
       if (Message* const same = highest ? nullptr : p.out_of_sequence.find(*this, h.seq)) {
-        ++counters_.duplicates;
+        ++base_.counters.duplicates;
         replace(*same, o, a);
         return nullptr;
       }
@@ -216,7 +216,7 @@ template <class P>
       duplicate(p, o, a);
       return nullptr;
     case SeqPlace::kOutside:
-      ++counters_.malformed;
+      ++base_.counters.malformed;
       return nullptr;
   }
   return nullptr;
@@ -225,7 +225,7 @@ template <class P>
 template <class P>
 void Engine<P>::deliver_following(ProcT& p) {
   while (Message* m = p.out_of_sequence.find(*this, p.expected)) {
-    p.expected = static_cast<Seq16>(p.expected + port_.seq_step());
+    p.expected = static_cast<Seq16>(p.expected + base_.port.seq_step());
     p.out_of_sequence.remove(*this, m);
     if (RecvRequest* r = take_posted(p, m->match.tag)) {
       take_kept(*r, m, true);  // of another process: it has no request here
@@ -268,7 +268,7 @@ template <class P>
   x.status.tag = h.tag;
   x.status.length = length < x.capacity ? length : x.capacity;
   x.status.outcome = length > x.capacity ? Outcome::kTruncated : Outcome::kOk;
-  port_.matched(r, p.rank, h.tag, length);
+  base_.port.matched(r, p.rank, h.tag, length);
 }
 
 /// In-sequence message: to a posted receive, or to the unexpected queue.
@@ -279,7 +279,7 @@ template <class P>
   if (!r) {
     Message* const m = keep(&p, o, a);
     if (!m) {
-      p.expected = static_cast<Seq16>(p.expected - port_.seq_step());  // no later message is delivered
+      p.expected = static_cast<Seq16>(p.expected - base_.port.seq_step());  // no later message is delivered
       return nullptr;
     }
     add_unexpected(p, m);
@@ -296,7 +296,7 @@ template <class P>
 /// Store an eager payload; its receive is owned by the caller and completes next.
 template <class P>
 [[gnu::always_inline]] inline void Engine<P>::eager_arrived(RecvRequest& r, Bytes payload) {
-  if (r.xfer.status.length != 0) port_.unpack(r, 0, payload.data, r.xfer.status.length);
+  if (r.xfer.status.length != 0) base_.port.unpack(r, 0, payload.data, r.xfer.status.length);
 }
 
 template <class P>
@@ -308,12 +308,12 @@ template <class P>
 template <class P>
 [[gnu::always_inline]] inline Unexpected<P>* Engine<P>::keep_here(ProcT* p, const Opened& o,
                                                                   const Arrival& a) {
-  void* const memory = port_.alloc(sizeof(Message) + o.stored_size());
+  void* const memory = base_.port.alloc(sizeof(Message) + o.stored_size());
   if (!memory) [[unlikely]] {
     if (p)
-      failing_.no_memory(*p->comm, p->rank, a);
+      base_.failing.no_memory(*p->comm, p->rank, a);
     else
-      failing_.no_memory(a.rail, a.epoch, a.size);
+      base_.failing.no_memory(a.rail, a.epoch, a.size);
     return nullptr;
   }
   auto* const m = ::new (memory) Message(o);
@@ -341,7 +341,7 @@ bool renews(const Unexpected<P>& m, const core::Opened& o) {
 template <class P>
 void Engine<P>::replace(Message& m, const Opened& o, const Arrival& a) {
   if (o.match().tag != m.match.tag) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return;
   }
   if (!m.is_open()) {
@@ -353,11 +353,11 @@ void Engine<P>::replace(Message& m, const Opened& o, const Arrival& a) {
   }
   if (!renews(m, o)) return;
   const std::size_t size = o.stored_size();
-  void* const memory = size > m.room ? port_.alloc(size) : &m + 1;
+  void* const memory = size > m.room ? base_.port.alloc(size) : &m + 1;
   if (!memory) return;  // keep the older one: a receiver without usable keys asks for others
   void* const old = m.separate();
   m.what = o.stored_at(memory, nullptr);
-  if (old) port_.free(old);
+  if (old) base_.port.free(old);
   m.size = static_cast<std::uint32_t>(size);
   m.rail = a.rail;
   m.epoch = a.epoch;
@@ -381,7 +381,7 @@ Unexpected<P>* kept_open(const Proc<P>& p, Name sender) {
 /// while it waited for a receive.
 template <class P>
 [[gnu::noinline]] void Engine<P>::duplicate(ProcT& p, const Opened& o, const Arrival& a) {
-  ++counters_.duplicates;
+  ++base_.counters.duplicates;
   if (o.is_match()) return;
   PeerT* const known = peer_of(p);
   if (!known) return;
@@ -392,11 +392,11 @@ template <class P>
     auto& x = r->xfer;
     if (x.proc != &p || !x.rndv->peer_name.same_request(sender)) continue;
     if (x.seq != h.seq) {
-      ++counters_.malformed;
+      ++base_.counters.malformed;
       return;
     }
     if (sender.round() != x.rndv->name.round()) {
-      ++counters_.stale;
+      ++base_.counters.stale;
       return;
     }
     RecvInput in;
@@ -410,7 +410,7 @@ template <class P>
     if (m->match.seq == h.seq)
       replace(*m, o, a);
     else
-      ++counters_.malformed;
+      ++base_.counters.malformed;
     return;
   }
   answer_over(peer, h, sender);  // FINISHED: received, matched, not live
@@ -419,8 +419,9 @@ template <class P>
 /// The sender of `a` has no allowance left for it.
 template <class P>
 [[gnu::cold]] void Engine<P>::unknown_too_many(const Arrival& a) {
-  if (a.rail) return failing_.too_much(*a.rail->peer, PeerLoss::Limit::kUnknown, config_.unknown_limit);
-  failing_.no_memory(a.rail, a.epoch, a.size);
+  if (a.rail)
+    return base_.failing.too_much(*a.rail->peer, PeerLoss::Limit::kUnknown, base_.config.unknown_limit);
+  base_.failing.no_memory(a.rail, a.epoch, a.size);
 }
 
 /// A message for a communicator that does not exist here. If this process has not made it yet, the message is
@@ -433,17 +434,17 @@ template <class P>
   const bool known = !o.is_match() && (h.flags & core::kFlagKnown) != 0;
   const PastSequence* const past = peer ? peer->past.find(h.ctx) : nullptr;
   if (past && (known || seq_place(past->expected, h.seq) == SeqPlace::kPast)) {
-    ++counters_.duplicates;
+    ++base_.counters.duplicates;
     if (!o.is_match()) answer_over(*peer, h, Name(o.rndv().sender));
     return;
   }
   if (known) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return;
   }
   if (Message* const m = unknown_.find(*this, h, a.rail)) {
-    ++counters_.duplicates;
-    if (renews(*m, o) && !unknown_.fits_instead(*m, o.stored_size(), config_.unknown_limit))
+    ++base_.counters.duplicates;
+    if (renews(*m, o) && !unknown_.fits_instead(*m, o.stored_size(), base_.config.unknown_limit))
       return unknown_too_many(a);
     unknown_.uncount(*m);
     replace(*m, o, a);
@@ -451,15 +452,15 @@ template <class P>
     return;
   }
   // A sender may be ahead of a process that is slow to make the communicator, but within a bound.
-  if (!unknown_.fits(a.rail, o.stored_size(), config_.unknown_limit)) return unknown_too_many(a);
+  if (!unknown_.fits(a.rail, o.stored_size(), base_.config.unknown_limit)) return unknown_too_many(a);
   if (Message* const m = keep(nullptr, o, a)) unknown_.add(*this, m);
 }
 
 template <class P>
 void Engine<P>::free_message(Message* m) {
-  if (void* const header = m->separate()) port_.free(header);
+  if (void* const header = m->separate()) base_.port.free(header);
   m->~Message();
-  port_.free(m);
+  base_.port.free(m);
 }
 
 }  // namespace bfo::xfer

@@ -25,14 +25,14 @@ struct Oneself {
   /// `source` is the buffer of a send that matched `r`. Not under the lock.
   template <class Source>
   static void fill(E& e, RecvRequest& r, Source& source) {
-    if (r.xfer.status.length != 0) e.port_.copy(source, r, r.xfer.status.length);
-    e.port_.complete_recv(r, r.xfer.status);
+    if (r.xfer.status.length != 0) e.base_.port.copy(source, r, r.xfer.status.length);
+    e.base_.port.complete_recv(r, r.xfer.status);
   }
 
   /// `own` was matched with `r`: both end. Not under the lock.
   [[gnu::noinline]] static void finish(E& e, RecvRequest& r, SendRequest& own) {
     fill(e, r, own);
-    e.port_.complete_send(own, Outcome::kOk);
+    e.base_.port.complete_send(own, Outcome::kOk);
   }
 
   /// Nobody waits for a short message yet. False: it is too long, or there is no memory.
@@ -40,13 +40,13 @@ struct Oneself {
   static bool keep(E& e, Proc<P>& p, const SendArgs<P>& args, Source& source) {
     if (args.mode == SendMode::kSync || args.length + sizeof(core::MatchHdr) > p.peer->eager_limit)
       return false;
-    void* const memory = e.port_.alloc(sizeof(Unexpected<P>) + args.length);
+    void* const memory = e.base_.port.alloc(sizeof(Unexpected<P>) + args.length);
     if (!memory) return false;
     auto* const payload = static_cast<std::uint8_t*>(memory) + sizeof(Unexpected<P>);
     auto* const m =
         ::new (memory) Unexpected<P>(Eager<P>::header(p, args.tag, 0), core::Bytes{payload, args.length});
     m->proc = &p;
-    if (args.length != 0 && !e.port_.gather(source, payload, args.length)) [[unlikely]] {
+    if (args.length != 0 && !e.base_.port.gather(source, payload, args.length)) [[unlikely]] {
       e.free_message(m);
       return false;
     }
@@ -56,14 +56,14 @@ struct Oneself {
 
   /// Nobody waits for the message of `r` yet, and it stays where it is. False: there is no memory.
   static bool keep_request(E& e, Proc<P>& p, SendRequest& r) {
-    void* const memory = e.port_.alloc(sizeof(Unexpected<P>));
+    void* const memory = e.base_.port.alloc(sizeof(Unexpected<P>));
     if (!memory) return false;
     auto* const m = ::new (memory) Unexpected<P>(Eager<P>::header(p, r.xfer.tag, 0), core::Bytes{});
     m->proc = &p;
     m->own = &r;
     e.add_unexpected(p, m);
-    ++e.counters_.eager_sent;
-    e.counters_.bytes_sent += r.xfer.length;
+    ++e.base_.counters.eager_sent;
+    e.base_.counters.bytes_sent += r.xfer.length;
     return true;
   }
 
@@ -75,8 +75,8 @@ struct Oneself {
       e.set_matched(*taker, p, Eager<P>::header(p, args.tag, 0), args.length);
     else if (!keep(e, p, args, source))
       return {};
-    ++e.counters_.eager_sent;
-    e.counters_.bytes_sent += args.length;
+    ++e.base_.counters.eager_sent;
+    e.base_.counters.bytes_sent += args.length;
     return {true, taker};
   }
 

@@ -45,7 +45,7 @@ typename Engine<P>::KeptResult Engine<P>::match_kept(RecvRequest& r, Message& m)
 template <class P>
 [[gnu::noinline]] void Engine<P>::end_kept(RecvRequest& r, KeptResult kept) {
   if (kept.is_filled())
-    port_.complete_recv(r, r.xfer.status);
+    base_.port.complete_recv(r, r.xfer.status);
   else if (SendRequest* const own = kept.own())
     Oneself<P>::finish(*this, r, *own);
 }
@@ -112,7 +112,7 @@ template <class P>
   free_message(m);
   if (!nested || !kept.is_filled()) [[likely]]
     return kept;
-  finish_recv(r);
+  base_.finish_recv(r);
   return KeptResult::begun();
 }
 
@@ -121,7 +121,7 @@ template <class P>
 [[gnu::cold, gnu::noinline]] void Engine<P>::fail_recv(RecvRequest& r, Outcome outcome) {
   auto& x = r.xfer;
   x.status = RecvStatus{x.src, x.tag, 0, outcome};
-  finish_recv(r);
+  base_.finish_recv(r);
 }
 
 template <class P>

@@ -13,7 +13,7 @@
 
 #include <utility>
 
-#include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/state.h"
 
 namespace bfo::xfer {
 
@@ -54,43 +54,6 @@ template <class P>
 void rails_changed(Peer<P>& p) {
   if (!p.choice.has(p.completions.rail())) p.completions.clear();
   settle_preferred(p);
-}
-
-/// Send a message that ends a send of the peer. A rail with the contract keeps the bytes, hands them back
-/// when it fails, and counts what it has ended, so no fragment record is needed. Nor is one where there is
-/// one rail only, because then everything is read in the order of sending.
-template <class P>
-void Engine<P>::send_completing(PeerT& p, const void* bytes, std::size_t len) {
-  if (!p.choice.empty() && p.backlog.nothing_stored() && !p.standing.finalized()) [[likely]] {
-    RailT* const preferred = p.choice.preferred();
-    RailT& rail = *(p.completions.any() ? p.completions.rail()
-                    : preferred         ? preferred
-                                        : p.choice.default_preferred());
-    if (p.n_rails == 1 || rail.limits.failover) {
-      InlineSource none{};
-      if (post_brief(rail, bytes, len, none)) {
-        if (p.n_rails != 1) brief_begins(p, rail);
-        return;
-      }
-    }
-  }
-  send_stored(p, bytes, len);
-}
-
-/// A message of the user could take another rail: have all that end a send of the peer ended?
-template <class P>
-[[gnu::noinline]] bool Engine<P>::brief_ended(PeerT& p) {
-  if (!p.completions.asks()) return false;
-  if (!p.completions.end_brief(port_.work(p.completions.rail()->handle))) return false;
-  settle_preferred(p);
-  return true;
-}
-
-/// How many rails next_for_user() can offer: none while the user's messages have to wait.
-template <class P>
-unsigned Engine<P>::rails_for_user(PeerT& p) {
-  if (p.backlog.completion_waits()) return 0;
-  return p.completions.any() && !brief_ended(p) ? 1 : p.choice.size();
 }
 
 }  // namespace bfo::xfer

@@ -97,7 +97,7 @@ template <class P>
 [[gnu::cold, gnu::noinline]] bool Engine<P>::window_open(ProcT& p) {
   if (p.peer->standing.failed()) return true;  // whatever is sent ends with the error of that peer
   if (p.resent && !unclosed(*p.peer)) p.resent = false;
-  note_ended(port_, p);
+  note_ended(base_.port, p);
   const std::int32_t used = core::window_used(p.bounds());
   ask_window(p);
   if (!core::window_allows(used)) return false;
@@ -118,7 +118,7 @@ void Engine<P>::owe_sync(ProcT& p) {
   PeerT& peer = *p.peer;
   if (peer.standing.ended()) return;
   if (!p.syncs) peer.backlog.syncs.push_back(&p);
-  activate(peer);
+  base_.activate(peer);
   flush(peer);
 }
 
@@ -133,7 +133,7 @@ template <class P>
 bool Engine<P>::post_syncs(PeerT& p) {
   const auto post = [this, &p](const ProcT& q, const core::SeqSyncHdr& h) {
     const bool answer = (h.flags & core::kFlagReply) != 0;
-    return post_control(p, &h, sizeof h, FragKind::kSync, sync_of(h, q.rank), answer);
+    return rails_.post_control(p, &h, sizeof h, FragKind::kSync, sync_of(h, q.rank), answer);
   };
   while (ProcT* const q = p.backlog.syncs.front()) {
     if (q->answers && !post(*q, q->window_answer())) return false;
@@ -157,7 +157,7 @@ template <class P>
     p->owe_answer(static_cast<std::uint16_t>(word >> 32));
   else
     p->asks = true;
-  records_.note_resumed(peer);
+  base_.records.note_resumed(peer);
   owe_sync(*p);
 }
 
@@ -175,7 +175,7 @@ void Engine<P>::on_seq_sync(const Arrival& a, Bytes in) {
   if (core::decode(MsgType::kSeqSync, in, h)) c = comms_.find(h.ctx);
   if (c) p = proc_at(*c, h.src);
   if (!p || !peer_of(*p) || !from_peer(a.rail, peer_of(*p))) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return;
   }
   if (!(h.flags & core::kFlagReply)) {
@@ -184,7 +184,7 @@ void Engine<P>::on_seq_sync(const Arrival& a, Bytes in) {
     return;
   }
   if (!core::answers_open_question(p->question, h.question)) {
-    ++counters_.stale;  // its number may have wrapped
+    ++base_.counters.stale;  // its number may have wrapped
     return;
   }
   // Move forward only, and not beyond what was sent.
@@ -201,22 +201,22 @@ void Engine<P>::release_stalled(ProcT& p) {
     if (p.next_seq == p.stop_seq && !window_open(p)) return;
     p.stalled.remove(r);
     r->xfer.seq = p.next_seq;
-    p.next_seq = static_cast<Seq16>(p.next_seq + port_.seq_step());
-    if (begin_send(*r)) finish_send(*r, Outcome::kOk);
+    p.next_seq = static_cast<Seq16>(p.next_seq + base_.port.seq_step());
+    if (begin_send(*r)) base_.finish_send(*r, Outcome::kOk);
   }
 }
 
 template <class P>
 [[gnu::cold]] void Engine<P>::stall(ProcT& p, SendRequest& r) {
   p.stalled.push_back(&r);
-  agenda_.add_stalled(p);
+  base_.agenda.add_stalled(p);
 }
 
 /// A stalled sender asks again, because the last answer may have been given before the receiver had caught
 /// up.
 template <class P>
 void Engine<P>::poll_windows() {
-  agenda_.each_stalled([this](ProcT& p) { release_stalled(p); });
+  base_.agenda.each_stalled([this](ProcT& p) { release_stalled(p); });
 }
 
 }  // namespace bfo::xfer

@@ -33,21 +33,20 @@ struct Eager {
     auto& x = r.xfer;
     const core::MatchHdr h = header(*x.proc, x.tag, x.seq);
     if (x.length + sizeof h <= rail.limits.inline_limit) {
-      if (e.port_.sendi(rail.handle, h.type, &h, sizeof h, r, x.length)) return Sent::kDone;
+      if (e.base_.port.sendi(rail.handle, h.type, &h, sizeof h, r, x.length)) return Sent::kDone;
       rail.peer->choice.congested(rail);
     }
-    auto* const f = e.new_frag(FragKind::kMatch, rail, *rail.peer);
+    auto* const f = e.rails_.new_frag(FragKind::kMatch, rail, *rail.peer);
     if (!f) return Sent::kRefused;
     f->xfer.send = &r;
     f->xfer.type = h.type;
     std::size_t n = x.length;
-    const Post post = e.port_.send(rail.handle, h.type, &h, sizeof h, r, 0, n, *f);
+    const Post post = e.base_.port.send(rail.handle, h.type, &h, sizeof h, r, 0, n, *f);
     if (post == Post::kAccepted) {
       ++e.eager_out_;
       return Sent::kFlying;
     }
-    --e.frags_out_;
-    e.port_.frag_free(*f);
+    e.rails_.drop(*f);
     return post == Post::kCompleted ? Sent::kDone : Sent::kRefused;
   }
 
@@ -56,20 +55,20 @@ struct Eager {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
     bool fits = false;
-    const unsigned rails = e.rails_for_user(p);
+    const unsigned rails = e.rails_.for_user(p);
     for (unsigned i = 0; i < rails; ++i) {
-      Rail<P>* const rail = e.next_for_user(p);
+      Rail<P>* const rail = e.rails_.next_for_user(p);
       if (x.length + sizeof(core::MatchHdr) > rail->limits.eager_limit) continue;
       fits = true;
       const Sent s = post(e, r, *rail);
       if (s == Sent::kRefused) continue;
-      ++e.counters_.eager_sent;
-      e.counters_.bytes_sent += x.length;
+      ++e.base_.counters.eager_sent;
+      e.base_.counters.bytes_sent += x.length;
       if (x.sent_before) {
         p.backlog.again.remove(x.length);
-        e.records_.note_resent(p, x.length, true);
+        e.base_.records.note_resent(p, x.length, true);
       }
-      if (s == Sent::kDone) e.finish_send(r, Outcome::kOk);
+      if (s == Sent::kDone) e.base_.finish_send(r, Outcome::kOk);
       return true;
     }
     if (fits || rails == 0) return false;
@@ -86,14 +85,14 @@ struct Eager {
     --e.eager_out_;
     Proc<P>& p = *x.proc;
     if (p.peer->standing.failed()) {
-      e.finish_send(r, p.peer->standing.loss().outcome);
+      e.base_.finish_send(r, p.peer->standing.loss().outcome);
       return;
     }
     note_resent_seq(p, x.seq);
     x.sent_before = true;
     p.peer->backlog.ready_sends.push_front(&r);
     p.peer->backlog.again.add(x.length);
-    e.activate(*p.peer);
+    e.base_.activate(*p.peer);
   }
 
   /// Copies of this message may exist until the dead epoch is closed at the receiver (H5).
@@ -133,15 +132,15 @@ bool Engine<P>::begin_send(SendRequest& r) {
   ProcT& p = *x.proc;
   PeerT& peer = *p.peer;
   const bool fits = x.length + sizeof(core::MatchHdr) <= peer.eager_limit;
-  RailT* const rail = fits ? next_for(peer, x.length) : nullptr;
+  RailT* const rail = fits ? rails_.next_for(peer, x.length) : nullptr;
   if (rail) [[likely]] {
     if (x.length + sizeof(core::MatchHdr) <= rail->limits.eager_limit && x.mode != SendMode::kSync) {
-      direct_ = !rail->limits.failover;
+      rails_.posting(*rail);
       const auto s = Eager<P>::post(*this, r, *rail);
-      direct_ = false;
+      rails_.posted();
       if (s != Eager<P>::Sent::kRefused) [[likely]] {
-        ++counters_.eager_sent;
-        counters_.bytes_sent += x.length;
+        ++base_.counters.eager_sent;
+        base_.counters.bytes_sent += x.length;
         return s == Eager<P>::Sent::kDone;
       }
       x.sent_before = false;
@@ -150,7 +149,7 @@ bool Engine<P>::begin_send(SendRequest& r) {
       return false;
     }
   } else if (peer.standing.failed()) [[unlikely]] {
-    finish_send(r, peer.standing.loss().outcome);
+    base_.finish_send(r, peer.standing.loss().outcome);
     return false;
   } else if (x.mode != SendMode::kSync && fits) {
     x.sent_before = false;
@@ -172,7 +171,7 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
     ProcT* const p = proc_at(*args.comm, args.dst);
     auto& x = r->xfer;
     if (!p || !peer_of(*p)) [[unlikely]] {
-      finish_send(*r, Outcome::kNoMemory);
+      base_.finish_send(*r, Outcome::kNoMemory);
       return;
     }
     x.proc = p;
@@ -190,18 +189,18 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
         }
       }
       x.seq = p->next_seq;
-      p->next_seq = static_cast<Seq16>(p->next_seq + port_.seq_step());
+      p->next_seq = static_cast<Seq16>(p->next_seq + base_.port.seq_step());
       done = begin_send(*r);
     } else {
       const OwnStart<P> start = Oneself<P>::begin(*this, *p, args, *r);
       taker = start.taker;
       done = start.taken;
-      if (!done && !Oneself<P>::keep_request(*this, *p, *r)) finish_send(*r, Outcome::kNoMemory);
+      if (!done && !Oneself<P>::keep_request(*this, *p, *r)) base_.finish_send(*r, Outcome::kNoMemory);
     }
   }
   if (taker) [[unlikely]]
     Oneself<P>::fill(*this, *taker, *r);
-  if (done) port_.complete_send(*r, Outcome::kOk);
+  if (done) base_.port.complete_send(*r, Outcome::kOk);
 }
 
 // inline: so that the function MPI calls contains it, also in a program that instantiates the engine
@@ -229,7 +228,7 @@ template <class P>
   if (p->next_seq == p->stop_seq) [[unlikely]]
     return Inline::kNo;  // isend() looks at the window
   if (args.mode == SendMode::kSync) return Inline::kNo;
-  RailT* const rail = next_for(peer, args.length);
+  RailT* const rail = rails_.next_for(peer, args.length);
   if (!rail) return Inline::kNo;
   const std::size_t size = args.length + sizeof(core::MatchHdr);
   if (size > rail->limits.inline_limit) [[unlikely]] {
@@ -238,18 +237,18 @@ template <class P>
   }
   const core::MatchWords words = core::match_words(p->comm->ctx, p->comm->my_rank, args.tag, p->next_seq);
   const core::MatchHdr& h = words.header;
-  direct_ = !rail->limits.failover;
-  const bool sent = port_.sendi(rail->handle, static_cast<std::uint8_t>(core::MsgType::kMatch), &h, sizeof h,
-                                source, args.length);
-  direct_ = false;
+  rails_.posting(*rail);
+  const bool sent = base_.port.sendi(rail->handle, static_cast<std::uint8_t>(core::MsgType::kMatch), &h,
+                                     sizeof h, source, args.length);
+  rails_.posted();
   if (!sent) {
     // A longer one may lack a fragment of its own, which does not tell anything about the rail.
     if (size <= rail->limits.inline_limit) peer.choice.congested(*rail);
     return Inline::kNo;
   }
-  p->next_seq = static_cast<Seq16>(p->next_seq + port_.seq_step());
-  ++counters_.eager_sent;
-  counters_.bytes_sent += args.length;
+  p->next_seq = static_cast<Seq16>(p->next_seq + base_.port.seq_step());
+  ++base_.counters.eager_sent;
+  base_.counters.bytes_sent += args.length;
   return Inline::kSent;
 }
 
@@ -257,7 +256,7 @@ template <class P>
 void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data, std::size_t size, Fate) {
   Entry entry(*this);
   if (size == 0 || *static_cast<const std::uint8_t*>(data) != tag) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return;
   }
   PeerT& p = *rail->peer;
@@ -270,7 +269,7 @@ void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data,
   if (!entry.nested())
     flush(p);
   else
-    activate(p);
+    base_.activate(p);
 }
 
 /// A message came back. The state of its request decides whether an RGET or RNDV has to be sent again; any
@@ -285,7 +284,7 @@ template <class P>
     return;
   }
   note_resent_message(p, message);
-  send_stored(p, message.data, message.size);
+  rails_.send_stored(p, message.data, message.size);
 }
 
 }  // namespace bfo::xfer

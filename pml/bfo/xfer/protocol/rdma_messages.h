@@ -12,7 +12,7 @@ template <class P>
 void Engine<P>::on_put(const Arrival& a, Bytes in) {
   core::PutHdr h;
   if (!core::decode_put(in, h)) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return;
   }
   SendRequest* const r = sends_.find_here(Name(h.sender), a);
@@ -20,7 +20,7 @@ void Engine<P>::on_put(const Arrival& a, Bytes in) {
   auto& x = r->xfer;
   if (h.offset + h.length > x.length || h.length == 0 || h.grant == 0 || h.total > x.length ||
       h.length > h.total) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return;
   }
   if (x.phase == SendPhase::kOpening) x.rndv->peer_name = Name(h.receiver);
@@ -36,7 +36,7 @@ template <class P>
 void Engine<P>::on_fin(const Arrival& a, Bytes in) {
   core::FinHdr h;
   if (!core::decode(MsgType::kFin, in, h)) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return;
   }
   if (h.to_send) {

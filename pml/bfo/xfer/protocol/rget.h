@@ -61,9 +61,9 @@ struct Rget {
   static bool also_registered_for(E& e, Request& r, const Rail<P>& rail) {
     auto& d = *r.xfer.rndv;
     HandleBytes unused;
-    if (e.port_.handle(d.reg, rail.handle, unused)) return true;
+    if (e.base_.port.handle(d.reg, rail.handle, unused)) return true;
     if (d.registered == Registered::kAll || (d.unregistered >> rail.index & 1) != 0) return false;
-    if (!register_for(e, r, &rail.handle) || !e.port_.handle(d.reg, rail.handle, unused))
+    if (!register_for(e, r, &rail.handle) || !e.base_.port.handle(d.reg, rail.handle, unused))
       return refuses(d, rail);
     d.registered = Registered::kSome;
     return true;
@@ -74,16 +74,16 @@ struct Rget {
     return false;
   }
   [[gnu::always_inline]] static bool register_for(E& e, SendRequest& r, const typename P::RailHandle* only) {
-    return e.port_.contiguous(r) && e.port_.register_send(r, r.xfer.length, r.xfer.rndv->reg, only);
+    return e.base_.port.contiguous(r) && e.base_.port.register_send(r, r.xfer.length, r.xfer.rndv->reg, only);
   }
   [[gnu::always_inline]] static bool register_for(E& e, RecvRequest& r, const typename P::RailHandle* only) {
     auto& d = *r.xfer.rndv;
-    return d.want != 0 && e.port_.contiguous(r) && e.port_.register_recv(r, d.want, d.reg, only);
+    return d.want != 0 && e.base_.port.contiguous(r) && e.base_.port.register_recv(r, d.want, d.reg, only);
   }
 
   static bool key_of(E& e, const typename P::Registration& reg, const Rail<P>& rail, core::RailKey& k) {
     HandleBytes h;
-    if (!e.port_.handle(reg, rail.handle, h)) return false;
+    if (!e.base_.port.handle(reg, rail.handle, h)) return false;
     k.conn = rail.name.conn;
     k.epoch = rail.name.epoch;
     k.handle_len = h.size;
@@ -105,17 +105,17 @@ struct Rget {
     auto& d = *x.rndv;
     Peer<P>& p = *x.proc->peer;
     refused = false;
-    if (!e.config_.use_get || d.no_rdma || x.length == 0) return false;
+    if (!e.base_.config.use_get || d.no_rdma || x.length == 0) return false;
     Rail<P>* reader = x.length > kMaxResent || d.opened ? nullptr : p.choice.only_reader();
     if (reader && !can_get(*reader, x.length)) [[unlikely]]
       reader = nullptr;
     if (!reader && !any_rail(p, x.length)) return false;
-    void* const buffer = e.port_.contiguous(r);
+    void* const buffer = e.base_.port.contiguous(r);
     if (!buffer) return false;
     core::RgetHdr h;  // only the keys that are sent are filled in
     h.rndv.match = x.identity();
     h.rndv.match.type = static_cast<std::uint8_t>(core::MsgType::kRget);
-    const bool put = e.config_.use_put && Rput<P>::any_rail(p, x.length);
+    const bool put = e.base_.config.use_put && Rput<P>::any_rail(p, x.length);
     h.rndv.match.flags = static_cast<std::uint8_t>(d.open_flags() | (put ? core::kFlagContig : 0));
     h.rndv.length = x.length;
     h.rndv.sender = d.name.value;
@@ -139,12 +139,12 @@ struct Rget {
     Rail<P>* carrier = p.choice.preferred();
     unsigned others = 0;
     if (!carrier) {
-      others = e.rails_for_user(p);
+      others = e.rails_.for_user(p);
       refused = others == 0;
     }
     for (bool preferred = carrier != nullptr; preferred || others != 0; preferred = false) {
       if (!preferred) {
-        carrier = e.next_for_user(p);
+        carrier = e.rails_.next_for_user(p);
         --others;
       }
       const unsigned exposed = fill_keys(e, r, h, *carrier);
@@ -155,7 +155,7 @@ struct Rget {
           return true;
         }
       }
-      if (preferred) others = e.rails_for_user(p);
+      if (preferred) others = e.rails_.for_user(p);
     }
     return false;
   }
@@ -204,8 +204,8 @@ struct Rget {
     x.protocol = Protocol::kGet;
     d.open_len = 0;
     const std::size_t size = core::rget_size(h);
-    if (e.post_brief(carrier, &h, size, r) || e.post_on(carrier, &h, size, FragKind::kOpen, d.name, false))
-        [[likely]]
+    if (e.rails_.post_brief(carrier, &h, size, r) ||
+        e.rails_.post_on(carrier, &h, size, FragKind::kOpen, d.name, false)) [[likely]]
       return true;
     d.exposed = exposed_before;
     x.protocol = protocol_before;
@@ -230,7 +230,7 @@ struct Rget {
     const Rail<P>* const rail = d.key_rail;
     HandleBytes unused;
     return r.xfer.proc->peer->choice.size() > 1 && rail && rail->late == 0 && rail->state == RailState::kUp &&
-           e.port_.handle(d.reg, rail->handle, unused);
+           e.base_.port.handle(d.reg, rail->handle, unused);
   }
 
   /// Sender: R does not read what it was offered.
@@ -242,12 +242,12 @@ struct Rget {
   static bool take_keys(E& e, RecvRequest& r, const Arrival& a, const core::Opened& o) {
     auto& x = r.xfer;
     x.rndv->n_keys = 0;
-    if (!e.config_.use_get || !o.is_rget()) return false;
+    if (!e.base_.config.use_get || !o.is_rget()) return false;
     x.rndv->key_rail = a.rail;
     bool keep_up = a.rail != nullptr;
     for (unsigned i = 0; i < o.n_keys(); ++i) {
       const core::RailKey& key = o.key(i);
-      Rail<P>* const rail = e.rail_named(*x.proc->peer, key.conn, key.epoch, a.rail);
+      Rail<P>* const rail = e.rails_.named(*x.proc->peer, key.conn, key.epoch, a.rail);
       if (!rail || rail->limits.get_limit == 0 || !aligned(*rail, o.address(), x.rndv->want)) continue;
       if (!registered_for(e, r, *rail)) continue;
       keep_up = keep_up && rail->late == 0;
@@ -255,7 +255,7 @@ struct Rget {
     }
     if (x.rndv->n_keys == 0) return false;
     x.rndv->remote_address = o.address();
-    ReadPlan<P>::choose(*x.rndv, e.config_.rdma_depth, keep_up && x.rndv->n_keys > 1, a.rail);
+    ReadPlan<P>::choose(*x.rndv, e.base_.config.rdma_depth, keep_up && x.rndv->n_keys > 1, a.rail);
     return true;
   }
 
@@ -305,7 +305,8 @@ struct Rget {
       const unsigned start = p.choice.take_turn();  // equal loads: take them in turn
       for (unsigned k = 0; k < x.rndv->n_keys; ++k) {
         const unsigned i = (start + k) % x.rndv->n_keys;
-        Rail<P>* const rail = e.rail_named(p, x.rndv->keys[i].conn, x.rndv->keys[i].epoch, x.rndv->key_rail);
+        Rail<P>* const rail =
+            e.rails_.named(p, x.rndv->keys[i].conn, x.rndv->keys[i].epoch, x.rndv->key_rail);
         if (!rail) continue;
         any = true;
         if (refused & (1u << rail->index)) continue;
@@ -319,7 +320,7 @@ struct Rget {
         e.recv_event(r, core::RecvEvent::kAsk);
         return true;
       }
-      if (ReadPlan<P>::enough(*x.rndv, e.config_.rdma_depth, best))
+      if (ReadPlan<P>::enough(*x.rndv, e.base_.config.rdma_depth, best))
         return true;  // the next completion calls again
       if (!best || !read(e, r, *best, *key, x.rndv->todo.front())) {
         if (best) refused |= 1u << best->index;
@@ -344,8 +345,8 @@ struct Rget {
     HandleBytes unused;
     for (unsigned k = 0; k < d.n_keys; ++k) {
       const Rail<P>* const rail =
-          e.rail_named(*r.xfer.proc->peer, d.keys[k].conn, d.keys[k].epoch, d.key_rail);
-      if (rail && e.port_.handle(d.reg, rail->handle, unused)) return true;
+          e.rails_.named(*r.xfer.proc->peer, d.keys[k].conn, d.keys[k].epoch, d.key_rail);
+      if (rail && e.base_.port.handle(d.reg, rail->handle, unused)) return true;
     }
     return false;
   }
@@ -353,13 +354,12 @@ struct Rget {
   /// Posts a READ of the front of `want`. False: the rail does not take it now.
   static bool read(E& e, RecvRequest& r, Rail<P>& rail, const core::RailKey& key, Range want) {
     auto& x = r.xfer;
-    const std::uint64_t n = ReadPlan<P>::size(*x.rndv, e.config_.rdma_depth, rail, want.size());
+    const std::uint64_t n = ReadPlan<P>::size(*x.rndv, e.base_.config.rdma_depth, rail, want.size());
     if (!registered_for(e, r, rail)) return false;
-    Frag* const f = e.new_frag(FragKind::kRead, rail, *rail.peer);
+    Frag* const f = e.rails_.new_frag(FragKind::kRead, rail, *rail.peer);
     if (!f) return false;
     if (!e.ledgers_.add(x.rndv->ledger, rail, rail.name.epoch, want.begin, want.begin + n)) {
-      --e.frags_out_;
-      e.port_.frag_free(*f);
+      e.rails_.drop(*f);
       return false;
     }
     f->xfer.name = x.rndv->name;
@@ -374,16 +374,16 @@ struct Rget {
     ++x.rndv->in_flight;
     x.rndv->todo.remove(want.begin, want.begin + n);
     const Post post =
-        e.port_.get(rail.handle, r, want.begin, n, x.rndv->remote_address + want.begin, handle, *f);
+        e.base_.port.get(rail.handle, r, want.begin, n, x.rndv->remote_address + want.begin, handle, *f);
     e.pace_.posted(begun);
     const bool in_its_call = e.ending_ == nullptr;
     e.ending_ = nullptr;
-    if (taken(post) && !x.rndv->read_failed.empty()) e.records_.note_resumed(*rail.peer);
+    if (taken(post) && !x.rndv->read_failed.empty()) e.base_.records.note_resumed(*rail.peer);
     if (post == Post::kAccepted && !in_its_call) return true;
-    e.fragment_left(*f);
+    e.rails_.ended(*f);
     f->xfer.fate = taken(post) ? Fate::kDelivered : Fate::kNeverSent;
     read_ended(e, r, *f);
-    e.port_.frag_free(*f);
+    e.base_.port.frag_free(*f);
     return taken(post);
   }
 
@@ -415,7 +415,7 @@ struct Rget {
     if (f.xfer.fate != Fate::kDelivered || x.phase != core::RecvPhase::kReceiving) return false;
     if (!d.received.empty() || !d.read_failed.empty()) return false;
     d.in_flight = 0;
-    e.counters_.bytes_read += f.xfer.length;
+    e.base_.counters.bytes_read += f.xfer.length;
     e.pace_.ended(f);
     e.ledgers_.remove_only(d.ledger);
     Machine<P>::template finish_directly<kOneRead>(x);
@@ -430,7 +430,7 @@ struct Rget {
     auto& d = *x.rndv;
     auto& fx = f.xfer;
     --d.in_flight;
-    if (fx.fate != Fate::kNeverSent) e.counters_.bytes_read += fx.length;
+    if (fx.fate != Fate::kNeverSent) e.base_.counters.bytes_read += fx.length;
     LedgerEntry<P>* entry = d.ledger;
     while (entry && !(entry->grant == 0 && !entry->dead && entry->rail == fx.rail &&
                       entry->epoch == fx.epoch && entry->begin == fx.offset))
@@ -448,7 +448,7 @@ struct Rget {
     }
     const bool executed_perhaps = fx.fate == Fate::kUnknown && fx.rail->limits.failover;
     if (fx.fate != Fate::kNeverSent) ReadPlan<P>::late(d);
-    if (fx.fate == Fate::kUnknown) e.records_.read_in_vain(r, fx.offset, fx.offset + fx.length);
+    if (fx.fate == Fate::kUnknown) e.base_.records.read_in_vain(r, fx.offset, fx.offset + fx.length);
     if (!executed_perhaps || Exposure<P>::over(*fx.rail, fx.epoch))
       e.ledgers_.remove(x.rndv->ledger, entry);
     else
@@ -456,7 +456,7 @@ struct Rget {
     if (x.phase == core::RecvPhase::kReceiving) {
       x.rndv->todo.add(fx.offset, fx.offset + fx.length);
       for (unsigned i = 0; i < x.rndv->n_keys; ++i) {
-        if (e.rail_named(*x.proc->peer, x.rndv->keys[i].conn, x.rndv->keys[i].epoch, x.rndv->key_rail))
+        if (e.rails_.named(*x.proc->peer, x.rndv->keys[i].conn, x.rndv->keys[i].epoch, x.rndv->key_rail))
           return;
       }
     }

@@ -31,7 +31,7 @@ struct RndvCopy {
   /// Make the request a rendezvous: it gets a name and will send RNDV or RGET. False: no name is free now.
   static bool begin(E& e, SendRequest& r) {
     auto& x = r.xfer;
-    auto* const rndv = e.send_rndv_pool_.take(e.port_);
+    auto* const rndv = e.send_rndv_pool_.take(e.base_.port);
     const Name name = rndv ? e.sends_.insert(&r) : Name();
     if (!name) [[unlikely]]
       return nameless(e, r, rndv);
@@ -68,7 +68,7 @@ struct RndvCopy {
     }
     x.proc->peer->live_sends.push_back(&r);
     ++x.proc->peer->rendezvous;
-    ++e.counters_.rndv_sent;
+    ++e.base_.counters.rndv_sent;
     const Peer<P>& p = *x.proc->peer;
     if (!p.active && !p.choice.empty() && e.open(r)) [[likely]]
       x.pending &= static_cast<std::uint8_t>(~kPendingStart);
@@ -81,7 +81,7 @@ struct RndvCopy {
   [[gnu::cold, gnu::noinline]] static bool nameless(E& e, SendRequest& r, auto* rndv) {
     auto& x = r.xfer;
     if ((x.rndv = rndv)) e.send_rndv_pool_.give(std::exchange(x.rndv, nullptr));
-    e.activate(*x.proc->peer);
+    e.base_.activate(*x.proc->peer);
     return false;
   }
 
@@ -108,10 +108,10 @@ struct RndvCopy {
     std::uint32_t refused = 0;
     while (!x.rndv->todo.empty()) {
       // the next completion calls again
-      if (x.rndv->in_flight >= e.config_.send_depth * p.choice.size()) return true;
+      if (x.rndv->in_flight >= e.base_.config.send_depth * p.choice.size()) return true;
       Rail<P>* const rail = p.choice.lightest(refused);
       if (!rail) return false;
-      auto* const f = e.new_frag(FragKind::kFrag, *rail, p);
+      auto* const f = e.rails_.new_frag(FragKind::kFrag, *rail, p);
       if (!f) return false;
       const Range want = x.rndv->todo.front();
       // A data type that cannot be cut inside an element yields nothing for a short range: ask for at least a
@@ -124,10 +124,9 @@ struct RndvCopy {
                             want.begin};
       f->xfer.name = x.rndv->name;
       f->xfer.type = h.type;
-      const Post post = e.port_.send(rail->handle, h.type, &h, sizeof h, r, want.begin, n, *f);
+      const Post post = e.base_.port.send(rail->handle, h.type, &h, sizeof h, r, want.begin, n, *f);
       if (!taken(post)) {
-        --e.frags_out_;
-        e.port_.frag_free(*f);
+        e.rails_.drop(*f);
         refused |= 1u << rail->index;
         continue;
       }
@@ -140,15 +139,15 @@ struct RndvCopy {
       f->xfer.length = n;
       rail->inflight_bytes += n;
       ++x.rndv->in_flight;
-      e.counters_.bytes_sent += n;
-      e.counters_.bytes_headers += sizeof h;
-      e.records_.note_segment(r, want.begin, n);
+      e.base_.counters.bytes_sent += n;
+      e.base_.counters.bytes_headers += sizeof h;
+      e.base_.records.note_segment(r, want.begin, n);
       if (post == Post::kCompleted) {
         --x.rndv->in_flight;
         x.rndv->undelivered -= n;
         ++x.rndv->frags;
-        e.fragment_left(*f);
-        e.port_.frag_free(*f);
+        e.rails_.ended(*f);
+        e.base_.port.frag_free(*f);
       }
     }
     x.pending &= static_cast<std::uint8_t>(~kPendingData);
@@ -161,7 +160,8 @@ struct RndvCopy {
     auto& x = r.xfer;
     const core::AckHdr h{static_cast<std::uint8_t>(core::MsgType::kAck), 0, 0, x.rndv->peer_name.value,
                          x.rndv->name.value};
-    if (!e.post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true)) return false;
+    if (!e.rails_.post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true))
+      return false;
     x.pending &= static_cast<std::uint8_t>(~(kPendingStart | kPendingData));
     return true;
   }
@@ -184,7 +184,7 @@ template <class P>
 [[gnu::always_inline]] inline bool Engine<P>::open(SendRequest& r) {
   bool refused = false;
   if (Rget<P>::open(*this, r, refused)) [[likely]] {
-    if (r.xfer.rndv) records_.note_opened(r);  // to oneself: the request may be complete
+    if (r.xfer.rndv) base_.records.note_opened(r);  // to oneself: the request may be complete
     return true;
   }
   return !refused && open_rndv(r);
@@ -206,37 +206,36 @@ template <class P>
   h.length = x.length;
   h.sender = x.rndv->name.value;
   h.receiver = again ? x.rndv->peer_name.value : 0;
-  const unsigned rails = rails_for_user(p);
+  const unsigned rails = rails_.for_user(p);
   for (unsigned i = 0; i < rails; ++i) {
-    RailT* const rail = next_for_user(p);
+    RailT* const rail = rails_.next_for_user(p);
     std::size_t n = 0;
     if (!again && !put) {
       n = rail->limits.rndv_eager_limit - sizeof h;
       if (n > x.length) n = x.length;
-    } else if (post_brief(*rail, &h, sizeof h, r)) {
+    } else if (rails_.post_brief(*rail, &h, sizeof h, r)) {
       if (!again) x.rndv->open_len = 0;
-      records_.note_opened(r);
+      base_.records.note_opened(r);
       return true;
     }
-    Frag* const f = new_frag(FragKind::kOpen, *rail, p);
+    Frag* const f = rails_.new_frag(FragKind::kOpen, *rail, p);
     if (!f) return false;
     f->xfer.name = x.rndv->name;
     f->xfer.type = h.match.type;
-    const Post post = port_.send(rail->handle, f->xfer.type, &h, sizeof h, r, 0, n, *f);
+    const Post post = base_.port.send(rail->handle, f->xfer.type, &h, sizeof h, r, 0, n, *f);
     if (!taken(post)) {
-      --frags_out_;
-      port_.frag_free(*f);
+      rails_.drop(*f);
       continue;
     }
     if (!again && n < x.rndv->open_len) x.rndv->open_len = n;
-    records_.note_opened(r);
-    if (n != 0) records_.note_segment(r, 0, n);
-    counters_.bytes_sent += n;
-    counters_.bytes_headers += sizeof h;
-    ++counters_.control_sent;
+    base_.records.note_opened(r);
+    if (n != 0) base_.records.note_segment(r, 0, n);
+    base_.counters.bytes_sent += n;
+    base_.counters.bytes_headers += sizeof h;
+    ++base_.counters.control_sent;
     if (post == Post::kCompleted) {
-      fragment_left(*f);
-      port_.frag_free(*f);
+      rails_.ended(*f);
+      base_.port.frag_free(*f);
     }
     return true;
   }
@@ -254,7 +253,7 @@ template <class P>
   x.proc = &p;
   x.seq = h.match.seq;
   x.length = h.length;
-  x.rndv = recv_rndv_pool_.take(port_);
+  x.rndv = recv_rndv_pool_.take(base_.port);
   const Name name = x.rndv ? recvs_.insert(&r) : Name();
   if (!name) [[unlikely]] {  // no name is free, or no memory: this message fails, and its sender is notified
     if (x.rndv) recv_rndv_pool_.give(std::exchange(x.rndv, nullptr));
@@ -263,7 +262,7 @@ template <class P>
     x.status.outcome = Outcome::kNoMemory;
     stored_restart(peer, MsgType::kRestartNack, core::kFlagFail, h.match, Name(h.sender), Name());
     note_failed(peer, Name(h.sender));
-    finish_recv(r);
+    base_.finish_recv(r);
     flush(peer);
     return;
   }
@@ -309,7 +308,7 @@ template <class P>
     if (!x.rndv->received.covers(0, x.rndv->want)) serve_now(r);
     if (!x.rndv) return;
   }
-  if (n != 0) port_.unpack(r, 0, first.data, n);
+  if (n != 0) base_.port.unpack(r, 0, first.data, n);
   if (peer.standing.failed())
       [[unlikely]] {  // it came before the peer was declared failed, and is matched now
     recv_event(r, RecvEvent::kGiveUp);
@@ -340,7 +339,7 @@ template <class P>
 void Engine<P>::on_ack(const Arrival& a, Bytes in) {
   core::AckHdr h;
   if (!core::decode(MsgType::kAck, in, h)) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return;
   }
   SendRequest* const r = sends_.find_current(Name(h.sender), a);
@@ -356,7 +355,7 @@ template <class P>
 void Engine<P>::on_frag(const Arrival& a, Bytes in) {
   core::FragHdr h;
   if (!core::decode(MsgType::kFrag, in, h)) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return;
   }
   RecvRequest* const r = recvs_.find_current(Name(h.receiver), a);
@@ -364,7 +363,7 @@ void Engine<P>::on_frag(const Arrival& a, Bytes in) {
   auto& x = r->xfer;
   const Bytes payload = in.from(sizeof h);
   if (h.offset > x.length || payload.size > x.length - h.offset) {
-    ++counters_.malformed;
+    ++base_.counters.malformed;
     return;
   }
   ++x.rndv->frags;
@@ -391,10 +390,10 @@ void Engine<P>::store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload) 
   std::uint64_t end = offset + payload.size;
   if (end > x.rndv->want) end = x.rndv->want;
   if (x.rndv->received.covers(offset, end)) {
-    if (end > offset) ++counters_.duplicates;
+    if (end > offset) ++base_.counters.duplicates;
     return;
   }
-  port_.unpack(r, offset, payload.data, end - offset);
+  base_.port.unpack(r, offset, payload.data, end - offset);
   arrived(r, offset, end, false);
 }
 

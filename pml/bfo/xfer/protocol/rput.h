@@ -50,13 +50,13 @@ struct Rput {
   /// Sender: may the receiver answer with PUT?
   static bool possible(E& e, SendRequest& r) {
     auto& x = r.xfer;
-    if (!e.config_.use_put || x.rndv->no_rdma || x.length == 0) return false;
+    if (!e.base_.config.use_put || x.rndv->no_rdma || x.length == 0) return false;
     return any_rail(*x.proc->peer, x.length) && Rget<P>::registered(e, r);
   }
   /// Receiver: may this rail be granted? Not one whose device could not register the buffer.
   static bool grantable(E& e, RecvRequest& r, const Rail<P>& rail) {
     HandleBytes key;
-    return can_put(rail, r.xfer.length) && e.port_.handle(r.xfer.rndv->reg, rail.handle, key);
+    return can_put(rail, r.xfer.length) && e.base_.port.handle(r.xfer.rndv->reg, rail.handle, key);
   }
   /// The rails that may not, one bit each.
   static std::uint32_t refused_rails(E& e, RecvRequest& r) {
@@ -76,7 +76,7 @@ struct Rput {
   /// Receiver: answer with PUT?
   static bool accept(E& e, RecvRequest& r) {
     auto& x = r.xfer;
-    if (!e.config_.use_put || x.rndv->no_rdma) return false;
+    if (!e.base_.config.use_put || x.rndv->no_rdma) return false;
     return any_rail(*x.proc->peer, x.length) && Rget<P>::registered(e, r) && any_grantable(e, r);
   }
 
@@ -109,7 +109,8 @@ struct Rput {
   }
 
   static bool has_room(E& e, const RecvRequest& r, const Serving& now) {
-    return !now.blocked && !now.no_rail && now.open < e.config_.rdma_depth * r.xfer.proc->peer->choice.size();
+    return !now.blocked && !now.no_rail &&
+           now.open < e.base_.config.rdma_depth * r.xfer.proc->peer->choice.size();
   }
 
   /// The sender does not have this grant, and it cannot go over its rail: it was not sent, or its PUT came
@@ -153,7 +154,7 @@ struct Rput {
         return;
       }
       const Range g = x.rndv->todo.take_front(
-          segment_size(x.rndv->want, p.choice.size(), longest(*rail), e.config_.rdma_depth));
+          segment_size(x.rndv->want, p.choice.size(), longest(*rail), e.base_.config.rdma_depth));
       Ledger* const l = e.ledgers_.add(x.rndv->ledger, *rail, rail->name.epoch, g.begin, g.end);
       if (!l) {
         x.rndv->todo.add(g.begin, g.end);
@@ -204,11 +205,12 @@ struct Rput {
     h.receiver = x.rndv->name.value;
     h.offset = l.begin;
     h.length = l.end - l.begin;
-    h.address = reinterpret_cast<std::uintptr_t>(e.port_.contiguous(r)) + l.begin;
+    h.address = reinterpret_cast<std::uintptr_t>(e.base_.port.contiguous(r)) + l.begin;
     h.total = x.rndv->total;
     h.grant = l.grant;
     if (!Rget<P>::key_of(e, x.rndv->reg, *l.rail, h.key)) return false;
-    if (!e.post_on(*l.rail, &h, sizeof h, FragKind::kControl, x.rndv->name, true, l.grant)) return false;
+    if (!e.rails_.post_on(*l.rail, &h, sizeof h, FragKind::kControl, x.rndv->name, true, l.grant))
+      return false;
     l.pending = false;
     if (l.puts != kManyPuts) ++l.puts;
     return true;
@@ -248,7 +250,7 @@ struct Rput {
     auto& x = r.xfer;
     Ledger* const l = find(r, grant);
     if (!l) {
-      ++e.counters_.duplicates;
+      ++e.base_.counters.duplicates;
       return;
     }
     const bool same_rail = a.rail == l->rail && (a.epoch == 0 || a.epoch == l->epoch);
@@ -257,8 +259,8 @@ struct Rput {
       e.ledgers_.remove(x.rndv->ledger, l);
     } else {
       l->fin = true;
-      ++e.counters_.fences;
-      e.port_.fence(l->rail->handle, l->epoch);
+      ++e.base_.counters.fences;
+      e.base_.port.fence(l->rail->handle, l->epoch);
     }
     again(e, r);
   }
@@ -284,7 +286,7 @@ struct Rput {
     auto& x = r.xfer;
     x.rndv->sender_done = true;
     if (x.rndv->doubtful.incomplete()) [[unlikely]]
-      e.failing_.no_memory(*x.proc->peer, sizeof(Range));
+      e.base_.failing.no_memory(*x.proc->peer, sizeof(Range));
     for (std::uint32_t i = 0; i < x.rndv->doubtful.count(); ++i)
       e.arrived(r, x.rndv->doubtful[i].begin, x.rndv->doubtful[i].end, false);
     x.rndv->doubtful.clear();
@@ -305,17 +307,17 @@ struct Rput {
     }
     switch (x.rndv->grants.arrive(h.grant)) {
       case Grants<P>::Arrival::kForged:
-        ++e.counters_.malformed;
+        ++e.base_.counters.malformed;
         return;
       case Grants<P>::Arrival::kDuplicate:
-        ++e.counters_.duplicates;
+        ++e.base_.counters.duplicates;
         return;
       case Grants<P>::Arrival::kNew:
         break;
     }
     if (x.rndv->grants.incomplete()) [[unlikely]]
-      e.failing_.no_memory(*x.proc->peer, sizeof(Range));
-    Rail<P>* const rail = e.rail_named(*x.proc->peer, h.key.conn, h.key.epoch, arrival);
+      e.base_.failing.no_memory(*x.proc->peer, sizeof(Range));
+    Rail<P>* const rail = e.rails_.named(*x.proc->peer, h.key.conn, h.key.epoch, arrival);
     if (!rail || h.length > rail->limits.put_limit || !Rget<P>::registered(e, r)) {
       refuse(e, r, h.grant);
       return;
@@ -335,7 +337,7 @@ struct Rput {
       if (post == Post::kCompleted) e.send_check(r);
       if (post != Post::kNoResource) return;
     }
-    Grant<P>* const g = e.grant_pool_.take(e.port_);
+    Grant<P>* const g = e.grant_pool_.take(e.base_.port);
     if (!g) {
       refuse(e, r, h.grant);
       return;
@@ -350,7 +352,7 @@ struct Rput {
   static void refuse(E& e, SendRequest& r, std::uint32_t grant) {
     auto& x = r.xfer;
     const core::FinHdr h = x.rndv->fin(grant, core::kFlagFail);
-    e.send_stored(*x.proc->peer, &h, sizeof h);
+    e.rails_.send_stored(*x.proc->peer, &h, sizeof h);
   }
 
   static bool serve(E& e, SendRequest& r) {
@@ -378,7 +380,7 @@ struct Rput {
 
   static Post write(E& e, SendRequest& r, Grant<P>& g) {
     auto& x = r.xfer;
-    Frag* const f = e.new_frag(FragKind::kWrite, *g.rail, *g.rail->peer);
+    Frag* const f = e.rails_.new_frag(FragKind::kWrite, *g.rail, *g.rail->peer);
     if (!f) return Post::kNoResource;
     f->xfer.name = x.rndv->name;
     f->xfer.offset = g.offset;
@@ -386,16 +388,16 @@ struct Rput {
     f->xfer.grant = g.number;
     g.rail->inflight_bytes += g.length;
     ++x.rndv->in_flight;
-    const Post post = e.port_.put(g.rail->handle, r, g.offset, g.length, g.address, g.handle, *f);
+    const Post post = e.base_.port.put(g.rail->handle, r, g.offset, g.length, g.address, g.handle, *f);
     if (taken(post)) {
-      e.counters_.bytes_sent += g.length;
-      e.records_.note_segment(r, g.offset, g.length);
+      e.base_.counters.bytes_sent += g.length;
+      e.base_.records.note_segment(r, g.offset, g.length);
     }
     if (post == Post::kAccepted) return post;
-    e.fragment_left(*f);
+    e.rails_.ended(*f);
     --x.rndv->in_flight;
     if (post == Post::kCompleted) finished(e, r, *f);
-    e.port_.frag_free(*f);
+    e.base_.port.frag_free(*f);
     return post;
   }
 
@@ -409,9 +411,9 @@ struct Rput {
     // If the rail fails it hands back the bytes, which then go over another one.
     if (p.backlog.nothing_stored() && !p.standing.ended() && rail.usable(f.xfer.epoch)) {
       typename P::InlineSource none{};
-      if (e.post_brief(rail, &h, sizeof h, none)) return;
+      if (e.rails_.post_brief(rail, &h, sizeof h, none)) return;
     }
-    e.send_stored(p, &h, sizeof h, &rail, f.xfer.epoch);
+    e.rails_.send_stored(p, &h, sizeof h, &rail, f.xfer.epoch);
   }
 
   /// All writes have succeeded, and nothing else holds the gate.

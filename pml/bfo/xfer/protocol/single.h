@@ -28,7 +28,7 @@ struct Single {
     // The header comes over the rail that it has a key for, nearly always.
     Rail<P>* const rail = a.rail && a.rail->name.conn == k.conn && a.rail->usable(k.epoch)
                               ? a.rail
-                              : e.rail_named(*r.xfer.proc->peer, k.conn, k.epoch, a.rail);
+                              : e.rails_.named(*r.xfer.proc->peer, k.conn, k.epoch, a.rail);
     if (!rail || !Rget<P>::aligned(*rail, d.remote_address, d.want)) return nullptr;
     if (d.want > rail->limits.get_limit || d.want > most_over_one_rail(rail->limits.rdma_frag_size))
       return nullptr;
@@ -50,7 +50,7 @@ struct Single {
     for (unsigned i = 0; i < n; ++i) {
       core::RailKey& k = d.keys[kept];
       k = o.key(i);
-      Rail<P>* const rail = e.rail_named(*r.xfer.proc->peer, k.conn, k.epoch, a.rail);
+      Rail<P>* const rail = e.rails_.named(*r.xfer.proc->peer, k.conn, k.epoch, a.rail);
       if (!rail || rail->limits.get_limit == 0 || !Rget<P>::aligned(*rail, d.remote_address, d.want))
         continue;
       ++kept;
@@ -76,18 +76,17 @@ struct Single {
     auto& x = r.xfer;
     auto& d = *x.rndv;
     Peer<P>& p = *x.proc->peer;
-    if (!e.config_.use_get || p.active || d.want == 0) return false;
+    if (!e.base_.config.use_get || p.active || d.want == 0) return false;
     d.remote_address = o.address();
     const core::RailKey* key = nullptr;
     Rail<P>* const best = o.n_keys() == 1 ? only_rail(e, r, a, o, key) : best_rail(e, r, a, o, key);
     if (!best || !Rget<P>::registered_for(e, r, *best)) return false;
-    Frag* const f = e.new_frag(FragKind::kRead, *best, p);
+    Frag* const f = e.rails_.new_frag(FragKind::kRead, *best, p);
     if (!f) [[unlikely]]
       return false;
     LedgerEntry<P>* const l = e.ledgers_.add(d.ledger, *best, best->name.epoch, 0, d.want);
     if (!l) [[unlikely]] {
-      --e.frags_out_;
-      e.port_.frag_free(*f);
+      e.rails_.drop(*f);
       return false;
     }
     d.key_rail = a.rail;
@@ -101,16 +100,15 @@ struct Single {
     handle.size = key->handle_len;
     std::memcpy(handle.bytes, key->handle, sizeof handle.bytes);
     e.ending_ = f;
-    const Post post = e.port_.get(best->handle, r, 0, d.want, d.remote_address, handle, *f);
+    const Post post = e.base_.port.get(best->handle, r, 0, d.want, d.remote_address, handle, *f);
     e.pace_.posted(begun);
     const bool in_its_call = e.ending_ == nullptr;
     e.ending_ = nullptr;
     if (post == Post::kAccepted && !in_its_call) return true;
     if (taken(post)) [[likely]] {
-      --e.frags_out_;
-      best->inflight_bytes -= d.want;
-      e.counters_.bytes_read += d.want;
-      e.port_.frag_free(*f);
+      e.rails_.ended(*f);
+      e.base_.counters.bytes_read += d.want;
+      e.base_.port.frag_free(*f);
       d.in_flight = 0;
       e.ledgers_.remove(d.ledger, l);
       Machine<P>::template finish_directly<kOneRead>(x);
@@ -124,10 +122,10 @@ struct Single {
   /// The READ was not posted.
   [[gnu::noinline]] static void refused(E& e, RecvRequest& r, Frag& f) {
     auto& x = r.xfer;
-    e.fragment_left(f);
+    e.rails_.ended(f);
     f.xfer.fate = Fate::kNeverSent;
     Rget<P>::read_ended(e, r, f);
-    e.port_.frag_free(f);
+    e.base_.port.frag_free(f);
     if (x.phase != core::RecvPhase::kReceiving) return;  // the rail was lost meanwhile
     x.pending |= kPendingData;
     e.ready(r);
@@ -138,7 +136,7 @@ struct Single {
     auto& x = r.xfer;
     auto& d = *x.rndv;
     Peer<P>& p = *x.proc->peer;
-    if (!e.config_.use_put || p.active || d.want == 0 || !d.received.empty()) return false;
+    if (!e.base_.config.use_put || p.active || d.want == 0 || !d.received.empty()) return false;
     if (p.choice.size() > 1 && d.want >= kUncut) return false;
     Rail<P>* const rail = p.choice.size() == 1 ? &p.choice[0] : p.choice.lightest(0);
     if (!rail || d.want > rail->limits.put_limit || d.want > rail->limits.rdma_frag_size) return false;

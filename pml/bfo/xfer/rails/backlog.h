@@ -131,6 +131,11 @@ class Backlog {
   /// Does a message wait that the user's must not overtake (order.h)?
   bool completion_waits() const { return completing_ != 0; }
 
+  /// A message that only shows whether the peer lives is stored, or under way, for the rail of that index.
+  bool pinging(unsigned rail) const { return pinging_ >> rail & 1; }
+  void ping_begins(unsigned rail) { pinging_ = static_cast<std::uint8_t>(pinging_ | 1u << rail); }
+  void ping_ends(unsigned rail) { pinging_ = static_cast<std::uint8_t>(pinging_ & ~(1u << rail)); }
+
   void store(Frag* f) {
     stored_.push_back(f);
     ++records_;
@@ -196,6 +201,7 @@ class Backlog {
   std::uint32_t records_ = 0;  ///< in `stored_`
   std::uint32_t answers_ = 0;  ///< of both
   std::uint32_t completing_ = 0;
+  std::uint8_t pinging_ = 0;  ///< one bit for each rail
 };
 
 }  // namespace bfo::xfer

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // rail_choice.h: which rail of a peer takes what. It has the usable rails of one peer and knows their states,
-// weights and loads; what waits, and in which order it has to go, the engine decides (schedule.h, order.h).
+// weights and loads; what waits, and in which order it has to go, the engine decides (pump.h, order.h).
 // Only pointers: the rails belong to the peer. Used under the engine's lock. Needs no memory, cannot fail: a
 // function that returns a rail returns nullptr when there is none.
 //

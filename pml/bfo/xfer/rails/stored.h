@@ -141,7 +141,7 @@ bool StoredMessages<P>::record_waiting(PeerT& p) {
 template <class P>
 [[gnu::cold]] void StoredMessages<P>::drop(PeerT& p) {
   while (Frag* f = p.backlog.take_stored()) {
-    if (f->xfer.grant >= kPing) p.watch.ping_ends(f->xfer.grant - kPing);
+    if (f->xfer.grant >= kPing) p.backlog.ping_ends(f->xfer.grant - kPing);
     if (f->xfer.buffer) port_.free(f->xfer.buffer);
     port_.frag_free(*f);
   }

@@ -27,7 +27,7 @@ void Engine<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) {
   auto& x = r.xfer;
   const std::uint32_t actions = machine_.step(x, e);
   if (actions == Machine<P>::kIgnored)
-    ++counters_.ignored;
+    ++base_.counters.ignored;
   else if (actions != 0)
     send_act(r, actions, in);
 }
@@ -37,7 +37,7 @@ void Engine<P>::recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in) {
   auto& x = r.xfer;
   const std::uint32_t actions = machine_.step(x, e);
   if (actions == Machine<P>::kIgnored)
-    ++counters_.ignored;
+    ++base_.counters.ignored;
   else if (actions != 0)
     recv_act(r, actions, in);
 }
@@ -55,11 +55,11 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     }
     x.rndv->name = x.rndv->name.at(static_cast<Round>(x.rndv->name.round() + 1));
     ++x.rndv->restarts;
-    ++counters_.restarts;
+    ++base_.counters.restarts;
     RndvCopy<P>::reset(*this, r);
     Rget<P>::reset(*this, r);
     Rput<P>::reset(*this, r);
-    records_.note_restart(*x.proc->peer);
+    base_.records.note_restart(*x.proc->peer);
   }
   if (actions & core::kSendNotify) {
     x.pending |= kPendingNotify;
@@ -73,8 +73,8 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     x.rndv->todo.clear();
     x.rndv->todo.add(0, x.length);
     for (unsigned i = 0; i < in.restart->n; ++i) x.rndv->todo.remove(in.ranges[i].begin, in.ranges[i].end);
-    records_.note_received(r, in, by_get);
-    records_.note_resumed(*x.proc->peer);
+    base_.records.note_received(r, in, by_get);
+    base_.records.note_resumed(*x.proc->peer);
     x.rndv->dirty_rails = 0;
     x.rndv->frags = 0;
     x.pending = 0;
@@ -90,7 +90,7 @@ void Engine<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput&
     if (x.rndv->in_flight == 0) send_event(r, SendEvent::kDrained);
   }
   if (actions & core::kSendFinishOk) {
-    if (in.all_read && x.rndv->exposed != 0) records_.note_all_read(r);
+    if (in.all_read && x.rndv->exposed != 0) base_.records.note_all_read(r);
     // FIN, NACK and the ACK of the last FRAG all say that the receiver does not read any more
     x.rndv->exposed = 0;
     x.pending = 0;
@@ -130,10 +130,10 @@ void Engine<P>::send_over(SendRequest& r) {
   sends_.erase(d.name, x.outcome != Outcome::kOk);
   peer.live_sends.remove(&r);
   if (x.linked) peer.backlog.remove_ready(r);
-  if (d.registered != Registered::kNo) port_.deregister(d.reg);
-  port_.rndv_over(r);
+  if (d.registered != Registered::kNo) base_.port.deregister(d.reg);
+  base_.port.rndv_over(r);
   send_rndv_pool_.give(std::exchange(x.rndv, nullptr));
-  finish_send(r, x.outcome);
+  base_.finish_send(r, x.outcome);
 }
 
 template <class P>
@@ -181,7 +181,7 @@ void Engine<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput&
     } else if (x.pending & kPendingStart) {
       const core::AckHdr h{static_cast<std::uint8_t>(MsgType::kAck), 0, 0, x.rndv->peer_name.value,
                            x.rndv->name.value};
-      send_stored(peer, &h, sizeof h);
+      rails_.send_stored(peer, &h, sizeof h);
     }
     x.pending = 0;
     x.rndv->todo.clear();
@@ -220,15 +220,15 @@ void Engine<P>::recv_over(RecvRequest& r) {
     const std::uint8_t flags = Rget<P>::keeps_up(*this, r) ? core::kFlagKeepsUp : 0;
     const core::FinHdr h{
         static_cast<std::uint8_t>(MsgType::kFin), flags, 0, d.peer_name.value, d.name.value, 0, 1};
-    send_completing(peer, &h, sizeof h);
+    rails_.send_completing(peer, &h, sizeof h);
   }
   if (failed) note_failed(peer, d.peer_name);
   recvs_.erase(d.name, failed);
   peer.live_recvs.remove(&r);
   if (x.linked) peer.backlog.remove_ready(r);
-  if (d.registered != Registered::kNo) port_.deregister(d.reg);
+  if (d.registered != Registered::kNo) base_.port.deregister(d.reg);
   recv_rndv_pool_.give(std::exchange(x.rndv, nullptr));
-  finish_recv(r);
+  base_.finish_recv(r);
 }
 
 /// The gate (P2): no access that this request granted or started can still be executed.
@@ -243,14 +243,14 @@ inline bool Engine<P>::gate_clear(const X& x) const {
 /// A test's port may remove the gate, to see that its checkers notice.
 template <class P>
 inline bool Engine<P>::gate_removed() const {
-  return port_.gate_removed();
+  return base_.port.gate_removed();
 }
 
 /// [begin, end) of `r` is in its place.
 template <class P>
 void Engine<P>::arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read) {
-  if (!records_.arrived(r, begin, end, by_read)) [[unlikely]]
-    failing_.no_memory(*r.xfer.proc->peer, sizeof(Range));
+  if (!base_.records.arrived(r, begin, end, by_read)) [[unlikely]]
+    base_.failing.no_memory(*r.xfer.proc->peer, sizeof(Range));
 }
 
 /// Raise the events that follow from the counters of a send.

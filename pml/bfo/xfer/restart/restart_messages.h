@@ -22,8 +22,8 @@ template <class P>
 void Engine<P>::stored_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id,
                                Name sender, Name receiver) {
   const core::RestartHdr h = restart_header(type, flags, id, sender, receiver);
-  port_.trace_sent(p.handle, &h, sizeof h);
-  send_stored(p, &h, sizeof h);
+  base_.port.trace_sent(p.handle, &h, sizeof h);
+  rails_.send_stored(p, &h, sizeof h);
 }
 
 /// Number of list entries that fit into a message over any of the peer's usable rails, at most `most`.
@@ -66,8 +66,8 @@ struct RestartMessages {
     m.h.n = n;
     m.h.frags = x.rndv->frags;
     const std::size_t size = sizeof m.h + n * sizeof(core::WireRail);
-    if (!e.post_control(p, &m, size, FragKind::kControl, x.rndv->name, false)) return false;
-    e.port_.trace_sent(p.handle, &m, size);
+    if (!e.rails_.post_control(p, &m, size, FragKind::kControl, x.rndv->name, false)) return false;
+    e.base_.port.trace_sent(p.handle, &m, size);
     return true;
   }
 
@@ -75,8 +75,9 @@ struct RestartMessages {
     auto& x = r.xfer;
     const core::RestartHdr h =
         restart_header(core::MsgType::kRecvErr, 0, x.identity(), x.rndv->peer_name, x.rndv->name);
-    if (!e.post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true)) return false;
-    e.port_.trace_sent(x.proc->peer->handle, &h, sizeof h);
+    if (!e.rails_.post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true))
+      return false;
+    e.base_.port.trace_sent(x.proc->peer->handle, &h, sizeof h);
     return true;
   }
 
@@ -108,9 +109,9 @@ struct RestartMessages {
     }
     m.h.n = n;
     const std::size_t size = sizeof m.h + n * sizeof(core::WireRange);
-    if (!e.post_control(*x.proc->peer, &m, size, FragKind::kControl, x.rndv->name, true)) return false;
-    e.port_.trace_sent(x.proc->peer->handle, &m, size);
-    e.records_.note_resumed(*x.proc->peer);  // the transfer continues, whichever side carries its bytes
+    if (!e.rails_.post_control(*x.proc->peer, &m, size, FragKind::kControl, x.rndv->name, true)) return false;
+    e.base_.port.trace_sent(x.proc->peer->handle, &m, size);
+    e.base_.records.note_resumed(*x.proc->peer);  // the transfer continues, whichever side carries its bytes
     return true;
   }
 
@@ -127,7 +128,7 @@ struct RestartMessages {
     core::WireRail clean[core::kMaxWireRails];
     NameState state;
     if (!core::decode_restart(core::MsgType::kRestartNotify, bytes, h, clean, core::kMaxWireRails)) {
-      ++e.counters_.malformed;
+      ++e.base_.counters.malformed;
       return;
     }
     RecvRequest* const r = e.recvs_.find(Name(h.receiver), a, state);
@@ -137,7 +138,7 @@ struct RestartMessages {
       Proc<P>* const p = c ? e.proc_at(*c, h.src) : nullptr;
       Peer<P>* const peer = p ? e.peer_of(*p) : (a.rail ? a.rail->peer : nullptr);
       if (!peer || !from_peer(a.rail, peer)) {
-        ++e.counters_.malformed;
+        ++e.base_.counters.malformed;
         return;
       }
       const core::MatchHdr id{0, 0, h.ctx, h.src, 0, h.seq};
@@ -149,7 +150,7 @@ struct RestartMessages {
     auto& x = r->xfer;
     if (x.seq != h.seq || x.comm->ctx != h.ctx || x.proc->rank != h.src ||
         !x.rndv->peer_name.same_request(Name(h.sender))) {
-      ++e.counters_.malformed;
+      ++e.base_.counters.malformed;
       return;
     }
     typename E::RecvInput in;
@@ -162,7 +163,7 @@ struct RestartMessages {
     else if (ahead == 0)
       e.recv_event(*r, core::RecvEvent::kNotifyAgain, in);
     else
-      ++(ahead < 0 ? e.counters_.stale : e.counters_.malformed);
+      ++(ahead < 0 ? e.base_.counters.stale : e.base_.counters.malformed);
     e.flush(*x.proc->peer);
   }
 
@@ -175,7 +176,7 @@ struct RestartMessages {
       x.rndv->todo.clear();
       x.rndv->frags_due = in.restart->frags;
       x.rndv->polls_left = kPolls;
-      if (x.rndv->frags < x.rndv->frags_due) e.set_timer(*x.proc->peer);
+      if (x.rndv->frags < x.rndv->frags_due) e.base_.set_timer(*x.proc->peer);
     }
     for (LedgerEntry<P>* l = x.rndv->ledger; l;) {
       LedgerEntry<P>* const next = l->next;
@@ -199,7 +200,7 @@ struct RestartMessages {
       auto& x = r->xfer;
       if (x.phase == core::RecvPhase::kQuiescing && x.rndv->frags < x.rndv->frags_due) {
         if (--x.rndv->polls_left != 0) {
-          e.set_timer(p);
+          e.base_.set_timer(p);
         } else {
           x.rndv->frags_due = 0;
           over = true;
@@ -215,7 +216,7 @@ struct RestartMessages {
     core::RestartHdr h;
     core::WireRange ranges[core::kMaxWireRanges];
     if (!core::decode_restart(core::MsgType::kRestartAck, bytes, h, ranges, core::kMaxWireRanges)) {
-      ++e.counters_.malformed;
+      ++e.base_.counters.malformed;
       return;
     }
     SendRequest* const r = e.sends_.find_current(Name(h.sender), a);
@@ -228,11 +229,11 @@ struct RestartMessages {
     auto& x = r->xfer;
     for (unsigned i = 0; i < h.n; ++i)
       if (ranges[i].begin > ranges[i].end || ranges[i].end > x.length) {
-        ++e.counters_.malformed;
+        ++e.base_.counters.malformed;
         return;
       }
     if (x.seq != h.seq || !x.rndv->peer_name.same_request(Name(h.receiver))) {
-      ++e.counters_.malformed;
+      ++e.base_.counters.malformed;
       return;
     }
     typename E::SendInput in;
@@ -247,14 +248,14 @@ struct RestartMessages {
     core::RestartHdr h;
     NameState state;
     if (!core::decode(core::MsgType::kRestartNack, bytes, h)) {
-      ++e.counters_.malformed;
+      ++e.base_.counters.malformed;
       return;
     }
     SendRequest* const r = e.sends_.find(Name(h.sender), a, state);
     if (!r) return;
     auto& x = r->xfer;
     if (x.seq != h.seq || Name(h.sender).round() > x.rndv->name.round()) {
-      ++e.counters_.malformed;
+      ++e.base_.counters.malformed;
       return;
     }
     Peer<P>& peer = *x.proc->peer;
@@ -270,7 +271,7 @@ struct RestartMessages {
   static void answer_send_done(E& e, const Arrival& a, const core::RestartHdr& h, NameState state) {
     Peer<P>* const peer = a.rail ? a.rail->peer : nullptr;
     if (!peer) {
-      ++e.counters_.malformed;
+      ++e.base_.counters.malformed;
       return;
     }
     const core::MatchHdr id{0, 0, h.ctx, h.src, 0, h.seq};
@@ -283,7 +284,7 @@ struct RestartMessages {
     core::RestartHdr h;
     NameState state;
     if (!core::decode(core::MsgType::kRecvErr, bytes, h)) {
-      ++e.counters_.malformed;
+      ++e.base_.counters.malformed;
       return;
     }
     const Name name(h.sender);
@@ -294,7 +295,7 @@ struct RestartMessages {
     }
     auto& x = r->xfer;
     if (x.seq != h.seq || name.round() > x.rndv->name.round()) {
-      ++e.counters_.malformed;
+      ++e.base_.counters.malformed;
       return;
     }
     if (!x.rndv->peer_name) x.rndv->peer_name = Name(h.receiver);
@@ -308,14 +309,14 @@ struct RestartMessages {
     core::RestartHdr h;
     NameState state;
     if (!core::decode(core::MsgType::kSendDone, bytes, h)) {
-      ++e.counters_.malformed;
+      ++e.base_.counters.malformed;
       return;
     }
     RecvRequest* const r = e.recvs_.find(Name(h.receiver), a, state);
     if (!r) return;
     auto& x = r->xfer;
     if (x.seq != h.seq || !x.rndv->peer_name.same_request(Name(h.sender))) {
-      ++e.counters_.malformed;
+      ++e.base_.counters.malformed;
       return;
     }
     Peer<P>& peer = *x.proc->peer;

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// rails.h: Rails, what the engine does with the rails of its peers: records of fragments, posting of control
+// messages, messages that are stored until they are delivered, and which rail the user's messages take. It
+// calls the port and its base only; what a message means, others know. Used under the engine's lock. The
+// bodies are in posting.h and sending.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "pml/bfo/xfer/base.h"
+#include "pml/bfo/xfer/order/order.h"
+#include "pml/bfo/xfer/rails/stored.h"
+#include "pml/bfo/xfer/state.h"
+
+namespace bfo::xfer {
+
+template <class P>
+class Rails {
+ public:
+  using PeerT = Peer<P>;
+  using RailT = Rail<P>;
+  using Frag = typename P::Frag;
+
+  /// `base` outlives it.
+  explicit Rails(Base<P>& base) : base_(base), stored_(base.port) {}
+  Rails(const Rails&) = delete;
+  Rails& operator=(const Rails&) = delete;
+
+  // ---- records of fragments
+  /// A fresh record of a fragment over `rail`, which counts as under way; nullptr: there is none now.
+  Frag* new_frag(FragKind kind, RailT& rail, PeerT& peer);
+  /// The fragment has ended; its record stays.
+  void ended(const Frag& f);
+  /// The fragment was not posted, or ended inside its call, and carried nothing that counts as load.
+  void drop(Frag& f) {
+    --frags_out_;
+    base_.port.frag_free(f);
+  }
+  /// Fragments that have not ended.
+  std::uint64_t frags_out() const { return frags_out_; }
+
+  // ---- control messages that the state of a request gives back
+  template <class Source>
+  bool post_brief(RailT& rail, const void* hdr, std::size_t len, Source& source);
+  bool post_on(RailT& rail, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
+               std::uint32_t grant = 0);
+  bool post_control(PeerT& p, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
+                    std::uint32_t grant = 0);
+  RailT* named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* without_conn) const;
+
+  // ---- messages that are stored until they are delivered
+  Frag* send_stored(PeerT& p, const void* bytes, std::size_t len, RailT* pinned = nullptr,
+                    std::uint32_t epoch = 0);
+  void send_completing(PeerT& p, const void* bytes, std::size_t len);
+  bool post_stored(PeerT& p);
+  Post post_notice(RailT& rail, Frag& f, const void* bytes, std::size_t len);
+  void store_again(PeerT& p, Frag& f);
+  /// No stored message of `p` is sent any more.
+  void drop_stored(PeerT& p) { stored_.drop(p); }
+
+  // ---- the user's messages
+  /// The rail of an eager message. Short ones of a pair share one; longer ones are spread over the rails, if
+  /// there are several and the peer does not answer at once. nullptr: the message waits.
+  RailT* next_for(PeerT& p, std::size_t length) {
+    if (RailT* const r = p.choice.for_short(length, base_.config.short_limit)) [[likely]]
+      return r;
+    return next_spread(p, length);
+  }
+  unsigned for_user(PeerT& p);
+  /// One of for_user() rails.
+  RailT* next_for_user(PeerT& p) { return p.completions.any() ? p.completions.rail() : p.choice.next(); }
+
+  // ---- a rail that may deliver a message inside the call that posts it (self)
+  /// A message of the user, or its header, is posted on `rail`; over() when the call is over.
+  void posting(const RailT& rail) { at_once_ = !rail.limits.failover; }
+  void posted() { at_once_ = false; }
+  /// May a message that comes now be handled at once?
+  bool delivers_at_once() const { return at_once_; }
+
+ private:
+  RailT* next_spread(PeerT& p, std::size_t length);
+  bool brief_ended(PeerT& p);
+  bool post_one_stored(PeerT& p, Frag& f);
+
+  Base<P>& base_;
+  StoredMessages<P> stored_;
+  std::uint64_t frags_out_ = 0;
+  bool at_once_ = false;
+};
+
+}  // namespace bfo::xfer
+
+#include "pml/bfo/xfer/rails/posting.h"
+#include "pml/bfo/xfer/rails/sending.h"
