@@ -212,37 +212,38 @@ TEST(Ledgers, GrantIsOverWhenItWasNotSentOrItsEpochIsClosed) {
 TEST(Wildcards, FailureOfAMemberEndsThoseOfItsCommunicatorUnlessOthersAreLeft) {
   for (const AnySource rule : {AnySource::kError, AnySource::kWait}) {
     OnePeer o;
-    CommTable<FakePort> comms;
-    Wildcards<FakePort> wildcards(o.port, rule, comms, o.work);
-    Proc<FakePort> proc;
-    proc.peer = &o.peer;
-    Proc<FakePort>* procs[3] = {nullptr, &proc, nullptr};
-    Comm<FakePort> comm;
-    comm.size = 3;
-    comm.procs = procs;
+    Base<FakePort> base(o.port, {});
+    Matching<FakePort> matching(base);
+    Wildcards<FakePort> wildcards(o.port, rule, matching);
     o.world.peers.assign(1, std::vector<Peer<FakePort>*>(3, nullptr));
-    ASSERT_TRUE(comms.reserve(o.port, 0));
-    comms.add(&comm);
+    Comm<FakePort>* const comm = matching.comm_add({.ctx = 7, .size = 3});
+    ASSERT_NE(comm, nullptr);
+    matching.proc_at(*comm, 1)->peer = &o.peer;
     test::RecvReq recv;
-    recv.xfer.comm = &comm;
-    comm.posted_any_source.push_back(o.port, &recv);
-    comm.n_posted = 1;
-    EXPECT_FALSE(wildcards.lost(comm));
+    EXPECT_EQ(matching.post(recv, {.comm = comm}), nullptr);
+    EXPECT_FALSE(comm->wildcards_end);
     o.peer.standing.set_failed();
     wildcards.peer_failed(o.peer);
     const bool ends = rule == AnySource::kError;
-    EXPECT_EQ(wildcards.lost(comm), ends);
-    EXPECT_EQ(o.work.take_completed().recvs.pop_front(), ends ? &recv : nullptr);
-    EXPECT_EQ(comm.n_posted, ends ? 0u : 1u);
-    if (ends) EXPECT_EQ(recv.xfer.status.source, 1);
-    if (!ends) comm.posted_any_source.remove(o.port, &recv);
-    Comm<FakePort> later;
-    later.size = 3;
-    later.procs = procs;
-    wildcards.comm_made(later);
-    EXPECT_EQ(later.n_lost, 1);
-    comms.remove(&comm);
-    comms.free_pages(o.port);
+    EXPECT_EQ(comm->wildcards_end, ends);
+    EXPECT_EQ(base.exit_work.take_completed().recvs.pop_front(), ends ? &recv : nullptr);
+    EXPECT_EQ(comm->n_posted, ends ? 0u : 1u);
+    if (ends) {
+      EXPECT_EQ(recv.xfer.status.source, 1);
+    } else {
+      EXPECT_TRUE(matching.cancel(recv));
+    }
+    Comm<FakePort>* const later = matching.comm_add({.ctx = 8, .size = 3});
+    matching.proc_at(*later, 1)->peer = &o.peer;
+    wildcards.comm_made(*later);
+    EXPECT_EQ(later->n_lost, 1);
+    EXPECT_EQ(matching.post(recv, {.comm = later}), nullptr);
+    EXPECT_EQ(base.exit_work.take_completed().recvs.pop_front(), ends ? &recv : nullptr)
+        << "posted afterwards";
+    if (!ends) {
+      EXPECT_TRUE(matching.cancel(recv));
+    }
+    matching.free_all();
   }
 }
 

@@ -21,7 +21,7 @@
 #include "pml/bfo/xfer/rails/rails.h"
 #include "pml/bfo/xfer/base.h"
 #include "pml/bfo/xfer/calls.h"
-#include "pml/bfo/xfer/matching/comm_table.h"
+#include "pml/bfo/xfer/matching/matching.h"
 #include "pml/bfo/xfer/failure/wildcard.h"
 #include "pml/bfo/xfer/base/pool.h"
 #include "pml/bfo/xfer/port.h"
@@ -29,7 +29,6 @@
 #include "pml/bfo/xfer/protocol/machine.h"
 #include "pml/bfo/xfer/protocol/names.h"
 #include "pml/bfo/xfer/state.h"
-#include "pml/bfo/xfer/matching/unknown_messages.h"
 
 namespace bfo::xfer {
 
@@ -150,10 +149,6 @@ class Engine {
   /// True while progress() has something to do that no callback will trigger.
   bool needs_progress() const { return !base_.agenda.empty(); }
 
-  /// The port's memory, for queues that make an index: where one is at hand nothing else has to be loaded.
-  void* alloc(std::size_t size) { return base_.port.alloc(size); }
-  void free(void* memory) { base_.port.free(memory); }
-
   const Counters& counters() const { return base_.counters; }
   /// How often each cell of the state tables was used.
   const Machine<P>& machine() const { return machine_; }
@@ -194,49 +189,19 @@ class Engine {
   RecvRequest* dispatch(RailT* rail, std::uint32_t epoch, std::uint8_t tag, Bytes in);
   void handle_done(Frag& f);
 
-  // match.h
-  ProcT* proc_at(CommT& c, std::int32_t rank) {
-    if (static_cast<std::uint32_t>(rank) >= static_cast<std::uint32_t>(c.size)) [[unlikely]]
-      return nullptr;
-    ProcT* const p = c.procs[rank];
-    return p ? p : make_proc(c, rank);
-  }
-  void comm_free(CommT* c);
-  ProcT* make_proc(CommT& c, std::int32_t rank);
-  PeerT* meet(ProcT& p);
-  PeerT* peer_of(ProcT& p) { return p.peer ? p.peer : meet(p); }
-  void remember(ProcT& p);
-  bool is_of(ProcT& p, const RailT* rail);
+  // dispatch.h
   RecvRequest* on_match(RailT* rail, std::uint32_t epoch, Bytes in);
-  RecvRequest* match_unexpected(ProcT& p, RailT* rail, std::uint32_t epoch, std::int32_t tag, Bytes in);
   RecvRequest* match_otherwise(RailT* rail, std::uint32_t epoch, core::MatchWords h, Bytes in);
   RecvRequest* on_open(const Arrival& a, MsgType type, Bytes in);
-  RecvRequest* take_match(const Arrival& a, const Opened& o);
-  RecvRequest* take_open(const Arrival& a, const Opened& o);
+  RecvRequest* take(const Arrival& a, const Opened& o);
+  void came(ProcT& p, const Matched<P>& m, const Opened& o, const Arrival& a);
+  void take_following(ProcT& p);
+  void again(ProcT& p, const Opened& o, const Arrival& a);
   void take_up(const Arrival& a, const Opened& o);
-  RecvRequest* accept(ProcT& p, const Opened& o, const Arrival& a);
-  RecvRequest* accept_out_of_order(ProcT& p, const Opened& o, const Arrival& a);
-  RecvRequest* deliver(ProcT& p, const Opened& o, const Arrival& a);
-  void deliver_following(ProcT& p);
-  void add_unexpected(ProcT& p, Message* m);
-  RecvRequest* take_posted(ProcT& p, std::int32_t tag);
-  Message* keep(ProcT* p, const Opened& o, const Arrival& a);
-  Message* keep_here(ProcT* p, const Opened& o, const Arrival& a);
-  void replace(Message& m, const Opened& o, const Arrival& a);
-  void duplicate(ProcT& p, const Opened& o, const Arrival& a);
-  Message* find_unexpected(CommT& c, std::int32_t src, std::int32_t tag);
-  void remove_unexpected(Message& m);
-  Outcome probe_missed(CommT& c, std::int32_t src);
-  void free_message(Message* m);
   KeptResult match_kept(RecvRequest& r, Message& m);
   KeptResult take_kept(RecvRequest& r, Message* m, bool nested);
+  KeptResult give_kept(RecvRequest& r, Message* m, bool nested);
   void end_kept(RecvRequest& r, KeptResult kept);
-  void keep_unknown(const Opened& o, const Arrival& a);
-  void unknown_too_many(const Arrival& a);
-  void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, std::uint64_t length);
-  void eager_arrived(RecvRequest& r, Bytes payload);
-  KeptResult take_unexpected(RecvRequest& r, bool nested);
-  void fail_recv(RecvRequest& r, Outcome outcome);
   KeptResult post_recv(RecvRequest& r, const RecvArgs<P>& args);
 
   // eager.h
@@ -255,6 +220,7 @@ class Engine {
   void on_seq_sync(const Arrival& a, Bytes in);
   void release_stalled(ProcT& p);
   void poll_windows();
+  void leave_window(ProcT& p);
   void stall(ProcT& p, SendRequest& r);
 
   // rail_events.h
@@ -288,6 +254,8 @@ class Engine {
   void choose_protocol(RecvRequest& r, const Arrival& a, const Opened& o);
   void on_ack(const Arrival& a, Bytes in);
   void on_frag(const Arrival& a, Bytes in);
+  void reopen(ProcT& p, const Opened& o, const Arrival& a);
+  bool open_again(ProcT& p, const Opened& o, const Arrival& a);
   void on_put(const Arrival& a, Bytes in);
   void on_fin(const Arrival& a, Bytes in);
 
@@ -333,6 +301,7 @@ class Engine {
 
   Base<P> base_;
   Rails<P> rails_{base_};
+  Matching<P> matching_{base_};
   typename P::Lock lock_;
   unsigned depth_ = 0;
   Frag* ending_ = nullptr;  ///< the READ that is being posted, while it has not ended inside that call
@@ -342,24 +311,20 @@ class Engine {
   std::uint64_t eager_out_ = 0;                         ///< eager sends with a request that have not ended
   Names<P, SendRequest> sends_;
   Names<P, RecvRequest> recvs_;
-  CommTable<P> comms_;
-  UnknownMessages<P> unknown_;
   Pool<SendRndv<P>, &SendRndv<P>::next_free> send_rndv_pool_;
   Pool<RecvRndv<P>, &RecvRndv<P>::next_free> recv_rndv_pool_;
   GrantPool<P> grant_pool_;
   Pace<P> pace_{base_.port};
   Ledgers<P> ledgers_{base_.port, base_.counters, base_.agenda};
-  Wildcards<P> wildcards_{base_.port, base_.config.any_source_on_loss, comms_, base_.exit_work};
+  Wildcards<P> wildcards_{base_.port, base_.config.any_source_on_loss, matching_};
   Machine<P> machine_{base_.port};
 };
 
 }  // namespace bfo::xfer
 
 #include "pml/bfo/xfer/entry.h"
-#include "pml/bfo/xfer/matching/comm.h"
 #include "pml/bfo/xfer/failure/failed.h"
-#include "pml/bfo/xfer/matching/match.h"
-#include "pml/bfo/xfer/matching/posted.h"
+#include "pml/bfo/xfer/dispatch.h"
 #include "pml/bfo/xfer/pump.h"
 #include "pml/bfo/xfer/protocol/eager.h"
 #include "pml/bfo/xfer/matching/oneself.h"

@@ -60,9 +60,7 @@ Engine<P>::Engine(P& port, const Config& config)
 
 template <class P>
 Engine<P>::~Engine() {
-  while (CommT* const c = comms_.front()) comm_free(c);
-  comms_.free_pages(base_.port);
-  while (Message* m = unknown_.pop(*this)) free_message(m);
+  matching_.free_all();
   while (auto* a = base_.exit_work.take_message()) base_.port.free(a);
   base_.failing.free_all();
   while (PeerT* p = base_.peers.pop_front()) {
@@ -140,7 +138,7 @@ void Engine<P>::defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const 
 /// left.
 template <class P>
 void Engine<P>::take_eager(RecvRequest& r, Bytes in) {
-  eager_arrived(r, in.from(sizeof(core::MatchHdr)));
+  matching_.unpack(r, in.from(sizeof(core::MatchHdr)));
   base_.finish_recv(r);
 }
 
@@ -175,66 +173,9 @@ void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, c
       r = dispatch(rail, epoch, tag, in);
   }
   if (r != nullptr) {
-    eager_arrived(*r, in.from(sizeof(core::MatchHdr)));
+    matching_.unpack(*r, in.from(sizeof(core::MatchHdr)));
     base_.port.complete_recv(*r, r->xfer.status);
   }
-}
-
-/// Hands a message to the function for its tag, which decodes it: nobody reads its header before or after,
-/// and one that says another type is dropped. Returns the receive that an eager message was matched with: the
-/// caller unpacks and completes it.
-template <class P>
-typename P::RecvRequest* Engine<P>::dispatch(RailT* rail, std::uint32_t epoch, std::uint8_t tag, Bytes in) {
-  const Arrival a{rail, epoch, in.size};
-  const auto type = static_cast<MsgType>(tag);
-  switch (type) {
-    case MsgType::kMatch:
-      return on_match(rail, epoch, in);
-    case MsgType::kFrag:
-      on_frag(a, in);
-      break;
-    case MsgType::kRndv:
-    case MsgType::kRget:
-      return on_open(a, type, in);
-    case MsgType::kAck:
-      on_ack(a, in);
-      break;
-    case MsgType::kPut:
-      on_put(a, in);
-      break;
-    case MsgType::kFin:
-      on_fin(a, in);
-      break;
-    case MsgType::kRestartNotify:
-      RestartMessages<P>::on_notify(*this, a, in);
-      break;
-    case MsgType::kRestartAck:
-      RestartMessages<P>::on_restart_ack(*this, a, in);
-      break;
-    case MsgType::kRestartNack:
-      RestartMessages<P>::on_nack(*this, a, in);
-      break;
-    case MsgType::kRecvErr:
-      RestartMessages<P>::on_recv_err(*this, a, in);
-      break;
-    case MsgType::kSendDone:
-      RestartMessages<P>::on_send_done(*this, a, in);
-      break;
-    case MsgType::kRailDown:
-    case MsgType::kEpochClosed:
-      on_rail_message(a, type, in);
-      break;
-    case MsgType::kPeerLost:
-      on_peer_lost(a, in);
-      break;
-    case MsgType::kSeqSync:
-      on_seq_sync(a, in);
-      break;
-    default:
-      ++base_.counters.malformed;
-      break;
-  }
-  return nullptr;
 }
 
 /// A fragment ended while the engine was inside a port function.

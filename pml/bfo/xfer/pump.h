@@ -98,4 +98,26 @@ bool Engine<P>::serve(RecvRequest& r) {
   }
 }
 
+// ---- for tools
+
+template <class P>
+typename Engine<P>::QueueLengths Engine<P>::queue_lengths(CommT* c, std::int32_t rank) {
+  Entry entry(*this);
+  return matching_.queue_lengths(*c, rank);
+}
+
+template <class P>
+typename Engine<P>::PeerLoad Engine<P>::peer_load(const PeerT& peer) {
+  Entry entry(*this);
+  PeerLoad load;
+  load.ready_sends = length_of(peer.backlog.ready_sends);
+  load.ready_recvs = length_of(peer.backlog.ready_recvs);
+  load.live_sends = length_of(peer.live_sends);
+  load.live_recvs = length_of(peer.live_recvs);
+  peer.backlog.each_stored([&load](const void*, std::size_t) { ++load.stored; });
+  for (auto* proc = peer.procs.front(); proc; proc = peer.procs.next(proc))
+    load.stalled += length_of(proc->stalled);
+  return load;
+}
+
 }  // namespace bfo::xfer

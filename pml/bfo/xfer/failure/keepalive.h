@@ -30,8 +30,8 @@ void Engine<P>::keep_alive() {
   Entry entry(*this);
   if (entry.nested()) return;
   wildcards_.watch_all([this](CommT& c, std::int32_t rank) -> PeerT* {
-    ProcT* const q = proc_at(c, rank);
-    return q ? peer_of(*q) : nullptr;
+    ProcT* const q = matching_.proc_at(c, rank);
+    return q ? matching_.peer_of(*q) : nullptr;
   });
   for (PeerT* p = base_.peers.front(); p; p = p->next) {
     const bool waits = p->watch.take_due(awaits(*p));

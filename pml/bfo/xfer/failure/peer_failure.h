@@ -193,12 +193,8 @@ template <class P>
   drop_syncs(p);
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) {
     while (SendRequest* r = q->stalled.pop_front()) base_.finish_send(*r, outcome);
-    while (RecvRequest* r = q->posted.pop_front(*this)) {
-      --q->comm->n_posted;
-      r->xfer.status = RecvStatus{q->rank, r->xfer.tag, 0, outcome};
-      base_.finish_recv(*r);
-    }
   }
+  matching_.fail_posted(p, outcome);
   if (loss) wildcards_.peer_failed(p);
   base_.records.report(p, true);
   FailoverEvent e;

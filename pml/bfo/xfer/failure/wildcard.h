@@ -18,8 +18,7 @@
 #include <cstdint>
 
 #include "pml/bfo/xfer/counters.h"
-#include "pml/bfo/xfer/exit_work.h"
-#include "pml/bfo/xfer/matching/comm_table.h"
+#include "pml/bfo/xfer/matching/matching.h"
 #include "pml/bfo/xfer/state.h"
 
 namespace bfo::xfer {
@@ -32,8 +31,8 @@ class Wildcards {
   using PeerT = Peer<P>;
 
   /// `rule`: what a failure does.
-  Wildcards(P& port, AnySource rule, CommTable<P>& comms, ExitWork<P>& exit_work)
-      : port_(port), rule_(rule), comms_(comms), exit_work_(exit_work) {}
+  Wildcards(P& port, AnySource rule, Matching<P>& matching)
+      : port_(port), rule_(rule), matching_(matching), comms_(matching.comms()) {}
 
   /// A communicator is made.
   void comm_made(CommT& c) {
@@ -41,8 +40,6 @@ class Wildcards {
       count_lost(c);
   }
   void peer_failed(PeerT& p);
-  bool lost(const CommT& c) const;
-  void fail(RecvRequest& r);
   bool wait_for(PeerT& p);
   template <class Meet>
   void watch_all(Meet meet);
@@ -55,7 +52,6 @@ class Wildcards {
   PeerT* known_peer(const CommT& c, std::int32_t rank) const;
   void count_lost(CommT& c, std::int32_t rank, const PeerT& p);
   void count_lost(CommT& c);
-  void end(CommT& c);
   bool wait_on(const CommT& c) const;
   bool deserted(const CommT& c) const;
   template <class Meet>
@@ -63,8 +59,8 @@ class Wildcards {
 
   P& port_;
   AnySource rule_;
-  CommTable<P>& comms_;
-  ExitWork<P>& exit_work_;
+  Matching<P>& matching_;
+  const CommTable<P>& comms_;
   std::uint32_t n_lost_ = 0;  ///< peers that failed and had not finalized
 };
 
@@ -76,13 +72,6 @@ Peer<P>* Wildcards<P>::known_peer(const CommT& c, std::int32_t rank) const {
   return static_cast<PeerT*>(port_.known(c.handle, rank));
 }
 
-/// Does a wildcard on `c` end with the error of a failed member?
-template <class P>
-bool Wildcards<P>::lost(const CommT& c) const {
-  if (c.n_lost == 0) return false;
-  return rule_ == AnySource::kError || c.n_lost >= c.others();
-}
-
 /// Rank `rank` of `c` was declared failed.
 template <class P>
 [[gnu::cold]] void Wildcards<P>::count_lost(CommT& c, std::int32_t rank, const PeerT& p) {
@@ -91,6 +80,7 @@ template <class P>
   if (c.inter || rank != c.my_rank || rule_ == AnySource::kError) ++c.n_lost;
   c.lost_rank = rank;
   c.lost_outcome = p.standing.loss().outcome;
+  c.wildcards_end = c.n_lost != 0 && (rule_ == AnySource::kError || c.n_lost >= c.others());
 }
 
 /// A communicator is made after processes have failed.
@@ -107,28 +97,8 @@ template <class P>
   for (CommT* c = comms_.front(); c; c = comms_.next(c)) {
     for (std::int32_t i = 0; i < c->size; ++i)
       if (known_peer(*c, i) == &p) count_lost(*c, i, p);
-    if (lost(*c)) end(*c);
+    if (c->wildcards_end) matching_.fail_wildcards(*c);
   }
-}
-
-template <class P>
-[[gnu::cold]] void Wildcards<P>::end(CommT& c) {
-  for (RecvRequest* r = c.posted_any_source.front(); r;) {
-    RecvRequest* const next = c.posted_any_source.next(r);
-    if (!r->xfer.keeps_waiting) {
-      c.posted_any_source.remove(port_, r);
-      --c.n_posted;
-      fail(*r);
-    }
-    r = next;
-  }
-}
-
-template <class P>
-[[gnu::cold, gnu::noinline]] void Wildcards<P>::fail(RecvRequest& r) {
-  const CommT& c = *r.xfer.comm;
-  r.xfer.status = RecvStatus{c.lost_rank, r.xfer.tag, 0, c.lost_outcome};
-  exit_work_.add_complete(r);
 }
 
 /// Is there a wildcard on `c` that a failure would end?

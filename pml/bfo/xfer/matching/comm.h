@@ -9,13 +9,12 @@
 #include <cstring>
 #include <new>
 
-#include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/matching/matching.h"
 
 namespace bfo::xfer {
 
 template <class P>
-Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
-  Entry entry(*this);
+Comm<P>* Matching<P>::comm_add(const CommDesc<P>& d) {
   if (comms_.find(d.ctx)) return nullptr;
   if (!comms_.reserve(base_.port, d.ctx)) return nullptr;
   const std::size_t bytes = static_cast<std::size_t>(d.size) * sizeof(ProcT*);
@@ -35,26 +34,25 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
   c->procs = static_cast<ProcT**>(procs);
   std::memset(procs, 0, bytes);
   comms_.add(c);
-  wildcards_.comm_made(*c);
-  // Messages that came before the communicator existed: in order of arrival, through the same duplicate check
-  // as others.
-  while (Message* m = unknown_.take(*this, d.ctx)) {
-    take_up(Arrival{m->rail, m->epoch, m->size}, m->what);  // no receive is posted yet
-    free_message(m);
-  }
   return c;
 }
 
 template <class P>
-void Engine<P>::comm_del(CommT* c) {
-  Entry entry(*this);
+void Matching<P>::comm_del(CommT* c) {
   for (std::int32_t i = 0; i < c->size; ++i)
     if (c->procs[i]) remember(*c->procs[i]);
   comm_free(c);
 }
 
 template <class P>
-void Engine<P>::comm_free(CommT* c) {
+void Matching<P>::free_all() {
+  while (CommT* const c = comms_.front()) comm_free(c);
+  comms_.free_pages(base_.port);
+  while (Message* m = unknown_.pop(*this)) free_message(m);
+}
+
+template <class P>
+void Matching<P>::comm_free(CommT* c) {
   for (std::int32_t i = 0; i < c->size; ++i) {
     ProcT* const p = c->procs[i];
     if (!p) continue;
@@ -64,8 +62,6 @@ void Engine<P>::comm_free(CommT* c) {
       free_message(m);
     }
     if (p->linked) p->peer->procs.remove(p);
-    if (p->syncs) p->peer->backlog.syncs.remove(p);
-    base_.agenda.remove_stalled(*p);
     p->posted.forget(*this);
     p->~ProcT();
     base_.port.free(p);
@@ -93,7 +89,7 @@ void recall_sequence(Proc<P>& p, const PastSequence& s) {
 
 /// First use of a rank of a communicator. nullptr: no memory.
 template <class P>
-[[gnu::cold, gnu::noinline]] Proc<P>* Engine<P>::make_proc(CommT& c, std::int32_t rank) {
+[[gnu::cold, gnu::noinline]] Proc<P>* Matching<P>::make_proc(CommT& c, std::int32_t rank) {
   void* const memory = base_.port.alloc(sizeof(ProcT));
   if (!memory) {
     if (auto* const peer = static_cast<PeerT*>(base_.port.resolve(c.handle, rank)))
@@ -112,7 +108,7 @@ template <class P>
 
 /// Ask the port which process this rank is, and keep the answer.
 template <class P>
-[[gnu::cold, gnu::noinline]] Peer<P>* Engine<P>::meet(ProcT& p) {
+[[gnu::cold, gnu::noinline]] Peer<P>* Matching<P>::meet(ProcT& p) {
   auto* const peer = static_cast<PeerT*>(base_.port.resolve(p.comm->handle, p.rank));
   if (p.peer || !peer) return p.peer;
   p.peer = peer;
@@ -122,7 +118,7 @@ template <class P>
 
 /// The communicator is freed. Its numbering is kept (H6).
 template <class P>
-void Engine<P>::remember(ProcT& p) {
+void Matching<P>::remember(ProcT& p) {
   if (!p.peer && p.expected == 0 && p.next_seq == 0) return;
   PeerT* const known = peer_of(p);
   if (!known) {  // without memory for it the numbering is lost, and later nobody can tell whose it was

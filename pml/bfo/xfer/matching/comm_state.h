@@ -85,6 +85,7 @@ struct Comm {
   bool inter = false;  ///< `my_rank` is none of its ranks
   /// not 0: a probe from any source found nothing, at most two calls of keep_alive() ago
   std::uint8_t probed = 0;
+  bool wildcards_end = false;  ///< a receive from any source ends with `lost_outcome`
   Outcome lost_outcome = Outcome::kOk;
   typename P::CommHandle handle{};
   std::uint16_t ctx = 0;

@@ -8,176 +8,95 @@
 // (UNMATCHED), stored out of sequence or for a communicator that does not exist yet (KEPT), received
 // completely (FINISHED), or new (NEVER_SEEN).
 //
-// A MATCH in the usual case is decoded in registers (on_match). In all others the header lies in memory of
+// A MATCH in the usual case is decoded in registers (in_sequence). In all others the header lies in memory of
 // this process, and Opened tells what was decoded.
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
-#include <cstring>
 #include <new>
 
-#include "common/check.h"
-#include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/matching/matching.h"
 
 namespace bfo::xfer {
 
 // ---- arrival
 
-/// A MATCH. The usual case: it is in sequence, from the rank that it names, and its receive is posted.
+/// The rank that a MATCH is the next message of, in the usual case: it comes over a rail of that rank's
+/// process, and no other message of it is out of sequence. nullptr: another case.
 template <class P>
-[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::on_match(RailT* rail, std::uint32_t epoch,
-                                                                           Bytes in) {
-  core::MatchHdr h;
-  if (!core::decode_match(in, h)) [[unlikely]] {
-    ++base_.counters.malformed;
-    return nullptr;
-  }
+[[gnu::always_inline]] inline Proc<P>* Matching<P>::in_sequence(const core::MatchHdr& h,
+                                                                const RailT* rail) const {
   CommT* const c = comms_.find(h.ctx);
   if (!c || static_cast<std::uint32_t>(h.src) >= static_cast<std::uint32_t>(c->size)) [[unlikely]]
-    return match_otherwise(rail, epoch, core::match_words(h.ctx, h.src, h.tag, h.seq), in);
+    return nullptr;
   ProcT* const p = c->procs[h.src];
   if (!p || (rail && rail->peer != p->peer)) [[unlikely]]
-    return match_otherwise(rail, epoch, core::match_words(h.ctx, h.src, h.tag, h.seq), in);
+    return nullptr;
   if (h.seq != p->expected || !p->out_of_sequence.empty()) [[unlikely]]
-    return match_otherwise(rail, epoch, core::match_words(h.ctx, h.src, h.tag, h.seq), in);
-  if (rail) [[likely]]
-    rail->peer->choice.answered();
-  RecvRequest* const r = take_posted(*p, h.tag);
-  if (!r) return match_unexpected(*p, rail, epoch, h.tag, in);
-  p->expected = static_cast<Seq16>(p->expected + base_.port.seq_step());
-  set_matched(*r, *p, h, in.size - sizeof h);
+    return nullptr;
+  return p;
+}
+
+/// The receive that the next message of `p`, a MATCH, is for. nullptr: none is posted, and nothing happened.
+template <class P>
+[[gnu::always_inline]] inline typename P::RecvRequest* Matching<P>::take_next(ProcT& p,
+                                                                              const core::MatchHdr& h,
+                                                                              std::uint64_t length) {
+  RecvRequest* const r = take_posted(p, h.tag);
+  if (!r) return nullptr;
+  p.expected = static_cast<Seq16>(p.expected + base_.port.seq_step());
+  set_matched(*r, p, h, length);
   return r;
 }
 
-/// The next MATCH of `p`, for which no receive is posted. nullptr.
+/// The next message of `p`, a MATCH for which no receive is posted, is kept.
 template <class P>
-[[gnu::noinline]] typename P::RecvRequest* Engine<P>::match_unexpected(ProcT& p, RailT* rail,
-                                                                       std::uint32_t epoch, std::int32_t tag,
-                                                                       Bytes in) {
+[[gnu::noinline]] void Matching<P>::keep_next(ProcT& p, RailT* rail, std::uint32_t epoch, std::int32_t tag,
+                                              Bytes in) {
   const core::MatchWords h = core::match_words(p.comm->ctx, p.rank, tag, p.expected);
   const Opened o = Opened::match(&h.header, in.from(sizeof h.header));
   if (Message* const m = keep_here(&p, o, Arrival{rail, epoch, in.size})) {
     p.expected = static_cast<Seq16>(p.expected + base_.port.seq_step());
     add_unexpected(p, m);
   }
-  return nullptr;
 }
 
+/// The rank that a message is from. nullptr: it is kept, or dropped and counted, or `over`.
 template <class P>
-[[gnu::noinline]] typename P::RecvRequest* Engine<P>::match_otherwise(RailT* rail, std::uint32_t epoch,
-                                                                      core::MatchWords h, Bytes in) {
-  return take_match(Arrival{rail, epoch, in.size}, Opened::match(&h.header, in.from(sizeof h.header)));
-}
-
-/// A MATCH in any case.
-template <class P>
-typename P::RecvRequest* Engine<P>::take_match(const Arrival& a, const Opened& o) {
+Proc<P>* Matching<P>::sender(const Arrival& a, const Opened& o, bool& over) {
   const core::MatchHdr& h = o.match();
+  over = false;
   CommT* const c = comms_.find(h.ctx);
   if (!c) [[unlikely]] {
-    keep_unknown(o, a);
+    over = keep_unknown(o, a);
     return nullptr;
   }
   ProcT* const p = proc_at(*c, h.src);
-  if (!p || (a.rail && a.rail->peer != p->peer && !is_of(*p, a.rail))) [[unlikely]] {
-    if (!p && c->has(h.src))
-      base_.failing.no_memory(*c, h.src, a);
-    else
-      ++base_.counters.malformed;
-    return nullptr;
+  if (p && is_from(*p, a.rail, o)) [[likely]] {
+    if (o.is_match() && a.rail) a.rail->peer->choice.answered();
+    return p;
   }
-  if (a.rail) [[likely]]
-    a.rail->peer->choice.answered();
-  return accept(*p, o, a);
-}
-
-/// The process of a rank must be known before a message counts as from that rank: the header names the
-/// sender, and the rail shows whether that is true. A message without a rail (of a BTL that does not name the
-/// sender) is believed.
-template <class P>
-[[gnu::cold, gnu::noinline]] bool Engine<P>::is_of(ProcT& p, const RailT* rail) {
-  return peer_of(p) == rail->peer;
-}
-
-template <class P>
-typename P::RecvRequest* Engine<P>::on_open(const Arrival& a, MsgType type, Bytes in) {
-  core::RgetHdr room;
-  const auto o = Opened::open(type, in, room);
-  if (!o) {
+  if (c->has(h.src) && (!p || (!o.is_match() && !p->peer)))
+    base_.failing.no_memory(*c, h.src, a);
+  else
     ++base_.counters.malformed;
-    return nullptr;
-  }
-  return take_open(a, *o);
-}
-
-/// A message that was kept for a communicator which exists now.
-template <class P>
-void Engine<P>::take_up(const Arrival& a, const Opened& o) {
-  if (RecvRequest* const r = o.is_match() ? take_match(a, o) : take_open(a, o)) {
-    eager_arrived(*r, o.payload());
-    base_.finish_recv(*r);
-  }
-}
-
-/// An RNDV or RGET that begins a request or continues one.
-template <class P>
-[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::take_open(const Arrival& a,
-                                                                            const Opened& o) {
-  const core::MatchHdr& h = o.match();
-  CommT* const c = comms_.find(h.ctx);
-  if (!c) {
-    keep_unknown(o, a);
-    return nullptr;
-  }
-  ProcT* const p = proc_at(*c, h.src);
-  PeerT* const peer = p ? peer_of(*p) : nullptr;
-  if (!peer || !from_peer(a.rail, peer)) {
-    if (!peer && c->has(h.src))
-      base_.failing.no_memory(*c, h.src, a);
-    else
-      ++base_.counters.malformed;
-    return nullptr;
-  }
-  if (!(h.flags & (core::kFlagRestart | core::kFlagKnown))) return accept(*p, o, a);
-  if (!(h.flags & core::kFlagRestart)) {
-    duplicate(*p, o, a);
-    return nullptr;
-  }
-
-  // It continues a request: matching is over, and the name in the header decides.
-  NameState state;
-  const core::RndvHdr& open = o.rndv();
-  const Name name(open.receiver);
-  RecvRequest* const r = recvs_.find(name, a, state);
-  if (!r) {
-    if (state == NameState::kFinished || state == NameState::kFailed)
-      stored_restart(*peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, h,
-                     Name(open.sender), name);
-    else
-      ++base_.counters.malformed;
-    return nullptr;
-  }
-  auto& x = r->xfer;
-  if (x.proc != p || x.seq != h.seq || !x.rndv->peer_name.same_request(Name(open.sender))) {
-    ++base_.counters.malformed;
-    return nullptr;
-  }
-  if (name.round() != x.rndv->name.round()) {
-    ++(name.round() < x.rndv->name.round() ? base_.counters.stale : base_.counters.malformed);
-    return nullptr;
-  }
-  RecvInput in;
-  in.arrival = &a;
-  in.open = &o;
-  recv_event(*r, RecvEvent::kReopen, in);
-  flush(*peer);
   return nullptr;
 }
 
+/// Is a message that came over `rail` from `p`? The header names the sender, and the rail shows whether that
+/// is true. A message without a rail (of a BTL that does not name the sender) is believed; the process of a
+/// rank that begins a rendezvous must be known.
 template <class P>
-[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::accept(ProcT& p, const Opened& o,
-                                                                         const Arrival& a) {
+bool Matching<P>::is_from(ProcT& p, const RailT* rail, const Opened& o) {
+  if (o.is_match()) return !rail || rail->peer == p.peer || rail->peer == peer_of(p);
+  PeerT* const peer = peer_of(p);
+  return peer && from_peer(rail, peer);
+}
+
+/// What comes of a message of `p`.
+template <class P>
+[[gnu::always_inline]] inline Matched<P> Matching<P>::accept(ProcT& p, const Opened& o, const Arrival& a) {
   if (o.match().seq != p.expected || !p.out_of_sequence.empty()) [[unlikely]]
     return accept_out_of_order(p, o, a);
   p.expected = static_cast<Seq16>(p.expected + base_.port.seq_step());
@@ -185,65 +104,57 @@ template <class P>
 }
 
 template <class P>
-[[gnu::noinline]] typename P::RecvRequest* Engine<P>::accept_out_of_order(ProcT& p, const Opened& o,
-                                                                          const Arrival& a) {
+[[gnu::noinline]] Matched<P> Matching<P>::accept_out_of_order(ProcT& p, const Opened& o, const Arrival& a) {
   const core::MatchHdr& h = o.match();
   switch (seq_place(p.expected, h.seq)) {
-    case SeqPlace::kExpected: {
+    case SeqPlace::kExpected:
       p.expected = static_cast<Seq16>(p.expected + base_.port.seq_step());
-      RecvRequest* const r = deliver(p, o, a);
-      if (r) {  // it is unpacked now, because later messages may follow at once
-        eager_arrived(*r, o.payload());
-        base_.finish_recv(*r);
-      }
-      deliver_following(p);
-      return nullptr;
-    }
+      return deliver(p, o, a);
     case SeqPlace::kFuture: {
       const bool highest = p.out_of_sequence.empty() || seq_before(p.last_out_of_sequence, h.seq);
       if (Message* const same = highest ? nullptr : p.out_of_sequence.find(*this, h.seq)) {
         ++base_.counters.duplicates;
-        replace(*same, o, a);
-        return nullptr;
+        return {replace(*same, o, a) ? Came::kOver : Came::kNothing, nullptr};
       }
       Message* const m = keep(&p, o, a);
-      if (!m) return nullptr;
+      if (!m) return {};
       p.out_of_sequence.push_back(*this, m);
       if (highest) p.last_out_of_sequence = h.seq;
-      return nullptr;
+      return {};
     }
     case SeqPlace::kPast:
-      duplicate(p, o, a);
-      return nullptr;
+      ++base_.counters.duplicates;
+      return {o.is_match() ? Came::kNothing : Came::kDuplicate, nullptr};
     case SeqPlace::kOutside:
       ++base_.counters.malformed;
-      return nullptr;
+      return {};
+  }
+  return {};
+}
+
+/// The next of the messages of `p` that came out of sequence and are in sequence now, removed, and the
+/// receive that takes it. Those before it that no receive takes become unexpected. nullptr: there is no other
+/// one.
+template <class P>
+Unexpected<P>* Matching<P>::take_following(ProcT& p, RecvRequest*& receive) {
+  while (Message* m = p.out_of_sequence.find(*this, p.expected)) {
+    p.expected = static_cast<Seq16>(p.expected + base_.port.seq_step());
+    p.out_of_sequence.remove(*this, m);
+    if ((receive = take_posted(p, m->match.tag))) return m;
+    add_unexpected(p, m);
   }
   return nullptr;
 }
 
 template <class P>
-void Engine<P>::deliver_following(ProcT& p) {
-  while (Message* m = p.out_of_sequence.find(*this, p.expected)) {
-    p.expected = static_cast<Seq16>(p.expected + base_.port.seq_step());
-    p.out_of_sequence.remove(*this, m);
-    if (RecvRequest* r = take_posted(p, m->match.tag)) {
-      take_kept(*r, m, true);  // of another process: it has no request here
-    } else {
-      add_unexpected(p, m);
-    }
-  }
-}
-
-template <class P>
-[[gnu::always_inline]] inline void Engine<P>::add_unexpected(ProcT& p, Message* m) {
+[[gnu::always_inline]] inline void Matching<P>::add_unexpected(ProcT& p, Message* m) {
   p.unexpected.push_back(*this, m);
   p.comm->arrivals.push_back(*this, m);
 }
 
 /// The oldest posted receive that matches a message of `p` with `tag`, removed from its queue.
 template <class P>
-[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::take_posted(ProcT& p, std::int32_t tag) {
+[[gnu::always_inline]] inline typename P::RecvRequest* Matching<P>::take_posted(ProcT& p, std::int32_t tag) {
   CommT& c = *p.comm;
   const std::int32_t any = tag >= 0 ? kAnyTag : tag;  // MPI_ANY_TAG does not match negative tags
   RecvRequest* const s = p.posted.find(*this, tag, any);
@@ -261,8 +172,8 @@ template <class P>
 }
 
 template <class P>
-[[gnu::always_inline]] inline void Engine<P>::set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h,
-                                                          std::uint64_t length) {
+[[gnu::always_inline]] inline void Matching<P>::set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h,
+                                                            std::uint64_t length) {
   auto& x = r.xfer;
   x.status.source = p.rank;
   x.status.tag = h.tag;
@@ -273,41 +184,37 @@ template <class P>
 
 /// In-sequence message: to a posted receive, or to the unexpected queue.
 template <class P>
-[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::deliver(ProcT& p, const Opened& o,
-                                                                          const Arrival& a) {
+[[gnu::always_inline]] inline Matched<P> Matching<P>::deliver(ProcT& p, const Opened& o, const Arrival& a) {
   RecvRequest* const r = take_posted(p, o.match().tag);
   if (!r) {
     Message* const m = keep(&p, o, a);
     if (!m) {
       p.expected = static_cast<Seq16>(p.expected - base_.port.seq_step());  // no later message is delivered
-      return nullptr;
+      return {};
     }
     add_unexpected(p, m);
-    return nullptr;
+    return {};
   }
-  if (o.is_match()) {
-    set_matched(*r, p, o.match(), o.payload().size);
-    return r;
-  }
-  begin_recv(*r, p, a, o);
-  return nullptr;
+  if (!o.is_match()) return {Came::kOpened, r};
+  set_matched(*r, p, o.match(), o.payload().size);
+  return {Came::kEager, r};
 }
 
 /// Store an eager payload; its receive is owned by the caller and completes next.
 template <class P>
-[[gnu::always_inline]] inline void Engine<P>::eager_arrived(RecvRequest& r, Bytes payload) {
+[[gnu::always_inline]] inline void Matching<P>::unpack(RecvRequest& r, Bytes payload) {
   if (r.xfer.status.length != 0) base_.port.unpack(r, 0, payload.data, r.xfer.status.length);
 }
 
 template <class P>
-[[gnu::noinline]] Unexpected<P>* Engine<P>::keep(ProcT* p, const Opened& o, const Arrival& a) {
+[[gnu::noinline]] Unexpected<P>* Matching<P>::keep(ProcT* p, const Opened& o, const Arrival& a) {
   return keep_here(p, o, a);
 }
 
 /// Keep a message. nullptr: no memory, and its sender will be declared failed.
 template <class P>
-[[gnu::always_inline]] inline Unexpected<P>* Engine<P>::keep_here(ProcT* p, const Opened& o,
-                                                                  const Arrival& a) {
+[[gnu::always_inline]] inline Unexpected<P>* Matching<P>::keep_here(ProcT* p, const Opened& o,
+                                                                    const Arrival& a) {
   void* const memory = base_.port.alloc(sizeof(Message) + o.stored_size());
   if (!memory) [[unlikely]] {
     if (p)
@@ -335,32 +242,27 @@ bool renews(const Unexpected<P>& m, const core::Opened& o) {
 }
 
 /// A rendezvous header came again for a message that is stored. The newer header is kept, because its keys
-/// name rails that are up (H21). A stored eager message is complete. If it comes again as a rendezvous,
-/// because the rails that are left take only shorter messages, its sender is notified that it is received.
-/// The tag is the key of queues that the stored one is in: it is that of the first header.
+/// name rails that are up (H21). A stored eager message is complete: if it comes again as a rendezvous,
+/// because the rails that are left take only shorter messages, its sender has to hear that it is received
+/// (true). The tag is the key of queues that the stored one is in: it is that of the first header.
 template <class P>
-void Engine<P>::replace(Message& m, const Opened& o, const Arrival& a) {
+bool Matching<P>::replace(Message& m, const Opened& o, const Arrival& a) {
   if (o.match().tag != m.match.tag) {
     ++base_.counters.malformed;
-    return;
+    return false;
   }
-  if (!m.is_open()) {
-    PeerT* const peer = m.proc ? peer_of(*m.proc) : a.rail ? a.rail->peer : nullptr;
-    if (!peer || o.is_match()) return;
-    stored_restart(*peer, MsgType::kRestartNack, 0, o.match(), Name(o.rndv().sender), Name());
-    flush(*peer);
-    return;
-  }
-  if (!renews(m, o)) return;
+  if (!m.is_open()) return !o.is_match() && (m.proc || a.rail);
+  if (!renews(m, o)) return false;
   const std::size_t size = o.stored_size();
   void* const memory = size > m.room ? base_.port.alloc(size) : &m + 1;
-  if (!memory) return;  // keep the older one: a receiver without usable keys asks for others
+  if (!memory) return false;  // keep the older one: a receiver without usable keys asks for others
   void* const old = m.separate();
   m.what = o.stored_at(memory, nullptr);
   if (old) base_.port.free(old);
   m.size = static_cast<std::uint32_t>(size);
   m.rail = a.rail;
   m.epoch = a.epoch;
+  return false;
 }
 
 /// The rendezvous `sender` of `p` that no receive has matched, or that a matched probe holds.
@@ -376,49 +278,20 @@ Unexpected<P>* kept_open(const Proc<P>& p, Name sender) {
   return nullptr;
 }
 
-/// A message that was received before: its number is behind the expected one, or its sender says that it is
-/// known (kFlagKnown). A rendezvous is looked up by its name, because its sequence number may have wrapped
-/// while it waited for a receive.
+/// An RNDV or RGET of `p` came again that no receive is busy with. It is looked up by its name, because its
+/// sequence number may have wrapped while it waited for a receive. True: it is over.
 template <class P>
-[[gnu::noinline]] void Engine<P>::duplicate(ProcT& p, const Opened& o, const Arrival& a) {
-  ++base_.counters.duplicates;
-  if (o.is_match()) return;
-  PeerT* const known = peer_of(p);
-  if (!known) return;
-  PeerT& peer = *known;
-  const core::MatchHdr& h = o.match();
-  const Name sender(o.rndv().sender);
-  for (RecvRequest* r = peer.live_recvs.front(); r; r = peer.live_recvs.next(r)) {  // LIVE
-    auto& x = r->xfer;
-    if (x.proc != &p || !x.rndv->peer_name.same_request(sender)) continue;
-    if (x.seq != h.seq) {
-      ++base_.counters.malformed;
-      return;
-    }
-    if (sender.round() != x.rndv->name.round()) {
-      ++base_.counters.stale;
-      return;
-    }
-    RecvInput in;
-    in.arrival = &a;
-    in.open = &o;
-    recv_event(*r, RecvEvent::kOpenAgain, in);
-    flush(peer);
-    return;
-  }
-  if (Message* const m = kept_open(p, sender)) {  // UNMATCHED
-    if (m->match.seq == h.seq)
-      replace(*m, o, a);
-    else
-      ++base_.counters.malformed;
-    return;
-  }
-  answer_over(peer, h, sender);  // FINISHED: received, matched, not live
+bool Matching<P>::renew(ProcT& p, const Opened& o, const Arrival& a) {
+  Message* const m = kept_open(p, Name(o.rndv().sender));
+  if (!m) return true;                                          // FINISHED: received, matched, not live
+  if (m->match.seq == o.match().seq) return replace(*m, o, a);  // UNMATCHED
+  ++base_.counters.malformed;
+  return false;
 }
 
 /// The sender of `a` has no allowance left for it.
 template <class P>
-[[gnu::cold]] void Engine<P>::unknown_too_many(const Arrival& a) {
+[[gnu::cold]] void Matching<P>::unknown_too_many(const Arrival& a) {
   if (a.rail)
     return base_.failing.too_much(*a.rail->peer, PeerLoss::Limit::kUnknown, base_.config.unknown_limit);
   base_.failing.no_memory(a.rail, a.epoch, a.size);
@@ -426,38 +299,43 @@ template <class P>
 
 /// A message for a communicator that does not exist here. If this process has not made it yet, the message is
 /// kept (KEPT). If it was freed, what was received in it is FINISHED, and a sender that missed the answer
-/// gets it again (H11). A message that its sender knows to be here belongs to a communicator of the past.
+/// gets it again (H11): true. A message that its sender knows to be here belongs to a communicator of the
+/// past.
 template <class P>
-[[gnu::noinline]] void Engine<P>::keep_unknown(const Opened& o, const Arrival& a) {
+[[gnu::noinline]] bool Matching<P>::keep_unknown(const Opened& o, const Arrival& a) {
   const core::MatchHdr& h = o.match();
   PeerT* const peer = a.rail ? a.rail->peer : nullptr;
   const bool known = !o.is_match() && (h.flags & core::kFlagKnown) != 0;
   const PastSequence* const past = peer ? peer->past.find(h.ctx) : nullptr;
   if (past && (known || seq_place(past->expected, h.seq) == SeqPlace::kPast)) {
     ++base_.counters.duplicates;
-    if (!o.is_match()) answer_over(*peer, h, Name(o.rndv().sender));
-    return;
+    return !o.is_match();
   }
   if (known) {
     ++base_.counters.malformed;
-    return;
+    return false;
   }
   if (Message* const m = unknown_.find(*this, h, a.rail)) {
     ++base_.counters.duplicates;
-    if (renews(*m, o) && !unknown_.fits_instead(*m, o.stored_size(), base_.config.unknown_limit))
-      return unknown_too_many(a);
+    if (renews(*m, o) && !unknown_.fits_instead(*m, o.stored_size(), base_.config.unknown_limit)) {
+      unknown_too_many(a);
+      return false;
+    }
     unknown_.uncount(*m);
-    replace(*m, o, a);
+    const bool over = replace(*m, o, a);
     unknown_.count(*m);
-    return;
+    return over;
   }
   // A sender may be ahead of a process that is slow to make the communicator, but within a bound.
-  if (!unknown_.fits(a.rail, o.stored_size(), base_.config.unknown_limit)) return unknown_too_many(a);
-  if (Message* const m = keep(nullptr, o, a)) unknown_.add(*this, m);
+  if (!unknown_.fits(a.rail, o.stored_size(), base_.config.unknown_limit))
+    unknown_too_many(a);
+  else if (Message* const m = keep(nullptr, o, a))
+    unknown_.add(*this, m);
+  return false;
 }
 
 template <class P>
-void Engine<P>::free_message(Message* m) {
+void Matching<P>::free_message(Message* m) {
   if (void* const header = m->separate()) base_.port.free(header);
   m->~Message();
   base_.port.free(m);

@@ -47,10 +47,10 @@ struct Oneself {
         ::new (memory) Unexpected<P>(Eager<P>::header(p, args.tag, 0), core::Bytes{payload, args.length});
     m->proc = &p;
     if (args.length != 0 && !e.base_.port.gather(source, payload, args.length)) [[unlikely]] {
-      e.free_message(m);
+      e.matching_.free_message(m);
       return false;
     }
-    e.add_unexpected(p, m);
+    e.matching_.add_unexpected(p, m);
     return true;
   }
 
@@ -61,7 +61,7 @@ struct Oneself {
     auto* const m = ::new (memory) Unexpected<P>(Eager<P>::header(p, r.xfer.tag, 0), core::Bytes{});
     m->proc = &p;
     m->own = &r;
-    e.add_unexpected(p, m);
+    e.matching_.add_unexpected(p, m);
     ++e.base_.counters.eager_sent;
     e.base_.counters.bytes_sent += r.xfer.length;
     return true;
@@ -70,9 +70,9 @@ struct Oneself {
   /// A message begins, under the lock.
   template <class Source>
   [[gnu::noinline]] static Start begin(E& e, Proc<P>& p, const SendArgs<P>& args, Source& source) {
-    RecvRequest* const taker = e.take_posted(p, args.tag);
+    RecvRequest* const taker = e.matching_.take_posted(p, args.tag);
     if (taker)
-      e.set_matched(*taker, p, Eager<P>::header(p, args.tag, 0), args.length);
+      e.matching_.set_matched(*taker, p, Eager<P>::header(p, args.tag, 0), args.length);
     else if (!keep(e, p, args, source))
       return {};
     ++e.base_.counters.eager_sent;
@@ -86,7 +86,7 @@ struct Oneself {
     Start start;
     {
       typename E::Entry entry(e);
-      Proc<P>& p = *e.proc_at(*args.comm, args.dst);
+      Proc<P>& p = *e.matching_.proc_at(*args.comm, args.dst);
       if (p.peer->standing.failed()) return false;
       start = begin(e, p, args, source);
     }

@@ -149,7 +149,7 @@ bool Engine<P>::post_syncs(PeerT& p) {
 template <class P>
 [[gnu::cold]] void Engine<P>::sync_lost(PeerT& peer, const Frag& f) {
   const std::uint64_t word = f.xfer.name.value;
-  CommT* const c = comms_.find(static_cast<std::uint16_t>(word >> 48));
+  CommT* const c = matching_.find(static_cast<std::uint16_t>(word >> 48));
   const auto rank = static_cast<std::int32_t>(word);
   ProcT* const p = c && c->has(rank) ? c->procs[rank] : nullptr;
   if (!p || p->peer != &peer) return;  // its communicator was freed
@@ -167,14 +167,21 @@ template <class P>
   while (ProcT* const q = p.backlog.syncs.pop_front()) q->asks = q->answers = false;
 }
 
+/// The communicator of `p` is freed: nothing of it waits any more.
+template <class P>
+void Engine<P>::leave_window(ProcT& p) {
+  if (p.syncs) p.peer->backlog.syncs.remove(&p);
+  base_.agenda.remove_stalled(p);
+}
+
 template <class P>
 void Engine<P>::on_seq_sync(const Arrival& a, Bytes in) {
   core::SeqSyncHdr h;
   CommT* c = nullptr;
   ProcT* p = nullptr;
-  if (core::decode(MsgType::kSeqSync, in, h)) c = comms_.find(h.ctx);
-  if (c) p = proc_at(*c, h.src);
-  if (!p || !peer_of(*p) || !from_peer(a.rail, peer_of(*p))) {
+  if (core::decode(MsgType::kSeqSync, in, h)) c = matching_.find(h.ctx);
+  if (c) p = matching_.proc_at(*c, h.src);
+  if (!p || !matching_.peer_of(*p) || !from_peer(a.rail, matching_.peer_of(*p))) {
     ++base_.counters.malformed;
     return;
   }

@@ -168,9 +168,9 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
   RecvRequest* taker = nullptr;  // of a message to oneself
   {
     Entry entry(*this);
-    ProcT* const p = proc_at(*args.comm, args.dst);
+    ProcT* const p = matching_.proc_at(*args.comm, args.dst);
     auto& x = r->xfer;
-    if (!p || !peer_of(*p)) [[unlikely]] {
+    if (!p || !matching_.peer_of(*p)) [[unlikely]] {
       base_.finish_send(*r, Outcome::kNoMemory);
       return;
     }
@@ -219,8 +219,8 @@ template <class P>
 [[gnu::always_inline]] inline typename Engine<P>::Inline Engine<P>::try_inline(const SendArgs<P>& args,
                                                                                InlineSource& source) {
   Entry entry(*this);
-  ProcT* const p = proc_at(*args.comm, args.dst);
-  if (!p || !peer_of(*p)) [[unlikely]]
+  ProcT* const p = matching_.proc_at(*args.comm, args.dst);
+  if (!p || !matching_.peer_of(*p)) [[unlikely]]
     return Inline::kNo;
   PeerT& peer = *p->peer;
   if (peer.own) [[unlikely]]

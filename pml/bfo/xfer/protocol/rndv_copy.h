@@ -248,7 +248,7 @@ template <class P>
                                              const core::Opened& o) {
   const core::RndvHdr& h = o.rndv();
   auto& x = r.xfer;
-  PeerT& peer = *peer_of(p);
+  PeerT& peer = *matching_.peer_of(p);
   ++peer.rendezvous;
   x.proc = &p;
   x.seq = h.match.seq;
@@ -257,7 +257,7 @@ template <class P>
   const Name name = x.rndv ? recvs_.insert(&r) : Name();
   if (!name) [[unlikely]] {  // no name is free, or no memory: this message fails, and its sender is notified
     if (x.rndv) recv_rndv_pool_.give(std::exchange(x.rndv, nullptr));
-    set_matched(r, p, h.match, h.length);
+    matching_.set_matched(r, p, h.match, h.length);
     x.status.length = 0;
     x.status.outcome = Outcome::kNoMemory;
     stored_restart(peer, MsgType::kRestartNack, core::kFlagFail, h.match, Name(h.sender), Name());
@@ -294,7 +294,7 @@ template <class P>
   d.ledger = nullptr;
   Machine<P>::begin(x);
   peer.live_recvs.push_back(&r);
-  set_matched(r, p, h.match, h.length);
+  matching_.set_matched(r, p, h.match, h.length);
   const bool rndv = !o.is_rget();
   const Bytes first = o.payload();
   const std::uint64_t n = first.size < x.rndv->want ? first.size : x.rndv->want;

@@ -231,6 +231,62 @@ void Engine<P>::recv_over(RecvRequest& r) {
   base_.finish_recv(r);
 }
 
+/// An RNDV or RGET that continues a request: matching is over, and the name in the header decides.
+template <class P>
+void Engine<P>::reopen(ProcT& p, const Opened& o, const Arrival& a) {
+  NameState state;
+  const core::MatchHdr& h = o.match();
+  const core::RndvHdr& open = o.rndv();
+  const Name name(open.receiver);
+  RecvRequest* const r = recvs_.find(name, a, state);
+  if (!r) {
+    if (state == NameState::kFinished || state == NameState::kFailed)
+      stored_restart(*p.peer, MsgType::kRestartNack, state == NameState::kFailed ? core::kFlagFail : 0, h,
+                     Name(open.sender), name);
+    else
+      ++base_.counters.malformed;
+    return;
+  }
+  auto& x = r->xfer;
+  if (x.proc != &p || x.seq != h.seq || !x.rndv->peer_name.same_request(Name(open.sender))) {
+    ++base_.counters.malformed;
+    return;
+  }
+  if (name.round() != x.rndv->name.round()) {
+    ++(name.round() < x.rndv->name.round() ? base_.counters.stale : base_.counters.malformed);
+    return;
+  }
+  RecvInput in;
+  in.arrival = &a;
+  in.open = &o;
+  recv_event(*r, RecvEvent::kReopen, in);
+  flush(*p.peer);
+}
+
+/// An RNDV or RGET came again. True: its message is being received.
+template <class P>
+bool Engine<P>::open_again(ProcT& p, const Opened& o, const Arrival& a) {
+  PeerT& peer = *p.peer;
+  const Name sender(o.rndv().sender);
+  for (RecvRequest* r = peer.live_recvs.front(); r; r = peer.live_recvs.next(r)) {  // LIVE
+    auto& x = r->xfer;
+    if (x.proc != &p || !x.rndv->peer_name.same_request(sender)) continue;
+    if (x.seq != o.match().seq) {
+      ++base_.counters.malformed;
+    } else if (sender.round() != x.rndv->name.round()) {
+      ++base_.counters.stale;
+    } else {
+      RecvInput in;
+      in.arrival = &a;
+      in.open = &o;
+      recv_event(*r, RecvEvent::kOpenAgain, in);
+      flush(peer);
+    }
+    return true;
+  }
+  return false;
+}
+
 /// The gate (P2): no access that this request granted or started can still be executed.
 template <class P>
 template <class X>

@@ -134,9 +134,9 @@ struct RestartMessages {
     RecvRequest* const r = e.recvs_.find(Name(h.receiver), a, state);
     if (!r) {
       if (state == NameState::kNever) return;
-      Comm<P>* const c = e.comms_.find(h.ctx);
-      Proc<P>* const p = c ? e.proc_at(*c, h.src) : nullptr;
-      Peer<P>* const peer = p ? e.peer_of(*p) : (a.rail ? a.rail->peer : nullptr);
+      Comm<P>* const c = e.matching_.find(h.ctx);
+      Proc<P>* const p = c ? e.matching_.proc_at(*c, h.src) : nullptr;
+      Peer<P>* const peer = p ? e.matching_.peer_of(*p) : (a.rail ? a.rail->peer : nullptr);
       if (!peer || !from_peer(a.rail, peer)) {
         ++e.base_.counters.malformed;
         return;
