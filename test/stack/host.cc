@@ -4,6 +4,7 @@
 // and pml/bfo/glue/callbacks.cc do it.
 #include <cstddef>
 
+#include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/contract.h"
 #include "test/stack/world.h"
 
@@ -16,13 +17,32 @@ Nic& nic_of(void* ctx) {
 Link& link_of(engine::Endpoint& e) {
   return *static_cast<Link*>(e.user.load(std::memory_order_relaxed));
 }
+/// One message in so many comes with another tag first.
+constexpr std::uint64_t kForgedTags = 7;
+
 Engine& engine_of(void* ctx) {
   return nic_of(ctx).process->engine();
 }
 
 }  // namespace
 
+/// The same bytes with the tag of another type: a peer can send that. The engine drops and counts it, or puts
+/// it off while it is inside a port function.
+void Process::forge_tag(engine::Endpoint& e, std::uint8_t tag, const char* data, std::uint32_t length) {
+  const std::uint8_t other = core::kAllTypes[handed_in_ / kForgedTags % sizeof core::kAllTypes];
+  if (other == tag) return;
+  const auto dropped = [this] {
+    const xfer::Counters& c = engine_->counters();
+    return c.malformed + c.stale + c.deferred;
+  };
+  const std::uint64_t before = dropped();
+  engine_->on_message(link_of(e).engine_rail, e.epoch, other, data, length);
+  if (dropped() != before + 1)
+    world_.ctx.fail("P5: process %u took a message of type 0x%x for one of type 0x%x", id_, tag, other);
+}
+
 void Process::deliver(engine::Endpoint& e, std::uint8_t tag, char* data, std::uint32_t length) {
+  if (++handed_in_ % kForgedTags == 0) forge_tag(e, tag, data, length);
   engine_->on_message(link_of(e).engine_rail, e.epoch, tag, data, length);
 }
 

@@ -103,6 +103,7 @@ class Process {
   // host.cc
   static engine::Host host(Nic& nic);
   void deliver(engine::Endpoint& e, std::uint8_t tag, char* data, std::uint32_t length);
+  void forge_tag(engine::Endpoint& e, std::uint8_t tag, const char* data, std::uint32_t length);
   void may_be_unknown(const engine::Endpoint& e);
   void frag_done(engine::Endpoint& e, engine::Frag* work, int status);
 
@@ -128,6 +129,7 @@ class Process {
 
   World& world_;
   std::uint32_t id_;
+  std::uint64_t handed_in_ = 0;  ///< messages
   StackPort port_;
   sim::Prng dice_;
   std::vector<std::unique_ptr<Nic>> nics_;
