@@ -168,13 +168,11 @@ bool Fabric::map_file(std::string& error) {
   return true;
 }
 
-/// The other processes that live, as the kernel knows it.
-uint32_t Fabric::count_others() {
-  uint32_t others = 0;
+bool Fabric::has_others() {
   for (uint32_t i = 0; i < header_->processes_used.load(); ++i) {
-    if (i != slot_ && header_->processes[i].state.load() == ProcessState::Live && alive(i, true)) ++others;
+    if (i != slot_ && header_->processes[i].state.load() == ProcessState::Live && alive(i, true)) return true;
   }
-  return others;
+  return false;
 }
 
 std::unique_ptr<Fabric> Fabric::open(const std::string& name, const FabricConfig& config, uint32_t node,
@@ -227,16 +225,16 @@ std::unique_ptr<Fabric> Fabric::open(const std::string& name, const FabricConfig
     // Not ready: its creator died before it was complete. No process: all that used it were killed.
     bool usable = h.ready.load() == 1 && h.magic == kFabricMagic && h.version == kLayoutVersion;
     if (usable && !fabric->shares_pid_space(name, error)) {
-      if (h.keep.load() != 0 || fabric->count_others() != 0) return nullptr;
+      if (h.keep.load() != 0 || fabric->has_others()) return nullptr;
       usable = false;
     }
     if (usable && !fabric->attach_process(node, error)) return nullptr;
-    if (usable && !fresh && h.keep.load() == 0 && fabric->count_others() == 0) usable = false;
+    if (usable && !fresh && h.keep.load() == 0 && !fabric->has_others()) usable = false;
     if (usable) {
       fabric->name_ = name;
+      unlock_file(fabric->fd_);  // others join meanwhile
       if (!fresh) fabric->reap();
       fabric->update_hooks();
-      unlock_file(fabric->fd_);
       return fabric;
     }
     unlink(path.c_str());
@@ -338,7 +336,7 @@ bool Fabric::remove_if_unused(const std::string& name) {
   std::string directory = registry_directory(error);
   if (directory.empty() || !valid_fabric_name(name)) return false;
   std::unique_ptr<Fabric> fabric = observe_locked(name, error);
-  if (!fabric || fabric->header_->keep.load() != 0 || fabric->count_others() != 0) return false;
+  if (!fabric || fabric->header_->keep.load() != 0 || fabric->has_others()) return false;
   return unlink((directory + "/" + name).c_str()) == 0;
 }
 

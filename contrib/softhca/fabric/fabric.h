@@ -254,7 +254,8 @@ class Fabric final : public OwnerOracle {
   Fabric() = default;
   bool map_file(std::string& error);
   bool reserve_fixed();  ///< what has no table of its own
-  uint32_t count_others();
+  /// True when another process lives, as the kernel knows it.
+  bool has_others();
   static std::unique_ptr<Fabric> observe_locked(const std::string& name, std::string& error);
   void identify();  ///< notes who this process is; before anything that asks which processes live
   bool shares_pid_space(const std::string& name, std::string& error);

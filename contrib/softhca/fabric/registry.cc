@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -110,8 +111,13 @@ std::vector<std::string> list_fabrics() {
 }
 
 int open_locked(const std::string& path, bool create, std::string& error) {
-  constexpr int kTriesMs = 20'000;
-  for (int waited_ms = 0; waited_ms < kTriesMs; ++waited_ms) {
+  constexpr int kBoundMs = 20'000;
+  // Hundreds of processes of a job come at the same time: looking each millisecond, they would keep the one
+  // that has the lock from the processors.
+  constexpr int kMostPauseMs = 32;
+  int pause_ms = 1;
+  for (int waited_ms = 0; waited_ms < kBoundMs;
+       waited_ms += pause_ms, pause_ms = std::min(2 * pause_ms, kMostPauseMs)) {
     int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0), 0600);
     if (fd < 0) {
       int why = errno;
@@ -126,7 +132,7 @@ int open_locked(const std::string& path, bool create, std::string& error) {
       return fd;
     }
     close(fd);
-    usleep(1000);
+    usleep(static_cast<useconds_t>(pause_ms) * 1000);
   }
   error = "the fabric file " + path + " stays locked by another process for 20 s; end that process";
   errno = EBUSY;
