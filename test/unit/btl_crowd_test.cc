@@ -85,5 +85,51 @@ TEST(Crowd, PeersBeginAllAtOnce_FewAreAnsweredAtATime) {
   EXPECT_EQ(crowd.most, 0u);
 }
 
+/// A turn of the peer's event thread and of the threads it waits for.
+void serve_heartbeat(Process& p) {
+  p.port.heartbeat().serve();
+  while (p.port.heartbeat().lane().run_one()) p.port.heartbeat().serve();
+}
+
+TEST(Crowd, ProcessComesBySeldom_NobodyIsTakenForDead) {
+  for (const uint64_t hub : {1, 5000}) {
+    Crowd crowd(hub);
+    crowd.hub.other_rail = false;  // what waits has no other way
+    for (size_t i = 0; i < kPeers; ++i) ASSERT_TRUE(crowd.send(i));
+    // All of them compute.
+    for (int turn = 0; turn < 200; ++turn) {
+      fake_now() += 400'000'000;
+      for (int k = 0; k < 33; ++k) crowd.hub.poll();
+      Crowd::serve(crowd.hub);
+      for (auto& peer : crowd.peers) serve_heartbeat(*peer);
+    }
+    EXPECT_EQ(crowd.hub.down, 0);
+    EXPECT_EQ(crowd.hub.count("peer answers"), static_cast<int>(kPeers));
+  }
+}
+
+TEST(Crowd, EventThreadComesBySeldom_AllWhoAskAreAnswered) {
+  constexpr size_t kAsking = 100;  // no more than there are receive buffers
+  Crowd crowd(5000);
+  for (size_t i = 0; i < kAsking; ++i) {
+    crowd.peers[i]->other_rail = false;
+    crowd.payloads.push_back("x");
+    engine::Frag& frag = crowd.frags.emplace_back();
+    frag.data = crowd.payloads.back().data();
+    frag.length = 1;
+    frag.signaled = true;
+    ASSERT_EQ(engine::send(crowd.peers[i]->endpoint, &frag), engine::Accepted::kQueued);
+  }
+  for (int turn = 0; turn < 60; ++turn) {
+    fake_now() += 1'000'000'000;
+    for (size_t i = 0; i < kAsking; ++i) {
+      for (int k = 0; k < 33; ++k) crowd.peers[i]->poll();
+      Crowd::serve(*crowd.peers[i]);
+    }
+    for (int k = 0; k < 3; ++k) serve_heartbeat(crowd.hub);
+  }
+  for (size_t i = 0; i < kAsking; ++i) EXPECT_EQ(crowd.peers[i]->down, 0) << i;
+}
+
 }  // namespace
 }  // namespace bfo::test

@@ -111,6 +111,22 @@ TEST_P(FirstContact, ThisProcessWasAwayForHours_BlamesNobody) {
   EXPECT_EQ(s.p.down, 0);
 }
 
+/// Others send more than there are receive buffers while this process is away: what the peer answers finds
+/// none.
+TEST_P(FirstContact, AnswersFindNoReceiveBuffer_BusyPeerIsWaitedFor) {
+  Stranger s(GetParam());
+  const std::string datagram(100, 'x');
+  for (int i = 0; i < 300; ++i) {
+    fake_now() += kBoundMs * 1'000'000 / 10;
+    for (int k = 0; k < 32; ++k) s.p.poll();
+    FakeQp* const queue = s.w.fabric.find(s.p.port.cm_qp().number());
+    for (int k = 0; k < 200; ++k) s.w.fabric.deliver_raw(*queue, datagram.data(), datagram.size());
+    s.peer.serve_heartbeat();
+  }
+  EXPECT_EQ(s.p.down, 0);
+  EXPECT_EQ(s.p.count("peer answers"), 0) << "no answer is dropped: this tests nothing";
+}
+
 TEST_P(FirstContact, WithoutABound_WaitsForEver) {
   engine::Config config = bounded();
   config.peer_timeout_ns = 0;

@@ -39,6 +39,8 @@ void set_phase(Endpoint& endpoint, Phase phase, uint64_t now) {
   endpoint.phase = phase;
   endpoint.usable = phase == Phase::kUp || phase == Phase::kSuspect;
   endpoint.effort->phase_since_ns = now;
+  endpoint.effort->phase_present_ms =
+      static_cast<uint32_t>(endpoint.port->presence().present_ns() / 1'000'000);
 }
 
 bool attempt_has_room(Endpoint& endpoint) {

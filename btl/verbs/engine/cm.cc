@@ -189,7 +189,8 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
       endpoint.epoch = std::max(endpoint.epoch, packet.epoch);
       return;
     case Answer::kRequestAgain:
-      return cm_send(endpoint, PacketType::kRequest, endpoint.epoch);
+      cm_send(endpoint, PacketType::kRequest, endpoint.epoch);
+      return;
     case Answer::kSolicit:
       if (!active) return put_off(endpoint, packet, kPortDown);
       cm_send(endpoint, PacketType::kSolicit, endpoint.epoch);
@@ -197,11 +198,13 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
     case Answer::kAccept:
       return active ? on_request(endpoint, packet, now) : put_off(endpoint, packet, kPortDown);
     case Answer::kReplyAgain:
-      return cm_send(endpoint, PacketType::kReply, endpoint.epoch);
+      cm_send(endpoint, PacketType::kReply, endpoint.epoch);
+      return;
     case Answer::kProbe:
       return on_reply(endpoint, packet, now);
     case Answer::kReadyAgain:
-      return cm_send(endpoint, PacketType::kReady, endpoint.epoch);
+      cm_send(endpoint, PacketType::kReady, endpoint.epoch);
+      return;
     case Answer::kEstablish:
       return cm_established(endpoint);
     case Answer::kEndEpoch:
@@ -298,8 +301,8 @@ void cm_bye(Endpoint& endpoint) {
   cm_send(endpoint, PacketType::kBye, endpoint.epoch);
 }
 
-void cm_ping(Endpoint& endpoint) {
-  cm_send(endpoint, PacketType::kPing, endpoint.effort->liveness.unanswered);
+bool cm_ping(Endpoint& endpoint, uint32_t number) {
+  return cm_send(endpoint, PacketType::kPing, number);
 }
 
 void cm_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now) {

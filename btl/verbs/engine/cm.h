@@ -53,8 +53,8 @@ void cm_established(Endpoint& endpoint);
 void cm_bye(Endpoint& endpoint);
 /// The peer has left and there is no epoch to drain: the rail is gone, which is reported if it never was up.
 void cm_peer_left(Endpoint& endpoint, uint64_t now);
-/// Sends a PING to the peer's heartbeat.
-void cm_ping(Endpoint& endpoint);
+/// Sends a PING, the `number`-th without an answer, to the peer's heartbeat. False: it could not leave.
+bool cm_ping(Endpoint& endpoint, uint32_t number);
 /// Gives queued fragments of a rail that never came up back as never sent and reports the rail down and
 /// closed.
 void cm_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t now);

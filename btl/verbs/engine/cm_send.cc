@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "btl/verbs/engine/liveness.h"
 #include "btl/verbs/engine/own_address.h"
 #include "btl/verbs/engine/port.h"
 
@@ -84,13 +85,16 @@ Address* over(const Endpoint& endpoint, uint8_t path) {
 }
 
 /// Gives the packet to the device.
-void hand_over(Endpoint& endpoint, ibv_ah* handle, uint32_t to, Packet* packet) {
+bool hand_over(Endpoint& endpoint, ibv_ah* handle, uint32_t to, Packet* packet) {
   Port& port = *endpoint.port;
   packet_seal(packet, endpoint.peer.key);
-  if (!port.cm_qp().send(handle, to, endpoint.peer.address.qkey, packet, sizeof *packet))
-    return port.tell_dropped("a datagram to send",
-                             "busy: no send buffer is free, or the queue pair is repaired", packet);
+  if (!port.cm_qp().send(handle, to, endpoint.peer.address.qkey, packet, sizeof *packet)) {
+    port.tell_dropped("a datagram to send", "busy: no send buffer is free, or the queue pair is repaired",
+                      packet);
+    return false;
+  }
   if (port.host().packet != nullptr) port.host().packet(port.host().ctx, endpoint, *packet, true);
+  return true;
 }
 
 }  // namespace
@@ -117,38 +121,55 @@ void cm_prepare_send(Endpoint& endpoint) {
     port.addresses().handle(*address, port.env().now_ns());
 }
 
-void cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
-  Port& port = *endpoint.port;
-  Address* const address = way_of(endpoint, type);
-  if (address == nullptr) return;  // the retransmission timer tries again
-  ibv_ah* const handle = port.addresses().handle(*address, port.env().now_ns());
-  const bool ping = type == PacketType::kPing;
-  if (handle == nullptr) {
-    if (address->failures != 0) resource_unaddressed(endpoint, *address);
-    if (ping) {
-      endpoint.effort->outbox.ping_waits = true;
-      return;
-    }
-    endpoint.effort->outbox.waits = true;
-    endpoint.effort->outbox.type = type;
-    endpoint.effort->outbox.epoch = epoch;
+namespace {
+
+/// What cannot leave now leaves as soon as it can, if it still says something then.
+void keep(Outbox& outbox, PacketType type, uint32_t epoch) {
+  if (type == PacketType::kPing) {
+    outbox.ping_waits = true;
     return;
   }
+  if (type == PacketType::kBye) return;  // whoever says it says it again
+  outbox.waits = true;
+  outbox.type = type;
+  outbox.epoch = epoch;
+}
+
+}  // namespace
+
+bool cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
+  Port& port = *endpoint.port;
+  Address* const address = way_of(endpoint, type);
+  if (address == nullptr) return false;  // the retransmission timer tries again
+  ibv_ah* const handle = port.addresses().handle(*address, port.env().now_ns());
+  if (handle == nullptr) {
+    if (address->failures != 0) resource_unaddressed(endpoint, *address);
+    keep(endpoint.effort->outbox, type, epoch);
+    return false;
+  }
+  if (!port.cm_qp().can_send()) {
+    // A process that was away has something for all of its peers: those at the end of the list have a turn,
+    // too.
+    keep(endpoint.effort->outbox, type, epoch);
+    port.need_service();
+    return false;
+  }
   Packet packet = make_packet(endpoint, type, epoch, address->path);
-  hand_over(endpoint, handle, ping ? endpoint.peer.address.heartbeat_qpn : endpoint.peer.address.cm_qpn,
-            &packet);
+  const bool ping = type == PacketType::kPing;
+  const uint32_t to = ping ? endpoint.peer.address.heartbeat_qpn : endpoint.peer.address.cm_qpn;
+  return hand_over(endpoint, handle, to, &packet);
 }
 
 void cm_send_waiting(Endpoint& endpoint) {
-  if (!endpoint.effort->outbox.waits && !endpoint.effort->outbox.ping_waits) return;
+  Outbox& outbox = endpoint.effort->outbox;
+  if (!outbox.waits && !outbox.ping_waits) return;
   if (!cm_can_send(endpoint)) return;
-  const bool datagram = std::exchange(endpoint.effort->outbox.waits, false);
-  const bool ping = std::exchange(endpoint.effort->outbox.ping_waits, false);
-  if (datagram && still_current(endpoint.effort->outbox.type, endpoint.phase, endpoint.effort->outbox.epoch,
-                                endpoint.epoch))
-    cm_send(endpoint, endpoint.effort->outbox.type, endpoint.effort->outbox.epoch);
-  if (ping && endpoint.effort->liveness.unanswered != 0)
-    cm_send(endpoint, PacketType::kPing, endpoint.effort->liveness.unanswered);
+  if (!endpoint.port->cm_qp().can_send()) return endpoint.port->need_service();
+  const bool datagram = std::exchange(outbox.waits, false);
+  const bool ping = std::exchange(outbox.ping_waits, false);
+  if (datagram && still_current(outbox.type, endpoint.phase, outbox.epoch, endpoint.epoch))
+    cm_send(endpoint, outbox.type, outbox.epoch);
+  if (ping) liveness_ask_waiting(endpoint, endpoint.port->env().now_ns());
 }
 
 void cm_note_heard(Endpoint& endpoint, const Packet& packet, uint64_t now) {
@@ -197,7 +218,7 @@ void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& 
   if (handle == nullptr)  // it is lost, and asked again
     return port.tell_dropped("a datagram to send", "unaddressed: the handle of its path is not there",
                              &packet);
-  hand_over(carrier, handle, carrier.peer.address.cm_qpn, &packet);
+  static_cast<void>(hand_over(carrier, handle, carrier.peer.address.cm_qpn, &packet));
 }
 
 void cm_learn_address(Endpoint& endpoint, const Packet& packet) {

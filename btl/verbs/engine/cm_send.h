@@ -12,17 +12,17 @@ namespace bfo::engine {
 
 // Progress function only.
 
-/// Sends a datagram without waiting. The datagram may be lost. While the address handle is being made the
-/// last datagram waits for it.
-void cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch);
+/// Sends a datagram without waiting; true when the device has it, which may lose it. While the address handle
+/// is being made, or all send buffers are in use, the last datagram waits.
+bool cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch);
 /// Takes any path to the peer that has its address handle, when the present one has none. False: none has, or
 /// nothing was ever sent.
 bool cm_find_way(Endpoint& endpoint);
 /// A packet will follow soon: asks for the address handle, if there is none.
 void cm_prepare_send(Endpoint& endpoint);
-/// Sends what waits for the address handle, if that is there and the packet still says what is true.
+/// Sends what waits, if it can leave now and the packet still says what is true.
 void cm_send_waiting(Endpoint& endpoint);
-/// True when a packet would leave at once.
+/// True when the address handle is there.
 bool cm_can_send(const Endpoint& endpoint);
 /// `packet` of the peer came: its address can be worth another try. What is sent to it next goes over the
 /// path the packet took: of several that one works, at least one way.

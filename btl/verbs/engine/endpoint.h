@@ -88,9 +88,10 @@ struct Effort {
   uint64_t phase_since_ns = 0;
   Drain drain;
   bool device_dead = false;
-  bool leaving = false;      // this process goes away in order (leave.h)
-  uint8_t own_gid = kNoGid;  // index of the port's address that the last queue pairs were connected with
-  int store = 0;             // of connection->stores, the one `ring` uses
+  bool leaving = false;           // this process goes away in order (leave.h)
+  uint8_t own_gid = kNoGid;       // index of the port's address that the last queue pairs were connected with
+  int8_t store = 0;               // of connection->stores, the one `ring` uses
+  uint32_t phase_present_ms = 0;  // Presence::present_ns() when the phase began
 };
 static_assert(sizeof(Effort) <= 520, "known peers of a large job have one each when they are spoken to");
 

@@ -13,6 +13,15 @@
 namespace bfo::engine {
 namespace {
 
+/// A handshake packet has had no answer for long. With more processes than processors each is away for most
+/// of the time, and all would begin all of their handshakes: repeating those is then all they do. So only
+/// time counts in which this process could hear an answer, up to a bound by the clock on the wall.
+bool answer_is_slow(const Endpoint& endpoint, uint64_t now) {
+  const auto present = static_cast<uint32_t>(endpoint.port->presence().present_ns() / 1'000'000);
+  return present - endpoint.effort->phase_present_ms >= kSlowAnswerNs / 1'000'000 ||
+         time_since(endpoint.effort->phase_since_ns, now) >= kSlowestAnswerNs;
+}
+
 /// A handshake of this process that takes the port's time.
 bool under_way(const Endpoint& endpoint, uint64_t now) {
   switch (endpoint.phase) {
@@ -23,7 +32,7 @@ bool under_way(const Endpoint& endpoint, uint64_t now) {
       return true;
     case Phase::kSoliciting:
     case Phase::kRequesting:
-      return time_since(endpoint.effort->phase_since_ns, now) < kSlowAnswerNs;
+      return !answer_is_slow(endpoint, now);
     default:
       return false;
   }
@@ -143,8 +152,7 @@ bool handshake_answered(Endpoint& endpoint, uint64_t now) {
     port.need_service();  // they are counted again
     return false;
   }
-  const bool invited = endpoint.phase == Phase::kSoliciting &&
-                       time_since(endpoint.effort->phase_since_ns, now) < kSlowAnswerNs;
+  const bool invited = endpoint.phase == Phase::kSoliciting && !answer_is_slow(endpoint, now);
   if (need_of(endpoint) == Need::kNone && !invited) {
     if (now < all.next_idle_ns) {
       endpoint.connect_wanted = endpoint.skip_backoff = true;

@@ -49,8 +49,10 @@ struct Timer {
 /// So many handshakes that this process began are under way on a port at most, and it makes queue pairs for
 /// as many that peers began.
 inline constexpr uint32_t kHandshakes = 16;
-/// A SOLICIT or REQ without an answer keeps its place for so long.
+/// A SOLICIT or REQ without an answer keeps its place for so long, in time in which this process could hear
+/// it, and for so long at most.
 inline constexpr uint64_t kSlowAnswerNs = 100'000'000;
+inline constexpr uint64_t kSlowestAnswerNs = 2'000'000'000;
 /// Handshakes that no message waits for begin so far apart at least ..
 inline constexpr uint64_t kUnhurriedNs = 1'000'000;
 /// .. and those to peers that nobody speaks to, whichever end begins.

@@ -142,6 +142,7 @@ bool Heartbeat::serve() {
   }
   if (n < 0) dead_ = true;
   if (dead_) return true;
+  send_waiting();
   drop_routes(false);
   if (n > 0) return false;
   if (broken_ && !repairing_) {
@@ -220,11 +221,25 @@ void Heartbeat::answer(const char* data, uint32_t length, bool global) {
 }
 
 void Heartbeat::send_pong(HeartbeatRoute& route) {
+  if (!qp_.can_send()) {
+    unsent_ = true;
+    return;
+  }
   if (!std::exchange(route.waits, false)) return;
   uint32_t index = 0;
   if (!qp_.send(route.handle, route.pong.cm_qpn, route.qkey, &route.pong, sizeof route.pong, &index)) return;
   sending_[index] = &route;
   ++route.under_way;
+}
+
+/// Hundreds of peers may have asked at the same time: answers that found no send buffer leave when others
+/// have left.
+void Heartbeat::send_waiting() {
+  if (!unsent_) return;
+  unsent_ = false;
+  for (HeartbeatRoute* route = routes_; route != nullptr; route = route->older) {
+    if (route->waits && !route->over && route->handle != nullptr) send_pong(*route);
+  }
 }
 
 /// Makes the answer to a PING of a peer, and says where it goes.

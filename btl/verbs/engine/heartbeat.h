@@ -43,7 +43,7 @@ struct HeartbeatRoute : Command {
   uint32_t under_way = 0;           // answers that the device still sends with it
   std::atomic<bool> over{false};    // replaced, or the peer is gone: destroyed when nothing is under way
   HeartbeatRoute* older = nullptr;  // list of the heartbeat
-  bool waits = false;               // an answer waits for the handle:
+  bool waits = false;               // an answer waits for the handle, or for a send buffer:
   Packet pong;
   uint32_t qkey = 0;
   bool asked = false;  // a command is under way, which owns what follows
@@ -130,6 +130,7 @@ class Heartbeat {
   static void create(Command& command);
   static void created(Command& command);
   void send_pong(HeartbeatRoute& route);
+  void send_waiting();
   HeartbeatTalk* talk_to(KnownPeer& peer);
   void repair();
   void repaired(const HeartbeatRepair& repair);
@@ -152,6 +153,7 @@ class Heartbeat {
   PeerTable peers_;                                    // changed under it, by process name; their talks, too
   HeartbeatRoute* routes_ = nullptr;                   // event thread, as all that follows
   std::array<HeartbeatRoute*, DatagramQp::kSends> sending_{};  // of the answers under way, by send buffer
+  bool unsent_ = false;                                        // an answer waits for a send buffer
   bool broken_ = false;     // a completion failed: repair before the next answer
   bool repairing_ = false;  // a control thread has the queue pair
   bool dead_ = false;       // the device refuses: silent for good

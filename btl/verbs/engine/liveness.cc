@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "btl/verbs/engine/cm.h"
+#include "btl/verbs/engine/port.h"
 
 namespace bfo::engine {
 namespace {
@@ -26,7 +27,8 @@ bool can_ask(const Endpoint& endpoint) {
 /// although all may have lost it at the same time.
 uint64_t ping_pause_ns(const Endpoint& endpoint) {
   const Port& port = *endpoint.port;
-  if (need_of(endpoint) != Need::kNone) return liveness_pause_ns(port);
+  const uint64_t usual = liveness_pause_ns(port);
+  if (need_of(endpoint) != Need::kNone) return usual + port.env().random() % (usual / 8 + 1);
   const uint64_t pause = port.config().peer_timeout_ns / 2;
   return pause / 2 + port.env().random() % (pause + 1);
 }
@@ -38,6 +40,18 @@ void set_liveness(Endpoint& endpoint, Liveness liveness) {
   if (reported == answers) return;
   const Host& host = endpoint.port->host();
   host.peer_answers(host.ctx, endpoint, answers);
+}
+
+/// Sends a PING. One that has not left is not counted, and its silence says nothing; it leaves when it can.
+/// Nor do those count whose answer may have been dropped here.
+void ask(Endpoint& endpoint, uint64_t now) {
+  LivenessState& state = endpoint.effort->liveness;
+  state.ping_ns = now + ping_pause_ns(endpoint);
+  const uint16_t overruns = endpoint.port->datagram_overruns();
+  if (state.overruns != overruns) state.unanswered = 0;
+  state.overruns = overruns;
+  const uint32_t number = std::min(state.unanswered + 1, kPings);
+  if (cm_ping(endpoint, number)) state.unanswered = number;
 }
 
 }  // namespace
@@ -52,14 +66,13 @@ void liveness_begin(Endpoint& endpoint, uint64_t now) {
 
 void liveness_step(Endpoint& endpoint, uint64_t now) {
   if (!waits_for_peer(endpoint) || !can_ask(endpoint) || now < endpoint.effort->liveness.ping_ns) return;
-  if (endpoint.effort->liveness.unanswered >= kPings) {
-    set_liveness(endpoint, Liveness::kSilent);
-  } else {
-    ++endpoint.effort->liveness.unanswered;
-  }
+  if (endpoint.effort->liveness.unanswered >= kPings) set_liveness(endpoint, Liveness::kSilent);
   // Asked for ever: a peer that was stopped, or a path that was broken, may come back.
-  cm_ping(endpoint);
-  endpoint.effort->liveness.ping_ns = now + ping_pause_ns(endpoint);
+  ask(endpoint, now);
+}
+
+void liveness_ask_waiting(Endpoint& endpoint, uint64_t now) {
+  if (waits_for_peer(endpoint) && can_ask(endpoint)) ask(endpoint, now);
 }
 
 void liveness_ask_soon(Endpoint& endpoint, uint64_t now) {

@@ -9,6 +9,8 @@
 //     kPings without any PONG    the process or the path is dead: cm.cc gives the rail up
 //
 // Packets are counted, not time: a process that was away itself has sent no PING meanwhile and blames nobody.
+// Only those count that have left, and after which all that came was read: with hundreds of peers a process
+// that waits for a processor has more to say than it has send buffers, and is sent more than it has receives.
 // Any handshake packet of the peer ends the question, because then its progress function runs.
 //
 // H1..H23: contrib/doc/hazards.md
@@ -31,7 +33,8 @@ enum class Liveness : uint8_t {
 /// What an endpoint has asked, and heard.
 struct LivenessState {
   Liveness state = Liveness::kUnknown;
-  uint32_t unanswered = 0;  // PINGs sent since the last PONG
+  uint16_t overruns = 0;    // Port::datagram_overruns() when the last PING left
+  uint32_t unanswered = 0;  // PINGs that have left since the last PONG
   uint64_t ping_ns = 0;     // when the next one is due
 
   /// The questions begin anew; the first one is due at `ping`.
@@ -54,6 +57,8 @@ uint64_t liveness_pause_ns(const Port& port);
 void liveness_begin(Endpoint& endpoint, uint64_t now);
 /// Its turn while it waits: sends PINGs that are due, judges.
 void liveness_step(Endpoint& endpoint, uint64_t now);
+/// A PING that could not leave may leave now.
+void liveness_ask_waiting(Endpoint& endpoint, uint64_t now);
 /// The rail is needed now: the next PING is due soon.
 void liveness_ask_soon(Endpoint& endpoint, uint64_t now);
 /// A handshake packet of the peer came: its progress function runs.

@@ -258,6 +258,7 @@ int Port::poll() {
     until_clock_ = kClockEvery;
     const uint64_t now = env_.now_ns();
     presence_.note(now, polls, timers_, env_);
+    if (emptied) datagrams_ = 0;
     if (service_needed || timers_) {
       // Reads what a control thread stored: its result is seen by what follows.
       service_needed_.exchange(false, std::memory_order_acq_rel);
@@ -310,6 +311,7 @@ void Port::handle(const ibv_wc& wc) {
       return handle_probe(wc);
     case WorkKind::kDatagramReceive: {
       const uint32_t index = static_cast<uint32_t>(work_low(wc.wr_id));
+      if (++datagrams_ % DatagramQp::kReceives == 0) ++datagram_overruns_;
       if (wc.byte_len > DatagramQp::kGrhBytes)
         cm_receive(*this, cm_qp_.received(index), wc.byte_len - DatagramQp::kGrhBytes);
       cm_qp_.release(index);

@@ -250,6 +250,8 @@ class Port {
   CqSet& cqs() { return cqs_; }
   Srq& srq() { return srq_; }
   DatagramQp& cm_qp() { return cm_qp_; }
+  /// How often so many datagrams had come when this process looked that others may have found no buffer.
+  uint16_t datagram_overruns() const { return datagram_overruns_; }
   Heartbeat& heartbeat() { return heartbeat_; }
   /// errno of the heartbeat responder that could not be made at open(); 0: it is there.
   int heartbeat_error() const { return heartbeat_error_; }
@@ -417,7 +419,9 @@ class Port {
   uint64_t last_tick_ns_ = 0;
   uint64_t next_tick_ns_ = 0;
   SeenCompletions seen_;
-  uint64_t delay_ns_ = 0;  // longest time that this process was late for a tick, fading
+  uint64_t delay_ns_ = 0;   // longest time that this process was late for a tick, fading
+  uint32_t datagrams_ = 0;  // received since the completion queues were last empty
+  uint16_t datagram_overruns_ = 0;
   uint64_t next_port_query_ns_ = 0;
   bool timers_ = false;         // some endpoint waits for a time: look at the clock often
   bool awaiting_peer_ = false;  // some endpoint waits for its peer (cm_awaits_peer)
