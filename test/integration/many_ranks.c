@@ -2,12 +2,15 @@
  *
  * many_ranks: every rank talks to rank 0, then to its neighbours in a ring; every word is checked. Says how
  * much memory a process has registered and how much it occupies, and how long the parts took.
+ *
+ * many_ranks everybody: every rank talks to its neighbours until all rails to them are up, and then to all.
  */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "test/integration/pinned.h"
 
@@ -57,15 +60,32 @@ static void all_to_one(int rank, int ranks) {
   }
 }
 
+/* All send to the one `distance` behind them. */
+static void shift(int rank, int ranks, int distance, int turn) {
+  const int to = (rank + distance) % ranks;
+  const int from = (rank + ranks - distance) % ranks;
+  fill(rank, to, turn);
+  MPI_Sendrecv(out, WORDS, MPI_UINT64_T, to, 3, in, WORDS, MPI_UINT64_T, from, 3, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+  check(from, rank, turn);
+}
+
 static void ring(int rank, int ranks) {
-  const int right = (rank + 1) % ranks;
-  const int left = (rank + ranks - 1) % ranks;
-  for (int turn = 1; turn <= TURNS; ++turn) {
-    fill(rank, right, turn);
-    MPI_Sendrecv(out, WORDS, MPI_UINT64_T, right, 3, in, WORDS, MPI_UINT64_T, left, 3, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
-    check(left, rank, turn);
+  for (int turn = 1; turn <= TURNS; ++turn) shift(rank, ranks, 1, turn);
+}
+
+static int everybody(int rank, int ranks) {
+  enum { FIRST = 200, PAUSE_US = 3000 };
+  long all_wrong;
+  for (int turn = 0; turn < FIRST; ++turn) {
+    shift(rank, ranks, 1, turn);
+    usleep(PAUSE_US);
   }
+  for (int distance = 1; distance < ranks; ++distance) shift(rank, ranks, distance, FIRST);
+  MPI_Reduce(&wrong, &all_wrong, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (rank == 0) printf("many_ranks: %d ranks to everybody, %ld words wrong\n", ranks, all_wrong);
+  MPI_Finalize();
+  return wrong != 0;
 }
 
 int main(int argc, char** argv) {
@@ -83,6 +103,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (argc > 1 && strcmp(argv[1], "everybody") == 0) return everybody(rank, ranks);
   MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
   mine[IDLE] = pinned();
   began = MPI_Wtime();

@@ -244,6 +244,8 @@ void cm_receive(Port& port, const char* data, size_t length) {
     return liveness_answered(*endpoint, now);
   }
   if (packet.type == static_cast<uint8_t>(PacketType::kRefuse)) {
+    const bool up = is_up(endpoint->phase) && packet.epoch == endpoint->epoch;
+    if (up) resource_short(*endpoint, packet, now);
     if (!is_up(endpoint->phase)) resource_refused(*endpoint, packet, now);
     return act(*endpoint, packet, now);
   }
@@ -356,6 +358,7 @@ void cm_step(Endpoint& endpoint, uint64_t now) {
       cm_send(endpoint, PacketType::kSolicit, endpoint.epoch);
       break;
     case Phase::kRequesting:
+      if (resource_give_back(endpoint, now)) return;
       if (now < endpoint.effort->timer.due_ns) return;
       cm_send(endpoint, PacketType::kRequest, endpoint.epoch);
       break;

@@ -5,12 +5,14 @@
 // H1..H23: contrib/doc/hazards.md
 #include "btl/verbs/engine/patience.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "common/clock.h"
 #include "btl/verbs/engine/attempt.h"
 #include "btl/verbs/engine/cm.h"
 #include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/verdict.h"
 
 namespace bfo::engine {
 namespace {
@@ -76,8 +78,28 @@ bool path_dead(const Endpoint& endpoint, uint64_t now) {
          now - endpoint.effort->path.failed_since_ns > bound;
 }
 
-/// Something is missing for longer than a rail is waited for: says so once, and gives the rail up if it has
-/// never been up. True when it was given up.
+bool other_rail_works(Endpoint& endpoint) {
+  const Host& host = endpoint.port->host();
+  return endpoint.port->failover() && host.other_rail_up(host.ctx, endpoint);
+}
+
+/// True when another rail to the peer works, or may still come up: it is tried.
+bool other_rail_may_work(Endpoint& endpoint) {
+  const Host& host = endpoint.port->host();
+  if (other_rail_works(endpoint)) return true;
+  if (!endpoint.port->failover() || host.rails == nullptr) return false;
+  host.connect_other_rails(host.ctx, endpoint);
+  Endpoint* rails[kMostRails];
+  const int count = host.rails(host.ctx, endpoint.peer.name, rails, kMostRails);
+  return std::any_of(rails, rails + count, [&endpoint](const Endpoint* rail) {
+    return rail != &endpoint && rail->port != nullptr && rail->port->state() == PortState::kActive &&
+           rail->past == Past::kNone && rail->connect_wanted;
+  });
+}
+
+/// Something is missing for longer than a rail is waited for: says so once. What waits takes another rail,
+/// which is no loss; where there is none, a rail that has never been up is given up. True when it was given
+/// up.
 bool give_up_missing(Endpoint& endpoint, uint64_t now) {
   if (!resource_exhausted(endpoint, now) || !resource_stops(endpoint)) return false;
   const Host& host = endpoint.port->host();
@@ -91,6 +113,10 @@ bool give_up_missing(Endpoint& endpoint, uint64_t now) {
   // Of a rail that was up before, or was given up before, everybody knows that it is down.
   const bool known = endpoint.ever_up() || endpoint.lost_reported() || !news;
   if (endpoint.ever_up() || (known && endpoint.queued.empty())) return false;
+  if (other_rail_may_work(endpoint)) {
+    be_late(endpoint, now);
+    return false;
+  }
   return give_up(endpoint, BFO_CAUSE_RESOURCE, shortage.error, now);
 }
 
@@ -128,14 +154,12 @@ bool first_connection_ends(Endpoint& endpoint, uint64_t now) {
   if (too_long || endpoint.effort->first.waited_long) {
     // An unanswered handshake alone proves nothing: the peer may be computing outside MPI (H15). What waits
     // moves only where another rail works; otherwise the other rails are tried too, and this one goes on.
-    const Host& host = port.host();
-    if (port.failover() && host.other_rail_up(host.ctx, endpoint)) {
-      if (endpoint.effort->shortage.tries != 0)
-        return give_up(endpoint, BFO_CAUSE_RESOURCE, endpoint.effort->shortage.error, now);
+    if (other_rail_works(endpoint)) {
       be_late(endpoint, now);
       return false;
     }
     if (too_long) {
+      const Host& host = port.host();
       waits_from(endpoint, now);
       endpoint.effort->first.waited_long = true;
       host.connect_other_rails(host.ctx, endpoint);

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "common/clock.h"
+#include "btl/verbs/engine/attempt.h"
 #include "btl/verbs/engine/liveness.h"
 #include "btl/verbs/engine/cm_send.h"
 #include "btl/verbs/engine/drain.h"
@@ -41,34 +42,77 @@ bool other_rail_up(Endpoint& endpoint) {
 }
 
 /// A rail that can end without a loss: nothing is under way on it, and its peer has another one.
-Endpoint* spare_rail(const Endpoint& needy) {
-  for (Endpoint* rail = needy.port->endpoints(); rail != nullptr; rail = rail->next) {
-    if (rail == &needy || rail->phase != Phase::kUp || rail->effort->close.asked) continue;
+/// Not `except`.
+Endpoint* spare_rail(const Endpoint& except) {
+  for (Endpoint* rail = except.port->endpoints(); rail != nullptr; rail = rail->next) {
+    if (rail == &except || rail->phase != Phase::kUp || rail->effort->close.asked) continue;
     if (rail->peer.left || rail->effort->leaving || outstanding(*rail) != 0) continue;
     if (other_rail_up(*rail)) return rail;
   }
   return nullptr;
 }
 
+bool is_shared(Object object) {
+  return object == Object::kQueuePair || object == Object::kCompletionQueue;
+}
+
+/// From now on, and for a while, no second rail begins on the port.
+void begin_short(Port& port, uint64_t now) {
+  ResourceCounts& counts = port.resources();
+  if (now >= counts.short_until_ns) counts.speaker = 0;
+  counts.short_until_ns = now + kShortNs;
+}
+
+void give_back(Endpoint& spare) {
+  ++spare.port->resources().given_back;
+  close_order(spare, spare.epoch, BFO_CAUSE_GIVEN_BACK, 0, 0);
+}
+
+/// A device is shared with other processes: the peers that `needy` does not mean may have second rails to
+/// them.
+void ask_others(const Endpoint& needy, Object object, int error) {
+  for (Endpoint* rail = needy.port->endpoints(); rail != nullptr; rail = rail->next) {
+    if (rail == &needy || !is_up(rail->phase) || rail->peer.left || rail->effort->leaving) continue;
+    Shortage& shortage = rail->effort->shortage;
+    shortage.object = object;
+    shortage.error = error;
+    cm_refuse(*rail);
+    shortage = Shortage{};
+  }
+}
+
 /// A queue pair cannot be had for `endpoint`, here or at its peer.
-void share_out(Endpoint& endpoint, Object object, uint64_t now) {
+void share_out(Endpoint& endpoint, Object object, int error, uint64_t now) {
   Port& port = *endpoint.port;
-  if ((object != Object::kQueuePair && object != Object::kCompletionQueue) || !port.failover()) return;
-  port.resources().short_until_ns = now + kShortNs;
-  if (endpoint.ever_up() || other_rail_up(endpoint)) return;
-  Endpoint* const spare = spare_rail(endpoint);
-  if (spare == nullptr) return;
-  ++port.resources().given_back;
-  close_order(*spare, spare->epoch, BFO_CAUSE_GIVEN_BACK, 0, 0);
+  if (!is_shared(object) || !port.failover()) return;
+  begin_short(port, now);
+  if (other_rail_up(endpoint)) {
+    uint64_t& speaker = port.resources().speaker;
+    if (speaker == 0) speaker = endpoint.peer.name;
+    return;
+  }
+  if (Endpoint* const spare = spare_rail(endpoint); spare != nullptr) return give_back(*spare);
+  ask_others(endpoint, object, error);
 }
 
 }  // namespace
 
 bool resource_waits(const Endpoint& endpoint, uint64_t now) {
-  // What it lacks is said when it has tried often enough.
+  const ResourceCounts& counts = endpoint.port->resources();
+  if (now >= counts.short_until_ns) return false;
+  // What is lacking is said when one of them has tried often enough.
   const Shortage& shortage = endpoint.effort->shortage;
-  if (shortage.tries != 0 && !shortage.reported) return false;
-  return now < endpoint.port->resources().short_until_ns && other_rail_up(const_cast<Endpoint&>(endpoint));
+  if (counts.speaker == endpoint.peer.name && shortage.tries != 0 && !shortage.reported) return false;
+  return other_rail_up(const_cast<Endpoint&>(endpoint));
+}
+
+bool resource_give_back(Endpoint& endpoint, uint64_t now) {
+  if (!resource_waits(endpoint, now)) return false;
+  note(endpoint, Object::kQueuePair, ENOMEM, false, now);
+  ++endpoint.port->resources().given_back;
+  attempt_drop(endpoint, now);
+  cm_send(endpoint, PacketType::kRefuse, endpoint.epoch + 1);  // it may have made its part
+  return true;
 }
 
 const char* object_verb(Object object) {
@@ -128,7 +172,7 @@ void resource_failed(Endpoint& endpoint, Object object, int error) {
   Port& port = *endpoint.port;
   ++port.resources().failures[static_cast<size_t>(object)];
   note(endpoint, object, error, false, port.env().now_ns());
-  share_out(endpoint, object, port.env().now_ns());
+  share_out(endpoint, object, error, port.env().now_ns());
   port.need_service();  // the next try has its time, and its bound
   cm_refuse(endpoint);
 }
@@ -149,8 +193,16 @@ void resource_refused(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   liveness_refused(endpoint, now);
   const Object object = packet.data_qpn < kObjects ? static_cast<Object>(packet.data_qpn) : Object::kNone;
   note(endpoint, object, static_cast<int>(packet.data_psn), true, now);
-  share_out(endpoint, object, now);
+  share_out(endpoint, object, static_cast<int>(packet.data_psn), now);
   endpoint.port->need_service();
+}
+
+void resource_short(Endpoint& endpoint, const Packet& packet, uint64_t now) {
+  Port& port = *endpoint.port;
+  if (packet.data_qpn >= kObjects || !is_shared(static_cast<Object>(packet.data_qpn)) || !port.failover())
+    return;
+  begin_short(port, now);
+  if (Endpoint* const spare = spare_rail(endpoint); spare != nullptr) give_back(*spare);
 }
 
 void resource_made(Endpoint& endpoint) {

@@ -9,6 +9,10 @@
 // Queue pairs go first to peers without any rail: when one cannot be had for such a peer, here or there, a
 // second rail of another peer gives its own back, which is no loss, and no second rail begins for a while.
 //
+// Processes of other jobs and of the own one share a device. Where this process has no second rail on the
+// port, it says REFUSE over the rails that are up: each peer that hears it gives a second rail back, whoever
+// has the other end.
+//
 //     this side cannot make it   ----> REFUSE(object, errno) ---->  the peer counts it as its own failure
 //
 // so both sides come to the same decision, and neither takes the other for busy.
@@ -47,7 +51,8 @@ struct ResourceCounts {
   uint64_t refused_by_peers = 0;              // REFUSE received
   uint64_t rails_missing = 0;                 // decisions to do without a rail
   uint64_t given_back = 0;                    // second rails that ended for a peer without any
-  uint64_t short_until_ns = 0;                // queue pairs are short: no second rail begins
+  uint64_t short_until_ns = 0;                // queue pairs are short: no second rail begins ..
+  uint64_t speaker = 0;                       // .. but to this peer, until it is said
 };
 
 /// What an endpoint is waiting for.
@@ -79,8 +84,12 @@ void resource_failed(Endpoint& endpoint, Object object, int error);
 void resource_unaddressed(Endpoint& endpoint, const Address& address);
 /// The peer says that it cannot.
 void resource_refused(Endpoint& endpoint, const Packet& packet, uint64_t now);
+/// REFUSE came over a rail that is up: the peer's device is short of something that second rails have.
+void resource_short(Endpoint& endpoint, const Packet& packet, uint64_t now);
 /// True while queue pairs are short and the peer has another rail, so that this one does without.
 bool resource_waits(const Endpoint& endpoint, uint64_t now);
+/// An attempt that waits for its peer's part drops its queue pairs when resource_waits(); true when it did.
+bool resource_give_back(Endpoint& endpoint, uint64_t now);
 /// Nothing is missing any more: the rail is up.
 void resource_made(Endpoint& endpoint);
 /// True when enough was tried.

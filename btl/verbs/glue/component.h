@@ -151,6 +151,9 @@ void add_help_directory();
 /// disabled or the job ends. `once_per_node`: of the job's processes on this host, the first that has the
 /// same text to print does.
 void say(bool once_per_node, const char* topic, ...);
+/// True for the first process of the job on this host that would say `text`. The claim is a file in Open
+/// MPI's session directory, which goes with the job. Where none can be made, the first local rank has it.
+bool first_to_say(const char* text);
 
 }  // namespace bfo::verbs
 

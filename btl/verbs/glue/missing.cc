@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <string>
+#include <string_view>
 
 #include "btl/verbs/glue/module.h"
 #include "common/decimal.h"
@@ -66,13 +67,18 @@ void start_failed(const char* what, int error) {
 void rail_missing(void* ctx, engine::Endpoint& endpoint) {
   Module& module = *static_cast<Module*>(ctx);
   const engine::Shortage& shortage = endpoint.effort->shortage;
-  // With many peers all of them lack the same resource: one message is enough.
+  // With many peers all of them lack the same resource, and all processes of a host do: one message is
+  // enough. A peer of this host says it itself.
+  if (shortage.there &&
+      opal_get_proc_hostname(proc_of(endpoint)) == std::string_view(opal_process_info.nodename))
+    return;
   const uint32_t bit = 1u << (static_cast<unsigned>(shortage.object) + (shortage.there ? 16 : 0));
   if ((module.missing_reported & bit) != 0) return;
   module.missing_reported |= bit;
   char what[96];
   char remedy[400];
   engine::resource_text(shortage, what, sizeof what);
+  if (!first_to_say((std::string("rail-missing ") + what).c_str())) return;
   engine::resource_remedy(shortage, locked_memory_limit(), remedy, sizeof remedy);
   const opal_process_name_t self = OPAL_PROC_MY_NAME;
   say(false, "rail-missing", self.vpid, opal_process_info.nodename, static_cast<unsigned>(endpoint.peer.name),

@@ -285,10 +285,6 @@ engine::Config make_config(const Component& component, const mca_btl_base_module
   return config;
 }
 
-namespace {
-
-/// True for the first process of the job on this host that would print `text`. The claim is a file in Open
-/// MPI's session directory, which goes with the job. Where none can be made, the first local rank has it.
 bool first_to_say(const char* text) {
   const char* const folder = opal_process_info.job_session_dir;
   uint64_t name = 0xcbf29ce484222325;  // FNV-1a
@@ -302,8 +298,6 @@ bool first_to_say(const char* text) {
   if (fd >= 0 || (fits && errno == EEXIST)) return fd >= 0;
   return opal_process_info.my_local_rank == 0;
 }
-
-}  // namespace
 
 void say(bool once_per_node, const char* topic, ...) {
   va_list arguments;
