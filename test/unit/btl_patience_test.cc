@@ -94,14 +94,21 @@ TEST(Patience, PeerPollsSeldom_TheRailIsLateAndNotLost) {
 }
 
 /// A call of MPI as the component makes progress for it: it stays for a moment when the port says that it
-/// may.
-void call(World& w, Process& p, Process& peer) {
+/// may. The peer has the processor once in `turn_ns` meanwhile. How long the call took.
+uint64_t call(World& w, Process& p, Process& peer, uint64_t turn_ns = 20'000) {
+  const uint64_t begun = fake_now();
   p.stay_ns = 0;
   p.poll();
-  for (const uint64_t end = fake_now() + p.stay_ns; p.port.connecting() && fake_now() < end; p.poll()) {
+  engine::Stay stay(std::exchange(p.stay_ns, 0), p.port.steps(), begun);
+  for (uint64_t turn = begun + turn_ns; p.port.connecting() && stay.goes_on(p.port.steps(), fake_now());
+       p.poll()) {
     fake_now() += 20'000;
+    if (fake_now() < turn) continue;
+    turn += turn_ns;
     look(w, peer);
   }
+  p.port.await_message(nullptr);
+  return fake_now() - begun;
 }
 
 TEST(Patience, ProcessPollsSeldom_AFirstMessageTakesThreePolls) {
@@ -123,6 +130,46 @@ TEST(Patience, ProcessPollsSeldom_AFirstMessageTakesThreePolls) {
     }
     EXPECT_LE(calls, 3) << pause;
     EXPECT_EQ(w.b.down, 0);
+  }
+}
+
+/// On a loaded machine each step of the peer takes long: the process stays for one after the other, and for
+/// the message behind them.
+TEST(Patience, ProcessPollsSeldomAndItsPeerIsSlow_OneCallTakesAllSteps) {
+  constexpr uint64_t kPauseMs = 1000;
+  for (const uint64_t turn_ms : {10, 30, 45}) {
+    World w;
+    for (int i = 0; i < 3; ++i) {
+      fake_now() += kPauseMs * kMs;
+      call(w, w.a, w.b);
+    }
+    w.b.other_rail = false;
+    ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
+    int calls = 0;
+    for (; calls < 20 && w.a.count("recv 65 x") == 0; ++calls) {
+      for (uint64_t ms = 0; ms < kPauseMs; ms += turn_ms) {
+        fake_now() += turn_ms * kMs;
+        look(w, w.b);
+      }
+      EXPECT_LE(call(w, w.a, w.b, turn_ms * kMs), kPauseMs * kMs / 4) << "a call is not kept for long";
+    }
+    EXPECT_EQ(calls, 1) << turn_ms;
+  }
+}
+
+/// Nothing moves: a call stays for one step only.
+TEST(Patience, ProcessPollsSeldomAndNobodyAnswers_ItIsKeptForAMomentOnly) {
+  World w;
+  for (int i = 0; i < 3; ++i) {
+    fake_now() += 1000 * kMs;
+    call(w, w.a, w.b);
+  }
+  w.fabric.drop_datagrams = 1 << 30;
+  w.a.other_rail = false;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
+  for (int i = 0; i < 5; ++i) {
+    fake_now() += 1000 * kMs;
+    EXPECT_LE(call(w, w.a, w.b), 110 * kMs);
   }
 }
 

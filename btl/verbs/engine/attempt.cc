@@ -35,6 +35,7 @@ Object make_room(Endpoint& endpoint) {
 }  // namespace
 
 void set_phase(Endpoint& endpoint, Phase phase, uint64_t now) {
+  endpoint.port->note_step();
   const Guard guard(endpoint.port->lock());
   endpoint.phase = phase;
   endpoint.usable = phase == Phase::kUp || phase == Phase::kSuspect;

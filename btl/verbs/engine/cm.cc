@@ -79,6 +79,7 @@ void go_up(Endpoint& endpoint, uint64_t now) {
   event.info.state = BFO_RAIL_UP;
   port.host().rail_up(port.host().ctx, endpoint, event);
   if (!endpoint.queued.empty()) post_queued(endpoint);
+  if (endpoint.effort->need.peer == Need::kWaits) port.await_message(&endpoint);
   cm_prepare_inquiries(endpoint);
 }
 
@@ -254,6 +255,8 @@ void cm_receive(Port& port, const char* data, size_t length) {
     return verdict_packet(*endpoint, packet, now);
   }
   cm_note_heard(*endpoint, packet, now);
+  if (!is_up(endpoint->phase))
+    port.need_service();  // a process that comes by seldom may stay for the next step
   endpoint->peer.initially_down = false;
   liveness_heard(*endpoint, now);
   if (packet.type == static_cast<uint8_t>(PacketType::kSolicit) ||

@@ -178,6 +178,7 @@ void Port::remove(Endpoint& endpoint) {
     while (!endpoint.queued.empty())
       ++accounting_.never_sent[static_cast<size_t>(endpoint.queued.pop()->kind)];
   }
+  if (awaited_ == &endpoint) awaited_ = nullptr;
   qp_forget(endpoint);
   heartbeat_.remove(endpoint.peer.name);
   const Guard guard(lock_);
@@ -263,7 +264,7 @@ int Port::poll() {
       // Reads what a control thread stored: its result is seen by what follows.
       service_needed_.exchange(false, std::memory_order_acq_rel);
       service(now, emptied);
-      if (service_needed && timers_ && presence_.may_stay_ns() != 0 && host_.comes_seldom != nullptr)
+      if (service_needed && connecting() && presence_.may_stay_ns() != 0 && host_.comes_seldom != nullptr)
         host_.comes_seldom(host_.ctx, presence_.may_stay_ns());
     }
     if (now >= next_tick_ns_) tick(now, emptied);

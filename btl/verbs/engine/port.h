@@ -113,8 +113,9 @@ struct Host {
   /// The endpoint's rail cannot be made for now: see Effort::shortage. Once per series of failures. May be
   /// nullptr.
   void (*rail_missing)(void* ctx, Endpoint& endpoint);
-  /// A handshake has moved, and the process comes by seldom: if it stays in progress for `ns`, and polls on
-  /// while connecting(), the next steps need not wait for its next calls. May be nullptr.
+  /// A handshake has moved, and the process comes by seldom: if it stays in progress for `ns` (Stay in
+  /// presence.h), and polls on while connecting(), the next steps need not wait for its next calls. May be
+  /// nullptr.
   void (*comes_seldom)(void* ctx, uint64_t ns);
   /// The addresses that the endpoint's peer has published for its port, into `out`, which has room for
   /// kMaxGids; their number. May be nullptr.
@@ -215,8 +216,17 @@ class Port {
   /// Acts on asynchronous events waiting at the device; for all ports of it. `ports` lists them.
   static void take_events(Device& device, Port* const* ports, int count);
 
-  /// True while a connection that is needed is being made.
-  bool connecting() const { return timers_; }
+  /// True while a connection that is needed is being made, or its peer's first message is on its way.
+  /// Progress function only, as the next ones.
+  bool connecting() const {
+    return timers_ || (awaited_ != nullptr && awaited_->usable && awaited_->delivered == 0);
+  }
+  /// A handshake has made a step.
+  void note_step() { ++steps_; }
+  /// Of all handshakes so far.
+  uint64_t steps() const { return steps_; }
+  /// The endpoint has come up, and its peer said that messages wait; nullptr: they were waited for.
+  void await_message(const Endpoint* endpoint) { awaited_ = endpoint; }
 
   /// The endpoint and epoch of the message being delivered; nullptr outside of Host::deliver.
   Endpoint* receiving() const { return receiving_; }
@@ -423,9 +433,11 @@ class Port {
   uint32_t datagrams_ = 0;  // received since the completion queues were last empty
   uint16_t datagram_overruns_ = 0;
   uint64_t next_port_query_ns_ = 0;
-  bool timers_ = false;         // some endpoint waits for a time: look at the clock often
-  bool awaiting_peer_ = false;  // some endpoint waits for its peer (cm_awaits_peer)
-  bool background_ = false;     // some endpoint that is not up waits, and nobody needs it
+  bool timers_ = false;                // some endpoint waits for a time: look at the clock often
+  bool awaiting_peer_ = false;         // some endpoint waits for its peer (cm_awaits_peer)
+  uint64_t steps_ = 0;                 // of handshakes
+  const Endpoint* awaited_ = nullptr;  // its first message is on its way
+  bool background_ = false;            // some endpoint that is not up waits, and nobody needs it
   ReceiveSizing receives_;
   Start start_ = Start::kActive;
   Reading reading_ = Reading::kNone;

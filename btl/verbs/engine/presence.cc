@@ -11,12 +11,12 @@ namespace bfo::engine {
 
 void Presence::note(uint64_t now, uint32_t polls, bool somebody_waits, const Environment& env) {
   constexpr uint64_t kSeldomNs = 20'000'000;
-  constexpr uint64_t kMostStayNs = 20'000'000;
+  constexpr uint64_t kMostStayNs = 50'000'000;
   const uint64_t elapsed = time_since(last_look_ns_, now);
   const uint64_t counted = std::min(elapsed, most_ns_);
   looked_before_ns_ = last_look_ns_;
   const uint64_t pause = last_look_ns_ == 0 ? 0 : elapsed / std::max(polls, 1u);
-  may_stay_ns_ = pause < kSeldomNs ? 0 : std::min(pause / 50, kMostStayNs);
+  may_stay_ns_ = pause < kSeldomNs ? 0 : std::min(pause / 20, kMostStayNs);
   last_look_ns_ = now;
   away_ns_ = 0;
   if (counted < elapsed && somebody_waits) {

@@ -25,8 +25,8 @@ class Presence {
   /// although the process could run: it computed, or slept. Progress function only.
   uint64_t looked_before_ns() const { return looked_before_ns_; }
   uint64_t away_ns() const { return away_ns_; }
-  /// A process that comes by seldom can stay for so long, which is a fiftieth of its pauses, up to 20 ms; 0:
-  /// it comes by often. Progress function only.
+  /// A process that comes by seldom can stay for so long for each step of a handshake, which is a twentieth
+  /// of its pauses, up to 50 ms; 0: it comes by often. Progress function only.
   uint64_t may_stay_ns() const { return may_stay_ns_; }
 
  private:
@@ -37,6 +37,26 @@ class Presence {
   uint64_t may_stay_ns_ = 0;
   uint64_t starved_ns_ = 0;  // at the last look after a pause
   std::atomic<uint64_t> present_ns_{0};
+};
+
+/// How long a process that comes by seldom stays in progress for a handshake: while steps come that are not
+/// far apart, up to four times what it may for one.
+class Stay {
+ public:
+  Stay(uint64_t step_ns, uint64_t steps, uint64_t now)
+      : step_ns_(step_ns), steps_(steps), end_ns_(now + step_ns), last_ns_(now + 4 * step_ns) {}
+  /// `steps`: of all handshakes so far.
+  bool goes_on(uint64_t steps, uint64_t now) {
+    if (steps != steps_) end_ns_ = now + step_ns_;
+    steps_ = steps;
+    return now < end_ns_ && now < last_ns_;
+  }
+
+ private:
+  uint64_t step_ns_;
+  uint64_t steps_;
+  uint64_t end_ns_;
+  uint64_t last_ns_;
 };
 
 }  // namespace bfo::engine

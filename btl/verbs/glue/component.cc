@@ -220,7 +220,12 @@ uint64_t now_ns() {
 /// A handshake takes several turns of this process, and it comes by seldom: it stays for a moment, so that
 /// not each of them waits for another call. The control threads and the peer get the processor meanwhile.
 int stay() {
-  const uint64_t end = now_ns() + std::exchange(self().stay_ns, 0);
+  const auto steps = [] {
+    uint64_t sum = 0;
+    for (int i = 0; i < self().module_count; ++i) sum += self().ports[i]->steps();
+    return sum;
+  };
+  engine::Stay stay(std::exchange(self().stay_ns, 0), steps(), now_ns());
   const auto connecting = [] {
     for (int i = 0; i < self().module_count; ++i) {
       if (self().ports[i]->connecting()) return true;
@@ -228,12 +233,13 @@ int stay() {
     return false;
   };
   int handled = 0;
-  while (connecting() && now_ns() < end) {
+  while (connecting() && stay.goes_on(steps(), now_ns())) {
     constexpr timespec kPause = {.tv_sec = 0, .tv_nsec = 20'000};
     nanosleep(&kPause, nullptr);
     handled += progress_once();
   }
   self().stay_ns = 0;
+  for (int i = 0; i < self().module_count; ++i) self().ports[i]->await_message(nullptr);
   return handled;
 }
 
