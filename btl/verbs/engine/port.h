@@ -320,7 +320,7 @@ class Port {
   void expect_losses() {
     if (!failover_ || losses_expected_) return;
     losses_expected_ = true;
-    control_threads_.keep(1);
+    if (config_.control == ControlMode::kThread) control_threads_.keep(1);
   }
   bool finalizing() const { return finalizing_; }
   /// From now on no callback is made; poll() does nothing.
