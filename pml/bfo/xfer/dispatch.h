@@ -123,8 +123,11 @@ template <class P>
   }
   const bool gap = matching_.has_gap(*p);
   const Matched<P> m = matching_.accept(*p, o, a);
-  if (m.what == Came::kEager && !gap) [[likely]]
-    return m.receive;
+  if (!gap) [[likely]] {
+    if (m.what == Came::kEager) return m.receive;
+    if (m.what == Came::kOpened) begin_recv(*m.receive, *p, a, o);
+    if (m.what <= Came::kOpened) return nullptr;
+  }
   came(*p, m, o, a);
   if (gap) take_following(*p);
   return nullptr;

@@ -64,7 +64,7 @@ template <class P>
 
 /// The rank that a message is from. nullptr: it is kept, or dropped and counted, or `over`.
 template <class P>
-Proc<P>* Matching<P>::sender(const Arrival& a, const Opened& o, bool& over) {
+[[gnu::always_inline]] inline Proc<P>* Matching<P>::sender(const Arrival& a, const Opened& o, bool& over) {
   const core::MatchHdr& h = o.match();
   over = false;
   CommT* const c = comms_.find(h.ctx);
@@ -88,7 +88,7 @@ Proc<P>* Matching<P>::sender(const Arrival& a, const Opened& o, bool& over) {
 /// is true. A message without a rail (of a BTL that does not name the sender) is believed; the process of a
 /// rank that begins a rendezvous must be known.
 template <class P>
-bool Matching<P>::is_from(ProcT& p, const RailT* rail, const Opened& o) {
+[[gnu::always_inline]] inline bool Matching<P>::is_from(ProcT& p, const RailT* rail, const Opened& o) {
   if (o.is_match()) return !rail || rail->peer == p.peer || rail->peer == peer_of(p);
   PeerT* const peer = peer_of(p);
   return peer && from_peer(rail, peer);
