@@ -27,8 +27,7 @@ bool can_ask(const Endpoint& endpoint) {
 /// although all may have lost it at the same time.
 uint64_t ping_pause_ns(const Endpoint& endpoint) {
   const Port& port = *endpoint.port;
-  const uint64_t usual = liveness_pause_ns(port);
-  if (need_of(endpoint) != Need::kNone) return usual + port.env().random() % (usual / 8 + 1);
+  if (need_of(endpoint) != Need::kNone) return liveness_pause_ns(port);
   const uint64_t pause = port.config().peer_timeout_ns / 2;
   return pause / 2 + port.env().random() % (pause + 1);
 }
