@@ -2,7 +2,7 @@
 //
 // closure_epoch.h: model M2 of the table closure: one rail between two processes, epoch after epoch: the
 // handshake, the end of an epoch at each side, and what the two messaging layers are told about it. It walks
-// the decisions of btl/verbs/engine/rules.h, the ones cm.cc and drain.cc act on.
+// the decisions of btl/verbs/engine/rail/rules.h, the ones cm.cc and drain.cc act on.
 //
 // Model M1 (closure_dance.h) takes a rail for granted. This is what it assumes and what is proved here:
 //   I3   a rail is closed by its own side alone, whatever the peer does, and from then on neither a message
@@ -34,7 +34,7 @@
 #include <string>
 #include <vector>
 
-#include "btl/verbs/engine/rules.h"
+#include "btl/verbs/engine/rail/rules.h"
 
 namespace bfo::closure::epoch {
 

@@ -3,7 +3,7 @@
 // datagram.cc: datagrams of the fabric: lost, doubled or late as FabricTraits has it.
 #include <cstring>
 
-#include "btl/verbs/engine/cm_packet.h"
+#include "btl/verbs/engine/datagram/cm_packet.h"
 #include "test/stack/packet.h"
 
 namespace bfo::stack {

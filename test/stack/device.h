@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "btl/verbs/engine/verbs_api.h"
+#include "btl/verbs/engine/device/verbs_api.h"
 #include "test/sim/prng.h"
 #include "test/stack/timeline.h"
 

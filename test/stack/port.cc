@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "btl/verbs/engine/rdma.h"
-#include "btl/verbs/engine/send.h"
+#include "btl/verbs/engine/send/rdma.h"
+#include "btl/verbs/engine/send/send.h"
 #include "test/stack/world.h"
 
 namespace bfo::stack {

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "btl/verbs/engine/frag.h"
+#include "btl/verbs/engine/base/frag.h"
 #include "pml/bfo/xfer/engine.h"
 
 namespace bfo::stack {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "btl/verbs/engine/async.h"
+#include "btl/verbs/engine/device/async.h"
 #include "pml/bfo/xfer/contract.h"
 #include "test/stack/world.h"
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "btl/verbs/engine/contract.h"
-#include "btl/verbs/engine/device.h"
-#include "btl/verbs/engine/port.h"
+#include "btl/verbs/engine/progress/contract.h"
+#include "btl/verbs/engine/device/device.h"
+#include "btl/verbs/engine/rail/port.h"
 #include "test/sim/book.h"
 #include "test/stack/device.h"
 #include "test/stack/port.h"

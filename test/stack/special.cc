@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "btl/verbs/engine/cm_packet.h"
+#include "btl/verbs/engine/datagram/cm_packet.h"
 #include "pml/bfo/core/wire.h"
 
 namespace bfo::stack {

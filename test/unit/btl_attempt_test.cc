@@ -2,11 +2,11 @@
 //
 // btl_attempt_test.cc: attempts to connect that come to nothing: nobody answers, a port or a device dies,
 // either side gives up or closes what the other one has used.
-#include "btl/verbs/engine/attempt.h"
+#include "btl/verbs/engine/connect/attempt.h"
 
 #include <cerrno>
 
-#include "btl/verbs/engine/contract.h"
+#include "btl/verbs/engine/progress/contract.h"
 
 #include "test/unit/btl_world.h"
 

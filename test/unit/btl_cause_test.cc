@@ -3,7 +3,7 @@
 // btl_cause_test.cc: a flushed work request is a consequence. Whatever names the cause while the epoch ends
 // is reported instead: a completion on the send or the receive side, an event, or what queue pair and port
 // say when they are asked.
-#include "btl/verbs/engine/cause.h"
+#include "btl/verbs/engine/rail/cause.h"
 
 #include "test/unit/btl_world.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // btl_cm_packet_test.cc: datagrams of an old epoch, of another process, forged, truncated: none does harm.
-#include "btl/verbs/engine/cm_packet.h"
+#include "btl/verbs/engine/datagram/cm_packet.h"
 
 #include <algorithm>
 #include <cerrno>
 
-#include "btl/verbs/engine/packet_text.h"
+#include "btl/verbs/engine/datagram/packet_text.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {

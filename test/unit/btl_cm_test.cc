@@ -2,7 +2,7 @@
 //
 // btl_cm_test.cc: the connection manager: who opens, what is lost, doubled or tried again, until both
 // sides are up.
-#include "btl/verbs/engine/cm.h"
+#include "btl/verbs/engine/connect/cm.h"
 
 #include "test/unit/btl_world.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // btl_contract_test.cc: the user pointer of an endpoint, also while another thread makes progress.
-#include "btl/verbs/engine/contract.h"
+#include "btl/verbs/engine/progress/contract.h"
 
 #include <atomic>
 #include <thread>

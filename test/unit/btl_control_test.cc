@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "btl/verbs/engine/control.h"
+#include "btl/verbs/engine/device/control.h"
 
 namespace bfo::test {
 namespace {

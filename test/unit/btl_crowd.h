@@ -7,8 +7,8 @@
 #include <map>
 #include <memory>
 
-#include "btl/verbs/engine/contract.h"
-#include "btl/verbs/engine/handshakes.h"
+#include "btl/verbs/engine/progress/contract.h"
+#include "btl/verbs/engine/connect/handshakes.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {

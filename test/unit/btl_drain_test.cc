@@ -2,9 +2,9 @@
 //
 // btl_drain_test.cc: how an epoch ends: order of reports, every completion status, every event, dying
 // devices, fences and gaps.
-#include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/drain/drain.h"
 
-#include "btl/verbs/engine/contract.h"
+#include "btl/verbs/engine/progress/contract.h"
 
 #include "test/unit/btl_world.h"
 

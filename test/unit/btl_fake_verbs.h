@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "btl/verbs/engine/port.h"
-#include "btl/verbs/engine/verbs_api.h"
+#include "btl/verbs/engine/rail/port.h"
+#include "btl/verbs/engine/device/verbs_api.h"
 #include "test/unit/btl_fake_fabric.h"
 
 namespace bfo::test {

@@ -2,7 +2,7 @@
 //
 // btl_gid_test.cc: which address of a port is used, which addresses are in one subnet, values for single
 // ports, and when the library must be told of forks.
-#include "btl/verbs/engine/gid.h"
+#include "btl/verbs/engine/device/gid.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "btl/verbs/engine/fork.h"
-#include "btl/verbs/engine/port_values.h"
+#include "btl/verbs/engine/device/fork.h"
+#include "btl/verbs/engine/select/port_values.h"
 
 namespace bfo::test {
 namespace {

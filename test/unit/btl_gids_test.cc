@@ -2,7 +2,7 @@
 //
 // btl_gids_test.cc: which of a port's addresses are used at all, which pair two ports choose, and what is
 // used towards an address that a datagram names.
-#include "btl/verbs/engine/gids.h"
+#include "btl/verbs/engine/device/gids.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // btl_initially_down_test.cc: ports that are not active when their process starts, and join later.
-#include "btl/verbs/engine/cm.h"
+#include "btl/verbs/engine/connect/cm.h"
 
 #include "test/unit/btl_world.h"
 

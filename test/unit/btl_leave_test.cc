@@ -4,7 +4,7 @@
 // on the rail must hear of it, what waits for it comes back, and nothing more is taken.
 #include <gtest/gtest.h>
 
-#include "btl/verbs/engine/contract.h"
+#include "btl/verbs/engine/progress/contract.h"
 #include "test/unit/btl_crowd.h"
 #include "test/unit/btl_world.h"
 

@@ -2,7 +2,7 @@
 //
 // btl_liveness_test.cc: a silent handshake: a dead peer is given up in bounded time, a busy one never, and
 // what a heartbeat answers and drops.
-#include "btl/verbs/engine/liveness.h"
+#include "btl/verbs/engine/connect/liveness.h"
 
 #include "test/unit/btl_world.h"
 

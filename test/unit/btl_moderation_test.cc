@@ -4,7 +4,7 @@
 // messages waits for that; and the copies of header and payload into a slot.
 #include <array>
 
-#include "btl/verbs/engine/moderation.h"
+#include "btl/verbs/engine/device/moderation.h"
 #include "common/copy.h"
 #include "test/unit/btl_world.h"
 

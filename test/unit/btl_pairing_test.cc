@@ -2,7 +2,7 @@
 //
 // btl_pairing_test.cc: which ports of two processes meet: the same pairs seen from both sides, whatever is
 // down.
-#include "btl/verbs/engine/pairing.h"
+#include "btl/verbs/engine/select/pairing.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

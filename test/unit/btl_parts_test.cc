@@ -10,9 +10,9 @@
 #include <memory>
 #include <thread>
 
-#include "btl/verbs/engine/frag.h"
-#include "btl/verbs/engine/peer.h"
-#include "btl/verbs/engine/table.h"
+#include "btl/verbs/engine/base/frag.h"
+#include "btl/verbs/engine/datagram/peer.h"
+#include "btl/verbs/engine/base/table.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {

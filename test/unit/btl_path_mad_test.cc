@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "btl/verbs/engine/path_mad.h"
+#include "btl/verbs/engine/datagram/path_mad.h"
 #include "test/unit/btl_fake_verbs.h"
 
 namespace bfo::test {

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "btl/verbs/engine/cm.h"
-#include "btl/verbs/engine/send.h"
+#include "btl/verbs/engine/connect/cm.h"
+#include "btl/verbs/engine/send/send.h"
 #include "test/unit/btl_fake_verbs.h"
 
 namespace bfo::test {

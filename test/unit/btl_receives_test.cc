@@ -4,7 +4,7 @@
 // little again afterwards.
 #include <malloc.h>
 
-#include "btl/verbs/engine/contract.h"
+#include "btl/verbs/engine/progress/contract.h"
 #include "test/unit/btl_rails_world.h"
 
 namespace {

@@ -3,9 +3,9 @@
 // btl_resource_test.cc: every object that a rail is made of is missing once, for a while or for good, at the
 // start or when a rail reconnects. Everything ends in delivery or in an error with a sentence, never in a
 // wait without end.
-#include "btl/verbs/engine/resource.h"
+#include "btl/verbs/engine/connect/resource.h"
 
-#include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/drain/drain.h"
 #include "test/unit/btl_rails_world.h"
 #include "test/unit/btl_world.h"
 

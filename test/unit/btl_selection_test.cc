@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // btl_selection_test.cc: which ports of a host become rails: a table of hosts.
-#include "btl/verbs/engine/selection.h"
+#include "btl/verbs/engine/select/selection.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // btl_send_test.cc: the send ring: signaling, retiring, queueing, inline, and what a refused message means.
-#include "btl/verbs/engine/send.h"
+#include "btl/verbs/engine/send/send.h"
 
 #include "test/unit/btl_world.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // btl_shortfall_test.cc: how many rails a host could have, and what is said of those it has not.
-#include "btl/verbs/engine/shortfall.h"
+#include "btl/verbs/engine/select/shortfall.h"
 
 #include <gtest/gtest.h>
 

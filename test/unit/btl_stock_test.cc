@@ -2,7 +2,7 @@
 //
 // btl_stock_test.cc: memory that is registered while messages flow, and what the shared receive queue is
 // asked for: control threads do both, and no round of progress waits for them.
-#include "btl/verbs/engine/stock.h"
+#include "btl/verbs/engine/device/stock.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/base/memory.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {

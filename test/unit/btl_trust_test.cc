@@ -2,11 +2,11 @@
 //
 // btl_trust_test.cc: what somebody can do who reads the datagrams of a job and sends his own: nothing. Each
 // forged or repeated packet is dropped, counted by its reason, and without any effect.
-#include "btl/verbs/engine/trust.h"
+#include "btl/verbs/engine/datagram/trust.h"
 
 #include <memory>
 
-#include "btl/verbs/engine/rules.h"
+#include "btl/verbs/engine/rail/rules.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {

@@ -3,7 +3,7 @@
 // btl_two_rails.h: two processes that are connected over two rails.
 #pragma once
 
-#include "btl/verbs/engine/verdict.h"
+#include "btl/verbs/engine/watchdog/verdict.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {

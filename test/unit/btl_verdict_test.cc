@@ -2,7 +2,7 @@
 //
 // btl_verdict_test.cc: two processes with two rails: what a suspected rail is ended for, by whom, and what it
 // is not ended for.
-#include "btl/verbs/engine/verdict.h"
+#include "btl/verbs/engine/watchdog/verdict.h"
 
 #include "test/unit/btl_two_rails.h"
 

@@ -17,11 +17,11 @@
 #include <utility>
 #include <vector>
 
-#include "btl/verbs/engine/cm.h"
-#include "btl/verbs/engine/drain.h"
-#include "btl/verbs/engine/cm_packet.h"
-#include "btl/verbs/engine/rdma.h"
-#include "btl/verbs/engine/send.h"
+#include "btl/verbs/engine/connect/cm.h"
+#include "btl/verbs/engine/drain/drain.h"
+#include "btl/verbs/engine/datagram/cm_packet.h"
+#include "btl/verbs/engine/send/rdma.h"
+#include "btl/verbs/engine/send/send.h"
 #include "test/unit/btl_fake_verbs.h"
 
 namespace bfo::test {

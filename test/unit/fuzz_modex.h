@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "btl/verbs/engine/modex.h"
+#include "btl/verbs/engine/select/modex.h"
 
 namespace bfo::test {
 

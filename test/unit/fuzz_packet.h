@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "btl/verbs/engine/cm_packet.h"
+#include "btl/verbs/engine/datagram/cm_packet.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {

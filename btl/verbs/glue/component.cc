@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/base/memory.h"
 #include "btl/verbs/glue/discover.h"
 #include "btl/verbs/glue/module.h"
 #include "common/version.h"

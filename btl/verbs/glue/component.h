@@ -7,11 +7,11 @@
 
 #include <atomic>
 
-#include "btl/verbs/engine/async.h"
-#include "btl/verbs/engine/device.h"
-#include "btl/verbs/engine/port.h"
-#include "btl/verbs/engine/selection.h"
-#include "btl/verbs/engine/shortfall.h"
+#include "btl/verbs/engine/device/async.h"
+#include "btl/verbs/engine/device/device.h"
+#include "btl/verbs/engine/rail/port.h"
+#include "btl/verbs/engine/select/selection.h"
+#include "btl/verbs/engine/select/shortfall.h"
 #include "common/recursive_lock.h"
 #include "common/wire_versions.h"
 

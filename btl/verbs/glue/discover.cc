@@ -3,9 +3,9 @@
 // discover.cc: describes the ports of this host, calls selection, and prints what the user must know.
 #include "btl/verbs/glue/discover.h"
 
-#include "btl/verbs/engine/memory.h"
-#include "btl/verbs/engine/port_query.h"
-#include "btl/verbs/engine/port_values.h"
+#include "btl/verbs/engine/base/memory.h"
+#include "btl/verbs/engine/device/port_query.h"
+#include "btl/verbs/engine/select/port_values.h"
 #include "btl/verbs/glue/module.h"
 #include "btl/verbs/glue/trace.h"
 #include "common/shown_text.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // discover.h: what this host has: devices, ports, their addresses and their distance from this process, in
-// the plain form that selection (engine/selection.h) decides on.
+// the plain form that selection (engine/select/selection.h) decides on.
 #pragma once
 
 #include <vector>
 
-#include "btl/verbs/engine/selection.h"
+#include "btl/verbs/engine/select/selection.h"
 #include "btl/verbs/glue/component.h"
 
 namespace bfo::verbs {

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "btl/verbs/engine/contract.h"
-#include "btl/verbs/engine/drain.h"
+#include "btl/verbs/engine/progress/contract.h"
+#include "btl/verbs/engine/drain/drain.h"
 #include "btl/verbs/glue/module.h"
 #include "btl/verbs/glue/trace.h"
 #include "common/version.h"

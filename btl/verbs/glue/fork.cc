@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // fork.cc: keeps registered memory with this process when it forks.
-#include "btl/verbs/engine/fork.h"
+#include "btl/verbs/engine/device/fork.h"
 
 #include <dlfcn.h>
 

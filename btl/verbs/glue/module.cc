@@ -3,7 +3,7 @@
 // module.cc: making and finalizing a module.
 #include "btl/verbs/glue/module.h"
 
-#include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/base/memory.h"
 
 namespace bfo::verbs {
 namespace {

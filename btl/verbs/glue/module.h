@@ -3,10 +3,10 @@
 // module.h: one BTL module = one port, its fragments and its peers.
 #pragma once
 
-#include "btl/verbs/engine/modex.h"
-#include "btl/verbs/engine/pairing.h"
-#include "btl/verbs/engine/port.h"
-#include "btl/verbs/engine/selection.h"
+#include "btl/verbs/engine/select/modex.h"
+#include "btl/verbs/engine/select/pairing.h"
+#include "btl/verbs/engine/rail/port.h"
+#include "btl/verbs/engine/select/selection.h"
 #include "btl/verbs/glue/component.h"
 #include "common/failover_btl.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "btl/verbs/engine/memory.h"
+#include "btl/verbs/engine/base/memory.h"
 #include "btl/verbs/glue/module.h"
 #include "common/shown_text.h"
 

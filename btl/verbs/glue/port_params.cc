@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // port_params.cc: the parameters that may have another value for each device or port (port_values.h).
-#include "btl/verbs/engine/port_values.h"
+#include "btl/verbs/engine/select/port_values.h"
 #include "btl/verbs/glue/discover.h"
 #include "common/shown_text.h"
 

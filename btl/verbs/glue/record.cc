@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "btl/verbs/engine/modex.h"
+#include "btl/verbs/engine/select/modex.h"
 #include "btl/verbs/glue/module.h"
 
 namespace bfo::verbs {

@@ -3,7 +3,7 @@
 // trace.cc: see trace.h.
 #include "btl/verbs/glue/trace.h"
 
-#include "btl/verbs/engine/packet_text.h"
+#include "btl/verbs/engine/datagram/packet_text.h"
 #include "btl/verbs/glue/module.h"
 
 namespace bfo::verbs {

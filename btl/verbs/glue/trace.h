@@ -4,7 +4,7 @@
 // rail, from 20 what is dropped or put off and why, from 30 each message of a connection, sent and received.
 #pragma once
 
-#include "btl/verbs/engine/port.h"
+#include "btl/verbs/engine/rail/port.h"
 #include "btl/verbs/glue/component.h"
 
 namespace bfo::verbs {

@@ -4,8 +4,8 @@
 // that only ever grow.
 #include <algorithm>
 
-#include "btl/verbs/engine/rdma.h"
-#include "btl/verbs/engine/send.h"
+#include "btl/verbs/engine/send/rdma.h"
+#include "btl/verbs/engine/send/send.h"
 #include "btl/verbs/glue/module.h"
 #include "common/copy.h"
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "btl/verbs/engine/cm_packet.h"
+#include "btl/verbs/engine/datagram/cm_packet.h"
 #include "test/integration/hostile/record.h"
 
 namespace {

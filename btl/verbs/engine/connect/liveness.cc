@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// liveness.cc: see liveness.h.
+#include "btl/verbs/engine/connect/liveness.h"
+
+#include <algorithm>
+
+#include "btl/verbs/engine/connect/cm.h"
+#include "btl/verbs/engine/rail/port.h"
+
+namespace bfo::engine {
+namespace {
+
+/// A usual handshake is over long before: only slow peers are asked.
+constexpr uint64_t kFirstPingNs = 100'000'000;
+
+bool waits_for_peer(const Endpoint& endpoint) {
+  return endpoint.phase == Phase::kSoliciting || endpoint.phase == Phase::kRequesting ||
+         endpoint.phase == Phase::kReplied;
+}
+
+bool can_ask(const Endpoint& endpoint) {
+  return endpoint.port->config().peer_timeout_ns != 0 && endpoint.peer.address.heartbeat_qpn != 0;
+}
+
+/// A peer that nobody speaks to is asked as seldom as one that answers; and not by all processes at once,
+/// although all may have lost it at the same time.
+uint64_t ping_pause_ns(const Endpoint& endpoint) {
+  const Port& port = *endpoint.port;
+  if (need_of(endpoint) != Need::kNone) return liveness_pause_ns(port);
+  const uint64_t pause = port.config().peer_timeout_ns / 2;
+  return pause / 2 + port.env().random() % (pause + 1);
+}
+
+void set_liveness(Endpoint& endpoint, Liveness liveness) {
+  const bool reported = endpoint.effort->liveness.state == Liveness::kAnswers;
+  const bool answers = liveness == Liveness::kAnswers;
+  endpoint.effort->liveness.state = liveness;
+  if (reported == answers) return;
+  const Host& host = endpoint.port->host();
+  host.peer_answers(host.ctx, endpoint, answers);
+}
+
+/// Sends a PING. One that has not left is not counted, and its silence says nothing; it leaves when it can.
+/// Nor do those count whose answer may have been dropped here.
+void ask(Endpoint& endpoint, uint64_t now) {
+  LivenessState& state = endpoint.effort->liveness;
+  state.ping_ns = now + ping_pause_ns(endpoint);
+  const uint16_t overruns = endpoint.port->datagram_overruns();
+  if (state.overruns != overruns) state.unanswered = 0;
+  state.overruns = overruns;
+  const uint32_t number = std::min(state.unanswered + 1, kPings);
+  if (cm_ping(endpoint, number)) state.unanswered = number;
+}
+
+}  // namespace
+
+uint64_t liveness_pause_ns(const Port& port) {
+  return port.config().peer_timeout_ns / kPings;
+}
+
+void liveness_begin(Endpoint& endpoint, uint64_t now) {
+  endpoint.effort->liveness.begin(now + std::min(liveness_pause_ns(*endpoint.port), kFirstPingNs));
+}
+
+void liveness_step(Endpoint& endpoint, uint64_t now) {
+  if (!waits_for_peer(endpoint) || !can_ask(endpoint) || now < endpoint.effort->liveness.ping_ns) return;
+  if (endpoint.effort->liveness.unanswered >= kPings) set_liveness(endpoint, Liveness::kSilent);
+  // Asked for ever: a peer that was stopped, or a path that was broken, may come back.
+  ask(endpoint, now);
+}
+
+void liveness_ask_waiting(Endpoint& endpoint, uint64_t now) {
+  if (waits_for_peer(endpoint) && can_ask(endpoint)) ask(endpoint, now);
+}
+
+void liveness_ask_soon(Endpoint& endpoint, uint64_t now) {
+  endpoint.effort->liveness.ping_ns = std::min(
+      endpoint.effort->liveness.ping_ns, now + std::min(liveness_pause_ns(*endpoint.port), kFirstPingNs));
+}
+
+void liveness_answered(Endpoint& endpoint, uint64_t now) {
+  if (!waits_for_peer(endpoint)) return;
+  endpoint.effort->liveness.begin(now + endpoint.port->config().peer_timeout_ns / 2);
+  set_liveness(endpoint, Liveness::kAnswers);
+}
+
+void liveness_heard(Endpoint& endpoint, uint64_t now) {
+  if (!waits_for_peer(endpoint)) return;
+  liveness_begin(endpoint, now);
+  set_liveness(endpoint, Liveness::kUnknown);
+}
+
+void liveness_refused(Endpoint& endpoint, uint64_t now) {
+  if (!waits_for_peer(endpoint)) return;
+  endpoint.effort->liveness.begin(now + endpoint.port->config().peer_timeout_ns / 2);
+  set_liveness(endpoint, Liveness::kUnknown);
+}
+
+void liveness_unknown(Endpoint& endpoint) {
+  if (!endpoint.has_effort()) return;
+  endpoint.effort->liveness.unanswered = 0;
+  set_liveness(endpoint, Liveness::kUnknown);
+}
+
+}  // namespace bfo::engine

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// async.h: asynchronous events. One thread reads every device's event descriptor, copies what matters,
+// acknowledges, and raises a flag; the progress function takes the notes and acts. Besides that it serves the
+// ports' heartbeats (heartbeat.h), which answer for a process that is not inside MPI. It sleeps in poll(2)
+// otherwise, touches no other queue pair, calls nobody back, and holds no lock the data path uses.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+
+#include "btl/verbs/engine/base/thread.h"
+#include "btl/verbs/engine/device/verbs_api.h"
+
+namespace bfo::engine {
+
+class Heartbeat;
+
+/// What the progress function does about an event.
+enum class EventReaction : uint8_t {
+  kIgnore,       // information only
+  kCloseRail,    // this queue pair is unusable: close its epoch
+  kLastReceive,  // this queue pair's last receive is on the completion queue: the drain may go on
+  kQueueDead,  // a completion or receive queue is gone: every rail of every port using it closes, the port is
+               // unusable
+  kPortDown,   // every rail of *this* port closes at once; reconnection waits for kPortUp
+  kPortUp,     // read the port again, start reconnecting
+  kPortRefresh,   // read the port again; close its rails if its address changed
+  kMoreReceives,  // receive buffers run short: make more
+  kDeviceDead,    // every rail of every port of the device closes for good
+};
+
+/// One row per ibv_event_type, in its order; the tests walk it.
+inline constexpr std::array<EventReaction, 20> kEventReactions = {
+    EventReaction::kQueueDead,     // CQ_ERR
+    EventReaction::kCloseRail,     // QP_FATAL
+    EventReaction::kCloseRail,     // QP_REQ_ERR
+    EventReaction::kCloseRail,     // QP_ACCESS_ERR
+    EventReaction::kIgnore,        // COMM_EST: the first receive itself says so
+    EventReaction::kIgnore,        // SQ_DRAINED: SQD is not used
+    EventReaction::kIgnore,        // PATH_MIG: automatic path migration is not used
+    EventReaction::kIgnore,        // PATH_MIG_ERR
+    EventReaction::kDeviceDead,    // DEVICE_FATAL
+    EventReaction::kPortUp,        // PORT_ACTIVE
+    EventReaction::kPortDown,      // PORT_ERR
+    EventReaction::kPortRefresh,   // LID_CHANGE
+    EventReaction::kPortRefresh,   // PKEY_CHANGE
+    EventReaction::kPortRefresh,   // SM_CHANGE
+    EventReaction::kQueueDead,     // SRQ_ERR
+    EventReaction::kMoreReceives,  // SRQ_LIMIT_REACHED
+    EventReaction::kLastReceive,   // QP_LAST_WQE_REACHED
+    EventReaction::kPortRefresh,   // CLIENT_REREGISTER
+    EventReaction::kPortRefresh,   // GID_CHANGE
+    EventReaction::kIgnore,        // WQ_FATAL: work queues are not used
+};
+static_assert(IBV_EVENT_CQ_ERR == 0);
+static_assert(IBV_EVENT_PORT_ERR == 10);
+static_assert(IBV_EVENT_SRQ_ERR == 14);
+static_assert(IBV_EVENT_WQ_FATAL == kEventReactions.size() - 1, "a new event type needs a row");
+
+/// The row of `type`; a value this table does not know is ignored.
+constexpr EventReaction event_reaction(int type) {
+  return type >= 0 && static_cast<size_t>(type) < kEventReactions.size()
+             ? kEventReactions[static_cast<size_t>(type)]
+             : EventReaction::kIgnore;
+}
+
+/// "IBV_EVENT_PORT_ERR"; "unknown event" outside the table. Static string.
+const char* event_name(int type);
+
+/// An event as the progress function sees it: plain values, no pointer into an object that may be gone.
+struct EventNote {
+  int32_t type;      // enum ibv_event_type
+  uint32_t port;     // port events: port number, counted from 1; 0 otherwise
+  uint64_t qpn;      // queue pair events: its number; 0 otherwise
+  uint64_t when_ns;  // CLOCK_MONOTONIC when it was read
+};
+
+/// A bounded mailbox from the event thread to the progress function: one writer, any number of readers under
+/// the readers' own lock.
+class EventBox {
+ public:
+  /// True without a lock when there is nothing to take: one relaxed load, for the data path.
+  bool empty() const { return taken_ == written_.load(std::memory_order_acquire); }
+  /// Takes the oldest note. Readers serialise among themselves.
+  bool take(EventNote* note);
+  /// Event thread. A full box drops nothing that matters: the note is merged into `overflow`, which makes the
+  /// reader re-examine everything.
+  void put(const EventNote& note);
+  /// True once after notes were lost: the reader must query every port and every queue pair itself.
+  bool take_overflow() { return overflow_.exchange(false, std::memory_order_acq_rel); }
+  bool overflowed() const { return overflow_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr uint32_t kSize = 1024;
+  std::array<EventNote, kSize> notes_;
+  std::atomic<uint32_t> written_{0};
+  uint32_t taken_ = 0;
+  std::atomic<uint32_t> read_{0};
+  std::atomic<bool> overflow_{false};
+};
+
+/// Reads one waiting event of `context` into `box` and acknowledges it. False when none is waiting. The
+/// descriptor must be non-blocking.
+bool read_event(const VerbsApi& api, ibv_context* context, uint64_t (*now_ns)(), EventBox* box);
+
+/// The event thread: poll(2) over the descriptors of all open devices and heartbeats. All signals are blocked
+/// in it.
+class EventThread {
+ public:
+  /// Starts the thread. False with errno when that is impossible. `prepare` is what the thread does first; it
+  /// has ended when start() returns. By default the thread takes its heap, which calls munmap: Open MPI
+  /// writes its hooks into the code of munmap when the first registration cache is made, and a thread that is
+  /// inside munmap then crashes.
+  bool start(const VerbsApi& api, uint64_t (*now_ns)(), void (*prepare)() = make_thread_heap);
+  /// Adds a device before or after start(). Its descriptor becomes non-blocking. At most kMaxDevices.
+  bool add(ibv_context* context, EventBox* box);
+  /// Serves `heartbeat` from now on. At most kMaxHeartbeats; false beyond that.
+  bool serve(Heartbeat& heartbeat);
+  /// When it returns, the thread does not touch `heartbeat` any more. No-op for one that is not served.
+  void forget(Heartbeat& heartbeat);
+  /// Stops and joins; afterwards no event is read, no box is written and no heartbeat is served. Idempotent.
+  void stop();
+
+ private:
+  static constexpr size_t kMaxDevices = 64;
+  static constexpr size_t kMaxHeartbeats = 64;
+  struct Watched {
+    ibv_context* context;
+    EventBox* box;
+  };
+  static void* run(void* self);
+  void loop();
+  bool read_devices(const pollfd* fds, size_t count);
+  void serve_heartbeats();
+
+  const VerbsApi* api_ = nullptr;
+  uint64_t (*now_ns_)() = nullptr;
+  void (*prepare_)() = nullptr;
+  sem_t prepared_{};
+  std::array<Watched, kMaxDevices> devices_{};
+  std::atomic<size_t> count_{0};
+  // The thread holds the lock while it serves, forget() while it removes: never on the data path.
+  pthread_mutex_t heartbeats_lock_ = PTHREAD_MUTEX_INITIALIZER;
+  std::array<Heartbeat*, kMaxHeartbeats> heartbeats_{};
+  bool more_ = false;  // a heartbeat wants to be served again after a pause; the thread's own
+  int wake_fd_ = -1;
+  pthread_t thread_{};
+  bool running_ = false;
+  std::atomic<bool> stopping_{false};
+};
+
+}  // namespace bfo::engine

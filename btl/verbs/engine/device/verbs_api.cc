@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// verbs_api.cc: libibverbs as a table. Several of these names are macros or inline functions in verbs.h,
+// hence the wrappers.
+#include "btl/verbs/engine/device/verbs_api.h"
+
+namespace bfo::engine {
+namespace {
+
+int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr) {
+  return ibv_query_port(context, port, attr);
+}
+
+int query_pkey(ibv_context* context, uint8_t port, int index, uint16_t* pkey) {
+  return ibv_query_pkey(context, port, index, pkey);
+}
+
+ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int access) {
+  return ibv_reg_mr(pd, address, length, access);
+}
+
+ibv_cq* create_cq(ibv_context* context, int entries) {
+  return ibv_create_cq(context, entries, nullptr, nullptr, 0);
+}
+
+ibv_cq* create_event_cq(ibv_context* context, int entries, ibv_comp_channel* channel) {
+  return ibv_create_cq(context, entries, nullptr, channel, 0);
+}
+
+bool get_cq_event(ibv_comp_channel* channel) {
+  ibv_cq* cq = nullptr;
+  void* user = nullptr;
+  return ibv_get_cq_event(channel, &cq, &user) == 0;
+}
+
+constexpr VerbsApi kSystemVerbs = {
+    .get_device_list = ibv_get_device_list,
+    .free_device_list = ibv_free_device_list,
+    .get_device_name = ibv_get_device_name,
+    .open_device = ibv_open_device,
+    .close_device = ibv_close_device,
+    .query_device = ibv_query_device,
+    .query_port = query_port,
+    .query_gid = ibv_query_gid,
+    .query_pkey = query_pkey,
+    .alloc_pd = ibv_alloc_pd,
+    .dealloc_pd = ibv_dealloc_pd,
+    .reg_mr = reg_mr,
+    .dereg_mr = ibv_dereg_mr,
+    .create_cq = create_cq,
+    .destroy_cq = ibv_destroy_cq,
+    .create_comp_channel = ibv_create_comp_channel,
+    .destroy_comp_channel = ibv_destroy_comp_channel,
+    .create_event_cq = create_event_cq,
+    .get_cq_event = get_cq_event,
+    .ack_cq_events = ibv_ack_cq_events,
+    .create_srq = ibv_create_srq,
+    .modify_srq = ibv_modify_srq,
+    .destroy_srq = ibv_destroy_srq,
+    .create_qp = ibv_create_qp,
+    .modify_qp = ibv_modify_qp,
+    .query_qp = ibv_query_qp,
+    .destroy_qp = ibv_destroy_qp,
+    .create_ah = ibv_create_ah,
+    .destroy_ah = ibv_destroy_ah,
+    .get_async_event = ibv_get_async_event,
+    .ack_async_event = ibv_ack_async_event,
+};
+
+}  // namespace
+
+const VerbsApi& system_verbs() {
+  return kSystemVerbs;
+}
+
+}  // namespace bfo::engine

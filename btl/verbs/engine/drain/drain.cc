@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// drain.cc: see drain.h.
+//
+// H1..H23: contrib/doc/hazards.md
+#include "btl/verbs/engine/drain/drain.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "common/check.h"
+#include "btl/verbs/engine/rail/cause.h"
+#include "btl/verbs/engine/connect/cm.h"
+#include "btl/verbs/engine/connect/liveness.h"
+#include "btl/verbs/engine/send/qp_command.h"
+#include "btl/verbs/engine/send/rdma.h"
+#include "btl/verbs/engine/send/send.h"
+
+namespace bfo::engine {
+namespace {
+
+/// Nothing but flushes was known when the rail went down. What was behind them on the queue has been seen
+/// since, and the device has been asked.
+void settle_cause(Endpoint& endpoint) {
+  if (!endpoint.effort->drain.cause_open) return;
+  endpoint.effort->drain.cause_open = false;
+  bfo_rail_event_t& event = endpoint.effort->connection->down_event;
+  if (only_flushed(event.cause, event.code))
+    flush_text(endpoint.effort->connection->finding, event.text, sizeof event.text);
+  const Host& host = endpoint.port->host();
+  if (endpoint.announced && host.cause_known != nullptr) host.cause_known(host.ctx, endpoint, event);
+}
+
+/// Evidence about the epoch that ends already: it counts when it says why, and all before was a flush, or the
+/// peer's word that its half has ended, of which this is why. An event may also be older than what was seen
+/// first.
+bool name_cause(Endpoint& endpoint, const CloseOrder& better, uint32_t epoch) {
+  CloseOrder& first = endpoint.effort->close;
+  if (!first.asked || endpoint.epoch > epoch) return false;
+  const bool is_event = better.cause == BFO_CAUSE_ASYNC_EVENT;
+  const bool consequence =
+      only_flushed(first.cause, first.code) ||
+      (is_event && (first.cause == BFO_CAUSE_PEER_DOWN || better.evidence_ns < first.evidence_ns));
+  if (!consequence) return false;
+  if (!names_cause(better.cause, better.code)) return false;
+  first.cause = better.cause;
+  first.code = better.code;
+  first.vendor_err = better.vendor_err;
+  if (endpoint.phase != Phase::kDraining) return true;
+  bfo_rail_event_t& event = endpoint.effort->connection->down_event;
+  event.cause = better.cause;
+  event.code = better.code;
+  event.vendor_err = better.vendor_err;
+  snprintf(event.text, sizeof event.text, "%s", cause_text(better.cause, better.code));
+  return true;
+}
+
+/// Ends every posted fragment as unknown, in posting order, then the queued ones.
+void hand_back(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  const Host& host = port.host();
+  settle_cause(endpoint);
+  SendRing& ring = endpoint.effort->ring;
+  endpoint.effort->drain.handed_back = true;
+  for (;;) {
+    SendSlot slot;
+    const char* payload;
+    {
+      const Guard guard(port.lock());
+      if (ring.tail == ring.head) break;
+      slot = ring.slots[ring.tail & ring.mask];
+      payload = ring.memory + static_cast<size_t>(ring.tail & ring.mask) * ring.slot_bytes;
+      ring.slots[ring.tail & ring.mask].frag = nullptr;
+      ++ring.tail;
+      ++port.accounting().unknown[static_cast<size_t>(slot.kind)];
+    }
+    if (slot.frag != nullptr) {
+      host.frag_done(host.ctx, endpoint, slot.frag, BFO_RC_UNKNOWN);
+    } else if (slot.in_slot) {
+      host.payload_failed(host.ctx, endpoint, slot.tag, payload, slot.length, BFO_RC_UNKNOWN);
+    }
+  }
+  return_queued(endpoint);
+}
+
+void schedule_return(Endpoint& endpoint, uint64_t now) {
+  constexpr uint64_t kSettled = 1'000'000'000;
+  endpoint.effort->timer.failures =
+      now - endpoint.effort->up_since_ns > kSettled ? 0 : endpoint.effort->timer.failures + 1;
+  need_begin(endpoint, now);
+  handshake_pause(endpoint, endpoint.effort->timer.failures, now);
+  endpoint.connect_wanted = endpoint.port->failover() && !endpoint.peer.left && !endpoint.effort->leaving &&
+                            !endpoint.effort->device_dead;
+  endpoint.skip_backoff = false;
+}
+
+/// A responder whose initiator left before the rail was up here: it never will be, and nothing else says so.
+/// Why the epoch ends does not matter any more: it is no failure.
+void report_left(Endpoint& endpoint, uint64_t now) {
+  if (!endpoint.peer.left || endpoint.ever_up() || endpoint.announced || endpoint.lost_reported()) return;
+  endpoint.effort->connection->down_event = make_event(endpoint, BFO_CAUSE_SHUTDOWN, 0, 0, now);
+  const Host& host = endpoint.port->host();
+  endpoint.announced = true;
+  host.rail_down(host.ctx, endpoint, endpoint.effort->connection->down_event);
+}
+
+void finish(Endpoint& endpoint, uint64_t now) {
+  Port& port = *endpoint.port;
+  const Host& host = port.host();
+  if (endpoint.effort->device_dead && !endpoint.announced) {
+    // A responder that never was up here: the initiator may be, and nothing else will tell it.
+    endpoint.announced = true;
+    host.rail_up(host.ctx, endpoint, make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now));
+    host.rail_down(host.ctx, endpoint, endpoint.effort->connection->down_event);
+  }
+  report_left(endpoint, now);
+  if (!endpoint.effort->drain.handed_back) hand_back(endpoint);
+  ClosedEpoch& closed = endpoint.effort->connection->last_closed;
+  bfo_rail_event_t event = endpoint.effort->connection->down_event;
+  {
+    const Guard guard(port.lock());
+    BFO_DCHECK(port.accounting_balances());
+    BFO_DCHECK(endpoint.effort->ring.head == endpoint.effort->ring.tail && endpoint.queued.empty());
+    endpoint.phase = endpoint.effort->device_dead ? Phase::kUnusable
+                     : endpoint.peer.left         ? Phase::kGone
+                                                  : Phase::kClosed;
+    endpoint.effort->phase_since_ns = now;
+    event.now_ns = now;
+    event.info.state = rail_state(endpoint);
+    closed.name = event.info.name;
+    closed.event = event;
+    closed.result = endpoint.effort->drain.fence == Drain::Fence::kFenced ? BFO_FENCED : BFO_UNFENCEABLE;
+    closed.delivered = endpoint.delivered;
+    closed.reported = endpoint.announced;
+    closed.ring = endpoint.effort->ring;
+    closed.store = endpoint.effort->store;
+    endpoint.effort->close = CloseOrder{};  // carried out: what is sent from now on waits for the next epoch
+  }
+  schedule_return(endpoint, now);
+  if (endpoint.announced) {
+    if (!endpoint.ever_up()) endpoint.past = Past::kLost;
+    report_closed(endpoint, event, closed.result, closed.delivered);
+  }
+  endpoint.announced = false;
+}
+
+}  // namespace
+
+bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code,
+                            uint32_t vendor_err, uint64_t now) {
+  bfo_rail_event_t event{};
+  rail_info(endpoint, &event.info);
+  event.cause = cause;
+  event.code = code;
+  event.vendor_err = vendor_err;
+  event.evidence_ns = now;
+  event.now_ns = now;
+  if (cause == BFO_CAUSE_RESOURCE) {
+    resource_text(endpoint.effort->shortage, event.text, sizeof event.text);
+  } else {
+    snprintf(event.text, sizeof event.text, "%s", cause_text(cause, code));
+  }
+  return event;
+}
+
+bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
+                        uint32_t vendor_err, uint64_t evidence_ns) {
+  const CloseOrder order{true, cause, code, vendor_err, evidence_ns};
+  if (!ends_epoch(endpoint.phase, endpoint.effort->close.asked, endpoint.epoch, epoch))
+    return name_cause(endpoint, order, epoch);
+  endpoint.effort->close = order;
+  endpoint.port->need_service();
+  return true;
+}
+
+bool close_order(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
+                 uint32_t vendor_err) {
+  const Guard guard(endpoint.port->lock());
+  return close_order_locked(endpoint, epoch, cause, code, vendor_err, endpoint.port->env().now_ns());
+}
+
+void drain_start(Endpoint& endpoint, uint64_t now) {
+  Port& port = *endpoint.port;
+  {
+    const Guard guard(port.lock());
+    BFO_DCHECK(port.accounting_balances());
+    // Nothing that matters can be lost with it, whatever ends it.
+    if (endpoint.effort->leaving || endpoint.peer.left) {
+      endpoint.effort->close.cause = BFO_CAUSE_SHUTDOWN;
+      endpoint.effort->close.code = 0;
+      endpoint.effort->close.vendor_err = 0;
+    }
+    endpoint.phase = Phase::kDraining;
+    endpoint.usable = false;
+    endpoint.effort->phase_since_ns = now;
+  }
+  liveness_unknown(endpoint);
+  // Both halves of what can carry data stop now; the rest of the queue comes back in microseconds instead of
+  // one timeout after another.
+  const CloseOrder& order = endpoint.effort->close;
+  endpoint.effort->drain.begin(only_flushed(order.cause, order.code));
+  endpoint.effort->connection->finding = Finding{};
+  qp_stop(endpoint);
+  endpoint.effort->connection->down_event =
+      make_event(endpoint, order.cause, order.code, order.vendor_err, now);
+  endpoint.effort->connection->down_event.evidence_ns = order.evidence_ns;
+  if (endpoint.announced)
+    port.host().rail_down(port.host().ctx, endpoint, endpoint.effort->connection->down_event);
+  report_left(endpoint, now);
+}
+
+void drain_stopped(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  if (post_bare(endpoint, endpoint.effort->qps.data.ib(), work_id(WorkKind::kMarker, endpoint.epoch)) == 0)
+    endpoint.effort->drain.marker_posted();
+  endpoint.effort->timer.due_ns = port.env().now_ns() + port.config().marker_bound_ns;
+  port.need_service();
+}
+
+void drain_destroyed(Endpoint& endpoint, bool fenced) {
+  endpoint.port->need_service();
+  endpoint.effort->drain.destroyed(fenced);
+}
+
+void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
+  if (endpoint.effort->command != nullptr) return;
+  if (!endpoint.effort->drain.handed_back && endpoint.effort->drain.marker == Drain::Marker::kBack) {
+    hand_back(endpoint);
+    endpoint.effort->timer.due_ns = now + endpoint.port->config().last_receive_bound_ns;
+  }
+  switch (drain_next(endpoint.effort->drain.view(now >= endpoint.effort->timer.due_ns, queue_emptied))) {
+    case DrainStep::kWait:
+      return;
+    case DrainStep::kWaitOver:
+      endpoint.effort->drain.wait_over = true;
+      return;
+    case DrainStep::kDestroy:
+      return qp_fence(endpoint);
+    case DrainStep::kFinish:
+      finish(endpoint, now);
+      return;
+  }
+}
+
+void return_queued(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  const Host& host = port.host();
+  for (;;) {
+    Frag* frag;
+    {
+      const Guard guard(port.lock());
+      if (endpoint.queued.empty()) return;
+      frag = endpoint.queued.pop();
+      ++endpoint.ended_before;
+      ++port.accounting().never_sent[static_cast<size_t>(frag->kind)];
+    }
+    host.frag_done(host.ctx, endpoint, frag, BFO_RC_NEVER_SENT);
+  }
+}
+
+void report_closed(Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,
+                   uint64_t delivered) {
+  const Host& host = endpoint.port->host();
+  if (endpoint.has_effort()) {
+    uint32_t& newest = endpoint.effort->notices.closed_reported;
+    newest = std::max(newest, event.info.name.epoch);
+  }
+  host.rail_closed(host.ctx, endpoint, event, result, delivered);
+}
+
+void report_lost_reply(Endpoint& endpoint) {
+  ClosedEpoch* const closed = last_closed(endpoint);
+  if (!endpoint.effort->device_dead || closed == nullptr || closed->reported) return;
+  const Host& host = endpoint.port->host();
+  closed->reported = true;
+  host.rail_down(host.ctx, endpoint, closed->event);
+  report_closed(endpoint, closed->event, closed->result, closed->delivered);
+}
+
+void note_peer_closed(Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t delivered) {
+  Port& port = *endpoint.port;
+  // What is closed there is over here too: RAILDOWN may not have been said.
+  close_order_locked(endpoint, name.epoch, BFO_CAUSE_PEER_DOWN, 0, 0, port.env().now_ns());
+  if (!endpoint.begin_effort()) return endpoint.owe_end(name.epoch);
+  if (endpoint.effort->notices.gap_asked && endpoint.effort->notices.gap_name.epoch > name.epoch)
+    return;  // a delayed one
+  endpoint.effort->notices.gap_name = name;
+  endpoint.effort->notices.gap_delivered = delivered;
+  endpoint.effort->notices.gap_asked = true;
+  port.need_service();
+}
+
+namespace {
+
+/// The peer closed an epoch that this side gave up before it was up here: an attempt, nothing of which is
+/// left. No later closing will tell the peer so, therefore it is told now, once: an answer asks for none.
+bool abandoned(const Endpoint& endpoint, uint32_t epoch) {
+  const bool between = endpoint.phase == Phase::kIdle || endpoint.phase == Phase::kSoliciting ||
+                       endpoint.phase == Phase::kClosed;
+  return endpoint.epoch > epoch || (endpoint.epoch == epoch && between);
+}
+
+void report_abandoned(Endpoint& endpoint, uint32_t epoch) {
+  if (epoch <= endpoint.effort->notices.closed_reported) return;
+  bfo_rail_event_t event = make_event(endpoint, BFO_CAUSE_HANDSHAKE, 0, 0, endpoint.port->env().now_ns());
+  event.info.name.epoch = epoch;
+  report_closed(endpoint, event, BFO_FENCED, 0);
+}
+
+}  // namespace
+
+void fence_step(Endpoint& endpoint) {
+  const uint32_t epoch = endpoint.effort->notices.fence_asked;
+  ClosedEpoch* const closed = last_closed(endpoint);
+  const bool drained = closed != nullptr && closed->name.epoch >= epoch;
+  const bool last = endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable;
+  const bool over =
+      drained || last || abandoned(endpoint, epoch) || epoch <= endpoint.effort->notices.closed_reported;
+  if (!over) return;  // closing
+  endpoint.effort->notices.fence_asked = 0;
+  if (epoch <= endpoint.effort->notices.closed_reported) return;
+  if (!drained) return report_abandoned(endpoint, epoch);
+  closed->reported = true;
+  report_closed(endpoint, closed->event, closed->result, closed->delivered);
+}
+
+void gap_step(Endpoint& endpoint) {
+  Port& port = *endpoint.port;
+  const Host& host = port.host();
+  ClosedEpoch* const last = last_closed(endpoint);
+  const Count count = count_of(endpoint.effort->notices.gap_name.epoch, last != nullptr,
+                               last != nullptr ? last->name.epoch : 0);
+  if (count == Count::kWait) {
+    if (!abandoned(endpoint, endpoint.effort->notices.gap_name.epoch)) return;
+    endpoint.effort->notices.gap_asked = false;
+    report_abandoned(endpoint, endpoint.effort->notices.gap_name.epoch);
+    return;
+  }
+  endpoint.effort->notices.gap_asked = false;
+  ClosedEpoch& closed = *last;
+  if (!closed.reported) {
+    // The epoch was never up here, but it was there: the peer waits to hear that it is closed (H5).
+    closed.reported = true;
+    report_closed(endpoint, closed.event, closed.result, closed.delivered);
+  }
+  if (count == Count::kTooLate) return;
+  const SendRing& ring = closed.ring;
+  if (endpoint.effort->notices.gap_delivered >= ring.sends_acked) return;
+  uint64_t lost = ring.sends_acked - endpoint.effort->notices.gap_delivered;
+  const uint64_t depth = uint64_t{ring.mask} + 1;
+  // Slots are overwritten in order: the youngest `depth` work requests are still described.
+  for (uint64_t seq = ring.head > depth ? ring.head - depth : 0; seq < ring.head; ++seq) {
+    const SendSlot& slot = ring.slots[seq & ring.mask];
+    const bool in_gap =
+        slot.send_no > endpoint.effort->notices.gap_delivered && slot.send_no <= ring.sends_acked;
+    if (!in_gap || !slot.in_slot) continue;
+    const char* payload = ring.memory + static_cast<size_t>(seq & ring.mask) * ring.slot_bytes;
+    host.payload_failed(host.ctx, endpoint, slot.tag, payload, slot.length, BFO_RC_UNKNOWN);
+    --lost;
+  }
+  if (lost != 0) host.gap_lost(host.ctx, endpoint, closed.name, lost);
+}
+
+}  // namespace bfo::engine

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// drain.h: the end of an epoch. Every fragment ends once, every successful receive is handed up, then the
+// queue pairs are destroyed: that, and only that, proves that no access of the epoch can happen any more.
+//
+//     evidence -> queue pairs to ERR, marker behind all work, rail_down
+//              -> marker back (or time bound): fragments back in posting order, then the queued ones
+//              -> last receive reached (or time bound), completion queue seen empty
+//              -> destroy_qp -> rail_closed(FENCED | UNFENCEABLE) -> reconnection by cm.h
+// If the marker does not come back in time the fragments are given back after destroy_qp instead: before that
+// the device may still read them.
+//
+// H1..H23: contrib/doc/hazards.md
+#pragma once
+
+#include <cstdint>
+
+#include "btl/verbs/engine/rail/port.h"
+
+namespace bfo::engine {
+
+/// Code of BFO_CAUSE_PROBE_FAILED at the side that granted the end request of the peer (verdict.h).
+inline constexpr int32_t kCodeAskedByPeer = -1;
+
+/// Records that the current epoch of `endpoint` must end, if it is <= `epoch` and nobody said so before. The
+/// next poll acts. Evidence that names a cause also replaces earlier evidence that was only a flush
+/// (cause.h). Takes the lock. True when it was news.
+bool close_order(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
+                 uint32_t vendor_err);
+/// The same with the lock held.
+bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
+                        uint32_t vendor_err, uint64_t evidence_ns);
+
+/// Starts the drain of an endpoint that is up or has replied. Progress function only, as all of the
+/// following.
+void drain_start(Endpoint& endpoint, uint64_t now);
+/// One step of it. `queue_emptied`: the completion queue was seen empty in this round of progress.
+void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied);
+
+/// Ends everything queued as never sent.
+void return_queued(Endpoint& endpoint);
+/// The queue pairs are in ERR, or the device refuses that.
+void drain_stopped(Endpoint& endpoint);
+/// The device has answered to destroy_qp. `fenced`: the queue pairs are gone.
+void drain_destroyed(Endpoint& endpoint, bool fenced);
+/// Tells the host that an epoch is closed.
+void report_closed(Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,
+                   uint64_t delivered);
+/// The device is dead and nothing can be answered over it any more: an epoch that was never up here, but
+/// perhaps at the peer, is reported down and closed without being asked for.
+void report_lost_reply(Endpoint& endpoint);
+/// The peer closed epoch `name` after it was handed `delivered` SENDs. Under the lock; the next poll acts.
+void note_peer_closed(Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t delivered);
+/// Compares the peer's count of messages with this side's (H4) once both belong to the same closed epoch.
+void gap_step(Endpoint& endpoint);
+/// Reports the end of the epoch that fence() named, when it has come. An attempt that was dropped has no
+/// drain that would report it. An attempt that began later does not matter.
+void fence_step(Endpoint& endpoint);
+/// An event about the current epoch of `endpoint`.
+bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code,
+                            uint32_t vendor_err, uint64_t now);
+
+}  // namespace bfo::engine

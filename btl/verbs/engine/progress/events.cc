@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// events.cc: what a port does about asynchronous events, in the progress function. The table is in async.h.
+#include <cstring>
+
+#include "btl/verbs/engine/drain/drain.h"
+#include "btl/verbs/engine/rail/port.h"
+
+namespace bfo::engine {
+
+void Port::take_events(Device& device, Port* const* ports, int count) {
+  EventNote note;
+  while (device.events().take(&note)) {
+    for (int i = 0; i < count; ++i) ports[i]->on_event(note);
+  }
+  if (!device.events().take_overflow()) return;
+  for (int i = 0; i < count; ++i) ports[i]->ask_device(IBV_EVENT_CLIENT_REREGISTER, ports[i]->env_.now_ns());
+}
+
+void Port::on_event(const EventNote& note) {
+  if (finalizing_) return;
+  const EventReaction reaction = event_reaction(note.type);
+  if (note.port != 0 && note.port != number_) return;  // the other port of the same device
+  switch (reaction) {
+    case EventReaction::kIgnore:
+      return;
+    case EventReaction::kCloseRail:
+    case EventReaction::kLastReceive: {
+      Endpoint* endpoint = qps_.find(note.qpn);
+      if (endpoint == nullptr) return;
+      if (reaction == EventReaction::kLastReceive) {
+        if (endpoint->effort->qps.data.number() == note.qpn) endpoint->effort->drain.last_receive_done = true;
+        return need_service();
+      }
+      const Guard guard(lock_);
+      close_order_locked(*endpoint, endpoint->epoch, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns);
+      return;
+    }
+    case EventReaction::kPortDown:
+      if (state_ == PortState::kActive) state_ = PortState::kDown;
+      if (reading_ == Reading::kUnderWay) reading_ = Reading::kOutdated;
+      next_port_query_ns_ = note.when_ns + kPortQueryNs;
+      return close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns}, false);
+    case EventReaction::kPortUp:
+    case EventReaction::kPortRefresh:
+      return ask_device(note.type, note.when_ns);
+    case EventReaction::kMoreReceives:
+      return grow_receives();
+    case EventReaction::kQueueDead:
+    case EventReaction::kDeviceDead:
+      return close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns}, true);
+  }
+}
+
+void Port::port_up() {
+  const bool first_time = start_ == Start::kDown;
+  if (first_time) start_ = Start::kJoined;
+  addresses_.forgive();
+  addresses_.renew();
+  up_since_ns_ = env_.now_ns();
+  for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
+    const bool joins = first_time && !endpoint->connect_wanted && !endpoint->peer.left &&
+                       host_.other_rail_up(host_.ctx, *endpoint) && begin_effort(*endpoint);
+    if (!endpoint->has_effort()) continue;
+    endpoint->effort->timer.failures = 0;
+    endpoint->skip_backoff = true;
+    endpoint->effort->timer.attempts = 0;
+    endpoint->effort->need.next_look_ns = 0;
+    // Its peers that have another rail to us wait to be spoken to.
+    if (joins) {
+      endpoint->connect_wanted = true;
+      endpoint->effort->first.begin(up_since_ns_, presence_.present_ns());
+    }
+  }
+  need_service();
+}
+
+void Port::close_all(const CloseOrder& order, bool for_good) {
+  if (for_good) state_ = PortState::kDead;
+  const Guard guard(lock_);
+  for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
+    if (for_good) {
+      if (endpoint->has_effort()) endpoint->effort->device_dead = true;
+      endpoint->connect_wanted = false;
+    }
+    close_order_locked(*endpoint, endpoint->epoch, order.cause, order.code, 0, order.evidence_ns);
+  }
+  need_service();
+}
+
+void Port::close_unaddressed(const GidTable& before, const CloseOrder& order) {
+  const Guard guard(lock_);
+  for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
+    const uint8_t index = endpoint->effort->own_gid;
+    if (index == kNoGid) continue;
+    const GidEntry* const was = before.at(index);
+    const GidEntry* const is = gids_.at(index);
+    const bool stays = was != nullptr && is != nullptr && was->type == is->type &&
+                       memcmp(was->gid.raw, is->gid.raw, sizeof is->gid.raw) == 0;
+    if (!stays) close_order_locked(*endpoint, endpoint->epoch, order.cause, order.code, 0, order.evidence_ns);
+  }
+  need_service();
+}
+
+}  // namespace bfo::engine

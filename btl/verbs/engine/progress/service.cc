@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// service.cc: what a port does when something other than a completion needs service: control threads are
+// back, endpoints have a turn.
+#include "btl/verbs/engine/connect/attempt.h"
+#include "btl/verbs/engine/connect/cm.h"
+#include "btl/verbs/engine/drain/drain.h"
+#include "btl/verbs/engine/connect/leave.h"
+#include "btl/verbs/engine/connect/liveness.h"
+#include "btl/verbs/engine/send/cm_send.h"
+#include "btl/verbs/engine/base/memory.h"
+#include "btl/verbs/engine/connect/patience.h"
+#include "btl/verbs/engine/rail/port.h"
+
+namespace bfo::engine {
+namespace {
+
+/// An error of a queue pair is read before the rest of what came: a BYE of a peer that has left since may be
+/// in another completion queue, behind the messages of others. Of an error alone nobody could tell that it is
+/// none.
+bool bye_may_follow(Endpoint& endpoint, bool emptied) {
+  constexpr uint8_t kMostRounds = 32;
+  const bool error = endpoint.effort->close.cause == BFO_CAUSE_WC_ERROR;
+  if (emptied || !error || endpoint.peer.left || endpoint.effort->leaving) return false;
+  return endpoint.effort->drain.rounds_behind++ < kMostRounds;
+}
+
+}  // namespace
+
+void Port::finish_commands() {
+  addresses_.lane().finish();
+  lanes_.finish();
+}
+
+void Port::repair_datagrams(uint64_t now) {
+  if (!cm_repair_.due(now) || state_ == PortState::kDead) return;
+  DatagramQpRepair* const repair = make<DatagramQpRepair>();
+  if (repair == nullptr) return;
+  repair->port = this;
+  repair->qp = cm_qp_;
+  repair->droppable = true;
+  repair->run = [](Command& self) {
+    auto& command = static_cast<DatagramQpRepair&>(self);
+    command.revived = command.qp.revive();
+  };
+  repair->done = [](Command& self) {
+    auto& command = static_cast<DatagramQpRepair&>(self);
+    command.port->datagrams_repaired(command);
+    unmake(&command);
+  };
+  cm_repair_.broken = false;
+  cm_repair_.running = true;
+  cm_qp_.suspend();
+  lanes_.upkeep.submit(*repair, Urgency::kFirst);
+}
+
+void Port::datagrams_repaired(const DatagramQpRepair& repair) {
+  constexpr uint64_t kRetryNs = 10'000'000;
+  cm_repair_.running = false;
+  if (repair.revived) {
+    cm_qp_ = repair.qp;
+    return;
+  }
+  cm_qp_.resume();
+  cm_repair_.broken = true;
+  cm_repair_.next_ns = env_.now_ns() + kRetryNs;
+}
+
+void Port::service(uint64_t now, bool emptied) {
+  finish_commands();
+  stock_.service();
+  repair_datagrams(now);
+  if (paths_.wanted() && paths_.service(now)) addresses_.path_answered(now);
+  timers_ = cm_repair_.broken || paths_.asking();
+  awaiting_peer_ = background_ = false;
+  bool again = false;
+  handshakes_count(*this, now);
+  for (Endpoint* endpoint = endpoints_; endpoint != nullptr;) {
+    Endpoint* next = endpoint->next;
+    service_one(*endpoint, now, emptied, &again);
+    endpoint = next;
+  }
+  // The queue pair of a rail that has just been lost may be stopped by now, and its fragments are waited for.
+  lanes_.stops.finish();
+  if (again) need_service();
+}
+
+void Port::service_unconnected(Endpoint& endpoint, uint64_t now) {
+  if (!endpoint.has_effort()) {
+    {
+      const Guard guard(lock_);
+      cm_connect(endpoint);  // there may be memory for it now
+    }
+    if (!endpoint.has_effort()) return give_up_effort(endpoint, now);
+  }
+  if (endpoint.effort->first.tried_since_ns == 0) endpoint.effort->first.tried_since_ns = now;
+  if (cm_awaits_peer(endpoint, now)) {
+    awaiting_peer_ = true;
+    return;
+  }
+  cm_step(endpoint, now);
+  // A port that is down has nothing to wait for but its event, and its peers shall not keep the others busy.
+  if (state_ != PortState::kActive && endpoint.queued.empty()) return;
+  // Nor shall rails that nobody needs.
+  const bool waits = endpoint.phase == Phase::kIdle || endpoint.phase == Phase::kSoliciting ||
+                     endpoint.phase == Phase::kRequesting || endpoint.phase == Phase::kClosed;
+  (waits && need_of(endpoint) == Need::kNone ? background_ : timers_) = true;
+}
+
+void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again) {
+  cm_send_waiting(endpoint);
+  if (endpoint.effort->leaving) {
+    leave_step(endpoint, now);
+    timers_ = timers_ || leave_pending(endpoint);
+  }
+  switch (endpoint.phase) {
+    case Phase::kUp:
+    case Phase::kSuspect:
+      if (endpoint.effort->close.asked && bye_may_follow(endpoint, emptied)) {
+        *again = true;
+      } else if (endpoint.effort->close.asked) {
+        drain_start(endpoint, now);
+        *again = *again || endpoint.effort->command == nullptr;
+      }
+      break;
+    case Phase::kReplied:
+      if (endpoint.effort->close.asked) {
+        drain_start(endpoint, now);
+        *again = *again || endpoint.effort->command == nullptr;
+        break;
+      }
+      cm_step(endpoint, now);
+      timers_ = true;
+      break;
+    case Phase::kMaking:
+    case Phase::kRequesting:
+    case Phase::kBinding:
+    case Phase::kProbing:
+      if (endpoint.effort->close.asked) attempt_drop(endpoint, now);
+      if (endpoint.peer.left) {
+        *again = true;  // and that is all there is to say
+        timers_ = true;
+      } else {
+        service_unconnected(endpoint, now);
+      }
+      break;
+    case Phase::kDraining:
+      drain_step(endpoint, now, emptied);
+      // The end of a command asks for service by itself.
+      *again = *again || endpoint.effort->command == nullptr;
+      break;
+    case Phase::kIdle:
+    case Phase::kSoliciting:
+    case Phase::kClosed:
+      if (endpoint.peer.left) {
+        cm_peer_left(endpoint, now);
+      } else if (endpoint.connect_wanted || !endpoint.queued.empty()) {
+        service_unconnected(endpoint, now);
+      } else {
+        liveness_unknown(endpoint);
+      }
+      break;
+    case Phase::kGone:
+    case Phase::kUnusable:
+      break;
+  }
+  report_lost_reply(endpoint);
+  if (endpoint.effort->notices.gap_asked) gap_step(endpoint);
+  if (endpoint.effort->notices.fence_asked != 0) fence_step(endpoint);
+  if (const ClosedEpoch* const closed = last_closed(endpoint);
+      endpoint.effort->notices.repeat_closed && closed != nullptr) {
+    endpoint.effort->notices.repeat_closed = false;
+    report_closed(endpoint, closed->event, closed->result, closed->delivered);
+  }
+}
+
+}  // namespace bfo::engine

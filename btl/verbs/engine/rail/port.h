@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// port.h: one active HCA port: its completion queues, shared receives, connection manager and endpoints, and
+// the progress function.
+//
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "btl/verbs/engine/address/address.h"
+#include "btl/verbs/engine/device/async.h"
+#include "btl/verbs/engine/device/cq.h"
+#include "btl/verbs/engine/device/device.h"
+#include "btl/verbs/engine/rail/endpoint.h"
+#include "btl/verbs/engine/base/environment.h"
+#include "btl/verbs/engine/connect/handshakes.h"
+#include "btl/verbs/engine/device/lanes.h"
+#include "btl/verbs/engine/device/moderation.h"
+#include "btl/verbs/engine/datagram/packet_text.h"
+#include "btl/verbs/engine/address/path.h"
+#include "btl/verbs/engine/device/port_query.h"
+#include "btl/verbs/engine/rail/presence.h"
+#include "btl/verbs/engine/rail/receives.h"
+#include "btl/verbs/engine/datagram/heartbeat.h"
+#include "btl/verbs/engine/device/srq.h"
+#include "btl/verbs/engine/device/stock.h"
+#include "btl/verbs/engine/base/table.h"
+#include "btl/verbs/engine/datagram/trust.h"
+#include "btl/verbs/engine/watchdog/watchdog.h"
+#include "btl/verbs/engine/device/datagram_qp.h"
+#include "common/check.h"
+#include "common/recursive_lock.h"
+
+namespace bfo::engine {
+
+/// What the engine needs to know from outside, fixed for the life of a port.
+struct Config {
+  uint64_t own_name = 0;         // job and rank of this process, unique among all that can connect
+  uint32_t send_depth = 256;     // ring slots per endpoint, a power of two
+  uint32_t slot_bytes = 512;     // payload kept in a slot
+  uint32_t receive_depth = 512;  // shared receive buffers
+  uint32_t receive_bytes = 65536;
+  uint32_t receive_first_bytes = 2u << 20;    // registered at first, for the first of the receive buffers
+  uint64_t receive_quiet_ns = 2'000'000'000;  // more than those are given back when unused for so long
+  uint32_t signal_interval = 64;
+  uint32_t inline_bytes = 128;
+  uint32_t cq_entries = 8192;  // wished size of a completion queue
+  uint8_t probe_timeout = 8;   // as QpSettings::timeout and retry_count, for the probe queue pair
+  uint8_t probe_retry = 4;
+  uint64_t poll_gap_ns = 0;                     // see Moderation
+  uint64_t tick_ns = 2'000'000;                 // watchdog resolution
+  uint64_t suspect_ns = 10'000'000;             // silence before a rail is suspected; 0 = no watchdog
+  uint64_t connect_timeout_ns = 1'000'000'000;  // fragments queued on a rail that never came up move then
+  uint64_t peer_timeout_ns = 10'000'000'000;    // no sign of life for so long during a handshake; 0 = never
+  uint64_t retry_min_ns = 1'000'000;            // handshake retransmission and reconnection back-off
+  uint64_t retry_max_ns = 256'000'000;
+  uint64_t address_retry_min_ns = 250'000'000;  // back-off of a destination that has no address handle
+  uint64_t address_retry_max_ns = 8'000'000'000;
+  uint64_t marker_bound_ns = 50'000'000;  // a drain waits this long for its marker
+  uint64_t last_receive_bound_ns =
+      3'000'000;             // and this long for QP_LAST_WQE_REACHED, which some drivers never raise
+  bool threads = false;      // several threads may call in
+  bool may_be_down = false;  // open() takes a port that is not active; it joins when it is
+  ControlMode control = ControlMode::kInline;
+  uint32_t control_threads = 12;  // of a port at most; 7 give each of its lanes one
+  QpSettings qp;
+  GidReader read_gids = nullptr;    // nullptr: the entry qp.gid_index alone, of whatever type
+  bool gid_fixed = false;           // with it: the same, with its type
+  uint16_t pkey = 0;                // partition key, wherever it stands; 0: always the entry qp.pkey_index
+  uint8_t max_lmc = kMaxLmc;        // 2^max_lmc LIDs of a port are used at most
+  bool path_service_level = false;  // the subnet administrator is asked for the service level of each path
+};
+
+/// Calls from the engine to the glue, all from Port::poll(), never under the port's lock, never from inside a
+/// call into the engine.
+struct Host {
+  void* ctx;
+  /// An active message: `length` bytes at `data`, valid during the call.
+  void (*deliver)(void* ctx, Endpoint& endpoint, uint8_t tag, char* data, uint32_t length);
+  /// The one end of a fragment: BFO_RC_*. The host owns it again.
+  void (*frag_done)(void* ctx, Endpoint& endpoint, Frag* frag, int status);
+  /// The end in failure of a payload that was sent from a slot.
+  void (*payload_failed)(void* ctx, Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
+                         int status);
+  void (*rail_up)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
+  void (*rail_suspect)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
+  void (*rail_down)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
+  void (*rail_closed)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,
+                      uint64_t delivered);
+  /// After a rail_down whose cause was WR_FLUSH_ERR, before any fragment comes back: what is behind it, or
+  /// that nobody can tell. rail_closed has what became known later. May be nullptr.
+  void (*cause_known)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
+  void (*gap_lost)(void* ctx, Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t lost);
+  /// The endpoint of a process that sent a valid handshake but is not known to this port yet, or nullptr to
+  /// drop the packet.
+  Endpoint* (*find_peer)(void* ctx, uint64_t peer_name);
+  /// The rails to the process `peer_name` in any phase, at most `room` of them, into `out`; their number.
+  int (*rails)(void* ctx, uint64_t peer_name, Endpoint** out, int room);
+  /// True when another rail to the same process is up.
+  bool (*other_rail_up)(void* ctx, Endpoint& endpoint);
+  /// Begin to connect the other rails of the endpoint's peer: this one does not answer.
+  void (*connect_other_rails)(void* ctx, Endpoint& endpoint);
+  /// A rail that is not up: the process behind it shows life (and is busy outside MPI), or does not any more.
+  /// Called on changes only; nothing is known at first.
+  void (*peer_answers)(void* ctx, Endpoint& endpoint, bool answers);
+  /// Makes what the port's messages need besides the connection, if it is not there. False with errno. May be
+  /// nullptr.
+  bool (*prepare)(void* ctx);
+  /// What of the port's Stock prepare() would take. May be nullptr.
+  StockNeed (*prepare_needs)(void* ctx);
+  /// The endpoint's rail cannot be made for now: see Effort::shortage. Once per series of failures. May be
+  /// nullptr.
+  void (*rail_missing)(void* ctx, Endpoint& endpoint);
+  /// A handshake has moved, and the process comes by seldom: if it stays in progress for `ns` (Stay in
+  /// presence.h), and polls on while connecting(), the next steps need not wait for its next calls. May be
+  /// nullptr.
+  void (*comes_seldom)(void* ctx, uint64_t ns);
+  /// The addresses that the endpoint's peer has published for its port, into `out`, which has room for
+  /// kMaxGids; their number. May be nullptr.
+  size_t (*peer_gids)(void* ctx, Endpoint& endpoint, PublishedGid* out);
+  /// The subnet administrator's word on a path is not to be had: the configured service level is used. Once
+  /// per port. May be nullptr.
+  void (*path_unknown)(void* ctx, const PathTrouble& trouble);
+  /// A datagram of the connection manager goes to the endpoint's peer (`out`), or came from there and is
+  /// believed. nullptr: nobody asks.
+  void (*packet)(void* ctx, Endpoint& endpoint, const Packet& packet, bool out);
+  /// A control thread could not be started, with this errno. May be nullptr.
+  void (*thread_missing)(void* ctx, int error);
+  /// Something was dropped, or put off until it comes again. nullptr: nobody asks.
+  void (*dropped)(void* ctx, const DropNote& note);
+};
+
+/// Taken only when several threads may call in. After a message was posted it is given back by a plain store:
+/// the locked instruction of a mutex would wait for the stores to the device before it.
+class PortLock {
+ public:
+  void open(bool threads) { threads_ = threads; }
+  void lock() {
+    if (threads_) lock_threaded();
+  }
+  void unlock() {
+    if (threads_) unlock_threaded();
+  }
+  bool threads() const { return threads_; }
+
+ private:
+  [[gnu::noinline]] void lock_threaded() {
+    BFO_DCHECK(!lock_.mine());  // who holds it uses the functions that say so
+    lock_.lock();
+  }
+  [[gnu::noinline]] void unlock_threaded() { lock_.unlock(); }
+
+  bool threads_ = false;
+  RecursiveLock lock_;
+};
+
+/// Holds a PortLock for a scope.
+class Guard {
+ public:
+  explicit Guard(PortLock& lock) : lock_(lock) { lock_.lock(); }
+  ~Guard() { lock_.unlock(); }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+ private:
+  PortLock& lock_;
+};
+
+enum class PortState : uint8_t { kActive, kDown, kDead };
+
+/// A port. open(), close(), add(), remove(), poll() and take_events() by one thread at a time (the caller
+/// serialises them); the functions of send.h, rdma.h, cm.h and
+/// drain.h by any thread.
+class Port {
+ public:
+  Port() = default;
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+
+  /// Makes all queues on port `number` of `device`. False with errno; `*what` then names the object that
+  /// could not be made (static string).
+  bool open(Device& device, uint8_t number, const Config& config, const Host& host, const Environment& env,
+            const char** what);
+  /// Destroys everything, calling nobody back. Endpoints must have been removed, and the event thread must
+  /// have forgotten the heartbeat. False when the device refused something.
+  bool close();
+
+  /// Adds `endpoint` (identity and peer address filled in); the caller keeps owning it. False when memory is
+  /// short.
+  bool add(Endpoint& endpoint);
+  /// Ends `endpoint` without any callback: says BYE to a connected peer, destroys its queue pairs and forgets
+  /// it.
+  void remove(Endpoint& endpoint);
+
+  /// Endpoint::begin_effort() with the lock.
+  bool begin_effort(Endpoint& endpoint) {
+    const Guard guard(lock_);
+    return endpoint.begin_effort();
+  }
+
+  /// Work was posted: what comes next is looked for at once. Any thread.
+  void note_posted() { posted_.store(true, std::memory_order_relaxed); }
+
+  /// One round of progress. Returns the number of completions handled.
+  int poll();
+  /// True when this port need not be polled in this turn: nothing came or was posted for a while, nothing is
+  /// due, and it was looked at not long ago. Counts as a poll for the clock.
+  bool skip_poll();
+  /// True when nothing came in the last polls, nothing was posted and nothing is due.
+  bool idle() const {
+    return polls_until_idle_ == 0 && !timers_ && !posted_.load(std::memory_order_relaxed) &&
+           !service_needed_.load(std::memory_order_relaxed);
+  }
+  /// Acts on asynchronous events waiting at the device; for all ports of it. `ports` lists them.
+  static void take_events(Device& device, Port* const* ports, int count);
+
+  /// True while a connection that is needed is being made, or its peer's first message is on its way.
+  /// Progress function only, as the next ones.
+  bool connecting() const {
+    return timers_ || (awaited_ != nullptr && awaited_->usable && awaited_->delivered == 0);
+  }
+  /// A handshake has made a step.
+  void note_step() { ++steps_; }
+  /// Of all handshakes so far.
+  uint64_t steps() const { return steps_; }
+  /// The endpoint has come up, and its peer said that messages wait; nullptr: they were waited for.
+  void await_message(const Endpoint* endpoint) { awaited_ = endpoint; }
+
+  /// The endpoint and epoch of the message being delivered; nullptr outside of Host::deliver.
+  Endpoint* receiving() const { return receiving_; }
+
+  // For the functions of this engine.
+  Device& device() const { return *device_; }
+  const VerbsApi& api() const { return device_->api(); }
+  uint8_t number() const { return number_; }
+  uint64_t nonce() const { return nonce_; }
+  /// Who sums a packet with it is believed (trust.h).
+  const SipKey& key() const { return key_; }
+  const Config& config() const { return config_; }
+  const Host& host() const { return host_; }
+  const Environment& env() const { return env_; }
+  const PortAddress& address() const { return address_; }
+  /// The addresses of a port that lists them; none: address() is the one it has.
+  const GidTable& gids() const { return gids_; }
+  const ibv_port_attr& attr() const { return attr_; }
+  PortState state() const { return state_; }
+  /// True while the port's table does not have its partition key: it counts as down.
+  bool partition_lost() const { return partition_lost_; }
+  /// True until the port is active for the first time.
+  bool never_active() const { return start_ == Start::kDown; }
+  /// True when it was not active when it was opened.
+  bool initially_down() const { return start_ != Start::kActive; }
+  /// When the port came up, if it was down before; else 0.
+  uint64_t up_since_ns() const { return up_since_ns_; }
+  Handshakes& handshakes() { return handshakes_; }
+  const Presence& presence() const { return presence_; }
+  PortLock& lock() { return lock_; }
+  CqSet& cqs() { return cqs_; }
+  Srq& srq() { return srq_; }
+  DatagramQp& cm_qp() { return cm_qp_; }
+  /// How often so many datagrams had come when this process looked that others may have found no buffer.
+  uint16_t datagram_overruns() const { return datagram_overruns_; }
+  Heartbeat& heartbeat() { return heartbeat_; }
+  /// errno of the heartbeat responder that could not be made at open(); 0: it is there.
+  int heartbeat_error() const { return heartbeat_error_; }
+  AddressCache& addresses() { return addresses_; }
+  PathRecords& paths() { return paths_; }
+  /// Control verbs on queue pairs: those that make and connect them, those that destroy them, and the way to
+  /// ERR, which must wait for neither.
+  ControlLane& setups() { return lanes_.setups; }
+  ControlLane& queue_pairs() { return lanes_.queue_pairs; }
+  ControlLane& stops() { return lanes_.stops; }
+  /// Registration and deregistration of memory, and what the shared receive queue is asked for.
+  ControlLane& registrations() { return lanes_.registrations; }
+  /// Memory for rings and fragments.
+  Stock& stock() { return stock_; }
+  /// What the port itself needs while it is in use: its attributes are read, its datagram queue pair is
+  /// repaired, and further completion queues are made.
+  ControlLane& upkeep() { return lanes_.upkeep; }
+  /// What grow_receives() asked for has ended, or what shrink_receives() did.
+  void receives_grown(const SrqGrowth& growth);
+  void receives_shrunk(const SrqShrink& shrink);
+  void receives_armed();
+  Table<Endpoint>& qps() { return qps_; }
+  Endpoint* find_peer(uint64_t name) const { return static_cast<Endpoint*>(heartbeat_.find(name)); }
+  Endpoint* endpoints() const { return endpoints_; }
+  bfo_accounting_t& accounting() { return accounting_; }
+  /// A datagram was dropped; `packet`: what can be read of it.
+  void drop(Drop reason, const Packet* packet = nullptr) {
+    ++accounting_.dropped;
+    ++drops_[static_cast<size_t>(reason)];
+    tell_dropped("a datagram", drop_text(reason), packet);
+  }
+  /// Tells whoever asks. Nothing is counted.
+  void tell_dropped(const char* what, const char* why, const Packet* packet = nullptr) {
+    if (host_.dropped != nullptr) host_.dropped(host_.ctx, DropNote{what, why, packet});
+  }
+  const DropCounts& drops() const { return drops_; }
+  ResourceCounts& resources() { return resources_; }
+  const char* probe_target() const { return probe_target_; }
+  uint32_t probe_target_rkey() const { return probe_target_mr_ == nullptr ? 0 : probe_target_mr_->rkey; }
+  /// Work for the next poll() that is not a completion: an endpoint to close, a report to repeat.
+  void need_service() { service_needed_.store(true, std::memory_order_release); }
+  /// Makes the next poll() a tick, unless no time has passed since the last one: that would tell nothing.
+  /// Progress function only.
+  void tick_soon() {
+    next_tick_ns_ = last_tick_ns_ + 1;
+    until_clock_ = 1;
+  }
+  /// Reads the port's attributes in this call; true when its address changed.
+  bool refresh();
+  /// With a failover layer above: closed rails reconnect and the watchdog runs. Without (the default),
+  /// the first error is final.
+  void set_failover(bool on) { failover_ = on; }
+  bool failover() const { return failover_; }
+  /// A rail is about to come up: makes what its loss will need, a thread that is there. One try: what cannot
+  /// be had is made then.
+  void expect_losses() {
+    if (!failover_ || losses_expected_) return;
+    losses_expected_ = true;
+    if (config_.control == ControlMode::kThread) control_threads_.keep(1);
+  }
+  bool finalizing() const { return finalizing_; }
+  /// From now on no callback is made; poll() does nothing.
+  void stop_callbacks() { finalizing_ = true; }
+  QpSettings settings() const { return qp_settings_; }
+  /// True when every accepted piece of work is ended, posted or queued (P3). Under the lock.
+  bool accounting_balances() const;
+  uint64_t program_errors = 0;  // completions that only a program error explains (H16)
+
+ private:
+  void handle(const ibv_wc& wc);
+  void handle_receive(const ibv_wc& wc);
+  void drop_receive(const ibv_wc& wc, const Endpoint* endpoint);
+  void tell_heartbeat_drops();
+  void handle_probe(const ibv_wc& wc);
+  void handle_error(const ibv_wc& wc);
+  void first_message(Endpoint& endpoint);
+  void service(uint64_t now, bool emptied);
+  void finish_commands();
+  bool end_commands();
+  void service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again);
+  void service_unconnected(Endpoint& endpoint, uint64_t now);
+  void tick(uint64_t now, bool emptied);
+  uint64_t note_delay(uint64_t elapsed);
+  uint64_t patience(const Endpoint& endpoint) const;
+  /// What the watchdog sees of an endpoint in one tick.
+  enum class Silence : uint8_t { kNothing, kOver, kAsk, kSuspected, kGoesOn };
+  Silence listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
+  void watch_progress(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
+  void suspect_more(Endpoint& endpoint, uint64_t now);
+  void send_path_probe(Endpoint& endpoint);
+  void on_event(const EventNote& note);
+  PortQuestion question() const;
+  /// Reads the port's attributes on a control thread, because of an event of this type, and acts on them.
+  void ask_device(int32_t type, uint64_t when_ns);
+  void begin_reading();
+  void end_reading(const PortQuery& query);
+  void act_on(const PortQuery& query);
+  bool take_reading(const PortReading& reading);
+  bool take_partition(const PortReading& reading);
+  void move_datagrams();
+  void repair_datagrams(uint64_t now);
+  void datagrams_repaired(const DatagramQpRepair& repair);
+  void port_up();
+  void close_all(const CloseOrder& order, bool for_good);
+  /// Closes the rails whose own address was in `before` and is not there any more.
+  void close_unaddressed(const GidTable& before, const CloseOrder& order);
+  bool open_queues(const char** what);
+  void grow_receives();
+  void arm_receives();
+  void review_receives(uint64_t now);
+  void shrink_receives();
+
+  /// The port since it was opened.
+  enum class Start : uint8_t {
+    kActive,
+    kDown,    // never active so far
+    kJoined,  // active, or it was since
+  };
+  /// Of the port's attributes, on a control thread.
+  enum class Reading : uint8_t {
+    kNone,
+    kUnderWay,
+    kOutdated,  // and it went down meanwhile
+  };
+
+  // hot
+  ibv_cq* cq_ = nullptr;
+  std::atomic<bool> service_needed_{false};
+  bool polling_ = false;
+  bool finalizing_ = false;
+  uint32_t until_clock_ = 1;
+  uint32_t polls_until_idle_ = 0;  // polls that must bring nothing before the port is idle
+  Endpoint* receiving_ = nullptr;
+  std::atomic<bool> posted_{false};  // work, since the last poll; a hint
+  Moderation moderation_;
+  Host host_{};
+  PortLock lock_;
+
+  ControlThreads control_threads_;  // of all that have a lane
+
+  Device* device_ = nullptr;
+  uint8_t number_ = 0;
+  PortState state_ = PortState::kDown;
+  Config config_;
+  QpSettings qp_settings_;
+  Environment env_{};
+  uint64_t nonce_ = 0;
+  SipKey key_;
+  PortAddress address_;
+  GidTable gids_;
+  ibv_port_attr attr_{};
+  CqSet cqs_;
+  Srq srq_;
+  DatagramQp cm_qp_;
+  Heartbeat heartbeat_;
+  int heartbeat_error_ = 0;
+  AddressCache addresses_;
+  PortLanes lanes_;
+  Stock stock_;
+  PortNews news_;
+  Table<Endpoint> qps_;  // by queue pair number; by process name: heartbeat_
+  Endpoint* endpoints_ = nullptr;
+  Handshakes handshakes_;
+  Presence presence_;
+  uint64_t last_tick_ns_ = 0;
+  uint64_t next_tick_ns_ = 0;
+  SeenCompletions seen_;
+  uint64_t delay_ns_ = 0;   // longest time that this process was late for a tick, fading
+  uint32_t datagrams_ = 0;  // received since the completion queues were last empty
+  uint16_t datagram_overruns_ = 0;
+  uint64_t next_port_query_ns_ = 0;
+  bool timers_ = false;                // some endpoint waits for a time: look at the clock often
+  bool awaiting_peer_ = false;         // some endpoint waits for its peer (cm_awaits_peer)
+  uint64_t steps_ = 0;                 // of handshakes
+  const Endpoint* awaited_ = nullptr;  // its first message is on its way
+  bool background_ = false;            // some endpoint that is not up waits, and nobody needs it
+  ReceiveSizing receives_;
+  Start start_ = Start::kActive;
+  Reading reading_ = Reading::kNone;
+  DatagramQpState cm_repair_;
+  bool partition_lost_ = false;
+  uint16_t pkey_ = 0;  // entry of the partition key table in use; 0: not known
+  bool failover_ = false;
+  bool losses_expected_ = false;  // see expect_losses()
+  char* probe_target_ = nullptr;
+  ibv_mr* probe_target_mr_ = nullptr;
+  bfo_accounting_t accounting_{};
+  DropCounts drops_{};
+  DropCounts told_drops_{};  // of the heartbeat, at the last look
+  ResourceCounts resources_;
+  uint64_t up_since_ns_ = 0;
+  uint64_t next_await_ns_ = 0;
+  uint64_t next_look_ns_ = 0;
+  PathRecords paths_;
+};
+
+/// One round of progress over all ports of a process. While one of them has traffic, those that are idle are
+/// polled in one turn of kSkipTurns only: their queues would cost its messages time.
+int poll_ports(Port* const* ports, int count);
+inline constexpr uint32_t kSkipTurns = 16;
+
+/// While endpoints wait for their peers they are looked at this often, in case no other rail to their peers
+/// is up any more.
+inline constexpr uint64_t kAwaitLookNs = 1'000'000'000;
+/// For so long after a port came up its rails are tried whatever the peers' ports were.
+inline constexpr uint64_t kInitiallyDownPatienceNs = 5'000'000'000;
+
+/// A down port is asked for its state this often, in case the event that it is active was lost.
+inline constexpr uint64_t kPortQueryNs = 500'000'000;
+
+}  // namespace bfo::engine
