@@ -340,7 +340,7 @@ def check_finished(result):
 
 
 # How mpirun of Open MPI 4.x ends a job whose ranks all finalized and returned 0 when it cannot run for two seconds
-# meanwhile (README.md, Limits). Also the way it ends one with a rank that did not finalize: it is named, not forgiven.
+# meanwhile (contrib/doc/openmpi-bugs.md). Also the way it ends one with a rank that did not finalize: it is named, not forgiven.
 WITHOUT_SYNC = r"mpirun\S* has exited due to process rank \d+ with PID 0 on\s+node \S+ exiting improperly"
 
 
