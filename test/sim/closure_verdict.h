@@ -2,7 +2,7 @@
 //
 // closure_verdict.h: model M5 of the table closure: two rails between two processes whose clocks suspect
 // whatever they like, whenever they like. It walks the decisions of
-// btl/verbs/engine/watchdog/verdict_rules.h, the ones verdict.cc acts on. Proved here:
+// btl/verbs/engine/rail/verdict_rules.h, the ones verdict.cc acts on. Proved here:
 //   watchdogs alone never take the last rail of a process: at any moment each of the two has one that is up.
 //
 // What the model keeps apart: a rail is up, or ended, at each side by itself; the notice that it ended takes
@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "btl/verbs/engine/watchdog/verdict_rules.h"
+#include "btl/verbs/engine/rail/verdict_rules.h"
 
 namespace bfo::closure::verdict {
 

@@ -2,8 +2,8 @@
 //
 // btl_lmc_test.cc: ports with several LIDs (LID mask control, LMC): which of the paths between two such ports
 // a connection takes, that both ends take the same, and that one that is cut is left for another.
-#include "btl/verbs/engine/address/address.h"
-#include "btl/verbs/engine/address/path.h"
+#include "btl/verbs/engine/port/address.h"
+#include "btl/verbs/engine/port/path.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {

@@ -4,7 +4,7 @@
 // connections while it is asked, refused or not answered, and of answers that are none.
 #include <cerrno>
 
-#include "btl/verbs/engine/address/path.h"
+#include "btl/verbs/engine/port/path.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {

@@ -8,9 +8,9 @@
 #include "common/check.h"
 #include "btl/verbs/engine/send/cm_send.h"
 #include "btl/verbs/engine/rail/port.h"
-#include "btl/verbs/engine/send/qp_command.h"
 #include "btl/verbs/engine/send/send.h"
 #include "btl/verbs/engine/watchdog/verdict.h"
+#include "btl/verbs/engine/connect/resource.h"
 
 namespace bfo::engine {
 namespace {
@@ -74,7 +74,7 @@ void attempt_failed(Endpoint& endpoint, uint64_t now) {
   handshake_pause(endpoint, endpoint.effort->timer.failures, now);
 }
 
-void attempt_make(Endpoint& endpoint, const Packet* request, uint64_t now) {
+void attempt_make(Endpoint& endpoint, const Packet* request, QpReady* ready, uint64_t now) {
   const uint64_t bits = endpoint.port->env().random();
   endpoint.effort->qps.data_psn = bits & 0xffffff;
   endpoint.effort->qps.probe_psn = bits >> 24 & 0xffffff;
@@ -85,7 +85,7 @@ void attempt_make(Endpoint& endpoint, const Packet* request, uint64_t now) {
   }
   cm_prepare_send(endpoint);  // made at the same time
   set_phase(endpoint, Phase::kMaking, now);
-  qp_make(endpoint, request);
+  qp_make(endpoint, request, ready);
 }
 
 void attempt_drop(Endpoint& endpoint, uint64_t now) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "btl/verbs/engine/rail/endpoint.h"
+#include "btl/verbs/engine/send/qp_command.h"
 
 namespace bfo::engine {
 
@@ -18,8 +19,8 @@ void set_phase(Endpoint& endpoint, Phase phase, uint64_t now);
 bool attempt_has_room(Endpoint& endpoint);
 /// Sets the counters of a fresh epoch. Nothing can be posted yet.
 void attempt_begin(Endpoint& endpoint, uint32_t epoch);
-/// Begins to make the queue pairs; with `request` they are connected, too. cm_qps_made() follows.
-void attempt_make(Endpoint& endpoint, const Packet* request, uint64_t now);
+/// Begins to make the queue pairs; with `request` they are connected, too. `ready` follows.
+void attempt_make(Endpoint& endpoint, const Packet* request, QpReady* ready, uint64_t now);
 /// Nothing is left of the attempt. The next one has its time.
 void attempt_failed(Endpoint& endpoint, uint64_t now);
 /// Drops an attempt that did not come up: nothing was posted on it by anybody above.

@@ -17,7 +17,8 @@
 #include "btl/verbs/engine/send/qp_command.h"
 #include "btl/verbs/engine/send/rdma.h"
 #include "btl/verbs/engine/send/send.h"
-#include "btl/verbs/engine/datagram/trust.h"
+#include "btl/verbs/engine/connect/admit.h"
+#include "btl/verbs/engine/connect/resource.h"
 #include "btl/verbs/engine/watchdog/verdict.h"
 
 namespace bfo::engine {
@@ -44,7 +45,7 @@ void start(Endpoint& endpoint, uint64_t now) {
   }
   if (endpoint.epoch == UINT32_MAX) return attempt_failed(endpoint, now);  // there is no next one
   attempt_begin(endpoint, endpoint.epoch + 1);
-  attempt_make(endpoint, nullptr, now);
+  attempt_make(endpoint, nullptr, cm_qps_made, now);
 }
 
 /// The control thread is back with `missing`. False when the attempt ends here.
@@ -133,7 +134,7 @@ void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   if (!endpoint.connect_wanted) waits_from(endpoint, now);  // what is queued from now on has waited since now
   endpoint.connect_wanted = true;
   learn_probe_target(endpoint, packet);
-  attempt_make(endpoint, &packet, now);
+  attempt_make(endpoint, &packet, cm_qps_made, now);
 }
 
 void on_reply(Endpoint& endpoint, const Packet& packet, uint64_t now) {
@@ -141,7 +142,7 @@ void on_reply(Endpoint& endpoint, const Packet& packet, uint64_t now) {
     return put_off(endpoint, packet, kNoLevel);
   learn_probe_target(endpoint, packet);
   set_phase(endpoint, Phase::kBinding, now);
-  qp_connect(endpoint, packet);
+  qp_connect(endpoint, packet, cm_qps_connected);
 }
 
 /// A leaving peer says how many SENDs it received: they are delivered, though no completion retires the last
@@ -218,20 +219,6 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 }
 
 }  // namespace
-
-void cm_connect(Endpoint& endpoint) {
-  if (endpoint.peer.left || endpoint.effort->leaving || endpoint.phase == Phase::kGone ||
-      endpoint.phase == Phase::kUnusable)
-    return;
-  endpoint.port->need_service();
-  if (!endpoint.begin_effort()) return;  // give_up_effort() follows, if anything waits
-  // The bound on a first connection counts from the first fragment that waits for it.
-  if (!endpoint.connect_wanted || endpoint.queued.empty())
-    waits_from(endpoint, endpoint.port->env().now_ns());
-  endpoint.connect_wanted = true;
-  endpoint.skip_backoff = true;
-  endpoint.asked = true;
-}
 
 void cm_receive(Port& port, const char* data, size_t length) {
   Packet packet;

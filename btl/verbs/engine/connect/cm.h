@@ -31,9 +31,8 @@
 
 namespace bfo::engine {
 
-/// Asks for the connection; the next poll starts it. Under the lock.
-void cm_connect(Endpoint& endpoint);
-/// Timers of an endpoint that is connecting or closed. Progress function only, as all of the following.
+/// Timers of an endpoint that is connecting or closed. Progress function only, as all of the
+/// following.
 void cm_step(Endpoint& endpoint, uint64_t now);
 /// True when nothing is to be done for a peer whose port was down when it was published: it speaks first when
 /// that port comes up. Not so while no other rail is up, nor for a while after this port came up, because

@@ -32,15 +32,6 @@ uint64_t ping_pause_ns(const Endpoint& endpoint) {
   return pause / 2 + port.env().random() % (pause + 1);
 }
 
-void set_liveness(Endpoint& endpoint, Liveness liveness) {
-  const bool reported = endpoint.effort->liveness.state == Liveness::kAnswers;
-  const bool answers = liveness == Liveness::kAnswers;
-  endpoint.effort->liveness.state = liveness;
-  if (reported == answers) return;
-  const Host& host = endpoint.port->host();
-  host.peer_answers(host.ctx, endpoint, answers);
-}
-
 /// Sends a PING. One that has not left is not counted, and its silence says nothing; it leaves when it can.
 /// Nor do those count whose answer may have been dropped here.
 void ask(Endpoint& endpoint, uint64_t now) {
@@ -54,10 +45,6 @@ void ask(Endpoint& endpoint, uint64_t now) {
 }
 
 }  // namespace
-
-uint64_t liveness_pause_ns(const Port& port) {
-  return port.config().peer_timeout_ns / kPings;
-}
 
 void liveness_begin(Endpoint& endpoint, uint64_t now) {
   endpoint.effort->liveness.begin(now + std::min(liveness_pause_ns(*endpoint.port), kFirstPingNs));
@@ -94,12 +81,6 @@ void liveness_heard(Endpoint& endpoint, uint64_t now) {
 void liveness_refused(Endpoint& endpoint, uint64_t now) {
   if (!waits_for_peer(endpoint)) return;
   endpoint.effort->liveness.begin(now + endpoint.port->config().peer_timeout_ns / 2);
-  set_liveness(endpoint, Liveness::kUnknown);
-}
-
-void liveness_unknown(Endpoint& endpoint) {
-  if (!endpoint.has_effort()) return;
-  endpoint.effort->liveness.unanswered = 0;
   set_liveness(endpoint, Liveness::kUnknown);
 }
 

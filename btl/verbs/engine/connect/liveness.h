@@ -16,40 +16,9 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
-#include <cstdint>
+#include "btl/verbs/engine/rail/liveness_state.h"
 
 namespace bfo::engine {
-
-class Port;
-struct Endpoint;
-
-/// What is known of the process behind a handshake that gets no answer.
-enum class Liveness : uint8_t {
-  kUnknown,
-  kAnswers,  // its event thread answers: it lives, and is busy outside MPI
-  kSilent,   // nothing came back for Config::peer_timeout_ns: the process or the path is dead
-};
-
-/// What an endpoint has asked, and heard.
-struct LivenessState {
-  Liveness state = Liveness::kUnknown;
-  uint16_t overruns = 0;    // Port::datagram_overruns() when the last PING left
-  uint32_t unanswered = 0;  // PINGs that have left since the last PONG
-  uint64_t ping_ns = 0;     // when the next one is due
-
-  /// The questions begin anew; the first one is due at `ping`.
-  void begin(uint64_t ping) {
-    unanswered = 0;
-    ping_ns = ping;
-  }
-};
-
-/// So many PINGs in a row without an answer are evidence of death: datagrams may be lost. The bound of
-/// Config::peer_timeout_ns is divided among them.
-inline constexpr uint32_t kPings = 10;
-
-/// Time between two PINGs; 0: none are sent.
-uint64_t liveness_pause_ns(const Port& port);
 
 // Progress function only, never under the port's lock.
 
@@ -67,7 +36,4 @@ void liveness_heard(Endpoint& endpoint, uint64_t now);
 void liveness_refused(Endpoint& endpoint, uint64_t now);
 /// A PONG came.
 void liveness_answered(Endpoint& endpoint, uint64_t now);
-/// Nothing is known, because nothing is asked: the rail is up, or cannot be.
-void liveness_unknown(Endpoint& endpoint);
-
 }  // namespace bfo::engine

@@ -13,6 +13,7 @@
 #include "btl/verbs/engine/connect/cm.h"
 #include "btl/verbs/engine/drain/drain.h"
 #include "btl/verbs/engine/watchdog/verdict.h"
+#include "btl/verbs/engine/connect/resource.h"
 
 namespace bfo::engine {
 namespace {
@@ -121,10 +122,6 @@ bool give_up_missing(Endpoint& endpoint, uint64_t now) {
 }
 
 }  // namespace
-
-void waits_from(Endpoint& endpoint, uint64_t now) {
-  endpoint.effort->first.begin(now, endpoint.port->presence().present_ns());
-}
 
 void give_up_effort(Endpoint& endpoint, uint64_t now) {
   const Host& host = endpoint.port->host();

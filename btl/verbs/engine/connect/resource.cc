@@ -18,24 +18,6 @@
 namespace bfo::engine {
 namespace {
 
-/// Counts one failure in the endpoint's present series.
-void note(Endpoint& endpoint, Object object, int error, bool there, uint64_t now) {
-  Shortage& shortage = endpoint.effort->shortage;
-  if (shortage.tries == 0 || time_since(shortage.last_ns, now) > kResourceQuietNs) {
-    shortage = Shortage{};
-    shortage.since_ns = now;
-  }
-  // What this side cannot make says more than what the peer says of its own.
-  const bool own_known = shortage.tries != 0 && !shortage.there;
-  if (!there || !own_known) {
-    shortage.object = object;
-    shortage.error = error;
-    shortage.there = there;
-  }
-  ++shortage.tries;
-  shortage.last_ns = now;
-}
-
 bool other_rail_up(Endpoint& endpoint) {
   const Host& host = endpoint.port->host();
   return host.other_rail_up(host.ctx, endpoint);
@@ -108,91 +90,27 @@ bool resource_waits(const Endpoint& endpoint, uint64_t now) {
 
 bool resource_give_back(Endpoint& endpoint, uint64_t now) {
   if (!resource_waits(endpoint, now)) return false;
-  note(endpoint, Object::kQueuePair, ENOMEM, false, now);
+  note_shortage(endpoint, Object::kQueuePair, ENOMEM, false, now);
   ++endpoint.port->resources().given_back;
   attempt_drop(endpoint, now);
   cm_send(endpoint, PacketType::kRefuse, endpoint.epoch + 1);  // it may have made its part
   return true;
 }
 
-const char* object_verb(Object object) {
-  switch (object) {
-    case Object::kNone:
-      break;
-    case Object::kCompletionQueue:
-      return "make a completion queue";
-    case Object::kQueuePair:
-      return "make a queue pair";
-    case Object::kQueuePairState:
-      return "set up a queue pair";
-    case Object::kAddressHandle:
-      return "make an address handle";
-    case Object::kMemory:
-      return "register memory";
-    case Object::kBuffers:
-      return "allocate memory";
-  }
-  return "make a rail";
-}
-
-const char* errno_name(int error) {
-  switch (error) {
-    case ENOMEM:
-      return "ENOMEM";
-    case EAGAIN:
-      return "EAGAIN";
-    case EINVAL:
-      return "EINVAL";
-    case ENOSPC:
-      return "ENOSPC";
-    case EPERM:
-      return "EPERM";
-    case EACCES:
-      return "EACCES";
-    case EIO:
-      return "EIO";
-    case EBUSY:
-      return "EBUSY";
-    case EMFILE:
-      return "EMFILE";
-    case ETIMEDOUT:
-      return "ETIMEDOUT";
-    case ENETUNREACH:
-      return "ENETUNREACH";
-    case EHOSTUNREACH:
-      return "EHOSTUNREACH";
-    case ENODEV:
-      return "ENODEV";
-    default:
-      return nullptr;
-  }
-}
-
 void resource_failed(Endpoint& endpoint, Object object, int error) {
   Port& port = *endpoint.port;
   ++port.resources().failures[static_cast<size_t>(object)];
-  note(endpoint, object, error, false, port.env().now_ns());
+  note_shortage(endpoint, object, error, false, port.env().now_ns());
   share_out(endpoint, object, error, port.env().now_ns());
   port.need_service();  // the next try has its time, and its bound
   cm_refuse(endpoint);
-}
-
-void resource_unaddressed(Endpoint& endpoint, const Address& address) {
-  const Shortage& shortage = endpoint.effort->shortage;
-  if (shortage.object == Object::kAddressHandle && !shortage.there && shortage.seen == address.failures)
-    return;
-  Port& port = *endpoint.port;
-  ++port.resources().failures[static_cast<size_t>(Object::kAddressHandle)];
-  note(endpoint, Object::kAddressHandle, address.error, false, port.env().now_ns());
-  endpoint.effort->shortage.seen = address.failures;
-  port.need_service();
 }
 
 void resource_refused(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   ++endpoint.port->resources().refused_by_peers;
   liveness_refused(endpoint, now);
   const Object object = packet.data_qpn < kObjects ? static_cast<Object>(packet.data_qpn) : Object::kNone;
-  note(endpoint, object, static_cast<int>(packet.data_psn), true, now);
+  note_shortage(endpoint, object, static_cast<int>(packet.data_psn), true, now);
   share_out(endpoint, object, static_cast<int>(packet.data_psn), now);
   endpoint.port->need_service();
 }
@@ -223,71 +141,6 @@ bool resource_stops(const Endpoint& endpoint) {
   if (shortage.object == Object::kAddressHandle) return !cm_can_send(endpoint);
   // A control thread that is making the queue pairs has not said yet whether it can.
   return endpoint.phase != Phase::kMaking && !endpoint.effort->qps.data.exists();
-}
-
-void resource_text(const Shortage& shortage, char* text, size_t size) {
-  const char* who = shortage.there ? "the peer cannot" : "cannot";
-  const char* name = errno_name(shortage.error);
-  if (name != nullptr) {
-    snprintf(text, size, "%s %s: %s", who, object_verb(shortage.object), name);
-  } else {
-    snprintf(text, size, "%s %s: errno %d", who, object_verb(shortage.object), shortage.error);
-  }
-}
-
-namespace {
-
-void memory_remedy(uint64_t bytes, char* text, size_t size) {
-  if (bytes == UINT64_MAX) {
-    snprintf(text, size,
-             "Locked memory is not limited for this process (ulimit -l): the device or the node has no more. "
-             "Lower btl_verbs_receive_queue_depth, btl_verbs_send_queue_depth or btl_verbs_max_send_size, or "
-             "run fewer processes on the node.");
-    return;
-  }
-  snprintf(text, size,
-           "The limit of locked memory (ulimit -l) is %" PRIu64
-           " KiB: raise it on every node, or lower btl_verbs_receive_queue_depth, btl_verbs_send_queue_depth "
-           "or btl_verbs_max_send_size.",
-           bytes / 1024);
-}
-
-}  // namespace
-
-void resource_remedy(const Shortage& shortage, uint64_t bytes, char* text, size_t size) {
-  if (shortage.there) {
-    snprintf(text, size, "What helps is said by that process, on the standard error of its node.");
-    return;
-  }
-  switch (shortage.object) {
-    case Object::kMemory:
-      return memory_remedy(bytes, text, size);
-    case Object::kCompletionQueue:
-      snprintf(text, size,
-               "The device has a limit of completion queues and of their entries (max_cq and max_cqe of "
-               "\"ibv_devinfo -v\"), and each takes locked memory (ulimit -l): lower "
-               "btl_verbs_send_queue_depth or btl_verbs_cq_size, or run fewer processes on the node.");
-      return;
-    case Object::kQueuePair:
-      snprintf(text, size,
-               "The device has a limit of queue pairs (max_qp of \"ibv_devinfo -v\"), and each takes locked "
-               "memory (ulimit -l): run fewer processes on the node, or lower btl_verbs_send_queue_depth.");
-      return;
-    case Object::kQueuePairState:
-    case Object::kAddressHandle:
-      snprintf(text, size,
-               "The peer's address may not be reachable from this port: check its network (VLAN, subnet, "
-               "cable) and btl_verbs_gid_index, or leave the port out with btl_verbs_if_exclude.");
-      return;
-    case Object::kBuffers:
-      snprintf(text, size,
-               "The node or its container has no memory left: run fewer processes on it, or lower "
-               "btl_verbs_send_queue_depth.");
-      return;
-    case Object::kNone:
-      break;
-  }
-  text[0] = '\0';
 }
 
 }  // namespace bfo::engine

@@ -18,59 +18,14 @@
 // so both sides come to the same decision, and neither takes the other for busy.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
+#include "btl/verbs/engine/rail/shortage.h"
 
 namespace bfo::engine {
 
-struct Address;
-struct Endpoint;
 struct Packet;
-
-/// What may be missing. The values travel in REFUSE.
-enum class Object : uint8_t {
-  kNone = 0,
-  kCompletionQueue = 1,
-  kQueuePair = 2,
-  kQueuePairState = 3,  // modify_qp refused
-  kAddressHandle = 4,
-  kMemory = 5,   // registered memory
-  kBuffers = 6,  // memory that need not be registered
-};
-inline constexpr size_t kObjects = 7;
-
-/// "make a queue pair". Static string.
-const char* object_verb(Object object);
-/// "ENOMEM"; nullptr for a value without a name here. Static string.
-const char* errno_name(int error);
-
-/// Of one port, since it was opened. Written by the progress function.
-struct ResourceCounts {
-  std::array<uint64_t, kObjects> failures{};  // by Object: calls that failed
-  uint64_t refused_by_peers = 0;              // REFUSE received
-  uint64_t rails_missing = 0;                 // decisions to do without a rail
-  uint64_t given_back = 0;                    // second rails that ended for a peer without any
-  uint64_t short_until_ns = 0;                // queue pairs are short: no second rail begins ..
-  uint64_t speaker = 0;                       // .. but to this peer, until it is said
-};
-
-/// What an endpoint is waiting for.
-struct Shortage {
-  Object object = Object::kNone;
-  bool there = false;     // the peer cannot make it
-  bool reported = false;  // Host::rail_missing was called
-  int32_t error = 0;      // errno
-  uint32_t tries = 0;
-  uint32_t seen = 0;  // failures of the address handle that are in `tries`
-  uint64_t since_ns = 0;
-  uint64_t last_ns = 0;
-};
 
 /// A rail is given up when so many tries have failed, in at least Config::connect_timeout_ns.
 inline constexpr uint32_t kResourceTries = 4;
-/// A failure that came so long after the last one is the first of a new series.
-inline constexpr uint64_t kResourceQuietNs = 30'000'000'000;
 /// After a queue pair could not be made, rails to peers that have another one wait for so long.
 inline constexpr uint64_t kShortNs = 10'000'000'000;
 /// So much later, and half the time limit, the peer of a process that misses something decides.
@@ -80,8 +35,6 @@ inline constexpr uint64_t kReportFirstNs = 100'000'000;
 
 /// This side could not make `object` for `endpoint`: counts it and tells the peer. `error` is an errno.
 void resource_failed(Endpoint& endpoint, Object object, int error);
-/// The address handle to the peer has failed; no-op for failures that have been counted.
-void resource_unaddressed(Endpoint& endpoint, const Address& address);
 /// The peer says that it cannot.
 void resource_refused(Endpoint& endpoint, const Packet& packet, uint64_t now);
 /// REFUSE came over a rail that is up: the peer's device is short of something that second rails have.
@@ -96,11 +49,5 @@ void resource_made(Endpoint& endpoint);
 bool resource_exhausted(const Endpoint& endpoint, uint64_t now);
 /// True unless the attempt that is under way has found what was missing.
 bool resource_stops(const Endpoint& endpoint);
-
-/// What is missing, in at most `size` bytes: "cannot make a queue pair: ENOMEM".
-void resource_text(const Shortage& shortage, char* text, size_t size);
-/// The limit that was probably met, and what helps. `bytes` is the locked memory this process may have,
-/// UINT64_MAX without a limit.
-void resource_remedy(const Shortage& shortage, uint64_t bytes, char* text, size_t size);
 
 }  // namespace bfo::engine

@@ -24,6 +24,33 @@ enum class PacketType : uint8_t {
   kAnswer = 10
 };
 
+/// How much a rail that is not up is needed (SOLICIT, REQ).
+enum class Need : uint8_t {
+  kNone = 0,   // nobody speaks to the peer
+  kTalks = 1,  // messages go to it or come from it over other rails
+  kWaits = 2,  // messages wait for this one
+};
+
+/// What cannot be made (REFUSE).
+enum class Object : uint8_t {
+  kNone = 0,
+  kCompletionQueue = 1,
+  kQueuePair = 2,
+  kQueuePairState = 3,  // modify_qp refused
+  kAddressHandle = 4,
+  kMemory = 5,   // registered memory
+  kBuffers = 6,  // memory that need not be registered
+};
+inline constexpr size_t kObjects = 7;
+
+/// What a datagram of an inquiry says besides its numbers (QUESTION, ANSWER).
+enum InquiryFlag : uint8_t {
+  kInquiryRequestEnd = 1,  // QUESTION: the inquiry is over; the peer, who decides, is asked to end the rail
+  kInquiryAlive = 2,       // ANSWER: the epoch in question exists at the peer, and nothing has ended it there
+  kInquiryOver = 4,        // ANSWER: it is closed there, or is being closed
+  kInquiryCarrier = 8,     // ANSWER: the rail it comes over is up at the peer, and not suspect
+};
+
 /// A datagram of the connection manager, host byte order: the magic number of a peer with the other byte
 /// order does not match, and it is dropped.
 struct Packet {
@@ -37,7 +64,7 @@ struct Packet {
   uint64_t target_nonce;
   uint32_t epoch;     // SOLICIT: the last closed one; PING and PONG: how many are unanswered; QUESTION and
                       // ANSWER: of the rail in question
-  uint32_t data_qpn;  // REFUSE: enum Object (resource.h)
+  uint32_t data_qpn;  // REFUSE: Object
   uint32_t data_psn;  // REFUSE: errno
   uint32_t probe_qpn;
   uint32_t probe_psn;
@@ -49,10 +76,9 @@ struct Packet {
   uint8_t link_layer;
   uint8_t mtu;
   uint8_t max_read;
-  uint8_t flags;  // SOLICIT and REQ: Need (handshakes.h); QUESTION and ANSWER: InquiryFlag (verdict_rules.h);
-                  // BYE: kByeHeard
-  uint8_t lmc;    // of the sender's port
-  uint8_t path;   // number of the path that this packet takes; PONG goes back over it
+  uint8_t flags;       // SOLICIT and REQ: Need; QUESTION and ANSWER: InquiryFlag; BYE: kByeHeard
+  uint8_t lmc;         // of the sender's port
+  uint8_t path;        // number of the path that this packet takes; PONG goes back over it
   uint8_t gid[16];     // of the sender's port, as it is used towards the receiver
   uint8_t to_gid[16];  // of the receiver's port; REP: the two that the queue pairs are connected with
   uint8_t gid_type;    // enum GidType, of both

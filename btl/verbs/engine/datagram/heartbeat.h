@@ -25,6 +25,7 @@
 #include "btl/verbs/engine/datagram/peer.h"
 #include "btl/verbs/engine/datagram/trust.h"
 #include "btl/verbs/engine/device/datagram_qp.h"
+#include "btl/verbs/engine/device/async.h"
 
 namespace bfo::engine {
 
@@ -69,7 +70,7 @@ struct HeartbeatTalk {
 };
 
 /// Opened and closed by the progress function's side while the event thread does not serve it.
-class Heartbeat {
+class Heartbeat : public Served {
  public:
   /// What a PING must name and be summed with, and the clock (CLOCK_MONOTONIC).
   struct Identity {
@@ -88,7 +89,7 @@ class Heartbeat {
   bool close();
 
   /// Readable when serve() has something to do; -1 when closed.
-  int fd() const { return channel_ == nullptr ? -1 : channel_->fd; }
+  int fd() const override { return channel_ == nullptr ? -1 : channel_->fd; }
   /// The queue pair to send a PING to; 0 when closed.
   uint32_t number() const { return qp_.number(); }
 
@@ -104,7 +105,7 @@ class Heartbeat {
 
   /// Event thread: answers what waits. False: there is more to do, or a control thread is making a handle or
   /// repairing the queue pair; call again after a pause.
-  bool serve();
+  bool serve() override;
   ControlLane& lane() { return lane_; }
 
   /// Datagrams that were no PING of a peer, all and by reason. Any thread.

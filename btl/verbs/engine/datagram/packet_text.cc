@@ -3,12 +3,9 @@
 // packet_text.cc: see packet_text.h.
 #include "btl/verbs/engine/datagram/packet_text.h"
 
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-
-#include "btl/verbs/engine/connect/handshakes.h"
-#include "btl/verbs/engine/connect/resource.h"
-#include "btl/verbs/engine/watchdog/verdict_rules.h"
 
 namespace bfo::engine {
 namespace {
@@ -44,6 +41,59 @@ void describe_inquiry(char* out, size_t size, const Packet& packet) {
 }
 
 }  // namespace
+
+const char* object_verb(Object object) {
+  switch (object) {
+    case Object::kNone:
+      break;
+    case Object::kCompletionQueue:
+      return "make a completion queue";
+    case Object::kQueuePair:
+      return "make a queue pair";
+    case Object::kQueuePairState:
+      return "set up a queue pair";
+    case Object::kAddressHandle:
+      return "make an address handle";
+    case Object::kMemory:
+      return "register memory";
+    case Object::kBuffers:
+      return "allocate memory";
+  }
+  return "make a rail";
+}
+
+const char* errno_name(int error) {
+  switch (error) {
+    case ENOMEM:
+      return "ENOMEM";
+    case EAGAIN:
+      return "EAGAIN";
+    case EINVAL:
+      return "EINVAL";
+    case ENOSPC:
+      return "ENOSPC";
+    case EPERM:
+      return "EPERM";
+    case EACCES:
+      return "EACCES";
+    case EIO:
+      return "EIO";
+    case EBUSY:
+      return "EBUSY";
+    case EMFILE:
+      return "EMFILE";
+    case ETIMEDOUT:
+      return "ETIMEDOUT";
+    case ENETUNREACH:
+      return "ENETUNREACH";
+    case EHOSTUNREACH:
+      return "EHOSTUNREACH";
+    case ENODEV:
+      return "ENODEV";
+    default:
+      return nullptr;
+  }
+}
 
 const char* packet_name(uint8_t type) {
   switch (static_cast<PacketType>(type)) {

@@ -20,6 +20,10 @@ struct DropNote {
   uint64_t times = 1;    // it happened so often since the last note
 };
 
+/// "make a queue pair". Static string.
+const char* object_verb(Object object);
+/// "ENOMEM"; nullptr for a value without a name here. Static string.
+const char* errno_name(int error);
 /// "REQ", "unknown". Static string.
 const char* packet_name(uint8_t type);
 /// "REQ of epoch 2, queue pairs 0x4043 and 0x4044, need: messages wait". `packet` may be any; the text is cut

@@ -17,9 +17,6 @@
 
 namespace bfo::engine {
 
-class Port;
-struct Endpoint;
-
 /// Why a datagram was dropped.
 enum class Drop : uint8_t {
   kNone,
@@ -60,12 +57,8 @@ struct PacketNumbers {
   ReplayWindow pongs_taken;  // .. and of its heartbeat
 };
 
-/// Judges `length` bytes at `data` as a packet to the queue pair of the connection manager of `port`: fills
-/// in `packet` and `endpoint`, the sender's.
-Drop admit(Port& port, const char* data, size_t length, Packet* packet, Endpoint** endpoint);
-
-/// The part of the judgement that needs no peer: the packet is whole, for the process `own_name` with
-/// `nonce`, and summed with `key`.
+/// Judges `length` bytes at `data`, as far as no peer is needed for that: the packet is whole, for the
+/// process `own_name` with `nonce`, and summed with `key`.
 Drop judge(const char* data, size_t length, uint64_t own_name, uint64_t nonce, const SipKey& key,
            Packet* packet);
 

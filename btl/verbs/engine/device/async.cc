@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "btl/verbs/engine/datagram/heartbeat.h"
-
 namespace bfo::engine {
 namespace {
 
@@ -135,20 +133,20 @@ void* EventThread::run(void* self) {
   return nullptr;
 }
 
-bool EventThread::serve(Heartbeat& heartbeat) {
-  pthread_mutex_lock(&heartbeats_lock_);
-  Heartbeat** const room = std::find(heartbeats_.begin(), heartbeats_.end(), nullptr);
-  const bool taken = room != heartbeats_.end();
-  if (taken) *room = &heartbeat;
-  pthread_mutex_unlock(&heartbeats_lock_);
+bool EventThread::serve(Served& served) {
+  pthread_mutex_lock(&served_lock_);
+  Served** const room = std::find(served_.begin(), served_.end(), nullptr);
+  const bool taken = room != served_.end();
+  if (taken) *room = &served;
+  pthread_mutex_unlock(&served_lock_);
   if (taken && wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
   return taken;
 }
 
-void EventThread::forget(Heartbeat& heartbeat) {
-  pthread_mutex_lock(&heartbeats_lock_);
-  std::replace(heartbeats_.begin(), heartbeats_.end(), &heartbeat, static_cast<Heartbeat*>(nullptr));
-  pthread_mutex_unlock(&heartbeats_lock_);
+void EventThread::forget(Served& served) {
+  pthread_mutex_lock(&served_lock_);
+  std::replace(served_.begin(), served_.end(), &served, static_cast<Served*>(nullptr));
+  pthread_mutex_unlock(&served_lock_);
   // The thread may still wait for the descriptor: it must not see one that is reused for something else.
   if (wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
 }
@@ -166,28 +164,28 @@ bool EventThread::read_devices(const pollfd* fds, size_t count) {
 }
 
 /// All of them: one that has nothing to do costs a failed read.
-void EventThread::serve_heartbeats() {
+void EventThread::serve_others() {
   more_ = false;
-  pthread_mutex_lock(&heartbeats_lock_);
-  for (Heartbeat* heartbeat : heartbeats_) {
-    if (heartbeat != nullptr && !heartbeat->serve()) more_ = true;
+  pthread_mutex_lock(&served_lock_);
+  for (Served* served : served_) {
+    if (served != nullptr && !served->serve()) more_ = true;
   }
-  pthread_mutex_unlock(&heartbeats_lock_);
+  pthread_mutex_unlock(&served_lock_);
 }
 
 void EventThread::loop() {
   constexpr int kPauseMs = 10;
   while (!stopping_) {
-    std::array<pollfd, 1 + kMaxDevices + kMaxHeartbeats> fds;
+    std::array<pollfd, 1 + kMaxDevices + kMaxServed> fds;
     const size_t count = count_.load();
     size_t used = 0;
     fds[used++] = {wake_fd_, POLLIN, 0};
     for (size_t i = 0; i < count; ++i) fds[used++] = {devices_[i].context->async_fd, POLLIN, 0};
-    pthread_mutex_lock(&heartbeats_lock_);
-    for (const Heartbeat* heartbeat : heartbeats_) {
-      if (heartbeat != nullptr) fds[used++] = {heartbeat->fd(), POLLIN, 0};
+    pthread_mutex_lock(&served_lock_);
+    for (const Served* served : served_) {
+      if (served != nullptr) fds[used++] = {served->fd(), POLLIN, 0};
     }
-    pthread_mutex_unlock(&heartbeats_lock_);
+    pthread_mutex_unlock(&served_lock_);
     if (poll(fds.data(), used, more_ ? kPauseMs : -1) < 0) continue;
     eventfd_t ignored;
     if ((fds[0].revents & POLLIN) != 0) eventfd_read(wake_fd_, &ignored);
@@ -198,7 +196,7 @@ void EventThread::loop() {
     if (stopping_) return;
     // Something that is ready all the time, or only reports an error, would make this loop spin.
     if (hung_up || more_) usleep(kPauseMs * 1000);
-    serve_heartbeats();
+    serve_others();
   }
 }
 
@@ -212,7 +210,7 @@ void EventThread::stop() {
   if (wake_fd_ >= 0) close(wake_fd_);
   wake_fd_ = -1;
   count_ = 0;
-  heartbeats_.fill(nullptr);
+  served_.fill(nullptr);
 }
 
 }  // namespace bfo::engine

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // async.h: asynchronous events. One thread reads every device's event descriptor, copies what matters,
-// acknowledges, and raises a flag; the progress function takes the notes and acts. Besides that it serves the
-// ports' heartbeats (heartbeat.h), which answer for a process that is not inside MPI. It sleeps in poll(2)
+// acknowledges, and raises a flag; the progress function takes the notes and acts. Besides that it serves
+// what answers for a process that is not inside MPI (the heartbeats of the ports). It sleeps in poll(2)
 // otherwise, touches no other queue pair, calls nobody back, and holds no lock the data path uses.
 #pragma once
 
@@ -20,7 +20,17 @@
 
 namespace bfo::engine {
 
-class Heartbeat;
+/// What the event thread serves besides events.
+class Served {
+ public:
+  /// Readable when serve() has something to do; -1: never.
+  virtual int fd() const = 0;
+  /// False: there is more to do; it is called again after a pause.
+  virtual bool serve() = 0;
+
+ protected:
+  ~Served() = default;
+};
 
 /// What the progress function does about an event.
 enum class EventReaction : uint8_t {
@@ -110,8 +120,8 @@ class EventBox {
 /// descriptor must be non-blocking.
 bool read_event(const VerbsApi& api, ibv_context* context, uint64_t (*now_ns)(), EventBox* box);
 
-/// The event thread: poll(2) over the descriptors of all open devices and heartbeats. All signals are blocked
-/// in it.
+/// The event thread: poll(2) over the descriptors of all open devices and of what it serves. All signals are
+/// blocked in it.
 class EventThread {
  public:
   /// Starts the thread. False with errno when that is impossible. `prepare` is what the thread does first; it
@@ -121,16 +131,16 @@ class EventThread {
   bool start(const VerbsApi& api, uint64_t (*now_ns)(), void (*prepare)() = make_thread_heap);
   /// Adds a device before or after start(). Its descriptor becomes non-blocking. At most kMaxDevices.
   bool add(ibv_context* context, EventBox* box);
-  /// Serves `heartbeat` from now on. At most kMaxHeartbeats; false beyond that.
-  bool serve(Heartbeat& heartbeat);
-  /// When it returns, the thread does not touch `heartbeat` any more. No-op for one that is not served.
-  void forget(Heartbeat& heartbeat);
-  /// Stops and joins; afterwards no event is read, no box is written and no heartbeat is served. Idempotent.
+  /// Serves `served` from now on. At most kMaxServed; false beyond that.
+  bool serve(Served& served);
+  /// When it returns, the thread does not touch `served` any more. No-op for what is not served.
+  void forget(Served& served);
+  /// Stops and joins; afterwards no event is read, no box is written and nothing is served. Idempotent.
   void stop();
 
  private:
   static constexpr size_t kMaxDevices = 64;
-  static constexpr size_t kMaxHeartbeats = 64;
+  static constexpr size_t kMaxServed = 64;
   struct Watched {
     ibv_context* context;
     EventBox* box;
@@ -138,7 +148,7 @@ class EventThread {
   static void* run(void* self);
   void loop();
   bool read_devices(const pollfd* fds, size_t count);
-  void serve_heartbeats();
+  void serve_others();
 
   const VerbsApi* api_ = nullptr;
   uint64_t (*now_ns_)() = nullptr;
@@ -147,9 +157,9 @@ class EventThread {
   std::array<Watched, kMaxDevices> devices_{};
   std::atomic<size_t> count_{0};
   // The thread holds the lock while it serves, forget() while it removes: never on the data path.
-  pthread_mutex_t heartbeats_lock_ = PTHREAD_MUTEX_INITIALIZER;
-  std::array<Heartbeat*, kMaxHeartbeats> heartbeats_{};
-  bool more_ = false;  // a heartbeat wants to be served again after a pause; the thread's own
+  pthread_mutex_t served_lock_ = PTHREAD_MUTEX_INITIALIZER;
+  std::array<Served*, kMaxServed> served_{};
+  bool more_ = false;  // something wants to be served again after a pause; the thread's own
   int wake_fd_ = -1;
   pthread_t thread_{};
   bool running_ = false;

@@ -12,8 +12,6 @@
 
 namespace bfo::engine {
 
-class Port;
-
 /// Datagrams of up to kBytes. One thread at a time.
 class DatagramQp {
  public:
@@ -73,7 +71,6 @@ class DatagramQp {
 
 /// revive() as a command.
 struct DatagramQpRepair : Command {
-  Port* port = nullptr;
   DatagramQp qp;  // a copy
   bool revived = false;
 };

@@ -12,8 +12,6 @@
 
 namespace bfo::engine {
 
-class Port;
-
 /// The usable addresses of a port now; with `fixed` >= 0 of that entry alone. Any thread.
 using GidReader = GidTable (*)(ibv_context* context, uint8_t port, const ibv_port_attr& attr, int fixed);
 
@@ -50,7 +48,6 @@ PortReading read_port(const PortQuestion& question);
 
 /// The same as a command.
 struct PortQuery : Command {
-  Port* port = nullptr;
   PortQuestion question;
   PortReading reading;
   int32_t type = 0;      // the event behind it, enum ibv_event_type ..

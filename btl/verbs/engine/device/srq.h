@@ -18,12 +18,9 @@
 
 namespace bfo::engine {
 
-class Port;
-
 /// Registers memory for more buffers: megabytes, which the kernel fills with zeros and pins page by page. The
 /// progress function does not wait for that.
 struct SrqGrowth : Command {
-  Port* port = nullptr;
   ChunkMaker maker;
   size_t stride = 0;
   uint32_t count = 0;      // buffers: wished, then those that memory was found for
@@ -32,7 +29,6 @@ struct SrqGrowth : Command {
 
 /// Asks the device to say when buffers run short.
 struct SrqArm : Command {
-  Port* port = nullptr;
   const VerbsApi* api = nullptr;
   ibv_srq* srq = nullptr;
   uint32_t limit = 0;
@@ -40,7 +36,6 @@ struct SrqArm : Command {
 
 /// Deregisters the memory of buffers that are not needed any more.
 struct SrqShrink : Command {
-  Port* port = nullptr;
   ChunkMaker maker;
   Chunk* chunk = nullptr;  // nullptr when it is gone
 };

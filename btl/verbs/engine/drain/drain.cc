@@ -11,8 +11,6 @@
 
 #include "common/check.h"
 #include "btl/verbs/engine/rail/cause.h"
-#include "btl/verbs/engine/connect/cm.h"
-#include "btl/verbs/engine/connect/liveness.h"
 #include "btl/verbs/engine/send/qp_command.h"
 #include "btl/verbs/engine/send/rdma.h"
 #include "btl/verbs/engine/send/send.h"
@@ -30,30 +28,6 @@ void settle_cause(Endpoint& endpoint) {
     flush_text(endpoint.effort->connection->finding, event.text, sizeof event.text);
   const Host& host = endpoint.port->host();
   if (endpoint.announced && host.cause_known != nullptr) host.cause_known(host.ctx, endpoint, event);
-}
-
-/// Evidence about the epoch that ends already: it counts when it says why, and all before was a flush, or the
-/// peer's word that its half has ended, of which this is why. An event may also be older than what was seen
-/// first.
-bool name_cause(Endpoint& endpoint, const CloseOrder& better, uint32_t epoch) {
-  CloseOrder& first = endpoint.effort->close;
-  if (!first.asked || endpoint.epoch > epoch) return false;
-  const bool is_event = better.cause == BFO_CAUSE_ASYNC_EVENT;
-  const bool consequence =
-      only_flushed(first.cause, first.code) ||
-      (is_event && (first.cause == BFO_CAUSE_PEER_DOWN || better.evidence_ns < first.evidence_ns));
-  if (!consequence) return false;
-  if (!names_cause(better.cause, better.code)) return false;
-  first.cause = better.cause;
-  first.code = better.code;
-  first.vendor_err = better.vendor_err;
-  if (endpoint.phase != Phase::kDraining) return true;
-  bfo_rail_event_t& event = endpoint.effort->connection->down_event;
-  event.cause = better.cause;
-  event.code = better.code;
-  event.vendor_err = better.vendor_err;
-  snprintf(event.text, sizeof event.text, "%s", cause_text(better.cause, better.code));
-  return true;
 }
 
 /// Ends every posted fragment as unknown, in posting order, then the queued ones.
@@ -147,39 +121,6 @@ void finish(Endpoint& endpoint, uint64_t now) {
 
 }  // namespace
 
-bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code,
-                            uint32_t vendor_err, uint64_t now) {
-  bfo_rail_event_t event{};
-  rail_info(endpoint, &event.info);
-  event.cause = cause;
-  event.code = code;
-  event.vendor_err = vendor_err;
-  event.evidence_ns = now;
-  event.now_ns = now;
-  if (cause == BFO_CAUSE_RESOURCE) {
-    resource_text(endpoint.effort->shortage, event.text, sizeof event.text);
-  } else {
-    snprintf(event.text, sizeof event.text, "%s", cause_text(cause, code));
-  }
-  return event;
-}
-
-bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
-                        uint32_t vendor_err, uint64_t evidence_ns) {
-  const CloseOrder order{true, cause, code, vendor_err, evidence_ns};
-  if (!ends_epoch(endpoint.phase, endpoint.effort->close.asked, endpoint.epoch, epoch))
-    return name_cause(endpoint, order, epoch);
-  endpoint.effort->close = order;
-  endpoint.port->need_service();
-  return true;
-}
-
-bool close_order(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
-                 uint32_t vendor_err) {
-  const Guard guard(endpoint.port->lock());
-  return close_order_locked(endpoint, epoch, cause, code, vendor_err, endpoint.port->env().now_ns());
-}
-
 void drain_start(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   {
@@ -201,7 +142,7 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
   const CloseOrder& order = endpoint.effort->close;
   endpoint.effort->drain.begin(only_flushed(order.cause, order.code));
   endpoint.effort->connection->finding = Finding{};
-  qp_stop(endpoint);
+  qp_stop(endpoint, drain_stopped);
   endpoint.effort->connection->down_event =
       make_event(endpoint, order.cause, order.code, order.vendor_err, now);
   endpoint.effort->connection->down_event.evidence_ns = order.evidence_ns;
@@ -236,7 +177,7 @@ void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
       endpoint.effort->drain.wait_over = true;
       return;
     case DrainStep::kDestroy:
-      return qp_fence(endpoint);
+      return qp_fence(endpoint, drain_destroyed);
     case DrainStep::kFinish:
       finish(endpoint, now);
       return;

@@ -16,23 +16,13 @@
 #include <cstdint>
 
 #include "btl/verbs/engine/rail/port.h"
+#include "btl/verbs/engine/rail/evidence.h"
 
 namespace bfo::engine {
 
-/// Code of BFO_CAUSE_PROBE_FAILED at the side that granted the end request of the peer (verdict.h).
-inline constexpr int32_t kCodeAskedByPeer = -1;
+// Progress function only.
 
-/// Records that the current epoch of `endpoint` must end, if it is <= `epoch` and nobody said so before. The
-/// next poll acts. Evidence that names a cause also replaces earlier evidence that was only a flush
-/// (cause.h). Takes the lock. True when it was news.
-bool close_order(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
-                 uint32_t vendor_err);
-/// The same with the lock held.
-bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
-                        uint32_t vendor_err, uint64_t evidence_ns);
-
-/// Starts the drain of an endpoint that is up or has replied. Progress function only, as all of the
-/// following.
+/// Starts the drain of an endpoint that is up or has replied.
 void drain_start(Endpoint& endpoint, uint64_t now);
 /// One step of it. `queue_emptied`: the completion queue was seen empty in this round of progress.
 void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied);
@@ -56,8 +46,5 @@ void gap_step(Endpoint& endpoint);
 /// Reports the end of the epoch that fence() named, when it has come. An attempt that was dropped has no
 /// drain that would report it. An attempt that began later does not matter.
 void fence_step(Endpoint& endpoint);
-/// An event about the current epoch of `endpoint`.
-bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code,
-                            uint32_t vendor_err, uint64_t now);
 
 }  // namespace bfo::engine

@@ -66,7 +66,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   errno = ENOMEM;
   if (config.control != ControlMode::kInline && !control_threads_.open(config.control_threads)) return false;
   lanes_.open(config.control, &service_needed_, control_threads_);
-  addresses_.open(*this, config.control, &service_needed_, control_threads_);
+  addresses_.open(*this, paths_, config.control, &service_needed_, control_threads_);
   stock_.open(device.arena(), lanes_.registrations, service_needed_);
   *what = "port attributes";
   errno = ENETDOWN;

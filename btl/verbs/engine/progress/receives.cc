@@ -17,6 +17,12 @@ constexpr uint64_t kRetryNs = 1'000'000'000;  // after memory was short
 constexpr uint32_t kSpare = 8;                // buffers for each that was needed, before some retire
 constexpr uint64_t kMostPatience = 64;        // times Config::receive_quiet_ns
 
+/// A command of `port`.
+template <typename Base>
+struct Of : Base {
+  Port* port = nullptr;
+};
+
 }  // namespace
 
 void Port::grow_receives() {
@@ -33,12 +39,12 @@ void Port::grow_receives() {
     return arm_receives();
   }
   if (now < receives_.next_growth_ns) return;
-  SrqGrowth* const growth = make<SrqGrowth>();
+  auto* const growth = make<Of<SrqGrowth>>();
   if (growth == nullptr) return receives_grown(SrqGrowth{});
   if (!srq_.plan(*growth)) return unmake(growth);
   growth->port = this;
   growth->done = [](Command& self) {
-    auto& ended = static_cast<SrqGrowth&>(self);
+    auto& ended = static_cast<Of<SrqGrowth>&>(self);
     ended.port->receives_grown(ended);
     unmake(&ended);
   };
@@ -52,12 +58,12 @@ void Port::arm_receives() {
     receives_.arming = ReceiveSizing::Arming::kOutdated;
     return;
   }
-  SrqArm* const arm = make<SrqArm>();
+  auto* const arm = make<Of<SrqArm>>();
   if (arm == nullptr) return;  // without memory it is noticed later that they run short
   if (!srq_.plan(*arm)) return unmake(arm);
   arm->port = this;
   arm->done = [](Command& self) {
-    auto& ended = static_cast<SrqArm&>(self);
+    auto& ended = static_cast<Of<SrqArm>&>(self);
     ended.port->receives_armed();
     unmake(&ended);
   };
@@ -96,13 +102,13 @@ void Port::review_receives(uint64_t now) {
 }
 
 void Port::shrink_receives() {
-  SrqShrink* const shrink = make<SrqShrink>();
+  auto* const shrink = make<Of<SrqShrink>>();
   if (shrink == nullptr) return;
   srq_.plan(*shrink);
   arm_receives();
   shrink->port = this;
   shrink->done = [](Command& self) {
-    auto& ended = static_cast<SrqShrink&>(self);
+    auto& ended = static_cast<Of<SrqShrink>&>(self);
     ended.port->receives_shrunk(ended);
     unmake(&ended);
   };

@@ -11,6 +11,7 @@
 #include "btl/verbs/engine/base/memory.h"
 #include "btl/verbs/engine/connect/patience.h"
 #include "btl/verbs/engine/rail/port.h"
+#include "btl/verbs/engine/connect/handshakes.h"
 
 namespace bfo::engine {
 namespace {
@@ -25,6 +26,11 @@ bool bye_may_follow(Endpoint& endpoint, bool emptied) {
   return endpoint.effort->drain.rounds_behind++ < kMostRounds;
 }
 
+/// The repair of the datagram queue pair of `port`.
+struct Repair : DatagramQpRepair {
+  Port* port = nullptr;
+};
+
 }  // namespace
 
 void Port::finish_commands() {
@@ -34,7 +40,7 @@ void Port::finish_commands() {
 
 void Port::repair_datagrams(uint64_t now) {
   if (!cm_repair_.due(now) || state_ == PortState::kDead) return;
-  DatagramQpRepair* const repair = make<DatagramQpRepair>();
+  auto* const repair = make<Repair>();
   if (repair == nullptr) return;
   repair->port = this;
   repair->qp = cm_qp_;
@@ -44,7 +50,7 @@ void Port::repair_datagrams(uint64_t now) {
     command.revived = command.qp.revive();
   };
   repair->done = [](Command& self) {
-    auto& command = static_cast<DatagramQpRepair&>(self);
+    auto& command = static_cast<Repair&>(self);
     command.port->datagrams_repaired(command);
     unmake(&command);
   };
@@ -108,7 +114,7 @@ void Port::service_unconnected(Endpoint& endpoint, uint64_t now) {
 }
 
 void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again) {
-  cm_send_waiting(endpoint);
+  if (cm_send_waiting(endpoint)) liveness_ask_waiting(endpoint, env_.now_ns());
   if (endpoint.effort->leaving) {
     leave_step(endpoint, now);
     timers_ = timers_ || leave_pending(endpoint);

@@ -9,7 +9,6 @@
 
 #include "btl/verbs/engine/device/async.h"
 #include "btl/verbs/engine/device/cq.h"
-#include "btl/verbs/engine/drain/drain.h"
 
 namespace bfo::engine {
 namespace {

@@ -23,6 +23,9 @@ struct Finding {
   ibv_port_state port = IBV_PORT_NOP;
 };
 
+/// Code of BFO_CAUSE_PROBE_FAILED at the side that granted the end request of the peer (verdict.h).
+inline constexpr int32_t kCodeAskedByPeer = -1;
+
 /// The evidence is a consequence of something else.
 constexpr bool only_flushed(bfo_rail_cause_t cause, int32_t code) {
   return cause == BFO_CAUSE_WC_ERROR && code == IBV_WC_WR_FLUSH_ERR;

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "common/clock.h"
-#include "btl/verbs/engine/connect/liveness.h"
 #include "btl/verbs/engine/rail/port.h"
 
 namespace bfo::engine {

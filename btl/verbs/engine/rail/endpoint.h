@@ -11,18 +11,19 @@
 #include "btl/verbs/engine/rail/cause.h"
 #include "btl/verbs/engine/rail/closing.h"
 #include "btl/verbs/engine/base/frag.h"
-#include "btl/verbs/engine/connect/handshakes.h"
-#include "btl/verbs/engine/connect/liveness.h"
+#include "btl/verbs/engine/rail/evidence.h"
+#include "btl/verbs/engine/rail/first_connection.h"
+#include "btl/verbs/engine/rail/liveness_state.h"
 #include "btl/verbs/engine/base/memory.h"
-#include "btl/verbs/engine/connect/patience.h"
+#include "btl/verbs/engine/rail/need.h"
 #include "btl/verbs/engine/datagram/peer.h"
 #include "btl/verbs/engine/datagram/heartbeat.h"
 #include "btl/verbs/engine/device/qp.h"
-#include "btl/verbs/engine/connect/resource.h"
+#include "btl/verbs/engine/rail/shortage.h"
 #include "btl/verbs/engine/rail/ring.h"
 #include "btl/verbs/engine/rail/rules.h"
 #include "btl/verbs/engine/datagram/trust.h"
-#include "btl/verbs/engine/watchdog/watchdog.h"
+#include "btl/verbs/engine/rail/watch.h"
 #include "common/failover_btl.h"
 
 namespace bfo::engine {
@@ -76,13 +77,13 @@ struct Effort {
   PacketNumbers packets;     // trust.h
   QueuePairs qps;            // qp.h
   ProbeTarget probe_target;  // the peer's
-  FirstConnection first;     // patience.h
-  Timer timer;               // handshakes.h
+  FirstConnection first;     // first_connection.h
+  Timer timer;               // need.h
   uint64_t up_since_ns = 0;
-  NeedState need;          // handshakes.h
-  LivenessState liveness;  // liveness.h
-  PathFailures path;       // patience.h
-  Shortage shortage;       // resource.h
+  NeedState need;          // need.h
+  LivenessState liveness;  // liveness_state.h
+  PathFailures path;       // first_connection.h
+  Shortage shortage;       // shortage.h
   CloseOrder close;
   Notices notices;
   uint64_t phase_since_ns = 0;

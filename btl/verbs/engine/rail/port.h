@@ -9,18 +9,15 @@
 #include <atomic>
 #include <cstdint>
 
-#include "btl/verbs/engine/address/address.h"
+#include "btl/verbs/engine/port/address.h"
 #include "btl/verbs/engine/device/async.h"
 #include "btl/verbs/engine/device/cq.h"
-#include "btl/verbs/engine/device/device.h"
 #include "btl/verbs/engine/rail/endpoint.h"
-#include "btl/verbs/engine/base/environment.h"
-#include "btl/verbs/engine/connect/handshakes.h"
-#include "btl/verbs/engine/device/lanes.h"
 #include "btl/verbs/engine/device/moderation.h"
-#include "btl/verbs/engine/datagram/packet_text.h"
-#include "btl/verbs/engine/address/path.h"
+#include "btl/verbs/engine/port/own_port.h"
+#include "btl/verbs/engine/port/path.h"
 #include "btl/verbs/engine/device/port_query.h"
+#include "btl/verbs/engine/rail/need.h"
 #include "btl/verbs/engine/rail/presence.h"
 #include "btl/verbs/engine/rail/receives.h"
 #include "btl/verbs/engine/datagram/heartbeat.h"
@@ -28,109 +25,12 @@
 #include "btl/verbs/engine/device/stock.h"
 #include "btl/verbs/engine/base/table.h"
 #include "btl/verbs/engine/datagram/trust.h"
-#include "btl/verbs/engine/watchdog/watchdog.h"
+#include "btl/verbs/engine/rail/watch.h"
 #include "btl/verbs/engine/device/datagram_qp.h"
 #include "common/check.h"
 #include "common/recursive_lock.h"
 
 namespace bfo::engine {
-
-/// What the engine needs to know from outside, fixed for the life of a port.
-struct Config {
-  uint64_t own_name = 0;         // job and rank of this process, unique among all that can connect
-  uint32_t send_depth = 256;     // ring slots per endpoint, a power of two
-  uint32_t slot_bytes = 512;     // payload kept in a slot
-  uint32_t receive_depth = 512;  // shared receive buffers
-  uint32_t receive_bytes = 65536;
-  uint32_t receive_first_bytes = 2u << 20;    // registered at first, for the first of the receive buffers
-  uint64_t receive_quiet_ns = 2'000'000'000;  // more than those are given back when unused for so long
-  uint32_t signal_interval = 64;
-  uint32_t inline_bytes = 128;
-  uint32_t cq_entries = 8192;  // wished size of a completion queue
-  uint8_t probe_timeout = 8;   // as QpSettings::timeout and retry_count, for the probe queue pair
-  uint8_t probe_retry = 4;
-  uint64_t poll_gap_ns = 0;                     // see Moderation
-  uint64_t tick_ns = 2'000'000;                 // watchdog resolution
-  uint64_t suspect_ns = 10'000'000;             // silence before a rail is suspected; 0 = no watchdog
-  uint64_t connect_timeout_ns = 1'000'000'000;  // fragments queued on a rail that never came up move then
-  uint64_t peer_timeout_ns = 10'000'000'000;    // no sign of life for so long during a handshake; 0 = never
-  uint64_t retry_min_ns = 1'000'000;            // handshake retransmission and reconnection back-off
-  uint64_t retry_max_ns = 256'000'000;
-  uint64_t address_retry_min_ns = 250'000'000;  // back-off of a destination that has no address handle
-  uint64_t address_retry_max_ns = 8'000'000'000;
-  uint64_t marker_bound_ns = 50'000'000;  // a drain waits this long for its marker
-  uint64_t last_receive_bound_ns =
-      3'000'000;             // and this long for QP_LAST_WQE_REACHED, which some drivers never raise
-  bool threads = false;      // several threads may call in
-  bool may_be_down = false;  // open() takes a port that is not active; it joins when it is
-  ControlMode control = ControlMode::kInline;
-  uint32_t control_threads = 12;  // of a port at most; 7 give each of its lanes one
-  QpSettings qp;
-  GidReader read_gids = nullptr;    // nullptr: the entry qp.gid_index alone, of whatever type
-  bool gid_fixed = false;           // with it: the same, with its type
-  uint16_t pkey = 0;                // partition key, wherever it stands; 0: always the entry qp.pkey_index
-  uint8_t max_lmc = kMaxLmc;        // 2^max_lmc LIDs of a port are used at most
-  bool path_service_level = false;  // the subnet administrator is asked for the service level of each path
-};
-
-/// Calls from the engine to the glue, all from Port::poll(), never under the port's lock, never from inside a
-/// call into the engine.
-struct Host {
-  void* ctx;
-  /// An active message: `length` bytes at `data`, valid during the call.
-  void (*deliver)(void* ctx, Endpoint& endpoint, uint8_t tag, char* data, uint32_t length);
-  /// The one end of a fragment: BFO_RC_*. The host owns it again.
-  void (*frag_done)(void* ctx, Endpoint& endpoint, Frag* frag, int status);
-  /// The end in failure of a payload that was sent from a slot.
-  void (*payload_failed)(void* ctx, Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
-                         int status);
-  void (*rail_up)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
-  void (*rail_suspect)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
-  void (*rail_down)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
-  void (*rail_closed)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,
-                      uint64_t delivered);
-  /// After a rail_down whose cause was WR_FLUSH_ERR, before any fragment comes back: what is behind it, or
-  /// that nobody can tell. rail_closed has what became known later. May be nullptr.
-  void (*cause_known)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
-  void (*gap_lost)(void* ctx, Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t lost);
-  /// The endpoint of a process that sent a valid handshake but is not known to this port yet, or nullptr to
-  /// drop the packet.
-  Endpoint* (*find_peer)(void* ctx, uint64_t peer_name);
-  /// The rails to the process `peer_name` in any phase, at most `room` of them, into `out`; their number.
-  int (*rails)(void* ctx, uint64_t peer_name, Endpoint** out, int room);
-  /// True when another rail to the same process is up.
-  bool (*other_rail_up)(void* ctx, Endpoint& endpoint);
-  /// Begin to connect the other rails of the endpoint's peer: this one does not answer.
-  void (*connect_other_rails)(void* ctx, Endpoint& endpoint);
-  /// A rail that is not up: the process behind it shows life (and is busy outside MPI), or does not any more.
-  /// Called on changes only; nothing is known at first.
-  void (*peer_answers)(void* ctx, Endpoint& endpoint, bool answers);
-  /// Makes what the port's messages need besides the connection, if it is not there. False with errno. May be
-  /// nullptr.
-  bool (*prepare)(void* ctx);
-  /// What of the port's Stock prepare() would take. May be nullptr.
-  StockNeed (*prepare_needs)(void* ctx);
-  /// The endpoint's rail cannot be made for now: see Effort::shortage. Once per series of failures. May be
-  /// nullptr.
-  void (*rail_missing)(void* ctx, Endpoint& endpoint);
-  /// A handshake has moved, and the process comes by seldom: if it stays in progress for `ns` (Stay in
-  /// presence.h), and polls on while connecting(), the next steps need not wait for its next calls. May be
-  /// nullptr.
-  void (*comes_seldom)(void* ctx, uint64_t ns);
-  /// The addresses that the endpoint's peer has published for its port, into `out`, which has room for
-  /// kMaxGids; their number. May be nullptr.
-  size_t (*peer_gids)(void* ctx, Endpoint& endpoint, PublishedGid* out);
-  /// The subnet administrator's word on a path is not to be had: the configured service level is used. Once
-  /// per port. May be nullptr.
-  void (*path_unknown)(void* ctx, const PathTrouble& trouble);
-  /// A datagram of the connection manager goes to the endpoint's peer (`out`), or came from there and is
-  /// believed. nullptr: nobody asks.
-  void (*packet)(void* ctx, Endpoint& endpoint, const Packet& packet, bool out);
-  /// A control thread could not be started, with this errno. May be nullptr.
-  void (*thread_missing)(void* ctx, int error);
-  /// Something was dropped, or put off until it comes again. nullptr: nobody asks.
-  void (*dropped)(void* ctx, const DropNote& note);
-};
 
 /// Taken only when several threads may call in. After a message was posted it is given back by a plain store:
 /// the locked instruction of a mutex would wait for the stores to the device before it.
@@ -168,12 +68,10 @@ class Guard {
   PortLock& lock_;
 };
 
-enum class PortState : uint8_t { kActive, kDown, kDead };
-
 /// A port. open(), close(), add(), remove(), poll() and take_events() by one thread at a time (the caller
 /// serialises them); the functions of send.h, rdma.h, cm.h and
 /// drain.h by any thread.
-class Port {
+class Port : public OwnPort {
  public:
   Port() = default;
   Port(const Port&) = delete;
@@ -232,20 +130,6 @@ class Port {
   Endpoint* receiving() const { return receiving_; }
 
   // For the functions of this engine.
-  Device& device() const { return *device_; }
-  const VerbsApi& api() const { return device_->api(); }
-  uint8_t number() const { return number_; }
-  uint64_t nonce() const { return nonce_; }
-  /// Who sums a packet with it is believed (trust.h).
-  const SipKey& key() const { return key_; }
-  const Config& config() const { return config_; }
-  const Host& host() const { return host_; }
-  const Environment& env() const { return env_; }
-  const PortAddress& address() const { return address_; }
-  /// The addresses of a port that lists them; none: address() is the one it has.
-  const GidTable& gids() const { return gids_; }
-  const ibv_port_attr& attr() const { return attr_; }
-  PortState state() const { return state_; }
   /// True while the port's table does not have its partition key: it counts as down.
   bool partition_lost() const { return partition_lost_; }
   /// True until the port is active for the first time.
@@ -276,9 +160,6 @@ class Port {
   ControlLane& registrations() { return lanes_.registrations; }
   /// Memory for rings and fragments.
   Stock& stock() { return stock_; }
-  /// What the port itself needs while it is in use: its attributes are read, its datagram queue pair is
-  /// repaired, and further completion queues are made.
-  ControlLane& upkeep() { return lanes_.upkeep; }
   /// What grow_receives() asked for has ended, or what shrink_receives() did.
   void receives_grown(const SrqGrowth& growth);
   void receives_shrunk(const SrqShrink& shrink);
@@ -286,23 +167,9 @@ class Port {
   Table<Endpoint>& qps() { return qps_; }
   Endpoint* find_peer(uint64_t name) const { return static_cast<Endpoint*>(heartbeat_.find(name)); }
   Endpoint* endpoints() const { return endpoints_; }
-  bfo_accounting_t& accounting() { return accounting_; }
-  /// A datagram was dropped; `packet`: what can be read of it.
-  void drop(Drop reason, const Packet* packet = nullptr) {
-    ++accounting_.dropped;
-    ++drops_[static_cast<size_t>(reason)];
-    tell_dropped("a datagram", drop_text(reason), packet);
-  }
-  /// Tells whoever asks. Nothing is counted.
-  void tell_dropped(const char* what, const char* why, const Packet* packet = nullptr) {
-    if (host_.dropped != nullptr) host_.dropped(host_.ctx, DropNote{what, why, packet});
-  }
-  const DropCounts& drops() const { return drops_; }
   ResourceCounts& resources() { return resources_; }
   const char* probe_target() const { return probe_target_; }
   uint32_t probe_target_rkey() const { return probe_target_mr_ == nullptr ? 0 : probe_target_mr_->rkey; }
-  /// Work for the next poll() that is not a completion: an endpoint to close, a report to repeat.
-  void need_service() { service_needed_.store(true, std::memory_order_release); }
   /// Makes the next poll() a tick, unless no time has passed since the last one: that would tell nothing.
   /// Progress function only.
   void tick_soon() {
@@ -322,10 +189,8 @@ class Port {
     losses_expected_ = true;
     if (config_.control == ControlMode::kThread) control_threads_.keep(1);
   }
-  bool finalizing() const { return finalizing_; }
   /// From now on no callback is made; poll() does nothing.
   void stop_callbacks() { finalizing_ = true; }
-  QpSettings settings() const { return qp_settings_; }
   /// True when every accepted piece of work is ended, posted or queued (P3). Under the lock.
   bool accounting_balances() const;
   uint64_t program_errors = 0;  // completions that only a program error explains (H16)
@@ -389,37 +254,22 @@ class Port {
 
   // hot
   ibv_cq* cq_ = nullptr;
-  std::atomic<bool> service_needed_{false};
   bool polling_ = false;
-  bool finalizing_ = false;
   uint32_t until_clock_ = 1;
   uint32_t polls_until_idle_ = 0;  // polls that must bring nothing before the port is idle
   Endpoint* receiving_ = nullptr;
   std::atomic<bool> posted_{false};  // work, since the last poll; a hint
   Moderation moderation_;
-  Host host_{};
   PortLock lock_;
 
   ControlThreads control_threads_;  // of all that have a lane
 
-  Device* device_ = nullptr;
-  uint8_t number_ = 0;
-  PortState state_ = PortState::kDown;
-  Config config_;
-  QpSettings qp_settings_;
-  Environment env_{};
-  uint64_t nonce_ = 0;
-  SipKey key_;
-  PortAddress address_;
-  GidTable gids_;
-  ibv_port_attr attr_{};
   CqSet cqs_;
   Srq srq_;
   DatagramQp cm_qp_;
   Heartbeat heartbeat_;
   int heartbeat_error_ = 0;
   AddressCache addresses_;
-  PortLanes lanes_;
   Stock stock_;
   PortNews news_;
   Table<Endpoint> qps_;  // by queue pair number; by process name: heartbeat_
@@ -448,8 +298,6 @@ class Port {
   bool losses_expected_ = false;  // see expect_losses()
   char* probe_target_ = nullptr;
   ibv_mr* probe_target_mr_ = nullptr;
-  bfo_accounting_t accounting_{};
-  DropCounts drops_{};
   DropCounts told_drops_{};  // of the heartbeat, at the last look
   ResourceCounts resources_;
   uint64_t up_since_ns_ = 0;

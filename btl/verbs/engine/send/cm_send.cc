@@ -7,12 +7,46 @@
 #include <cstring>
 #include <utility>
 
-#include "btl/verbs/engine/connect/liveness.h"
-#include "btl/verbs/engine/address/own_address.h"
+#include "btl/verbs/engine/port/own_address.h"
 #include "btl/verbs/engine/rail/port.h"
 
 namespace bfo::engine {
 namespace {
+
+GidType type_of(const PortAddress& address) {
+  return static_cast<GidType>(address.gid_type);
+}
+
+/// Nobody has answered the last packets, or the way cannot be made.
+bool unanswered(const Outbox& outbox) {
+  const Address* const address = outbox.address;
+  return address != nullptr && (address->unheard >= AddressCache::kPathUnheard ||
+                                (address->handle == nullptr && address->failures != 0));
+}
+
+/// Before a packet that begins a connection: the peer's next address in the order of rank_theirs(), when the
+/// port has none for the current one, or packets to it had no answer.
+void try_next_address(Endpoint& endpoint) {
+  const Port& port = *endpoint.port;
+  const Host& host = port.host();
+  PortAddress& known = endpoint.peer.address;
+  if (port.config().read_gids == nullptr || host.peer_gids == nullptr || port.gids().count == 0) return;
+  if (reaches(port.gids(), known.gid, type_of(known)) && !unanswered(endpoint.effort->outbox)) return;
+  PublishedGid theirs[kMaxGids];
+  uint8_t ranked[kMaxGids];
+  const size_t count = rank_theirs(port.gids(), theirs, host.peer_gids(host.ctx, endpoint, theirs), ranked);
+  if (count == 0) return;
+  size_t next = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const PublishedGid& gid = theirs[ranked[i]];
+    if (gid.type == type_of(known) && memcmp(gid.gid.raw, known.gid.raw, sizeof known.gid.raw) == 0)
+      next = (i + 1) % count;
+  }
+  const PublishedGid& gid = theirs[ranked[next]];
+  known.gid = gid.gid;
+  known.gid_type = static_cast<uint8_t>(gid.type) & 0xf;
+  endpoint.effort->outbox.address = nullptr;
+}
 
 /// The own address of a packet to the peer; that of a REP is the one its queue pairs are connected with.
 void own_address(const Endpoint& endpoint, PacketType type, PortAddress* own) {
@@ -160,16 +194,19 @@ bool cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   return hand_over(endpoint, handle, to, &packet);
 }
 
-void cm_send_waiting(Endpoint& endpoint) {
+bool cm_send_waiting(Endpoint& endpoint) {
   Outbox& outbox = endpoint.effort->outbox;
-  if (!outbox.waits && !outbox.ping_waits) return;
-  if (!cm_can_send(endpoint)) return;
-  if (!endpoint.port->cm_qp().can_send()) return endpoint.port->need_service();
+  if (!outbox.waits && !outbox.ping_waits) return false;
+  if (!cm_can_send(endpoint)) return false;
+  if (!endpoint.port->cm_qp().can_send()) {
+    endpoint.port->need_service();
+    return false;
+  }
   const bool datagram = std::exchange(outbox.waits, false);
   const bool ping = std::exchange(outbox.ping_waits, false);
   if (datagram && still_current(outbox.type, endpoint.phase, outbox.epoch, endpoint.epoch))
     cm_send(endpoint, outbox.type, outbox.epoch);
-  if (ping) liveness_ask_waiting(endpoint, endpoint.port->env().now_ns());
+  return ping;
 }
 
 void cm_note_heard(Endpoint& endpoint, const Packet& packet, uint64_t now) {

@@ -20,8 +20,9 @@ bool cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch);
 bool cm_find_way(Endpoint& endpoint);
 /// A packet will follow soon: asks for the address handle, if there is none.
 void cm_prepare_send(Endpoint& endpoint);
-/// Sends what waits, if it can leave now and the packet still says what is true.
-void cm_send_waiting(Endpoint& endpoint);
+/// Sends what waits, if it can leave now and the packet still says what is true. True when a PING can leave:
+/// its sender counts it, and sends it.
+bool cm_send_waiting(Endpoint& endpoint);
 /// True when the address handle is there.
 bool cm_can_send(const Endpoint& endpoint);
 /// `packet` of the peer came: its address can be worth another try. What is sent to it next goes over the

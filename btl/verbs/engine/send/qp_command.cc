@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "btl/verbs/engine/connect/cm.h"
-#include "btl/verbs/engine/drain/drain.h"
 #include "btl/verbs/engine/base/memory.h"
 #include "btl/verbs/engine/rail/port.h"
 
@@ -133,18 +131,19 @@ void end_prepare(QpCommand& command) {
   const bool connect = command.verb == QpCommand::Verb::kConnect;
   Object missing = command.missing;
   int error = command.error;
+  QpReady* const ready = command.ready;
   endpoint.effort->command = nullptr;
   endpoint.effort->qps.data = command.data;
   endpoint.effort->qps.probe = command.probe;
   if (command.on_heap) unmake(&command);
-  if (connect) return cm_qps_connected(endpoint, missing, error);
+  if (connect) return ready(endpoint, missing, error);
   Table<Endpoint>& qps = endpoint.port->qps();
   if (missing == Object::kNone && !(qps.insert(endpoint.effort->qps.data.number(), &endpoint) &&
                                     qps.insert(endpoint.effort->qps.probe.number(), &endpoint))) {
     missing = Object::kBuffers;
     error = ENOMEM;
   }
-  cm_qps_made(endpoint, missing, error);
+  ready(endpoint, missing, error);
 }
 
 void command_done(Command& base) {
@@ -158,13 +157,14 @@ void command_done(Command& base) {
     endpoint->effort->command = nullptr;
     if (command.verb == QpCommand::Verb::kStop) {
       endpoint->effort->connection->finding = command.finding;
+      QpStopped* const stopped = command.stopped;
       if (command.on_heap) unmake(&command);
-      return drain_stopped(*endpoint);
+      return stopped(*endpoint);
     }
     unlist(*endpoint, endpoint->effort->qps.data);
     unlist(*endpoint, endpoint->effort->qps.probe);
     endpoint->effort->qps.data = endpoint->effort->qps.probe = Qp{};
-    drain_destroyed(*endpoint, command.clean);
+    command.fenced(*endpoint, command.clean);
     command.endpoint = nullptr;
   }
   // The rest goes by itself, and nobody waits for it.
@@ -223,32 +223,36 @@ void add_peer(QpPlan* plan, Endpoint& endpoint, const Packet& packet) {
 
 }  // namespace
 
-void qp_make(Endpoint& endpoint, const Packet* request) {
+void qp_make(Endpoint& endpoint, const Packet* request, QpReady* ready) {
   QpCommand spare;
   QpCommand& command = prepare(endpoint, spare);
+  command.ready = ready;
   command.plan = make_plan(endpoint);
   if (request != nullptr) add_peer(&command.plan, endpoint, *request);
   submit(command, request != nullptr ? QpCommand::Verb::kMakeBoth : QpCommand::Verb::kMake);
 }
 
-void qp_connect(Endpoint& endpoint, const Packet& reply) {
+void qp_connect(Endpoint& endpoint, const Packet& reply, QpReady* ready) {
   QpCommand spare;
   QpCommand& command = prepare(endpoint, spare);
+  command.ready = ready;
   command.plan = make_plan(endpoint);
   add_peer(&command.plan, endpoint, reply);
   submit(command, QpCommand::Verb::kConnect);
 }
 
-void qp_stop(Endpoint& endpoint) {
+void qp_stop(Endpoint& endpoint, QpStopped* stopped) {
   QpCommand spare;
   QpCommand& command = prepare(endpoint, spare);
+  command.stopped = stopped;
   command.ask = endpoint.effort->drain.cause_open;
   submit(command, QpCommand::Verb::kStop);
 }
 
-void qp_fence(Endpoint& endpoint) {
+void qp_fence(Endpoint& endpoint, QpFenced* fenced) {
   QpCommand spare;
   QpCommand& command = prepare(endpoint, spare);
+  command.fenced = fenced;
   endpoint.effort->qps.send_cq = nullptr;
   submit(command, QpCommand::Verb::kFence);
 }

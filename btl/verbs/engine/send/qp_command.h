@@ -13,7 +13,7 @@
 #include "btl/verbs/engine/rail/cause.h"
 #include "btl/verbs/engine/device/control.h"
 #include "btl/verbs/engine/device/qp.h"
-#include "btl/verbs/engine/connect/resource.h"
+#include "btl/verbs/engine/datagram/cm_packet.h"
 
 namespace bfo::engine {
 
@@ -44,6 +44,12 @@ struct QpPlan {
   uint32_t peer_probe_psn = 0;
 };
 
+/// What follows when queue pairs are made or connected, or `missing` could not be made, with errno `error`;
+/// when they are in ERR, or the device refuses that; and when the device has answered to destroy_qp.
+using QpReady = void(Endpoint& endpoint, Object missing, int error);
+using QpStopped = void(Endpoint& endpoint);
+using QpFenced = void(Endpoint& endpoint, bool fenced);
+
 /// A command, and the queue pairs it works on.
 struct QpCommand : Command {
   enum class Verb : uint8_t {
@@ -57,6 +63,9 @@ struct QpCommand : Command {
   Verb verb = Verb::kDestroy;
   Port* port = nullptr;
   Endpoint* endpoint = nullptr;  // nullptr: it is gone
+  QpReady* ready = nullptr;      // kMake, kConnect, kMakeBoth
+  QpStopped* stopped = nullptr;  // kStop
+  QpFenced* fenced = nullptr;    // kFence
   Qp data;
   Qp probe;
   ibv_cq* send_cq = nullptr;
@@ -74,16 +83,15 @@ struct QpCommand : Command {
 // Progress function only.
 
 /// Makes the queue pairs, on the reserved completion queue, and connects them to those of `request`, if there
-/// is one; cm_qps_made() follows.
-void qp_make(Endpoint& endpoint, const Packet* request);
-/// Connects them to those of `reply`; cm_qps_connected() follows.
-void qp_connect(Endpoint& endpoint, const Packet& reply);
-/// Moves the queue pairs to ERR, and asks first why work was flushed if all evidence is that; drain_stopped()
-/// follows.
-void qp_stop(Endpoint& endpoint);
-/// Destroys the data queue pair, which proves that nothing can land any more; drain_destroyed() follows. Its
-/// completions count until then. The probe queue pair follows, and nobody waits for it.
-void qp_fence(Endpoint& endpoint);
+/// is one.
+void qp_make(Endpoint& endpoint, const Packet* request, QpReady* ready);
+/// Connects them to those of `reply`.
+void qp_connect(Endpoint& endpoint, const Packet& reply, QpReady* ready);
+/// Moves the queue pairs to ERR, and asks first why work was flushed if all evidence is that.
+void qp_stop(Endpoint& endpoint, QpStopped* stopped);
+/// Destroys the data queue pair, which proves that nothing can land any more. Its completions count until
+/// then. The probe queue pair follows, and nobody waits for it.
+void qp_fence(Endpoint& endpoint, QpFenced* fenced);
 /// Destroys both, nothing of which counts any more; also those that are being made or connected. The endpoint
 /// may connect again when the command has ended.
 void qp_destroy(Endpoint& endpoint);

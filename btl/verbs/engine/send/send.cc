@@ -6,8 +6,6 @@
 #include <cerrno>
 
 #include "common/check.h"
-#include "btl/verbs/engine/connect/cm.h"
-#include "btl/verbs/engine/drain/drain.h"
 #include "btl/verbs/engine/send/rdma.h"
 
 namespace bfo::engine {

@@ -30,9 +30,6 @@
 
 namespace bfo::engine {
 
-/// More rails to one process are not asked.
-inline constexpr int kMostRails = 16;
-
 // Progress function only, never under the port's lock.
 
 /// One tick of a rail that has been silent for long enough to ask: ends it when enough is known, asks on

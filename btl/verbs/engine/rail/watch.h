@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// watchdog.h: what the watchdog of a port (watchdog.cc) knows of a rail that is up, and what the rail's peer
+// watch.h: what the watchdog of a port (watchdog.cc) knows of a rail that is up, and what the rail's peer
 // was asked because of it (verdict.h).
 #pragma once
 
 #include <cstdint>
 
-#include "btl/verbs/engine/watchdog/verdict_rules.h"
+#include "btl/verbs/engine/rail/verdict_rules.h"
 
 namespace bfo::engine {
 

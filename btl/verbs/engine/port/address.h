@@ -14,11 +14,12 @@
 
 #include "btl/verbs/engine/device/control.h"
 #include "btl/verbs/engine/device/qp.h"
+#include "btl/verbs/engine/port/own_port.h"
 
 namespace bfo::engine {
 
-class Port;
 class AddressCache;
+class PathRecords;
 
 /// One destination.
 struct Address : Command {
@@ -47,7 +48,8 @@ struct Address : Command {
 /// The destinations of a port. Progress function only.
 class AddressCache {
  public:
-  void open(Port& port, ControlMode mode, std::atomic<bool>* service_needed, ControlThreads& threads);
+  void open(OwnPort& port, PathRecords& paths, ControlMode mode, std::atomic<bool>* service_needed,
+            ControlThreads& threads);
   /// The destination `to` over path number `path`, which stays until close(). nullptr when memory is short.
   Address* find(const PortAddress& to, uint8_t path = 0);
   /// The destination `to` over the path that `before` uses, while it is one and answers; else over the next
@@ -88,7 +90,8 @@ class AddressCache {
   void failed(Address& address);
   void count_use(Address& address, uint64_t now);
 
-  Port* port_ = nullptr;
+  OwnPort* port_ = nullptr;
+  PathRecords* paths_ = nullptr;  // of the same port
   ControlLane lane_;
   Address* newest_ = nullptr;
 };

@@ -8,14 +8,6 @@
 
 namespace bfo::engine {
 
-/// What a datagram of an inquiry says besides its numbers.
-enum InquiryFlag : uint8_t {
-  kInquiryRequestEnd = 1,  // QUESTION: the inquiry is over; the peer, who decides, is asked to end the rail
-  kInquiryAlive = 2,       // ANSWER: the epoch in question exists at the peer, and nothing has ended it there
-  kInquiryOver = 4,        // ANSWER: it is closed there, or is being closed
-  kInquiryCarrier = 8,     // ANSWER: the rail it comes over is up at the peer, and not suspect
-};
-
 /// So many rounds answered over another rail, and over that alone, prove a path dead: with a failed probe of
 /// it, and without (the probe is still under way, or failed earlier in this epoch and can be sent no more).
 inline constexpr uint32_t kRoundsWithProbe = 3;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // address.cc: see address.h.
-#include "btl/verbs/engine/address/address.h"
+#include "btl/verbs/engine/port/address.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "btl/verbs/engine/base/memory.h"
-#include "btl/verbs/engine/address/own_address.h"
-#include "btl/verbs/engine/rail/port.h"
+#include "btl/verbs/engine/port/own_address.h"
+#include "btl/verbs/engine/port/path.h"
 
 namespace bfo::engine {
 namespace {
@@ -26,9 +26,10 @@ bool same(const PortAddress& a, const PortAddress& b) {
 
 }  // namespace
 
-void AddressCache::open(Port& port, ControlMode mode, std::atomic<bool>* service_needed,
-                        ControlThreads& threads) {
+void AddressCache::open(OwnPort& port, PathRecords& paths, ControlMode mode,
+                        std::atomic<bool>* service_needed, ControlThreads& threads) {
   port_ = &port;
+  paths_ = &paths;
   lane_.open(mode, kWidth, service_needed, &threads);
 }
 
@@ -72,7 +73,7 @@ ibv_ah* AddressCache::handle(Address& address, uint64_t now) {
   }
   if (address.asked || (address.failures != 0 && now < address.retry_ns)) return address.handle;
   QpSettings settings = port_->settings();
-  address.awaits_path = !port_->paths().service_level(address.to, address.path, now, &settings.service_level);
+  address.awaits_path = !paths_->service_level(address.to, address.path, now, &settings.service_level);
   if (address.awaits_path) return address.handle;
   PortAddress own = port_->address();
   if (!set_own_address(*port_, address.to, &settings, &own)) {

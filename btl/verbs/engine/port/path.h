@@ -21,10 +21,10 @@
 #include "btl/verbs/engine/datagram/path_mad.h"
 #include "btl/verbs/engine/device/qp.h"
 #include "btl/verbs/engine/base/table.h"
+#include "btl/verbs/engine/port/own_port.h"
 
 namespace bfo::engine {
 
-class Port;
 class PathRecords;
 
 /// Why the administrator's word is not to be had.
@@ -79,7 +79,7 @@ class PathRecords {
   static constexpr uint64_t kQuietNs = 60'000'000'000;       // before one that is silent is asked again
 
   /// False with errno when there is no memory for datagrams. A port that is not `wanted` asks nothing.
-  bool open(Port& port, bool wanted);
+  bool open(OwnPort& port, bool wanted);
   /// `*level` is the service level towards `to` over path number `path`: the administrator's or, where it has
   /// none to give, the configured one. False while it is being asked: the port is serviced when it has
   /// answered.
@@ -121,7 +121,7 @@ class PathRecords {
   void give_up(const PathTrouble& trouble, uint64_t now);
   void report(const PathTrouble& trouble);
 
-  Port* port_ = nullptr;
+  OwnPort* port_ = nullptr;
   bool wanted_ = false;
   bool answered_ = false;
   bool reported_ = false;

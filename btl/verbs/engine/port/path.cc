@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // path.cc: see path.h.
-#include "btl/verbs/engine/address/path.h"
+#include "btl/verbs/engine/port/path.h"
 
 #include <endian.h>
 
@@ -11,7 +11,6 @@
 #include <cstring>
 
 #include "btl/verbs/engine/base/memory.h"
-#include "btl/verbs/engine/rail/port.h"
 
 namespace bfo::engine {
 namespace {
@@ -185,7 +184,7 @@ void PathRecords::end() {
   submit(*work);
 }
 
-bool PathRecords::open(Port& port, bool wanted) {
+bool PathRecords::open(OwnPort& port, bool wanted) {
   port_ = &port;
   wanted_ = wanted;
   if (!wanted) return true;
