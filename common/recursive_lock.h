@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // recursive_lock.h: a recursive lock that is held for a short time and is taken by few threads at once. One
-// atomic read-modify-write a round, where a mutex needs two: whoever waits looks himself, nobody is woken. A
-// holder that does not run (more threads than cores, or of less priority) gets a core soon, because those who
-// wait yield, and sleep if that does not help.
+// atomic read-modify-write a round, where a mutex needs two: a thread that waits polls the lock, none is
+// woken. A holder that does not run (more threads than cores, or of less priority) gets a core soon, because
+// those who wait yield, and sleep if that does not help.
 #pragma once
 
 #include <pthread.h>

@@ -45,7 +45,7 @@ static_assert(sizeof(WireRecord) == 64);
 
 enum class RecordState : std::uint8_t {
   kRead,     // it is sound, and the versions meet
-  kOther,    // .. they do not meet
+  kOther,    // it is sound, and the versions do not meet
   kAbsent,   // the peer has published none
   kDamaged,  // it is not a record of this kind
 };

@@ -6,8 +6,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <memory>
+#include <sstream>
+#include <string>
 #include <thread>
 
 #include "btl/verbs/engine/base/frag.h"
@@ -226,10 +230,44 @@ TEST(CqSet, FixedPartLargerThanTheDevice_IsRefused) {
 TEST(Reactions, UnknownValues_HaveOne) {
   EXPECT_EQ(engine::status_reaction(1000), engine::StatusReaction::kClose);
   EXPECT_EQ(engine::status_reaction(-1), engine::StatusReaction::kClose);
-  EXPECT_EQ(engine::event_reaction(1000), engine::EventReaction::kIgnore);
+  EXPECT_EQ(engine::event_reaction(1000), engine::EventReaction::kPortRefresh);
+  EXPECT_STREQ(engine::event_name(1000), "unknown event");
   EXPECT_STREQ(engine::status_name(IBV_WC_RETRY_EXC_ERR), "RETRY_EXC_ERR");
   EXPECT_STREQ(engine::status_name(1000), "unknown status");
   EXPECT_STREQ(engine::event_name(IBV_EVENT_PORT_ERR), "IBV_EVENT_PORT_ERR");
+}
+
+/// The bullets "- **A, B**: .." of the document's list of events: one for each reaction but kIgnore.
+TEST(Reactions, EventsOfTheDocument_AreThoseOfTheTable) {
+  const char* const root = std::getenv("BFO_SRCDIR");
+  ASSERT_NE(root, nullptr) << "set BFO_SRCDIR to the source tree";
+  std::ifstream in(std::string(root) + "/btl/verbs/README.md");
+  std::map<std::string, int> documented;
+  int bullets = 0;
+  bool here = false;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("#")) here = line == "### Asynchronous events";
+    if (!here || !line.starts_with("- **")) continue;
+    std::istringstream names(line.substr(4, line.find("**", 4) - 4));
+    for (std::string name; names >> name;) {
+      if (name.ends_with(',')) name.pop_back();
+      documented["IBV_EVENT_" + name] = bullets;
+    }
+    ++bullets;
+  }
+  std::map<engine::EventReaction, int> bullet_of;
+  for (const engine::EventRow& row : engine::kEventRows) {
+    const auto found = documented.find(row.name);
+    if (row.reaction == engine::EventReaction::kIgnore) {
+      EXPECT_EQ(found, documented.end()) << row.name << " is ignored";
+      continue;
+    }
+    ASSERT_NE(found, documented.end()) << row.name << " is not in btl/verbs/README.md";
+    EXPECT_EQ(bullet_of.emplace(row.reaction, found->second).first->second, found->second) << row.name;
+    documented.erase(found);
+  }
+  EXPECT_TRUE(documented.empty()) << documented.begin()->first << " is no event with a reaction";
+  EXPECT_EQ(static_cast<size_t>(bullets), bullet_of.size()) << "one bullet for each reaction";
 }
 
 TEST(EventBox, Full_RemembersThatSomethingWasLost) {

@@ -53,7 +53,6 @@ struct VerbsFrag {
 /// Fragments of one buffer size, reused last in first out.
 struct FragPool {
   VerbsFrag* free;
-  VerbsFrag* chunks;  // first of each chunk, linked by next_free of a sentinel-less array; freed at finalize
   size_t buffer_bytes;
   unsigned made;
   uint64_t retry_ns;  // it could not grow: not before then again
@@ -83,7 +82,7 @@ struct Module {
 inline Module* module_of(mca_btl_base_module_t* btl) {
   return reinterpret_cast<Module*>(btl);
 }
-/// The process at the other end. Looked up: every known peer would keep it for a message that is never said.
+/// The process at the other end, looked up by its name: few endpoints ever need it, so none stores it.
 inline opal_proc_t* proc_of(const engine::Endpoint& endpoint) {
   const uint64_t name = endpoint.peer.name;
   return opal_proc_for_name({static_cast<uint32_t>(name >> 32), static_cast<uint32_t>(name)});

@@ -27,8 +27,7 @@ constexpr UnsignedParam kUnsigned[] = {
      "registered memory"},
     {"receive_queue_depth", &Params::receive_queue_depth, 512, 16, 32768, OPAL_INFO_LVL_5,
      "Most receive buffers of max_send_size bytes, shared by all connections of a port. 2 MiB of them are "
-     "made "
-     "at first, more when they run short"},
+     "made at first, more when they run short"},
     {"cq_size", &Params::cq_size, 8192, 256, 4194304, OPAL_INFO_LVL_9,
      "Wished entries of a completion queue. A further queue is made whenever more work could complete than "
      "fits, so none can overrun"},
@@ -39,8 +38,7 @@ constexpr UnsignedParam kUnsigned[] = {
      "One in so many small messages asks for a completion. At most half of send_queue_depth"},
     {"poll_gap", &Params::poll_gap, 800, 0, 5000, OPAL_INFO_LVL_6,
      "Nanoseconds that a completion queue is left alone after each poll while short messages arrive one "
-     "after "
-     "another: polling without a pause slows down whoever writes its entries (0: never)"},
+     "after another: polling without a pause slows down whoever writes its entries (0: never)"},
     {"max_inline", &Params::max_inline, 128, 0, 1024, OPAL_INFO_LVL_5,
      "Messages up to this many bytes are copied into the work request. Lowered to what the device can"},
     {"free_list_max", &Params::free_list_max, 0, 0, 1u << 30, OPAL_INFO_LVL_9,
@@ -63,15 +61,13 @@ constexpr UnsignedParam kUnsigned[] = {
      "Ports used at most, near ones first (0: no bound)"},
     {"max_lmc", &Params::max_lmc, 7, 0, 7, OPAL_INFO_LVL_5,
      "Of an InfiniBand port with several LIDs (LID mask control, LMC) 2^value at most are used. They are "
-     "paths "
-     "through the fabric: connections are spread over them, and one that broke comes up again over the next "
-     "(0: the first LID only)"},
+     "paths through the fabric: connections are spread over them, and one that broke comes up again over the "
+     "next (0: the first LID only)"},
     {"control_threads", &Params::control_threads, 12, 1, 64, OPAL_INFO_LVL_5,
      "Threads at most, for each port, that call the verbs which may take seconds (queue pairs, address "
-     "handles, "
-     "memory). They are started when there is work, and all but one end after half a second without any. "
-     "With 7 or more "
-     "a verb that does not return holds up none of another kind; no number lets one port hold up another"},
+     "handles, memory). They are started when there is work, and all but one end after half a second without "
+     "any. With 7 or more a verb that does not return holds up none of another kind; no number lets one port "
+     "hold up another"},
     {"ib_max_rdma_dst_ops", &Params::ib_max_rdma_dst_ops, 4, 1, 255, OPAL_INFO_LVL_9,
      "RDMA reads outstanding per connection and direction; lowered to what the device can"},
     {"suspect_time", &Params::suspect_time, 10, 0, 60000, OPAL_INFO_LVL_4,
@@ -84,15 +80,13 @@ constexpr UnsignedParam kUnsigned[] = {
      "about 5 ms)"},
     {"connect_timeout", &Params::connect_timeout, 1000, 1, 3600000, OPAL_INFO_LVL_5,
      "Milliseconds that messages wait for a connection that has never been up before the peer's other rails "
-     "are "
-     "tried and, when one of those is up, used instead; up to 16 times longer where this process waits for "
-     "a processor. A silent peer is given up after peer_timeout only"},
+     "are tried and, when one of those is up, used instead; up to 16 times longer where this process waits "
+     "for a processor. A silent peer is given up after peer_timeout only"},
     {"peer_timeout", &Params::peer_timeout, 10000, 0, 3600000, OPAL_INFO_LVL_4,
      "Milliseconds without any sign of life from a peer, while a connection to it is being made, after which "
      "it counts as unreachable: then the first messages to it move to its other rails, and fail when there "
      "are none. A peer that computes outside MPI shows life all the time; one that is stopped (by a "
-     "debugger) "
-     "does not (0: wait for ever)"},
+     "debugger) does not (0: wait for ever)"},
     {"reconnect_min", &Params::reconnect_min, 1000, 100, 10000000, OPAL_INFO_LVL_9,
      "Microseconds before the first repetition of a handshake or reconnection; doubled each time, with "
      "jitter"},
@@ -148,13 +142,11 @@ int register_params(Component& component, mca_btl_base_module_t* defaults) {
         static_cast<mca_base_var_flag_t>(0), param.level, MCA_BASE_VAR_SCOPE_READONLY, storage);
     if (rc < 0) return rc;
   }
-  register_string(
-      component, "if_include",
-      "Comma-delimited devices or device:port pairs to use (e.g. mlx5_0,mlx5_1:1); empty: all that are "
-      "ACTIVE. With pml bfo also those that are down and had a link before, and what is named here in any "
-      "case: "
-      "the rail joins when the port comes up",
-      OPAL_INFO_LVL_1, "", &params.if_include);
+  register_string(component, "if_include",
+                  "Comma-delimited devices or device:port pairs to use (e.g. mlx5_0,mlx5_1:1); empty: all "
+                  "that are ACTIVE. With pml bfo also those that are down and had a link before, and what is "
+                  "named here in any case: the rail joins when the port comes up",
+                  OPAL_INFO_LVL_1, "", &params.if_include);
   register_string(component, "if_exclude",
                   "Comma-delimited devices or device:port pairs not to use; not together with if_include",
                   OPAL_INFO_LVL_1, "", &params.if_exclude);

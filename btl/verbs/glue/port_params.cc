@@ -24,8 +24,7 @@ constexpr PortParam kPortParams[] = {
      {0, 255, true},
      OPAL_INFO_LVL_4,
      "Index into the port's GID table. auto: on Ethernet all of them, for each peer the best one that fits "
-     "one "
-     "of its addresses (RoCE v2, IPv4), on InfiniBand 0. For single devices or ports: "
+     "one of its addresses (RoCE v2, IPv4), on InfiniBand 0. For single devices or ports: "
      "auto,mlx5_1:3,mlx5_2:1:5"},
     {"ib_service_level",
      &Params::ib_service_level,

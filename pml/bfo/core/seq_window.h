@@ -19,8 +19,8 @@ struct SeqBounds {
   Seq16 next;         ///< the number of the next message
   Seq16 confirmed;    ///< the receiver has every message before this one
   Seq16 acked;        ///< the rails have reported the end of every message before this one
-  bool resent;        ///< messages were sent twice, and a dead epoch is not closed at both ends ..
-  Seq16 resent_from;  ///< .. from this number on
+  bool resent;        ///< messages were sent twice, and a dead epoch is not closed at both ends
+  Seq16 resent_from;  ///< the first of those messages
 };
 
 /// Distance from the oldest message that may still reach the receiver to the next one.

@@ -335,7 +335,7 @@ bool Trail::grow() {
 }
 
 void Trail::keep(uint64_t begin, const Cursor& end, bool wanted) {
-  // What is at its begin has moved now. The end of the piece before it was only kept for this one.
+  // The mark where this piece begins has been used, and one that is not wanted was kept for this piece only.
   if (const int i = before(begin); i >= 0 && position(static_cast<unsigned>(i)) == begin)
     forget(static_cast<unsigned>(i));
   if (const int i = before(begin); i >= 0 && !mark(static_cast<unsigned>(i)).wanted)

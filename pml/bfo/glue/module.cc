@@ -34,7 +34,7 @@ constexpr useconds_t kNoteMicros = 500'000;  // for others of the host to find w
 constexpr int kTellMillis = 500;             // how long it waits then for the records of losses
 // Finalize waits so long for messages that are not acknowledged, and for the answers of those that it leaves.
 constexpr uint64_t kDrainNs = 2'000'000'000;
-// .. so long for those that need not be in MPI now: no fence of the runtime was before it.
+// The same for those that need not be in MPI now: no fence of the runtime was before it.
 constexpr uint64_t kGuestNs = 50'000'000;
 
 xfer::Config engine_config(const Params& params) {

@@ -71,8 +71,7 @@ constexpr IntParam kIntParams[] = {
      "-1 = wait for ever). A rail that returns in time resumes them"},
     {"min_rails", &Params::min_rails, 2, 0, 8, OPAL_INFO_LVL_3,
      "A host with fewer rails up than this says so when the job starts, once, with what is missing: with "
-     "fewer "
-     "than 2 the job does not survive the loss of a rail (0 = nothing is said)"},
+     "fewer than 2 the job does not survive the loss of a rail (0 = nothing is said)"},
 };
 
 // One of two words. Prints the message when it is neither.

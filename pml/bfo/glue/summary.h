@@ -51,8 +51,8 @@ struct Facts {
   uint32_t back;  // rails that came, or came back, after that
   uint32_t never;
   uint32_t peers_lost;
-  uint64_t missing_ns;        // with at least one rail missing, until ..
-  uint64_t missing_since_ns;  // .. this moment (CLOCK_MONOTONIC), since when one is; 0: none is
+  uint64_t missing_ns;        // with at least one rail missing, until missing_since_ns
+  uint64_t missing_since_ns;  // since when one is missing (CLOCK_MONOTONIC); 0: none is
   uint64_t bytes_resent;
   uint32_t rails_up;        // when it was collected
   uint32_t rails_expected;  // its ports that are rails, or would be if they were up
@@ -73,9 +73,9 @@ class Summary {
   // A rail goes down. `was`: what it was before; returns what it is now. `lost`: else it was asked for in
   // vain, and has not been up.
   Away down(const EventNames& names, const char* cause, Away was, bool lost, uint64_t now_ns);
-  // .. is closed: the cause is final. `of_peer`: the peer reported it.
+  // A rail is closed: the cause is final. `of_peer`: the peer reported it.
   void closed(const EventNames& names, const char* cause, bool of_peer);
-  // .. is up. Returns kNo.
+  // A rail is up. Returns kNo.
   Away up(const EventNames& names, Away was, uint64_t now_ns);
   // Its peer has finalized: it does not count as missing any more. Returns kNo.
   Away left(Away was, uint64_t now_ns);

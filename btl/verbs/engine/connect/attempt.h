@@ -21,7 +21,7 @@ bool attempt_has_room(Endpoint& endpoint);
 void attempt_begin(Endpoint& endpoint, uint32_t epoch);
 /// Begins to make the queue pairs; with `request` they are connected, too. `ready` follows.
 void attempt_make(Endpoint& endpoint, const Packet* request, QpReady* ready, uint64_t now);
-/// Nothing is left of the attempt. The next one has its time.
+/// The attempt has ended and everything it had made is destroyed. Sets when the next one may begin.
 void attempt_failed(Endpoint& endpoint, uint64_t now);
 /// Drops an attempt that did not come up: nothing was posted on it by anybody above.
 void attempt_drop(Endpoint& endpoint, uint64_t now);

@@ -307,7 +307,8 @@ void cm_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_
   endpoint.past = Past::kLost;
   host.rail_down(host.ctx, endpoint, event);
   return_queued(endpoint);
-  // The last attempt may have got far enough to be drained: an epoch has one count.
+  // If the last attempt had reached the drain, its epoch was closed there: the same result and count are
+  // reported again.
   const ClosedEpoch* const closed = last_closed(endpoint);
   const bool again = closed != nullptr && closed->name.epoch == endpoint.epoch;
   report_closed(endpoint, event, again ? closed->result : BFO_FENCED, again ? closed->delivered : 0);

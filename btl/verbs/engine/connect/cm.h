@@ -9,7 +9,7 @@
 //        fences its epochs < n
 //        REP(n, queue pairs) ---->
 //                 <---- zero-byte write (probe)    nothing else is posted before it succeeds
-//                 <---- RTU(n)                     or the first message
+//                 <---- READY(n)                   or the first message
 //     BYE(n): the sender is going away in order; nobody reconnects to it. Answered by a BYE (leave.h)
 //     REFUSE(n, object, errno): the sender cannot make its part now (resource.h); in place of a REQ or a REP.
 //     Of an epoch n that is up: its device is short of objects, second rails are asked to give theirs back

@@ -23,9 +23,9 @@ inline constexpr uint32_t kHandshakes = 16;
 /// it, and for so long at most.
 inline constexpr uint64_t kSlowAnswerNs = 100'000'000;
 inline constexpr uint64_t kSlowestAnswerNs = 2'000'000'000;
-/// Handshakes that no message waits for begin so far apart at least ..
+/// Handshakes that no message waits for begin so far apart at least.
 inline constexpr uint64_t kUnhurriedNs = 1'000'000;
-/// .. and those to peers that nobody speaks to, whichever end begins.
+/// The same for those to peers that nobody speaks to, whichever end begins.
 inline constexpr uint64_t kIdleNs = 10'000'000;
 // Progress function only, not under the port's lock.
 

@@ -18,8 +18,8 @@ struct HeartbeatTalk;
 /// the modex told them, and are read by the event thread; where the port is may change (cm_learn_address).
 struct PeerPort {
   uint64_t name = 0;   // job and rank of its process
-  uint64_t nonce = 0;  // of the port ..
-  SipKey key;          // .. which believes what is summed with this
+  uint64_t nonce = 0;  // of the port
+  SipKey key;          // the port believes what is summed with this
   PortAddress address;
   bool initially_down = false;  // it was not active when it was published, and has not been heard
   bool left = false;            // BYE came: never reconnect

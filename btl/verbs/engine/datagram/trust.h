@@ -53,8 +53,8 @@ class ReplayWindow {
 /// The sequence numbers of an endpoint's packets, its own and its peer's.
 struct PacketNumbers {
   uint64_t sent = 0;         // the last one
-  ReplayWindow taken;        // of the peer's connection manager ..
-  ReplayWindow pongs_taken;  // .. and of its heartbeat
+  ReplayWindow taken;        // numbers of the peer's connection manager
+  ReplayWindow pongs_taken;  // numbers of its heartbeat
 };
 
 /// Judges `length` bytes at `data`, as far as no peer is needed for that: the packet is whole, for the

@@ -11,54 +11,6 @@
 #include <cerrno>
 
 namespace bfo::engine {
-namespace {
-
-constexpr std::array<const char*, kEventReactions.size()> kEventNames = {
-    "IBV_EVENT_CQ_ERR",
-    "IBV_EVENT_QP_FATAL",
-    "IBV_EVENT_QP_REQ_ERR",
-    "IBV_EVENT_QP_ACCESS_ERR",
-    "IBV_EVENT_COMM_EST",
-    "IBV_EVENT_SQ_DRAINED",
-    "IBV_EVENT_PATH_MIG",
-    "IBV_EVENT_PATH_MIG_ERR",
-    "IBV_EVENT_DEVICE_FATAL",
-    "IBV_EVENT_PORT_ACTIVE",
-    "IBV_EVENT_PORT_ERR",
-    "IBV_EVENT_LID_CHANGE",
-    "IBV_EVENT_PKEY_CHANGE",
-    "IBV_EVENT_SM_CHANGE",
-    "IBV_EVENT_SRQ_ERR",
-    "IBV_EVENT_SRQ_LIMIT_REACHED",
-    "IBV_EVENT_QP_LAST_WQE_REACHED",
-    "IBV_EVENT_CLIENT_REREGISTER",
-    "IBV_EVENT_GID_CHANGE",
-    "IBV_EVENT_WQ_FATAL",
-};
-
-bool concerns_port(int type) {
-  switch (event_reaction(type)) {
-    case EventReaction::kPortDown:
-    case EventReaction::kPortUp:
-    case EventReaction::kPortRefresh:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool concerns_qp(int type) {
-  const EventReaction reaction = event_reaction(type);
-  return reaction == EventReaction::kCloseRail || reaction == EventReaction::kLastReceive;
-}
-
-}  // namespace
-
-const char* event_name(int type) {
-  return type >= 0 && static_cast<size_t>(type) < kEventNames.size() ? kEventNames[static_cast<size_t>(type)]
-                                                                     : "unknown event";
-}
-
 void EventBox::put(const EventNote& note) {
   const uint32_t at = written_.load(std::memory_order_relaxed);
   if (at - read_.load(std::memory_order_acquire) >= kSize) {
@@ -81,9 +33,10 @@ bool read_event(const VerbsApi& api, ibv_context* context, uint64_t (*now_ns)(),
   ibv_async_event event{};
   if (api.get_async_event(context, &event) != 0) return false;
   EventNote note{event.event_type, 0, 0, now_ns()};
-  if (concerns_port(event.event_type)) note.port = static_cast<uint32_t>(event.element.port_num);
+  const EventElement about = event_row(event.event_type).about;
+  if (about == EventElement::kPort) note.port = static_cast<uint32_t>(event.element.port_num);
   // The object is certain to exist until the event is acknowledged: its destruction blocks until then.
-  if (concerns_qp(event.event_type)) note.qpn = event.element.qp->qp_num;
+  if (about == EventElement::kQueuePair) note.qpn = event.element.qp->qp_num;
   box->put(note);
   api.ack_async_event(&event);
   return true;

@@ -11,41 +11,6 @@
 
 namespace bfo::engine {
 namespace {
-constexpr std::array<const char*, kStatusReactions.size()> kStatusNames = {
-    "SUCCESS",
-    "LOC_LEN_ERR",
-    "LOC_QP_OP_ERR",
-    "LOC_EEC_OP_ERR",
-    "LOC_PROT_ERR",
-    "WR_FLUSH_ERR",
-    "MW_BIND_ERR",
-    "BAD_RESP_ERR",
-    "LOC_ACCESS_ERR",
-    "REM_INV_REQ_ERR",
-    "REM_ACCESS_ERR",
-    "REM_OP_ERR",
-    "RETRY_EXC_ERR",
-    "RNR_RETRY_EXC_ERR",
-    "LOC_RDD_VIOL_ERR",
-    "REM_INV_RD_REQ_ERR",
-    "REM_ABORT_ERR",
-    "INV_EECN_ERR",
-    "INV_EEC_STATE_ERR",
-    "FATAL_ERR",
-    "RESP_TIMEOUT_ERR",
-    "GENERAL_ERR",
-    "TM_ERR",
-    "TM_RNDV_INCOMPLETE",
-};
-}  // namespace
-
-const char* status_name(int status) {
-  return status >= 0 && static_cast<size_t>(status) < kStatusNames.size()
-             ? kStatusNames[static_cast<size_t>(status)]
-             : "unknown status";
-}
-
-namespace {
 
 void make_queue(CqGrowth& growth) {
   errno = 0;

@@ -24,48 +24,67 @@ enum class StatusReaction : uint8_t {
   kDropReceive,        // one receive was spoiled, the queue pair goes on
 };
 
-/// One row per ibv_wc_status, in its order; the tests walk it.
-inline constexpr std::array<StatusReaction, 24> kStatusReactions = {
-    StatusReaction::kSuccess,            // SUCCESS
-    StatusReaction::kCloseProgramError,  // LOC_LEN_ERR: SEND longer than the receive buffer
-    StatusReaction::kCloseProgramError,  // LOC_QP_OP_ERR
-    StatusReaction::kClose,              // LOC_EEC_OP_ERR: reliable datagram only
-    StatusReaction::kCloseProgramError,  // LOC_PROT_ERR
-    StatusReaction::kFlushed,            // WR_FLUSH_ERR
-    StatusReaction::kCloseProgramError,  // MW_BIND_ERR
-    StatusReaction::kClose,              // BAD_RESP_ERR: a transport fault
-    StatusReaction::kCloseProgramError,  // LOC_ACCESS_ERR
-    StatusReaction::kCloseProgramError,  // REM_INV_REQ_ERR
-    StatusReaction::kCloseProgramError,  // REM_ACCESS_ERR: a key that was evicted or deregistered
-    StatusReaction::kClose,              // REM_OP_ERR
-    StatusReaction::kClose,              // RETRY_EXC_ERR
-    StatusReaction::kClose,              // RNR_RETRY_EXC_ERR
-    StatusReaction::kClose,              // LOC_RDD_VIOL_ERR: reliable datagram only
-    StatusReaction::kClose,              // REM_INV_RD_REQ_ERR: reliable datagram only
-    StatusReaction::kDropReceive,        // REM_ABORT_ERR: unreliable connection only
-    StatusReaction::kClose,              // INV_EECN_ERR: reliable datagram only
-    StatusReaction::kClose,              // INV_EEC_STATE_ERR: reliable datagram only
-    StatusReaction::kClose,              // FATAL_ERR
-    StatusReaction::kClose,              // RESP_TIMEOUT_ERR
-    StatusReaction::kClose,              // GENERAL_ERR
-    StatusReaction::kClose,              // TM_ERR
-    StatusReaction::kClose,              // TM_RNDV_INCOMPLETE
+struct StatusRow {
+  int status;  // enum ibv_wc_status
+  const char* name;
+  StatusReaction reaction;
 };
-static_assert(IBV_WC_SUCCESS == 0);
-static_assert(IBV_WC_WR_FLUSH_ERR == 5);
-static_assert(IBV_WC_RETRY_EXC_ERR == 12);
-static_assert(IBV_WC_GENERAL_ERR == 21);
-static_assert(IBV_WC_TM_RNDV_INCOMPLETE == kStatusReactions.size() - 1, "a new status needs a row");
 
-/// The row of `status`; an unknown value is handled like GENERAL_ERR.
-constexpr StatusReaction status_reaction(int status) {
-  return status >= 0 && static_cast<size_t>(status) < kStatusReactions.size()
-             ? kStatusReactions[static_cast<size_t>(status)]
-             : StatusReaction::kClose;
+/// Row N is that of value N; the tests walk them.
+inline constexpr std::array kStatusRows = {
+    StatusRow{IBV_WC_SUCCESS, "SUCCESS", StatusReaction::kSuccess},
+    StatusRow{IBV_WC_LOC_LEN_ERR, "LOC_LEN_ERR",
+              StatusReaction::kCloseProgramError},  // SEND longer than the receive buffer
+    StatusRow{IBV_WC_LOC_QP_OP_ERR, "LOC_QP_OP_ERR", StatusReaction::kCloseProgramError},
+    StatusRow{IBV_WC_LOC_EEC_OP_ERR, "LOC_EEC_OP_ERR", StatusReaction::kClose},  // reliable datagram only
+    StatusRow{IBV_WC_LOC_PROT_ERR, "LOC_PROT_ERR", StatusReaction::kCloseProgramError},
+    StatusRow{IBV_WC_WR_FLUSH_ERR, "WR_FLUSH_ERR", StatusReaction::kFlushed},
+    StatusRow{IBV_WC_MW_BIND_ERR, "MW_BIND_ERR", StatusReaction::kCloseProgramError},
+    StatusRow{IBV_WC_BAD_RESP_ERR, "BAD_RESP_ERR", StatusReaction::kClose},  // a transport fault
+    StatusRow{IBV_WC_LOC_ACCESS_ERR, "LOC_ACCESS_ERR", StatusReaction::kCloseProgramError},
+    StatusRow{IBV_WC_REM_INV_REQ_ERR, "REM_INV_REQ_ERR", StatusReaction::kCloseProgramError},
+    StatusRow{IBV_WC_REM_ACCESS_ERR, "REM_ACCESS_ERR",
+              StatusReaction::kCloseProgramError},  // a key that was evicted or deregistered
+    StatusRow{IBV_WC_REM_OP_ERR, "REM_OP_ERR", StatusReaction::kClose},
+    StatusRow{IBV_WC_RETRY_EXC_ERR, "RETRY_EXC_ERR", StatusReaction::kClose},
+    StatusRow{IBV_WC_RNR_RETRY_EXC_ERR, "RNR_RETRY_EXC_ERR", StatusReaction::kClose},
+    StatusRow{IBV_WC_LOC_RDD_VIOL_ERR, "LOC_RDD_VIOL_ERR", StatusReaction::kClose},  // reliable datagram only
+    StatusRow{IBV_WC_REM_INV_RD_REQ_ERR, "REM_INV_RD_REQ_ERR",
+              StatusReaction::kClose},  // reliable datagram only
+    StatusRow{IBV_WC_REM_ABORT_ERR, "REM_ABORT_ERR",
+              StatusReaction::kDropReceive},                                 // unreliable connection only
+    StatusRow{IBV_WC_INV_EECN_ERR, "INV_EECN_ERR", StatusReaction::kClose},  // reliable datagram only
+    StatusRow{IBV_WC_INV_EEC_STATE_ERR, "INV_EEC_STATE_ERR",
+              StatusReaction::kClose},  // reliable datagram only
+    StatusRow{IBV_WC_FATAL_ERR, "FATAL_ERR", StatusReaction::kClose},
+    StatusRow{IBV_WC_RESP_TIMEOUT_ERR, "RESP_TIMEOUT_ERR", StatusReaction::kClose},
+    StatusRow{IBV_WC_GENERAL_ERR, "GENERAL_ERR", StatusReaction::kClose},
+    StatusRow{IBV_WC_TM_ERR, "TM_ERR", StatusReaction::kClose},
+    StatusRow{IBV_WC_TM_RNDV_INCOMPLETE, "TM_RNDV_INCOMPLETE", StatusReaction::kClose},
+};
+static_assert(
+    [] {
+      for (size_t i = 0; i < kStatusRows.size(); ++i)
+        if (kStatusRows[i].status != static_cast<int>(i)) return false;
+      return true;
+    }(),
+    "status_row() takes row N for value N");
+
+/// Of a newer libibverbs: handled like GENERAL_ERR.
+inline constexpr StatusRow kUnknownStatus{-1, "unknown status", StatusReaction::kClose};
+
+constexpr const StatusRow& status_row(int status) {
+  return status >= 0 && static_cast<size_t>(status) < kStatusRows.size()
+             ? kStatusRows[static_cast<size_t>(status)]
+             : kUnknownStatus;
 }
-
-/// "RETRY_EXC_ERR"; "unknown status" outside the table. Static string.
-const char* status_name(int status);
+constexpr StatusReaction status_reaction(int status) {
+  return status_row(status).reaction;
+}
+/// "RETRY_EXC_ERR". Static string.
+constexpr const char* status_name(int status) {
+  return status_row(status).name;
+}
 
 /// What a work request was: kept in the top byte of wr_id, because nothing else but wr_id, status and qp_num
 /// is valid in a failed completion.

@@ -19,8 +19,8 @@ using GidReader = GidTable (*)(ibv_context* context, uint8_t port, const ibv_por
 struct PortReading {
   int error = 0;  // errno of the query; 0: what follows is valid
   ibv_port_attr attr{};
-  bool listed = false;  // its addresses were read ..
-  GidTable gids;        // .. and are these
+  bool listed = false;  // its addresses were read
+  GidTable gids;        // the addresses, if `listed`
   uint8_t gid_index = 0;
   ibv_gid gid{};       // zero: it has none there
   int pkey_index = 0;  // -1: the port has lost its partition
@@ -50,8 +50,8 @@ PortReading read_port(const PortQuestion& question);
 struct PortQuery : Command {
   PortQuestion question;
   PortReading reading;
-  int32_t type = 0;      // the event behind it, enum ibv_event_type ..
-  uint64_t when_ns = 0;  // .. and when that was
+  int32_t type = 0;      // the event behind it, enum ibv_event_type
+  uint64_t when_ns = 0;  // when the event was read
   bool came_up = false;  // one of the events says that the port is active
 };
 

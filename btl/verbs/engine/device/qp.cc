@@ -71,7 +71,7 @@ bool Qp::create(const VerbsApi& api, ibv_pd* pd, ibv_cq* send_cq, ibv_cq* recv_c
       return true;
     }
     if (init.cap.max_inline_data == 0) return false;
-    // A device says what it cannot do only by failing: take less until it agrees.
+    // No attribute of a device says how much inline data it takes: ask for less until it succeeds.
     init.cap.max_inline_data = init.cap.max_inline_data >= 32 ? init.cap.max_inline_data / 2 : 0;
   }
 }

@@ -53,8 +53,8 @@ class Stock {
   ControlLane* lane_ = nullptr;
   std::atomic<bool>* service_needed_ = nullptr;
   bool growing_ = false;
-  std::atomic<size_t> missed_{0};  // bytes of a piece that was not there ..
-  std::atomic<size_t> least_{0};   // .. and of what is needed at least
+  std::atomic<size_t> missed_{0};  // bytes of a piece that was not there
+  std::atomic<size_t> least_{0};   // bytes that are needed at least
   std::atomic<int> error_{0};      // errno of the last refusal, until somebody was told
 };
 

@@ -27,8 +27,8 @@ struct Address : Command {
   PortAddress to;            // LID, GID with its type and link layer count
   uint8_t path = 0;          // number of the path (qp.h)
   ibv_ah* handle = nullptr;  // once made, there is always one
-  bool stale = false;        // to be made anew ..
-  bool moved = false;        // .. at once: the own address may not be there any more
+  bool stale = false;        // to be made anew
+  bool moved = false;        // to be made anew at once: the own address may not be there any more
   uint32_t unheard = 0;      // datagrams since the destination was heard
   uint64_t made_ns = 0;      // when the handle was made
   int error = 0;             // errno of the last failure; 0: none

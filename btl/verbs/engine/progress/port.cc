@@ -247,7 +247,7 @@ int Port::poll() {
     moderation_.nothing();
   } else {
     polls_until_idle_ = kPollsUntilIdle;
-    if (stream && emptied) srq_.calm();  // hardly a poll of a stream finds nothing
+    if (stream && emptied) srq_.calm();  // in a stream few polls are idle, and only those would do it
     if (stream)
       moderation_.found({handled, receives_only, emptied}, env_.now_ns());
     else

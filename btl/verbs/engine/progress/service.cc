@@ -144,7 +144,7 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
     case Phase::kProbing:
       if (endpoint.effort->close.asked) attempt_drop(endpoint, now);
       if (endpoint.peer.left) {
-        *again = true;  // and that is all there is to say
+        *again = true;  // the attempt is dropped; the next turn reports the end
         timers_ = true;
       } else {
         service_unconnected(endpoint, now);

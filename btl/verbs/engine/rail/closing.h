@@ -70,8 +70,8 @@ struct ClosedEpoch {
 
 /// What the layer above has asked about epochs that end, and what it has heard. The next poll answers.
 struct Notices {
-  bfo_rail_name_t gap_name{};  // of the epoch that the peer says it closed ..
-  uint64_t gap_delivered = 0;  // .. after so many SENDs
+  bfo_rail_name_t gap_name{};  // the epoch that the peer has closed
+  uint64_t gap_delivered = 0;  // how many SENDs of it the peer has delivered
   uint32_t fence_asked = 0;  // fence() on an epoch that is not closed: its end is reported, also if it never
                              // was up here; 0 = none
   uint32_t closed_reported = 0;  // the newest epoch that was reported closed

@@ -54,8 +54,8 @@ struct ProbeTarget {
 /// The way of the connection manager's datagrams to the peer, and which of them wait for its address handle.
 struct Outbox {
   Address* address = nullptr;  // of the peer's port, in the own port's cache; nullptr: not looked for yet
-  bool waits = false;          // a handshake packet ..
-  bool ping_waits = false;     // .. or a PING
+  bool waits = false;          // a handshake packet waits for the address handle
+  bool ping_waits = false;     // a PING waits for it
   PacketType type{};           // which packet
   uint32_t epoch = 0;
 };
@@ -96,7 +96,7 @@ struct Effort {
 };
 static_assert(sizeof(Effort) <= 520, "known peers of a large job have one each when they are spoken to");
 
-/// Of endpoints without one of their own. What it says is missing is what has kept them from having one.
+/// What endpoints without one of their own read: nothing is connected, and memory is what they lack.
 extern const Effort kNoEffort;
 
 /// An endpoint. Plain data: the functions that act on it are in send.h, rdma.h, cm.h and drain.h. The

@@ -19,9 +19,9 @@ struct Endpoint;
 /// How much a rail that is not up is needed, as far as an endpoint knows.
 struct NeedState {
   Need seen = Need::kNone;       // by the last look
-  Need peer = Need::kNone;       // what the peer said ..
+  Need peer = Need::kNone;       // what the peer said last
   bool slow = false;             // the timer has the long pause of a rail that nobody needs
-  uint64_t peer_until_ns = 0;    // .. which counts until then
+  uint64_t peer_until_ns = 0;    // until when `peer` counts
   uint64_t moved_elsewhere = 0;  // at the last look
   uint64_t talked_ns = 0;        // when something last moved over another rail; 0: not since it was lost
   uint64_t next_look_ns = 0;
@@ -61,9 +61,9 @@ void need_look(Endpoint& endpoint, uint64_t now);
 void need_begin(Endpoint& endpoint, uint64_t now);
 /// The peer says how much it needs the rail.
 void need_heard(Endpoint& endpoint, uint8_t said, uint64_t now);
-/// As of the last look, what this side sees ..
+/// How much this side needs the rail, as of the last look.
 Need own_need(const Endpoint& endpoint);
-/// .. and both.
+/// How much either side needs it.
 Need need_of(const Endpoint& endpoint);
 
 /// Sets the timer of the next try: exponential back-off with jitter in [base / 2, base * 3 / 2], base

@@ -12,7 +12,8 @@
 
 namespace bfo::engine {
 
-/// Where an endpoint stands. One state, changed by cm.cc and drain.cc only.
+/// Where an endpoint stands: one state, which connecting (cm.h, attempt.h), the watchdog and the drain
+/// change.
 ///
 ///     initiator: kIdle -> kMaking -> kRequesting -> kBinding -> kProbing -> kUp
 ///     responder: kIdle -> kSoliciting -> kMaking -> kReplied -> kUp
@@ -27,7 +28,7 @@ enum class Phase : uint8_t {
   kRequesting,  // initiator: REQ sent, waits for REP
   kBinding,     // initiator: REP has come, the queue pairs are being connected
   kProbing,     // initiator: queue pairs ready, zero-byte write on its way
-  kReplied,     // responder: REP sent, waits for RTU or for the first message
+  kReplied,     // responder: REP sent, waits for READY or for the first message
   kUp,
   kSuspect,   // up, but work stands still
   kDraining,  // queue pair in ERR, on the way to kClosed

@@ -20,8 +20,8 @@ struct ResourceCounts {
   uint64_t refused_by_peers = 0;              // REFUSE received
   uint64_t rails_missing = 0;                 // decisions to do without a rail
   uint64_t given_back = 0;                    // second rails that ended for a peer without any
-  uint64_t short_until_ns = 0;                // queue pairs are short: no second rail begins ..
-  uint64_t speaker = 0;                       // .. but to this peer, until it is said
+  uint64_t short_until_ns = 0;                // queue pairs are short: no second rail begins until then
+  uint64_t speaker = 0;                       // except to this peer, until it is said
 };
 
 /// What an endpoint is waiting for.

@@ -19,7 +19,7 @@ struct Inquiry {
   bool open = false;      // the last one has no answer yet
   bool counted = false;   // `count` is known
   uint32_t first = 0;     // number of the first question of this inquiry
-  uint32_t round = 0;     // .. and of the last one. Never used again: a late answer names another inquiry
+  uint32_t round = 0;     // number of the last one. Never used again: a late answer names another inquiry
   uint32_t answered = 0;  // rounds that came back over another rail alone
   uint64_t count = 0;     // what had moved over the rail at the peer, by its first answer
 };

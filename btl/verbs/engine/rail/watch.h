@@ -25,8 +25,8 @@ class SeenCompletions {
 
  private:
   uint64_t full_polls_ = 0;
-  uint64_t marked_polls_ = 0;  // their number when ..
-  uint64_t marked_ns_ = 0;     // .. this much of unproven_ns_ had passed
+  uint64_t marked_polls_ = 0;  // full_polls_ at the last mark
+  uint64_t marked_ns_ = 0;     // unproven_ns_ at the last mark
   uint64_t unproven_ns_ = 0;   // time in which what looks like silence may wait in a queue
 };
 

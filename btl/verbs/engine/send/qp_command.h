@@ -71,8 +71,8 @@ struct QpCommand : Command {
   ibv_cq* send_cq = nullptr;
   uint32_t reserved = 0;  // completion queue entries
   QpPlan plan;
-  Object missing = Object::kNone;  // what could not be made ..
-  int error = 0;                   // .. and errno
+  Object missing = Object::kNone;  // what could not be made
+  int error = 0;                   // errno of that
   bool clean = true;               // the device refused nothing
   bool unwanted = false;           // what it makes is to be destroyed
   bool ask = false;                // why work was flushed, before kStop changes what there is to see
