@@ -28,7 +28,7 @@ enum class SendEvent : std::uint8_t {
   kNack,          ///< receiver has finished
   kNackFailed,    ///< receiver has ended with an error
   kRecvErr,       ///< receiver saw an error in this round
-  kRecvErrOld,    ///< .. in an older round
+  kRecvErrOld,    ///< the same of an older round
   kRestartAck,    ///< receiver has quiesced for this round
   kControlLost,   ///< our RNDV, RGET or NOTIFY of this round ended without success
   kDataLost,      ///< a FRAG or RDMA write of this round ended without success
