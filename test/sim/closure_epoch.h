@@ -59,7 +59,7 @@ enum class Without : int {
   kCountNamesEpoch,     // H4: it is compared with whatever epoch closed last
   kReconnect,           // H10: a closed rail stays closed
   kRepeat,              // H18: handshake packets are sent once
-  kReadyAgain,          // H18: a lost RTU is not repeated
+  kReadyAgain,          // H18: a lost READY is not repeated
   kNonce,               // H18: a packet of another life is taken
   kRequestEndsEpoch,    // H18: REQ(n) leaves an older epoch alone
   kReplyAfterFence,     // H18: REQ(n) is answered while the older epoch drains
@@ -68,7 +68,7 @@ enum class Without : int {
   kEpochOfEvidence,     // H19: a notice about an older epoch counts
   kTellDown,            // H19: no notice tells the peer that the rail is down
   kFreshQueuePairs,     // H17: a queue pair takes the packets of its predecessor
-  kFirstMessage,        // H18: messages that arrive before RTU are dropped
+  kFirstMessage,        // H18: messages that arrive before READY are dropped
   kTellClosed,          // H5: the peer is not told that the rail is closed
   kEarlyNotices,        // H5: notices about an epoch that is not up here yet are dropped
   kUpAtOneSide,         // H5: an epoch that was up at the other side only is closed without a word
@@ -96,7 +96,7 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "counts name their epoch",
                                                 "reconnection",
                                                 "handshake packets are repeated",
-                                                "RTU is repeated",
+                                                "READY is repeated",
                                                 "nonces",
                                                 "REQ ends older epochs",
                                                 "REP after the fence",

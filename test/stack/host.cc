@@ -49,7 +49,7 @@ void Process::deliver(engine::Endpoint& e, std::uint8_t tag, char* data, std::ui
 /// Work comes back as unknown: then nothing that the device has said about it may be unread.
 void Process::may_be_unknown(const engine::Endpoint& e) {
   const Link& l = link_of(const_cast<engine::Endpoint&>(e));
-  const ibv_qp* const qp = e.effort->qps.data.ib();
+  const ibv_qp* const qp = e.qps().data.ib();
   if (qp == nullptr || world_.fabric.closing || nics_[l.rail]->fake->dead) return;
   if (world_.fabric.success_waits(qp))
     world_.ctx.fail("H22: work of process %u on rail %u comes back as unknown, and its completion waits", id_,

@@ -278,14 +278,13 @@ std::string Process::state() const {
   for (const auto& l : links_) {
     const engine::Endpoint& e = l->endpoint;
     if (e.port == nullptr) continue;
-    std::snprintf(line, sizeof line,
-                  "  to %u rail %u: %s epoch %u posted %llu covered %llu parked %zu%s%s%s%s\n", l->peer,
-                  l->rail, engine::phase_name(e.phase), e.epoch,
-                  static_cast<unsigned long long>(e.effort->ring.head),
-                  static_cast<unsigned long long>(e.effort->ring.tail), e.queued.size(),
-                  e.connect_wanted ? " wanted" : "", e.effort->close.asked ? " closing" : "",
-                  e.effort->command != nullptr ? " command" : "",
-                  e.port->state() == engine::PortState::kActive ? "" : " port not active");
+    std::snprintf(
+        line, sizeof line, "  to %u rail %u: %s epoch %u posted %llu covered %llu parked %zu%s%s%s%s\n",
+        l->peer, l->rail, engine::phase_name(e.phase), e.epoch,
+        static_cast<unsigned long long>(e.ring().head), static_cast<unsigned long long>(e.ring().tail),
+        e.queued.size(), e.connect_wanted ? " wanted" : "", e.ending().asked ? " closing" : "",
+        e.qps().command != nullptr ? " command" : "",
+        e.port->state() == engine::PortState::kActive ? "" : " port not active");
     text += line;
   }
   for (std::uint32_t i = 0; i < world_.scenario.program.pairs.size(); ++i) {

@@ -31,7 +31,7 @@ void add_last_words(sim::Prng& d, Scenario& s);
 void make_dance(sim::Prng& d, Machine& m);
 /// Some kinds of handshake datagrams are lost until the fabric heals.
 void lose_kinds(sim::Prng& d, Machine& m);
-/// RTU never arrives: a responder comes up with the first message (H18).
+/// READY never arrives: a responder comes up with the first message (H18).
 void lose_ready(sim::Prng& d, Machine& m);
 /// No queue pair gives up by itself: only clocks and verdicts end a rail (H15).
 void only_clocks(sim::Prng& d, Machine& m);

@@ -38,7 +38,7 @@ TEST(Stack, FirstMessageGoesThroughARealHandshake) {
   const Result r = run("first", 1);
   EXPECT_FALSE(r.failed) << r.violation;
   EXPECT_EQ(r.messages, 1u);
-  EXPECT_GE(r.packets, 5u);  // REQ, REP, probe, RTU and the message
+  EXPECT_GE(r.packets, 5u);  // REQ, REP, probe, READY and the message
 }
 
 TEST(Stack, OneSeedIsOneRun) {

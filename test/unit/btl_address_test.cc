@@ -97,7 +97,7 @@ TEST(Address, Failure_IsNotRepeatedBeforeItsBackOffIsOver) {
     EXPECT_GE(calls[i] - calls[i - 1], base / 2) << "call " << i;
     EXPECT_LE(calls[i] - calls[i - 1], base * 2) << "call " << i;
   }
-  EXPECT_EQ(w.a.endpoint.effort->outbox.address->error, EHOSTUNREACH);
+  EXPECT_EQ(w.a.endpoint.outbox().address->error, EHOSTUNREACH);
 }
 
 TEST(Address, PortComesUp_FailuresAreForgiven) {
@@ -105,7 +105,7 @@ TEST(Address, PortComesUp_FailuresAreForgiven) {
   w.fabric.refuse_ah = ETIMEDOUT;
   engine::cm_connect(w.a.endpoint);
   w.live(30'000);
-  ASSERT_GE(w.a.endpoint.effort->outbox.address->failures, 4u);
+  ASSERT_GE(w.a.endpoint.outbox().address->failures, 4u);
   w.fabric.refuse_ah = 0;
   const int before = w.fabric.ah_calls;
   w.set_port(w.a, IBV_PORT_DOWN);
@@ -121,8 +121,8 @@ TEST(Address, PeerIsHeard_TriedAgainSoon) {
   w.fabric.refuse_ah = ETIMEDOUT;
   engine::cm_connect(w.a.endpoint);
   w.live(40'000, true, false);
-  ASSERT_GE(w.a.endpoint.effort->outbox.address->failures, 5u);
-  w.a.endpoint.effort->outbox.address->retry_ns = fake_now() + 8'000'000'000;
+  ASSERT_GE(w.a.endpoint.outbox().address->failures, 5u);
+  w.a.endpoint.outbox().address->retry_ns = fake_now() + 8'000'000'000;
   w.fabric.refuse_ah = 0;
   engine::cm_connect(w.b.endpoint);
   w.live(1500);
@@ -144,12 +144,12 @@ TEST(Address, PacketWaited_EpochIsOver_NotSent) {
   engine::cm_connect(w.b.endpoint);
   for (int i = 0; i < 3; ++i) w.turn(1000);
   ASSERT_EQ(w.b.endpoint.phase, Phase::kSoliciting);
-  ASSERT_TRUE(w.b.endpoint.effort->outbox.waits);
+  ASSERT_TRUE(w.b.endpoint.outbox().waits);
   w.b.endpoint.epoch = 7;  // a REQ has come meanwhile
   Slow::serve(w.b);
   for (int i = 0; i < 3; ++i) w.turn(1000);
   EXPECT_TRUE(w.fabric.packets.empty());
-  EXPECT_FALSE(w.b.endpoint.effort->outbox.waits);
+  EXPECT_FALSE(w.b.endpoint.outbox().waits);
 }
 
 TEST(Address, EndpointGoesWhileItsHandleIsMade) {

@@ -16,7 +16,7 @@ namespace {
 using engine::Phase;
 
 // The initiator is up and sends; the device of the responder acknowledges; at that instant the responder,
-// which has not seen READY, runs out of patience because another rail could carry what it has to say.
+// which has not seen READY, gives it up because another rail could carry what it has to say.
 TEST(Cm, ResponderGivesUpAnEpochInUse_AcknowledgedMessagesAreDelivered) {
   World w;
   engine::cm_connect(w.a.endpoint);
@@ -237,7 +237,7 @@ TEST(Cm, DeviceDiesAfterAnEpochThatWasNeverUpHere_IsReportedDownAndClosed) {
   up_at_the_initiator_only(w);
   engine::close_order(w.b.endpoint, 1, BFO_CAUSE_PEER_DOWN, 0, 0);
   w.pass(1);
-  ASSERT_EQ(w.b.endpoint.effort->connection->last_closed.name.epoch, 1u);
+  ASSERT_EQ(w.b.endpoint.epochs()->last_closed.name.epoch, 1u);
   EXPECT_TRUE(w.b.log.empty());
   w.fabric.raise(*w.b.fake, IBV_EVENT_DEVICE_FATAL, 0);
   w.pass(5);
@@ -273,7 +273,7 @@ TEST(Cm, AttemptGivenUpHereThatThePeerCloses_IsReportedClosedOnce) {
   bfo_rail_info_t info;
   engine::rail_info(w.a.endpoint, &info);
   w.fabric.drop_datagrams = 1'000'000;
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR));
   w.pass(1);
   ASSERT_TRUE(w.a.log.empty());
   for (int twice = 0; twice < 2; ++twice) {
@@ -304,8 +304,8 @@ TEST(Cm, OlderCountThatComesLate_DoesNotReplaceANewerOne) {
   ++newer.epoch;
   engine::note_peer_closed(w.b.endpoint, newer, 5);
   engine::note_peer_closed(w.b.endpoint, info.name, 3);
-  EXPECT_EQ(w.b.endpoint.effort->notices.gap_name.epoch, newer.epoch);
-  EXPECT_EQ(w.b.endpoint.effort->notices.gap_delivered, 5u);
+  EXPECT_EQ(w.b.endpoint.notices().gap_name.epoch, newer.epoch);
+  EXPECT_EQ(w.b.endpoint.notices().gap_delivered, 5u);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ void push(World& w, Process& p, ibv_wc_status status, WorkKind kind, uint64_t lo
   wc.wr_id = engine::work_id(kind, low);
   wc.status = status;
   wc.vendor_err = 7;
-  wc.qp_num = p.endpoint.effort->qps.data.number();
+  wc.qp_num = p.endpoint.qps().data.number();
   w.fabric.push(p.port.cqs().first(), wc);
 }
 
@@ -36,8 +36,8 @@ TEST(Cause, ErrorBehindAFlushOfTheSameQueue_IsReported) {
   World w;
   w.connect();
   send_one(w);
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
-  push(w, w.a, IBV_WC_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
+  push(w, w.a, IBV_WC_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   finish(w);
   EXPECT_STREQ(w.a.last_event.text, "RETRY_EXC_ERR");
   EXPECT_EQ(w.a.last_event.code, IBV_WC_RETRY_EXC_ERR);
@@ -49,11 +49,11 @@ TEST(Cause, ErrorAfterTheDrainBegan_IsReportedBeforeAnyFragmentComesBack) {
   World w;
   w.connect();
   send_one(w);
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   w.fabric.lose_marker = true;
   w.a.poll();
   ASSERT_EQ(w.a.down, 1);
-  push(w, w.a, IBV_WC_REM_ACCESS_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  push(w, w.a, IBV_WC_REM_ACCESS_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   w.a.poll();
   fake_now() += 100'000'000;
   finish(w);
@@ -67,7 +67,7 @@ TEST(Cause, ErrorOfTheReceiveSide_ExplainsTheFlushOfTheSendSide) {
   World w;
   w.connect();
   send_one(w);
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   push(w, w.a, IBV_WC_LOC_LEN_ERR, WorkKind::kReceive, 3);
   finish(w);
   EXPECT_STREQ(w.a.closed_event.text, "LOC_LEN_ERR");
@@ -78,7 +78,7 @@ TEST(Cause, FlushedReceiveThenErrorOfTheSendSide_IsReported) {
   w.connect();
   send_one(w);
   push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kReceive, 3);
-  push(w, w.a, IBV_WC_RNR_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  push(w, w.a, IBV_WC_RNR_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   finish(w);
   EXPECT_STREQ(w.a.closed_event.text, "RNR_RETRY_EXC_ERR");
 }
@@ -98,12 +98,11 @@ TEST(Cause, EventThatComesAfterTheFlush_IsReported) {
     World w;
     w.connect();
     send_one(w);
-    push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+    push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
     w.fabric.raise_last_receive = false;
     w.a.poll();
     ASSERT_EQ(w.a.down, 1);
-    w.fabric.raise(*w.a.fake, type, 1,
-                   type == IBV_EVENT_PORT_ERR ? nullptr : w.a.endpoint.effort->qps.data.ib());
+    w.fabric.raise(*w.a.fake, type, 1, type == IBV_EVENT_PORT_ERR ? nullptr : w.a.endpoint.qps().data.ib());
     w.a.poll();
     fake_now() += 100'000'000;
     finish(w);
@@ -136,7 +135,7 @@ TEST(Cause, ErrorAfterThePeersWord_IsItsConsequence) {
   w.connect();
   send_one(w);
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_PEER_DOWN, BFO_CAUSE_ASYNC_EVENT, 0);
-  push(w, w.a, IBV_WC_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  push(w, w.a, IBV_WC_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   finish(w);
   EXPECT_EQ(w.a.closed_event.cause, BFO_CAUSE_PEER_DOWN);
 }
@@ -145,10 +144,10 @@ TEST(Cause, FirstErrorStays) {
   World w;
   w.connect();
   send_one(w);
-  push(w, w.a, IBV_WC_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
-  push(w, w.a, IBV_WC_REM_OP_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  push(w, w.a, IBV_WC_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
+  push(w, w.a, IBV_WC_REM_OP_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   w.a.poll();
-  w.fabric.raise(*w.a.fake, IBV_EVENT_QP_FATAL, 1, w.a.endpoint.effort->qps.data.ib());
+  w.fabric.raise(*w.a.fake, IBV_EVENT_QP_FATAL, 1, w.a.endpoint.qps().data.ib());
   finish(w);
   EXPECT_STREQ(w.a.closed_event.text, "RETRY_EXC_ERR");
   EXPECT_EQ(w.a.count("because"), 0);
@@ -158,8 +157,8 @@ TEST(Cause, OnlyFlushes_QueuePairAndPortAreAskedOnceBeforeTheStateChanges) {
   World w;
   w.connect();
   send_one(w);
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   finish(w);
   EXPECT_STREQ(w.a.closed_event.text,
                "work was flushed, and nothing says why: queue pair in RTS, port ACTIVE");
@@ -172,7 +171,7 @@ TEST(Cause, OnlyFlushesAndThePortIsDown_ThePortIsNamed) {
   w.connect();
   send_one(w);
   w.a.fake->ports[1].state = IBV_PORT_DOWN;  // its event is lost
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   finish(w);
   EXPECT_STREQ(w.a.closed_event.text, "its port is not active (DOWN), and its work was flushed");
 }
@@ -181,12 +180,12 @@ TEST(Cause, FlushOfAnEarlierEpoch_DoesNotHideOrChangeTheNextOne) {
   World w;
   w.connect();
   send_one(w);
-  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.effort->ring.tail);
+  push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   finish(w);
   w.fabric.hold = false;
   w.pass(20);
   ASSERT_EQ(w.a.endpoint.epoch, 2u);
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR) ||
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR) ||
               engine::close_order(w.a.endpoint, 2, BFO_CAUSE_FENCE, 0, 0));
   for (int i = 0; i < 12; ++i) w.a.poll();
   EXPECT_EQ(w.a.closed, 2);

@@ -53,7 +53,7 @@ TEST(Cm, StaleRequestWhileClosed_MakesNoQueuePairs) {
   for (int i = 0; i < 10; ++i) w.b.poll();
   ASSERT_EQ(w.b.endpoint.phase, Phase::kClosed);
   engine::cm_receive(w.b.port, old.data(), old.size());
-  EXPECT_FALSE(w.b.endpoint.effort->qps.data.exists());
+  EXPECT_FALSE(w.b.endpoint.qps().data.exists());
   EXPECT_NE(w.b.endpoint.phase, Phase::kReplied);
 }
 

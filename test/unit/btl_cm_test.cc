@@ -97,7 +97,7 @@ TEST(Cm, ProbeFails_NothingIsReportedAndItIsTriedAgain) {
   engine::cm_connect(w.a.endpoint);
   w.pass(3);
   ASSERT_EQ(w.a.endpoint.phase, Phase::kProbing);
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR));
   w.a.poll();
   EXPECT_NE(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(w.a.up, 0);

@@ -29,7 +29,7 @@ TEST(Attach, RailIsUp_TheStateIsReadAndThePointerIsThereUntilItIsTaken) {
 TEST(Reserve, AnotherThreadHasJustWantedTheRail_WhatItMadeIsReadUnderTheLock) {
   World w;
   w.a.port.lock().open(true);
-  ASSERT_FALSE(w.a.endpoint.has_effort());
+  ASSERT_FALSE(w.a.endpoint.has_resources());
   std::atomic<bool> wanted{false};
   std::thread other([&] {
     engine::rail_connect(w.a.endpoint);
@@ -38,7 +38,7 @@ TEST(Reserve, AnotherThreadHasJustWantedTheRail_WhatItMadeIsReadUnderTheLock) {
   while (!wanted.load(std::memory_order_relaxed)) std::this_thread::yield();
   EXPECT_EQ(engine::slot_reserve(w.a.endpoint, 1), nullptr);
   other.join();
-  EXPECT_TRUE(w.a.endpoint.has_effort());
+  EXPECT_TRUE(w.a.endpoint.has_resources());
   w.a.port.lock().open(false);
 }
 

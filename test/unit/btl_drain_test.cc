@@ -21,7 +21,7 @@ TEST(Drain, FailedSend_ReportsDownThenFragmentsInOrderThenQueuedThenClosed) {
   ASSERT_TRUE(w.sendi(w.a, "two"));
   for (int i = 0; i < 12; ++i) ASSERT_TRUE(w.sendi(w.a, "fill"));
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("late")), engine::Accepted::kQueued);
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR));
   for (int i = 0; i < 10; ++i) w.a.poll();
   ASSERT_EQ(w.a.log.size(), 17u);
   EXPECT_EQ(w.a.log[0], "down 1");
@@ -41,7 +41,7 @@ TEST_P(EveryStatus, OnASend_ClosesTheRailOnceAndReconnects) {
   World w;
   w.connect();
   const auto status = static_cast<ibv_wc_status>(GetParam());
-  w.fabric.faults[w.a.endpoint.effort->qps.data.number()] = {status, false};
+  w.fabric.faults[w.a.endpoint.qps().data.number()] = {status, false};
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kPosted);
   w.pass(20);
   if (engine::status_reaction(status) == engine::StatusReaction::kDropReceive) {
@@ -74,7 +74,7 @@ TEST_P(EveryReceiveStatus, OnASharedReceive_ReturnsTheBufferAndClosesOnlyWhenThe
   ibv_wc wc{};
   wc.wr_id = engine::work_id(engine::WorkKind::kReceive, 3);
   wc.status = static_cast<ibv_wc_status>(GetParam());
-  wc.qp_num = w.b.endpoint.effort->qps.data.number();
+  wc.qp_num = w.b.endpoint.qps().data.number();
   w.fabric.push(w.b.port.cqs().first(), wc);
   const uint32_t waiting = w.b.port.srq().waiting();
   w.b.port.poll();
@@ -95,36 +95,49 @@ TEST_P(EveryEvent, DoesWhatTheTableSays) {
   const auto type = static_cast<ibv_event_type>(GetParam());
   const engine::EventReaction reaction = engine::event_reaction(type);
   const bool of_qp = engine::event_row(type).about == engine::EventElement::kQueuePair;
+  bool has_case = false;
   const bool moves =
       type == IBV_EVENT_LID_CHANGE || GetParam() == static_cast<int>(engine::kEventRows.size());
   if (type == IBV_EVENT_PORT_ERR) w.a.fake->ports[1].state = IBV_PORT_DOWN;
   if (moves) w.a.fake->ports[1].lid = 77;
-  w.fabric.raise(*w.a.fake, type, 1, of_qp ? w.a.endpoint.effort->qps.data.ib() : nullptr);
+  w.fabric.raise(*w.a.fake, type, 1, of_qp ? w.a.endpoint.qps().data.ib() : nullptr);
   for (int i = 0; i < 8; ++i) w.a.poll();
   switch (reaction) {
     case engine::EventReaction::kCloseRail:
+      has_case = true;
       EXPECT_EQ(w.a.down, 1);
       break;
+    case engine::EventReaction::kSuspectRail:
+      has_case = true;
+      EXPECT_EQ(w.a.log, Log{"suspect"});
+      w.pass(3);
+      EXPECT_EQ(w.a.log, (Log{"suspect", "up 1"})) << "the path works";
+      break;
     case engine::EventReaction::kPortDown:
+      has_case = true;
       EXPECT_EQ(w.a.down, 1);
       EXPECT_EQ(w.a.port.state(), engine::PortState::kDown);
       break;
     case engine::EventReaction::kQueueDead:
     case engine::EventReaction::kDeviceDead:
+      has_case = true;
       EXPECT_EQ(w.a.down, 1);
       EXPECT_EQ(w.a.port.state(), engine::PortState::kDead);
       EXPECT_EQ(engine::rail_state(w.a.endpoint), BFO_RAIL_UNUSABLE);
       break;
     case engine::EventReaction::kPortRefresh:
+      has_case = true;
       EXPECT_EQ(w.a.down, moves ? 1 : 0);
       break;
     case engine::EventReaction::kIgnore:
     case engine::EventReaction::kMoreReceives:
     case engine::EventReaction::kLastReceive:
     case engine::EventReaction::kPortUp:
+      has_case = true;
       EXPECT_EQ(w.a.down, 0);
       break;
   }
+  EXPECT_TRUE(has_case) << "this test has no case for the reaction to " << engine::event_name(type);
   if (w.a.down != 0) {
     EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_ASYNC_EVENT);
     EXPECT_STREQ(w.a.last_event.text, engine::event_name(type));
@@ -190,8 +203,8 @@ TEST(Drain, SuccessfulReceivesWaiting_AreDeliveredBeforeClosed) {
 TEST(Drain, BothQueuePairsStopBeforeTheRailIsReportedDown) {
   World w;
   w.connect();
-  const uint32_t data = w.a.endpoint.effort->qps.data.number();
-  const uint32_t probe = w.a.endpoint.effort->qps.probe.number();
+  const uint32_t data = w.a.endpoint.qps().data.number();
+  const uint32_t probe = w.a.endpoint.qps().probe.number();
   w.fabric.raise_last_receive = false;
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.a.poll();
@@ -226,9 +239,9 @@ TEST(Drain, GapOfAPayloadThatWasInAFragment_IsLostNotReadFromTheSlot) {
   w.pass(10);
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.pass(1);
-  w.a.endpoint.effort->notices.gap_asked = true;
-  w.a.endpoint.effort->notices.gap_name = w.a.endpoint.effort->connection->last_closed.name;
-  w.a.endpoint.effort->notices.gap_delivered = 0;
+  w.a.endpoint.notices().gap_asked = true;
+  w.a.endpoint.notices().gap_name = w.a.endpoint.epochs()->last_closed.name;
+  w.a.endpoint.notices().gap_delivered = 0;
   w.a.port.need_service();
   w.a.poll();
   EXPECT_EQ(w.a.count("payload"), 0);
@@ -241,7 +254,7 @@ TEST(Drain, MarkerThatNeverReturns_FragmentsComeBackOnlyAfterDestroy) {
   w.fabric.hold = true;
   w.fabric.lose_marker = true;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kPosted);
-  const uint32_t qpn = w.a.endpoint.effort->qps.data.number();
+  const uint32_t qpn = w.a.endpoint.qps().data.number();
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   for (int i = 0; i < 20; ++i) w.a.poll();
   EXPECT_EQ(w.a.count("done"), 0);
@@ -338,12 +351,12 @@ TEST(Drain, PeerGotFewerThanAcknowledged_SlotsAreHandedBackAndTheRestCounted) {
     w.a.poll();
   }
   w.pass(10);
-  ASSERT_EQ(w.a.endpoint.effort->ring.tail, w.a.endpoint.effort->ring.head);
+  ASSERT_EQ(w.a.endpoint.ring().tail, w.a.endpoint.ring().head);
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.pass(1);
-  w.a.endpoint.effort->notices.gap_asked = true;
-  w.a.endpoint.effort->notices.gap_name = w.a.endpoint.effort->connection->last_closed.name;
-  w.a.endpoint.effort->notices.gap_delivered = 2;
+  w.a.endpoint.notices().gap_asked = true;
+  w.a.endpoint.notices().gap_name = w.a.endpoint.epochs()->last_closed.name;
+  w.a.endpoint.notices().gap_delivered = 2;
   w.a.port.need_service();
   w.a.log.clear();
   w.a.poll();
@@ -361,9 +374,9 @@ TEST(Drain, GapReportForAnOpenEpoch_WaitsUntilOurHalfIsClosed) {
   w.pass(10);
   bfo_rail_info_t info;
   engine::rail_info(w.a.endpoint, &info);
-  w.a.endpoint.effort->notices.gap_name = info.name;
-  w.a.endpoint.effort->notices.gap_delivered = 0;
-  w.a.endpoint.effort->notices.gap_asked = true;
+  w.a.endpoint.notices().gap_name = info.name;
+  w.a.endpoint.notices().gap_delivered = 0;
+  w.a.endpoint.notices().gap_asked = true;
   w.a.port.need_service();
   w.pass(1);
   EXPECT_EQ(w.a.count("payload"), 0);
@@ -387,8 +400,8 @@ TEST(Drain, EpochThatWasUpAtThePeerOnly_IsReportedClosedWhenThePeerAsks) {
     bfo_rail_info_t info;
     engine::rail_info(w.a.endpoint, &info);
     const auto peer_says_closed = [&] {
-      w.b.endpoint.effort->notices.gap_name = info.name;
-      w.b.endpoint.effort->notices.gap_asked = true;
+      w.b.endpoint.notices().gap_name = info.name;
+      w.b.endpoint.notices().gap_asked = true;
       w.b.port.need_service();
     };
     w.fabric.drop_datagrams = 1'000'000;  // no reconnection
@@ -455,10 +468,9 @@ TEST(Drain, EpochThatWasUpAtThePeerOnly_HasNoGap) {
   ASSERT_GT(info.name.epoch, 1u);
   engine::close_order(w.b.endpoint, info.name.epoch, BFO_CAUSE_PEER_DOWN, 0, 0);
   w.b.log.clear();
-  w.b.endpoint.effort->notices.gap_name =
-      info.name;  // the peer's EPOCHCLOSED: it received nothing in this epoch
-  w.b.endpoint.effort->notices.gap_delivered = 0;
-  w.b.endpoint.effort->notices.gap_asked = true;
+  w.b.endpoint.notices().gap_name = info.name;  // the peer's EPOCHCLOSED: it received nothing in this epoch
+  w.b.endpoint.notices().gap_delivered = 0;
+  w.b.endpoint.notices().gap_asked = true;
   w.b.port.need_service();
   w.pass(1);
   EXPECT_EQ(w.b.log, Log{"closed " + std::to_string(info.name.epoch)});

@@ -97,7 +97,7 @@ TEST(Leave, WhileTheInitiatorWaitsForItsNextAttempt) {
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("early")), Accepted::kQueued);
   w.fabric.hold = true;  // the probe
   turn(w, w.a, w.b, Phase::kProbing);
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR));
   w.a.endpoint.skip_backoff = false;  // of its first send, which need not wait any more
   w.a.poll();
   ASSERT_EQ(w.a.endpoint.phase, Phase::kClosed);
@@ -239,7 +239,7 @@ TEST(Leave, WhatEndsTheRailOfAProcessThatLeaves_IsNoFailure) {
   w.fabric.hold = true;
   w.fabric.drop_datagrams = kAll;
   ASSERT_TRUE(w.sendi(w.a, "marker"));
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR));
   w.fabric.hold = false;
   w.pass(10);
   EXPECT_EQ(w.a.down, 1);

@@ -74,7 +74,7 @@ struct Paths {
   }
   /// The address vector of the newest connection of `p`.
   ibv_ah_attr vector_of(const Process& p, bool probe = false) const {
-    const engine::QueuePairs& qps = p.endpoint.effort->qps;
+    const engine::QueuePairs& qps = p.endpoint.qps();
     const uint32_t qpn = probe ? qps.probe.number() : qps.data.number();
     ibv_ah_attr found{};
     for (const auto& [number, attr] : fabric.modifications) {
@@ -159,7 +159,7 @@ TEST(Lmc, DeadFirstLid_DatagramsAndConnectionsTakeAnother) {
       w.pass(50);
       // What its first write becomes on a device, when nobody answers.
       if (w.a.endpoint.phase == Phase::kProbing)
-        w.fabric.fail(w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR);
+        w.fabric.fail(w.a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR);
     }
     ASSERT_TRUE(w.up());
     EXPECT_GT(w.path(), 0);
@@ -173,9 +173,9 @@ TEST(Lmc, LastWord_LeavesWhileTheNextPathHasNoHandle) {
   Paths w(2, 2, config);
   ASSERT_TRUE(w.connect());
   // The path that a connection takes has a handle.
-  const auto next_path = [&w] { return (w.a.endpoint.effort->outbox.address->path + 1) % 4; };
+  const auto next_path = [&w] { return (w.a.endpoint.outbox().address->path + 1) % 4; };
   for (int i = 0; i < 4 && w.path() == next_path(); ++i) ASSERT_TRUE(w.again());
-  engine::Address* const way = w.a.endpoint.effort->outbox.address;
+  engine::Address* const way = w.a.endpoint.outbox().address;
   engine::AddressCache& addresses = w.a.port.addresses();
   ASSERT_EQ(addresses.find(w.a.endpoint.peer.address, static_cast<uint8_t>(next_path()))->handle, nullptr);
   way->unheard = engine::AddressCache::kPathUnheard;
@@ -183,12 +183,12 @@ TEST(Lmc, LastWord_LeavesWhileTheNextPathHasNoHandle) {
   w.fabric.run();
   w.b.poll();
   EXPECT_TRUE(w.b.endpoint.peer.left);
-  EXPECT_EQ(w.a.endpoint.effort->outbox.address, way);
+  EXPECT_EQ(w.a.endpoint.outbox().address, way);
   Paths::run_commands(w.a.port);
   w.a.poll();
   way->unheard = engine::AddressCache::kPathUnheard;  // the answer has come over this path
   engine::cm_bye(w.a.endpoint);
-  EXPECT_NE(w.a.endpoint.effort->outbox.address, way) << "now it has one";
+  EXPECT_NE(w.a.endpoint.outbox().address, way) << "now it has one";
 }
 
 /// The last packet of the peer came over a path that has no handle here.
@@ -200,9 +200,9 @@ TEST(Lmc, LastWord_TakesAnyPathThatHasAHandle) {
   engine::AddressCache& addresses = w.a.port.addresses();
   for (uint8_t path = 0; path < 4; ++path) {
     engine::Address* const other = addresses.find(w.a.endpoint.peer.address, path);
-    if (other->handle == nullptr) w.a.endpoint.effort->outbox.address = other;
+    if (other->handle == nullptr) w.a.endpoint.outbox().address = other;
   }
-  ASSERT_EQ(w.a.endpoint.effort->outbox.address->handle, nullptr);
+  ASSERT_EQ(w.a.endpoint.outbox().address->handle, nullptr);
   engine::cm_bye(w.a.endpoint);
   w.fabric.run();
   w.b.poll();

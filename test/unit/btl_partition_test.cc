@@ -62,7 +62,7 @@ struct Partition {
   }
   /// The index that the newest connection of `p` was made with.
   int index_of(Process& p) {
-    const FakeQp* qp = fabric.find(p.endpoint.effort->qps.data.number());
+    const FakeQp* qp = fabric.find(p.endpoint.qps().data.number());
     return qp == nullptr ? -1 : qp->attr.pkey_index;
   }
 };

@@ -85,7 +85,7 @@ struct Paths {
   /// The service level in the address vector of the newest connection of `p`: of its data or its probe queue
   /// pair. -1: none.
   int level_of(const Process& p, bool probe = false) const {
-    const engine::QueuePairs& qps = p.endpoint.effort->qps;
+    const engine::QueuePairs& qps = p.endpoint.qps();
     const uint32_t qpn = probe ? qps.probe.number() : qps.data.number();
     int level = -1;
     for (const auto& [number, attr] : fabric.modifications) {
@@ -210,7 +210,7 @@ TEST(Path, SilentAdministrator_TheConfiguredLevelIsUsedAndSaidOnce) {
   Paths w;
   w.fabric.administrator.silent = 1'000'000;
   w.connect(100);
-  EXPECT_FALSE(w.up()) << "the connection is worth some patience";
+  EXPECT_FALSE(w.up()) << "the connection is worth waiting for";
   w.pass(8'000);
   ASSERT_TRUE(w.up());
   EXPECT_EQ(w.level_of(w.a), kConfigured);

@@ -106,8 +106,8 @@ struct Node {
     host.rail_missing = [](void* ctx, engine::Endpoint& endpoint) {
       char what[96];
       char remedy[400];
-      engine::resource_text(endpoint.effort->shortage, what, sizeof what);
-      engine::resource_remedy(endpoint.effort->shortage, 65536, remedy, sizeof remedy);
+      engine::resource_text(endpoint.shortage(), what, sizeof what);
+      engine::resource_remedy(endpoint.shortage(), 65536, remedy, sizeof remedy);
       of(ctx).said.push_back(std::string(what) + ". " + remedy);
     };
     return host;

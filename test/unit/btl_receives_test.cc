@@ -8,12 +8,12 @@
 #include "test/unit/btl_rails_world.h"
 
 namespace {
-bool no_efforts = false;  // there is no memory for engine::Effort
+bool no_resources = false;  // there is no memory for engine::ConnectionResources
 }
 
 /// In front of the C library's.
 extern "C" int posix_memalign(void** at, size_t align, size_t size) noexcept {
-  if (no_efforts && size == sizeof(bfo::engine::Effort)) return ENOMEM;
+  if (no_resources && size == sizeof(bfo::engine::ConnectionResources)) return ENOMEM;
   *at = aligned_alloc(align, (size + align - 1) / align * align);
   return *at == nullptr ? ENOMEM : 0;
 }
@@ -89,9 +89,9 @@ TEST_P(KnownPeers, NeverSpokenTo_SmallAndNothingRegistered) {
   EXPECT_EQ(w.left.rails[0].device.arena().pinned(), pinned);
   w.left.write("to the one that is spoken to");
   ASSERT_TRUE(w.run(1'000));
-  EXPECT_NE(w.left.rails[0].endpoint.effort->connection, nullptr);
+  EXPECT_NE(w.left.rails[0].endpoint.epochs(), nullptr);
   for (engine::Endpoint* endpoint : known) {
-    EXPECT_FALSE(endpoint->has_effort());
+    EXPECT_FALSE(endpoint->has_resources());
     port.remove(*endpoint);
     engine::unmake(endpoint);
   }
@@ -104,18 +104,18 @@ INSTANTIATE_TEST_SUITE_P(OfAJob, KnownPeers, testing::Values(2'000, 20'000, 16'3
 TEST(KnownPeer, NoMemoryForMore_TheMessageComesBackWithTheReason) {
   RailsWorld w(1);
   w.open(large_buffers());
-  no_efforts = true;
+  no_resources = true;
   w.left.write("to nobody");
   for (int i = 0; i < 5; ++i) w.step(1'000'000);
   NodeRail& rail = w.left.rails[0];
-  EXPECT_FALSE(rail.endpoint.has_effort());
+  EXPECT_FALSE(rail.endpoint.has_resources());
   EXPECT_EQ(rail.state, NodeRail::State::kDown);
   EXPECT_EQ(rail.down_text, "cannot allocate memory: ENOMEM");
   ASSERT_FALSE(rail.said.empty());
   EXPECT_NE(rail.said[0].find("cannot allocate memory: ENOMEM"), std::string::npos);
   EXPECT_TRUE(rail.endpoint.queued.empty());
   EXPECT_FALSE(w.left.letters.front().out);
-  no_efforts = false;
+  no_resources = false;
   rail.state = NodeRail::State::kIdle;
   ASSERT_TRUE(w.run(1'000));
   EXPECT_EQ(w.right.received.size(), 1u);
@@ -129,15 +129,15 @@ TEST(KnownPeer, NoMemoryToNoteAnEnd_ItIsNotedLater) {
   bfo_rail_info_t info;
   engine::rail_info(rail, &info);
   const bfo_rail_name_t closed = {info.name.conn, 7, 0};
-  no_efforts = true;
+  no_resources = true;
   engine::rail_fence(rail, 0);
   engine::rail_fence(rail, 5);
   engine::rail_peer_closed(rail, closed, 3);
   engine::rail_fence(rail, 6);
-  EXPECT_FALSE(rail.has_effort());
-  no_efforts = false;
-  ASSERT_TRUE(rail.begin_effort());
-  EXPECT_EQ(rail.effort->notices.fence_asked, 7u);
+  EXPECT_FALSE(rail.has_resources());
+  no_resources = false;
+  ASSERT_TRUE(rail.make_resources());
+  EXPECT_EQ(rail.notices().fence_asked, 7u);
   EXPECT_EQ(rail.peer.owed_epoch, 0u);
 }
 
@@ -146,12 +146,12 @@ TEST(KnownPeer, NoMemoryAtThePeer_TheHandshakeComesAgain) {
   RailsWorld w(1);
   w.open(large_buffers());
   w.left.write("later");
-  ASSERT_TRUE(w.left.rails[0].endpoint.begin_effort());
-  no_efforts = true;
+  ASSERT_TRUE(w.left.rails[0].endpoint.make_resources());
+  no_resources = true;
   for (int i = 0; i < 50; ++i) w.step(1'000'000);
   EXPECT_GT(w.right.rails[0].port.drops()[static_cast<size_t>(engine::Drop::kMemory)], 0u);
-  EXPECT_FALSE(w.right.rails[0].endpoint.has_effort());
-  no_efforts = false;
+  EXPECT_FALSE(w.right.rails[0].endpoint.has_resources());
+  no_resources = false;
   ASSERT_TRUE(w.run(1'000));
   EXPECT_EQ(w.right.received.size(), 1u);
 }

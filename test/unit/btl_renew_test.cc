@@ -38,8 +38,8 @@ struct Wires : World {
   void lose_connection() {
     a.other_rail = b.other_rail = false;  // what waits has no other way
     sendi(a, "lost");
-    fabric.faults[a.endpoint.effort->qps.data.number()] = {IBV_WC_RETRY_EXC_ERR, false};
-    fabric.faults[b.endpoint.effort->qps.data.number()] = {IBV_WC_RETRY_EXC_ERR, false};
+    fabric.faults[a.endpoint.qps().data.number()] = {IBV_WC_RETRY_EXC_ERR, false};
+    fabric.faults[b.endpoint.qps().data.number()] = {IBV_WC_RETRY_EXC_ERR, false};
     sendi(a, "lost too");
     sendi(b, "lost as well");
   }

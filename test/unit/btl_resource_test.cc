@@ -292,7 +292,7 @@ TEST(Resource, RoomAgain_TheRailJoins) {
   w.left.alone_since_ns = 0;
   ASSERT_TRUE(w.run(1'000));
   EXPECT_TRUE(w.left.finished());
-  EXPECT_EQ(w.left.rails[0].endpoint.effort->shortage.tries, 0u);
+  EXPECT_EQ(w.left.rails[0].endpoint.shortage().tries, 0u);
 }
 
 TEST(Resource, AnyHostMemoryMissing_IsSaidWithItsLimit) {

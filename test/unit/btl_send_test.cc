@@ -102,14 +102,14 @@ TEST(Send, DeviceWithLittleInline_IsAskedForLessUntilItAgrees) {
 TEST(Send, EpochsReuseTheSlotsAlternately) {
   World w;
   w.connect();
-  const char* first = w.a.endpoint.effort->ring.memory;
+  const char* first = w.a.endpoint.ring().memory;
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.pass(20);
-  const char* second = w.a.endpoint.effort->ring.memory;
+  const char* second = w.a.endpoint.ring().memory;
   EXPECT_NE(first, second) << "the closed epoch's slots must survive for a gap";
   engine::close_order(w.a.endpoint, 2, BFO_CAUSE_FENCE, 0, 0);
   w.pass(20);
-  EXPECT_EQ(w.a.endpoint.effort->ring.memory, first);
+  EXPECT_EQ(w.a.endpoint.ring().memory, first);
 }
 
 TEST(Send, MarkBehindUnsignaledWork_EndsIt) {
@@ -231,7 +231,7 @@ TEST(Receive, WithoutImmediate_IsDroppedAndTheBufferReturned) {
   w.connect();
   ibv_wc wc{};
   wc.wr_id = engine::work_id(engine::WorkKind::kReceive, 5);
-  wc.qp_num = w.b.endpoint.effort->qps.data.number();
+  wc.qp_num = w.b.endpoint.qps().data.number();
   wc.byte_len = 4;
   w.fabric.push(w.b.port.cqs().first(), wc);
   const uint64_t before = w.b.port.accounting().dropped;

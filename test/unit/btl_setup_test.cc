@@ -200,7 +200,7 @@ TEST(Setup, PortGoesDownWhileMaking_NothingIsLeftOfTheAttempt) {
   Slow::serve_others(w.a);
   w.turns(3);
   EXPECT_EQ(w.connections(), 0u);
-  EXPECT_EQ(w.a.endpoint.effort->command, nullptr);
+  EXPECT_EQ(w.a.endpoint.qps().command, nullptr);
   w.set_port(w.a, IBV_PORT_ACTIVE);
   w.expect_whole();
 }

@@ -93,7 +93,7 @@ TEST_P(StockOf, MemoryCannotBeRegistered_CountedAndTriedAgain) {
   const auto memory = static_cast<size_t>(engine::Object::kMemory);
   EXPECT_GE(p.port.resources().failures[memory], 2u);
   EXPECT_LT(p.port.resources().failures[memory], 100u) << "with back-off";
-  EXPECT_EQ(p.endpoint.effort->shortage.error, ENOMEM);
+  EXPECT_EQ(p.endpoint.shortage().error, ENOMEM);
   w.fabric.refusals.clear();
   w.live(2'000, true);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);

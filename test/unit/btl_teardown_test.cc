@@ -62,7 +62,7 @@ struct Slow : World {
     fabric.hold = true;
     frag("x");
     ASSERT_EQ(engine::send(a.endpoint, &frags.back()), engine::Accepted::kPosted);
-    ASSERT_TRUE(fabric.fail(a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR));
+    ASSERT_TRUE(fabric.fail(a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR));
     fabric.hold = false;
     turns(2);
     ASSERT_EQ(a.endpoint.phase, Phase::kDraining);
@@ -72,7 +72,7 @@ struct Slow : World {
     serve(p.port.stops());
     turns(50);
     ASSERT_EQ(p.endpoint.phase, Phase::kDraining);
-    ASSERT_NE(p.endpoint.effort->command, nullptr);
+    ASSERT_NE(p.endpoint.qps().command, nullptr);
   }
   void meet_again(Process& p, Process& peer, uint64_t name) {
     std::destroy_at(&p.endpoint);
@@ -148,16 +148,16 @@ TEST(Teardown, MessageArrivesWhileDestroyWaits_Delivered) {
   Slow::serve(w.b.port.stops());
   w.turns(50);
   w.turns(40, 100'000);
-  ASSERT_NE(w.b.endpoint.effort->command, nullptr);
+  ASSERT_NE(w.b.endpoint.qps().command, nullptr);
   // A completion that was under way when the queue was seen empty.
-  auto* srq = static_cast<FakeSrq*>(w.fabric.find(w.b.endpoint.effort->qps.data.number())->init.srq);
+  auto* srq = static_cast<FakeSrq*>(w.fabric.find(w.b.endpoint.qps().data.number())->init.srq);
   const ibv_recv_wr wr = srq->wrs.front();
   memcpy(reinterpret_cast<void*>(srq->sges.front().addr), "late", 4);
   srq->wrs.pop_front();
   srq->sges.pop_front();
   ibv_wc wc{};
   wc.wr_id = wr.wr_id;
-  wc.qp_num = w.b.endpoint.effort->qps.data.number();
+  wc.qp_num = w.b.endpoint.qps().data.number();
   wc.byte_len = 4;
   wc.imm_data = htonl(65);
   wc.wc_flags = IBV_WC_WITH_IMM;

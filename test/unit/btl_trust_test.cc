@@ -68,7 +68,7 @@ TEST_P(AnyDatagram, ForgedWithoutTheKey_HasNoEffect) {
     for (uint32_t epoch : {0u, 1u, 2u, 3u, 0x7fffffffu, 0xffffffffu}) {
       const uint64_t before = dropped(target, Drop::kSum);
       Packet packet = packet_from(victim, target, GetParam(), epoch, [](Packet& p) { p.lid = 77; });
-      --victim.endpoint.effort->packets.sent;  // it never sent this
+      --victim.endpoint.packets().sent;  // it never sent this
       engine::packet_seal(&packet, SipKey{});
       hand_over(target, packet);
       engine::packet_seal(&packet, victim.port.key());  // a key, and a wrong one
@@ -129,7 +129,7 @@ TEST_P(DatagramOfAnEpoch, ThatIsNotPlausible_MovesNoEpoch) {
     EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
     EXPECT_EQ(w.b.endpoint.phase, Phase::kUp);
     EXPECT_EQ(target.endpoint.epoch, 1u);
-    EXPECT_FALSE(target.endpoint.effort->close.asked);
+    EXPECT_FALSE(target.endpoint.ending().asked);
     EXPECT_TRUE(target.log.empty());
     engine::close_order(target.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
     w.pass(60);

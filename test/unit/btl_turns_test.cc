@@ -122,7 +122,7 @@ TEST(Turns, PortEventOnTheIdleRail_IsActedUponInTheNextTurn) {
 TEST(Turns, SilentWorkOnTheIdleRail_IsSuspectedInTime) {
   TwoRails r;
   r.busy(1000);
-  r.w.fabric.held.insert(r.c.endpoint.effort->qps.data.number());
+  r.w.fabric.held.insert(r.c.endpoint.qps().data.number());
   ASSERT_TRUE(r.w.sendi(r.c, "x"));
   // Long progress calls: if only real polls counted, the clock would be looked at too seldom to trust it.
   r.busy(20 * 32, 31'000);

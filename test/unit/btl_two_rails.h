@@ -72,8 +72,8 @@ struct TwoRails {
   /// The work of both ends of a rail stands still.
   void hold(Process& x, Process& y) {
     for (Process* p : {&x, &y}) {
-      w.fabric.held.insert(p->endpoint.effort->qps.data.number());
-      w.fabric.held.insert(p->endpoint.effort->qps.probe.number());
+      w.fabric.held.insert(p->endpoint.qps().data.number());
+      w.fabric.held.insert(p->endpoint.qps().probe.number());
     }
   }
   void release() {
@@ -87,7 +87,7 @@ struct TwoRails {
     w.fabric.deaf.insert(x.port.address().cm_qpn);
   }
   bool probe_fails(Process& p) {
-    return w.fabric.fail(p.endpoint.effort->qps.probe.number(), IBV_WC_RETRY_EXC_ERR);
+    return w.fabric.fail(p.endpoint.qps().probe.number(), IBV_WC_RETRY_EXC_ERR);
   }
   /// The peer asks `about` to end its rail, in a datagram that comes over `over` in its epoch `carrier`.
   static void request_end(Process& about, Process& over, uint32_t carrier) {
@@ -99,7 +99,7 @@ struct TwoRails {
     request_end.number = 1;
     request_end.flags = engine::kInquiryRequestEnd;
     request_end.carrier = carrier;
-    request_end.count = endpoint.delivered + endpoint.effort->ring.tail;
+    request_end.count = endpoint.delivered + endpoint.ring().tail;
     engine::verdict_packet(over.endpoint, request_end, fake_now());
   }
   /// The peer's answer to the last question about the rail of `about`, in a datagram that comes over `over`.
@@ -109,7 +109,7 @@ struct TwoRails {
     answer.type = static_cast<uint8_t>(engine::PacketType::kAnswer);
     answer.rail = engine::connection_id(about.port.nonce(), rail.peer.nonce);
     answer.epoch = rail.epoch;
-    answer.number = engine::watch_of(rail).inquiry.round;
+    answer.number = rail.watch().inquiry.round;
     answer.flags = engine::kInquiryAlive | engine::kInquiryCarrier;
     answer.carrier = over.endpoint.epoch;
     return answer;

@@ -125,7 +125,7 @@ TEST(Verdict, LastAnswerOfManyRoundsIsHere_TheDeciderWaitsForNoTick) {
   TwoRails r;
   r.swallow(r.w.a, r.w.b);
   ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
-  const engine::Inquiry& inquiry = engine::watch_of(r.w.a.endpoint).inquiry;
+  const engine::Inquiry& inquiry = r.w.a.endpoint.watch().inquiry;
   for (int i = 0; i < 600 && r.w.a.down == 0 && inquiry.answered < engine::kRoundsAlone; ++i) r.step();
   r.step();
   EXPECT_EQ(r.w.a.down, 1);
@@ -136,7 +136,7 @@ TEST(Verdict, EndIsRequestedAgainAndAgain_NoMoreThanOneQuestionInATick) {
   TwoRails r;
   one_answer_short(r, r.w.b, r.w.a, 0);
   r.a_runs = false;
-  const engine::Inquiry& inquiry = engine::watch_of(r.w.b.endpoint).inquiry;
+  const engine::Inquiry& inquiry = r.w.b.endpoint.watch().inquiry;
   engine::Packet answer = r.answer_over(r.w.b, r.d);
   answer.count = inquiry.count;
   const uint32_t before = inquiry.round;
@@ -253,7 +253,7 @@ TEST(Verdict, ResponderNeverEndsARailByItself) {
   ASSERT_TRUE(r.probe_fails(r.w.b));
   r.wait(200);
   EXPECT_EQ(r.downs(), 0);
-  r.w.fabric.held.erase(r.c.endpoint.effort->qps.data.number());
+  r.w.fabric.held.erase(r.c.endpoint.qps().data.number());
   r.w.fabric.run();
   r.wait(200);
   EXPECT_EQ(r.w.a.down, 1) << "it is not";
@@ -275,11 +275,11 @@ TEST(Verdict, DeviceReportsAnError_NoInquiry) {
   TwoRails r;
   r.swallow(r.w.a, r.w.b);
   ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
-  ASSERT_TRUE(r.w.fabric.fail(r.w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(r.w.fabric.fail(r.w.a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR));
   r.turn();
   r.turn();
   EXPECT_EQ(r.w.a.down, 1);
-  EXPECT_EQ(engine::watch_of(r.w.a.endpoint).inquiry.round, 0u);
+  EXPECT_EQ(r.w.a.endpoint.watch().inquiry.round, 0u);
 }
 
 /// A late answer to a question of an older inquiry proves nothing.
@@ -304,9 +304,9 @@ TEST(Verdict, AnswerOfAnOlderInquiry_IsIgnored) {
 TEST(Verdict, EndRequestOfAnOlderEpochOfItsCarrier_IsRefused) {
   TwoRails r;
   r.request_end(r.w.a, r.c, 0);
-  EXPECT_FALSE(r.w.a.endpoint.effort->close.asked);
+  EXPECT_FALSE(r.w.a.endpoint.ending().asked);
   r.request_end(r.w.a, r.c, 1);
-  EXPECT_TRUE(r.w.a.endpoint.effort->close.asked);
+  EXPECT_TRUE(r.w.a.endpoint.ending().asked);
 }
 
 /// Two that decide could each end another rail. An honest peer sends its end request to the one that decides,
@@ -314,7 +314,7 @@ TEST(Verdict, EndRequestOfAnOlderEpochOfItsCarrier_IsRefused) {
 TEST(Verdict, EndRequestToTheSideThatDoesNotDecide_IsRefused) {
   TwoRails r;
   r.request_end(r.w.b, r.d, 1);
-  EXPECT_FALSE(r.w.b.endpoint.effort->close.asked);
+  EXPECT_FALSE(r.w.b.endpoint.ending().asked);
   r.pass(5);
   EXPECT_EQ(r.downs(), 0);
 }

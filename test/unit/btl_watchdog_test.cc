@@ -2,6 +2,7 @@
 //
 // btl_watchdog_test.cc: the watchdog: when silence is suspected, and that nothing ends by it alone. What
 // ends a suspected rail is in btl_verdict_test.cc.
+#include "btl/verbs/engine/watchdog/suspect.h"
 #include "test/unit/btl_two_rails.h"
 
 namespace bfo::test {
@@ -11,7 +12,7 @@ using engine::Phase;
 
 /// Holds the data queue pair of `p`, so that its work stands still while the path itself answers.
 void hold_data(World& w, Process& p) {
-  w.fabric.held.insert(p.endpoint.effort->qps.data.number());
+  w.fabric.held.insert(p.endpoint.qps().data.number());
 }
 
 TEST(Watchdog, SilentWork_IsSuspectedWithinTwentyMilliseconds) {
@@ -32,9 +33,9 @@ TEST(Watchdog, HalfOfTheTimeInSilence_ThePathIsAskedBeforeTheRailIsSuspect) {
   w.fabric.hold = true;
   ASSERT_TRUE(w.sendi(w.a, "x"));
   w.pass(3);
-  EXPECT_EQ(engine::watch_of(w.a.endpoint).probe, engine::PathProbe::kIdle);
+  EXPECT_EQ(w.a.endpoint.watch().probe, engine::PathProbe::kIdle);
   w.pass(5);
-  EXPECT_EQ(engine::watch_of(w.a.endpoint).probe, engine::PathProbe::kUnderWay);
+  EXPECT_EQ(w.a.endpoint.watch().probe, engine::PathProbe::kUnderWay);
   EXPECT_EQ(w.a.count("suspect"), 0);
 }
 
@@ -66,6 +67,42 @@ TEST(Watchdog, PathAnswers_SuspectRailLivesAndRecovers) {
   EXPECT_EQ(w.a.log, (Log{"suspect", "up 1"}));
 }
 
+TEST(Watchdog, IdleRailSuspectedFromOutside_IsTestedAndTakenBack) {
+  World w;
+  w.connect();
+  w.fabric.hold = true;
+  engine::suspect(w.a.endpoint, "a reason", fake_now());
+  EXPECT_EQ(engine::rail_state(w.a.endpoint), BFO_RAIL_SUSPECT);
+  w.pass(50);
+  EXPECT_EQ(w.a.log, Log{"suspect"}) << "nothing was under way, and nothing has come back";
+  w.fabric.hold = false;
+  w.fabric.run();
+  w.pass(3);
+  EXPECT_EQ(w.a.log, (Log{"suspect", "up 1"}));
+  EXPECT_TRUE(w.a.port.accounting_balances());
+}
+
+TEST(Watchdog, RailSuspectedFromOutside_DiesWithItsTest) {
+  World w;
+  w.connect();
+  w.fabric.hold = true;
+  engine::suspect(w.a.endpoint, "a reason", fake_now());
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR));
+  w.fabric.hold = false;
+  w.pass(3);
+  EXPECT_EQ(w.a.down, 1);
+}
+
+TEST(Watchdog, SuspectedFromOutsideWithoutAWatchdog_NobodyWouldTakeItBack) {
+  engine::Config config = small_config();
+  config.suspect_ns = 0;
+  World w(config);
+  w.connect();
+  engine::suspect(w.a.endpoint, "a reason", fake_now());
+  EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
+  EXPECT_EQ(w.a.count("suspect"), 0);
+}
+
 /// The only rail of a is silent, and its probe comes back with an error.
 void fail_on_the_last_rail(World& w) {
   w.connect();
@@ -73,7 +110,7 @@ void fail_on_the_last_rail(World& w) {
   w.fabric.hold = true;
   ASSERT_TRUE(w.sendi(w.a, "x"));
   w.pass(15);
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->qps.probe.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.qps().probe.number(), IBV_WC_RETRY_EXC_ERR));
 }
 
 TEST(Watchdog, ProbeFailsOnTheLastRail_Lives) {
@@ -162,7 +199,7 @@ TEST(Watchdog, NewEpochWithWorkAtOnce_IsNotSuspectForTheSilenceOfTheLastOne) {
   w.fabric.hold = true;
   ASSERT_TRUE(w.sendi(w.a, "x"));
   w.pass(8);
-  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR));
+  ASSERT_TRUE(w.fabric.fail(w.a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR));
   w.fabric.hold = false;
   for (int i = 0; i < 40'000 && (w.a.endpoint.epoch < 2 || w.a.endpoint.phase != Phase::kUp); ++i) {
     fake_now() += 10'000;

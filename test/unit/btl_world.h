@@ -295,8 +295,8 @@ engine::Packet packet_from(Process& from, Process& to, engine::PacketType type, 
   memcpy(packet.gid, from.port.address().gid.raw, sizeof packet.gid);
   packet.mtu = from.port.address().mtu;
   packet.cm_qpn = from.port.cm_qp().number();
-  EXPECT_TRUE(from.endpoint.begin_effort());
-  packet.sequence = ++from.endpoint.effort->packets.sent;
+  EXPECT_TRUE(from.endpoint.make_resources());
+  packet.sequence = ++from.endpoint.packets().sent;
   change(packet);
   engine::packet_seal(&packet, to.port.key());
   return packet;

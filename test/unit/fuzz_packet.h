@@ -90,7 +90,7 @@ class PacketTarget {
       packet.source_nonce = from.port.nonce();
       packet.target_nonce = to.port.nonce();
       packet.epoch = to.endpoint.epoch + which / 12 % 3;
-      packet.sequence = from.endpoint.effort->packets.sent + ++numbers_;
+      packet.sequence = from.endpoint.packets().sent + ++numbers_;
       engine::packet_seal(&packet, to.port.key());
     }
     std::memcpy(bytes, &packet, sizeof packet);

@@ -70,7 +70,7 @@ int port_count() {
 
 void on_rail_up(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event) {
   Module& module = module_from(ctx);
-  trace_rail(endpoint, engine::last_closed(endpoint) != nullptr ? "back" : "up", event);
+  trace_rail(endpoint, endpoint.last_closed() != nullptr ? "back" : "up", event);
   const bool offered = (module.super.btl_flags & MCA_BTL_FLAGS_FAILOVER_SUPPORT) != 0;
   if (!module.bound && offered) say_unbound();  // a PML says by itself that the user has taken the flag away
   // A peer sends no connect request to a port that was down when its address was published. This side
@@ -91,7 +91,7 @@ void on_rail_down(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t&
   trace_rail(endpoint, late ? "not up yet" : "down", event);
   if (module.bound) {
     if (void* const rail = listener(module, endpoint)) module.sink.rail_down(module.sink_ctx, rail, &event);
-  } else if (event.cause != BFO_CAUSE_SHUTDOWN && !endpoint.effort->drain.cause_open) {
+  } else if (event.cause != BFO_CAUSE_SHUTDOWN && !endpoint.drain().cause_open) {
     report_fatal(module, endpoint, event);
   }
 }
@@ -128,13 +128,13 @@ void connect_other_rails(void*, engine::Endpoint& endpoint) {
 }
 
 /// Called on changes only: before kUnknown the peer was alive and busy.
-const char* liveness_text(engine::Liveness liveness) {
-  switch (liveness) {
-    case engine::Liveness::kAnswers:
+const char* pinged_text(engine::Pinged state) {
+  switch (state) {
+    case engine::Pinged::kAnswers:
       return "peer is alive, but busy";
-    case engine::Liveness::kSilent:
+    case engine::Pinged::kSilent:
       return "peer is silent";
-    case engine::Liveness::kUnknown:
+    case engine::Pinged::kUnknown:
       break;
   }
   return "peer is not asked any more";
@@ -143,7 +143,7 @@ const char* liveness_text(engine::Liveness liveness) {
 void on_peer_answers(void* ctx, engine::Endpoint& endpoint, bool answers) {
   Module& module = module_from(ctx);
   if (traces(kTraceRails))
-    trace_rail(endpoint, liveness_text(endpoint.effort->liveness.state),
+    trace_rail(endpoint, pinged_text(endpoint.pings().state),
                engine::make_event(endpoint, BFO_CAUSE_NONE, 0, 0, 0));
   if (void* const rail = listener(module, endpoint))
     module.sink.peer_answers(module.sink_ctx, rail, answers ? 1 : 0);

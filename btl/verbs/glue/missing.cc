@@ -66,7 +66,7 @@ void start_failed(const char* what, int error) {
 
 void rail_missing(void* ctx, engine::Endpoint& endpoint) {
   Module& module = *static_cast<Module*>(ctx);
-  const engine::Shortage& shortage = endpoint.effort->shortage;
+  const engine::Shortage& shortage = endpoint.shortage();
   // With many peers all of them lack the same resource, and all processes of a host do: one message is
   // enough. A peer of this host says it itself.
   if (shortage.there &&

@@ -68,8 +68,8 @@ void dump(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, int) {
     if (endpoint != nullptr && endpoint_of(*rail) != endpoint) continue;
     opal_output(0, "btl/verbs: %s:%u rank %u %s epoch %u posted %lu covered %lu parked %zu received %lu",
                 module.port.device().name(), module.port.number(), static_cast<unsigned>(rail->peer.name),
-                engine::phase_name(rail->phase), rail->epoch, rail->effort->ring.head,
-                rail->effort->ring.tail, rail->queued.size(), rail->delivered);
+                engine::phase_name(rail->phase), rail->epoch, rail->ring().head, rail->ring().tail,
+                rail->queued.size(), rail->delivered);
   }
 }
 

@@ -173,8 +173,8 @@ int register_params(Component& component, mca_btl_base_module_t* defaults) {
                 OPAL_INFO_LVL_5, false, &params.ignore_locality);
   register_bool(component, "ib_path_record_service_level",
                 "Ask the subnet administrator (SA) for the InfiniBand service level of each path before a "
-                "connection is made over it, as fabrics need whose routing is free of deadlocks only with "
-                "it (DFSSSP, torus-2QoS). While it has no answer to give, btl_verbs_ib_service_level is used",
+                "connection is made over it, as fabrics need whose routing is free of deadlocks only with it "
+                "(DFSSSP, torus-2QoS). While it has no answer to give, btl_verbs_ib_service_level is used",
                 OPAL_INFO_LVL_5, false, &params.path_service_level);
   register_bool(component, "relaxed_ordering",
                 "Let the device write received data to memory in any order, where it can: faster on some "
@@ -183,8 +183,8 @@ int register_params(Component& component, mca_btl_base_module_t* defaults) {
   params.want_fork_support = -1;
   mca_base_component_var_register(
       &component.super.btl_version, "want_fork_support",
-      "Keep registered memory with this process when it forks: -1 where the kernel needs help for it and "
-      "the library gives it, 0 never, 1 always, or this component is not used",
+      "Keep registered memory with this process when it forks: -1 where the kernel needs help for it and the "
+      "library gives it, 0 never, 1 always, or this component is not used",
       MCA_BASE_VAR_TYPE_INT, nullptr, 0, static_cast<mca_base_var_flag_t>(0), OPAL_INFO_LVL_5,
       MCA_BASE_VAR_SCOPE_READONLY, &params.want_fork_support);
   if (const int rc = register_port_params(component); rc < 0) return rc;

@@ -314,7 +314,7 @@ int sendi(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, opal_co
     if (descriptor != nullptr) *descriptor = nullptr;
     return hopeless ? OPAL_ERR_UNREACH : OPAL_ERR_OUT_OF_RESOURCE;
   }
-  if (!frag->scarce && engine::leaves_at_once(rail) && length > rail.effort->ring.slot_bytes) {
+  if (!frag->scarce && engine::leaves_at_once(rail) && length > rail.ring().slot_bytes) {
     // It is only too long for a slot: sent in the same way, with a buffer of its own. The last ones of a pool
     // are left to the caller, who gets a callback for them (see send()).
     memcpy(frag->buffer, header, header_size);
@@ -343,7 +343,7 @@ namespace {
   const bfo_rail_state_t state = engine::rail_state(rail);
   if (state == BFO_RAIL_DOWN || state == BFO_RAIL_UNUSABLE) return OPAL_ERR_UNREACH;
   const size_t length = header_size + payload_size;
-  if (!engine::leaves_at_once(rail) || length <= rail.effort->ring.slot_bytes) return OPAL_ERR_RESOURCE_BUSY;
+  if (!engine::leaves_at_once(rail) || length <= rail.ring().slot_bytes) return OPAL_ERR_RESOURCE_BUSY;
   VerbsFrag* const frag = frag_for(module, length, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);
   if (frag == nullptr) return OPAL_ERR_OUT_OF_RESOURCE;
   memcpy(frag->buffer, header, header_size);

@@ -18,10 +18,9 @@ Drop admit(Port& port, const char* data, size_t length, Packet* packet, Endpoint
   const bool again = type == PacketType::kBye && sender->peer.left && sender->phase != Phase::kUnusable;
   if (!again && (sender->peer.left || sender->phase == Phase::kGone || sender->phase == Phase::kUnusable))
     return Drop::kLeft;
-  if (!port.begin_effort(*sender)) return Drop::kMemory;
+  if (!port.make_resources(*sender)) return Drop::kMemory;
   // The heartbeat of the peer counts for itself.
-  ReplayWindow& window =
-      type == PacketType::kPong ? sender->effort->packets.pongs_taken : sender->effort->packets.taken;
+  ReplayWindow& window = type == PacketType::kPong ? sender->packets().pongs_taken : sender->packets().taken;
   if (!window.take(packet->sequence)) return Drop::kReplayed;
   *endpoint = sender;
   return Drop::kNone;

@@ -27,9 +27,9 @@ Object make_room(Endpoint& endpoint) {
   errno = 0;
   if (!ring_reserve(endpoint)) return Object::kMemory;
   if (host.prepare != nullptr && !host.prepare(host.ctx)) return Object::kMemory;
-  endpoint.effort->qps.reserved = completions_of(port);
-  endpoint.effort->qps.send_cq = port.cqs().reserve(endpoint.effort->qps.reserved);
-  return endpoint.effort->qps.send_cq != nullptr ? Object::kNone : Object::kCompletionQueue;
+  endpoint.qps().reserved = completions_of(port);
+  endpoint.qps().send_cq = port.cqs().reserve(endpoint.qps().reserved);
+  return endpoint.qps().send_cq != nullptr ? Object::kNone : Object::kCompletionQueue;
 }
 
 }  // namespace
@@ -39,9 +39,8 @@ void set_phase(Endpoint& endpoint, Phase phase, uint64_t now) {
   const Guard guard(endpoint.port->lock());
   endpoint.phase = phase;
   endpoint.usable = phase == Phase::kUp || phase == Phase::kSuspect;
-  endpoint.effort->phase_since_ns = now;
-  endpoint.effort->phase_present_ms =
-      static_cast<uint32_t>(endpoint.port->presence().present_ns() / 1'000'000);
+  endpoint.times().phase_since_ns = now;
+  endpoint.times().phase_ran_ms = static_cast<uint32_t>(endpoint.port->run_time().ran_ns() / 1'000'000);
 }
 
 bool attempt_has_room(Endpoint& endpoint) {
@@ -59,25 +58,25 @@ void attempt_begin(Endpoint& endpoint, uint32_t epoch) {
   endpoint.epoch = epoch;
   endpoint.announced = false;
   endpoint.delivered = 0;
-  endpoint.effort->close = CloseOrder{};
-  endpoint.effort->drain = Drain{};
+  endpoint.ending() = CloseOrder{};
+  endpoint.drain() = Drain{};
   // An epoch that ends before it is up must not be taken for the last one: its count would look like a gap.
   ring_forget(endpoint);
-  if (endpoint.effort->connection != nullptr) watch_of(endpoint).begin_epoch();
-  endpoint.effort->timer.attempts = 0;
+  if (endpoint.epochs() != nullptr) endpoint.watch().begin_epoch();
+  endpoint.timer().attempts = 0;
   verdict_clear(endpoint);
 }
 
 void attempt_failed(Endpoint& endpoint, uint64_t now) {
   set_phase(endpoint, Phase::kClosed, now);
-  ++endpoint.effort->timer.failures;
-  handshake_pause(endpoint, endpoint.effort->timer.failures, now);
+  ++endpoint.timer().failures;
+  handshake_pause(endpoint, endpoint.timer().failures, now);
 }
 
 void attempt_make(Endpoint& endpoint, const Packet* request, QpReady* ready, uint64_t now) {
   const uint64_t bits = endpoint.port->env().random();
-  endpoint.effort->qps.data_psn = bits & 0xffffff;
-  endpoint.effort->qps.probe_psn = bits >> 24 & 0xffffff;
+  endpoint.qps().data_psn = bits & 0xffffff;
+  endpoint.qps().probe_psn = bits >> 24 & 0xffffff;
   const Object missing = make_room(endpoint);
   if (missing != Object::kNone) {
     resource_failed(endpoint, missing, errno);
@@ -93,8 +92,7 @@ void attempt_drop(Endpoint& endpoint, uint64_t now) {
   qp_destroy(endpoint);
   {
     const Guard guard(endpoint.port->lock());
-    endpoint.effort->close =
-        CloseOrder{};  // carried out: what is sent from now on waits for the next attempt
+    endpoint.ending() = CloseOrder{};  // carried out: what is sent from now on waits for the next attempt
   }
   attempt_failed(endpoint, now);
 }

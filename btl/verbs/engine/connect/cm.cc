@@ -11,9 +11,9 @@
 #include "btl/verbs/engine/connect/attempt.h"
 #include "btl/verbs/engine/drain/drain.h"
 #include "btl/verbs/engine/connect/handshakes.h"
-#include "btl/verbs/engine/connect/liveness.h"
+#include "btl/verbs/engine/connect/ping.h"
 #include "btl/verbs/engine/send/cm_send.h"
-#include "btl/verbs/engine/connect/patience.h"
+#include "btl/verbs/engine/connect/connect_timeout.h"
 #include "btl/verbs/engine/send/qp_command.h"
 #include "btl/verbs/engine/send/rdma.h"
 #include "btl/verbs/engine/send/send.h"
@@ -37,10 +37,10 @@ void start(Endpoint& endpoint, uint64_t now) {
   endpoint.skip_backoff = false;
   if (!endpoint.initiator) {
     set_phase(endpoint, Phase::kSoliciting, now);
-    liveness_begin(endpoint, now);
-    endpoint.effort->timer.attempts = 0;
+    ping_begin(endpoint, now);
+    endpoint.timer().attempts = 0;
     cm_send(endpoint, PacketType::kSolicit, endpoint.epoch);
-    handshake_pause(endpoint, endpoint.effort->timer.attempts++, now);
+    handshake_pause(endpoint, endpoint.timer().attempts++, now);
     return;
   }
   if (endpoint.epoch == UINT32_MAX) return attempt_failed(endpoint, now);  // there is no next one
@@ -52,27 +52,27 @@ void start(Endpoint& endpoint, uint64_t now) {
 bool goes_on(Endpoint& endpoint, Object missing, int error, uint64_t now) {
   if (missing != Object::kNone) resource_failed(endpoint, missing, error);
   // Evidence against the attempt may have come meanwhile: then the peer hears nothing of it.
-  if (missing == Object::kNone && !endpoint.effort->close.asked && !endpoint.peer.left) return true;
+  if (missing == Object::kNone && !endpoint.ending().asked && !endpoint.peer.left) return true;
   attempt_drop(endpoint, now);
   return false;
 }
 
 void go_up(Endpoint& endpoint, uint64_t now) {
-  liveness_unknown(endpoint);
+  ping_end(endpoint);
   {
     const Guard guard(endpoint.port->lock());
     if (!ring_open(endpoint)) {
-      endpoint.effort->close.asked = true;
-      endpoint.effort->close.cause = BFO_CAUSE_HANDSHAKE;
+      endpoint.ending().asked = true;
+      endpoint.ending().cause = BFO_CAUSE_HANDSHAKE;
       endpoint.port->need_service();
     }
   }
   endpoint.past = Past::kUp;
   endpoint.asked = false;
-  endpoint.effort->path.failures = 0;
+  endpoint.path_failures().failures = 0;
   resource_made(endpoint);
   endpoint.announced = true;
-  endpoint.effort->up_since_ns = now;
+  endpoint.times().up_since_ns = now;
   endpoint.connect_wanted = true;
   set_phase(endpoint, Phase::kUp, now);
   Port& port = *endpoint.port;
@@ -80,7 +80,7 @@ void go_up(Endpoint& endpoint, uint64_t now) {
   event.info.state = BFO_RAIL_UP;
   port.host().rail_up(port.host().ctx, endpoint, event);
   if (!endpoint.queued.empty()) post_queued(endpoint);
-  if (endpoint.effort->need.peer == Need::kWaits) port.await_message(&endpoint);
+  if (endpoint.need().peer == Need::kWaits) port.await_message(&endpoint);
   cm_prepare_inquiries(endpoint);
 }
 
@@ -97,7 +97,7 @@ constexpr char kNoLevel[] = "put off: the subnet administrator is asked for the 
 
 /// The peer is alive and has nothing left of its epochs up to that of `packet`.
 void on_solicit(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  if (endpoint.effort->command != nullptr) return put_off(endpoint, packet, kNotGone);
+  if (endpoint.qps().command != nullptr) return put_off(endpoint, packet, kNotGone);
   endpoint.epoch = std::max(endpoint.epoch, packet.epoch);
   if (endpoint.phase == Phase::kIdle) {
     endpoint.connect_wanted = true;
@@ -108,8 +108,8 @@ void on_solicit(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 }
 
 void learn_probe_target(Endpoint& endpoint, const Packet& packet) {
-  endpoint.effort->probe_target.address = packet.probe_target_address;
-  endpoint.effort->probe_target.rkey = packet.probe_target_rkey;
+  endpoint.probe_target().address = packet.probe_target_address;
+  endpoint.probe_target().rkey = packet.probe_target_rkey;
 }
 
 /// False while the subnet administrator is asked for the service level of the path that `epoch` takes.
@@ -120,7 +120,7 @@ bool knows_path(Endpoint& endpoint, uint32_t epoch, uint64_t now) {
 }
 
 void on_request(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  if (endpoint.effort->command != nullptr) return put_off(endpoint, packet, kNotGone);
+  if (endpoint.qps().command != nullptr) return put_off(endpoint, packet, kNotGone);
   if (!attempt_has_room(endpoint))
     return put_off(endpoint, packet, "put off: memory or a completion queue is being made for it");
   if (!knows_path(endpoint, packet.epoch, now)) return put_off(endpoint, packet, kNoLevel);
@@ -148,7 +148,7 @@ void on_reply(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 /// A leaving peer says how many SENDs it received: they are delivered, though no completion retires the last
 /// ones.
 void retire_received(Endpoint& endpoint, uint64_t received) {
-  const SendRing& ring = endpoint.effort->ring;
+  const SendRing& ring = endpoint.ring();
   uint64_t end = ring.tail;
   for (uint64_t seq = ring.tail; seq < ring.head; ++seq) {
     const SendSlot& slot = ring.slots[seq & ring.mask];
@@ -162,7 +162,7 @@ void retire_received(Endpoint& endpoint, uint64_t received) {
 void on_bye(Endpoint& endpoint, const Packet& packet) {
   const bool asks = (packet.flags & kByeHeard) == 0;
   // An answer to a BYE that this endpoint has not sent: to that of an earlier connection of both processes.
-  if (!asks && !endpoint.effort->leaving) return endpoint.port->drop(Drop::kStale, &packet);
+  if (!asks && !endpoint.last().leaving) return endpoint.port->drop(Drop::kStale, &packet);
   if (packet.epoch == endpoint.epoch && endpoint.usable)
     retire_received(endpoint, packet.probe_target_address);
   endpoint.connect_wanted = false;
@@ -180,7 +180,7 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   if (tells_address(type, what)) cm_learn_address(endpoint, packet);
   // No epoch begins any more.
   const bool begins = what == Answer::kStart || what == Answer::kStartOver || what == Answer::kAccept;
-  if (endpoint.effort->leaving && begins) return cm_bye(endpoint);
+  if (endpoint.last().leaving && begins) return cm_bye(endpoint);
   switch (what) {
     case Answer::kDrop:
       return endpoint.port->drop(Drop::kStale, &packet);
@@ -229,7 +229,7 @@ void cm_receive(Port& port, const char* data, size_t length) {
   const uint64_t now = port.env().now_ns();
   if (packet.type == static_cast<uint8_t>(PacketType::kPong)) {
     cm_note_heard(*endpoint, packet, now);
-    return liveness_answered(*endpoint, now);
+    return ping_answered(*endpoint, now);
   }
   if (packet.type == static_cast<uint8_t>(PacketType::kRefuse)) {
     const bool up = is_up(endpoint->phase) && packet.epoch == endpoint->epoch;
@@ -245,7 +245,7 @@ void cm_receive(Port& port, const char* data, size_t length) {
   if (!is_up(endpoint->phase))
     port.need_service();  // a process that comes by seldom may stay for the next step
   endpoint->peer.initially_down = false;
-  liveness_heard(*endpoint, now);
+  ping_heard(*endpoint, now);
   if (packet.type == static_cast<uint8_t>(PacketType::kSolicit) ||
       packet.type == static_cast<uint8_t>(PacketType::kRequest)) {
     need_heard(*endpoint, packet.flags, now);
@@ -257,9 +257,9 @@ void cm_qps_made(Endpoint& endpoint, Object missing, int error) {
   const uint64_t now = endpoint.port->env().now_ns();
   if (!goes_on(endpoint, missing, error, now)) return;
   set_phase(endpoint, endpoint.initiator ? Phase::kRequesting : Phase::kReplied, now);
-  liveness_begin(endpoint, now);
+  ping_begin(endpoint, now);
   cm_send(endpoint, endpoint.initiator ? PacketType::kRequest : PacketType::kReply, endpoint.epoch);
-  handshake_pause(endpoint, endpoint.effort->timer.attempts++, now);
+  handshake_pause(endpoint, endpoint.timer().attempts++, now);
   endpoint.port->expect_losses();  // while the peer does its part
 }
 
@@ -267,7 +267,7 @@ void cm_qps_connected(Endpoint& endpoint, Object missing, int error) {
   const uint64_t now = endpoint.port->env().now_ns();
   if (!goes_on(endpoint, missing, error, now)) return;
   const uint64_t id = work_id(WorkKind::kProbe, uint64_t{endpoint.epoch} << 1);
-  if (post_bare(endpoint, endpoint.effort->qps.data.ib(), id) != 0) return attempt_drop(endpoint, now);
+  if (post_bare(endpoint, endpoint.qps().data.ib(), id) != 0) return attempt_drop(endpoint, now);
   set_phase(endpoint, Phase::kProbing, now);
 }
 
@@ -280,7 +280,7 @@ void cm_probe_done(Endpoint& endpoint, int status) {
   if (endpoint.phase != Phase::kProbing) return;
   const uint64_t now = endpoint.port->env().now_ns();
   if (status != IBV_WC_SUCCESS) {
-    endpoint.effort->path.note(now);
+    endpoint.path_failures().note(now);
     return attempt_drop(endpoint, now);
   }
   cm_send(endpoint, PacketType::kReady, endpoint.epoch);
@@ -309,13 +309,13 @@ void cm_failed(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_
   return_queued(endpoint);
   // If the last attempt had reached the drain, its epoch was closed there: the same result and count are
   // reported again.
-  const ClosedEpoch* const closed = last_closed(endpoint);
+  const ClosedEpoch* const closed = endpoint.last_closed();
   const bool again = closed != nullptr && closed->name.epoch == endpoint.epoch;
   report_closed(endpoint, event, again ? closed->result : BFO_FENCED, again ? closed->delivered : 0);
 }
 
 void cm_peer_left(Endpoint& endpoint, uint64_t now) {
-  liveness_unknown(endpoint);
+  ping_end(endpoint);
   set_phase(endpoint, Phase::kGone, now);
   if (endpoint.ever_up() || endpoint.lost_reported()) return return_queued(endpoint);
   cm_failed(endpoint, BFO_CAUSE_SHUTDOWN, 0, now);
@@ -324,7 +324,7 @@ void cm_peer_left(Endpoint& endpoint, uint64_t now) {
 bool cm_awaits_peer(const Endpoint& endpoint, uint64_t now) {
   if (!endpoint.peer.initially_down || !endpoint.queued.empty()) return false;
   const Port& port = *endpoint.port;
-  if (port.up_since_ns() != 0 && now < port.up_since_ns() + kInitiallyDownPatienceNs) return false;
+  if (port.up_since_ns() != 0 && now < port.up_since_ns() + kInitiallyDownNs) return false;
   // A try would cost: for a GID that does not answer, an address handle on RoCE takes up to a second to fail.
   return port.host().other_rail_up(port.host().ctx, const_cast<Endpoint&>(endpoint));
 }
@@ -332,35 +332,35 @@ bool cm_awaits_peer(const Endpoint& endpoint, uint64_t now) {
 void cm_step(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   if (first_connection_ends(endpoint, now)) return;
-  if (port.state() != PortState::kActive) return liveness_unknown(endpoint);
+  if (port.state() != PortState::kActive) return ping_end(endpoint);
   handshake_wake(endpoint, now);
-  liveness_step(endpoint, now);
+  ping_step(endpoint, now);
   switch (endpoint.phase) {
     case Phase::kIdle:
       if (endpoint.connect_wanted) start(endpoint, now);
       return;
     case Phase::kClosed:
-      if (endpoint.effort->command != nullptr) return;
-      if (endpoint.connect_wanted && (now >= endpoint.effort->timer.due_ns || endpoint.skip_backoff))
+      if (endpoint.qps().command != nullptr) return;
+      if (endpoint.connect_wanted && (now >= endpoint.timer().due_ns || endpoint.skip_backoff))
         start(endpoint, now);
       return;
     case Phase::kSoliciting:
-      if (now < endpoint.effort->timer.due_ns) return;
+      if (now < endpoint.timer().due_ns) return;
       cm_send(endpoint, PacketType::kSolicit, endpoint.epoch);
       break;
     case Phase::kRequesting:
       if (resource_give_back(endpoint, now)) return;
-      if (now < endpoint.effort->timer.due_ns) return;
+      if (now < endpoint.timer().due_ns) return;
       cm_send(endpoint, PacketType::kRequest, endpoint.epoch);
       break;
     case Phase::kReplied:
-      if (now < endpoint.effort->timer.due_ns) return;
+      if (now < endpoint.timer().due_ns) return;
       cm_send(endpoint, PacketType::kReply, endpoint.epoch);
       break;
     default:
       return;
   }
-  handshake_pause(endpoint, endpoint.effort->timer.attempts++, now);
+  handshake_pause(endpoint, endpoint.timer().attempts++, now);
 }
 
 }  // namespace bfo::engine

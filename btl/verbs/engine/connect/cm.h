@@ -13,7 +13,7 @@
 //     BYE(n): the sender is going away in order; nobody reconnects to it. Answered by a BYE (leave.h)
 //     REFUSE(n, object, errno): the sender cannot make its part now (resource.h); in place of a REQ or a REP.
 //     Of an epoch n that is up: its device is short of objects, second rails are asked to give theirs back
-//     PING to the peer's heartbeat, PONG from there: asked while a handshake gets no answer (liveness.h)
+//     PING to the peer's heartbeat, PONG from there: asked while a handshake gets no answer (ping.h)
 //
 // SOLICIT and REQ say how much their sender needs the rail (handshakes.h).
 //

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "common/clock.h"
-#include "btl/verbs/engine/connect/liveness.h"
+#include "btl/verbs/engine/connect/ping.h"
 #include "btl/verbs/engine/rail/port.h"
 #include "btl/verbs/engine/connect/resource.h"
 
@@ -17,9 +17,9 @@ namespace {
 /// of the time, and all would begin all of their handshakes: repeating those is then all they do. So only
 /// time counts in which this process could hear an answer, up to a bound by the clock on the wall.
 bool answer_is_slow(const Endpoint& endpoint, uint64_t now) {
-  const auto present = static_cast<uint32_t>(endpoint.port->presence().present_ns() / 1'000'000);
-  return present - endpoint.effort->phase_present_ms >= kSlowAnswerNs / 1'000'000 ||
-         time_since(endpoint.effort->phase_since_ns, now) >= kSlowestAnswerNs;
+  const auto ran = static_cast<uint32_t>(endpoint.port->run_time().ran_ns() / 1'000'000);
+  return ran - endpoint.times().phase_ran_ms >= kSlowAnswerNs / 1'000'000 ||
+         time_since(endpoint.times().phase_since_ns, now) >= kSlowestAnswerNs;
 }
 
 /// A handshake of this process that takes the port's time.
@@ -39,9 +39,9 @@ bool under_way(const Endpoint& endpoint, uint64_t now) {
 }
 
 bool may_begin(const Endpoint& endpoint, uint64_t now) {
-  if (!endpoint.connect_wanted || endpoint.peer.left || endpoint.effort->command != nullptr) return false;
+  if (!endpoint.connect_wanted || endpoint.peer.left || endpoint.qps().command != nullptr) return false;
   if (endpoint.phase == Phase::kIdle) return true;
-  return endpoint.phase == Phase::kClosed && (endpoint.skip_backoff || now >= endpoint.effort->timer.due_ns);
+  return endpoint.phase == Phase::kClosed && (endpoint.skip_backoff || now >= endpoint.timer().due_ns);
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ void handshakes_count(Port& port, uint64_t now) {
     if (is_up(endpoint->phase)) continue;
     if (under_way(*endpoint, now)) ++all.begun;
     if (endpoint->phase == Phase::kMaking && !endpoint->initiator) ++all.answered;
-    if (endpoint->connect_wanted && endpoint->has_effort()) need_look(*endpoint, now);
+    if (endpoint->connect_wanted && endpoint->has_resources()) need_look(*endpoint, now);
     if (!may_begin(*endpoint, now)) continue;
     const Need need = need_of(*endpoint);
     all.urgent += need == Need::kWaits;
@@ -107,11 +107,11 @@ bool handshake_answered(Endpoint& endpoint, uint64_t now) {
 }
 
 void handshake_wake(Endpoint& endpoint, uint64_t now) {
-  if (!endpoint.effort->need.slow || need_of(endpoint) == Need::kNone) return;
-  endpoint.effort->need.slow = false;
-  endpoint.effort->timer.attempts = 0;
-  endpoint.effort->timer.due_ns = now;
-  liveness_ask_soon(endpoint, now);
+  if (!endpoint.need().slow || need_of(endpoint) == Need::kNone) return;
+  endpoint.need().slow = false;
+  endpoint.timer().attempts = 0;
+  endpoint.timer().due_ns = now;
+  ping_soon(endpoint, now);
 }
 
 }  // namespace bfo::engine

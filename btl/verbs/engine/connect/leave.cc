@@ -20,12 +20,12 @@ bool in_use(const Endpoint& endpoint) {
 }  // namespace
 
 void leave_begin(Endpoint& endpoint) {
-  if (endpoint.effort->leaving) return;
+  if (endpoint.last().leaving) return;
   endpoint.connect_wanted = false;
-  if (!endpoint.has_effort()) return;  // nothing has begun
-  endpoint.effort->leaving = true;
-  endpoint.effort->timer.attempts = 0;
-  endpoint.effort->timer.due_ns = 0;
+  if (!endpoint.has_resources()) return;  // nothing has begun
+  endpoint.last().leaving = true;
+  endpoint.timer().attempts = 0;
+  endpoint.timer().due_ns = 0;
   endpoint.port->need_service();
 }
 
@@ -44,7 +44,7 @@ void leave_step(Endpoint& endpoint, uint64_t now) {
     attempt_drop(endpoint, now);
     return cm_bye(endpoint);
   }
-  Timer& timer = endpoint.effort->timer;
+  Timer& timer = endpoint.timer();
   if (!in_use(endpoint) || now < timer.due_ns) return;
   if (!port.cm_qp().can_send()) return port.need_service();  // it has other peers to tell, too
   cm_bye(endpoint);

@@ -9,7 +9,7 @@
 
 #include "common/clock.h"
 #include "btl/verbs/engine/connect/attempt.h"
-#include "btl/verbs/engine/connect/liveness.h"
+#include "btl/verbs/engine/connect/ping.h"
 #include "btl/verbs/engine/send/cm_send.h"
 #include "btl/verbs/engine/drain/drain.h"
 #include "btl/verbs/engine/rail/port.h"
@@ -27,8 +27,8 @@ bool other_rail_up(Endpoint& endpoint) {
 /// Not `except`.
 Endpoint* spare_rail(const Endpoint& except) {
   for (Endpoint* rail = except.port->endpoints(); rail != nullptr; rail = rail->next) {
-    if (rail == &except || rail->phase != Phase::kUp || rail->effort->close.asked) continue;
-    if (rail->peer.left || rail->effort->leaving || outstanding(*rail) != 0) continue;
+    if (rail == &except || rail->phase != Phase::kUp || rail->ending().asked) continue;
+    if (rail->peer.left || rail->last().leaving || outstanding(*rail) != 0) continue;
     if (other_rail_up(*rail)) return rail;
   }
   return nullptr;
@@ -54,8 +54,8 @@ void give_back(Endpoint& spare) {
 /// them.
 void ask_others(const Endpoint& needy, Object object, int error) {
   for (Endpoint* rail = needy.port->endpoints(); rail != nullptr; rail = rail->next) {
-    if (rail == &needy || !is_up(rail->phase) || rail->peer.left || rail->effort->leaving) continue;
-    Shortage& shortage = rail->effort->shortage;
+    if (rail == &needy || !is_up(rail->phase) || rail->peer.left || rail->last().leaving) continue;
+    Shortage& shortage = rail->shortage();
     shortage.object = object;
     shortage.error = error;
     cm_refuse(*rail);
@@ -83,7 +83,7 @@ bool resource_waits(const Endpoint& endpoint, uint64_t now) {
   const ResourceCounts& counts = endpoint.port->resources();
   if (now >= counts.short_until_ns) return false;
   // What is lacking is said when one of them has tried often enough.
-  const Shortage& shortage = endpoint.effort->shortage;
+  const Shortage& shortage = endpoint.shortage();
   if (counts.speaker == endpoint.peer.name && shortage.tries != 0 && !shortage.reported) return false;
   return other_rail_up(const_cast<Endpoint&>(endpoint));
 }
@@ -108,7 +108,7 @@ void resource_failed(Endpoint& endpoint, Object object, int error) {
 
 void resource_refused(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   ++endpoint.port->resources().refused_by_peers;
-  liveness_refused(endpoint, now);
+  ping_refused(endpoint, now);
   const Object object = packet.data_qpn < kObjects ? static_cast<Object>(packet.data_qpn) : Object::kNone;
   note_shortage(endpoint, object, static_cast<int>(packet.data_psn), true, now);
   share_out(endpoint, object, static_cast<int>(packet.data_psn), now);
@@ -124,11 +124,11 @@ void resource_short(Endpoint& endpoint, const Packet& packet, uint64_t now) {
 }
 
 void resource_made(Endpoint& endpoint) {
-  endpoint.effort->shortage = Shortage{};
+  endpoint.shortage() = Shortage{};
 }
 
 bool resource_exhausted(const Endpoint& endpoint, uint64_t now) {
-  const Shortage& shortage = endpoint.effort->shortage;
+  const Shortage& shortage = endpoint.shortage();
   // The process that misses something speaks first: it alone knows what helps, and this one may end the job.
   const uint64_t limit = endpoint.port->config().connect_timeout_ns;
   return shortage.tries >= kResourceTries && time_since(shortage.last_ns, now) <= kResourceQuietNs &&
@@ -136,11 +136,11 @@ bool resource_exhausted(const Endpoint& endpoint, uint64_t now) {
 }
 
 bool resource_stops(const Endpoint& endpoint) {
-  const Shortage& shortage = endpoint.effort->shortage;
+  const Shortage& shortage = endpoint.shortage();
   if (shortage.there) return true;
   if (shortage.object == Object::kAddressHandle) return !cm_can_send(endpoint);
   // A control thread that is making the queue pairs has not said yet whether it can.
-  return endpoint.phase != Phase::kMaking && !endpoint.effort->qps.data.exists();
+  return endpoint.phase != Phase::kMaking && !endpoint.qps().data.exists();
 }
 
 }  // namespace bfo::engine

@@ -22,7 +22,7 @@ constexpr int kRounds = 32;  // batches in one turn: a flood of datagrams must n
 /// Neighbours that do not answer keep as many threads for about a second each.
 constexpr uint32_t kWidth = 2;
 /// At the end nobody waits for a handle; what is wanted is only that the thread is out of the device.
-constexpr uint64_t kPatienceNs = 50'000'000;
+constexpr uint64_t kCloseTimeoutNs = 50'000'000;
 
 bool same(const PortAddress& a, const PortAddress& b) {
   return a.lid == b.lid && a.link_layer == b.link_layer && a.gid_type == b.gid_type &&
@@ -58,7 +58,7 @@ bool Heartbeat::open_queue(ibv_context* context) {
 }
 
 bool Heartbeat::end_commands() {
-  return lane_.close(kPatienceNs);
+  return lane_.close(kCloseTimeoutNs);
 }
 
 bool Heartbeat::close() {

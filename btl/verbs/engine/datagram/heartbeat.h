@@ -70,7 +70,7 @@ struct HeartbeatTalk {
 };
 
 /// Opened and closed by the progress function's side while the event thread does not serve it.
-class Heartbeat : public Served {
+class Heartbeat final : public Served {
  public:
   /// What a PING must name and be summed with, and the clock (CLOCK_MONOTONIC).
   struct Identity {

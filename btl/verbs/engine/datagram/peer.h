@@ -24,7 +24,7 @@ struct PeerPort {
   bool initially_down = false;  // it was not active when it was published, and has not been heard
   bool left = false;            // BYE came: never reconnect
   /// The newest epoch whose end is to be reported, of those that were asked about while there was no memory
-  /// for an Effort; 0: none.
+  /// for connection resources; 0: none.
   uint32_t owed_epoch = 0;
 };
 

@@ -34,13 +34,14 @@ class Served {
 
 /// What the progress function does about an event.
 enum class EventReaction : uint8_t {
-  kIgnore,       // information only
-  kCloseRail,    // this queue pair is unusable: close its epoch
-  kLastReceive,  // this queue pair's last receive is on the completion queue: the drain may go on
-  kQueueDead,  // a completion or receive queue is gone: every rail of every port using it closes, the port is
-               // unusable
-  kPortDown,   // every rail of *this* port closes at once; reconnection waits for kPortUp
-  kPortUp,     // read the port again, start reconnecting
+  kIgnore,        // information only
+  kCloseRail,     // this queue pair is unusable: close its epoch
+  kSuspectRail,   // the path of this queue pair may be dead: another rail is preferred, and it is tested
+  kLastReceive,   // this queue pair's last receive is on the completion queue: the drain may go on
+  kQueueDead,     // a completion or receive queue is gone: every rail of every port using it closes, and the
+                  // port is unusable
+  kPortDown,      // every rail of *this* port closes at once; reconnection waits for kPortUp
+  kPortUp,        // read the port again, start reconnecting
   kPortRefresh,   // read the port again; close its rails if its address changed
   kMoreReceives,  // receive buffers run short: make more
   kDeviceDead,    // every rail of every port of the device closes for good
@@ -71,7 +72,7 @@ inline constexpr std::array kEventRows = {
     EventRow{IBV_EVENT_PATH_MIG, "IBV_EVENT_PATH_MIG", EventElement::kQueuePair,
              EventReaction::kIgnore},  // automatic path migration is not used
     EventRow{IBV_EVENT_PATH_MIG_ERR, "IBV_EVENT_PATH_MIG_ERR", EventElement::kQueuePair,
-             EventReaction::kIgnore},
+             EventReaction::kSuspectRail},  // the peer's adapter asked to leave a path that failed for it
     EventRow{IBV_EVENT_DEVICE_FATAL, "IBV_EVENT_DEVICE_FATAL", EventElement::kOther,
              EventReaction::kDeviceDead},
     EventRow{IBV_EVENT_PORT_ACTIVE, "IBV_EVENT_PORT_ACTIVE", EventElement::kPort, EventReaction::kPortUp},

@@ -61,9 +61,9 @@ void ControlLane::finish() {
   }
 }
 
-bool ControlLane::close(uint64_t patience_ns) {
+bool ControlLane::close(uint64_t timeout_ns) {
   if (queue_ == nullptr) return true;
-  const bool ended = threads_->drain(*queue_, patience_ns);
+  const bool ended = threads_->drain(*queue_, timeout_ns);
   finish();
   while (ended && run_one()) finish();
   threads_->remove(*queue_, !ended);

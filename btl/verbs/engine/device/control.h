@@ -54,9 +54,9 @@ class ControlLane {
   /// kDeferred: runs the next command, as a control thread would. False when there is none.
   bool run_one();
   /// Waits for the commands that must run; droppable ones are dropped. Finishes all. Waits until no command
-  /// has ended for `patience_ns` (real time): then false, and the threads are left behind with the command
+  /// has ended for `timeout_ns` (real time): then false, and the threads are left behind with the command
   /// they are in, which is never finished; what it works on must stay.
-  bool close(uint64_t patience_ns);
+  bool close(uint64_t timeout_ns);
 
  private:
   ControlMode mode_ = ControlMode::kInline;

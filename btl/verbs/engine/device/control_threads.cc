@@ -300,14 +300,14 @@ CommandFifo ControlThreads::take_results(ControlQueue& queue) {
   return results;
 }
 
-bool ControlThreads::drain(ControlQueue& queue, uint64_t patience_ns) {
+bool ControlThreads::drain(ControlQueue& queue, uint64_t timeout_ns) {
   Shared& s = *shared_;
   const Locked locked(s.lock);
   queue.closing = true;
   pthread_cond_broadcast(&s.work);
   while (queue.running != 0 || (queue.queued != 0 && s.threads != 0)) {
     if (s.stuck && queue.running == 0 && s.idle == 0) return false;  // nobody comes
-    const timespec until = after(patience_ns);
+    const timespec until = after(timeout_ns);
     const uint64_t ends = s.ends;
     while (s.ends == ends && (queue.running != 0 || queue.queued != 0)) {
       if (pthread_cond_timedwait(&s.ended, &s.lock, &until) != 0) break;

@@ -96,8 +96,8 @@ class ControlThreads {
   bool run_one(ControlQueue& queue);
   /// The results of `queue`.
   CommandFifo take_results(ControlQueue& queue);
-  /// Waits until the queue is empty. False: no command has ended for `patience_ns`.
-  bool drain(ControlQueue& queue, uint64_t patience_ns);
+  /// Waits until the queue is empty. False: no command has ended for `timeout_ns`.
+  bool drain(ControlQueue& queue, uint64_t timeout_ns);
   /// Forgets and frees it; `left`: when its threads have come back.
   void remove(ControlQueue& queue, bool left);
   /// True while nobody but the caller can run commands.

@@ -35,14 +35,14 @@ struct PortLanes {
     registrations.finish();
     upkeep.finish();
   }
-  /// False when a verb has not returned after `patience_ns`: its thread keeps the device.
-  bool close(uint64_t patience_ns) {
+  /// False when a verb has not returned after `timeout_ns`: its thread keeps the device.
+  bool close(uint64_t timeout_ns) {
     // Queue pairs that were made or stopped are destroyed next.
-    bool ended = setups.close(patience_ns);
-    ended = stops.close(patience_ns) && ended;
-    ended = queue_pairs.close(patience_ns) && ended;
-    ended = registrations.close(patience_ns) && ended;
-    return upkeep.close(patience_ns) && ended;
+    bool ended = setups.close(timeout_ns);
+    ended = stops.close(timeout_ns) && ended;
+    ended = queue_pairs.close(timeout_ns) && ended;
+    ended = registrations.close(timeout_ns) && ended;
+    return upkeep.close(timeout_ns) && ended;
   }
 };
 

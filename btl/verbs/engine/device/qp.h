@@ -89,17 +89,6 @@ class Qp {
   uint32_t max_inline_ = 0;
 };
 
-/// The queue pairs of an endpoint's current attempt or epoch, with what they were made with. While a command
-/// is under way (qp_command.h) they are its own.
-struct QueuePairs {
-  Qp data;
-  Qp probe;
-  ibv_cq* send_cq = nullptr;
-  uint32_t reserved = 0;  // completion queue entries
-  uint32_t data_psn = 0;
-  uint32_t probe_psn = 0;
-};
-
 /// The smaller of two ibv_mtu values; 0 counts as unknown.
 uint8_t common_mtu(uint8_t a, uint8_t b);
 

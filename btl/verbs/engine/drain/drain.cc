@@ -21,11 +21,10 @@ namespace {
 /// Nothing but flushes was known when the rail went down. What was behind them on the queue has been seen
 /// since, and the device has been asked.
 void settle_cause(Endpoint& endpoint) {
-  if (!endpoint.effort->drain.cause_open) return;
-  endpoint.effort->drain.cause_open = false;
-  bfo_rail_event_t& event = endpoint.effort->connection->down_event;
-  if (only_flushed(event.cause, event.code))
-    flush_text(endpoint.effort->connection->finding, event.text, sizeof event.text);
+  if (!endpoint.drain().cause_open) return;
+  endpoint.drain().cause_open = false;
+  bfo_rail_event_t& event = endpoint.down_event();
+  if (only_flushed(event.cause, event.code)) flush_text(endpoint.finding(), event.text, sizeof event.text);
   const Host& host = endpoint.port->host();
   if (endpoint.announced && host.cause_known != nullptr) host.cause_known(host.ctx, endpoint, event);
 }
@@ -35,8 +34,8 @@ void hand_back(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
   settle_cause(endpoint);
-  SendRing& ring = endpoint.effort->ring;
-  endpoint.effort->drain.handed_back = true;
+  SendRing& ring = endpoint.ring();
+  endpoint.drain().handed_back = true;
   for (;;) {
     SendSlot slot;
     const char* payload;
@@ -60,12 +59,12 @@ void hand_back(Endpoint& endpoint) {
 
 void schedule_return(Endpoint& endpoint, uint64_t now) {
   constexpr uint64_t kSettled = 1'000'000'000;
-  endpoint.effort->timer.failures =
-      now - endpoint.effort->up_since_ns > kSettled ? 0 : endpoint.effort->timer.failures + 1;
+  endpoint.timer().failures =
+      now - endpoint.times().up_since_ns > kSettled ? 0 : endpoint.timer().failures + 1;
   need_begin(endpoint, now);
-  handshake_pause(endpoint, endpoint.effort->timer.failures, now);
-  endpoint.connect_wanted = endpoint.port->failover() && !endpoint.peer.left && !endpoint.effort->leaving &&
-                            !endpoint.effort->device_dead;
+  handshake_pause(endpoint, endpoint.timer().failures, now);
+  endpoint.connect_wanted = endpoint.port->failover() && !endpoint.peer.left && !endpoint.last().leaving &&
+                            !endpoint.last().device_dead;
   endpoint.skip_backoff = false;
 }
 
@@ -73,43 +72,43 @@ void schedule_return(Endpoint& endpoint, uint64_t now) {
 /// Why the epoch ends does not matter any more: it is no failure.
 void report_left(Endpoint& endpoint, uint64_t now) {
   if (!endpoint.peer.left || endpoint.ever_up() || endpoint.announced || endpoint.lost_reported()) return;
-  endpoint.effort->connection->down_event = make_event(endpoint, BFO_CAUSE_SHUTDOWN, 0, 0, now);
+  endpoint.down_event() = make_event(endpoint, BFO_CAUSE_SHUTDOWN, 0, 0, now);
   const Host& host = endpoint.port->host();
   endpoint.announced = true;
-  host.rail_down(host.ctx, endpoint, endpoint.effort->connection->down_event);
+  host.rail_down(host.ctx, endpoint, endpoint.down_event());
 }
 
 void finish(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
-  if (endpoint.effort->device_dead && !endpoint.announced) {
+  if (endpoint.last().device_dead && !endpoint.announced) {
     // A responder that never was up here: the initiator may be, and nothing else will tell it.
     endpoint.announced = true;
     host.rail_up(host.ctx, endpoint, make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now));
-    host.rail_down(host.ctx, endpoint, endpoint.effort->connection->down_event);
+    host.rail_down(host.ctx, endpoint, endpoint.down_event());
   }
   report_left(endpoint, now);
-  if (!endpoint.effort->drain.handed_back) hand_back(endpoint);
-  ClosedEpoch& closed = endpoint.effort->connection->last_closed;
-  bfo_rail_event_t event = endpoint.effort->connection->down_event;
+  if (!endpoint.drain().handed_back) hand_back(endpoint);
+  ClosedEpoch& closed = endpoint.epochs()->last_closed;
+  bfo_rail_event_t event = endpoint.down_event();
   {
     const Guard guard(port.lock());
     BFO_DCHECK(port.accounting_balances());
-    BFO_DCHECK(endpoint.effort->ring.head == endpoint.effort->ring.tail && endpoint.queued.empty());
-    endpoint.phase = endpoint.effort->device_dead ? Phase::kUnusable
-                     : endpoint.peer.left         ? Phase::kGone
-                                                  : Phase::kClosed;
-    endpoint.effort->phase_since_ns = now;
+    BFO_DCHECK(endpoint.ring().head == endpoint.ring().tail && endpoint.queued.empty());
+    endpoint.phase = endpoint.last().device_dead ? Phase::kUnusable
+                     : endpoint.peer.left        ? Phase::kGone
+                                                 : Phase::kClosed;
+    endpoint.times().phase_since_ns = now;
     event.now_ns = now;
     event.info.state = rail_state(endpoint);
     closed.name = event.info.name;
     closed.event = event;
-    closed.result = endpoint.effort->drain.fence == Drain::Fence::kFenced ? BFO_FENCED : BFO_UNFENCEABLE;
+    closed.result = endpoint.drain().fence == Drain::Fence::kFenced ? BFO_FENCED : BFO_UNFENCEABLE;
     closed.delivered = endpoint.delivered;
     closed.reported = endpoint.announced;
-    closed.ring = endpoint.effort->ring;
-    closed.store = endpoint.effort->store;
-    endpoint.effort->close = CloseOrder{};  // carried out: what is sent from now on waits for the next epoch
+    closed.ring = endpoint.ring();
+    closed.store = endpoint.epochs()->store;
+    endpoint.ending() = CloseOrder{};  // carried out: what is sent from now on waits for the next epoch
   }
   schedule_return(endpoint, now);
   if (endpoint.announced) {
@@ -127,54 +126,52 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
     const Guard guard(port.lock());
     BFO_DCHECK(port.accounting_balances());
     // Nothing that matters can be lost with it, whatever ends it.
-    if (endpoint.effort->leaving || endpoint.peer.left) {
-      endpoint.effort->close.cause = BFO_CAUSE_SHUTDOWN;
-      endpoint.effort->close.code = 0;
-      endpoint.effort->close.vendor_err = 0;
+    if (endpoint.last().leaving || endpoint.peer.left) {
+      endpoint.ending().cause = BFO_CAUSE_SHUTDOWN;
+      endpoint.ending().code = 0;
+      endpoint.ending().vendor_err = 0;
     }
     endpoint.phase = Phase::kDraining;
     endpoint.usable = false;
-    endpoint.effort->phase_since_ns = now;
+    endpoint.times().phase_since_ns = now;
   }
-  liveness_unknown(endpoint);
+  ping_end(endpoint);
   // Both halves of what can carry data stop now; the rest of the queue comes back in microseconds instead of
   // one timeout after another.
-  const CloseOrder& order = endpoint.effort->close;
-  endpoint.effort->drain.begin(only_flushed(order.cause, order.code));
-  endpoint.effort->connection->finding = Finding{};
+  const CloseOrder& order = endpoint.ending();
+  endpoint.drain().begin(only_flushed(order.cause, order.code));
+  endpoint.finding() = Finding{};
   qp_stop(endpoint, drain_stopped);
-  endpoint.effort->connection->down_event =
-      make_event(endpoint, order.cause, order.code, order.vendor_err, now);
-  endpoint.effort->connection->down_event.evidence_ns = order.evidence_ns;
-  if (endpoint.announced)
-    port.host().rail_down(port.host().ctx, endpoint, endpoint.effort->connection->down_event);
+  endpoint.down_event() = make_event(endpoint, order.cause, order.code, order.vendor_err, now);
+  endpoint.down_event().evidence_ns = order.evidence_ns;
+  if (endpoint.announced) port.host().rail_down(port.host().ctx, endpoint, endpoint.down_event());
   report_left(endpoint, now);
 }
 
 void drain_stopped(Endpoint& endpoint) {
   Port& port = *endpoint.port;
-  if (post_bare(endpoint, endpoint.effort->qps.data.ib(), work_id(WorkKind::kMarker, endpoint.epoch)) == 0)
-    endpoint.effort->drain.marker_posted();
-  endpoint.effort->timer.due_ns = port.env().now_ns() + port.config().marker_bound_ns;
+  if (post_bare(endpoint, endpoint.qps().data.ib(), work_id(WorkKind::kMarker, endpoint.epoch)) == 0)
+    endpoint.drain().marker_posted();
+  endpoint.timer().due_ns = port.env().now_ns() + port.config().marker_bound_ns;
   port.need_service();
 }
 
 void drain_destroyed(Endpoint& endpoint, bool fenced) {
   endpoint.port->need_service();
-  endpoint.effort->drain.destroyed(fenced);
+  endpoint.drain().destroyed(fenced);
 }
 
 void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
-  if (endpoint.effort->command != nullptr) return;
-  if (!endpoint.effort->drain.handed_back && endpoint.effort->drain.marker == Drain::Marker::kBack) {
+  if (endpoint.qps().command != nullptr) return;
+  if (!endpoint.drain().handed_back && endpoint.drain().marker == Drain::Marker::kBack) {
     hand_back(endpoint);
-    endpoint.effort->timer.due_ns = now + endpoint.port->config().last_receive_bound_ns;
+    endpoint.timer().due_ns = now + endpoint.port->config().last_receive_bound_ns;
   }
-  switch (drain_next(endpoint.effort->drain.view(now >= endpoint.effort->timer.due_ns, queue_emptied))) {
+  switch (drain_next(endpoint.drain().view(now >= endpoint.timer().due_ns, queue_emptied))) {
     case DrainStep::kWait:
       return;
     case DrainStep::kWaitOver:
-      endpoint.effort->drain.wait_over = true;
+      endpoint.drain().wait_over = true;
       return;
     case DrainStep::kDestroy:
       return qp_fence(endpoint, drain_destroyed);
@@ -203,16 +200,16 @@ void return_queued(Endpoint& endpoint) {
 void report_closed(Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,
                    uint64_t delivered) {
   const Host& host = endpoint.port->host();
-  if (endpoint.has_effort()) {
-    uint32_t& newest = endpoint.effort->notices.closed_reported;
+  if (endpoint.has_resources()) {
+    uint32_t& newest = endpoint.notices().closed_reported;
     newest = std::max(newest, event.info.name.epoch);
   }
   host.rail_closed(host.ctx, endpoint, event, result, delivered);
 }
 
 void report_lost_reply(Endpoint& endpoint) {
-  ClosedEpoch* const closed = last_closed(endpoint);
-  if (!endpoint.effort->device_dead || closed == nullptr || closed->reported) return;
+  ClosedEpoch* const closed = endpoint.last_closed();
+  if (!endpoint.last().device_dead || closed == nullptr || closed->reported) return;
   const Host& host = endpoint.port->host();
   closed->reported = true;
   host.rail_down(host.ctx, endpoint, closed->event);
@@ -223,12 +220,12 @@ void note_peer_closed(Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t 
   Port& port = *endpoint.port;
   // What is closed there is over here too: RAILDOWN may not have been said.
   close_order_locked(endpoint, name.epoch, BFO_CAUSE_PEER_DOWN, 0, 0, port.env().now_ns());
-  if (!endpoint.begin_effort()) return endpoint.owe_end(name.epoch);
-  if (endpoint.effort->notices.gap_asked && endpoint.effort->notices.gap_name.epoch > name.epoch)
+  if (!endpoint.make_resources()) return endpoint.owe_end(name.epoch);
+  if (endpoint.notices().gap_asked && endpoint.notices().gap_name.epoch > name.epoch)
     return;  // a delayed one
-  endpoint.effort->notices.gap_name = name;
-  endpoint.effort->notices.gap_delivered = delivered;
-  endpoint.effort->notices.gap_asked = true;
+  endpoint.notices().gap_name = name;
+  endpoint.notices().gap_delivered = delivered;
+  endpoint.notices().gap_asked = true;
   port.need_service();
 }
 
@@ -243,7 +240,7 @@ bool abandoned(const Endpoint& endpoint, uint32_t epoch) {
 }
 
 void report_abandoned(Endpoint& endpoint, uint32_t epoch) {
-  if (epoch <= endpoint.effort->notices.closed_reported) return;
+  if (epoch <= endpoint.notices().closed_reported) return;
   bfo_rail_event_t event = make_event(endpoint, BFO_CAUSE_HANDSHAKE, 0, 0, endpoint.port->env().now_ns());
   event.info.name.epoch = epoch;
   report_closed(endpoint, event, BFO_FENCED, 0);
@@ -252,15 +249,15 @@ void report_abandoned(Endpoint& endpoint, uint32_t epoch) {
 }  // namespace
 
 void fence_step(Endpoint& endpoint) {
-  const uint32_t epoch = endpoint.effort->notices.fence_asked;
-  ClosedEpoch* const closed = last_closed(endpoint);
+  const uint32_t epoch = endpoint.notices().fence_asked;
+  ClosedEpoch* const closed = endpoint.last_closed();
   const bool drained = closed != nullptr && closed->name.epoch >= epoch;
   const bool last = endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable;
   const bool over =
-      drained || last || abandoned(endpoint, epoch) || epoch <= endpoint.effort->notices.closed_reported;
+      drained || last || abandoned(endpoint, epoch) || epoch <= endpoint.notices().closed_reported;
   if (!over) return;  // closing
-  endpoint.effort->notices.fence_asked = 0;
-  if (epoch <= endpoint.effort->notices.closed_reported) return;
+  endpoint.notices().fence_asked = 0;
+  if (epoch <= endpoint.notices().closed_reported) return;
   if (!drained) return report_abandoned(endpoint, epoch);
   closed->reported = true;
   report_closed(endpoint, closed->event, closed->result, closed->delivered);
@@ -269,16 +266,16 @@ void fence_step(Endpoint& endpoint) {
 void gap_step(Endpoint& endpoint) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
-  ClosedEpoch* const last = last_closed(endpoint);
-  const Count count = count_of(endpoint.effort->notices.gap_name.epoch, last != nullptr,
-                               last != nullptr ? last->name.epoch : 0);
+  ClosedEpoch* const last = endpoint.last_closed();
+  const Count count =
+      count_of(endpoint.notices().gap_name.epoch, last != nullptr, last != nullptr ? last->name.epoch : 0);
   if (count == Count::kWait) {
-    if (!abandoned(endpoint, endpoint.effort->notices.gap_name.epoch)) return;
-    endpoint.effort->notices.gap_asked = false;
-    report_abandoned(endpoint, endpoint.effort->notices.gap_name.epoch);
+    if (!abandoned(endpoint, endpoint.notices().gap_name.epoch)) return;
+    endpoint.notices().gap_asked = false;
+    report_abandoned(endpoint, endpoint.notices().gap_name.epoch);
     return;
   }
-  endpoint.effort->notices.gap_asked = false;
+  endpoint.notices().gap_asked = false;
   ClosedEpoch& closed = *last;
   if (!closed.reported) {
     // The epoch was never up here, but it was there: the peer waits to hear that it is closed (H5).
@@ -287,14 +284,13 @@ void gap_step(Endpoint& endpoint) {
   }
   if (count == Count::kTooLate) return;
   const SendRing& ring = closed.ring;
-  if (endpoint.effort->notices.gap_delivered >= ring.sends_acked) return;
-  uint64_t lost = ring.sends_acked - endpoint.effort->notices.gap_delivered;
+  if (endpoint.notices().gap_delivered >= ring.sends_acked) return;
+  uint64_t lost = ring.sends_acked - endpoint.notices().gap_delivered;
   const uint64_t depth = uint64_t{ring.mask} + 1;
   // Slots are overwritten in order: the youngest `depth` work requests are still described.
   for (uint64_t seq = ring.head > depth ? ring.head - depth : 0; seq < ring.head; ++seq) {
     const SendSlot& slot = ring.slots[seq & ring.mask];
-    const bool in_gap =
-        slot.send_no > endpoint.effort->notices.gap_delivered && slot.send_no <= ring.sends_acked;
+    const bool in_gap = slot.send_no > endpoint.notices().gap_delivered && slot.send_no <= ring.sends_acked;
     if (!in_gap || !slot.in_slot) continue;
     const char* payload = ring.memory + static_cast<size_t>(seq & ring.mask) * ring.slot_bytes;
     host.payload_failed(host.ctx, endpoint, slot.tag, payload, slot.length, BFO_RC_UNKNOWN);

@@ -17,7 +17,7 @@ namespace {
 /// Destinations that do not answer keep as many threads for about a second each; the others go on.
 constexpr uint32_t kWidth = ControlLane::kMaxWidth;
 /// At the end nobody waits for a handle; what is wanted is only that the thread is out of the device.
-constexpr uint64_t kPatienceNs = 50'000'000;
+constexpr uint64_t kCloseTimeoutNs = 50'000'000;
 
 bool same(const PortAddress& a, const PortAddress& b) {
   return a.lid == b.lid && a.link_layer == b.link_layer && a.gid_type == b.gid_type &&
@@ -180,7 +180,7 @@ bool AddressCache::close() {
     address->droppable = false;
     lane_.submit(*address, Urgency::kFirst);
   }
-  const bool clean = lane_.close(kPatienceNs);
+  const bool clean = lane_.close(kCloseTimeoutNs);
   while (newest_ != nullptr) {
     Address* const address = newest_;
     newest_ = address->older;

@@ -55,11 +55,11 @@ struct Host {
   bool (*prepare)(void* ctx);
   /// What of the port's Stock prepare() would take. May be nullptr.
   StockNeed (*prepare_needs)(void* ctx);
-  /// The endpoint's rail cannot be made for now: see Effort::shortage. Once per series of failures. May be
-  /// nullptr.
+  /// The endpoint's rail cannot be made for now: see Endpoint::shortage(). Once per series of failures. May
+  /// be nullptr.
   void (*rail_missing)(void* ctx, Endpoint& endpoint);
   /// A handshake has moved, and the process comes by seldom: if it stays in progress for `ns` (Stay in
-  /// presence.h), and polls on while connecting(), the next steps need not wait for its next calls. May be
+  /// run_time.h), and polls on while connecting(), the next steps need not wait for its next calls. May be
   /// nullptr.
   void (*comes_seldom)(void* ctx, uint64_t ns);
   /// The addresses that the endpoint's peer has published for its port, into `out`, which has room for

@@ -332,8 +332,8 @@ void PathRecords::ask_more(uint64_t now) {
 
 /// A request that cannot be sent is one that is lost.
 void PathRecords::send(Path& path, uint64_t now) {
-  const uint64_t patience = kFirstPatienceNs << path.tries++;
-  path.due_ns = now + patience + port_->env().random() % (patience / 4);
+  const uint64_t timeout = kFirstTimeoutNs << path.tries++;
+  path.due_ns = now + timeout + port_->env().random() % (timeout / 4);
   if (stage_ != Stage::kReady || free_sends_ == 0) return;
   const auto index = static_cast<uint32_t>(std::countr_zero(free_sends_));
   char* const buffer = memory_.address + size_t{kReceives} * kBufferBytes + size_t{index} * kMadBytes;

@@ -74,9 +74,9 @@ class PathRecords {
   static constexpr uint32_t kReceives = 32;  // answers that are late take room, too
   static constexpr uint32_t kBufferBytes = 40 + kMadBytes;
   static constexpr uint32_t kTries = 4;
-  static constexpr uint64_t kFirstPatienceNs = 200'000'000;  // for an answer; doubled each time
-  static constexpr uint64_t kMakingNs = 3'000'000'000;       // for the queue pair
-  static constexpr uint64_t kQuietNs = 60'000'000'000;       // before one that is silent is asked again
+  static constexpr uint64_t kFirstTimeoutNs = 200'000'000;  // for an answer; doubled each time
+  static constexpr uint64_t kMakingNs = 3'000'000'000;      // for the queue pair
+  static constexpr uint64_t kQuietNs = 60'000'000'000;      // before one that is silent is asked again
 
   /// False with errno when there is no memory for datagrams. A port that is not `wanted` asks nothing.
   bool open(OwnPort& port, bool wanted);

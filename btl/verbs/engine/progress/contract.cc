@@ -18,8 +18,8 @@ bool names(const Endpoint& rail, const bfo_rail_name_t& name) {
 
 /// The end of `epoch` is reported, also if it never was up here.
 void ask_end(Endpoint& rail, uint32_t epoch) {
-  if (!rail.begin_effort()) return rail.owe_end(epoch);
-  uint32_t& asked = rail.effort->notices.fence_asked;
+  if (!rail.make_resources()) return rail.owe_end(epoch);
+  uint32_t& asked = rail.notices().fence_asked;
   asked = std::max(asked, epoch);
 }
 
@@ -38,10 +38,10 @@ void rail_connect(Endpoint& rail) {
 
 void rail_fence(Endpoint& rail, uint32_t epoch) {
   const Guard guard(rail.port->lock());
-  const ClosedEpoch* const last = last_closed(rail);
+  const ClosedEpoch* const last = rail.last_closed();
   const bool closed = last != nullptr && last->name.epoch >= epoch;
   if (closed) {
-    rail.effort->notices.repeat_closed = true;
+    rail.notices().repeat_closed = true;
   } else {
     if (epoch != 0) ask_end(rail, epoch);
     if (rail.epoch <= epoch)

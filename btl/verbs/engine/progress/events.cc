@@ -3,8 +3,8 @@
 // events.cc: what a port does about asynchronous events, in the progress function. The table is in async.h.
 #include <cstring>
 
-#include "btl/verbs/engine/drain/drain.h"
 #include "btl/verbs/engine/rail/port.h"
+#include "btl/verbs/engine/watchdog/suspect.h"
 
 namespace bfo::engine {
 
@@ -19,23 +19,16 @@ void Port::take_events(Device& device, Port* const* ports, int count) {
 
 void Port::on_event(const EventNote& note) {
   if (finalizing_) return;
-  const EventReaction reaction = event_reaction(note.type);
+  const EventReaction reaction = event_row(note.type).reaction;
   if (note.port != 0 && note.port != number_) return;  // the other port of the same device
   switch (reaction) {
     case EventReaction::kIgnore:
       return;
     case EventReaction::kCloseRail:
-    case EventReaction::kLastReceive: {
-      Endpoint* endpoint = qps_.find(note.qpn);
-      if (endpoint == nullptr) return;
-      if (reaction == EventReaction::kLastReceive) {
-        if (endpoint->effort->qps.data.number() == note.qpn) endpoint->effort->drain.last_receive_done = true;
-        return need_service();
-      }
-      const Guard guard(lock_);
-      close_order_locked(*endpoint, endpoint->epoch, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns);
+    case EventReaction::kSuspectRail:
+    case EventReaction::kLastReceive:
+      if (Endpoint* const endpoint = qps_.find(note.qpn); endpoint != nullptr) on_qp_event(*endpoint, note);
       return;
-    }
     case EventReaction::kPortDown:
       if (state_ == PortState::kActive) state_ = PortState::kDown;
       if (reading_ == Reading::kUnderWay) reading_ = Reading::kOutdated;
@@ -52,6 +45,17 @@ void Port::on_event(const EventNote& note) {
   }
 }
 
+void Port::on_qp_event(Endpoint& endpoint, const EventNote& note) {
+  const EventReaction reaction = event_row(note.type).reaction;
+  if (reaction == EventReaction::kSuspectRail) return suspect(endpoint, event_name(note.type), env_.now_ns());
+  if (reaction == EventReaction::kLastReceive) {
+    if (endpoint.qps().data.number() == note.qpn) endpoint.drain().last_receive_done = true;
+    return need_service();
+  }
+  const Guard guard(lock_);
+  close_order_locked(endpoint, endpoint.epoch, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns);
+}
+
 void Port::port_up() {
   const bool first_time = start_ == Start::kDown;
   if (first_time) start_ = Start::kJoined;
@@ -60,16 +64,16 @@ void Port::port_up() {
   up_since_ns_ = env_.now_ns();
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     const bool joins = first_time && !endpoint->connect_wanted && !endpoint->peer.left &&
-                       host_.other_rail_up(host_.ctx, *endpoint) && begin_effort(*endpoint);
-    if (!endpoint->has_effort()) continue;
-    endpoint->effort->timer.failures = 0;
+                       host_.other_rail_up(host_.ctx, *endpoint) && make_resources(*endpoint);
+    if (!endpoint->has_resources()) continue;
+    endpoint->timer().failures = 0;
     endpoint->skip_backoff = true;
-    endpoint->effort->timer.attempts = 0;
-    endpoint->effort->need.next_look_ns = 0;
+    endpoint->timer().attempts = 0;
+    endpoint->need().next_look_ns = 0;
     // Its peers that have another rail to us wait to be spoken to.
     if (joins) {
       endpoint->connect_wanted = true;
-      endpoint->effort->first.begin(up_since_ns_, presence_.present_ns());
+      endpoint->first_connection().begin(up_since_ns_, run_time_.ran_ns());
     }
   }
   need_service();
@@ -80,7 +84,7 @@ void Port::close_all(const CloseOrder& order, bool for_good) {
   const Guard guard(lock_);
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     if (for_good) {
-      if (endpoint->has_effort()) endpoint->effort->device_dead = true;
+      if (endpoint->has_resources()) endpoint->last().device_dead = true;
       endpoint->connect_wanted = false;
     }
     close_order_locked(*endpoint, endpoint->epoch, order.cause, order.code, 0, order.evidence_ns);
@@ -91,7 +95,7 @@ void Port::close_all(const CloseOrder& order, bool for_good) {
 void Port::close_unaddressed(const GidTable& before, const CloseOrder& order) {
   const Guard guard(lock_);
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
-    const uint8_t index = endpoint->effort->own_gid;
+    const uint8_t index = endpoint->qps().own_gid;
     if (index == kNoGid) continue;
     const GidEntry* const was = before.at(index);
     const GidEntry* const is = gids_.at(index);

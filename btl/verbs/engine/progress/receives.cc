@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kRetryNs = 1'000'000'000;  // after memory was short
 constexpr uint32_t kSpare = 8;                // buffers for each that was needed, before some retire
-constexpr uint64_t kMostPatience = 64;        // times Config::receive_quiet_ns
+constexpr uint64_t kMostPauses = 64;          // times Config::receive_quiet_ns
 
 /// A command of `port`.
 template <typename Base>
@@ -30,11 +30,12 @@ void Port::grow_receives() {
   if (receives_.growing || state_ == PortState::kDead) return;
   if (receives_.shrank) {
     receives_.shrank = false;
-    receives_.patience_ns = std::min(2 * receives_.patience_ns, kMostPatience * config_.receive_quiet_ns);
+    receives_.review_pause_ns =
+        std::min(2 * receives_.review_pause_ns, kMostPauses * config_.receive_quiet_ns);
   }
   const uint64_t now = env_.now_ns();
   if (srq_.retiring()) {
-    receives_.next_review_ns = now + receives_.patience_ns;
+    receives_.next_review_ns = now + receives_.review_pause_ns;
     srq_.keep();
     return arm_receives();
   }
@@ -80,7 +81,7 @@ void Port::receives_grown(const SrqGrowth& growth) {
   receives_.growing = false;
   const uint64_t now = env_.now_ns();
   if (growth.chunk != nullptr) {
-    receives_.next_review_ns = now + receives_.patience_ns;
+    receives_.next_review_ns = now + receives_.review_pause_ns;
     srq_.grown(growth);
     return arm_receives();
   }
@@ -95,7 +96,7 @@ void Port::review_receives(uint64_t now) {
   if (srq_.all_home()) return shrink_receives();
   if (srq_.retiring()) return;
   if (now < receives_.next_review_ns) return;
-  receives_.next_review_ns = now + receives_.patience_ns;
+  receives_.next_review_ns = now + receives_.review_pause_ns;
   if (srq_.take_peak() > srq_.made() / kSpare) return;
   receives_.shrank = true;
   srq_.retire();

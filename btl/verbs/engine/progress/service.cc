@@ -6,10 +6,10 @@
 #include "btl/verbs/engine/connect/cm.h"
 #include "btl/verbs/engine/drain/drain.h"
 #include "btl/verbs/engine/connect/leave.h"
-#include "btl/verbs/engine/connect/liveness.h"
+#include "btl/verbs/engine/connect/ping.h"
 #include "btl/verbs/engine/send/cm_send.h"
 #include "btl/verbs/engine/base/memory.h"
-#include "btl/verbs/engine/connect/patience.h"
+#include "btl/verbs/engine/connect/connect_timeout.h"
 #include "btl/verbs/engine/rail/port.h"
 #include "btl/verbs/engine/connect/handshakes.h"
 
@@ -21,9 +21,9 @@ namespace {
 /// none.
 bool bye_may_follow(Endpoint& endpoint, bool emptied) {
   constexpr uint8_t kMostRounds = 32;
-  const bool error = endpoint.effort->close.cause == BFO_CAUSE_WC_ERROR;
-  if (emptied || !error || endpoint.peer.left || endpoint.effort->leaving) return false;
-  return endpoint.effort->drain.rounds_behind++ < kMostRounds;
+  const bool error = endpoint.ending().cause == BFO_CAUSE_WC_ERROR;
+  if (emptied || !error || endpoint.peer.left || endpoint.last().leaving) return false;
+  return endpoint.drain().rounds_behind++ < kMostRounds;
 }
 
 /// The repair of the datagram queue pair of `port`.
@@ -92,14 +92,14 @@ void Port::service(uint64_t now, bool emptied) {
 }
 
 void Port::service_unconnected(Endpoint& endpoint, uint64_t now) {
-  if (!endpoint.has_effort()) {
+  if (!endpoint.has_resources()) {
     {
       const Guard guard(lock_);
       cm_connect(endpoint);  // there may be memory for it now
     }
-    if (!endpoint.has_effort()) return give_up_effort(endpoint, now);
+    if (!endpoint.has_resources()) return give_up_for_memory(endpoint, now);
   }
-  if (endpoint.effort->first.tried_since_ns == 0) endpoint.effort->first.tried_since_ns = now;
+  if (endpoint.first_connection().tried_since_ns == 0) endpoint.first_connection().tried_since_ns = now;
   if (cm_awaits_peer(endpoint, now)) {
     awaiting_peer_ = true;
     return;
@@ -114,25 +114,25 @@ void Port::service_unconnected(Endpoint& endpoint, uint64_t now) {
 }
 
 void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* again) {
-  if (cm_send_waiting(endpoint)) liveness_ask_waiting(endpoint, env_.now_ns());
-  if (endpoint.effort->leaving) {
+  if (cm_send_waiting(endpoint)) ping_waiting(endpoint, env_.now_ns());
+  if (endpoint.last().leaving) {
     leave_step(endpoint, now);
     timers_ = timers_ || leave_pending(endpoint);
   }
   switch (endpoint.phase) {
     case Phase::kUp:
     case Phase::kSuspect:
-      if (endpoint.effort->close.asked && bye_may_follow(endpoint, emptied)) {
+      if (endpoint.ending().asked && bye_may_follow(endpoint, emptied)) {
         *again = true;
-      } else if (endpoint.effort->close.asked) {
+      } else if (endpoint.ending().asked) {
         drain_start(endpoint, now);
-        *again = *again || endpoint.effort->command == nullptr;
+        *again = *again || endpoint.qps().command == nullptr;
       }
       break;
     case Phase::kReplied:
-      if (endpoint.effort->close.asked) {
+      if (endpoint.ending().asked) {
         drain_start(endpoint, now);
-        *again = *again || endpoint.effort->command == nullptr;
+        *again = *again || endpoint.qps().command == nullptr;
         break;
       }
       cm_step(endpoint, now);
@@ -142,7 +142,7 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
     case Phase::kRequesting:
     case Phase::kBinding:
     case Phase::kProbing:
-      if (endpoint.effort->close.asked) attempt_drop(endpoint, now);
+      if (endpoint.ending().asked) attempt_drop(endpoint, now);
       if (endpoint.peer.left) {
         *again = true;  // the attempt is dropped; the next turn reports the end
         timers_ = true;
@@ -153,7 +153,7 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
     case Phase::kDraining:
       drain_step(endpoint, now, emptied);
       // The end of a command asks for service by itself.
-      *again = *again || endpoint.effort->command == nullptr;
+      *again = *again || endpoint.qps().command == nullptr;
       break;
     case Phase::kIdle:
     case Phase::kSoliciting:
@@ -163,7 +163,7 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
       } else if (endpoint.connect_wanted || !endpoint.queued.empty()) {
         service_unconnected(endpoint, now);
       } else {
-        liveness_unknown(endpoint);
+        ping_end(endpoint);
       }
       break;
     case Phase::kGone:
@@ -171,11 +171,11 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
       break;
   }
   report_lost_reply(endpoint);
-  if (endpoint.effort->notices.gap_asked) gap_step(endpoint);
-  if (endpoint.effort->notices.fence_asked != 0) fence_step(endpoint);
-  if (const ClosedEpoch* const closed = last_closed(endpoint);
-      endpoint.effort->notices.repeat_closed && closed != nullptr) {
-    endpoint.effort->notices.repeat_closed = false;
+  if (endpoint.notices().gap_asked) gap_step(endpoint);
+  if (endpoint.notices().fence_asked != 0) fence_step(endpoint);
+  if (const ClosedEpoch* const closed = endpoint.last_closed();
+      endpoint.notices().repeat_closed && closed != nullptr) {
+    endpoint.notices().repeat_closed = false;
     report_closed(endpoint, closed->event, closed->result, closed->delivered);
   }
 }

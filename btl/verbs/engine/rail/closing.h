@@ -65,7 +65,7 @@ struct ClosedEpoch {
   uint64_t delivered = 0;
   bool reported = false;  // rail_closed was called for it
   SendRing ring;          // its store stays untouched until the next epoch closes
-  int store = -1;         // index into Connection::stores
+  int store = -1;         // index into Epochs::stores
 };
 
 /// What the layer above has asked about epochs that end, and what it has heard. The next poll answers.

@@ -18,24 +18,29 @@
 
 namespace bfo::engine {
 
-constexpr Effort without_memory() {
-  Effort effort;
-  effort.shortage.object = Object::kBuffers;
-  effort.shortage.error = ENOMEM;
-  return effort;
+constexpr ConnectionResources without_memory() {
+  ConnectionResources none;
+  none.shortage.object = Object::kBuffers;
+  none.shortage.error = ENOMEM;
+  return none;
 }
-constinit const Effort kNoEffort = without_memory();
+constinit const ConnectionResources kNoResources = without_memory();
 
-bool Endpoint::begin_effort() {
-  if (has_effort()) return true;
-  Effort* const made = make<Effort>();
+bool Endpoint::make_resources() {
+  if (has_resources()) return true;
+  auto* const made = make<ConnectionResources>();
   if (made == nullptr) return false;
   // Numbers that an endpoint to the same peer, removed since, cannot have reached.
   made->packets.sent = port->env().now_ns();
   made->notices.fence_asked = std::exchange(peer.owed_epoch, 0);
   // The progress function follows the pointer without the lock.
-  __atomic_store_n(&effort, made, __ATOMIC_RELEASE);
+  __atomic_store_n(&resources_, made, __ATOMIC_RELEASE);
   return true;
+}
+
+bool Endpoint::make_epochs() {
+  if (epochs() == nullptr) resources_->epochs = make<Epochs>();
+  return epochs() != nullptr;
 }
 
 const char* phase_name(Phase phase) {
@@ -124,34 +129,32 @@ struct Evidence {
 Evidence evidence(const Endpoint& endpoint) {
   constexpr uint32_t kEpochs = 4;  // got as far as a REQ
   const Port& port = *endpoint.port;
-  const uint64_t tried = ms_since(endpoint, endpoint.effort->first.tried_since_ns);
+  const uint64_t tried = ms_since(endpoint, endpoint.first_connection().tried_since_ns);
   if (port.partition_lost()) return {"its partition key is not in the port's table", tried};
   if (port.state() != PortState::kActive) return {"its port is not active", tried};
   if (endpoint.peer.initially_down)
     return {"the peer's port was not active when that process started", tried};
-  if (endpoint.effort->liveness.state == Liveness::kSilent)
-    return {"no sign of life from the peer over it", tried};
+  if (endpoint.pings().state == Pinged::kSilent) return {"no sign of life from the peer over it", tried};
   const char* const no_path = "the peer answers, but the path to it does not work";
-  if (endpoint.effort->path.failures > 1)
-    return {no_path, ms_since(endpoint, endpoint.effort->path.failed_since_ns)};
+  if (endpoint.path_failures().failures > 1)
+    return {no_path, ms_since(endpoint, endpoint.path_failures().failed_since_ns)};
   if (endpoint.epoch >= kEpochs) return {no_path, tried};
   // A PING is answered whatever the process does. The last one may be on its way.
-  const uint64_t unanswered =
-      endpoint.effort->liveness.unanswered < 2 ? 0 : endpoint.effort->liveness.unanswered - 1;
-  return {"the peer does not answer over it", unanswered * liveness_pause_ns(port) / 1'000'000};
+  const uint64_t unanswered = endpoint.pings().unanswered < 2 ? 0 : endpoint.pings().unanswered - 1;
+  return {"the peer does not answer over it", unanswered * ping_pause_ns(port) / 1'000'000};
 }
 
 }  // namespace
 
 uint32_t never_up(const Endpoint& endpoint, char* why, size_t size) {
   const bool over = endpoint.phase == Phase::kGone || endpoint.phase == Phase::kUnusable;
-  if (endpoint.ever_up() || over || endpoint.effort->first.tried_since_ns == 0 ||
-      endpoint.effort->liveness.state == Liveness::kAnswers)
+  if (endpoint.ever_up() || over || endpoint.first_connection().tried_since_ns == 0 ||
+      endpoint.pings().state == Pinged::kAnswers)
     return 0;
   uint64_t ms = 0;
-  if (endpoint.effort->shortage.tries != 0) {
-    resource_text(endpoint.effort->shortage, why, size);
-    ms = ms_since(endpoint, endpoint.effort->first.tried_since_ns);
+  if (endpoint.shortage().tries != 0) {
+    resource_text(endpoint.shortage(), why, size);
+    ms = ms_since(endpoint, endpoint.first_connection().tried_since_ns);
   } else {
     const Evidence against = evidence(endpoint);
     snprintf(why, size, "%s", against.why);
@@ -181,7 +184,7 @@ void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info) {
   info->name.epoch = endpoint.epoch;
   info->state = rail_state(endpoint);
   info->port = endpoint.port->number();
-  info->answers = endpoint.effort->liveness.state == Liveness::kAnswers;
+  info->answers = endpoint.pings().state == Pinged::kAnswers;
   snprintf(info->device, sizeof info->device, "%s", endpoint.port->device().name());
   snprintf(info->peer_port, sizeof info->peer_port, "lid %u ud qpn 0x%x",
            over_path(endpoint.peer.address, path_number(endpoint, endpoint.epoch)).lid,

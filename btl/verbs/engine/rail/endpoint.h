@@ -13,7 +13,7 @@
 #include "btl/verbs/engine/base/frag.h"
 #include "btl/verbs/engine/rail/evidence.h"
 #include "btl/verbs/engine/rail/first_connection.h"
-#include "btl/verbs/engine/rail/liveness_state.h"
+#include "btl/verbs/engine/rail/pings.h"
 #include "btl/verbs/engine/base/memory.h"
 #include "btl/verbs/engine/rail/need.h"
 #include "btl/verbs/engine/datagram/peer.h"
@@ -30,15 +30,15 @@ namespace bfo::engine {
 
 class Port;
 struct Address;
-struct QpCommand;
 
 /// Name of `phase` for texts and tests. Static string.
 const char* phase_name(Phase phase);
 
-/// What an endpoint needs from its first connection on. Most peers of a large job are never spoken to: it is
-/// made with the first ring, and lasts as long as the endpoint.
-struct Connection {
+/// What an endpoint keeps of its epochs. Made with the first ring, so it is there in every phase that drains,
+/// and lasts as long as the endpoint.
+struct Epochs {
   RingStore stores[2];
+  int store = 0;  // the one that the ring uses
   bfo_rail_event_t down_event{};
   ClosedEpoch last_closed;
   Watch watch;
@@ -67,37 +67,38 @@ enum class Past : uint8_t {
   kUp,    // it was up
 };
 
-/// What an endpoint needs from the first time somebody wants it, or its peer speaks. Most peers of a large
-/// job are known and nothing more: they share kNoEffort, which is only read.
-struct Effort {
-  SendRing ring;
-  Connection* connection = nullptr;  // ring_reserve() makes it: there in every phase that drains
-  QpCommand* command = nullptr;      // under way on the queue pairs; they are its own meanwhile
-  Outbox outbox;
-  PacketNumbers packets;     // trust.h
-  QueuePairs qps;            // qp.h
-  ProbeTarget probe_target;  // the peer's
-  FirstConnection first;     // first_connection.h
-  Timer timer;               // need.h
-  uint64_t up_since_ns = 0;
-  NeedState need;          // need.h
-  LivenessState liveness;  // liveness_state.h
-  PathFailures path;       // first_connection.h
-  Shortage shortage;       // shortage.h
-  CloseOrder close;
-  Notices notices;
+/// Times of the current phase, and of the current or last epoch.
+struct PhaseTimes {
   uint64_t phase_since_ns = 0;
-  Drain drain;
-  bool device_dead = false;
-  bool leaving = false;           // this process goes away in order (leave.h)
-  uint8_t own_gid = kNoGid;       // index of the port's address that the last queue pairs were connected with
-  int8_t store = 0;               // of connection->stores, the one `ring` uses
-  uint32_t phase_present_ms = 0;  // Presence::present_ns() when the phase began
+  uint64_t up_since_ns = 0;
+  uint32_t phase_ran_ms = 0;  // RunTime::ran_ns() when the phase began
 };
-static_assert(sizeof(Effort) <= 520, "known peers of a large job have one each when they are spoken to");
 
-/// What endpoints without one of their own read: nothing is connected, and memory is what they lack.
-extern const Effort kNoEffort;
+/// What a connection needs, from the first time somebody wants it, or its peer speaks. Most peers of a large
+/// job are known and nothing more: they share kNoResources, which is only read.
+struct ConnectionResources {
+  SendRing ring;
+  Epochs* epochs = nullptr;
+  Outbox outbox;
+  PacketNumbers packets;
+  QueuePairs qps;
+  ProbeTarget probe_target;  // the peer's
+  FirstConnection first_connection;
+  Timer timer;
+  PhaseTimes times;
+  NeedState need;
+  Pings pings;
+  PathFailures path_failures;
+  Shortage shortage;
+  CloseOrder ending;
+  Notices notices;
+  Drain drain;
+};
+static_assert(sizeof(ConnectionResources) <= 520,
+              "peers of a large job have one each when they are spoken to");
+
+/// What endpoints without their own read: nothing is connected, and memory is what they lack.
+extern const ConnectionResources kNoResources;
 
 /// An endpoint. Plain data: the functions that act on it are in send.h, rdma.h, cm.h and drain.h. The
 /// glue embeds it as first member. Fields are guarded by the port's lock when Open MPI uses threads;
@@ -107,20 +108,68 @@ struct Endpoint : KnownPeer {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
   ~Endpoint() {
-    if (!has_effort()) return;
-    unmake(effort->connection);
-    unmake(effort);
+    if (!has_resources()) return;
+    unmake(resources_->epochs);
+    unmake(resources_);
   }
 
   bool ever_up() const { return past == Past::kUp; }
   bool lost_reported() const { return past == Past::kLost; }
-  bool has_effort() const { return effort != &kNoEffort; }
-  /// Makes it if it is not there. False when memory is short. Before anything is written to it. Under the
-  /// lock.
-  bool begin_effort();
+  bool has_resources() const { return resources_ != &kNoResources; }
+  /// Makes those that all parts below lie in, if they are not there. False when memory is short. Before
+  /// anything is written to a part. Under the lock.
+  bool make_resources();
+  /// The same for what is kept of its epochs, once there are resources.
+  bool make_epochs();
   /// It could not be made: the end of `epoch` is reported when it is there.
   void owe_end(uint32_t epoch) {
     if (peer.owed_epoch < epoch) peer.owed_epoch = epoch;
+  }
+
+  // The parts of its connection. Of an endpoint without resources they can only be read.
+  SendRing& ring() { return resources_->ring; }
+  const SendRing& ring() const { return resources_->ring; }
+  Outbox& outbox() { return resources_->outbox; }
+  const Outbox& outbox() const { return resources_->outbox; }
+  PacketNumbers& packets() { return resources_->packets; }
+  const PacketNumbers& packets() const { return resources_->packets; }
+  QueuePairs& qps() { return resources_->qps; }
+  const QueuePairs& qps() const { return resources_->qps; }
+  ProbeTarget& probe_target() { return resources_->probe_target; }
+  const ProbeTarget& probe_target() const { return resources_->probe_target; }
+  FirstConnection& first_connection() { return resources_->first_connection; }
+  const FirstConnection& first_connection() const { return resources_->first_connection; }
+  Timer& timer() { return resources_->timer; }
+  const Timer& timer() const { return resources_->timer; }
+  PhaseTimes& times() { return resources_->times; }
+  const PhaseTimes& times() const { return resources_->times; }
+  NeedState& need() { return resources_->need; }
+  const NeedState& need() const { return resources_->need; }
+  Pings& pings() { return resources_->pings; }
+  const Pings& pings() const { return resources_->pings; }
+  PathFailures& path_failures() { return resources_->path_failures; }
+  const PathFailures& path_failures() const { return resources_->path_failures; }
+  Shortage& shortage() { return resources_->shortage; }
+  const Shortage& shortage() const { return resources_->shortage; }
+  CloseOrder& ending() { return resources_->ending; }
+  const CloseOrder& ending() const { return resources_->ending; }
+  Notices& notices() { return resources_->notices; }
+  const Notices& notices() const { return resources_->notices; }
+  Drain& drain() { return resources_->drain; }
+  const Drain& drain() const { return resources_->drain; }
+  LastEpoch& last() { return resources_->qps.last; }
+  const LastEpoch& last() const { return resources_->qps.last; }
+
+  // What is kept of its epochs; nullptr: none has begun. The three after that: in a phase that is up or
+  // drains.
+  Epochs* epochs() const { return resources_->epochs; }
+  Watch& watch() { return epochs()->watch; }
+  const Watch& watch() const { return epochs()->watch; }
+  bfo_rail_event_t& down_event() { return epochs()->down_event; }
+  Finding& finding() { return epochs()->finding; }
+  /// The last epoch that was drained and closed; nullptr: none yet.
+  ClosedEpoch* last_closed() const {
+    return epochs() != nullptr && epochs()->last_closed.store >= 0 ? &epochs()->last_closed : nullptr;
   }
 
   // hot
@@ -130,7 +179,12 @@ struct Endpoint : KnownPeer {
   bool announced = false;  // rail_up was reported for the current epoch
   uint32_t epoch = 0;      // current or last one; 0 = none yet
   Port* port = nullptr;
-  Effort* effort = const_cast<Effort*>(&kNoEffort);
+
+ private:
+  // Whoever writes to the shared one, which lies in read-only memory, does not get far.
+  ConnectionResources* resources_ = const_cast<ConnectionResources*>(&kNoResources);
+
+ public:
   [[no_unique_address]] FragFifo queued;  // accepted, not posted: connecting, or no slot free
   Past past = Past::kNone;
   bool connect_wanted = false;       // connect when possible
@@ -143,20 +197,6 @@ struct Endpoint : KnownPeer {
   Endpoint* next = nullptr;   // list of the port
 };
 static_assert(sizeof(Endpoint) <= 152, "every rank of a large job has one on each port");
-
-/// Of an endpoint that is up.
-inline Watch& watch_of(Endpoint& endpoint) {
-  return endpoint.effort->connection->watch;
-}
-inline const Watch& watch_of(const Endpoint& endpoint) {
-  return endpoint.effort->connection->watch;
-}
-
-/// The last epoch that was drained and closed; nullptr: none yet.
-inline ClosedEpoch* last_closed(const Endpoint& endpoint) {
-  Connection* const connection = endpoint.effort->connection;
-  return connection != nullptr && connection->last_closed.store >= 0 ? &connection->last_closed : nullptr;
-}
 
 /// The connection's name, equal on both sides: mixed from both port nonces.
 uint64_t connection_id(uint64_t nonce_a, uint64_t nonce_b);

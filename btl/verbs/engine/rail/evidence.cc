@@ -14,7 +14,7 @@ namespace {
 /// peer's word that its half has ended, of which this is why. An event may also be older than what was seen
 /// first.
 bool name_cause(Endpoint& endpoint, const CloseOrder& better, uint32_t epoch) {
-  CloseOrder& first = endpoint.effort->close;
+  CloseOrder& first = endpoint.ending();
   if (!first.asked || endpoint.epoch > epoch) return false;
   const bool is_event = better.cause == BFO_CAUSE_ASYNC_EVENT;
   const bool consequence =
@@ -26,7 +26,7 @@ bool name_cause(Endpoint& endpoint, const CloseOrder& better, uint32_t epoch) {
   first.code = better.code;
   first.vendor_err = better.vendor_err;
   if (endpoint.phase != Phase::kDraining) return true;
-  bfo_rail_event_t& event = endpoint.effort->connection->down_event;
+  bfo_rail_event_t& event = endpoint.down_event();
   event.cause = better.cause;
   event.code = better.code;
   event.vendor_err = better.vendor_err;
@@ -46,7 +46,7 @@ bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, in
   event.evidence_ns = now;
   event.now_ns = now;
   if (cause == BFO_CAUSE_RESOURCE) {
-    resource_text(endpoint.effort->shortage, event.text, sizeof event.text);
+    resource_text(endpoint.shortage(), event.text, sizeof event.text);
   } else {
     snprintf(event.text, sizeof event.text, "%s", cause_text(cause, code));
   }
@@ -56,9 +56,9 @@ bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, in
 bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
                         uint32_t vendor_err, uint64_t evidence_ns) {
   const CloseOrder order{true, cause, code, vendor_err, evidence_ns};
-  if (!ends_epoch(endpoint.phase, endpoint.effort->close.asked, endpoint.epoch, epoch))
+  if (!ends_epoch(endpoint.phase, endpoint.ending().asked, endpoint.epoch, epoch))
     return name_cause(endpoint, order, epoch);
-  endpoint.effort->close = order;
+  endpoint.ending() = order;
   endpoint.port->need_service();
   return true;
 }

@@ -8,15 +8,15 @@
 namespace bfo::engine {
 
 void waits_from(Endpoint& endpoint, uint64_t now) {
-  endpoint.effort->first.begin(now, endpoint.port->presence().present_ns());
+  endpoint.first_connection().begin(now, endpoint.port->run_time().ran_ns());
 }
 
 void cm_connect(Endpoint& endpoint) {
-  if (endpoint.peer.left || endpoint.effort->leaving || endpoint.phase == Phase::kGone ||
+  if (endpoint.peer.left || endpoint.last().leaving || endpoint.phase == Phase::kGone ||
       endpoint.phase == Phase::kUnusable)
     return;
   endpoint.port->need_service();
-  if (!endpoint.begin_effort()) return;  // give_up_effort() follows, if anything waits
+  if (!endpoint.make_resources()) return;  // give_up_for_memory() follows, if anything waits
   // The bound on a first connection counts from the first fragment that waits for it.
   if (!endpoint.connect_wanted || endpoint.queued.empty())
     waits_from(endpoint, endpoint.port->env().now_ns());

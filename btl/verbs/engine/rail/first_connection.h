@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// first_connection.h: a connection is wanted, and since when. patience.h says how long it is waited for.
+// first_connection.h: a connection is wanted, and since when. connect_timeout.h says how long it is waited
+// for.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +13,15 @@ struct Endpoint;
 /// The wait for a first connection. All times are CLOCK_MONOTONIC, in ns.
 struct FirstConnection {
   uint64_t wanted_since_ns = 0;
-  uint64_t wanted_present_ns = 0;  // the same by Presence::present_ns()
-  uint64_t unanswered_ns = 0;      // what that does not count of the peer's silence since then
-  bool waited_long = false;        // it has outlasted the bound, and the other rails are being tried
-  uint64_t tried_since_ns = 0;     // the first try
+  uint64_t wanted_ran_ns = 0;   // the same by RunTime::ran_ns()
+  uint64_t unanswered_ns = 0;   // what that does not count of the peer's silence since then
+  bool waited_long = false;     // it has outlasted the bound, and the other rails are being tried
+  uint64_t tried_since_ns = 0;  // the first try
 
-  /// The bound counts from `now`, when the port had been present for `present`.
-  void begin(uint64_t now, uint64_t present) {
+  /// The bound counts from `now`, when this process had run for `ran`.
+  void begin(uint64_t now, uint64_t ran) {
     wanted_since_ns = now;
-    wanted_present_ns = present;
+    wanted_ran_ns = ran;
     unanswered_ns = 0;
     waited_long = false;
   }

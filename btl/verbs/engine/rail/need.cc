@@ -21,7 +21,7 @@ uint64_t moved_elsewhere(const Endpoint& endpoint) {
     const Endpoint& rail = *rails[i];
     if (rail.port == nullptr || rail.port == endpoint.port) continue;
     const Guard guard(rail.port->lock());
-    moved += rail.ended_before + rail.effort->ring.head + rail.queued.size() + rail.delivered;
+    moved += rail.ended_before + rail.ring().head + rail.queued.size() + rail.delivered;
   }
   return moved;
 }
@@ -32,52 +32,51 @@ Need need_seen(Endpoint& endpoint, uint64_t now) {
   if (!host.other_rail_up(host.ctx, endpoint)) return Need::kWaits;
   if (host.rails == nullptr) return Need::kTalks;  // nobody can tell
   const uint64_t moved = moved_elsewhere(endpoint);
-  if (moved != endpoint.effort->need.moved_elsewhere) endpoint.effort->need.talked_ns = now;
-  endpoint.effort->need.moved_elsewhere = moved;
-  const bool talks =
-      endpoint.effort->need.talked_ns != 0 && time_since(endpoint.effort->need.talked_ns, now) < kTalkNs;
+  if (moved != endpoint.need().moved_elsewhere) endpoint.need().talked_ns = now;
+  endpoint.need().moved_elsewhere = moved;
+  const bool talks = endpoint.need().talked_ns != 0 && time_since(endpoint.need().talked_ns, now) < kTalkNs;
   return talks ? Need::kTalks : Need::kNone;
 }
 
 }  // namespace
 
 void need_look(Endpoint& endpoint, uint64_t now) {
-  if (now < endpoint.effort->need.next_look_ns) return;
+  if (now < endpoint.need().next_look_ns) return;
   const bool active = endpoint.port->state() == PortState::kActive;
-  endpoint.effort->need.next_look_ns = now + (active ? kLookNs : kDownLookNs);
-  endpoint.effort->need.seen = need_seen(endpoint, now);
-  if (now >= endpoint.effort->need.peer_until_ns) endpoint.effort->need.peer = Need::kNone;
+  endpoint.need().next_look_ns = now + (active ? kLookNs : kDownLookNs);
+  endpoint.need().seen = need_seen(endpoint, now);
+  if (now >= endpoint.need().peer_until_ns) endpoint.need().peer = Need::kNone;
 }
 
 void need_begin(Endpoint& endpoint, uint64_t now) {
   const Host& host = endpoint.port->host();
-  if (host.rails != nullptr) endpoint.effort->need.moved_elsewhere = moved_elsewhere(endpoint);
-  endpoint.effort->need.talked_ns = 0;
-  endpoint.effort->need.peer = Need::kNone;
-  endpoint.effort->need.next_look_ns = 0;
+  if (host.rails != nullptr) endpoint.need().moved_elsewhere = moved_elsewhere(endpoint);
+  endpoint.need().talked_ns = 0;
+  endpoint.need().peer = Need::kNone;
+  endpoint.need().next_look_ns = 0;
   need_look(endpoint, now);
 }
 
 void need_heard(Endpoint& endpoint, uint8_t said, uint64_t now) {
-  endpoint.effort->need.peer = static_cast<Need>(std::min(said, static_cast<uint8_t>(Need::kWaits)));
-  endpoint.effort->need.peer_until_ns = now + kTalkNs;
+  endpoint.need().peer = static_cast<Need>(std::min(said, static_cast<uint8_t>(Need::kWaits)));
+  endpoint.need().peer_until_ns = now + kTalkNs;
   need_look(endpoint, now);
 }
 
 Need own_need(const Endpoint& endpoint) {
-  return endpoint.asked || !endpoint.queued.empty() ? Need::kWaits : endpoint.effort->need.seen;
+  return endpoint.asked || !endpoint.queued.empty() ? Need::kWaits : endpoint.need().seen;
 }
 
 Need need_of(const Endpoint& endpoint) {
-  return std::max(own_need(endpoint), endpoint.effort->need.peer);
+  return std::max(own_need(endpoint), endpoint.need().peer);
 }
 
 void handshake_pause(Endpoint& endpoint, uint32_t attempts, uint64_t now) {
   const Config& config = endpoint.port->config();
   const uint64_t most = config.retry_max_ns * (need_of(endpoint) == Need::kNone ? kIdlePauses : 1);
   const uint64_t base = std::min(most, config.retry_min_ns << std::min(attempts, 16u));
-  endpoint.effort->need.slow = base > config.retry_max_ns;
-  endpoint.effort->timer.due_ns = now + base / 2 + endpoint.port->env().random() % (base + 1);
+  endpoint.need().slow = base > config.retry_max_ns;
+  endpoint.timer().due_ns = now + base / 2 + endpoint.port->env().random() % (base + 1);
 }
 
 }  // namespace bfo::engine

@@ -18,8 +18,8 @@
 #include "btl/verbs/engine/port/path.h"
 #include "btl/verbs/engine/device/port_query.h"
 #include "btl/verbs/engine/rail/need.h"
-#include "btl/verbs/engine/rail/presence.h"
-#include "btl/verbs/engine/rail/receives.h"
+#include "btl/verbs/engine/rail/run_time.h"
+#include "btl/verbs/engine/rail/receive_sizing.h"
 #include "btl/verbs/engine/datagram/heartbeat.h"
 #include "btl/verbs/engine/device/srq.h"
 #include "btl/verbs/engine/device/stock.h"
@@ -92,10 +92,10 @@ class Port : public OwnPort {
   /// it.
   void remove(Endpoint& endpoint);
 
-  /// Endpoint::begin_effort() with the lock.
-  bool begin_effort(Endpoint& endpoint) {
+  /// Endpoint::make_resources() with the lock.
+  bool make_resources(Endpoint& endpoint) {
     const Guard guard(lock_);
-    return endpoint.begin_effort();
+    return endpoint.make_resources();
   }
 
   /// Work was posted: what comes next is looked for at once. Any thread.
@@ -139,7 +139,7 @@ class Port : public OwnPort {
   /// When the port came up, if it was down before; else 0.
   uint64_t up_since_ns() const { return up_since_ns_; }
   Handshakes& handshakes() { return handshakes_; }
-  const Presence& presence() const { return presence_; }
+  const RunTime& run_time() const { return run_time_; }
   PortLock& lock() { return lock_; }
   CqSet& cqs() { return cqs_; }
   Srq& srq() { return srq_; }
@@ -210,14 +210,13 @@ class Port : public OwnPort {
   void service_unconnected(Endpoint& endpoint, uint64_t now);
   void tick(uint64_t now, bool emptied);
   uint64_t note_delay(uint64_t elapsed);
-  uint64_t patience(const Endpoint& endpoint) const;
+  uint64_t silence_bound(const Endpoint& endpoint) const;
   /// What the watchdog sees of an endpoint in one tick.
   enum class Silence : uint8_t { kNothing, kOver, kAsk, kSuspected, kGoesOn };
   Silence listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
   void watch_progress(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
-  void suspect_more(Endpoint& endpoint, uint64_t now);
-  void send_path_probe(Endpoint& endpoint);
   void on_event(const EventNote& note);
+  void on_qp_event(Endpoint& endpoint, const EventNote& note);
   PortQuestion question() const;
   /// Reads the port's attributes on a control thread, because of an event of this type, and acts on them.
   void ask_device(int32_t type, uint64_t when_ns);
@@ -275,7 +274,7 @@ class Port : public OwnPort {
   Table<Endpoint> qps_;  // by queue pair number; by process name: heartbeat_
   Endpoint* endpoints_ = nullptr;
   Handshakes handshakes_;
-  Presence presence_;
+  RunTime run_time_;
   uint64_t last_tick_ns_ = 0;
   uint64_t next_tick_ns_ = 0;
   SeenCompletions seen_;
@@ -315,7 +314,7 @@ inline constexpr uint32_t kSkipTurns = 16;
 /// is up any more.
 inline constexpr uint64_t kAwaitLookNs = 1'000'000'000;
 /// For so long after a port came up its rails are tried whatever the peers' ports were.
-inline constexpr uint64_t kInitiallyDownPatienceNs = 5'000'000'000;
+inline constexpr uint64_t kInitiallyDownNs = 5'000'000'000;
 
 /// A down port is asked for its state this often, in case the event that it is active was lost.
 inline constexpr uint64_t kPortQueryNs = 500'000'000;

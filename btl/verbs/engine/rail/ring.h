@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// ring.h: the send queue of an endpoint as this side keeps it. send.h, rdma.h and drain.h act on it.
+// ring.h: the queue pairs of an endpoint, and its send queue as this side keeps it. send.h, rdma.h and
+// qp_command.h act on them.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +9,14 @@
 #include "btl/verbs/engine/base/frag.h"
 #include "btl/verbs/engine/base/memory.h"
 #include "btl/verbs/engine/device/verbs_api.h"
+#include "btl/verbs/engine/device/gids.h"
+#include "btl/verbs/engine/device/qp.h"
 
 namespace bfo::engine {
 
 class Port;
 struct Endpoint;
+struct QpCommand;
 
 /// One posted work request. Its payload, if it has no fragment, lies in the slot memory of the same index.
 struct SendSlot {
@@ -52,6 +56,26 @@ struct RingStore {
   Array<SendSlot> slots;
   char* memory = nullptr;
   uint32_t lkey = 0;
+};
+
+/// Why no epoch follows the current one.
+struct LastEpoch {
+  bool device_dead = false;
+  bool leaving = false;  // this process goes away in order (leave.h)
+};
+
+/// The queue pairs of an endpoint's current attempt or epoch, with what they were made with. While a command
+/// is under way (qp_command.h) they are its own.
+struct QueuePairs {
+  Qp data;
+  Qp probe;
+  ibv_cq* send_cq = nullptr;
+  uint32_t reserved = 0;  // completion queue entries
+  uint32_t data_psn = 0;
+  uint32_t probe_psn = 0;
+  uint8_t own_gid = kNoGid;      // index of the port's address that the last ones were connected with
+  LastEpoch last;                // why no others follow
+  QpCommand* command = nullptr;  // under way on them
 };
 
 }  // namespace bfo::engine

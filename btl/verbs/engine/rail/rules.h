@@ -142,8 +142,8 @@ constexpr Answer answer_bye(Phase phase, uint32_t theirs, uint32_t ours) {
   return is_up(phase) && theirs < ours ? Answer::kDrop : Answer::kLeave;
 }
 
-/// What an endpoint in `phase` of epoch `ours` does about a packet about epoch `theirs`. Liveness, missing
-/// resources and suspected rails are not judged here (liveness.h, resource.h, verdict_rules.h).
+/// What an endpoint in `phase` of epoch `ours` does about a packet about epoch `theirs`. PINGs, missing
+/// resources and suspected rails are not judged here (ping.h, resource.h, verdict_rules.h).
 constexpr Answer answer(PacketType type, bool initiator, Phase phase, uint32_t theirs, uint32_t ours) {
   if (phase == Phase::kUnusable) return Answer::kDrop;
   if (phase == Phase::kGone) return type == PacketType::kBye ? Answer::kLeave : Answer::kDrop;

@@ -15,7 +15,7 @@
 namespace bfo::engine {
 
 void note_shortage(Endpoint& endpoint, Object object, int error, bool there, uint64_t now) {
-  Shortage& shortage = endpoint.effort->shortage;
+  Shortage& shortage = endpoint.shortage();
   if (shortage.tries == 0 || time_since(shortage.last_ns, now) > kResourceQuietNs) {
     shortage = Shortage{};
     shortage.since_ns = now;
@@ -32,13 +32,13 @@ void note_shortage(Endpoint& endpoint, Object object, int error, bool there, uin
 }
 
 void resource_unaddressed(Endpoint& endpoint, const Address& address) {
-  const Shortage& shortage = endpoint.effort->shortage;
+  const Shortage& shortage = endpoint.shortage();
   if (shortage.object == Object::kAddressHandle && !shortage.there && shortage.seen == address.failures)
     return;
   Port& port = *endpoint.port;
   ++port.resources().failures[static_cast<size_t>(Object::kAddressHandle)];
   note_shortage(endpoint, Object::kAddressHandle, address.error, false, port.env().now_ns());
-  endpoint.effort->shortage.seen = address.failures;
+  endpoint.shortage().seen = address.failures;
   port.need_service();
 }
 

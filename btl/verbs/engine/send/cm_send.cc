@@ -31,7 +31,7 @@ void try_next_address(Endpoint& endpoint) {
   const Host& host = port.host();
   PortAddress& known = endpoint.peer.address;
   if (port.config().read_gids == nullptr || host.peer_gids == nullptr || port.gids().count == 0) return;
-  if (reaches(port.gids(), known.gid, type_of(known)) && !unanswered(endpoint.effort->outbox)) return;
+  if (reaches(port.gids(), known.gid, type_of(known)) && !unanswered(endpoint.outbox())) return;
   PublishedGid theirs[kMaxGids];
   uint8_t ranked[kMaxGids];
   const size_t count = rank_theirs(port.gids(), theirs, host.peer_gids(host.ctx, endpoint, theirs), ranked);
@@ -45,7 +45,7 @@ void try_next_address(Endpoint& endpoint) {
   const PublishedGid& gid = theirs[ranked[next]];
   known.gid = gid.gid;
   known.gid_type = static_cast<uint8_t>(gid.type) & 0xf;
-  endpoint.effort->outbox.address = nullptr;
+  endpoint.outbox().address = nullptr;
 }
 
 /// The own address of a packet to the peer; that of a REP is the one its queue pairs are connected with.
@@ -53,7 +53,7 @@ void own_address(const Endpoint& endpoint, PacketType type, PortAddress* own) {
   const Port& port = *endpoint.port;
   QpSettings settings;
   static_cast<void>(set_own_address(port, endpoint.peer.address, &settings, own));
-  const GidEntry* const connected = port.gids().at(endpoint.effort->own_gid);
+  const GidEntry* const connected = port.gids().at(endpoint.qps().own_gid);
   if (type != PacketType::kReply || connected == nullptr) return;
   own->gid = connected->gid;
   own->gid_type = static_cast<uint8_t>(connected->type) & 0xf;
@@ -71,11 +71,11 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch, uint8_t 
   packet.source_nonce = port.nonce();
   packet.target_nonce = endpoint.peer.nonce;
   packet.epoch = epoch;
-  packet.sequence = ++endpoint.effort->packets.sent;
-  packet.data_qpn = endpoint.effort->qps.data.exists() ? endpoint.effort->qps.data.number() : 0;
-  packet.data_psn = endpoint.effort->qps.data_psn;
-  packet.probe_qpn = endpoint.effort->qps.probe.exists() ? endpoint.effort->qps.probe.number() : 0;
-  packet.probe_psn = endpoint.effort->qps.probe_psn;
+  packet.sequence = ++endpoint.packets().sent;
+  packet.data_qpn = endpoint.qps().data.exists() ? endpoint.qps().data.number() : 0;
+  packet.data_psn = endpoint.qps().data_psn;
+  packet.probe_qpn = endpoint.qps().probe.exists() ? endpoint.qps().probe.number() : 0;
+  packet.probe_psn = endpoint.qps().probe_psn;
   packet.probe_target_rkey = port.probe_target_rkey();
   packet.probe_target_address = bye ? endpoint.delivered : reinterpret_cast<uint64_t>(port.probe_target());
   packet.cm_qpn = own.cm_qpn;
@@ -93,19 +93,19 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch, uint8_t 
     packet.flags = static_cast<uint8_t>(own_need(endpoint));
   const bool begins =
       type == PacketType::kSolicit || type == PacketType::kRequest || type == PacketType::kRefuse;
-  if (const ClosedEpoch* const last = last_closed(endpoint); begins && last != nullptr)
+  if (const ClosedEpoch* const last = endpoint.last_closed(); begins && last != nullptr)
     packet.number = last->event.cause;
   if (bye) packet.flags = endpoint.peer.left ? kByeHeard : 0;
   if (type == PacketType::kRefuse) {
-    packet.data_qpn = static_cast<uint32_t>(endpoint.effort->shortage.object);
-    packet.data_psn = static_cast<uint32_t>(endpoint.effort->shortage.error);
+    packet.data_qpn = static_cast<uint32_t>(endpoint.shortage().object);
+    packet.data_psn = static_cast<uint32_t>(endpoint.shortage().error);
   }
   return packet;
 }
 
 /// How the next datagram goes to the peer. nullptr when memory is short.
 Address* way_of(Endpoint& endpoint, PacketType type) {
-  Outbox& outbox = endpoint.effort->outbox;
+  Outbox& outbox = endpoint.outbox();
   if (type == PacketType::kSolicit || type == PacketType::kRequest) try_next_address(endpoint);
   Port& port = *endpoint.port;
   return outbox.address = port.addresses().way_to(endpoint.peer.address, outbox.address, port.env().now_ns());
@@ -113,7 +113,7 @@ Address* way_of(Endpoint& endpoint, PacketType type) {
 
 /// The peer over path number `path`. nullptr when memory is short.
 Address* over(const Endpoint& endpoint, uint8_t path) {
-  Address* const used = endpoint.effort->outbox.address;  // without a search
+  Address* const used = endpoint.outbox().address;  // without a search
   if (used != nullptr && used->path == path) return used;
   return endpoint.port->addresses().find(endpoint.peer.address, path);
 }
@@ -134,15 +134,15 @@ bool hand_over(Endpoint& endpoint, ibv_ah* handle, uint32_t to, Packet* packet) 
 }  // namespace
 
 bool cm_can_send(const Endpoint& endpoint) {
-  return endpoint.effort->outbox.address != nullptr && endpoint.effort->outbox.address->handle != nullptr;
+  return endpoint.outbox().address != nullptr && endpoint.outbox().address->handle != nullptr;
 }
 
 bool cm_find_way(Endpoint& endpoint) {
-  if (endpoint.effort->outbox.address == nullptr) return false;  // nothing was sent to it
+  if (endpoint.outbox().address == nullptr) return false;  // nothing was sent to it
   const uint8_t paths = path_count(endpoint.port->address(), endpoint.peer.address);
   for (uint8_t path = 0; path < paths && !cm_can_send(endpoint); ++path) {
     Address* const address = over(endpoint, path);
-    if (address != nullptr && address->handle != nullptr) endpoint.effort->outbox.address = address;
+    if (address != nullptr && address->handle != nullptr) endpoint.outbox().address = address;
   }
   return cm_can_send(endpoint);
 }
@@ -178,13 +178,13 @@ bool cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
   ibv_ah* const handle = port.addresses().handle(*address, port.env().now_ns());
   if (handle == nullptr) {
     if (address->failures != 0) resource_unaddressed(endpoint, *address);
-    keep(endpoint.effort->outbox, type, epoch);
+    keep(endpoint.outbox(), type, epoch);
     return false;
   }
   if (!port.cm_qp().can_send()) {
     // A process that was away has something for all of its peers: those at the end of the list have a turn,
     // too.
-    keep(endpoint.effort->outbox, type, epoch);
+    keep(endpoint.outbox(), type, epoch);
     port.need_service();
     return false;
   }
@@ -195,7 +195,7 @@ bool cm_send(Endpoint& endpoint, PacketType type, uint32_t epoch) {
 }
 
 bool cm_send_waiting(Endpoint& endpoint) {
-  Outbox& outbox = endpoint.effort->outbox;
+  Outbox& outbox = endpoint.outbox();
   if (!outbox.waits && !outbox.ping_waits) return false;
   if (!cm_can_send(endpoint)) return false;
   if (!endpoint.port->cm_qp().can_send()) {
@@ -210,7 +210,7 @@ bool cm_send_waiting(Endpoint& endpoint) {
 }
 
 void cm_note_heard(Endpoint& endpoint, const Packet& packet, uint64_t now) {
-  Address*& address = endpoint.effort->outbox.address;
+  Address*& address = endpoint.outbox().address;
   if (address == nullptr) return;
   AddressCache& addresses = endpoint.port->addresses();
   if (packet.path != address->path &&
@@ -268,7 +268,7 @@ void cm_learn_address(Endpoint& endpoint, const Packet& packet) {
       known.lmc == lmc) {
     return;
   }
-  endpoint.effort->outbox.address = nullptr;
+  endpoint.outbox().address = nullptr;
   // Not the numbers of its queue pairs: they stay, and the event thread reads them.
   known.lid = packet.lid;
   known.link_layer = packet.link_layer & 0xf;

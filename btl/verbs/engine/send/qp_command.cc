@@ -105,11 +105,11 @@ QpCommand& prepare(Endpoint& endpoint, QpCommand& spare) {
   command.on_heap = made != nullptr;
   command.port = endpoint.port;
   command.endpoint = &endpoint;
-  command.data = endpoint.effort->qps.data;
-  command.probe = endpoint.effort->qps.probe;
-  command.send_cq = endpoint.effort->qps.send_cq;
-  command.reserved = endpoint.effort->qps.reserved;
-  endpoint.effort->command = &command;
+  command.data = endpoint.qps().data;
+  command.probe = endpoint.qps().probe;
+  command.send_cq = endpoint.qps().send_cq;
+  command.reserved = endpoint.qps().reserved;
+  endpoint.qps().command = &command;
   return command;
 }
 
@@ -121,7 +121,7 @@ void end_destroy(QpCommand& command) {
   Endpoint* const endpoint = command.endpoint;
   if (command.on_heap) unmake(&command);
   if (endpoint == nullptr) return;
-  endpoint->effort->command = nullptr;
+  endpoint->qps().command = nullptr;
   endpoint->port->need_service();
 }
 
@@ -132,14 +132,14 @@ void end_prepare(QpCommand& command) {
   Object missing = command.missing;
   int error = command.error;
   QpReady* const ready = command.ready;
-  endpoint.effort->command = nullptr;
-  endpoint.effort->qps.data = command.data;
-  endpoint.effort->qps.probe = command.probe;
+  endpoint.qps().command = nullptr;
+  endpoint.qps().data = command.data;
+  endpoint.qps().probe = command.probe;
   if (command.on_heap) unmake(&command);
   if (connect) return ready(endpoint, missing, error);
   Table<Endpoint>& qps = endpoint.port->qps();
-  if (missing == Object::kNone && !(qps.insert(endpoint.effort->qps.data.number(), &endpoint) &&
-                                    qps.insert(endpoint.effort->qps.probe.number(), &endpoint))) {
+  if (missing == Object::kNone && !(qps.insert(endpoint.qps().data.number(), &endpoint) &&
+                                    qps.insert(endpoint.qps().probe.number(), &endpoint))) {
     missing = Object::kBuffers;
     error = ENOMEM;
   }
@@ -154,16 +154,16 @@ void command_done(Command& base) {
     return submit(command, QpCommand::Verb::kDestroy);
   }
   if (Endpoint* const endpoint = command.endpoint; endpoint != nullptr) {
-    endpoint->effort->command = nullptr;
+    endpoint->qps().command = nullptr;
     if (command.verb == QpCommand::Verb::kStop) {
-      endpoint->effort->connection->finding = command.finding;
+      endpoint->finding() = command.finding;
       QpStopped* const stopped = command.stopped;
       if (command.on_heap) unmake(&command);
       return stopped(*endpoint);
     }
-    unlist(*endpoint, endpoint->effort->qps.data);
-    unlist(*endpoint, endpoint->effort->qps.probe);
-    endpoint->effort->qps.data = endpoint->effort->qps.probe = Qp{};
+    unlist(*endpoint, endpoint->qps().data);
+    unlist(*endpoint, endpoint->qps().probe);
+    endpoint->qps().data = endpoint->qps().probe = Qp{};
     command.fenced(*endpoint, command.clean);
     command.endpoint = nullptr;
   }
@@ -183,8 +183,8 @@ QpPlan make_plan(const Endpoint& endpoint) {
   plan.probe.inline_bytes = 0;
   plan.probe.timeout = port.config().probe_timeout;
   plan.probe.retry_count = port.config().probe_retry;
-  plan.data_psn = endpoint.effort->qps.data_psn;
-  plan.probe_psn = endpoint.effort->qps.probe_psn;
+  plan.data_psn = endpoint.qps().data_psn;
+  plan.probe_psn = endpoint.qps().probe_psn;
   plan.own = port.address();
   return plan;
 }
@@ -202,8 +202,7 @@ void add_own(QpPlan* plan, Endpoint& endpoint, const Packet& packet) {
       fixed ? port.gids().find(to, type) : own_gid_for(port.gids(), endpoint.peer.address.gid, type);
   plan->unaddressed = entry == nullptr;
   if (entry == nullptr) return;
-  plan->data.gid_index = plan->probe.gid_index = endpoint.effort->own_gid =
-      static_cast<uint8_t>(entry->index);
+  plan->data.gid_index = plan->probe.gid_index = endpoint.qps().own_gid = static_cast<uint8_t>(entry->index);
   plan->own.gid = entry->gid;
 }
 
@@ -245,7 +244,7 @@ void qp_stop(Endpoint& endpoint, QpStopped* stopped) {
   QpCommand spare;
   QpCommand& command = prepare(endpoint, spare);
   command.stopped = stopped;
-  command.ask = endpoint.effort->drain.cause_open;
+  command.ask = endpoint.drain().cause_open;
   submit(command, QpCommand::Verb::kStop);
 }
 
@@ -253,36 +252,35 @@ void qp_fence(Endpoint& endpoint, QpFenced* fenced) {
   QpCommand spare;
   QpCommand& command = prepare(endpoint, spare);
   command.fenced = fenced;
-  endpoint.effort->qps.send_cq = nullptr;
+  endpoint.qps().send_cq = nullptr;
   submit(command, QpCommand::Verb::kFence);
 }
 
 void qp_destroy(Endpoint& endpoint) {
-  unlist(endpoint, endpoint.effort->qps.data);
-  unlist(endpoint, endpoint.effort->qps.probe);
-  if (endpoint.effort->command != nullptr) {
-    endpoint.effort->command->unwanted = true;
-    endpoint.effort->qps.send_cq = nullptr;
-    endpoint.effort->qps.data = endpoint.effort->qps.probe = Qp{};
+  unlist(endpoint, endpoint.qps().data);
+  unlist(endpoint, endpoint.qps().probe);
+  if (endpoint.qps().command != nullptr) {
+    endpoint.qps().command->unwanted = true;
+    endpoint.qps().send_cq = nullptr;
+    endpoint.qps().data = endpoint.qps().probe = Qp{};
     return;
   }
   QpCommand spare;
   QpCommand& command = prepare(endpoint, spare);
-  endpoint.effort->qps.send_cq = nullptr;
-  endpoint.effort->qps.data = endpoint.effort->qps.probe = Qp{};
+  endpoint.qps().send_cq = nullptr;
+  endpoint.qps().data = endpoint.qps().probe = Qp{};
   submit(command, QpCommand::Verb::kDestroy);
 }
 
 void qp_forget(Endpoint& endpoint) {
-  if (!endpoint.has_effort()) return;
-  unlist(endpoint, endpoint.effort->qps.data);
-  unlist(endpoint, endpoint.effort->qps.probe);
-  if (endpoint.effort->command == nullptr &&
-      (endpoint.effort->qps.data.exists() || endpoint.effort->qps.probe.exists()))
+  if (!endpoint.has_resources()) return;
+  unlist(endpoint, endpoint.qps().data);
+  unlist(endpoint, endpoint.qps().probe);
+  if (endpoint.qps().command == nullptr && (endpoint.qps().data.exists() || endpoint.qps().probe.exists()))
     qp_destroy(endpoint);
-  if (endpoint.effort->command != nullptr) endpoint.effort->command->endpoint = nullptr;
-  endpoint.effort->command = nullptr;
-  endpoint.effort->qps.data = endpoint.effort->qps.probe = Qp{};
+  if (endpoint.qps().command != nullptr) endpoint.qps().command->endpoint = nullptr;
+  endpoint.qps().command = nullptr;
+  endpoint.qps().data = endpoint.qps().probe = Qp{};
 }
 
 }  // namespace bfo::engine

@@ -6,7 +6,7 @@
 namespace bfo::engine {
 
 int ring_post_rdma(Endpoint& endpoint, Frag* frag) {
-  SendRing& ring = endpoint.effort->ring;
+  SendRing& ring = endpoint.ring();
   const uint64_t seq = ring.head;
   ibv_sge sge = {reinterpret_cast<uint64_t>(frag->data), frag->length, frag->lkey};
   ibv_send_wr wr{};
@@ -47,8 +47,8 @@ int post_bare(const Endpoint& endpoint, ibv_qp* qp, uint64_t wr_id) {
   wr.wr_id = wr_id;
   wr.opcode = IBV_WR_RDMA_WRITE;
   wr.send_flags = IBV_SEND_SIGNALED;
-  wr.wr.rdma.remote_addr = endpoint.effort->probe_target.address;
-  wr.wr.rdma.rkey = endpoint.effort->probe_target.rkey;
+  wr.wr.rdma.remote_addr = endpoint.probe_target().address;
+  wr.wr.rdma.rkey = endpoint.probe_target().rkey;
   ibv_send_wr* bad = nullptr;
   return ibv_post_send(qp, &wr, &bad);
 }

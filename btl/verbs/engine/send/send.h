@@ -29,7 +29,7 @@ inline bool ring_has_room(const SendRing& ring) {
 
 /// True when work given now would be posted, not queued. A guess when other threads send too.
 inline bool leaves_at_once(const Endpoint& endpoint) {
-  return endpoint.usable && endpoint.queued.empty() && ring_has_room(endpoint.effort->ring);
+  return endpoint.usable && endpoint.queued.empty() && ring_has_room(endpoint.ring());
 }
 
 /// Where the payload of the next slot goes. Under the lock, ring_has_room() and length <= slot_bytes checked
@@ -49,7 +49,7 @@ int ring_post_send(SendRing& ring, Frag* frag, const void* data, uint32_t length
 /// `*ring` is the endpoint's, read under the lock: another thread may just have made it.
 [[gnu::always_inline]] inline char* slot_reserve(Endpoint& endpoint, uint32_t length, SendRing** ring) {
   endpoint.port->lock().lock();
-  SendRing& own = endpoint.effort->ring;
+  SendRing& own = endpoint.ring();
   *ring = &own;
   if (endpoint.usable && length <= own.slot_bytes && ring_has_room(own) && endpoint.queued.empty())
       [[likely]] {
@@ -73,7 +73,7 @@ inline char* slot_reserve(Endpoint& endpoint, uint32_t length) {
   return slot_reserve(endpoint, length, &ring);
 }
 inline bool slot_commit(Endpoint& endpoint, char* payload, uint32_t length, uint8_t tag) {
-  return slot_commit(endpoint.effort->ring, payload, length, tag);
+  return slot_commit(endpoint.ring(), payload, length, tag);
 }
 inline void slot_cancel(Endpoint& endpoint) {
   endpoint.port->lock().unlock();
@@ -94,12 +94,14 @@ void post_queued(Endpoint& endpoint);
 /// queued work, which ends in the order it was given: the ring is full then, and something in it is signaled.
 /// Under the lock.
 void ring_mark(Endpoint& endpoint);
+/// The same when nothing at all is under way, too: something completes, or the rail is dead. Under the lock.
+void ring_test(Endpoint& endpoint);
 
 /// Empties the ring: its epoch is over, and all of its work has ended. What it carried stays counted. Under
 /// the lock.
 inline void ring_forget(Endpoint& endpoint) {
-  endpoint.ended_before += endpoint.effort->ring.head;
-  endpoint.effort->ring = SendRing{};
+  endpoint.ended_before += endpoint.ring().head;
+  endpoint.ring() = SendRing{};
 }
 
 /// What ring_reserve() would take of the port's Stock.
@@ -113,7 +115,7 @@ bool ring_open(Endpoint& endpoint);
 
 /// Work accepted and not yet ended. Under the lock.
 inline uint64_t outstanding(const Endpoint& endpoint) {
-  return endpoint.effort->ring.head - endpoint.effort->ring.tail + endpoint.queued.size();
+  return endpoint.ring().head - endpoint.ring().tail + endpoint.queued.size();
 }
 
 /// What the endpoint took since it exists, and how much of it, from the oldest on, has ended. Marks

@@ -25,7 +25,7 @@ struct Rails {
 };
 
 bool carries(const Endpoint& endpoint) {
-  return endpoint.phase == Phase::kUp && !endpoint.effort->close.asked &&
+  return endpoint.phase == Phase::kUp && !endpoint.ending().asked &&
          endpoint.port->state() == PortState::kActive;
 }
 
@@ -35,22 +35,21 @@ uint64_t rail_name(const Endpoint& endpoint) {
 
 /// What has moved over the current epoch: messages received, and own work completed.
 uint64_t moved_so_far(const Endpoint& endpoint) {
-  return endpoint.delivered + endpoint.effort->ring.tail;
+  return endpoint.delivered + endpoint.ring().tail;
 }
 
 /// Something has completed since the last tick, or nothing is under way any more.
 bool moves(const Endpoint& endpoint) {
-  return endpoint.effort->ring.head == endpoint.effort->ring.tail ||
-         endpoint.effort->ring.tail != watch_of(endpoint).seen_tail;
+  return endpoint.ring().head == endpoint.ring().tail || endpoint.ring().tail != endpoint.watch().seen_tail;
 }
 
 bool proven(const Endpoint& about) {
-  const Watch& watch = watch_of(about);
+  const Watch& watch = about.watch();
   return proven(watch.inquiry, watch.probe_failed(), about.phase == Phase::kSuspect);
 }
 
 void ask(Endpoint& about, uint64_t now) {
-  Inquiry& inquiry = watch_of(about).inquiry;
+  Inquiry& inquiry = about.watch().inquiry;
   const Rails rails(about);
   bool anybody = false;
   for (int i = 0; i < rails.count; ++i) anybody = anybody || (rails.at[i] != &about && carries(*rails.at[i]));
@@ -61,17 +60,17 @@ void ask(Endpoint& about, uint64_t now) {
   }
   if (!inquiry.on) {
     inquiry = Inquiry{.on = true, .first = inquiry.round + 1, .round = inquiry.round};
-    watch_of(about).ask_again_ns = 0;
+    about.watch().ask_again_ns = 0;
   }
   const uint64_t tick = about.port->config().tick_ns;
   if (!inquiry.open) {
     inquiry.open = true;
     ++inquiry.round;
-    watch_of(about).ask_pause_ns = tick;
+    about.watch().ask_pause_ns = tick;
   } else {
-    watch_of(about).ask_pause_ns = std::min(2 * watch_of(about).ask_pause_ns, kAskAgainMostNs);
+    about.watch().ask_pause_ns = std::min(2 * about.watch().ask_pause_ns, kAskAgainMostNs);
   }
-  watch_of(about).ask_again_ns = now + watch_of(about).ask_pause_ns;
+  about.watch().ask_again_ns = now + about.watch().ask_pause_ns;
   const bool request_end = !about.initiator && proven(about);
   const InquiryDatagram mail{rail_name(about), about.epoch, inquiry.round,
                              static_cast<uint8_t>(request_end ? kInquiryRequestEnd : 0), inquiry.count};
@@ -82,8 +81,8 @@ void ask(Endpoint& about, uint64_t now) {
 }
 
 void end_inquiry(Endpoint& about) {
-  if (about.effort->connection == nullptr) return;  // it never was up
-  Inquiry& inquiry = watch_of(about).inquiry;
+  if (about.epochs() == nullptr) return;  // it never was up
+  Inquiry& inquiry = about.watch().inquiry;
   inquiry.on = inquiry.open = false;
 }
 
@@ -125,7 +124,7 @@ void on_question(Endpoint& carrier, Endpoint& about, const Packet& packet) {
                          .unmoved = packet.count == moved_so_far(about)})) {
     end_rail(about, kCodeAskedByPeer, about.port->env().now_ns());
   }
-  const bool lives = current && has_epoch(about.phase) && !about.effort->close.asked;
+  const bool lives = current && has_epoch(about.phase) && !about.ending().asked;
   unsigned flags = lives ? unsigned{kInquiryAlive} : unsigned{kInquiryOver};
   if (carries(carrier)) flags |= kInquiryCarrier;
   cm_send_inquiry(carrier, PacketType::kAnswer,
@@ -138,7 +137,7 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
   // Between ports with several LIDs only the path that the rail takes proves that it works.
   const bool elsewhere = &carrier == &about && packet.path != path_number(about, about.epoch);
   if (elsewhere && (packet.flags & kInquiryOver) == 0) return;
-  Inquiry& inquiry = watch_of(about).inquiry;
+  Inquiry& inquiry = about.watch().inquiry;
   const InquiryAnswer answer{packet.number, packet.flags, packet.count, &carrier == &about,
                              carries(carrier) && packet.carrier == carrier.epoch};
   switch (hear(inquiry, answer)) {
@@ -149,8 +148,8 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
       return;
     case Hearing::kAlive:
       // Whatever made the probe fail, the path works: its own work decides from now on.
-      watch_of(about).forgive_probe();
-      watch_of(about).ask_again_ns = now + kInquiryPauseNs;
+      about.watch().forgive_probe();
+      about.watch().ask_again_ns = now + kInquiryPauseNs;
       inquiry.on = inquiry.open = false;
       return;
     case Hearing::kRound:
@@ -167,21 +166,21 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
 }  // namespace
 
 void verdict_step(Endpoint& about, uint64_t now) {
-  if (!is_up(about.phase) || about.effort->close.asked || watch_of(about).probe_done()) return;
+  if (!is_up(about.phase) || about.ending().asked || about.watch().probe_done()) return;
   const bool enough = proven(about);
   if (enough && about.initiator && !moves(about) && another_carries(about)) {
-    end_rail(about, watch_of(about).probe_failed() ? watch_of(about).probe_status : 0,
-             watch_of(about).suspected_ns);
+    end_rail(about, about.watch().probe_failed() ? about.watch().probe_status : 0,
+             about.watch().suspected_ns);
     return;
   }
-  const bool waits = watch_of(about).inquiry.open || !watch_of(about).inquiry.on;
-  if (!waits || now >= watch_of(about).ask_again_ns) ask(about, now);
+  const bool waits = about.watch().inquiry.open || !about.watch().inquiry.on;
+  if (!waits || now >= about.watch().ask_again_ns) ask(about, now);
 }
 
 void verdict_probe_failed(Endpoint& about, uint64_t now) {
   // One more answer at least shall come after the probe has failed.
-  watch_of(about).inquiry.answered = std::min(watch_of(about).inquiry.answered, kRoundsWithProbe - 1);
-  if (watch_of(about).inquiry.on && !watch_of(about).inquiry.open) ask(about, now);
+  about.watch().inquiry.answered = std::min(about.watch().inquiry.answered, kRoundsWithProbe - 1);
+  if (about.watch().inquiry.on && !about.watch().inquiry.open) ask(about, now);
 }
 
 void verdict_packet(Endpoint& carrier, const Packet& packet, uint64_t now) {
@@ -196,9 +195,9 @@ void verdict_packet(Endpoint& carrier, const Packet& packet, uint64_t now) {
 }
 
 void verdict_clear(Endpoint& about) {
-  if (about.effort->connection == nullptr) return;
+  if (about.epochs() == nullptr) return;
   end_inquiry(about);
-  watch_of(about).ask_again_ns = watch_of(about).suspected_ns = 0;
+  about.watch().ask_again_ns = about.watch().suspected_ns = 0;
 }
 
 }  // namespace bfo::engine

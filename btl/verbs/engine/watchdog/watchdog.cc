@@ -14,27 +14,21 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "btl/verbs/engine/drain/drain.h"
 #include "btl/verbs/engine/rail/port.h"
-#include "btl/verbs/engine/send/rdma.h"
 #include "btl/verbs/engine/send/send.h"
+#include "btl/verbs/engine/watchdog/suspect.h"
 #include "btl/verbs/engine/watchdog/verdict.h"
 
 namespace bfo::engine {
 namespace {
 
-constexpr uint64_t kMostPatience = 16;   // times Config::suspect_ns
+constexpr uint64_t kMostBound = 16;      // times Config::suspect_ns
 constexpr uint64_t kSilenceFades = 512;  // a measured silence loses this part in a tick: half of it in 0.7 s
 constexpr uint64_t kDelayFades = 128;
 
-constexpr uint64_t path_probe_id(uint32_t epoch) {
-  return work_id(WorkKind::kProbe, uint64_t{epoch} << 1 | 1);
-}
-
 /// Nothing is under way, or something has completed since the last tick.
 bool moved(const Endpoint& endpoint) {
-  return endpoint.effort->ring.head == endpoint.effort->ring.tail ||
-         endpoint.effort->ring.tail != watch_of(endpoint).seen_tail;
+  return endpoint.ring().head == endpoint.ring().tail || endpoint.ring().tail != endpoint.watch().seen_tail;
 }
 
 }  // namespace
@@ -62,17 +56,17 @@ uint64_t Port::note_delay(uint64_t elapsed) {
   const bool here = elapsed <= std::max({config_.suspect_ns, 2 * config_.tick_ns, 3 * delay_ns_});
   delay_ns_ -= delay_ns_ / kDelayFades;
   // A longer absence is not scheduling: the application computes or sleeps.
-  if (late <= kMostPatience / 2 * config_.suspect_ns) delay_ns_ = std::max(delay_ns_, late);
+  if (late <= kMostBound / 2 * config_.suspect_ns) delay_ns_ = std::max(delay_ns_, late);
   if (here) return elapsed;
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
-    if (endpoint->effort->connection != nullptr) watch_of(*endpoint).silent_ns = 0;
+    if (endpoint->epochs() != nullptr) endpoint->watch().silent_ns = 0;
   }
   return 0;
 }
 
-uint64_t Port::patience(const Endpoint& endpoint) const {
-  const uint64_t usual = std::max(2 * watch_of(endpoint).slowest_ns, 3 * delay_ns_);
-  return std::clamp(usual, config_.suspect_ns, kMostPatience * config_.suspect_ns);
+uint64_t Port::silence_bound(const Endpoint& endpoint) const {
+  const uint64_t usual = std::max(2 * endpoint.watch().slowest_ns, 3 * delay_ns_);
+  return std::clamp(usual, config_.suspect_ns, kMostBound * config_.suspect_ns);
 }
 
 void Port::tick(uint64_t now, bool emptied) {
@@ -106,14 +100,14 @@ void Port::tick(uint64_t now, bool emptied) {
 }
 
 Port::Silence Port::listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns) {
-  Watch& watch = watch_of(endpoint);
+  Watch& watch = endpoint.watch();
   const Guard guard(lock_);
   if (moved(endpoint)) {
     watch.slowest_ns -= watch.slowest_ns / kSilenceFades;
     watch.slowest_ns = std::max(watch.slowest_ns, watch.silent_ns);
     // A rail that has recovered is not ended for an earlier fault. If its probe failed, the probe queue pair
     // cannot be used again in this epoch: from now on only the rail's work and its peer are asked.
-    watch.moved(endpoint.effort->ring.tail);
+    watch.moved(endpoint.ring().tail);
     verdict_clear(endpoint);
     if (endpoint.phase == Phase::kUp) return Silence::kNothing;
     endpoint.phase = Phase::kUp;
@@ -127,7 +121,7 @@ Port::Silence Port::listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns
   }
   watch.silent_ns += watched_ns;
   if (endpoint.phase == Phase::kSuspect) return Silence::kGoesOn;
-  const uint64_t bound = patience(endpoint);
+  const uint64_t bound = silence_bound(endpoint);
   if (watch.silent_ns < bound / 2) return Silence::kNothing;
   if (watch.suspected_ns == 0) watch.suspected_ns = now;
   if (watch.silent_ns < bound) return Silence::kAsk;
@@ -136,8 +130,9 @@ Port::Silence Port::listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns
 }
 
 void Port::watch_progress(Endpoint& endpoint, uint64_t now, uint64_t watched_ns) {
-  Watch& watch = watch_of(endpoint);
+  Watch& watch = endpoint.watch();
   bfo_rail_event_t event;
+  char why[40];
   switch (listen(endpoint, now, watched_ns)) {
     case Silence::kNothing:
       return;
@@ -149,30 +144,15 @@ void Port::watch_progress(Endpoint& endpoint, uint64_t now, uint64_t watched_ns)
       if (!watch.probe_done()) send_path_probe(endpoint);
       return verdict_step(endpoint, now);
     case Silence::kGoesOn:
-      return suspect_more(endpoint, now);
+      // The path works, but the work does not move (a receiver without buffers, a slow peer). Ask again from
+      // time to time.
+      if (watch.silent_ticks % 16 == 0) send_path_probe(endpoint);
+      return verdict_step(endpoint, now);
     case Silence::kSuspected:
-      event = make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now);
-      snprintf(event.text, sizeof event.text, "no completion for %u ms",
+      snprintf(why, sizeof why, "no completion for %u ms",
                static_cast<unsigned>(watch.silent_ns / 1'000'000));
-      host_.rail_suspect(host_.ctx, endpoint, event);
-      if (!watch.probe_done()) send_path_probe(endpoint);
-      verdict_step(endpoint, now);
+      report_suspect(endpoint, why, now);
   }
-}
-
-void Port::suspect_more(Endpoint& endpoint, uint64_t now) {
-  Watch& watch = watch_of(endpoint);
-  // The path works, but the work does not move (a receiver without buffers, a slow peer). Ask again from time
-  // to time.
-  if (watch.silent_ticks % 16 == 0) send_path_probe(endpoint);
-  verdict_step(endpoint, now);
-}
-
-void Port::send_path_probe(Endpoint& endpoint) {
-  Watch& watch = watch_of(endpoint);
-  if (!watch.can_probe()) return;
-  if (post_bare(endpoint, endpoint.effort->qps.probe.ib(), path_probe_id(endpoint.epoch)) == 0)
-    watch.probe = PathProbe::kUnderWay;
 }
 
 }  // namespace bfo::engine

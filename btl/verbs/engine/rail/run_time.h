@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// presence.h: how long this process could answer its peers. One that waits for a processor looks at the clock
+// run_time.h: how long this process could answer its peers. One that waits for a processor looks at the clock
 // seldom. So does one that computes or sleeps: the system knows the difference, and is asked while somebody
 // waits.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace bfo::engine {
 
-class Presence {
+class RunTime {
  public:
   /// Of the time between two looks at the clock a hundredth of `connect_timeout_ns` counts at most.
   void open(uint64_t connect_timeout_ns) { most_ns_ = connect_timeout_ns / 100; }
@@ -20,8 +20,8 @@ class Presence {
   void note(uint64_t now, uint32_t polls, bool somebody_waits, const Environment& env);
 
   /// Time in which this process ran, as far as its looks at the clock tell. Any thread.
-  uint64_t present_ns() const { return present_ns_.load(std::memory_order_relaxed); }
-  /// The last look at the clock before the present one, and what present_ns() did not count of the time since
+  uint64_t ran_ns() const { return ran_ns_.load(std::memory_order_relaxed); }
+  /// The last look at the clock before the present one, and what ran_ns() did not count of the time since
   /// although the process could run: it computed, or slept. Progress function only.
   uint64_t looked_before_ns() const { return looked_before_ns_; }
   uint64_t away_ns() const { return away_ns_; }
@@ -36,7 +36,7 @@ class Presence {
   uint64_t away_ns_ = 0;
   uint64_t may_stay_ns_ = 0;
   uint64_t starved_ns_ = 0;  // at the last look after a pause
-  std::atomic<uint64_t> present_ns_{0};
+  std::atomic<uint64_t> ran_ns_{0};
 };
 
 /// How long a process that comes by seldom stays in progress for a handshake: while steps come that are not

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// patience.h: how long a first connection is waited for, and when a rail that has never been up is given up.
+// connect_timeout.h: how long a first connection is waited for, and when a rail that has never been up is
+// given up.
 #pragma once
 
 #include "btl/verbs/engine/rail/first_connection.h"
@@ -12,6 +13,6 @@ namespace bfo::engine {
 bool first_connection_ends(Endpoint& endpoint, uint64_t now);
 /// There is no memory for what a connection needs: says so, and what waits comes back. A later message tries
 /// again.
-void give_up_effort(Endpoint& endpoint, uint64_t now);
+void give_up_for_memory(Endpoint& endpoint, uint64_t now);
 
 }  // namespace bfo::engine

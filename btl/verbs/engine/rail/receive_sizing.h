@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// receives.h: how far a port is with changing the number of its receive buffers (receives.cc).
+// receive_sizing.h: how far a port is with changing the number of its receive buffers (receives.cc).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ReceiveSizing {
   Arming arming = Arming::kIdle;
   uint64_t next_growth_ns = 0;
   uint64_t next_review_ns = 0;
-  uint64_t patience_ns = 0;  // between two reviews
+  uint64_t review_pause_ns = 0;  // between two reviews
 };
 
 }  // namespace bfo::engine

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// btl_patience_test.cc: how long a first message waits for its connection before it takes another rail: not
-// for a peer that does not answer, however seldom this process polls, but as long as the handshake is late
-// because processes wait for a processor.
+// btl_connect_timeout_test.cc: how long a first message waits for its connection before it takes another
+// rail: not for a peer that does not answer, however seldom this process polls, but as long as the handshake
+// is late because processes wait for a processor.
 #include <cerrno>
 
 #include "test/unit/btl_world.h"
@@ -39,7 +39,7 @@ void seldom(World& w, uint64_t ms, uint64_t pause) {
   }
 }
 
-TEST(Patience, ProcessesGetTheProcessorSeldom_FirstMessagesWait) {
+TEST(ConnectTimeout, ProcessesGetTheProcessorSeldom_FirstMessagesWait) {
   World w;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("ping")), engine::Accepted::kQueued);
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("pong")), engine::Accepted::kQueued);
@@ -49,7 +49,7 @@ TEST(Patience, ProcessesGetTheProcessorSeldom_FirstMessagesWait) {
   EXPECT_EQ(w.a.count("recv 65 pong"), 1);
 }
 
-TEST(Patience, NobodyAnswersAProcessThatIsStarved_NotWaitedForEver) {
+TEST(ConnectTimeout, NobodyAnswersAProcessThatIsStarved_NotWaitedForEver) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
@@ -60,7 +60,7 @@ TEST(Patience, NobodyAnswersAProcessThatIsStarved_NotWaitedForEver) {
   EXPECT_EQ(w.a.last_event.code, EINPROGRESS);
 }
 
-TEST(Patience, NobodyAnswersAProcessThatRuns_GivenUpInTime) {
+TEST(ConnectTimeout, NobodyAnswersAProcessThatRuns_GivenUpInTime) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
@@ -72,7 +72,7 @@ TEST(Patience, NobodyAnswersAProcessThatRuns_GivenUpInTime) {
 
 /// The initiator polls so seldom that its handshake outlasts the time limit: the rail is late at the
 /// responder, and comes up in the same epoch all the same.
-TEST(Patience, PeerPollsSeldom_TheRailIsLateAndNotLost) {
+TEST(ConnectTimeout, PeerPollsSeldom_TheRailIsLateAndNotLost) {
   World w;
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
   for (int i = 0; i < 12; ++i) {
@@ -111,7 +111,7 @@ uint64_t call(World& w, Process& p, Process& peer, uint64_t turn_ns = 20'000) {
   return fake_now() - begun;
 }
 
-TEST(Patience, ProcessPollsSeldom_AFirstMessageTakesThreePolls) {
+TEST(ConnectTimeout, ProcessPollsSeldom_AFirstMessageTakesThreePolls) {
   for (const uint64_t pause : {100, 1000}) {
     World w;
     for (int i = 0; i < 3; ++i) {
@@ -135,7 +135,7 @@ TEST(Patience, ProcessPollsSeldom_AFirstMessageTakesThreePolls) {
 
 /// On a loaded machine each step of the peer takes long: the process stays for one after the other, and for
 /// the message behind them.
-TEST(Patience, ProcessPollsSeldomAndItsPeerIsSlow_OneCallTakesAllSteps) {
+TEST(ConnectTimeout, ProcessPollsSeldomAndItsPeerIsSlow_OneCallTakesAllSteps) {
   constexpr uint64_t kPauseMs = 1000;
   for (const uint64_t turn_ms : {10, 30, 45}) {
     World w;
@@ -158,7 +158,7 @@ TEST(Patience, ProcessPollsSeldomAndItsPeerIsSlow_OneCallTakesAllSteps) {
 }
 
 /// Nothing moves: a call stays for one step only.
-TEST(Patience, ProcessPollsSeldomAndNobodyAnswers_ItIsKeptForAMomentOnly) {
+TEST(ConnectTimeout, ProcessPollsSeldomAndNobodyAnswers_ItIsKeptForAMomentOnly) {
   World w;
   for (int i = 0; i < 3; ++i) {
     fake_now() += 1000 * kMs;
@@ -173,7 +173,7 @@ TEST(Patience, ProcessPollsSeldomAndNobodyAnswers_ItIsKeptForAMomentOnly) {
   }
 }
 
-TEST(Patience, ProcessPollsOften_ItIsNotKept) {
+TEST(ConnectTimeout, ProcessPollsOften_ItIsNotKept) {
   World w;
   for (int i = 0; i < 100; ++i) {
     fake_now() += 1000;
@@ -189,9 +189,9 @@ TEST(Patience, ProcessPollsOften_ItIsNotKept) {
   EXPECT_EQ(w.a.stay_ns, 0u);
 }
 
-class PatiencePause : public testing::TestWithParam<uint64_t> {};
+class ConnectTimeoutPause : public testing::TestWithParam<uint64_t> {};
 
-TEST_P(PatiencePause, NobodyAnswersAProcessThatPollsSeldom_GivenUpInTime) {
+TEST_P(ConnectTimeoutPause, NobodyAnswersAProcessThatPollsSeldom_GivenUpInTime) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
   seldom(w, 50, 50);
@@ -202,7 +202,7 @@ TEST_P(PatiencePause, NobodyAnswersAProcessThatPollsSeldom_GivenUpInTime) {
   EXPECT_EQ(w.a.last_event.code, EINPROGRESS);
 }
 
-TEST_P(PatiencePause, NoOtherRailIsUp_TheOthersAreTriedInTimeAndUsedAtOnce) {
+TEST_P(ConnectTimeoutPause, NoOtherRailIsUp_TheOthersAreTriedInTimeAndUsedAtOnce) {
   World w;
   w.a.other_rail = false;
   w.fabric.drop_datagrams = 1 << 30;
@@ -216,7 +216,7 @@ TEST_P(PatiencePause, NoOtherRailIsUp_TheOthersAreTriedInTimeAndUsedAtOnce) {
   EXPECT_EQ(w.a.count("done x -12"), 1) << "it has waited for long enough";
 }
 
-TEST_P(PatiencePause, ProcessThatPollsSeldom_ItsHandshakeIsNotHurriedBySilenceOfItsOwn) {
+TEST_P(ConnectTimeoutPause, ProcessThatPollsSeldom_ItsHandshakeIsNotHurriedBySilenceOfItsOwn) {
   World w;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   for (int i = 0; i < 40; ++i) {
@@ -228,10 +228,10 @@ TEST_P(PatiencePause, ProcessThatPollsSeldom_ItsHandshakeIsNotHurriedBySilenceOf
   EXPECT_EQ(w.b.count("recv 65 x"), 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ms, PatiencePause, testing::Values(uint64_t{15}, uint64_t{100}, uint64_t{450}),
+INSTANTIATE_TEST_SUITE_P(Ms, ConnectTimeoutPause, testing::Values(uint64_t{15}, uint64_t{100}, uint64_t{450}),
                          [](const auto& each) { return std::to_string(each.param); });
 
-TEST(Patience, ProcessComputesAfterItsFirstSend_TheHandshakeHasItsTime) {
+TEST(ConnectTimeout, ProcessComputesAfterItsFirstSend_TheHandshakeHasItsTime) {
   World w;
   w.pass(1);
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
@@ -241,7 +241,7 @@ TEST(Patience, ProcessComputesAfterItsFirstSend_TheHandshakeHasItsTime) {
   EXPECT_EQ(w.b.count("recv 65 x"), 1);
 }
 
-TEST(Patience, TheSystemCountsHowLongAProcessStarves_NeverBackwards) {
+TEST(ConnectTimeout, TheSystemCountsHowLongAProcessStarves_NeverBackwards) {
   const uint64_t before = engine::system_environment().starved_ns();
   const uint64_t after = engine::system_environment().starved_ns();
   EXPECT_LE(before, after);
@@ -249,7 +249,7 @@ TEST(Patience, TheSystemCountsHowLongAProcessStarves_NeverBackwards) {
   EXPECT_LT(after, engine::system_environment().now_ns());
 }
 
-TEST(Patience, ProcessorTimeIsNotKnown_LongPausesDoNotCount) {
+TEST(ConnectTimeout, ProcessorTimeIsNotKnown_LongPausesDoNotCount) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
   fake_starved() = UINT64_MAX;

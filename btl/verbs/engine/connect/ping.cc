@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// liveness.cc: see liveness.h.
-#include "btl/verbs/engine/connect/liveness.h"
+// ping.cc: see ping.h.
+#include "btl/verbs/engine/connect/ping.h"
 
 #include <algorithm>
 
@@ -25,9 +25,9 @@ bool can_ask(const Endpoint& endpoint) {
 
 /// A peer that nobody speaks to is asked as seldom as one that answers; and not by all processes at once,
 /// although all may have lost it at the same time.
-uint64_t ping_pause_ns(const Endpoint& endpoint) {
+uint64_t next_ping_pause_ns(const Endpoint& endpoint) {
   const Port& port = *endpoint.port;
-  if (need_of(endpoint) != Need::kNone) return liveness_pause_ns(port);
+  if (need_of(endpoint) != Need::kNone) return ping_pause_ns(port);
   const uint64_t pause = port.config().peer_timeout_ns / 2;
   return pause / 2 + port.env().random() % (pause + 1);
 }
@@ -35,8 +35,8 @@ uint64_t ping_pause_ns(const Endpoint& endpoint) {
 /// Sends a PING. One that has not left is not counted, and its silence says nothing; it leaves when it can.
 /// Nor do those count whose answer may have been dropped here.
 void ask(Endpoint& endpoint, uint64_t now) {
-  LivenessState& state = endpoint.effort->liveness;
-  state.ping_ns = now + ping_pause_ns(endpoint);
+  Pings& state = endpoint.pings();
+  state.ping_ns = now + next_ping_pause_ns(endpoint);
   const uint16_t overruns = endpoint.port->datagram_overruns();
   if (state.overruns != overruns) state.unanswered = 0;
   state.overruns = overruns;
@@ -46,42 +46,42 @@ void ask(Endpoint& endpoint, uint64_t now) {
 
 }  // namespace
 
-void liveness_begin(Endpoint& endpoint, uint64_t now) {
-  endpoint.effort->liveness.begin(now + std::min(liveness_pause_ns(*endpoint.port), kFirstPingNs));
+void ping_begin(Endpoint& endpoint, uint64_t now) {
+  endpoint.pings().begin(now + std::min(ping_pause_ns(*endpoint.port), kFirstPingNs));
 }
 
-void liveness_step(Endpoint& endpoint, uint64_t now) {
-  if (!waits_for_peer(endpoint) || !can_ask(endpoint) || now < endpoint.effort->liveness.ping_ns) return;
-  if (endpoint.effort->liveness.unanswered >= kPings) set_liveness(endpoint, Liveness::kSilent);
+void ping_step(Endpoint& endpoint, uint64_t now) {
+  if (!waits_for_peer(endpoint) || !can_ask(endpoint) || now < endpoint.pings().ping_ns) return;
+  if (endpoint.pings().unanswered >= kPings) set_pinged(endpoint, Pinged::kSilent);
   // Asked for ever: a peer that was stopped, or a path that was broken, may come back.
   ask(endpoint, now);
 }
 
-void liveness_ask_waiting(Endpoint& endpoint, uint64_t now) {
+void ping_waiting(Endpoint& endpoint, uint64_t now) {
   if (waits_for_peer(endpoint) && can_ask(endpoint)) ask(endpoint, now);
 }
 
-void liveness_ask_soon(Endpoint& endpoint, uint64_t now) {
-  endpoint.effort->liveness.ping_ns = std::min(
-      endpoint.effort->liveness.ping_ns, now + std::min(liveness_pause_ns(*endpoint.port), kFirstPingNs));
+void ping_soon(Endpoint& endpoint, uint64_t now) {
+  endpoint.pings().ping_ns =
+      std::min(endpoint.pings().ping_ns, now + std::min(ping_pause_ns(*endpoint.port), kFirstPingNs));
 }
 
-void liveness_answered(Endpoint& endpoint, uint64_t now) {
+void ping_answered(Endpoint& endpoint, uint64_t now) {
   if (!waits_for_peer(endpoint)) return;
-  endpoint.effort->liveness.begin(now + endpoint.port->config().peer_timeout_ns / 2);
-  set_liveness(endpoint, Liveness::kAnswers);
+  endpoint.pings().begin(now + endpoint.port->config().peer_timeout_ns / 2);
+  set_pinged(endpoint, Pinged::kAnswers);
 }
 
-void liveness_heard(Endpoint& endpoint, uint64_t now) {
+void ping_heard(Endpoint& endpoint, uint64_t now) {
   if (!waits_for_peer(endpoint)) return;
-  liveness_begin(endpoint, now);
-  set_liveness(endpoint, Liveness::kUnknown);
+  ping_begin(endpoint, now);
+  set_pinged(endpoint, Pinged::kUnknown);
 }
 
-void liveness_refused(Endpoint& endpoint, uint64_t now) {
+void ping_refused(Endpoint& endpoint, uint64_t now) {
   if (!waits_for_peer(endpoint)) return;
-  endpoint.effort->liveness.begin(now + endpoint.port->config().peer_timeout_ns / 2);
-  set_liveness(endpoint, Liveness::kUnknown);
+  endpoint.pings().begin(now + endpoint.port->config().peer_timeout_ns / 2);
+  set_pinged(endpoint, Pinged::kUnknown);
 }
 
 }  // namespace bfo::engine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// port.cc: opening and closing a port, and its progress function.
+// poll.cc: opening and closing a port, and its progress function (port.h).
 #include "btl/verbs/engine/rail/port.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace {
 
 constexpr uint32_t kClockEvery = 32;       // polls between two looks at the clock
 constexpr uint32_t kPollsUntilIdle = 512;  // polls without a completion until a port is idle
-constexpr uint64_t kByePatienceNs = 1'000'000;
-constexpr uint64_t kVerbPatienceNs = 3'000'000'000;  // for one control verb at the end
+constexpr uint64_t kByeTimeoutNs = 1'000'000;
+constexpr uint64_t kVerbTimeoutNs = 3'000'000'000;  // for one control verb at the end
 
 /// Draws the port's nonce, key and Q_Key. A stranger who could guess them could speak for a peer: no clock
 /// stands in for them. The top bit of a Q_Key would ask for a privileged one.
@@ -73,8 +73,8 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   refresh();
   if (state_ != PortState::kActive && !config.may_be_down) return false;
   start_ = state_ == PortState::kActive ? Start::kActive : Start::kDown;
-  presence_.open(config.connect_timeout_ns);
-  receives_.patience_ns = config.receive_quiet_ns;
+  run_time_.open(config.connect_timeout_ns);
+  receives_.review_pause_ns = config.receive_quiet_ns;
   if (!open_queues(what)) {
     const int saved = errno;
     close();
@@ -126,9 +126,9 @@ bool Port::close() {
   finalizing_ = true;
   BFO_DCHECK(endpoints_ == nullptr);
   // A last BYE may still be on its way to the wire.
-  const uint64_t patience = env_.now_ns != nullptr ? env_.now_ns() + kByePatienceNs : 0;
+  const uint64_t until = env_.now_ns != nullptr ? env_.now_ns() + kByeTimeoutNs : 0;
   ibv_wc wc;
-  while (cq_ != nullptr && cm_qp_.sending() && state_ == PortState::kActive && env_.now_ns() < patience) {
+  while (cq_ != nullptr && cm_qp_.sending() && state_ == PortState::kActive && env_.now_ns() < until) {
     if (ibv_poll_cq(cq_, 1, &wc) == 1 && work_kind(wc.wr_id) == WorkKind::kDatagramSend)
       cm_qp_.sent(static_cast<uint32_t>(work_low(wc.wr_id)));
   }
@@ -146,7 +146,7 @@ bool Port::close() {
 
 /// A thread that does not come back from its verb keeps the device.
 bool Port::end_commands() {
-  bool ended = lanes_.close(kVerbPatienceNs);
+  bool ended = lanes_.close(kVerbTimeoutNs);
   ended = addresses_.close() && ended;
   ended = heartbeat_.end_commands() && ended;
   control_threads_.close();
@@ -166,13 +166,13 @@ bool Port::add(Endpoint& endpoint) {
 
 void Port::remove(Endpoint& endpoint) {
   if (!endpoint.peer.left) cm_bye(endpoint);
-  if (endpoint.has_effort()) endpoint.effort->outbox.address = nullptr;  // it may outlive the port's cache
+  if (endpoint.has_resources()) endpoint.outbox().address = nullptr;  // it may outlive the port's cache
   {
     const Guard guard(lock_);
     endpoint.phase = Phase::kGone;
     endpoint.usable = false;
     // Nobody is called back, but the accounting balances.
-    SendRing& ring = endpoint.effort->ring;
+    SendRing& ring = endpoint.ring();
     for (; ring.tail != ring.head; ++ring.tail)
       ++accounting_.unknown[static_cast<size_t>(ring.slots[ring.tail & ring.mask].kind)];
     while (!endpoint.queued.empty())
@@ -258,14 +258,14 @@ int Port::poll() {
     const uint32_t polls = kClockEvery - until_clock_ + (service_needed ? 1 : 0);
     until_clock_ = kClockEvery;
     const uint64_t now = env_.now_ns();
-    presence_.note(now, polls, timers_, env_);
+    run_time_.note(now, polls, timers_, env_);
     if (emptied) datagrams_ = 0;
     if (service_needed || timers_) {
       // Reads what a control thread stored: its result is seen by what follows.
       service_needed_.exchange(false, std::memory_order_acq_rel);
       service(now, emptied);
-      if (service_needed && connecting() && presence_.may_stay_ns() != 0 && host_.comes_seldom != nullptr)
-        host_.comes_seldom(host_.ctx, presence_.may_stay_ns());
+      if (service_needed && connecting() && run_time_.may_stay_ns() != 0 && host_.comes_seldom != nullptr)
+        host_.comes_seldom(host_.ctx, run_time_.may_stay_ns());
     }
     if (now >= next_tick_ns_) tick(now, emptied);
   }
@@ -305,7 +305,7 @@ void Port::handle(const ibv_wc& wc) {
       // A marker can only be flushed; a device that executes it in ERR has at least passed everything before
       // it.
       Endpoint* endpoint = qps_.find(wc.qp_num);
-      if (endpoint != nullptr) endpoint->effort->drain.marker = Drain::Marker::kBack;
+      if (endpoint != nullptr) endpoint->drain().marker = Drain::Marker::kBack;
       return;
     }
     case WorkKind::kProbe:
@@ -366,8 +366,7 @@ void Port::first_message(Endpoint& endpoint) {
   const uint64_t now = env_.now_ns();
   bfo_rail_event_t event = make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now);
   host_.rail_up(host_.ctx, endpoint, event);
-  if (endpoint.phase == Phase::kDraining)
-    host_.rail_down(host_.ctx, endpoint, endpoint.effort->connection->down_event);
+  if (endpoint.phase == Phase::kDraining) host_.rail_down(host_.ctx, endpoint, endpoint.down_event());
 }
 
 void Port::handle_probe(const ibv_wc& wc) {
@@ -376,12 +375,12 @@ void Port::handle_probe(const ibv_wc& wc) {
   if ((work_low(wc.wr_id) & 1) == 0) return cm_probe_done(*endpoint, wc.status);
   if (endpoint->phase != Phase::kUp && endpoint->phase != Phase::kSuspect) return;
   if (wc.status == IBV_WC_SUCCESS) {
-    watch_of(*endpoint).probe = PathProbe::kDone;
+    endpoint->watch().probe = PathProbe::kDone;
     verdict_clear(*endpoint);
     return;
   }
-  watch_of(*endpoint).probe = PathProbe::kFailed;
-  watch_of(*endpoint).probe_status = wc.status;
+  endpoint->watch().probe = PathProbe::kFailed;
+  endpoint->watch().probe_status = wc.status;
   verdict_probe_failed(*endpoint, env_.now_ns());
 }
 
@@ -403,7 +402,7 @@ void Port::handle_error(const ibv_wc& wc) {
   Endpoint* endpoint = qps_.find(wc.qp_num);
   if (endpoint == nullptr) return;
   if (kind == WorkKind::kMarker) {
-    endpoint->effort->drain.marker = Drain::Marker::kBack;
+    endpoint->drain().marker = Drain::Marker::kBack;
     return need_service();
   }
   switch (status_reaction(wc.status)) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// btl_liveness_test.cc: a silent handshake: a dead peer is given up in bounded time, a busy one never, and
+// btl_ping_test.cc: a silent handshake: a dead peer is given up in bounded time, a busy one never, and
 // what a heartbeat answers and drops.
-#include "btl/verbs/engine/connect/liveness.h"
+#include "btl/verbs/engine/connect/ping.h"
 
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {
 namespace {
 
-using engine::Liveness;
 using engine::Packet;
 using engine::PacketType;
 using engine::Phase;
+using engine::Pinged;
 
 constexpr uint64_t kBoundMs = 200;
 
@@ -65,10 +65,10 @@ TEST_P(FirstContact, PeerComputesFarBeyondTheBound_IsWaitedFor) {
   alone(s.w, s.p, 30 * kBoundMs);
   EXPECT_EQ(s.p.down, 0);
   EXPECT_EQ(s.p.count("peer answers"), 1);
-  EXPECT_EQ(s.p.endpoint.effort->liveness.state, Liveness::kAnswers);
+  EXPECT_EQ(s.p.endpoint.pings().state, Pinged::kAnswers);
   s.w.pass(600);
   EXPECT_EQ(s.peer.count("recv 65 x"), 1);
-  EXPECT_EQ(s.p.endpoint.effort->liveness.state, Liveness::kUnknown);
+  EXPECT_EQ(s.p.endpoint.pings().state, Pinged::kUnknown);
 }
 
 TEST_P(FirstContact, PeerDiesWhileItComputes_FailsAfterTheBound) {
@@ -221,13 +221,13 @@ TEST_P(NeverUp, NobodyAnswers_TheRailIsNamed) {
 INSTANTIATE_TEST_SUITE_P(Role, NeverUp, testing::Bool(),
                          [](const auto& role) { return role.param ? "Initiator" : "Responder"; });
 
-TEST(Liveness, PeerAnswersButThePathNeverWorks_FailsAfterTheBound) {
+TEST(Ping, PeerAnswersButThePathNeverWorks_FailsAfterTheBound) {
   Stranger s(true);
   s.w.fabric.hold = true;  // the zero-byte write hangs
   for (uint64_t i = 0; i < 3 * kBoundMs && s.p.down == 0; ++i) {
     s.w.pass(1);
     if (s.p.endpoint.phase == Phase::kProbing)
-      s.w.fabric.fail(s.p.endpoint.effort->qps.data.number(), IBV_WC_RETRY_EXC_ERR);
+      s.w.fabric.fail(s.p.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR);
     EXPECT_TRUE(s.p.down == 0 || i >= kBoundMs);
   }
   EXPECT_EQ(s.p.count("done x -12"), 1);

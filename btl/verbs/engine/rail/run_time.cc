@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// presence.cc: see presence.h.
-#include "btl/verbs/engine/rail/presence.h"
+// run_time.cc: see run_time.h.
+#include "btl/verbs/engine/rail/run_time.h"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 
 namespace bfo::engine {
 
-void Presence::note(uint64_t now, uint32_t polls, bool somebody_waits, const Environment& env) {
+void RunTime::note(uint64_t now, uint32_t polls, bool somebody_waits, const Environment& env) {
   constexpr uint64_t kSeldomNs = 20'000'000;
   constexpr uint64_t kMostStayNs = 50'000'000;
   const uint64_t elapsed = time_since(last_look_ns_, now);
@@ -25,7 +25,7 @@ void Presence::note(uint64_t now, uint32_t polls, bool somebody_waits, const Env
     away_ns_ = time_since(std::max(lost, counted), elapsed);
     starved_ns_ = starved;
   }
-  present_ns_.store(present_ns_.load(std::memory_order_relaxed) + counted, std::memory_order_relaxed);
+  ran_ns_.store(ran_ns_.load(std::memory_order_relaxed) + counted, std::memory_order_relaxed);
 }
 
 }  // namespace bfo::engine

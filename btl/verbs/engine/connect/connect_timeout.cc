@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// patience.cc: see patience.h.
+// connect_timeout.cc: see connect_timeout.h.
 //
 // H1..H23: contrib/doc/hazards.md
-#include "btl/verbs/engine/connect/patience.h"
+#include "btl/verbs/engine/connect/connect_timeout.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -19,15 +19,15 @@ namespace bfo::engine {
 namespace {
 
 /// Bound of a first connection by the clock on the wall, as a multiple of Config::connect_timeout_ns.
-constexpr uint64_t kMostPatience = 16;
+constexpr uint64_t kMostTimeouts = 16;
 
 /// A pause of this process in which the peer could answer, and has not: it counts although nobody looked.
 void count_silence(Endpoint& endpoint) {
   const bool asked = endpoint.phase == Phase::kSoliciting || endpoint.phase == Phase::kRequesting ||
                      endpoint.phase == Phase::kReplied;
   const Port& port = *endpoint.port;
-  if (asked && endpoint.effort->phase_since_ns <= port.presence().looked_before_ns())
-    endpoint.effort->first.unanswered_ns += port.presence().away_ns();
+  if (asked && endpoint.times().phase_since_ns <= port.run_time().looked_before_ns())
+    endpoint.first_connection().unanswered_ns += port.run_time().away_ns();
 }
 
 /// True when what waits for a first connection has waited for longer than is usual. Time in which this
@@ -37,10 +37,10 @@ void count_silence(Endpoint& endpoint) {
 bool waits_too_long(const Endpoint& endpoint, uint64_t now) {
   const Port& port = *endpoint.port;
   const uint64_t bound = port.config().connect_timeout_ns;
-  return time_since(endpoint.effort->first.wanted_present_ns, port.presence().present_ns()) +
-                 endpoint.effort->first.unanswered_ns >
+  return time_since(endpoint.first_connection().wanted_ran_ns, port.run_time().ran_ns()) +
+                 endpoint.first_connection().unanswered_ns >
              bound ||
-         time_since(endpoint.effort->first.wanted_since_ns, now) > kMostPatience * bound;
+         time_since(endpoint.first_connection().wanted_since_ns, now) > kMostTimeouts * bound;
 }
 
 /// Gives up a rail that has never been up; true. A peer that got our REPLY may use the epoch already, and
@@ -74,9 +74,9 @@ void be_late(Endpoint& endpoint, uint64_t now) {
 bool path_dead(const Endpoint& endpoint, uint64_t now) {
   constexpr uint32_t kEnough = 4;
   const uint64_t bound = endpoint.port->config().peer_timeout_ns;
-  if (endpoint.effort->liveness.state == Liveness::kSilent) return true;
-  return bound != 0 && endpoint.phase == Phase::kClosed && endpoint.effort->path.failures >= kEnough &&
-         now - endpoint.effort->path.failed_since_ns > bound;
+  if (endpoint.pings().state == Pinged::kSilent) return true;
+  return bound != 0 && endpoint.phase == Phase::kClosed && endpoint.path_failures().failures >= kEnough &&
+         now - endpoint.path_failures().failed_since_ns > bound;
 }
 
 bool other_rail_works(Endpoint& endpoint) {
@@ -104,7 +104,7 @@ bool other_rail_may_work(Endpoint& endpoint) {
 bool give_up_missing(Endpoint& endpoint, uint64_t now) {
   if (!resource_exhausted(endpoint, now) || !resource_stops(endpoint)) return false;
   const Host& host = endpoint.port->host();
-  Shortage& shortage = endpoint.effort->shortage;
+  Shortage& shortage = endpoint.shortage();
   const bool news = !shortage.reported;
   shortage.reported = true;
   if (news) {
@@ -123,13 +123,13 @@ bool give_up_missing(Endpoint& endpoint, uint64_t now) {
 
 }  // namespace
 
-void give_up_effort(Endpoint& endpoint, uint64_t now) {
+void give_up_for_memory(Endpoint& endpoint, uint64_t now) {
   const Host& host = endpoint.port->host();
   ResourceCounts& counts = endpoint.port->resources();
   ++counts.failures[static_cast<size_t>(Object::kBuffers)];
   ++counts.rails_missing;
   if (host.rail_missing != nullptr) host.rail_missing(host.ctx, endpoint);
-  cm_failed(endpoint, BFO_CAUSE_RESOURCE, endpoint.effort->shortage.error, now);
+  cm_failed(endpoint, BFO_CAUSE_RESOURCE, endpoint.shortage().error, now);
   endpoint.connect_wanted = false;
 }
 
@@ -148,7 +148,7 @@ bool first_connection_ends(Endpoint& endpoint, uint64_t now) {
   if (path_dead(endpoint, now)) return give_up(endpoint, BFO_CAUSE_HANDSHAKE, ETIMEDOUT, now);
   count_silence(endpoint);
   const bool too_long = waits_too_long(endpoint, now);
-  if (too_long || endpoint.effort->first.waited_long) {
+  if (too_long || endpoint.first_connection().waited_long) {
     // An unanswered handshake alone proves nothing: the peer may be computing outside MPI (H15). What waits
     // moves only where another rail works; otherwise the other rails are tried too, and this one goes on.
     if (other_rail_works(endpoint)) {
@@ -158,7 +158,7 @@ bool first_connection_ends(Endpoint& endpoint, uint64_t now) {
     if (too_long) {
       const Host& host = port.host();
       waits_from(endpoint, now);
-      endpoint.effort->first.waited_long = true;
+      endpoint.first_connection().waited_long = true;
       host.connect_other_rails(host.ctx, endpoint);
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// liveness.h: is there anybody behind a silent handshake? A process answers handshakes only from its progress
+// ping.h: is there anybody behind a silent handshake? A process answers handshakes only from its progress
 // function, so one that computes for minutes is as silent as a dead one (H15). While a handshake gets no
 // answer its endpoint sends PINGs to the peer's heartbeat (heartbeat.h), which the peer's event thread
 // answers:
@@ -16,24 +16,24 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
-#include "btl/verbs/engine/rail/liveness_state.h"
+#include "btl/verbs/engine/rail/pings.h"
 
 namespace bfo::engine {
 
 // Progress function only, never under the port's lock.
 
 /// The endpoint begins to wait for a handshake packet.
-void liveness_begin(Endpoint& endpoint, uint64_t now);
+void ping_begin(Endpoint& endpoint, uint64_t now);
 /// Its turn while it waits: sends PINGs that are due, judges.
-void liveness_step(Endpoint& endpoint, uint64_t now);
+void ping_step(Endpoint& endpoint, uint64_t now);
 /// A PING that could not leave may leave now.
-void liveness_ask_waiting(Endpoint& endpoint, uint64_t now);
+void ping_waiting(Endpoint& endpoint, uint64_t now);
 /// The rail is needed now: the next PING is due soon.
-void liveness_ask_soon(Endpoint& endpoint, uint64_t now);
+void ping_soon(Endpoint& endpoint, uint64_t now);
 /// A handshake packet of the peer came: its progress function runs.
-void liveness_heard(Endpoint& endpoint, uint64_t now);
+void ping_heard(Endpoint& endpoint, uint64_t now);
 /// REFUSE came: its progress function runs, and will say so again while it is asked.
-void liveness_refused(Endpoint& endpoint, uint64_t now);
+void ping_refused(Endpoint& endpoint, uint64_t now);
 /// A PONG came.
-void liveness_answered(Endpoint& endpoint, uint64_t now);
+void ping_answered(Endpoint& endpoint, uint64_t now);
 }  // namespace bfo::engine
