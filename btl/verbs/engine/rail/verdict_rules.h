@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "btl/verbs/engine/datagram/cm_packet.h"
+
 namespace bfo::engine {
 
 /// So many rounds answered over another rail, and over that alone, prove a path dead: with a failed probe of
