@@ -17,7 +17,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 14;
+inline constexpr uint32_t kLayoutVersion = 15;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -25,7 +25,7 @@ inline constexpr uint32_t kMaxDevices = 16;
 inline constexpr uint32_t kMaxPortsPerDevice = 2;
 inline constexpr uint32_t kMaxPorts = kMaxNodes * kMaxDevices * kMaxPortsPerDevice;
 /// A queue pair number has 24 bits: the slot, and above it the generation of the slot.
-inline constexpr uint32_t kQpSlotBits = 16;
+inline constexpr uint32_t kQpSlotBits = 17;
 inline constexpr uint32_t kFirstQp = 64;  ///< slots before it are not used: 0 and 1 are special numbers
 /// The last slot is not used either: with the last generation its number would be that of multicast.
 inline constexpr uint32_t kMaxQps = (1u << kQpSlotBits) - 1;
@@ -50,7 +50,7 @@ inline constexpr uint32_t kMaxQpWr = 16384;
 inline constexpr uint32_t kMaxCqe = 1u << 20;
 inline constexpr uint32_t kMaxRdAtomic = 16;
 inline constexpr uint32_t kMaxMessage = 1u << 31;
-inline constexpr uint64_t kHeapBytes = uint64_t{6} << 30;
+inline constexpr uint64_t kHeapBytes = uint64_t{16} << 30;
 
 inline constexpr uint32_t kNone = 0xffffffff;
 inline constexpr uint32_t kPsnMask = 0xffffff;
@@ -74,6 +74,7 @@ struct alignas(64) ProcessEntry {
   uint32_t node;
   std::atomic<uint64_t> start_time;  ///< of the pid, from /proc/PID/stat: tells it from a later one
   std::atomic<uint32_t> pending;     ///< own QPs with work that waits for time or for an answer
+  std::atomic<uint32_t> qps;         ///< own QPs, or more if it died while it made or destroyed one
   std::atomic<uint64_t> lease_map;   ///< bit per lease in use
   std::atomic<uint64_t> pinned;      ///< bytes of registered memory, whole pages
   std::atomic<uint64_t> room;        ///< bytes of the fabric's file that it has reserved

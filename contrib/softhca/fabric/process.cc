@@ -143,6 +143,7 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
       entry.start_time.store(start_time_);
       entry.node = node;
       entry.pending.store(0);
+      entry.qps.store(0);
       entry.lease_map.store(0);
       entry.pinned.store(0);
       entry.room.store(sizeof(entry));
@@ -250,7 +251,9 @@ void Fabric::reap() {
 
 void Fabric::reap_process(uint32_t slot) {
   FabricHeader& h = *header_;
-  uint32_t qps = h.qp_fresh;
+  // With hundreds of processes the table has tens of thousands of entries, and each process that leaves would
+  // have all of them mapped.
+  const uint32_t qps = h.processes[slot].qps.load() == 0 ? 0 : h.qp_fresh.load();
   for (uint32_t i = 0; i < qps; ++i) {
     QpEntry& qp = h.qps[i];
     if (qp.process != slot || qp.qpn.load() == 0) continue;

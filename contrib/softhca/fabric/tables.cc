@@ -11,7 +11,7 @@ namespace {
 
 // Slots freed before one is used again: packets to it may be under way. A number comes back when its slot has
 // had all generations, that is after 2^16 other queue pairs. In a full table a freed slot is used at once.
-constexpr uint32_t kQpReuseDelay = 256;
+constexpr uint32_t kQpReuseDelay = 512;
 constexpr uint32_t kQpGenerations = (kPsnMask >> kQpSlotBits) + 1;
 static_assert(kQpReuseDelay * kQpGenerations == 1u << 16);
 constexpr uint32_t kMrRestBeforeReuse = 256;
@@ -41,6 +41,7 @@ QpEntry* allocate_qp(Fabric& fabric) {
   clear_bytes(static_cast<void*>(&qp.state), sizeof(QpEntry) - offsetof(QpEntry, state));
   qp.generation = generation;
   qp.process = fabric.process();
+  h.processes[qp.process].qps.fetch_add(1);  // before it can be found
   qp.srq = qp.send_cq = qp.recv_cq = kNone;
   qp.deadline = kNever;
   qp.qpn.store((generation % kQpGenerations) << kQpSlotBits | slot, std::memory_order_release);
@@ -66,6 +67,7 @@ void free_qp(Fabric& fabric, QpEntry& qp) {
   }
   h.qp_free_tail = slot;
   ++h.qp_free_count;
+  h.processes[qp.process].qps.fetch_sub(1);
 }
 
 CqEntry* allocate_cq(Fabric& fabric, uint32_t entries) {
