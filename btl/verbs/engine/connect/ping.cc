@@ -27,7 +27,8 @@ bool can_ask(const Endpoint& endpoint) {
 /// although all may have lost it at the same time.
 uint64_t next_ping_pause_ns(const Endpoint& endpoint) {
   const Port& port = *endpoint.port;
-  if (need_of(endpoint) != Need::kNone) return ping_pause_ns(port);
+  const uint64_t usual = ping_pause_ns(port);
+  if (need_of(endpoint) != Need::kNone) return usual + port.env().random() % (usual / 8 + 1);
   const uint64_t pause = port.config().peer_timeout_ns / 2;
   return pause / 2 + port.env().random() % (pause + 1);
 }

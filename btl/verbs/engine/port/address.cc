@@ -95,8 +95,9 @@ ibv_ah* AddressCache::handle(Address& address, uint64_t now) {
 
 void AddressCache::count_use(Address& address, uint64_t now) {
   ++address.unheard;
+  ++address.unanswered;
   if (address.to.link_layer != IBV_LINK_LAYER_ETHERNET) return;
-  if (address.unheard >= kUnheard && now - address.made_ns >= kRenewNs) address.stale = true;
+  if (address.unanswered >= kUnanswered && now - address.made_ns >= kRenewNs) address.stale = true;
 }
 
 void AddressCache::create(Command& command) {
@@ -118,7 +119,7 @@ void AddressCache::created(Command& command) {
   address.retired = address.handle;
   address.handle = address.made;
   address.stale = address.moved = false;
-  address.unheard = 0;
+  address.unheard = address.unanswered = 0;
   address.made_ns = address.cache->port_->env().now_ns();
   address.failures = 0;
   // Datagrams wait for it.
@@ -133,8 +134,9 @@ void AddressCache::failed(Address& address) {
   address.retry_ns = port_->env().now_ns() + base / 2 + port_->env().random() % (base + 1);
 }
 
-void AddressCache::heard(Address& address, uint64_t now) {
+void AddressCache::heard(Address& address, bool answers, uint64_t now) {
   address.unheard = 0;
+  if (answers) address.unanswered = 0;
   if (address.failures != 0) address.retry_ns = std::min(address.retry_ns, now + kHeardNs);
 }
 

@@ -7,7 +7,7 @@
 //
 // On Ethernet a handle holds the neighbour's MAC address as it was when the handle was made. That changes: a
 // bond fails over, a gateway is replaced, a cable is put elsewhere. So a handle is made anew when the own
-// port came up or moved, or when a destination has not been heard for a while; the old one serves until then.
+// port came up or moved, or when a destination has not answered for a while; the old one serves until then.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,7 @@ struct Address : Command {
   bool stale = false;        // to be made anew
   bool moved = false;        // to be made anew at once: the own address may not be there any more
   uint32_t unheard = 0;      // datagrams since the destination was heard
+  uint32_t unanswered = 0;   // datagrams since it answered one: what it says by itself proves nothing of ours
   uint64_t made_ns = 0;      // when the handle was made
   int error = 0;             // errno of the last failure; 0: none
   uint32_t failures = 0;     // in a row
@@ -66,8 +67,9 @@ class AddressCache {
   void renew_all();
   /// Some path has its service level, or will not get one: what has waited for that goes on.
   void path_answered(uint64_t now);
-  /// The destination shows life: asked again within kHeardNs if it has failed before.
-  void heard(Address& address, uint64_t now);
+  /// The destination shows life: asked again within kHeardNs if it has failed before. `answers`: to what was
+  /// sent with the handle.
+  void heard(Address& address, bool answers, uint64_t now);
   /// The own port came up: what failed before it is asked again.
   void forgive();
   ControlLane& lane() { return lane_; }
@@ -76,7 +78,7 @@ class AddressCache {
 
   static constexpr uint64_t kHeardNs = 1'000'000'000;
   /// A handle is made anew after so many datagrams without any answer, but not more often than this.
-  static constexpr uint32_t kUnheard = 8;
+  static constexpr uint32_t kUnanswered = 8;
   /// A destination that has several LIDs is sought at the next one after so many.
   static constexpr uint32_t kPathUnheard = 4;
   static constexpr uint64_t kRenewNs = 5'000'000'000;

@@ -95,6 +95,8 @@ Packet make_packet(Endpoint& endpoint, PacketType type, uint32_t epoch, uint8_t 
       type == PacketType::kSolicit || type == PacketType::kRequest || type == PacketType::kRefuse;
   if (const ClosedEpoch* const last = endpoint.last_closed(); begins && last != nullptr)
     packet.number = last->event.cause;
+  // Of a rail that is given back: the peer's half of it is to end, and why.
+  if (endpoint.phase == Phase::kDraining) packet.number = endpoint.ending().cause;
   if (bye) packet.flags = endpoint.peer.left ? kByeHeard : 0;
   if (type == PacketType::kRefuse) {
     packet.data_qpn = static_cast<uint32_t>(endpoint.shortage().object);
@@ -209,6 +211,15 @@ bool cm_send_waiting(Endpoint& endpoint) {
   return ping;
 }
 
+namespace {
+
+/// Is it only said when one of ours has arrived? A REQ also comes by itself.
+bool is_answer(PacketType type) {
+  return type == PacketType::kReply || type == PacketType::kReady || type == PacketType::kPong;
+}
+
+}  // namespace
+
 void cm_note_heard(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   Address*& address = endpoint.outbox().address;
   if (address == nullptr) return;
@@ -218,7 +229,7 @@ void cm_note_heard(Endpoint& endpoint, const Packet& packet, uint64_t now) {
     Address* const other = addresses.find(endpoint.peer.address, packet.path);
     if (other != nullptr) address = other;
   }
-  addresses.heard(*address, now);
+  addresses.heard(*address, is_answer(static_cast<PacketType>(packet.type)), now);
 }
 
 void cm_refuse(Endpoint& endpoint) {
@@ -237,7 +248,7 @@ void cm_prepare_inquiries(Endpoint& carrier) {
 void cm_note_answer(const Endpoint& carrier, const Packet& packet, uint64_t now) {
   if (packet.path >= path_count(carrier.port->address(), carrier.peer.address)) return;
   if (Address* const address = over(carrier, packet.path); address != nullptr)
-    carrier.port->addresses().heard(*address, now);
+    carrier.port->addresses().heard(*address, true, now);
 }
 
 void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& inquiry) {
