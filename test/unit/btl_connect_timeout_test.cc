@@ -5,6 +5,7 @@
 // is late because processes wait for a processor.
 #include <cerrno>
 
+#include "btl/verbs/engine/connect/connect_timeout.h"
 #include "test/unit/btl_world.h"
 
 namespace bfo::test {
@@ -91,6 +92,33 @@ TEST(ConnectTimeout, PeerPollsSeldom_TheRailIsLateAndNotLost) {
   EXPECT_EQ(w.a.down, 0);
   EXPECT_EQ(w.b.endpoint.phase, engine::Phase::kUp);
   EXPECT_EQ(w.b.endpoint.epoch, 1u) << "no attempt was in vain";
+}
+
+/// The responder has replied and hears nothing any more, not even answers to its PINGs. To be told that the
+/// rail was up would be wrong, unless the peer used it.
+TEST(Patience, RepliedAndThePeerIsGone_TheRailWasNeverUp) {
+  for (const bool used : {false, true}) {
+    World w;
+    ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
+    w.until_replied();
+    w.fabric.drop_datagrams = 1 << 30;  // READY
+    for (int i = 0; i < 400 && w.a.endpoint.phase != Phase::kUp; ++i) look(w, w.a);
+    ASSERT_EQ(w.a.endpoint.phase, Phase::kUp);
+    if (used) {
+      ASSERT_TRUE(w.sendi(w.a, "late"));
+    }
+    w.b.endpoint.pings().state = engine::Pinged::kSilent;
+    ASSERT_TRUE(engine::first_connection_ends(w.b.endpoint, fake_now()));
+    for (int i = 0; i < 100; ++i) {
+      fake_now() += kMs;
+      look(w, w.b);
+    }
+    if (used) {
+      EXPECT_EQ(w.b.log, (Log{"down 1", "done x -12", "up 1", "recv 65 late", "down 1", "closed 1"}));
+    } else {
+      EXPECT_EQ(w.b.log, (Log{"down 1", "done x -12", "closed 1"}));
+    }
+  }
 }
 
 /// A call of MPI as the component makes progress for it: it stays for a moment when the port says that it

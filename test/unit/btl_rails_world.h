@@ -53,6 +53,7 @@ struct Node {
   std::array<NodeRail, 2> rails;
   size_t count = 0;
   std::list<Letter> letters;
+  std::set<const engine::Endpoint*> alone;  // of other peers, which have no other rail
   std::multiset<std::string> received;
   uint64_t alone_since_ns = 0;  // no rail to use since then; 0: there is one
   std::string error;            // the end, in words
@@ -101,7 +102,9 @@ struct Node {
           engine::cm_connect(other.endpoint);
       }
     };
-    host.other_rail_up = [](void* ctx, engine::Endpoint&) { return of(ctx).node->any_up(&of(ctx)); };
+    host.other_rail_up = [](void* ctx, engine::Endpoint& endpoint) {
+      return of(ctx).node->alone.count(&endpoint) == 0 && of(ctx).node->any_up(&of(ctx));
+    };
     host.peer_answers = [](void* ctx, engine::Endpoint&, bool answers) { of(ctx).answers = answers; };
     host.rail_missing = [](void* ctx, engine::Endpoint& endpoint) {
       char what[96];

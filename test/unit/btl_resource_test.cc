@@ -6,6 +6,8 @@
 #include "btl/verbs/engine/connect/resource.h"
 
 #include "btl/verbs/engine/drain/drain.h"
+#include "btl/verbs/engine/drain/hold.h"
+#include "btl/verbs/engine/progress/contract.h"
 #include "test/unit/btl_rails_world.h"
 #include "test/unit/btl_world.h"
 
@@ -68,6 +70,7 @@ struct Needy {
     EXPECT_TRUE(w.a.port.add(end));
     w.a.alone.insert(&end);
     w.connect();
+    engine::rail_attach(w.a.endpoint, this, nullptr);
   }
   ~Needy() {
     w.a.port.remove(end);
@@ -124,6 +127,147 @@ TEST(Shortage, PeerWithoutAnyRail_GetsWhatAnotherProcessGivesBack) {
   EXPECT_EQ(n.end.phase, engine::Phase::kUp) << "its only one";
   n.w.fabric.refusals.clear();
   n.third.port.remove(wanted);
+}
+
+/// A port of a node lacks a queue pair for a peer that it has no rail to.
+struct Lacking {
+  engine::Endpoint end;
+  Node& node;
+  NodeRail& rail;
+
+  Lacking(Node& at, size_t number) : node(at), rail(at.rails[number]) {
+    end.peer.name = 9;
+    end.peer.address = rail.endpoint.peer.address;
+    EXPECT_TRUE(rail.port.add(end));
+    EXPECT_TRUE(end.make_resources());
+    node.alone.insert(&end);
+  }
+  ~Lacking() { rail.port.remove(end); }
+  void fail() { engine::resource_failed(end, engine::Object::kQueuePair, ENOMEM); }
+};
+
+TEST(Shortage, BothSidesLackQueuePairs_TheyDoNotGiveBackBothRails) {
+  RailsWorld w(2);
+  w.open();
+  w.left.write("first");
+  w.right.write("second");
+  ASSERT_TRUE(w.run(1'000));
+  for (int i = 0; i < 50; ++i) w.step(1'000'000);
+  ASSERT_TRUE(w.left.rails[1].state == NodeRail::State::kUp &&
+              w.right.rails[1].state == NodeRail::State::kUp);
+  for (NodeRail& rail : w.left.rails) engine::rail_attach(rail.endpoint, &rail, nullptr);
+  for (NodeRail& rail : w.right.rails) engine::rail_attach(rail.endpoint, &rail, nullptr);
+  Lacking here(w.left, 0);
+  Lacking there(w.right, 1);
+  for (int turn = 0; turn < 5; ++turn) {
+    here.fail();
+    there.fail();
+    for (int i = 0; i < 50; ++i) {
+      w.step(100'000);
+      ASSERT_TRUE(w.left.any_up() && w.right.any_up()) << turn << ", step " << i;
+    }
+  }
+  EXPECT_EQ(w.left.rails[0].state, NodeRail::State::kDown);
+  EXPECT_EQ(w.left.rails[1].endpoint.epoch, 1u);
+}
+
+TEST(Shortage, NobodyAboveKnowsTheRailYet_ItIsNotGivenBack) {
+  Needy n;
+  engine::rail_attach(n.w.a.endpoint, nullptr, nullptr);
+  FakeFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+  refusal.device = n.w.a.fake;
+  n.w.fabric.refusals = {refusal};
+  ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
+  n.pass(20);
+  EXPECT_EQ(n.w.a.count("down"), 0) << "its peer would not hear of it";
+}
+
+/// The peer does not hear at once that a rail is given back: what it sends meanwhile arrives, and comes back
+/// as delivered.
+TEST(Shortage, RailIsGivenBack_WorkOfThePeerEndsInPeace) {
+  Needy n;
+  FakeFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+  refusal.device = n.w.a.fake;
+  n.w.fabric.refusals = {refusal};
+  ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
+  n.pass(20);
+  ASSERT_EQ(n.w.a.last_event.cause, BFO_CAUSE_GIVEN_BACK);
+  ASSERT_EQ(n.w.a.count("closed"), 0) << "its peer has not heard of it";
+  ASSERT_TRUE(n.w.sendi(n.w.b, "late"));
+  n.pass(20);
+  EXPECT_EQ(n.w.a.count("recv 65 late"), 1);
+  EXPECT_EQ(n.w.b.count("down"), 0);
+  n.w.fabric.hold = true;
+  ASSERT_TRUE(n.w.sendi(n.w.b, "last"));
+  n.w.fabric.drop_datagrams = 1 << 30;  // a SOLICIT would say the same as what the PML says
+  const bfo_rail_name_t name = n.w.a.last_event.info.name;
+  engine::rail_peer_down(n.w.b.endpoint, name, BFO_CAUSE_GIVEN_BACK);
+  n.pass(20);
+  EXPECT_EQ(n.w.b.count("down"), 1);
+  EXPECT_EQ(n.w.b.count("closed"), 0) << "something is under way";
+  n.w.fabric.hold = false;
+  n.pass(20);
+  EXPECT_EQ(n.w.b.count("closed"), 1);
+  EXPECT_EQ(n.w.b.count("payload"), 0) << "nothing has to be sent again";
+  EXPECT_EQ(n.w.a.count("recv 65 last"), 1);
+  EXPECT_EQ(n.w.a.count("closed"), 0);
+  engine::rail_peer_closed(n.w.a.endpoint, name, n.w.b.last_delivered);
+  n.pass(20);
+  EXPECT_EQ(n.w.a.count("closed"), 1);
+  EXPECT_EQ(n.w.a.last_result, BFO_FENCED);
+}
+
+/// The PML's word may be lost with the rail that carried it.
+TEST(Shortage, RailIsGivenBackAndNobodySaysSo_ThePeerIsTold) {
+  Needy n;
+  FakeFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+  refusal.device = n.w.a.fake;
+  n.w.fabric.refusals = {refusal};
+  ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
+  n.pass(20);
+  ASSERT_EQ(n.w.a.count("down"), 1);
+  EXPECT_EQ(n.w.b.count("down"), 0);
+  n.pass(500);
+  EXPECT_EQ(n.w.b.count("down"), 1);
+  EXPECT_EQ(n.w.b.last_event.cause, BFO_CAUSE_PEER_DOWN);
+  EXPECT_EQ(n.w.b.last_event.code, BFO_CAUSE_GIVEN_BACK) << "it is no loss";
+}
+
+TEST(Shortage, RailIsGivenBackAndThePeerIsSilent_ItEndsAllTheSame) {
+  Needy n;
+  FakeFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+  refusal.device = n.w.a.fake;
+  n.w.fabric.refusals = {refusal};
+  ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
+  n.pass(20);
+  ASSERT_EQ(n.w.a.count("closed"), 0);
+  n.w.fabric.drop_datagrams = 1 << 30;
+  fake_now() += engine::kHeldMostNs;
+  n.pass(20);
+  EXPECT_GE(n.w.a.count("closed 1"), 1);
+  EXPECT_EQ(n.w.a.endpoint.phase, engine::Phase::kClosed);
+}
+
+TEST(Shortage, PeerCouldNotMakeItsPartForLong_AndThenCan_ItIsNotGivenUp) {
+  RailsWorld w(1);
+  w.open();
+  w.fabric.refusals = {{"create_qp", 1, kForEver, ENOMEM, w.left.rails[0].fake}};
+  w.right.write("x");
+  engine::Endpoint& rail = w.right.rails[0].endpoint;
+  for (int i = 0; i < 350; ++i) w.step(1'000'000);
+  ASSERT_GE(rail.shortage().tries, engine::kResourceTries);
+  ASSERT_TRUE(engine::resource_stops(rail));
+  w.fabric.refusals.clear();
+  for (int i = 0; i < 1'000 && rail.phase != engine::Phase::kReplied; ++i) {
+    fake_now() += 100'000;
+    w.fabric.run();
+    w.left.poll();
+    w.right.poll();
+  }
+  ASSERT_EQ(rail.phase, engine::Phase::kReplied);
+  EXPECT_FALSE(engine::resource_stops(rail));
+  ASSERT_TRUE(w.run(1'000));
+  EXPECT_EQ(w.right.error, "");
 }
 
 TEST(Shortage, RailThatWorksOrIsTheOnlyOne_GivesNothingBack) {
@@ -292,7 +436,12 @@ TEST(Resource, RoomAgain_TheRailJoins) {
   w.left.alone_since_ns = 0;
   ASSERT_TRUE(w.run(1'000));
   EXPECT_TRUE(w.left.finished());
-  EXPECT_EQ(w.left.rails[0].endpoint.shortage().tries, 0u);
+  for (const NodeRail& rail : w.left.rails) {
+    if (rail.state == NodeRail::State::kUp) {
+      EXPECT_EQ(rail.endpoint.shortage().tries, 0u);
+    }
+  }
+  EXPECT_TRUE(w.left.any_up());
 }
 
 TEST(Resource, AnyHostMemoryMissing_IsSaidWithItsLimit) {

@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "btl/verbs/engine/connect/attempt.h"
 #include "btl/verbs/engine/drain/drain.h"
+#include "btl/verbs/engine/drain/hold.h"
 #include "btl/verbs/engine/connect/handshakes.h"
 #include "btl/verbs/engine/connect/ping.h"
 #include "btl/verbs/engine/send/cm_send.h"
@@ -172,12 +173,20 @@ void on_bye(Endpoint& endpoint, const Packet& packet) {
   endpoint.port->need_service();  // also without an epoch to close
 }
 
+/// What the peer gave back is closed there by now.
+void peer_is_over(Endpoint& endpoint) {
+  const Guard guard(endpoint.port->lock());
+  note_peer_over(endpoint, endpoint.epoch);
+}
+
 /// Does what the rules say about a packet of the peer.
 void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   const PacketType type = static_cast<PacketType>(packet.type);
   const bool active = endpoint.port->state() == PortState::kActive;
   const Answer what = answer(type, endpoint.initiator, endpoint.phase, packet.epoch, endpoint.epoch);
   if (tells_address(type, what)) cm_learn_address(endpoint, packet);
+  if (type == PacketType::kSolicit && is_held(endpoint) && packet.epoch >= endpoint.epoch)
+    peer_is_over(endpoint);
   // No epoch begins any more.
   const bool begins = what == Answer::kStart || what == Answer::kStartOver || what == Answer::kAccept;
   if (endpoint.last().leaving && begins) return cm_bye(endpoint);
@@ -212,7 +221,7 @@ void act(Endpoint& endpoint, const Packet& packet, uint64_t now) {
     case Answer::kEndEpoch:
       // Its half is closed, or it would not speak of another epoch. It has the evidence, and reports that.
       close_order(endpoint, endpoint.epoch, BFO_CAUSE_PEER_DOWN, static_cast<int32_t>(packet.number), 0);
-      return;
+      return peer_is_over(endpoint);
     case Answer::kLeave:
       return on_bye(endpoint, packet);
   }
@@ -232,9 +241,13 @@ void cm_receive(Port& port, const char* data, size_t length) {
     return ping_answered(*endpoint, now);
   }
   if (packet.type == static_cast<uint8_t>(PacketType::kRefuse)) {
-    const bool up = is_up(endpoint->phase) && packet.epoch == endpoint->epoch;
-    if (up) resource_short(*endpoint, packet, now);
-    if (!is_up(endpoint->phase)) resource_refused(*endpoint, packet, now);
+    // Of an epoch that is up, or was until just now: nothing is refused.
+    const bool up = is_up(endpoint->phase) || endpoint->phase == Phase::kDraining;
+    if (up && packet.epoch == endpoint->epoch) {
+      resource_short(*endpoint, packet, now);
+    } else if (!is_up(endpoint->phase)) {
+      resource_refused(*endpoint, packet, now);
+    }
     return act(*endpoint, packet, now);
   }
   if (packet.type >= static_cast<uint8_t>(PacketType::kQuestion)) {
@@ -272,7 +285,7 @@ void cm_qps_connected(Endpoint& endpoint, Object missing, int error) {
 }
 
 void cm_established(Endpoint& endpoint) {
-  if (endpoint.phase != Phase::kReplied || endpoint.announced) return;  // given up and about to be drained
+  if (endpoint.phase != Phase::kReplied || endpoint.ending().asked) return;  // given up, to be drained
   go_up(endpoint, endpoint.port->env().now_ns());
 }
 

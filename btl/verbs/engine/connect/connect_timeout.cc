@@ -52,9 +52,13 @@ bool give_up(Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code, uint64_t 
     cm_failed(endpoint, cause, code, now);
     return true;
   }
+  // It is reported up, too, if such a message comes.
   const Host& host = endpoint.port->host();
-  endpoint.announced = true;
-  host.rail_up(host.ctx, endpoint, make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now));
+  endpoint.past = Past::kLost;
+  host.rail_down(host.ctx, endpoint, make_event(endpoint, cause, code, 0, now));
+  return_queued(endpoint);
+  uint32_t& fence = endpoint.notices().fence_asked;
+  fence = std::max(fence, endpoint.epoch);
   close_order(endpoint, endpoint.epoch, cause, code, 0);
   return true;
 }

@@ -23,15 +23,37 @@ bool other_rail_up(Endpoint& endpoint) {
   return host.other_rail_up(host.ctx, endpoint);
 }
 
-/// A rail that can end without a loss: nothing is under way on it, and its peer has another one.
+/// A rail that this side may end without a loss: nothing is under way on it, and its peer has another one.
+/// Only the initiator decides so: if both sides did, each about another rail, none would be left.
+bool is_spare(Endpoint& rail) {
+  if (!rail.initiator || rail.phase != Phase::kUp || rail.ending().asked) return false;
+  if (rail.peer.left || rail.last().leaving || !other_rail_up(rail)) return false;
+  if (rail.user.load(std::memory_order_acquire) == nullptr) return false;  // nobody would tell the peer
+  const Guard guard(rail.port->lock());
+  ring_mark(rail);  // without a signal its last work would never be known to have ended
+  return outstanding(rail) == 0;
+}
+
 /// Not `except`.
 Endpoint* spare_rail(const Endpoint& except) {
   for (Endpoint* rail = except.port->endpoints(); rail != nullptr; rail = rail->next) {
-    if (rail == &except || rail->phase != Phase::kUp || rail->ending().asked) continue;
-    if (rail->peer.left || rail->last().leaving || outstanding(*rail) != 0) continue;
-    if (other_rail_up(*rail)) return rail;
+    if (rail != &except && is_spare(*rail)) return rail;
   }
   return nullptr;
+}
+
+/// The packet that the attempt answers says that the peer has made what it could not make before.
+bool peer_has_its_part(const Endpoint& endpoint) {
+  switch (endpoint.phase) {
+    case Phase::kMaking:
+      return !endpoint.initiator;
+    case Phase::kReplied:
+    case Phase::kBinding:
+    case Phase::kProbing:
+      return true;
+    default:
+      return false;
+  }
 }
 
 bool is_shared(Object object) {
@@ -50,17 +72,63 @@ void give_back(Endpoint& spare) {
   close_order(spare, spare.epoch, BFO_CAUSE_GIVEN_BACK, 0, 0);
 }
 
-/// A device is shared with other processes: the peers that `needy` does not mean may have second rails to
-/// them.
-void ask_others(const Endpoint& needy, Object object, int error) {
+bool can_ask(const Endpoint& rail, const Endpoint& needy) {
+  return &rail != &needy && is_up(rail.phase) && !rail.ending().asked && !rail.peer.left &&
+         !rail.last().leaving;
+}
+
+void ask_back(Endpoint& rail, Object object, int error) {
+  Shortage& shortage = rail.shortage();
+  shortage.object = object;
+  shortage.error = error;
+  cm_refuse(rail);
+  shortage = Shortage{};
+}
+
+/// In REFUSE of an epoch that is up, for the errno: nothing is to be given back.
+constexpr int kOnlyTold = 0;
+
+/// So many are asked at a time. One rail is missing, and each that hears it gives one back: if all were
+/// asked, the rails of the whole job would come and go.
+constexpr uint32_t kAsked = 4;
+
+/// Asks some of the peers, others each time; `second`: of those that can give back a rail of this process.
+/// Returns how many could be asked.
+uint32_t ask_some(Endpoint& needy, bool second, Object object, int error) {
+  const auto may = [&needy, second](Endpoint& rail) {
+    return can_ask(rail, needy) && (!second || (!rail.initiator && other_rail_up(rail)));
+  };
+  uint32_t count = 0;
+  for (Endpoint* rail = needy.port->endpoints(); rail != nullptr; rail = rail->next) count += may(*rail);
+  if (count == 0) return 0;
+  uint32_t& next = needy.port->resources().ask_next;
+  const uint32_t begin = next % count;
+  next = begin + kAsked;
+  uint32_t at = 0;
   for (Endpoint* rail = needy.port->endpoints(); rail != nullptr; rail = rail->next) {
-    if (rail == &needy || !is_up(rail->phase) || rail->peer.left || rail->last().leaving) continue;
-    Shortage& shortage = rail->shortage();
-    shortage.object = object;
-    shortage.error = error;
-    cm_refuse(*rail);
-    shortage = Shortage{};
+    if (may(*rail) && (at++ + count - begin) % count < kAsked) ask_back(*rail, object, error);
   }
+  return count;
+}
+
+/// Who knows that queue pairs are short begins no second rail: the others would take what is given back.
+void tell_others(Endpoint& needy, Object object, uint64_t now) {
+  constexpr uint64_t kPauseNs = kShortNs / 10;
+  uint64_t& next = needy.port->resources().tell_ns;
+  if (now < next) return;
+  next = now + kPauseNs;
+  for (Endpoint* rail = needy.port->endpoints(); rail != nullptr; rail = rail->next) {
+    if (can_ask(*rail, needy)) ask_back(*rail, object, kOnlyTold);
+  }
+}
+
+/// A device is shared with other processes: if none has a second rail to this one, the peers may have some to
+/// each other.
+void ask_others(Endpoint& needy, Object object, int error, uint64_t now) {
+  // They may have reasons to keep those: now and then the others are asked all the same.
+  const bool second = needy.shortage().tries % 4 != 0;
+  if (!second || ask_some(needy, true, object, error) == 0) ask_some(needy, false, object, error);
+  tell_others(needy, object, now);
 }
 
 /// A queue pair cannot be had for `endpoint`, here or at its peer.
@@ -74,7 +142,7 @@ void share_out(Endpoint& endpoint, Object object, int error, uint64_t now) {
     return;
   }
   if (Endpoint* const spare = spare_rail(endpoint); spare != nullptr) return give_back(*spare);
-  ask_others(endpoint, object, error);
+  ask_others(endpoint, object, error, now);
 }
 
 }  // namespace
@@ -120,7 +188,9 @@ void resource_short(Endpoint& endpoint, const Packet& packet, uint64_t now) {
   if (packet.data_qpn >= kObjects || !is_shared(static_cast<Object>(packet.data_qpn)) || !port.failover())
     return;
   begin_short(port, now);
-  if (Endpoint* const spare = spare_rail(endpoint); spare != nullptr) give_back(*spare);
+  if (packet.data_psn == kOnlyTold) return;
+  Endpoint* const spare = is_spare(endpoint) ? &endpoint : spare_rail(endpoint);
+  if (spare != nullptr) give_back(*spare);
 }
 
 void resource_made(Endpoint& endpoint) {
@@ -137,7 +207,7 @@ bool resource_exhausted(const Endpoint& endpoint, uint64_t now) {
 
 bool resource_stops(const Endpoint& endpoint) {
   const Shortage& shortage = endpoint.shortage();
-  if (shortage.there) return true;
+  if (shortage.there) return !peer_has_its_part(endpoint);
   if (shortage.object == Object::kAddressHandle) return !cm_can_send(endpoint);
   // A control thread that is making the queue pairs has not said yet whether it can.
   return endpoint.phase != Phase::kMaking && !endpoint.qps().data.exists();

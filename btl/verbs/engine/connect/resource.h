@@ -9,9 +9,10 @@
 // Queue pairs go first to peers without any rail: when one cannot be had for such a peer, here or there, a
 // second rail of another peer gives its own back, which is no loss, and no second rail begins for a while.
 //
-// Processes of other jobs and of the own one share a device. Where this process has no second rail on the
-// port, it says REFUSE over the rails that are up: each peer that hears it gives a second rail back, whoever
-// has the other end.
+// Only the initiator of a rail gives it back. Processes of other jobs and of the own one share a device.
+// Where this process has no second rail on the port that it may give back, it says REFUSE over some of the
+// rails that are up: each peer that hears it gives a second rail back, that one if it can. With errno 0 it
+// only says that queue pairs are short.
 //
 //     this side cannot make it   ----> REFUSE(object, errno) ---->  the peer counts it as its own failure
 //

@@ -11,6 +11,7 @@
 
 #include "common/check.h"
 #include "btl/verbs/engine/rail/cause.h"
+#include "btl/verbs/engine/drain/hold.h"
 #include "btl/verbs/engine/send/qp_command.h"
 #include "btl/verbs/engine/send/rdma.h"
 #include "btl/verbs/engine/send/send.h"
@@ -136,12 +137,16 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
     endpoint.times().phase_since_ns = now;
   }
   ping_end(endpoint);
-  // Both halves of what can carry data stop now; the rest of the queue comes back in microseconds instead of
-  // one timeout after another.
   const CloseOrder& order = endpoint.ending();
   endpoint.drain().begin(only_flushed(order.cause, order.code));
   endpoint.finding() = Finding{};
-  qp_stop(endpoint, drain_stopped);
+  // Both halves of what can carry data stop now; the rest of the queue comes back in microseconds instead of
+  // one timeout after another.
+  if (order.given_back()) {
+    hold_begin(endpoint, now);
+  } else {
+    qp_stop(endpoint, drain_stopped);
+  }
   endpoint.down_event() = make_event(endpoint, order.cause, order.code, order.vendor_err, now);
   endpoint.down_event().evidence_ns = order.evidence_ns;
   if (endpoint.announced) port.host().rail_down(port.host().ctx, endpoint, endpoint.down_event());
@@ -163,6 +168,10 @@ void drain_destroyed(Endpoint& endpoint, bool fenced) {
 
 void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
   if (endpoint.qps().command != nullptr) return;
+  if (endpoint.drain().held) {
+    if (hold_ends(endpoint, now)) qp_stop(endpoint, drain_stopped);
+    return;
+  }
   if (!endpoint.drain().handed_back && endpoint.drain().marker == Drain::Marker::kBack) {
     hand_back(endpoint);
     endpoint.timer().due_ns = now + endpoint.port->config().last_receive_bound_ns;
@@ -220,6 +229,7 @@ void note_peer_closed(Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t 
   Port& port = *endpoint.port;
   // What is closed there is over here too: RAILDOWN may not have been said.
   close_order_locked(endpoint, name.epoch, BFO_CAUSE_PEER_DOWN, 0, 0, port.env().now_ns());
+  note_peer_over(endpoint, name.epoch);
   if (!endpoint.make_resources()) return endpoint.owe_end(name.epoch);
   if (endpoint.notices().gap_asked && endpoint.notices().gap_name.epoch > name.epoch)
     return;  // a delayed one

@@ -7,6 +7,8 @@
 //              -> marker back (or time bound): fragments back in posting order, then the queued ones
 //              -> last receive reached (or time bound), completion queue seen empty
 //              -> destroy_qp -> rail_closed(FENCED | UNFENCEABLE) -> reconnection by cm.h
+// A rail that is given back works: its queue pairs go to ERR later (hold.h).
+//
 // If the marker does not come back in time the fragments are given back after destroy_qp instead: before that
 // the device may still read them.
 //

@@ -95,7 +95,7 @@ bool other_rail_up(Port* const* ports, int count, const Endpoint& rail) {
   for (int i = 0; i < count; ++i) {
     if (ports[i] == rail.port) continue;
     const Endpoint* other = ports[i]->find_peer(rail.peer.name);
-    if (other != nullptr && other->phase == Phase::kUp) return true;
+    if (other != nullptr && other->phase == Phase::kUp && !other->ending().asked) return true;
   }
   return false;
 }

@@ -359,7 +359,7 @@ void Port::tell_heartbeat_drops() {
 }
 
 void Port::first_message(Endpoint& endpoint) {
-  if (endpoint.phase == Phase::kReplied) return cm_established(endpoint);
+  if (endpoint.phase == Phase::kReplied && !endpoint.ending().asked) return cm_established(endpoint);
   // The initiator used an epoch that is already being closed here: it is reported up and down so that the
   // message has a known source.
   endpoint.announced = true;

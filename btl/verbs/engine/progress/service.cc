@@ -5,6 +5,7 @@
 #include "btl/verbs/engine/connect/attempt.h"
 #include "btl/verbs/engine/connect/cm.h"
 #include "btl/verbs/engine/drain/drain.h"
+#include "btl/verbs/engine/drain/hold.h"
 #include "btl/verbs/engine/connect/leave.h"
 #include "btl/verbs/engine/connect/ping.h"
 #include "btl/verbs/engine/send/cm_send.h"
@@ -127,12 +128,14 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
       } else if (endpoint.ending().asked) {
         drain_start(endpoint, now);
         *again = *again || endpoint.qps().command == nullptr;
+        timers_ = timers_ || is_held(endpoint);
       }
       break;
     case Phase::kReplied:
       if (endpoint.ending().asked) {
         drain_start(endpoint, now);
         *again = *again || endpoint.qps().command == nullptr;
+        timers_ = timers_ || is_held(endpoint);
         break;
       }
       cm_step(endpoint, now);
@@ -152,8 +155,12 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
       break;
     case Phase::kDraining:
       drain_step(endpoint, now, emptied);
-      // The end of a command asks for service by itself.
-      *again = *again || endpoint.qps().command == nullptr;
+      // The end of a command asks for service by itself. What is held waits for the peer.
+      if (is_held(endpoint)) {
+        timers_ = true;
+      } else {
+        *again = *again || endpoint.qps().command == nullptr;
+      }
       break;
     case Phase::kIdle:
     case Phase::kSoliciting:

@@ -21,6 +21,11 @@ struct CloseOrder {
   int32_t code = 0;
   uint32_t vendor_err = 0;
   uint64_t evidence_ns = 0;
+
+  /// Nothing is wrong with the rail: its queue pairs are needed elsewhere.
+  bool given_back() const {
+    return cause == BFO_CAUSE_GIVEN_BACK || (cause == BFO_CAUSE_PEER_DOWN && code == BFO_CAUSE_GIVEN_BACK);
+  }
 };
 
 /// How far the drain of the current epoch is.
@@ -33,16 +38,20 @@ struct Drain {
   Marker marker = Marker::kNone;
   Fence fence = Fence::kOpen;
   bool last_receive_done = false;
-  bool wait_over = false;     // nothing is left to wait for since an earlier round of progress
-  bool handed_back = false;   // the fragments
-  bool cause_open = false;    // all evidence was a flush; cause_known() follows
+  bool no_hold = false;          // the peer's half is gone, or there is evidence. Guarded by the port's lock
+  bool wait_over : 1 = false;    // nothing is left to wait for since an earlier round of progress
+  bool handed_back : 1 = false;  // the fragments
+  bool cause_open : 1 = false;   // all evidence was a flush; cause_known() follows
+  bool held : 1 = false;         // the queue pairs still work, until what was posted on both sides has ended
   uint8_t rounds_behind = 0;  // of progress since the evidence came that did not empty the completion queues
 
-  /// A drain begins. The last-receive event may be here already.
+  /// A drain begins. The last-receive event may be here already, and the end of the peer's half.
   void begin(bool only_flushed) {
     const bool last_receive = last_receive_done;
+    const bool gone = no_hold;
     *this = Drain{};
     last_receive_done = last_receive;
+    no_hold = gone;
     cause_open = only_flushed;
   }
   void marker_posted() {

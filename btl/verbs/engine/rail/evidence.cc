@@ -56,11 +56,23 @@ bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, in
 bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
                         uint32_t vendor_err, uint64_t evidence_ns) {
   const CloseOrder order{true, cause, code, vendor_err, evidence_ns};
+  const bool breaks =
+      cause == BFO_CAUSE_WC_ERROR || cause == BFO_CAUSE_ASYNC_EVENT || cause == BFO_CAUSE_POST_FAILED;
+  if (breaks && endpoint.phase == Phase::kDraining && endpoint.epoch <= epoch) {
+    endpoint.drain().no_hold = true;
+    endpoint.port->need_service();
+  }
   if (!ends_epoch(endpoint.phase, endpoint.ending().asked, endpoint.epoch, epoch))
     return name_cause(endpoint, order, epoch);
   endpoint.ending() = order;
   endpoint.port->need_service();
   return true;
+}
+
+void note_peer_over(Endpoint& endpoint, uint32_t epoch) {
+  if (!endpoint.has_resources() || !endpoint.ending().asked || endpoint.epoch > epoch) return;
+  endpoint.drain().no_hold = true;
+  endpoint.port->need_service();
 }
 
 bool close_order(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,

@@ -20,6 +20,9 @@ bool close_order(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int
 bool close_order_locked(Endpoint& endpoint, uint32_t epoch, bfo_rail_cause_t cause, int32_t code,
                         uint32_t vendor_err, uint64_t evidence_ns);
 
+/// The peer's half of `epoch` is closed: nothing that is posted here can end in peace. Under the lock.
+void note_peer_over(Endpoint& endpoint, uint32_t epoch);
+
 /// An event about the current epoch of `endpoint`.
 bfo_rail_event_t make_event(const Endpoint& endpoint, bfo_rail_cause_t cause, int32_t code,
                             uint32_t vendor_err, uint64_t now);

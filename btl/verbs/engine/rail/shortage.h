@@ -22,6 +22,8 @@ struct ResourceCounts {
   uint64_t given_back = 0;                    // second rails that ended for a peer without any
   uint64_t short_until_ns = 0;                // queue pairs are short: no second rail begins until then
   uint64_t speaker = 0;                       // except to this peer, until it is said
+  uint64_t tell_ns = 0;                       // all peers are told no sooner than then
+  uint32_t ask_next = 0;                      // which peers are asked for theirs next
 };
 
 /// What an endpoint is waiting for.

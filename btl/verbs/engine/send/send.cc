@@ -94,9 +94,12 @@ static void post_marker(Endpoint& endpoint) {
 }
 
 void ring_mark(Endpoint& endpoint) {
+  if (endpoint.usable && !endpoint.ending().asked) ring_mark_last(endpoint);
+}
+
+void ring_mark_last(Endpoint& endpoint) {
   const SendRing& ring = endpoint.ring();
-  if (!endpoint.usable || endpoint.ending().asked || ring.head == ring.tail || ring.head == ring.signaled_end)
-    return;
+  if (ring.head == ring.tail || ring.head == ring.signaled_end) return;
   if (endpoint.queued.empty()) post_marker(endpoint);
 }
 

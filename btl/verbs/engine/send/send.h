@@ -96,6 +96,8 @@ void post_queued(Endpoint& endpoint);
 void ring_mark(Endpoint& endpoint);
 /// The same when nothing at all is under way, too: something completes, or the rail is dead. Under the lock.
 void ring_test(Endpoint& endpoint);
+/// The same when no more work will be given to the epoch, but its queue pairs still work. Under the lock.
+void ring_mark_last(Endpoint& endpoint);
 
 /// Empties the ring: its epoch is over, and all of its work has ended. What it carried stays counted. Under
 /// the lock.
