@@ -17,8 +17,9 @@ from runs import jobs
 FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "instructions.txt")
 TOLERANCE = 0.05  # how often a fragment is refused, and what one turn of progress finds, differs from run to run
 
-# Whether a rail keeps up, and longer READs are used, depends on time: not with this size of a piece.
-PIECES = {"OMPI_MCA_btl_verbs_rdma_pipeline_frag_size": "131072"}
+# Whether a rail keeps up, and longer READs are used, depends on time: not with this size of a piece. And valgrind makes the
+# processes fifty times slower: so are the rails, by what they say of themselves.
+PIECES = {"OMPI_MCA_btl_verbs_rdma_pipeline_frag_size": "131072", "OMPI_MCA_btl_verbs_bandwidth": "200"}
 
 
 class Pin:

@@ -11,7 +11,7 @@
 namespace bfo::xfer {
 
 template <>
-inline bool Engine<glue::BtlPort>::gate_removed() const {
+inline bool Transfers<glue::BtlPort>::gate_removed() const {
   return true;
 }
 

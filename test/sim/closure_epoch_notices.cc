@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // closure_epoch_notices.cc: model M2: what the messaging layer knows of the rail
-// (pml/bfo/xfer/failure/rail_events.h), the notices of both, and the faults.
+// (pml/bfo/xfer/failover/rail_events.h), the notices of both, and the faults.
 #include "test/sim/closure_epoch.h"
 
 namespace bfo::closure::epoch {

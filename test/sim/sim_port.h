@@ -99,6 +99,7 @@ class SimPort : public xfer::NoHooks {
   const core::RecvCell& recv_cell(core::RecvPhase p, core::RecvEvent e) const;
   void emit(const FailoverEvent& e);
   void trace_sent(PeerHandle, const void*, std::size_t) {}
+  void trace_plan(const PeerHandle&, const xfer::PlanTrace&) {}
   std::uint64_t copies_out() const { return 0; }
 
  private:

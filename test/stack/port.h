@@ -103,6 +103,7 @@ class StackPort : public xfer::NoHooks {
   std::uint8_t reads_in_time(std::uint8_t reads) const;
   void emit(const FailoverEvent&) {}
   void trace_sent(PeerHandle, const void*, std::size_t) {}
+  void trace_plan(const PeerHandle&, const xfer::PlanTrace&) {}
   std::uint64_t copies_out() const { return 0; }
   const core::SendCell& send_cell(core::SendPhase p, core::SendEvent e) const;
   const core::RecvCell& recv_cell(core::RecvPhase p, core::RecvEvent e) const;

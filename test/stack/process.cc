@@ -246,7 +246,19 @@ bool Process::quiet() {
   return true;
 }
 
+void Process::check_loads() {
+  if (!quiet()) return;
+  for (const auto& l : links_) {
+    const EngineRail* const rail = l->engine_rail;
+    if (rail && (rail->control_out != 0 || rail->inflight_bytes != 0))
+      world_.ctx.fail("process %u, rail %u to %u: nothing is under way, but %u messages and %llu bytes count",
+                      id_, l->rail, l->peer, rail->control_out,
+                      static_cast<unsigned long long>(rail->inflight_bytes));
+  }
+}
+
 void Process::close() {
+  check_loads();
   forget_peers();
   engine_.reset();
   for (ibv_mr* const mr : cached_) verbs().dereg_mr(mr);

@@ -65,6 +65,8 @@ class Process {
   static bool makes(std::uint32_t lane) { return lane % kLanes == 1; }
   std::size_t commands(std::uint32_t lane) { return lanes_[lane]->pending(); }
   /// Says goodbye and closes everything; false after a violation.
+  /// Nothing may count as load of a rail while nothing is under way.
+  void check_loads();
   void close();
 
   bool finished() const { return left_ == 0 && pending_.empty(); }

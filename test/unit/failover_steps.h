@@ -88,6 +88,11 @@ inline void expect_clean(World& w) {
     EXPECT_EQ(w.ports[i]->registrations_, 0) << "rank " << i;
     EXPECT_EQ(w.engines[i]->counters().malformed, 0u) << "rank " << i;
   }
+  w.each_rail([](int me, int other, const xfer::Rail<FakePort>& rail) {
+    EXPECT_EQ(rail.control_out, 0u) << "rank " << me << " to " << other << ", rail " << unsigned{rail.index};
+    EXPECT_EQ(rail.inflight_bytes, 0u)
+        << "rank " << me << " to " << other << ", rail " << unsigned{rail.index};
+  });
 }
 
 }  // namespace bfo::test

@@ -112,6 +112,7 @@ class FakePort : public xfer::NoHooks {
   std::uint64_t now_ns();
   void emit(const FailoverEvent& e) { events_.push_back(e); }
   void trace_sent(const PeerHandle&, const void*, std::size_t) {}
+  void trace_plan(const PeerHandle&, const xfer::PlanTrace&) {}
   std::uint64_t copies_out() const { return 0; }
 
   World& world_;

@@ -77,6 +77,14 @@ class World {
   }
   xfer::Peer<FakePort>* peer(int me, int other);
   xfer::Rail<FakePort>* rail(int me, int other, int r) { return &peer(me, other)->rails[r]; }
+  /// f(me, other, rail), of all peers that are known.
+  template <class F>
+  void each_rail(F f) const {
+    for (int me = 0; me < options.ranks; ++me)
+      for (int other = 0; other < options.ranks; ++other)
+        if (const auto* const p = peers[me][other])
+          for (unsigned r = 0; r < p->n_rails; ++r) f(me, other, p->rails[r]);
+  }
 
   // ---- MPI
   SendReq* isend(int from, int to, int tag, std::vector<std::uint8_t> data,

@@ -84,6 +84,36 @@ TEST(Trace, Rail_IsNamedWithBothEnds) {
                "rail 1 (mlx5_1 port 1) to rank 7 on host n7 (lid 3 qpn 0x17), epoch 2: down: RETRY_EXC_ERR");
 }
 
+TEST(Trace, Plan_SaysWhatWasDecidedAndWhatMadeIt) {
+  xfer::PlanTrace plan;
+  const auto text = [&plan] {
+    char out[800];
+    describe_plan(out, sizeof(out), {1, "n1"}, plan);
+    return std::string(out);
+  };
+  plan.length = 50000;
+  EXPECT_EQ(text(), "plan with rank 1 on host n1: RGET of 50000 bytes offers the keys of all rails");
+  plan.rail = 1;
+  EXPECT_EQ(text(), "plan with rank 1 on host n1: RGET of 50000 bytes offers the key of rail 1");
+  plan.what = xfer::PlanTrace::What::kRead;
+  plan.size = 4096;
+  plan.left = 8192;
+  plan.pieces_out = 2;
+  plan.bytes_out = 9000;
+  plan.n_rails = 2;
+  plan.rails[0] = {0, 16, 100, 9000};
+  plan.rails[1] = {1, 0, 400, 0};
+  EXPECT_EQ(text(),
+            "plan with rank 1 on host n1: READ of 4096 bytes over rail 1, of a message of 50000 bytes: 8192 "
+            "are next, "
+            "2 pieces with 9000 bytes under way; rail 0: 9000 bytes in flight, weight 100, does not keep up; "
+            "rail 1: "
+            "0 bytes in flight, weight 400, keeps up");
+  plan.what = xfer::PlanTrace::What::kGrant;
+  plan.size = 0;
+  EXPECT_EQ(text().find("plan with rank 1 on host n1: no further PUT now, of a message of 50000 bytes"), 0u);
+}
+
 TEST(Trace, EachMessageType_HasItsName) {
   for (const uint8_t type : core::kAllTypes) EXPECT_STRNE(type_name(type), "unknown") << int{type};
   EXPECT_STREQ(type_name(0), "unknown");

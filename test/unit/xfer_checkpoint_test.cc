@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // xfer_checkpoint_test.cc: have all messages numbered before a checkpoint ended, by the work of the rails?
-#include "pml/bfo/xfer/order/checkpoint.h"
+#include "pml/bfo/xfer/moves/checkpoint.h"
 
 #include <gtest/gtest.h>
 

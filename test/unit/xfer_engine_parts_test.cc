@@ -2,22 +2,19 @@
 //
 // xfer_engine_parts_test.cc: the parts of the engine, each alone: records that are used again, communicators
 // by context id, messages for communicators that do not exist yet, whom progress() looks at, what has to be
-// done when the engine is left, losses of peers that are not known yet, grants of a sender, segments.
-//
-// P4: contrib/doc/design.md
+// done when the engine is left, losses of peers that are not known yet, grants of a sender.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <memory>
 #include <vector>
 
-#include "pml/bfo/xfer/rails/agenda.h"
+#include "pml/bfo/xfer/base/agenda.h"
 #include "pml/bfo/xfer/rails/backlog.h"
 #include "pml/bfo/xfer/matching/comm_table.h"
-#include "pml/bfo/xfer/failure/early_losses.h"
-#include "pml/bfo/xfer/exit_work.h"
+#include "pml/bfo/xfer/base/early_losses.h"
+#include "pml/bfo/xfer/base/exit_work.h"
 #include "pml/bfo/xfer/base/pool.h"
-#include "pml/bfo/xfer/protocol/segments.h"
 #include "pml/bfo/xfer/matching/unknown_messages.h"
 #include "test/unit/fake_port.h"
 #include "test/unit/fake_world.h"
@@ -427,42 +424,6 @@ TEST(Grants, DuplicatesAndForgedNumbersAreNoticed) {
   EXPECT_EQ(grants.arrive(1 + Grants<FakePort>::kMost), Arrival::kNew);
   grants.forget_arrivals();
   EXPECT_EQ(grants.arrive(1), Arrival::kNew) << "of another round";
-}
-
-TEST(Segments, OneForAShortMessage_AShareOfALongOne) {
-  EXPECT_EQ(segment_size(50000, 4, 1 << 20, 4), 50000u);
-  EXPECT_EQ(segment_size(50000, 4, 8192, 4), 8192u) << "the rail wants no more";
-  EXPECT_EQ(segment_size(10 << 20, 1, 1 << 20, 4), 1u << 20) << "one rail: nothing to share";
-  EXPECT_EQ(segment_size(100000, 4, 1 << 20, 4), 28672u) << "a quarter, in pages";
-  EXPECT_EQ(segment_size(kUncut, 8, 1 << 20, 4), 16384u) << "not smaller";
-  for (const std::uint32_t depth : {0u, 1u, 4u, 32u}) {
-    const std::uint64_t n = segment_size(20 << 20, 2, 1 << 30, depth);
-    EXPECT_LE(n * (depth ? depth : 1), kMaxResent) << "P4";
-  }
-  EXPECT_LE(segment_size(1 << 30, 2, 1 << 30, 4) * 4, (1 << 30) / 50u) << "P4: 2 % of a longer one";
-  for (const std::uint64_t length : {100000u, 300000u, 1u << 20, 8u << 20, 1u << 30}) {
-    for (const unsigned rails : {1u, 2u, 4u}) {
-      const std::uint64_t usual = segment_size(length, rails, 1 << 20, 4);
-      const std::uint64_t queued = queued_size(length, rails, 1 << 20, 4);
-      EXPECT_LE(queued, usual);
-      if (rails == 1 || usual <= 131072)
-        EXPECT_EQ(queued, usual);
-      else
-        EXPECT_GE(queued, 131072u);
-    }
-  }
-  EXPECT_EQ(queued_size(8 << 20, 2, 1 << 20, 4), 131072u);
-  EXPECT_EQ(queued_size(8 << 20, 2, 1 << 20, 1), 1u << 20) << "nothing is queued";
-  EXPECT_LE(queued_size(64 << 20, 2, 1 << 20, 4), (64 << 20) / 50 / 4u) << "P4 bounds it";
-  EXPECT_EQ(queued_size(1 << 30, 2, 1 << 20, 4), 1u << 20) << "the rail wants no more";
-}
-
-TEST(Segments, OneReadOverTheOnlyRail_WithinWhatItMayHaveInFlight) {
-  constexpr std::uint64_t kMiB = 1 << 20;
-  EXPECT_EQ(size_over_one_rail(16 * kMiB, kMiB), 16 * kMiB);
-  EXPECT_EQ(size_over_one_rail(16 * kMiB + 1, kMiB), 8 * kMiB) << "two in flight";
-  EXPECT_EQ(size_over_one_rail(100 * 24, 24) % 24, 0u) << "a multiple of what the rail wants";
-  EXPECT_EQ(size_over_one_rail(9 * kMiB, UINT64_MAX / 2), 9 * kMiB) << "a BTL that wants all at once";
 }
 
 }  // namespace

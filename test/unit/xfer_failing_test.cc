@@ -2,11 +2,11 @@
 //
 // xfer_failing_test.cc: who is to be declared failed, because there was no memory, or because it said so
 // before it was known.
-#include "pml/bfo/xfer/failure/failing.h"
+#include "pml/bfo/xfer/base/failing.h"
 
 #include <gtest/gtest.h>
 
-#include "pml/bfo/xfer/matching/comm_state.h"
+#include "pml/bfo/xfer/comm_state.h"
 #include "test/unit/tiny_port.h"
 
 namespace bfo::xfer {

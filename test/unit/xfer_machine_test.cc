@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // xfer_machine_test.cc: the phases of requests: steps of the tables, those of a port, and ends in one go.
-#include "pml/bfo/xfer/protocol/machine.h"
+#include "pml/bfo/xfer/moves/machine.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // xfer_name_table_test.cc: the request that a message names: of its peer, in its round, or none.
-#include "pml/bfo/xfer/protocol/names.h"
+#include "pml/bfo/xfer/moves/names.h"
 
 #include <gtest/gtest.h>
 

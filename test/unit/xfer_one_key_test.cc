@@ -249,7 +249,7 @@ TEST(OneKey, PreferredRailCannotGet_TheOtherHasTheKey) {
   World w(reads());
   ASSERT_NO_FATAL_FAILURE(settle(w));
   w.rail(0, 1, 1)->limits.get_limit = 0;
-  ASSERT_EQ(w.rail(0, 1, 1)->peer->choice.only_reader(), w.rail(0, 1, 1));
+  ASSERT_EQ(reader_of(w.rail(0, 1, 1)->peer->choice, 50000, false), w.rail(0, 1, 1));
   const Message m = begin(w, 50000);
   EXPECT_EQ(m.keys, 1u);
   EXPECT_EQ(registered(m.s), kFirst);

@@ -9,12 +9,12 @@
 #include <cstdlib>
 #include <vector>
 
-#include "pml/bfo/xfer/order/completions.h"
-#include "pml/bfo/xfer/failure/failed_receives.h"
-#include "pml/bfo/xfer/order/past_sequences.h"
+#include "pml/bfo/xfer/rails/completions.h"
+#include "pml/bfo/xfer/moves/failed_receives.h"
+#include "pml/bfo/xfer/matching/past_sequences.h"
 #include "pml/bfo/xfer/rails/rail_choice.h"
-#include "pml/bfo/xfer/failure/standing.h"
-#include "pml/bfo/xfer/failure/watch.h"
+#include "pml/bfo/xfer/base/standing.h"
+#include "pml/bfo/xfer/failover/watch.h"
 
 namespace bfo::xfer {
 namespace {

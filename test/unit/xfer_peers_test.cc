@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // xfer_peers_test.cc: all peers of a process, and which rail a message is about.
-#include "pml/bfo/xfer/rails/peers.h"
+#include "pml/bfo/xfer/base/peers.h"
 
 #include <gtest/gtest.h>
 

@@ -28,6 +28,20 @@ TEST(Get, ReadLost_IsRepeatedOnTheOtherRail) {
   expect_clean(w);
 }
 
+/// The rail refuses to keep the bytes of an RGET, so a fragment carries it. Each that is over leaves its
+/// place: after kMostControl that do not, the rail takes no control message any more (expect_clean).
+TEST(Get, HeadersThatNeedARecord_LeaveRoomForControlMessages) {
+  World::Options o = reads();
+  o.sendi = false;
+  World w(o);
+  for (unsigned i = 0; i < 4; ++i) {
+    const auto [s, r] = transfer(w, 20000);
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(s->done && r->done) << "message " << i;
+  }
+  expect_clean(w);
+}
+
 /// Wherever the rail dies, the READ that was to bring the whole message counts only if it has.
 TEST(Get, OnlyReadLost_IsReadAgainOverTheOtherRail) {
   bool again = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // xfer_unstored_test.cc: sizes of messages that could not be kept, by the kind of rail that they came over.
-#include "pml/bfo/xfer/failure/unstored.h"
+#include "pml/bfo/xfer/base/unstored.h"
 
 #include <gtest/gtest.h>
 

@@ -57,25 +57,18 @@ template <class Hdr>
   return true;
 }
 
-/// Bytes of the shortest RGET: one key with a short handle.
-inline constexpr std::size_t kLeastRget = rget_size(0u) + last_key_size(0);
-
-/// A last key of the least size: the rest of its handle is not used.
-inline void clear_unused(RailKey& last) {
-  std::memset(last.handle + kShortHandle, 0, kMaxHandle - kShortHandle);
-}
+/// Bytes of the shortest RGET: one key.
+inline constexpr std::size_t kLeastRget = rget_size(std::size_t{1});
 
 /// The keys of an RGET beyond its first kLeastRget bytes, which `out` has.
 [[nodiscard, gnu::noinline]] inline bool decode_keys(Bytes in, RgetHdr& out) {
   const unsigned n = out.n_keys;
-  if (n == 0 || n > kMaxWireRails || in.size < rget_size(n - 1) + last_key_size(0)) return false;
-  const std::size_t size = std::min(in.size, rget_size(n));
-  std::memcpy(reinterpret_cast<std::uint8_t*>(&out) + kLeastRget, in.data + kLeastRget, size - kLeastRget);
+  if (n == 0 || n > kMaxWireRails || in.size < rget_size(n)) return false;
+  std::memcpy(reinterpret_cast<std::uint8_t*>(&out) + kLeastRget, in.data + kLeastRget,
+              rget_size(n) - kLeastRget);
   forget_source<sizeof out>(&out);
   for (unsigned i = 0; i < n; ++i)
     if (out.keys[i].handle_len > kMaxHandle) return false;
-  if (out.keys[n - 1].handle_len > kShortHandle) return size == rget_size(n);
-  clear_unused(out.keys[n - 1]);
   return true;
 }
 
@@ -89,10 +82,9 @@ inline void clear_unused(RailKey& last) {
   std::memcpy(&out.n_keys, in.data + offsetof(RgetHdr, n_keys), kLeastRget - offsetof(RgetHdr, n_keys));
   forget_source<kLeastRget>(&out);
   if (out.rndv.match.type != static_cast<std::uint8_t>(MsgType::kRget)) return false;
-  if (out.n_keys != 1 || out.keys[0].handle_len > kShortHandle) [[unlikely]]
+  if (out.n_keys != 1) [[unlikely]]
     return decode_keys(in, out);
-  clear_unused(out.keys[0]);
-  return true;
+  return out.keys[0].handle_len <= kMaxHandle;
 }
 
 /// PUT: fixed size, handle length checked, range not wrapping.

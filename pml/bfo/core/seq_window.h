@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // seq_window.h: the decisions of the sender's sequence window (H5), without their effects.
-// xfer/order/window.h and xfer/protocol/eager.h act on them; the closure model of sequence numbers
+// xfer/moves/window.h and xfer/moves/eager.h act on them; the closure model of sequence numbers
 // (test/sim/closure_seq.h) walks the same functions.
 //
 // H1..H23: contrib/doc/hazards.md

@@ -61,8 +61,8 @@ inline constexpr std::uint8_t kAllTypes[] = {0x41, 0x42, 0x43, 0x44, 0x46, 0x48,
 
 /// Raised by every change of a message, or of what one means, that an older reader would misread; the other
 /// one is the oldest whose messages are still understood (common/wire_versions.h).
-inline constexpr std::uint16_t kWireVersion = 1;
-inline constexpr std::uint16_t kWireOldest = 1;
+inline constexpr std::uint16_t kWireVersion = 2;
+inline constexpr std::uint16_t kWireOldest = 2;
 
 /// Header flags. Values below 0x20 as in ob1 where the meaning is the same.
 enum : std::uint8_t {
@@ -225,8 +225,6 @@ static_assert(sizeof(SeqSyncHdr) == 12);
 
 /// Longest header without list.
 inline constexpr std::size_t kMaxFixedHdr = sizeof(PutHdr);
-/// Longest control message: RESTARTACK with kMaxWireRanges ranges.
-inline constexpr std::size_t kMaxControl = sizeof(RestartHdr) + kMaxWireRanges * sizeof(WireRange);
 
 /// A received message: bytes that are only valid during the callback.
 struct Bytes {
@@ -236,19 +234,12 @@ struct Bytes {
   constexpr Bytes from(std::size_t offset) const { return {data + offset, size - offset}; }
 };
 
-/// Offset of key `i` in an RGET; with the number of keys the most that such a header takes.
-constexpr std::size_t rget_size(unsigned i) {
-  return offsetof(RgetHdr, keys) + i * sizeof(RailKey);
+/// Bytes of an RGET with so many keys; the offset of the key with that index.
+constexpr std::size_t rget_size(std::size_t keys) {
+  return offsetof(RgetHdr, keys) + keys * sizeof(RailKey);
 }
-/// A handle of verbs (two keys) fits, and the header of one rail then travels in 72 bytes: with the 56 bytes
-/// that a completion entry of the software HCA has before its payload, two cache lines instead of three.
-inline constexpr std::size_t kShortHandle = 8;
-/// Bytes of the last key of an RGET.
-constexpr std::size_t last_key_size(std::size_t handle_len) {
-  return offsetof(RailKey, handle) + (handle_len <= kShortHandle ? kShortHandle : kMaxHandle);
-}
-/// Bytes of an RGET, which has a key at least.
+/// Bytes of an RGET.
 constexpr std::size_t rget_size(const RgetHdr& h) {
-  return rget_size(h.n_keys - 1u) + last_key_size(h.keys[h.n_keys - 1u].handle_len);
+  return rget_size(std::size_t{h.n_keys});
 }
 }  // namespace bfo::core

@@ -146,6 +146,12 @@ class BtlPort : public xfer::NoHooks {
   // Descriptors of send_copy() and send_piece() that have not ended. Any thread.
   uint64_t copies_out() const { return static_cast<uint64_t>(copies_out_.load(std::memory_order_relaxed)); }
   void copy_ended() { count_copies(-1); }
+  // Is `frag` the READ that get() is posting? Then get() returns that it is over, and nobody else hears of
+  // it. Any thread: it may have ended in another one that reads the rail.
+  bool ends_while_posted(const FragRecord* frag) {
+    if (OPAL_LIKELY(reading_.load(std::memory_order_relaxed) != frag)) return false;
+    return reading_.compare_exchange_strong(frag, nullptr, std::memory_order_acq_rel);
+  }
   Post send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
             uint64_t offset, size_t& length, Frag& frag);
   Post send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, const void* bytes,
@@ -177,6 +183,8 @@ class BtlPort : public xfer::NoHooks {
   void peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss);
   // pml_bfo_verbose: a restart message goes to `peer`.
   void trace_sent(const PeerHandle& peer, const void* bytes, size_t size);
+  // The same: what was planned for a long message.
+  void trace_plan(const PeerHandle& peer, const xfer::PlanTrace& plan);
 
   // ---- rails
   void fence(const RailHandle& rail, uint32_t epoch);
@@ -224,6 +232,7 @@ class BtlPort : public xfer::NoHooks {
       copies_out_.store(copies_out_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
   std::atomic<int32_t> copies_out_{0};
+  std::atomic<const FragRecord*> reading_{nullptr};  // under the engine's lock: what get() is posting
   // Messages longer than kAlwaysSendi given to BTLs without the contract since the last message was received
   // from one. A lost update does not matter.
   std::atomic<uint32_t> unanswered_{0};

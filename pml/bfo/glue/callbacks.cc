@@ -225,6 +225,12 @@ void BtlPort::trace_sent(const PeerHandle& peer, const void* bytes, size_t size)
   trace_restart("to", traced(peer), *static_cast<const uint8_t*>(bytes), bytes, size);
 }
 
+void BtlPort::trace_plan(const PeerHandle& peer, const xfer::PlanTrace& plan) {
+  char text[1600];
+  describe_plan(text, sizeof(text), traced(peer), plan);
+  print(text);
+}
+
 // Fatal or not, it ends the connection of that BTL to the peer, and never the job (P6). It can be called from
 // inside a send that the engine posts, so it is only recorded here.
 void on_btl_error(mca_btl_base_module_t* btl, int32_t, opal_proc_t* proc, char* info) {

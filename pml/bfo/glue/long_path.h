@@ -108,11 +108,6 @@ inline bool BtlPort::handle(const Registration& registration, const RailHandle& 
   const size_t size = local != nullptr ? rail.btl->btl_registration_handle_size : 0;
   if (size > sizeof(out.bytes)) return false;
   out.size = static_cast<uint8_t>(size);
-  if (OPAL_LIKELY(size == core::kShortHandle)) {
-    memcpy(out.bytes, local, core::kShortHandle);
-    memset(out.bytes + core::kShortHandle, 0, sizeof(out.bytes) - core::kShortHandle);
-    return true;
-  }
   memset(out.bytes, 0, sizeof(out.bytes));
   if (size != 0) memcpy(out.bytes, local, size);
   return true;
@@ -140,11 +135,13 @@ inline Post BtlPort::get(const RailHandle& rail, RecvRequest& req, uint64_t offs
   if (!reachable(rail, req.xfer.rndv->reg, length, rail.btl->btl_get_local_registration_threshold, local))
     return Post::kUnreachable;
   memcpy(frag.remote_handle, handle.bytes, sizeof(frag.remote_handle));
+  reading_.store(&frag, std::memory_order_relaxed);
   const int rc =
       rail.btl->btl_get(rail.btl, rail.ep, static_cast<uint8_t*>(contiguous(req)) + offset, remote_address,
                         local, reinterpret_cast<mca_btl_base_registration_handle_t*>(frag.remote_handle),
                         length, 0, MCA_BTL_NO_ORDER, rdma_done, nullptr, &frag);
-  if (rc == 1) return Post::kCompleted;
+  const bool ended = reading_.exchange(nullptr, std::memory_order_acq_rel) == nullptr;
+  if (rc == 1 || ended) return Post::kCompleted;
   return rc == OPAL_SUCCESS ? Post::kAccepted : post_of(rc);
 }
 

@@ -22,6 +22,7 @@
 #include "pml/bfo/glue/entry.h"
 #include "pml/bfo/glue/help.h"
 #include "pml/bfo/glue/other_end.h"
+#include "pml/bfo/glue/trace.h"
 #include "pml/bfo/xfer/contract.h"
 #include "pml/bfo/xfer/rails/limits.h"
 
@@ -47,6 +48,7 @@ xfer::Config engine_config(const Params& params) {
   config.short_limit = static_cast<size_t>(params.short_limit);
   config.use_get = params.use_get;
   config.use_put = params.use_put;
+  config.trace_plans = params.verbose >= kTracePlans;
   config.any_source_on_loss = any_source_waits(params) ? xfer::AnySource::kWait : xfer::AnySource::kError;
   return config;
 }

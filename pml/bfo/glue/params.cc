@@ -23,7 +23,8 @@ constexpr int kMaxCount = 1 << 20;
 
 constexpr IntParam kIntParams[] = {
     {"verbose", &Params::verbose, 0, 0, 100, OPAL_INFO_LVL_9,
-     "Verbosity: 0 = silent, 10 = rails going down and up, 20 = dropped headers, 30 = every restart message"},
+     "Verbosity: 0 = silent, 10 = rails going down and up, 20 = dropped headers, 30 = every restart message, "
+     "40 = every plan for a piece of a long message"},
     {"priority", &Params::priority, 5, 0, 1000, OPAL_INFO_LVL_9,
      "Selection priority; bfo must in any case be asked for with --mca pml bfo"},
     {"free_list_num", &Params::free_list_num, 4, 0, kMaxCount, OPAL_INFO_LVL_9,

@@ -10,8 +10,8 @@ namespace bfo::glue {
 // Values as the user set them. Registered with Open MPI by address, hence plain C types; read-only after
 // component open.
 struct Params {
-  int verbose;               // 0 = silent, 10 = rails, 20 = dropped headers, 30 = every restart message
-  int priority;              // PML selection; only looked at when `--mca pml` names several
+  int verbose;   // 0 = silent, 10 = rails, 20 = dropped headers, 30 = every restart message, 40 = every plan
+  int priority;  // PML selection; only looked at when `--mca pml` names several
   int free_list_num;         // requests preallocated
   int free_list_max;         // -1 = no limit
   int free_list_inc;         // growth step

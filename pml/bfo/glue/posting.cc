@@ -72,7 +72,10 @@ Rail* rail_of(const RailHandle& handle) {
 void rdma_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, void*, mca_btl_base_registration_handle_t*,
                void*, void* cbdata, int status) {
   FragRecord* frag = static_cast<FragRecord*>(cbdata);
-  if (OPAL_LIKELY(status == OPAL_SUCCESS)) note_carried(frag->xfer.rail->handle);
+  if (OPAL_LIKELY(status == OPAL_SUCCESS)) {
+    note_carried(frag->xfer.rail->handle);
+    if (frag->module->port().ends_while_posted(frag)) return;
+  }
   frag->module->engine().on_done(frag, xfer::fate_of(status));
 }
 

@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "common/ids.h"
+#include "pml/bfo/core/decode.h"
 #include "pml/bfo/core/wire.h"
 
 namespace bfo::glue {
@@ -45,7 +46,7 @@ struct KnownType {
 constexpr KnownType kTypes[] = {
     {MsgType::kMatch, "MATCH", sizeof(core::MatchHdr)},
     {MsgType::kRndv, "RNDV", sizeof(core::RndvHdr)},
-    {MsgType::kRget, "RGET", core::rget_size(0) + core::last_key_size(0)},
+    {MsgType::kRget, "RGET", core::kLeastRget},
     {MsgType::kAck, "ACK", sizeof(core::AckHdr)},
     {MsgType::kFrag, "FRAG", sizeof(core::FragHdr)},
     {MsgType::kPut, "PUT", sizeof(core::PutHdr)},
@@ -140,6 +141,35 @@ void describe_restart(char* out, size_t size, uint8_t type, const void* bytes, s
                static_cast<unsigned long long>(range.end));
     }
     if (n == 0) line.add(" none");
+  }
+}
+
+void describe_plan(char* out, size_t size, const TracedPeer& peer, const xfer::PlanTrace& plan) {
+  using What = xfer::PlanTrace::What;
+  Line line(out, size);
+  line.add("plan with rank %d on host %s: ", peer.rank, peer.host);
+  if (plan.what == What::kKeys) {
+    if (plan.rail < 0)
+      line.add("RGET of %llu bytes offers the keys of all rails",
+               static_cast<unsigned long long>(plan.length));
+    else
+      line.add("RGET of %llu bytes offers the key of rail %d", static_cast<unsigned long long>(plan.length),
+               plan.rail);
+  } else {
+    const char* const what = plan.what == What::kRead ? "READ" : plan.what == What::kGrant ? "PUT" : "FRAG";
+    if (plan.size == 0 || plan.rail < 0)
+      line.add("no further %s now", what);
+    else
+      line.add("%s of %llu bytes over rail %d", what, static_cast<unsigned long long>(plan.size), plan.rail);
+    line.add(", of a message of %llu bytes: %llu are next, %u pieces with %llu bytes under way",
+             static_cast<unsigned long long>(plan.length), static_cast<unsigned long long>(plan.left),
+             plan.pieces_out, static_cast<unsigned long long>(plan.bytes_out));
+  }
+  for (unsigned i = 0; i < plan.n_rails; ++i) {
+    const auto& r = plan.rails[i];
+    line.add("; rail %u: %llu bytes in flight, weight %u, %s", r.index,
+             static_cast<unsigned long long>(r.inflight_bytes), r.weight,
+             r.late == 0 ? "keeps up" : "does not keep up");
   }
 }
 

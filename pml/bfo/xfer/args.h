@@ -37,13 +37,13 @@ struct Rget;
 template <class P>
 struct Rput;
 template <class P>
-struct Single;
-template <class P>
 struct Exposure;
 template <class P>
 struct Oneself;
 template <class P>
 struct RestartMessages;
+template <class P>
+struct Transfers;
 
 /// What isend() is asked for. A buffered send is a standard send of the copy, which the port makes.
 template <class P>

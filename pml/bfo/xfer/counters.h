@@ -29,6 +29,7 @@ struct Config {
   bool use_get = true;
   bool use_put = true;
   AnySource any_source_on_loss = AnySource::kError;
+  bool trace_plans = false;  ///< Port::trace_plan() is called for each piece of a long message
 };
 
 /// Totals since the start, for performance variables and tests. They balance (P8): what all processes sent

@@ -10,63 +10,6 @@
 
 namespace bfo::xfer {
 
-/// Hands a message to the function for its tag, which decodes it: nobody reads its header before or after,
-/// and one that says another type is dropped. Returns the receive that an eager message was matched with: the
-/// caller unpacks and completes it.
-template <class P>
-typename P::RecvRequest* Engine<P>::dispatch(RailT* rail, std::uint32_t epoch, std::uint8_t tag, Bytes in) {
-  const Arrival a{rail, epoch, in.size};
-  const auto type = static_cast<MsgType>(tag);
-  switch (type) {
-    case MsgType::kMatch:
-      return on_match(rail, epoch, in);
-    case MsgType::kFrag:
-      on_frag(a, in);
-      break;
-    case MsgType::kRndv:
-    case MsgType::kRget:
-      return on_open(a, type, in);
-    case MsgType::kAck:
-      on_ack(a, in);
-      break;
-    case MsgType::kPut:
-      on_put(a, in);
-      break;
-    case MsgType::kFin:
-      on_fin(a, in);
-      break;
-    case MsgType::kRestartNotify:
-      RestartMessages<P>::on_notify(*this, a, in);
-      break;
-    case MsgType::kRestartAck:
-      RestartMessages<P>::on_restart_ack(*this, a, in);
-      break;
-    case MsgType::kRestartNack:
-      RestartMessages<P>::on_nack(*this, a, in);
-      break;
-    case MsgType::kRecvErr:
-      RestartMessages<P>::on_recv_err(*this, a, in);
-      break;
-    case MsgType::kSendDone:
-      RestartMessages<P>::on_send_done(*this, a, in);
-      break;
-    case MsgType::kRailDown:
-    case MsgType::kEpochClosed:
-      on_rail_message(a, type, in);
-      break;
-    case MsgType::kPeerLost:
-      on_peer_lost(a, in);
-      break;
-    case MsgType::kSeqSync:
-      on_seq_sync(a, in);
-      break;
-    default:
-      ++base_.counters.malformed;
-      break;
-  }
-  return nullptr;
-}
-
 /// A MATCH. The usual case: it is in sequence, from the rank that it names, and its receive is posted.
 template <class P>
 [[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::on_match(RailT* rail, std::uint32_t epoch,
@@ -83,6 +26,45 @@ template <class P>
     rail->peer->choice.answered();
   if (RecvRequest* const r = matching_.take_next(*p, h, in.size - sizeof h)) return r;
   matching_.keep_next(*p, rail, epoch, h.tag, in);
+  return nullptr;
+}
+
+/// Hands a message to the function for its tag, which decodes it: nobody reads its header before or after,
+/// and one that says another type is dropped. Returns the receive that an eager message was matched with: the
+/// caller unpacks and completes it.
+template <class P>
+[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::dispatch(RailT* rail, std::uint32_t epoch,
+                                                                           std::uint8_t tag, Bytes in) {
+  if (tag == static_cast<std::uint8_t>(MsgType::kMatch)) [[likely]]
+    return on_match(rail, epoch, in);
+  return dispatch_longer(Arrival{rail, epoch, in.size}, static_cast<MsgType>(tag), in);
+}
+
+/// The same of any but a MATCH.
+template <class P>
+typename P::RecvRequest* Engine<P>::dispatch_longer(const Arrival& a, MsgType type, Bytes in) {
+  switch (type) {
+    case MsgType::kRndv:
+    case MsgType::kRget:
+      return on_open(a, type, in);
+    case MsgType::kFin:
+      flush_for(moves_.on_fin(a, in));
+      return nullptr;
+    case MsgType::kRailDown:
+    case MsgType::kEpochClosed:
+      failover_.on_rail_message(a, type, in);
+      return nullptr;
+    case MsgType::kPeerLost:
+      failover_.on_peer_lost(a, in);
+      return nullptr;
+    default:
+      break;
+  }
+  ProcT* opened = nullptr;  // whose window has opened
+  PeerT* const posts = moves_.on_message(type, a, in, opened);
+  if (opened) [[unlikely]]
+    release_stalled(*opened);
+  if (posts) flush(*posts);
   return nullptr;
 }
 
@@ -109,12 +91,12 @@ template <class P>
   bool over;
   ProcT* const p = matching_.sender(a, o, over);
   if (!p) [[unlikely]] {
-    if (over && a.rail) answer_over(*a.rail->peer, o.match(), Name(o.rndv().sender));
+    if (over && a.rail) answer_over(*a.rail->peer, o);
     return nullptr;
   }
   if (!o.is_match() && (o.match().flags & (core::kFlagRestart | core::kFlagKnown))) [[unlikely]] {
     if (o.match().flags & core::kFlagRestart) {
-      reopen(*p, o, a);
+      if (moves_.reopen(*p, o, a)) flush(*p->peer);
     } else {
       ++base_.counters.duplicates;
       again(*p, o, a);
@@ -147,7 +129,7 @@ void Engine<P>::came(ProcT& p, const Matched<P>& m, const Opened& o, const Arriv
     case Came::kDuplicate:
       return again(p, o, a);
     case Came::kOver:
-      if (PeerT* const peer = matching_.peer_of(p)) answer_over(*peer, o.match(), Name(o.rndv().sender));
+      if (PeerT* const peer = matching_.peer_of(p)) answer_over(*peer, o);
       return;
   }
 }
@@ -164,8 +146,24 @@ template <class P>
 template <class P>
 [[gnu::noinline]] void Engine<P>::again(ProcT& p, const Opened& o, const Arrival& a) {
   PeerT* const peer = matching_.peer_of(p);
-  if (!peer || open_again(p, o, a)) return;
-  if (matching_.renew(p, o, a)) answer_over(*peer, o.match(), Name(o.rndv().sender));
+  if (!peer) return;
+  if (moves_.open_again(p, o, a))
+    flush(*peer);
+  else if (matching_.renew(p, o, a))
+    answer_over(*peer, o);
+}
+
+/// A receive takes an RNDV or RGET of `p`.
+template <class P>
+void Engine<P>::begin_recv(RecvRequest& r, ProcT& p, const Arrival& a, const Opened& o) {
+  if (moves_.begin_recv(r, p, a, o)) flush(*p.peer);
+}
+
+/// The sender of a message that has been received has to hear that.
+template <class P>
+void Engine<P>::answer_over(PeerT& p, const Opened& o) {
+  moves_.answer_over(p, o.match(), Name(o.rndv().sender));
+  flush(p);
 }
 
 /// A message that was kept for a communicator which exists now.
@@ -182,7 +180,7 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
   Entry entry(*this);
   CommT* const c = matching_.comm_add(d);
   if (!c) return nullptr;
-  wildcards_.comm_made(*c);
+  failover_.comm_made(*c);
   // Messages that came before the communicator existed: in order of arrival, through the same duplicate check
   // as others. No receive is posted yet.
   while (Message* m = matching_.take_unknown(d.ctx)) {
@@ -196,7 +194,7 @@ template <class P>
 void Engine<P>::comm_del(CommT* c) {
   Entry entry(*this);
   for (std::int32_t i = 0; i < c->size; ++i)
-    if (c->procs[i]) leave_window(*c->procs[i]);
+    if (c->procs[i]) moves_.leave_window(*c->procs[i]);
   matching_.comm_del(c);
 }
 
@@ -235,7 +233,7 @@ template <class P>
   if (kept.is_filled())
     base_.port.complete_recv(r, r.xfer.status);
   else if (SendRequest* const own = kept.own())
-    Oneself<P>::finish(*this, r, *own);
+    moves_.finish_own(r, *own);
 }
 
 // inline: as send_inline().

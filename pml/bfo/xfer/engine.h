@@ -17,18 +17,9 @@
 #include <cstdint>
 
 #include "pml/bfo/core/wire.h"
-#include "pml/bfo/xfer/rails/pace.h"
-#include "pml/bfo/xfer/rails/rails.h"
-#include "pml/bfo/xfer/base.h"
-#include "pml/bfo/xfer/calls.h"
-#include "pml/bfo/xfer/matching/matching.h"
-#include "pml/bfo/xfer/failure/wildcard.h"
-#include "pml/bfo/xfer/base/pool.h"
+#include "pml/bfo/xfer/base/base.h"
+#include "pml/bfo/xfer/failover/failover.h"
 #include "pml/bfo/xfer/port.h"
-#include "pml/bfo/xfer/protocol/ledger.h"
-#include "pml/bfo/xfer/protocol/machine.h"
-#include "pml/bfo/xfer/protocol/names.h"
-#include "pml/bfo/xfer/state.h"
 
 namespace bfo::xfer {
 
@@ -139,7 +130,7 @@ class Engine {
   int progress(std::uint64_t now_ns);
   /// To be called now and then, when all rails have been read since the last call: a READ that has not ended
   /// by the second call after it was posted is late (pace.h). progress() calls it. Any thread.
-  void turn() { pace_.turn(); }
+  void turn() { moves_.turn(); }
   /// To be called about once a second, also while progress() is not needed: sends one message to each peer
   /// that this process waits for, so that the death of its process is noticed (failover rails only).
   void keep_alive();
@@ -151,18 +142,10 @@ class Engine {
 
   const Counters& counters() const { return base_.counters; }
   /// How often each cell of the state tables was used.
-  const Machine<P>& machine() const { return machine_; }
+  const Machine<P>& machine() const { return moves_.machine(); }
   P& port() { return base_.port; }
 
  private:
-  friend struct Eager<P>;
-  friend struct RndvCopy<P>;
-  friend struct Rget<P>;
-  friend struct Rput<P>;
-  friend struct Single<P>;
-  friend struct Exposure<P>;
-  friend struct Oneself<P>;
-  friend struct RestartMessages<P>;
   using SendPhase = core::SendPhase;
   using SendEvent = core::SendEvent;
   using RecvPhase = core::RecvPhase;
@@ -180,20 +163,22 @@ class Engine {
   class Entry;
   void leave_slow();
   void do_deferred();
-  void done_inside(Frag* frag, Fate fate);
-  void fail_scheduled();
 
   void defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
              bool failed = false);
   void take_eager(RecvRequest& r, Bytes in);
   RecvRequest* dispatch(RailT* rail, std::uint32_t epoch, std::uint8_t tag, Bytes in);
+  RecvRequest* dispatch_longer(const Arrival& a, MsgType type, Bytes in);
   void handle_done(Frag& f);
+  void stored_done(Frag& f);
 
   // dispatch.h
   RecvRequest* on_match(RailT* rail, std::uint32_t epoch, Bytes in);
   RecvRequest* match_otherwise(RailT* rail, std::uint32_t epoch, core::MatchWords h, Bytes in);
   RecvRequest* on_open(const Arrival& a, MsgType type, Bytes in);
   RecvRequest* take(const Arrival& a, const Opened& o);
+  void begin_recv(RecvRequest& r, ProcT& p, const Arrival& a, const Opened& o);
+  void answer_over(PeerT& p, const Opened& o);
   void came(ProcT& p, const Matched<P>& m, const Opened& o, const Arrival& a);
   void take_following(ProcT& p);
   void again(ProcT& p, const Opened& o, const Arrival& a);
@@ -204,139 +189,37 @@ class Engine {
   void end_kept(RecvRequest& r, KeptResult kept);
   KeptResult post_recv(RecvRequest& r, const RecvArgs<P>& args);
 
-  // eager.h
-  enum class Inline : std::uint8_t { kNo, kSent, kOwn };
-  Inline try_inline(const SendArgs<P>& args, InlineSource& source);
-  bool begin_send(SendRequest& r);
-  void brief_lost(PeerT& p, MsgType type, Bytes message);
+  // sends.h
+  bool send_own(SendArgs<P> args, InlineSource source);
 
-  // window.h
-  bool window_open(ProcT& p);
-  void ask_window(ProcT& p);
-  void owe_sync(ProcT& p);
-  bool post_syncs(PeerT& p);
-  void sync_lost(PeerT& peer, const Frag& f);
-  void drop_syncs(PeerT& p);
-  void on_seq_sync(const Arrival& a, Bytes in);
-  void release_stalled(ProcT& p);
-  void poll_windows();
-  void leave_window(ProcT& p);
-  void stall(ProcT& p, SendRequest& r);
-
-  // rail_events.h
+  // events.h
   static void raise(std::atomic<std::size_t>& longest, std::size_t limit);
 
   // pump.h
-  /// `r` has something to post.
-  template <class Request>
-  void ready(Request& r) {
-    PeerT& p = *r.xfer.proc->peer;
-    if (!r.xfer.linked) p.backlog.add_ready(r);
-    base_.activate(p);
-  }
-  /// Post what the state of `r` requires. It waits when no rail takes it now, or when others wait already.
-  /// `r` may be complete afterwards.
-  template <class Request>
-  void serve_now(Request& r) {
-    const PeerT& p = *r.xfer.proc->peer;
-    if (p.active || p.choice.empty() || !serve(r)) ready(r);
-  }
   void flush(PeerT& p);
+  void flush_for(PeerT* p) {
+    if (p) flush(*p);
+  }
   bool post_waiting(PeerT& p);
+  void release_stalled(ProcT& p);
   void check_timers(std::uint64_t now_ns);
-  bool serve(SendRequest& r);
-  bool serve(RecvRequest& r);
-
-  // rndv_copy.h, rget.h, rput.h
-  bool open(SendRequest& r);
-  bool open_rndv(SendRequest& r);
-  void begin_recv(RecvRequest& r, ProcT& p, const Arrival& a, const Opened& o);
-  void choose_protocol(RecvRequest& r, const Arrival& a, const Opened& o);
-  void on_ack(const Arrival& a, Bytes in);
-  void on_frag(const Arrival& a, Bytes in);
-  void reopen(ProcT& p, const Opened& o, const Arrival& a);
-  bool open_again(ProcT& p, const Opened& o, const Arrival& a);
-  void on_put(const Arrival& a, Bytes in);
-  void on_fin(const Arrival& a, Bytes in);
-
-  // restart.h: the actions of the tables
-  void send_event(SendRequest& r, SendEvent e, const SendInput& in = {});
-  void recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in = {});
-  void send_act(SendRequest& r, std::uint32_t actions, const SendInput& in);
-  void recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput& in);
-  void send_check(SendRequest& r);
-  void recv_check(RecvRequest& r);
-  void send_over(SendRequest& r);
-  void recv_over(RecvRequest& r);
-  void store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload);
-
-  void stored_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id, Name sender,
-                      Name receiver);
-
-  template <class X>
-  bool gate_clear(const X& x) const;
-  bool gate_removed() const;
-  void arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read);
-
-  // rail_events.h
-  void rebuild(PeerT& p);
-  void on_rail_message(const Arrival& a, MsgType type, Bytes in);
-  void rail_notices(PeerT& p);
-  void rail_left(RailT& rail, std::uint32_t epoch, bool fenced);
-
-  // peer_failure.h
-  void fail_unfenceable(RailT& rail);
-  void on_peer_lost(const Arrival& a, Bytes in);
-  void declare_failed(PeerT& p, bool loss = true);
-  void notify_lost(PeerT& p);
-  void check_unreachable(PeerT& p, std::uint64_t now_ns);
-  void tell_no_rail(PeerT& p, std::uint64_t now_ns);
-
-  // failed.h
-  void note_failed(PeerT& p, Name sender);
-  void answer_over(PeerT& p, const core::MatchHdr& h, Name sender);
-
-  // keepalive.h
-  void ping(PeerT& p, ProcT& via);
 
   Base<P> base_;
   Rails<P> rails_{base_};
   Matching<P> matching_{base_};
+  Moves<P> moves_{base_, rails_, matching_};
+  Failover<P> failover_{base_, rails_, matching_, moves_};
   typename P::Lock lock_;
   unsigned depth_ = 0;
-  Frag* ending_ = nullptr;  ///< the READ that is being posted, while it has not ended inside that call
   static constexpr std::size_t kNoRail = SIZE_MAX;
   std::atomic<std::size_t> longest_eager_{kNoRail};     ///< of all rails; read without the lock
   std::atomic<std::size_t> longest_blocking_{kNoRail};  ///< the same, of blocking sends
-  std::uint64_t eager_out_ = 0;                         ///< eager sends with a request that have not ended
-  Names<P, SendRequest> sends_;
-  Names<P, RecvRequest> recvs_;
-  Pool<SendRndv<P>, &SendRndv<P>::next_free> send_rndv_pool_;
-  Pool<RecvRndv<P>, &RecvRndv<P>::next_free> recv_rndv_pool_;
-  GrantPool<P> grant_pool_;
-  Pace<P> pace_{base_.port};
-  Ledgers<P> ledgers_{base_.port, base_.counters, base_.agenda};
-  Wildcards<P> wildcards_{base_.port, base_.config.any_source_on_loss, matching_};
-  Machine<P> machine_{base_.port};
 };
 
 }  // namespace bfo::xfer
 
 #include "pml/bfo/xfer/entry.h"
-#include "pml/bfo/xfer/failure/failed.h"
+#include "pml/bfo/xfer/sends.h"
 #include "pml/bfo/xfer/dispatch.h"
 #include "pml/bfo/xfer/pump.h"
-#include "pml/bfo/xfer/protocol/eager.h"
-#include "pml/bfo/xfer/matching/oneself.h"
-#include "pml/bfo/xfer/order/window.h"
-#include "pml/bfo/xfer/protocol/rndv_copy.h"
-#include "pml/bfo/xfer/protocol/rget.h"
-#include "pml/bfo/xfer/protocol/exposure.h"
-#include "pml/bfo/xfer/protocol/rput.h"
-#include "pml/bfo/xfer/protocol/rdma_messages.h"
-#include "pml/bfo/xfer/protocol/single.h"
-#include "pml/bfo/xfer/restart/restart.h"
-#include "pml/bfo/xfer/restart/restart_messages.h"
-#include "pml/bfo/xfer/failure/rail_events.h"
-#include "pml/bfo/xfer/failure/peer_failure.h"
-#include "pml/bfo/xfer/failure/keepalive.h"
+#include "pml/bfo/xfer/events.h"

@@ -11,7 +11,6 @@
 
 #include "common/check.h"
 #include "pml/bfo/xfer/engine.h"
-#include "pml/bfo/xfer/protocol/transfer.h"
 
 namespace bfo::xfer {
 
@@ -49,14 +48,7 @@ inline bool at_once(std::uint8_t tag) {
 inline constexpr unsigned kAtOnce = 3;  ///< nested calls: the send's, its RGET's, the FIN's
 
 template <class P>
-Engine<P>::Engine(P& port, const Config& config)
-    : base_(port, config),
-      sends_(base_.counters, config.max_named),
-      recvs_(base_.counters, config.max_named) {
-  static_assert(Transfer<Eager<P>, Engine> && Transfer<RndvCopy<P>, Engine> && Transfer<Rget<P>, Engine> &&
-                    Transfer<Rput<P>, Engine>,
-                "a transfer protocol lacks reset() or serve() of a side: see transfer.h");
-}
+Engine<P>::Engine(P& port, const Config& config) : base_(port, config) {}
 
 template <class P>
 Engine<P>::~Engine() {
@@ -64,15 +56,7 @@ Engine<P>::~Engine() {
   while (auto* a = base_.exit_work.take_message()) base_.port.free(a);
   base_.failing.free_all();
   while (PeerT* p = base_.peers.pop_front()) {
-    while (SendRequest* r = p->live_sends.pop_front()) {
-      Rput<P>::reset(*this, *r);
-      ledgers_.remove_all(r->xfer.rndv->ledger);
-      send_rndv_pool_.give(std::exchange(r->xfer.rndv, nullptr));
-    }
-    while (RecvRequest* r = p->live_recvs.pop_front()) {
-      ledgers_.remove_all(r->xfer.rndv->ledger);
-      recv_rndv_pool_.give(std::exchange(r->xfer.rndv, nullptr));
-    }
+    moves_.forget(*p);
     rails_.drop_stored(*p);
     p->past.free_all(base_.port);
     for (unsigned i = 0; i < p->n_rails; ++i) {
@@ -84,10 +68,7 @@ Engine<P>::~Engine() {
     p->~PeerT();
     base_.port.free(p);
   }
-  send_rndv_pool_.free_all(base_.port);
-  recv_rndv_pool_.free_all(base_.port);
-  grant_pool_.free_all(base_.port);
-  ledgers_.free_all();
+  moves_.free_all();
 }
 
 /// What came while the engine was inside a port function.
@@ -101,13 +82,13 @@ template <class P>
     if (auto* a = base_.exit_work.take_message()) {
       const Bytes in{a->bytes(), a->size};
       if (a->failed)
-        brief_lost(*a->rail->peer, static_cast<MsgType>(a->tag), in);
+        moves_.brief_lost(*a->rail->peer, static_cast<MsgType>(a->tag), in);
       else if (RecvRequest* r = dispatch(a->rail, a->epoch, a->tag, in))
         take_eager(*r, in);
       base_.port.free(a);
       continue;
     }
-    fail_scheduled();
+    failover_.fail_scheduled();
   }
 }
 
@@ -160,17 +141,7 @@ void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, c
       ++base_.counters.stale;  // after FENCED nothing of that epoch counts (H3)
       return;
     }
-    if (tag == static_cast<std::uint8_t>(MsgType::kMatch)) [[likely]]
-      r = on_match(rail, epoch, in);
-    else if (tag == static_cast<std::uint8_t>(MsgType::kRget) ||
-             tag == static_cast<std::uint8_t>(MsgType::kRndv))
-      r = on_open(Arrival{rail, epoch, size}, static_cast<MsgType>(tag), in);
-    else if (tag == static_cast<std::uint8_t>(MsgType::kFin))
-      on_fin(Arrival{rail, epoch, size}, in);
-    else if (tag == static_cast<std::uint8_t>(MsgType::kPut))
-      on_put(Arrival{rail, epoch, size}, in);
-    else
-      r = dispatch(rail, epoch, tag, in);
+    r = dispatch(rail, epoch, tag, in);
   }
   if (r != nullptr) {
     matching_.unpack(*r, in.from(sizeof(core::MatchHdr)));
@@ -178,27 +149,19 @@ void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, c
   }
 }
 
-/// A fragment ended while the engine was inside a port function.
-template <class P>
-[[gnu::noinline]] void Engine<P>::done_inside(Frag* frag, Fate fate) {
-  if (frag == ending_ && fate == Fate::kDelivered) {  // the caller that posts it continues
-    ending_ = nullptr;
-    return;
-  }
-  base_.exit_work.add_done(frag);
-  ++base_.counters.deferred;
-}
-
 template <class P>
 void Engine<P>::on_done(Frag* frag, Fate fate) {
   Entry entry(*this);
   frag->xfer.fate = fate;
-  if (entry.nested()) [[unlikely]]
-    return done_inside(frag, fate);
+  if (entry.nested()) [[unlikely]] {  // the engine was inside a port function
+    base_.exit_work.add_done(frag);
+    ++base_.counters.deferred;
+    return;
+  }
   if (frag->xfer.kind == FragKind::kRead) [[likely]] {
     PeerT& peer = *frag->xfer.peer;
     rails_.ended(*frag);
-    Rget<P>::read_over(*this, *frag);
+    moves_.read_over(*frag);
     base_.port.frag_free(*frag);
     flush(peer);
     return;
@@ -208,88 +171,42 @@ void Engine<P>::on_done(Frag* frag, Fate fate) {
 
 template <class P>
 void Engine<P>::handle_done(Frag& f) {
-  auto& x = f.xfer;
-  const bool ok = x.fate == Fate::kDelivered;
-  PeerT& peer = *x.peer;
+  PeerT& peer = *f.xfer.peer;
   rails_.ended(f);
-  switch (x.kind) {
-    case FragKind::kMatch: {
-      SendRequest& r = *x.send;
-      if (ok) {
-        --eager_out_;
-        base_.finish_send(r, Outcome::kOk);
-      } else {
-        Eager<P>::lost(*this, r);
-      }
-      break;
-    }
-    case FragKind::kSync:
-      --x.rail->control_out;
-      if (!ok) sync_lost(peer, f);
-      break;
-    case FragKind::kControl:
-      --x.rail->control_out;
-      [[fallthrough]];
-    case FragKind::kOpen: {
-      if (ok) break;
-      if (!x.to_sender) {
-        SendRequest* r = sends_.find(x.name);
-        if (r && r->xfer.rndv->name == x.name) send_event(*r, SendEvent::kControlLost);
-      } else {
-        RecvRequest* r = recvs_.find(x.name);
-        if (!r || r->xfer.rndv->name != x.name) break;
-        if (x.grant != 0) Rput<P>::put_lost(*r, x.grant, x.fate);
-        recv_event(*r, RecvEvent::kControlLost);
-      }
-      break;
-    }
-    case FragKind::kFrag: {
-      SendRequest* r = sends_.find(x.name);
-      BFO_DCHECK(r != nullptr || gate_removed());  // the gate keeps the request while a fragment is in flight
-      if (!r) break;
-      --r->xfer.rndv->in_flight;
-      if (ok) {
-        r->xfer.rndv->undelivered -= x.length;
-        ++r->xfer.rndv->frags;
-      } else {
-        send_event(*r, SendEvent::kDataLost);
-      }
-      send_check(*r);
-      break;
-    }
-    case FragKind::kWrite:
-      Rput<P>::write_done(*this, f);
-      break;
-    case FragKind::kRead:
-      Rget<P>::read_done(*this, f);
-      break;
-    case FragKind::kStored:
-      --x.rail->control_out;
-      completing_ends(peer, f);
-      if (x.grant >= kPing) {
-        // A lost one is not sent again: the loss of its rail says enough.
-        peer.backlog.ping_ends(x.grant - kPing);
-      } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
-        peer.standing.set_notice_pending(true);
-        base_.set_timer(peer);
-      } else if (!ok && !peer.standing.ended()) {
-        note_resent_message(
-            peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.stored, x.stored_len});
-        rails_.store_again(peer, f);
-        flush(peer);
-        return;
-      }
-      if (x.buffer) base_.port.free(x.buffer);
-      break;
+  if (f.xfer.kind == FragKind::kStored) {
+    stored_done(f);
+  } else {
+    moves_.frag_over(f);
+    base_.port.frag_free(f);
   }
-  base_.port.frag_free(f);
   flush(peer);
+}
+
+/// A stored message was delivered, or came back: it is sent again, unless nobody has to hear it any more.
+template <class P>
+void Engine<P>::stored_done(Frag& f) {
+  auto& x = f.xfer;
+  PeerT& peer = *x.peer;
+  const bool ok = x.fate == Fate::kDelivered;
+  completing_ends(peer, f);
+  if (x.grant >= kPing) {
+    // A lost one is not sent again: the loss of its rail says enough.
+    peer.backlog.ping_ends(x.grant - kPing);
+  } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
+    peer.standing.set_notice_pending(true);
+    base_.set_timer(peer);
+  } else if (!ok && !peer.standing.ended()) {
+    moves_.stored_again(
+        peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.stored, x.stored_len});
+    return rails_.store_again(peer, f);
+  }
+  if (x.buffer) base_.port.free(x.buffer);
+  base_.port.frag_free(f);
 }
 
 template <class P>
 std::uint64_t Engine<P>::unfinished() const {
-  std::uint64_t n = rails_.frags_out() + eager_out_ + sends_.live() + recvs_.live();
-  n += base_.port.copies_out();
+  std::uint64_t n = rails_.frags_out() + moves_.unfinished() + base_.port.copies_out();
   for (PeerT* p = base_.peers.front(); p; p = p->next) {
     if (!p->backlog.nothing_stored() || !p->backlog.syncs.empty() || !p->backlog.unnamed.empty()) ++n;
     if (!p->standing.failed() && (!p->backlog.ready_sends.empty() || !p->backlog.ready_recvs.empty())) ++n;
@@ -314,8 +231,12 @@ int Engine<P>::progress(std::uint64_t now_ns) {
 template <class P>
 void Engine<P>::check_timers(std::uint64_t now_ns) {
   if (base_.agenda.begin_look(now_ns)) base_.peers.credit_absence(now_ns, base_.config.park_timeout_ns);
-  base_.agenda.each_timed([this, now_ns](PeerT& p) { check_unreachable(p, now_ns); });
-  poll_windows();
+  base_.agenda.each_timed([this, now_ns](PeerT& p) {
+    if (failover_.look(p, now_ns)) flush(p);
+  });
+  // A stalled sender asks again, because the last answer may have been given before the receiver had caught
+  // up.
+  base_.agenda.each_stalled([this](ProcT& p) { release_stalled(p); });
 }
 
 }  // namespace bfo::xfer

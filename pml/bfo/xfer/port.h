@@ -40,6 +40,7 @@
 #include "common/seq.h"
 #include "common/status.h"
 #include "pml/bfo/xfer/hooks.h"
+#include "pml/bfo/xfer/plan_trace.h"
 
 namespace bfo::xfer {
 
@@ -116,7 +117,7 @@ concept Port = PortTypes<P> && requires(
     const typename P::CommHandle& comm, typename P::Registration& reg, const typename P::Registration& creg,
     std::uint8_t tag, const void* bytes, std::size_t n, std::size_t& n_inout, std::uint64_t u64,
     std::uint32_t u32, std::int32_t i32, void* mem, HandleBytes& handle, const HandleBytes& chandle,
-    const RecvStatus& status, const RailName& name, const PeerLoss& loss, const P& cp, core::SendPhase sphase,
+    const RecvStatus& status, const PlanTrace& plan, const RailName& name, const PeerLoss& loss, const P& cp, core::SendPhase sphase,
     core::SendEvent sevent, core::RecvPhase rphase, core::RecvEvent revent) {
 
   // ---- fragments and memory
@@ -198,6 +199,8 @@ concept Port = PortTypes<P> && requires(
   { p.emit(static_cast<const FailoverEvent&>(*static_cast<FailoverEvent*>(nullptr))) };
   /// A restart message of n bytes goes to `peer`. For the log only.
   { p.trace_sent(peer, bytes, n) };
+  /// What was planned for a message to or from `peer`. For the log only, and only if Config::trace_plans.
+  { p.trace_plan(peer, plan) };
   /// Copies of messages that sendi() made and a rail still has. Finalize waits until there is none.
   { cp.copies_out() } -> std::same_as<std::uint64_t>;
 

@@ -23,78 +23,23 @@ void Engine<P>::flush(PeerT& p) {
 /// free resources of the peer. False: something still waits.
 template <class P>
 bool Engine<P>::post_waiting(PeerT& p) {
-  rail_notices(p);
-  if (!p.backlog.syncs.empty() && !post_syncs(p)) return false;
+  failover_.post_notices(p);
+  if (!p.backlog.syncs.empty() && !moves_.post_syncs(p)) return false;
   if (!rails_.post_stored(p)) return false;
-  while (RecvRequest* r = p.backlog.ready_recvs.front()) {
-    p.backlog.ready_recvs.remove(r);
-    if (!serve(*r)) {
-      if (!r->xfer.linked) p.backlog.ready_recvs.push_front(r);
-      return false;
-    }
-  }
-  while (SendRequest* r = p.backlog.unnamed.pop_front()) {
-    if (RndvCopy<P>::begin(*this, *r)) continue;
-    p.backlog.unnamed.push_front(r);
-    break;
-  }
-  while (SendRequest* r = p.backlog.ready_sends.front()) {
-    p.backlog.ready_sends.remove(r);
-    if (!serve(*r)) {
-      if (!r->xfer.linked) p.backlog.ready_sends.push_front(r);
-      return false;
-    }
-  }
+  if (!moves_.post_requests(p)) return false;
   // Control messages that came up meanwhile are in `stored`: by a READ that ended inside its call, or a grant
   // that was refused.
   return p.backlog.nothing_stored() && p.backlog.syncs.empty() && p.backlog.unnamed.empty() &&
          p.backlog.ready_recvs.empty();
 }
 
-/// Post what the state of a send requires. True: nothing is left that a rail could take now.
+/// Sends of `p` that waited for the window go on, as far as it is open.
 template <class P>
-bool Engine<P>::serve(SendRequest& r) {
-  auto& x = r.xfer;
-  if (x.protocol == Protocol::kEager) return Eager<P>::serve(*this, r);
-  if (x.pending & kPendingNotify) {
-    if (!RestartMessages<P>::send_notify(*this, r)) return false;
-    x.pending &= static_cast<std::uint8_t>(~kPendingNotify);
-  }
-  if (x.pending & kPendingStart) {
-    if (!open(r)) return false;
-    x.pending &= static_cast<std::uint8_t>(~kPendingStart);
-  }
-  if (!(x.pending & kPendingData)) return true;
-  if (x.rndv->todo.incomplete()) [[unlikely]] {
-    base_.failing.no_memory(*x.proc->peer, sizeof(Range));
-    return true;
-  }
-  return x.protocol == Protocol::kPut ? Rput<P>::serve(*this, r) : RndvCopy<P>::serve(*this, r);
-}
-
-template <class P>
-bool Engine<P>::serve(RecvRequest& r) {
-  auto& x = r.xfer;
-  if (x.pending & kPendingNotify) {
-    if (!RestartMessages<P>::send_recv_err(*this, r)) return false;
-    x.pending &= static_cast<std::uint8_t>(~kPendingNotify);
-  }
-  if (x.pending & kPendingRestartAck) {
-    if (!RestartMessages<P>::send_restart_ack(*this, r)) return false;
-    x.pending &= static_cast<std::uint8_t>(~kPendingRestartAck);
-  }
-  if (!(x.pending & (kPendingStart | kPendingData))) return true;
-  if (x.rndv->todo.incomplete()) [[unlikely]] {
-    base_.failing.no_memory(*x.proc->peer, sizeof(Range));
-    return true;
-  }
-  switch (x.protocol) {
-    case Protocol::kGet:
-      return Rget<P>::serve(*this, r);
-    case Protocol::kPut:
-      return Rput<P>::serve(*this, r);
-    default:
-      return RndvCopy<P>::serve(*this, r);
+void Engine<P>::release_stalled(ProcT& p) {
+  for (bool more = true; more;) {
+    const auto one = moves_.release_one(p);
+    if (one.posts) flush(*p.peer);
+    more = one.more;
   }
 }
 

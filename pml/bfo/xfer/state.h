@@ -17,18 +17,18 @@
 #include "pml/bfo/core/send_machine.h"
 #include "pml/bfo/xfer/args.h"
 #include "pml/bfo/xfer/rails/backlog.h"
-#include "pml/bfo/xfer/matching/comm_state.h"
-#include "pml/bfo/xfer/order/completions.h"
-#include "pml/bfo/xfer/failure/failed_receives.h"
+#include "pml/bfo/xfer/comm_state.h"
+#include "pml/bfo/xfer/rails/completions.h"
+#include "pml/bfo/xfer/moves/failed_receives.h"
 #include "pml/bfo/xfer/base/list.h"
-#include "pml/bfo/xfer/order/past_sequences.h"
+#include "pml/bfo/xfer/matching/past_sequences.h"
 #include "pml/bfo/xfer/port.h"
 #include "pml/bfo/xfer/rails/rail_choice.h"
 #include "pml/bfo/xfer/rails/rail_state.h"
-#include "pml/bfo/xfer/protocol/rndv_state.h"
-#include "pml/bfo/xfer/failure/standing.h"
+#include "pml/bfo/xfer/moves/rndv_state.h"
+#include "pml/bfo/xfer/base/standing.h"
 #include "pml/bfo/xfer/matching/unexpected.h"
-#include "pml/bfo/xfer/failure/watch.h"
+#include "pml/bfo/xfer/failover/watch.h"
 
 namespace bfo::xfer {
 
@@ -115,6 +115,7 @@ struct FragState {
   Fate fate = Fate::kDelivered;
   bool pinned = false;     ///< kStored: sent over `rail` only, as long as its epoch lives (FIN, H9)
   bool to_sender = false;  ///< kControl: `name` names a receive of ours (R->S message)
+  bool counted = false;    ///< one of its rail's control_out
   Rail<P>* rail = nullptr;
   std::uint32_t epoch = 0;
   Name name;  ///< our request, with the round in which this was posted; looked up again at the end (H17)

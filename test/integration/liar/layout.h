@@ -87,9 +87,9 @@ static_assert(sizeof(Match) == 14 && sizeof(Rndv) == 38 && sizeof(Key) == 32 && 
               sizeof(Frag) == 20 && sizeof(Put) == 88 && sizeof(Fin) == 28 && sizeof(Restart) == 32 &&
               sizeof(Rail) == 28 && sizeof(SeqSync) == 12);
 
-/// An RGET of `n` keys, of which the last one has a short handle.
+/// An RGET of `n` keys.
 constexpr std::size_t rget_size(unsigned n) {
-  return offsetof(Rget, keys) + (n == 0 ? 0 : (n - 1) * sizeof(Key) + offsetof(Key, handle) + 8);
+  return offsetof(Rget, keys) + n * sizeof(Key);
 }
 
 }  // namespace layout

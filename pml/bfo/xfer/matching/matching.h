@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "pml/bfo/xfer/base.h"
+#include "pml/bfo/xfer/base/base.h"
 #include "pml/bfo/xfer/calls.h"
 #include "pml/bfo/xfer/matching/comm_table.h"
 #include "pml/bfo/xfer/matching/unknown_messages.h"
@@ -96,6 +96,9 @@ class Matching {
   void add_unexpected(ProcT& p, Message* m);
   void free_message(Message* m);
   void fail_posted(PeerT& p, Outcome outcome);
+  /// Receives that only `p` can match.
+  static bool any_posted(const PeerT& p);
+  static std::uint64_t posted(const PeerT& p);
   void fail_wildcards(CommT& c);
 
   /// For tools: it walks the queues.

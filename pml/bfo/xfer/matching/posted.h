@@ -109,6 +109,20 @@ template <class P>
   }
 }
 
+template <class P>
+bool Matching<P>::any_posted(const PeerT& p) {
+  for (ProcT* q = p.procs.front(); q; q = p.procs.next(q))
+    if (!q->posted.empty()) return true;
+  return false;
+}
+
+template <class P>
+[[gnu::cold]] std::uint64_t Matching<P>::posted(const PeerT& p) {
+  std::uint64_t n = 0;
+  for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) n += length_of(q->posted);
+  return n;
+}
+
 /// Receives from any source that do not keep waiting end for the member of `c` that failed last.
 template <class P>
 [[gnu::cold]] void Matching<P>::fail_wildcards(CommT& c) {

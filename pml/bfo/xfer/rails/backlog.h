@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "pml/bfo/core/wire.h"
-#include "pml/bfo/xfer/order/completions.h"
+#include "pml/bfo/xfer/rails/completions.h"
 #include "pml/bfo/xfer/base/list.h"
 #include "pml/bfo/xfer/base/queue.h"
 #include "pml/bfo/xfer/rails/rail_state.h"

@@ -19,6 +19,7 @@ template <class P>
   x.kind = kind;
   x.type = 0;
   x.to_sender = false;
+  x.counted = false;
   x.pinned = false;
   x.rail = &rail;
   x.epoch = rail.name.epoch;
@@ -37,9 +38,13 @@ template <class P>
 
 /// Accounting for the end of a fragment. The record itself stays.
 template <class P>
-void Rails<P>::ended(const Frag& f) {
-  const auto& x = f.xfer;
+void Rails<P>::ended(Frag& f) {
+  auto& x = f.xfer;
   --frags_out_;
+  if (x.counted) {
+    x.counted = false;
+    --x.rail->control_out;
+  }
   if (x.kind == FragKind::kFrag || x.kind == FragKind::kWrite || x.kind == FragKind::kRead)
     x.rail->inflight_bytes -= x.length;
 }
@@ -56,12 +61,11 @@ bool Rails<P>::post_on(RailT& rail, const void* hdr, std::size_t len, FragKind k
   f->xfer.to_sender = to_sender;
   f->xfer.grant = grant;
   f->xfer.type = *static_cast<const std::uint8_t*>(hdr);
+  count(*f);
   const Post post = base_.port.send_bytes(rail.handle, f->xfer.type, hdr, len, nullptr, 0, *f);
   if (post != Post::kAccepted) {
     ended(*f);
     base_.port.frag_free(*f);
-  } else {
-    ++rail.control_out;
   }
   if (!taken(post)) return false;
   ++base_.counters.control_sent;

@@ -68,9 +68,7 @@ class RailChoice {
   /// The peer says whether its READs over the rail of short messages end as fast as they are posted. It is
   /// what FIN said last, maybe of a rail that is not preferred any more.
   void set_keeps_up(bool does) { keeps_up_ = does; }
-  /// The only rail that the peer will read a message of at most kMaxResent over; nullptr: it may share that
-  /// among several.
-  RailT* only_reader() const { return keeps_up_ || n_ == 1 ? preferred_ : nullptr; }
+  bool keeps_up() const { return keeps_up_; }
   /// The peer has sent a message.
   void answered() { ahead_ = 0; }
 
@@ -132,8 +130,7 @@ Rail<P>* RailChoice<P>::lightest(std::uint32_t refused) {
   for (unsigned i = 0; i < n_; ++i) {
     RailT* const r = usable_[(turn_ + i) % n_];  // equal loads: take them in turn
     if (refused & (1u << r->index)) continue;
-    // a/wa < b/wb without dividing; loads stay far below 2^32 * weight
-    if (!best || r->inflight_bytes * best->limits.weight < best->inflight_bytes * r->limits.weight) best = r;
+    if (!best || lighter(*r, *best)) best = r;
   }
   ++turn_;
   return best;

@@ -77,6 +77,12 @@ struct Rail {
   }
 };
 
+/// Has `a` less in flight than `b`, for its weight? Loads stay far below 2^32 * weight.
+template <class P>
+bool lighter(const Rail<P>& a, const Rail<P>& b) {
+  return a.inflight_bytes * b.limits.weight < b.inflight_bytes * a.limits.weight;
+}
+
 /// Can a message that came over `rail` be from `peer`? nullptr: its BTL does not name senders.
 template <class P>
 bool from_peer(const Rail<P>* rail, const Peer<P>* peer) {

@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "pml/bfo/xfer/base.h"
-#include "pml/bfo/xfer/order/order.h"
+#include "pml/bfo/xfer/base/base.h"
+#include "pml/bfo/xfer/rails/order.h"
 #include "pml/bfo/xfer/rails/stored.h"
 #include "pml/bfo/xfer/state.h"
 
@@ -32,7 +32,7 @@ class Rails {
   /// A fresh record of a fragment over `rail`, which counts as under way; nullptr: there is none now.
   Frag* new_frag(FragKind kind, RailT& rail, PeerT& peer);
   /// The fragment has ended; its record stays.
-  void ended(const Frag& f);
+  void ended(Frag& f);
   /// The fragment was not posted, or ended inside its call, and carried nothing that counts as load.
   void drop(Frag& f) {
     --frags_out_;
@@ -83,6 +83,11 @@ class Rails {
   RailT* next_spread(PeerT& p, std::size_t length);
   bool brief_ended(PeerT& p);
   bool post_one_stored(PeerT& p, Frag& f);
+  /// The control message `f` is posted over its rail: ended() takes it back.
+  static void count(Frag& f) {
+    f.xfer.counted = true;
+    ++f.xfer.rail->control_out;
+  }
 
   Base<P>& base_;
   StoredMessages<P> stored_;

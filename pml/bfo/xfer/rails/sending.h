@@ -67,13 +67,10 @@ Post Rails<P>::post_notice(RailT& rail, Frag& f, const void* bytes, std::size_t 
   f.xfer.rail = &rail;
   f.xfer.epoch = rail.name.epoch;
   ++frags_out_;
-  ++rail.control_out;
+  count(f);
   const Post post = base_.port.send_bytes(rail.handle, f.xfer.type, bytes, len, nullptr, 0, f);
   if (taken(post)) base_.counters.bytes_headers += len;
-  if (post != Post::kAccepted) {
-    --frags_out_;
-    --rail.control_out;
-  }
+  if (post != Post::kAccepted) ended(f);
   return post;
 }
 
@@ -107,9 +104,9 @@ bool Rails<P>::post_one_stored(PeerT& p, Frag& f) {
     x.rail = rail;
     x.epoch = rail->name.epoch;
     ++frags_out_;
-    ++rail->control_out;
+    count(f);
     const Post post = base_.port.send_bytes(rail->handle, x.type, data, x.stored_len, nullptr, 0, f);
-    if (post != Post::kAccepted) --rail->control_out;
+    if (post != Post::kAccepted) ended(f);
     if (taken(post)) {
       ++base_.counters.control_sent;
       const std::uint64_t payload = is_answer(data) ? 0 : stored_payload(x.stored_len);
@@ -119,7 +116,6 @@ bool Rails<P>::post_one_stored(PeerT& p, Frag& f) {
       if (x.type == static_cast<std::uint8_t>(core::MsgType::kMatch))
         base_.records.note_resent(p, payload, true);
       if (post == Post::kCompleted) {
-        --frags_out_;
         if (x.grant >= kPing) p.backlog.ping_ends(x.grant - kPing);
         if (x.buffer) base_.port.free(x.buffer);
         base_.port.frag_free(f);
@@ -129,7 +125,6 @@ bool Rails<P>::post_one_stored(PeerT& p, Frag& f) {
       }
       return true;
     }
-    --frags_out_;
     if (x.pinned || follows) return false;
   }
   return false;

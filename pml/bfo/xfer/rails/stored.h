@@ -98,6 +98,7 @@ bool StoredMessages<P>::fill(PeerT& p, Frag& f, const Storable<P>& m) {
   auto& x = f.xfer;
   x.next = x.prev = nullptr;
   x.linked = false;
+  x.counted = false;
   x.kind = FragKind::kStored;
   x.to_sender = false;
   x.pinned = m.rail != nullptr;

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// plan.h: the planner of long messages: how many keys an RGET offers, which rail moves the next piece, how
+// long it is, or that the message waits. It is asked again for each piece, because rails that are not equal
+// show that only on the way; a message that goes in one piece is its shortest answer. Pure: it reads what a
+// message and its rails have in flight, and posts nothing, allocates nothing, and reads no clock.
+//
+// Which rail takes a short message is RailChoice's (rails/rail_choice.h).
+//
+// P1..P8: contrib/doc/design.md
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "pml/bfo/xfer/rails/rail_choice.h"
+#include "pml/bfo/xfer/rails/rail_state.h"
+
+namespace bfo::xfer {
+
+/// Messages below are one piece: a second rail would save less time than a second piece costs.
+inline constexpr std::uint64_t kUncut = 65536;
+/// What a failed rail may leave to be sent again (P4), of a message that is not longer than fifty times that.
+inline constexpr std::uint64_t kMaxResent = 1 << 20;
+/// What a message may have in flight over its only rail, in pieces as long as the rail wants. With one rail
+/// P4 has nothing to keep: a message whose rail is lost waits for its return, much longer than it takes to
+/// move these bytes again. And each READ costs some microseconds.
+inline constexpr std::uint64_t kPiecesAlone = 16;
+
+/// Bytes of a message of `length` bytes that one rail may have in flight when there are others (P4).
+constexpr std::uint64_t at_risk(std::uint64_t length) {
+  return std::max(kMaxResent, length / 50);
+}
+
+/// The same over its only rail, which wants pieces of `usual` bytes.
+constexpr std::uint64_t most_over_one_rail(std::uint64_t usual) {
+  return usual <= UINT64_MAX / kPiecesAlone ? usual * kPiecesAlone : usual;
+}
+
+/// Size of one of the equal pieces of a message of `length` bytes that `rails` rails share, each with `depth`
+/// of them under way: as long as P4 and `usual`, which the rail wants, allow, and as many on each rail, so
+/// that equal rails end together.
+constexpr std::uint64_t equal_piece(std::uint64_t length, unsigned rails, std::uint64_t usual,
+                                    std::uint32_t depth) {
+  constexpr std::uint64_t kAlign = 4096;
+  constexpr std::uint64_t kLeast = 16384;
+  if (rails <= 1 || length < kUncut) return std::min(length, usual);
+  const std::uint64_t share = at_risk(length) / std::max(depth, 1u) / kAlign * kAlign;
+  const std::uint64_t longest = std::min(usual, std::max(kLeast, share));
+  const auto shared = [](std::uint64_t bytes, std::uint64_t n) { return bytes / n + (bytes % n != 0); };
+  const std::uint64_t on_each = shared(shared(length, rails), longest);
+  const std::uint64_t n = shared(shared(length, rails * on_each), kAlign) * kAlign;
+  return std::min(longest, std::max(kLeast, n));
+}
+
+/// A message that moves in pieces.
+struct Moving {
+  std::uint64_t length = 0;      ///< of all of it
+  std::uint64_t left = 0;        ///< of the range that is next
+  std::uint64_t bytes_out = 0;   ///< in flight
+  std::uint32_t pieces_out = 0;  ///< in flight
+  std::uint32_t depth = 0;       ///< pieces that a rail may have under way
+  unsigned rails = 0;            ///< that share it
+  /// READs end on all of them as fast as they are posted: a queue would stay empty, and fewer, longer pieces
+  /// cost less
+  bool keep_up = false;
+};
+
+/// Size of the next piece over a rail that wants pieces of `usual` bytes and moves at most `limit` at once.
+/// 0: the message waits until one of its pieces has ended.
+constexpr std::uint64_t next_piece(const Moving& m, std::uint64_t usual, std::uint64_t limit) {
+  std::uint64_t n;
+  std::uint64_t most;
+  if (m.rails <= 1) {
+    most = most_over_one_rail(usual);
+    n = m.length <= most ? m.length : most > usual ? most / 2 : usual;
+  } else {
+    most = m.rails * at_risk(m.length);
+    n = m.keep_up ? std::min(kMaxResent, usual) : equal_piece(m.length, m.rails, usual, m.depth);
+  }
+  n = std::min({n, m.left, limit});
+  if (m.pieces_out == 0) return n;
+  return m.pieces_out >= m.depth * m.rails || m.bytes_out + n > most ? 0 : n;
+}
+
+/// What a rail wants of a message that is read, or granted, over several.
+template <class P>
+std::uint64_t usual_read(const Rail<P>& rail) {
+  return std::min<std::uint64_t>(rail.limits.rdma_frag_size, rail.limits.get_limit);
+}
+template <class P>
+std::uint64_t usual_grant(const Rail<P>& rail) {
+  return std::min<std::uint64_t>(rail.limits.rdma_frag_size, rail.limits.put_limit);
+}
+
+// ---- READs, by the receiver
+
+/// Size of the next READ of `m` over `rail`. 0: it waits.
+template <class P>
+std::uint64_t next_read(const Moving& m, const Rail<P>& rail) {
+  const std::uint64_t usual = m.rails <= 1 ? rail.limits.rdma_frag_size : usual_read(rail);
+  return next_piece(m, usual, rail.limits.get_limit);
+}
+
+/// May one READ over `rail`, the only one with a key, bring all of `length` bytes?
+template <class P>
+bool reads_whole_alone(const Rail<P>& rail, std::uint64_t length) {
+  return length <= rail.limits.get_limit && length <= most_over_one_rail(rail.limits.rdma_frag_size);
+}
+
+/// One READ for all of a message whose RGET has keys of several rails. It takes the rail over which the
+/// header came while that keeps up: its READs end as fast as the processor posts them, so a second rail would
+/// not move them sooner, and its queues and a second piece would cost. Else the rail with the least in flight
+/// reads a short message, and a longer one is cut.
+template <class P>
+class OnlyRead {
+ public:
+  OnlyRead(const Rail<P>* carrier, std::uint64_t length)
+      : carrier_(carrier), length_(length), ahead_(carrier && carrier->late == 0) {}
+  /// False: the message is to be cut.
+  bool possible() const { return length_ <= (ahead_ ? kMaxResent : kUncut - 1); }
+  /// Is `rail` the best one until now?
+  bool prefers(Rail<P>& rail) {
+    if (length_ > usual_read(rail)) return false;
+    if (best_) {
+      const bool keeps = ahead_ && best_ == carrier_;
+      const bool takes = ahead_ && &rail == carrier_;
+      if (keeps || !(takes || lighter(rail, *best_) || (&rail == carrier_ && !lighter(*best_, rail))))
+        return false;
+    }
+    best_ = &rail;
+    return true;
+  }
+  Rail<P>* rail() const { return best_; }
+
+ private:
+  const Rail<P>* carrier_;
+  std::uint64_t length_;
+  bool ahead_;
+  Rail<P>* best_ = nullptr;
+};
+
+/// The only rail that the receiver will read a message over, so that its key is enough; nullptr: all that it
+/// may share the message among. A header that goes again offers all.
+template <class P>
+Rail<P>* reader_of(const RailChoice<P>& choice, std::uint64_t length, bool again) {
+  if (length > kMaxResent || again) return nullptr;
+  return choice.keeps_up() || choice.size() == 1 ? choice.preferred() : nullptr;
+}
+
+// ---- grants, by the receiver, and FRAGs, by the sender
+
+/// The rail that one grant moves all of `length` bytes over; nullptr: several may share them.
+template <class P>
+Rail<P>* grants_whole(RailChoice<P>& choice, std::uint64_t length) {
+  if (choice.size() > 1 && length >= kUncut) return nullptr;
+  Rail<P>* const rail = choice.size() == 1 ? &choice[0] : choice.lightest(0);
+  return rail && length <= usual_grant(*rail) ? rail : nullptr;
+}
+
+/// Does a message that is granted or sent in pieces wait until one of them has ended?
+constexpr bool enough_out(std::uint32_t pieces_out, std::uint32_t depth, unsigned rails) {
+  return pieces_out >= depth * rails;
+}
+
+}  // namespace bfo::xfer

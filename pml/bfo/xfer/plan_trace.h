@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// plan_trace.h: what the planner (moves/plan.h) decided about a message, and the numbers that made it. For
+// the log only.
+#pragma once
+
+#include <cstdint>
+
+#include "pml/bfo/xfer/args.h"
+
+namespace bfo::xfer {
+
+struct PlanTrace {
+  enum class What : std::uint8_t {
+    kKeys,   ///< the keys that an RGET offers
+    kRead,   ///< by the receiver
+    kGrant,  ///< of a PUT, by the receiver
+    kFrag    ///< by the sender
+  };
+  struct OneRail {
+    std::uint8_t index = 0;
+    std::uint8_t late = 0;  ///< 0: its READs end as fast as they are posted
+    std::uint32_t weight = 0;
+    std::uint64_t inflight_bytes = 0;
+  };
+  What what = What::kKeys;
+  int rail = -1;                 ///< its index; -1: several, or none
+  std::uint64_t size = 0;        ///< of the piece; 0: the message waits
+  std::uint64_t length = 0;      ///< of the message
+  std::uint64_t left = 0;        ///< of the range that is next
+  std::uint64_t bytes_out = 0;   ///< in flight; 0 where the planner does not need it
+  std::uint32_t pieces_out = 0;  ///< in flight
+  unsigned n_rails = 0;
+  OneRail rails[kMaxRails];
+};
+
+}  // namespace bfo::xfer

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_owner_failover_test.cc: Failover, made over the owners below it, without an engine.
+#include "pml/bfo/xfer/failover/failover.h"
+
+#include <gtest/gtest.h>
+
+#include "test/unit/alone_port.h"
+
+template class bfo::xfer::Failover<bfo::test::AlonePort>;
+
+namespace bfo::test {
+namespace {
+
+using core::MsgType;
+
+struct FailoverAlone : testing::Test {
+  ~FailoverAlone() override {
+    rails.drop_stored(g.peer);
+    for (auto& rail : {&g.rails[0], &g.rails[1]}) g.base.records.free(*rail);
+    while (g.base.exit_work.take_message()) {
+    }
+    g.base.failing.free_all();
+  }
+  xfer::RailEvent event(unsigned rail) const {
+    xfer::RailEvent e;
+    e.name = g.rails[rail].name;
+    return e;
+  }
+  Ground g;
+  xfer::Rails<AlonePort> rails{g.base};
+  xfer::Matching<AlonePort> matching{g.base};
+  xfer::Moves<AlonePort> moves{g.base, rails, matching};
+  xfer::Failover<AlonePort> failover{g.base, rails, matching, moves};
+};
+
+TEST_F(FailoverAlone, RailThatDies_IsUsedNoMoreAndThePeerIsNotified) {
+  failover.down(&g.rails[0], event(0));
+  EXPECT_EQ(g.rails[0].state, RailState::kDown);
+  ASSERT_EQ(g.peer.choice.size(), 1u);
+  EXPECT_EQ(&g.peer.choice[0], &g.rails[1]);
+  failover.post_notices(g.peer);
+  EXPECT_TRUE(rails.post_stored(g.peer));
+  ASSERT_FALSE(g.port.posted.empty());
+  EXPECT_EQ(g.port.posted[0].type, static_cast<std::uint8_t>(MsgType::kRailDown));
+  EXPECT_EQ(g.port.posted[0].rail, 1u);
+  for (const auto& sent : g.port.posted) {
+    rails.ended(*sent.frag);
+    g.port.frag_free(*sent.frag);
+  }
+  EXPECT_EQ(g.rails[1].control_out, 0u);
+}
+
+TEST_F(FailoverAlone, EventOfAnOlderEpoch_ChangesNothing) {
+  g.rails[0].name.epoch = 5;
+  xfer::RailEvent old = event(0);
+  old.name.epoch = 4;
+  failover.down(&g.rails[0], old);
+  EXPECT_EQ(g.rails[0].state, RailState::kUp);
+  EXPECT_EQ(g.peer.choice.size(), 2u);
+}
+
+TEST_F(FailoverAlone, PeerThatIsDeclaredFailed_IsToldOnce) {
+  failover.declare_failed(g.peer);
+  failover.declare_failed(g.peer);
+  EXPECT_TRUE(g.peer.standing.failed());
+  EXPECT_EQ(g.port.failed, 1);
+}
+
+}  // namespace
+}  // namespace bfo::test

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_plan_test.cc: the planner of long messages: tables of what it decides for each class of message and
+// state of the rails, and what holds for all of them.
+//
+// P4: contrib/doc/design.md
+#include "pml/bfo/xfer/moves/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "test/unit/tiny_port.h"
+
+namespace bfo::xfer {
+namespace {
+
+using test::TinyPeer;
+using test::TinyPort;
+
+constexpr std::uint64_t kKi = 1 << 10;
+constexpr std::uint64_t kMi = 1 << 20;
+
+// ---- how long the pieces are
+
+struct Cut {
+  std::uint64_t length;
+  unsigned rails;
+  std::uint64_t usual;
+  std::uint32_t depth;
+  std::uint64_t piece;
+  const char* why;
+};
+
+constexpr Cut kCuts[] = {
+    {50'000, 4, kMi, 4, 50'000, "short: one piece"},
+    {50'000, 4, 8192, 4, 8192, "the rail wants no more"},
+    {10 * kMi, 1, kMi, 4, kMi, "one rail: nothing to share"},
+    {100'000, 4, kMi, 4, 28'672, "a quarter, in pages"},
+    {kUncut, 8, kMi, 4, 16 * kKi, "not shorter"},
+    {512 * kKi, 2, kMi, 4, 256 * kKi, "one for each"},
+    {600 * kKi, 2, kMi, 4, 152 * kKi, "two for each, equal ones: 256 KiB would leave 88 KiB for one rail"},
+    {kMi, 2, kMi, 4, 256 * kKi, "four under way on one rail are what P4 allows"},
+    {8 * kMi, 2, kMi, 4, 256 * kKi, "the same"},
+    {8 * kMi, 2, kMi, 1, kMi, "one under way"},
+    {kMi + 1, 2, kMi, 4, 172 * kKi, "no piece of one byte"},
+};
+
+TEST(Plan, MessageIsCutIntoEqualPieces) {
+  for (const Cut& c : kCuts)
+    EXPECT_EQ(equal_piece(c.length, c.rails, c.usual, c.depth), c.piece) << c.length << ": " << c.why;
+}
+
+TEST(Plan, PiecesOfAnySize_KeepP4AndEndTogether) {
+  for (std::uint64_t length = kUncut; length < 3'000'000'000; length += length / 7 + 4095) {
+    for (unsigned rails = 2; rails <= kMaxRails; ++rails) {
+      for (const std::uint32_t depth : {0u, 1u, 4u, 32u}) {
+        const std::uint64_t n = equal_piece(length, rails, 64 * kMi, depth);
+        ASSERT_GE(n, 16 * kKi);
+        ASSERT_LE(n * std::max(depth, 1u), std::max(at_risk(length), 16 * kKi * depth)) << "P4";
+        const std::uint64_t pieces = (length + n - 1) / n;
+        if (n == 16 * kKi) continue;
+        const std::uint64_t missing = (rails - pieces % rails) % rails;
+        // Pages round up, so a rail may miss its last piece; never so many that the others wait for long.
+        ASSERT_LE(missing * n, pieces * 4096 + n)
+            << length << " over " << rails << ": " << pieces << " of " << n;
+      }
+    }
+  }
+}
+
+struct Next {
+  Moving m;
+  std::uint64_t usual;
+  std::uint64_t limit;
+  std::uint64_t piece;  ///< 0: it waits
+  const char* why;
+};
+
+constexpr Next kNext[] = {
+    {{.length = 8 * kMi, .left = 8 * kMi, .depth = 4, .rails = 2}, kMi, kMi, 256 * kKi, "the first"},
+    {{.length = 8 * kMi, .left = 4096, .depth = 4, .rails = 2}, kMi, kMi, 4096, "a hole"},
+    {{.length = 8 * kMi, .left = kMi, .bytes_out = 7 * 256 * kKi, .pieces_out = 7, .depth = 4, .rails = 2},
+     kMi,
+     kMi,
+     256 * kKi,
+     "the last that may be under way"},
+    {{.length = 8 * kMi, .left = kMi, .bytes_out = 2 * kMi, .pieces_out = 8, .depth = 4, .rails = 2},
+     kMi,
+     kMi,
+     0,
+     "four on each rail are enough"},
+    {{.length = 8 * kMi, .left = kMi, .depth = 4, .rails = 2, .keep_up = true},
+     kMi,
+     kMi,
+     kMi,
+     "a long one where rails keep up"},
+    {{.length = 8 * kMi,
+      .left = kMi,
+      .bytes_out = kMi,
+      .pieces_out = 1,
+      .depth = 4,
+      .rails = 2,
+      .keep_up = true},
+     kMi,
+     kMi,
+     kMi,
+     "one for the other rail"},
+    {{.length = 8 * kMi,
+      .left = kMi,
+      .bytes_out = 2 * kMi,
+      .pieces_out = 2,
+      .depth = 4,
+      .rails = 2,
+      .keep_up = true},
+     kMi,
+     kMi,
+     0,
+     "one on each: P4"},
+    {{.length = 8 * kMi, .left = kMi, .bytes_out = 2 * kMi, .pieces_out = 2, .depth = 4, .rails = 2},
+     kMi,
+     kMi,
+     0,
+     "a rail is late now: long ones under way leave no room"},
+    {{.length = 8 * kMi, .left = kMi, .bytes_out = kMi, .pieces_out = 1, .depth = 4, .rails = 2},
+     kMi,
+     kMi,
+     256 * kKi,
+     "but one of them does"},
+    {{.length = 16 * kMi, .left = 16 * kMi, .depth = 4, .rails = 1},
+     kMi,
+     UINT64_MAX,
+     16 * kMi,
+     "all of it over the only rail"},
+    {{.length = 17 * kMi, .left = 17 * kMi, .depth = 4, .rails = 1},
+     kMi,
+     UINT64_MAX,
+     8 * kMi,
+     "half of what may be in flight"},
+    {{.length = 32 * kMi, .left = kMi, .bytes_out = 8 * kMi, .pieces_out = 1, .depth = 4, .rails = 1},
+     kMi,
+     UINT64_MAX,
+     kMi,
+     "there is room"},
+    {{.length = 32 * kMi, .left = 16 * kMi, .bytes_out = 16 * kMi, .pieces_out = 2, .depth = 4, .rails = 1},
+     kMi,
+     UINT64_MAX,
+     0,
+     "all that may be in flight is"},
+    {{.length = 32 * kMi, .left = 32 * kMi, .depth = 4, .rails = 1},
+     kMi,
+     2 * kMi,
+     2 * kMi,
+     "the device moves no more at once"},
+};
+
+TEST(Plan, NextPieceOrWait) {
+  for (const Next& c : kNext) EXPECT_EQ(next_piece(c.m, c.usual, c.limit), c.piece) << c.why;
+}
+
+/// Whatever is in flight: a message of which nothing is never waits, and what is in flight stays bounded.
+TEST(Plan, NothingUnderWay_NeverWaits) {
+  for (const std::uint64_t length :
+       {std::uint64_t{1}, 4 * kKi, 65 * kKi, kMi, 100 * kMi, std::uint64_t{1} << 40})
+    for (unsigned rails = 1; rails <= kMaxRails; ++rails)
+      for (const bool keep_up : {false, true})
+        for (const std::uint64_t usual : {std::uint64_t{256}, 64 * kKi, kMi}) {
+          const Moving m{.length = length, .left = length, .depth = 4, .rails = rails, .keep_up = keep_up};
+          EXPECT_GT(next_piece(m, usual, UINT64_MAX), 0u);
+        }
+}
+
+// ---- which rail
+
+struct OneReader {
+  std::uint64_t length;
+  int carrier;                       ///< -1: its BTL does not tell
+  std::array<int, 2> late;           ///< of the rails
+  std::array<std::uint64_t, 2> out;  ///< in flight
+  int rail;                          ///< -1: the message is cut
+  const char* why;
+};
+
+constexpr OneReader kReaders[] = {
+    {50'000, 0, {0, 0}, {0, 0}, 0, "the carrier keeps up"},
+    {50'000, 1, {0, 0}, {0, 0}, 1, "whichever that is"},
+    {50'000, 1, {0, 0}, {0, 90'000}, 1, "whatever it has in flight"},
+    {kMi, 1, {5, 0}, {0, 0}, 1, "up to what P4 allows"},
+    {kMi + 1, 1, {0, 0}, {0, 0}, -1, "not longer"},
+    {50'000, 1, {5, 5}, {90'000, 80'000}, 1, "it does not keep up, and has less in flight"},
+    {50'000, 1, {5, 5}, {80'000, 90'000}, 0, "it has more"},
+    {50'000, 1, {5, 5}, {80'000, 80'000}, 1, "as much: no other queue is needed"},
+    {50'000, 0, {5, 5}, {80'000, 80'000}, 0, "the same"},
+    {kUncut, 1, {0, 5}, {0, 0}, -1, "a longer one is cut then"},
+    {50'000, -1, {0, 0}, {10, 5}, 1, "a carrier that is not known keeps up with nothing"},
+    {kUncut, -1, {0, 0}, {0, 0}, -1, "the same"},
+};
+
+TEST(Plan, OneReadForAllOfIt) {
+  for (const OneReader& c : kReaders) {
+    TinyPeer p(2);
+    for (unsigned i : {0u, 1u}) {
+      p.rails[i].limits.get_limit = p.rails[i].limits.rdma_frag_size = 4 * kMi;
+      p.rails[i].late = static_cast<std::uint8_t>(c.late[i]);
+      p.rails[i].inflight_bytes = c.out[i];
+    }
+    OnlyRead<TinyPort> plan(c.carrier < 0 ? nullptr : &p.rails[static_cast<unsigned>(c.carrier)], c.length);
+    if (plan.possible())
+      for (auto& rail : p.rails)
+        if (rail.limits.get_limit != 0) plan.prefers(rail);
+    EXPECT_EQ(plan.rail(), c.rail < 0 ? nullptr : &p.rails[static_cast<unsigned>(c.rail)]) << c.why;
+  }
+}
+
+TEST(Plan, RailThatReadsLess_DoesNotReadAllOfIt) {
+  TinyPeer p(2);
+  for (unsigned i : {0u, 1u}) p.rails[i].limits.get_limit = p.rails[i].limits.rdma_frag_size = kMi;
+  p.rails[0].limits.get_limit = 32 * kKi;
+  OnlyRead<TinyPort> plan(&p.rails[0], 50'000);
+  EXPECT_FALSE(plan.prefers(p.rails[0]));
+  EXPECT_TRUE(plan.prefers(p.rails[1]));
+}
+
+TEST(Plan, WeightsShareTheLoad) {
+  TinyPeer p(2);
+  p.rails[0].limits.weight = 300;
+  p.rails[1].limits.weight = 100;
+  std::array<std::uint64_t, 2> n{};
+  for (int i = 0; i < 40; ++i) {
+    const unsigned at = lighter(p.rails[1], p.rails[0]) ? 1 : 0;
+    p.rails[at].inflight_bytes += 1000;
+    ++n[at];
+  }
+  EXPECT_EQ(n[0], 30u);
+  EXPECT_EQ(n[1], 10u);
+}
+
+// ---- keys and grants
+
+TEST(Plan, KeysThatAnRgetOffers) {
+  TinyPeer p(2);
+  RailChoice<TinyPort>& choice = p.peer.choice;
+  choice.prefer(&p.rails[1]);
+  EXPECT_EQ(reader_of(choice, 50'000, false), nullptr) << "not known whether it keeps up: all";
+  choice.set_keeps_up(true);
+  EXPECT_EQ(reader_of(choice, 50'000, false), &p.rails[1]);
+  EXPECT_EQ(reader_of(choice, kMaxResent, false), &p.rails[1]);
+  EXPECT_EQ(reader_of(choice, kMaxResent + 1, false), nullptr) << "several may share it";
+  EXPECT_EQ(reader_of(choice, 50'000, true), nullptr) << "it goes again";
+}
+
+TEST(Plan, OneGrantForAllOfIt) {
+  TinyPeer p(2);
+  for (unsigned i : {0u, 1u}) p.rails[i].limits.put_limit = p.rails[i].limits.rdma_frag_size = kMi;
+  p.rails[0].inflight_bytes = 10;
+  EXPECT_EQ(grants_whole(p.peer.choice, kUncut - 1), &p.rails[1]) << "the one with less in flight";
+  EXPECT_EQ(grants_whole(p.peer.choice, kUncut), nullptr) << "two share it";
+  p.rails[1].limits.put_limit = 1000;
+  EXPECT_EQ(grants_whole(p.peer.choice, kUncut - 1), nullptr) << "more than that rail writes at once";
+}
+
+}  // namespace
+}  // namespace bfo::xfer
