@@ -36,9 +36,11 @@ constexpr UnsignedParam kUnsigned[] = {
      "covers it"},
     {"signal_interval", &Params::signal_interval, 64, 1, 8192, OPAL_INFO_LVL_9,
      "One in so many small messages asks for a completion. At most half of send_queue_depth"},
-    {"poll_gap", &Params::poll_gap, 800, 0, 5000, OPAL_INFO_LVL_6,
+    {"poll_gap", &Params::poll_gap, 0, 0, 5000, OPAL_INFO_LVL_6,
      "Nanoseconds that a completion queue is left alone after each poll while short messages arrive one "
-     "after another: polling without a pause slows down whoever writes its entries (0: never)"},
+     "after another: polling without a pause slows down a processor that writes its entries, as that of the "
+     "software "
+     "HCA does (0: never)"},
     {"max_inline", &Params::max_inline, 128, 0, 1024, OPAL_INFO_LVL_5,
      "Messages up to this many bytes are copied into the work request. Lowered to what the device can"},
     {"free_list_max", &Params::free_list_max, 0, 0, 1u << 30, OPAL_INFO_LVL_9,

@@ -126,18 +126,6 @@ class List {
     return e;
   }
 
-  void splice_back(List& other) {
-    if (!other.head_) return;
-    if (tail_) {
-      Link::next(tail_) = other.head_;
-      Link::prev(other.head_) = tail_;
-    } else {
-      head_ = other.head_;
-    }
-    tail_ = other.tail_;
-    other.head_ = other.tail_ = nullptr;
-  }
-
  private:
   T* head_ = nullptr;
   T* tail_ = nullptr;
