@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// btl_port.h: the Port of the transfer engine on Open MPI's BTLs. A rail is one BTL module and its endpoint
-// for one process. Both are kept by value, because the BML's arrays shift (D1).
-//
-// D1..D21: contrib/doc/design.md
+// btl_port.h: the Port of the transfer engine on Open MPI's BTLs.
 #pragma once
 
 #include <atomic>
@@ -14,77 +11,12 @@
 #include "pml/bfo/glue/layout.h"
 #include "pml/bfo/glue/lock.h"
 #include "pml/bfo/glue/params.h"
+#include "pml/bfo/glue/port_types.h"
+#include "pml/bfo/glue/stock_send.h"
 #include "pml/bfo/xfer/port.h"
 #include "pml/bfo/xfer/state.h"
 
 namespace bfo::glue {
-
-class Module;
-class BtlPort;
-struct EventNames;
-struct SendRequest;
-struct RecvRequest;
-struct FragRecord;
-
-using Comm = xfer::Comm<BtlPort>;
-using Peer = xfer::Peer<BtlPort>;
-using Rail = xfer::Rail<BtlPort>;
-
-enum class Away : uint8_t;  // summary.h
-
-// One rail: module and endpoint, and the failover contract when its BTL speaks it.
-struct RailHandle {
-  mca_btl_base_module_t* btl = nullptr;
-  mca_btl_base_endpoint_t* ep = nullptr;
-  const bfo_failover_btl_t* failover = nullptr;
-  bool carried = false;  // a descriptor was sent over it
-  Away away{};
-  bool whole_in_header = false;  // btl_sendi takes a whole message as its header
-};
-
-struct PeerHandle {
-  ompi_proc_t* proc = nullptr;
-  bool refused = false;  // it speaks other messages, which was said
-};
-
-struct CommHandle {
-  ompi_communicator_t* comm = nullptr;
-};
-
-// The user buffer of a blocking send that has no request.
-struct InlineSource {
-  const void* buffer;
-  size_t count;
-  ompi_datatype_t* datatype;
-};
-
-// One user buffer, registered with one BTL that can reach the peer by RDMA, or with each.
-struct Registration {
-  struct One {
-    mca_btl_base_module_t* btl;
-    mca_btl_base_registration_handle_t* handle;  // nullptr where the BTL needs none
-  };
-  uint8_t size = 0;
-  One one[xfer::kMaxRails] = {};
-
-  // False: not registered with that BTL.
-  bool find(const mca_btl_base_module_t* btl, mca_btl_base_registration_handle_t*& handle) const {
-    if (size == 0 || one[0].btl != btl) [[unlikely]]
-      return find_other(btl, handle);
-    handle = one[0].handle;
-    return true;
-  }
-  // The same behind the first one.
-  [[gnu::noinline]] bool find_other(const mca_btl_base_module_t* btl,
-                                    mca_btl_base_registration_handle_t*& handle) const {
-    for (unsigned i = 1; i < size; ++i) {
-      if (one[i].btl != btl) continue;
-      handle = one[i].handle;
-      return true;
-    }
-    return false;
-  }
-};
 
 class BtlPort : public xfer::NoHooks {
  public:
@@ -117,19 +49,6 @@ class BtlPort : public xfer::NoHooks {
              size_t length);
   bool sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
              const InlineSource& source, size_t length);
-  // sendi() for a BTL that has none, or refused it: the descriptor holds the only copy of a short message. If
-  // the descriptor fails, the message is sent again from there. False: too long, too many under way, or no
-  // descriptor; nothing was sent.
-  static bool send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
-                        opal_convertor_t* conv, size_t length);
-  // True: a BTL without the contract is to send the message in a fragment rather than by sendi(). Counts it.
-  bool wants_fragment(const RailHandle& rail, size_t length);
-  // send_copy() of a payload that is one piece: no convertor.
-  static bool send_piece(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
-                         const void* bytes, size_t length);
-  // The same of a payload that is not one piece. `source` by value, as below.
-  static bool send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
-                            InlineSource source, size_t length);
   // sendi of a payload that a convertor describes. `source` by value, as below.
   static bool send_converted(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                              InlineSource source, size_t length);
@@ -137,15 +56,9 @@ class BtlPort : public xfer::NoHooks {
   // registers for the other ones.
   static bool send_scattered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                              InlineSource source, size_t length);
-  // A message came over a BTL without the contract. Any thread.
-  void note_answer() { unanswered_.store(0, std::memory_order_relaxed); }
-  // Longest message, header included, that sendi() takes over this BTL.
-  static size_t inline_limit(const mca_btl_base_module_t& btl) {
-    return btl.btl_sendi == nullptr ? sizeof(core::MatchHdr) + kCopyBytes : SIZE_MAX;
-  }
-  // Descriptors of send_copy() and send_piece() that have not ended. Any thread.
-  uint64_t copies_out() const { return static_cast<uint64_t>(copies_out_.load(std::memory_order_relaxed)); }
-  void copy_ended() { count_copies(-1); }
+  // Short messages over BTLs without the contract.
+  StockSend& stock() { return stock_; }
+  uint64_t copies_out() const { return stock_.copies_out(); }
   // Is `frag` the READ that get() is posting? Then get() returns that it is over, and nobody else hears of
   // it. Any thread: it may have ended in another one that reads the rail.
   bool ends_while_posted(const FragRecord* frag) {
@@ -215,8 +128,6 @@ class BtlPort : public xfer::NoHooks {
   bool register_rails(const Peer* peer, const RailHandle* only, void* base, size_t size, uint32_t flags,
                       Registration& out);
   Post posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag, uint32_t flags);
-  static mca_btl_base_descriptor_t* copy_descriptor(const RailHandle& rail, size_t size);
-  static bool send_descriptor(const RailHandle& rail, uint8_t tag, mca_btl_base_descriptor_t* des);
 
   Module& module_;
   opal_free_list_t frags_;
@@ -224,25 +135,8 @@ class BtlPort : public xfer::NoHooks {
   size_t small_size_ = 0;
   mca_allocator_base_module_t* allocator_ = nullptr;
   bool ready_ = false;
-  // An atomic addition costs a tenth of a short message: only when Open MPI uses threads.
-  void count_copies(int32_t n) {
-    if (OPAL_UNLIKELY(opal_using_threads()))
-      copies_out_.fetch_add(n, std::memory_order_relaxed);
-    else
-      copies_out_.store(copies_out_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  }
-  std::atomic<int32_t> copies_out_{0};
+  StockSend stock_;
   std::atomic<const FragRecord*> reading_{nullptr};  // under the engine's lock: what get() is posting
-  // Messages longer than kAlwaysSendi given to BTLs without the contract since the last message was received
-  // from one. A lost update does not matter.
-  std::atomic<uint32_t> unanswered_{0};
-  static constexpr size_t kAlwaysSendi = 256;
-  // Longer messages always take a fragment of a BTL that copies (vader).
-  static constexpr size_t kMostBoxed = 1024 - sizeof(core::MatchHdr);
-  // As kAlwaysSendi, of payloads that are not one piece.
-  static constexpr size_t kAlwaysScattered = 64;
-  // Longer messages of a BTL without sendi keep their request and are not copied.
-  static constexpr size_t kCopyBytes = 1024;
   // Payloads that are not one piece and no longer are gathered on the stack for sendi.
   static constexpr size_t kGathered = 512;
 };

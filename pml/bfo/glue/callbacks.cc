@@ -201,7 +201,7 @@ const bfo_failover_sink_t* failover_sink() {
 void on_btl_message(mca_btl_base_module_t*, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
                     void* cbdata) {
   Module& module = module_of(cbdata);
-  module.port().note_answer();
+  module.port().stock().note_answer();
   if (OPAL_UNLIKELY(des->des_segment_count != 1)) return deliver_gathered(module, tag, *des);
   const mca_btl_base_segment_t& segment = des->des_segments[0];
   module.engine().on_message(nullptr, 0, tag, segment.seg_addr.pval, segment.seg_len);
@@ -211,7 +211,7 @@ void on_btl_message_traced(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, m
                            void* cbdata) {
   if (des->des_segment_count != 1) return on_btl_message(btl, tag, des, cbdata);
   Module& module = module_of(cbdata);
-  module.port().note_answer();
+  module.port().stock().note_answer();
   const mca_btl_base_segment_t& segment = des->des_segments[0];
   traced_message(module, nullptr, 0, tag, segment.seg_addr.pval, segment.seg_len);
 }

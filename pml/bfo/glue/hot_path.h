@@ -18,14 +18,14 @@ inline int32_t add_end(int32_t& ends, int32_t end) {
 // sendi with the payload described by a convertor that stands at its beginning.
 inline bool sendi_convertor(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                             opal_convertor_t* conv, size_t length) {
-  if (rail.btl->btl_sendi == nullptr) return BtlPort::send_copy(rail, tag, hdr, hdr_size, conv, length);
+  if (rail.btl->btl_sendi == nullptr) return stock_send().send_copy(rail, tag, hdr, hdr_size, conv, length);
   if (OPAL_LIKELY(rail.btl->btl_sendi(rail.btl, rail.ep, conv, const_cast<void*>(hdr), hdr_size, length,
                                       MCA_BTL_NO_ORDER,
                                       MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP, tag,
                                       nullptr) == OPAL_SUCCESS))
     return true;
   // Its buffer for such messages is full (vader: 4 KiB). A BTL with the contract has no other way either.
-  return rail.failover == nullptr && BtlPort::send_copy(rail, tag, hdr, hdr_size, conv, length);
+  return rail.failover == nullptr && stock_send().send_copy(rail, tag, hdr, hdr_size, conv, length);
 }
 
 // sendi of `size` bytes that are all in the header: no convertor is prepared or called.
@@ -67,15 +67,16 @@ inline const void* one_piece(const InlineSource& from) {
   if (!OPAL_CUDA_SUPPORT) {
     const void* const bytes = one_piece(source);
     const bool sendi = rail.btl->btl_sendi != nullptr;
-    if (OPAL_UNLIKELY(!sendi || length > (bytes != nullptr ? kAlwaysSendi : kAlwaysScattered)) &&
-        wants_fragment(rail, length)) {
-      if (bytes != nullptr) return send_piece(rail, tag, hdr, hdr_size, bytes, length);
-      return send_gathered(rail, tag, hdr, hdr_size, source, length);
+    if (OPAL_UNLIKELY(!sendi ||
+                      length > (bytes != nullptr ? StockSend::kAlwaysSendi : StockSend::kAlwaysScattered)) &&
+        stock_.wants_fragment(rail, length)) {
+      if (bytes != nullptr) return stock_.send_piece(rail, tag, hdr, hdr_size, bytes, length);
+      return stock_.send_gathered(rail, tag, hdr, hdr_size, source, length);
     }
     if (OPAL_UNLIKELY(bytes == nullptr) && rail.whole_in_header)
       return send_scattered(rail, tag, hdr, hdr_size, source, length);
-    if (length <= kAlwaysSendi && rail.whole_in_header) {
-      alignas(16) char whole[sizeof(core::MatchHdr) + kAlwaysSendi];
+    if (length <= StockSend::kAlwaysSendi && rail.whole_in_header) {
+      alignas(16) char whole[sizeof(core::MatchHdr) + StockSend::kAlwaysSendi];
       BFO_DCHECK(hdr_size == sizeof(core::MatchHdr));
       copy_joined(whole, hdr, sizeof(core::MatchHdr), bytes, length);
       return sendi_header(rail, tag, whole, hdr_size + length);

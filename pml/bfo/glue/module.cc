@@ -157,7 +157,7 @@ size_t blocking_limit(const mca_btl_base_module_t* btl, const Params& params) {
 xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& params, bool rdma) {
   xfer::RailLimits l;
   l.eager_limit = btl->btl_eager_limit;
-  l.inline_limit = BtlPort::inline_limit(*btl);
+  l.inline_limit = StockSend::inline_limit(*btl);
   l.blocking_limit = blocking_limit(btl, params);
   l.rndv_eager_limit = btl->btl_rndv_eager_limit;
   l.max_send_size = btl->btl_max_send_size;
