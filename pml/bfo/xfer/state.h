@@ -16,15 +16,13 @@
 #include "pml/bfo/core/recv_machine.h"
 #include "pml/bfo/core/send_machine.h"
 #include "pml/bfo/xfer/args.h"
-#include "pml/bfo/xfer/rails/backlog.h"
 #include "pml/bfo/xfer/comm_state.h"
-#include "pml/bfo/xfer/rails/completions.h"
-#include "pml/bfo/xfer/moves/failed_receives.h"
 #include "pml/bfo/xfer/base/list.h"
-#include "pml/bfo/xfer/matching/past_sequences.h"
+#include "pml/bfo/xfer/base/peer_links.h"
+#include "pml/bfo/xfer/matching/peer_ranks.h"
+#include "pml/bfo/xfer/moves/peer_moves.h"
 #include "pml/bfo/xfer/port.h"
-#include "pml/bfo/xfer/rails/rail_choice.h"
-#include "pml/bfo/xfer/rails/rail_state.h"
+#include "pml/bfo/xfer/rails/peer_rails.h"
 #include "pml/bfo/xfer/moves/rndv_state.h"
 #include "pml/bfo/xfer/base/standing.h"
 #include "pml/bfo/xfer/matching/unexpected.h"
@@ -133,42 +131,12 @@ struct FragState {
   std::uint8_t stored[96];
 };
 
-/// A peer is the sum of its parts. Each part keeps its own state; what needs more than one of them, or the
-/// port, is a function of the engine.
+/// A peer is the sum of what each owner keeps of it. What needs more than one of them, or the port, is a
+/// function of an owner.
 template <class P>
-struct Peer {
-  typename P::PeerHandle handle{};
-  Peer* next = nullptr;
-  Peer* active_next = nullptr;  ///< list of peers for which something waits: progress() serves them
-  Peer* active_prev = nullptr;
-  Peer* next_timed = nullptr;  ///< list of peers that progress() looks at every millisecond
-  bool active = false;
-  bool timed = false;
-  bool own = false;  ///< this process itself: no message to it uses a rail
-  std::uint8_t n_rails = 0;
-  Watch watch;
-  RailSet<P> rails;
-  std::size_t eager_limit = 0;  ///< largest of its rails
-  RailChoice<P> choice;         ///< of the rails that are usable now
-  Completions<P> completions;   ///< under way
-  Backlog<P> backlog;
-  Standing standing;
-  PastSequences past;              ///< of communicators that were freed
-  FailedReceives failed_receives;  ///< messages of it whose receive ended with an error
-  /// bytes kept of its messages for communicators that do not exist here yet
-  std::uint64_t unknown_held = 0;
-  std::uint64_t rendezvous = 0;                        ///< with it that have begun, in both directions
-  List<Proc<P>> procs;                                 ///< of it, on all communicators
-  List<typename P::SendRequest, LiveLink> live_sends;  ///< named requests
-  List<typename P::RecvRequest, LiveLink> live_recvs;
-
-  /// Rails that are up, suspect ones too. RailChoice has those that are used: fewer, or one that is not up.
-  unsigned rails_up() const {
-    unsigned n = 0;
-    for (unsigned i = 0; i < n_rails; ++i)
-      n += rails[i].state == RailState::kUp || rails[i].state == RailState::kSuspect;
-    return n;
-  }
+struct Peer : PeerLinks<P>, PeerRails<P>, PeerRanks<P>, PeerMoves<P> {
+  Standing standing;  ///< of base
+  Watch watch;        ///< of failover
 };
 
 }  // namespace bfo::xfer

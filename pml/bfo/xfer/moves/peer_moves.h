@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// peer_moves.h: what Moves keeps of a peer: the requests that are in a rendezvous with it.
+#pragma once
+
+#include <cstdint>
+
+#include "pml/bfo/xfer/base/list.h"
+#include "pml/bfo/xfer/moves/failed_receives.h"
+
+namespace bfo::xfer {
+
+template <class P>
+struct PeerMoves {
+  FailedReceives failed_receives;                      ///< messages of it whose receive ended with an error
+  std::uint64_t rendezvous = 0;                        ///< with it that have begun, in both directions
+  List<typename P::SendRequest, LiveLink> live_sends;  ///< named requests
+  List<typename P::RecvRequest, LiveLink> live_recvs;
+};
+
+}  // namespace bfo::xfer
