@@ -24,6 +24,42 @@ TEST(Notices, AboutAnEpochThatIsNotUpHereYet_Count) {
   EXPECT_EQ(rail->peer_closed_epoch, 2u);
 }
 
+/// A rail can come up and die before this process has a record of the peer. Both notices are sent only once:
+/// dropped, messages would be given to a queue pair whose other half is gone.
+TEST(Notices, OfAPeerNotMetYet_CountWhenItIsMet) {
+  World w({});
+  for (const auto type : {core::MsgType::kRailDown, core::MsgType::kEpochClosed}) {
+    core::RailHdr h{static_cast<std::uint8_t>(type), 0, 0, w.name(0, 1, 0).conn, 1, 5, 3};
+    w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
+    h.epoch = 0;  // an older one, late
+    w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
+  }
+  EXPECT_TRUE(w.ports[1]->peer_downs_.empty());
+  w.irecv(1, 0, 1, 10);
+  ASSERT_EQ(w.ports[1]->peer_downs_.size(), 1u);
+  EXPECT_EQ(w.ports[1]->peer_downs_[0].conn, w.name(0, 1, 0).conn);
+  EXPECT_EQ(w.ports[1]->peer_downs_[0].epoch, 1u);
+  EXPECT_EQ(w.rail(1, 0, 0)->peer_closed_epoch, 1u);
+  EXPECT_EQ(w.rail(1, 0, 1)->peer_closed_epoch, 0u);
+}
+
+/// Whoever makes up connections fills no memory, and what is dropped is counted.
+TEST(Notices, OfConnectionsThatNobodyHas_AreBounded) {
+  World w({});
+  const std::size_t before = w.ports[1]->live_;
+  for (unsigned i = 0; i < 2 * xfer::EarlyNotices::kMost; ++i) {
+    const core::RailHdr h{static_cast<std::uint8_t>(MsgType::kRailDown), 0, 0, 50'000 + i, 1, 0, 0};
+    w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
+  }
+  EXPECT_LT(w.ports[1]->live_ - before, xfer::EarlyNotices::kMost * 128);
+  EXPECT_EQ(w.engines[1]->counters().stale, xfer::EarlyNotices::kMost);
+  w.ports[1]->refuse_ = [](std::size_t) { return true; };
+  const core::RailHdr h{static_cast<std::uint8_t>(MsgType::kRailDown), 0, 0, 7, 1, 0, 0};
+  w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
+  EXPECT_EQ(w.engines[1]->counters().stale, xfer::EarlyNotices::kMost + 1);
+  w.ports[1]->refuse_ = nullptr;
+}
+
 /// A process that only receives from anybody gets to know a peer late. Its BTL has closed an epoch by then,
 /// the peer waits for EPOCHCLOSED, and its window of numbers closes otherwise 2^14 messages later, for good.
 TEST(Notices, EpochClosedBeforeThePeerWasMet_IsReportedStill) {

@@ -55,6 +55,7 @@ Engine<P>::~Engine() {
   matching_.free_all();
   while (auto* a = base_.exit_work.take_message()) base_.port.free(a);
   base_.failing.free_all();
+  failover_.free_all();
   while (PeerT* p = base_.peers.pop_front()) {
     moves_.forget(*p);
     rails_.drop_stored(*p);

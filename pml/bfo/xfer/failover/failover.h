@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "pml/bfo/xfer/failover/early_notices.h"
 #include "pml/bfo/xfer/failover/wildcard.h"
 #include "pml/bfo/xfer/moves/moves.h"
 
@@ -35,6 +36,9 @@ class Failover {
   Failover(const Failover&) = delete;
   Failover& operator=(const Failover&) = delete;
 
+  /// Gives its memory back.
+  void free_all() { early_.free_all(base_.port); }
+
   // ---- rails; Engine says what each means
   void begin(RailT& r, RailState state, RailName name);
   void up(RailT* rail, const RailEvent& ev);
@@ -60,6 +64,7 @@ class Failover {
 
  private:
   void rebuild(PeerT& p);
+  void notice(RailT& r, const core::RailHdr& h);
   void notify_lost(PeerT& p);
   void tell_no_rail(PeerT& p, std::uint64_t now_ns);
   static bool has_work(const PeerT& p);
@@ -70,6 +75,7 @@ class Failover {
   Matching<P>& matching_;
   Moves<P>& moves_;
   Wildcards<P> wildcards_;
+  EarlyNotices early_;
 };
 
 }  // namespace bfo::xfer

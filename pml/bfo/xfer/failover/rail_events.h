@@ -28,6 +28,7 @@ void Failover<P>::begin(RailT& r, RailState state, RailName name) {
   // Messages may have come over the rail before this process had a record of the peer. An epoch that closed
   // meanwhile is reported again, because the peer waits for that report (H5).
   if (r.limits.failover && name.epoch != 0 && r.up_epoch == 0) base_.port.fence(r.handle, name.epoch - 1);
+  if (r.limits.failover) early_.take(base_.port, name.conn, [&](const core::RailHdr& h) { notice(r, h); });
 }
 
 /// Is there a way to `p`? A rail that is being connected is one only at the first contact: to a peer whose
@@ -226,22 +227,25 @@ void Failover<P>::on_rail_message(const Arrival& a, MsgType type, Bytes in) {
     ++base_.counters.malformed;
     return;
   }
-  RailT* const r = base_.peers.rail_of(a.rail, h.conn);
-  if (!r) {
-    ++base_.counters.stale;
-    return;
-  }
-  // The epoch may not be up here yet: a notice can overtake the first message, and it is sent only once.
+  if (RailT* const r = base_.peers.rail_of(a.rail, h.conn)) return notice(*r, h);
+  // a peer that has no record here yet
+  if (a.rail || a.epoch == 0 || !early_.keep(base_.port, h)) ++base_.counters.stale;
+}
+
+/// RAILDOWN or EPOCHCLOSED of `r`. The epoch may not be up here yet: a notice can overtake the first message,
+/// and it is sent only once.
+template <class P>
+void Failover<P>::notice(RailT& r, const core::RailHdr& h) {
   const RailName name{h.conn, h.epoch};
-  if (type == core::MsgType::kRailDown) {
-    if (r->name.conn == h.conn) base_.port.peer_down(r->handle, name, h.cause);
+  if (h.type == static_cast<std::uint8_t>(MsgType::kRailDown)) {
+    if (r.name.conn == h.conn) base_.port.peer_down(r.handle, name, h.cause);
     return;
   }
-  if (h.epoch > r->peer_closed_epoch) {
-    r->peer_closed_epoch = h.epoch;
-    moves_.reads_over(*r);
+  if (h.epoch > r.peer_closed_epoch) {
+    r.peer_closed_epoch = h.epoch;
+    moves_.reads_over(r);
   }
-  base_.port.peer_closed(r->handle, name, h.delivered);
+  base_.port.peer_closed(r.handle, name, h.delivered);
 }
 
 }  // namespace bfo::xfer

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// early_notices.h: RAILDOWN and EPOCHCLOSED of peers that have no record here yet. A rail can come up and die
+// before this process has anything to do with the peer, and both are sent only once. They take effect when
+// the record is made. The newest epoch of a connection counts. Their number is bounded: a process that makes
+// up connections fills no memory, and of one that is dropped the BTL learns later, by its own means. Owns its
+// records, whose memory is the port's: free_all() gives it back. Used under the engine's lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+#include "pml/bfo/core/wire.h"
+
+namespace bfo::xfer {
+
+class EarlyNotices {
+ public:
+  static constexpr std::size_t kMost = 1024;  ///< connections
+
+  /// `h` is a RAILDOWN or an EPOCHCLOSED. False: there are too many, or there is no memory.
+  template <class Port>
+  bool keep(Port& port, const core::RailHdr& h) {
+    Record* r = first_;
+    while (r && r->conn != h.conn) r = r->next;
+    if (!r) {
+      void* const memory = kept_ < kMost ? port.alloc(sizeof(Record)) : nullptr;
+      if (!memory) return false;
+      r = first_ = ::new (memory) Record{first_, h.conn, {}, {}};
+      ++kept_;
+    }
+    core::RailHdr& of_its_kind =
+        h.type == static_cast<std::uint8_t>(core::MsgType::kRailDown) ? r->down : r->closed;
+    if (of_its_kind.type == 0 || of_its_kind.epoch <= h.epoch) of_its_kind = h;
+    return true;
+  }
+
+  /// Calls f(notice) for those of connection `conn`, RAILDOWN first, and forgets them.
+  template <class Port, class F>
+  void take(Port& port, std::uint64_t conn, F f) {
+    Record** at = &first_;
+    while (*at && (*at)->conn != conn) at = &(*at)->next;
+    Record* const r = *at;
+    if (!r) [[likely]]
+      return;
+    *at = r->next;
+    --kept_;
+    const Record kept = *r;
+    port.free(r);
+    for (const core::RailHdr& h : {kept.down, kept.closed})
+      if (h.type != 0) f(h);
+  }
+
+  template <class Port>
+  void free_all(Port& port) {
+    while (Record* const r = first_) {
+      first_ = r->next;
+      port.free(r);
+    }
+    kept_ = 0;
+  }
+
+ private:
+  struct Record {
+    Record* next = nullptr;
+    std::uint64_t conn = 0;
+    core::RailHdr down{};  ///< type 0: none came
+    core::RailHdr closed{};
+  };
+  Record* first_ = nullptr;
+  std::size_t kept_ = 0;
+};
+
+}  // namespace bfo::xfer
