@@ -72,7 +72,7 @@ struct Eager {
       return true;
     }
     if (fits || rails == 0) return false;
-    if (!RndvCopy<P>::begin(e, r))
+    if (!e.begin_rendezvous(r))
       p.backlog.unnamed.push_back(&r);  // the rails that are left have smaller limits
     return true;
   }
@@ -156,7 +156,7 @@ Begun Transfers<P>::begin_send(SendRequest& r) {
     return {};
   }
   x.sent_before = false;
-  if (!RndvCopy<P>::begin(*this, r)) peer.backlog.unnamed.push_back(&r);
+  if (!begin_rendezvous(r)) peer.backlog.unnamed.push_back(&r);
   return {false, true};
 }
 

@@ -5,7 +5,8 @@
 //
 // The usual message ends in one go instead of three steps, or two, of its table. Each such end is listed here
 // with the steps that it stands for; a table in which they lead elsewhere, or ask for something else, does
-// not compile.
+// not compile. The closure models take the same steps, with anything in between and with nothing, so each of
+// these ends is a path that they cover.
 //
 // Counts how often each cell was used, for the coverage reports of the simulators. Used under the engine's
 // lock. Needs no memory, cannot fail.

@@ -54,7 +54,7 @@ bool Transfers<P>::post_requests(PeerT& p) {
     }
   }
   while (SendRequest* r = p.backlog.unnamed.pop_front()) {
-    if (RndvCopy<P>::begin(*this, *r)) continue;
+    if (begin_rendezvous(*r)) continue;
     p.backlog.unnamed.push_front(r);
     break;
   }

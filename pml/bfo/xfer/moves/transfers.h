@@ -107,7 +107,10 @@ struct Transfers {
   bool serve(RecvRequest& r);
   bool post_requests(PeerT& p);
 
-  // ---- the rendezvous: rndv_copy.h, messages.h, fragments.h
+  // ---- the rendezvous: rendezvous.h, rndv_copy.h, messages.h, fragments.h
+  /// Make the request a rendezvous. False: no name is free now.
+  bool begin_rendezvous(SendRequest& r);
+  bool nameless(SendRequest& r, SendRndv<P>* rndv);
   bool open(SendRequest& r);
   bool open_rndv(SendRequest& r);
   bool begin_recv(RecvRequest& r, ProcT& p, const Arrival& a, const Opened& o);
@@ -176,6 +179,7 @@ struct Transfers {
 #include "pml/bfo/xfer/moves/rget.h"
 #include "pml/bfo/xfer/moves/exposure.h"
 #include "pml/bfo/xfer/moves/rput.h"
+#include "pml/bfo/xfer/moves/rendezvous.h"
 #include "pml/bfo/xfer/moves/messages.h"
 #include "pml/bfo/xfer/moves/fragments.h"
 #include "pml/bfo/xfer/moves/losses.h"
