@@ -79,6 +79,11 @@ struct Next {
 };
 
 constexpr Next kNext[] = {
+    {{.length = 8 * kMi, .left = 4096, .bytes_out = 8 * 4096, .pieces_out = 8, .depth = 4, .rails = 2},
+     kMi,
+     kMi,
+     0,
+     "as many as may be under way, however short"},
     {{.length = 8 * kMi, .left = 8 * kMi, .depth = 4, .rails = 2}, kMi, kMi, 256 * kKi, "the first"},
     {{.length = 8 * kMi, .left = 4096, .depth = 4, .rails = 2}, kMi, kMi, 4096, "a hole"},
     {{.length = 8 * kMi, .left = kMi, .bytes_out = 7 * 256 * kKi, .pieces_out = 7, .depth = 4, .rails = 2},
@@ -166,8 +171,11 @@ TEST(Plan, NothingUnderWay_NeverWaits) {
     for (unsigned rails = 1; rails <= kMaxRails; ++rails)
       for (const bool keep_up : {false, true})
         for (const std::uint64_t usual : {std::uint64_t{256}, 64 * kKi, kMi}) {
-          const Moving m{.length = length, .left = length, .depth = 4, .rails = rails, .keep_up = keep_up};
-          EXPECT_GT(next_piece(m, usual, UINT64_MAX), 0u);
+          for (const std::uint32_t depth : {0u, 4u}) {
+            const Moving m{
+                .length = length, .left = length, .depth = depth, .rails = rails, .keep_up = keep_up};
+            EXPECT_GT(next_piece(m, usual, UINT64_MAX), 0u);
+          }
         }
 }
 
@@ -186,6 +194,7 @@ constexpr OneReader kReaders[] = {
     {50'000, 0, {0, 0}, {0, 0}, 0, "the carrier keeps up"},
     {50'000, 1, {0, 0}, {0, 0}, 1, "whichever that is"},
     {50'000, 1, {0, 0}, {0, 90'000}, 1, "whatever it has in flight"},
+    {50'000, 0, {0, 0}, {90'000, 0}, 0, "the same, seen first"},
     {kMi, 1, {5, 0}, {0, 0}, 1, "up to what P4 allows"},
     {kMi + 1, 1, {0, 0}, {0, 0}, -1, "not longer"},
     {50'000, 1, {5, 5}, {90'000, 80'000}, 1, "it does not keep up, and has less in flight"},
