@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// pool.h: records that are used again. Owns those that are not in use; whoever took one gives it back before
-// free_all(). A record keeps what it holds (the memory of its range sets) while it is unused: who takes one
-// that must be empty makes it so. Used under the engine's lock.
+// pool.h: records that are used again. Owns those that are not in use; the part that took one gives it back
+// before free_all(). A record keeps what it holds (the memory of its range sets) while it is unused: who
+// takes one that must be empty makes it so. Used under the engine's lock.
 #pragma once
 
 #include <new>

@@ -279,7 +279,7 @@ Unexpected<P>* kept_open(const Proc<P>& p, Name sender) {
 }
 
 /// An RNDV or RGET of `p` came again that no receive is busy with. It is looked up by its name, because its
-/// sequence number may have wrapped while it waited for a receive. True: it is over.
+/// sequence number may have wrapped while it waited for a receive. True: it has been received.
 template <class P>
 bool Matching<P>::renew(ProcT& p, const Opened& o, const Arrival& a) {
   Message* const m = kept_open(p, Name(o.rndv().sender));

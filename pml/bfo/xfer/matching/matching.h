@@ -2,7 +2,7 @@
 //
 // matching.h: Matching, the MPI matching of one process: communicators and ranks, the order of arrival,
 // posted receives and messages that no receive has matched, probes. It says what comes of a message and calls
-// nobody about it: whoever asks begins the rendezvous, unpacks the payload, or answers the sender. Used under
+// nobody about it: its caller begins the rendezvous, unpacks the payload, or answers the sender. Used under
 // the engine's lock. The bodies are in comm.h, match.h and posted.h.
 #pragma once
 

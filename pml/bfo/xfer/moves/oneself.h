@@ -5,7 +5,8 @@
 // a short message is kept as one that came over a rail, so that its send is over; of a long or synchronous
 // one only the request is kept, and the receive is filled from its buffer when it comes.
 //
-// Buffers are copied after the lock was released, by whoever has both requests: neither is in a queue then.
+// Buffers are copied after the lock was released, by the call that found both requests: neither is in a queue
+// then.
 #pragma once
 
 #include <new>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// pace.h: does a rail keep up with the process? It does while its READs have ended when it is looked at next
-// (Rail::late). Counts the looks at all rails. turn() may be called by any thread, the rest under the
-// engine's lock. Needs no memory, cannot fail.
+// pace.h: which rails keep up with the process. A rail does while each of its READs has ended by the next
+// look at that rail (Rail::late): then the processor is the limit, and not the rail. Counts the looks at all
+// rails. turn() may be called by any thread, the rest under the engine's lock. Needs no memory, cannot fail.
 #pragma once
 
 #include <atomic>

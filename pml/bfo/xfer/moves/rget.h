@@ -113,7 +113,7 @@ struct Rget {
 
   /// The peer reads a message of this length whole over the rail that brings the header, as the only one or
   /// while that keeps up: its key is enough. If that READ is lost, R asks for a new round, and a header that
-  /// goes again brings all keys. False: it was not posted; with a key in `h` the rail did not take it.
+  /// is posted again brings all keys. False: it was not posted; with a key in `h` the rail did not take it.
   [[gnu::always_inline]] static bool open_with_one_key(E& e, SendRequest& r, core::RgetHdr& h,
                                                        Rail<P>& rail) {
     const auto& d = *r.xfer.rndv;

@@ -144,7 +144,7 @@ bool Transfers<P>::post_syncs(PeerT& p) {
   return true;
 }
 
-/// A SEQSYNC came back: it is said again, as it is true now.
+/// A rail handed a SEQSYNC back: it is sent again, with what is true by then.
 template <class P>
 [[gnu::cold]] void Transfers<P>::sync_lost(PeerT& peer, const Frag& f) {
   const std::uint64_t word = f.xfer.name.value;

@@ -50,11 +50,10 @@ class RailChoice {
   }
   /// A short message costs latency, not bandwidth. So all short messages of a pair, in both directions, use
   /// its preferred rail, whose queues are then in the caches of both sides. nullptr: spread() has to choose.
-  RailT* for_short(std::size_t length, const std::size_t& short_limit) const {
+  RailT* for_short(std::size_t length, std::size_t short_limit) const {
     return preferred_ && (length < short_limit || n_ == 1) ? preferred_ : nullptr;
   }
-  /// `short_limit` by reference: it is read only where it matters.
-  RailT* spread(std::size_t length, const std::size_t& short_limit);
+  RailT* spread(std::size_t length, std::size_t short_limit);
   RailT* lightest(std::uint32_t refused);
   /// Index of the rail that lightest() and READs consider first: equal loads take them in turn.
   unsigned take_turn() { return turn_++; }
@@ -115,7 +114,7 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
 /// they use that rail like short ones: another one would not carry them sooner, and its queues are in no
 /// cache. Then all rails take their turns, for the bandwidth of all, each for a run of messages.
 template <class P>
-Rail<P>* RailChoice<P>::spread(std::size_t length, const std::size_t& short_limit) {
+Rail<P>* RailChoice<P>::spread(std::size_t length, std::size_t short_limit) {
   if (backoff_ != 0 && --backoff_ == 0) preferred_ = default_preferred();
   if (!preferred_ || short_limit == 0) return next();
   ahead_ += static_cast<std::uint32_t>(length);
