@@ -37,6 +37,8 @@ struct Rget;
 template <class P>
 struct Rput;
 template <class P>
+struct Registering;
+template <class P>
 struct Exposure;
 template <class P>
 struct Oneself;
