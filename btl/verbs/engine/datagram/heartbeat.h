@@ -72,6 +72,10 @@ struct HeartbeatTalk {
 /// Opened and closed by the progress function's side while the event thread does not serve it.
 class Heartbeat final : public Served {
  public:
+  Heartbeat()
+      : Served([](const Served& self) { return static_cast<const Heartbeat&>(self).fd(); },
+               [](Served& self) { return static_cast<Heartbeat&>(self).serve(); }) {}
+
   /// What a PING must name and be summed with, and the clock (CLOCK_MONOTONIC).
   struct Identity {
     uint64_t own_name = 0;
@@ -89,7 +93,7 @@ class Heartbeat final : public Served {
   bool close();
 
   /// Readable when serve() has something to do; -1 when closed.
-  int fd() const override { return channel_ == nullptr ? -1 : channel_->fd; }
+  int fd() const { return channel_ == nullptr ? -1 : channel_->fd; }
   /// The queue pair to send a PING to; 0 when closed.
   uint32_t number() const { return qp_.number(); }
 
@@ -105,7 +109,7 @@ class Heartbeat final : public Served {
 
   /// Event thread: answers what waits. False: there is more to do, or a control thread is making a handle or
   /// repairing the queue pair; call again after a pause.
-  bool serve() override;
+  bool serve();
   ControlLane& lane() { return lane_; }
 
   /// Datagrams that were no PING of a peer, all and by reason. Any thread.

@@ -20,16 +20,24 @@
 
 namespace bfo::engine {
 
-/// What the event thread serves besides events.
+/// What the event thread serves besides events. Not by virtual functions: the components have no run-time
+/// type information, and their tests have.
 class Served {
  public:
   /// Readable when serve() has something to do; -1: never.
-  virtual int fd() const = 0;
+  int fd() const { return fd_(*this); }
   /// False: there is more to do; it is called again after a pause.
-  virtual bool serve() = 0;
+  bool serve() { return serve_(*this); }
 
  protected:
+  using Fd = int (*)(const Served& self);
+  using Serve = bool (*)(Served& self);
+  Served(Fd fd, Serve serve) : fd_(fd), serve_(serve) {}
   ~Served() = default;
+
+ private:
+  Fd fd_;
+  Serve serve_;
 };
 
 /// What the progress function does about an event.
