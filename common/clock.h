@@ -12,25 +12,25 @@
 namespace bfo {
 
 /// How long ago `then_ns` was at `now_ns`; 0 when it was later.
-constexpr std::uint64_t time_since(std::uint64_t then_ns, std::uint64_t now_ns) {
+constexpr uint64_t time_since(uint64_t then_ns, uint64_t now_ns) {
   return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
 /// Something that any of several threads does, once per period: the first one that asks after the period.
 class Periodic {
  public:
-  explicit Periodic(std::uint64_t period_ns) : period_ns_(period_ns) {}
+  explicit Periodic(uint64_t period_ns) : period_ns_(period_ns) {}
 
   /// Is it due, and for this thread to do?
-  bool due(std::uint64_t now_ns) {
-    std::uint64_t last = last_ns_.load(std::memory_order_relaxed);
+  bool due(uint64_t now_ns) {
+    uint64_t last = last_ns_.load(std::memory_order_relaxed);
     return time_since(last, now_ns) >= period_ns_ &&
            last_ns_.compare_exchange_strong(last, now_ns, std::memory_order_relaxed);
   }
 
  private:
-  const std::uint64_t period_ns_;
-  std::atomic<std::uint64_t> last_ns_{0};
+  const uint64_t period_ns_;
+  std::atomic<uint64_t> last_ns_{0};
 };
 
 }  // namespace bfo

@@ -15,18 +15,18 @@ class ComponentList {
     if (all_but_) names_.remove_prefix(1);
   }
 
-  // It says which components may be used, and no others.
+  /// It says which components may be used, and no others.
   constexpr bool is_closed() const { return !all_but_ && !names_.empty(); }
-  // It asks for the component by name.
+  /// It asks for the component by name.
   constexpr bool asks_for(std::string_view name) const { return !all_but_ && has(name); }
   constexpr bool leaves_out(std::string_view name) const {
     return all_but_ ? has(name) : is_closed() && !has(name);
   }
   constexpr bool leaves_out_by_name(std::string_view name) const { return all_but_ && has(name); }
-  // Of a framework that uses one component (pml): Open MPI looks at the first name alone, and an open list
-  // chooses among components of its own.
+  /// Of a framework that uses one component (pml): Open MPI looks at the first name alone, and an open list
+  /// chooses among components of its own.
   constexpr bool selects(std::string_view name) const { return is_closed() && next(names_).first == name; }
-  // It asks for components, none of which is outside of `names`.
+  /// It asks for components, none of which is outside of `names`.
   template <class Names>
   constexpr bool is_within(const Names& names) const {
     if (!is_closed()) return false;

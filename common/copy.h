@@ -16,7 +16,7 @@
 namespace bfo {
 
 /// Longer ones are left to memcpy().
-inline constexpr std::size_t kShortCopy = 64;
+inline constexpr size_t kShortCopy = 64;
 
 template <class Word>
 [[gnu::always_inline]] inline void copy_step(char*& to, const char*& from) {
@@ -29,34 +29,33 @@ template <class Word>
 }
 
 /// memcpy() for bytes that were just written.
-inline void copy_short(void* destination, const void* source, std::size_t size) {
+inline void copy_short(void* destination, const void* source, size_t size) {
   if (size > kShortCopy) {
     std::memcpy(destination, source, size);
     return;
   }
   char* to = static_cast<char*>(destination);
   const char* from = static_cast<const char*>(source);
-  for (std::size_t words = size / 8; words != 0; --words) copy_step<std::uint64_t>(to, from);
-  if ((size & 4) != 0) copy_step<std::uint32_t>(to, from);
-  if ((size & 2) != 0) copy_step<std::uint16_t>(to, from);
-  if ((size & 1) != 0) copy_step<std::uint8_t>(to, from);
+  for (size_t words = size / 8; words != 0; --words) copy_step<uint64_t>(to, from);
+  if ((size & 4) != 0) copy_step<uint32_t>(to, from);
+  if ((size & 2) != 0) copy_step<uint16_t>(to, from);
+  if ((size & 1) != 0) copy_step<uint8_t>(to, from);
 }
 
 /// Header and payload one behind the other, for a copy_short() of both. The headers of MPI messages are 14
 /// bytes long or that and a multiple of 8: the word that holds the end of the header and the first bytes of
 /// the payload is stored at once.
-inline void copy_joined(char* to, const void* header, std::size_t header_size, const void* payload,
-                        std::size_t size) {
+inline void copy_joined(char* to, const void* header, size_t header_size, const void* payload, size_t size) {
   const char* head = static_cast<const char*>(header);
   const char* body = static_cast<const char*>(payload);
   if (std::endian::native == std::endian::little && header_size % 8 == 6 && size >= 2) {
     copy_short(to, head, header_size - 6);
-    std::uint32_t first;
-    std::uint16_t second, third;
+    uint32_t first;
+    uint16_t second, third;
     std::memcpy(&first, head + header_size - 6, sizeof first);
     std::memcpy(&second, head + header_size - 2, sizeof second);
     std::memcpy(&third, body, sizeof third);
-    const std::uint64_t word = first | std::uint64_t{second} << 32 | std::uint64_t{third} << 48;
+    const uint64_t word = first | uint64_t{second} << 32 | uint64_t{third} << 48;
     std::memcpy(to + header_size - 6, &word, sizeof word);
     return copy_short(to + header_size + 2, body + 2, size - 2);
   }

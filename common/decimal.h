@@ -11,7 +11,7 @@
 
 namespace bfo {
 
-inline std::string decimal(std::uint64_t number) {
+inline std::string decimal(uint64_t number) {
   char digits[24];
   std::snprintf(digits, sizeof digits, "%" PRIu64, number);
   return digits;

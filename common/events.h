@@ -16,30 +16,30 @@ namespace bfo {
 struct FailoverEvent {
   const char* what = "failover";  ///< "failover", "peer_lost", "message_lost", "no_memory", "rail_up",
                                   ///< "no_rail"
-  std::int32_t rail = -1;         ///< index of the rail in the peer's set
-  std::uint64_t conn = 0;
-  std::uint32_t epoch = 0;
+  int32_t rail = -1;              ///< index of the rail in the peer's set
+  uint64_t conn = 0;
+  uint32_t epoch = 0;
   const void* peer = nullptr;         ///< points at the Port's PeerHandle
   const void* rail_handle = nullptr;  ///< points at the Port's RailHandle
-  std::int32_t cause = 0;             ///< bfo_rail_cause_t
-  std::int32_t code = 0;
-  char text[96] = {};              ///< cause in words
-  std::uint64_t evidence_ns = 0;   ///< first evidence
-  std::uint64_t down_ns = 0;       ///< the PML was told
-  std::uint64_t closed_ns = 0;     ///< fenced
-  std::uint64_t resumed_ns = 0;    ///< first byte sent again on another rail
-  std::uint64_t bytes_resent = 0;  ///< from the loss until the record was complete; each in one record
-  std::uint64_t messages_resent = 0;
-  std::uint64_t bytes_waiting = 0;  ///< have to go again, and had not: no rail is left, or it died once more
-  std::uint64_t messages_waiting = 0;
-  std::uint64_t duplicates_dropped = 0;
-  std::uint64_t restarts = 0;    ///< requests that went through the restart dance
-  std::uint32_t rails_left = 0;  ///< to that peer, when the PML was told
-  std::uint64_t waited_ns = 0;   ///< of "no_rail" only: for so long there has been none to that peer
-  // Of "rail_up" only. Its rail, epoch, cause, evidence_ns and down_ns are those of the loss that it ends.
-  std::uint64_t up_ns = 0;
-  std::uint32_t up_epoch = 0;
-  std::uint32_t rails_up = 0;  ///< to that peer, with this one
+  int32_t cause = 0;                  ///< bfo_rail_cause_t
+  int32_t code = 0;
+  char text[96] = {};         ///< cause in words
+  uint64_t evidence_ns = 0;   ///< first evidence
+  uint64_t down_ns = 0;       ///< the PML was told
+  uint64_t closed_ns = 0;     ///< fenced
+  uint64_t resumed_ns = 0;    ///< first byte sent again on another rail
+  uint64_t bytes_resent = 0;  ///< from the loss until the record was complete; each in one record
+  uint64_t messages_resent = 0;
+  uint64_t bytes_waiting = 0;  ///< have to go again, and had not: no rail is left, or it died once more
+  uint64_t messages_waiting = 0;
+  uint64_t duplicates_dropped = 0;
+  uint64_t restarts = 0;    ///< requests that went through the restart dance
+  uint32_t rails_left = 0;  ///< to that peer, when the PML was told
+  uint64_t waited_ns = 0;   ///< of "no_rail" only: for so long there has been none to that peer
+  /// Of "rail_up" only. Its rail, epoch, cause, evidence_ns and down_ns are those of the loss that it ends.
+  uint64_t up_ns = 0;
+  uint32_t up_epoch = 0;
+  uint32_t rails_up = 0;  ///< to that peer, with this one
 };
 
 }  // namespace bfo

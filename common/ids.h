@@ -14,7 +14,7 @@
 
 namespace bfo {
 
-using Round = std::uint16_t;
+using Round = uint16_t;
 inline constexpr Round kFirstRound = 1;
 inline constexpr Round kLastRound = 0xffff;
 
@@ -23,24 +23,23 @@ inline constexpr Round kLastRound = 0xffff;
 struct Name {
   static constexpr unsigned kSlotBits = 24;
   static constexpr unsigned kGenBits = 24;
-  static constexpr std::uint32_t kSlotMask = (1u << kSlotBits) - 1;
-  static constexpr std::uint32_t kGenMask = (1u << kGenBits) - 1;
+  static constexpr uint32_t kSlotMask = (1u << kSlotBits) - 1;
+  static constexpr uint32_t kGenMask = (1u << kGenBits) - 1;
 
-  std::uint64_t value = 0;
+  uint64_t value = 0;
 
   constexpr Name() = default;
-  constexpr explicit Name(std::uint64_t v) : value(v) {}
-  constexpr Name(std::uint32_t slot, std::uint32_t gen, Round round)
-      : value(static_cast<std::uint64_t>(slot & kSlotMask) |
-              static_cast<std::uint64_t>(gen & kGenMask) << kSlotBits |
-              static_cast<std::uint64_t>(round) << (kSlotBits + kGenBits)) {}
+  constexpr explicit Name(uint64_t v) : value(v) {}
+  constexpr Name(uint32_t slot, uint32_t gen, Round round)
+      : value(static_cast<uint64_t>(slot & kSlotMask) | static_cast<uint64_t>(gen & kGenMask) << kSlotBits |
+              static_cast<uint64_t>(round) << (kSlotBits + kGenBits)) {}
 
-  constexpr std::uint32_t slot() const { return static_cast<std::uint32_t>(value) & kSlotMask; }
-  constexpr std::uint32_t gen() const { return static_cast<std::uint32_t>(value >> kSlotBits) & kGenMask; }
+  constexpr uint32_t slot() const { return static_cast<uint32_t>(value) & kSlotMask; }
+  constexpr uint32_t gen() const { return static_cast<uint32_t>(value >> kSlotBits) & kGenMask; }
   constexpr Round round() const { return static_cast<Round>(value >> (kSlotBits + kGenBits)); }
   constexpr Name at(Round r) const { return Name(slot(), gen(), r); }
   constexpr bool same_request(Name o) const {
-    constexpr std::uint64_t mask = (std::uint64_t{1} << (kSlotBits + kGenBits)) - 1;
+    constexpr uint64_t mask = (uint64_t{1} << (kSlotBits + kGenBits)) - 1;
     return ((value ^ o.value) & mask) == 0;
   }
   constexpr explicit operator bool() const { return value != 0; }
@@ -52,8 +51,8 @@ static_assert(sizeof(Name) == 8);
 /// rail has no name (its BTL does not speak common/failover_btl.h): then it means "the rail this message came
 /// in on".
 struct RailName {
-  std::uint64_t conn = 0;
-  std::uint32_t epoch = 0;
+  uint64_t conn = 0;
+  uint32_t epoch = 0;
   constexpr bool operator==(const RailName&) const = default;
 };
 

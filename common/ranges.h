@@ -18,9 +18,9 @@
 namespace bfo {
 
 struct Range {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-  constexpr std::uint64_t size() const { return end - begin; }
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  constexpr uint64_t size() const { return end - begin; }
   constexpr bool empty() const { return begin >= end; }
   constexpr bool operator==(const Range&) const = default;
 };
@@ -43,8 +43,8 @@ class RangeSet {
   }
 
   bool empty() const { return n_ == 0; }
-  std::uint32_t count() const { return n_; }
-  const Range& operator[](std::uint32_t i) const { return data_[i]; }
+  uint32_t count() const { return n_; }
+  const Range& operator[](uint32_t i) const { return data_[i]; }
   Range front() const { return n_ ? data_[0] : Range{}; }
 
   /// Forget everything; keeps the memory.
@@ -56,10 +56,10 @@ class RangeSet {
   /// True when an interval found no room since the last clear(), and was left out: there was no memory, or
   /// there are kMaxCount already. What is in the set is right.
   bool incomplete() const { return incomplete_; }
-  static constexpr std::uint32_t kMaxCount = 3 << 14;
+  static constexpr uint32_t kMaxCount = 3 << 14;
 
   /// Add [begin, end). Returns how many of its bytes were not there before.
-  std::uint64_t add(std::uint64_t begin, std::uint64_t end) {
+  uint64_t add(uint64_t begin, uint64_t end) {
     if (begin >= end) return 0;
     Range* d = data_;
     // Fast: the only interval, or it grows or follows the last one.
@@ -72,14 +72,14 @@ class RangeSet {
       d[n_ - 1].end = end;
       return end - begin;
     }
-    std::uint32_t i = lower(begin);  // first interval whose end >= begin
-    std::uint32_t j = i;
-    std::uint64_t b = begin;
-    std::uint64_t e = end;
-    std::uint64_t known = 0;
+    uint32_t i = lower(begin);  // first interval whose end >= begin
+    uint32_t j = i;
+    uint64_t b = begin;
+    uint64_t e = end;
+    uint64_t known = 0;
     for (; j < n_ && d[j].begin <= end; ++j) {
-      const std::uint64_t lo = d[j].begin > begin ? d[j].begin : begin;
-      const std::uint64_t hi = d[j].end < end ? d[j].end : end;
+      const uint64_t lo = d[j].begin > begin ? d[j].begin : begin;
+      const uint64_t hi = d[j].end < end ? d[j].end : end;
       if (hi > lo) known += hi - lo;
       if (d[j].begin < b) b = d[j].begin;
       if (d[j].end > e) e = d[j].end;
@@ -89,9 +89,9 @@ class RangeSet {
   }
 
   /// Remove [begin, end).
-  void remove(std::uint64_t begin, std::uint64_t end) {
+  void remove(uint64_t begin, uint64_t end) {
     if (begin >= end) return;
-    for (std::uint32_t i = 0; i < n_;) {
+    for (uint32_t i = 0; i < n_;) {
       Range r = data_[i];
       if (r.end <= begin) {
         ++i;
@@ -118,7 +118,7 @@ class RangeSet {
   }
 
   /// Cut up to `max` bytes off the front; empty range when the set is empty.
-  Range take_front(std::uint64_t max) {
+  Range take_front(uint64_t max) {
     if (n_ == 0) return {};
     Range& f = data_[0];
     Range r{f.begin, f.size() > max ? f.begin + max : f.end};
@@ -127,52 +127,52 @@ class RangeSet {
     return r;
   }
 
-  bool covers(std::uint64_t begin, std::uint64_t end) const {
+  bool covers(uint64_t begin, uint64_t end) const {
     if (begin >= end) return true;
-    const std::uint32_t i = lower(begin);
+    const uint32_t i = lower(begin);
     return i < n_ && data_[i].begin <= begin && data_[i].end >= end;
   }
 
-  std::uint64_t bytes() const {
-    std::uint64_t sum = 0;
-    for (std::uint32_t i = 0; i < n_; ++i) sum += data_[i].size();
+  uint64_t bytes() const {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n_; ++i) sum += data_[i].size();
     return sum;
   }
 
   /// Bytes of [0, end) that are in the set.
-  std::uint64_t bytes_below(std::uint64_t end) const {
-    std::uint64_t sum = 0;
-    for (std::uint32_t i = 0; i < n_ && data_[i].begin < end; ++i)
+  uint64_t bytes_below(uint64_t end) const {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n_ && data_[i].begin < end; ++i)
       sum += (data_[i].end < end ? data_[i].end : end) - data_[i].begin;
     return sum;
   }
 
   /// Bytes of [begin, end), or of `other`, that are in the set.
-  std::uint64_t bytes_in(std::uint64_t begin, std::uint64_t end) const {
+  uint64_t bytes_in(uint64_t begin, uint64_t end) const {
     return begin < end ? bytes_below(end) - bytes_below(begin) : 0;
   }
-  std::uint64_t bytes_in(const RangeSet& other) const {
-    std::uint64_t sum = 0;
-    for (std::uint32_t i = 0; i < other.n_; ++i) sum += bytes_in(other[i].begin, other[i].end);
+  uint64_t bytes_in(const RangeSet& other) const {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < other.n_; ++i) sum += bytes_in(other[i].begin, other[i].end);
     return sum;
   }
 
   /// *this = [0, length) minus `other`.
-  void assign_complement(const RangeSet& other, std::uint64_t length) {
+  void assign_complement(const RangeSet& other, uint64_t length) {
     clear();
     add(0, length);
-    for (std::uint32_t i = 0; i < other.n_; ++i) remove(other[i].begin, other[i].end);
+    for (uint32_t i = 0; i < other.n_; ++i) remove(other[i].begin, other[i].end);
   }
 
  private:
   /// Index of the first interval with end >= pos.
-  std::uint32_t lower(std::uint64_t pos) const {
+  uint32_t lower(uint64_t pos) const {
     const Range* d = data_;
     if (n_ == 0 || d[n_ - 1].end < pos) return n_;
-    std::uint32_t lo = 0;
-    std::uint32_t hi = n_ - 1;
+    uint32_t lo = 0;
+    uint32_t hi = n_ - 1;
     while (lo < hi) {
-      const std::uint32_t mid = (lo + hi) / 2;
+      const uint32_t mid = (lo + hi) / 2;
       if (d[mid].end >= pos)
         hi = mid;
       else
@@ -181,7 +181,7 @@ class RangeSet {
     return lo;
   }
 
-  void replace(std::uint32_t i, std::uint32_t j, std::uint64_t b, std::uint64_t e) {
+  void replace(uint32_t i, uint32_t j, uint64_t b, uint64_t e) {
     if (i == j) {
       insert(i, Range{b, e});
       return;
@@ -190,7 +190,7 @@ class RangeSet {
     erase(i + 1, j);
   }
 
-  void insert(std::uint32_t i, Range r) {
+  void insert(uint32_t i, Range r) {
     if (n_ == capacity_ && !grow()) [[unlikely]] {
       incomplete_ = true;
       return;
@@ -201,14 +201,14 @@ class RangeSet {
     ++n_;
   }
 
-  void erase(std::uint32_t i, std::uint32_t j) {
+  void erase(uint32_t i, uint32_t j) {
     Range* d = data_;
     std::memmove(d + i, d + j, (n_ - j) * sizeof(Range));
     n_ -= j - i;
   }
 
   [[gnu::cold]] bool grow() {
-    const std::uint32_t cap = capacity_ * 2;
+    const uint32_t cap = capacity_ * 2;
     if (cap > kMaxCount) return false;
     auto* p = static_cast<Range*>(std::malloc(cap * sizeof(Range)));
     if (p == nullptr) return false;
@@ -216,12 +216,12 @@ class RangeSet {
     if (on_heap_) std::free(data_);
     data_ = p;
     on_heap_ = true;
-    capacity_ = static_cast<std::uint16_t>(cap);
+    capacity_ = static_cast<uint16_t>(cap);
     return true;
   }
 
-  std::uint32_t n_ = 0;
-  std::uint16_t capacity_ = sizeof(RangeRoom) / sizeof(Range);
+  uint32_t n_ = 0;
+  uint16_t capacity_ = sizeof(RangeRoom) / sizeof(Range);
   bool incomplete_ = false;
   bool on_heap_ = false;
   Range* data_;

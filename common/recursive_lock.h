@@ -26,15 +26,15 @@ class RecursiveLock {
     if (--depth_ > 0) return;
     owner_.store(0, std::memory_order_release);
   }
-  // False when another thread holds it.
+  /// False when another thread holds it.
   bool try_lock() {
     if (!mine() && !take()) return false;
     ++depth_;
     return true;
   }
 
-  // Does the calling thread hold it?
-  // A thread finds itself there only if it wrote itself and has not cleared it since: no ordering is needed.
+  /// Does the calling thread hold it?
+  /// A thread finds itself there only if it wrote itself and has not cleared it since: no ordering is needed.
   bool mine() const { return owner_.load(std::memory_order_relaxed) == self(); }
 
  private:
@@ -42,16 +42,16 @@ class RecursiveLock {
   static constexpr int kYields = 50;
   static constexpr long kSleepNs = 20'000;
 
-  // A value of this thread that is not 0. The thread pointer costs no call, unlike pthread_self().
-  static std::uintptr_t self() {
+  /// A value of this thread that is not 0. The thread pointer costs no call, unlike pthread_self().
+  static uintptr_t self() {
 #if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 11
-    return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+    return reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
 #else
-    return static_cast<std::uintptr_t>(pthread_self());
+    return static_cast<uintptr_t>(pthread_self());
 #endif
   }
   bool take() {
-    std::uintptr_t nobody = 0;
+    uintptr_t nobody = 0;
     return owner_.compare_exchange_strong(nobody, self(), std::memory_order_acquire,
                                           std::memory_order_relaxed);
   }
@@ -66,8 +66,8 @@ class RecursiveLock {
     }
   }
 
-  std::atomic<std::uintptr_t> owner_{0};  // 0: nobody
-  int depth_ = 0;                         // guarded by owner_
+  std::atomic<uintptr_t> owner_{0};  ///< 0: nobody
+  int depth_ = 0;                    ///< guarded by owner_
 };
 
 }  // namespace bfo

@@ -14,14 +14,14 @@
 
 namespace bfo {
 
-using Seq16 = std::uint16_t;
+using Seq16 = uint16_t;
 
 /// Largest distance, in messages, between the oldest unfinished and the newest message of one pair.
-inline constexpr std::int32_t kSeqWindow = 1 << 14;
+inline constexpr int32_t kSeqWindow = 1 << 14;
 
 /// Signed circular distance `to - from` in [-32768, 32767].
-constexpr std::int32_t seq_distance(Seq16 from, Seq16 to) {
-  return static_cast<std::int16_t>(static_cast<Seq16>(to - from));
+constexpr int32_t seq_distance(Seq16 from, Seq16 to) {
+  return static_cast<int16_t>(static_cast<Seq16>(to - from));
 }
 
 /// True when `a` comes before `b` on the circle (distance at most half of it).
@@ -29,7 +29,7 @@ constexpr bool seq_before(Seq16 a, Seq16 b) {
   return seq_distance(a, b) > 0;
 }
 
-enum class SeqPlace : std::uint8_t {
+enum class SeqPlace : uint8_t {
   kExpected,  ///< the next one in order
   kFuture,    ///< inside the window, to be stored
   kPast,      ///< already received: a duplicate
@@ -38,7 +38,7 @@ enum class SeqPlace : std::uint8_t {
 
 /// Where `seq` lies relative to the receiver's `expected` number.
 constexpr SeqPlace seq_place(Seq16 expected, Seq16 seq) {
-  const std::int32_t d = seq_distance(expected, seq);
+  const int32_t d = seq_distance(expected, seq);
   if (d == 0) return SeqPlace::kExpected;
   if (d > 0) return d <= kSeqWindow ? SeqPlace::kFuture : SeqPlace::kOutside;
   return -d <= kSeqWindow ? SeqPlace::kPast : SeqPlace::kOutside;
@@ -49,8 +49,8 @@ constexpr SeqPlace seq_place(Seq16 expected, Seq16 seq) {
 /// `before` confirmed, and now everything before `now` is, at most kSeqWindow further: it goes up once in
 /// kSeqWindow messages. The answer to the open question is then less than kSeqWindow behind what is
 /// confirmed, and seq_distance() can tell. The number itself comes round after 2^30 messages.
-constexpr std::uint16_t seq_question(std::uint16_t open, Seq16 before, Seq16 now) {
-  return static_cast<std::uint16_t>(open + (before / kSeqWindow != now / kSeqWindow ? 1 : 0));
+constexpr uint16_t seq_question(uint16_t open, Seq16 before, Seq16 now) {
+  return static_cast<uint16_t>(open + (before / kSeqWindow != now / kSeqWindow ? 1 : 0));
 }
 
 }  // namespace bfo

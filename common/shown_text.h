@@ -10,7 +10,7 @@
 namespace bfo {
 
 /// At most `most` bytes of `text`; what is not printable ASCII is \xNN.
-inline std::string shown(std::string_view text, std::size_t most = 60) {
+inline std::string shown(std::string_view text, size_t most = 60) {
   std::string line;
   for (const char c : text.substr(0, most)) {
     const auto byte = static_cast<unsigned char>(c);

@@ -16,14 +16,14 @@
 namespace bfo {
 
 struct SipKey {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
+  uint64_t low = 0;
+  uint64_t high = 0;
 };
 
 namespace siphash_detail {
 
 struct State {
-  std::uint64_t v0, v1, v2, v3;
+  uint64_t v0, v1, v2, v3;
 
   void round() {
     v0 += v1;
@@ -37,7 +37,7 @@ struct State {
     v3 = std::rotl(v3, 21) ^ v0;
     v2 = std::rotl(v2, 32);
   }
-  void absorb(std::uint64_t word) {
+  void absorb(uint64_t word) {
     v3 ^= word;
     round();
     round();
@@ -46,12 +46,12 @@ struct State {
 };
 
 /// The next `count` bytes, at most eight, as a little-endian number.
-inline std::uint64_t word_at(const unsigned char* bytes, std::size_t count) {
-  std::uint64_t word = 0;
+inline uint64_t word_at(const unsigned char* bytes, size_t count) {
+  uint64_t word = 0;
   if constexpr (std::endian::native == std::endian::little) {
     std::memcpy(&word, bytes, count);
   } else {
-    for (std::size_t i = 0; i < count; ++i) word |= std::uint64_t{bytes[i]} << 8 * i;
+    for (size_t i = 0; i < count; ++i) word |= uint64_t{bytes[i]} << 8 * i;
   }
   return word;
 }
@@ -59,13 +59,13 @@ inline std::uint64_t word_at(const unsigned char* bytes, std::size_t count) {
 }  // namespace siphash_detail
 
 /// The 64-bit sum of `length` bytes at `data` under `key`.
-inline std::uint64_t siphash(const SipKey& key, const void* data, std::size_t length) {
+inline uint64_t siphash(const SipKey& key, const void* data, size_t length) {
   const auto* bytes = static_cast<const unsigned char*>(data);
   siphash_detail::State state{key.low ^ 0x736f6d6570736575ull, key.high ^ 0x646f72616e646f6dull,
                               key.low ^ 0x6c7967656e657261ull, key.high ^ 0x7465646279746573ull};
-  std::size_t at = 0;
+  size_t at = 0;
   for (; at + 8 <= length; at += 8) state.absorb(siphash_detail::word_at(bytes + at, 8));
-  state.absorb(siphash_detail::word_at(bytes + at, length - at) | std::uint64_t{length & 0xff} << 56);
+  state.absorb(siphash_detail::word_at(bytes + at, length - at) | uint64_t{length & 0xff} << 56);
   state.v2 ^= 0xff;
   for (int i = 0; i < 4; ++i) state.round();
   return state.v0 ^ state.v1 ^ state.v2 ^ state.v3;

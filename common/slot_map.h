@@ -17,7 +17,7 @@
 
 namespace bfo {
 
-enum class NameState : std::uint8_t {
+enum class NameState : uint8_t {
   kLive,      ///< in use
   kFinished,  ///< was in use and ended well
   kFailed,    ///< was in use and ended with an error
@@ -28,7 +28,7 @@ template <class T>
 class SlotMap {
  public:
   /// `max`: names in use at once, at most all there are.
-  explicit SlotMap(std::uint32_t max = Name::kSlotMask + 1) : max_(max) {}
+  explicit SlotMap(uint32_t max = Name::kSlotMask + 1) : max_(max) {}
   SlotMap(const SlotMap&) = delete;
   SlotMap& operator=(const SlotMap&) = delete;
   ~SlotMap() { std::free(slots_); }
@@ -38,7 +38,7 @@ class SlotMap {
   Name insert(T* object) {
     if (free_count_ < kMinFree && size_ <= Name::kSlotMask) grow();
     if (free_head_ == kNil || live_ >= max_) return Name();
-    const std::uint32_t i = free_head_;
+    const uint32_t i = free_head_;
     Slot& s = slots_[i];
     free_head_ = s.next;
     if (free_head_ == kNil) free_tail_ = kNil;
@@ -84,28 +84,28 @@ class SlotMap {
     return find(name, ignored);
   }
 
-  std::uint32_t live() const { return live_; }
+  uint32_t live() const { return live_; }
 
  private:
-  static constexpr std::uint32_t kNil = 0xffffffffu;
-  static constexpr std::uint32_t kMinFree = 64;  ///< keep a reserve: no slot is reused at once
+  static constexpr uint32_t kNil = 0xffffffffu;
+  static constexpr uint32_t kMinFree = 64;  ///< keep a reserve: no slot is reused at once
   struct Slot {
     T* object;
-    std::uint32_t gen;
-    std::uint32_t next;
+    uint32_t gen;
+    uint32_t next;
     bool failed;
   };
 
-  static std::uint32_t next_gen(std::uint32_t g) {
+  static uint32_t next_gen(uint32_t g) {
     g = (g + 1) & Name::kGenMask;
     return g == 0 ? 1 : g;
   }
-  static bool gen_before(std::uint32_t a, std::uint32_t b) {
-    const std::uint32_t d = (b - a) & Name::kGenMask;
+  static bool gen_before(uint32_t a, uint32_t b) {
+    const uint32_t d = (b - a) & Name::kGenMask;
     return d != 0 && d < (1u << (Name::kGenBits - 1));
   }
 
-  void push_free(std::uint32_t i) {
+  void push_free(uint32_t i) {
     slots_[i].next = kNil;
     if (free_tail_ == kNil)
       free_head_ = i;
@@ -116,25 +116,25 @@ class SlotMap {
   }
 
   [[gnu::cold]] void grow() {
-    std::uint32_t want = size_ == 0 ? 256 : size_ * 2;
+    uint32_t want = size_ == 0 ? 256 : size_ * 2;
     if (want > Name::kSlotMask + 1) want = Name::kSlotMask + 1;
     auto* p = static_cast<Slot*>(std::realloc(slots_, want * sizeof(Slot)));
     if (p == nullptr) return;  // what is left of the reserve is used up first
     slots_ = p;
-    for (std::uint32_t i = size_; i < want; ++i) {
+    for (uint32_t i = size_; i < want; ++i) {
       slots_[i] = Slot{nullptr, 1, kNil, false};
       push_free(i);
     }
     size_ = want;
   }
 
-  const std::uint32_t max_;
+  const uint32_t max_;
   Slot* slots_ = nullptr;
-  std::uint32_t size_ = 0;
-  std::uint32_t live_ = 0;
-  std::uint32_t free_head_ = kNil;
-  std::uint32_t free_tail_ = kNil;
-  std::uint32_t free_count_ = 0;
+  uint32_t size_ = 0;
+  uint32_t live_ = 0;
+  uint32_t free_head_ = kNil;
+  uint32_t free_tail_ = kNil;
+  uint32_t free_count_ = 0;
 };
 
 }  // namespace bfo

@@ -10,7 +10,7 @@
 namespace bfo {
 
 /// Immediate answer to posting one fragment.
-enum class Post : std::uint8_t {
+enum class Post : uint8_t {
   kAccepted,    ///< taken; exactly one on_done() follows, possibly before the call returns
   kCompleted,   ///< taken and already delivered; no on_done() follows
   kNoResource,  ///< not taken: no slot, credit or descriptor now; try another rail, then wait
@@ -22,10 +22,10 @@ constexpr bool taken(Post p) {
 
 /// Final fate of a posted fragment; each one ends exactly once (P3). Anything that was given to the
 /// hardware without a success completion has an unknown fate: "flushed" is not "never sent" (H22).
-enum class Fate : std::uint8_t { kDelivered, kUnknown, kNeverSent };
+enum class Fate : uint8_t { kDelivered, kUnknown, kNeverSent };
 
 /// How an MPI request ended.
-enum class Outcome : std::uint8_t {
+enum class Outcome : uint8_t {
   kOk,
   kTruncated,    ///< receive buffer smaller than the message; the part that fits is there
   kPeerLost,     ///< every path to the peer is gone for longer than the park time, or the peer's process died
@@ -34,7 +34,7 @@ enum class Outcome : std::uint8_t {
 };
 
 /// State of one rail of one peer, as the PML sees it.
-enum class RailState : std::uint8_t {
+enum class RailState : uint8_t {
   kIdle,        ///< never connected; the first send starts the handshake
   kConnecting,  ///< sends are queued below; used only while no rail is up (H18)
   kUp,
@@ -45,7 +45,7 @@ enum class RailState : std::uint8_t {
 };
 
 /// Answer to fence(): see BFO_FENCED and BFO_UNFENCEABLE in failover_btl.h.
-enum class FenceResult : std::uint8_t { kFenced, kUnfenceable };
+enum class FenceResult : uint8_t { kFenced, kUnfenceable };
 
 constexpr const char* to_string(Outcome o) {
   switch (o) {

@@ -17,14 +17,14 @@ namespace bfo {
 namespace {
 
 // A peer's text is printed: it ends, and has no byte that moves the cursor.
-void copy_printable(char* out, const char* text, std::size_t size) {
-  std::size_t i = 0;
+void copy_printable(char* out, const char* text, size_t size) {
+  size_t i = 0;
   for (; i + 1 < size && text[i] != '\0'; ++i) out[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
   out[i] = '\0';
 }
 
 // "wire version 3, understands 2 to 3, build 0.1.0"
-void describe(char* out, std::size_t size, WireVersions v, const char* build) {
+void describe(char* out, size_t size, WireVersions v, const char* build) {
   if (v.version == v.oldest)
     snprintf(out, size, "wire version %u and no other, build %s", v.version, build);
   else
@@ -33,21 +33,19 @@ void describe(char* out, std::size_t size, WireVersions v, const char* build) {
 
 }  // namespace
 
-WireRecord make_record(std::uint32_t magic, WireVersions versions, std::size_t entries,
-                       std::size_t entry_bytes) {
+WireRecord make_record(uint32_t magic, WireVersions versions, size_t entries, size_t entry_bytes) {
   WireRecord record{};
   record.magic = magic;
   record.version = versions.version;
   record.oldest = versions.oldest;
   record.header_bytes = sizeof record;
-  record.entry_bytes = static_cast<std::uint16_t>(entry_bytes);
-  record.entries = static_cast<std::uint16_t>(entries);
+  record.entry_bytes = static_cast<uint16_t>(entry_bytes);
+  record.entries = static_cast<uint16_t>(entries);
   snprintf(record.build, sizeof record.build, "%s", kBuild);
   return record;
 }
 
-PeerRecord read_record(const void* data, std::size_t size, std::uint32_t magic, std::uint16_t first,
-                       WireVersions ours) {
+PeerRecord read_record(const void* data, size_t size, uint32_t magic, uint16_t first, WireVersions ours) {
   PeerRecord found;
   if (data == nullptr) return found;
   WireRecord record{};
@@ -60,7 +58,7 @@ PeerRecord read_record(const void* data, std::size_t size, std::uint32_t magic, 
     return found;
   }
   if (size < sizeof record || record.header_bytes < sizeof record || record.oldest > record.version ||
-      size < record.header_bytes + std::size_t{record.entries} * record.entry_bytes)
+      size < record.header_bytes + size_t{record.entries} * record.entry_bytes)
     return found;
   found.versions = {record.version, record.oldest};
   copy_printable(found.build, record.build, sizeof found.build);
@@ -71,8 +69,8 @@ PeerRecord read_record(const void* data, std::size_t size, std::uint32_t magic, 
   return found;
 }
 
-std::size_t refusal_text(char* out, std::size_t size, const char* component, const WireSide& here,
-                         WireVersions ours, const WireSide& there, const PeerRecord& theirs) {
+size_t refusal_text(char* out, size_t size, const char* component, const WireSide& here, WireVersions ours,
+                    const WireSide& there, const PeerRecord& theirs) {
   char mine[128];
   char other[128];
   describe(mine, sizeof mine, ours, kBuild);
@@ -86,7 +84,7 @@ std::size_t refusal_text(char* out, std::size_t size, const char* component, con
                          "bfo: the %s of rank %u on host %s (%s) and that of rank %u on host %s (%s) do not "
                          "understand each other: install one build of openmpi-bfo on both hosts\n",
                          component, here.rank, here.host, mine, there.rank, there.host, other);
-  return std::min(size - 1, static_cast<std::size_t>(std::max(n, 0)));
+  return std::min(size - 1, static_cast<size_t>(std::max(n, 0)));
 }
 
 void ToldOnce::open(const char* folder) {
@@ -98,7 +96,7 @@ bool ToldOnce::first(const char* what, const char* about) const {
   char path[1024];
   if (folder_[0] == '\0') return true;
   const int n = snprintf(path, sizeof path, "%s/bfo-told.%s.%s", folder_, what, about);
-  if (n < 0 || static_cast<std::size_t>(n) >= sizeof path) return true;
+  if (n < 0 || static_cast<size_t>(n) >= sizeof path) return true;
   for (char* c = path + strlen(folder_) + 1; *c != '\0'; ++c) {
     if (*c == '/') *c = '_';
   }

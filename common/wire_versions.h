@@ -21,8 +21,8 @@
 namespace bfo {
 
 struct WireVersions {
-  std::uint16_t version = 0;  // of the messages that are sent
-  std::uint16_t oldest = 0;   // version that is understood
+  uint16_t version = 0;  ///< of the messages that are sent
+  uint16_t oldest = 0;   ///< version that is understood
 };
 
 /// Each side understands what the other one sends.
@@ -32,53 +32,51 @@ constexpr bool meet(WireVersions a, WireVersions b) {
 
 /// Host byte order: peers of another architecture are not reached.
 struct WireRecord {
-  std::uint32_t magic;
-  std::uint16_t version;
-  std::uint16_t oldest;
-  std::uint16_t header_bytes;  // of this struct as its sender has it: the entries begin there
-  std::uint16_t entry_bytes;
-  std::uint16_t entries;
-  std::uint16_t reserved;
-  char build[48];  // of the sender, NUL terminated
+  uint32_t magic;
+  uint16_t version;
+  uint16_t oldest;
+  uint16_t header_bytes;  ///< of this struct as its sender has it: the entries begin there
+  uint16_t entry_bytes;
+  uint16_t entries;
+  uint16_t reserved;
+  char build[48];  ///< of the sender, NUL terminated
 };
 static_assert(sizeof(WireRecord) == 64);
 
-enum class RecordState : std::uint8_t {
-  kRead,     // it is sound, and the versions meet
-  kOther,    // it is sound, and the versions do not meet
-  kAbsent,   // the peer has published none
-  kDamaged,  // it is not a record of this kind
+enum class RecordState : uint8_t {
+  kRead,     ///< it is sound, and the versions meet
+  kOther,    ///< it is sound, and the versions do not meet
+  kAbsent,   ///< the peer has published none
+  kDamaged,  ///< it is not a record of this kind
 };
 
 /// A peer's record. `entry` points into the bytes that were read.
 struct PeerRecord {
   RecordState state = RecordState::kAbsent;
   WireVersions versions;
-  std::uint16_t entries = 0;
-  std::uint16_t entry_bytes = 0;
+  uint16_t entries = 0;
+  uint16_t entry_bytes = 0;
   const char* entry = nullptr;
   char build[sizeof(WireRecord::build)] = "";
 };
 
 /// The record that publishes `versions` with `entries` entries of `entry_bytes` bytes behind it.
-WireRecord make_record(std::uint32_t magic, WireVersions versions, std::size_t entries,
-                       std::size_t entry_bytes);
+WireRecord make_record(uint32_t magic, WireVersions versions, size_t entries, size_t entry_bytes);
 /// Reads the `size` bytes at `data`, nullptr when there are none. `first`: the first version that was
 /// published in this form; an older record has its version at the same place, and nothing else is known of
 /// it.
-PeerRecord read_record(const void* data, std::size_t size, std::uint32_t magic, std::uint16_t first,
-                       WireVersions ours);
+PeerRecord read_record(const void* data, size_t size, uint32_t magic, uint16_t first, WireVersions ours);
 
 /// One of the two processes in a sentence.
 struct WireSide {
   const char* host;
-  std::uint32_t rank;
+  uint32_t rank;
 };
 
 /// Why `here` cannot speak with `there`, in one line of at most `size` bytes with its newline and NUL. Its
 /// length. `component`: such as "PML bfo".
-std::size_t refusal_text(char* out, std::size_t size, const char* component, const WireSide& here,
-                         WireVersions ours, const WireSide& there, const PeerRecord& theirs);
+size_t refusal_text(char* out, size_t size, const char* component, const WireSide& here, WireVersions ours,
+                    const WireSide& there, const PeerRecord& theirs);
 
 /// Of the processes of a job that share a folder on a host one says what all of them find.
 class ToldOnce {

@@ -39,9 +39,9 @@ bool parse(int argc, char** argv, Options* o) {
 }
 
 MPI_Datatype indexed(int blocks, int length, MPI_Datatype base) {
-  std::vector<int> lengths(static_cast<std::size_t>(blocks), length);
+  std::vector<int> lengths(static_cast<size_t>(blocks), length);
   std::vector<int> places(lengths.size());
-  for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<int>(i) * 2 * length;
+  for (size_t i = 0; i < places.size(); ++i) places[i] = static_cast<int>(i) * 2 * length;
   MPI_Datatype type = MPI_DATATYPE_NULL;
   MPI_Type_indexed(blocks, lengths.data(), places.data(), base, &type);
   MPI_Type_commit(&type);
@@ -71,8 +71,8 @@ int main(int argc, char** argv) {
   Options o;
   if (!parse(argc, argv, &o)) MPI_Abort(MPI_COMM_WORLD, 2);
   MPI_Datatype type = o.bcast ? indexed(o.blocks, 1, MPI_INT) : indexed(o.blocks, 8, MPI_DOUBLE);
-  const std::size_t block = o.bcast ? sizeof(int) : 8 * sizeof(double);
-  std::vector<char> buffer(static_cast<std::size_t>(o.blocks) * 2 * block, 1);
+  const size_t block = o.bcast ? sizeof(int) : 8 * sizeof(double);
+  std::vector<char> buffer(static_cast<size_t>(o.blocks) * 2 * block, 1);
   once(o, buffer, type, rank);
   std::vector<double> times;
   for (int i = 0; i < kRepeat; ++i) times.push_back(once(o, buffer, type, rank));

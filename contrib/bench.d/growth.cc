@@ -39,7 +39,7 @@ double now() {
 double latency(const Job& job, const std::vector<MPI_Comm>& comms) {
   std::vector<double> blocks;
   long value = 0;
-  std::size_t next = 0;
+  size_t next = 0;
   for (int b = -2; b < kBlocks; ++b) {
     const double start = now();
     for (int i = 0; i < kIterations; ++i) {
@@ -56,7 +56,7 @@ double latency(const Job& job, const std::vector<MPI_Comm>& comms) {
 }
 
 double with_communicators(const Job& job, int n) {
-  std::vector<MPI_Comm> comms(static_cast<std::size_t>(n));
+  std::vector<MPI_Comm> comms(static_cast<size_t>(n));
   for (MPI_Comm& comm : comms) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   const double us = latency(job, comms);
   for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
@@ -87,16 +87,16 @@ double with_peers(const Job& job) {
 }
 
 double with_requests(const Job& job, int n) {
-  std::vector<int> values(static_cast<std::size_t>(n));
+  std::vector<int> values(static_cast<size_t>(n));
   std::vector<MPI_Request> requests(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i)
+  for (size_t i = 0; i < values.size(); ++i)
     MPI_Irecv(&values[i], 1, MPI_INT, 1 - job.rank, kNever, MPI_COMM_WORLD, &requests[i]);
   const double us = latency(job, {MPI_COMM_WORLD});
   for (int i = 0; i < n; ++i) MPI_Send(&i, 1, MPI_INT, 1 - job.rank, kNever, MPI_COMM_WORLD);
   MPI_Waitall(n, requests.data(), MPI_STATUSES_IGNORE);
   for (int i = 0; i < n; ++i) {
-    if (values[static_cast<std::size_t>(i)] == i) continue;
-    std::fprintf(stderr, "growth: receive %d got message %d\n", i, values[static_cast<std::size_t>(i)]);
+    if (values[static_cast<size_t>(i)] == i) continue;
+    std::fprintf(stderr, "growth: receive %d got message %d\n", i, values[static_cast<size_t>(i)]);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   return us;

@@ -52,7 +52,7 @@ bool parse(int argc, char** argv, Options* o) {
 
 /// The tags in the order in which they are to be matched: the timed ones first, then the rest as they came.
 std::vector<int> order_of(const Options& o, int timed) {
-  std::vector<int> tags(static_cast<std::size_t>(o.depth));
+  std::vector<int> tags(static_cast<size_t>(o.depth));
   std::iota(tags.begin(), tags.end(), 0);
   if (o.order == "reverse") std::reverse(tags.begin(), tags.end());
   if (o.order == "random") std::shuffle(tags.begin(), tags.end(), std::mt19937(1));
@@ -80,8 +80,8 @@ double unexpected(const std::vector<int>& tags, int timed) {
   MPI_Recv(&go, 1, MPI_BYTE, 1, kGo, MPI_COMM_WORLD, MPI_STATUS_IGNORE);  // behind all others
   const double begin = MPI_Wtime();
   double seconds = 0;
-  for (std::size_t i = 0; i < tags.size(); ++i) {
-    if (i == static_cast<std::size_t>(timed)) seconds = MPI_Wtime() - begin;
+  for (size_t i = 0; i < tags.size(); ++i) {
+    if (i == static_cast<size_t>(timed)) seconds = MPI_Wtime() - begin;
     long value = -1;
     MPI_Recv(&value, sizeof value, MPI_BYTE, 1, tags[i], MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     check(value == tags[i], "a receive got the message of another tag");
@@ -90,13 +90,13 @@ double unexpected(const std::vector<int>& tags, int timed) {
 }
 
 double posted(const std::vector<int>& tags, int timed) {
-  const std::size_t n = tags.size();
+  const size_t n = tags.size();
   std::vector<long> values(n, -1);
   std::vector<MPI_Request> requests(n), first;
-  for (std::size_t tag = 0; tag < n; ++tag)
+  for (size_t tag = 0; tag < n; ++tag)
     MPI_Irecv(&values[tag], sizeof(long), MPI_BYTE, 1, static_cast<int>(tag), MPI_COMM_WORLD, &requests[tag]);
   for (int i = 0; i < timed; ++i) {
-    MPI_Request& r = requests[static_cast<std::size_t>(tags[static_cast<std::size_t>(i)])];
+    MPI_Request& r = requests[static_cast<size_t>(tags[static_cast<size_t>(i)])];
     first.push_back(r);
     r = MPI_REQUEST_NULL;
   }
@@ -107,7 +107,7 @@ double posted(const std::vector<int>& tags, int timed) {
   const double seconds = MPI_Wtime() - begin;
   MPI_Send(&go, 1, MPI_BYTE, 1, kGo, MPI_COMM_WORLD);
   MPI_Waitall(static_cast<int>(n), requests.data(), MPI_STATUSES_IGNORE);
-  for (std::size_t tag = 0; tag < n; ++tag)
+  for (size_t tag = 0; tag < n; ++tag)
     check(values[tag] == static_cast<long>(tag), "a receive got the message of another tag");
   return seconds;
 }

@@ -93,7 +93,7 @@ TEST_F(Fault, LateWrite_LandsAfterItsSenderGaveUp) {
   EXPECT_EQ(look(p.b.buffer[0]), 0) << "not yet";
   p.a.buffer[0] = 99;  // the sender uses its buffer again: what travels is the old content
   EXPECT_TRUE(becomes(p.b, p.b.buffer[0], 1)) << Lab::get().trace_text();
-  EXPECT_EQ(count(Verdict::Released), 1u);
+  EXPECT_EQ(count(Verdict::kReleased), 1u);
 }
 
 TEST_F(Fault, LateWrite_IsHeldUntilReleased) {
@@ -114,7 +114,7 @@ TEST_F(Fault, LateWrite_IsRefusedByAQueuePairInError) {
   ASSERT_EQ(p.a.send(1, 0, 64, IBV_WR_RDMA_WRITE, &p.b), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_RETRY_EXC_ERR, 1);
   ASSERT_EQ(p.b.to_state(IBV_QPS_ERR), 0);
-  EXPECT_TRUE(wait_for(p.b, Verdict::ReleasedDropped)) << Lab::get().trace_text();
+  EXPECT_TRUE(wait_for(p.b, Verdict::kReleasedDropped)) << Lab::get().trace_text();
   EXPECT_EQ(look(p.b.buffer[0]), 0);
 }
 
@@ -125,7 +125,7 @@ TEST_F(Fault, LateWrite_IsRefusedAfterTheQueuePairIsGone) {
   ASSERT_EQ(p.a.send(1, 0, 64, IBV_WR_RDMA_WRITE, &p.b), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_RETRY_EXC_ERR, 1);
   p.b.destroy_qp();
-  EXPECT_TRUE(wait_for(p.b, Verdict::ReleasedDropped)) << Lab::get().trace_text();
+  EXPECT_TRUE(wait_for(p.b, Verdict::kReleasedDropped)) << Lab::get().trace_text();
   EXPECT_EQ(look(p.b.buffer[0]), 0);
 }
 
@@ -146,7 +146,7 @@ TEST_F(Fault, LateWrite_IsRefusedWhenItsRegionIsGone) {
   ASSERT_EQ(p.a.post_send(wr), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_RETRY_EXC_ERR, 0);
   ASSERT_EQ(ibv_dereg_mr(mr), 0);
-  EXPECT_TRUE(wait_for(p.b, Verdict::ReleasedDropped));
+  EXPECT_TRUE(wait_for(p.b, Verdict::kReleasedDropped));
   EXPECT_EQ(memory[0], 0);
 }
 

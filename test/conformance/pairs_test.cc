@@ -203,7 +203,7 @@ TEST_F(Both, HealthyHalf_RetriesUntilItGivesUp) {
   ASSERT_EQ(p.b.to_state(IBV_QPS_ERR), 0);
   ASSERT_EQ(p.a.send(2, 0, 64, IBV_WR_RDMA_WRITE, &p.b), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_RETRY_EXC_ERR, 2);
-  const auto sent = Lab::get().trace([](const MessageRecord& r) { return is_attempt(r, Opcode::Write); });
+  const auto sent = Lab::get().trace([](const MessageRecord& r) { return is_attempt(r, Opcode::kWrite); });
   EXPECT_EQ(sent.size(), 5u) << Lab::get().trace_text();
   EXPECT_EQ(p.b.state(), IBV_QPS_ERR);
 }

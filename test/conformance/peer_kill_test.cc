@@ -148,7 +148,7 @@ void expect_clean() {
       count_live([](auto& h, uint32_t i) { return h.mrs[i].key.load() != 0; }, softhca::kMaxMrs);
   const unsigned others = count_live(
       [](auto& h, uint32_t i) {
-        return h.processes[i].state.load() != softhca::ProcessState::Free &&
+        return h.processes[i].state.load() != softhca::ProcessState::kFree &&
                h.processes[i].pid.load() != getpid();
       },
       softhca::kMaxProcesses);

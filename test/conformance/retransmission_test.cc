@@ -27,7 +27,7 @@ TEST_F(Retry, OnlyRcRetransmits) {
   ASSERT_EQ(p.a.send(2, 0, 8), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_SUCCESS, 2);
   EXPECT_TRUE(p.b.quiet(p.b.recv_cq, 50));
-  EXPECT_EQ(sent(Opcode::Send).size(), 1u);
+  EXPECT_EQ(sent(Opcode::kSend).size(), 1u);
 }
 
 TEST_F(Retry, LostRequest_IsSentAgainAfterTheTimeout) {
@@ -37,7 +37,7 @@ TEST_F(Retry, LostRequest_IsSentAgainAfterTheTimeout) {
   ASSERT_EQ(p.a.send(2, 0, 8), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_SUCCESS, 2);
   EXPECT_WC(p.b.wait_recv(), IBV_WC_SUCCESS, 1);
-  EXPECT_EQ(sent(Opcode::Send).size(), 2u);
+  EXPECT_EQ(sent(Opcode::kSend).size(), 2u);
 }
 
 TEST_F(Retry, AckTimeout_LiesBetweenOneAndFourT) {
@@ -48,7 +48,7 @@ TEST_F(Retry, AckTimeout_LiesBetweenOneAndFourT) {
   Lab::get().inject("when opcode=WRITE attempt=all do drop");
   ASSERT_EQ(p.a.send(1, 0, 8, IBV_WR_RDMA_WRITE, &p.b), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_RETRY_EXC_ERR, 1);
-  const auto attempts = sent(Opcode::Write);
+  const auto attempts = sent(Opcode::kWrite);
   ASSERT_EQ(attempts.size(), 2u);
   const double t_ms = 4.096e-3 * (1 << 20) * kTimescale;
   EXPECT_GE(milliseconds_between(attempts[0], attempts[1]), t_ms * 0.99);
@@ -62,7 +62,7 @@ TEST_F(Retry, RetryCount_ZeroMeansOneTransmission) {
   Lab::get().inject("when opcode=WRITE attempt=all do drop");
   ASSERT_EQ(p.a.send(1, 0, 8, IBV_WR_RDMA_WRITE, &p.b), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_RETRY_EXC_ERR, 1);
-  EXPECT_EQ(sent(Opcode::Write).size(), 1u);
+  EXPECT_EQ(sent(Opcode::kWrite).size(), 1u);
 }
 
 TEST_F(Retry, RetryCount_SevenMeansEightTransmissions) {
@@ -70,7 +70,7 @@ TEST_F(Retry, RetryCount_SevenMeansEightTransmissions) {
   Lab::get().inject("when opcode=WRITE attempt=all do drop");
   ASSERT_EQ(p.a.send(1, 0, 8, IBV_WR_RDMA_WRITE, &p.b), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_RETRY_EXC_ERR, 1);
-  EXPECT_EQ(sent(Opcode::Write).size(), 8u);
+  EXPECT_EQ(sent(Opcode::kWrite).size(), 8u);
 }
 
 TEST_F(Retry, RetryCount_StartsAnewAfterAnAcknowledgement) {
@@ -93,7 +93,7 @@ TEST_F(Retry, TimeoutZero_WaitsForEver) {
   Lab::get().inject("when opcode=SEND message=1 do drop");
   ASSERT_EQ(p.a.send(2, 0, 8), 0);
   EXPECT_FALSE(p.a.wait_send(300).has_value());
-  EXPECT_EQ(sent(Opcode::Send).size(), 1u);
+  EXPECT_EQ(sent(Opcode::kSend).size(), 1u);
 }
 
 TEST_F(Retry, TimeoutZero_OutOfSequenceNakStillCounts) {
@@ -121,7 +121,7 @@ TEST_F(Retry, OutOfSequenceNak_NeedsNoTimer) {
   EXPECT_WC(p.a.wait_send(), IBV_WC_SUCCESS, 2);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(600));
   const auto naks = Lab::get().trace([](const MessageRecord& r) {
-    return r.opcode == Opcode::Ack && r.syndrome == static_cast<uint8_t>(softhca::AckSyndrome::SeqErr);
+    return r.opcode == Opcode::kAck && r.syndrome == static_cast<uint8_t>(softhca::AckSyndrome::kSeqErr);
   });
   EXPECT_FALSE(naks.empty());
 }
@@ -143,7 +143,7 @@ TEST_F(Retry, Rnr_SevenIsForEver) {
   Pair p({}, link);
   ASSERT_EQ(p.a.send(2, 0, 8), 0);
   EXPECT_FALSE(p.a.wait_send(100).has_value());
-  EXPECT_GT(sent(Opcode::Send).size(), 20u);
+  EXPECT_GT(sent(Opcode::kSend).size(), 20u);
   EXPECT_EQ(p.a.state(), IBV_QPS_RTS);
 }
 
@@ -153,7 +153,7 @@ TEST_F(Retry, Rnr_CountIsTheRequesters) {
   Pair p({}, link);
   ASSERT_EQ(p.a.send(2, 0, 8), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_RNR_RETRY_EXC_ERR, 2);
-  EXPECT_EQ(sent(Opcode::Send).size(), 4u);
+  EXPECT_EQ(sent(Opcode::kSend).size(), 4u);
 }
 
 /// Time between the first two transmissions when the responder answers RNR with this timer.
@@ -165,7 +165,7 @@ double rnr_wait_ms(uint8_t timer) {
   Lab::get().restart_trace();
   EXPECT_EQ(p.a.send(2, 0, 8), 0);
   EXPECT_TRUE(p.a.wait_send().has_value());
-  const auto attempts = Lab::get().trace([](const MessageRecord& r) { return is_attempt(r, Opcode::Send); });
+  const auto attempts = Lab::get().trace([](const MessageRecord& r) { return is_attempt(r, Opcode::kSend); });
   EXPECT_EQ(attempts.size(), 2u);
   return attempts.size() < 2 ? 0 : static_cast<double>(attempts[1].time_ns - attempts[0].time_ns) * 1e-6;
 }
@@ -196,7 +196,7 @@ TEST_F(Retry, ReplayedSend_IsAcknowledgedAndNotExecutedAgain) {
   EXPECT_WC(p.a.wait_send(), IBV_WC_SUCCESS, 3);
   EXPECT_WC(p.b.wait_recv(), IBV_WC_SUCCESS, 1);
   EXPECT_TRUE(p.b.quiet(p.b.recv_cq)) << "executed twice";
-  EXPECT_EQ(sent(Opcode::Send).size(), 2u);
+  EXPECT_EQ(sent(Opcode::kSend).size(), 2u);
 }
 
 TEST_F(Retry, ReplayedWrite_DoesNotTouchMemoryAgain) {
@@ -221,7 +221,7 @@ TEST_F(Retry, ReplayedRead_ReadsAgain) {
   ASSERT_EQ(p.a.send(3, 100, 8, IBV_WR_RDMA_READ, &p.b), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_SUCCESS, 3);
   EXPECT_EQ(p.a.buffer[100], 7);
-  EXPECT_EQ(sent(Opcode::Read).size(), 2u);
+  EXPECT_EQ(sent(Opcode::kRead).size(), 2u);
 }
 
 TEST_F(Retry, ReplayedAtomic_ReturnsTheSavedResult) {
@@ -245,7 +245,7 @@ TEST_F(Retry, ReplayedAtomic_ReturnsTheSavedResult) {
   memcpy(&counter, p.b.buffer.data(), 8);
   EXPECT_EQ(old, 100u);
   EXPECT_EQ(counter, 105u) << "added twice";
-  EXPECT_EQ(sent(Opcode::FetchAdd).size(), 2u);
+  EXPECT_EQ(sent(Opcode::kFetchAdd).size(), 2u);
 }
 
 TEST_F(Retry, MaxRdAtomic_StallsTheRequester) {
@@ -264,7 +264,7 @@ TEST_F(Retry, Answers_GoToTheAddressOfTheConnection) {
   ASSERT_EQ(p.b.post_recv(1, 0, 64), 0);
   ASSERT_EQ(p.a.send(2, 0, 8), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_SUCCESS, 2);
-  const auto acks = Lab::get().trace([](const MessageRecord& r) { return r.opcode == Opcode::Ack; });
+  const auto acks = Lab::get().trace([](const MessageRecord& r) { return r.opcode == Opcode::kAck; });
   ASSERT_FALSE(acks.empty());
   EXPECT_EQ(acks[0].dst_qpn, p.a.qpn);
   EXPECT_EQ(acks[0].dst_lid, p.a.lid);

@@ -290,7 +290,7 @@ uint8_t look(const volatile uint8_t& byte) {
 
 bool is_attempt(const MessageRecord& record, Opcode opcode) {
   // A delayed request is recorded when it leaves and when it arrives; every other one once.
-  return record.opcode == opcode && record.verdict != Verdict::Delayed;
+  return record.opcode == opcode && record.verdict != Verdict::kDelayed;
 }
 
 void Conformance::SetUp() {

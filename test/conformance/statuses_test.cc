@@ -317,7 +317,7 @@ TEST_F(Status, RetryExcErr_AfterRetryCountPlusOneTransmissions) {
   ASSERT_EQ(p.a.send(1, 0, 64, IBV_WR_RDMA_WRITE, &p.b), 0);
   EXPECT_WC(p.a.wait_send(), IBV_WC_RETRY_EXC_ERR, 1);
   EXPECT_EQ(p.a.state(), IBV_QPS_ERR);
-  const auto sent = Lab::get().trace([](const MessageRecord& r) { return is_attempt(r, Opcode::Write); });
+  const auto sent = Lab::get().trace([](const MessageRecord& r) { return is_attempt(r, Opcode::kWrite); });
   EXPECT_EQ(sent.size(), 3u) << Lab::get().trace_text();
 }
 

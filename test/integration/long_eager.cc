@@ -87,7 +87,7 @@ long stride(mca_btl_base_module_t* btl, size_t size) {
   long least = -1;
   for (int attempt = 0; attempt < 1000; ++attempt) {
     std::vector<mca_btl_base_descriptor_t*> some;
-    std::vector<std::uint64_t> places;
+    std::vector<uint64_t> places;
     for (int i = 0; i < 8; ++i) {
       mca_btl_base_descriptor_t* const d = btl->btl_alloc(btl, nullptr, MCA_BTL_NO_ORDER, size, 0);
       if (d == nullptr) break;

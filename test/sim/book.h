@@ -14,10 +14,10 @@
 namespace bfo::sim {
 
 /// The bytes of message `pair`: any piece of any message is told from any other.
-std::uint8_t pattern_byte(std::uint32_t pair, std::uint32_t offset);
-void fill_pattern(std::uint8_t* to, std::uint32_t pair, std::uint32_t length);
+uint8_t pattern_byte(uint32_t pair, uint32_t offset);
+void fill_pattern(uint8_t* to, uint32_t pair, uint32_t length);
 /// Offset of the first wrong byte, or -1.
-std::int64_t check_pattern(const std::uint8_t* from, std::uint32_t pair, std::uint32_t length);
+int64_t check_pattern(const uint8_t* from, uint32_t pair, uint32_t length);
 
 class Book {
  public:
@@ -25,63 +25,61 @@ class Book {
   void reset(const Scenario& s);
 
   struct Posted {
-    std::uint32_t pair;
-    std::int32_t src;  ///< process asked for, -1 any
-    std::int32_t tag;  ///< -1 any
+    uint32_t pair;
+    int32_t src;  ///< process asked for, -1 any
+    int32_t tag;  ///< -1 any
     bool open;
   };
 
   /// Message `pair` was started. Calls come in the order of the sender's MPI calls.
-  void sent(std::uint32_t pair);
+  void sent(uint32_t pair);
   /// A receive was posted; returns its place in the order of this communicator and process.
-  std::uint32_t posted(std::uint32_t pair, std::int32_t src, std::int32_t tag);
-  void cancelled(std::uint32_t pair, std::uint32_t order);
+  uint32_t posted(uint32_t pair, int32_t src, int32_t tag);
+  void cancelled(uint32_t pair, uint32_t order);
   /// The message a receive or probe asking for (src, tag) is entitled to if it gets one of `got_src`,
   /// `got_tag`; -1 (and a violation) when there is none.
-  std::int32_t entitled(std::uint32_t pair, std::int32_t src, std::int32_t tag, std::int32_t got_src,
-                        std::int32_t got_tag, std::uint64_t got_length);
+  int32_t entitled(uint32_t pair, int32_t src, int32_t tag, int32_t got_src, int32_t got_tag,
+                   uint64_t got_length);
   /// Remove a message from the unmatched ones.
-  void take(std::uint32_t message);
+  void take(uint32_t message);
   /// Receive `order` of `pair`'s process was matched with `message`: it must be the first that accepts it.
-  void matched(std::uint32_t pair, std::uint32_t order, std::uint32_t message);
-  std::int32_t asked_source(std::uint32_t pair, std::uint32_t order) {
+  void matched(uint32_t pair, uint32_t order, uint32_t message);
+  int32_t asked_source(uint32_t pair, uint32_t order) {
     return receiver(s_->pairs[pair].comm, s_->pairs[pair].dst).posted[order].src;
   }
-  std::int32_t asked_tag(std::uint32_t pair, std::uint32_t order) {
+  int32_t asked_tag(uint32_t pair, uint32_t order) {
     return receiver(s_->pairs[pair].comm, s_->pairs[pair].dst).posted[order].tag;
   }
-  bool is_matched(std::uint32_t message) const { return taken_[message]; }
+  bool is_matched(uint32_t message) const { return taken_[message]; }
   /// Rank of a process in the communicator of a plan, and back.
-  std::int32_t rank(std::uint32_t comm, std::uint32_t proc) const {
-    return static_cast<std::int32_t>((proc + s_->comms[comm].shift) % s_->machine.procs);
+  int32_t rank(uint32_t comm, uint32_t proc) const {
+    return static_cast<int32_t>((proc + s_->comms[comm].shift) % s_->machine.procs);
   }
-  std::uint32_t proc(std::uint32_t comm, std::int32_t rank) const {
-    const std::uint32_t n = s_->machine.procs;
-    return (static_cast<std::uint32_t>(rank) + n - s_->comms[comm].shift % n) % n;
+  uint32_t proc(uint32_t comm, int32_t rank) const {
+    const uint32_t n = s_->machine.procs;
+    return (static_cast<uint32_t>(rank) + n - s_->comms[comm].shift % n) % n;
   }
 
  private:
   struct Channel {  ///< messages of one communicator from one process to another, in order
-    std::vector<std::uint32_t> sent;
-    std::size_t first = 0;  ///< everything before it was taken
+    std::vector<uint32_t> sent;
+    size_t first = 0;  ///< everything before it was taken
   };
   struct Receiver {
     std::vector<Posted> posted;
-    std::size_t first = 0;
+    size_t first = 0;
   };
-  Channel& channel(std::uint32_t comm, std::uint32_t src, std::uint32_t dst) {
-    const std::uint32_t n = s_->machine.procs;
+  Channel& channel(uint32_t comm, uint32_t src, uint32_t dst) {
+    const uint32_t n = s_->machine.procs;
     return channels_[(comm * n + src) * n + dst];
   }
-  Receiver& receiver(std::uint32_t comm, std::uint32_t dst) {
-    return receivers_[comm * s_->machine.procs + dst];
-  }
+  Receiver& receiver(uint32_t comm, uint32_t dst) { return receivers_[comm * s_->machine.procs + dst]; }
 
   Context& ctx_;
   const Scenario* s_ = nullptr;
   std::vector<Channel> channels_;
   std::vector<Receiver> receivers_;
-  std::vector<std::uint8_t> taken_;
+  std::vector<uint8_t> taken_;
 };
 
 }  // namespace bfo::sim

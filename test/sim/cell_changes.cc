@@ -15,7 +15,7 @@ void changes_of(T Tables::*table, bool recv, const char* const* phases, const ch
   using core::CellKind;
   const Tables plain;
   const T& t = plain.*table;
-  const auto add = [&](std::size_t p, std::size_t e, const auto& cell, const std::string& to) {
+  const auto add = [&](size_t p, size_t e, const auto& cell, const std::string& to) {
     Change c;
     c.recv = recv;
     c.phase = p;
@@ -24,8 +24,8 @@ void changes_of(T Tables::*table, bool recv, const char* const* phases, const ch
     (c.tables.*table)[p][e] = cell;
     out.push_back(c);
   };
-  for (std::size_t p = 1; p < t.size(); ++p)
-    for (std::size_t e = 0; e < t[p].size(); ++e) {
+  for (size_t p = 1; p < t.size(); ++p)
+    for (size_t e = 0; e < t[p].size(); ++e) {
       auto cell = t[p][e];
       if (cell.kind == CellKind::kBug) continue;
       const bool was_go = cell.kind == CellKind::kGo;
@@ -36,10 +36,10 @@ void changes_of(T Tables::*table, bool recv, const char* const* phases, const ch
         add(p, e, cell, "Ignore");
         continue;
       }
-      for (std::size_t q = 1; q < t.size(); ++q) {
+      for (size_t q = 1; q < t.size(); ++q) {
         if (t[q][e].kind != CellKind::kGo) continue;
         bool before = false;  // two phases may have the same cell
-        for (std::size_t k = 1; k < q; ++k)
+        for (size_t k = 1; k < q; ++k)
           before = before || (t[k][e].kind == CellKind::kGo && t[k][e].next == t[q][e].next &&
                               t[k][e].actions == t[q][e].actions);
         if (!before) add(p, e, t[q][e], std::string("Go as in ") + phases[q]);
@@ -65,7 +65,7 @@ bool read_list(const std::string& file, std::map<std::string, std::string>& out,
   std::string line;
   while (std::getline(in, line)) {
     if (line.empty() || line[0] == '#') continue;
-    const std::size_t colon = line.find(": ");
+    const size_t colon = line.find(": ");
     if (colon == std::string::npos) {
       error = "nothing said: " + line;
       return false;

@@ -23,7 +23,7 @@ struct Tables {
 struct Change {
   std::string name;  ///< "recv Quiesced Reopen -> Bug"
   bool recv = false;
-  std::size_t phase = 0, event = 0;
+  size_t phase = 0, event = 0;
   Tables tables;  ///< with the cell changed
 };
 

@@ -48,9 +48,9 @@ namespace {
 using cells::Change;
 
 struct Run {
-  std::string config;      ///< or "corpus"
-  std::uint64_t seed = 0;  ///< of a schedule of the corpus: of its dice; 0 as it is written
-  std::uint64_t hash = 0;  ///< of the trace with the true tables
+  std::string config;  ///< or "corpus"
+  uint64_t seed = 0;   ///< of a schedule of the corpus: of its dice; 0 as it is written
+  uint64_t hash = 0;   ///< of the trace with the true tables
   std::string schedule = {};
   std::string name() const {
     if (schedule.empty()) return config + ":" + std::to_string(seed);
@@ -78,8 +78,8 @@ bool scenario_of(const Run& run, Scenario& out) {
 
 /// What the changed process leaves in shared memory.
 struct Verdict {
-  std::size_t at;        ///< the run it was busy with
-  std::uint64_t differ;  ///< runs that ended well but went another way
+  size_t at;        ///< the run it was busy with
+  uint64_t differ;  ///< runs that ended well but went another way
   bool caught;
   char violation[160];
 };
@@ -96,7 +96,7 @@ void quieten() {
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
 #if !defined(__SANITIZE_ADDRESS__)
-  const rlimit memory{std::uint64_t{2} << 30, std::uint64_t{2} << 30};
+  const rlimit memory{uint64_t{2} << 30, uint64_t{2} << 30};
   setrlimit(RLIMIT_AS, &memory);
 #endif
 }
@@ -154,7 +154,7 @@ Verdict hunt(const Change& c, const std::vector<Run>& runs) {
 }
 
 bool parse_run(const std::string& text, Run& out) {
-  const std::size_t colon = text.find(':');
+  const size_t colon = text.find(':');
   if (colon == std::string::npos) return false;
   out.config = text.substr(0, colon);
   Scenario s;
@@ -185,10 +185,10 @@ bool true_run(World& w, Run& run) {
 /// A change of the protocol moves what a seed does: then a run of the same configuration must do, or the same
 /// schedule with other dice.
 bool caught_elsewhere(const Change& c, const Run& old, World& w) {
-  constexpr std::uint64_t kTries = 30000;
+  constexpr uint64_t kTries = 30000;
   std::vector<Run> others;
-  const std::uint64_t n = old.config == "dance" || old.config == "pair" ? kTries : kTries / 50;
-  for (std::uint64_t i = 1; i <= n; ++i) others.push_back(Run{old.config, i, 0, old.schedule});
+  const uint64_t n = old.config == "dance" || old.config == "pair" ? kTries : kTries / 50;
+  for (uint64_t i = 1; i <= n; ++i) others.push_back(Run{old.config, i, 0, old.schedule});
   const Verdict v = hunt(c, others);
   if (!v.caught || !true_run(w, others[v.at])) return false;
   std::printf("moved: %s: %s catches it no more, %s does: %s\n", c.name.c_str(), old.name().c_str(),
@@ -204,7 +204,7 @@ int replay() {
     return 1;
   }
   World w;
-  std::size_t tried = 0, moved = 0, lost = 0;
+  size_t tried = 0, moved = 0, lost = 0;
   for (const Change& c : cells::all_changes()) {
     const auto l = list.find(c.name);
     if (l == list.end() || l->second == "large") continue;
@@ -231,18 +231,18 @@ int replay() {
 
 // ---- find
 
-constexpr std::size_t kRunsPerCell = 3000;
+constexpr size_t kRunsPerCell = 3000;
 
 struct Reached {
   std::vector<Run> send[core::kSendPhases][core::kSendEvents];
   std::vector<Run> recv[core::kRecvPhases][core::kRecvEvents];
 };
 
-template <std::size_t P, std::size_t E>
-void add_reached(const std::uint64_t (&before)[P][E], const std::uint64_t (&after)[P][E], const Run& run,
+template <size_t P, size_t E>
+void add_reached(const uint64_t (&before)[P][E], const uint64_t (&after)[P][E], const Run& run,
                  std::vector<Run> (&out)[P][E]) {
-  for (std::size_t p = 0; p < P; ++p)
-    for (std::size_t e = 0; e < E; ++e)
+  for (size_t p = 0; p < P; ++p)
+    for (size_t e = 0; e < E; ++e)
       if (after[p][e] != before[p][e] && out[p][e].size() < kRunsPerCell) out[p][e].push_back(run);
 }
 
@@ -255,16 +255,16 @@ std::vector<Run> corpus() {
 }
 
 /// The number of runs that break a promise with the true tables.
-std::size_t survey(std::uint64_t dances, Reached& out) {
+size_t survey(uint64_t dances, Reached& out) {
   struct Share {
     const char* config;
-    std::uint64_t runs;
+    uint64_t runs;
   };
   const Share shares[] = {{"dance", dances},         {"pair", dances / 20},    {"device", dances / 400},
                           {"park", dances / 400},    {"death", dances / 400},  {"storm", dances / 400},
                           {"onerail", dances / 800}, {"default", dances / 800}};
   World w;
-  std::size_t failed = 0;
+  size_t failed = 0;
   const auto look = [&](Run run) {
     const Coverage before = w.coverage();
     if (!true_run(w, run)) {
@@ -276,14 +276,14 @@ std::size_t survey(std::uint64_t dances, Reached& out) {
   };
   for (const Run& run : corpus()) look(run);
   for (const Share& share : shares)
-    for (std::uint64_t i = 1; i <= share.runs; ++i) look(Run{share.config, i});
+    for (uint64_t i = 1; i <= share.runs; ++i) look(Run{share.config, i});
   return failed;
 }
 
-int find(std::uint64_t dances) {
+int find(uint64_t dances) {
   auto reached = std::make_unique<Reached>();
-  const std::size_t failed = survey(dances, *reached);
-  std::size_t caught = 0, survive = 0, unreached = 0;
+  const size_t failed = survey(dances, *reached);
+  size_t caught = 0, survive = 0, unreached = 0;
   for (const Change& c : cells::all_changes()) {
     const std::vector<Run>& runs = c.recv ? reached->recv[c.phase][c.event] : reached->send[c.phase][c.event];
     const Verdict v = hunt(c, runs);

@@ -33,13 +33,13 @@ struct Config {
   Mode mode;
   int deaths, rails, ranges;
   Extra extra;
-  std::uint64_t states = 0;
+  uint64_t states = 0;
   decltype(Dance::send_used) send = {};
   decltype(Dance::recv_used) recv = {};
 };
 constexpr Mode kModes[] = {Mode::kGet, Mode::kCopy, Mode::kPut};
-constexpr std::uint64_t kLimit = 4'000'000;
-constexpr std::uint64_t kEnough = 1'500'000;  ///< states spent on one change, more only if it was not reached
+constexpr uint64_t kLimit = 4'000'000;
+constexpr uint64_t kEnough = 1'500'000;  ///< states spent on one change, more only if it was not reached
 
 std::vector<Config> small_models() {
   std::vector<Config> v;
@@ -58,10 +58,10 @@ std::vector<Config> large_models() {
 
 /// On two processors.
 template <class Work>
-void share(std::size_t n, Work&& work) {
-  std::atomic<std::size_t> next{0};
+void share(size_t n, Work&& work) {
+  std::atomic<size_t> next{0};
   const auto some = [&] {
-    for (std::size_t i = next++; i < n; i = next++) work(i);
+    for (size_t i = next++; i < n; i = next++) work(i);
   };
   std::thread other(some);
   some();
@@ -71,7 +71,7 @@ void share(std::size_t n, Work&& work) {
 /// The unchanged tables: every property must hold.
 void measure(std::vector<Config>& models) {
   std::vector<Report> reports(models.size());
-  share(models.size(), [&](std::size_t i) {
+  share(models.size(), [&](size_t i) {
     Config& s = models[models.size() - 1 - i];  // the longest first
     auto d =
         std::make_unique<Dance>(s.mode, Without::kNothing, Tables{}, s.deaths, s.rails, s.ranges, s.extra);
@@ -110,7 +110,7 @@ std::vector<Mutation> all_mutations() {
 
 /// Does a model notice? Each stops at its first counter-example.
 bool noticed(const std::vector<Config>& models, Mutation& m) {
-  std::uint64_t spent = 0;
+  uint64_t spent = 0;
   const cells::Change& c = m.change;
   for (const Config& s : models) {
     if ((c.recv ? s.recv[c.phase][c.event] : s.send[c.phase][c.event]) == 0) continue;
@@ -138,19 +138,19 @@ TEST(ClosureCells, EveryChangeIsNoticedOrListed) {
   std::vector<Mutation> all = all_mutations();
   std::vector<Config> models = small_models();
   measure(models);
-  share(all.size(), [&](std::size_t i) { all[i].by_small = noticed(models, all[i]); });
+  share(all.size(), [&](size_t i) { all[i].by_small = noticed(models, all[i]); });
   const auto catches = listed("cell_catches.txt");
   const auto survivors = listed("cell_mutations.txt");
   if (large) {
     models = large_models();
     measure(models);
-    share(all.size(), [&](std::size_t i) {
+    share(all.size(), [&](size_t i) {
       const auto c = catches.find(all[i].change.name);
       const bool wanted = c == catches.end() || c->second == "large";
       if (wanted && !all[i].by_small) all[i].by_large = noticed(models, all[i]);
     });
   }
-  std::size_t rules = 0, small = 0, simulator = 0, by_large = 0, harmless = 0, unreachable = 0, known = 0;
+  size_t rules = 0, small = 0, simulator = 0, by_large = 0, harmless = 0, unreachable = 0, known = 0;
   for (const Mutation& m : all) {
     const std::string& name = m.change.name;
     const auto c = catches.find(name);

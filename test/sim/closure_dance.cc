@@ -80,7 +80,7 @@ void Dance::successors(const State& from, std::vector<Next>& out) {
   // a receive is posted
   if (from.stored && rp == RP::kIdle && !from.r_done) {
     c_ = from;
-    c_.r_phase = static_cast<std::uint8_t>(RP::kReceiving);
+    c_.r_phase = static_cast<uint8_t>(RP::kReceiving);
     c_.r_round = 1;
     open_round();
     go(from, out, "match", -1);

@@ -72,7 +72,7 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "union of ranges",
                                                 "FIN behind the gate"};
 
-enum Type : std::uint8_t {
+enum Type : uint8_t {
   kNone,
   kOpen,
   kFrag,
@@ -90,7 +90,7 @@ enum Type : std::uint8_t {
   kFinGet,  // R to S
   kLost     // either way: I have given you up
 };
-inline constexpr std::uint8_t kForged = 15;  ///< id of a message that nobody sent
+inline constexpr uint8_t kForged = 15;  ///< id of a message that nobody sent
 
 /// What else may happen in a run of the model.
 struct Extra {
@@ -100,41 +100,41 @@ struct Extra {
 };
 
 struct Entry {
-  std::uint8_t type, round, arg, id;
-  std::uint8_t executed, delivered, completed, bad;
+  uint8_t type, round, arg, id;
+  uint8_t executed, delivered, completed, bad;
 };
 
-enum Side : std::uint8_t { kUp, kDown, kClosed };
+enum Side : uint8_t { kUp, kDown, kClosed };
 
 struct Fifo {
-  std::uint8_t n;
+  uint8_t n;
   Entry e[kDepth];
 };
 
 struct State {
   // rails: state at S and at R; queue 0 = S to R, 1 = R to S
-  std::uint8_t side[kRails][2];
+  uint8_t side[kRails][2];
   Fifo q[kRails][2];
-  std::uint8_t deaths, gave_up, forged;
+  uint8_t deaths, gave_up, forged;
   // S
-  std::uint8_t s_phase, s_round, s_done, s_open, s_data, s_notify;
-  std::uint8_t s_todo, s_undel, s_flight, s_dirty, s_ledger, s_seen, s_put, s_total;
-  std::uint8_t s_grant[kRanges], s_gid[kRanges];                        // 1 + rail
-  std::uint8_t s_fin[kRanges], s_fin_id[kRanges], s_fin_rail[kRanges];  // round of a pending FIN
-  std::uint8_t s_fail[kRanges], s_fail_id[kRanges];                     // round of a pending FIN with fail
-  std::uint8_t s_stored_done, s_bad, s_tell;
+  uint8_t s_phase, s_round, s_done, s_open, s_data, s_notify;
+  uint8_t s_todo, s_undel, s_flight, s_dirty, s_ledger, s_seen, s_put, s_total;
+  uint8_t s_grant[kRanges], s_gid[kRanges];                        // 1 + rail
+  uint8_t s_fin[kRanges], s_fin_id[kRanges], s_fin_rail[kRanges];  // round of a pending FIN
+  uint8_t s_fail[kRanges], s_fail_id[kRanges];                     // round of a pending FIN with fail
+  uint8_t s_stored_done, s_bad, s_tell;
   // R
-  std::uint8_t stored, keys, r_phase, r_round, r_done, r_answer, r_ask, r_quiet;
-  std::uint8_t have, r_todo, r_flight, doubtful, total, next_id, nack_pending, refused;
-  std::uint8_t led[kRanges], led_id[kRanges], led_fin[kRanges], led_owed[kRanges];
-  std::uint8_t led_sent[kRanges];
-  std::uint8_t r_stored_nack, r_stored_ack, r_stored_fin;  // rounds of pending stored messages
-  std::uint8_t r_bad, r_tell;
-  std::uint8_t r_looks;              // kQuiescing: FRAGs that were delivered may still be in a queue
-  std::uint8_t r_told;               // without kAnswerDuplicate: last round answered
-  std::uint8_t dead_reads[kRanges];  // rails whose lost READ may still execute
-  std::uint8_t cell[kRanges];        // 0 old, 1 data, 2 wrong
-  std::uint8_t hidden[kRanges], hidden_value[kRanges];  // 1 + rail: written, but not yet visible (H9)
+  uint8_t stored, keys, r_phase, r_round, r_done, r_answer, r_ask, r_quiet;
+  uint8_t have, r_todo, r_flight, doubtful, total, next_id, nack_pending, refused;
+  uint8_t led[kRanges], led_id[kRanges], led_fin[kRanges], led_owed[kRanges];
+  uint8_t led_sent[kRanges];
+  uint8_t r_stored_nack, r_stored_ack, r_stored_fin;  // rounds of pending stored messages
+  uint8_t r_bad, r_tell;
+  uint8_t r_looks;              // kQuiescing: FRAGs that were delivered may still be in a queue
+  uint8_t r_told;               // without kAnswerDuplicate: last round answered
+  uint8_t dead_reads[kRanges];  // rails whose lost READ may still execute
+  uint8_t cell[kRanges];        // 0 old, 1 data, 2 wrong
+  uint8_t hidden[kRanges], hidden_value[kRanges];  // 1 + rail: written, but not yet visible (H9)
 };
 
 using cells::Tables;
@@ -156,7 +156,7 @@ class Dance {
   State initial() const {
     State s;
     std::memset(&s, 0, sizeof s);
-    s.s_phase = static_cast<std::uint8_t>(core::SendPhase::kOpening);
+    s.s_phase = static_cast<uint8_t>(core::SendPhase::kOpening);
     s.s_round = 1;
     s.s_open = 1;
     for (int x = rails_; x < kRails; ++x) s.side[x][0] = s.side[x][1] = kClosed;
@@ -176,8 +176,8 @@ class Dance {
   bool finished(const State& s) const { return s.s_done && s.r_done; }
   const std::string& violation() const { return violation_; }
   void clear() { violation_.clear(); }
-  std::uint64_t send_used[core::kSendPhases][core::kSendEvents] = {};
-  std::uint64_t recv_used[core::kRecvPhases][core::kRecvEvents] = {};
+  uint64_t send_used[core::kSendPhases][core::kSendEvents] = {};
+  uint64_t recv_used[core::kRecvPhases][core::kRecvEvents] = {};
 
  private:
   using SP = core::SendPhase;
@@ -193,7 +193,7 @@ class Dance {
   }
   bool up(int who, int x) const { return c_.side[x][who] == kUp; }
   bool room(int x, int dir) const { return c_.q[x][dir].n < kDepth; }
-  void post(int x, int dir, std::uint8_t type, int round, int arg, int id);
+  void post(int x, int dir, uint8_t type, int round, int arg, int id);
   void tidy(int x, int dir);
   void go(const State& from, std::vector<Next>& out, const char* what, int rail, bool fault = false);
 
@@ -221,7 +221,7 @@ class Dance {
   void forgeries(const State& from, std::vector<Next>& out);
   /// Control messages whose success nobody acts on: executed and delivered in one step (split_: in two), and
   /// completed only when the queue is full or the rail dies.
-  bool atomic(std::uint8_t type) const { return !split_ && type != kFrag && type != kWrite && type != kRead; }
+  bool atomic(uint8_t type) const { return !split_ && type != kFrag && type != kWrite && type != kRead; }
   int leading_ok(int x, int who) const;
   void lose(int x, int who, int ok = 0);
   void close(int x, int who);

@@ -7,14 +7,14 @@
 
 namespace bfo::closure {
 
-void Dance::post(int x, int dir, std::uint8_t type, int round, int arg, int id) {
+void Dance::post(int x, int dir, uint8_t type, int round, int arg, int id) {
   Fifo& q = c_.q[x][dir];
   Entry& e = q.e[q.n++];
   std::memset(&e, 0, sizeof e);
   e.type = type;
-  e.round = static_cast<std::uint8_t>(round);
-  e.arg = static_cast<std::uint8_t>(arg);
-  e.id = static_cast<std::uint8_t>(id);
+  e.round = static_cast<uint8_t>(round);
+  e.arg = static_cast<uint8_t>(arg);
+  e.id = static_cast<uint8_t>(id);
   // Where every rail may die, a queue pair in ERR takes nothing new: otherwise two half-dead rails, one in
   // each direction, could carry round after round while nobody notices.
   e.bad = extra_.give_ups > 0 && c_.side[x][1 - dir] != kUp;
@@ -34,7 +34,7 @@ void Dance::tidy(int x, int dir) {
     if (!over) q.e[n++] = e;
   }
   for (int i = n; i < kDepth; ++i) std::memset(&q.e[i], 0, sizeof(Entry));
-  q.n = static_cast<std::uint8_t>(n);
+  q.n = static_cast<uint8_t>(n);
 }
 
 /// How many of the oldest open fragments may have been reported as delivered just before the rail dies.
@@ -74,17 +74,16 @@ void Dance::close(int x, int who) {
   s.side[x][who] = kClosed;
   if (who == 1) {
     show(x);
-    for (int i = 0; i < kRanges; ++i)
-      s.dead_reads[i] = static_cast<std::uint8_t>(s.dead_reads[i] & ~(1 << x));
+    for (int i = 0; i < kRanges; ++i) s.dead_reads[i] = static_cast<uint8_t>(s.dead_reads[i] & ~(1 << x));
   }
   tidy(x, 0);
   tidy(x, 1);
   // the counts are compared (H4): what was acknowledged and not handed over is sent again
-  std::uint8_t& told = who == 0 ? s.s_tell : s.r_tell;
+  uint8_t& told = who == 0 ? s.s_tell : s.r_tell;
   if (told == 2) told = 1;
   if (who == 0) {
     if (s.s_done) return;
-    s.s_ledger = static_cast<std::uint8_t>(s.s_ledger & ~(1 << x));
+    s.s_ledger = static_cast<uint8_t>(s.s_ledger & ~(1 << x));
     if (!off(Without::kPendingRequest)) s_event(SE::kRailClosed);
     if (!s.s_done) s_check();
     return;
@@ -95,11 +94,11 @@ void Dance::close(int x, int who) {
     if (s.led[i] != 1 + x) continue;
     if (mode_ == Mode::kPut) {
       if (s.led_fin[i]) {
-        s.have = static_cast<std::uint8_t>(s.have | 1 << i);
+        s.have = static_cast<uint8_t>(s.have | 1 << i);
       } else if (!s.led_sent[i]) {
-        s.r_todo = static_cast<std::uint8_t>(s.r_todo | 1 << i);
+        s.r_todo = static_cast<uint8_t>(s.r_todo | 1 << i);
       } else {
-        s.doubtful = static_cast<std::uint8_t>(s.doubtful | 1 << i);
+        s.doubtful = static_cast<uint8_t>(s.doubtful | 1 << i);
         unused = true;
       }
     }
@@ -135,12 +134,12 @@ void Dance::execute(int x, int dir) {
     e.executed = 1;
     if (e.type == kWrite || e.type == kRead) {
       const int range = e.arg & 1;
-      const std::uint8_t value = s.s_done ? 2 : 1;
+      const uint8_t value = s.s_done ? 2 : 1;
       if (s.r_done) broken("memory was written after its receive completed");
       if (e.type == kRead) {
         s.cell[range] = value;
       } else {
-        s.hidden[range] = static_cast<std::uint8_t>(1 + x);
+        s.hidden[range] = static_cast<uint8_t>(1 + x);
         s.hidden_value[range] = value;
       }
     }

@@ -12,7 +12,7 @@ void Dance::open_round() {
     s.r_answer = 1;
     return;
   }
-  s.r_todo = static_cast<std::uint8_t>(all_ & ~s.have);
+  s.r_todo = static_cast<uint8_t>(all_ & ~s.have);
   s.total = s.r_todo;
 }
 
@@ -22,16 +22,16 @@ void Dance::r_event(RE ev, const Entry* m, int rail) {
   ++recv_used[s.r_phase][static_cast<unsigned>(ev)];
   if (cell.kind == core::CellKind::kIgnore) return;
   if (cell.kind != core::CellKind::kGo) return broken("receiver reached a cell marked bug");
-  s.r_phase = static_cast<std::uint8_t>(cell.next);
-  const std::uint32_t a = cell.actions;
+  s.r_phase = static_cast<uint8_t>(cell.next);
+  const uint32_t a = cell.actions;
   const int range = m ? m->arg & 1 : 0;
   if ((a & core::kRecvStore) && m && !(s.have >> range & 1)) {
     s.cell[range] = m->id == kForged ? 2 : 1;
-    s.have = static_cast<std::uint8_t>(s.have | 1 << range);
+    s.have = static_cast<uint8_t>(s.have | 1 << range);
   }
   if ((a & core::kRecvUseGrant) && m && s.led[range] && s.led_id[range] == m->id) {
     if (s.led[range] == 1 + rail || off(Without::kForeignFin)) {
-      s.have = static_cast<std::uint8_t>(s.have | 1 << range);
+      s.have = static_cast<uint8_t>(s.have | 1 << range);
       s.led[range] = 0;
     } else {
       s.led_fin[range] = 1;
@@ -39,16 +39,16 @@ void Dance::r_event(RE ev, const Entry* m, int rail) {
     }
   }
   if ((a & core::kRecvDropGrant) && m && s.led[range] && s.led_id[range] == m->id) {
-    s.refused = static_cast<std::uint8_t>(s.refused | 1 << (s.led[range] - 1));
+    s.refused = static_cast<uint8_t>(s.refused | 1 << (s.led[range] - 1));
     s.led[range] = 0;
     if (static_cast<RP>(s.r_phase) == RP::kReceiving) {
-      s.r_todo = static_cast<std::uint8_t>(s.r_todo | 1 << range);
+      s.r_todo = static_cast<uint8_t>(s.r_todo | 1 << range);
       bool any = false;
       for (int x = 0; x < rails_; ++x) any = any || (up(1, x) && !(s.refused >> x & 1));
       if (!any) return r_event(RE::kAsk);
     }
   }
-  if ((a & core::kRecvCountRead) && m) s.have = static_cast<std::uint8_t>(s.have | 1 << range);
+  if ((a & core::kRecvCountRead) && m) s.have = static_cast<uint8_t>(s.have | 1 << range);
   if ((a & core::kRecvReopen) && m) {
     s.keys = m->arg;
     open_round();
@@ -76,7 +76,7 @@ void Dance::r_event(RE ev, const Entry* m, int rail) {
     s.r_answer = s.r_ask = 0;
   }
   if (a & core::kRecvSenderDone) {
-    s.have = static_cast<std::uint8_t>(s.have | s.doubtful);
+    s.have = static_cast<uint8_t>(s.have | s.doubtful);
     s.doubtful = 0;
     for (int i = 0; i < kRanges; ++i)
       if (s.led[i] && s.led_sent[i]) s.led_fin[i] = 1;
@@ -123,7 +123,7 @@ void Dance::r_nack_again(int round) {
   State& s = c_;
   if (off(Without::kAnswerDuplicate)) {
     if (round <= s.r_told) return;
-    s.r_told = static_cast<std::uint8_t>(round);
+    s.r_told = static_cast<uint8_t>(round);
   }
   s.r_stored_nack = s.r_round;
 }
@@ -155,7 +155,7 @@ void Dance::quiesce(const Entry& m) {
     const int x = s.led[i] - 1;
     if (mode_ != Mode::kPut) continue;  // READs end by themselves
     const bool clean = m.arg >> x & 1;
-    if (off(Without::kUnionOfRanges) && clean) s.have = static_cast<std::uint8_t>(s.have | 1 << i);
+    if (off(Without::kUnionOfRanges) && clean) s.have = static_cast<uint8_t>(s.have | 1 << i);
     if (clean || off(Without::kFenceNamedByPeer)) {
       s.led[i] = 0;
       continue;
@@ -179,10 +179,9 @@ void Dance::r_complete(const Entry& e, int x, bool ok) {
         return;
       }
       s.led[range] = 0;
-      if (s.side[x][1] != kClosed)
-        s.dead_reads[range] = static_cast<std::uint8_t>(s.dead_reads[range] | 1 << x);
+      if (s.side[x][1] != kClosed) s.dead_reads[range] = static_cast<uint8_t>(s.dead_reads[range] | 1 << x);
       if (static_cast<RP>(s.r_phase) == RP::kReceiving) {
-        s.r_todo = static_cast<std::uint8_t>(s.r_todo | 1 << range);
+        s.r_todo = static_cast<uint8_t>(s.r_todo | 1 << range);
         if (key_up()) return;
       }
       r_event(RE::kReadLost, &e, x);
@@ -257,7 +256,7 @@ void Dance::r_deliver(const Entry& e, int x) {
 /// What R may hand to rail x.
 void Dance::r_posts(const State& from, std::vector<Next>& out, int x) {
   const RP rp = static_cast<RP>(from.r_phase);
-  const auto r_post = [&](std::uint8_t type, int round, int arg, int id, auto&& after, const char* what) {
+  const auto r_post = [&](uint8_t type, int round, int arg, int id, auto&& after, const char* what) {
     c_ = from;
     post(x, 1, type, round, arg, id);
     after(c_);
@@ -292,8 +291,8 @@ void Dance::r_posts(const State& from, std::vector<Next>& out, int x) {
         r_post(
             kRead, from.r_round, i, 0,
             [&](State& s) {
-              s.r_todo = static_cast<std::uint8_t>(s.r_todo & ~(1 << i));
-              s.led[i] = static_cast<std::uint8_t>(1 + x);
+              s.r_todo = static_cast<uint8_t>(s.r_todo & ~(1 << i));
+              s.led[i] = static_cast<uint8_t>(1 + x);
               ++s.r_flight;
             },
             "R posts READ");
@@ -302,8 +301,8 @@ void Dance::r_posts(const State& from, std::vector<Next>& out, int x) {
         r_post(
             kPut, from.r_round, i | x << 1 | from.total << 4, from.next_id,
             [&](State& s) {
-              s.r_todo = static_cast<std::uint8_t>(s.r_todo & ~(1 << i));
-              s.led[i] = static_cast<std::uint8_t>(1 + x);
+              s.r_todo = static_cast<uint8_t>(s.r_todo & ~(1 << i));
+              s.led[i] = static_cast<uint8_t>(1 + x);
               s.led_id[i] = s.next_id++;
               s.led_sent[i] = 1;
             },

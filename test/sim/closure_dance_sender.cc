@@ -12,8 +12,8 @@ void Dance::s_event(SE ev, const Entry* m, int rail) {
   ++send_used[s.s_phase][static_cast<unsigned>(ev)];
   if (cell.kind == core::CellKind::kIgnore) return;
   if (cell.kind != core::CellKind::kGo) return broken("sender reached a cell marked bug");
-  s.s_phase = static_cast<std::uint8_t>(cell.next);
-  const std::uint32_t a = cell.actions;
+  s.s_phase = static_cast<uint8_t>(cell.next);
+  const uint32_t a = cell.actions;
   if (a & (core::kSendStart | core::kSendWrite)) s.s_open = 0;
   if (a & core::kSendStart) {
     if (s.s_round == 1) s.s_todo = all_;
@@ -26,14 +26,14 @@ void Dance::s_event(SE ev, const Entry* m, int rail) {
     if (!s.s_put) {
       s.s_put = 1;
       s.s_todo = 0;
-      s.s_undel = static_cast<std::uint8_t>(m->arg >> 4);
+      s.s_undel = static_cast<uint8_t>(m->arg >> 4);
       s.s_seen = 0;
     }
     if (!(s.s_seen >> m->id & 1)) {
-      s.s_seen = static_cast<std::uint8_t>(s.s_seen | 1 << m->id);
+      s.s_seen = static_cast<uint8_t>(s.s_seen | 1 << m->id);
       const int x = m->arg >> 1 & 3;
       if (up(0, x)) {
-        s.s_grant[range] = static_cast<std::uint8_t>(1 + x);
+        s.s_grant[range] = static_cast<uint8_t>(1 + x);
         s.s_gid[range] = m->id;
       } else {
         s.s_fail[range] = s.s_round;
@@ -49,7 +49,7 @@ void Dance::s_event(SE ev, const Entry* m, int rail) {
   }
   if (a & core::kSendNotify) s.s_notify = 1;
   if ((a & core::kSendPlan) && m) {
-    s.s_todo = static_cast<std::uint8_t>(all_ & ~m->arg);
+    s.s_todo = static_cast<uint8_t>(all_ & ~m->arg);
     s.s_dirty = 0;
     s.s_notify = 0;
   }
@@ -77,7 +77,7 @@ void Dance::s_event(SE ev, const Entry* m, int rail) {
 void Dance::s_recall() {
   if (mode_ != Mode::kGet) return;
   for (int x = 0; x < rails_; ++x)
-    if (c_.side[x][0] != kClosed) c_.s_ledger = static_cast<std::uint8_t>(c_.s_ledger | 1 << x);
+    if (c_.side[x][0] != kClosed) c_.s_ledger = static_cast<uint8_t>(c_.s_ledger | 1 << x);
   for (int x = 0; x < rails_; ++x) lose(x, 0);
 }
 
@@ -99,16 +99,16 @@ void Dance::s_complete(const Entry& e, int x, bool ok) {
     case kWrite:
       --s.s_flight;
       if (ok) {
-        if (e.round == s.s_round) s.s_undel = static_cast<std::uint8_t>(s.s_undel & ~(1 << (e.arg & 1)));
+        if (e.round == s.s_round) s.s_undel = static_cast<uint8_t>(s.s_undel & ~(1 << (e.arg & 1)));
         if (e.type == kWrite && !off(Without::kFinResendRule)) {
           s.s_fin[e.arg & 1] = e.round;
           s.s_fin_id[e.arg & 1] = e.id;
-          s.s_fin_rail[e.arg & 1] = static_cast<std::uint8_t>(x);
+          s.s_fin_rail[e.arg & 1] = static_cast<uint8_t>(x);
         }
       } else {
         if (e.type == kWrite) {
-          s.s_dirty = static_cast<std::uint8_t>(s.s_dirty | 1 << x);
-          if (s.side[x][0] != kClosed) s.s_ledger = static_cast<std::uint8_t>(s.s_ledger | 1 << x);
+          s.s_dirty = static_cast<uint8_t>(s.s_dirty | 1 << x);
+          if (s.side[x][0] != kClosed) s.s_ledger = static_cast<uint8_t>(s.s_ledger | 1 << x);
         }
         if (!s.s_done && !(off(Without::kDrainBeforeNotify) && e.round != s.s_round)) s_event(SE::kDataLost);
       }
@@ -123,7 +123,7 @@ void Dance::s_complete(const Entry& e, int x, bool ok) {
       if (!ok && e.round >= s.s_fin[e.arg & 1]) {  // one of an older round is dropped by R anyway
         s.s_fin[e.arg & 1] = e.round;
         s.s_fin_id[e.arg & 1] = e.id;
-        s.s_fin_rail[e.arg & 1] = static_cast<std::uint8_t>(x);
+        s.s_fin_rail[e.arg & 1] = static_cast<uint8_t>(x);
       }
       break;
     case kFinFail:
@@ -180,7 +180,7 @@ void Dance::s_deliver(const Entry& e, int x) {
 
 /// What S may hand to rail x.
 void Dance::s_posts(const State& from, std::vector<Next>& out, int x) {
-  const auto s_post = [&](std::uint8_t type, int round, int arg, int id, auto&& after, const char* what) {
+  const auto s_post = [&](uint8_t type, int round, int arg, int id, auto&& after, const char* what) {
     c_ = from;
     post(x, 0, type, round, arg, id);
     after(c_);
@@ -208,7 +208,7 @@ void Dance::s_posts(const State& from, std::vector<Next>& out, int x) {
         s_post(
             kFrag, from.s_round, i, 0,
             [&](State& s) {
-              s.s_todo = static_cast<std::uint8_t>(s.s_todo & ~(1 << i));
+              s.s_todo = static_cast<uint8_t>(s.s_todo & ~(1 << i));
               ++s.s_flight;
             },
             "S posts FRAG");
@@ -221,7 +221,7 @@ void Dance::s_posts(const State& from, std::vector<Next>& out, int x) {
               if (off(Without::kFinResendRule)) {
                 s.s_fin[i] = s.s_round;
                 s.s_fin_id[i] = s.s_gid[i];
-                s.s_fin_rail[i] = static_cast<std::uint8_t>(x);
+                s.s_fin_rail[i] = static_cast<uint8_t>(x);
               }
             },
             "S posts write");

@@ -40,7 +40,7 @@ int ranges_of(int mask, bool swap) {
 
 State Dance::renamed(const State& s, const int* rail, bool swap) const {
   State t = s;
-  const auto b = [](int v) { return static_cast<std::uint8_t>(v); };
+  const auto b = [](int v) { return static_cast<uint8_t>(v); };
   for (int x = 0; x < rails_; ++x)
     for (int dir = 0; dir < 2; ++dir) {
       t.side[rail[x]][dir] = s.side[x][dir];
@@ -76,7 +76,7 @@ State Dance::renamed(const State& s, const int* rail, bool swap) const {
   t.s_ledger = b(rails_of(s.s_ledger, rail));
   t.keys = b(rails_of(s.keys, rail));
   t.refused = b(rails_of(s.refused, rail));
-  for (std::uint8_t State::*m :
+  for (uint8_t State::*m :
        {&State::s_todo, &State::s_undel, &State::have, &State::r_todo, &State::doubtful, &State::total})
     t.*m = b(ranges_of(s.*m, swap));
   for (int i = 0; i < kRanges; ++i) {
@@ -103,23 +103,21 @@ State Dance::renamed(const State& s, const int* rail, bool swap) const {
 
 namespace {
 /// What of a rail does not depend on names of rails or ranges.
-std::uint64_t looks_of(const State& s, int x) {
-  std::uint64_t k = static_cast<std::uint64_t>(s.side[x][0] * 3 + s.side[x][1]);
+uint64_t looks_of(const State& s, int x) {
+  uint64_t k = static_cast<uint64_t>(s.side[x][0] * 3 + s.side[x][1]);
   for (const Fifo& q : s.q[x])
     for (int i = 0; i < kDepth; ++i) {
       const Entry& e = q.e[i];
       const int flags = e.executed | e.delivered << 1 | e.completed << 2;
-      k = k * 0x9e3779b97f4a7c15u +
-          static_cast<std::uint64_t>(e.type | e.round << 4 | e.id << 8 | flags << 12);
+      k = k * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(e.type | e.round << 4 | e.id << 8 | flags << 12);
     }
   return k;
 }
 /// The same for a range.
-std::uint64_t looks_of_range(const State& s, int i) {
-  std::uint64_t k = 0;
-  for (std::uint8_t v : {s.s_todo, s.s_undel, s.have, s.r_todo, s.doubtful, s.total})
-    k = k << 1 | (v >> i & 1);
-  for (std::uint8_t v : {s.led_id[i], s.s_gid[i], s.s_fin[i], s.s_fail[i], s.led_fin[i], s.cell[i]})
+uint64_t looks_of_range(const State& s, int i) {
+  uint64_t k = 0;
+  for (uint8_t v : {s.s_todo, s.s_undel, s.have, s.r_todo, s.doubtful, s.total}) k = k << 1 | (v >> i & 1);
+  for (uint8_t v : {s.led_id[i], s.s_gid[i], s.s_fin[i], s.s_fail[i], s.led_fin[i], s.cell[i]})
     k = k << 4 | v;
   return k << 4 | (s.led[i] != 0) << 3 | (s.s_grant[i] != 0) << 2 | (s.hidden[i] != 0) << 1 |
          (s.dead_reads[i] != 0);
@@ -130,15 +128,15 @@ std::uint64_t looks_of_range(const State& s, int i) {
 State Dance::canonical(const State& s) const {
   static constexpr int kOrders[6][kRails] = {{0, 1, 2}, {1, 0, 2}, {0, 2, 1},
                                              {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-  std::uint64_t looks[kRails] = {};
+  uint64_t looks[kRails] = {};
   for (int x = 0; x < rails_; ++x) looks[x] = looks_of(s, x);
-  const std::uint64_t first = looks_of_range(s, 0);
-  const std::uint64_t second = ranges_ == 1 ? first + 1 : looks_of_range(s, 1);
+  const uint64_t first = looks_of_range(s, 0);
+  const uint64_t second = ranges_ == 1 ? first + 1 : looks_of_range(s, 1);
   State best;
   bool any = false;
   const int orders = rails_ == 3 ? 6 : 2;
   for (int o = 0; o < orders; ++o) {
-    std::uint64_t sorted[kRails] = {};
+    uint64_t sorted[kRails] = {};
     for (int x = 0; x < rails_; ++x) sorted[kOrders[o][x]] = looks[x];
     if (!std::is_sorted(sorted, sorted + rails_)) continue;
     for (bool swap : {false, true}) {

@@ -11,8 +11,8 @@
 namespace bfo::closure::epoch {
 
 namespace {
-constexpr std::uint8_t bit(int n) {
-  return static_cast<std::uint8_t>(1u << n);
+constexpr uint8_t bit(int n) {
+  return static_cast<uint8_t>(1u << n);
 }
 }  // namespace
 
@@ -118,12 +118,12 @@ void Epochs::judge_rest(const State& s) {
 void Epochs::send(int x, PacketType type, int epoch) {
   const Half& h = c_.half[x];
   if (h.port_down || h.device_dead) return;
-  std::uint8_t& set = c_.packets[1 - x][static_cast<int>(type)];
-  set = static_cast<std::uint8_t>(set | bit(epoch));
+  uint8_t& set = c_.packets[1 - x][static_cast<int>(type)];
+  set = static_cast<uint8_t>(set | bit(epoch));
 }
 
 void Epochs::attempt_begin(Half& h, int epoch) {
-  h.epoch = static_cast<std::uint8_t>(epoch);
+  h.epoch = static_cast<uint8_t>(epoch);
   h.asked = h.announced = h.acked = h.delivered = 0;
   h.marker_posted = h.handed_back = h.last_receive = h.overdue = h.wait_over = h.seen_empty = h.foreign = 0;
 }
@@ -183,7 +183,7 @@ void Epochs::go_up(int x) {
 void Epochs::packet(int x, PacketType type, int epoch) {
   Half& h = c_.half[x];
   const Phase before = h.phase;
-  Answer a = engine::answer(type, x == 0, h.phase, static_cast<std::uint32_t>(epoch), h.epoch);
+  Answer a = engine::answer(type, x == 0, h.phase, static_cast<uint32_t>(epoch), h.epoch);
   if (a == Answer::kEndEpoch && type == PacketType::kRequest && off(Without::kRequestEndsEpoch)) return;
   if (a == Answer::kEndEpoch && type == PacketType::kSolicit && off(Without::kSolicitEndsEpoch)) return;
   if (a == Answer::kReadyAgain && off(Without::kReadyAgain)) return;
@@ -195,13 +195,13 @@ void Epochs::packet(int x, PacketType type, int epoch) {
       return;
     case Answer::kStart:
       if (h.busy != kFree) return;  // it solicits again
-      h.epoch = std::max(h.epoch, static_cast<std::uint8_t>(epoch));
+      h.epoch = std::max(h.epoch, static_cast<uint8_t>(epoch));
       if (h.phase == Phase::kIdle) h.connect_wanted = 1;
       if (h.connect_wanted) start(x);
       return;
     case Answer::kStartOver:
       attempt_drop(h);
-      h.epoch = std::max(h.epoch, static_cast<std::uint8_t>(epoch));
+      h.epoch = std::max(h.epoch, static_cast<uint8_t>(epoch));
       return;
     case Answer::kRequestAgain:
       return send(x, PacketType::kRequest, h.epoch);

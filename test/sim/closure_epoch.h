@@ -116,7 +116,7 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "an epoch has one count",
                                                 "an abandoned attempt is reported",
                                                 "an attempt ends while its command runs"};
-static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<std::size_t>(Without::kCount));
+static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<size_t>(Without::kCount));
 
 /// What a run of the model contains.
 struct Bounds {
@@ -127,41 +127,41 @@ struct Bounds {
   bool write = true;               ///< side 0 also writes to the memory of side 1
 };
 
-enum QpState : std::uint8_t { kNoQp, kInit, kReady, kError, kRefused };
-enum Busy : std::uint8_t { kFree, kPrepares, kUnwanted };
-enum RailView : std::uint8_t { kIdle, kUp, kDown, kClosed, kUnusable };  ///< the messaging layer's
-enum Fate : std::uint8_t { kToPost, kAccepted, kPosted, kDone, kFailed, kNothing };
-enum Where : std::uint8_t { kQueued, kFlying, kExecuted };
-enum Ended : std::uint8_t { kOpen, kSuccess, kReturned };
+enum QpState : uint8_t { kNoQp, kInit, kReady, kError, kRefused };
+enum Busy : uint8_t { kFree, kPrepares, kUnwanted };
+enum RailView : uint8_t { kIdle, kUp, kDown, kClosed, kUnusable };  ///< the messaging layer's
+enum Fate : uint8_t { kToPost, kAccepted, kPosted, kDone, kFailed, kNothing };
+enum Where : uint8_t { kQueued, kFlying, kExecuted };
+enum Ended : uint8_t { kOpen, kSuccess, kReturned };
 
 struct Work {
-  std::uint8_t used, write, epoch, where, polled, ended;
+  uint8_t used, write, epoch, where, polled, ended;
 };
 
 /// One process.
 struct Half {
   Phase phase;
-  std::uint8_t epoch, asked, announced, ever_up, connect_wanted;
-  std::uint8_t busy;  // a command is under way: 0, or which (Busy)
-  std::uint8_t qp, marker_posted, handed_back, last_receive, overdue, wait_over, seen_empty;
-  std::uint8_t acked, delivered;  // SENDs of this epoch
-  std::uint8_t any_closed, closed_epoch, closed_acked, closed_delivered, reported, closed_reported;
-  std::uint8_t gap_asked, gap_epoch, gap_count;
-  std::uint8_t port_down, device_dead, purged, dead, foreign;
+  uint8_t epoch, asked, announced, ever_up, connect_wanted;
+  uint8_t busy;  // a command is under way: 0, or which (Busy)
+  uint8_t qp, marker_posted, handed_back, last_receive, overdue, wait_over, seen_empty;
+  uint8_t acked, delivered;  // SENDs of this epoch
+  uint8_t any_closed, closed_epoch, closed_acked, closed_delivered, reported, closed_reported;
+  uint8_t gap_asked, gap_epoch, gap_count;
+  uint8_t port_down, device_dead, purged, dead, foreign;
   // the messaging layer
-  std::uint8_t view, name, up_epoch, fenced, peer_closed, dead_epoch, dead_delivered, down_pending,
-      closed_pending, lost;
-  std::uint8_t message, write, got;  // what it sends; what it received
+  uint8_t view, name, up_epoch, fenced, peer_closed, dead_epoch, dead_delivered, down_pending, closed_pending,
+      lost;
+  uint8_t message, write, got;  // what it sends; what it received
 };
 
 struct State {
   Half half[2];
-  Work work[2][kDepth];             // by direction: 0 = from side 0 to side 1
-  std::uint8_t packets[2][8];       // to this side: per packet type, one bit per epoch
-  std::uint8_t down[2], closed[2];  // notices on their way to this side, one bit per epoch
-  std::uint8_t count[2][kEpochs];   // what the second one carries
-  std::uint8_t lost_reported[2];
-  std::uint8_t other, faults;
+  Work work[2][kDepth];        // by direction: 0 = from side 0 to side 1
+  uint8_t packets[2][8];       // to this side: per packet type, one bit per epoch
+  uint8_t down[2], closed[2];  // notices on their way to this side, one bit per epoch
+  uint8_t count[2][kEpochs];   // what the second one carries
+  uint8_t lost_reported[2];
+  uint8_t other, faults;
 };
 
 class Epochs {
@@ -220,7 +220,7 @@ class Epochs {
   void gap(int x);
   void end_epoch(Half& h, int epoch) {
     if (off(Without::kEndWhilePreparing) && h.busy == kPrepares) return;
-    if (engine::ends_epoch(h.phase, h.asked, h.epoch, static_cast<std::uint32_t>(epoch))) h.asked = 1;
+    if (engine::ends_epoch(h.phase, h.asked, h.epoch, static_cast<uint32_t>(epoch))) h.asked = 1;
   }
 
   // work requests and devices (closure_epoch_drain.cc)

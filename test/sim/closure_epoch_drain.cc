@@ -53,8 +53,8 @@ void Epochs::settle() {
 /// Of the packets of older epochs those of the last one stay: enough to find that they are taken for new.
 void Epochs::tidy_packets() {
   for (int x = 0; x < 2; ++x)
-    for (std::uint8_t& set : c_.packets[x])
-      for (int e = 0; e + 1 < c_.half[x].epoch; ++e) set = static_cast<std::uint8_t>(set & ~(1 << e));
+    for (uint8_t& set : c_.packets[x])
+      for (int e = 0; e + 1 < c_.half[x].epoch; ++e) set = static_cast<uint8_t>(set & ~(1 << e));
 }
 
 /// Work that nothing can happen to any more leaves.

@@ -7,8 +7,8 @@
 namespace bfo::closure::epoch {
 
 namespace {
-constexpr std::uint8_t u8(int v) {
-  return static_cast<std::uint8_t>(v);
+constexpr uint8_t u8(int v) {
+  return static_cast<uint8_t>(v);
 }
 }  // namespace
 
@@ -74,7 +74,7 @@ void Epochs::notices(const State& from, std::vector<Next>& out, int x) {
     if (path && (from.closed[x] >> e & 1))
       step(from, out, "gets EPOCHCLOSED", x, [&](Half& c) {
         c_.closed[x] = u8(c_.closed[x] & ~(1 << e));
-        const std::uint8_t count = c_.count[x][e];
+        const uint8_t count = c_.count[x][e];
         c_.count[x][e] = 0;
         if (e > h.name && off(Without::kEarlyNotices)) return;
         if (e > c.peer_closed) c.peer_closed = u8(e);

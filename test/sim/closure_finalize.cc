@@ -9,16 +9,16 @@ namespace bfo::closure::finalize {
 
 namespace {
 constexpr int kRails = 2;
-constexpr std::uint8_t bit(int rail) {
-  return static_cast<std::uint8_t>(1u << rail);
+constexpr uint8_t bit(int rail) {
+  return static_cast<uint8_t>(1u << rail);
 }
-void clear(std::uint8_t& mask, int rail) {
-  mask = static_cast<std::uint8_t>(mask & ~bit(rail));
+void clear(uint8_t& mask, int rail) {
+  mask = static_cast<uint8_t>(mask & ~bit(rail));
 }
 void post(Message& m, int rail) {
   m.posted = 1;
   m.lost = 0;
-  m.flying = static_cast<std::uint8_t>(m.flying | bit(rail));
+  m.flying = static_cast<uint8_t>(m.flying | bit(rail));
 }
 }  // namespace
 
@@ -195,8 +195,8 @@ void Finalize::traffic(const State& from, std::vector<Next>& out, int x) {
       if (up && there && (m.flying & bit(r)) && p.phase < kGone)
         step(from, out, "a message arrives from", x, [&](Process& c) {
           clear(c.message[i].flying, r);
-          c.message[i].queued = static_cast<std::uint8_t>(c.message[i].queued | bit(r));
-          c.message[i].acked = static_cast<std::uint8_t>(c.message[i].acked | bit(r));
+          c.message[i].queued = static_cast<uint8_t>(c.message[i].queued | bit(r));
+          c.message[i].acked = static_cast<uint8_t>(c.message[i].acked | bit(r));
         });
       if ((m.queued & bit(r)) && polls(peer))
         step(from, out, "a message is received from", x, [&](Process& c) {

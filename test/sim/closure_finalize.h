@@ -51,37 +51,26 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "BYE counts",
                                                 "BYE is answered",
                                                 "drain before a fence without progress"};
-static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<std::size_t>(Without::kCount));
+static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<size_t>(Without::kCount));
 
-enum Phase : std::uint8_t {
-  kSend,
-  kReceive,
-  kBarrier,
-  kSettle,
-  kFence,
-  kDrain,
-  kLeave,
-  kGone,
-  kFailed,
-  kDead
-};
+enum Phase : uint8_t { kSend, kReceive, kBarrier, kSettle, kFence, kDrain, kLeave, kGone, kFailed, kDead };
 
 /// The last message of a process, or its barrier message. Masks have one bit per rail.
 struct Message {
-  std::uint8_t posted, flying, queued, acked, lost, known, got;
+  uint8_t posted, flying, queued, acked, lost, known, got;
 };
 
 struct Process {
   Phase phase;
-  std::uint8_t sent;   ///< its last message
-  std::uint8_t bye;    ///< one is on its way to it
-  std::uint8_t left;   ///< it knows that the peer goes, and the peer hears of that
+  uint8_t sent;        ///< its last message
+  uint8_t bye;         ///< one is on its way to it
+  uint8_t left;        ///< it knows that the peer goes, and the peer hears of that
   Message message[2];  ///< 0: the last one; 1: of the barrier
 };
 
 struct State {
   Process process[2];
-  std::uint8_t dead_rails, faults;
+  uint8_t dead_rails, faults;
 };
 
 class Finalize {

@@ -14,16 +14,16 @@
 namespace bfo::closure {
 
 struct Report {
-  std::uint64_t states = 0;
-  std::uint64_t transitions = 0;
-  std::uint64_t ends = 0;
+  uint64_t states = 0;
+  uint64_t transitions = 0;
+  uint64_t ends = 0;
   bool complete = false;  ///< false: stopped at the limit
   std::string failure;    ///< empty: every property holds
   std::vector<std::string> trace;
 };
 
 struct Hash128 {
-  std::uint64_t a, b;
+  uint64_t a, b;
   bool operator==(const Hash128&) const = default;
 };
 
@@ -31,22 +31,22 @@ struct Hash128 {
 /// search spends its time here.
 class Seen {
  public:
-  Seen() : slots_(std::size_t{1} << 14) {}
-  enum Found : std::uint8_t { kNew, kOnStack, kDone };
+  Seen() : slots_(size_t{1} << 14) {}
+  enum Found : uint8_t { kNew, kOnStack, kDone };
   Found find(const Hash128& h) const {
     const Slot& s = slots_[place(slots_, h)];
     return s.a == 0 ? kNew : (s.b & 1) ? kDone : kOnStack;
   }
   void add(const Hash128& h) {
     if (++n_ * 2 > slots_.size()) grow();
-    slots_[place(slots_, h)] = Slot{h.a | 1, h.b & ~std::uint64_t{1}};
+    slots_[place(slots_, h)] = Slot{h.a | 1, h.b & ~uint64_t{1}};
   }
   void done(const Hash128& h) { slots_[place(slots_, h)].b |= 1; }
 
  private:
   using Slot = Hash128;
-  static std::size_t place(const std::vector<Slot>& in, const Hash128& h) {
-    std::size_t i = (h.a >> 8) & (in.size() - 1);
+  static size_t place(const std::vector<Slot>& in, const Hash128& h) {
+    size_t i = (h.a >> 8) & (in.size() - 1);
     while (in[i].a != 0 && (in[i].a != (h.a | 1) || ((in[i].b ^ h.b) >> 1) != 0))
       i = (i + 1) & (in.size() - 1);
     return i;
@@ -58,7 +58,7 @@ class Seen {
     slots_.swap(to);
   }
   std::vector<Slot> slots_;
-  std::size_t n_ = 0;
+  size_t n_ = 0;
 };
 
 template <class S>
@@ -66,10 +66,10 @@ Hash128 hash(const S& s) {
   static_assert(std::is_trivially_copyable_v<S>);
   static_assert(std::has_unique_object_representations_v<S>);  // no padding: it would count as state
   const auto* p = reinterpret_cast<const unsigned char*>(&s);
-  std::uint64_t a = 0x9e3779b97f4a7c15u;
-  std::uint64_t b = 0xc2b2ae3d27d4eb4fu;
-  for (std::size_t i = 0; i < sizeof s; i += 8) {
-    std::uint64_t w = 0;
+  uint64_t a = 0x9e3779b97f4a7c15u;
+  uint64_t b = 0xc2b2ae3d27d4eb4fu;
+  for (size_t i = 0; i < sizeof s; i += 8) {
+    uint64_t w = 0;
     std::memcpy(&w, p + i, sizeof s - i < 8 ? sizeof s - i : 8);
     a = (a ^ w) * 0xff51afd7ed558ccdu;
     a ^= a >> 32;
@@ -81,13 +81,13 @@ Hash128 hash(const S& s) {
 
 /// Model: initial(), successors(state, out), finished(state), violation(), canonical(state).
 template <class Model>
-Report search(Model& m, std::uint64_t limit) {
+Report search(Model& m, uint64_t limit) {
   using State = decltype(m.initial());
   using Next = typename Model::Next;
   struct Frame {
     Hash128 key;
     std::vector<Next> next;
-    std::size_t at = 0;
+    size_t at = 0;
     const char* what = nullptr;  ///< how it was reached
     int rail = -1;
   };

@@ -12,8 +12,8 @@
 namespace bfo::closure::seq {
 
 namespace {
-constexpr std::uint8_t u8(int v) {
-  return static_cast<std::uint8_t>(v);
+constexpr uint8_t u8(int v) {
+  return static_cast<uint8_t>(v);
 }
 /// The number of a message as the code sees it: eight of them go round.
 constexpr Seq16 seq_of(int number) {
@@ -145,7 +145,7 @@ void Sequence::returns(int rail) {
       if (!c_.open_done) c_.open_owed = 1;
       note_resent(0);
     } else {
-      c_.again = static_cast<std::uint16_t>(c_.again | 1 << f.message);
+      c_.again = static_cast<uint16_t>(c_.again | 1 << f.message);
       note_resent(f.message);
     }
   }
@@ -165,7 +165,7 @@ void Sequence::sender(const State& from, std::vector<Next>& out) {
     while (again < kMessages && !(from.again >> again & 1)) ++again;
     if (again < kMessages) {
       c_ = from;
-      c_.again = static_cast<std::uint16_t>(c_.again & ~(1 << again));
+      c_.again = static_cast<uint16_t>(c_.again & ~(1 << again));
       post(x, again,
            off(Without::kSameNumber) ? c_.next - c_.base : again - (again < kFirstComm ? 0 : c_.base));
       go(from, out, "S sends again", x);
@@ -218,7 +218,7 @@ void Sequence::window(const State& from, std::vector<Next>& out) {
 /// To the open question only, only forward, and not past what was sent. A header whose number is confirmed
 /// says that it is known, and is called finished where it is not found: the receiver must have it (I9).
 void Sequence::answer(int value, int question) {
-  const auto asked = static_cast<std::uint16_t>(question);
+  const auto asked = static_cast<uint16_t>(question);
   if (!core::answers_open_question(c_.question, asked) && !off(Without::kOldAnswer)) return;
   if (!core::answer_confirms(bounds(), seq_of(value))) return;
   const int step = seq_distance(seq_of(c_.confirmed), seq_of(value));
@@ -240,7 +240,7 @@ void Sequence::take(int message) {
 
 void Sequence::drain_early() {
   for (int n = c_.accepted; n < kMessages && (c_.out_of_sequence >> n & 1); ++n) {
-    c_.out_of_sequence = static_cast<std::uint16_t>(c_.out_of_sequence & ~(1 << n));
+    c_.out_of_sequence = static_cast<uint16_t>(c_.out_of_sequence & ~(1 << n));
     take(n);
     if (c_.twice == n + 1) return;  // its copy is first in the list now and fits nowhere: nothing moves
   }
@@ -254,7 +254,7 @@ void Sequence::arrive(int message, int number) {
   if (!open && place != SeqPlace::kPast) {
     if (off(Without::kUnknownContext)) return;
     if (message < kFirstComm) return broken("a message of the freed communicator is kept for the next one");
-    c_.out_of_sequence = static_cast<std::uint16_t>(c_.out_of_sequence | 1 << message);
+    c_.out_of_sequence = static_cast<uint16_t>(c_.out_of_sequence | 1 << message);
     return;
   }
   switch (place) {
@@ -267,7 +267,7 @@ void Sequence::arrive(int message, int number) {
       if (off(Without::kKeepEarly)) return;
       if (!there || message < c_.accepted) return broken("a copy is stored as a message to come");
       if (off(Without::kEarlyDuplicate) && (c_.out_of_sequence >> message & 1)) c_.twice = u8(message + 1);
-      c_.out_of_sequence = static_cast<std::uint16_t>(c_.out_of_sequence | 1 << message);
+      c_.out_of_sequence = static_cast<uint16_t>(c_.out_of_sequence | 1 << message);
       return;
     case SeqPlace::kPast:
       if (off(Without::kDuplicate)) return take(message);

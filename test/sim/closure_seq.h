@@ -70,36 +70,36 @@ inline constexpr const char* kWithoutNames[] = {"nothing",
                                                 "the checkpoint is taken anew for a copy",
                                                 "a rail that is down is not past the checkpoint",
                                                 "an answer to an old question does not count"};
-static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<std::size_t>(Without::kCount));
+static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<size_t>(Without::kCount));
 
 struct Flight {
-  std::uint8_t used, message, number, delivered, acked;
+  uint8_t used, message, number, delivered, acked;
 };
 
 struct Rail {
-  std::uint8_t dead, closed, told;  ///< at the sender; at the receiver; the sender knows
-  std::uint8_t returned;            ///< dead, and the sender has back what was on it
+  uint8_t dead, closed, told;  ///< at the sender; at the receiver; the sender knows
+  uint8_t returned;            ///< dead, and the sender has back what was on it
   Flight flight[kDepth];
 };
 
 /// Numbers of messages count up without end; what the code sees of one is seq_of().
 struct State {
-  std::uint16_t again;            ///< one bit per message to be sent again
-  std::uint16_t out_of_sequence;  ///< one bit per message stored: out of sequence, or of an unknown context
+  uint16_t again;            ///< one bit per message to be sent again
+  uint16_t out_of_sequence;  ///< one bit per message stored: out of sequence, or of an unknown context
   Rail rail[kRails];
   // sender
-  std::uint8_t next, stop, confirmed, resent_from, resent;
-  std::uint8_t open_owed, open_done, s_freed, base;
-  std::uint8_t question;                                ///< the number of the open one
-  std::uint8_t slow_answer, slow_value, slow_question;  ///< SEQSYNC on a slow rail
+  uint8_t next, stop, confirmed, resent_from, resent;
+  uint8_t open_owed, open_done, s_freed, base;
+  uint8_t question;                                ///< the number of the open one
+  uint8_t slow_answer, slow_value, slow_question;  ///< SEQSYNC on a slow rail
   // receiver
-  std::uint8_t accepted, expected;       ///< messages taken; the next number
-  std::uint8_t r_freed, r_added, first;  ///< first: 0 not here, 1 unmatched, 2 received
-  std::uint8_t twice;                    ///< a message is stored twice
-  std::uint8_t deaths, slow;
+  uint8_t accepted, expected;       ///< messages taken; the next number
+  uint8_t r_freed, r_added, first;  ///< first: 0 not here, 1 unmatched, 2 received
+  uint8_t twice;                    ///< a message is stored twice
+  uint8_t deaths, slow;
   // sender: what the rails have reported the end of
-  std::uint8_t acked, checkpoint, checkpoint_taken;
-  std::uint8_t left[kRails];  ///< flights of before the checkpoint that have not ended
+  uint8_t acked, checkpoint, checkpoint_taken;
+  uint8_t left[kRails];  ///< flights of before the checkpoint that have not ended
 };
 
 class Sequence {

@@ -15,8 +15,8 @@ namespace {
 
 std::string story(const Report& r) {
   std::string s = r.failure + "\n";
-  const std::size_t n = r.trace.size();
-  for (std::size_t i = n > 80 ? n - 80 : 0; i < n; ++i) s += "    " + r.trace[i] + "\n";
+  const size_t n = r.trace.size();
+  for (size_t i = n > 80 ? n - 80 : 0; i < n; ++i) s += "    " + r.trace[i] + "\n";
   return s;
 }
 

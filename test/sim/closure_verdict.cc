@@ -9,8 +9,8 @@
 namespace bfo::closure::verdict {
 namespace {
 
-constexpr std::uint8_t u8(unsigned v) {
-  return static_cast<std::uint8_t>(v);
+constexpr uint8_t u8(unsigned v) {
+  return static_cast<uint8_t>(v);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ enum class Without : int {
 };
 inline constexpr const char* kWithoutNames[] = {"nothing", "one decider", "the carrier is up here",
                                                 "the carrier's epoch"};
-static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<std::size_t>(Without::kCount));
+static_assert(sizeof kWithoutNames / sizeof *kWithoutNames == static_cast<size_t>(Without::kCount));
 
 inline constexpr int kEpochs = 2;  ///< 1 .. kEpochs
 inline constexpr int kRounds = 2;  ///< questions about one rail, of all inquiries
@@ -43,20 +43,20 @@ inline constexpr int kEased = 0;   ///< suspicions that end by themselves
 
 /// A rail as one side sees it, and its inquiry there.
 struct Rail {
-  std::uint8_t up, epoch, suspect, probe_failed;
-  std::uint8_t on, open, first, round, answered;
+  uint8_t up, epoch, suspect, probe_failed;
+  uint8_t on, open, first, round, answered;
 };
 /// At most one of each kind is on its way, per rail and direction; one more is lost.
 struct Datagram {
-  std::uint8_t used, about, epoch, carrier, number, flags;
+  uint8_t used, about, epoch, carrier, number, flags;
 };
 struct State {
-  Rail rail[2][2];            // by side, then rail; side 0 is the decider
-  Datagram request_end[2];    // to the decider, over this rail
-  Datagram answer[2][2];      // to this side, over this rail
-  std::uint8_t notice[2][2];  // to this side: the epoch of this rail that ended at the other one; 0: none
-  std::uint8_t cut[2];        // the path of this rail loses everything
-  std::uint8_t faults, eased;
+  Rail rail[2][2];          // by side, then rail; side 0 is the decider
+  Datagram request_end[2];  // to the decider, over this rail
+  Datagram answer[2][2];    // to this side, over this rail
+  uint8_t notice[2][2];     // to this side: the epoch of this rail that ended at the other one; 0: none
+  uint8_t cut[2];           // the path of this rail loses everything
+  uint8_t faults, eased;
 };
 
 class Verdicts {
@@ -74,7 +74,7 @@ class Verdicts {
   bool finished(const State&) const { return true; }
   std::string describe(const State& s) const;
   const std::string& violation() const { return violation_; }
-  std::uint64_t verdicts() const { return verdicts_; }
+  uint64_t verdicts() const { return verdicts_; }
 
  private:
   bool off(Without w) const { return without_ == w; }
@@ -99,7 +99,7 @@ class Verdicts {
   Without without_;
   State c_{};  ///< the successor under construction
   std::string violation_;
-  std::uint64_t verdicts_ = 0;
+  uint64_t verdicts_ = 0;
 };
 
 }  // namespace bfo::closure::verdict

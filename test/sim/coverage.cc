@@ -16,17 +16,17 @@ namespace {
 struct CellUse {
   std::string name;
   core::CellKind kind;
-  std::uint64_t used;
+  uint64_t used;
 };
 
 std::vector<CellUse> cells(const Coverage& c) {
   std::vector<CellUse> out;
-  for (std::size_t i = 0; i < core::kSendPhases; ++i)
-    for (std::size_t j = 0; j < core::kSendEvents; ++j)
+  for (size_t i = 0; i < core::kSendPhases; ++i)
+    for (size_t j = 0; j < core::kSendEvents; ++j)
       out.push_back({std::string("send ") + core::kSendPhaseNames[i] + " " + core::kSendEventNames[j],
                      core::kSendTable[i][j].kind, c.send[i][j]});
-  for (std::size_t i = 0; i < core::kRecvPhases; ++i)
-    for (std::size_t j = 0; j < core::kRecvEvents; ++j)
+  for (size_t i = 0; i < core::kRecvPhases; ++i)
+    for (size_t j = 0; j < core::kRecvEvents; ++j)
       out.push_back({std::string("recv ") + core::kRecvPhaseNames[i] + " " + core::kRecvEventNames[j],
                      core::kRecvTable[i][j].kind, c.recv[i][j]});
   return out;
@@ -35,8 +35,8 @@ std::vector<CellUse> cells(const Coverage& c) {
 }  // namespace
 
 void print_unreached(const Coverage& c) {
-  std::size_t reached = 0;
-  std::size_t all = 0;
+  size_t reached = 0;
+  size_t all = 0;
   for (const CellUse& u : cells(c)) {
     if (u.kind == core::CellKind::kBug) continue;
     ++all;
@@ -57,13 +57,13 @@ bool check_coverage(const Coverage& c, const std::string& file) {
   std::map<std::string, std::string> reasons;
   std::string line;
   while (std::getline(in, line)) {
-    const std::size_t colon = line.find(':');
+    const size_t colon = line.find(':');
     if (line.empty() || line[0] == '#' || colon == std::string::npos) continue;
     reasons[line.substr(0, colon)] = line.substr(colon + 1);
   }
   bool ok = true;
-  std::size_t reached = 0;
-  std::size_t all = 0;
+  size_t reached = 0;
+  size_t all = 0;
   for (const CellUse& u : cells(c)) {
     const auto reason = reasons.find(u.name);
     const bool listed = reason != reasons.end();

@@ -13,13 +13,13 @@
 
 namespace bfo::sim {
 namespace {
-constexpr std::uint32_t kPollBudget = 8;  ///< messages or completions per rail and round
+constexpr uint32_t kPollBudget = 8;  ///< messages or completions per rail and round
 EngineRail* rail_of(const Half& h) {
   return static_cast<EngineRail*>(h.engine_rail);
 }
 }  // namespace
 
-xfer::RailEvent Driver::event(const Half& h, std::uint32_t epoch) {
+xfer::RailEvent Driver::event(const Half& h, uint32_t epoch) {
   xfer::RailEvent e;
   e.name = RailName{h.conn, epoch};
   e.cause = h.down_cause;
@@ -28,7 +28,7 @@ xfer::RailEvent Driver::event(const Half& h, std::uint32_t epoch) {
   return e;
 }
 
-Packet* Driver::prepare(Half& h, WrKind kind, std::size_t n, Post& why) {
+Packet* Driver::prepare(Half& h, WrKind kind, size_t n, Post& why) {
   why = Post::kUnreachable;
   if (h.link == Link::kDown || h.link == Link::kClosed || h.link == Link::kUnusable) return nullptr;
   if (kind == WrKind::kSendi && !h.usable()) return nullptr;
@@ -51,7 +51,7 @@ void Driver::commit_sendi(Half& h, Packet* p) {
   fabric_.post(h, p);
 }
 
-void Driver::fence(Half& h, std::uint32_t epoch) {
+void Driver::fence(Half& h, uint32_t epoch) {
   if (h.epoch > epoch || h.link == Link::kIdle) return;
   SIM_TRACE(ctx_, "fence %u->%u rail %u epoch %u asked", h.proc, h.peer, h.rail, epoch);
   if (h.link == Link::kClosed || h.link == Link::kUnusable) {
@@ -71,7 +71,7 @@ void Driver::peer_down(Half& h, const RailName& name) {
   if (h.hw == Hw::kReady) fabric_.to_error(h, BFO_CAUSE_PEER_DOWN, "peer's word");
 }
 
-void Driver::peer_closed(Half& h, const RailName& name, std::uint64_t delivered) {
+void Driver::peer_closed(Half& h, const RailName& name, uint64_t delivered) {
   if (name.epoch <= h.gap_done || name.epoch < h.gap_epoch) return;
   if (!ctx_.machine.fresh_conn && name.conn != h.conn) return;
   h.gap_epoch = name.epoch;
@@ -80,9 +80,9 @@ void Driver::peer_closed(Half& h, const RailName& name, std::uint64_t delivered)
   ctx_.wake(proc_, 500);
 }
 
-void Driver::port_event(std::uint32_t rail) {
+void Driver::port_event(uint32_t rail) {
   const bool active = fabric_.port_active(proc_, rail);
-  for (std::uint32_t q = 0; q < ctx_.machine.procs; ++q) {
+  for (uint32_t q = 0; q < ctx_.machine.procs; ++q) {
     if (q == proc_) continue;
     Half& h = fabric_.half(proc_, q, rail);
     if (active && h.link == Link::kClosed)
@@ -93,10 +93,10 @@ void Driver::port_event(std::uint32_t rail) {
 
 /// Every round begins at another half, so that none is always first.
 bool Driver::poll() {
-  const std::uint32_t n = ctx_.machine.procs * ctx_.machine.rails;
+  const uint32_t n = ctx_.machine.procs * ctx_.machine.rails;
   turn_ = turn_ + 1 >= n ? 0 : turn_ + 1;
 #if BFO_DEBUG
-  for (std::uint32_t i = 0; i < n; ++i) {
+  for (uint32_t i = 0; i < n; ++i) {
     const bool attended = (fabric_.attended(proc_) >> i & 1) != 0;
     BFO_CHECK(attended || fabric_.halves_of(proc_)[i].nothing_to_poll());
   }
@@ -107,10 +107,10 @@ bool Driver::poll() {
 }
 
 /// What one half hands to the engine may give another one something to do, also one that comes later here.
-bool Driver::poll_slots(std::uint32_t from, std::uint32_t end) {
+bool Driver::poll_slots(uint32_t from, uint32_t end) {
   bool did = false;
-  for (std::uint32_t i = from; i < end && !ctx_.failed; ++i) {
-    i += static_cast<std::uint32_t>(std::countr_zero(fabric_.attended(proc_) >> i));
+  for (uint32_t i = from; i < end && !ctx_.failed; ++i) {
+    i += static_cast<uint32_t>(std::countr_zero(fabric_.attended(proc_) >> i));
     if (i >= end) break;
     Half& h = fabric_.halves_of(proc_)[i];
     if (h.nothing_to_poll())
@@ -154,7 +154,7 @@ bool Driver::poll_half(Half& h) {
 }
 
 bool Driver::poll_receives(Half& h) {
-  std::uint32_t n = 0;
+  uint32_t n = 0;
   while (n < kPollBudget && !h.cq.empty() && !ctx_.failed) {
     Packet* const p = h.cq.pop();
     ++n;
@@ -164,7 +164,7 @@ bool Driver::poll_receives(Half& h) {
               p->ordinal, p->tag, p->length);
     engine_->on_message(rail_of(h), h.engine_rail ? p->epoch : 0, p->tag, p->bytes(), p->length);
     if (ctx_.keep_recent) {
-      const std::uint32_t at = ctx_.recent_next[proc_]++ % Context::kRecent;
+      const uint32_t at = ctx_.recent_next[proc_]++ % Context::kRecent;
       if (ctx_.recent[proc_][at]) ctx_.packets.unref(ctx_.recent[proc_][at]);
       ctx_.recent[proc_][at] = p;
       ctx_.recent_from[proc_][at] = h.peer;
@@ -177,7 +177,7 @@ bool Driver::poll_receives(Half& h) {
 }
 
 void Driver::report(Half& h, Packet* p, Fate fate) {
-  ctx_.note(3, h.index, p->ordinal << 2 | static_cast<std::uint32_t>(fate));
+  ctx_.note(3, h.index, p->ordinal << 2 | static_cast<uint32_t>(fate));
   const bool is_send = p->kind == WrKind::kSend || p->kind == WrKind::kSendi;
   if (fate == Fate::kDelivered && is_send) {
     ++h.sends_ok;
@@ -211,7 +211,7 @@ void Driver::report(Half& h, Packet* p, Fate fate) {
 }
 
 bool Driver::poll_sends(Half& h) {
-  std::uint32_t n = 0;
+  uint32_t n = 0;
   while (n < kPollBudget && !ctx_.failed) {
     Packet* const p = h.wqes.front();
     if (p == nullptr || !p->given || p->ordinal >= h.acked) break;
@@ -248,7 +248,7 @@ void Driver::begin_close(Half& h) {
 }
 
 bool Driver::poll_closing(Half& h) {
-  std::uint32_t n = 0;
+  uint32_t n = 0;
   while (n < kPollBudget && !ctx_.failed) {
     Packet* const p = h.wqes.front();
     if (p == nullptr) break;
@@ -293,16 +293,16 @@ void Driver::fill_gap(Half& h) {
   }
   if (!old && h.link != Link::kClosed && h.link != Link::kUnusable) return;  // still counting
   auto& kept = old ? h.old_kept : h.kept;
-  const std::uint64_t ok = old ? h.old_sends_ok : h.sends_ok;
-  const std::uint64_t gap = ok > h.gap_delivered ? ok - h.gap_delivered : 0;
-  const std::uint32_t epoch = h.gap_epoch;
+  const uint64_t ok = old ? h.old_sends_ok : h.sends_ok;
+  const uint64_t gap = ok > h.gap_delivered ? ok - h.gap_delivered : 0;
+  const uint32_t epoch = h.gap_epoch;
   h.gap_done = epoch;
   h.gap_epoch = 0;
   if (gap == 0) return;
   SIM_TRACE(ctx_, "gap   %u->%u rail %u epoch %u: %llu lost", h.proc, h.peer, h.rail, epoch,
             static_cast<unsigned long long>(gap));
   while (kept.size() > gap) ctx_.packets.unref(kept.pop());
-  const std::uint64_t lost = gap - kept.size();
+  const uint64_t lost = gap - kept.size();
   while (Packet* p = kept.pop()) {
     engine_->on_sendi_failed(rail_of(h), p->tag, p->bytes(), p->length, Fate::kUnknown);
     ctx_.packets.unref(p);
@@ -313,10 +313,10 @@ void Driver::fill_gap(Half& h) {
   }
 }
 
-std::uint64_t Driver::outstanding() {
-  std::uint64_t n = 0;
-  for (std::uint32_t q = 0; q < ctx_.machine.procs; ++q)
-    for (std::uint32_t r = 0; r < ctx_.machine.rails; ++r) n += fabric_.half(proc_, q, r).wqes.size();
+uint64_t Driver::outstanding() {
+  uint64_t n = 0;
+  for (uint32_t q = 0; q < ctx_.machine.procs; ++q)
+    for (uint32_t r = 0; r < ctx_.machine.rails; ++r) n += fabric_.half(proc_, q, r).wqes.size();
   return n;
 }
 

@@ -13,7 +13,7 @@ namespace bfo::sim {
 
 class Driver {
  public:
-  Driver(Context& ctx, Fabric& fabric, std::uint32_t proc) : ctx_(ctx), fabric_(fabric), proc_(proc) {}
+  Driver(Context& ctx, Fabric& fabric, uint32_t proc) : ctx_(ctx), fabric_(fabric), proc_(proc) {}
   void reset(Engine* engine) {
     engine_ = engine;
     dice_ = Prng(mix(ctx_.machine.seed, 0xd1, proc_));
@@ -21,24 +21,24 @@ class Driver {
   }
 
   /// A packet for a work request of `n` bytes if the rail takes one now; otherwise `why` says what to answer.
-  Packet* prepare(Half& h, WrKind kind, std::size_t n, Post& why);
+  Packet* prepare(Half& h, WrKind kind, size_t n, Post& why);
   Post commit(Half& h, Packet* p, Frag& f);
   void commit_sendi(Half& h, Packet* p);
 
-  void fence(Half& h, std::uint32_t epoch);
+  void fence(Half& h, uint32_t epoch);
   void connect(Half& h);
   void peer_down(Half& h, const RailName& name);
-  void peer_closed(Half& h, const RailName& name, std::uint64_t delivered);
+  void peer_closed(Half& h, const RailName& name, uint64_t delivered);
   /// The port's state was reported by the driver's event queue.
-  void port_event(std::uint32_t rail);
+  void port_event(uint32_t rail);
   /// One round of progress. True: something happened.
   bool poll();
   /// Work requests whose end was not reported yet.
-  std::uint64_t outstanding();
-  static xfer::RailEvent event(const Half& h, std::uint32_t epoch);
+  uint64_t outstanding();
+  static xfer::RailEvent event(const Half& h, uint32_t epoch);
 
  private:
-  bool poll_slots(std::uint32_t from, std::uint32_t end);
+  bool poll_slots(uint32_t from, uint32_t end);
   bool poll_half(Half& h);
   bool poll_receives(Half& h);
   bool poll_sends(Half& h);
@@ -52,8 +52,8 @@ class Driver {
   Fabric& fabric_;
   Engine* engine_ = nullptr;
   Prng dice_;
-  std::uint32_t proc_;
-  std::uint32_t turn_ = 0;
+  uint32_t proc_;
+  uint32_t turn_ = 0;
 };
 
 }  // namespace bfo::sim

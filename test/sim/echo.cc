@@ -30,18 +30,18 @@ constexpr bool from_wire(RecvEvent e) {
 
 struct IgnoredCell {
   bool recv;
-  std::size_t phase, event;
+  size_t phase, event;
 };
 /// The n-th cell, in circles, that a message reaches and that says Ignore.
-IgnoredCell ignored_cell(std::uint32_t n) {
+IgnoredCell ignored_cell(uint32_t n) {
   static const std::vector<IgnoredCell> all = [] {
     std::vector<IgnoredCell> v;
-    for (std::size_t p = 1; p < core::kSendPhases; ++p)
-      for (std::size_t e = 0; e < core::kSendEvents; ++e)
+    for (size_t p = 1; p < core::kSendPhases; ++p)
+      for (size_t e = 0; e < core::kSendEvents; ++e)
         if (from_wire(static_cast<SendEvent>(e)) && core::kSendTable[p][e].kind == CellKind::kIgnore)
           v.push_back({false, p, e});
-    for (std::size_t p = 1; p < core::kRecvPhases; ++p)
-      for (std::size_t e = 0; e < core::kRecvEvents; ++e)
+    for (size_t p = 1; p < core::kRecvPhases; ++p)
+      for (size_t e = 0; e < core::kRecvEvents; ++e)
         if (from_wire(static_cast<RecvEvent>(e)) && core::kRecvTable[p][e].kind == CellKind::kIgnore)
           v.push_back({true, p, e});
     return v;
@@ -51,8 +51,8 @@ IgnoredCell ignored_cell(std::uint32_t n) {
 
 /// A header under construction.
 struct Words {
-  std::uint8_t bytes[256] = {};
-  std::size_t size = 0;
+  uint8_t bytes[256] = {};
+  size_t size = 0;
   template <class H>
   void add(const H& h) {
     std::memcpy(bytes + size, &h, sizeof h);
@@ -60,28 +60,28 @@ struct Words {
   }
 };
 
-core::RestartHdr restart(MsgType type, std::uint8_t flags, const EngineComm& c, std::int32_t src, Seq16 seq,
+core::RestartHdr restart(MsgType type, uint8_t flags, const EngineComm& c, int32_t src, Seq16 seq,
                          Name sender, Name receiver) {
   return core::RestartHdr{
-      static_cast<std::uint8_t>(type), flags, c.ctx, src, seq, 0, 0, sender.value, receiver.value};
+      static_cast<uint8_t>(type), flags, c.ctx, src, seq, 0, 0, sender.value, receiver.value};
 }
 
 /// What the peer of a send might say: that all is received, that a rail of its own is to be written to.
 bool compose(const SendRequest& r, SendEvent e, const EngineRail& rail, Words& w) {
   const auto& x = r.xfer;
   const EngineComm& c = *x.proc->comm;
-  const auto plain = [&](MsgType type, std::uint8_t flags, Name name) {
+  const auto plain = [&](MsgType type, uint8_t flags, Name name) {
     w.add(restart(type, flags, c, c.my_rank, x.seq, name, x.rndv->peer_name));
   };
   if (!x.rndv->peer_name) return false;  // the receiver has not spoken yet
   switch (e) {
     case SendEvent::kAck:
-      w.add(core::AckHdr{static_cast<std::uint8_t>(MsgType::kAck), 0, 0, x.rndv->name.value,
+      w.add(core::AckHdr{static_cast<uint8_t>(MsgType::kAck), 0, 0, x.rndv->name.value,
                          x.rndv->peer_name.value});
       return true;
     case SendEvent::kPut: {
       core::PutHdr h{};
-      h.type = static_cast<std::uint8_t>(MsgType::kPut);
+      h.type = static_cast<uint8_t>(MsgType::kPut);
       h.sender = x.rndv->name.value;
       h.receiver = x.rndv->peer_name.value;
       h.length = h.total = x.length;
@@ -93,7 +93,7 @@ bool compose(const SendRequest& r, SendEvent e, const EngineRail& rail, Words& w
       return x.length != 0;
     }
     case SendEvent::kFin:
-      w.add(core::FinHdr{static_cast<std::uint8_t>(MsgType::kFin), 0, 0, x.rndv->name.value,
+      w.add(core::FinHdr{static_cast<uint8_t>(MsgType::kFin), 0, 0, x.rndv->name.value,
                          x.rndv->peer_name.value, 0, 1});
       return true;
     case SendEvent::kNack:
@@ -127,18 +127,18 @@ bool compose(const SendRequest& r, SendEvent e, const EngineRail& rail, Words& w
 bool compose(const RecvRequest& r, RecvEvent e, Words& w) {
   const auto& x = r.xfer;
   const EngineComm& c = *x.proc->comm;
-  const auto plain = [&](MsgType type, std::uint8_t flags, Name sender) {
+  const auto plain = [&](MsgType type, uint8_t flags, Name sender) {
     w.add(restart(type, flags, c, x.proc->rank, x.seq, sender, x.rndv->name));
   };
   const Name now = x.rndv->peer_name.at(x.rndv->name.round());
-  const auto fin = [&](std::uint8_t flags) {
-    w.add(core::FinHdr{static_cast<std::uint8_t>(MsgType::kFin), flags, 0, now.value, x.rndv->name.value,
+  const auto fin = [&](uint8_t flags) {
+    w.add(core::FinHdr{static_cast<uint8_t>(MsgType::kFin), flags, 0, now.value, x.rndv->name.value,
                        x.rndv->ledger ? x.rndv->ledger->grant : 1, 0});
   };
   const auto open = [&](bool again) {
     core::RndvHdr h{};
-    h.match = core::MatchHdr{static_cast<std::uint8_t>(MsgType::kRndv),
-                             static_cast<std::uint8_t>(again ? core::kFlagRestart : 0),
+    h.match = core::MatchHdr{static_cast<uint8_t>(MsgType::kRndv),
+                             static_cast<uint8_t>(again ? core::kFlagRestart : 0),
                              c.ctx,
                              x.proc->rank,
                              x.status.tag,
@@ -150,10 +150,10 @@ bool compose(const RecvRequest& r, RecvEvent e, Words& w) {
   };
   switch (e) {
     case RecvEvent::kFrag: {
-      std::uint64_t hole = 0;
+      uint64_t hole = 0;
       while (hole < x.rndv->want && x.rndv->received.covers(hole, hole + 1)) ++hole;
-      w.add(core::FragHdr{static_cast<std::uint8_t>(MsgType::kFrag), 0, 0, x.rndv->name.value, hole});
-      for (std::uint64_t i = hole; i < x.length && w.size < sizeof w.bytes; ++i) w.bytes[w.size++] = 0xee;
+      w.add(core::FragHdr{static_cast<uint8_t>(MsgType::kFrag), 0, 0, x.rndv->name.value, hole});
+      for (uint64_t i = hole; i < x.length && w.size < sizeof w.bytes; ++i) w.bytes[w.size++] = 0xee;
       return hole < x.length;
     }
     case RecvEvent::kFin:
@@ -198,9 +198,9 @@ void Process::arm_echo(const Fault& f) {
 }
 
 void Process::send_echoes() {
-  for (std::size_t i = 0; i < echoes_.size() && !ctx_.failed;) {
+  for (size_t i = 0; i < echoes_.size() && !ctx_.failed;) {
     if (send_echo(echoes_[i]))
-      echoes_.erase(echoes_.begin() + static_cast<std::ptrdiff_t>(i));
+      echoes_.erase(echoes_.begin() + static_cast<ptrdiff_t>(i));
     else
       ++i;
   }
@@ -211,7 +211,7 @@ bool Process::send_echo(const Fault& f) {
   const IgnoredCell cell = ignored_cell(f.n);
   EnginePeer* const peer = peers_[f.q];
   Half* from = nullptr;
-  for (std::uint32_t i = 0; i < ctx_.machine.rails && !from; ++i) {
+  for (uint32_t i = 0; i < ctx_.machine.rails && !from; ++i) {
     Half& h = fabric_.half(id_, f.q, (f.r + i) % ctx_.machine.rails);
     if (h.engine_rail && h.link == Link::kUp) from = &h;
   }

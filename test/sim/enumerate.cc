@@ -18,12 +18,12 @@
 namespace bfo::sim {
 namespace {
 
-constexpr std::uint64_t kUs = 1000;
+constexpr uint64_t kUs = 1000;
 
 /// One way of moving one message.
 struct Case {
   const char* name;
-  std::uint32_t put, get;
+  uint32_t put, get;
   SendStyle style;
   bool contiguous;
   bool unexpected;  ///< the receive is posted late
@@ -49,7 +49,7 @@ constexpr Case kCases[] = {
 constexpr FaultKind kWays[] = {FaultKind::kDrop, FaultKind::kErrorNow, FaultKind::kNoAck,
                                FaultKind::kErrorDone, FaultKind::kHold};
 
-Scenario story(const Case& c, std::uint32_t length, std::uint32_t rails) {
+Scenario story(const Case& c, uint32_t length, uint32_t rails) {
   Scenario s;
   s.config = "enumerate";
   Machine& m = s.machine;
@@ -85,7 +85,7 @@ Scenario story(const Case& c, std::uint32_t length, std::uint32_t rails) {
   return s;
 }
 
-Fault failure(FaultKind way, std::uint32_t from, std::uint32_t rail, std::uint32_t k) {
+Fault failure(FaultKind way, uint32_t from, uint32_t rail, uint32_t k) {
   Fault f;
   f.kind = way;
   f.p = from;
@@ -98,13 +98,13 @@ Fault failure(FaultKind way, std::uint32_t from, std::uint32_t rail, std::uint32
 
 class Enumeration {
  public:
-  bool singles_and_pairs(const Case& c, std::uint32_t length, std::uint32_t rails, bool pairs) {
+  bool singles_and_pairs(const Case& c, uint32_t length, uint32_t rails, bool pairs) {
     Scenario s = story(c, length, rails);
     if (!run(s)) return false;
     for (const FaultKind way : kWays)
-      for (std::uint32_t from = 0; from < 2; ++from)
-        for (std::uint32_t rail = 0; rail < rails; ++rail)
-          for (std::uint32_t k = 1;; ++k) {
+      for (uint32_t from = 0; from < 2; ++from)
+        for (uint32_t rail = 0; rail < rails; ++rail)
+          for (uint32_t k = 1;; ++k) {
             s.faults.assign(1, failure(way, from, rail, k));
             if (!run(s)) return false;
             if (fired_ == 0) break;  // there is no k-th work request
@@ -113,19 +113,19 @@ class Enumeration {
           }
     return true;
   }
-  std::uint64_t singles = 0;
-  std::uint64_t doubles = 0;
-  std::uint64_t restarts = 0;
-  std::uint64_t late = 0;
+  uint64_t singles = 0;
+  uint64_t doubles = 0;
+  uint64_t restarts = 0;
+  uint64_t late = 0;
 
  private:
   /// Every second failure, in the run that the first one leads to.
-  bool second(Scenario& s, std::uint32_t rails) {
+  bool second(Scenario& s, uint32_t rails) {
     const Fault first = s.faults[0];
     for (const FaultKind way : kWays)
-      for (std::uint32_t from = 0; from < 2; ++from)
-        for (std::uint32_t rail = 0; rail < rails; ++rail)
-          for (std::uint32_t k = 1;; ++k) {
+      for (uint32_t from = 0; from < 2; ++from)
+        for (uint32_t rail = 0; rail < rails; ++rail)
+          for (uint32_t k = 1;; ++k) {
             if (from == first.p && rail == first.r && k <= first.n) continue;  // the other order has it
             s.faults.assign(1, first);
             s.faults.push_back(failure(way, from, rail, k));
@@ -146,14 +146,14 @@ class Enumeration {
     return false;
   }
   World world_;
-  std::uint64_t fired_ = 0;
+  uint64_t fired_ = 0;
 };
 
-std::vector<std::uint32_t> sizes(const Case& c) {
+std::vector<uint32_t> sizes(const Case& c) {
   const Machine m;
-  std::vector<std::uint32_t> out;
-  auto around = [&](std::uint32_t n) {
-    for (const std::uint32_t k : {n - 1, n, n + 1}) out.push_back(k);
+  std::vector<uint32_t> out;
+  auto around = [&](uint32_t n) {
+    for (const uint32_t k : {n - 1, n, n + 1}) out.push_back(k);
   };
   if (c.put == 0 && c.get == 0) {
     out.push_back(0);
@@ -170,15 +170,15 @@ std::vector<std::uint32_t> sizes(const Case& c) {
 
 int main_with(bool all) {
   const auto start = std::chrono::steady_clock::now();
-  std::uint64_t singles = 0;
-  std::uint64_t doubles = 0;
-  std::uint64_t restarts = 0;
-  std::uint64_t late = 0;
+  uint64_t singles = 0;
+  uint64_t doubles = 0;
+  uint64_t restarts = 0;
+  uint64_t late = 0;
   for (const Case& c : kCases) {
     Enumeration e;
-    const std::vector<std::uint32_t> lengths = sizes(c);
-    for (std::size_t i = 0; i < lengths.size(); ++i)
-      for (std::uint32_t rails = 1; rails <= kMaxSimRails; ++rails) {
+    const std::vector<uint32_t> lengths = sizes(c);
+    for (size_t i = 0; i < lengths.size(); ++i)
+      for (uint32_t rails = 1; rails <= kMaxSimRails; ++rails) {
         const bool some = i % 3 == 1;  // the threshold itself
         if (!all && !some && rails != 2) continue;
         const bool is_short = lengths[i] <= Machine{}.rdma_frag + 1;

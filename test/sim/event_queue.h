@@ -12,7 +12,7 @@
 
 namespace bfo::sim {
 
-enum class EventKind : std::uint8_t {
+enum class EventKind : uint8_t {
   kStep,       ///< a = process: its program and its progress function run
   kFabric,     ///< a = half: packets it sent may have arrived
   kAck,        ///< a = half, b = epoch: acknowledgements reach the sender
@@ -25,9 +25,9 @@ enum class EventKind : std::uint8_t {
 };
 
 struct Event {
-  std::uint64_t time;
-  std::uint32_t b;
-  std::uint16_t a;
+  uint64_t time;
+  uint32_t b;
+  uint16_t a;
   EventKind kind;
 };
 
@@ -36,7 +36,7 @@ struct Event {
 class EventQueue {
  public:
   /// The end of time: no run lasts that long, and what should happen then or later never does.
-  static constexpr std::uint64_t kEnd = (std::uint64_t{1} << 36) - 1;
+  static constexpr uint64_t kEnd = (uint64_t{1} << 36) - 1;
 
   void clear() {
     heap_.clear();
@@ -44,15 +44,14 @@ class EventQueue {
   }
   bool empty() const { return heap_.empty(); }
 
-  void push(std::uint64_t time, EventKind kind, std::uint32_t a, std::uint32_t b = 0) {
-    BFO_CHECK(order_ < std::uint32_t{1} << kOrderBits);
-    const Entry e{(time < kEnd ? time : kEnd) << kOrderBits | order_++, b, static_cast<std::uint16_t>(a),
-                  kind};
-    std::size_t i = heap_.size();
+  void push(uint64_t time, EventKind kind, uint32_t a, uint32_t b = 0) {
+    BFO_CHECK(order_ < uint32_t{1} << kOrderBits);
+    const Entry e{(time < kEnd ? time : kEnd) << kOrderBits | order_++, b, static_cast<uint16_t>(a), kind};
+    size_t i = heap_.size();
     heap_.push_back(e);
     Entry* const heap = heap_.data();
     while (i != 0) {
-      const std::size_t up = (i - 1) / 4;
+      const size_t up = (i - 1) / 4;
       if (heap[up].key < e.key) break;
       heap[i] = heap[up];
       i = up;
@@ -65,12 +64,12 @@ class EventQueue {
     const Entry last = heap_.back();
     heap_.pop_back();
     Entry* const heap = heap_.data();
-    const std::size_t n = heap_.size();
-    std::size_t i = 0;
+    const size_t n = heap_.size();
+    size_t i = 0;
     for (;;) {
-      const std::size_t first = 4 * i + 1;
+      const size_t first = 4 * i + 1;
       if (first >= n) break;
-      const std::size_t best = first + 4 <= n ? least_of_four(heap, first) : least(heap, first, n);
+      const size_t best = first + 4 <= n ? least_of_four(heap, first) : least(heap, first, n);
       if (heap[best].key > last.key) break;
       heap[i] = heap[best];
       i = best;
@@ -82,28 +81,28 @@ class EventQueue {
  private:
   static constexpr unsigned kOrderBits = 28;
   struct Entry {
-    std::uint64_t key;
-    std::uint32_t b;
-    std::uint16_t a;
+    uint64_t key;
+    uint32_t b;
+    uint16_t a;
     EventKind kind;
   };
   /// Without jumps: which child is the least is a coin toss that no processor predicts.
-  static std::size_t least_of_four(const Entry* heap, std::size_t first) {
+  static size_t least_of_four(const Entry* heap, size_t first) {
     const Entry* const c = heap + first;
-    const std::size_t left = c[1].key < c[0].key;
-    const std::size_t right = 2 + std::size_t{c[3].key < c[2].key};
-    const std::size_t which = c[right].key < c[left].key;
+    const size_t left = c[1].key < c[0].key;
+    const size_t right = 2 + size_t{c[3].key < c[2].key};
+    const size_t which = c[right].key < c[left].key;
     return first + left + which * (right - left);
   }
-  static std::size_t least(const Entry* heap, std::size_t first, std::size_t end) {
-    std::size_t best = first;
-    for (std::size_t c = first + 1; c < end; ++c)
+  static size_t least(const Entry* heap, size_t first, size_t end) {
+    size_t best = first;
+    for (size_t c = first + 1; c < end; ++c)
       if (heap[c].key < heap[best].key) best = c;
     return best;
   }
 
   std::vector<Entry> heap_;
-  std::uint32_t order_ = 0;
+  uint32_t order_ = 0;
 };
 
 }  // namespace bfo::sim

@@ -13,18 +13,18 @@
 namespace bfo::sim {
 namespace {
 
-constexpr std::uint64_t kRetransmitNs = 4000;  ///< a blocked packet or acknowledgement is tried again
-constexpr std::uint64_t kRnrNs = 10000;
-constexpr std::uint64_t kHandshakeNs = 3000;
-constexpr std::uint64_t kMaxBackoffNs = 1000000;
+constexpr uint64_t kRetransmitNs = 4000;  ///< a blocked packet or acknowledgement is tried again
+constexpr uint64_t kRnrNs = 10000;
+constexpr uint64_t kHandshakeNs = 3000;
+constexpr uint64_t kMaxBackoffNs = 1000000;
 
-std::uint32_t class_of(const Packet& p) {
+uint32_t class_of(const Packet& p) {
   if (p.kind == WrKind::kPut) return kWritePacket;
   if (p.kind == WrKind::kGet) return kReadPacket;
   return p.tag;
 }
-bool in_class(std::uint32_t cls, const Packet& p) {
-  const std::uint32_t c = class_of(p);
+bool in_class(uint32_t cls, const Packet& p) {
+  const uint32_t c = class_of(p);
   if (cls == kAnyPacket || cls == c) return true;
   if (cls == kDataPacket) return c == 0x46 || c == kWritePacket || c == kReadPacket;
   return cls == kRestartPacket && c >= 0x50 && c <= 0x56 && c != 0x54 && c != 0x55;
@@ -35,16 +35,16 @@ bool in_class(std::uint32_t cls, const Packet& p) {
 void Fabric::reset() {
   const Machine& m = ctx_.machine;
   halves_.clear();
-  halves_.resize(static_cast<std::size_t>(m.procs) * m.procs * m.rails);
-  for (std::uint32_t p = 0; p < m.procs; ++p)
-    for (std::uint32_t q = 0; q < m.procs; ++q)
-      for (std::uint32_t r = 0; r < m.rails; ++r) {
+  halves_.resize(static_cast<size_t>(m.procs) * m.procs * m.rails);
+  for (uint32_t p = 0; p < m.procs; ++p)
+    for (uint32_t q = 0; q < m.procs; ++q)
+      for (uint32_t r = 0; r < m.rails; ++r) {
         Half& h = half(p, q, r);
-        h.index = static_cast<std::uint16_t>(&h - halves_.data());
-        h.proc = static_cast<std::uint8_t>(p);
-        h.peer = static_cast<std::uint8_t>(q);
-        h.rail = static_cast<std::uint8_t>(r);
-        h.slot = static_cast<std::uint8_t>(q * m.rails + r);
+        h.index = static_cast<uint16_t>(&h - halves_.data());
+        h.proc = static_cast<uint8_t>(p);
+        h.peer = static_cast<uint8_t>(q);
+        h.rail = static_cast<uint8_t>(r);
+        h.slot = static_cast<uint8_t>(q * m.rails + r);
         h.other = &half(q, p, r);
         h.dice = Prng(mix(m.seed, 0xfab, h.index));
       }
@@ -52,9 +52,9 @@ void Fabric::reset() {
   std::fill(&port_down_[0][0], &port_down_[0][0] + sizeof port_down_, 0);
   std::fill(&one_way_[0][0][0], &one_way_[0][0][0] + sizeof one_way_, 0);
   fault_counts.assign(faults->size(), 0);
-  for (std::size_t i = 0; i < faults->size(); ++i) {
+  for (size_t i = 0; i < faults->size(); ++i) {
     const Fault& f = (*faults)[i];
-    if (by_packet(f.kind)) half(f.p, f.q, f.r).faults.push_back(static_cast<std::uint16_t>(i));
+    if (by_packet(f.kind)) half(f.p, f.q, f.r).faults.push_back(static_cast<uint16_t>(i));
   }
   if (m.lazy) return;
   for (Half& h : halves_)
@@ -65,7 +65,7 @@ void Fabric::reset() {
 }
 
 void Fabric::packet_faults(Half& h, Packet* p) {
-  for (const std::uint16_t i : h.faults) {
+  for (const uint16_t i : h.faults) {
     const Fault& f = (*faults)[i];
     if (ctx_.now < f.t || !in_class(f.cls, *p)) continue;
     if (++fault_counts[i] != f.n) continue;
@@ -123,18 +123,18 @@ void Fabric::give(Half& h, Packet* p) {
   arm_wire(h, p->arrive_ns);
 }
 
-void Fabric::arm_wire(Half& h, std::uint64_t at) {
+void Fabric::arm_wire(Half& h, uint64_t at) {
   at = std::max(at, ctx_.now);
   if (h.wire_at <= at) return;
   h.wire_at = at;
   ctx_.queue.push(at, EventKind::kFabric, h.index);
 }
-void Fabric::arm_ack(Half& h, std::uint64_t delay) {
+void Fabric::arm_ack(Half& h, uint64_t delay) {
   if (h.ack_armed) return;
   h.ack_armed = true;
   ctx_.queue.push(ctx_.now + delay, EventKind::kAck, h.index, h.epoch);
 }
-void Fabric::arm_retry(Half& h, std::uint64_t delay) {
+void Fabric::arm_retry(Half& h, uint64_t delay) {
   if (h.retry_armed) return;
   h.retry_armed = true;
   ctx_.queue.push(ctx_.now + delay, EventKind::kRetryOut, h.index, h.epoch);
@@ -146,7 +146,7 @@ void Fabric::lose_wire(Half& h, PacketFifo<&Packet::next_fabric> rest) {
 }
 
 void Fabric::on_wire(Half& h) {
-  if (h.wire_at <= ctx_.now) h.wire_at = ~std::uint64_t{0};
+  if (h.wire_at <= ctx_.now) h.wire_at = ~uint64_t{0};
   Half& o = *h.other;
   while (Packet* p = h.wire.front()) {
     const bool ghost = h.hw != Hw::kReady;  // the sender's queue pair is gone; the packet is not
@@ -205,7 +205,7 @@ bool Fabric::execute(Half& h, Packet* p) {
                 p->kind == WrKind::kPut ? "receive" : "send", h.peer);
       return false;
     }
-    auto* const remote = reinterpret_cast<std::uint8_t*>(p->remote);
+    auto* const remote = reinterpret_cast<uint8_t*>(p->remote);
     if (p->kind == WrKind::kPut)
       std::memcpy(remote, p->bytes(), p->length);
     else
@@ -231,7 +231,7 @@ bool Fabric::execute(Half& h, Packet* p) {
   return true;
 }
 
-void Fabric::on_ack(Half& h, std::uint32_t epoch) {
+void Fabric::on_ack(Half& h, uint32_t epoch) {
   if (epoch != h.epoch) return;
   h.ack_armed = false;
   if (h.hw != Hw::kReady) return;
@@ -242,7 +242,7 @@ void Fabric::on_ack(Half& h, std::uint32_t epoch) {
     return arm_ack(h, kRetransmitNs);
   }
   h.ack_blocked_since = 0;
-  const std::uint32_t until = std::min(h.executed, h.ack_stop);
+  const uint32_t until = std::min(h.executed, h.ack_stop);
   if (h.ack_stop < h.executed) arm_retry(h, ctx_.machine.retry_ns);
   if (until == h.acked) return;
   for (Packet* p = h.wqes.front(); p != nullptr && p->given && p->ordinal < until; p = h.wqes.next(p))
@@ -260,16 +260,16 @@ void Fabric::finish_read(Half& h, Packet* p) {
   else if (a == Access::kOutside)
     ctx_.fail("P5: process %u read into memory that is not registered", h.proc);
   else
-    std::memcpy(reinterpret_cast<std::uint8_t*>(p->local), p->bytes(), p->length);
+    std::memcpy(reinterpret_cast<uint8_t*>(p->local), p->bytes(), p->length);
 }
 
-void Fabric::on_retry_out(Half& h, std::uint32_t epoch) {
+void Fabric::on_retry_out(Half& h, uint32_t epoch) {
   if (epoch != h.epoch) return;
   h.retry_armed = false;
   to_error(h, BFO_CAUSE_WC_ERROR, "RETRY_EXC_ERR");
 }
 
-void Fabric::to_error(Half& h, std::int32_t cause, const char* text) {
+void Fabric::to_error(Half& h, int32_t cause, const char* text) {
   if (h.hw != Hw::kReady) return;
   SIM_TRACE(ctx_, "qp    %u->%u rail %u epoch %u to ERR: %s", h.proc, h.peer, h.rail, h.epoch, text);
   h.hw = Hw::kError;
@@ -281,14 +281,14 @@ void Fabric::to_error(Half& h, std::int32_t cause, const char* text) {
     attend(h);
   }
   // What has not left the send queue never will. What has may be lost, or land late.
-  const std::uint64_t now = ctx_.now;
+  const uint64_t now = ctx_.now;
   lose_wire(h, h.wire.cut_from([now](const Packet* p) { return p->tx_ns > now; }));
   if (h.broken || h.dice.chance(50)) {
     lose_wire(h, h.wire);
     h.wire = {};
     h.broken = true;
   } else {
-    std::uint64_t at = now;
+    uint64_t at = now;
     for (Packet* p = h.wire.front(); p != nullptr; p = h.wire.next(p)) {
       at += h.dice.below((h.dice.chance(60) ? ctx_.machine.drain_ns : ctx_.machine.late_ns) + 1);
       p->arrive_ns = at;
@@ -304,9 +304,9 @@ void Fabric::destroy(Half& h) {
 }
 
 /// Everything the device held is gone, completions that nobody had polled included (H4).
-void Fabric::device_lost(std::uint32_t p, std::uint32_t r) {
+void Fabric::device_lost(uint32_t p, uint32_t r) {
   port_down_[p][r] = 1;
-  for (std::uint32_t q = 0; q < ctx_.machine.procs; ++q) {
+  for (uint32_t q = 0; q < ctx_.machine.procs; ++q) {
     Half& h = half(p, q, r);
     if (p == q || h.link == Link::kUnusable) continue;
     h.lost_in_cq += h.cq.size();
@@ -321,7 +321,7 @@ void Fabric::device_lost(std::uint32_t p, std::uint32_t r) {
   }
 }
 
-void Fabric::want_connection(Half& h, std::uint64_t delay_ns) {
+void Fabric::want_connection(Half& h, uint64_t delay_ns) {
   if (h.reconnect_armed || h.proc == h.peer) return;
   h.reconnect_armed = true;
   ctx_.queue.push(ctx_.now + delay_ns, EventKind::kReconnect, h.index);
@@ -344,7 +344,7 @@ void Fabric::on_reconnect(Half& h) {
   }
   const bool asleep = me.paused_until > ctx_.now || ctx_.sleepers[h.peer].paused_until > ctx_.now;
   if (asleep || blocked(h.proc, h.peer, h.rail) || blocked(h.peer, h.proc, h.rail)) {
-    h.backoff_ns = std::min<std::uint64_t>(kMaxBackoffNs, h.backoff_ns * 2 + 1000);
+    h.backoff_ns = std::min<uint64_t>(kMaxBackoffNs, h.backoff_ns * 2 + 1000);
     return want_connection(h, h.backoff_ns + h.dice.below(h.backoff_ns / 2 + 1));
   }
   if (o.link == Link::kIdle || o.link == Link::kClosed) return establish(h);
@@ -353,7 +353,7 @@ void Fabric::on_reconnect(Half& h) {
   want_connection(h, 5000 + h.dice.below(5000));
 }
 
-void Fabric::never_connected(Half& h, std::int32_t cause, const char* text) {
+void Fabric::never_connected(Half& h, int32_t cause, const char* text) {
   h.error_cause = cause;
   h.error_text = text;
   h.evidence_ns = ctx_.now;
@@ -364,15 +364,15 @@ void Fabric::never_connected(Half& h, std::int32_t cause, const char* text) {
 
 void Fabric::establish(Half& h) {
   Half& o = *h.other;
-  const std::uint32_t epoch = std::max(h.epoch, o.epoch) + 1;
-  const std::uint64_t id = std::min(h.index, o.index) + 1u;
-  const std::uint64_t conn = ctx_.machine.fresh_conn ? mix(ctx_.machine.seed, id, epoch) | 1 : mix(id) | 1;
+  const uint32_t epoch = std::max(h.epoch, o.epoch) + 1;
+  const uint64_t id = std::min(h.index, o.index) + 1u;
+  const uint64_t conn = ctx_.machine.fresh_conn ? mix(ctx_.machine.seed, id, epoch) | 1 : mix(id) | 1;
   SIM_TRACE(ctx_, "conn  %u<->%u rail %u epoch %u", h.proc, h.peer, h.rail, epoch);
   start_epoch(h, epoch, conn);
   start_epoch(o, epoch, conn);
 }
 
-void Fabric::start_epoch(Half& h, std::uint32_t epoch, std::uint64_t conn) {
+void Fabric::start_epoch(Half& h, uint32_t epoch, uint64_t conn) {
   if (!ctx_.hooks.no_fence) {
     lose_wire(h, h.wire);
     h.wire = {};

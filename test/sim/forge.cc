@@ -16,9 +16,9 @@ namespace bfo::sim {
 namespace {
 
 /// Any type but `type`.
-std::uint8_t other_type(std::uint8_t type, Prng& d) {
-  const std::uint8_t other = core::kAllTypes[d.below(sizeof core::kAllTypes)];
-  return other != type ? other : static_cast<std::uint8_t>(type ^ 0x80);
+uint8_t other_type(uint8_t type, Prng& d) {
+  const uint8_t other = core::kAllTypes[d.below(sizeof core::kAllTypes)];
+  return other != type ? other : static_cast<uint8_t>(type ^ 0x80);
 }
 
 }  // namespace
@@ -28,10 +28,10 @@ void Process::forged(const Fault& f) {
   if (!h.engine_rail || h.link != Link::kUp) return;
   Prng d(mix(f.n, f.t));
   if (d.chance(60)) return replayed(h, d);
-  std::uint8_t bytes[kMaxPacket];
-  for (std::uint8_t& b : bytes) b = static_cast<std::uint8_t>(d.next() >> 56);
-  const std::uint8_t tag = core::kAllTypes[d.below(sizeof core::kAllTypes)];
-  std::size_t size = d.below(sizeof bytes);
+  uint8_t bytes[kMaxPacket];
+  for (uint8_t& b : bytes) b = static_cast<uint8_t>(d.next() >> 56);
+  const uint8_t tag = core::kAllTypes[d.below(sizeof core::kAllTypes)];
+  size_t size = d.below(sizeof bytes);
   bytes[0] = tag;
   if (tag == 0x58) return;  // the peer's own word, which names its connection
   const bool opens = tag == 0x41 || tag == 0x42 || tag == 0x43;
@@ -39,9 +39,9 @@ void Process::forged(const Fault& f) {
     size = d.below(14);  // cut within the header
   else if (tag == 0x57 || d.chance(30))
     size = d.below(12);  // likewise
-  std::uint8_t said = tag;
-  if (d.chance(10)) said = static_cast<std::uint8_t>(d.range(0x60, 0x6f));  // not a type of ours
-  if (d.chance(30)) {                                                       // whole, but for another reader
+  uint8_t said = tag;
+  if (d.chance(10)) said = static_cast<uint8_t>(d.range(0x60, 0x6f));  // not a type of ours
+  if (d.chance(30)) {                                                  // whole, but for another reader
     said = other_type(tag, d);
     size = 1 + d.below(sizeof bytes);
   }
@@ -51,7 +51,7 @@ void Process::forged(const Fault& f) {
 /// A true message again: with another tag; from its own sender, stale by now or a duplicate; or from another
 /// process, which may only name what is its own.
 void Process::replayed(Half& h, Prng& d) {
-  const std::uint32_t at = static_cast<std::uint32_t>(d.below(Context::kRecent));
+  const uint32_t at = static_cast<uint32_t>(d.below(Context::kRecent));
   const Packet* const p = ctx_.recent[id_][at];
   if (!p) return;
   const bool own = ctx_.recent_from[id_][at] == h.peer;
@@ -65,7 +65,7 @@ void Process::replayed(Half& h, Prng& d) {
     core::MatchHdr m;
     std::memcpy(&m, p->bytes(), sizeof m);
     bool known = false;
-    for (std::uint32_t i = 0; i < comms_.size(); ++i) {
+    for (uint32_t i = 0; i < comms_.size(); ++i) {
       const CommState& c = comms_[i];
       if (!c.live || c.over || !c.comm || c.comm->ctx != m.ctx) continue;
       known = book_.proc(i, m.src) != h.peer;  // else it is the peer's own word about itself
@@ -75,8 +75,7 @@ void Process::replayed(Half& h, Prng& d) {
   inject(h, p->tag, p->bytes(), p->length, !own);
 }
 
-void Process::inject(Half& h, std::uint8_t tag, const std::uint8_t* bytes, std::size_t size,
-                     bool must_count) {
+void Process::inject(Half& h, uint8_t tag, const uint8_t* bytes, size_t size, bool must_count) {
   const xfer::Counters before = engine_->counters();
   engine_->on_message(static_cast<EngineRail*>(h.engine_rail), h.epoch, tag, bytes, size);
   const xfer::Counters& after = engine_->counters();

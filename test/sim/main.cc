@@ -21,8 +21,8 @@ namespace bfo::sim {
 namespace {
 
 struct Options {
-  std::uint64_t seed = 1;
-  std::uint64_t runs = 1;
+  uint64_t seed = 1;
+  uint64_t runs = 1;
   double minutes = 0;
   double progress = 60;  ///< seconds between lines that tell how far it is
   std::string config = "default";
@@ -63,9 +63,9 @@ struct Options {
   std::exit(2);
 }
 
-std::uint64_t number(const std::string& name, const char* text) {
+uint64_t number(const std::string& name, const char* text) {
   char* end = nullptr;
-  const std::uint64_t v = std::strtoull(text, &end, 0);
+  const uint64_t v = std::strtoull(text, &end, 0);
   if (*text == '\0' || *end != '\0') complain(name + " needs a number, not \"" + text + "\"");
   return v;
 }
@@ -75,7 +75,7 @@ Options parse_options(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     std::string name = argv[i];
     std::string value;
-    const std::size_t eq = name.find('=');
+    const size_t eq = name.find('=');
     const bool inline_value = eq != std::string::npos;
     if (inline_value) {
       value = name.substr(eq + 1);
@@ -148,7 +148,7 @@ int replay(const Options& o) {
   return r.ok ? 0 : 1;
 }
 
-void report_failure(World& w, const Options& o, const Scenario& s, std::uint64_t seed, const Result& r) {
+void report_failure(World& w, const Options& o, const Scenario& s, uint64_t seed, const Result& r) {
   std::printf("FAILED seed %" PRIu64 ": %s\n", seed, r.violation.c_str());
   std::printf("replay: test/sim/bfo-sim --seed %" PRIu64 " --config %s%s%s --trace\n", seed, o.config.c_str(),
               o.hooks.no_fence ? " --no-fence" : "", o.hooks.no_gate ? " --no-gate" : "");
@@ -168,11 +168,11 @@ void report_failure(World& w, const Options& o, const Scenario& s, std::uint64_t
 
 struct Sums {
   Stats total;
-  std::uint64_t runs = 0;
-  std::uint64_t with_restart = 0;
-  std::uint64_t failures = 0;
-  std::uint64_t rail_ns = 0;
-  std::uint64_t hash = 0;
+  uint64_t runs = 0;
+  uint64_t with_restart = 0;
+  uint64_t failures = 0;
+  uint64_t rail_ns = 0;
+  uint64_t hash = 0;
 };
 
 void add(Sums& sums, const Result& r, const Machine& m) {
@@ -203,7 +203,7 @@ void add(Sums& sums, const Result& r, const Machine& m) {
 void print_sums(const Sums& sums, const Options& o, double seconds) {
   const double n = sums.runs ? static_cast<double>(sums.runs) : 1;
   const Stats& t = sums.total;
-  auto mean = [n](std::uint64_t v) { return static_cast<double>(v) / n; };
+  auto mean = [n](uint64_t v) { return static_cast<double>(v) / n; };
   std::printf("%" PRIu64 " runs of \"%s\" from seed %" PRIu64 ", %" PRIu64
               " failed, %.1f s, %.2f ms per run\n",
               sums.runs, o.config.c_str(), o.seed, sums.failures, seconds, seconds * 1000 / n);
@@ -246,9 +246,9 @@ int run_seeds(const Options& o) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   double next_line = o.progress;
-  for (std::uint64_t i = 0; i < o.runs; ++i) {
+  for (uint64_t i = 0; i < o.runs; ++i) {
     if (o.minutes > 0 && elapsed() > o.minutes * 60) break;
-    const std::uint64_t seed = o.seed + i;
+    const uint64_t seed = o.seed + i;
     generate(seed, o.config, s);
     const Result r = w.run(s, o.hooks, o.trace);
     add(sums, r, s.machine);

@@ -13,16 +13,16 @@
 namespace bfo::sim {
 
 struct Region {
-  std::uint8_t* base = nullptr;
-  std::uint64_t length = 0;
-  std::uint32_t owner = 0;  ///< process
-  std::uint32_t next = 0;   ///< next region of the same request
-  bool over = false;        ///< its request is complete
-  bool undefined = false;   ///< .. with an error on a rail nobody could fence: its bytes are undefined (H12)
+  uint8_t* base = nullptr;
+  uint64_t length = 0;
+  uint32_t owner = 0;      ///< process
+  uint32_t next = 0;       ///< next region of the same request
+  bool over = false;       ///< its request is complete
+  bool undefined = false;  ///< .. with an error on a rail nobody could fence: its bytes are undefined (H12)
   bool deregistered = false;  ///< given back; the cache below keeps the key alive all the same
 };
 
-enum class Access : std::uint8_t { kOk, kLate, kOutside, kUndefined };
+enum class Access : uint8_t { kOk, kLate, kOutside, kUndefined };
 
 class Memory {
  public:
@@ -30,21 +30,21 @@ class Memory {
     regions_.clear();
     regions_.emplace_back();  // key 0 names nothing
   }
-  std::uint32_t add(std::uint32_t owner, std::uint8_t* base, std::uint64_t length) {
+  uint32_t add(uint32_t owner, uint8_t* base, uint64_t length) {
     Region r;
     r.base = base;
     r.length = length;
     r.owner = owner;
     regions_.push_back(r);
-    return static_cast<std::uint32_t>(regions_.size() - 1);
+    return static_cast<uint32_t>(regions_.size() - 1);
   }
-  Region& at(std::uint32_t key) { return regions_[key]; }
-  bool known(std::uint32_t key) const { return key != 0 && key < regions_.size(); }
+  Region& at(uint32_t key) { return regions_[key]; }
+  bool known(uint32_t key) const { return key != 0 && key < regions_.size(); }
   /// May `owner`'s memory [address, address+length) be accessed with `key` now?
-  Access check(std::uint32_t key, std::uint32_t owner, std::uint64_t address, std::uint64_t length) const {
+  Access check(uint32_t key, uint32_t owner, uint64_t address, uint64_t length) const {
     if (!known(key)) return Access::kOutside;
     const Region& r = regions_[key];
-    const std::uint64_t begin = reinterpret_cast<std::uint64_t>(r.base);
+    const uint64_t begin = reinterpret_cast<uint64_t>(r.base);
     if (r.owner != owner) return Access::kOutside;
     if (address < begin || address + length > begin + r.length) return Access::kOutside;
     if (r.over) return r.undefined ? Access::kUndefined : Access::kLate;

@@ -21,10 +21,10 @@ namespace bfo::sim {
 
 struct Frag;
 
-enum class WrKind : std::uint8_t { kSend, kSendi, kPut, kGet };
+enum class WrKind : uint8_t { kSend, kSendi, kPut, kGet };
 
 /// What a fault does to one packet.
-enum class PacketFate : std::uint8_t {
+enum class PacketFate : uint8_t {
   kNone,
   kDrop,      ///< lost before the wire, with everything behind it; the sender times out
   kNoAck,     ///< executed, but no acknowledgement from it on ever returns; the sender times out
@@ -38,25 +38,25 @@ struct Packet {
   Packet* next_cq = nullptr;
   Packet* next_kept = nullptr;
   Frag* frag = nullptr;  ///< kSend, kPut, kGet
-  std::uint64_t posted_ns = 0;
-  std::uint64_t tx_ns = 0;      ///< leaves the send queue
-  std::uint64_t arrive_ns = 0;  ///< reaches the receiver's HCA
-  std::uint64_t remote = 0;     ///< kPut, kGet: address in the peer's memory
-  std::uint64_t local = 0;      ///< kGet: address in ours
-  std::uint32_t key = 0;        ///< kPut, kGet: the peer's region
-  std::uint32_t local_key = 0;  ///< kPut, kGet: our region
-  std::uint32_t length = 0;
-  std::uint32_t epoch = 0;
-  std::uint32_t ordinal = 0;  ///< in its connection
+  uint64_t posted_ns = 0;
+  uint64_t tx_ns = 0;      ///< leaves the send queue
+  uint64_t arrive_ns = 0;  ///< reaches the receiver's HCA
+  uint64_t remote = 0;     ///< kPut, kGet: address in the peer's memory
+  uint64_t local = 0;      ///< kGet: address in ours
+  uint32_t key = 0;        ///< kPut, kGet: the peer's region
+  uint32_t local_key = 0;  ///< kPut, kGet: our region
+  uint32_t length = 0;
+  uint32_t epoch = 0;
+  uint32_t ordinal = 0;  ///< in its connection
   WrKind kind = WrKind::kSend;
-  std::uint8_t tag = 0;
-  std::uint8_t refs = 0;
-  std::uint8_t size = 0;  ///< the pool's
-  bool given = false;     ///< to the HCA (not: waiting for a handshake)
+  uint8_t tag = 0;
+  uint8_t refs = 0;
+  uint8_t size = 0;    ///< the pool's
+  bool given = false;  ///< to the HCA (not: waiting for a handshake)
   PacketFate fate = PacketFate::kNone;
   /// Header and payload, behind the packet: as many bytes as the pool was asked for.
-  std::uint8_t* bytes() { return reinterpret_cast<std::uint8_t*>(this + 1); }
-  const std::uint8_t* bytes() const { return reinterpret_cast<const std::uint8_t*>(this + 1); }
+  uint8_t* bytes() { return reinterpret_cast<uint8_t*>(this + 1); }
+  const uint8_t* bytes() const { return reinterpret_cast<const uint8_t*>(this + 1); }
 };
 
 /// Packets of the size they need, in slabs that live as long as the pool. The slots of completed sends (H4)
@@ -64,16 +64,16 @@ struct Packet {
 /// all of them back at once keeps it from reading them all again.
 class PacketPool {
  public:
-  Packet* get(std::size_t bytes) {
+  Packet* get(size_t bytes) {
     BFO_CHECK(bytes <= kMaxPacket);
-    const std::size_t size = (sizeof(Packet) + bytes + kStep - 1) / kStep;
+    const size_t size = (sizeof(Packet) + bytes + kStep - 1) / kStep;
     Packet* p = free_[size];
     if (p != nullptr)
       free_[size] = p->next_wqe;
     else
       p = reinterpret_cast<Packet*>(carve(size * kStep));
     ::new (static_cast<void*>(p)) Packet;
-    p->size = static_cast<std::uint8_t>(size);
+    p->size = static_cast<uint8_t>(size);
     p->refs = 1;
     return p;
   }
@@ -90,14 +90,14 @@ class PacketPool {
   }
 
  private:
-  static constexpr std::size_t kStep = 64;
-  static constexpr std::size_t kSlab = 256 * 1024;
-  static constexpr std::size_t kSizes = (sizeof(Packet) + kMaxPacket) / kStep + 2;
+  static constexpr size_t kStep = 64;
+  static constexpr size_t kSlab = 256 * 1024;
+  static constexpr size_t kSizes = (sizeof(Packet) + kMaxPacket) / kStep + 2;
   struct alignas(kStep) Slab {
     std::byte bytes[kSlab];
   };
 
-  std::byte* carve(std::size_t n) {
+  std::byte* carve(size_t n) {
     if (slab_ < slabs_.size() && used_ + n > kSlab) {
       ++slab_;
       used_ = 0;
@@ -109,8 +109,8 @@ class PacketPool {
   }
 
   std::vector<std::unique_ptr<Slab>> slabs_;
-  std::size_t slab_ = 0;  ///< the one being carved, and how much of it is
-  std::size_t used_ = 0;
+  size_t slab_ = 0;  ///< the one being carved, and how much of it is
+  size_t used_ = 0;
   Packet* free_[kSizes] = {};  ///< by size in steps
 };
 
@@ -121,7 +121,7 @@ class PacketFifo {
   bool empty() const { return head_ == nullptr; }
   Packet* front() const { return head_; }
   static Packet* next(Packet* p) { return p->*Link; }
-  std::uint32_t size() const { return n_; }
+  uint32_t size() const { return n_; }
   void push(Packet* p) {
     p->*Link = nullptr;
     (tail_ ? tail_->*Link : head_) = p;
@@ -141,7 +141,7 @@ class PacketFifo {
   PacketFifo cut_from(Pred pred) {
     PacketFifo rest;
     Packet* before = nullptr;
-    std::uint32_t kept = 0;
+    uint32_t kept = 0;
     for (Packet* p = head_; p != nullptr; before = p, p = p->*Link, ++kept) {
       if (!pred(p)) continue;
       rest.head_ = p;
@@ -158,7 +158,7 @@ class PacketFifo {
  private:
   Packet* head_ = nullptr;
   Packet* tail_ = nullptr;
-  std::uint32_t n_ = 0;
+  uint32_t n_ = 0;
 };
 
 }  // namespace bfo::sim

@@ -10,18 +10,17 @@
 
 namespace bfo::sim {
 namespace {
-constexpr std::uint64_t kMinTick = 4000;
-constexpr std::uint64_t kMaxTick = 150000;
+constexpr uint64_t kMinTick = 4000;
+constexpr uint64_t kMaxTick = 150000;
 /// Most of a long receive of a short message is this tail: compare it with itself, one byte further.
-std::int64_t first_not_fresh(const std::uint8_t* b, std::uint32_t from, std::uint32_t end,
-                             std::uint8_t fresh) {
+int64_t first_not_fresh(const uint8_t* b, uint32_t from, uint32_t end, uint8_t fresh) {
   if (b[from] == fresh && std::memcmp(b + from, b + from + 1, end - from - 1) == 0) return -1;
   while (b[from] == fresh) ++from;
   return from;
 }
 }  // namespace
 
-Process::Process(Context& ctx, Fabric& fabric, Book& book, Shared& shared, std::uint32_t id)
+Process::Process(Context& ctx, Fabric& fabric, Book& book, Shared& shared, uint32_t id)
     : ctx_(ctx),
       fabric_(fabric),
       book_(book),
@@ -54,7 +53,7 @@ void Process::reset() {
     c.open = 0;
     c.live = c.over = false;
   }
-  for (std::uint32_t i = 0; i < s.pairs.size(); ++i) {
+  for (uint32_t i = 0; i < s.pairs.size(); ++i) {
     const PairPlan& p = s.pairs[i];
     CommState& c = comms_[p.comm];
     if (p.src == id_) c.ops.push_back(Op{p.send_at, i, true});
@@ -62,10 +61,10 @@ void Process::reset() {
   }
   for (CommState& c : comms_) {
     std::stable_sort(c.ops.begin(), c.ops.end(), [](const Op& a, const Op& b) { return a.at < b.at; });
-    c.open = static_cast<std::uint32_t>(c.ops.size());
+    c.open = static_cast<uint32_t>(c.ops.size());
     ops_left_ += c.open + 1;  // closing it is work too
   }
-  for (std::uint32_t i = 0; i < comms_.size(); ++i) comms_[i].begin_ns = dice_.below(s.comms[i].skew_ns + 1);
+  for (uint32_t i = 0; i < comms_.size(); ++i) comms_[i].begin_ns = dice_.below(s.comms[i].skew_ns + 1);
 
   xfer::Config config;
   config.park_timeout_ns = m.park_ns;
@@ -77,7 +76,7 @@ void Process::reset() {
   engine_.emplace(port_, config);
   driver_.reset(&*engine_);
   if (!m.lazy)
-    for (std::uint32_t q = 0; q < m.procs; ++q) peer(q);
+    for (uint32_t q = 0; q < m.procs; ++q) peer(q);
 }
 
 xfer::RailLimits Process::limits(bool self) const {
@@ -96,14 +95,14 @@ xfer::RailLimits Process::limits(bool self) const {
   return l;
 }
 
-EnginePeer* Process::peer(std::uint32_t proc) {
+EnginePeer* Process::peer(uint32_t proc) {
   if (peers_[proc]) return peers_[proc];
   EnginePeer* const p = peers_[proc] = engine_->peer_add(proc);
-  const std::uint32_t n = proc == id_ ? 1 : ctx_.machine.rails;
-  for (std::uint32_t r = 0; r < n; ++r) {
+  const uint32_t n = proc == id_ ? 1 : ctx_.machine.rails;
+  for (uint32_t r = 0; r < n; ++r) {
     Half& h = fabric_.half(id_, proc, r);
     xfer::RailLimits l = limits(proc == id_);
-    l.weight = static_cast<std::uint32_t>(1 + mix(ctx_.machine.seed, r) % 4);
+    l.weight = static_cast<uint32_t>(1 + mix(ctx_.machine.seed, r) % 4);
     if (ctx_.machine.uneven && r == 1) {
       l.eager_limit /= 2;
       l.max_send_size /= 2;
@@ -120,12 +119,12 @@ EnginePeer* Process::peer(std::uint32_t proc) {
   return p;
 }
 
-void Process::peer_died(std::uint32_t q) {
+void Process::peer_died(uint32_t q) {
   engine_->peer_lost(peer(q));
   ctx_.wake(id_, 1000);
 }
 
-bool Process::loss_allowed(std::uint32_t q) const {
+bool Process::loss_allowed(uint32_t q) const {
   return ctx_.machine.may_lose_peer != 0 || ctx_.message_lost || ctx_.sleepers[q].dead;
 }
 
@@ -139,20 +138,20 @@ void Process::step() {
   if (!echoes_.empty()) [[unlikely]]
     send_echoes();
   tick_ns_ = did || progressed ? kMinTick : std::min(kMaxTick, tick_ns_ + tick_ns_ / 2);
-  std::uint64_t delay = tick_ns_;
-  if (finished() && !engine_->needs_progress() && engine_->unfinished() == 0) delay = ~std::uint64_t{0};
-  if (!pending_.empty()) delay = std::min<std::uint64_t>(delay, 8000);
-  const std::uint64_t op = next_op_ns_;
-  if (op != ~std::uint64_t{0}) delay = std::min(delay, op > ctx_.now ? op - ctx_.now : 0);
-  if (delay != ~std::uint64_t{0}) ctx_.wake(id_, std::max<std::uint64_t>(delay, 100));
+  uint64_t delay = tick_ns_;
+  if (finished() && !engine_->needs_progress() && engine_->unfinished() == 0) delay = ~uint64_t{0};
+  if (!pending_.empty()) delay = std::min<uint64_t>(delay, 8000);
+  const uint64_t op = next_op_ns_;
+  if (op != ~uint64_t{0}) delay = std::min(delay, op > ctx_.now ? op - ctx_.now : 0);
+  if (delay != ~uint64_t{0}) ctx_.wake(id_, std::max<uint64_t>(delay, 100));
 }
 
-std::uint64_t Process::next_op_time() const {
-  std::uint64_t t = ~std::uint64_t{0};
-  for (std::uint32_t i = 0; i < comms_.size(); ++i) {
+uint64_t Process::next_op_time() const {
+  uint64_t t = ~uint64_t{0};
+  for (uint32_t i = 0; i < comms_.size(); ++i) {
     const CommState& c = comms_[i];
-    if (c.over || shared_.begin_ns[i] == ~std::uint64_t{0}) continue;
-    const std::uint64_t begin = shared_.begin_ns[i] + c.begin_ns;
+    if (c.over || shared_.begin_ns[i] == ~uint64_t{0}) continue;
+    const uint64_t begin = shared_.begin_ns[i] + c.begin_ns;
     if (!c.live)
       t = std::min(t, begin);
     else if (c.next < c.ops.size())
@@ -162,21 +161,21 @@ std::uint64_t Process::next_op_time() const {
 }
 
 void Process::run_program() {
-  for (std::size_t i = 0; i < pending_.size() && !ctx_.failed;) {
+  for (size_t i = 0; i < pending_.size() && !ctx_.failed;) {
     Pending p = pending_[i];
     const bool over = try_pending(p);
     pending_[i] = p;
     if (over)
-      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+      pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(i));
     else
       ++i;
   }
   if (ctx_.now < program_due_ns_) return;
-  program_due_ns_ = ~std::uint64_t{0};
-  for (std::uint32_t i = 0; i < comms_.size() && !ctx_.failed; ++i) {
+  program_due_ns_ = ~uint64_t{0};
+  for (uint32_t i = 0; i < comms_.size() && !ctx_.failed; ++i) {
     CommState& c = comms_[i];
-    if (c.over || shared_.begin_ns[i] == ~std::uint64_t{0}) continue;
-    const std::uint64_t begin = shared_.begin_ns[i] + c.begin_ns;
+    if (c.over || shared_.begin_ns[i] == ~uint64_t{0}) continue;
+    const uint64_t begin = shared_.begin_ns[i] + c.begin_ns;
     if (ctx_.now < begin) continue;
     if (!c.live) open_comm(i);
     while (c.next < c.ops.size() && begin + c.ops[c.next].at <= ctx_.now && !ctx_.failed)
@@ -187,20 +186,20 @@ void Process::run_program() {
   program_due_ns_ = std::min(program_due_ns_, next_op_ns_);  // op_over() may have set it meanwhile
 }
 
-void Process::open_comm(std::uint32_t i) {
+void Process::open_comm(uint32_t i) {
   const CommPlan& plan = shared_.scenario->comms[i];
   CommState& c = comms_[i];
   xfer::CommDesc<SimPort> d;
   d.handle = i;
-  d.ctx = static_cast<std::uint16_t>(plan.ctx);
+  d.ctx = static_cast<uint16_t>(plan.ctx);
   d.my_rank = book_.rank(i, id_);
-  d.size = static_cast<std::int32_t>(ctx_.machine.procs);
+  d.size = static_cast<int32_t>(ctx_.machine.procs);
   c.live = true;
   c.comm = engine_->comm_add(d);
   if (!c.comm) ctx_.fail("process %u could not make a communicator with context id %u", id_, plan.ctx);
 }
 
-void Process::close_comm(std::uint32_t i) {
+void Process::close_comm(uint32_t i) {
   CommState& c = comms_[i];
   engine_->comm_del(c.comm);
   c.comm = nullptr;
@@ -213,8 +212,8 @@ void Process::close_comm(std::uint32_t i) {
 void Process::run_op(CommState& c, const Op& op) {
   const PairPlan& p = shared_.scenario->pairs[op.pair];
   if (op.send) return start_send(c, op.pair);
-  const std::int32_t src = p.any_source ? -1 : static_cast<std::int32_t>(p.src);
-  const std::int32_t tag = p.any_tag ? -1 : p.tag;
+  const int32_t src = p.any_source ? -1 : static_cast<int32_t>(p.src);
+  const int32_t tag = p.any_tag ? -1 : p.tag;
   switch (p.recv_style) {
     case RecvStyle::kProbe:
       pending_.push_back(Pending{Pending::kProbe, op.pair, ctx_.now});
@@ -228,9 +227,9 @@ void Process::run_op(CommState& c, const Op& op) {
   }
 }
 
-void Process::start_send(CommState& c, std::uint32_t pair) {
+void Process::start_send(CommState& c, uint32_t pair) {
   const PairPlan& p = shared_.scenario->pairs[pair];
-  std::uint8_t* const buffer = get_buffer(p.length);
+  uint8_t* const buffer = get_buffer(p.length);
   fill_pattern(buffer, pair, p.length);
   book_.sent(pair);
   ++ctx_.stats.messages;
@@ -257,20 +256,20 @@ void Process::start_send(CommState& c, std::uint32_t pair) {
   engine_->isend(r, args);
 }
 
-void Process::start_recv(std::uint32_t pair, std::int32_t src, std::int32_t tag) {
+void Process::start_recv(uint32_t pair, int32_t src, int32_t tag) {
   const PairPlan& p = shared_.scenario->pairs[pair];
   RecvRequest* const r = get_recv();
-  std::uint8_t* const buffer = get_buffer(p.capacity);
+  uint8_t* const buffer = get_buffer(p.capacity);
   r->buf = Buffer{buffer, p.capacity, 0, 0, pair, p.recv_contiguous, true};
   r->message = -1;
   r->order = book_.posted(pair, src, tag);
   SIM_TRACE(ctx_, "post  receive %u: process %u comm %u source %d tag %d", pair, id_, p.comm, src, tag);
   xfer::RecvArgs<SimPort> args;
   args.comm = comms_[p.comm].comm;
-  args.src = src < 0 ? xfer::kAnySource : book_.rank(p.comm, static_cast<std::uint32_t>(src));
+  args.src = src < 0 ? xfer::kAnySource : book_.rank(p.comm, static_cast<uint32_t>(src));
   args.tag = tag < 0 ? xfer::kAnyTag : tag;
   args.capacity = p.capacity;
-  const std::uint32_t order = r->order;
+  const uint32_t order = r->order;
   engine_->irecv(r, args);
   if (p.recv_style == RecvStyle::kCancel && r->buf.active && r->order == order && r->buf.pair == pair)
     pending_.push_back(
@@ -282,10 +281,10 @@ bool Process::try_pending(Pending& t) {
   if (ctx_.now < t.at) return false;
   const PairPlan& p = shared_.scenario->pairs[t.pair];
   EngineComm* const comm = comms_[p.comm].comm;
-  const std::int32_t src = p.any_source ? -1 : static_cast<std::int32_t>(p.src);
-  const std::int32_t tag = p.any_tag ? -1 : p.tag;
-  const std::int32_t rank = src < 0 ? xfer::kAnySource : book_.rank(p.comm, p.src);
-  const std::int32_t wanted = tag < 0 ? xfer::kAnyTag : tag;
+  const int32_t src = p.any_source ? -1 : static_cast<int32_t>(p.src);
+  const int32_t tag = p.any_tag ? -1 : p.tag;
+  const int32_t rank = src < 0 ? xfer::kAnySource : book_.rank(p.comm, p.src);
+  const int32_t wanted = tag < 0 ? xfer::kAnyTag : tag;
   if (t.kind == Pending::kCancel) {
     RecvRequest* const r = t.request;
     if (!r->buf.active || r->buf.pair != t.pair || r->order != t.order) return true;  // received meanwhile
@@ -301,7 +300,7 @@ bool Process::try_pending(Pending& t) {
   }
   if (t.kind == Pending::kImrecv) {
     RecvRequest* const r = get_recv();
-    std::uint8_t* const buffer = get_buffer(p.capacity);
+    uint8_t* const buffer = get_buffer(p.capacity);
     r->buf = Buffer{buffer, p.capacity, 0, 0, t.pair, p.recv_contiguous, true};
     r->message = t.taken;
     r->order = ~0u;
@@ -321,24 +320,24 @@ bool Process::try_pending(Pending& t) {
     start_recv(t.pair, src, tag);  // ends with an error too
     return true;
   }
-  const auto got = static_cast<std::int32_t>(book_.proc(p.comm, result.source));
+  const auto got = static_cast<int32_t>(book_.proc(p.comm, result.source));
   t.taken = book_.entitled(t.pair, src, tag, got, result.tag, result.length);
   if (t.taken < 0) return true;
   if (t.kind == Pending::kMprobe) {
-    book_.take(static_cast<std::uint32_t>(t.taken));
+    book_.take(static_cast<uint32_t>(t.taken));
     t.kind = Pending::kImrecv;
     t.at = ctx_.now + dice_.below(40000);  // holds the message for a while
     return false;
   }
   start_recv(t.pair, got, result.tag);
-  if (!ctx_.failed && !book_.is_matched(static_cast<std::uint32_t>(t.taken)))
+  if (!ctx_.failed && !book_.is_matched(static_cast<uint32_t>(t.taken)))
     ctx_.fail("P1: process %u probed message %d and did not receive it", id_, t.taken);
   return true;
 }
 
 // ---- what ends
 
-void Process::op_over(std::uint32_t pair, bool send) {
+void Process::op_over(uint32_t pair, bool send) {
   const PairPlan& p = shared_.scenario->pairs[pair];
   (send ? shared_.send_over : shared_.recv_over)[pair] = 1;
   if (--comms_[p.comm].open == 0) program_due_ns_ = 0;  // to be closed
@@ -348,34 +347,34 @@ void Process::op_over(std::uint32_t pair, bool send) {
 }
 
 void Process::end_regions(Buffer& b, bool undefined) {
-  for (std::uint32_t key = b.regions; key != 0; key = ctx_.memory.at(key).next) {
+  for (uint32_t key = b.regions; key != 0; key = ctx_.memory.at(key).next) {
     ctx_.memory.at(key).over = true;
     ctx_.memory.at(key).undefined = undefined;
   }
 }
 
-void Process::matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length) {
+void Process::matched(RecvRequest& r, int32_t source, int32_t tag, uint64_t length) {
   const PairPlan& p = shared_.scenario->pairs[r.buf.pair];
   if (!r.buf.active) return ctx_.fail("P1: process %u matched a message with a finished receive", id_);
-  const std::uint32_t from = book_.proc(p.comm, source);
+  const uint32_t from = book_.proc(p.comm, source);
   if (r.message >= 0) {
-    const PairPlan& m = shared_.scenario->pairs[static_cast<std::uint32_t>(r.message)];
+    const PairPlan& m = shared_.scenario->pairs[static_cast<uint32_t>(r.message)];
     if (r.order != ~0u) return ctx_.fail("P1: receive %u was matched twice", r.buf.pair);
     if (m.src != from || m.tag != tag || m.length != length)
       ctx_.fail("P1: a matched probe's message changed into another");
     return;
   }
-  const std::int32_t src = book_.asked_source(r.buf.pair, r.order);
-  const std::int32_t asked = book_.asked_tag(r.buf.pair, r.order);
-  r.message = book_.entitled(r.buf.pair, src, asked, static_cast<std::int32_t>(from), tag, length);
+  const int32_t src = book_.asked_source(r.buf.pair, r.order);
+  const int32_t asked = book_.asked_tag(r.buf.pair, r.order);
+  r.message = book_.entitled(r.buf.pair, src, asked, static_cast<int32_t>(from), tag, length);
   if (r.message < 0) return;
-  book_.take(static_cast<std::uint32_t>(r.message));
-  book_.matched(r.buf.pair, r.order, static_cast<std::uint32_t>(r.message));
+  book_.take(static_cast<uint32_t>(r.message));
+  book_.matched(r.buf.pair, r.order, static_cast<uint32_t>(r.message));
   SIM_TRACE(ctx_, "match message %d with receive %u of process %u", r.message, r.buf.pair, id_);
 }
 
 void Process::finish_send(SendRequest& r, Outcome outcome) {
-  const std::uint32_t pair = r.buf.pair;
+  const uint32_t pair = r.buf.pair;
   const PairPlan& p = shared_.scenario->pairs[pair];
   SIM_TRACE(ctx_, "done  send of message %u: %s", pair, to_string(outcome));
   if (!r.buf.active) return ctx_.fail("P1: process %u completed a send twice", id_);
@@ -397,40 +396,40 @@ void Process::finish_send(SendRequest& r, Outcome outcome) {
 }
 
 void Process::finish_recv(RecvRequest& r, const xfer::RecvStatus& status) {
-  const std::uint32_t pair = r.buf.pair;
+  const uint32_t pair = r.buf.pair;
   SIM_TRACE(ctx_, "done  receive %u, message %d: %s", pair, r.message, to_string(status.outcome));
   if (!r.buf.active) return ctx_.fail("P1: process %u completed a receive twice", id_);
   if (r.buf.rdma_out != 0)
     return ctx_.fail("P2: receive %u completed with %u own reads in flight", pair, r.buf.rdma_out);
-  std::uint32_t dirty = r.buf.length + kGuard;
+  uint32_t dirty = r.buf.length + kGuard;
   const bool good = status.outcome == Outcome::kOk || status.outcome == Outcome::kTruncated;
   if (r.message >= 0) {
-    const auto m = static_cast<std::uint32_t>(r.message);
+    const auto m = static_cast<uint32_t>(r.message);
     ctx_.traffic[m].truncated = shared_.scenario->pairs[m].length > r.buf.length;
   }
   if (!good) {
     ++ctx_.stats.lost_requests;
     if (r.message < 0) book_.cancelled(pair, r.order);  // it waits for nothing any more
-    const std::uint32_t message = r.message >= 0 ? static_cast<std::uint32_t>(r.message) : pair;
+    const uint32_t message = r.message >= 0 ? static_cast<uint32_t>(r.message) : pair;
     ctx_.traffic[message].cut = true;
     const PairPlan& p = shared_.scenario->pairs[message];
     if (!loss_allowed(p.src))
       return ctx_.fail("P6: receive %u ended with \"%s\"", pair, to_string(status.outcome));
   } else {
     if (r.message < 0) return ctx_.fail("P1: receive %u completed without a message", pair);
-    const auto m = static_cast<std::uint32_t>(r.message);
-    const std::uint32_t length = shared_.scenario->pairs[m].length;
-    const std::uint32_t stored = std::min(length, r.buf.length);
+    const auto m = static_cast<uint32_t>(r.message);
+    const uint32_t length = shared_.scenario->pairs[m].length;
+    const uint32_t stored = std::min(length, r.buf.length);
     const bool truncated = length > r.buf.length;
     if (truncated != (status.outcome == Outcome::kTruncated) || status.length != stored)
       return ctx_.fail("P1: receive %u of %u bytes got message %u of %u bytes and reports %llu, %s", pair,
                        r.buf.length, m, length, static_cast<unsigned long long>(status.length),
                        to_string(status.outcome));
-    const std::int64_t wrong = check_pattern(r.buf.base, m, stored);
+    const int64_t wrong = check_pattern(r.buf.base, m, stored);
     if (wrong >= 0)
       return ctx_.fail("P1: message %u of %u bytes arrived with a wrong byte at %lld", m, length,
                        static_cast<long long>(wrong));
-    const std::int64_t written = first_not_fresh(r.buf.base, stored, r.buf.length + kGuard, kFresh);
+    const int64_t written = first_not_fresh(r.buf.base, stored, r.buf.length + kGuard, kFresh);
     if (written >= 0)
       return ctx_.fail("P2: message %u of %u bytes wrote at %lld", m, length,
                        static_cast<long long>(written));
@@ -447,7 +446,7 @@ std::string Process::waiting_for() const {
   std::string text;
   char line[200];
   const Scenario& s = *shared_.scenario;
-  for (std::uint32_t i = 0; i < s.pairs.size(); ++i) {
+  for (uint32_t i = 0; i < s.pairs.size(); ++i) {
     const PairPlan& p = s.pairs[i];
     if (p.src == id_ && !shared_.send_over[i]) {
       std::snprintf(line, sizeof line, " send of message %u to %u (%u bytes)", i, p.dst, p.length);

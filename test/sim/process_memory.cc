@@ -11,7 +11,7 @@
 
 namespace bfo::sim {
 namespace {
-unsigned buffer_class(std::uint32_t size) {
+unsigned buffer_class(uint32_t size) {
   unsigned c = 4;
   while ((1u << c) < size) ++c;
   return c;
@@ -21,7 +21,7 @@ unsigned buffer_class(std::uint32_t size) {
 void Process::reset_memory() {
   take_back(all_sends_, next_send_);
   take_back(all_recvs_, next_recv_);
-  std::size_t buffers = 0;
+  size_t buffers = 0;
   for (const auto& list : free_buffers_) buffers += list.size();
   BFO_CHECK(buffers == all_buffers_.size());  // else one is not fresh, and a receive would be blamed for it
   free_sends_.clear();
@@ -36,34 +36,34 @@ void Process::reset_memory() {
 /// a real one. One that lives has none at the end of its run: World checks that.
 void Process::stop() {
   engine_.reset();
-  for (std::size_t i = 0; i < next_frag_; ++i)
+  for (size_t i = 0; i < next_frag_; ++i)
     if (frag(i).in_use) std::free(std::exchange(frag(i).xfer.buffer, nullptr));
 }
 
 /// The buffers of requests that the last run did not finish: it failed, or this process died.
 template <class Request>
-void Process::take_back(const std::vector<std::unique_ptr<Request>>& all, std::size_t used) {
-  for (std::size_t i = 0; i < used; ++i) {
+void Process::take_back(const std::vector<std::unique_ptr<Request>>& all, size_t used) {
+  for (size_t i = 0; i < used; ++i) {
     const Buffer& b = all[i]->buf;
     if (b.active) put_buffer(b.base, b.length, b.length + kGuard);
   }
 }
 
-std::uint8_t* Process::get_buffer(std::uint32_t length) {
+uint8_t* Process::get_buffer(uint32_t length) {
   const unsigned c = buffer_class(length + kGuard);
   if (free_buffers_[c].empty()) {
-    const std::size_t size = std::size_t{1} << c;
-    all_buffers_.push_back(std::make_unique_for_overwrite<std::uint8_t[]>(size));
+    const size_t size = size_t{1} << c;
+    all_buffers_.push_back(std::make_unique_for_overwrite<uint8_t[]>(size));
     std::memset(all_buffers_.back().get(), kFresh, size);
     return all_buffers_.back().get();
   }
-  std::uint8_t* const b = free_buffers_[c].back();
+  uint8_t* const b = free_buffers_[c].back();
   free_buffers_[c].pop_back();
   return b;
 }
 
 /// Bytes from `dirty` on are known to be fresh.
-void Process::put_buffer(std::uint8_t* buffer, std::uint32_t length, std::uint32_t dirty) {
+void Process::put_buffer(uint8_t* buffer, uint32_t length, uint32_t dirty) {
   std::memset(buffer, kFresh, dirty);
   free_buffers_[buffer_class(length + kGuard)].push_back(buffer);
 }
@@ -71,7 +71,7 @@ void Process::put_buffer(std::uint8_t* buffer, std::uint32_t length, std::uint32
 /// A request that is free, else one that this run has not used yet, as new.
 template <class Request>
 Request* Process::get_request(std::vector<Request*>& free, std::vector<std::unique_ptr<Request>>& all,
-                              std::size_t& next) {
+                              size_t& next) {
   if (!free.empty()) {
     Request* const r = free.back();
     free.pop_back();

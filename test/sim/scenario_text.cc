@@ -17,11 +17,11 @@ namespace {
 const char* const kFaultNames[] = {"drop",    "noack",  "hold",  "errnow", "errdone", "portdown",
                                    "silent",  "oneway", "break", "pause",  "nores",   "raildown",
                                    "alldown", "device", "death", "forge",  "echo",    "linger"};
-static_assert(sizeof kFaultNames / sizeof *kFaultNames == static_cast<std::size_t>(FaultKind::kCount));
+static_assert(sizeof kFaultNames / sizeof *kFaultNames == static_cast<size_t>(FaultKind::kCount));
 const char* const kSendNames[] = {"standard", "sync", "ready", "buffered", "inline"};
-static_assert(sizeof kSendNames / sizeof *kSendNames == static_cast<std::size_t>(SendStyle::kCount));
+static_assert(sizeof kSendNames / sizeof *kSendNames == static_cast<size_t>(SendStyle::kCount));
 const char* const kRecvNames[] = {"plain", "probe", "mprobe", "cancel"};
-static_assert(sizeof kRecvNames / sizeof *kRecvNames == static_cast<std::size_t>(RecvStyle::kCount));
+static_assert(sizeof kRecvNames / sizeof *kRecvNames == static_cast<size_t>(RecvStyle::kCount));
 
 /// The machine's numbers by name; the order is that of the printed line.
 template <class M, class F>
@@ -61,13 +61,13 @@ void each_number(M& m, F f) {
   f("blocking", m.blocking_limit);
 }
 
-void add(std::string& text, const char* name, std::uint64_t value) {
+void add(std::string& text, const char* name, uint64_t value) {
   char word[64];
   std::snprintf(word, sizeof word, " %s=%" PRIu64, name, value);
   text += word;
 }
 
-template <std::size_t N>
+template <size_t N>
 bool name_index(const char* const (&names)[N], const std::string& word, unsigned& out) {
   for (unsigned i = 0; i < N; ++i)
     if (word == names[i]) {
@@ -83,7 +83,7 @@ class Words {
   Words(std::istringstream& in, std::string& error) : error_(error) {
     std::string word;
     while (in >> word) {
-      const std::size_t eq = word.find('=');
+      const size_t eq = word.find('=');
       Word w;
       w.name = word.substr(0, eq);
       w.text = eq == std::string::npos ? "" : word.substr(eq + 1);
@@ -189,8 +189,7 @@ bool check(const Scenario& s, std::string& error) {
     if (p.comm >= s.comms.size() || p.src >= m.procs || p.dst >= m.procs)
       error = "a pair names what is not there";
   for (const CommPlan& c : s.comms)
-    if (c.after >= static_cast<std::int32_t>(s.comms.size()))
-      error = "a comm comes after one that is not there";
+    if (c.after >= static_cast<int32_t>(s.comms.size())) error = "a comm comes after one that is not there";
   for (const Fault& f : s.faults)
     if (f.p >= m.procs || f.q >= m.procs || f.r >= m.rails) error = "a fault names what is not there";
   return error.empty();
@@ -213,10 +212,10 @@ std::string print(const Fault& f) {
 std::string print(const Scenario& s) {
   std::string text = "config " + (s.config.empty() ? std::string("default") : s.config) + "\nmachine";
   const Machine plain;
-  std::vector<std::uint64_t> defaults;
-  each_number(plain, [&](const char*, std::uint64_t v) { defaults.push_back(v); });
-  std::size_t i = 0;
-  each_number(s.machine, [&](const char* name, std::uint64_t v) {
+  std::vector<uint64_t> defaults;
+  each_number(plain, [&](const char*, uint64_t v) { defaults.push_back(v); });
+  size_t i = 0;
+  each_number(s.machine, [&](const char* name, uint64_t v) {
     if (v != defaults[i++]) add(text, name, v);
   });
   text += "\n";
@@ -224,7 +223,7 @@ std::string print(const Scenario& s) {
     text += "comm";
     add(text, "ctx", c.ctx);
     if (c.shift) add(text, "shift", c.shift);
-    if (c.after >= 0) add(text, "after", static_cast<std::uint64_t>(c.after));
+    if (c.after >= 0) add(text, "after", static_cast<uint64_t>(c.after));
     if (c.skew_ns) add(text, "skew", c.skew_ns);
     text += "\n";
   }
@@ -233,7 +232,7 @@ std::string print(const Scenario& s) {
     add(text, "comm", p.comm);
     add(text, "src", p.src);
     add(text, "dst", p.dst);
-    add(text, "tag", static_cast<std::uint64_t>(p.tag));
+    add(text, "tag", static_cast<uint64_t>(p.tag));
     add(text, "len", p.length);
     if (p.send_style != SendStyle::kStandard)
       text += std::string(" send=") + kSendNames[static_cast<unsigned>(p.send_style)];
@@ -257,7 +256,7 @@ bool parse(const std::string& text, Scenario& out, std::string& error) {
   std::istringstream lines(text);
   std::string line;
   for (unsigned number = 1; std::getline(lines, line); ++number) {
-    const std::size_t hash = line.find('#');
+    const size_t hash = line.find('#');
     if (hash != std::string::npos) line.resize(hash);
     std::istringstream in(line);
     std::string what;

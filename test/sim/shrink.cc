@@ -11,14 +11,14 @@ namespace {
 
 class Shrinker {
  public:
-  Shrinker(World& world, const Scenario& s, const Hooks& hooks, std::uint32_t runs)
+  Shrinker(World& world, const Scenario& s, const Hooks& hooks, uint32_t runs)
       : world_(world), best_(s), hooks_(hooks), left_(runs) {
     kind_ = world_.run(best_, hooks_).violation.substr(0, 3);
   }
 
   Scenario work() {
     // A bound on virtual time makes hanging candidates cheap.
-    best_.machine.limit_ns = std::min<std::uint64_t>(best_.machine.limit_ns, 1500000000);
+    best_.machine.limit_ns = std::min<uint64_t>(best_.machine.limit_ns, 1500000000);
     for (bool better = true; better && left_ > 0;) {
       better = false;
       better |= drop(&Scenario::faults);
@@ -45,12 +45,12 @@ class Shrinker {
   template <class T>
   bool drop(std::vector<T> Scenario::*list) {
     bool better = false;
-    for (std::size_t chunk = std::max<std::size_t>(1, (best_.*list).size() / 2);; chunk /= 2) {
-      for (std::size_t at = 0; at < (best_.*list).size() && left_ > 0;) {
+    for (size_t chunk = std::max<size_t>(1, (best_.*list).size() / 2);; chunk /= 2) {
+      for (size_t at = 0; at < (best_.*list).size() && left_ > 0;) {
         Scenario s = best_;
         auto& l = s.*list;
-        const auto from = l.begin() + static_cast<std::ptrdiff_t>(at);
-        const auto to = l.begin() + static_cast<std::ptrdiff_t>(std::min(at + chunk, l.size()));
+        const auto from = l.begin() + static_cast<ptrdiff_t>(at);
+        const auto to = l.begin() + static_cast<ptrdiff_t>(std::min(at + chunk, l.size()));
         l.erase(from, to);
         if (accept(s))
           better = true;
@@ -71,7 +71,7 @@ class Shrinker {
 
   bool simplify() {
     bool better = false;
-    for (std::size_t i = 0; i < best_.pairs.size(); ++i) {
+    for (size_t i = 0; i < best_.pairs.size(); ++i) {
       auto on = [&](auto f) { better |= try_change([&](Scenario& s) { return f(s.pairs[i]); }); };
       on([](PairPlan& p) {
         const bool plain = p.recv_style == RecvStyle::kPlain && p.send_style == SendStyle::kStandard;
@@ -106,17 +106,17 @@ class Shrinker {
   }
 
   void drop_unused_comms() {
-    for (std::size_t i = best_.comms.size(); i-- > 0;) {
+    for (size_t i = best_.comms.size(); i-- > 0;) {
       bool used = false;
       for (const PairPlan& p : best_.pairs) used |= p.comm == i;
-      for (const CommPlan& c : best_.comms) used |= c.after == static_cast<std::int32_t>(i);
+      for (const CommPlan& c : best_.comms) used |= c.after == static_cast<int32_t>(i);
       if (used) continue;
       try_change([&](Scenario& s) {
-        s.comms.erase(s.comms.begin() + static_cast<std::ptrdiff_t>(i));
+        s.comms.erase(s.comms.begin() + static_cast<ptrdiff_t>(i));
         for (PairPlan& p : s.pairs)
           if (p.comm > i) --p.comm;
         for (CommPlan& c : s.comms)
-          if (c.after > static_cast<std::int32_t>(i)) --c.after;
+          if (c.after > static_cast<int32_t>(i)) --c.after;
         return true;
       });
     }
@@ -126,12 +126,12 @@ class Shrinker {
   Scenario best_;
   Hooks hooks_;
   std::string kind_;
-  std::uint32_t left_;
+  uint32_t left_;
 };
 
 }  // namespace
 
-Scenario shrink(World& world, const Scenario& failing, const Hooks& hooks, std::uint32_t runs) {
+Scenario shrink(World& world, const Scenario& failing, const Hooks& hooks, uint32_t runs) {
   return Shrinker(world, failing, hooks, runs).work();
 }
 

@@ -13,6 +13,6 @@ namespace bfo::sim {
 
 /// Drop messages, faults and communicators from a failing scenario, and simplify what is left, as long as it
 /// still fails with the same kind of violation ("P1", ...). At most `runs` runs.
-Scenario shrink(World& world, const Scenario& failing, const Hooks& hooks, std::uint32_t runs);
+Scenario shrink(World& world, const Scenario& failing, const Hooks& hooks, uint32_t runs);
 
 }  // namespace bfo::sim

@@ -39,7 +39,7 @@ void SimPort::frag_free(Frag& f) {
   --p.frags_out_;
 }
 
-void* SimPort::alloc(std::size_t n) {
+void* SimPort::alloc(size_t n) {
   ++process_.allocated_;
   return std::malloc(n);
 }
@@ -50,23 +50,22 @@ void SimPort::free(void* p) {
 
 namespace {
 /// A message to oneself needs no rail.
-void to_self(Engine& e, Half& h, std::uint8_t tag, const void* hdr, std::size_t hdr_len, const void* bytes,
-             std::size_t len) {
-  std::uint8_t message[kMaxPacket];
+void to_self(Engine& e, Half& h, uint8_t tag, const void* hdr, size_t hdr_len, const void* bytes,
+             size_t len) {
+  uint8_t message[kMaxPacket];
   std::memcpy(message, hdr, hdr_len);
   if (len) std::memcpy(message + hdr_len, bytes, len);
   e.on_message(static_cast<EngineRail*>(h.engine_rail), 0, tag, message, hdr_len + len);
 }
-void load(Packet* p, std::uint8_t tag, const void* hdr, std::size_t hdr_len, const void* bytes,
-          std::size_t len) {
+void load(Packet* p, uint8_t tag, const void* hdr, size_t hdr_len, const void* bytes, size_t len) {
   p->tag = tag;
-  p->length = static_cast<std::uint32_t>(hdr_len + len);
+  p->length = static_cast<uint32_t>(hdr_len + len);
   std::memcpy(p->bytes(), hdr, hdr_len);
   if (len) std::memcpy(p->bytes() + hdr_len, bytes, len);
 }
 }  // namespace
 
-void Process::count(std::uint32_t pair, std::size_t header, std::uint64_t offset, std::size_t payload) {
+void Process::count(uint32_t pair, size_t header, uint64_t offset, size_t payload) {
   ctx_.stats.control_bytes += header;
   ctx_.stats.posted_bytes += payload;
   if (payload == 0) return;
@@ -75,24 +74,24 @@ void Process::count(std::uint32_t pair, std::size_t header, std::uint64_t offset
 }
 
 /// Bytes that no request stands for: an eager message among them goes again.
-void Process::count_raw(std::uint8_t tag, std::size_t size) {
-  const bool eager = tag == static_cast<std::uint8_t>(core::MsgType::kMatch);
-  const std::size_t header = eager ? sizeof(core::MatchHdr) : size;
+void Process::count_raw(uint8_t tag, size_t size) {
+  const bool eager = tag == static_cast<uint8_t>(core::MsgType::kMatch);
+  const size_t header = eager ? sizeof(core::MatchHdr) : size;
   ctx_.stats.control_bytes += header;
   ctx_.stats.posted_bytes += size - header;
   ctx_.stats.again_bytes += size - header;
 }
 
-bool SimPort::sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
-                    SendRequest& r, std::size_t len) {
+bool SimPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len, SendRequest& r,
+                    size_t len) {
   process_.in_inline_ = r.buf.pair;
   if (!r.buf.contiguous && len > 0) return false;
   InlineSource s{r.buf.base};
   return sendi(rail, tag, hdr, hdr_len, s, len);
 }
 
-bool SimPort::sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
-                    InlineSource& s, std::size_t len) {
+bool SimPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len, InlineSource& s,
+                    size_t len) {
   Half& h = *rail.half;
   if (h.peer == h.proc) {
     process_.ctx_.stats.self_bytes += hdr_len + len;
@@ -109,15 +108,15 @@ bool SimPort::sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, s
   return true;
 }
 
-Post SimPort::send(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
-                   SendRequest& r, std::uint64_t offset, std::size_t& len, Frag& f) {
+Post SimPort::send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len, SendRequest& r,
+                   uint64_t offset, size_t& len, Frag& f) {
   Half& h = *rail.half;
   if (!r.buf.active) process_.ctx_.fail("P2: process %u packed from a finished send", process_.id_);
   if (offset + len > r.buf.length)
     process_.ctx_.fail("P2: process %u packed past the end of a send", process_.id_);
   // A data type of 8-byte pieces cannot be cut anywhere else.
   if (!r.buf.contiguous && offset + len != r.buf.length) len -= (offset + len) % 8;
-  const std::uint8_t* const from = r.buf.base + offset;
+  const uint8_t* const from = r.buf.base + offset;
   if (h.peer == h.proc) {
     process_.ctx_.stats.self_bytes += hdr_len + len;
     process_.count(r.buf.pair, hdr_len, offset, len);
@@ -131,13 +130,13 @@ Post SimPort::send(const RailHandle& rail, std::uint8_t tag, const void* hdr, st
   if (!p) return why;
   process_.count(r.buf.pair, hdr_len, offset, len);
   f.pair = r.buf.pair;
-  f.bytes = static_cast<std::uint32_t>(len);
+  f.bytes = static_cast<uint32_t>(len);
   load(p, tag, hdr, hdr_len, from, len);
   return process_.driver_.commit(h, p, f);
 }
 
-Post SimPort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
-                         const void* bytes, std::size_t len, Frag& f) {
+Post SimPort::send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len,
+                         const void* bytes, size_t len, Frag& f) {
   Half& h = *rail.half;
   if (h.peer == h.proc) {
     process_.ctx_.stats.self_bytes += hdr_len + len;
@@ -156,13 +155,13 @@ Post SimPort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* h
 namespace {
 /// What handle() hands out: the region and the rail it is good for.
 struct Key {
-  std::uint32_t region;
-  std::uint32_t rail;
+  uint32_t region;
+  uint32_t rail;
 };
 }  // namespace
 
-Post SimPort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t len,
-                  std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
+Post SimPort::put(const RailHandle& rail, SendRequest& r, uint64_t offset, size_t len, uint64_t remote,
+                  const xfer::HandleBytes& handle, Frag& f) {
   Half& h = *rail.half;
   Key key{};
   std::memcpy(&key, handle.bytes, sizeof key);
@@ -174,7 +173,7 @@ Post SimPort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, 
   if (!p) return why;
   process_.count(r.buf.pair, 0, offset, len);
   process_.ctx_.stats.by_protocol[3] += 1;
-  p->length = static_cast<std::uint32_t>(len);
+  p->length = static_cast<uint32_t>(len);
   p->key = key.region;
   p->remote = remote;
   std::memcpy(p->bytes(), r.buf.base + offset, len);
@@ -185,15 +184,15 @@ Post SimPort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, 
   return process_.driver_.commit(h, p, f);
 }
 
-Post SimPort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, std::size_t len,
-                  std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
+Post SimPort::get(const RailHandle& rail, RecvRequest& r, uint64_t offset, size_t len, uint64_t remote,
+                  const xfer::HandleBytes& handle, Frag& f) {
   Half& h = *rail.half;
   Key key{};
   std::memcpy(&key, handle.bytes, sizeof key);
   if (handle.size != sizeof key || key.rail != h.rail)
     process_.ctx_.fail("P5: a get with the key of another rail");
   if (!r.buf.active || r.buf.regions == 0) process_.ctx_.fail("P2: a get into memory that is not registered");
-  const std::uint32_t align = process_.ctx_.machine.get_alignment;
+  const uint32_t align = process_.ctx_.machine.get_alignment;
   if (offset % align != 0 || (len % align != 0 && offset + len < process_.ctx_.memory.at(key.region).length))
     process_.ctx_.fail("a get of %zu bytes at %llu is not aligned to %u", len,
                        static_cast<unsigned long long>(offset), align);
@@ -202,17 +201,16 @@ Post SimPort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, 
   if (!p) return why;
   process_.ctx_.stats.read_bytes += len;
   process_.ctx_.stats.posted_bytes += len;
-  process_.ctx_.count_posted(r.message >= 0 ? static_cast<std::uint32_t>(r.message) : r.buf.pair, offset,
-                             len);
+  process_.ctx_.count_posted(r.message >= 0 ? static_cast<uint32_t>(r.message) : r.buf.pair, offset, len);
   process_.ctx_.stats.by_protocol[2] += 1;
-  p->length = static_cast<std::uint32_t>(len);
+  p->length = static_cast<uint32_t>(len);
   p->key = key.region;
   p->remote = remote;
-  p->local = reinterpret_cast<std::uint64_t>(r.buf.base) + offset;
+  p->local = reinterpret_cast<uint64_t>(r.buf.base) + offset;
   p->local_key = r.buf.regions;
   ++r.buf.rdma_out;
   f.get = &r;
-  f.pair = r.message >= 0 ? static_cast<std::uint32_t>(r.message) : r.buf.pair;
+  f.pair = r.message >= 0 ? static_cast<uint32_t>(r.message) : r.buf.pair;
   f.bytes = p->length;
   return process_.driver_.commit(h, p, f);
 }
@@ -224,14 +222,14 @@ void* SimPort::contiguous(RecvRequest& r) {
   return r.buf.contiguous ? r.buf.base : nullptr;
 }
 
-bool SimPort::register_send(SendRequest& r, std::size_t n, Registration& reg, const RailHandle*) {
+bool SimPort::register_send(SendRequest& r, size_t n, Registration& reg, const RailHandle*) {
   return process_.register_buffer(r.buf, n, reg);
 }
-bool SimPort::register_recv(RecvRequest& r, std::size_t n, Registration& reg, const RailHandle*) {
+bool SimPort::register_recv(RecvRequest& r, size_t n, Registration& reg, const RailHandle*) {
   return process_.register_buffer(r.buf, n, reg);
 }
 
-bool Process::register_buffer(Buffer& b, std::size_t n, Registration& reg) {
+bool Process::register_buffer(Buffer& b, size_t n, Registration& reg) {
   if (!b.active || !b.contiguous) return false;
   if (reg.key != 0) return true;      // one key serves all rails here
   if (dice_.chance(2)) return false;  // the limit of pinned memory
@@ -257,11 +255,11 @@ bool SimPort::handle(const Registration& reg, const RailHandle& rail, xfer::Hand
   return true;
 }
 
-void SimPort::matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length) {
+void SimPort::matched(RecvRequest& r, int32_t source, int32_t tag, uint64_t length) {
   process_.matched(r, source, tag, length);
 }
 
-void SimPort::unpack(RecvRequest& r, std::uint64_t offset, const void* bytes, std::size_t n) {
+void SimPort::unpack(RecvRequest& r, uint64_t offset, const void* bytes, size_t n) {
   Process& p = process_;
   if (!r.buf.active) return p.ctx_.fail("P2: process %u unpacked into a finished receive", p.id_);
   if (offset + n > r.buf.length)
@@ -276,11 +274,11 @@ void SimPort::complete_recv(RecvRequest& r, const xfer::RecvStatus& status) {
   process_.finish_recv(r, status);
 }
 
-void* SimPort::resolve(std::uint32_t comm, std::int32_t rank) {
+void* SimPort::resolve(uint32_t comm, int32_t rank) {
   return process_.peer(process_.book_.proc(comm, rank));
 }
 
-void* SimPort::known(std::uint32_t comm, std::int32_t rank) const {
+void* SimPort::known(uint32_t comm, int32_t rank) const {
   return process_.peers_[process_.book_.proc(comm, rank)];
 }
 
@@ -290,7 +288,7 @@ void SimPort::rndv_over(SendRequest& r) {
   t.both_ways = r.xfer.rndv->open_len == 0 && !r.xfer.rndv->sent_once.empty();
 }
 
-void SimPort::peer_failed(std::uint32_t peer, const xfer::PeerLoss& loss) {
+void SimPort::peer_failed(uint32_t peer, const xfer::PeerLoss& loss) {
   const Outcome why = loss.outcome;
   Context& ctx = process_.ctx_;
   SIM_TRACE(ctx, "lost  %u gives up %u: %s", process_.id_, peer, to_string(why));
@@ -300,29 +298,29 @@ void SimPort::peer_failed(std::uint32_t peer, const xfer::PeerLoss& loss) {
              to_string(why));
 }
 
-void SimPort::fence(const RailHandle& rail, std::uint32_t epoch) {
+void SimPort::fence(const RailHandle& rail, uint32_t epoch) {
   process_.driver_.fence(*rail.half, epoch);
 }
 void SimPort::connect(const RailHandle& rail) {
   process_.driver_.connect(*rail.half);
 }
-void SimPort::peer_down(const RailHandle& rail, const RailName& name, std::int32_t) {
+void SimPort::peer_down(const RailHandle& rail, const RailName& name, int32_t) {
   process_.driver_.peer_down(*rail.half, name);
 }
-void SimPort::peer_closed(const RailHandle& rail, const RailName& name, std::uint64_t delivered) {
+void SimPort::peer_closed(const RailHandle& rail, const RailName& name, uint64_t delivered) {
   process_.driver_.peer_closed(*rail.half, name, delivered);
 }
-std::uint64_t SimPort::now_ns() const {
+uint64_t SimPort::now_ns() const {
   return process_.ctx_.now;
 }
 bool SimPort::gate_removed() const {
   return process_.ctx_.hooks.no_gate;
 }
 const core::SendCell& SimPort::send_cell(core::SendPhase p, core::SendEvent e) const {
-  return (*process_.ctx_.hooks.send_table)[static_cast<std::size_t>(p)][static_cast<std::size_t>(e)];
+  return (*process_.ctx_.hooks.send_table)[static_cast<size_t>(p)][static_cast<size_t>(e)];
 }
 const core::RecvCell& SimPort::recv_cell(core::RecvPhase p, core::RecvEvent e) const {
-  return (*process_.ctx_.hooks.recv_table)[static_cast<std::size_t>(p)][static_cast<std::size_t>(e)];
+  return (*process_.ctx_.hooks.recv_table)[static_cast<size_t>(p)][static_cast<size_t>(e)];
 }
 void SimPort::emit(const FailoverEvent& e) {
   process_.ctx_.stats.told_bytes += e.bytes_resent;

@@ -18,7 +18,7 @@
 namespace bfo::sim {
 namespace {
 
-Scenario make(std::uint64_t seed, const char* config) {
+Scenario make(uint64_t seed, const char* config) {
   Scenario s;
   EXPECT_TRUE(generate(seed, config, s));
   return s;
@@ -27,7 +27,7 @@ Scenario make(std::uint64_t seed, const char* config) {
 TEST(Simulator, SameSeed_SameTrace) {
   World first;
   World second;
-  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
     const Result a = first.run(make(seed, "default"));
     const Result b = second.run(make(seed, "default"));
     EXPECT_EQ(a.trace_hash, b.trace_hash) << "seed " << seed;
@@ -42,14 +42,14 @@ TEST(Simulator, SameSeedInUsedWorld_SameTrace) {
   used.run(make(78, "death"));
   EXPECT_EQ(used.run(make(3, "default")).trace_hash, fresh.run(make(3, "default")).trace_hash);
   // One that sends older packets again: which ones it keeps must not depend on the run before.
-  const std::uint64_t forged = fresh.run(make(5, "onerail")).trace_hash;
+  const uint64_t forged = fresh.run(make(5, "onerail")).trace_hash;
   for (int i = 0; i < 4; ++i) EXPECT_EQ(used.run(make(5, "onerail")).trace_hash, forged) << i;
 }
 
 TEST(Simulator, OtherSeed_OtherTrace) {
   World w;
-  std::set<std::uint64_t> seen;
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) seen.insert(w.run(make(seed, "default")).trace_hash);
+  std::set<uint64_t> seen;
+  for (uint64_t seed = 1; seed <= 10; ++seed) seen.insert(w.run(make(seed, "default")).trace_hash);
   EXPECT_EQ(seen.size(), 10u);
 }
 
@@ -57,7 +57,7 @@ TEST(Simulator, DefaultRun_IsAsLargeAsPromised) {
   World w;
   unsigned with_restart = 0;
   constexpr unsigned kRuns = 60;
-  for (std::uint64_t seed = 1; seed <= kRuns; ++seed) {
+  for (uint64_t seed = 1; seed <= kRuns; ++seed) {
     const Scenario s = make(seed, "default");
     EXPECT_GE(s.machine.procs, 4u);
     EXPECT_GE(s.faults.size(), 3u);
@@ -85,7 +85,7 @@ struct ExpectedLeaks {
 unsigned caught(const Hooks& hooks, const char* promise, unsigned runs, unsigned enough = ~0u) {
   World w;
   unsigned n = 0;
-  for (std::uint64_t seed = 1; seed <= runs && n < enough; ++seed)
+  for (uint64_t seed = 1; seed <= runs && n < enough; ++seed)
     if (w.run(make(seed, "storm"), hooks).violation.rfind(promise, 0) == 0) ++n;
   return n;
 }
@@ -111,7 +111,7 @@ TEST(Shrink, FenceRemoved_FewMessagesAndFaultsAreLeft) {
   World w;
   Hooks hooks;
   hooks.no_fence = true;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
     const Scenario s = make(seed, "storm");
     if (w.run(s, hooks).violation.rfind("P2", 0) != 0) continue;
     const Scenario small = shrink(w, s, hooks, 600);

@@ -47,16 +47,16 @@ constexpr bool local(RecvEvent e) {
 struct SendRules {
   using Phase = SendPhase;
   using Event = SendEvent;
-  static constexpr std::uint32_t kComplete = kSendComplete, kDecide = kSendFinishOk | kSendFail,
-                                 kNewRound = kSendNewRound;
+  static constexpr uint32_t kComplete = kSendComplete, kDecide = kSendFinishOk | kSendFail,
+                            kNewRound = kSendNewRound;
   static constexpr Phase kRoundEnds = Phase::kDraining;
   static constexpr Event kRoundEvent = Event::kDrained;
 };
 struct RecvRules {
   using Phase = RecvPhase;
   using Event = RecvEvent;
-  static constexpr std::uint32_t kComplete = kRecvComplete, kDecide = kRecvFinishOk | kRecvFail,
-                                 kNewRound = kRecvNewRound;
+  static constexpr uint32_t kComplete = kRecvComplete, kDecide = kRecvFinishOk | kRecvFail,
+                            kNewRound = kRecvNewRound;
   static constexpr Phase kRoundEnds = Phase::kQuiescing;
   static constexpr Event kRoundEvent = Event::kQuiesced;
 };
@@ -82,8 +82,8 @@ const char* broken_rule(typename R::Phase p, typename R::Event e, const C& c) {
 template <class R, class T>
 std::string broken_rules(const T& t) {
   std::string all;
-  for (std::size_t p = 0; p < t.size(); ++p)
-    for (std::size_t e = 0; e < t[p].size(); ++e)
+  for (size_t p = 0; p < t.size(); ++p)
+    for (size_t e = 0; e < t[p].size(); ++e)
       if (const char* why =
               broken_rule<R>(static_cast<typename R::Phase>(p), static_cast<typename R::Event>(e), t[p][e]))
         all += std::string(why) + ": phase " + std::to_string(p) + ", event " + std::to_string(e) + "\n";
@@ -94,16 +94,15 @@ std::string broken_rules(const T& t) {
 /// for messages the receiver repeats.
 inline std::string broken_wait(const SendTable& s, const RecvTable& r) {
   std::string all;
-  const auto send = [&](SendPhase p, std::uint32_t action) {
-    const auto& c = s[static_cast<std::size_t>(p)][static_cast<std::size_t>(SendEvent::kRailClosed)];
+  const auto send = [&](SendPhase p, uint32_t action) {
+    const auto& c = s[static_cast<size_t>(p)][static_cast<size_t>(SendEvent::kRailClosed)];
     if (c.kind != CellKind::kGo || !(c.actions & action))
-      all += std::string("a waiting sender repeats: ") + kSendPhaseNames[static_cast<std::size_t>(p)] + "\n";
+      all += std::string("a waiting sender repeats: ") + kSendPhaseNames[static_cast<size_t>(p)] + "\n";
   };
-  const auto recv = [&](RecvPhase p, std::uint32_t action) {
-    const auto& c = r[static_cast<std::size_t>(p)][static_cast<std::size_t>(RecvEvent::kRailClosed)];
+  const auto recv = [&](RecvPhase p, uint32_t action) {
+    const auto& c = r[static_cast<size_t>(p)][static_cast<size_t>(RecvEvent::kRailClosed)];
     if (c.kind != CellKind::kGo || !(c.actions & action))
-      all +=
-          std::string("a waiting receiver repeats: ") + kRecvPhaseNames[static_cast<std::size_t>(p)] + "\n";
+      all += std::string("a waiting receiver repeats: ") + kRecvPhaseNames[static_cast<size_t>(p)] + "\n";
   };
   send(SendPhase::kOpening, kSendOpen);
   send(SendPhase::kNotified, kSendNotify);

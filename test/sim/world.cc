@@ -12,7 +12,7 @@
 
 namespace bfo::sim {
 namespace {
-constexpr std::uint64_t kNewsNs = 800000;  ///< the runtime needs this long to notice a death
+constexpr uint64_t kNewsNs = 800000;  ///< the runtime needs this long to notice a death
 }
 
 World::World() : fabric_(ctx_), book_(ctx_) {}
@@ -21,7 +21,7 @@ World::~World() = default;
 void World::release() {
   // Engines first: they hold packets and memory, and look things up in the scenario, which is the caller's.
   for (auto& p : processes_) p->stop();
-  for (std::uint32_t& next : ctx_.recent_next) next = 0;
+  for (uint32_t& next : ctx_.recent_next) next = 0;
   for (auto& list : ctx_.recent)
     for (Packet*& packet : list) packet = nullptr;
   ctx_.packets.clear();
@@ -44,8 +44,8 @@ Result World::run(const Scenario& s, const Hooks& hooks, bool trace) {
   ctx_.keep_recent = false;
   for (const Fault& f : s.faults) ctx_.keep_recent |= f.kind == FaultKind::kForge;
   ctx_.traffic.assign(s.pairs.size(), {});
-  std::uint32_t words = 0;
-  for (std::size_t i = 0; i < s.pairs.size(); ++i) {
+  uint32_t words = 0;
+  for (size_t i = 0; i < s.pairs.size(); ++i) {
     ctx_.traffic[i].bits = words;
     words += s.pairs[i].length / 64 + 1;
   }
@@ -55,8 +55,8 @@ Result World::run(const Scenario& s, const Hooks& hooks, bool trace) {
   shared_.scenario = &s;
   shared_.freed.assign(s.comms.size(), 0);
   shared_.freed_changed = false;
-  shared_.begin_ns.assign(s.comms.size(), ~std::uint64_t{0});
-  for (std::size_t i = 0; i < s.comms.size(); ++i)
+  shared_.begin_ns.assign(s.comms.size(), ~uint64_t{0});
+  for (size_t i = 0; i < s.comms.size(); ++i)
     if (s.comms[i].after < 0) shared_.begin_ns[i] = 0;
   shared_.send_over.assign(s.pairs.size(), 0);
   shared_.recv_over.assign(s.pairs.size(), 0);
@@ -64,16 +64,16 @@ Result World::run(const Scenario& s, const Hooks& hooks, bool trace) {
   fabric_.reset();
   book_.reset(s);
   while (processes_.size() < s.machine.procs)
-    processes_.push_back(std::make_unique<Process>(ctx_, fabric_, book_, shared_,
-                                                   static_cast<std::uint32_t>(processes_.size())));
-  for (std::uint32_t p = 0; p < s.machine.procs; ++p) {
+    processes_.push_back(
+        std::make_unique<Process>(ctx_, fabric_, book_, shared_, static_cast<uint32_t>(processes_.size())));
+  for (uint32_t p = 0; p < s.machine.procs; ++p) {
     processes_[p]->reset();
     ctx_.wake(p, 100 * p + 100);
   }
   faults_open_ = 0;
-  for (std::size_t i = 0; i < faults_.size(); ++i) {
+  for (size_t i = 0; i < faults_.size(); ++i) {
     if (by_packet(faults_[i].kind)) continue;
-    ctx_.queue.push(faults_[i].t, EventKind::kFault, static_cast<std::uint32_t>(i));
+    ctx_.queue.push(faults_[i].t, EventKind::kFault, static_cast<uint32_t>(i));
     ++faults_open_;
   }
   loop();
@@ -89,7 +89,7 @@ Result World::run(const Scenario& s, const Hooks& hooks, bool trace) {
 }
 
 void World::loop() {
-  std::uint64_t next_check = 0;
+  uint64_t next_check = 0;
   while (!ctx_.failed && !ctx_.queue.empty()) {
     const Event e = ctx_.queue.pop();
     ctx_.now = e.time;
@@ -102,7 +102,7 @@ void World::loop() {
   }
   if (ctx_.failed || all_quiet()) return;
   std::string who;
-  for (std::uint32_t p = 0; p < ctx_.machine.procs && who.size() < 300; ++p) {
+  for (uint32_t p = 0; p < ctx_.machine.procs && who.size() < 300; ++p) {
     if (ctx_.sleepers[p].dead || processes_[p]->quiet()) continue;
     char line[400];
     std::snprintf(line, sizeof line, "; process %u (%llu in the engine, %llu posted):%s", p,
@@ -116,7 +116,7 @@ void World::loop() {
 }
 
 bool World::all_quiet() {
-  for (std::uint32_t p = 0; p < ctx_.machine.procs; ++p)
+  for (uint32_t p = 0; p < ctx_.machine.procs; ++p)
     if (!ctx_.sleepers[p].dead && !processes_[p]->quiet()) return false;
   return true;
 }
@@ -126,7 +126,7 @@ void World::handle(const Event& e) {
     case EventKind::kStep: {
       Context::Sleeper& s = ctx_.sleepers[e.a];
       if (s.dead || e.time != s.wake_ns) return;  // an earlier step took its place
-      s.wake_ns = ~std::uint64_t{0};
+      s.wake_ns = ~uint64_t{0};
       if (ctx_.now < s.paused_until) return ctx_.wake(e.a, s.paused_until - ctx_.now);
       processes_[e.a]->step();
       if (shared_.freed_changed) begin_communicators();
@@ -166,7 +166,7 @@ void World::handle(const Event& e) {
       ctx_.wake(e.a, 200);
       break;
     case EventKind::kDeathNews:
-      for (std::uint32_t p = 0; p < ctx_.machine.procs; ++p)
+      for (uint32_t p = 0; p < ctx_.machine.procs; ++p)
         if (p != e.a && !ctx_.sleepers[p].dead) processes_[p]->peer_died(e.a);
       break;
   }
@@ -175,12 +175,12 @@ void World::handle(const Event& e) {
 /// Those whose predecessor every process has freed.
 void World::begin_communicators() {
   shared_.freed_changed = false;
-  for (std::size_t i = 0; i < scenario_->comms.size(); ++i) {
-    const std::int32_t after = scenario_->comms[i].after;
-    if (after < 0 || shared_.begin_ns[i] != ~std::uint64_t{0}) continue;
-    if (shared_.freed[static_cast<std::size_t>(after)] < ctx_.machine.procs) continue;
+  for (size_t i = 0; i < scenario_->comms.size(); ++i) {
+    const int32_t after = scenario_->comms[i].after;
+    if (after < 0 || shared_.begin_ns[i] != ~uint64_t{0}) continue;
+    if (shared_.freed[static_cast<size_t>(after)] < ctx_.machine.procs) continue;
     shared_.begin_ns[i] = ctx_.now;
-    for (std::uint32_t p = 0; p < ctx_.machine.procs; ++p) {
+    for (uint32_t p = 0; p < ctx_.machine.procs; ++p) {
       processes_[p]->program_changed();
       ctx_.wake(p, 100);
     }
@@ -188,9 +188,9 @@ void World::begin_communicators() {
 }
 
 void World::fault(const Fault& f, bool begin) {
-  const std::uint32_t n = ctx_.machine.procs;
-  auto port = [&](std::uint32_t p, std::uint32_t r, bool event) {
-    fabric_.port_down_[p][r] = static_cast<std::uint8_t>(fabric_.port_down_[p][r] + (begin ? 1 : -1));
+  const uint32_t n = ctx_.machine.procs;
+  auto port = [&](uint32_t p, uint32_t r, bool event) {
+    fabric_.port_down_[p][r] = static_cast<uint8_t>(fabric_.port_down_[p][r] + (begin ? 1 : -1));
     if (event) ctx_.queue.push(ctx_.now + 1000 + 700 * p, EventKind::kPortEvent, p, r);
   };
   switch (f.kind) {
@@ -201,15 +201,15 @@ void World::fault(const Fault& f, bool begin) {
       port(f.p, f.r, false);
       break;
     case FaultKind::kRailDown:
-      for (std::uint32_t p = 0; p < n; ++p) port(p, f.r, true);
+      for (uint32_t p = 0; p < n; ++p) port(p, f.r, true);
       break;
     case FaultKind::kAllDown:
-      for (std::uint32_t p = 0; p < n; ++p)
-        for (std::uint32_t r = 0; r < ctx_.machine.rails; ++r) port(p, r, true);
+      for (uint32_t p = 0; p < n; ++p)
+        for (uint32_t r = 0; r < ctx_.machine.rails; ++r) port(p, r, true);
       break;
     case FaultKind::kOneWay: {
-      std::uint8_t& w = fabric_.one_way_[f.p][f.q][f.r];
-      w = static_cast<std::uint8_t>(w + (begin ? 1 : -1));
+      uint8_t& w = fabric_.one_way_[f.p][f.q][f.r];
+      w = static_cast<uint8_t>(w + (begin ? 1 : -1));
       break;
     }
     case FaultKind::kBreak:
@@ -222,7 +222,7 @@ void World::fault(const Fault& f, bool begin) {
       if (begin) ctx_.sleepers[f.p].paused_until = std::max(ctx_.sleepers[f.p].paused_until, ctx_.now + f.d);
       break;
     case FaultKind::kNoResource:
-      for (std::uint32_t q = 0; q < n; ++q) {
+      for (uint32_t q = 0; q < n; ++q) {
         Half& h = fabric_.half(f.p, q, f.r);
         h.refused += begin ? 1u : ~0u;
       }
@@ -234,9 +234,9 @@ void World::fault(const Fault& f, bool begin) {
     case FaultKind::kDeath:
       if (!begin) break;
       ctx_.sleepers[f.p].dead = true;
-      for (std::uint32_t q = 0; q < n; ++q)
-        for (std::uint32_t r = 0; r < ctx_.machine.rails; ++r) fabric_.half(f.p, q, r).hw = Hw::kDestroyed;
-      for (std::size_t i = 0; i < shared_.freed.size(); ++i) ++shared_.freed[i];
+      for (uint32_t q = 0; q < n; ++q)
+        for (uint32_t r = 0; r < ctx_.machine.rails; ++r) fabric_.half(f.p, q, r).hw = Hw::kDestroyed;
+      for (size_t i = 0; i < shared_.freed.size(); ++i) ++shared_.freed[i];
       shared_.freed_changed = true;
       ctx_.queue.push(ctx_.now + kNewsNs, EventKind::kDeathNews, f.p);
       break;
@@ -254,13 +254,13 @@ void World::fault(const Fault& f, bool begin) {
 /// What must hold when every program is done and nothing is under way.
 void World::check_end() {
   const Scenario& s = *scenario_;
-  for (std::uint32_t p = 0; p < s.machine.procs; ++p) {
+  for (uint32_t p = 0; p < s.machine.procs; ++p) {
     if (ctx_.sleepers[p].dead) continue;
     if (processes_[p]->frags_out() != 0)
       return ctx_.fail("P3: process %u still has %u fragments", p, processes_[p]->frags_out());
   }
   const bool exact = !ctx_.machine.may_lose_peer && !ctx_.message_lost;
-  for (std::uint32_t i = 0; i < s.pairs.size(); ++i) {
+  for (uint32_t i = 0; i < s.pairs.size(); ++i) {
     const PairPlan& p = s.pairs[i];
     if (ctx_.sleepers[p.src].dead || ctx_.sleepers[p.dst].dead) continue;
     if (exact && !book_.is_matched(i)) return ctx_.fail("P1: message %u was never received", i);
@@ -273,18 +273,16 @@ void World::check_end() {
 /// P4: a byte goes twice only if its first journey had an unknown fate, or if a restart found it in doubt: it
 /// was written, but the FIN that says so had not arrived. That is one window per restart. The payload of a
 /// RNDV goes with every repetition of that header.
-void World::check_resent(std::uint32_t i) {
+void World::check_resent(uint32_t i) {
   const Machine& m = scenario_->machine;
   const PairPlan& p = scenario_->pairs[i];
   const Context::Traffic& t = ctx_.traffic[i];
-  const std::uint64_t window =
-      std::uint64_t{m.rails} * std::max(m.send_depth * m.max_send, m.rdma_depth * m.rdma_frag);
+  const uint64_t window = uint64_t{m.rails} * std::max(m.send_depth * m.max_send, m.rdma_depth * m.rdma_frag);
   // A device that cannot be fenced says so at every question, and what is pending is sent again.
-  std::uint64_t asked = 0;
-  for (std::uint32_t q = 0; m.unfenceable && q < m.procs; ++q)
-    asked += processes_[q]->engine().counters().fences;
-  const std::uint64_t heads = (ctx_.stats.failovers + asked) * std::min(p.length, m.rndv_eager);
-  const std::uint64_t allowed = t.failed + t.restarts * window + heads;
+  uint64_t asked = 0;
+  for (uint32_t q = 0; m.unfenceable && q < m.procs; ++q) asked += processes_[q]->engine().counters().fences;
+  const uint64_t heads = (ctx_.stats.failovers + asked) * std::min(p.length, m.rndv_eager);
+  const uint64_t allowed = t.failed + t.restarts * window + heads;
   if (t.again > allowed)
     ctx_.fail("P4: %llu bytes of message %u of %u bytes were sent again, %llu had failed, %u restarts",
               static_cast<unsigned long long>(t.again), i, p.length,
@@ -295,18 +293,18 @@ void World::check_resent(std::uint32_t i) {
 /// and protocol.
 void World::check_balance() {
   const Stats& t = ctx_.stats;
-  std::uint64_t said = 0;
-  std::uint64_t read = 0;
-  std::uint64_t resent = 0;
-  std::uint64_t protocol = 0;
-  for (std::uint32_t p = 0; p < ctx_.machine.procs; ++p) {
+  uint64_t said = 0;
+  uint64_t read = 0;
+  uint64_t resent = 0;
+  uint64_t protocol = 0;
+  for (uint32_t p = 0; p < ctx_.machine.procs; ++p) {
     const xfer::Counters& c = processes_[p]->engine().counters();
     said += c.bytes_sent;
     read += c.bytes_read;
     resent += c.bytes_resent;
     protocol += c.bytes_protocol();
   }
-  const auto n = [](std::uint64_t v) { return static_cast<unsigned long long>(v); };
+  const auto n = [](uint64_t v) { return static_cast<unsigned long long>(v); };
   if (said + t.read_bytes != t.posted_bytes)
     return ctx_.fail("P8: engines counted %llu bytes sent, receivers read %llu, rails took %llu", n(said),
                      n(t.read_bytes), n(t.posted_bytes));
@@ -321,9 +319,9 @@ void World::check_balance() {
   // What one side moved in vain and the other moved then, only one of them can know, from the other's last
   // word: it is missing where a request failed or a process died. And a sender cannot tell whether the first
   // bytes of a message that does not fit came with its header or were read.
-  std::uint64_t unknown = 0;
-  std::uint64_t doubtful = 0;
-  for (std::uint32_t i = 0; i < scenario_->pairs.size(); ++i) {
+  uint64_t unknown = 0;
+  uint64_t doubtful = 0;
+  for (uint32_t i = 0; i < scenario_->pairs.size(); ++i) {
     const PairPlan& p = scenario_->pairs[i];
     const Context::Traffic& x = ctx_.traffic[i];
     if (x.cut || ctx_.sleepers[p.src].dead || ctx_.sleepers[p.dst].dead) unknown += x.moved_again;
@@ -342,7 +340,7 @@ void World::check_balance() {
 void World::collect() {
   Stats& t = ctx_.stats;
   t.virtual_ns = ctx_.now;
-  for (std::uint32_t p = 0; p < ctx_.machine.procs; ++p) {
+  for (uint32_t p = 0; p < ctx_.machine.procs; ++p) {
     const Engine& e = processes_[p]->engine();
     t.restarts += e.counters().restarts;
     t.resent_bytes += e.counters().bytes_resent;
@@ -351,10 +349,10 @@ void World::collect() {
     t.malformed += e.counters().malformed;
     t.by_protocol[0] += e.counters().eager_sent;
     t.by_protocol[1] += e.counters().rndv_sent;
-    for (std::size_t i = 0; i < core::kSendPhases; ++i)
-      for (std::size_t j = 0; j < core::kSendEvents; ++j) coverage_.send[i][j] += e.machine().sends()[i][j];
-    for (std::size_t i = 0; i < core::kRecvPhases; ++i)
-      for (std::size_t j = 0; j < core::kRecvEvents; ++j) coverage_.recv[i][j] += e.machine().recvs()[i][j];
+    for (size_t i = 0; i < core::kSendPhases; ++i)
+      for (size_t j = 0; j < core::kSendEvents; ++j) coverage_.send[i][j] += e.machine().sends()[i][j];
+    for (size_t i = 0; i < core::kRecvPhases; ++i)
+      for (size_t j = 0; j < core::kRecvEvents; ++j) coverage_.recv[i][j] += e.machine().recvs()[i][j];
   }
 }
 

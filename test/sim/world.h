@@ -21,14 +21,14 @@ namespace bfo::sim {
 struct Result {
   bool ok = false;
   std::string violation;  ///< "P1: ..." when not ok
-  std::uint64_t trace_hash = 0;
+  uint64_t trace_hash = 0;
   Stats stats;
 };
 
 /// How often each table cell was used, over all runs of a world.
 struct Coverage {
-  std::uint64_t send[core::kSendPhases][core::kSendEvents] = {};
-  std::uint64_t recv[core::kRecvPhases][core::kRecvEvents] = {};
+  uint64_t send[core::kSendPhases][core::kSendEvents] = {};
+  uint64_t recv[core::kRecvPhases][core::kRecvEvents] = {};
 };
 
 class World {
@@ -47,7 +47,7 @@ class World {
   void forge(const Fault& f);
   bool all_quiet();
   void check_end();
-  void check_resent(std::uint32_t message);
+  void check_resent(uint32_t message);
   void check_balance();
   void collect();
 
@@ -57,7 +57,7 @@ class World {
   Shared shared_;
   const Scenario* scenario_ = nullptr;
   std::vector<Fault> faults_;
-  std::uint32_t faults_open_ = 0;
+  uint32_t faults_open_ = 0;
   std::vector<std::unique_ptr<Process>> processes_;
   Coverage coverage_;
 };

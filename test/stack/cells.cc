@@ -22,15 +22,15 @@
 namespace bfo::stack {
 namespace {
 
-constexpr std::size_t kRunsPerCell = 300;
+constexpr size_t kRunsPerCell = 300;
 
 struct Run {
-  std::uint16_t config;
-  std::uint64_t seed;
+  uint16_t config;
+  uint64_t seed;
 };
 struct Share {
   const char* config;
-  std::uint64_t part;  // of the runs of the first one
+  uint64_t part;  // of the runs of the first one
 };
 constexpr Share kShares[] = {
     {"dance", 1},   {"words", 1},  {"barrier", 2},  {"reopen", 2},       {"alone", 2},     {"fins", 5},
@@ -50,8 +50,8 @@ bool run(const Run& r, const cells::Tables* tables, Reached* out) {
   if (out != nullptr)
     world.on_end = [&](const Engine& e) {
       const auto note = [&r](const auto& counts, auto& lists) {
-        for (std::size_t i = 0; i < std::size(counts); ++i)
-          for (std::size_t j = 0; j < std::size(counts[i]); ++j) {
+        for (size_t i = 0; i < std::size(counts); ++i)
+          for (size_t j = 0; j < std::size(counts[i]); ++j) {
             auto& list = lists[i][j];
             const bool known = !list.empty() && list.back().seed == r.seed && list.back().config == r.config;
             if (counts[i][j] != 0 && !known && list.size() < kRunsPerCell) list.push_back(r);
@@ -71,7 +71,7 @@ long first_failure(const cells::Change& c, const std::vector<Run>& runs) {
   const pid_t child = fork();
   if (child == 0) {
     if (std::freopen("/dev/null", "w", stderr) == nullptr) _exit(2);
-    for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (size_t i = 0; i < runs.size(); ++i) {
       if (write(ends[1], &i, sizeof i) != sizeof i) _exit(2);
       alarm(30);
       if (!run(runs[i], &c.tables, nullptr)) _exit(1);
@@ -79,15 +79,15 @@ long first_failure(const cells::Change& c, const std::vector<Run>& runs) {
     _exit(0);
   }
   close(ends[1]);
-  std::size_t at = 0;
-  for (std::size_t next; read(ends[0], &next, sizeof next) == sizeof next;) at = next;
+  size_t at = 0;
+  for (size_t next; read(ends[0], &next, sizeof next) == sizeof next;) at = next;
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
   return status == 0 ? -1 : static_cast<long>(at);
 }
 
-int hunt(std::uint64_t runs) {
+int hunt(uint64_t runs) {
   const char* const source = std::getenv("BFO_SRCDIR");
   std::map<std::string, std::string> known;
   std::string error;
@@ -97,12 +97,12 @@ int hunt(std::uint64_t runs) {
     return 2;
   }
   Reached reached;
-  for (std::uint16_t i = 0; i < std::size(kShares); ++i)
-    for (std::uint64_t seed = 1; seed <= runs / kShares[i].part; ++seed)
+  for (uint16_t i = 0; i < std::size(kShares); ++i)
+    for (uint64_t seed = 1; seed <= runs / kShares[i].part; ++seed)
       if (!run(Run{i, seed}, nullptr, &reached))
         std::printf("FAILED --config %s --seed %llu with the true tables\n", kShares[i].config,
                     static_cast<unsigned long long>(seed));
-  std::size_t all = 0, caught = 0, unreached = 0;
+  size_t all = 0, caught = 0, unreached = 0;
   for (const cells::Change& c : cells::all_changes()) {
     if (known.count(c.name) == 0) continue;
     const std::vector<Run>& list = c.recv ? reached.recv[c.phase][c.event] : reached.send[c.phase][c.event];
@@ -111,8 +111,8 @@ int hunt(std::uint64_t runs) {
     caught += at >= 0;
     unreached += list.empty();
     if (at >= 0)
-      std::printf("%s: %s:%llu\n", c.name.c_str(), kShares[list[static_cast<std::size_t>(at)].config].config,
-                  static_cast<unsigned long long>(list[static_cast<std::size_t>(at)].seed));
+      std::printf("%s: %s:%llu\n", c.name.c_str(), kShares[list[static_cast<size_t>(at)].config].config,
+                  static_cast<unsigned long long>(list[static_cast<size_t>(at)].seed));
     else
       std::printf("%s: %s\n", c.name.c_str(), list.empty() ? "not reached" : "not noticed");
     std::fflush(stdout);

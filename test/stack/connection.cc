@@ -11,7 +11,7 @@
 namespace bfo::stack {
 
 namespace {
-constexpr std::uint64_t kRnrNs = 20'000;
+constexpr uint64_t kRnrNs = 20'000;
 }  // namespace
 
 int Fabric::post_send(Qp& qp, const ibv_send_wr& wr) {
@@ -80,22 +80,22 @@ void Fabric::transmit(Qp& qp) {
     qp.lane_ns = std::max(qp.lane_ns + 1, time.now() + journey(p->data.size()));
     time.at(
         qp.lane_ns,
-        [](void* f, std::uint64_t, void* x) { static_cast<Fabric*>(f)->arrive(static_cast<Packet*>(x)); },
-        this, 0, p);
+        [](void* f, uint64_t, void* x) { static_cast<Fabric*>(f)->arrive(static_cast<Packet*>(x)); }, this, 0,
+        p);
   }
 }
 
 void Fabric::start_timer(Qp& qp) {
-  const std::uint64_t ns = std::uint64_t{4096} << qp.attr.timeout;
+  const uint64_t ns = uint64_t{4096} << qp.attr.timeout;
   time.in(
       ns,
-      [](void* f, std::uint64_t a, void*) {
-        static_cast<Fabric*>(f)->timeout(static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(a >> 32));
+      [](void* f, uint64_t a, void*) {
+        static_cast<Fabric*>(f)->timeout(static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32));
       },
-      this, std::uint64_t{++qp.timer} << 32 | qp.qp_num);
+      this, uint64_t{++qp.timer} << 32 | qp.qp_num);
 }
 
-void Fabric::timeout(std::uint32_t number, std::uint32_t timer) {
+void Fabric::timeout(uint32_t number, uint32_t timer) {
   Qp* const qp = find(number);
   if (qp == nullptr || qp->timer != timer || qp->sq.empty()) return;
   if (qp->rnr_until > time.now()) return start_timer(*qp);
@@ -111,16 +111,16 @@ void Fabric::timeout(std::uint32_t number, std::uint32_t timer) {
 
 bool Fabric::allowed(const Qp& qp, const Packet& p) const {
   if (p.length == 0) return true;
-  const std::size_t i = p.rkey - kFirstKey;
+  const size_t i = p.rkey - kFirstKey;
   if (i >= mrs.size() || !mrs[i] || mrs[i]->context != qp.context) return false;
-  const auto start = reinterpret_cast<std::uint64_t>(mrs[i]->addr);
+  const auto start = reinterpret_cast<uint64_t>(mrs[i]->addr);
   return p.remote >= start && p.remote - start <= mrs[i]->length &&
          p.length <= mrs[i]->length - (p.remote - start);
 }
 
 /// False: the receiver is not ready.
 bool Fabric::execute(Qp& responder, Packet& p, ibv_wc_status* status) {
-  const std::uint32_t process = responder.device()->process;
+  const uint32_t process = responder.device()->process;
   const bool rdma = p.opcode == IBV_WR_RDMA_WRITE || p.opcode == IBV_WR_RDMA_READ;
   if (rdma && !allowed(responder, p)) {
     *status = IBV_WC_REM_ACCESS_ERR;
@@ -210,12 +210,11 @@ void Fabric::answer(Packet* p, ibv_wc_status status, bool rnr) {
   p->rnr = rnr;
   p->answers_read = p->opcode == IBV_WR_RDMA_READ && status == IBV_WC_SUCCESS && !rnr;
   // Answers arrive in the order they left, too.
-  std::uint64_t at = time.now() + journey(p->answers_read ? p->data.size() : 0);
+  uint64_t at = time.now() + journey(p->answers_read ? p->data.size() : 0);
   if (Qp* const responder = find(p->to); responder != nullptr)
     at = responder->answers_ns = std::max(responder->answers_ns + 1, at);
   time.at(
-      at,
-      [](void* f, std::uint64_t, void* x) { static_cast<Fabric*>(f)->acknowledged(static_cast<Packet*>(x)); },
+      at, [](void* f, uint64_t, void* x) { static_cast<Fabric*>(f)->acknowledged(static_cast<Packet*>(x)); },
       this, 0, p);
 }
 
@@ -236,7 +235,7 @@ void Fabric::acknowledged(Packet* p) {
 }
 
 void Fabric::advance(Qp& qp, Packet& p) {
-  const std::uint64_t before = qp.acked;
+  const uint64_t before = qp.acked;
   const auto take = [&qp, this] {
     complete(qp, qp.sq.front(), IBV_WC_SUCCESS);
     qp.sq.pop_front();
@@ -253,8 +252,8 @@ void Fabric::advance(Qp& qp, Packet& p) {
       start_timer(qp);
       time.in(
           kRnrNs,
-          [](void* f, std::uint64_t a, void*) {
-            if (Qp* const q = static_cast<Fabric*>(f)->find(static_cast<std::uint32_t>(a)); q != nullptr)
+          [](void* f, uint64_t a, void*) {
+            if (Qp* const q = static_cast<Fabric*>(f)->find(static_cast<uint32_t>(a)); q != nullptr)
               static_cast<Fabric*>(f)->transmit(*q);
           },
           this, qp.qp_num);

@@ -9,7 +9,7 @@
 namespace bfo::stack {
 
 namespace {
-constexpr std::uint32_t kGrh = 40;
+constexpr uint32_t kGrh = 40;
 }  // namespace
 
 void Fabric::datagram(Qp& qp, const ibv_send_wr& wr) {
@@ -37,11 +37,11 @@ void Fabric::datagram(Qp& qp, const ibv_send_wr& wr) {
     p->source = qp.device();
     p->target = peer->device();
     p->data.assign(reinterpret_cast<const char*>(wr.sg_list->addr), wr.sg_list->length);
-    std::uint64_t ns = journey(p->data.size());
+    uint64_t ns = journey(p->data.size());
     if (dice.chance(traits.datagram_late)) ns += dice.below(traits.late_ns);
     time.in(
         ns,
-        [](void* f, std::uint64_t, void* x) {
+        [](void* f, uint64_t, void* x) {
           static_cast<Fabric*>(f)->datagram_arrives(static_cast<Packet*>(x));
         },
         this, 0, p);
@@ -60,7 +60,7 @@ void Fabric::datagram_arrives(Packet* p) {
     ibv_wc wc{};
     wc.wr_id = wr_id;
     wc.qp_num = qp->qp_num;
-    wc.byte_len = static_cast<std::uint32_t>(p->data.size()) + kGrh;
+    wc.byte_len = static_cast<uint32_t>(p->data.size()) + kGrh;
     push(qp->init.recv_cq, wc);
   }
   free_packet(p);

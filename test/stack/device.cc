@@ -12,20 +12,20 @@
 namespace bfo::stack {
 
 namespace {
-constexpr std::uint64_t kNsPerKib = 80;
+constexpr uint64_t kNsPerKib = 80;
 }  // namespace
 
-Fabric::Fabric(Timeline& t, Observer& o, const FabricTraits& f, std::uint64_t seed)
+Fabric::Fabric(Timeline& t, Observer& o, const FabricTraits& f, uint64_t seed)
     : time(t), observer(o), traits(f), dice(seed) {}
 Fabric::~Fabric() = default;
 
-Device* Fabric::add_device(std::uint32_t process, std::uint32_t rail) {
+Device* Fabric::add_device(uint32_t process, uint32_t rail) {
   auto d = std::make_unique<Device>();
   d->fabric = this;
   d->process = process;
   d->rail = rail;
   d->device_name = "p" + std::to_string(process) + "r" + std::to_string(rail);
-  d->lid = static_cast<std::uint16_t>(devices.size() + 1);
+  d->lid = static_cast<uint16_t>(devices.size() + 1);
   d->context.device = d.get();
   d->context.async_fd = -1;
   set_data_path(d->context);
@@ -33,8 +33,8 @@ Device* Fabric::add_device(std::uint32_t process, std::uint32_t rail) {
   return devices.back().get();
 }
 
-Device* Fabric::device(std::uint32_t process, std::uint32_t rail) const {
-  const std::size_t rails = devices.empty() ? 1 : devices.back()->rail + std::size_t{1};
+Device* Fabric::device(uint32_t process, uint32_t rail) const {
+  const size_t rails = devices.empty() ? 1 : devices.back()->rail + size_t{1};
   return devices[process * rails + rail].get();
 }
 
@@ -55,13 +55,13 @@ void Fabric::free_packet(Packet* p) {
   free_packets_.push_back(p);
 }
 
-Qp* Fabric::find(std::uint32_t number) const {
-  const std::size_t i = number - kFirstQp;
+Qp* Fabric::find(uint32_t number) const {
+  const size_t i = number - kFirstQp;
   return i < qps.size() ? qps[i].get() : nullptr;
 }
 
 bool Fabric::path(const Device& from, const Device& to) const {
-  const std::uint64_t now = time.now();
+  const uint64_t now = time.now();
   if (!from.up || !to.up || from.dead || to.dead) return false;
   if (from.silent_until > now || to.silent_until > now) return false;
   for (const OneWay& w : one_way_)
@@ -69,8 +69,8 @@ bool Fabric::path(const Device& from, const Device& to) const {
   return true;
 }
 
-std::uint64_t Fabric::journey(std::size_t bytes) {
-  std::uint64_t ns = traits.latency_ns + dice.below(traits.jitter_ns + 1) + bytes * kNsPerKib / 1024;
+uint64_t Fabric::journey(size_t bytes) {
+  uint64_t ns = traits.latency_ns + dice.below(traits.jitter_ns + 1) + bytes * kNsPerKib / 1024;
   if (traits.packet_late != 0 && dice.below(1000) < traits.packet_late) ns += dice.below(traits.packet_ns);
   return ns;
 }
@@ -104,7 +104,7 @@ void Fabric::slow_verb(const ibv_context* context) {
 void Fabric::push(ibv_cq* cq, const ibv_wc& wc) {
   auto& c = *static_cast<Cq*>(cq);
   if (c.broken) return;
-  if (c.entries.size() + c.coming.size() >= static_cast<std::size_t>(c.cqe))
+  if (c.entries.size() + c.coming.size() >= static_cast<size_t>(c.cqe))
     return observer.broken("a completion queue overran");
   if (traits.cqe_late == 0 || !held_up(c, wc)) surface(c, wc);
 }
@@ -163,7 +163,7 @@ void Fabric::to_error(Qp& qp) {
 
 /// Nothing of a queue pair that is gone is reported any more.
 void Fabric::destroy(Qp& qp) {
-  const std::uint32_t number = qp.qp_num;
+  const uint32_t number = qp.qp_num;
   land(qp);
   look_for_thrown(qp);
   for (auto& cq : cqs) {

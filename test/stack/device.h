@@ -32,71 +32,71 @@ class Fabric;
 
 struct Cq : ibv_cq {
   std::deque<ibv_wc> entries;
-  std::deque<std::pair<std::uint64_t, ibv_wc>> coming;  // see FabricTraits::cqe_late, with their time
-  std::uint64_t number = 0;                             // never used again
+  std::deque<std::pair<uint64_t, ibv_wc>> coming;  // see FabricTraits::cqe_late, with their time
+  uint64_t number = 0;                             // never used again
   bool has_channel = false;
   bool broken = false;  // it overran
   bool armed = false;
 };
 struct Srq : ibv_srq {
-  std::deque<std::pair<std::uint64_t, ibv_sge>> buffers;
-  std::uint32_t limit = 0;
+  std::deque<std::pair<uint64_t, ibv_sge>> buffers;
+  uint32_t limit = 0;
 };
 struct Wqe {
-  std::uint64_t wr_id = 0;
+  uint64_t wr_id = 0;
   ibv_wr_opcode opcode{};
   unsigned flags = 0;
-  std::uint32_t imm = 0;
-  std::uint64_t local = 0;
-  std::uint32_t length = 0;
-  std::uint64_t remote = 0;
-  std::uint32_t rkey = 0;
+  uint32_t imm = 0;
+  uint64_t local = 0;
+  uint32_t length = 0;
+  uint64_t remote = 0;
+  uint32_t rkey = 0;
   std::string inlined;
 };
 /// A write that was acknowledged, and is not in memory yet.
 struct LateWrite {
-  std::uint64_t remote;
-  std::uint32_t rkey;
+  uint64_t remote;
+  uint32_t rkey;
   std::string data;
 };
 struct Qp : ibv_qp {
   ibv_qp_init_attr init{};
   ibv_qp_attr attr{};
   std::deque<Wqe> sq;  // not acknowledged; the first one has number `acked`
-  std::deque<std::pair<std::uint64_t, ibv_sge>> rq;
-  std::uint64_t acked = 0;
-  std::uint64_t sent = 0;                             // the next to leave
-  std::uint64_t expected = 0;                         // as responder
-  std::uint64_t lane_ns = 0;                          // packets arrive in the order they left ..
-  std::uint64_t answers_ns = 0;                       // .. and answers, too
-  std::uint64_t fresh = 0;                            // the next to leave for the first time
-  std::uint64_t lost_from = ~std::uint64_t{0};        // from this number on, requests are lost ..
-  std::uint64_t unanswered_from = ~std::uint64_t{0};  // .. or their answers
-  std::uint64_t rnr_until = 0;
-  std::uint32_t retries = 0;
-  std::uint32_t timer = 0;  // the one that counts
+  std::deque<std::pair<uint64_t, ibv_sge>> rq;
+  uint64_t acked = 0;
+  uint64_t sent = 0;                        // the next to leave
+  uint64_t expected = 0;                    // as responder
+  uint64_t lane_ns = 0;                     // packets arrive in the order they left ..
+  uint64_t answers_ns = 0;                  // .. and answers, too
+  uint64_t fresh = 0;                       // the next to leave for the first time
+  uint64_t lost_from = ~uint64_t{0};        // from this number on, requests are lost ..
+  uint64_t unanswered_from = ~uint64_t{0};  // .. or their answers
+  uint64_t rnr_until = 0;
+  uint32_t retries = 0;
+  uint32_t timer = 0;  // the one that counts
   bool last_receive_raised = false;
   std::deque<LateWrite> late;  // as responder
   Device* device() const;
 };
 struct Channel : ibv_comp_channel {
-  std::uint32_t events = 0;
+  uint32_t events = 0;
 };
 struct Device : ibv_device {
   Fabric* fabric = nullptr;
-  std::uint32_t process = 0;
-  std::uint32_t rail = 0;
+  uint32_t process = 0;
+  uint32_t rail = 0;
   std::string device_name;
   ibv_context context{};
   std::deque<ibv_async_event> events;
   Cq* heartbeat_cq = nullptr;
   Channel* channel = nullptr;
-  std::uint16_t lid = 0;
+  uint16_t lid = 0;
   bool up = true;
   bool dead = false;
-  std::uint64_t silent_until = 0;
-  std::uint64_t dies_at_call = 0;  // the verb that kills it, counted from the start; 0: none
-  std::uint64_t calls = 0;         // .. that many so far, counted if there is one
+  uint64_t silent_until = 0;
+  uint64_t dies_at_call = 0;  // the verb that kills it, counted from the start; 0: none
+  uint64_t calls = 0;         // .. that many so far, counted if there is one
 };
 inline Device* Qp::device() const {
   return static_cast<Device*>(context->device);
@@ -104,7 +104,7 @@ inline Device* Qp::device() const {
 
 /// What happens to one packet, the `n`-th of a class that leaves `from` for `to` for the first time.
 struct PacketFault {
-  enum class What : std::uint8_t {
+  enum class What : uint8_t {
     kLost,        // it and all behind it on its connection are lost: the requester retries in vain
     kUnanswered,  // they are executed, but no answer comes back
     kErrorNow,    // it is lost, and its requester hears of an error at once
@@ -115,14 +115,14 @@ struct PacketFault {
   What what = What::kLost;
   const Device* from = nullptr;
   const Device* to = nullptr;
-  std::uint32_t packets = 0;  // class: the tag of a message (its MsgType), or one of these
-  std::uint32_t n = 1;
-  std::uint64_t ns = 0;
-  static constexpr std::uint32_t kAny = 0;
-  static constexpr std::uint32_t kWrite = 1;
-  static constexpr std::uint32_t kRead = 2;
-  static constexpr std::uint32_t kRestart = 3;  // any message of a restart
-  static constexpr std::uint32_t kData = 4;     // FRAG, write or READ
+  uint32_t packets = 0;  // class: the tag of a message (its MsgType), or one of these
+  uint32_t n = 1;
+  uint64_t ns = 0;
+  static constexpr uint32_t kAny = 0;
+  static constexpr uint32_t kWrite = 1;
+  static constexpr uint32_t kRead = 2;
+  static constexpr uint32_t kRestart = 3;  // any message of a restart
+  static constexpr uint32_t kData = 4;     // FRAG, write or READ
 };
 
 /// What the fabric tells the world.
@@ -130,58 +130,57 @@ class Observer {
  public:
   virtual ~Observer() = default;
   /// A completion for the progress function of `process`.
-  virtual void wake(std::uint32_t process) = 0;
+  virtual void wake(uint32_t process) = 0;
   /// Something for its event thread.
-  virtual void wake_events(std::uint32_t process) = 0;
+  virtual void wake_events(uint32_t process) = 0;
   /// A peer's access to memory of `process` under a key, or (key 0) the data of its own READ.
-  virtual void accessed(std::uint32_t process, std::uint64_t address, std::uint32_t length, std::uint32_t key,
-                        bool write) = 0;
+  virtual void accessed(uint32_t process, uint64_t address, uint32_t length, uint32_t key, bool write) = 0;
   virtual void broken(const char* what) = 0;
   /// destroy_qp threw something away that the process should have read before.
   virtual void thrown_away(const Qp& qp, const char* what) = 0;
   /// The process waits `ns` in a verb that was called from its progress function.
-  virtual void blocked(std::uint32_t process, std::uint64_t ns) = 0;
+  virtual void blocked(uint32_t process, uint64_t ns) = 0;
 };
 
 /// How the fabric behaves. Percentages and virtual nanoseconds.
 struct FabricTraits {
-  std::uint64_t latency_ns = 1500;
-  std::uint64_t jitter_ns = 500;
+  uint64_t latency_ns = 1500;
+  uint64_t jitter_ns = 500;
   unsigned datagram_loss = 0;
   unsigned datagram_twice = 0;
   unsigned datagram_late = 0;
   unsigned types_lost = 0;       // datagrams of these types, one bit each (enum PacketType), are always lost
   bool never_healed = false;     // also after the last fault
-  std::uint64_t late_ns = 1;     // at most, for those
-  std::uint64_t packet_ns = 1;   // a packet may linger so long in the fabric ..
+  uint64_t late_ns = 1;          // at most, for those
+  uint64_t packet_ns = 1;        // a packet may linger so long in the fabric ..
   unsigned packet_late = 0;      // .. this often, per mille
   unsigned err_lands = 0;        // data still reaches memory through a queue pair in ERR, per mille
   unsigned no_last_receive = 0;  // QP_LAST_WQE_REACHED is never raised
   unsigned ah_fails = 0;
-  unsigned cqe_late = 0;       // a completion, and all behind it, is seen late, per mille ..
-  std::uint64_t cqe_ns = 1;    // .. at most by so much
-  unsigned write_late = 0;     // written bytes are in memory after the acknowledgement, per mille: at the ..
-  std::uint64_t write_ns = 1;  // .. latest by so much, and before a later message of the same connection
-  bool fence_fails = false;    // a dead device refuses to destroy queue pairs
-  unsigned verb_fails = 0;     // a verb that makes something fails, with any errno, per mille
-  unsigned verb_blocks = 0;    // a verb that the progress function calls takes long, per mille
-  std::uint64_t verb_ns = 1;
+  unsigned cqe_late = 0;     // a completion, and all behind it, is seen late, per mille ..
+  uint64_t cqe_ns = 1;       // .. at most by so much
+  unsigned write_late = 0;   // written bytes are in memory after the acknowledgement, per mille: at the ..
+  uint64_t write_ns = 1;     // .. latest by so much, and before a later message of the same connection
+  bool fence_fails = false;  // a dead device refuses to destroy queue pairs
+  unsigned verb_fails = 0;   // a verb that makes something fails, with any errno, per mille
+  unsigned verb_blocks = 0;  // a verb that the progress function calls takes long, per mille
+  uint64_t verb_ns = 1;
 };
 
 class Fabric {
  public:
-  Fabric(Timeline& time, Observer& observer, const FabricTraits& traits, std::uint64_t seed);
+  Fabric(Timeline& time, Observer& observer, const FabricTraits& traits, uint64_t seed);
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
   ~Fabric();
 
-  Device* add_device(std::uint32_t process, std::uint32_t rail);
-  Device* device(std::uint32_t process, std::uint32_t rail) const;
+  Device* add_device(uint32_t process, uint32_t rail);
+  Device* device(uint32_t process, uint32_t rail) const;
 
   // ---- faults
   void set_port(Device& d, bool up);
-  void silence(Device& d, std::uint64_t ns) { d.silent_until = time.now() + ns; }
-  void one_way(const Device& from, const Device& to, std::uint64_t ns);
+  void silence(Device& d, uint64_t ns) { d.silent_until = time.now() + ns; }
+  void one_way(const Device& from, const Device& to, uint64_t ns);
   /// A connection from one to the other that has work under way fails with `status`. False: there is none.
   bool fail(const Device& from, const Device& to, ibv_wc_status status);
   void kill(Device& d);
@@ -190,7 +189,7 @@ class Fabric {
   void expect(const PacketFault& f) { packet_faults_.push_back(f); }
   void forget_packet_faults() { packet_faults_.clear(); }
   /// Control verbs that make something fail with `error` at the devices of `process` until then.
-  void refuse(std::uint32_t process, std::uint64_t until, int error);
+  void refuse(uint32_t process, uint64_t until, int error);
 
   // ---- for the verbs
   void called(const ibv_context* context);
@@ -203,7 +202,7 @@ class Fabric {
   void raise(Device& d, ibv_event_type type, ibv_qp* qp = nullptr);
   void to_error(Qp& qp);
   void destroy(Qp& qp);
-  Qp* find(std::uint32_t number) const;
+  Qp* find(uint32_t number) const;
 
   Timeline& time;
   Observer& observer;
@@ -214,33 +213,33 @@ class Fabric {
   std::vector<std::unique_ptr<Cq>> cqs;
   std::vector<std::unique_ptr<Srq>> srqs;
   std::vector<std::unique_ptr<ibv_mr>> mrs;  // by key
-  std::uint32_t keys_live = 0;
-  std::uint32_t handles_live = 0;
+  uint32_t keys_live = 0;
+  uint32_t handles_live = 0;
   bool running = false;  // everything is open: verbs may fail
   bool closing = false;  // the run is over
-  std::uint64_t packets = 0;
-  std::uint64_t lost = 0;
-  std::uint64_t cqs_made = 0;
-  std::uint64_t late_landed = 0;  // executed for a requester that was in ERR or gone
-  static constexpr std::uint32_t kFirstQp = 16;
-  static constexpr std::uint32_t kFirstKey = 0x100;
+  uint64_t packets = 0;
+  uint64_t lost = 0;
+  uint64_t cqs_made = 0;
+  uint64_t late_landed = 0;  // executed for a requester that was in ERR or gone
+  static constexpr uint32_t kFirstQp = 16;
+  static constexpr uint32_t kFirstKey = 0x100;
 
  private:
   struct Packet;
   Packet* make_packet();
   void free_packet(Packet* p);
   bool path(const Device& from, const Device& to) const;
-  std::uint64_t journey(std::size_t bytes);
+  uint64_t journey(size_t bytes);
   void transmit(Qp& qp);
   const PacketFault* hit(const Qp& qp, const Wqe& w, const Device* to);
-  bool suffer(Qp& qp, std::uint64_t number, const PacketFault& f);
-  void fail_soon(std::uint32_t number, std::uint64_t ns);
+  bool suffer(Qp& qp, uint64_t number, const PacketFault& f);
+  void fail_soon(uint32_t number, uint64_t ns);
   void start_timer(Qp& qp);
   void arrive(Packet* p);
   void answer(Packet* p, ibv_wc_status status, bool rnr);
   void acknowledged(Packet* p);
   void advance(Qp& qp, Packet& p);
-  void timeout(std::uint32_t number, std::uint32_t timer);
+  void timeout(uint32_t number, uint32_t timer);
   bool execute(Qp& responder, Packet& p, ibv_wc_status* status);
   void read_again(const Packet& p);
   bool lands_in_error(const Qp* qp, const Packet& p);
@@ -248,7 +247,7 @@ class Fabric {
   void complete(Qp& qp, const Wqe& w, ibv_wc_status status);
   void surface(Cq& cq, const ibv_wc& wc);
   bool held_up(Cq& cq, const ibv_wc& wc);
-  void surface_due(std::uint64_t number);
+  void surface_due(uint64_t number);
   void raise_last_receive(Qp& qp);
   bool keep_back(Qp& responder, LateWrite w);
   void land(Qp& responder);
@@ -259,11 +258,11 @@ class Fabric {
   struct OneWay {
     const Device* from;
     const Device* to;
-    std::uint64_t until;
+    uint64_t until;
   };
   struct Refusal {
-    std::uint32_t process;
-    std::uint64_t until;
+    uint32_t process;
+    uint64_t until;
     int error;
   };
   std::vector<OneWay> one_way_;

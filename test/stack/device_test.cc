@@ -17,15 +17,15 @@
 namespace bfo::stack {
 namespace {
 
-constexpr std::uint64_t kLong = 1'000'000'000;
+constexpr uint64_t kLong = 1'000'000'000;
 
 struct Silent : Observer {
-  void wake(std::uint32_t) override {}
-  void wake_events(std::uint32_t) override {}
-  void accessed(std::uint32_t, std::uint64_t, std::uint32_t, std::uint32_t, bool) override {}
+  void wake(uint32_t) override {}
+  void wake_events(uint32_t) override {}
+  void accessed(uint32_t, uint64_t, uint32_t, uint32_t, bool) override {}
   void broken(const char* what) override { ADD_FAILURE() << what; }
   void thrown_away(const Qp&, const char* what) override { thrown.emplace_back(what); }
-  void blocked(std::uint32_t, std::uint64_t) override {}
+  void blocked(uint32_t, uint64_t) override {}
   std::vector<std::string> thrown;
 };
 
@@ -60,7 +60,7 @@ class DeviceRow : public testing::Test {
     }
   }
 
-  void make(Side& s, std::uint32_t process) {
+  void make(Side& s, uint32_t process) {
     s.device = fabric_.add_device(process, 0);
     ibv_context* const c = &s.device->context;
     s.pd = verbs().alloc_pd(c);
@@ -92,9 +92,9 @@ class DeviceRow : public testing::Test {
     attr.qp_state = IBV_QPS_ERR;
     ASSERT_EQ(verbs().modify_qp(s.qp, &attr, IBV_QP_STATE), 0);
   }
-  static int post(Side& s, ibv_wr_opcode opcode, std::uint64_t id, const Side* remote = nullptr,
-                  std::uint32_t rkey = 0, bool signaled = true) {
-    ibv_sge sge{reinterpret_cast<std::uint64_t>(s.buffer), 64, s.mr->lkey};
+  static int post(Side& s, ibv_wr_opcode opcode, uint64_t id, const Side* remote = nullptr, uint32_t rkey = 0,
+                  bool signaled = true) {
+    ibv_sge sge{reinterpret_cast<uint64_t>(s.buffer), 64, s.mr->lkey};
     ibv_send_wr wr{};
     wr.wr_id = id;
     wr.opcode = opcode;
@@ -102,14 +102,14 @@ class DeviceRow : public testing::Test {
     wr.num_sge = 1;
     wr.send_flags = signaled ? IBV_SEND_SIGNALED : 0;
     if (remote != nullptr) {
-      wr.wr.rdma.remote_addr = reinterpret_cast<std::uint64_t>(remote->buffer) + 1024;
+      wr.wr.rdma.remote_addr = reinterpret_cast<uint64_t>(remote->buffer) + 1024;
       wr.wr.rdma.rkey = rkey;
     }
     ibv_send_wr* bad = nullptr;
     return s.device->context.ops.post_send(s.qp, &wr, &bad);
   }
-  static void receive(Side& s, std::uint64_t id) {
-    ibv_sge sge{reinterpret_cast<std::uint64_t>(s.buffer) + 2048, 1024, s.mr->lkey};
+  static void receive(Side& s, uint64_t id) {
+    ibv_sge sge{reinterpret_cast<uint64_t>(s.buffer) + 2048, 1024, s.mr->lkey};
     ibv_recv_wr wr{};
     wr.wr_id = id;
     wr.sg_list = &sge;
@@ -117,8 +117,8 @@ class DeviceRow : public testing::Test {
     ibv_recv_wr* bad = nullptr;
     s.device->context.ops.post_srq_recv(s.srq, &wr, &bad);
   }
-  void run(std::uint64_t ns) {
-    const std::uint64_t end = time_.now() + ns;
+  void run(uint64_t ns) {
+    const uint64_t end = time_.now() + ns;
     while (!time_.empty() && time_.next() <= end) time_.step();
   }
   std::optional<ibv_wc> poll(Side& s, ibv_cq* cq) {
@@ -132,7 +132,7 @@ class DeviceRow : public testing::Test {
       if (e.event_type == type) return true;
     return false;
   }
-  void expect_sent(Side& s, std::uint64_t id, ibv_wc_status status) {
+  void expect_sent(Side& s, uint64_t id, ibv_wc_status status) {
     const std::optional<ibv_wc> wc = sent(s);
     ASSERT_TRUE(wc.has_value()) << "request " << id;
     EXPECT_EQ(wc->wr_id, id);
@@ -216,7 +216,7 @@ TEST_F(DeviceRow, PAIR_17_HealthyHalfRetriesUntilItGivesUp) {
 TEST_F(DeviceRow, ST_21_RETRY_02_RetriesEndAfterRetryCountPlusOneTimeouts) {
   fabric_.silence(*b_.device, kLong);
   ASSERT_EQ(post(a_, IBV_WR_SEND_WITH_IMM, 1), 0);
-  constexpr std::uint64_t kTimeout = std::uint64_t{4096} << 8;
+  constexpr uint64_t kTimeout = uint64_t{4096} << 8;
   run(4 * kTimeout - 1);
   EXPECT_FALSE(sent(a_).has_value());
   run(kTimeout);
@@ -224,8 +224,8 @@ TEST_F(DeviceRow, ST_21_RETRY_02_RetriesEndAfterRetryCountPlusOneTimeouts) {
 }
 
 TEST_F(DeviceRow, RETRY_06_TheCountBeginsAnewWithEachAcknowledgement) {
-  constexpr std::uint64_t kTimeout = std::uint64_t{4096} << 8;
-  for (std::uint64_t id = 1; id <= 3; ++id) {
+  constexpr uint64_t kTimeout = uint64_t{4096} << 8;
+  for (uint64_t id = 1; id <= 3; ++id) {
     receive(b_, id);
     fabric_.silence(*b_.device, 3 * kTimeout);  // three of four timeouts
     ASSERT_EQ(post(a_, IBV_WR_SEND_WITH_IMM, id), 0);
@@ -254,10 +254,10 @@ TEST_F(DeviceRow, EV_11_SharedQueueLimitIsReportedOnce) {
   ibv_srq_attr attr{};
   attr.srq_limit = 2;
   verbs().modify_srq(b_.srq, &attr, IBV_SRQ_LIMIT);
-  for (std::uint64_t id = 1; id <= 3; ++id) receive(b_, id);
-  for (std::uint64_t id = 1; id <= 3; ++id) ASSERT_EQ(post(a_, IBV_WR_SEND_WITH_IMM, id), 0);
+  for (uint64_t id = 1; id <= 3; ++id) receive(b_, id);
+  for (uint64_t id = 1; id <= 3; ++id) ASSERT_EQ(post(a_, IBV_WR_SEND_WITH_IMM, id), 0);
   run(kLong);
-  std::size_t raised = 0;
+  size_t raised = 0;
   for (const ibv_async_event& e : b_.device->events) raised += e.event_type == IBV_EVENT_SRQ_LIMIT_REACHED;
   EXPECT_EQ(raised, 1u);
 }
@@ -283,7 +283,7 @@ TEST_F(DeviceRow, REP_3_AWrongStateIsRefusedAtOnce) {
 
 TEST_F(DeviceRow, REP_3b_AFullQueueIsRefusedAtOnce) {
   fabric_.silence(*b_.device, kLong);
-  for (std::uint64_t id = 1; id <= 4; ++id) ASSERT_EQ(post(a_, IBV_WR_SEND_WITH_IMM, id), 0);
+  for (uint64_t id = 1; id <= 4; ++id) ASSERT_EQ(post(a_, IBV_WR_SEND_WITH_IMM, id), 0);
   EXPECT_EQ(post(a_, IBV_WR_SEND_WITH_IMM, 5), ENOMEM);
 }
 

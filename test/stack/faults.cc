@@ -16,7 +16,7 @@ void Fabric::set_port(Device& d, bool up) {
   raise(d, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
 }
 
-void Fabric::one_way(const Device& from, const Device& to, std::uint64_t ns) {
+void Fabric::one_way(const Device& from, const Device& to, uint64_t ns) {
   one_way_.push_back(OneWay{&from, &to, time.now() + ns});
 }
 
@@ -41,7 +41,7 @@ void Fabric::kill(Device& d) {
   raise(d, IBV_EVENT_DEVICE_FATAL);
 }
 
-void Fabric::refuse(std::uint32_t process, std::uint64_t until, int error) {
+void Fabric::refuse(uint32_t process, uint64_t until, int error) {
   refusals_.push_back(Refusal{process, until, error});
 }
 
@@ -57,9 +57,9 @@ void Fabric::overrun(Device& d) {
 // ---- faults of one packet
 
 namespace {
-bool of_class(const Wqe& w, std::uint32_t packets) {
+bool of_class(const Wqe& w, uint32_t packets) {
   const bool message = w.opcode == IBV_WR_SEND || w.opcode == IBV_WR_SEND_WITH_IMM;
-  const std::uint32_t tag = message ? ntohl(w.imm) : 0;
+  const uint32_t tag = message ? ntohl(w.imm) : 0;
   switch (packets) {
     case PacketFault::kAny:
       return message || w.length != 0;
@@ -68,11 +68,11 @@ bool of_class(const Wqe& w, std::uint32_t packets) {
     case PacketFault::kRead:
       return w.opcode == IBV_WR_RDMA_READ;
     case PacketFault::kRestart:
-      return (tag >= static_cast<std::uint32_t>(core::MsgType::kRestartNotify) &&
-              tag <= static_cast<std::uint32_t>(core::MsgType::kRecvErr)) ||
-             tag == static_cast<std::uint32_t>(core::MsgType::kSendDone);
+      return (tag >= static_cast<uint32_t>(core::MsgType::kRestartNotify) &&
+              tag <= static_cast<uint32_t>(core::MsgType::kRecvErr)) ||
+             tag == static_cast<uint32_t>(core::MsgType::kSendDone);
     case PacketFault::kData:
-      return tag == static_cast<std::uint32_t>(core::MsgType::kFrag) || (!message && w.length != 0);
+      return tag == static_cast<uint32_t>(core::MsgType::kFrag) || (!message && w.length != 0);
     default:
       return tag == packets;
   }
@@ -87,7 +87,7 @@ const PacketFault* Fabric::hit(const Qp& qp, const Wqe& w, const Device* to) {
 }
 
 /// True: its requester is to hear of an error when it has been executed.
-bool Fabric::suffer(Qp& qp, std::uint64_t number, const PacketFault& f) {
+bool Fabric::suffer(Qp& qp, uint64_t number, const PacketFault& f) {
   switch (f.what) {
     case PacketFault::What::kLost:
       qp.lost_from = number;
@@ -112,12 +112,12 @@ bool Fabric::suffer(Qp& qp, std::uint64_t number, const PacketFault& f) {
 }
 
 /// The oldest work of a queue pair fails, and the rest is flushed.
-void Fabric::fail_soon(std::uint32_t number, std::uint64_t ns) {
+void Fabric::fail_soon(uint32_t number, uint64_t ns) {
   time.in(
       ns,
-      [](void* f, std::uint64_t a, void*) {
+      [](void* f, uint64_t a, void*) {
         Fabric& fabric = *static_cast<Fabric*>(f);
-        Qp* const qp = fabric.find(static_cast<std::uint32_t>(a));
+        Qp* const qp = fabric.find(static_cast<uint32_t>(a));
         if (qp == nullptr || qp->attr.qp_state != IBV_QPS_RTS || qp->sq.empty()) return;
         fabric.complete(*qp, qp->sq.front(), IBV_WC_RETRY_EXC_ERR);
         qp->sq.pop_front();

@@ -13,15 +13,15 @@ namespace bfo::stack {
 /// What distinguishes the configurations.
 struct Flavor {
   const char* name;
-  std::uint32_t min_procs = 2, max_procs = 4;
-  std::uint32_t min_rails = 1, max_rails = 2;
-  std::uint32_t min_pairs = 10, max_pairs = 60;
-  std::uint32_t min_faults = 1, max_faults = 5;
-  std::uint64_t span_ns = 20 * kMs;
-  std::uint32_t max_length = 20000;
-  std::uint64_t fault_ns = 20 * kMs;  // the longest
-  std::uint32_t kinds = 0;            // faults, one bit each; 0: those without an end of their own
-  bool datagrams = false;             // of the connection manager are lost, doubled and late
+  uint32_t min_procs = 2, max_procs = 4;
+  uint32_t min_rails = 1, max_rails = 2;
+  uint32_t min_pairs = 10, max_pairs = 60;
+  uint32_t min_faults = 1, max_faults = 5;
+  uint64_t span_ns = 20 * kMs;
+  uint32_t max_length = 20000;
+  uint64_t fault_ns = 20 * kMs;  // the longest
+  uint32_t kinds = 0;            // faults, one bit each; 0: those without an end of their own
+  bool datagrams = false;        // of the connection manager are lost, doubled and late
   bool late_ports = false;
   bool blocked = false;         // verbs of the progress function block, up to 3 s
   bool verbs_fail = false;      // with any errno
@@ -29,20 +29,20 @@ struct Flavor {
   bool memory = false;          // of the PML runs out
   bool few_receives = false;    // buffers
   bool wraps = false;           // sequence numbers wrap many times, and the window is short
-  std::uint64_t short_runs = 8;
+  uint64_t short_runs = 8;
   bool may_fail = false;
-  std::uint32_t min_length = 0;
-  std::uint64_t packet_faults = 0;                   // at most
+  uint32_t min_length = 0;
+  uint64_t packet_faults = 0;                        // at most
   void (*tune)(sim::Prng& d, Machine& m) = nullptr;  // last
 };
 
-constexpr std::uint32_t bit(FaultKind k) {
+constexpr uint32_t bit(FaultKind k) {
   return 1u << static_cast<unsigned>(k);
 }
-inline constexpr std::uint32_t kLinks = bit(FaultKind::kPortDown) | bit(FaultKind::kRailDown) |
-                                        bit(FaultKind::kSilent) | bit(FaultKind::kAllSilent) |
-                                        bit(FaultKind::kOneWay) | bit(FaultKind::kBreak);
-inline constexpr std::uint32_t kThreads =
+inline constexpr uint32_t kLinks = bit(FaultKind::kPortDown) | bit(FaultKind::kRailDown) |
+                                   bit(FaultKind::kSilent) | bit(FaultKind::kAllSilent) |
+                                   bit(FaultKind::kOneWay) | bit(FaultKind::kBreak);
+inline constexpr uint32_t kThreads =
     bit(FaultKind::kSleep) | bit(FaultKind::kLateEvents) | bit(FaultKind::kSlowVerbs);
 
 inline constexpr Flavor kFlavors[] = {

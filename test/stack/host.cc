@@ -18,7 +18,7 @@ Link& link_of(engine::Endpoint& e) {
   return *static_cast<Link*>(e.user.load(std::memory_order_relaxed));
 }
 /// One message in so many comes with another tag first.
-constexpr std::uint64_t kForgedTags = 7;
+constexpr uint64_t kForgedTags = 7;
 
 Engine& engine_of(void* ctx) {
   return nic_of(ctx).process->engine();
@@ -28,20 +28,20 @@ Engine& engine_of(void* ctx) {
 
 /// The same bytes with the tag of another type: a peer can send that. The engine drops and counts it, or puts
 /// it off while it is inside a port function.
-void Process::forge_tag(engine::Endpoint& e, std::uint8_t tag, const char* data, std::uint32_t length) {
-  const std::uint8_t other = core::kAllTypes[handed_in_ / kForgedTags % sizeof core::kAllTypes];
+void Process::forge_tag(engine::Endpoint& e, uint8_t tag, const char* data, uint32_t length) {
+  const uint8_t other = core::kAllTypes[handed_in_ / kForgedTags % sizeof core::kAllTypes];
   if (other == tag) return;
   const auto dropped = [this] {
     const xfer::Counters& c = engine_->counters();
     return c.malformed + c.stale + c.deferred;
   };
-  const std::uint64_t before = dropped();
+  const uint64_t before = dropped();
   engine_->on_message(link_of(e).engine_rail, e.epoch, other, data, length);
   if (dropped() != before + 1)
     world_.ctx.fail("P5: process %u took a message of type 0x%x for one of type 0x%x", id_, tag, other);
 }
 
-void Process::deliver(engine::Endpoint& e, std::uint8_t tag, char* data, std::uint32_t length) {
+void Process::deliver(engine::Endpoint& e, uint8_t tag, char* data, uint32_t length) {
   if (++handed_in_ % kForgedTags == 0) forge_tag(e, tag, data, length);
   engine_->on_message(link_of(e).engine_rail, e.epoch, tag, data, length);
 }
@@ -69,14 +69,14 @@ void Process::frag_done(engine::Endpoint& e, engine::Frag* work, int status) {
 engine::Host Process::host(Nic& nic) {
   engine::Host h{};
   h.ctx = &nic;
-  h.deliver = [](void* c, engine::Endpoint& e, std::uint8_t tag, char* data, std::uint32_t length) {
+  h.deliver = [](void* c, engine::Endpoint& e, uint8_t tag, char* data, uint32_t length) {
     nic_of(c).process->deliver(e, tag, data, length);
   };
   h.frag_done = [](void* c, engine::Endpoint& e, engine::Frag* f, int s) {
     nic_of(c).process->frag_done(e, f, s);
   };
-  h.payload_failed = [](void* c, engine::Endpoint& e, std::uint8_t tag, const void* data,
-                        std::uint32_t length, int status) {
+  h.payload_failed = [](void* c, engine::Endpoint& e, uint8_t tag, const void* data, uint32_t length,
+                        int status) {
     if (EngineRail* const r = link_of(e).engine_rail; r != nullptr)
       engine_of(c).on_sendi_failed(r, tag, data, length, xfer::fate_of(status));
   };
@@ -102,7 +102,7 @@ engine::Host Process::host(Nic& nic) {
       p.engine_->on_rail_down(r, xfer::event_of(ev));
   };
   h.rail_closed = [](void* c, engine::Endpoint& e, const bfo_rail_event_t& ev, bfo_fence_result_t result,
-                     std::uint64_t delivered) {
+                     uint64_t delivered) {
     Process& p = *nic_of(c).process;
     SIM_TRACE(p.world_.ctx, "close %u-%u rail %u epoch %u: %s, %llu delivered", p.id_, link_of(e).peer,
               link_of(e).rail, ev.info.name.epoch, result == BFO_FENCED ? "fenced" : "unfenceable",
@@ -112,12 +112,12 @@ engine::Host Process::host(Nic& nic) {
                                 result == BFO_FENCED ? FenceResult::kFenced : FenceResult::kUnfenceable,
                                 delivered);
   };
-  h.gap_lost = [](void* c, engine::Endpoint& e, const bfo_rail_name_t& name, std::uint64_t lost) {
+  h.gap_lost = [](void* c, engine::Endpoint& e, const bfo_rail_name_t& name, uint64_t lost) {
     if (EngineRail* const r = link_of(e).engine_rail; r != nullptr)
       engine_of(c).on_gap_lost(r, RailName{name.conn, name.epoch}, lost);
   };
-  h.find_peer = [](void*, std::uint64_t) -> engine::Endpoint* { return nullptr; };
-  h.rails = [](void* c, std::uint64_t peer, engine::Endpoint** out, int room) {
+  h.find_peer = [](void*, uint64_t) -> engine::Endpoint* { return nullptr; };
+  h.rails = [](void* c, uint64_t peer, engine::Endpoint** out, int room) {
     Process& p = *nic_of(c).process;
     return engine::rails_to(p.ports_.data(), static_cast<int>(p.ports_.size()), peer, out, room);
   };

@@ -29,8 +29,8 @@ int usage() {
 
 struct Options {
   std::string config = "default";
-  std::uint64_t seed = 1;
-  std::uint64_t runs = 1;
+  uint64_t seed = 1;
+  uint64_t runs = 1;
   double seconds = 0;
   bool trace = false;
   bool keep_going = false;
@@ -42,17 +42,17 @@ double elapsed(std::chrono::steady_clock::time_point since) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
 }
 
-Scenario scenario_of(const Options& o, std::uint64_t seed) {
+Scenario scenario_of(const Options& o, uint64_t seed) {
   Scenario s;
   if (!generate(seed, o.config, s)) std::exit(usage());
   Cut c = whole(s);
-  for (std::size_t i = 0; i + 1 < o.cut.size(); i += 2)
+  for (size_t i = 0; i + 1 < o.cut.size(); i += 2)
     if (!parse_option(o.cut[i], o.cut[i + 1], c)) std::exit(usage());
   return o.cut.empty() ? s : cut(s, c);
 }
 
 /// False: it failed.
-bool run_one(const Options& o, std::uint64_t seed, Result* result) {
+bool run_one(const Options& o, uint64_t seed, Result* result) {
   const Scenario s = scenario_of(o, seed);
   if (o.trace) std::printf("%s\n", print(s.machine).c_str());
   World world(s, o.trace);
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
       o.runs = std::strtoull(value, nullptr, 10);
     } else if (a == "--seconds") {
       o.seconds = std::strtod(value, nullptr);
-      o.runs = ~std::uint64_t{0};
+      o.runs = ~uint64_t{0};
     } else if (a == "--processes" || a == "--messages" || a == "--faults") {
       o.cut.insert(o.cut.end(), {a, value});
     } else {
@@ -110,8 +110,8 @@ int main(int argc, char** argv) {
   if (o.shrink) return shrink_one(o);
   const auto start = std::chrono::steady_clock::now();
   Result total;
-  std::uint64_t failed = 0;
-  std::uint64_t n = 0;
+  uint64_t failed = 0;
+  uint64_t n = 0;
   for (; n < o.runs && (o.seconds == 0 || elapsed(start) < o.seconds); ++n) {
     Result r;
     if (!run_one(o, o.seed + n, &r)) ++failed;
@@ -127,7 +127,7 @@ int main(int argc, char** argv) {
     if (r.failed && !o.keep_going) break;
   }
   const double s = elapsed(start);
-  const auto u = [](std::uint64_t v) { return static_cast<unsigned long long>(v); };
+  const auto u = [](uint64_t v) { return static_cast<unsigned long long>(v); };
   std::printf(
       "%s: %llu runs, %llu failed, %.1f s, %.0f runs a second; %llu messages, %llu packets, %llu rails lost, "
       "%llu "

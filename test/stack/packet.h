@@ -12,15 +12,15 @@
 namespace bfo::stack {
 
 struct Fabric::Packet {
-  std::uint32_t from = 0;  // queue pair numbers
-  std::uint32_t to = 0;
-  std::uint64_t number = 0;
+  uint32_t from = 0;  // queue pair numbers
+  uint32_t to = 0;
+  uint64_t number = 0;
   ibv_wr_opcode opcode{};
-  std::uint32_t imm = 0;
-  std::uint64_t remote = 0;
-  std::uint32_t rkey = 0;
-  std::uint32_t length = 0;
-  std::uint32_t qkey = 0;
+  uint32_t imm = 0;
+  uint64_t remote = 0;
+  uint32_t rkey = 0;
+  uint32_t length = 0;
+  uint32_t qkey = 0;
   const Device* source = nullptr;
   const Device* target = nullptr;
   ibv_wc_status status{};
@@ -29,7 +29,7 @@ struct Fabric::Packet {
   bool again = false;        // a READ that was executed before
   bool tells_error = false;  // instead of an answer
   bool unread = false;       // see PacketFault::kUnread
-  std::uint64_t local = 0;
+  uint64_t local = 0;
   std::string data;
 };
 

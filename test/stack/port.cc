@@ -38,11 +38,11 @@ void StackPort::frag_free(Frag& f) {
   --p.frags_out_;
 }
 
-void* StackPort::alloc(std::size_t n) {
+void* StackPort::alloc(size_t n) {
   // MPI_Init without memory is an error of its own.
   const Machine& m = process_.world_.scenario.machine;
   if (m.memory_at != 0 && process_.world_.fabric.running) {
-    const std::uint64_t asked = ++process_.asked_;
+    const uint64_t asked = ++process_.asked_;
     if (asked >= m.memory_at && asked <= m.memory_at + m.memory_for) return nullptr;
   }
   ++process_.allocated_;
@@ -55,17 +55,17 @@ void StackPort::free(void* p) {
 
 // ---- posting: as btl/verbs/glue/transfer.cc
 
-bool StackPort::sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
-                      SendRequest& r, std::size_t len) {
+bool StackPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len, SendRequest& r,
+                      size_t len) {
   if (!r.buf.contiguous && len > 0) return false;
   InlineSource s{r.buf.base, r.buf.pair};
   return sendi(rail, tag, hdr, hdr_len, s, len);
 }
 
-bool StackPort::sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
-                      InlineSource& s, std::size_t len) {
+bool StackPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len, InlineSource& s,
+                      size_t len) {
   engine::Endpoint& e = rail.link->endpoint;
-  const auto length = static_cast<std::uint32_t>(hdr_len + len);
+  const auto length = static_cast<uint32_t>(hdr_len + len);
   char* const slot = engine::slot_reserve(e, length);
   if (slot == nullptr) return false;
   std::memcpy(slot, hdr, hdr_len);
@@ -80,36 +80,36 @@ Post StackPort::post(const RailHandle& rail, Frag& f) {
   return Post::kUnreachable;
 }
 
-Post StackPort::send(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
-                     SendRequest& r, std::uint64_t offset, std::size_t& len, Frag& f) {
+Post StackPort::send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len, SendRequest& r,
+                     uint64_t offset, size_t& len, Frag& f) {
   sim::Context& ctx = process_.world_.ctx;
   if (!r.buf.active) ctx.fail("P2: process %u packed from a finished send", process_.id_);
   if (offset + len > r.buf.length) ctx.fail("P2: process %u packed past the end of a send", process_.id_);
   return send_bytes(rail, tag, hdr, hdr_len, r.buf.base + offset, len, f);
 }
 
-Post StackPort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
-                           const void* bytes, std::size_t len, Frag& f) {
+Post StackPort::send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len,
+                           const void* bytes, size_t len, Frag& f) {
   if (hdr_len + len > process_.world_.scenario.machine.max_send) return Post::kNoResource;
   std::memcpy(f.bytes.get(), hdr, hdr_len);
   if (len != 0) std::memcpy(f.bytes.get() + hdr_len, bytes, len);
   f.rdma = nullptr;
   f.work = engine::Frag{};
   f.work.data = f.bytes.get();
-  f.work.length = static_cast<std::uint32_t>(hdr_len + len);
+  f.work.length = static_cast<uint32_t>(hdr_len + len);
   f.work.tag = tag;
   f.work.kind = engine::Kind::kSend;
   f.work.signaled = true;
   return post(rail, f);
 }
 
-Post StackPort::rdma(const RailHandle& rail, Buffer& buffer, bool write, std::uint64_t offset,
-                     std::size_t len, std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
+Post StackPort::rdma(const RailHandle& rail, Buffer& buffer, bool write, uint64_t offset, size_t len,
+                     uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
   if (!buffer.active) process_.world_.ctx.fail("P2: RDMA with the buffer of a finished request");
   f.rdma = &buffer;
   f.work = engine::Frag{};
   f.work.data = reinterpret_cast<char*>(buffer.base + offset);
-  f.work.length = static_cast<std::uint32_t>(len);
+  f.work.length = static_cast<uint32_t>(len);
   f.work.remote_address = remote;
   std::memcpy(&f.work.rkey, handle.bytes, sizeof f.work.rkey);
   f.posted = true;
@@ -122,14 +122,14 @@ Post StackPort::rdma(const RailHandle& rail, Buffer& buffer, bool write, std::ui
   return Post::kUnreachable;
 }
 
-Post StackPort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t len,
-                    std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
+Post StackPort::put(const RailHandle& rail, SendRequest& r, uint64_t offset, size_t len, uint64_t remote,
+                    const xfer::HandleBytes& handle, Frag& f) {
   if (r.xfer.rndv->reg.mr[rail.link->rail] == nullptr) return Post::kUnreachable;
   return rdma(rail, r.buf, true, offset, len, remote, handle, f);
 }
 
-Post StackPort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, std::size_t len,
-                    std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
+Post StackPort::get(const RailHandle& rail, RecvRequest& r, uint64_t offset, size_t len, uint64_t remote,
+                    const xfer::HandleBytes& handle, Frag& f) {
   if (r.xfer.rndv->reg.mr[rail.link->rail] == nullptr) return Post::kUnreachable;
   return rdma(rail, r.buf, false, offset, len, remote, handle, f);
 }
@@ -144,10 +144,10 @@ void* StackPort::contiguous(RecvRequest& r) {
 }
 
 namespace {
-bool register_buffer(World& world, Process& p, const Buffer& b, std::size_t n, Registration& reg,
+bool register_buffer(World& world, Process& p, const Buffer& b, size_t n, Registration& reg,
                      const StackPort::RailHandle* only) {
   if (!b.active || !b.contiguous) return false;
-  for (std::uint32_t r = 0; r < world.scenario.machine.rails; ++r) {
+  for (uint32_t r = 0; r < world.scenario.machine.rails; ++r) {
     if (reg.mr[r] != nullptr || (only != nullptr && only->link->rail != r)) continue;
     ibv_mr* const mr = verbs().reg_mr(p.nic(r).device.pd(), b.base, n, 0);
     reg.mr[r] = mr;
@@ -159,10 +159,10 @@ bool register_buffer(World& world, Process& p, const Buffer& b, std::size_t n, R
 }
 }  // namespace
 
-bool StackPort::register_send(SendRequest& r, std::size_t n, Registration& reg, const RailHandle* only) {
+bool StackPort::register_send(SendRequest& r, size_t n, Registration& reg, const RailHandle* only) {
   return register_buffer(process_.world_, process_, r.buf, n, reg, only);
 }
-bool StackPort::register_recv(RecvRequest& r, std::size_t n, Registration& reg, const RailHandle* only) {
+bool StackPort::register_recv(RecvRequest& r, size_t n, Registration& reg, const RailHandle* only) {
   return register_buffer(process_.world_, process_, r.buf, n, reg, only);
 }
 void StackPort::deregister(Registration& reg) {
@@ -181,10 +181,10 @@ bool StackPort::handle(const Registration& reg, const RailHandle& rail, xfer::Ha
   return true;
 }
 
-void StackPort::matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length) {
+void StackPort::matched(RecvRequest& r, int32_t source, int32_t tag, uint64_t length) {
   process_.matched(r, source, tag, length);
 }
-void StackPort::unpack(RecvRequest& r, std::uint64_t offset, const void* bytes, std::size_t n) {
+void StackPort::unpack(RecvRequest& r, uint64_t offset, const void* bytes, size_t n) {
   sim::Context& ctx = process_.world_.ctx;
   if (!r.buf.active) return ctx.fail("P2: process %u unpacked into a finished receive", process_.id_);
   if (offset + n > r.buf.length)
@@ -200,13 +200,13 @@ void StackPort::complete_send(SendRequest& r, Outcome outcome) {
 void StackPort::complete_recv(RecvRequest& r, const xfer::RecvStatus& status) {
   process_.finish_recv(r, status);
 }
-void* StackPort::resolve(std::uint32_t comm, std::int32_t rank) {
+void* StackPort::resolve(uint32_t comm, int32_t rank) {
   return process_.peer(process_.world_.book.proc(comm, rank));
 }
-void* StackPort::known(std::uint32_t comm, std::int32_t rank) const {
+void* StackPort::known(uint32_t comm, int32_t rank) const {
   return process_.peers_[process_.world_.book.proc(comm, rank)];
 }
-void StackPort::peer_failed(std::uint32_t peer, const xfer::PeerLoss& loss) {
+void StackPort::peer_failed(uint32_t peer, const xfer::PeerLoss& loss) {
   if (!process_.loss_allowed())
     process_.world_.ctx.fail("P6: process %u gave up process %u (%s)", process_.id_, peer,
                              to_string(loss.outcome));
@@ -214,23 +214,23 @@ void StackPort::peer_failed(std::uint32_t peer, const xfer::PeerLoss& loss) {
 
 // ---- rails
 
-void StackPort::fence(const RailHandle& rail, std::uint32_t epoch) {
+void StackPort::fence(const RailHandle& rail, uint32_t epoch) {
   engine::rail_fence(rail.link->endpoint, epoch);
 }
 void StackPort::connect(const RailHandle& rail) {
   engine::rail_connect(rail.link->endpoint);
 }
-void StackPort::peer_down(const RailHandle& rail, const RailName& name, std::int32_t cause) {
+void StackPort::peer_down(const RailHandle& rail, const RailName& name, int32_t cause) {
   engine::rail_peer_down(rail.link->endpoint, bfo_rail_name_t{name.conn, name.epoch, 0}, cause);
 }
-void StackPort::peer_closed(const RailHandle& rail, const RailName& name, std::uint64_t delivered) {
+void StackPort::peer_closed(const RailHandle& rail, const RailName& name, uint64_t delivered) {
   engine::rail_peer_closed(rail.link->endpoint, bfo_rail_name_t{name.conn, name.epoch, 0}, delivered);
 }
 xfer::WorkCount StackPort::work(const RailHandle& rail) const {
   const engine::Work work = engine::rail_work(rail.link->endpoint);
   return {work.taken, work.ended};
 }
-std::uint8_t StackPort::reads_in_time(std::uint8_t reads) const {
+uint8_t StackPort::reads_in_time(uint8_t reads) const {
   return std::min(reads, process_.world_.scenario.machine.reads_in_time);
 }
 Seq16 StackPort::seq_step() const {
@@ -238,15 +238,13 @@ Seq16 StackPort::seq_step() const {
 }
 const core::SendCell& StackPort::send_cell(core::SendPhase p, core::SendEvent e) const {
   const cells::Tables* const other = process_.world_.tables;
-  return (other == nullptr ? core::kSendTable
-                           : other->send)[static_cast<std::size_t>(p)][static_cast<std::size_t>(e)];
+  return (other == nullptr ? core::kSendTable : other->send)[static_cast<size_t>(p)][static_cast<size_t>(e)];
 }
 const core::RecvCell& StackPort::recv_cell(core::RecvPhase p, core::RecvEvent e) const {
   const cells::Tables* const other = process_.world_.tables;
-  return (other == nullptr ? core::kRecvTable
-                           : other->recv)[static_cast<std::size_t>(p)][static_cast<std::size_t>(e)];
+  return (other == nullptr ? core::kRecvTable : other->recv)[static_cast<size_t>(p)][static_cast<size_t>(e)];
 }
-std::uint64_t StackPort::now_ns() const {
+uint64_t StackPort::now_ns() const {
   return process_.world_.now();
 }
 

@@ -24,8 +24,8 @@ struct RecvRequest;
 struct Frag;
 
 struct InlineSource {
-  const std::uint8_t* base = nullptr;
-  std::uint32_t pair = 0;
+  const uint8_t* base = nullptr;
+  uint32_t pair = 0;
 };
 inline constexpr unsigned kMaxStackRails = 4;
 struct Registration {
@@ -46,8 +46,8 @@ class StackPort : public xfer::NoHooks {
   struct RailHandle {
     Link* link = nullptr;
   };
-  using PeerHandle = std::uint32_t;  // process
-  using CommHandle = std::uint32_t;  // index in the scenario
+  using PeerHandle = uint32_t;  // process
+  using CommHandle = uint32_t;  // index in the scenario
   using Registration = stack::Registration;
   using Lock = NoLock;
 
@@ -55,63 +55,63 @@ class StackPort : public xfer::NoHooks {
 
   Frag* frag_alloc();
   void frag_free(Frag& f);
-  void* alloc(std::size_t n);
+  void* alloc(size_t n);
   void free(void* p);
 
-  bool sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len, SendRequest& r,
-             std::size_t len);
-  bool sendi(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len, InlineSource& s,
-             std::size_t len);
-  Post send(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len, SendRequest& r,
-            std::uint64_t offset, std::size_t& len, Frag& f);
-  Post send_bytes(const RailHandle& rail, std::uint8_t tag, const void* hdr, std::size_t hdr_len,
-                  const void* bytes, std::size_t len, Frag& f);
-  Post put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t len,
-           std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f);
-  Post get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, std::size_t len,
-           std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f);
+  bool sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len, SendRequest& r,
+             size_t len);
+  bool sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len, InlineSource& s,
+             size_t len);
+  Post send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len, SendRequest& r,
+            uint64_t offset, size_t& len, Frag& f);
+  Post send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len, const void* bytes,
+                  size_t len, Frag& f);
+  Post put(const RailHandle& rail, SendRequest& r, uint64_t offset, size_t len, uint64_t remote,
+           const xfer::HandleBytes& handle, Frag& f);
+  Post get(const RailHandle& rail, RecvRequest& r, uint64_t offset, size_t len, uint64_t remote,
+           const xfer::HandleBytes& handle, Frag& f);
 
   void* contiguous(SendRequest& r);
   void* contiguous(RecvRequest& r);
-  bool register_send(SendRequest& r, std::size_t n, Registration& reg, const RailHandle* only);
-  bool register_recv(RecvRequest& r, std::size_t n, Registration& reg, const RailHandle* only);
+  bool register_send(SendRequest& r, size_t n, Registration& reg, const RailHandle* only);
+  bool register_recv(RecvRequest& r, size_t n, Registration& reg, const RailHandle* only);
   void deregister(Registration& reg);
   bool handle(const Registration& reg, const RailHandle& rail, xfer::HandleBytes& out);
-  void matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length);
-  void unpack(RecvRequest& r, std::uint64_t offset, const void* bytes, std::size_t n);
+  void matched(RecvRequest& r, int32_t source, int32_t tag, uint64_t length);
+  void unpack(RecvRequest& r, uint64_t offset, const void* bytes, size_t n);
   // Its processes send nothing to themselves.
-  void copy(SendRequest&, RecvRequest&, std::size_t) { std::abort(); }
-  void copy(InlineSource&, RecvRequest&, std::size_t) { std::abort(); }
-  bool gather(SendRequest&, void*, std::size_t) { return false; }
-  bool gather(InlineSource&, void*, std::size_t) { return false; }
+  void copy(SendRequest&, RecvRequest&, size_t) { std::abort(); }
+  void copy(InlineSource&, RecvRequest&, size_t) { std::abort(); }
+  bool gather(SendRequest&, void*, size_t) { return false; }
+  bool gather(InlineSource&, void*, size_t) { return false; }
 
   void complete_send(SendRequest& r, Outcome outcome);
   void complete_recv(RecvRequest& r, const xfer::RecvStatus& status);
-  void* resolve(std::uint32_t comm, std::int32_t rank);
-  void* known(std::uint32_t comm, std::int32_t rank) const;
-  void peer_failed(std::uint32_t peer, const xfer::PeerLoss& loss);
+  void* resolve(uint32_t comm, int32_t rank);
+  void* known(uint32_t comm, int32_t rank) const;
+  void peer_failed(uint32_t peer, const xfer::PeerLoss& loss);
 
-  void fence(const RailHandle& rail, std::uint32_t epoch);
+  void fence(const RailHandle& rail, uint32_t epoch);
   void connect(const RailHandle& rail);
-  void peer_down(const RailHandle& rail, const RailName& name, std::int32_t cause);
-  void peer_closed(const RailHandle& rail, const RailName& name, std::uint64_t delivered);
+  void peer_down(const RailHandle& rail, const RailName& name, int32_t cause);
+  void peer_closed(const RailHandle& rail, const RailName& name, uint64_t delivered);
   xfer::WorkCount work(const RailHandle& rail) const;
 
-  std::uint64_t now_ns() const;
+  uint64_t now_ns() const;
   /// The distance of successive sequence numbers: the window holds 2^14 / it messages.
   Seq16 seq_step() const;
-  std::uint8_t reads_in_time(std::uint8_t reads) const;
+  uint8_t reads_in_time(uint8_t reads) const;
   void emit(const FailoverEvent&) {}
-  void trace_sent(PeerHandle, const void*, std::size_t) {}
+  void trace_sent(PeerHandle, const void*, size_t) {}
   void trace_plan(const PeerHandle&, const xfer::PlanTrace&) {}
-  std::uint64_t copies_out() const { return 0; }
+  uint64_t copies_out() const { return 0; }
   const core::SendCell& send_cell(core::SendPhase p, core::SendEvent e) const;
   const core::RecvCell& recv_cell(core::RecvPhase p, core::RecvEvent e) const;
 
  private:
   Post post(const RailHandle& rail, Frag& f);
-  Post rdma(const RailHandle& rail, Buffer& buffer, bool write, std::uint64_t offset, std::size_t len,
-            std::uint64_t remote, const xfer::HandleBytes& handle, Frag& f);
+  Post rdma(const RailHandle& rail, Buffer& buffer, bool write, uint64_t offset, size_t len, uint64_t remote,
+            const xfer::HandleBytes& handle, Frag& f);
 
   Process& process_;
 };
@@ -126,11 +126,11 @@ using EngineComm = xfer::Comm<StackPort>;
 
 /// The parts of a request that are the program's, the same for both directions.
 struct Buffer {
-  std::uint8_t* base = nullptr;
-  std::uint32_t length = 0;
-  std::uint32_t rdma_out = 0;  // own RDMA under way
-  std::uint32_t pair = 0;
-  std::uint32_t use = 0;  // counts the uses of this request
+  uint8_t* base = nullptr;
+  uint32_t length = 0;
+  uint32_t rdma_out = 0;  // own RDMA under way
+  uint32_t pair = 0;
+  uint32_t use = 0;  // counts the uses of this request
   bool contiguous = true;
   bool active = false;
 };
@@ -141,8 +141,8 @@ struct SendRequest {
 struct RecvRequest {
   xfer::RecvState<StackPort> xfer;
   Buffer buf;
-  std::int32_t message = -1;
-  std::uint32_t order = 0;
+  int32_t message = -1;
+  uint32_t order = 0;
 };
 struct Frag {
   /// Leads from the work that the BTL reports back to its fragment.

@@ -13,11 +13,11 @@
 namespace bfo::stack {
 namespace {
 
-constexpr std::uint64_t kBusyNs = 2 * kUs;
-constexpr std::uint64_t kNames = 100;
+constexpr uint64_t kBusyNs = 2 * kUs;
+constexpr uint64_t kNames = 100;
 
 /// A port's lanes of control threads, by number.
-engine::ControlLane& port_lane(engine::Port& port, std::uint32_t i) {
+engine::ControlLane& port_lane(engine::Port& port, uint32_t i) {
   switch (i) {
     case 0:
       return port.addresses().lane();
@@ -54,7 +54,7 @@ std::string rndv_state(const State& x) {
 
 }  // namespace
 
-Process::Process(World& world, std::uint32_t id)
+Process::Process(World& world, uint32_t id)
     : world_(world),
       id_(id),
       port_(*this),
@@ -98,7 +98,7 @@ engine::Config Process::config() const {
 }
 
 void Process::open() {
-  for (std::uint32_t r = 0; r < world_.scenario.machine.rails; ++r) {
+  for (uint32_t r = 0; r < world_.scenario.machine.rails; ++r) {
     nics_.push_back(std::make_unique<Nic>());
     Nic& nic = *nics_.back();
     nic.process = this;
@@ -110,12 +110,12 @@ void Process::open() {
       return world_.ctx.fail("process %u cannot open rail %u: %s", id_, r, what);
     nic.port.set_failover(true);
     ports_.push_back(&nic.port);
-    for (std::uint32_t i = 0; i < kLanes; ++i) lanes_.push_back(&port_lane(nic.port, i));
+    for (uint32_t i = 0; i < kLanes; ++i) lanes_.push_back(&port_lane(nic.port, i));
   }
 }
 
 void Process::meet(Process& peer) {
-  for (std::uint32_t r = 0; r < nics_.size(); ++r) {
+  for (uint32_t r = 0; r < nics_.size(); ++r) {
     links_.push_back(std::make_unique<Link>());
     Link& l = *links_.back();
     l.process = this;
@@ -133,7 +133,7 @@ void Process::meet(Process& peer) {
   }
 }
 
-Link* Process::link(std::uint32_t peer, std::uint32_t rail) {
+Link* Process::link(uint32_t peer, uint32_t rail) {
   return links_[peer * nics_.size() + rail].get();
 }
 
@@ -148,15 +148,15 @@ void Process::begin() {
   c.use_put = m.use_put;
   engine_.emplace(port_, c);
   if (!m.lazy)
-    for (std::uint32_t q = 0; q < m.procs; ++q)
+    for (uint32_t q = 0; q < m.procs; ++q)
       if (q != id_ && world_.talk(id_, q)) peer(q);
   plan();
-  for (std::uint32_t i = 0; i < world_.scenario.program.comms.size(); ++i) {
+  for (uint32_t i = 0; i < world_.scenario.program.comms.size(); ++i) {
     xfer::CommDesc<StackPort> d;
     d.handle = i;
-    d.ctx = static_cast<std::uint16_t>(world_.scenario.program.comms[i].ctx);
+    d.ctx = static_cast<uint16_t>(world_.scenario.program.comms[i].ctx);
     d.my_rank = world_.book.rank(i, id_);
-    d.size = static_cast<std::int32_t>(m.procs);
+    d.size = static_cast<int32_t>(m.procs);
     comms_[i] = engine_->comm_add(d);
   }
 }
@@ -168,8 +168,8 @@ xfer::RailLimits Process::limits() const {
   l.blocking_limit = m.blocking_limit;
   l.rndv_eager_limit = m.eager_limit;
   l.max_send_size = m.max_send;
-  l.put_limit = std::size_t{1} << 30;
-  l.get_limit = std::size_t{1} << 30;
+  l.put_limit = size_t{1} << 30;
+  l.get_limit = size_t{1} << 30;
   l.min_rdma_size = m.eager_limit;
   l.rdma_frag_size = m.rdma_frag;
   l.weight = 100;
@@ -177,11 +177,11 @@ xfer::RailLimits Process::limits() const {
   return l;
 }
 
-EnginePeer* Process::peer(std::uint32_t q) {
+EnginePeer* Process::peer(uint32_t q) {
   if (peers_[q] != nullptr) return peers_[q];
-  EnginePeer* const p = peers_[q] = engine_->peer_add(q, std::uint64_t{q} + id_);
+  EnginePeer* const p = peers_[q] = engine_->peer_add(q, uint64_t{q} + id_);
   if (p == nullptr) return nullptr;  // no memory
-  for (std::uint32_t r = 0; r < nics_.size(); ++r) {
+  for (uint32_t r = 0; r < nics_.size(); ++r) {
     Link& l = *link(q, r);
     l.engine_rail = engine_->rail_add(p, StackPort::RailHandle{&l}, limits());
     if (l.engine_rail == nullptr) continue;
@@ -193,16 +193,16 @@ EnginePeer* Process::peer(std::uint32_t q) {
   return p;
 }
 
-std::uint64_t Process::step() {
+uint64_t Process::step() {
   for (const auto& nic : nics_) {
     engine::Port* const port = &nic->port;
     if (!nic->device.events().empty() || nic->device.events().overflowed())
       engine::Port::take_events(nic->device, &port, 1);
   }
   int handled = 0;
-  for (std::uint32_t i = 0; i < world_.scenario.machine.polls; ++i)
+  for (uint32_t i = 0; i < world_.scenario.machine.polls; ++i)
     handled += engine::poll_ports(ports_.data(), static_cast<int>(ports_.size()));
-  const std::uint64_t now = world_.now();
+  const uint64_t now = world_.now();
   if (now >= alive_ns_) {
     alive_ns_ = now + kSecond;
     engine_->keep_alive();
@@ -213,13 +213,13 @@ std::uint64_t Process::step() {
     engine_->turn();
   run_program();
   tick_ns_ = handled != 0 ? kBusyNs : std::min(world_.scenario.machine.idle_ns, tick_ns_ + tick_ns_ / 2);
-  std::uint64_t delay = tick_ns_;
-  if (!pending_.empty()) delay = std::min<std::uint64_t>(delay, world_.scenario.machine.idle_ns / 50);
+  uint64_t delay = tick_ns_;
+  if (!pending_.empty()) delay = std::min<uint64_t>(delay, world_.scenario.machine.idle_ns / 50);
   if (next_op_ < ops_.size()) {
-    const std::uint64_t at = world_.start_ns() + ops_[next_op_].at;
+    const uint64_t at = world_.start_ns() + ops_[next_op_].at;
     delay = std::min(delay, at > now ? at - now : 0);
   }
-  return std::max<std::uint64_t>(delay, 200);
+  return std::max<uint64_t>(delay, 200);
 }
 
 bool Process::serve_events() {
@@ -232,10 +232,10 @@ bool Process::serve_events() {
   return more;
 }
 
-std::uint32_t Process::lanes() const {
-  return static_cast<std::uint32_t>(nics_.size()) * kLanes;
+uint32_t Process::lanes() const {
+  return static_cast<uint32_t>(nics_.size()) * kLanes;
 }
-bool Process::run_command(std::uint32_t i) {
+bool Process::run_command(uint32_t i) {
   return lanes_[i]->run_one();
 }
 
@@ -265,7 +265,7 @@ void Process::close() {
   for (const auto& nic : nics_) {
     const bfo_accounting_t& accounting = nic->port.accounting();
     for (int kind = 0; kind < BFO_KIND_COUNT; ++kind) {
-      const std::uint64_t ended = accounting.delivered[kind] + accounting.unknown[kind];
+      const uint64_t ended = accounting.delivered[kind] + accounting.unknown[kind];
       if (accounting.posted[kind] != ended ||
           accounting.accepted[kind] != ended + accounting.never_sent[kind])
         world_.ctx.fail("P3: the books of process %u rail %u do not balance for kind %d", id_, nic->rail,
@@ -299,7 +299,7 @@ std::string Process::state() const {
         e.port->state() == engine::PortState::kActive ? "" : " port not active");
     text += line;
   }
-  for (std::uint32_t i = 0; i < world_.scenario.program.pairs.size(); ++i) {
+  for (uint32_t i = 0; i < world_.scenario.program.pairs.size(); ++i) {
     const sim::PairPlan& p = world_.scenario.program.pairs[i];
     const bool send = p.src == id_ && send_over_[i] == 0;
     const bool recv = p.dst == id_ && recv_over_[i] == 0;

@@ -26,15 +26,15 @@ class World;
 struct Link {
   engine::Endpoint endpoint;
   Process* process = nullptr;
-  std::uint32_t peer = 0;
-  std::uint32_t rail = 0;
+  uint32_t peer = 0;
+  uint32_t rail = 0;
   EngineRail* engine_rail = nullptr;  // nullptr: the PML has not met the peer
 };
 
 /// One device and its port.
 struct Nic {
   Process* process = nullptr;
-  std::uint32_t rail = 0;
+  uint32_t rail = 0;
   Device* fake = nullptr;
   engine::Device device;
   engine::Port port;
@@ -42,7 +42,7 @@ struct Nic {
 
 class Process {
  public:
-  Process(World& world, std::uint32_t id);
+  Process(World& world, uint32_t id);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -54,16 +54,16 @@ class Process {
   /// The PML's part of MPI_Init.
   void begin();
   /// One round of progress and what the program does then. Returns the time to the next one.
-  std::uint64_t step();
+  uint64_t step();
   /// The event thread runs. True: it must run again soon.
   bool serve_events();
   /// A control thread of lane `lane` runs one command.
-  bool run_command(std::uint32_t lane);
-  std::uint32_t lanes() const;
+  bool run_command(uint32_t lane);
+  uint32_t lanes() const;
   /// Does lane `lane` stop queue pairs? Does it make and destroy them?
-  static bool stops(std::uint32_t lane) { return lane % kLanes == 2; }
-  static bool makes(std::uint32_t lane) { return lane % kLanes == 1; }
-  std::size_t commands(std::uint32_t lane) { return lanes_[lane]->pending(); }
+  static bool stops(uint32_t lane) { return lane % kLanes == 2; }
+  static bool makes(uint32_t lane) { return lane % kLanes == 1; }
+  size_t commands(uint32_t lane) { return lanes_[lane]->pending(); }
   /// Says goodbye and closes everything; false after a violation.
   /// Nothing may count as load of a rail while nothing is under way.
   void check_loads();
@@ -75,37 +75,37 @@ class Process {
   /// match, if they were matched, or if one side has given up the other.
   bool only_unmatched() const;
   std::string state() const;
-  Nic& nic(std::uint32_t rail) { return *nics_[rail]; }
-  Link* link(std::uint32_t peer, std::uint32_t rail);
+  Nic& nic(uint32_t rail) { return *nics_[rail]; }
+  Link* link(uint32_t peer, uint32_t rail);
   Engine& engine() { return *engine_; }
-  std::uint32_t id() const { return id_; }
+  uint32_t id() const { return id_; }
 
  private:
   friend class StackPort;
-  static constexpr std::uint32_t kLanes = 7;  // of a port
+  static constexpr uint32_t kLanes = 7;  // of a port
   struct Op {
-    std::uint64_t at;
-    std::uint32_t pair;
+    uint64_t at;
+    uint32_t pair;
     bool send;
   };
   struct Pending {
-    enum Kind : std::uint8_t { kProbe, kMprobe, kImrecv } kind;
-    std::uint32_t pair;
-    std::uint64_t at;
+    enum Kind : uint8_t { kProbe, kMprobe, kImrecv } kind;
+    uint32_t pair;
+    uint64_t at;
     Engine::Message* message = nullptr;
-    std::int32_t taken = -1;
+    int32_t taken = -1;
   };
 
   // process.cc
   engine::Config config() const;
-  EnginePeer* peer(std::uint32_t id);
+  EnginePeer* peer(uint32_t id);
   xfer::RailLimits limits() const;
   void forget_peers();
 
   // host.cc
   static engine::Host host(Nic& nic);
-  void deliver(engine::Endpoint& e, std::uint8_t tag, char* data, std::uint32_t length);
-  void forge_tag(engine::Endpoint& e, std::uint8_t tag, const char* data, std::uint32_t length);
+  void deliver(engine::Endpoint& e, uint8_t tag, char* data, uint32_t length);
+  void forge_tag(engine::Endpoint& e, uint8_t tag, const char* data, uint32_t length);
   void may_be_unknown(const engine::Endpoint& e);
   void frag_done(engine::Endpoint& e, engine::Frag* work, int status);
 
@@ -113,25 +113,25 @@ class Process {
   void plan();
   void run_program();
   void run_op(const Op& op);
-  void start_send(std::uint32_t pair);
-  void start_recv(std::uint32_t pair, std::int32_t src, std::int32_t tag);
+  void start_send(uint32_t pair);
+  void start_recv(uint32_t pair, int32_t src, int32_t tag);
   bool try_pending(Pending& p);
-  void matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length);
+  void matched(RecvRequest& r, int32_t source, int32_t tag, uint64_t length);
   void finish_send(SendRequest& r, Outcome outcome);
   void finish_recv(RecvRequest& r, const xfer::RecvStatus& status);
-  bool awaits(const sim::PairPlan& asked, std::uint32_t message) const;
-  bool awaits(std::uint32_t message) const;
-  bool lost(std::uint32_t peer) const;
+  bool awaits(const sim::PairPlan& asked, uint32_t message) const;
+  bool awaits(uint32_t message) const;
+  bool lost(uint32_t peer) const;
   bool waits_in_vain(const sim::PairPlan& asked) const;
   bool loss_allowed() const;
-  std::uint8_t* get_buffer(std::uint32_t length);
-  void put_buffer(std::uint8_t* buffer, std::uint32_t length);
+  uint8_t* get_buffer(uint32_t length);
+  void put_buffer(uint8_t* buffer, uint32_t length);
   template <class Request>
   Request* get_request(std::vector<Request*>& free, std::vector<std::unique_ptr<Request>>& all);
 
   World& world_;
-  std::uint32_t id_;
-  std::uint64_t handed_in_ = 0;  ///< messages
+  uint32_t id_;
+  uint64_t handed_in_ = 0;  ///< messages
   StackPort port_;
   sim::Prng dice_;
   std::vector<std::unique_ptr<Nic>> nics_;
@@ -140,27 +140,27 @@ class Process {
   std::vector<std::unique_ptr<Link>> links_;  // by peer and rail
   std::vector<EnginePeer*> peers_;
   EngineComm* comms_[2] = {};
-  std::uint64_t tick_ns_ = 2 * kUs;
-  std::uint64_t alive_ns_ = 0;
+  uint64_t tick_ns_ = 2 * kUs;
+  uint64_t alive_ns_ = 0;
 
   std::vector<Op> ops_;
-  std::size_t next_op_ = 0;
-  std::uint64_t left_ = 0;
+  size_t next_op_ = 0;
+  uint64_t left_ = 0;
   std::vector<Pending> pending_;
-  std::vector<std::uint8_t> send_over_, recv_over_;  // per pair; 2: it failed
+  std::vector<uint8_t> send_over_, recv_over_;  // per pair; 2: it failed
 
-  std::vector<std::uint8_t*> free_buffers_[24];
-  std::vector<std::unique_ptr<std::uint8_t[]>> all_buffers_;
+  std::vector<uint8_t*> free_buffers_[24];
+  std::vector<std::unique_ptr<uint8_t[]>> all_buffers_;
   std::vector<std::unique_ptr<SendRequest>> all_sends_;
   std::vector<std::unique_ptr<RecvRequest>> all_recvs_;
   std::vector<SendRequest*> free_sends_;
   std::vector<RecvRequest*> free_recvs_;
   std::vector<std::unique_ptr<Frag>> all_frags_;
   Frag* free_frags_ = nullptr;
-  std::uint32_t frags_out_ = 0;
+  uint32_t frags_out_ = 0;
   std::vector<ibv_mr*> cached_;  // registrations of requests that are over
-  std::int64_t allocated_ = 0;
-  std::uint64_t asked_ = 0;       // requests for memory
+  int64_t allocated_ = 0;
+  uint64_t asked_ = 0;            // requests for memory
   std::optional<Engine> engine_;  // last: destroyed before what it refers to
 };
 

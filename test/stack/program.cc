@@ -9,37 +9,37 @@
 namespace bfo::stack {
 namespace {
 
-constexpr std::uint32_t kGuard = 8;
+constexpr uint32_t kGuard = 8;
 /// Every byte of a buffer nobody uses: what a late access takes from it is wrong, and what it puts there is
 /// found by the next use.
-constexpr std::uint8_t kFresh = 0xa5;
+constexpr uint8_t kFresh = 0xa5;
 
-unsigned buffer_class(std::uint32_t size) {
+unsigned buffer_class(uint32_t size) {
   unsigned c = 4;
   while ((1u << c) < size) ++c;
   return c;
 }
-bool fresh(const std::uint8_t* b, std::size_t n) {
+bool fresh(const uint8_t* b, size_t n) {
   return n == 0 || (b[0] == kFresh && std::memcmp(b, b + 1, n - 1) == 0);
 }
 
 }  // namespace
 
-std::uint8_t* Process::get_buffer(std::uint32_t length) {
+uint8_t* Process::get_buffer(uint32_t length) {
   const unsigned c = buffer_class(length + kGuard);
-  const std::size_t size = std::size_t{1} << c;
+  const size_t size = size_t{1} << c;
   if (free_buffers_[c].empty()) {
-    all_buffers_.push_back(std::make_unique_for_overwrite<std::uint8_t[]>(size));
+    all_buffers_.push_back(std::make_unique_for_overwrite<uint8_t[]>(size));
     std::memset(all_buffers_.back().get(), kFresh, size);
     return all_buffers_.back().get();
   }
-  std::uint8_t* const b = free_buffers_[c].back();
+  uint8_t* const b = free_buffers_[c].back();
   free_buffers_[c].pop_back();
   if (!fresh(b, size)) world_.ctx.fail("P2: a buffer of process %u was written after its request ended", id_);
   return b;
 }
 
-void Process::put_buffer(std::uint8_t* buffer, std::uint32_t length) {
+void Process::put_buffer(uint8_t* buffer, uint32_t length) {
   std::memset(buffer, kFresh, length + kGuard);
   free_buffers_[buffer_class(length + kGuard)].push_back(buffer);
 }
@@ -57,7 +57,7 @@ Request* Process::get_request(std::vector<Request*>& free, std::vector<std::uniq
 
 void Process::plan() {
   const std::vector<sim::PairPlan>& pairs = world_.scenario.program.pairs;
-  for (std::uint32_t i = 0; i < pairs.size(); ++i) {
+  for (uint32_t i = 0; i < pairs.size(); ++i) {
     if (pairs[i].src == id_) ops_.push_back(Op{pairs[i].send_at, i, true});
     if (pairs[i].dst == id_) ops_.push_back(Op{pairs[i].recv_at, i, false});
   }
@@ -68,16 +68,16 @@ void Process::plan() {
 }
 
 void Process::run_program() {
-  for (std::size_t i = 0; i < pending_.size() && !world_.ctx.failed;) {
+  for (size_t i = 0; i < pending_.size() && !world_.ctx.failed;) {
     Pending p = pending_[i];
     const bool over = try_pending(p);
     pending_[i] = p;
     if (over)
-      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+      pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(i));
     else
       ++i;
   }
-  const std::uint64_t now = world_.now() - world_.start_ns();
+  const uint64_t now = world_.now() - world_.start_ns();
   while (next_op_ < ops_.size() && ops_[next_op_].at <= now && !world_.ctx.failed) run_op(ops_[next_op_++]);
 }
 
@@ -89,12 +89,12 @@ void Process::run_op(const Op& op) {
   else if (p.recv_style == sim::RecvStyle::kMprobe)
     pending_.push_back(Pending{Pending::kMprobe, op.pair, world_.now()});
   else
-    start_recv(op.pair, p.any_source ? -1 : static_cast<std::int32_t>(p.src), p.any_tag ? -1 : p.tag);
+    start_recv(op.pair, p.any_source ? -1 : static_cast<int32_t>(p.src), p.any_tag ? -1 : p.tag);
 }
 
-void Process::start_send(std::uint32_t pair) {
+void Process::start_send(uint32_t pair) {
   const sim::PairPlan& p = world_.scenario.program.pairs[pair];
-  std::uint8_t* const buffer = get_buffer(p.length);
+  uint8_t* const buffer = get_buffer(p.length);
   sim::fill_pattern(buffer, pair, p.length);
   world_.book.sent(pair);
   ++world_.result.messages;
@@ -120,7 +120,7 @@ void Process::start_send(std::uint32_t pair) {
   engine_->isend(r, args);
 }
 
-void Process::start_recv(std::uint32_t pair, std::int32_t src, std::int32_t tag) {
+void Process::start_recv(uint32_t pair, int32_t src, int32_t tag) {
   const sim::PairPlan& p = world_.scenario.program.pairs[pair];
   RecvRequest* const r = get_request(free_recvs_, all_recvs_);
   r->buf = Buffer{get_buffer(p.capacity), p.capacity, 0, pair, r->buf.use + 1, p.recv_contiguous, true};
@@ -128,7 +128,7 @@ void Process::start_recv(std::uint32_t pair, std::int32_t src, std::int32_t tag)
   r->order = world_.book.posted(pair, src, tag);
   xfer::RecvArgs<StackPort> args;
   args.comm = comms_[p.comm];
-  args.src = src < 0 ? xfer::kAnySource : world_.book.rank(p.comm, static_cast<std::uint32_t>(src));
+  args.src = src < 0 ? xfer::kAnySource : world_.book.rank(p.comm, static_cast<uint32_t>(src));
   args.tag = tag < 0 ? xfer::kAnyTag : tag;
   args.capacity = p.capacity;
   engine_->irecv(r, args);
@@ -138,8 +138,8 @@ void Process::start_recv(std::uint32_t pair, std::int32_t src, std::int32_t tag)
 bool Process::try_pending(Pending& t) {
   if (world_.now() < t.at) return false;
   const sim::PairPlan& p = world_.scenario.program.pairs[t.pair];
-  const std::int32_t src = p.any_source ? -1 : static_cast<std::int32_t>(p.src);
-  const std::int32_t tag = p.any_tag ? -1 : p.tag;
+  const int32_t src = p.any_source ? -1 : static_cast<int32_t>(p.src);
+  const int32_t tag = p.any_tag ? -1 : p.tag;
   if (t.kind == Pending::kImrecv) {
     RecvRequest* const r = get_request(free_recvs_, all_recvs_);
     r->buf = Buffer{get_buffer(p.capacity), p.capacity, 0, t.pair, r->buf.use + 1, p.recv_contiguous, true};
@@ -148,8 +148,8 @@ bool Process::try_pending(Pending& t) {
     engine_->imrecv(t.message, r, p.capacity);
     return true;
   }
-  const std::int32_t rank = src < 0 ? xfer::kAnySource : world_.book.rank(p.comm, p.src);
-  const std::int32_t wanted = tag < 0 ? xfer::kAnyTag : tag;
+  const int32_t rank = src < 0 ? xfer::kAnySource : world_.book.rank(p.comm, p.src);
+  const int32_t wanted = tag < 0 ? xfer::kAnyTag : tag;
   xfer::ProbeResult result;
   const bool mprobe = t.kind == Pending::kMprobe;
   if (mprobe) t.message = engine_->improbe(comms_[p.comm], rank, wanted, result);
@@ -160,28 +160,28 @@ bool Process::try_pending(Pending& t) {
     start_recv(t.pair, src, tag);  // ends with an error too
     return true;
   }
-  const auto got = static_cast<std::int32_t>(world_.book.proc(p.comm, result.source));
+  const auto got = static_cast<int32_t>(world_.book.proc(p.comm, result.source));
   t.taken = world_.book.entitled(t.pair, src, tag, got, result.tag, result.length);
   if (t.taken < 0) return true;
   if (mprobe) {
-    world_.book.take(static_cast<std::uint32_t>(t.taken));
+    world_.book.take(static_cast<uint32_t>(t.taken));
     t.kind = Pending::kImrecv;
     t.at = world_.now() + dice_.below(40 * kUs);
     return false;
   }
   start_recv(t.pair, got, result.tag);
-  if (!world_.ctx.failed && !world_.book.is_matched(static_cast<std::uint32_t>(t.taken)))
+  if (!world_.ctx.failed && !world_.book.is_matched(static_cast<uint32_t>(t.taken)))
     world_.ctx.fail("P1: process %u probed message %d and did not receive it", id_, t.taken);
   return true;
 }
 
-bool Process::awaits(const sim::PairPlan& asked, std::uint32_t message) const {
+bool Process::awaits(const sim::PairPlan& asked, uint32_t message) const {
   const sim::PairPlan& m = world_.scenario.program.pairs[message];
   if (m.dst != id_ || m.comm != asked.comm) return false;
   return (asked.any_source || asked.src == m.src) && (asked.any_tag || asked.tag == m.tag);
 }
 
-bool Process::awaits(std::uint32_t message) const {
+bool Process::awaits(uint32_t message) const {
   const auto& pairs = world_.scenario.program.pairs;
   for (const auto& r : all_recvs_)
     if (r->buf.active && awaits(pairs[r->buf.pair], message)) return true;
@@ -190,12 +190,12 @@ bool Process::awaits(std::uint32_t message) const {
   return false;
 }
 
-bool Process::lost(std::uint32_t peer) const {
+bool Process::lost(uint32_t peer) const {
   return peers_[peer] != nullptr && peers_[peer]->standing.failed();
 }
 
 bool Process::waits_in_vain(const sim::PairPlan& asked) const {
-  for (std::uint32_t q = 0; q < peers_.size(); ++q)
+  for (uint32_t q = 0; q < peers_.size(); ++q)
     if ((asked.any_source || asked.src == q) &&
         (lost(q) || (!asked.any_source && world_.processes[q]->lost(id_))))
       return false;
@@ -204,7 +204,7 @@ bool Process::waits_in_vain(const sim::PairPlan& asked) const {
 
 bool Process::only_unmatched() const {
   const auto& pairs = world_.scenario.program.pairs;
-  for (std::uint32_t i = 0; i < pairs.size(); ++i) {
+  for (uint32_t i = 0; i < pairs.size(); ++i) {
     if (pairs[i].src != id_ || send_over_[i] == 2) continue;
     const Process& to = *world_.processes[pairs[i].dst];
     const bool apart = lost(to.id_) || to.lost(id_);
@@ -224,28 +224,28 @@ bool Process::loss_allowed() const {
   return world_.scenario.machine.may_fail;
 }
 
-void Process::matched(RecvRequest& r, std::int32_t source, std::int32_t tag, std::uint64_t length) {
+void Process::matched(RecvRequest& r, int32_t source, int32_t tag, uint64_t length) {
   const sim::PairPlan& p = world_.scenario.program.pairs[r.buf.pair];
   sim::Context& ctx = world_.ctx;
   if (!r.buf.active) return ctx.fail("P1: process %u matched a message with a finished receive", id_);
-  const std::uint32_t from = world_.book.proc(p.comm, source);
+  const uint32_t from = world_.book.proc(p.comm, source);
   if (r.message >= 0) {
-    const sim::PairPlan& m = world_.scenario.program.pairs[static_cast<std::uint32_t>(r.message)];
+    const sim::PairPlan& m = world_.scenario.program.pairs[static_cast<uint32_t>(r.message)];
     if (r.order != ~0u) return ctx.fail("P1: receive %u was matched twice", r.buf.pair);
     if (m.src != from || m.tag != tag || m.length != length)
       ctx.fail("P1: a matched probe's message changed into another");
     return;
   }
   r.message = world_.book.entitled(r.buf.pair, world_.book.asked_source(r.buf.pair, r.order),
-                                   world_.book.asked_tag(r.buf.pair, r.order),
-                                   static_cast<std::int32_t>(from), tag, length);
+                                   world_.book.asked_tag(r.buf.pair, r.order), static_cast<int32_t>(from),
+                                   tag, length);
   if (r.message < 0) return;
-  world_.book.take(static_cast<std::uint32_t>(r.message));
-  world_.book.matched(r.buf.pair, r.order, static_cast<std::uint32_t>(r.message));
+  world_.book.take(static_cast<uint32_t>(r.message));
+  world_.book.matched(r.buf.pair, r.order, static_cast<uint32_t>(r.message));
 }
 
 void Process::finish_send(SendRequest& r, Outcome outcome) {
-  const std::uint32_t pair = r.buf.pair;
+  const uint32_t pair = r.buf.pair;
   sim::Context& ctx = world_.ctx;
   SIM_TRACE(ctx, "done  send of message %u: %s", pair, to_string(outcome));
   if (!r.buf.active) return ctx.fail("P1: process %u completed a send twice", id_);
@@ -269,7 +269,7 @@ void Process::finish_send(SendRequest& r, Outcome outcome) {
 }
 
 void Process::finish_recv(RecvRequest& r, const xfer::RecvStatus& status) {
-  const std::uint32_t pair = r.buf.pair;
+  const uint32_t pair = r.buf.pair;
   sim::Context& ctx = world_.ctx;
   SIM_TRACE(ctx, "done  receive %u, message %d: %s", pair, r.message, to_string(status.outcome));
   if (!r.buf.active) return ctx.fail("P1: process %u completed a receive twice", id_);
@@ -280,14 +280,14 @@ void Process::finish_recv(RecvRequest& r, const xfer::RecvStatus& status) {
     if (!loss_allowed()) return ctx.fail("P6: receive %u ended with \"%s\"", pair, to_string(status.outcome));
   } else {
     if (r.message < 0) return ctx.fail("P1: receive %u completed without a message", pair);
-    const auto m = static_cast<std::uint32_t>(r.message);
-    const std::uint32_t length = world_.scenario.program.pairs[m].length;
-    const std::uint32_t stored = std::min(length, r.buf.length);
+    const auto m = static_cast<uint32_t>(r.message);
+    const uint32_t length = world_.scenario.program.pairs[m].length;
+    const uint32_t stored = std::min(length, r.buf.length);
     if ((length > r.buf.length) != (status.outcome == Outcome::kTruncated) || status.length != stored)
       return ctx.fail("P1: receive %u of %u bytes got message %u of %u bytes and reports %llu, %s", pair,
                       r.buf.length, m, length, static_cast<unsigned long long>(status.length),
                       to_string(status.outcome));
-    const std::int64_t wrong = sim::check_pattern(r.buf.base, m, stored);
+    const int64_t wrong = sim::check_pattern(r.buf.base, m, stored);
     if (wrong >= 0)
       return ctx.fail("P1: message %u of %u bytes arrived with a wrong byte at %lld", m, length,
                       static_cast<long long>(wrong));

@@ -18,14 +18,14 @@ namespace {
 
 void make_machine(sim::Prng& d, const Flavor& f, Machine& m) {
   m.seed = d.next() >> 16;
-  m.procs = static_cast<std::uint32_t>(d.range(f.min_procs, f.max_procs));
-  m.rails = static_cast<std::uint32_t>(d.range(f.min_rails, f.max_rails));
-  const std::uint64_t protocols = d.below(4);
+  m.procs = static_cast<uint32_t>(d.range(f.min_procs, f.max_procs));
+  m.rails = static_cast<uint32_t>(d.range(f.min_rails, f.max_rails));
+  const uint64_t protocols = d.below(4);
   m.use_get = protocols != 0 && protocols != 1;
   m.use_put = protocols != 0;
   m.lazy = d.chance(50);
   m.short_limit = d.chance(50) ? 256 : 0;
-  m.pipeline = static_cast<std::uint32_t>(d.range(1, 6));
+  m.pipeline = static_cast<uint32_t>(d.range(1, 6));
   m.rdma_frag = d.chance(50) ? 4096 : 16384;
   m.send_depth = d.chance(30) ? 8 : 32;
   m.receive_depth = d.chance(30) ? 16 : 64;
@@ -33,8 +33,8 @@ void make_machine(sim::Prng& d, const Flavor& f, Machine& m) {
   m.slot_bytes = d.chance(50) ? 256 : 1088;
   m.signal_interval = m.send_depth / (d.chance(50) ? 2 : 8);  // at most half, as the component wants it
   m.inline_bytes = d.chance(50) ? 0 : 128;
-  m.timeout = static_cast<std::uint8_t>(d.range(7, 11));  // 0.5 to 8 ms
-  m.retry_count = static_cast<std::uint8_t>(d.range(1, 7));
+  m.timeout = static_cast<uint8_t>(d.range(7, 11));  // 0.5 to 8 ms
+  m.retry_count = static_cast<uint8_t>(d.range(1, 7));
   m.control_threads = d.chance(80);
   m.control_ns = d.chance(70) ? 30 * kUs : 3 * kMs;
   m.events_ns = d.chance(70) ? 20 * kUs : 3 * kMs;
@@ -58,7 +58,7 @@ void make_machine(sim::Prng& d, const Flavor& f, Machine& m) {
     t.verb_ns = d.chance(80) ? 5 * kMs : kSecond;
   }
   if (f.late_ports) {
-    m.late_ports = static_cast<std::uint32_t>(d.below(1u << m.rails));
+    m.late_ports = static_cast<uint32_t>(d.below(1u << m.rails));
     m.late_ns = d.below(50 * kMs);
   }
   if (f.blocked) {
@@ -69,13 +69,13 @@ void make_machine(sim::Prng& d, const Flavor& f, Machine& m) {
   if (f.dies_in_a_call) m.dies_at_call = d.range(1, d.chance(50) ? 200 : 5000);
   if (f.memory) {
     m.memory_at = d.range(1, d.chance(50) ? 20 : 200);
-    m.memory_for = static_cast<std::uint32_t>(d.chance(50) ? 0 : d.below(20));
+    m.memory_for = static_cast<uint32_t>(d.chance(50) ? 0 : d.below(20));
   }
   if (f.few_receives) {
     m.receive_depth = 16;
     m.receive_first = 4;
   }
-  if (f.wraps) m.seq_step = static_cast<std::uint16_t>(256u << d.below(3));
+  if (f.wraps) m.seq_step = static_cast<uint16_t>(256u << d.below(3));
   if (m.procs > 64) m.lazy = true;
   m.may_fail = f.may_fail || f.dies_in_a_call || f.memory;
   if (f.tune != nullptr) f.tune(d, m);
@@ -88,34 +88,34 @@ void make_pairs(sim::Prng& d, const Flavor& f, Scenario& s) {
   s.program.comms.push_back(sim::CommPlan{0, 0, -1, 0});
   s.program.comms.push_back(sim::CommPlan{7, 1, -1, 0});
   const unsigned mode = static_cast<unsigned>(d.below(4));  // of the second communicator, as in test/sim
-  const std::uint64_t n = d.range(f.min_pairs, f.max_pairs);
-  for (std::uint64_t i = 0; i < n; ++i) {
+  const uint64_t n = d.range(f.min_pairs, f.max_pairs);
+  for (uint64_t i = 0; i < n; ++i) {
     sim::PairPlan p;
-    p.comm = static_cast<std::uint32_t>(d.below(2));
-    p.src = static_cast<std::uint32_t>(d.below(m.procs));
-    p.dst = static_cast<std::uint32_t>((p.src + 1 + d.below(m.procs - 1)) % m.procs);
-    p.tag = static_cast<std::int32_t>(d.below(4));
-    const std::uint64_t kind = d.below(100);
-    p.length = static_cast<std::uint32_t>(kind < 40   ? d.below(300)
-                                          : kind < 60 ? d.below(m.eager_limit + 50)
-                                                      : d.range(m.eager_limit - 20, f.max_length));
+    p.comm = static_cast<uint32_t>(d.below(2));
+    p.src = static_cast<uint32_t>(d.below(m.procs));
+    p.dst = static_cast<uint32_t>((p.src + 1 + d.below(m.procs - 1)) % m.procs);
+    p.tag = static_cast<int32_t>(d.below(4));
+    const uint64_t kind = d.below(100);
+    p.length = static_cast<uint32_t>(kind < 40   ? d.below(300)
+                                     : kind < 60 ? d.below(m.eager_limit + 50)
+                                                 : d.range(m.eager_limit - 20, f.max_length));
     if (f.max_length < m.eager_limit) p.length %= f.max_length;
     p.length = std::max(p.length, f.min_length);
     if (m.one_way && p.src > p.dst) std::swap(p.src, p.dst);
     p.contiguous = !d.chance(12);
     p.recv_contiguous = !d.chance(12);
     p.send_at = d.below(f.span_ns);
-    const std::uint64_t lead = d.below(100);
+    const uint64_t lead = d.below(100);
     p.recv_at = lead < 55 ? p.send_at - std::min(p.send_at, d.below(400 * kUs))
                           : p.send_at + d.below(lead < 90 ? 400 * kUs : 5 * kMs);
     p.any_source = p.comm == 1 && mode >= 2;
     p.any_tag = p.comm == 1 && (mode == 1 || mode == 2);
-    p.capacity = d.chance(7) ? static_cast<std::uint32_t>(d.below(p.length + 1)) : p.length;
+    p.capacity = d.chance(7) ? static_cast<uint32_t>(d.below(p.length + 1)) : p.length;
     if (p.any_tag || p.any_source) p.capacity = f.max_length + 100;
-    const std::uint64_t style = d.below(100);
+    const uint64_t style = d.below(100);
     if (style < 12) p.send_style = sim::SendStyle::kSync;
     if (style >= 60) p.send_style = sim::SendStyle::kInline;
-    const std::uint64_t how = d.below(100);
+    const uint64_t how = d.below(100);
     if (how < 8) p.recv_style = sim::RecvStyle::kProbe;
     if (how >= 92) p.recv_style = sim::RecvStyle::kMprobe;
     s.program.pairs.push_back(p);
@@ -125,20 +125,20 @@ void make_pairs(sim::Prng& d, const Flavor& f, Scenario& s) {
 
 void make_faults(sim::Prng& d, const Flavor& f, Scenario& s) {
   const Machine& m = s.machine;
-  std::uint32_t kinds = 0;  // a kind is off in a third of the runs
+  uint32_t kinds = 0;  // a kind is off in a third of the runs
   for (unsigned k = 0; k < kTimedFaults; ++k)
     if ((f.kinds >> k & 1) != 0 && !d.chance(33)) kinds |= 1u << k;
   if (kinds == 0) kinds = f.kinds;
-  const std::uint64_t n = f.max_faults == 0 ? 0 : d.range(f.min_faults, f.max_faults);
+  const uint64_t n = f.max_faults == 0 ? 0 : d.range(f.min_faults, f.max_faults);
   bool killed = false;
-  for (std::uint64_t i = 0; i < n; ++i) {
+  for (uint64_t i = 0; i < n; ++i) {
     Fault x;
     do x.kind = static_cast<FaultKind>(d.below(kTimedFaults));
     while ((kinds & bit(x.kind)) == 0);
     x.t = d.below(f.span_ns + f.span_ns / 3);
-    x.p = static_cast<std::uint32_t>(d.below(m.procs));
-    x.q = static_cast<std::uint32_t>((x.p + 1 + d.below(m.procs - 1)) % m.procs);
-    x.r = static_cast<std::uint32_t>(d.below(m.rails));
+    x.p = static_cast<uint32_t>(d.below(m.procs));
+    x.q = static_cast<uint32_t>((x.p + 1 + d.below(m.procs - 1)) % m.procs);
+    x.r = static_cast<uint32_t>(d.below(m.rails));
     x.d = d.chance(70) ? d.below(f.fault_ns / 4) : d.below(f.fault_ns);
     const bool kills = x.kind == FaultKind::kDevice || x.kind == FaultKind::kCqError;
     if (x.kind == FaultKind::kBreak || kills) x.d = 0;
@@ -152,7 +152,7 @@ constexpr const char* kNames[] = {"port-down",   "rail-down",  "silent", "all-si
                                   "break",       "sleep",      "device", "overrun",    "refuse",
                                   "late-events", "slow-verbs", "lose",   "no-answer",  "error-now",
                                   "error-done",  "hold",       "unread"};
-static_assert(std::size(kNames) == static_cast<std::size_t>(FaultKind::kCount));
+static_assert(std::size(kNames) == static_cast<size_t>(FaultKind::kCount));
 
 }  // namespace
 
@@ -165,17 +165,17 @@ const std::vector<std::string>& config_names() {
   return names;
 }
 
-std::uint64_t short_runs(const std::string& config) {
+uint64_t short_runs(const std::string& config) {
   for (const Flavor& f : kFlavors)
     if (config == f.name) return f.short_runs;
   return 0;
 }
 
-bool generate(std::uint64_t seed, const std::string& config, Scenario& out) {
+bool generate(uint64_t seed, const std::string& config, Scenario& out) {
   const Flavor* const f = std::find_if(std::begin(kFlavors), std::end(kFlavors),
                                        [&config](const Flavor& each) { return config == each.name; });
   if (f == std::end(kFlavors)) return false;
-  std::uint64_t salt = 0;
+  uint64_t salt = 0;
   for (const char c : config) salt = sim::mix(salt, static_cast<unsigned char>(c));
   sim::Prng d(sim::mix(seed, salt));
   out = Scenario{};

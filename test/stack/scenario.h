@@ -13,11 +13,11 @@
 
 namespace bfo::stack {
 
-inline constexpr std::uint64_t kUs = 1000;
-inline constexpr std::uint64_t kMs = 1'000'000;
-inline constexpr std::uint64_t kSecond = 1'000'000'000;
+inline constexpr uint64_t kUs = 1000;
+inline constexpr uint64_t kMs = 1'000'000;
+inline constexpr uint64_t kSecond = 1'000'000'000;
 
-enum class FaultKind : std::uint8_t {
+enum class FaultKind : uint8_t {
   kPortDown,    // port of p on rail r for d, with events
   kRailDown,    // all ports of rail r for d, with events
   kSilent,      // packets from and to port of p on rail r are lost for d, without an event
@@ -43,68 +43,68 @@ inline constexpr unsigned kTimedFaults = static_cast<unsigned>(FaultKind::kLose)
 
 struct Fault {
   FaultKind kind = FaultKind::kBreak;
-  std::uint64_t t = 0;  // since the start of the run, as all times of a scenario
-  std::uint32_t p = 0;
-  std::uint32_t q = 0;
-  std::uint32_t r = 0;
-  std::uint64_t d = 0;
-  std::uint32_t packets = 0;
-  std::uint32_t n = 1;
+  uint64_t t = 0;  // since the start of the run, as all times of a scenario
+  uint32_t p = 0;
+  uint32_t q = 0;
+  uint32_t r = 0;
+  uint64_t d = 0;
+  uint32_t packets = 0;
+  uint32_t n = 1;
 };
 
 struct Machine {
-  std::uint64_t seed = 1;
-  std::uint32_t procs = 2;
-  std::uint32_t rails = 1;
+  uint64_t seed = 1;
+  uint32_t procs = 2;
+  uint32_t rails = 1;
   // the PML
-  std::uint32_t eager_limit = 1024;
-  std::uint32_t max_send = 2048;
-  std::uint32_t blocking_limit = 0;  // of an inline send, if more than eager_limit
+  uint32_t eager_limit = 1024;
+  uint32_t max_send = 2048;
+  uint32_t blocking_limit = 0;  // of an inline send, if more than eager_limit
   bool use_get = true;
   bool use_put = true;
   bool lazy = false;  // the PML meets a peer with its first message
-  std::uint32_t short_limit = 256;
-  std::uint32_t pipeline = 4;
-  std::uint32_t rdma_frag = 4096;
-  std::uint64_t park_ns = 300 * kSecond;
+  uint32_t short_limit = 256;
+  uint32_t pipeline = 4;
+  uint32_t rdma_frag = 4096;
+  uint64_t park_ns = 300 * kSecond;
   // the BTL
-  std::uint32_t send_depth = 32;
-  std::uint32_t receive_depth = 64;
-  std::uint32_t receive_first = 16;  // buffers
-  std::uint32_t slot_bytes = 512;
-  std::uint32_t signal_interval = 16;
-  std::uint32_t cq_entries = 256;
-  std::uint64_t poll_gap_ns = 0;  // see Moderation
-  std::uint32_t inline_bytes = 128;
-  std::uint8_t timeout = 9;  // 2.1 ms
-  std::uint8_t retry_count = 3;
+  uint32_t send_depth = 32;
+  uint32_t receive_depth = 64;
+  uint32_t receive_first = 16;  // buffers
+  uint32_t slot_bytes = 512;
+  uint32_t signal_interval = 16;
+  uint32_t cq_entries = 256;
+  uint64_t poll_gap_ns = 0;  // see Moderation
+  uint32_t inline_bytes = 128;
+  uint8_t timeout = 9;  // 2.1 ms
+  uint8_t retry_count = 3;
   bool control_threads = true;
-  std::uint64_t control_ns = 30 * kUs;  // a control thread takes up to so long for a command
-  std::uint64_t events_ns = 20 * kUs;   // and the event thread to run
-  std::uint64_t stop_ns = 0;            // as control_ns, for the commands that stop queue pairs ..
-  std::uint64_t queue_pair_ns = 0;      // .. and for those that make and destroy them, if not 0 ..
-  std::uint32_t slow_process = ~0u;     // .. in one process
-  std::uint32_t late_ports = 0;         // one bit per rail of process 0: down at the start ..
-  std::uint64_t late_ns = 0;            // .. and for so long
-  std::uint64_t dies_at_call = 0;       // the device of process 0 and the last rail dies in this verb
-  std::uint64_t memory_at = 0;          // the PML's n-th request for memory in each process fails ..
-  std::uint32_t memory_for = 0;         // .. and so many after it
-  std::uint8_t reads_in_time = 255;     // at most, until a rail counts as one that keeps up
-  std::uint16_t seq_step = 1;           // of the sequence numbers: 256 makes a window of 64 messages
-  bool may_fail = false;                // requests may end with an error: a device died
-  bool clocks_only = false;             // nothing ends a rail but a clock: one rail must stay up
-  std::uint32_t polls = 33;             // between two moments of virtual time; 33: the clock is looked at
-  std::uint64_t idle_ns = kMs;          // at most, between two calls of progress of a process that waits
-  bool late_data = false;               // see add_late_data()
-  bool absences = false;                // see add_absences()
-  bool one_way = false;                 // messages go from lower to higher processes only
-  bool ports_stay_down = false;         // a port that goes down does not come back
-  bool slow_copies = false;             // see add_slow_copies()
-  bool early_faults = false;            // see add_early_faults()
-  bool fins_lost = false;               // see add_lost_fins()
-  bool last_words = false;              // see add_last_words()
+  uint64_t control_ns = 30 * kUs;  // a control thread takes up to so long for a command
+  uint64_t events_ns = 20 * kUs;   // and the event thread to run
+  uint64_t stop_ns = 0;            // as control_ns, for the commands that stop queue pairs ..
+  uint64_t queue_pair_ns = 0;      // .. and for those that make and destroy them, if not 0 ..
+  uint32_t slow_process = ~0u;     // .. in one process
+  uint32_t late_ports = 0;         // one bit per rail of process 0: down at the start ..
+  uint64_t late_ns = 0;            // .. and for so long
+  uint64_t dies_at_call = 0;       // the device of process 0 and the last rail dies in this verb
+  uint64_t memory_at = 0;          // the PML's n-th request for memory in each process fails ..
+  uint32_t memory_for = 0;         // .. and so many after it
+  uint8_t reads_in_time = 255;     // at most, until a rail counts as one that keeps up
+  uint16_t seq_step = 1;           // of the sequence numbers: 256 makes a window of 64 messages
+  bool may_fail = false;           // requests may end with an error: a device died
+  bool clocks_only = false;        // nothing ends a rail but a clock: one rail must stay up
+  uint32_t polls = 33;             // between two moments of virtual time; 33: the clock is looked at
+  uint64_t idle_ns = kMs;          // at most, between two calls of progress of a process that waits
+  bool late_data = false;          // see add_late_data()
+  bool absences = false;           // see add_absences()
+  bool one_way = false;            // messages go from lower to higher processes only
+  bool ports_stay_down = false;    // a port that goes down does not come back
+  bool slow_copies = false;        // see add_slow_copies()
+  bool early_faults = false;       // see add_early_faults()
+  bool fins_lost = false;          // see add_lost_fins()
+  bool last_words = false;         // see add_last_words()
   FabricTraits fabric;
-  std::uint64_t heal_ns = 30 * kSecond;  // everything ends so soon after the last fault
+  uint64_t heal_ns = 30 * kSecond;  // everything ends so soon after the last fault
 };
 
 struct Scenario {
@@ -112,15 +112,15 @@ struct Scenario {
   Machine machine;
   sim::Scenario program;  // comms and pairs
   std::vector<Fault> faults;
-  std::uint64_t last_ns = 0;  // when the last fault ends and the last operation begins
+  uint64_t last_ns = 0;  // when the last fault ends and the last operation begins
 };
 
 /// How many seeds of it a short test runs; 0: it takes too long.
-std::uint64_t short_runs(const std::string& config);
+uint64_t short_runs(const std::string& config);
 /// The names of the configurations.
 const std::vector<std::string>& config_names();
 /// False: no such configuration.
-bool generate(std::uint64_t seed, const std::string& config, Scenario& out);
+bool generate(uint64_t seed, const std::string& config, Scenario& out);
 /// Works out last_ns, after the program or the faults have changed.
 void settle(Scenario& s);
 std::string print(const Fault& f);

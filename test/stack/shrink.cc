@@ -20,21 +20,21 @@ namespace {
 
 constexpr unsigned kRunSeconds = 60;
 
-bool has(const std::vector<std::uint32_t>& list, std::uint32_t i) {
+bool has(const std::vector<uint32_t>& list, uint32_t i) {
   return std::binary_search(list.begin(), list.end(), i);
 }
 
-std::vector<std::uint32_t> all(std::size_t n) {
-  std::vector<std::uint32_t> list(n);
+std::vector<uint32_t> all(size_t n) {
+  std::vector<uint32_t> list(n);
   std::iota(list.begin(), list.end(), 0u);
   return list;
 }
 
-std::string print(const char* option, const std::vector<std::uint32_t>& list) {
+std::string print(const char* option, const std::vector<uint32_t>& list) {
   std::string text = std::string(" --") + option + " ";
   if (list.empty()) return text + "none";
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::size_t from = i;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const size_t from = i;
     while (i + 1 < list.size() && list[i + 1] == list[i] + 1) ++i;
     if (from != 0) text += ",";
     text += std::to_string(list[from]);
@@ -50,7 +50,7 @@ std::string kind(const std::string& violation) {
 
 class Shrinker {
  public:
-  Shrinker(const Scenario& s, std::uint32_t runs)
+  Shrinker(const Scenario& s, uint32_t runs)
       : scenario_(s), best_(whole(s)), kind_(failure_of(s)), left_(runs) {}
 
   Cut work() {
@@ -73,23 +73,23 @@ class Shrinker {
 
   bool drop_processes() {
     bool better = false;
-    for (std::size_t i = best_.processes.size(); i-- > 0 && best_.processes.size() > 2;) {
+    for (size_t i = best_.processes.size(); i-- > 0 && best_.processes.size() > 2;) {
       Cut c = best_;
-      c.processes.erase(c.processes.begin() + static_cast<std::ptrdiff_t>(i));
+      c.processes.erase(c.processes.begin() + static_cast<ptrdiff_t>(i));
       better |= accept(c);
     }
     return better;
   }
 
   /// Halves first, then quarters, down to single ones.
-  bool drop(std::vector<std::uint32_t> Cut::*list) {
+  bool drop(std::vector<uint32_t> Cut::*list) {
     bool better = false;
-    for (std::size_t chunk = std::max<std::size_t>(1, (best_.*list).size() / 2);; chunk /= 2) {
-      for (std::size_t at = 0; at < (best_.*list).size();) {
+    for (size_t chunk = std::max<size_t>(1, (best_.*list).size() / 2);; chunk /= 2) {
+      for (size_t at = 0; at < (best_.*list).size();) {
         Cut c = best_;
         auto& l = c.*list;
-        l.erase(l.begin() + static_cast<std::ptrdiff_t>(at),
-                l.begin() + static_cast<std::ptrdiff_t>(std::min(at + chunk, l.size())));
+        l.erase(l.begin() + static_cast<ptrdiff_t>(at),
+                l.begin() + static_cast<ptrdiff_t>(std::min(at + chunk, l.size())));
         if (accept(c))
           better = true;
         else
@@ -102,7 +102,7 @@ class Shrinker {
   const Scenario& scenario_;
   Cut best_;
   std::string kind_;
-  std::uint32_t left_;
+  uint32_t left_;
 };
 
 }  // namespace
@@ -113,20 +113,20 @@ Cut whole(const Scenario& s) {
 
 Scenario cut(const Scenario& s, const Cut& c) {
   Scenario out = s;
-  const std::vector<std::uint32_t> processes = c.processes.empty() ? all(s.machine.procs) : c.processes;
-  std::vector<std::uint32_t> number(s.machine.procs);
-  for (std::size_t i = 0; i < processes.size(); ++i) number[processes[i]] = static_cast<std::uint32_t>(i);
-  out.machine.procs = out.program.machine.procs = static_cast<std::uint32_t>(processes.size());
+  const std::vector<uint32_t> processes = c.processes.empty() ? all(s.machine.procs) : c.processes;
+  std::vector<uint32_t> number(s.machine.procs);
+  for (size_t i = 0; i < processes.size(); ++i) number[processes[i]] = static_cast<uint32_t>(i);
+  out.machine.procs = out.program.machine.procs = static_cast<uint32_t>(processes.size());
   out.program.pairs.clear();
   out.faults.clear();
-  for (std::uint32_t i = 0; i < s.program.pairs.size(); ++i) {
+  for (uint32_t i = 0; i < s.program.pairs.size(); ++i) {
     sim::PairPlan p = s.program.pairs[i];
     if (!has(c.messages, i) || !has(processes, p.src) || !has(processes, p.dst)) continue;
     p.src = number[p.src];
     p.dst = number[p.dst];
     out.program.pairs.push_back(p);
   }
-  for (std::uint32_t i = 0; i < s.faults.size(); ++i) {
+  for (uint32_t i = 0; i < s.faults.size(); ++i) {
     Fault f = s.faults[i];
     if (!has(c.faults, i) || !has(processes, f.p) || !has(processes, f.q)) continue;
     f.p = number[f.p];
@@ -141,7 +141,7 @@ std::string print(const Cut& c) {
   return print("processes", c.processes) + print("messages", c.messages) + print("faults", c.faults);
 }
 
-bool parse_list(const std::string& text, std::vector<std::uint32_t>& out) {
+bool parse_list(const std::string& text, std::vector<uint32_t>& out) {
   out.clear();
   if (text == "none") return true;
   const char* at = text.c_str();
@@ -156,7 +156,7 @@ bool parse_list(const std::string& text, std::vector<std::uint32_t>& out) {
       if (end == at) return false;
     }
     if (to < from || to > 1'000'000 || (!out.empty() && from <= out.back())) return false;
-    for (unsigned long i = from; i <= to; ++i) out.push_back(static_cast<std::uint32_t>(i));
+    for (unsigned long i = from; i <= to; ++i) out.push_back(static_cast<uint32_t>(i));
     if (*end == '\0') return true;
     if (*end != ',') return false;
     at = end + 1;
@@ -188,7 +188,7 @@ std::string failure_of(const Scenario& s) {
   char buffer[256];
   if (child > 0)
     for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
-      text.append(buffer, static_cast<std::size_t>(n));
+      text.append(buffer, static_cast<size_t>(n));
   close(ends[0]);
   int status = 0;
   if (child < 0 || waitpid(child, &status, 0) != child) return "";
@@ -196,7 +196,7 @@ std::string failure_of(const Scenario& s) {
   return WTERMSIG(status) == SIGALRM ? "does not end" : "signal " + std::to_string(WTERMSIG(status));
 }
 
-Cut shrink(const Scenario& s, std::uint32_t runs) {
+Cut shrink(const Scenario& s, uint32_t runs) {
   return Shrinker(s, runs).work();
 }
 

@@ -14,9 +14,9 @@ namespace bfo::stack {
 
 /// What is left, by index in the generated run, in ascending order. An empty list of processes: all.
 struct Cut {
-  std::vector<std::uint32_t> processes;
-  std::vector<std::uint32_t> messages;
-  std::vector<std::uint32_t> faults;
+  std::vector<uint32_t> processes;
+  std::vector<uint32_t> messages;
+  std::vector<uint32_t> faults;
 };
 
 /// Everything that `s` has.
@@ -27,7 +27,7 @@ Scenario cut(const Scenario& s, const Cut& c);
 /// The options that replay it, with a space before each.
 std::string print(const Cut& c);
 /// "0,3-5" or "none". False: something else, or not in ascending order.
-bool parse_list(const std::string& text, std::vector<std::uint32_t>& out);
+bool parse_list(const std::string& text, std::vector<uint32_t>& out);
 /// Takes one of the options of print() and its value into `c`. False: another option, or no list.
 bool parse_option(const std::string& option, const std::string& value, Cut& c);
 
@@ -36,6 +36,6 @@ bool parse_option(const std::string& option, const std::string& value, Cut& c);
 std::string failure_of(const Scenario& s);
 /// Leaves out processes, faults and messages as long as the run fails in the same way; at most `runs` runs.
 /// `s` must fail.
-Cut shrink(const Scenario& s, std::uint32_t runs = 2000);
+Cut shrink(const Scenario& s, uint32_t runs = 2000);
 
 }  // namespace bfo::stack

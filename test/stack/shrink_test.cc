@@ -14,7 +14,7 @@ namespace bfo::stack {
 namespace {
 
 /// Runs of a job that gives a peer up as soon as no rail is up: any long outage breaks P6.
-Scenario impatient(std::uint64_t seed) {
+Scenario impatient(uint64_t seed) {
   Scenario s;
   EXPECT_TRUE(generate(seed, "storm", s));
   s.machine.park_ns = 1;
@@ -22,16 +22,16 @@ Scenario impatient(std::uint64_t seed) {
 }
 
 /// Nothing of `list` can be left out any more.
-void expect_smallest(const Scenario& s, const Cut& small, std::vector<std::uint32_t> Cut::*list) {
-  for (std::size_t i = 0; i < (small.*list).size(); ++i) {
+void expect_smallest(const Scenario& s, const Cut& small, std::vector<uint32_t> Cut::*list) {
+  for (size_t i = 0; i < (small.*list).size(); ++i) {
     Cut c = small;
-    (c.*list).erase((c.*list).begin() + static_cast<std::ptrdiff_t>(i));
+    (c.*list).erase((c.*list).begin() + static_cast<ptrdiff_t>(i));
     EXPECT_NE(failure_of(cut(s, c)), "P6") << print(c);
   }
 }
 
 TEST(Shrink, FailingRun_NothingThatIsLeftCanBeLeftOut) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
     const Scenario s = impatient(seed);
     if (failure_of(s) != "P6") continue;
     const Cut small = shrink(s);
@@ -64,12 +64,12 @@ TEST(Cut, Whole_IsTheSameRun) {
 
 TEST(Cut, ProcessLeftOut_TakesItsMessagesAndFaultsAlong) {
   Scenario s;
-  for (std::uint64_t seed = 1; s.machine.procs < 4; ++seed) ASSERT_TRUE(generate(seed, "storm", s));
+  for (uint64_t seed = 1; s.machine.procs < 4; ++seed) ASSERT_TRUE(generate(seed, "storm", s));
   Cut c = whole(s);
   c.processes.erase(c.processes.begin() + 1);
   const Scenario left = cut(s, c);
   ASSERT_EQ(left.machine.procs, s.machine.procs - 1);
-  std::size_t messages = 0;
+  size_t messages = 0;
   for (const sim::PairPlan& p : s.program.pairs) messages += p.src != 1 && p.dst != 1;
   EXPECT_EQ(left.program.pairs.size(), messages);
   EXPECT_LT(messages, s.program.pairs.size());
@@ -79,7 +79,7 @@ TEST(Cut, ProcessLeftOut_TakesItsMessagesAndFaultsAlong) {
 TEST(Cut, PrintedAndParsed_IsTheSame) {
   const Cut c{{0, 2}, {1, 2, 3, 7, 9, 10}, {}};
   EXPECT_EQ(print(c), " --processes 0,2 --messages 1-3,7,9,10 --faults none");
-  std::vector<std::uint32_t> list;
+  std::vector<uint32_t> list;
   ASSERT_TRUE(parse_list("1-3,7,9,10", list));
   EXPECT_EQ(list, c.messages);
   ASSERT_TRUE(parse_list("none", list));

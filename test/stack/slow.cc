@@ -17,18 +17,18 @@ namespace bfo::stack {
 /// True: this completion, or one before it in the same queue, is not seen yet.
 bool Fabric::held_up(Cq& c, const ibv_wc& wc) {
   if (c.has_channel) return false;
-  std::uint64_t t = time.now();
+  uint64_t t = time.now();
   if (dice.below(1000) < traits.cqe_late) t += 1 + dice.below(traits.cqe_ns);
   if (!c.coming.empty()) t = std::max(t, c.coming.back().first);
   if (t == time.now()) return false;
   c.coming.emplace_back(t, wc);
   time.at(
-      t, [](void* f, std::uint64_t number, void*) { static_cast<Fabric*>(f)->surface_due(number); }, this,
+      t, [](void* f, uint64_t number, void*) { static_cast<Fabric*>(f)->surface_due(number); }, this,
       c.number);
   return true;
 }
 
-void Fabric::surface_due(std::uint64_t number) {
+void Fabric::surface_due(uint64_t number) {
   for (const auto& cq : cqs) {
     if (cq->number != number) continue;
     for (; !cq->coming.empty() && cq->coming.front().first <= time.now(); cq->coming.pop_front())
@@ -44,9 +44,9 @@ void Fabric::raise_last_receive(Qp& qp) {
   if (cq.coming.empty()) return raise(*qp.device(), IBV_EVENT_QP_LAST_WQE_REACHED, &qp);
   time.at(
       cq.coming.back().first + 1,
-      [](void* f, std::uint64_t a, void*) {
+      [](void* f, uint64_t a, void*) {
         Fabric& fabric = *static_cast<Fabric*>(f);
-        Qp* const q = fabric.find(static_cast<std::uint32_t>(a));
+        Qp* const q = fabric.find(static_cast<uint32_t>(a));
         if (q != nullptr) fabric.raise(*q->device(), IBV_EVENT_QP_LAST_WQE_REACHED, q);
       },
       this, qp.qp_num);
@@ -58,9 +58,9 @@ bool Fabric::keep_back(Qp& responder, LateWrite w) {
   responder.late.push_back(std::move(w));
   time.in(
       1 + dice.below(traits.write_ns),
-      [](void* f, std::uint64_t a, void*) {
+      [](void* f, uint64_t a, void*) {
         Fabric& fabric = *static_cast<Fabric*>(f);
-        if (Qp* const q = fabric.find(static_cast<std::uint32_t>(a)); q != nullptr) fabric.land(*q);
+        if (Qp* const q = fabric.find(static_cast<uint32_t>(a)); q != nullptr) fabric.land(*q);
       },
       this, responder.qp_num);
   return true;
@@ -68,7 +68,7 @@ bool Fabric::keep_back(Qp& responder, LateWrite w) {
 
 void Fabric::land(Qp& responder) {
   for (const LateWrite& w : responder.late) {
-    const auto length = static_cast<std::uint32_t>(w.data.size());
+    const auto length = static_cast<uint32_t>(w.data.size());
     observer.accessed(responder.device()->process, w.remote, length, w.rkey, true);
     std::memcpy(reinterpret_cast<void*>(w.remote), w.data.data(), length);
   }

@@ -15,8 +15,8 @@ namespace {
 using core::MsgType;
 using engine::PacketType;
 
-constexpr std::uint32_t tag(MsgType t) {
-  return static_cast<std::uint32_t>(t);
+constexpr uint32_t tag(MsgType t) {
+  return static_cast<uint32_t>(t);
 }
 constexpr unsigned bit(PacketType t) {
   return 1u << static_cast<unsigned>(t);
@@ -32,7 +32,7 @@ void calm(Machine& m) {
 }
 
 /// One process stops its queue pairs, or destroys them, long after it was told to.
-void slow_lanes(sim::Prng& d, Machine& m, std::uint32_t process, bool stops) {
+void slow_lanes(sim::Prng& d, Machine& m, uint32_t process, bool stops) {
   m.control_threads = true;
   m.control_ns = 20 * kUs;
   m.events_ns = 20 * kUs;
@@ -42,10 +42,10 @@ void slow_lanes(sim::Prng& d, Machine& m, std::uint32_t process, bool stops) {
 
 }  // namespace
 
-void add_packet_faults(sim::Prng& d, std::uint64_t n, Scenario& s) {
+void add_packet_faults(sim::Prng& d, uint64_t n, Scenario& s) {
   static constexpr FaultKind kKinds[] = {FaultKind::kLose,      FaultKind::kNoAnswer, FaultKind::kErrorNow,
                                          FaultKind::kErrorDone, FaultKind::kHold,     FaultKind::kHold};
-  static constexpr std::uint32_t kClasses[] = {
+  static constexpr uint32_t kClasses[] = {
       PacketFault::kData,        PacketFault::kData,     PacketFault::kData,
       PacketFault::kWrite,       PacketFault::kRead,     PacketFault::kAny,
       PacketFault::kRestart,     PacketFault::kRestart,  tag(MsgType::kRndv),
@@ -57,46 +57,46 @@ void add_packet_faults(sim::Prng& d, std::uint64_t n, Scenario& s) {
     Fault x;
     x.kind = kKinds[d.below(std::size(kKinds))];
     x.packets = kClasses[d.below(std::size(kClasses))];
-    x.n = static_cast<std::uint32_t>(d.range(1, x.packets <= PacketFault::kData ? 8 : 2));
-    x.p = static_cast<std::uint32_t>(d.below(s.machine.procs));
-    x.q = static_cast<std::uint32_t>((x.p + 1 + d.below(s.machine.procs - 1)) % s.machine.procs);
-    x.r = static_cast<std::uint32_t>(d.below(s.machine.rails));
+    x.n = static_cast<uint32_t>(d.range(1, x.packets <= PacketFault::kData ? 8 : 2));
+    x.p = static_cast<uint32_t>(d.below(s.machine.procs));
+    x.q = static_cast<uint32_t>((x.p + 1 + d.below(s.machine.procs - 1)) % s.machine.procs);
+    x.r = static_cast<uint32_t>(d.below(s.machine.rails));
     x.d = x.kind == FaultKind::kHold ? d.range(20 * kUs, d.chance(50) ? kMs : 20 * kMs) : 5 * kMs;
     s.faults.push_back(x);
   }
 }
 
 void add_late_data(sim::Prng& d, Scenario& s) {
-  static constexpr std::uint32_t kClasses[] = {PacketFault::kWrite, PacketFault::kRead, PacketFault::kData};
+  static constexpr uint32_t kClasses[] = {PacketFault::kWrite, PacketFault::kRead, PacketFault::kData};
   Fault x;
   x.kind = FaultKind::kHold;
   x.packets = kClasses[d.below(std::size(kClasses))];
-  x.n = static_cast<std::uint32_t>(d.range(1, 4));
-  x.p = static_cast<std::uint32_t>(d.below(2));
+  x.n = static_cast<uint32_t>(d.range(1, 4));
+  x.p = static_cast<uint32_t>(d.below(2));
   x.q = 1 - x.p;
-  x.r = static_cast<std::uint32_t>(d.below(s.machine.rails));
+  x.r = static_cast<uint32_t>(d.below(s.machine.rails));
   x.d = d.range(30 * kUs, d.chance(70) ? 400 * kUs : 5 * kMs);
   s.faults.push_back(x);
   x.kind = FaultKind::kErrorNow;
   x.packets = d.chance(50) ? x.packets : PacketFault::kAny;
-  x.n += static_cast<std::uint32_t>(d.range(1, 2));
+  x.n += static_cast<uint32_t>(d.range(1, 2));
   s.faults.push_back(x);
 }
 
 void add_absences(sim::Prng& d, Scenario& s) {
-  for (std::uint64_t n = d.range(1, 2); n > 0; --n) {
+  for (uint64_t n = d.range(1, 2); n > 0; --n) {
     Fault away;
     away.kind = FaultKind::kSleep;
     away.t = d.below(10 * kMs);
-    away.p = static_cast<std::uint32_t>(d.below(s.machine.procs));
+    away.p = static_cast<uint32_t>(d.below(s.machine.procs));
     away.d = d.range(s.machine.park_ns / 2, 4 * s.machine.park_ns);
     s.faults.push_back(away);
-    for (std::uint32_t r = 0; r < s.machine.rails; ++r) {
+    for (uint32_t r = 0; r < s.machine.rails; ++r) {
       Fault x;
       x.kind = FaultKind::kErrorNow;
       x.t = away.t;
       x.q = away.p;
-      x.p = static_cast<std::uint32_t>((away.p + 1 + d.below(s.machine.procs - 1)) % s.machine.procs);
+      x.p = static_cast<uint32_t>((away.p + 1 + d.below(s.machine.procs - 1)) % s.machine.procs);
       x.r = r;
       x.d = away.d;
       s.faults.push_back(x);
@@ -105,46 +105,46 @@ void add_absences(sim::Prng& d, Scenario& s) {
 }
 
 void add_slow_copies(sim::Prng& d, Scenario& s) {
-  for (std::uint64_t n = d.range(1, 3); n > 0; --n) {
+  for (uint64_t n = d.range(1, 3); n > 0; --n) {
     Fault x;
     x.kind = FaultKind::kHold;
     x.packets = PacketFault::kAny;
-    x.n = static_cast<std::uint32_t>(d.range(1, 60));
+    x.n = static_cast<uint32_t>(d.range(1, 60));
     x.q = 1;
-    x.r = static_cast<std::uint32_t>(d.below(s.machine.rails));
+    x.r = static_cast<uint32_t>(d.below(s.machine.rails));
     x.d = d.range(300 * kUs, 4 * kMs);
     s.faults.push_back(x);
     x.kind = d.chance(70) ? FaultKind::kErrorNow : FaultKind::kErrorDone;
-    x.n += static_cast<std::uint32_t>(d.range(1, 3));
+    x.n += static_cast<uint32_t>(d.range(1, 3));
     s.faults.push_back(x);
   }
 }
 
 void add_lost_fins(sim::Prng& d, Scenario& s) {
-  for (std::uint64_t n = d.range(1, 3); n > 0; --n) {
+  for (uint64_t n = d.range(1, 3); n > 0; --n) {
     Fault x;
     x.kind = d.chance(80) ? FaultKind::kErrorNow : FaultKind::kLose;
     x.packets = tag(MsgType::kFin);
-    x.n = static_cast<std::uint32_t>(d.range(1, 4));
-    x.p = static_cast<std::uint32_t>(d.below(2));
+    x.n = static_cast<uint32_t>(d.range(1, 4));
+    x.p = static_cast<uint32_t>(d.below(2));
     x.q = 1 - x.p;
-    x.r = static_cast<std::uint32_t>(d.below(s.machine.rails));
+    x.r = static_cast<uint32_t>(d.below(s.machine.rails));
     x.d = 5 * kMs;
     s.faults.push_back(x);
   }
 }
 
 void add_early_faults(sim::Prng& d, Scenario& s) {
-  for (std::uint64_t n = d.range(1, 4); n > 0; --n) {
+  for (uint64_t n = d.range(1, 4); n > 0; --n) {
     Fault x;
     static constexpr FaultKind kKinds[] = {FaultKind::kErrorNow, FaultKind::kErrorDone, FaultKind::kNoAnswer,
                                            FaultKind::kHold};
     x.kind = kKinds[d.below(std::size(kKinds))];
     x.packets = PacketFault::kAny;
-    x.n = static_cast<std::uint32_t>(d.range(1, 3));
-    x.p = static_cast<std::uint32_t>(d.below(s.machine.procs - 1));
-    x.q = static_cast<std::uint32_t>(d.range(x.p + 1, s.machine.procs - 1));
-    x.r = static_cast<std::uint32_t>(d.below(s.machine.rails));
+    x.n = static_cast<uint32_t>(d.range(1, 3));
+    x.p = static_cast<uint32_t>(d.below(s.machine.procs - 1));
+    x.q = static_cast<uint32_t>(d.range(x.p + 1, s.machine.procs - 1));
+    x.r = static_cast<uint32_t>(d.below(s.machine.rails));
     x.d = d.range(100 * kUs, 5 * kMs);
     s.faults.push_back(x);
     if (!d.chance(50)) continue;
@@ -156,20 +156,20 @@ void add_early_faults(sim::Prng& d, Scenario& s) {
 }
 
 void add_last_words(sim::Prng& d, Scenario& s) {
-  static constexpr std::uint32_t kClasses[] = {
+  static constexpr uint32_t kClasses[] = {
       PacketFault::kRestart,     PacketFault::kRestart,      PacketFault::kData,
       tag(MsgType::kRndv),       tag(MsgType::kRget),        tag(MsgType::kAck),
       tag(MsgType::kPut),        tag(MsgType::kFin),         tag(MsgType::kRestartNotify),
       tag(MsgType::kRestartAck), tag(MsgType::kRestartNack), tag(MsgType::kRecvErr),
       tag(MsgType::kRailDown),   tag(MsgType::kEpochClosed), tag(MsgType::kSendDone)};
   Fault x;
-  x.p = static_cast<std::uint32_t>(d.below(2));
+  x.p = static_cast<uint32_t>(d.below(2));
   x.q = 1 - x.p;
-  x.r = static_cast<std::uint32_t>(d.below(s.machine.rails));
+  x.r = static_cast<uint32_t>(d.below(s.machine.rails));
   if (d.chance(75)) {
     x.kind = FaultKind::kUnread;
     x.packets = kClasses[d.below(std::size(kClasses))];
-    x.n = static_cast<std::uint32_t>(d.range(1, 3));
+    x.n = static_cast<uint32_t>(d.range(1, 3));
     x.d = 5 * kMs;
   } else {
     x.kind = FaultKind::kDevice;
@@ -181,7 +181,7 @@ void add_last_words(sim::Prng& d, Scenario& s) {
 void make_dance(sim::Prng& d, Machine& m) {
   calm(m);
   m.timeout = 7;
-  m.retry_count = static_cast<std::uint8_t>(d.range(1, 3));
+  m.retry_count = static_cast<uint8_t>(d.range(1, 3));
   m.max_send = d.chance(50) ? 1088 : 2048;
   m.fabric.err_lands = d.chance(50) ? 1000 : 0;
   if (d.chance(50)) m.control_ns = kMs;
@@ -191,8 +191,7 @@ void make_dance(sim::Prng& d, Machine& m) {
 void lose_kinds(sim::Prng& d, Machine& m) {
   static constexpr PacketType kTypes[] = {PacketType::kSolicit, PacketType::kRequest, PacketType::kReply,
                                           PacketType::kReady};
-  for (std::uint64_t n = d.range(1, 2); n > 0; --n)
-    m.fabric.types_lost |= bit(kTypes[d.below(std::size(kTypes))]);
+  for (uint64_t n = d.range(1, 2); n > 0; --n) m.fabric.types_lost |= bit(kTypes[d.below(std::size(kTypes))]);
   m.fabric.datagram_loss = static_cast<unsigned>(d.below(30));
 }
 
@@ -264,7 +263,7 @@ void slow_fences(sim::Prng& d, Machine& m) {
   make_dance(d, m);
   m.late_data = true;
   m.fabric.err_lands = 1000;
-  slow_lanes(d, m, static_cast<std::uint32_t>(d.below(2)), d.chance(50));
+  slow_lanes(d, m, static_cast<uint32_t>(d.below(2)), d.chance(50));
 }
 
 void lose_fins(sim::Prng& d, Machine& m) {
@@ -288,7 +287,7 @@ void poll_seldom(sim::Prng& d, Machine& m) {
   calm(m);
   m.fabric.no_last_receive = 1;
   m.control_threads = false;
-  m.polls = static_cast<std::uint32_t>(d.range(1, 3));
+  m.polls = static_cast<uint32_t>(d.range(1, 3));
   m.idle_ns = 20 * kMs;
 }
 
@@ -314,7 +313,7 @@ void trust_rails(sim::Prng& d, Machine& m) {
 
 void moderate_polls(sim::Prng& d, Machine& m) {
   m.poll_gap_ns = d.range(3 * kUs, 20 * kUs);
-  m.polls = static_cast<std::uint32_t>(d.range(1, 2));
+  m.polls = static_cast<uint32_t>(d.range(1, 2));
   m.one_way = true;
   m.receive_depth = m.receive_first = m.send_depth = 128;
   m.fabric.jitter_ns = 500;
@@ -326,7 +325,7 @@ void meet_late(sim::Prng& d, Machine& m) {
   m.lazy = true;
   m.one_way = d.chance(70);
   m.early_faults = true;
-  m.timeout = static_cast<std::uint8_t>(d.range(5, 8));
+  m.timeout = static_cast<uint8_t>(d.range(5, 8));
   m.retry_count = 1;
   if (d.chance(40)) m.fabric.types_lost = bit(PacketType::kReady);
   if (d.chance(30)) m.fabric.datagram_late = 40;

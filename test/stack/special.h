@@ -11,7 +11,7 @@
 namespace bfo::stack {
 
 /// Faults of single packets, at most `n`: which packet, not when.
-void add_packet_faults(sim::Prng& d, std::uint64_t n, Scenario& s);
+void add_packet_faults(sim::Prng& d, uint64_t n, Scenario& s);
 
 /// Data is held in the fabric, and its connection fails meanwhile: it lands long after its requester knows.
 void add_late_data(sim::Prng& d, Scenario& s);

@@ -15,7 +15,7 @@
 namespace bfo::stack {
 namespace {
 
-Result run(const std::string& config, std::uint64_t seed) {
+Result run(const std::string& config, uint64_t seed) {
   Scenario s;
   EXPECT_TRUE(generate(seed, config, s)) << config;
   World world(s);
@@ -25,7 +25,7 @@ Result run(const std::string& config, std::uint64_t seed) {
 class Configuration : public testing::TestWithParam<std::string> {};
 
 TEST_P(Configuration, NoRunBreaksAPromise) {
-  for (std::uint64_t seed = 1; seed <= short_runs(GetParam()); ++seed) {
+  for (uint64_t seed = 1; seed <= short_runs(GetParam()); ++seed) {
     const Result r = run(GetParam(), seed);
     EXPECT_FALSE(r.failed) << "bfo-stack --config " << GetParam() << " --seed " << seed
                            << " --trace: " << r.violation;
@@ -54,7 +54,7 @@ TEST(Stack, OneSeedIsOneRun) {
 /// Runs of "streams" are other ones when no queue is left alone.
 TEST(Stack, QueuesAreLeftAloneInStreams) {
   int others = 0;
-  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
     Scenario s;
     ASSERT_TRUE(generate(seed, "streams", s));
     const Result moderated = World(s).run();
@@ -66,8 +66,8 @@ TEST(Stack, QueuesAreLeftAloneInStreams) {
 
 /// Runs of "onekey" lose READs of messages that have one key: more messages begin another round.
 TEST(Stack, MessagesWithOneKeyAreRestarted) {
-  std::uint64_t with = 0, without = 0;
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  uint64_t with = 0, without = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
     Scenario s;
     ASSERT_TRUE(generate(seed, "onekey", s));
     with += World(s).run().restarts;
@@ -78,9 +78,9 @@ TEST(Stack, MessagesWithOneKeyAreRestarted) {
 }
 
 TEST(Stack, FaultsHappen) {
-  std::uint64_t failovers = 0;
-  std::uint64_t restarts = 0;
-  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+  uint64_t failovers = 0;
+  uint64_t restarts = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
     const Result r = run("storm", seed);
     failovers += r.failovers;
     restarts += r.restarts;
@@ -102,7 +102,7 @@ TEST(Stack, CorpusIsGood) {
     if (line.empty() || line[0] == '#') continue;
     std::istringstream words(line);
     std::string config;
-    std::uint64_t seed = 0;
+    uint64_t seed = 0;
     ASSERT_TRUE(words >> config >> seed) << line;
     Scenario s;
     ASSERT_TRUE(generate(seed, config, s)) << line;

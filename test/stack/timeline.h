@@ -12,19 +12,19 @@ namespace bfo::stack {
 
 class Timeline {
  public:
-  using Action = void (*)(void* self, std::uint64_t a, void* p);
+  using Action = void (*)(void* self, uint64_t a, void* p);
 
-  std::uint64_t now() const { return now_; }
-  std::uint64_t events() const { return events_; }
+  uint64_t now() const { return now_; }
+  uint64_t events() const { return events_; }
   bool empty() const { return heap_.empty(); }
-  std::uint64_t next() const { return heap_.front().t; }
+  uint64_t next() const { return heap_.front().t; }
 
   /// Calls `action(self, a, p)` at time `t`, or now if that is past.
-  void at(std::uint64_t t, Action action, void* self, std::uint64_t a = 0, void* p = nullptr) {
+  void at(uint64_t t, Action action, void* self, uint64_t a = 0, void* p = nullptr) {
     heap_.push_back(Entry{t < now_ ? now_ : t, ++number_, action, self, a, p});
     std::push_heap(heap_.begin(), heap_.end(), later);
   }
-  void in(std::uint64_t ns, Action action, void* self, std::uint64_t a = 0, void* p = nullptr) {
+  void in(uint64_t ns, Action action, void* self, uint64_t a = 0, void* p = nullptr) {
     at(now_ + ns, action, self, a, p);
   }
   void step() {
@@ -38,19 +38,19 @@ class Timeline {
 
  private:
   struct Entry {
-    std::uint64_t t;
-    std::uint64_t number;
+    uint64_t t;
+    uint64_t number;
     Action action;
     void* self;
-    std::uint64_t a;
+    uint64_t a;
     void* p;
   };
   static bool later(const Entry& a, const Entry& b) { return a.t != b.t ? a.t > b.t : a.number > b.number; }
 
   std::vector<Entry> heap_;
-  std::uint64_t now_ = 1'000'000'000;  // a clock that has run for a while
-  std::uint64_t number_ = 0;
-  std::uint64_t events_ = 0;
+  uint64_t now_ = 1'000'000'000;  // a clock that has run for a while
+  uint64_t number_ = 0;
+  uint64_t events_ = 0;
 };
 
 }  // namespace bfo::stack

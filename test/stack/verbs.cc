@@ -47,7 +47,7 @@ int query_device(ibv_context*, ibv_device_attr* a) {
   a->max_qp_rd_atom = a->max_qp_init_rd_atom = 16;
   return 0;
 }
-int query_port(ibv_context* c, std::uint8_t, ibv_port_attr* a) {
+int query_port(ibv_context* c, uint8_t, ibv_port_attr* a) {
   const Device& d = device_of(c);
   if (d.dead) return EIO;
   *a = ibv_port_attr{};
@@ -58,12 +58,12 @@ int query_port(ibv_context* c, std::uint8_t, ibv_port_attr* a) {
   a->max_msg_sz = 1u << 30;
   return 0;
 }
-int query_gid(ibv_context*, std::uint8_t, int, ibv_gid* gid) {
+int query_gid(ibv_context*, uint8_t, int, ibv_gid* gid) {
   *gid = ibv_gid{};
   gid->raw[0] = 0xfe;
   return 0;
 }
-int query_pkey(ibv_context*, std::uint8_t, int, std::uint16_t* pkey) {
+int query_pkey(ibv_context*, uint8_t, int, uint16_t* pkey) {
   *pkey = 0xffff;
   return 0;
 }
@@ -85,7 +85,7 @@ int dealloc_pd(ibv_pd* pd) {
   delete pd;
   return 0;
 }
-ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int) {
+ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int) {
   if (!may(pd->context)) return nullptr;
   Fabric& f = fabric_of(pd->context);
   auto mr = std::make_unique<ibv_mr>();
@@ -93,7 +93,7 @@ ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int) {
   mr->pd = pd;
   mr->addr = address;
   mr->length = length;
-  mr->lkey = mr->rkey = Fabric::kFirstKey + static_cast<std::uint32_t>(f.mrs.size());
+  mr->lkey = mr->rkey = Fabric::kFirstKey + static_cast<uint32_t>(f.mrs.size());
   f.mrs.push_back(std::move(mr));
   ++f.keys_live;
   return f.mrs.back().get();
@@ -187,7 +187,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   Fabric& f = fabric_of(pd->context);
   auto qp = std::make_unique<Qp>();
   qp->context = pd->context;
-  qp->qp_num = Fabric::kFirstQp + static_cast<std::uint32_t>(f.qps.size());
+  qp->qp_num = Fabric::kFirstQp + static_cast<uint32_t>(f.qps.size());
   qp->qp_type = init->qp_type;
   qp->init = *init;
   qp->send_cq = init->send_cq;

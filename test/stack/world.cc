@@ -9,33 +9,33 @@
 namespace bfo::stack {
 namespace {
 
-constexpr std::uint64_t kWakeNs = 700;
-constexpr std::uint64_t kLookNs = 100 * kUs;  // between two looks whether all is over
+constexpr uint64_t kWakeNs = 700;
+constexpr uint64_t kLookNs = 100 * kUs;  // between two looks whether all is over
 World* current = nullptr;
 
-std::uint64_t hash(const char* text) {
-  std::uint64_t h = 0;
+uint64_t hash(const char* text) {
+  uint64_t h = 0;
   for (; *text != '\0'; ++text) h = sim::mix(h, static_cast<unsigned char>(*text));
   return h;
 }
 
 }  // namespace
 
-std::uint64_t World::environment_now() {
+uint64_t World::environment_now() {
   // Who closes a port polls for a time, and nothing else happens meanwhile.
   if (current->closing_) current->closing_ns_ += kUs;
   return current->time.now() + current->closing_ns_;
 }
-std::uint64_t World::environment_random() {
+uint64_t World::environment_random() {
   return current->dice_.next();
 }
-bool World::environment_secret(std::uint64_t* bits) {
+bool World::environment_secret(uint64_t* bits) {
   *bits = current->dice_.next();
   return true;
 }
 const engine::Environment& environment() {
   static const engine::Environment e = {World::environment_now, World::environment_random,
-                                        World::environment_secret, [] { return std::uint64_t{0}; }};
+                                        World::environment_secret, [] { return uint64_t{0}; }};
   return e;
 }
 
@@ -51,10 +51,9 @@ World::World(const Scenario& s, bool tracing)
   start_ns_ = time.now();
   actors_.resize(s.machine.procs);
   if (s.machine.procs <= 64) return;
-  talk_.resize(std::size_t{s.machine.procs} * s.machine.procs);
+  talk_.resize(size_t{s.machine.procs} * s.machine.procs);
   for (const sim::PairPlan& p : s.program.pairs)
-    talk_[std::size_t{p.src} * s.machine.procs + p.dst] =
-        talk_[std::size_t{p.dst} * s.machine.procs + p.src] = true;
+    talk_[size_t{p.src} * s.machine.procs + p.dst] = talk_[size_t{p.dst} * s.machine.procs + p.src] = true;
 }
 
 World::~World() {
@@ -65,17 +64,17 @@ World::~World() {
 
 void World::open() {
   const Machine& m = scenario.machine;
-  for (std::uint32_t p = 0; p < m.procs; ++p) {
-    for (std::uint32_t r = 0; r < m.rails; ++r) fabric.add_device(p, r);
+  for (uint32_t p = 0; p < m.procs; ++p) {
+    for (uint32_t r = 0; r < m.rails; ++r) fabric.add_device(p, r);
     processes.push_back(std::make_unique<Process>(*this, p));
   }
-  for (std::uint32_t r = 0; r < m.rails; ++r) {
+  for (uint32_t r = 0; r < m.rails; ++r) {
     if ((m.late_ports >> r & 1) == 0) continue;
     Device* const d = fabric.device(0, r);
     d->up = false;
     time.in(
         m.late_ns,
-        [](void* w, std::uint64_t, void* x) {
+        [](void* w, uint64_t, void* x) {
           static_cast<World*>(w)->fabric.set_port(*static_cast<Device*>(x), true);
         },
         this, 0, d);
@@ -84,7 +83,7 @@ void World::open() {
   for (const auto& p : processes)
     for (const auto& q : processes)
       if (!ctx.failed) p->meet(*q);
-  for (std::uint32_t p = 0; p < m.procs && !ctx.failed; ++p) {
+  for (uint32_t p = 0; p < m.procs && !ctx.failed; ++p) {
     actors_[p].commands.resize(processes[p]->lanes());
     processes[p]->begin();
     schedule(p, now() + dice_.below(50 * kUs));
@@ -94,17 +93,16 @@ void World::open() {
   for (const Fault& f : scenario.faults) {
     void* const x = const_cast<Fault*>(&f);
     time.in(
-        f.t,
-        [](void* w, std::uint64_t, void* y) { static_cast<World*>(w)->begin_fault(*static_cast<Fault*>(y)); },
+        f.t, [](void* w, uint64_t, void* y) { static_cast<World*>(w)->begin_fault(*static_cast<Fault*>(y)); },
         this, 0, x);
     time.in(
         f.t + f.d,
-        [](void* w, std::uint64_t, void* y) { static_cast<World*>(w)->end_fault(*static_cast<Fault*>(y)); },
-        this, 0, x);
+        [](void* w, uint64_t, void* y) { static_cast<World*>(w)->end_fault(*static_cast<Fault*>(y)); }, this,
+        0, x);
   }
   time.in(
       scenario.last_ns,
-      [](void* w, std::uint64_t, void*) {
+      [](void* w, uint64_t, void*) {
         Fabric& fabric = static_cast<World*>(w)->fabric;
         FabricTraits& t = fabric.traits;
         t.datagram_loss = t.datagram_late = t.packet_late = t.ah_fails = t.verb_blocks = t.verb_fails = 0;
@@ -117,51 +115,47 @@ void World::open() {
 
 // ---- who runs when
 
-void World::schedule(std::uint32_t p, std::uint64_t t) {
+void World::schedule(uint32_t p, uint64_t t) {
   Actor& a = actors_[p];
   t = std::max(t, a.asleep_until);
   if (t >= a.wake_ns) return;
   a.wake_ns = t;
   time.at(
-      t, [](void* w, std::uint64_t x, void*) { static_cast<World*>(w)->step(static_cast<std::uint32_t>(x)); },
-      this, p);
+      t, [](void* w, uint64_t x, void*) { static_cast<World*>(w)->step(static_cast<uint32_t>(x)); }, this, p);
 }
 
-void World::wake(std::uint32_t p) {
+void World::wake(uint32_t p) {
   schedule(p, now() + kWakeNs);
 }
 
-void World::step(std::uint32_t p) {
+void World::step(uint32_t p) {
   Actor& a = actors_[p];
   if (a.wake_ns != now() || ctx.failed) return;  // another step replaced it
-  a.wake_ns = ~std::uint64_t{0};
+  a.wake_ns = ~uint64_t{0};
   if (a.asleep_until > now()) return schedule(p, a.asleep_until);
   ctx.note(6, p, 0);
-  const std::uint64_t delay = processes[p]->step();
+  const uint64_t delay = processes[p]->step();
   look_for_commands(p);
   schedule(p, now() + delay);
 }
 
-void World::wake_events(std::uint32_t p) {
+void World::wake_events(uint32_t p) {
   Actor& a = actors_[p];
   if (a.events_due) return;
   a.events_due = true;
-  const std::uint64_t t = std::max(a.events_until, now()) + 1 + dice_.below(scenario.machine.events_ns);
+  const uint64_t t = std::max(a.events_until, now()) + 1 + dice_.below(scenario.machine.events_ns);
   time.at(
-      t,
-      [](void* w, std::uint64_t x, void*) { static_cast<World*>(w)->events(static_cast<std::uint32_t>(x)); },
-      this, p);
+      t, [](void* w, uint64_t x, void*) { static_cast<World*>(w)->events(static_cast<uint32_t>(x)); }, this,
+      p);
 }
 
-void World::events(std::uint32_t p) {
+void World::events(uint32_t p) {
   Actor& a = actors_[p];
   if (a.events_until > now()) {
     time.at(
         a.events_until,
-        [](void* w, std::uint64_t x, void*) {
-          static_cast<World*>(w)->events(static_cast<std::uint32_t>(x));
-        },
-        this, p);
+        [](void* w, uint64_t x, void*) { static_cast<World*>(w)->events(static_cast<uint32_t>(x)); }, this,
+        p);
     return;
   }
   a.events_due = false;
@@ -172,15 +166,13 @@ void World::events(std::uint32_t p) {
     a.events_due = true;
     time.in(
         10 * kMs,
-        [](void* w, std::uint64_t x, void*) {
-          static_cast<World*>(w)->events(static_cast<std::uint32_t>(x));
-        },
-        this, p);
+        [](void* w, uint64_t x, void*) { static_cast<World*>(w)->events(static_cast<uint32_t>(x)); }, this,
+        p);
   }
   wake(p);
 }
 
-std::uint64_t World::command_ns(std::uint32_t p, std::uint32_t lane) const {
+uint64_t World::command_ns(uint32_t p, uint32_t lane) const {
   const Machine& m = scenario.machine;
   if (p != m.slow_process) return m.control_ns;
   if (Process::stops(lane) && m.stop_ns != 0) return m.stop_ns;
@@ -188,24 +180,23 @@ std::uint64_t World::command_ns(std::uint32_t p, std::uint32_t lane) const {
 }
 
 /// Every command that waits gets a time at which a control thread has run it.
-void World::look_for_commands(std::uint32_t p) {
+void World::look_for_commands(uint32_t p) {
   Actor& a = actors_[p];
-  for (std::uint32_t lane = 0; lane < a.commands.size(); ++lane) {
-    for (const std::size_t pending = processes[p]->commands(lane); a.commands[lane] < pending;
+  for (uint32_t lane = 0; lane < a.commands.size(); ++lane) {
+    for (const size_t pending = processes[p]->commands(lane); a.commands[lane] < pending;
          ++a.commands[lane]) {
-      const std::uint64_t from = std::max(a.slow_until, now());
+      const uint64_t from = std::max(a.slow_until, now());
       time.at(
           from + 1 + dice_.below(command_ns(p, lane)),
-          [](void* w, std::uint64_t x, void*) {
-            static_cast<World*>(w)->command(static_cast<std::uint32_t>(x),
-                                            static_cast<std::uint32_t>(x >> 32));
+          [](void* w, uint64_t x, void*) {
+            static_cast<World*>(w)->command(static_cast<uint32_t>(x), static_cast<uint32_t>(x >> 32));
           },
-          this, std::uint64_t{lane} << 32 | p);
+          this, uint64_t{lane} << 32 | p);
     }
   }
 }
 
-void World::command(std::uint32_t p, std::uint32_t lane) {
+void World::command(uint32_t p, uint32_t lane) {
   --actors_[p].commands[lane];
   ctx.note(4, p, lane);
   processes[p]->run_command(lane);
@@ -213,17 +204,17 @@ void World::command(std::uint32_t p, std::uint32_t lane) {
   wake_events(p);  // one lane is the event thread's
 }
 
-void World::blocked(std::uint32_t p, std::uint64_t ns) {
+void World::blocked(uint32_t p, uint64_t ns) {
   actors_[p].asleep_until = std::max(actors_[p].asleep_until, now() + ns);
 }
 
-bool World::talk(std::uint32_t p, std::uint32_t q) const {
-  return talk_.empty() || talk_[std::size_t{p} * scenario.machine.procs + q];
+bool World::talk(uint32_t p, uint32_t q) const {
+  return talk_.empty() || talk_[size_t{p} * scenario.machine.procs + q];
 }
 
 // ---- what is watched
 
-void World::watch(std::uint32_t key, const Buffer& buffer) {
+void World::watch(uint32_t key, const Buffer& buffer) {
   if (watched_.size() <= key) watched_.resize(key + 1);
   watched_[key] = Watched{&buffer, buffer.use};
 }
@@ -231,7 +222,7 @@ void World::watch(std::uint32_t key, const Buffer& buffer) {
 void World::rail_ended(const Link& l, int cause) {
   const Machine& m = scenario.machine;
   if (!m.clocks_only || cause != BFO_CAUSE_PROBE_FAILED) return;
-  for (std::uint32_t r = 0; r < m.rails; ++r) {
+  for (uint32_t r = 0; r < m.rails; ++r) {
     const engine::Endpoint& here = processes[l.process->id()]->link(l.peer, r)->endpoint;
     const engine::Endpoint& there = processes[l.peer]->link(l.process->id(), r)->endpoint;
     if (r != l.rail && engine::is_up(here.phase) && engine::is_up(there.phase) && here.epoch == there.epoch)
@@ -240,8 +231,7 @@ void World::rail_ended(const Link& l, int cause) {
   ctx.fail("H15: a clock ended the last rail between processes %u and %u", l.process->id(), l.peer);
 }
 
-void World::accessed(std::uint32_t process, std::uint64_t, std::uint32_t length, std::uint32_t key,
-                     bool write) {
+void World::accessed(uint32_t process, uint64_t, uint32_t length, uint32_t key, bool write) {
   ctx.note(3, process, length);
   if (key >= watched_.size() || watched_[key].buffer == nullptr) return;
   const Watched& w = watched_[key];
@@ -268,7 +258,7 @@ void World::begin_fault(const Fault& f) {
     case FaultKind::kPortDown:
       return fabric.set_port(d, false);
     case FaultKind::kRailDown:
-      for (std::uint32_t p = 0; p < m.procs; ++p) fabric.set_port(*fabric.device(p, f.r), false);
+      for (uint32_t p = 0; p < m.procs; ++p) fabric.set_port(*fabric.device(p, f.r), false);
       return;
     case FaultKind::kSilent:
       return fabric.silence(d, f.d);
@@ -313,7 +303,7 @@ void World::end_fault(const Fault& f) {
   if (scenario.machine.ports_stay_down) return;
   if (f.kind == FaultKind::kPortDown) fabric.set_port(*fabric.device(f.p, f.r), true);
   if (f.kind != FaultKind::kRailDown) return;
-  for (std::uint32_t p = 0; p < scenario.machine.procs; ++p) fabric.set_port(*fabric.device(p, f.r), true);
+  for (uint32_t p = 0; p < scenario.machine.procs; ++p) fabric.set_port(*fabric.device(p, f.r), true);
 }
 
 // ---- the run
@@ -354,7 +344,7 @@ void World::fail_liveness() {
 }
 
 void World::finish() {
-  for (std::uint32_t i = 0; i < scenario.program.pairs.size() && !ctx.failed; ++i)
+  for (uint32_t i = 0; i < scenario.program.pairs.size() && !ctx.failed; ++i)
     if (!scenario.machine.may_fail && !book.is_matched(i)) ctx.fail("P1: message %u was never received", i);
   for (const auto& p : processes) result.restarts += p->engine().counters().restarts;
   if (on_end)
@@ -367,9 +357,9 @@ void World::finish() {
 
 Result World::run() {
   open();
-  const std::uint64_t last = start_ns_ + scenario.last_ns;
-  const std::uint64_t end = last + scenario.machine.heal_ns;
-  std::uint64_t look = last;
+  const uint64_t last = start_ns_ + scenario.last_ns;
+  const uint64_t end = last + scenario.machine.heal_ns;
+  uint64_t look = last;
   while (!ctx.failed) {
     time.step();
     ctx.now = time.now();

@@ -30,15 +30,15 @@ namespace bfo::stack {
 struct Result {
   bool failed = false;
   std::string violation;
-  std::uint64_t trace_hash = 0;
-  std::uint64_t virtual_ns = 0;
-  std::uint64_t healed_ns = 0;  // from the last fault to the end
-  std::uint64_t events = 0;
-  std::uint64_t packets = 0;
-  std::uint64_t messages = 0;
-  std::uint64_t failovers = 0;
-  std::uint64_t restarts = 0;
-  std::uint64_t late_landed = 0;
+  uint64_t trace_hash = 0;
+  uint64_t virtual_ns = 0;
+  uint64_t healed_ns = 0;  // from the last fault to the end
+  uint64_t events = 0;
+  uint64_t packets = 0;
+  uint64_t messages = 0;
+  uint64_t failovers = 0;
+  uint64_t restarts = 0;
+  uint64_t late_landed = 0;
 };
 
 class World : public Observer {
@@ -49,22 +49,21 @@ class World : public Observer {
   Result run();
 
   // ---- Observer
-  void wake(std::uint32_t process) override;
-  void wake_events(std::uint32_t process) override;
-  void accessed(std::uint32_t process, std::uint64_t address, std::uint32_t length, std::uint32_t key,
-                bool write) override;
+  void wake(uint32_t process) override;
+  void wake_events(uint32_t process) override;
+  void accessed(uint32_t process, uint64_t address, uint32_t length, uint32_t key, bool write) override;
   void broken(const char* what) override { ctx.fail("the BTL's engine: %s", what); }
   void thrown_away(const Qp& qp, const char* what) override;
-  void blocked(std::uint32_t process, std::uint64_t ns) override;
+  void blocked(uint32_t process, uint64_t ns) override;
 
   // ---- for the processes
-  std::uint64_t now() const { return time.now(); }
-  std::uint64_t start_ns() const { return start_ns_; }
+  uint64_t now() const { return time.now(); }
+  uint64_t start_ns() const { return start_ns_; }
   /// Are these two connected? Of many processes only those that have messages for each other.
-  bool talk(std::uint32_t p, std::uint32_t q) const;
+  bool talk(uint32_t p, uint32_t q) const;
   /// A clock may end a rail only if another one is up at both ends (H15).
   void rail_ended(const Link& l, int cause);
-  void watch(std::uint32_t key, const Buffer& buffer);
+  void watch(uint32_t key, const Buffer& buffer);
   const Scenario& scenario;
   Timeline time;
   sim::Context ctx;
@@ -79,30 +78,30 @@ class World : public Observer {
 
  private:
   struct Actor {
-    std::uint64_t wake_ns = ~std::uint64_t{0};  // the step in the queue that counts
-    std::uint64_t asleep_until = 0;
-    std::uint64_t events_until = 0;
-    std::uint64_t slow_until = 0;
+    uint64_t wake_ns = ~uint64_t{0};  // the step in the queue that counts
+    uint64_t asleep_until = 0;
+    uint64_t events_until = 0;
+    uint64_t slow_until = 0;
     bool events_due = false;
-    std::vector<std::size_t> commands;  // under way, by lane
+    std::vector<size_t> commands;  // under way, by lane
   };
   struct Watched {
     const Buffer* buffer = nullptr;
-    std::uint32_t use = 0;
+    uint32_t use = 0;
   };
 
-  static std::uint64_t environment_now();
-  static std::uint64_t environment_random();
-  static bool environment_secret(std::uint64_t* bits);
+  static uint64_t environment_now();
+  static uint64_t environment_random();
+  static bool environment_secret(uint64_t* bits);
   friend const engine::Environment& environment();
 
   void open();
-  void schedule(std::uint32_t process, std::uint64_t t);
-  void step(std::uint32_t process);
-  void events(std::uint32_t process);
-  void command(std::uint32_t process, std::uint32_t lane);
-  void look_for_commands(std::uint32_t process);
-  std::uint64_t command_ns(std::uint32_t process, std::uint32_t lane) const;
+  void schedule(uint32_t process, uint64_t t);
+  void step(uint32_t process);
+  void events(uint32_t process);
+  void command(uint32_t process, uint32_t lane);
+  void look_for_commands(uint32_t process);
+  uint64_t command_ns(uint32_t process, uint32_t lane) const;
   void begin_fault(const Fault& f);
   void end_fault(const Fault& f);
   bool over();
@@ -113,9 +112,9 @@ class World : public Observer {
   std::vector<Actor> actors_;
   std::vector<Watched> watched_;  // by key
   std::vector<bool> talk_;        // by both, of many processes
-  std::uint64_t start_ns_ = 0;
-  bool closing_ = false;          // the run is over, and virtual time stands
-  std::uint64_t closing_ns_ = 0;  // what the clock that processes read has advanced since
+  uint64_t start_ns_ = 0;
+  bool closing_ = false;     // the run is over, and virtual time stands
+  uint64_t closing_ns_ = 0;  // what the clock that processes read has advanced since
   sim::Prng dice_;
 };
 

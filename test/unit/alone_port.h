@@ -32,9 +32,9 @@ struct AlonePort : xfer::NoHooks {
     void lock() {}
     void unlock() {}
   };
-  using Bytes = std::vector<std::uint8_t>;
+  using Bytes = std::vector<uint8_t>;
   struct Posted {
-    std::uint8_t type;  ///< 0: a READ or a write
+    uint8_t type;  ///< 0: a READ or a write
     unsigned rail;
     Bytes header;
     Frag* frag;
@@ -42,7 +42,7 @@ struct AlonePort : xfer::NoHooks {
 
   Frag* frag_alloc();
   void frag_free(Frag& f);
-  void* alloc(std::size_t n) {
+  void* alloc(size_t n) {
     ++live;
     return std::malloc(n ? n : 1);
   }
@@ -50,78 +50,74 @@ struct AlonePort : xfer::NoHooks {
     if (p) --live;
     std::free(p);
   }
-  bool sendi(unsigned rail, std::uint8_t tag, const void* h, std::size_t n, SendRequest&, std::size_t) {
+  bool sendi(unsigned rail, uint8_t tag, const void* h, size_t n, SendRequest&, size_t) {
     return kept(rail, tag, h, n);
   }
-  bool sendi(unsigned rail, std::uint8_t tag, const void* h, std::size_t n, InlineSource&, std::size_t) {
+  bool sendi(unsigned rail, uint8_t tag, const void* h, size_t n, InlineSource&, size_t) {
     return kept(rail, tag, h, n);
   }
-  Post send(unsigned rail, std::uint8_t tag, const void* h, std::size_t n, SendRequest&, std::uint64_t,
-            std::size_t&, Frag& f) {
+  Post send(unsigned rail, uint8_t tag, const void* h, size_t n, SendRequest&, uint64_t, size_t&, Frag& f) {
     return note(tag, rail, h, n, &f);
   }
-  Post send_bytes(unsigned rail, std::uint8_t tag, const void* h, std::size_t n, const void*, std::size_t,
-                  Frag& f) {
+  Post send_bytes(unsigned rail, uint8_t tag, const void* h, size_t n, const void*, size_t, Frag& f) {
     return note(tag, rail, h, n, &f);
   }
-  Post put(unsigned rail, SendRequest&, std::uint64_t, std::size_t, std::uint64_t, const xfer::HandleBytes&,
-           Frag& f) {
+  Post put(unsigned rail, SendRequest&, uint64_t, size_t, uint64_t, const xfer::HandleBytes&, Frag& f) {
     return note(0, rail, nullptr, 0, &f);
   }
-  Post get(unsigned rail, RecvRequest&, std::uint64_t, std::size_t, std::uint64_t, const xfer::HandleBytes&,
-           Frag& f) {
+  Post get(unsigned rail, RecvRequest&, uint64_t, size_t, uint64_t, const xfer::HandleBytes&, Frag& f) {
     return note(0, rail, nullptr, 0, &f);
   }
   void* contiguous(SendRequest&) { return buffer; }
   void* contiguous(RecvRequest&) { return buffer; }
-  bool register_send(SendRequest&, std::size_t, Registration& r, const RailHandle*) { return r.done = true; }
-  bool register_recv(RecvRequest&, std::size_t, Registration& r, const RailHandle*) { return r.done = true; }
+  bool register_send(SendRequest&, size_t, Registration& r, const RailHandle*) { return r.done = true; }
+  bool register_recv(RecvRequest&, size_t, Registration& r, const RailHandle*) { return r.done = true; }
   void deregister(Registration& r) { r.done = false; }
   bool handle(const Registration& r, unsigned, xfer::HandleBytes& h) {
     h.size = 8;
     return r.done;
   }
-  void matched(RecvRequest&, std::int32_t, std::int32_t, std::uint64_t) {}
-  void unpack(RecvRequest&, std::uint64_t offset, const void* bytes, std::size_t n) {
+  void matched(RecvRequest&, int32_t, int32_t, uint64_t) {}
+  void unpack(RecvRequest&, uint64_t offset, const void* bytes, size_t n) {
     if (n != 0) std::memcpy(buffer + offset, bytes, n);
     unpacked += n;
   }
-  void copy(SendRequest&, RecvRequest&, std::size_t) {}
-  void copy(InlineSource&, RecvRequest&, std::size_t) {}
-  bool gather(SendRequest&, void*, std::size_t) { return true; }
-  bool gather(InlineSource&, void*, std::size_t) { return true; }
+  void copy(SendRequest&, RecvRequest&, size_t) {}
+  void copy(InlineSource&, RecvRequest&, size_t) {}
+  bool gather(SendRequest&, void*, size_t) { return true; }
+  bool gather(InlineSource&, void*, size_t) { return true; }
   void complete_send(SendRequest&, Outcome) { ++completed; }
   void complete_recv(RecvRequest&, const xfer::RecvStatus&) { ++completed; }
-  void* resolve(int, std::int32_t) { return peer; }
-  void* known(int, std::int32_t) { return peer; }
+  void* resolve(int, int32_t) { return peer; }
+  void* known(int, int32_t) { return peer; }
   void peer_failed(int, const xfer::PeerLoss&) { ++failed; }
-  void fence(unsigned, std::uint32_t) { ++fences; }
+  void fence(unsigned, uint32_t) { ++fences; }
   void connect(unsigned) {}
-  void peer_down(unsigned, const RailName&, std::int32_t) { ++peer_downs; }
-  void peer_closed(unsigned, const RailName&, std::uint64_t) {}
+  void peer_down(unsigned, const RailName&, int32_t) { ++peer_downs; }
+  void peer_closed(unsigned, const RailName&, uint64_t) {}
   xfer::WorkCount work(unsigned) { return {}; }
-  std::uint64_t now_ns() const { return now; }
+  uint64_t now_ns() const { return now; }
   void emit(const FailoverEvent&) { ++events; }
-  void trace_sent(int, const void*, std::size_t) {}
+  void trace_sent(int, const void*, size_t) {}
   void trace_plan(int, const xfer::PlanTrace&) {}
-  std::uint64_t copies_out() const { return 0; }
+  uint64_t copies_out() const { return 0; }
 
-  bool kept(unsigned rail, std::uint8_t tag, const void* h, std::size_t n) {
+  bool kept(unsigned rail, uint8_t tag, const void* h, size_t n) {
     if (keeps_bytes) note(tag, rail, h, n, nullptr);
     return keeps_bytes;
   }
-  Post note(std::uint8_t type, unsigned rail, const void* h, std::size_t n, Frag* f) {
-    const auto* const bytes = static_cast<const std::uint8_t*>(h);
+  Post note(uint8_t type, unsigned rail, const void* h, size_t n, Frag* f) {
+    const auto* const bytes = static_cast<const uint8_t*>(h);
     posted.push_back({type, rail, n ? Bytes(bytes, bytes + n) : Bytes{}, f});
     return Post::kAccepted;
   }
 
   bool keeps_bytes = false;  ///< sendi() takes what it is given
-  std::uint8_t buffer[100'000] = {};
+  uint8_t buffer[100'000] = {};
   std::vector<Posted> posted;
   int live = 0, frags = 0, completed = 0, failed = 0, fences = 0, peer_downs = 0, events = 0;
-  std::size_t unpacked = 0;
-  std::uint64_t now = 1;
+  size_t unpacked = 0;
+  uint64_t now = 1;
   void* peer = nullptr;
 };
 
@@ -153,7 +149,7 @@ struct Ground {
       peer.rails.at[i] = &r;
       r.peer = &peer;
       r.handle = i;
-      r.index = static_cast<std::uint8_t>(i);
+      r.index = static_cast<uint8_t>(i);
       r.state = RailState::kUp;
       r.name = {100 + i, 1};
       r.up_epoch = 1;

@@ -33,7 +33,7 @@ TEST(Clock, PeriodicIsDueOncePerPeriodAlsoForAThreadWithAnOldClock) {
 
 // The published vectors: key 00 01 .. 0f, input 00 01 .. of 0 to 63 bytes.
 TEST(SipHash, GivesThePublishedSums) {
-  constexpr std::uint64_t kSums[64] = {
+  constexpr uint64_t kSums[64] = {
       0x726fdb47dd0e0e31ull, 0x74f839c593dc67fdull, 0x0d6c8009d9a94f5aull, 0x85676696d7fb7e2dull,
       0xcf2794e0277187b7ull, 0x18765564cd99a68dull, 0xcbc9466e58fee3ceull, 0xab0200f58b01d137ull,
       0x93f5f5799a932462ull, 0x9e0082df0ba9e4b0ull, 0x7a5dbbc594ddb9f3ull, 0xf4b32f46226bada7ull,
@@ -83,21 +83,21 @@ TEST(Seq, PlaceOnEverySideOfTheWindow) {
 /// Of all answers to the open question, the oldest and the newest possible are told apart from what is
 /// confirmed, also where the numbers come round: the message's, and the question's.
 TEST(Seq, AnswerToTheOpenQuestionIsUnambiguous) {
-  const auto seq = [](std::uint64_t n) { return static_cast<Seq16>(n); };
-  for (std::uint64_t base : {std::uint64_t{0}, std::uint64_t{60'000}, (std::uint64_t{1} << 30) - 50'000}) {
-    std::uint64_t confirmed = base;
-    auto question = static_cast<std::uint16_t>(base / kSeqWindow);
-    std::uint64_t asked = base;  // `confirmed` when the open question was asked for the first time
+  const auto seq = [](uint64_t n) { return static_cast<Seq16>(n); };
+  for (uint64_t base : {uint64_t{0}, uint64_t{60'000}, (uint64_t{1} << 30) - 50'000}) {
+    uint64_t confirmed = base;
+    auto question = static_cast<uint16_t>(base / kSeqWindow);
+    uint64_t asked = base;  // `confirmed` when the open question was asked for the first time
     std::mt19937 rng(7);
     while (confirmed < base + 200'000) {
-      const std::uint64_t sent = confirmed + rng() % (kSeqWindow + 1);
-      for (std::uint64_t answer : {asked, confirmed, sent}) {
-        const auto by = static_cast<std::int64_t>(answer - confirmed);
+      const uint64_t sent = confirmed + rng() % (kSeqWindow + 1);
+      for (uint64_t answer : {asked, confirmed, sent}) {
+        const auto by = static_cast<int64_t>(answer - confirmed);
         ASSERT_EQ(seq_distance(seq(confirmed), seq(answer)), by) << confirmed;
-        ASSERT_EQ(seq_distance(seq(answer), seq(sent)), static_cast<std::int64_t>(sent - answer));
+        ASSERT_EQ(seq_distance(seq(answer), seq(sent)), static_cast<int64_t>(sent - answer));
       }
-      const std::uint16_t next = seq_question(question, seq(confirmed), seq(sent));
-      ASSERT_EQ(next, static_cast<std::uint16_t>(sent / kSeqWindow)) << confirmed << " to " << sent;
+      const uint16_t next = seq_question(question, seq(confirmed), seq(sent));
+      ASSERT_EQ(next, static_cast<uint16_t>(sent / kSeqWindow)) << confirmed << " to " << sent;
       if (next != question) asked = sent;
       question = next;
       confirmed = sent;
@@ -171,7 +171,7 @@ TEST(SlotMap, ManyLive) {
   std::vector<int> values(3000);
   std::vector<Name> names;
   for (int& v : values) names.push_back(m.insert(&v));
-  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(m.find(names[i]), &values[i]);
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(m.find(names[i]), &values[i]);
   EXPECT_EQ(m.live(), 3000u);
 }
 
@@ -181,37 +181,37 @@ TEST(RangeSet, AgreesWithABitmap) {
     RangeSetWithRoom set;
     std::vector<bool> bits(200, false);
     for (int step = 0; step < 300; ++step) {
-      std::uint64_t b = rng() % 200;
-      std::uint64_t e = b + rng() % (201 - b);
+      uint64_t b = rng() % 200;
+      uint64_t e = b + rng() % (201 - b);
       if (rng() % 3) {
-        std::uint64_t fresh = 0;
-        for (std::uint64_t i = b; i < e; ++i) {
+        uint64_t fresh = 0;
+        for (uint64_t i = b; i < e; ++i) {
           fresh += !bits[i];
           bits[i] = true;
         }
         ASSERT_EQ(set.add(b, e), fresh);
       } else if (rng() % 2) {
-        for (std::uint64_t i = b; i < e; ++i) bits[i] = false;
+        for (uint64_t i = b; i < e; ++i) bits[i] = false;
         set.remove(b, e);
       } else {
         const Range r = set.take_front(rng() % 7 + 1);
-        for (std::uint64_t i = r.begin; i < r.end; ++i) {
+        for (uint64_t i = r.begin; i < r.end; ++i) {
           ASSERT_TRUE(bits[i]);
           bits[i] = false;
         }
       }
-      std::uint64_t count = 0;
+      uint64_t count = 0;
       for (bool x : bits) count += x;
       ASSERT_EQ(set.bytes(), count);
-      for (std::uint32_t i = 0; i < set.count(); ++i) {
+      for (uint32_t i = 0; i < set.count(); ++i) {
         ASSERT_LT(set[i].begin, set[i].end);
         if (i) {
           ASSERT_LT(set[i - 1].end, set[i].begin) << "adjacent ranges are one";
         }
-        for (std::uint64_t k = set[i].begin; k < set[i].end; ++k) ASSERT_TRUE(bits[k]);
+        for (uint64_t k = set[i].begin; k < set[i].end; ++k) ASSERT_TRUE(bits[k]);
       }
       bool all = true;
-      for (std::uint64_t i = b; i < e; ++i) all = all && bits[i];
+      for (uint64_t i = b; i < e; ++i) all = all && bits[i];
       ASSERT_EQ(set.covers(b, e), all);
     }
     RangeSetWithRoom rest;
@@ -222,7 +222,7 @@ TEST(RangeSet, AgreesWithABitmap) {
 
 TEST(RangeSet, MoreRangesThanItHolds_LeavesThemOutAndSaysSo) {
   RangeSetWithRoom set;
-  for (std::uint64_t i = 0; i < RangeSet::kMaxCount; ++i) set.add(4 * i, 4 * i + 3);
+  for (uint64_t i = 0; i < RangeSet::kMaxCount; ++i) set.add(4 * i, 4 * i + 3);
   EXPECT_FALSE(set.incomplete());
   set.remove(1, 2);  // two pieces of one: the second has no room
   EXPECT_TRUE(set.incomplete());

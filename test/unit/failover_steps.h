@@ -45,20 +45,20 @@ struct Transfer {
   RecvReq* r;
 };
 /// A message of `n` bytes from rank 0 to rank 1, where its receive is waiting.
-inline Transfer transfer(World& w, std::size_t n) {
+inline Transfer transfer(World& w, size_t n) {
   RecvReq* const r = w.irecv(1, 0, 1, n);
   return {w.isend(0, 1, 1, pattern(n, 1)), r};
 }
 
 inline constexpr auto all = [](const Flight&) { return true; };
 
-inline std::uint64_t count(const World& w, MsgType t) {
-  return w.delivered[static_cast<std::uint8_t>(t)];
+inline uint64_t count(const World& w, MsgType t) {
+  return w.delivered[static_cast<uint8_t>(t)];
 }
 
-inline constexpr std::uint8_t kRdma = 0;
+inline constexpr uint8_t kRdma = 0;
 /// Deliver flights until the next one is of type `t`, or is an RDMA operation.
-inline bool until(World& w, std::uint8_t t) {
+inline bool until(World& w, uint8_t t) {
   for (int i = 0; i < 10000 && !w.flights.empty(); ++i) {
     if (w.flights[0].tag == t) return true;
     w.take();
@@ -66,7 +66,7 @@ inline bool until(World& w, std::uint8_t t) {
   return false;
 }
 inline bool until(World& w, MsgType t) {
-  return until(w, static_cast<std::uint8_t>(t));
+  return until(w, static_cast<uint8_t>(t));
 }
 
 /// The rail between ranks 0 and 1 dies, and its halves are closed one by one: close_half().
@@ -82,7 +82,7 @@ inline void close_half(World& w, const World::Close& c, int rank, FenceResult re
 }
 
 inline void expect_clean(World& w) {
-  for (std::size_t i = 0; i < w.engines.size(); ++i) {
+  for (size_t i = 0; i < w.engines.size(); ++i) {
     EXPECT_EQ(w.engines[i]->unfinished(), 0u) << "rank " << i;
     EXPECT_EQ(w.ports[i]->frags_, 0) << "rank " << i;
     EXPECT_EQ(w.ports[i]->registrations_, 0) << "rank " << i;

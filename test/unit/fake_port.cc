@@ -14,8 +14,8 @@
 namespace bfo::test {
 namespace {
 
-Flight make_flight(Flight::Kind kind, int from, const FakePort::RailHandle& rail, std::uint8_t tag,
-                   const void* h, std::size_t hl, const void* data, std::size_t n, FakePort::Frag* frag) {
+Flight make_flight(Flight::Kind kind, int from, const FakePort::RailHandle& rail, uint8_t tag, const void* h,
+                   size_t hl, const void* data, size_t n, FakePort::Frag* frag) {
   Flight f;
   f.kind = kind;
   f.from = from;
@@ -32,8 +32,8 @@ Flight make_flight(Flight::Kind kind, int from, const FakePort::RailHandle& rail
 }  // namespace
 
 xfer::WorkCount FakePort::work(const RailHandle& rail) const {
-  const std::uint64_t taken = world_.posted[world_.lane(rank_, rail.rank, rail.rail)];
-  std::uint64_t ended = taken;
+  const uint64_t taken = world_.posted[world_.lane(rank_, rail.rank, rail.rail)];
+  uint64_t ended = taken;
   for (const Flight& f : world_.flights)
     if (f.from == rank_ && f.to == rail.rank && f.rail == rail.rail && f.number <= ended)
       ended = f.number - 1;
@@ -50,14 +50,14 @@ void FakePort::frag_free(Frag& f) {
   delete &f;
 }
 
-bool FakePort::sendi(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, SendRequest& r,
-                     std::size_t n) {
+bool FakePort::sendi(const RailHandle& rail, uint8_t tag, const void* h, size_t hl, SendRequest& r,
+                     size_t n) {
   InlineSource s{r.data.data()};
   return sendi(rail, tag, h, hl, s, n);
 }
 
-bool FakePort::sendi(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, InlineSource& s,
-                     std::size_t n) {
+bool FakePort::sendi(const RailHandle& rail, uint8_t tag, const void* h, size_t hl, InlineSource& s,
+                     size_t n) {
   if (const auto inside = std::exchange(inside_, nullptr)) inside();
   ++offered_;
   if (hl + n > longest_offered_) longest_offered_ = hl + n;
@@ -67,13 +67,13 @@ bool FakePort::sendi(const RailHandle& rail, std::uint8_t tag, const void* h, st
   return world_.post(make_flight(Flight::Kind::kSend, rank_, rail, tag, h, hl, s.data, n, nullptr));
 }
 
-Post FakePort::send(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, SendRequest& r,
-                    std::uint64_t offset, std::size_t& n, Frag& f) {
+Post FakePort::send(const RailHandle& rail, uint8_t tag, const void* h, size_t hl, SendRequest& r,
+                    uint64_t offset, size_t& n, Frag& f) {
   return send_bytes(rail, tag, h, hl, r.data.data() + offset, n, f);
 }
 
-Post FakePort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl,
-                          const void* data, std::size_t n, Frag& f) {
+Post FakePort::send_bytes(const RailHandle& rail, uint8_t tag, const void* h, size_t hl, const void* data,
+                          size_t n, Frag& f) {
   ++offered_;
   if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return Post::kUnreachable;
   if (!world_.room(rank_, rail.rank, rail.rail) || !world_.takes(hl + n)) return Post::kNoResource;
@@ -81,22 +81,22 @@ Post FakePort::send_bytes(const RailHandle& rail, std::uint8_t tag, const void* 
   return Post::kAccepted;
 }
 
-Post FakePort::put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t n,
-                   std::uint64_t remote, const xfer::HandleBytes&, Frag& frag) {
+Post FakePort::put(const RailHandle& rail, SendRequest& r, uint64_t offset, size_t n, uint64_t remote,
+                   const xfer::HandleBytes&, Frag& frag) {
   if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return Post::kUnreachable;
   if ((r.xfer.rndv->reg.rails >> rail.rail & 1) == 0) return Post::kUnreachable;
   if (!world_.room(rank_, rail.rank, rail.rail)) return Post::kNoResource;
   Flight f = make_flight(Flight::Kind::kPut, rank_, rail, 0, nullptr, 0, nullptr, 0, &frag);
   f.local = r.data.data() + offset;
-  f.remote = reinterpret_cast<std::uint8_t*>(remote);
+  f.remote = reinterpret_cast<uint8_t*>(remote);
   f.size = n;
   return world_.post_rdma(f);
 }
 
-Post FakePort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, std::size_t n,
-                   std::uint64_t remote, const xfer::HandleBytes& handle, Frag& frag) {
+Post FakePort::get(const RailHandle& rail, RecvRequest& r, uint64_t offset, size_t n, uint64_t remote,
+                   const xfer::HandleBytes& handle, Frag& frag) {
   const xfer::HandleBytes want =
-      world_.ports[rail.rank]->handle_of(reinterpret_cast<std::uint8_t*>(remote) - offset);
+      world_.ports[rail.rank]->handle_of(reinterpret_cast<uint8_t*>(remote) - offset);
   EXPECT_EQ(handle.size, want.size);
   EXPECT_EQ(std::memcmp(handle.bytes, want.bytes, want.size), 0);
   if (!world_.up[world_.key(rank_, rail.rank, rail.rail)]) return Post::kUnreachable;
@@ -104,7 +104,7 @@ Post FakePort::get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset,
   if (!world_.room(rank_, rail.rank, rail.rail)) return Post::kNoResource;
   Flight f = make_flight(Flight::Kind::kGet, rank_, rail, 0, nullptr, 0, nullptr, 0, &frag);
   f.local = r.data.data() + offset;
-  f.remote = reinterpret_cast<std::uint8_t*>(remote);
+  f.remote = reinterpret_cast<uint8_t*>(remote);
   f.size = n;
   return world_.post_rdma(f);
 }
@@ -117,7 +117,7 @@ void* FakePort::contiguous(RecvRequest& r) {
   return r.contiguous ? r.data.data() : nullptr;
 }
 
-bool FakePort::register_buffer(std::uint8_t* base, std::size_t n, Registration& reg, const RailHandle* only) {
+bool FakePort::register_buffer(uint8_t* base, size_t n, Registration& reg, const RailHandle* only) {
   const unsigned had = reg.rails;
   reg.rails |= only ? 1u << only->rail : ~0u;
   if (unregistered_ >= 0) {
@@ -132,28 +132,28 @@ bool FakePort::register_buffer(std::uint8_t* base, std::size_t n, Registration& 
   return true;
 }
 
-bool FakePort::register_send(SendRequest& r, std::size_t n, Registration& reg, const RailHandle* only) {
+bool FakePort::register_send(SendRequest& r, size_t n, Registration& reg, const RailHandle* only) {
   return register_buffer(r.data.data(), n, reg, only);
 }
 
-bool FakePort::register_recv(RecvRequest& r, std::size_t n, Registration& reg, const RailHandle* only) {
+bool FakePort::register_recv(RecvRequest& r, size_t n, Registration& reg, const RailHandle* only) {
   return register_buffer(r.data.data(), n, reg, only);
 }
 
-void FakePort::matched(RecvRequest& r, std::int32_t, std::int32_t, std::uint64_t) {
+void FakePort::matched(RecvRequest& r, int32_t, int32_t, uint64_t) {
   r.matched = true;
 }
 
-void FakePort::unpack(RecvRequest& r, std::uint64_t offset, const void* data, std::size_t n) {
+void FakePort::unpack(RecvRequest& r, uint64_t offset, const void* data, size_t n) {
   if (!r.matched || offset + n > r.data.size()) std::abort();
   std::memcpy(r.data.data() + offset, data, n);
 }
 
-void FakePort::copy(SendRequest& s, RecvRequest& r, std::size_t n) {
+void FakePort::copy(SendRequest& s, RecvRequest& r, size_t n) {
   unpack(r, 0, s.data.data(), n);
 }
 
-bool FakePort::gather(SendRequest& s, void* to, std::size_t n) {
+bool FakePort::gather(SendRequest& s, void* to, size_t n) {
   std::memcpy(to, s.data.data(), n);
   return true;
 }
@@ -172,25 +172,25 @@ void FakePort::complete_recv(RecvRequest& r, const xfer::RecvStatus& s) {
   if (r.then) r.then();
 }
 
-void* FakePort::resolve(const CommHandle&, std::int32_t rank) {
+void* FakePort::resolve(const CommHandle&, int32_t rank) {
   return world_.peer(rank_, rank);
 }
 
-void* FakePort::known(const CommHandle&, std::int32_t rank) const {
+void* FakePort::known(const CommHandle&, int32_t rank) const {
   return world_.peers[rank_][rank];
 }
 
-void FakePort::fence(const RailHandle& rail, std::uint32_t epoch) {
-  const std::size_t k = world_.key(rank_, rail.rank, rail.rail);
+void FakePort::fence(const RailHandle& rail, uint32_t epoch) {
+  const size_t k = world_.key(rank_, rail.rank, rail.rail);
   if (!world_.up[k]) closings_asked_.emplace_back(rail.rail, epoch);
   if (world_.epoch[k] <= epoch && world_.up[k]) world_.fences.push_back({rank_, rail.rank, rail.rail});
 }
 
-void FakePort::peer_down(const RailHandle&, const RailName& name, std::int32_t) {
+void FakePort::peer_down(const RailHandle&, const RailName& name, int32_t) {
   peer_downs_.push_back(name);
 }
 
-std::uint64_t FakePort::now_ns() {
+uint64_t FakePort::now_ns() {
   return world_.now;
 }
 

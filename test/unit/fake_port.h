@@ -23,7 +23,7 @@ class FakePort : public xfer::NoHooks {
   struct SendRequest;
   struct RecvRequest;
   struct InlineSource {
-    const std::uint8_t* data;
+    const uint8_t* data;
   };
   struct Frag;
   struct RailHandle {
@@ -33,8 +33,8 @@ class FakePort : public xfer::NoHooks {
   using PeerHandle = int;
   using CommHandle = int;
   struct Registration {
-    std::uint8_t* base = nullptr;
-    std::size_t size = 0;
+    uint8_t* base = nullptr;
+    size_t size = 0;
     unsigned rails = 0;  ///< one bit each
   };
   struct Lock {
@@ -46,7 +46,7 @@ class FakePort : public xfer::NoHooks {
 
   Frag* frag_alloc();
   void frag_free(Frag& f);
-  void* alloc(std::size_t n) {
+  void* alloc(size_t n) {
     if (refuse_ && refuse_(n)) return nullptr;
     void* const p = std::malloc(n ? n : 1);
     live_ += malloc_usable_size(p);
@@ -57,24 +57,22 @@ class FakePort : public xfer::NoHooks {
     std::free(p);
   }
 
-  bool sendi(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, SendRequest& r,
-             std::size_t n);
-  bool sendi(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, InlineSource& s,
-             std::size_t n);
-  Post send(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, SendRequest& r,
-            std::uint64_t offset, std::size_t& n, Frag& f);
-  Post send_bytes(const RailHandle& rail, std::uint8_t tag, const void* h, std::size_t hl, const void* data,
-                  std::size_t n, Frag& f);
-  Post put(const RailHandle& rail, SendRequest& r, std::uint64_t offset, std::size_t n, std::uint64_t remote,
+  bool sendi(const RailHandle& rail, uint8_t tag, const void* h, size_t hl, SendRequest& r, size_t n);
+  bool sendi(const RailHandle& rail, uint8_t tag, const void* h, size_t hl, InlineSource& s, size_t n);
+  Post send(const RailHandle& rail, uint8_t tag, const void* h, size_t hl, SendRequest& r, uint64_t offset,
+            size_t& n, Frag& f);
+  Post send_bytes(const RailHandle& rail, uint8_t tag, const void* h, size_t hl, const void* data, size_t n,
+                  Frag& f);
+  Post put(const RailHandle& rail, SendRequest& r, uint64_t offset, size_t n, uint64_t remote,
            const xfer::HandleBytes& handle, Frag& f);
-  Post get(const RailHandle& rail, RecvRequest& r, std::uint64_t offset, std::size_t n, std::uint64_t remote,
+  Post get(const RailHandle& rail, RecvRequest& r, uint64_t offset, size_t n, uint64_t remote,
            const xfer::HandleBytes& handle, Frag& f);
 
   void* contiguous(SendRequest& r);
   void* contiguous(RecvRequest& r);
-  bool register_send(SendRequest& r, std::size_t n, Registration& reg, const RailHandle* only);
-  bool register_recv(RecvRequest& r, std::size_t n, Registration& reg, const RailHandle* only);
-  bool register_buffer(std::uint8_t* base, std::size_t n, Registration& reg, const RailHandle* only);
+  bool register_send(SendRequest& r, size_t n, Registration& reg, const RailHandle* only);
+  bool register_recv(RecvRequest& r, size_t n, Registration& reg, const RailHandle* only);
+  bool register_buffer(uint8_t* base, size_t n, Registration& reg, const RailHandle* only);
   void deregister(Registration& reg) {
     if (reg.base) --registrations_;
     reg = {};
@@ -84,48 +82,48 @@ class FakePort : public xfer::NoHooks {
     out = handle_of(reg.base);
     return true;
   }
-  void matched(RecvRequest& r, std::int32_t src, std::int32_t tag, std::uint64_t length);
-  void unpack(RecvRequest& r, std::uint64_t offset, const void* data, std::size_t n);
-  void copy(SendRequest& s, RecvRequest& r, std::size_t n);
-  void copy(InlineSource& s, RecvRequest& r, std::size_t n) { unpack(r, 0, s.data, n); }
-  bool gather(SendRequest& s, void* to, std::size_t n);
-  bool gather(InlineSource& s, void* to, std::size_t n) {
+  void matched(RecvRequest& r, int32_t src, int32_t tag, uint64_t length);
+  void unpack(RecvRequest& r, uint64_t offset, const void* data, size_t n);
+  void copy(SendRequest& s, RecvRequest& r, size_t n);
+  void copy(InlineSource& s, RecvRequest& r, size_t n) { unpack(r, 0, s.data, n); }
+  bool gather(SendRequest& s, void* to, size_t n);
+  bool gather(InlineSource& s, void* to, size_t n) {
     std::memcpy(to, s.data, n);
     return true;
   }
 
   void complete_send(SendRequest& r, Outcome o);
   void complete_recv(RecvRequest& r, const xfer::RecvStatus& s);
-  void* resolve(const CommHandle& comm, std::int32_t rank);
-  void* known(const CommHandle& comm, std::int32_t rank) const;
+  void* resolve(const CommHandle& comm, int32_t rank);
+  void* known(const CommHandle& comm, int32_t rank) const;
   void peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss) {
     ++peers_failed_;
     losses_.emplace_back(peer, loss);
   }
 
-  void fence(const RailHandle& rail, std::uint32_t epoch);
+  void fence(const RailHandle& rail, uint32_t epoch);
   void connect(const RailHandle&) {}
-  void peer_down(const RailHandle& rail, const RailName& name, std::int32_t cause);
-  void peer_closed(const RailHandle&, const RailName&, std::uint64_t) {}
+  void peer_down(const RailHandle& rail, const RailName& name, int32_t cause);
+  void peer_closed(const RailHandle&, const RailName&, uint64_t) {}
   xfer::WorkCount work(const RailHandle& rail) const;
 
-  std::uint64_t now_ns();
+  uint64_t now_ns();
   void emit(const FailoverEvent& e) { events_.push_back(e); }
-  void trace_sent(const PeerHandle&, const void*, std::size_t) {}
+  void trace_sent(const PeerHandle&, const void*, size_t) {}
   void trace_plan(const PeerHandle&, const xfer::PlanTrace&) {}
-  std::uint64_t copies_out() const { return 0; }
+  uint64_t copies_out() const { return 0; }
 
   World& world_;
   int rank_;
   int frags_ = 0;
-  std::uint64_t offered_ = 0;  ///< messages offered to rails
-  std::size_t live_ = 0;       ///< bytes that the engine has allocated
+  uint64_t offered_ = 0;  ///< messages offered to rails
+  size_t live_ = 0;       ///< bytes that the engine has allocated
   int registrations_ = 0;
   int unregistered_ = -1;  ///< the device of this rail registers nothing
   int refused_registrations_ = 0;
-  std::uint8_t handle_size_ = 8;
+  uint8_t handle_size_ = 8;
   /// What names memory at `base` of this process.
-  xfer::HandleBytes handle_of(const std::uint8_t* base) const {
+  xfer::HandleBytes handle_of(const uint8_t* base) const {
     xfer::HandleBytes handle{};
     handle.size = handle_size_;
     std::memset(handle.bytes, 0x5a, handle_size_);
@@ -134,16 +132,16 @@ class FakePort : public xfer::NoHooks {
   }
   int peers_failed_ = 0;
   std::vector<std::pair<PeerHandle, xfer::PeerLoss>> losses_;
-  std::function<bool(std::size_t)> refuse_;  ///< true: no memory for that many bytes
-  std::size_t longest_offered_ = 0;          ///< to sendi, header included
-  std::function<void()> inside_;             ///< called once, inside the next sendi
+  std::function<bool(size_t)> refuse_;  ///< true: no memory for that many bytes
+  size_t longest_offered_ = 0;          ///< to sendi, header included
+  std::function<void()> inside_;        ///< called once, inside the next sendi
   std::vector<FailoverEvent> events_;
-  std::vector<RailName> peer_downs_;                           ///< what was handed to the BTL
-  std::vector<std::pair<int, std::uint32_t>> closings_asked_;  ///< rails that were down, and the epoch
+  std::vector<RailName> peer_downs_;                      ///< what was handed to the BTL
+  std::vector<std::pair<int, uint32_t>> closings_asked_;  ///< rails that were down, and the epoch
 };
 
 struct FakePort::SendRequest {
-  std::vector<std::uint8_t> data;
+  std::vector<uint8_t> data;
   bool contiguous = true;
   bool done = false;
   Outcome outcome = Outcome::kOk;
@@ -151,7 +149,7 @@ struct FakePort::SendRequest {
   xfer::SendState<FakePort> xfer;
 };
 struct FakePort::RecvRequest {
-  std::vector<std::uint8_t> data;
+  std::vector<uint8_t> data;
   bool contiguous = true;
   bool matched = false;
   bool done = false;

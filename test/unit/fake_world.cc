@@ -24,11 +24,10 @@ World::World(const Options& o) : options(o) {
 }
 
 World::~World() {
-  for (std::size_t me = 0; me < engines.size(); ++me) {
+  for (size_t me = 0; me < engines.size(); ++me) {
     if (!comms[me]) continue;
-    std::uint32_t posted = engines[me]->queue_lengths(comms[me], xfer::kAnySource).posted;
-    for (std::int32_t i = 0; i < comms[me]->size; ++i)
-      posted += engines[me]->queue_lengths(comms[me], i).posted;
+    uint32_t posted = engines[me]->queue_lengths(comms[me], xfer::kAnySource).posted;
+    for (int32_t i = 0; i < comms[me]->size; ++i) posted += engines[me]->queue_lengths(comms[me], i).posted;
     BFO_CHECK(posted == comms[me]->n_posted);
   }
   for (Flight& f : flights) delete f.frag;
@@ -61,7 +60,7 @@ xfer::Peer<FakePort>* World::peer(int me, int other) {
 
 // ---- MPI
 
-SendReq* World::isend(int from, int to, int tag, std::vector<std::uint8_t> data, xfer::SendMode mode,
+SendReq* World::isend(int from, int to, int tag, std::vector<uint8_t> data, xfer::SendMode mode,
                       xfer::Comm<FakePort>* comm) {
   sends.push_back(std::make_unique<SendReq>());
   SendReq* const r = sends.back().get();
@@ -82,7 +81,7 @@ void World::restart_send(SendReq* r, int from, int to, int tag, xfer::SendMode m
   engines[from]->isend(r, a);
 }
 
-RecvReq* World::irecv(int at, int from, int tag, std::size_t capacity, xfer::Comm<FakePort>* comm) {
+RecvReq* World::irecv(int at, int from, int tag, size_t capacity, xfer::Comm<FakePort>* comm) {
   recvs.push_back(std::make_unique<RecvReq>());
   RecvReq* const r = recvs.back().get();
   r->data.assign(capacity, 0xee);
@@ -153,28 +152,28 @@ void World::end(const Flight& f, Fate fate) {
     engines[f.from]->on_sendi_failed(rail(f.from, f.to, f.rail), f.tag, f.bytes.data(), f.bytes.size(), fate);
 }
 
-void World::take(std::size_t i) {
+void World::take(size_t i) {
   const Flight f = flights[i];
-  flights.erase(flights.begin() + static_cast<std::ptrdiff_t>(i));
+  flights.erase(flights.begin() + static_cast<ptrdiff_t>(i));
   arrive(f);
   end(f, Fate::kDelivered);
 }
 
-std::size_t World::first_of(int from, int to, int rail) const {
-  for (std::size_t i = 0; i < flights.size(); ++i)
+size_t World::first_of(int from, int to, int rail) const {
+  for (size_t i = 0; i < flights.size(); ++i)
     if (flights[i].from == from && flights[i].to == to && flights[i].rail == rail) return i;
-  return static_cast<std::size_t>(-1);
+  return static_cast<size_t>(-1);
 }
 
-std::size_t World::find(int from, int to, core::MsgType tag, std::size_t at) const {
-  for (std::size_t i = at; i < flights.size(); ++i)
-    if (flights[i].from == from && flights[i].to == to && flights[i].tag == static_cast<std::uint8_t>(tag))
+size_t World::find(int from, int to, core::MsgType tag, size_t at) const {
+  for (size_t i = at; i < flights.size(); ++i)
+    if (flights[i].from == from && flights[i].to == to && flights[i].tag == static_cast<uint8_t>(tag))
       return i;
-  return static_cast<std::size_t>(-1);
+  return static_cast<size_t>(-1);
 }
 
-bool World::run(std::size_t limit) {
-  for (std::size_t n = 0; n < limit; ++n) {
+bool World::run(size_t limit) {
+  for (size_t n = 0; n < limit; ++n) {
     if (!flights.empty()) {
       take();
       continue;
@@ -190,12 +189,12 @@ bool World::run(std::size_t limit) {
 
 // ---- its rails
 
-std::vector<Flight> World::take_all(std::size_t rail_key) {
+std::vector<Flight> World::take_all(size_t rail_key) {
   std::vector<Flight> taken;
-  for (std::size_t i = 0; i < flights.size();) {
+  for (size_t i = 0; i < flights.size();) {
     if (key(flights[i].from, flights[i].to, flights[i].rail) == rail_key) {
       taken.push_back(flights[i]);
-      flights.erase(flights.begin() + static_cast<std::ptrdiff_t>(i));
+      flights.erase(flights.begin() + static_cast<ptrdiff_t>(i));
     } else {
       ++i;
     }
@@ -204,7 +203,7 @@ std::vector<Flight> World::take_all(std::size_t rail_key) {
 }
 
 void World::kill(int a, int b, int r, const std::function<bool(const Flight&)>& arrives) {
-  const std::size_t k = key(a, b, r);
+  const size_t k = key(a, b, r);
   if (!up[k]) return;
   up[k] = false;
   const std::vector<Flight> lost = take_all(k);
@@ -225,11 +224,11 @@ void World::kill(int a, int b, int r, const std::function<bool(const Flight&)>& 
   pending_close.push_back(Close{a, b, r, ev});
 }
 
-void World::execute_late(std::size_t rail_key) {
-  for (std::size_t i = 0; i < late_ones.size();) {
+void World::execute_late(size_t rail_key) {
+  for (size_t i = 0; i < late_ones.size();) {
     if (key(late_ones[i].from, late_ones[i].to, late_ones[i].rail) == rail_key) {
       arrive(late_ones[i]);
-      late_ones.erase(late_ones.begin() + static_cast<std::ptrdiff_t>(i));
+      late_ones.erase(late_ones.begin() + static_cast<ptrdiff_t>(i));
     } else {
       ++i;
     }
@@ -258,7 +257,7 @@ bool World::run_fences() {
 
 void World::revive(int a, int b, int r) {
   closures();
-  const std::size_t k = key(a, b, r);
+  const size_t k = key(a, b, r);
   if (up[k]) return;
   up[k] = true;
   ++epoch[k];

@@ -24,14 +24,14 @@ struct Flight {
   int from = 0;
   int to = 0;
   int rail = 0;
-  std::uint32_t epoch = 0;
-  std::uint64_t number = 0;  ///< of its direction of its rail, from 1
-  std::uint8_t tag = 0;
-  std::vector<std::uint8_t> bytes;
+  uint32_t epoch = 0;
+  uint64_t number = 0;  ///< of its direction of its rail, from 1
+  uint8_t tag = 0;
+  std::vector<uint8_t> bytes;
   FakePort::Frag* frag = nullptr;  ///< null: sendi
-  std::uint8_t* local = nullptr;
-  std::uint8_t* remote = nullptr;
-  std::size_t size = 0;
+  uint8_t* local = nullptr;
+  uint8_t* remote = nullptr;
+  size_t size = 0;
 };
 
 /// `ranks` engines, each pair joined by `rails` rails. Rank 0's communicator 0 has them all.
@@ -46,31 +46,31 @@ class World {
     bool own = false;       ///< ranks know themselves
     bool loopback = false;  ///< deliver inside the send call, as the self BTL does
     bool rdma_now = false;  ///< PUTs and READs end inside the call
-    std::size_t eager = 256;
-    std::size_t longest_inline = SIZE_MAX;
-    std::size_t longest_blocking = 0;
-    std::size_t rndv_eager = 0;  ///< 0: as `eager`
-    std::size_t max_send = 1024;
-    std::size_t rdma_limit = 1 << 20;
-    std::size_t rdma_frag = 2048;
+    size_t eager = 256;
+    size_t longest_inline = SIZE_MAX;
+    size_t longest_blocking = 0;
+    size_t rndv_eager = 0;  ///< 0: as `eager`
+    size_t max_send = 1024;
+    size_t rdma_limit = 1 << 20;
+    size_t rdma_frag = 2048;
     int capacity = 1 << 30;  ///< flights a rail takes before it has no resources
-    std::uint64_t preferred_key = 0;
+    uint64_t preferred_key = 0;
     xfer::Config config{};
   };
 
   explicit World(const Options& o);
   ~World();
 
-  xfer::Comm<FakePort>* add_comm(int rank, std::uint16_t ctx) {
+  xfer::Comm<FakePort>* add_comm(int rank, uint16_t ctx) {
     return engines[rank]->comm_add(xfer::CommDesc<FakePort>{ctx, ctx, rank, options.ranks, false});
   }
 
-  std::size_t key(int a, int b, int rail) const {
+  size_t key(int a, int b, int rail) const {
     if (a > b) std::swap(a, b);
-    return static_cast<std::size_t>((a * options.ranks + b) * options.rails + rail);
+    return static_cast<size_t>((a * options.ranks + b) * options.rails + rail);
   }
-  std::size_t lane(int from, int to, int rail) const {
-    return static_cast<std::size_t>((from * options.ranks + to) * options.rails + rail);
+  size_t lane(int from, int to, int rail) const {
+    return static_cast<size_t>((from * options.ranks + to) * options.rails + rail);
   }
   RailName name(int a, int b, int rail) const {
     return RailName{1000 + key(a, b, rail), epoch[key(a, b, rail)]};
@@ -87,28 +87,28 @@ class World {
   }
 
   // ---- MPI
-  SendReq* isend(int from, int to, int tag, std::vector<std::uint8_t> data,
+  SendReq* isend(int from, int to, int tag, std::vector<uint8_t> data,
                  xfer::SendMode mode = xfer::SendMode::kStandard, xfer::Comm<FakePort>* comm = nullptr);
   void restart_send(SendReq* r, int from, int to, int tag, xfer::SendMode mode = xfer::SendMode::kStandard,
                     xfer::Comm<FakePort>* comm = nullptr);
-  RecvReq* irecv(int at, int from, int tag, std::size_t capacity, xfer::Comm<FakePort>* comm = nullptr);
+  RecvReq* irecv(int at, int from, int tag, size_t capacity, xfer::Comm<FakePort>* comm = nullptr);
 
   // ---- the network
   bool room(int from, int to, int rail) const;
   /// Like a BTL, which has buffers of two sizes: what is longer than both it refuses, for ever.
-  bool takes(std::size_t size) const { return size <= std::max(options.eager, options.max_send); }
+  bool takes(size_t size) const { return size <= std::max(options.eager, options.max_send); }
   bool post(Flight f);
   Post post_rdma(Flight f);
   /// The flight reaches the peer.
   void arrive(const Flight& f);
   void end(const Flight& f, Fate fate);
   /// Take flight i: it arrives and ends well.
-  void take(std::size_t i = 0);
+  void take(size_t i = 0);
   /// First flight of a rail, in order, or npos.
-  std::size_t first_of(int from, int to, int rail) const;
+  size_t first_of(int from, int to, int rail) const;
   /// First flight between two ranks with this tag, from flight `at` on, or npos.
-  std::size_t find(int from, int to, core::MsgType tag, std::size_t at = 0) const;
-  bool run(std::size_t limit = 1'000'000);
+  size_t find(int from, int to, core::MsgType tag, size_t at = 0) const;
+  bool run(size_t limit = 1'000'000);
 
   // ---- its rails
   /// A rail between a and b dies. `arrives(flight)` says which flights on it had arrived although their
@@ -129,10 +129,10 @@ class World {
   std::vector<std::unique_ptr<Engine>> engines;
   std::vector<std::vector<xfer::Peer<FakePort>*>> peers;
   std::vector<xfer::Comm<FakePort>*> comms;
-  std::vector<std::uint32_t> epoch;
+  std::vector<uint32_t> epoch;
   std::vector<bool> up;
-  std::vector<std::uint64_t> posted;
-  std::vector<std::uint64_t> carried;  ///< bytes each rank gave to its rails, or had them read
+  std::vector<uint64_t> posted;
+  std::vector<uint64_t> carried;  ///< bytes each rank gave to its rails, or had them read
   std::deque<Flight> flights;
   std::deque<Close> pending_close;
   bool hold_close = false;
@@ -146,13 +146,13 @@ class World {
   std::vector<Fence> fences;  ///< asked for on rails that are up: carried out by run()
   std::vector<std::unique_ptr<SendReq>> sends;
   std::vector<std::unique_ptr<RecvReq>> recvs;
-  std::uint64_t delivered[256] = {};
-  std::uint64_t now = 0;
+  uint64_t delivered[256] = {};
+  uint64_t now = 0;
 
  private:
   /// What is on a rail leaves it.
-  std::vector<Flight> take_all(std::size_t rail_key);
-  void execute_late(std::size_t rail_key);
+  std::vector<Flight> take_all(size_t rail_key);
+  void execute_late(size_t rail_key);
 };
 
 }  // namespace bfo::test

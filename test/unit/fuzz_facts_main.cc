@@ -4,7 +4,7 @@
 // test/build/fuzz_soak.
 #include "test/unit/fuzz_facts.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   bfo::test::read_and_print(data, size);
   return 0;
 }

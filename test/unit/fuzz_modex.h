@@ -15,8 +15,8 @@ namespace bfo::test {
 constexpr int kModexRoom = 16;
 
 /// The places in a record, at most kModexRoom.
-inline std::vector<engine::PortPlace> modex_places(const std::uint8_t* data, std::size_t size) {
-  const std::vector<std::uint8_t> exact(data, data + size);  // an access behind its end is seen
+inline std::vector<engine::PortPlace> modex_places(const uint8_t* data, size_t size) {
+  const std::vector<uint8_t> exact(data, data + size);  // an access behind its end is seen
   engine::ModexPort ports[kModexRoom];
   const PeerRecord record = read_record(exact.data(), exact.size(), engine::kModexMagic, engine::kFirstRanged,
                                         {engine::kWireVersion, engine::kWireOldest});
@@ -28,14 +28,14 @@ inline std::vector<engine::PortPlace> modex_places(const std::uint8_t* data, std
 }
 
 /// Two records in one input: the first byte says where the second one begins.
-inline int modex_pairs(const std::uint8_t* data, std::size_t size) {
+inline int modex_pairs(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
-  const std::size_t cut = 2 + (data[0] | data[1] << 8) % (size - 1);
+  const size_t cut = 2 + (data[0] | data[1] << 8) % (size - 1);
   const auto ours = modex_places(data + 2, cut - 2);
   const auto theirs = modex_places(data + cut, size - cut);
   int pairs = 0;
-  for (std::size_t i = 0; i < ours.size(); ++i) {
-    const std::size_t met = engine::meeting_port(ours.data(), ours.size(), i, theirs.data(), theirs.size());
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const size_t met = engine::meeting_port(ours.data(), ours.size(), i, theirs.data(), theirs.size());
     if (met == engine::kNoPort) continue;
     if (met >= theirs.size()) std::abort();
     const auto& a = ours[i];

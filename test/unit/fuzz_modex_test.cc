@@ -17,11 +17,11 @@ namespace {
 using engine::ModexPort;
 
 /// A sound record of `count` ports with random contents.
-std::vector<std::uint8_t> record(std::mt19937& rng, int count) {
-  std::vector<std::uint8_t> bytes(sizeof(WireRecord) + static_cast<std::size_t>(count) * sizeof(ModexPort));
-  for (auto& byte : bytes) byte = static_cast<std::uint8_t>(rng() % 3);
+std::vector<uint8_t> record(std::mt19937& rng, int count) {
+  std::vector<uint8_t> bytes(sizeof(WireRecord) + static_cast<size_t>(count) * sizeof(ModexPort));
+  for (auto& byte : bytes) byte = static_cast<uint8_t>(rng() % 3);
   const WireRecord header = make_record(engine::kModexMagic, {engine::kWireVersion, engine::kWireOldest},
-                                        static_cast<std::size_t>(count), sizeof(ModexPort));
+                                        static_cast<size_t>(count), sizeof(ModexPort));
   memcpy(bytes.data(), &header, sizeof header);
   return bytes;
 }
@@ -30,20 +30,20 @@ TEST(Modex, SoundRecord_IsReadWhole) {
   std::mt19937 rng(1);
   for (int count = 0; count <= kModexRoom; ++count) {
     const auto bytes = record(rng, count);
-    EXPECT_EQ(modex_places(bytes.data(), bytes.size()).size(), static_cast<std::size_t>(count));
+    EXPECT_EQ(modex_places(bytes.data(), bytes.size()).size(), static_cast<size_t>(count));
   }
 }
 
 TEST(Modex, AnythingElse_IsNoRecord) {
   std::mt19937 rng(2);
   const auto bytes = record(rng, 3);
-  for (std::size_t size = 0; size < bytes.size(); ++size)
+  for (size_t size = 0; size < bytes.size(); ++size)
     EXPECT_TRUE(modex_places(bytes.data(), size).empty()) << size;
   // Not the high byte of the version and the low one of the oldest: those say that the sender understands
   // more.
-  for (const std::size_t at : {0, 1, 2, 3, 4, 7}) {
+  for (const size_t at : {0, 1, 2, 3, 4, 7}) {
     auto damaged = bytes;
-    damaged[at] = static_cast<std::uint8_t>(damaged[at] - 1);
+    damaged[at] = static_cast<uint8_t>(damaged[at] - 1);
     EXPECT_TRUE(modex_places(damaged.data(), damaged.size()).empty()) << at;
   }
 }
@@ -51,23 +51,23 @@ TEST(Modex, AnythingElse_IsNoRecord) {
 TEST(Modex, MorePortsThanThereIsRoomFor_TheFirstAreRead) {
   std::mt19937 rng(4);
   const auto many = record(rng, kModexRoom + 1);
-  EXPECT_EQ(modex_places(many.data(), many.size()).size(), static_cast<std::size_t>(kModexRoom));
+  EXPECT_EQ(modex_places(many.data(), many.size()).size(), static_cast<size_t>(kModexRoom));
 }
 
 /// A later build has more to say of each port, and a longer header: this one takes what it knows.
 TEST(Modex, LongerEntriesBehindALongerHeader_AreReadAsFarAsTheyAreKnown) {
-  constexpr std::size_t kMoreHeader = 8;
-  constexpr std::size_t kMorePort = 16;
+  constexpr size_t kMoreHeader = 8;
+  constexpr size_t kMorePort = 16;
   WireRecord header = make_record(engine::kModexMagic, {engine::kWireVersion, engine::kWireOldest}, 2,
                                   sizeof(ModexPort) + kMorePort);
   header.version += 1;
   header.header_bytes += kMoreHeader;
-  std::vector<std::uint8_t> bytes(sizeof header + kMoreHeader + 2 * (sizeof(ModexPort) + kMorePort), 0xff);
+  std::vector<uint8_t> bytes(sizeof header + kMoreHeader + 2 * (sizeof(ModexPort) + kMorePort), 0xff);
   memcpy(bytes.data(), &header, sizeof header);
   for (unsigned i = 0; i < 2; ++i) {
     ModexPort port = {};
     port.nonce = 100 + i;
-    port.pkey = static_cast<std::uint16_t>(7 + i);
+    port.pkey = static_cast<uint16_t>(7 + i);
     memcpy(&bytes[sizeof header + kMoreHeader + i * (sizeof port + kMorePort)], &port, sizeof port);
   }
   const PeerRecord read = read_record(bytes.data(), bytes.size(), engine::kModexMagic, engine::kFirstRanged,
@@ -82,7 +82,7 @@ TEST(Modex, LongerEntriesBehindALongerHeader_AreReadAsFarAsTheyAreKnown) {
 TEST(Modex, ShorterEntries_AreFilledUpWithZeros) {
   const WireRecord header = make_record(engine::kModexMagic, {engine::kWireVersion, engine::kWireOldest}, 1,
                                         offsetof(ModexPort, gid));
-  std::vector<std::uint8_t> bytes(sizeof header + offsetof(ModexPort, gid), 0x11);
+  std::vector<uint8_t> bytes(sizeof header + offsetof(ModexPort, gid), 0x11);
   memcpy(bytes.data(), &header, sizeof header);
   const PeerRecord read = read_record(bytes.data(), bytes.size(), engine::kModexMagic, engine::kFirstRanged,
                                       {engine::kWireVersion, engine::kWireOldest});
@@ -96,8 +96,8 @@ TEST(Modex, ShorterEntries_AreFilledUpWithZeros) {
 
 /// A record before version 7: magic, version and number of ports, then the ports.
 TEST(Modex, RecordOfABuildWithoutRanges_IsToldFromNone) {
-  std::vector<std::uint8_t> bytes(8 + sizeof(ModexPort));
-  const std::uint32_t magic = engine::kModexMagic;
+  std::vector<uint8_t> bytes(8 + sizeof(ModexPort));
+  const uint32_t magic = engine::kModexMagic;
   memcpy(bytes.data(), &magic, 4);
   bytes[4] = 6;
   bytes[6] = 1;
@@ -123,16 +123,16 @@ TEST(Modex, AddressesThatWereNotSent_AreNone) {
     place.gids[i].ordinal = 3;
   }
   engine::write_gids(place, &port);
-  for (const std::size_t sent : {0, 1, 2, 8}) {
-    const std::size_t bytes_each = engine::modex_entry_bytes(sent);
+  for (const size_t sent : {0, 1, 2, 8}) {
+    const size_t bytes_each = engine::modex_entry_bytes(sent);
     const WireRecord header =
         make_record(engine::kModexMagic, {engine::kWireVersion, engine::kWireOldest}, 1, bytes_each);
-    std::vector<std::uint8_t> bytes(sizeof header + bytes_each);
+    std::vector<uint8_t> bytes(sizeof header + bytes_each);
     memcpy(bytes.data(), &header, sizeof header);
     memcpy(bytes.data() + sizeof header, &port, bytes_each);
     const auto places = modex_places(bytes.data(), bytes.size());
     ASSERT_EQ(places.size(), 1u);
-    EXPECT_EQ(places[0].gid_count, std::min<std::size_t>(sent, 2)) << sent;
+    EXPECT_EQ(places[0].gid_count, std::min<size_t>(sent, 2)) << sent;
   }
 }
 
@@ -153,7 +153,7 @@ TEST(Modex, DamagedAddresses_AreLeftOut) {
   memset(port.gids[4].gid, 0, sizeof port.gids[4].gid);
   const engine::PortPlace place = engine::place_of(port);
   EXPECT_EQ(place.gid_count, 3);
-  for (std::size_t i = 0; i < place.gid_count; ++i) EXPECT_EQ(place.gids[i].subnet_bits, 64);
+  for (size_t i = 0; i < place.gid_count; ++i) EXPECT_EQ(place.gids[i].subnet_bits, 64);
 }
 
 TEST(Modex, PairsOfRandomRecords_AreInRange) {
@@ -162,8 +162,7 @@ TEST(Modex, PairsOfRandomRecords_AreInRange) {
   for (int i = 0; i < 2000; ++i) {
     const auto ours = record(rng, static_cast<int>(rng() % (kModexRoom + 1)));
     const auto theirs = record(rng, static_cast<int>(rng() % (kModexRoom + 1)));
-    std::vector<std::uint8_t> both = {static_cast<std::uint8_t>(ours.size()),
-                                      static_cast<std::uint8_t>(ours.size() >> 8)};
+    std::vector<uint8_t> both = {static_cast<uint8_t>(ours.size()), static_cast<uint8_t>(ours.size() >> 8)};
     both.insert(both.end(), ours.begin(), ours.end());
     both.insert(both.end(), theirs.begin(), theirs.end());
     pairs += modex_pairs(both.data(), both.size());

@@ -18,7 +18,7 @@ namespace bfo::test {
 class PacketTarget {
  public:
   /// `start`: how far the honest connection has come, and whether work is on its way.
-  explicit PacketTarget(std::uint8_t start) {
+  explicit PacketTarget(uint8_t start) {
     world_.fabric.check_keys = true;  // forged packets name memory
     if (start & 1) engine::cm_connect(world_.a.endpoint);
     if (start & 2) engine::cm_connect(world_.b.endpoint);
@@ -34,19 +34,19 @@ class PacketTarget {
   }
 
   /// One record: where it goes, which honest packet it is made from, what is changed. Returns the bytes used.
-  std::size_t record(const std::uint8_t* data, std::size_t size) {
+  size_t record(const uint8_t* data, size_t size) {
     if (size < 3) return size;
-    const std::uint8_t how = data[0];
+    const uint8_t how = data[0];
     Process& to = how & 1 ? world_.b : world_.a;
     Process& from = how & 1 ? world_.a : world_.b;
     char bytes[sizeof(engine::Packet)];
     honest(bytes, from, to, data[1]);
-    const std::size_t edits = std::min<std::size_t>(data[2] % 8, (size - 3) / 2);
-    for (std::size_t i = 0; i < edits; ++i)
+    const size_t edits = std::min<size_t>(data[2] % 8, (size - 3) / 2);
+    for (size_t i = 0; i < edits; ++i)
       bytes[data[3 + 2 * i] % sizeof bytes] = static_cast<char>(data[4 + 2 * i]);
     if (how & 2) seal(to, bytes);
     knowing_ = knowing_ || (how & 2);
-    const std::size_t length = how & 4 ? data[2] % (sizeof bytes + 1) : sizeof bytes;
+    const size_t length = how & 4 ? data[2] % (sizeof bytes + 1) : sizeof bytes;
     if (how & 8) {
       to_every_queue(to, bytes, length);
     } else {
@@ -73,18 +73,18 @@ class PacketTarget {
   }
 
   bool knowing() const { return knowing_; }
-  std::uint64_t dropped() { return world_.a.port.accounting().dropped + world_.b.port.accounting().dropped; }
+  uint64_t dropped() { return world_.a.port.accounting().dropped + world_.b.port.accounting().dropped; }
 
  private:
   /// What `from` could have sent: a packet it did send, or one with right names and nonces.
-  void honest(char* bytes, const Process& from, const Process& to, std::uint8_t which) {
+  void honest(char* bytes, const Process& from, const Process& to, uint8_t which) {
     engine::Packet packet{};
     if (which >= 64 && !world_.fabric.packets.empty()) {
       const std::string& sent = world_.fabric.packets[which % world_.fabric.packets.size()];
       std::memcpy(&packet, sent.data(), std::min(sent.size(), sizeof packet));
     } else {
       knowing_ = true;
-      packet.type = static_cast<std::uint8_t>(which % 12);
+      packet.type = static_cast<uint8_t>(which % 12);
       packet.source = from.port.config().own_name;
       packet.target = to.port.config().own_name;
       packet.source_nonce = from.port.nonce();
@@ -104,8 +104,8 @@ class PacketTarget {
   }
 
   /// The connection manager's and the heartbeat's, as anybody on the fabric can send to both.
-  void to_every_queue(Process& to, const char* bytes, std::size_t length) {
-    for (std::size_t i = 0; i < world_.fabric.qps.size(); ++i) {
+  void to_every_queue(Process& to, const char* bytes, size_t length) {
+    for (size_t i = 0; i < world_.fabric.qps.size(); ++i) {
       FakeQp& qp = *world_.fabric.qps[i];
       if (qp.qp_type == IBV_QPT_UD && qp.context->device == to.fake)
         world_.fabric.deliver_raw(qp, bytes, length);
@@ -124,15 +124,15 @@ class PacketTarget {
   }
 
   bool knowing_ = false;
-  std::uint64_t numbers_ = 0;
+  uint64_t numbers_ = 0;
   World world_;  // its destructor holds the books to account
 };
 
 /// One byte for the state of the connection, then records. False: an honest peer cannot connect any more.
-inline bool packet_input(const std::uint8_t* data, std::size_t size) {
+inline bool packet_input(const uint8_t* data, size_t size) {
   if (size == 0) return true;
   PacketTarget target(data[0]);
-  for (std::size_t at = 1; at < size;) at += target.record(data + at, size - at);
+  for (size_t at = 1; at < size;) at += target.record(data + at, size - at);
   return target.heals();
 }
 

@@ -7,7 +7,7 @@
 
 #include "test/unit/fuzz_packet.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!bfo::test::packet_input(data, size)) abort();
   if (testing::Test::HasFailure()) abort();  // the books
   return 0;

@@ -14,15 +14,15 @@ namespace bfo::test {
 namespace {
 
 TEST(FuzzPacket, ForgedDatagrams_NeverCrashAndHonestPeersStillConnect) {
-  std::uint64_t dropped = 0;
+  uint64_t dropped = 0;
   int healed = 0;
   for (unsigned seed = 1; seed <= 120; ++seed) {
     std::mt19937 rng(seed);
-    PacketTarget target(static_cast<std::uint8_t>(rng()));
-    std::vector<std::uint8_t> bytes(400);
-    for (auto& b : bytes) b = static_cast<std::uint8_t>(rng());
+    PacketTarget target(static_cast<uint8_t>(rng()));
+    std::vector<uint8_t> bytes(400);
+    for (auto& b : bytes) b = static_cast<uint8_t>(rng());
     const bool network = seed % 2 != 0;  // only what a network does
-    for (std::size_t at = 0; at < bytes.size();) {
+    for (size_t at = 0; at < bytes.size();) {
       if (network) {
         bytes[at] &= 0xfd;
         if (at + 1 < bytes.size()) bytes[at + 1] |= 64;

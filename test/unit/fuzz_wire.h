@@ -16,12 +16,12 @@ namespace bfo::test {
 class FuzzTarget {
  public:
   FuzzTarget() : world_(options()) {
-    for (int i = 0; i < 4; ++i) world_.isend(0, 1, 100 + i, std::vector<std::uint8_t>(i % 2 ? 6000 : 40, 1));
+    for (int i = 0; i < 4; ++i) world_.isend(0, 1, 100 + i, std::vector<uint8_t>(i % 2 ? 6000 : 40, 1));
     for (int i = 0; i < 4; ++i) {
       world_.irecv(1, 0, i, 6000);
-      world_.isend(0, 1, i, std::vector<std::uint8_t>(6000, 2), xfer::SendMode::kStandard);
+      world_.isend(0, 1, i, std::vector<uint8_t>(6000, 2), xfer::SendMode::kStandard);
       world_.irecv(0, 1, i, 6000);
-      world_.isend(1, 0, i, std::vector<std::uint8_t>(6000, 3), xfer::SendMode::kStandard);
+      world_.isend(1, 0, i, std::vector<uint8_t>(6000, 3), xfer::SendMode::kStandard);
     }
     for (auto& e : world_.engines) e->keep_alive();  // questions about the window, and their answers
   }
@@ -34,8 +34,8 @@ class FuzzTarget {
   }
 
   /// Records what honest traffic looks like, as seeds for mutation.
-  std::vector<std::vector<std::uint8_t>> step(int n) {
-    std::vector<std::vector<std::uint8_t>> seen;
+  std::vector<std::vector<uint8_t>> step(int n) {
+    std::vector<std::vector<uint8_t>> seen;
     for (int i = 0; i < n && !world_.flights.empty(); ++i) {
       if (!world_.flights[0].bytes.empty()) seen.push_back(world_.flights[0].bytes);
       world_.take();
@@ -45,18 +45,18 @@ class FuzzTarget {
 
   /// Both ranks get one message, of any tag. RDMA that a forged header would start is posted with addresses
   /// from the wire; a real HCA refuses them, the test drops such flights.
-  void message(std::uint8_t tag, const std::uint8_t* data, std::size_t size) {
+  void message(uint8_t tag, const uint8_t* data, size_t size) {
     for (int rank = 0; rank < 2; ++rank) {
-      const std::size_t before = world_.flights.size();
+      const size_t before = world_.flights.size();
       world_.engines[rank]->on_message(world_.rail(rank, 1 - rank, size & 1), 1, tag, data, size);
-      for (std::size_t i = before; i < world_.flights.size();) {
+      for (size_t i = before; i < world_.flights.size();) {
         Flight& f = world_.flights[i];
         if (f.kind == Flight::Kind::kSend) {
           ++i;
           continue;
         }
         const Flight dropped = f;
-        world_.flights.erase(world_.flights.begin() + static_cast<std::ptrdiff_t>(i));
+        world_.flights.erase(world_.flights.begin() + static_cast<ptrdiff_t>(i));
         world_.end(dropped, Fate::kNeverSent);
       }
     }
@@ -71,19 +71,19 @@ class FuzzTarget {
 /// Any number of messages, after a byte that says how far honest traffic has come: each a length byte, a byte
 /// with the bits in which its tag differs from its type, and as many bytes as the length says, of which the
 /// first is the type.
-inline void wire_input(const std::uint8_t* data, std::size_t size) {
+inline void wire_input(const uint8_t* data, size_t size) {
   FuzzTarget target;
   if (size == 0) return;
   target.step(data[0] % 40);
   ++data;
   --size;
   while (size > 1) {
-    std::size_t n = data[0];
-    const std::uint8_t differs = data[1];
+    size_t n = data[0];
+    const uint8_t differs = data[1];
     data += 2;
     size -= 2;
     if (n > size) n = size;
-    target.message(n != 0 ? static_cast<std::uint8_t>(data[0] ^ differs) : differs, data, n);
+    target.message(n != 0 ? static_cast<uint8_t>(data[0] ^ differs) : differs, data, n);
     data += n;
     size -= n;
   }

@@ -4,7 +4,7 @@
 // built and run by test/build/fuzz_soak.
 #include "test/unit/fuzz_wire.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   bfo::test::wire_input(data, size);
   return 0;
 }

@@ -13,7 +13,7 @@ namespace bfo::test {
 namespace {
 
 TEST(FuzzWire, MutatedMessages_NeverCrash) {
-  std::uint64_t dropped = 0;
+  uint64_t dropped = 0;
   for (unsigned seed = 1; seed <= 150; ++seed) {
     std::mt19937 rng(seed);
     FuzzTarget target;
@@ -24,10 +24,10 @@ TEST(FuzzWire, MutatedMessages_NeverCrash) {
       for (unsigned k = rng() % 4; k > 0; --k) {
         switch (rng() % 5) {
           case 0:
-            m[rng() % m.size()] ^= static_cast<std::uint8_t>(1u << rng() % 8);
+            m[rng() % m.size()] ^= static_cast<uint8_t>(1u << rng() % 8);
             break;
           case 1:
-            m[rng() % m.size()] = static_cast<std::uint8_t>(rng());
+            m[rng() % m.size()] = static_cast<uint8_t>(rng());
             break;
           case 2:
             m.resize(rng() % m.size() + 1);
@@ -36,12 +36,12 @@ TEST(FuzzWire, MutatedMessages_NeverCrash) {
             m[0] = core::kAllTypes[rng() % std::size(core::kAllTypes)];
             break;
           default:
-            m.resize(m.size() + rng() % 64, static_cast<std::uint8_t>(rng()));
+            m.resize(m.size() + rng() % 64, static_cast<uint8_t>(rng()));
             break;
         }
       }
       // One in eight comes with another tag.
-      const std::uint8_t tag = rng() % 8 != 0 ? m[0] : core::kAllTypes[rng() % std::size(core::kAllTypes)];
+      const uint8_t tag = rng() % 8 != 0 ? m[0] : core::kAllTypes[rng() % std::size(core::kAllTypes)];
       target.message(tag, m.data(), m.size());
       if (i % 60 == 0) target.step(1);
     }

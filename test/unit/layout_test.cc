@@ -82,7 +82,7 @@ void overlap(Rng& rng, std::vector<Piece>& pieces, size_t total) {
     if (rng() % 8 != 0) continue;
     Piece again = pieces[i];
     again.length = std::min(total - again.offset, again.length + rng() % 64);
-    pieces.insert(pieces.begin() + static_cast<std::ptrdiff_t>(rng() % (pieces.size() + 1)), again);
+    pieces.insert(pieces.begin() + static_cast<ptrdiff_t>(rng() % (pieces.size() + 1)), again);
   }
 }
 

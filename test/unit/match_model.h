@@ -18,7 +18,7 @@ namespace bfo::test {
 struct ModelMessage {
   int src = 0;
   int tag = 0;
-  std::uint16_t seq = 0;
+  uint16_t seq = 0;
   bool operator==(const ModelMessage&) const = default;
 };
 
@@ -58,15 +58,15 @@ class MatchModel {
     if (m) unexpected_.erase(std::find(unexpected_.begin(), unexpected_.end(), *m));
     return m;
   }
-  std::size_t posted() const { return posted_.size(); }
-  std::size_t unexpected() const { return unexpected_.size(); }
-  std::size_t posted(int src) const {
-    return static_cast<std::size_t>(
+  size_t posted() const { return posted_.size(); }
+  size_t unexpected() const { return unexpected_.size(); }
+  size_t posted(int src) const {
+    return static_cast<size_t>(
         std::count_if(posted_.begin(), posted_.end(), [&](const Posted& p) { return p.src == src; }));
   }
-  std::size_t unexpected(int src) const {
-    return static_cast<std::size_t>(std::count_if(unexpected_.begin(), unexpected_.end(),
-                                                  [&](const ModelMessage& m) { return m.src == src; }));
+  size_t unexpected(int src) const {
+    return static_cast<size_t>(std::count_if(unexpected_.begin(), unexpected_.end(),
+                                             [&](const ModelMessage& m) { return m.src == src; }));
   }
 
  private:
@@ -88,8 +88,8 @@ class MatchModel {
     return {};
   }
 
-  std::map<int, std::uint16_t> expected_;
-  std::map<std::pair<int, std::uint16_t>, ModelMessage> early_;
+  std::map<int, uint16_t> expected_;
+  std::map<std::pair<int, uint16_t>, ModelMessage> early_;
   std::vector<Posted> posted_;
   std::vector<ModelMessage> unexpected_;
 };

@@ -10,9 +10,9 @@
 namespace bfo::test {
 
 /// `n` bytes that tell messages of different seeds apart, and parts of one message: no period of 256 bytes.
-inline std::vector<std::uint8_t> pattern(std::size_t n, unsigned seed) {
-  std::vector<std::uint8_t> d(n);
-  for (std::size_t i = 0; i < n; ++i) d[i] = static_cast<std::uint8_t>(i * 31 + seed * 7 + (i >> 8));
+inline std::vector<uint8_t> pattern(size_t n, unsigned seed) {
+  std::vector<uint8_t> d(n);
+  for (size_t i = 0; i < n; ++i) d[i] = static_cast<uint8_t>(i * 31 + seed * 7 + (i >> 8));
   return d;
 }
 

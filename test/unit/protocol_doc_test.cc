@@ -17,7 +17,7 @@ namespace bfo::core {
 namespace {
 
 template <class Cell>
-std::string cell_text(const Cell& c, const char* const* phases, std::size_t own, const char* const* actions) {
+std::string cell_text(const Cell& c, const char* const* phases, size_t own, const char* const* actions) {
   switch (c.kind) {
     case CellKind::kEmpty:
       return "EMPTY";
@@ -29,30 +29,28 @@ std::string cell_text(const Cell& c, const char* const* phases, std::size_t own,
       break;
   }
   std::string s;
-  if (static_cast<std::size_t>(c.next) != own)
-    s = std::string("**") + phases[static_cast<std::size_t>(c.next)] + "**";
+  if (static_cast<size_t>(c.next) != own) s = std::string("**") + phases[static_cast<size_t>(c.next)] + "**";
   for (unsigned b = 0; b < 32; ++b)
     if (c.actions & (1u << b)) s += (s.empty() ? "" : " ") + std::string(actions[b]);
   return s.empty() ? "stay" : s;
 }
 
 template <class T>
-void print(std::ostream& out, const T& table, const char* const* phases, std::size_t n_phases,
-           const char* const* events, std::size_t n_events, const char* const* actions) {
+void print(std::ostream& out, const T& table, const char* const* phases, size_t n_phases,
+           const char* const* events, size_t n_events, const char* const* actions) {
   out << "| event |";
-  for (std::size_t p = 1; p < n_phases; ++p) out << ' ' << phases[p] << " |";
+  for (size_t p = 1; p < n_phases; ++p) out << ' ' << phases[p] << " |";
   out << "\n|---|";
-  for (std::size_t p = 1; p < n_phases; ++p) out << "---|";
+  for (size_t p = 1; p < n_phases; ++p) out << "---|";
   out << '\n';
-  for (std::size_t e = 0; e < n_events; ++e) {
+  for (size_t e = 0; e < n_events; ++e) {
     out << "| " << events[e] << " |";
-    for (std::size_t p = 1; p < n_phases; ++p)
-      out << ' ' << cell_text(table[p][e], phases, p, actions) << " |";
+    for (size_t p = 1; p < n_phases; ++p) out << ' ' << cell_text(table[p][e], phases, p, actions) << " |";
     out << '\n';
   }
   out << "\nWhy nothing is right, and what cannot happen:\n\n";
-  for (std::size_t p = 1; p < n_phases; ++p)
-    for (std::size_t e = 0; e < n_events; ++e) {
+  for (size_t p = 1; p < n_phases; ++p)
+    for (size_t e = 0; e < n_events; ++e) {
       const auto& c = table[p][e];
       if (c.kind == CellKind::kGo) continue;
       out << "- " << phases[p] << ", " << events[e] << (c.kind == CellKind::kBug ? " (bug): " : ": ")
@@ -79,8 +77,8 @@ TEST(ProtocolDocument, TablesAreCurrent) {
   const std::string text = all.str();
   const std::string begin = "<!-- generated: test/unit/protocol_doc_test -->\n";
   const std::string end = "<!-- end of generated part -->";
-  const std::size_t b = text.find(begin);
-  const std::size_t e = text.find(end);
+  const size_t b = text.find(begin);
+  const size_t e = text.find(end);
   ASSERT_NE(b, std::string::npos);
   ASSERT_NE(e, std::string::npos);
   const std::string want = generated();

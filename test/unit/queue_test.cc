@@ -21,7 +21,7 @@ struct Item {
   Item* chain_next = nullptr;
   Item* chain_prev = nullptr;
   bool in = false;
-  std::int64_t key = 0;
+  int64_t key = 0;
   unsigned stamp = 0;
 };
 struct ItemLink {
@@ -33,17 +33,17 @@ struct ItemLink {
 };
 /// Counts how often a key is looked at.
 struct ItemKey {
-  static std::int64_t of(const Item* e) {
+  static int64_t of(const Item* e) {
     ++looks;
     return e->key;
   }
   static bool older(const Item* a, const Item* b) { return a->stamp < b->stamp; }
-  static inline std::uint64_t looks = 0;
+  static inline uint64_t looks = 0;
 };
 using ItemQueue = xfer::Queue<Item, ItemLink, ItemKey>;
 
 struct Memory {
-  void* alloc(std::size_t n) {
+  void* alloc(size_t n) {
     if (n > limit) return nullptr;
     ++blocks;
     ++allocations;
@@ -53,20 +53,20 @@ struct Memory {
     if (p) --blocks;
     std::free(p);
   }
-  std::size_t limit = static_cast<std::size_t>(-1);
+  size_t limit = static_cast<size_t>(-1);
   int blocks = 0;
   int allocations = 0;
 };
 
 /// `n` items with keys 0, `stride`, 2 * `stride`, ..
 struct Filled {
-  explicit Filled(int n, std::int64_t stride = 1) : items(static_cast<std::size_t>(n)) {
+  explicit Filled(int n, int64_t stride = 1) : items(static_cast<size_t>(n)) {
     for (int i = 0; i < n; ++i) {
-      items[static_cast<std::size_t>(i)].key = i * stride;
-      queue.push_back(memory, &items[static_cast<std::size_t>(i)]);
+      items[static_cast<size_t>(i)].key = i * stride;
+      queue.push_back(memory, &items[static_cast<size_t>(i)]);
     }
   }
-  void take(std::int64_t key) {
+  void take(int64_t key) {
     Item* const e = queue.find(memory, key);
     ASSERT_TRUE(e && e->key == key);
     queue.remove(memory, e);
@@ -101,7 +101,7 @@ TEST(Queue, NotThere_NothingFound) {
 
 /// The work for one element does not depend on how many there are, and the memory is given back.
 TEST(Queue, LongInReverse_WorkPerElementIsConstant) {
-  for (const std::int64_t stride : {1ll, 3ll, 64ll, 4096ll, 1ll << 32}) {
+  for (const int64_t stride : {1ll, 3ll, 64ll, 4096ll, 1ll << 32}) {
     double per_item[2] = {};
     int which = 0;
     for (const int n : {1000, 100000}) {
@@ -123,7 +123,7 @@ TEST(Queue, KeptLong_NoMoreAllocations) {
   const int before = f.memory.allocations;
   std::vector<Item> more(20000);
   for (int i = 0; i < 20000; ++i) {
-    Item& e = more[static_cast<std::size_t>(i)];
+    Item& e = more[static_cast<size_t>(i)];
     e.key = 1000 + i;
     f.queue.push_back(f.memory, &e);
     if (i >= 20) f.take(1000 + i - 20);
@@ -158,8 +158,8 @@ TEST(Queue, RandomCalls_AsAPlainList) {
     ItemQueue queue;
     std::vector<std::unique_ptr<Item>> items;
     std::vector<Item*> plain;
-    const auto keys = static_cast<std::int64_t>(1 + rng() % (1u << rng() % 10));
-    const auto any_key = [&] { return static_cast<std::int64_t>(rng()) % keys * (seed % 5 == 0 ? 64 : 1); };
+    const auto keys = static_cast<int64_t>(1 + rng() % (1u << rng() % 10));
+    const auto any_key = [&] { return static_cast<int64_t>(rng()) % keys * (seed % 5 == 0 ? 64 : 1); };
     unsigned lean = 50;
     for (unsigned step = 0; step < 600; ++step) {
       if (step % 100 == 0) lean = 30 + rng() % 45;
@@ -171,8 +171,8 @@ TEST(Queue, RandomCalls_AsAPlainList) {
         plain.push_back(items.back().get());
         continue;
       }
-      const std::int64_t a = any_key();
-      const std::int64_t b = rng() % 2 ? any_key() : a;
+      const int64_t a = any_key();
+      const int64_t b = rng() % 2 ? any_key() : a;
       const auto expected =
           std::find_if(plain.begin(), plain.end(), [&](const Item* e) { return e->key == a || e->key == b; });
       Item* e = a == b ? queue.find(memory, a) : queue.find(memory, a, b);

@@ -143,8 +143,8 @@ class Engine : public testing::Test {
   uint32_t sequence_naks() {
     uint32_t naks = 0;
     for (const MessageRecord& record : read_all(fabric_->header().trace)) {
-      naks += record.opcode == Opcode::Ack && record.direction == Direction::Tx &&
-              record.syndrome == static_cast<uint8_t>(AckSyndrome::SeqErr);
+      naks += record.opcode == Opcode::kAck && record.direction == Direction::kTx &&
+              record.syndrome == static_cast<uint8_t>(AckSyndrome::kSeqErr);
     }
     return naks;
   }

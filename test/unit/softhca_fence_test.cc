@@ -98,7 +98,7 @@ TEST_F(Fence, LockOfACopierThatIsStopped_IsTakenOverAndItsCopyComesToNothing) {
   lock().acquire(fabric_->tag(), *fabric_);
   EXPECT_EQ(lock().word.load(), fabric_->tag());
   go_on();
-  EXPECT_EQ(report_->result, CopyResult::Revoked);
+  EXPECT_EQ(report_->result, CopyResult::kRevoked);
   EXPECT_FALSE(report_->firm);
   EXPECT_EQ(lock().word.load(), fabric_->tag()) << "the copier must not release what it no longer holds";
   EXPECT_EQ(buffer_, std::vector<uint8_t>(kBytes, kOld));
@@ -109,7 +109,7 @@ TEST_F(Fence, CopyOfAStoppedPeer_IsVoidAfterWaitingForCopies) {
   wait_stopped();
   wait_for_copies(*fabric_, target().addr, kBytes);
   go_on();
-  EXPECT_EQ(report_->result, CopyResult::Revoked);
+  EXPECT_EQ(report_->result, CopyResult::kRevoked);
   EXPECT_EQ(buffer_, std::vector<uint8_t>(kBytes, kOld));
 }
 
@@ -118,7 +118,7 @@ TEST_F(Fence, CopyToOtherMemory_IsNotWaitedForNorRevoked) {
   wait_stopped();
   wait_for_copies(*fabric_, target().addr + kBytes, kBytes);
   go_on();
-  EXPECT_EQ(report_->result, CopyResult::Done);
+  EXPECT_EQ(report_->result, CopyResult::kDone);
   EXPECT_TRUE(report_->firm);
   EXPECT_EQ(buffer_, std::vector<uint8_t>(kBytes, kNew));
 }
@@ -152,7 +152,7 @@ TEST_F(Fence, DeadProcess_LeavesNothingAfterReaping) {
   for (const SrqEntry& srq : h.srqs) ASSERT_EQ(srq.used.load(), 0u);
   for (const ContextEntry& context : h.contexts) ASSERT_EQ(context.used.load(), 0u);
   uint32_t live = 0;
-  for (const ProcessEntry& process : h.processes) live += process.state.load() != ProcessState::Free ? 1 : 0;
+  for (const ProcessEntry& process : h.processes) live += process.state.load() != ProcessState::kFree ? 1 : 0;
   EXPECT_EQ(live, 1u);
 }
 

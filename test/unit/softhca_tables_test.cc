@@ -63,30 +63,30 @@ class Tables : public testing::Test {
 };
 
 TEST_F(Tables, ObjectsOfAProcessThatLeft_CountNoMore) {
-  fabric_->header().devices_table[kDevice].limit[static_cast<unsigned>(ObjectKind::Qp)].store(1 + 3);
+  fabric_->header().devices_table[kDevice].limit[static_cast<unsigned>(ObjectKind::kQp)].store(1 + 3);
   {
     const std::unique_ptr<Fabric> other = Fabric::share(*fabric_, 0);
     ASSERT_NE(other, nullptr);
-    EXPECT_TRUE(take_object(*other, kDevice, ObjectKind::Qp));
-    EXPECT_TRUE(take_object(*fabric_, kDevice, ObjectKind::Qp));
-    EXPECT_TRUE(take_object(*other, kDevice, ObjectKind::Qp));
-    EXPECT_FALSE(take_object(*fabric_, kDevice, ObjectKind::Qp)) << "three on the device, whoever has them";
-    EXPECT_TRUE(take_object(*fabric_, kOtherDevice, ObjectKind::Qp));
-    EXPECT_EQ(object_count(*fabric_, 0, kDevice, ObjectKind::Qp), 3u);
+    EXPECT_TRUE(take_object(*other, kDevice, ObjectKind::kQp));
+    EXPECT_TRUE(take_object(*fabric_, kDevice, ObjectKind::kQp));
+    EXPECT_TRUE(take_object(*other, kDevice, ObjectKind::kQp));
+    EXPECT_FALSE(take_object(*fabric_, kDevice, ObjectKind::kQp)) << "three on the device, whoever has them";
+    EXPECT_TRUE(take_object(*fabric_, kOtherDevice, ObjectKind::kQp));
+    EXPECT_EQ(object_count(*fabric_, 0, kDevice, ObjectKind::kQp), 3u);
   }
-  EXPECT_EQ(object_count(*fabric_, 0, kDevice, ObjectKind::Qp), 1u);
-  EXPECT_TRUE(take_object(*fabric_, kDevice, ObjectKind::Qp));
+  EXPECT_EQ(object_count(*fabric_, 0, kDevice, ObjectKind::kQp), 1u);
+  EXPECT_TRUE(take_object(*fabric_, kDevice, ObjectKind::kQp));
 }
 
 TEST_F(Tables, LastPlaceOfADevice_GoesToExactlyOneThread) {
-  fabric_->header().devices_table[kDevice].limit[static_cast<unsigned>(ObjectKind::Mr)].store(1 + 1);
+  fabric_->header().devices_table[kDevice].limit[static_cast<unsigned>(ObjectKind::kMr)].store(1 + 1);
   std::atomic<uint32_t> inside{0};
   std::atomic<bool> crowded{false};
   const auto come_and_go = [&] {
-    if (!take_object(*fabric_, kDevice, ObjectKind::Mr)) return false;
+    if (!take_object(*fabric_, kDevice, ObjectKind::kMr)) return false;
     if (inside.fetch_add(1) != 0) crowded.store(true);
     inside.fetch_sub(1);
-    give_object(*fabric_, kDevice, ObjectKind::Mr);
+    give_object(*fabric_, kDevice, ObjectKind::kMr);
     return true;
   };
   {
@@ -105,7 +105,7 @@ TEST_F(Tables, QueuePairs_SufficeFor128ProcessesThatAllSpeak) {
   std::set<uint32_t> numbers;
   while (const QpEntry* qp = allocate_qp(*fabric_)) numbers.insert(qp->qpn.load());
   EXPECT_GE(numbers.size(), kAllToAll);
-  EXPECT_EQ(numbers.size(), object_limit(*fabric_, 0, kDevice, ObjectKind::Qp));
+  EXPECT_EQ(numbers.size(), object_limit(*fabric_, 0, kDevice, ObjectKind::kQp));
   EXPECT_GT(*numbers.begin(), 1u) << "0 and 1 are special";
   EXPECT_LT(*numbers.rbegin(), kMulticastQpn);
 }
@@ -122,7 +122,7 @@ TEST_F(Tables, QueuePairOfAFullTable_HasNewNumbersAndNeverThatOfMulticast) {
     ASSERT_NE(last->qpn.load(), before);
     numbers.insert(last->qpn.load());
   }
-  EXPECT_GE(numbers.size(), (1u << 24) / std::bit_ceil(object_limit(*fabric_, 0, kDevice, ObjectKind::Qp)));
+  EXPECT_GE(numbers.size(), (1u << 24) / std::bit_ceil(object_limit(*fabric_, 0, kDevice, ObjectKind::kQp)));
   EXPECT_LT(*numbers.rbegin(), kMulticastQpn);
 }
 

@@ -390,8 +390,8 @@ TEST(Facts, DamagedBytesFromFixedSeeds_MakeOneLine) {
   std::mt19937 rng(1);
   int read = 0;
   for (int i = 0; i < 20'000; ++i) {
-    std::vector<std::uint8_t> bytes = facts_of_random(rng);
-    for (unsigned n = rng() % 4; n != 0; --n) bytes[rng() % bytes.size()] = static_cast<std::uint8_t>(rng());
+    std::vector<uint8_t> bytes = facts_of_random(rng);
+    for (unsigned n = rng() % 4; n != 0; --n) bytes[rng() % bytes.size()] = static_cast<uint8_t>(rng());
     if (rng() % 8 == 0) bytes.resize(rng() % bytes.size());
     read += read_and_print(bytes.data(), bytes.size());
   }

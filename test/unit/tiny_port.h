@@ -23,7 +23,7 @@ struct TinyPort : xfer::NoHooks {
 
   Frag* frag_alloc();
   void frag_free(Frag& f);
-  void* alloc(std::size_t n) {
+  void* alloc(size_t n) {
     if (allocs_left-- <= 0) return nullptr;
     ++live;
     return std::malloc(n);
@@ -32,15 +32,15 @@ struct TinyPort : xfer::NoHooks {
     if (p) --live;
     std::free(p);
   }
-  void* resolve(CommHandle, std::int32_t) { return resolved; }
+  void* resolve(CommHandle, int32_t) { return resolved; }
   xfer::WorkCount work(RailHandle rail) const { return work_of[rail]; }
-  std::uint64_t now_ns() const { return now; }
+  uint64_t now_ns() const { return now; }
 
   int frags_left = 1000;
   int frags = 0;  ///< records in use
   int allocs_left = 1000;
   int live = 0;  ///< pieces of memory in use
-  std::uint64_t now = 0;
+  uint64_t now = 0;
   xfer::WorkCount work_of[xfer::kMaxRails];
   void* resolved = nullptr;
 };
@@ -67,12 +67,12 @@ inline void TinyPort::frag_free(Frag& f) {
 /// A peer with rails 0 to n - 1, all up.
 struct TinyPeer {
   explicit TinyPeer(unsigned n, bool failover = true) {
-    peer.n_rails = static_cast<std::uint8_t>(n);
+    peer.n_rails = static_cast<uint8_t>(n);
     for (unsigned i = 0; i < n; ++i) {
       peer.rails.at[i] = &rails[i];
       rails[i].peer = &peer;
       rails[i].handle = i;
-      rails[i].index = static_cast<std::uint8_t>(i);
+      rails[i].index = static_cast<uint8_t>(i);
       rails[i].state = RailState::kUp;
       rails[i].name = {100 + i, 1};
       rails[i].up_epoch = 1;

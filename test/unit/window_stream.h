@@ -11,12 +11,12 @@
 
 namespace bfo::test {
 
-inline constexpr int kHalfWay = 57'000;      ///< the old number is ahead of what the receiver expects then
-inline constexpr int kOnceRound = 66'000;    ///< more messages than there are numbers
-inline constexpr std::size_t kAll = 16'384;  ///< kSeqWindow, for the eye
+inline constexpr int kHalfWay = 57'000;    ///< the old number is ahead of what the receiver expects then
+inline constexpr int kOnceRound = 66'000;  ///< more messages than there are numbers
+inline constexpr size_t kAll = 16'384;     ///< kSeqWindow, for the eye
 
-inline std::vector<std::uint8_t> content(int i) {
-  std::vector<std::uint8_t> d(4);
+inline std::vector<uint8_t> content(int i) {
+  std::vector<uint8_t> d(4);
   std::memcpy(d.data(), &i, 4);
   return d;
 }
@@ -48,8 +48,7 @@ struct Stream {
   /// The oldest message of that type from `from` under way arrives, and keeps its place on the rail: no
   /// acknowledgement. What is before it arrives and ends.
   void hold_front(int from, core::MsgType type) {
-    while (w.flights[held].from != from || w.flights[held].tag != static_cast<std::uint8_t>(type))
-      w.take(held);
+    while (w.flights[held].from != from || w.flights[held].tag != static_cast<uint8_t>(type)) w.take(held);
     w.arrive(w.flights[held]);
     ++held;
   }
@@ -79,15 +78,15 @@ struct Stream {
   }
 
   World& w;
-  std::size_t held = 0;
+  size_t held = 0;
   int sent = 0;
   int received = 0;
 };
 
 /// A message longer than a rail takes at once, to rank 1, under another tag than the stream's.
-inline constexpr std::size_t kLong = 5000;
+inline constexpr size_t kLong = 5000;
 inline constexpr int kLongTag = 2;
-inline std::vector<std::uint8_t> long_content(int i) {
+inline std::vector<uint8_t> long_content(int i) {
   return pattern(kLong, static_cast<unsigned>(i));
 }
 

@@ -18,9 +18,9 @@
 namespace bfo {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x12345678;
+constexpr uint32_t kMagic = 0x12345678;
 
-PeerRecord read(const WireRecord& record, WireVersions ours, std::uint16_t first = 1) {
+PeerRecord read(const WireRecord& record, WireVersions ours, uint16_t first = 1) {
   return read_record(&record, sizeof record, kMagic, first, ours);
 }
 
@@ -57,13 +57,12 @@ TEST(Versions, RecordThatIsCutOrForeign_IsDamaged) {
   WireRecord record = make_record(kMagic, {3, 3}, 2, 8);
   std::vector<char> bytes(sizeof record + 16);
   memcpy(bytes.data(), &record, sizeof record);
-  const auto state = [&](std::size_t size) {
-    const std::vector<char> exact(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
+  const auto state = [&](size_t size) {
+    const std::vector<char> exact(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
     return read_record(exact.data(), size, kMagic, 1, {3, 3}).state;
   };
   EXPECT_EQ(state(bytes.size()), RecordState::kRead);
-  for (std::size_t size = 1; size < bytes.size(); ++size)
-    EXPECT_EQ(state(size), RecordState::kDamaged) << size;
+  for (size_t size = 1; size < bytes.size(); ++size) EXPECT_EQ(state(size), RecordState::kDamaged) << size;
   record.magic ^= 1;
   EXPECT_EQ(read(record, {3, 3}).state, RecordState::kDamaged);
   record = make_record(kMagic, {3, 4}, 0, 0);  // the oldest is newer than the newest
@@ -82,10 +81,9 @@ TEST(Versions, BuildOfAPeer_IsPrintable) {
   EXPECT_EQ(std::string(found.build), "x??" + std::string(sizeof record.build - 4, 'x'));
 }
 
-std::string refusal(const PeerRecord& theirs, std::size_t size = 768) {
+std::string refusal(const PeerRecord& theirs, size_t size = 768) {
   std::vector<char> out(size);
-  const std::size_t length =
-      refusal_text(out.data(), size, "PML bfo", {"here", 1}, {3, 2}, {"there", 70}, theirs);
+  const size_t length = refusal_text(out.data(), size, "PML bfo", {"here", 1}, {3, 2}, {"there", 70}, theirs);
   EXPECT_EQ(length, strlen(out.data()));
   return out.data();
 }

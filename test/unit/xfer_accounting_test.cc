@@ -30,19 +30,19 @@ struct Traffic {
     const bool eager = way == Way::kSendi || way == Way::kFragment;
     for (int i = 0; i < 6; ++i)
       for (int from : {0, 1}) {
-        const std::size_t n = eager ? 40u * i : 3000u + 9000u * i;
+        const size_t n = eager ? 40u * i : 3000u + 9000u * i;
         application += n;
         recvs.push_back(w.irecv(1 - from, from, i, n));
         sends.push_back(w.isend(from, 1 - from, i, pattern(n, i)));
       }
   }
   void expect_done() {
-    for (std::size_t i = 0; i < sends.size(); ++i) {
+    for (size_t i = 0; i < sends.size(); ++i) {
       ASSERT_TRUE(sends[i]->done && recvs[i]->done) << i;
       EXPECT_EQ(recvs[i]->data, sends[i]->data) << i;
     }
   }
-  std::uint64_t application = 0;
+  uint64_t application = 0;
   std::vector<SendReq*> sends;
   std::vector<RecvReq*> recvs;
 };
@@ -55,13 +55,13 @@ struct Sums {
       again += e->counters().bytes_resent;
     }
   }
-  std::uint64_t moved = 0;
-  std::uint64_t read = 0;
-  std::uint64_t again = 0;
+  uint64_t moved = 0;
+  uint64_t read = 0;
+  uint64_t again = 0;
 };
 
 void expect_rails_carried(const World& w) {
-  for (std::size_t i = 0; i < w.engines.size(); ++i) {
+  for (size_t i = 0; i < w.engines.size(); ++i) {
     const xfer::Counters& c = w.engines[i]->counters();
     EXPECT_EQ(w.carried[i], c.bytes_sent + c.bytes_read + c.bytes_protocol()) << "rank " << i;
   }
@@ -69,10 +69,10 @@ void expect_rails_carried(const World& w) {
 
 /// What went again is in the records of the failovers, each byte in one.
 void expect_told(World& w) {
-  for (std::size_t i = 0; i < w.engines.size(); ++i) {
+  for (size_t i = 0; i < w.engines.size(); ++i) {
     w.engines[i]->progress(w.now += 2'000'000);
-    std::uint64_t bytes = 0;
-    std::uint64_t messages = 0;
+    uint64_t bytes = 0;
+    uint64_t messages = 0;
     for (const FailoverEvent& e : w.ports[i]->events_) {
       bytes += e.bytes_resent;
       messages += e.messages_resent;
@@ -283,7 +283,7 @@ TEST(Accounting, NoRailLeftAmidstATransfer_BothSidesTellItAtOnce) {
       w.now = 1000;
       Traffic t(w, way);
       for (int i = 0; i < when && !w.flights.empty(); ++i) w.take();
-      const std::uint64_t lost = w.now;
+      const uint64_t lost = w.now;
       w.kill(0, 1, 0);
       for (int i = 0; i < 3 && !w.flights.empty(); ++i) w.take();
       w.kill(0, 1, 1);
@@ -391,10 +391,10 @@ TEST(Accounting, ARailComesBack_BothSidesTellItAfterTheLoss) {
   w.now = 1'000'000;
   w.irecv(1, 0, 0, 100);
   w.isend(0, 1, 0, pattern(100, 1));
-  const std::uint64_t lost = w.now;
+  const uint64_t lost = w.now;
   w.kill(0, 1, 0);
   ASSERT_TRUE(w.run());
-  const std::uint64_t back = w.now += 2'000'000;
+  const uint64_t back = w.now += 2'000'000;
   for (auto& engine : w.engines) engine->progress(back);
   w.revive(0, 1, 0);
   ASSERT_TRUE(w.run());
@@ -437,23 +437,23 @@ TEST(Accounting, TheOtherRailIsFull_TheRecordIsToldWhenAllHasGone) {
 /// A thousand messages go again one by one, and the engine is left after each: what is looked at for the
 /// record does not grow with what waits.
 TEST(Accounting, ManyMessagesGoAgain_TheRecordCostsLittle) {
-  constexpr std::uint64_t kMany = 1000;
+  constexpr uint64_t kMany = 1000;
   for (const Way way : kWays) {
     SCOPED_TRACE(static_cast<int>(way));
     World::Options o = options(way);
     World w(o);
     w.now = 1000;
-    const std::size_t n = way == Way::kSendi || way == Way::kFragment ? 40 : 3000;
+    const size_t n = way == Way::kSendi || way == Way::kFragment ? 40 : 3000;
     for (int i = 0; i < static_cast<int>(kMany); ++i) {
       w.irecv(1, 0, i, n);
       w.isend(0, 1, i, pattern(n, i));
     }
     if (n == 3000)  // each has begun
-      for (std::size_t i = 2 * kMany; i > 0; --i) w.take();
+      for (size_t i = 2 * kMany; i > 0; --i) w.take();
     w.kill(0, 1, 0);
     w.closures();
     for (int rank : {0, 1}) w.engines[rank]->progress(w.now += 2'000'000);
-    std::uint64_t before[2];
+    uint64_t before[2];
     for (int rank : {0, 1}) before[rank] = w.engines[rank]->counters().looked_at;
     ASSERT_TRUE(w.run());
     for (int rank : {0, 1}) {

@@ -17,8 +17,8 @@ void say(World& w, const Hdr& h) {
   w.engines[1]->on_message(w.rail(1, 0, 0), 1, h.type, &h, sizeof h);
 }
 
-core::SeqSyncHdr question(std::uint16_t number) {
-  return {static_cast<std::uint8_t>(MsgType::kSeqSync), 0, 0, 0, 0, number};
+core::SeqSyncHdr question(uint16_t number) {
+  return {static_cast<uint8_t>(MsgType::kSeqSync), 0, 0, 0, 0, number};
 }
 
 /// Rank 0 asks rank 1, whose rails to it take nothing. Rank 2 is honest.
@@ -33,13 +33,13 @@ struct Flood {
     return o;
   }
   /// A message of rank 2 and its answer. How often rank 1 offered something to a rail.
-  std::uint64_t exchange() {
-    const std::uint64_t before = w.ports[1]->offered_;
+  uint64_t exchange() {
+    const uint64_t before = w.ports[1]->offered_;
     RecvReq* const there = w.irecv(1, 2, 7, 16);
     RecvReq* const back = w.irecv(2, 1, 7, 16);
     w.isend(2, 1, 7, pattern(16, 2));
     w.isend(1, 2, 7, pattern(16, 3));
-    for (std::size_t i = 0; i < w.flights.size();)
+    for (size_t i = 0; i < w.flights.size();)
       if (w.flights[i].from == 2 || w.flights[i].to == 2)
         w.take(i);
       else
@@ -61,23 +61,16 @@ struct Flood {
     refuse = true;
     return h;
   }
-  std::size_t kept() const { return w.ports[1]->live_ + w.ports[1]->frags_ * sizeof(FakePort::Frag); }
+  size_t kept() const { return w.ports[1]->live_ + w.ports[1]->frags_ * sizeof(FakePort::Frag); }
 
   World w;
   bool refuse = true;
 };
 
 /// NOTIFY of round 1 of a message of rank 0 that rank 1 calls `receiver`.
-core::RestartHdr notify(std::uint64_t sender, std::uint64_t receiver, std::uint16_t seq) {
-  return {static_cast<std::uint8_t>(MsgType::kRestartNotify),
-          0,
-          0,
-          0,
-          seq,
-          0,
-          0,
-          Name(sender).at(1).value,
-          receiver};
+core::RestartHdr notify(uint64_t sender, uint64_t receiver, uint16_t seq) {
+  return {
+      static_cast<uint8_t>(MsgType::kRestartNotify), 0, 0, 0, seq, 0, 0, Name(sender).at(1).value, receiver};
 }
 
 constexpr int kQuestions = 1'500'000 / static_cast<int>(sizeof(core::SeqSyncHdr));
@@ -85,12 +78,12 @@ constexpr int kQuestions = 1'500'000 / static_cast<int>(sizeof(core::SeqSyncHdr)
 /// 1.5 MB of questions.
 void ask_much(Flood& f) {
   World& w = f.w;
-  const std::uint64_t honest = f.exchange();
-  const std::size_t before = f.kept();
+  const uint64_t honest = f.exchange();
+  const size_t before = f.kept();
   const auto answered = count(w, MsgType::kSeqSync);
   for (int i = 0; i < kQuestions; ++i) {
-    const std::uint64_t offered = w.ports[1]->offered_;
-    say(w, question(static_cast<std::uint16_t>(i)));
+    const uint64_t offered = w.ports[1]->offered_;
+    say(w, question(static_cast<uint16_t>(i)));
     ASSERT_LE(w.ports[1]->offered_ - offered, 2u) << "question " << i;
     ASSERT_LE(f.kept(), before + 4096) << "question " << i;
     if (i % 10'000 == 0) ASSERT_EQ(f.exchange(), honest) << "question " << i;
@@ -111,7 +104,7 @@ TEST(Answers, ToManyQuestionsOfSeqSync_WaitAsOne) {
   ASSERT_TRUE(
       core::decode(MsgType::kSeqSync, core::Bytes{w.flights[0].bytes.data(), w.flights[0].bytes.size()}, h));
   EXPECT_EQ(h.flags, core::kFlagReply);
-  EXPECT_EQ(h.question, static_cast<std::uint16_t>(kQuestions - 1)) << "the newest one";
+  EXPECT_EQ(h.question, static_cast<uint16_t>(kQuestions - 1)) << "the newest one";
   EXPECT_EQ(h.seq, w.comms[1]->procs[0]->expected);
   EXPECT_EQ(h.src, 1);
   ASSERT_TRUE(w.run());
@@ -138,8 +131,8 @@ TEST(Answers, ToManyQuestionsOfSeqSyncWithoutARail_WaitAsOne) {
 TEST(Answers, ThatABtlQueues_AreBounded) {
   Flood f(Flood::three());
   f.refuse = false;
-  const std::uint64_t honest = f.exchange();
-  for (int i = 0; i < 20'000; ++i) say(f.w, question(static_cast<std::uint16_t>(i)));
+  const uint64_t honest = f.exchange();
+  for (int i = 0; i < 20'000; ++i) say(f.w, question(static_cast<uint16_t>(i)));
   EXPECT_LE(f.w.ports[1]->frags_, 2 * static_cast<int>(xfer::kMostControl));
   EXPECT_EQ(f.exchange(), honest);
   ASSERT_TRUE(f.w.run());
@@ -153,12 +146,12 @@ TEST(Answers, OfSeqSyncThatIsLost_IsGivenAgain) {
   w.isend(0, 1, 1, pattern(8, 1));
   const auto at = w.find(0, 1, MsgType::kMatch);
   say(w, question(5));
-  ASSERT_NE(w.find(1, 0, MsgType::kSeqSync), static_cast<std::size_t>(-1));
+  ASSERT_NE(w.find(1, 0, MsgType::kSeqSync), static_cast<size_t>(-1));
   const int rail = w.flights[w.find(1, 0, MsgType::kSeqSync)].rail;
   w.take(at);
   w.kill(0, 1, rail);
   const auto again = w.find(1, 0, MsgType::kSeqSync);
-  ASSERT_NE(again, static_cast<std::size_t>(-1));
+  ASSERT_NE(again, static_cast<size_t>(-1));
   core::SeqSyncHdr h;
   ASSERT_TRUE(core::decode(MsgType::kSeqSync,
                            core::Bytes{w.flights[again].bytes.data(), w.flights[again].bytes.size()}, h));
@@ -173,11 +166,11 @@ TEST(Answers, ToQuestionsAboutOneFinishedMessage_WaitAsFew) {
   Flood f(Flood::three());
   World& w = f.w;
   const core::AckHdr names = f.finished();
-  const std::uint64_t honest = f.exchange();
-  const std::size_t before = f.kept();
+  const uint64_t honest = f.exchange();
+  const size_t before = f.kept();
   const auto answered = count(w, MsgType::kRestartNack);
   for (int i = 0; i < 30'000; ++i) {
-    const std::uint64_t offered = w.ports[1]->offered_;
+    const uint64_t offered = w.ports[1]->offered_;
     say(w, notify(names.sender, names.receiver, 1));
     ASSERT_LE(w.ports[1]->offered_ - offered, 3u) << i;
     ASSERT_LE(f.kept(), before + 8192) << i;
@@ -195,11 +188,11 @@ TEST(Answers, MoreThanAnHonestPeerCauses_OnlyThatPeerIsGivenUp) {
   Flood f(Flood::three());
   World& w = f.w;
   const core::AckHdr names = f.finished();
-  const std::uint64_t honest = f.exchange();
-  const std::size_t before = f.kept();
-  std::uint32_t asked = 0;
+  const uint64_t honest = f.exchange();
+  const size_t before = f.kept();
+  uint32_t asked = 0;
   for (; asked < 200'000 && w.ports[1]->losses_.empty(); ++asked) {
-    const std::uint64_t offered = w.ports[1]->offered_;
+    const uint64_t offered = w.ports[1]->offered_;
     say(w, notify(Name(asked, 77, 0).value, names.receiver, 1));
     ASSERT_LE(w.ports[1]->offered_ - offered, w.ports[1]->losses_.empty() ? 3u : 5u)
         << asked << ", with PEERLOST";
@@ -230,9 +223,9 @@ TEST(Answers, ToQuestionsAboutAFinishedSend_WaitAsFew) {
   ASSERT_TRUE(w.run());
   ASSERT_TRUE(s->done && r->done);
   f.refuse = true;
-  const std::size_t before = f.kept();
+  const size_t before = f.kept();
   core::RestartHdr h{};
-  h.type = static_cast<std::uint8_t>(MsgType::kRecvErr);
+  h.type = static_cast<uint8_t>(MsgType::kRecvErr);
   h.src = 1;
   h.seq = 1;
   h.sender = names.sender;
@@ -254,11 +247,11 @@ TEST(Answers, ToHeadersThatComeAgain_WaitAsFew) {
   World& w = f.w;
   f.refuse = false;
   const auto [s, r] = transfer(w, 3000);
-  const std::vector<std::uint8_t> header = w.flights[0].bytes;
+  const std::vector<uint8_t> header = w.flights[0].bytes;
   ASSERT_TRUE(w.run());
   ASSERT_TRUE(s->done && r->done);
   f.refuse = true;
-  const std::size_t before = f.kept();
+  const size_t before = f.kept();
   for (int i = 0; i < 30'000; ++i) {
     w.engines[1]->on_message(w.rail(1, 0, i % 2), 1, header[0], header.data(), header.size());
     ASSERT_LE(f.kept(), before + 8192) << i;

@@ -17,7 +17,7 @@ World::Options one_rail() {
 }
 
 bool next_is(const World& w, MsgType t) {
-  return !w.flights.empty() && w.flights[0].tag == static_cast<std::uint8_t>(t);
+  return !w.flights.empty() && w.flights[0].tag == static_cast<uint8_t>(t);
 }
 
 TEST(Brief, LongMessageOverOneRail_TakesOneReadAndNoRecordOfItsHeaders) {
@@ -43,8 +43,8 @@ TEST(Brief, LongMessageOverOneRail_TakesOneReadAndNoRecordOfItsHeaders) {
 /// FakePort::get compares the handles. The last key is shorter on the wire when its handle is.
 TEST(Brief, HandleOfAnySize_ArrivesWholeInAnRget) {
   for (const int rails : {1, 2}) {
-    for (const std::uint8_t handle : {8, 9, 16}) {
-      for (const std::size_t bytes : {50'000, 3'000'000}) {  // one READ, several
+    for (const uint8_t handle : {8, 9, 16}) {
+      for (const size_t bytes : {50'000, 3'000'000}) {  // one READ, several
         World::Options o = reads();
         o.rails = rails;
         o.rdma_frag = 1 << 20;
@@ -143,9 +143,8 @@ TEST(Brief, LongMessageIsWritten_OneGrantForAllOfItAndNoRecordOfRndvAndFin) {
 
 /// The same of a message that is written, over one rail that comes back and over two of which one dies.
 TEST(Brief, RailDiesWhileAMessageIsWritten_EachStepIsDoneAgain) {
-  for (const std::uint8_t at :
-       {static_cast<std::uint8_t>(MsgType::kRndv), static_cast<std::uint8_t>(MsgType::kPut), kRdma,
-        static_cast<std::uint8_t>(MsgType::kFin)})
+  for (const uint8_t at : {static_cast<uint8_t>(MsgType::kRndv), static_cast<uint8_t>(MsgType::kPut), kRdma,
+                           static_cast<uint8_t>(MsgType::kFin)})
     for (const int rails : {1, 2})
       for (const bool arrived : {false, true}) {
         World::Options o = writes();
@@ -198,13 +197,8 @@ TEST(Brief, OnlyGrantIsRefused_TheOtherRailIsGranted) {
   std::memcpy(&grant, put.bytes.data(), sizeof grant);
   w.flights.erase(w.flights.begin());
   w.engines[1]->on_done(put.frag, Fate::kDelivered);
-  const core::FinHdr refusal{static_cast<std::uint8_t>(MsgType::kFin),
-                             core::kFlagFail,
-                             0,
-                             grant.sender,
-                             grant.receiver,
-                             grant.grant,
-                             0};
+  const core::FinHdr refusal{
+      static_cast<uint8_t>(MsgType::kFin), core::kFlagFail, 0, grant.sender, grant.receiver, grant.grant, 0};
   w.engines[1]->on_message(w.rail(1, 0, put.rail), 0, refusal.type, &refusal, sizeof refusal);
   EXPECT_FALSE(r->done);
   ASSERT_TRUE(next_is(w, MsgType::kPut));

@@ -23,8 +23,8 @@ using namespace core;
 class Changing {
  public:
   template <class Hdr>
-  Changing(const Hdr& h, std::size_t size, std::size_t at, std::uint8_t a, std::uint8_t b)
-      : size_(size), bytes_(new std::uint8_t[size]), thread_([this, at, a, b] { change(at, a, b); }) {
+  Changing(const Hdr& h, size_t size, size_t at, uint8_t a, uint8_t b)
+      : size_(size), bytes_(new uint8_t[size]), thread_([this, at, a, b] { change(at, a, b); }) {
     std::memset(bytes_.get(), 0x41, size);
     std::memcpy(bytes_.get(), &h, std::min(size, sizeof h));
     bytes_[at] = a;
@@ -36,13 +36,13 @@ class Changing {
     thread_.join();
   }
   Bytes bytes() const { return {bytes_.get(), size_}; }
-  std::uint64_t turns() const { return turns_; }
+  uint64_t turns() const { return turns_; }
 
  private:
   // The race is meant: it is what a sender can do.
-  __attribute__((no_sanitize("thread"))) void change(std::size_t at, std::uint8_t a, std::uint8_t b) {
+  __attribute__((no_sanitize("thread"))) void change(size_t at, uint8_t a, uint8_t b) {
     while (!go_) std::this_thread::yield();
-    volatile std::uint8_t* const byte = &bytes_[at];
+    volatile uint8_t* const byte = &bytes_[at];
     while (!stop_) {
       for (unsigned i = 0; i < 64; ++i) {
         *byte = b;
@@ -54,27 +54,27 @@ class Changing {
     }
   }
 
-  std::size_t size_;
-  std::unique_ptr<std::uint8_t[]> bytes_;
+  size_t size_;
+  std::unique_ptr<uint8_t[]> bytes_;
   std::atomic<bool> go_{false};
   std::atomic<bool> stop_{false};
-  std::atomic<std::uint64_t> turns_{0};
+  std::atomic<uint64_t> turns_{0};
   std::thread thread_;
 };
 
 /// How often a message was taken, and how often it was dropped.
 struct Outcomes {
-  std::uint64_t yes = 0;
-  std::uint64_t no = 0;
+  uint64_t yes = 0;
+  uint64_t no = 0;
 };
 /// Runs `once` at least `times` times, and until the bytes have changed often enough, or a second has passed:
 /// with one processor free they change only when the threads take turns.
 template <class Once>
-Outcomes repeat(const Changing& m, std::uint64_t times, Once once) {
+Outcomes repeat(const Changing& m, uint64_t times, Once once) {
   Outcomes n;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   const auto enough = [&] { return m.turns() > 1000 && n.yes > 100 && n.no > 100; };
-  for (std::uint64_t i = 0; i < times || !enough(); ++i) {
+  for (uint64_t i = 0; i < times || !enough(); ++i) {
     ++(once() ? n.yes : n.no);
     if (testing::Test::HasFailure()) break;
     if (i % 64 == 0 && i >= times && std::chrono::steady_clock::now() > end) break;
@@ -82,24 +82,24 @@ Outcomes repeat(const Changing& m, std::uint64_t times, Once once) {
   return n;
 }
 
-RgetHdr rget(unsigned n_keys, std::uint8_t handle_len = 8) {
+RgetHdr rget(unsigned n_keys, uint8_t handle_len = 8) {
   RgetHdr h{};
-  h.rndv.match.type = static_cast<std::uint8_t>(MsgType::kRget);
+  h.rndv.match.type = static_cast<uint8_t>(MsgType::kRget);
   h.rndv.match.tag = 1;
   h.rndv.length = 1000;
   h.rndv.sender = Name(1, 1, kFirstRound).value;
-  h.n_keys = static_cast<std::uint8_t>(n_keys);
+  h.n_keys = static_cast<uint8_t>(n_keys);
   for (RailKey& k : h.keys) k.handle_len = handle_len;
   return h;
 }
 
-constexpr std::uint64_t kTimes = 200'000;
+constexpr uint64_t kTimes = 200'000;
 
 /// What decode_rget() has let through, or nothing.
 bool rget_is_sound(Bytes in) {
   RgetHdr out;
   if (!decode_rget(in, out)) return false;
-  EXPECT_EQ(out.rndv.match.type, static_cast<std::uint8_t>(MsgType::kRget));
+  EXPECT_EQ(out.rndv.match.type, static_cast<uint8_t>(MsgType::kRget));
   EXPECT_GE(out.n_keys, 1);
   EXPECT_LE(out.n_keys, kMaxWireRails);
   for (unsigned i = 0; i < out.n_keys && i < kMaxWireRails; ++i)
@@ -109,8 +109,7 @@ bool rget_is_sound(Bytes in) {
 
 TEST(Changing, NumberOfKeys_IsTheOneThatWasChecked) {
   for (unsigned from : {1u, 8u}) {
-    const Changing m(rget(from), sizeof(RgetHdr), offsetof(RgetHdr, n_keys), static_cast<std::uint8_t>(from),
-                     255);
+    const Changing m(rget(from), sizeof(RgetHdr), offsetof(RgetHdr, n_keys), static_cast<uint8_t>(from), 255);
     const Outcomes n = repeat(m, kTimes, [&] { return rget_is_sound(m.bytes()); });
     EXPECT_GT(n.yes, 0u);
     EXPECT_GT(n.no, 0u) << "the bytes did not change";
@@ -128,11 +127,11 @@ TEST(Changing, LengthOfAHandle_IsTheOneThatWasChecked) {
 }
 
 TEST(Changing, Type_IsTheOneThatWasChecked) {
-  const Changing m(rget(1), 304, 0, static_cast<std::uint8_t>(MsgType::kMatch), 0);
+  const Changing m(rget(1), 304, 0, static_cast<uint8_t>(MsgType::kMatch), 0);
   const Outcomes n = repeat(m, kTimes, [&] {
     MatchHdr h;
     if (!decode_match(m.bytes(), h)) return false;
-    EXPECT_EQ(h.type, static_cast<std::uint8_t>(MsgType::kMatch));
+    EXPECT_EQ(h.type, static_cast<uint8_t>(MsgType::kMatch));
     return true;
   });
   EXPECT_GT(n.yes, 0u);
@@ -141,7 +140,7 @@ TEST(Changing, Type_IsTheOneThatWasChecked) {
 
 TEST(Changing, HandleOfAPut_AndListOfARestart_AreThoseThatWereChecked) {
   PutHdr put{};
-  put.type = static_cast<std::uint8_t>(MsgType::kPut);
+  put.type = static_cast<uint8_t>(MsgType::kPut);
   const Changing p(put, sizeof put, offsetof(PutHdr, key) + offsetof(RailKey, handle_len), 16, 17);
   repeat(p, kTimes, [&] {
     PutHdr out;
@@ -150,7 +149,7 @@ TEST(Changing, HandleOfAPut_AndListOfARestart_AreThoseThatWereChecked) {
     return true;
   });
   RestartHdr restart{};
-  restart.type = static_cast<std::uint8_t>(MsgType::kRestartAck);
+  restart.type = static_cast<uint8_t>(MsgType::kRestartAck);
   const Changing r(restart, sizeof restart + 4 * sizeof(WireRange), offsetof(RestartHdr, n), 4, 250);
   repeat(r, kTimes, [&] {
     RestartHdr out;
@@ -168,8 +167,8 @@ class Hands {
  public:
   explicit Hands(const World::Options& o) : world(o) { meet(world); }
   bool hand_in(const Changing& m, MsgType tag) {
-    const std::uint64_t before = world.engines[1]->counters().malformed;
-    world.engines[1]->on_message(world.rail(1, 0, 0), 1, static_cast<std::uint8_t>(tag), m.bytes().data,
+    const uint64_t before = world.engines[1]->counters().malformed;
+    world.engines[1]->on_message(world.rail(1, 0, 0), 1, static_cast<uint8_t>(tag), m.bytes().data,
                                  m.bytes().size);
     return world.engines[1]->counters().malformed == before;
   }
@@ -210,16 +209,16 @@ TEST(Changing, RgetThatWaits_HasTheKeysThatWereChecked) {
 /// The communicator, number and tag by which a message is sorted are those that decided where it goes.
 struct Sorted {
   const char* what;
-  std::size_t at;
+  size_t at;
   MatchHdr header;
-  std::uint8_t other;
+  uint8_t other;
 };
 
 class ChangingMatch : public testing::TestWithParam<Sorted> {};
 
 TEST_P(ChangingMatch, IsWhereItsHeaderSays) {
   const Sorted& p = GetParam();
-  std::uint8_t first;
+  uint8_t first;
   std::memcpy(&first, reinterpret_cast<const char*>(&p.header) + p.at, 1);
   const Changing m(p.header, 64, p.at, first, p.other);
   const Outcomes n = repeat(m, 3000, [&] {
@@ -232,8 +231,8 @@ TEST_P(ChangingMatch, IsWhereItsHeaderSays) {
     while (!w.flights.empty()) w.take();
     xfer::ProbeResult found;
     EXPECT_FALSE(!r->done && w.engines[1]->iprobe(w.comms[1], 0, 1, found)) << "it was sorted by another tag";
-    const std::uint64_t here = w.engines[1]->queue_lengths(w.comms[1], xfer::kAnySource).unexpected +
-                               w.engines[1]->queue_lengths(other, xfer::kAnySource).unexpected + r->done;
+    const uint64_t here = w.engines[1]->queue_lengths(w.comms[1], xfer::kAnySource).unexpected +
+                          w.engines[1]->queue_lengths(other, xfer::kAnySource).unexpected + r->done;
     const bool copy = w.engines[1]->counters().duplicates != 0;  // its number was used before it, or after it
     EXPECT_EQ(here, taken && !copy ? 2u : 1u) << "it is nowhere";
     return taken && !copy;
@@ -241,8 +240,8 @@ TEST_P(ChangingMatch, IsWhereItsHeaderSays) {
   EXPECT_GT(n.yes + n.no, 0u);
 }
 
-MatchHdr numbered(std::uint16_t seq) {
-  return MatchHdr{static_cast<std::uint8_t>(MsgType::kMatch), 0, 0, 0, 1, seq};
+MatchHdr numbered(uint16_t seq) {
+  return MatchHdr{static_cast<uint8_t>(MsgType::kMatch), 0, 0, 0, 1, seq};
 }
 INSTANTIATE_TEST_SUITE_P(Fields, ChangingMatch,
                          testing::Values(Sorted{"communicator", offsetof(MatchHdr, ctx), numbered(0), 5},

@@ -13,10 +13,10 @@ TEST(Dance, FragLost_OnlyMissingBytesMoveAgain) {
   World::Options o;
   o.config.send_depth = 2;
   World w(o);
-  const std::size_t n = 1 << 20;
+  const size_t n = 1 << 20;
   const auto [s, r] = transfer(w, n);
   while (!r->xfer.rndv || r->xfer.rndv->received.bytes() < n * 99 / 100) w.take();
-  const std::uint64_t before = w.engines[0]->counters().bytes_sent;
+  const uint64_t before = w.engines[0]->counters().bytes_sent;
   w.now = 1'000'000;
   w.kill(0, 1, 0);
   ASSERT_TRUE(w.run());
@@ -42,7 +42,7 @@ TEST(Dance, ReceiverFinished_NackEndsIt) {
   ASSERT_TRUE(until(w, MsgType::kFrag));
   // every FRAG arrives, each of rail 0 although its sender sees an error
   w.kill(0, 1, 0, all);
-  while (!w.flights.empty() && w.flights[0].tag == static_cast<std::uint8_t>(MsgType::kFrag)) w.take();
+  while (!w.flights.empty() && w.flights[0].tag == static_cast<uint8_t>(MsgType::kFrag)) w.take();
   EXPECT_TRUE(r->done);
   EXPECT_FALSE(s->done);
   ASSERT_TRUE(w.run());
@@ -79,14 +79,13 @@ struct Overtaken {
     s = t.s;
     r = t.r;
     EXPECT_TRUE(until(w, MsgType::kFrag));
-    for (std::size_t i = w.find(0, 1, MsgType::kFrag); i < w.flights.size();
-         i = w.find(0, 1, MsgType::kFrag, i)) {
+    for (size_t i = w.find(0, 1, MsgType::kFrag); i < w.flights.size(); i = w.find(0, 1, MsgType::kFrag, i)) {
       if (w.flights[i].rail != 1) {
         ++i;
         continue;
       }
       queue.push_back(w.flights[i]);
-      w.flights.erase(w.flights.begin() + static_cast<std::ptrdiff_t>(i));
+      w.flights.erase(w.flights.begin() + static_cast<ptrdiff_t>(i));
       w.end(queue.back(), Fate::kDelivered);
     }
     w.kill(0, 1, 0);
@@ -100,7 +99,7 @@ struct Overtaken {
     o.config.send_depth = 2;
     return o;
   }
-  static constexpr std::size_t n = 30000;
+  static constexpr size_t n = 30000;
   World w;
   std::vector<Flight> queue;
   RecvReq* r = nullptr;
@@ -113,8 +112,8 @@ TEST(Dance, NotifyOvertakesDeliveredFrags_TheyAreNotSentAgain) {
     EXPECT_EQ(count(o.w, MsgType::kRestartAck), 0u);
     o.w.arrive(f);
   }
-  const std::uint64_t before = o.w.engines[0]->counters().bytes_sent;
-  const std::uint64_t have = o.r->xfer.rndv->received.bytes();
+  const uint64_t before = o.w.engines[0]->counters().bytes_sent;
+  const uint64_t have = o.r->xfer.rndv->received.bytes();
   ASSERT_TRUE(o.w.run());
   EXPECT_EQ(count(o.w, MsgType::kRestartAck), 1u);
   EXPECT_TRUE(o.s->done && o.r->done);

@@ -26,7 +26,7 @@ using test::FakePort;
 
 /// Memory that can run out, and is counted.
 struct Memory {
-  void* alloc(std::size_t n) {
+  void* alloc(size_t n) {
     if (left-- <= 0) return nullptr;
     ++live;
     return std::malloc(n);
@@ -69,7 +69,7 @@ TEST(CommTable, FindsByContextId) {
   CommTable<FakePort> table;
   std::vector<std::unique_ptr<Comm<FakePort>>> comms;
   for (const unsigned ctx : {0u, 1u, 255u, 256u, 65535u}) {
-    const auto id = static_cast<std::uint16_t>(ctx);
+    const auto id = static_cast<uint16_t>(ctx);
     EXPECT_EQ(table.find(id), nullptr);
     ASSERT_TRUE(table.reserve(memory, id));
     comms.push_back(std::make_unique<Comm<FakePort>>());
@@ -78,7 +78,7 @@ TEST(CommTable, FindsByContextId) {
   }
   EXPECT_EQ(memory.live, 3) << "pages";
   for (const auto& c : comms) EXPECT_EQ(table.find(c->ctx), c.get());
-  std::size_t n = 0;
+  size_t n = 0;
   for (auto* c = table.front(); c; c = table.next(c)) EXPECT_EQ(c, comms[n++].get()) << "as they came";
   EXPECT_EQ(n, comms.size());
   table.remove(comms[1].get());
@@ -102,9 +102,9 @@ TEST(CommTable, RemembersFreedContextIds) {
 
 using Message = Unexpected<FakePort>;
 
-Message message(std::uint16_t ctx, Seq16 seq, Rail<FakePort>* rail, std::uint32_t size) {
+Message message(uint16_t ctx, Seq16 seq, Rail<FakePort>* rail, uint32_t size) {
   core::MatchHdr header{};
-  header.type = static_cast<std::uint8_t>(core::MsgType::kMatch);
+  header.type = static_cast<uint8_t>(core::MsgType::kMatch);
   header.ctx = ctx;
   header.seq = seq;
   Message m(header, {});
@@ -116,8 +116,8 @@ Message message(std::uint16_t ctx, Seq16 seq, Rail<FakePort>* rail, std::uint32_
 /// What is stored of a message is a rendezvous header in memory of its own: in `room`.
 void store_elsewhere(Message& m, core::RgetHdr& room) {
   core::RndvHdr header{};
-  header.match.type = static_cast<std::uint8_t>(core::MsgType::kRndv);
-  const core::Bytes bytes{reinterpret_cast<const std::uint8_t*>(&header), sizeof header};
+  header.match.type = static_cast<uint8_t>(core::MsgType::kRndv);
+  const core::Bytes bytes{reinterpret_cast<const uint8_t*>(&header), sizeof header};
   m.what = *core::Opened::open(core::MsgType::kRndv, bytes, room);
 }
 
@@ -150,7 +150,7 @@ TEST(UnknownMessages, EachSenderHasItsAllowance) {
   Rail<FakePort> rail;
   rail.peer = &peer;
   UnknownMessages<FakePort> unknown;
-  const std::uint64_t limit = 2 * sizeof(Message) + 100;
+  const uint64_t limit = 2 * sizeof(Message) + 100;
   Message first = message(1, 0, &rail, 50);
   unknown.add(memory, &first);
   EXPECT_TRUE(unknown.fits(&rail, 50, limit));
@@ -188,8 +188,8 @@ TEST(UnknownMessages, MoreThan4GiB_AreCounted) {
   core::RgetHdr elsewhere;
   store_elsewhere(m, elsewhere);
   for (int i = 0; i < 3; ++i) unknown.count(m);
-  EXPECT_EQ(peer.unknown_held, 3 * (sizeof(Message) + 2 * std::uint64_t{UINT32_MAX} - 1));
-  EXPECT_FALSE(unknown.fits(&rail, 1, std::uint64_t{4095} << 20));
+  EXPECT_EQ(peer.unknown_held, 3 * (sizeof(Message) + 2 * uint64_t{UINT32_MAX} - 1));
+  EXPECT_FALSE(unknown.fits(&rail, 1, uint64_t{4095} << 20));
 }
 
 TEST(Agenda, PeersThatWait) {
@@ -234,7 +234,7 @@ TEST(Agenda, LooksOnceAMillisecond_AndNoticesAnAbsence) {
   Agenda<FakePort> agenda;
   Peer<FakePort> a;
   agenda.set_timer(a);
-  constexpr std::uint64_t kStart = 5'000'000'000;
+  constexpr uint64_t kStart = 5'000'000'000;
   EXPECT_TRUE(agenda.begin_look(kStart)) << "the first one";
   EXPECT_FALSE(agenda.due(kStart + 999'999));
   EXPECT_TRUE(agenda.due(kStart + 1'000'000));
@@ -335,14 +335,14 @@ TEST(EarlyLosses, AreBounded) {
   losses.keep(memory, 2, {});
   EXPECT_EQ(losses.keep(memory, 3, {}), EarlyLosses::Kept::kNoMemory);
   memory.left = EarlyLosses::kMost;
-  for (std::uint64_t conn = 3; conn <= EarlyLosses::kMost; ++conn)
+  for (uint64_t conn = 3; conn <= EarlyLosses::kMost; ++conn)
     ASSERT_EQ(losses.keep(memory, conn, {}), EarlyLosses::Kept::kYes);
   EXPECT_EQ(losses.keep(memory, EarlyLosses::kMost + 1, {}), EarlyLosses::Kept::kFull);
   losses.free_all(memory);
   EXPECT_EQ(memory.live, 0);
 }
 
-Grant<FakePort>* grant(Memory& memory, GrantPool<FakePort>& pool, std::uint32_t number) {
+Grant<FakePort>* grant(Memory& memory, GrantPool<FakePort>& pool, uint32_t number) {
   Grant<FakePort>* const g = pool.take(memory);
   ::new (g) Grant<FakePort>;
   g->number = number;
@@ -357,8 +357,8 @@ TEST(Backlog, FindsACompletionBehindOthers) {
     f.xfer.buffer = nullptr;
     f.xfer.stored_len = sizeof(core::FinHdr);
   }
-  frag[0].xfer.stored[0] = static_cast<std::uint8_t>(core::MsgType::kMatch);
-  frag[1].xfer.stored[0] = static_cast<std::uint8_t>(core::MsgType::kAck);
+  frag[0].xfer.stored[0] = static_cast<uint8_t>(core::MsgType::kMatch);
+  frag[1].xfer.stored[0] = static_cast<uint8_t>(core::MsgType::kAck);
   Memory memory;
   backlog.store(&frag[0]);
   EXPECT_FALSE(backlog.nothing_stored());
@@ -366,7 +366,7 @@ TEST(Backlog, FindsACompletionBehindOthers) {
   EXPECT_EQ(backlog.answers(), 0u);
   struct {
     Unrecorded<FakePort> record;
-    std::uint8_t bytes[32] = {static_cast<std::uint8_t>(core::MsgType::kRestartNack)};
+    uint8_t bytes[32] = {static_cast<uint8_t>(core::MsgType::kRestartNack)};
   } late;
   late.record.size = sizeof late.bytes;
   backlog.store(memory, &late.record);
@@ -376,8 +376,8 @@ TEST(Backlog, FindsACompletionBehindOthers) {
   EXPECT_FALSE(backlog.completion_waits());
   backlog.store(&frag[1]);
   EXPECT_TRUE(backlog.completion_waits());
-  std::size_t n = 0;
-  backlog.each_stored([&](const void*, std::size_t size) { n += size; });
+  size_t n = 0;
+  backlog.each_stored([&](const void*, size_t size) { n += size; });
   EXPECT_EQ(n, 2 * sizeof(core::FinHdr));
   EXPECT_EQ(backlog.take_stored(), &frag[0]);
   EXPECT_TRUE(backlog.completion_waits());
@@ -390,16 +390,16 @@ TEST(Grants, AreWrittenInOrderOfArrival_OrWaitOn) {
   Memory memory;
   GrantPool<FakePort> pool;
   Grants<FakePort> grants;
-  for (const std::uint32_t n : {3u, 1u, 2u}) {
+  for (const uint32_t n : {3u, 1u, 2u}) {
     EXPECT_EQ(grants.arrive(n), Grants<FakePort>::Arrival::kNew);
     grants.push_back(grant(memory, pool, n));
   }
-  std::vector<std::uint32_t> seen;
+  std::vector<uint32_t> seen;
   grants.each(pool, [&](Grant<FakePort>& g) {
     seen.push_back(g.number);
     return g.number != 3;
   });
-  EXPECT_EQ(seen, (std::vector<std::uint32_t>{3, 1, 2}));
+  EXPECT_EQ(seen, (std::vector<uint32_t>{3, 1, 2}));
   grants.push_back(grant(memory, pool, 4));
   EXPECT_EQ(memory.live, 3) << "the record of 3 is used again";
   seen.clear();
@@ -407,7 +407,7 @@ TEST(Grants, AreWrittenInOrderOfArrival_OrWaitOn) {
     seen.push_back(g.number);
     return g.number == 1;
   });
-  EXPECT_EQ(seen, (std::vector<std::uint32_t>{1, 2, 4}));
+  EXPECT_EQ(seen, (std::vector<uint32_t>{1, 2, 4}));
   EXPECT_FALSE(grants.empty());
   grants.clear(pool);
   EXPECT_TRUE(grants.empty());

@@ -20,13 +20,11 @@ struct Fixture {
     peers.add(contract.peer);
     peers.add(other.peer);
   }
-  bool is_failing(TinyPeer& p, std::size_t bytes) {
+  bool is_failing(TinyPeer& p, size_t bytes) {
     return p.peer.standing.failing() && p.peer.standing.loss().outcome == Outcome::kNoMemory &&
            p.peer.standing.loss().bytes == bytes && !p.peer.standing.declared_by_peer();
   }
-  Arrival<TinyPort> message(Rail<TinyPort>* rail, std::uint32_t epoch, std::size_t size) {
-    return {rail, epoch, size};
-  }
+  Arrival<TinyPort> message(Rail<TinyPort>* rail, uint32_t epoch, size_t size) { return {rail, epoch, size}; }
   TinyPort port;
   Peers<TinyPort> peers;
   ExitWork<TinyPort> work;
@@ -122,7 +120,7 @@ TEST(Failing, LossThatAStrangerReportedTakesEffectWhenItIsMet) {
 TEST(Failing, LossesOfStrangersAreBoundedAndFreed) {
   Fixture t;
   t.port.allocs_left = 1 << 20;
-  std::uint64_t conn = 0;
+  uint64_t conn = 0;
   while (t.failing.keep(1, ++conn, PeerLoss{})) ASSERT_LE(conn, EarlyLosses::kMost);
   EXPECT_GT(t.port.live, 0);
   t.failing.free_all();

@@ -12,19 +12,19 @@ namespace bfo::test {
 namespace {
 
 /// A MATCH of `n` bytes as rank `src` of communicator `ctx` would send it.
-std::vector<std::uint8_t> match(std::uint16_t ctx, std::int32_t src, std::uint16_t seq, std::size_t n) {
+std::vector<uint8_t> match(uint16_t ctx, int32_t src, uint16_t seq, size_t n) {
   core::MatchHdr h{};
-  h.type = static_cast<std::uint8_t>(MsgType::kMatch);
+  h.type = static_cast<uint8_t>(MsgType::kMatch);
   h.ctx = ctx;
   h.src = src;
   h.tag = 1;
   h.seq = seq;
-  std::vector<std::uint8_t> bytes(sizeof h + n, 0x5a);
+  std::vector<uint8_t> bytes(sizeof h + n, 0x5a);
   std::memcpy(bytes.data(), &h, sizeof h);
   return bytes;
 }
 
-void hand_in(World& w, int at, xfer::Rail<FakePort>* rail, const std::vector<std::uint8_t>& bytes) {
+void hand_in(World& w, int at, xfer::Rail<FakePort>* rail, const std::vector<uint8_t>& bytes) {
   w.engines[at]->on_message(rail, 1, bytes[0], bytes.data(), bytes.size());
 }
 
@@ -50,13 +50,13 @@ TEST(Forged, MessagesOfAnotherTypeThanTheirTag_LeaveNothing) {
   o.ranks = 3;
   World w(o);
   meet(w);
-  const std::size_t before = w.ports[1]->live_;
-  std::uint64_t sent = 0;
-  for (std::uint16_t turn = 0; turn < 100; ++turn)
-    for (std::uint8_t tag : core::kAllTypes)
-      for (std::uint8_t type : core::kAllTypes) {
+  const size_t before = w.ports[1]->live_;
+  uint64_t sent = 0;
+  for (uint16_t turn = 0; turn < 100; ++turn)
+    for (uint8_t tag : core::kAllTypes)
+      for (uint8_t type : core::kAllTypes) {
         if (tag == type) continue;
-        std::vector<std::uint8_t> bytes = match(turn % 3, 0, static_cast<std::uint16_t>(1 + turn), 300);
+        std::vector<uint8_t> bytes = match(turn % 3, 0, static_cast<uint16_t>(1 + turn), 300);
         bytes[0] = type;
         w.engines[1]->on_message(w.rail(1, 0, turn & 1), 1, tag, bytes.data(), bytes.size());
         ++sent;
@@ -85,13 +85,12 @@ World::Options small_allowance() {
 TEST(UnknownCommunicator, MoreThanTheLimit_OnlyThatPeerIsGivenUp) {
   World w(small_allowance());
   meet(w);
-  std::uint64_t kept = 0;
-  w.ports[1]->refuse_ = [&kept](std::size_t n) {
+  uint64_t kept = 0;
+  w.ports[1]->refuse_ = [&kept](size_t n) {
     kept += n;
     return false;
   };
-  for (std::uint16_t i = 0; i < 1000; ++i)
-    hand_in(w, 1, w.rail(1, 0, 0), match(700 + i % 50, 0, i / 50, 100));
+  for (uint16_t i = 0; i < 1000; ++i) hand_in(w, 1, w.rail(1, 0, 0), match(700 + i % 50, 0, i / 50, 100));
   EXPECT_LT(kept, 4096u + 2048) << "one record and the index of the queue may come on top";
   ASSERT_EQ(w.ports[1]->losses_.size(), 1u);
   EXPECT_EQ(w.ports[1]->losses_[0].first, 0);
@@ -107,7 +106,7 @@ TEST(UnknownCommunicator, MoreThanTheLimit_OnlyThatPeerIsGivenUp) {
 TEST(UnknownCommunicator, WithinTheLimitAgainAndAgain_EverythingIsReceived) {
   World w(small_allowance());
   meet(w);
-  for (std::uint16_t ctx = 5; ctx < 25; ++ctx) {
+  for (uint16_t ctx = 5; ctx < 25; ++ctx) {
     auto* const ours = w.add_comm(0, ctx);
     for (int i = 0; i < 10; ++i) w.isend(0, 1, i, pattern(200, i), xfer::SendMode::kStandard, ours);
     ASSERT_TRUE(w.run());
@@ -129,8 +128,8 @@ TEST(UnknownCommunicator, RendezvousThatComesAgain_IsCountedOnce) {
   auto* const ours = w.add_comm(0, 5);
   SendReq* const s = w.isend(0, 1, 1, pattern(5000, 1), xfer::SendMode::kStandard, ours);
   ASSERT_TRUE(until(w, MsgType::kRndv));
-  const std::vector<std::uint8_t> header = w.flights[0].bytes;
-  const std::uint64_t& held = w.peer(1, 0)->unknown_held;
+  const std::vector<uint8_t> header = w.flights[0].bytes;
+  const uint64_t& held = w.peer(1, 0)->unknown_held;
   for (int i = 0; i < 1000; ++i) {
     hand_in(w, 1, w.rail(1, 0, i % 2), header);
     ASSERT_EQ(held, sizeof(xfer::Unexpected<FakePort>) + header.size()) << "after " << i;
@@ -145,12 +144,12 @@ TEST(UnknownCommunicator, RendezvousThatComesAgain_IsCountedOnce) {
 }
 
 /// An RNDV of a long message of rank `src` with `n` first bytes.
-std::vector<std::uint8_t> rndv(std::uint16_t ctx, std::int32_t src, std::uint16_t seq, std::size_t n) {
+std::vector<uint8_t> rndv(uint16_t ctx, int32_t src, uint16_t seq, size_t n) {
   core::RndvHdr h{};
-  h.match = {static_cast<std::uint8_t>(MsgType::kRndv), 0, ctx, src, 1, seq};
+  h.match = {static_cast<uint8_t>(MsgType::kRndv), 0, ctx, src, 1, seq};
   h.length = 1u << 20;
   h.sender = Name(seq, 1, 0).value;
-  std::vector<std::uint8_t> bytes(sizeof h + n, 0x5a);
+  std::vector<uint8_t> bytes(sizeof h + n, 0x5a);
   std::memcpy(bytes.data(), &h, sizeof h);
   return bytes;
 }
@@ -159,9 +158,9 @@ std::vector<std::uint8_t> rndv(std::uint16_t ctx, std::int32_t src, std::uint16_
 TEST(UnknownCommunicator, HeadersThatGrow_AreCountedAsTheyAreKept) {
   World w(small_allowance());
   meet(w);
-  const std::size_t before = w.ports[1]->live_;
-  for (const std::size_t n : {0, 1000, 10, 2000, 500, 1000})
-    for (std::uint16_t i = 0; i < 12; ++i) {
+  const size_t before = w.ports[1]->live_;
+  for (const size_t n : {0, 1000, 10, 2000, 500, 1000})
+    for (uint16_t i = 0; i < 12; ++i) {
       hand_in(w, 1, w.rail(1, 0, 0), rndv(700, 0, i, n));
       ASSERT_LT(w.ports[1]->live_ - before, 4096u + 1024) << "the malloc of the test rounds up";
     }
@@ -177,7 +176,7 @@ TEST(UnknownCommunicator, HeadersThatGrow_AreCountedAsTheyAreKept) {
 /// one that came before.
 TEST(UnknownCommunicator, TheSameHeaderOfAnotherProcess_ReplacesNothing) {
   for (const bool first : {true, false})
-    for (const std::size_t n : {100, 5000}) {
+    for (const size_t n : {100, 5000}) {
       SCOPED_TRACE(n);
       World::Options o;
       o.ranks = 3;
@@ -185,8 +184,8 @@ TEST(UnknownCommunicator, TheSameHeaderOfAnotherProcess_ReplacesNothing) {
       meet(w);
       auto* const ours = w.add_comm(0, 5);
       SendReq* const s = w.isend(0, 1, 1, pattern(n, 1), xfer::SendMode::kStandard, ours);
-      const std::vector<std::uint8_t> real = w.flights[0].bytes;
-      std::vector<std::uint8_t> forged = real;
+      const std::vector<uint8_t> real = w.flights[0].bytes;
+      std::vector<uint8_t> forged = real;
       forged.back() ^= 0xff;
       if (first) hand_in(w, 1, w.rail(1, 2, 0), forged);
       w.take(0);
@@ -206,7 +205,7 @@ struct OpenPut {
   core::PutHdr put;
 };
 /// A message whose first PUT is on its way to its sender, rank 0.
-OpenPut open_put(World& w, std::size_t n) {
+OpenPut open_put(World& w, size_t n) {
   const auto [s, r] = transfer(w, n);
   EXPECT_TRUE(until(w, MsgType::kPut));
   core::PutHdr h{};
@@ -214,10 +213,9 @@ OpenPut open_put(World& w, std::size_t n) {
   return {s, r, h};
 }
 
-std::uint64_t forge_puts(World& w, const core::PutHdr& real, std::uint32_t number, std::uint32_t step,
-                         int n) {
-  std::uint64_t kept = 0;
-  w.ports[0]->refuse_ = [&kept](std::size_t size) {
+uint64_t forge_puts(World& w, const core::PutHdr& real, uint32_t number, uint32_t step, int n) {
+  uint64_t kept = 0;
+  w.ports[0]->refuse_ = [&kept](size_t size) {
     kept += size;
     return false;
   };
@@ -234,7 +232,7 @@ std::uint64_t forge_puts(World& w, const core::PutHdr& real, std::uint32_t numbe
 TEST(Grants, MoreThanAnHonestReceiverGives_AreDropped) {
   World w(writes());
   const OpenPut open = open_put(w, 40000);
-  const std::uint64_t kept = forge_puts(w, open.put, 1, 1, 20000);
+  const uint64_t kept = forge_puts(w, open.put, 1, 1, 20000);
   EXPECT_GT(w.engines[0]->counters().malformed, 10000u);
   EXPECT_LT(kept, 9000u * sizeof(xfer::Grant<FakePort>));
 }
@@ -249,11 +247,11 @@ TEST(Grants, NumbersFarApart_AreDropped) {
 /// From a process that has no record here yet, about connections that nobody has.
 TEST(PeerLost, OfManyConnections_IsKeptForSomeAndTheOthersAreDropped) {
   World w({});
-  const std::size_t before = w.ports[1]->live_;
+  const size_t before = w.ports[1]->live_;
   core::RailHdr h{};
-  h.type = static_cast<std::uint8_t>(MsgType::kPeerLost);
-  constexpr std::uint64_t kMany = 20'000;
-  for (std::uint64_t i = 1; i <= kMany; ++i) {
+  h.type = static_cast<uint8_t>(MsgType::kPeerLost);
+  constexpr uint64_t kMany = 20'000;
+  for (uint64_t i = 1; i <= kMany; ++i) {
     h.conn = i << 32;
     w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
   }
@@ -271,14 +269,14 @@ TEST(Fragments, WithMoreGapsThanAnHonestSenderLeaves_ThePeerIsGivenUp) {
   o.ranks = 3;
   World w(o);
   meet(w);
-  const std::size_t n = 4 * RangeSet::kMaxCount;
+  const size_t n = 4 * RangeSet::kMaxCount;
   const auto [s, r] = transfer(w, n);
   ASSERT_TRUE(until(w, MsgType::kFrag));
   core::FragHdr h{};
   std::memcpy(&h, w.flights[0].bytes.data(), sizeof h);
-  std::vector<std::uint8_t> bytes(sizeof h + 1, 1);
+  std::vector<uint8_t> bytes(sizeof h + 1, 1);
   // From the end, so that each is a range of its own in front of the others.
-  for (std::uint64_t at = n - 1; at > n / 4 && w.ports[1]->losses_.empty(); at -= 2) {
+  for (uint64_t at = n - 1; at > n / 4 && w.ports[1]->losses_.empty(); at -= 2) {
     h.offset = at;
     std::memcpy(bytes.data(), &h, sizeof h);
     hand_in(w, 1, w.rail(1, 0, 0), bytes);

@@ -23,16 +23,16 @@ struct Plan {
   int capacity = 1 << 30;
 };
 
-std::vector<std::uint8_t> payload(std::size_t n, std::uint64_t id) {
-  std::vector<std::uint8_t> d(n);
-  for (std::size_t i = 0; i < n; ++i) d[i] = static_cast<std::uint8_t>((i * 131 + id * 2654435761u) >> 3);
-  for (std::size_t i = 0; i < 8 && i < n; ++i) d[i] = static_cast<std::uint8_t>(id >> (8 * i));
+std::vector<uint8_t> payload(size_t n, uint64_t id) {
+  std::vector<uint8_t> d(n);
+  for (size_t i = 0; i < n; ++i) d[i] = static_cast<uint8_t>((i * 131 + id * 2654435761u) >> 3);
+  for (size_t i = 0; i < 8 && i < n; ++i) d[i] = static_cast<uint8_t>(id >> (8 * i));
   return d;
 }
 
 class Run {
  public:
-  Run(std::uint64_t seed, const Plan& plan) : rng_(seed), plan_(plan), world_(options(plan)) {}
+  Run(uint64_t seed, const Plan& plan) : rng_(seed), plan_(plan), world_(options(plan)) {}
 
   void go() {
     world_.late = true;
@@ -83,21 +83,21 @@ class Run {
   }
   struct Msg {
     int from, to, tag;
-    std::size_t size;
-    std::uint64_t id;
+    size_t size;
+    uint64_t id;
     bool sync;
     SendReq* send = nullptr;
     RecvReq* recv = nullptr;
   };
 
   void add_message(int i) {
-    static const std::size_t sizes[] = {0, 1, 60, 242, 243, 256, 1000, 1004, 2048, 5000, 9999, 20000, 40000};
+    static const size_t sizes[] = {0, 1, 60, 242, 243, 256, 1000, 1004, 2048, 5000, 9999, 20000, 40000};
     Msg m;
     m.from = static_cast<int>(rng_() % 2);
     m.to = 1 - m.from;
     m.tag = static_cast<int>(rng_() % 2);
     m.size = sizes[rng_() % std::size(sizes)];
-    m.id = 1000 + static_cast<std::uint64_t>(i);
+    m.id = 1000 + static_cast<uint64_t>(i);
     m.sync = rng_() % 5 == 0;
     messages_.push_back(m);
   }
@@ -127,7 +127,7 @@ class Run {
     if (world_.flights.empty()) return;
     // any rail and direction, but in order within it
     const Flight& f = world_.flights[rng_() % world_.flights.size()];
-    const std::size_t i = world_.first_of(f.from, f.to, f.rail);
+    const size_t i = world_.first_of(f.from, f.to, f.rail);
     world_.take(i);
   }
   void kill() {
@@ -173,12 +173,12 @@ class Run {
   Plan plan_;
   World world_;
   std::vector<Msg> messages_;
-  std::map<RecvReq*, std::vector<std::uint8_t>> snapshots_;
-  std::size_t next_send_ = 0;
-  std::size_t next_recv_ = 0;
+  std::map<RecvReq*, std::vector<uint8_t>> snapshots_;
+  size_t next_send_ = 0;
+  size_t next_recv_ = 0;
 };
 
-void sweep(const Plan& plan, int runs, std::uint64_t first = 1) {
+void sweep(const Plan& plan, int runs, uint64_t first = 1) {
   const char* const only = std::getenv("BFO_SEED");
   if (only) {
     Run(std::strtoull(only, nullptr, 0), plan).go();
@@ -188,8 +188,8 @@ void sweep(const Plan& plan, int runs, std::uint64_t first = 1) {
   runs /= 2;  // each takes seven times as long
 #endif
   for (int i = 0; i < runs; ++i) {
-    SCOPED_TRACE("BFO_SEED=" + std::to_string(first + static_cast<std::uint64_t>(i)));
-    Run(first + static_cast<std::uint64_t>(i), plan).go();
+    SCOPED_TRACE("BFO_SEED=" + std::to_string(first + static_cast<uint64_t>(i)));
+    Run(first + static_cast<uint64_t>(i), plan).go();
     if (testing::Test::HasFailure()) return;
   }
 }

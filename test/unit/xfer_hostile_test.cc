@@ -16,23 +16,23 @@ namespace bfo::test {
 namespace {
 
 constexpr int kUser = 0, kTarget = 1, kHostile = 2;
-constexpr std::size_t kPayload = 64;
-constexpr std::size_t kMostKept = 128 * 1024;  // bytes, in one world
+constexpr size_t kPayload = 64;
+constexpr size_t kMostKept = 128 * 1024;  // bytes, in one world
 
 /// Header of a type with a list as long as it may be, and where its names and its connection are.
 struct Shape {
   MsgType type;
-  std::size_t size;
-  std::vector<std::size_t> names;
-  std::size_t conn = 0;      // 0: none
+  size_t size;
+  std::vector<size_t> names;
+  size_t conn = 0;           // 0: none
   bool communicator = true;  // ctx at 2, rank at 4
 };
 
 std::vector<Shape> shapes() {
   using namespace core;
-  const std::vector<std::size_t> rndv = {offsetof(RndvHdr, sender), offsetof(RndvHdr, receiver)};
-  const std::vector<std::size_t> pair = {4, 12};
-  const std::vector<std::size_t> restart = {offsetof(RestartHdr, sender), offsetof(RestartHdr, receiver)};
+  const std::vector<size_t> rndv = {offsetof(RndvHdr, sender), offsetof(RndvHdr, receiver)};
+  const std::vector<size_t> pair = {4, 12};
+  const std::vector<size_t> restart = {offsetof(RestartHdr, sender), offsetof(RestartHdr, receiver)};
   std::vector<Shape> all = {
       {MsgType::kMatch, sizeof(MatchHdr), {}, 0, true},
       {MsgType::kRndv, sizeof(RndvHdr), rndv, 0, true},
@@ -54,7 +54,7 @@ std::vector<Shape> shapes() {
 }
 
 template <class T>
-void put(std::vector<std::uint8_t>& bytes, std::size_t at, T value) {
+void put(std::vector<uint8_t>& bytes, size_t at, T value) {
   if (at + sizeof value <= bytes.size()) std::memcpy(bytes.data() + at, &value, sizeof value);
 }
 
@@ -79,30 +79,29 @@ class Hostile {
   ~Hostile() { give_back(); }
 
   /// One forged message, then a step of the others. One in eight comes with the tag of another type.
-  void attack(const Shape& shape, std::size_t field, std::size_t width, std::uint64_t value,
-              std::size_t size) {
-    std::vector<std::uint8_t> bytes(shape.size + kPayload, 0);
-    bytes[0] = static_cast<std::uint8_t>(shape.type);
+  void attack(const Shape& shape, size_t field, size_t width, uint64_t value, size_t size) {
+    std::vector<uint8_t> bytes(shape.size + kPayload, 0);
+    bytes[0] = static_cast<uint8_t>(shape.type);
     if (shape.communicator) {
-      put<std::uint16_t>(bytes, 2, 0);
-      put<std::int32_t>(bytes, 4, rng_() % 4 == 0 ? kUser : kHostile);
+      put<uint16_t>(bytes, 2, 0);
+      put<int32_t>(bytes, 4, rng_() % 4 == 0 ? kUser : kHostile);
       // Mostly the next one, as far as it is taken for one.
-      put<std::uint16_t>(bytes, 12, static_cast<std::uint16_t>(rng_() % 4 == 0 ? rng_() % 6 : next_++));
+      put<uint16_t>(bytes, 12, static_cast<uint16_t>(rng_() % 4 == 0 ? rng_() % 6 : next_++));
     }
     plausible(shape.type, bytes);
-    for (std::size_t at : shape.names) put<std::uint64_t>(bytes, at, any_name());
+    for (size_t at : shape.names) put<uint64_t>(bytes, at, any_name());
     if (shape.conn != 0 && rng_() % 2) {
-      put<std::uint64_t>(bytes, shape.conn, world_.name(rng_() % 2 ? kUser : kHostile, kTarget, 0).conn);
-      put<std::uint32_t>(bytes, shape.conn + 8, static_cast<std::uint32_t>(rng_() % 3));
+      put<uint64_t>(bytes, shape.conn, world_.name(rng_() % 2 ? kUser : kHostile, kTarget, 0).conn);
+      put<uint32_t>(bytes, shape.conn + 8, static_cast<uint32_t>(rng_() % 3));
     }
-    for (std::size_t i = 0; i < width && field + i < bytes.size(); ++i)
-      bytes[field + i] = static_cast<std::uint8_t>(value >> 8 * i);
+    for (size_t i = 0; i < width && field + i < bytes.size(); ++i)
+      bytes[field + i] = static_cast<uint8_t>(value >> 8 * i);
     bytes.resize(size, 0x5a);
     if (bytes.empty()) return;
-    const std::vector<std::uint8_t> exact = bytes;  // an access behind its end is seen
+    const std::vector<uint8_t> exact = bytes;  // an access behind its end is seen
     const int rail = static_cast<int>(rng_() % 2);
-    const std::uint64_t before = dropped();
-    const std::uint8_t tag = rng_() % 8 != 0 ? exact[0] : static_cast<std::uint8_t>(0x40 + rng_() % 0x1a);
+    const uint64_t before = dropped();
+    const uint8_t tag = rng_() % 8 != 0 ? exact[0] : static_cast<uint8_t>(0x40 + rng_() % 0x1a);
     world_.engines[kTarget]->on_message(world_.rail(kTarget, kHostile, rail),
                                         world_.epoch[world_.key(kTarget, kHostile, rail)], tag, exact.data(),
                                         exact.size());
@@ -134,18 +133,18 @@ class Hostile {
     return {};
   }
 
-  std::size_t kept() {
-    const std::size_t live = world_.ports[kTarget]->live_;
+  size_t kept() {
+    const size_t live = world_.ports[kTarget]->live_;
     return live < before_ ? 0 : live - before_;
   }
-  std::uint64_t dropped() const {
+  uint64_t dropped() const {
     const xfer::Counters& c = world_.engines[kTarget]->counters();
     return c.malformed + c.stale + c.duplicates + c.ignored;
   }
 
  private:
   /// A message of `n` bytes each way between the user and the target.
-  void exchange(std::size_t n) {
+  void exchange(size_t n) {
     const int tag = 1000 + static_cast<int>(exchanges_.size());
     for (int from : {kUser, kTarget}) {
       RecvReq* const r = world_.irecv(1 - from, from, tag + from, n);
@@ -154,50 +153,50 @@ class Hostile {
   }
 
   /// What an honest sender could have put into the other fields.
-  void plausible(MsgType type, std::vector<std::uint8_t>& bytes) {
+  void plausible(MsgType type, std::vector<uint8_t>& bytes) {
     using namespace core;
-    constexpr std::uint8_t kFlags[] = {
+    constexpr uint8_t kFlags[] = {
         0, kFlagAck, kFlagContig, kFlagNoRdma, kFlagRestart, kFlagFail, kFlagReply, kFlagKnown | kFlagContig};
     bytes[1] = kFlags[rng_() % std::size(kFlags)];
     switch (type) {
       case MsgType::kRndv:
       case MsgType::kRget:
-        put<std::uint64_t>(bytes, offsetof(RndvHdr, length), 500 + rng_() % 6000);
+        put<uint64_t>(bytes, offsetof(RndvHdr, length), 500 + rng_() % 6000);
         if (type == MsgType::kRndv) return;
-        bytes[offsetof(RgetHdr, n_keys)] = static_cast<std::uint8_t>(1 + rng_() % kMaxWireRails);
-        for (std::size_t i = 0; i < kMaxWireRails; ++i)
+        bytes[offsetof(RgetHdr, n_keys)] = static_cast<uint8_t>(1 + rng_() % kMaxWireRails);
+        for (size_t i = 0; i < kMaxWireRails; ++i)
           bytes[rget_size(unsigned(i)) + offsetof(RailKey, handle_len)] = 8;
         return;
       case MsgType::kFrag:
-        put<std::uint64_t>(bytes, offsetof(FragHdr, offset), rng_() % 3000);
+        put<uint64_t>(bytes, offsetof(FragHdr, offset), rng_() % 3000);
         return;
       case MsgType::kPut:
-        put<std::uint64_t>(bytes, offsetof(PutHdr, offset), rng_() % 5 * 1000);
-        put<std::uint64_t>(bytes, offsetof(PutHdr, length), 500);
-        put<std::uint64_t>(bytes, offsetof(PutHdr, total), 4000);
-        put<std::uint32_t>(bytes, offsetof(PutHdr, grant), 1 + rng_() % 4);
+        put<uint64_t>(bytes, offsetof(PutHdr, offset), rng_() % 5 * 1000);
+        put<uint64_t>(bytes, offsetof(PutHdr, length), 500);
+        put<uint64_t>(bytes, offsetof(PutHdr, total), 4000);
+        put<uint32_t>(bytes, offsetof(PutHdr, grant), 1 + rng_() % 4);
         bytes[offsetof(PutHdr, key) + offsetof(RailKey, handle_len)] = 8;
         return;
       case MsgType::kFin:
-        put<std::uint32_t>(bytes, offsetof(FinHdr, grant), rng_() % 3);
-        put<std::uint32_t>(bytes, offsetof(FinHdr, to_send), rng_() % 2);
+        put<uint32_t>(bytes, offsetof(FinHdr, grant), rng_() % 3);
+        put<uint32_t>(bytes, offsetof(FinHdr, to_send), rng_() % 2);
         return;
       default:
         if (type < MsgType::kRestartNotify || type > MsgType::kSendDone) return;
-        put<std::uint16_t>(bytes, offsetof(RestartHdr, seq), static_cast<std::uint16_t>(rng_() % 5));
-        put<std::uint16_t>(bytes, offsetof(RestartHdr, n), static_cast<std::uint16_t>(rng_() % 4));
-        for (std::size_t i = 0; i < 8; ++i) {
-          put<std::uint64_t>(bytes, sizeof(RestartHdr) + 16 * i, 100 * i);
-          put<std::uint64_t>(bytes, sizeof(RestartHdr) + 16 * i + 8, 100 * i + 50);
+        put<uint16_t>(bytes, offsetof(RestartHdr, seq), static_cast<uint16_t>(rng_() % 5));
+        put<uint16_t>(bytes, offsetof(RestartHdr, n), static_cast<uint16_t>(rng_() % 4));
+        for (size_t i = 0; i < 8; ++i) {
+          put<uint64_t>(bytes, sizeof(RestartHdr) + 16 * i, 100 * i);
+          put<uint64_t>(bytes, sizeof(RestartHdr) + 16 * i + 8, 100 * i + 50);
         }
     }
   }
 
   /// It names bytes that no message here has.
-  static bool outside(MsgType type, const std::vector<std::uint8_t>& bytes) {
-    constexpr std::uint64_t kBeyond = 1 << 20;
-    const auto field = [&](std::size_t at) {
-      std::uint64_t value = 0;
+  static bool outside(MsgType type, const std::vector<uint8_t>& bytes) {
+    constexpr uint64_t kBeyond = 1 << 20;
+    const auto field = [&](size_t at) {
+      uint64_t value = 0;
       if (at + sizeof value <= bytes.size()) std::memcpy(&value, bytes.data() + at, sizeof value);
       return value;
     };
@@ -209,22 +208,22 @@ class Hostile {
   /// Names of requests, of whoever they are.
   void learn(const Flight& f) {
     for (const Shape& shape : shapes()) {
-      if (static_cast<std::uint8_t>(shape.type) != f.tag) continue;
-      for (std::size_t at : shape.names) {
-        std::uint64_t name = 0;
+      if (static_cast<uint8_t>(shape.type) != f.tag) continue;
+      for (size_t at : shape.names) {
+        uint64_t name = 0;
         if (at + 8 <= f.bytes.size()) std::memcpy(&name, f.bytes.data() + at, 8);
         if (name != 0) names_.push_back(name);
       }
     }
   }
 
-  std::uint64_t any_name() {
+  uint64_t any_name() {
     const Name real(names_.empty() ? 0 : names_[rng_() % names_.size()]);
     switch (rng_() % 8) {
       case 0:
         return 0;
       case 1:
-        return ~std::uint64_t{0};
+        return ~uint64_t{0};
       case 2:
         return real.at(static_cast<Round>(real.round() + 1)).value;
       case 3:
@@ -274,9 +273,9 @@ class Hostile {
 
   World world_;
   std::mt19937 rng_;
-  std::size_t before_ = 0;
+  size_t before_ = 0;
   std::vector<Transfer> exchanges_;
-  std::vector<std::uint64_t> names_;
+  std::vector<uint64_t> names_;
   std::vector<Flight> held_;
   std::string wrong_;
   unsigned next_ = 3;  ///< number of its next message
@@ -291,17 +290,17 @@ World::Options protocol(int which) {
   return o;
 }
 
-class EveryHeader : public testing::TestWithParam<std::size_t> {};
+class EveryHeader : public testing::TestWithParam<size_t> {};
 
 TEST_P(EveryHeader, AnyFieldAtItsExtremes_OthersAreUnharmed) {
-  constexpr std::uint64_t kExtremes[] = {0, 1, 0x7fffffffffffffff, 0x8000000000000000, ~std::uint64_t{0}};
+  constexpr uint64_t kExtremes[] = {0, 1, 0x7fffffffffffffff, 0x8000000000000000, ~uint64_t{0}};
   const Shape shape = shapes()[GetParam()];
-  std::uint64_t sent = 0, dropped = 0;
-  std::size_t most = 0;
-  for (std::size_t field = 1; field < shape.size; ++field) {
+  uint64_t sent = 0, dropped = 0;
+  size_t most = 0;
+  for (size_t field = 1; field < shape.size; ++field) {
     Hostile h(protocol(static_cast<int>(field % 3)), static_cast<unsigned>(field));
-    for (std::size_t width : {1u, 2u, 4u, 8u})
-      for (std::uint64_t value : kExtremes) {
+    for (size_t width : {1u, 2u, 4u, 8u})
+      for (uint64_t value : kExtremes) {
         h.attack(shape, field, width, value >> (64 - 8 * width), shape.size + kPayload * (sent % 2));
         if (width < 8) h.attack(shape, field, width, value & 0xff, shape.size);
         sent += 1 + (width < 8);
@@ -320,13 +319,13 @@ TEST_P(EveryHeader, AnyLength_OthersAreUnharmed) {
   const Shape shape = shapes()[GetParam()];
   for (int which = 0; which < 3; ++which) {
     Hostile h(protocol(which), 77);
-    for (std::size_t size = 1; size < shape.size + 8; ++size) h.attack(shape, shape.size, 0, 0, size);
-    for (std::size_t size : {std::size_t{1024}, std::size_t{65536}}) h.attack(shape, shape.size, 0, 0, size);
+    for (size_t size = 1; size < shape.size + 8; ++size) h.attack(shape, shape.size, 0, 0, size);
+    for (size_t size : {size_t{1024}, size_t{65536}}) h.attack(shape, shape.size, 0, 0, size);
     ASSERT_EQ(h.verdict(), "") << "protocol " << which;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, EveryHeader, testing::Range(std::size_t{0}, shapes().size()));
+INSTANTIATE_TEST_SUITE_P(Types, EveryHeader, testing::Range(size_t{0}, shapes().size()));
 
 }  // namespace
 }  // namespace bfo::test

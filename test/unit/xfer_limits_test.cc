@@ -12,15 +12,15 @@
 namespace bfo::test {
 namespace {
 
-constexpr std::size_t kSizes[] = {0, 1, 26, 27, 50, 64, 88, 100, 1000, 1024, 4096, 5000, 40000};
+constexpr size_t kSizes[] = {0, 1, 26, 27, 50, 64, 88, 100, 1000, 1024, 4096, 5000, 40000};
 
 struct Limits {
-  std::size_t eager, rndv_eager, max_send;
+  size_t eager, rndv_eager, max_send;
 };
 
 /// Every size in both modes, with and without a receive that waits.
 void everything_arrives(World& w, const char* what) {
-  for (const std::size_t n : kSizes) {
+  for (const size_t n : kSizes) {
     for (const auto mode : {xfer::SendMode::kStandard, xfer::SendMode::kSync}) {
       RecvReq* const early = w.irecv(1, 0, 1, n);
       SendReq* const first = w.isend(0, 1, 1, pattern(n, 1), mode);
@@ -38,10 +38,10 @@ void everything_arrives(World& w, const char* what) {
 
 std::vector<Limits> combinations() {
   std::vector<Limits> all;
-  constexpr std::size_t sizes[] = {1, 38, 64, 88, 100, 1000, 5000, 400000};
-  for (const std::size_t eager : sizes)
-    for (const std::size_t rndv : sizes)
-      for (const std::size_t send : sizes)
+  constexpr size_t sizes[] = {1, 38, 64, 88, 100, 1000, 5000, 400000};
+  for (const size_t eager : sizes)
+    for (const size_t rndv : sizes)
+      for (const size_t send : sizes)
         if (xfer::post_limit(eager, send) >= xfer::kLeastPost) all.push_back({eager, rndv, send});
   return all;
 }
@@ -69,7 +69,7 @@ TEST(Limits, AnyCombination_EveryMessageArrives) {
 /// A rail that copies short messages only: longer ones are posted with a record at once, and sendi is not
 /// asked in vain.
 TEST(Limits, LongerThanInline_SendiIsNotAsked) {
-  constexpr std::size_t header = sizeof(core::MatchHdr);
+  constexpr size_t header = sizeof(core::MatchHdr);
   World::Options o;
   o.rails = 1;
   o.eager = 4096;
@@ -77,7 +77,7 @@ TEST(Limits, LongerThanInline_SendiIsNotAsked) {
   World w(o);
   w.isend(0, 1, 1, pattern(100, 1));
   EXPECT_EQ(w.ports[0]->longest_offered_, header + 100);
-  for (const std::size_t n : {std::size_t{101}, 4096 - header}) {
+  for (const size_t n : {size_t{101}, 4096 - header}) {
     const auto data = pattern(n, 2);
     FakePort::InlineSource source{data.data()};
     xfer::SendArgs<FakePort> args;
@@ -103,7 +103,7 @@ World::Options one_rail_with_long_blocking_sends() {
 }
 
 /// Does a send of `n` bytes of rank 0 to rank 1 end in its call?
-bool send_inline(World& w, std::size_t n, bool blocking) {
+bool send_inline(World& w, size_t n, bool blocking) {
   const auto data = pattern(n, 2);
   FakePort::InlineSource source{data.data()};
   xfer::SendArgs<FakePort> args;
@@ -117,7 +117,7 @@ bool send_inline(World& w, std::size_t n, bool blocking) {
 /// A blocking send offers longer messages to sendi than others do.
 TEST(Limits, BlockingSend_OffersLongerMessages) {
   World w(one_rail_with_long_blocking_sends());
-  for (const std::size_t n : {std::size_t{1001}, std::size_t{3000}}) {
+  for (const size_t n : {size_t{1001}, size_t{3000}}) {
     EXPECT_FALSE(send_inline(w, n, false)) << n;
     EXPECT_TRUE(send_inline(w, n, true)) << n;
     RecvReq* const r = w.irecv(1, 0, 1, n);
@@ -132,7 +132,7 @@ TEST(Limits, BlockingSend_OffersLongerMessages) {
 /// A caller that receives, too, has work while its message is read, and the peer may send at the same time.
 TEST(Limits, BlockingSend_IsAsShortAsOthersWhileAReceiveIsPosted) {
   World w(one_rail_with_long_blocking_sends());
-  for (const std::int32_t source : {std::int32_t{1}, xfer::kAnySource}) {
+  for (const int32_t source : {int32_t{1}, xfer::kAnySource}) {
     EXPECT_TRUE(send_inline(w, 3000, true));
     RecvReq* const taken = w.irecv(0, source, 7, 10);
     RecvReq* const cancelled = w.irecv(0, source, 8, 10);
@@ -166,7 +166,7 @@ TEST(Limits, BlockingLimit_IsBounded) {
   l.eager_limit = 1000;
   l.max_send_size = 5000;
   for (const auto& [asked, kept] :
-       {std::pair<std::size_t, std::size_t>{0, 1000}, {999, 1000}, {4000, 4000}, {5001, 5000}}) {
+       {std::pair<size_t, size_t>{0, 1000}, {999, 1000}, {4000, 4000}, {5001, 5000}}) {
     l.blocking_limit = asked;
     EXPECT_EQ(xfer::keepable(l).blocking_limit, kept) << asked;
   }
@@ -177,8 +177,8 @@ TEST(Limits, BlockingLimit_IsBounded) {
 
 /// A limit smaller than the header must not keep every message from RDMA.
 TEST(Limits, BeyondEager_AtLeastOneByte) {
-  constexpr std::size_t header = sizeof(core::MatchHdr);
-  for (const std::size_t eager : {std::size_t{0}, std::size_t{1}, header - 1, header})
+  constexpr size_t header = sizeof(core::MatchHdr);
+  for (const size_t eager : {size_t{0}, size_t{1}, header - 1, header})
     EXPECT_EQ(xfer::beyond_eager(eager), 1u) << eager;
   EXPECT_EQ(xfer::beyond_eager(header + 1), 2u);
   EXPECT_EQ(xfer::beyond_eager(4096), 4097 - header);
@@ -225,7 +225,7 @@ TEST(Limits, AnyCombination_ARailDiesInTheMiddle) {
 }
 
 TEST(Limits, SmallRdmaLimits_EveryMessageArrives) {
-  for (const std::size_t limit : {1u, 255u, 256u, 1001u, 4096u}) {
+  for (const size_t limit : {1u, 255u, 256u, 1001u, 4096u}) {
     for (const bool put : {false, true}) {
       World::Options o;
       o.put = put;

@@ -27,11 +27,11 @@ struct Changed {
 
 struct Send {
   SendPhase phase = SendPhase::kIdle;
-  std::uint8_t pending = 1;
+  uint8_t pending = 1;
 };
 struct Recv {
   RecvPhase phase = RecvPhase::kIdle;
-  std::uint8_t pending = 1;
+  uint8_t pending = 1;
 };
 
 TEST(Machine, StepsThroughTheTablesAndCounts) {
@@ -48,12 +48,12 @@ TEST(Machine, StepsThroughTheTablesAndCounts) {
   Machine<Plain>::begin(r);
   EXPECT_EQ(machine.step(r, RecvEvent::kCovered), core::kRecvFinishOk);
   EXPECT_EQ(r.phase, RecvPhase::kClosing);
-  std::uint64_t sends = 0;
-  std::uint64_t recvs = 0;
+  uint64_t sends = 0;
+  uint64_t recvs = 0;
   for (const auto& phase : machine.sends())
-    for (const std::uint64_t n : phase) sends += n;
+    for (const uint64_t n : phase) sends += n;
   for (const auto& phase : machine.recvs())
-    for (const std::uint64_t n : phase) recvs += n;
+    for (const uint64_t n : phase) recvs += n;
   EXPECT_EQ(sends, 2u);
   EXPECT_EQ(recvs, 1u);
   EXPECT_EQ(machine.sends()[static_cast<int>(SendPhase::kSending)][static_cast<int>(SendEvent::kAck)], 1u);
@@ -93,7 +93,7 @@ TEST(Machine, EndsInOneGo) {
 TEST(Machine, WalkOfAnotherTableDiffers) {
   core::RecvTable table = core::kRecvTable;
   const auto cell = [&table](RecvPhase p, RecvEvent e) -> core::RecvCell& {
-    return table[static_cast<std::size_t>(p)][static_cast<std::size_t>(e)];
+    return table[static_cast<size_t>(p)][static_cast<size_t>(e)];
   };
   const auto want = walk(core::kRecvTable, RecvPhase::kReceiving, kOneRead);
   EXPECT_EQ(walk(table, RecvPhase::kReceiving, kOneRead), want);

@@ -18,9 +18,9 @@ namespace {
 constexpr int kRanks = 4;  ///< 0 receives from the others
 
 /// What a message holds.
-std::vector<std::uint8_t> payload(const ModelMessage& m, std::size_t size) {
-  std::vector<std::uint8_t> d(size, static_cast<std::uint8_t>(m.seq));
-  d[0] = static_cast<std::uint8_t>(m.src);
+std::vector<uint8_t> payload(const ModelMessage& m, size_t size) {
+  std::vector<uint8_t> d(size, static_cast<uint8_t>(m.seq));
+  d[0] = static_cast<uint8_t>(m.src);
   std::memcpy(&d[1], &m.seq, sizeof m.seq);
   return d;
 }
@@ -33,8 +33,8 @@ class Duel {
     any_source_ = below(3) * 20;
     any_tag_ = below(3) * 15;
     internal_ = below(2) * 10;
-    if (seed % 4 == 2) w_.ports[0]->refuse_ = [](std::size_t n) { return n > 1000; };  // no index
-    if (seed % 4 == 3) w_.ports[0]->refuse_ = [](std::size_t n) { return n > 4000; };  // none that grows
+    if (seed % 4 == 2) w_.ports[0]->refuse_ = [](size_t n) { return n > 1000; };  // no index
+    if (seed % 4 == 3) w_.ports[0]->refuse_ = [](size_t n) { return n > 4000; };  // none that grows
   }
 
   void run(int steps) {
@@ -61,7 +61,7 @@ class Duel {
     }
     finish();
   }
-  std::size_t longest() const { return longest_; }
+  size_t longest() const { return longest_; }
 
  private:
   struct Receive {
@@ -94,19 +94,18 @@ class Duel {
   void arrive() {
     if (w_.flights.empty()) return;
     const int n = static_cast<int>(w_.flights.size());
-    take(static_cast<std::size_t>(below(2) == 0 ? below(n) : below(n < 4 ? n : 4)));
+    take(static_cast<size_t>(below(2) == 0 ? below(n) : below(n < 4 ? n : 4)));
   }
-  void take(std::size_t at) {
+  void take(size_t at) {
     const Flight f = w_.flights[at];
     core::MatchHdr h;
-    const bool eager = f.tag == static_cast<std::uint8_t>(core::MsgType::kMatch);
-    const bool matched_here =
-        f.to == 0 && (eager || f.tag == static_cast<std::uint8_t>(core::MsgType::kRndv));
+    const bool eager = f.tag == static_cast<uint8_t>(core::MsgType::kMatch);
+    const bool matched_here = f.to == 0 && (eager || f.tag == static_cast<uint8_t>(core::MsgType::kRndv));
     if (matched_here) {
       ASSERT_TRUE(
           core::decode(static_cast<core::MsgType>(f.tag), core::Bytes{f.bytes.data(), f.bytes.size()}, h));
       for (const auto& [receive, m] : model_.arrive(ModelMessage{h.src, h.tag, h.seq}))
-        receives_[static_cast<std::size_t>(receive)].match = m;
+        receives_[static_cast<size_t>(receive)].match = m;
     }
     w_.take(at);
     if (matched_here && eager && below(10) == 0) w_.arrive(f);  // a copy
@@ -122,8 +121,8 @@ class Duel {
   }
   void cancel() {
     if (open_.empty()) return;
-    const int number = open_[static_cast<std::size_t>(below(static_cast<int>(open_.size())))];
-    Receive& r = receives_[static_cast<std::size_t>(number)];
+    const int number = open_[static_cast<size_t>(below(static_cast<int>(open_.size())))];
+    Receive& r = receives_[static_cast<size_t>(number)];
     const bool expected = model_.cancel(number);
     EXPECT_EQ(engine().cancel(r.request), expected) << "receive " << number;
     r.cancelled = r.cancelled || expected;
@@ -164,7 +163,7 @@ class Duel {
 
   void compare() {
     std::erase_if(open_, [&](int number) {
-      const Receive& r = receives_[static_cast<std::size_t>(number)];
+      const Receive& r = receives_[static_cast<size_t>(number)];
       EXPECT_EQ(r.request->matched, r.match.has_value()) << "receive " << number;
       return r.match || r.cancelled;
     });
@@ -188,10 +187,10 @@ class Duel {
       ASSERT_TRUE(r.request->done);
       EXPECT_EQ(r.request->status.source, r.match->src);
       EXPECT_EQ(r.request->status.tag, r.match->tag);
-      const auto n = static_cast<std::size_t>(r.request->status.length);
+      const auto n = static_cast<size_t>(r.request->status.length);
       ASSERT_GE(n, 8u);
-      const std::vector<std::uint8_t> got(r.request->data.begin(),
-                                          r.request->data.begin() + static_cast<std::ptrdiff_t>(n));
+      const std::vector<uint8_t> got(r.request->data.begin(),
+                                     r.request->data.begin() + static_cast<ptrdiff_t>(n));
       EXPECT_EQ(got, payload(*r.match, n));
     }
     EXPECT_EQ(engine().counters().malformed, 0u);
@@ -202,15 +201,15 @@ class Duel {
   World w_;
   MatchModel model_;
   int tags_ = 1, any_source_ = 0, any_tag_ = 0, internal_ = 0;
-  std::uint16_t next_seq_[kRanks] = {};
+  uint16_t next_seq_[kRanks] = {};
   std::vector<Receive> receives_;
   std::vector<int> open_;  ///< not known to be matched or cancelled
   std::vector<Held> held_;
-  std::size_t longest_ = 0;
+  size_t longest_ = 0;
 };
 
 TEST(Match, RandomCalls_AsTheModelSays) {
-  std::size_t longest = 0;
+  size_t longest = 0;
   for (unsigned seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE(seed);
     Duel duel(seed);

@@ -11,10 +11,10 @@
 namespace bfo::test {
 namespace {
 
-constexpr std::size_t kBig = 100;  ///< messages of at least this many bytes find no memory
+constexpr size_t kBig = 100;  ///< messages of at least this many bytes find no memory
 
 void starve(World& w, int rank) {
-  w.ports[rank]->refuse_ = [](std::size_t n) { return n >= kBig; };
+  w.ports[rank]->refuse_ = [](size_t n) { return n >= kBig; };
 }
 
 void expect_given_up(World& w, int by, int peer, bool there) {
@@ -76,7 +76,7 @@ TEST(Memory, UnexpectedRendezvous_TheSenderIsTold) {
     o.put = mode == 2;
     World w(o);
     meet(w);
-    w.ports[1]->refuse_ = [](std::size_t) { return true; };
+    w.ports[1]->refuse_ = [](size_t) { return true; };
     SendReq* s = w.isend(0, 1, 1, pattern(5000, 1));
     ASSERT_TRUE(w.run());
     ASSERT_TRUE(s->done) << mode;
@@ -138,7 +138,7 @@ TEST(Memory, PeerThatCannotBeMade_OnlyRequestsForItFail) {
   o.ranks = 3;
   World w(o);
   w.peer(1, 0)->rails[0].limits.failover = false;  // one whose messages come without a rail
-  w.ports[1]->refuse_ = [](std::size_t) { return true; };
+  w.ports[1]->refuse_ = [](size_t) { return true; };
   SendReq* s = w.isend(1, 2, 1, pattern(10, 1));
   RecvReq* r = w.irecv(1, 2, 1, 10);
   w.ports[1]->refuse_ = nullptr;
@@ -161,7 +161,7 @@ TEST(Memory, PeerThatCannotBeMade_OnlyRequestsForItFail) {
 TEST(Memory, RailThatCannotBeMade_ItsPeerIsGivenUp) {
   World w({});
   RecvReq* waiting = w.irecv(1, 0, 2, 10);
-  w.ports[0]->refuse_ = [](std::size_t n) { return n == sizeof(xfer::Rail<FakePort>); };
+  w.ports[0]->refuse_ = [](size_t n) { return n == sizeof(xfer::Rail<FakePort>); };
   SendReq* s = w.isend(0, 1, 1, pattern(10, 1));
   RecvReq* r = w.irecv(0, 1, 1, 10);
   ASSERT_TRUE(w.run());
@@ -175,9 +175,9 @@ TEST(Memory, RailThatCannotBeMade_ItsPeerIsGivenUp) {
 
 /// Its message finds no memory for a record of its sender: the sender is given up when it is met.
 TEST(Memory, MessageOfAPeerThatCannotBeMade_IsAnErrorWhenItIsMet) {
-  for (std::size_t length : {10u, 5000u})
+  for (size_t length : {10u, 5000u})
     for (bool rank_too : {true, false})
-      for (std::uint32_t epoch : {0u, 1u}) {
+      for (uint32_t epoch : {0u, 1u}) {
         if (length < 256 && !rank_too) continue;  // kept: it needs no more than the rank
         World::Options o;
         o.ranks = 3;
@@ -187,7 +187,7 @@ TEST(Memory, MessageOfAPeerThatCannotBeMade_IsAnErrorWhenItIsMet) {
         w.isend(0, 1, 1, pattern(length, 1));
         const Flight f = w.flights[0];
         w.flights.clear();
-        w.ports[1]->refuse_ = [&](std::size_t n) { return rank_too || n >= sizeof(xfer::Peer<FakePort>); };
+        w.ports[1]->refuse_ = [&](size_t n) { return rank_too || n >= sizeof(xfer::Peer<FakePort>); };
         w.engines[1]->on_message(nullptr, epoch, f.tag, f.bytes.data(), f.bytes.size());
         w.ports[1]->refuse_ = nullptr;
         EXPECT_EQ(w.ports[1]->peers_failed_, 0);
@@ -211,7 +211,7 @@ TEST(Memory, NumberingOfAPeerThatCannotBeMade_IsAnErrorWhenItIsMet) {
   RecvReq* any = w.irecv(1, xfer::kAnySource, 1, 10, ours);
   w.engines[1]->on_message(nullptr, 1, f.tag, f.bytes.data(), f.bytes.size());
   ASSERT_TRUE(any->done);
-  w.ports[1]->refuse_ = [](std::size_t) { return true; };
+  w.ports[1]->refuse_ = [](size_t) { return true; };
   w.engines[1]->comm_del(ours);
   w.ports[1]->refuse_ = nullptr;
   RecvReq* r = w.irecv(1, 0, 1, 10, w.add_comm(1, 5));
@@ -263,7 +263,7 @@ TEST(Memory, NoRecordForARendezvous) {
   for (const int without_memory : {0, 1}) {
     World w({});
     meet(w);
-    w.ports[without_memory]->refuse_ = [](std::size_t n) {
+    w.ports[without_memory]->refuse_ = [](size_t n) {
       return n == sizeof(xfer::SendRndv<FakePort>) || n == sizeof(xfer::RecvRndv<FakePort>);
     };
     const auto [s, r] = transfer(w, 3000);
@@ -291,7 +291,7 @@ TEST(Memory, GrantsAndReadsWaitForTheirEntries) {
       meet(w);
       warm(w);
       int left = 12;
-      w.ports[without_memory]->refuse_ = [&](std::size_t) { return left-- > 0; };
+      w.ports[without_memory]->refuse_ = [&](size_t) { return left-- > 0; };
       RecvReq* r = w.irecv(1, 0, 1, 30000);
       SendReq* s = w.isend(0, 1, 1, pattern(30000, 1));
       for (int i = 0; i < 50 && !r->done; ++i) ASSERT_TRUE(w.run());
@@ -308,7 +308,7 @@ TEST(Memory, FailedWriteWithoutEntry_TheGateStaysShutUntilTheFence) {
   const auto [s, r] = transfer(w, 3000);
   while (!w.flights.empty() && w.flights[0].kind != Flight::Kind::kPut) w.take();
   ASSERT_FALSE(w.flights.empty());
-  w.ports[0]->refuse_ = [](std::size_t) { return true; };
+  w.ports[0]->refuse_ = [](size_t) { return true; };
   w.hold_close = true;
   w.kill(0, 1, w.flights[0].rail);
   EXPECT_NE(s->xfer.rndv->unfenced, 0);
@@ -344,7 +344,7 @@ TEST(Memory, ExposedWithoutEntryToADeviceGivenUp_EndsAfterTheParkTime) {
   w.now += 2'000'000'000;
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(w.run());
   ASSERT_FALSE(s->done);
-  w.ports[0]->refuse_ = [](std::size_t) { return true; };
+  w.ports[0]->refuse_ = [](size_t) { return true; };
   w.engines[0]->peer_lost(w.peer(0, 1));
   EXPECT_NE(s->xfer.rndv->unfenced & 1, 0);
   EXPECT_FALSE(s->done);
@@ -356,7 +356,7 @@ TEST(Memory, ExposedWithoutEntryToADeviceGivenUp_EndsAfterTheParkTime) {
 TEST(Memory, CommunicatorPeerAndRank_AreErrorsNotAborts) {
   World w({});
   bool none = true;
-  for (auto& p : w.ports) p->refuse_ = [&](std::size_t) { return none; };
+  for (auto& p : w.ports) p->refuse_ = [&](size_t) { return none; };
   EXPECT_EQ(w.add_comm(0, 9), nullptr);
   SendReq* s = w.isend(0, 1, 1, pattern(10, 1));
   RecvReq* r = w.irecv(0, 1, 1, 10);
@@ -380,11 +380,11 @@ TEST(Memory, AnyMoment_EverythingEnds) {
         meet(w);
         warm(w);
         int calls = 0;
-        w.ports[1]->refuse_ = [&](std::size_t) { return for_good ? calls++ >= when : calls++ == when; };
+        w.ports[1]->refuse_ = [&](size_t) { return for_good ? calls++ >= when : calls++ == when; };
         std::vector<RecvReq*> recvs;
         std::vector<SendReq*> sends;
         for (int i = 0; i < 8; ++i) {
-          const std::size_t n = i % 2 ? 5000 : 64;
+          const size_t n = i % 2 ? 5000 : 64;
           if (i % 3 == 0) recvs.push_back(w.irecv(1, 0, i, n));
           sends.push_back(w.isend(0, 1, i, pattern(n, i)));
           sends.push_back(w.isend(1, 0, i, pattern(n, i)));

@@ -79,8 +79,8 @@ TEST(Memory, ReceiverWithoutNamesIsAskedAgain_TheAnswerIsTheSame) {
   w.engines[2]->progress(w.now += 1000);
   ASSERT_LT(w.find(2, 1, MsgType::kRndv), w.flights.size());
   w.take(w.find(2, 1, MsgType::kRndv));
-  const std::size_t older = w.find(1, 2, MsgType::kRestartNack);
-  const std::size_t newer = w.find(1, 2, MsgType::kRestartNack, older + 1);
+  const size_t older = w.find(1, 2, MsgType::kRestartNack);
+  const size_t newer = w.find(1, 2, MsgType::kRestartNack, older + 1);
   ASSERT_LT(newer, w.flights.size());
   w.take(newer);
   ASSERT_TRUE(n.b->done);
@@ -94,7 +94,7 @@ TEST(Memory, ReceiverWithoutNamesIsAskedAgain_TheAnswerIsTheSame) {
 /// There is no memory to remember it either: its sender must not take the receive for finished.
 TEST(Memory, FailedReceiveCannotBeRemembered_ItsSenderIsGivenUp) {
   OneName n;
-  n.w.ports[1]->refuse_ = [](std::size_t) { return true; };
+  n.w.ports[1]->refuse_ = [](size_t) { return true; };
   n.w.take(n.w.flights.size() - 1);
   ASSERT_TRUE(n.w.run());
   ASSERT_TRUE(n.second->done && n.b->done);

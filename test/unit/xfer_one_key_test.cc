@@ -12,7 +12,7 @@
 namespace bfo::test {
 namespace {
 
-constexpr std::size_t kMebibyte = 1 << 20;
+constexpr size_t kMebibyte = 1 << 20;
 constexpr unsigned kFirst = 1, kSecond = 2, kBoth = 3;  ///< rails, one bit each
 
 /// Rails that read, the second is preferred.
@@ -32,7 +32,7 @@ struct Message {
   RecvReq* r;
   unsigned keys = 0;
 };
-Message begin(World& w, std::size_t n) {
+Message begin(World& w, size_t n) {
   Message m{w.isend(0, 1, 1, pattern(n, 1)), w.irecv(1, 0, 1, n)};
   EXPECT_TRUE(until(w, MsgType::kRget));
   core::RgetHdr h{};
@@ -47,7 +47,7 @@ void end(World& w, const Message& m) {
   EXPECT_EQ(m.r->data, m.s->data);
   expect_clean(w);
 }
-unsigned keys(World& w, std::size_t n) {
+unsigned keys(World& w, size_t n) {
   const Message m = begin(w, n);
   end(w, m);
   return m.keys;
@@ -94,7 +94,7 @@ TEST(OneKey, ReadIsLost_ANewRoundHasAllKeys) {
 /// until(), where the engines may have to take turns first.
 bool steps_until(World& w, MsgType t) {
   for (int i = 0; i < 10000; ++i) {
-    if (!w.flights.empty() && w.flights[0].tag == static_cast<std::uint8_t>(t)) return true;
+    if (!w.flights.empty() && w.flights[0].tag == static_cast<uint8_t>(t)) return true;
     if (w.run(1)) return false;
   }
   return false;
@@ -214,7 +214,7 @@ TEST(OneKey, ReceiverCannotRegisterWithTheRail_OneMessageIsCopiedAndTheOthersAre
   World w(reads());
   ASSERT_NO_FATAL_FAILURE(settle(w));
   w.ports[1]->unregistered_ = 1;
-  const std::uint64_t read = w.engines[1]->counters().bytes_read;
+  const uint64_t read = w.engines[1]->counters().bytes_read;
   EXPECT_EQ(keys(w, 50000), 1u) << "the sender does not know yet";
   EXPECT_EQ(w.engines[1]->counters().bytes_read, read) << "copied";
   for (int i = 1; i <= 6; ++i) {
@@ -226,7 +226,7 @@ TEST(OneKey, ReceiverCannotRegisterWithTheRail_OneMessageIsCopiedAndTheOthersAre
 
 /// With one rail nothing else can take the header, so that it is full does not turn it into a copy.
 TEST(OneKey, OnlyRailIsFull_TheHeaderWaitsForIt) {
-  for (const std::size_t n : {std::size_t{50000}, 3 * kMebibyte}) {
+  for (const size_t n : {size_t{50000}, 3 * kMebibyte}) {
     World w(reads(1));
     const int capacity = std::exchange(w.options.capacity, 0);
     const SendReq* const s = w.isend(0, 1, 1, pattern(n, 1));

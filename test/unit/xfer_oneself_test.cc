@@ -30,11 +30,11 @@ struct Alone : World {
   }
 };
 
-constexpr std::size_t kSizes[] = {0, 1, 242, 243, 50000};  // 242 and its header are an eager message
+constexpr size_t kSizes[] = {0, 1, 242, 243, 50000};  // 242 and its header are an eager message
 
 /// Each length around what is kept until the receive comes, and a long one.
-std::vector<std::size_t> lengths() {
-  std::vector<std::size_t> all(300);
+std::vector<size_t> lengths() {
+  std::vector<size_t> all(300);
   std::iota(all.begin(), all.end(), 0);
   all.push_back(50000);
   return all;
@@ -42,7 +42,7 @@ std::vector<std::size_t> lengths() {
 
 TEST(Oneself, PostedReceive_IsFilledInsideTheSend) {
   for (const SendMode mode : {SendMode::kStandard, SendMode::kSync, SendMode::kReady})
-    for (const std::size_t size : lengths()) {
+    for (const size_t size : lengths()) {
       Alone w;
       RecvReq* const r = w.irecv(0, 0, 1, size);
       SendReq* const s = w.isend(0, 0, 1, pattern(size, 4), mode);
@@ -56,7 +56,7 @@ TEST(Oneself, PostedReceive_IsFilledInsideTheSend) {
 
 TEST(Oneself, ReceiveLater_FindsTheBytes) {
   for (const SendMode mode : {SendMode::kStandard, SendMode::kSync})
-    for (const std::size_t size : lengths()) {
+    for (const size_t size : lengths()) {
       Alone w;
       SendReq* const s = w.isend(0, 0, 1, pattern(size, 4), mode);
       EXPECT_EQ(s->done, mode == SendMode::kStandard && size <= 242) << size;
@@ -84,7 +84,7 @@ TEST(Oneself, OrderHoldsBetweenShortAndLong) {
 
 TEST(Oneself, LongerThanTheReceive_IsTruncated) {
   for (const bool receive_first : {true, false})
-    for (const std::size_t size : {100u, 5000u}) {
+    for (const size_t size : {100u, 5000u}) {
       Alone w;
       RecvReq* r = receive_first ? w.irecv(0, 0, 1, 40) : nullptr;
       SendReq* const s = w.isend(0, 0, 1, pattern(size, 4));
@@ -98,7 +98,7 @@ TEST(Oneself, LongerThanTheReceive_IsTruncated) {
 }
 
 TEST(Oneself, ProbesSeeIt_AndTakeIt) {
-  for (const std::size_t size : kSizes) {
+  for (const size_t size : kSizes) {
     Alone w;
     Engine& e = *w.engines[0];
     SendReq* const s = w.isend(0, 0, 7, pattern(size, 4));
@@ -153,12 +153,12 @@ TEST(Oneself, InlineSend_TakesWhatFitsOrIsWaitedFor) {
 }
 
 TEST(Oneself, NoMemory_EndsTheSend) {
-  for (const std::size_t size : {100u, 5000u}) {
+  for (const size_t size : {100u, 5000u}) {
     Alone w;
     w.peer(0, 0);
     w.irecv(0, 0, 2, 1);  // what is made on first use is there
     w.isend(0, 0, 2, pattern(1, 1));
-    w.ports[0]->refuse_ = [](std::size_t) { return true; };
+    w.ports[0]->refuse_ = [](size_t) { return true; };
     SendReq* const s = w.isend(0, 0, 1, pattern(size, 4));
     EXPECT_TRUE(s->done);
     EXPECT_EQ(s->outcome, Outcome::kNoMemory);

@@ -13,7 +13,7 @@
 namespace bfo::test {
 namespace {
 
-constexpr std::size_t kLong = 20000;
+constexpr size_t kLong = 20000;
 
 World::Options three_rails() {
   World::Options o;
@@ -26,7 +26,7 @@ World::Options three_rails() {
 }
 
 /// Rank 0 has sent, rank 1 has received: what tells rank 0 so is under way.
-SendReq* received_here(World& w, std::size_t n, xfer::SendMode mode = xfer::SendMode::kStandard) {
+SendReq* received_here(World& w, size_t n, xfer::SendMode mode = xfer::SendMode::kStandard) {
   RecvReq* const r = w.irecv(1, 0, 1, n);
   SendReq* const s = w.isend(0, 1, 1, pattern(n, 1), mode);
   while (!r->done && !w.flights.empty()) w.take();
@@ -46,7 +46,7 @@ std::vector<int> rails_back(const World& w) {
 void every_size_follows(World& w, SendReq* ended) {
   ASSERT_EQ(rails_back(w).size(), 1u);
   const int rail = rails_back(w).front();
-  for (const std::size_t n : {0u, 8u, 255u, 256u, 1000u, 4000u, 5000u, 30000u})
+  for (const size_t n : {0u, 8u, 255u, 256u, 1000u, 4000u, 5000u, 30000u})
     for (int k = 0; k < 3; ++k) w.isend(1, 0, 2, pattern(n, 2));
   EXPECT_EQ(rails_back(w), std::vector<int>(25, rail));
   w.take(w.first_of(1, 0, rail));
@@ -169,24 +169,24 @@ TEST(Order, AnyOrderOfRails_AnAnswerComesAfterTheEnd) {
       bool seen;
     };
     std::vector<Exchange> all;
-    constexpr std::size_t sizes[] = {0, 8, 255, 256, 3000, 5000, 20000};
+    constexpr size_t sizes[] = {0, 8, 255, 256, 3000, 5000, 20000};
     int dead = -1;
     for (int step = 0; step < 3000; ++step) {
       if (all.size() < 12 && below(8) == 0) {
         // Only what ends by a message of the receiver: kSync, or read.
         const int tag = static_cast<int>(all.size());
-        const std::size_t n = sizes[below(7)];
+        const size_t n = sizes[below(7)];
         const bool reads = o.get && n > 4096;
         all.push_back({});
         Exchange& x = all.back();
-        x.received = w.irecv(1, 0, tag, reads ? n : std::min<std::size_t>(n, 3000));
-        x.message = w.isend(0, 1, tag, pattern(reads ? n : std::min<std::size_t>(n, 3000), 1),
+        x.received = w.irecv(1, 0, tag, reads ? n : std::min<size_t>(n, 3000));
+        x.message = w.isend(0, 1, tag, pattern(reads ? n : std::min<size_t>(n, 3000), 1),
                             reads ? xfer::SendMode::kStandard : xfer::SendMode::kSync);
       }
-      for (std::size_t i = 0; i < all.size(); ++i) {
+      for (size_t i = 0; i < all.size(); ++i) {
         Exchange& x = all[i];
         if (x.received->done && x.answer == nullptr) {
-          const std::size_t n = sizes[below(7)];
+          const size_t n = sizes[below(7)];
           x.answered = w.irecv(0, 1, 100 + static_cast<int>(i), n);
           x.answer = w.isend(1, 0, 100 + static_cast<int>(i), pattern(n, 2));
         }
@@ -197,13 +197,13 @@ TEST(Order, AnyOrderOfRails_AnAnswerComesAfterTheEnd) {
       }
       const int rail = static_cast<int>(below(3));
       const int from = static_cast<int>(below(2));
-      const std::size_t at = w.first_of(from, 1 - from, rail);
-      if (at != static_cast<std::size_t>(-1))
+      const size_t at = w.first_of(from, 1 - from, rail);
+      if (at != static_cast<size_t>(-1))
         w.take(at);
       else
         for (auto& e : w.engines) e->progress(w.now += 1000);
       // A rail that is quiet goes, or comes back.
-      if (below(40) == 0 && dead < 0 && w.first_of(1, 0, rail) == static_cast<std::size_t>(-1)) {
+      if (below(40) == 0 && dead < 0 && w.first_of(1, 0, rail) == static_cast<size_t>(-1)) {
         w.kill(0, 1, dead = rail);
         w.closures();
       } else if (below(40) == 0 && dead >= 0) {

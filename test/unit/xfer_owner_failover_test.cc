@@ -42,7 +42,7 @@ TEST_F(FailoverAlone, RailThatDies_IsUsedNoMoreAndThePeerIsNotified) {
   failover.post_notices(g.peer);
   EXPECT_TRUE(rails.post_stored(g.peer));
   ASSERT_FALSE(g.port.posted.empty());
-  EXPECT_EQ(g.port.posted[0].type, static_cast<std::uint8_t>(MsgType::kRailDown));
+  EXPECT_EQ(g.port.posted[0].type, static_cast<uint8_t>(MsgType::kRailDown));
   EXPECT_EQ(g.port.posted[0].rail, 1u);
   for (const auto& sent : g.port.posted) {
     rails.ended(*sent.frag);

@@ -26,7 +26,7 @@ struct MovesAlone : testing::Test {
     moves.forget(g.peer);
     moves.free_all();
   }
-  void start(std::uint64_t length) {
+  void start(uint64_t length) {
     s.xfer.proc = p;
     s.xfer.length = length;
     moves.start(s, *p);
@@ -44,16 +44,14 @@ TEST_F(MovesAlone, LongSend_OffersItsKeysAndEndsWithFin) {
   g.port.keeps_bytes = true;
   start(50'000);
   ASSERT_EQ(g.port.posted.size(), 1u);
-  ASSERT_EQ(g.port.posted[0].type, static_cast<std::uint8_t>(MsgType::kRget));
+  ASSERT_EQ(g.port.posted[0].type, static_cast<uint8_t>(MsgType::kRget));
   EXPECT_EQ(moves.unfinished(), 1u);
   core::RgetHdr h;
   ASSERT_TRUE(core::decode_rget({g.port.posted[0].header.data(), g.port.posted[0].header.size()}, h));
   EXPECT_EQ(h.n_keys, 2u);
-  const core::FinHdr fin{
-      static_cast<std::uint8_t>(MsgType::kFin), 0, 0, h.rndv.sender, Name(1, 1, 0).value, 0, 1};
-  EXPECT_EQ(
-      moves.on_fin({&g.rails[0], 1, sizeof fin}, {reinterpret_cast<const std::uint8_t*>(&fin), sizeof fin}),
-      &g.peer);
+  const core::FinHdr fin{static_cast<uint8_t>(MsgType::kFin), 0, 0, h.rndv.sender, Name(1, 1, 0).value, 0, 1};
+  EXPECT_EQ(moves.on_fin({&g.rails[0], 1, sizeof fin}, {reinterpret_cast<const uint8_t*>(&fin), sizeof fin}),
+            &g.peer);
   EXPECT_EQ(moves.unfinished(), 0u);
   EXPECT_EQ(g.base.exit_work.take_completed().sends.pop_front(), &s);
 }

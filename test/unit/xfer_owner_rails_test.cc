@@ -17,7 +17,7 @@ using xfer::FragKind;
 struct RailsAlone : testing::Test {
   Ground g;
   xfer::Rails<AlonePort> rails{g.base};
-  const core::AckHdr ack{static_cast<std::uint8_t>(core::MsgType::kAck), 0, 0, 1, 2};
+  const core::AckHdr ack{static_cast<uint8_t>(core::MsgType::kAck), 0, 0, 1, 2};
 
   void end(AlonePort::Frag& f) {
     rails.ended(f);
@@ -47,7 +47,7 @@ TEST_F(RailsAlone, RailWithTooManyControlMessages_TakesNoMoreUntilOneEnds) {
   EXPECT_EQ(g.port.posted.back().rail, 1u);
   end(*g.port.posted.front().frag);
   EXPECT_TRUE(rails.post_on(g.rails[0], &ack, sizeof ack, FragKind::kControl, Name(), true));
-  for (std::size_t i = 1; i < g.port.posted.size(); ++i) end(*g.port.posted[i].frag);
+  for (size_t i = 1; i < g.port.posted.size(); ++i) end(*g.port.posted[i].frag);
   EXPECT_EQ(g.port.frags, 0);
 }
 

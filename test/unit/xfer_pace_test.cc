@@ -21,7 +21,7 @@ struct OneRead {
     port.now = 1'000'000;
   }
   /// Posted, looked at `looks` times, and seen to have ended `ns` later.
-  std::uint8_t read(int looks, std::uint64_t ns) {
+  uint8_t read(int looks, uint64_t ns) {
     pace.begin(f);
     for (int i = 0; i < looks; ++i) pace.turn();
     port.now += ns;

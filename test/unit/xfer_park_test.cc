@@ -21,7 +21,7 @@ TEST(Park, NoRail_ErrorAfterTheParkTimeNotBefore) {
   w.kill(0, 1, 1);
   SendReq* e = w.isend(0, 1, 2, pattern(10, 1));
   ASSERT_TRUE(w.run());
-  const std::uint64_t t0 = w.now;
+  const uint64_t t0 = w.now;
   for (auto& x : w.engines) x->progress(t0 + 900'000'000);
   EXPECT_FALSE(s->done || r->done || e->done || posted->done);
   w.now = t0 + 1'100'000'000;
@@ -64,14 +64,14 @@ TEST(Park, NoRailWhileMessagesWait_IsToldAfterASecondAndThenEveryTen) {
   w.kill(0, 1, 1);
   w.isend(0, 1, 2, pattern(10, 1));
   w.closures();
-  const std::uint64_t lost = w.now;
+  const uint64_t lost = w.now;
   for (int rank : {0, 1}) {
     w.now = lost;
     wait_seconds(w, rank, 34);
     const auto told = words(w, rank);
     ASSERT_EQ(told.size(), 4u) << "rank " << rank;
-    const std::uint64_t seconds[] = {1, 10, 20, 30};
-    for (std::size_t i = 0; i < 4; ++i) {
+    const uint64_t seconds[] = {1, 10, 20, 30};
+    for (size_t i = 0; i < 4; ++i) {
       EXPECT_EQ(told[i]->waited_ns / 1'000'000'000, seconds[i]) << "rank " << rank;
       EXPECT_EQ(told[i]->down_ns, lost);
       EXPECT_EQ(told[i]->messages_waiting, rank == 0 ? 3u : 1u) << "rank " << rank;
@@ -118,7 +118,7 @@ TEST(Park, SignOfLifeBeforeTheLoss_SilencesNobody) {
   w.engines[0]->on_peer_alive(w.rail(0, 1, 1), true);
   w.kill(0, 1, 0);
   w.closures();
-  const std::uint64_t lost = w.now;
+  const uint64_t lost = w.now;
   wait_seconds(w, 0, 5);
   EXPECT_EQ(words(w, 0).size(), 1u);
   w.engines[0]->on_peer_alive(w.rail(0, 1, 1), false);
@@ -138,7 +138,7 @@ TEST(Park, RailLostAfterTheClockWasRead_IsNoLongWait) {
   w.isend(0, 1, 1, pattern(10, 1));
   ASSERT_TRUE(w.run());
   w.now += 10'000'000;
-  const std::uint64_t looked = w.now;
+  const uint64_t looked = w.now;
   w.now += 1000;
   w.kill(0, 1, 0);
   w.kill(0, 1, 1);
@@ -157,10 +157,10 @@ void leave(World& w, int r) {
   w.up[w.key(0, 1, r)] = false;
   w.engines[0]->on_rail_down(w.rail(0, 1, r), ev);
   w.engines[0]->progress(w.now += 1'000'000);
-  for (std::size_t i; (i = w.first_of(1, 0, r)) != static_cast<std::size_t>(-1);) w.take(i);
-  for (std::size_t i; (i = w.first_of(0, 1, r)) != static_cast<std::size_t>(-1);) {
+  for (size_t i; (i = w.first_of(1, 0, r)) != static_cast<size_t>(-1);) w.take(i);
+  for (size_t i; (i = w.first_of(0, 1, r)) != static_cast<size_t>(-1);) {
     const Flight f = w.flights[i];
-    w.flights.erase(w.flights.begin() + static_cast<std::ptrdiff_t>(i));
+    w.flights.erase(w.flights.begin() + static_cast<ptrdiff_t>(i));
     w.end(f, Fate::kUnknown);
   }
   w.engines[0]->on_rail_closed(w.rail(0, 1, r), ev, FenceResult::kFenced, 0);
@@ -168,7 +168,7 @@ void leave(World& w, int r) {
 }
 
 /// Nothing is pending for a process that has left, and nobody is given up.
-void expect_forgotten(World& w, std::uint64_t said) {
+void expect_forgotten(World& w, uint64_t said) {
   EXPECT_EQ(w.engines[0]->counters().control_sent, said);
   EXPECT_EQ(w.engines[0]->unfinished(), 0u);
   EXPECT_EQ(w.ports[0]->frags_, 0);
@@ -180,7 +180,7 @@ TEST(Park, PeerLeaves_OwesItNothing) {
   World w(impatient());
   w.isend(0, 1, 1, pattern(10, 1));
   ASSERT_TRUE(w.run());
-  const std::uint64_t said = w.engines[0]->counters().control_sent;
+  const uint64_t said = w.engines[0]->counters().control_sent;
   leave(w, 0);
   leave(w, 1);
   expect_forgotten(w, said);
@@ -237,7 +237,7 @@ TEST(Park, PeerLeavesWithoutAnAnswer_ItIsForgotten) {
   w.irecv(0, 1, 1, 10);
   w.isend(1, 0, 1, pattern(10, 1), xfer::SendMode::kSync);
   ASSERT_TRUE(until(w, MsgType::kAck));
-  const std::uint64_t said = w.engines[0]->counters().control_sent;
+  const uint64_t said = w.engines[0]->counters().control_sent;
   const int first = w.flights[0].rail;
   leave(w, first);
   EXPECT_EQ(w.engines[0]->unfinished(), 0u);
@@ -251,7 +251,7 @@ TEST(Park, PeerLeavesAndItsLastMessageAsksForAnAnswer_NoneIsGiven) {
   w.isend(0, 1, 2, pattern(10, 1));
   ASSERT_TRUE(w.run());
   w.isend(1, 0, 1, pattern(10, 1), xfer::SendMode::kSync);
-  const std::uint64_t said = w.engines[0]->counters().control_sent;
+  const uint64_t said = w.engines[0]->counters().control_sent;
   const int first = w.flights.at(0).rail;
   leave(w, first);
   EXPECT_TRUE(r->done);
@@ -263,7 +263,7 @@ TEST(Park, PeerLeavesAndItsLastMessageAsksForAnAnswer_NoneIsGiven) {
 TEST(Park, PeerLeavesWithoutAcknowledgingAMessage_ItIsNotSentAgain) {
   World w(impatient());
   w.isend(0, 1, 1, pattern(10, 1));
-  const std::uint64_t said = w.engines[0]->counters().control_sent;
+  const uint64_t said = w.engines[0]->counters().control_sent;
   ASSERT_EQ(w.flights.size(), 1u);
   ASSERT_EQ(w.flights[0].frag, nullptr) << "sent without a record: its bytes come back";
   leave(w, 0);
@@ -296,7 +296,7 @@ TEST(Park, OnlyProbed_ProbesEndAfterTheParkTime) {
   w.kill(0, 1, 0);
   w.kill(0, 1, 1);
   ASSERT_TRUE(w.run());
-  const std::uint64_t t0 = w.now;
+  const uint64_t t0 = w.now;
   EXPECT_FALSE(engine.iprobe(w.comms[0], 1, 7, p));
   EXPECT_EQ(p.outcome, Outcome::kOk) << "it may come still";
   engine.progress(t0 + 900'000'000);
@@ -424,7 +424,7 @@ TEST(Park, PeerIsOnlyProbedAndItsRailsAreDown_ErrorAfterTheParkTime) {
 TEST(Park, PeerIsMetWhenItsRailsAreDown_ErrorAfterTheParkTime) {
   World w(impatient());
   w.up.assign(w.up.size(), false);
-  const std::uint64_t t0 = w.now;
+  const uint64_t t0 = w.now;
   SendReq* s = w.isend(0, 1, 1, pattern(10, 1));
   RecvReq* r = w.irecv(0, 1, 7, 10);
   ASSERT_TRUE(w.run());
@@ -439,7 +439,7 @@ TEST(Park, PeerIsMetWhenItsRailsAreDown_ErrorAfterTheParkTime) {
 
 /// Rank 0 waits for a message of rank 1, and has spoken to it, and no rail is left between them.
 struct Waiting {
-  explicit Waiting(const World::Options& o, std::uint64_t begin = 0) : w(o) {
+  explicit Waiting(const World::Options& o, uint64_t begin = 0) : w(o) {
     w.now = begin;
     r = w.irecv(0, 1, 7, 10);
     w.isend(0, 1, 1, pattern(10, 1));
@@ -448,7 +448,7 @@ struct Waiting {
     w.kill(0, 1, 1);
     EXPECT_TRUE(w.run());
   }
-  void pass(std::uint64_t ns) {
+  void pass(uint64_t ns) {
     w.now += ns;
     w.engines[0]->progress(w.now);
   }

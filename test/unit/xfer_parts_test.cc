@@ -26,15 +26,15 @@ using RailT = Rail<NoPort>;
 
 /// Memory that can run out.
 struct Memory {
-  void* alloc(std::size_t n) { return left-- > 0 ? std::malloc(n) : nullptr; }
+  void* alloc(size_t n) { return left-- > 0 ? std::malloc(n) : nullptr; }
   void free(void* p) { std::free(p); }
   int left = 1000;
 };
 
 struct Rails {
-  explicit Rails(unsigned n, std::uint64_t key = 0) : rails(n) {
+  explicit Rails(unsigned n, uint64_t key = 0) : rails(n) {
     for (unsigned i = 0; i < n; ++i) {
-      rails[i].index = static_cast<std::uint8_t>(i);
+      rails[i].index = static_cast<uint8_t>(i);
       rails[i].state = RailState::kUp;
       rails[i].limits.weight = 1000;
       set.at[i] = &rails[i];
@@ -75,7 +75,7 @@ TEST(RailChoice, UsesTheBestStateThatThereIs) {
 }
 
 TEST(RailChoice, KeyChoosesThePreferredRail) {
-  for (std::uint64_t key : {0u, 1u, 2u, 3u, 7u}) {
+  for (uint64_t key : {0u, 1u, 2u, 3u, 7u}) {
     Rails r(3, key);
     EXPECT_EQ(r.choice.preferred(), &r.rails[key % 3]);
     EXPECT_EQ(r.choice.for_short(10, 100), &r.rails[key % 3]);
@@ -131,7 +131,7 @@ TEST(Completions, EndsOfAnOlderTurnDoNotCount) {
   RailT b;
   Completions<NoPort> c;
   EXPECT_FALSE(c.any());
-  const std::uint32_t first = c.begin(a);
+  const uint32_t first = c.begin(a);
   EXPECT_EQ(c.begin(a), first) << "the same rail, the same turn";
   EXPECT_EQ(c.rail(), &a);
   EXPECT_FALSE(c.end(first));
@@ -139,7 +139,7 @@ TEST(Completions, EndsOfAnOlderTurnDoNotCount) {
   EXPECT_EQ(c.rail(), nullptr);
   c.begin(a);
   c.clear();
-  const std::uint32_t third = c.begin(b);
+  const uint32_t third = c.begin(b);
   EXPECT_FALSE(c.end(first));
   EXPECT_FALSE(c.end(0)) << "it was not counted";
   EXPECT_TRUE(c.any());
@@ -159,7 +159,7 @@ TEST(Completions, WithoutRecords_TheRailIsAskedNowAndThen) {
   EXPECT_FALSE(c.end_brief({30, 9}));
   EXPECT_TRUE(c.end_brief({30, 10}));
   EXPECT_FALSE(c.any());
-  const std::uint32_t turn = c.begin(a);
+  const uint32_t turn = c.begin(a);
   c.begin_brief(a);
   ASSERT_TRUE(c.asks());
   EXPECT_FALSE(c.end_brief({5, 5})) << "one with a record is still under way";
@@ -168,21 +168,21 @@ TEST(Completions, WithoutRecords_TheRailIsAskedNowAndThen) {
 
 TEST(Completions, WhichMessagesCompleteASend) {
   core::FinHdr fin{};
-  fin.type = static_cast<std::uint8_t>(core::MsgType::kFin);
+  fin.type = static_cast<uint8_t>(core::MsgType::kFin);
   EXPECT_FALSE(completes_send(&fin));
   fin.to_send = 1;
   EXPECT_TRUE(completes_send(&fin));
   for (const auto type : {core::MsgType::kAck, core::MsgType::kRestartNack}) {
-    fin.type = static_cast<std::uint8_t>(type);
+    fin.type = static_cast<uint8_t>(type);
     EXPECT_TRUE(completes_send(&fin));
   }
   for (const auto type : {core::MsgType::kMatch, core::MsgType::kRestartAck}) {
-    fin.type = static_cast<std::uint8_t>(type);
+    fin.type = static_cast<uint8_t>(type);
     EXPECT_FALSE(completes_send(&fin));
   }
 }
 
-constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kSecond = 1'000'000'000;
 
 TEST(Standing, ParkTimeBeginsWhenThePeerIsUnreachable) {
   Standing s;
@@ -241,7 +241,7 @@ TEST(Watch, ProbeIsDueOnce) {
 TEST(PastSequences, OnePerContext) {
   Memory memory;
   PastSequences past;
-  for (std::uint16_t ctx = 0; ctx < 20; ++ctx) {
+  for (uint16_t ctx = 0; ctx < 20; ++ctx) {
     PastSequence s{};
     s.ctx = ctx;
     s.next_seq = static_cast<Seq16>(100 + ctx);

@@ -74,7 +74,7 @@ TEST(FailoverRecords, OneThatWaitsForAMessageIsLookedAtWhenItWasSentAgain) {
 TEST(FailoverRecords, WithoutMemoryALossHasNone) {
   OnePeer o;
   FailoverRecords<FakePort> records(o.port, o.counters, o.work);
-  o.port.refuse_ = [](std::size_t) { return true; };
+  o.port.refuse_ = [](size_t) { return true; };
   records.open(o.rail, RailEvent{});
   records.note_resent(o.peer, 9, false);
   records.report(o.peer, true);
@@ -82,7 +82,7 @@ TEST(FailoverRecords, WithoutMemoryALossHasNone) {
   EXPECT_EQ(o.counters.bytes_resent, 9u);
 }
 
-RailEvent event_of(std::uint32_t epoch, const char* text = "") {
+RailEvent event_of(uint32_t epoch, const char* text = "") {
   RailEvent ev;
   ev.name = {5, epoch};
   ev.text = text;
@@ -125,7 +125,7 @@ TEST(RailReturns, AreToldAfterTheLossTheyEnd) {
 TEST(RailReturns, TellHowLongTheRailWasAwayInAll) {
   OnePeer o;
   FailoverRecords<FakePort> records(o.port, o.counters, o.work);
-  for (std::uint32_t epoch = 1; epoch <= 3; ++epoch) {
+  for (uint32_t epoch = 1; epoch <= 3; ++epoch) {
     o.world.now = 1000 * epoch;
     records.open(o.rail, event_of(epoch, epoch == 1 ? "the cable" : "no answer"));
     records.close(o.rail, event_of(epoch));
@@ -164,7 +164,7 @@ TEST(RailReturns, WithoutMemoryAreNotTold) {
   records.report(o.peer, true);
   records.up(o.rail, event_of(2));
   EXPECT_EQ(o.port.events_.size(), 2u);
-  o.port.refuse_ = [](std::size_t) { return true; };
+  o.port.refuse_ = [](size_t) { return true; };
   records.open(o.rail, event_of(2));
   records.report(o.peer, true);
   records.up(o.rail, event_of(3));

@@ -53,7 +53,7 @@ TEST(Peers, APeerNamesOnlyItsOwnRails) {
 TEST(Peers, AbsenceIsCreditedToEach) {
   TwoPeers t;
   for (TinyPeer* p : {&t.a, &t.b}) p->peer.standing.set_unreachable(1);
-  const std::uint64_t now = 100'000'000'000;
+  const uint64_t now = 100'000'000'000;
   t.peers.credit_absence(now, 30'000'000'000);
   for (TinyPeer* p : {&t.a, &t.b}) {
     EXPECT_FALSE(p->peer.standing.park_time_over(now, 30'000'000'000));

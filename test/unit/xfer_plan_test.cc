@@ -19,17 +19,17 @@ namespace {
 using test::TinyPeer;
 using test::TinyPort;
 
-constexpr std::uint64_t kKi = 1 << 10;
-constexpr std::uint64_t kMi = 1 << 20;
+constexpr uint64_t kKi = 1 << 10;
+constexpr uint64_t kMi = 1 << 20;
 
 // ---- how long the pieces are
 
 struct Cut {
-  std::uint64_t length;
+  uint64_t length;
   unsigned rails;
-  std::uint64_t usual;
-  std::uint32_t depth;
-  std::uint64_t piece;
+  uint64_t usual;
+  uint32_t depth;
+  uint64_t piece;
   const char* why;
 };
 
@@ -53,15 +53,15 @@ TEST(Plan, MessageIsCutIntoEqualPieces) {
 }
 
 TEST(Plan, PiecesOfAnySize_KeepP4AndEndTogether) {
-  for (std::uint64_t length = kUncut; length < 3'000'000'000; length += length / 7 + 4095) {
+  for (uint64_t length = kUncut; length < 3'000'000'000; length += length / 7 + 4095) {
     for (unsigned rails = 2; rails <= kMaxRails; ++rails) {
-      for (const std::uint32_t depth : {0u, 1u, 4u, 32u}) {
-        const std::uint64_t n = equal_piece(length, rails, 64 * kMi, depth);
+      for (const uint32_t depth : {0u, 1u, 4u, 32u}) {
+        const uint64_t n = equal_piece(length, rails, 64 * kMi, depth);
         ASSERT_GE(n, 16 * kKi);
         ASSERT_LE(n * std::max(depth, 1u), std::max(at_risk(length), 16 * kKi * depth)) << "P4";
-        const std::uint64_t pieces = (length + n - 1) / n;
+        const uint64_t pieces = (length + n - 1) / n;
         if (n == 16 * kKi) continue;
-        const std::uint64_t missing = (rails - pieces % rails) % rails;
+        const uint64_t missing = (rails - pieces % rails) % rails;
         // Pages round up, so a rail may miss its last piece; never so many that the others wait for long.
         ASSERT_LE(missing * n, pieces * 4096 + n)
             << length << " over " << rails << ": " << pieces << " of " << n;
@@ -72,9 +72,9 @@ TEST(Plan, PiecesOfAnySize_KeepP4AndEndTogether) {
 
 struct Next {
   Moving m;
-  std::uint64_t usual;
-  std::uint64_t limit;
-  std::uint64_t piece;  ///< 0: it waits
+  uint64_t usual;
+  uint64_t limit;
+  uint64_t piece;  ///< 0: it waits
   const char* why;
 };
 
@@ -166,12 +166,11 @@ TEST(Plan, NextPieceOrWait) {
 
 /// Whatever is in flight: a message of which nothing is never waits, and what is in flight stays bounded.
 TEST(Plan, NothingUnderWay_NeverWaits) {
-  for (const std::uint64_t length :
-       {std::uint64_t{1}, 4 * kKi, 65 * kKi, kMi, 100 * kMi, std::uint64_t{1} << 40})
+  for (const uint64_t length : {uint64_t{1}, 4 * kKi, 65 * kKi, kMi, 100 * kMi, uint64_t{1} << 40})
     for (unsigned rails = 1; rails <= kMaxRails; ++rails)
       for (const bool keep_up : {false, true})
-        for (const std::uint64_t usual : {std::uint64_t{256}, 64 * kKi, kMi}) {
-          for (const std::uint32_t depth : {0u, 4u}) {
+        for (const uint64_t usual : {uint64_t{256}, 64 * kKi, kMi}) {
+          for (const uint32_t depth : {0u, 4u}) {
             const Moving m{
                 .length = length, .left = length, .depth = depth, .rails = rails, .keep_up = keep_up};
             EXPECT_GT(next_piece(m, usual, UINT64_MAX), 0u);
@@ -182,11 +181,11 @@ TEST(Plan, NothingUnderWay_NeverWaits) {
 // ---- which rail
 
 struct OneReader {
-  std::uint64_t length;
-  int carrier;                       ///< -1: its BTL does not tell
-  std::array<int, 2> late;           ///< of the rails
-  std::array<std::uint64_t, 2> out;  ///< in flight
-  int rail;                          ///< -1: the message is cut
+  uint64_t length;
+  int carrier;                  ///< -1: its BTL does not tell
+  std::array<int, 2> late;      ///< of the rails
+  std::array<uint64_t, 2> out;  ///< in flight
+  int rail;                     ///< -1: the message is cut
   const char* why;
 };
 
@@ -211,7 +210,7 @@ TEST(Plan, OneReadForAllOfIt) {
     TinyPeer p(2);
     for (unsigned i : {0u, 1u}) {
       p.rails[i].limits.get_limit = p.rails[i].limits.rdma_frag_size = 4 * kMi;
-      p.rails[i].late = static_cast<std::uint8_t>(c.late[i]);
+      p.rails[i].late = static_cast<uint8_t>(c.late[i]);
       p.rails[i].inflight_bytes = c.out[i];
     }
     OnlyRead<TinyPort> plan(c.carrier < 0 ? nullptr : &p.rails[static_cast<unsigned>(c.carrier)], c.length);
@@ -235,7 +234,7 @@ TEST(Plan, WeightsShareTheLoad) {
   TinyPeer p(2);
   p.rails[0].limits.weight = 300;
   p.rails[1].limits.weight = 100;
-  std::array<std::uint64_t, 2> n{};
+  std::array<uint64_t, 2> n{};
   for (int i = 0; i < 40; ++i) {
     const unsigned at = lighter(p.rails[1], p.rails[0]) ? 1 : 0;
     p.rails[at].inflight_bytes += 1000;

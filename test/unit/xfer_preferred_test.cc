@@ -24,8 +24,8 @@ World::Options with_home() {
   return o;
 }
 
-std::vector<std::uint8_t> bytes(std::size_t n) {
-  return std::vector<std::uint8_t>(n, 7);
+std::vector<uint8_t> bytes(size_t n) {
+  return std::vector<uint8_t>(n, 7);
 }
 
 /// The rails of all messages under way, in the order in which they were posted; forgets nothing.
@@ -65,7 +65,7 @@ TEST(Preferred, LongerEagerMessagesOfASenderThatIsAhead_Spread) {
   ASSERT_EQ(all.size(), 40u);
   EXPECT_EQ(Rails(all.begin(), all.begin() + 4), Rails(4, 1)) << "a few may be unanswered";
   int changes = 0;
-  for (std::size_t i = 1; i < all.size(); ++i) changes += all[i] != all[i - 1];
+  for (size_t i = 1; i < all.size(); ++i) changes += all[i] != all[i - 1];
   EXPECT_EQ(std::set<int>(all.begin(), all.end()), (std::set<int>{0, 1, 2}));
   EXPECT_LE(changes, 1 + 40 * 4000 / 16384) << "a rail carries a run of messages";
 }
@@ -98,7 +98,7 @@ World::Options with_reads() {
 
 /// Where and how a message of `n` bytes is read: the rail of each READ, in ascending order. `turns` go by
 /// while READs are under way.
-Rails reads_of(World& w, std::size_t n, int turns = 0) {
+Rails reads_of(World& w, size_t n, int turns = 0) {
   w.isend(0, 1, 1, bytes(n));
   RecvReq* const r = w.irecv(1, 0, 1, n);
   Rails used;
@@ -136,11 +136,11 @@ TEST(Pace, RailThatKeepsUp_ReadsAMessageWhole) {
 }
 
 /// The bytes of the READs under way of a message of 4 MiB, by rail.
-std::array<std::vector<std::size_t>, 2> reads_under_way(World& w) {
+std::array<std::vector<size_t>, 2> reads_under_way(World& w) {
   w.isend(0, 1, 1, bytes(4 << 20));
   w.irecv(1, 0, 1, 4 << 20);
   while (!w.flights.empty() && w.flights[0].kind == Flight::Kind::kSend) w.take();
-  std::array<std::vector<std::size_t>, 2> all;
+  std::array<std::vector<size_t>, 2> all;
   for (const Flight& f : w.flights)
     if (f.kind == Flight::Kind::kGet) all[static_cast<unsigned>(f.rail)].push_back(f.size);
   EXPECT_TRUE(w.run());
@@ -150,7 +150,7 @@ std::array<std::vector<std::size_t>, 2> reads_under_way(World& w) {
 /// P4: at most 1 MiB is in flight on a rail, in one READ where no queue is needed, else in several.
 TEST(Pace, LongerMessage_HasOneLongReadOrSeveralShorterOnesOnEachRail) {
   World w(with_reads());
-  using Reads = std::vector<std::size_t>;
+  using Reads = std::vector<size_t>;
   for (const Reads& rail : reads_under_way(w)) EXPECT_EQ(rail, Reads(4, 256 << 10)) << "not known at first";
   ASSERT_LT(cut_messages(w), 100);
   for (const Reads& rail : reads_under_way(w)) EXPECT_EQ(rail, Reads(1, 1 << 20));
@@ -164,8 +164,8 @@ void end_first_read(World& w, int turns) {
   w.take();
 }
 
-std::array<std::size_t, 2> bytes_on_rails(const World& w) {
-  std::array<std::size_t, 2> n{};
+std::array<size_t, 2> bytes_on_rails(const World& w) {
+  std::array<size_t, 2> n{};
   for (const Flight& f : w.flights)
     if (f.kind == Flight::Kind::kGet) n[static_cast<unsigned>(f.rail)] += f.size;
   return n;
@@ -175,21 +175,21 @@ std::array<std::size_t, 2> bytes_on_rails(const World& w) {
 TEST(Pace, LongReadIsLate_ShorterOnesAreQueuedBesideIt) {
   World w(with_reads());
   ASSERT_LT(cut_messages(w), 100);
-  while (reads_under_way(w)[0] != std::vector<std::size_t>(1, 1 << 20)) ASSERT_LT(w.now, ~0ull);
+  while (reads_under_way(w)[0] != std::vector<size_t>(1, 1 << 20)) ASSERT_LT(w.now, ~0ull);
   w.isend(0, 1, 1, bytes(8 << 20));
   RecvReq* const r = w.irecv(1, 0, 1, 8 << 20);
   while (w.flights[0].kind == Flight::Kind::kSend) w.take();
   ASSERT_EQ(w.flights.size(), 2u);
   end_first_read(w, 2);
   EXPECT_EQ(w.flights.size(), 1u + 4u);
-  std::size_t most = 0, queued = 0;
+  size_t most = 0, queued = 0;
   while (!r->done) {
-    for (const std::size_t n : bytes_on_rails(w)) most = std::max(most, n);
+    for (const size_t n : bytes_on_rails(w)) most = std::max(most, n);
     queued = std::max(queued, w.flights.size());
     ASSERT_FALSE(w.flights.empty());
     w.take();
   }
-  EXPECT_LE(most, std::size_t{1} << 20);
+  EXPECT_LE(most, size_t{1} << 20);
   EXPECT_GT(queued, 2u);
   EXPECT_TRUE(w.run());
 }
@@ -204,13 +204,13 @@ TEST(Pace, OneOfTheRailsIsLate_AllHaveAQueue) {
 
 /// If the rail wants READs no longer than queued ones, as many of them may be under way.
 TEST(Pace, RailWantsShortReads_TheyAreQueued) {
-  for (const std::size_t wish : {std::size_t{65536}, std::size_t{131072}, std::size_t{262144}}) {
+  for (const size_t wish : {size_t{65536}, size_t{131072}, size_t{262144}}) {
     World::Options o = with_reads();
     o.rdma_frag = wish;
     World w(o);
     for (int i = 0; i < 30; ++i) reads_under_way(w);
     for (const int rail : {0, 1}) ASSERT_EQ(w.rail(1, 0, rail)->late, 0);
-    for (const auto& rail : reads_under_way(w)) EXPECT_EQ(rail, std::vector<std::size_t>(4, wish));
+    for (const auto& rail : reads_under_way(w)) EXPECT_EQ(rail, std::vector<size_t>(4, wish));
   }
 }
 
@@ -265,10 +265,10 @@ TEST(Pace, ReadsAreLate_AllRailsShareThem) {
 /// A process that waited for a processor finds everything ended, whatever the rail's speed. Pieces of 46,752
 /// and 53,248 bytes take 4 us at 100 Gbit/s: up to 35 us are soon, 38 are not.
 TEST(Pace, ProcessWasAway_NothingIsKnown) {
-  for (const std::uint64_t ns : {34'000u, 38'000u}) {
+  for (const uint64_t ns : {34'000u, 38'000u}) {
     World w(with_reads());
     for (const int rail : {0, 1}) w.rail(1, 0, rail)->limits.weight = 100000;
-    std::size_t reads = 0;
+    size_t reads = 0;
     for (int i = 0; i < 50; ++i) {
       w.isend(0, 1, 1, bytes(100000));
       w.irecv(1, 0, 1, 100000);

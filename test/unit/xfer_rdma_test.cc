@@ -142,8 +142,8 @@ TEST(Get, ReadDoneWhileQuiescing_Counts) {
   ASSERT_TRUE(until(w, MsgType::kRestartNotify));
   w.take();
   ASSERT_EQ(r->xfer.phase, core::RecvPhase::kQuiescing);
-  const std::uint64_t before = r->xfer.rndv->received.bytes();
-  std::uint64_t read = 0;
+  const uint64_t before = r->xfer.rndv->received.bytes();
+  uint64_t read = 0;
   for (const Flight& f : reading) {
     w.arrive(f);
     w.end(f, Fate::kDelivered);
@@ -224,7 +224,7 @@ TEST(Put, GrantOnARailThatDied_IsGrantedAgain) {
 }
 
 bool is_put(const Flight& f) {
-  return f.tag == static_cast<std::uint8_t>(MsgType::kPut);
+  return f.tag == static_cast<uint8_t>(MsgType::kPut);
 }
 
 bool put_on_its_way(const World& w) {
@@ -233,9 +233,9 @@ bool put_on_its_way(const World& w) {
 
 /// Takes the first PUT out of the network, for the caller to end it.
 Flight take_put(World& w) {
-  const std::size_t i = w.find(1, 0, MsgType::kPut);
+  const size_t i = w.find(1, 0, MsgType::kPut);
   Flight put = w.flights[i];
-  w.flights.erase(w.flights.begin() + static_cast<std::ptrdiff_t>(i));
+  w.flights.erase(w.flights.begin() + static_cast<ptrdiff_t>(i));
   return put;
 }
 
@@ -244,8 +244,7 @@ Flight take_put(World& w) {
 /// back is not that of the last grant. The sender drops a grant whose number is too far behind one that never
 /// came, so a message of more grants than that needs every number.
 TEST(Put, GrantOnARailThatNeverCameUp_IsGrantedAgain) {
-  for (const std::size_t length :
-       {std::size_t{40000}, std::size_t{2048} * (xfer::Grants<FakePort>::kMost + 99)}) {
+  for (const size_t length : {size_t{40000}, size_t{2048} * (xfer::Grants<FakePort>::kMost + 99)}) {
     for (int back = 0; back < 2; ++back) {
       SCOPED_TRACE(length);
       SCOPED_TRACE(back);
@@ -279,20 +278,20 @@ TEST(Put, GrantNeverSentOverARailThatDied_GoesOverTheOtherUnderItsNumber) {
     SCOPED_TRACE(closed);
     World w(writes());
     for (int me = 0; me < 2; ++me) w.rail(me, 1 - me, 1)->limits.put_limit = longest;
-    const auto [s, r] = transfer(w, std::size_t{2048} * (xfer::Grants<FakePort>::kMost + 99));
+    const auto [s, r] = transfer(w, size_t{2048} * (xfer::Grants<FakePort>::kMost + 99));
     ASSERT_TRUE(until(w, MsgType::kRndv));
     w.take();
     std::vector<Flight> kept;
-    for (std::size_t i; (i = w.first_of(1, 0, 0)) < w.flights.size();) {
+    for (size_t i; (i = w.first_of(1, 0, 0)) < w.flights.size();) {
       kept.push_back(w.flights[i]);
-      w.flights.erase(w.flights.begin() + static_cast<std::ptrdiff_t>(i));
+      w.flights.erase(w.flights.begin() + static_cast<ptrdiff_t>(i));
     }
     ASSERT_FALSE(kept.empty());
     w.hold_close = true;
     w.kill(0, 1, 0);
-    const std::uint32_t granted = r->xfer.rndv->next_grant;
+    const uint32_t granted = r->xfer.rndv->next_grant;
     const auto puts = [&w] { return std::count_if(w.flights.begin(), w.flights.end(), is_put); };
-    const auto most = std::max<std::ptrdiff_t>(puts(), w.options.config.rdma_depth);
+    const auto most = std::max<ptrdiff_t>(puts(), w.options.config.rdma_depth);
     for (const Flight& put : kept) w.end(put, Fate::kNeverSent);
     EXPECT_EQ(r->xfer.rndv->next_grant, granted);
     EXPECT_LE(puts(), most) << "more would be at risk on one rail than P4 allows";
@@ -416,8 +415,8 @@ TEST(Unfenceable, FailedReceiveIsAskedAgain_TheAnswerIsTheSame) {
   EXPECT_EQ(r->status.outcome, Outcome::kPeerLost);
   ASSERT_LT(w.find(0, 1, MsgType::kRndv), w.flights.size());
   w.take(w.find(0, 1, MsgType::kRndv));
-  const std::size_t older = w.find(1, 0, MsgType::kRestartNack);
-  const std::size_t newer = w.find(1, 0, MsgType::kRestartNack, older + 1);
+  const size_t older = w.find(1, 0, MsgType::kRestartNack);
+  const size_t newer = w.find(1, 0, MsgType::kRestartNack, older + 1);
   ASSERT_LT(newer, w.flights.size());
   w.take(newer);  // both take one rail: the older one is lost there, say
   ASSERT_TRUE(s->done);

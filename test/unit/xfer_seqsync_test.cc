@@ -23,8 +23,8 @@ xfer::Proc<FakePort>* to_rank_1(World& w) {
 
 /// The oldest message of that type from `from` arrives and ends, before all others.
 void take_first(World& w, int from, core::MsgType type) {
-  for (std::size_t i = 0; i < w.flights.size(); ++i)
-    if (w.flights[i].from == from && w.flights[i].tag == static_cast<std::uint8_t>(type)) return w.take(i);
+  for (size_t i = 0; i < w.flights.size(); ++i)
+    if (w.flights[i].from == from && w.flights[i].tag == static_cast<uint8_t>(type)) return w.take(i);
   FAIL() << "nothing of that type is under way";
 }
 
@@ -64,7 +64,7 @@ void old_answer_again(const World::Options& o, bool comm_again) {
   if (comm_again) {
     // What was owed went with the communicator: the new one's question is answered, nothing else is said.
     EXPECT_TRUE(std::none_of(w.flights.begin(), w.flights.end(), [](const Flight& f) {
-      return f.from == 1 && f.tag == static_cast<std::uint8_t>(kSeqSync);
+      return f.from == 1 && f.tag == static_cast<uint8_t>(kSeqSync);
     }));
   } else {
     ASSERT_NO_FATAL_FAILURE(take_first(w, 1, kSeqSync));
@@ -103,7 +103,7 @@ TEST(SeqSync, QuestionIsSaidAgain_ItsAnswerIsOld) {
   w.isend(0, 1, 1, content(s.sent++));
   s.hold_front(0, kSeqSync);
   const int hung = w.flights[0].rail;
-  const std::vector<std::uint8_t> old = w.flights[0].bytes;
+  const std::vector<uint8_t> old = w.flights[0].bytes;
   s.suspect(hung);
   s.settle();
   EXPECT_EQ(to_rank_1(w)->confirmed, kStop);
@@ -112,7 +112,7 @@ TEST(SeqSync, QuestionIsSaidAgain_ItsAnswerIsOld) {
   s.wait();
   const Seq16 confirmed = to_rank_1(w)->confirmed;
   ASSERT_GT(confirmed, kAll);
-  const std::uint64_t asked = w.delivered[static_cast<std::uint8_t>(kSeqSync)];
+  const uint64_t asked = w.delivered[static_cast<uint8_t>(kSeqSync)];
   w.engines[1]->on_message(w.rail(1, 0, 1 - hung), 1, old[0], old.data(), old.size());
   ASSERT_NO_FATAL_FAILURE(take_first(w, 1, kSeqSync));
   EXPECT_EQ(w.engines[0]->counters().stale, 1u);
@@ -120,7 +120,7 @@ TEST(SeqSync, QuestionIsSaidAgain_ItsAnswerIsOld) {
   s.kill(hung);
   ASSERT_NO_FATAL_FAILURE(take_first(w, 0, kSeqSync));
   ASSERT_NO_FATAL_FAILURE(take_first(w, 1, kSeqSync));
-  EXPECT_EQ(w.delivered[static_cast<std::uint8_t>(kSeqSync)], asked + 3);
+  EXPECT_EQ(w.delivered[static_cast<uint8_t>(kSeqSync)], asked + 3);
   EXPECT_EQ(w.engines[0]->counters().stale, 1u);
   EXPECT_GE(seq_distance(confirmed, to_rank_1(w)->confirmed), 0);
   ASSERT_TRUE(w.run());
@@ -135,8 +135,8 @@ TEST(SeqSync, ManyQuestionsAreUnderWay_NobodyWaits) {
   World w({});
   Stream s(w);
   const auto all_but_questions = [&] {
-    for (std::size_t i = 0; i < w.flights.size();) {
-      if (w.flights[i].tag == static_cast<std::uint8_t>(kSeqSync))
+    for (size_t i = 0; i < w.flights.size();) {
+      if (w.flights[i].tag == static_cast<uint8_t>(kSeqSync))
         ++i;
       else
         w.take(i);
@@ -179,19 +179,18 @@ TEST(SeqSync, ForgedAnswers_AreCountedAndDropped) {
   Stream s(w);
   ASSERT_EQ(s.send(40'000), 40'000);
   const Seq16 confirmed = to_rank_1(w)->confirmed;
-  const std::uint16_t open = to_rank_1(w)->question;
-  const auto say = [&](std::uint16_t question, std::uint16_t seq) {
-    const core::SeqSyncHdr h{static_cast<std::uint8_t>(kSeqSync), core::kFlagReply, 0, 1, seq, question};
+  const uint16_t open = to_rank_1(w)->question;
+  const auto say = [&](uint16_t question, uint16_t seq) {
+    const core::SeqSyncHdr h{static_cast<uint8_t>(kSeqSync), core::kFlagReply, 0, 1, seq, question};
     w.engines[0]->on_message(w.rail(0, 1, 0), 1, h.type, &h, sizeof h);
   };
-  std::uint64_t old = 0;
+  uint64_t old = 0;
   for (int question = 0; question < 65'536; question += 13) {
     if (question == open) continue;
-    say(static_cast<std::uint16_t>(question), 39'999);
+    say(static_cast<uint16_t>(question), 39'999);
     ASSERT_EQ(w.engines[0]->counters().stale, ++old);
   }
-  for (int seq : {0, confirmed - 1, confirmed + 0, 40'001, 65'535})
-    say(open, static_cast<std::uint16_t>(seq));
+  for (int seq : {0, confirmed - 1, confirmed + 0, 40'001, 65'535}) say(open, static_cast<uint16_t>(seq));
   EXPECT_EQ(to_rank_1(w)->confirmed, confirmed);
   EXPECT_EQ(w.engines[0]->counters().stale, old);
   EXPECT_EQ(w.engines[0]->counters().malformed, 0u);

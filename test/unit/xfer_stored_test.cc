@@ -18,20 +18,20 @@ using test::TinyPort;
 using Frag = TinyPort::Frag;
 
 struct Fixture {
-  std::vector<std::uint8_t> message(std::size_t size, std::uint8_t type) {
-    std::vector<std::uint8_t> m(size, 0x5a);
+  std::vector<uint8_t> message(size_t size, uint8_t type) {
+    std::vector<uint8_t> m(size, 0x5a);
     m[0] = type;
     return m;
   }
   /// False: no memory.
-  bool keep(const std::vector<std::uint8_t>& m, Rail<TinyPort>* rail = nullptr, std::uint32_t epoch = 0) {
+  bool keep(const std::vector<uint8_t>& m, Rail<TinyPort>* rail = nullptr, uint32_t epoch = 0) {
     return stored.keep(p.peer, {m.data(), m.size(), rail, epoch}, record) == Stored::Kept::kYes;
   }
   /// Takes the oldest one that has a record.
-  std::vector<std::uint8_t> pop() {
+  std::vector<uint8_t> pop() {
     Frag* const f = p.peer.backlog.take_stored();
-    const auto* const bytes = static_cast<const std::uint8_t*>(stored_bytes(*f));
-    std::vector<std::uint8_t> m(bytes, bytes + f->xfer.stored_len);
+    const auto* const bytes = static_cast<const uint8_t*>(stored_bytes(*f));
+    std::vector<uint8_t> m(bytes, bytes + f->xfer.stored_len);
     if (f->xfer.buffer) port.free(f->xfer.buffer);
     port.frag_free(*f);
     return m;
@@ -92,9 +92,9 @@ TEST(StoredMessages, WithoutARecordWaitBehindAndGetOneLater) {
   EXPECT_EQ(t.port.frags, 0);
 }
 
-std::vector<std::uint8_t> answer(core::MsgType type, Name sender, std::uint8_t flags) {
-  const core::RestartHdr h{static_cast<std::uint8_t>(type), flags, 0, 0, 0, 0, 0, sender.value, 0};
-  std::vector<std::uint8_t> m(sizeof h);
+std::vector<uint8_t> answer(core::MsgType type, Name sender, uint8_t flags) {
+  const core::RestartHdr h{static_cast<uint8_t>(type), flags, 0, 0, 0, 0, 0, sender.value, 0};
+  std::vector<uint8_t> m(sizeof h);
   std::memcpy(m.data(), &h, sizeof h);
   return m;
 }
@@ -107,14 +107,14 @@ TEST(StoredMessages, ANewerAnswerTakesThePlaceOfAnOlderOne) {
   for (unsigned i = 0; i < kRecords; ++i) ASSERT_TRUE(t.keep(answer(kNack, Name(0, 1, 0), 0)));
   EXPECT_EQ(t.port.live, 0);
   for (Round round = 0; round < 1000; ++round)
-    for (std::uint32_t slot = 0; slot < 40; ++slot) {
+    for (uint32_t slot = 0; slot < 40; ++slot) {
       ASSERT_TRUE(t.keep(answer(kNack, Name(slot, 1, round), 0)));
       ASSERT_TRUE(t.keep(answer(core::MsgType::kSendDone, Name(slot, 1, round), core::kFlagFail)));
     }
   EXPECT_EQ(t.p.peer.backlog.answers(), kRecords + 80);
   EXPECT_EQ(t.port.live, 80 + 1) << "and the index";
   for (unsigned i = 0; i < kRecords; ++i) t.pop();
-  for (std::uint32_t slot = 0; slot < 40; ++slot) {
+  for (uint32_t slot = 0; slot < 40; ++slot) {
     ASSERT_TRUE(t.stored.record_waiting(t.p.peer));
     EXPECT_EQ(t.pop(), answer(kNack, Name(slot, 1, 999), 0));
     ASSERT_TRUE(t.stored.record_waiting(t.p.peer));
@@ -129,17 +129,17 @@ TEST(StoredMessages, MoreAnswersThanAnHonestPeerCauses_AreRefused) {
   Fixture t;
   t.port.allocs_left = 1 << 30;
   using Kept = Fixture::Stored::Kept;
-  const auto keep = [&](const std::vector<std::uint8_t>& m) {
+  const auto keep = [&](const std::vector<uint8_t>& m) {
     return t.stored.keep(t.p.peer, {m.data(), m.size()}, t.record);
   };
-  const std::uint64_t most = Fixture::Stored::most_answers(t.p.peer);
+  const uint64_t most = Fixture::Stored::most_answers(t.p.peer);
   EXPECT_EQ(most, 65'536u);
-  const auto user = t.message(20, static_cast<std::uint8_t>(core::MsgType::kMatch));
+  const auto user = t.message(20, static_cast<uint8_t>(core::MsgType::kMatch));
   for (int i = 0; i < 100; ++i) EXPECT_EQ(keep(user), Kept::kYes);
-  const auto nack = [](std::uint64_t i) {
-    return answer(core::MsgType::kRestartNack, Name(static_cast<std::uint32_t>(i), 1, 0), 0);
+  const auto nack = [](uint64_t i) {
+    return answer(core::MsgType::kRestartNack, Name(static_cast<uint32_t>(i), 1, 0), 0);
   };
-  for (std::uint64_t i = 0; i < most; ++i) ASSERT_EQ(keep(nack(i)), Kept::kYes);
+  for (uint64_t i = 0; i < most; ++i) ASSERT_EQ(keep(nack(i)), Kept::kYes);
   EXPECT_EQ(keep(nack(most)), Kept::kTooMany);
   EXPECT_EQ(keep(nack(1000)), Kept::kYes) << "it waits already";
   EXPECT_EQ(keep(user), Kept::kYes);

@@ -16,7 +16,7 @@ TEST(Notices, AboutAnEpochThatIsNotUpHereYet_Count) {
   xfer::Rail<FakePort>* const rail = w.rail(1, 0, 0);
   const RailName next{w.name(0, 1, 0).conn, 2};
   for (const auto type : {core::MsgType::kRailDown, core::MsgType::kEpochClosed}) {
-    const core::RailHdr h{static_cast<std::uint8_t>(type), 0, 0, next.conn, next.epoch, 1, 0};
+    const core::RailHdr h{static_cast<uint8_t>(type), 0, 0, next.conn, next.epoch, 1, 0};
     w.engines[1]->on_message(w.rail(1, 0, 1), 1, h.type, &h, sizeof h);
   }
   ASSERT_EQ(w.ports[1]->peer_downs_.size(), 1u);
@@ -29,7 +29,7 @@ TEST(Notices, AboutAnEpochThatIsNotUpHereYet_Count) {
 TEST(Notices, OfAPeerNotMetYet_CountWhenItIsMet) {
   World w({});
   for (const auto type : {core::MsgType::kRailDown, core::MsgType::kEpochClosed}) {
-    core::RailHdr h{static_cast<std::uint8_t>(type), 0, 0, w.name(0, 1, 0).conn, 1, 5, 3};
+    core::RailHdr h{static_cast<uint8_t>(type), 0, 0, w.name(0, 1, 0).conn, 1, 5, 3};
     w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
     h.epoch = 0;  // an older one, late
     w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
@@ -46,15 +46,15 @@ TEST(Notices, OfAPeerNotMetYet_CountWhenItIsMet) {
 /// Whoever makes up connections fills no memory, and what is dropped is counted.
 TEST(Notices, OfConnectionsThatNobodyHas_AreBounded) {
   World w({});
-  const std::size_t before = w.ports[1]->live_;
+  const size_t before = w.ports[1]->live_;
   for (unsigned i = 0; i < 2 * xfer::EarlyNotices::kMost; ++i) {
-    const core::RailHdr h{static_cast<std::uint8_t>(MsgType::kRailDown), 0, 0, 50'000 + i, 1, 0, 0};
+    const core::RailHdr h{static_cast<uint8_t>(MsgType::kRailDown), 0, 0, 50'000 + i, 1, 0, 0};
     w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
   }
   EXPECT_LT(w.ports[1]->live_ - before, xfer::EarlyNotices::kMost * 128);
   EXPECT_EQ(w.engines[1]->counters().stale, xfer::EarlyNotices::kMost);
-  w.ports[1]->refuse_ = [](std::size_t) { return true; };
-  const core::RailHdr h{static_cast<std::uint8_t>(MsgType::kRailDown), 0, 0, 7, 1, 0, 0};
+  w.ports[1]->refuse_ = [](size_t) { return true; };
+  const core::RailHdr h{static_cast<uint8_t>(MsgType::kRailDown), 0, 0, 7, 1, 0, 0};
   w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
   EXPECT_EQ(w.engines[1]->counters().stale, xfer::EarlyNotices::kMost + 1);
   w.ports[1]->refuse_ = nullptr;
@@ -67,7 +67,7 @@ TEST(Notices, EpochClosedBeforeThePeerWasMet_IsReportedStill) {
   w.up[w.key(0, 1, 0)] = false;
   ASSERT_NE(w.peer(1, 0), nullptr);
   ASSERT_EQ(w.ports[1]->closings_asked_.size(), 1u);
-  EXPECT_EQ(w.ports[1]->closings_asked_[0], (std::pair<int, std::uint32_t>{0, 0}));
+  EXPECT_EQ(w.ports[1]->closings_asked_[0], (std::pair<int, uint32_t>{0, 0}));
   xfer::RailEvent ev;  // the BTL says it again
   ev.name = w.name(1, 0, 0);
   w.engines[1]->on_rail_closed(w.rail(1, 0, 0), ev, FenceResult::kFenced, 7);
@@ -76,15 +76,15 @@ TEST(Notices, EpochClosedBeforeThePeerWasMet_IsReportedStill) {
   core::RailHdr h;
   ASSERT_TRUE(core::decode(core::MsgType::kEpochClosed,
                            core::Bytes{w.flights[0].bytes.data(), w.flights[0].bytes.size()}, h));
-  EXPECT_EQ(std::uint32_t{h.epoch}, 1u);
-  EXPECT_EQ(std::uint64_t{h.delivered}, 7u);
+  EXPECT_EQ(uint32_t{h.epoch}, 1u);
+  EXPECT_EQ(uint64_t{h.delivered}, 7u);
 }
 
 /// It is said once: dropped, the receive would wait for ever.
 TEST(PeerLost, OfAPeerNotMetYet_CountsWhenItIsMet) {
   for (bool no_memory : {false, true}) {
     World w({});
-    core::RailHdr h{static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, w.name(0, 1, 1).conn, 1, 0, 0};
+    core::RailHdr h{static_cast<uint8_t>(MsgType::kPeerLost), 0, 0, w.name(0, 1, 1).conn, 1, 0, 0};
     if (no_memory) {
       h.cause = core::kCauseNoMemory;
       h.delivered = 77;
@@ -106,7 +106,7 @@ TEST(PeerLost, OfAPeerNotMetYet_CountsWhenItIsMet) {
 /// Nobody has that connection, or the sender is known and has another one.
 TEST(PeerLost, ForgedName_NobodyIsGivenUp) {
   World w({});
-  core::RailHdr h{static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, 5555, 1, 0, 0};
+  core::RailHdr h{static_cast<uint8_t>(MsgType::kPeerLost), 0, 0, 5555, 1, 0, 0};
   w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
   RecvReq* r = w.irecv(1, 0, 1, 10);
   w.engines[1]->on_message(w.rail(1, 0, 0), 1, h.type, &h, sizeof h);
@@ -117,8 +117,8 @@ TEST(PeerLost, ForgedName_NobodyIsGivenUp) {
 /// Nothing can be kept of what it said, not even its name: it must not be forgotten either.
 TEST(PeerLost, WithoutMemoryForIt_ThePeerIsGivenUpAllTheSame) {
   World w({});
-  const core::RailHdr h{static_cast<std::uint8_t>(MsgType::kPeerLost), 0, 0, w.name(0, 1, 1).conn, 1, 0, 0};
-  w.ports[1]->refuse_ = [](std::size_t) { return true; };
+  const core::RailHdr h{static_cast<uint8_t>(MsgType::kPeerLost), 0, 0, w.name(0, 1, 1).conn, 1, 0, 0};
+  w.ports[1]->refuse_ = [](size_t) { return true; };
   w.engines[1]->on_message(nullptr, 1, h.type, &h, sizeof h);
   w.ports[1]->refuse_ = nullptr;
   RecvReq* r = w.irecv(1, 0, 1, 10);
@@ -132,10 +132,10 @@ TEST(Wire, GarbageIsDroppedAndCounted) {
   ASSERT_TRUE(until(w, MsgType::kFrag));
   auto* rail = w.rail(1, 0, 0);
   for (int tag = 0; tag < 256; ++tag)
-    for (std::size_t n : {0u, 1u, 13u, 14u, 20u, 38u, 48u, 100u}) {
-      std::vector<std::uint8_t> junk(n, 0xff);
-      if (n) junk[0] = static_cast<std::uint8_t>(tag);
-      w.engines[1]->on_message(rail, 1, static_cast<std::uint8_t>(tag), junk.data(), n);
+    for (size_t n : {0u, 1u, 13u, 14u, 20u, 38u, 48u, 100u}) {
+      std::vector<uint8_t> junk(n, 0xff);
+      if (n) junk[0] = static_cast<uint8_t>(tag);
+      w.engines[1]->on_message(rail, 1, static_cast<uint8_t>(tag), junk.data(), n);
     }
   EXPECT_GT(w.engines[1]->counters().malformed, 1000u);
   ASSERT_TRUE(w.run());
@@ -151,9 +151,9 @@ TEST(Wire, AnotherPeersName_IsRefused) {
   w.isend(0, 1, 1, pattern(9000, 1));
   ASSERT_TRUE(until(w, MsgType::kFrag));
   // rank 2 replays rank 0's FRAG with other bytes
-  std::vector<std::uint8_t> forged = w.flights[0].bytes;
+  std::vector<uint8_t> forged = w.flights[0].bytes;
   std::fill(forged.begin() + sizeof(core::FragHdr), forged.end(), 0x66);
-  w.engines[1]->on_message(w.rail(1, 2, 0), 1, static_cast<std::uint8_t>(MsgType::kFrag), forged.data(),
+  w.engines[1]->on_message(w.rail(1, 2, 0), 1, static_cast<uint8_t>(MsgType::kFrag), forged.data(),
                            forged.size());
   EXPECT_EQ(w.engines[1]->counters().malformed, 1u);
   ASSERT_TRUE(w.run());

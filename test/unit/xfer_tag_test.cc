@@ -14,30 +14,29 @@
 namespace bfo::test {
 namespace {
 
-constexpr std::uint8_t kMatchTag = static_cast<std::uint8_t>(MsgType::kMatch);
-constexpr std::uint8_t kRgetTag = static_cast<std::uint8_t>(MsgType::kRget);
-constexpr std::uint8_t kSeqSyncTag = static_cast<std::uint8_t>(MsgType::kSeqSync);
+constexpr uint8_t kMatchTag = static_cast<uint8_t>(MsgType::kMatch);
+constexpr uint8_t kRgetTag = static_cast<uint8_t>(MsgType::kRget);
+constexpr uint8_t kSeqSyncTag = static_cast<uint8_t>(MsgType::kSeqSync);
 
 /// Hands `bytes` from rank 0 to rank 1, in memory of exactly their length.
-void hand_in(World& w, std::uint8_t tag, const std::vector<std::uint8_t>& bytes, bool named = true) {
-  const auto exact = std::make_unique<std::uint8_t[]>(bytes.size());
+void hand_in(World& w, uint8_t tag, const std::vector<uint8_t>& bytes, bool named = true) {
+  const auto exact = std::make_unique<uint8_t[]>(bytes.size());
   if (!bytes.empty()) std::memcpy(exact.get(), bytes.data(), bytes.size());
   w.engines[1]->on_message(named ? w.rail(1, 0, 0) : nullptr, named ? 1 : 0, tag, exact.get(), bytes.size());
 }
 
-std::uint64_t malformed(const World& w) {
+uint64_t malformed(const World& w) {
   return w.engines[1]->counters().malformed;
 }
 
 /// A MATCH as rank 0 would send it next, but with first byte `type`, and `n` bytes long.
-std::vector<std::uint8_t> match(std::uint8_t type, std::size_t n, std::uint16_t ctx = 0,
-                                std::uint16_t seq = 0) {
+std::vector<uint8_t> match(uint8_t type, size_t n, uint16_t ctx = 0, uint16_t seq = 0) {
   core::MatchHdr h{};
   h.type = type;
   h.ctx = ctx;
   h.tag = 1;
   h.seq = seq;
-  std::vector<std::uint8_t> bytes(n, 0x41);
+  std::vector<uint8_t> bytes(n, 0x41);
   std::memcpy(bytes.data(), &h, std::min(n, sizeof h));
   return bytes;
 }
@@ -71,9 +70,9 @@ TEST(Tag, MatchThatSaysItIsAnRget_ReadsNoKeys) {
   for (bool posted : {true, false}) {
     World w(reads());
     RecvReq* const r = posted ? w.irecv(1, 0, 1, 64) : nullptr;
-    std::uint64_t n = 0;
-    for (std::size_t size = 14; size <= 400; ++size, ++n) {
-      std::vector<std::uint8_t> bytes = match(kRgetTag, size);
+    uint64_t n = 0;
+    for (size_t size = 14; size <= 400; ++size, ++n) {
+      std::vector<uint8_t> bytes = match(kRgetTag, size);
       if (size > offsetof(core::RgetHdr, n_keys)) bytes[offsetof(core::RgetHdr, n_keys)] = 255;
       hand_in(w, kMatchTag, bytes);
     }
@@ -89,8 +88,8 @@ TEST(Tag, SeqSyncThatSaysItIsAnotherType_IsNotAnswered) {
   for (int type = 0; type < 256; ++type) {
     if (type == kSeqSyncTag) continue;
     core::SeqSyncHdr h{};
-    h.type = static_cast<std::uint8_t>(type);
-    std::vector<std::uint8_t> bytes(sizeof h);
+    h.type = static_cast<uint8_t>(type);
+    std::vector<uint8_t> bytes(sizeof h);
     std::memcpy(bytes.data(), &h, sizeof h);
     hand_in(w, kSeqSyncTag, bytes);
     EXPECT_TRUE(w.flights.empty()) << "type " << type << " was answered";
@@ -100,13 +99,13 @@ TEST(Tag, SeqSyncThatSaysItIsAnotherType_IsNotAnswered) {
 }
 
 TEST(Tag, MessageInsideASend_IsHeldAgainstItsTag) {
-  for (const auto& [tag, type] : {std::pair{kMatchTag, std::uint8_t{0}},
+  for (const auto& [tag, type] : {std::pair{kMatchTag, uint8_t{0}},
                                   {kMatchTag, kRgetTag},
                                   {kRgetTag, kMatchTag},
                                   {kSeqSyncTag, kMatchTag}}) {
     World w({});
     meet(w);
-    const std::vector<std::uint8_t> bytes = match(type, 304, 0, 1);
+    const std::vector<uint8_t> bytes = match(type, 304, 0, 1);
     w.ports[1]->inside_ = [&w, &bytes, t = tag] { hand_in(w, t, bytes); };
     w.isend(1, 0, 5, pattern(10, 1));
     EXPECT_EQ(w.engines[1]->counters().deferred, 1u);
@@ -122,8 +121,8 @@ TEST(Tag, MessageThatComesBack_IsHeldAgainstItsTag) {
       if (type == tag) continue;
       World w({});
       meet(w);
-      const std::vector<std::uint8_t> bytes = match(static_cast<std::uint8_t>(type), 100);
-      w.engines[1]->on_sendi_failed(w.rail(1, 0, 0), static_cast<std::uint8_t>(tag), bytes.data(), 100,
+      const std::vector<uint8_t> bytes = match(static_cast<uint8_t>(type), 100);
+      w.engines[1]->on_sendi_failed(w.rail(1, 0, 0), static_cast<uint8_t>(tag), bytes.data(), 100,
                                     Fate::kUnknown);
       ASSERT_EQ(malformed(w), 1u);
       ASSERT_TRUE(w.flights.empty());
@@ -140,14 +139,14 @@ TEST(Tag, StoredRendezvousThatComesAgainForAnotherMpiTag_StaysTheFirst) {
     auto* const ours = where == kUnknown ? w.add_comm(0, 5) : nullptr;
     if (where == kAhead) w.isend(0, 1, 2, pattern(8, 5));
     SendReq* const s = w.isend(0, 1, 1, pattern(5000, 1), xfer::SendMode::kStandard, ours);
-    const std::size_t at = w.find(0, 1, MsgType::kRndv);
+    const size_t at = w.find(0, 1, MsgType::kRndv);
     ASSERT_LT(at, w.flights.size());
-    std::vector<std::uint8_t> header = w.flights[at].bytes;
+    std::vector<uint8_t> header = w.flights[at].bytes;
     w.take(at);
     xfer::ProbeResult found;
     Engine::Message* const held = where == kProbed ? w.engines[1]->improbe(w.comms[1], 0, 1, found) : nullptr;
     header[offsetof(core::MatchHdr, tag)] = 77;
-    hand_in(w, static_cast<std::uint8_t>(MsgType::kRndv), header);
+    hand_in(w, static_cast<uint8_t>(MsgType::kRndv), header);
     EXPECT_EQ(malformed(w), 1u);
     auto* const theirs = where == kUnknown ? w.add_comm(1, 5) : nullptr;
     RecvReq* r = nullptr;
@@ -178,8 +177,8 @@ class EveryTag : public testing::TestWithParam<Place> {
     return o;
   }
   /// The communicator and number in the headers that are handed in.
-  static std::uint16_t context() { return GetParam() == Place::kUnknown ? 5 : 0; }
-  static std::uint16_t number() { return GetParam() == Place::kAhead ? 7 : 1; }
+  static uint16_t context() { return GetParam() == Place::kUnknown ? 5 : 0; }
+  static uint16_t number() { return GetParam() == Place::kAhead ? 7 : 1; }
 };
 
 /// Of any length, and from a sender that is named or is not.
@@ -188,19 +187,19 @@ TEST_P(EveryTag, WithAnyOtherFirstByte_ChangesNothing) {
   meet(w);
   RecvReq* const posted = GetParam() == Place::kPosted ? w.irecv(1, 0, 1, 64) : nullptr;
   RecvReq* const anybodys = GetParam() == Place::kFromAnybody ? w.irecv(1, xfer::kAnySource, 1, 64) : nullptr;
-  const std::size_t before = w.ports[1]->live_;
-  std::uint64_t sent = 0;
-  for (std::size_t n : {1u, 12u, 13u, 14u, 20u, 28u, 32u, 38u, 72u, 88u, 304u, 1056u}) {
-    std::vector<std::uint8_t> bytes = match(0, n, context(), number());
+  const size_t before = w.ports[1]->live_;
+  uint64_t sent = 0;
+  for (size_t n : {1u, 12u, 13u, 14u, 20u, 28u, 32u, 38u, 72u, 88u, 304u, 1056u}) {
+    std::vector<uint8_t> bytes = match(0, n, context(), number());
     if (n > offsetof(core::RgetHdr, n_keys)) bytes[offsetof(core::RgetHdr, n_keys)] = 255;
-    const auto exact = std::make_unique<std::uint8_t[]>(n);
+    const auto exact = std::make_unique<uint8_t[]>(n);
     std::memcpy(exact.get(), bytes.data(), n);
     for (int tag = 0; tag < 256; ++tag)
       for (int type = 0; type < 256; ++type) {
         if (type == tag) continue;
-        exact[0] = static_cast<std::uint8_t>(type);
-        w.engines[1]->on_message(type & 1 ? w.rail(1, 0, 0) : nullptr, type & 1,
-                                 static_cast<std::uint8_t>(tag), exact.get(), n);
+        exact[0] = static_cast<uint8_t>(type);
+        w.engines[1]->on_message(type & 1 ? w.rail(1, 0, 0) : nullptr, type & 1, static_cast<uint8_t>(tag),
+                                 exact.get(), n);
         ASSERT_EQ(malformed(w), ++sent) << "tag " << tag << ", first byte " << type << ", length " << n;
       }
   }
@@ -215,18 +214,18 @@ TEST_P(EveryTag, WithAnyOtherFirstByte_ChangesNothing) {
 /// is kept can be received or given back.
 TEST_P(EveryTag, WithItsOwnFirstByte_TouchesNothingElse) {
   for (int tag = 0; tag < 256; ++tag) {
-    for (std::uint8_t fill : {0x00, 0x01, 0x08, 0x41, 0xff}) {
+    for (uint8_t fill : {0x00, 0x01, 0x08, 0x41, 0xff}) {
       World w(options());
       meet(w);
       std::vector<RecvReq*> posted;
-      for (std::size_t n = 0; n < 400; n += n < 100 ? 1 : 37) {
+      for (size_t n = 0; n < 400; n += n < 100 ? 1 : 37) {
         if (GetParam() == Place::kPosted) posted.push_back(w.irecv(1, 0, 1, 64));
         if (GetParam() == Place::kFromAnybody) posted.push_back(w.irecv(1, xfer::kAnySource, 1, 64));
-        std::vector<std::uint8_t> bytes(n, fill);
-        const auto seq = static_cast<std::uint16_t>(number() + n % 50);
-        const std::vector<std::uint8_t> header = match(static_cast<std::uint8_t>(tag), 14, context(), seq);
+        std::vector<uint8_t> bytes(n, fill);
+        const auto seq = static_cast<uint16_t>(number() + n % 50);
+        const std::vector<uint8_t> header = match(static_cast<uint8_t>(tag), 14, context(), seq);
         std::copy_n(header.begin(), std::min(n, header.size()), bytes.begin());
-        hand_in(w, static_cast<std::uint8_t>(tag), bytes, n % 2 != 0);
+        hand_in(w, static_cast<uint8_t>(tag), bytes, n % 2 != 0);
         if (GetParam() == Place::kProbed) {
           xfer::ProbeResult found;
           if (auto* const m = w.engines[1]->improbe(w.comms[1], 0, 1, found)) {
@@ -235,13 +234,13 @@ TEST_P(EveryTag, WithItsOwnFirstByte_TouchesNothingElse) {
             w.engines[1]->imrecv(m, w.recvs.back().get(), 64);
           }
         }
-        for (std::size_t i = 0; i < w.flights.size();) {  // READs of addresses that came
+        for (size_t i = 0; i < w.flights.size();) {  // READs of addresses that came
           if (w.flights[i].kind == Flight::Kind::kSend) {
             ++i;
             continue;
           }
           const Flight refused = w.flights[i];
-          w.flights.erase(w.flights.begin() + static_cast<std::ptrdiff_t>(i));
+          w.flights.erase(w.flights.begin() + static_cast<ptrdiff_t>(i));
           w.end(refused, Fate::kNeverSent);
         }
       }

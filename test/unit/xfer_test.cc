@@ -135,7 +135,7 @@ TEST(Match, MessageBeforeCommunicator_IsKept) {
 
 TEST(Match, Truncation_KeepsWhatFits) {
   World w({});
-  for (std::size_t n : {20u, 5000u}) {
+  for (size_t n : {20u, 5000u}) {
     RecvReq* r = w.irecv(1, 0, 3, 10);
     SendReq* s = w.isend(0, 1, 3, pattern(n, 0));
     ASSERT_TRUE(w.run());
@@ -185,7 +185,7 @@ TEST(Rendezvous, EverySizeAroundTheLimits) {
         o.get = get;
         o.put = put;
         World w(o);
-        for (std::size_t n :
+        for (size_t n :
              {0u, 1u, 241u, 242u, 243u, 255u, 256u, 257u, 1003u, 1004u, 1005u, 2048u, 4096u, 70000u}) {
           RecvReq* r = posted ? w.irecv(1, 0, 1, n) : nullptr;
           SendReq* s = w.isend(0, 1, 1, pattern(n, 2));
@@ -209,7 +209,7 @@ TEST(Rendezvous, StripesOverAllRails) {
   World w({});
   w.irecv(1, 0, 1, 200000);
   w.isend(0, 1, 1, pattern(200000, 2));
-  std::uint64_t bytes[2] = {0, 0};
+  uint64_t bytes[2] = {0, 0};
   while (!w.flights.empty()) {
     bytes[w.flights[0].rail] += w.flights[0].bytes.size();
     w.take();
@@ -227,7 +227,7 @@ TEST(Rendezvous, OneRdmaMessage_UsesEveryRail) {
     World w(o);
     w.irecv(1, 0, 1, 200000);
     w.isend(0, 1, 1, pattern(200000, 2));
-    std::uint64_t bytes[2] = {0, 0};
+    uint64_t bytes[2] = {0, 0};
     while (!w.flights.empty()) {
       if (w.flights[0].kind != Flight::Kind::kSend) bytes[w.flights[0].rail] += w.flights[0].size;
       w.take();
@@ -321,10 +321,10 @@ TEST(Reentrance, CompletionStartsNewSends) {
 
 TEST(Window, ManyMessages_NeverLeavesTheWindow) {
   World w({});
-  std::vector<std::uint8_t> d(4);
+  std::vector<uint8_t> d(4);
   for (int i = 0; i < 40000; ++i) w.isend(0, 1, 1, d);
   // Nothing was delivered: the sender stopped inside the window.
-  EXPECT_LE(w.flights.size(), static_cast<std::size_t>(kSeqWindow) + 8);
+  EXPECT_LE(w.flights.size(), static_cast<size_t>(kSeqWindow) + 8);
   while (!w.flights.empty() || w.engines[0]->needs_progress()) {
     if (!w.flights.empty())
       w.take();
@@ -348,7 +348,7 @@ TEST(Window, RailThatNeverCameUp_IsNotWaitedFor) {
   ev.name = RailName{w.name(0, 1, 2).conn, 3};  // attempts one to three led nowhere
   w.engines[0]->on_rail_down(never, ev);
   w.engines[0]->on_rail_closed(never, ev, FenceResult::kFenced, 0);
-  std::vector<std::uint8_t> d(4);
+  std::vector<uint8_t> d(4);
   w.isend(0, 1, 1, d);
   w.kill(0, 1, w.flights[0].rail);  // sent twice
   ASSERT_TRUE(w.run());

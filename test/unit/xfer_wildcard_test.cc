@@ -9,7 +9,7 @@
 namespace bfo::test {
 namespace {
 
-constexpr std::uint64_t kParkNs = 1'000'000'000;
+constexpr uint64_t kParkNs = 1'000'000'000;
 
 World::Options crowd(int ranks, xfer::AnySource policy = xfer::AnySource::kError) {
   World::Options o = impatient();

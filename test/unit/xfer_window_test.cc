@@ -22,7 +22,7 @@ TEST(Window, AcknowledgementStaysAway_OldMessageIsNotTakenForANewOne) {
   s.suspect(w.flights[0].rail);
   s.send(kHalfWay);
   EXPECT_FALSE(w.sends.back()->done) << "past the window of a message that may be sent again";
-  EXPECT_LE(static_cast<std::size_t>(s.sent), kAll + 1);
+  EXPECT_LE(static_cast<size_t>(s.sent), kAll + 1);
   s.wait();
   EXPECT_FALSE(w.sends.back()->done) << "nothing has changed";
   s.kill(w.flights[0].rail);
@@ -54,7 +54,7 @@ TEST(Window, CopyIsNotAcknowledgedEither_ItHoldsTheWindowToo) {
   s.wait();
   s.send(kHalfWay);
   EXPECT_FALSE(w.sends.back()->done) << "past the window of the copy";
-  EXPECT_LE(static_cast<std::size_t>(s.sent), kAll + 1);
+  EXPECT_LE(static_cast<size_t>(s.sent), kAll + 1);
   s.kill(second);
   ASSERT_TRUE(w.run());
   s.wait();
@@ -79,7 +79,7 @@ TEST(Window, CommunicatorMadeAgain_StillWaitsForTheOldMessage) {
   w.comms[1] = w.add_comm(1, 9);
   s.send(kHalfWay);
   EXPECT_FALSE(w.sends.back()->done);
-  EXPECT_LE(static_cast<std::size_t>(s.sent), kAll);
+  EXPECT_LE(static_cast<size_t>(s.sent), kAll);
   s.kill(w.flights[0].rail);
   ASSERT_TRUE(w.run());
   s.wait();
@@ -119,8 +119,8 @@ TEST(Window, PeerIsGivenUpWhileShut_NobodyWaits) {
   w.engines[0]->peer_lost(w.peer(0, 1));
   EXPECT_TRUE(stalled->done);
   EXPECT_EQ(stalled->outcome, Outcome::kPeerLost);
-  for (std::size_t size : {std::size_t{4}, kAll}) {
-    SendReq* const later = w.isend(0, 1, 1, std::vector<std::uint8_t>(size));
+  for (size_t size : {size_t{4}, kAll}) {
+    SendReq* const later = w.isend(0, 1, 1, std::vector<uint8_t>(size));
     EXPECT_TRUE(later->done) << size;
     EXPECT_EQ(later->outcome, Outcome::kPeerLost);
   }
@@ -201,8 +201,8 @@ TEST(Window, OldRendezvousIsSaidAgainBeforeThePeerHasClosed_NobodyWaits) {
   s.kill(0);
   ASSERT_EQ(w.pending_close.size(), 1u);
   w.engines[0]->on_rail_closed(w.rail(0, 1, 0), w.pending_close.front().ev, FenceResult::kFenced, 0);
-  const auto headers = [&] { return w.delivered[static_cast<std::uint8_t>(core::MsgType::kRndv)]; };
-  const std::uint64_t before = headers();
+  const auto headers = [&] { return w.delivered[static_cast<uint8_t>(core::MsgType::kRndv)]; };
+  const uint64_t before = headers();
   s.wait();
   ASSERT_EQ(headers(), before + 1);
   EXPECT_EQ(s.send(30'000), 30'000);
@@ -229,7 +229,7 @@ TEST(Window, OldRendezvousOfAFreedCommunicator_IsAnsweredNotParked) {
   w.engines[1]->comm_del(w.comms[1]);
   s.kill(1 - answered_on);  // the header is said again, before the answer arrives
   while (w.closures()) w.engines[0]->progress(w.now += 2'000'000);
-  while (w.first_of(0, 1, answered_on) != static_cast<std::size_t>(-1)) w.take(w.first_of(0, 1, answered_on));
+  while (w.first_of(0, 1, answered_on) != static_cast<size_t>(-1)) w.take(w.first_of(0, 1, answered_on));
   ASSERT_TRUE(w.run());
   ASSERT_TRUE(big->done);
   w.engines[0]->comm_del(w.comms[0]);
@@ -298,7 +298,7 @@ TEST(Window, OldEagerMessageComesAgainAsARendezvous_ItIsKnown) {
   World w(o);
   Stream s(w);
   w.rail(0, 1, 1)->limits.eager_limit = w.rail(0, 1, 1)->limits.rndv_eager_limit = 64;
-  const std::vector<std::uint8_t> text(200, 0x2a);
+  const std::vector<uint8_t> text(200, 0x2a);
   SendReq* const first = w.isend(0, 1, kLongTag, text);
   s.hold_front();
   ASSERT_EQ(w.flights[0].rail, 0);
@@ -306,7 +306,7 @@ TEST(Window, OldEagerMessageComesAgainAsARendezvous_ItIsKnown) {
   ASSERT_EQ(s.send(9000), 9000);
   s.kill(0);
   const auto again = std::find_if(w.flights.begin(), w.flights.end(), [](const Flight& f) {
-    return f.tag == static_cast<std::uint8_t>(core::MsgType::kRndv);
+    return f.tag == static_cast<uint8_t>(core::MsgType::kRndv);
   });
   ASSERT_NE(again, w.flights.end());
   core::RndvHdr h{};
@@ -322,19 +322,18 @@ TEST(Window, OldEagerMessageComesAgainAsARendezvous_ItIsKnown) {
 
 /// A flag that nobody set: the sender alone pays for its name, whatever else it says.
 TEST(Window, ForgedFlag_HurtsNobodyElse) {
-  for (std::uint16_t ctx : {0, 77}) {
+  for (uint16_t ctx : {0, 77}) {
     SCOPED_TRACE(ctx);
     World w({});
     Stream s(w);
     SendReq* const big = w.isend(0, 1, kLongTag, long_content(1));
     s.settle();
     s.send(3);
-    for (std::uint64_t name :
-         {big->xfer.rndv->name.value, Name(200, 3, kFirstRound).value, std::uint64_t{0}}) {
-      for (std::uint16_t seq : {0, 1, 4, 5, 40000}) {
+    for (uint64_t name : {big->xfer.rndv->name.value, Name(200, 3, kFirstRound).value, uint64_t{0}}) {
+      for (uint16_t seq : {0, 1, 4, 5, 40000}) {
         core::RndvHdr h{};
         h.match = core::MatchHdr{
-            static_cast<std::uint8_t>(core::MsgType::kRndv), core::kFlagKnown, ctx, 0, kLongTag, seq};
+            static_cast<uint8_t>(core::MsgType::kRndv), core::kFlagKnown, ctx, 0, kLongTag, seq};
         h.length = name == big->xfer.rndv->name.value && seq == 0 ? 4000 : kLong;  // not what it said before
         h.sender = name;
         w.engines[1]->on_message(w.rail(1, 0, 0), 1, h.match.type, &h, sizeof h);

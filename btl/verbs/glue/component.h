@@ -21,11 +21,11 @@ struct Module;
 
 /// Parameter values, registered as btl_verbs_<name>. See params.cc for their meaning, ranges and help.
 struct Params {
-  char* version;  // of this build; nobody can set it
+  char* version;  ///< of this build; nobody can set it
   char* if_include;
   char* if_exclude;
   char* rcache;
-  char* gid_index;  // this and the next three: port_values.h
+  char* gid_index;  ///< this and the next three: port_values.h
   char* ib_service_level;
   char* ib_traffic_class;
   char* ib_pkey;
@@ -66,17 +66,17 @@ constexpr int kMaxModules = 64;
 struct DeviceSlot {
   engine::Device device;
   mca_rcache_base_module_t* rcache;
-  std::atomic<size_t> user_bytes;  // of the application, registered in the cache
+  std::atomic<size_t> user_bytes;  ///< of the application, registered in the cache
   engine::Port* ports[kMaxModules];
   int port_count;
-  int open_ports;  // not finalized yet
+  int open_ports;  ///< not finalized yet
 };
 
 /// Who asked for this component.
 struct Wish {
-  bool named;     // by name in the btl list
-  bool failover;  // by choosing the bfo PML, which goes on without a rail
-  bool alone;     // by name, and no other BTL of the list reaches other hosts
+  bool named;     ///< by name in the btl list
+  bool failover;  ///< by choosing the bfo PML, which goes on without a rail
+  bool alone;     ///< by name, and no other BTL of the list reaches other hosts
 };
 
 /// The component. One instance, zero-initialised, without constructor or destructor: it lives as long as the
@@ -85,21 +85,21 @@ struct Component {
   mca_btl_base_component_3_0_0_t super;
   Params params;
   Wish wish;
-  engine::Shortfall shortfall;  // at the start of the process
+  engine::Shortfall shortfall;  ///< at the start of the process
   Module* modules[kMaxModules];
-  engine::Port* ports[kMaxModules];  // of the modules, in the same order
+  engine::Port* ports[kMaxModules];  ///< of the modules, in the same order
   int module_count;
   DeviceSlot* devices[kMaxModules];
   int device_count;
   engine::EventThread* events;
   bool threads;
-  ToldOnce told;                      // what one process of a host says for all
-  bool ever_bound;                    // by a PML that speaks common/failover_btl.h
-  std::atomic<bool> registered_anew;  // memory was registered with a device since libraries were counted
-  std::atomic<bool> blind;            // nothing says when memory is given back: no registration is kept
-  std::atomic<uint64_t> libraries;    // memory_hooks.h: how many were loaded at the last look
-  uint64_t stay_ns;                   // progress may go on for so long: engine::Host::comes_seldom
-  RecursiveLock progress_lock;        // a callback may add processes
+  ToldOnce told;                      ///< what one process of a host says for all
+  bool ever_bound;                    ///< by a PML that speaks common/failover_btl.h
+  std::atomic<bool> registered_anew;  ///< memory was registered with a device since libraries were counted
+  std::atomic<bool> blind;            ///< nothing says when memory is given back: no registration is kept
+  std::atomic<uint64_t> libraries;    ///< memory_hooks.h: how many were loaded at the last look
+  uint64_t stay_ns;                   ///< progress may go on for so long: engine::Host::comes_seldom
+  RecursiveLock progress_lock;        ///< a callback may add processes
 };
 
 /// Prevents progress in other threads while the set of endpoints changes.

@@ -16,7 +16,7 @@ struct Discovery {
   int devices = 0;
   std::vector<DeviceSlot*> opened;
   std::vector<engine::PortFacts> facts;
-  std::vector<DeviceSlot*> owners;  // of the ports in `facts`, nullptr: not opened
+  std::vector<DeviceSlot*> owners;  ///< of the ports in `facts`, nullptr: not opened
   std::vector<engine::PortVerdict> verdicts;
   std::vector<engine::PortPlace> places;
 };

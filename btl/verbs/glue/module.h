@@ -41,9 +41,9 @@ struct VerbsFrag {
   FragPool* pool;
   char* buffer;
   uint32_t buffer_lkey;
-  bool accounted_inline;  // ended for the PML when it was posted: a failure is reported by sendi_failed
-  bool scarce;            // at most one more was free when it was taken, and the pool could not grow
-  // put and get
+  bool accounted_inline;  ///< ended for the PML when it was posted: a failure is reported by sendi_failed
+  bool scarce;            ///< at most one more was free when it was taken, and the pool could not grow
+  /// put and get
   mca_btl_base_registration_handle_t* local_handle;
   mca_btl_base_rdma_completion_fn_t rdma_done;
   void* rdma_context;
@@ -55,7 +55,7 @@ struct FragPool {
   VerbsFrag* free;
   size_t buffer_bytes;
   unsigned made;
-  uint64_t retry_ns;  // it could not grow: not before then again
+  uint64_t retry_ns;  ///< it could not grow: not before then again
   void* blocks[4096];
   int block_count;
 };
@@ -64,11 +64,11 @@ struct FragPool {
 struct Module {
   mca_btl_base_module_t super;
   engine::Port port;
-  engine::PortPlace place;  // as it was published
+  engine::PortPlace place;  ///< as it was published
   DeviceSlot* device;
   engine::PortLock pool_lock;
   FragPool eager;
-  FragPool middle;  // for what is a little longer; made when it is needed
+  FragPool middle;  ///< for what is a little longer; made when it is needed
   FragPool large;
   FragPool rdma;
   mca_btl_base_module_error_cb_fn_t error_cb;
@@ -76,7 +76,7 @@ struct Module {
   void* sink_ctx;
   bool bound;
   bool error_reported;
-  uint32_t missing_reported;  // one bit per engine::Object of which a sentence was printed
+  uint32_t missing_reported;  ///< one bit per engine::Object of which a sentence was printed
 };
 
 inline Module* module_of(mca_btl_base_module_t* btl) {
@@ -105,7 +105,7 @@ int publish_ports(Component& component);
 /// none, or, after one sentence for each host, when they cannot be spoken with. `there`: it has a record.
 int read_ports(const opal_proc_t* proc, engine::ModexPort* ports, bool* there = nullptr);
 
-// peers.cc
+/// peers.cc
 int peer_ports(opal_proc_t* proc);
 /// engine::Host::peer_gids.
 size_t peer_gids(void* ctx, engine::Endpoint& endpoint, engine::PublishedGid* out);
@@ -118,7 +118,7 @@ int del_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t** procs,
               mca_btl_base_endpoint_t** endpoints);
 engine::Endpoint* find_peer(void* ctx, uint64_t name);
 
-// transfer.cc
+/// transfer.cc
 mca_btl_base_descriptor_t* alloc(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, uint8_t order,
                                  size_t size, uint32_t flags);
 int free_descriptor(mca_btl_base_module_t* btl, mca_btl_base_descriptor_t* descriptor);
@@ -149,7 +149,7 @@ void pools_close(Module& module);
 void frag_done(void* ctx, engine::Endpoint& endpoint, engine::Frag* frag, int status);
 void deliver(void* ctx, engine::Endpoint& endpoint, uint8_t tag, char* data, uint32_t length);
 
-// memory.cc
+/// memory.cc
 void rcache_open(Component& component, DeviceSlot& device);
 void rcache_close(DeviceSlot& device);
 mca_btl_base_registration_handle_t* register_memory(mca_btl_base_module_t* btl,
@@ -157,7 +157,7 @@ mca_btl_base_registration_handle_t* register_memory(mca_btl_base_module_t* btl,
                                                     size_t size, uint32_t flags);
 int deregister_memory(mca_btl_base_module_t* btl, mca_btl_base_registration_handle_t* handle);
 
-// failover.cc
+/// failover.cc
 int register_error(mca_btl_base_module_t* btl, mca_btl_base_module_error_cb_fn_t callback);
 engine::Host make_host(Module& module);
 /// The locked memory this process may have, in bytes; UINT64_MAX without a limit.

@@ -47,12 +47,12 @@ SOFTHCA_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   VerbCall call = at_port(attr->port_num);
   const AddressVector address = address_of(pd->context, *attr);
   aim(call, pd->context, attr->port_num, address);
-  if (verb_fails(ControlVerb::CreateAh, pd->context, call)) return nullptr;
+  if (verb_fails(ControlVerb::kCreateAh, pd->context, call)) return nullptr;
   if (int why = address_fault(pd->context, *attr)) {
     errno = why;
     return nullptr;
   }
-  Reservation reserved(pd->context, ObjectKind::Ah);
+  Reservation reserved(pd->context, ObjectKind::kAh);
   auto* ah = reserved.taken() ? static_cast<Ah*>(std::calloc(1, sizeof(Ah))) : nullptr;
   if (ah == nullptr) {
     errno = ENOMEM;
@@ -67,9 +67,9 @@ SOFTHCA_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
 }
 
 SOFTHCA_EXPORT int ibv_destroy_ah(ibv_ah* base) {
-  if (int why = verb_fault(ControlVerb::DestroyAh, base->context)) return why;
+  if (int why = verb_fault(ControlVerb::kDestroyAh, base->context)) return why;
   of(base->pd)->refs.fetch_sub(1);
-  object_destroyed(base->context, ObjectKind::Ah);
+  object_destroyed(base->context, ObjectKind::kAh);
   std::free(of(base));
   return 0;
 }
@@ -110,7 +110,7 @@ bool same_group(const McastGroup& group, const ibv_gid* gid, uint16_t lid) {
 }  // namespace
 
 SOFTHCA_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  if (int why = verb_fault(ControlVerb::AttachMcast, qp->context, of_qp(qp))) return why;
+  if (int why = verb_fault(ControlVerb::kAttachMcast, qp->context, of_qp(qp))) return why;
   if (qp->qp_type != IBV_QPT_UD || gid->raw[0] != 0xff) return EINVAL;
   FabricHeader& h = fabric().header();
   Guard guard(h.registry_lock, fabric().tag(), fabric());
@@ -137,7 +137,7 @@ SOFTHCA_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid
 }
 
 SOFTHCA_EXPORT int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  if (int why = verb_fault(ControlVerb::DetachMcast, qp->context, of_qp(qp))) return why;
+  if (int why = verb_fault(ControlVerb::kDetachMcast, qp->context, of_qp(qp))) return why;
   FabricHeader& h = fabric().header();
   Guard guard(h.registry_lock, fabric().tag(), fabric());
   for (McastGroup& group : h.mcast) {

@@ -12,12 +12,12 @@
 namespace bfo::softhca {
 namespace {
 
-enum class Scope { Qp, Cq, Srq, Port, Device };
+enum class Scope { kQp, kCq, kSrq, kPort, kDevice };
 
 Scope scope_of(uint32_t type) {
   switch (type) {
     case IBV_EVENT_CQ_ERR:
-      return Scope::Cq;
+      return Scope::kCq;
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
@@ -26,14 +26,14 @@ Scope scope_of(uint32_t type) {
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return Scope::Qp;
+      return Scope::kQp;
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_SRQ_LIMIT_REACHED:
-      return Scope::Srq;
+      return Scope::kSrq;
     case IBV_EVENT_DEVICE_FATAL:
-      return Scope::Device;
+      return Scope::kDevice;
     default:
-      return Scope::Port;
+      return Scope::kPort;
   }
 }
 
@@ -43,7 +43,7 @@ bool deliver(const AsyncRecord& record, ibv_async_event& event) {
   std::lock_guard<std::mutex> guard(process.objects_mutex());
   event.event_type = static_cast<ibv_event_type>(record.type);
   switch (scope_of(record.type)) {
-    case Scope::Qp: {
+    case Scope::kQp: {
       Qp* qp = process.qp(record.object);
       if (qp == nullptr || qp->basic()->qp_num != record.name) return false;
       event.element.qp = qp->basic();
@@ -52,7 +52,7 @@ bool deliver(const AsyncRecord& record, ibv_async_event& event) {
       pthread_mutex_unlock(&qp->basic()->mutex);
       return true;
     }
-    case Scope::Cq: {
+    case Scope::kCq: {
       Cq* cq = process.cq(record.object);
       if (cq == nullptr) return false;
       event.element.cq = cq->basic();
@@ -61,7 +61,7 @@ bool deliver(const AsyncRecord& record, ibv_async_event& event) {
       pthread_mutex_unlock(&cq->basic()->mutex);
       return true;
     }
-    case Scope::Srq: {
+    case Scope::kSrq: {
       Srq* srq = process.srq(record.object);
       if (srq == nullptr) return false;
       event.element.srq = &srq->base;
@@ -70,10 +70,10 @@ bool deliver(const AsyncRecord& record, ibv_async_event& event) {
       pthread_mutex_unlock(&srq->base.mutex);
       return true;
     }
-    case Scope::Port:
+    case Scope::kPort:
       event.element.port_num = static_cast<int>(record.object);
       return true;
-    case Scope::Device:
+    case Scope::kDevice:
       event.element.port_num = 0;
       return true;
   }
@@ -108,17 +108,17 @@ SOFTHCA_EXPORT void ibv_ack_async_event(ibv_async_event* event) {
     pthread_mutex_unlock(&mutex);
   };
   switch (scope_of(event->event_type)) {
-    case Scope::Qp: {
+    case Scope::kQp: {
       ibv_qp* qp = event->element.qp;
       acknowledge(qp->mutex, qp->cond, qp->events_completed);
       break;
     }
-    case Scope::Cq: {
+    case Scope::kCq: {
       ibv_cq* cq = event->element.cq;
       acknowledge(cq->mutex, cq->cond, cq->async_events_completed);
       break;
     }
-    case Scope::Srq: {
+    case Scope::kSrq: {
       ibv_srq* srq = event->element.srq;
       acknowledge(srq->mutex, srq->cond, srq->events_completed);
       break;

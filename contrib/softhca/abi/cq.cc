@@ -19,7 +19,7 @@
 namespace bfo::softhca {
 
 Cq* new_cq(ibv_context* context, uint32_t entries, void* user, ibv_comp_channel* channel, int vector) {
-  if (verb_fails(ControlVerb::CreateCq, context, of_size(entries))) return nullptr;
+  if (verb_fails(ControlVerb::kCreateCq, context, of_size(entries))) return nullptr;
   if (entries == 0 || entries > kMaxCqe || vector < 0 || vector >= context->num_comp_vectors) {
     errno = EINVAL;
     return nullptr;
@@ -28,7 +28,7 @@ Cq* new_cq(ibv_context* context, uint32_t entries, void* user, ibv_comp_channel*
     errno = EIO;
     return nullptr;
   }
-  Reservation reserved(context, ObjectKind::Cq);
+  Reservation reserved(context, ObjectKind::kCq);
   if (!reserved.taken()) return nullptr;
   CqEntry* entry = allocate_cq(fabric(), entries);
   if (entry == nullptr) {
@@ -86,7 +86,7 @@ int op_req_notify_cq(ibv_cq* cq, int solicited_only) {
 using namespace bfo::softhca;
 
 SOFTHCA_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
-  if (verb_fails(ControlVerb::CreateCompChannel, context)) return nullptr;
+  if (verb_fails(ControlVerb::kCreateCompChannel, context)) return nullptr;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return nullptr;
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
@@ -105,7 +105,7 @@ SOFTHCA_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
 }
 
 SOFTHCA_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* base) {
-  if (int why = verb_fault(ControlVerb::DestroyCompChannel, base->context)) return why;
+  if (int why = verb_fault(ControlVerb::kDestroyCompChannel, base->context)) return why;
   Channel* channel = of(base);
   {
     std::lock_guard<std::mutex> guard(channel->mutex);
@@ -130,7 +130,7 @@ SOFTHCA_EXPORT ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* us
 
 SOFTHCA_EXPORT int ibv_resize_cq(ibv_cq* cq, int entries) {
   if (entries <= 0 || static_cast<uint32_t>(entries) > kMaxCqe) return EINVAL;
-  if (int why = verb_fault(ControlVerb::ResizeCq, cq->context, of_size(static_cast<uint64_t>(entries))))
+  if (int why = verb_fault(ControlVerb::kResizeCq, cq->context, of_size(static_cast<uint64_t>(entries))))
     return why;
   int result = resize_cq(fabric(), *of(cq)->entry, static_cast<uint32_t>(entries));
   if (result == 0) cq->cqe = entries;
@@ -138,7 +138,7 @@ SOFTHCA_EXPORT int ibv_resize_cq(ibv_cq* cq, int entries) {
 }
 
 SOFTHCA_EXPORT int ibv_destroy_cq(ibv_cq* base) {
-  if (int why = verb_fault(ControlVerb::DestroyCq, base->context)) return why;
+  if (int why = verb_fault(ControlVerb::kDestroyCq, base->context)) return why;
   Cq* cq = of(base);
   if (cq->refs.load() != 0) return EBUSY;
   Process::instance().remove(*cq);
@@ -155,7 +155,7 @@ SOFTHCA_EXPORT int ibv_destroy_cq(ibv_cq* base) {
   pthread_mutex_unlock(&base->mutex);
   if (cq->parent != nullptr) cq->parent->refs.fetch_sub(1);
   free_cq(fabric(), *cq->entry);
-  object_destroyed(base->context, ObjectKind::Cq);
+  object_destroyed(base->context, ObjectKind::kCq);
   delete cq;
   return 0;
 }

@@ -46,7 +46,7 @@ void fill_device_attr(const Context& context, ibv_device_attr& attr) {
   attr.page_size_cap = kPageSizes;
   attr.vendor_id = kVendorId;
   attr.vendor_part_id = kVendorPartId;
-  attr.max_qp = room_for(ObjectKind::Qp);
+  attr.max_qp = room_for(ObjectKind::kQp);
   attr.max_qp_wr = kMaxQpWr;
   attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |
                           IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_CURR_QP_STATE_MOD |
@@ -55,10 +55,10 @@ void fill_device_attr(const Context& context, ibv_device_attr& attr) {
                           IBV_DEVICE_MEM_MGT_EXTENSIONS;
   attr.max_sge = kMaxSge;
   attr.max_sge_rd = kMaxSge;
-  attr.max_cq = room_for(ObjectKind::Cq);
+  attr.max_cq = room_for(ObjectKind::kCq);
   attr.max_cqe = kMaxCqe;
-  attr.max_mr = room_for(ObjectKind::Mr);
-  attr.max_pd = room_for(ObjectKind::Pd);
+  attr.max_mr = room_for(ObjectKind::kMr);
+  attr.max_pd = room_for(ObjectKind::kPd);
   attr.max_qp_rd_atom = kMaxRdAtomic;
   attr.max_res_rd_atom = static_cast<int>(kMaxRdAtomic * 1024);
   attr.max_qp_init_rd_atom = kMaxRdAtomic;
@@ -67,8 +67,8 @@ void fill_device_attr(const Context& context, ibv_device_attr& attr) {
   attr.max_mcast_grp = kMaxMcast;
   attr.max_mcast_qp_attach = kMaxMcastMembers;
   attr.max_total_mcast_qp_attach = kMaxMcast * kMaxMcastMembers;
-  attr.max_ah = room_for(ObjectKind::Ah);
-  attr.max_srq = room_for(ObjectKind::Srq);
+  attr.max_ah = room_for(ObjectKind::kAh);
+  attr.max_srq = room_for(ObjectKind::kSrq);
   attr.max_srq_wr = kMaxQpWr;
   attr.max_srq_sge = kMaxSge;
   attr.max_pkeys = kPkeysPerPort;
@@ -148,7 +148,7 @@ void fill_context(Context& context, ibv_device* device) {
 }  // namespace
 
 int op_query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_t bytes) {
-  if (int why = verb_fault(ControlVerb::QueryPort, context, at_port(port))) return why;
+  if (int why = verb_fault(ControlVerb::kQueryPort, context, at_port(port))) return why;
   if (!port_exists(port)) return EINVAL;
   ibv_port_attr full;
   fill_port_attr(*of(context), port, full);
@@ -158,7 +158,7 @@ int op_query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_
 
 int op_query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                        size_t bytes) {
-  if (int why = verb_fault(ControlVerb::QueryDevice, context)) return why;
+  if (int why = verb_fault(ControlVerb::kQueryDevice, context)) return why;
   if (bytes < sizeof(ibv_device_attr) || (input != nullptr && input->comp_mask != 0)) return EINVAL;
   ibv_device_attr_ex full;
   std::memset(&full, 0, sizeof(full));
@@ -193,7 +193,7 @@ SOFTHCA_EXPORT ibv_device** ibv_get_device_list(int* count) {
   const uint32_t devices = process.fabric().header().devices;
   if (verb_faults_armed()) {
     VerbCall call;
-    call.verb = ControlVerb::GetDeviceList;
+    call.verb = ControlVerb::kGetDeviceList;
     errno = apply_verb_faults(call);
     if (errno != 0) return nullptr;
   }
@@ -228,7 +228,7 @@ SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   process.open();
   if (verb_faults_armed()) {
     VerbCall call;
-    call.verb = ControlVerb::OpenDevice;
+    call.verb = ControlVerb::kOpenDevice;
     call.device = static_cast<uint16_t>(device_index(device));
     if (int why = apply_verb_faults(call)) {
       errno = why;
@@ -266,7 +266,7 @@ SOFTHCA_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
 }
 
 SOFTHCA_EXPORT int ibv_close_device(ibv_context* base) {
-  if (verb_fails(ControlVerb::CloseDevice, base)) return -1;
+  if (verb_fails(ControlVerb::kCloseDevice, base)) return -1;
   Context* context = of(base);
   const WakeName wake = context->entry->wake;
   free_context(fabric(), *context->entry);
@@ -278,7 +278,7 @@ SOFTHCA_EXPORT int ibv_close_device(ibv_context* base) {
 }
 
 SOFTHCA_EXPORT int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
-  if (int why = verb_fault(ControlVerb::QueryDevice, context)) return why;
+  if (int why = verb_fault(ControlVerb::kQueryDevice, context)) return why;
   fill_device_attr(*of(context), *attr);
   return 0;
 }
@@ -290,7 +290,7 @@ SOFTHCA_EXPORT int ibv_query_port(ibv_context* context, uint8_t port, _compat_ib
 }
 
 SOFTHCA_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
-  if (verb_fails(ControlVerb::QueryGid, context, at_port(port))) return -1;
+  if (verb_fails(ControlVerb::kQueryGid, context, at_port(port))) return -1;
   if (!port_exists(port) || index < 0 || index >= static_cast<int>(table_of(*of(context), port).count)) {
     errno = EINVAL;
     return -1;
@@ -312,16 +312,16 @@ static int gid_entry(ibv_context* context, uint32_t port, uint32_t index, ibv_gi
                      size_t bytes) {
   if (port == 0 || port > fabric().header().ports || index >= kMaxGids) return EINVAL;
   const GidKind kind = table_of(*of(context), port).kind[index];
-  if (kind == GidKind::None) return ENODATA;
+  if (kind == GidKind::kNone) return ENODATA;
   ibv_gid_entry full;
   std::memset(&full, 0, sizeof(full));
   fill_gid(*of(context), port, index, full.gid);
   full.gid_index = index;
   full.port_num = port;
-  if (kind != GidKind::Ib)
+  if (kind != GidKind::kIb)
     full.ndev_ifindex =
         interface_of_gid(fabric().header(), port_index(fabric().node(), of(context)->device, port), index);
-  full.gid_type = kind == GidKind::Ib  ? IBV_GID_TYPE_IB
+  full.gid_type = kind == GidKind::kIb ? IBV_GID_TYPE_IB
                   : is_version_2(kind) ? IBV_GID_TYPE_ROCE_V2
                                        : IBV_GID_TYPE_ROCE_V1;
   std::memcpy(entry, &full, bytes < sizeof(full) ? bytes : sizeof(full));
@@ -331,14 +331,14 @@ static int gid_entry(ibv_context* context, uint32_t port, uint32_t index, ibv_gi
 SOFTHCA_EXPORT int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index,
                                      ibv_gid_entry* entry, uint32_t flags, size_t bytes) {
   if (flags != 0) return EOPNOTSUPP;
-  if (int why = verb_fault(ControlVerb::QueryGid, context, at_port(port))) return why;
+  if (int why = verb_fault(ControlVerb::kQueryGid, context, at_port(port))) return why;
   return gid_entry(context, port, index, entry, bytes);
 }
 
 SOFTHCA_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t count,
                                             uint32_t flags, size_t bytes) {
   if (flags != 0) return -EOPNOTSUPP;
-  if (int why = verb_fault(ControlVerb::QueryGid, context)) return -why;
+  if (int why = verb_fault(ControlVerb::kQueryGid, context)) return -why;
   size_t filled = 0;
   for (uint32_t port = 1; port <= fabric().header().ports; ++port) {
     for (uint32_t index = 0; index < kMaxGids; ++index) {
@@ -353,7 +353,7 @@ SOFTHCA_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry*
 }
 
 SOFTHCA_EXPORT int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* pkey) {
-  if (verb_fails(ControlVerb::QueryPkey, context, at_port(port))) return -1;
+  if (verb_fails(ControlVerb::kQueryPkey, context, at_port(port))) return -1;
   if (!port_exists(port) || index < 0 || index >= static_cast<int>(kPkeysPerPort)) {
     errno = EINVAL;
     return -1;

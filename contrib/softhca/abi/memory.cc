@@ -67,7 +67,7 @@ uint32_t key_of(Fabric& fabric, const MrEntry& mr) {
 }
 
 ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova, unsigned access) {
-  if (verb_fails(ControlVerb::RegMr, pd->context, of_size(length))) return nullptr;
+  if (verb_fails(ControlVerb::kRegMr, pd->context, of_size(length))) return nullptr;
   if (!access_is_valid(access)) {
     errno = EINVAL;
     return nullptr;
@@ -81,7 +81,7 @@ ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
     errno = EIO;
     return nullptr;
   }
-  Reservation reserved(pd->context, ObjectKind::Mr);
+  Reservation reserved(pd->context, ObjectKind::kMr);
   if (!reserved.taken()) return nullptr;
   uint64_t pinned = 0;
   if (!pin(fabric(), start, length, pinned)) {
@@ -132,8 +132,8 @@ void invalidate(MrEntry& entry) {
 }
 
 Pd* new_pd(ibv_context* context) {
-  if (verb_fails(ControlVerb::AllocPd, context)) return nullptr;
-  Reservation reserved(context, ObjectKind::Pd);
+  if (verb_fails(ControlVerb::kAllocPd, context)) return nullptr;
+  Reservation reserved(context, ObjectKind::kPd);
   auto* pd = reserved.taken() ? static_cast<Pd*>(std::calloc(1, sizeof(Pd))) : nullptr;
   if (pd == nullptr) {
     errno = ENOMEM;
@@ -182,7 +182,7 @@ int op_advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sg
 }
 
 ibv_mw* op_alloc_mw(ibv_pd* pd, ibv_mw_type type) {
-  if (verb_fails(ControlVerb::AllocMw, pd->context)) return nullptr;
+  if (verb_fails(ControlVerb::kAllocMw, pd->context)) return nullptr;
   if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
     errno = EINVAL;
     return nullptr;
@@ -207,7 +207,7 @@ ibv_mw* op_alloc_mw(ibv_pd* pd, ibv_mw_type type) {
 }
 
 int op_dealloc_mw(ibv_mw* base) {
-  if (int why = verb_fault(ControlVerb::DeallocMw, base->context)) return why;
+  if (int why = verb_fault(ControlVerb::kDeallocMw, base->context)) return why;
   Mw* mw = of(base);
   invalidate(*mw->entry);
   free_mr(fabric(), *mw->entry);
@@ -241,11 +241,11 @@ SOFTHCA_EXPORT ibv_pd* ibv_alloc_pd(ibv_context* context) {
 }
 
 SOFTHCA_EXPORT int ibv_dealloc_pd(ibv_pd* base) {
-  if (int why = verb_fault(ControlVerb::DeallocPd, base->context)) return why;
+  if (int why = verb_fault(ControlVerb::kDeallocPd, base->context)) return why;
   Pd* pd = of(base);
   if (pd->refs.load() != 0) return EBUSY;
   if (pd->parent != nullptr) pd->parent->refs.fetch_sub(1);
-  object_destroyed(base->context, ObjectKind::Pd);
+  object_destroyed(base->context, ObjectKind::kPd);
   std::free(pd);
   return 0;
 }
@@ -265,13 +265,13 @@ SOFTHCA_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, size_t length
 }
 
 SOFTHCA_EXPORT int ibv_dereg_mr(ibv_mr* base) {
-  if (int why = verb_fault(ControlVerb::DeregMr, base->context, of_size(base->length))) return why;
+  if (int why = verb_fault(ControlVerb::kDeregMr, base->context, of_size(base->length))) return why;
   Mr* mr = of(base);
   invalidate(*mr->entry);
   forget_pages(mr->entry->pages);
   free_mr(fabric(), *mr->entry);
   unpin(fabric(), mr->pinned);
-  object_destroyed(base->context, ObjectKind::Mr);
+  object_destroyed(base->context, ObjectKind::kMr);
   of(base->pd)->refs.fetch_sub(1);
   std::free(mr);
   return 0;
@@ -281,7 +281,7 @@ SOFTHCA_EXPORT int ibv_rereg_mr(ibv_mr* base, int flags, ibv_pd* pd, void* addre
                                 int access) {
   constexpr int kKnown =
       IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
-  if (verb_fails(ControlVerb::ReregMr, base->context, of_size(length))) return IBV_REREG_MR_ERR_CMD;
+  if (verb_fails(ControlVerb::kReregMr, base->context, of_size(length))) return IBV_REREG_MR_ERR_CMD;
   Mr* mr = of(base);
   bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   uint64_t start = reinterpret_cast<uint64_t>(address);

@@ -79,7 +79,7 @@ struct Qp {
   Context* context;
   uint32_t async_delivered;
   uint64_t send_ops;
-  // requests between wr_start and wr_complete
+  /// requests between wr_start and wr_complete
   std::mutex building;
   std::vector<ibv_send_wr> batch;
   std::vector<std::vector<ibv_sge>> batch_sges;
@@ -153,7 +153,7 @@ bool is_address(const ibv_ah_attr& attr);
 /// the two GIDs are not of one kind, and ETIMEDOUT when nobody of the subnet has the destination's. Else 0.
 int address_fault(ibv_context* context, const ibv_ah_attr& attr);
 
-// --- entries of the operation tables, each in the file named after its object ---
+/// --- entries of the operation tables, each in the file named after its object ---
 int op_poll_cq(ibv_cq* cq, int count, ibv_wc* wc);
 int op_req_notify_cq(ibv_cq* cq, int solicited_only);
 int op_post_send(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad);

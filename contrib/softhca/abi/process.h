@@ -32,7 +32,7 @@ class Process {
   Fabric& fabric() { return *fabric_; }
   ibv_device* device(uint32_t index) { return &devices_[index]; }
 
-  // --- objects by slot, for events ---
+  /// --- objects by slot, for events ---
   void add(Qp& qp);
   void remove(Qp& qp);
   void add(Cq& cq);

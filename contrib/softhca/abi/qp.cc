@@ -70,7 +70,7 @@ QpEntry* new_entry(Context& context, ibv_pd* pd, const ibv_qp_init_attr_ex& attr
 }
 
 Qp* new_qp(ibv_context* context, ibv_pd* pd, ibv_qp_init_attr_ex& attr) {
-  if (verb_fails(ControlVerb::CreateQp, context, of_type(attr.qp_type))) return nullptr;
+  if (verb_fails(ControlVerb::kCreateQp, context, of_type(attr.qp_type))) return nullptr;
   bool known = attr.qp_type == IBV_QPT_RC || attr.qp_type == IBV_QPT_UC || attr.qp_type == IBV_QPT_UD;
   if (!known || pd == nullptr || attr.send_cq == nullptr || attr.recv_cq == nullptr ||
       !caps_are_valid(attr.cap, attr.srq != nullptr)) {
@@ -81,7 +81,7 @@ Qp* new_qp(ibv_context* context, ibv_pd* pd, ibv_qp_init_attr_ex& attr) {
     errno = EIO;
     return nullptr;
   }
-  Reservation reserved(context, ObjectKind::Qp);
+  Reservation reserved(context, ObjectKind::kQp);
   if (!reserved.taken()) return nullptr;
   QpEntry* entry = new_entry(*of(context), pd, attr);
   if (entry == nullptr) return nullptr;
@@ -209,7 +209,8 @@ SOFTHCA_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
 
 SOFTHCA_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   if (verb_faults_armed()) {
-    if (int why = verb_fault(ControlVerb::ModifyQp, qp->context, modifying(*of(qp), *attr, mask))) return why;
+    if (int why = verb_fault(ControlVerb::kModifyQp, qp->context, modifying(*of(qp), *attr, mask)))
+      return why;
   }
   ibv_qp_attr known = *attr;
   if ((mask & IBV_QP_AV) != 0 && is_ethernet(fabric().header())) {
@@ -223,7 +224,7 @@ SOFTHCA_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
 }
 
 SOFTHCA_EXPORT int ibv_query_qp(ibv_qp* base, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
-  if (int why = verb_fault(ControlVerb::QueryQp, base->context, of_qp(base))) return why;
+  if (int why = verb_fault(ControlVerb::kQueryQp, base->context, of_qp(base))) return why;
   query_qp(fabric(), *of(base)->entry, *attr);
   base->state = attr->qp_state;
   std::memset(init, 0, sizeof(*init));
@@ -238,7 +239,7 @@ SOFTHCA_EXPORT int ibv_query_qp(ibv_qp* base, ibv_qp_attr* attr, int mask, ibv_q
 }
 
 SOFTHCA_EXPORT int ibv_destroy_qp(ibv_qp* base) {
-  if (int why = verb_fault(ControlVerb::DestroyQp, base->context, of_qp(base))) return why;
+  if (int why = verb_fault(ControlVerb::kDestroyQp, base->context, of_qp(base))) return why;
   Qp* qp = of(base);
   Process::instance().remove(*qp);
   destroy_qp(fabric(), *qp->entry);
@@ -249,7 +250,7 @@ SOFTHCA_EXPORT int ibv_destroy_qp(ibv_qp* base) {
   of(base->send_cq)->refs.fetch_sub(1);
   of(base->recv_cq)->refs.fetch_sub(1);
   if (base->srq != nullptr) of(base->srq)->refs.fetch_sub(1);
-  object_destroyed(base->context, ObjectKind::Qp);
+  object_destroyed(base->context, ObjectKind::kQp);
   delete qp;
   return 0;
 }

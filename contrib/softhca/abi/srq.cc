@@ -12,13 +12,13 @@
 namespace bfo::softhca {
 
 static ibv_srq* new_srq(ibv_context* context, ibv_pd* pd, void* user, ibv_srq_attr& attr) {
-  if (verb_fails(ControlVerb::CreateSrq, context)) return nullptr;
+  if (verb_fails(ControlVerb::kCreateSrq, context)) return nullptr;
   if (attr.max_wr == 0 || attr.max_wr > kMaxQpWr || attr.max_sge > kMaxSge) {
     errno = EINVAL;
     return nullptr;
   }
   uint32_t sges = attr.max_sge == 0 ? 1 : attr.max_sge;
-  Reservation reserved(context, ObjectKind::Srq);
+  Reservation reserved(context, ObjectKind::kSrq);
   if (!reserved.taken()) return nullptr;
   SrqEntry* entry = allocate_srq(fabric(), attr.max_wr, sges);
   Srq* srq = entry == nullptr ? nullptr : new (std::nothrow) Srq();
@@ -67,7 +67,7 @@ SOFTHCA_EXPORT ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
 }
 
 SOFTHCA_EXPORT int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
-  if (int why = verb_fault(ControlVerb::ModifySrq, srq->context)) return why;
+  if (int why = verb_fault(ControlVerb::kModifySrq, srq->context)) return why;
   SrqEntry& entry = *of(srq)->entry;
   if ((mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) != 0) return EINVAL;
   if ((mask & IBV_SRQ_MAX_WR) != 0) {
@@ -84,7 +84,7 @@ SOFTHCA_EXPORT int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
 }
 
 SOFTHCA_EXPORT int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
-  if (int why = verb_fault(ControlVerb::QuerySrq, srq->context)) return why;
+  if (int why = verb_fault(ControlVerb::kQuerySrq, srq->context)) return why;
   SrqEntry& entry = *of(srq)->entry;
   attr->max_wr = entry.max_wr;
   attr->max_sge = entry.max_sge;
@@ -93,7 +93,7 @@ SOFTHCA_EXPORT int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
 }
 
 SOFTHCA_EXPORT int ibv_destroy_srq(ibv_srq* base) {
-  if (int why = verb_fault(ControlVerb::DestroySrq, base->context)) return why;
+  if (int why = verb_fault(ControlVerb::kDestroySrq, base->context)) return why;
   Srq* srq = of(base);
   if (srq->refs.load() != 0) return EBUSY;
   Process::instance().remove(*srq);
@@ -102,7 +102,7 @@ SOFTHCA_EXPORT int ibv_destroy_srq(ibv_srq* base) {
   pthread_mutex_unlock(&base->mutex);
   of(base->pd)->refs.fetch_sub(1);
   free_srq(fabric(), *srq->entry);
-  object_destroyed(base->context, ObjectKind::Srq);
+  object_destroyed(base->context, ObjectKind::kSrq);
   delete srq;
   return 0;
 }

@@ -29,14 +29,14 @@ void sleep_ns(uint64_t ns) {
 void aim(VerbCall& call, ibv_context* context, unsigned port, const AddressVector& address) {
   const FabricHeader& h = fabric().header();
   const uint16_t index = address.dlid < kMaxLids ? h.lid_to_port[address.dlid].load() : 0;
-  call.reach = Reach::No;
+  call.reach = Reach::kNo;
   if (index == 0) return;
   call.peer_node = static_cast<uint16_t>(port_node(index - 1u));
   if (port < 1 || port > h.ports) return;
   const PortEntry& here = h.ports_table[port_index(fabric().node(), of(context)->device, port)];
   const PortEntry& there = h.ports_table[index - 1u];
   const bool up = here.state.load() == kPortActive && there.state.load() == kPortActive;
-  if (up && in_one_segment(here, there)) call.reach = Reach::Yes;
+  if (up && in_one_segment(here, there)) call.reach = Reach::kYes;
 }
 
 int apply_verb_faults(VerbCall& call) {
@@ -44,7 +44,7 @@ int apply_verb_faults(VerbCall& call) {
   call.node = static_cast<uint16_t>(f.node());
   call.time_ns = f.now();
   const Decision decision = decide(f.header().faults, call);
-  if (decision.kind == ActionKind::None) return 0;
+  if (decision.kind == ActionKind::kNone) return 0;
   snapshot_fault(f, decision);
   {
     DeferredActions deferred(f);

@@ -49,7 +49,9 @@ inline VerbCall of_size(uint64_t size) {
 /// A call about a queue pair of that type.
 inline VerbCall of_type(ibv_qp_type type) {
   VerbCall call;
-  const Service service = type == IBV_QPT_RC ? Service::Rc : type == IBV_QPT_UC ? Service::Uc : Service::Ud;
+  const Service service = type == IBV_QPT_RC   ? Service::kRc
+                          : type == IBV_QPT_UC ? Service::kUc
+                                               : Service::kUd;
   call.service_mask = static_cast<uint8_t>(1u << static_cast<unsigned>(service));
   return call;
 }

@@ -40,7 +40,7 @@ std::vector<std::string> names_in(const FaultTable& table) {
   std::vector<std::string> names;
   const unsigned used = table.used.load(std::memory_order_acquire);
   for (unsigned i = 0; i < used; ++i) {
-    if (table.slots[i].counters.state.load() != RuleState::Empty)
+    if (table.slots[i].counters.state.load() != RuleState::kEmpty)
       names.emplace_back(table.slots[i].rule.name);
   }
   return names;
@@ -114,7 +114,7 @@ int rules(const Options& options) {
   const FaultTable& table = fabric->header().faults;
   const unsigned used = table.used.load(std::memory_order_acquire);
   for (unsigned i = 0; i < used; ++i) {
-    if (table.slots[i].counters.state.load(std::memory_order_acquire) == RuleState::Empty) continue;
+    if (table.slots[i].counters.state.load(std::memory_order_acquire) == RuleState::kEmpty) continue;
     fputs((options.json ? rule_json(table, i) : rule_text(table, i)).c_str(), stdout);
   }
   return 0;

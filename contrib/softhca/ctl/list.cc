@@ -37,15 +37,16 @@ std::string place(uint32_t node, uint32_t device) {
 /// A living process of the job; a softhcactl that only reads the fabric is none.
 bool is_member(Fabric& fabric, uint32_t slot) {
   const ProcessEntry& entry = fabric.header().processes[slot];
-  return slot != fabric.process() && entry.state.load() == ProcessState::Live && fabric.alive(slot, true);
+  return slot != fabric.process() && entry.state.load() == ProcessState::kLive && fabric.alive(slot, true);
 }
 
 struct ObjectName {
   ObjectKind kind;
   std::string_view name;
 };
-constexpr ObjectName kObjects[] = {{ObjectKind::Qp, "qp"},   {ObjectKind::Cq, "cq"}, {ObjectKind::Mr, "mr"},
-                                   {ObjectKind::Srq, "srq"}, {ObjectKind::Ah, "ah"}, {ObjectKind::Pd, "pd"}};
+constexpr ObjectName kObjects[] = {{ObjectKind::kQp, "qp"}, {ObjectKind::kCq, "cq"},
+                                   {ObjectKind::kMr, "mr"}, {ObjectKind::kSrq, "srq"},
+                                   {ObjectKind::kAh, "ah"}, {ObjectKind::kPd, "pd"}};
 
 /// f(node, device) once for every device that some process has open.
 template <class F>

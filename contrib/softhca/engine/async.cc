@@ -30,7 +30,7 @@ void trace_event(Fabric& fabric, uint32_t type, uint32_t node, uint32_t device, 
   if (!enabled(h.trace)) return;
   MessageRecord record{};
   record.time_ns = fabric.now();
-  record.opcode = Opcode::Event;
+  record.opcode = Opcode::kEvent;
   record.syndrome = static_cast<uint8_t>(type);
   record.node = static_cast<uint16_t>(node);
   record.device = static_cast<uint16_t>(device);

@@ -21,14 +21,14 @@ class DeferredActions {
   DeferredActions(const DeferredActions&) = delete;
   DeferredActions& operator=(const DeferredActions&) = delete;
 
-  void flush_qp(uint32_t qpn) { add({Kind::FlushQp, qpn, 0, {}}); }
-  void fail_cq(uint32_t cq) { add({Kind::FailCq, cq, 0, {}}); }
-  void wake(uint32_t process, WakeName pipe) { add({Kind::Wake, process, pipe, {}}); }
-  void act(const Decision& decision) { add({Kind::Act, 0, 0, decision}); }
+  void flush_qp(uint32_t qpn) { add({Kind::kFlushQp, qpn, 0, {}}); }
+  void fail_cq(uint32_t cq) { add({Kind::kFailCq, cq, 0, {}}); }
+  void wake(uint32_t process, WakeName pipe) { add({Kind::kWake, process, pipe, {}}); }
+  void act(const Decision& decision) { add({Kind::kAct, 0, 0, decision}); }
   void run();
 
  private:
-  enum class Kind { FlushQp, FailCq, Wake, Act };
+  enum class Kind { kFlushQp, kFailCq, kWake, kAct };
   struct Item {
     Kind kind;
     uint32_t object;

@@ -41,7 +41,7 @@ MessageRecord record_of(Fabric& fabric, const QpEntry& qp, const Wqe& wqe, uint3
                                        ((wqe.flags & IBV_SEND_SIGNALED) ? kRecordSignaled : 0) |
                                        ((wqe.flags & IBV_SEND_INLINE) ? kRecordInline : 0));
   record.opcode = static_cast<Opcode>(wqe.opcode);
-  record.service = qp.type == IBV_QPT_RC ? Service::Rc : qp.type == IBV_QPT_UC ? Service::Uc : Service::Ud;
+  record.service = qp.type == IBV_QPT_RC ? Service::kRc : qp.type == IBV_QPT_UC ? Service::kUc : Service::kUd;
   record.direction = direction;
   record.rule = 0xff;
   return record;
@@ -58,7 +58,7 @@ void trace(Fabric& fabric, MessageRecord record, Verdict verdict, uint8_t rule, 
 
 Decision judge(Fabric& fabric, const MessageRecord& record) {
   Decision decision = decide(fabric.header().faults, record);
-  if (decision.kind != ActionKind::None) [[unlikely]]
+  if (decision.kind != ActionKind::kNone) [[unlikely]]
     snapshot_fault(fabric, decision);
   return decision;
 }
@@ -66,18 +66,18 @@ Decision judge(Fabric& fabric, const MessageRecord& record) {
 bool apply_decision(const Decision& decision, uint32_t src_port, uint32_t dst_port, uint64_t& cut,
                     DeferredActions& deferred) {
   cut = 0;
-  if (decision.kind == ActionKind::Drop) {
+  if (decision.kind == ActionKind::kDrop) {
     cut = decision.cut_bytes;
     return true;
   }
-  if (is_message_action(decision.kind) || decision.kind == ActionKind::None) return false;
+  if (is_message_action(decision.kind) || decision.kind == ActionKind::kNone) return false;
   deferred.act(decision);
-  if (decision.kind != ActionKind::PortDown && decision.kind != ActionKind::DeviceFatal) return false;
+  if (decision.kind != ActionKind::kPortDown && decision.kind != ActionKind::kDeviceFatal) return false;
   auto hit = [&](uint32_t index) {
     return index != kNone && (decision.node == kAnyId || decision.node == port_node(index)) &&
            (decision.device == kAnyId || decision.device == port_device(index)) &&
            (decision.port == kAnyId || decision.port == port_number(index) ||
-            decision.kind == ActionKind::DeviceFatal);
+            decision.kind == ActionKind::kDeviceFatal);
   };
   if (!hit(src_port) && !hit(dst_port)) return false;
   cut = decision.cut_bytes;

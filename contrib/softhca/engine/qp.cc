@@ -20,14 +20,14 @@ void trace_complete(Fabric& fabric, const QpEntry& qp, uint64_t wr_id, uint8_t s
   if (!enabled(h.trace)) return;
   MessageRecord record{};
   record.time_ns = fabric.now();
-  record.opcode = Opcode::Complete;
+  record.opcode = Opcode::kComplete;
   record.syndrome = status;
   record.node = qp.node;
   record.device = qp.device;
   record.port = qp.attr.port_num;
   record.src_qpn = qp.qpn.load();
   record.message_ordinal = wr_id;
-  record.direction = send ? Direction::Tx : Direction::Rx;
+  record.direction = send ? Direction::kTx : Direction::kRx;
   record.pid = fabric.pid();
   record.rule = 0xff;
   append(h.trace, record);
@@ -40,7 +40,7 @@ void trace_state(Fabric& fabric, const QpEntry& qp, uint8_t from, uint8_t to) {
   if (!enabled(h.trace)) return;
   MessageRecord record{};
   record.time_ns = fabric.now();
-  record.opcode = Opcode::State;
+  record.opcode = Opcode::kState;
   record.psn = from;
   record.length = to;
   record.node = qp.node;
@@ -180,19 +180,19 @@ void DeferredActions::run() {
   for (size_t i = 0; i < items_.size(); ++i) {
     Item item = items_[i];
     switch (item.kind) {
-      case Kind::FlushQp:
+      case Kind::kFlushQp:
         if (QpEntry* qp = find_qp(fabric_, item.object)) {
           flush_sends(fabric_, *qp, *this);
           flush_receives(fabric_, *qp, *this);
         }
         break;
-      case Kind::FailCq:
+      case Kind::kFailCq:
         softhca::fail_cq(fabric_, fabric_.header().cqs[item.object], *this);
         break;
-      case Kind::Wake:
+      case Kind::kWake:
         fabric_.wake(item.object, item.pipe);
         break;
-      case Kind::Act:
+      case Kind::kAct:
         act_on_topology(fabric_, item.decision, *this);
         break;
     }

@@ -26,8 +26,8 @@ inline bool receives(uint8_t state) {
 }
 
 inline bool is_send(uint8_t opcode) {
-  return opcode == static_cast<uint8_t>(Opcode::Send) || opcode == static_cast<uint8_t>(Opcode::SendImm) ||
-         opcode == static_cast<uint8_t>(Opcode::SendInv);
+  return opcode == static_cast<uint8_t>(Opcode::kSend) || opcode == static_cast<uint8_t>(Opcode::kSendImm) ||
+         opcode == static_cast<uint8_t>(Opcode::kSendInv);
 }
 
 /// ibv_modify_qp. 0 or an errno; nothing changes on failure. A move to ERR or RESET returns only when no

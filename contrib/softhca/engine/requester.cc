@@ -25,22 +25,22 @@ struct OpInfo {
 
 /// Indexed by ibv_wr_opcode.
 constexpr OpInfo kOps[] = {
-    {static_cast<uint8_t>(Opcode::Write), IBV_WC_RDMA_WRITE, true, true, false},
-    {static_cast<uint8_t>(Opcode::WriteImm), IBV_WC_RDMA_WRITE, true, true, false},
-    {static_cast<uint8_t>(Opcode::Send), IBV_WC_SEND, true, true, true},
-    {static_cast<uint8_t>(Opcode::SendImm), IBV_WC_SEND, true, true, true},
-    {static_cast<uint8_t>(Opcode::Read), IBV_WC_RDMA_READ, true, false, false},
-    {static_cast<uint8_t>(Opcode::CmpSwap), IBV_WC_COMP_SWAP, true, false, false},
-    {static_cast<uint8_t>(Opcode::FetchAdd), IBV_WC_FETCH_ADD, true, false, false},
+    {static_cast<uint8_t>(Opcode::kWrite), IBV_WC_RDMA_WRITE, true, true, false},
+    {static_cast<uint8_t>(Opcode::kWriteImm), IBV_WC_RDMA_WRITE, true, true, false},
+    {static_cast<uint8_t>(Opcode::kSend), IBV_WC_SEND, true, true, true},
+    {static_cast<uint8_t>(Opcode::kSendImm), IBV_WC_SEND, true, true, true},
+    {static_cast<uint8_t>(Opcode::kRead), IBV_WC_RDMA_READ, true, false, false},
+    {static_cast<uint8_t>(Opcode::kCmpSwap), IBV_WC_COMP_SWAP, true, false, false},
+    {static_cast<uint8_t>(Opcode::kFetchAdd), IBV_WC_FETCH_ADD, true, false, false},
     {kOpLocalInv, IBV_WC_LOCAL_INV, true, true, false},
     {kOpBindMw, IBV_WC_BIND_MW, true, true, false},
-    {static_cast<uint8_t>(Opcode::SendInv), IBV_WC_SEND, true, true, false},
+    {static_cast<uint8_t>(Opcode::kSendInv), IBV_WC_SEND, true, true, false},
 };
 
 bool uses_read_resource(const Wqe& wqe) {
-  return wqe.opcode == static_cast<uint8_t>(Opcode::Read) ||
-         wqe.opcode == static_cast<uint8_t>(Opcode::CmpSwap) ||
-         wqe.opcode == static_cast<uint8_t>(Opcode::FetchAdd);
+  return wqe.opcode == static_cast<uint8_t>(Opcode::kRead) ||
+         wqe.opcode == static_cast<uint8_t>(Opcode::kCmpSwap) ||
+         wqe.opcode == static_cast<uint8_t>(Opcode::kFetchAdd);
 }
 
 bool is_local(const Wqe& wqe) {
@@ -60,7 +60,7 @@ int fill(QpEntry& qp, Wqe& wqe, const ibv_send_wr& request, Resolve resolve) {
   wqe.flags = static_cast<uint8_t>(request.send_flags | (qp.sig_all != 0 ? IBV_SEND_SIGNALED : 0));
   wqe.num_sge = static_cast<uint8_t>(request.num_sge);
   wqe.imm = request.imm_data;
-  wqe.stage = WqeStage::Posted;
+  wqe.stage = WqeStage::kPosted;
   wqe.attempt = wqe.answer = wqe.note = 0;
   wqe.held = 0;
   wqe.has_grh = 0;
@@ -95,8 +95,8 @@ int fill(QpEntry& qp, Wqe& wqe, const ibv_send_wr& request, Resolve resolve) {
     std::memcpy(wqe.dgid, to.av.dgid, sizeof(wqe.dgid));
     return 0;
   }
-  if (op.opcode == static_cast<uint8_t>(Opcode::CmpSwap) ||
-      op.opcode == static_cast<uint8_t>(Opcode::FetchAdd)) {
+  if (op.opcode == static_cast<uint8_t>(Opcode::kCmpSwap) ||
+      op.opcode == static_cast<uint8_t>(Opcode::kFetchAdd)) {
     wqe.remote_addr = request.wr.atomic.remote_addr;
     wqe.rkey = request.wr.atomic.rkey;
     wqe.compare_add = request.wr.atomic.compare_add;
@@ -137,11 +137,11 @@ void retire(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) {
 bool covered_by_later(QpEntry& qp, Fabric& fabric, uint64_t now) {
   for (uint32_t i = qp.sq_done + 1; i != qp.sq_arrived; ++i) {
     const Wqe& next = wqe_at(fabric, qp, i);
-    if (next.stage == WqeStage::Answered && next.complete_at <= now) return true;
-    if (next.stage == WqeStage::Refused && next.complete_at <= now && next.answer < kAnswerLocalFault &&
-        next.answer != static_cast<uint8_t>(AckSyndrome::SeqErr))
+    if (next.stage == WqeStage::kAnswered && next.complete_at <= now) return true;
+    if (next.stage == WqeStage::kRefused && next.complete_at <= now && next.answer < kAnswerLocalFault &&
+        next.answer != static_cast<uint8_t>(AckSyndrome::kSeqErr))
       return true;
-    if (next.stage == WqeStage::Lost || next.stage == WqeStage::Unanswered) return false;
+    if (next.stage == WqeStage::kLost || next.stage == WqeStage::kUnanswered) return false;
   }
   return false;
 }
@@ -153,25 +153,25 @@ bool collect_answers(Fabric& fabric, QpEntry& qp, DeferredActions& deferred) {
     Wqe& wqe = wqe_at(fabric, qp, qp.sq_done);
     bool reliable = qp.type == IBV_QPT_RC;
     bool due = wqe.complete_at == 0 || wqe.complete_at <= fabric.now();
-    if (wqe.stage == WqeStage::Refused) {
+    if (wqe.stage == WqeStage::kRefused) {
       if (!due) return moved;
       handle_nak(fabric, qp, qp.sq_done, deferred);
       return true;
     }
-    if (wqe.stage == WqeStage::Answered && due) {
+    if (wqe.stage == WqeStage::kAnswered && due) {
       retire(fabric, qp, wqe, deferred);
       moved = true;
       continue;
     }
-    if (!reliable && wqe.stage != WqeStage::Answered) {
+    if (!reliable && wqe.stage != WqeStage::kAnswered) {
       retire(fabric, qp, wqe, deferred);
       moved = true;
       continue;
     }
-    if (wqe.stage == WqeStage::Executed && covered_by_later(qp, fabric, fabric.now())) {
+    if (wqe.stage == WqeStage::kExecuted && covered_by_later(qp, fabric, fabric.now())) {
       if (uses_read_resource(wqe)) {
         // Its data never came, and a later answer proves it: retransmit without waiting for the timer.
-        wqe.answer = static_cast<uint8_t>(AckSyndrome::SeqErr);
+        wqe.answer = static_cast<uint8_t>(AckSyndrome::kSeqErr);
         handle_nak(fabric, qp, qp.sq_done, deferred);
         return true;
       }
@@ -182,7 +182,7 @@ bool collect_answers(Fabric& fabric, QpEntry& qp, DeferredActions& deferred) {
     // A sequence NAK or an error NAK further on arrives while this one still waits.
     for (uint32_t i = qp.sq_done + 1; i != qp.sq_arrived; ++i) {
       const Wqe& next = wqe_at(fabric, qp, i);
-      if (next.stage == WqeStage::Refused && next.answer == static_cast<uint8_t>(AckSyndrome::SeqErr) &&
+      if (next.stage == WqeStage::kRefused && next.answer == static_cast<uint8_t>(AckSyndrome::kSeqErr) &&
           (next.complete_at == 0 || next.complete_at <= fabric.now())) {
         handle_nak(fabric, qp, i, deferred);
         return true;
@@ -197,7 +197,7 @@ bool collect_answers(Fabric& fabric, QpEntry& qp, DeferredActions& deferred) {
 void run_local(Fabric& fabric, QpEntry& qp, Wqe& wqe) {
   ibv_wc_status status = perform_local(fabric, qp, wqe);
   wqe.complete_at = 0;
-  wqe.stage = status == IBV_WC_SUCCESS ? WqeStage::Answered : WqeStage::Refused;
+  wqe.stage = status == IBV_WC_SUCCESS ? WqeStage::kAnswered : WqeStage::kRefused;
   wqe.answer = static_cast<uint8_t>(kAnswerStatus | status);
 }
 
@@ -223,12 +223,12 @@ bool transmit_next(Fabric& fabric, QpEntry& qp, DeferredActions& deferred) {
   if (uses_read_resource(wqe)) ++qp.rd_outstanding;
   ++qp.sq_sent;
   if (wqe.length > limit) {
-    wqe.stage = WqeStage::Refused;
+    wqe.stage = WqeStage::kRefused;
     wqe.answer = kAnswerStatus | IBV_WC_LOC_LEN_ERR;
     return true;
   }
   if (uses_read_resource(wqe) && qp.attr.max_rd_atomic == 0) {
-    wqe.stage = WqeStage::Refused;
+    wqe.stage = WqeStage::kRefused;
     wqe.answer = kAnswerStatus | IBV_WC_LOC_QP_OP_ERR;
     return true;
   }
@@ -240,14 +240,14 @@ bool deliver_arrived(Fabric& fabric, QpEntry& qp, DeferredActions& deferred) {
   bool moved = false;
   while (qp.sq_arrived != qp.sq_sent) {
     Wqe& wqe = wqe_at(fabric, qp, qp.sq_arrived);
-    if (wqe.stage == WqeStage::Flying) {
+    if (wqe.stage == WqeStage::kFlying) {
       if (wqe.arrive_at != 0 && fabric.now() < wqe.arrive_at) return moved;
       arrive(fabric, qp, wqe, deferred);
     }
     ++qp.sq_arrived;
     moved = true;
     // A NAK turns the stream around at once; what would arrive behind it is dropped there anyway.
-    if (wqe.stage == WqeStage::Refused && wqe.complete_at == 0) return true;
+    if (wqe.stage == WqeStage::kRefused && wqe.complete_at == 0) return true;
   }
   return moved;
 }
@@ -267,7 +267,7 @@ uint64_t next_event(Fabric& fabric, QpEntry& qp) {
   }
   if (qp.sq_done != qp.sq_arrived) {
     const Wqe& wqe = wqe_at(fabric, qp, qp.sq_done);
-    bool answered = wqe.stage == WqeStage::Answered || wqe.stage == WqeStage::Refused;
+    bool answered = wqe.stage == WqeStage::kAnswered || wqe.stage == WqeStage::kRefused;
     if (answered && wqe.complete_at < next) next = wqe.complete_at;
   }
   return next;

@@ -24,7 +24,7 @@ constexpr uint32_t kGrhBytes = 40;
 constexpr uint64_t kWhole = ~uint64_t{0};
 
 bool is_write(uint8_t opcode) {
-  return opcode == static_cast<uint8_t>(Opcode::Write) || opcode == static_cast<uint8_t>(Opcode::WriteImm);
+  return opcode == static_cast<uint8_t>(Opcode::kWrite) || opcode == static_cast<uint8_t>(Opcode::kWriteImm);
 }
 
 /// One request being executed; holds the responder's lock.
@@ -43,9 +43,9 @@ class Execution {
         deferred_(deferred) {}
 
   Reply run(bool replay) {
-    if (is_send(wqe_.opcode)) return replay ? Reply::Ack : send();
-    if (is_write(wqe_.opcode)) return replay ? Reply::Ack : write();
-    if (wqe_.opcode == static_cast<uint8_t>(Opcode::Read)) return read();
+    if (is_send(wqe_.opcode)) return replay ? Reply::kAck : send();
+    if (is_write(wqe_.opcode)) return replay ? Reply::kAck : write();
+    if (wqe_.opcode == static_cast<uint8_t>(Opcode::kRead)) return read();
     return atomic(replay);
   }
 
@@ -66,17 +66,17 @@ class Execution {
   Reply after(CopyResult result, Reply remote_fault) {
     if (!dst_.resp_lock.commit(fabric_.tag())) {
       guard_.abandon();  // the owner took the queue pair back while we were stopped
-      return Reply::Silent;
+      return Reply::kSilent;
     }
     switch (result) {
-      case CopyResult::Done:
-        return Reply::Ack;
-      case CopyResult::RemoteFault:
+      case CopyResult::kDone:
+        return Reply::kAck;
+      case CopyResult::kRemoteFault:
         return remote_fault;
-      case CopyResult::LocalFault:
-        return Reply::LocalFault;
+      case CopyResult::kLocalFault:
+        return Reply::kLocalFault;
       default:
-        return Reply::Silent;
+        return Reply::kSilent;
     }
   }
 
@@ -106,11 +106,11 @@ void Execution::fill(CqeEntry& entry, uint8_t opcode, uint32_t bytes) {
   entry.status = IBV_WC_SUCCESS;
   entry.opcode = opcode;
   entry.flags = 0;
-  if (wqe_.opcode == static_cast<uint8_t>(Opcode::SendImm) ||
-      wqe_.opcode == static_cast<uint8_t>(Opcode::WriteImm)) {
+  if (wqe_.opcode == static_cast<uint8_t>(Opcode::kSendImm) ||
+      wqe_.opcode == static_cast<uint8_t>(Opcode::kWriteImm)) {
     entry.flags |= CqeFlags::kImm;
   }
-  if (wqe_.opcode == static_cast<uint8_t>(Opcode::SendInv)) entry.flags |= CqeFlags::kInv;
+  if (wqe_.opcode == static_cast<uint8_t>(Opcode::kSendInv)) entry.flags |= CqeFlags::kInv;
   if (ud() && wqe_.has_grh != 0) entry.flags |= CqeFlags::kGrh;
   entry.sl = wqe_.sl;
   entry.wr_id = dst_.taken.wr_id;
@@ -156,18 +156,18 @@ void build_grh(Fabric& fabric, const QpEntry& src, const Wqe& wqe, uint8_t* out)
 
 Reply Execution::send() {
   drop_partial();
-  if (!take_recv(fabric_, dst_, deferred_)) return Reply::Rnr;
+  if (!take_recv(fabric_, dst_, deferred_)) return Reply::kRnr;
   TakenRecv& taken = dst_.taken;
   uint32_t header = ud() ? kGrhBytes : 0;
   uint64_t room = 0;
   for (uint32_t i = 0; i < taken.num_sge; ++i) room += taken.sge[i].length;
   if (room < uint64_t{wqe_.length} + header) {
-    if (ud()) return Reply::Silent;  // the request stays for the next datagram
-    return fail_recv(Reply::InvReq, IBV_WC_LOC_LEN_ERR);
+    if (ud()) return Reply::kSilent;  // the request stays for the next datagram
+    return fail_recv(Reply::kInvReq, IBV_WC_LOC_LEN_ERR);
   }
   Sge there[kMaxSge];
   if (!translate_list(fabric_, taken.sge, taken.num_sge, user(), IBV_ACCESS_LOCAL_WRITE, there)) {
-    return fail_recv(Reply::RemOp, IBV_WC_LOC_PROT_ERR);
+    return fail_recv(Reply::kRemOp, IBV_WC_LOC_PROT_ERR);
   }
   uint32_t total = wqe_.length + header;
   bool grh = header != 0 && wqe_.has_grh != 0;
@@ -189,21 +189,21 @@ Reply Execution::send() {
       uint64_t length = cut_ < total ? cut_ : total;
       Copy copy(fabric_, dst_.process, there, taken.num_sge, length);
       bool still = translate_list(fabric_, taken.sge, taken.num_sge, user(), IBV_ACCESS_LOCAL_WRITE, there);
-      copied = still ? copy.put(from, count) : CopyResult::RemoteFault;
+      copied = still ? copy.put(from, count) : CopyResult::kRemoteFault;
     }
-    Reply reply = after(copied, Reply::RemOp);
-    if (reply == Reply::RemOp) return fail_recv(Reply::RemOp, IBV_WC_LOC_PROT_ERR);
-    if (reply != Reply::Ack) return reply;
+    Reply reply = after(copied, Reply::kRemOp);
+    if (reply == Reply::kRemOp) return fail_recv(Reply::kRemOp, IBV_WC_LOC_PROT_ERR);
+    if (reply != Reply::kAck) return reply;
     if (cut_ < total) {
       dst_.partial = 1;
-      return Reply::Silent;
+      return Reply::kSilent;
     }
   }
   CqePush push(fabric_, fabric_.header().cqs[dst_.recv_cq], deferred_);
   CqeEntry* entry = push.entry();
   if (entry == nullptr) {
     taken.valid.store(0, std::memory_order_release);
-    return Reply::Ack;  // accepted by the transport; the overrun is the receiver's affair
+    return Reply::kAck;  // accepted by the transport; the overrun is the receiver's affair
   }
   fill(*entry, IBV_WC_RECV, total);
   if (through_cqe && total > skipped) {
@@ -215,7 +215,7 @@ Reply Execution::send() {
   }
   push.commit((wqe_.flags & IBV_SEND_SOLICITED) != 0);
   taken.valid.store(0, std::memory_order_release);
-  return Reply::Ack;
+  return Reply::kAck;
 }
 
 /// The rest of an earlier UC message was lost: its receive request is used again, but one that came from an
@@ -228,16 +228,16 @@ void Execution::drop_partial() {
 }
 
 Reply Execution::write() {
-  bool imm = wqe_.opcode == static_cast<uint8_t>(Opcode::WriteImm);
+  bool imm = wqe_.opcode == static_cast<uint8_t>(Opcode::kWriteImm);
   uint64_t target = 0;
   bool fine = wqe_.length == 0 || ((dst_.attr.access & IBV_ACCESS_REMOTE_WRITE) != 0 &&
                                    translate(fabric_, wqe_.rkey, user(), wqe_.remote_addr, wqe_.length,
                                              IBV_ACCESS_REMOTE_WRITE, target));
   if (imm && !take_recv(fabric_, dst_, deferred_))
-    return fine ? Reply::Rnr : fail(Reply::RemAccess, IBV_EVENT_QP_ACCESS_ERR);
+    return fine ? Reply::kRnr : fail(Reply::kRemAccess, IBV_EVENT_QP_ACCESS_ERR);
   if (!fine) {
-    return imm ? fail_recv(Reply::RemAccess, IBV_WC_LOC_ACCESS_ERR)
-               : fail(Reply::RemAccess, IBV_EVENT_QP_ACCESS_ERR);
+    return imm ? fail_recv(Reply::kRemAccess, IBV_WC_LOC_ACCESS_ERR)
+               : fail(Reply::kRemAccess, IBV_EVENT_QP_ACCESS_ERR);
   }
   if (wqe_.length > 0) {
     Sge there{target, wqe_.length, wqe_.rkey};
@@ -246,23 +246,23 @@ Reply Execution::write() {
       Copy copy(fabric_, dst_.process, &there, 1, cut_ < wqe_.length ? cut_ : wqe_.length);
       bool still = translate(fabric_, wqe_.rkey, user(), wqe_.remote_addr, wqe_.length,
                              IBV_ACCESS_REMOTE_WRITE, target);
-      copied = still ? copy.put(local_, local_count_) : CopyResult::RemoteFault;
+      copied = still ? copy.put(local_, local_count_) : CopyResult::kRemoteFault;
     }
-    Reply reply = after(copied, Reply::RemAccess);
-    if (reply == Reply::RemAccess) {
+    Reply reply = after(copied, Reply::kRemAccess);
+    if (reply == Reply::kRemAccess) {
       return imm ? fail_recv(reply, IBV_WC_LOC_ACCESS_ERR) : fail(reply, IBV_EVENT_QP_ACCESS_ERR);
     }
-    if (reply != Reply::Ack) return reply;
+    if (reply != Reply::kAck) return reply;
   }
-  if (cut_ < wqe_.length) return Reply::Silent;
-  if (!imm) return Reply::Ack;
+  if (cut_ < wqe_.length) return Reply::kSilent;
+  if (!imm) return Reply::kAck;
   CqePush push(fabric_, fabric_.header().cqs[dst_.recv_cq], deferred_);
   if (CqeEntry* entry = push.entry()) {
     fill(*entry, static_cast<uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM), wqe_.length);
     push.commit((wqe_.flags & IBV_SEND_SOLICITED) != 0);
   }
   dst_.taken.valid.store(0, std::memory_order_release);
-  return Reply::Ack;
+  return Reply::kAck;
 }
 
 /// More READ and ATOMIC requests than this responder tracks? Those whose answers are still on their way
@@ -273,21 +273,21 @@ bool Execution::too_many_reads() const {
   uint32_t busy = 0;
   for (uint32_t i = src_.sq_done; i != src_.sq_arrived; ++i) {
     const Wqe& other = wqe_at(fabric_, src_, i);
-    const bool tracked = other.opcode == static_cast<uint8_t>(Opcode::Read) ||
-                         other.opcode == static_cast<uint8_t>(Opcode::CmpSwap) ||
-                         other.opcode == static_cast<uint8_t>(Opcode::FetchAdd);
-    if (tracked && other.stage == WqeStage::Answered && other.complete_at > fabric_.now()) ++busy;
+    const bool tracked = other.opcode == static_cast<uint8_t>(Opcode::kRead) ||
+                         other.opcode == static_cast<uint8_t>(Opcode::kCmpSwap) ||
+                         other.opcode == static_cast<uint8_t>(Opcode::kFetchAdd);
+    if (tracked && other.stage == WqeStage::kAnswered && other.complete_at > fabric_.now()) ++busy;
   }
   return busy >= limit;
 }
 
 Reply Execution::read() {
-  if (too_many_reads()) return fail(Reply::InvReq, IBV_EVENT_QP_ACCESS_ERR);
-  if (wqe_.length == 0) return Reply::Ack;
+  if (too_many_reads()) return fail(Reply::kInvReq, IBV_EVENT_QP_ACCESS_ERR);
+  if (wqe_.length == 0) return Reply::kAck;
   uint64_t source = 0;
   if ((dst_.attr.access & IBV_ACCESS_REMOTE_READ) == 0 ||
       !translate(fabric_, wqe_.rkey, user(), wqe_.remote_addr, wqe_.length, IBV_ACCESS_REMOTE_READ, source)) {
-    return fail(Reply::RemAccess, IBV_EVENT_QP_ACCESS_ERR);
+    return fail(Reply::kRemAccess, IBV_EVENT_QP_ACCESS_ERR);
   }
   Sge there{source, wqe_.length, wqe_.rkey};
   CopyResult copied;
@@ -295,42 +295,42 @@ Reply Execution::read() {
     Copy copy(fabric_, dst_.process, &there, 1, cut_ < wqe_.length ? cut_ : wqe_.length);
     bool still =
         translate(fabric_, wqe_.rkey, user(), wqe_.remote_addr, wqe_.length, IBV_ACCESS_REMOTE_READ, source);
-    copied = still ? copy.get(local_, local_count_) : CopyResult::RemoteFault;
+    copied = still ? copy.get(local_, local_count_) : CopyResult::kRemoteFault;
   }
-  Reply reply = after(copied, Reply::RemAccess);
-  if (reply == Reply::RemAccess) return fail(reply, IBV_EVENT_QP_ACCESS_ERR);
-  return reply == Reply::Ack && cut_ < wqe_.length ? Reply::Silent : reply;
+  Reply reply = after(copied, Reply::kRemAccess);
+  if (reply == Reply::kRemAccess) return fail(reply, IBV_EVENT_QP_ACCESS_ERR);
+  return reply == Reply::kAck && cut_ < wqe_.length ? Reply::kSilent : reply;
 }
 
 Reply Execution::atomic(bool replay) {
-  if (too_many_reads()) return fail(Reply::InvReq, IBV_EVENT_QP_ACCESS_ERR);
+  if (too_many_reads()) return fail(Reply::kInvReq, IBV_EVENT_QP_ACCESS_ERR);
   uint64_t old = 0;
   if (replay) {
     bool found = false;
     for (const AtomicResult& result : dst_.saved) {
       if (result.valid != 0 && result.psn == wqe_.psn) old = result.value, found = true;
     }
-    if (!found) return Reply::Silent;
+    if (!found) return Reply::kSilent;
   } else {
-    if ((wqe_.remote_addr & 7) != 0) return fail(Reply::InvReq, IBV_EVENT_QP_ACCESS_ERR);
+    if ((wqe_.remote_addr & 7) != 0) return fail(Reply::kInvReq, IBV_EVENT_QP_ACCESS_ERR);
     uint64_t address = 0;
     if ((dst_.attr.access & IBV_ACCESS_REMOTE_ATOMIC) == 0 ||
         !translate(fabric_, wqe_.rkey, user(), wqe_.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, address)) {
-      return fail(Reply::RemAccess, IBV_EVENT_QP_ACCESS_ERR);
+      return fail(Reply::kRemAccess, IBV_EVENT_QP_ACCESS_ERR);
     }
     Guard exclusive(fabric_.header().atomic_lock, fabric_.tag(), fabric_);
     Sge there{address, 8, wqe_.rkey};
     Sge mine{reinterpret_cast<uint64_t>(&old), 8, 0};
     CopyResult copied = Copy(fabric_, dst_.process, &there, 1, 8, true).get(&mine, 1);
-    if (copied == CopyResult::Done) {
-      bool add = wqe_.opcode == static_cast<uint8_t>(Opcode::FetchAdd);
+    if (copied == CopyResult::kDone) {
+      bool add = wqe_.opcode == static_cast<uint8_t>(Opcode::kFetchAdd);
       uint64_t fresh = add ? old + wqe_.compare_add : old == wqe_.compare_add ? wqe_.swap : old;
       mine.addr = reinterpret_cast<uint64_t>(&fresh);
       if (fresh != old) copied = Copy(fabric_, dst_.process, &there, 1, 8, true).put(&mine, 1);
     }
-    Reply reply = after(copied, Reply::RemAccess);
-    if (reply == Reply::RemAccess) return fail(reply, IBV_EVENT_QP_ACCESS_ERR);
-    if (reply != Reply::Ack) return reply;
+    Reply reply = after(copied, Reply::kRemAccess);
+    if (reply == Reply::kRemAccess) return fail(reply, IBV_EVENT_QP_ACCESS_ERR);
+    if (reply != Reply::kAck) return reply;
     AtomicResult& slot = dst_.saved[dst_.saved_next++ % kMaxRdAtomic];
     slot = {wqe_.psn, 1, old};
   }
@@ -342,16 +342,16 @@ Reply Execution::atomic(bool replay) {
     std::memcpy(reinterpret_cast<void*>(local_[i].addr), bytes + placed, part);
     placed += part;
   }
-  return Reply::Ack;
+  return Reply::kAck;
 }
 
 /// Where the request stands relative to what the responder expects next.
-enum class Order { Next, Replay, Gap };
+enum class Order { kNext, kReplay, kGap };
 
 Order order_of(const QpEntry& src, const QpEntry& dst, const Wqe& wqe) {
-  if (src.type != IBV_QPT_RC) return Order::Next;
+  if (src.type != IBV_QPT_RC) return Order::kNext;
   int32_t distance = psn_distance(wqe.psn, dst.expected_psn);
-  return distance == 0 ? Order::Next : distance < 0 ? Order::Replay : Order::Gap;
+  return distance == 0 ? Order::kNext : distance < 0 ? Order::kReplay : Order::kGap;
 }
 
 bool invalidate_window(Fabric& fabric, QpEntry& dst, uint32_t rkey) {
@@ -381,10 +381,10 @@ Response respond(Fabric& fabric, QpEntry& src, Wqe& wqe, uint32_t dst_qpn, uint3
     return response;
   }
   Order order = order_of(src, dst, wqe);
-  if (order == Order::Gap) {
+  if (order == Order::kGap) {
     // One NAK per gap: what follows it is dropped until the expected PSN comes. If that is lost again, only
     // the requester's timer helps.
-    if (dst.nak_sent == 0) response.reply = Reply::SeqErr;
+    if (dst.nak_sent == 0) response.reply = Reply::kSeqErr;
     dst.nak_sent = 1;
     return response;
   }
@@ -393,14 +393,14 @@ Response respond(Fabric& fabric, QpEntry& src, Wqe& wqe, uint32_t dst_qpn, uint3
     raise_qp_event(fabric, dst, IBV_EVENT_COMM_EST, deferred);
   }
   Execution execution(fabric, src, wqe, dst, local, local_count, cut, guard, deferred);
-  response.replay = order == Order::Replay;
+  response.replay = order == Order::kReplay;
   response.reply = execution.run(response.replay);
-  if (response.reply == Reply::Rnr) {
+  if (response.reply == Reply::kRnr) {
     response.rnr_timer = dst.attr.min_rnr_timer;
     dst.nak_sent = 1;
   }
-  if (response.reply == Reply::Ack && !response.replay) {
-    if (wqe.opcode == static_cast<uint8_t>(Opcode::SendInv)) invalidate_window(fabric, dst, wqe.imm);
+  if (response.reply == Reply::kAck && !response.replay) {
+    if (wqe.opcode == static_cast<uint8_t>(Opcode::kSendInv)) invalidate_window(fabric, dst, wqe.imm);
     count_received(dst, wqe.psn, wqe.packets, wqe.length);
   }
   return response;

@@ -10,18 +10,18 @@ namespace bfo::softhca {
 
 /// How a request ended at the responder.
 enum class Reply : uint8_t {
-  Ack,
-  Rnr,
-  SeqErr,
-  InvReq,
-  RemAccess,
-  RemOp,
-  Silent,      ///< no answer: the queue pair does not exist, has another peer or does not receive
-  LocalFault,  ///< the requester's own memory is not mapped: nothing was sent
+  kAck,
+  kRnr,
+  kSeqErr,
+  kInvReq,
+  kRemAccess,
+  kRemOp,
+  kSilent,      ///< no answer: the queue pair does not exist, has another peer or does not receive
+  kLocalFault,  ///< the requester's own memory is not mapped: nothing was sent
 };
 
 struct Response {
-  Reply reply = Reply::Silent;
+  Reply reply = Reply::kSilent;
   bool replay = false;    ///< executed before, only answered again
   uint8_t rnr_timer = 0;  ///< Rnr: index in the RNR timer table
   uint32_t packets = 0;

@@ -22,15 +22,15 @@ Response respond_failure(Fabric& fabric, QpEntry& src, const Wqe& wqe, uint32_t 
   if (dst.qpn.load() != dst_qpn || !receives(dst.state.load()) || dst.type != src.type) return response;
   switch (status) {
     case IBV_WC_LOC_LEN_ERR:
-      response.reply = Reply::InvReq;
+      response.reply = Reply::kInvReq;
       break;
     case IBV_WC_LOC_ACCESS_ERR:
-      response.reply = Reply::RemAccess;
+      response.reply = Reply::kRemAccess;
       break;
     default:
-      response.reply = Reply::RemOp;
+      response.reply = Reply::kRemOp;
   }
-  bool takes = is_send(wqe.opcode) || wqe.opcode == static_cast<uint8_t>(Opcode::WriteImm);
+  bool takes = is_send(wqe.opcode) || wqe.opcode == static_cast<uint8_t>(Opcode::kWriteImm);
   if (takes && take_recv(fabric, dst, deferred)) {
     complete_recv_error(fabric, dst, static_cast<ibv_wc_status>(status), deferred);
     enter_error(fabric, dst, deferred);
@@ -62,13 +62,13 @@ bool respond_late(Fabric& fabric, const LateWrite& held, DeferredActions& deferr
     Copy copy(fabric, dst.process, &there, 1, held.length);
     bool still =
         translate(fabric, held.rkey, user, held.remote_addr, held.length, IBV_ACCESS_REMOTE_WRITE, target);
-    copied = still ? copy.put(&here, 1) : CopyResult::RemoteFault;
+    copied = still ? copy.put(&here, 1) : CopyResult::kRemoteFault;
   }
   if (!dst.resp_lock.commit(fabric.tag())) {
     guard.abandon();
     return false;
   }
-  if (copied != CopyResult::Done) return false;
+  if (copied != CopyResult::kDone) return false;
   count_received(dst, held.psn, held.packets, held.length);
   return true;
 }

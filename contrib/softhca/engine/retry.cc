@@ -21,22 +21,22 @@ uint64_t scaled(Fabric& fabric, uint64_t ns) {
 }
 
 bool uses_read_resource(const Wqe& wqe) {
-  return wqe.opcode == static_cast<uint8_t>(Opcode::Read) ||
-         wqe.opcode == static_cast<uint8_t>(Opcode::CmpSwap) ||
-         wqe.opcode == static_cast<uint8_t>(Opcode::FetchAdd);
+  return wqe.opcode == static_cast<uint8_t>(Opcode::kRead) ||
+         wqe.opcode == static_cast<uint8_t>(Opcode::kCmpSwap) ||
+         wqe.opcode == static_cast<uint8_t>(Opcode::kFetchAdd);
 }
 
 ibv_wc_status status_of(uint8_t answer) {
   if ((answer & kAnswerStatus) != 0) return static_cast<ibv_wc_status>(answer & ~kAnswerStatus);
   if (answer == kAnswerLocalFault) return IBV_WC_LOC_PROT_ERR;
   switch (static_cast<AckSyndrome>(answer)) {
-    case AckSyndrome::InvReq:
+    case AckSyndrome::kInvReq:
       return IBV_WC_REM_INV_REQ_ERR;
-    case AckSyndrome::RemAccess:
+    case AckSyndrome::kRemAccess:
       return IBV_WC_REM_ACCESS_ERR;
-    case AckSyndrome::RemOp:
+    case AckSyndrome::kRemOp:
       return IBV_WC_REM_OP_ERR;
-    case AckSyndrome::Rnr:
+    case AckSyndrome::kRnr:
       return IBV_WC_RNR_RETRY_EXC_ERR;
     default:
       return IBV_WC_RETRY_EXC_ERR;
@@ -56,7 +56,7 @@ uint64_t ack_timeout_ns(uint8_t exponent) {
 void rewind_sends(Fabric& fabric, QpEntry& qp, uint32_t index) {
   for (uint32_t i = index; i != qp.sq_sent; ++i) {
     Wqe& wqe = wqe_at(fabric, qp, i);
-    wqe.stage = WqeStage::Posted;
+    wqe.stage = WqeStage::kPosted;
     if (wqe.attempt < 255) ++wqe.attempt;
     if (uses_read_resource(wqe) && qp.rd_outstanding > 0) --qp.rd_outstanding;
   }
@@ -81,9 +81,9 @@ void fail_send(Fabric& fabric, QpEntry& qp, uint32_t index, ibv_wc_status status
 
 bool handle_nak(Fabric& fabric, QpEntry& qp, uint32_t index, DeferredActions& deferred) {
   Wqe& wqe = wqe_at(fabric, qp, index);
-  if (wqe.answer == static_cast<uint8_t>(AckSyndrome::Rnr)) {
+  if (wqe.answer == static_cast<uint8_t>(AckSyndrome::kRnr)) {
     if (qp.type != IBV_QPT_RC) {  // nobody tells the sender of a datagram
-      wqe.stage = WqeStage::Answered;
+      wqe.stage = WqeStage::kAnswered;
       return true;
     }
     ++qp.rnr_retries;
@@ -98,7 +98,7 @@ bool handle_nak(Fabric& fabric, QpEntry& qp, uint32_t index, DeferredActions& de
     rewind_sends(fabric, qp, index);
     return true;
   }
-  if (wqe.answer == static_cast<uint8_t>(AckSyndrome::SeqErr)) {
+  if (wqe.answer == static_cast<uint8_t>(AckSyndrome::kSeqErr)) {
     ++qp.retries;
     if (qp.retries_left == 0) {
       fail_send(fabric, qp, qp.sq_done, IBV_WC_RETRY_EXC_ERR, deferred);
@@ -110,7 +110,7 @@ bool handle_nak(Fabric& fabric, QpEntry& qp, uint32_t index, DeferredActions& de
   }
   bool silent_service = qp.type != IBV_QPT_RC && wqe.answer < kAnswerLocalFault;
   if (silent_service) {
-    wqe.stage = WqeStage::Answered;  // a NAK does not exist there
+    wqe.stage = WqeStage::kAnswered;  // a NAK does not exist there
     return true;
   }
   fail_send(fabric, qp, index, status_of(wqe.answer), deferred);
@@ -121,8 +121,8 @@ bool check_timer(Fabric& fabric, QpEntry& qp, uint64_t now, DeferredActions& def
   if (qp.type != IBV_QPT_RC || qp.hold_until > now) return false;
   // What is still on its way, or answered, needs no timer: the wire here knows that it will arrive.
   const Wqe& oldest = wqe_at(fabric, qp, qp.sq_done);
-  bool silent = oldest.stage == WqeStage::Lost || oldest.stage == WqeStage::Executed ||
-                oldest.stage == WqeStage::Unanswered;
+  bool silent = oldest.stage == WqeStage::kLost || oldest.stage == WqeStage::kExecuted ||
+                oldest.stage == WqeStage::kUnanswered;
   if (!silent) return false;
   uint64_t timeout = ack_timeout_ns(qp.attr.timeout);
   if (timeout == kNever) return false;

@@ -26,7 +26,7 @@ void snapshot(const Fabric& fabric, const std::string& reason, bool with_trace) 
 }  // namespace
 
 void snapshot_fault(const Fabric& fabric, const Decision& decision) {
-  if (decision.kind == ActionKind::None || decision.rule >= kMaxRules) return;
+  if (decision.kind == ActionKind::kNone || decision.rule >= kMaxRules) return;
   const RuleSlot& slot = const_cast<Fabric&>(fabric).header().faults.slots[decision.rule];
   if (slot.counters.fired.load(std::memory_order_relaxed) > kFiringsShown) return;
   snapshot(fabric, std::string("fault:") + slot.rule.name, false);

@@ -114,7 +114,7 @@ bool administrate(Fabric& fabric, QpEntry& qp, const Wqe& wqe, const uint8_t* re
   const uint32_t manager = port_of(h, manager_lid(h));
   from.port_index = manager != kNone ? manager : qp.port_index;
   Wqe answer{};
-  answer.opcode = static_cast<uint8_t>(Opcode::Send);
+  answer.opcode = static_cast<uint8_t>(Opcode::kSend);
   answer.length = kMadBytes;
   answer.packets = 1;
   answer.qkey = kGsiQkey;

@@ -84,7 +84,7 @@ void resume_later(Fabric& fabric, const Decision& decision) {
   QpEntry* qp = decision.qpn != 0 ? find_qp(fabric, decision.qpn) : nullptr;
   for (uint32_t slot = 0; slot < h.processes_used.load(); ++slot) {
     ProcessEntry& entry = h.processes[slot];
-    if (entry.state.load() != ProcessState::Live) continue;
+    if (entry.state.load() != ProcessState::kLive) continue;
     if (decision.qpn != 0 ? qp == nullptr || qp->process != slot
                           : decision.node != kAnyId && decision.node != entry.node)
       continue;
@@ -107,7 +107,7 @@ void signal_target(Fabric& fabric, const Decision& decision, int number) {
   // The own process last: it may not survive its own action.
   for (uint32_t slot = 0; slot < h.processes_used.load(); ++slot) {
     ProcessEntry& entry = h.processes[slot];
-    if (slot == fabric.process() || entry.state.load() != ProcessState::Live) continue;
+    if (slot == fabric.process() || entry.state.load() != ProcessState::kLive) continue;
     if (decision.node == kAnyId || decision.node == entry.node) signal_process(fabric, slot, number);
   }
   if (decision.node == kAnyId || decision.node == fabric.node())
@@ -175,7 +175,7 @@ void trace_firing(Fabric& fabric, const Decision& decision) {
   record.node = decision.node;
   record.device = decision.device;
   record.port = decision.port;
-  record.opcode = Opcode::Fault;
+  record.opcode = Opcode::kFault;
   record.rule = decision.rule;
   append(fabric.header().trace, record);
 }
@@ -206,83 +206,83 @@ void act_on_topology(Fabric& fabric, const Decision& decision, DeferredActions& 
   if (enabled(h.trace)) trace_firing(fabric, decision);
   auto ports = [&](auto&& f) { each_port(fabric, decision, f); };
   switch (decision.kind) {
-    case ActionKind::PortDown:
+    case ActionKind::kPortDown:
       ports([&](uint32_t i) { set_port_state(fabric, i, false, decision.duration_ns, deferred); });
       break;
-    case ActionKind::PortUp:
+    case ActionKind::kPortUp:
       ports([&](uint32_t i) { set_port_state(fabric, i, true, 0, deferred); });
       break;
-    case ActionKind::DeviceFatal:
+    case ActionKind::kDeviceFatal:
       ports([&](uint32_t i) { device_fatal(fabric, i, deferred); });
       break;
-    case ActionKind::LidChange:
+    case ActionKind::kLidChange:
       ports([&](uint32_t i) { change_lid(fabric, i, static_cast<uint16_t>(decision.value), deferred); });
       break;
-    case ActionKind::GidChange:
+    case ActionKind::kGidChange:
       ports([&](uint32_t i) {
         h.ports_table[i].gid_id.store(decision.value64);
         raise_here(fabric, i, IBV_EVENT_GID_CHANGE, deferred);
       });
       break;
-    case ActionKind::GidTable:
+    case ActionKind::kGidTable:
       ports([&](uint32_t i) {
         if (!is_ethernet(h)) return;
         h.ports_table[i].gids.store(decision.value64);
         raise_here(fabric, i, IBV_EVENT_GID_CHANGE, deferred);
       });
       break;
-    case ActionKind::PkeyChange:
+    case ActionKind::kPkeyChange:
       ports([&](uint32_t i) {
         h.ports_table[i].pkey[0].store(static_cast<uint16_t>(decision.value));
         raise_here(fabric, i, IBV_EVENT_PKEY_CHANGE, deferred);
       });
       break;
-    case ActionKind::SmChange:
+    case ActionKind::kSmChange:
       ports([&](uint32_t i) { raise_here(fabric, i, IBV_EVENT_SM_CHANGE, deferred); });
       break;
-    case ActionKind::ClientReregister:
+    case ActionKind::kClientReregister:
       ports([&](uint32_t i) { raise_here(fabric, i, IBV_EVENT_CLIENT_REREGISTER, deferred); });
       break;
-    case ActionKind::CqOverrun:
+    case ActionKind::kCqOverrun:
       overrun(fabric, decision, deferred);
       break;
-    case ActionKind::Kill:
+    case ActionKind::kKill:
       signal_target(fabric, decision, SIGKILL);
       break;
-    case ActionKind::Stop:
+    case ActionKind::kStop:
       if (decision.duration_ns != 0) {
         resume_later(fabric, decision);
         note_next(fabric, fabric.now() + decision.duration_ns);
       }
       signal_target(fabric, decision, SIGSTOP);
       break;
-    case ActionKind::SetRate:
+    case ActionKind::kSetRate:
       ports([&](uint32_t i) { h.ports_table[i].rate.store(decision.value64); });
       fabric.update_hooks();
       break;
-    case ActionKind::SetLatency:
+    case ActionKind::kSetLatency:
       ports([&](uint32_t i) { h.ports_table[i].latency_ns.store(decision.value64); });
       fabric.update_hooks();
       break;
-    case ActionKind::SetLimit:
+    case ActionKind::kSetLimit:
       ports([&](uint32_t i) {
         DeviceEntry& device = h.devices_table[i / kMaxPortsPerDevice];
         device.limit[decision.value % kObjectKinds].store(static_cast<uint32_t>(decision.value64));
       });
       break;
-    case ActionKind::SetMemlock:
+    case ActionKind::kSetMemlock:
       ports([&](uint32_t i) { h.memlock[port_node(i)].store(decision.value64); });
       break;
-    case ActionKind::SetSegment:
+    case ActionKind::kSetSegment:
       ports([&](uint32_t i) {
         const bool own = decision.value == kOwnSegment;
         h.ports_table[i].segment.store(own ? kMostSegment + 1 + i : decision.value);
       });
       break;
-    case ActionKind::ReleaseLate:
+    case ActionKind::kReleaseLate:
       release_late_writes(fabric, fabric.now(), &decision, deferred);
       break;
-    case ActionKind::RaiseEvent:
+    case ActionKind::kRaiseEvent:
       raise_named_event(fabric, decision, deferred);
       break;
     default:
@@ -291,7 +291,7 @@ void act_on_topology(Fabric& fabric, const Decision& decision, DeferredActions& 
 }
 
 bool hold_late_write(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const Decision& decision) {
-  if (wqe.opcode != static_cast<uint8_t>(Opcode::Write) || wqe.length == 0 || wqe.held != 0) return false;
+  if (wqe.opcode != static_cast<uint8_t>(Opcode::kWrite) || wqe.length == 0 || wqe.held != 0) return false;
   FabricHeader& h = fabric.header();
   uint64_t data = fabric.allocate(wqe.length);
   if (data == 0) return false;
@@ -371,10 +371,10 @@ uint32_t release_late_writes(Fabric& fabric, uint64_t now, const Decision* decis
       record.peer_node = static_cast<uint16_t>(port_node(slot.src_port));
       record.peer_device = static_cast<uint16_t>(port_device(slot.src_port));
       record.peer_port = static_cast<uint16_t>(port_number(slot.src_port));
-      record.opcode = Opcode::Write;
-      record.direction = Direction::Rx;
+      record.opcode = Opcode::kWrite;
+      record.direction = Direction::kRx;
       record.flags = kRecordLate;
-      record.verdict = executed ? Verdict::Released : Verdict::ReleasedDropped;
+      record.verdict = executed ? Verdict::kReleased : Verdict::kReleasedDropped;
       record.rule = static_cast<uint8_t>(slot.rule);
       append(h.trace, record);
     }
@@ -390,12 +390,12 @@ uint64_t topology_tick(Fabric& fabric, uint64_t now) {
   for (;;) {
     h.topology_acting.fetch_add(1);
     Decision decision = tick(h.faults, now);
-    if (decision.kind != ActionKind::None) snapshot_fault(fabric, decision);
+    if (decision.kind != ActionKind::kNone) snapshot_fault(fabric, decision);
     // A process may kill itself, and would be waited for.
-    if (decision.kind == ActionKind::Kill) h.topology_acting.fetch_sub(1);
-    if (decision.kind != ActionKind::None) act_on_topology(fabric, decision, deferred);
-    if (decision.kind != ActionKind::Kill) h.topology_acting.fetch_sub(1);
-    if (decision.kind == ActionKind::None) break;
+    if (decision.kind == ActionKind::kKill) h.topology_acting.fetch_sub(1);
+    if (decision.kind != ActionKind::kNone) act_on_topology(fabric, decision, deferred);
+    if (decision.kind != ActionKind::kKill) h.topology_acting.fetch_sub(1);
+    if (decision.kind == ActionKind::kNone) break;
   }
   uint64_t next = next_due_ns(h.faults);
   h.next_topology_ns.store(kNever);

@@ -43,7 +43,7 @@ uint64_t occupy(std::atomic<uint64_t>& free_at, uint64_t earliest, uint64_t byte
 }
 
 bool carries_data_out(const Wqe& wqe) {
-  return wqe.opcode != static_cast<uint8_t>(Opcode::Read);
+  return wqe.opcode != static_cast<uint8_t>(Opcode::kRead);
 }
 
 /// Requester's segments of `wqe` as virtual addresses; false = protection error.
@@ -54,8 +54,8 @@ bool local_segments(Fabric& fabric, const QpEntry& qp, Wqe& wqe, Sge* out, uint3
     return true;
   }
   count = wqe.num_sge;
-  uint32_t access = carries_data_out(wqe) && wqe.opcode != static_cast<uint8_t>(Opcode::CmpSwap) &&
-                            wqe.opcode != static_cast<uint8_t>(Opcode::FetchAdd)
+  uint32_t access = carries_data_out(wqe) && wqe.opcode != static_cast<uint8_t>(Opcode::kCmpSwap) &&
+                            wqe.opcode != static_cast<uint8_t>(Opcode::kFetchAdd)
                         ? 0
                         : IBV_ACCESS_LOCAL_WRITE;
   KeyUser user{qp.pd, qp.process, qp.qpn.load(std::memory_order_relaxed)};
@@ -82,17 +82,17 @@ void answer_is(Wqe& wqe, WqeStage stage, uint8_t answer) {
 void lose(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const MessageRecord& record, uint8_t rule,
           uint64_t cut, DeferredActions& deferred) {
   if (cut > 0 && dst_port != kNone) place_partial(fabric, qp, wqe, dst_port, cut, deferred);
-  trace(fabric, record, cut > 0 ? Verdict::Partial : Verdict::DroppedByRule, rule,
+  trace(fabric, record, cut > 0 ? Verdict::kPartial : Verdict::kDroppedByRule, rule,
         static_cast<uint32_t>(cut));
-  wqe.stage = WqeStage::Lost;
+  wqe.stage = WqeStage::kLost;
 }
 
 /// A rule keeps an RDMA write back; the requester sees it lost.
 void hold(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const MessageRecord& record,
           const Decision& decision) {
   const bool held = hold_late_write(fabric, qp, wqe, dst_port, decision);
-  trace(fabric, record, held ? Verdict::Held : Verdict::DroppedByRule, decision.rule);
-  wqe.stage = WqeStage::Lost;
+  trace(fabric, record, held ? Verdict::kHeld : Verdict::kDroppedByRule, decision.rule);
+  wqe.stage = WqeStage::kLost;
 }
 
 /// The answer travels back: rules at both ports, then latency.
@@ -104,37 +104,37 @@ void send_answer(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, AckSy
   if (hooks == 0) return;
   uint64_t delay = 0;
   if (request != nullptr && qp.type == IBV_QPT_RC && !lost) {
-    for (Direction direction : {Direction::Tx, Direction::Rx}) {
-      bool tx = direction == Direction::Tx;
+    for (Direction direction : {Direction::kTx, Direction::kRx}) {
+      bool tx = direction == Direction::kTx;
       MessageRecord record =
           record_of(fabric, qp, wqe, tx ? dst_port : qp.port_index, tx ? qp.port_index : dst_port, direction);
       std::swap(record.src_qpn, record.dst_qpn);
       std::swap(record.src_lid, record.dst_lid);
       record.path = qp.attr.av.src_path_bits;
-      record.opcode = Opcode::Ack;
+      record.opcode = Opcode::kAck;
       record.syndrome = static_cast<uint8_t>(syndrome);
-      if (syndrome != AckSyndrome::Ack) record.flags |= kRecordNak;
+      if (syndrome != AckSyndrome::kAck) record.flags |= kRecordNak;
       Decision decision = (hooks & kHookFaults) != 0 ? judge(fabric, record) : Decision{};
       uint64_t cut;
-      if (decision.kind == ActionKind::DropAck) lost = true;
-      if (decision.kind == ActionKind::Corrupt) {
-        answer_is(wqe, WqeStage::Refused, kAnswerStatus | IBV_WC_BAD_RESP_ERR);
+      if (decision.kind == ActionKind::kDropAck) lost = true;
+      if (decision.kind == ActionKind::kCorrupt) {
+        answer_is(wqe, WqeStage::kRefused, kAnswerStatus | IBV_WC_BAD_RESP_ERR);
       }
-      if (decision.kind == ActionKind::Delay || decision.kind == ActionKind::Reorder)
+      if (decision.kind == ActionKind::kDelay || decision.kind == ActionKind::kReorder)
         delay += decision.delay_ns;
       if (apply_decision(decision, qp.port_index, dst_port, cut, deferred)) lost = true;
-      trace(fabric, record, lost ? Verdict::DroppedByRule : Verdict::Delivered, decision.rule);
+      trace(fabric, record, lost ? Verdict::kDroppedByRule : Verdict::kDelivered, decision.rule);
       if (lost) break;
     }
   }
   if (lost) {
-    wqe.stage = wqe.stage == WqeStage::Answered ? WqeStage::Executed : WqeStage::Lost;
+    wqe.stage = wqe.stage == WqeStage::kAnswered ? WqeStage::kExecuted : WqeStage::kLost;
     return;
   }
   if ((hooks & kHookShaping) != 0 || delay != 0) {
     uint64_t at = wqe.arrive_at != 0 ? wqe.arrive_at : fabric.now();
     PortEntry& dst = h.ports_table[dst_port];
-    if (wqe.opcode == static_cast<uint8_t>(Opcode::Read) && wqe.stage == WqeStage::Answered) {
+    if (wqe.opcode == static_cast<uint8_t>(Opcode::kRead) && wqe.stage == WqeStage::kAnswered) {
       at = occupy(dst.tx_free_ns, at, wqe.length, dst.rate.load());
     }
     at += dst.latency_ns.load() + delay;
@@ -197,7 +197,7 @@ static uint64_t take_links(Fabric& fabric, const Wqe& wqe, PortEntry& src, uint3
 /// rule may move `at`, the time of arrival.
 static bool rules_let_leave(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, uint64_t& at,
                             DeferredActions& deferred) {
-  MessageRecord record = record_of(fabric, qp, wqe, qp.port_index, dst_port, Direction::Tx);
+  MessageRecord record = record_of(fabric, qp, wqe, qp.port_index, dst_port, Direction::kTx);
   record.byte_offset =
       fabric.header().ports_table[qp.port_index].bytes.load(std::memory_order_relaxed) - wqe.length;
   Decision decision = judge(fabric, record);
@@ -207,26 +207,26 @@ static bool rules_let_leave(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_
     return false;
   }
   switch (decision.kind) {
-    case ActionKind::Delay:
-    case ActionKind::Reorder:
+    case ActionKind::kDelay:
+    case ActionKind::kReorder:
       at = (at == 0 ? fabric.now() : at) + decision.delay_ns;
-      trace(fabric, record, Verdict::Delayed, decision.rule);
+      trace(fabric, record, Verdict::kDelayed, decision.rule);
       return true;
-    case ActionKind::DropAck:
+    case ActionKind::kDropAck:
       wqe.note = kNoteDropAck;
       return true;
-    case ActionKind::Duplicate:
+    case ActionKind::kDuplicate:
       wqe.note = kNoteDuplicate;
       return true;
-    case ActionKind::Corrupt:
+    case ActionKind::kCorrupt:
       note_corruption(wqe, decision);
       return true;
-    case ActionKind::Status:
-      trace(fabric, record, Verdict::Injected, decision.rule);
-      answer_is(wqe, WqeStage::Refused, static_cast<uint8_t>(kAnswerStatus | decision.value));
+    case ActionKind::kStatus:
+      trace(fabric, record, Verdict::kInjected, decision.rule);
+      answer_is(wqe, WqeStage::kRefused, static_cast<uint8_t>(kAnswerStatus | decision.value));
       wqe.complete_at = at;
       return false;
-    case ActionKind::LateWrite:
+    case ActionKind::kLateWrite:
       hold(fabric, qp, wqe, dst_port, record, decision);
       return false;
     default:
@@ -237,7 +237,7 @@ static bool rules_let_leave(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_
 void transmit(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) {
   FabricHeader& h = fabric.header();
   ++qp.tx_packets;
-  wqe.stage = WqeStage::Flying;
+  wqe.stage = WqeStage::kFlying;
   wqe.arrive_at = 0;
   uint32_t hooks = h.hooks.load(std::memory_order_relaxed);
   if (hooks == 0) [[likely]]
@@ -258,13 +258,13 @@ void transmit(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) 
 /// A multicast datagram: one copy to every member of the group whose port is up, the sender too if it joined.
 static void arrive_multicast(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) {
   FabricHeader& h = fabric.header();
-  wqe.stage = WqeStage::Answered;
+  wqe.stage = WqeStage::kAnswered;
   wqe.complete_at = 0;
   Sge local[kMaxSge];
   uint32_t count = 0;
   if (!port_is_up(fabric, qp.port_index)) return;
   if (!local_segments(fabric, qp, wqe, local, count)) {
-    answer_is(wqe, WqeStage::Refused, kAnswerLocalFault);
+    answer_is(wqe, WqeStage::kRefused, kAnswerLocalFault);
     return;
   }
   for (McastGroup& group : h.mcast) {
@@ -283,12 +283,12 @@ static void arrive_multicast(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActi
 /// A datagram to the subnet administrator, which has no port of its own.
 static void arrive_administrator(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) {
   constexpr uint32_t kMost = 512;
-  wqe.stage = WqeStage::Answered;
+  wqe.stage = WqeStage::kAnswered;
   wqe.complete_at = 0;
   Sge local[kMaxSge];
   uint32_t count = 0;
   if (!local_segments(fabric, qp, wqe, local, count)) {
-    answer_is(wqe, WqeStage::Refused, kAnswerLocalFault);
+    answer_is(wqe, WqeStage::kRefused, kAnswerLocalFault);
     return;
   }
   bool taken = false;
@@ -302,8 +302,8 @@ static void arrive_administrator(Fabric& fabric, QpEntry& qp, Wqe& wqe, Deferred
     taken = administrate(fabric, qp, wqe, request, length, deferred);
   }
   if ((fabric.header().hooks.load(std::memory_order_relaxed) & kHookTrace) == 0) return;
-  const MessageRecord record = record_of(fabric, qp, wqe, qp.port_index, qp.port_index, Direction::Rx);
-  trace(fabric, record, taken ? Verdict::Delivered : Verdict::DroppedNoPeer, 0xff);
+  const MessageRecord record = record_of(fabric, qp, wqe, qp.port_index, qp.port_index, Direction::kRx);
+  trace(fabric, record, taken ? Verdict::kDelivered : Verdict::kDroppedNoPeer, 0xff);
 }
 
 namespace {
@@ -339,8 +339,8 @@ bool path_is_open(Arrival& a) {
       port_is_up(a.fabric, a.dst_port)) [[likely]]
     return true;
   if (a.record != nullptr)
-    trace(a.fabric, *a.record, no_path ? Verdict::DroppedNoPeer : Verdict::DroppedPortDown, a.rule);
-  a.wqe.stage = WqeStage::Lost;
+    trace(a.fabric, *a.record, no_path ? Verdict::kDroppedNoPeer : Verdict::kDroppedPortDown, a.rule);
+  a.wqe.stage = WqeStage::kLost;
   return false;
 }
 
@@ -354,19 +354,19 @@ bool rules_let_arrive(Arrival& a) {
     return false;
   }
   switch (decision.kind) {
-    case ActionKind::DropAck:
+    case ActionKind::kDropAck:
       a.lose_answer = true;
       return true;
-    case ActionKind::Duplicate:
+    case ActionKind::kDuplicate:
       a.wqe.note = kNoteDuplicate;
       return true;
-    case ActionKind::Corrupt:
+    case ActionKind::kCorrupt:
       note_corruption(a.wqe, decision);
       return true;
-    case ActionKind::Status:
+    case ActionKind::kStatus:
       a.failure = static_cast<uint8_t>(decision.value);
       return true;
-    case ActionKind::LateWrite:
+    case ActionKind::kLateWrite:
       hold(a.fabric, a.qp, a.wqe, a.dst_port, *a.record, decision);
       return false;
     default:
@@ -379,7 +379,7 @@ Response execute(Arrival& a) {
   Sge local[kMaxSge];
   uint32_t count = 0;
   if (!local_segments(a.fabric, a.qp, a.wqe, local, count)) [[unlikely]]
-    return {.reply = Reply::LocalFault};
+    return {.reply = Reply::kLocalFault};
   const uint32_t dst_qpn = a.qp.type == IBV_QPT_UD ? a.wqe.dst_qpn : a.qp.attr.dest_qpn;
   Response response;
   if (a.failure != 0) [[unlikely]] {
@@ -389,12 +389,12 @@ Response execute(Arrival& a) {
   } else {
     response = respond(a.fabric, a.qp, a.wqe, dst_qpn, a.dst_port, local, count, kWhole, a.deferred);
   }
-  if (a.wqe.note == kNoteDuplicate && response.reply == Reply::Ack) [[unlikely]] {
+  if (a.wqe.note == kNoteDuplicate && response.reply == Reply::kAck) [[unlikely]] {
     respond(a.fabric, a.qp, a.wqe, dst_qpn, a.dst_port, local, count, kWhole, a.deferred);
     if (a.record != nullptr) {
       MessageRecord copy = *a.record;
       copy.flags |= kRecordDuplicate | kRecordReplay;
-      trace(a.fabric, copy, Verdict::Delivered, a.rule);
+      trace(a.fabric, copy, Verdict::kDelivered, a.rule);
     }
   }
   a.wqe.note = 0;
@@ -404,47 +404,47 @@ Response execute(Arrival& a) {
 /// The syndrome of a reply that travels back.
 constexpr AckSyndrome syndrome_of(Reply reply) {
   switch (reply) {
-    case Reply::Rnr:
-      return AckSyndrome::Rnr;
-    case Reply::SeqErr:
-      return AckSyndrome::SeqErr;
-    case Reply::InvReq:
-      return AckSyndrome::InvReq;
-    case Reply::RemAccess:
-      return AckSyndrome::RemAccess;
-    case Reply::RemOp:
-      return AckSyndrome::RemOp;
-    case Reply::Ack:
-    case Reply::Silent:
-    case Reply::LocalFault:
+    case Reply::kRnr:
+      return AckSyndrome::kRnr;
+    case Reply::kSeqErr:
+      return AckSyndrome::kSeqErr;
+    case Reply::kInvReq:
+      return AckSyndrome::kInvReq;
+    case Reply::kRemAccess:
+      return AckSyndrome::kRemAccess;
+    case Reply::kRemOp:
+      return AckSyndrome::kRemOp;
+    case Reply::kAck:
+    case Reply::kSilent:
+    case Reply::kLocalFault:
       break;
   }
-  return AckSyndrome::Ack;
+  return AckSyndrome::kAck;
 }
 
 /// Stage 4: the reply, if there is one, is traced and travels back.
 void answer(Arrival& a, const Response& response) {
-  if (response.reply == Reply::Silent) {
-    a.wqe.stage = WqeStage::Lost;
-    if (a.record != nullptr) trace(a.fabric, *a.record, Verdict::DroppedBadState, a.rule);
+  if (response.reply == Reply::kSilent) {
+    a.wqe.stage = WqeStage::kLost;
+    if (a.record != nullptr) trace(a.fabric, *a.record, Verdict::kDroppedBadState, a.rule);
     return;
   }
-  if (response.reply == Reply::LocalFault) {
-    answer_is(a.wqe, WqeStage::Refused, kAnswerLocalFault);
+  if (response.reply == Reply::kLocalFault) {
+    answer_is(a.wqe, WqeStage::kRefused, kAnswerLocalFault);
     a.wqe.complete_at = 0;
     return;
   }
   const AckSyndrome syndrome = syndrome_of(response.reply);
-  Verdict verdict = Verdict::Nak;
-  if (syndrome == AckSyndrome::Ack) {
-    answer_is(a.wqe, WqeStage::Answered, 0);
-    verdict = a.lose_answer ? Verdict::AckLost : Verdict::Delivered;
+  Verdict verdict = Verdict::kNak;
+  if (syndrome == AckSyndrome::kAck) {
+    answer_is(a.wqe, WqeStage::kAnswered, 0);
+    verdict = a.lose_answer ? Verdict::kAckLost : Verdict::kDelivered;
   } else {
-    answer_is(a.wqe, WqeStage::Refused, static_cast<uint8_t>(syndrome));
+    answer_is(a.wqe, WqeStage::kRefused, static_cast<uint8_t>(syndrome));
   }
-  if (response.reply == Reply::Rnr) {
+  if (response.reply == Reply::kRnr) {
     a.wqe.rnr_timer = response.rnr_timer;
-    verdict = Verdict::RnrNak;
+    verdict = Verdict::kRnrNak;
   }
   if (a.record != nullptr) [[unlikely]] {
     a.record->syndrome = static_cast<uint8_t>(syndrome);
@@ -453,7 +453,7 @@ void answer(Arrival& a, const Response& response) {
   }
   send_answer(a.fabric, a.qp, a.wqe, a.dst_port, syndrome, a.lose_answer, a.record, a.deferred);
   // Else the next answer would acknowledge this request too, and the rule would change nothing under traffic.
-  if (a.lose_answer && a.wqe.stage == WqeStage::Executed) a.wqe.stage = WqeStage::Unanswered;
+  if (a.lose_answer && a.wqe.stage == WqeStage::kExecuted) a.wqe.stage = WqeStage::kUnanswered;
 }
 
 }  // namespace
@@ -473,7 +473,7 @@ void arrive(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) {
   a.lose_answer = wqe.note == kNoteDropAck;
   if ((hooks & (kHookFaults | kHookTrace)) != 0) [[unlikely]] {
     record = record_of(fabric, qp, wqe, a.dst_port == kNone ? qp.port_index : a.dst_port, qp.port_index,
-                       Direction::Rx);
+                       Direction::kRx);
     a.record = &record;
   }
   if (!path_is_open(a)) return;

@@ -100,11 +100,11 @@ CopyResult Copy::run_here(const Sge* local, uint32_t local_count, bool put) {
     if (mine_at == local[mine].length) ++mine, mine_at = 0;
     if (theirs_at == remote_[theirs].iov_len) ++theirs, theirs_at = 0;
   }
-  return CopyResult::Done;
+  return CopyResult::kDone;
 }
 
 CopyResult Copy::run(const Sge* local, uint32_t local_count, bool put) {
-  if (length_ == 0) return CopyResult::Done;
+  if (length_ == 0) return CopyResult::kDone;
   ProcessEntry& peer = fabric_.header().processes[target_];
   int pid = peer.pid.load(std::memory_order_relaxed);
   if (fabric_.is_here(target_)) return run_here(local, local_count, put);
@@ -123,15 +123,15 @@ CopyResult Copy::run(const Sge* local, uint32_t local_count, bool put) {
   for (;;) {
     ssize_t moved = put ? process_vm_writev(pid, from_mine, mine_count, lease_.iov, lease_.count, 0)
                         : process_vm_readv(pid, from_mine, mine_count, lease_.iov, lease_.count, 0);
-    if (lease_.revoked.load(std::memory_order_seq_cst) != 0) return CopyResult::Revoked;
+    if (lease_.revoked.load(std::memory_order_seq_cst) != 0) return CopyResult::kRevoked;
     if (moved <= 0) {
       if (moved < 0 && errno == EPERM) say_once_not_permitted();
-      if (moved < 0 && (errno == ESRCH || errno == EPERM)) return CopyResult::PeerGone;
-      if (!fabric_.alive(target_, true)) return CopyResult::PeerGone;
-      return readable(from_mine, mine_count) ? CopyResult::RemoteFault : CopyResult::LocalFault;
+      if (moved < 0 && (errno == ESRCH || errno == EPERM)) return CopyResult::kPeerGone;
+      if (!fabric_.alive(target_, true)) return CopyResult::kPeerGone;
+      return readable(from_mine, mine_count) ? CopyResult::kRemoteFault : CopyResult::kLocalFault;
     }
     left -= static_cast<uint64_t>(moved);
-    if (left == 0) return CopyResult::Done;
+    if (left == 0) return CopyResult::kDone;
     uint32_t used = advance(from_mine, mine_count, static_cast<uint64_t>(moved));
     from_mine += used;
     mine_count -= used;
@@ -139,7 +139,7 @@ CopyResult Copy::run(const Sge* local, uint32_t local_count, bool put) {
     for (uint32_t i = first; i < count_; ++i) lease_.iov[i - first] = remote_[i];
     lease_.count = count_ - first;
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (lease_.revoked.load(std::memory_order_seq_cst) != 0) return CopyResult::Revoked;
+    if (lease_.revoked.load(std::memory_order_seq_cst) != 0) return CopyResult::kRevoked;
   }
 }
 
@@ -148,7 +148,7 @@ void wait_for_copies(Fabric& fabric, uint64_t addr, uint64_t length) {
   FabricHeader& h = fabric.header();
   for (uint32_t slot = 0; slot < h.processes_used.load(); ++slot) {
     ProcessEntry& entry = h.processes[slot];
-    if (entry.state.load() != ProcessState::Live) continue;
+    if (entry.state.load() != ProcessState::kLive) continue;
     uint64_t map = entry.lease_map.load();
     for (uint32_t i = 0; map != 0 && i < kLeases; ++i, map >>= 1) {
       Lease& lease = entry.leases[i];

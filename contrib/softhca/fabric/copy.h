@@ -15,11 +15,11 @@
 namespace bfo::softhca {
 
 enum class CopyResult : uint8_t {
-  Done,
-  PeerGone,     ///< the process is dead, or this one may not access its memory
-  RemoteFault,  ///< its memory is not mapped
-  LocalFault,   ///< our memory is not mapped
-  Revoked,      ///< the owner has revoked the lease; nothing was copied after that
+  kDone,
+  kPeerGone,     ///< the process is dead, or this one may not access its memory
+  kRemoteFault,  ///< its memory is not mapped
+  kLocalFault,   ///< our memory is not mapped
+  kRevoked,      ///< the owner has revoked the lease; nothing was copied after that
 };
 
 /// One copy between local segments and memory of process `target`. Construct, validate keys, then run once.

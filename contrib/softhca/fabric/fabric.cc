@@ -92,7 +92,7 @@ bool initialise(FabricHeader& h, const FabricConfig& config, std::string& error)
   h.ports = config.ports;
   h.timescale = config.timescale;
   h.created_ns = now;
-  h.ethernet = config.gids.all.kind[0] == GidKind::Ib ? 0 : 1;
+  h.ethernet = config.gids.all.kind[0] == GidKind::kIb ? 0 : 1;
   h.path_level = config.path_level;
   h.lmc = is_ethernet(h) ? 0 : config.lmc;
   h.pid_space = own_pid_space();
@@ -170,7 +170,8 @@ bool Fabric::map_file(std::string& error) {
 
 bool Fabric::has_others() {
   for (uint32_t i = 0; i < header_->processes_used.load(); ++i) {
-    if (i != slot_ && header_->processes[i].state.load() == ProcessState::Live && alive(i, true)) return true;
+    if (i != slot_ && header_->processes[i].state.load() == ProcessState::kLive && alive(i, true))
+      return true;
   }
   return false;
 }

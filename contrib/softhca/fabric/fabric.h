@@ -243,7 +243,7 @@ class Fabric final : public OwnerOracle {
   /// Who is told that the file system is full.
   void on_no_room(void (*told)(const std::string& sentence)) { told_no_room_ = told; }
 
-  // --- heap: blocks of power-of-two size, zeroed, with all their pages ---
+  /// --- heap: blocks of power-of-two size, zeroed, with all their pages ---
   uint64_t allocate(uint64_t bytes);  ///< offset, 0 when full
   void release(uint64_t offset, uint64_t bytes);
 

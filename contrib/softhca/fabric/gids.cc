@@ -31,34 +31,34 @@ void make_one(const FabricHeader& h, uint32_t port, GidKind kind, uint32_t vlan,
   const PortEntry& entry = h.ports_table[port];
   const uint32_t node = port_node(port);
   switch (kind) {
-    case GidKind::Ib:
+    case GidKind::kIb:
       return put(raw, entry.gid_prefix.load(), entry.gid_id.load());
-    case GidKind::V1Link:
-    case GidKind::V2Link:
+    case GidKind::kV1Link:
+    case GidKind::kV2Link:
       return put(raw, kLinkLocal, entry.gid_id.load());
-    case GidKind::V1Ipv4:
-    case GidKind::V2Ipv4: {
+    case GidKind::kV1Ipv4:
+    case GidKind::kV2Ipv4: {
       const uint32_t block = vlan << 4 | node / kHostsPerBlock;
       const uint32_t address = 10u << 24 | rail_of(port) << 16 | block << 8 | (node % kHostsPerBlock + 1);
       return put(raw, 0, uint64_t{0xffff} << 32 | address);
     }
-    case GidKind::V1Ipv6:
-    case GidKind::V2Ipv6:
+    case GidKind::kV1Ipv6:
+    case GidKind::kV2Ipv6:
       return put(raw, kUniqueLocal | uint64_t{rail_of(port)} << 32 | uint64_t{vlan} << 16, node + 1);
-    case GidKind::None:
+    case GidKind::kNone:
       return put(raw, 0, 0);
   }
 }
 
 /// What can speak with each other: addresses of one family and scope.
-enum class Family : uint8_t { Nothing, Link, Ipv4, Ipv6 };
+enum class Family : uint8_t { kNothing, kLink, kIpv4, kIpv6 };
 
 Family family_of(const uint8_t* raw) {
   static constexpr uint8_t kNothing[16] = {};
   static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  if (std::memcmp(raw, kNothing, sizeof(kNothing)) == 0) return Family::Nothing;
-  if (std::memcmp(raw, kMapped, sizeof(kMapped)) == 0) return Family::Ipv4;
-  return raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80 ? Family::Link : Family::Ipv6;
+  if (std::memcmp(raw, kNothing, sizeof(kNothing)) == 0) return Family::kNothing;
+  if (std::memcmp(raw, kMapped, sizeof(kMapped)) == 0) return Family::kIpv4;
+  return raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80 ? Family::kLink : Family::kIpv6;
 }
 
 bool read_place(std::string_view text, GidPlan::Part& part) {
@@ -84,7 +84,7 @@ bool read_plan(std::string_view text, GidPlan& plan) {
   plan.parts.clear();
   const size_t first = std::min(text.find(';'), text.size());
   if (!read_gid_list(text.substr(0, first), plan.all)) return false;
-  const bool ib = plan.all.kind[0] == GidKind::Ib;
+  const bool ib = plan.all.kind[0] == GidKind::kIb;
   for (size_t from = first; from < text.size();) {
     const size_t end = std::min(text.find(';', from + 1), text.size());
     const std::string_view words = text.substr(from + 1, end - from - 1);
@@ -92,7 +92,7 @@ bool read_plan(std::string_view text, GidPlan& plan) {
     GidPlan::Part part;
     if (ib || colon == std::string_view::npos || plan.parts.size() == kMaxPorts) return false;
     if (!read_place(words.substr(0, colon), part) || !read_gid_list(words.substr(colon + 1), part.list) ||
-        part.list.kind[0] == GidKind::Ib)
+        part.list.kind[0] == GidKind::kIb)
       return false;
     plan.parts.push_back(part);
     from = end;
@@ -134,7 +134,7 @@ bool has_gid(const FabricHeader& h, uint32_t port, const uint8_t* raw, uint32_t 
   const GidList own = gids_of(h, from);
   const GidList theirs = gids_of(h, port);
   for (uint32_t i = 0; i < theirs.count; ++i) {
-    if (theirs.kind[i] == GidKind::None || theirs.vlan[i] != own.vlan[index % kMaxGids] ||
+    if (theirs.kind[i] == GidKind::kNone || theirs.vlan[i] != own.vlan[index % kMaxGids] ||
         is_version_2(theirs.kind[i]) != is_version_2(own.kind[index % kMaxGids]))
       continue;
     uint8_t there[16];
@@ -147,7 +147,7 @@ bool has_gid(const FabricHeader& h, uint32_t port, const uint8_t* raw, uint32_t 
 uint16_t lid_of_gid(const FabricHeader& h, uint32_t from, uint32_t index, const uint8_t* dgid, int* why) {
   const GidList own = gids_of(h, from);
   if (why != nullptr) *why = EINVAL;
-  if (index >= own.count || own.kind[index] == GidKind::None) return kNoLid;
+  if (index >= own.count || own.kind[index] == GidKind::kNone) return kNoLid;
   uint8_t source[16];
   make_gid(h, from, index, source);
   if (why != nullptr) *why = ENETUNREACH;

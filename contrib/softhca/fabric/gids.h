@@ -20,7 +20,7 @@ inline bool is_ethernet(const FabricHeader& h) {
   return h.ethernet != 0;
 }
 inline bool is_version_2(GidKind kind) {
-  return kind == GidKind::V2Link || kind == GidKind::V2Ipv4 || kind == GidKind::V2Ipv6;
+  return kind == GidKind::kV2Link || kind == GidKind::kV2Ipv4 || kind == GidKind::kV2Ipv6;
 }
 
 /// The table of a port now.

@@ -65,7 +65,7 @@ struct alignas(64) Lease {
   iovec iov[kMaxSge + 4];  ///< remote segments; the kernel reads them here at system call time
 };
 
-enum class ProcessState : uint32_t { Free = 0, Live = 1, Dead = 2 };
+enum class ProcessState : uint32_t { kFree = 0, kLive = 1, kDead = 2 };
 
 struct alignas(64) ProcessEntry {
   std::atomic<ProcessState> state;
@@ -103,7 +103,7 @@ struct alignas(64) PortEntry {
   std::atomic<uint64_t> messages;  ///< ordinals; counted only while a hook is armed
   std::atomic<uint64_t> bytes;
   std::atomic<uint64_t> link_downed;
-  // totals of queue pairs that are gone; live ones are added when read
+  /// totals of queue pairs that are gone; live ones are added when read
   std::atomic<uint64_t> tx_messages, tx_packets, tx_bytes, rx_messages, rx_packets, rx_bytes;
   std::atomic<uint64_t> retries, rnr_retries, errors;
 };
@@ -249,13 +249,13 @@ struct MrEntry {
 static_assert(sizeof(MrEntry) == 64);
 
 enum class WqeStage : uint8_t {
-  Posted = 0,      ///< not transmitted, or to be transmitted again
-  Flying = 1,      ///< on the wire, arrives at arrive_at
-  Lost = 2,        ///< never arrives; only the timer helps
-  Executed = 3,    ///< arrived and executed, the answer was lost
-  Answered = 4,    ///< arrived and executed, the answer comes at complete_at
-  Refused = 5,     ///< NAK on its way (syndrome in `answer`), comes at complete_at
-  Unanswered = 6,  ///< arrived and executed; a rule lost its answer, and with it those to all that follows
+  kPosted = 0,      ///< not transmitted, or to be transmitted again
+  kFlying = 1,      ///< on the wire, arrives at arrive_at
+  kLost = 2,        ///< never arrives; only the timer helps
+  kExecuted = 3,    ///< arrived and executed, the answer was lost
+  kAnswered = 4,    ///< arrived and executed, the answer comes at complete_at
+  kRefused = 5,     ///< NAK on its way (syndrome in `answer`), comes at complete_at
+  kUnanswered = 6,  ///< arrived and executed; a rule lost its answer, and with it those to all that follows
 };
 
 /// Wqe::note
@@ -342,7 +342,7 @@ struct TakenRecv {
 };
 
 struct alignas(64) QpEntry {
-  // --- written at creation or by modify ---
+  /// --- written at creation or by modify ---
   std::atomic<uint32_t> qpn;   ///< 0 = free
   std::atomic<uint8_t> state;  ///< ibv_qp_state
   uint8_t type;                ///< ibv_qp_type
@@ -359,7 +359,7 @@ struct alignas(64) QpEntry {
   uint64_t sq_ring, rq_ring;
   uint32_t sq_mask, sq_stride, rq_mask, rq_stride;
 
-  // --- requester: under sq_lock ---
+  /// --- requester: under sq_lock ---
   alignas(64) Lock sq_lock;
   uint32_t sq_tail;                ///< next to post
   uint32_t sq_sent;                ///< next to transmit
@@ -376,7 +376,7 @@ struct alignas(64) QpEntry {
   uint64_t tx_last_arrival;
   uint64_t tx_messages, tx_packets, tx_bytes, retries, rnr_retries, errors;
 
-  // --- responder: under resp_lock, mostly written by the connected peer ---
+  /// --- responder: under resp_lock, mostly written by the connected peer ---
   alignas(64) Lock resp_lock;
   uint32_t expected_psn;
   uint32_t msn;
@@ -385,7 +385,7 @@ struct alignas(64) QpEntry {
   uint64_t rx_messages, rx_packets, rx_bytes;
   std::atomic<uint32_t> rq_head;
 
-  // --- receive queue producer: owner ---
+  /// --- receive queue producer: owner ---
   alignas(64) Lock post_lock;
   std::atomic<uint32_t> rq_tail;
 

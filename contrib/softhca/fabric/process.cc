@@ -124,12 +124,12 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
   for (uint32_t pass = 0; pass < 2; ++pass) {
     for (uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
       ProcessEntry& entry = header_->processes[slot];
-      ProcessState expected = ProcessState::Free;
+      ProcessState expected = ProcessState::kFree;
       if (!reserve_slot(header_->processes_used, slot, entry)) {
         error = no_room(sizeof(entry));
         return false;
       }
-      if (!entry.state.compare_exchange_strong(expected, ProcessState::Dead)) continue;
+      if (!entry.state.compare_exchange_strong(expected, ProcessState::kDead)) continue;
       // Marked dead until it is filled: no process takes it for a living one, or takes the slot.
       struct flock range {};
       range.l_type = F_WRLCK;
@@ -154,7 +154,7 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
       prctl(PR_GET_NAME, entry.command);
       if (!expedited()) forgo_membarrier();
       cover(header_->processes_used, slot);
-      entry.state.store(ProcessState::Live);
+      entry.state.store(ProcessState::kLive);
       return true;
     }
     slot_ = kNone;
@@ -162,7 +162,7 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
     for (uint32_t slot = 0; slot < kMaxProcesses; ++slot) {
       ProcessEntry& entry = header_->processes[slot];
       if (!dead_by_kernel(slot)) continue;
-      entry.state.store(ProcessState::Free);
+      entry.state.store(ProcessState::kFree);
       ++reaped;
     }
     if (reaped == 0) break;
@@ -176,7 +176,7 @@ void Fabric::detach_process() {
   reap_process(slot_);
   if (lease_holder.serial == serial_) lease_holder.map = nullptr;
   cached_for_ = 0;
-  me.state.store(ProcessState::Free);
+  me.state.store(ProcessState::kFree);
   struct flock range {};
   range.l_type = F_UNLCK;
   range.l_whence = SEEK_SET;
@@ -206,13 +206,13 @@ bool Fabric::dead_by_kernel(uint32_t slot) {
 
 bool Fabric::alive(uint32_t slot, bool exact) {
   ProcessEntry& entry = header_->processes[slot];
-  if (entry.state.load(std::memory_order_relaxed) != ProcessState::Live) return false;
+  if (entry.state.load(std::memory_order_relaxed) != ProcessState::kLive) return false;
   if (slot == slot_) return true;
   uint64_t now = coarse_ns();
   if (!exact && now - seen_[slot].load(std::memory_order_relaxed) < kRecheckNs) return true;
   seen_[slot].store(now, std::memory_order_relaxed);
   if (!dead_by_kernel(slot)) return true;
-  entry.state.store(ProcessState::Dead);
+  entry.state.store(ProcessState::kDead);
   return false;
 }
 
@@ -220,7 +220,7 @@ bool Fabric::may_take_over(OwnerTag owner) {
   uint32_t slot = owner_slot(owner);
   ProcessEntry& entry = header_->processes[slot];
   if ((entry.generation.load() & kOwnerGenerationMask) != owner_generation(owner)) return true;
-  if (entry.state.load() == ProcessState::Free || !alive(slot, true)) return true;
+  if (entry.state.load() == ProcessState::kFree || !alive(slot, true)) return true;
   if (slot == slot_) return false;
   Lease& lease = entry.leases[owner_lease(owner)];
   if (lease.active.load() != 1 || !is_stopped(thread_state(entry.pid.load(), lease.tid.load()))) return false;
@@ -235,16 +235,16 @@ bool Fabric::may_take_over(OwnerTag owner) {
 void Fabric::reap() {
   for (uint32_t slot = 0; slot < header_->processes_used.load(); ++slot) {
     ProcessEntry& entry = header_->processes[slot];
-    if (slot == slot_ || entry.state.load() == ProcessState::Free) continue;
+    if (slot == slot_ || entry.state.load() == ProcessState::kFree) continue;
     if (!dead_by_kernel(slot)) continue;
-    ProcessState live = ProcessState::Live;
-    entry.state.compare_exchange_strong(live, ProcessState::Dead);
+    ProcessState live = ProcessState::kLive;
+    entry.state.compare_exchange_strong(live, ProcessState::kDead);
     {
       // One reaper at a time; the flag doubles as the claim.
       Guard guard(header_->reap_lock, tag(), *this);
-      if (entry.state.load() != ProcessState::Dead || !dead_by_kernel(slot)) continue;
+      if (entry.state.load() != ProcessState::kDead || !dead_by_kernel(slot)) continue;
       reap_process(slot);
-      entry.state.store(ProcessState::Free);
+      entry.state.store(ProcessState::kFree);
     }
   }
 }

@@ -157,7 +157,7 @@ std::string counters_json(FabricHeader& header, std::string_view fabric, std::st
   for (const PortReport& report : report_ports(header)) out += port_line(header, report);
   const unsigned used = faults.used.load(std::memory_order_acquire);
   for (unsigned i = 0; i < used; ++i) {
-    if (faults.slots[i].counters.state.load(std::memory_order_acquire) != RuleState::Empty)
+    if (faults.slots[i].counters.state.load(std::memory_order_acquire) != RuleState::kEmpty)
       out += rule_json(faults, i);
   }
   if (!with_trace) return out;
@@ -189,7 +189,7 @@ std::string counters_text(FabricHeader& header, std::string_view fabric) {
   const FaultTable& faults = header.faults;
   const unsigned used = faults.used.load(std::memory_order_acquire);
   for (unsigned i = 0; i < used; ++i) {
-    if (faults.slots[i].counters.state.load(std::memory_order_acquire) != RuleState::Empty)
+    if (faults.slots[i].counters.state.load(std::memory_order_acquire) != RuleState::kEmpty)
       out += rule_text(faults, i);
   }
   return out;

@@ -57,7 +57,7 @@ std::string Fabric::no_room(uint64_t bytes) {
   uint64_t processes = 0;
   uint64_t most = bytes;
   for (uint32_t slot = 0; slot < header_->processes_used.load(); ++slot) {
-    if (header_->processes[slot].state.load() != ProcessState::Live) continue;
+    if (header_->processes[slot].state.load() != ProcessState::kLive) continue;
     ++processes;
     most = std::max(most, header_->processes[slot].room.load() + bytes);
   }

@@ -7,8 +7,8 @@
 
 namespace bfo::softhca {
 
-// Each allocator returns the slot with every field zero except its name and owner, or nullptr when the table
-// or the heap is full. Each free function may be called by any process for a slot whose owner is gone.
+/// Each allocator returns the slot with every field zero except its name and owner, or nullptr when the table
+/// or the heap is full. Each free function may be called by any process for a slot whose owner is gone.
 QpEntry* allocate_qp(Fabric& fabric);
 void free_qp(Fabric& fabric, QpEntry& qp);
 CqEntry* allocate_cq(Fabric& fabric, uint32_t entries);

@@ -13,39 +13,39 @@ namespace bfo::softhca {
 
 /// Every control verb of the ABI. An extended form counts as its plain one.
 enum class ControlVerb : uint8_t {
-  GetDeviceList,
-  OpenDevice,
-  CloseDevice,
-  QueryDevice,
-  QueryPort,
-  QueryGid,
-  QueryPkey,
-  AllocPd,
-  DeallocPd,
-  RegMr,
-  ReregMr,
-  DeregMr,
-  AllocMw,
-  DeallocMw,
-  CreateCompChannel,
-  DestroyCompChannel,
-  CreateCq,
-  ResizeCq,
-  DestroyCq,
-  CreateSrq,
-  ModifySrq,
-  QuerySrq,
-  DestroySrq,
-  CreateQp,
-  ModifyQp,
-  QueryQp,
-  DestroyQp,
-  CreateAh,
-  DestroyAh,
-  AttachMcast,
-  DetachMcast,
+  kGetDeviceList,
+  kOpenDevice,
+  kCloseDevice,
+  kQueryDevice,
+  kQueryPort,
+  kQueryGid,
+  kQueryPkey,
+  kAllocPd,
+  kDeallocPd,
+  kRegMr,
+  kReregMr,
+  kDeregMr,
+  kAllocMw,
+  kDeallocMw,
+  kCreateCompChannel,
+  kDestroyCompChannel,
+  kCreateCq,
+  kResizeCq,
+  kDestroyCq,
+  kCreateSrq,
+  kModifySrq,
+  kQuerySrq,
+  kDestroySrq,
+  kCreateQp,
+  kModifyQp,
+  kQueryQp,
+  kDestroyQp,
+  kCreateAh,
+  kDestroyAh,
+  kAttachMcast,
+  kDetachMcast,
 };
-inline constexpr unsigned kControlVerbCount = static_cast<unsigned>(ControlVerb::DetachMcast) + 1;
+inline constexpr unsigned kControlVerbCount = static_cast<unsigned>(ControlVerb::kDetachMcast) + 1;
 inline constexpr uint32_t kEveryVerb = (uint32_t{1} << kControlVerbCount) - 1;
 
 constexpr uint32_t bit_of(ControlVerb verb) {
@@ -54,12 +54,12 @@ constexpr uint32_t bit_of(ControlVerb verb) {
 
 /// Whether the port of the call and its destination are both ACTIVE and in one segment. Any: not asked, or
 /// there is no destination.
-enum class Reach : uint8_t { Any = 0, Yes = 1, No = 2 };
+enum class Reach : uint8_t { kAny = 0, kYes = 1, kNo = 2 };
 
 /// One call, before it does anything. What a verb does not have stays at its default and matches only rules
 /// that do not ask for it.
 struct VerbCall {
-  ControlVerb verb = ControlVerb::GetDeviceList;
+  ControlVerb verb = ControlVerb::kGetDeviceList;
   uint8_t service_mask = 0;  ///< bit of Service of the queue pair
   uint8_t state_mask = 0;    ///< bit of ibv_qp_state asked for (modify_qp)
   uint16_t node = kAnyId;
@@ -67,8 +67,8 @@ struct VerbCall {
   uint16_t port = kAnyId;
   uint16_t peer_node = kAnyId;  ///< node of the destination (create_ah, modify_qp with an address)
   uint32_t qpn = 0;
-  Reach reach = Reach::Any;  ///< of the destination, when the call has one
-  uint64_t size = 0;         ///< bytes of the region, entries of the completion queue
+  Reach reach = Reach::kAny;  ///< of the destination, when the call has one
+  uint64_t size = 0;          ///< bytes of the region, entries of the completion queue
   uint64_t time_ns = 0;
 };
 

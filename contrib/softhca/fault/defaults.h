@@ -22,10 +22,10 @@ Verb verb_of(const Rule& rule);
 
 /// The value after the action word.
 struct Positional {
-  enum What : uint8_t { Nothing, Number, Time, Status, Event, Error, Limit, Bytes, Gids };
-  What what = Nothing;
+  enum What : uint8_t { kNothing, kNumber, kTime, kStatus, kEvent, kError, kLimit, kBytes, kGids };
+  What what = kNothing;
   bool required = false;
-  uint64_t limit = 0;  ///< greatest Number, Limit or Bytes
+  uint64_t limit = 0;  ///< greatest kNumber, kLimit or kBytes
   std::string_view expected;
 };
 Positional positional_of(Verb verb);

@@ -59,7 +59,7 @@ void Describer::kinds() {
   if (rule_.trigger.timed) return;
   if (m.verb_mask != 0) {
     key("verb", mask_text(control_verb_words(), m.verb_mask));
-    if (m.reach != Reach::Any) key("reach", m.reach == Reach::Yes ? "yes" : "no");
+    if (m.reach != Reach::kAny) key("reach", m.reach == Reach::kYes ? "yes" : "no");
     if (m.qp_states != 0) key("state", mask_text(qp_state_words(), m.qp_states));
     if (m.service_mask != any.service_mask) key("service", mask_text(service_words(), m.service_mask));
     return;
@@ -69,10 +69,10 @@ void Describer::kinds() {
   if (m.service_mask != any.service_mask) key("service", mask_text(service_words(), m.service_mask));
   if (m.direction_mask != any.direction_mask)
     key("direction", mask_text(direction_words(), m.direction_mask));
-  if (m.attempt_mode == AttemptMode::Exact) {
+  if (m.attempt_mode == AttemptMode::kExact) {
     key("attempt", std::to_string(m.attempt));
   } else {
-    key("attempt", m.attempt_mode == AttemptMode::All ? "all" : "first");
+    key("attempt", m.attempt_mode == AttemptMode::kAll ? "all" : "first");
   }
 }
 
@@ -109,7 +109,7 @@ void Describer::times() {
   if (t.timed && t.at_ns != kNever) key("at", write_time(t.at_ns));
   if (t.from_ns != 0) key("from", write_time(t.from_ns));
   if (t.until_ns != kNever) key("until", write_time(t.until_ns));
-  if (t.period_ns != 0 && verb_of(rule_) != Verb::PortFlap) key("every", write_time(t.period_ns));
+  if (t.period_ns != 0 && verb_of(rule_) != Verb::kPortFlap) key("every", write_time(t.period_ns));
   key("count", t.count == 0 ? "any" : std::to_string(t.count));
 }
 
@@ -118,48 +118,48 @@ void Describer::action() {
   const Verb verb = verb_of(rule_);
   out_ += " do " + std::string(word_for(verb_words(), static_cast<uint32_t>(verb)));
   switch (positional_of(verb).what) {
-    case Positional::Nothing:
+    case Positional::kNothing:
       break;
-    case Positional::Number:
-      out_ += " " + std::to_string(verb == Verb::Rate  ? a.value64 / 1'000'000
-                                   : verb == Verb::Gid ? a.value64
-                                                       : a.value);
+    case Positional::kNumber:
+      out_ += " " + std::to_string(verb == Verb::kRate  ? a.value64 / 1'000'000
+                                   : verb == Verb::kGid ? a.value64
+                                                        : a.value);
       break;
-    case Positional::Time:
-      if (verb == Verb::Latency) out_ += " " + write_time(a.value64);
-      if (verb != Verb::Latency && a.delay_ns != 0) out_ += " " + write_time(a.delay_ns);
+    case Positional::kTime:
+      if (verb == Verb::kLatency) out_ += " " + write_time(a.value64);
+      if (verb != Verb::kLatency && a.delay_ns != 0) out_ += " " + write_time(a.delay_ns);
       break;
-    case Positional::Status:
+    case Positional::kStatus:
       out_ += " " + std::string(word_for(status_words(), a.value));
       break;
-    case Positional::Limit:
-    case Positional::Bytes:
+    case Positional::kLimit:
+    case Positional::kBytes:
       if (a.value64 == 0) {
         out_ += " any";
       } else {
-        out_ += " " + (verb == Verb::Memlock ? write_size(a.value64 - 1) : std::to_string(a.value64 - 1));
+        out_ += " " + (verb == Verb::kMemlock ? write_size(a.value64 - 1) : std::to_string(a.value64 - 1));
       }
       break;
-    case Positional::Gids:
+    case Positional::kGids:
       out_ += " " + write_gid_list(unpack(a.value64));
       break;
-    case Positional::Error:
+    case Positional::kError:
       out_ += " " + std::string(word_for(errno_words(), a.value));
       break;
-    case Positional::Event:
+    case Positional::kEvent:
       out_ += " " + std::string(word_for(event_words(), a.value));
       break;
   }
-  if (verb == Verb::PortFlap) {
+  if (verb == Verb::kPortFlap) {
     key("down", write_time(a.duration_ns));
     key("up", write_time(rule_.trigger.period_ns - a.duration_ns));
   } else if (a.duration_ns != 0) {
     key("for", write_time(a.duration_ns));
   }
-  if (verb == Verb::Block && a.value != 0) {
+  if (verb == Verb::kBlock && a.value != 0) {
     key("fail", std::string(word_for(errno_words(), a.value)));
   }
-  if (verb == Verb::Corrupt) key("xor", std::to_string(a.value));
+  if (verb == Verb::kCorrupt) key("xor", std::to_string(a.value));
   if (a.on_peer) key("on", "peer");
 }
 

@@ -13,9 +13,9 @@ namespace {
 constexpr struct {
   std::string_view word;
   GidKind kind;
-} kWords[] = {{"ib", GidKind::Ib},          {"v1", GidKind::V1Link},      {"v2", GidKind::V2Link},
-              {"v1-ipv4", GidKind::V1Ipv4}, {"v2-ipv4", GidKind::V2Ipv4}, {"v1-ipv6", GidKind::V1Ipv6},
-              {"v2-ipv6", GidKind::V2Ipv6}, {"-", GidKind::None}};
+} kWords[] = {{"ib", GidKind::kIb},          {"v1", GidKind::kV1Link},      {"v2", GidKind::kV2Link},
+              {"v1-ipv4", GidKind::kV1Ipv4}, {"v2-ipv4", GidKind::kV2Ipv4}, {"v1-ipv6", GidKind::kV1Ipv6},
+              {"v2-ipv6", GidKind::kV2Ipv6}, {"-", GidKind::kNone}};
 
 constexpr uint32_t kKindBits = 4;
 constexpr uint8_t kKindMask = (1u << kKindBits) - 1;
@@ -27,7 +27,7 @@ bool read_vlan(std::string_view text, GidKind kind, uint8_t& vlan) {
   text.remove_prefix(1);
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), vlan);
   return code == std::errc{} && end == text.data() + text.size() && vlan >= 1 && vlan <= kMostVlan &&
-         kind != GidKind::Ib && kind != GidKind::None;
+         kind != GidKind::kIb && kind != GidKind::kNone;
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ bool read_gid_list(std::string_view text, GidList& gids) {
         std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& w) { return w.word == word; });
     if (found == std::end(kWords) || gids.count == kMaxGids) return false;
     if (!read_vlan(vlan, found->kind, gids.vlan[gids.count])) return false;
-    ib |= found->kind == GidKind::Ib;
+    ib |= found->kind == GidKind::kIb;
     gids.kind[gids.count++] = found->kind;
     from = comma + 1;
   }
@@ -66,7 +66,7 @@ std::string write_gid_list(const GidList& gids) {
 uint64_t pack(const GidList& gids) {
   uint64_t packed = 0;
   for (uint32_t i = 0; i < kMaxGids; ++i) {
-    const GidKind kind = i < gids.count ? gids.kind[i] : GidKind::None;
+    const GidKind kind = i < gids.count ? gids.kind[i] : GidKind::kNone;
     const uint32_t vlan = i < gids.count ? gids.vlan[i] : 0;
     packed |= uint64_t{static_cast<uint32_t>(kind) | vlan << kKindBits} << 8 * i;
   }
@@ -79,9 +79,9 @@ GidList unpack(uint64_t packed) {
   for (uint32_t i = 0; i < kMaxGids; ++i) {
     const auto byte = static_cast<uint8_t>(packed >> 8 * i);
     gids.kind[i] =
-        static_cast<GidKind>(std::min<uint8_t>(byte & kKindMask, static_cast<uint8_t>(GidKind::None)));
+        static_cast<GidKind>(std::min<uint8_t>(byte & kKindMask, static_cast<uint8_t>(GidKind::kNone)));
     gids.vlan[i] = byte >> kKindBits;
-    if (gids.kind[i] != GidKind::None) gids.count = i + 1;
+    if (gids.kind[i] != GidKind::kNone) gids.count = i + 1;
   }
   return gids;
 }

@@ -15,7 +15,7 @@ inline constexpr uint32_t kMostVlan = 15;
 
 /// Version and address of a GID. Ib is the only one of a port of InfiniBand; at an index with None there is
 /// no GID.
-enum class GidKind : uint8_t { Ib = 0, V1Link, V2Link, V1Ipv4, V2Ipv4, V1Ipv6, V2Ipv6, None };
+enum class GidKind : uint8_t { kIb = 0, kV1Link, kV2Link, kV1Ipv4, kV2Ipv4, kV1Ipv6, kV2Ipv6, kNone };
 
 /// The GIDs of a port, in this order.
 struct GidList {

@@ -51,47 +51,47 @@ TEST(Language, KillRail1_IsReadFieldByField) {
   EXPECT_EQ(rule.action.offset, 50u);
   EXPECT_EQ(rule.trigger.count, 1u);
   EXPECT_FALSE(rule.trigger.timed);
-  EXPECT_EQ(rule.action.kind, ActionKind::PortDown);
+  EXPECT_EQ(rule.action.kind, ActionKind::kPortDown);
   EXPECT_EQ(rule.action.duration_ns, 0u);
 }
 
 TEST(Language, EveryAction_HasItsKind) {
   const std::pair<const char*, ActionKind> cases[] = {
-      {"drop", ActionKind::Drop},
-      {"one-way", ActionKind::Drop},
-      {"drop-ack", ActionKind::DropAck},
-      {"delay 5ms", ActionKind::Delay},
-      {"duplicate", ActionKind::Duplicate},
-      {"reorder", ActionKind::Reorder},
-      {"corrupt xor=0x80", ActionKind::Corrupt},
-      {"complete LOC_PROT_ERR", ActionKind::Status},
-      {"late-write 50ms", ActionKind::LateWrite},
-      {"release", ActionKind::ReleaseLate},
-      {"port-down for=1s", ActionKind::PortDown},
-      {"port-up", ActionKind::PortUp},
-      {"port-flap down=1ms up=2ms", ActionKind::PortDown},
-      {"rate 100", ActionKind::SetRate},
-      {"latency 5us", ActionKind::SetLatency},
-      {"device-fatal", ActionKind::DeviceFatal},
-      {"lid 17", ActionKind::LidChange},
-      {"gid 0xabc", ActionKind::GidChange},
-      {"gids v1,v2-ipv4@5,-,v2-ipv6", ActionKind::GidTable},
-      {"pkey 0x8001", ActionKind::PkeyChange},
-      {"sm-change", ActionKind::SmChange},
-      {"client-reregister", ActionKind::ClientReregister},
-      {"cq-overrun", ActionKind::CqOverrun},
-      {"event PATH_MIG", ActionKind::RaiseEvent},
-      {"kill", ActionKind::Kill},
-      {"stop for=10ms", ActionKind::Stop},
-      {"max-qp 4", ActionKind::SetLimit},
-      {"max-cq 4", ActionKind::SetLimit},
-      {"max-mr 4", ActionKind::SetLimit},
-      {"max-srq 0", ActionKind::SetLimit},
-      {"max-ah any", ActionKind::SetLimit},
-      {"max-pd 1", ActionKind::SetLimit},
-      {"memlock 8M", ActionKind::SetMemlock},
-      {"segment 3", ActionKind::SetSegment},
-      {"isolate", ActionKind::SetSegment},
+      {"drop", ActionKind::kDrop},
+      {"one-way", ActionKind::kDrop},
+      {"drop-ack", ActionKind::kDropAck},
+      {"delay 5ms", ActionKind::kDelay},
+      {"duplicate", ActionKind::kDuplicate},
+      {"reorder", ActionKind::kReorder},
+      {"corrupt xor=0x80", ActionKind::kCorrupt},
+      {"complete LOC_PROT_ERR", ActionKind::kStatus},
+      {"late-write 50ms", ActionKind::kLateWrite},
+      {"release", ActionKind::kReleaseLate},
+      {"port-down for=1s", ActionKind::kPortDown},
+      {"port-up", ActionKind::kPortUp},
+      {"port-flap down=1ms up=2ms", ActionKind::kPortDown},
+      {"rate 100", ActionKind::kSetRate},
+      {"latency 5us", ActionKind::kSetLatency},
+      {"device-fatal", ActionKind::kDeviceFatal},
+      {"lid 17", ActionKind::kLidChange},
+      {"gid 0xabc", ActionKind::kGidChange},
+      {"gids v1,v2-ipv4@5,-,v2-ipv6", ActionKind::kGidTable},
+      {"pkey 0x8001", ActionKind::kPkeyChange},
+      {"sm-change", ActionKind::kSmChange},
+      {"client-reregister", ActionKind::kClientReregister},
+      {"cq-overrun", ActionKind::kCqOverrun},
+      {"event PATH_MIG", ActionKind::kRaiseEvent},
+      {"kill", ActionKind::kKill},
+      {"stop for=10ms", ActionKind::kStop},
+      {"max-qp 4", ActionKind::kSetLimit},
+      {"max-cq 4", ActionKind::kSetLimit},
+      {"max-mr 4", ActionKind::kSetLimit},
+      {"max-srq 0", ActionKind::kSetLimit},
+      {"max-ah any", ActionKind::kSetLimit},
+      {"max-pd 1", ActionKind::kSetLimit},
+      {"memlock 8M", ActionKind::kSetMemlock},
+      {"segment 3", ActionKind::kSetSegment},
+      {"isolate", ActionKind::kSetSegment},
   };
   for (const auto& [text, kind] : cases)
     EXPECT_EQ(parse_one(std::string("do ") + text).action.kind, kind) << text;
@@ -133,10 +133,10 @@ TEST(Language, Counts_FollowFromTheRule) {
 }
 
 TEST(Language, Attempts_DefaultByAction) {
-  EXPECT_EQ(parse_one("do drop").match.attempt_mode, AttemptMode::First);
-  EXPECT_EQ(parse_one("do drop-ack").match.attempt_mode, AttemptMode::All);
-  EXPECT_EQ(parse_one("do late-write").match.attempt_mode, AttemptMode::All);
-  EXPECT_EQ(parse_one("do one-way").match.attempt_mode, AttemptMode::All);
+  EXPECT_EQ(parse_one("do drop").match.attempt_mode, AttemptMode::kFirst);
+  EXPECT_EQ(parse_one("do drop-ack").match.attempt_mode, AttemptMode::kAll);
+  EXPECT_EQ(parse_one("do late-write").match.attempt_mode, AttemptMode::kAll);
+  EXPECT_EQ(parse_one("do one-way").match.attempt_mode, AttemptMode::kAll);
   EXPECT_EQ(parse_one("do one-way").match.opcode_mask, kRequestOpcodes | kAckOpcode);
   EXPECT_EQ(parse_one("when attempt=3 do drop").match.attempt, 3);
 }
@@ -151,14 +151,14 @@ TEST(Language, VerbRules_AreReadFieldByField) {
   const Rule rule = parse_one(
       "slow: when verb=create_ah|modify_qp node=1 device=1 peer=2 call=3..9 every=2 do block 1s "
       "fail=ETIMEDOUT");
-  EXPECT_EQ(rule.match.verb_mask, bit_of(ControlVerb::CreateAh) | bit_of(ControlVerb::ModifyQp));
+  EXPECT_EQ(rule.match.verb_mask, bit_of(ControlVerb::kCreateAh) | bit_of(ControlVerb::kModifyQp));
   EXPECT_EQ(rule.match.node, 1);
   EXPECT_EQ(rule.match.device, 1);
   EXPECT_EQ(rule.match.peer_node, 2);
   EXPECT_EQ(rule.match.message_first, 3u);
   EXPECT_EQ(rule.match.message_last, 9u);
   EXPECT_EQ(rule.match.every, 2u);
-  EXPECT_EQ(rule.action.kind, ActionKind::VerbFault);
+  EXPECT_EQ(rule.action.kind, ActionKind::kVerbFault);
   EXPECT_EQ(rule.action.delay_ns, 1'000'000'000u);
   EXPECT_EQ(rule.action.value, unsigned{ETIMEDOUT});
   EXPECT_FALSE(rule.trigger.timed);

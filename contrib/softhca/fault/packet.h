@@ -5,10 +5,10 @@
 //
 // The engine calls the fault hooks at these points, in this order, for every attempt of every message:
 //
-//   requester port, Direction::Tx, the request     (drop, delay, status, late write, port down ... )
-//   responder port, Direction::Rx, the request
-//   responder port, Direction::Tx, opcode Ack      (RC only: the ACK, NAK or READ/ATOMIC response going back)
-//   requester port, Direction::Rx, opcode Ack
+//   requester port, Direction::kTx, the request     (drop, delay, status, late write, port down ... )
+//   responder port, Direction::kRx, the request
+//   responder port, Direction::kTx, opcode Ack      (RC only: the ACK, NAK or READ/ATOMIC response going
+//   back) requester port, Direction::kRx, opcode Ack
 //
 // "node, device, port" of a record always name the port the hook belongs to and "peer_*" the other end, so a
 // rule that names a port and a direction is complete: a one-way loss is "port P, tx, drop".
@@ -26,25 +26,25 @@ inline constexpr uint16_t kAnyId = 0xffff;
 
 /// Operation of a message. Values are stable: they are written to traces.
 enum class Opcode : uint8_t {
-  Send = 0,
-  SendImm = 1,
-  Write = 2,
-  WriteImm = 3,
-  Read = 4,
-  CmpSwap = 5,
-  FetchAdd = 6,
-  SendInv = 7,
-  Ack = 8,        ///< response: ACK, NAK, RNR NAK, READ or ATOMIC response (syndrome says which)
-  Event = 9,      ///< trace only: an asynchronous event or a port change (syndrome = ibv_event_type)
-  State = 10,     ///< trace only: a QP changed state (psn = old state, length = new state)
-  Complete = 11,  ///< trace only: a completion was written (syndrome = ibv_wc_status)
-  Fault = 12,     ///< trace only: a rule fired (message_ordinal = rule index)
+  kSend = 0,
+  kSendImm = 1,
+  kWrite = 2,
+  kWriteImm = 3,
+  kRead = 4,
+  kCmpSwap = 5,
+  kFetchAdd = 6,
+  kSendInv = 7,
+  kAck = 8,        ///< response: ACK, NAK, RNR NAK, READ or ATOMIC response (syndrome says which)
+  kEvent = 9,      ///< trace only: an asynchronous event or a port change (syndrome = ibv_event_type)
+  kState = 10,     ///< trace only: a QP changed state (psn = old state, length = new state)
+  kComplete = 11,  ///< trace only: a completion was written (syndrome = ibv_wc_status)
+  kFault = 12,     ///< trace only: a rule fired (message_ordinal = rule index)
 };
 
-enum class Service : uint8_t { Rc = 0, Uc = 1, Ud = 2 };
+enum class Service : uint8_t { kRc = 0, kUc = 1, kUd = 2 };
 
 /// Seen from the port the record names: Tx leaves it, Rx arrives at it.
-enum class Direction : uint8_t { Tx = 0, Rx = 1 };
+enum class Direction : uint8_t { kTx = 0, kRx = 1 };
 
 enum RecordFlag : uint16_t {
   kRecordSolicited = 1 << 0,
@@ -58,20 +58,20 @@ enum RecordFlag : uint16_t {
 
 /// What the engine finally did with the attempt; written to the trace.
 enum class Verdict : uint8_t {
-  Delivered = 0,  ///< executed at the responder
-  DroppedByRule = 1,
-  DroppedPortDown = 2,
-  DroppedNoPeer = 3,    ///< no such LID, QP, or the peer process is gone
-  DroppedBadState = 4,  ///< the responder QP does not receive in its state, or has another partner
-  AckLost = 5,          ///< executed, but the acknowledgement does not reach the requester
-  Nak = 6,
-  RnrNak = 7,
-  Held = 8,              ///< late write: kept for a later release
-  Released = 9,          ///< late write: executed now
-  ReleasedDropped = 10,  ///< late write: no longer accepted by the responder's QP
-  Delayed = 11,
-  Injected = 12,  ///< completed with the status a rule asked for
-  Partial = 13,   ///< only the first `offset` bytes were placed before the loss
+  kDelivered = 0,  ///< executed at the responder
+  kDroppedByRule = 1,
+  kDroppedPortDown = 2,
+  kDroppedNoPeer = 3,    ///< no such LID, QP, or the peer process is gone
+  kDroppedBadState = 4,  ///< the responder QP does not receive in its state, or has another partner
+  kAckLost = 5,          ///< executed, but the acknowledgement does not reach the requester
+  kNak = 6,
+  kRnrNak = 7,
+  kHeld = 8,              ///< late write: kept for a later release
+  kReleased = 9,          ///< late write: executed now
+  kReleasedDropped = 10,  ///< late write: no longer accepted by the responder's QP
+  kDelayed = 11,
+  kInjected = 12,  ///< completed with the status a rule asked for
+  kPartial = 13,   ///< only the first `offset` bytes were placed before the loss
 };
 
 /// One wire attempt of one message. 128 bytes, fixed layout, shared by fault rules and trace.
@@ -88,7 +88,7 @@ struct MessageRecord {
   uint32_t psn;  ///< 24 bits
   uint32_t src_qpn;
   uint32_t dst_qpn;
-  uint32_t offset;  ///< bytes placed (Verdict::Partial)
+  uint32_t offset;  ///< bytes placed (Verdict::kPartial)
   uint32_t imm;
   int32_t pid;  ///< process that executes the record
   uint16_t src_lid;
@@ -113,66 +113,66 @@ struct MessageRecord {
 static_assert(sizeof(MessageRecord) == 128);
 
 enum class AckSyndrome : uint8_t {
-  Ack = 0,
-  Rnr = 1,
-  SeqErr = 2,
-  InvReq = 3,
-  RemAccess = 4,
-  RemOp = 5,
+  kAck = 0,
+  kRnr = 1,
+  kSeqErr = 2,
+  kInvReq = 3,
+  kRemAccess = 4,
+  kRemOp = 5,
 };
 
 /// What a rule asks the engine to do. "Message" actions concern the attempt at hand, "topology" actions the
 /// fabric.
 enum class ActionKind : uint8_t {
-  None = 0,
-  // message actions
-  Drop = 1,       ///< lose the attempt; with `cut_bytes` > 0 that many leading payload bytes are placed first
-  DropAck = 2,    ///< execute it, lose every answer (this attempt; count decides how many)
-  Delay = 3,      ///< deliver `delay_ns` later, order on the QP kept
-  Duplicate = 4,  ///< execute, then present a second copy with the same PSN
-  Reorder = 5,    ///< between QPs: as Delay, other QPs overtake
-  Corrupt = 6,    ///< xor `value` into payload byte `offset`; an Ack record: answer with an illegal opcode
-  Status = 7,  ///< complete the work request with ibv_wc_status `value`; QP goes to the matching error state
-  LateWrite = 8,  ///< hold an RDMA write, the requester times out; released after `delay_ns`, or only by
-                  ///< ReleaseLate when that is 0 (decide() answers Drop for its retransmissions)
-  // topology actions (target = Decision::node/device/port; the attempt is lost when the target is its own
-  // port)
-  PortDown = 9,  ///< for `duration_ns` (0 = for good); `cut_bytes` as in Drop
-  PortUp = 10,
-  DeviceFatal = 11,
-  LidChange = 12,    ///< new LID in `value`
-  GidChange = 13,    ///< new low 64 bits in `value64`
-  PkeyChange = 14,   ///< P_Key index 0 becomes `value`
-  CqOverrun = 15,    ///< the CQ the message's completion would go to overflows
-  Kill = 16,         ///< SIGKILL the process owning the target: the owner of `qpn` when that is not 0, else
-                     ///< every process of the target node
-  Stop = 17,         ///< SIGSTOP it; SIGCONT after `duration_ns` when not 0
-  SetRate = 18,      ///< port rate becomes `value64` bytes per second
-  SetLatency = 19,   ///< port latency becomes `value64` ns
-  ReleaseLate = 20,  ///< release every held late write of the target port
-  SmChange = 21,
-  ClientReregister = 22,
-  RaiseEvent =
-      23,         ///< ibv_event_type `value`: affiliated ones at the QP `qpn` (its CQ, its SRQ), 0 = each QP
-  SetLimit = 25,  ///< objects of ObjectKind `value` per device: `value64` - 1, 0 = the default
-  SetMemlock = 26,  ///< bytes a process of the node may register: `value64` - 1, 0 = no limit
-  SetSegment = 27,  ///< the port reaches only ports of segment `value`; kOwnSegment = none but itself
-  GidTable = 28,    ///< the GID table becomes `value64`, by pack() of gid_list.h
-  // verb action
-  VerbFault = 24,  ///< a control verb sleeps `delay_ns`, then fails with errno `value` when that is not 0
+  kNone = 0,
+  /// message actions
+  kDrop = 1,     ///< lose the attempt; with `cut_bytes` > 0 that many leading payload bytes are placed first
+  kDropAck = 2,  ///< execute it, lose every answer (this attempt; count decides how many)
+  kDelay = 3,    ///< deliver `delay_ns` later, order on the QP kept
+  kDuplicate = 4,  ///< execute, then present a second copy with the same PSN
+  kReorder = 5,    ///< between QPs: as Delay, other QPs overtake
+  kCorrupt = 6,    ///< xor `value` into payload byte `offset`; an Ack record: answer with an illegal opcode
+  kStatus = 7,  ///< complete the work request with ibv_wc_status `value`; QP goes to the matching error state
+  kLateWrite = 8,  ///< hold an RDMA write, the requester times out; released after `delay_ns`, or only by
+                   ///< ReleaseLate when that is 0 (decide() answers Drop for its retransmissions)
+  /// topology actions (target = Decision::node/device/port; the attempt is lost when the target is its own
+  /// port)
+  kPortDown = 9,  ///< for `duration_ns` (0 = for good); `cut_bytes` as in Drop
+  kPortUp = 10,
+  kDeviceFatal = 11,
+  kLidChange = 12,    ///< new LID in `value`
+  kGidChange = 13,    ///< new low 64 bits in `value64`
+  kPkeyChange = 14,   ///< P_Key index 0 becomes `value`
+  kCqOverrun = 15,    ///< the CQ the message's completion would go to overflows
+  kKill = 16,         ///< SIGKILL the process owning the target: the owner of `qpn` when that is not 0, else
+                      ///< every process of the target node
+  kStop = 17,         ///< SIGSTOP it; SIGCONT after `duration_ns` when not 0
+  kSetRate = 18,      ///< port rate becomes `value64` bytes per second
+  kSetLatency = 19,   ///< port latency becomes `value64` ns
+  kReleaseLate = 20,  ///< release every held late write of the target port
+  kSmChange = 21,
+  kClientReregister = 22,
+  kRaiseEvent =
+      23,          ///< ibv_event_type `value`: affiliated ones at the QP `qpn` (its CQ, its SRQ), 0 = each QP
+  kSetLimit = 25,  ///< objects of ObjectKind `value` per device: `value64` - 1, 0 = the default
+  kSetMemlock = 26,  ///< bytes a process of the node may register: `value64` - 1, 0 = no limit
+  kSetSegment = 27,  ///< the port reaches only ports of segment `value`; kOwnSegment = none but itself
+  kGidTable = 28,    ///< the GID table becomes `value64`, by pack() of gid_list.h
+  /// verb action
+  kVerbFault = 24,  ///< a control verb sleeps `delay_ns`, then fails with errno `value` when that is not 0
 };
 
 /// Objects whose number a device limits; the words of the fault language are max-qp, max-cq, ...
-enum class ObjectKind : uint32_t { Qp, Cq, Mr, Srq, Ah, Pd };
+enum class ObjectKind : uint32_t { kQp, kCq, kMr, kSrq, kAh, kPd };
 inline constexpr uint32_t kObjectKinds = 6;
 
-/// ActionKind::SetSegment: each port becomes a segment of its own.
+/// ActionKind::kSetSegment: each port becomes a segment of its own.
 inline constexpr uint32_t kOwnSegment = 0xffffffff;
 inline constexpr uint32_t kMostSegment = 0x7fffffff;
 
 /// Result of decide() and tick(). Value-initialised means "deliver normally".
 struct Decision {
-  ActionKind kind = ActionKind::None;
+  ActionKind kind = ActionKind::kNone;
   uint8_t rule = 0xff;
   uint16_t node = kAnyId;  ///< topology actions: target; kAnyId = every one
   uint16_t device = kAnyId;
@@ -188,12 +188,12 @@ struct Decision {
 
 /// True for the action on a control verb.
 constexpr bool is_verb_action(ActionKind kind) {
-  return kind == ActionKind::VerbFault;
+  return kind == ActionKind::kVerbFault;
 }
 
 /// True for actions on the attempt at hand rather than on the fabric.
 constexpr bool is_message_action(ActionKind kind) {
-  return kind >= ActionKind::Drop && kind <= ActionKind::LateWrite;
+  return kind >= ActionKind::kDrop && kind <= ActionKind::kLateWrite;
 }
 
 }  // namespace bfo::softhca

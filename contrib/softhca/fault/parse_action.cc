@@ -30,7 +30,7 @@ bool StatementParser::parse_action(Rule& rule) {
 /// The one value an action may take without a key.
 bool StatementParser::parse_positional(Rule& rule, Verb verb, const Token& verb_token) {
   const Positional want = positional_of(verb);
-  if (want.what == Positional::Nothing) return true;
+  if (want.what == Positional::kNothing) return true;
   const bool present = !at_end() && peek().text.find('=') == std::string_view::npos;
   if (!present) {
     if (!want.required) return true;
@@ -39,29 +39,29 @@ bool StatementParser::parse_positional(Rule& rule, Verb verb, const Token& verb_
   }
   const Token token = peek();
   ++next_;
-  Pair p{verb_token.text, Compare::Equal, token.text, token.line, token.column, token.column};
+  Pair p{verb_token.text, Compare::kEqual, token.text, token.line, token.column, token.column};
   RuleAction& a = rule.action;
-  if (want.what == Positional::Time) {
+  if (want.what == Positional::kTime) {
     const auto time = read_time_ns(token.text);
     if (!time || *time == 0) return fail_value(p, want.expected);
-    (verb == Verb::Latency ? a.value64 : a.delay_ns) = *time;
+    (verb == Verb::kLatency ? a.value64 : a.delay_ns) = *time;
     return true;
   }
-  if (want.what == Positional::Gids) {
+  if (want.what == Positional::kGids) {
     GidList gids;
-    if (!read_gid_list(token.text, gids) || gids.kind[0] == GidKind::Ib) return fail_value(p, want.expected);
+    if (!read_gid_list(token.text, gids) || gids.kind[0] == GidKind::kIb) return fail_value(p, want.expected);
     a.value64 = pack(gids);
     return true;
   }
-  if (want.what == Positional::Error) return read_errno(p, a.value);
-  if (want.what == Positional::Limit || want.what == Positional::Bytes) {
-    const auto limit = want.what == Positional::Limit ? read_number(token.text) : read_size(token.text);
+  if (want.what == Positional::kError) return read_errno(p, a.value);
+  if (want.what == Positional::kLimit || want.what == Positional::kBytes) {
+    const auto limit = want.what == Positional::kLimit ? read_number(token.text) : read_size(token.text);
     if (token.text != "any" && (!limit || *limit > want.limit)) return fail_value(p, want.expected);
     a.value64 = limit ? *limit + 1 : 0;
     return true;
   }
-  if (want.what == Positional::Status || want.what == Positional::Event) {
-    const bool is_status = want.what == Positional::Status;
+  if (want.what == Positional::kStatus || want.what == Positional::kEvent) {
+    const bool is_status = want.what == Positional::kStatus;
     const std::span<const Word> words = is_status ? status_words() : event_words();
     const std::string_view prefix = is_status ? "IBV_WC_" : "IBV_EVENT_";
     const std::string_view text =
@@ -73,9 +73,9 @@ bool StatementParser::parse_positional(Rule& rule, Verb verb, const Token& verb_
   }
   const auto number = read_number(token.text);
   if (!number || *number > want.limit) return fail_value(p, want.expected);
-  if (verb == Verb::Rate) {
+  if (verb == Verb::kRate) {
     a.value64 = *number * 1'000'000;
-  } else if (verb == Verb::Gid) {
+  } else if (verb == Verb::kGid) {
     a.value64 = *number;
   } else {
     a.value = static_cast<uint32_t>(*number);
@@ -114,26 +114,27 @@ bool StatementParser::parse_option(Rule& rule, Verb verb, const Pair& p) {
   RuleAction& a = rule.action;
   const auto time = read_time_ns(p.value);
   const bool positive_time = time && *time != 0;
-  const bool lasts = verb == Verb::PortDown || verb == Verb::Stop;
-  if (p.compare == Compare::Equal && p.key == "for" && lasts) {
+  const bool lasts = verb == Verb::kPortDown || verb == Verb::kStop;
+  if (p.compare == Compare::kEqual && p.key == "for" && lasts) {
     if (!positive_time) return fail_value(p, "a time with its unit such as 100ms");
     a.duration_ns = *time;
     return true;
   }
-  if (p.compare == Compare::Equal && verb == Verb::PortFlap && (p.key == "down" || p.key == "up")) {
+  if (p.compare == Compare::kEqual && verb == Verb::kPortFlap && (p.key == "down" || p.key == "up")) {
     if (!positive_time) return fail_value(p, "a time with its unit such as 100ms");
     (p.key == "down" ? flap_down_ns_ : flap_up_ns_) = *time;
     return true;
   }
-  if (p.compare == Compare::Equal && verb == Verb::Corrupt && p.key == "xor") {
+  if (p.compare == Compare::kEqual && verb == Verb::kCorrupt && p.key == "xor") {
     uint64_t mask = 0;
     if (!read_uint(p, 255, mask)) return false;
     if (mask == 0) return fail_value(p, "a mask from 1 to 255");
     a.value = static_cast<uint32_t>(mask);
     return true;
   }
-  if (p.compare == Compare::Equal && verb == Verb::Block && p.key == "fail") return read_errno(p, a.value);
-  if (p.compare == Compare::Equal && p.key == "on" && !is_message_action(a.kind) && !is_verb_action(a.kind)) {
+  if (p.compare == Compare::kEqual && verb == Verb::kBlock && p.key == "fail") return read_errno(p, a.value);
+  if (p.compare == Compare::kEqual && p.key == "on" && !is_message_action(a.kind) &&
+      !is_verb_action(a.kind)) {
     if (p.value != "peer" && p.value != "self") return fail_value(p, "self or peer");
     a.on_peer = p.value == "peer";
     return true;
@@ -143,41 +144,41 @@ bool StatementParser::parse_option(Rule& rule, Verb verb, const Pair& p) {
 }
 
 bool StatementParser::uses_message_key() const {
-  for (const Key key : {Key::Peer, Key::PeerQpn, Key::Path, Key::Imm, Key::Opcode, Key::Service,
-                        Key::Direction, Key::Size, Key::Message, Key::Byte, Key::Offset, Key::Attempt,
-                        Key::Probability, Key::Seed, Key::Verb, Key::State, Key::Reach}) {
+  for (const Key key : {Key::kPeer, Key::kPeerQpn, Key::kPath, Key::kImm, Key::kOpcode, Key::kService,
+                        Key::kDirection, Key::kSize, Key::kMessage, Key::kByte, Key::kOffset, Key::kAttempt,
+                        Key::kProbability, Key::kSeed, Key::kVerb, Key::kState, Key::kReach}) {
     if (used(key)) return true;
   }
-  return used(Key::Every) && !every_is_time_;
+  return used(Key::kEvery) && !every_is_time_;
 }
 
 /// The error in the keys of a rule about control verbs, or of one with an action on them; empty when there is
 /// none.
 std::string StatementParser::check_verb_rule(const Rule& rule, const std::string& action) const {
-  if (!used(Key::Verb)) {
+  if (!used(Key::kVerb)) {
     if (is_verb_action(rule.action.kind))
       return "\"" + action + "\" acts on control verbs; expected a key such as verb=create_qp";
     if (says_call_) return "call= counts calls of control verbs; expected verb= with it, or message=";
-    if (used(Key::Reach)) return "reach= is about a destination; expected verb=create_ah with it";
-    if (used(Key::State)) return "state= is what modify_qp asks for; expected verb=modify_qp with it";
+    if (used(Key::kReach)) return "reach= is about a destination; expected verb=create_ah with it";
+    if (used(Key::kState)) return "state= is what modify_qp asks for; expected verb=modify_qp with it";
     return {};
   }
   if (is_message_action(rule.action.kind))
     return "\"" + action + "\" acts on messages; expected block, fail or an action on the world after verb=";
   if (rule.action.on_peer) return "on=peer needs a message; expected no verb= or no on=";
-  if (used(Key::Message) && !says_call_)
+  if (used(Key::kMessage) && !says_call_)
     return "message= counts messages; expected call= in a rule with verb=";
-  for (const Key key : {Key::PeerQpn, Key::Path, Key::Imm, Key::Opcode, Key::Direction, Key::Byte,
-                        Key::Offset, Key::Attempt}) {
+  for (const Key key : {Key::kPeerQpn, Key::kPath, Key::kImm, Key::kOpcode, Key::kDirection, Key::kByte,
+                        Key::kOffset, Key::kAttempt}) {
     if (used(key)) {
       return std::string(word_for(key_words(), static_cast<uint32_t>(key))) +
              "= is about messages; expected no such key in a rule with verb=";
     }
   }
-  if (used(Key::State) && (rule.match.verb_mask & bit_of(ControlVerb::ModifyQp)) == 0)
+  if (used(Key::kState) && (rule.match.verb_mask & bit_of(ControlVerb::kModifyQp)) == 0)
     return "state= is what modify_qp asks for; expected verb=modify_qp";
-  if (used(Key::Reach) &&
-      (rule.match.verb_mask & (bit_of(ControlVerb::CreateAh) | bit_of(ControlVerb::ModifyQp))) == 0)
+  if (used(Key::kReach) &&
+      (rule.match.verb_mask & (bit_of(ControlVerb::kCreateAh) | bit_of(ControlVerb::kModifyQp))) == 0)
     return "reach= is about a destination; expected verb=create_ah or verb=modify_qp";
   return {};
 }
@@ -192,35 +193,35 @@ bool StatementParser::check_and_finish(Rule& rule, Verb verb, const Token& verb_
   RuleMatch& m = rule.match;
   const bool message_action = is_message_action(rule.action.kind) || is_verb_action(rule.action.kind);
   if (std::string why = check_verb_rule(rule, name); !why.empty()) return refuse(std::move(why));
-  const bool window = used(Key::From) || used(Key::Until);
+  const bool window = used(Key::kFrom) || used(Key::kUntil);
   t.timed = !message_action && !uses_message_key() && !window;
-  if (!t.timed && used(Key::At)) {
+  if (!t.timed && used(Key::kAt)) {
     return refuse("\"" + name +
                   "\" waits for a message or a call here, so at= has no meaning; expected from= or after=");
   }
-  if (used(Key::At) && used(Key::After))
+  if (used(Key::kAt) && used(Key::kAfter))
     return refuse("at= and after= exclude each other; expected one of them");
   if (message_action && every_is_time_) {
-    const std::string what = used(Key::Verb) ? "calls" : "messages";
+    const std::string what = used(Key::kVerb) ? "calls" : "messages";
     return refuse("\"" + name + "\" acts on " + what + "; expected every= with a number of " + what);
   }
   if (t.timed && rule.action.on_peer)
     return refuse("on=peer needs a message; expected a key such as opcode= or message=");
   if (t.from_ns >= t.until_ns) return refuse("the rule ends before it starts; expected from= below until=");
-  if (used(Key::Byte) && used(Key::Message))
+  if (used(Key::kByte) && used(Key::kMessage))
     return refuse("byte= and message= exclude each other; expected one of them");
-  if (verb == Verb::LateWrite) {
+  if (verb == Verb::kLateWrite) {
     const uint32_t writes = find_word(opcode_words(), "WRITE")->value;
-    if (used(Key::Opcode) && (m.opcode_mask & ~writes) != 0) {
+    if (used(Key::kOpcode) && (m.opcode_mask & ~writes) != 0) {
       return refuse("\"late-write\" holds RDMA writes only; expected opcode=WRITE");
     }
   }
-  if (verb == Verb::DropAck && (m.opcode_mask & kAckOpcode) != 0) {
+  if (verb == Verb::kDropAck && (m.opcode_mask & kAckOpcode) != 0) {
     return refuse(
         "\"drop-ack\" names the request whose answer is lost; expected \"opcode=ACK do drop\" to name "
         "answers");
   }
-  if (verb == Verb::PortFlap) {
+  if (verb == Verb::kPortFlap) {
     if (flap_down_ns_ == 0 || flap_up_ns_ == 0)
       return refuse("\"port-flap\" needs two times; expected down=TIME up=TIME");
     if (every_is_time_) return refuse("\"port-flap\" has its own period; expected no every=TIME");
@@ -228,7 +229,7 @@ bool StatementParser::check_and_finish(Rule& rule, Verb verb, const Token& verb_
     t.period_ns = flap_down_ns_ + flap_up_ns_;
   }
   if (t.timed && t.at_ns == kNever && rule.after_name[0] == '\0') t.at_ns = 0;
-  const Given given{used(Key::Opcode), used(Key::Attempt), used(Key::Count), used(Key::Direction)};
+  const Given given{used(Key::kOpcode), used(Key::kAttempt), used(Key::kCount), used(Key::kDirection)};
   apply_defaults(rule, verb, given);
   return true;
 }

@@ -59,36 +59,36 @@ bool StatementParser::read_mask(const Pair& p, std::span<const Word> words, uint
 
 bool StatementParser::parse_key(Rule& rule, Key key, const Pair& p) {
   switch (key) {
-    case Key::Node:
-    case Key::Device:
-    case Key::Port:
-    case Key::Peer:
-    case Key::Qpn:
-    case Key::PeerQpn:
-    case Key::Path:
-    case Key::Imm:
+    case Key::kNode:
+    case Key::kDevice:
+    case Key::kPort:
+    case Key::kPeer:
+    case Key::kQpn:
+    case Key::kPeerQpn:
+    case Key::kPath:
+    case Key::kImm:
       return parse_place(rule, key, p);
-    case Key::Opcode:
-    case Key::Service:
-    case Key::Direction:
-    case Key::Attempt:
-    case Key::Verb:
-    case Key::State:
-    case Key::Reach:
+    case Key::kOpcode:
+    case Key::kService:
+    case Key::kDirection:
+    case Key::kAttempt:
+    case Key::kVerb:
+    case Key::kState:
+    case Key::kReach:
       return parse_kind(rule, key, p);
-    case Key::Size:
-    case Key::Message:
-    case Key::Byte:
-    case Key::Offset:
-    case Key::Probability:
-    case Key::Seed:
+    case Key::kSize:
+    case Key::kMessage:
+    case Key::kByte:
+    case Key::kOffset:
+    case Key::kProbability:
+    case Key::kSeed:
       return parse_range(rule, key, p);
-    case Key::Every:
-    case Key::Count:
-    case Key::At:
-    case Key::After:
-    case Key::From:
-    case Key::Until:
+    case Key::kEvery:
+    case Key::kCount:
+    case Key::kAt:
+    case Key::kAfter:
+    case Key::kFrom:
+    case Key::kUntil:
       return parse_when(rule, key, p);
   }
   return false;
@@ -96,38 +96,38 @@ bool StatementParser::parse_key(Rule& rule, Key key, const Pair& p) {
 
 bool StatementParser::parse_place(Rule& rule, Key key, const Pair& p) {
   RuleMatch& m = rule.match;
-  if (key == Key::Imm) {
+  if (key == Key::kImm) {
     uint64_t imm = 0;
     if (!read_uint(p, 0xffffffff, imm)) return false;
     m.imm = static_cast<uint32_t>(imm);
     return m.has_imm = true;
   }
-  if (key == Key::Path) {
+  if (key == Key::kPath) {
     uint64_t path = 0;
     if (!read_uint(p, 127, path)) return false;
     m.path = static_cast<uint8_t>(path);
     return true;
   }
-  if (key == Key::Qpn || key == Key::PeerQpn) {
+  if (key == Key::kQpn || key == Key::kPeerQpn) {
     uint64_t qpn = 0;
     if (!read_uint(p, 0xffffff, qpn)) return false;
     if (qpn == 0) return fail_value(p, "a queue pair number from 1 to 0xffffff");
-    (key == Key::Qpn ? m.qpn : m.peer_qpn) = static_cast<uint32_t>(qpn);
+    (key == Key::kQpn ? m.qpn : m.peer_qpn) = static_cast<uint32_t>(qpn);
     return true;
   }
-  uint16_t& place = key == Key::Node     ? m.node
-                    : key == Key::Device ? m.device
-                    : key == Key::Port   ? m.port
-                                         : m.peer_node;
+  uint16_t& place = key == Key::kNode     ? m.node
+                    : key == Key::kDevice ? m.device
+                    : key == Key::kPort   ? m.port
+                                          : m.peer_node;
   if (p.value == "any") return true;
   Pair number = p;
-  if (key == Key::Device && p.value.starts_with("softhca")) number.value.remove_prefix(7);
+  if (key == Key::kDevice && p.value.starts_with("softhca")) number.value.remove_prefix(7);
   const auto value = read_number(number.value);
-  const uint64_t lowest = key == Key::Port ? 1 : 0;
+  const uint64_t lowest = key == Key::kPort ? 1 : 0;
   if (!value || *value < lowest || *value >= kAnyId) {
-    return fail_value(p, key == Key::Device ? "softhca0, softhca1, ..., the number alone, or any"
-                         : key == Key::Port ? "a port number from 1, or any"
-                                            : "a node number from 0, or any");
+    return fail_value(p, key == Key::kDevice ? "softhca0, softhca1, ..., the number alone, or any"
+                         : key == Key::kPort ? "a port number from 1, or any"
+                                             : "a node number from 0, or any");
   }
   place = static_cast<uint16_t>(*value);
   return true;
@@ -135,66 +135,66 @@ bool StatementParser::parse_place(Rule& rule, Key key, const Pair& p) {
 
 bool StatementParser::parse_kind(Rule& rule, Key key, const Pair& p) {
   uint32_t mask = 0;
-  if (key == Key::Opcode) return read_mask(p, opcode_words(), rule.match.opcode_mask);
-  if (key == Key::Verb) return read_mask(p, control_verb_words(), rule.match.verb_mask);
-  if (key == Key::Reach) {
+  if (key == Key::kOpcode) return read_mask(p, opcode_words(), rule.match.opcode_mask);
+  if (key == Key::kVerb) return read_mask(p, control_verb_words(), rule.match.verb_mask);
+  if (key == Key::kReach) {
     if (p.value != "yes" && p.value != "no") return fail_value(p, "yes or no");
-    rule.match.reach = p.value == "yes" ? Reach::Yes : Reach::No;
+    rule.match.reach = p.value == "yes" ? Reach::kYes : Reach::kNo;
     return true;
   }
-  if (key == Key::State) {
+  if (key == Key::kState) {
     if (!read_mask(p, qp_state_words(), mask)) return false;
     rule.match.qp_states = static_cast<uint8_t>(mask);
     return true;
   }
-  if (key == Key::Service) {
+  if (key == Key::kService) {
     if (!read_mask(p, service_words(), mask)) return false;
     rule.match.service_mask = static_cast<uint8_t>(mask);
     return true;
   }
-  if (key == Key::Direction) {
+  if (key == Key::kDirection) {
     if (!read_mask(p, direction_words(), mask)) return false;
     rule.match.direction_mask = static_cast<uint8_t>(mask);
     return true;
   }
   if (p.value == "first" || p.value == "all") {
-    rule.match.attempt_mode = p.value == "all" ? AttemptMode::All : AttemptMode::First;
+    rule.match.attempt_mode = p.value == "all" ? AttemptMode::kAll : AttemptMode::kFirst;
     return true;
   }
   const auto attempt = read_number(p.value);
   if (!attempt || *attempt > 255) return fail_value(p, "first, all or a retransmission number from 0 to 255");
-  rule.match.attempt_mode = *attempt == 0 ? AttemptMode::First : AttemptMode::Exact;
+  rule.match.attempt_mode = *attempt == 0 ? AttemptMode::kFirst : AttemptMode::kExact;
   rule.match.attempt = static_cast<uint8_t>(*attempt);
   return true;
 }
 
 bool StatementParser::parse_range(Rule& rule, Key key, const Pair& p) {
   RuleMatch& m = rule.match;
-  if (key == Key::Size) {
+  if (key == Key::kSize) {
     uint64_t low = 0;
     uint64_t high = 0;
     if (!read_bounds(p.value, read_size, ~0u, low, high) || high > ~0u ||
-        (p.compare != Compare::Equal && low != high)) {
+        (p.compare != Compare::kEqual && low != high)) {
       return fail_value(p, "bytes below 4G such as 16K, or a range such as 1K..64K");
     }
-    if (p.compare != Compare::AtMost) m.size_min = static_cast<uint32_t>(low);
-    if (p.compare != Compare::AtLeast) m.size_max = static_cast<uint32_t>(high);
+    if (p.compare != Compare::kAtMost) m.size_min = static_cast<uint32_t>(low);
+    if (p.compare != Compare::kAtLeast) m.size_max = static_cast<uint32_t>(high);
     if (m.size_min > m.size_max) return fail_value(p, "a least size that is not above the greatest");
     return true;
   }
-  if (key == Key::Message) {
+  if (key == Key::kMessage) {
     if (!read_bounds(p.value, read_number, kNever, m.message_first, m.message_last) || m.message_first == 0) {
       return fail_value(p, "an ordinal from 1 such as 5, or a range such as 5..9 or 5..");
     }
     return true;
   }
-  if (key == Key::Byte) {
+  if (key == Key::kByte) {
     const auto byte = read_size(p.value);
     if (!byte || *byte == kNever) return fail_value(p, "a number of bytes such as 1M");
     m.byte = *byte;
     return true;
   }
-  if (key == Key::Offset) {
+  if (key == Key::kOffset) {
     rule.action.has_offset = true;
     rule.action.offset_is_percent = p.value.ends_with('%');
     const auto offset = rule.action.offset_is_percent ? read_number(p.value.substr(0, p.value.size() - 1))
@@ -205,7 +205,7 @@ bool StatementParser::parse_range(Rule& rule, Key key, const Pair& p) {
     rule.action.offset = *offset;
     return true;
   }
-  if (key == Key::Seed) return read_uint(p, ~uint64_t{0}, m.seed);
+  if (key == Key::kSeed) return read_uint(p, ~uint64_t{0}, m.seed);
   const auto fraction = read_fraction(p.value);
   if (!fraction) return fail_value(p, "a probability such as 0.01 or 1%");
   m.probability = *fraction;
@@ -226,15 +226,15 @@ bool StatementParser::parse_after(Rule& rule, const Pair& p) {
 
 bool StatementParser::parse_when(Rule& rule, Key key, const Pair& p) {
   RuleTrigger& t = rule.trigger;
-  if (key == Key::After) return parse_after(rule, p);
-  if (key == Key::Count) {
+  if (key == Key::kAfter) return parse_after(rule, p);
+  if (key == Key::kCount) {
     const auto count = read_number(p.value);
     if (p.value != "any" && (!count || *count == 0)) return fail_value(p, "a number from 1, or any");
     t.count = count.value_or(0);
     return true;
   }
   const auto time = read_time_ns(p.value);
-  if (key == Key::Every) {
+  if (key == Key::kEvery) {
     const auto number = read_number(p.value);
     if (number && *number != 0) {
       rule.match.every = *number;
@@ -246,7 +246,7 @@ bool StatementParser::parse_when(Rule& rule, Key key, const Pair& p) {
     return true;
   }
   if (!time) return fail_value(p, "a time with its unit: 500us, 200ms or 3s");
-  (key == Key::At ? t.at_ns : key == Key::From ? t.from_ns : t.until_ns) = *time;
+  (key == Key::kAt ? t.at_ns : key == Key::kFrom ? t.from_ns : t.until_ns) = *time;
   return true;
 }
 

@@ -45,11 +45,11 @@ bool StatementParser::parse_matches(Rule& rule) {
                   "unknown key \"" + std::string(pair.key) + "\"; " + expected_one_of(key_words(), pair.key));
     }
     const Key key = static_cast<Key>(word->value);
-    if (used(key) && key != Key::Size) {
+    if (used(key) && key != Key::kSize) {
       return fail(pair.line, pair.key_column,
                   "\"" + std::string(pair.key) + "\" stands twice; expected it once");
     }
-    if (pair.compare != Compare::Equal && key != Key::Size) {
+    if (pair.compare != Compare::kEqual && key != Key::kSize) {
       return fail(pair.line, pair.key_column + static_cast<unsigned>(pair.key.size()),
                   "only size takes >= or <=; expected \"" + std::string(pair.key) + "=\"");
     }
@@ -68,9 +68,9 @@ bool StatementParser::split_pair(const Token& token, Pair& pair) {
                 "unexpected \"" + std::string(token.text) + "\"; expected key=value or \"do\"");
   }
   size_t key_end = equals;
-  if (token.text[equals - 1] == '>') pair.compare = Compare::AtLeast;
-  if (token.text[equals - 1] == '<') pair.compare = Compare::AtMost;
-  if (pair.compare != Compare::Equal) --key_end;
+  if (token.text[equals - 1] == '>') pair.compare = Compare::kAtLeast;
+  if (token.text[equals - 1] == '<') pair.compare = Compare::kAtMost;
+  if (pair.compare != Compare::kEqual) --key_end;
   pair.key = token.text.substr(0, key_end);
   pair.value = token.text.substr(equals + 1);
   pair.line = token.line;
@@ -95,7 +95,7 @@ void check_names(const ParseResult& parsed, const std::vector<Statement>& statem
     const auto has_name = [](std::string_view name) {
       return [name](const Rule& r) { return name == r.name; };
     };
-    const auto earlier = parsed.rules.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto earlier = parsed.rules.begin() + static_cast<ptrdiff_t>(i);
     if (rule.name[0] != '\0' && std::any_of(parsed.rules.begin(), earlier, has_name(rule.name))) {
       const Token& token = place(rule);
       problems.push_back(

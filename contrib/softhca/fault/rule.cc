@@ -20,7 +20,7 @@ uint64_t throw_dice(uint64_t seed, uint64_t ordinal) {
 
 /// Names a message by its source port and its ordinal there; attempts of one message share it. Never 0.
 uint64_t message_identity(const MessageRecord& r) {
-  const bool tx = r.direction == Direction::Tx;
+  const bool tx = r.direction == Direction::kTx;
   const uint64_t node = tx ? r.node : r.peer_node;
   const uint64_t device = tx ? r.device : r.peer_device;
   const uint64_t port = tx ? r.port : r.peer_port;
@@ -28,7 +28,7 @@ uint64_t message_identity(const MessageRecord& r) {
 }
 
 bool carries(const MessageRecord& r, uint32_t imm) {
-  return (r.opcode == Opcode::SendImm || r.opcode == Opcode::WriteImm) && ntohl(r.imm) == imm;
+  return (r.opcode == Opcode::kSendImm || r.opcode == Opcode::kWriteImm) && ntohl(r.imm) == imm;
 }
 
 bool selects_packet(const RuleMatch& m, const MessageRecord& r) {
@@ -37,7 +37,7 @@ bool selects_packet(const RuleMatch& m, const MessageRecord& r) {
   if ((m.service_mask >> static_cast<unsigned>(r.service) & 1) == 0) return false;
   if (r.length < m.size_min || r.length > m.size_max) return false;
   if (m.has_imm && !carries(r, m.imm)) return false;
-  const bool tx = r.direction == Direction::Tx;
+  const bool tx = r.direction == Direction::kTx;
   if (m.qpn != 0 && m.qpn != (tx ? r.src_qpn : r.dst_qpn)) return false;
   return m.peer_qpn == 0 || m.peer_qpn == (tx ? r.dst_qpn : r.src_qpn);
 }
@@ -59,7 +59,7 @@ bool selects_call(const RuleMatch& m, const VerbCall& call) {
   if (m.peer_node != kAnyId && m.peer_node != call.peer_node) return false;
   if (m.qpn != 0 && m.qpn != call.qpn) return false;
   if (m.service_mask != RuleMatch{}.service_mask && (m.service_mask & call.service_mask) == 0) return false;
-  if (m.reach != Reach::Any && m.reach != call.reach) return false;
+  if (m.reach != Reach::kAny && m.reach != call.reach) return false;
   if (m.qp_states != 0 && (m.qp_states & call.state_mask) == 0) return false;
   return call.size >= m.size_min && (m.size_max == ~0u || call.size <= m.size_max);
 }
@@ -120,7 +120,7 @@ bool is_timed(const Rule& rule) {
 
 /// Takes the rule out of the counts of armed rules, which send messages through decide(). Once per rule.
 void retire(FaultTable& table, RuleSlot& slot, RuleState to, uint64_t now_ns) {
-  RuleState expected = RuleState::Armed;
+  RuleState expected = RuleState::kArmed;
   if (!slot.counters.state.compare_exchange_strong(expected, to)) return;
   slot.counters.retired_ns.store(now_ns, std::memory_order_relaxed);
   slot.counters.due_ns.store(kNever, std::memory_order_relaxed);
@@ -132,10 +132,10 @@ void retire(FaultTable& table, RuleSlot& slot, RuleState to, uint64_t now_ns) {
 void retire_when_spent(FaultTable& table, RuleSlot& slot, uint64_t now_ns) {
   if (!is_last_firing(slot.rule, slot.counters)) return;
   if (!slot.rule.trigger.timed && slot.rule.match.verb_mask == 0 &&
-      slot.rule.match.attempt_mode == AttemptMode::All)
+      slot.rule.match.attempt_mode == AttemptMode::kAll)
     return;
   if (slot.counters.due_ns.load(std::memory_order_relaxed) != kNever) return;
-  retire(table, slot, RuleState::Spent, now_ns);
+  retire(table, slot, RuleState::kSpent, now_ns);
 }
 
 /// Counts a firing. Starts the rules that wait for this one, and sets the time of the next periodic firing.
@@ -146,7 +146,7 @@ void note_firing(FaultTable& table, unsigned index, uint64_t now_ns) {
     const uint32_t used = table.used.load(std::memory_order_acquire);
     for (uint32_t i = 0; i < used; ++i) {
       RuleSlot& waiting = table.slots[i];
-      if (waiting.counters.state.load(std::memory_order_acquire) != RuleState::Armed) continue;
+      if (waiting.counters.state.load(std::memory_order_acquire) != RuleState::kArmed) continue;
       const RuleTrigger& t = waiting.rule.trigger;
       if (!t.timed || t.after_rule != static_cast<int>(index)) continue;
       waiting.counters.due_ns.store(now_ns + t.after_delay_ns, std::memory_order_release);
@@ -184,11 +184,11 @@ Decision message_decision(const Rule& rule, unsigned index, const MessageRecord&
     d.node = rule.action.on_peer ? r.peer_node : r.node;
     d.device = rule.action.on_peer ? r.peer_device : r.device;
     d.port = rule.action.on_peer ? r.peer_port : r.port;
-    const bool tx = r.direction == Direction::Tx;
+    const bool tx = r.direction == Direction::kTx;
     d.qpn = tx != rule.action.on_peer ? r.src_qpn : r.dst_qpn;
   }
   // The first transmission is the one that is delayed. Until it is released the requester gets no answer.
-  if (d.kind == ActionKind::LateWrite && r.attempt > 0) d.kind = ActionKind::Drop;
+  if (d.kind == ActionKind::kLateWrite && r.attempt > 0) d.kind = ActionKind::kDrop;
   return d;
 }
 
@@ -210,10 +210,10 @@ struct Firing {
 /// Counts the message. True when it is one that the rule waits for.
 Firing evaluate(const Rule& rule, RuleCounters& c, const MessageRecord& r) {
   const RuleMatch& m = rule.match;
-  const bool request = r.opcode != Opcode::Ack;
-  if (request && m.attempt_mode == AttemptMode::Exact && r.attempt != m.attempt) return {};
-  if (request && m.attempt_mode == AttemptMode::First && r.attempt != 0) return {};
-  if (request && m.attempt_mode == AttemptMode::All && r.attempt != 0 && !is_plain_filter(rule)) {
+  const bool request = r.opcode != Opcode::kAck;
+  if (request && m.attempt_mode == AttemptMode::kExact && r.attempt != m.attempt) return {};
+  if (request && m.attempt_mode == AttemptMode::kFirst && r.attempt != 0) return {};
+  if (request && m.attempt_mode == AttemptMode::kAll && r.attempt != 0 && !is_plain_filter(rule)) {
     return {remembers(c, message_identity(r)), effect_offset(rule.action, r.length)};
   }
   const uint64_t ordinal = c.matched.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -236,12 +236,12 @@ void keep_target(RuleCounters& c, const Decision& d) {
 
 /// The first rule that fires decides. An action on ports, devices or processes goes before one that `yields`.
 void choose(FaultTable& table, Decision& chosen, const Decision& next, bool (*yields)(ActionKind)) {
-  const bool replaced = chosen.kind != ActionKind::None && yields(chosen.kind) && !yields(next.kind);
-  if (chosen.kind != ActionKind::None) {
+  const bool replaced = chosen.kind != ActionKind::kNone && yields(chosen.kind) && !yields(next.kind);
+  if (chosen.kind != ActionKind::kNone) {
     const uint8_t loser = replaced ? chosen.rule : next.rule;
     table.slots[loser].counters.overridden.fetch_add(1, std::memory_order_relaxed);
   }
-  if (chosen.kind == ActionKind::None || replaced) chosen = next;
+  if (chosen.kind == ActionKind::kNone || replaced) chosen = next;
 }
 
 }  // namespace
@@ -252,17 +252,17 @@ Decision decide(FaultTable& table, const MessageRecord& record) {
   for (uint32_t i = 0; i < used; ++i) {
     RuleSlot& slot = table.slots[i];
     RuleCounters& c = slot.counters;
-    if (c.state.load(std::memory_order_acquire) != RuleState::Armed || slot.rule.trigger.timed) continue;
+    if (c.state.load(std::memory_order_acquire) != RuleState::kArmed || slot.rule.trigger.timed) continue;
     if (slot.rule.match.verb_mask != 0) continue;
     if (!selects_packet(slot.rule.match, record) || !selects_place(slot.rule.match, record)) continue;
     if (!in_window(table, slot.rule.trigger, record.time_ns) || runs_by_clock(slot.rule, c)) continue;
     const Firing firing = evaluate(slot.rule, c, record);
     if (!firing.fires) continue;
-    const bool repeated = record.attempt != 0 && slot.rule.match.attempt_mode == AttemptMode::All &&
-                          record.opcode != Opcode::Ack && !is_plain_filter(slot.rule);
+    const bool repeated = record.attempt != 0 && slot.rule.match.attempt_mode == AttemptMode::kAll &&
+                          record.opcode != Opcode::kAck && !is_plain_filter(slot.rule);
     if (!repeated && !claim_firing(slot.rule, c)) continue;
     const Decision d = message_decision(slot.rule, i, record, firing.cut);
-    if (!repeated && slot.rule.match.attempt_mode == AttemptMode::All) remember(c, message_identity(record));
+    if (!repeated && slot.rule.match.attempt_mode == AttemptMode::kAll) remember(c, message_identity(record));
     if (!is_message_action(d.kind)) keep_target(c, d);
     if (!repeated) note_firing(table, i, record.time_ns);
     choose(table, result, d, is_message_action);
@@ -277,7 +277,7 @@ Decision decide(FaultTable& table, const VerbCall& call) {
   for (uint32_t i = 0; i < used; ++i) {
     RuleSlot& slot = table.slots[i];
     RuleCounters& c = slot.counters;
-    if (c.state.load(std::memory_order_acquire) != RuleState::Armed || slot.rule.trigger.timed) continue;
+    if (c.state.load(std::memory_order_acquire) != RuleState::kArmed || slot.rule.trigger.timed) continue;
     if (!selects_call(slot.rule.match, call)) continue;
     if (!in_window(table, slot.rule.trigger, call.time_ns) || runs_by_clock(slot.rule, c)) continue;
     const uint64_t ordinal = c.matched.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -304,7 +304,7 @@ uint64_t next_due_ns(const FaultTable& table) {
   const uint32_t used = table.used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used; ++i) {
     const RuleCounters& c = table.slots[i].counters;
-    if (c.state.load(std::memory_order_acquire) != RuleState::Armed) continue;
+    if (c.state.load(std::memory_order_acquire) != RuleState::kArmed) continue;
     const uint64_t due = c.due_ns.load(std::memory_order_relaxed);
     if (due < earliest) earliest = due;
   }
@@ -317,7 +317,7 @@ Decision tick(FaultTable& table, uint64_t now_ns) {
   for (uint32_t i = 0; i < used; ++i) {
     RuleSlot& slot = table.slots[i];
     RuleCounters& c = slot.counters;
-    if (c.state.load(std::memory_order_acquire) != RuleState::Armed) continue;
+    if (c.state.load(std::memory_order_acquire) != RuleState::kArmed) continue;
     uint64_t due = c.due_ns.load(std::memory_order_acquire);
     if (due > now_ns) continue;
     if (!c.due_ns.compare_exchange_strong(due, kNever, std::memory_order_acq_rel)) continue;

@@ -22,15 +22,15 @@ inline constexpr unsigned kMaxRules = 254;       ///< MessageRecord::rule is 8 b
 inline constexpr unsigned kStickyMessages = 32;  ///< messages whose retransmissions a rule remembers
 inline constexpr unsigned kOpcodeCount = 9;      ///< wire opcodes: Send .. Ack
 inline constexpr uint32_t kRequestOpcodes = (1u << 8) - 1;  ///< every opcode but Ack
-inline constexpr uint32_t kAckOpcode = 1u << static_cast<unsigned>(Opcode::Ack);
+inline constexpr uint32_t kAckOpcode = 1u << static_cast<unsigned>(Opcode::kAck);
 inline constexpr uint8_t kAnyPath = 0xff;
 inline constexpr uint64_t kAlways = ~uint64_t{0};
 
 /// Which transmissions of a message a rule looks at.
 enum class AttemptMode : uint8_t {
-  First = 0,  ///< first transmission only, so a dropped message arrives with its retry
-  All = 1,    ///< the first one decides, every retransmission of that message is treated like it
-  Exact = 2,  ///< only retransmission number `attempt`
+  kFirst = 0,  ///< first transmission only, so a dropped message arrives with its retry
+  kAll = 1,    ///< the first one decides, every retransmission of that message is treated like it
+  kExact = 2,  ///< only retransmission number `attempt`
 };
 
 /// What a message must look like. Zero-initialised fields do not all mean "any": use default values.
@@ -45,13 +45,13 @@ struct RuleMatch {
   uint32_t opcode_mask = kRequestOpcodes;
   uint8_t service_mask = 7;
   uint8_t direction_mask = 1;  ///< bit 0 tx, bit 1 rx
-  AttemptMode attempt_mode = AttemptMode::First;
+  AttemptMode attempt_mode = AttemptMode::kFirst;
   uint8_t attempt = 0;
-  bool has_imm = false;      ///< only messages that carry `imm`
-  uint8_t qp_states = 0;     ///< verb rules: bits of ibv_qp_state modify_qp must ask for; 0 = any
-  Reach reach = Reach::Any;  ///< verb rules: the destination can or cannot be reached
-  uint8_t path = kAnyPath;   ///< of the destination's LIDs, counted from 0, the one it goes to
-  uint32_t verb_mask = 0;    ///< bits of ControlVerb; 0 = the rule looks at messages
+  bool has_imm = false;       ///< only messages that carry `imm`
+  uint8_t qp_states = 0;      ///< verb rules: bits of ibv_qp_state modify_qp must ask for; 0 = any
+  Reach reach = Reach::kAny;  ///< verb rules: the destination can or cannot be reached
+  uint8_t path = kAnyPath;    ///< of the destination's LIDs, counted from 0, the one it goes to
+  uint32_t verb_mask = 0;     ///< bits of ControlVerb; 0 = the rule looks at messages
   uint32_t reserved2 = 0;
   uint32_t size_min = 0;
   uint32_t size_max = ~0u;
@@ -78,7 +78,7 @@ struct RuleTrigger {
 };
 
 struct RuleAction {
-  ActionKind kind = ActionKind::None;
+  ActionKind kind = ActionKind::kNone;
   bool on_peer = false;  ///< topology actions: target is the other end of the message
   bool offset_is_percent = false;
   bool has_offset = false;
@@ -89,11 +89,11 @@ struct RuleAction {
   uint64_t duration_ns = 0;
 };
 
-enum class RuleState : uint8_t { Empty = 0, Armed = 1, Spent = 2, Off = 3 };
+enum class RuleState : uint8_t { kEmpty = 0, kArmed = 1, kSpent = 2, kOff = 3 };
 
 /// The part that changes while a job runs.
 struct RuleCounters {
-  std::atomic<RuleState> state{RuleState::Empty};
+  std::atomic<RuleState> state{RuleState::kEmpty};
   std::atomic<uint64_t> matched{0};
   std::atomic<uint64_t> fired{0};
   std::atomic<uint64_t> overridden{0};      ///< would have fired, but an earlier rule decided the message

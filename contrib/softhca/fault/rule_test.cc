@@ -33,7 +33,7 @@ class RuleTable : public ::testing::Test {
         << error;
   }
 
-  MessageRecord message(uint32_t length = 64, Opcode opcode = Opcode::Send) {
+  MessageRecord message(uint32_t length = 64, Opcode opcode = Opcode::kSend) {
     MessageRecord r{};
     r.time_ns = kStart + 5 * kMs;
     r.message_ordinal = next_message_++;
@@ -47,11 +47,11 @@ class RuleTable : public ::testing::Test {
     r.peer_port = 1;
     r.src_qpn = 0x11;
     r.dst_qpn = 0x22;
-    r.direction = Direction::Tx;
+    r.direction = Direction::kTx;
     return r;
   }
 
-  Decision send(uint32_t length = 64, Opcode opcode = Opcode::Send) {
+  Decision send(uint32_t length = 64, Opcode opcode = Opcode::kSend) {
     return decide(*table_, message(length, opcode));
   }
   const RuleCounters& counters(const char* name) { return table_->slots[find_rule(*table_, name)].counters; }
@@ -63,17 +63,17 @@ class RuleTable : public ::testing::Test {
 
 TEST_F(RuleTable, Empty_IsNotArmedAndDecidesNothing) {
   EXPECT_FALSE(armed(*table_));
-  EXPECT_EQ(send().kind, ActionKind::None);
+  EXPECT_EQ(send().kind, ActionKind::kNone);
   EXPECT_EQ(next_due_ns(*table_), kNever);
-  EXPECT_EQ(tick(*table_, kNever - 1).kind, ActionKind::None);
+  EXPECT_EQ(tick(*table_, kNever - 1).kind, ActionKind::kNone);
 }
 
 TEST_F(RuleTable, Ordinal_FiresOnceOnExactlyThatMessage) {
   load("fifth: when opcode=SEND message=5 do drop");
   EXPECT_TRUE(armed(*table_));
   for (int i = 1; i <= 10; ++i) {
-    send(64, Opcode::Write);
-    EXPECT_EQ(send().kind, i == 5 ? ActionKind::Drop : ActionKind::None) << i;
+    send(64, Opcode::kWrite);
+    EXPECT_EQ(send().kind, i == 5 ? ActionKind::kDrop : ActionKind::kNone) << i;
   }
   EXPECT_EQ(counters("fifth").fired.load(), 1u);
   EXPECT_FALSE(armed(*table_)) << "a spent rule must cost nothing";
@@ -82,20 +82,20 @@ TEST_F(RuleTable, Ordinal_FiresOnceOnExactlyThatMessage) {
 TEST_F(RuleTable, OrdinalRange_EndsAlsoWithoutALimit) {
   load("when message=2..3 count=any do drop");
   for (int i = 1; i <= 6; ++i)
-    EXPECT_EQ(send().kind, i == 2 || i == 3 ? ActionKind::Drop : ActionKind::None) << i;
+    EXPECT_EQ(send().kind, i == 2 || i == 3 ? ActionKind::kDrop : ActionKind::kNone) << i;
 }
 
 TEST_F(RuleTable, Retransmissions_AreNotCountedAndPass) {
   load("second: when message=2 do drop");
-  EXPECT_EQ(send().kind, ActionKind::None);
+  EXPECT_EQ(send().kind, ActionKind::kNone);
   MessageRecord second = message();
   MessageRecord retry_of_first = second;
   retry_of_first.message_ordinal = 0;
   retry_of_first.attempt = 1;
-  EXPECT_EQ(decide(*table_, retry_of_first).kind, ActionKind::None);
-  EXPECT_EQ(decide(*table_, second).kind, ActionKind::Drop);
+  EXPECT_EQ(decide(*table_, retry_of_first).kind, ActionKind::kNone);
+  EXPECT_EQ(decide(*table_, second).kind, ActionKind::kDrop);
   second.attempt = 1;
-  EXPECT_EQ(decide(*table_, second).kind, ActionKind::None);
+  EXPECT_EQ(decide(*table_, second).kind, ActionKind::kNone);
 }
 
 TEST_F(RuleTable, LostAck_LosesEveryAttemptOfThatMessageOnly) {
@@ -103,67 +103,67 @@ TEST_F(RuleTable, LostAck_LosesEveryAttemptOfThatMessageOnly) {
   send();
   MessageRecord second = message();
   MessageRecord third = message();
-  EXPECT_EQ(decide(*table_, second).kind, ActionKind::DropAck);
-  EXPECT_EQ(decide(*table_, third).kind, ActionKind::None);
+  EXPECT_EQ(decide(*table_, second).kind, ActionKind::kDropAck);
+  EXPECT_EQ(decide(*table_, third).kind, ActionKind::kNone);
   for (uint16_t attempt = 1; attempt < 8; ++attempt) {
     second.attempt = third.attempt = attempt;
-    EXPECT_EQ(decide(*table_, second).kind, ActionKind::DropAck) << attempt;
-    EXPECT_EQ(decide(*table_, third).kind, ActionKind::None) << attempt;
+    EXPECT_EQ(decide(*table_, second).kind, ActionKind::kDropAck) << attempt;
+    EXPECT_EQ(decide(*table_, third).kind, ActionKind::kNone) << attempt;
   }
 }
 
 TEST_F(RuleTable, AttemptAllSeenFromTheReceiver_IsTheSameMessage) {
   load("when message=1 direction=any attempt=all do drop");
   MessageRecord tx = message();
-  EXPECT_EQ(decide(*table_, tx).kind, ActionKind::Drop);
+  EXPECT_EQ(decide(*table_, tx).kind, ActionKind::kDrop);
   MessageRecord rx = tx;
   std::swap(rx.node, rx.peer_node);
-  rx.direction = Direction::Rx;
+  rx.direction = Direction::kRx;
   rx.attempt = 1;
-  EXPECT_EQ(decide(*table_, rx).kind, ActionKind::Drop);
+  EXPECT_EQ(decide(*table_, rx).kind, ActionKind::kDrop);
 }
 
 TEST_F(RuleTable, LateWrite_HoldsTheFirstCopyAndLosesTheOthers) {
   load("when message=1 do late-write 50ms");
-  MessageRecord write = message(4096, Opcode::Write);
+  MessageRecord write = message(4096, Opcode::kWrite);
   const Decision held = decide(*table_, write);
-  EXPECT_EQ(held.kind, ActionKind::LateWrite);
+  EXPECT_EQ(held.kind, ActionKind::kLateWrite);
   EXPECT_EQ(held.delay_ns, 50 * kMs);
   write.attempt = 1;
-  EXPECT_EQ(decide(*table_, write).kind, ActionKind::Drop);
+  EXPECT_EQ(decide(*table_, write).kind, ActionKind::kDrop);
 }
 
 TEST_F(RuleTable, KillRail1_CutsTheFirstLargeMessageInHalf) {
   load("kill: when device=softhca1 size>=16K offset=50% count=1 do port-down");
-  EXPECT_EQ(send(16383).kind, ActionKind::None);
+  EXPECT_EQ(send(16383).kind, ActionKind::kNone);
   MessageRecord other_rail = message(65536);
   other_rail.device = 0;
-  EXPECT_EQ(decide(*table_, other_rail).kind, ActionKind::None);
+  EXPECT_EQ(decide(*table_, other_rail).kind, ActionKind::kNone);
   const Decision d = send(65536);
-  EXPECT_EQ(d.kind, ActionKind::PortDown);
+  EXPECT_EQ(d.kind, ActionKind::kPortDown);
   EXPECT_EQ(d.cut_bytes, 32768u);
   EXPECT_EQ(d.node, 0);
   EXPECT_EQ(d.device, 1);
   EXPECT_EQ(d.port, 1);
   EXPECT_EQ(d.duration_ns, 0u);
-  EXPECT_EQ(send(65536).kind, ActionKind::None);
+  EXPECT_EQ(send(65536).kind, ActionKind::kNone);
 }
 
 TEST_F(RuleTable, OnPeer_TargetsTheOtherEnd) {
   load("when message=1 do kill on=peer");
   const Decision d = send();
-  EXPECT_EQ(d.kind, ActionKind::Kill);
+  EXPECT_EQ(d.kind, ActionKind::kKill);
   EXPECT_EQ(d.node, 1);
   EXPECT_EQ(d.qpn, 0x22u);
 }
 
 TEST_F(RuleTable, Byte_FiresInTheMessageThatCarriesIt) {
   load("when byte=150 do drop");
-  EXPECT_EQ(send(100).kind, ActionKind::None);
+  EXPECT_EQ(send(100).kind, ActionKind::kNone);
   const Decision d = send(100);
-  EXPECT_EQ(d.kind, ActionKind::Drop);
+  EXPECT_EQ(d.kind, ActionKind::kDrop);
   EXPECT_EQ(d.cut_bytes, 50u);
-  EXPECT_EQ(send(100).kind, ActionKind::None);
+  EXPECT_EQ(send(100).kind, ActionKind::kNone);
 }
 
 TEST_F(RuleTable, Filters_SelectByEachKey) {
@@ -175,13 +175,13 @@ TEST_F(RuleTable, Filters_SelectByEachKey) {
       {"qpn=0x11", [](MessageRecord& r) { r.src_qpn = 0x12; }},
       {"peer-qpn=0x22", [](MessageRecord& r) { r.dst_qpn = 0x12; }},
       {"path=0", [](MessageRecord& r) { r.path = 1; }},
-      {"opcode=SEND", [](MessageRecord& r) { r.opcode = Opcode::Read; }},
-      {"service=RC", [](MessageRecord& r) { r.service = Service::Ud; }},
-      {"direction=tx", [](MessageRecord& r) { r.direction = Direction::Rx; }},
+      {"opcode=SEND", [](MessageRecord& r) { r.opcode = Opcode::kRead; }},
+      {"service=RC", [](MessageRecord& r) { r.service = Service::kUd; }},
+      {"direction=tx", [](MessageRecord& r) { r.direction = Direction::kRx; }},
       {"size=64", [](MessageRecord& r) { r.length = 65; }},
       {"size>=64", [](MessageRecord& r) { r.length = 63; }},
       {"attempt=first", [](MessageRecord& r) { r.attempt = 1; }},
-      {"opcode=request", [](MessageRecord& r) { r.opcode = Opcode::Ack; }},
+      {"opcode=request", [](MessageRecord& r) { r.opcode = Opcode::kAck; }},
   };
   for (const auto& [key, spoil] : cases) {
     start(*table_, kStart);
@@ -189,8 +189,8 @@ TEST_F(RuleTable, Filters_SelectByEachKey) {
     MessageRecord right = message();
     MessageRecord wrong = right;
     spoil(wrong);
-    EXPECT_EQ(decide(*table_, right).kind, ActionKind::Drop) << key;
-    EXPECT_EQ(decide(*table_, wrong).kind, ActionKind::None) << key;
+    EXPECT_EQ(decide(*table_, right).kind, ActionKind::kDrop) << key;
+    EXPECT_EQ(decide(*table_, wrong).kind, ActionKind::kNone) << key;
   }
 }
 
@@ -198,40 +198,40 @@ TEST_F(RuleTable, Imm_SelectsMessagesThatCarryThatValue) {
   load("when imm=0x46 do drop");
   MessageRecord r = message();
   r.imm = htonl(0x46);  // a SEND without immediate data: the field means nothing
-  EXPECT_EQ(decide(*table_, r).kind, ActionKind::None);
-  r.opcode = Opcode::WriteImm;
-  EXPECT_EQ(decide(*table_, r).kind, ActionKind::Drop);
-  r.opcode = Opcode::SendImm;
-  EXPECT_EQ(decide(*table_, r).kind, ActionKind::Drop);
+  EXPECT_EQ(decide(*table_, r).kind, ActionKind::kNone);
+  r.opcode = Opcode::kWriteImm;
+  EXPECT_EQ(decide(*table_, r).kind, ActionKind::kDrop);
+  r.opcode = Opcode::kSendImm;
+  EXPECT_EQ(decide(*table_, r).kind, ActionKind::kDrop);
   r.imm = htonl(0x47);
-  EXPECT_EQ(decide(*table_, r).kind, ActionKind::None);
+  EXPECT_EQ(decide(*table_, r).kind, ActionKind::kNone);
 }
 
 TEST_F(RuleTable, QpnOfAnArrivingMessage_IsTheReceivingOne) {
   load("when qpn=0x22 direction=rx do drop");
   MessageRecord r = message();
-  r.direction = Direction::Rx;
-  EXPECT_EQ(decide(*table_, r).kind, ActionKind::Drop);
+  r.direction = Direction::kRx;
+  EXPECT_EQ(decide(*table_, r).kind, ActionKind::kDrop);
 }
 
 TEST_F(RuleTable, Probability_RepeatsWithTheSeedAndHitsTheRate) {
   load("dice: when probability=10% seed=3 do drop");
   std::vector<bool> first;
-  for (int i = 0; i < 10'000; ++i) first.push_back(send().kind == ActionKind::Drop);
+  for (int i = 0; i < 10'000; ++i) first.push_back(send().kind == ActionKind::kDrop);
   const auto hits = std::count(first.begin(), first.end(), true);
   EXPECT_GT(hits, 850);
   EXPECT_LT(hits, 1150);
   start(*table_, kStart);
   load("when probability=10% seed=3 do drop");
-  for (int i = 0; i < 10'000; ++i) ASSERT_EQ(send().kind == ActionKind::Drop, first[i]) << i;
+  for (int i = 0; i < 10'000; ++i) ASSERT_EQ(send().kind == ActionKind::kDrop, first[i]) << i;
 }
 
 TEST_F(RuleTable, Window_LimitsARuleInTime) {
   load("when from=10ms until=20ms do drop");
-  for (const auto& [at_ms, kind] : {std::pair{9, ActionKind::None},
-                                    {10, ActionKind::Drop},
-                                    {19, ActionKind::Drop},
-                                    {20, ActionKind::None}}) {
+  for (const auto& [at_ms, kind] : {std::pair{9, ActionKind::kNone},
+                                    {10, ActionKind::kDrop},
+                                    {19, ActionKind::kDrop},
+                                    {20, ActionKind::kNone}}) {
     MessageRecord r = message();
     r.time_ns = kStart + at_ms * kMs;
     EXPECT_EQ(decide(*table_, r).kind, kind) << at_ms;
@@ -242,13 +242,13 @@ TEST_F(RuleTable, Timed_FiresOnceWhenDueAndOnlyThen) {
   load("down: when device=1 at=200ms do port-down for=50ms");
   EXPECT_FALSE(armed(*table_)) << "timed rules must not slow messages";
   EXPECT_EQ(next_due_ns(*table_), kStart + 200 * kMs);
-  EXPECT_EQ(tick(*table_, kStart + 199 * kMs).kind, ActionKind::None);
+  EXPECT_EQ(tick(*table_, kStart + 199 * kMs).kind, ActionKind::kNone);
   const Decision d = tick(*table_, kStart + 200 * kMs);
-  EXPECT_EQ(d.kind, ActionKind::PortDown);
+  EXPECT_EQ(d.kind, ActionKind::kPortDown);
   EXPECT_EQ(d.node, kAnyId);
   EXPECT_EQ(d.device, 1);
   EXPECT_EQ(d.duration_ns, 50 * kMs);
-  EXPECT_EQ(tick(*table_, kStart + 999 * kMs).kind, ActionKind::None);
+  EXPECT_EQ(tick(*table_, kStart + 999 * kMs).kind, ActionKind::kNone);
   EXPECT_EQ(next_due_ns(*table_), kNever);
 }
 
@@ -256,7 +256,7 @@ TEST_F(RuleTable, TimedWithPeriod_FiresCountTimes) {
   load("when at=10ms every=20ms count=3 do sm-change");
   int fired = 0;
   for (uint64_t ms = 0; ms < 200; ++ms) {
-    while (tick(*table_, kStart + ms * kMs).kind != ActionKind::None) ++fired;
+    while (tick(*table_, kStart + ms * kMs).kind != ActionKind::kNone) ++fired;
   }
   EXPECT_EQ(fired, 3);
 }
@@ -266,50 +266,50 @@ TEST_F(RuleTable, After_StartsWhenTheOtherRuleFired) {
   EXPECT_EQ(next_due_ns(*table_), kNever);
   send();
   EXPECT_EQ(next_due_ns(*table_), kNever);
-  EXPECT_EQ(send().kind, ActionKind::PortDown);
+  EXPECT_EQ(send().kind, ActionKind::kPortDown);
   EXPECT_EQ(next_due_ns(*table_), kStart + 35 * kMs);
-  EXPECT_EQ(tick(*table_, kStart + 35 * kMs).kind, ActionKind::PortUp);
+  EXPECT_EQ(tick(*table_, kStart + 35 * kMs).kind, ActionKind::kPortUp);
 }
 
 TEST_F(RuleTable, AfterOnAMessageRule_OpensItsWindow) {
   load("a: when message=2 do drop\nb: when after=a+1ms opcode=READ do drop");
-  EXPECT_EQ(send(8, Opcode::Read).kind, ActionKind::None);
-  EXPECT_EQ(send().kind, ActionKind::Drop);
-  EXPECT_EQ(send(8, Opcode::Read).kind, ActionKind::None) << "1 ms has not passed";
-  MessageRecord later = message(8, Opcode::Read);
+  EXPECT_EQ(send(8, Opcode::kRead).kind, ActionKind::kNone);
+  EXPECT_EQ(send().kind, ActionKind::kDrop);
+  EXPECT_EQ(send(8, Opcode::kRead).kind, ActionKind::kNone) << "1 ms has not passed";
+  MessageRecord later = message(8, Opcode::kRead);
   later.time_ns += kMs;
-  EXPECT_EQ(decide(*table_, later).kind, ActionKind::Drop);
+  EXPECT_EQ(decide(*table_, later).kind, ActionKind::kDrop);
 }
 
 TEST_F(RuleTable, FlapByMessage_RepeatsByTimeOnThatPort) {
   load("flap: when message=2 device=1 count=3 do port-flap down=10ms up=20ms");
   send();
-  EXPECT_EQ(send().kind, ActionKind::PortDown);
+  EXPECT_EQ(send().kind, ActionKind::kPortDown);
   EXPECT_EQ(next_due_ns(*table_), kStart + 35 * kMs);
   for (int round = 0; round < 2; ++round) {
     const Decision d = tick(*table_, kStart + (35 + 30 * round) * kMs);
-    EXPECT_EQ(d.kind, ActionKind::PortDown) << round;
+    EXPECT_EQ(d.kind, ActionKind::kPortDown) << round;
     EXPECT_EQ(d.node, 0);
     EXPECT_EQ(d.device, 1);
     EXPECT_EQ(d.port, 1);
     EXPECT_EQ(d.duration_ns, 10 * kMs);
   }
-  EXPECT_EQ(tick(*table_, kStart + 900 * kMs).kind, ActionKind::None);
+  EXPECT_EQ(tick(*table_, kStart + 900 * kMs).kind, ActionKind::kNone);
   EXPECT_EQ(table_->timed_rules.load(), 0u);
   EXPECT_EQ(table_->message_rules.load(), 0u);
 }
 
 TEST_F(RuleTable, FlapByMessage_LaterMessagesDoNotFireItAgain) {
   load("flap: when size>=16K count=5 do port-flap down=10ms up=20ms");
-  EXPECT_EQ(send(16384).kind, ActionKind::PortDown);
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(send(16384).kind, ActionKind::None);
-  EXPECT_EQ(tick(*table_, kStart + 35 * kMs).kind, ActionKind::PortDown);
+  EXPECT_EQ(send(16384).kind, ActionKind::kPortDown);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(send(16384).kind, ActionKind::kNone);
+  EXPECT_EQ(tick(*table_, kStart + 35 * kMs).kind, ActionKind::kPortDown);
   EXPECT_EQ(counters("flap").fired.load(), 2u);
 }
 
 TEST_F(RuleTable, TwoRulesOnOneMessage_FirstWinsButWorldGoesFirst) {
   load("a: when message=1 do drop\nb: when message=1 do delay 1ms\nc: when message=1 do port-down");
-  EXPECT_EQ(send().kind, ActionKind::PortDown);
+  EXPECT_EQ(send().kind, ActionKind::kPortDown);
   EXPECT_EQ(counters("a").overridden.load(), 1u);
   EXPECT_EQ(counters("b").overridden.load(), 1u);
   EXPECT_EQ(counters("c").overridden.load(), 0u);
@@ -321,9 +321,9 @@ TEST_F(RuleTable, InjectedTimes_CountFromNow) {
   load("when from=10ms do drop", false, kStart + 700 * kMs);
   MessageRecord r = message();
   r.time_ns = kStart + 705 * kMs;
-  EXPECT_EQ(decide(*table_, r).kind, ActionKind::None);
+  EXPECT_EQ(decide(*table_, r).kind, ActionKind::kNone);
   r.time_ns = kStart + 711 * kMs;
-  EXPECT_EQ(decide(*table_, r).kind, ActionKind::Drop);
+  EXPECT_EQ(decide(*table_, r).kind, ActionKind::kDrop);
 }
 
 TEST_F(RuleTable, Clear_DisarmsEverything) {
@@ -331,7 +331,7 @@ TEST_F(RuleTable, Clear_DisarmsEverything) {
   EXPECT_EQ(clear(*table_, kStart), 3u);
   EXPECT_FALSE(armed(*table_));
   EXPECT_EQ(next_due_ns(*table_), kNever);
-  EXPECT_EQ(send().kind, ActionKind::None);
+  EXPECT_EQ(send().kind, ActionKind::kNone);
   EXPECT_EQ(clear(*table_, kStart), 0u);
 }
 
@@ -375,23 +375,23 @@ TEST_F(VerbRules, NthCall_FailsAndNoOther) {
   load("oom: when verb=reg_mr node=1 call=3 do fail ENOMEM");
   EXPECT_TRUE(verbs_armed(*table_));
   EXPECT_FALSE(armed(*table_)) << "messages pay nothing for rules about calls";
-  EXPECT_EQ(call(ControlVerb::RegMr, 0).kind, ActionKind::None);
-  EXPECT_EQ(call(ControlVerb::CreateQp, 1).kind, ActionKind::None);
-  EXPECT_EQ(call(ControlVerb::RegMr, 1).kind, ActionKind::None);
-  EXPECT_EQ(call(ControlVerb::RegMr, 1).kind, ActionKind::None);
-  const Decision third = call(ControlVerb::RegMr, 1);
-  EXPECT_EQ(third.kind, ActionKind::VerbFault);
+  EXPECT_EQ(call(ControlVerb::kRegMr, 0).kind, ActionKind::kNone);
+  EXPECT_EQ(call(ControlVerb::kCreateQp, 1).kind, ActionKind::kNone);
+  EXPECT_EQ(call(ControlVerb::kRegMr, 1).kind, ActionKind::kNone);
+  EXPECT_EQ(call(ControlVerb::kRegMr, 1).kind, ActionKind::kNone);
+  const Decision third = call(ControlVerb::kRegMr, 1);
+  EXPECT_EQ(third.kind, ActionKind::kVerbFault);
   EXPECT_EQ(third.value, unsigned{ENOMEM});
   EXPECT_EQ(third.delay_ns, 0u);
-  EXPECT_EQ(call(ControlVerb::RegMr, 1).kind, ActionKind::None);
+  EXPECT_EQ(call(ControlVerb::kRegMr, 1).kind, ActionKind::kNone);
   EXPECT_FALSE(verbs_armed(*table_)) << "spent";
 }
 
 TEST_F(VerbRules, OpenRangeAndEvery_FireForEver) {
   load("a: when verb=create_qp call=3.. do fail ENOMEM\nb: when verb=dereg_mr every=2 do block 1ms");
   for (int i = 1; i <= 10; ++i) {
-    EXPECT_EQ(call(ControlVerb::CreateQp).kind, i < 3 ? ActionKind::None : ActionKind::VerbFault) << i;
-    EXPECT_EQ(call(ControlVerb::DeregMr).delay_ns, i % 2 == 0 ? kMs : 0) << i;
+    EXPECT_EQ(call(ControlVerb::kCreateQp).kind, i < 3 ? ActionKind::kNone : ActionKind::kVerbFault) << i;
+    EXPECT_EQ(call(ControlVerb::kDeregMr).delay_ns, i % 2 == 0 ? kMs : 0) << i;
   }
 }
 
@@ -399,18 +399,18 @@ TEST_F(VerbRules, WhatACallDoesNotHave_MatchesNoRuleThatAsksForIt) {
   load(
       "s: when verb=any service=UD do fail EIO\nq: when verb=any qpn=5 do fail EIO\n"
       "p: when verb=any peer=1 do fail EIO\nz: when verb=any size>=4K do fail EIO");
-  EXPECT_EQ(call(ControlVerb::AllocPd).kind, ActionKind::None);
+  EXPECT_EQ(call(ControlVerb::kAllocPd).kind, ActionKind::kNone);
   VerbCall big;
-  big.verb = ControlVerb::RegMr;
+  big.verb = ControlVerb::kRegMr;
   big.size = uint64_t{5} << 32;
   big.time_ns = kStart;
-  EXPECT_EQ(decide(*table_, big).kind, ActionKind::VerbFault) << "more than 32 bits";
+  EXPECT_EQ(decide(*table_, big).kind, ActionKind::kVerbFault) << "more than 32 bits";
 }
 
 TEST_F(VerbRules, MessagesAndCalls_DoNotSeeEachOthersRules) {
   load("m: do drop\nv: when verb=create_ah do block 1s fail=ETIMEDOUT");
-  EXPECT_EQ(send().kind, ActionKind::Drop);
-  EXPECT_EQ(call(ControlVerb::CreateAh).kind, ActionKind::VerbFault);
+  EXPECT_EQ(send().kind, ActionKind::kDrop);
+  EXPECT_EQ(call(ControlVerb::kCreateAh).kind, ActionKind::kVerbFault);
   EXPECT_EQ(counters("m").matched.load(), 1u);
   EXPECT_EQ(counters("v").matched.load(), 1u);
   clear(*table_, kStart + 6 * kMs);
@@ -420,9 +420,9 @@ TEST_F(VerbRules, MessagesAndCalls_DoNotSeeEachOthersRules) {
 
 TEST_F(VerbRules, ActionOnTheWorld_HitsTheDeviceOfTheCall) {
   load("f: when verb=create_qp call=2 do fail ENOMEM\nd: when verb=create_qp call=2 do port-down");
-  EXPECT_EQ(call(ControlVerb::CreateQp, 3, 1).kind, ActionKind::None);
-  const Decision d = call(ControlVerb::CreateQp, 3, 1);
-  EXPECT_EQ(d.kind, ActionKind::PortDown);
+  EXPECT_EQ(call(ControlVerb::kCreateQp, 3, 1).kind, ActionKind::kNone);
+  const Decision d = call(ControlVerb::kCreateQp, 3, 1);
+  EXPECT_EQ(d.kind, ActionKind::kPortDown);
   EXPECT_EQ(d.node, 3);
   EXPECT_EQ(d.device, 1);
   EXPECT_EQ(counters("f").overridden.load(), 1u);
@@ -430,7 +430,7 @@ TEST_F(VerbRules, ActionOnTheWorld_HitsTheDeviceOfTheCall) {
 
 TEST_F(VerbRules, Report_NamesCalls) {
   load("never: when verb=create_srq call=2 do fail ENOMEM");
-  call(ControlVerb::CreateSrq);
+  call(ControlVerb::kCreateSrq);
   const std::string report = report_unfired(*table_);
   EXPECT_NE(report.find("1 calls matched"), std::string::npos) << report;
   EXPECT_NE(report.find("verb=create_srq call=2"), std::string::npos) << report;
@@ -447,9 +447,9 @@ TEST_F(RuleTable, ManyThreads_OneExactFiring) {
         MessageRecord r{};
         r.time_ns = kStart;
         r.message_ordinal = static_cast<uint64_t>(t * 2500 + i);
-        drops += decide(*table_, r).kind == ActionKind::Drop;
+        drops += decide(*table_, r).kind == ActionKind::kDrop;
         events += tick(*table_, kStart + 1'000'000'000ull + static_cast<uint64_t>(i) * 1'000'000).kind !=
-                  ActionKind::None;
+                  ActionKind::kNone;
       }
     });
   }

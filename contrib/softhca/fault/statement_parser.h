@@ -17,12 +17,12 @@
 
 namespace bfo::softhca {
 
-enum class Compare : uint8_t { Equal, AtLeast, AtMost };
+enum class Compare : uint8_t { kEqual, kAtLeast, kAtMost };
 
 /// "key=value" taken apart, with the column of the value.
 struct Pair {
   std::string_view key;
-  Compare compare = Compare::Equal;
+  Compare compare = Compare::kEqual;
   std::string_view value;
   unsigned line = 1;
   unsigned key_column = 1;

@@ -43,8 +43,8 @@ class WriterLock {
 
 bool is_free(const RuleSlot& slot, uint64_t now_ns) {
   const RuleState state = slot.counters.state.load(std::memory_order_acquire);
-  if (state == RuleState::Empty) return true;
-  if (state == RuleState::Armed) return false;
+  if (state == RuleState::kEmpty) return true;
+  if (state == RuleState::kArmed) return false;
   return now_ns > slot.counters.retired_ns.load(std::memory_order_relaxed) + kGraceNs;
 }
 
@@ -100,11 +100,11 @@ uint64_t first_due_ns(const FaultTable& table, const RuleTrigger& t) {
 
 void arm(FaultTable& table, unsigned at, const Rule& rule) {
   RuleSlot& slot = table.slots[at];
-  slot.counters.state.store(RuleState::Off, std::memory_order_release);
+  slot.counters.state.store(RuleState::kOff, std::memory_order_release);
   slot.rule = rule;
   reset(slot.counters);
   slot.counters.due_ns.store(first_due_ns(table, rule.trigger), std::memory_order_relaxed);
-  slot.counters.state.store(RuleState::Armed, std::memory_order_release);
+  slot.counters.state.store(RuleState::kArmed, std::memory_order_release);
   if (at >= table.used.load()) table.used.store(at + 1, std::memory_order_release);
   if (auto* count = watchers(table, rule)) count->fetch_add(1, std::memory_order_release);
   if (rule.trigger.timed || rule.trigger.period_ns != 0) table.timed_rules.fetch_add(1);
@@ -120,13 +120,13 @@ void start(FaultTable& table, uint64_t now_ns) {
   table.writer_pid = 0;
   table.start_ns = now_ns;
   table.generation = 1;
-  for (auto& slot : table.slots) slot.counters.state = RuleState::Empty;
+  for (auto& slot : table.slots) slot.counters.state = RuleState::kEmpty;
 }
 
 int find_rule(const FaultTable& table, std::string_view name) {
   for (int i = static_cast<int>(table.used.load(std::memory_order_acquire)) - 1; i >= 0; --i) {
     const RuleSlot& slot = table.slots[i];
-    if (slot.counters.state.load(std::memory_order_acquire) == RuleState::Empty) continue;
+    if (slot.counters.state.load(std::memory_order_acquire) == RuleState::kEmpty) continue;
     if (name == slot.rule.name) return i;
   }
   return -1;
@@ -178,8 +178,8 @@ unsigned clear(FaultTable& table, uint64_t now_ns) {
   const unsigned used = table.used.load();
   for (unsigned i = 0; i < used; ++i) {
     RuleSlot& slot = table.slots[i];
-    RuleState expected = RuleState::Armed;
-    if (!slot.counters.state.compare_exchange_strong(expected, RuleState::Off)) continue;
+    RuleState expected = RuleState::kArmed;
+    if (!slot.counters.state.compare_exchange_strong(expected, RuleState::kOff)) continue;
     slot.counters.retired_ns.store(now_ns);
     slot.counters.due_ns.store(kNever);
     if (auto* count = watchers(table, slot.rule)) count->fetch_sub(1);
@@ -195,7 +195,7 @@ std::string report_unfired(const FaultTable& table) {
   const unsigned used = table.used.load(std::memory_order_acquire);
   for (unsigned i = 0; i < used; ++i) {
     const RuleSlot& slot = table.slots[i];
-    if (slot.counters.state.load(std::memory_order_acquire) != RuleState::Armed) continue;
+    if (slot.counters.state.load(std::memory_order_acquire) != RuleState::kArmed) continue;
     if (slot.counters.fired.load() != 0) continue;
     report += std::string("softhca: rule \"") + slot.rule.name + "\"";
     if (slot.rule.line != 0) report += " (line " + std::to_string(slot.rule.line) + ")";

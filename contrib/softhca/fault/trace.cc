@@ -46,11 +46,11 @@ bool copy_out(const TraceRing& ring, uint64_t number, MessageRecord& into) {
 std::string_view syndrome_name(const MessageRecord& r) {
   static constexpr std::string_view kAcks[] = {"ack", "rnr", "seq-err", "inv-req", "rem-access", "rem-op"};
   switch (r.opcode) {
-    case Opcode::Ack:
+    case Opcode::kAck:
       return r.syndrome < std::size(kAcks) ? kAcks[r.syndrome] : "?";
-    case Opcode::Complete:
+    case Opcode::kComplete:
       return word_for(status_words(), r.syndrome);
-    case Opcode::Event:
+    case Opcode::kEvent:
       return word_for(event_words(), r.syndrome);
     default:
       return {};
@@ -197,21 +197,21 @@ std::string trace_text(const MessageRecord& r, uint64_t start_ns) {
   const int n = snprintf(line, sizeof line, "%8" PRIu64 " %10.3f ms  node %u softhca%u:%u ", r.seq,
                          static_cast<double>(age_us(r, start_ns)) * 1e-3, r.node, r.device, r.port);
   std::string text(line, static_cast<size_t>(n));
-  if (r.opcode == Opcode::State) {
+  if (r.opcode == Opcode::kState) {
     snprintf(line, sizeof line, "QP %u state %u -> %u", r.src_qpn, r.psn, r.length);
     return text + line;
   }
-  if (r.opcode == Opcode::Fault) {
+  if (r.opcode == Opcode::kFault) {
     snprintf(line, sizeof line, "rule %u fired", r.rule);
     return text + line;
   }
   const std::string syndrome(syndrome_name(r));
-  if (r.opcode == Opcode::Event || r.opcode == Opcode::Complete) {
+  if (r.opcode == Opcode::kEvent || r.opcode == Opcode::kComplete) {
     snprintf(line, sizeof line, "%s %s QP %u", opcode_name(r.opcode).data(), syndrome.c_str(), r.src_qpn);
     return text + line;
   }
   snprintf(line, sizeof line, "%s node %u softhca%u:%u  %s %s %u->%u psn %u len %u try %u%s%s  %s",
-           r.direction == Direction::Tx ? "->" : "<-", r.peer_node, r.peer_device, r.peer_port,
+           r.direction == Direction::kTx ? "->" : "<-", r.peer_node, r.peer_device, r.peer_port,
            service_name(r.service).data(), opcode_name(r.opcode).data(), r.src_qpn, r.dst_qpn, r.psn,
            r.length, r.attempt, syndrome.empty() ? "" : " ", syndrome.c_str(),
            verdict_name(r.verdict).data());
@@ -231,7 +231,7 @@ std::string trace_json(const MessageRecord& r, uint64_t start_ns) {
            "\"length\":%u,\"offset\":%u,\"message\":%" PRIu64 ",\"qp_message\":%" PRIu64
            ",\"attempt\":%u,\"flags\":%u,\"verdict\":\"%s\",\"syndrome\":\"%s\",\"rule\":%d,\"pid\":%d}",
            r.seq, age_us(r, start_ns), opcode_name(r.opcode).data(), service_name(r.service).data(),
-           r.direction == Direction::Tx ? "tx" : "rx", r.node, r.device, r.port, r.peer_node, r.peer_device,
+           r.direction == Direction::kTx ? "tx" : "rx", r.node, r.device, r.port, r.peer_node, r.peer_device,
            r.peer_port, r.src_qpn, r.dst_qpn, r.psn, r.length, r.offset, r.message_ordinal, r.qp_ordinal,
            r.attempt, r.flags, verdict_name(r.verdict).data(), std::string(syndrome_name(r)).c_str(),
            r.rule == 0xff ? -1 : r.rule, r.pid);

@@ -169,8 +169,8 @@ TEST_F(Trace, Text_NamesWhatHappened) {
   MessageRecord r{};
   r.seq = 7;
   r.time_ns = 5'250'000;
-  r.opcode = Opcode::Write;
-  r.verdict = Verdict::DroppedByRule;
+  r.opcode = Opcode::kWrite;
+  r.verdict = Verdict::kDroppedByRule;
   r.rule = 2;
   r.node = 3;
   r.device = 1;
@@ -184,12 +184,12 @@ TEST_F(Trace, Text_NamesWhatHappened) {
 
 TEST_F(Trace, Json_NamesStatusAndEvent) {
   MessageRecord r{};
-  r.opcode = Opcode::Complete;
+  r.opcode = Opcode::kComplete;
   r.syndrome = IBV_WC_RETRY_EXC_ERR;
   r.rule = 0xff;
   EXPECT_NE(trace_json(r, 0).find("\"syndrome\":\"RETRY_EXC_ERR\",\"rule\":-1"), std::string::npos)
       << trace_json(r, 0);
-  r.opcode = Opcode::Event;
+  r.opcode = Opcode::kEvent;
   r.syndrome = IBV_EVENT_PORT_ERR;
   EXPECT_NE(trace_json(r, 0).find("\"syndrome\":\"PORT_ERR\""), std::string::npos);
 }

@@ -20,14 +20,14 @@ namespace bfo::core {
 
 /// `to` has been copied from the bytes of a message. From here on the compiler takes it for something else
 /// than its source: otherwise it could read the source again instead of the copy.
-template <std::size_t N>
+template <size_t N>
 [[gnu::always_inline]] inline void forget_source(void* to) {
   asm("" : "+m"(*static_cast<unsigned char(*)[N]>(to)));
 }
 
 /// The field of a header at `at`, read once.
 template <class T>
-[[gnu::always_inline]] inline T fetch(const std::uint8_t* at) {
+[[gnu::always_inline]] inline T fetch(const uint8_t* at) {
   T value;
   std::memcpy(&value, at, sizeof value);
   asm("" : "+r"(value));
@@ -41,31 +41,30 @@ template <class Hdr>
   if (in.size < sizeof(Hdr)) return false;
   std::memcpy(&out, in.data, sizeof(Hdr));
   forget_source<sizeof(Hdr)>(&out);
-  return *reinterpret_cast<const std::uint8_t*>(&out) == static_cast<std::uint8_t>(type);
+  return *reinterpret_cast<const uint8_t*>(&out) == static_cast<uint8_t>(type);
 }
 
 /// The same for a MATCH, field by field: it stays in registers. Its flags are not used.
 [[nodiscard, gnu::always_inline]] inline bool decode_match(Bytes in, MatchHdr& out) {
-  constexpr auto type = static_cast<std::uint8_t>(MsgType::kMatch);
-  if (in.size < sizeof(MatchHdr) || fetch<std::uint8_t>(in.data) != type) return false;
+  constexpr auto type = static_cast<uint8_t>(MsgType::kMatch);
+  if (in.size < sizeof(MatchHdr) || fetch<uint8_t>(in.data) != type) return false;
   out.type = type;
   out.flags = 0;
-  out.ctx = fetch<std::uint16_t>(in.data + offsetof(MatchHdr, ctx));
-  out.src = fetch<std::int32_t>(in.data + offsetof(MatchHdr, src));
-  out.tag = fetch<std::int32_t>(in.data + offsetof(MatchHdr, tag));
-  out.seq = fetch<std::uint16_t>(in.data + offsetof(MatchHdr, seq));
+  out.ctx = fetch<uint16_t>(in.data + offsetof(MatchHdr, ctx));
+  out.src = fetch<int32_t>(in.data + offsetof(MatchHdr, src));
+  out.tag = fetch<int32_t>(in.data + offsetof(MatchHdr, tag));
+  out.seq = fetch<uint16_t>(in.data + offsetof(MatchHdr, seq));
   return true;
 }
 
 /// Bytes of the shortest RGET: one key.
-inline constexpr std::size_t kLeastRget = rget_size(std::size_t{1});
+inline constexpr size_t kLeastRget = rget_size(size_t{1});
 
 /// The keys of an RGET beyond its first kLeastRget bytes, which `out` has.
 [[nodiscard, gnu::noinline]] inline bool decode_keys(Bytes in, RgetHdr& out) {
   const unsigned n = out.n_keys;
   if (n == 0 || n > kMaxWireRails || in.size < rget_size(n)) return false;
-  std::memcpy(reinterpret_cast<std::uint8_t*>(&out) + kLeastRget, in.data + kLeastRget,
-              rget_size(n) - kLeastRget);
+  std::memcpy(reinterpret_cast<uint8_t*>(&out) + kLeastRget, in.data + kLeastRget, rget_size(n) - kLeastRget);
   forget_source<sizeof out>(&out);
   for (unsigned i = 0; i < n; ++i)
     if (out.keys[i].handle_len > kMaxHandle) return false;
@@ -81,7 +80,7 @@ inline constexpr std::size_t kLeastRget = rget_size(std::size_t{1});
               offsetof(RgetHdr, n_keys) - offsetof(RndvHdr, length));
   std::memcpy(&out.n_keys, in.data + offsetof(RgetHdr, n_keys), kLeastRget - offsetof(RgetHdr, n_keys));
   forget_source<kLeastRget>(&out);
-  if (out.rndv.match.type != static_cast<std::uint8_t>(MsgType::kRget)) return false;
+  if (out.rndv.match.type != static_cast<uint8_t>(MsgType::kRget)) return false;
   if (out.n_keys != 1) [[unlikely]]
     return decode_keys(in, out);
   return out.keys[0].handle_len <= kMaxHandle;
@@ -97,7 +96,7 @@ inline constexpr std::size_t kLeastRget = rget_size(std::size_t{1});
 /// A restart header and its list of `Entry` (WireRange or WireRail). False when the list is longer than
 /// `max` or than the bytes received.
 template <class Entry>
-[[nodiscard]] bool decode_restart(MsgType type, Bytes in, RestartHdr& out, Entry* list, std::size_t max) {
+[[nodiscard]] bool decode_restart(MsgType type, Bytes in, RestartHdr& out, Entry* list, size_t max) {
   if (!decode(type, in, out)) return false;
   if (out.n > max) return false;
   if (in.size < sizeof(RestartHdr) + out.n * sizeof(Entry)) return false;

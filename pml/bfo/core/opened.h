@@ -37,23 +37,23 @@ class Opened {
   const MatchHdr& match() const { return *static_cast<const MatchHdr*>(header_); }
   Bytes payload() const { return {payload_, payload_size_}; }
   /// Application bytes of the message.
-  std::uint64_t length() const { return is_match() ? payload_size_ : rndv().length; }
+  uint64_t length() const { return is_match() ? payload_size_ : rndv().length; }
 
   // ---- RNDV and RGET
   const RndvHdr& rndv() const { return *static_cast<const RndvHdr*>(header_); }
   bool is_rget() const { return type_ == MsgType::kRget; }
 
   // ---- RGET
-  std::uint64_t address() const { return rget().address; }
+  uint64_t address() const { return rget().address; }
   unsigned n_keys() const { return rget().n_keys; }
   const RailKey& key(unsigned i) const { return rget().keys[i]; }
 
   /// Bytes of memory that stored_at() needs.
-  std::size_t stored_size() const { return header_size() + payload_size_; }
+  size_t stored_size() const { return header_size() + payload_size_; }
   /// The same message, in memory at `to`. The header of a MATCH is at `match` there, where its owner has it.
   Opened stored_at(void* to, const MatchHdr* match) const {
-    const std::size_t header = header_size();
-    auto* const bytes = static_cast<std::uint8_t*>(to);
+    const size_t header = header_size();
+    auto* const bytes = static_cast<uint8_t*>(to);
     if (header != 0) std::memcpy(bytes, header_, header);
     if (payload_size_ != 0) std::memcpy(bytes + header, payload_, payload_size_);
     return Opened(type_, is_match() ? match : to, {bytes + header, payload_size_});
@@ -65,16 +65,14 @@ class Opened {
   Opened(MsgType type, const void* header, Bytes payload)
       : header_(header),
         payload_(payload.data),
-        payload_size_(static_cast<std::uint32_t>(payload.size)),
+        payload_size_(static_cast<uint32_t>(payload.size)),
         type_(type) {}
   const RgetHdr& rget() const { return *static_cast<const RgetHdr*>(header_); }
-  std::size_t header_size() const {
-    return is_match() ? 0 : is_rget() ? rget_size(n_keys()) : sizeof(RndvHdr);
-  }
+  size_t header_size() const { return is_match() ? 0 : is_rget() ? rget_size(n_keys()) : sizeof(RndvHdr); }
 
   const void* header_;  ///< MatchHdr, RndvHdr, or the part of an RgetHdr that has keys
-  const std::uint8_t* payload_;
-  std::uint32_t payload_size_;
+  const uint8_t* payload_;
+  uint32_t payload_size_;
   MsgType type_;
 };
 

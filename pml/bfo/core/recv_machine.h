@@ -10,7 +10,7 @@
 
 namespace bfo::core {
 
-enum class RecvPhase : std::uint8_t {
+enum class RecvPhase : uint8_t {
   kIdle,       ///< no rendezvous; the name is free
   kReceiving,  ///< the round is open: ACK, PUTs or READs pending or sent, data arrives
   kAsking,     ///< we saw an error: RECVERR pending or sent, waiting for NOTIFY
@@ -20,7 +20,7 @@ enum class RecvPhase : std::uint8_t {
   kCount
 };
 
-enum class RecvEvent : std::uint8_t {
+enum class RecvEvent : uint8_t {
   kFrag,         ///< FRAG of this round
   kFin,          ///< FIN: a grant is used up and its bytes are in place
   kFinRefused,   ///< FIN with fail: no byte of the grant was or will be written
@@ -42,7 +42,7 @@ enum class RecvEvent : std::uint8_t {
   kCount
 };
 
-enum RecvAction : std::uint32_t {
+enum RecvAction : uint32_t {
   kRecvStore = 1u << 0,        ///< unpack what is new of this FRAG
   kRecvUseGrant = 1u << 1,     ///< count the grant's bytes; its ledger entry leaves now or when fenced
   kRecvDropGrant = 1u << 2,    ///< its ledger entry leaves; plan its range again
@@ -60,8 +60,8 @@ enum RecvAction : std::uint32_t {
   kRecvComplete = 1u << 14     ///< free the name, complete the request
 };
 
-inline constexpr std::size_t kRecvPhases = static_cast<std::size_t>(RecvPhase::kCount);
-inline constexpr std::size_t kRecvEvents = static_cast<std::size_t>(RecvEvent::kCount);
+inline constexpr size_t kRecvPhases = static_cast<size_t>(RecvPhase::kCount);
+inline constexpr size_t kRecvEvents = static_cast<size_t>(RecvEvent::kCount);
 using RecvCell = Cell<RecvPhase>;
 using RecvTable = Table<RecvPhase, kRecvPhases, kRecvEvents>;
 
@@ -70,11 +70,11 @@ constexpr RecvTable make_recv_table() {
   using S = RecvPhase;
   using E = RecvEvent;
   RecvTable t{};
-  auto set = [&t](S s, E e, RecvCell c) { t[static_cast<std::size_t>(s)][static_cast<std::size_t>(e)] = c; };
+  auto set = [&t](S s, E e, RecvCell c) { t[static_cast<size_t>(s)][static_cast<size_t>(e)] = c; };
   auto ign = [](const char* why) { return ignore<S>(why); };
   auto never = [](const char* why) { return bug<S>(why); };
 
-  for (std::size_t e = 0; e < kRecvEvents; ++e)
+  for (size_t e = 0; e < kRecvEvents; ++e)
     set(S::kIdle, static_cast<E>(e), never("a request without a name gets no events"));
 
   set(S::kReceiving, E::kFrag, go(S::kReceiving, kRecvStore));
@@ -181,7 +181,7 @@ inline constexpr RecvTable kRecvTable = detail::make_recv_table();
 static_assert(complete(kRecvTable), "an empty cell, or one without a reason");
 
 constexpr const RecvCell& step(RecvPhase p, RecvEvent e) {
-  return kRecvTable[static_cast<std::size_t>(p)][static_cast<std::size_t>(e)];
+  return kRecvTable[static_cast<size_t>(p)][static_cast<size_t>(e)];
 }
 
 inline constexpr const char* kRecvPhaseNames[kRecvPhases] = {"Idle",      "Receiving", "Asking",

@@ -11,7 +11,7 @@
 
 namespace bfo::core {
 
-enum class SendPhase : std::uint8_t {
+enum class SendPhase : uint8_t {
   kIdle,      ///< no rendezvous; the name is free
   kOpening,   ///< RNDV or RGET of this round pending or sent, receiver may not have matched
   kSending,   ///< receiver answered; data moves
@@ -21,7 +21,7 @@ enum class SendPhase : std::uint8_t {
   kCount
 };
 
-enum class SendEvent : std::uint8_t {
+enum class SendEvent : uint8_t {
   kAck,           ///< ACK: matched, send by copy
   kPut,           ///< PUT: matched, a grant to write to
   kFin,           ///< FIN of an RGET: receiver has read everything
@@ -40,7 +40,7 @@ enum class SendEvent : std::uint8_t {
   kCount
 };
 
-enum SendAction : std::uint32_t {
+enum SendAction : uint32_t {
   kSendOpen = 1u << 0,        ///< pending: RNDV or RGET
   kSendStart = 1u << 1,       ///< receiver known: start sending by copy
   kSendWrite = 1u << 2,       ///< serve the grant of this PUT
@@ -54,8 +54,8 @@ enum SendAction : std::uint32_t {
   kSendComplete = 1u << 10    ///< free the name, complete the request
 };
 
-inline constexpr std::size_t kSendPhases = static_cast<std::size_t>(SendPhase::kCount);
-inline constexpr std::size_t kSendEvents = static_cast<std::size_t>(SendEvent::kCount);
+inline constexpr size_t kSendPhases = static_cast<size_t>(SendPhase::kCount);
+inline constexpr size_t kSendEvents = static_cast<size_t>(SendEvent::kCount);
 using SendCell = Cell<SendPhase>;
 using SendTable = Table<SendPhase, kSendPhases, kSendEvents>;
 
@@ -64,11 +64,11 @@ constexpr SendTable make_send_table() {
   using S = SendPhase;
   using E = SendEvent;
   SendTable t{};
-  auto set = [&t](S s, E e, SendCell c) { t[static_cast<std::size_t>(s)][static_cast<std::size_t>(e)] = c; };
+  auto set = [&t](S s, E e, SendCell c) { t[static_cast<size_t>(s)][static_cast<size_t>(e)] = c; };
   auto ign = [](const char* why) { return ignore<S>(why); };
   auto never = [](const char* why) { return bug<S>(why); };
 
-  for (std::size_t e = 0; e < kSendEvents; ++e)
+  for (size_t e = 0; e < kSendEvents; ++e)
     set(S::kIdle, static_cast<E>(e), never("a request without a name gets no events"));
 
   set(S::kOpening, E::kAck, go(S::kSending, kSendStart));
@@ -159,7 +159,7 @@ inline constexpr SendTable kSendTable = detail::make_send_table();
 static_assert(complete(kSendTable), "an empty cell, or one without a reason");
 
 constexpr const SendCell& step(SendPhase p, SendEvent e) {
-  return kSendTable[static_cast<std::size_t>(p)][static_cast<std::size_t>(e)];
+  return kSendTable[static_cast<size_t>(p)][static_cast<size_t>(e)];
 }
 
 inline constexpr const char* kSendPhaseNames[kSendPhases] = {"Idle",     "Opening",  "Sending",

@@ -24,19 +24,19 @@ struct SeqBounds {
 };
 
 /// Distance from the oldest message that may still reach the receiver to the next one.
-constexpr std::int32_t window_used(const SeqBounds& at) {
-  const std::int32_t resent_span = at.resent ? seq_distance(at.resent_from, at.next) : 0;
+constexpr int32_t window_used(const SeqBounds& at) {
+  const int32_t resent_span = at.resent ? seq_distance(at.resent_from, at.next) : 0;
   return std::max({seq_distance(at.confirmed, at.next), resent_span, seq_distance(at.acked, at.next)});
 }
 
 /// May the next number be used?
-constexpr bool window_allows(std::int32_t used) {
+constexpr bool window_allows(int32_t used) {
   return used < kSeqWindow;
 }
 
 /// The first number that needs another look at the window, when `used` of it is taken: half a window further,
 /// or where the window ends.
-constexpr Seq16 window_stop(Seq16 next, std::int32_t used) {
+constexpr Seq16 window_stop(Seq16 next, int32_t used) {
   return static_cast<Seq16>(next + std::min(kSeqWindow - used, kSeqWindow / 2));
 }
 
@@ -53,7 +53,7 @@ constexpr bool rail_past_checkpoint(bool returning, bool left) {
 
 /// The receiver answers `question` with `value`, the number it expects. It counts when it is the answer to
 /// the question that is `open`, and moves `confirmed` forward, but not beyond what was sent.
-constexpr bool answers_open_question(std::uint16_t open, std::uint16_t question) {
+constexpr bool answers_open_question(uint16_t open, uint16_t question) {
   return open == question;
 }
 constexpr bool answer_confirms(const SeqBounds& at, Seq16 value) {

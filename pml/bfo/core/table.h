@@ -14,18 +14,18 @@
 
 namespace bfo::core {
 
-enum class CellKind : std::uint8_t { kEmpty, kGo, kIgnore, kBug };
+enum class CellKind : uint8_t { kEmpty, kGo, kIgnore, kBug };
 
 template <class Phase>
 struct Cell {
   CellKind kind = CellKind::kEmpty;
   Phase next{};
-  std::uint32_t actions = 0;
+  uint32_t actions = 0;
   const char* reason = "";
 };
 
 template <class Phase>
-constexpr Cell<Phase> go(Phase next, std::uint32_t actions = 0) {
+constexpr Cell<Phase> go(Phase next, uint32_t actions = 0) {
   return {CellKind::kGo, next, actions, ""};
 }
 template <class Phase>
@@ -37,10 +37,10 @@ constexpr Cell<Phase> bug(const char* reason) {
   return {CellKind::kBug, Phase{}, 0, reason};
 }
 
-template <class Phase, std::size_t P, std::size_t E>
+template <class Phase, size_t P, size_t E>
 using Table = std::array<std::array<Cell<Phase>, E>, P>;
 
-template <class Phase, std::size_t P, std::size_t E>
+template <class Phase, size_t P, size_t E>
 constexpr bool complete(const Table<Phase, P, E>& t) {
   for (const auto& row : t)
     for (const auto& cell : row) {

@@ -37,7 +37,7 @@ namespace bfo::core {
 static_assert(std::endian::native == std::endian::little, "pml/bfo speaks little-endian only");
 static_assert(sizeof(void*) == 8, "pml/bfo speaks 64 bit only");
 
-enum class MsgType : std::uint8_t {
+enum class MsgType : uint8_t {
   kMatch = 0x41,
   kRndv = 0x42,
   kRget = 0x43,
@@ -56,16 +56,16 @@ enum class MsgType : std::uint8_t {
   kSeqSync = 0x57,      ///< both ways: sequence window, once in kSeqWindow / 2 messages (H5)
   kPeerLost = 0x58      ///< both ways: "I gave you up: messages are lost" (H4)
 };
-inline constexpr std::uint8_t kAllTypes[] = {0x41, 0x42, 0x43, 0x44, 0x46, 0x48, 0x49, 0x50,
-                                             0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58};
+inline constexpr uint8_t kAllTypes[] = {0x41, 0x42, 0x43, 0x44, 0x46, 0x48, 0x49, 0x50,
+                                        0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58};
 
 /// Raised by every change of a message, or of what one means, that an older reader would misread; the other
 /// one is the oldest whose messages are still understood (common/wire_versions.h).
-inline constexpr std::uint16_t kWireVersion = 2;
-inline constexpr std::uint16_t kWireOldest = 2;
+inline constexpr uint16_t kWireVersion = 2;
+inline constexpr uint16_t kWireOldest = 2;
 
 /// Header flags. Values below 0x20 as in ob1 where the meaning is the same.
-enum : std::uint8_t {
+enum : uint8_t {
   kFlagAck = 0x01,      ///< MATCH never; RNDV: sender is synchronous
   kFlagKeepsUp = 0x01,  ///< FIN of an RGET: the rail of that ends READs as fast as they are posted
   kFlagContig = 0x08,   ///< RNDV: sender's buffer is one piece and registered: PUT is possible
@@ -78,117 +78,116 @@ enum : std::uint8_t {
 
 /// Longest registration handle a rail may have (mca_btl_base: btl_registration_handle_size), and the most
 /// rails one message names.
-inline constexpr std::size_t kMaxHandle = 16;
-inline constexpr std::size_t kMaxWireRails = 8;
+inline constexpr size_t kMaxHandle = 16;
+inline constexpr size_t kMaxWireRails = 8;
 /// Most ranges a RESTARTACK lists: of a longer list the longest go, which under-reports (H14).
-inline constexpr std::size_t kMaxWireRanges = 64;
+inline constexpr size_t kMaxWireRanges = 64;
 
 #pragma pack(push, 1)
 struct MatchHdr {
-  std::uint8_t type;
-  std::uint8_t flags;
-  std::uint16_t ctx;  ///< context id of the communicator
-  std::int32_t src;   ///< sender's rank in it
-  std::int32_t tag;
-  std::uint16_t seq;
+  uint8_t type;
+  uint8_t flags;
+  uint16_t ctx;  ///< context id of the communicator
+  int32_t src;   ///< sender's rank in it
+  int32_t tag;
+  uint16_t seq;
 };
 struct RndvHdr {
   MatchHdr match;
-  std::uint64_t length;    ///< bytes of the whole message
-  std::uint64_t sender;    ///< Name, with the round
-  std::uint64_t receiver;  ///< Name, 0 unless kFlagRestart
+  uint64_t length;    ///< bytes of the whole message
+  uint64_t sender;    ///< Name, with the round
+  uint64_t receiver;  ///< Name, 0 unless kFlagRestart
 };
 /// Registration handle of one rail: which connection it is for, and its bytes.
 struct RailKey {
-  std::uint64_t conn;
-  std::uint32_t epoch;
-  std::uint8_t handle_len;
-  std::uint8_t reserved[3];
-  std::uint8_t handle[kMaxHandle];
+  uint64_t conn;
+  uint32_t epoch;
+  uint8_t handle_len;
+  uint8_t reserved[3];
+  uint8_t handle[kMaxHandle];
 };
 struct RgetHdr {
   RndvHdr rndv;
-  std::uint64_t address;  ///< of the sender's buffer, used by the receiver's HCA only
-  std::uint8_t n_keys;
-  std::uint8_t reserved;
+  uint64_t address;  ///< of the sender's buffer, used by the receiver's HCA only
+  uint8_t n_keys;
+  uint8_t reserved;
   RailKey keys[kMaxWireRails];  ///< only n_keys of them travel, the last one without what it does not use
 };
 struct AckHdr {
-  std::uint8_t type;
-  std::uint8_t flags;
-  std::uint16_t reserved;
-  std::uint64_t sender;
-  std::uint64_t receiver;
+  uint8_t type;
+  uint8_t flags;
+  uint16_t reserved;
+  uint64_t sender;
+  uint64_t receiver;
 };
 struct FragHdr {
-  std::uint8_t type;
-  std::uint8_t flags;
-  std::uint16_t reserved;
-  std::uint64_t receiver;
-  std::uint64_t offset;  ///< of the payload in the message, bytes
+  uint8_t type;
+  uint8_t flags;
+  uint16_t reserved;
+  uint64_t receiver;
+  uint64_t offset;  ///< of the payload in the message, bytes
 };
 struct PutHdr {
-  std::uint8_t type;
-  std::uint8_t flags;
-  std::uint16_t reserved;
-  std::uint64_t sender;
-  std::uint64_t receiver;
-  std::uint64_t offset;
-  std::uint64_t length;
-  std::uint64_t address;  ///< where byte `offset` goes, used by the sender's HCA only
-  std::uint64_t total;    ///< bytes the receiver grants in this round altogether
-  std::uint32_t grant;    ///< number of this grant in the receiver's ledger, from 1 in each round
+  uint8_t type;
+  uint8_t flags;
+  uint16_t reserved;
+  uint64_t sender;
+  uint64_t receiver;
+  uint64_t offset;
+  uint64_t length;
+  uint64_t address;  ///< where byte `offset` goes, used by the sender's HCA only
+  uint64_t total;    ///< bytes the receiver grants in this round altogether
+  uint32_t grant;    ///< number of this grant in the receiver's ledger, from 1 in each round
   RailKey key;
 };
 struct FinHdr {
-  std::uint8_t type;
-  std::uint8_t flags;
-  std::uint16_t reserved;
-  std::uint64_t sender;
-  std::uint64_t receiver;
-  std::uint32_t grant;    ///< PUT: the grant that is used up; RGET: 0
-  std::uint32_t to_send;  ///< 1: names a send request (end of RGET), 0: a receive request (end of PUT)
+  uint8_t type;
+  uint8_t flags;
+  uint16_t reserved;
+  uint64_t sender;
+  uint64_t receiver;
+  uint32_t grant;    ///< PUT: the grant that is used up; RGET: 0
+  uint32_t to_send;  ///< 1: names a send request (end of RGET), 0: a receive request (end of PUT)
 };
 /// NOTIFY (rails: those clean at the sender), RESTARTACK (ranges received), NACK, RECVERR, SENDDONE (no
 /// list).
 struct RestartHdr {
-  std::uint8_t type;
-  std::uint8_t flags;
-  std::uint16_t ctx;
-  std::int32_t src;  ///< rank of the *sender of the message*, in all four
-  std::uint16_t seq;
-  std::uint16_t n;      ///< entries that follow
-  std::uint32_t frags;  ///< NOTIFY: FRAGs of the round that ends which were delivered; otherwise 0
-  std::uint64_t sender;
-  std::uint64_t receiver;
+  uint8_t type;
+  uint8_t flags;
+  uint16_t ctx;
+  int32_t src;  ///< rank of the *sender of the message*, in all four
+  uint16_t seq;
+  uint16_t n;      ///< entries that follow
+  uint32_t frags;  ///< NOTIFY: FRAGs of the round that ends which were delivered; otherwise 0
+  uint64_t sender;
+  uint64_t receiver;
 };
 struct WireRange {
-  std::uint64_t begin;
-  std::uint64_t end;
+  uint64_t begin;
+  uint64_t end;
 };
 struct WireRail {
-  std::uint64_t conn;
-  std::uint32_t epoch;
-  std::uint32_t reserved;
+  uint64_t conn;
+  uint32_t epoch;
+  uint32_t reserved;
 };
-inline constexpr std::int32_t kCauseNoMemory = 1;  ///< PEERLOST
+inline constexpr int32_t kCauseNoMemory = 1;  ///< PEERLOST
 struct RailHdr {
-  std::uint8_t type;
-  std::uint8_t flags;
-  std::uint16_t reserved;
-  std::uint64_t conn;
-  std::uint32_t epoch;
-  std::int32_t cause;
-  std::uint64_t
-      delivered;  ///< EPOCHCLOSED: SENDs of the epoch handed to the PML; PEERLOST: bytes without room
+  uint8_t type;
+  uint8_t flags;
+  uint16_t reserved;
+  uint64_t conn;
+  uint32_t epoch;
+  int32_t cause;
+  uint64_t delivered;  ///< EPOCHCLOSED: SENDs of the epoch handed to the PML; PEERLOST: bytes without room
 };
 struct SeqSyncHdr {
-  std::uint8_t type;
-  std::uint8_t flags;
-  std::uint16_t ctx;
-  std::int32_t src;        ///< rank of the message's sender (asking) or receiver (kFlagReply)
-  std::uint16_t seq;       ///< asking: newest number sent; reply: everything before this one was received
-  std::uint16_t question;  ///< asking: its number (seq_question); reply: of the question it answers
+  uint8_t type;
+  uint8_t flags;
+  uint16_t ctx;
+  int32_t src;        ///< rank of the message's sender (asking) or receiver (kFlagReply)
+  uint16_t seq;       ///< asking: newest number sent; reply: everything before this one was received
+  uint16_t question;  ///< asking: its number (seq_question); reply: of the question it answers
 };
 #pragma pack(pop)
 
@@ -196,13 +195,13 @@ struct SeqSyncHdr {
 /// header at once, and a load of several fields waits until the stores of single fields are in the cache.
 struct alignas(16) MatchWords {
   MatchHdr header;
-  std::uint16_t unused;
+  uint16_t unused;
 };
-inline MatchWords match_words(std::uint16_t ctx, std::int32_t src, std::int32_t tag, std::uint16_t seq) {
+inline MatchWords match_words(uint16_t ctx, int32_t src, int32_t tag, uint16_t seq) {
   static_assert(sizeof(MatchWords) == 16 && std::endian::native == std::endian::little);
-  std::uint64_t first = std::uint64_t{static_cast<std::uint8_t>(MsgType::kMatch)} | std::uint64_t{ctx} << 16 |
-                        std::uint64_t{static_cast<std::uint32_t>(src)} << 32;
-  std::uint64_t second = std::uint64_t{static_cast<std::uint32_t>(tag)} | std::uint64_t{seq} << 32;
+  uint64_t first = uint64_t{static_cast<uint8_t>(MsgType::kMatch)} | uint64_t{ctx} << 16 |
+                   uint64_t{static_cast<uint32_t>(src)} << 32;
+  uint64_t second = uint64_t{static_cast<uint32_t>(tag)} | uint64_t{seq} << 32;
   MatchWords words;
   std::memcpy(&words, &first, 8);
   std::memcpy(reinterpret_cast<char*>(&words) + 8, &second, 8);
@@ -224,22 +223,22 @@ static_assert(sizeof(RailHdr) == 28);
 static_assert(sizeof(SeqSyncHdr) == 12);
 
 /// Longest header without list.
-inline constexpr std::size_t kMaxFixedHdr = sizeof(PutHdr);
+inline constexpr size_t kMaxFixedHdr = sizeof(PutHdr);
 
 /// A received message: bytes that are only valid during the callback.
 struct Bytes {
-  const std::uint8_t* data = nullptr;
-  std::size_t size = 0;
+  const uint8_t* data = nullptr;
+  size_t size = 0;
 
-  constexpr Bytes from(std::size_t offset) const { return {data + offset, size - offset}; }
+  constexpr Bytes from(size_t offset) const { return {data + offset, size - offset}; }
 };
 
 /// Bytes of an RGET with so many keys; the offset of the key with that index.
-constexpr std::size_t rget_size(std::size_t keys) {
+constexpr size_t rget_size(size_t keys) {
   return offsetof(RgetHdr, keys) + keys * sizeof(RailKey);
 }
 /// Bytes of an RGET.
-constexpr std::size_t rget_size(const RgetHdr& h) {
-  return rget_size(std::size_t{h.n_keys});
+constexpr size_t rget_size(const RgetHdr& h) {
+  return rget_size(size_t{h.n_keys});
 }
 }  // namespace bfo::core

@@ -76,7 +76,7 @@ void* BtlPort::alloc(size_t size) {
     block = static_cast<BlockHeader*>(allocator_->alc_alloc(allocator_, sizeof(BlockHeader) + size, 0));
     if (block != nullptr) block->small = nullptr;
   }
-  return OPAL_LIKELY(block != nullptr) ? block + 1 : nullptr;
+  return block != nullptr ? block + 1 : nullptr;
 }
 
 void BtlPort::free(void* memory) {
@@ -95,7 +95,7 @@ Trail* BtlPort::make_trail(const Layout& layout) {
 }
 
 void BtlPort::drop_trail(Trail*& trail) {
-  if (OPAL_LIKELY(trail != no_memory())) {
+  if (trail != no_memory()) [[likely]] {
     trail->~Trail();
     free(trail);
   }
@@ -116,26 +116,30 @@ void BtlPort::unpack_failed(RecvRequest& req) {
 }
 
 void BtlPort::unpack_scattered(RecvRequest& req, uint64_t offset, const void* bytes, size_t length) {
-  if (OPAL_UNLIKELY(req.trail == no_memory())) return;
+  if (req.trail == no_memory()) [[unlikely]]
+    return;
   const mca_pml_base_request_t& base = req.base.req_base;
   const Layout layout(base.req_datatype->super, base.req_count, base.req_addr);
   if (req.trail == nullptr && offset != 0) req.trail = make_trail(layout);
   if (req.trail == nullptr) {
     Cursor cursor;
     cursor.skip(layout, offset);
-    if (OPAL_UNLIKELY(!cursor.scatter(layout, bytes, length))) unpack_failed(req);
+    if (!cursor.scatter(layout, bytes, length)) [[unlikely]]
+      unpack_failed(req);
     return;
   }
   const uint64_t end = offset + length;
   const bool wanted = !req.xfer.rndv->received.covers(end, end + 1);
-  if (OPAL_UNLIKELY(!req.trail->scatter(offset, bytes, length, wanted))) unpack_failed(req);
+  if (!req.trail->scatter(offset, bytes, length, wanted)) [[unlikely]]
+    unpack_failed(req);
 }
 
 // ---- messages of a process to itself
 
 // MPI forbids buffers that overlap. Programs that have them all the same get what they sent, as over a rail.
 void BtlPort::copy_piece(const void* bytes, RecvRequest& to, size_t length) {
-  if (OPAL_UNLIKELY(to.direct == nullptr)) return unpack(to, 0, bytes, length);
+  if (to.direct == nullptr) [[unlikely]]
+    return unpack(to, 0, bytes, length);
   memmove(to.direct, bytes, length);
 }
 
@@ -159,19 +163,19 @@ void BtlPort::copy_scattered(const Layout& from, RecvRequest& to, size_t length)
 }
 
 void BtlPort::copy(SendRequest& from, RecvRequest& to, size_t length) {
-  if (const void* bytes = contiguous(from); OPAL_LIKELY(bytes != nullptr))
+  if (const void* bytes = contiguous(from); bytes != nullptr) [[likely]]
     return copy_piece(bytes, to, length);
   copy_scattered(Layout(from.base.req_base.req_convertor), to, length);
 }
 
 void BtlPort::copy(InlineSource& from, RecvRequest& to, size_t length) {
-  if (const void* bytes = one_piece(from); OPAL_LIKELY(bytes != nullptr))
+  if (const void* bytes = one_piece(from); bytes != nullptr) [[likely]]
     return copy_piece(bytes, to, length);
   copy_scattered(Layout(from.datatype->super, from.count, from.buffer), to, length);
 }
 
 bool BtlPort::gather(SendRequest& from, void* to, size_t length) {
-  if (const void* bytes = contiguous(from); OPAL_LIKELY(bytes != nullptr)) {
+  if (const void* bytes = contiguous(from); bytes != nullptr) [[likely]] {
     memcpy(to, bytes, length);
     return true;
   }
@@ -180,7 +184,7 @@ bool BtlPort::gather(SendRequest& from, void* to, size_t length) {
 }
 
 bool BtlPort::gather(InlineSource& from, void* to, size_t length) {
-  if (const void* bytes = one_piece(from); OPAL_LIKELY(bytes != nullptr)) {
+  if (const void* bytes = one_piece(from); bytes != nullptr) [[likely]] {
     memcpy(to, bytes, length);
     return true;
   }
@@ -207,8 +211,8 @@ bool BtlPort::send_scattered(const RailHandle& rail, uint8_t tag, const void* hd
   BFO_DCHECK(hdr_size == sizeof(core::MatchHdr));
   uint8_t* const packed = whole + hdr_size;
   Cursor cursor;
-  if (OPAL_UNLIKELY(
-          !cursor.gather(Layout(source.datatype->super, source.count, source.buffer), packed, length)))
+  if (!cursor.gather(Layout(source.datatype->super, source.count, source.buffer), packed, length))
+      [[unlikely]]
     return false;
   if (rail.failover != nullptr)
     return rail.failover->send_bytes(rail.btl, rail.ep, tag, hdr, hdr_size, packed, length) == OPAL_SUCCESS;
@@ -220,7 +224,8 @@ bool BtlPort::send_scattered(const RailHandle& rail, uint8_t tag, const void* hd
 // ---- MPI
 
 void BtlPort::complete_send(SendRequest& req, Outcome outcome) {
-  if (OPAL_UNLIKELY(req.trail != nullptr)) drop_trail(req.trail);
+  if (req.trail != nullptr) [[unlikely]]
+    drop_trail(req.trail);
   send_request_done(req, mpi_error(outcome));
 }
 

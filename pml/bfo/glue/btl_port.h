@@ -35,7 +35,7 @@ class BtlPort : public xfer::NoHooks {
   BtlPort(const BtlPort&) = delete;
   BtlPort& operator=(const BtlPort&) = delete;
 
-  // Allocates free lists and the allocator for unexpected messages. False after a message on the terminal.
+  /// Allocates free lists and the allocator for unexpected messages. False after a message on the terminal.
   bool init(const Params& params, bool threads);
 
   // ---- fragments and memory (see xfer/port.h for the contract of everything below)
@@ -49,20 +49,21 @@ class BtlPort : public xfer::NoHooks {
              size_t length);
   bool sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
              const InlineSource& source, size_t length);
-  // sendi of a payload that a convertor describes. `source` by value, as below.
+  /// sendi of a payload that a convertor describes. `source` by value, as below.
   static bool send_converted(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                              InlineSource source, size_t length);
-  // sendi of a payload that is not one piece. `source` is passed by value: the caller then keeps it in
-  // registers for the other ones.
+  /// sendi of a payload that is not one piece. `source` is passed by value: the caller then keeps it in
+  /// registers for the other ones.
   static bool send_scattered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                              InlineSource source, size_t length);
-  // Short messages over BTLs without the contract.
+  /// Short messages over BTLs without the contract.
   StockSend& stock() { return stock_; }
   uint64_t copies_out() const { return stock_.copies_out(); }
-  // Is `frag` the READ that get() is posting? Then get() returns that it is over, and nobody else hears of
-  // it. Any thread: it may have ended in another one that reads the rail.
+  /// Is `frag` the READ that get() is posting? Then get() returns that it is over, and nobody else hears of
+  /// it. Any thread: it may have ended in another one that reads the rail.
   bool ends_while_posted(const FragRecord* frag) {
-    if (OPAL_LIKELY(reading_.load(std::memory_order_relaxed) != frag)) return false;
+    if (reading_.load(std::memory_order_relaxed) != frag) [[likely]]
+      return false;
     return reading_.compare_exchange_strong(frag, nullptr, std::memory_order_acq_rel);
   }
   Post send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
@@ -94,9 +95,9 @@ class BtlPort : public xfer::NoHooks {
   void* resolve(const CommHandle& comm, int32_t rank);
   void* known(const CommHandle& comm, int32_t rank) const;
   void peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss);
-  // pml_bfo_verbose: a restart message goes to `peer`.
+  /// pml_bfo_verbose: a restart message goes to `peer`.
   void trace_sent(const PeerHandle& peer, const void* bytes, size_t size);
-  // The same: what was planned for a long message.
+  /// The same: what was planned for a long message.
   void trace_plan(const PeerHandle& peer, const xfer::PlanTrace& plan);
 
   // ---- rails
@@ -116,13 +117,14 @@ class BtlPort : public xfer::NoHooks {
   void unpack_scattered(RecvRequest& req, uint64_t offset, const void* bytes, size_t length);
   Post send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
                      uint64_t offset, size_t length, Frag& frag);
-  // Made for the first fragment that is not at the start of its message. nullptr: there is no memory; then
-  // each fragment is found by walking from the start.
+  /// Made for the first fragment that is not at the start of its message. nullptr: there is no memory; then
+  /// each fragment is found by walking from the start.
   Trail* make_trail(const Layout& layout);
   void drop_trail(Trail*& trail);
-  // Drops the trail of a receive that ends with `error`. Returns the error that it ends with.
+  /// Drops the trail of a receive that ends with `error`. Returns the error that it ends with.
   int end_trail(RecvRequest& req, int error);
-  // In place of a receive's trail: there was no memory to unpack its message, which ends with MPI_ERR_NO_MEM.
+  /// In place of a receive's trail: there was no memory to unpack its message, which ends with
+  /// MPI_ERR_NO_MEM.
   static Trail* no_memory() { return reinterpret_cast<Trail*>(alignof(Trail)); }
   void unpack_failed(RecvRequest& req);
   bool register_rails(const Peer* peer, const RailHandle* only, void* base, size_t size, uint32_t flags,
@@ -131,13 +133,13 @@ class BtlPort : public xfer::NoHooks {
 
   Module& module_;
   opal_free_list_t frags_;
-  opal_free_list_t small_;  // records of short unexpected messages
+  opal_free_list_t small_;  ///< records of short unexpected messages
   size_t small_size_ = 0;
   mca_allocator_base_module_t* allocator_ = nullptr;
   bool ready_ = false;
   StockSend stock_;
-  std::atomic<const FragRecord*> reading_{nullptr};  // under the engine's lock: what get() is posting
-  // Payloads that are not one piece and no longer are gathered on the stack for sendi.
+  std::atomic<const FragRecord*> reading_{nullptr};  ///< under the engine's lock: what get() is posting
+  /// Payloads that are not one piece and no longer are gathered on the stack for sendi.
   static constexpr size_t kGathered = 512;
 };
 

@@ -44,7 +44,7 @@ int put_in_buffer(SendRequest& req) {
 
 int Buffered::take(SendRequest& req, int wait_ms) {
   int rc = put_in_buffer(req);
-  if (OPAL_UNLIKELY(rc != OMPI_SUCCESS)) {
+  if (rc != OMPI_SUCCESS) [[unlikely]] {
     int32_t held = held_.load(std::memory_order_relaxed);
     int64_t end = now_ms() + wait_ms;
     int turns = 0;

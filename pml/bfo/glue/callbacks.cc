@@ -178,7 +178,7 @@ constexpr bfo_failover_sink_t kTracedSink = traced_sink();
   size_t size = 0;
   for (size_t i = 0; i < des.des_segment_count; ++i) size += des.des_segments[i].seg_len;
   auto* whole = static_cast<uint8_t*>(module.port().alloc(size));
-  if (OPAL_UNLIKELY(whole == nullptr)) {
+  if (whole == nullptr) [[unlikely]] {
     module.engine().on_message_unstored(nullptr, size);
     return;
   }
@@ -202,7 +202,8 @@ void on_btl_message(mca_btl_base_module_t*, mca_btl_base_tag_t tag, mca_btl_base
                     void* cbdata) {
   Module& module = module_of(cbdata);
   module.port().stock().note_answer();
-  if (OPAL_UNLIKELY(des->des_segment_count != 1)) return deliver_gathered(module, tag, *des);
+  if (des->des_segment_count != 1) [[unlikely]]
+    return deliver_gathered(module, tag, *des);
   const mca_btl_base_segment_t& segment = des->des_segments[0];
   module.engine().on_message(nullptr, 0, tag, segment.seg_addr.pval, segment.seg_len);
 }
@@ -241,10 +242,11 @@ void on_btl_error(mca_btl_base_module_t* btl, int32_t, opal_proc_t* proc, char* 
 
 int engine_progress() {
   Module* module = mca_pml_bfo_component.module;
-  if (OPAL_UNLIKELY(module == nullptr)) return 0;
+  if (module == nullptr) [[unlikely]]
+    return 0;
   module->keep_alive();
   module->handle_broken();
-  if (OPAL_LIKELY(!module->engine().needs_progress())) {
+  if (!module->engine().needs_progress()) [[likely]] {
     module->engine().turn();
     return 0;
   }

@@ -8,21 +8,21 @@
 
 namespace bfo::glue {
 
-// Receive callback of every tag, for BTLs that do not speak common/failover_btl.h, and cannot tell over which
-// of their connections a message came; cbdata is the Module. The others call the sink.
+/// Receive callback of every tag, for BTLs that do not speak common/failover_btl.h, and cannot tell over
+/// which of their connections a message came; cbdata is the Module. The others call the sink.
 void on_btl_message(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
                     void* cbdata);
 
-// The same, or one that also prints what pml_bfo_verbose asks for.
+/// The same, or one that also prints what pml_bfo_verbose asks for.
 mca_btl_base_module_recv_cb_fn_t btl_message_callback();
 
-// Error callback of BTLs that do not speak common/failover_btl.h; the others report through the sink.
+/// Error callback of BTLs that do not speak common/failover_btl.h; the others report through the sink.
 void on_btl_error(mca_btl_base_module_t* btl, int32_t flags, opal_proc_t* proc, char* info);
 
-// The sink a failover BTL is bound to; its ctx is the Module.
+/// The sink a failover BTL is bound to; its ctx is the Module.
 const bfo_failover_sink_t* failover_sink();
 
-// Progress of the engine: retries and park times. Returns how much was done.
+/// Progress of the engine: retries and park times. Returns how much was done.
 int engine_progress();
 
 }  // namespace bfo::glue

@@ -12,12 +12,12 @@ namespace bfo::glue {
 class Module;
 
 struct Component {
-  mca_pml_base_component_t super;  // must be first: Open MPI sees only this
+  mca_pml_base_component_t super;  ///< must be first: Open MPI sees only this
   Params params;
-  ToldOnce told;   // what one process of a host says for all
-  int output;      // opal_output stream of pml_bfo_verbose; -1 = not open
-  bool bml_open;   // this component holds a reference to the BML framework
-  Module* module;  // exists between component init and finalize of the selected PML
+  ToldOnce told;   ///< what one process of a host says for all
+  int output;      ///< opal_output stream of pml_bfo_verbose; -1 = not open
+  bool bml_open;   ///< this component holds a reference to the BML framework
+  Module* module;  ///< exists between component init and finalize of the selected PML
 };
 
 }  // namespace bfo::glue

@@ -18,12 +18,12 @@ namespace bfo::glue {
 
 class Console {
  public:
-  // `print` gets each finished line, without a newline. `page`: what the processes of the host share.
+  /// `print` gets each finished line, without a newline. `page`: what the processes of the host share.
   Console(void (*print)(const char* line), HostPage& page) : print_(print), page_(page) {}
 
-  // Prints the line of one failover, or counts it. `now_ns`: monotonic. Any thread.
+  /// Prints the line of one failover, or counts it. `now_ns`: monotonic. Any thread.
   void tell(const FailoverEvent& event, const EventNames& names, uint64_t now_ns);
-  // Messages wait for a peer to which there is no rail. `park_timeout`: pml_bfo_park_timeout, in seconds.
+  /// Messages wait for a peer to which there is no rail. `park_timeout`: pml_bfo_park_timeout, in seconds.
   void tell_no_rail(const FailoverEvent& event, const EventNames& names, int park_timeout, uint64_t now_ns);
 
  private:

@@ -7,12 +7,12 @@
 
 namespace bfo::glue {
 
-// The BTL frees the descriptor after the callback, or after a send that returned 1 without one.
+/// The BTL frees the descriptor after the callback, or after a send that returned 1 without one.
 inline constexpr uint32_t kQuiet = MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
-// The BTL always calls back: the engine counts every end.
+/// The BTL always calls back: the engine counts every end.
 inline constexpr uint32_t kDesFlags = kQuiet | MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
 
-// A descriptor was sent over the rail. Relaxed: read only after the connection has broken.
+/// A descriptor was sent over the rail. Relaxed: read only after the connection has broken.
 inline void note_carried(RailHandle& rail) {
   __atomic_store_n(&rail.carried, true, __ATOMIC_RELAXED);
 }

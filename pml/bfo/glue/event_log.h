@@ -17,51 +17,52 @@
 
 namespace bfo::glue {
 
-// Names of the rail, which the engine's event record does not have. Strings are NUL terminated and only read
-// during the call.
+/// Names of the rail, which the engine's event record does not have. Strings are NUL terminated and only read
+/// during the call.
 struct EventNames {
-  int rank = 0;                  // own rank in MPI_COMM_WORLD
-  int peer = 0;                  // rank of the other side, -1 when unknown
-  const char* device = "";       // e.g. "mlx5_0"; the BTL's name where it has no device
-  unsigned port = 0;             // port of the device
-  const char* own_port = "";     // what no other port has, e.g. its GID; empty: unknown
-  const char* peer_host = "";    // host name of the other side
-  const char* peer_device = "";  // device and port there; empty: unknown
+  int rank = 0;                  ///< own rank in MPI_COMM_WORLD
+  int peer = 0;                  ///< rank of the other side, -1 when unknown
+  const char* device = "";       ///< e.g. "mlx5_0"; the BTL's name where it has no device
+  unsigned port = 0;             ///< port of the device
+  const char* own_port = "";     ///< what no other port has, e.g. its GID; empty: unknown
+  const char* peer_host = "";    ///< host name of the other side
+  const char* peer_device = "";  ///< device and port there; empty: unknown
   unsigned peer_port = 0;
 };
 
-// Which file gets the lines, and of whom.
+/// Which file gets the lines, and of whom.
 struct EventFile {
-  std::string file;    // its name, with placeholders; empty: see `folder`
-  std::string folder;  // without a name: a file per host and job in there; empty as well: nothing is written
-  std::string job;     // number of the job
+  std::string file;  ///< its name, with placeholders; empty: see `folder`
+  std::string
+      folder;       ///< without a name: a file per host and job in there; empty as well: nothing is written
+  std::string job;  ///< number of the job
   std::string host;
   int rank = 0;
-  uint64_t limit = 0;  // bytes until the file gets no further line; 0: no limit
+  uint64_t limit = 0;  ///< bytes until the file gets no further line; 0: no limit
 };
 
-// The path with %h (host), %j (job), %r (rank) and %% replaced; host and job as far as they are letters,
-// digits, '.', '-' and '_'. False: `path` is the placeholder that is none.
+/// The path with %h (host), %j (job), %r (rank) and %% replaced; host and job as far as they are letters,
+/// digits, '.', '-' and '_'. False: `path` is the placeholder that is none.
 bool event_path(const EventFile& to, std::string* path);
 
-// Appends JSON lines to a file shared by all processes of a job: each line is one write() of an O_APPEND
-// file, so lines of different processes never mix; so it is with a pipe. Used under the engine's rules: any
-// thread, one at a time.
+/// Appends JSON lines to a file shared by all processes of a job: each line is one write() of an O_APPEND
+/// file, so lines of different processes never mix; so it is with a pipe. Used under the engine's rules: any
+/// thread, one at a time.
 class EventLog {
  public:
-  // `warn` gets each warning, without a newline; one process of the host gives it.
+  /// `warn` gets each warning, without a newline; one process of the host gives it.
   EventLog(HostPage& page, void (*warn)(const char* line)) : page_(page), warn_(warn) {}
   ~EventLog() { close(); }
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
-  // Opens what `to` names: a regular file with this one name, made if it is not there, or a pipe that
-  // somebody reads. Warns when it cannot.
+  /// Opens what `to` names: a regular file with this one name, made if it is not there, or a pipe that
+  /// somebody reads. Warns when it cannot.
   void open(const EventFile& to);
   void write(const FailoverEvent& event, const EventNames& names);
   void close();
   bool is_open() const { return fd_ >= 0; }
-  // Lines that could not be written.
+  /// Lines that could not be written.
   uint64_t lost() const { return lost_; }
 
  private:
@@ -76,17 +77,17 @@ class EventLog {
   std::string path_;
   int fd_ = -1;
   bool pipe_ = false;
-  bool cut_ = false;  // the last line was not written whole
+  bool cut_ = false;  ///< the last line was not written whole
   bool over_ = false;
   uint64_t lost_ = 0;
 };
 
-// Formats one event as a JSON object and a newline into `out` (NUL terminated, never more than `size` bytes).
-// `unix_time` and `lost_at` in seconds, 0: unknown. Times that did not happen are null. "rail_up" and
-// "no_rail" have fields of their own. Returns the length, 0 when it does not fit.
+/// Formats one event as a JSON object and a newline into `out` (NUL terminated, never more than `size`
+/// bytes). `unix_time` and `lost_at` in seconds, 0: unknown. Times that did not happen are null. "rail_up"
+/// and "no_rail" have fields of their own. Returns the length, 0 when it does not fit.
 size_t format_event(const FailoverEvent& event, const EventNames& names, double unix_time, double lost_at,
                     const EventFile& of, char* out, size_t size);
-// The same of the last line of a file that has reached its limit.
+/// The same of the last line of a file that has reached its limit.
 size_t format_limit(double unix_time, const EventFile& of, char* out, size_t size);
 
 }  // namespace bfo::glue

@@ -16,7 +16,7 @@
 
 namespace bfo::glue {
 
-// A name for what is said, from the words that make it: the same in all processes.
+/// A name for what is said, from the words that make it: the same in all processes.
 uint64_t claim_key(const char* what, const char* where = "", unsigned number = 0, const char* why = "");
 
 class HostPage {
@@ -26,19 +26,19 @@ class HostPage {
   HostPage(const HostPage&) = delete;
   HostPage& operator=(const HostPage&) = delete;
 
-  // Called once, before another thread uses it. `place` of `places`: of this process among those of the job
-  // on this host. `record_size`: bytes that each may leave there.
+  /// Called once, before another thread uses it. `place` of `places`: of this process among those of the job
+  /// on this host. `record_size`: bytes that each may leave there.
   void open(const char* folder, unsigned place, unsigned places, size_t record_size);
-  // Do other processes see it?
+  /// Do other processes see it?
   bool shared() const { return shared_; }
 
   // ---- who speaks
   struct Turn {
-    bool mine = false;     // this process says it
-    uint32_t counted = 0;  // times that nobody said it, since somebody last did
+    bool mine = false;     ///< this process says it
+    uint32_t counted = 0;  ///< times that nobody said it, since somebody last did
   };
-  // Something happened that one process of the host is to say. It is said at most once per `quiet_ns`, which
-  // doubles each time it was said, up to `longest_ns`. Any thread.
+  /// Something happened that one process of the host is to say. It is said at most once per `quiet_ns`, which
+  /// doubles each time it was said, up to `longest_ns`. Any thread.
   Turn claim(uint64_t key, uint64_t now_ns, uint64_t quiet_ns, uint64_t longest_ns);
   Turn claim(uint64_t key, uint64_t now_ns, uint64_t quiet_ns) {
     return claim(key, now_ns, quiet_ns, quiet_ns);
@@ -47,14 +47,14 @@ class HostPage {
   // ---- records
   // Replaces what this process leaves. One thread at a time.
   void leave(const void* record);
-  // This process has nothing more to leave.
+  /// This process has nothing more to leave.
   void leave_last();
   unsigned places() const { return places_; }
-  // What the process at `place` left, copied to `record`. False: nothing.
+  /// What the process at `place` left, copied to `record`. False: nothing.
   bool read(unsigned place, void* record) const;
-  // Each process that used the page has left its last record, or is gone.
+  /// Each process that used the page has left its last record, or is gone.
   bool all_left() const;
-  // True for the first process that asks.
+  /// True for the first process that asks.
   bool first_to_print();
 
  private:

@@ -9,33 +9,32 @@
 
 namespace bfo::glue {
 
-// Sets one end and returns what was set before. Plain when the process has one thread.
+/// Sets one end and returns what was set before. Plain when the process has one thread.
 inline int32_t add_end(int32_t& ends, int32_t end) {
   if (opal_using_threads()) return __atomic_fetch_or(&ends, end, __ATOMIC_ACQ_REL);
   return std::exchange(ends, ends | end);
 }
 
-// sendi with the payload described by a convertor that stands at its beginning.
+/// sendi with the payload described by a convertor that stands at its beginning.
 inline bool sendi_convertor(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                             opal_convertor_t* conv, size_t length) {
   if (rail.btl->btl_sendi == nullptr) return stock_send().send_copy(rail, tag, hdr, hdr_size, conv, length);
-  if (OPAL_LIKELY(rail.btl->btl_sendi(rail.btl, rail.ep, conv, const_cast<void*>(hdr), hdr_size, length,
-                                      MCA_BTL_NO_ORDER,
-                                      MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP, tag,
-                                      nullptr) == OPAL_SUCCESS))
+  if (rail.btl->btl_sendi(rail.btl, rail.ep, conv, const_cast<void*>(hdr), hdr_size, length, MCA_BTL_NO_ORDER,
+                          MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP, tag,
+                          nullptr) == OPAL_SUCCESS) [[likely]]
     return true;
   // Its buffer for such messages is full (vader: 4 KiB). A BTL with the contract has no other way either.
   return rail.failover == nullptr && stock_send().send_copy(rail, tag, hdr, hdr_size, conv, length);
 }
 
-// sendi of `size` bytes that are all in the header: no convertor is prepared or called.
+/// sendi of `size` bytes that are all in the header: no convertor is prepared or called.
 inline bool sendi_header(const RailHandle& rail, uint8_t tag, const void* whole, size_t size) {
   opal_convertor_t none;
   none.flags = CONVERTOR_HOMOGENEOUS;  // some BTLs look at them even with no payload
   return sendi_convertor(rail, tag, whole, size, &none, 0);
 }
 
-// OBJ_CONSTRUCT without the walk through the classes: what a convertor needs before it is prepared.
+/// OBJ_CONSTRUCT without the walk through the classes: what a convertor needs before it is prepared.
 inline void construct(opal_convertor_t& conv) {
 #if OPAL_CUDA_SUPPORT
   OBJ_CONSTRUCT(&conv, opal_convertor_t);
@@ -46,7 +45,7 @@ inline void construct(opal_convertor_t& conv) {
 #endif
 }
 
-// Byte 0 of a buffer that is one piece, else nullptr.
+/// Byte 0 of a buffer that is one piece, else nullptr.
 inline const void* one_piece(const InlineSource& from) {
   const opal_datatype_t& type = from.datatype->super;
   if (!opal_datatype_is_contiguous_memory_layout(&type, static_cast<int32_t>(from.count))) return nullptr;
@@ -57,9 +56,9 @@ inline const void* one_piece(const InlineSource& from) {
                                                   size_t hdr_size, const InlineSource& source,
                                                   size_t length) {
   // A build of Open MPI with CUDA leaves it to the convertor where the payload is.
-  if (OPAL_LIKELY(!OPAL_CUDA_SUPPORT && rail.failover != nullptr)) {
+  if (!OPAL_CUDA_SUPPORT && rail.failover != nullptr) [[likely]] {
     const void* const bytes = length == 0 ? nullptr : one_piece(source);
-    if (OPAL_LIKELY(bytes != nullptr || length == 0))
+    if (bytes != nullptr || length == 0) [[likely]]
       return rail.failover->send_bytes(rail.btl, rail.ep, tag, hdr, hdr_size, bytes, length) == OPAL_SUCCESS;
     return send_scattered(rail, tag, hdr, hdr_size, source, length);
   }
@@ -67,13 +66,12 @@ inline const void* one_piece(const InlineSource& from) {
   if (!OPAL_CUDA_SUPPORT) {
     const void* const bytes = one_piece(source);
     const bool sendi = rail.btl->btl_sendi != nullptr;
-    if (OPAL_UNLIKELY(!sendi ||
-                      length > (bytes != nullptr ? StockSend::kAlwaysSendi : StockSend::kAlwaysScattered)) &&
-        stock_.wants_fragment(rail, length)) {
+    const size_t always = bytes != nullptr ? StockSend::kAlwaysSendi : StockSend::kAlwaysScattered;
+    if ((!sendi || length > always) && stock_.wants_fragment(rail, length)) [[unlikely]] {
       if (bytes != nullptr) return stock_.send_piece(rail, tag, hdr, hdr_size, bytes, length);
       return stock_.send_gathered(rail, tag, hdr, hdr_size, source, length);
     }
-    if (OPAL_UNLIKELY(bytes == nullptr) && rail.whole_in_header)
+    if (bytes == nullptr && rail.whole_in_header) [[unlikely]]
       return send_scattered(rail, tag, hdr, hdr_size, source, length);
     if (length <= StockSend::kAlwaysSendi && rail.whole_in_header) {
       alignas(16) char whole[sizeof(core::MatchHdr) + StockSend::kAlwaysSendi];
@@ -90,7 +88,7 @@ inline void BtlPort::matched(RecvRequest& req, int32_t, int32_t, uint64_t length
   req.base.req_bytes_packed = length;
   if (length == 0 || base.req_count == 0) return;
   const opal_datatype_t& type = base.req_datatype->super;
-  if (OPAL_LIKELY(opal_datatype_is_contiguous_memory_layout(&type, static_cast<int32_t>(base.req_count)))) {
+  if (opal_datatype_is_contiguous_memory_layout(&type, static_cast<int32_t>(base.req_count))) [[likely]] {
     req.direct = static_cast<uint8_t*>(base.req_addr) + type.true_lb;
     return;
   }
@@ -98,7 +96,7 @@ inline void BtlPort::matched(RecvRequest& req, int32_t, int32_t, uint64_t length
 }
 
 inline void BtlPort::unpack(RecvRequest& req, uint64_t offset, const void* bytes, size_t length) {
-  if (OPAL_LIKELY(req.direct != nullptr)) {
+  if (req.direct != nullptr) [[likely]] {
     memcpy(req.direct + offset, bytes, length);
     return;
   }
@@ -118,7 +116,7 @@ inline void recv_request_done(RecvRequest& req) {
   if (add_end(req.ends, kEngineDone) & kUserFreed) give_back(req);
 }
 
-// What MPI calls it.
+/// What MPI calls it.
 constexpr int mpi_error(Outcome outcome) {
   if (outcome == Outcome::kOk) [[likely]]
     return MPI_SUCCESS;
@@ -132,7 +130,8 @@ constexpr int mpi_error(Outcome outcome) {
 
 inline void BtlPort::complete_recv(RecvRequest& req, const xfer::RecvStatus& status) {
   int error = mpi_error(status.outcome);
-  if (OPAL_UNLIKELY(req.trail != nullptr)) error = end_trail(req, error);
+  if (req.trail != nullptr) [[unlikely]]
+    error = end_trail(req, error);
   ompi_status_public_t& out = req.base.req_base.req_ompi.req_status;
   out.MPI_SOURCE = status.source;
   out.MPI_TAG = status.tag;
@@ -142,7 +141,8 @@ inline void BtlPort::complete_recv(RecvRequest& req, const xfer::RecvStatus& sta
 }
 
 inline xfer::SendMode mode_of(mca_pml_base_send_mode_t mode) {
-  if (OPAL_LIKELY(mode == MCA_PML_BASE_SEND_STANDARD)) return xfer::SendMode::kStandard;
+  if (mode == MCA_PML_BASE_SEND_STANDARD) [[likely]]
+    return xfer::SendMode::kStandard;
   if (mode == MCA_PML_BASE_SEND_SYNCHRONOUS) return xfer::SendMode::kSync;
   return mode == MCA_PML_BASE_SEND_READY ? xfer::SendMode::kReady : xfer::SendMode::kStandard;
 }
@@ -168,7 +168,7 @@ inline int send_request_start(Module& module, SendRequest& req) {
   base.req_ompi.req_state = OMPI_REQUEST_ACTIVE;
   base.req_ompi.req_status._cancelled = 0;
   base.req_ompi.req_status.MPI_ERROR = MPI_SUCCESS;  // of an earlier start of a persistent request
-  if (OPAL_UNLIKELY(req.base.req_send_mode == MCA_PML_BASE_SEND_BUFFERED)) {
+  if (req.base.req_send_mode == MCA_PML_BASE_SEND_BUFFERED) [[unlikely]] {
     const bool persistent = base.req_ompi.req_persistent;  // such a request may be the user's again then
     const int rc = start_buffered_mode(module, req);
     if (rc != OMPI_SUCCESS || persistent) return rc;

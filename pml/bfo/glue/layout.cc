@@ -97,7 +97,8 @@ LoopStack& LoopStack::operator=(LoopStack&& other) noexcept {
 }
 
 bool LoopStack::reserve(uint32_t n) {
-  if (OPAL_LIKELY(n <= capacity_)) return true;
+  if (n <= capacity_) [[likely]]
+    return true;
   const uint32_t capacity = std::max(n, 2 * capacity_);
   auto* more = static_cast<LoopLevel*>(::malloc(capacity * sizeof(LoopLevel)));
   if (more == nullptr) return false;
@@ -109,7 +110,7 @@ bool LoopStack::reserve(uint32_t n) {
 }
 
 void LoopStack::push(const LoopLevel& level) {
-  if (OPAL_LIKELY(reserve(n_ + 1)))
+  if (reserve(n_ + 1)) [[likely]]
     data()[n_++] = level;
   else
     ok_ = false;
@@ -155,7 +156,7 @@ void Cursor::repeat(const Layout& layout, uint64_t& n) {
 bool Cursor::next_run(const Layout& layout, uint64_t& n) {
   for (;;) {
     const dt_elem_desc_t& entry = layout.desc[entry_];
-    if (OPAL_LIKELY(entry_ < layout.used && is_data(entry))) {
+    if (entry_ < layout.used && is_data(entry)) [[likely]] {
       blocks_ = entry.elem.count;
       block_ = entry.elem.blocklen * basic_size(entry);
       stride_ = entry.elem.extent;
@@ -175,7 +176,8 @@ bool Cursor::next_run(const Layout& layout, uint64_t& n) {
         const uint64_t whole = n == 0 ? 0 : n / end.size;
         n -= whole * end.size;
         loops_.push({entry_, entry.loop.loops - 1 - static_cast<uint32_t>(whole), base_});
-        if (OPAL_UNLIKELY(!ok())) return false;
+        if (!ok()) [[unlikely]]
+          return false;
         base_ += static_cast<ptrdiff_t>(whole) * entry.loop.extent;
         ++entry_;
         continue;
@@ -191,11 +193,12 @@ bool Cursor::next_run(const Layout& layout, uint64_t& n) {
     }
     into_ = 0;
     const uint64_t bytes = blocks_ * block_;
-    if (OPAL_UNLIKELY(bytes == 0)) {
+    if (bytes == 0) [[unlikely]] {
       blocks_ = 0;
       continue;
     }
-    if (OPAL_LIKELY(n < bytes)) return true;
+    if (n < bytes) [[likely]]
+      return true;
     n -= bytes;
     blocks_ = 0;
     if (n == 0) return true;
@@ -212,7 +215,8 @@ bool Cursor::skip(const Layout& layout, uint64_t n) {
     into_ = 0;
     if (n != 0) {
       if (position_ == 0 && entry_ == 0 && element_ == 0) n = skip_elements(layout, n);
-      if (OPAL_UNLIKELY(!next_run(layout, n))) return false;
+      if (!next_run(layout, n)) [[unlikely]]
+        return false;
     }
   }
   if (n != 0) {
@@ -229,12 +233,13 @@ bool Cursor::skip(const Layout& layout, uint64_t n) {
 template <bool kScatter>
 bool Cursor::copy(const Layout& layout, uint8_t* packed, size_t n) {
   uint64_t none = 0;
-  if (OPAL_UNLIKELY(!ok())) return false;
+  if (!ok()) [[unlikely]]
+    return false;
   position_ += n;
   while (n != 0) {
-    if (blocks_ == 0 && OPAL_UNLIKELY(!next_run(layout, none))) return false;
+    if (blocks_ == 0 && !next_run(layout, none)) return false;
     const uintptr_t memory = layout.base + static_cast<uintptr_t>(at_);
-    if (OPAL_UNLIKELY(into_ != 0 || n < block_)) {
+    if (into_ != 0 || n < block_) [[unlikely]] {
       const size_t part = std::min(n, block_ - into_);
       copy_one<kScatter>(reinterpret_cast<uint8_t*>(memory + into_), packed, part);
       packed += part;
@@ -350,12 +355,14 @@ void Trail::keep(uint64_t begin, const Cursor& end, bool wanted) {
   ++n_;
   marks_[slot].cursor = end;
   marks_[slot].wanted = wanted;
-  if (OPAL_UNLIKELY(!marks_[slot].cursor.ok())) forget(k);
+  if (!marks_[slot].cursor.ok()) [[unlikely]]
+    forget(k);
 }
 
 bool Trail::scatter(uint64_t offset, const void* packed, size_t n, bool wanted) {
   Cursor cursor = at(offset);
-  if (OPAL_UNLIKELY(!cursor.scatter(layout_, packed, n))) return false;
+  if (!cursor.scatter(layout_, packed, n)) [[unlikely]]
+    return false;
   keep(offset, cursor, wanted);
   return true;
 }

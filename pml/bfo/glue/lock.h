@@ -11,13 +11,19 @@ namespace bfo::glue {
 class Lock {
  public:
   void lock() {
-    if (OPAL_UNLIKELY(opal_using_threads())) lock_threaded();
+    if (opal_using_threads()) [[unlikely]]
+      lock_threaded();
   }
   void unlock() {
-    if (OPAL_UNLIKELY(opal_using_threads())) unlock_threaded();
+    if (opal_using_threads()) [[unlikely]]
+      unlock_threaded();
   }
-  // False when another thread holds it.
-  bool try_lock() { return OPAL_LIKELY(!opal_using_threads()) || try_lock_threaded(); }
+  /// False when another thread holds it.
+  bool try_lock() {
+    if (!opal_using_threads()) [[likely]]
+      return true;
+    return try_lock_threaded();
+  }
 
  private:
   [[gnu::noinline]] void lock_threaded() { lock_.lock(); }

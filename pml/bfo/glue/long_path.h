@@ -12,7 +12,8 @@ namespace bfo::glue {
 
 inline FragRecord* BtlPort::frag_alloc() {
   FragRecord* frag = reinterpret_cast<FragRecord*>(take_item(frags_));
-  if (OPAL_UNLIKELY(frag == nullptr)) return nullptr;
+  if (frag == nullptr) [[unlikely]]
+    return nullptr;
   frag->module = &module_;
   return frag;
 }
@@ -21,7 +22,7 @@ inline void BtlPort::frag_free(FragRecord& frag) {
   give_item(frags_, frag.super);
 }
 
-// With a header only: the convertor is not looked at.
+/// With a header only: the convertor is not looked at.
 inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                            SendRequest& req, size_t length) {
   opal_convertor_t* conv = &req.base.req_base.req_convertor;
@@ -55,11 +56,12 @@ inline void* BtlPort::contiguous(RecvRequest& req) {
 inline bool BtlPort::register_rails(const Peer* peer, const RailHandle* only, void* base, size_t size,
                                     uint32_t flags, Registration& out) {
   if (peer == nullptr || base == nullptr) return false;
-  if (OPAL_LIKELY(only != nullptr && out.size == 0)) {
+  if (only != nullptr && out.size == 0) [[likely]] {
     mca_btl_base_registration_handle_t* handle = nullptr;
     if (only->btl->btl_register_mem != nullptr) {
       handle = only->btl->btl_register_mem(only->btl, only->ep, base, size, flags);
-      if (OPAL_UNLIKELY(handle == nullptr)) return false;
+      if (handle == nullptr) [[unlikely]]
+        return false;
     }
     out.one[0] = {only->btl, handle};
     out.size = 1;
@@ -95,9 +97,11 @@ inline bool BtlPort::register_recv(RecvRequest& req, size_t size, Registration& 
 }
 
 inline void BtlPort::deregister(Registration& registration) {
-  if (OPAL_UNLIKELY(registration.size != 1)) return deregister_all(registration);
+  if (registration.size != 1) [[unlikely]]
+    return deregister_all(registration);
   const Registration::One& one = registration.one[0];
-  if (OPAL_LIKELY(one.handle != nullptr)) one.btl->btl_deregister_mem(one.btl, one.handle);
+  if (one.handle != nullptr) [[likely]]
+    one.btl->btl_deregister_mem(one.btl, one.handle);
   registration.size = 0;
 }
 
@@ -113,17 +117,17 @@ inline bool BtlPort::handle(const Registration& registration, const RailHandle& 
   return true;
 }
 
-// The end of a READ or write.
+/// The end of a READ or write.
 void rdma_done(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* ep, void* address,
                mca_btl_base_registration_handle_t* handle, void* context, void* cbdata, int status);
 
-// May the BTL move `length` bytes of the local buffer? `local` is its handle, nullptr where it needs none.
+/// May the BTL move `length` bytes of the local buffer? `local` is its handle, nullptr where it needs none.
 inline bool reachable(const RailHandle& rail, const Registration& reg, size_t length, size_t unregistered,
                       mca_btl_base_registration_handle_t*& local) {
   return reg.find(rail.btl, local) || rail.btl->btl_register_mem == nullptr || length <= unregistered;
 }
 
-// What a refusal means.
+/// What a refusal means.
 inline Post post_of(int rc) {
   return rc == OPAL_ERR_OUT_OF_RESOURCE || rc == OPAL_ERR_TEMP_OUT_OF_RESOURCE ? Post::kNoResource
                                                                                : Post::kUnreachable;

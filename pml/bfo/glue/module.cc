@@ -40,7 +40,7 @@ constexpr uint64_t kGuestNs = 50'000'000;
 
 xfer::Config engine_config(const Params& params) {
   xfer::Config config;
-  config.unknown_limit = static_cast<std::uint64_t>(params.unknown_limit) << 20;
+  config.unknown_limit = static_cast<uint64_t>(params.unknown_limit) << 20;
   config.park_timeout_ns =
       params.park_timeout < 0 ? kForever : static_cast<uint64_t>(params.park_timeout) * 1'000'000'000u;
   config.send_depth = static_cast<uint32_t>(params.send_pipeline_depth);
@@ -320,7 +320,9 @@ int Module::add_procs(ompi_proc_t** procs, size_t count) {
 
 Peer* Module::peer(ompi_proc_t* proc) {
   void* known = proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
-  return OPAL_LIKELY(known != nullptr) ? static_cast<Peer*>(known) : make_peer(proc);
+  if (known != nullptr) [[likely]]
+    return static_cast<Peer*>(known);
+  return make_peer(proc);
 }
 
 void Module::set_peer(ompi_proc_t* proc, Peer* peer) {

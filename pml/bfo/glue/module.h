@@ -24,7 +24,7 @@
 #include "pml/bfo/glue/waits.h"
 #include "pml/bfo/xfer/engine.h"
 
-// Instantiated once, in engine.cc. What the compiler shall inline elsewhere is declared inline.
+/// Instantiated once, in engine.cc. What the compiler shall inline elsewhere is declared inline.
 extern template class bfo::xfer::Engine<bfo::glue::BtlPort>;
 
 namespace bfo::glue {
@@ -33,10 +33,10 @@ using Engine = xfer::Engine<BtlPort>;
 
 class Module {
  public:
-  // Makes the module of this process, or returns nullptr after a message on the terminal. `threads`:
-  // MPI_THREAD_MULTIPLE was granted.
+  /// Makes the module of this process, or returns nullptr after a message on the terminal. `threads`:
+  /// MPI_THREAD_MULTIPLE was granted.
   static Module* create(const Params& params, bool threads);
-  // After del_procs: no BTL calls back any more when this returns.
+  /// After del_procs: no BTL calls back any more when this returns.
   static int destroy(Module* module);
 
   mca_pml_base_module_t& table() { return table_; }
@@ -47,7 +47,7 @@ class Module {
   Summary& summary() { return summary_; }
   Buffered& buffered() { return buffered_; }
   const Params& params() const { return params_; }
-  // The contract a bound BTL module speaks, nullptr for others.
+  /// The contract a bound BTL module speaks, nullptr for others.
   const bfo_failover_btl_t* contract(const mca_btl_base_module_t* btl) const {
     for (const auto& [known, contract] : bound_) {
       if (known == btl) return contract;
@@ -55,47 +55,49 @@ class Module {
     return nullptr;
   }
 
-  // Bytes given so far to the ports of the failover BTLs, headers and READs included, one value per BTL
-  // module; the last of `n` values takes those that are left.
+  /// Bytes given so far to the ports of the failover BTLs, headers and READs included, one value per BTL
+  /// module; the last of `n` values takes those that are left.
   void rail_bytes(unsigned long long* out, unsigned n) const;
 
-  // Downcalls of libmpi about processes; see ompi/mca/pml/pml.h.
+  /// Downcalls of libmpi about processes; see ompi/mca/pml/pml.h.
   int add_procs(ompi_proc_t** procs, size_t count);
   int del_procs(ompi_proc_t** procs, size_t count);
   int enable();
-  // del_procs is removing processes in order: that a BTL loses them is no failure.
+  /// del_procs is removing processes in order: that a BTL loses them is no failure.
   bool leaving() const { return leaving_; }
 
-  // The engine's record of a process, made on first use from what the BML knows; nullptr when no BTL reaches
-  // it.
+  /// The engine's record of a process, made on first use from what the BML knows; nullptr when no BTL reaches
+  /// it.
   Peer* peer(ompi_proc_t* proc);
 
-  // A BTL without the contract reports that it lost `proc` (nullptr: all processes). It is only recorded,
-  // because the call can come from inside the engine.
+  /// A BTL without the contract reports that it lost `proc` (nullptr: all processes). It is only recorded,
+  /// because the call can come from inside the engine.
   void note_broken(mca_btl_base_module_t* btl, opal_proc_t* proc, const char* info);
-  // Acts on what was recorded. Called by every progress().
+  /// Acts on what was recorded. Called by every progress().
   void handle_broken() {
-    if (OPAL_UNLIKELY(broken_any_.load(std::memory_order_acquire))) handle_broken_now();
+    if (broken_any_.load(std::memory_order_acquire)) [[unlikely]]
+      handle_broken_now();
   }
 
-  // Called by every progress(). Reads the clock at every 64th call, and calls Engine::keep_alive() once a
-  // second.
+  /// Called by every progress(). Reads the clock at every 64th call, and calls Engine::keep_alive() once a
+  /// second.
   void keep_alive() {
     const uint32_t turn = turns_.load(std::memory_order_relaxed) + 1;
     turns_.store(turn, std::memory_order_relaxed);
-    if (OPAL_UNLIKELY(turn % kTurnsPerLook == 0)) keep_alive_now();
+    if (turn % kTurnsPerLook == 0) [[unlikely]]
+      keep_alive_now();
   }
 
-  // Waits, not for long, until everything that was sent has arrived. Returns when it would have given up.
+  /// Waits, not for long, until everything that was sent has arrived. Returns when it would have given up.
   uint64_t drain();
-  // Tells processes that this one goes away in order, and waits for their answers, but not beyond `end_ns`.
+  /// Tells processes that this one goes away in order, and waits for their answers, but not beyond `end_ns`.
   void say_goodbye(ompi_proc_t** procs, size_t count, uint64_t end_ns);
   const Waits& waits() const { return waits_; }
 
-  // The request of blocking receives; nullptr while it is in use.
+  /// The request of blocking receives; nullptr while it is in use.
   RecvRequest* take_cached() { return std::exchange(cached_recv_, nullptr); }
   void give_cached(RecvRequest* req) {
-    if (OPAL_LIKELY(cached_recv_ == nullptr)) {
+    if (cached_recv_ == nullptr) [[likely]] {
       cached_recv_ = req;
     } else {
       opal_free_list_return(&mca_pml_base_recv_requests, &req->base.req_base.req_ompi.super);
@@ -135,8 +137,8 @@ class Module {
   Buffered buffered_;
   Waits waits_;
   std::vector<std::pair<mca_btl_base_module_t*, const bfo_failover_btl_t*>> bound_;
-  // Rails without the contract, and what their BTLs have reported. Both lists are small; broken_lock_ is a
-  // leaf.
+  /// Rails without the contract, and what their BTLs have reported. Both lists are small; broken_lock_ is a
+  /// leaf.
   struct Broken {
     mca_btl_base_module_t* btl;
     opal_proc_t* proc;
@@ -147,13 +149,13 @@ class Module {
   std::vector<Broken> broken_;
   std::atomic<bool> broken_any_{false};
   RecvRequest* cached_recv_ = nullptr;
-  std::atomic<uint32_t> turns_{0};  // a lost update only delays the look
-  Periodic look_{1'000'000'000};    // after silent peers
+  std::atomic<uint32_t> turns_{0};  ///< a lost update only delays the look
+  Periodic look_{1'000'000'000};    ///< after silent peers
   bool progressing_ = false;
   bool leaving_ = false;
 };
 
-// Calls `f` for each BTL module of the process.
+/// Calls `f` for each BTL module of the process.
 template <class F>
 void for_each_btl(F&& f) {
   mca_btl_base_selected_module_t* selected = nullptr;

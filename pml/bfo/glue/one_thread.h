@@ -13,7 +13,8 @@ namespace bfo::glue {
   return opal_free_list_get_mt(&list);
 }
 inline opal_free_list_item_t* take_item(opal_free_list_t& list) {
-  if (OPAL_UNLIKELY(opal_using_threads())) return take_threaded(list);
+  if (opal_using_threads()) [[unlikely]]
+    return take_threaded(list);
   return opal_free_list_get_st(&list);
 }
 
@@ -21,17 +22,18 @@ inline opal_free_list_item_t* take_item(opal_free_list_t& list) {
   opal_free_list_return_mt(&list, &item);
 }
 inline void give_item(opal_free_list_t& list, opal_free_list_item_t& item) {
-  if (OPAL_UNLIKELY(opal_using_threads())) return give_threaded(list, item);
+  if (opal_using_threads()) [[unlikely]]
+    return give_threaded(list, item);
   opal_free_list_return_st(&list, &item);
 }
 
 [[gnu::noinline]] inline void complete_general(ompi_request_t& request) {
   ompi_request_complete(&request, true);
 }
-// Marks a request as complete and wakes who waits for it.
+/// Marks a request as complete and wakes who waits for it.
 inline void complete_request(ompi_request_t& request) {
-  if (OPAL_UNLIKELY(request.req_complete_cb != nullptr || opal_using_threads() ||
-                    request.req_complete != REQUEST_PENDING))
+  if (request.req_complete_cb != nullptr || opal_using_threads() || request.req_complete != REQUEST_PENDING)
+      [[unlikely]]
     return complete_general(request);
   request.req_complete = REQUEST_COMPLETED;
 }
@@ -40,7 +42,8 @@ inline void complete_request(ompi_request_t& request) {
   ompi_request_wait_completion(&request);
 }
 inline void wait_request(ompi_request_t& request) {
-  if (OPAL_UNLIKELY(opal_using_threads())) return wait_threaded(request);
+  if (opal_using_threads()) [[unlikely]]
+    return wait_threaded(request);
   while (!REQUEST_COMPLETE(&request)) opal_progress();
 }
 

@@ -10,13 +10,13 @@ namespace bfo::glue {
 
 struct OtherEnd {
   const char* host = "";
-  char device[64] = "";  // empty: unknown
+  char device[64] = "";  ///< empty: unknown
   unsigned port = 0;
 
   OtherEnd() = default;
-  // `rail`: to `peer`; may be nullptr.
+  /// `rail`: to `peer`; may be nullptr.
   OtherEnd(const PeerHandle& peer, const RailHandle* rail);
-  // Puts them into `names`, which is valid as long as this is.
+  /// Puts them into `names`, which is valid as long as this is.
   void name(EventNames& names) const;
 };
 

@@ -26,49 +26,49 @@ using Rail = xfer::Rail<BtlPort>;
 
 enum class Away : uint8_t;  // summary.h
 
-// One rail: module and endpoint, and the failover contract when its BTL speaks it.
+/// One rail: module and endpoint, and the failover contract when its BTL speaks it.
 struct RailHandle {
   mca_btl_base_module_t* btl = nullptr;
   mca_btl_base_endpoint_t* ep = nullptr;
   const bfo_failover_btl_t* failover = nullptr;
-  bool carried = false;  // a descriptor was sent over it
+  bool carried = false;  ///< a descriptor was sent over it
   Away away{};
-  bool whole_in_header = false;  // btl_sendi takes a whole message as its header
+  bool whole_in_header = false;  ///< btl_sendi takes a whole message as its header
 };
 
 struct PeerHandle {
   ompi_proc_t* proc = nullptr;
-  bool refused = false;  // it speaks other messages, which was said
+  bool refused = false;  ///< it speaks other messages, which was said
 };
 
 struct CommHandle {
   ompi_communicator_t* comm = nullptr;
 };
 
-// The user buffer of a blocking send that has no request.
+/// The user buffer of a blocking send that has no request.
 struct InlineSource {
   const void* buffer;
   size_t count;
   ompi_datatype_t* datatype;
 };
 
-// One user buffer, registered with one BTL that can reach the peer by RDMA, or with each.
+/// One user buffer, registered with one BTL that can reach the peer by RDMA, or with each.
 struct Registration {
   struct One {
     mca_btl_base_module_t* btl;
-    mca_btl_base_registration_handle_t* handle;  // nullptr where the BTL needs none
+    mca_btl_base_registration_handle_t* handle;  ///< nullptr where the BTL needs none
   };
   uint8_t size = 0;
   One one[xfer::kMaxRails] = {};
 
-  // False: not registered with that BTL.
+  /// False: not registered with that BTL.
   bool find(const mca_btl_base_module_t* btl, mca_btl_base_registration_handle_t*& handle) const {
     if (size == 0 || one[0].btl != btl) [[unlikely]]
       return find_other(btl, handle);
     handle = one[0].handle;
     return true;
   }
-  // The same behind the first one.
+  /// The same behind the first one.
   [[gnu::noinline]] bool find_other(const mca_btl_base_module_t* btl,
                                     mca_btl_base_registration_handle_t*& handle) const {
     for (unsigned i = 1; i < size; ++i) {

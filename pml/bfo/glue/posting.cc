@@ -28,7 +28,8 @@ uint32_t flags_of(const RailHandle& rail, const FragRecord& frag) {
 
 void send_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, mca_btl_base_descriptor_t* des, int status) {
   FragRecord* frag = static_cast<FragRecord*>(des->des_cbdata);
-  if (OPAL_LIKELY(status == OPAL_SUCCESS)) note_carried(frag->xfer.rail->handle);
+  if (status == OPAL_SUCCESS) [[likely]]
+    note_carried(frag->xfer.rail->handle);
   frag->module->engine().on_done(frag, xfer::fate_of(status));
 }
 
@@ -37,7 +38,7 @@ void send_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, mca_btl_base_de
 void rdma_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, void*, mca_btl_base_registration_handle_t*,
                void*, void* cbdata, int status) {
   FragRecord* frag = static_cast<FragRecord*>(cbdata);
-  if (OPAL_LIKELY(status == OPAL_SUCCESS)) {
+  if (status == OPAL_SUCCESS) [[likely]] {
     note_carried(frag->xfer.rail->handle);
     if (frag->module->port().ends_while_posted(frag)) return;
   }
@@ -51,7 +52,8 @@ Post BtlPort::posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uin
     note_carried(const_cast<RailHandle&>(rail));
     return Post::kCompleted;
   }
-  if (OPAL_LIKELY(rc >= 0) || rc == OPAL_ERR_RESOURCE_BUSY) return Post::kAccepted;
+  if (rc >= 0 || rc == OPAL_ERR_RESOURCE_BUSY) [[likely]]
+    return Post::kAccepted;
   rail.btl->btl_free(rail.btl, des);
   return post_of(rc);
 }
@@ -70,7 +72,8 @@ Post BtlPort::send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t 
   } else {
     des = rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size, flags);
   }
-  if (OPAL_UNLIKELY(des == nullptr)) return Post::kNoResource;
+  if (des == nullptr) [[unlikely]]
+    return Post::kNoResource;
   memcpy(des->des_segments[0].seg_addr.pval, hdr, hdr_size);
   des->des_cbfunc = send_done;
   des->des_cbdata = &frag;
@@ -84,7 +87,8 @@ Post BtlPort::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr
   const uint32_t flags = flags_of(rail, frag);
   mca_btl_base_descriptor_t* des =
       rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size + length, flags);
-  if (OPAL_UNLIKELY(des == nullptr)) return Post::kNoResource;
+  if (des == nullptr) [[unlikely]]
+    return Post::kNoResource;
   uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
   memcpy(to, hdr, hdr_size);
   des->des_cbfunc = send_done;
@@ -96,7 +100,7 @@ Post BtlPort::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr
     cursor = req.trail->at(offset);
   else
     cursor.skip(layout, offset);
-  if (OPAL_UNLIKELY(!cursor.gather(layout, to + hdr_size, length))) {
+  if (!cursor.gather(layout, to + hdr_size, length)) [[unlikely]] {
     rail.btl->btl_free(rail.btl, des);
     return Post::kNoResource;
   }
@@ -110,7 +114,8 @@ Post BtlPort::send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr, s
   const uint32_t flags = flags_of(rail, frag);
   mca_btl_base_descriptor_t* des =
       rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, hdr_size + length, flags);
-  if (OPAL_UNLIKELY(des == nullptr)) return Post::kNoResource;
+  if (des == nullptr) [[unlikely]]
+    return Post::kNoResource;
   uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
   memcpy(to, hdr, hdr_size);
   if (length > 0) memcpy(to + hdr_size, bytes, length);

@@ -7,8 +7,8 @@
 
 namespace bfo::glue {
 
-// Registers queue lengths per communicator and the failover totals of the process. Called once from component
-// register; a variable that cannot be registered is left out.
+/// Registers queue lengths per communicator and the failover totals of the process. Called once from
+/// component register; a variable that cannot be registered is left out.
 void register_pvars(const mca_base_component_t* component);
 
 }  // namespace bfo::glue

@@ -16,12 +16,12 @@ class RailCheck {
  public:
   explicit RailCheck(const Params& params) : params_(params) {}
 
-  // Before any process of the job can end.
+  /// Before any process of the job can end.
   void prepare();
-  // In MPI_Init, when the BTLs have been chosen: this host. Does not return when pml_bfo_min_rails_action
-  // ends the job.
+  /// In MPI_Init, when the BTLs have been chosen: this host. Does not return when pml_bfo_min_rails_action
+  /// ends the job.
   void at_start();
-  // At the first contact with a peer, whose rails are known: the way to it. Likewise.
+  /// At the first contact with a peer, whose rails are known: the way to it. Likewise.
   void at_contact(const Peer& peer);
 
  private:
@@ -30,10 +30,10 @@ class RailCheck {
 
   const Params& params_;
   Claim claim_;
-  bool told_ = false;  // this host has had its line
+  bool told_ = false;  ///< this host has had its line
 };
 
-// The ports of this process that can be rails, now; all 0 where the BTL does not tell.
+/// The ports of this process that can be rails, now; all 0 where the BTL does not tell.
 bfo_host_ports_t host_ports();
 
 }  // namespace bfo::glue

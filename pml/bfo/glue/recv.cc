@@ -71,7 +71,7 @@ int pml_irecv(void* buffer, size_t count, ompi_datatype_t* datatype, int src, in
 int pml_recv(void* buffer, size_t count, ompi_datatype_t* datatype, int src, int tag,
              ompi_communicator_t* comm, ompi_status_public_t* status) {
   Module& module = *mca_pml_bfo_component.module;
-  if (OPAL_UNLIKELY(opal_using_threads())) {
+  if (opal_using_threads()) [[unlikely]] {
     RecvRequest* req = new_request(buffer, count, datatype, src, tag, comm, false);
     recv_request_start(module, *req);
     return finish_blocking(*req, status);
@@ -79,7 +79,8 @@ int pml_recv(void* buffer, size_t count, ompi_datatype_t* datatype, int src, int
   // One thread: the same request serves one blocking receive after the other. A receive inside a callback of
   // another one finds it taken and uses a fresh one.
   RecvRequest* req = module.take_cached();
-  if (OPAL_UNLIKELY(req == nullptr)) req = recv_request_alloc();
+  if (req == nullptr) [[unlikely]]
+    req = recv_request_alloc();
   recv_request_fill(*req, buffer, count, datatype, src, tag, comm);
   recv_request_start(module, *req);
   ompi_request_t& handle = req->base.req_base.req_ompi;

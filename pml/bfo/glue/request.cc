@@ -197,7 +197,8 @@ int start_requests(size_t count, ompi_request_t** requests) {
       default:
         break;
     }
-    if (OPAL_LIKELY(rc == OMPI_SUCCESS)) continue;
+    if (rc == OMPI_SUCCESS) [[likely]]
+      continue;
     const int error = ompi_errcode_get_mpi_code(rc);
     ompi_communicator_t* comm = request->req_mpi_object.comm;
     ompi_errhandler_invoke(comm->error_handler, comm, static_cast<int>(comm->errhandler_type), error,

@@ -81,7 +81,7 @@ namespace {
 [[gnu::flatten]] int pml_send(const void* buffer, size_t count, ompi_datatype_t* datatype, int dst, int tag,
                               mca_pml_base_send_mode_t mode, ompi_communicator_t* comm) {
   Module& module = *mca_pml_bfo_component.module;
-  if (OPAL_LIKELY(send_inline(module, buffer, count, datatype, dst, tag, mode, comm, true)))
+  if (send_inline(module, buffer, count, datatype, dst, tag, mode, comm, true)) [[likely]]
     return OMPI_SUCCESS;
   return send_with_request(module, buffer, count, datatype, dst, tag, mode, comm);
 }

@@ -12,14 +12,14 @@ namespace bfo::glue {
 
 struct Size {
   const char* what;
-  std::size_t bytes;
-  std::size_t limit;
+  size_t bytes;
+  size_t limit;
 };
 
-inline constexpr std::size_t kPeer = sizeof(Peer);
-inline constexpr std::size_t kRail = sizeof(Rail);
+inline constexpr size_t kPeer = sizeof(Peer);
+inline constexpr size_t kRail = sizeof(Rail);
 
-// The limits leave no room for anything large; who needs more says so here, and why.
+/// The limits leave no room for anything large; who needs more says so here, and why.
 inline constexpr Size kSizes[] = {
     // Open MPI's base 520; links, rank, length, number, state
     {"send request", sizeof(SendRequest), 640},

@@ -19,7 +19,8 @@ void copy_done(mca_btl_base_module_t*, mca_btl_base_endpoint_t*, mca_btl_base_de
   Module& module = *static_cast<Module*>(des->des_cbdata);
   module.port().stock().copy_ended();
   Rail* const rail = static_cast<Rail*>(des->des_context);
-  if (OPAL_LIKELY(status == OPAL_SUCCESS)) return note_carried(rail->handle);
+  if (status == OPAL_SUCCESS) [[likely]]
+    return note_carried(rail->handle);
   const mca_btl_base_segment_t& whole = des->des_segments[0];
   const uint8_t tag = *static_cast<const uint8_t*>(whole.seg_addr.pval);
   module.engine().on_sendi_failed(rail, tag, whole.seg_addr.pval, whole.seg_len, xfer::fate_of(status));
@@ -70,7 +71,8 @@ inline bool StockSend::send(const RailHandle& rail, uint8_t tag, mca_btl_base_de
     copy_ended();
     return true;
   }
-  if (OPAL_LIKELY(rc >= 0) || rc == OPAL_ERR_RESOURCE_BUSY) return true;
+  if (rc >= 0 || rc == OPAL_ERR_RESOURCE_BUSY) [[likely]]
+    return true;
   copy_ended();
   rail.btl->btl_free(rail.btl, des);
   return false;
@@ -79,7 +81,8 @@ inline bool StockSend::send(const RailHandle& rail, uint8_t tag, mca_btl_base_de
 bool StockSend::send_piece(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                            const void* bytes, size_t length) {
   mca_btl_base_descriptor_t* des = descriptor(rail, hdr_size + length);
-  if (OPAL_UNLIKELY(des == nullptr)) return false;
+  if (des == nullptr) [[unlikely]]
+    return false;
   uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
   memcpy(to, hdr, hdr_size);
   if (length > 0) memcpy(to + hdr_size, bytes, length);
@@ -89,12 +92,13 @@ bool StockSend::send_piece(const RailHandle& rail, uint8_t tag, const void* hdr,
 bool StockSend::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                               InlineSource source, size_t length) {
   mca_btl_base_descriptor_t* des = descriptor(rail, hdr_size + length);
-  if (OPAL_UNLIKELY(des == nullptr)) return false;
+  if (des == nullptr) [[unlikely]]
+    return false;
   uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
   memcpy(to, hdr, hdr_size);
   Cursor cursor;
   const Layout layout(source.datatype->super, source.count, source.buffer);
-  if (OPAL_UNLIKELY(!cursor.gather(layout, to + hdr_size, length))) {
+  if (!cursor.gather(layout, to + hdr_size, length)) [[unlikely]] {
     rail.btl->btl_free(rail.btl, des);
     return false;
   }
@@ -105,7 +109,8 @@ bool StockSend::send_copy(const RailHandle& rail, uint8_t tag, const void* hdr, 
                           opal_convertor_t* conv, size_t length) {
   if (length > kCopyBytes) return false;
   mca_btl_base_descriptor_t* des = descriptor(rail, hdr_size + length);
-  if (OPAL_UNLIKELY(des == nullptr)) return false;
+  if (des == nullptr) [[unlikely]]
+    return false;
   uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
   memcpy(to, hdr, hdr_size);
   if (length > 0) {

@@ -21,80 +21,80 @@
 
 namespace bfo::glue {
 
-// A rail that is not there.
+/// A rail that is not there.
 enum class Away : uint8_t {
   kNo,
-  kLost,   // it was up before
-  kNever,  // it has not been up yet
+  kLost,   ///< it was up before
+  kNever,  ///< it has not been up yet
 };
 
-// What one process has seen of one of its ports.
+/// What one process has seen of one of its ports.
 struct PortFacts {
   char device[64];
   uint32_t port;
-  uint32_t lost;   // times that a rail over it was lost
-  uint32_t never;  // rails over it that have not been up
-  uint32_t weak;   // 0: `cause` is final, 1: it is not, 2: it is what the peer reported
-  uint32_t ends;   // other ends of these rails: 0, 1, or 2 for several
+  uint32_t lost;   ///< times that a rail over it was lost
+  uint32_t never;  ///< rails over it that have not been up
+  uint32_t weak;   ///< 0: `cause` is final, 1: it is not, 2: it is what the peer reported
+  uint32_t ends;   ///< other ends of these rails: 0, 1, or 2 for several
   char cause[96];
-  char end[136];  // of the first one: its host, device and port
+  char end[136];  ///< of the first one: its host, device and port
 };
 
-// What one process has seen. Left in the page as it is, read by a process of the same host and build.
+/// What one process has seen. Left in the page as it is, read by a process of the same host and build.
 struct Facts {
-  static constexpr uint64_t kMagic = 0x3353544341464f42u;  // "BOFACTS3"
+  static constexpr uint64_t kMagic = 0x3353544341464f42u;  ///< "BOFACTS3"
   static constexpr size_t kPorts = 8;
   uint64_t magic;
   uint32_t rank;
   uint32_t n_ports;
   uint32_t lost;
-  uint32_t back;  // rails that came, or came back, after that
+  uint32_t back;  ///< rails that came, or came back, after that
   uint32_t never;
   uint32_t peers_lost;
-  uint64_t missing_ns;        // with at least one rail missing, until missing_since_ns
-  uint64_t missing_since_ns;  // since when one is missing (CLOCK_MONOTONIC); 0: none is
+  uint64_t missing_ns;        ///< with at least one rail missing, until missing_since_ns
+  uint64_t missing_since_ns;  ///< since when one is missing (CLOCK_MONOTONIC); 0: none is
   uint64_t bytes_resent;
-  uint32_t rails_up;        // when it was collected
-  uint32_t rails_expected;  // its ports that are rails, or would be if they were up
-  uint64_t events_lost;     // lines that the event file did not take
+  uint32_t rails_up;        ///< when it was collected
+  uint32_t rails_expected;  ///< its ports that are rails, or would be if they were up
+  uint64_t events_lost;     ///< lines that the event file did not take
   PortFacts ports[kPorts];
 };
 
 class Summary {
  public:
-  // `print` gets the line, without a newline.
+  /// `print` gets the line, without a newline.
   explicit Summary(void (*print)(const char* line)) : print_(print) {}
   Summary(const Summary&) = delete;
   Summary& operator=(const Summary&) = delete;
 
-  // Nothing is left or printed before. `page`: with records of sizeof(Facts).
+  /// Nothing is left or printed before. `page`: with records of sizeof(Facts).
   void open(HostPage& page, int rank);
 
-  // A rail goes down. `was`: what it was before; returns what it is now. `lost`: else it was asked for in
-  // vain, and has not been up.
+  /// A rail goes down. `was`: what it was before; returns what it is now. `lost`: else it was asked for in
+  /// vain, and has not been up.
   Away down(const EventNames& names, const char* cause, Away was, bool lost, uint64_t now_ns);
-  // A rail is closed: the cause is final. `of_peer`: the peer reported it.
+  /// A rail is closed: the cause is final. `of_peer`: the peer reported it.
   void closed(const EventNames& names, const char* cause, bool of_peer);
-  // A rail is up. Returns kNo.
+  /// A rail is up. Returns kNo.
   Away up(const EventNames& names, Away was, uint64_t now_ns);
-  // Its peer has finalized: it does not count as missing any more. Returns kNo.
+  /// Its peer has finalized: it does not count as missing any more. Returns kNo.
   Away left(Away was, uint64_t now_ns);
 
-  // Called before collect(): how many rails this process has, and could have.
+  /// Called before collect(): how many rails this process has, and could have.
   void rails(uint32_t up, uint32_t expected);
-  // What was sent again so far, and how many peers were given up.
+  /// What was sent again so far, and how many peers were given up.
   void resent(uint64_t bytes, uint64_t peers_lost);
 
-  // Lines of the event file that could not be written so far.
+  /// Lines of the event file that could not be written so far.
   void events_lost(uint64_t lines);
 
-  // Called when communication is over: leaves the last facts of this process. May be called several times.
+  /// Called when communication is over: leaves the last facts of this process. May be called several times.
   void collect(uint64_t bytes_resent, uint64_t peers_lost, uint64_t now_ns);
-  // Prints the line, if there is something to tell and nobody else does. Times end at the last collect().
+  /// Prints the line, if there is something to tell and nobody else does. Times end at the last collect().
   void finish(const char* host, const char* build = "");
 
   const Facts& facts() const { return facts_; }
-  // For so long at least one rail has been missing, all times together.
+  /// For so long at least one rail has been missing, all times together.
   uint64_t missing_ns(uint64_t now_ns) const;
 
  private:
@@ -109,12 +109,12 @@ class Summary {
   uint64_t collected_ns_ = 0;
 };
 
-// The facts in the `size` bytes of another process's record. False: they are not whole, or not of this build.
-// What they name is printable then. Any thread.
+/// The facts in the `size` bytes of another process's record. False: they are not whole, or not of this
+/// build. What they name is printable then. Any thread.
 bool read_facts(const void* bytes, size_t size, Facts* facts);
 
-// The line about `all`, with the version of the build, at most `size` bytes with the NUL; empty when there is
-// nothing to tell.
+/// The line about `all`, with the version of the build, at most `size` bytes with the NUL; empty when there
+/// is nothing to tell.
 void format_summary(const std::vector<Facts>& all, const char* host, uint64_t now_ns, char* line, size_t size,
                     const char* build = "");
 

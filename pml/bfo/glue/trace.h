@@ -19,31 +19,31 @@ constexpr int kTraceDrops = 20;
 constexpr int kTraceRestarts = 30;
 constexpr int kTracePlans = 40;
 
-// The other end of a rail, or of a message.
+/// The other end of a rail, or of a message.
 struct TracedPeer {
-  int rank = -1;  // -1: its BTL does not say who sent it
+  int rank = -1;  ///< -1: its BTL does not say who sent it
   const char* host = "";
 };
 
-// "rail 1 (softhca1 port 1) to rank 0 on host n1 (lid 3 qpn 0x4043), epoch 2: down: RETRY_EXC_ERR".
-// `index`: of the rail at its peer. `what`: "up", "down", ...
+/// "rail 1 (softhca1 port 1) to rank 0 on host n1 (lid 3 qpn 0x4043), epoch 2: down: RETRY_EXC_ERR".
+/// `index`: of the rail at its peer. `what`: "up", "down", ...
 void describe_rail(char* out, size_t size, unsigned index, const TracedPeer& peer,
                    const bfo_rail_event_t& event, const char* what);
 
-// True for the messages of a restart and what answers them.
+/// True for the messages of a restart and what answers them.
 bool is_restart_message(uint8_t type);
-// "RNDVRESTARTACK of request 3.1 (there 9.2), round 2, ranges 0-65536 131072-196608". `bytes` may be any.
+/// "RNDVRESTARTACK of request 3.1 (there 9.2), round 2, ranges 0-65536 131072-196608". `bytes` may be any.
 void describe_restart(char* out, size_t size, uint8_t type, const void* bytes, size_t length);
 
-// "plan with rank 1 on host n1: READ of 262144 bytes over rail 1, of a message of 1048576 bytes; ...", with
-// what the planner knew of the message and of each rail.
+/// "plan with rank 1 on host n1: READ of 262144 bytes over rail 1, of a message of 1048576 bytes; ...", with
+/// what the planner knew of the message and of each rail.
 void describe_plan(char* out, size_t size, const TracedPeer& peer, const xfer::PlanTrace& plan);
 
-// Why a header was dropped, by what was counted while it was handled; nullptr: it was not.
+/// Why a header was dropped, by what was counted while it was handled; nullptr: it was not.
 const char* why_dropped(const xfer::Counters& before, const xfer::Counters& after, uint8_t tag,
                         const void* bytes, size_t length);
 
-// The name of a message type of PROTOCOL.md, "unknown" of another one.
+/// The name of a message type of PROTOCOL.md, "unknown" of another one.
 const char* type_name(uint8_t type);
 
 }  // namespace bfo::glue

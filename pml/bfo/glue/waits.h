@@ -13,9 +13,9 @@ namespace bfo::glue {
 
 class Waits {
  public:
-  // Replaces the runtime's function pointers for these calls. Nothing else in Open MPI keeps a copy of them.
+  /// Replaces the runtime's function pointers for these calls. Nothing else in Open MPI keeps a copy of them.
   void take();
-  // Restores them.
+  /// Restores them.
   void release();
 
 #if OMPI_MAJOR_VERSION < 5

@@ -9,12 +9,12 @@
 
 namespace bfo::xfer {
 
-inline constexpr std::int32_t kAnySource = -1;
-inline constexpr std::int32_t kAnyTag = -1;
+inline constexpr int32_t kAnySource = -1;
+inline constexpr int32_t kAnyTag = -1;
 inline constexpr unsigned kMaxRails = 8;
 static_assert(kMaxRails <= core::kMaxWireRails);
 
-enum class SendMode : std::uint8_t { kStandard, kSync, kReady };
+enum class SendMode : uint8_t { kStandard, kSync, kReady };
 
 template <class P>
 struct Comm;
@@ -51,9 +51,9 @@ struct Transfers;
 template <class P>
 struct SendArgs {
   Comm<P>* comm = nullptr;
-  std::int32_t dst = 0;
-  std::int32_t tag = 0;
-  std::uint64_t length = 0;  ///< packed bytes
+  int32_t dst = 0;
+  int32_t tag = 0;
+  uint64_t length = 0;  ///< packed bytes
   SendMode mode = SendMode::kStandard;
   bool blocking = false;  ///< the caller waits until it may use its buffer again
 };
@@ -62,9 +62,9 @@ struct SendArgs {
 template <class P>
 struct RecvArgs {
   Comm<P>* comm = nullptr;
-  std::int32_t src = kAnySource;
-  std::int32_t tag = kAnyTag;
-  std::uint64_t capacity = 0;  ///< bytes that fit
+  int32_t src = kAnySource;
+  int32_t tag = kAnyTag;
+  uint64_t capacity = 0;  ///< bytes that fit
   /// a receive from any source that continues when a peer has failed (wildcard.h)
   bool keeps_waiting = false;
 };
@@ -73,9 +73,9 @@ struct RecvArgs {
 template <class P>
 struct CommDesc {
   typename P::CommHandle handle{};
-  std::uint16_t ctx = 0;
-  std::int32_t my_rank = 0;
-  std::int32_t size = 0;  ///< of an intercommunicator: of the remote group
+  uint16_t ctx = 0;
+  int32_t my_rank = 0;
+  int32_t size = 0;  ///< of an intercommunicator: of the remote group
   bool inter = false;
 };
 

@@ -16,8 +16,8 @@ namespace bfo::xfer {
 template <class P>
 struct Arrival {
   Rail<P>* rail;
-  std::uint32_t epoch;
-  std::size_t size;
+  uint32_t epoch;
+  size_t size;
 };
 
 /// What the actions of the sender's table need besides the request.
@@ -34,9 +34,9 @@ struct SendInput {
 template <class P>
 struct RecvInput {
   core::Bytes payload;
-  std::uint64_t offset = 0;
-  std::uint64_t length = 0;
-  std::uint32_t grant = 0;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  uint32_t grant = 0;
   Rail<P>* rail = nullptr;
   const core::RestartHdr* restart = nullptr;
   const core::WireRail* clean = nullptr;
@@ -54,15 +54,15 @@ class KeptResult {
   static KeptResult filled() { return KeptResult(1); }  ///< a whole one: the receive ends
   static KeptResult begun() { return KeptResult(2); }   ///< the receive ends later, see Engine::take_kept()
   /// A send to oneself: the receive is filled from its buffer, and both end.
-  static KeptResult own(SendRequest& s) { return KeptResult(reinterpret_cast<std::uintptr_t>(&s)); }
+  static KeptResult own(SendRequest& s) { return KeptResult(reinterpret_cast<uintptr_t>(&s)); }
 
   bool found() const { return word_ != 0; }
   bool is_filled() const { return word_ == 1; }
   SendRequest* own() const { return word_ > 2 ? reinterpret_cast<SendRequest*>(word_) : nullptr; }
 
  private:
-  explicit KeptResult(std::uintptr_t word) : word_(word) {}
-  std::uintptr_t word_ = 0;
+  explicit KeptResult(uintptr_t word) : word_(word) {}
+  uintptr_t word_ = 0;
 };
 
 /// How a send to oneself begins. `taken`: its bytes have been copied, or `taker` is to be filled with them
@@ -75,18 +75,18 @@ struct OwnStart {
 
 /// Receives posted for one rank of a communicator, and its messages that no receive has matched.
 struct QueueLengths {
-  std::uint32_t posted = 0;
-  std::uint32_t unexpected = 0;
+  uint32_t posted = 0;
+  uint32_t unexpected = 0;
 };
 
 /// What waits for a peer's rails, and what is between two of its messages.
 struct PeerLoad {
-  std::uint32_t ready_sends = 0;  ///< with something to post
-  std::uint32_t ready_recvs = 0;
-  std::uint32_t live_sends = 0;  ///< in a rendezvous
-  std::uint32_t live_recvs = 0;
-  std::uint32_t stored = 0;   ///< messages that wait for a rail
-  std::uint32_t stalled = 0;  ///< sends that wait for the sequence window
+  uint32_t ready_sends = 0;  ///< with something to post
+  uint32_t ready_recvs = 0;
+  uint32_t live_sends = 0;  ///< in a rendezvous
+  uint32_t live_recvs = 0;
+  uint32_t stored = 0;   ///< messages that wait for a rail
+  uint32_t stalled = 0;  ///< sends that wait for the sequence window
 };
 
 }  // namespace bfo::xfer

@@ -26,22 +26,22 @@ struct Proc {
   bool linked = false;
   Comm<P>* comm = nullptr;
   Peer<P>* peer = nullptr;
-  std::int32_t rank = 0;
-  // sending
+  int32_t rank = 0;
+  /// sending
   Seq16 next_seq = 0;
   Seq16 stop_seq = 0;   ///< the first number that needs a look at the window (H5)
   Seq16 confirmed = 0;  ///< the peer has received every message before this one
   bool resent = false;  ///< messages from `resent_from` on were sent twice, and the dead epoch is not yet
                         ///< closed at both ends
   Seq16 resent_from = 0;
-  // receiving
+  /// receiving
   Seq16 expected = 0;
   Seq16 last_out_of_sequence = 0;  ///< the highest number in `out_of_sequence`
-  // SEQSYNC that waits for a rail, in the peer's Backlog::syncs
+  /// SEQSYNC that waits for a rail, in the peer's Backlog::syncs
   bool syncs = false;    ///< in that list
   bool asks = false;     ///< the question
   bool answers = false;  ///< the answer to question `answer_to`
-  std::uint16_t answer_to = 0;
+  uint16_t answer_to = 0;
   MessageQueue<P, SeqKey> out_of_sequence;  ///< out of sequence, as they came
   MessageQueue<P, TagKey> unexpected;       ///< in sequence, not matched
   PostedQueue<P> posted;
@@ -51,19 +51,18 @@ struct Proc {
   // sending; used only when next_seq reaches stop_seq
   /// the rails have reported the end of all messages before this one: none of them is sent again
   Seq16 acked = 0;
-  std::uint16_t question = 0;  ///< number of the open SEQSYNC question to the peer: see seq_question()
-  Checkpoint<P> checkpoint;    ///< `acked` becomes its number when it is passed
+  uint16_t question = 0;     ///< number of the open SEQSYNC question to the peer: see seq_question()
+  Checkpoint<P> checkpoint;  ///< `acked` becomes its number when it is passed
   Proc* next_sync = nullptr;
   Proc* prev_sync = nullptr;
 
   core::SeqBounds bounds() const { return {next_seq, confirmed, acked, resent, resent_from}; }
   /// Which message does the peer expect next? Either side may ask at any time.
   core::SeqSyncHdr window_question() const {
-    return {
-        static_cast<std::uint8_t>(core::MsgType::kSeqSync), 0, comm->ctx, comm->my_rank, next_seq, question};
+    return {static_cast<uint8_t>(core::MsgType::kSeqSync), 0, comm->ctx, comm->my_rank, next_seq, question};
   }
   core::SeqSyncHdr window_answer() const {
-    return {static_cast<std::uint8_t>(core::MsgType::kSeqSync),
+    return {static_cast<uint8_t>(core::MsgType::kSeqSync),
             core::kFlagReply,
             comm->ctx,
             comm->my_rank,
@@ -71,7 +70,7 @@ struct Proc {
             answer_to};
   }
   /// `number` was asked. The answer to the newest question is enough: others do not count any more.
-  void owe_answer(std::uint16_t number) {
+  void owe_answer(uint16_t number) {
     if (!answers || seq_before(answer_to, number)) answer_to = number;
     answers = true;
   }
@@ -84,25 +83,25 @@ struct Comm {
   bool linked = false;
   bool inter = false;  ///< `my_rank` is none of its ranks
   /// not 0: a probe from any source found nothing, at most two calls of keep_alive() ago
-  std::uint8_t probed = 0;
+  uint8_t probed = 0;
   bool wildcards_end = false;  ///< a receive from any source ends with `lost_outcome`
   Outcome lost_outcome = Outcome::kOk;
   typename P::CommHandle handle{};
-  std::uint16_t ctx = 0;
-  std::int32_t my_rank = 0;
-  std::int32_t size = 0;
-  std::int32_t n_lost = 0;     ///< members that have failed
-  std::int32_t lost_rank = 0;  ///< the last member that failed, and with which outcome
-  std::int32_t watch = 0;      ///< Wildcards::watch_all(): the next rank to look at
-  bool has(std::int32_t rank) const { return rank >= 0 && rank < size; }
+  uint16_t ctx = 0;
+  int32_t my_rank = 0;
+  int32_t size = 0;
+  int32_t n_lost = 0;     ///< members that have failed
+  int32_t lost_rank = 0;  ///< the last member that failed, and with which outcome
+  int32_t watch = 0;      ///< Wildcards::watch_all(): the next rank to look at
+  bool has(int32_t rank) const { return rank >= 0 && rank < size; }
   /// Members that are not this process.
-  std::int32_t others() const { return inter ? size : size - 1; }
+  int32_t others() const { return inter ? size : size - 1; }
   Proc<P>** procs = nullptr;
   PostedQueue<P> posted_any_source;     ///< posted with MPI_ANY_SOURCE
   CommQueue<P, TagKey> taken_by_probe;  ///< taken by a matched probe, not yet received
   CommQueue<P, TagKey> arrivals;        ///< all unexpected, in order of arrival
-  std::uint64_t post_order = 0;         ///< of the next receive
-  std::uint32_t n_posted = 0;           ///< receives in any of its queues of posted ones
+  uint64_t post_order = 0;              ///< of the next receive
+  uint32_t n_posted = 0;                ///< receives in any of its queues of posted ones
 };
 
 }  // namespace bfo::xfer

@@ -14,18 +14,18 @@
 namespace bfo::xfer {
 
 /// What the failure of a process does to receives and probes from any source (wildcard.h).
-enum class AnySource : std::uint8_t {
+enum class AnySource : uint8_t {
   kError,  ///< they end with its error on every communicator of which it is a member
   kWait    ///< they continue while any other member is left
 };
 
 struct Config {
-  std::uint64_t park_timeout_ns = 30'000'000'000;  ///< without any rail up to a peer before its requests fail
-  std::uint32_t send_depth = 4;                    ///< FRAGs or writes in flight per request and usable rail
-  std::uint32_t rdma_depth = 4;                    ///< PUTs or READs in flight per request and usable rail
-  std::size_t short_limit = 0;  ///< messages below this many bytes stay on the preferred rail
-  std::uint32_t max_named = Name::kSlotMask + 1;  ///< unfinished rendezvous, in each direction
-  std::uint64_t unknown_limit = 1u << 30;  ///< bytes kept per peer for communicators that do not exist yet
+  uint64_t park_timeout_ns = 30'000'000'000;  ///< without any rail up to a peer before its requests fail
+  uint32_t send_depth = 4;                    ///< FRAGs or writes in flight per request and usable rail
+  uint32_t rdma_depth = 4;                    ///< PUTs or READs in flight per request and usable rail
+  size_t short_limit = 0;                     ///< messages below this many bytes stay on the preferred rail
+  uint32_t max_named = Name::kSlotMask + 1;   ///< unfinished rendezvous, in each direction
+  uint64_t unknown_limit = 1u << 30;          ///< bytes kept per peer for communicators that do not exist yet
   bool use_get = true;
   bool use_put = true;
   AnySource any_source_on_loss = AnySource::kError;
@@ -37,45 +37,45 @@ struct Config {
 /// (record.h). The record of a failover has the part of `bytes_resent` and `messages_resent` that was counted
 /// before the record was complete.
 struct Counters {
-  std::uint64_t eager_sent = 0;
-  std::uint64_t rndv_sent = 0;
-  std::uint64_t bytes_sent = 0;  ///< application bytes handed to rails, resent ones included
+  uint64_t eager_sent = 0;
+  uint64_t rndv_sent = 0;
+  uint64_t bytes_sent = 0;  ///< application bytes handed to rails, resent ones included
   /// application bytes of READs that ended, without those that were never posted
-  std::uint64_t bytes_read = 0;
-  std::uint64_t bytes_resent = 0;     ///< of both, bytes transferred again, counted when they are transferred
-  std::uint64_t bytes_headers = 0;    ///< headers and control messages, except those of `eager_sent`
-  std::uint64_t messages_resent = 0;  ///< MATCH, RNDV, RGET posted again
-  std::uint64_t duplicates = 0;       ///< messages dropped because they had arrived before
-  std::uint64_t stale = 0;  ///< of an older round, a finished request or a fenced epoch; old SEQSYNC answers
-  std::uint64_t malformed = 0;  ///< truncated, forged, outside the window, of an unknown type
-  std::uint64_t ignored = 0;    ///< table cells Ignore
-  std::uint64_t restarts = 0;   ///< rounds begun after the first
-  std::uint64_t control_sent = 0;
-  std::uint64_t rails_lost = 0;
+  uint64_t bytes_read = 0;
+  uint64_t bytes_resent = 0;     ///< of both, bytes transferred again, counted when they are transferred
+  uint64_t bytes_headers = 0;    ///< headers and control messages, except those of `eager_sent`
+  uint64_t messages_resent = 0;  ///< MATCH, RNDV, RGET posted again
+  uint64_t duplicates = 0;       ///< messages dropped because they had arrived before
+  uint64_t stale = 0;      ///< of an older round, a finished request or a fenced epoch; old SEQSYNC answers
+  uint64_t malformed = 0;  ///< truncated, forged, outside the window, of an unknown type
+  uint64_t ignored = 0;    ///< table cells Ignore
+  uint64_t restarts = 0;   ///< rounds begun after the first
+  uint64_t control_sent = 0;
+  uint64_t rails_lost = 0;
   /// rails that the progress clock suspected; no loss, only another rail was preferred
-  std::uint64_t suspicions = 0;
-  std::uint64_t deferred = 0;  ///< callbacks that came during another one and were handled later
-  std::uint64_t fences = 0;
-  std::uint64_t looked_at = 0;  ///< requests, for the records of failovers
-  std::uint64_t peers_lost = 0;
+  uint64_t suspicions = 0;
+  uint64_t deferred = 0;  ///< callbacks that came during another one and were handled later
+  uint64_t fences = 0;
+  uint64_t looked_at = 0;  ///< requests, for the records of failovers
+  uint64_t peers_lost = 0;
 
   /// Bytes of headers and control messages. Those of eager messages follow from their number.
-  std::uint64_t bytes_protocol() const { return bytes_headers + eager_sent * sizeof(core::MatchHdr); }
+  uint64_t bytes_protocol() const { return bytes_headers + eager_sent * sizeof(core::MatchHdr); }
 };
 
 struct ProbeResult {
-  std::int32_t source = 0;
-  std::int32_t tag = 0;
-  std::uint64_t length = 0;
+  int32_t source = 0;
+  int32_t tag = 0;
+  uint64_t length = 0;
   Outcome outcome = Outcome::kOk;  ///< not kOk: there is no message, and none will come
 };
 
 /// What the port knows about an event of one rail: see bfo_rail_event_t.
 struct RailEvent {
   RailName name;
-  std::int32_t cause = 0;
-  std::int32_t code = 0;
-  std::uint64_t evidence_ns = 0;
+  int32_t cause = 0;
+  int32_t code = 0;
+  uint64_t evidence_ns = 0;
   const char* text = "";
   /// the peer's process has finalized in order: this is no failure, and it is not reported
   bool left = false;

@@ -12,7 +12,7 @@ namespace bfo::xfer {
 
 /// A MATCH. The usual case: it is in sequence, from the rank that it names, and its receive is posted.
 template <class P>
-[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::on_match(RailT* rail, std::uint32_t epoch,
+[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::on_match(RailT* rail, uint32_t epoch,
                                                                            Bytes in) {
   core::MatchHdr h;
   if (!core::decode_match(in, h)) [[unlikely]] {
@@ -33,9 +33,9 @@ template <class P>
 /// and one that says another type is dropped. Returns the receive that an eager message was matched with: the
 /// caller unpacks and completes it.
 template <class P>
-[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::dispatch(RailT* rail, std::uint32_t epoch,
-                                                                           std::uint8_t tag, Bytes in) {
-  if (tag == static_cast<std::uint8_t>(MsgType::kMatch)) [[likely]]
+[[gnu::always_inline]] inline typename P::RecvRequest* Engine<P>::dispatch(RailT* rail, uint32_t epoch,
+                                                                           uint8_t tag, Bytes in) {
+  if (tag == static_cast<uint8_t>(MsgType::kMatch)) [[likely]]
     return on_match(rail, epoch, in);
   return dispatch_longer(Arrival{rail, epoch, in.size}, static_cast<MsgType>(tag), in);
 }
@@ -69,7 +69,7 @@ typename P::RecvRequest* Engine<P>::dispatch_longer(const Arrival& a, MsgType ty
 }
 
 template <class P>
-[[gnu::noinline]] typename P::RecvRequest* Engine<P>::match_otherwise(RailT* rail, std::uint32_t epoch,
+[[gnu::noinline]] typename P::RecvRequest* Engine<P>::match_otherwise(RailT* rail, uint32_t epoch,
                                                                       core::MatchWords h, Bytes in) {
   return take(Arrival{rail, epoch, in.size}, Opened::match(&h.header, in.from(sizeof h.header)));
 }
@@ -193,7 +193,7 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
 template <class P>
 void Engine<P>::comm_del(CommT* c) {
   Entry entry(*this);
-  for (std::int32_t i = 0; i < c->size; ++i)
+  for (int32_t i = 0; i < c->size; ++i)
     if (c->procs[i]) moves_.leave_window(*c->procs[i]);
   matching_.comm_del(c);
 }
@@ -236,7 +236,7 @@ template <class P>
     moves_.finish_own(r, *own);
 }
 
-// inline: as send_inline().
+/// inline: as send_inline().
 template <class P>
 [[gnu::always_inline]] inline void Engine<P>::irecv(RecvRequest* r, const RecvArgs<P>& args) {
   if (const KeptResult kept = post_recv(*r, args); kept.found()) [[unlikely]]
@@ -266,13 +266,13 @@ bool Engine<P>::cancel(RecvRequest* r) {
 }
 
 template <class P>
-bool Engine<P>::iprobe(CommT* c, std::int32_t src, std::int32_t tag, ProbeResult& result) {
+bool Engine<P>::iprobe(CommT* c, int32_t src, int32_t tag, ProbeResult& result) {
   Entry entry(*this);
   return matching_.probe(*c, src, tag, result) != nullptr;
 }
 
 template <class P>
-Unexpected<P>* Engine<P>::improbe(CommT* c, std::int32_t src, std::int32_t tag, ProbeResult& result) {
+Unexpected<P>* Engine<P>::improbe(CommT* c, int32_t src, int32_t tag, ProbeResult& result) {
   Entry entry(*this);
   Message* const m = matching_.probe(*c, src, tag, result);
   if (m) matching_.hold(*m);
@@ -280,7 +280,7 @@ Unexpected<P>* Engine<P>::improbe(CommT* c, std::int32_t src, std::int32_t tag, 
 }
 
 template <class P>
-void Engine<P>::imrecv(Message* m, RecvRequest* r, std::uint64_t capacity) {
+void Engine<P>::imrecv(Message* m, RecvRequest* r, uint64_t capacity) {
   KeptResult kept;
   {
     Entry entry(*this);

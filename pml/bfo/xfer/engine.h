@@ -54,7 +54,7 @@ class Engine {
   // ---- peers and rails
   /// `key` chooses the peer's preferred rail, see RailChoice::default_preferred(). It is the same on both
   /// sides. `own`: it is this process itself (oneself.h).
-  PeerT* peer_add(const typename P::PeerHandle& handle, std::uint64_t key = 0, bool own = false);
+  PeerT* peer_add(const typename P::PeerHandle& handle, uint64_t key = 0, bool own = false);
   /// Add one rail; at most kMaxRails per peer (nullptr after that). It is idle until rail_begin(). The caller
   /// holds the engine's lock over both when its BTL reports to another thread.
   RailT* rail_add(PeerT* peer, const typename P::RailHandle& handle, const RailLimits& limits);
@@ -83,16 +83,16 @@ class Engine {
   /// True: the receive was not matched and is removed. The caller completes it as cancelled.
   bool cancel(RecvRequest* req);
   /// True: a matching message is here; it stays. False: `result.outcome` tells whether one can still come.
-  bool iprobe(CommT* comm, std::int32_t src, std::int32_t tag, ProbeResult& result);
+  bool iprobe(CommT* comm, int32_t src, int32_t tag, ProbeResult& result);
   /// The matching message, removed from matching; nullptr when there is none, as with iprobe().
-  Message* improbe(CommT* comm, std::int32_t src, std::int32_t tag, ProbeResult& result);
+  Message* improbe(CommT* comm, int32_t src, int32_t tag, ProbeResult& result);
   /// Receive a message that improbe() returned.
-  void imrecv(Message* message, RecvRequest* req, std::uint64_t capacity);
+  void imrecv(Message* message, RecvRequest* req, uint64_t capacity);
 
   /// Receives and messages of one rank of a communicator. For kAnySource: receives posted with
   /// MPI_ANY_SOURCE, and all messages. For tools: it walks the queues.
   using QueueLengths = xfer::QueueLengths;
-  QueueLengths queue_lengths(CommT* comm, std::int32_t rank);
+  QueueLengths queue_lengths(CommT* comm, int32_t rank);
   /// For tools: it walks the queues.
   using PeerLoad = xfer::PeerLoad;
   PeerLoad peer_load(const PeerT& peer);
@@ -100,20 +100,20 @@ class Engine {
   // ---- from the rails
   /// A message came in. `rail` is nullptr and `epoch` is 0 when the port cannot tell. `data` is valid during
   /// the call only.
-  void on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size);
+  void on_message(RailT* rail, uint32_t epoch, uint8_t tag, const void* data, size_t size);
   /// A fragment ended. The engine owns `frag` again.
   void on_done(Frag* frag, Fate fate);
   /// A message of `size` bytes came for which the port had no memory.
-  void on_message_unstored(RailT* rail, std::size_t size);
+  void on_message_unstored(RailT* rail, size_t size);
   /// A payload taken by sendi() failed: header and payload in one piece.
-  void on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data, std::size_t size, Fate fate);
+  void on_sendi_failed(RailT* rail, uint8_t tag, const void* data, size_t size, Fate fate);
   void on_rail_up(RailT* rail, const RailEvent& event);
   void on_rail_suspect(RailT* rail, const RailEvent& event);
   /// The epoch `event.name` is dead; its fragments come back after this call.
   void on_rail_down(RailT* rail, const RailEvent& event);
   /// The epoch is over: no access and no message of it is possible any more (kFenced), or that cannot be
   /// proven. `delivered`: messages of it handed to on_message().
-  void on_rail_closed(RailT* rail, const RailEvent& event, FenceResult result, std::uint64_t delivered);
+  void on_rail_closed(RailT* rail, const RailEvent& event, FenceResult result, uint64_t delivered);
   /// A BTL without the failover contract reports that its connection is broken for good. `may_have_lost`:
   /// messages that it had reported as sent may be lost. Its fragments came back before. Not to be called from
   /// inside a port function.
@@ -122,12 +122,12 @@ class Engine {
   /// (H15). False: that is not so any more.
   void on_peer_alive(RailT* rail, bool alive);
   /// The peer acknowledged `lost` messages of a dead epoch that it never received and that cannot be resent.
-  void on_gap_lost(RailT* rail, RailName name, std::uint64_t lost);
+  void on_gap_lost(RailT* rail, RailName name, uint64_t lost);
 
   // ---- time
   /// Retry what waits for resources, and check park times. Cheap when nothing waits. Returns how much was
   /// done.
-  int progress(std::uint64_t now_ns);
+  int progress(uint64_t now_ns);
   /// To be called now and then, when all rails have been read since the last call: a READ that has not ended
   /// by the second call after it was posted is late (pace.h). progress() calls it. Any thread.
   void turn() { moves_.turn(); }
@@ -136,7 +136,7 @@ class Engine {
   void keep_alive();
   /// Number of fragments, control messages and rendezvous requests that are not finished. Finalize waits
   /// until it is 0.
-  std::uint64_t unfinished() const;
+  uint64_t unfinished() const;
   /// True while progress() has something to do that no callback will trigger.
   bool needs_progress() const { return !base_.agenda.empty(); }
 
@@ -159,22 +159,21 @@ class Engine {
   using RecvInput = xfer::RecvInput<P>;
   using KeptResult = xfer::KeptResult<P>;
 
-  // entry.h: lock, re-entrance, completion lists
+  /// entry.h: lock, re-entrance, completion lists
   class Entry;
   void leave_slow();
   void do_deferred();
 
-  void defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
-             bool failed = false);
+  void defer(RailT* rail, uint32_t epoch, uint8_t tag, const void* data, size_t size, bool failed = false);
   void take_eager(RecvRequest& r, Bytes in);
-  RecvRequest* dispatch(RailT* rail, std::uint32_t epoch, std::uint8_t tag, Bytes in);
+  RecvRequest* dispatch(RailT* rail, uint32_t epoch, uint8_t tag, Bytes in);
   RecvRequest* dispatch_longer(const Arrival& a, MsgType type, Bytes in);
   void handle_done(Frag& f);
   void stored_done(Frag& f);
 
-  // dispatch.h
-  RecvRequest* on_match(RailT* rail, std::uint32_t epoch, Bytes in);
-  RecvRequest* match_otherwise(RailT* rail, std::uint32_t epoch, core::MatchWords h, Bytes in);
+  /// dispatch.h
+  RecvRequest* on_match(RailT* rail, uint32_t epoch, Bytes in);
+  RecvRequest* match_otherwise(RailT* rail, uint32_t epoch, core::MatchWords h, Bytes in);
   RecvRequest* on_open(const Arrival& a, MsgType type, Bytes in);
   RecvRequest* take(const Arrival& a, const Opened& o);
   void begin_recv(RecvRequest& r, ProcT& p, const Arrival& a, const Opened& o);
@@ -189,20 +188,20 @@ class Engine {
   void end_kept(RecvRequest& r, KeptResult kept);
   KeptResult post_recv(RecvRequest& r, const RecvArgs<P>& args);
 
-  // sends.h
+  /// sends.h
   bool send_own(SendArgs<P> args, InlineSource source);
 
-  // events.h
-  static void raise(std::atomic<std::size_t>& longest, std::size_t limit);
+  /// events.h
+  static void raise(std::atomic<size_t>& longest, size_t limit);
 
-  // pump.h
+  /// pump.h
   void flush(PeerT& p);
   void flush_for(PeerT* p) {
     if (p) flush(*p);
   }
   bool post_waiting(PeerT& p);
   void release_stalled(ProcT& p);
-  void check_timers(std::uint64_t now_ns);
+  void check_timers(uint64_t now_ns);
 
   Base<P> base_;
   Rails<P> rails_{base_};
@@ -211,9 +210,9 @@ class Engine {
   Failover<P> failover_{base_, rails_, matching_, moves_};
   typename P::Lock lock_;
   unsigned depth_ = 0;
-  static constexpr std::size_t kNoRail = SIZE_MAX;
-  std::atomic<std::size_t> longest_eager_{kNoRail};     ///< of all rails; read without the lock
-  std::atomic<std::size_t> longest_blocking_{kNoRail};  ///< the same, of blocking sends
+  static constexpr size_t kNoRail = SIZE_MAX;
+  std::atomic<size_t> longest_eager_{kNoRail};     ///< of all rails; read without the lock
+  std::atomic<size_t> longest_blocking_{kNoRail};  ///< the same, of blocking sends
 };
 
 }  // namespace bfo::xfer

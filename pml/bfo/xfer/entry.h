@@ -40,10 +40,10 @@ class Engine<P>::Entry {
 
 /// What a rail to oneself delivers while it is being posted is handled at once, because everything else of
 /// its request is done by then. An RGET is read, and its FIN delivered, inside the call that posts it.
-inline bool at_once(std::uint8_t tag) {
-  return tag == static_cast<std::uint8_t>(core::MsgType::kMatch) ||
-         tag == static_cast<std::uint8_t>(core::MsgType::kRget) ||
-         tag == static_cast<std::uint8_t>(core::MsgType::kFin);
+inline bool at_once(uint8_t tag) {
+  return tag == static_cast<uint8_t>(core::MsgType::kMatch) ||
+         tag == static_cast<uint8_t>(core::MsgType::kRget) ||
+         tag == static_cast<uint8_t>(core::MsgType::kFin);
 }
 inline constexpr unsigned kAtOnce = 3;  ///< nested calls: the send's, its RGET's, the FIN's
 
@@ -109,8 +109,7 @@ template <class P>
 }
 
 template <class P>
-void Engine<P>::defer(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data, std::size_t size,
-                      bool failed) {
+void Engine<P>::defer(RailT* rail, uint32_t epoch, uint8_t tag, const void* data, size_t size, bool failed) {
   if (!base_.exit_work.add_message(base_.port, rail, epoch, tag, data, size, failed))
     return base_.failing.no_memory(rail, epoch, size);
   ++base_.counters.deferred;
@@ -125,10 +124,9 @@ void Engine<P>::take_eager(RecvRequest& r, Bytes in) {
 }
 
 template <class P>
-void Engine<P>::on_message(RailT* rail, std::uint32_t epoch, std::uint8_t tag, const void* data,
-                           std::size_t size) {
+void Engine<P>::on_message(RailT* rail, uint32_t epoch, uint8_t tag, const void* data, size_t size) {
   RecvRequest* r = nullptr;
-  const Bytes in{static_cast<const std::uint8_t*>(data), size};
+  const Bytes in{static_cast<const uint8_t*>(data), size};
   {
     Entry entry(*this);
     if (entry.nested()) [[unlikely]] {
@@ -193,12 +191,12 @@ void Engine<P>::stored_done(Frag& f) {
   if (x.grant >= kPing) {
     // A lost one is not sent again: the loss of its rail says enough.
     peer.backlog.ping_ends(x.grant - kPing);
-  } else if (!ok && x.type == static_cast<std::uint8_t>(MsgType::kPeerLost)) {
+  } else if (!ok && x.type == static_cast<uint8_t>(MsgType::kPeerLost)) {
     peer.standing.set_notice_pending(true);
     base_.set_timer(peer);
   } else if (!ok && !peer.standing.ended()) {
-    moves_.stored_again(
-        peer, Bytes{x.buffer ? static_cast<const std::uint8_t*>(x.buffer) : x.stored, x.stored_len});
+    moves_.stored_again(peer,
+                        Bytes{x.buffer ? static_cast<const uint8_t*>(x.buffer) : x.stored, x.stored_len});
     return rails_.store_again(peer, f);
   }
   if (x.buffer) base_.port.free(x.buffer);
@@ -206,8 +204,8 @@ void Engine<P>::stored_done(Frag& f) {
 }
 
 template <class P>
-std::uint64_t Engine<P>::unfinished() const {
-  std::uint64_t n = rails_.frags_out() + moves_.unfinished() + base_.port.copies_out();
+uint64_t Engine<P>::unfinished() const {
+  uint64_t n = rails_.frags_out() + moves_.unfinished() + base_.port.copies_out();
   for (PeerT* p = base_.peers.front(); p; p = p->next) {
     if (!p->backlog.nothing_stored() || !p->backlog.syncs.empty() || !p->backlog.unnamed.empty()) ++n;
     if (!p->standing.failed() && (!p->backlog.ready_sends.empty() || !p->backlog.ready_recvs.empty())) ++n;
@@ -216,13 +214,12 @@ std::uint64_t Engine<P>::unfinished() const {
 }
 
 template <class P>
-int Engine<P>::progress(std::uint64_t now_ns) {
+int Engine<P>::progress(uint64_t now_ns) {
   turn();
   if (!needs_progress()) return 0;
   Entry entry(*this);
   if (entry.nested()) return 0;
-  const std::uint64_t before =
-      base_.counters.control_sent + base_.counters.bytes_sent + base_.counters.eager_sent;
+  const uint64_t before = base_.counters.control_sent + base_.counters.bytes_sent + base_.counters.eager_sent;
   base_.agenda.each_active([this](PeerT& p) { flush(p); });
   if (base_.agenda.due(now_ns)) check_timers(now_ns);
   return base_.counters.control_sent + base_.counters.bytes_sent + base_.counters.eager_sent != before ? 1
@@ -230,7 +227,7 @@ int Engine<P>::progress(std::uint64_t now_ns) {
 }
 
 template <class P>
-void Engine<P>::check_timers(std::uint64_t now_ns) {
+void Engine<P>::check_timers(uint64_t now_ns) {
   if (base_.agenda.begin_look(now_ns)) base_.peers.credit_absence(now_ns, base_.config.park_timeout_ns);
   base_.agenda.each_timed([this, now_ns](PeerT& p) {
     if (failover_.look(p, now_ns)) flush(p);

@@ -12,7 +12,7 @@
 namespace bfo::xfer {
 
 template <class P>
-Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t key, bool own) {
+Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, uint64_t key, bool own) {
   Entry entry(*this);
   // The first rail's record comes with it: a peer without any rail could not be notified that it is declared
   // failed.
@@ -30,10 +30,10 @@ Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, std::uint64_t
 /// An eager message that a rail hands back is sent unchanged over another rail, so every rail must take it.
 /// Returns the longest one that a blocking send offers to any of them.
 template <class P>
-std::size_t share_eager_limit(Peer<P>& p) {
-  std::size_t least = SIZE_MAX;
+size_t share_eager_limit(Peer<P>& p) {
+  size_t least = SIZE_MAX;
   for (unsigned i = 0; i < p.n_rails; ++i) least = std::min(least, p.rails[i].limits.post_limit);
-  std::size_t longest = 0;
+  size_t longest = 0;
   p.eager_limit = 0;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailLimits& l = p.rails[i].limits;
@@ -48,8 +48,8 @@ std::size_t share_eager_limit(Peer<P>& p) {
 
 /// The limit of all rails becomes at least `limit`.
 template <class P>
-void Engine<P>::raise(std::atomic<std::size_t>& longest, std::size_t limit) {
-  const std::size_t now = longest.load(std::memory_order_relaxed);
+void Engine<P>::raise(std::atomic<size_t>& longest, size_t limit) {
+  const size_t now = longest.load(std::memory_order_relaxed);
   if (now == kNoRail || limit > now) longest.store(limit, std::memory_order_relaxed);
 }
 
@@ -71,7 +71,7 @@ Rail<P>* Engine<P>::rail_add(PeerT* p, const typename P::RailHandle& handle, con
   if (r.limits.weight == 0) r.limits.weight = 1;
   r.peer = p;
   r.index = p->n_rails++;
-  const std::size_t longest = share_eager_limit(*p);
+  const size_t longest = share_eager_limit(*p);
   raise(longest_eager_, p->eager_limit);
   raise(longest_blocking_, std::max(p->eager_limit, longest));
   return &r;
@@ -103,8 +103,7 @@ void Engine<P>::on_rail_down(RailT* rail, const RailEvent& ev) {
 }
 
 template <class P>
-void Engine<P>::on_rail_closed(RailT* rail, const RailEvent& ev, FenceResult result,
-                               std::uint64_t delivered) {
+void Engine<P>::on_rail_closed(RailT* rail, const RailEvent& ev, FenceResult result, uint64_t delivered) {
   Entry entry(*this);
   failover_.closed(rail, ev, result, delivered);
 }
@@ -122,7 +121,7 @@ void Engine<P>::on_peer_alive(RailT* rail, bool alive) {
 }
 
 template <class P>
-void Engine<P>::on_gap_lost(RailT* rail, RailName, std::uint64_t lost) {
+void Engine<P>::on_gap_lost(RailT* rail, RailName, uint64_t lost) {
   Entry entry(*this);
   if (lost != 0) failover_.gap_lost(*rail->peer);
 }
@@ -140,7 +139,7 @@ void Engine<P>::peer_refuse(PeerT* p) {
 }
 
 template <class P>
-void Engine<P>::on_message_unstored(RailT* rail, std::size_t size) {
+void Engine<P>::on_message_unstored(RailT* rail, size_t size) {
   Entry entry(*this);
   base_.failing.no_memory(rail, 0, size);
 }

@@ -18,7 +18,7 @@ struct NoHooks {
   /// few messages fill the window, and numbers wrap often.
   static constexpr Seq16 seq_step() { return 1; }
   /// `reads` that have to end in time until a rail counts as one that keeps up: fewer where messages are few.
-  static constexpr std::uint8_t reads_in_time(std::uint8_t reads) { return reads; }
+  static constexpr uint8_t reads_in_time(uint8_t reads) { return reads; }
   /// True: requests complete whatever their ledger says.
   static constexpr bool gate_removed() { return false; }
   /// The tables that requests walk.

@@ -11,25 +11,25 @@
 namespace bfo::xfer {
 
 struct PlanTrace {
-  enum class What : std::uint8_t {
+  enum class What : uint8_t {
     kKeys,   ///< the keys that an RGET offers
     kRead,   ///< by the receiver
     kGrant,  ///< of a PUT, by the receiver
     kFrag    ///< by the sender
   };
   struct OneRail {
-    std::uint8_t index = 0;
-    std::uint8_t late = 0;  ///< 0: its READs end as fast as they are posted
-    std::uint32_t weight = 0;
-    std::uint64_t inflight_bytes = 0;
+    uint8_t index = 0;
+    uint8_t late = 0;  ///< 0: its READs end as fast as they are posted
+    uint32_t weight = 0;
+    uint64_t inflight_bytes = 0;
   };
   What what = What::kKeys;
-  int rail = -1;                 ///< its index; -1: several, or none
-  std::uint64_t size = 0;        ///< of the piece; 0: the message waits
-  std::uint64_t length = 0;      ///< of the message
-  std::uint64_t left = 0;        ///< of the range that is next
-  std::uint64_t bytes_out = 0;   ///< in flight; 0 where the planner does not need it
-  std::uint32_t pieces_out = 0;  ///< in flight
+  int rail = -1;            ///< its index; -1: several, or none
+  uint64_t size = 0;        ///< of the piece; 0: the message waits
+  uint64_t length = 0;      ///< of the message
+  uint64_t left = 0;        ///< of the range that is next
+  uint64_t bytes_out = 0;   ///< in flight; 0 where the planner does not need it
+  uint32_t pieces_out = 0;  ///< in flight
   unsigned n_rails = 0;
   OneRail rails[kMaxRails];
 };

@@ -47,36 +47,36 @@ namespace bfo::xfer {
 /// What one rail can do. Sizes in bytes; limits of messages include the header. rail_add() makes them fit
 /// each other (limits.h).
 struct RailLimits {
-  std::size_t eager_limit = 4096;        ///< longest MATCH that is sent without asking
-  std::size_t inline_limit = SIZE_MAX;   ///< longest MATCH that is offered to sendi()
-  std::size_t blocking_limit = 0;        ///< the same, of a blocking send while no receive is posted
-  std::size_t rndv_eager_limit = 4096;   ///< longest RNDV, payload included
-  std::size_t max_send_size = 65536;     ///< longest FRAG
-  std::size_t post_limit = 0;            ///< longest message of any kind; 0: the larger of eager and FRAG
-  std::size_t put_limit = 0;             ///< longest single put; 0 = the rail cannot put
-  std::size_t get_limit = 0;             ///< longest single get; 0 = the rail cannot get
-  std::size_t get_alignment = 1;         ///< of offset and length of a get, power of two
-  std::size_t min_rdma_size = 0;         ///< shorter messages use the copy protocol
-  std::size_t rdma_frag_size = 1 << 20;  ///< segment of one put or get
-  std::uint32_t weight = 1;              ///< share of long messages, e.g. bandwidth in Mb/s
-  bool failover = false;                 ///< its BTL speaks common/failover_btl.h
+  size_t eager_limit = 4096;        ///< longest MATCH that is sent without asking
+  size_t inline_limit = SIZE_MAX;   ///< longest MATCH that is offered to sendi()
+  size_t blocking_limit = 0;        ///< the same, of a blocking send while no receive is posted
+  size_t rndv_eager_limit = 4096;   ///< longest RNDV, payload included
+  size_t max_send_size = 65536;     ///< longest FRAG
+  size_t post_limit = 0;            ///< longest message of any kind; 0: the larger of eager and FRAG
+  size_t put_limit = 0;             ///< longest single put; 0 = the rail cannot put
+  size_t get_limit = 0;             ///< longest single get; 0 = the rail cannot get
+  size_t get_alignment = 1;         ///< of offset and length of a get, power of two
+  size_t min_rdma_size = 0;         ///< shorter messages use the copy protocol
+  size_t rdma_frag_size = 1 << 20;  ///< segment of one put or get
+  uint32_t weight = 1;              ///< share of long messages, e.g. bandwidth in Mb/s
+  bool failover = false;            ///< its BTL speaks common/failover_btl.h
 };
 
 /// What a completed receive reports.
 struct RecvStatus {
-  std::int32_t source = 0;
-  std::int32_t tag = 0;
-  std::uint64_t length = 0;  ///< bytes stored in the user's buffer
+  int32_t source = 0;
+  int32_t tag = 0;
+  uint64_t length = 0;  ///< bytes stored in the user's buffer
   Outcome outcome = Outcome::kOk;
 };
 
 /// Why a peer was declared failed.
 struct PeerLoss {
   /// What the peer had made this process keep as much of as it may.
-  enum class Limit : std::uint8_t { kMemory, kUnknown, kAnswers };
+  enum class Limit : uint8_t { kMemory, kUnknown, kAnswers };
   Outcome outcome = Outcome::kPeerLost;
   /// kNoMemory: size of the message for which there was no memory; or how much there is
-  std::uint64_t bytes = 0;
+  uint64_t bytes = 0;
   bool there = false;  ///< kNoMemory: the peer had no memory, and reported it
   /// kNoMemory. kUnknown: `bytes` of messages for communicators that do not exist yet; kAnswers: `bytes`
   /// answers that it does not take
@@ -85,14 +85,14 @@ struct PeerLoss {
 
 /// Handle bytes of a registration for one rail, as they travel.
 struct HandleBytes {
-  std::uint8_t size = 0;
-  std::uint8_t bytes[16] = {};
+  uint8_t size = 0;
+  uint8_t bytes[16] = {};
 };
 
 /// Work that one rail accepted, and work that ended. The counts continue over all its epochs.
 struct WorkCount {
-  std::uint64_t taken = 0;  ///< messages, reads and writes
-  std::uint64_t ended = 0;  ///< the oldest `ended` of them were delivered or handed back
+  uint64_t taken = 0;  ///< messages, reads and writes
+  uint64_t ended = 0;  ///< the oldest `ended` of them were delivered or handed back
 };
 
 template <class P>
@@ -115,8 +115,8 @@ concept Port = PortTypes<P> && requires(
     typename P::Frag& frag, const typename P::RailHandle& rail, const typename P::RailHandle* only,
     const typename P::PeerHandle& peer,
     const typename P::CommHandle& comm, typename P::Registration& reg, const typename P::Registration& creg,
-    std::uint8_t tag, const void* bytes, std::size_t n, std::size_t& n_inout, std::uint64_t u64,
-    std::uint32_t u32, std::int32_t i32, void* mem, HandleBytes& handle, const HandleBytes& chandle,
+    uint8_t tag, const void* bytes, size_t n, size_t& n_inout, uint64_t u64,
+    uint32_t u32, int32_t i32, void* mem, HandleBytes& handle, const HandleBytes& chandle,
     const RecvStatus& status, const PlanTrace& plan, const RailName& name, const PeerLoss& loss, const P& cp, core::SendPhase sphase,
     core::SendEvent sevent, core::RecvPhase rphase, core::RecvEvent revent) {
 
@@ -195,18 +195,18 @@ concept Port = PortTypes<P> && requires(
   { p.work(rail) } -> std::same_as<WorkCount>;
 
   // ---- clock and log
-  { p.now_ns() } -> std::same_as<std::uint64_t>;
+  { p.now_ns() } -> std::same_as<uint64_t>;
   { p.emit(static_cast<const FailoverEvent&>(*static_cast<FailoverEvent*>(nullptr))) };
   /// A restart message of n bytes goes to `peer`. For the log only.
   { p.trace_sent(peer, bytes, n) };
   /// What was planned for a message to or from `peer`. For the log only, and only if Config::trace_plans.
   { p.trace_plan(peer, plan) };
   /// Copies of messages that sendi() made and a rail still has. Finalize waits until there is none.
-  { cp.copies_out() } -> std::same_as<std::uint64_t>;
+  { cp.copies_out() } -> std::same_as<uint64_t>;
 
   // ---- changed by tests only (hooks.h)
   { cp.seq_step() } -> std::same_as<Seq16>;
-  { cp.reads_in_time(std::uint8_t{}) } -> std::same_as<std::uint8_t>;
+  { cp.reads_in_time(uint8_t{}) } -> std::same_as<uint8_t>;
   { cp.gate_removed() } -> std::same_as<bool>;
   { cp.send_cell(sphase, sevent) } -> std::same_as<const core::SendCell&>;
   { cp.recv_cell(rphase, revent) } -> std::same_as<const core::RecvCell&>;

@@ -46,7 +46,7 @@ void Engine<P>::release_stalled(ProcT& p) {
 // ---- for tools
 
 template <class P>
-typename Engine<P>::QueueLengths Engine<P>::queue_lengths(CommT* c, std::int32_t rank) {
+typename Engine<P>::QueueLengths Engine<P>::queue_lengths(CommT* c, int32_t rank) {
   Entry entry(*this);
   return matching_.queue_lengths(*c, rank);
 }
@@ -59,7 +59,7 @@ typename Engine<P>::PeerLoad Engine<P>::peer_load(const PeerT& peer) {
   load.ready_recvs = length_of(peer.backlog.ready_recvs);
   load.live_sends = length_of(peer.live_sends);
   load.live_recvs = length_of(peer.live_recvs);
-  peer.backlog.each_stored([&load](const void*, std::size_t) { ++load.stored; });
+  peer.backlog.each_stored([&load](const void*, size_t) { ++load.stored; });
   for (auto* proc = peer.procs.front(); proc; proc = peer.procs.next(proc))
     load.stalled += length_of(proc->stalled);
   return load;

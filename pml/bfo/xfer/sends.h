@@ -48,8 +48,8 @@ void Engine<P>::isend(SendRequest* r, const SendArgs<P>& args) {
   if (done) base_.port.complete_send(*r, Outcome::kOk);
 }
 
-// inline: so that the function MPI calls contains it, also in a program that instantiates the engine
-// elsewhere.
+/// inline: so that the function MPI calls contains it, also in a program that instantiates the engine
+/// elsewhere.
 template <class P>
 inline bool Engine<P>::send_inline(const SendArgs<P>& args, InlineSource& source) {
   const auto& longest = args.blocking ? longest_blocking_ : longest_eager_;
@@ -77,19 +77,19 @@ template <class P>
 }
 
 template <class P>
-void Engine<P>::on_sendi_failed(RailT* rail, std::uint8_t tag, const void* data, std::size_t size, Fate) {
+void Engine<P>::on_sendi_failed(RailT* rail, uint8_t tag, const void* data, size_t size, Fate) {
   Entry entry(*this);
-  if (size == 0 || *static_cast<const std::uint8_t*>(data) != tag) {
+  if (size == 0 || *static_cast<const uint8_t*>(data) != tag) {
     ++base_.counters.malformed;
     return;
   }
   PeerT& p = *rail->peer;
   if (p.standing.finalized()) return;
-  if (entry.nested() && tag != static_cast<std::uint8_t>(MsgType::kMatch)) {
+  if (entry.nested() && tag != static_cast<uint8_t>(MsgType::kMatch)) {
     defer(rail, 0, tag, data, size, true);
     return;
   }
-  moves_.brief_lost(p, static_cast<MsgType>(tag), Bytes{static_cast<const std::uint8_t*>(data), size});
+  moves_.brief_lost(p, static_cast<MsgType>(tag), Bytes{static_cast<const uint8_t*>(data), size});
   if (!entry.nested())
     flush(p);
   else

@@ -33,19 +33,19 @@ namespace bfo::xfer {
 template <class P>
 struct SendState {
   using Request = typename P::SendRequest;
-  // list links (ready list of the peer; completion list)
+  /// list links (ready list of the peer; completion list)
   Request* next = nullptr;
   Request* prev = nullptr;
   bool linked = false;
 
-  // hot
+  /// hot
   Proc<P>* proc = nullptr;
-  std::uint64_t length = 0;
-  std::int32_t tag = 0;
+  uint64_t length = 0;
+  int32_t tag = 0;
   Seq16 seq = 0;
   SendMode mode = SendMode::kStandard;
   Protocol protocol = Protocol::kEager;
-  std::uint8_t pending = 0;
+  uint8_t pending = 0;
   Outcome outcome = Outcome::kOk;
   /// eager, and a rail has accepted it before; now it waits for another rail, or for a name
   bool sent_before = false;
@@ -64,21 +64,21 @@ struct RecvState {
   Request* next = nullptr;  ///< posted queue, then the peer's ready list, then completion list
   Request* prev = nullptr;
   Comm<P>* comm = nullptr;
-  std::int32_t src = kAnySource;  ///< the rank asked for
-  std::int32_t tag = kAnyTag;
-  std::uint64_t capacity = 0;
-  std::uint64_t post_order = 0;
+  int32_t src = kAnySource;  ///< the rank asked for
+  int32_t tag = kAnyTag;
+  uint64_t capacity = 0;
+  uint64_t post_order = 0;
   RecvStatus status;
-  std::uint8_t linked = 0;     ///< kPosted: in a queue of posted receives; 1: in another list
+  uint8_t linked = 0;          ///< kPosted: in a queue of posted receives; 1: in another list
   bool keeps_waiting = false;  ///< see RecvArgs
 
-  // rendezvous only
+  /// rendezvous only
   core::RecvPhase phase = core::RecvPhase::kIdle;
   Protocol protocol = Protocol::kEager;
-  std::uint8_t pending = 0;
+  uint8_t pending = 0;
   Seq16 seq = 0;
   Proc<P>* proc = nullptr;
-  std::uint64_t length = 0;     ///< of the message
+  uint64_t length = 0;          ///< of the message
   RecvRndv<P>* rndv = nullptr;  ///< as in SendState
 
   Request* chain_next = nullptr;  ///< posted queue: receives with the same tag, while there is an index
@@ -91,7 +91,7 @@ struct RecvState {
 };
 
 /// What a fragment carries. Decides what its end means.
-enum class FragKind : std::uint8_t {
+enum class FragKind : uint8_t {
   kMatch,    ///< eager message of `send`
   kOpen,     ///< RNDV or RGET of `send`
   kFrag,     ///< FRAG of `send`
@@ -109,26 +109,26 @@ struct FragState {
   Record* prev = nullptr;
   bool linked = false;
   FragKind kind = FragKind::kStored;
-  std::uint8_t type = 0;  ///< wire type of what was sent
+  uint8_t type = 0;  ///< wire type of what was sent
   Fate fate = Fate::kDelivered;
   bool pinned = false;     ///< kStored: sent over `rail` only, as long as its epoch lives (FIN, H9)
   bool to_sender = false;  ///< kControl: `name` names a receive of ours (R->S message)
   bool counted = false;    ///< one of its rail's control_out
   Rail<P>* rail = nullptr;
-  std::uint32_t epoch = 0;
+  uint32_t epoch = 0;
   Name name;  ///< our request, with the round in which this was posted; looked up again at the end (H17)
   typename P::SendRequest* send = nullptr;  ///< kMatch: the request, which cannot end before the fragment
   Peer<P>* peer = nullptr;
-  std::uint64_t offset = 0;
-  std::uint64_t length = 0;
-  std::uint32_t grant = 0;
-  std::uint32_t stored_len = 0;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  uint32_t grant = 0;
+  uint32_t stored_len = 0;
   /// kStored: what Completions::begin() returned for it; 0: it completes no send
-  std::uint32_t completing_turn = 0;
-  std::uint32_t turn = 0;       ///< kRead over several rails: when it was posted, by the turns of Pace
-  std::uint64_t posted_ns = 0;  ///< and by its clock
-  void* buffer = nullptr;       ///< kStored longer than `stored`: from Port::alloc
-  std::uint8_t stored[96];
+  uint32_t completing_turn = 0;
+  uint32_t turn = 0;       ///< kRead over several rails: when it was posted, by the turns of Pace
+  uint64_t posted_ns = 0;  ///< and by its clock
+  void* buffer = nullptr;  ///< kStored longer than `stored`: from Port::alloc
+  uint8_t stored[96];
 };
 
 /// A peer is the sum of what each owner keeps of it. What needs more than one of them, or the port, is a

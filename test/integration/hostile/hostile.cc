@@ -24,7 +24,7 @@ namespace {
 using bfo::engine::Packet;
 
 volatile sig_atomic_t stopped = 0;
-constexpr std::uint32_t kMostBytes = 2048;
+constexpr uint32_t kMostBytes = 2048;
 constexpr int kDepth = 64;
 
 [[noreturn]] void die(const char* what) {
@@ -39,10 +39,10 @@ struct Adapter {
   ibv_cq* cq = nullptr;
   ibv_qp* qp = nullptr;
   ibv_mr* mr = nullptr;
-  std::vector<char> memory = std::vector<char>(std::size_t{kDepth} * kMostBytes);
+  std::vector<char> memory = std::vector<char>(size_t{kDepth} * kMostBytes);
   int under_way = 0;
   int next = 0;
-  std::map<std::uint16_t, ibv_ah*> handles;
+  std::map<uint16_t, ibv_ah*> handles;
 
   void open(ibv_device* device) {
     context = ibv_open_device(device);
@@ -70,7 +70,7 @@ struct Adapter {
     if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN) != 0) die("RTS");
   }
 
-  ibv_ah* handle(std::uint16_t lid) {
+  ibv_ah* handle(uint16_t lid) {
     ibv_ah*& ah = handles[lid];
     if (ah != nullptr) return ah;
     ibv_ah_attr attr{};
@@ -81,13 +81,13 @@ struct Adapter {
     return ah;
   }
 
-  void send(const Record& to, const void* data, std::uint32_t length) {
+  void send(const Record& to, const void* data, uint32_t length) {
     while (under_way == kDepth && stopped == 0) reap();
     if (stopped != 0) return;
-    char* buffer = memory.data() + std::size_t{kMostBytes} * static_cast<std::size_t>(next);
+    char* buffer = memory.data() + size_t{kMostBytes} * static_cast<size_t>(next);
     next = (next + 1) % kDepth;
     std::memcpy(buffer, data, length);
-    ibv_sge sge = {reinterpret_cast<std::uint64_t>(buffer), length, mr->lkey};
+    ibv_sge sge = {reinterpret_cast<uint64_t>(buffer), length, mr->lkey};
     ibv_send_wr wr{};
     wr.sg_list = &sge;
     wr.num_sge = 1;
@@ -158,18 +158,18 @@ class Attack {
       case kReplay:
         return kind;
       case kElsewhere:
-        packet.lid = static_cast<std::uint16_t>(rng_());
+        packet.lid = static_cast<uint16_t>(rng_());
         packet.gid[rng_() % 16] ^= 0x55;
-        packet.cm_qpn = static_cast<std::uint32_t>(rng_());
+        packet.cm_qpn = static_cast<uint32_t>(rng_());
         packet.sequence += 1 + rng_() % 64;
         return keep(kind, packet, bytes);
       case kWrongSum:
-        packet.type = static_cast<std::uint8_t>(1 + rng_() % 10);
+        packet.type = static_cast<uint8_t>(1 + rng_() % 10);
         packet.sequence += 1 + rng_() % 64;
         packet.sum = rng_() % 2 != 0 ? 0 : ~packet.sum;
         return put(kind, packet, bytes);
       case kField:
-        packet.type = static_cast<std::uint8_t>(1 + rng_() % 10);
+        packet.type = static_cast<uint8_t>(1 + rng_() % 10);
         packet.sequence = rng_() % 2 != 0 ? UINT64_MAX : packet.sequence + 1;
         extreme(&packet);
         return keep(kind, packet, bytes);
@@ -187,7 +187,7 @@ class Attack {
     }
   }
 
-  std::size_t pick(std::size_t count) { return rng_() % count; }
+  size_t pick(size_t count) { return rng_() % count; }
 
  private:
   Kind put(Kind kind, const Packet& packet, std::vector<char>* bytes) {
@@ -197,9 +197,9 @@ class Attack {
 
   /// Summed with a key, which is a wrong one.
   Kind keep(Kind kind, Packet& packet, std::vector<char>* bytes) {
-    const std::uint8_t version = packet.version;
-    const std::uint16_t size = packet.size;
-    const std::uint32_t magic = packet.magic;
+    const uint8_t version = packet.version;
+    const uint16_t size = packet.size;
+    const uint32_t magic = packet.magic;
     bfo::engine::packet_seal(&packet, bfo::SipKey{packet.source_nonce, rng_() % 2});
     packet.version = version;
     packet.size = size;
@@ -209,8 +209,8 @@ class Attack {
 
   /// Any bytes of it: nothing, everything, or the sign.
   void extreme(Packet* packet) {
-    const std::size_t width = std::size_t{1} << rng_() % 4;
-    const std::size_t at = rng_() % ((sizeof *packet - 8) / width) * width;
+    const size_t width = size_t{1} << rng_() % 4;
+    const size_t at = rng_() % ((sizeof *packet - 8) / width) * width;
     char* field = reinterpret_cast<char*>(packet) + at;
     const unsigned how = rng_() % 3;
     std::memset(field, how == 0 ? 0 : 0xff, width);
@@ -243,7 +243,7 @@ int main(int argc, char** argv) {
   for (unsigned turn = 0; stopped == 0; ++turn) {
     const Kind kind = attack.make(&bytes);
     const Record& to = ear.queues[attack.pick(ear.queues.size())];
-    adapters.at(to.device).send(to, bytes.data(), static_cast<std::uint32_t>(bytes.size()));
+    adapters.at(to.device).send(to, bytes.data(), static_cast<uint32_t>(bytes.size()));
     if (stopped == 0) ++sent[kind];
     if (turn % 32 != 31) continue;
     ear.listen();

@@ -20,7 +20,7 @@ class Liar {
   explicit Liar(Job& job)
       : job_(job),
         board_(*job.board),
-        comm_(job.with_victim[static_cast<std::size_t>(job.rank)]),
+        comm_(job.with_victim[static_cast<size_t>(job.rank)]),
         raw_(0),
         lies_(job.seed * 16 + static_cast<unsigned>(job.rank), contexts(), raw_.eager_limit(), raw_.most(),
               job.in_other_names) {}
@@ -30,7 +30,7 @@ class Liar {
     for (const Heard& h : tap.heard()) lies_.learn(h);
     learned_ = tap.count;
     tap.swallow(true);
-    while (board_.turn != static_cast<std::uint32_t>(job_.rank)) {
+    while (board_.turn != static_cast<uint32_t>(job_.rank)) {
       if (board_.over != 0) return;
       rest(2000);
       opal_progress();
@@ -63,7 +63,7 @@ class Liar {
     const auto world = context_id(MPI_COMM_WORLD);
     std::vector<Context> all = {{context_id(comm_), 1, 2, false},
                                 {world, job_.rank, job_.size, false},
-                                {static_cast<std::uint16_t>(world + 1), -1, 1, false},
+                                {static_cast<uint16_t>(world + 1), -1, 1, false},
                                 {0x7abc, -1, 0, false},
                                 {0xffff, -1, 0, false},
                                 {job_.honest_id, -1, 3, true}};
@@ -74,7 +74,7 @@ class Liar {
   bool late() const { return now_s() - static_cast<double>(board_.began_us) * 1e-6 > job_.seconds; }
 
   // What the victim does is waited for outside MPI: its answers stay where they are.
-  bool wait(const std::atomic<std::uint32_t>& word, bool progress) {
+  bool wait(const std::atomic<uint32_t>& word, bool progress) {
     const double until = MPI_Wtime() + kPatience;
     while (word != board_.step) {
       if (MPI_Wtime() > until) {
@@ -109,9 +109,9 @@ class Liar {
     hear();
     // What was sent to a victim that listened no more does not count.
     if (board_.given_up == 0)
-      for (const std::uint32_t cell : cells_)
+      for (const uint32_t cell : cells_)
         board_.covered[state][cell / 8] =
-            static_cast<std::uint8_t>(board_.covered[state][cell / 8] | 1u << cell % 8);
+            static_cast<uint8_t>(board_.covered[state][cell / 8] | 1u << cell % 8);
     return fired;
   }
 
@@ -120,7 +120,7 @@ class Liar {
                                                    "race",  "flood", "rails",  "foreign"};
     for (int k = 0; k < kKinds; ++k)
       if (job_.only == kNames[k]) return static_cast<Kind>(k);
-    const std::size_t n = lies_.random().below(100);
+    const size_t n = lies_.random().below(100);
     // The first byte is what the tag says.
     if (job_.only == "agreeing") return n < 55 ? kField : n < 75 ? kForeign : n < 97 ? kFlood : kRails;
     return n < 45   ? kSweep
@@ -137,8 +137,8 @@ class Liar {
     Tap& tap = Tap::one();
     const std::vector<Heard>& heard = tap.heard();
     // The list goes round: what is new is at most all of it.
-    const std::uint64_t fresh = std::min<std::uint64_t>(tap.count - learned_, heard.size());
-    for (std::uint64_t i = 0; i < fresh; ++i) lies_.learn(heard[(tap.count - fresh + i) % heard.size()]);
+    const uint64_t fresh = std::min<uint64_t>(tap.count - learned_, heard.size());
+    for (uint64_t i = 0; i < fresh; ++i) lies_.learn(heard[(tap.count - fresh + i) % heard.size()]);
     learned_ = tap.count;
   }
 
@@ -152,7 +152,7 @@ class Liar {
   void synchronize() {
     ask();
     const double until = MPI_Wtime() + 0.02;
-    const std::uint64_t before = Tap::one().count;
+    const uint64_t before = Tap::one().count;
     while (Tap::one().count == before && MPI_Wtime() < until) opal_progress();
     hear();
   }
@@ -161,9 +161,9 @@ class Liar {
     switch (kind) {
       case kSweep:
         for (int i = 0; i < kSwept && !long_enough(); ++i) {
-          std::uint32_t cell = 0;
+          uint32_t cell = 0;
           // A walk through all cells that starts elsewhere with each seed.
-          do cell = static_cast<std::uint32_t>((job_.seed * 7919 + sweep_++ * 40503) % kCells);
+          do cell = static_cast<uint32_t>((job_.seed * 7919 + sweep_++ * 40503) % kCells);
           while (covered(state, cell) && sweep_ % kCells != 0);
           if (!send(lies_.sweep(cell))) return false;
           cells_.push_back(cell);
@@ -202,15 +202,15 @@ class Liar {
     }
   }
 
-  bool covered(State state, std::uint32_t cell) const {
+  bool covered(State state, uint32_t cell) const {
     return (board_.covered[state][cell / 8] >> cell % 8 & 1) != 0;
   }
 
   bool flood(Flood what) {
-    const std::uint64_t name = lies_.any_name();
-    const std::uint16_t next = lies_.next;
+    const uint64_t name = lies_.any_name();
+    const uint16_t next = lies_.next;
     for (unsigned i = 0; i < kFlooding && !long_enough(); ++i) {
-      const auto n = static_cast<std::uint16_t>(i);
+      const auto n = static_cast<uint16_t>(i);
       const bfo::Name made(i, 1, 1);
       bool sent = true;
       switch (what) {
@@ -218,10 +218,10 @@ class Liar {
           sent = send(lies_.question(n));
           break;
         case kNotify:
-          sent = send(lies_.restart(0x50, static_cast<std::uint16_t>(next - 1), made.value, name));
+          sent = send(lies_.restart(0x50, static_cast<uint16_t>(next - 1), made.value, name));
           break;
         case kRecvErr:
-          sent = send(lies_.restart(0x53, static_cast<std::uint16_t>(next - 1), name, made.value));
+          sent = send(lies_.restart(0x53, static_cast<uint16_t>(next - 1), name, made.value));
           break;
         case kDoubled:
           sent = send(lies_.rndv(lies_.own_context(), next, bfo::Name(77, 1, 1).value, 100));
@@ -236,7 +236,7 @@ class Liar {
           sent = send(lies_.rail(i % 2 == 0 ? 0x54 : 0x58, mixed(i), i));
           break;
         case kAhead:
-          sent = send(lies_.match(lies_.own_context(), static_cast<std::uint16_t>(next + 1 + i), 3000));
+          sent = send(lies_.match(lies_.own_context(), static_cast<uint16_t>(next + 1 + i), 3000));
           break;
         case kAcks:
           sent = send(lies_.names(0x44, name, made.value));
@@ -251,11 +251,11 @@ class Liar {
   }
 
   Lie& record(const Message& m) {
-    const std::uint64_t number = ++board_.lies;
+    const uint64_t number = ++board_.lies;
     Lie& lie = board_.ring[number % kRing];
     lie.step = board_.step;
     lie.state = board_.state;
-    lie.length = static_cast<std::uint32_t>(m.bytes.size());
+    lie.length = static_cast<uint32_t>(m.bytes.size());
     lie.tag = m.tag;
     lie.racing = 0;
     std::snprintf(lie.kind, sizeof lie.kind, "%s", m.kind);
@@ -295,11 +295,11 @@ class Liar {
   MPI_Comm comm_;
   Raw raw_;
   Lies lies_;
-  std::vector<std::uint32_t> cells_;
-  std::uint64_t learned_ = 0;
-  std::uint64_t sweep_ = 0;
+  std::vector<uint32_t> cells_;
+  uint64_t learned_ = 0;
+  uint64_t sweep_ = 0;
   double fire_s_ = 0;
-  std::uint16_t question_ = 0;
+  uint16_t question_ = 0;
   unsigned steps_ = 0;
   bool lost_ = false;
 };

@@ -16,7 +16,7 @@
 #include <cstring>
 
 /// What the victim has for the liar while it is lied to.
-enum State : std::uint32_t { kNothing, kPosted, kAnySource, kProbed, kPersistent, kSending, kStates };
+enum State : uint32_t { kNothing, kPosted, kAnySource, kProbed, kPersistent, kSending, kStates };
 inline constexpr const char* kStateNames[kStates] = {"unexpected", "posted",     "any source",
                                                      "probed",     "persistent", "sending"};
 
@@ -29,45 +29,44 @@ inline constexpr unsigned kCells = kTags * kFirstBytes * kLengths;  // for each 
 
 /// One message of the liar.
 struct Lie {
-  std::uint64_t number;  ///< from 1; 0: never written
-  std::uint32_t step;
-  std::uint32_t state;
-  std::uint32_t length;
-  std::uint8_t tag;
-  std::uint8_t racing;  ///< its bytes were changed after it was handed over
-  std::uint8_t reserved[2];
+  uint64_t number;  ///< from 1; 0: never written
+  uint32_t step;
+  uint32_t state;
+  uint32_t length;
+  uint8_t tag;
+  uint8_t racing;  ///< its bytes were changed after it was handed over
+  uint8_t reserved[2];
   char kind[16];
-  std::uint8_t head[88];
+  uint8_t head[88];
 };
 
 /// What an honest rank has seen.
 struct Word {
-  std::atomic<std::uint64_t> beats;  ///< turns of its loop
-  std::atomic<std::uint64_t> messages;
-  std::atomic<std::uint64_t> bytes;
-  std::atomic<std::uint64_t> wrong;   ///< messages
-  std::atomic<std::uint64_t> errors;  ///< requests that ended with one
-  std::atomic<std::uint32_t> finished;
+  std::atomic<uint64_t> beats;  ///< turns of its loop
+  std::atomic<uint64_t> messages;
+  std::atomic<uint64_t> bytes;
+  std::atomic<uint64_t> wrong;   ///< messages
+  std::atomic<uint64_t> errors;  ///< requests that ended with one
+  std::atomic<uint32_t> finished;
 };
 
 inline constexpr unsigned kMostRanks = 16;
 inline constexpr unsigned kRing = 256;
 
 struct Board {
-  std::uint8_t covered[kStates]
-                      [kCells / 8];  ///< first: a further job may be given what the one before covered
+  uint8_t covered[kStates][kCells / 8];  ///< first: a further job may be given what the one before covered
   // Steps: the liar writes `step`, the victim `ready`, the liar `fired`, the victim `done`.
-  std::atomic<std::uint32_t> turn;  ///< which liar it is; beyond the last one: it is over
-  std::atomic<std::uint32_t> step, ready, fired, done;
-  std::atomic<std::uint32_t> state;
-  std::atomic<std::uint32_t> given_up;  ///< the victim has declared this liar failed
-  std::atomic<std::uint32_t> times_given_up;
-  std::atomic<std::uint32_t> over;
-  std::atomic<std::uint64_t> began_us;
-  std::atomic<std::uint64_t> settled_kib, most_kib;  ///< resident memory of the victim
-  std::atomic<std::uint64_t> guards;                 ///< bytes written behind a buffer of the victim
-  std::atomic<std::uint64_t> received, stuck;        ///< requests of the victim with liars
-  std::atomic<std::uint64_t> lies;
+  std::atomic<uint32_t> turn;  ///< which liar it is; beyond the last one: it is over
+  std::atomic<uint32_t> step, ready, fired, done;
+  std::atomic<uint32_t> state;
+  std::atomic<uint32_t> given_up;  ///< the victim has declared this liar failed
+  std::atomic<uint32_t> times_given_up;
+  std::atomic<uint32_t> over;
+  std::atomic<uint64_t> began_us;
+  std::atomic<uint64_t> settled_kib, most_kib;  ///< resident memory of the victim
+  std::atomic<uint64_t> guards;                 ///< bytes written behind a buffer of the victim
+  std::atomic<uint64_t> received, stuck;        ///< requests of the victim with liars
+  std::atomic<uint64_t> lies;
   Word words[kMostRanks];
   Lie ring[kRing];
 
@@ -93,7 +92,7 @@ inline void Board::tell() const {
   std::printf("liar: covered: %zu bytes\n", sizeof covered);
   for (unsigned s = 0; s < kStates; ++s) {
     unsigned long long count = 0;
-    for (const std::uint8_t byte : covered[s]) count += static_cast<unsigned>(__builtin_popcount(byte));
+    for (const uint8_t byte : covered[s]) count += static_cast<unsigned>(__builtin_popcount(byte));
     std::printf("liar: covered %s: %llu of %u\n", kStateNames[s], count, kCells);
   }
   std::printf(

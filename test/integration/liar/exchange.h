@@ -13,7 +13,7 @@
 #include "test/integration/liar/board.h"
 
 /// A number that looks like noise.
-inline std::uint64_t mixed(std::uint64_t x) {
+inline uint64_t mixed(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
   x = (x ^ x >> 27) * 0x94d049bb133111eb;
@@ -23,7 +23,7 @@ inline std::uint64_t mixed(std::uint64_t x) {
 class Exchange {
  public:
   /// `me` and `peer` in `comm`; the lower one decides when it ends.
-  Exchange(MPI_Comm comm, int me, int peer, std::uint64_t seed, Word& word)
+  Exchange(MPI_Comm comm, int me, int peer, uint64_t seed, Word& word)
       : comm_(comm), me_(me), peer_(peer), seed_(seed), word_(word), out_(kMost / 8), in_(kMost / 8) {}
 
   bool over() const { return over_; }
@@ -49,15 +49,15 @@ class Exchange {
 
   int size() const { return kSizes[round_ % (sizeof kSizes / sizeof *kSizes)]; }
 
-  std::uint64_t word(int from, int to, std::size_t i) const {
+  uint64_t word(int from, int to, size_t i) const {
     return mixed(seed_ ^ mixed(round_ * 64 + static_cast<unsigned>(from) * 8 + static_cast<unsigned>(to)) ^
                  i);
   }
 
   void begin() {
-    const std::size_t words = static_cast<std::size_t>(size()) / 8;
+    const size_t words = static_cast<size_t>(size()) / 8;
     out_[0] = round_ << 1 | (end_ && me_ < peer_ ? 1 : 0);
-    for (std::size_t i = 1; i < words; ++i) out_[i] = word(me_, peer_, i);
+    for (size_t i = 1; i < words; ++i) out_[i] = word(me_, peer_, i);
     std::memset(in_.data(), 0xee, in_.size() * 8);
     under_way_ = true;
     int rc = MPI_Irecv(in_.data(), kMost, MPI_BYTE, peer_, kTag, comm_, &requests_[0]);
@@ -68,17 +68,17 @@ class Exchange {
   void look(const MPI_Status& status) {
     int length = -1;
     MPI_Get_count(&status, MPI_BYTE, &length);
-    const std::size_t words = static_cast<std::size_t>(size()) / 8;
+    const size_t words = static_cast<size_t>(size()) / 8;
     bool right = length == size() && in_[0] >> 1 == round_;
-    for (std::size_t i = 1; right && i < words; ++i) right = in_[i] == word(peer_, me_, i);
-    for (std::size_t i = words; right && i < in_.size(); ++i) right = in_[i] == 0xeeeeeeeeeeeeeeee;
+    for (size_t i = 1; right && i < words; ++i) right = in_[i] == word(peer_, me_, i);
+    for (size_t i = words; right && i < in_.size(); ++i) right = in_[i] == 0xeeeeeeeeeeeeeeee;
     if (!right) {
       std::fprintf(stderr, "honest %d: wrong bytes from %d in round %llu (%d of %d bytes)\n", me_, peer_,
                    static_cast<unsigned long long>(round_), length, size());
       ++word_.wrong;
     }
     ++word_.messages;
-    word_.bytes += static_cast<std::uint64_t>(length);
+    word_.bytes += static_cast<uint64_t>(length);
     over_ = ((me_ < peer_ ? out_[0] : in_[0]) & 1) != 0;
     ++round_;
     under_way_ = false;
@@ -101,11 +101,11 @@ class Exchange {
   static constexpr int kTag = 7;
   const MPI_Comm comm_;
   const int me_, peer_;
-  const std::uint64_t seed_;
+  const uint64_t seed_;
   Word& word_;
-  std::vector<std::uint64_t> out_, in_;
+  std::vector<uint64_t> out_, in_;
   MPI_Request requests_[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-  std::uint64_t round_ = 0;
+  uint64_t round_ = 0;
   bool under_way_ = false;
   bool end_ = false;
   bool over_ = false;

@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr std::size_t kMostRemembered = 256;
+constexpr size_t kMostRemembered = 256;
 alignas(64) char own_memory[1 << 16];  // an address of this process that can be read and written
 
 template <class T>
@@ -27,8 +27,8 @@ bool read(const Heard& heard, Header* header) {
 }
 
 template <class Header>
-void put(const Header& header, std::vector<std::uint8_t>* bytes) {
-  const auto* at = reinterpret_cast<const std::uint8_t*>(&header);
+void put(const Header& header, std::vector<uint8_t>* bytes) {
+  const auto* at = reinterpret_cast<const uint8_t*>(&header);
   bytes->assign(at, at + sizeof header);
 }
 
@@ -41,7 +41,7 @@ void Lies::learn(const Heard& heard) {
   layout::Rget get;
   layout::Put put;
   layout::Rail rail;
-  const std::size_t with_key = layout::rget_size(1);
+  const size_t with_key = layout::rget_size(1);
   switch (heard.bytes[0]) {
     case 0x57:
       if (heard.from_peer && read(heard, &answer) && (answer.flags & layout::kFlagReply) != 0 &&
@@ -101,39 +101,39 @@ void Lies::learn(const Heard& heard) {
 }
 
 // ---- values ----
-std::uint64_t Lies::extreme() {
-  static constexpr std::uint64_t kValues[] = {0,
-                                              1,
-                                              2,
-                                              7,
-                                              8,
-                                              0x7fffffff,
-                                              0x80000000,
-                                              0xffffffff,
-                                              0x100000000,
-                                              0x7fffffffffffffff,
-                                              0x8000000000000000,
-                                              0xfffffffffffffff0,
-                                              0xffffffffffffffff};
-  const std::size_t n = random_.below(sizeof kValues / sizeof *kValues + 2);
+uint64_t Lies::extreme() {
+  static constexpr uint64_t kValues[] = {0,
+                                         1,
+                                         2,
+                                         7,
+                                         8,
+                                         0x7fffffff,
+                                         0x80000000,
+                                         0xffffffff,
+                                         0x100000000,
+                                         0x7fffffffffffffff,
+                                         0x8000000000000000,
+                                         0xfffffffffffffff0,
+                                         0xffffffffffffffff};
+  const size_t n = random_.below(sizeof kValues / sizeof *kValues + 2);
   if (n < sizeof kValues / sizeof *kValues) return kValues[n];
   return random_.percent(50) ? random_() : random_.below(1 << 20);
 }
 
-std::uint64_t Lies::length() {
+uint64_t Lies::length() {
   return random_.percent(50) ? 1 + random_.below(400000) : extreme();
 }
 
-std::uint64_t Lies::connection(bool real) {
+uint64_t Lies::connection(bool real) {
   if (real && !connections_.empty() && random_.percent(60)) {
-    const std::uint64_t known = connections_[random_.below(connections_.size())];
+    const uint64_t known = connections_[random_.below(connections_.size())];
     return random_.percent(80) ? known : known + 1 - 2 * random_.below(2);
   }
   return random_.percent(30) ? 0 : extreme();
 }
 
-std::uint64_t Lies::any_name() {
-  const std::size_t how = random_.below(10);
+uint64_t Lies::any_name() {
+  const size_t how = random_.below(10);
   if (how < 6 && !names_.empty()) {
     const bfo::Name known(names_[random_.below(names_.size())]);
     if (how < 3) return known.value;
@@ -143,27 +143,26 @@ std::uint64_t Lies::any_name() {
   }
   // Of a request that this process has no part in, if there is one.
   if (in_other_names_ && how < 9)
-    return bfo::Name(static_cast<std::uint32_t>(random_.below(64)),
-                     static_cast<std::uint32_t>(1 + random_.below(4)),
+    return bfo::Name(static_cast<uint32_t>(random_.below(64)), static_cast<uint32_t>(1 + random_.below(4)),
                      static_cast<bfo::Round>(1 + random_.below(2)))
         .value;
   if (how == 8) return bfo::Name(bfo::Name::kSlotMask, 1, 1).value;
-  const std::uint64_t value = extreme();
-  return in_other_names_ || value < 16 || value > UINT32_MAX ? value : ~std::uint64_t{0};
+  const uint64_t value = extreme();
+  return in_other_names_ || value < 16 || value > UINT32_MAX ? value : ~uint64_t{0};
 }
 
-std::uint16_t Lies::number() {
+uint16_t Lies::number() {
   static constexpr int kAway[] = {
       -1, 1, 2, 5, 1 << 13, (1 << 14) - 1, 1 << 14, (1 << 14) + 1, 1 << 15, (1 << 15) + 1, -(1 << 13)};
   if (random_.percent(60)) return next;
-  if (random_.percent(20)) return static_cast<std::uint16_t>(random_());
-  return static_cast<std::uint16_t>(next + kAway[random_.below(sizeof kAway / sizeof *kAway)]);
+  if (random_.percent(20)) return static_cast<uint16_t>(random_());
+  return static_cast<uint16_t>(next + kAway[random_.below(sizeof kAway / sizeof *kAway)]);
 }
 
-std::uint8_t Lies::flags() {
-  const std::size_t how = random_.below(4);
-  if (how == 0) return static_cast<std::uint8_t>(random_());
-  return how == 1 ? static_cast<std::uint8_t>(1u << random_.below(8)) : 0;
+uint8_t Lies::flags() {
+  const size_t how = random_.below(4);
+  if (how == 0) return static_cast<uint8_t>(random_());
+  return how == 1 ? static_cast<uint8_t>(1u << random_.below(8)) : 0;
 }
 
 const Context& Lies::context() {
@@ -174,11 +173,11 @@ const Context& Lies::context() {
   }
 }
 
-std::int32_t Lies::source(const Context& context) {
+int32_t Lies::source(const Context& context) {
   if (context.own >= 0 && random_.percent(75)) return context.own;
-  static constexpr std::int32_t kNobody[] = {-1, -2, INT_MIN, INT_MAX, 1 << 16, 1 << 24};
+  static constexpr int32_t kNobody[] = {-1, -2, INT_MIN, INT_MAX, 1 << 16, 1 << 24};
   if (in_other_names_ && context.size > 0 && random_.percent(50))
-    return static_cast<std::int32_t>(random_.below(static_cast<std::size_t>(context.size)));
+    return static_cast<int32_t>(random_.below(static_cast<size_t>(context.size)));
   if (random_.percent(20)) return context.size;
   return kNobody[random_.below(sizeof kNobody / sizeof *kNobody)];
 }
@@ -189,7 +188,7 @@ void Lies::match_fields(layout::Match* header) {
   header->flags = flags();
   header->ctx = c.id;
   header->src = source(c);
-  static constexpr std::int32_t kTagsOfUser[] = {5, 5, 5, 7, 0, 1, -1, -2, -10, INT_MAX, INT_MIN};
+  static constexpr int32_t kTagsOfUser[] = {5, 5, 5, 7, 0, 1, -1, -2, -10, INT_MAX, INT_MIN};
   header->tag = kTagsOfUser[random_.below(sizeof kTagsOfUser / sizeof *kTagsOfUser)];
   header->seq = number();
   if (&c == &contexts_[0] && header->src == c.own && header->seq == next) ++next;
@@ -199,17 +198,17 @@ void Lies::key(layout::Key* key) {
   if (!keys_.empty() && random_.percent(60))
     *key = keys_[random_.below(keys_.size())];
   else
-    for (std::uint8_t& byte : key->handle) byte = static_cast<std::uint8_t>(random_());
+    for (uint8_t& byte : key->handle) byte = static_cast<uint8_t>(random_());
   if (random_.percent(50)) key->conn = connection(true);
   if (random_.percent(40))
-    key->epoch = static_cast<std::uint32_t>(random_.percent(50) ? 1 + random_.below(4) : extreme());
-  if (random_.percent(40)) key->handle_len = static_cast<std::uint8_t>(random_.percent(50) ? 8 : random_());
+    key->epoch = static_cast<uint32_t>(random_.percent(50) ? 1 + random_.below(4) : extreme());
+  if (random_.percent(40)) key->handle_len = static_cast<uint8_t>(random_.percent(50) ? 8 : random_());
 }
 
-void Lies::fill(std::uint8_t type, std::vector<std::uint8_t>* bytes) {
-  const auto address = [this]() -> std::uint64_t {
+void Lies::fill(uint8_t type, std::vector<uint8_t>* bytes) {
+  const auto address = [this]() -> uint64_t {
     if (!addresses_.empty() && random_.percent(30)) return addresses_[random_.below(addresses_.size())];
-    return random_.percent(50) ? reinterpret_cast<std::uint64_t>(own_memory) : extreme();
+    return random_.percent(50) ? reinterpret_cast<uint64_t>(own_memory) : extreme();
   };
   switch (type) {
     case 0x42:
@@ -222,7 +221,7 @@ void Lies::fill(std::uint8_t type, std::vector<std::uint8_t>* bytes) {
       h.rndv.receiver = random_.percent(50) ? 0 : any_name();
       if (type == 0x42) return put(h.rndv, bytes);
       h.address = address();
-      static constexpr std::uint8_t kNumbers[] = {1, 1, 1, 2, 0, 8, 9, 255};
+      static constexpr uint8_t kNumbers[] = {1, 1, 1, 2, 0, 8, 9, 255};
       h.n_keys = kNumbers[random_.below(sizeof kNumbers)];
       for (layout::Key& k : h.keys) key(&k);
       put(h, bytes);
@@ -248,7 +247,7 @@ void Lies::fill(std::uint8_t type, std::vector<std::uint8_t>* bytes) {
       h.length = length();
       h.address = address();
       h.total = length();
-      h.grant = static_cast<std::uint32_t>(random_.percent(60) ? 1 + random_.below(4) : extreme());
+      h.grant = static_cast<uint32_t>(random_.percent(60) ? 1 + random_.below(4) : extreme());
       key(&h.key);
       return put(h, bytes);
     }
@@ -258,8 +257,8 @@ void Lies::fill(std::uint8_t type, std::vector<std::uint8_t>* bytes) {
                           0,
                           any_name(),
                           any_name(),
-                          static_cast<std::uint32_t>(random_.percent(60) ? random_.below(4) : extreme()),
-                          static_cast<std::uint32_t>(random_.percent(80) ? random_.below(2) : extreme())};
+                          static_cast<uint32_t>(random_.percent(60) ? random_.below(4) : extreme()),
+                          static_cast<uint32_t>(random_.percent(80) ? random_.below(2) : extreme())};
       return put(h, bytes);
     }
     case 0x50:
@@ -269,21 +268,21 @@ void Lies::fill(std::uint8_t type, std::vector<std::uint8_t>* bytes) {
     case 0x56: {
       layout::Match m{};
       match_fields(&m);
-      static constexpr std::uint16_t kNumbers[] = {0, 0, 1, 2, 8, 9, 64, 65, 0x7fff, 0xffff};
+      static constexpr uint16_t kNumbers[] = {0, 0, 1, 2, 8, 9, 64, 65, 0x7fff, 0xffff};
       layout::Restart h{type,
                         flags(),
                         m.ctx,
                         m.src,
                         m.seq,
                         kNumbers[random_.below(10)],
-                        static_cast<std::uint32_t>(random_.percent(70) ? random_.below(3) : extreme()),
+                        static_cast<uint32_t>(random_.percent(70) ? random_.below(3) : extreme()),
                         any_name(),
                         any_name()};
       put(h, bytes);
       for (unsigned i = 0; i < std::min<unsigned>(h.n, 70); ++i)
-        for (const std::uint64_t word : {type == 0x51 ? length() : connection(true), length()})
-          bytes->insert(bytes->end(), reinterpret_cast<const std::uint8_t*>(&word),
-                        reinterpret_cast<const std::uint8_t*>(&word) + 8);
+        for (const uint64_t word : {type == 0x51 ? length() : connection(true), length()})
+          bytes->insert(bytes->end(), reinterpret_cast<const uint8_t*>(&word),
+                        reinterpret_cast<const uint8_t*>(&word) + 8);
       return;
     }
     case 0x54:
@@ -293,17 +292,17 @@ void Lies::fill(std::uint8_t type, std::vector<std::uint8_t>* bytes) {
                            flags(),
                            0,
                            connection(about_rails_),
-                           static_cast<std::uint32_t>(random_.percent(50) ? 1 + random_.below(4) : extreme()),
-                           static_cast<std::int32_t>(random_.percent(70) ? random_.below(10) : extreme()),
+                           static_cast<uint32_t>(random_.percent(50) ? 1 + random_.below(4) : extreme()),
+                           static_cast<int32_t>(random_.percent(70) ? random_.below(10) : extreme()),
                            length()};
       return put(h, bytes);
     }
     case 0x57: {
       layout::Match m{};
-      const std::uint16_t believed = next;
+      const uint16_t believed = next;
       match_fields(&m);
       next = believed;
-      const layout::SeqSync h{type, flags(), m.ctx, m.src, m.seq, static_cast<std::uint16_t>(random_())};
+      const layout::SeqSync h{type, flags(), m.ctx, m.src, m.seq, static_cast<uint16_t>(random_())};
       return put(h, bytes);
     }
     default: {

@@ -25,7 +25,7 @@ inline double now_s() {
 }
 
 /// Memory of its own, without what it shares with other ranks.
-inline std::uint64_t resident_kib() {
+inline uint64_t resident_kib() {
   unsigned long long kib = 0;
   char line[256];
   if (std::FILE* file = std::fopen("/proc/self/status", "r")) {
@@ -36,13 +36,13 @@ inline std::uint64_t resident_kib() {
   return kib;
 }
 
-inline std::uint16_t context_id(MPI_Comm comm) {
-  return static_cast<std::uint16_t>(reinterpret_cast<ompi_communicator_t*>(comm)->c_contextid);
+inline uint16_t context_id(MPI_Comm comm) {
+  return static_cast<uint16_t>(reinterpret_cast<ompi_communicator_t*>(comm)->c_contextid);
 }
 
 struct Job {
   int rank, size;
-  std::uint64_t seed;
+  uint64_t seed;
   double seconds;
   bool in_other_names;
   std::string only;
@@ -50,7 +50,7 @@ struct Job {
   Board* board;
   MPI_Comm honest = MPI_COMM_NULL;    // of victim and bystanders
   std::vector<MPI_Comm> with_victim;  // of the victim and one liar
-  std::uint16_t honest_id = 0;
+  uint16_t honest_id = 0;
 
   int liars() const { return size - 3; }
   bool is_liar(int r) const { return r >= 1 && r <= liars(); }
@@ -63,7 +63,7 @@ inline void Job::set_up() {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_split(MPI_COMM_WORLD, is_liar(rank) ? 1 : 0, rank, &honest);
   MPI_Comm_set_errhandler(honest, MPI_ERRORS_RETURN);
-  with_victim.assign(static_cast<std::size_t>(size), MPI_COMM_NULL);
+  with_victim.assign(static_cast<size_t>(size), MPI_COMM_NULL);
   MPI_Group world;
   MPI_Comm_group(MPI_COMM_WORLD, &world);
   for (int liar = 1; liar <= liars(); ++liar) {
@@ -71,7 +71,7 @@ inline void Job::set_up() {
     const int pair[2] = {0, liar};
     MPI_Group group;
     MPI_Group_incl(world, 2, pair, &group);
-    MPI_Comm& comm = with_victim[static_cast<std::size_t>(liar)];
+    MPI_Comm& comm = with_victim[static_cast<size_t>(liar)];
     MPI_Comm_create_group(MPI_COMM_WORLD, group, liar, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     MPI_Group_free(&group);
@@ -79,7 +79,7 @@ inline void Job::set_up() {
   MPI_Group_free(&world);
   int id = is_liar(rank) ? 0 : context_id(honest);
   MPI_Bcast(&id, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  honest_id = static_cast<std::uint16_t>(id);
+  honest_id = static_cast<uint16_t>(id);
   greet();
   MPI_Barrier(MPI_COMM_WORLD);
 }
@@ -88,7 +88,7 @@ inline void Job::set_up() {
 inline void Job::greet() {
   std::vector<char> out(400000, 'g'), in(400000);
   for (int liar = 1; liar <= liars(); ++liar) {
-    const MPI_Comm comm = with_victim[static_cast<std::size_t>(liar)];
+    const MPI_Comm comm = with_victim[static_cast<size_t>(liar)];
     if (comm == MPI_COMM_NULL) continue;
     for (const int length : {10, 3000, 60000, 400000})
       MPI_Sendrecv(out.data(), length, MPI_BYTE, rank == 0 ? 1 : 0, 4, in.data(), length, MPI_BYTE,

@@ -26,7 +26,7 @@ void be_honest(Job& job) {
   for (int peer = 0; peer < 3; ++peer)
     if (peer != me) exchanges.emplace_back(job.honest, me, peer, job.seed, word);
   Victim victim(board);
-  std::uint32_t prepared = 0, cleaned = 0, turn = 0;
+  uint32_t prepared = 0, cleaned = 0, turn = 0;
   double fired_at = 0;
   bool warm = false;
   while (!std::all_of(exchanges.begin(), exchanges.end(), [](const Exchange& e) { return e.over(); })) {
@@ -44,11 +44,11 @@ void be_honest(Job& job) {
     if (!warm) {
       warm = true;
       board.settled_kib = board.most_kib = resident_kib();
-      board.began_us = static_cast<std::uint64_t>(now_s() * 1e6);
+      board.began_us = static_cast<uint64_t>(now_s() * 1e6);
       board.turn = 1;
     }
-    const std::uint32_t now = board.turn;
-    if (now != turn && now <= static_cast<std::uint32_t>(job.liars())) {
+    const uint32_t now = board.turn;
+    if (now != turn && now <= static_cast<uint32_t>(job.liars())) {
       // The one before may have gone in the middle of a step.
       if (cleaned != prepared) victim.clean();
       cleaned = prepared;
@@ -65,7 +65,7 @@ void be_honest(Job& job) {
     if (cleaned != prepared && board.fired == prepared) {
       if (fired_at == 0) fired_at = MPI_Wtime();
       if (MPI_Wtime() - fired_at < 0.01) continue;
-      const std::uint64_t before = resident_kib();
+      const uint64_t before = resident_kib();
       if (before > board.most_kib) board.most_kib = before;
       if (!victim.clean()) {
         ++board.times_given_up;
@@ -76,9 +76,9 @@ void be_honest(Job& job) {
     } else if (board.fired == board.step) {
       rest(100);
     }
-    const std::uint64_t now_kib = word.beats % 64 == 0 ? resident_kib() : 0;
+    const uint64_t now_kib = word.beats % 64 == 0 ? resident_kib() : 0;
     if (now_kib > board.most_kib) board.most_kib = now_kib;
-    if (now > static_cast<std::uint32_t>(job.liars())) board.over = 1;
+    if (now > static_cast<uint32_t>(job.liars())) board.over = 1;
   }
   if (job.rank == 0) board.stuck = victim.waiting();
   word.finished = 1;
@@ -86,14 +86,14 @@ void be_honest(Job& job) {
 
 /// The last lies, the newest one first.
 void tell_lies(const Board& board) {
-  const std::uint64_t last = board.lies;
-  for (std::uint64_t n = last; n > 0 && n + 12 > last; --n) {
+  const uint64_t last = board.lies;
+  for (uint64_t n = last; n > 0 && n + 12 > last; --n) {
     const Lie& lie = board.ring[n % kRing];
     if (lie.number != n) continue;
     std::printf("lie %llu: step %u, victim %s, %s%s, tag 0x%02x, %u bytes:",
                 static_cast<unsigned long long>(n), lie.step, kStateNames[lie.state % kStates], lie.kind,
                 lie.racing != 0 ? " (racing)" : "", lie.tag, lie.length);
-    for (std::uint32_t i = 0; i < std::min<std::uint32_t>(lie.length, sizeof lie.head); ++i)
+    for (uint32_t i = 0; i < std::min<uint32_t>(lie.length, sizeof lie.head); ++i)
       std::printf("%s%02x", i % 4 == 0 ? " " : "", lie.head[i]);
     std::printf("\n");
   }

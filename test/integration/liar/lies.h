@@ -15,43 +15,42 @@
 /// Xorshift: cheap, and the same everywhere.
 class Random {
  public:
-  explicit Random(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15 + 0x1234567) { (*this)(); }
-  std::uint64_t operator()() {
+  explicit Random(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15 + 0x1234567) { (*this)(); }
+  uint64_t operator()() {
     state_ ^= state_ << 13;
     state_ ^= state_ >> 7;
     state_ ^= state_ << 17;
     return state_;
   }
-  std::size_t below(std::size_t n) { return static_cast<std::size_t>((*this)() >> 16) % n; }
+  size_t below(size_t n) { return static_cast<size_t>((*this)() >> 16) % n; }
   bool percent(unsigned p) { return below(100) < p; }
 
  private:
-  std::uint64_t state_;
+  uint64_t state_;
 };
 
 /// A communicator that a liar may name.
 struct Context {
-  std::uint16_t id;
-  std::int32_t own;   ///< rank of the liar, -1: not a member
-  std::int32_t size;  ///< 0: no such communicator
-  bool honest;        ///< others exchange data in it
+  uint16_t id;
+  int32_t own;   ///< rank of the liar, -1: not a member
+  int32_t size;  ///< 0: no such communicator
+  bool honest;   ///< others exchange data in it
 };
 
 struct Message {
-  std::uint8_t tag;
-  std::vector<std::uint8_t> bytes;
+  uint8_t tag;
+  std::vector<uint8_t> bytes;
   const char* kind;
-  std::uint32_t cell = UINT32_MAX;  ///< of the sweep
+  uint32_t cell = UINT32_MAX;  ///< of the sweep
 };
 
 /// Length of the header of a type; 14 of one that there is not.
-std::size_t header_size(std::uint8_t type);
+size_t header_size(uint8_t type);
 
 class Lies {
  public:
   /// `in_other_names`: of ranks and requests of others, too. A BTL that does not say who sends is believed.
-  Lies(std::uint64_t seed, std::vector<Context> contexts, std::size_t eager_limit, std::size_t most,
-       bool in_other_names)
+  Lies(uint64_t seed, std::vector<Context> contexts, size_t eager_limit, size_t most, bool in_other_names)
       : random_(seed),
         contexts_(std::move(contexts)),
         eager_limit_(eager_limit),
@@ -59,7 +58,7 @@ class Lies {
         in_other_names_(in_other_names) {}
 
   /// Every tag with every first byte and length: cell `number` of kCells.
-  Message sweep(std::uint32_t number);
+  Message sweep(uint32_t number);
   /// A message of the protocol with fields at their extremes.
   Message field();
   /// The same of a type about rails, with the names of real ones, too: it ends much of what the two have.
@@ -71,40 +70,40 @@ class Lies {
   Message foreign();
 
   /// The parts that floods are made of.
-  Message match(std::uint16_t ctx, std::uint16_t seq, std::size_t payload);
-  Message rndv(std::uint16_t ctx, std::uint16_t seq, std::uint64_t sender, std::size_t payload);
-  Message restart(std::uint8_t type, std::uint16_t seq, std::uint64_t sender, std::uint64_t receiver);
-  Message rail(std::uint8_t type, std::uint64_t conn, std::uint32_t epoch);
-  Message question(std::uint16_t number);
-  Message names(std::uint8_t type, std::uint64_t sender, std::uint64_t receiver);
+  Message match(uint16_t ctx, uint16_t seq, size_t payload);
+  Message rndv(uint16_t ctx, uint16_t seq, uint64_t sender, size_t payload);
+  Message restart(uint8_t type, uint16_t seq, uint64_t sender, uint64_t receiver);
+  Message rail(uint8_t type, uint64_t conn, uint32_t epoch);
+  Message question(uint16_t number);
+  Message names(uint8_t type, uint64_t sender, uint64_t receiver);
 
-  std::uint64_t any_name();
+  uint64_t any_name();
   Random& random() { return random_; }
-  std::uint16_t own_context() const { return contexts_[0].id; }
+  uint16_t own_context() const { return contexts_[0].id; }
   /// The next number that the victim expects, as far as is known.
-  std::uint16_t next = 0;
+  uint16_t next = 0;
   /// Learns it from the answers to questions, and names, keys, connections.
   void learn(const Heard& heard);
 
  private:
-  std::uint64_t extreme();
-  std::uint64_t length();
-  std::uint64_t connection(bool real);
-  std::uint16_t number();
-  std::uint8_t flags();
+  uint64_t extreme();
+  uint64_t length();
+  uint64_t connection(bool real);
+  uint16_t number();
+  uint8_t flags();
   const Context& context();
-  std::int32_t source(const Context& context);
-  void fill(std::uint8_t type, std::vector<std::uint8_t>* bytes);
+  int32_t source(const Context& context);
+  void fill(uint8_t type, std::vector<uint8_t>* bytes);
   void match_fields(layout::Match* header);
   void key(layout::Key* key);
-  void pad(Message* message, std::size_t length);
+  void pad(Message* message, size_t length);
 
   Random random_;
   std::vector<Context> contexts_;  // the first one is that of the liar and its victim
-  std::size_t eager_limit_, most_;
+  size_t eager_limit_, most_;
   bool in_other_names_;
   bool about_rails_ = false;
   std::vector<Heard> pool_;
-  std::vector<std::uint64_t> names_, connections_, addresses_;
+  std::vector<uint64_t> names_, connections_, addresses_;
   std::vector<layout::Key> keys_;
 };

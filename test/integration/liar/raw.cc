@@ -26,11 +26,11 @@ class Changer {
     stop_ = true;
     thread_.join();
   }
-  void begin(void* at, const void* one, const void* other, std::size_t length) {
+  void begin(void* at, const void* one, const void* other, size_t length) {
     length_ = std::min(length, sizeof one_);
     std::memcpy(one_, one, length_);
     std::memcpy(other_, other, length_);
-    at_ = static_cast<volatile std::uint8_t*>(at);
+    at_ = static_cast<volatile uint8_t*>(at);
     go_.store(true, std::memory_order_release);
   }
   /// When it returns nothing is written any more.
@@ -49,14 +49,14 @@ class Changer {
         nanosleep(&pause, nullptr);
         continue;
       }
-      for (const std::uint8_t* bytes : {other_, one_})
-        for (std::size_t i = 0; i < length_; ++i) at_[i] = bytes[i];
+      for (const uint8_t* bytes : {other_, one_})
+        for (size_t i = 0; i < length_; ++i) at_[i] = bytes[i];
       busy_.store(false, std::memory_order_release);
     }
   }
-  std::uint8_t one_[128], other_[128];
-  std::size_t length_ = 0;
-  volatile std::uint8_t* at_ = nullptr;
+  uint8_t one_[128], other_[128];
+  size_t length_ = 0;
+  volatile uint8_t* at_ = nullptr;
   std::atomic<bool> go_{false}, busy_{false}, stop_{false};
   std::thread thread_;
 };
@@ -67,7 +67,7 @@ Raw::Raw(int peer) {
   ompi_proc_t* proc = ompi_comm_peer_lookup(reinterpret_cast<ompi_communicator_t*>(MPI_COMM_WORLD), peer);
   mca_bml_base_endpoint_t* endpoint = mca_bml_base_get_endpoint(proc);
   if (endpoint == nullptr) return;
-  for (std::size_t i = 0; i < mca_bml_base_btl_array_get_size(&endpoint->btl_send); ++i) {
+  for (size_t i = 0; i < mca_bml_base_btl_array_get_size(&endpoint->btl_send); ++i) {
     const mca_bml_base_btl_t* rail = mca_bml_base_btl_array_get_index(&endpoint->btl_send, i);
     rails_.push_back({rail->btl, rail->btl_endpoint});
     eager_limit_ = std::min(eager_limit_, rail->btl->btl_eager_limit);
@@ -75,7 +75,7 @@ Raw::Raw(int peer) {
   }
 }
 
-mca_btl_base_descriptor_t* Raw::take(const Rail& rail, std::size_t length, double until) {
+mca_btl_base_descriptor_t* Raw::take(const Rail& rail, size_t length, double until) {
   while (true) {
     mca_btl_base_descriptor_t* des =
         rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, length,
@@ -85,7 +85,7 @@ mca_btl_base_descriptor_t* Raw::take(const Rail& rail, std::size_t length, doubl
   }
 }
 
-bool Raw::hand_over(const Rail& rail, mca_btl_base_descriptor_t* des, std::uint8_t tag) {
+bool Raw::hand_over(const Rail& rail, mca_btl_base_descriptor_t* des, uint8_t tag) {
   des->des_cbfunc = ended;
   des->des_flags |= MCA_BTL_DES_FLAGS_BTL_OWNERSHIP | MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
   ++under_way;
@@ -96,8 +96,7 @@ bool Raw::hand_over(const Rail& rail, mca_btl_base_descriptor_t* des, std::uint8
   return false;
 }
 
-bool Raw::send(std::uint8_t tag, const void* bytes, std::size_t length, std::size_t rail, bool at_once,
-               double patience_s) {
+bool Raw::send(uint8_t tag, const void* bytes, size_t length, size_t rail, bool at_once, double patience_s) {
   const double until = MPI_Wtime() + patience_s;
   do {
     const Rail& way = rails_[rail++ % rails_.size()];
@@ -120,7 +119,7 @@ bool Raw::send(std::uint8_t tag, const void* bytes, std::size_t length, std::siz
   return false;
 }
 
-bool Raw::race(std::uint8_t tag, const void* bytes, const void* other, std::size_t length, std::size_t rail,
+bool Raw::race(uint8_t tag, const void* bytes, const void* other, size_t length, size_t rail,
                double patience_s) {
   static Changer changer;
   const double until = MPI_Wtime() + patience_s;

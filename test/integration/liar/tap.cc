@@ -16,16 +16,16 @@ Tap& Tap::one() {
   return tap;
 }
 
-void Tap::note(bool from_peer, std::uint8_t tag, const void* data, std::size_t length, const void* more,
-               std::size_t more_length) {
+void Tap::note(bool from_peer, uint8_t tag, const void* data, size_t length, const void* more,
+               size_t more_length) {
   if (!listening) return;
   Heard h{};
   h.tag = tag;
   h.from_peer = from_peer;
-  h.length = static_cast<std::uint32_t>(length + more_length);
-  const std::size_t first = std::min(length, sizeof h.bytes);
+  h.length = static_cast<uint32_t>(length + more_length);
+  const size_t first = std::min(length, sizeof h.bytes);
   if (first != 0) std::memcpy(h.bytes, data, first);
-  const std::size_t rest = std::min(more_length, sizeof h.bytes - first);
+  const size_t rest = std::min(more_length, sizeof h.bytes - first);
   if (rest != 0) std::memcpy(h.bytes + first, more, rest);
   if (heard_.size() < kMost)
     heard_.push_back(h);
@@ -37,7 +37,7 @@ void Tap::note(bool from_peer, std::uint8_t tag, const void* data, std::size_t l
 namespace {
 
 // ---- verbs: the contract ----
-int find(dl_phdr_info* object, std::size_t, void* path) {
+int find(dl_phdr_info* object, size_t, void* path) {
   if (std::strstr(object->dlpi_name, "/mca_btl_verbs.so") == nullptr) return 0;
   *static_cast<const char**>(path) = object->dlpi_name;
   return 1;

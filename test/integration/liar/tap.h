@@ -10,10 +10,10 @@
 
 /// A message as it was heard: its tag, and its first bytes.
 struct Heard {
-  std::uint8_t tag;
+  uint8_t tag;
   bool from_peer;
-  std::uint32_t length;  ///< of the message
-  std::uint8_t bytes[160];
+  uint32_t length;  ///< of the message
+  uint8_t bytes[160];
 };
 
 inline constexpr unsigned kTagsOfPml = 32;
@@ -29,17 +29,17 @@ class Tap {
   void swallow(bool yes) { swallow_ = yes; }
 
   const std::vector<Heard>& heard() const { return heard_; }
-  void note(bool from_peer, std::uint8_t tag, const void* data, std::size_t length,
-            const void* more = nullptr, std::size_t more_length = 0);
+  void note(bool from_peer, uint8_t tag, const void* data, size_t length, const void* more = nullptr,
+            size_t more_length = 0);
   /// True: it is not for the PML.
-  bool keeps(std::uint8_t tag) const { return swallow_ && tag != 0x54 && tag != 0x55 && tag != 0x58; }
+  bool keeps(uint8_t tag) const { return swallow_ && tag != 0x54 && tag != 0x55 && tag != 0x58; }
   bool listening = false;
   /// Number of messages that were heard altogether, the forgotten ones included.
-  std::uint64_t count = 0;
+  uint64_t count = 0;
 
  private:
-  static constexpr std::size_t kMost = 512;
+  static constexpr size_t kMost = 512;
   std::vector<Heard> heard_;
-  std::size_t next_ = 0;
+  size_t next_ = 0;
   bool swallow_ = false;
 };

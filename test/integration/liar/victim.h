@@ -20,15 +20,15 @@ class Guarded {
   Guarded() : bytes_(kSize + 2 * kGuard, kMark) {}
   char* data() { return bytes_.data() + kGuard; }
   /// Bytes of the guards that were written.
-  std::uint64_t hurt() const {
-    std::uint64_t count = 0;
-    for (std::size_t i = 0; i < kGuard; ++i)
+  uint64_t hurt() const {
+    uint64_t count = 0;
+    for (size_t i = 0; i < kGuard; ++i)
       count += (bytes_[i] != kMark) + (bytes_[bytes_.size() - 1 - i] != kMark);
     return count;
   }
 
  private:
-  static constexpr std::size_t kGuard = 4096;
+  static constexpr size_t kGuard = 4096;
   static constexpr char kMark = 0x5c;
   std::vector<char> bytes_;
 };
@@ -114,14 +114,14 @@ class Victim {
     pending_.clear();
     const bool alive = ask();
     sweep();
-    std::uint64_t hurt = 0;
+    uint64_t hurt = 0;
     for (const Guarded& g : buffers_) hurt += g.hurt();
     board_.guards = hurt;
     return alive;
   }
 
   /// Requests with liars that have not ended.
-  std::size_t waiting() {
+  size_t waiting() {
     sweep();
     return waiting_.size();
   }
@@ -193,7 +193,7 @@ class Victim {
     board_.stuck = waiting_.size();
   }
 
-  static constexpr std::size_t kBuffers = 8;
+  static constexpr size_t kBuffers = 8;
   Board& board_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
@@ -201,7 +201,7 @@ class Victim {
   bool lost_ = false;
   std::vector<char> out_;
   Guarded buffers_[kBuffers];
-  std::size_t next_buffer_ = 0;
+  size_t next_buffer_ = 0;
   MPI_Request persistent_[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
   std::vector<Pending> pending_;
   std::vector<MPI_Message> held_;

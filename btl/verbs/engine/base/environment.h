@@ -9,8 +9,8 @@ namespace bfo::engine {
 
 /// Time and randomness.
 struct Environment {
-  uint64_t (*now_ns)();  // CLOCK_MONOTONIC
-  uint64_t (*random)();  // for delays and first packet numbers; always succeeds
+  uint64_t (*now_ns)();  ///< CLOCK_MONOTONIC
+  uint64_t (*random)();  ///< for delays and first packet numbers; always succeeds
   /// 64 bits that nobody can guess. False with errno when there are none.
   bool (*secret)(uint64_t* bits);
   /// How long this process has waited for a processor so far; UINT64_MAX where nobody knows. A system call.

@@ -23,16 +23,16 @@ enum class Kind : uint8_t {
 /// Work given to send(), put() or get(). From an accepting call until frag_done() the engine owns it and its
 /// local memory must stay as it is.
 struct Frag {
-  Frag* next = nullptr;  // in a FragFifo
-  void* data = nullptr;  // local memory, registered under lkey
-  uint32_t length = 0;   // bytes
+  Frag* next = nullptr;  ///< in a FragFifo
+  void* data = nullptr;  ///< local memory, registered under lkey
+  uint32_t length = 0;   ///< bytes
   uint32_t lkey = 0;
-  uint64_t remote_address = 0;  // put, get
-  uint32_t rkey = 0;            // put, get
+  uint64_t remote_address = 0;  ///< put, get
+  uint32_t rkey = 0;            ///< put, get
   Kind kind = Kind::kSend;
-  uint8_t tag = 0;  // send: active message tag
-  bool signaled =
-      false;  // its end must be reported as soon as it is known, not with the next completion that retires it
+  uint8_t tag = 0;        ///< send: active message tag
+  bool signaled = false;  ///< its end must be reported as soon as it is known, not with the next completion
+                          ///< that retires it
 };
 
 /// An intrusive first-in first-out list of fragments, a ring: every known peer has one.

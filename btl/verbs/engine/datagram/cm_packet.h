@@ -26,9 +26,9 @@ enum class PacketType : uint8_t {
 
 /// How much a rail that is not up is needed (SOLICIT, REQ).
 enum class Need : uint8_t {
-  kNone = 0,   // nobody speaks to the peer
-  kTalks = 1,  // messages go to it or come from it over other rails
-  kWaits = 2,  // messages wait for this one
+  kNone = 0,   ///< nobody speaks to the peer
+  kTalks = 1,  ///< messages go to it or come from it over other rails
+  kWaits = 2,  ///< messages wait for this one
 };
 
 /// What cannot be made (REFUSE).
@@ -36,19 +36,19 @@ enum class Object : uint8_t {
   kNone = 0,
   kCompletionQueue = 1,
   kQueuePair = 2,
-  kQueuePairState = 3,  // modify_qp refused
+  kQueuePairState = 3,  ///< modify_qp refused
   kAddressHandle = 4,
-  kMemory = 5,   // registered memory
-  kBuffers = 6,  // memory that need not be registered
+  kMemory = 5,   ///< registered memory
+  kBuffers = 6,  ///< memory that need not be registered
 };
 inline constexpr size_t kObjects = 7;
 
 /// What a datagram of an inquiry says besides its numbers (QUESTION, ANSWER).
 enum InquiryFlag : uint8_t {
-  kInquiryRequestEnd = 1,  // QUESTION: the inquiry is over; the peer, who decides, is asked to end the rail
-  kInquiryAlive = 2,       // ANSWER: the epoch in question exists at the peer, and nothing has ended it there
-  kInquiryOver = 4,        // ANSWER: it is closed there, or is being closed
-  kInquiryCarrier = 8,     // ANSWER: the rail it comes over is up at the peer, and not suspect
+  kInquiryRequestEnd = 1,  ///< QUESTION: the inquiry is over; the peer, who decides, is asked to end the rail
+  kInquiryAlive = 2,    ///< ANSWER: the epoch in question exists at the peer, and nothing has ended it there
+  kInquiryOver = 4,     ///< ANSWER: it is closed there, or is being closed
+  kInquiryCarrier = 8,  ///< ANSWER: the rail it comes over is up at the peer, and not suspect
 };
 
 /// A datagram of the connection manager, host byte order: the magic number of a peer with the other byte
@@ -56,39 +56,39 @@ enum InquiryFlag : uint8_t {
 struct Packet {
   uint32_t magic;
   uint8_t version;
-  uint8_t type;     // PacketType
-  uint16_t size;    // of the whole packet
-  uint64_t source;  // process names
+  uint8_t type;     ///< PacketType
+  uint16_t size;    ///< of the whole packet
+  uint64_t source;  ///< process names
   uint64_t target;
   uint64_t source_nonce;
   uint64_t target_nonce;
-  uint32_t epoch;     // SOLICIT: the last closed one; PING and PONG: how many are unanswered; QUESTION and
-                      // ANSWER: of the rail in question
-  uint32_t data_qpn;  // REFUSE: Object
-  uint32_t data_psn;  // REFUSE: errno
+  uint32_t epoch;     ///< SOLICIT: the last closed one; PING and PONG: how many are unanswered; QUESTION and
+                      ///< ANSWER: of the rail in question
+  uint32_t data_qpn;  ///< REFUSE: Object
+  uint32_t data_psn;  ///< REFUSE: errno
   uint32_t probe_qpn;
   uint32_t probe_psn;
   uint32_t probe_target_rkey;
-  uint64_t probe_target_address;  // BYE: SENDs of the epoch that the sender of this packet has received
+  uint64_t probe_target_address;  ///< BYE: SENDs of the epoch that the sender of this packet has received
   uint32_t cm_qpn;
   uint32_t receive_bytes;
   uint16_t lid;
   uint8_t link_layer;
   uint8_t mtu;
   uint8_t max_read;
-  uint8_t flags;       // SOLICIT and REQ: Need; QUESTION and ANSWER: InquiryFlag; BYE: kByeHeard
-  uint8_t lmc;         // of the sender's port
-  uint8_t path;        // number of the path that this packet takes; PONG goes back over it
-  uint8_t gid[16];     // of the sender's port, as it is used towards the receiver
-  uint8_t to_gid[16];  // of the receiver's port; REP: the two that the queue pairs are connected with
-  uint8_t gid_type;    // enum GidType, of both
+  uint8_t flags;       ///< SOLICIT and REQ: Need; QUESTION and ANSWER: InquiryFlag; BYE: kByeHeard
+  uint8_t lmc;         ///< of the sender's port
+  uint8_t path;        ///< number of the path that this packet takes; PONG goes back over it
+  uint8_t gid[16];     ///< of the sender's port, as it is used towards the receiver
+  uint8_t to_gid[16];  ///< of the receiver's port; REP: the two that the queue pairs are connected with
+  uint8_t gid_type;    ///< enum GidType, of both
   uint8_t reserved[7];
-  uint64_t rail;      // QUESTION and ANSWER: connection_id() of the rail in question
-  uint64_t count;     // ANSWER: what has moved over it so far; QUESTION: the last answer's
-  uint32_t number;    // of the question; SOLICIT, REQ and REFUSE: bfo_rail_cause_t of the sender's last epoch
-  uint32_t carrier;   // epoch of the rail it comes over
-  uint64_t sequence;  // every packet of a port to one peer has a higher one (trust.h)
-  uint64_t sum;       // SipHash-2-4 of all bytes before it, with the key of the port it goes to
+  uint64_t rail;    ///< QUESTION and ANSWER: connection_id() of the rail in question
+  uint64_t count;   ///< ANSWER: what has moved over it so far; QUESTION: the last answer's
+  uint32_t number;  ///< of the question; SOLICIT, REQ and REFUSE: bfo_rail_cause_t of the sender's last epoch
+  uint32_t carrier;   ///< epoch of the rail it comes over
+  uint64_t sequence;  ///< every packet of a port to one peer has a higher one (trust.h)
+  uint64_t sum;       ///< SipHash-2-4 of all bytes before it, with the key of the port it goes to
 };
 static_assert(sizeof(Packet) == 168);
 /// A BYE whose sender has got the peer's: it asks for no answer.

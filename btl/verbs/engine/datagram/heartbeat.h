@@ -35,19 +35,19 @@ class Heartbeat;
 /// under way owns.
 struct HeartbeatRoute : Command {
   Heartbeat* heartbeat = nullptr;
-  PortAddress to;                   // LID, GID with its type and link layer count
-  bool global = false;              // with a GRH, whatever the settings say
-  ibv_ah* handle = nullptr;         // nullptr: cannot be made now
-  uint64_t asked_ns = 0;            // when it was made, or could not be
-  uint32_t failures = 0;            // in a row
-  uint32_t address = 0;             // Heartbeat::addresses_ when it was made
-  uint32_t under_way = 0;           // answers that the device still sends with it
-  std::atomic<bool> over{false};    // replaced, or the peer is gone: destroyed when nothing is under way
-  HeartbeatRoute* older = nullptr;  // list of the heartbeat
-  bool waits = false;               // an answer waits for the handle, or for a send buffer:
+  PortAddress to;                   ///< LID, GID with its type and link layer count
+  bool global = false;              ///< with a GRH, whatever the settings say
+  ibv_ah* handle = nullptr;         ///< nullptr: cannot be made now
+  uint64_t asked_ns = 0;            ///< when it was made, or could not be
+  uint32_t failures = 0;            ///< in a row
+  uint32_t address = 0;             ///< Heartbeat::addresses_ when it was made
+  uint32_t under_way = 0;           ///< answers that the device still sends with it
+  std::atomic<bool> over{false};    ///< replaced, or the peer is gone: destroyed when nothing is under way
+  HeartbeatRoute* older = nullptr;  ///< list of the heartbeat
+  bool waits = false;               ///< an answer waits for the handle, or for a send buffer:
   Packet pong;
   uint32_t qkey = 0;
-  bool asked = false;  // a command is under way, which owns what follows
+  bool asked = false;  ///< a command is under way, which owns what follows
   const VerbsApi* api = nullptr;
   ibv_pd* pd = nullptr;
   ibv_ah_attr attr{};
@@ -57,14 +57,14 @@ struct HeartbeatRoute : Command {
 /// DatagramQp::revive() as a command.
 struct HeartbeatRepair : Command {
   Heartbeat* heartbeat = nullptr;
-  DatagramQp qp;  // a copy
+  DatagramQp qp;  ///< a copy
   bool revived = false;
 };
 
 /// What the heartbeat needs for a peer from its first PING on: most peers of a large job never ask. Under its
 /// lock.
 struct HeartbeatTalk {
-  uint64_t pongs_sent = 0;  // the last sequence number
+  uint64_t pongs_sent = 0;  ///< the last sequence number
   ReplayWindow pings_taken;
   HeartbeatRoute* route = nullptr;
 };
@@ -149,19 +149,19 @@ class Heartbeat final : public Served {
   ibv_cq* cq_ = nullptr;
   DatagramQp qp_;
   Identity identity_;
-  ControlLane lane_;  // event thread
+  ControlLane lane_;  ///< event thread
   std::atomic<bool> results_{false};
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // never held during a verb
-  QpSettings settings_;                                // under it
-  GidTable gids_;                                      // under it: of the port
-  uint32_t addresses_ = 0;                             // under it: changes of the settings
-  PeerTable peers_;                                    // changed under it, by process name; their talks, too
-  HeartbeatRoute* routes_ = nullptr;                   // event thread, as all that follows
-  std::array<HeartbeatRoute*, DatagramQp::kSends> sending_{};  // of the answers under way, by send buffer
-  bool unsent_ = false;                                        // an answer waits for a send buffer
-  bool broken_ = false;     // a completion failed: repair before the next answer
-  bool repairing_ = false;  // a control thread has the queue pair
-  bool dead_ = false;       // the device refuses: silent for good
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  ///< never held during a verb
+  QpSettings settings_;                                ///< under it
+  GidTable gids_;                                      ///< under it: of the port
+  uint32_t addresses_ = 0;                             ///< under it: changes of the settings
+  PeerTable peers_;                   ///< changed under it, by process name; their talks, too
+  HeartbeatRoute* routes_ = nullptr;  ///< event thread, as all that follows
+  std::array<HeartbeatRoute*, DatagramQp::kSends> sending_{};  ///< of the answers under way, by send buffer
+  bool unsent_ = false;                                        ///< an answer waits for a send buffer
+  bool broken_ = false;     ///< a completion failed: repair before the next answer
+  bool repairing_ = false;  ///< a control thread has the queue pair
+  bool dead_ = false;       ///< the device refuses: silent for good
   std::array<std::atomic<uint64_t>, kDrops> drops_{};
 };
 

@@ -14,10 +14,10 @@ namespace bfo::engine {
 
 /// Something that was dropped. All texts are static strings.
 struct DropNote {
-  const char* what;      // "a datagram"
-  const char* why;       // "replayed: it was taken before"
-  const Packet* packet;  // what can be read of it; nullptr: nothing, or it was no datagram
-  uint64_t times = 1;    // it happened so often since the last note
+  const char* what;      ///< "a datagram"
+  const char* why;       ///< "replayed: it was taken before"
+  const Packet* packet;  ///< what can be read of it; nullptr: nothing, or it was no datagram
+  uint64_t times = 1;    ///< it happened so often since the last note
 };
 
 /// "make a queue pair". Static string.

@@ -19,15 +19,15 @@ inline constexpr uint32_t kGsiQkey = 0x8001'0000;  // its Q_Key, on every port
 /// What is asked.
 struct PathQuestion {
   uint64_t transaction = 0;
-  uint16_t source = 0;       // LID
-  uint16_t destination = 0;  // LID
-  uint16_t pkey = 0;         // of a certain partition; 0: of any
+  uint16_t source = 0;       ///< LID
+  uint16_t destination = 0;  ///< LID
+  uint16_t pkey = 0;         ///< of a certain partition; 0: of any
 };
 
 /// What a datagram says about a path.
 struct PathAnswer {
   uint64_t transaction = 0;
-  uint16_t status = 0;  // of the MAD: 0, or why there is no record
+  uint16_t status = 0;  ///< of the MAD: 0, or why there is no record
   uint16_t source = 0;
   uint16_t destination = 0;
   uint8_t service_level = 0;

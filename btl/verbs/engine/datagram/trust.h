@@ -20,15 +20,15 @@ namespace bfo::engine {
 /// Why a datagram was dropped.
 enum class Drop : uint8_t {
   kNone,
-  kShape,     // not as long as a packet, or another magic number, version or size
-  kForeign,   // names another process or another life of this one
-  kSum,       // not summed with this port's key
-  kType,      // no such packet, or none for this queue pair
-  kStranger,  // of a process that is not known here, or of another life of it
-  kLeft,      // of a process that has left, or about a rail that will not come back
-  kReplayed,  // taken before, or too old to tell
-  kMemory,    // no memory for what the answer needs: it comes again
-  kStale,     // nothing to be done about it in this phase and epoch: a late or doubled packet, mostly
+  kShape,     ///< not as long as a packet, or another magic number, version or size
+  kForeign,   ///< names another process or another life of this one
+  kSum,       ///< not summed with this port's key
+  kType,      ///< no such packet, or none for this queue pair
+  kStranger,  ///< of a process that is not known here, or of another life of it
+  kLeft,      ///< of a process that has left, or about a rail that will not come back
+  kReplayed,  ///< taken before, or too old to tell
+  kMemory,    ///< no memory for what the answer needs: it comes again
+  kStale,     ///< nothing to be done about it in this phase and epoch: a late or doubled packet, mostly
   kCount
 };
 inline constexpr size_t kDrops = static_cast<size_t>(Drop::kCount);
@@ -47,14 +47,14 @@ class ReplayWindow {
 
  private:
   uint64_t newest_ = 0;
-  uint64_t taken_ = 0;  // bit i: newest_ - i
+  uint64_t taken_ = 0;  ///< bit i: newest_ - i
 };
 
 /// The sequence numbers of an endpoint's packets, its own and its peer's.
 struct PacketNumbers {
-  uint64_t sent = 0;         // the last one
-  ReplayWindow taken;        // numbers of the peer's connection manager
-  ReplayWindow pongs_taken;  // numbers of its heartbeat
+  uint64_t sent = 0;         ///< the last one
+  ReplayWindow taken;        ///< numbers of the peer's connection manager
+  ReplayWindow pongs_taken;  ///< numbers of its heartbeat
 };
 
 /// Judges `length` bytes at `data`, as far as no peer is needed for that: the packet is whole, for the

@@ -42,24 +42,24 @@ class Served {
 
 /// What the progress function does about an event.
 enum class EventReaction : uint8_t {
-  kIgnore,        // information only
-  kCloseRail,     // this queue pair is unusable: close its epoch
-  kSuspectRail,   // the path of this queue pair may be dead: another rail is preferred, and it is tested
-  kLastReceive,   // this queue pair's last receive is on the completion queue: the drain may go on
-  kQueueDead,     // a completion or receive queue is gone: every rail of every port using it closes, and the
-                  // port is unusable
-  kPortDown,      // every rail of *this* port closes at once; reconnection waits for kPortUp
-  kPortUp,        // read the port again, start reconnecting
-  kPortRefresh,   // read the port again; close its rails if its address changed
-  kMoreReceives,  // receive buffers run short: make more
-  kDeviceDead,    // every rail of every port of the device closes for good
+  kIgnore,       ///< information only
+  kCloseRail,    ///< this queue pair is unusable: close its epoch
+  kSuspectRail,  ///< the path of this queue pair may be dead: another rail is preferred, and it is tested
+  kLastReceive,  ///< this queue pair's last receive is on the completion queue: the drain may go on
+  kQueueDead,    ///< a completion or receive queue is gone: every rail of every port using it closes, and the
+                 ///< port is unusable
+  kPortDown,     ///< every rail of *this* port closes at once; reconnection waits for kPortUp
+  kPortUp,       ///< read the port again, start reconnecting
+  kPortRefresh,  ///< read the port again; close its rails if its address changed
+  kMoreReceives,  ///< receive buffers run short: make more
+  kDeviceDead,    ///< every rail of every port of the device closes for good
 };
 
 /// What an event is about, and so which member of its `element` is set (ibv_get_async_event(3)).
 enum class EventElement : uint8_t { kQueuePair, kPort, kOther };  // kOther: a queue, or the device
 
 struct EventRow {
-  int type;  // enum ibv_event_type
+  int type;  ///< enum ibv_event_type
   const char* name;
   EventElement about;
   EventReaction reaction;
@@ -127,10 +127,10 @@ constexpr const char* event_name(int type) {
 
 /// An event as the progress function sees it: plain values, no pointer into an object that may be gone.
 struct EventNote {
-  int32_t type;      // enum ibv_event_type
-  uint32_t port;     // port events: port number, counted from 1; 0 otherwise
-  uint64_t qpn;      // queue pair events: its number; 0 otherwise
-  uint64_t when_ns;  // CLOCK_MONOTONIC when it was read
+  int32_t type;      ///< enum ibv_event_type
+  uint32_t port;     ///< port events: port number, counted from 1; 0 otherwise
+  uint64_t qpn;      ///< queue pair events: its number; 0 otherwise
+  uint64_t when_ns;  ///< CLOCK_MONOTONIC when it was read
 };
 
 /// A bounded mailbox from the event thread to the progress function: one writer, any number of readers under
@@ -197,10 +197,10 @@ class EventThread {
   sem_t prepared_{};
   std::array<Watched, kMaxDevices> devices_{};
   std::atomic<size_t> count_{0};
-  // The thread holds the lock while it serves, forget() while it removes: never on the data path.
+  /// The thread holds the lock while it serves, forget() while it removes: never on the data path.
   pthread_mutex_t served_lock_ = PTHREAD_MUTEX_INITIALIZER;
   std::array<Served*, kMaxServed> served_{};
-  bool more_ = false;  // something wants to be served again after a pause; the thread's own
+  bool more_ = false;  ///< something wants to be served again after a pause; the thread's own
   int wake_fd_ = -1;
   pthread_t thread_{};
   bool running_ = false;

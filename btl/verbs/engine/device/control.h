@@ -23,8 +23,8 @@ namespace bfo::engine {
 
 /// Who runs the commands of a lane.
 enum class ControlMode : uint8_t {
-  kInline,    // submit(), at once, done() included
-  kDeferred,  // run_one(), when the test says so
+  kInline,    ///< submit(), at once, done() included
+  kDeferred,  ///< run_one(), when the test says so
   kThread,
 };
 

@@ -19,10 +19,10 @@ enum class Urgency : uint8_t { kFirst, kNormal, kLast };
 /// lane from submit() until done() is called.
 struct Command {
   Command* next = nullptr;
-  void (*run)(Command& self) = nullptr;   // control thread
-  void (*done)(Command& self) = nullptr;  // progress function
-  bool droppable = false;                 // a lane that closes need not run it
-  bool dropped = false;                   // and has not
+  void (*run)(Command& self) = nullptr;   ///< control thread
+  void (*done)(Command& self) = nullptr;  ///< progress function
+  bool droppable = false;                 ///< a lane that closes need not run it
+  bool dropped = false;                   ///< and has not
 };
 
 /// Commands in order.
@@ -50,16 +50,16 @@ class CommandFifo {
 
 /// A lane as the threads see it. It outlives its lane when a thread is left behind in one of its commands.
 struct ControlQueue {
-  CommandFifo queues[3];  // by urgency
+  CommandFifo queues[3];  ///< by urgency
   CommandFifo results;
   std::atomic<bool> any_result{false};
-  std::atomic<bool>* service_needed = nullptr;  // nullptr: left behind
+  std::atomic<bool>* service_needed = nullptr;  ///< nullptr: left behind
   uint32_t width = 1;
   uint32_t queued = 0;
-  uint32_t running = 0;  // on threads
+  uint32_t running = 0;  ///< on threads
   bool urgent = false;
-  bool closing = false;  // droppable commands are dropped
-  bool closed = false;   // no thread serves it any more
+  bool closing = false;  ///< droppable commands are dropped
+  bool closed = false;   ///< no thread serves it any more
   bool left = false;
   ControlQueue* next = nullptr;
 

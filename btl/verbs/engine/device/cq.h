@@ -16,16 +16,16 @@ namespace bfo::engine {
 /// What a completion status means for the rail whose queue pair produced it (InfiniBand Architecture
 /// Specification vol. 1, 10.10 and 11.6.2).
 enum class StatusReaction : uint8_t {
-  kSuccess,  // not an error
-  kClose,    // the rail broke: close the epoch, fate of its work unknown, reconnect while the port is active
-  kCloseProgramError,  // a program error (bad key, bad length): same closing, counted apart, because the link
-                       // is healthy
-  kFlushed,            // a consequence of an error that is reported elsewhere: close if nobody has yet
-  kDropReceive,        // one receive was spoiled, the queue pair goes on
+  kSuccess,  ///< not an error
+  kClose,  ///< the rail broke: close the epoch, fate of its work unknown, reconnect while the port is active
+  kCloseProgramError,  ///< a program error (bad key, bad length): same closing, counted apart, because the
+                       ///< link is healthy
+  kFlushed,      ///< a consequence of an error that is reported elsewhere: close if nobody has yet
+  kDropReceive,  ///< one receive was spoiled, the queue pair goes on
 };
 
 struct StatusRow {
-  int status;  // enum ibv_wc_status
+  int status;  ///< enum ibv_wc_status
   const char* name;
   StatusReaction reaction;
 };
@@ -89,10 +89,10 @@ constexpr const char* status_name(int status) {
 /// What a work request was: kept in the top byte of wr_id, because nothing else but wr_id, status and qp_num
 /// is valid in a failed completion.
 enum class WorkKind : uint8_t {
-  kReceive = 1,  // low bits: index of the shared receive buffer
-  kSend = 2,     // low bits: sequence of the work request in its ring
-  kMarker = 3,   // end of a drain; low bits: epoch
-  kProbe = 4,    // zero-byte write on the probe queue pair or before traffic; low bits: epoch
+  kReceive = 1,  ///< low bits: index of the shared receive buffer
+  kSend = 2,     ///< low bits: sequence of the work request in its ring
+  kMarker = 3,   ///< end of a drain; low bits: epoch
+  kProbe = 4,    ///< zero-byte write on the probe queue pair or before traffic; low bits: epoch
   kDatagramReceive = 5,
   kDatagramSend = 6,
 };
@@ -116,7 +116,7 @@ struct CqGrowth : Command {
   uint32_t at_least = 0;
   uint32_t size = 0;
   ibv_cq* cq = nullptr;
-  int error = 0;  // errno, when there is no queue
+  int error = 0;  ///< errno, when there is no queue
 };
 
 /// The completion queues of one port, a chain without a limit of its own. A queue pair reserves room for
@@ -165,12 +165,12 @@ class CqSet {
   uint32_t max_ = 0;
   uint32_t target_ = 0;
   uint32_t depth_ = 0;
-  uint64_t entries_ = 0;  // of all queues
+  uint64_t entries_ = 0;  ///< of all queues
   Queue* chain_ = nullptr;
   Queue first_{};
   ControlLane* lane_ = nullptr;
-  bool growing_ = false;  // a queue is being made
-  int error_ = 0;         // errno of the last one that could not be made, until somebody was told
+  bool growing_ = false;  ///< a queue is being made
+  int error_ = 0;         ///< errno of the last one that could not be made, until somebody was told
 };
 
 }  // namespace bfo::engine

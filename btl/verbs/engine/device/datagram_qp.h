@@ -15,8 +15,8 @@ namespace bfo::engine {
 /// Datagrams of up to kBytes. One thread at a time.
 class DatagramQp {
  public:
-  static constexpr uint32_t kBytes = 192;    // below the smallest MTU
-  static constexpr uint32_t kGrhBytes = 40;  // every received datagram starts with room for a GRH
+  static constexpr uint32_t kBytes = 192;    ///< below the smallest MTU
+  static constexpr uint32_t kGrhBytes = 40;  ///< every received datagram starts with room for a GRH
   static constexpr uint32_t kReceives = 128;
   static constexpr uint32_t kSends = 32;
 
@@ -62,24 +62,24 @@ class DatagramQp {
   const VerbsApi* api_ = nullptr;
   ibv_qp* qp_ = nullptr;
   QpSettings settings_;
-  char* memory_ = nullptr;  // receives, then sends
+  char* memory_ = nullptr;  ///< receives, then sends
   char* send_memory_ = nullptr;
   uint32_t lkey_ = 0;
-  uint32_t free_sends_ = 0;  // one bit per buffer
+  uint32_t free_sends_ = 0;  ///< one bit per buffer
   bool suspended_ = false;
 };
 
 /// revive() as a command.
 struct DatagramQpRepair : Command {
-  DatagramQp qp;  // a copy
+  DatagramQp qp;  ///< a copy
   bool revived = false;
 };
 
 /// Whether a datagram queue pair is to be repaired.
 struct DatagramQpState {
-  bool broken = false;   // a completion failed, or its settings have changed
-  bool running = false;  // a repair
-  uint64_t next_ns = 0;  // not before
+  bool broken = false;   ///< a completion failed, or its settings have changed
+  bool running = false;  ///< a repair
+  uint64_t next_ns = 0;  ///< not before
 
   bool due(uint64_t now) const { return broken && !running && now >= next_ns; }
 };

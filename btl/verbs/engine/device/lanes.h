@@ -11,12 +11,12 @@
 namespace bfo::engine {
 
 struct PortLanes {
-  ControlLane setups;         // makes queue pairs and connects them
-  ControlLane queue_pairs;    // destroys them
-  ControlLane stops;          // moves them to ERR, which must wait for neither
-  ControlLane registrations;  // of memory, and what the shared receive queue is asked for
+  ControlLane setups;         ///< makes queue pairs and connects them
+  ControlLane queue_pairs;    ///< destroys them
+  ControlLane stops;          ///< moves them to ERR, which must wait for neither
+  ControlLane registrations;  ///< of memory, and what the shared receive queue is asked for
   ControlLane
-      upkeep;  // reads the port's attributes, repairs its datagram queue pair, makes completion queues
+      upkeep;  ///< reads the port's attributes, repairs its datagram queue pair, makes completion queues
 
   /// They share `threads`.
   void open(ControlMode mode, std::atomic<bool>* service_needed, ControlThreads& threads) {

@@ -33,7 +33,7 @@ class Moderation {
   struct Found {
     int completions;
     bool receives_only;
-    bool all;  // the queue is empty now
+    bool all;  ///< the queue is empty now
   };
 
   /// `gap_ns`: time from the end of one poll to the next one in a long stream; 0: never moderated.
@@ -72,12 +72,12 @@ class Moderation {
   }
 
  private:
-  uint32_t empty_ = 0;   // polls that found nothing since the last that found something
-  uint32_t streak_ = 0;  // successful polls, each soon after the one before
+  uint32_t empty_ = 0;   ///< polls that found nothing since the last that found something
+  uint32_t streak_ = 0;  ///< successful polls, each soon after the one before
   uint32_t needed_ = kNever;
   uint64_t gap_ns_ = 0;
-  uint64_t next_ns_ = 0;   // not polled before; 0: not known
-  uint64_t begun_ns_ = 0;  // the poll under way
+  uint64_t next_ns_ = 0;   ///< not polled before; 0: not known
+  uint64_t begun_ns_ = 0;  ///< the poll under way
 };
 
 }  // namespace bfo::engine

@@ -79,7 +79,7 @@ class Arena {
   ChunkMaker maker_;
   Chunk* chunks_ = nullptr;
   std::atomic<size_t> pinned_{0};
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // of set-up paths only
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  ///< of set-up paths only
 };
 
 /// What a peer needs to read or write a registered region, and what this side needs to use it: the BTL's

@@ -17,14 +17,14 @@ using GidReader = GidTable (*)(ibv_context* context, uint8_t port, const ibv_por
 
 /// What a device says of one of its ports.
 struct PortReading {
-  int error = 0;  // errno of the query; 0: what follows is valid
+  int error = 0;  ///< errno of the query; 0: what follows is valid
   ibv_port_attr attr{};
-  bool listed = false;  // its addresses were read
-  GidTable gids;        // the addresses, if `listed`
+  bool listed = false;  ///< its addresses were read
+  GidTable gids;        ///< the addresses, if `listed`
   uint8_t gid_index = 0;
-  ibv_gid gid{};       // zero: it has none there
-  int pkey_index = 0;  // -1: the port has lost its partition
-  uint16_t pkey = 0;   // the entry there; 0: the port is not active, or it cannot be read
+  ibv_gid gid{};       ///< zero: it has none there
+  int pkey_index = 0;  ///< -1: the port has lost its partition
+  uint16_t pkey = 0;   ///< the entry there; 0: the port is not active, or it cannot be read
 };
 
 /// What to read.
@@ -32,11 +32,11 @@ struct PortQuestion {
   const VerbsApi* api = nullptr;
   ibv_context* context = nullptr;
   uint8_t number = 1;
-  uint8_t gid_index = 0;          // as it is used now
-  GidReader read_gids = nullptr;  // nullptr: `gid_index` alone; asked while the port is active
-  int fixed_gid = -1;             // for it
-  uint16_t pkey_index = 0;        // as it is used now
-  uint16_t pkey = 0;              // whose index is wanted while the port is active; 0: `pkey_index`
+  uint8_t gid_index = 0;          ///< as it is used now
+  GidReader read_gids = nullptr;  ///< nullptr: `gid_index` alone; asked while the port is active
+  int fixed_gid = -1;             ///< for it
+  uint16_t pkey_index = 0;        ///< as it is used now
+  uint16_t pkey = 0;              ///< whose index is wanted while the port is active; 0: `pkey_index`
 };
 
 /// The index of the partition key `wished` in a table of `entries`; a full membership before a limited one.
@@ -50,9 +50,9 @@ PortReading read_port(const PortQuestion& question);
 struct PortQuery : Command {
   PortQuestion question;
   PortReading reading;
-  int32_t type = 0;      // the event behind it, enum ibv_event_type
-  uint64_t when_ns = 0;  // when the event was read
-  bool came_up = false;  // one of the events says that the port is active
+  int32_t type = 0;      ///< the event behind it, enum ibv_event_type
+  uint64_t when_ns = 0;  ///< when the event was read
+  bool came_up = false;  ///< one of the events says that the port is active
 };
 
 /// The events since the last reading that ask for another one.

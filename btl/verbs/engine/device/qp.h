@@ -15,33 +15,33 @@ struct Endpoint;
 /// Where a peer's port is. All addresses in this form travel in the modex and in handshakes.
 struct PortAddress {
   uint16_t lid = 0;
-  uint8_t link_layer : 4 = 0;  // enum: IBV_LINK_LAYER_INFINIBAND, IBV_LINK_LAYER_ETHERNET
-  uint8_t gid_type : 4 = 0;    // enum GidType: the RoCE version that packets to the GID have
-  uint8_t mtu : 4 = 0;         // enum ibv_mtu, of the port now
-  uint8_t lmc : 4 = 0;  // LID mask control: 2^lmc LIDs from `lid` on are the port's, each a path of its own
-  uint32_t cm_qpn = 0;  // queue pair of the connection manager, the same as long as the process lives
+  uint8_t link_layer : 4 = 0;  ///< enum: IBV_LINK_LAYER_INFINIBAND, IBV_LINK_LAYER_ETHERNET
+  uint8_t gid_type : 4 = 0;    ///< enum GidType: the RoCE version that packets to the GID have
+  uint8_t mtu : 4 = 0;         ///< enum ibv_mtu, of the port now
+  uint8_t lmc : 4 = 0;  ///< LID mask control: 2^lmc LIDs from `lid` on are the port's, each a path of its own
+  uint32_t cm_qpn = 0;  ///< queue pair of the connection manager, the same as long as the process lives
   ibv_gid gid{};
-  uint32_t heartbeat_qpn = 0;  // answers PING (modex only); 0: none
-  uint32_t qkey = 0;           // of both (modex only)
+  uint32_t heartbeat_qpn = 0;  ///< answers PING (modex only); 0: none
+  uint32_t qkey = 0;           ///< of both (modex only)
 };
 
 /// Values every queue pair of a port is made with; from the parameters.
 struct QpSettings {
-  uint32_t send_depth = 0;    // work requests
-  uint32_t inline_bytes = 0;  // wanted; create() lowers it to what the device can
-  uint32_t qkey = 0;          // of the datagram queue pairs
+  uint32_t send_depth = 0;    ///< work requests
+  uint32_t inline_bytes = 0;  ///< wanted; create() lowers it to what the device can
+  uint32_t qkey = 0;          ///< of the datagram queue pairs
   uint16_t pkey_index = 0;
   uint8_t port = 1;
   uint8_t gid_index = 0;
   uint8_t service_level = 0;
   uint8_t traffic_class = 0;
   uint8_t hop_limit = 64;
-  uint8_t timeout = 14;  // 4.096 us * 2^timeout
+  uint8_t timeout = 14;  ///< 4.096 us * 2^timeout
   uint8_t retry_count = 7;
   uint8_t rnr_retry = 7;
   uint8_t min_rnr_timer = 1;
-  uint8_t max_read = 1;        // RDMA reads outstanding, each direction
-  bool always_global = false;  // use a GRH even in one InfiniBand subnet
+  uint8_t max_read = 1;        ///< RDMA reads outstanding, each direction
+  bool always_global = false;  ///< use a GRH even in one InfiniBand subnet
 };
 
 inline constexpr uint8_t kMaxLmc = 7;

@@ -23,8 +23,8 @@ namespace bfo::engine {
 struct SrqGrowth : Command {
   ChunkMaker maker;
   size_t stride = 0;
-  uint32_t count = 0;      // buffers: wished, then those that memory was found for
-  Chunk* chunk = nullptr;  // what was found
+  uint32_t count = 0;      ///< buffers: wished, then those that memory was found for
+  Chunk* chunk = nullptr;  ///< what was found
 };
 
 /// Asks the device to say when buffers run short.
@@ -37,7 +37,7 @@ struct SrqArm : Command {
 /// Deregisters the memory of buffers that are not needed any more.
 struct SrqShrink : Command {
   ChunkMaker maker;
-  Chunk* chunk = nullptr;  // nullptr when it is gone
+  Chunk* chunk = nullptr;  ///< nullptr when it is gone
 };
 
 /// Shared receives. Used by the progress function only.
@@ -114,7 +114,7 @@ class Srq {
   /// Buffers that were added together.
   struct Step {
     uint32_t begin;
-    Chunk* chunk;  // nullptr: they last as long as the queue
+    Chunk* chunk;  ///< nullptr: they last as long as the queue
   };
   void post();
   void set_batch() {
@@ -136,16 +136,16 @@ class Srq {
   uint32_t bytes_ = 0;
   uint32_t chained_ = 0;
   bool holds_back_ =
-      false;  // an idle poll may leave a few unposted: not where all are to be there at all times
+      false;  ///< an idle poll may leave a few unposted: not where all are to be there at all times
   uint32_t idle_batch_ = 1;
-  uint32_t batch_ = 1;  // at most a quarter of the buffers: the others are posted
+  uint32_t batch_ = 1;  ///< at most a quarter of the buffers: the others are posted
   int broken_ = 0;
-  bool retiring_ = false;  // the last step
+  bool retiring_ = false;  ///< the last step
   uint32_t home_count_ = 0;
   uint32_t steps_ = 0;
   Step step_[kSteps] = {};
   ibv_recv_wr* chain_ = nullptr;
-  ibv_recv_wr* home_ = nullptr;  // of those that retire, the ones that came home
+  ibv_recv_wr* home_ = nullptr;  ///< of those that retire, the ones that came home
   Array<ibv_recv_wr> wrs_;
   Array<ibv_sge> sges_;
 };

@@ -22,7 +22,7 @@ struct StockStep : Command {
   size_t wish = 0;
   size_t least = 0;
   Chunk* chunk = nullptr;
-  int error = 0;  // errno, when there is no chunk or a smaller one
+  int error = 0;  ///< errno, when there is no chunk or a smaller one
 };
 
 /// So much is wanted, and so much is needed at least: 0 for nothing.
@@ -53,9 +53,9 @@ class Stock {
   ControlLane* lane_ = nullptr;
   std::atomic<bool>* service_needed_ = nullptr;
   bool growing_ = false;
-  std::atomic<size_t> missed_{0};  // bytes of a piece that was not there
-  std::atomic<size_t> least_{0};   // bytes that are needed at least
-  std::atomic<int> error_{0};      // errno of the last refusal, until somebody was told
+  std::atomic<size_t> missed_{0};  ///< bytes of a piece that was not there
+  std::atomic<size_t> least_{0};   ///< bytes that are needed at least
+  std::atomic<int> error_{0};      ///< errno of the last refusal, until somebody was told
 };
 
 }  // namespace bfo::engine

@@ -27,7 +27,7 @@ struct VerbsApi {
   int (*query_device)(ibv_context* context, ibv_device_attr* attr);
   int (*query_port)(ibv_context* context, uint8_t port, ibv_port_attr* attr);
   int (*query_gid)(ibv_context* context, uint8_t port, int index, ibv_gid* gid);
-  int (*query_pkey)(ibv_context* context, uint8_t port, int index, uint16_t* pkey);  // as it is on the wire
+  int (*query_pkey)(ibv_context* context, uint8_t port, int index, uint16_t* pkey);  ///< as it is on the wire
   ibv_pd* (*alloc_pd)(ibv_context* context);
   int (*dealloc_pd)(ibv_pd* pd);
   ibv_mr* (*reg_mr)(ibv_pd* pd, void* address, size_t length, int access);
@@ -45,7 +45,7 @@ struct VerbsApi {
   int (*modify_srq)(ibv_srq* srq, ibv_srq_attr* attr, int mask);
   int (*destroy_srq)(ibv_srq* srq);
   ibv_qp* (*create_qp)(ibv_pd* pd, ibv_qp_init_attr* attr);
-  int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attr, int mask);  // errno, like the other int functions
+  int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attr, int mask);  ///< errno, like the other int functions
   int (*query_qp)(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init);
   int (*destroy_qp)(ibv_qp* qp);
   ibv_ah* (*create_ah)(ibv_pd* pd, ibv_ah_attr* attr);

@@ -24,25 +24,26 @@ class PathRecords;
 /// One destination.
 struct Address : Command {
   AddressCache* cache = nullptr;
-  PortAddress to;            // LID, GID with its type and link layer count
-  uint8_t path = 0;          // number of the path (qp.h)
-  ibv_ah* handle = nullptr;  // once made, there is always one
-  bool stale = false;        // to be made anew
-  bool moved = false;        // to be made anew at once: the own address may not be there any more
-  uint32_t unheard = 0;      // datagrams since the destination was heard
-  uint32_t unanswered = 0;   // datagrams since it answered one: what it says by itself proves nothing of ours
-  uint64_t made_ns = 0;      // when the handle was made
-  int error = 0;             // errno of the last failure; 0: none
-  uint32_t failures = 0;     // in a row
-  uint64_t retry_ns = 0;     // not before, if it failed
-  Address* older = nullptr;  // list of the cache
-  bool awaits_path = false;  // the service level is being asked for
-  bool asked = false;        // a command is under way, which owns what follows
+  PortAddress to;            ///< LID, GID with its type and link layer count
+  uint8_t path = 0;          ///< number of the path (qp.h)
+  ibv_ah* handle = nullptr;  ///< once made, there is always one
+  bool stale = false;        ///< to be made anew
+  bool moved = false;        ///< to be made anew at once: the own address may not be there any more
+  uint32_t unheard = 0;      ///< datagrams since the destination was heard
+  uint32_t unanswered =
+      0;                  ///< datagrams since it answered one: what it says by itself proves nothing of ours
+  uint64_t made_ns = 0;   ///< when the handle was made
+  int error = 0;          ///< errno of the last failure; 0: none
+  uint32_t failures = 0;  ///< in a row
+  uint64_t retry_ns = 0;  ///< not before, if it failed
+  Address* older = nullptr;  ///< list of the cache
+  bool awaits_path = false;  ///< the service level is being asked for
+  bool asked = false;        ///< a command is under way, which owns what follows
   const VerbsApi* api = nullptr;
   ibv_pd* pd = nullptr;
   ibv_ah_attr attr{};
   ibv_ah* made = nullptr;
-  ibv_ah* retired = nullptr;  // replaced by the handle: datagrams may be on their way with it
+  ibv_ah* retired = nullptr;  ///< replaced by the handle: datagrams may be on their way with it
   int made_error = 0;
 };
 
@@ -93,7 +94,7 @@ class AddressCache {
   void count_use(Address& address, uint64_t now);
 
   OwnPort* port_ = nullptr;
-  PathRecords* paths_ = nullptr;  // of the same port
+  PathRecords* paths_ = nullptr;  ///< of the same port
   ControlLane lane_;
   Address* newest_ = nullptr;
 };

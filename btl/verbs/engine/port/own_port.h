@@ -63,7 +63,7 @@ class OwnPort {
   OwnPort() = default;
   ~OwnPort() = default;
 
-  // hot
+  /// hot
   std::atomic<bool> service_needed_{false};
   bool finalizing_ = false;
   PortState state_ = PortState::kDown;

@@ -30,15 +30,15 @@ class PathRecords;
 /// Why the administrator's word is not to be had.
 struct PathTrouble {
   enum class Why : uint8_t {
-    kNoManager,  // the port does not know one
-    kQueuePair,  // what asks cannot be made; code: errno
-    kNoAnswer,   // to several requests in a row
-    kRefused,    // code: status of the MAD
+    kNoManager,  ///< the port does not know one
+    kQueuePair,  ///< what asks cannot be made; code: errno
+    kNoAnswer,   ///< to several requests in a row
+    kRefused,    ///< code: status of the MAD
   };
   Why why = Why::kNoAnswer;
   int code = 0;
-  uint16_t manager = 0;      // LID
-  uint16_t destination = 0;  // LID; kRefused only
+  uint16_t manager = 0;      ///< LID
+  uint16_t destination = 0;  ///< LID; kRefused only
 };
 
 /// "the subnet administrator (lid 1) does not answer"
@@ -50,13 +50,13 @@ void path_trouble_remedy(const PathTrouble& trouble, char* out, size_t size);
 struct Path {
   enum class State : uint8_t { kUnknown, kWaiting, kAsked, kKnown, kFailed };
   uint16_t lid = 0;
-  uint8_t number = 0;  // of the path among those to the same port (qp.h)
+  uint8_t number = 0;  ///< of the path among those to the same port (qp.h)
   uint8_t service_level = 0;
   State state = State::kUnknown;
   uint32_t tries = 0;
   uint64_t transaction = 0;
-  uint64_t due_ns = 0;   // kAsked: asked again then; kFailed: not before
-  Path* next = nullptr;  // kWaiting
+  uint64_t due_ns = 0;   ///< kAsked: asked again then; kFailed: not before
+  Path* next = nullptr;  ///< kWaiting
   Path* older = nullptr;
 };
 
@@ -70,13 +70,13 @@ struct AdministratorQp {
 /// The paths of a port. Progress function only.
 class PathRecords {
  public:
-  static constexpr uint32_t kAtOnce = 16;    // requests under way
-  static constexpr uint32_t kReceives = 32;  // answers that are late take room, too
+  static constexpr uint32_t kAtOnce = 16;    ///< requests under way
+  static constexpr uint32_t kReceives = 32;  ///< answers that are late take room, too
   static constexpr uint32_t kBufferBytes = 40 + kMadBytes;
   static constexpr uint32_t kTries = 4;
-  static constexpr uint64_t kFirstTimeoutNs = 200'000'000;  // for an answer; doubled each time
-  static constexpr uint64_t kMakingNs = 3'000'000'000;      // for the queue pair
-  static constexpr uint64_t kQuietNs = 60'000'000'000;      // before one that is silent is asked again
+  static constexpr uint64_t kFirstTimeoutNs = 200'000'000;  ///< for an answer; doubled each time
+  static constexpr uint64_t kMakingNs = 3'000'000'000;      ///< for the queue pair
+  static constexpr uint64_t kQuietNs = 60'000'000'000;      ///< before one that is silent is asked again
 
   /// False with errno when there is no memory for datagrams. A port that is not `wanted` asks nothing.
   bool open(OwnPort& port, bool wanted);
@@ -125,20 +125,20 @@ class PathRecords {
   bool wanted_ = false;
   bool answered_ = false;
   bool reported_ = false;
-  bool outdated_ = false;  // what is being made has another port's address
+  bool outdated_ = false;  ///< what is being made has another port's address
   Stage stage_ = Stage::kNone;
-  uint16_t manager_ = 0;  // LID, when the queue pair was made
+  uint16_t manager_ = 0;  ///< LID, when the queue pair was made
   uint32_t free_sends_ = 0;
-  Region memory_;  // receives, then sends
+  Region memory_;  ///< receives, then sends
   AdministratorQp qp_;
-  Table<Path> paths_;  // by key_of()
+  Table<Path> paths_;  ///< by key_of()
   Path* newest_ = nullptr;
   std::array<Path*, kAtOnce> asked_{};
   uint32_t asked_count_ = 0;
   Path* first_waiting_ = nullptr;
   Path* last_waiting_ = nullptr;
   uint64_t quiet_until_ns_ = 0;
-  uint64_t made_by_ns_ = 0;  // kMaking: or nobody waits for it
+  uint64_t made_by_ns_ = 0;  ///< kMaking: or nobody waits for it
 };
 
 }  // namespace bfo::engine

@@ -17,7 +17,7 @@ namespace bfo::engine {
 /// What the queue pair and its port said when they were asked why work was flushed.
 struct Finding {
   bool asked = false;
-  int qp_error = 0;  // errno of the question
+  int qp_error = 0;  ///< errno of the question
   int port_error = 0;
   ibv_qp_state qp = IBV_QPS_UNKNOWN;
   ibv_port_state port = IBV_PORT_NOP;

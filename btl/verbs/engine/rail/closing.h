@@ -38,12 +38,13 @@ struct Drain {
   Marker marker = Marker::kNone;
   Fence fence = Fence::kOpen;
   bool last_receive_done = false;
-  bool no_hold = false;          // the peer's half is gone, or there is evidence. Guarded by the port's lock
-  bool wait_over : 1 = false;    // nothing is left to wait for since an earlier round of progress
-  bool handed_back : 1 = false;  // the fragments
-  bool cause_open : 1 = false;   // all evidence was a flush; cause_known() follows
-  bool held : 1 = false;         // the queue pairs still work, until what was posted on both sides has ended
-  uint8_t rounds_behind = 0;  // of progress since the evidence came that did not empty the completion queues
+  bool no_hold = false;        ///< the peer's half is gone, or there is evidence. Guarded by the port's lock
+  bool wait_over : 1 = false;  ///< nothing is left to wait for since an earlier round of progress
+  bool handed_back : 1 = false;  ///< the fragments
+  bool cause_open : 1 = false;   ///< all evidence was a flush; cause_known() follows
+  bool held : 1 = false;  ///< the queue pairs still work, until what was posted on both sides has ended
+  uint8_t rounds_behind =
+      0;  ///< of progress since the evidence came that did not empty the completion queues
 
   /// A drain begins. The last-receive event may be here already, and the end of the peer's half.
   void begin(bool only_flushed) {
@@ -72,20 +73,20 @@ struct ClosedEpoch {
   bfo_rail_event_t event{};
   bfo_fence_result_t result = BFO_FENCED;
   uint64_t delivered = 0;
-  bool reported = false;  // rail_closed was called for it
-  SendRing ring;          // its store stays untouched until the next epoch closes
-  int store = -1;         // index into Epochs::stores
+  bool reported = false;  ///< rail_closed was called for it
+  SendRing ring;          ///< its store stays untouched until the next epoch closes
+  int store = -1;         ///< index into Epochs::stores
 };
 
 /// What the layer above has asked about epochs that end, and what it has heard. The next poll answers.
 struct Notices {
-  bfo_rail_name_t gap_name{};  // the epoch that the peer has closed
-  uint64_t gap_delivered = 0;  // how many SENDs of it the peer has delivered
-  uint32_t fence_asked = 0;  // fence() on an epoch that is not closed: its end is reported, also if it never
-                             // was up here; 0 = none
-  uint32_t closed_reported = 0;  // the newest epoch that was reported closed
-  bool gap_asked = false;        // peer_closed() came
-  bool repeat_closed = false;    // fence() on a closed epoch: report it again
+  bfo_rail_name_t gap_name{};  ///< the epoch that the peer has closed
+  uint64_t gap_delivered = 0;  ///< how many SENDs of it the peer has delivered
+  uint32_t fence_asked = 0;    ///< fence() on an epoch that is not closed: its end is reported, also if it
+                             ///< never was up here; 0 = none
+  uint32_t closed_reported = 0;  ///< the newest epoch that was reported closed
+  bool gap_asked = false;        ///< peer_closed() came
+  bool repeat_closed = false;    ///< fence() on a closed epoch: report it again
 };
 
 }  // namespace bfo::engine

@@ -38,11 +38,11 @@ const char* phase_name(Phase phase);
 /// and lasts as long as the endpoint.
 struct Epochs {
   RingStore stores[2];
-  int store = 0;  // the one that the ring uses
+  int store = 0;  ///< the one that the ring uses
   bfo_rail_event_t down_event{};
   ClosedEpoch last_closed;
   Watch watch;
-  Finding finding;  // what the device said about a cause that is open
+  Finding finding;  ///< what the device said about a cause that is open
 };
 
 /// What zero-byte writes address: memory of a peer's port.
@@ -53,25 +53,25 @@ struct ProbeTarget {
 
 /// The way of the connection manager's datagrams to the peer, and which of them wait for its address handle.
 struct Outbox {
-  Address* address = nullptr;  // of the peer's port, in the own port's cache; nullptr: not looked for yet
-  bool waits = false;          // a handshake packet waits for the address handle
-  bool ping_waits = false;     // a PING waits for it
-  PacketType type{};           // which packet
+  Address* address = nullptr;  ///< of the peer's port, in the own port's cache; nullptr: not looked for yet
+  bool waits = false;          ///< a handshake packet waits for the address handle
+  bool ping_waits = false;     ///< a PING waits for it
+  PacketType type{};           ///< which packet
   uint32_t epoch = 0;
 };
 
 /// What the layer above has heard of a rail in all of its epochs.
 enum class Past : uint8_t {
-  kNone,  // nothing
-  kLost,  // it never was up, and rail_down was reported all the same
-  kUp,    // it was up
+  kNone,  ///< nothing
+  kLost,  ///< it never was up, and rail_down was reported all the same
+  kUp,    ///< it was up
 };
 
 /// Times of the current phase, and of the current or last epoch.
 struct PhaseTimes {
   uint64_t phase_since_ns = 0;
   uint64_t up_since_ns = 0;
-  uint32_t phase_ran_ms = 0;  // RunTime::ran_ns() when the phase began
+  uint32_t phase_ran_ms = 0;  ///< RunTime::ran_ns() when the phase began
 };
 
 /// What a connection needs, from the first time somebody wants it, or its peer speaks. Most peers of a large
@@ -82,7 +82,7 @@ struct ConnectionResources {
   Outbox outbox;
   PacketNumbers packets;
   QueuePairs qps;
-  ProbeTarget probe_target;  // the peer's
+  ProbeTarget probe_target;  ///< the peer's
   FirstConnection first_connection;
   Timer timer;
   PhaseTimes times;
@@ -126,7 +126,7 @@ struct Endpoint : KnownPeer {
     if (peer.owed_epoch < epoch) peer.owed_epoch = epoch;
   }
 
-  // The parts of its connection. Of an endpoint without resources they can only be read.
+  /// The parts of its connection. Of an endpoint without resources they can only be read.
   SendRing& ring() { return resources_->ring; }
   const SendRing& ring() const { return resources_->ring; }
   Outbox& outbox() { return resources_->outbox; }
@@ -160,8 +160,8 @@ struct Endpoint : KnownPeer {
   LastEpoch& last() { return resources_->qps.last; }
   const LastEpoch& last() const { return resources_->qps.last; }
 
-  // What is kept of its epochs; nullptr: none has begun. The three after that: in a phase that is up or
-  // drains.
+  /// What is kept of its epochs; nullptr: none has begun. The three after that: in a phase that is up or
+  /// drains.
   Epochs* epochs() const { return resources_->epochs; }
   Watch& watch() { return epochs()->watch; }
   const Watch& watch() const { return epochs()->watch; }
@@ -172,29 +172,29 @@ struct Endpoint : KnownPeer {
     return epochs() != nullptr && epochs()->last_closed.store >= 0 ? &epochs()->last_closed : nullptr;
   }
 
-  // hot
+  /// hot
   Phase phase = Phase::kIdle;
-  bool usable = false;     // phase is kUp or kSuspect: one test on the send path
-  bool initiator = false;  // the lower name initiates: no simultaneous open can occur
-  bool announced = false;  // rail_up was reported for the current epoch
-  uint32_t epoch = 0;      // current or last one; 0 = none yet
+  bool usable = false;     ///< phase is kUp or kSuspect: one test on the send path
+  bool initiator = false;  ///< the lower name initiates: no simultaneous open can occur
+  bool announced = false;  ///< rail_up was reported for the current epoch
+  uint32_t epoch = 0;      ///< current or last one; 0 = none yet
   Port* port = nullptr;
 
  private:
-  // Whoever writes to the shared one, which lies in read-only memory, does not get far.
+  /// Whoever writes to the shared one, which lies in read-only memory, does not get far.
   ConnectionResources* resources_ = const_cast<ConnectionResources*>(&kNoResources);
 
  public:
-  [[no_unique_address]] FragFifo queued;  // accepted, not posted: connecting, or no slot free
+  [[no_unique_address]] FragFifo queued;  ///< accepted, not posted: connecting, or no slot free
   Past past = Past::kNone;
-  bool connect_wanted = false;       // connect when possible
-  bool skip_backoff = false;         // skip the reconnection back-off once
-  bool asked = false;                // somebody above waits for it to come up
-  uint64_t delivered = 0;            // SENDs of this epoch handed up
-  std::atomic<void*> user{nullptr};  // how whoever hears of it calls it: rail_attach() in contract.h
+  bool connect_wanted = false;       ///< connect when possible
+  bool skip_backoff = false;         ///< skip the reconnection back-off once
+  bool asked = false;                ///< somebody above waits for it to come up
+  uint64_t delivered = 0;            ///< SENDs of this epoch handed up
+  std::atomic<void*> user{nullptr};  ///< how whoever hears of it calls it: rail_attach() in contract.h
 
-  uint64_t ended_before = 0;  // work that ended and is not in the ring: of older epochs, or never posted
-  Endpoint* next = nullptr;   // list of the port
+  uint64_t ended_before = 0;  ///< work that ended and is not in the ring: of older epochs, or never posted
+  Endpoint* next = nullptr;   ///< list of the port
 };
 static_assert(sizeof(Endpoint) <= 152, "every rank of a large job has one on each port");
 

@@ -13,10 +13,10 @@ struct Endpoint;
 /// The wait for a first connection. All times are CLOCK_MONOTONIC, in ns.
 struct FirstConnection {
   uint64_t wanted_since_ns = 0;
-  uint64_t wanted_ran_ns = 0;   // the same by RunTime::ran_ns()
-  uint64_t unanswered_ns = 0;   // what that does not count of the peer's silence since then
-  bool waited_long = false;     // it has outlasted the bound, and the other rails are being tried
-  uint64_t tried_since_ns = 0;  // the first try
+  uint64_t wanted_ran_ns = 0;   ///< the same by RunTime::ran_ns()
+  uint64_t unanswered_ns = 0;   ///< what that does not count of the peer's silence since then
+  bool waited_long = false;     ///< it has outlasted the bound, and the other rails are being tried
+  uint64_t tried_since_ns = 0;  ///< the first try
 
   /// The bound counts from `now`, when this process had run for `ran`.
   void begin(uint64_t now, uint64_t ran) {
@@ -30,7 +30,7 @@ struct FirstConnection {
 /// Handshakes in a row that the peer answered and whose path then failed.
 struct PathFailures {
   uint32_t failures = 0;
-  uint64_t failed_since_ns = 0;  // the first of them
+  uint64_t failed_since_ns = 0;  ///< the first of them
 
   void note(uint64_t now) {
     if (failures++ == 0) failed_since_ns = now;

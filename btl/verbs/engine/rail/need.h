@@ -18,12 +18,12 @@ struct Endpoint;
 
 /// How much a rail that is not up is needed, as far as an endpoint knows.
 struct NeedState {
-  Need seen = Need::kNone;       // by the last look
-  Need peer = Need::kNone;       // what the peer said last
-  bool slow = false;             // the timer has the long pause of a rail that nobody needs
-  uint64_t peer_until_ns = 0;    // until when `peer` counts
-  uint64_t moved_elsewhere = 0;  // at the last look
-  uint64_t talked_ns = 0;        // when something last moved over another rail; 0: not since it was lost
+  Need seen = Need::kNone;       ///< by the last look
+  Need peer = Need::kNone;       ///< what the peer said last
+  bool slow = false;             ///< the timer has the long pause of a rail that nobody needs
+  uint64_t peer_until_ns = 0;    ///< until when `peer` counts
+  uint64_t moved_elsewhere = 0;  ///< at the last look
+  uint64_t talked_ns = 0;        ///< when something last moved over another rail; 0: not since it was lost
   uint64_t next_look_ns = 0;
 };
 
@@ -31,16 +31,16 @@ struct NeedState {
 /// step of its drain.
 struct Timer {
   uint64_t due_ns = 0;
-  uint32_t attempts = 0;  // of the current retransmission
-  uint32_t failures = 0;  // epochs that ended soon: reconnection back-off
+  uint32_t attempts = 0;  ///< of the current retransmission
+  uint32_t failures = 0;  ///< epochs that ended soon: reconnection back-off
 };
 
 /// The handshakes of a port, counted before each turn of its endpoints.
 struct Handshakes {
-  uint32_t begun = 0;     // by this process, under way
-  uint32_t answered = 0;  // begun by peers; the queue pairs are being made
-  uint32_t urgent = 0;    // could begin, and messages wait for them
-  uint32_t talking = 0;   // could begin, and the peer is talked to
+  uint32_t begun = 0;     ///< by this process, under way
+  uint32_t answered = 0;  ///< begun by peers; the queue pairs are being made
+  uint32_t urgent = 0;    ///< could begin, and messages wait for them
+  uint32_t talking = 0;   ///< could begin, and the peer is talked to
   uint64_t next_unhurried_ns = 0;
   uint64_t next_idle_ns = 0;
 };

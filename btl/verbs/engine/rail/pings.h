@@ -13,16 +13,16 @@ struct Endpoint;
 /// What is known of the process behind a handshake that gets no answer.
 enum class Pinged : uint8_t {
   kUnknown,
-  kAnswers,  // its event thread answers: it lives, and is busy outside MPI
-  kSilent,   // nothing came back for Config::peer_timeout_ns: the process or the path is dead
+  kAnswers,  ///< its event thread answers: it lives, and is busy outside MPI
+  kSilent,   ///< nothing came back for Config::peer_timeout_ns: the process or the path is dead
 };
 
 /// What an endpoint has asked, and heard.
 struct Pings {
   Pinged state = Pinged::kUnknown;
-  uint16_t overruns = 0;    // Port::datagram_overruns() when the last PING left
-  uint32_t unanswered = 0;  // PINGs that have left since the last PONG
-  uint64_t ping_ns = 0;     // when the next one is due
+  uint16_t overruns = 0;    ///< Port::datagram_overruns() when the last PING left
+  uint32_t unanswered = 0;  ///< PINGs that have left since the last PONG
+  uint64_t ping_ns = 0;     ///< when the next one is due
 
   /// The questions begin anew; the first one is due at `ping`.
   void begin(uint64_t ping) {

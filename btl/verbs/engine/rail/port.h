@@ -193,7 +193,7 @@ class Port : public OwnPort {
   void stop_callbacks() { finalizing_ = true; }
   /// True when every accepted piece of work is ended, posted or queued (P3). Under the lock.
   bool accounting_balances() const;
-  uint64_t program_errors = 0;  // completions that only a program error explains (H16)
+  uint64_t program_errors = 0;  ///< completions that only a program error explains (H16)
 
  private:
   void handle(const ibv_wc& wc);
@@ -241,27 +241,27 @@ class Port : public OwnPort {
   /// The port since it was opened.
   enum class Start : uint8_t {
     kActive,
-    kDown,    // never active so far
-    kJoined,  // active, or it was since
+    kDown,    ///< never active so far
+    kJoined,  ///< active, or it was since
   };
   /// Of the port's attributes, on a control thread.
   enum class Reading : uint8_t {
     kNone,
     kUnderWay,
-    kOutdated,  // and it went down meanwhile
+    kOutdated,  ///< and it went down meanwhile
   };
 
-  // hot
+  /// hot
   ibv_cq* cq_ = nullptr;
   bool polling_ = false;
   uint32_t until_clock_ = 1;
-  uint32_t polls_until_idle_ = 0;  // polls that must bring nothing before the port is idle
+  uint32_t polls_until_idle_ = 0;  ///< polls that must bring nothing before the port is idle
   Endpoint* receiving_ = nullptr;
-  std::atomic<bool> posted_{false};  // work, since the last poll; a hint
+  std::atomic<bool> posted_{false};  ///< work, since the last poll; a hint
   Moderation moderation_;
   PortLock lock_;
 
-  ControlThreads control_threads_;  // of all that have a lane
+  ControlThreads control_threads_;  ///< of all that have a lane
 
   CqSet cqs_;
   Srq srq_;
@@ -271,33 +271,33 @@ class Port : public OwnPort {
   AddressCache addresses_;
   Stock stock_;
   PortNews news_;
-  Table<Endpoint> qps_;  // by queue pair number; by process name: heartbeat_
+  Table<Endpoint> qps_;  ///< by queue pair number; by process name: heartbeat_
   Endpoint* endpoints_ = nullptr;
   Handshakes handshakes_;
   RunTime run_time_;
   uint64_t last_tick_ns_ = 0;
   uint64_t next_tick_ns_ = 0;
   SeenCompletions seen_;
-  uint64_t delay_ns_ = 0;   // longest time that this process was late for a tick, fading
-  uint32_t datagrams_ = 0;  // received since the completion queues were last empty
+  uint64_t delay_ns_ = 0;   ///< longest time that this process was late for a tick, fading
+  uint32_t datagrams_ = 0;  ///< received since the completion queues were last empty
   uint16_t datagram_overruns_ = 0;
   uint64_t next_port_query_ns_ = 0;
-  bool timers_ = false;                // some endpoint waits for a time: look at the clock often
-  bool awaiting_peer_ = false;         // some endpoint waits for its peer (cm_awaits_peer)
-  uint64_t steps_ = 0;                 // of handshakes
-  const Endpoint* awaited_ = nullptr;  // its first message is on its way
-  bool background_ = false;            // some endpoint that is not up waits, and nobody needs it
+  bool timers_ = false;                ///< some endpoint waits for a time: look at the clock often
+  bool awaiting_peer_ = false;         ///< some endpoint waits for its peer (cm_awaits_peer)
+  uint64_t steps_ = 0;                 ///< of handshakes
+  const Endpoint* awaited_ = nullptr;  ///< its first message is on its way
+  bool background_ = false;            ///< some endpoint that is not up waits, and nobody needs it
   ReceiveSizing receives_;
   Start start_ = Start::kActive;
   Reading reading_ = Reading::kNone;
   DatagramQpState cm_repair_;
   bool partition_lost_ = false;
-  uint16_t pkey_ = 0;  // entry of the partition key table in use; 0: not known
+  uint16_t pkey_ = 0;  ///< entry of the partition key table in use; 0: not known
   bool failover_ = false;
-  bool losses_expected_ = false;  // see expect_losses()
+  bool losses_expected_ = false;  ///< see expect_losses()
   char* probe_target_ = nullptr;
   ibv_mr* probe_target_mr_ = nullptr;
-  DropCounts told_drops_{};  // of the heartbeat, at the last look
+  DropCounts told_drops_{};  ///< of the heartbeat, at the last look
   ResourceCounts resources_;
   uint64_t up_since_ns_ = 0;
   uint64_t next_await_ns_ = 0;

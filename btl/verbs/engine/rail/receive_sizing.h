@@ -12,15 +12,15 @@ struct ReceiveSizing {
   enum class Arming : uint8_t {
     kIdle,
     kAsked,
-    kOutdated,  // asked, and their number has changed meanwhile
+    kOutdated,  ///< asked, and their number has changed meanwhile
   };
 
-  bool growing = false;  // more are being registered
-  bool shrank = false;   // some were withdrawn since they last grew
+  bool growing = false;  ///< more are being registered
+  bool shrank = false;   ///< some were withdrawn since they last grew
   Arming arming = Arming::kIdle;
   uint64_t next_growth_ns = 0;
   uint64_t next_review_ns = 0;
-  uint64_t review_pause_ns = 0;  // between two reviews
+  uint64_t review_pause_ns = 0;  ///< between two reviews
 };
 
 }  // namespace bfo::engine

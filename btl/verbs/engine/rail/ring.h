@@ -20,12 +20,12 @@ struct QpCommand;
 
 /// One posted work request. Its payload, if it has no fragment, lies in the slot memory of the same index.
 struct SendSlot {
-  Frag* frag;        // nullptr: payload in the slot, or control
-  uint64_t send_no;  // SENDs: position among the SENDs of this epoch, from 1; others: 0
+  Frag* frag;        ///< nullptr: payload in the slot, or control
+  uint64_t send_no;  ///< SENDs: position among the SENDs of this epoch, from 1; others: 0
   uint32_t length;
   Kind kind;
   uint8_t tag;
-  bool in_slot;  // the payload lies in the slot memory of this index
+  bool in_slot;  ///< the payload lies in the slot memory of this index
 };
 static_assert(sizeof(SendSlot) == 24);
 
@@ -33,22 +33,22 @@ static_assert(sizeof(SendSlot) == 24);
 /// when a later signaled completion retires it: a reliable connection reports success in the order of
 /// posting.
 struct SendRing {
-  Port* port = nullptr;          // of the endpoint: the send path keeps one pointer, this ring's
-  Endpoint* endpoint = nullptr;  // for the end of a refused post
+  Port* port = nullptr;          ///< of the endpoint: the send path keeps one pointer, this ring's
+  Endpoint* endpoint = nullptr;  ///< for the end of a refused post
   ibv_qp* qp = nullptr;
   SendSlot* slots = nullptr;
-  char* memory = nullptr;     // depth * slot_bytes, registered
-  uint64_t head = 0;          // work requests posted
-  uint64_t tail = 0;          // work requests retired by a success
-  uint64_t signaled_end = 0;  // one past the last signaled work request
-  uint32_t mask = 0;          // depth - 1, depth a power of two
-  uint32_t limit = 0;         // slots usable for data; the rest is kept for control
+  char* memory = nullptr;     ///< depth * slot_bytes, registered
+  uint64_t head = 0;          ///< work requests posted
+  uint64_t tail = 0;          ///< work requests retired by a success
+  uint64_t signaled_end = 0;  ///< one past the last signaled work request
+  uint32_t mask = 0;          ///< depth - 1, depth a power of two
+  uint32_t limit = 0;         ///< slots usable for data; the rest is kept for control
   uint32_t lkey = 0;
   uint32_t slot_bytes = 0;
   uint32_t max_inline = 0;
   uint32_t since_signal = 0;
-  uint64_t sends_posted = 0;  // SENDs given to the device in this epoch
-  uint64_t sends_acked = 0;   // of these, retired by a success
+  uint64_t sends_posted = 0;  ///< SENDs given to the device in this epoch
+  uint64_t sends_acked = 0;   ///< of these, retired by a success
 };
 
 /// Storage of a ring, reused by later epochs.
@@ -61,7 +61,7 @@ struct RingStore {
 /// Why no epoch follows the current one.
 struct LastEpoch {
   bool device_dead = false;
-  bool leaving = false;  // this process goes away in order (leave.h)
+  bool leaving = false;  ///< this process goes away in order (leave.h)
 };
 
 /// The queue pairs of an endpoint's current attempt or epoch, with what they were made with. While a command
@@ -70,12 +70,12 @@ struct QueuePairs {
   Qp data;
   Qp probe;
   ibv_cq* send_cq = nullptr;
-  uint32_t reserved = 0;  // completion queue entries
+  uint32_t reserved = 0;  ///< completion queue entries
   uint32_t data_psn = 0;
   uint32_t probe_psn = 0;
-  uint8_t own_gid = kNoGid;      // index of the port's address that the last ones were connected with
-  LastEpoch last;                // why no others follow
-  QpCommand* command = nullptr;  // under way on them
+  uint8_t own_gid = kNoGid;      ///< index of the port's address that the last ones were connected with
+  LastEpoch last;                ///< why no others follow
+  QpCommand* command = nullptr;  ///< under way on them
 };
 
 }  // namespace bfo::engine

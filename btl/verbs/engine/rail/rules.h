@@ -22,19 +22,19 @@ namespace bfo::engine {
 /// In kMaking and kBinding a control thread has the queue pairs. The attempt can be given up meanwhile, which
 /// leads to kClosed at once: the command destroys what it has made, and the next attempt waits for that.
 enum class Phase : uint8_t {
-  kIdle,        // never connected, nothing wanted
-  kSoliciting,  // responder: asks the initiator to start
-  kMaking,      // the queue pairs are being made; responder: REQ has come, and they are connected, too
-  kRequesting,  // initiator: REQ sent, waits for REP
-  kBinding,     // initiator: REP has come, the queue pairs are being connected
-  kProbing,     // initiator: queue pairs ready, zero-byte write on its way
-  kReplied,     // responder: REP sent, waits for READY or for the first message
+  kIdle,        ///< never connected, nothing wanted
+  kSoliciting,  ///< responder: asks the initiator to start
+  kMaking,      ///< the queue pairs are being made; responder: REQ has come, and they are connected, too
+  kRequesting,  ///< initiator: REQ sent, waits for REP
+  kBinding,     ///< initiator: REP has come, the queue pairs are being connected
+  kProbing,     ///< initiator: queue pairs ready, zero-byte write on its way
+  kReplied,     ///< responder: REP sent, waits for READY or for the first message
   kUp,
-  kSuspect,   // up, but work stands still
-  kDraining,  // queue pair in ERR, on the way to kClosed
-  kClosed,    // between epochs
-  kGone,      // the peer left in order, or the endpoint is being deleted
-  kUnusable,  // the device is dead
+  kSuspect,   ///< up, but work stands still
+  kDraining,  ///< queue pair in ERR, on the way to kClosed
+  kClosed,    ///< between epochs
+  kGone,      ///< the peer left in order, or the endpoint is being deleted
+  kUnusable,  ///< the device is dead
 };
 
 constexpr bool is_up(Phase phase) {
@@ -62,16 +62,16 @@ constexpr bool ends_epoch(Phase phase, bool asked, uint32_t own, uint32_t epoch)
 /// What an endpoint does about a packet.
 enum class Answer : uint8_t {
   kDrop,
-  kStart,         // the peer has nothing left of its epochs up to the packet's: the next one can begin
-  kStartOver,     // the same, but an attempt of that epoch is under way: it is given up first
-  kRequestAgain,  // ours was lost
-  kSolicit,       // stale: tell the peer where we are
+  kStart,         ///< the peer has nothing left of its epochs up to the packet's: the next one can begin
+  kStartOver,     ///< the same, but an attempt of that epoch is under way: it is given up first
+  kRequestAgain,  ///< ours was lost
+  kSolicit,       ///< stale: tell the peer where we are
   kAccept,
   kReplyAgain,
   kProbe,
   kReadyAgain,
   kEstablish,
-  kEndEpoch,  // the peer has closed, or given up, the epoch this side still uses
+  kEndEpoch,  ///< the peer has closed, or given up, the epoch this side still uses
   kLeave
 };
 
@@ -198,13 +198,13 @@ constexpr bool still_current(PacketType type, Phase phase, uint32_t packet, uint
 
 /// What a drain has reached.
 struct DrainView {
-  bool handed_back;    // the fragments have been given back
-  bool marker_posted;  // and so far not come back, if the fragments have not been given back
-  bool last_receive;   // no receive can succeed any more
-  bool overdue;        // what is waited for has taken too long
-  bool wait_over;      // a round of progress has passed since there is nothing left to wait for
-  bool destroyed;      // the device has answered to destroy_qp
-  bool emptied;        // the completion queues were seen empty in this round
+  bool handed_back;    ///< the fragments have been given back
+  bool marker_posted;  ///< and so far not come back, if the fragments have not been given back
+  bool last_receive;   ///< no receive can succeed any more
+  bool overdue;        ///< what is waited for has taken too long
+  bool wait_over;      ///< a round of progress has passed since there is nothing left to wait for
+  bool destroyed;      ///< the device has answered to destroy_qp
+  bool emptied;        ///< the completion queues were seen empty in this round
 };
 enum class DrainStep : uint8_t { kWait, kWaitOver, kDestroy, kFinish };
 
@@ -221,8 +221,8 @@ constexpr DrainStep drain_next(const DrainView& at) {
 
 /// A peer's count of the messages it received in an epoch, against the last epoch this side has closed.
 enum class Count : uint8_t {
-  kWait,     // our half is not closed yet
-  kTooLate,  // the slots are gone, and so is the epoch's count
+  kWait,     ///< our half is not closed yet
+  kTooLate,  ///< the slots are gone, and so is the epoch's count
   kCompare
 };
 constexpr Count count_of(uint32_t theirs, bool any_closed, uint32_t closed) {

@@ -35,7 +35,7 @@ class RunTime {
   uint64_t looked_before_ns_ = 0;
   uint64_t away_ns_ = 0;
   uint64_t may_stay_ns_ = 0;
-  uint64_t starved_ns_ = 0;  // at the last look after a pause
+  uint64_t starved_ns_ = 0;  ///< at the last look after a pause
   std::atomic<uint64_t> ran_ns_{0};
 };
 

@@ -16,24 +16,24 @@ struct Endpoint;
 
 /// Of one port, since it was opened. Written by the progress function.
 struct ResourceCounts {
-  std::array<uint64_t, kObjects> failures{};  // by Object: calls that failed
-  uint64_t refused_by_peers = 0;              // REFUSE received
-  uint64_t rails_missing = 0;                 // decisions to do without a rail
-  uint64_t given_back = 0;                    // second rails that ended for a peer without any
-  uint64_t short_until_ns = 0;                // queue pairs are short: no second rail begins until then
-  uint64_t speaker = 0;                       // except to this peer, until it is said
-  uint64_t tell_ns = 0;                       // all peers are told no sooner than then
-  uint32_t ask_next = 0;                      // which peers are asked for theirs next
+  std::array<uint64_t, kObjects> failures{};  ///< by Object: calls that failed
+  uint64_t refused_by_peers = 0;              ///< REFUSE received
+  uint64_t rails_missing = 0;                 ///< decisions to do without a rail
+  uint64_t given_back = 0;                    ///< second rails that ended for a peer without any
+  uint64_t short_until_ns = 0;                ///< queue pairs are short: no second rail begins until then
+  uint64_t speaker = 0;                       ///< except to this peer, until it is said
+  uint64_t tell_ns = 0;                       ///< all peers are told no sooner than then
+  uint32_t ask_next = 0;                      ///< which peers are asked for theirs next
 };
 
 /// What an endpoint is waiting for.
 struct Shortage {
   Object object = Object::kNone;
-  bool there = false;     // the peer cannot make it
-  bool reported = false;  // Host::rail_missing was called
-  int32_t error = 0;      // errno
+  bool there = false;     ///< the peer cannot make it
+  bool reported = false;  ///< Host::rail_missing was called
+  int32_t error = 0;      ///< errno
   uint32_t tries = 0;
-  uint32_t seen = 0;  // failures of the address handle that are in `tries`
+  uint32_t seen = 0;  ///< failures of the address handle that are in `tries`
   uint64_t since_ns = 0;
   uint64_t last_ns = 0;
 };

@@ -17,13 +17,13 @@ inline constexpr uint32_t kRoundsAlone = 16;
 
 /// The inquiry of one suspected rail, at the side that waits for its work.
 struct Inquiry {
-  bool on = false;        // questions are being asked
-  bool open = false;      // the last one has no answer yet
-  bool counted = false;   // `count` is known
-  uint32_t first = 0;     // number of the first question of this inquiry
-  uint32_t round = 0;     // number of the last one. Never used again: a late answer names another inquiry
-  uint32_t answered = 0;  // rounds that came back over another rail alone
-  uint64_t count = 0;     // what had moved over the rail at the peer, by its first answer
+  bool on = false;        ///< questions are being asked
+  bool open = false;      ///< the last one has no answer yet
+  bool counted = false;   ///< `count` is known
+  uint32_t first = 0;     ///< number of the first question of this inquiry
+  uint32_t round = 0;     ///< number of the last one. Never used again: a late answer names another inquiry
+  uint32_t answered = 0;  ///< rounds that came back over another rail alone
+  uint64_t count = 0;     ///< what had moved over the rail at the peer, by its first answer
 };
 
 /// An answer and how it came.
@@ -31,15 +31,15 @@ struct InquiryAnswer {
   uint32_t number;
   uint32_t flags;
   uint64_t count;
-  bool same_rail;   // over the rail in question itself
-  bool carrier_up;  // the rail it came over is up here, in the epoch it was sent in, and not suspect
+  bool same_rail;   ///< over the rail in question itself
+  bool carrier_up;  ///< the rail it came over is up here, in the epoch it was sent in, and not suspect
 };
 
 enum class Hearing : uint8_t {
   kIgnore,
-  kAlive,  // the path answers, or work moves over it: nothing is wrong but the time it takes
-  kOver,   // the peer has ended the epoch
-  kRound   // one more round that only another rail answered
+  kAlive,  ///< the path answers, or work moves over it: nothing is wrong but the time it takes
+  kOver,   ///< the peer has ended the epoch
+  kRound   ///< one more round that only another rail answered
 };
 
 /// What `answer` means for `inquiry`.
@@ -63,11 +63,12 @@ constexpr bool proven(const Inquiry& inquiry, bool probe_failed, bool suspect) {
 
 /// An end request as the peer sees it.
 struct EndRequest {
-  bool decider;     // this side decides: of the two processes, the one that initiates connections
-  bool rail_up;     // the epoch in question is up here
-  bool same_rail;   // the request came over that rail: then its path works
-  bool carrier_up;  // the rail the request came over is up here, in the epoch it was sent in, and not suspect
-  bool unmoved;     // nothing has moved over the rail here since the inquiry began
+  bool decider;     ///< this side decides: of the two processes, the one that initiates connections
+  bool rail_up;     ///< the epoch in question is up here
+  bool same_rail;   ///< the request came over that rail: then its path works
+  bool carrier_up;  ///< the rail the request came over is up here, in the epoch it was sent in, and not
+                    ///< suspect
+  bool unmoved;     ///< nothing has moved over the rail here since the inquiry began
 };
 
 /// Is the rail ended? One side alone decides for all rails of a pair, so that two verdicts cannot cross; and

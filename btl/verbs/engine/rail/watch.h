@@ -25,18 +25,18 @@ class SeenCompletions {
 
  private:
   uint64_t full_polls_ = 0;
-  uint64_t marked_polls_ = 0;  // full_polls_ at the last mark
-  uint64_t marked_ns_ = 0;     // unproven_ns_ at the last mark
-  uint64_t unproven_ns_ = 0;   // time in which what looks like silence may wait in a queue
+  uint64_t marked_polls_ = 0;  ///< full_polls_ at the last mark
+  uint64_t marked_ns_ = 0;     ///< unproven_ns_ at the last mark
+  uint64_t unproven_ns_ = 0;   ///< time in which what looks like silence may wait in a queue
 };
 
 /// The probe on the probe queue pair of an epoch.
 enum class PathProbe : uint8_t {
-  kIdle,      // one can be sent
-  kUnderWay,  // one was sent, and the queue pair takes no other: it is on its way, or failed before work
-              // moved
-  kDone,      // one came back since the last completed work; another one can be sent
-  kFailed,    // one failed, and neither work nor the path has shown life since
+  kIdle,      ///< one can be sent
+  kUnderWay,  ///< one was sent, and the queue pair takes no other: it is on its way, or failed before work
+              ///< moved
+  kDone,      ///< one came back since the last completed work; another one can be sent
+  kFailed,    ///< one failed, and neither work nor the path has shown life since
 };
 
 /// Of one rail.
@@ -45,11 +45,11 @@ struct Watch {
   uint32_t silent_ticks = 0;
   PathProbe probe = PathProbe::kIdle;
   int32_t probe_status = 0;
-  uint64_t silent_ns = 0;     // watched time without a completion
-  uint64_t suspected_ns = 0;  // since when it is asked about; 0 = it is not
-  uint64_t slowest_ns = 0;    // longest silence that ended by itself, fading
-  Inquiry inquiry;            // verdict_rules.h
-  uint64_t ask_again_ns = 0;  // the next question about it
+  uint64_t silent_ns = 0;     ///< watched time without a completion
+  uint64_t suspected_ns = 0;  ///< since when it is asked about; 0 = it is not
+  uint64_t slowest_ns = 0;    ///< longest silence that ended by itself, fading
+  Inquiry inquiry;            ///< verdict_rules.h
+  uint64_t ask_again_ns = 0;  ///< the next question about it
   uint64_t ask_pause_ns = 0;
 
   /// A new epoch: nothing has been sent on it.

@@ -24,7 +24,7 @@ inline constexpr uint16_t kFirstRanged = 7;
 /// One address of an Ethernet port (gids.h).
 struct ModexGid {
   uint8_t gid[16];
-  uint8_t type;  // enum GidType
+  uint8_t type;  ///< enum GidType
   uint8_t subnet_bits;
   uint8_t ordinal;
   uint8_t reserved;
@@ -45,17 +45,17 @@ struct ModexPort {
   uint32_t heartbeat_qpn;
   uint32_t qkey;
   uint8_t active;
-  // engine::PortPlace
+  /// engine::PortPlace
   uint8_t ordinal;
   uint8_t position;
   uint8_t gid_count;
   uint8_t reserved;
   uint8_t lmc;
   uint16_t pkey;
-  // For reports: what the process calls the port. Not trusted, not ended when it is this long.
+  /// For reports: what the process calls the port. Not trusted, not ended when it is this long.
   uint8_t number;
   char device[23];
-  ModexGid gids[8];  // kMaxGids; `gid` is the first one's, on InfiniBand that of the port
+  ModexGid gids[8];  ///< kMaxGids; `gid` is the first one's, on InfiniBand that of the port
 };
 static_assert(sizeof(ModexPort) == 96 + kMaxGids * sizeof(ModexGid));
 

@@ -13,16 +13,16 @@ namespace bfo::engine {
 
 /// What pairing knows of a port.
 struct PortPlace {
-  uint8_t link_layer = 0;  // enum of ibv_port_attr
-  ibv_gid gid{};           // InfiniBand: its prefix is the subnet
-  uint16_t pkey = 0;       // partition; the membership bit does not count
+  uint8_t link_layer = 0;  ///< enum of ibv_port_attr
+  ibv_gid gid{};           ///< InfiniBand: its prefix is the subnet
+  uint16_t pkey = 0;       ///< partition; the membership bit does not count
   /// Ethernet: the addresses, best first; none: the port has not been up yet.
   uint8_t gid_count = 0;
   PublishedGid gids[kMaxGids];
   /// How many ports that the process was allowed to use come before this one in its fabric, whether they were
   /// active or not. So a port that is down when a process starts does not make its other ports change sides.
   uint8_t ordinal = 0;
-  uint8_t position = 0;  // the same among all ports of its link layer
+  uint8_t position = 0;  ///< the same among all ports of its link layer
 };
 
 /// Ports are in one fabric when they are of the same link layer, partition and subnet: on InfiniBand by

@@ -24,56 +24,56 @@ struct PortFacts {
   char device[64] = {};
   uint8_t number = 1;
   Transport transport = Transport::kInfiniband;
-  uint8_t link_layer = 0;  // enum of ibv_port_attr
-  bool readable = true;    // the device could be opened and the port's attributes be read
-  int error = 0;           // errno, if not
+  uint8_t link_layer = 0;  ///< enum of ibv_port_attr
+  bool readable = true;    ///< the device could be opened and the port's attributes be read
+  int error = 0;           ///< errno, if not
   bool active = true;
-  bool had_link = true;       // see engine::had_link()
-  uint32_t rate = 0;          // Mbit/s
-  uint32_t distance = kNear;  // from the processors this process is bound to
-  GidEntry gid;               // the best one; index -1: none
-  GidTable gids;              // Ethernet: all that are usable; none but `gid` when it is empty
+  bool had_link = true;       ///< see engine::had_link()
+  uint32_t rate = 0;          ///< Mbit/s
+  uint32_t distance = kNear;  ///< from the processors this process is bound to
+  GidEntry gid;               ///< the best one; index -1: none
+  GidTable gids;              ///< Ethernet: all that are usable; none but `gid` when it is empty
   uint16_t lid = 0;
-  uint16_t subnet_manager = 0;  // its LID
-  int pkey_index = 0;           // -1: the wished partition is not in the port's table
-  uint16_t pkey = 0;            // partition, as this port is a member of it
+  uint16_t subnet_manager = 0;  ///< its LID
+  int pkey_index = 0;           ///< -1: the wished partition is not in the port's table
+  uint16_t pkey = 0;            ///< partition, as this port is a member of it
 };
 
 /// The user's wishes.
 struct SelectionRules {
-  const char* include = "";  // comma-delimited DEVICE or DEVICE:PORT; empty: no wish
+  const char* include = "";  ///< comma-delimited DEVICE or DEVICE:PORT; empty: no wish
   const char* exclude = "";
-  bool failover = false;  // the PML survives the loss of a rail
-  bool alone = false;     // without these ports the job has no way to other hosts
+  bool failover = false;  ///< the PML survives the loss of a rail
+  bool alone = false;     ///< without these ports the job has no way to other hosts
   bool ignore_locality = false;
-  unsigned most = 0;  // ports at most; 0: no bound
+  unsigned most = 0;  ///< ports at most; 0: no bound
 };
 
 /// What becomes of a port, and why.
 enum class PortVerdict : uint8_t {
   kUsed,
-  kExcluded,     // by include or exclude
-  kIwarp,        // no datagrams
-  kNoRc,         // no reliable connections
-  kUnreadable,   // the device does not answer
-  kNotMade,      // chosen, but what it needs could not be made
-  kInactive,     // and does not become a rail later
-  kNoneActive,   // likewise, because no port is active and other BTLs carry the job
-  kNoAddress,    // no usable GID, or the wished one is not there
-  kNoPartition,  // not a member of the wished one
-  kSlow,         // Ethernet, slower than the fastest port
-  kFar,          // nearer ports of its fabric are enough
-  kTooMany,      // more than SelectionRules::most
+  kExcluded,     ///< by include or exclude
+  kIwarp,        ///< no datagrams
+  kNoRc,         ///< no reliable connections
+  kUnreadable,   ///< the device does not answer
+  kNotMade,      ///< chosen, but what it needs could not be made
+  kInactive,     ///< and does not become a rail later
+  kNoneActive,   ///< likewise, because no port is active and other BTLs carry the job
+  kNoAddress,    ///< no usable GID, or the wished one is not there
+  kNoPartition,  ///< not a member of the wished one
+  kSlow,         ///< Ethernet, slower than the fastest port
+  kFar,          ///< nearer ports of its fabric are enough
+  kTooMany,      ///< more than SelectionRules::most
 };
 
 /// What a port that is not active shows of its past.
 struct LinkTraces {
-  uint8_t state = 0;  // enum ibv_port_state
+  uint8_t state = 0;  ///< enum ibv_port_state
   uint8_t phys_state =
-      0;  // PortPhysicalState of PortInfo: 1 sleep, 2 polling, 3 disabled, 5 up, others between
+      0;  ///< PortPhysicalState of PortInfo: 1 sleep, 2 polling, 3 disabled, 5 up, others between
   uint16_t lid = 0;
-  GidKind address = GidKind::kNull;  // Ethernet: of its best GID
-  bool counted = false;              // it has counted packets, or the loss of a link
+  GidKind address = GidKind::kNull;  ///< Ethernet: of its best GID
+  bool counted = false;              ///< it has counted packets, or the loss of a link
 };
 /// True when the port lost its link, or is just getting one; false for a cage that never had a cable, as far
 /// as one can tell: no transceiver answers, no subnet manager has given it a LID, nobody an IP address, and

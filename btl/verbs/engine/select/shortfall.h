@@ -12,9 +12,9 @@ namespace bfo::engine {
 
 /// Zero-initialised it says that nothing is known.
 struct Shortfall {
-  unsigned expected;  // ports that are used, or would be if they were up
-  char missing[224];  // the end of a sentence about the host
-  char remedy[224];   // a sentence
+  unsigned expected;  ///< ports that are used, or would be if they were up
+  char missing[224];  ///< the end of a sentence about the host
+  char remedy[224];   ///< a sentence
 };
 
 /// For `count` ports that were found.

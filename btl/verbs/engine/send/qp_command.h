@@ -34,10 +34,10 @@ struct QpPlan {
   uint32_t data_psn = 0;
   uint32_t probe_psn = 0;
   PortAddress own;
-  bool unaddressed = false;  // the port does not have the address it is to be connected with
-  // the peer's
+  bool unaddressed = false;  ///< the port does not have the address it is to be connected with
+  /// the peer's
   PortAddress peer;
-  uint8_t path = 0;  // number of the path to it (qp.h)
+  uint8_t path = 0;  ///< number of the path to it (qp.h)
   uint32_t peer_data_qpn = 0;
   uint32_t peer_data_psn = 0;
   uint32_t peer_probe_qpn = 0;
@@ -53,29 +53,29 @@ using QpFenced = void(Endpoint& endpoint, bool fenced);
 /// A command, and the queue pairs it works on.
 struct QpCommand : Command {
   enum class Verb : uint8_t {
-    kMake,      // both are created, and go to INIT
-    kConnect,   // both to RTS, towards the peer's
-    kMakeBoth,  // one after the other
-    kStop,      // both to ERR
-    kFence,     // the data queue pair is destroyed: nothing can land any more
-    kDestroy,   // what is left goes to ERR, and is destroyed
+    kMake,      ///< both are created, and go to INIT
+    kConnect,   ///< both to RTS, towards the peer's
+    kMakeBoth,  ///< one after the other
+    kStop,      ///< both to ERR
+    kFence,     ///< the data queue pair is destroyed: nothing can land any more
+    kDestroy,   ///< what is left goes to ERR, and is destroyed
   };
   Verb verb = Verb::kDestroy;
   Port* port = nullptr;
-  Endpoint* endpoint = nullptr;  // nullptr: it is gone
-  QpReady* ready = nullptr;      // kMake, kConnect, kMakeBoth
-  QpStopped* stopped = nullptr;  // kStop
-  QpFenced* fenced = nullptr;    // kFence
+  Endpoint* endpoint = nullptr;  ///< nullptr: it is gone
+  QpReady* ready = nullptr;      ///< kMake, kConnect, kMakeBoth
+  QpStopped* stopped = nullptr;  ///< kStop
+  QpFenced* fenced = nullptr;    ///< kFence
   Qp data;
   Qp probe;
   ibv_cq* send_cq = nullptr;
-  uint32_t reserved = 0;  // completion queue entries
+  uint32_t reserved = 0;  ///< completion queue entries
   QpPlan plan;
-  Object missing = Object::kNone;  // what could not be made
-  int error = 0;                   // errno of that
-  bool clean = true;               // the device refused nothing
-  bool unwanted = false;           // what it makes is to be destroyed
-  bool ask = false;                // why work was flushed, before kStop changes what there is to see
+  Object missing = Object::kNone;  ///< what could not be made
+  int error = 0;                   ///< errno of that
+  bool clean = true;               ///< the device refused nothing
+  bool unwanted = false;           ///< what it makes is to be destroyed
+  bool ask = false;                ///< why work was flushed, before kStop changes what there is to see
   Finding finding;
   bool on_heap = false;
 };

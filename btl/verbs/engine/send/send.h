@@ -17,9 +17,9 @@ namespace bfo::engine {
 
 /// What send(), put() and get() return.
 enum class Accepted : int8_t {
-  kPosted,   // with the device
-  kQueued,   // queued: connecting, or no slot free
-  kRefused,  // the rail is down: never sent, the caller keeps the fragment
+  kPosted,   ///< with the device
+  kQueued,   ///< queued: connecting, or no slot free
+  kRefused,  ///< the rail is down: never sent, the caller keeps the fragment
 };
 
 /// Room in the ring for one more data work request. Under the lock.

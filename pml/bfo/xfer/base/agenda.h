@@ -86,16 +86,16 @@ class Agenda {
 
   // ---- the clock
   /// Does anything wait for a time, and is it a millisecond since the last look?
-  bool due(std::uint64_t now_ns) const { return (timed_ || stalled_) && now_ns >= next_look_ns_; }
+  bool due(uint64_t now_ns) const { return (timed_ || stalled_) && now_ns >= next_look_ns_; }
   /// The look begins. True: the last one is so long ago that this process must have been outside MPI.
-  bool begin_look(std::uint64_t now_ns) {
+  bool begin_look(uint64_t now_ns) {
     const bool absent = now_ns - next_look_ns_ > kAbsence;
     next_look_ns_ = now_ns + 1'000'000;
     return absent;
   }
 
  private:
-  static constexpr std::uint64_t kAbsence = 2'000'000'000;
+  static constexpr uint64_t kAbsence = 2'000'000'000;
   void push_stalled(ProcT& p) {
     p.next_stalled = stalled_;
     stalled_ = &p;
@@ -104,7 +104,7 @@ class Agenda {
   List<PeerT, ActiveLink> active_;
   PeerT* timed_ = nullptr;
   ProcT* stalled_ = nullptr;
-  std::uint64_t next_look_ns_ = 0;
+  uint64_t next_look_ns_ = 0;
 };
 
 }  // namespace bfo::xfer

@@ -16,15 +16,15 @@ namespace bfo::xfer {
 
 class EarlyLosses {
  public:
-  enum class Kept : std::uint8_t { kYes, kFull, kNoMemory };
-  static constexpr std::size_t kMost = 4096;
+  enum class Kept : uint8_t { kYes, kFull, kNoMemory };
+  static constexpr size_t kMost = 4096;
 
   bool empty() const { return first_ == nullptr; }
 
   /// The first one of a connection counts.
   template <class Port>
-  Kept keep(Port& port, std::uint64_t conn, const PeerLoss& loss) {
-    std::size_t kept = 0;
+  Kept keep(Port& port, uint64_t conn, const PeerLoss& loss) {
+    size_t kept = 0;
     for (Record* r = first_; r; r = r->next, ++kept)
       if (r->conn == conn) return Kept::kYes;
     if (kept == kMost) return Kept::kFull;
@@ -33,11 +33,11 @@ class EarlyLosses {
     first_ = ::new (memory) Record{first_, conn, loss};
     return Kept::kYes;
   }
-  static constexpr std::size_t record_size() { return sizeof(Record); }
+  static constexpr size_t record_size() { return sizeof(Record); }
 
   /// False: there is none of connection `conn`. It is removed.
   template <class Port>
-  bool take(Port& port, std::uint64_t conn, PeerLoss& loss) {
+  bool take(Port& port, uint64_t conn, PeerLoss& loss) {
     for (Record** at = &first_; *at && conn != 0; at = &(*at)->next) {
       Record* const r = *at;
       if (r->conn != conn) continue;
@@ -60,7 +60,7 @@ class EarlyLosses {
  private:
   struct Record {
     Record* next = nullptr;
-    std::uint64_t conn = 0;
+    uint64_t conn = 0;
     PeerLoss loss;
   };
   Record* first_ = nullptr;

@@ -31,11 +31,11 @@ class ExitWork {
     Deferred* prev = nullptr;
     bool linked = false;
     Rail<P>* rail;
-    std::uint32_t epoch;
-    std::uint8_t tag;
+    uint32_t epoch;
+    uint8_t tag;
     bool failed;  ///< a message of this process that a rail has returned
-    std::size_t size;
-    const std::uint8_t* bytes() const { return reinterpret_cast<const std::uint8_t*>(this + 1); }
+    size_t size;
+    const uint8_t* bytes() const { return reinterpret_cast<const uint8_t*>(this + 1); }
   };
   /// Complete requests, the oldest first. Only the link forward is used: nothing is taken out of the middle.
   /// They are marked as linked, so that nobody else links them.
@@ -84,8 +84,8 @@ class ExitWork {
   Frag* take_done() { return done_.pop_front(); }
   /// False: no memory.
   template <class Port>
-  bool add_message(Port& port, Rail<P>* rail, std::uint32_t epoch, std::uint8_t tag, const void* data,
-                   std::size_t size, bool failed) {
+  bool add_message(Port& port, Rail<P>* rail, uint32_t epoch, uint8_t tag, const void* data, size_t size,
+                   bool failed) {
     void* const memory = port.alloc(sizeof(Deferred) + size);
     if (!memory) return false;
     auto* a = ::new (memory) Deferred;
@@ -129,8 +129,8 @@ class ExitWork {
   }
 
  private:
-  enum : std::uint8_t { kCompletions = 1, kCallbacks = 2 };
-  std::uint8_t any_ = 0;
+  enum : uint8_t { kCompletions = 1, kCallbacks = 2 };
+  uint8_t any_ = 0;
   bool failures_ = false;
   List<Deferred> messages_;
   List<Frag, XferLink> done_;

@@ -33,13 +33,13 @@ class Failing {
       : port_(port), peers_(peers), exit_work_(exit_work) {}
 
   // ---- there was no memory
-  void no_memory(PeerT& p, std::size_t size);
-  void no_memory(const Rail<P>* rail, std::uint32_t epoch, std::size_t size);
-  void no_memory(Comm<P>& c, std::int32_t rank, Arrival<P> a);
+  void no_memory(PeerT& p, size_t size);
+  void no_memory(const Rail<P>* rail, uint32_t epoch, size_t size);
+  void no_memory(Comm<P>& c, int32_t rank, Arrival<P> a);
   /// `p` has reached a limit with `size`.
-  void too_much(PeerT& p, PeerLoss::Limit limit, std::uint64_t size);
+  void too_much(PeerT& p, PeerLoss::Limit limit, uint64_t size);
   /// `size` bytes about a process that is not known could not be stored.
-  void no_memory_for_any(std::size_t size) { unstored_.note_any(size); }
+  void no_memory_for_any(size_t size) { unstored_.note_any(size); }
 
   // ---- nothing can be said to `p`, which has no rail
   void refused(PeerT& p) {
@@ -50,7 +50,7 @@ class Failing {
 
   // ---- the peer declared this process failed
   /// Keeps `loss` until the record of the peer with connection `conn` is made. False: nobody has that many.
-  bool keep(std::uint32_t epoch, std::uint64_t conn, const PeerLoss& loss);
+  bool keep(uint32_t epoch, uint64_t conn, const PeerLoss& loss);
 
   /// The record of `rail` is made, and its connection known.
   void met(Rail<P>& rail);
@@ -71,12 +71,12 @@ class Failing {
 
 /// `size` bytes from or for `p` could not be stored.
 template <class P>
-[[gnu::cold, gnu::noinline]] void Failing<P>::no_memory(PeerT& p, std::size_t size) {
+[[gnu::cold, gnu::noinline]] void Failing<P>::no_memory(PeerT& p, size_t size) {
   too_much(p, PeerLoss::Limit::kMemory, size);
 }
 
 template <class P>
-[[gnu::cold, gnu::noinline]] void Failing<P>::too_much(PeerT& p, PeerLoss::Limit limit, std::uint64_t size) {
+[[gnu::cold, gnu::noinline]] void Failing<P>::too_much(PeerT& p, PeerLoss::Limit limit, uint64_t size) {
   if (p.standing.failed() || p.standing.failing()) return;
   p.standing.set_loss(PeerLoss{Outcome::kNoMemory, size, false, limit});
   schedule(p);
@@ -86,8 +86,7 @@ template <class P>
 /// reached by a BTL which does not name senders, including peers that this process has not sent to yet. A
 /// rail of nullptr with an epoch means a failover rail of a peer that has no record here.
 template <class P>
-[[gnu::cold, gnu::noinline]] void Failing<P>::no_memory(const Rail<P>* rail, std::uint32_t epoch,
-                                                        std::size_t size) {
+[[gnu::cold, gnu::noinline]] void Failing<P>::no_memory(const Rail<P>* rail, uint32_t epoch, size_t size) {
   if (rail) return no_memory(*rail->peer, size);
   unstored_.note(epoch != 0, size);
   if (epoch != 0) return;
@@ -99,14 +98,14 @@ template <class P>
 /// The same for a message of rank `rank` of `c`. The header names the sender, but the sender may have no
 /// record, and there may be no memory for one. It is then declared failed when its record is made.
 template <class P>
-[[gnu::cold, gnu::noinline]] void Failing<P>::no_memory(Comm<P>& c, std::int32_t rank, Arrival<P> a) {
+[[gnu::cold, gnu::noinline]] void Failing<P>::no_memory(Comm<P>& c, int32_t rank, Arrival<P> a) {
   PeerT* const peer = a.rail ? a.rail->peer : static_cast<PeerT*>(port_.resolve(c.handle, rank));
   if (peer) return no_memory(*peer, a.size);
   unstored_.note(a.epoch != 0, a.size);
 }
 
 template <class P>
-[[gnu::cold]] bool Failing<P>::keep(std::uint32_t epoch, std::uint64_t conn, const PeerLoss& loss) {
+[[gnu::cold]] bool Failing<P>::keep(uint32_t epoch, uint64_t conn, const PeerLoss& loss) {
   switch (early_losses_.keep(port_, conn, loss)) {
     case EarlyLosses::Kept::kYes:
       return true;
@@ -122,7 +121,7 @@ template <class P>
 template <class P>
 void Failing<P>::met(Rail<P>& rail) {
   PeerT& p = *rail.peer;
-  if (const std::size_t size = unstored_.over(rail.limits.failover)) no_memory(p, size);
+  if (const size_t size = unstored_.over(rail.limits.failover)) no_memory(p, size);
   PeerLoss loss;
   if (early_losses_.empty() || !early_losses_.take(port_, rail.name.conn, loss)) [[likely]]
     return;

@@ -21,7 +21,7 @@ class KeyIndex {
   /// An empty index. nullptr: no memory.
   template <class Port>
   static KeyIndex* make(Port& port, unsigned log2_slots = kFirst) {
-    const std::size_t bytes = (std::size_t{1} << log2_slots) * sizeof(Slot);
+    const size_t bytes = (size_t{1} << log2_slots) * sizeof(Slot);
     void* const memory = port.alloc(sizeof(KeyIndex) + bytes);
     if (!memory) return nullptr;
     auto* const made = ::new (memory) KeyIndex(log2_slots);
@@ -36,7 +36,7 @@ class KeyIndex {
       return true;
     KeyIndex* const grown = make(port, index->log2_ + 1);
     if (!grown) return false;
-    for (std::uint32_t i = 0; i <= index->mask_; ++i) {
+    for (uint32_t i = 0; i <= index->mask_; ++i) {
       const Slot& old = index->slots()[i];
       if (old.first) *grown->find(old.key) = old;
     }
@@ -47,13 +47,13 @@ class KeyIndex {
     return true;
   }
 
-  std::uint32_t size() const { return size_; }
+  uint32_t size() const { return size_; }
 
   /// The oldest element with `key`, or nullptr.
-  T* first(std::int64_t key) { return find(key)->first; }
+  T* first(int64_t key) { return find(key)->first; }
 
   /// `e` is the youngest element with `key`. Call reserve() before.
-  void add(T* e, std::int64_t key) {
+  void add(T* e, int64_t key) {
     Slot* const s = find(key);
     Link::chain_next(e) = nullptr;
     if (s->first) {
@@ -69,7 +69,7 @@ class KeyIndex {
     ++size_;
   }
 
-  void remove(T* e, std::int64_t key) {
+  void remove(T* e, int64_t key) {
     Slot* const s = find(key);
     BFO_DCHECK(s->first != nullptr);
     T* const n = Link::chain_next(e);
@@ -77,12 +77,12 @@ class KeyIndex {
     (p ? Link::chain_next(p) : s->first) = n;
     (n ? Link::chain_prev(n) : s->last) = p;
     --size_;
-    if (!s->first) vacate(static_cast<std::uint32_t>(s - slots()));
+    if (!s->first) vacate(static_cast<uint32_t>(s - slots()));
   }
 
  private:
   struct Slot {
-    std::int64_t key;
+    int64_t key;
     T* first;  ///< nullptr: no key is here
     T* last;
   };
@@ -91,21 +91,21 @@ class KeyIndex {
   explicit KeyIndex(unsigned log2_slots) : mask_((1u << log2_slots) - 1), log2_(log2_slots) {}
 
   Slot* slots() { return reinterpret_cast<Slot*>(this + 1); }
-  std::uint32_t home(std::int64_t key) const {
-    auto k = static_cast<std::uint64_t>(key);
+  uint32_t home(int64_t key) const {
+    auto k = static_cast<uint64_t>(key);
     k ^= k >> 32;
-    return static_cast<std::uint32_t>(k * 0x9e3779b97f4a7c15u >> (64 - log2_));
+    return static_cast<uint32_t>(k * 0x9e3779b97f4a7c15u >> (64 - log2_));
   }
   /// The slot of `key`, or the one where it would be put.
-  Slot* find(std::int64_t key) {
-    std::uint32_t i = home(key);
+  Slot* find(int64_t key) {
+    uint32_t i = home(key);
     while (slots()[i].first && slots()[i].key != key) i = (i + 1) & mask_;
     return slots() + i;
   }
   /// The slot at `hole` is empty now: later keys that it would hide are moved.
-  void vacate(std::uint32_t hole) {
+  void vacate(uint32_t hole) {
     --keys_;
-    for (std::uint32_t i = (hole + 1) & mask_; slots()[i].first; i = (i + 1) & mask_) {
+    for (uint32_t i = (hole + 1) & mask_; slots()[i].first; i = (i + 1) & mask_) {
       if (((i - home(slots()[i].key)) & mask_) < ((i - hole) & mask_))
         continue;  // its own place is behind the hole
       slots()[hole] = slots()[i];
@@ -114,10 +114,10 @@ class KeyIndex {
     }
   }
 
-  std::uint32_t keys_ = 0;
-  std::uint32_t size_ = 0;
-  std::uint32_t mask_;
-  std::uint32_t log2_;
+  uint32_t keys_ = 0;
+  uint32_t size_ = 0;
+  uint32_t mask_;
+  uint32_t log2_;
 };
 
 }  // namespace bfo::xfer

@@ -133,8 +133,8 @@ class List {
 
 /// For tools and reports: it walks the list.
 template <class Queue>
-std::uint32_t length_of(const Queue& queue) {
-  std::uint32_t n = 0;
+uint32_t length_of(const Queue& queue) {
+  uint32_t n = 0;
   for (auto* e = queue.front(); e; e = queue.next(e)) ++n;
   return n;
 }

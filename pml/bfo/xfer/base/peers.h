@@ -30,7 +30,7 @@ class Peers {
   /// The rail whose connection, or last dead one, is `conn`. A connection name is known only to its two
   /// processes, so a message that names it is from that peer. `via`: the rail over which the message came;
   /// a peer may name only its own connections. nullptr: there is none.
-  RailT* rail_of(const RailT* via, std::uint64_t conn) const {
+  RailT* rail_of(const RailT* via, uint64_t conn) const {
     PeerT* const only = via ? via->peer : nullptr;
     for (PeerT* p = only ? only : first_; p && conn != 0; p = only ? nullptr : p->next)
       for (unsigned i = 0; i < p->n_rails; ++i)
@@ -39,7 +39,7 @@ class Peers {
   }
 
   /// This process was outside MPI: no park time ends for that alone.
-  [[gnu::cold]] void credit_absence(std::uint64_t now_ns, std::uint64_t park_timeout_ns) {
+  [[gnu::cold]] void credit_absence(uint64_t now_ns, uint64_t park_timeout_ns) {
     for (PeerT* p = first_; p; p = p->next) p->standing.credit_absence(now_ns, park_timeout_ns);
   }
 

@@ -73,13 +73,13 @@ class Queue {
 
   /// The oldest element with `key`, or nullptr.
   template <class Port>
-  [[gnu::always_inline]] T* find(Port& port, std::int64_t key) {
+  [[gnu::always_inline]] T* find(Port& port, int64_t key) {
     return find(port, key, key);
   }
 
   /// The oldest element with one of the two keys, or nullptr.
   template <class Port>
-  [[gnu::always_inline]] T* find(Port& port, std::int64_t key, std::int64_t other) {
+  [[gnu::always_inline]] T* find(Port& port, int64_t key, int64_t other) {
     const auto wanted = [key, other](const T* e) { return Key::of(e) == key || Key::of(e) == other; };
     T* e = head_;
     if (!e || wanted(e)) return e;
@@ -94,7 +94,7 @@ class Queue {
  private:
   /// No element up to `last` matches.
   template <class Port>
-  [[gnu::noinline]] T* search_far(Port& port, T* last, std::int64_t key, std::int64_t other) {
+  [[gnu::noinline]] T* search_far(Port& port, T* last, int64_t key, int64_t other) {
     T* e = Link::next(last);
     if (!e) return nullptr;
     if (build(port)) return chosen(key, other);
@@ -102,7 +102,7 @@ class Queue {
     return e;
   }
 
-  [[gnu::noinline]] T* chosen(std::int64_t key, std::int64_t other) {
+  [[gnu::noinline]] T* chosen(int64_t key, int64_t other) {
     T* const a = index_->first(key);
     T* const b = other == key ? nullptr : index_->first(other);
     if (!a || !b) return a ? a : b;

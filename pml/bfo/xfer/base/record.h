@@ -69,25 +69,25 @@ class FailoverRecords {
   // ---- what it says of a peer
   void note_restart(Peer<P>& p);
   void note_resumed(Peer<P>& p);
-  void note_resent(Peer<P>& p, std::uint64_t bytes, bool whole_message);
+  void note_resent(Peer<P>& p, uint64_t bytes, bool whole_message);
 
   // ---- at the sender of a long message
-  void note_segment(SendRequest& r, std::uint64_t offset, std::uint64_t n);
+  void note_segment(SendRequest& r, uint64_t offset, uint64_t n);
   void note_opened(SendRequest& r);
   void note_received(SendRequest& r, const SendInput<P>& in, bool by_get);
   void note_all_read(SendRequest& r);
 
   // ---- at its receiver
-  bool arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read);
-  void read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
+  bool arrived(RecvRequest& r, uint64_t begin, uint64_t end, bool by_read);
+  void read_in_vain(RecvRequest& r, uint64_t begin, uint64_t end);
 
  private:
   using Waiting = SentBefore;
   Waiting waiting_again(const Peer<P>& p);
   bool fenced(const Rail<P>& rail, bool moving) const;
-  void count_resent(Peer<P>& p, std::uint64_t bytes, bool whole_message);
-  void segment_resent(SendRequest& r, std::uint64_t bytes);
-  void found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end);
+  void count_resent(Peer<P>& p, uint64_t bytes, bool whole_message);
+  void segment_resent(SendRequest& r, uint64_t bytes);
+  void found_again(RecvRequest& r, uint64_t begin, uint64_t end);
   void emit(Rail<P>& rail, const Waiting& waiting);
   void expect_return(Rail<P>& rail);
   void emit_return(Rail<P>& rail);
@@ -101,7 +101,7 @@ class FailoverRecords {
 /// If several rails are lost together, the record of the last one counts the bytes: no byte is in two
 /// records.
 template <class P>
-void FailoverRecords<P>::count_resent(Peer<P>& p, std::uint64_t bytes, bool whole_message) {
+void FailoverRecords<P>::count_resent(Peer<P>& p, uint64_t bytes, bool whole_message) {
   counters_.bytes_resent += bytes;
   if (whole_message) ++counters_.messages_resent;
   Rail<P>* last = nullptr;
@@ -120,7 +120,7 @@ void FailoverRecords<P>::count_resent(Peer<P>& p, std::uint64_t bytes, bool whol
 }
 
 template <class P>
-void FailoverRecords<P>::note_resent(Peer<P>& p, std::uint64_t bytes, bool whole_message) {
+void FailoverRecords<P>::note_resent(Peer<P>& p, uint64_t bytes, bool whole_message) {
   count_resent(p, bytes, whole_message);
   note_resumed(p);
 }
@@ -137,14 +137,14 @@ void FailoverRecords<P>::note_resumed(Peer<P>& p) {
 
 /// A rail accepted [offset, offset+n) of a long message. What a rail had accepted of it before is sent again.
 template <class P>
-inline void FailoverRecords<P>::note_segment(SendRequest& r, std::uint64_t offset, std::uint64_t n) {
-  const std::uint64_t resent = n - r.xfer.rndv->sent_once.add(offset, offset + n);
+inline void FailoverRecords<P>::note_segment(SendRequest& r, uint64_t offset, uint64_t n) {
+  const uint64_t resent = n - r.xfer.rndv->sent_once.add(offset, offset + n);
   if (resent != 0) [[unlikely]]
     segment_resent(r, resent);
 }
 
 template <class P>
-[[gnu::cold]] void FailoverRecords<P>::segment_resent(SendRequest& r, std::uint64_t bytes) {
+[[gnu::cold]] void FailoverRecords<P>::segment_resent(SendRequest& r, uint64_t bytes) {
   auto& x = r.xfer;
   x.rndv->resend_bytes -= bytes < x.rndv->resend_bytes ? bytes : x.rndv->resend_bytes;
   note_resent(*x.proc->peer, bytes, false);
@@ -165,7 +165,7 @@ template <class P>
 template <class P>
 [[gnu::cold]] void FailoverRecords<P>::note_received(SendRequest& r, const SendInput<P>& in, bool by_get) {
   auto& x = r.xfer;
-  const std::uint64_t here = x.rndv->sent_once.bytes() - x.rndv->sent_once.bytes_in(x.rndv->todo);
+  const uint64_t here = x.rndv->sent_once.bytes() - x.rndv->sent_once.bytes_in(x.rndv->todo);
   // If the receiver has nothing else, it has the first bytes, which came with the RNDV.
   const bool read =
       by_get && (x.rndv->restarts > 1 || x.sent_before || here != x.length - x.rndv->todo.bytes());
@@ -181,7 +181,7 @@ template <class P>
 template <class P>
 void FailoverRecords<P>::note_all_read(SendRequest& r) {
   auto& x = r.xfer;
-  const std::uint64_t bytes = x.rndv->sent_once.bytes();
+  const uint64_t bytes = x.rndv->sent_once.bytes();
   if (bytes > x.rndv->received) [[unlikely]]
     count_resent(*x.proc->peer, bytes - x.rndv->received, false);
 }
@@ -191,19 +191,19 @@ void FailoverRecords<P>::note_all_read(SendRequest& r) {
 /// [begin, end) has arrived. Bytes that were here before were read again, or are a copy that the sender has
 /// counted. False: no memory to note it.
 template <class P>
-[[gnu::always_inline]] inline bool FailoverRecords<P>::arrived(RecvRequest& r, std::uint64_t begin,
-                                                               std::uint64_t end, bool by_read) {
+[[gnu::always_inline]] inline bool FailoverRecords<P>::arrived(RecvRequest& r, uint64_t begin, uint64_t end,
+                                                               bool by_read) {
   auto& x = r.xfer;
   if (!x.rndv->read_failed.empty()) [[unlikely]]
     found_again(r, begin, end);
-  const std::uint64_t known = end - begin - x.rndv->received.add(begin, end);
+  const uint64_t known = end - begin - x.rndv->received.add(begin, end);
   if (by_read && known != 0) [[unlikely]]
     count_resent(*x.proc->peer, known, false);
   return !x.rndv->received.incomplete();
 }
 
 template <class P>
-[[gnu::cold]] void FailoverRecords<P>::found_again(RecvRequest& r, std::uint64_t begin, std::uint64_t end) {
+[[gnu::cold]] void FailoverRecords<P>::found_again(RecvRequest& r, uint64_t begin, uint64_t end) {
   auto& x = r.xfer;
   count_resent(*x.proc->peer, x.rndv->read_failed.bytes_in(begin, end), false);
   x.rndv->read_failed.remove(begin, end);
@@ -211,12 +211,12 @@ template <class P>
 
 /// A READ ended, and it is unknown whether it was executed.
 template <class P>
-[[gnu::cold]] void FailoverRecords<P>::read_in_vain(RecvRequest& r, std::uint64_t begin, std::uint64_t end) {
+[[gnu::cold]] void FailoverRecords<P>::read_in_vain(RecvRequest& r, uint64_t begin, uint64_t end) {
   auto& x = r.xfer;
   count_resent(*x.proc->peer,
                x.rndv->read_failed.bytes_in(begin, end) + x.rndv->received.bytes_in(begin, end), false);
   x.rndv->read_failed.add(begin, end);
-  for (std::uint32_t i = 0; i < x.rndv->received.count(); ++i)
+  for (uint32_t i = 0; i < x.rndv->received.count(); ++i)
     x.rndv->read_failed.remove(x.rndv->received[i].begin, x.rndv->received[i].end);
 }
 
@@ -262,7 +262,7 @@ typename FailoverRecords<P>::Waiting FailoverRecords<P>::waiting_again(const Pee
 
 /// Is a request of `p` in a restart?
 template <class P>
-bool in_restart(const Peer<P>& p, std::uint64_t& looked_at) {
+bool in_restart(const Peer<P>& p, uint64_t& looked_at) {
   for (auto* s = p.live_sends.front(); s; s = p.live_sends.next(s)) {
     ++looked_at;
     if (in_restart(s->xfer.phase)) return true;
@@ -284,7 +284,7 @@ bool FailoverRecords<P>::any_open(const Peer<P>& p) {
 /// Is the rail of a record closed, or is the end of its fence not waited for any more?
 template <class P>
 bool FailoverRecords<P>::fenced(const Rail<P>& rail, bool moving) const {
-  constexpr std::uint64_t kPatience = 500'000'000;
+  constexpr uint64_t kPatience = 500'000'000;
   return rail.event->closed_ns != 0 ||
          (!moving && time_since(rail.event->down_ns, port_.now_ns()) >= kPatience);
 }
@@ -294,7 +294,7 @@ bool FailoverRecords<P>::fenced(const Rail<P>& rail, bool moving) const {
 /// the record, and it is reported at once. `now`: report it as it is.
 template <class P>
 void FailoverRecords<P>::report(Peer<P>& p, bool now) {
-  constexpr std::uint64_t kLate = 100'000'000;
+  constexpr uint64_t kLate = 100'000'000;
   const bool moving = !p.choice.empty() && p.choice[0].usable(p.choice[0].name.epoch);
   const auto looks = [&](const Rail<P>& r) {
     if (!r.event_open || now) return r.event_open;
@@ -304,10 +304,10 @@ void FailoverRecords<P>::report(Peer<P>& p, bool now) {
   bool any = false;
   for (unsigned i = 0; i < p.n_rails; ++i) any = any || looks(p.rails[i]);
   if (!any) return;
-  const std::uint64_t before = counters_.looked_at;
+  const uint64_t before = counters_.looked_at;
   const bool busy = !now && moving && in_restart(p, counters_.looked_at);
   const Waiting waiting = busy ? Waiting{UINT64_MAX, UINT64_MAX} : waiting_again(p);
-  const std::uint64_t looked_at = counters_.looked_at - before;
+  const uint64_t looked_at = counters_.looked_at - before;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     Rail<P>& r = p.rails[i];
     if (!r.event_open || (!now && !fenced(r, moving))) continue;

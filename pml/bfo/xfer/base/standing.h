@@ -19,30 +19,30 @@ class Standing {
   /// A rail is usable, and the peer has not failed.
   void set_reachable() { reach_ = Reach::kReachable; }
   /// No rail is usable since `now_ns`.
-  void set_unreachable(std::uint64_t now_ns) {
+  void set_unreachable(uint64_t now_ns) {
     reach_ = Reach::kUnreachable;
     absence_credited_ = heard_ = false;
     lost_ns_ = since_ns_ = now_ns;
     word_after_s_ = kFirstWord;
   }
   /// The park time begins anew: the wait before the peer showed life, or while it does, does not count.
-  void heard(std::uint64_t now_ns) {
+  void heard(uint64_t now_ns) {
     since_ns_ = now_ns;
     heard_ = true;
   }
-  bool park_time_over(std::uint64_t now_ns, std::uint64_t bound_ns) const {
+  bool park_time_over(uint64_t now_ns, uint64_t bound_ns) const {
     return time_since(since_ns_, now_ns) >= bound_ns;
   }
-  void credit_absence(std::uint64_t now_ns, std::uint64_t bound_ns);
-  std::uint64_t unreachable_since_ns() const { return lost_ns_; }
+  void credit_absence(uint64_t now_ns, uint64_t bound_ns);
+  uint64_t unreachable_since_ns() const { return lost_ns_; }
   /// Whoever waits is told of it after a second, and then every ten seconds. Is it time? `alive`: a rail says
   /// that the peer only computes, which it may have said before the last one was lost.
-  bool word_due(std::uint64_t now_ns, bool alive) const {
+  bool word_due(uint64_t now_ns, bool alive) const {
     return !(alive && heard_) && time_since(lost_ns_, now_ns) >= word_after_s_ * kSecond &&
            time_since(since_ns_, now_ns) >= kFirstWord * kSecond;
   }
-  void word_given(std::uint64_t now_ns) {
-    const auto seconds = static_cast<std::uint32_t>(time_since(lost_ns_, now_ns) / kSecond);
+  void word_given(uint64_t now_ns) {
+    const auto seconds = static_cast<uint32_t>(time_since(lost_ns_, now_ns) / kSecond);
     word_after_s_ = (seconds / kNextWord + 1) * kNextWord;
   }
 
@@ -73,16 +73,16 @@ class Standing {
  private:
   /// These exclude each other. The other flags do not: a peer that has finalized may be in any of them, and
   /// one that is failing is so until the engine is left, whatever its rails do meanwhile.
-  enum class Reach : std::uint8_t { kReachable, kUnreachable, kFailed };
+  enum class Reach : uint8_t { kReachable, kUnreachable, kFailed };
 
-  static constexpr std::uint64_t kSecond = 1'000'000'000;
-  static constexpr std::uint32_t kFirstWord = 1;  // seconds
-  static constexpr std::uint32_t kNextWord = 10;
+  static constexpr uint64_t kSecond = 1'000'000'000;
+  static constexpr uint32_t kFirstWord = 1;  ///< seconds
+  static constexpr uint32_t kNextWord = 10;
 
-  std::uint64_t lost_ns_ = 0;   ///< when the last rail was lost
-  std::uint64_t since_ns_ = 0;  ///< the park time runs since then
+  uint64_t lost_ns_ = 0;   ///< when the last rail was lost
+  uint64_t since_ns_ = 0;  ///< the park time runs since then
   PeerLoss loss_;
-  std::uint32_t word_after_s_ = kFirstWord;
+  uint32_t word_after_s_ = kFirstWord;
   Reach reach_ = Reach::kReachable;
   bool heard_ : 1 = false;  ///< since the last rail was lost
   bool absence_credited_ : 1 =
@@ -96,8 +96,8 @@ class Standing {
 /// This process was outside MPI, where no connection is made. A port that came back meanwhile gets one more
 /// second before the park time ends. It gets it once: a program that enters MPI only now and then must not
 /// wait for ever.
-[[gnu::cold]] inline void Standing::credit_absence(std::uint64_t now_ns, std::uint64_t bound_ns) {
-  constexpr std::uint64_t kGrace = 1'000'000'000;
+[[gnu::cold]] inline void Standing::credit_absence(uint64_t now_ns, uint64_t bound_ns) {
+  constexpr uint64_t kGrace = 1'000'000'000;
   if (!unreachable() || absence_credited_) return;
   if (bound_ns > kGrace && time_since(since_ns_, now_ns) <= bound_ns - kGrace) return;
   absence_credited_ = true;

@@ -13,15 +13,15 @@ namespace bfo::xfer {
 class Unstored {
  public:
   /// A message of `size` bytes. `failover`: it came over a rail with the failover contract.
-  void note(bool failover, std::size_t size) { (failover ? over_failover_ : over_other_) = size; }
+  void note(bool failover, size_t size) { (failover ? over_failover_ : over_other_) = size; }
   /// What was to be kept, `size` bytes, may have concerned any process.
-  void note_any(std::size_t size) { over_failover_ = over_other_ = size; }
+  void note_any(size_t size) { over_failover_ = over_other_ = size; }
   /// Size of a message that may have come from a peer with such a rail; 0: there is none.
-  std::size_t over(bool failover) const { return failover ? over_failover_ : over_other_; }
+  size_t over(bool failover) const { return failover ? over_failover_ : over_other_; }
 
  private:
-  std::size_t over_failover_ = 0;
-  std::size_t over_other_ = 0;  ///< their BTLs do not name the sender
+  size_t over_failover_ = 0;
+  size_t over_other_ = 0;  ///< their BTLs do not name the sender
 };
 
 }  // namespace bfo::xfer

@@ -17,7 +17,7 @@ namespace bfo::xfer {
 
 class EarlyNotices {
  public:
-  static constexpr std::size_t kMost = 1024;  ///< connections
+  static constexpr size_t kMost = 1024;  ///< connections
 
   /// `h` is a RAILDOWN or an EPOCHCLOSED. False: there are too many, or there is no memory.
   template <class Port>
@@ -31,14 +31,14 @@ class EarlyNotices {
       ++kept_;
     }
     core::RailHdr& of_its_kind =
-        h.type == static_cast<std::uint8_t>(core::MsgType::kRailDown) ? r->down : r->closed;
+        h.type == static_cast<uint8_t>(core::MsgType::kRailDown) ? r->down : r->closed;
     if (of_its_kind.type == 0 || of_its_kind.epoch <= h.epoch) of_its_kind = h;
     return true;
   }
 
   /// Calls f(notice) for those of connection `conn`, RAILDOWN first, and forgets them.
   template <class Port, class F>
-  void take(Port& port, std::uint64_t conn, F f) {
+  void take(Port& port, uint64_t conn, F f) {
     Record** at = &first_;
     while (*at && (*at)->conn != conn) at = &(*at)->next;
     Record* const r = *at;
@@ -64,12 +64,12 @@ class EarlyNotices {
  private:
   struct Record {
     Record* next = nullptr;
-    std::uint64_t conn = 0;
+    uint64_t conn = 0;
     core::RailHdr down{};  ///< type 0: none came
     core::RailHdr closed{};
   };
   Record* first_ = nullptr;
-  std::size_t kept_ = 0;
+  size_t kept_ = 0;
 };
 
 }  // namespace bfo::xfer

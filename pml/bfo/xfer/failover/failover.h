@@ -44,7 +44,7 @@ class Failover {
   void up(RailT* rail, const RailEvent& ev);
   void suspect(RailT* rail, const RailEvent& ev);
   void down(RailT* rail, const RailEvent& reported);
-  void closed(RailT* rail, const RailEvent& reported, FenceResult result, std::uint64_t delivered);
+  void closed(RailT* rail, const RailEvent& reported, FenceResult result, uint64_t delivered);
   void broken(RailT* rail, const RailEvent& ev, bool may_have_lost);
   void peer_alive(RailT* rail, bool alive);
   void on_rail_message(const Arrival& a, MsgType type, Bytes in);
@@ -55,7 +55,7 @@ class Failover {
   void declare_failed(PeerT& p, bool loss = true);
   void fail_scheduled();
   void gap_lost(PeerT& p);
-  bool look(PeerT& p, std::uint64_t now_ns);
+  bool look(PeerT& p, uint64_t now_ns);
 
   // ---- receives from any source, and signs of life
   void comm_made(CommT& c) { wildcards_.comm_made(c); }
@@ -66,7 +66,7 @@ class Failover {
   void rebuild(PeerT& p);
   void notice(RailT& r, const core::RailHdr& h);
   void notify_lost(PeerT& p);
-  void tell_no_rail(PeerT& p, std::uint64_t now_ns);
+  void tell_no_rail(PeerT& p, uint64_t now_ns);
   static bool has_work(const PeerT& p);
   bool ping(PeerT& p, ProcT& via);
 

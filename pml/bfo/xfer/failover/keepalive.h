@@ -19,7 +19,7 @@ namespace bfo::xfer {
 /// Whom wildcards wait for is watched from now on.
 template <class P>
 void Failover<P>::watch_wildcards() {
-  wildcards_.watch_all([this](CommT& c, std::int32_t rank) -> PeerT* {
+  wildcards_.watch_all([this](CommT& c, int32_t rank) -> PeerT* {
     ProcT* const q = matching_.proc_at(c, rank);
     return q ? matching_.peer_of(*q) : nullptr;
   });

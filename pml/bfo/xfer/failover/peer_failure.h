@@ -61,7 +61,7 @@ template <class P>
     Frag* const f = base_.port.frag_alloc();
     if (!f) break;
     core::RailHdr h{
-        static_cast<std::uint8_t>(core::MsgType::kPeerLost), 0, 0, rail.name.conn, rail.name.epoch, 0, 0};
+        static_cast<uint8_t>(core::MsgType::kPeerLost), 0, 0, rail.name.conn, rail.name.epoch, 0, 0};
     if (p.standing.loss().outcome == Outcome::kNoMemory) {
       h.cause = core::kCauseNoMemory;
       h.delivered = p.standing.loss().bytes;
@@ -114,7 +114,7 @@ template <class P>
 
 /// Work waits, and no rail to `p` is usable.
 template <class P>
-[[gnu::cold]] void Failover<P>::tell_no_rail(PeerT& p, std::uint64_t now_ns) {
+[[gnu::cold]] void Failover<P>::tell_no_rail(PeerT& p, uint64_t now_ns) {
   p.standing.word_given(now_ns);
   FailoverEvent e;
   e.what = "no_rail";
@@ -129,7 +129,7 @@ template <class P>
 /// either, and while nothing shows that the peer's process is alive. A process that computes outside MPI
 /// answers no handshake for any length of time (H15). True: what waits for `p` is to be posted.
 template <class P>
-bool Failover<P>::look(PeerT& p, std::uint64_t now_ns) {
+bool Failover<P>::look(PeerT& p, uint64_t now_ns) {
   if (p.standing.notice_pending()) notify_lost(p);
   base_.records.report(p, false);
   const bool posts = moves_.poll_for_frags(p);

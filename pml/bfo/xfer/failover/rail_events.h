@@ -172,8 +172,7 @@ void Failover<P>::down(RailT* rail, const RailEvent& reported) {
 }
 
 template <class P>
-void Failover<P>::closed(RailT* rail, const RailEvent& reported, FenceResult result,
-                         std::uint64_t delivered) {
+void Failover<P>::closed(RailT* rail, const RailEvent& reported, FenceResult result, uint64_t delivered) {
   PeerT& p = *rail->peer;
   const RailEvent ev = without_blame(p, reported);
   if (ev.name.epoch > rail->closed_epoch && result == FenceResult::kFenced)
@@ -199,20 +198,15 @@ void Failover<P>::post_notices(PeerT& p) {
   for (unsigned i = 0; i < p.n_rails; ++i) {
     RailT& r = p.rails[i];
     if (!(r.down_pending || r.closed_pending)) continue;
-    core::RailHdr h{static_cast<std::uint8_t>(core::MsgType::kRailDown),
-                    0,
-                    0,
-                    r.dead.conn,
-                    r.dead.epoch,
-                    r.dead_cause,
-                    0};
+    core::RailHdr h{
+        static_cast<uint8_t>(core::MsgType::kRailDown), 0, 0, r.dead.conn, r.dead.epoch, r.dead_cause, 0};
     if (r.down_pending) {
       r.down_pending = false;
       rails_.send_stored(p, &h, sizeof h);
     }
     if (r.closed_pending) {
       r.closed_pending = false;
-      h.type = static_cast<std::uint8_t>(core::MsgType::kEpochClosed);
+      h.type = static_cast<uint8_t>(core::MsgType::kEpochClosed);
       h.delivered = r.dead_delivered;
       rails_.send_stored(p, &h, sizeof h);
     }
@@ -237,7 +231,7 @@ void Failover<P>::on_rail_message(const Arrival& a, MsgType type, Bytes in) {
 template <class P>
 void Failover<P>::notice(RailT& r, const core::RailHdr& h) {
   const RailName name{h.conn, h.epoch};
-  if (h.type == static_cast<std::uint8_t>(MsgType::kRailDown)) {
+  if (h.type == static_cast<uint8_t>(MsgType::kRailDown)) {
     if (r.name.conn == h.conn) base_.port.peer_down(r.handle, name, h.cause);
     return;
   }

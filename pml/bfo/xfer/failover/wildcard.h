@@ -45,28 +45,28 @@ class Wildcards {
   void watch_all(Meet meet);
 
  private:
-  static constexpr std::int32_t kWatched = 256;  ///< ranks that watch_all() looks at in one call
+  static constexpr int32_t kWatched = 256;  ///< ranks that watch_all() looks at in one call
   /// up to this size all ranks are watched, also those never spoken to
-  static constexpr std::int32_t kSmallComm = 64;
+  static constexpr int32_t kSmallComm = 64;
 
-  PeerT* known_peer(const CommT& c, std::int32_t rank) const;
-  void count_lost(CommT& c, std::int32_t rank, const PeerT& p);
+  PeerT* known_peer(const CommT& c, int32_t rank) const;
+  void count_lost(CommT& c, int32_t rank, const PeerT& p);
   void count_lost(CommT& c);
   bool wait_on(const CommT& c) const;
   bool deserted(const CommT& c) const;
   template <class Meet>
-  void watch(CommT& c, std::int32_t rank, Meet meet);
+  void watch(CommT& c, int32_t rank, Meet meet);
 
   P& port_;
   AnySource rule_;
   Matching<P>& matching_;
   const CommTable<P>& comms_;
-  std::uint32_t n_lost_ = 0;  ///< peers that failed and had not finalized
+  uint32_t n_lost_ = 0;  ///< peers that failed and had not finalized
 };
 
 /// Rank `rank` of `c` if this process has a record of it; unlike peer_of() it makes none.
 template <class P>
-Peer<P>* Wildcards<P>::known_peer(const CommT& c, std::int32_t rank) const {
+Peer<P>* Wildcards<P>::known_peer(const CommT& c, int32_t rank) const {
   const Proc<P>* const p = c.procs[rank];
   if (p && p->peer) return p->peer;
   return static_cast<PeerT*>(port_.known(c.handle, rank));
@@ -74,7 +74,7 @@ Peer<P>* Wildcards<P>::known_peer(const CommT& c, std::int32_t rank) const {
 
 /// Rank `rank` of `c` was declared failed.
 template <class P>
-[[gnu::cold]] void Wildcards<P>::count_lost(CommT& c, std::int32_t rank, const PeerT& p) {
+[[gnu::cold]] void Wildcards<P>::count_lost(CommT& c, int32_t rank, const PeerT& p) {
   // Messages to oneself can still come when all others have failed: for kWait this process counts as a member
   // that is left.
   if (c.inter || rank != c.my_rank || rule_ == AnySource::kError) ++c.n_lost;
@@ -86,7 +86,7 @@ template <class P>
 /// A communicator is made after processes have failed.
 template <class P>
 [[gnu::cold]] void Wildcards<P>::count_lost(CommT& c) {
-  for (std::int32_t i = 0; i < c.size; ++i)
+  for (int32_t i = 0; i < c.size; ++i)
     if (const PeerT* const p = known_peer(c, i); p && p->standing.failed()) count_lost(c, i, *p);
 }
 
@@ -95,7 +95,7 @@ template <class P>
 [[gnu::cold]] void Wildcards<P>::peer_failed(PeerT& p) {
   ++n_lost_;
   for (CommT* c = comms_.front(); c; c = comms_.next(c)) {
-    for (std::int32_t i = 0; i < c->size; ++i)
+    for (int32_t i = 0; i < c->size; ++i)
       if (known_peer(*c, i) == &p) count_lost(*c, i, p);
     if (c->wildcards_end) matching_.fail_wildcards(*c);
   }
@@ -114,7 +114,7 @@ bool Wildcards<P>::wait_on(const CommT& c) const {
 /// ones as well: without it the wait would have no end.
 template <class P>
 [[gnu::cold]] bool Wildcards<P>::deserted(const CommT& c) const {
-  for (std::int32_t i = 0; i < c.size; ++i) {
+  for (int32_t i = 0; i < c.size; ++i) {
     if (!c.inter && i == c.my_rank) continue;
     const PeerT* const p = known_peer(c, i);
     if (!p || !p->standing.ended()) return false;
@@ -128,7 +128,7 @@ template <class P>
   if (!p.watch.watched()) return false;
   for (CommT* c = comms_.front(); c; c = comms_.next(c)) {
     if (!wait_on(*c)) continue;
-    for (std::int32_t i = 0; i < c->size; ++i)
+    for (int32_t i = 0; i < c->size; ++i)
       if (known_peer(*c, i) == &p && (!p.standing.finalized() || deserted(*c))) return true;
   }
   p.watch.forget_wildcards();
@@ -140,13 +140,13 @@ template <class P>
 template <class P>
 template <class Meet>
 void Wildcards<P>::watch_all(Meet meet) {
-  std::int32_t ranks_left = kWatched;
+  int32_t ranks_left = kWatched;
   for (CommT* c = comms_.front(); c && ranks_left > 0; c = comms_.next(c)) {
     if (!wait_on(*c)) continue;
     if (c->probed != 0) --c->probed;
-    const std::int32_t n = c->size < ranks_left ? c->size : ranks_left;
+    const int32_t n = c->size < ranks_left ? c->size : ranks_left;
     ranks_left -= n;
-    for (std::int32_t i = 0; i < n; ++i) {
+    for (int32_t i = 0; i < n; ++i) {
       watch(*c, c->watch, meet);
       c->watch = c->watch + 1 < c->size ? c->watch + 1 : 0;
     }
@@ -155,7 +155,7 @@ void Wildcards<P>::watch_all(Meet meet) {
 
 template <class P>
 template <class Meet>
-void Wildcards<P>::watch(CommT& c, std::int32_t rank, Meet meet) {
+void Wildcards<P>::watch(CommT& c, int32_t rank, Meet meet) {
   if (!c.inter && rank == c.my_rank) return;
   PeerT* p = known_peer(c, rank);
   if (!p && c.size > kSmallComm) return;

@@ -17,7 +17,7 @@ template <class P>
 Comm<P>* Matching<P>::comm_add(const CommDesc<P>& d) {
   if (comms_.find(d.ctx)) return nullptr;
   if (!comms_.reserve(base_.port, d.ctx)) return nullptr;
-  const std::size_t bytes = static_cast<std::size_t>(d.size) * sizeof(ProcT*);
+  const size_t bytes = static_cast<size_t>(d.size) * sizeof(ProcT*);
   void* const memory = base_.port.alloc(sizeof(CommT));
   void* const procs = base_.port.alloc(bytes ? bytes : 1);
   if (!memory || !procs) {
@@ -39,7 +39,7 @@ Comm<P>* Matching<P>::comm_add(const CommDesc<P>& d) {
 
 template <class P>
 void Matching<P>::comm_del(CommT* c) {
-  for (std::int32_t i = 0; i < c->size; ++i)
+  for (int32_t i = 0; i < c->size; ++i)
     if (c->procs[i]) remember(*c->procs[i]);
   comm_free(c);
 }
@@ -53,7 +53,7 @@ void Matching<P>::free_all() {
 
 template <class P>
 void Matching<P>::comm_free(CommT* c) {
-  for (std::int32_t i = 0; i < c->size; ++i) {
+  for (int32_t i = 0; i < c->size; ++i) {
     ProcT* const p = c->procs[i];
     if (!p) continue;
     while (Message* m = p->out_of_sequence.pop_front(*this)) free_message(m);
@@ -89,7 +89,7 @@ void recall_sequence(Proc<P>& p, const PastSequence& s) {
 
 /// First use of a rank of a communicator. nullptr: no memory.
 template <class P>
-[[gnu::cold, gnu::noinline]] Proc<P>* Matching<P>::make_proc(CommT& c, std::int32_t rank) {
+[[gnu::cold, gnu::noinline]] Proc<P>* Matching<P>::make_proc(CommT& c, int32_t rank) {
   void* const memory = base_.port.alloc(sizeof(ProcT));
   if (!memory) {
     if (auto* const peer = static_cast<PeerT*>(base_.port.resolve(c.handle, rank)))
@@ -129,7 +129,7 @@ void Matching<P>::remember(ProcT& p) {
   const PastSequence now{p.comm->ctx, p.next_seq,    p.stop_seq, p.confirmed, p.acked,
                          p.expected,  p.resent_from, p.question, p.resent};
   comms_.note_used(now.ctx);
-  if (const std::size_t missing = peer.past.keep(base_.port, now)) base_.failing.no_memory(peer, missing);
+  if (const size_t missing = peer.past.keep(base_.port, now)) base_.failing.no_memory(peer, missing);
 }
 
 }  // namespace bfo::xfer

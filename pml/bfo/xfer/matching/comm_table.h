@@ -19,7 +19,7 @@ class CommTable {
   using CommT = Comm<P>;
 
   /// nullptr: no communicator has this context id.
-  CommT* find(std::uint16_t ctx) const {
+  CommT* find(uint16_t ctx) const {
     CommT** const page = pages_[ctx / kPage];
     return page ? page[ctx % kPage] : nullptr;
   }
@@ -28,7 +28,7 @@ class CommTable {
 
   /// Makes room for context id `ctx`. False: no memory.
   template <class Port>
-  bool reserve(Port& port, std::uint16_t ctx) {
+  bool reserve(Port& port, uint16_t ctx) {
     CommT**& page = pages_[ctx / kPage];
     if (page) return true;
     page = static_cast<CommT**>(port.alloc(kPage * sizeof(CommT*)));
@@ -47,8 +47,8 @@ class CommTable {
   }
 
   /// A communicator with this context id was freed at least once, so a peer may have its numbering.
-  bool was_used(std::uint16_t ctx) const { return used_[ctx / 64] >> (ctx % 64) & 1; }
-  void note_used(std::uint16_t ctx) { used_[ctx / 64] |= std::uint64_t{1} << (ctx % 64); }
+  bool was_used(uint16_t ctx) const { return used_[ctx / 64] >> (ctx % 64) & 1; }
+  void note_used(uint16_t ctx) { used_[ctx / 64] |= uint64_t{1} << (ctx % 64); }
 
   /// The table is empty.
   template <class Port>
@@ -62,7 +62,7 @@ class CommTable {
  private:
   static constexpr unsigned kPage = 256;
   List<CommT> all_;
-  std::uint64_t used_[65536 / 64] = {};
+  uint64_t used_[65536 / 64] = {};
   CommT** pages_[65536 / kPage] = {};
 };
 

@@ -28,7 +28,7 @@ template <class P>
 [[gnu::always_inline]] inline Proc<P>* Matching<P>::in_sequence(const core::MatchHdr& h,
                                                                 const RailT* rail) const {
   CommT* const c = comms_.find(h.ctx);
-  if (!c || static_cast<std::uint32_t>(h.src) >= static_cast<std::uint32_t>(c->size)) [[unlikely]]
+  if (!c || static_cast<uint32_t>(h.src) >= static_cast<uint32_t>(c->size)) [[unlikely]]
     return nullptr;
   ProcT* const p = c->procs[h.src];
   if (!p || (rail && rail->peer != p->peer)) [[unlikely]]
@@ -42,7 +42,7 @@ template <class P>
 template <class P>
 [[gnu::always_inline]] inline typename P::RecvRequest* Matching<P>::take_next(ProcT& p,
                                                                               const core::MatchHdr& h,
-                                                                              std::uint64_t length) {
+                                                                              uint64_t length) {
   RecvRequest* const r = take_posted(p, h.tag);
   if (!r) return nullptr;
   p.expected = static_cast<Seq16>(p.expected + base_.port.seq_step());
@@ -52,8 +52,7 @@ template <class P>
 
 /// The next message of `p`, a MATCH for which no receive is posted, is kept.
 template <class P>
-[[gnu::noinline]] void Matching<P>::keep_next(ProcT& p, RailT* rail, std::uint32_t epoch, std::int32_t tag,
-                                              Bytes in) {
+[[gnu::noinline]] void Matching<P>::keep_next(ProcT& p, RailT* rail, uint32_t epoch, int32_t tag, Bytes in) {
   const core::MatchWords h = core::match_words(p.comm->ctx, p.rank, tag, p.expected);
   const Opened o = Opened::match(&h.header, in.from(sizeof h.header));
   if (Message* const m = keep_here(&p, o, Arrival{rail, epoch, in.size})) {
@@ -154,9 +153,9 @@ template <class P>
 
 /// The oldest posted receive that matches a message of `p` with `tag`, removed from its queue.
 template <class P>
-[[gnu::always_inline]] inline typename P::RecvRequest* Matching<P>::take_posted(ProcT& p, std::int32_t tag) {
+[[gnu::always_inline]] inline typename P::RecvRequest* Matching<P>::take_posted(ProcT& p, int32_t tag) {
   CommT& c = *p.comm;
-  const std::int32_t any = tag >= 0 ? kAnyTag : tag;  // MPI_ANY_TAG does not match negative tags
+  const int32_t any = tag >= 0 ? kAnyTag : tag;  // MPI_ANY_TAG does not match negative tags
   RecvRequest* const s = p.posted.find(*this, tag, any);
   RecvRequest* const w = c.posted_any_source.find(*this, tag, any);
   if (s && (!w || s->xfer.post_order < w->xfer.post_order)) {
@@ -173,7 +172,7 @@ template <class P>
 
 template <class P>
 [[gnu::always_inline]] inline void Matching<P>::set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h,
-                                                            std::uint64_t length) {
+                                                            uint64_t length) {
   auto& x = r.xfer;
   x.status.source = p.rank;
   x.status.tag = h.tag;
@@ -227,7 +226,7 @@ template <class P>
   m->proc = p;
   m->rail = a.rail;
   m->epoch = a.epoch;
-  m->size = m->room = static_cast<std::uint32_t>(o.stored_size());
+  m->size = m->room = static_cast<uint32_t>(o.stored_size());
   return m;
 }
 
@@ -253,13 +252,13 @@ bool Matching<P>::replace(Message& m, const Opened& o, const Arrival& a) {
   }
   if (!m.is_open()) return !o.is_match() && (m.proc || a.rail);
   if (!renews(m, o)) return false;
-  const std::size_t size = o.stored_size();
+  const size_t size = o.stored_size();
   void* const memory = size > m.room ? base_.port.alloc(size) : &m + 1;
   if (!memory) return false;  // keep the older one: a receiver without usable keys asks for others
   void* const old = m.separate();
   m.what = o.stored_at(memory, nullptr);
   if (old) base_.port.free(old);
-  m.size = static_cast<std::uint32_t>(size);
+  m.size = static_cast<uint32_t>(size);
   m.rail = a.rail;
   m.epoch = a.epoch;
   return false;

@@ -18,7 +18,7 @@
 namespace bfo::xfer {
 
 /// What came of a message.
-enum class Came : std::uint8_t {
+enum class Came : uint8_t {
   kNothing,    ///< it is kept, or dropped and counted
   kEager,      ///< a receive takes it: its payload is to be unpacked, then the receive is complete
   kOpened,     ///< a receive takes it: a rendezvous begins
@@ -53,17 +53,17 @@ class Matching {
   void free_all();
 
   /// The memory of its queues' indices.
-  void* alloc(std::size_t size) { return base_.port.alloc(size); }
+  void* alloc(size_t size) { return base_.port.alloc(size); }
   void free(void* memory) { base_.port.free(memory); }
 
   // ---- communicators and ranks
   CommT* comm_add(const CommDesc<P>& desc);
   void comm_del(CommT* comm);
-  CommT* find(std::uint16_t ctx) const { return comms_.find(ctx); }
+  CommT* find(uint16_t ctx) const { return comms_.find(ctx); }
   const CommTable<P>& comms() const { return comms_; }
   /// nullptr: the communicator has no such rank, or there is no memory for it.
-  ProcT* proc_at(CommT& c, std::int32_t rank) {
-    if (static_cast<std::uint32_t>(rank) >= static_cast<std::uint32_t>(c.size)) [[unlikely]]
+  ProcT* proc_at(CommT& c, int32_t rank) {
+    if (static_cast<uint32_t>(rank) >= static_cast<uint32_t>(c.size)) [[unlikely]]
       return nullptr;
     ProcT* const p = c.procs[rank];
     return p ? p : make_proc(c, rank);
@@ -73,8 +73,8 @@ class Matching {
 
   // ---- messages that come
   ProcT* in_sequence(const core::MatchHdr& h, const RailT* rail) const;
-  RecvRequest* take_next(ProcT& p, const core::MatchHdr& h, std::uint64_t length);
-  void keep_next(ProcT& p, RailT* rail, std::uint32_t epoch, std::int32_t tag, Bytes in);
+  RecvRequest* take_next(ProcT& p, const core::MatchHdr& h, uint64_t length);
+  void keep_next(ProcT& p, RailT* rail, uint32_t epoch, int32_t tag, Bytes in);
   ProcT* sender(const Arrival& a, const Opened& o, bool& over);
   Matched<P> accept(ProcT& p, const Opened& o, const Arrival& a);
   /// Do messages of `p` wait for earlier ones? Then take_following() after the next one.
@@ -82,31 +82,31 @@ class Matching {
   Message* take_following(ProcT& p, RecvRequest*& receive);
   bool renew(ProcT& p, const Opened& o, const Arrival& a);
   /// The oldest message that came before communicator `ctx` was made, removed; nullptr: there is none.
-  Message* take_unknown(std::uint16_t ctx) { return unknown_.take(*this, ctx); }
+  Message* take_unknown(uint16_t ctx) { return unknown_.take(*this, ctx); }
 
   // ---- receives and probes
   Message* post(RecvRequest& r, const RecvArgs<P>& args);
-  void post_for(Message& m, RecvRequest& r, std::uint64_t capacity);
+  void post_for(Message& m, RecvRequest& r, uint64_t capacity);
   bool cancel(RecvRequest& r);
-  Message* probe(CommT& c, std::int32_t src, std::int32_t tag, ProbeResult& result);
+  Message* probe(CommT& c, int32_t src, int32_t tag, ProbeResult& result);
   void hold(Message& m);
-  RecvRequest* take_posted(ProcT& p, std::int32_t tag);
-  void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, std::uint64_t length);
+  RecvRequest* take_posted(ProcT& p, int32_t tag);
+  void set_matched(RecvRequest& r, ProcT& p, const core::MatchHdr& h, uint64_t length);
   void unpack(RecvRequest& r, Bytes payload);
   void add_unexpected(ProcT& p, Message* m);
   void free_message(Message* m);
   void fail_posted(PeerT& p, Outcome outcome);
   /// Receives that only `p` can match.
   static bool any_posted(const PeerT& p);
-  static std::uint64_t posted(const PeerT& p);
+  static uint64_t posted(const PeerT& p);
   void fail_wildcards(CommT& c);
 
   /// For tools: it walks the queues.
-  QueueLengths queue_lengths(const CommT& c, std::int32_t rank) const;
+  QueueLengths queue_lengths(const CommT& c, int32_t rank) const;
 
  private:
   void comm_free(CommT* c);
-  ProcT* make_proc(CommT& c, std::int32_t rank);
+  ProcT* make_proc(CommT& c, int32_t rank);
   PeerT* meet(ProcT& p);
   void remember(ProcT& p);
   bool is_from(ProcT& p, const RailT* rail, const Opened& o);
@@ -117,10 +117,10 @@ class Matching {
   bool replace(Message& m, const Opened& o, const Arrival& a);
   bool keep_unknown(const Opened& o, const Arrival& a);
   void unknown_too_many(const Arrival& a);
-  Message* find_unexpected(CommT& c, std::int32_t src, std::int32_t tag);
-  Message* take_unexpected(CommT& c, std::int32_t src, std::int32_t tag);
+  Message* find_unexpected(CommT& c, int32_t src, int32_t tag);
+  Message* take_unexpected(CommT& c, int32_t src, int32_t tag);
   void remove_unexpected(Message& m);
-  Outcome probe_missed(CommT& c, std::int32_t src);
+  Outcome probe_missed(CommT& c, int32_t src);
   void fail_recv(RecvRequest& r, Outcome outcome);
   void fail_wildcard(RecvRequest& r);
 

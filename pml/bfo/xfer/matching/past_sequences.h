@@ -15,22 +15,22 @@
 namespace bfo::xfer {
 
 struct PastSequence {
-  std::uint16_t ctx;
+  uint16_t ctx;
   Seq16 next_seq;
   Seq16 stop_seq;
   Seq16 confirmed;
   Seq16 acked;
   Seq16 expected;
   Seq16 resent_from;
-  std::uint16_t question;
+  uint16_t question;
   bool resent;
 };
 
 class PastSequences {
  public:
   /// The numbering of context `ctx`; nullptr: none was kept.
-  PastSequence* find(std::uint16_t ctx) const {
-    for (std::uint32_t i = 0; i < n_; ++i)
+  PastSequence* find(uint16_t ctx) const {
+    for (uint32_t i = 0; i < n_; ++i)
       if (at_[i].ctx == ctx) return &at_[i];
     return nullptr;
   }
@@ -38,13 +38,13 @@ class PastSequences {
   /// Keeps `now`, instead of an older one of the same context. Returns 0, or the number of bytes for which
   /// there was no memory; then nothing has changed.
   template <class Port>
-  std::size_t keep(Port& port, const PastSequence& now) {
+  size_t keep(Port& port, const PastSequence& now) {
     if (PastSequence* const old = find(now.ctx)) {
       *old = now;
       return 0;
     }
     if (n_ == capacity_) {
-      const std::uint32_t more = capacity_ ? capacity_ * 2 : 8;
+      const uint32_t more = capacity_ ? capacity_ * 2 : 8;
       auto* const grown = static_cast<PastSequence*>(port.alloc(more * sizeof(PastSequence)));
       if (!grown) return more * sizeof(PastSequence);
       if (n_) std::memcpy(grown, at_, n_ * sizeof(PastSequence));
@@ -65,8 +65,8 @@ class PastSequences {
 
  private:
   PastSequence* at_ = nullptr;
-  std::uint32_t n_ = 0;
-  std::uint32_t capacity_ = 0;
+  uint32_t n_ = 0;
+  uint32_t capacity_ = 0;
 };
 
 }  // namespace bfo::xfer

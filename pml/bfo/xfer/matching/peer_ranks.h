@@ -16,7 +16,7 @@ template <class P>
 struct PeerRanks {
   PastSequences past;  ///< of communicators that were freed
   /// bytes kept of its messages for communicators that do not exist here yet
-  std::uint64_t unknown_held = 0;
+  uint64_t unknown_held = 0;
   List<Proc<P>> procs;  ///< of it, on all communicators
 };
 

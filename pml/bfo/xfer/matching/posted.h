@@ -8,7 +8,7 @@
 namespace bfo::xfer {
 
 template <class P>
-Unexpected<P>* Matching<P>::find_unexpected(CommT& c, std::int32_t src, std::int32_t tag) {
+Unexpected<P>* Matching<P>::find_unexpected(CommT& c, int32_t src, int32_t tag) {
   if (c.arrivals.empty()) return nullptr;
   const auto oldest = [&](auto& queue) {
     if (tag != kAnyTag) return queue.find(*this, tag);
@@ -63,7 +63,7 @@ template <class P>
 
 /// The oldest message here that a receive of these would match, in no queue any more.
 template <class P>
-[[gnu::noinline]] Unexpected<P>* Matching<P>::take_unexpected(CommT& c, std::int32_t src, std::int32_t tag) {
+[[gnu::noinline]] Unexpected<P>* Matching<P>::take_unexpected(CommT& c, int32_t src, int32_t tag) {
   Message* const m = find_unexpected(c, src, tag);
   if (m) remove_unexpected(*m);
   return m;
@@ -71,7 +71,7 @@ template <class P>
 
 /// `r` takes a message that a matched probe holds: in no queue any more.
 template <class P>
-void Matching<P>::post_for(Message& m, RecvRequest& r, std::uint64_t capacity) {
+void Matching<P>::post_for(Message& m, RecvRequest& r, uint64_t capacity) {
   auto& x = r.xfer;
   CommT& c = *m.proc->comm;
   x.comm = &c;
@@ -117,8 +117,8 @@ bool Matching<P>::any_posted(const PeerT& p) {
 }
 
 template <class P>
-[[gnu::cold]] std::uint64_t Matching<P>::posted(const PeerT& p) {
-  std::uint64_t n = 0;
+[[gnu::cold]] uint64_t Matching<P>::posted(const PeerT& p) {
+  uint64_t n = 0;
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) n += length_of(q->posted);
   return n;
 }
@@ -151,7 +151,7 @@ bool Matching<P>::cancel(RecvRequest& r) {
 /// wait. Like a receive, the probe makes the peer's record and waits for the peer, or for all possible
 /// senders (has_work(), keep_alive()), until the next probe.
 template <class P>
-Outcome Matching<P>::probe_missed(CommT& c, std::int32_t src) {
+Outcome Matching<P>::probe_missed(CommT& c, int32_t src) {
   if (src == kAnySource) {
     if (c.wildcards_end) return c.lost_outcome;
     c.probed = 2;
@@ -167,7 +167,7 @@ Outcome Matching<P>::probe_missed(CommT& c, std::int32_t src) {
 
 /// The message that a probe finds; it stays. nullptr: `result.outcome` tells whether one can still come.
 template <class P>
-Unexpected<P>* Matching<P>::probe(CommT& c, std::int32_t src, std::int32_t tag, ProbeResult& result) {
+Unexpected<P>* Matching<P>::probe(CommT& c, int32_t src, int32_t tag, ProbeResult& result) {
   Message* const m = find_unexpected(c, src, tag);
   if (m)
     result = ProbeResult{m->proc->rank, m->match.tag, m->length()};
@@ -184,7 +184,7 @@ void Matching<P>::hold(Message& m) {
 }
 
 template <class P>
-QueueLengths Matching<P>::queue_lengths(const CommT& c, std::int32_t rank) const {
+QueueLengths Matching<P>::queue_lengths(const CommT& c, int32_t rank) const {
   if (rank == kAnySource) return {length_of(c.posted_any_source), length_of(c.arrivals)};
   const ProcT* const p = c.has(rank) ? c.procs[rank] : nullptr;
   return p ? QueueLengths{length_of(p->posted), length_of(p->unexpected)} : QueueLengths{};

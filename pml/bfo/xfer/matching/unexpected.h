@@ -27,11 +27,11 @@ struct Unexpected {
   Place among_all;
   Proc<P>* proc = nullptr;
   Rail<P>* rail = nullptr;  ///< over which it arrived; nullptr when unknown
-  std::uint32_t epoch = 0;
-  std::uint32_t size = 0;  ///< bytes of `what`, where it is stored
-  std::uint32_t room = 0;  ///< bytes right behind this struct
-  core::MatchHdr match;    ///< as in the first header that came: the queues sort by it
-  core::Opened what;       ///< stored right behind this struct, unless separate()
+  uint32_t epoch = 0;
+  uint32_t size = 0;     ///< bytes of `what`, where it is stored
+  uint32_t room = 0;     ///< bytes right behind this struct
+  core::MatchHdr match;  ///< as in the first header that came: the queues sort by it
+  core::Opened what;     ///< stored right behind this struct, unless separate()
   /// A message to oneself whose bytes are still in the buffer of this request (oneself.h); `what` has none.
   typename P::SendRequest* own = nullptr;
 
@@ -47,11 +47,11 @@ struct Unexpected {
     return is_open() && what.header() != this + 1 ? const_cast<void*>(what.header()) : nullptr;
   }
   /// Application bytes of the message.
-  std::uint64_t length() const { return own ? own->xfer.length : what.length(); }
+  uint64_t length() const { return own ? own->xfer.length : what.length(); }
 };
 
 /// RecvState::linked of a receive that no message has matched.
-inline constexpr std::uint8_t kPosted = 2;
+inline constexpr uint8_t kPosted = 2;
 
 /// Posted receives, by the tag asked for.
 struct PostedLink {
@@ -62,7 +62,7 @@ struct PostedLink {
   static void mark(auto* r, bool in) { r->xfer.linked = in ? kPosted : 0; }
 };
 struct PostedKey {
-  static std::int64_t of(const auto* r) { return r->xfer.tag; }
+  static int64_t of(const auto* r) { return r->xfer.tag; }
   static bool older(const auto* a, const auto* b) { return a->xfer.post_order < b->xfer.post_order; }
 };
 template <class P>
@@ -78,22 +78,22 @@ struct MessageLink {
   static void mark(auto*, bool) {}
 };
 struct TagKey {
-  static std::int64_t of(const auto* m) { return m->match.tag; }
+  static int64_t of(const auto* m) { return m->match.tag; }
 };
 struct SeqKey {
-  static std::int64_t of(const auto* m) { return m->match.seq; }
+  static int64_t of(const auto* m) { return m->match.seq; }
 };
 struct ContextKey {
-  static std::int64_t of(const auto* m) { return m->match.ctx; }
+  static int64_t of(const auto* m) { return m->match.ctx; }
 };
 /// The same message again comes from the same process: anybody may put any rank into a header.
 struct MessageKey {
-  static std::int64_t of(const core::MatchHdr& h, const void* sender) {
-    return static_cast<std::int64_t>(
-        (std::uint64_t{h.ctx} << 48 | std::uint64_t{h.seq} << 32 | static_cast<std::uint32_t>(h.src)) ^
-        reinterpret_cast<std::uintptr_t>(sender));
+  static int64_t of(const core::MatchHdr& h, const void* sender) {
+    return static_cast<int64_t>(
+        (uint64_t{h.ctx} << 48 | uint64_t{h.seq} << 32 | static_cast<uint32_t>(h.src)) ^
+        reinterpret_cast<uintptr_t>(sender));
   }
-  static std::int64_t of(const auto* m) { return of(m->match, sender_of(m->rail)); }
+  static int64_t of(const auto* m) { return of(m->match, sender_of(m->rail)); }
   /// nullptr: its BTL does not name senders.
   static auto* sender_of(const auto* rail) { return rail ? rail->peer : nullptr; }
 };

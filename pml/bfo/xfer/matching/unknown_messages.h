@@ -29,11 +29,11 @@ class UnknownMessages {
     return same ? m : nullptr;
   }
   /// May a message of `size` bytes that came over `rail` be added, when a sender may have `limit` bytes here?
-  bool fits(const Rail<P>* rail, std::size_t size, std::uint64_t limit) {
+  bool fits(const Rail<P>* rail, size_t size, uint64_t limit) {
     return held(rail) + sizeof(Message) + size <= limit;
   }
   /// The same when its `size` bytes take the place of those of `m`.
-  bool fits_instead(const Message& m, std::size_t size, std::uint64_t limit) {
+  bool fits_instead(const Message& m, size_t size, uint64_t limit) {
     return held(m.rail) - cost(m) + cost(m.room, size) <= limit;
   }
   template <class Memory>
@@ -44,7 +44,7 @@ class UnknownMessages {
   }
   /// The oldest message of context `ctx`, removed; nullptr: there is none.
   template <class Memory>
-  Message* take(Memory& memory, std::uint16_t ctx) {
+  Message* take(Memory& memory, uint16_t ctx) {
     Message* const m = by_comm_.find(memory, ctx);
     if (!m) return nullptr;
     by_comm_.remove(memory, m);
@@ -65,17 +65,15 @@ class UnknownMessages {
 
  private:
   /// What counts against the sender's allowance: all that is allocated for a message.
-  static std::uint64_t cost(const Message& m) { return cost(m.room, m.separate() ? m.size : 0); }
+  static uint64_t cost(const Message& m) { return cost(m.room, m.separate() ? m.size : 0); }
   /// Of a message with `room` bytes of its own, when the newest ones are `size`.
-  static std::uint64_t cost(std::size_t room, std::size_t size) {
-    return sizeof(Message) + room + (size > room ? size : 0);
-  }
+  static uint64_t cost(size_t room, size_t size) { return sizeof(Message) + room + (size > room ? size : 0); }
   /// The sum it is counted in: the sender's, or a common one for messages of BTLs that do not name senders.
-  std::uint64_t& held(const Rail<P>* rail) { return rail ? rail->peer->unknown_held : anonymous_held_; }
+  uint64_t& held(const Rail<P>* rail) { return rail ? rail->peer->unknown_held : anonymous_held_; }
 
   MessageQueue<P, MessageKey> all_;
   CommQueue<P, ContextKey> by_comm_;  ///< the same, by communicator
-  std::uint64_t anonymous_held_ = 0;
+  uint64_t anonymous_held_ = 0;
 };
 
 }  // namespace bfo::xfer

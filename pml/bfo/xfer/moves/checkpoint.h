@@ -30,7 +30,7 @@ class Checkpoint {
   Seq16 seq() const { return seq_; }
 
  private:
-  std::uint64_t accepted_[kMaxRails] = {};
+  uint64_t accepted_[kMaxRails] = {};
   Seq16 seq_ = 0;
   bool holds_ = false;
 };

@@ -22,9 +22,9 @@ struct Eager {
   using SendRequest = typename P::SendRequest;
   using RecvRequest = typename P::RecvRequest;
 
-  enum class Sent : std::uint8_t { kDone, kFlying, kRefused };
+  enum class Sent : uint8_t { kDone, kFlying, kRefused };
 
-  static core::MatchHdr header(const Proc<P>& p, std::int32_t tag, Seq16 seq) {
+  static core::MatchHdr header(const Proc<P>& p, int32_t tag, Seq16 seq) {
     return core::match_words(p.comm->ctx, p.comm->my_rank, tag, seq).header;
   }
 
@@ -40,7 +40,7 @@ struct Eager {
     if (!f) return Sent::kRefused;
     f->xfer.send = &r;
     f->xfer.type = h.type;
-    std::size_t n = x.length;
+    size_t n = x.length;
     const Post post = e.base_.port.send(rail.handle, h.type, &h, sizeof h, r, 0, n, *f);
     if (post == Post::kAccepted) {
       ++e.eager_out_;
@@ -182,7 +182,7 @@ template <class P>
   if (args.mode == SendMode::kSync) return Inline::kNo;
   RailT* const rail = rails_.next_for(peer, args.length);
   if (!rail) return Inline::kNo;
-  const std::size_t size = args.length + sizeof(core::MatchHdr);
+  const size_t size = args.length + sizeof(core::MatchHdr);
   if (size > rail->limits.inline_limit) [[unlikely]] {
     // A caller that receives, too, has work while its message is read: then the copies are what takes time.
     if (!args.blocking || size > rail->limits.blocking_limit || p->comm->n_posted != 0) return Inline::kNo;
@@ -190,8 +190,8 @@ template <class P>
   const core::MatchWords words = core::match_words(p->comm->ctx, p->comm->my_rank, args.tag, p->next_seq);
   const core::MatchHdr& h = words.header;
   rails_.posting(*rail);
-  const bool sent = base_.port.sendi(rail->handle, static_cast<std::uint8_t>(core::MsgType::kMatch), &h,
-                                     sizeof h, source, args.length);
+  const bool sent = base_.port.sendi(rail->handle, static_cast<uint8_t>(core::MsgType::kMatch), &h, sizeof h,
+                                     source, args.length);
   rails_.posted();
   if (!sent) {
     // A longer one may lack a fragment of its own, which does not tell anything about the rail.

@@ -20,7 +20,7 @@ struct Exposure {
   /// declared failed takes its exposure back itself (recall). This half must be fenced, because it stores the
   /// data. The peer's half counts as closed even if its device cannot be fenced, because nobody stores what
   /// it may still fetch.
-  static bool over(const Rail<P>& rail, std::uint32_t epoch) {
+  static bool over(const Rail<P>& rail, uint32_t epoch) {
     return epoch <= rail.closed_epoch && (epoch <= rail.peer_closed_epoch || rail.peer->standing.failed());
   }
 

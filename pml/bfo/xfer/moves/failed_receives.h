@@ -27,7 +27,7 @@ class FailedReceives {
     first_ = ::new (memory) Record{first_, sender};
     return true;
   }
-  static constexpr std::size_t record_size() { return sizeof(Record); }
+  static constexpr size_t record_size() { return sizeof(Record); }
 
   template <class Port>
   void free_all(Port& port) {

@@ -20,11 +20,11 @@ template <class P>
 struct Grant {
   Grant* next = nullptr;
   Rail<P>* rail = nullptr;
-  std::uint32_t epoch = 0;
-  std::uint32_t number = 0;
-  std::uint64_t offset = 0;
-  std::uint64_t length = 0;
-  std::uint64_t address = 0;
+  uint32_t epoch = 0;
+  uint32_t number = 0;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  uint64_t address = 0;
   HandleBytes handle;
 };
 
@@ -35,19 +35,19 @@ template <class P>
 class Grants {
  public:
   using GrantT = Grant<P>;
-  enum class Arrival : std::uint8_t { kNew, kDuplicate, kForged };
+  enum class Arrival : uint8_t { kNew, kDuplicate, kForged };
   /// Grants of a message that may be open at once. An honest receiver has at most pipeline depth times rails.
-  static constexpr std::uint32_t kMost = 1024 * kMaxRails;
+  static constexpr uint32_t kMost = 1024 * kMaxRails;
 
   /// Nothing has to be written.
   bool empty() const { return first_ == nullptr; }
 
   /// Grant `number` has arrived.
-  Arrival arrive(std::uint32_t number) {
+  Arrival arrive(uint32_t number) {
     const Range seen = arrived_.front();
-    const std::uint32_t unseen = seen.begin == 1 ? static_cast<std::uint32_t>(seen.end) : 1;
+    const uint32_t unseen = seen.begin == 1 ? static_cast<uint32_t>(seen.end) : 1;
     if ((number > unseen && number - unseen >= kMost) || n_ >= kMost) return Arrival::kForged;
-    return arrived_.add(number, std::uint64_t{number} + 1) == 0 ? Arrival::kDuplicate : Arrival::kNew;
+    return arrived_.add(number, uint64_t{number} + 1) == 0 ? Arrival::kDuplicate : Arrival::kNew;
   }
   /// There was no memory to note every arrival.
   bool incomplete() const { return arrived_.incomplete(); }
@@ -90,7 +90,7 @@ class Grants {
  private:
   GrantT* first_ = nullptr;
   GrantT* last_ = nullptr;
-  std::uint32_t n_ = 0;       ///< those that wait
+  uint32_t n_ = 0;            ///< those that wait
   RangeSetWithRoom arrived_;  ///< their numbers, to recognise duplicates
 };
 

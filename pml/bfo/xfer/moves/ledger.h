@@ -28,7 +28,7 @@ class Ledgers {
   Ledgers(P& port, Counters& counters, Agenda<P>& agenda)
       : port_(port), counters_(counters), agenda_(agenda) {}
 
-  Entry* add(Entry*& head, Rail<P>& rail, std::uint32_t epoch, std::uint64_t begin, std::uint64_t end);
+  Entry* add(Entry*& head, Rail<P>& rail, uint32_t epoch, uint64_t begin, uint64_t end);
   void remove(Entry*& head, Entry* e);
   /// remove() of the only entry.
   [[gnu::always_inline]] void remove_only(Entry*& head) {
@@ -41,8 +41,7 @@ class Ledgers {
   void remove_all(Entry*& head) {
     while (head) remove(head, head);
   }
-  void hold_until_fenced(SendRequest& r, Rail<P>& rail, std::uint32_t epoch, std::uint64_t begin,
-                         std::uint64_t end);
+  void hold_until_fenced(SendRequest& r, Rail<P>& rail, uint32_t epoch, uint64_t begin, uint64_t end);
   static bool grant_over(const Entry& e);
   void fence_all(Entry*& head);
   void fence_unlisted(SendRequest& r);
@@ -51,7 +50,7 @@ class Ledgers {
   void free_all() { pool_.free_all(port_); }
 
  private:
-  void fence_rail(Rail<P>& rail, std::uint32_t epoch);
+  void fence_rail(Rail<P>& rail, uint32_t epoch);
 
   P& port_;
   Counters& counters_;
@@ -61,9 +60,8 @@ class Ledgers {
 
 /// nullptr: there is no memory; the access must not be started.
 template <class P>
-[[gnu::always_inline]] inline LedgerEntry<P>* Ledgers<P>::add(Entry*& head, Rail<P>& rail,
-                                                              std::uint32_t epoch, std::uint64_t begin,
-                                                              std::uint64_t end) {
+[[gnu::always_inline]] inline LedgerEntry<P>* Ledgers<P>::add(Entry*& head, Rail<P>& rail, uint32_t epoch,
+                                                              uint64_t begin, uint64_t end) {
   Entry* const e = pool_.take(port_);
   if (!e) [[unlikely]]
     return nullptr;
@@ -91,10 +89,10 @@ template <class P>
 
 /// For an access that was started already: without memory for an entry, the rail itself is marked.
 template <class P>
-void Ledgers<P>::hold_until_fenced(SendRequest& r, Rail<P>& rail, std::uint32_t epoch, std::uint64_t begin,
-                                   std::uint64_t end) {
+void Ledgers<P>::hold_until_fenced(SendRequest& r, Rail<P>& rail, uint32_t epoch, uint64_t begin,
+                                   uint64_t end) {
   if (!add(r.xfer.rndv->ledger, rail, epoch, begin, end))
-    r.xfer.rndv->unfenced = static_cast<std::uint16_t>(r.xfer.rndv->unfenced | 1u << rail.index);
+    r.xfer.rndv->unfenced = static_cast<uint16_t>(r.xfer.rndv->unfenced | 1u << rail.index);
 }
 
 /// fence_all() for the accesses that hold_until_fenced() could not list.
@@ -108,7 +106,7 @@ void Ledgers<P>::fence_unlisted(SendRequest& r) {
 }
 
 template <class P>
-void Ledgers<P>::fence_rail(Rail<P>& rail, std::uint32_t epoch) {
+void Ledgers<P>::fence_rail(Rail<P>& rail, uint32_t epoch) {
   ++counters_.fences;
   port_.fence(rail.handle, epoch);
   if (rail.state != RailState::kUnusable) return;

@@ -14,7 +14,7 @@ namespace bfo::xfer {
 /// entries leave. Whatever was sent or is expected on it may be lost, so all pending control messages are
 /// sent again (H11).
 template <class P>
-void Transfers<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
+void Transfers<P>::rail_left(RailT& rail, uint32_t epoch, bool fenced) {
   PeerT& p = *rail.peer;
   for (SendRequest* r = p.live_sends.front(); r;) {
     SendRequest* const next = p.live_sends.next(r);
@@ -25,7 +25,7 @@ void Transfers<P>::rail_left(RailT& rail, std::uint32_t epoch, bool fenced) {
       e = after;
     }
     if (fenced && epoch >= rail.name.epoch)
-      x.rndv->unfenced = static_cast<std::uint16_t>(x.rndv->unfenced & ~(1u << rail.index));
+      x.rndv->unfenced = static_cast<uint16_t>(x.rndv->unfenced & ~(1u << rail.index));
     send_event(*r, SendEvent::kRailClosed);
     send_check(*r);
     r = next;
@@ -77,7 +77,7 @@ template <class P>
     }
     if constexpr (requires { x.rndv->unfenced; }) {
       any = any || (x.rndv->unfenced >> rail.index & 1);
-      x.rndv->unfenced = static_cast<std::uint16_t>(x.rndv->unfenced & ~(1u << rail.index));
+      x.rndv->unfenced = static_cast<uint16_t>(x.rndv->unfenced & ~(1u << rail.index));
     }
     if (any) {
       x.rndv->reg = {};
@@ -154,13 +154,12 @@ bool Transfers<P>::awaits(const PeerT& p) {
 /// Messages that have to be sent to `p`, or received from it in a rendezvous. For reports: it walks the
 /// queues.
 template <class P>
-[[gnu::cold]] std::uint64_t Transfers<P>::waiting(const PeerT& p) {
-  std::uint64_t n =
-      std::uint64_t{length_of(p.live_sends)} + length_of(p.live_recvs) + length_of(p.backlog.unnamed);
+[[gnu::cold]] uint64_t Transfers<P>::waiting(const PeerT& p) {
+  uint64_t n = uint64_t{length_of(p.live_sends)} + length_of(p.live_recvs) + length_of(p.backlog.unnamed);
   for (auto* r = p.backlog.ready_sends.front(); r; r = p.backlog.ready_sends.next(r))
     n += r->xfer.protocol == Protocol::kEager;
-  p.backlog.each_stored([&n](const void* bytes, std::size_t) {
-    n += *static_cast<const std::uint8_t*>(bytes) == static_cast<std::uint8_t>(core::MsgType::kMatch);
+  p.backlog.each_stored([&n](const void* bytes, size_t) {
+    n += *static_cast<const uint8_t*>(bytes) == static_cast<uint8_t>(core::MsgType::kMatch);
   });
   for (ProcT* q = p.procs.front(); q; q = p.procs.next(q)) n += length_of(q->stalled);
   return n;

@@ -26,15 +26,15 @@ namespace bfo::xfer {
 template <class Phase>
 struct Walk {
   Phase phase;
-  std::uint32_t actions = 0;
+  uint32_t actions = 0;
   bool go = true;
   constexpr bool operator==(const Walk&) const = default;
 };
-template <class Table, class Phase, class Event, std::size_t N>
+template <class Table, class Phase, class Event, size_t N>
 constexpr Walk<Phase> walk(const Table& table, Phase from, const Event (&events)[N]) {
   Walk<Phase> w{from};
   for (const Event e : events) {
-    const auto& cell = table[static_cast<std::size_t>(w.phase)][static_cast<std::size_t>(e)];
+    const auto& cell = table[static_cast<size_t>(w.phase)][static_cast<size_t>(e)];
     w.go = w.go && cell.kind == core::CellKind::kGo;
     w.phase = cell.next;
     w.actions |= cell.actions;
@@ -66,8 +66,8 @@ static_assert(walk(core::kRecvTable, core::RecvPhase::kReceiving, kOneGrant) ==
 template <class P>
 class Machine {
  public:
-  using SendCounts = std::uint64_t[core::kSendPhases][core::kSendEvents];
-  using RecvCounts = std::uint64_t[core::kRecvPhases][core::kRecvEvents];
+  using SendCounts = uint64_t[core::kSendPhases][core::kSendEvents];
+  using RecvCounts = uint64_t[core::kRecvPhases][core::kRecvEvents];
 
   explicit Machine(const P& port) : port_(port) {}
 
@@ -82,8 +82,8 @@ class Machine {
   requires requires(State& x) { x.phase = core::RecvPhase::kReceiving; }
   static void begin(State& x) { x.phase = core::RecvPhase::kReceiving; }
   /// One step of its table. Returns the actions that it asks for, or kIgnored.
-  static constexpr std::uint32_t kIgnored = UINT32_MAX;
-  std::uint32_t step(auto& x, auto event) {
+  static constexpr uint32_t kIgnored = UINT32_MAX;
+  uint32_t step(auto& x, auto event) {
     const auto& cell = use(x.phase, event);
     if (cell.kind == core::CellKind::kIgnore) return kIgnored;
     BFO_CHECK(cell.kind == core::CellKind::kGo);

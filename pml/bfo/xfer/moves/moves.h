@@ -98,7 +98,7 @@ class Moves {
 
   // ---- rails and peers
   /// Epoch `epoch` of `rail` is over.
-  void rail_left(RailT& rail, std::uint32_t epoch, bool fenced) { all_.rail_left(rail, epoch, fenced); }
+  void rail_left(RailT& rail, uint32_t epoch, bool fenced) { all_.rail_left(rail, epoch, fenced); }
   /// The peer's half of `rail` is closed: READs that failed on it are over.
   void reads_over(RailT& rail) { Exposure<P>::reads_over(all_, rail); }
   void fail_unfenceable(RailT& rail) { all_.fail_unfenceable(rail); }
@@ -110,13 +110,13 @@ class Moves {
   /// Requests of `p`: any, such that wait for it, and how many wait.
   static bool any(const PeerT& p) { return Transfers<P>::any(p); }
   static bool awaits(const PeerT& p) { return Transfers<P>::awaits(p); }
-  static std::uint64_t waiting(const PeerT& p) { return Transfers<P>::waiting(p); }
+  static uint64_t waiting(const PeerT& p) { return Transfers<P>::waiting(p); }
 
   // ---- for the engine's own account
   /// All rails have been read since the last call. Any thread.
   void turn() { all_.pace_.turn(); }
   /// Requests and eager sends that are not over.
-  std::uint64_t unfinished() const { return all_.eager_out_ + all_.sends_.live() + all_.recvs_.live(); }
+  uint64_t unfinished() const { return all_.eager_out_ + all_.sends_.live() + all_.recvs_.live(); }
   /// How often each cell of the state tables was used.
   const Machine<P>& machine() const { return all_.machine_; }
 

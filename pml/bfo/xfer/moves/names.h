@@ -21,7 +21,7 @@ template <class P, class Request>
 class Names {
  public:
   /// `most`: names in use at once.
-  Names(Counters& counters, std::uint32_t most) : counters_(counters), names_(most) {}
+  Names(Counters& counters, uint32_t most) : counters_(counters), names_(most) {}
 
   // ---- for this process
   /// A fresh name for `r`; a zero name when all are taken, or there is no memory for more.
@@ -35,7 +35,7 @@ class Names {
     return state;
   }
   /// Number of requests that have a name.
-  std::uint32_t live() const { return names_.live(); }
+  uint32_t live() const { return names_.live(); }
 
   // ---- for a message
   /// The request that a message of `a` names. nullptr, with the reason in `state`: there is none, or it

@@ -43,7 +43,7 @@ struct Oneself {
       return false;
     void* const memory = e.base_.port.alloc(sizeof(Unexpected<P>) + args.length);
     if (!memory) return false;
-    auto* const payload = static_cast<std::uint8_t*>(memory) + sizeof(Unexpected<P>);
+    auto* const payload = static_cast<uint8_t*>(memory) + sizeof(Unexpected<P>);
     auto* const m =
         ::new (memory) Unexpected<P>(Eager<P>::header(p, args.tag, 0), core::Bytes{payload, args.length});
     m->proc = &p;

@@ -34,18 +34,18 @@ class Pace {
  private:
   void begin_of_several(Frag& f);
   void judge(const Frag& f);
-  static bool soon(const Rail<P>& rail, std::uint64_t bytes, std::uint64_t ns);
+  static bool soon(const Rail<P>& rail, uint64_t bytes, uint64_t ns);
 
   P& port_;
-  std::atomic<std::uint32_t> turns_ = 0;
+  std::atomic<uint32_t> turns_ = 0;
 };
 
 /// Could `rail` have moved `bytes` in that time at its nominal rate, or at a quarter of it? What took longer,
 /// because the rail is slower or this process was away meanwhile, does not tell that the rail keeps up.
 template <class P>
-bool Pace<P>::soon(const Rail<P>& rail, std::uint64_t bytes, std::uint64_t ns) {
-  constexpr std::uint64_t kSlackNs = 20'000;
-  constexpr std::uint64_t kMbitNs = 8000;  // nanoseconds of one byte at 1 Mbit/s
+bool Pace<P>::soon(const Rail<P>& rail, uint64_t bytes, uint64_t ns) {
+  constexpr uint64_t kSlackNs = 20'000;
+  constexpr uint64_t kMbitNs = 8000;  // nanoseconds of one byte at 1 Mbit/s
   return ns < kSlackNs || (ns - kSlackNs) * rail.limits.weight < 4 * kMbitNs * bytes;
 }
 

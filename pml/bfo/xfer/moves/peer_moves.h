@@ -13,7 +13,7 @@ namespace bfo::xfer {
 template <class P>
 struct PeerMoves {
   FailedReceives failed_receives;                      ///< messages of it whose receive ended with an error
-  std::uint64_t rendezvous = 0;                        ///< with it that have begun, in both directions
+  uint64_t rendezvous = 0;                             ///< with it that have begun, in both directions
   List<typename P::SendRequest, LiveLink> live_sends;  ///< named requests
   List<typename P::RecvRequest, LiveLink> live_recvs;
 };

@@ -19,48 +19,47 @@
 namespace bfo::xfer {
 
 /// Messages below are one piece: a second rail would save less time than a second piece costs.
-inline constexpr std::uint64_t kUncut = 65536;
+inline constexpr uint64_t kUncut = 65536;
 /// What a failed rail may leave to be sent again (P4), of a message that is not longer than fifty times that.
-inline constexpr std::uint64_t kMaxResent = 1 << 20;
+inline constexpr uint64_t kMaxResent = 1 << 20;
 /// What a message may have in flight over its only rail, in pieces as long as the rail wants. With one rail
 /// P4 has nothing to keep: a message whose rail is lost waits for its return, much longer than it takes to
 /// move these bytes again. And each READ costs some microseconds.
-inline constexpr std::uint64_t kPiecesAlone = 16;
+inline constexpr uint64_t kPiecesAlone = 16;
 
 /// Bytes of a message of `length` bytes that one rail may have in flight when there are others (P4).
-constexpr std::uint64_t at_risk(std::uint64_t length) {
+constexpr uint64_t at_risk(uint64_t length) {
   return std::max(kMaxResent, length / 50);
 }
 
 /// The same over its only rail, which wants pieces of `usual` bytes.
-constexpr std::uint64_t most_over_one_rail(std::uint64_t usual) {
+constexpr uint64_t most_over_one_rail(uint64_t usual) {
   return usual <= UINT64_MAX / kPiecesAlone ? usual * kPiecesAlone : usual;
 }
 
 /// Size of one of the equal pieces of a message of `length` bytes that `rails` rails share, each with `depth`
 /// of them under way: as long as P4 and `usual`, which the rail wants, allow, and as many on each rail, so
 /// that equal rails end together.
-constexpr std::uint64_t equal_piece(std::uint64_t length, unsigned rails, std::uint64_t usual,
-                                    std::uint32_t depth) {
-  constexpr std::uint64_t kAlign = 4096;
-  constexpr std::uint64_t kLeast = 16384;
+constexpr uint64_t equal_piece(uint64_t length, unsigned rails, uint64_t usual, uint32_t depth) {
+  constexpr uint64_t kAlign = 4096;
+  constexpr uint64_t kLeast = 16384;
   if (rails <= 1 || length < kUncut) return std::min(length, usual);
-  const std::uint64_t share = at_risk(length) / std::max(depth, 1u) / kAlign * kAlign;
-  const std::uint64_t longest = std::min(usual, std::max(kLeast, share));
-  const auto shared = [](std::uint64_t bytes, std::uint64_t n) { return bytes / n + (bytes % n != 0); };
-  const std::uint64_t on_each = shared(shared(length, rails), longest);
-  const std::uint64_t n = shared(shared(length, rails * on_each), kAlign) * kAlign;
+  const uint64_t share = at_risk(length) / std::max(depth, 1u) / kAlign * kAlign;
+  const uint64_t longest = std::min(usual, std::max(kLeast, share));
+  const auto shared = [](uint64_t bytes, uint64_t n) { return bytes / n + (bytes % n != 0); };
+  const uint64_t on_each = shared(shared(length, rails), longest);
+  const uint64_t n = shared(shared(length, rails * on_each), kAlign) * kAlign;
   return std::min(longest, std::max(kLeast, n));
 }
 
 /// A message that moves in pieces.
 struct Moving {
-  std::uint64_t length = 0;      ///< of all of it
-  std::uint64_t left = 0;        ///< of the range that is next
-  std::uint64_t bytes_out = 0;   ///< in flight
-  std::uint32_t pieces_out = 0;  ///< in flight
-  std::uint32_t depth = 0;       ///< pieces that a rail may have under way
-  unsigned rails = 0;            ///< that share it
+  uint64_t length = 0;      ///< of all of it
+  uint64_t left = 0;        ///< of the range that is next
+  uint64_t bytes_out = 0;   ///< in flight
+  uint32_t pieces_out = 0;  ///< in flight
+  uint32_t depth = 0;       ///< pieces that a rail may have under way
+  unsigned rails = 0;       ///< that share it
   /// READs end on all of them as fast as they are posted: a queue would stay empty, and fewer, longer pieces
   /// cost less
   bool keep_up = false;
@@ -68,9 +67,9 @@ struct Moving {
 
 /// Size of the next piece over a rail that wants pieces of `usual` bytes and moves at most `limit` at once.
 /// 0: the message waits until one of its pieces has ended.
-constexpr std::uint64_t next_piece(const Moving& m, std::uint64_t usual, std::uint64_t limit) {
-  std::uint64_t n;
-  std::uint64_t most;
+constexpr uint64_t next_piece(const Moving& m, uint64_t usual, uint64_t limit) {
+  uint64_t n;
+  uint64_t most;
   if (m.rails <= 1) {
     most = most_over_one_rail(usual);
     n = m.length <= most ? m.length : most > usual ? most / 2 : usual;
@@ -85,26 +84,26 @@ constexpr std::uint64_t next_piece(const Moving& m, std::uint64_t usual, std::ui
 
 /// What a rail wants of a message that is read, or granted, over several.
 template <class P>
-std::uint64_t usual_read(const Rail<P>& rail) {
-  return std::min<std::uint64_t>(rail.limits.rdma_frag_size, rail.limits.get_limit);
+uint64_t usual_read(const Rail<P>& rail) {
+  return std::min<uint64_t>(rail.limits.rdma_frag_size, rail.limits.get_limit);
 }
 template <class P>
-std::uint64_t usual_grant(const Rail<P>& rail) {
-  return std::min<std::uint64_t>(rail.limits.rdma_frag_size, rail.limits.put_limit);
+uint64_t usual_grant(const Rail<P>& rail) {
+  return std::min<uint64_t>(rail.limits.rdma_frag_size, rail.limits.put_limit);
 }
 
 // ---- READs, by the receiver
 
 /// Size of the next READ of `m` over `rail`. 0: it waits.
 template <class P>
-std::uint64_t next_read(const Moving& m, const Rail<P>& rail) {
-  const std::uint64_t usual = m.rails <= 1 ? rail.limits.rdma_frag_size : usual_read(rail);
+uint64_t next_read(const Moving& m, const Rail<P>& rail) {
+  const uint64_t usual = m.rails <= 1 ? rail.limits.rdma_frag_size : usual_read(rail);
   return next_piece(m, usual, rail.limits.get_limit);
 }
 
 /// May one READ over `rail`, the only one with a key, bring all of `length` bytes?
 template <class P>
-bool reads_whole_alone(const Rail<P>& rail, std::uint64_t length) {
+bool reads_whole_alone(const Rail<P>& rail, uint64_t length) {
   return length <= rail.limits.get_limit && length <= most_over_one_rail(rail.limits.rdma_frag_size);
 }
 
@@ -115,7 +114,7 @@ bool reads_whole_alone(const Rail<P>& rail, std::uint64_t length) {
 template <class P>
 class OnlyRead {
  public:
-  OnlyRead(const Rail<P>* carrier, std::uint64_t length)
+  OnlyRead(const Rail<P>* carrier, uint64_t length)
       : carrier_(carrier), length_(length), ahead_(carrier && carrier->late == 0) {}
   /// False: the message is to be cut.
   bool possible() const { return length_ <= (ahead_ ? kMaxResent : kUncut - 1); }
@@ -135,7 +134,7 @@ class OnlyRead {
 
  private:
   const Rail<P>* carrier_;
-  std::uint64_t length_;
+  uint64_t length_;
   bool ahead_;
   Rail<P>* best_ = nullptr;
 };
@@ -143,7 +142,7 @@ class OnlyRead {
 /// The only rail that the receiver will read a message over, so that its key is enough; nullptr: all that it
 /// may share the message among. A header that goes again offers all.
 template <class P>
-Rail<P>* reader_of(const RailChoice<P>& choice, std::uint64_t length, bool again) {
+Rail<P>* reader_of(const RailChoice<P>& choice, uint64_t length, bool again) {
   if (length > kMaxResent || again) return nullptr;
   return choice.keeps_up() || choice.size() == 1 ? choice.preferred() : nullptr;
 }
@@ -152,14 +151,14 @@ Rail<P>* reader_of(const RailChoice<P>& choice, std::uint64_t length, bool again
 
 /// The rail that one grant moves all of `length` bytes over; nullptr: several may share them.
 template <class P>
-Rail<P>* grants_whole(RailChoice<P>& choice, std::uint64_t length) {
+Rail<P>* grants_whole(RailChoice<P>& choice, uint64_t length) {
   if (choice.size() > 1 && length >= kUncut) return nullptr;
   Rail<P>* const rail = choice.size() == 1 ? &choice[0] : choice.lightest(0);
   return rail && length <= usual_grant(*rail) ? rail : nullptr;
 }
 
 /// Does a message that is granted or sent in pieces wait until one of them has ended?
-constexpr bool enough_out(std::uint32_t pieces_out, std::uint32_t depth, unsigned rails) {
+constexpr bool enough_out(uint32_t pieces_out, uint32_t depth, unsigned rails) {
   return pieces_out >= depth * rails;
 }
 

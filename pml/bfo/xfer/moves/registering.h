@@ -48,7 +48,7 @@ struct Registering {
   }
   /// Notes that the device of `rail` does not register the buffer. False.
   [[gnu::noinline]] static bool refuses(auto& d, const Rail<P>& rail) {
-    d.unregistered = static_cast<std::uint16_t>(d.unregistered | 1u << rail.index);
+    d.unregistered = static_cast<uint16_t>(d.unregistered | 1u << rail.index);
     return false;
   }
   [[gnu::always_inline]] static bool register_for(E& e, SendRequest& r, const typename P::RailHandle* only) {

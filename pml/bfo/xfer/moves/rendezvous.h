@@ -59,7 +59,7 @@ bool Transfers<P>::begin_rendezvous(SendRequest& r) {
   ++base_.counters.rndv_sent;
   const Peer<P>& p = *x.proc->peer;
   if (!p.active && !p.choice.empty() && open(r)) [[likely]]
-    x.pending &= static_cast<std::uint8_t>(~kPendingStart);
+    x.pending &= static_cast<uint8_t>(~kPendingStart);
   else
     ready(r);
   return true;
@@ -95,16 +95,15 @@ template <class P>
   const bool put = Rput<P>::possible(*this, r);
   core::RndvHdr h{};
   h.match = x.identity();
-  h.match.type = static_cast<std::uint8_t>(MsgType::kRndv);
-  h.match.flags =
-      static_cast<std::uint8_t>(x.rndv->open_flags() | (put ? core::kFlagContig : core::kFlagNoRdma));
+  h.match.type = static_cast<uint8_t>(MsgType::kRndv);
+  h.match.flags = static_cast<uint8_t>(x.rndv->open_flags() | (put ? core::kFlagContig : core::kFlagNoRdma));
   h.length = x.length;
   h.sender = x.rndv->name.value;
   h.receiver = again ? x.rndv->peer_name.value : 0;
   const unsigned rails = rails_.for_user(p);
   for (unsigned i = 0; i < rails; ++i) {
     RailT* const rail = rails_.next_for_user(p);
-    std::size_t n = 0;
+    size_t n = 0;
     if (!again && !put) {
       n = rail->limits.rndv_eager_limit - sizeof h;
       if (n > x.length) n = x.length;
@@ -193,7 +192,7 @@ template <class P>
   matching_.set_matched(r, p, h.match, h.length);
   const bool rndv = !o.is_rget();
   const Bytes first = o.payload();
-  const std::uint64_t n = first.size < x.rndv->want ? first.size : x.rndv->want;
+  const uint64_t n = first.size < x.rndv->want ? first.size : x.rndv->want;
   if (n != 0) arrived(r, 0, n, false);
   // The answer is sent before the first bytes are copied, so that the sender works meanwhile. If nothing else
   // is missing, the end of the request is the answer.

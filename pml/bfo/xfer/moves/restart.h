@@ -25,7 +25,7 @@ namespace bfo::xfer {
 template <class P>
 void Transfers<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) {
   auto& x = r.xfer;
-  const std::uint32_t actions = machine_.step(x, e);
+  const uint32_t actions = machine_.step(x, e);
   if (actions == Machine<P>::kIgnored)
     ++base_.counters.ignored;
   else if (actions != 0)
@@ -35,7 +35,7 @@ void Transfers<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) 
 template <class P>
 void Transfers<P>::recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in) {
   auto& x = r.xfer;
-  const std::uint32_t actions = machine_.step(x, e);
+  const uint32_t actions = machine_.step(x, e);
   if (actions == Machine<P>::kIgnored)
     ++base_.counters.ignored;
   else if (actions != 0)
@@ -43,9 +43,9 @@ void Transfers<P>::recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in) 
 }
 
 template <class P>
-void Transfers<P>::send_act(SendRequest& r, std::uint32_t actions, const SendInput& in) {
+void Transfers<P>::send_act(SendRequest& r, uint32_t actions, const SendInput& in) {
   auto& x = r.xfer;
-  if (actions & (core::kSendStart | core::kSendWrite)) x.pending &= static_cast<std::uint8_t>(~kPendingStart);
+  if (actions & (core::kSendStart | core::kSendWrite)) x.pending &= static_cast<uint8_t>(~kPendingStart);
   if (actions & core::kSendStart) RndvCopy<P>::start(*this, r);
   if (actions & core::kSendWrite) Rput<P>::grant_arrived(*this, r, *in.put, in.arrival->rail);
   if (actions & core::kSendNewRound) {
@@ -137,7 +137,7 @@ void Transfers<P>::send_over(SendRequest& r) {
 }
 
 template <class P>
-void Transfers<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput& in) {
+void Transfers<P>::recv_act(RecvRequest& r, uint32_t actions, const RecvInput& in) {
   auto& x = r.xfer;
   PeerT& peer = *x.proc->peer;
   if (actions & core::kRecvStore) store_frag(r, in.offset, in.payload);
@@ -179,7 +179,7 @@ void Transfers<P>::recv_act(RecvRequest& r, std::uint32_t actions, const RecvInp
     } else if (x.length > x.rndv->want) {
       stored_restart(peer, MsgType::kRestartNack, 0, x.identity(), x.rndv->peer_name, x.rndv->name);
     } else if (x.pending & kPendingStart) {
-      const core::AckHdr h{static_cast<std::uint8_t>(MsgType::kAck), 0, 0, x.rndv->peer_name.value,
+      const core::AckHdr h{static_cast<uint8_t>(MsgType::kAck), 0, 0, x.rndv->peer_name.value,
                            x.rndv->name.value};
       rails_.send_stored(peer, &h, sizeof h);
     }
@@ -217,9 +217,9 @@ void Transfers<P>::recv_over(RecvRequest& r) {
   if (d.nack_pending || failed) [[unlikely]] {  // the sender must not wait for a receive that failed (H12)
     RestartMessages<P>::answer_nack(*this, r);
   } else if (x.protocol == Protocol::kGet) {
-    const std::uint8_t flags = Rget<P>::keeps_up(*this, r) ? core::kFlagKeepsUp : 0;
+    const uint8_t flags = Rget<P>::keeps_up(*this, r) ? core::kFlagKeepsUp : 0;
     const core::FinHdr h{
-        static_cast<std::uint8_t>(MsgType::kFin), flags, 0, d.peer_name.value, d.name.value, 0, 1};
+        static_cast<uint8_t>(MsgType::kFin), flags, 0, d.peer_name.value, d.name.value, 0, 1};
     rails_.send_completing(peer, &h, sizeof h);
   }
   if (failed) note_failed(peer, d.peer_name);
@@ -304,7 +304,7 @@ inline bool Transfers<P>::gate_removed() const {
 
 /// [begin, end) of `r` is in its place.
 template <class P>
-void Transfers<P>::arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read) {
+void Transfers<P>::arrived(RecvRequest& r, uint64_t begin, uint64_t end, bool by_read) {
   if (!base_.records.arrived(r, begin, end, by_read)) [[unlikely]]
     base_.failing.no_memory(*r.xfer.proc->peer, sizeof(Range));
 }

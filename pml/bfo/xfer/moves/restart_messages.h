@@ -12,14 +12,14 @@
 
 namespace bfo::xfer {
 
-inline core::RestartHdr restart_header(core::MsgType type, std::uint8_t flags, const core::MatchHdr& id,
+inline core::RestartHdr restart_header(core::MsgType type, uint8_t flags, const core::MatchHdr& id,
                                        Name sender, Name receiver) {
   return core::RestartHdr{
-      static_cast<std::uint8_t>(type), flags, id.ctx, id.src, id.seq, 0, 0, sender.value, receiver.value};
+      static_cast<uint8_t>(type), flags, id.ctx, id.src, id.seq, 0, 0, sender.value, receiver.value};
 }
 
 template <class P>
-void Transfers<P>::stored_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id,
+void Transfers<P>::stored_restart(PeerT& p, MsgType type, uint8_t flags, const core::MatchHdr& id,
                                   Name sender, Name receiver) {
   const core::RestartHdr h = restart_header(type, flags, id, sender, receiver);
   base_.port.trace_sent(p.handle, &h, sizeof h);
@@ -28,15 +28,15 @@ void Transfers<P>::stored_restart(PeerT& p, MsgType type, std::uint8_t flags, co
 
 /// Number of list entries that fit into a message over any of the peer's usable rails, at most `most`.
 template <class P>
-std::size_t entries_fit(const Peer<P>& p, std::size_t header, std::size_t entry, std::size_t most) {
-  std::size_t n = most;
+size_t entries_fit(const Peer<P>& p, size_t header, size_t entry, size_t most) {
+  size_t n = most;
   for (unsigned i = 0; i < p.choice.size(); ++i)
     n = std::min(n, entries_that_fit(p.choice[i].limits, header, entry));
   return n;
 }
 
 /// Polls of all rails, a millisecond or more apart, for FRAGs that were delivered and have not come.
-inline constexpr std::uint8_t kPolls = 3;
+inline constexpr uint8_t kPolls = 3;
 
 template <class P>
 struct RestartMessages {
@@ -57,15 +57,15 @@ struct RestartMessages {
       core::WireRail rails[kMaxRails];
     } m;
     m.h = restart_header(core::MsgType::kRestartNotify, 0, x.identity(), x.rndv->name, x.rndv->peer_name);
-    const std::size_t limit = entries_fit(p, sizeof m.h, sizeof m.rails[0], kMaxRails);
-    std::uint16_t n = 0;
+    const size_t limit = entries_fit(p, sizeof m.h, sizeof m.rails[0], kMaxRails);
+    uint16_t n = 0;
     for (unsigned i = 0; i < p.n_rails && n < limit; ++i) {
       if (x.rndv->dirty_rails & (1u << i)) continue;
       m.rails[n++] = core::WireRail{p.rails[i].name.conn, p.rails[i].name.epoch, 0};
     }
     m.h.n = n;
     m.h.frags = x.rndv->frags;
-    const std::size_t size = sizeof m.h + n * sizeof(core::WireRail);
+    const size_t size = sizeof m.h + n * sizeof(core::WireRail);
     if (!e.rails_.post_control(p, &m, size, FragKind::kControl, x.rndv->name, false)) return false;
     e.base_.port.trace_sent(p.handle, &m, size);
     return true;
@@ -91,11 +91,10 @@ struct RestartMessages {
     const Name sender = x.rndv->peer_name.at(x.rndv->name.round());
     m.h = restart_header(core::MsgType::kRestartAck, x.rndv->no_rdma ? core::kFlagNoRdma : 0, x.identity(),
                          sender, x.rndv->name);
-    const std::size_t limit =
-        entries_fit(*x.proc->peer, sizeof m.h, sizeof m.ranges[0], core::kMaxWireRanges);
-    std::uint16_t n = 0;
+    const size_t limit = entries_fit(*x.proc->peer, sizeof m.h, sizeof m.ranges[0], core::kMaxWireRanges);
+    uint16_t n = 0;
     if (x.length > x.rndv->want && limit > 0) m.ranges[n++] = core::WireRange{x.rndv->want, x.length};
-    for (std::uint32_t i = 0; i < x.rndv->received.count() && limit > 0; ++i) {
+    for (uint32_t i = 0; i < x.rndv->received.count() && limit > 0; ++i) {
       const core::WireRange range{x.rndv->received[i].begin, x.rndv->received[i].end};
       if (n < limit) {
         m.ranges[n++] = range;
@@ -103,12 +102,12 @@ struct RestartMessages {
       }
       // what is not listed is sent again (P4): leave out the shortest
       core::WireRange* least = m.ranges;
-      for (std::uint16_t k = 1; k < n; ++k)
+      for (uint16_t k = 1; k < n; ++k)
         if (m.ranges[k].end - m.ranges[k].begin < least->end - least->begin) least = &m.ranges[k];
       if (least->end - least->begin < range.end - range.begin) *least = range;
     }
     m.h.n = n;
-    const std::size_t size = sizeof m.h + n * sizeof(core::WireRange);
+    const size_t size = sizeof m.h + n * sizeof(core::WireRange);
     if (!e.rails_.post_control(*x.proc->peer, &m, size, FragKind::kControl, x.rndv->name, true)) return false;
     e.base_.port.trace_sent(x.proc->peer->handle, &m, size);
     e.base_.records.note_resumed(*x.proc->peer);  // the transfer continues, whichever side carries its bytes

@@ -36,11 +36,11 @@ struct Rget {
   using Frag = typename P::Frag;
   using Arrival = typename E::Arrival;
 
-  static bool can_get(const Rail<P>& r, std::uint64_t length) {
+  static bool can_get(const Rail<P>& r, uint64_t length) {
     return r.limits.get_limit != 0 && length >= r.limits.min_rdma_size;
   }
 
-  static bool any_rail(const Peer<P>& p, std::uint64_t length) {
+  static bool any_rail(const Peer<P>& p, uint64_t length) {
     for (unsigned i = 0; i < p.choice.size(); ++i)
       if (can_get(p.choice[i], length)) return true;
     return false;
@@ -65,13 +65,13 @@ struct Rget {
     if (!buffer) return false;
     core::RgetHdr h;  // only the keys that are sent are filled in
     h.rndv.match = x.identity();
-    h.rndv.match.type = static_cast<std::uint8_t>(core::MsgType::kRget);
+    h.rndv.match.type = static_cast<uint8_t>(core::MsgType::kRget);
     const bool put = e.base_.config.use_put && Rput<P>::any_rail(p, x.length);
-    h.rndv.match.flags = static_cast<std::uint8_t>(d.open_flags() | (put ? core::kFlagContig : 0));
+    h.rndv.match.flags = static_cast<uint8_t>(d.open_flags() | (put ? core::kFlagContig : 0));
     h.rndv.length = x.length;
     h.rndv.sender = d.name.value;
     h.rndv.receiver = d.restarts != 0 ? d.peer_name.value : 0;
-    h.address = reinterpret_cast<std::uintptr_t>(buffer);
+    h.address = reinterpret_cast<uintptr_t>(buffer);
     h.reserved = 0;
     if (reader) [[likely]] {
       if (open_with_one_key(e, r, h, *reader)) [[likely]]
@@ -130,7 +130,7 @@ struct Rget {
     const Peer<P>& p = *x.proc->peer;
     unsigned exposed = 0;
     unsigned n = 0;
-    const std::size_t fit = entries_that_fit(carrier.limits, core::rget_size(0u), sizeof h.keys[0]);
+    const size_t fit = entries_that_fit(carrier.limits, core::rget_size(0u), sizeof h.keys[0]);
     for (unsigned k = 0; k < p.choice.size() && n < fit; ++k) {
       const Rail<P>& rail = p.choice[k];
       if (!can_get(rail, x.length)) continue;
@@ -142,7 +142,7 @@ struct Rget {
       ++n;
       exposed |= 1u << rail.index;
     }
-    h.n_keys = static_cast<std::uint8_t>(n);
+    h.n_keys = static_cast<uint8_t>(n);
     return exposed;
   }
 
@@ -150,15 +150,15 @@ struct Rget {
                                           unsigned exposed) {
     auto& x = r.xfer;
     auto& d = *x.rndv;
-    const std::uint16_t exposed_before = d.exposed;
+    const uint16_t exposed_before = d.exposed;
     const Protocol protocol_before = x.protocol;
-    const std::uint64_t open_len_before = d.open_len;
+    const uint64_t open_len_before = d.open_len;
     // A rail to oneself delivers the header, and all that follows, inside the call: the state must be
     // complete before it.
-    d.exposed = static_cast<std::uint16_t>(exposed_before | exposed);
+    d.exposed = static_cast<uint16_t>(exposed_before | exposed);
     x.protocol = Protocol::kGet;
     d.open_len = 0;
-    const std::size_t size = core::rget_size(h);
+    const size_t size = core::rget_size(h);
     if (e.rails_.post_brief(carrier, &h, size, r) ||
         e.rails_.post_on(carrier, &h, size, FragKind::kOpen, d.name, false)) [[likely]]
       return true;
@@ -214,22 +214,22 @@ struct Rget {
     return true;
   }
 
-  static bool aligned(const Rail<P>& rail, std::uint64_t address, std::uint64_t length) {
-    const std::uint64_t mask = rail.limits.get_alignment - 1;
+  static bool aligned(const Rail<P>& rail, uint64_t address, uint64_t length) {
+    const uint64_t mask = rail.limits.get_alignment - 1;
     return ((address | length) & mask) == 0;
   }
 
   /// A missing range may begin and end anywhere (after a round by copy); a READ may not.
   static void align_todo(RecvRequest& r) {
     auto& x = r.xfer;
-    std::uint64_t mask = 0;
+    uint64_t mask = 0;
     const Peer<P>& p = *x.proc->peer;
     for (unsigned i = 0; i < p.n_rails; ++i)
       if (p.rails[i].limits.get_limit != 0) mask |= p.rails[i].limits.get_alignment - 1;
     if (mask == 0) return;
-    for (std::uint32_t i = 0; i < x.rndv->todo.count(); ++i) {
+    for (uint32_t i = 0; i < x.rndv->todo.count(); ++i) {
       const Range hole = x.rndv->todo[i];
-      const std::uint64_t end = (hole.end + mask) & ~mask;
+      const uint64_t end = (hole.end + mask) & ~mask;
       x.rndv->todo.add(hole.begin & ~mask, end < x.rndv->want ? end : x.rndv->want);
     }
   }
@@ -251,8 +251,8 @@ struct Rget {
   static bool serve(E& e, RecvRequest& r) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
-    x.pending &= static_cast<std::uint8_t>(~(kPendingData | kPendingStart));
-    std::uint32_t refused = 0;
+    x.pending &= static_cast<uint8_t>(~(kPendingData | kPendingStart));
+    uint32_t refused = 0;
     while (x.rndv && !x.rndv->todo.empty()) {  // a READ that ends inside its call may complete the request
       const core::RailKey* key = nullptr;
       Rail<P>* best = nullptr;
@@ -275,7 +275,7 @@ struct Rget {
         return true;
       }
       const Range next = x.rndv->todo.front();
-      const std::uint64_t n = best ? next_read(moving(e, r, next.size()), *best) : next.size();
+      const uint64_t n = best ? next_read(moving(e, r, next.size()), *best) : next.size();
       if (e.base_.config.trace_plans) [[unlikely]]
         trace_plan(e.base_, p, PlanTrace::What::kRead, moving(e, r, next.size()), best, best ? n : 0);
       if (n == 0) return true;  // the next completion calls again
@@ -309,12 +309,12 @@ struct Rget {
   }
 
   /// What the planner has to know of `r`, of which a range of `left` bytes is next.
-  static Moving moving(const E& e, const RecvRequest& r, std::uint64_t left) {
+  static Moving moving(const E& e, const RecvRequest& r, uint64_t left) {
     const auto& d = *r.xfer.rndv;
     return {d.want, left, d.bytes_out, d.in_flight, e.base_.config.rdma_depth, d.n_keys, d.keep_up};
   }
 
-  enum class Posted : std::uint8_t { kNothing, kRefused, kTaken };
+  enum class Posted : uint8_t { kNothing, kRefused, kTaken };
 
   /// Posts a READ of `range`, which is in `todo` no more. kNothing: no record, or no memory. kRefused: the
   /// rail does not take it, and it is in `todo` again. A READ that ends inside the call may complete `r`.
@@ -328,7 +328,7 @@ struct Rget {
       e.rails_.drop(*f);
       return Posted::kNothing;
     }
-    const std::uint64_t n = range.size();
+    const uint64_t n = range.size();
     f->xfer.name = d.name;
     f->xfer.offset = range.begin;
     f->xfer.length = n;
@@ -396,7 +396,7 @@ struct Rget {
       ++kept;
       if (plan.prefers(*rail)) key = &k;
     }
-    d.n_keys = static_cast<std::uint8_t>(kept);
+    d.n_keys = static_cast<uint8_t>(kept);
     return plan.rail();
   }
 

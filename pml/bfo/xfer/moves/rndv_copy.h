@@ -28,7 +28,7 @@ struct RndvCopy {
   using RecvRequest = typename P::RecvRequest;
 
   /// At least as long as any element of a predefined data type.
-  static constexpr std::uint64_t kMinSegment = 64;
+  static constexpr uint64_t kMinSegment = 64;
 
   /// ACK: determine what to send in this round, unless RESTARTACK did.
   static void start(E& e, SendRequest& r) {
@@ -50,7 +50,7 @@ struct RndvCopy {
   static bool serve(E& e, SendRequest& r) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
-    std::uint32_t refused = 0;
+    uint32_t refused = 0;
     while (!x.rndv->todo.empty()) {
       // the next completion calls again
       if (enough_out(x.rndv->in_flight, e.base_.config.send_depth, p.choice.size())) return true;
@@ -61,14 +61,14 @@ struct RndvCopy {
       const Range want = x.rndv->todo.front();
       // A data type that cannot be cut inside an element yields nothing for a short range: ask for at least a
       // whole element. The receiver drops what it has already.
-      const std::uint64_t ask = want.size() < kMinSegment ? kMinSegment : want.size();
-      std::size_t n = rail->limits.max_send_size - sizeof(core::FragHdr);
+      const uint64_t ask = want.size() < kMinSegment ? kMinSegment : want.size();
+      size_t n = rail->limits.max_send_size - sizeof(core::FragHdr);
       if (n > ask) n = ask;
       if (n > x.length - want.begin) n = x.length - want.begin;
       if (e.base_.config.trace_plans) [[unlikely]]
         trace_plan(e.base_, p, PlanTrace::What::kFrag,
                    Moving{.length = x.length, .left = want.size(), .pieces_out = x.rndv->in_flight}, rail, n);
-      const core::FragHdr h{static_cast<std::uint8_t>(core::MsgType::kFrag), 0, 0, x.rndv->peer_name.value,
+      const core::FragHdr h{static_cast<uint8_t>(core::MsgType::kFrag), 0, 0, x.rndv->peer_name.value,
                             want.begin};
       f->xfer.name = x.rndv->name;
       f->xfer.type = h.type;
@@ -98,7 +98,7 @@ struct RndvCopy {
         e.base_.port.frag_free(*f);
       }
     }
-    x.pending &= static_cast<std::uint8_t>(~kPendingData);
+    x.pending &= static_cast<uint8_t>(~kPendingData);
     e.send_check(r);
     return true;
   }
@@ -106,11 +106,11 @@ struct RndvCopy {
   /// Receiver: the ACK.
   static bool serve(E& e, RecvRequest& r) {
     auto& x = r.xfer;
-    const core::AckHdr h{static_cast<std::uint8_t>(core::MsgType::kAck), 0, 0, x.rndv->peer_name.value,
+    const core::AckHdr h{static_cast<uint8_t>(core::MsgType::kAck), 0, 0, x.rndv->peer_name.value,
                          x.rndv->name.value};
     if (!e.rails_.post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true))
       return false;
-    x.pending &= static_cast<std::uint8_t>(~(kPendingStart | kPendingData));
+    x.pending &= static_cast<uint8_t>(~(kPendingStart | kPendingData));
     return true;
   }
 
@@ -119,11 +119,11 @@ struct RndvCopy {
     x.protocol = Protocol::kCopy;
     x.rndv->todo.clear();
     x.rndv->undelivered = 0;
-    x.pending &= static_cast<std::uint8_t>(~(kPendingData | kPendingStart));
+    x.pending &= static_cast<uint8_t>(~(kPendingData | kPendingStart));
   }
   static void reset(E&, RecvRequest& r) {
     auto& x = r.xfer;
-    x.pending &= static_cast<std::uint8_t>(~(kPendingData | kPendingStart));
+    x.pending &= static_cast<uint8_t>(~(kPendingData | kPendingStart));
   }
 };
 
@@ -162,7 +162,7 @@ Peer<P>* Transfers<P>::on_frag(const Arrival& a, Bytes in) {
   }
   ++x.rndv->frags;
   if (x.phase == RecvPhase::kReceiving) [[likely]] {
-    x.pending &= static_cast<std::uint8_t>(~kPendingStart);  // the ACK has arrived
+    x.pending &= static_cast<uint8_t>(~kPendingStart);  // the ACK has arrived
     store_frag(*r, h.offset, payload);
     PeerT& peer = *x.proc->peer;
     recv_check(*r);
@@ -177,10 +177,10 @@ Peer<P>* Transfers<P>::on_frag(const Arrival& a, Bytes in) {
 
 /// Unpack the bytes that fit and were not there before.
 template <class P>
-void Transfers<P>::store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload) {
+void Transfers<P>::store_frag(RecvRequest& r, uint64_t offset, Bytes payload) {
   auto& x = r.xfer;
   if (offset >= x.rndv->want) return;
-  std::uint64_t end = offset + payload.size;
+  uint64_t end = offset + payload.size;
   if (end > x.rndv->want) end = x.rndv->want;
   if (x.rndv->received.covers(offset, end)) {
     if (end > offset) ++base_.counters.duplicates;

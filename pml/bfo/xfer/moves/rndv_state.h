@@ -17,11 +17,11 @@
 
 namespace bfo::xfer {
 
-enum class Protocol : std::uint8_t { kEager, kCopy, kGet, kPut };
+enum class Protocol : uint8_t { kEager, kCopy, kGet, kPut };
 
 /// Control messages that the state of a request requires. They are derived from the state, never stored as
 /// packets (H11).
-enum Pending : std::uint8_t {
+enum Pending : uint8_t {
   kPendingNothing = 0,
   kPendingStart = 1,      ///< S: MATCH, RNDV or RGET.      R: ACK
   kPendingData = 2,       ///< S: FRAGs or writes.          R: PUTs or READs
@@ -34,17 +34,17 @@ enum Pending : std::uint8_t {
 template <class P>
 struct LedgerEntry {
   Rail<P>* rail = nullptr;
-  std::uint64_t conn = 0;
-  std::uint32_t epoch = 0;
-  std::uint32_t grant = 0;
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
+  uint64_t conn = 0;
+  uint32_t epoch = 0;
+  uint32_t grant = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
   Round round = 0;
-  bool loaded = false;    ///< counted in its rail's inflight_bytes
-  bool pending = false;   ///< PUT: must be sent, for the first time or again
-  std::uint8_t puts = 0;  ///< PUTs of it that were accepted and did not come back as never sent; stays at 255
-  bool fin = false;       ///< its bytes are known to have arrived
-  bool dead = false;      ///< not used any more, waits only for FENCED
+  bool loaded = false;   ///< counted in its rail's inflight_bytes
+  bool pending = false;  ///< PUT: must be sent, for the first time or again
+  uint8_t puts = 0;      ///< PUTs of it that were accepted and did not come back as never sent; stays at 255
+  bool fin = false;      ///< its bytes are known to have arrived
+  bool dead = false;     ///< not used any more, waits only for FENCED
   LedgerEntry* next = nullptr;
 
   /// May the sender have this grant?
@@ -52,7 +52,7 @@ struct LedgerEntry {
 };
 
 /// For which rails its buffer is registered. kAll: for all whose devices can.
-enum class Registered : std::uint8_t { kNo, kSome, kAll };
+enum class Registered : uint8_t { kNo, kSome, kAll };
 
 /// What a send needs while it is a rendezvous: from a free list, with the memory of its range sets. What each
 /// message uses comes first.
@@ -68,21 +68,21 @@ struct SendRndv {
   bool opened = false;
   bool no_rdma = false;  ///< fell back to copy for the rest of the request
   Registered registered = Registered::kNo;
-  std::uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
-  std::uint16_t dirty_rails = 0;   ///< rails (by index) on which a write of this round failed
-  std::uint16_t exposed = 0;       ///< RGET: rails (by index) whose keys the receiver has
+  uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
+  uint16_t dirty_rails = 0;   ///< rails (by index) on which a write of this round failed
+  uint16_t exposed = 0;       ///< RGET: rails (by index) whose keys the receiver has
   /// rails (by index) of failed writes for which there was no memory for a ledger entry
-  std::uint16_t unfenced = 0;
-  std::uint32_t in_flight = 0;  ///< fragments of this request that have not ended
-  std::uint32_t frags = 0;      ///< FRAGs delivered in the last round in which any was sent
-  std::uint32_t restarts = 0;
-  Name name;                      ///< ours, with the current round
-  Name peer_name;                 ///< the receiver's; 0 until it answers
-  std::uint64_t undelivered = 0;  ///< bytes of this round that are not known to be delivered
-  std::uint64_t open_len = 0;     ///< payload of the RNDV
-  std::uint64_t received = 0;     ///< of `sent_once`, bytes that the receiver reported as received
+  uint16_t unfenced = 0;
+  uint32_t in_flight = 0;  ///< fragments of this request that have not ended
+  uint32_t frags = 0;      ///< FRAGs delivered in the last round in which any was sent
+  uint32_t restarts = 0;
+  Name name;                 ///< ours, with the current round
+  Name peer_name;            ///< the receiver's; 0 until it answers
+  uint64_t undelivered = 0;  ///< bytes of this round that are not known to be delivered
+  uint64_t open_len = 0;     ///< payload of the RNDV
+  uint64_t received = 0;     ///< of `sent_once`, bytes that the receiver reported as received
   /// of those, bytes of this round that have to be sent again and were not yet
-  std::uint64_t resend_bytes = 0;
+  uint64_t resend_bytes = 0;
   LedgerEntry<P>* ledger = nullptr;  ///< exposures (RGET) and failed writes
   RangeSet todo{rooms[0]};           ///< ranges of this round that no rail has accepted yet
   RangeSet sent_once{rooms[1]};  ///< bytes that a rail accepted at least once: what is sent of them is sent
@@ -92,14 +92,12 @@ struct SendRndv {
   RangeRoom rooms[2];
 
   /// FIN of grant `grant`.
-  core::FinHdr fin(std::uint32_t grant, std::uint8_t flags) const {
-    return {static_cast<std::uint8_t>(core::MsgType::kFin), flags, 0, name.value, peer_name.value, grant, 0};
+  core::FinHdr fin(uint32_t grant, uint8_t flags) const {
+    return {static_cast<uint8_t>(core::MsgType::kFin), flags, 0, name.value, peer_name.value, grant, 0};
   }
   /// Flags of its header: how the receiver finds the request. By its own name for it (restart), by the
   /// sender's name (known), or as a new one.
-  std::uint8_t open_flags() const {
-    return restarts != 0 ? core::kFlagRestart : known ? core::kFlagKnown : 0;
-  }
+  uint8_t open_flags() const { return restarts != 0 ? core::kFlagRestart : known ? core::kFlagKnown : 0; }
 };
 
 /// What a receive needs while it is a rendezvous. What each message uses comes first.
@@ -115,25 +113,25 @@ struct RecvRndv {
   bool sender_done = false;  ///< SENDDONE came: the sender will send nothing more
   bool no_rdma = false;
   Registered registered = Registered::kNo;
-  bool keep_up = false;         ///< RGET: READs end at once on all rails that may read it (plan.h)
-  std::uint8_t polls_left = 0;  ///< kQuiescing: how many more times all rails are polled for missing FRAGs
-  std::uint8_t refusals = 0;    ///< PUT: grants the sender could not use
-  std::uint8_t n_keys = 0;
-  std::uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
-  std::uint32_t in_flight = 0;     ///< own READs that have not ended
-  std::uint32_t frags = 0;         ///< FRAGs of this round that came
-  std::uint32_t frags_due = 0;  ///< kQuiescing: FRAGs of this round that were delivered, says NOTIFY; missing
-                                ///< ones are in a rail's queue
-  std::uint32_t next_grant = 1;
-  std::uint32_t refused = 0;         ///< PUT: rails (by index) the sender refused in this round
-  std::uint64_t want = 0;            ///< min(length, capacity): bytes that must arrive
+  bool keep_up = false;    ///< RGET: READs end at once on all rails that may read it (plan.h)
+  uint8_t polls_left = 0;  ///< kQuiescing: how many more times all rails are polled for missing FRAGs
+  uint8_t refusals = 0;    ///< PUT: grants the sender could not use
+  uint8_t n_keys = 0;
+  uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
+  uint32_t in_flight = 0;     ///< own READs that have not ended
+  uint32_t frags = 0;         ///< FRAGs of this round that came
+  uint32_t frags_due = 0;     ///< kQuiescing: FRAGs of this round that were delivered, says NOTIFY; missing
+                              ///< ones are in a rail's queue
+  uint32_t next_grant = 1;
+  uint32_t refused = 0;              ///< PUT: rails (by index) the sender refused in this round
+  uint64_t want = 0;                 ///< min(length, capacity): bytes that must arrive
   Name name;                         ///< ours, with the current round
   Name peer_name;                    ///< the sender's, with its round
-  std::uint64_t total = 0;           ///< PUT: bytes granted in this round altogether
+  uint64_t total = 0;                ///< PUT: bytes granted in this round altogether
   Rail<P>* key_rail = nullptr;       ///< RGET: rail of the key that has no connection name
   LedgerEntry<P>* ledger = nullptr;  ///< grants (PUT) and READs
-  std::uint64_t remote_address = 0;  ///< RGET
-  std::uint64_t bytes_out = 0;       ///< of own READs that have not ended
+  uint64_t remote_address = 0;       ///< RGET
+  uint64_t bytes_out = 0;            ///< of own READs that have not ended
   RangeSet received{rooms[0]};       ///< bytes received: unpacked, or written and reported by FIN
   RangeSet todo{rooms[1]};           ///< RDMA: ranges not yet granted or read
   RangeSet read_failed{

@@ -37,13 +37,13 @@ struct Rput {
   using Ledger = LedgerEntry<P>;
   using Arrival = typename E::Arrival;
 
-  static constexpr unsigned kMaxRefusals = 8;           ///< after so many, the request continues by copy
-  static constexpr std::uint8_t kManyPuts = UINT8_MAX;  ///< of one grant: no longer counted
+  static constexpr unsigned kMaxRefusals = 8;      ///< after so many, the request continues by copy
+  static constexpr uint8_t kManyPuts = UINT8_MAX;  ///< of one grant: no longer counted
 
-  static bool can_put(const Rail<P>& r, std::uint64_t length) {
+  static bool can_put(const Rail<P>& r, uint64_t length) {
     return r.limits.put_limit != 0 && length >= r.limits.min_rdma_size;
   }
-  static bool any_rail(const Peer<P>& p, std::uint64_t length) {
+  static bool any_rail(const Peer<P>& p, uint64_t length) {
     for (unsigned i = 0; i < p.choice.size(); ++i)
       if (can_put(p.choice[i], length)) return true;
     return false;
@@ -61,15 +61,15 @@ struct Rput {
     return can_put(rail, r.xfer.length) && e.base_.port.handle(r.xfer.rndv->reg, rail.handle, key);
   }
   /// The rails that may not, one bit each.
-  static std::uint32_t refused_rails(E& e, RecvRequest& r) {
-    std::uint32_t refused = r.xfer.rndv->refused;
+  static uint32_t refused_rails(E& e, RecvRequest& r) {
+    uint32_t refused = r.xfer.rndv->refused;
     const Peer<P>& p = *r.xfer.proc->peer;
     for (unsigned i = 0; i < p.choice.size(); ++i)
       if (!grantable(e, r, p.choice[i])) refused |= 1u << p.choice[i].index;
     return refused;
   }
   static bool any_grantable(E& e, RecvRequest& r) {
-    const std::uint32_t refused = refused_rails(e, r);
+    const uint32_t refused = refused_rails(e, r);
     const Peer<P>& p = *r.xfer.proc->peer;
     for (unsigned i = 0; i < p.choice.size(); ++i)
       if (!(refused >> p.choice[i].index & 1)) return true;
@@ -86,10 +86,10 @@ struct Rput {
 
   /// What one call of serve() has found out.
   struct Serving {
-    std::uint32_t refused = 0;  ///< rails (by index) that take no grant now
-    unsigned open = 0;          ///< grants that have a rail
-    bool blocked = false;       ///< a rail did not take a PUT, or there is no memory
-    bool no_rail = false;       ///< for a range that has to be granted
+    uint32_t refused = 0;  ///< rails (by index) that take no grant now
+    unsigned open = 0;     ///< grants that have a rail
+    bool blocked = false;  ///< a rail did not take a PUT, or there is no memory
+    bool no_rail = false;  ///< for a range that has to be granted
   };
 
   /// Send the grants that were not sent yet, then grant more, up to the depth per usable rail.
@@ -106,7 +106,7 @@ struct Rput {
       if (now.open == 0 && !p.choice.empty() && !any_grantable(e, r)) e.recv_event(r, core::RecvEvent::kAsk);
       now.blocked = true;
     }
-    if (!now.blocked) x.pending &= static_cast<std::uint8_t>(~(kPendingData | kPendingStart));
+    if (!now.blocked) x.pending &= static_cast<uint8_t>(~(kPendingData | kPendingStart));
     return !now.blocked;
   }
 
@@ -170,7 +170,7 @@ struct Rput {
     }
   }
 
-  static Moving moving(const RecvRequest& r, std::uint64_t left, unsigned open) {
+  static Moving moving(const RecvRequest& r, uint64_t left, unsigned open) {
     return {.length = r.xfer.rndv->want, .left = left, .pieces_out = open};
   }
 
@@ -220,7 +220,7 @@ struct Rput {
   /// is granted anew.
   static void move(RecvRequest& r, Ledger& l, Rail<P>& rail) {
     if (l.loaded) l.rail->inflight_bytes -= l.end - l.begin;
-    const std::uint64_t end = std::min(l.end, l.begin + usual_grant(rail));
+    const uint64_t end = std::min(l.end, l.begin + usual_grant(rail));
     if (end < l.end) r.xfer.rndv->todo.add(end, l.end);
     l.end = end;
     l.rail = &rail;
@@ -234,12 +234,12 @@ struct Rput {
   [[gnu::always_inline]] static bool send_put(E& e, RecvRequest& r, Ledger& l) {
     auto& x = r.xfer;
     core::PutHdr h{};
-    h.type = static_cast<std::uint8_t>(core::MsgType::kPut);
+    h.type = static_cast<uint8_t>(core::MsgType::kPut);
     h.sender = x.rndv->peer_name.value;
     h.receiver = x.rndv->name.value;
     h.offset = l.begin;
     h.length = l.end - l.begin;
-    h.address = reinterpret_cast<std::uintptr_t>(e.base_.port.contiguous(r)) + l.begin;
+    h.address = reinterpret_cast<uintptr_t>(e.base_.port.contiguous(r)) + l.begin;
     h.total = x.rndv->total;
     h.grant = l.grant;
     if (!Registering<P>::key_of(e, x.rndv->reg, *l.rail, h.key)) return false;
@@ -253,7 +253,7 @@ struct Rput {
   /// A PUT ended without success. It is sent again if its rail lives. Otherwise the closure of the rail
   /// decides, unless every PUT of this grant was never sent: then the sender does not have it, and of an
   /// epoch that was never up no closure is reported.
-  static void put_lost(RecvRequest& r, std::uint32_t grant, Fate fate) {
+  static void put_lost(RecvRequest& r, uint32_t grant, Fate fate) {
     for (Ledger* l = r.xfer.rndv->ledger; l; l = l->next) {
       if (l->grant != grant) continue;
       l->pending = true;
@@ -266,7 +266,7 @@ struct Rput {
       if (l->grant != 0 && !l->fin) l->pending = true;
   }
 
-  static Ledger* find(RecvRequest& r, std::uint32_t grant) {
+  static Ledger* find(RecvRequest& r, uint32_t grant) {
     if (grant == 0) return nullptr;
     Ledger* l = r.xfer.rndv->ledger;
     while (l && l->grant != grant) l = l->next;
@@ -298,7 +298,7 @@ struct Rput {
 
   /// FIN over the granted rail: its bytes are in place, because RC keeps order. Over another rail it counts
   /// only after the fence (H9).
-  static void use_grant(E& e, RecvRequest& r, std::uint32_t grant, const Arrival& a) {
+  static void use_grant(E& e, RecvRequest& r, uint32_t grant, const Arrival& a) {
     auto& x = r.xfer;
     Ledger* const l = find(r, grant);
     if (!l) {
@@ -318,7 +318,7 @@ struct Rput {
   }
 
   /// FIN with the fail flag: the sender has not used the grant and never will.
-  static void drop_grant(E& e, RecvRequest& r, std::uint32_t grant) {
+  static void drop_grant(E& e, RecvRequest& r, uint32_t grant) {
     auto& x = r.xfer;
     Ledger* const l = find(r, grant);
     if (!l) return;
@@ -339,7 +339,7 @@ struct Rput {
     x.rndv->sender_done = true;
     if (x.rndv->doubtful.incomplete()) [[unlikely]]
       e.base_.failing.no_memory(*x.proc->peer, sizeof(Range));
-    for (std::uint32_t i = 0; i < x.rndv->doubtful.count(); ++i)
+    for (uint32_t i = 0; i < x.rndv->doubtful.count(); ++i)
       e.arrived(r, x.rndv->doubtful[i].begin, x.rndv->doubtful[i].end, false);
     x.rndv->doubtful.clear();
     for (Ledger* l = x.rndv->ledger; l; l = l->next)
@@ -401,7 +401,7 @@ struct Rput {
   }
 
   /// Legal only while no byte of the grant was posted (H8).
-  static void refuse(E& e, SendRequest& r, std::uint32_t grant) {
+  static void refuse(E& e, SendRequest& r, uint32_t grant) {
     auto& x = r.xfer;
     const core::FinHdr h = x.rndv->fin(grant, core::kFlagFail);
     e.rails_.send_stored(*x.proc->peer, &h, sizeof h);
@@ -409,10 +409,10 @@ struct Rput {
 
   static bool serve(E& e, SendRequest& r) {
     auto& x = r.xfer;
-    std::uint32_t full = 0;  // rails (by index) that take nothing now
+    uint32_t full = 0;  // rails (by index) that take nothing now
     x.rndv->grants.each(e.grant_pool_, [&](Grant<P>& g) {
       if (g.rail->usable(g.epoch)) {
-        const std::uint32_t bit = 1u << g.rail->index;
+        const uint32_t bit = 1u << g.rail->index;
         const Post post = full & bit ? Post::kNoResource : write(e, r, g);
         if (post == Post::kNoResource) {
           full |= bit;
@@ -425,7 +425,7 @@ struct Rput {
       return false;
     });
     if (full != 0) return false;
-    x.pending &= static_cast<std::uint8_t>(~kPendingData);
+    x.pending &= static_cast<uint8_t>(~kPendingData);
     e.send_check(r);
     return true;
   }
@@ -491,7 +491,7 @@ struct Rput {
       if (ends_here(e, *r)) return;
     } else {
       if (fx.fate == Fate::kUnknown && fx.rail->limits.failover) {
-        x.rndv->dirty_rails = static_cast<std::uint16_t>(x.rndv->dirty_rails | 1u << fx.rail->index);
+        x.rndv->dirty_rails = static_cast<uint16_t>(x.rndv->dirty_rails | 1u << fx.rail->index);
         // That rail may still read from this buffer (invariant I16 of PROTOCOL.md).
         if (fx.epoch > fx.rail->closed_epoch)
           e.ledgers_.hold_until_fenced(*r, *fx.rail, fx.epoch, fx.offset, fx.offset + fx.length);

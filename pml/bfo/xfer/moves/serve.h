@@ -75,11 +75,11 @@ bool Transfers<P>::serve(SendRequest& r) {
   if (x.protocol == Protocol::kEager) return Eager<P>::serve(*this, r);
   if (x.pending & kPendingNotify) {
     if (!RestartMessages<P>::send_notify(*this, r)) return false;
-    x.pending &= static_cast<std::uint8_t>(~kPendingNotify);
+    x.pending &= static_cast<uint8_t>(~kPendingNotify);
   }
   if (x.pending & kPendingStart) {
     if (!open(r)) return false;
-    x.pending &= static_cast<std::uint8_t>(~kPendingStart);
+    x.pending &= static_cast<uint8_t>(~kPendingStart);
   }
   if (!(x.pending & kPendingData)) return true;
   if (x.rndv->todo.incomplete()) [[unlikely]] {
@@ -94,11 +94,11 @@ bool Transfers<P>::serve(RecvRequest& r) {
   auto& x = r.xfer;
   if (x.pending & kPendingNotify) {
     if (!RestartMessages<P>::send_recv_err(*this, r)) return false;
-    x.pending &= static_cast<std::uint8_t>(~kPendingNotify);
+    x.pending &= static_cast<uint8_t>(~kPendingNotify);
   }
   if (x.pending & kPendingRestartAck) {
     if (!RestartMessages<P>::send_restart_ack(*this, r)) return false;
-    x.pending &= static_cast<std::uint8_t>(~kPendingRestartAck);
+    x.pending &= static_cast<uint8_t>(~kPendingRestartAck);
   }
   if (!(x.pending & (kPendingStart | kPendingData))) return true;
   if (x.rndv->todo.incomplete()) [[unlikely]] {

@@ -10,7 +10,7 @@ namespace bfo::xfer {
 
 template <class P>
 [[gnu::cold, gnu::noinline]] void trace_plan(Base<P>& base, const Peer<P>& p, PlanTrace::What what,
-                                             const Moving& m, const Rail<P>* rail, std::uint64_t size) {
+                                             const Moving& m, const Rail<P>* rail, uint64_t size) {
   PlanTrace t;
   t.what = what;
   t.rail = rail ? rail->index : -1;

@@ -31,7 +31,7 @@ struct Begun {
 };
 
 /// What became of a message without a request.
-enum class Inline : std::uint8_t { kNo, kSent, kOwn };
+enum class Inline : uint8_t { kNo, kSent, kOwn };
 
 template <class P>
 struct Transfers {
@@ -120,7 +120,7 @@ struct Transfers {
   PeerT* on_put(const Arrival& a, Bytes in);
   PeerT* on_fin(const Arrival& a, Bytes in);
   PeerT* on_message(MsgType type, const Arrival& a, Bytes in, ProcT*& opened);
-  void store_frag(RecvRequest& r, std::uint64_t offset, Bytes payload);
+  void store_frag(RecvRequest& r, uint64_t offset, Bytes payload);
   void frag_over(Frag& f);
   void control_lost(const Frag& f);
   void frag_done(const Frag& f);
@@ -130,8 +130,8 @@ struct Transfers {
   bool open_again(ProcT& p, const Opened& o, const Arrival& a);
   void send_event(SendRequest& r, SendEvent e, const SendInput& in = {});
   void recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in = {});
-  void send_act(SendRequest& r, std::uint32_t actions, const SendInput& in);
-  void recv_act(RecvRequest& r, std::uint32_t actions, const RecvInput& in);
+  void send_act(SendRequest& r, uint32_t actions, const SendInput& in);
+  void recv_act(RecvRequest& r, uint32_t actions, const RecvInput& in);
   void send_check(SendRequest& r);
   void recv_check(RecvRequest& r);
   void send_over(SendRequest& r);
@@ -139,18 +139,18 @@ struct Transfers {
   template <class X>
   bool gate_clear(const X& x) const;
   bool gate_removed() const;
-  void arrived(RecvRequest& r, std::uint64_t begin, std::uint64_t end, bool by_read);
+  void arrived(RecvRequest& r, uint64_t begin, uint64_t end, bool by_read);
 
   // ---- losses.h
-  void rail_left(RailT& rail, std::uint32_t epoch, bool fenced);
+  void rail_left(RailT& rail, uint32_t epoch, bool fenced);
   void fail_unfenceable(RailT& rail);
   void give_up(PeerT& p);
   static bool any(const PeerT& p);
   static bool awaits(const PeerT& p);
-  static std::uint64_t waiting(const PeerT& p);
+  static uint64_t waiting(const PeerT& p);
 
   // ---- answers: restart_messages.h, failed.h
-  void stored_restart(PeerT& p, MsgType type, std::uint8_t flags, const core::MatchHdr& id, Name sender,
+  void stored_restart(PeerT& p, MsgType type, uint8_t flags, const core::MatchHdr& id, Name sender,
                       Name receiver);
   void note_failed(PeerT& p, Name sender);
   void answer_over(PeerT& p, const core::MatchHdr& h, Name sender);
@@ -158,7 +158,7 @@ struct Transfers {
   Base<P>& base_;
   Rails<P>& rails_;
   Matching<P>& matching_;
-  std::uint64_t eager_out_ = 0;  ///< eager sends with a request that have not ended
+  uint64_t eager_out_ = 0;  ///< eager sends with a request that have not ended
   Names<P, SendRequest> sends_;
   Names<P, RecvRequest> recvs_;
   Pool<SendRndv<P>, &SendRndv<P>::next_free> send_rndv_pool_;

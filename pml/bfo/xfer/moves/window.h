@@ -39,9 +39,9 @@ Seq16 oldest_waiting(const Proc<P>& p) {
   const auto waits = [&](Seq16 seq) {
     if (seq_before(seq, oldest)) oldest = seq;
   };
-  const auto bytes_wait = [&](const void* data, std::size_t size) {
+  const auto bytes_wait = [&](const void* data, size_t size) {
     core::MatchHdr h;
-    const auto* const bytes = static_cast<const std::uint8_t*>(data);
+    const auto* const bytes = static_cast<const uint8_t*>(data);
     const bool numbered = core::decode(core::MsgType::kMatch, core::Bytes{bytes, size}, h);
     if (numbered && h.ctx == p.comm->ctx) waits(h.seq);
   };
@@ -98,7 +98,7 @@ template <class P>
   if (p.peer->standing.failed()) return true;  // whatever is sent ends with the error of that peer
   if (p.resent && !unclosed(*p.peer)) p.resent = false;
   note_ended(base_.port, p);
-  const std::int32_t used = core::window_used(p.bounds());
+  const int32_t used = core::window_used(p.bounds());
   ask_window(p);
   if (!core::window_allows(used)) return false;
   p.stop_seq = core::window_stop(p.next_seq, used);
@@ -122,9 +122,8 @@ void Transfers<P>::owe_sync(ProcT& p) {
 }
 
 /// What a SEQSYNC that is under way was, in the name of its fragment: its rank may be gone when it ends.
-inline Name sync_of(const core::SeqSyncHdr& h, std::int32_t rank) {
-  return Name(std::uint64_t{h.ctx} << 48 | std::uint64_t{h.question} << 32 |
-              static_cast<std::uint32_t>(rank));
+inline Name sync_of(const core::SeqSyncHdr& h, int32_t rank) {
+  return Name(uint64_t{h.ctx} << 48 | uint64_t{h.question} << 32 | static_cast<uint32_t>(rank));
 }
 
 /// False: no rail takes what a rank has to say.
@@ -147,13 +146,13 @@ bool Transfers<P>::post_syncs(PeerT& p) {
 /// A rail handed a SEQSYNC back: it is sent again, with what is true by then.
 template <class P>
 [[gnu::cold]] void Transfers<P>::sync_lost(PeerT& peer, const Frag& f) {
-  const std::uint64_t word = f.xfer.name.value;
-  CommT* const c = matching_.find(static_cast<std::uint16_t>(word >> 48));
-  const auto rank = static_cast<std::int32_t>(word);
+  const uint64_t word = f.xfer.name.value;
+  CommT* const c = matching_.find(static_cast<uint16_t>(word >> 48));
+  const auto rank = static_cast<int32_t>(word);
   ProcT* const p = c && c->has(rank) ? c->procs[rank] : nullptr;
   if (!p || p->peer != &peer) return;  // its communicator was freed
   if (f.xfer.to_sender)
-    p->owe_answer(static_cast<std::uint16_t>(word >> 32));
+    p->owe_answer(static_cast<uint16_t>(word >> 32));
   else
     p->asks = true;
   base_.records.note_resumed(peer);

@@ -19,29 +19,29 @@
 namespace bfo::xfer {
 
 /// Application bytes of a stored eager message.
-inline std::uint64_t stored_payload(std::size_t size) {
+inline uint64_t stored_payload(size_t size) {
   return size > sizeof(core::MatchHdr) ? size - sizeof(core::MatchHdr) : 0;
 }
 
 /// Is a stored message anything but one of the user, which a rail has handed back?
 inline bool is_answer(const void* bytes) {
-  return *static_cast<const std::uint8_t*>(bytes) != static_cast<std::uint8_t>(core::MsgType::kMatch);
+  return *static_cast<const uint8_t*>(bytes) != static_cast<uint8_t>(core::MsgType::kMatch);
 }
 
 /// FragState::grant of a stored message that only shows whether its peer lives, and whether a rail to it does
 /// (keepalive.h): this plus the rail's index. 0 in all others.
-inline constexpr std::uint32_t kPing = 1;
+inline constexpr uint32_t kPing = 1;
 
 /// What an answer is about, if a newer one takes its place: RESTARTNACK and SENDDONE of one message. 0: it is
 /// none of these.
-inline std::int64_t answer_key(const void* bytes) {
-  const std::uint8_t type = *static_cast<const std::uint8_t*>(bytes);
-  if (type != static_cast<std::uint8_t>(core::MsgType::kRestartNack) &&
-      type != static_cast<std::uint8_t>(core::MsgType::kSendDone))
+inline int64_t answer_key(const void* bytes) {
+  const uint8_t type = *static_cast<const uint8_t*>(bytes);
+  if (type != static_cast<uint8_t>(core::MsgType::kRestartNack) &&
+      type != static_cast<uint8_t>(core::MsgType::kSendDone))
     return 0;
   core::RestartHdr h;
   std::memcpy(&h, bytes, sizeof h);
-  return static_cast<std::int64_t>(Name(h.sender).at(type).value);  // instead of the round
+  return static_cast<int64_t>(Name(h.sender).at(type).value);  // instead of the round
 }
 
 /// A stored message without a fragment record. Its bytes follow.
@@ -52,9 +52,9 @@ struct Unrecorded {
   Unrecorded* chain_next;
   Unrecorded* chain_prev;
   Rail<P>* rail;  ///< it may be sent over this rail only
-  std::int64_t key;
-  std::uint32_t epoch;
-  std::uint32_t size;
+  int64_t key;
+  uint32_t epoch;
+  uint32_t size;
   void* bytes() { return this + 1; }
   const void* bytes() const { return this + 1; }
 };
@@ -66,7 +66,7 @@ struct UnrecordedLink {
   static void mark(auto*, bool) {}
 };
 struct UnrecordedKey {
-  static std::int64_t of(const auto* s) { return s->key; }
+  static int64_t of(const auto* s) { return s->key; }
 };
 
 /// The bytes of a stored message.
@@ -77,14 +77,14 @@ const void* stored_bytes(const Frag& f) {
 
 /// What was sent once, has to be sent again, and was not yet.
 struct SentBefore {
-  std::uint64_t bytes = 0;
-  std::uint64_t messages = 0;
+  uint64_t bytes = 0;
+  uint64_t messages = 0;
   bool none() const { return bytes == 0 && messages == 0; }
-  void add(std::uint64_t n) {
+  void add(uint64_t n) {
     bytes += n;
     ++messages;
   }
-  void remove(std::uint64_t n) {
+  void remove(uint64_t n) {
     bytes -= n;
     --messages;
   }
@@ -127,14 +127,14 @@ class Backlog {
   // ---- stored messages: first those with a record, then the others
   bool nothing_stored() const { return stored_.empty() && unrecorded_.empty(); }
   /// Answers among them, that is all but the user's messages.
-  std::uint32_t answers() const { return answers_; }
+  uint32_t answers() const { return answers_; }
   /// Does a message wait that the user's must not overtake (order.h)?
   bool completion_waits() const { return completing_ != 0; }
 
   /// A message that only shows whether the peer lives is stored, or under way, for the rail of that index.
   bool pinging(unsigned rail) const { return pinging_ >> rail & 1; }
-  void ping_begins(unsigned rail) { pinging_ = static_cast<std::uint8_t>(pinging_ | 1u << rail); }
-  void ping_ends(unsigned rail) { pinging_ = static_cast<std::uint8_t>(pinging_ & ~(1u << rail)); }
+  void ping_begins(unsigned rail) { pinging_ = static_cast<uint8_t>(pinging_ | 1u << rail); }
+  void ping_ends(unsigned rail) { pinging_ = static_cast<uint8_t>(pinging_ & ~(1u << rail)); }
 
   void store(Frag* f) {
     stored_.push_back(f);
@@ -173,7 +173,7 @@ class Backlog {
   /// replace.
   template <class Port>
   Unrecorded<P>* older(Port& port, const void* bytes) {
-    const std::int64_t key = answer_key(bytes);
+    const int64_t key = answer_key(bytes);
     return key == 0 ? nullptr : unrecorded_.find(port, key);
   }
 
@@ -185,12 +185,12 @@ class Backlog {
   }
 
  private:
-  void entered(const void* bytes, std::size_t size) {
+  void entered(const void* bytes, size_t size) {
     if (!is_answer(bytes)) return again.add(stored_payload(size));
     ++answers_;
     completing_ += completes_send(bytes);
   }
-  void left(const void* bytes, std::size_t size) {
+  void left(const void* bytes, size_t size) {
     if (!is_answer(bytes)) return again.remove(stored_payload(size));
     --answers_;
     completing_ -= completes_send(bytes);
@@ -198,10 +198,10 @@ class Backlog {
 
   List<Frag, XferLink> stored_;
   Queue<Unrecorded<P>, UnrecordedLink, UnrecordedKey> unrecorded_;
-  std::uint32_t records_ = 0;  ///< in `stored_`
-  std::uint32_t answers_ = 0;  ///< of both
-  std::uint32_t completing_ = 0;
-  std::uint8_t pinging_ = 0;  ///< one bit for each rail
+  uint32_t records_ = 0;  ///< in `stored_`
+  uint32_t answers_ = 0;  ///< of both
+  uint32_t completing_ = 0;
+  uint8_t pinging_ = 0;  ///< one bit for each rail
 };
 
 }  // namespace bfo::xfer

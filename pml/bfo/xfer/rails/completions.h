@@ -42,13 +42,13 @@ class Completions {
   RailT* rail() const { return rail_; }
 
   /// `rail` accepted one that has a record. Returns the turn, for end(). A turn is never 0.
-  std::uint32_t begin(RailT& rail) {
+  uint32_t begin(RailT& rail) {
     add_one();
     rail_ = &rail;
     return turn_;
   }
   /// One of `turn` has ended, or came back. True: it was the last one.
-  bool end(std::uint32_t turn) {
+  bool end(uint32_t turn) {
     if (turn == 0 || turn != turn_ || out_ == 0) return false;
     return remove_one();
   }
@@ -82,7 +82,7 @@ class Completions {
   }
 
  private:
-  static constexpr std::uint8_t kAskEvery = 16;
+  static constexpr uint8_t kAskEvery = 16;
   void add_one() {
     if (out_++ == 0 && ++turn_ == 0) turn_ = 1;
   }
@@ -94,11 +94,11 @@ class Completions {
   }
 
   RailT* rail_ = nullptr;
-  std::uint32_t out_ = 0;         ///< messages under way; those without a record count as one
-  std::uint32_t turn_ = 0;        ///< number of different values that `rail_` has had
-  std::uint64_t checkpoint_ = 0;  ///< work that `rail_` must have ended; 0: not asked yet
-  bool brief_ = false;            ///< one of `out_` stands for those without a record
-  std::uint8_t asked_ = 0;        ///< how often their end was of interest since the last one
+  uint32_t out_ = 0;         ///< messages under way; those without a record count as one
+  uint32_t turn_ = 0;        ///< number of different values that `rail_` has had
+  uint64_t checkpoint_ = 0;  ///< work that `rail_` must have ended; 0: not asked yet
+  bool brief_ = false;       ///< one of `out_` stands for those without a record
+  uint8_t asked_ = 0;        ///< how often their end was of interest since the last one
 };
 
 }  // namespace bfo::xfer

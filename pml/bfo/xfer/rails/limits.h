@@ -14,13 +14,13 @@
 namespace bfo::xfer {
 
 /// A rail that takes less than this in one piece cannot be used: no room for a header and an element.
-inline constexpr std::size_t kLeastPost = 64;
+inline constexpr size_t kLeastPost = 64;
 
 /// Shorter segments of RDMA cost more than a copy. A rail that allows no longer ones does no RDMA.
-inline constexpr std::size_t kLeastRdma = 256;
+inline constexpr size_t kLeastRdma = 256;
 
 /// Longest message, header included, that a BTL takes: the larger of its two buffer sizes.
-constexpr std::size_t post_limit(std::size_t eager_limit, std::size_t max_send_size) {
+constexpr size_t post_limit(size_t eager_limit, size_t max_send_size) {
   return eager_limit > max_send_size ? eager_limit : max_send_size;
 }
 
@@ -33,7 +33,7 @@ constexpr RailLimits keepable(const RailLimits& in) {
   l.inline_limit = std::min(l.inline_limit, l.eager_limit);
   l.blocking_limit = std::clamp(l.blocking_limit, l.inline_limit, l.post_limit);
   // Room for a header, and for an element of any type behind it.
-  const std::size_t least = std::min(l.post_limit, core::kMaxFixedHdr);
+  const size_t least = std::min(l.post_limit, core::kMaxFixedHdr);
   l.max_send_size = std::clamp(l.max_send_size, least, l.post_limit);
   l.rndv_eager_limit = std::clamp(l.rndv_eager_limit, sizeof(core::RndvHdr), l.post_limit);
   if (l.get_alignment == 0) l.get_alignment = 1;
@@ -46,12 +46,12 @@ constexpr RailLimits keepable(const RailLimits& in) {
 }
 
 /// Shortest message that is longer than an eager one.
-constexpr std::size_t beyond_eager(std::size_t eager_limit) {
+constexpr size_t beyond_eager(size_t eager_limit) {
   return eager_limit > sizeof(core::MatchHdr) ? eager_limit - sizeof(core::MatchHdr) + 1 : 1;
 }
 
 /// Number of entries of `entry` bytes that fit behind a header of `header` bytes on such a rail.
-constexpr std::size_t entries_that_fit(const RailLimits& l, std::size_t header, std::size_t entry) {
+constexpr size_t entries_that_fit(const RailLimits& l, size_t header, size_t entry) {
   return l.post_limit < header ? 0 : (l.post_limit - header) / entry;
 }
 

@@ -15,11 +15,11 @@ namespace bfo::xfer {
 
 template <class P>
 struct PeerRails {
-  std::uint8_t n_rails = 0;
+  uint8_t n_rails = 0;
   RailSet<P> rails;
-  std::size_t eager_limit = 0;  ///< largest of its rails
-  RailChoice<P> choice;         ///< of the rails that are usable now
-  Completions<P> completions;   ///< under way
+  size_t eager_limit = 0;      ///< largest of its rails
+  RailChoice<P> choice;        ///< of the rails that are usable now
+  Completions<P> completions;  ///< under way
   Backlog<P> backlog;
 
   /// Rails that are up, suspect ones too. RailChoice has those that are used: fewer, or one that is not up.

@@ -52,15 +52,15 @@ void Rails<P>::ended(Frag& f) {
 /// Send, over `rail`, a control message that the state of request `own` requires. False: the rail does not
 /// take it now.
 template <class P>
-bool Rails<P>::post_on(RailT& rail, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
-                       std::uint32_t grant) {
+bool Rails<P>::post_on(RailT& rail, const void* hdr, size_t len, FragKind kind, Name own, bool to_sender,
+                       uint32_t grant) {
   if (!rail.takes_control()) return false;
   Frag* const f = new_frag(kind, rail, *rail.peer);
   if (!f) return false;
   f->xfer.name = own;
   f->xfer.to_sender = to_sender;
   f->xfer.grant = grant;
-  f->xfer.type = *static_cast<const std::uint8_t*>(hdr);
+  f->xfer.type = *static_cast<const uint8_t*>(hdr);
   count(*f);
   const Post post = base_.port.send_bytes(rail.handle, f->xfer.type, hdr, len, nullptr, 0, *f);
   if (post != Post::kAccepted) {
@@ -78,11 +78,11 @@ bool Rails<P>::post_on(RailT& rail, const void* hdr, std::size_t len, FragKind k
 /// call.
 template <class P>
 template <class Source>
-[[gnu::always_inline]] inline bool Rails<P>::post_brief(RailT& rail, const void* hdr, std::size_t len,
+[[gnu::always_inline]] inline bool Rails<P>::post_brief(RailT& rail, const void* hdr, size_t len,
                                                         Source& source) {
   posting(rail);
   const bool sent =
-      base_.port.sendi(rail.handle, *static_cast<const std::uint8_t*>(hdr), hdr, len, source, std::size_t{0});
+      base_.port.sendi(rail.handle, *static_cast<const uint8_t*>(hdr), hdr, len, source, size_t{0});
   posted();
   if (!sent) return false;
   ++base_.counters.control_sent;
@@ -92,8 +92,8 @@ template <class Source>
 
 /// The same as post_on(), over any usable rail.
 template <class P>
-bool Rails<P>::post_control(PeerT& p, const void* hdr, std::size_t len, FragKind kind, Name own,
-                            bool to_sender, std::uint32_t grant) {
+bool Rails<P>::post_control(PeerT& p, const void* hdr, size_t len, FragKind kind, Name own, bool to_sender,
+                            uint32_t grant) {
   for (unsigned i = 0; i < p.choice.size(); ++i)
     if (post_on(*p.choice.next(), hdr, len, kind, own, to_sender, grant)) return true;
   return false;
@@ -102,7 +102,7 @@ bool Rails<P>::post_control(PeerT& p, const void* hdr, std::size_t len, FragKind
 /// This process's rail with that connection name, if it is usable in that epoch. conn 0 stands for
 /// `without_conn`.
 template <class P>
-Rail<P>* Rails<P>::named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* without_conn) const {
+Rail<P>* Rails<P>::named(PeerT& p, uint64_t conn, uint32_t epoch, RailT* without_conn) const {
   if (conn == 0) {
     if (!without_conn || without_conn->peer != &p || without_conn->name.conn != 0) return nullptr;
     return without_conn->usable(without_conn->name.epoch) ? without_conn : nullptr;

@@ -32,7 +32,7 @@ class RailChoice {
   RailT* preferred() const { return preferred_; }
 
   /// Chooses the preferred rail by default_preferred(). The same on both sides.
-  void set_key(std::uint64_t key) { key_ = key; }
+  void set_key(uint64_t key) { key_ = key; }
   void rebuild(RailSet<P>& rails, unsigned n);
   /// No rail is used any more.
   void clear() {
@@ -45,16 +45,16 @@ class RailChoice {
   RailT* next() {
     if (n_ == 0) return nullptr;
     RailT* const r = usable_[next_];
-    next_ = static_cast<std::uint8_t>(next_ + 1 == n_ ? 0 : next_ + 1);
+    next_ = static_cast<uint8_t>(next_ + 1 == n_ ? 0 : next_ + 1);
     return r;
   }
   /// A short message costs latency, not bandwidth. So all short messages of a pair, in both directions, use
   /// its preferred rail, whose queues are then in the caches of both sides. nullptr: spread() has to choose.
-  RailT* for_short(std::size_t length, std::size_t short_limit) const {
+  RailT* for_short(size_t length, size_t short_limit) const {
     return preferred_ && (length < short_limit || n_ == 1) ? preferred_ : nullptr;
   }
-  RailT* spread(std::size_t length, std::size_t short_limit);
-  RailT* lightest(std::uint32_t refused);
+  RailT* spread(size_t length, size_t short_limit);
+  RailT* lightest(uint32_t refused);
   /// Index of the rail that lightest() and READs consider first: equal loads take them in turn.
   unsigned take_turn() { return turn_++; }
 
@@ -72,20 +72,20 @@ class RailChoice {
   void answered() { ahead_ = 0; }
 
  private:
-  static constexpr std::uint32_t kBackoff = 64;  ///< messages that are spread after a refusal
-  static constexpr std::uint32_t kAhead = 4;     ///< longer eager messages that a sender may always be ahead
-  static constexpr std::uint32_t kRun = 16384;   ///< bytes of eager messages until the next rail carries them
+  static constexpr uint32_t kBackoff = 64;  ///< messages that are spread after a refusal
+  static constexpr uint32_t kAhead = 4;     ///< longer eager messages that a sender may always be ahead
+  static constexpr uint32_t kRun = 16384;   ///< bytes of eager messages until the next rail carries them
   /// What a rail moves in 10 us, in bytes: eager messages of a sender that is ahead by less do not fill it.
-  static std::uint64_t backlog(const RailT& rail) { return std::uint64_t{rail.limits.weight} * 5 / 4; }
+  static uint64_t backlog(const RailT& rail) { return uint64_t{rail.limits.weight} * 5 / 4; }
 
-  std::uint8_t n_ = 0;     ///< rails in `usable_`
-  std::uint8_t next_ = 0;  ///< index: rail of the next message when they are spread
-  std::uint8_t turn_ = 0;  ///< index: first rail to be considered for a long message
+  uint8_t n_ = 0;     ///< rails in `usable_`
+  uint8_t next_ = 0;  ///< index: rail of the next message when they are spread
+  uint8_t turn_ = 0;  ///< index: first rail to be considered for a long message
   bool keeps_up_ = false;
   RailT* preferred_ = nullptr;
-  std::uint64_t key_ = 0;
-  std::uint32_t backoff_ = 0;  ///< messages that are spread before the default is preferred again
-  std::uint32_t ahead_ = 0;    ///< bytes of longer eager messages since the peer sent one
+  uint64_t key_ = 0;
+  uint32_t backoff_ = 0;  ///< messages that are spread before the default is preferred again
+  uint32_t ahead_ = 0;    ///< bytes of longer eager messages since the peer sent one
   RailT* usable_[kMaxRails] = {};
 };
 
@@ -114,17 +114,17 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
 /// they use that rail like short ones: another one would not carry them sooner, and its queues are in no
 /// cache. Then all rails take their turns, for the bandwidth of all, each for a run of messages.
 template <class P>
-Rail<P>* RailChoice<P>::spread(std::size_t length, std::size_t short_limit) {
+Rail<P>* RailChoice<P>::spread(size_t length, size_t short_limit) {
   if (backoff_ != 0 && --backoff_ == 0) preferred_ = default_preferred();
   if (!preferred_ || short_limit == 0) return next();
-  ahead_ += static_cast<std::uint32_t>(length);
+  ahead_ += static_cast<uint32_t>(length);
   if (ahead_ <= backlog(*preferred_) || ahead_ <= kAhead * length) return preferred_;
   return usable_[ahead_ / kRun % n_];
 }
 
 /// The usable rail with the smallest load for its weight, not in the bit set `refused`. nullptr: none.
 template <class P>
-Rail<P>* RailChoice<P>::lightest(std::uint32_t refused) {
+Rail<P>* RailChoice<P>::lightest(uint32_t refused) {
   RailT* best = nullptr;
   for (unsigned i = 0; i < n_; ++i) {
     RailT* const r = usable_[(turn_ + i) % n_];  // equal loads: take them in turn

@@ -17,18 +17,18 @@ namespace bfo::xfer {
 
 /// READs that have to end in time until a rail counts as one that keeps up: of a new one, and after a late
 /// one.
-inline constexpr std::uint8_t kUnsure = 8;
-inline constexpr std::uint8_t kLate = 16;
+inline constexpr uint8_t kUnsure = 8;
+inline constexpr uint8_t kLate = 16;
 
 /// A record that waits for what has to be sent again is looked at when all of that was, by what it was at the
 /// last look, or when the time that a look takes is small against what was sent since.
 struct RecordDue {
-  std::uint64_t bytes = 0;
-  std::uint64_t messages = 0;
-  std::uint64_t calls = 0;    ///< what was sent again in so many pieces is enough
-  std::uint64_t late_ns = 0;  ///< look then in any case: it may have been received, or not be wanted any more
+  uint64_t bytes = 0;
+  uint64_t messages = 0;
+  uint64_t calls = 0;    ///< what was sent again in so many pieces is enough
+  uint64_t late_ns = 0;  ///< look then in any case: it may have been received, or not be wanted any more
   bool now() const { return calls == 0 || (bytes == 0 && messages == 0); }
-  void sent(std::uint64_t n, bool whole_message) {
+  void sent(uint64_t n, bool whole_message) {
     bytes -= n < bytes ? n : bytes;
     if (whole_message && messages != 0) --messages;
     if (calls != 0) --calls;
@@ -37,7 +37,7 @@ struct RecordDue {
 
 /// A BTL may queue what it cannot send. So many control messages may be under way on one rail, more than fit
 /// into its send queue; then it counts as one that takes nothing now.
-inline constexpr std::uint32_t kMostControl = 1024;
+inline constexpr uint32_t kMostControl = 1024;
 
 template <class P>
 struct Rail {
@@ -45,24 +45,24 @@ struct Rail {
   RailLimits limits;
   Peer<P>* peer = nullptr;
   RailState state = RailState::kIdle;
-  std::uint8_t index = 0;
+  uint8_t index = 0;
   /// 0: its last READs had ended when it was looked at next, so it moves data as fast as READs are posted
-  std::uint8_t late = kUnsure;
-  bool down_pending = false;       ///< RAILDOWN to the peer
-  bool closed_pending = false;     ///< EPOCHCLOSED to the peer
-  RailName name;                   ///< current (or last) connection
-  RailName dead;                   ///< the connection that RAILDOWN and EPOCHCLOSED are about
-  std::uint32_t closed_epoch = 0;  ///< every epoch <= this is fenced
-  std::uint32_t up_epoch = 0;      ///< the newest epoch that was up at this side
+  uint8_t late = kUnsure;
+  bool down_pending = false;    ///< RAILDOWN to the peer
+  bool closed_pending = false;  ///< EPOCHCLOSED to the peer
+  RailName name;                ///< current (or last) connection
+  RailName dead;                ///< the connection that RAILDOWN and EPOCHCLOSED are about
+  uint32_t closed_epoch = 0;    ///< every epoch <= this is fenced
+  uint32_t up_epoch = 0;        ///< the newest epoch that was up at this side
   bool unfenceable = false;
   bool peer_alive = false;  ///< not up, but the BTL reports that the peer's process is alive and only busy
-  std::uint64_t unfenceable_ns = 0;     ///< when the device was found to be unfenceable
-  std::uint32_t peer_closed_epoch = 0;  ///< every epoch <= this is closed at the peer
-  std::int32_t dead_cause = 0;
-  std::uint64_t dead_delivered = 0;
+  uint64_t unfenceable_ns = 0;     ///< when the device was found to be unfenceable
+  uint32_t peer_closed_epoch = 0;  ///< every epoch <= this is closed at the peer
+  int32_t dead_cause = 0;
+  uint64_t dead_delivered = 0;
   /// bytes of long messages posted and not ended, which the scheduler balances
-  std::uint64_t inflight_bytes = 0;
-  std::uint32_t control_out = 0;   ///< control messages posted and not ended: at most kMostControl
+  uint64_t inflight_bytes = 0;
+  uint32_t control_out = 0;        ///< control messages posted and not ended: at most kMostControl
   FailoverEvent* event = nullptr;  ///< of its last loss; nullptr until the first one
   FailoverEvent* back = nullptr;   ///< of its return; nullptr while it was not lost, or its return is told
   bool event_open = false;
@@ -72,7 +72,7 @@ struct Rail {
   /// May one more control message be given to its BTL?
   bool takes_control() const { return control_out < kMostControl; }
   /// Is it up in that epoch?
-  bool usable(std::uint32_t of_epoch) const {
+  bool usable(uint32_t of_epoch) const {
     return name.epoch == of_epoch && (state == RailState::kUp || state == RailState::kSuspect);
   }
 };

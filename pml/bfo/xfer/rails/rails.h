@@ -39,23 +39,22 @@ class Rails {
     base_.port.frag_free(f);
   }
   /// Fragments that have not ended.
-  std::uint64_t frags_out() const { return frags_out_; }
+  uint64_t frags_out() const { return frags_out_; }
 
   // ---- control messages that the state of a request gives back
   template <class Source>
-  bool post_brief(RailT& rail, const void* hdr, std::size_t len, Source& source);
-  bool post_on(RailT& rail, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
-               std::uint32_t grant = 0);
-  bool post_control(PeerT& p, const void* hdr, std::size_t len, FragKind kind, Name own, bool to_sender,
-                    std::uint32_t grant = 0);
-  RailT* named(PeerT& p, std::uint64_t conn, std::uint32_t epoch, RailT* without_conn) const;
+  bool post_brief(RailT& rail, const void* hdr, size_t len, Source& source);
+  bool post_on(RailT& rail, const void* hdr, size_t len, FragKind kind, Name own, bool to_sender,
+               uint32_t grant = 0);
+  bool post_control(PeerT& p, const void* hdr, size_t len, FragKind kind, Name own, bool to_sender,
+                    uint32_t grant = 0);
+  RailT* named(PeerT& p, uint64_t conn, uint32_t epoch, RailT* without_conn) const;
 
   // ---- messages that are stored until they are delivered
-  Frag* send_stored(PeerT& p, const void* bytes, std::size_t len, RailT* pinned = nullptr,
-                    std::uint32_t epoch = 0);
-  void send_completing(PeerT& p, const void* bytes, std::size_t len);
+  Frag* send_stored(PeerT& p, const void* bytes, size_t len, RailT* pinned = nullptr, uint32_t epoch = 0);
+  void send_completing(PeerT& p, const void* bytes, size_t len);
   bool post_stored(PeerT& p);
-  Post post_notice(RailT& rail, Frag& f, const void* bytes, std::size_t len);
+  Post post_notice(RailT& rail, Frag& f, const void* bytes, size_t len);
   void store_again(PeerT& p, Frag& f);
   /// No stored message of `p` is sent any more.
   void drop_stored(PeerT& p) { stored_.drop(p); }
@@ -63,7 +62,7 @@ class Rails {
   // ---- the user's messages
   /// The rail of an eager message. Short ones of a pair share one; longer ones are spread over the rails, if
   /// there are several and the peer does not answer at once. nullptr: the message waits.
-  RailT* next_for(PeerT& p, std::size_t length) {
+  RailT* next_for(PeerT& p, size_t length) {
     if (RailT* const r = p.choice.for_short(length, base_.config.short_limit)) [[likely]]
       return r;
     return next_spread(p, length);
@@ -80,7 +79,7 @@ class Rails {
   bool delivers_at_once() const { return at_once_; }
 
  private:
-  RailT* next_spread(PeerT& p, std::size_t length);
+  RailT* next_spread(PeerT& p, size_t length);
   bool brief_ended(PeerT& p);
   bool post_one_stored(PeerT& p, Frag& f);
   /// The control message `f` is posted over its rail: ended() takes it back.
@@ -91,7 +90,7 @@ class Rails {
 
   Base<P>& base_;
   StoredMessages<P> stored_;
-  std::uint64_t frags_out_ = 0;
+  uint64_t frags_out_ = 0;
   bool at_once_ = false;
 };
 

@@ -12,7 +12,7 @@ namespace bfo::xfer {
 /// What is not a short message, or comes while the preferred rail has no room. nullptr: the message has to
 /// wait (order.h), or there is no rail.
 template <class P>
-Rail<P>* Rails<P>::next_spread(PeerT& p, std::size_t length) {
+Rail<P>* Rails<P>::next_spread(PeerT& p, size_t length) {
   if (p.backlog.completion_waits()) [[unlikely]]
     return nullptr;
   if (p.completions.any() && !brief_ended(p)) [[unlikely]]
@@ -24,8 +24,8 @@ Rail<P>* Rails<P>::next_spread(PeerT& p, std::size_t length) {
 /// is delivered, and sent again unchanged on another rail. All such messages are idempotent. nullptr: it has
 /// no record yet, or there was no memory.
 template <class P>
-[[gnu::noinline]] typename P::Frag* Rails<P>::send_stored(PeerT& p, const void* bytes, std::size_t len,
-                                                          RailT* pinned, std::uint32_t epoch) {
+[[gnu::noinline]] typename P::Frag* Rails<P>::send_stored(PeerT& p, const void* bytes, size_t len,
+                                                          RailT* pinned, uint32_t epoch) {
   if (p.standing.ended() || p.standing.failing()) return nullptr;
   base_.activate(p);  // the caller may not flush
   if (completes_send(bytes)) p.choice.prefer(nullptr);
@@ -62,7 +62,7 @@ bool Rails<P>::post_stored(PeerT& p) {
 
 /// Post a message of which there is only this one, over `rail`. Its record stays when it is not accepted.
 template <class P>
-Post Rails<P>::post_notice(RailT& rail, Frag& f, const void* bytes, std::size_t len) {
+Post Rails<P>::post_notice(RailT& rail, Frag& f, const void* bytes, size_t len) {
   stored_.fill(*rail.peer, f, {bytes, len});
   f.xfer.rail = &rail;
   f.xfer.epoch = rail.name.epoch;
@@ -90,8 +90,7 @@ bool Rails<P>::post_one_stored(PeerT& p, Frag& f) {
   const void* const data = stored_bytes(f);
   if (x.pinned && !x.rail->usable(x.epoch)) x.pinned = false;
   const bool ends = completes_send(data);
-  const bool follows =
-      p.completions.any() && (ends || x.type == static_cast<std::uint8_t>(core::MsgType::kMatch));
+  const bool follows = p.completions.any() && (ends || x.type == static_cast<uint8_t>(core::MsgType::kMatch));
   for (unsigned i = 0; i < p.choice.size() + (ends ? 1u : 0u); ++i) {
     RailT* const rail = x.pinned         ? x.rail
                         : follows        ? p.completions.rail()
@@ -109,12 +108,11 @@ bool Rails<P>::post_one_stored(PeerT& p, Frag& f) {
     if (post != Post::kAccepted) ended(f);
     if (taken(post)) {
       ++base_.counters.control_sent;
-      const std::uint64_t payload = is_answer(data) ? 0 : stored_payload(x.stored_len);
+      const uint64_t payload = is_answer(data) ? 0 : stored_payload(x.stored_len);
       base_.counters.bytes_sent += payload;
       base_.counters.bytes_headers += x.stored_len - payload;
       // An eager message is stored only when a rail has handed it back.
-      if (x.type == static_cast<std::uint8_t>(core::MsgType::kMatch))
-        base_.records.note_resent(p, payload, true);
+      if (x.type == static_cast<uint8_t>(core::MsgType::kMatch)) base_.records.note_resent(p, payload, true);
       if (post == Post::kCompleted) {
         if (x.grant >= kPing) p.backlog.ping_ends(x.grant - kPing);
         if (x.buffer) base_.port.free(x.buffer);
@@ -134,7 +132,7 @@ bool Rails<P>::post_one_stored(PeerT& p, Frag& f) {
 /// when it fails, and counts what it has ended, so no fragment record is needed. Nor is one where there is
 /// one rail only, because then everything is read in the order of sending.
 template <class P>
-void Rails<P>::send_completing(PeerT& p, const void* bytes, std::size_t len) {
+void Rails<P>::send_completing(PeerT& p, const void* bytes, size_t len) {
   if (!p.choice.empty() && p.backlog.nothing_stored() && !p.standing.finalized()) [[likely]] {
     RailT* const preferred = p.choice.preferred();
     RailT& rail = *(p.completions.any() ? p.completions.rail()

@@ -27,9 +27,9 @@ namespace bfo::xfer {
 template <class P>
 struct Storable {
   const void* bytes;
-  std::size_t size;
+  size_t size;
   Rail<P>* rail = nullptr;
-  std::uint32_t epoch = 0;
+  uint32_t epoch = 0;
 };
 
 template <class P>
@@ -40,7 +40,7 @@ class StoredMessages {
 
   explicit StoredMessages(P& port) : port_(port) {}
 
-  enum class Kept : std::uint8_t { kYes, kTooMany, kNoMemory };
+  enum class Kept : uint8_t { kYes, kTooMany, kNoMemory };
   /// Puts `m` behind what waits for `p`, or in the place of an older answer. `record` is its record; nullptr:
   /// it has none yet.
   Kept keep(PeerT& p, const Storable<P>& m, Frag*& record);
@@ -52,10 +52,10 @@ class StoredMessages {
   /// Answers that an honest peer can wait for. Each concerns a rendezvous of the two processes, which has
   /// some ends and some grants that are open at once, or an eager message that a rail has handed back and
   /// that came again as a rendezvous.
-  static std::uint64_t most_answers(const PeerT& p) {
-    constexpr std::uint64_t kPerRendezvous = 64;
-    constexpr std::uint64_t kHandedBack = 4 * std::uint64_t{kSeqWindow};
-    constexpr std::uint64_t kNames = std::uint64_t{Name::kSlotMask} + 1;
+  static uint64_t most_answers(const PeerT& p) {
+    constexpr uint64_t kPerRendezvous = 64;
+    constexpr uint64_t kHandedBack = 4 * uint64_t{kSeqWindow};
+    constexpr uint64_t kNames = uint64_t{Name::kSlotMask} + 1;
     return kHandedBack + std::min(kPerRendezvous * p.rendezvous, kNames);
   }
   /// No message of `p` is sent any more.
@@ -87,7 +87,7 @@ typename StoredMessages<P>::Kept StoredMessages<P>::keep(PeerT& p, const Storabl
   auto* const s = ::new (memory) Unrecorded<P>;
   s->rail = m.rail;
   s->epoch = m.epoch;
-  s->size = static_cast<std::uint32_t>(m.size);
+  s->size = static_cast<uint32_t>(m.size);
   std::memcpy(s->bytes(), m.bytes, m.size);
   p.backlog.store(port_, s);
   return Kept::kYes;
@@ -109,8 +109,8 @@ bool StoredMessages<P>::fill(PeerT& p, Frag& f, const Storable<P>& m) {
   x.peer = &p;
   x.offset = x.length = 0;
   x.grant = 0;
-  x.type = *static_cast<const std::uint8_t*>(m.bytes);
-  x.stored_len = static_cast<std::uint32_t>(m.size);
+  x.type = *static_cast<const uint8_t*>(m.bytes);
+  x.stored_len = static_cast<uint32_t>(m.size);
   x.completing_turn = 0;
   x.buffer = nullptr;
   if (m.size > sizeof x.stored) {
