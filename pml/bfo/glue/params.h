@@ -23,15 +23,15 @@ struct Params {
   int unknown_limit;         ///< MiB kept of a peer for communicators that this process has not made yet
   char* allocator;           ///< allocator component for larger unexpected messages
   int rdma_threshold;        ///< bytes; shorter messages are copied; 0 = each BTL's own
-  int blocking_limit;  ///< bytes; a blocking send copies messages up to this size, see its help; 0 = the
-                       ///< BTL's eager limit
-  int short_limit;           ///< bytes; shorter messages to a peer all use one rail
-  bool use_get;              ///< receiver-side RDMA reads
-  bool use_put;              ///< sender-side RDMA writes
-  int buffer_wait;           ///< milliseconds MPI_Bsend waits for room that messages before it still hold
-  int park_timeout;          ///< seconds without any rail before MPI reports an error; -1 = for ever
-  int min_rails;             ///< a host with fewer rails up says so; 0 = never
-  char* min_rails_action;    ///< "warn" or "abort": what then happens
+  int blocking_limit;      ///< bytes; a blocking send copies messages up to this size, see its help; 0 = the
+                           ///< BTL's eager limit
+  int short_limit;         ///< bytes; shorter messages to a peer all use one rail
+  bool use_get;            ///< receiver-side RDMA reads
+  bool use_put;            ///< sender-side RDMA writes
+  int buffer_wait;         ///< milliseconds MPI_Bsend waits for room that messages before it still hold
+  int park_timeout;        ///< seconds without any rail before MPI reports an error; -1 = for ever
+  int min_rails;           ///< a host with fewer rails up says so; 0 = never
+  char* min_rails_action;  ///< "warn" or "abort": what then happens
   char* any_source_on_loss;  ///< "error" or "wait": what becomes of receives from any source
   bool summary;              ///< one line at the end of a job that was less than perfect
   char* version;             ///< of this build; nobody can set it

@@ -20,8 +20,8 @@ enum class StatusReaction : uint8_t {
   kClose,  ///< the rail broke: close the epoch, fate of its work unknown, reconnect while the port is active
   kCloseProgramError,  ///< a program error (bad key, bad length): same closing, counted apart, because the
                        ///< link is healthy
-  kFlushed,      ///< a consequence of an error that is reported elsewhere: close if nobody has yet
-  kDropReceive,  ///< one receive was spoiled, the queue pair goes on
+  kFlushed,            ///< a consequence of an error that is reported elsewhere: close if nobody has yet
+  kDropReceive,        ///< one receive was spoiled, the queue pair goes on
 };
 
 struct StatusRow {

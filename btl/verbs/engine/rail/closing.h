@@ -80,10 +80,10 @@ struct ClosedEpoch {
 
 /// What the layer above has asked about epochs that end, and what it has heard. The next poll answers.
 struct Notices {
-  bfo_rail_name_t gap_name{};  ///< the epoch that the peer has closed
-  uint64_t gap_delivered = 0;  ///< how many SENDs of it the peer has delivered
-  uint32_t fence_asked = 0;    ///< fence() on an epoch that is not closed: its end is reported, also if it
-                             ///< never was up here; 0 = none
+  bfo_rail_name_t gap_name{};    ///< the epoch that the peer has closed
+  uint64_t gap_delivered = 0;    ///< how many SENDs of it the peer has delivered
+  uint32_t fence_asked = 0;      ///< fence() on an epoch that is not closed: its end is reported, also if it
+                                 ///< never was up here; 0 = none
   uint32_t closed_reported = 0;  ///< the newest epoch that was reported closed
   bool gap_asked = false;        ///< peer_closed() came
   bool repeat_closed = false;    ///< fence() on a closed epoch: report it again
