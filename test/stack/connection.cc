@@ -69,7 +69,7 @@ void Fabric::transmit(Qp& qp) {
     if (w.opcode != IBV_WR_RDMA_READ && w.length != 0)
       p->data.assign(
           (w.flags & IBV_SEND_INLINE) != 0 ? w.inlined.data() : reinterpret_cast<const char*>(w.local),
-          w.length);
+          bytes_of(w));
     if (qp.sent == qp.fresh) {
       ++qp.fresh;
       if (const PacketFault* const f = hit(qp, w, p->target); f != nullptr) {
@@ -77,6 +77,7 @@ void Fabric::transmit(Qp& qp) {
         p->unread = f->what == PacketFault::What::kUnread;
       }
     }
+    if (carry(p, false)) continue;
     qp.lane_ns = std::max(qp.lane_ns + 1, time.now() + journey(p->data.size()));
     time.at(
         qp.lane_ns,
@@ -99,11 +100,13 @@ void Fabric::timeout(uint32_t number, uint32_t timer) {
   Qp* const qp = find(number);
   if (qp == nullptr || qp->timer != timer || qp->sq.empty()) return;
   if (qp->rnr_until > time.now()) return start_timer(*qp);
+  if (under_way(*qp)) return start_timer(*qp);
   if (qp->retries++ >= qp->attr.retry_cnt) {
     complete(*qp, qp->sq.front(), IBV_WC_RETRY_EXC_ERR);
     qp->sq.pop_front();
     return to_error(*qp);
   }
+  unsend(*qp);
   qp->sent = qp->acked;
   transmit(*qp);
   start_timer(*qp);
@@ -131,13 +134,13 @@ bool Fabric::execute(Qp& responder, Packet& p, ibv_wc_status* status) {
     const bool slow = traits.write_late != 0 || !responder.late.empty();
     if (slow && keep_back(responder, LateWrite{p.remote, p.rkey, p.data})) return true;
     observer.accessed(process, p.remote, p.length, p.rkey, true);
-    std::memcpy(reinterpret_cast<void*>(p.remote), p.data.data(), p.length);
+    move_bytes(reinterpret_cast<void*>(p.remote), p.data.data(), p.length);
     return true;
   }
   land(responder);  // what comes later on the same connection sees it
   if (p.opcode == IBV_WR_RDMA_READ) {
     if (!p.again) observer.accessed(process, p.remote, p.length, p.rkey, false);
-    p.data.assign(reinterpret_cast<const char*>(p.remote), p.length);
+    if (!traits.no_bytes) p.data.assign(reinterpret_cast<const char*>(p.remote), p.length);
     return true;
   }
   auto* const srq = static_cast<Srq*>(responder.init.srq);
@@ -148,7 +151,7 @@ bool Fabric::execute(Qp& responder, Packet& p, ibv_wc_status* status) {
     srq->limit = 0;
     raise(*responder.device(), IBV_EVENT_SRQ_LIMIT_REACHED);
   }
-  std::memcpy(reinterpret_cast<void*>(sge.addr), p.data.data(), p.length);
+  std::memcpy(reinterpret_cast<void*>(sge.addr), p.data.data(), p.data.size());
   ibv_wc wc{};
   wc.wr_id = wr_id;
   wc.qp_num = responder.qp_num;
@@ -183,7 +186,9 @@ void Fabric::arrive(Packet* p) {
   const bool takes = qp != nullptr &&
                      (qp->attr.qp_state == IBV_QPS_RTR || qp->attr.qp_state == IBV_QPS_RTS) &&
                      qp->attr.dest_qp_num == p->from;
-  if (!takes || dropped || !path(*p->source, *p->target) || p->number > qp->expected) {
+  const bool reached = takes && !dropped && path(*p->source, *p->target);
+  if (reached && p->number > qp->expected) out_of_order(*qp, *p);
+  if (!reached || p->number > qp->expected) {
     ++lost;
     return free_packet(p);
   }
@@ -209,6 +214,7 @@ void Fabric::answer(Packet* p, ibv_wc_status status, bool rnr) {
   p->status = status;
   p->rnr = rnr;
   p->answers_read = p->opcode == IBV_WR_RDMA_READ && status == IBV_WC_SUCCESS && !rnr;
+  if (carry(p, true)) return;
   // Answers arrive in the order they left, too.
   uint64_t at = time.now() + journey(p->answers_read ? p->data.size() : 0);
   if (Qp* const responder = find(p->to); responder != nullptr)
@@ -223,7 +229,7 @@ void Fabric::acknowledged(Packet* p) {
   // Not the answer to a READ that has its data.
   if (p->answers_read && lands_in_error(qp, *p) && p->number >= qp->acked) {
     read_again(*p);
-    std::memcpy(reinterpret_cast<void*>(p->local), p->data.data(), p->length);
+    move_bytes(reinterpret_cast<void*>(p->local), p->data.data(), p->length);
     ++late_landed;
     return free_packet(p);
   }
@@ -247,6 +253,7 @@ void Fabric::advance(Qp& qp, Packet& p) {
     Wqe& w = qp.sq.front();
     if (p.rnr) {
       qp.rnr_until = time.now() + kRnrNs;
+      unsend(qp);
       qp.sent = qp.acked;
       qp.retries = 0;  // the responder lives: only what is not answered counts
       start_timer(qp);
@@ -265,7 +272,7 @@ void Fabric::advance(Qp& qp, Packet& p) {
       if (p.answers_read) {
         read_again(p);
         observer.accessed(qp.device()->process, w.local, w.length, 0, true);
-        std::memcpy(reinterpret_cast<void*>(w.local), p.data.data(), w.length);
+        move_bytes(reinterpret_cast<void*>(w.local), p.data.data(), w.length);
       }
       take();
     }

@@ -32,13 +32,18 @@ void Fabric::datagram(Qp& qp, const ibv_send_wr& wr) {
   if (peer == nullptr) return;
   for (; copies > 0; --copies) {
     Packet* const p = make_packet();
+    p->from = 0;
+    p->opcode = IBV_WR_SEND;
+    p->length = wr.sg_list->length;
     p->to = wr.wr.ud.remote_qpn;
     p->qkey = wr.wr.ud.remote_qkey;
     p->source = qp.device();
     p->target = peer->device();
     p->data.assign(reinterpret_cast<const char*>(wr.sg_list->addr), wr.sg_list->length);
     uint64_t ns = journey(p->data.size());
-    if (dice.chance(traits.datagram_late)) ns += dice.below(traits.late_ns);
+    const bool late = dice.chance(traits.datagram_late);
+    if (late) ns += dice.below(traits.late_ns);
+    if (!late && carry(p, false)) continue;
     time.in(
         ns,
         [](void* f, uint64_t, void* x) {

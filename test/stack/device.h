@@ -23,6 +23,7 @@
 
 #include "btl/verbs/engine/device/verbs_api.h"
 #include "test/sim/prng.h"
+#include "test/stack/rates.h"
 #include "test/stack/timeline.h"
 
 namespace bfo::stack {
@@ -76,6 +77,8 @@ struct Qp : ibv_qp {
   uint32_t retries = 0;
   uint32_t timer = 0;  // the one that counts
   bool last_receive_raised = false;
+  uint64_t moved_ns = 0;       // with rates: when something of it came in last
+  uint64_t asked_again = 0;    // with rates, as responder: 1 + the number that it asked for again last
   std::deque<LateWrite> late;  // as responder
   Device* device() const;
 };
@@ -165,14 +168,15 @@ struct FabricTraits {
   unsigned verb_fails = 0;   // a verb that makes something fails, with any errno, per mille
   unsigned verb_blocks = 0;  // a verb that the progress function calls takes long, per mille
   uint64_t verb_ns = 1;
+  bool no_bytes = false;  // only headers travel, payload takes its time
 };
 
-class Fabric {
+class Fabric : private WireUser {
  public:
   Fabric(Timeline& time, Observer& observer, const FabricTraits& traits, uint64_t seed);
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
-  ~Fabric();
+  ~Fabric() override;
 
   Device* add_device(uint32_t process, uint32_t rail);
   Device* device(uint32_t process, uint32_t rail) const;
@@ -190,6 +194,11 @@ class Fabric {
   void forget_packet_faults() { packet_faults_.clear(); }
   /// Control verbs that make something fail with `error` at the devices of `process` until then.
   void refuse(uint32_t process, uint64_t until, int error);
+
+  // ---- rates (rates.h)
+  void set_rate(const Device& d, const Course& out, const Course& in);
+  uint64_t bytes_out(const Device& d) const;
+  uint64_t bytes_in(const Device& d) const;
 
   // ---- for the verbs
   void called(const ibv_context* context);
@@ -255,6 +264,17 @@ class Fabric {
   void datagram(Qp& qp, const ibv_send_wr& wr);
   void datagram_arrives(Packet* p);
 
+  bool carry(Packet* p, bool answers);
+  bool leaves(void* packet, uint32_t flow) override;
+  void arrived(void* packet, uint32_t flow) override;
+  void dropped(void* packet) override;
+  void moved(uint32_t flow) override;
+  bool under_way(const Qp& qp) const;
+  void unsend(const Qp& qp);
+  void out_of_order(Qp& responder, const Packet& p);
+  size_t bytes_of(const Wqe& w) const;
+  void move_bytes(void* to, const void* from, size_t n) const;
+
   struct OneWay {
     const Device* from;
     const Device* to;
@@ -270,6 +290,7 @@ class Fabric {
   std::vector<PacketFault> packet_faults_;
   std::vector<std::unique_ptr<Packet>> all_packets_;
   std::vector<Packet*> free_packets_;
+  Wires wires_;
 };
 
 /// The verbs of the fabric that a device belongs to.

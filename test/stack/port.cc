@@ -70,6 +70,7 @@ bool StackPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size
   if (slot == nullptr) return false;
   std::memcpy(slot, hdr, hdr_len);
   if (len != 0) std::memcpy(slot + hdr_len, s.base, len);
+  process_.copied_ += len;
   return engine::slot_commit(e, slot, length, tag);
 }
 
@@ -92,7 +93,8 @@ Post StackPort::send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr,
                            const void* bytes, size_t len, Frag& f) {
   if (hdr_len + len > process_.world_.scenario.machine.max_send) return Post::kNoResource;
   std::memcpy(f.bytes.get(), hdr, hdr_len);
-  if (len != 0) std::memcpy(f.bytes.get() + hdr_len, bytes, len);
+  process_.copied_ += len;
+  if (len != 0 && !process_.world_.fabric.traits.no_bytes) std::memcpy(f.bytes.get() + hdr_len, bytes, len);
   f.rdma = nullptr;
   f.work = engine::Frag{};
   f.work.data = f.bytes.get();
@@ -189,7 +191,14 @@ void StackPort::unpack(RecvRequest& r, uint64_t offset, const void* bytes, size_
   if (!r.buf.active) return ctx.fail("P2: process %u unpacked into a finished receive", process_.id_);
   if (offset + n > r.buf.length)
     return ctx.fail("P2: process %u unpacked past the end of a receive", process_.id_);
+  process_.copied_ += n;
+  if (Streams::has(r.buf))
+    return process_.streams_->landed(reinterpret_cast<uint64_t>(r.buf.base) + offset, n);
   std::memcpy(r.buf.base + offset, bytes, n);
+}
+
+void StackPort::emit(const FailoverEvent&) {
+  ++process_.world_.result.words;
 }
 
 // ---- MPI

@@ -101,7 +101,7 @@ class StackPort : public xfer::NoHooks {
   /// The distance of successive sequence numbers: the window holds 2^14 / it messages.
   Seq16 seq_step() const;
   uint8_t reads_in_time(uint8_t reads) const;
-  void emit(const FailoverEvent&) {}
+  void emit(const FailoverEvent&);
   void trace_sent(PeerHandle, const void*, size_t) {}
   void trace_plan(const PeerHandle&, const xfer::PlanTrace&) {}
   uint64_t copies_out() const { return 0; }

@@ -141,7 +141,7 @@ void Process::begin() {
   const Machine& m = world_.scenario.machine;
   xfer::Config c;
   c.park_timeout_ns = m.park_ns;
-  c.send_depth = m.pipeline;
+  c.send_depth = m.send_pipeline != 0 ? m.send_pipeline : m.pipeline;
   c.rdma_depth = m.pipeline;
   c.short_limit = m.short_limit;
   c.use_get = m.use_get;
@@ -172,7 +172,7 @@ xfer::RailLimits Process::limits() const {
   l.get_limit = size_t{1} << 30;
   l.min_rdma_size = m.eager_limit;
   l.rdma_frag_size = m.rdma_frag;
-  l.weight = 100;
+  l.weight = m.weight;
   l.failover = true;
   return l;
 }
@@ -213,6 +213,7 @@ uint64_t Process::step() {
     engine_->turn();
   run_program();
   tick_ns_ = handled != 0 ? kBusyNs : std::min(world_.scenario.machine.idle_ns, tick_ns_ + tick_ns_ / 2);
+  work(static_cast<uint64_t>(handled));
   uint64_t delay = tick_ns_;
   if (!pending_.empty()) delay = std::min<uint64_t>(delay, world_.scenario.machine.idle_ns / 50);
   if (next_op_ < ops_.size()) {
@@ -220,6 +221,16 @@ uint64_t Process::step() {
     delay = std::min(delay, at > now ? at - now : 0);
   }
   return std::max<uint64_t>(delay, 200);
+}
+
+/// The processor is busy with what this step did.
+void Process::work(uint64_t handled) {
+  const Processor& p = world_.scenario.machine.processor;
+  uint64_t ns = handled * p.handled_ns;
+  if (p.copy_rate != 0) ns += copied_ * kSecond / p.copy_rate;
+  copied_ = 0;
+  ns = std::max(ns, p.poll_ns);
+  if (ns != 0) world_.blocked(id_, ns);
 }
 
 bool Process::serve_events() {

@@ -17,6 +17,7 @@
 #include "test/stack/device.h"
 #include "test/stack/port.h"
 #include "test/stack/scenario.h"
+#include "test/stack/streams.h"
 
 namespace bfo::stack {
 
@@ -69,7 +70,9 @@ class Process {
   void check_loads();
   void close();
 
-  bool finished() const { return left_ == 0 && pending_.empty(); }
+  bool finished() const {
+    return left_ == 0 && pending_.empty() && (streams_ == nullptr || streams_->over());
+  }
   bool quiet();
   /// What is open here waits for a request that failed alone: MPI lets it wait for ever. Not so if the two
   /// match, if they were matched, or if one side has given up the other.
@@ -79,6 +82,7 @@ class Process {
   Link* link(uint32_t peer, uint32_t rail);
   Engine& engine() { return *engine_; }
   uint32_t id() const { return id_; }
+  Streams* streams() const { return streams_.get(); }
 
  private:
   friend class StackPort;
@@ -97,6 +101,7 @@ class Process {
   };
 
   // process.cc
+  void work(uint64_t handled);
   engine::Config config() const;
   EnginePeer* peer(uint32_t id);
   xfer::RailLimits limits() const;
@@ -160,7 +165,9 @@ class Process {
   uint32_t frags_out_ = 0;
   std::vector<ibv_mr*> cached_;  // registrations of requests that are over
   int64_t allocated_ = 0;
-  uint64_t asked_ = 0;            // requests for memory
+  uint64_t asked_ = 0;   // requests for memory
+  uint64_t copied_ = 0;  // bytes, since the last step
+  std::unique_ptr<Streams> streams_;
   std::optional<Engine> engine_;  // last: destroyed before what it refers to
 };
 

@@ -65,9 +65,11 @@ void Process::plan() {
   left_ = ops_.size();
   send_over_.assign(pairs.size(), 0);
   recv_over_.assign(pairs.size(), 0);
+  if (!world_.scenario.streams.empty()) streams_ = std::make_unique<Streams>(world_, id_);
 }
 
 void Process::run_program() {
+  if (streams_ != nullptr) streams_->run(*engine_, comms_[0]);
   for (size_t i = 0; i < pending_.size() && !world_.ctx.failed;) {
     Pending p = pending_[i];
     const bool over = try_pending(p);
@@ -225,6 +227,7 @@ bool Process::loss_allowed() const {
 }
 
 void Process::matched(RecvRequest& r, int32_t source, int32_t tag, uint64_t length) {
+  if (Streams::has(r.buf)) return;
   const sim::PairPlan& p = world_.scenario.program.pairs[r.buf.pair];
   sim::Context& ctx = world_.ctx;
   if (!r.buf.active) return ctx.fail("P1: process %u matched a message with a finished receive", id_);
@@ -245,6 +248,7 @@ void Process::matched(RecvRequest& r, int32_t source, int32_t tag, uint64_t leng
 }
 
 void Process::finish_send(SendRequest& r, Outcome outcome) {
+  if (Streams::has(r.buf)) return streams_->finish(r, outcome);
   const uint32_t pair = r.buf.pair;
   sim::Context& ctx = world_.ctx;
   SIM_TRACE(ctx, "done  send of message %u: %s", pair, to_string(outcome));
@@ -269,6 +273,7 @@ void Process::finish_send(SendRequest& r, Outcome outcome) {
 }
 
 void Process::finish_recv(RecvRequest& r, const xfer::RecvStatus& status) {
+  if (Streams::has(r.buf)) return streams_->finish(r, status);
   const uint32_t pair = r.buf.pair;
   sim::Context& ctx = world_.ctx;
   SIM_TRACE(ctx, "done  receive %u, message %d: %s", pair, r.message, to_string(status.outcome));

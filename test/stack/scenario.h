@@ -10,6 +10,7 @@
 
 #include "test/sim/scenario.h"
 #include "test/stack/device.h"
+#include "test/stack/rates.h"
 
 namespace bfo::stack {
 
@@ -50,6 +51,22 @@ struct Fault {
   uint64_t d = 0;
   uint32_t packets = 0;
   uint32_t n = 1;
+};
+
+/// Messages of one length from one process to another for a time (streams.h).
+struct Stream {
+  uint32_t src = 0;
+  uint32_t dst = 0;
+  uint32_t length = 0;
+  uint32_t window = 1;  // messages sent and not received
+  bool batch = false;   // the next window begins when all of this one is received
+};
+
+/// What the processor of a process does beside its work. Without it everything is done at once.
+struct Processor {
+  uint64_t poll_ns = 0;     // from one call of progress to the next, at least: what it computes meanwhile
+  uint64_t handled_ns = 0;  // each completion and message that it handles
+  uint64_t copy_rate = 0;   // bytes per second that it packs and unpacks; 0: no limit
 };
 
 struct Machine {
@@ -104,13 +121,20 @@ struct Machine {
   bool fins_lost = false;          // see add_lost_fins()
   bool last_words = false;         // see add_last_words()
   FabricTraits fabric;
+  Processor processor;
+  std::vector<PortRate> rates;      // of the ports that have one
+  uint32_t weight = 100;            // of every rail: its nominal rate in Mbit/s
+  uint32_t send_pipeline = 0;       // FRAGs under way, if not `pipeline`
   uint64_t heal_ns = 30 * kSecond;  // everything ends so soon after the last fault
 };
 
 struct Scenario {
   std::string config;
   Machine machine;
-  sim::Scenario program;  // comms and pairs
+  sim::Scenario program;        // comms and pairs
+  std::vector<Stream> streams;  // instead of pairs, or beside them
+  uint64_t streams_ns = 0;      // so long
+  uint64_t cut_ns = 0;          // the run ends so, whatever is under way; 0: it does not
   std::vector<Fault> faults;
   uint64_t last_ns = 0;  // when the last fault ends and the last operation begins
 };

@@ -50,6 +50,7 @@ World::World(const Scenario& s, bool tracing)
   book.reset(scenario.program);
   start_ns_ = time.now();
   actors_.resize(s.machine.procs);
+  streams.resize(s.streams.size());
   if (s.machine.procs <= 64) return;
   talk_.resize(size_t{s.machine.procs} * s.machine.procs);
   for (const sim::PairPlan& p : s.program.pairs)
@@ -68,6 +69,7 @@ void World::open() {
     for (uint32_t r = 0; r < m.rails; ++r) fabric.add_device(p, r);
     processes.push_back(std::make_unique<Process>(*this, p));
   }
+  for (const PortRate& r : m.rates) fabric.set_rate(*fabric.device(r.process, r.rail), r.out, r.in);
   for (uint32_t r = 0; r < m.rails; ++r) {
     if ((m.late_ports >> r & 1) == 0) continue;
     Device* const d = fabric.device(0, r);
@@ -231,8 +233,9 @@ void World::rail_ended(const Link& l, int cause) {
   ctx.fail("H15: a clock ended the last rail between processes %u and %u", l.process->id(), l.peer);
 }
 
-void World::accessed(uint32_t process, uint64_t, uint32_t length, uint32_t key, bool write) {
+void World::accessed(uint32_t process, uint64_t address, uint32_t length, uint32_t key, bool write) {
   ctx.note(3, process, length);
+  if (write && !streams.empty()) processes[process]->streams()->landed(address, length);
   if (key >= watched_.size() || watched_[key].buffer == nullptr) return;
   const Watched& w = watched_[key];
   if (w.buffer->active && w.buffer->use == w.use) return;
@@ -363,6 +366,7 @@ Result World::run() {
   while (!ctx.failed) {
     time.step();
     ctx.now = time.now();
+    if (scenario.cut_ns != 0 && now() - start_ns_ > scenario.cut_ns) break;
     if (now() < look) continue;
     look = now() + kLookNs;
     if (over()) break;
@@ -372,7 +376,7 @@ Result World::run() {
     if (now() > end + kSecond) fail_liveness();
   }
   result.healed_ns = now() > last ? now() - last : 0;
-  if (!ctx.failed) finish();
+  if (!ctx.failed && (scenario.cut_ns == 0 || now() - start_ns_ <= scenario.cut_ns)) finish();
   ctx.note(9, fabric.packets, hash(ctx.violation.c_str()));
   result.failed = ctx.failed;
   result.violation = ctx.violation;

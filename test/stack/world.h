@@ -39,6 +39,7 @@ struct Result {
   uint64_t failovers = 0;
   uint64_t restarts = 0;
   uint64_t late_landed = 0;
+  uint64_t words = 0;  // of events
 };
 
 class World : public Observer {
@@ -70,6 +71,7 @@ class World : public Observer {
   Fabric fabric;
   sim::Book book;
   std::vector<std::unique_ptr<Process>> processes;
+  std::vector<StreamCounts> streams;
   Result result;
 
   // ---- for those who look at the PML's state tables

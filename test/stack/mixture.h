@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// mixture.h: mixtures of rails that are not equal, and what a job gets out of them. A cell is one mixture
+// under one traffic; it is measured against the same traffic over each of its rails alone, the others being
+// absent, in the same simulator.
+//
+// Bounds of a cell, in each interval in which its rails are steady and had time to be learned:
+//  best   goodput of at least 0.97 of what the best rail alone moves
+//  sum    of at least 0.95 of what its rails move, each alone, added up: messages from 1 MiB on, 4 of them
+//  under
+//         way (64, if all of them must end before the next ones begin)
+//  share  the slowest rail carries at most 1.3 times its fair part of the bytes
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "test/stack/scenario.h"
+
+namespace bfo::stack {
+
+enum class Protocol : uint8_t { kRead, kPut, kCopy, kEager };
+enum class When : uint8_t {
+  kStart,    // the last rail is slow all the time
+  kStep,     // from a moment on
+  kRamp,     // it becomes slow within a second
+  kSecond,   // it is slow for a second
+  kLatency,  // it is as fast, but far
+};
+enum class Pattern : uint8_t { kOne, kBoth, kRing, kAll };
+enum class Cpu : uint8_t {
+  kFree,  // the rails are the limit
+  kBusy,  // the processor is
+  kAway,  // it polls every two milliseconds
+};
+
+struct Cell {
+  Protocol protocol = Protocol::kRead;
+  uint32_t rails = 2;
+  uint32_t ratio = 1;  // of the rate of the others to that of the last rail; 0: all differ, 1, 1/2, 1/3, 1/10
+  When when = When::kStart;
+  bool port = false;  // only process 0's port of that rail is slow
+  uint64_t size = 1 << 20;
+  uint32_t window = 4;
+  bool batch = false;  // of messages: the next begins when all of one are received
+  Pattern pattern = Pattern::kOne;
+  Cpu cpu = Cpu::kFree;
+};
+std::string name_of(const Cell& c);
+/// All of them, a choice that shows each kind, and those that a short test makes.
+std::vector<Cell> all_cells();
+std::vector<Cell> chosen_cells();
+std::vector<Cell> few_cells();
+
+/// What was measured. Rates in bytes per second, each the worst interval's.
+struct Figures {
+  std::string failure;  // of a run: the rest is not there
+  double goodput = 0;
+  double best = 0;  // of the best rail alone
+  double sum = 0;   // of all
+  double of_best = 0;
+  double of_sum = 0;
+  double share = 0;  // of the slowest rail
+  double fair = 0;
+  double whole = 0;    // goodput from the first byte on, changes included, in parts of the best rail's
+  uint64_t words = 0;  // events
+  bool best_kept = true;
+  bool sum_kept = true;
+  bool share_kept = true;
+};
+
+class Mixtures {
+ public:
+  static constexpr double kOfBest = 0.97;
+  static constexpr double kOfSum = 0.95;
+  static constexpr double kOfFair = 1.3;
+
+  /// `rate` is that of a good rail.
+  explicit Mixtures(uint64_t rate) : rate_(rate) {}
+  Figures measure(const Cell& c);
+  /// Does the bound on the sum hold for this cell?
+  static bool sums(const Cell& c);
+
+ private:
+  struct Rail {
+    uint64_t rate = 0;
+    uint64_t latency_ns = 0;
+  };
+  Rail slow(const Cell& c) const;
+  Rail rail(const Cell& c, uint32_t number) const;
+  Course course(const Cell& c, uint32_t number) const;
+  double alone(const Cell& c, const Rail& r, std::string* failure);
+
+  uint64_t rate_;
+  std::map<std::string, double> alone_;
+};
+
+}  // namespace bfo::stack

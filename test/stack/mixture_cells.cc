@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// mixture_cells.cc: which cells there are (mixture.h), and their names.
+#include <iterator>
+
+#include "test/stack/mixture.h"
+
+namespace bfo::stack {
+namespace {
+
+constexpr uint64_t kKiB = 1024;
+constexpr uint64_t kMiB = 1 << 20;
+constexpr const char* kProtocols[] = {"read", "put", "copy", "eager"};
+constexpr const char* kWhen[] = {"start", "step", "ramp", "second", "latency"};
+constexpr const char* kPatterns[] = {"one", "both", "ring", "all"};
+constexpr const char* kCpu[] = {"free", "busy", "away"};
+
+std::string bytes(uint64_t n) {
+  if (n % kMiB == 0) return std::to_string(n / kMiB) + "M";
+  if (n % kKiB == 0) return std::to_string(n / kKiB) + "K";
+  return std::to_string(n);
+}
+
+constexpr uint64_t kLong[] = {64 * kKiB, 256 * kKiB, kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB};
+constexpr uint64_t kShort[] = {kKiB, 8 * kKiB};
+constexpr uint32_t kRatios[] = {1, 2, 3, 10, 100};
+constexpr uint32_t kWindows[] = {1, 4, 64};
+constexpr Protocol kAllProtocols[] = {Protocol::kRead, Protocol::kPut, Protocol::kCopy, Protocol::kEager};
+constexpr When kAllWhen[] = {When::kStart, When::kStep, When::kRamp, When::kSecond, When::kLatency};
+constexpr Pattern kAllPatterns[] = {Pattern::kOne, Pattern::kBoth, Pattern::kRing, Pattern::kAll};
+
+/// A mixture that changes from good to slow is none when both are equal; nor is one that is as near.
+bool differs(const Cell& c) {
+  return c.ratio != 1 || c.when == When::kStart;
+}
+
+template <class Each>
+void for_sizes(Cell c, const Each& each) {
+  const bool eager = c.protocol == Protocol::kEager;
+  for (uint64_t size : kLong)
+    if (c.size = size; !eager) each(c);
+  for (uint64_t size : kShort)
+    if (c.size = size; eager) each(c);
+}
+
+}  // namespace
+
+std::string name_of(const Cell& c) {
+  std::string n = kProtocols[static_cast<unsigned>(c.protocol)];
+  n += "." + std::to_string(c.rails) + ".";
+  n += c.ratio == 0 ? std::string("mixed") : std::to_string(c.ratio) + ":1";
+  n += std::string(".") + kWhen[static_cast<unsigned>(c.when)] + (c.port ? "-port" : "");
+  n += "." + bytes(c.size) + (c.batch ? ".b" : ".w") + std::to_string(c.window);
+  n += std::string(".") + kPatterns[static_cast<unsigned>(c.pattern)];
+  if (c.cpu != Cpu::kFree) n += std::string(".") + kCpu[static_cast<unsigned>(c.cpu)];
+  return n;
+}
+
+std::vector<Cell> all_cells() {
+  std::vector<Cell> all;
+  const auto add = [&all](const Cell& c) {
+    if (differs(c)) all.push_back(c);
+  };
+  Cell c;
+  for (const Protocol p : kAllProtocols)
+    for (const uint32_t ratio : kRatios)
+      for (const When when : kAllWhen)
+        for (const Pattern pattern : kAllPatterns)
+          for (const uint32_t window : kWindows) {
+            c = Cell{};
+            c.protocol = p;
+            c.ratio = ratio;
+            c.when = when;
+            c.pattern = pattern;
+            c.window = window;
+            for_sizes(c, add);
+            c.batch = true;
+            if (window != 1 && pattern == Pattern::kOne && when <= When::kStep) for_sizes(c, add);
+          }
+  // more rails, one process's port, and a processor that is the limit or away
+  for (const Protocol p : kAllProtocols)
+    for (const uint32_t rails : {2u, 3u, 4u})
+      for (const uint32_t ratio : {0u, 1u, 2u, 3u, 10u, 100u})
+        for (const When when : {When::kStart, When::kStep})
+          for (const uint32_t window : kWindows) {
+            c = Cell{};
+            c.protocol = p;
+            c.rails = rails;
+            c.ratio = ratio;
+            c.when = when;
+            c.window = window;
+            if (rails > 2) for_sizes(c, add);
+            if (rails == 3) continue;
+            c.pattern = Pattern::kAll;
+            c.port = true;
+            if (ratio > 1) for_sizes(c, add);
+            c.pattern = Pattern::kOne;
+            c.port = false;
+            for (const Cpu cpu : {Cpu::kBusy, Cpu::kAway}) {
+              c.cpu = cpu;
+              if (ratio != 0) for_sizes(c, add);
+            }
+          }
+  return all;
+}
+
+std::vector<Cell> chosen_cells() {
+  std::vector<Cell> all;
+  for (const uint64_t size : {64 * kKiB, kMiB, 4 * kMiB})
+    for (const uint32_t ratio : {1u, 3u, 10u, 100u}) all.push_back(Cell{.ratio = ratio, .size = size});
+  for (const uint64_t size : {64 * kKiB, kMiB}) all.push_back(Cell{.ratio = 10, .size = size, .batch = true});
+  for (const Protocol p : {Protocol::kPut, Protocol::kCopy})
+    for (const uint32_t ratio : {1u, 10u}) all.push_back(Cell{.protocol = p, .ratio = ratio});
+  for (const uint32_t ratio : {1u, 10u})
+    all.push_back(Cell{.protocol = Protocol::kEager, .ratio = ratio, .size = 8 * kKiB});
+  for (const When when : {When::kStep, When::kRamp, When::kSecond, When::kLatency})
+    all.push_back(Cell{.ratio = 10, .when = when});
+  for (const Pattern pattern : {Pattern::kBoth, Pattern::kRing, Pattern::kAll})
+    all.push_back(Cell{.ratio = 10, .pattern = pattern});
+  all.push_back(Cell{.rails = 4, .ratio = 0});
+  all.push_back(Cell{.rails = 4, .ratio = 1});
+  all.push_back(Cell{.ratio = 10, .window = 1});
+  all.push_back(Cell{.ratio = 1, .size = 64 * kKiB, .cpu = Cpu::kBusy});
+  all.push_back(Cell{.ratio = 10, .cpu = Cpu::kAway});
+  return all;
+}
+
+std::vector<Cell> few_cells() {
+  return {
+      Cell{.ratio = 1},
+      Cell{.ratio = 1, .size = 64 * kKiB},
+      Cell{.ratio = 3, .size = 256 * kKiB},
+      Cell{.ratio = 10},
+      Cell{.ratio = 100},
+      Cell{.ratio = 10, .size = 64 * kKiB, .batch = true},
+      Cell{.protocol = Protocol::kPut, .ratio = 10},
+      Cell{.protocol = Protocol::kCopy, .ratio = 10, .size = 256 * kKiB},
+      Cell{.protocol = Protocol::kEager, .ratio = 10, .size = 8 * kKiB},
+      Cell{.ratio = 10, .when = When::kStep},
+      Cell{.ratio = 10, .when = When::kSecond},
+      Cell{.rails = 4, .ratio = 0},
+  };
+}
+
+}  // namespace bfo::stack
