@@ -38,10 +38,9 @@ struct Name {
   constexpr uint32_t gen() const { return static_cast<uint32_t>(value >> kSlotBits) & kGenMask; }
   constexpr Round round() const { return static_cast<Round>(value >> (kSlotBits + kGenBits)); }
   constexpr Name at(Round r) const { return Name(slot(), gen(), r); }
-  constexpr bool same_request(Name o) const {
-    constexpr uint64_t mask = (uint64_t{1} << (kSlotBits + kGenBits)) - 1;
-    return ((value ^ o.value) & mask) == 0;
-  }
+  constexpr bool same_request(Name o) const { return request() == o.request(); }
+  /// The same in all rounds of one request.
+  constexpr uint64_t request() const { return value & ((uint64_t{1} << (kSlotBits + kGenBits)) - 1); }
   constexpr explicit operator bool() const { return value != 0; }
   constexpr bool operator==(const Name&) const = default;
 };

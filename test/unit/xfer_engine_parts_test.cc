@@ -6,12 +6,16 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <list>
+#include <map>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "pml/bfo/xfer/base/agenda.h"
 #include "pml/bfo/xfer/rails/backlog.h"
 #include "pml/bfo/xfer/matching/comm_table.h"
+#include "pml/bfo/xfer/base/by_key.h"
 #include "pml/bfo/xfer/base/early_losses.h"
 #include "pml/bfo/xfer/base/exit_work.h"
 #include "pml/bfo/xfer/base/pool.h"
@@ -309,13 +313,66 @@ TEST(ExitWork, WokenHasSomethingToDo) {
   EXPECT_TRUE(work.any());
 }
 
+struct Keyed {
+  uint64_t key = 0;
+  struct Key {
+    static uint64_t of(const Keyed* k) { return k->key; }
+  };
+};
+
+/// Against a map, with keys that share their places.
+TEST(ByKey, FindsWhatIsThere) {
+  Memory memory;
+  ByKey<Keyed, Keyed::Key> table;
+  std::map<uint64_t, Keyed*> model;
+  std::list<Keyed> all;
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 20'000; ++i) {
+    const uint64_t key = (random() % 300) << (random() % 2 * 40);
+    const auto known = model.find(key);
+    ASSERT_EQ(table.find(key), known == model.end() ? nullptr : known->second);
+    if (random() % 2 == 0) {
+      Keyed* const k = &all.emplace_back(Keyed{key});
+      ASSERT_TRUE(table.add(memory, k));
+      model.emplace(key, k);
+    } else if (known != model.end()) {
+      Keyed other{key};
+      table.remove(&other);  // another one with its key
+      ASSERT_EQ(table.find(key), known->second);
+      table.remove(known->second);
+      model.erase(known);
+    }
+    ASSERT_EQ(table.size(), model.size());
+  }
+  size_t seen = 0;
+  for (uint32_t next = 0; const Keyed* const k = table.each(next); ++seen) EXPECT_EQ(model.at(k->key), k);
+  EXPECT_EQ(seen, model.size());
+  table.drop(memory);
+  EXPECT_EQ(memory.live, 0);
+}
+
+TEST(ByKey, WithoutMemory_NothingHasChanged) {
+  Memory memory;
+  memory.left = 1;
+  ByKey<Keyed, Keyed::Key> table;
+  std::list<Keyed> all;
+  uint64_t added = 0;
+  while (table.add(memory, &all.emplace_back(Keyed{added + 1}))) ++added;
+  EXPECT_GT(added, 8u);
+  EXPECT_EQ(table.size(), added);
+  for (uint64_t key = 1; key <= added; ++key) EXPECT_NE(table.find(key), nullptr);
+  EXPECT_EQ(table.find(added + 1), nullptr);
+  table.drop(memory);
+  EXPECT_EQ(memory.live, 0);
+}
+
 TEST(EarlyLosses, FirstOneOfAConnectionCounts) {
   Memory memory;
   EarlyLosses losses;
   EXPECT_EQ(losses.keep(memory, 7, PeerLoss{Outcome::kNoMemory, 100, true}), EarlyLosses::Kept::kYes);
   EXPECT_EQ(losses.keep(memory, 7, PeerLoss{Outcome::kMessageLost}), EarlyLosses::Kept::kYes);
   EXPECT_EQ(losses.keep(memory, 8, PeerLoss{Outcome::kMessageLost}), EarlyLosses::Kept::kYes);
-  EXPECT_EQ(memory.live, 2);
+  EXPECT_EQ(memory.live, 3) << "two records and their table";
   PeerLoss loss;
   EXPECT_FALSE(losses.take(memory, 9, loss));
   EXPECT_TRUE(losses.take(memory, 7, loss));
@@ -329,12 +386,12 @@ TEST(EarlyLosses, FirstOneOfAConnectionCounts) {
 
 TEST(EarlyLosses, AreBounded) {
   Memory memory;
-  memory.left = 2;
+  memory.left = 3;
   EarlyLosses losses;
   losses.keep(memory, 1, {});
   losses.keep(memory, 2, {});
   EXPECT_EQ(losses.keep(memory, 3, {}), EarlyLosses::Kept::kNoMemory);
-  memory.left = EarlyLosses::kMost;
+  memory.left = EarlyLosses::kMost + 16;
   for (uint64_t conn = 3; conn <= EarlyLosses::kMost; ++conn)
     ASSERT_EQ(losses.keep(memory, conn, {}), EarlyLosses::Kept::kYes);
   EXPECT_EQ(losses.keep(memory, EarlyLosses::kMost + 1, {}), EarlyLosses::Kept::kFull);

@@ -4,7 +4,9 @@
 // bounded, it is given up or its messages are dropped, and all others go on.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <ctime>
 
 #include "test/unit/failover_steps.h"
 
@@ -290,6 +292,111 @@ TEST(Fragments, WithMoreGapsThanAnHonestSenderLeaves_ThePeerIsGivenUp) {
   w.isend(2, 1, 1, pattern(16, 2));
   ASSERT_TRUE(w.run());
   EXPECT_TRUE(other->done);
+}
+
+/// Processor time of f(), in ns: the best of a few tries.
+template <class F>
+uint64_t cost(F f) {
+  uint64_t best = UINT64_MAX;
+  for (int i = 0; i < 5; ++i) {
+    timespec begin;
+    timespec end;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    f();
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    best = std::min(best, static_cast<uint64_t>((end.tv_sec - begin.tv_sec) * 1'000'000'000 + end.tv_nsec -
+                                                begin.tv_nsec));
+  }
+  return best;
+}
+
+/// An RNDV of rank 0 that its sender knows to be here.
+std::vector<uint8_t> doubled(uint16_t seq) {
+  std::vector<uint8_t> bytes = rndv(0, 0, seq, 0);
+  core::RndvHdr h;
+  std::memcpy(&h, bytes.data(), sizeof h);
+  h.match.flags = core::kFlagKnown;
+  std::memcpy(bytes.data(), &h, sizeof h);
+  return bytes;
+}
+
+/// `n` messages whose headers came, and the last of them 200 times more: what one of those costs.
+enum class Where { kUnexpected, kHeldByProbes, kReceived };
+uint64_t cost_of_doubled(Where where, uint16_t n) {
+  World w({});
+  auto* const rail = w.rail(1, 0, 0);
+  xfer::Unexpected<FakePort>* held = nullptr;
+  for (uint16_t i = 0; i < n; ++i) {
+    if (where == Where::kReceived) w.irecv(1, 0, 1, 16);
+    hand_in(w, 1, rail, rndv(0, 0, i, 0));
+    xfer::ProbeResult found;
+    if (where == Where::kHeldByProbes) held = w.engines[1]->improbe(w.comms[1], 0, 1, found);
+  }
+  EXPECT_EQ(held != nullptr, where == Where::kHeldByProbes);
+  const uint64_t before = w.engines[1]->counters().duplicates;
+  const std::vector<uint8_t> last = doubled(static_cast<uint16_t>(n - 1));
+  const uint64_t ns = cost([&] {
+    for (int i = 0; i < 200; ++i) hand_in(w, 1, rail, last);
+  });
+  EXPECT_EQ(w.engines[1]->counters().duplicates - before, 1000u);
+  EXPECT_EQ(w.engines[1]->counters().malformed, 0u);
+  for (const auto& flight : w.flights) {
+    EXPECT_NE(flight.bytes[0], static_cast<uint8_t>(MsgType::kRestartNack)) << "it is over, says the answer";
+  }
+  return ns / 200;
+}
+
+TEST(Doubled, RendezvousAmongMany_CostsAsMuchAsAmongFew) {
+  for (const Where where : {Where::kUnexpected, Where::kHeldByProbes, Where::kReceived}) {
+    SCOPED_TRACE(static_cast<int>(where));
+    const uint64_t few = cost_of_doubled(where, 100);
+    const uint64_t many = cost_of_doubled(where, 20'000);
+    RecordProperty("few", static_cast<int>(few));
+    RecordProperty("many", static_cast<int>(many));
+    EXPECT_LT(many, 20 * few + 1'000);
+  }
+}
+
+/// Those found by the index are the right ones, while others come and go.
+TEST(Doubled, EachIsFoundWhateverHasBeenReceivedSince) {
+  World w({});
+  auto* const rail = w.rail(1, 0, 0);
+  constexpr uint16_t kMany = 600;
+  uint16_t came = 0;
+  const auto come = [&](uint16_t n) {
+    for (; n != 0 && came < kMany; --n) hand_in(w, 1, rail, rndv(0, 0, came++, 0));
+  };
+  come(100);
+  std::vector<xfer::Unexpected<FakePort>*> held;
+  uint16_t received = 0;
+  uint16_t first = 0;
+  while (first < kMany) {
+    for (uint16_t i = 0; i < came; ++i) hand_in(w, 1, rail, doubled(i));
+    come(30);
+    // The oldest: by a receive, or by a probe first.
+    for (int k = 0; k < 20 && first < came; ++k, ++first) {
+      xfer::ProbeResult found;
+      if (k % 2 == 0) {
+        w.irecv(1, 0, 1, 16);
+        ++received;
+      } else {
+        held.push_back(w.engines[1]->improbe(w.comms[1], 0, 1, found));
+        ASSERT_NE(held.back(), nullptr);
+      }
+    }
+  }
+  EXPECT_EQ(w.engines[1]->counters().malformed, 0u);
+  EXPECT_EQ(xfer::length_of(w.peer(1, 0)->live_recvs), received);
+  for (auto* const m : held) {
+    w.recvs.push_back(std::make_unique<RecvReq>());
+    w.recvs.back()->data.assign(16, 0);
+    w.engines[1]->imrecv(m, w.recvs.back().get(), 16);
+  }
+  for (uint16_t i = 0; i < kMany; ++i) hand_in(w, 1, rail, doubled(i));
+  EXPECT_EQ(xfer::length_of(w.peer(1, 0)->live_recvs), kMany);
+  EXPECT_EQ(w.engines[1]->counters().malformed, 0u);
+  for (const auto& flight : w.flights)
+    ASSERT_NE(flight.bytes[0], static_cast<uint8_t>(MsgType::kRestartNack));
 }
 
 }  // namespace

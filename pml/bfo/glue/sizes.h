@@ -29,8 +29,10 @@ inline constexpr Size kSizes[] = {
     {"send in a rendezvous, more", sizeof(xfer::SendRndv<BtlPort>), 512},
     // the same, and the keys of eight rails
     {"receive in a rendezvous, more", sizeof(xfer::RecvRndv<BtlPort>), 768},
-    // lists of what waits, which is counted and found by what it is about, pointers to eight rails
-    {"peer without a rail", kPeer, 544},
+    // lists of what waits and of receives in a rendezvous, which are found by what they are about, pointers
+    // to
+    // eight rails
+    {"peer without a rail", kPeer, 552},
     {"peer with one rail", kPeer + kRail, 1024},
     {"peer with two rails", kPeer + 2 * kRail, 1400},
     // its last loss, once there was one

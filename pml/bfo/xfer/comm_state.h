@@ -23,7 +23,6 @@ template <class P>
 struct Proc {
   Proc* next = nullptr;  ///< all ranks of the same peer, once the peer is known
   Proc* prev = nullptr;
-  bool linked = false;
   Comm<P>* comm = nullptr;
   Peer<P>* peer = nullptr;
   int32_t rank = 0;
@@ -31,6 +30,7 @@ struct Proc {
   Seq16 next_seq = 0;
   Seq16 stop_seq = 0;   ///< the first number that needs a look at the window (H5)
   Seq16 confirmed = 0;  ///< the peer has received every message before this one
+  bool linked = false;  ///< in the list of its peer
   bool resent = false;  ///< messages from `resent_from` on were sent twice, and the dead epoch is not yet
                         ///< closed at both ends
   Seq16 resent_from = 0;
@@ -44,6 +44,8 @@ struct Proc {
   uint16_t answer_to = 0;
   MessageQueue<P, SeqKey> out_of_sequence;  ///< out of sequence, as they came
   MessageQueue<P, TagKey> unexpected;       ///< in sequence, not matched
+  /// rendezvous of it in `unexpected`, or held by matched probes: made by the first search for one of many
+  OpenNames<P> open_names;
   PostedQueue<P> posted;
   List<typename P::SendRequest, XferLink> stalled;  ///< sends that wait for the sequence window (H5)
   Proc* next_stalled = nullptr;                     ///< list of all ranks with stalled sends

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <new>
 
+#include "pml/bfo/xfer/base/by_key.h"
 #include "pml/bfo/xfer/port.h"
 
 namespace bfo::xfer {
@@ -19,51 +20,50 @@ class EarlyLosses {
   enum class Kept : uint8_t { kYes, kFull, kNoMemory };
   static constexpr size_t kMost = 4096;
 
-  bool empty() const { return first_ == nullptr; }
+  bool empty() const { return all_.empty(); }
 
   /// The first one of a connection counts.
   template <class Port>
   Kept keep(Port& port, uint64_t conn, const PeerLoss& loss) {
-    size_t kept = 0;
-    for (Record* r = first_; r; r = r->next, ++kept)
-      if (r->conn == conn) return Kept::kYes;
-    if (kept == kMost) return Kept::kFull;
+    if (all_.find(conn)) return Kept::kYes;
+    if (all_.size() == kMost) return Kept::kFull;
     void* const memory = port.alloc(sizeof(Record));
     if (!memory) return Kept::kNoMemory;
-    first_ = ::new (memory) Record{first_, conn, loss};
-    return Kept::kYes;
+    auto* const r = ::new (memory) Record{conn, loss};
+    if (all_.add(port, r)) return Kept::kYes;
+    port.free(r);
+    return Kept::kNoMemory;
   }
   static constexpr size_t record_size() { return sizeof(Record); }
 
   /// False: there is none of connection `conn`. It is removed.
   template <class Port>
   bool take(Port& port, uint64_t conn, PeerLoss& loss) {
-    for (Record** at = &first_; *at && conn != 0; at = &(*at)->next) {
-      Record* const r = *at;
-      if (r->conn != conn) continue;
-      loss = r->loss;
-      *at = r->next;
-      port.free(r);
-      return true;
-    }
-    return false;
+    Record* const r = conn != 0 ? all_.find(conn) : nullptr;
+    if (!r) return false;
+    loss = r->loss;
+    all_.remove(r);
+    port.free(r);
+    if (all_.empty()) all_.drop(port);
+    return true;
   }
 
   template <class Port>
   void free_all(Port& port) {
-    while (Record* const r = first_) {
-      first_ = r->next;
-      port.free(r);
-    }
+    uint32_t next = 0;
+    while (Record* const r = all_.each(next)) port.free(r);
+    all_.drop(port);
   }
 
  private:
   struct Record {
-    Record* next = nullptr;
     uint64_t conn = 0;
     PeerLoss loss;
   };
-  Record* first_ = nullptr;
+  struct Conn {
+    static uint64_t of(const Record* r) { return r->conn; }
+  };
+  ByKey<Record, Conn> all_;
 };
 
 }  // namespace bfo::xfer

@@ -12,6 +12,7 @@
 #include <new>
 
 #include "pml/bfo/core/wire.h"
+#include "pml/bfo/xfer/base/by_key.h"
 
 namespace bfo::xfer {
 
@@ -22,14 +23,8 @@ class EarlyNotices {
   /// `h` is a RAILDOWN or an EPOCHCLOSED. False: there are too many, or there is no memory.
   template <class Port>
   bool keep(Port& port, const core::RailHdr& h) {
-    Record* r = first_;
-    while (r && r->conn != h.conn) r = r->next;
-    if (!r) {
-      void* const memory = kept_ < kMost ? port.alloc(sizeof(Record)) : nullptr;
-      if (!memory) return false;
-      r = first_ = ::new (memory) Record{first_, h.conn, {}, {}};
-      ++kept_;
-    }
+    Record* r = all_.find(h.conn);
+    if (!r && !(r = make(port, h.conn))) return false;
     core::RailHdr& of_its_kind =
         h.type == static_cast<uint8_t>(core::MsgType::kRailDown) ? r->down : r->closed;
     if (of_its_kind.type == 0 || of_its_kind.epoch <= h.epoch) of_its_kind = h;
@@ -39,37 +34,45 @@ class EarlyNotices {
   /// Calls f(notice) for those of connection `conn`, RAILDOWN first, and forgets them.
   template <class Port, class F>
   void take(Port& port, uint64_t conn, F f) {
-    Record** at = &first_;
-    while (*at && (*at)->conn != conn) at = &(*at)->next;
-    Record* const r = *at;
+    Record* const r = all_.find(conn);
     if (!r) [[likely]]
       return;
-    *at = r->next;
-    --kept_;
+    all_.remove(r);
     const Record kept = *r;
     port.free(r);
+    if (all_.empty()) all_.drop(port);
     for (const core::RailHdr& h : {kept.down, kept.closed})
       if (h.type != 0) f(h);
   }
 
   template <class Port>
   void free_all(Port& port) {
-    while (Record* const r = first_) {
-      first_ = r->next;
-      port.free(r);
-    }
-    kept_ = 0;
+    uint32_t next = 0;
+    while (Record* const r = all_.each(next)) port.free(r);
+    all_.drop(port);
   }
 
  private:
   struct Record {
-    Record* next = nullptr;
     uint64_t conn = 0;
     core::RailHdr down{};  ///< type 0: none came
     core::RailHdr closed{};
   };
-  Record* first_ = nullptr;
-  size_t kept_ = 0;
+  struct Conn {
+    static uint64_t of(const Record* r) { return r->conn; }
+  };
+
+  template <class Port>
+  Record* make(Port& port, uint64_t conn) {
+    void* const memory = all_.size() < kMost ? port.alloc(sizeof(Record)) : nullptr;
+    if (!memory) return nullptr;
+    auto* const r = ::new (memory) Record{conn, {}, {}};
+    if (all_.add(port, r)) return r;
+    port.free(r);
+    return nullptr;
+  }
+
+  ByKey<Record, Conn> all_;
 };
 
 }  // namespace bfo::xfer

@@ -63,6 +63,7 @@ void Matching<P>::comm_free(CommT* c) {
     }
     if (p->linked) p->peer->procs.remove(p);
     p->posted.forget(*this);
+    p->open_names.drop(*this);
     p->~ProcT();
     base_.port.free(p);
   }

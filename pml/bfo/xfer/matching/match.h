@@ -149,6 +149,8 @@ template <class P>
 [[gnu::always_inline]] inline void Matching<P>::add_unexpected(ProcT& p, Message* m) {
   p.unexpected.push_back(*this, m);
   p.comm->arrivals.push_back(*this, m);
+  if (p.open_names.made()) [[unlikely]]
+    enter_name(*m);
 }
 
 /// The oldest posted receive that matches a message of `p` with `tag`, removed from its queue.
@@ -264,17 +266,52 @@ bool Matching<P>::replace(Message& m, const Opened& o, const Arrival& a) {
   return false;
 }
 
-/// The rendezvous `sender` of `p` that no receive has matched, or that a matched probe holds.
+/// The first message in `queue` for which f() is true.
+template <class Queue, class F>
+auto* first_in(const Queue& queue, F f) {
+  auto* m = queue.front();
+  while (m && !f(*m)) m = queue.next(m);
+  return m;
+}
+
+/// The rendezvous `sender` of `p` that no receive has matched, or that a matched probe holds. A search that
+/// passes many messages makes an index of the rendezvous among them; without memory for it the queues are
+/// searched.
 template <class P>
-Unexpected<P>* kept_open(const Proc<P>& p, Name sender) {
-  const auto is = [&](const Unexpected<P>& m) {
-    return m.proc == &p && m.is_open() && Name(m.what.rndv().sender).same_request(sender);
+Unexpected<P>* Matching<P>::kept_open(ProcT& p, Name sender) {
+  constexpr unsigned kShort = 16;
+  if (p.open_names.made()) return p.open_names.find(sender.request());
+  unsigned passed = 0;
+  const auto search = [&](auto f) {
+    Message* const m = first_in(p.unexpected, f);
+    return m ? m : first_in(p.comm->taken_by_probe, f);
   };
-  for (Unexpected<P>* m = p.unexpected.front(); m; m = p.unexpected.next(m))
-    if (is(*m)) return m;
-  for (Unexpected<P>* m = p.comm->taken_by_probe.front(); m; m = p.comm->taken_by_probe.next(m))
-    if (is(*m)) return m;
-  return nullptr;
+  const auto is = [&](const Message& m) {
+    return m.proc == &p && m.is_open() && OpenName::of(&m) == sender.request();
+  };
+  Message* const near = search([&](const Message& m) { return is(m) || ++passed > kShort; });
+  if (!near || is(*near)) return near;
+  if (!p.open_names.make(*this)) return search(is);
+  const auto enter = [&](Message& m) {
+    if (m.proc == &p) enter_name(m);
+    return !p.open_names.made();
+  };
+  return search(enter) ? search(is) : p.open_names.find(sender.request());
+}
+
+/// `m` is among those that kept_open() finds.
+template <class P>
+[[gnu::cold]] void Matching<P>::enter_name(Message& m) {
+  OpenNames<P>& names = m.proc->open_names;
+  if (m.is_open() && !names.add(*this, &m)) names.drop(*this);
+}
+
+/// It is not any more, and in no queue.
+template <class P>
+[[gnu::cold]] void Matching<P>::leave_name(Message& m) {
+  OpenNames<P>& names = m.proc->open_names;
+  if (m.is_open()) names.remove(&m);
+  if (m.proc->unexpected.empty() && m.proc->comm->taken_by_probe.empty()) names.drop(*this);
 }
 
 /// An RNDV or RGET of `p` came again that no receive is busy with. It is looked up by its name, because its

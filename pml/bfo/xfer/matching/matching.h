@@ -115,6 +115,9 @@ class Matching {
   Message* keep(ProcT* p, const Opened& o, const Arrival& a);
   Message* keep_here(ProcT* p, const Opened& o, const Arrival& a);
   bool replace(Message& m, const Opened& o, const Arrival& a);
+  Message* kept_open(ProcT& p, Name sender);
+  void enter_name(Message& m);
+  void leave_name(Message& m);
   bool keep_unknown(const Opened& o, const Arrival& a);
   void unknown_too_many(const Arrival& a);
   Message* find_unexpected(CommT& c, int32_t src, int32_t tag);

@@ -65,7 +65,10 @@ template <class P>
 template <class P>
 [[gnu::noinline]] Unexpected<P>* Matching<P>::take_unexpected(CommT& c, int32_t src, int32_t tag) {
   Message* const m = find_unexpected(c, src, tag);
-  if (m) remove_unexpected(*m);
+  if (!m) return nullptr;
+  remove_unexpected(*m);
+  if (m->proc->open_names.made()) [[unlikely]]
+    leave_name(*m);
   return m;
 }
 
@@ -79,6 +82,8 @@ void Matching<P>::post_for(Message& m, RecvRequest& r, uint64_t capacity) {
   x.tag = m.match.tag;
   x.capacity = capacity;
   c.taken_by_probe.remove(*this, &m);
+  if (m.proc->open_names.made()) [[unlikely]]
+    leave_name(m);
 }
 
 /// `r` ends before it is posted.

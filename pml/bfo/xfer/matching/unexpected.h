@@ -7,8 +7,10 @@
 
 #include <cstdint>
 
+#include "common/ids.h"
 #include "pml/bfo/core/opened.h"
 #include "pml/bfo/xfer/args.h"
+#include "pml/bfo/xfer/base/by_key.h"
 #include "pml/bfo/xfer/base/queue.h"
 
 namespace bfo::xfer {
@@ -97,6 +99,12 @@ struct MessageKey {
   /// nullptr: its BTL does not name senders.
   static auto* sender_of(const auto* rail) { return rail ? rail->peer : nullptr; }
 };
+/// Rendezvous by the name that their sender has given them.
+struct OpenName {
+  static uint64_t of(const auto* m) { return Name(m->what.rndv().sender).request(); }
+};
+template <class P>
+using OpenNames = ByKey<Unexpected<P>, OpenName>;
 template <class P, class Key>
 using MessageQueue = Queue<Unexpected<P>, MessageLink<&Unexpected<P>::mine>, Key>;
 template <class P, class Key>

@@ -5,44 +5,46 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
 
 #include "common/ids.h"
+#include "pml/bfo/xfer/base/by_key.h"
 
 namespace bfo::xfer {
 
 class FailedReceives {
  public:
-  bool has(Name sender) const {
-    const Record* f = first_;
-    while (f && !f->sender.same_request(sender)) f = f->next;
-    return f != nullptr;
-  }
+  bool has(Name sender) const { return all_.find(sender.request()) != nullptr; }
 
   /// False: no memory.
   template <class Port>
   bool add(Port& port, Name sender) {
+    if (has(sender)) return true;
     void* const memory = port.alloc(sizeof(Record));
     if (!memory) return false;
-    first_ = ::new (memory) Record{first_, sender};
-    return true;
+    auto* const r = ::new (memory) Record{sender};
+    if (all_.add(port, r)) return true;
+    port.free(r);
+    return false;
   }
   static constexpr size_t record_size() { return sizeof(Record); }
 
   template <class Port>
   void free_all(Port& port) {
-    while (Record* const f = first_) {
-      first_ = f->next;
-      port.free(f);
-    }
+    uint32_t next = 0;
+    while (Record* const r = all_.each(next)) port.free(r);
+    all_.drop(port);
   }
 
  private:
   struct Record {
-    Record* next = nullptr;
     Name sender;
   };
-  Record* first_ = nullptr;
+  struct Sender {
+    static uint64_t of(const Record* r) { return r->sender.request(); }
+  };
+  ByKey<Record, Sender> all_;
 };
 
 }  // namespace bfo::xfer

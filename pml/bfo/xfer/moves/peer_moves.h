@@ -5,10 +5,16 @@
 
 #include <cstdint>
 
+#include "pml/bfo/xfer/base/by_key.h"
 #include "pml/bfo/xfer/base/list.h"
 #include "pml/bfo/xfer/moves/failed_receives.h"
 
 namespace bfo::xfer {
+
+/// A receive by the name that its sender has given the message.
+struct SenderName {
+  static uint64_t of(const auto* r) { return r->xfer.rndv->peer_name.request(); }
+};
 
 template <class P>
 struct PeerMoves {
@@ -16,6 +22,8 @@ struct PeerMoves {
   uint64_t rendezvous = 0;                             ///< with it that have begun, in both directions
   List<typename P::SendRequest, LiveLink> live_sends;  ///< named requests
   List<typename P::RecvRequest, LiveLink> live_recvs;
+  /// of live_recvs: made by the first search for one of many, until they have ended
+  ByKey<typename P::RecvRequest, SenderName> recvs_by_sender;
 };
 
 }  // namespace bfo::xfer

@@ -189,6 +189,8 @@ template <class P>
   d.ledger = nullptr;
   Machine<P>::begin(x);
   peer.live_recvs.push_back(&r);
+  if (peer.recvs_by_sender.made()) [[unlikely]]
+    enter_by_sender(peer, r);
   matching_.set_matched(r, p, h.match, h.length);
   const bool rndv = !o.is_rget();
   const Bytes first = o.payload();

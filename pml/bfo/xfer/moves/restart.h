@@ -225,6 +225,8 @@ void Transfers<P>::recv_over(RecvRequest& r) {
   if (failed) note_failed(peer, d.peer_name);
   recvs_.erase(d.name, failed);
   peer.live_recvs.remove(&r);
+  if (peer.recvs_by_sender.made()) [[unlikely]]
+    leave_by_sender(peer, r);
   if (x.linked) peer.backlog.remove_ready(r);
   if (d.registered != Registered::kNo) base_.port.deregister(d.reg);
   recv_rndv_pool_.give(std::exchange(x.rndv, nullptr));
@@ -267,24 +269,50 @@ bool Transfers<P>::reopen(ProcT& p, const Opened& o, const Arrival& a) {
 /// An RNDV or RGET came again. True: its message is being received.
 template <class P>
 bool Transfers<P>::open_again(ProcT& p, const Opened& o, const Arrival& a) {
-  PeerT& peer = *p.peer;
   const Name sender(o.rndv().sender);
-  for (RecvRequest* r = peer.live_recvs.front(); r; r = peer.live_recvs.next(r)) {  // LIVE
-    auto& x = r->xfer;
-    if (x.proc != &p || !x.rndv->peer_name.same_request(sender)) continue;
-    if (x.seq != o.match().seq) {
-      ++base_.counters.malformed;
-    } else if (sender.round() != x.rndv->name.round()) {
-      ++base_.counters.stale;
-    } else {
-      RecvInput in;
-      in.arrival = &a;
-      in.open = &o;
-      recv_event(*r, RecvEvent::kOpenAgain, in);
-    }
-    return true;
+  RecvRequest* const r = live_from(*p.peer, sender);
+  if (!r || r->xfer.proc != &p) return false;
+  auto& x = r->xfer;  // LIVE
+  if (x.seq != o.match().seq) {
+    ++base_.counters.malformed;
+  } else if (sender.round() != x.rndv->name.round()) {
+    ++base_.counters.stale;
+  } else {
+    RecvInput in;
+    in.arrival = &a;
+    in.open = &o;
+    recv_event(*r, RecvEvent::kOpenAgain, in);
   }
-  return false;
+  return true;
+}
+
+/// The receive that is busy with message `sender` of `p`, or nullptr. A search that passes many makes an
+/// index of all; without memory for it the list is searched.
+template <class P>
+typename P::RecvRequest* Transfers<P>::live_from(PeerT& p, Name sender) {
+  constexpr unsigned kShort = 16;
+  if (p.recvs_by_sender.made()) return p.recvs_by_sender.find(sender.request());
+  unsigned passed = 0;
+  for (RecvRequest* r = p.live_recvs.front(); r; r = p.live_recvs.next(r)) {
+    if (r->xfer.rndv->peer_name.same_request(sender)) return r;
+    if (++passed == kShort && p.recvs_by_sender.make(base_.port)) {
+      for (r = p.live_recvs.front(); r && p.recvs_by_sender.made(); r = p.live_recvs.next(r))
+        enter_by_sender(p, *r);
+      return live_from(p, sender);
+    }
+  }
+  return nullptr;
+}
+
+template <class P>
+[[gnu::cold]] void Transfers<P>::enter_by_sender(PeerT& p, RecvRequest& r) {
+  if (!p.recvs_by_sender.add(base_.port, &r)) p.recvs_by_sender.drop(base_.port);
+}
+
+template <class P>
+[[gnu::cold]] void Transfers<P>::leave_by_sender(PeerT& p, RecvRequest& r) {
+  p.recvs_by_sender.remove(&r);
+  if (p.live_recvs.empty()) p.recvs_by_sender.drop(base_.port);
 }
 
 /// The gate (P2): no access that this request granted or started can still be executed.

@@ -29,6 +29,7 @@ void Transfers<P>::forget(PeerT& p) {
     ledgers_.remove_all(r->xfer.rndv->ledger);
     send_rndv_pool_.give(std::exchange(r->xfer.rndv, nullptr));
   }
+  p.recvs_by_sender.drop(base_.port);
   while (RecvRequest* r = p.live_recvs.pop_front()) {
     ledgers_.remove_all(r->xfer.rndv->ledger);
     recv_rndv_pool_.give(std::exchange(r->xfer.rndv, nullptr));

@@ -128,6 +128,9 @@ struct Transfers {
   // ---- steps of the tables and their actions: restart.h
   bool reopen(ProcT& p, const Opened& o, const Arrival& a);
   bool open_again(ProcT& p, const Opened& o, const Arrival& a);
+  RecvRequest* live_from(PeerT& p, Name sender);
+  void enter_by_sender(PeerT& p, RecvRequest& r);
+  void leave_by_sender(PeerT& p, RecvRequest& r);
   void send_event(SendRequest& r, SendEvent e, const SendInput& in = {});
   void recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in = {});
   void send_act(SendRequest& r, uint32_t actions, const SendInput& in);
