@@ -122,15 +122,17 @@ TEST(Patience, RepliedAndThePeerIsGone_TheRailWasNeverUp) {
 }
 
 /// A call of MPI as the component makes progress for it: it stays for a moment when the port says that it
-/// may. The peer has the processor once in `turn_ns` meanwhile. How long the call took.
-uint64_t call(World& w, Process& p, Process& peer, uint64_t turn_ns = 20'000) {
+/// may. The peer has the processor once in `turn_ns` meanwhile, the process itself `late_ns` after each of
+/// its naps. How long the call took.
+uint64_t call(World& w, Process& p, Process& peer, uint64_t turn_ns = 20'000, uint64_t late_ns = 0) {
   const uint64_t begun = fake_now();
   p.stay_ns = 0;
   p.poll();
-  engine::Stay stay(std::exchange(p.stay_ns, 0), p.port.steps(), begun);
+  engine::Stay stay(std::exchange(p.stay_ns, 0), p.port.steps(), begun, fake_environment());
   for (uint64_t turn = begun + turn_ns; p.port.connecting() && stay.goes_on(p.port.steps(), fake_now());
        p.poll()) {
-    fake_now() += 20'000;
+    fake_now() += 20'000 + late_ns;
+    fake_starved() += late_ns;
     if (fake_now() < turn) continue;
     turn += turn_ns;
     look(w, peer);
@@ -182,6 +184,30 @@ TEST(ConnectTimeout, ProcessPollsSeldomAndItsPeerIsSlow_OneCallTakesAllSteps) {
       EXPECT_LE(call(w, w.a, w.b, turn_ms * kMs), kPauseMs * kMs / 4) << "a call is not kept for long";
     }
     EXPECT_EQ(calls, 1) << turn_ms;
+  }
+}
+
+/// More processes than processors: each of both has its turn when all others had theirs.
+TEST(ConnectTimeout, ProcessPollsSeldomAndTheMachineIsLoaded_AFirstMessageTakesThreePolls) {
+  constexpr uint64_t kPauseMs = 1000;
+  for (const uint64_t late_ms : {10, 30, 60, 90}) {
+    World w;
+    for (int i = 0; i < 3; ++i) {
+      fake_now() += kPauseMs * kMs;
+      call(w, w.a, w.b);
+    }
+    w.b.other_rail = false;
+    ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
+    int calls = 0;
+    for (; calls < 20 && w.a.count("recv 65 x") == 0; ++calls) {
+      for (uint64_t ms = 0; ms < kPauseMs; ms += late_ms) {
+        fake_now() += late_ms * kMs;
+        look(w, w.b);
+      }
+      EXPECT_LE(call(w, w.a, w.b, 2 * late_ms * kMs, late_ms * kMs), kPauseMs * kMs);
+    }
+    RecordProperty("calls", calls);
+    EXPECT_LE(calls, 2) << late_ms;
   }
 }
 

@@ -225,7 +225,7 @@ int stay() {
     for (int i = 0; i < self().module_count; ++i) sum += self().ports[i]->steps();
     return sum;
   };
-  engine::Stay stay(std::exchange(self().stay_ns, 0), steps(), now_ns());
+  engine::Stay stay(std::exchange(self().stay_ns, 0), steps(), now_ns(), engine::system_environment());
   const auto connecting = [] {
     for (int i = 0; i < self().module_count; ++i) {
       if (self().ports[i]->connecting()) return true;

@@ -28,4 +28,13 @@ void RunTime::note(uint64_t now, uint32_t polls, bool somebody_waits, const Envi
   ran_ns_.store(ran_ns_.load(std::memory_order_relaxed) + counted, std::memory_order_relaxed);
 }
 
+void Stay::forgive() {
+  const uint64_t starved = env_.starved_ns();
+  if (starved == UINT64_MAX) return;
+  const uint64_t lost = time_since(starved_ns_, starved);
+  starved_ns_ = starved;
+  step_end_ns_ += lost;
+  end_ns_ += lost;
+}
+
 }  // namespace bfo::engine

@@ -5,6 +5,7 @@
 // waits.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -40,23 +41,38 @@ class RunTime {
 };
 
 /// How long a process that comes by seldom stays in progress for a handshake: while steps come that are not
-/// far apart, up to four times what it may for one.
+/// far apart, up to four times what it may for one. Time in which it waited for a processor does not count:
+/// then its control threads and its peer wait for theirs, too. The clock on the wall ends it after four times
+/// as long.
 class Stay {
  public:
-  Stay(uint64_t step_ns, uint64_t steps, uint64_t now)
-      : step_ns_(step_ns), steps_(steps), end_ns_(now + step_ns), last_ns_(now + 4 * step_ns) {}
+  Stay(uint64_t step_ns, uint64_t steps, uint64_t now, const Environment& env)
+      : env_(env),
+        step_ns_(step_ns),
+        steps_(steps),
+        step_end_ns_(now + step_ns),
+        end_ns_(now + kSteps * step_ns),
+        last_ns_(now + 4 * kSteps * step_ns),
+        starved_ns_(env.starved_ns()) {}
   /// `steps`: of all handshakes so far.
   bool goes_on(uint64_t steps, uint64_t now) {
-    if (steps != steps_) end_ns_ = now + step_ns_;
+    if (steps != steps_) step_end_ns_ = now + step_ns_;
     steps_ = steps;
-    return now < end_ns_ && now < last_ns_;
+    if (now >= std::min(step_end_ns_, end_ns_)) forgive();
+    return now < std::min({step_end_ns_, end_ns_, last_ns_});
   }
 
  private:
+  static constexpr uint64_t kSteps = 4;
+  void forgive();
+
+  const Environment& env_;
   uint64_t step_ns_;
   uint64_t steps_;
+  uint64_t step_end_ns_;
   uint64_t end_ns_;
   uint64_t last_ns_;
+  uint64_t starved_ns_;  ///< so much is forgiven
 };
 
 }  // namespace bfo::engine
