@@ -3,11 +3,8 @@
 // wire_versions.cc: see wire_versions.h.
 #include "common/wire_versions.h"
 
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 
@@ -85,24 +82,6 @@ size_t refusal_text(char* out, size_t size, const char* component, const WireSid
                          "understand each other: install one build of openmpi-bfo on both hosts\n",
                          component, here.rank, here.host, mine, there.rank, there.host, other);
   return std::min(size - 1, static_cast<size_t>(std::max(n, 0)));
-}
-
-void ToldOnce::open(const char* folder) {
-  if (folder == nullptr || strlen(folder) >= sizeof folder_ || access(folder, W_OK | X_OK) != 0) return;
-  snprintf(folder_, sizeof folder_, "%s", folder);
-}
-
-bool ToldOnce::first(const char* what, const char* about) const {
-  char path[1024];
-  if (folder_[0] == '\0') return true;
-  const int n = snprintf(path, sizeof path, "%s/bfo-told.%s.%s", folder_, what, about);
-  if (n < 0 || static_cast<size_t>(n) >= sizeof path) return true;
-  for (char* c = path + strlen(folder_) + 1; *c != '\0'; ++c) {
-    if (*c == '/') *c = '_';
-  }
-  const int fd = ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd >= 0) ::close(fd);
-  return fd >= 0 || (errno != EEXIST && errno != ENOENT);
 }
 
 }  // namespace bfo

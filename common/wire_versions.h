@@ -78,17 +78,4 @@ struct WireSide {
 size_t refusal_text(char* out, size_t size, const char* component, const WireSide& here, WireVersions ours,
                     const WireSide& there, const PeerRecord& theirs);
 
-/// Of the processes of a job that share a folder on a host one says what all of them find.
-class ToldOnce {
- public:
-  /// Before anything is to be told. Without a folder, or when there is none, each process tells.
-  void open(const char* folder);
-  /// True: this process tells `what` about `about`. Not so when the folder is gone since: the process that
-  /// told has ended, and the runtime cleaned up behind it. Any thread.
-  bool first(const char* what, const char* about) const;
-
- private:
-  char folder_[512] = "";
-};
-
 }  // namespace bfo

@@ -157,7 +157,7 @@ class EventLogTest : public testing::Test {
   void SetUp() override {
     printed = &warnings;
     ASSERT_NE(mkdtemp(folder_), nullptr);
-    page.open(nullptr, 0, 1, 8);
+    claims.open(nullptr, 0);
     to = origin();
     to.file = path();
   }
@@ -168,8 +168,8 @@ class EventLogTest : public testing::Test {
   }
 
   std::vector<std::string> warnings;
-  HostPage page;
-  EventLog log{page, print};
+  Claims claims;
+  EventLog log{claims, print};
   EventFile to;
 
  private:
@@ -222,7 +222,7 @@ TEST_F(EventLogTest, FileThatCannotBeWritten_IsAWarningAndNoMore) {
   log.write(sample(), names());
   EXPECT_FALSE(log.is_open());
   EXPECT_TRUE(warned("cannot be opened: No such file or directory; the job goes on"));
-  EventLog other(page, print);
+  EventLog other(claims, print);
   other.open(to);
   EXPECT_EQ(warnings.size(), 1u) << "one process of the host says it";
 }
@@ -303,7 +303,7 @@ TEST_F(EventLogTest, FullDisk_IsWarnedOfOnceAndLinesAreCounted) {
 
 TEST_F(EventLogTest, Limit_EndsTheFileWithOneLineThatSaysSo) {
   to.limit = 2000;
-  EventLog other(page, print);
+  EventLog other(claims, print);
   log.open(to);
   other.open(to);
   for (int i = 0; i < 10; ++i) {
@@ -350,7 +350,7 @@ TEST_F(EventLogTest, ManyProcesses_AppendWholeLines) {
   for (int child = 0; child < 4; ++child) {
     const pid_t pid = fork();
     if (pid == 0) {
-      EventLog mine(page, print);
+      EventLog mine(claims, print);
       mine.open(to);
       for (int i = 0; i < 200; ++i) mine.write(sample(), names());
       _exit(mine.lost() != 0);
@@ -407,9 +407,9 @@ TEST(EventFields, AreThoseOfTheDocumentation) {
 TEST(Console, FirstLoss_IsToldAtOnce) {
   std::vector<std::string> lines;
   printed = &lines;
-  HostPage page;
-  page.open(nullptr, 0, 1, 8);
-  Console console(print, page);
+  Claims claims;
+  claims.open(nullptr, 0);
+  Console console(print, claims);
   console.tell(sample(), names(), 5'000'000'000);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(
@@ -422,9 +422,9 @@ TEST(Console, FirstLoss_IsToldAtOnce) {
 TEST(Console, RailWithoutAResource_IsNotCalledLost) {
   std::vector<std::string> lines;
   printed = &lines;
-  HostPage page;
-  page.open(nullptr, 0, 1, 8);
-  Console console(print, page);
+  Claims claims;
+  claims.open(nullptr, 0);
+  Console console(print, claims);
   FailoverEvent e = sample();
   e.cause = BFO_CAUSE_RESOURCE;
   std::snprintf(e.text, sizeof e.text, "cannot make a queue pair: ENOMEM");
@@ -441,9 +441,9 @@ TEST(Console, RailWithoutAResource_IsNotCalledLost) {
 TEST(Console, LossOfTheLastRail_SaysWhatWaits) {
   std::vector<std::string> lines;
   printed = &lines;
-  HostPage page;
-  page.open(nullptr, 0, 1, 8);
-  Console console(print, page);
+  Claims claims;
+  claims.open(nullptr, 0);
+  Console console(print, claims);
   FailoverEvent e = sample();
   e.resumed_ns = 0;
   e.bytes_resent = e.messages_resent = 0;
@@ -463,9 +463,9 @@ TEST(Console, LossOfTheLastRail_SaysWhatWaits) {
 TEST(Console, LossOfTheLastRailAmidstIt_SaysWhatWentAndWhatWaits) {
   std::vector<std::string> lines;
   printed = &lines;
-  HostPage page;
-  page.open(nullptr, 0, 1, 8);
-  Console console(print, page);
+  Claims claims;
+  claims.open(nullptr, 0);
+  Console console(print, claims);
   FailoverEvent e = sample();
   e.bytes_waiting = 100;
   e.rails_left = 0;
@@ -479,9 +479,9 @@ TEST(Console, LossOfTheLastRailAmidstIt_SaysWhatWentAndWhatWaits) {
 TEST(Console, LossesOfOnePort_AreCountedAndToldWithTheNext) {
   std::vector<std::string> lines;
   printed = &lines;
-  HostPage page;
-  page.open(nullptr, 0, 1, 8);
-  Console console(print, page);
+  Claims claims;
+  claims.open(nullptr, 0);
+  Console console(print, claims);
   for (uint64_t i = 0; i < 10; ++i) console.tell(sample(), names(), 5'000'000'000 + i);
   EventNames other = names();
   other.device = "softhca0";
@@ -498,9 +498,9 @@ TEST(Console, LossesOfOnePort_AreCountedAndToldWithTheNext) {
 TEST(Console, PortFlapsForAnHour_LinesBecomeRare) {
   std::vector<std::string> lines;
   printed = &lines;
-  HostPage page;
-  page.open(nullptr, 0, 1, 8);
-  Console console(print, page);
+  Claims claims;
+  claims.open(nullptr, 0);
+  Console console(print, claims);
   for (uint64_t second = 1; second <= 3600; ++second) console.tell(sample(), names(), second * 1'000'000'000);
   EXPECT_GE(lines.size(), 8u);
   EXPECT_LE(lines.size(), 15u);
@@ -510,9 +510,9 @@ TEST(Console, PortFlapsForAnHour_LinesBecomeRare) {
 TEST(Console, LastRailIsLostShortlyAfterAnother_IsToldAtOnce) {
   std::vector<std::string> lines;
   printed = &lines;
-  HostPage page;
-  page.open(nullptr, 0, 1, 8);
-  Console console(print, page);
+  Claims claims;
+  claims.open(nullptr, 0);
+  Console console(print, claims);
   console.tell(sample(), names(), 5'000'000'000);
   FailoverEvent e = sample();
   e.rails_left = 0;
@@ -530,9 +530,9 @@ TEST(Console, NoRailToAPeer_SaysForHowLongAndWhatEndsIt) {
   n.peer_host = "n5";
   std::vector<std::string> lines;
   printed = &lines;
-  HostPage page;
-  page.open(nullptr, 0, 1, 8);
-  Console console(print, page);
+  Claims claims;
+  claims.open(nullptr, 0);
+  Console console(print, claims);
   console.tell_no_rail(e, n, 30, 30'000'000'000);
   EventNames another_rank = n;
   another_rank.peer = 7;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// host_page_test.cc: what the processes of a host share: one of them speaks, and what one leaves the others
-// read, whatever is in its file before.
+// host_page_test.cc: what a process leaves the others of its host read, whatever is in its file before.
 #include "pml/bfo/glue/host_page.h"
 
 #include <gtest/gtest.h>
@@ -9,18 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace bfo::glue {
 namespace {
-
-constexpr uint64_t kSecond = 1'000'000'000;
 
 class HostPageTest : public testing::Test {
  protected:
@@ -32,59 +27,6 @@ class HostPageTest : public testing::Test {
  private:
   char folder_[32] = "/tmp/bfo-page-XXXXXX";
 };
-
-TEST_F(HostPageTest, Claim_IsOneProcessesAndCountsTheOthers) {
-  HostPage a, b;
-  a.open(folder(), 0, 2, 64);
-  b.open(folder(), 1, 2, 64);
-  ASSERT_TRUE(a.shared() && b.shared());
-  const uint64_t key = claim_key("lost", "mlx5_0", 1, "RETRY_EXC_ERR");
-  EXPECT_EQ(claim_key("lost", "mlx5_0", 1, "RETRY_EXC_ERR"), key);
-  EXPECT_NE(claim_key("lost", "mlx5_0", 2, "RETRY_EXC_ERR"), key);
-  EXPECT_NE(claim_key("lostm", "lx5_0", 1, "RETRY_EXC_ERR"), key);
-  EXPECT_TRUE(a.claim(key, 5 * kSecond, kSecond).mine);
-  EXPECT_FALSE(b.claim(key, 5 * kSecond, kSecond).mine);
-  EXPECT_FALSE(b.claim(key, 5 * kSecond - 1000, kSecond).mine) << "its clock was read earlier";
-  EXPECT_FALSE(a.claim(key, 5 * kSecond + kSecond / 2, kSecond).mine);
-  EXPECT_TRUE(b.claim(key + 2, 5 * kSecond, kSecond).mine) << "something else";
-  const HostPage::Turn turn = b.claim(key, 6 * kSecond, kSecond);
-  EXPECT_TRUE(turn.mine);
-  EXPECT_EQ(turn.counted, 3u);
-}
-
-TEST_F(HostPageTest, ClaimedAgainAndAgain_QuietGrowsUpToItsBound) {
-  HostPage page;
-  page.open(folder(), 0, 1, 64);
-  std::vector<uint64_t> said;
-  for (uint64_t s = 1; s <= 60; ++s)
-    if (page.claim(7, s * kSecond, 2 * kSecond, 16 * kSecond).mine) said.push_back(s);
-  EXPECT_EQ(said, (std::vector<uint64_t>{1, 3, 7, 15, 31, 47}));
-}
-
-TEST_F(HostPageTest, ManyClaimAtOnce_OneHasIt) {
-  std::atomic<int> told{0};
-  std::atomic<int> counted{0};
-  std::vector<std::thread> threads;
-  std::vector<HostPage> pages(4);
-  for (unsigned i = 0; i < 4; ++i) pages[i].open(folder(), i, 4, 64);
-  for (HostPage& page : pages)
-    threads.emplace_back([&] {
-      for (unsigned i = 1; i <= 100; ++i) {
-        const HostPage::Turn turn = page.claim(i, kSecond, kSecond);
-        told += turn.mine;
-        counted += !turn.mine;
-      }
-    });
-  for (auto& thread : threads) thread.join();
-  EXPECT_EQ(told, 100);
-  EXPECT_EQ(counted, 300);
-}
-
-TEST_F(HostPageTest, MoreKeysThanRoom_AreToldRatherThanNot) {
-  HostPage page;
-  page.open(folder(), 0, 1, 64);
-  for (uint64_t i = 1; i < 2000; ++i) EXPECT_TRUE(page.claim(2 * i + 1, kSecond, kSecond).mine);
-}
 
 TEST_F(HostPageTest, RecordOfAProcess_IsReadWholeByTheOthersAlsoWhenItIsGone) {
   HostPage reader;
@@ -116,7 +58,7 @@ TEST_F(HostPageTest, RecordOfAProcess_IsReadWholeByTheOthersAlsoWhenItIsGone) {
   EXPECT_FALSE(reader.read(3, seen.data())) << "no such place";
 }
 
-TEST_F(HostPageTest, WhoIsThrough_AndWhoPrints) {
+TEST_F(HostPageTest, WhoIsThrough) {
   HostPage a, b;
   a.open(folder(), 0, 3, 64);
   b.open(folder(), 2, 3, 64);
@@ -125,8 +67,6 @@ TEST_F(HostPageTest, WhoIsThrough_AndWhoPrints) {
   EXPECT_FALSE(b.all_left());
   a.leave_last();
   EXPECT_TRUE(a.all_left() && b.all_left()) << "place 1 was never taken";
-  EXPECT_TRUE(b.first_to_print());
-  EXPECT_FALSE(a.first_to_print());
 }
 
 /// What a job left that ended badly, another build's page, a link, a FIFO, a full device: the process speaks
@@ -136,7 +76,6 @@ TEST_F(HostPageTest, FileThatIsNotThisJobs_IsNotUsed) {
   if (child == 0) {
     HostPage old;
     old.open(folder(), 0, 1, 64);
-    static_cast<void>(old.claim(7, 1, 1));
     _exit(0);
   }
   int status = 0;
@@ -144,7 +83,6 @@ TEST_F(HostPageTest, FileThatIsNotThisJobs_IsNotUsed) {
   HostPage page;
   page.open(folder(), 0, 1, 64);
   EXPECT_FALSE(page.shared());
-  EXPECT_TRUE(page.claim(7, 1, kSecond).mine);
   for (const char* what : {"text", "size", "link", "fifo", "folder"}) {
     std::filesystem::remove_all(file());
     HostPage other;
@@ -165,7 +103,7 @@ TEST_F(HostPageTest, FileThatIsNotThisJobs_IsNotUsed) {
     mine.leave(record);
     EXPECT_TRUE(mine.read(0, record));
     mine.leave_last();
-    EXPECT_TRUE(mine.all_left() && mine.first_to_print());
+    EXPECT_TRUE(mine.all_left());
   }
 }
 
@@ -179,9 +117,7 @@ TEST_F(HostPageTest, NewFile_IsForItsOwnerOnly) {
 
 TEST(HostPage, NotOpened_SpeaksForItself) {
   HostPage page;
-  EXPECT_TRUE(page.claim(7, 1, 1).mine);
-  EXPECT_TRUE(page.claim(7, 1, 1).mine);
-  EXPECT_TRUE(page.all_left() && page.first_to_print());
+  EXPECT_TRUE(page.all_left());
 }
 
 }  // namespace

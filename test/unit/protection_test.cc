@@ -5,14 +5,9 @@
 #include "pml/bfo/glue/protection.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <string>
 #include <vector>
-
-#include "pml/bfo/glue/claim.h"
 
 namespace bfo::test {
 namespace {
@@ -163,84 +158,6 @@ TEST(Protection, SentencesAboutAPeer_NameBothHostsAndTheRemedy) {
             "this)");
   EXPECT_NE(text(PeerGap::kOtherBuild).find("Install the same components on all hosts"), std::string::npos);
   EXPECT_NE(text(PeerGap::kNoMeeting).find("only 1 meet in a common network. Give"), std::string::npos);
-}
-
-// ---- one of a host
-
-class Folder {
- public:
-  Folder() {
-    const char* const base = getenv("TMPDIR");
-    path_ = std::string(base != nullptr ? base : "/tmp") + "/claim.XXXXXX";
-    if (mkdtemp(path_.data()) == nullptr) path_.clear();
-  }
-  ~Folder() {
-    unlink((path_ + "/it").c_str());
-    rmdir(path_.c_str());
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const char* path() const { return path_.c_str(); }
-
- private:
-  std::string path_;
-};
-
-TEST(Claim, ManyProcesses_OneHasIt) {
-  const Folder folder;
-  constexpr int kProcesses = 16;
-  std::vector<pid_t> children;
-  for (int i = 0; i < kProcesses; ++i) {
-    const pid_t child = fork();
-    if (child == 0) {
-      glue::Claim claim;
-      claim.open(folder.path(), "it");
-      _exit(claim.take(true) ? 1 : 0);
-    }
-    children.push_back(child);
-  }
-  int mine = 0;
-  for (const pid_t child : children) {
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFEXITED(status));
-    mine += WEXITSTATUS(status);
-  }
-  EXPECT_EQ(mine, 1);
-}
-
-TEST(Claim, WithoutAFolder_IsWhatTheCallerSays) {
-  for (const bool otherwise : {false, true}) {
-    for (const char* const folder : {static_cast<const char*>(nullptr), "/there/is/no/such/folder"}) {
-      glue::Claim claim;
-      claim.open(folder, "it");
-      EXPECT_EQ(claim.take(otherwise), otherwise);
-    }
-  }
-}
-
-TEST(Claim, FileThatWasRemovedMeanwhile_IsStillClaimedOnce) {
-  const Folder folder;
-  glue::Claim first;
-  glue::Claim second;
-  first.open(folder.path(), "it");
-  second.open(folder.path(), "it");
-  EXPECT_TRUE(first.take(false));
-  ASSERT_EQ(unlink((std::string(folder.path()) + "/it").c_str()), 0) << "as a process does that ends";
-  EXPECT_FALSE(second.take(true));
-}
-
-TEST(Claim, WaitForIt_EndsWhenItIsSaidOrTheTimeIsOver) {
-  const Folder folder;
-  glue::Claim first;
-  glue::Claim second;
-  first.open(folder.path(), "it");
-  second.open(folder.path(), "it");
-  ASSERT_TRUE(first.take(false));
-  ASSERT_FALSE(second.take(true));
-  second.wait(5);  // not said yet
-  first.said();
-  second.wait(1 << 30);
 }
 
 }  // namespace

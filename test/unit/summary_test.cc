@@ -48,10 +48,12 @@ EventNames rail(const char* device) {
 struct Process {
   Process(const char* folder, unsigned place, unsigned places) {
     page.open(folder, place, places, sizeof(Facts));
+    claims.open(folder, place);
     s.open(page, static_cast<int>(place));
   }
   HostPage page;
-  Summary s{keep};
+  Claims claims;
+  Summary s{keep, claims};
 };
 
 /// A folder that the processes of a host share.
@@ -63,6 +65,11 @@ class SummaryTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
   const char* folder() const { return folder_; }
+  /// The next processes are those of another job.
+  void forget() const {
+    for (const char* const file : {"/bfo-page", "/bfo-claims"})
+      std::filesystem::remove(std::string(folder()) + file);
+  }
 
  private:
   char folder_[32] = "/tmp/bfo-summary-XXXXXX";
@@ -110,7 +117,8 @@ TEST_F(SummaryTest, PeersThatLeaveInOrder_AreNoLoss) {
 }
 
 TEST_F(SummaryTest, NotOpened_IsSilent) {
-  Summary s(keep);
+  Claims claims;
+  Summary s(keep, claims);
   s.down(rail("a0"), "x", Away::kNo, true, kMs);
   s.collect(0, 0, 5 * kMs);
   s.finish("n");
@@ -193,7 +201,7 @@ TEST_F(SummaryTest, OtherEnds_OneIsNamedAndSeveralAreNot) {
     EXPECT_TRUE(has(several ? "9 connections lost over 1 port (a1 port 1: RETRY_EXC_ERR, to several ports);"
                             : "8 connections lost over 1 port (a1 port 1: RETRY_EXC_ERR, to n5 b1 port 2);"))
         << lines[0];
-    std::filesystem::remove(std::string(folder()) + "/bfo-page");
+    forget();
   }
 }
 
@@ -249,7 +257,7 @@ TEST_F(SummaryTest, OwnEvidence_IsTheCauseWhoeverComesFirst) {
     for (Process* process : {&first, &second}) process->s.collect(0, 0, 200 * kMs);
     for (Process* process : {&first, &second}) process->s.finish("n");
     EXPECT_TRUE(has("2 connections never came up over 1 port (a1 port 1: cannot make a queue pair: ENOMEM)"));
-    std::filesystem::remove(std::string(folder()) + "/bfo-page");
+    forget();
   }
 }
 
@@ -299,7 +307,7 @@ TEST_F(SummaryTest, SixtyFourProcessesInAnyOrder_OneLineWithAll) {
     for (auto& process : all) process->s.finish("n");
     EXPECT_TRUE(has("64 connections lost over 1 port") &&
                 has("64000 bytes were sent again (seen by 64 processes)"));
-    std::filesystem::remove(std::string(folder()) + "/bfo-page");
+    forget();
   }
 }
 

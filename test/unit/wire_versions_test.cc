@@ -4,13 +4,9 @@
 #include "common/wire_versions.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/version.h"
@@ -101,38 +97,6 @@ TEST(Versions, Refusal_IsOneLineThatNamesHostsVersionsAndBuilds) {
   damaged.state = RecordState::kDamaged;
   EXPECT_NE(refusal(damaged).find("there (a record that cannot be read)"), std::string::npos);
   EXPECT_EQ(refusal({}, 40).size(), 39u);
-}
-
-TEST(Versions, OfManyThatFindTheSame_OneTells) {
-  char folder[] = "/tmp/bfo-told-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  ToldOnce told;
-  told.open(folder);
-  std::atomic<int> times{0};
-  {
-    std::vector<std::jthread> threads;
-    for (int i = 0; i < 8; ++i) threads.emplace_back([&] { times += told.first("what", "a/host") ? 1 : 0; });
-  }
-  EXPECT_EQ(times, 1);
-  EXPECT_TRUE(told.first("what", "another"));
-  EXPECT_TRUE(told.first("why", "a/host"));
-  EXPECT_FALSE(told.first("why", "a/host"));
-  for (const char* const name : {"what.a_host", "what.another", "why.a_host"})
-    EXPECT_EQ(unlink((std::string(folder) + "/bfo-told." + name).c_str()), 0) << name;
-  EXPECT_EQ(rmdir(folder), 0);
-  // Whoever has told it has ended since, and its runtime removed the folder.
-  EXPECT_FALSE(told.first("what", "a/host"));
-}
-
-/// Nowhere to leave a note: it is said too often rather than not at all.
-TEST(Versions, WithoutAFolder_EachTells) {
-  ToldOnce told;
-  EXPECT_TRUE(told.first("what", "a"));
-  told.open(nullptr);
-  EXPECT_TRUE(told.first("what", "a"));
-  told.open("/nonexistent/folder");
-  EXPECT_TRUE(told.first("what", "a"));
-  EXPECT_TRUE(told.first("what", "a"));
 }
 
 TEST(Versions, Build_BeginsWithTheRelease) {

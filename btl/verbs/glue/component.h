@@ -12,8 +12,8 @@
 #include "btl/verbs/engine/rail/port.h"
 #include "btl/verbs/engine/select/selection.h"
 #include "btl/verbs/engine/select/shortfall.h"
+#include "common/claims.h"
 #include "common/recursive_lock.h"
-#include "common/wire_versions.h"
 
 namespace bfo::verbs {
 
@@ -93,7 +93,7 @@ struct Component {
   int device_count;
   engine::EventThread* events;
   bool threads;
-  ToldOnce told;                      ///< what one process of a host says for all
+  Claims claims;                      ///< what one process of a host says for all
   bool ever_bound;                    ///< by a PML that speaks common/failover_btl.h
   std::atomic<bool> registered_anew;  ///< memory was registered with a device since libraries were counted
   std::atomic<bool> blind;            ///< nothing says when memory is given back: no registration is kept
@@ -151,8 +151,8 @@ void add_help_directory();
 /// disabled or the job ends. `once_per_node`: of the job's processes on this host, the first that has the
 /// same text to print does.
 void say(bool once_per_node, const char* topic, ...);
-/// True for the first process of the job on this host that would say `text`. The claim is a file in Open
-/// MPI's session directory, which goes with the job. Where none can be made, the first local rank has it.
+/// True for the first process of the job on this host that would say `text`. Where nobody knows of the others
+/// the first local rank has it.
 bool first_to_say(const char* text);
 
 }  // namespace bfo::verbs

@@ -33,9 +33,9 @@ void* listener(const Module& module, const engine::Endpoint& endpoint) {
 /// The bfo PML was chosen, but it has not bound this BTL: it knows another contract, and is silent about it.
 /// A build that asks what contract the BTL has says it itself.
 void say_unbound() {
-  const Component& component = mca_btl_verbs_component;
+  Component& component = mca_btl_verbs_component;
   if (component.ever_bound || !component.wish.failover) return;
-  if (!component.told.first("contract", "pml")) return;
+  if (!component.claims.take_once(claim_key("contract", "pml"))) return;
   char text[400];
   const int n = snprintf(
       text, sizeof text,

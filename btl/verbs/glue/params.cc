@@ -2,7 +2,6 @@
 //
 // params.cc: the parameters btl_verbs_*: name, default, range, level and help in one table.
 #include <dlfcn.h>
-#include <fcntl.h>
 
 #include "btl/verbs/glue/component.h"
 #include "common/version.h"
@@ -118,7 +117,7 @@ int register_bool(Component& component, const char* name, const char* help, mca_
 
 void refuse_parameter(const char* name, const char* why) {
   // The ranks of a host usually have the same, and mpirun ends the others when the first one has spoken. No
-  // claim of who speaks: one that outlives its job would silence the next.
+  // claim of who speaks: each that has another value says its own.
   constexpr unsigned kFirstSpeaksSeconds = 2;
   if (opal_process_info.my_local_rank != 0) sleep(kFirstSpeaksSeconds);
   say(false, "wrong-parameter", name, why);
@@ -280,17 +279,7 @@ engine::Config make_config(const Component& component, const mca_btl_base_module
 }
 
 bool first_to_say(const char* text) {
-  const char* const folder = opal_process_info.job_session_dir;
-  uint64_t name = 0xcbf29ce484222325;  // FNV-1a
-  for (const char* at = text; *at != '\0'; ++at) name = (name ^ static_cast<uint8_t>(*at)) * 0x100000001b3;
-  char path[PATH_MAX];
-  const int length = snprintf(path, sizeof path, "%s/btl-verbs-said.%016llx", folder != nullptr ? folder : "",
-                              static_cast<unsigned long long>(name));
-  const bool fits = folder != nullptr && length > 0 && static_cast<size_t>(length) < sizeof path;
-  const int fd = fits ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
-  if (fd >= 0) close(fd);
-  if (fd >= 0 || (fits && errno == EEXIST)) return fd >= 0;
-  return opal_process_info.my_local_rank == 0;
+  return mca_btl_verbs_component.claims.take_once(claim_key(text), opal_process_info.my_local_rank == 0);
 }
 
 void say(bool once_per_node, const char* topic, ...) {

@@ -74,7 +74,7 @@ void say_none_meet(const opal_proc_t* proc, const Sides& sides, const ModexPort*
   addresses_text(sides.ours, sides.our_count, nullptr, ours, sizeof ours);
   addresses_text(sides.theirs, sides.their_count, ports, theirs, sizeof theirs);
   const char* const there = opal_get_proc_hostname(proc);
-  if (!mca_btl_verbs_component.told.first("btl-addresses", there)) return;
+  if (!mca_btl_verbs_component.claims.take_once(claim_key("btl-addresses", there))) return;
   say(false, "no-common-address", opal_process_info.nodename, ours, there, theirs);
 }
 

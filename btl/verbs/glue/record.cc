@@ -29,7 +29,7 @@ void say_refused(const opal_proc_t* proc, const PeerRecord& theirs) {
   const WireSide there = {opal_get_proc_hostname(proc), proc->proc_name.vpid};
   char text[768];
   const size_t length = refusal_text(text, sizeof text, "BTL verbs", here, kVersions, there, theirs);
-  if (!mca_btl_verbs_component.told.first("btl-version", there.host)) return;
+  if (!mca_btl_verbs_component.claims.take_once(claim_key("btl-version", there.host))) return;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, length);
 }
 
@@ -51,7 +51,6 @@ int read_ports(const opal_proc_t* proc, ModexPort* ports, bool* there) {
 }
 
 int publish_ports(Component& component) {
-  component.told.open(opal_process_info.job_session_dir);
   struct {
     WireRecord header;
     char ports[kMaxModules * sizeof(ModexPort)];

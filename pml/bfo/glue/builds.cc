@@ -92,13 +92,13 @@ bool contract_fits(const mca_btl_base_module_t* btl) {
       "or leave the BTL out (--mca btl ^%s)\n",
       opal_process_info.nodename, kContract, kBuild, component_name(btl), contract->version, theirs,
       component_name(btl), component_name(btl));
-  if (mca_pml_bfo_component.told.first("contract", component_name(btl)))
+  if (mca_pml_bfo_component.claims.take_once(claim_key("contract", component_name(btl))))
     tell(text, std::min(sizeof(text) - 1, static_cast<size_t>(n)));
   return false;
 }
 
 int publish_versions() {
-  mca_pml_bfo_component.told.open(opal_process_info.job_session_dir);
+  mca_pml_bfo_component.claims.open(opal_process_info.job_session_dir, opal_process_info.my_local_rank);
   WireRecord record = make_record(kMagic, kVersions, 0, 0);
   int rc = OPAL_SUCCESS;
   OPAL_MODEX_SEND_STRING(rc, OPAL_PMIX_GLOBAL, kKey, &record, sizeof(record));
@@ -123,7 +123,7 @@ bool understands(const opal_proc_t* proc) {
   const WireSide there = {opal_get_proc_hostname(proc), proc->proc_name.vpid};
   char text[768];
   const size_t length = refusal_text(text, sizeof(text), "PML bfo", here, kVersions, there, theirs);
-  if (mca_pml_bfo_component.told.first("pml-version", there.host)) tell(text, length);
+  if (mca_pml_bfo_component.claims.take_once(claim_key("pml-version", there.host))) tell(text, length);
   return false;
 }
 

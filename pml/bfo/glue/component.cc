@@ -113,7 +113,7 @@ bfo::glue::Component mca_pml_bfo_component = {
             .pmlm_finalize = bfo::glue::component_finalize,
         },
     .params = {},
-    .told = {},
+    .claims = {},
     .output = -1,
     .bml_open = false,
     .module = nullptr,

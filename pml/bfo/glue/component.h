@@ -3,8 +3,8 @@
 // component.h: the one global of the PML: the component object Open MPI finds by name.
 #pragma once
 
+#include "common/claims.h"
 #include "common/compat/ompi_includes.h"
-#include "common/wire_versions.h"
 #include "pml/bfo/glue/params.h"
 
 namespace bfo::glue {
@@ -14,7 +14,7 @@ class Module;
 struct Component {
   mca_pml_base_component_t super;  ///< must be first: Open MPI sees only this
   Params params;
-  ToldOnce told;   ///< what one process of a host says for all
+  Claims claims;   ///< what one process of a host says for all
   int output;      ///< opal_output stream of pml_bfo_verbose; -1 = not open
   bool bml_open;   ///< this component holds a reference to the BML framework
   Module* module;  ///< exists between component init and finalize of the selected PML

@@ -51,8 +51,8 @@ void Console::tell(const FailoverEvent& e, const EventNames& names, uint64_t now
   const bool last = e.rails_left == 0;
   const uint64_t key = last ? claim_key("last", identity(names), names.port, e.text)
                             : claim_key("lost", names.device, names.port, e.text);
-  const HostPage::Turn turn =
-      page_.claim(key, now_ns, last ? kLastQuietNs : kQuietNs, last ? kLongestLastQuietNs : kLongestQuietNs);
+  const Claims::Turn turn =
+      claims_.take(key, now_ns, last ? kLastQuietNs : kQuietNs, last ? kLongestLastQuietNs : kLongestQuietNs);
   if (!turn.mine) return;
   using ull = unsigned long long;
   const bool went = e.resumed_ns > e.evidence_ns && e.bytes_resent + e.messages_resent != 0;
@@ -92,7 +92,7 @@ void Console::tell_no_rail(const FailoverEvent& e, const EventNames& names, int 
   constexpr uint64_t kFirst = 5'000'000'000;
   const uint64_t key = claim_key(e.waited_ns < kFirst ? "no rail" : "still no rail", identity(names),
                                  names.port, names.peer_host);
-  if (!page_.claim(key, now_ns, e.waited_ns < kFirst ? kLastQuietNs : kNoRailQuietNs).mine) return;
+  if (!claims_.take(key, now_ns, e.waited_ns < kFirst ? kLastQuietNs : kNoRailQuietNs).mine) return;
   using ull = unsigned long long;
   char end[96];
   if (park_timeout < 0)

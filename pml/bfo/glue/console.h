@@ -10,16 +10,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/claims.h"
 #include "common/events.h"
 #include "pml/bfo/glue/event_log.h"
-#include "pml/bfo/glue/host_page.h"
 
 namespace bfo::glue {
 
 class Console {
  public:
-  /// `print` gets each finished line, without a newline. `page`: what the processes of the host share.
-  Console(void (*print)(const char* line), HostPage& page) : print_(print), page_(page) {}
+  /// `print` gets each finished line, without a newline. `claims`: of this host.
+  Console(void (*print)(const char* line), Claims& claims) : print_(print), claims_(claims) {}
 
   /// Prints the line of one failover, or counts it. `now_ns`: monotonic. Any thread.
   void tell(const FailoverEvent& event, const EventNames& names, uint64_t now_ns);
@@ -28,7 +28,7 @@ class Console {
 
  private:
   void (*print_)(const char* line);
-  HostPage& page_;
+  Claims& claims_;
 };
 
 }  // namespace bfo::glue

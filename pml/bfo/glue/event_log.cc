@@ -26,7 +26,6 @@ namespace {
 
 constexpr int kSchema = 1;
 constexpr size_t kMaxLine = 3072;  // a pipe takes up to 4096 bytes as one
-constexpr uint64_t kOnce = UINT64_MAX / 4;
 
 // JSON string contents: quotes and backslashes escaped, control characters dropped.
 struct Escaped {
@@ -236,13 +235,7 @@ bool event_path(const EventFile& to, std::string* path) {
 }
 
 void EventLog::warn(const char* what, const char* why, const char* then) {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  if (!page_
-           .claim(claim_key("event file", what, 0, why),
-                  static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + 1, kOnce)
-           .mine)
-    return;
+  if (!claims_.take_once(claim_key("event file", what, 0, why))) return;
   const std::string line =
       "bfo: rank " + decimal(to_.rank) + ": the event file " + path_ + " " + what + ": " + why + "; " + then;
   warn_(line.c_str());
@@ -273,14 +266,9 @@ bool EventLog::full(size_t length) {
   over_ = true;
   char line[kMaxLine];
   const size_t last = format_limit(seconds_of(CLOCK_REALTIME), to_, line, sizeof(line));
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
   // A file that is longer has that line already.
-  if (has <= to_.limit && last != 0 &&
-      page_
-          .claim(claim_key("event limit", path_.c_str()),
-                 static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + 1, kOnce)
-          .mine) [[maybe_unused]]
+  if (has <= to_.limit && last != 0 && claims_.take_once(claim_key("event limit", path_.c_str())))
+      [[maybe_unused]]
     const ssize_t written = ::write(fd_, line, last);
   warn("is full", ("it has reached pml_bfo_event_limit (" + decimal(to_.limit) + " bytes)").c_str(),
        "further lines are lost");

@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <string>
 
+#include "common/claims.h"
 #include "common/events.h"
-#include "pml/bfo/glue/host_page.h"
 
 namespace bfo::glue {
 
@@ -51,7 +51,7 @@ bool event_path(const EventFile& to, std::string* path);
 class EventLog {
  public:
   /// `warn` gets each warning, without a newline; one process of the host gives it.
-  EventLog(HostPage& page, void (*warn)(const char* line)) : page_(page), warn_(warn) {}
+  EventLog(Claims& claims, void (*warn)(const char* line)) : claims_(claims), warn_(warn) {}
   ~EventLog() { close(); }
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
@@ -71,7 +71,7 @@ class EventLog {
   void lose(const char* why);
   void warn(const char* what, const char* why, const char* then);
 
-  HostPage& page_;
+  Claims& claims_;
   void (*warn_)(const char* line);
   EventFile to_;
   std::string path_;

@@ -186,10 +186,10 @@ Module::Module(const Params& params, const xfer::Config& config)
       params_(params),
       port_(*this),
       engine_(port_, config),
-      events_(page_, print_line),
-      console_(print_line, page_),
-      summary_(print_line),
-      rail_check_(params) {}
+      events_(mca_pml_bfo_component.claims, print_line),
+      console_(print_line, mca_pml_bfo_component.claims),
+      summary_(print_line, mca_pml_bfo_component.claims),
+      rail_check_(params, mca_pml_bfo_component.claims) {}
 
 Module* Module::create(const Params& params, bool threads) {
   Module* module = new (std::nothrow) Module(params, engine_config(params));
@@ -198,7 +198,6 @@ Module* Module::create(const Params& params, bool threads) {
     destroy(module);
     return nullptr;
   }
-  module->rail_check_.prepare();
   for_each_btl([module](const mca_btl_base_module_t* btl) {
     if ((btl->btl_flags & MCA_BTL_FLAGS_SINGLE_ADD_PROCS) != 0) {
       module->table_.pml_flags |= MCA_PML_BASE_FLAG_REQUIRE_WORLD;

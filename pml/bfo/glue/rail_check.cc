@@ -89,22 +89,19 @@ bfo_host_ports_t host_ports() {
   return ports;
 }
 
-void RailCheck::prepare() {
-  if (params_.min_rails != 0) claim_.open(opal_process_info.job_session_dir, "bfo-protection");
-}
-
 void RailCheck::tell(const char* text) {
   constexpr int kPatienceMs = 1000;
   told_ = true;
   const bool abort = min_rails_aborts(params_);
-  const bool first = claim_.take(opal_process_info.my_local_rank == 0);
+  const uint64_t key = claim_key("protection");
+  const bool first = claims_.take_once(key, opal_process_info.my_local_rank == 0);
   if (first) {
     opal_output(0, "%s%s", text, abort ? ". The job ends (pml_bfo_min_rails_action abort)" : "");
-    claim_.said();
+    claims_.said(key);
   }
   if (!abort) return;
   // mpirun kills the others: not before the sentence is out.
-  if (!first) claim_.wait(kPatienceMs);
+  if (!first) claims_.wait(key, kPatienceMs);
   ompi_rte_abort(1, nullptr);
 }
 

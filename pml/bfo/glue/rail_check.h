@@ -3,10 +3,10 @@
 // rail_check.h: looks whether the rule of protection.h holds in this job, and says so when it does not.
 #pragma once
 
+#include "common/claims.h"
 #include "common/compat/ompi_includes.h"
 #include "common/failover_btl.h"
 #include "pml/bfo/glue/btl_port.h"
-#include "pml/bfo/glue/claim.h"
 #include "pml/bfo/glue/params.h"
 #include "pml/bfo/glue/protection.h"
 
@@ -14,10 +14,8 @@ namespace bfo::glue {
 
 class RailCheck {
  public:
-  explicit RailCheck(const Params& params) : params_(params) {}
+  RailCheck(const Params& params, Claims& claims) : params_(params), claims_(claims) {}
 
-  /// Before any process of the job can end.
-  void prepare();
   /// In MPI_Init, when the BTLs have been chosen: this host. Does not return when pml_bfo_min_rails_action
   /// ends the job.
   void at_start();
@@ -29,7 +27,7 @@ class RailCheck {
   void tell(const char* text);
 
   const Params& params_;
-  Claim claim_;
+  Claims& claims_;
   bool told_ = false;  ///< this host has had its line
 };
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/claims.h"
 #include "pml/bfo/glue/event_log.h"
 #include "pml/bfo/glue/host_page.h"
 
@@ -63,7 +64,7 @@ struct Facts {
 class Summary {
  public:
   /// `print` gets the line, without a newline.
-  explicit Summary(void (*print)(const char* line)) : print_(print) {}
+  Summary(void (*print)(const char* line), Claims& claims) : print_(print), claims_(claims) {}
   Summary(const Summary&) = delete;
   Summary& operator=(const Summary&) = delete;
 
@@ -103,6 +104,7 @@ class Summary {
   void leave();
 
   void (*print_)(const char* line);
+  Claims& claims_;
   HostPage* page_ = nullptr;
   Facts facts_{};
   uint32_t away_ = 0;
