@@ -195,7 +195,7 @@ bool generate(uint64_t seed, const std::string& config, Scenario& out) {
 }
 
 void settle(Scenario& s) {
-  s.last_ns = std::max(s.machine.late_ns, s.streams_ns);
+  s.last_ns = std::max({s.machine.late_ns, s.streams_ns, s.machine.rates_end_ns});
   for (const sim::PairPlan& p : s.program.pairs) s.last_ns = std::max({s.last_ns, p.send_at, p.recv_at});
   for (const Fault& x : s.faults) s.last_ns = std::max(s.last_ns, x.t + x.d);
   ++s.last_ns;

@@ -122,7 +122,8 @@ struct Machine {
   bool last_words = false;         // see add_last_words()
   FabricTraits fabric;
   Processor processor;
-  std::vector<PortRate> rates;      // of the ports that have one
+  std::vector<PortRate> rates;      // of the ports that have one ..
+  uint64_t rates_end_ns = 0;        // .. which do not change any more, nor lose anything, from then on
   uint32_t weight = 100;            // of every rail: its nominal rate in Mbit/s
   uint32_t send_pipeline = 0;       // FRAGs under way, if not `pipeline`
   uint64_t heal_ns = 30 * kSecond;  // everything ends so soon after the last fault

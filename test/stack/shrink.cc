@@ -126,6 +126,8 @@ Scenario cut(const Scenario& s, const Cut& c) {
     p.dst = number[p.dst];
     out.program.pairs.push_back(p);
   }
+  std::erase_if(out.machine.rates, [&](const PortRate& r) { return !has(processes, r.process); });
+  for (PortRate& r : out.machine.rates) r.process = number[r.process];
   for (uint32_t i = 0; i < s.faults.size(); ++i) {
     Fault f = s.faults[i];
     if (!has(c.faults, i) || !has(processes, f.p) || !has(processes, f.q)) continue;

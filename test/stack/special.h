@@ -69,5 +69,7 @@ void moderate_polls(sim::Prng& d, Machine& m);
 void trust_rails(sim::Prng& d, Machine& m);
 /// Messages go one way, and processes meet with the first one; see add_early_faults().
 void meet_late(sim::Prng& d, Machine& m);
+/// Rates, latencies and losses of ports that change (weather.cc).
+void change_weather(sim::Prng& d, Machine& m);
 
 }  // namespace bfo::stack
