@@ -2,6 +2,8 @@
 //
 // Faults of control verbs: a rule with verb= makes the call sleep, fail, or both, the way a kernel does; the
 // data path of the process goes on meanwhile.
+#include <dlfcn.h>
+
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -87,6 +89,12 @@ std::vector<Call> calls_on(Side& side) {
        [context] {
          ibv_port_attr attr;
          return ibv_query_port(context, 1, &attr);
+       }},
+      {"query_port_speed",
+       [context] {
+         using Query = int (*)(ibv_context*, uint32_t, uint64_t*);
+         uint64_t speed;
+         return reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "ibv_query_port_speed"))(context, 1, &speed);
        }},
       {"query_gid",
        [context] {

@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "contrib/softhca/engine/async.h"
+#include "contrib/softhca/engine/topology_faults.h"
 #include "contrib/softhca/fabric/limits.h"
 #include "contrib/softhca/fabric/report.h"
 #include "contrib/softhca/fabric/tables.h"
+#include "contrib/softhca/fault/link_speed.h"
 
 namespace bfo::softhca {
 namespace {
@@ -162,6 +164,34 @@ TEST_F(Tables, OpenDevice_GetsTheEventsOfItsPort) {
   EXPECT_EQ(events_of(*context), 1u);
   free_context(*fabric_, *context);
   port_event(kDevice);
+  EXPECT_EQ(events_of(*context), 0u);
+}
+
+TEST_F(Tables, OtherSpeedOfALink_IsAnEventOfItsDevice) {
+  ContextEntry* context = allocate_context(*fabric_, 0, kDevice, 0);
+  ContextEntry* other = allocate_context(*fabric_, 0, kOtherDevice, 0);
+  ASSERT_NE(context, nullptr);
+  ASSERT_NE(other, nullptr);
+  LinkSpeed slow;
+  ASSERT_TRUE(read_link_speed("10G", slow));
+  const auto speed = [&](const LinkSpeed& to) {
+    DeferredActions deferred(*fabric_);
+    Decision decision;
+    decision.kind = ActionKind::kSetSpeed;
+    decision.device = kDevice;
+    decision.value64 = pack(to);
+    act_on_topology(*fabric_, decision, deferred);
+  };
+  speed(LinkSpeed{});
+  EXPECT_EQ(events_of(*context), 0u) << "all links begin with it";
+  speed(slow);
+  AsyncRecord record{};
+  ASSERT_TRUE(take_event(*fabric_, *context, record));
+  EXPECT_EQ(record.type, kDeviceSpeedChange);
+  EXPECT_EQ(events_of(*context), 0u);
+  EXPECT_EQ(events_of(*other), 0u);
+  EXPECT_NE(counters_json(fabric_->header(), "t", "t", false).find("\"speed\":\"4xSDR\""), std::string::npos);
+  speed(slow);
   EXPECT_EQ(events_of(*context), 0u);
 }
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "contrib/softhca/abi/objects.h"
+#include "contrib/softhca/fault/link_speed.h"
 
 namespace bfo::softhca {
 namespace {
@@ -31,6 +32,7 @@ Scope scope_of(uint32_t type) {
     case IBV_EVENT_SRQ_LIMIT_REACHED:
       return Scope::kSrq;
     case IBV_EVENT_DEVICE_FATAL:
+    case kDeviceSpeedChange:
       return Scope::kDevice;
     default:
       return Scope::kPort;

@@ -16,6 +16,7 @@
 #include "contrib/softhca/abi/objects.h"
 #include "contrib/softhca/fabric/gids.h"
 #include "contrib/softhca/fabric/tables.h"
+#include "contrib/softhca/fault/link_speed.h"
 
 namespace bfo::softhca {
 namespace {
@@ -107,8 +108,9 @@ void fill_port_attr(const Context& context, uint8_t number, ibv_port_attr& attr)
   attr.lmc = static_cast<uint8_t>(h.lmc);
   attr.max_vl_num = 4;
   attr.subnet_timeout = 18;
-  attr.active_width = 2;
-  attr.active_speed = 32;
+  const LinkSpeed speed = unpack_link_speed(port.speed.load());
+  attr.active_width = speed.width;
+  attr.active_speed = static_cast<uint8_t>(std::min(speed.lane, kMostSpeedOf8Bits));
   attr.phys_state = up ? 5 : 3;
   attr.link_layer = ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
 }
@@ -150,9 +152,16 @@ void fill_context(Context& context, ibv_device* device) {
 int op_query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_t bytes) {
   if (int why = verb_fault(ControlVerb::kQueryPort, context, at_port(port))) return why;
   if (!port_exists(port)) return EINVAL;
-  ibv_port_attr full;
-  fill_port_attr(*of(context), port, full);
-  std::memcpy(attr, &full, bytes < sizeof(full) ? bytes : sizeof(full));
+  // Programs built with a newer header than this library have active_speed_ex at the end.
+  constexpr size_t kSpeedEx = 52;
+  ibv_port_attr known;
+  fill_port_attr(*of(context), port, known);
+  const uint32_t lane = unpack_link_speed(port_of(*of(context), port).speed.load()).lane;
+  uint8_t full[kSpeedEx + sizeof(lane)];
+  static_assert(sizeof(known) >= kSpeedEx);
+  std::memcpy(full, &known, kSpeedEx);
+  std::memcpy(full + kSpeedEx, &lane, sizeof(lane));
+  std::memcpy(attr, full, std::min(bytes, sizeof(full)));
   return 0;
 }
 
@@ -287,6 +296,17 @@ SOFTHCA_EXPORT int ibv_query_port(ibv_context* context, uint8_t port, _compat_ib
   // Older programs have a struct that ends after link_layer and flags.
   constexpr size_t kCommon = offsetof(ibv_port_attr, port_cap_flags2);
   return op_query_port(context, port, reinterpret_cast<ibv_port_attr*>(attr), kCommon);
+}
+
+/// Of rdma-core 62: the bandwidth of the port in 100 Mbit/s, whatever its lanes are.
+SOFTHCA_EXPORT int ibv_query_port_speed(ibv_context* context, uint32_t port, uint64_t* speed) {
+  if (port > UINT8_MAX || !port_exists(static_cast<uint8_t>(port))) return EINVAL;
+  const auto number = static_cast<uint8_t>(port);
+  if (int why = verb_fault(ControlVerb::kQueryPortSpeed, context, at_port(number))) return why;
+  const uint32_t effective = unpack_link_speed(port_of(*of(context), number).speed.load()).effective;
+  if (effective == 0) return EOPNOTSUPP;
+  *speed = effective;
+  return 0;
 }
 
 SOFTHCA_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {

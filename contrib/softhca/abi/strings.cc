@@ -97,7 +97,8 @@ SOFTHCA_EXPORT const char* ibv_event_type_str(ibv_event_type event) {
                                       "last WQE reached",
                                       "client reregistration",
                                       "GID table change",
-                                      "WQ fatal"};
+                                      "WQ fatal",
+                                      "Device speed change"};
   return name_of(names, event, "unknown");
 }
 

@@ -13,6 +13,7 @@
 #include "contrib/softhca/fabric/limits.h"
 #include "contrib/softhca/fabric/registry.h"
 #include "contrib/softhca/fabric/report.h"
+#include "contrib/softhca/fault/link_speed.h"
 
 namespace bfo::softhca::ctl {
 namespace {
@@ -73,9 +74,10 @@ void list_text(Fabric& fabric, bool all) {
   }
   for (const PortReport& report : report_ports(h)) {
     const PortEntry& port = h.ports_table[report.index];
-    printf("  %s:%u %s lid %u, %lu bytes out, %lu in\n",
+    printf("  %s:%u %s lid %u, %s, %lu bytes out, %lu in\n",
            place(port_node(report.index), port_device(report.index)).c_str(), port_number(report.index),
            port_state_name(port.state.load()).data(), port.lid.load(),
+           write_link_speed(unpack_link_speed(port.speed.load())).c_str(),
            static_cast<unsigned long>(report.totals.tx_bytes),
            static_cast<unsigned long>(report.totals.rx_bytes));
   }

@@ -15,6 +15,7 @@
 #include "contrib/softhca/engine/qp.h"
 #include "contrib/softhca/engine/responder.h"
 #include "contrib/softhca/fabric/gids.h"
+#include "contrib/softhca/fault/link_speed.h"
 #include "contrib/softhca/fabric/tables.h"
 #include "contrib/softhca/engine/snapshot.h"
 
@@ -201,6 +202,11 @@ void set_port_state(Fabric& fabric, uint32_t index, bool up, uint64_t duration_n
   raise_here(fabric, index, IBV_EVENT_PORT_ACTIVE, deferred);
 }
 
+void set_link_speed(Fabric& fabric, uint32_t index, uint64_t packed, DeferredActions& deferred) {
+  if (fabric.header().ports_table[index].speed.exchange(packed) == packed) return;
+  raise_here(fabric, index, static_cast<ibv_event_type>(kDeviceSpeedChange), deferred);
+}
+
 void act_on_topology(Fabric& fabric, const Decision& decision, DeferredActions& deferred) {
   FabricHeader& h = fabric.header();
   if (enabled(h.trace)) trace_firing(fabric, decision);
@@ -263,6 +269,9 @@ void act_on_topology(Fabric& fabric, const Decision& decision, DeferredActions& 
     case ActionKind::kSetLatency:
       ports([&](uint32_t i) { h.ports_table[i].latency_ns.store(decision.value64); });
       fabric.update_hooks();
+      break;
+    case ActionKind::kSetSpeed:
+      ports([&](uint32_t i) { set_link_speed(fabric, i, decision.value64, deferred); });
       break;
     case ActionKind::kSetLimit:
       ports([&](uint32_t i) {

@@ -15,6 +15,10 @@ void act_on_topology(Fabric& fabric, const Decision& decision, DeferredActions& 
 /// `duration_ns` a port that goes down comes back by itself.
 void set_port_state(Fabric& fabric, uint32_t index, bool up, uint64_t duration_ns, DeferredActions& deferred);
 
+/// What the link of a port reports from now on, by pack() of link_speed.h. DEVICE_SPEED_CHANGE follows when
+/// that is another speed.
+void set_link_speed(Fabric& fabric, uint32_t index, uint64_t packed, DeferredActions& deferred);
+
 /// Keeps an RDMA write and a copy of its data back from the wire. False when the request is no RDMA write, or
 /// when no more writes can be kept.
 bool hold_late_write(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, const Decision& decision);

@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "contrib/softhca/fabric/gids.h"
+#include "contrib/softhca/fault/link_speed.h"
 #include "contrib/softhca/fabric/registry.h"
 #include "contrib/softhca/fault/fault_file.h"
 #include "contrib/softhca/fault/language.h"
@@ -47,6 +48,7 @@ void set_up_ports(FabricHeader& h, const FabricConfig& config) {
         entry.gids.store(pack(gids_of(config.gids, node, device)));
         entry.rate.store(config.rate);
         entry.latency_ns.store(config.latency_ns);
+        entry.speed.store(pack(LinkSpeed{}));
         entry.up_at_ns.store(kNever);
       }
     }

@@ -17,7 +17,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 15;
+inline constexpr uint32_t kLayoutVersion = 16;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -97,6 +97,7 @@ struct alignas(64) PortEntry {
   std::atomic<uint64_t> gid_id;      ///< low half of the GID, EUI-64 of the port
   std::atomic<uint64_t> rate;        ///< bytes per second, 0 = unlimited
   std::atomic<uint64_t> latency_ns;  ///< one way
+  std::atomic<uint64_t> speed;       ///< that its link reports, by pack() of link_speed.h
   std::atomic<uint64_t> up_at_ns;    ///< a port that is down comes back then; kNever = not by itself
   alignas(64) std::atomic<uint64_t> tx_free_ns;  ///< the wire is busy until then
   std::atomic<uint64_t> rx_free_ns;

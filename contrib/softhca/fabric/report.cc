@@ -12,6 +12,7 @@
 
 #include "common/output_file.h"
 #include "contrib/softhca/fault/language.h"
+#include "contrib/softhca/fault/link_speed.h"
 
 namespace bfo::softhca {
 namespace {
@@ -50,15 +51,16 @@ void add_qp(PortTotals& t, const QpEntry& qp) {
 std::string port_line(FabricHeader& header, const PortReport& report) {
   const PortEntry& port = header.ports_table[report.index];
   const PortTotals& t = report.totals;
+  const std::string speed = write_link_speed(unpack_link_speed(port.speed.load()));
   char line[800];
   snprintf(line, sizeof line,
            "{\"type\":\"port\",\"node\":%u,\"device\":\"softhca%u\",\"port\":%u,\"state\":\"%s\",\"lid\":%u,"
-           "\"rate\":%" PRIu64 ",\"latency_ns\":%" PRIu64 ",\"tx_messages\":%" PRIu64
+           "\"speed\":\"%s\",\"rate\":%" PRIu64 ",\"latency_ns\":%" PRIu64 ",\"tx_messages\":%" PRIu64
            ",\"tx_packets\":%" PRIu64 ",\"tx_bytes\":%" PRIu64 ",\"rx_messages\":%" PRIu64
            ",\"rx_packets\":%" PRIu64 ",\"rx_bytes\":%" PRIu64 ",\"retries\":%" PRIu64
            ",\"rnr_retries\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"link_downed\":%" PRIu64 "}\n",
            port_node(report.index), port_device(report.index), port_number(report.index),
-           port_state_name(port.state.load()).data(), port.lid.load(), port.rate.load(),
+           port_state_name(port.state.load()).data(), port.lid.load(), speed.c_str(), port.rate.load(),
            port.latency_ns.load(), t.tx_messages, t.tx_packets, t.tx_bytes, t.rx_messages, t.rx_packets,
            t.rx_bytes, t.retries, t.rnr_retries, t.errors, port.link_downed.load());
   return line;

@@ -44,9 +44,11 @@ enum class ControlVerb : uint8_t {
   kDestroyAh,
   kAttachMcast,
   kDetachMcast,
+  kQueryPortSpeed,
 };
-inline constexpr unsigned kControlVerbCount = static_cast<unsigned>(ControlVerb::kDetachMcast) + 1;
-inline constexpr uint32_t kEveryVerb = (uint32_t{1} << kControlVerbCount) - 1;
+inline constexpr unsigned kControlVerbCount = static_cast<unsigned>(ControlVerb::kQueryPortSpeed) + 1;
+static_assert(kControlVerbCount <= 32, "a mask has a bit for each");
+inline constexpr uint32_t kEveryVerb = ~uint32_t{0} >> (32 - kControlVerbCount);
 
 constexpr uint32_t bit_of(ControlVerb verb) {
   return uint32_t{1} << static_cast<unsigned>(verb);

@@ -3,6 +3,8 @@
 // The table of actions and the defaults that depend on them.
 #include "contrib/softhca/fault/defaults.h"
 
+#include "contrib/softhca/fault/link_speed.h"
+
 namespace bfo::softhca {
 namespace {
 
@@ -55,6 +57,7 @@ constexpr VerbEntry kVerbEntries[] = {
      ActionKind::kSetLatency,
      {Positional::kTime, true, 0, "a time with its unit such as 5us"},
      kOnPeer},
+    {Verb::kSpeed, ActionKind::kSetSpeed, {Positional::kSpeed, true, 0, kLinkSpeedWords}, kOnPeer},
     {Verb::kDeviceFatal, ActionKind::kDeviceFatal, {}, kOnPeer},
     {Verb::kLid,
      ActionKind::kLidChange,

@@ -22,7 +22,7 @@ Verb verb_of(const Rule& rule);
 
 /// The value after the action word.
 struct Positional {
-  enum What : uint8_t { kNothing, kNumber, kTime, kStatus, kEvent, kError, kLimit, kBytes, kGids };
+  enum What : uint8_t { kNothing, kNumber, kTime, kStatus, kEvent, kError, kLimit, kBytes, kGids, kSpeed };
   What what = kNothing;
   bool required = false;
   uint64_t limit = 0;  ///< greatest kNumber, kLimit or kBytes

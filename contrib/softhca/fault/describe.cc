@@ -4,6 +4,7 @@
 #include "contrib/softhca/fault/defaults.h"
 #include "contrib/softhca/fault/gid_list.h"
 #include "contrib/softhca/fault/language.h"
+#include "contrib/softhca/fault/link_speed.h"
 #include "contrib/softhca/fault/numbers.h"
 #include "contrib/softhca/fault/words.h"
 
@@ -142,6 +143,9 @@ void Describer::action() {
       break;
     case Positional::kGids:
       out_ += " " + write_gid_list(unpack(a.value64));
+      break;
+    case Positional::kSpeed:
+      out_ += " " + write_link_speed(unpack_link_speed(a.value64));
       break;
     case Positional::kError:
       out_ += " " + std::string(word_for(errno_words(), a.value));

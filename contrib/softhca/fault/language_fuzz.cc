@@ -66,6 +66,7 @@ const char* const kSeeds[] = {
     "do max-qp 3\ndo memlock 8M\nwhen verb=create_ah reach=no do segment 4\ndo isolate\n",
     "when node=1 do gids v1,v2,v2-ipv4@5\ndo gids -,v2-ipv6\n",
     "do event PATH_MIG\ndo gid 0xff\ndo stop for=5ms on=self\ndo rate 10\n",
+    "do speed 100G\ndo speed 4xHDR@150G\ndo speed 1x512\nwhen verb=query_port_speed do fail EIO\n",
 };
 
 struct Dice {

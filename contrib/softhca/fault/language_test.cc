@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "contrib/softhca/fault/language.h"
+#include "contrib/softhca/fault/link_speed.h"
 
 namespace bfo::softhca {
 namespace {
@@ -72,6 +73,8 @@ TEST(Language, EveryAction_HasItsKind) {
       {"port-flap down=1ms up=2ms", ActionKind::kPortDown},
       {"rate 100", ActionKind::kSetRate},
       {"latency 5us", ActionKind::kSetLatency},
+      {"speed 100G", ActionKind::kSetSpeed},
+      {"event DEVICE_SPEED_CHANGE", ActionKind::kRaiseEvent},
       {"device-fatal", ActionKind::kDeviceFatal},
       {"lid 17", ActionKind::kLidChange},
       {"gid 0xabc", ActionKind::kGidChange},
@@ -102,6 +105,41 @@ TEST(Language, StatusAndEventNames_AreTheVerbsConstants) {
   EXPECT_EQ(parse_one("do complete IBV_WC_GENERAL_ERR").action.value, unsigned{IBV_WC_GENERAL_ERR});
   EXPECT_EQ(parse_one("do event IBV_EVENT_SRQ_ERR").action.value, unsigned{IBV_EVENT_SRQ_ERR});
   EXPECT_EQ(parse_one("when qpn=0x11 do event qp_fatal").match.qpn, 0x11u);
+}
+
+TEST(Language, Speeds_AreLanesAndTheirBandwidth) {
+  struct Case {
+    const char* text;
+    uint8_t width;
+    uint32_t lane;
+    uint32_t effective;
+    const char* canonical;
+  };
+  const Case cases[] = {
+      {"4xEDR", 2, 32, 1000, "4xEDR"},       {"100G", 2, 32, 1000, "4xEDR"},
+      {"10G", 2, 1, 100, "4xSDR"},           {"25G", 1, 32, 250, "1xEDR"},
+      {"400G", 2, 128, 4000, "4xNDR"},       {"800G", 2, 256, 8000, "4xXDR"},
+      {"2500M", 1, 1, 25, "1xSDR"},          {"1xFDR10", 1, 8, 100, "1xFDR10"},
+      {"12xHDR", 8, 64, 6000, "12xHDR"},     {"2xNDR", 16, 128, 2000, "2xNDR"},
+      {"8xQDR", 4, 4, 800, "8xQDR"},         {"350G", 2, 64, 3500, nullptr},
+      {"1G", 1, 1, 10, "1xSDR@1G"},          {"4xHDR@150G", 2, 64, 1500, "4xHDR@150G"},
+      {"1xSDR@100M", 1, 1, 1, "1xSDR@100M"}, {"1x512", 1, 512, 0, "1x512"},
+      {"4x0x11", 2, 17, 0, "4x17"},
+  };
+  for (const Case& c : cases) {
+    LinkSpeed speed;
+    ASSERT_TRUE(read_link_speed(c.text, speed)) << c.text;
+    if (c.canonical != nullptr) {
+      EXPECT_EQ(speed.width, c.width) << c.text;
+      EXPECT_EQ(speed.lane, c.lane) << c.text;
+      EXPECT_EQ(write_link_speed(speed), c.canonical);
+    }
+    EXPECT_EQ(speed.effective, c.effective) << c.text;
+    const LinkSpeed back = unpack_link_speed(pack(speed));
+    EXPECT_EQ(write_link_speed(back), write_link_speed(speed));
+  }
+  EXPECT_EQ(pack(LinkSpeed{}), parse_one("do speed 4xEDR").action.value64) << "what a port has at first";
+  EXPECT_EQ(parse_one("do event DEVICE_SPEED_CHANGE").action.value, kDeviceSpeedChange);
 }
 
 TEST(Language, WorldActionWithoutMessageKey_IsTimedAndNow) {
@@ -207,7 +245,8 @@ TEST(Language, EveryControlVerb_HasItsOwnWord) {
                                "create_ah",
                                "destroy_ah",
                                "attach_mcast",
-                               "detach_mcast"};
+                               "detach_mcast",
+                               "query_port_speed"};
   uint32_t all = 0;
   for (const char* name : names) {
     const uint32_t mask = parse_one("when verb=" + std::string(name) + " do fail EIO").match.verb_mask;
@@ -298,6 +337,16 @@ TEST(Language, Mistakes_AreReportedWithPlaceAndExpectedWords) {
       {"do max-qp -1", "f:1:11: ", "number of objects"},
       {"do memlock 8Q", "f:1:12: ", "8M"},
       {"do segment 0xffffffff", "f:1:12: ", "segment"},
+      {"do speed", "f:1:10: ", "4xEDR"},
+      {"do speed 100", "f:1:10: ", "100G"},
+      {"do speed 0G", "f:1:10: ", "100G"},
+      {"do speed 150M", "f:1:10: ", "2500M"},
+      {"do speed 3xEDR", "f:1:10: ", "1, 2, 4, 8 or 12"},
+      {"do speed 4xEDX", "f:1:10: ", "XDR"},
+      {"do speed 4x", "f:1:10: ", "4xEDR"},
+      {"do speed 4xHDR@", "f:1:10: ", "4xHDR@150G"},
+      {"do speed 4x0x1000000", "f:1:10: ", "number of a code"},
+      {"do speed 99999999999G", "f:1:10: ", "100G"},
       {"when verb=create_ah reach=maybe do fail EIO", "f:1:27: ", "yes or no"},
       {"when verb=reg_mr reach=no do fail EIO", "f:1:30: ", "create_ah"},
       {"when reach=no do port-down", "f:1:18: ", "create_ah"},
@@ -347,6 +396,15 @@ TEST(Language, DescribedRule_ReadsBackTheSame) {
       "do gid 0xffffffffffffffff",
       "when qpn=9 do event CQ_ERR",
       "do latency 7us",
+      "do speed 100G",
+      "do speed 2500M",
+      "do speed 350G",
+      "do speed 1G",
+      "do speed 12xXDR",
+      "do speed 1x512",
+      "do speed 4x0",
+      "do speed 2x768@77700M",
+      "when device=1 port=2 at=2s do speed 4xHDR@150G",
       "when node=1 device=0 at=1s do gids v1,v2,-,v2-ipv4@15,v1-ipv6",
       "do gids -",
       "do reorder",

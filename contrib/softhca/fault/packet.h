@@ -158,6 +158,7 @@ enum class ActionKind : uint8_t {
   kSetMemlock = 26,  ///< bytes a process of the node may register: `value64` - 1, 0 = no limit
   kSetSegment = 27,  ///< the port reaches only ports of segment `value`; kOwnSegment = none but itself
   kGidTable = 28,    ///< the GID table becomes `value64`, by pack() of gid_list.h
+  kSetSpeed = 29,    ///< the link reports the speed `value64`, by pack() of link_speed.h
   /// verb action
   kVerbFault = 24,  ///< a control verb sleeps `delay_ns`, then fails with errno `value` when that is not 0
 };

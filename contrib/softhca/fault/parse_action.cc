@@ -5,6 +5,7 @@
 
 #include "contrib/softhca/fault/defaults.h"
 #include "contrib/softhca/fault/gid_list.h"
+#include "contrib/softhca/fault/link_speed.h"
 #include "contrib/softhca/fault/numbers.h"
 
 namespace bfo::softhca {
@@ -51,6 +52,12 @@ bool StatementParser::parse_positional(Rule& rule, Verb verb, const Token& verb_
     GidList gids;
     if (!read_gid_list(token.text, gids) || gids.kind[0] == GidKind::kIb) return fail_value(p, want.expected);
     a.value64 = pack(gids);
+    return true;
+  }
+  if (want.what == Positional::kSpeed) {
+    LinkSpeed speed;
+    if (!read_link_speed(token.text, speed)) return fail_value(p, want.expected);
+    a.value64 = pack(speed);
     return true;
   }
   if (want.what == Positional::kError) return read_errno(p, a.value);

@@ -43,6 +43,7 @@ constexpr Word kControlVerbs[] = {
     {"destroy_ah", bit_of(ControlVerb::kDestroyAh)},
     {"attach_mcast", bit_of(ControlVerb::kAttachMcast)},
     {"detach_mcast", bit_of(ControlVerb::kDetachMcast)},
+    {"query_port_speed", bit_of(ControlVerb::kQueryPortSpeed)},
     {"any", kEveryVerb},
 };
 static_assert(std::size(kControlVerbs) == kControlVerbCount + 1);

@@ -9,6 +9,7 @@
 #include <cctype>
 #include <vector>
 
+#include "contrib/softhca/fault/link_speed.h"
 #include "contrib/softhca/fault/rule.h"
 
 namespace bfo::softhca {
@@ -72,6 +73,7 @@ constexpr Word kVerbs[] = {
     {"port-flap", v(Verb::kPortFlap)},
     {"rate", v(Verb::kRate)},
     {"latency", v(Verb::kLatency)},
+    {"speed", v(Verb::kSpeed)},
     {"device-fatal", v(Verb::kDeviceFatal)},
     {"lid", v(Verb::kLid)},
     {"gid", v(Verb::kGid)},
@@ -163,6 +165,7 @@ constexpr Word kEvents[] = {
     {"QP_LAST_WQE_REACHED", IBV_EVENT_QP_LAST_WQE_REACHED},
     {"CLIENT_REREGISTER", IBV_EVENT_CLIENT_REREGISTER},
     {"GID_CHANGE", IBV_EVENT_GID_CHANGE},
+    {"DEVICE_SPEED_CHANGE", kDeviceSpeedChange},
 };
 
 bool same_letters(std::string_view a, std::string_view b) {

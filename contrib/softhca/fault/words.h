@@ -65,6 +65,7 @@ enum class Verb : uint32_t {
   kPortFlap,
   kRate,
   kLatency,
+  kSpeed,
   kDeviceFatal,
   kLid,
   kGid,
