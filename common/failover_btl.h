@@ -46,7 +46,7 @@ struct mca_btl_base_descriptor_t;
 struct opal_proc_t;
 
 #define BFO_FAILOVER_MAGIC 0x31464f42u /* "BOF1" in memory order, little endian */
-#define BFO_FAILOVER_VERSION 10u
+#define BFO_FAILOVER_VERSION 11u
 
 /* Status a failover BTL passes to des_cbfunc and to RDMA completion callbacks. Anything that was handed to
  * ibv_post_send has an unknown fate unless a SUCCESS completion covers it: "flushed" is not "never sent"
@@ -156,6 +156,15 @@ typedef struct bfo_host_ports_t {
   char remedy[224];  /* what helps, as a sentence without its full stop */
 } bfo_host_ports_t;
 
+/* A port runs at another rate than before. Valid only during the call. */
+typedef struct bfo_port_speed_t {
+  char device[64];
+  uint32_t port;
+  uint32_t before; /* million bits per second; 0: not known, it was down when the process started */
+  uint32_t now;    /* the same; never 0 */
+  char text[96];   /* after which event, in words */
+} bfo_port_speed_t;
+
 /* What the PML gives the BTL. Calls come from the BTL's progress function (any thread that runs
  * opal_progress), one at a time per module. `ctx` is the pointer given to bind(), `rail` the one given to
  * attach(). Of an endpoint without such a pointer only messages are reported. The callee may post on other
@@ -189,6 +198,9 @@ typedef struct bfo_failover_sink_t {
    * that is not so any more. Called on changes; 0 after rail_down and rail_up. rail_info() has it for a PML
    * that meets the peer later. */
   void (*peer_answers)(void* ctx, void* rail, int answers);
+  /* About the port of a module, and so all its rails: btl_bandwidth is another one. When a port comes back,
+   * before rail_up. */
+  void (*port_speed)(void* ctx, struct mca_btl_base_module_t* btl, const bfo_port_speed_t* speed);
 } bfo_failover_sink_t;
 
 /* What the BTL gives the PML: one constant object per component. All functions may be called by any thread

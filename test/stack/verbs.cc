@@ -274,6 +274,8 @@ const engine::VerbsApi& verbs() {
       .close_device = close_device,
       .query_device = query_device,
       .query_port = query_port,
+      .query_port_speed = nullptr,
+      .active_speed_ex = nullptr,
       .query_gid = query_gid,
       .query_pkey = query_pkey,
       .alloc_pd = alloc_pd,

@@ -58,7 +58,9 @@ struct FakeDevice : ibv_device {
   ibv_context context{};
   ibv_device_attr attr{};
   ibv_port_attr ports[3]{};
-  std::vector<uint16_t> pkeys;  // of all its ports
+  uint64_t port_speed = 0;       ///< of ibv_query_port_speed, in 100 Mbit/s; 0: it cannot tell
+  uint32_t active_speed_ex = 0;  ///< 0: the library is older
+  std::vector<uint16_t> pkeys;   // of all its ports
   std::deque<ibv_async_event> events;
   std::atomic<unsigned> unread = 0;  ///< of these; where there are none the pipe is not read
   int event_pipe[2] = {-1, -1};

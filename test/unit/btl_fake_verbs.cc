@@ -49,6 +49,14 @@ int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr) {
   attr->pkey_tbl_len = static_cast<uint16_t>(device_of(context).pkeys.size());
   return 0;
 }
+int query_port_speed(ibv_context* context, uint32_t, uint64_t* speed) {
+  if (const int rc = fabric().call("query_port_speed", context); rc != 0) return rc;
+  *speed = device_of(context).port_speed;
+  return *speed == 0 ? EOPNOTSUPP : 0;
+}
+uint32_t active_speed_ex(ibv_context* context, uint8_t) {
+  return device_of(context).active_speed_ex;
+}
 int query_gid(ibv_context* context, uint8_t, int, ibv_gid* gid) {
   if (fabric().call("query_gid", context) != 0) return -1;
   *gid = ibv_gid{};
@@ -269,6 +277,8 @@ const engine::VerbsApi& fake_verbs() {
       .close_device = close_device,
       .query_device = query_device,
       .query_port = query_port,
+      .query_port_speed = query_port_speed,
+      .active_speed_ex = active_speed_ex,
       .query_gid = query_gid,
       .query_pkey = query_pkey,
       .alloc_pd = alloc_pd,

@@ -401,19 +401,5 @@ TEST(DefaultPrefix, OwnPrefixes_AreNoReasonToWarn) {
   EXPECT_FALSE(engine::prefixes_mislead(host.data(), host.size(), verdicts.data(), &first, &second));
 }
 
-TEST(Rate, OfSpeedAndWidthCodes) {
-  ibv_port_attr attr{};
-  attr.active_speed = 32;
-  attr.active_width = 2;
-  EXPECT_EQ(engine::port_rate(attr), k100G);
-  attr.active_speed = 128;
-  EXPECT_EQ(engine::port_rate(attr), 400'000u);
-  attr.active_speed = 1;
-  attr.active_width = 1;
-  EXPECT_EQ(engine::port_rate(attr), 2'000u);
-  attr.active_speed = attr.active_width = 0;
-  EXPECT_EQ(engine::port_rate(attr), 2'500u);
-}
-
 }  // namespace
 }  // namespace bfo::test

@@ -52,6 +52,7 @@ struct Process {
   uint64_t gap = 0;
   uint64_t stay_ns = 0;              // comes_seldom(), since it was last set to 0
   std::vector<std::string> packets;  // of connections, sent and believed, in words
+  std::vector<std::string> rates;    // of its port, before and after a change
   std::vector<std::string> drops;    // reasons of what was dropped or put off
 
   static Process& of(void* ctx) { return *static_cast<Process*>(ctx); }
@@ -98,6 +99,11 @@ struct Process {
     };
     host.gap_lost = [](void* ctx, engine::Endpoint&, const bfo_rail_name_t&, uint64_t lost) {
       of(ctx).gap = lost;
+    };
+    host.rate_changed = [](void* ctx, const engine::PortRate& before, const engine::PortRate& now,
+                           int32_t event) {
+      of(ctx).rates.push_back(std::to_string(before.mbit) + " > " + std::to_string(now.mbit) + " " +
+                              engine::event_name(event) + (now.guessed ? ", guessed" : ""));
     };
     host.find_peer = [](void*, uint64_t) -> engine::Endpoint* { return nullptr; };
     host.connect_other_rails = [](void* ctx, engine::Endpoint&) { ++of(ctx).others_asked; };

@@ -111,6 +111,28 @@ TEST(FormatEvent, RailThatCameBack_SaysHowLongItWasAwayAndWhyItWent) {
   EXPECT_EQ(format_event(returned(), names(), 1.5, 1.25, origin(), line, sizeof line), 0u) << "too small";
 }
 
+PortSpeed slower() {
+  PortSpeed speed;
+  speed.rank = 3;
+  speed.device = "softhca1";
+  speed.port = 1;
+  speed.before = 100'000;
+  speed.now = 2'500;
+  speed.cause = "IBV_EVENT_DEVICE_SPEED_CHANGE";
+  speed.rails = 7;
+  return speed;
+}
+
+TEST(FormatEvent, PortWithAnotherRate_SaysBothAndWhy) {
+  char line[400];
+  ASSERT_NE(format_speed(slower(), 1.5, origin(), line, sizeof line), 0u);
+  EXPECT_STREQ(line,
+               "{\"schema\": 1, \"time\": 1.500000, \"what\": \"port_speed\", \"job\": \"4711\", \"host\": "
+               "\"node1\", \"rank\": 0, \"device\": \"softhca1\", \"port\": 1, \"mbit_before\": 100000, "
+               "\"mbit\": 2500, \"cause\": \"IBV_EVENT_DEVICE_SPEED_CHANGE\", \"rails\": 7}\n");
+  EXPECT_EQ(format_speed(slower(), 1.5, origin(), line, 100), 0u) << "too small";
+}
+
 TEST(FormatEvent, LongestNames_LeaveALineThatIsComplete) {
   const std::string long_name(255, '"');
   EventNames n = names();
@@ -386,6 +408,8 @@ TEST(EventFields, AreThoseOfTheDocumentation) {
   char line[1000];
   ASSERT_NE(format_limit(1.5, origin(), line, sizeof line), 0u);
   add_fields(line, &written);
+  ASSERT_NE(format_speed(slower(), 1.5, origin(), line, sizeof line), 0u);
+  add_fields(line, &written);
 
   const char* const root = std::getenv("BFO_SRCDIR");
   ASSERT_NE(root, nullptr) << "set BFO_SRCDIR to the source tree";
@@ -519,6 +543,31 @@ TEST(Console, LastRailIsLostShortlyAfterAnother_IsToldAtOnce) {
   console.tell(e, names(), 5'100'000'000);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_NE(lines[1].find("0 rails left"), std::string::npos);
+}
+
+TEST(Console, PortWithAnotherRate_IsToldOnceInEachDirection) {
+  std::vector<std::string> lines;
+  printed = &lines;
+  Claims claims;
+  claims.open(nullptr, 0);
+  Console console(print, claims);
+  PortSpeed speed = slower();
+  console.tell_speed(speed, 30'000'000'000);
+  speed.rank = 4;
+  console.tell_speed(speed, 30'000'000'000);
+  ASSERT_EQ(lines.size(), 1u) << "all processes of the host see it";
+  EXPECT_EQ(lines[0],
+            "bfo: rank 3: port 1 of softhca1 runs at 2.5 Gbit/s, before at 100 "
+            "(IBV_EVENT_DEVICE_SPEED_CHANGE); rails "
+            "share long messages accordingly");
+  std::swap(speed.before, speed.now);
+  console.tell_speed(speed, 31'000'000'000);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_NE(lines[1].find("runs at 100 Gbit/s, before at 2.5"), std::string::npos);
+  std::swap(speed.before, speed.now);
+  console.tell_speed(speed, 60'000'000'000);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_NE(lines[2].find("1 more time since the last line"), std::string::npos);
 }
 
 TEST(Console, NoRailToAPeer_SaysForHowLongAndWhatEndsIt) {

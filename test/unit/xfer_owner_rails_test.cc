@@ -69,5 +69,20 @@ TEST_F(RailsAlone, StoredMessageThatComesBack_GoesOverTheOtherRail) {
   end(f);
 }
 
+TEST_F(RailsAlone, RailsOverAPortWithAnotherRate_HaveAnotherWeight) {
+  const auto* const port = &g.rails[1].handle;
+  const auto over = [port](const auto& handle) { return &handle == port; };
+  g.rails[0].limits.weight = g.rails[1].limits.weight = 100'000;
+  EXPECT_EQ(rails.reweigh(over, 10'000), 1u);
+  EXPECT_EQ(g.rails[0].limits.weight, 100'000u);
+  EXPECT_EQ(g.rails[1].limits.weight, 10'000u);
+  g.rails[0].inflight_bytes = 9'000;
+  g.rails[1].inflight_bytes = 1'000;
+  EXPECT_TRUE(xfer::lighter(g.rails[0], g.rails[1])) << "what comes next goes over the fast one";
+  EXPECT_EQ(rails.reweigh(over, 0), 1u);
+  EXPECT_EQ(g.rails[1].limits.weight, 1u) << "0 would be infinitely light";
+  EXPECT_EQ(rails.reweigh([](const auto&) { return false; }, 7), 0u);
+}
+
 }  // namespace
 }  // namespace bfo::test

@@ -3,7 +3,6 @@
 // component.cc: the component's entry points: registration, device discovery, progress.
 #include "btl/verbs/glue/component.h"
 
-#include <algorithm>
 #include <ctime>
 #include <utility>
 #include <vector>
@@ -62,21 +61,6 @@ void open_ports(DeviceSlot& device, Discovery& found) {
     ++device.open_ports;
     self().ports[self().module_count] = &module->port;
     self().modules[self().module_count++] = module;
-  }
-}
-
-/// The bandwidth of a port that is down is not known: it counts as that of the fastest other port, or of the
-/// speed and width that it reports.
-void guess_rates() {
-  uint32_t best = 0;
-  for (int i = 0; i < self().module_count; ++i) {
-    const Module& module = *self().modules[i];
-    if (module.port.state() == engine::PortState::kActive) best = std::max(best, module.super.btl_bandwidth);
-  }
-  for (int i = 0; i < self().module_count; ++i) {
-    Module& module = *self().modules[i];
-    const bool active = module.port.state() == engine::PortState::kActive;
-    if (!active && best != 0) module.super.btl_bandwidth = best;
   }
 }
 
@@ -189,7 +173,6 @@ mca_btl_base_module_t** component_init(int* count, bool, bool enable_mpi_threads
     say_nothing_found(found);
     return give_up();
   }
-  guess_rates();
   if (publish_ports(self()) != OPAL_SUCCESS) {
     opal_output(0, "btl/verbs: cannot publish the addresses of the ports; the component is not used");
     self().shortfall = engine::not_used();

@@ -89,7 +89,7 @@ void describe_port(const engine::VerbsApi& api, const DeviceSlot& device, const 
   if (!port->readable) return;
   port->link_layer = attr.link_layer;
   port->active = attr.state == IBV_PORT_ACTIVE;
-  port->rate = engine::port_rate(attr);
+  if (port->active) port->rate = engine::read_rate(api, context, port->number, attr).mbit;
   port->lid = attr.lid;
   port->subnet_manager = attr.sm_lid;
   describe_addresses(context, attr, params, port);

@@ -115,6 +115,23 @@ void on_gap_lost(void* ctx, engine::Endpoint& endpoint, const bfo_rail_name_t& n
   if (void* const rail = listener(module, endpoint)) module.sink.gap_lost(module.sink_ctx, rail, &name, lost);
 }
 
+/// The user's own figure (btl_verbs_bandwidth) stays.
+void on_rate_changed(void* ctx, const engine::PortRate& before, const engine::PortRate& now, int32_t event) {
+  Module& module = module_from(ctx);
+  trace_rate(module, before, now, engine::event_name(event));
+  if (module.fixed_rate) return;
+  say_guessed_rate(module);
+  __atomic_store_n(&module.super.btl_bandwidth, now.mbit, __ATOMIC_RELAXED);
+  if (!module.bound) return;
+  bfo_port_speed_t speed{};
+  snprintf(speed.device, sizeof speed.device, "%s", module.port.device().name());
+  speed.port = module.port.number();
+  speed.before = before.mbit;
+  speed.now = now.mbit;
+  snprintf(speed.text, sizeof speed.text, "%s", engine::event_name(event));
+  module.sink.port_speed(module.sink_ctx, &module.super, &speed);
+}
+
 int rails(void*, uint64_t peer_name, engine::Endpoint** out, int room) {
   return engine::rails_to(all_ports(), port_count(), peer_name, out, room);
 }
@@ -271,6 +288,7 @@ engine::Host make_host(Module& module) {
       .rail_closed = on_rail_closed,
       .cause_known = on_cause_known,
       .gap_lost = on_gap_lost,
+      .rate_changed = on_rate_changed,
       .find_peer = find_peer,
       .rails = rails,
       .other_rail_up = other_rail_up,

@@ -75,6 +75,14 @@ void dump(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, int) {
 
 }  // namespace
 
+void say_guessed_rate(Module& module) {
+  const engine::PortRate& rate = module.port.rate();
+  if (!rate.guessed || module.guess_reported) return;
+  module.guess_reported = true;
+  say(true, "unknown-speed", opal_process_info.nodename, module.port.number(), module.port.device().name(),
+      static_cast<unsigned>(rate.width), rate.lane, rate.mbit);
+}
+
 void module_defaults(mca_btl_base_module_t* defaults) {
   *defaults = mca_btl_base_module_t{};
   mca_btl_base_module_t& btl = *defaults;
@@ -143,7 +151,12 @@ Module* module_open(Component& component, DeviceSlot& device, const engine::Port
         OPAL_PROC_MY_NAME.vpid, device.device.name(), facts.number, strerror(error));
   }
   const ibv_port_attr& attr = module->port.attr();
-  if (module->super.btl_bandwidth == 0) module->super.btl_bandwidth = engine::port_rate(attr);
+  module->fixed_rate = module->super.btl_bandwidth != 0;
+  if (!module->fixed_rate) {
+    // Of a port that is down it is not known before it comes up.
+    module->super.btl_bandwidth = module->port.rate().mbit;
+    say_guessed_rate(*module);
+  }
   if (attr.max_msg_sz != 0 && attr.max_msg_sz < module->super.btl_get_limit) {
     module->super.btl_get_limit = attr.max_msg_sz;
     module->super.btl_put_limit = attr.max_msg_sz;

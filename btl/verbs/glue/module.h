@@ -76,6 +76,8 @@ struct Module {
   void* sink_ctx;
   bool bound;
   bool error_reported;
+  bool fixed_rate;  ///< the user has said what its bandwidth is
+  bool guess_reported;
   uint32_t missing_reported;  ///< one bit per engine::Object of which a sentence was printed
 };
 
@@ -97,6 +99,8 @@ Module* module_open(Component& component, DeviceSlot& device, const engine::Port
                     const mca_btl_base_module_t& defaults, bool may_be_down);
 /// Fills the function table and limits every module starts from.
 void module_defaults(mca_btl_base_module_t* defaults);
+/// Says once that the port's lanes have a speed or number that nobody knows, if that is so.
+void say_guessed_rate(Module& module);
 
 // record.cc
 /// Publishes the ports of this process. OPAL_SUCCESS or an OPAL error.

@@ -58,6 +58,14 @@ void trace_rail(const engine::Endpoint& endpoint, const char* what, const bfo_ra
               event.text[0] != '\0' ? ": " : "", event.text);
 }
 
+void trace_rate(const Module& module, const engine::PortRate& before, const engine::PortRate& now,
+                const char* event) {
+  if (!traces(kTraceRails)) return;
+  opal_output(0, "btl/verbs: rank %u: %s port %u runs at %u Mbit/s, before at %u: %s%s", own_rank(),
+              module.port.device().name(), module.port.number(), now.mbit, before.mbit, event,
+              module.fixed_rate ? " (btl_verbs_bandwidth is given, and stays)" : "");
+}
+
 decltype(engine::Host::packet) packet_trace() {
   return traces(kTracePackets) ? print_packet : nullptr;
 }

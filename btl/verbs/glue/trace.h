@@ -20,6 +20,9 @@ inline bool traces(int level) {
 
 /// "rail softhca1 port 1 to rank 0 on host n1 (lid 3 ud qpn 0x4043), epoch 2: down: RETRY_EXC".
 void trace_rail(const engine::Endpoint& endpoint, const char* what, const bfo_rail_event_t& event);
+/// "softhca1 port 1 runs at 10000 Mbit/s, before at 100000".
+void trace_rate(const Module& module, const engine::PortRate& before, const engine::PortRate& now,
+                const char* event);
 /// The calls of engine::Host that tell of packets and of what is dropped; nullptr where nobody asks.
 decltype(engine::Host::packet) packet_trace();
 decltype(engine::Host::dropped) drop_trace();

@@ -155,6 +155,10 @@ void peer_answers(void* ctx, void* rail, int answers) {
   module_of(ctx).engine().on_peer_alive(rail_of(rail), answers != 0);
 }
 
+void port_speed(void* ctx, mca_btl_base_module_t* btl, const bfo_port_speed_t* speed) {
+  module_of(ctx).port_speed(btl, *speed);
+}
+
 constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),
                                        kBuild,
                                        message,
@@ -164,7 +168,8 @@ constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),
                                        rail_closed,
                                        sendi_failed,
                                        gap_lost,
-                                       peer_answers};
+                                       peer_answers,
+                                       port_speed};
 
 constexpr bfo_failover_sink_t traced_sink() {
   bfo_failover_sink_t sink = kSink;

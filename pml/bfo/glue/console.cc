@@ -110,4 +110,23 @@ void Console::tell_no_rail(const FailoverEvent& e, const EventNames& names, int 
   print_(line);
 }
 
+void Console::tell_speed(const PortSpeed& speed, uint64_t now_ns) {
+  char rate[24];
+  snprintf(rate, sizeof(rate), "speed %u", static_cast<unsigned>(speed.now));
+  const Claims::Turn turn =
+      claims_.take(claim_key(rate, speed.device, speed.port), now_ns, kQuietNs, kLongestQuietNs);
+  if (!turn.mine) return;
+  char more[64] = "";
+  if (turn.counted != 0)
+    snprintf(more, sizeof(more), ", and %u more time%s since the last line", turn.counted,
+             plural(turn.counted));
+  char line[400];
+  snprintf(line, sizeof(line),
+           "bfo: rank %d: port %u of %.64s runs at %g Gbit/s, before at %g (%.64s%s); rails share long "
+           "messages accordingly",
+           speed.rank, speed.port, speed.device, static_cast<double>(speed.now) / 1000,
+           static_cast<double>(speed.before) / 1000, speed.cause, more);
+  print_(line);
+}
+
 }  // namespace bfo::glue

@@ -201,6 +201,17 @@ size_t format_event(const FailoverEvent& e, const EventNames& names, double unix
   return line.end();
 }
 
+size_t format_speed(const PortSpeed& speed, double unix_time, const EventFile& of, char* out, size_t size) {
+  Line line(out, size);
+  begin(line, unix_time, "port_speed", of);
+  line.add(
+      ", \"device\": \"%s\", \"port\": %u, \"mbit_before\": %u, \"mbit\": %u, \"cause\": \"%s\", \"rails\": "
+      "%u",
+      Escaped(speed.device).text, speed.port, static_cast<unsigned>(speed.before),
+      static_cast<unsigned>(speed.now), Escaped(speed.cause).text, speed.rails);
+  return line.end();
+}
+
 size_t format_limit(double unix_time, const EventFile& of, char* out, size_t size) {
   Line line(out, size);
   begin(line, unix_time, "limit", of);
@@ -307,6 +318,14 @@ void EventLog::write(const FailoverEvent& event, const EventNames& names) {
   line[0] = '\n';
   const double lost_at = at(event.evidence_ns != 0 ? event.evidence_ns : event.down_ns);
   const size_t length = format_event(event, names, when, lost_at, to_, line + 1, sizeof(line) - 1);
+  if (length != 0) put(line, length);
+}
+
+void EventLog::write(const PortSpeed& speed) {
+  if (fd_ < 0) return;
+  char line[1 + kMaxLine];
+  line[0] = '\n';
+  const size_t length = format_speed(speed, seconds_of(CLOCK_REALTIME), to_, line + 1, sizeof(line) - 1);
   if (length != 0) put(line, length);
 }
 

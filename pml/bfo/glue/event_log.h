@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// event_log.h: one JSON line per failover, per return of a rail and per word about a peer without one,
-// appended to the file the user named. Does not use Open MPI.
+// event_log.h: one JSON line per failover, per return of a rail, per word about a peer without one and per
+// change of a port's rate, appended to the file the user named. Does not use Open MPI.
 //
 // The file may be one of many jobs, hosts and processes, and it is never emptied. What goes wrong with it is
 // a warning, and never the end of a job: a file that cannot be opened, a full disk, a pipe whose reader has
@@ -28,6 +28,17 @@ struct EventNames {
   const char* peer_host = "";    ///< host name of the other side
   const char* peer_device = "";  ///< device and port there; empty: unknown
   unsigned peer_port = 0;
+};
+
+/// A port that runs at another rate than before, in million bits per second.
+struct PortSpeed {
+  int rank = 0;             ///< own rank in MPI_COMM_WORLD
+  const char* device = "";  ///< as in EventNames
+  unsigned port = 0;
+  uint32_t before = 0;
+  uint32_t now = 0;
+  const char* cause = "";  ///< after which event, in words
+  unsigned rails = 0;      ///< of this process over that port
 };
 
 /// Which file gets the lines, and of whom.
@@ -60,6 +71,7 @@ class EventLog {
   /// somebody reads. Warns when it cannot.
   void open(const EventFile& to);
   void write(const FailoverEvent& event, const EventNames& names);
+  void write(const PortSpeed& speed);
   void close();
   bool is_open() const { return fd_ >= 0; }
   /// Lines that could not be written.
@@ -87,6 +99,8 @@ class EventLog {
 /// and "no_rail" have fields of their own. Returns the length, 0 when it does not fit.
 size_t format_event(const FailoverEvent& event, const EventNames& names, double unix_time, double lost_at,
                     const EventFile& of, char* out, size_t size);
+/// The same of a port's rate.
+size_t format_speed(const PortSpeed& speed, double unix_time, const EventFile& of, char* out, size_t size);
 /// The same of the last line of a file that has reached its limit.
 size_t format_limit(double unix_time, const EventFile& of, char* out, size_t size);
 

@@ -175,7 +175,8 @@ xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& param
   l.rdma_frag_size = find_failover(btl) != nullptr
                          ? std::max<size_t>(btl->btl_rdma_pipeline_frag_size, kLeastPipelineFrag)
                          : std::numeric_limits<size_t>::max() / 2;
-  l.weight = std::max<uint32_t>(btl->btl_bandwidth, 1);
+  // Of a port that is down it is 0 until it comes up.
+  l.weight = std::max<uint32_t>(__atomic_load_n(&btl->btl_bandwidth, __ATOMIC_RELAXED), 1);
   return l;
 }
 
@@ -279,6 +280,23 @@ void Module::rail_bytes(unsigned long long* out, unsigned n) const {
     if (contract->accounting(btl, &accounting) == OPAL_SUCCESS) out[i] += accounting.bytes_posted;
     if (i + 1 < n) ++i;
   }
+}
+
+// btl_bandwidth has the new rate: a peer that is added meanwhile, under the engine's lock, has read it, or is
+// there already.
+void Module::port_speed(const mca_btl_base_module_t* btl, const bfo_port_speed_t& speed) {
+  PortSpeed told;
+  told.rails = engine_.on_port_speed([btl](const RailHandle& rail) { return rail.btl == btl; }, speed.now);
+  if (speed.before == 0 || leaving_) return;
+  told.rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
+  told.device = speed.device;
+  told.port = speed.port;
+  told.before = speed.before;
+  told.now = speed.now;
+  told.cause = speed.text;
+  events_.write(told);
+  summary_.events_lost(events_.lost());
+  console_.tell_speed(told, port_.now_ns());
 }
 
 // Of the BTLs of this process and of the PMLs of `procs`.

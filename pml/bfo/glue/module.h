@@ -59,6 +59,9 @@ class Module {
   /// module; the last of `n` values takes those that are left.
   void rail_bytes(unsigned long long* out, unsigned n) const;
 
+  /// A port of a failover BTL has another rate.
+  void port_speed(const mca_btl_base_module_t* btl, const bfo_port_speed_t& speed);
+
   /// Downcalls of libmpi about processes; see ompi/mca/pml/pml.h.
   int add_procs(ompi_proc_t** procs, size_t count);
   int del_procs(ompi_proc_t** procs, size_t count);

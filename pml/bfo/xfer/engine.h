@@ -121,6 +121,12 @@ class Engine {
   /// `rail` is not up. `alive` true: the peer's process is alive and reached by it, so it is only busy
   /// (H15). False: that is not so any more.
   void on_peer_alive(RailT* rail, bool alive);
+  /// A port has another rate: see Rails::reweigh().
+  template <class Over>
+  unsigned on_port_speed(Over over, uint32_t weight) {
+    Entry entry(*this);
+    return rails_.reweigh(over, weight);
+  }
   /// The peer acknowledged `lost` messages of a dead epoch that it never received and that cannot be resent.
   void on_gap_lost(RailT* rail, RailName name, uint64_t lost);
 

@@ -16,6 +16,7 @@
 #include <semaphore.h>
 
 #include "btl/verbs/engine/base/thread.h"
+#include "btl/verbs/engine/device/port_rate.h"
 #include "btl/verbs/engine/device/verbs_api.h"
 
 namespace bfo::engine {
@@ -99,6 +100,8 @@ inline constexpr std::array kEventRows = {
     EventRow{IBV_EVENT_GID_CHANGE, "IBV_EVENT_GID_CHANGE", EventElement::kPort, EventReaction::kPortRefresh},
     EventRow{IBV_EVENT_WQ_FATAL, "IBV_EVENT_WQ_FATAL", EventElement::kOther,
              EventReaction::kIgnore},  // work queues are not used
+    EventRow{kDeviceSpeedChange, "IBV_EVENT_DEVICE_SPEED_CHANGE", EventElement::kOther,
+             EventReaction::kPortRefresh},
 };
 static_assert(
     [] {
@@ -108,8 +111,8 @@ static_assert(
     }(),
     "event_row() takes row N for value N");
 
-/// Of a newer libibverbs. Which member of `element` it sets is not known. What it says of a port is seen when
-/// that is read, and what it says of a queue pair by the errors of its work.
+/// Of a libibverbs that is newer than this table. Which member of `element` it sets is not known. What it
+/// says of a port is seen when that is read, and what it says of a queue pair by the errors of its work.
 inline constexpr EventRow kUnknownEvent{-1, "unknown event", EventElement::kOther,
                                         EventReaction::kPortRefresh};
 

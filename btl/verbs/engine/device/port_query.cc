@@ -41,6 +41,8 @@ PortReading read_port(const PortQuestion& question) {
   ibv_context* const context = question.context;
   reading.error = question.api->query_port(context, question.number, &reading.attr);
   if (reading.error != 0) return reading;
+  if (reading.attr.state == IBV_PORT_ACTIVE)
+    reading.rate = read_rate(*question.api, context, question.number, reading.attr);
   reading.gid_index = question.gid_index;
   reading.listed = question.read_gids != nullptr && reading.attr.state == IBV_PORT_ACTIVE;
   if (reading.listed) {

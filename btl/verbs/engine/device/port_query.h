@@ -8,6 +8,7 @@
 
 #include "btl/verbs/engine/device/control.h"
 #include "btl/verbs/engine/device/gids.h"
+#include "btl/verbs/engine/device/port_rate.h"
 #include "btl/verbs/engine/device/verbs_api.h"
 
 namespace bfo::engine {
@@ -19,6 +20,7 @@ using GidReader = GidTable (*)(ibv_context* context, uint8_t port, const ibv_por
 struct PortReading {
   int error = 0;  ///< errno of the query; 0: what follows is valid
   ibv_port_attr attr{};
+  PortRate rate;        ///< of an active port
   bool listed = false;  ///< its addresses were read
   GidTable gids;        ///< the addresses, if `listed`
   uint8_t gid_index = 0;

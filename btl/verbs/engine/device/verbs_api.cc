@@ -4,11 +4,39 @@
 // hence the wrappers.
 #include "btl/verbs/engine/device/verbs_api.h"
 
+#include <dlfcn.h>
+
+#include <cerrno>
+#include <cstring>
+
 namespace bfo::engine {
 namespace {
 
 int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr) {
   return ibv_query_port(context, port, attr);
+}
+
+/// The symbol is looked for: this library may be linked with an older libibverbs than the one that runs.
+int query_port_speed(ibv_context* context, uint32_t port, uint64_t* speed) {
+  using Query = int (*)(ibv_context*, uint32_t, uint64_t*);
+  static const auto query = reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "ibv_query_port_speed"));
+  return query == nullptr ? EOPNOTSUPP : query(context, port, speed);
+}
+
+/// Asks as a program with a newer header does. An older library leaves the field 0.
+uint32_t active_speed_ex(ibv_context* context, uint8_t port) {
+  constexpr size_t kOffset = 52;
+  static_assert(sizeof(ibv_port_attr) >= kOffset);
+  struct {
+    alignas(ibv_port_attr) char bytes[kOffset + sizeof(uint32_t)];
+  } attr{};
+  verbs_context* const verbs = verbs_get_ctx_op(context, query_port);
+  uint32_t speed = 0;
+  if (verbs == nullptr ||
+      verbs->query_port(context, port, reinterpret_cast<ibv_port_attr*>(attr.bytes), sizeof attr.bytes) != 0)
+    return 0;
+  memcpy(&speed, attr.bytes + kOffset, sizeof speed);
+  return speed;
 }
 
 int query_pkey(ibv_context* context, uint8_t port, int index, uint16_t* pkey) {
@@ -41,6 +69,8 @@ constexpr VerbsApi kSystemVerbs = {
     .close_device = ibv_close_device,
     .query_device = ibv_query_device,
     .query_port = query_port,
+    .query_port_speed = query_port_speed,
+    .active_speed_ex = active_speed_ex,
     .query_gid = ibv_query_gid,
     .query_pkey = query_pkey,
     .alloc_pd = ibv_alloc_pd,

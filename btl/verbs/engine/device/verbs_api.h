@@ -26,6 +26,11 @@ struct VerbsApi {
   int (*close_device)(ibv_context* context);
   int (*query_device)(ibv_context* context, ibv_device_attr* attr);
   int (*query_port)(ibv_context* context, uint8_t port, ibv_port_attr* attr);
+  /// Of rdma-core 62: the bandwidth of the port in 100 Mbit/s. EOPNOTSUPP: the library, the kernel or the
+  /// device cannot tell. nullptr: as that.
+  int (*query_port_speed)(ibv_context* context, uint32_t port, uint64_t* speed);
+  /// ibv_port_attr::active_speed_ex, which older headers do not have; 0: not known. nullptr: as that.
+  uint32_t (*active_speed_ex)(ibv_context* context, uint8_t port);
   int (*query_gid)(ibv_context* context, uint8_t port, int index, ibv_gid* gid);
   int (*query_pkey)(ibv_context* context, uint8_t port, int index, uint16_t* pkey);  ///< as it is on the wire
   ibv_pd* (*alloc_pd)(ibv_context* context);

@@ -9,6 +9,7 @@
 #include "btl/verbs/engine/base/frag.h"
 #include "btl/verbs/engine/datagram/packet_text.h"
 #include "btl/verbs/engine/device/gids.h"
+#include "btl/verbs/engine/device/port_rate.h"
 #include "btl/verbs/engine/device/stock.h"
 #include "common/failover_btl.h"
 
@@ -37,6 +38,9 @@ struct Host {
   /// that nobody can tell. rail_closed has what became known later. May be nullptr.
   void (*cause_known)(void* ctx, Endpoint& endpoint, const bfo_rail_event_t& event);
   void (*gap_lost)(void* ctx, Endpoint& endpoint, const bfo_rail_name_t& name, uint64_t lost);
+  /// The port is active with another rate than it had when it was active last. `event`: enum ibv_event_type
+  /// after which it was read. May be nullptr.
+  void (*rate_changed)(void* ctx, const PortRate& before, const PortRate& now, int32_t event);
   /// The endpoint of a process that sent a valid handshake but is not known to this port yet, or nullptr to
   /// drop the packet.
   Endpoint* (*find_peer)(void* ctx, uint64_t peer_name);

@@ -13,6 +13,7 @@
 #include "btl/verbs/engine/device/device.h"
 #include "btl/verbs/engine/device/gids.h"
 #include "btl/verbs/engine/device/lanes.h"
+#include "btl/verbs/engine/device/port_rate.h"
 #include "btl/verbs/engine/device/qp.h"
 #include "btl/verbs/engine/port/config.h"
 #include "btl/verbs/engine/port/host.h"
@@ -37,6 +38,8 @@ class OwnPort {
   /// The addresses of a port that lists them; none: address() is the one it has.
   const GidTable& gids() const { return gids_; }
   const ibv_port_attr& attr() const { return attr_; }
+  /// As it was when the port was active last; 0: it has never been.
+  const PortRate& rate() const { return rate_; }
   PortState state() const { return state_; }
   QpSettings settings() const { return qp_settings_; }
   /// From then on no callback is made.
@@ -80,6 +83,7 @@ class OwnPort {
   PortAddress address_;
   GidTable gids_;
   ibv_port_attr attr_{};
+  PortRate rate_;
   PortLanes lanes_;
   DropCounts drops_{};
 };

@@ -42,6 +42,7 @@ bool Port::take_reading(const PortReading& reading) {
   }
   const PortAddress before = address_;
   attr_ = reading.attr;
+  if (reading.rate.mbit != 0) rate_ = reading.rate;
   address_.lid = attr_.lid;
   address_.link_layer = attr_.link_layer;
   address_.mtu = static_cast<uint8_t>(attr_.active_mtu) & 0xf;
@@ -161,7 +162,11 @@ void Port::end_reading(const PortQuery& query) {
 void Port::act_on(const PortQuery& query) {
   const PortState before = state_;
   const GidTable gids = gids_;
+  const PortRate rate = rate_;
   const bool moved = take_reading(query.reading);
+  // Before its rails come up or go on: their weights are right then.
+  if (rate_.mbit != rate.mbit && state_ != PortState::kDead && host_.rate_changed != nullptr)
+    host_.rate_changed(host_.ctx, rate, rate_, query.type);
   const bool other_gids = !(gids == gids_);
   // On Ethernet the neighbours may be others although the own address is the same: a bond has changed over.
   if (moved || query.type == IBV_EVENT_GID_CHANGE) addresses_.renew();

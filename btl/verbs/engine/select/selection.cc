@@ -159,24 +159,6 @@ void select_ports(const PortFacts* ports, size_t count, const SelectionRules& ru
   if (rules.most != 0) bound(ports, count, rules, verdicts);
 }
 
-uint32_t port_rate(const ibv_port_attr& attr) {
-  struct Code {
-    uint8_t code;
-    uint32_t value;
-  };
-  constexpr Code kLanes[] = {{1, 2000},   {2, 4000},   {4, 10000},  {8, 10000},
-                             {16, 14000}, {32, 25000}, {64, 50000}, {128, 100000}};
-  constexpr Code kWidths[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
-  uint32_t lane = 2500;
-  for (const Code& speed : kLanes) {
-    if (speed.code == attr.active_speed) lane = speed.value;
-  }
-  for (const Code& width : kWidths) {
-    if (width.code == attr.active_width) return lane * width.value;
-  }
-  return lane;
-}
-
 const char* verdict_text(PortVerdict verdict) {
   switch (verdict) {
     case PortVerdict::kUsed:

@@ -29,7 +29,7 @@ struct PortFacts {
   int error = 0;           ///< errno, if not
   bool active = true;
   bool had_link = true;       ///< see engine::had_link()
-  uint32_t rate = 0;          ///< Mbit/s
+  uint32_t rate = 0;          ///< Mbit/s; 0: not known, because it is down
   uint32_t distance = kNear;  ///< from the processors this process is bound to
   GidEntry gid;               ///< the best one; index -1: none
   GidTable gids;              ///< Ethernet: all that are usable; none but `gid` when it is empty
@@ -85,9 +85,6 @@ bool had_link(const LinkTraces& traces);
 /// named; but where no port is active at all only named ones are, or else all those when there is no other
 /// way.
 void select_ports(const PortFacts* ports, size_t count, const SelectionRules& rules, PortVerdict* verdicts);
-
-/// Million bits per second of a port, as Open MPI weighs its BTLs.
-uint32_t port_rate(const ibv_port_attr& attr);
 
 /// The verdict as the end of a sentence about a port. Static string.
 const char* verdict_text(PortVerdict verdict);

@@ -71,6 +71,21 @@ class Rails {
   /// One of for_user() rails.
   RailT* next_for_user(PeerT& p) { return p.completions.any() ? p.completions.rail() : p.choice.next(); }
 
+  /// The rails over one port, those for whose handle `over` is true, share long messages by `weight` from now
+  /// on. Returns how many they are.
+  template <class Over>
+  unsigned reweigh(Over over, uint32_t weight) {
+    unsigned n = 0;
+    for (PeerT* p = base_.peers.front(); p; p = p->next) {
+      for (unsigned i = 0; i < p->n_rails; ++i) {
+        if (!over(p->rails[i].handle)) continue;
+        p->rails[i].limits.weight = weight != 0 ? weight : 1;
+        ++n;
+      }
+    }
+    return n;
+  }
+
   // ---- a rail that may deliver a message inside the call that posts it (self)
   /// A message of the user, or its header, is posted on `rail`; over() when the call is over.
   void posting(const RailT& rail) { at_once_ = !rail.limits.failover; }
