@@ -240,28 +240,27 @@ TEST(Selection, IncludeAndExclude_NameDevicesOrPorts) {
 
 // ---- speed
 
-TEST(Selection, SlowerEthernetBesideInfiniband_IsNoRailUnlessNamed) {
-  const Host host = {infiniband("mlx5_0", k100G), roce("mlx5_1", k25G, 1)};
-  EXPECT_EQ(judge(host, failover())[1], PortVerdict::kSlow);
-  EXPECT_EQ(used(host, named("mlx5_0,mlx5_1")), (Names{"mlx5_0", "mlx5_1"}));
+TEST(Selection, PortsOfAnySpeed_AreRails) {
+  const Host host = {infiniband("mlx5_0", k200G), roce("mlx5_1", k25G, 1), infiniband("mlx5_2", k100G),
+                     roce("mlx5_3", k100G, 2)};
+  for (const SelectionRules& rules : {SelectionRules{}, failover(), named("mlx5_0,mlx5_1,mlx5_2,mlx5_3")})
+    EXPECT_EQ(used(host, rules).size(), 4u);
 }
 
-TEST(Selection, EthernetAsFastAsInfiniband_IsARail) {
-  const Host host = {infiniband("mlx5_0", k100G), roce("mlx5_1", k100G, 1)};
-  EXPECT_EQ(used(host, failover()).size(), 2u);
-}
-
-TEST(Selection, InfinibandPortsOfDifferentSpeed_AreAllRails) {
-  const Host host = {infiniband("mlx5_0", k200G), infiniband("mlx5_1", k100G), roce("bnxt_re0", k25G, 1)};
-  EXPECT_EQ(used(host, failover()), (Names{"mlx5_0", "mlx5_1"}));
-}
-
-TEST(Selection, FastPortThatIsDownOrExcluded_DoesNotMakeOthersSlow) {
-  const Host host = {infiniband("mlx5_0", k200G), down(infiniband("mlx5_1", k200G)),
-                     roce("bnxt_re0", k25G, 1)};
-  SelectionRules rules;
-  rules.exclude = "mlx5_0";
-  EXPECT_EQ(used(host, rules), Names{"bnxt_re0"});
+TEST(Selection, SlowPortThatIsLeftOut_IsWorthAWord) {
+  SelectionRules rules = failover();
+  rules.most = 1;
+  const auto mixed = [&rules](const Host& host) {
+    const std::vector<PortVerdict> verdicts = judge(host, rules);
+    return engine::speeds_are_mixed(host.data(), host.size(), verdicts.data());
+  };
+  EXPECT_TRUE(mixed({infiniband("mlx5_0", k200G), roce("mlx5_1", k25G, 1)}));
+  EXPECT_TRUE(mixed({at(infiniband("far", k200G), 21), roce("near", k25G, 1)}))
+      << "the faster one is left out";
+  EXPECT_FALSE(mixed({infiniband("mlx5_0", k200G), infiniband("mlx5_1", k200G)}));
+  EXPECT_FALSE(mixed({infiniband("mlx5_0", k200G), down(roce("mlx5_1", k25G, 1))}));
+  rules.most = 2;
+  EXPECT_FALSE(mixed({infiniband("mlx5_0", k200G), roce("mlx5_1", k25G, 1)}));
 }
 
 TEST(Selection, BnxtPairOfOneSpeed_AreTwoRails) {
@@ -272,21 +271,23 @@ TEST(Selection, BnxtPairOfOneSpeed_AreTwoRails) {
 
 // ---- locality
 
-TEST(Selection, GpuNodeWithOneInfinibandFabric_UsesTheNearHcas) {
-  const Names near = {"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"};
+TEST(Selection, GpuNodeWithOneInfinibandFabric_UsesTheNearHcasAndThoseOfOtherFabrics) {
+  const Names near = {"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3", "mlx5_8", "mlx5_9"};
   EXPECT_EQ(used(gpu_node(false, 21)), near);
   EXPECT_EQ(used(gpu_node(false, 21), failover()), near);
   SelectionRules rules;
   rules.ignore_locality = true;
-  EXPECT_EQ(used(gpu_node(false, 21), rules).size(), 8u);
-  EXPECT_EQ(used(gpu_node(false, engine::kNear)).size(), 8u) << "a process that is bound nowhere";
+  EXPECT_EQ(used(gpu_node(false, 21), rules).size(), 10u);
+  EXPECT_EQ(used(gpu_node(false, engine::kNear)).size(), 10u) << "a process that is bound nowhere";
+  rules.most = 8;
+  const Names fast = {"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_7"};
+  EXPECT_EQ(used(gpu_node(false, 21), rules), fast);
 }
 
 TEST(Selection, GpuNodeWithARoceSubnetPerHca_KeepsAPortOfEveryFabric) {
   const std::vector<PortVerdict> verdicts = judge(gpu_node(true, 21), failover());
-  EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), PortVerdict::kUsed), 8);
-  EXPECT_EQ(verdicts[8], PortVerdict::kSlow);
-  EXPECT_EQ(verdicts[9], PortVerdict::kSlow);
+  EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), PortVerdict::kUsed), 10)
+      << "also in those of management";
 }
 
 TEST(Selection, OneNearPort_HasASecondOneWithFailover) {

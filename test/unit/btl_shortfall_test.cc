@@ -64,7 +64,6 @@ TEST(Shortfall, EveryHost_NamesTheFirstReasonAndItsRemedy) {
        "leaves out port 1 of mlx5_1",
        "name a second port"},
       {"bounded", {V::kUsed, V::kTooMany}, {true, true}, 1, "btl_verbs_max_btls", "Raise"},
-      {"slow", {V::kUsed, V::kSlow}, {true, true}, 1, "slower than the others", "btl_verbs_if_include"},
       {"cannot be asked",
        {V::kUsed, V::kUnreadable},
        {true, true},

@@ -180,6 +180,21 @@ void say_misfit(const PortFacts& port, PortVerdict verdict, const Params& params
     say(true, "no-pkey", host, number, port.device, partition_wish(port, params).c_str());
 }
 
+/// Ports that work and are not used beside others of another speed: one line for all of them.
+void say_mixed(const Discovery& found) {
+  if (!engine::speeds_are_mixed(found.facts.data(), found.facts.size(), found.verdicts.data())) return;
+  std::string ports;
+  for (size_t i = 0; i < found.facts.size(); ++i) {
+    const PortFacts& port = found.facts[i];
+    if (!engine::left_out(port, found.verdicts[i])) continue;
+    char text[256];
+    snprintf(text, sizeof text, "%s%s:%u (%u Mbit/s) %s", ports.empty() ? "" : "; ", port.device,
+             unsigned{port.number}, port.rate, engine::verdict_text(found.verdicts[i]));
+    ports += text;
+  }
+  say(true, "mixed-ports", opal_process_info.nodename, ports.c_str());
+}
+
 void say_verdicts(const Discovery& found) {
   for (size_t i = 0; i < found.facts.size(); ++i) {
     const PortFacts& port = found.facts[i];
@@ -217,6 +232,7 @@ void select(const Component& component, Discovery* found) {
   say_unknown_names("if_include", params.if_include, *found);
   say_unknown_names("if_exclude", params.if_exclude, *found);
   for (size_t i = 0; i < count; ++i) say_misfit(found->facts[i], found->verdicts[i], params);
+  say_mixed(*found);
   size_t first = 0;
   size_t second = 0;
   if (engine::prefixes_mislead(found->facts.data(), count, found->verdicts.data(), &first, &second)) {

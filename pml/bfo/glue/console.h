@@ -26,7 +26,7 @@ class Console {
   void tell(const FailoverEvent& event, const EventNames& names, uint64_t now_ns);
   /// Messages wait for a peer to which there is no rail. `park_timeout`: pml_bfo_park_timeout, in seconds.
   void tell_no_rail(const FailoverEvent& event, const EventNames& names, int park_timeout, uint64_t now_ns);
-  // A port runs at another rate.
+  /// A port runs at another rate.
   void tell_speed(const PortSpeed& speed, uint64_t now_ns);
 
  private:

@@ -42,19 +42,6 @@ void drop_all_inactive(const PortFacts* ports, size_t count, PortVerdict* verdic
   }
 }
 
-void drop_slow(const PortFacts* ports, size_t count, PortVerdict* verdicts) {
-  uint32_t fastest = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (verdicts[i] == PortVerdict::kUsed && ports[i].active) fastest = std::max(fastest, ports[i].rate);
-  }
-  for (size_t i = 0; i < count; ++i) {
-    // The speed of a port that is down is not known.
-    const bool known = ports[i].link_layer == IBV_LINK_LAYER_ETHERNET && ports[i].active;
-    if (verdicts[i] == PortVerdict::kUsed && known && ports[i].rate < fastest)
-      verdicts[i] = PortVerdict::kSlow;
-  }
-}
-
 PortPlace place_of(const PortFacts& port) {
   PortPlace place;
   place.link_layer = port.link_layer;
@@ -126,11 +113,11 @@ void bound(const PortFacts* ports, size_t count, const SelectionRules& rules, Po
   }
 }
 
-/// True when the process could use the port if it were active, near and fast.
+/// True when the process could use the port if it were active and near.
 bool counts(PortVerdict verdict) {
   return verdict == PortVerdict::kUsed || verdict == PortVerdict::kInactive ||
-         verdict == PortVerdict::kNoneActive || verdict == PortVerdict::kSlow ||
-         verdict == PortVerdict::kFar || verdict == PortVerdict::kTooMany;
+         verdict == PortVerdict::kNoneActive || verdict == PortVerdict::kFar ||
+         verdict == PortVerdict::kTooMany;
 }
 
 }  // namespace
@@ -153,10 +140,13 @@ void select_ports(const PortFacts* ports, size_t count, const SelectionRules& ru
   for (size_t i = 0; i < count; ++i) verdicts[i] = judge_alone(ports[i], rules);
   if (!given(rules.include)) {
     if (!rules.alone) drop_all_inactive(ports, count, verdicts);
-    drop_slow(ports, count, verdicts);
     if (!rules.ignore_locality) drop_far(ports, count, rules.failover, verdicts);
   }
   if (rules.most != 0) bound(ports, count, rules, verdicts);
+}
+
+bool left_out(const PortFacts& port, PortVerdict verdict) {
+  return port.active && (verdict == PortVerdict::kFar || verdict == PortVerdict::kTooMany);
 }
 
 const char* verdict_text(PortVerdict verdict) {
@@ -182,8 +172,6 @@ const char* verdict_text(PortVerdict verdict) {
       return "is not used: no usable address in its GID table (at btl_verbs_gid_index, if that is given)";
     case PortVerdict::kNoPartition:
       return "is not used: it is no member of the partition btl_verbs_ib_pkey";
-    case PortVerdict::kSlow:
-      return "is not used: it is slower than another port (name it in btl_verbs_if_include to use it)";
     case PortVerdict::kFar:
       return "is not used: other ports are nearer to this process (btl_verbs_ignore_locality 1 uses it)";
     case PortVerdict::kTooMany:
@@ -220,6 +208,17 @@ bool prefixes_mislead(const PortFacts* ports, size_t count, const PortVerdict* v
       *second = k;
       return true;
     }
+  }
+  return false;
+}
+
+bool speeds_are_mixed(const PortFacts* ports, size_t count, const PortVerdict* verdicts) {
+  uint32_t fastest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (verdicts[i] == PortVerdict::kUsed && ports[i].active) fastest = std::max(fastest, ports[i].rate);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (left_out(ports[i], verdicts[i]) && ports[i].rate != fastest) return true;
   }
   return false;
 }

@@ -61,7 +61,6 @@ enum class PortVerdict : uint8_t {
   kNoneActive,   ///< likewise, because no port is active and other BTLs carry the job
   kNoAddress,    ///< no usable GID, or the wished one is not there
   kNoPartition,  ///< not a member of the wished one
-  kSlow,         ///< Ethernet, slower than the fastest port
   kFar,          ///< nearer ports of its fabric are enough
   kTooMany,      ///< more than SelectionRules::most
 };
@@ -80,11 +79,17 @@ struct LinkTraces {
 /// its counters are 0. A port that lost its link before the node started looks like that, too.
 bool had_link(const LinkTraces& traces);
 
-/// Decides on `count` ports in the order of the devices. A port that is named in `include` is used whatever
-/// its speed and distance. With failover ports that are down are used, too, when they had a link or are
-/// named; but where no port is active at all only named ones are, or else all those when there is no other
-/// way.
+/// Decides on `count` ports in the order of the devices. Slower ports are rails with less weight. A port that
+/// is named in `include` is used whatever its distance. With failover ports that are down are used, too, when
+/// they had a link or are named; but where no port is active at all only named ones are, or else all those
+/// when there is no other way.
 void select_ports(const PortFacts* ports, size_t count, const SelectionRules& rules, PortVerdict* verdicts);
+
+/// True for a port that works and is not used because others are enough.
+bool left_out(const PortFacts& port, PortVerdict verdict);
+/// True when a port is left out whose rate is another one than that of the fastest port in use: then a user
+/// may wonder.
+bool speeds_are_mixed(const PortFacts* ports, size_t count, const PortVerdict* verdicts);
 
 /// The verdict as the end of a sentence about a port. Static string.
 const char* verdict_text(PortVerdict verdict);

@@ -83,7 +83,6 @@ constexpr Choice kChoices[] = {
     {PortVerdict::kExcluded, "btl_verbs_if_include or btl_verbs_if_exclude leaves out port",
      "Let these parameters name a second port"},
     {PortVerdict::kTooMany, "btl_verbs_max_btls leaves out port", "Raise that parameter"},
-    {PortVerdict::kSlow, "slower than the others, and left out, is port", "Name it in btl_verbs_if_include"},
     {PortVerdict::kInactive, "nothing shows that there is a cable in port",
      "Connect it, or name it in btl_verbs_if_include if it is connected (ibv_devinfo shows its state)"},
     {PortVerdict::kIwarp, "iWARP cannot carry rails, and has port", "Use InfiniBand or RoCE devices"},
