@@ -20,13 +20,14 @@ constexpr uint64_t kLongRead = 16 * kMiB;  // over one rail alone
 constexpr uint64_t kBackNs = kSecond;      // until a rail that is good again carries its part
 constexpr uint64_t kChangeNs = 300 * kMs;  // when a rail changes
 constexpr uint64_t kRampNs = kSecond;
+constexpr uint64_t kWaves = 6;  // halves
 
 /// One interval, from the start of the run on.
 struct Interval {
   uint64_t from;
   uint64_t to;
   bool slow;   // the last rail is
-  bool ramps;  // .. or becomes so: only the best rail counts
+  bool ramps;  // .. or becomes so, now and then: only the best rail counts
 };
 
 uint64_t ns_of(uint64_t bytes, uint64_t rate) {
@@ -156,6 +157,8 @@ std::vector<Interval> intervals_of(const Cell& c, uint64_t good, uint64_t slow) 
     case When::kSecond:
       return {{kLearnNs, t, false, false},
               {t + kSecond + kBackNs, t + kSecond + kBackNs + length, false, false}};
+    case When::kWave:
+      return {{kLearnNs, kLearnNs + std::max(length, kWaves * c.wave_ns), true, true}};
   }
   return {};
 }
@@ -163,7 +166,8 @@ std::vector<Interval> intervals_of(const Cell& c, uint64_t good, uint64_t slow) 
 }  // namespace
 
 bool Mixtures::sums(const Cell& c) {
-  return c.size >= kMiB && c.window >= (c.batch ? 64 : 4) && c.cpu == Cpu::kFree;
+  if (c.when == When::kWave || c.cpu != Cpu::kFree) return false;
+  return c.size >= kMiB && c.window >= (c.batch ? 64u : 4u);
 }
 
 /// The last rail, when it is slow.
@@ -186,6 +190,8 @@ Course Mixtures::course(const Cell& c, uint32_t number) const {
   switch (c.when) {
     case When::kRamp:
       return x.then(Change{Change::Shape::kRamp, kChangeNs, kRampNs, pace});
+    case When::kWave:
+      return x.then(Change{Change::Shape::kSquare, 0, c.wave_ns, pace});
     case When::kSecond:
       return x.then(Change{Change::Shape::kStep, kChangeNs, 0, pace})
           .then(Change{Change::Shape::kStep, kChangeNs + kSecond, 0, good});
@@ -194,19 +200,30 @@ Course Mixtures::course(const Cell& c, uint32_t number) const {
   }
 }
 
+/// The port of a process: on the last rail not all need be slow.
+PortRate Mixtures::port(const Cell& c, uint32_t process, uint32_t number) const {
+  const Course good(Pace{rate_, 0, 0});
+  const Course x = course(c, number);
+  if (c.where == Where::kRail || number + 1 != c.rails) return PortRate{process, number, x, x};
+  return PortRate{process, number, process == 0 ? x : good,
+                  process == 0 && c.where == Where::kPort ? x : good};
+}
+
 double Mixtures::alone(const Cell& c, const Rail& r, std::string* failure) {
   Cell one = c;
   one.rails = 1;
   one.ratio = 1;
   one.when = When::kStart;
-  const bool part = c.port && r.rate != rate_;
-  one.port = part;
+  if (r.rate == rate_ && r.latency_ns == 0) one.where = Where::kRail;
   const std::string key = name_of(one) + " " + std::to_string(r.rate) + " " + std::to_string(r.latency_ns);
   if (const auto found = alone_.find(key); found != alone_.end()) return found->second;
   Scenario s = scenario_of(one, rate_);
+  const Course slow(Pace{r.rate, r.latency_ns, 0});
+  const Course good(Pace{rate_, 0, 0});
   for (uint32_t p = 0; p < s.machine.procs; ++p) {
-    const Course course(part && p != 0 ? Pace{rate_, 0, 0} : Pace{r.rate, r.latency_ns, 0});
-    s.machine.rates.push_back(PortRate{p, 0, course, course});
+    const bool out = one.where == Where::kRail || p == 0;
+    const bool in = one.where == Where::kRail || (p == 0 && one.where == Where::kPort);
+    s.machine.rates.push_back(PortRate{p, 0, out ? slow : good, in ? slow : good});
   }
   const uint64_t granule = ns_of(std::min(c.size, kLongRead), r.rate);
   const uint64_t from = kLearnNs + granule;
@@ -226,10 +243,7 @@ Figures Mixtures::measure(const Cell& c) {
   Scenario s = scenario_of(c, rate_);
   double goods = 0;  // all rails but the last
   for (uint32_t r = 0; r < c.rails; ++r) {
-    for (uint32_t p = 0; p < s.machine.procs; ++p) {
-      const Course x = c.port && p != 0 ? Course(Pace{rate_, 0, 0}) : course(c, r);
-      s.machine.rates.push_back(PortRate{p, r, x, x});
-    }
+    for (uint32_t p = 0; p < s.machine.procs; ++p) s.machine.rates.push_back(port(c, p, r));
     if (r + 1 == c.rails) continue;
     const double a = alone(c, rail(c, r), &f.failure);
     goods += a;
@@ -273,6 +287,7 @@ Figures Mixtures::measure(const Cell& c) {
       f.fair = fair;
     }
   }
+  if (f.of_sum == 1e9) f.of_sum = 0;  // it is steady nowhere
   f.whole = per_second(samples.back().landed - samples[0].landed, all.back().to) / best;
   f.best_kept = f.of_best >= kOfBest;
   f.sum_kept = !sums(c) || f.of_sum >= kOfSum;

@@ -28,6 +28,12 @@ enum class When : uint8_t {
   kRamp,     // it becomes slow within a second
   kSecond,   // it is slow for a second
   kLatency,  // it is as fast, but far
+  kWave,     // slow and fast in turn, each for a while
+};
+enum class Where : uint8_t {
+  kRail,  // all ports of that rail are slow
+  kPort,  // only process 0's
+  kOut,   // .. and only what leaves there
 };
 enum class Pattern : uint8_t { kOne, kBoth, kRing, kAll };
 enum class Cpu : uint8_t {
@@ -41,7 +47,8 @@ struct Cell {
   uint32_t rails = 2;
   uint32_t ratio = 1;  // of the rate of the others to that of the last rail; 0: all differ, 1, 1/2, 1/3, 1/10
   When when = When::kStart;
-  bool port = false;  // only process 0's port of that rail is slow
+  Where where = Where::kRail;
+  uint64_t wave_ns = 0;  // of kWave: half a period
   uint64_t size = 1 << 20;
   uint32_t window = 4;
   bool batch = false;  // of messages: the next begins when all of one are received
@@ -91,6 +98,7 @@ class Mixtures {
   Rail slow(const Cell& c) const;
   Rail rail(const Cell& c, uint32_t number) const;
   Course course(const Cell& c, uint32_t number) const;
+  PortRate port(const Cell& c, uint32_t process, uint32_t number) const;
   double alone(const Cell& c, const Rail& r, std::string* failure);
 
   uint64_t rate_;

@@ -11,7 +11,8 @@ namespace {
 constexpr uint64_t kKiB = 1024;
 constexpr uint64_t kMiB = 1 << 20;
 constexpr const char* kProtocols[] = {"read", "put", "copy", "eager"};
-constexpr const char* kWhen[] = {"start", "step", "ramp", "second", "latency"};
+constexpr const char* kWhen[] = {"start", "step", "ramp", "second", "latency", "wave"};
+constexpr const char* kWhere[] = {"", "-port", "-out"};
 constexpr const char* kPatterns[] = {"one", "both", "ring", "all"};
 constexpr const char* kCpu[] = {"free", "busy", "away"};
 
@@ -49,7 +50,8 @@ std::string name_of(const Cell& c) {
   std::string n = kProtocols[static_cast<unsigned>(c.protocol)];
   n += "." + std::to_string(c.rails) + ".";
   n += c.ratio == 0 ? std::string("mixed") : std::to_string(c.ratio) + ":1";
-  n += std::string(".") + kWhen[static_cast<unsigned>(c.when)] + (c.port ? "-port" : "");
+  n += std::string(".") + kWhen[static_cast<unsigned>(c.when)] + kWhere[static_cast<unsigned>(c.where)];
+  if (c.when == When::kWave) n += std::to_string(c.wave_ns / kMs) + "ms";
   n += "." + bytes(c.size) + (c.batch ? ".b" : ".w") + std::to_string(c.window);
   n += std::string(".") + kPatterns[static_cast<unsigned>(c.pattern)];
   if (c.cpu != Cpu::kFree) n += std::string(".") + kCpu[static_cast<unsigned>(c.cpu)];
@@ -77,6 +79,20 @@ std::vector<Cell> all_cells() {
             c.batch = true;
             if (window != 1 && pattern == Pattern::kOne && when <= When::kStep) for_sizes(c, add);
           }
+  // square waves
+  for (const Protocol p : kAllProtocols)
+    for (const uint32_t ratio : {3u, 10u, 100u})
+      for (const uint64_t wave_ns : {10 * kMs, 100 * kMs, kSecond, 10 * kSecond})
+        for (const Pattern pattern : {Pattern::kOne, Pattern::kBoth}) {
+          c = Cell{};
+          c.protocol = p;
+          c.ratio = ratio;
+          c.when = When::kWave;
+          c.wave_ns = wave_ns;
+          c.pattern = pattern;
+          c.size = p == Protocol::kEager ? 8 * kKiB : kMiB;
+          if (p != Protocol::kEager || wave_ns < kSecond) add(c);
+        }
   // more rails, one process's port, and a processor that is the limit or away
   for (const Protocol p : kAllProtocols)
     for (const uint32_t rails : {2u, 3u, 4u})
@@ -92,10 +108,13 @@ std::vector<Cell> all_cells() {
             if (rails > 2) for_sizes(c, add);
             if (rails == 3) continue;
             c.pattern = Pattern::kAll;
-            c.port = true;
+            c.where = Where::kPort;
+            if (ratio > 1) for_sizes(c, add);
+            c.pattern = Pattern::kBoth;
+            c.where = Where::kOut;
             if (ratio > 1) for_sizes(c, add);
             c.pattern = Pattern::kOne;
-            c.port = false;
+            c.where = Where::kRail;
             for (const Cpu cpu : {Cpu::kBusy, Cpu::kAway}) {
               c.cpu = cpu;
               if (ratio != 0) for_sizes(c, add);
@@ -117,6 +136,9 @@ std::vector<Cell> chosen_cells() {
     all.push_back(Cell{.ratio = 10, .when = when});
   for (const Pattern pattern : {Pattern::kBoth, Pattern::kRing, Pattern::kAll})
     all.push_back(Cell{.ratio = 10, .pattern = pattern});
+  all.push_back(Cell{.ratio = 10, .when = When::kWave, .wave_ns = 100 * kMs});
+  all.push_back(Cell{.ratio = 10, .where = Where::kPort, .pattern = Pattern::kAll});
+  all.push_back(Cell{.ratio = 10, .where = Where::kOut, .pattern = Pattern::kBoth});
   all.push_back(Cell{.rails = 4, .ratio = 0});
   all.push_back(Cell{.rails = 4, .ratio = 1});
   all.push_back(Cell{.ratio = 10, .window = 1});
