@@ -27,6 +27,14 @@ have_openmpi_headers() {
   dir=$(ompi_info --parsable --path pkgincludedir 2>/dev/null | sed -n 's/^path:pkgincludedir://p')
   [ -e "$dir/ompi/mca/pml/pml.h" ]
 }
+# From 5.0 on internal headers need <pmix.h>, which libopenmpi-dev does not always bring.
+have_pmix_header() {
+  have ompi_info || return 0
+  local dir
+  dir=$(ompi_info --parsable --path pkgincludedir 2>/dev/null | sed -n 's/^path:pkgincludedir://p')
+  [ ! -e "$dir/opal/mca/pmix/pmix-internal.h" ] || have_header pmix.h ||
+    [ -e "/usr/lib/$(uname -m)-linux-gnu/pmix2/include/pmix.h" ] || [ -e "${dir%/openmpi}/pmix.h" ]
+}
 have_python() { /usr/bin/python3 -c "import $1" >/dev/null 2>&1; }
 
 # Takes the options that quickstart and check share from the arguments of the script; anything else ends it.
@@ -57,6 +65,7 @@ missing_packages() {
     if [ $own_openmpi = no ]; then
       { have ompi_info && have mpirun; } || echo openmpi-bin
       have_openmpi_headers || echo libopenmpi-dev
+      have_pmix_header || echo libpmix-dev
     fi
     have_header infiniband/verbs.h || echo libibverbs-dev
     have_header hwloc.h || echo libhwloc-dev

@@ -6,7 +6,8 @@
 //   - pulls in the C++ and system headers Open MPI's own would otherwise drag into the extern "C" block,
 //   - wraps all of Open MPI in one extern "C" block (several of its headers lack BEGIN_C_DECLS and would come
 //     out mangled),
-//   - holds every difference between Open MPI 4.1 and 5.0 that can be told from the version number.
+//   - makes those of 4.1, 5.0 and 6.0 compile: each oddity is looked for, none is derived from a version.
+// What differs in meaning has one name in ompi_release.h, which comes with this header.
 // Headers that distributions leave out of their development package are rewritten in common/compat,
 // which must stand on the include path *behind* Open MPI's own directories.
 //
@@ -33,6 +34,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <string>
 #include <type_traits>
@@ -48,37 +50,52 @@
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 
+// Arrays of counts and displacements, whose inline functions are C only: they convert from void*. The
+// components use none, but declarations name their types.
+#if __has_include("opal/util/count_disp_array.h")
+#define OPAL_UTIL_COUNT_DISP_ARRAY_H
+#define OMPI_UTIL_COUNT_DISP_ARRAY_H
+typedef intptr_t opal_count_array_t;
+typedef intptr_t opal_disp_array_t;
+typedef opal_count_array_t ompi_count_array_t;
+typedef opal_disp_array_t ompi_disp_array_t;
+#endif
+#if !defined(_Static_assert)
+#define _Static_assert static_assert
+#endif
+
 extern "C" {
 
 #include "ompi_config.h"
 
 #include "opal/class/opal_hash_table.h"
 
-#if OMPI_MAJOR_VERSION >= 5
-
+#if __has_include("opal/util/event.h")
 #include "opal/util/event.h"
 #if defined(BFO_OPAL_EVENT_H_UNBALANCED)
-}  // opal/util/event.h of 5.0 opens extern "C" twice and closes it once; configure detects it
+}  // it opens extern "C" twice and closes it once; configure detects it
 #endif
+#else
+#include "opal/mca/event/event.h"
+#endif
+
+// request.h uses this macro with pointers to void where the functions below it are declared for other types.
+#if __has_include("opal/mca/threads/thread_usage.h")
 #include "opal/mca/threads/thread_usage.h"
 #undef OPAL_THREAD_COMPARE_EXCHANGE_STRONG_PTR
 #define OPAL_THREAD_COMPARE_EXCHANGE_STRONG_PTR(x, y, z) \
   opal_thread_compare_exchange_strong_ptr((opal_atomic_intptr_t*)(x), (intptr_t*)(y), (intptr_t)(z))
-// communicator.h of 5.0 passes void* where void** is declared
-#define opal_hash_table_get_value_ptr(t, k, s, v) (opal_hash_table_get_value_ptr)((t), (k), (s), (void**)(v))
-#include "ompi/communicator/communicator.h"
-#undef opal_hash_table_get_value_ptr
-
 #else
-
 #include "opal/threads/thread_usage.h"
-// request.h uses this macro with a void* where void** is declared
 #undef OPAL_THREAD_COMPARE_EXCHANGE_STRONG_PTR
 #define OPAL_THREAD_COMPARE_EXCHANGE_STRONG_PTR(x, y, z) \
   opal_thread_compare_exchange_strong_ptr((volatile intptr_t*)(x), (void**)(y), (void*)(z))
-#include "opal/mca/event/event.h"
-
 #endif
+
+// Some communicator.h pass void* where void** is declared.
+#define opal_hash_table_get_value_ptr(t, k, s, v) (opal_hash_table_get_value_ptr)((t), (k), (s), (void**)(v))
+#include "ompi/communicator/communicator.h"
+#undef opal_hash_table_get_value_ptr
 
 // opal: what both components use
 #include "opal/align.h"
@@ -102,7 +119,7 @@ extern "C" {
 #include "opal/mca/rcache/base/base.h"
 #include "opal/mca/rcache/rcache.h"
 #include "opal/memoryhooks/memory.h"
-#if OMPI_MAJOR_VERSION >= 5
+#if __has_include("opal/mca/pmix/pmix-internal.h")
 #include "opal/mca/pmix/pmix-internal.h"
 #else
 #include "opal/mca/pmix/pmix.h"
@@ -130,10 +147,10 @@ extern "C" {
 #include "ompi/mca/pml/base/pml_base_sendreq.h"
 #include "ompi/mca/pml/pml.h"
 #include "ompi/mca/pml/pml_constants.h"
-#if OMPI_MAJOR_VERSION >= 5
-#include "ompi/runtime/ompi_rte.h"
-#else
+#if __has_include("ompi/mca/rte/rte.h")
 #include "ompi/mca/rte/rte.h"
+#else
+#include "ompi/runtime/ompi_rte.h"
 #endif
 #include "ompi/message/message.h"
 #include "ompi/runtime/mpiruntime.h"
@@ -143,9 +160,4 @@ extern "C" {
 
 }  // extern "C"
 
-// What MCA_BTL_DEFAULT_VERSION begins with; the rest of it gives a component the version of Open MPI.
-#if OMPI_MAJOR_VERSION >= 5
-#define BFO_BTL_BASE_VERSION MCA_BTL_BASE_VERSION_3_3_0
-#else
-#define BFO_BTL_BASE_VERSION MCA_BTL_BASE_VERSION_3_1_0
-#endif
+#include "common/compat/ompi_release.h"

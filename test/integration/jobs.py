@@ -40,6 +40,10 @@ def build_env():
     return values
 
 
+# The BTL for processes of one host.
+SHARED = "vader" if build_env().get("OMPI_VERSION", "4.").startswith("4.") else "sm"
+
+
 class Result:
     """What a finished job left: exit code (None: killed at the limit), output, seconds, events, counters."""
 
@@ -207,7 +211,8 @@ class Transport:
             arguments += ["--mca", name, str(value)]
         arguments += command
         job_env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                   "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1", **(env or {})}
+                   "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+                   "OMPI_MCA_mpi_yield_when_idle": "1", **(env or {})}
         scratch = tempfile.mkdtemp(prefix="bfo-job-")
         # Two runs of mpirun that make or remove one session directory at once fail: each has its own.
         job_env.setdefault("OMPI_MCA_orte_tmpdir_base", scratch)
@@ -226,6 +231,8 @@ class Transport:
                 if self.pml == "bfo" or "verbs" in self.btl.split(","):
                     job_env["OMPI_MCA_mca_base_component_path"] = \
                         found["OMPI_COMPONENT_DIR"] + ":" + os.path.join(BUILD, "components")
+                    if found.get("PMIX_COMPONENT_DIR"):
+                        job_env["PMIX_MCA_mca_base_component_path"] = found["PMIX_COMPONENT_DIR"]
                 full = [self.mpirun(), *arguments]
             result = run_command(full, limit_s, job_env, cwd)
             for path, attribute in ((events, "events_text"), (counters, "counters_text")):
@@ -241,12 +248,12 @@ def example(name):
     return os.path.join(EXAMPLES, name + ".faults")
 
 
-OB1_VADER = Transport("ob1 over vader,self", "ob1", "vader,self")
+OB1_VADER = Transport(f"ob1 over {SHARED},self", "ob1", f"{SHARED},self")
 OB1_TCP = Transport("ob1 over tcp,self", "ob1", "tcp,self")
 OB1_VERBS = Transport("ob1 over verbs,self", "ob1", "verbs,self", softhca=True)
 OB1_VERBS_KILL = Transport("ob1 over verbs,self, kill-rail1", "ob1", "verbs,self", softhca=True,
                            faults=example("kill-rail1"))
-BFO_VADER = Transport("bfo over vader,self", "bfo", "vader,self")
+BFO_VADER = Transport(f"bfo over {SHARED},self", "bfo", f"{SHARED},self")
 BFO_TCP = Transport("bfo over tcp,self", "bfo", "tcp,self")
 BFO_VERBS = Transport("bfo over verbs,self", "bfo", "verbs,self", softhca=True)
 FAULT_EXAMPLES = ("kill-rail1", "flap-rail1", "lost-ack", "late-write", "slow-rail", "one-way", "storm")

@@ -10,6 +10,7 @@
 #include "btl/verbs/engine/base/memory.h"
 #include "btl/verbs/glue/discover.h"
 #include "btl/verbs/glue/module.h"
+#include "common/compat/class_sizes.h"
 #include "common/version.h"
 
 namespace bfo::verbs {
@@ -22,7 +23,9 @@ Component& self() {
   return mca_btl_verbs_component;
 }
 
+/// The first code of the component that runs. NOT_AVAILABLE: it has said why itself.
 int component_register() {
+  if (!fits_running("BTL verbs", built_for().c_str(), opal_class_sizes())) return OPAL_ERR_NOT_AVAILABLE;
   module_defaults(&default_module);
   register_pvars(self());
   register_drop_pvars(self());

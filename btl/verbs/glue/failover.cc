@@ -52,7 +52,7 @@ void report_fatal(Module& module, engine::Endpoint& endpoint, const bfo_rail_eve
   module.error_reported = true;
   opal_proc_t* proc = proc_of(endpoint);
   say(false, "rail-lost", opal_process_info.nodename, event.info.device, event.info.port,
-      opal_get_proc_hostname(proc), event.info.peer_port, event.text, event.code, event.vendor_err,
+      HostName(*proc).text(), event.info.peer_port, event.text, event.code, event.vendor_err,
       mca_btl_verbs_component.wish.failover
           ? "The PML bfo in use does not know this BTL: install both components of one build."
           : "With \"--mca pml bfo\" the job would continue on its other rails.");

@@ -69,8 +69,7 @@ void rail_missing(void* ctx, engine::Endpoint& endpoint) {
   const engine::Shortage& shortage = endpoint.shortage();
   // With many peers all of them lack the same resource, and all processes of a host do: one message is
   // enough. A peer of this host says it itself.
-  if (shortage.there &&
-      opal_get_proc_hostname(proc_of(endpoint)) == std::string_view(opal_process_info.nodename))
+  if (shortage.there && HostName(*proc_of(endpoint)).text() == std::string_view(opal_process_info.nodename))
     return;
   const uint32_t bit = 1u << (static_cast<unsigned>(shortage.object) + (shortage.there ? 16 : 0));
   if ((module.missing_reported & bit) != 0) return;
@@ -82,8 +81,7 @@ void rail_missing(void* ctx, engine::Endpoint& endpoint) {
   engine::resource_remedy(shortage, locked_memory_limit(), remedy, sizeof remedy);
   const opal_process_name_t self = OPAL_PROC_MY_NAME;
   say(false, "rail-missing", self.vpid, opal_process_info.nodename, static_cast<unsigned>(endpoint.peer.name),
-      opal_get_proc_hostname(proc_of(endpoint)), module.port.device().name(), module.port.number(), what,
-      remedy);
+      HostName(*proc_of(endpoint)).text(), module.port.device().name(), module.port.number(), what, remedy);
 }
 
 void thread_missing(void*, int error) {

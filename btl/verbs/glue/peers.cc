@@ -73,9 +73,9 @@ void say_none_meet(const opal_proc_t* proc, const Sides& sides, const ModexPort*
   char theirs[1024];
   addresses_text(sides.ours, sides.our_count, nullptr, ours, sizeof ours);
   addresses_text(sides.theirs, sides.their_count, ports, theirs, sizeof theirs);
-  const char* const there = opal_get_proc_hostname(proc);
-  if (!mca_btl_verbs_component.claims.take_once(claim_key("btl-addresses", there))) return;
-  say(false, "no-common-address", opal_process_info.nodename, ours, there, theirs);
+  const HostName there(*proc);
+  if (!mca_btl_verbs_component.claims.take_once(claim_key("btl-addresses", there.text()))) return;
+  say(false, "no-common-address", opal_process_info.nodename, ours, there.text(), theirs);
 }
 
 /// What is known of the peer's port at the other end of `rail`: the addresses of the pair that both choose.
@@ -116,7 +116,7 @@ mca_btl_base_endpoint_t* make_endpoint(Module& module, opal_proc_t* proc) {
   if (port->receive_bytes < module.super.btl_max_send_size) {
     char why[160];
     snprintf(why, sizeof why, "is %zu here but only %u in %s: give all processes the same value",
-             module.super.btl_max_send_size, port->receive_bytes, opal_get_proc_hostname(proc));
+             module.super.btl_max_send_size, port->receive_bytes, HostName(*proc).text());
     say(true, "bad-parameter", "max_send_size", why);
     return nullptr;
   }

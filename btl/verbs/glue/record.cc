@@ -26,7 +26,8 @@ char kKey[] = "btl.verbs." BFO_RELEASE(OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION);
 void say_refused(const opal_proc_t* proc, const PeerRecord& theirs) {
   const opal_process_name_t self = OPAL_PROC_MY_NAME;
   const WireSide here = {opal_process_info.nodename, self.vpid};
-  const WireSide there = {opal_get_proc_hostname(proc), proc->proc_name.vpid};
+  const HostName host(*proc);
+  const WireSide there = {host.text(), proc->proc_name.vpid};
   char text[768];
   const size_t length = refusal_text(text, sizeof text, "BTL verbs", here, kVersions, there, theirs);
   if (!mca_btl_verbs_component.claims.take_once(claim_key("btl-version", there.host))) return;
@@ -89,7 +90,7 @@ int publish_ports(Component& component) {
   }
   int rc = OPAL_SUCCESS;
   const size_t size = sizeof record.header + static_cast<size_t>(component.module_count) * entry;
-  OPAL_MODEX_SEND_STRING(rc, OPAL_PMIX_GLOBAL, kKey, &record, size);
+  OPAL_MODEX_SEND_STRING(rc, kModexGlobal, kKey, &record, size);
   return rc;
 }
 

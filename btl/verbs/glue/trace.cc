@@ -29,7 +29,7 @@ void print_packet(void* ctx, engine::Endpoint& endpoint, const engine::Packet& p
   engine::describe_packet(text, sizeof text, packet);
   opal_output(0, "btl/verbs: rank %u: %s port %u %s rank %u on host %s: %s", own_rank(), port.device().name(),
               port.number(), out ? "to" : "from", rank_of(endpoint.peer.name),
-              opal_get_proc_hostname(proc_of(endpoint)), text);
+              HostName(*proc_of(endpoint)).text(), text);
 }
 
 /// Who sent it is what the packet says, and may be a lie.
@@ -54,7 +54,7 @@ void trace_rail(const engine::Endpoint& endpoint, const char* what, const bfo_ra
   if (!traces(kTraceRails)) return;
   opal_output(0, "btl/verbs: rank %u: rail %s port %u to rank %u on host %s (%s), epoch %u: %s%s%s",
               own_rank(), event.info.device, event.info.port, rank_of(endpoint.peer.name),
-              opal_get_proc_hostname(proc_of(endpoint)), event.info.peer_port, event.info.name.epoch, what,
+              HostName(*proc_of(endpoint)).text(), event.info.peer_port, event.info.name.epoch, what,
               event.text[0] != '\0' ? ": " : "", event.text);
 }
 

@@ -180,7 +180,8 @@ bool is_of_pml(uint8_t tag) {
 }
 
 /// Calls the active-message callback that is registered for the tag.
-[[gnu::noinline]] void deliver_active(Module& module, uint8_t tag, char* data, uint32_t length) {
+[[gnu::noinline]] void deliver_active(Module& module, mca_btl_base_endpoint_t* endpoint, uint8_t tag,
+                                      char* data, uint32_t length) {
   if (tag >= MCA_BTL_TAG_MAX || mca_btl_base_active_message_trigger[tag].cbfunc == nullptr) {
     ++module.port.accounting().dropped;
     return;
@@ -188,16 +189,7 @@ bool is_of_pml(uint8_t tag) {
   mca_btl_base_segment_t segment;
   segment.seg_addr.pval = data;
   segment.seg_len = length;
-  mca_btl_base_descriptor_t descriptor;
-  descriptor.des_segments = &segment;
-  descriptor.des_segment_count = 1;
-  descriptor.des_cbfunc = nullptr;
-  descriptor.des_cbdata = nullptr;
-  descriptor.des_context = nullptr;
-  descriptor.des_flags = 0;
-  descriptor.order = MCA_BTL_NO_ORDER;
-  const mca_btl_active_message_callback_t& reg = mca_btl_base_active_message_trigger[tag];
-  reg.cbfunc(&module.super, tag, &descriptor, reg.cbdata);
+  call_receiver(mca_btl_base_active_message_trigger[tag], module.super, endpoint, tag, segment);
 }
 
 inline VerbsFrag* frag_of(engine::Frag* work) {
@@ -412,7 +404,7 @@ void deliver(void* ctx, engine::Endpoint& endpoint, uint8_t tag, char* data, uin
   if (module.bound && is_of_pml(tag)) [[likely]]
     return module.sink.message(module.sink_ctx, endpoint.user.load(std::memory_order_acquire), endpoint.epoch,
                                tag, data, length);
-  deliver_active(module, tag, data, length);
+  deliver_active(module, endpoint_of(endpoint), tag, data, length);
 }
 
 }  // namespace bfo::verbs

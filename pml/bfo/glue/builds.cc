@@ -101,7 +101,7 @@ int publish_versions() {
   mca_pml_bfo_component.claims.open(opal_process_info.job_session_dir, opal_process_info.my_local_rank);
   WireRecord record = make_record(kMagic, kVersions, 0, 0);
   int rc = OPAL_SUCCESS;
-  OPAL_MODEX_SEND_STRING(rc, OPAL_PMIX_GLOBAL, kKey, &record, sizeof(record));
+  OPAL_MODEX_SEND_STRING(rc, kModexGlobal, kKey, &record, sizeof(record));
   if (rc != OPAL_SUCCESS)
     opal_output(0, "pml/bfo: cannot publish the version of its messages (%s); the component is not used",
                 opal_strerror(rc));
@@ -120,7 +120,8 @@ bool understands(const opal_proc_t* proc) {
   free(data);
   if (theirs.state == RecordState::kRead) return true;
   const WireSide here = {opal_process_info.nodename, self.vpid};
-  const WireSide there = {opal_get_proc_hostname(proc), proc->proc_name.vpid};
+  const HostName host(*proc);
+  const WireSide there = {host.text(), proc->proc_name.vpid};
   char text[768];
   const size_t length = refusal_text(text, sizeof(text), "PML bfo", here, kVersions, there, theirs);
   if (mca_pml_bfo_component.claims.take_once(claim_key("pml-version", there.host))) tell(text, length);

@@ -53,15 +53,24 @@ void print(const char* text) {
   opal_output(mca_pml_bfo_component.output, "pml/bfo: %s", text);
 }
 
-TracedPeer traced(const PeerHandle& peer) {
-  return {static_cast<int>(peer.proc->super.proc_name.vpid), opal_get_proc_hostname(&peer.proc->super)};
-}
+// The peer that a traced message came from or goes to, with its name.
+class Traced {
+ public:
+  Traced() = default;
+  explicit Traced(const PeerHandle& peer)
+      : host_(peer.proc->super), peer_{static_cast<int>(peer.proc->super.proc_name.vpid), host_.text()} {}
+  const TracedPeer& peer() const { return peer_; }
+
+ private:
+  HostName host_;
+  TracedPeer peer_;
+};
 
 // After the engine was told: the record of the rail is whole by then.
 void trace_rail(const Rail& rail, const bfo_rail_event_t& ev, const char* what) {
   if (!traces(kTraceRails)) return;
   char text[400];
-  describe_rail(text, sizeof(text), rail.index, traced(rail.peer->handle), ev, what);
+  describe_rail(text, sizeof(text), rail.index, Traced(rail.peer->handle).peer(), ev, what);
   print(text);
 }
 
@@ -78,7 +87,8 @@ void trace_restart(const char* way, const TracedPeer& peer, uint8_t type, const 
 // Takes the place of the engine's entry while there is something to print, so that it costs nothing else.
 void traced_message(Module& module, Rail* rail, uint32_t epoch, uint8_t tag, const void* data,
                     size_t length) {
-  const TracedPeer peer = rail != nullptr ? traced(rail->peer->handle) : TracedPeer{};
+  const Traced sender = rail != nullptr ? Traced(rail->peer->handle) : Traced();
+  const TracedPeer& peer = sender.peer();
   if (traces(kTraceRestarts) && is_restart_message(tag)) trace_restart("from", peer, tag, data, length);
   const xfer::Counters before = module.engine().counters();
   module.engine().on_message(rail, epoch, tag, data, length);
@@ -179,22 +189,37 @@ constexpr bfo_failover_sink_t traced_sink() {
 constexpr bfo_failover_sink_t kTracedSink = traced_sink();
 
 // A message in several segments (self, shared memory with single copy) is put together first.
-[[gnu::noinline]] void deliver_gathered(Module& module, uint8_t tag, const mca_btl_base_descriptor_t& des) {
+[[gnu::noinline]] void deliver_gathered(Module& module, uint8_t tag, const mca_btl_base_segment_t* segments,
+                                        size_t count) {
   size_t size = 0;
-  for (size_t i = 0; i < des.des_segment_count; ++i) size += des.des_segments[i].seg_len;
+  for (size_t i = 0; i < count; ++i) size += segments[i].seg_len;
   auto* whole = static_cast<uint8_t*>(module.port().alloc(size));
   if (whole == nullptr) [[unlikely]] {
     module.engine().on_message_unstored(nullptr, size);
     return;
   }
   size_t at = 0;
-  for (size_t i = 0; i < des.des_segment_count; ++i) {
-    const mca_btl_base_segment_t& segment = des.des_segments[i];
-    memcpy(whole + at, segment.seg_addr.pval, segment.seg_len);
-    at += segment.seg_len;
+  for (size_t i = 0; i < count; ++i) {
+    memcpy(whole + at, segments[i].seg_addr.pval, segments[i].seg_len);
+    at += segments[i].seg_len;
   }
   module.engine().on_message(nullptr, 0, tag, whole, size);
   module.port().free(whole);
+}
+
+void on_message(void* ctx, uint8_t tag, const mca_btl_base_segment_t* segments, size_t count) {
+  Module& module = module_of(ctx);
+  module.port().stock().note_answer();
+  if (count != 1) [[unlikely]]
+    return deliver_gathered(module, tag, segments, count);
+  module.engine().on_message(nullptr, 0, tag, segments[0].seg_addr.pval, segments[0].seg_len);
+}
+
+void on_message_traced(void* ctx, uint8_t tag, const mca_btl_base_segment_t* segments, size_t count) {
+  if (count != 1) return on_message(ctx, tag, segments, count);
+  Module& module = module_of(ctx);
+  module.port().stock().note_answer();
+  traced_message(module, nullptr, 0, tag, segments[0].seg_addr.pval, segments[0].seg_len);
 }
 
 }  // namespace
@@ -203,37 +228,18 @@ const bfo_failover_sink_t* failover_sink() {
   return traces(kTraceDrops) ? &kTracedSink : &kSink;
 }
 
-void on_btl_message(mca_btl_base_module_t*, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
-                    void* cbdata) {
-  Module& module = module_of(cbdata);
-  module.port().stock().note_answer();
-  if (des->des_segment_count != 1) [[unlikely]]
-    return deliver_gathered(module, tag, *des);
-  const mca_btl_base_segment_t& segment = des->des_segments[0];
-  module.engine().on_message(nullptr, 0, tag, segment.seg_addr.pval, segment.seg_len);
-}
-
-void on_btl_message_traced(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
-                           void* cbdata) {
-  if (des->des_segment_count != 1) return on_btl_message(btl, tag, des, cbdata);
-  Module& module = module_of(cbdata);
-  module.port().stock().note_answer();
-  const mca_btl_base_segment_t& segment = des->des_segments[0];
-  traced_message(module, nullptr, 0, tag, segment.seg_addr.pval, segment.seg_len);
-}
-
 mca_btl_base_module_recv_cb_fn_t btl_message_callback() {
-  return traces(kTraceDrops) ? on_btl_message_traced : on_btl_message;
+  return traces(kTraceDrops) ? receive_callback<on_message_traced> : receive_callback<on_message>;
 }
 
 void BtlPort::trace_sent(const PeerHandle& peer, const void* bytes, size_t size) {
   if (!traces(kTraceRestarts)) return;
-  trace_restart("to", traced(peer), *static_cast<const uint8_t*>(bytes), bytes, size);
+  trace_restart("to", Traced(peer).peer(), *static_cast<const uint8_t*>(bytes), bytes, size);
 }
 
 void BtlPort::trace_plan(const PeerHandle& peer, const xfer::PlanTrace& plan) {
   char text[1600];
-  describe_plan(text, sizeof(text), traced(peer), plan);
+  describe_plan(text, sizeof(text), Traced(peer).peer(), plan);
   print(text);
 }
 

@@ -9,11 +9,8 @@
 namespace bfo::glue {
 
 /// Receive callback of every tag, for BTLs that do not speak common/failover_btl.h, and cannot tell over
-/// which of their connections a message came; cbdata is the Module. The others call the sink.
-void on_btl_message(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
-                    void* cbdata);
-
-/// The same, or one that also prints what pml_bfo_verbose asks for.
+/// which of their connections a message came; its data is the Module. The others call the sink. It may also
+/// print what pml_bfo_verbose asks for.
 mca_btl_base_module_recv_cb_fn_t btl_message_callback();
 
 /// Error callback of BTLs that do not speak common/failover_btl.h; the others report through the sink.

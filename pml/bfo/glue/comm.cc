@@ -12,10 +12,10 @@ namespace bfo::glue {
 
 int pml_add_comm(ompi_communicator_t* comm) {
   Module& module = *mca_pml_bfo_component.module;
-  if (comm->c_contextid > module.table().pml_max_contextid) return OMPI_ERR_OUT_OF_RESOURCE;
+  if (context_of(*comm) > module.table().pml_max_contextid) return OMPI_ERR_OUT_OF_RESOURCE;
   xfer::CommDesc<BtlPort> desc;
   desc.handle.comm = comm;
-  desc.ctx = static_cast<uint16_t>(comm->c_contextid);
+  desc.ctx = static_cast<uint16_t>(context_of(*comm));
   desc.my_rank = comm->c_my_rank;
   desc.size = comm->c_remote_group->grp_proc_count;  // of an intercommunicator: the other side
   desc.inter = OMPI_COMM_IS_INTER(comm);

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 
+#include "common/compat/class_sizes.h"
 #include "common/version.h"
 #include "pml/bfo/glue/builds.h"
 #include "pml/bfo/glue/module.h"
@@ -25,24 +26,27 @@ void add_help_dir() {
   opal_show_help_add_dir(dir);
 }
 
-// The layout of libmpi's structs is only known for the release the component was built for; the loader
-// itself compares no such version.
-bool same_release() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
-  int major = 0;
-  int minor = 0;
-  if (PMPI_Get_library_version(text, &length) != MPI_SUCCESS) return false;
-  if (sscanf(text, "Open MPI v%d.%d", &major, &minor) == 2 && major == OMPI_MAJOR_VERSION &&
-      minor == OMPI_MINOR_VERSION) {
-    return true;
-  }
-  if (char* comma = strchr(text, ','); comma != nullptr) *comma = '\0';
-  show_help("wrong-open-mpi", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION, text);
-  return false;
+bool fits() {
+  const std::array ours = {BFO_CLASS_SIZE(ompi_communicator_t),
+                           BFO_CLASS_SIZE(ompi_group_t),
+                           BFO_CLASS_SIZE(ompi_proc_t),
+                           BFO_CLASS_SIZE(ompi_datatype_t),
+                           BFO_CLASS_SIZE(ompi_request_t),
+                           BFO_CLASS_SIZE(ompi_message_t),
+                           BFO_CLASS_SIZE(mca_pml_base_request_t),
+                           BFO_CLASS_SIZE(mca_pml_base_send_request_t),
+                           BFO_CLASS_SIZE(mca_pml_base_recv_request_t),
+                           BFO_CLASS_SIZE(mca_bml_base_btl_array_t),
+                           BFO_CLASS_SIZE(mca_bml_base_endpoint_t)};
+  const auto opal = opal_class_sizes();
+  std::vector<ClassSize> classes(opal.begin(), opal.end());
+  classes.insert(classes.end(), ours.begin(), ours.end());
+  return fits_running("PML bfo", built_for().c_str(), classes);
 }
 
+// The first code of the component that runs. NOT_AVAILABLE: it has said why itself.
 int component_register() {
+  if (!fits()) return OMPI_ERR_NOT_AVAILABLE;
   add_help_dir();
   const int rc = register_params(&mca_pml_bfo_component.super.pmlm_version, mca_pml_bfo_component.params);
   if (rc != OPAL_SUCCESS) return rc;
@@ -52,7 +56,6 @@ int component_register() {
 
 int component_open() {
   Component& c = mca_pml_bfo_component;
-  if (!same_release()) return OMPI_ERR_NOT_SUPPORTED;
   if (!params_in_range(c.params)) return OMPI_ERR_BAD_PARAM;
   c.output = opal_output_open(nullptr);
   opal_output_set_verbosity(c.output, c.params.verbose);
@@ -96,7 +99,7 @@ bfo::glue::Component mca_pml_bfo_component = {
         {
             .pmlm_version =
                 {
-                    MCA_PML_BASE_VERSION_2_0_0,
+                    BFO_PML_BASE_VERSION,
                     .mca_component_name = "bfo",
                     MCA_BASE_MAKE_VERSION(component, bfo::version_part(BFO_VERSION, 0),
                                           bfo::version_part(BFO_VERSION, 1),

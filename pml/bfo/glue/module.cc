@@ -62,11 +62,13 @@ int table_del_procs(ompi_proc_t** procs, size_t count) {
 int table_enable(bool) {
   return mca_pml_bfo_component.module->enable();
 }
-#if OMPI_MAJOR_VERSION < 5
-int table_ft_event(int) {
-  return OMPI_SUCCESS;
+
+// Releases that know checkpoints ask for it.
+template <class Table>
+void answer_checkpoints(Table& table) {
+  if constexpr (requires { table.pml_ft_event; })
+    table.pml_ft_event = [](int) -> int { return OMPI_SUCCESS; };
 }
-#endif
 
 mca_pml_base_module_t make_table() {
   mca_pml_base_module_t t = {};
@@ -90,9 +92,7 @@ mca_pml_base_module_t make_table() {
   t.pml_imrecv = pml_imrecv;
   t.pml_mrecv = pml_mrecv;
   t.pml_dump = pml_dump;
-#if OMPI_MAJOR_VERSION < 5
-  t.pml_ft_event = table_ft_event;
-#endif
+  answer_checkpoints(t);
   t.pml_max_contextid = UINT16_MAX;  // what MATCH carries
   t.pml_max_tag = INT_MAX;
   return t;
@@ -108,7 +108,7 @@ std::string job_number() {
     const char* const value = getenv(name);
     if (value != nullptr && *value != '\0') return value;
   }
-  return decimal(OMPI_PROC_MY_NAME->jobid >> 16);
+  return job_name();
 }
 
 std::string text_of(const char* parameter) {
@@ -312,7 +312,7 @@ int Module::add_procs(ompi_proc_t** procs, size_t count) {
   const ompi_proc_t* me = ompi_proc_local();
   for (size_t i = 0; i < count; ++i) {
     if (procs[i]->super.proc_arch == me->super.proc_arch) continue;
-    show_help("other-architecture", opal_get_proc_hostname(&procs[i]->super));
+    show_help("other-architecture", HostName(procs[i]->super).text());
     return OMPI_ERR_NOT_SUPPORTED;
   }
   int rc = mca_pml_base_pml_check_selected("bfo", procs, count);
@@ -381,7 +381,7 @@ Peer* Module::make_peer(ompi_proc_t* proc) {
 // to send by the length of the payload alone (uct).
 static bool takes_any_header(const mca_btl_base_module_t& btl) {
   const char* const name = btl.btl_component->btl_version.mca_component_name;
-  return strcmp(name, "vader") == 0 || strcmp(name, "self") == 0;
+  return strcmp(name, kSharedMemoryBtl) == 0 || strcmp(name, "self") == 0;
 }
 
 void Module::add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_bml_base_endpoint_t& ep) {

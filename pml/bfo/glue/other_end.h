@@ -9,7 +9,7 @@
 namespace bfo::glue {
 
 struct OtherEnd {
-  const char* host = "";
+  HostName host;
   char device[64] = "";  ///< empty: unknown
   unsigned port = 0;
 

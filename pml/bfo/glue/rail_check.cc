@@ -146,7 +146,7 @@ void RailCheck::at_contact(const Peer& peer) {
   if (gap == PeerGap::kNone) return;
   if (gap == PeerGap::kOwn) return look_at_host(true);
   char text[1024];
-  tell_peer(gap, seen, opal_process_info.nodename, opal_get_proc_hostname(proc), other, text, sizeof(text));
+  tell_peer(gap, seen, opal_process_info.nodename, HostName(*proc).text(), other, text, sizeof(text));
   tell(text);
 }
 

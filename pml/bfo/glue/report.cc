@@ -79,14 +79,14 @@ void tell_too_much(int rank, int other, const char* host, const xfer::PeerLoss& 
 }  // namespace
 
 OtherEnd::OtherEnd(const PeerHandle& peer, const RailHandle* rail) {
-  host = opal_get_proc_hostname(&peer.proc->super);
+  host = HostName(peer.proc->super);
   if (rail == nullptr || rail->failover == nullptr ||
       rail->failover->peer_port(rail->btl, rail->ep, device, sizeof(device), &port) != OPAL_SUCCESS)
     device[0] = '\0';
 }
 
 void OtherEnd::name(EventNames& names) const {
-  names.peer_host = host != nullptr ? host : "";
+  names.peer_host = host.text();
   names.peer_device = device;
   names.peer_port = port;
 }
@@ -96,10 +96,11 @@ void BtlPort::peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss) {
   const int rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
   const int other = static_cast<int>(peer.proc->super.proc_name.vpid);
   if (loss.limit != xfer::PeerLoss::Limit::kMemory)
-    return tell_too_much(rank, other, peer.proc->super.proc_hostname, loss);
+    return tell_too_much(rank, other, known_host(peer.proc->super), loss);
   if (loss.outcome == Outcome::kNoMemory && !loss.there)
-    return tell_no_memory(rank, other, peer.proc->super.proc_hostname, loss.bytes);
-  const char* host = opal_get_proc_hostname(&peer.proc->super);
+    return tell_no_memory(rank, other, known_host(peer.proc->super), loss.bytes);
+  const HostName name(peer.proc->super);
+  const char* const host = name.text();
   bfo_rail_info_t info = {};
   const Rail* rail = last_lost(peer.proc);
   if (rail != nullptr) name_rail(rail->handle, info);
@@ -142,8 +143,10 @@ void BtlPort::emit(const FailoverEvent& event) {
     names.own_port = info.own_port;
   }
   OtherEnd there;
-  if (peer != nullptr) there = OtherEnd(*peer, rail);
-  there.name(names);
+  if (peer != nullptr) {
+    there = OtherEnd(*peer, rail);
+    there.name(names);
+  }
   module_.events().write(reported, names);
   module_.summary().events_lost(module_.events().lost());
   // The side that saw the failure prints the line; the other side was notified by it. Without any rail to go
