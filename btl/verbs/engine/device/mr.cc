@@ -33,16 +33,25 @@ struct Chunk {
   ibv_mr* mr;
 };
 
-Chunk* ChunkMaker::make(size_t bytes) const {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+void* map_pages(size_t bytes) {
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   if (bytes >= kHugeBytes) madvise(memory, bytes, MADV_HUGEPAGE);
+  return memory;
+}
+void unmap_pages(void* pages, size_t bytes, size_t) {
+  munmap(pages, bytes);
+}
+
+Chunk* ChunkMaker::make(size_t bytes) const {
+  void* memory = api->map_pages(bytes);
+  if (memory == nullptr) return nullptr;
   ibv_mr* mr = api->reg_mr(pd, memory, bytes, IBV_ACCESS_LOCAL_WRITE | access);
   Chunk* chunk = mr == nullptr ? nullptr : bfo::engine::make<Chunk>();
   if (chunk == nullptr) {
     const int saved = mr == nullptr ? errno : ENOMEM;
     if (mr != nullptr) api->dereg_mr(mr);
-    munmap(memory, bytes);
+    api->unmap_pages(memory, bytes, 0);
     errno = saved;
     return nullptr;
   }
@@ -52,7 +61,7 @@ Chunk* ChunkMaker::make(size_t bytes) const {
 
 bool ChunkMaker::unmake(Chunk* chunk) const {
   if (api->dereg_mr(chunk->mr) != 0) return false;
-  munmap(chunk->address, chunk->bytes);
+  api->unmap_pages(chunk->address, chunk->bytes, chunk->used);
   bfo::engine::unmake(chunk);
   return true;
 }

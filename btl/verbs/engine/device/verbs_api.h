@@ -14,6 +14,11 @@
 
 namespace bfo::engine {
 
+/// `bytes`, whole pages, of zeroed memory that will be registered; nullptr when the system has none.
+void* map_pages(size_t bytes);
+/// Gives all of them back. Only the first `used` bytes have been written.
+void unmap_pages(void* pages, size_t bytes, size_t used);
+
 /// Control verbs with the meaning, return values and errno conventions of libibverbs(7). Ownership of
 /// returned objects is the caller's. The event thread calls get_async_event, ack_async_event, get_cq_event,
 /// ack_cq_events and, for its own objects (heartbeat.h), create_ah, destroy_ah and modify_qp; everything else
@@ -57,6 +62,9 @@ struct VerbsApi {
   int (*destroy_ah)(ibv_ah* ah);
   int (*get_async_event)(ibv_context* context, ibv_async_event* event);
   void (*ack_async_event)(ibv_async_event* event);
+  // The memory that the engine registers for itself. Who makes thousands of ports keeps it.
+  void* (*map_pages)(size_t bytes) = engine::map_pages;
+  void (*unmap_pages)(void* pages, size_t bytes, size_t used) = engine::unmap_pages;
 };
 
 /// The table of the libibverbs this process is linked with. Constant, never freed, any thread.
