@@ -68,9 +68,9 @@ int64_t check_pattern(const uint8_t* from, uint32_t pair, uint32_t length) {
   return -1;
 }
 
-void Book::reset(const Scenario& s) {
+void Book::reset(const Program& s) {
   s_ = &s;
-  const size_t n = s.machine.procs;
+  const size_t n = s.procs;
   channels_.resize(s.comms.size() * n * n);
   receivers_.resize(s.comms.size() * n);
   for (Channel& c : channels_) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "test/sim/context.h"
+#include "test/sim/program.h"
 
 namespace bfo::sim {
 
@@ -22,7 +23,7 @@ int64_t check_pattern(const uint8_t* from, uint32_t pair, uint32_t length);
 class Book {
  public:
   explicit Book(Context& ctx) : ctx_(ctx) {}
-  void reset(const Scenario& s);
+  void reset(const Program& s);
 
   struct Posted {
     uint32_t pair;
@@ -53,10 +54,10 @@ class Book {
   bool is_matched(uint32_t message) const { return taken_[message]; }
   /// Rank of a process in the communicator of a plan, and back.
   int32_t rank(uint32_t comm, uint32_t proc) const {
-    return static_cast<int32_t>((proc + s_->comms[comm].shift) % s_->machine.procs);
+    return static_cast<int32_t>((proc + s_->comms[comm].shift) % s_->procs);
   }
   uint32_t proc(uint32_t comm, int32_t rank) const {
-    const uint32_t n = s_->machine.procs;
+    const uint32_t n = s_->procs;
     return (static_cast<uint32_t>(rank) + n - s_->comms[comm].shift % n) % n;
   }
 
@@ -70,13 +71,13 @@ class Book {
     size_t first = 0;
   };
   Channel& channel(uint32_t comm, uint32_t src, uint32_t dst) {
-    const uint32_t n = s_->machine.procs;
+    const uint32_t n = s_->procs;
     return channels_[(comm * n + src) * n + dst];
   }
-  Receiver& receiver(uint32_t comm, uint32_t dst) { return receivers_[comm * s_->machine.procs + dst]; }
+  Receiver& receiver(uint32_t comm, uint32_t dst) { return receivers_[comm * s_->procs + dst]; }
 
   Context& ctx_;
-  const Scenario* s_ = nullptr;
+  const Program* s_ = nullptr;
   std::vector<Channel> channels_;
   std::vector<Receiver> receivers_;
   std::vector<uint8_t> taken_;

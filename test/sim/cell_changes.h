@@ -2,7 +2,7 @@
 //
 // cell_changes.h: every change of one cell of the state tables: a cell that is Go becomes Ignore and Bug, one
 // that is Ignore becomes Bug and each Go that the same event has in another phase. Something must notice each
-// of them: the rules below, the closure (closure_cells_test) or the simulator (cell_hunt).
+// of them: the rules below, the closure (closure_cells_test) or the simulator (test/stack/cells).
 #pragma once
 
 #include <cstddef>

@@ -2,9 +2,9 @@
 //
 // closure_cells_test.cc: every Go and Ignore cell of both tables is changed into every other kind
 // (cell_changes.h), and something must notice: a rule of the tables (table_rules.h), the closure, or the
-// simulator (cell_catches.txt, which cell_hunt replays). What nothing notices is listed in cell_mutations.txt
-// with the reason why it is harmless, or why the cell cannot be reached; a change that is listed there and
-// noticed, or neither, fails the test.
+// simulator (test/stack/cell_catches.txt, which test/stack/cells replays). What nothing notices is listed in
+// cell_mutations.txt with the reason why it is harmless, or why the cell cannot be reached; a change that is
+// listed there and noticed, or neither, fails the test.
 //
 // The small models run here; BFO_CLOSURE=cells (make soak) runs the large ones on what the small ones let
 // pass and the simulator did not catch. bfo-time-limit: 900
@@ -123,12 +123,12 @@ bool noticed(const std::vector<Config>& models, Mutation& m) {
   return false;
 }
 
-/// A file beside this one: change and what is said about it.
+/// A file of the tests: change and what is said about it.
 std::map<std::string, std::string> listed(const char* file) {
   const char* const top = std::getenv("BFO_SRCDIR");
   std::map<std::string, std::string> out;
   std::string error;
-  EXPECT_TRUE(cells::read_list(std::string(top ? top : ".") + "/test/sim/" + file, out, error)) << error;
+  EXPECT_TRUE(cells::read_list(std::string(top ? top : ".") + "/test/" + file, out, error)) << error;
   return out;
 }
 
@@ -139,8 +139,8 @@ TEST(ClosureCells, EveryChangeIsNoticedOrListed) {
   std::vector<Config> models = small_models();
   measure(models);
   share(all.size(), [&](size_t i) { all[i].by_small = noticed(models, all[i]); });
-  const auto catches = listed("cell_catches.txt");
-  const auto survivors = listed("cell_mutations.txt");
+  const auto catches = listed("stack/cell_catches.txt");
+  const auto survivors = listed("sim/cell_mutations.txt");
   if (large) {
     models = large_models();
     measure(models);
@@ -176,7 +176,7 @@ TEST(ClosureCells, EveryChangeIsNoticedOrListed) {
   std::printf(
       "%zu changes of cells, %zu caught: %zu break a rule of the tables, %zu are noticed by the small "
       "models, "
-      "%zu by the simulator (cell_hunt), %zu only by the large models (make soak); of the rest %zu are "
+      "%zu by the simulator (cells), %zu only by the large models (make soak); of the rest %zu are "
       "harmless, %zu of cells that cannot be reached\n",
       all.size(), all.size() - harmless - unreachable, rules, small, simulator, by_large, harmless,
       unreachable);

@@ -174,7 +174,12 @@ void Fabric::destroy(Qp& qp) {
   std::erase_if(qp.device()->events, [&qp](const ibv_async_event& e) {
     return e.element.qp == &qp && e.event_type == IBV_EVENT_QP_LAST_WQE_REACHED;
   });
-  qps[number - kFirstQp].reset();
+  if (!traits.no_fence || !running || closing || qp.qp_type != IBV_QPT_RC) {
+    qps[number - kFirstQp].reset();
+    return;
+  }
+  qp.attr.qp_state = IBV_QPS_ERR;
+  qp.sq.clear();
 }
 
 }  // namespace bfo::stack

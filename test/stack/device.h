@@ -164,6 +164,7 @@ struct FabricTraits {
   uint64_t cqe_ns = 1;       // .. at most by so much
   unsigned write_late = 0;   // written bytes are in memory after the acknowledgement, per mille: at the ..
   uint64_t write_ns = 1;     // .. latest by so much, and before a later message of the same connection
+  bool no_fence = false;     // a queue pair that was destroyed still takes what is written through it
   bool fence_fails = false;  // a dead device refuses to destroy queue pairs
   unsigned verb_fails = 0;   // a verb that makes something fails, with any errno, per mille
   unsigned verb_blocks = 0;  // a verb that the progress function calls takes long, per mille
@@ -229,6 +230,7 @@ class Fabric : private WireUser {
   uint64_t packets = 0;
   uint64_t lost = 0;
   uint64_t cqs_made = 0;
+  uint64_t faults_hit = 0;   // of packet faults, those that happened
   uint64_t late_landed = 0;  // executed for a requester that was in ERR or gone
   static constexpr uint32_t kFirstQp = 16;
   static constexpr uint32_t kFirstKey = 0x100;

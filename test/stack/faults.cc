@@ -82,7 +82,10 @@ bool of_class(const Wqe& w, uint32_t packets) {
 /// The fault that this packet is the one for, if any. It happens once.
 const PacketFault* Fabric::hit(const Qp& qp, const Wqe& w, const Device* to) {
   for (PacketFault& f : packet_faults_)
-    if (f.n != 0 && f.from == qp.device() && f.to == to && of_class(w, f.packets) && --f.n == 0) return &f;
+    if (f.n != 0 && f.from == qp.device() && f.to == to && of_class(w, f.packets) && --f.n == 0) {
+      ++faults_hit;
+      return &f;
+    }
   return nullptr;
 }
 

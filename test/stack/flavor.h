@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "test/sim/prng.h"
+#include "test/stack/programs.h"
 #include "test/stack/special.h"
 
 namespace bfo::stack {
@@ -32,7 +33,9 @@ struct Flavor {
   uint64_t short_runs = 8;
   bool may_fail = false;
   uint32_t min_length = 0;
-  uint64_t packet_faults = 0;                        // at most
+  uint64_t packet_faults = 0;                        // at most ..
+  uint64_t echoes = 0;                               // .. as these, see add_echoes() ..
+  uint64_t forged = 0;                               // .. and add_forged()
   void (*tune)(sim::Prng& d, Machine& m) = nullptr;  // last
 };
 
@@ -393,6 +396,57 @@ inline constexpr Flavor kFlavors[] = {
      .min_length = 20000,
      .packet_faults = 4,
      .tune = change_weather},
+    {.name = "echoes",  // as dance, and headers come that the phase of their request ignores
+     .max_procs = 2,
+     .min_rails = 2,
+     .max_rails = 4,
+     .min_pairs = 1,
+     .max_pairs = 3,
+     .min_faults = 0,
+     .max_faults = 2,
+     .span_ns = 200 * kUs,
+     .fault_ns = 2 * kMs,
+     .kinds = bit(FaultKind::kBreak) | bit(FaultKind::kPortDown) | bit(FaultKind::kSleep),
+     .short_runs = 20,
+     .min_length = 1100,
+     .packet_faults = 6,
+     .echoes = 40,
+     .tune = answer_echoes},
+    {.name = "forged",  // headers that no correct peer sends, among much traffic
+     .min_procs = 3,
+     .min_rails = 2,
+     .max_rails = 3,
+     .min_pairs = 40,
+     .max_pairs = 120,
+     .max_faults = 6,
+     .span_ns = 5 * kMs,
+     .kinds = kLinks | kThreads,
+     .packet_faults = 6,
+     .forged = 60},
+    {.name = "programs",  // communicators that come and go, cancelled receives, messages to oneself
+     .min_procs = 2,
+     .max_procs = 6,
+     .max_rails = 4,
+     .min_pairs = 40,
+     .max_pairs = 160,
+     .max_faults = 8,
+     .span_ns = 5 * kMs,
+     .max_length = 12000,
+     .kinds = kLinks | bit(FaultKind::kSleep),
+     .packet_faults = 6,
+     .forged = 10,
+     .tune = be_odd},
+    {.name = "death",  // of a process
+     .min_procs = 3,
+     .max_procs = 5,
+     .max_rails = 3,
+     .min_pairs = 40,
+     .max_pairs = 160,
+     .max_faults = 4,
+     .span_ns = 5 * kMs,
+     .kinds = kLinks | bit(FaultKind::kSleep),
+     .packet_faults = 4,
+     .tune = lose_a_process},
     {.name = "crowd",
      .min_procs = 32,
      .max_procs = 64,

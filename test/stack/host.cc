@@ -43,6 +43,7 @@ void Process::forge_tag(engine::Endpoint& e, uint8_t tag, const char* data, uint
 
 void Process::deliver(engine::Endpoint& e, uint8_t tag, char* data, uint32_t length) {
   if (++handed_in_ % kForgedTags == 0) forge_tag(e, tag, data, length);
+  if (!heard_.empty()) hear(link_of(e), tag, data, length);
   engine_->on_message(link_of(e).engine_rail, e.epoch, tag, data, length);
 }
 
@@ -63,7 +64,12 @@ void Process::frag_done(engine::Endpoint& e, engine::Frag* work, int status) {
   f->posted = false;
   if (f->rdma != nullptr) --f->rdma->rdma_out;
   f->rdma = nullptr;
-  engine_->on_done(f, xfer::fate_of(status));
+  const Fate fate = xfer::fate_of(status);
+  if (f->payload != 0 && f->reads && fate != Fate::kNeverSent)
+    world_.traffic.fetched(f->pair, f->xfer.offset, f->payload);
+  if (f->payload != 0 && fate != Fate::kDelivered) world_.traffic.failed(f->pair, f->payload);
+  f->reads = false;
+  engine_->on_done(f, fate);
 }
 
 engine::Host Process::host(Nic& nic) {
@@ -104,6 +110,7 @@ engine::Host Process::host(Nic& nic) {
   h.rail_closed = [](void* c, engine::Endpoint& e, const bfo_rail_event_t& ev, bfo_fence_result_t result,
                      uint64_t delivered) {
     Process& p = *nic_of(c).process;
+    ++p.world_.result.closed;
     SIM_TRACE(p.world_.ctx, "close %u-%u rail %u epoch %u: %s, %llu delivered", p.id_, link_of(e).peer,
               link_of(e).rail, ev.info.name.epoch, result == BFO_FENCED ? "fenced" : "unfenceable",
               static_cast<unsigned long long>(delivered));

@@ -90,7 +90,7 @@ Scenario scenario_of(const Cell& c, uint64_t rate) {
   m.fabric.jitter_ns = 0;
   m.fabric.no_bytes = true;
   s.program.comms.push_back(sim::CommPlan{0, 0, -1, 0});
-  s.program.machine.procs = m.procs;
+  s.program.procs = m.procs;
   add_streams(c, s);
   return s;
 }

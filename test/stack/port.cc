@@ -15,6 +15,7 @@ namespace bfo::stack {
 
 Frag* StackPort::frag_alloc() {
   Process& p = process_;
+  if (p.frags_out_ >= p.world_.scenario.machine.frags) return nullptr;
   Frag* f = p.free_frags_;
   if (f != nullptr) {
     p.free_frags_ = f->next_free;
@@ -64,6 +65,7 @@ bool StackPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size
 
 bool StackPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len, InlineSource& s,
                       size_t len) {
+  if (no_room(rail)) return false;
   engine::Endpoint& e = rail.link->endpoint;
   const auto length = static_cast<uint32_t>(hdr_len + len);
   char* const slot = engine::slot_reserve(e, length);
@@ -71,7 +73,13 @@ bool StackPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size
   std::memcpy(slot, hdr, hdr_len);
   if (len != 0) std::memcpy(slot + hdr_len, s.base, len);
   process_.copied_ += len;
-  return engine::slot_commit(e, slot, length, tag);
+  if (!engine::slot_commit(e, slot, length, tag)) return false;
+  process_.world_.traffic.message(s.pair, hdr_len, 0, len);
+  return true;
+}
+
+bool StackPort::no_room(const RailHandle& rail) const {
+  return process_.no_room_[rail.link->rail] != 0;
 }
 
 Post StackPort::post(const RailHandle& rail, Frag& f) {
@@ -86,12 +94,27 @@ Post StackPort::send(const RailHandle& rail, uint8_t tag, const void* hdr, size_
   sim::Context& ctx = process_.world_.ctx;
   if (!r.buf.active) ctx.fail("P2: process %u packed from a finished send", process_.id_);
   if (offset + len > r.buf.length) ctx.fail("P2: process %u packed past the end of a send", process_.id_);
-  return send_bytes(rail, tag, hdr, hdr_len, r.buf.base + offset, len, f);
+  // A data type of pieces cannot be cut anywhere else.
+  if (!r.buf.contiguous && offset + len != r.buf.length)
+    len -= (offset + len) % process_.world_.scenario.machine.piece;
+  f.pair = r.buf.pair;
+  f.payload = static_cast<uint32_t>(len);  // it may end inside the call
+  const Post result = send_piece(rail, tag, hdr, hdr_len, r.buf.base + offset, len, f);
+  if (result == Post::kAccepted) process_.world_.traffic.message(r.buf.pair, hdr_len, offset, len);
+  return result;
 }
 
 Post StackPort::send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len,
                            const void* bytes, size_t len, Frag& f) {
-  if (hdr_len + len > process_.world_.scenario.machine.max_send) return Post::kNoResource;
+  f.payload = 0;
+  const Post result = send_piece(rail, tag, hdr, hdr_len, bytes, len, f);
+  if (result == Post::kAccepted) process_.world_.traffic.stored(tag, hdr_len + len);
+  return result;
+}
+
+Post StackPort::send_piece(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len,
+                           const void* bytes, size_t len, Frag& f) {
+  if (hdr_len + len > process_.world_.scenario.machine.max_send || no_room(rail)) return Post::kNoResource;
   std::memcpy(f.bytes.get(), hdr, hdr_len);
   process_.copied_ += len;
   if (len != 0 && !process_.world_.fabric.traits.no_bytes) std::memcpy(f.bytes.get() + hdr_len, bytes, len);
@@ -108,7 +131,10 @@ Post StackPort::send_bytes(const RailHandle& rail, uint8_t tag, const void* hdr,
 Post StackPort::rdma(const RailHandle& rail, Buffer& buffer, bool write, uint64_t offset, size_t len,
                      uint64_t remote, const xfer::HandleBytes& handle, Frag& f) {
   if (!buffer.active) process_.world_.ctx.fail("P2: RDMA with the buffer of a finished request");
+  if (no_room(rail)) return Post::kNoResource;
   f.rdma = &buffer;
+  f.reads = !write;
+  f.payload = static_cast<uint32_t>(len);
   f.work = engine::Frag{};
   f.work.data = reinterpret_cast<char*>(buffer.base + offset);
   f.work.length = static_cast<uint32_t>(len);
@@ -127,13 +153,23 @@ Post StackPort::rdma(const RailHandle& rail, Buffer& buffer, bool write, uint64_
 Post StackPort::put(const RailHandle& rail, SendRequest& r, uint64_t offset, size_t len, uint64_t remote,
                     const xfer::HandleBytes& handle, Frag& f) {
   if (r.xfer.rndv->reg.mr[rail.link->rail] == nullptr) return Post::kUnreachable;
-  return rdma(rail, r.buf, true, offset, len, remote, handle, f);
+  f.pair = r.buf.pair;
+  const Post result = rdma(rail, r.buf, true, offset, len, remote, handle, f);
+  if (result == Post::kAccepted) process_.world_.traffic.write(r.buf.pair, offset, len);
+  return result;
 }
 
 Post StackPort::get(const RailHandle& rail, RecvRequest& r, uint64_t offset, size_t len, uint64_t remote,
                     const xfer::HandleBytes& handle, Frag& f) {
   if (r.xfer.rndv->reg.mr[rail.link->rail] == nullptr) return Post::kUnreachable;
-  return rdma(rail, r.buf, false, offset, len, remote, handle, f);
+  const uint32_t align = process_.world_.scenario.machine.get_alignment;
+  if (offset % align != 0 || (len % align != 0 && offset + len < r.buf.length))
+    process_.world_.ctx.fail("a READ of %zu bytes at %llu is not aligned to %u", len,
+                             static_cast<unsigned long long>(offset), align);
+  const uint32_t pair = f.pair = r.message >= 0 ? static_cast<uint32_t>(r.message) : r.buf.pair;
+  const Post result = rdma(rail, r.buf, false, offset, len, remote, handle, f);
+  if (result == Post::kAccepted) process_.world_.traffic.read(pair, offset, len);
+  return result;
 }
 
 // ---- data
@@ -197,8 +233,28 @@ void StackPort::unpack(RecvRequest& r, uint64_t offset, const void* bytes, size_
   std::memcpy(r.buf.base + offset, bytes, n);
 }
 
-void StackPort::emit(const FailoverEvent&) {
-  ++process_.world_.result.words;
+namespace {
+void copy_bytes(World& world, const uint8_t* from, const RecvRequest& r, size_t n) {
+  if (!r.buf.active || n > r.buf.length)
+    return world.ctx.fail("P2: a message to oneself does not fit its receive");
+  if (n != 0) std::memcpy(r.buf.base, from, n);
+}
+}  // namespace
+
+void StackPort::copy(SendRequest& s, RecvRequest& r, size_t n) {
+  if (!s.buf.active) process_.world_.ctx.fail("P2: process %u copied from a finished send", process_.id_);
+  copy_bytes(process_.world_, s.buf.base, r, n);
+}
+void StackPort::copy(InlineSource& s, RecvRequest& r, size_t n) {
+  copy_bytes(process_.world_, s.base, r, n);
+}
+bool StackPort::gather(SendRequest& s, void* to, size_t n) {
+  if (n != 0) std::memcpy(to, s.buf.base, n);
+  return true;
+}
+bool StackPort::gather(InlineSource& s, void* to, size_t n) {
+  if (n != 0) std::memcpy(to, s.base, n);
+  return true;
 }
 
 // ---- MPI
@@ -216,7 +272,7 @@ void* StackPort::known(uint32_t comm, int32_t rank) const {
   return process_.peers_[process_.world_.book.proc(comm, rank)];
 }
 void StackPort::peer_failed(uint32_t peer, const xfer::PeerLoss& loss) {
-  if (!process_.loss_allowed())
+  if (!process_.loss_allowed(peer))
     process_.world_.ctx.fail("P6: process %u gave up process %u (%s)", process_.id_, peer,
                              to_string(loss.outcome));
 }
@@ -241,6 +297,17 @@ xfer::WorkCount StackPort::work(const RailHandle& rail) const {
 }
 uint8_t StackPort::reads_in_time(uint8_t reads) const {
   return std::min(reads, process_.world_.scenario.machine.reads_in_time);
+}
+void StackPort::emit(const FailoverEvent& e) {
+  ++process_.world_.result.words;
+  process_.world_.traffic.told(e.bytes_resent);
+}
+void StackPort::rndv_over(const SendRequest& r) {
+  const auto& rndv = *r.xfer.rndv;
+  process_.world_.traffic.rounds(r.buf.pair, rndv.restarts, rndv.open_len == 0 && !rndv.sent_once.empty());
+}
+bool StackPort::gate_removed() const {
+  return process_.world_.scenario.machine.no_gate;
 }
 Seq16 StackPort::seq_step() const {
   return process_.world_.scenario.machine.seq_step;

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 
 #include "btl/verbs/engine/base/frag.h"
@@ -79,11 +78,10 @@ class StackPort : public xfer::NoHooks {
   bool handle(const Registration& reg, const RailHandle& rail, xfer::HandleBytes& out);
   void matched(RecvRequest& r, int32_t source, int32_t tag, uint64_t length);
   void unpack(RecvRequest& r, uint64_t offset, const void* bytes, size_t n);
-  // Its processes send nothing to themselves.
-  void copy(SendRequest&, RecvRequest&, size_t) { std::abort(); }
-  void copy(InlineSource&, RecvRequest&, size_t) { std::abort(); }
-  bool gather(SendRequest&, void*, size_t) { return false; }
-  bool gather(InlineSource&, void*, size_t) { return false; }
+  void copy(SendRequest& s, RecvRequest& r, size_t n);
+  void copy(InlineSource& s, RecvRequest& r, size_t n);
+  bool gather(SendRequest& s, void* to, size_t n);
+  bool gather(InlineSource& s, void* to, size_t n);
 
   void complete_send(SendRequest& r, Outcome outcome);
   void complete_recv(RecvRequest& r, const xfer::RecvStatus& status);
@@ -101,7 +99,10 @@ class StackPort : public xfer::NoHooks {
   /// The distance of successive sequence numbers: the window holds 2^14 / it messages.
   Seq16 seq_step() const;
   uint8_t reads_in_time(uint8_t reads) const;
-  void emit(const FailoverEvent&);
+  bool gate_removed() const;
+  void emit(const FailoverEvent& e);
+  /// A rendezvous is over, and its state goes.
+  void rndv_over(const SendRequest& r);
   void trace_sent(PeerHandle, const void*, size_t) {}
   void trace_plan(const PeerHandle&, const xfer::PlanTrace&) {}
   uint64_t copies_out() const { return 0; }
@@ -109,7 +110,10 @@ class StackPort : public xfer::NoHooks {
   const core::RecvCell& recv_cell(core::RecvPhase p, core::RecvEvent e) const;
 
  private:
+  bool no_room(const RailHandle& rail) const;
   Post post(const RailHandle& rail, Frag& f);
+  Post send_piece(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_len, const void* bytes,
+                  size_t len, Frag& f);
   Post rdma(const RailHandle& rail, Buffer& buffer, bool write, uint64_t offset, size_t len, uint64_t remote,
             const xfer::HandleBytes& handle, Frag& f);
 
@@ -160,6 +164,9 @@ struct Frag {
   std::unique_ptr<char[]> bytes;
   Frag* next_free = nullptr;
   Buffer* rdma = nullptr;
+  uint32_t pair = 0;     // message whose payload it carries ..
+  uint32_t payload = 0;  // .. and how much
+  bool reads = false;
   bool in_use = false;
   bool posted = false;
 };

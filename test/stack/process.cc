@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "btl/verbs/engine/device/async.h"
 #include "pml/bfo/xfer/contract.h"
@@ -64,6 +65,9 @@ Process::Process(World& world, uint32_t id)
 /// After a violation nothing has been closed: a command under way would find its endpoint gone.
 Process::~Process() {
   engine_.reset();
+  // The system frees what a process that died had stored on its rails.
+  for (const auto& f : all_frags_)
+    if (f->in_use && world_.dead(id_)) std::free(f->xfer.buffer);
   forget_peers();
   for (const auto& nic : nics_) {
     nic->port.close();
@@ -146,44 +150,47 @@ void Process::begin() {
   c.short_limit = m.short_limit;
   c.use_get = m.use_get;
   c.use_put = m.use_put;
+  if (m.any_source_waits) c.any_source_on_loss = xfer::AnySource::kWait;
   engine_.emplace(port_, c);
   if (!m.lazy)
     for (uint32_t q = 0; q < m.procs; ++q)
       if (q != id_ && world_.talk(id_, q)) peer(q);
   plan();
-  for (uint32_t i = 0; i < world_.scenario.program.comms.size(); ++i) {
-    xfer::CommDesc<StackPort> d;
-    d.handle = i;
-    d.ctx = static_cast<uint16_t>(world_.scenario.program.comms[i].ctx);
-    d.my_rank = world_.book.rank(i, id_);
-    d.size = static_cast<int32_t>(m.procs);
-    comms_[i] = engine_->comm_add(d);
-  }
 }
 
-xfer::RailLimits Process::limits() const {
+void Process::peer_died(uint32_t q) {
+  engine_->peer_lost(peer(q));
+}
+
+xfer::RailLimits Process::limits(uint32_t rail) const {
   const Machine& m = world_.scenario.machine;
   xfer::RailLimits l;
   l.eager_limit = m.eager_limit;
   l.blocking_limit = m.blocking_limit;
-  l.rndv_eager_limit = m.eager_limit;
+  l.rndv_eager_limit = m.rndv_eager != 0 ? m.rndv_eager : m.eager_limit;
   l.max_send_size = m.max_send;
   l.put_limit = size_t{1} << 30;
   l.get_limit = size_t{1} << 30;
-  l.min_rdma_size = m.eager_limit;
+  l.get_alignment = m.get_alignment;
+  l.min_rdma_size = m.min_rdma != 0 ? m.min_rdma : m.eager_limit;
   l.rdma_frag_size = m.rdma_frag;
   l.weight = m.weight;
   l.failover = true;
+  if (!m.uneven) return l;
+  l.weight = 1 + static_cast<uint32_t>(sim::mix(m.seed, rail) % 4);
+  if (rail != 1) return l;
+  l.eager_limit /= 2;
+  l.max_send_size /= 2;
   return l;
 }
 
 EnginePeer* Process::peer(uint32_t q) {
   if (peers_[q] != nullptr) return peers_[q];
-  EnginePeer* const p = peers_[q] = engine_->peer_add(q, uint64_t{q} + id_);
-  if (p == nullptr) return nullptr;  // no memory
+  EnginePeer* const p = peers_[q] = engine_->peer_add(q, uint64_t{q} + id_, q == id_);
+  if (p == nullptr || q == id_) return p;  // no memory; what it sends to itself needs no rail
   for (uint32_t r = 0; r < nics_.size(); ++r) {
     Link& l = *link(q, r);
-    l.engine_rail = engine_->rail_add(p, StackPort::RailHandle{&l}, limits());
+    l.engine_rail = engine_->rail_add(p, StackPort::RailHandle{&l}, limits(r));
     if (l.engine_rail == nullptr) continue;
     bfo_rail_info_t info{};
     engine::rail_attach(l.endpoint, &l, &info);
@@ -211,13 +218,14 @@ uint64_t Process::step() {
     handled += engine_->progress(now);
   else
     engine_->turn();
-  run_program();
+  if (world_.begun()) run_program();
+  if (!echoes_.empty()) send_echoes();
   tick_ns_ = handled != 0 ? kBusyNs : std::min(world_.scenario.machine.idle_ns, tick_ns_ + tick_ns_ / 2);
   work(static_cast<uint64_t>(handled));
   uint64_t delay = tick_ns_;
   if (!pending_.empty()) delay = std::min<uint64_t>(delay, world_.scenario.machine.idle_ns / 50);
-  if (next_op_ < ops_.size()) {
-    const uint64_t at = world_.start_ns() + ops_[next_op_].at;
+  if (const uint64_t op = next_op_ns(); world_.begun() && op != ~uint64_t{0}) {
+    const uint64_t at = world_.start_ns() + op;
     delay = std::min(delay, at > now ? at - now : 0);
   }
   return std::max<uint64_t>(delay, 200);

@@ -70,6 +70,18 @@ class Process {
   void check_loads();
   void close();
 
+  /// A communicator whose predecessor everybody has freed can be made from now on.
+  void comm_begins(uint32_t comm);
+  bool has_freed(uint32_t comm) const { return comms_[comm].over; }
+  void peer_died(uint32_t peer);
+  /// Posts on a rail are refused, or are not any more.
+  void refuse_posts(uint32_t rail, bool refuse) { no_room_[rail] += refuse ? 1 : -1; }
+
+  // ---- headers that no correct peer sends: echo.cc, forge.cc
+  void arm_echo(const Fault& f);
+  void expect_forged();
+  void forged(const Fault& f);
+
   bool finished() const {
     return left_ == 0 && pending_.empty() && (streams_ == nullptr || streams_->over());
   }
@@ -92,19 +104,36 @@ class Process {
     uint32_t pair;
     bool send;
   };
+  struct CommState {
+    EngineComm* comm = nullptr;
+    std::vector<Op> ops;
+    size_t next = 0;
+    uint32_t open = 0;                 // operations that are not over
+    uint64_t begin_ns = ~uint64_t{0};  // since the start of the run; ~0: not known yet
+    bool live = false;
+    bool over = false;
+  };
+  struct Heard {  // a message, to be played again
+    uint32_t from = 0;
+    uint8_t tag = 0;
+    std::string bytes;
+  };
+  /// Something the program does again and again until it succeeds.
   struct Pending {
-    enum Kind : uint8_t { kProbe, kMprobe, kImrecv } kind;
+    enum Kind : uint8_t { kProbe, kMprobe, kImrecv, kCancel } kind;
     uint32_t pair;
     uint64_t at;
     Engine::Message* message = nullptr;
     int32_t taken = -1;
+    RecvRequest* request = nullptr;
+    uint32_t order = 0;
   };
 
   // process.cc
   void work(uint64_t handled);
   engine::Config config() const;
   EnginePeer* peer(uint32_t id);
-  xfer::RailLimits limits() const;
+  xfer::RailLimits limits(uint32_t rail) const;
   void forget_peers();
 
   // host.cc
@@ -114,11 +143,28 @@ class Process {
   void may_be_unknown(const engine::Endpoint& e);
   void frag_done(engine::Endpoint& e, engine::Frag* work, int status);
 
-  // program.cc
+  // echo.cc, forge.cc
+  void send_echoes();
+  bool send_echo(const Fault& f);
+  void hear(const Link& from, uint8_t tag, const char* data, uint32_t length);
+  void replayed(Link& l, sim::Prng& d);
+  bool speaks_for_another(const Link& l, const uint8_t* bytes) const;
+  Link* link_up(uint32_t peer, uint32_t first);
+  void inject(Link& l, uint8_t tag, const uint8_t* bytes, size_t size, bool must_count);
+
+  // comms.cc
   void plan();
+  void open_comm(uint32_t i);
+  void close_comm(uint32_t i);
+  void op_over(uint32_t pair);
+  CommState* next_comm();
+  uint64_t next_op_ns() const;
+
+  // program.cc
   void run_program();
   void run_op(const Op& op);
   void start_send(uint32_t pair);
+  bool try_cancel(const Pending& p);
   void start_recv(uint32_t pair, int32_t src, int32_t tag);
   bool try_pending(Pending& p);
   void matched(RecvRequest& r, int32_t source, int32_t tag, uint64_t length);
@@ -128,7 +174,7 @@ class Process {
   bool awaits(uint32_t message) const;
   bool lost(uint32_t peer) const;
   bool waits_in_vain(const sim::PairPlan& asked) const;
-  bool loss_allowed() const;
+  bool loss_allowed(uint32_t peer) const;
   uint8_t* get_buffer(uint32_t length);
   void put_buffer(uint8_t* buffer, uint32_t length);
   template <class Request>
@@ -144,14 +190,16 @@ class Process {
   std::vector<engine::ControlLane*> lanes_;   // of all ports
   std::vector<std::unique_ptr<Link>> links_;  // by peer and rail
   std::vector<EnginePeer*> peers_;
-  EngineComm* comms_[2] = {};
+  std::vector<CommState> comms_;
   uint64_t tick_ns_ = 2 * kUs;
   uint64_t alive_ns_ = 0;
 
-  std::vector<Op> ops_;
-  size_t next_op_ = 0;
   uint64_t left_ = 0;
   std::vector<Pending> pending_;
+  std::vector<Fault> echoes_;  // that wait for their phase
+  std::vector<Heard> heard_;   // the last ones; empty: nobody asks
+  size_t n_heard_ = 0;
+  int no_room_[kMaxStackRails] = {};
   std::vector<uint8_t> send_over_, recv_over_;  // per pair; 2: it failed
 
   std::vector<uint8_t*> free_buffers_[24];

@@ -55,21 +55,8 @@ Request* Process::get_request(std::vector<Request*>& free, std::vector<std::uniq
   return r;
 }
 
-void Process::plan() {
-  const std::vector<sim::PairPlan>& pairs = world_.scenario.program.pairs;
-  for (uint32_t i = 0; i < pairs.size(); ++i) {
-    if (pairs[i].src == id_) ops_.push_back(Op{pairs[i].send_at, i, true});
-    if (pairs[i].dst == id_) ops_.push_back(Op{pairs[i].recv_at, i, false});
-  }
-  std::stable_sort(ops_.begin(), ops_.end(), [](const Op& a, const Op& b) { return a.at < b.at; });
-  left_ = ops_.size();
-  send_over_.assign(pairs.size(), 0);
-  recv_over_.assign(pairs.size(), 0);
-  if (!world_.scenario.streams.empty()) streams_ = std::make_unique<Streams>(world_, id_);
-}
-
 void Process::run_program() {
-  if (streams_ != nullptr) streams_->run(*engine_, comms_[0]);
+  if (streams_ != nullptr) streams_->run(*engine_, comms_[0].comm);
   for (size_t i = 0; i < pending_.size() && !world_.ctx.failed;) {
     Pending p = pending_[i];
     const bool over = try_pending(p);
@@ -80,7 +67,15 @@ void Process::run_program() {
       ++i;
   }
   const uint64_t now = world_.now() - world_.start_ns();
-  while (next_op_ < ops_.size() && ops_[next_op_].at <= now && !world_.ctx.failed) run_op(ops_[next_op_++]);
+  for (uint32_t i = 0; i < comms_.size(); ++i)
+    if (!comms_[i].live && !comms_[i].over && comms_[i].begin_ns <= now) open_comm(i);
+  for (CommState* c = next_comm(); c != nullptr && !world_.ctx.failed; c = next_comm()) {
+    if (c->begin_ns + c->ops[c->next].at > now) break;
+    run_op(c->ops[c->next++]);
+  }
+  if (!world_.scenario.machine.free_comms) return;
+  for (uint32_t i = 0; i < comms_.size(); ++i)
+    if (comms_[i].live && comms_[i].open == 0) close_comm(i);
 }
 
 void Process::run_op(const Op& op) {
@@ -100,9 +95,10 @@ void Process::start_send(uint32_t pair) {
   sim::fill_pattern(buffer, pair, p.length);
   world_.book.sent(pair);
   ++world_.result.messages;
+  if (p.dst == id_) world_.traffic.oneself(p.length);
   SIM_TRACE(world_.ctx, "send  message %u: %u->%u tag %d, %u bytes", pair, id_, p.dst, p.tag, p.length);
   xfer::SendArgs<StackPort> args;
-  args.comm = comms_[p.comm];
+  args.comm = comms_[p.comm].comm;
   args.dst = world_.book.rank(p.comm, p.dst);
   args.tag = p.tag;
   args.length = p.length;
@@ -113,7 +109,7 @@ void Process::start_send(uint32_t pair) {
     if (engine_->send_inline(args, source)) {
       put_buffer(buffer, p.length);
       send_over_[pair] = 1;
-      --left_;
+      op_over(pair);
       return;
     }
   }
@@ -129,16 +125,37 @@ void Process::start_recv(uint32_t pair, int32_t src, int32_t tag) {
   r->message = -1;
   r->order = world_.book.posted(pair, src, tag);
   xfer::RecvArgs<StackPort> args;
-  args.comm = comms_[p.comm];
+  args.comm = comms_[p.comm].comm;
   args.src = src < 0 ? xfer::kAnySource : world_.book.rank(p.comm, static_cast<uint32_t>(src));
   args.tag = tag < 0 ? xfer::kAnyTag : tag;
   args.capacity = p.capacity;
+  const uint32_t order = r->order;
   engine_->irecv(r, args);
+  const bool open = r->buf.active && r->order == order && r->buf.pair == pair;
+  if (p.recv_style == sim::RecvStyle::kCancel && open)
+    pending_.push_back(
+        Pending{Pending::kCancel, pair, world_.now() + kUs + dice_.below(30 * kUs), nullptr, -1, r, order});
+}
+
+/// The receive is withdrawn, unless it has been matched, and posted again.
+bool Process::try_cancel(const Pending& t) {
+  RecvRequest* const r = t.request;
+  if (!r->buf.active || r->buf.pair != t.pair || r->order != t.order) return true;  // received meanwhile
+  if (!engine_->cancel(r)) return true;
+  if (r->message >= 0) world_.ctx.fail("P1: a matched receive was cancelled");
+  world_.book.cancelled(t.pair, t.order);
+  r->buf.active = false;
+  put_buffer(r->buf.base, r->buf.length);
+  free_recvs_.push_back(r);
+  const sim::PairPlan& p = world_.scenario.program.pairs[t.pair];
+  start_recv(t.pair, p.any_source ? -1 : static_cast<int32_t>(p.src), p.any_tag ? -1 : p.tag);
+  return true;
 }
 
 /// True: done with it.
 bool Process::try_pending(Pending& t) {
   if (world_.now() < t.at) return false;
+  if (t.kind == Pending::kCancel) return try_cancel(t);
   const sim::PairPlan& p = world_.scenario.program.pairs[t.pair];
   const int32_t src = p.any_source ? -1 : static_cast<int32_t>(p.src);
   const int32_t tag = p.any_tag ? -1 : p.tag;
@@ -154,10 +171,10 @@ bool Process::try_pending(Pending& t) {
   const int32_t wanted = tag < 0 ? xfer::kAnyTag : tag;
   xfer::ProbeResult result;
   const bool mprobe = t.kind == Pending::kMprobe;
-  if (mprobe) t.message = engine_->improbe(comms_[p.comm], rank, wanted, result);
-  if (mprobe ? t.message == nullptr : !engine_->iprobe(comms_[p.comm], rank, wanted, result)) {
+  if (mprobe) t.message = engine_->improbe(comms_[p.comm].comm, rank, wanted, result);
+  if (mprobe ? t.message == nullptr : !engine_->iprobe(comms_[p.comm].comm, rank, wanted, result)) {
     if (result.outcome == Outcome::kOk) return false;
-    if (!loss_allowed())
+    if (!loss_allowed(p.src))
       world_.ctx.fail("P6: probe for message %u ended with \"%s\"", t.pair, to_string(result.outcome));
     start_recv(t.pair, src, tag);  // ends with an error too
     return true;
@@ -222,8 +239,8 @@ bool Process::only_unmatched() const {
   return true;
 }
 
-bool Process::loss_allowed() const {
-  return world_.scenario.machine.may_fail;
+bool Process::loss_allowed(uint32_t peer) const {
+  return world_.scenario.machine.may_fail || world_.dead(peer);
 }
 
 void Process::matched(RecvRequest& r, int32_t source, int32_t tag, uint64_t length) {
@@ -255,7 +272,8 @@ void Process::finish_send(SendRequest& r, Outcome outcome) {
   if (!r.buf.active) return ctx.fail("P1: process %u completed a send twice", id_);
   if (r.buf.rdma_out != 0)
     return ctx.fail("P2: send of message %u completed with %u own writes under way", pair, r.buf.rdma_out);
-  if (outcome != Outcome::kOk && !loss_allowed())
+  if (outcome != Outcome::kOk) world_.traffic.cut(pair);
+  if (outcome != Outcome::kOk && !loss_allowed(world_.scenario.program.pairs[pair].dst))
     return ctx.fail("P6: send of message %u ended with \"%s\"", pair, to_string(outcome));
   // Without memory for the peer's record nothing was sent, and later messages have none before them.
   const bool nothing =
@@ -268,7 +286,7 @@ void Process::finish_send(SendRequest& r, Outcome outcome) {
   put_buffer(r.buf.base, r.buf.length);
   free_sends_.push_back(&r);
   send_over_[pair] = outcome == Outcome::kOk ? 1 : 2;
-  --left_;
+  op_over(pair);
   ctx.note(7, pair, 1);
 }
 
@@ -282,12 +300,16 @@ void Process::finish_recv(RecvRequest& r, const xfer::RecvStatus& status) {
     return ctx.fail("P2: receive %u completed with %u own reads under way", pair, r.buf.rdma_out);
   if (status.outcome != Outcome::kOk && status.outcome != Outcome::kTruncated) {
     if (r.message < 0) world_.book.cancelled(pair, r.order);
-    if (!loss_allowed()) return ctx.fail("P6: receive %u ended with \"%s\"", pair, to_string(status.outcome));
+    const uint32_t message = r.message >= 0 ? static_cast<uint32_t>(r.message) : pair;
+    world_.traffic.cut(message);
+    if (!loss_allowed(world_.scenario.program.pairs[message].src))
+      return ctx.fail("P6: receive %u ended with \"%s\"", pair, to_string(status.outcome));
   } else {
     if (r.message < 0) return ctx.fail("P1: receive %u completed without a message", pair);
     const auto m = static_cast<uint32_t>(r.message);
     const uint32_t length = world_.scenario.program.pairs[m].length;
     const uint32_t stored = std::min(length, r.buf.length);
+    if (length > r.buf.length) world_.traffic.truncated(m);
     if ((length > r.buf.length) != (status.outcome == Outcome::kTruncated) || status.length != stored)
       return ctx.fail("P1: receive %u of %u bytes got message %u of %u bytes and reports %llu, %s", pair,
                       r.buf.length, m, length, static_cast<unsigned long long>(status.length),
@@ -303,7 +325,7 @@ void Process::finish_recv(RecvRequest& r, const xfer::RecvStatus& status) {
   put_buffer(r.buf.base, r.buf.length);
   free_recvs_.push_back(&r);
   recv_over_[pair] = 1;
-  --left_;
+  op_over(pair);
   ctx.note(7, pair, 0);
 }
 

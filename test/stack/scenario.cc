@@ -11,6 +11,7 @@
 #include "common/seq.h"
 #include "test/sim/prng.h"
 #include "test/stack/flavor.h"
+#include "test/stack/programs.h"
 #include "test/stack/special.h"
 
 namespace bfo::stack {
@@ -120,7 +121,7 @@ void make_pairs(sim::Prng& d, const Flavor& f, Scenario& s) {
     if (how >= 92) p.recv_style = sim::RecvStyle::kMprobe;
     s.program.pairs.push_back(p);
   }
-  s.program.machine.procs = m.procs;
+  s.program.procs = m.procs;
 }
 
 void make_faults(sim::Prng& d, const Flavor& f, Scenario& s) {
@@ -148,10 +149,10 @@ void make_faults(sim::Prng& d, const Flavor& f, Scenario& s) {
   }
 }
 
-constexpr const char* kNames[] = {"port-down",   "rail-down",  "silent", "all-silent", "one-way",
-                                  "break",       "sleep",      "device", "overrun",    "refuse",
-                                  "late-events", "slow-verbs", "lose",   "no-answer",  "error-now",
-                                  "error-done",  "hold",       "unread"};
+constexpr const char* kNames[] = {
+    "port-down", "rail-down", "silent",      "all-silent", "one-way", "break",     "sleep",     "device",
+    "overrun",   "refuse",    "late-events", "slow-verbs", "lose",    "no-answer", "error-now", "error-done",
+    "hold",      "unread",    "echo",        "forge",      "death",   "fatal",     "no-room"};
 static_assert(std::size(kNames) == static_cast<size_t>(FaultKind::kCount));
 
 }  // namespace
@@ -190,6 +191,10 @@ bool generate(uint64_t seed, const std::string& config, Scenario& out) {
   if (out.machine.fins_lost) add_lost_fins(d, out);
   if (out.machine.last_words) add_last_words(d, out);
   if (f->packet_faults != 0) add_packet_faults(d, d.range(1, f->packet_faults), out);
+  if (out.machine.free_comms) add_communicators(d, out);
+  if (out.machine.deaths) add_death(d, out);
+  if (f->echoes != 0) add_echoes(d, f->echoes, out);
+  if (f->forged != 0) add_forged(d, f->forged, out);
   settle(out);
   return true;
 }
@@ -201,13 +206,17 @@ void settle(Scenario& s) {
   ++s.last_ns;
 }
 
+const char* name_of(FaultKind k) {
+  return kNames[static_cast<unsigned>(k)];
+}
+
 std::string print(const Fault& f) {
   char line[160];
   std::snprintf(line, sizeof line, "%s at %.3f ms: process %u (to %u) rail %u for %.3f ms",
                 kNames[static_cast<unsigned>(f.kind)], static_cast<double>(f.t) / 1e6, f.p, f.q, f.r,
                 static_cast<double>(f.d) / 1e6);
   std::string text = line;
-  if (static_cast<unsigned>(f.kind) < kTimedFaults) return text;
+  if (!by_packet(f.kind)) return text;
   std::snprintf(line, sizeof line, ", packet %u of class %#x", f.n, f.packets);
   return text + line;
 }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "test/sim/scenario.h"
+#include "test/sim/program.h"
 #include "test/stack/device.h"
 #include "test/stack/rates.h"
 
@@ -38,9 +38,18 @@ enum class FaultKind : uint8_t {
   kErrorDone,
   kHold,    // for d
   kUnread,  // it is acknowledged, and then q's completion queues overrun
+  // what is not of the fabric
+  kEcho,    // from t on, when a request of p with q is in the phase of cell n, p gets a header it ignores
+  kForge,   // p receives a forged or stale header, n = which, as if from q on rail r
+  kDeath,   // p dies; its peers hear of it later
+  kFatal,   // the connection from p to q on rail r, idle or not, fails with QP_FATAL
+  kNoRoom,  // p's posts on rail r are refused for d
   kCount
 };
 inline constexpr unsigned kTimedFaults = static_cast<unsigned>(FaultKind::kLose);
+inline constexpr bool by_packet(FaultKind k) {
+  return k >= FaultKind::kLose && k <= FaultKind::kUnread;
+}
 
 struct Fault {
   FaultKind kind = FaultKind::kBreak;
@@ -77,6 +86,12 @@ struct Machine {
   uint32_t eager_limit = 1024;
   uint32_t max_send = 2048;
   uint32_t blocking_limit = 0;  // of an inline send, if more than eager_limit
+  uint32_t rndv_eager = 0;      // first bytes of a rendezvous; 0: eager_limit
+  uint32_t min_rdma = 0;        // 0: eager_limit
+  uint32_t get_alignment = 1;
+  uint32_t piece = 1;    // a type that is not contiguous can be cut between pieces of so many bytes
+  uint32_t frags = ~0u;  // fragment records of a process
+  bool uneven = false;   // rail 1 has half the limits, and rails have different weights
   bool use_get = true;
   bool use_put = true;
   bool lazy = false;  // the PML meets a peer with its first message
@@ -109,6 +124,9 @@ struct Machine {
   uint8_t reads_in_time = 255;     // at most, until a rail counts as one that keeps up
   uint16_t seq_step = 1;           // of the sequence numbers: 256 makes a window of 64 messages
   bool may_fail = false;           // requests may end with an error: a device died
+  bool any_source_waits = false;   // a receive from any source goes on after the loss of a peer
+  bool connected = false;          // the run begins when all rails are up
+  bool free_comms = false;         // a process frees a communicator when nothing of it is open
   bool clocks_only = false;        // nothing ends a rail but a clock: one rail must stay up
   uint32_t polls = 33;             // between two moments of virtual time; 33: the clock is looked at
   uint64_t idle_ns = kMs;          // at most, between two calls of progress of a process that waits
@@ -120,6 +138,8 @@ struct Machine {
   bool early_faults = false;       // see add_early_faults()
   bool fins_lost = false;          // see add_lost_fins()
   bool last_words = false;         // see add_last_words()
+  bool deaths = false;             // see add_death()
+  bool no_gate = false;            // requests complete whatever their ledger says
   FabricTraits fabric;
   Processor processor;
   std::vector<PortRate> rates;      // of the ports that have one ..
@@ -132,7 +152,7 @@ struct Machine {
 struct Scenario {
   std::string config;
   Machine machine;
-  sim::Scenario program;        // comms and pairs
+  sim::Program program;         // comms and pairs
   std::vector<Stream> streams;  // instead of pairs, or beside them
   uint64_t streams_ns = 0;      // so long
   uint64_t cut_ns = 0;          // the run ends so, whatever is under way; 0: it does not
@@ -148,6 +168,7 @@ const std::vector<std::string>& config_names();
 bool generate(uint64_t seed, const std::string& config, Scenario& out);
 /// Works out last_ns, after the program or the faults have changed.
 void settle(Scenario& s);
+const char* name_of(FaultKind k);
 std::string print(const Fault& f);
 std::string print(const Machine& m);
 

@@ -116,7 +116,7 @@ Scenario cut(const Scenario& s, const Cut& c) {
   const std::vector<uint32_t> processes = c.processes.empty() ? all(s.machine.procs) : c.processes;
   std::vector<uint32_t> number(s.machine.procs);
   for (size_t i = 0; i < processes.size(); ++i) number[processes[i]] = static_cast<uint32_t>(i);
-  out.machine.procs = out.program.machine.procs = static_cast<uint32_t>(processes.size());
+  out.machine.procs = out.program.procs = static_cast<uint32_t>(processes.size());
   out.program.pairs.clear();
   out.faults.clear();
   for (uint32_t i = 0; i < s.program.pairs.size(); ++i) {

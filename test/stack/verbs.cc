@@ -4,6 +4,9 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <cstring>
+#include <map>
+#include <vector>
 
 #include "test/stack/device.h"
 
@@ -75,6 +78,23 @@ int get_async_event(ibv_context* c, ibv_async_event* e) {
   return 0;
 }
 void ack_async_event(ibv_async_event*) {}
+
+/// Pages of ports that are closed: those of the next run. To map them anew would take most of a short run.
+std::map<size_t, std::vector<void*>>& pages_left() {
+  static std::map<size_t, std::vector<void*>> left;
+  return left;
+}
+void* map_pages(size_t bytes) {
+  std::vector<void*>& left = pages_left()[bytes];
+  if (left.empty()) return engine::map_pages(bytes);
+  void* const pages = left.back();
+  left.pop_back();
+  return pages;
+}
+void unmap_pages(void* pages, size_t bytes, size_t used) {
+  std::memset(pages, 0, used);
+  pages_left()[bytes].push_back(pages);
+}
 
 ibv_pd* alloc_pd(ibv_context* c) {
   auto* pd = new ibv_pd{};
@@ -300,6 +320,8 @@ const engine::VerbsApi& verbs() {
       .destroy_ah = destroy_ah,
       .get_async_event = get_async_event,
       .ack_async_event = ack_async_event,
+      .map_pages = map_pages,
+      .unmap_pages = unmap_pages,
   };
   return api;
 }

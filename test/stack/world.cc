@@ -10,6 +10,7 @@ namespace bfo::stack {
 namespace {
 
 constexpr uint64_t kWakeNs = 700;
+constexpr uint64_t kNewsNs = 800 * kUs;  // the runtime needs so long to notice a death
 constexpr uint64_t kLookNs = 100 * kUs;  // between two looks whether all is over
 World* current = nullptr;
 
@@ -43,6 +44,7 @@ World::World(const Scenario& s, bool tracing)
     : scenario(s),
       fabric(time, *this, s.machine.fabric, sim::mix(s.machine.seed, 0xfab)),
       book(ctx),
+      traffic(s),
       dice_(sim::mix(s.machine.seed, 0x3021d)) {
   current = this;
   ctx.tracing = tracing;
@@ -51,6 +53,7 @@ World::World(const Scenario& s, bool tracing)
   start_ns_ = time.now();
   actors_.resize(s.machine.procs);
   streams.resize(s.streams.size());
+  freed_.resize(s.program.comms.size());
   if (s.machine.procs <= 64) return;
   talk_.resize(size_t{s.machine.procs} * s.machine.procs);
   for (const sim::PairPlan& p : s.program.pairs)
@@ -91,6 +94,9 @@ void World::open() {
     schedule(p, now() + dice_.below(50 * kUs));
   }
   fabric.running = true;
+  if (m.connected && !ctx.failed) connect_all();
+  for (const Fault& f : scenario.faults)
+    if (f.kind == FaultKind::kForge) processes[f.p]->expect_forged();
   if (m.dies_at_call != 0) fabric.device(0, m.rails - 1)->dies_at_call = m.dies_at_call;
   for (const Fault& f : scenario.faults) {
     void* const x = const_cast<Fault*>(&f);
@@ -115,6 +121,64 @@ void World::open() {
       this);
 }
 
+/// All rails come up before the program begins.
+void World::connect_all() {
+  begun_ = false;
+  const uint64_t limit = now() + kSecond;
+  const auto each = [this](auto visit) {
+    for (const auto& p : processes)
+      for (const auto& q : processes)
+        for (uint32_t r = 0; r < scenario.machine.rails; ++r)
+          if (p != q) visit(p->link(q->id(), r)->endpoint);
+  };
+  bool up = false;
+  each([](engine::Endpoint& e) { engine::rail_connect(e); });
+  while (!up && !ctx.failed && now() < limit) {
+    time.step();
+    ctx.now = now();
+    up = true;
+    each([&up](const engine::Endpoint& e) { up = up && engine::is_up(e.phase); });
+  }
+  if (!up) ctx.fail("the rails did not come up");
+  start_ns_ = now();
+  begun_ = true;
+  for (const auto& p : processes) schedule(p->id(), now());
+}
+
+void World::freed(uint32_t i) {
+  const auto& comms = scenario.program.comms;
+  if (++freed_[i] != scenario.machine.procs) return;
+  for (uint32_t next = 0; next < comms.size(); ++next) {
+    if (comms[next].after != static_cast<int32_t>(i)) continue;
+    for (const auto& p : processes) {
+      if (dead(p->id())) continue;
+      p->comm_begins(next);
+      wake(p->id());
+    }
+  }
+}
+
+/// Everything of a process is gone at once, and the runtime tells the others later.
+void World::die(uint32_t p) {
+  if (dead(p)) return;
+  actors_[p].dead = true;
+  for (const auto& d : fabric.devices)
+    if (d->process == p) d->dead = true;
+  for (uint32_t i = 0; i < freed_.size(); ++i)
+    if (!processes[p]->has_freed(i)) freed(i);
+  time.in(
+      kNewsNs,
+      [](void* w, uint64_t a, void*) {
+        World& world = *static_cast<World*>(w);
+        for (const auto& each : world.processes) {
+          if (world.dead(each->id())) continue;
+          each->peer_died(static_cast<uint32_t>(a));
+          world.wake(each->id());
+        }
+      },
+      this, p);
+}
+
 // ---- who runs when
 
 void World::schedule(uint32_t p, uint64_t t) {
@@ -132,7 +196,7 @@ void World::wake(uint32_t p) {
 
 void World::step(uint32_t p) {
   Actor& a = actors_[p];
-  if (a.wake_ns != now() || ctx.failed) return;  // another step replaced it
+  if (a.wake_ns != now() || ctx.failed || a.dead) return;  // another step replaced it
   a.wake_ns = ~uint64_t{0};
   if (a.asleep_until > now()) return schedule(p, a.asleep_until);
   ctx.note(6, p, 0);
@@ -153,6 +217,7 @@ void World::wake_events(uint32_t p) {
 
 void World::events(uint32_t p) {
   Actor& a = actors_[p];
+  if (a.dead) return;
   if (a.events_until > now()) {
     time.at(
         a.events_until,
@@ -200,6 +265,7 @@ void World::look_for_commands(uint32_t p) {
 
 void World::command(uint32_t p, uint32_t lane) {
   --actors_[p].commands[lane];
+  if (actors_[p].dead) return;
   ctx.note(4, p, lane);
   processes[p]->run_command(lane);
   wake(p);
@@ -297,12 +363,36 @@ void World::begin_fault(const Fault& f) {
       return fabric.expect(
           PacketFault{static_cast<PacketFault::What>(static_cast<unsigned>(f.kind) - kTimedFaults), &d,
                       fabric.device(f.q, f.r), f.packets, f.n, f.d});
+    case FaultKind::kEcho:
+      if (!a.dead) processes[f.p]->arm_echo(f);
+      return;
+    case FaultKind::kForge:
+      if (!a.dead) processes[f.p]->forged(f);
+      return;
+    case FaultKind::kDeath:
+      return die(f.p);
+    case FaultKind::kFatal:
+      for (const auto& qp : fabric.qps) {
+        if (!qp || qp->qp_type != IBV_QPT_RC || qp->device() != &d || qp->attr.qp_state != IBV_QPS_RTS)
+          continue;
+        const Qp* const peer = fabric.find(qp->attr.dest_qp_num);
+        if (peer == nullptr || peer->device() != fabric.device(f.q, f.r)) continue;
+        fabric.to_error(*qp);
+        fabric.raise(d, IBV_EVENT_QP_FATAL, qp.get());
+      }
+      return;
+    case FaultKind::kNoRoom:
+      return processes[f.p]->refuse_posts(f.r, true);
     case FaultKind::kCount:
       return;
   }
 }
 
 void World::end_fault(const Fault& f) {
+  if (f.kind == FaultKind::kNoRoom) {
+    processes[f.p]->refuse_posts(f.r, false);
+    return wake(f.p);
+  }
   if (scenario.machine.ports_stay_down) return;
   if (f.kind == FaultKind::kPortDown) fabric.set_port(*fabric.device(f.p, f.r), true);
   if (f.kind != FaultKind::kRailDown) return;
@@ -313,16 +403,16 @@ void World::end_fault(const Fault& f) {
 
 bool World::over() {
   for (const auto& p : processes)
-    if (!p->finished()) return false;
+    if (!dead(p->id()) && !p->finished()) return false;
   for (const auto& p : processes)
-    if (!p->quiet()) return false;
+    if (!dead(p->id()) && !p->quiet()) return false;
   return true;
 }
 
 bool World::only_unmatched() {
   if (!scenario.machine.may_fail) return false;
   for (const auto& p : processes)
-    if (!p->only_unmatched()) return false;
+    if (!dead(p->id()) && !p->only_unmatched()) return false;
   return true;
 }
 
@@ -331,6 +421,7 @@ void World::fail_liveness() {
   bool pml = true;
   std::string text;
   for (const auto& p : processes) {
+    if (dead(p->id())) continue;
     finished = finished && p->finished();
     pml = pml && p->engine().unfinished() == 0;
     text += p->state();
@@ -346,16 +437,52 @@ void World::fail_liveness() {
   ctx.violation += "\n" + text;
 }
 
+/// What went again, and what the PMLs say about it.
+void World::check_traffic() {
+  if (!streams.empty()) return;
+  const auto& pairs = scenario.program.pairs;
+  uint64_t repetitions = result.failovers + result.closed;
+  xfer::Counters all;
+  for (const auto& p : processes) {
+    const xfer::Counters& c = p->engine().counters();
+    // A device that cannot be fenced says so at every question, and what is pending is sent again.
+    repetitions += c.fences;
+    all.bytes_sent += c.bytes_sent;
+    all.bytes_read += c.bytes_read;
+    all.bytes_resent += c.bytes_resent;
+    all.bytes_headers += c.bytes_headers;
+    all.eager_sent += c.eager_sent;
+  }
+  const auto fail = [this](const std::string& wrong) {
+    if (!wrong.empty()) ctx.fail("%s", wrong.c_str());
+  };
+  for (uint32_t i = 0; i < pairs.size(); ++i) {
+    if (dead(pairs[i].src) || dead(pairs[i].dst))
+      traffic.cut(i);
+    else
+      fail(traffic.resent(i, repetitions));
+  }
+  fail(traffic.balance(all));
+}
+
 void World::finish() {
-  for (uint32_t i = 0; i < scenario.program.pairs.size() && !ctx.failed; ++i)
-    if (!scenario.machine.may_fail && !book.is_matched(i)) ctx.fail("P1: message %u was never received", i);
+  const auto& pairs = scenario.program.pairs;
+  for (uint32_t i = 0; i < pairs.size() && !ctx.failed; ++i) {
+    if (scenario.machine.may_fail || dead(pairs[i].src) || dead(pairs[i].dst)) continue;
+    if (!book.is_matched(i)) ctx.fail("P1: message %u was never received", i);
+  }
+  check_traffic();
   for (const auto& p : processes) result.restarts += p->engine().counters().restarts;
   if (on_end)
     for (const auto& p : processes) on_end(p->engine());
   closing_ = fabric.closing = true;
-  for (const auto& p : processes)
-    if (!ctx.failed) p->close();
-  if (!ctx.failed && fabric.handles_live != 0) ctx.fail("%u address handles are left", fabric.handles_live);
+  bool all = true;
+  for (const auto& p : processes) {
+    all = all && !dead(p->id());
+    if (!ctx.failed && !dead(p->id())) p->close();
+  }
+  if (!ctx.failed && all && fabric.handles_live != 0)
+    ctx.fail("%u address handles are left", fabric.handles_live);
 }
 
 Result World::run() {
@@ -385,6 +512,7 @@ Result World::run() {
   result.events = time.events();
   result.packets = fabric.packets;
   result.late_landed = fabric.late_landed;
+  result.faults = fabric.faults_hit;
   return result;
 }
 

@@ -23,6 +23,7 @@
 #include "test/stack/process.h"
 #include "test/stack/scenario.h"
 #include "test/stack/timeline.h"
+#include "test/stack/traffic.h"
 
 namespace bfo::stack {
 
@@ -39,7 +40,10 @@ struct Result {
   uint64_t failovers = 0;
   uint64_t restarts = 0;
   uint64_t late_landed = 0;
-  uint64_t words = 0;  // of events
+  uint64_t words = 0;   // of events
+  uint64_t closed = 0;  // epochs, also such that never came up
+  uint64_t forged = 0;  // headers that no correct peer sends
+  uint64_t faults = 0;  // of single packets, that happened
 };
 
 class World : public Observer {
@@ -64,12 +68,17 @@ class World : public Observer {
   bool talk(uint32_t p, uint32_t q) const;
   /// A clock may end a rail only if another one is up at both ends (H15).
   void rail_ended(const Link& l, int cause);
+  bool begun() const { return begun_; }
+  bool dead(uint32_t process) const { return actors_[process].dead; }
+  /// A process has freed communicator `i`; what comes after it begins when all have.
+  void freed(uint32_t i);
   void watch(uint32_t key, const Buffer& buffer);
   const Scenario& scenario;
   Timeline time;
   sim::Context ctx;
   Fabric fabric;
   sim::Book book;
+  Traffic traffic;
   std::vector<std::unique_ptr<Process>> processes;
   std::vector<StreamCounts> streams;
   Result result;
@@ -85,6 +94,7 @@ class World : public Observer {
     uint64_t events_until = 0;
     uint64_t slow_until = 0;
     bool events_due = false;
+    bool dead = false;
     std::vector<size_t> commands;  // under way, by lane
   };
   struct Watched {
@@ -98,6 +108,8 @@ class World : public Observer {
   friend const engine::Environment& environment();
 
   void open();
+  void connect_all();
+  void die(uint32_t process);
   void schedule(uint32_t process, uint64_t t);
   void step(uint32_t process);
   void events(uint32_t process);
@@ -109,12 +121,15 @@ class World : public Observer {
   bool over();
   bool only_unmatched();
   void fail_liveness();
+  void check_traffic();
   void finish();
 
   std::vector<Actor> actors_;
   std::vector<Watched> watched_;  // by key
   std::vector<bool> talk_;        // by both, of many processes
+  std::vector<uint32_t> freed_;   // how many processes have freed a communicator
   uint64_t start_ns_ = 0;
+  bool begun_ = true;        // the program
   bool closing_ = false;     // the run is over, and virtual time stands
   uint64_t closing_ns_ = 0;  // what the clock that processes read has advanced since
   sim::Prng dice_;
