@@ -47,6 +47,7 @@ Course draw_course(sim::Prng& d) {
 
 void change_weather(sim::Prng& d, Machine& m) {
   m.rates_end_ns = kWeatherNs;
+  m.heal_ns = 15 * kSecond;  // a few megabytes over the slowest of rails take five
   for (uint32_t p = 0; p < m.procs; ++p) {
     for (uint32_t r = 0; r < m.rails; ++r) {
       if (d.chance(15)) continue;  // no rate
