@@ -3,7 +3,6 @@
 // wire_versions.cc: see wire_versions.h.
 #include "common/wire_versions.h"
 
-
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
