@@ -41,10 +41,14 @@ inline void complete_request(ompi_request_t& request) {
 [[gnu::noinline]] inline void wait_threaded(ompi_request_t& request) {
   ompi_request_wait_completion(&request);
 }
+/// Returns when the request has ended, or is_failed().
 inline void wait_request(ompi_request_t& request) {
   if (opal_using_threads()) [[unlikely]]
     return wait_threaded(request);
-  while (!REQUEST_COMPLETE(&request)) opal_progress();
+  while (!REQUEST_COMPLETE(&request)) {
+    opal_progress();
+    if (is_failed(request)) break;
+  }
 }
 
 }  // namespace bfo::glue
