@@ -39,14 +39,16 @@ have_python() { /usr/bin/python3 -c "import $1" >/dev/null 2>&1; }
 
 # Takes the options that quickstart and check share from the arguments of the script; anything else ends it.
 install=yes
-kernel=no # of check alone
+kernel=no # of check alone, as the next one
+releases=4.1
 take_options() {
   local option
   for option in "$@"; do
     case $option in
       --no-install) install=no ;;
+      --openmpi=*) if [ "$me" = check ]; then releases=${option#*=}; else die "--openmpi is an option of contrib/check"; fi ;;
       --kernel) if [ "$me" = check ]; then kernel=yes; else die "--kernel is an option of contrib/check"; fi ;;
-      *) die "unknown argument '$option'; there are --no-install (name what is missing instead of installing it) and, for contrib/check, --kernel (get what its tests on a kernel need). BFO_BUILD, JOBS and BFO_CONFIGURE in the environment change the rest" ;;
+      *) die "unknown argument '$option'; there are --no-install (name what is missing instead of installing it) and, for contrib/check, --kernel (get what its tests on a kernel need) and --openmpi=4.1, 5.0, 6.0 or all (the release of Open MPI). BFO_BUILD, JOBS and BFO_CONFIGURE in the environment change the rest" ;;
     esac
   done
 }
