@@ -29,6 +29,7 @@ int component_register() {
   module_defaults(&default_module);
   register_pvars(self());
   register_drop_pvars(self());
+  register_port_pvars(self());
   return register_params(self(), &default_module);
 }
 

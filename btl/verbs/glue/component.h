@@ -122,6 +122,8 @@ class ProgressPause {
 int register_params(Component& component, mca_btl_base_module_t* defaults);
 /// The performance variables btl_verbs_dropped_*: datagrams dropped, by reason.
 void register_drop_pvars(const Component& component);
+/// Likewise for the outages of the ports.
+void register_port_pvars(const Component& component);
 /// Checks their ranges. False after printing one sentence that names the parameter, its value and the range.
 void check_params(const Component& component, const mca_btl_base_module_t& defaults);
 /// The parameters that may have another value for each port: registration, check as above, and the values for

@@ -64,6 +64,10 @@ int finalize(mca_btl_base_module_t* btl) {
 
 void dump(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, int) {
   Module& module = *module_of(btl);
+  const engine::Outages& outages = module.port.outages();
+  opal_output(0, "btl/verbs: %s:%u %u Mbit/s, lost %lu times, down for %lu ms", module.port.device().name(),
+              module.port.number(), module.port.rate().mbit, outages.losses(),
+              outages.down_ns(engine::system_environment().now_ns()) / 1'000'000);
   for (engine::Endpoint* rail = module.port.endpoints(); rail != nullptr; rail = rail->next) {
     if (endpoint != nullptr && endpoint_of(*rail) != endpoint) continue;
     opal_output(0, "btl/verbs: %s:%u rank %u %s epoch %u posted %lu covered %lu parked %zu received %lu",

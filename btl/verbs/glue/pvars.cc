@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// pvars.cc: datagrams dropped, by reason, as performance variables of MPI_T. Read without a lock: each count
-// is one aligned word, and a tool may see it a moment late.
+// pvars.cc: datagrams dropped, by reason, and the outages of each port as performance variables of MPI_T.
+// Read without a lock: each count is one aligned word, and a tool may see it a moment late.
 #include <cstdio>
 
 #include "btl/verbs/glue/module.h"
@@ -42,7 +42,47 @@ int read_drops(const mca_base_pvar_t* pvar, void* value, void*) {
   return OPAL_SUCCESS;
 }
 
+/// One value per port, always the same number of them: a handle may be older than the ports.
+constexpr int kPorts = 8;
+
+int port_notify(mca_base_pvar_t*, mca_base_pvar_event_t event, void*, int* count) {
+  if (event == MCA_BASE_PVAR_HANDLE_BIND) *count = kPorts;
+  return OPAL_SUCCESS;
+}
+
+template <class Read>
+int read_ports_into(void* value, Read read) {
+  auto* out = static_cast<unsigned long long*>(value);
+  const Component& component = mca_btl_verbs_component;
+  for (int i = 0; i < kPorts; ++i)
+    out[i] = i < component.module_count ? read(component.modules[i]->port.outages()) : 0;
+  return OPAL_SUCCESS;
+}
+
+int read_losses(const mca_base_pvar_t*, void* value, void*) {
+  return read_ports_into(value, [](const engine::Outages& port) { return port.losses(); });
+}
+
+int read_down_time(const mca_base_pvar_t*, void* value, void*) {
+  const uint64_t now = engine::system_environment().now_ns();
+  return read_ports_into(value, [now](const engine::Outages& port) { return port.down_ns(now) / 1'000'000; });
+}
+
 }  // namespace
+
+void register_port_pvars(const Component& component) {
+  constexpr auto flags =
+      static_cast<mca_base_pvar_flag_t>(MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS);
+  mca_base_component_pvar_register(&component.super.btl_version, "port_losses",
+                                   "How often each port was lost: one value per port", OPAL_INFO_LVL_3,
+                                   MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr,
+                                   MPI_T_BIND_NO_OBJECT, flags, read_losses, nullptr, port_notify, nullptr);
+  mca_base_component_pvar_register(
+      &component.super.btl_version, "port_down_ms",
+      "Milliseconds in which each port was not active since it was opened: one value per port",
+      OPAL_INFO_LVL_3, MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr,
+      MPI_T_BIND_NO_OBJECT, flags, read_down_time, nullptr, port_notify, nullptr);
+}
 
 void register_drop_pvars(const Component& component) {
   constexpr auto flags =

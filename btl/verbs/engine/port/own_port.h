@@ -17,6 +17,7 @@
 #include "btl/verbs/engine/device/qp.h"
 #include "btl/verbs/engine/port/config.h"
 #include "btl/verbs/engine/port/host.h"
+#include "btl/verbs/engine/port/outages.h"
 #include "common/failover_btl.h"
 
 namespace bfo::engine {
@@ -41,6 +42,7 @@ class OwnPort {
   /// As it was when the port was active last; 0: it has never been.
   const PortRate& rate() const { return rate_; }
   PortState state() const { return state_; }
+  const Outages& outages() const { return outages_; }
   QpSettings settings() const { return qp_settings_; }
   /// From then on no callback is made.
   bool finalizing() const { return finalizing_; }
@@ -84,6 +86,7 @@ class OwnPort {
   GidTable gids_;
   ibv_port_attr attr_{};
   PortRate rate_;
+  Outages outages_;
   PortLanes lanes_;
   DropCounts drops_{};
 };

@@ -31,6 +31,7 @@ void Port::on_event(const EventNote& note) {
       return;
     case EventReaction::kPortDown:
       if (state_ == PortState::kActive) state_ = PortState::kDown;
+      outages_.note(false, note.when_ns);
       if (reading_ == Reading::kUnderWay) reading_ = Reading::kOutdated;
       next_port_query_ns_ = note.when_ns + kPortQueryNs;
       return close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns}, false);
@@ -80,7 +81,10 @@ void Port::port_up() {
 }
 
 void Port::close_all(const CloseOrder& order, bool for_good) {
-  if (for_good) state_ = PortState::kDead;
+  if (for_good) {
+    state_ = PortState::kDead;
+    outages_.note(false, order.evidence_ns);
+  }
   const Guard guard(lock_);
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
     if (for_good) {

@@ -73,6 +73,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   refresh();
   if (state_ != PortState::kActive && !config.may_be_down) return false;
   start_ = state_ == PortState::kActive ? Start::kActive : Start::kDown;
+  outages_.open(state_ == PortState::kActive, env_.now_ns());
   run_time_.open(config.connect_timeout_ns);
   receives_.review_pause_ns = config.receive_quiet_ns;
   if (!open_queues(what)) {

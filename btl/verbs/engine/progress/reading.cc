@@ -164,6 +164,7 @@ void Port::act_on(const PortQuery& query) {
   const GidTable gids = gids_;
   const PortRate rate = rate_;
   const bool moved = take_reading(query.reading);
+  outages_.note(state_ == PortState::kActive, env_.now_ns());
   // Before its rails come up or go on: their weights are right then.
   if (rate_.mbit != rate.mbit && state_ != PortState::kDead && host_.rate_changed != nullptr)
     host_.rate_changed(host_.ctx, rate, rate_, query.type);
