@@ -161,7 +161,8 @@ constexpr Next kNext[] = {
 };
 
 TEST(Plan, NextPieceOrWait) {
-  for (const Next& c : kNext) EXPECT_EQ(next_piece(c.m, c.usual, c.limit), c.piece) << c.why;
+  for (const Next& c : kNext)
+    EXPECT_EQ(next_piece(c.m, c.usual, c.limit, Share{1, 1, c.m.rails}), c.piece) << c.why;
 }
 
 /// Whatever is in flight: a message of which nothing is never waits, and what is in flight stays bounded.
@@ -173,7 +174,7 @@ TEST(Plan, NothingUnderWay_NeverWaits) {
           for (const uint32_t depth : {0u, 4u}) {
             const Moving m{
                 .length = length, .left = length, .depth = depth, .rails = rails, .keep_up = keep_up};
-            EXPECT_GT(next_piece(m, usual, UINT64_MAX), 0u);
+            EXPECT_GT(next_piece(m, usual, UINT64_MAX, Share{1, 1, rails}), 0u);
           }
         }
 }
@@ -213,7 +214,8 @@ TEST(Plan, OneReadForAllOfIt) {
       p.rails[i].late = static_cast<uint8_t>(c.late[i]);
       p.rails[i].inflight_bytes = c.out[i];
     }
-    OnlyRead<TinyPort> plan(c.carrier < 0 ? nullptr : &p.rails[static_cast<unsigned>(c.carrier)], c.length);
+    OnlyRead<TinyPort> plan(p.peer.choice,
+                            c.carrier < 0 ? nullptr : &p.rails[static_cast<unsigned>(c.carrier)], c.length);
     if (plan.possible())
       for (auto& rail : p.rails)
         if (rail.limits.get_limit != 0) plan.prefers(rail);
@@ -225,7 +227,7 @@ TEST(Plan, RailThatReadsLess_DoesNotReadAllOfIt) {
   TinyPeer p(2);
   for (unsigned i : {0u, 1u}) p.rails[i].limits.get_limit = p.rails[i].limits.rdma_frag_size = kMi;
   p.rails[0].limits.get_limit = 32 * kKi;
-  OnlyRead<TinyPort> plan(&p.rails[0], 50'000);
+  OnlyRead<TinyPort> plan(p.peer.choice, &p.rails[0], 50'000);
   EXPECT_FALSE(plan.prefers(p.rails[0]));
   EXPECT_TRUE(plan.prefers(p.rails[1]));
 }
@@ -242,6 +244,33 @@ TEST(Plan, WeightsShareTheLoad) {
   }
   EXPECT_EQ(n[0], 30u);
   EXPECT_EQ(n[1], 10u);
+}
+
+// ---- rails that are measured and differ
+
+TEST(Plan, SlowerRailTakesShorterPieces_ThatEndWithThoseOfTheFastest) {
+  EXPECT_EQ(fair_piece(512 * kKi, Share{1000, 1000, 2000}), 512 * kKi);
+  EXPECT_EQ(fair_piece(512 * kKi, Share{2000, 8000, 10'000}), 128 * kKi);
+  EXPECT_EQ(fair_piece(512 * kKi, Share{80, 8000, 8080}), 16 * kKi) << "not shorter";
+  EXPECT_EQ(fair_piece(8192, Share{80, 8000, 8080}), 8192u) << "nor longer than that of the fastest";
+  EXPECT_EQ(fair_piece(64 * kMi, Share{80, 160, 240}), 96 * kKi) << "10 ms at 80 Mbit/s, in pages";
+}
+
+TEST(Plan, FirstPieceOfARailIsShort) {
+  EXPECT_EQ(fair_piece(512 * kKi, Share{1, 1, 2, false}), kUncut);
+  EXPECT_EQ(fair_piece(4096, Share{1, 1, 2, false}), 4096u);
+}
+
+/// P4 bounds what one rail has in flight, so a message has less in flight when one rail moves nearly all of
+/// it.
+TEST(Plan, UnevenRails_TheFastestHasNoMoreInFlightThanP4Allows) {
+  Moving m{.length = 16 * kMi, .left = 8 * kMi, .pieces_out = 2, .depth = 8, .rails = 2};
+  const Share fast{8000, 8000, 8800};
+  m.bytes_out = kMi - 128 * kKi;
+  EXPECT_GT(next_piece(m, 128 * kKi, UINT64_MAX, fast), 0u);
+  m.bytes_out = kMi + 128 * kKi;
+  EXPECT_EQ(next_piece(m, 128 * kKi, UINT64_MAX, fast), 0u);
+  EXPECT_GT(next_piece(m, 128 * kKi, UINT64_MAX, Share{1, 1, 2}), 0u) << "even rails share 2 MiB";
 }
 
 // ---- keys and grants

@@ -70,20 +70,27 @@ TEST(Preferred, LongerEagerMessagesOfASenderThatIsAhead_Spread) {
   EXPECT_LE(changes, 1 + 40 * 4000 / 16384) << "a rail carries a run of messages";
 }
 
+/// How many of `all` are not on rail 1.
+int64_t elsewhere(const Rails& all) {
+  return std::count_if(all.begin(), all.end(), [](int rail) { return rail != 1; });
+}
+
 /// 100 Gbit/s move 125,000 bytes in 10 us: a window that is shorter is over before another rail would help.
+/// One of 64 messages is timed, and more on a rail that was not measured yet.
 TEST(Preferred, SenderIsAheadByLessThanTheRailMovesInTenMicroseconds_StaysOnIt) {
   World w(with_home());
   w.rail(0, 1, 1)->limits.weight = 100000;
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 122; ++i) w.isend(0, 1, 1, bytes(1024));
-    EXPECT_EQ(rails(w), Rails(122, 1)) << round;
+    EXPECT_EQ(rails(w).size(), 122u);
+    EXPECT_LE(elsewhere(rails(w)), 10) << round;
     ASSERT_TRUE(w.run());
     w.isend(1, 0, 1, bytes(0));  // the answer
     ASSERT_TRUE(w.run());
   }
   for (int i = 0; i < 200; ++i) w.isend(0, 1, 1, bytes(1024));
   const Rails all = rails(w);
-  EXPECT_EQ(Rails(all.begin(), all.begin() + 122), Rails(122, 1));
+  EXPECT_LE(elsewhere(Rails(all.begin(), all.begin() + 122)), 10);
   EXPECT_EQ(std::set<int>(all.begin() + 122, all.end()), (std::set<int>{0, 1, 2}));
 }
 
@@ -151,7 +158,7 @@ std::array<std::vector<size_t>, 2> reads_under_way(World& w) {
 TEST(Pace, LongerMessage_HasOneLongReadOrSeveralShorterOnesOnEachRail) {
   World w(with_reads());
   using Reads = std::vector<size_t>;
-  for (const Reads& rail : reads_under_way(w)) EXPECT_EQ(rail, Reads(4, 256 << 10)) << "not known at first";
+  for (const Reads& rail : reads_under_way(w)) EXPECT_EQ(rail, Reads(4, 64 << 10)) << "short at first";
   ASSERT_LT(cut_messages(w), 100);
   for (const Reads& rail : reads_under_way(w)) EXPECT_EQ(rail, Reads(1, 1 << 20));
   reads_of(w, 100000, 2);

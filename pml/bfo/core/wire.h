@@ -61,13 +61,14 @@ inline constexpr uint8_t kAllTypes[] = {0x41, 0x42, 0x43, 0x44, 0x46, 0x48, 0x49
 
 /// Raised by every change of a message, or of what one means, that an older reader would misread; the other
 /// one is the oldest whose messages are still understood (common/wire_versions.h).
-inline constexpr uint16_t kWireVersion = 2;
+inline constexpr uint16_t kWireVersion = 3;
 inline constexpr uint16_t kWireOldest = 2;
 
 /// Header flags. Values below 0x20 as in ob1 where the meaning is the same.
 enum : uint8_t {
   kFlagAck = 0x01,      ///< MATCH never; RNDV: sender is synchronous
   kFlagKeepsUp = 0x01,  ///< FIN of an RGET: the rail of that ends READs as fast as they are posted
+  kFlagUneven = 0x02,   ///< FIN of an RGET: rails differ, and the one that brings this is a fast one
   kFlagContig = 0x08,   ///< RNDV: sender's buffer is one piece and registered: PUT is possible
   kFlagNoRdma = 0x10,   ///< RNDV, ACK, RESTARTACK: copy protocol only
   kFlagRestart = 0x20,  ///< RNDV, RGET: continues a request that the receiver names
@@ -75,6 +76,18 @@ enum : uint8_t {
   kFlagReply = 0x80,    ///< SEQSYNC: the receiver's answer
   kFlagKnown = 0x80     ///< RNDV, RGET: said to be here already; its name counts, not its number
 };
+
+/// A rate in Mbit/s in 16 bits, within one part in 1024: 11 bits, and by how many bits they are shifted. 0:
+/// unknown.
+constexpr uint16_t rate_code(uint64_t mbits) {
+  unsigned shift = 0;
+  while (mbits >> shift >= 2048 && shift < 31) ++shift;
+  return static_cast<uint16_t>((mbits >> shift & 2047) | shift << 11);
+}
+constexpr uint64_t rate_of_code(uint16_t code) {
+  return uint64_t{code & 2047u} << (code >> 11);
+}
+static_assert(rate_of_code(rate_code(800)) == 800 && rate_of_code(rate_code(400'000)) == 399'872);
 
 /// Longest registration handle a rail may have (mca_btl_base: btl_registration_handle_size), and the most
 /// rails one message names.
@@ -143,7 +156,7 @@ struct PutHdr {
 struct FinHdr {
   uint8_t type;
   uint8_t flags;
-  uint16_t reserved;
+  uint16_t rate;  ///< PUT: what the rail that brings this moves, see rate_code(); RGET: 0
   uint64_t sender;
   uint64_t receiver;
   uint32_t grant;    ///< PUT: the grant that is used up; RGET: 0

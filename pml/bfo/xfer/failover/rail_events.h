@@ -68,6 +68,7 @@ void Failover<P>::up(RailT* rail, const RailEvent& ev) {
   rail->up_epoch = ev.name.epoch;
   rail->state = RailState::kUp;
   rail->late = base_.port.reads_in_time(kUnsure);
+  rail->goodput.reset();
   if (ev.name.epoch > rail->peer_closed_epoch + 1) {  // both sides have one epoch at a time
     rail->peer_closed_epoch = ev.name.epoch - 1;
     moves_.reads_over(*rail);

@@ -32,7 +32,8 @@ struct Eager {
   static Sent post(E& e, SendRequest& r, Rail<P>& rail) {
     auto& x = r.xfer;
     const core::MatchHdr h = header(*x.proc, x.tag, x.seq);
-    if (x.length + sizeof h <= rail.limits.inline_limit) {
+    const bool timed = rail.peer->choice.samples();
+    if (x.length + sizeof h <= rail.limits.inline_limit && !timed) {
       if (e.base_.port.sendi(rail.handle, h.type, &h, sizeof h, r, x.length)) return Sent::kDone;
       rail.peer->choice.congested(rail);
     }
@@ -40,6 +41,8 @@ struct Eager {
     if (!f) return Sent::kRefused;
     f->xfer.send = &r;
     f->xfer.type = h.type;
+    if (timed) [[unlikely]]
+      time(e, *f, x.length);
     size_t n = x.length;
     const Post post = e.base_.port.send(rail.handle, h.type, &h, sizeof h, r, 0, n, *f);
     if (post == Post::kAccepted) {
@@ -48,6 +51,15 @@ struct Eager {
     }
     e.rails_.drop(*f);
     return post == Post::kCompleted ? Sent::kDone : Sent::kRefused;
+  }
+
+  /// `f` is timed, with what its rail has to send before it, as if all were as long.
+  [[gnu::cold]] static void time(E& e, typename P::Frag& f, uint64_t length) {
+    Rail<P>& rail = *f.xfer.rail;
+    rail.peer->choice.sampled();
+    const WorkCount work = rail.limits.failover ? e.base_.port.work(rail.handle) : WorkCount{};
+    f.xfer.length = (work.taken - work.ended + 1) * length;
+    f.xfer.posted_ns = e.pace_.begin_sample(rail, f.xfer.length);
   }
 
   /// From the ready list: try every usable rail.
@@ -181,7 +193,8 @@ template <class P>
     return Inline::kNo;  // isend() looks at the window
   if (args.mode == SendMode::kSync) return Inline::kNo;
   RailT* const rail = rails_.next_for(peer, args.length);
-  if (!rail) return Inline::kNo;
+  if (!rail || peer.choice.samples()) [[unlikely]]
+    return Inline::kNo;
   const size_t size = args.length + sizeof(core::MatchHdr);
   if (size > rail->limits.inline_limit) [[unlikely]] {
     // A caller that receives, too, has work while its message is read: then the copies are what takes time.

@@ -20,6 +20,7 @@ void Transfers<P>::frag_over(Frag& f) {
     case FragKind::kMatch:
       if (!ok) return Eager<P>::lost(*this, *x.send);
       --eager_out_;
+      pace_.sample_ended(f);
       return base_.finish_send(*x.send, Outcome::kOk);
     case FragKind::kSync:
       if (!ok) sync_lost(*x.peer, f);
@@ -63,6 +64,7 @@ void Transfers<P>::frag_done(const Frag& f) {
   if (!r) return;
   --r->xfer.rndv->in_flight;
   if (x.fate == Fate::kDelivered) {
+    pace_.frag_ended(f);
     r->xfer.rndv->undelivered -= x.length;
     ++r->xfer.rndv->frags;
   } else {

@@ -71,6 +71,8 @@ Peer<P>* Transfers<P>::on_fin(const Arrival& a, Bytes in) {
     if (!r) return nullptr;
     PeerT& peer = *r->xfer.proc->peer;
     peer.choice.set_keeps_up((h.flags & core::kFlagKeepsUp) != 0);
+    if (peer.choice.follow((h.flags & core::kFlagUneven) != 0 ? a.rail : nullptr)) [[unlikely]]
+      settle_preferred(peer);
     if (Rget<P>::ends_in_first_round(*this, *r)) return &peer;
     SendInput input;
     input.all_read = true;
@@ -80,6 +82,7 @@ Peer<P>* Transfers<P>::on_fin(const Arrival& a, Bytes in) {
   RecvRequest* const r = recvs_.find_here(Name(h.receiver), a);
   if (!r) return nullptr;
   PeerT& peer = *r->xfer.proc->peer;
+  if (h.rate != 0 && a.rail) pace_.told(*a.rail, core::rate_of_code(h.rate));
   if (Rput<P>::whole_written(*this, *r, h, a)) return &peer;
   RecvInput input;
   input.grant = h.grant;

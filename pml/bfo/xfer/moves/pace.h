@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// pace.h: which rails keep up with the process. A rail does while each of its READs has ended by the next
-// look at that rail (Rail::late): then the processor is the limit, and not the rail. Counts the looks at all
-// rails. turn() may be called by any thread, the rest under the engine's lock. Needs no memory, cannot fail.
+// pace.h: which rails keep up with the process, and what the others move. A rail keeps up while each of its
+// READs has ended by the next look at that rail (Rail::late): then the processor is the limit, and not the
+// rail. Of the others, the pieces of long messages are timed, for the model of the rail (rails/goodput.h).
+// Counts the looks at all rails, and reads the clock at a look while a piece is timed. turn() may be called
+// by any thread, the rest under the engine's lock. Needs no memory, cannot fail.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
+#include "pml/bfo/xfer/rails/order.h"
 #include "pml/bfo/xfer/rails/rail_state.h"
 #include "pml/bfo/xfer/state.h"
 
@@ -21,8 +24,13 @@ class Pace {
   explicit Pace(P& port) : port_(port) {}
 
   /// All rails have been read since the last call.
-  void turn() { turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
-  /// Notes that the READ `f` is about to be posted, if another rail could have it.
+  void turn() {
+    turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (watch_until_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      look(port_.now_ns());
+  }
+  /// Notes that the READ or FRAG `f` is about to be posted, if another rail could have it. Its bytes are not
+  /// counted as in flight yet.
   void begin(Frag& f) {
     if (f.xfer.peer->choice.size() >= 2) begin_of_several(f);
   }
@@ -30,14 +38,52 @@ class Pace {
   void ended(const Frag& f) {
     if (f.xfer.posted_ns != 0) judge(f);
   }
+  /// The FRAG `f` has ended well.
+  void frag_ended(const Frag& f) {
+    const auto& x = f.xfer;
+    if (x.posted_ns > kUntimed) measure(*x.rail, x.length, x.posted_ns, port_.now_ns());
+  }
+  /// The sample message `f` has ended well.
+  void sample_ended(const Frag& f) {
+    if (f.xfer.posted_ns != 0) measure(*f.xfer.rail, f.xfer.length, f.xfer.posted_ns, port_.now_ns());
+  }
+  /// A grant of `bytes` to `rail` goes out.
+  void granted(Rail<P>& rail, uint64_t bytes) {
+    if (rail.peer->choice.size() >= 2) begin_timed(rail, bytes);
+  }
+  /// The peer, which writes, says that `rail` moves so many Mbit/s. FINs of several grants come at once,
+  /// behind the last of the writes: their receiver cannot tell.
+  void told(Rail<P>& rail, uint64_t mbits) {
+    if (rail.peer->choice.size() < 2) return;
+    rail.goodput.told(mbits, port_.now_ns());
+    weigh(*rail.peer);
+  }
+  /// A message of `bytes`, with what is under way before it, is about to be posted to be timed.
+  uint64_t begin_sample(Rail<P>& rail, uint64_t bytes) {
+    const uint64_t now = begin_timed(rail, bytes);
+    rail.goodput.posted(bytes, now, true);
+    return now;
+  }
 
  private:
   void begin_of_several(Frag& f);
   void judge(const Frag& f);
+  void look(uint64_t now_ns);
+  static void weigh(Peer<P>& p) {
+    p.choice.weigh();
+    settle_preferred(p);
+  }
+  uint64_t begin_timed(Rail<P>& rail, uint64_t bytes);
+  void measure(Rail<P>& rail, uint64_t bytes, uint64_t posted_ns, uint64_t now_ns);
   static bool soon(const Rail<P>& rail, uint64_t bytes, uint64_t ns);
+
+  static constexpr uint64_t kUntimed = 1;  ///< posted_ns of a READ on a rail that keeps up
+  static constexpr uint64_t kWatchNs = 1'000'000'000;
 
   P& port_;
   std::atomic<uint32_t> turns_ = 0;
+  std::atomic<uint64_t> watch_until_ = 0;  ///< looks read the clock; 0: no piece was timed for a while
+  std::atomic<uint64_t> looked_ns_ = 0;    ///< the last look that did
 };
 
 /// Could `rail` have moved `bytes` in that time at its nominal rate, or at a quarter of it? What took longer,
@@ -51,8 +97,38 @@ bool Pace<P>::soon(const Rail<P>& rail, uint64_t bytes, uint64_t ns) {
 
 template <class P>
 [[gnu::noinline]] void Pace<P>::begin_of_several(Frag& f) {
-  f.xfer.turn = turns_.load(std::memory_order_relaxed);
-  f.xfer.posted_ns = f.xfer.rail->late != 0 ? port_.now_ns() : 1;  // of a rail that keeps up only turns count
+  auto& x = f.xfer;
+  x.turn = turns_.load(std::memory_order_relaxed);
+  x.posted_ns = kUntimed;  // of a rail that keeps up only turns count
+  if (x.rail->late == 0) return;
+  x.posted_ns = begin_timed(*x.rail, x.length);
+}
+
+/// A piece that is not in flight yet is about to be posted. Returns the time.
+template <class P>
+uint64_t Pace<P>::begin_timed(Rail<P>& rail, uint64_t bytes) {
+  const uint64_t now = port_.now_ns();
+  rail.goodput.posted(bytes, now, rail.inflight_bytes == 0);
+  rail.peer->choice.looked(looked_ns_.load(std::memory_order_relaxed));
+  watch_until_.store(now + kWatchNs, std::memory_order_relaxed);
+  return now;
+}
+
+/// A timed piece has ended well.
+template <class P>
+void Pace<P>::measure(Rail<P>& rail, uint64_t bytes, uint64_t posted_ns, uint64_t now_ns) {
+  const uint64_t looked = looked_ns_.load(std::memory_order_relaxed);
+  auto& choice = rail.peer->choice;
+  choice.looked(looked);
+  if (!rail.goodput.ended(bytes, posted_ns, now_ns, turns_.load(std::memory_order_relaxed), looked)) return;
+  weigh(*rail.peer);
+}
+
+/// While pieces are timed it matters when the rails were looked at.
+template <class P>
+[[gnu::cold]] void Pace<P>::look(uint64_t now_ns) {
+  looked_ns_.store(now_ns, std::memory_order_relaxed);
+  if (now_ns > watch_until_.load(std::memory_order_relaxed)) watch_until_.store(0, std::memory_order_relaxed);
 }
 
 /// The READ `f` has ended well. Was that seen when its rail was read next, or was it under way while others
@@ -60,10 +136,13 @@ template <class P>
 template <class P>
 [[gnu::noinline]] void Pace<P>::judge(const Frag& f) {
   const auto& x = f.xfer;
-  if (turns_.load(std::memory_order_relaxed) - x.turn > 1)
+  const bool in_time = turns_.load(std::memory_order_relaxed) - x.turn <= 1;
+  const uint64_t now = x.posted_ns > kUntimed ? port_.now_ns() : 0;
+  if (!in_time)
     x.rail->late = port_.reads_in_time(kLate);
-  else if (x.rail->late != 0 && soon(*x.rail, x.length, port_.now_ns() - x.posted_ns))
+  else if (x.rail->late != 0 && now != 0 && soon(*x.rail, x.length, now - x.posted_ns))
     --x.rail->late;
+  if (now != 0) measure(*x.rail, x.length, x.posted_ns, now);
 }
 
 }  // namespace bfo::xfer

@@ -52,6 +52,25 @@ constexpr uint64_t equal_piece(uint64_t length, unsigned rails, uint64_t usual, 
   return std::min(longest, std::max(kLeast, n));
 }
 
+/// What a rail moves at most in one piece, when it is slower than others: 10 ms of it.
+constexpr uint64_t most_in_time(uint64_t mbits) {
+  return mbits * 1250;
+}
+
+/// The piece of a rail that moves `share.rate` where the fastest takes `n`: they end together. Rails that
+/// move the same take the same. The first one on a rail is short.
+constexpr uint64_t fair_piece(uint64_t n, const Share& share) {
+  constexpr uint64_t kAlign = 4096;
+  constexpr uint64_t kLeast = 16384;
+  if (!share.proven && n > kUncut) {
+    const uint64_t parts = n / kUncut + (n % kUncut != 0);
+    n = std::min(kUncut, (n / parts + kAlign - 1) / kAlign * kAlign);
+  }
+  if (share.rate == share.best) return n;
+  const uint64_t fair = n / share.best * share.rate + n % share.best * share.rate / share.best;
+  return std::min(n, std::max(kLeast, std::min(fair, most_in_time(share.rate)) / kAlign * kAlign));
+}
+
 /// A message that moves in pieces.
 struct Moving {
   uint64_t length = 0;      ///< of all of it
@@ -66,16 +85,21 @@ struct Moving {
 };
 
 /// Size of the next piece over a rail that wants pieces of `usual` bytes and moves at most `limit` at once.
-/// 0: the message waits until one of its pieces has ended.
-constexpr uint64_t next_piece(const Moving& m, uint64_t usual, uint64_t limit) {
+/// 0: the message waits until one of its pieces has ended. What all rails may have in flight is shared by
+/// what they move, so that none has more than P4 allows.
+constexpr uint64_t next_piece(const Moving& m, uint64_t usual, uint64_t limit, const Share& share) {
   uint64_t n;
   uint64_t most;
   if (m.rails <= 1) {
     most = most_over_one_rail(usual);
     n = m.length <= most ? m.length : most > usual ? most / 2 : usual;
   } else {
-    most = m.rails * at_risk(m.length);
+    most = share.rate == share.best && share.sum == m.rails * share.best
+               ? m.rails * at_risk(m.length)
+               : at_risk(m.length) / share.best * share.sum +
+                     at_risk(m.length) % share.best * share.sum / share.best;
     n = m.keep_up ? std::min(kMaxResent, usual) : equal_piece(m.length, m.rails, usual, m.depth);
+    n = fair_piece(n, share);
   }
   n = std::min({n, m.left, limit});
   if (m.pieces_out == 0) return n;
@@ -96,9 +120,9 @@ uint64_t usual_grant(const Rail<P>& rail) {
 
 /// Size of the next READ of `m` over `rail`. 0: it waits.
 template <class P>
-uint64_t next_read(const Moving& m, const Rail<P>& rail) {
+uint64_t next_read(const Moving& m, const Rail<P>& rail, const Share& share) {
   const uint64_t usual = m.rails <= 1 ? rail.limits.rdma_frag_size : usual_read(rail);
-  return next_piece(m, usual, rail.limits.get_limit);
+  return next_piece(m, usual, rail.limits.get_limit, share);
 }
 
 /// May one READ over `rail`, the only one with a key, bring all of `length` bytes?
@@ -114,8 +138,8 @@ bool reads_whole_alone(const Rail<P>& rail, uint64_t length) {
 template <class P>
 class OnlyRead {
  public:
-  OnlyRead(const Rail<P>* carrier, uint64_t length)
-      : carrier_(carrier), length_(length), ahead_(carrier && carrier->late == 0) {}
+  OnlyRead(const RailChoice<P>& choice, const Rail<P>* carrier, uint64_t length)
+      : choice_(choice), carrier_(carrier), length_(length), ahead_(carrier && carrier->late == 0) {}
   /// False: the message is to be cut.
   bool possible() const { return length_ <= (ahead_ ? kMaxResent : kUncut - 1); }
   /// Is `rail` the best one until now?
@@ -124,7 +148,8 @@ class OnlyRead {
     if (best_) {
       const bool keeps = ahead_ && best_ == carrier_;
       const bool takes = ahead_ && &rail == carrier_;
-      if (keeps || !(takes || lighter(rail, *best_) || (&rail == carrier_ && !lighter(*best_, rail))))
+      if (keeps || !(takes || choice_.sooner(rail, *best_, length_) ||
+                     (&rail == carrier_ && !choice_.sooner(*best_, rail, length_))))
         return false;
     }
     best_ = &rail;
@@ -133,6 +158,7 @@ class OnlyRead {
   Rail<P>* rail() const { return best_; }
 
  private:
+  const RailChoice<P>& choice_;
   const Rail<P>* carrier_;
   uint64_t length_;
   bool ahead_;
@@ -153,7 +179,7 @@ Rail<P>* reader_of(const RailChoice<P>& choice, uint64_t length, bool again) {
 template <class P>
 Rail<P>* grants_whole(RailChoice<P>& choice, uint64_t length) {
   if (choice.size() > 1 && length >= kUncut) return nullptr;
-  Rail<P>* const rail = choice.size() == 1 ? &choice[0] : choice.lightest(0);
+  Rail<P>* const rail = choice.size() == 1 ? &choice[0] : choice.lightest(0, length);
   return rail && length <= usual_grant(*rail) ? rail : nullptr;
 }
 

@@ -217,7 +217,8 @@ void Transfers<P>::recv_over(RecvRequest& r) {
   if (d.nack_pending || failed) [[unlikely]] {  // the sender must not wait for a receive that failed (H12)
     RestartMessages<P>::answer_nack(*this, r);
   } else if (x.protocol == Protocol::kGet) {
-    const uint8_t flags = Rget<P>::keeps_up(*this, r) ? core::kFlagKeepsUp : 0;
+    const uint8_t flags = static_cast<uint8_t>((Rget<P>::keeps_up(*this, r) ? core::kFlagKeepsUp : 0) |
+                                               (peer.choice.uneven() ? core::kFlagUneven : 0));
     const core::FinHdr h{
         static_cast<uint8_t>(MsgType::kFin), flags, 0, d.peer_name.value, d.name.value, 0, 1};
     rails_.send_completing(peer, &h, sizeof h);

@@ -265,7 +265,7 @@ struct Rget {
         if (!rail) continue;
         any = true;
         if (refused & (1u << rail->index)) continue;
-        if (!best || lighter(*rail, *best)) {
+        if (!best || p.choice.sooner(*rail, *best, planned(e, r, *rail))) {
           best = rail;
           key = &x.rndv->keys[i];
         }
@@ -275,7 +275,8 @@ struct Rget {
         return true;
       }
       const Range next = x.rndv->todo.front();
-      const uint64_t n = best ? next_read(moving(e, r, next.size()), *best) : next.size();
+      const uint64_t n =
+          best ? next_read(moving(e, r, next.size()), *best, p.choice.share(*best)) : next.size();
       if (e.base_.config.trace_plans) [[unlikely]]
         trace_plan(e.base_, p, PlanTrace::What::kRead, moving(e, r, next.size()), best, best ? n : 0);
       if (n == 0) return true;  // the next completion calls again
@@ -312,6 +313,15 @@ struct Rget {
   static Moving moving(const E& e, const RecvRequest& r, uint64_t left) {
     const auto& d = *r.xfer.rndv;
     return {d.want, left, d.bytes_out, d.in_flight, e.base_.config.rdma_depth, d.n_keys, d.keep_up};
+  }
+
+  /// Size of a piece of `r` over `rail`, if it takes one.
+  static uint64_t planned(const E& e, const RecvRequest& r, const Rail<P>& rail) {
+    const RailChoice<P>& choice = r.xfer.proc->peer->choice;
+    if (!choice.uneven()) return 0;
+    Moving m = moving(e, r, r.xfer.rndv->todo.front().size());
+    m.pieces_out = 0;
+    return next_read(m, rail, choice.share(rail));
   }
 
   enum class Posted : uint8_t { kNothing, kRefused, kTaken };
@@ -385,7 +395,7 @@ struct Rget {
   [[gnu::noinline]] static Rail<P>* best_rail(E& e, RecvRequest& r, const Arrival& a, const core::Opened& o,
                                               const core::RailKey*& key) {
     auto& d = *r.xfer.rndv;
-    OnlyRead<P> plan(a.rail, d.want);
+    OnlyRead<P> plan(r.xfer.proc->peer->choice, a.rail, d.want);
     if (!plan.possible()) return nullptr;
     unsigned kept = 0;
     for (unsigned i = 0; i < o.n_keys(); ++i) {

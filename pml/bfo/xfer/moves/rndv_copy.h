@@ -27,6 +27,8 @@ struct RndvCopy {
   using SendRequest = typename P::SendRequest;
   using RecvRequest = typename P::RecvRequest;
 
+  /// Two rails are compared by when they would have moved a FRAG of this size.
+  static constexpr uint64_t kMostCompared = 65536;
   /// At least as long as any element of a predefined data type.
   static constexpr uint64_t kMinSegment = 64;
 
@@ -54,7 +56,7 @@ struct RndvCopy {
     while (!x.rndv->todo.empty()) {
       // the next completion calls again
       if (enough_out(x.rndv->in_flight, e.base_.config.send_depth, p.choice.size())) return true;
-      Rail<P>* const rail = p.choice.lightest(refused);
+      Rail<P>* const rail = p.choice.lightest(refused, kMostCompared);
       if (!rail) return false;
       auto* const f = e.rails_.new_frag(FragKind::kFrag, *rail, p);
       if (!f) return false;
@@ -72,6 +74,8 @@ struct RndvCopy {
                             want.begin};
       f->xfer.name = x.rndv->name;
       f->xfer.type = h.type;
+      f->xfer.length = n;
+      e.pace_.begin(*f);
       const Post post = e.base_.port.send(rail->handle, h.type, &h, sizeof h, r, want.begin, n, *f);
       if (!taken(post)) {
         e.rails_.drop(*f);

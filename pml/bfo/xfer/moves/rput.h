@@ -136,7 +136,7 @@ struct Rput {
     for (Ledger* l = r.xfer.rndv->ledger; l; l = l->next) {
       if (!displaced(*l)) continue;
       if (!has_room(e, r, now)) return;
-      Rail<P>* const rail = p.choice.lightest(now.refused);
+      Rail<P>* const rail = p.choice.lightest(now.refused, l->end - l->begin);
       if (!rail) {
         now.no_rail = true;
         return;
@@ -150,13 +150,14 @@ struct Rput {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
     while (has_room(e, r, now) && !x.rndv->todo.empty()) {
-      Rail<P>* const rail = p.choice.lightest(now.refused);
+      Rail<P>* const rail = p.choice.lightest(now.refused, kCompared);
       if (!rail) {
         now.no_rail = true;
         return;
       }
-      const Range g = x.rndv->todo.take_front(
-          equal_piece(x.rndv->want, p.choice.size(), usual_grant(*rail), e.base_.config.rdma_depth));
+      const Range g = x.rndv->todo.take_front(fair_piece(
+          equal_piece(x.rndv->want, p.choice.size(), usual_grant(*rail), e.base_.config.rdma_depth),
+          p.choice.share(*rail)));
       if (e.base_.config.trace_plans) [[unlikely]]
         trace_plan(e.base_, p, PlanTrace::What::kGrant, moving(r, g.size() + x.rndv->todo.bytes(), now.open),
                    rail, g.size());
@@ -183,6 +184,7 @@ struct Rput {
     l->round = d.name.round();
     l->pending = true;
     l->loaded = true;
+    e.pace_.granted(rail, range.size());
     rail.inflight_bytes += range.size();
     return l;
   }
@@ -438,6 +440,7 @@ struct Rput {
     f->xfer.offset = g.offset;
     f->xfer.length = g.length;
     f->xfer.grant = g.number;
+    e.pace_.begin(*f);
     g.rail->inflight_bytes += g.length;
     ++x.rndv->in_flight;
     const Post post = e.base_.port.put(g.rail->handle, r, g.offset, g.length, g.address, g.handle, *f);
@@ -457,9 +460,10 @@ struct Rput {
   static void finished(E& e, SendRequest& r, Frag& f) {
     auto& x = r.xfer;
     x.rndv->undelivered -= f.xfer.length;
-    const core::FinHdr h = x.rndv->fin(f.xfer.grant, 0);
+    core::FinHdr h = x.rndv->fin(f.xfer.grant, 0);
     Peer<P>& p = *x.proc->peer;
     Rail<P>& rail = *f.xfer.rail;
+    if (rail.goodput.known()) h.rate = core::rate_code(rail.goodput.cost().rate);
     // If the rail fails it hands back the bytes, which then go over another one.
     if (p.backlog.nothing_stored() && !p.standing.ended() && rail.usable(f.xfer.epoch)) {
       typename P::InlineSource none{};
@@ -487,6 +491,7 @@ struct Rput {
     auto& x = r->xfer;
     --x.rndv->in_flight;
     if (fx.fate == Fate::kDelivered) {
+      e.pace_.frag_ended(f);
       finished(e, *r, f);
       if (ends_here(e, *r)) return;
     } else {

@@ -15,6 +15,15 @@
 
 namespace bfo::xfer {
 
+/// What one rail moves, the fastest, and all, in the same unit.
+struct Share {
+  uint64_t rate = 1;
+  uint64_t best = 1;
+  uint64_t sum = 1;
+  bool proven =
+      true;  ///< false: nothing of it has ended yet, so that it may be much slower than it is said to be
+};
+
 template <class P>
 class RailChoice {
  public:
@@ -37,15 +46,18 @@ class RailChoice {
   /// No rail is used any more.
   void clear() {
     n_ = 0;
+    n_swift_ = 0;
     preferred_ = nullptr;
     backoff_ = 0;
+    uneven_ = false;
+    timed_ = nullptr;
   }
 
   /// Control messages, and user messages that are spread: one after the other.
   RailT* next() {
     if (n_ == 0) return nullptr;
-    RailT* const r = usable_[next_];
-    next_ = static_cast<uint8_t>(next_ + 1 == n_ ? 0 : next_ + 1);
+    RailT* const r = usable_[swift_[next_]];
+    next_ = static_cast<uint8_t>(next_ + 1 >= n_swift_ ? 0 : next_ + 1);
     return r;
   }
   /// A short message costs latency, not bandwidth. So all short messages of a pair, in both directions, use
@@ -54,12 +66,29 @@ class RailChoice {
     return preferred_ && (length < short_limit || n_ == 1) ? preferred_ : nullptr;
   }
   RailT* spread(size_t length, size_t short_limit);
-  RailT* lightest(uint32_t refused);
+  /// The message that spread() has just chosen a rail for is to be sent with a record, and timed.
+  bool samples() const { return timed_ != nullptr; }
+  void sampled() { timed_ = nullptr; }
+  RailT* lightest(uint32_t refused, uint64_t bytes);
+  /// Would `a` have moved `bytes` more before `b`?
+  bool sooner(const RailT& a, const RailT& b, uint64_t bytes) const {
+    return uneven_ ? end_ns(a, bytes) < end_ns(b, bytes) : lighter(a, b);
+  }
+
+  // ---- measured rails: weigh.h
+  /// Do the rails differ so much that what was measured counts, and not what they are said to move?
+  bool uneven() const { return uneven_; }
+  /// The measured cost of a rail has changed. The rail of short messages is to be chosen anew (order.h).
+  void weigh();
+  /// When all rails were looked at last: something in flight had not ended then.
+  void looked(uint64_t ns) { looked_ns_ = ns; }
+  /// What `rail` moves, what the fastest does, and all: for the size of pieces.
+  Share share(const RailT& rail) const;
   /// Index of the rail that lightest() and READs consider first: equal loads take them in turn.
   unsigned take_turn() { return turn_++; }
 
   /// The preferred rail while both sides see the same rails. Different pairs use different ones.
-  RailT* default_preferred() const { return n_ != 0 ? usable_[key_ % n_] : nullptr; }
+  RailT* default_preferred() const { return n_ != 0 ? usable_[swift_[key_ % n_swift_]] : nullptr; }
   void prefer(RailT* rail) { preferred_ = rail; }
   /// The default again, unless it refused a message a short while ago.
   void prefer_default() { preferred_ = backoff_ == 0 ? default_preferred() : nullptr; }
@@ -67,26 +96,60 @@ class RailChoice {
   /// The peer says whether its READs over the rail of short messages end as fast as they are posted. It is
   /// what FIN said last, maybe of a rail that is not preferred any more.
   void set_keeps_up(bool does) { keeps_up_ = does; }
+  /// The peer measures the rails, and finds them uneven: it says that `rail` is a fast one; nullptr: they are
+  /// even. True: the rail of short messages is to be chosen anew (order.h).
+  bool follow(RailT* rail) {
+    if (rail == advised_) [[likely]]
+      return false;
+    return take_advice(rail);
+  }
   bool keeps_up() const { return keeps_up_; }
   /// The peer has sent a message.
   void answered() { ahead_ = 0; }
 
  private:
-  static constexpr uint32_t kBackoff = 64;  ///< messages that are spread after a refusal
-  static constexpr uint32_t kAhead = 4;     ///< longer eager messages that a sender may always be ahead
-  static constexpr uint32_t kRun = 16384;   ///< bytes of eager messages until the next rail carries them
+  static constexpr uint32_t kBackoff = 64;      ///< messages that are spread after a refusal
+  static constexpr uint32_t kAhead = 4;         ///< longer eager messages that a sender may always be ahead
+  static constexpr uint8_t kSampleEvery = 64;   ///< one of so many messages that are not short is timed
+  static constexpr uint8_t kSampleUnknown = 8;  ///< then one of so many, while a rail was not measured
+  static constexpr uint32_t kRun = 16384;       ///< bytes of eager messages until the next rail carries them
   /// What a rail moves in 10 us, in bytes: eager messages of a sender that is ahead by less do not fill it.
   static uint64_t backlog(const RailT& rail) { return uint64_t{rail.limits.weight} * 5 / 4; }
 
-  uint8_t n_ = 0;     ///< rails in `usable_`
-  uint8_t next_ = 0;  ///< index: rail of the next message when they are spread
-  uint8_t turn_ = 0;  ///< index: first rail to be considered for a long message
+  using Cost = Goodput::Cost;
+  Cost cost(const RailT& rail) const;
+  Cost cost_now(const RailT& rail) const {
+    const Cost c = cost(rail);
+    return rail.inflight_bytes == 0 ? c : rail.goodput.cost_by_age(c, looked_ns_);
+  }
+  uint64_t end_ns(const RailT& rail, uint64_t bytes) const {
+    const Cost c = cost_now(rail);
+    if (rail.inflight_bytes == 0 && rail.goodput.forgotten(c.ns(bytes), looked_ns_)) return 0;
+    return c.ns(rail.inflight_bytes + bytes);
+  }
+  void choose_swift();
+  RailT* sample_rail();
+  bool take_advice(RailT* rail);
+
+  uint8_t n_ = 0;        ///< rails in `usable_`
+  uint8_t n_swift_ = 0;  ///< rails in `swift_`: at least one if there is any
+  uint8_t next_ = 0;     ///< index in `swift_`: rail of the next message when they are spread
+  uint8_t turn_ = 0;     ///< index: first rail to be considered for a long message
   bool keeps_up_ = false;
+  bool uneven_ = false;
+  uint8_t until_sample_ = kSampleEvery;
+  uint8_t against_ = 0;  ///< measurements in a row that contradict `uneven_`
+  Cost best_;            ///< of the fastest rail that was measured
+  uint64_t looked_ns_ = 0;
+  RailT* advised_ = nullptr;
+  RailT* timed_ = nullptr;
   RailT* preferred_ = nullptr;
   uint64_t key_ = 0;
   uint32_t backoff_ = 0;  ///< messages that are spread before the default is preferred again
   uint32_t ahead_ = 0;    ///< bytes of longer eager messages since the peer sent one
   RailT* usable_[kMaxRails] = {};
+  /// indexes in `usable_` of the ones that carry short messages: all of them, or the fastest
+  uint8_t swift_[kMaxRails] = {};
 };
 
 /// Usable rails: those that are up; else suspect ones; else one that is being connected, or can be (H18).
@@ -104,9 +167,14 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
         if (rails[i].state == want) usable_[n_++] = &rails[i];
     }
   }
-  if (next_ >= n_) next_ = 0;
   backoff_ = 0;
   keeps_up_ = false;
+  uneven_ = false;
+  against_ = 0;
+  advised_ = nullptr;
+  timed_ = nullptr;
+  choose_swift();
+  if (n_ > 1) weigh();
 }
 
 /// For longer messages, and for some short ones after the preferred rail had no room. While the peer answers
@@ -116,20 +184,25 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
 template <class P>
 Rail<P>* RailChoice<P>::spread(size_t length, size_t short_limit) {
   if (backoff_ != 0 && --backoff_ == 0) preferred_ = default_preferred();
+  if (timed_) [[unlikely]]
+    return timed_;
+  if (n_ > 1 && --until_sample_ == 0) [[unlikely]]
+    return sample_rail();
   if (!preferred_ || short_limit == 0) return next();
   ahead_ += static_cast<uint32_t>(length);
   if (ahead_ <= backlog(*preferred_) || ahead_ <= kAhead * length) return preferred_;
-  return usable_[ahead_ / kRun % n_];
+  return usable_[swift_[ahead_ / kRun % n_swift_]];
 }
 
-/// The usable rail with the smallest load for its weight, not in the bit set `refused`. nullptr: none.
+/// The usable rail that would have moved `bytes` more before the others, not in the bit set `refused`.
+/// nullptr: none.
 template <class P>
-Rail<P>* RailChoice<P>::lightest(uint32_t refused) {
+Rail<P>* RailChoice<P>::lightest(uint32_t refused, uint64_t bytes) {
   RailT* best = nullptr;
   for (unsigned i = 0; i < n_; ++i) {
     RailT* const r = usable_[(turn_ + i) % n_];  // equal loads: take them in turn
     if (refused & (1u << r->index)) continue;
-    if (!best || lighter(*r, *best)) best = r;
+    if (!best || sooner(*r, *best, bytes)) best = r;
   }
   ++turn_;
   return best;
@@ -141,7 +214,9 @@ template <class P>
   if (preferred_ != &rail || n_ < 2) return;
   preferred_ = nullptr;
   backoff_ = kBackoff;
-  if (usable_[next_] == &rail) next();
+  if (usable_[swift_[next_]] == &rail) next();
 }
 
 }  // namespace bfo::xfer
+
+#include "pml/bfo/xfer/rails/weigh.h"

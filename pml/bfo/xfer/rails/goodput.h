@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// goodput.h: the model of one rail of a peer: what it moves in a second while it is busy, and how much longer
+// a piece takes that finds it empty. Learned from pieces of long messages that end on it anyway. The sizes
+// are bytes, the times nanoseconds of the port's clock. Used under the engine's lock. Needs no memory, cannot
+// fail.
+//
+// A piece is served from the end of the one before it, or from its own posting when the rail was empty.
+// Pieces that one look at the rail finds ended are one sample. When a piece ended is known no better than the
+// rail is looked at: so a sample gives two bounds, and the estimate moves when it is outside. A process that
+// was away learns little, and nothing wrong.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace bfo::xfer {
+
+class Goodput {
+ public:
+  /// What a piece takes.
+  struct Cost {
+    uint64_t rate = 1;        ///< Mbit/s
+    uint64_t latency_ns = 0;  ///< besides
+    /// Time until a rail with so many bytes in flight, the new piece among them, has moved them all.
+    uint64_t ns(uint64_t bytes) const { return latency_ns + bytes * kMbitNs / rate; }
+  };
+
+  /// The rail is a new connection, maybe over another link: nothing is known but its nominal rate in Mbit/s.
+  void reset() { *this = Goodput(); }
+
+  /// A piece was posted, as the only one in flight, or behind others.
+  void posted(uint64_t bytes, uint64_t now_ns, bool alone) {
+    if (alone) served_from_ = now_ns;
+    last_ns_ = now_ns;
+    last_piece_ = bytes;
+  }
+  /// A piece that was posted at `posted_ns` was found to have ended at `now_ns`, by look number `look`; the
+  /// look before it was at `looked_ns`, or earlier than all pieces when nobody looked. True: the cost has
+  /// changed.
+  bool ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look, uint64_t looked_ns);
+
+  /// The peer has measured it.
+  void told(uint64_t mbits, uint64_t now_ns) {
+    rate_ = static_cast<uint32_t>(std::clamp<uint64_t>(mbits, 1, UINT32_MAX));
+    latency_ns_ = 0;
+    served_from_ = now_ns;
+  }
+  /// Has it had no piece for two hundred times what one takes? One more costs at most 0.5 % of the time then.
+  bool forgotten(uint64_t piece_ns, uint64_t now_ns) const {
+    return now_ns > last_ns_ && now_ns - last_ns_ > kProbeTimes * piece_ns;
+  }
+  /// Was it ever measured?
+  bool known() const { return rate_ != 0; }
+  /// Mbit/s that it moves at least, while it was not measured well enough; 0: nothing is known.
+  uint64_t least() const { return least_; }
+  /// It was measured.
+  Cost cost() const { return {rate_, latency_ns_ > kSlackNs ? latency_ns_ : 0}; }
+  /// The same, of a rail with something in flight that had not ended at the last look: what is much later
+  /// than it should be proves that the rail is slower, before it ends.
+  Cost cost_by_age(Cost c, uint64_t looked_ns) const {
+    if (looked_ns <= served_from_ || last_piece_ == 0) return c;
+    const uint64_t age = looked_ns - served_from_;
+    if (age > kLateTimes * c.ns(last_piece_)) c = {rate_of(last_piece_, age), 0};
+    return c;
+  }
+
+ private:
+  static constexpr uint64_t kMbitNs = 8000;  ///< nanoseconds that a byte takes at 1 Mbit/s
+  static constexpr uint64_t kLateTimes = 4;  ///< a piece is late after so many times its cost
+  static constexpr uint64_t kProbeTimes = 200;
+  static constexpr uint64_t kSlackNs = 50'000;  ///< latency of any rail; less is not worth a choice
+  static uint64_t rate_of(uint64_t bytes, uint64_t ns) {
+    return std::clamp<uint64_t>(bytes * kMbitNs / std::max<uint64_t>(ns, 1), 1, UINT32_MAX);
+  }
+  bool close(uint64_t next, uint64_t next_posted_ns);
+  bool learn_rate(uint64_t sample);
+  bool learn_latency(uint64_t sample);
+  bool raise(uint64_t sample);
+
+  uint64_t served_from_ = 0;  ///< when the piece that is served now found the rail free
+  uint64_t from_ = 0;         ///< the sample that is being taken: its pieces were served from here
+  uint64_t to_ = 0;           ///< to here; 0: there is none
+  uint64_t bytes_ = 0;        ///< in all
+  uint64_t first_ = 0;        ///< the first of them
+  uint64_t gap_ns_ = 0;       ///< the process had not looked for so long before it saw that
+  uint64_t gap_before_ = 0;   ///< the same of the sample before
+  uint64_t last_piece_ = 0;   ///< the piece that was posted last
+  uint64_t last_ns_ = 0;      ///< when
+  uint32_t look_ = 0;
+  uint32_t rate_ = 0;  ///< Mbit/s; 0: it was not measured
+  uint32_t least_ = 0;
+  uint32_t latency_ns_ = 0;
+  bool alone_ = false;  ///< the first piece found the rail empty
+};
+
+inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,
+                           uint64_t looked_ns) {
+  bool changed = false;
+  if (to_ != 0 && look != look_) changed = close(bytes, posted_ns);
+  if (to_ == 0) {
+    from_ = std::max(posted_ns, served_from_);
+    alone_ = posted_ns >= served_from_;
+    first_ = bytes;
+    bytes_ = 0;
+    look_ = look;
+    gap_ns_ = now_ns - std::min(now_ns, std::max(looked_ns, from_));
+    to_ = std::max(now_ns, from_ + 1);
+    served_from_ = to_;
+  }
+  bytes_ += bytes;
+  return changed;
+}
+
+/// All pieces of the sample are known: learns from it. They were moved in a time between two bounds: they
+/// began before `from_` by at most the gap of the sample before, and ended before `to_` by at most their own.
+/// The next piece, of `next` bytes, was posted at `next_posted_ns`: when that was before the process was
+/// away, the rail was busy all the time.
+inline bool Goodput::close(uint64_t next, uint64_t next_posted_ns) {
+  const bool busy = next_posted_ns + gap_ns_ <= to_;
+  const uint64_t took = to_ - from_;
+  const uint64_t began_earlier = alone_ ? 0 : gap_before_;
+  const bool one = alone_ && bytes_ == first_;
+  gap_before_ = gap_ns_;
+  to_ = 0;
+  const uint64_t slowest = rate_of(bytes_, took + began_earlier);
+  if (!known() && !busy && gap_ns_ * 2 > took) {
+    least_ = static_cast<uint32_t>(std::max<uint64_t>(least_, slowest));
+    return true;
+  }
+  if (!known()) return learn_rate(slowest);
+  if (rate_ < slowest) return raise(slowest);
+  const uint64_t least = took - std::min(took, gap_ns_);
+  if (one) {
+    const uint64_t moving = bytes_ * kMbitNs / rate_;
+    return least > moving ? learn_latency(least - moving) : learn_latency(0);
+  }
+  uint64_t fastest = rate_of(bytes_, least);
+  if (busy) fastest = std::min(fastest, rate_of(bytes_ + next, took));
+  return rate_ > fastest ? learn_rate(fastest) : true;
+}
+
+/// Falls by half of the difference, rises by an eighth of it: a rail that got slow must not be used much
+/// longer, one that got fast again has to prove it.
+inline bool Goodput::learn_rate(uint64_t sample) {
+  if (known() && sample > rate_) return raise(sample);
+  rate_ = static_cast<uint32_t>(known() ? rate_ - (rate_ - sample) / 2 : sample);
+  rate_ = std::max(rate_, 1u);
+  return true;
+}
+
+inline bool Goodput::raise(uint64_t sample) {
+  if (!known() || sample <= rate_) return false;
+  const uint64_t step = std::min<uint64_t>((sample - rate_ + 7) / 8, rate_ / 4 + 1);
+  rate_ = static_cast<uint32_t>(std::min<uint64_t>(rate_ + step, UINT32_MAX));
+  return true;
+}
+
+inline bool Goodput::learn_latency(uint64_t sample) {
+  latency_ns_ = static_cast<uint32_t>((latency_ns_ + std::min<uint64_t>(sample, UINT32_MAX / 2)) / 2);
+  return true;
+}
+
+}  // namespace bfo::xfer

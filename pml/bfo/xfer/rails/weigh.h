@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// weigh.h: when what was measured of the rails of a peer (goodput.h) counts, and which of them then carry
+// short messages. While all rails move about the same, everything goes by their nominal rates and loads.
+#pragma once
+
+#include <algorithm>
+
+#include "pml/bfo/xfer/rails/rail_choice.h"
+
+namespace bfo::xfer {
+
+/// What a piece of this size costs on each rail is compared.
+inline constexpr uint64_t kCompared = 65536;
+/// Rails are uneven from 1.3 times on, and even again below 1.2 times, after so many measurements in a row.
+inline constexpr unsigned kUnevenTenths = 13;
+inline constexpr unsigned kEvenTenths = 12;
+inline constexpr uint8_t kInARow = 3;
+
+/// What `rail` takes for a piece. A rail that was not measured counts like the fastest one that was, so that
+/// it is. One whose READs end as fast as they are posted is limited by this process, and is not measured: it
+/// moves at least a quarter of what it is said to (pace.h).
+template <class P>
+Goodput::Cost RailChoice<P>::cost(const RailT& rail) const {
+  if (rail.late == 0) {
+    const Cost least{std::max<uint64_t>(rail.limits.weight / 4, 1), 0};
+    return best_.rate > 1 && best_.ns(kCompared) < least.ns(kCompared) ? best_ : least;
+  }
+  if (rail.goodput.known()) return rail.goodput.cost();
+  const Cost least{std::max<uint64_t>(rail.goodput.least(), 1), 0};
+  return least.ns(kCompared) < best_.ns(kCompared) ? least : best_;
+}
+
+template <class P>
+[[gnu::cold]] void RailChoice<P>::weigh() {
+  best_ = Cost{};
+  for (unsigned i = 0; i < n_; ++i) {
+    const Goodput& g = usable_[i]->goodput;
+    if (g.known() && (best_.rate <= 1 || g.cost().ns(kCompared) < best_.ns(kCompared))) best_ = g.cost();
+  }
+  if (best_.rate <= 1) return;
+  uint64_t least = UINT64_MAX;
+  uint64_t most = 0;
+  for (unsigned i = 0; i < n_; ++i) {
+    const uint64_t ns = cost_now(*usable_[i]).ns(kCompared);
+    least = std::min(least, ns);
+    most = std::max(most, ns);
+  }
+  const bool differ = most * 10 > least * (uneven_ ? kEvenTenths : kUnevenTenths);
+  if (differ == uneven_)
+    against_ = 0;
+  else if (++against_ >= kInARow) {
+    uneven_ = differ;
+    against_ = 0;
+  }
+  choose_swift();
+}
+
+/// Short messages cost latency: they take the rails that are within the factor of the fastest.
+template <class P>
+void RailChoice<P>::choose_swift() {
+  n_swift_ = 0;
+  uint64_t least = UINT64_MAX;
+  for (unsigned i = 0; uneven_ && i < n_; ++i) least = std::min(least, cost_now(*usable_[i]).ns(kCompared));
+  for (unsigned i = 0; i < n_; ++i)
+    if (!uneven_ || cost_now(*usable_[i]).ns(kCompared) * 10 <= least * kUnevenTenths)
+      swift_[n_swift_++] = static_cast<uint8_t>(i);
+  for (unsigned i = 0; !uneven_ && advised_ && i < n_; ++i) {
+    if (usable_[i] != advised_) continue;
+    swift_[0] = static_cast<uint8_t>(i);
+    n_swift_ = 1;
+  }
+  if (next_ >= n_swift_) next_ = 0;
+}
+
+/// The rail of an eager message that is timed: one that was not measured, or has not been used for long, or
+/// the usual one.
+template <class P>
+[[gnu::cold]] Rail<P>* RailChoice<P>::sample_rail() {
+  until_sample_ = kSampleEvery;
+  timed_ = preferred_ ? preferred_ : next();
+  for (unsigned i = 0; i < n_; ++i) {
+    RailT& r = *usable_[(turn_ + i) % n_];
+    if (r.late == 0) continue;
+    if (!r.goodput.known()) {
+      until_sample_ = kSampleUnknown;
+      ++turn_;
+      return timed_ = &r;
+    }
+    if (r.goodput.forgotten(cost(r).ns(kRun), looked_ns_)) timed_ = &r;
+  }
+  return timed_;
+}
+
+template <class P>
+[[gnu::cold]] bool RailChoice<P>::take_advice(RailT* rail) {
+  if (rail && !has(rail)) return false;
+  advised_ = rail;
+  choose_swift();
+  return true;
+}
+
+template <class P>
+Share RailChoice<P>::share(const RailT& rail) const {
+  const bool proven = rail.late == 0 || rail.goodput.known() || rail.goodput.least() != 0;
+  if (!uneven_) return {1, 1, n_, proven};
+  Share s{cost_now(rail).rate, 1, 0, proven};
+  for (unsigned i = 0; i < n_; ++i) {
+    const uint64_t rate = cost_now(*usable_[i]).rate;
+    s.best = std::max(s.best, rate);
+    s.sum += rate;
+  }
+  return s;
+}
+
+}  // namespace bfo::xfer
