@@ -76,7 +76,7 @@ int64_t elsewhere(const Rails& all) {
 }
 
 /// 100 Gbit/s move 125,000 bytes in 10 us: a window that is shorter is over before another rail would help.
-/// One of 64 messages is timed, and more on a rail that was not measured yet.
+/// One of 128 messages is timed, and more on a rail that was not measured yet.
 TEST(Preferred, SenderIsAheadByLessThanTheRailMovesInTenMicroseconds_StaysOnIt) {
   World w(with_home());
   w.rail(0, 1, 1)->limits.weight = 100000;

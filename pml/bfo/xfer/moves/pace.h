@@ -7,6 +7,7 @@
 // by any thread, the rest under the engine's lock. Needs no memory, cannot fail.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -60,7 +61,7 @@ class Pace {
   }
   /// A message of `bytes`, with what is under way before it, is about to be posted to be timed.
   uint64_t begin_sample(Rail<P>& rail, uint64_t bytes) {
-    const uint64_t now = begin_timed(rail, bytes);
+    const uint64_t now = begin_timed(rail, bytes, kWatchSampleNs);
     rail.goodput.posted(bytes, now, true);
     return now;
   }
@@ -73,12 +74,15 @@ class Pace {
     p.choice.weigh();
     settle_preferred(p);
   }
-  uint64_t begin_timed(Rail<P>& rail, uint64_t bytes);
+  uint64_t begin_timed(Rail<P>& rail, uint64_t bytes, uint64_t watch_ns = kWatchNs);
   void measure(Rail<P>& rail, uint64_t bytes, uint64_t posted_ns, uint64_t now_ns);
   static bool soon(const Rail<P>& rail, uint64_t bytes, uint64_t ns);
 
   static constexpr uint64_t kUntimed = 1;  ///< posted_ns of a READ on a rail that keeps up
-  static constexpr uint64_t kWatchNs = 1'000'000'000;
+  /// So long after the last one looks read the clock: as long as a piece of a slow rail takes, and an eager
+  /// message.
+  static constexpr uint64_t kWatchNs = 50'000'000;
+  static constexpr uint64_t kWatchSampleNs = 5'000'000;
 
   P& port_;
   std::atomic<uint32_t> turns_ = 0;
@@ -106,11 +110,12 @@ template <class P>
 
 /// A piece that is not in flight yet is about to be posted. Returns the time.
 template <class P>
-uint64_t Pace<P>::begin_timed(Rail<P>& rail, uint64_t bytes) {
+uint64_t Pace<P>::begin_timed(Rail<P>& rail, uint64_t bytes, uint64_t watch_ns) {
   const uint64_t now = port_.now_ns();
   rail.goodput.posted(bytes, now, rail.inflight_bytes == 0);
   rail.peer->choice.looked(looked_ns_.load(std::memory_order_relaxed));
-  watch_until_.store(now + kWatchNs, std::memory_order_relaxed);
+  const uint64_t until = watch_until_.load(std::memory_order_relaxed);
+  watch_until_.store(std::max(until, now + watch_ns), std::memory_order_relaxed);
   return now;
 }
 
