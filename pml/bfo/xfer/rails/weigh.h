@@ -82,7 +82,7 @@ template <class P>
   for (unsigned i = 0; i < n_; ++i) {
     RailT& r = *usable_[(turn_ + i) % n_];
     if (r.late == 0) continue;
-    if (!r.goodput.known()) {
+    if (!r.goodput.known() && r.goodput.least() == 0) {
       until_sample_ = kSampleUnknown;
       ++turn_;
       return timed_ = &r;
