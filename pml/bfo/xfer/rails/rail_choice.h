@@ -83,7 +83,11 @@ class RailChoice {
   /// When all rails were looked at last: something in flight had not ended then.
   void looked(uint64_t ns) { looked_ns_ = ns; }
   /// What `rail` moves, what the fastest does, and all: for the size of pieces.
-  Share share(const RailT& rail) const;
+  Share share(const RailT& rail) const {
+    if (!uneven_) [[likely]]
+      return {1, 1, n_, proven(rail)};
+    return uneven_share(rail);
+  }
   /// Index of the rail that lightest() and READs consider first: equal loads take them in turn.
   unsigned take_turn() { return turn_++; }
 
@@ -117,6 +121,10 @@ class RailChoice {
   static uint64_t backlog(const RailT& rail) { return uint64_t{rail.limits.weight} * 5 / 4; }
 
   using Cost = Goodput::Cost;
+  static bool proven(const RailT& rail) {
+    return rail.late == 0 || rail.goodput.known() || rail.goodput.least() != 0;
+  }
+  Share uneven_share(const RailT& rail) const;
   Cost cost(const RailT& rail) const;
   Cost cost_now(const RailT& rail) const {
     const Cost c = cost(rail);

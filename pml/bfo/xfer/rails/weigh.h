@@ -101,10 +101,8 @@ template <class P>
 }
 
 template <class P>
-Share RailChoice<P>::share(const RailT& rail) const {
-  const bool proven = rail.late == 0 || rail.goodput.known() || rail.goodput.least() != 0;
-  if (!uneven_) return {1, 1, n_, proven};
-  Share s{cost_now(rail).rate, 1, 0, proven};
+Share RailChoice<P>::uneven_share(const RailT& rail) const {
+  Share s{cost_now(rail).rate, 1, 0, proven(rail)};
   for (unsigned i = 0; i < n_; ++i) {
     const uint64_t rate = cost_now(*usable_[i]).rate;
     s.best = std::max(s.best, rate);
