@@ -143,7 +143,7 @@ inline bool is_failed([[maybe_unused]] ompi_request_t& request) {
 
 /// Hands one segment that came for `tag` from `endpoint` to the callback of a layer.
 inline void call_receiver(const mca_btl_active_message_callback_t& layer, mca_btl_base_module_t& btl,
-                          mca_btl_base_endpoint_t* endpoint, mca_btl_base_tag_t tag,
+                          [[maybe_unused]] mca_btl_base_endpoint_t* endpoint, mca_btl_base_tag_t tag,
                           mca_btl_base_segment_t& segment) {
 #if OMPI_MAJOR_VERSION >= 5
   mca_btl_base_receive_descriptor_t message = {};
