@@ -155,9 +155,10 @@ struct Rput {
         now.no_rail = true;
         return;
       }
+      Share share = p.choice.share(*rail);
+      share.proven = true;  // who writes measures, and its FIN tells: a grant need not be short until then
       const Range g = x.rndv->todo.take_front(fair_piece(
-          equal_piece(x.rndv->want, p.choice.size(), usual_grant(*rail), e.base_.config.rdma_depth),
-          p.choice.share(*rail)));
+          equal_piece(x.rndv->want, p.choice.size(), usual_grant(*rail), e.base_.config.rdma_depth), share));
       if (e.base_.config.trace_plans) [[unlikely]]
         trace_plan(e.base_, p, PlanTrace::What::kGrant, moving(r, g.size() + x.rndv->todo.bytes(), now.open),
                    rail, g.size());
