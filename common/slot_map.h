@@ -4,7 +4,7 @@
 //
 // Slots are reused first-in first-out, so that a generation comes round as late as possible (H17). A name
 // that was released is told apart from one that was never issued: "finished" is a proof, "unknown" is not
-// (H7).
+// (H7). The first generation is the owner's choice: tables that begin apart have no name in common for long.
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
@@ -24,11 +24,37 @@ enum class NameState : uint8_t {
   kNever      ///< never issued: forged, or from another life
 };
 
+/// The generation of a slot.
+class Generation {
+ public:
+  /// From 1 to Name::kGenMask.
+  explicit Generation(uint32_t first) : now_(first) {}
+  uint32_t now() const { return now_; }
+  /// The next one. `first`: the one that it began with.
+  void next(uint32_t first) {
+    now_ = (now_ + 1) & Name::kGenMask;
+    if (now_ == 0) now_ = 1;
+    if (now_ == first) [[unlikely]]
+      round_ = true;
+  }
+  /// Was `g` issued before the present one?
+  bool issued_before(uint32_t g, uint32_t first) const {
+    const uint32_t age = (now_ - g) & Name::kGenMask;
+    if (age == 0 || age >= 1u << (Name::kGenBits - 1)) return false;
+    return round_ || age <= ((now_ - first) & Name::kGenMask);
+  }
+
+ private:
+  uint32_t now_;
+  bool round_ = false;  ///< all were issued
+};
+
 template <class T>
 class SlotMap {
  public:
-  /// `max`: names in use at once, at most all there are.
-  explicit SlotMap(uint32_t max = Name::kSlotMask + 1) : max_(max) {}
+  /// `max`: names in use at once, at most all there are. `first`: the first generation of each slot, from 1
+  /// to Name::kGenMask.
+  explicit SlotMap(uint32_t max = Name::kSlotMask + 1, uint32_t first = 1) : max_(max), first_(first) {}
   SlotMap(const SlotMap&) = delete;
   SlotMap& operator=(const SlotMap&) = delete;
   ~SlotMap() { std::free(slots_); }
@@ -45,21 +71,21 @@ class SlotMap {
     --free_count_;
     s.object = object;
     ++live_;
-    return Name(i, s.gen, kFirstRound);
+    return Name(i, s.gen.now(), kFirstRound);
   }
 
   /// Release a live name. `failed`: the slot is never used again and remembers the bad end, so that the
   /// peer's question is answered with the truth.
   void erase(Name name, bool failed = false) {
     Slot& s = slots_[name.slot()];
-    BFO_CHECK(s.object != nullptr && s.gen == name.gen());
+    BFO_CHECK(s.object != nullptr && s.gen.now() == name.gen());
     s.object = nullptr;
     --live_;
     if (failed) {
       s.failed = true;
       return;
     }
-    s.gen = next_gen(s.gen);
+    s.gen.next(first_);
     push_free(name.slot());
   }
 
@@ -68,7 +94,7 @@ class SlotMap {
     state = NameState::kNever;
     if (name.slot() >= size_ || name.gen() == 0) return nullptr;
     const Slot& s = slots_[name.slot()];
-    if (s.gen == name.gen()) {
+    if (s.gen.now() == name.gen()) {
       if (s.object != nullptr) {
         state = NameState::kLive;
         return s.object;
@@ -76,7 +102,7 @@ class SlotMap {
       if (s.failed) state = NameState::kFailed;
       return nullptr;  // free: this generation has not been issued yet
     }
-    if (gen_before(name.gen(), s.gen)) state = NameState::kFinished;
+    if (s.gen.issued_before(name.gen(), first_)) state = NameState::kFinished;
     return nullptr;
   }
   T* find(Name name) const {
@@ -91,19 +117,10 @@ class SlotMap {
   static constexpr uint32_t kMinFree = 64;  ///< keep a reserve: no slot is reused at once
   struct Slot {
     T* object;
-    uint32_t gen;
     uint32_t next;
+    Generation gen;
     bool failed;
   };
-
-  static uint32_t next_gen(uint32_t g) {
-    g = (g + 1) & Name::kGenMask;
-    return g == 0 ? 1 : g;
-  }
-  static bool gen_before(uint32_t a, uint32_t b) {
-    const uint32_t d = (b - a) & Name::kGenMask;
-    return d != 0 && d < (1u << (Name::kGenBits - 1));
-  }
 
   void push_free(uint32_t i) {
     slots_[i].next = kNil;
@@ -122,13 +139,14 @@ class SlotMap {
     if (p == nullptr) return;  // what is left of the reserve is used up first
     slots_ = p;
     for (uint32_t i = size_; i < want; ++i) {
-      slots_[i] = Slot{nullptr, 1, kNil, false};
+      slots_[i] = Slot{nullptr, kNil, Generation(first_), false};
       push_free(i);
     }
     size_ = want;
   }
 
   const uint32_t max_;
+  const uint32_t first_;
   Slot* slots_ = nullptr;
   uint32_t size_ = 0;
   uint32_t live_ = 0;

@@ -166,6 +166,45 @@ TEST(SlotMap, SlotsAreReusedFirstInFirstOut) {
   EXPECT_GE(until, 200) << "a slot came back while others were unused";
 }
 
+/// Generations may begin anywhere, and come round.
+TEST(SlotMap, FirstGeneration_OnlyWhatWasIssuedIsFinished) {
+  for (const uint32_t first : {1u, 2u, 0x7fffffu, 0x800000u, Name::kGenMask - 1, Name::kGenMask}) {
+    SlotMap<int> m(Name::kSlotMask + 1, first);
+    int a = 0;
+    NameState s;
+    const auto state = [&](uint32_t gen) {
+      EXPECT_EQ(m.find(Name(0, gen, 1), s), nullptr) << first << " " << gen;
+      return s;
+    };
+    const Name n = m.insert(&a);
+    ASSERT_EQ(n.slot(), 0u);
+    EXPECT_EQ(n.gen(), first);
+    m.erase(n);
+    EXPECT_EQ(state(first), NameState::kFinished);
+    for (const uint32_t d : {1u, 2u, 0x7ffffeu, 0x800000u}) {
+      const uint32_t before = (first - d) & Name::kGenMask;
+      EXPECT_EQ(state(before), NameState::kNever) << first << ": " << before;
+    }
+  }
+}
+
+TEST(SlotMap, GenerationsComeRound_WhatWasIssuedStaysFinished) {
+  for (const uint32_t first : {1u, 5u, Name::kGenMask}) {
+    Generation g(first);
+    const auto next = [&] { g.next(first); };
+    for (uint32_t i = 0; i < 10; ++i) next();
+    EXPECT_TRUE(g.issued_before(first, first));
+    EXPECT_TRUE(g.issued_before(g.now() - 1, first));
+    EXPECT_FALSE(g.issued_before(g.now(), first));
+    EXPECT_FALSE(g.issued_before(g.now() + 1, first));
+    EXPECT_FALSE(g.issued_before((first - 2) & Name::kGenMask, first)) << "not yet";
+    for (uint32_t i = 0; i < Name::kGenMask; ++i) next();
+    EXPECT_TRUE(g.issued_before((first - 2) & Name::kGenMask, first)) << first;
+    EXPECT_FALSE(g.issued_before(g.now(), first));
+    EXPECT_FALSE(g.issued_before(g.now() + 1, first));
+  }
+}
+
 TEST(SlotMap, ManyLive) {
   SlotMap<int> m;
   std::vector<int> values(3000);

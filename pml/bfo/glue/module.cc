@@ -7,6 +7,7 @@
 // our rails come back with a new epoch; and it can leave the BML's list of eager rails empty for others.
 #include "pml/bfo/glue/module.h"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +26,7 @@
 #include "pml/bfo/glue/trace.h"
 #include "pml/bfo/xfer/contract.h"
 #include "pml/bfo/xfer/rails/limits.h"
+#include "pml/bfo/xfer/rails/stock_name.h"
 
 namespace bfo::glue {
 namespace {
@@ -38,8 +40,17 @@ constexpr uint64_t kDrainNs = 2'000'000'000;
 // The same for those that need not be in MPI now: no fence of the runtime was before it.
 constexpr uint64_t kGuestNs = 50'000'000;
 
+// What nobody can guess, if the system has it already. Names of sends and receives are apart in any case.
+uint64_t draw() {
+  uint64_t bits = 0;
+  if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != static_cast<ssize_t>(sizeof(bits)))
+    bits = static_cast<uint64_t>(::getpid()) * 0x9e3779b97f4a7c15u;
+  return bits;
+}
+
 xfer::Config engine_config(const Params& params) {
   xfer::Config config;
+  config.begin_names(draw());
   config.unknown_limit = static_cast<uint64_t>(params.unknown_limit) << 20;
   config.park_timeout_ns =
       params.park_timeout < 0 ? kForever : static_cast<uint64_t>(params.park_timeout) * 1'000'000'000u;
@@ -119,14 +130,8 @@ const char* component_name(const mca_btl_base_module_t* btl) {
   return btl->btl_component->btl_version.mca_component_name;
 }
 
-// Name of a rail whose BTL cannot tell: both sides know it by its component, which is unambiguous when the
-// peer is reached through one module of it.
-RailName stock_name(const mca_btl_base_module_t* btl) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char* c = component_name(btl); *c != '\0'; ++c) {
-    hash = (hash ^ static_cast<uint8_t>(*c)) * 0x100000001b3u;
-  }
-  return {hash | 1, 1};
+uint64_t number_of(const opal_process_name_t& process) {
+  return uint64_t{process.jobid} << 32 | process.vpid;
 }
 
 // The same number on both sides, another one for the next peer.
@@ -403,7 +408,9 @@ void Module::add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_b
   Rail* const rail = engine_.rail_add(peer, handle, limits);
   if (rail == nullptr) return;
   if (handle.failover != nullptr) return begin_rail(*rail);
-  engine_.rail_begin(rail, RailState::kUp, named ? stock_name(handle.btl) : RailName{});
+  const RailName name = xfer::stock_name(component_name(handle.btl), number_of(OPAL_PROC_MY_NAME),
+                                         number_of(peer->handle.proc->super.proc_name));
+  engine_.rail_begin(rail, RailState::kUp, named ? name : RailName{});
   broken_lock_.lock();
   stock_rails_.push_back(rail);
   broken_lock_.unlock();

@@ -25,11 +25,22 @@ struct Config {
   uint32_t rdma_depth = 4;                    ///< PUTs or READs in flight per request and usable rail
   size_t short_limit = 0;                     ///< messages below this many bytes stay on the preferred rail
   uint32_t max_named = Name::kSlotMask + 1;   ///< unfinished rendezvous, in each direction
+  uint32_t first_send = 1;                    ///< first generation of the names of sends
+  uint32_t first_receive = 1;                 ///< the same of receives
   uint64_t unknown_limit = 1u << 30;          ///< bytes kept per peer for communicators that do not exist yet
   bool use_get = true;
   bool use_put = true;
   AnySource any_source_on_loss = AnySource::kError;
   bool trace_plans = false;  ///< Port::trace_plan() is called for each piece of a long message
+
+  /// Names begin at a generation that `random` says, and those of receives half way round from those of
+  /// sends. A BTL may not say from whom a message came: then a name that was guessed, or is one of the other
+  /// direction, is nobody's.
+  void begin_names(uint64_t random) {
+    constexpr uint32_t kHalf = 1u << (Name::kGenBits - 1);
+    first_send = static_cast<uint32_t>(random % (kHalf - 1)) + 1;
+    first_receive = first_send + kHalf;
+  }
 };
 
 /// Totals since the start, for performance variables and tests. They balance (P8): what all processes sent

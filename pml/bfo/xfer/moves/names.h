@@ -20,8 +20,8 @@ namespace bfo::xfer {
 template <class P, class Request>
 class Names {
  public:
-  /// `most`: names in use at once.
-  Names(Counters& counters, uint32_t most) : counters_(counters), names_(most) {}
+  /// `most`: names in use at once. `first`: see SlotMap.
+  Names(Counters& counters, uint32_t most, uint32_t first) : counters_(counters), names_(most, first) {}
 
   // ---- for this process
   /// A fresh name for `r`; a zero name when all are taken, or there is no memory for more.

@@ -15,8 +15,8 @@ Transfers<P>::Transfers(Base<P>& base, Rails<P>& rails, Matching<P>& matching)
     : base_(base),
       rails_(rails),
       matching_(matching),
-      sends_(base.counters, base.config.max_named),
-      recvs_(base.counters, base.config.max_named) {
+      sends_(base.counters, base.config.max_named, base.config.first_send),
+      recvs_(base.counters, base.config.max_named, base.config.first_receive) {
   static_assert(Transfer<Eager<P>, Transfers> && Transfer<RndvCopy<P>, Transfers> &&
                     Transfer<Rget<P>, Transfers> && Transfer<Rput<P>, Transfers>,
                 "a transfer protocol lacks reset() or serve() of a side: see transfer.h");
