@@ -29,6 +29,13 @@ class Exchange {
   bool over() const { return over_; }
   /// The next round is the last one.
   void end() { end_ = true; }
+  /// What it waits for.
+  void tell() const {
+    std::fprintf(stderr, "honest %d: round %llu with %d, of %d bytes, does not end: receive %s, send %s\n",
+                 me_, static_cast<unsigned long long>(round_), peer_, size(),
+                 requests_[0] == MPI_REQUEST_NULL ? "ended" : "waits",
+                 requests_[1] == MPI_REQUEST_NULL ? "ended" : "waits");
+  }
 
   /// Begins a round or looks whether it has ended. Never blocks.
   void poll() {

@@ -17,6 +17,16 @@
 
 namespace {
 
+constexpr double kPatience = 30;  // with an exchange, after the lies
+
+[[noreturn]] void give_up(const std::vector<Exchange>& exchanges) {
+  for (const Exchange& e : exchanges)
+    if (!e.over()) e.tell();
+  rest(500'000);  // the others tell, too
+  MPI_Abort(MPI_COMM_WORLD, 5);
+  std::abort();
+}
+
 void be_honest(Job& job) {
   Board& board = *job.board;
   Word& word = board.words[job.rank];
@@ -27,12 +37,15 @@ void be_honest(Job& job) {
     if (peer != me) exchanges.emplace_back(job.honest, me, peer, job.seed, word);
   Victim victim(board);
   uint32_t prepared = 0, cleaned = 0, turn = 0;
-  double fired_at = 0;
+  double fired_at = 0, over_at = 0;
   bool warm = false;
   while (!std::all_of(exchanges.begin(), exchanges.end(), [](const Exchange& e) { return e.over(); })) {
     ++word.beats;
-    if (board.over != 0)
+    if (board.over != 0) {
+      if (over_at == 0) over_at = MPI_Wtime();
       for (Exchange& e : exchanges) e.end();
+      if (MPI_Wtime() - over_at > kPatience) give_up(exchanges);
+    }
     for (Exchange& e : exchanges) e.poll();
     if (job.rank != 0) {
       rest(300);
