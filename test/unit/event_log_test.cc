@@ -249,6 +249,46 @@ TEST_F(EventLogTest, FileThatCannotBeWritten_IsAWarningAndNoMore) {
   EXPECT_EQ(warnings.size(), 1u) << "one process of the host says it";
 }
 
+/// Of a whole site's jobs few lose a rail.
+TEST_F(EventLogTest, Folder_HasAFileOnlyOfAJobWithALine) {
+  to.file.clear();
+  to.folder = path("");
+  std::string file;
+  ASSERT_TRUE(event_path(to, &file));
+  log.open(to);
+  log.close();
+  EXPECT_FALSE(std::filesystem::exists(file));
+  log.open(to);
+  EventLog other(claims, print);
+  other.open(to);
+  log.write(sample(), names());
+  other.write(sample(), names());
+  EXPECT_EQ(lines_of(file).size(), 2u);
+  EXPECT_TRUE(warnings.empty());
+}
+
+TEST_F(EventLogTest, FolderThatIsMissing_IsAWarningAtTheStart) {
+  to.file.clear();
+  to.folder = path("missing");
+  log.open(to);
+  EXPECT_TRUE(warned("cannot be opened: No such file or directory; the job goes on"));
+}
+
+TEST_F(EventLogTest, FolderThatGoes_LosesLinesAndSaysSo) {
+  to.file.clear();
+  to.folder = path("gone");
+  std::filesystem::create_directory(to.folder);
+  log.open(to);
+  std::filesystem::remove(to.folder);
+  log.write(sample(), names());
+  log.write(sample(), names());
+  EXPECT_TRUE(warned("cannot be written: No such file or directory; the job goes on"));
+  EXPECT_EQ(log.lost(), 2u);
+  std::filesystem::create_directory(to.folder);
+  log.write(sample(), names());
+  EXPECT_EQ(log.lost(), 2u) << "it is there again";
+}
+
 /// Who can write it is for the umask to say: the next user's job may be meant to.
 TEST_F(EventLogTest, NewFile_HasTheModeOfTheUmask) {
   for (const mode_t mask : {mode_t{022}, mode_t{0}, mode_t{077}}) {

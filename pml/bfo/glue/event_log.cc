@@ -149,11 +149,11 @@ ssize_t write_to_pipe(int fd, const char* bytes, size_t size) {
   return written;
 }
 
-// Opens `path` for appending. -1 with errno: EMLINK for a file that has other names, ENXIO for what is
-// neither a file nor a pipe that is read.
-int open_for_lines(const char* path, bool* pipe) {
+// Opens `path` for appending; `make`: O_CREAT or 0. -1 with errno: EMLINK for a file that has other names,
+// ENXIO for what is neither a file nor a pipe that is read.
+int open_for_lines(const char* path, int make, bool* pipe) {
   const int fd =
-      ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
+      ::open(path, O_WRONLY | make | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
   if (fd < 0) return -1;
   struct stat info {};
   int why = 0;
@@ -263,8 +263,20 @@ void EventLog::open(const EventFile& to) {
         (bad + " is no placeholder: %h is the host, %j the job, %r the rank, %% a percent sign").c_str(),
         "the job goes on without it");
   }
-  fd_ = open_for_lines(path_.c_str(), &pipe_);
-  if (fd_ < 0) warn("cannot be opened", problem(errno), "the job goes on without it");
+  fd_ = open_for_lines(path_.c_str(), to.file.empty() ? 0 : O_CREAT, &pipe_);
+  if (fd_ >= 0) return;
+  const int error = errno;
+  due_ = to.file.empty() && error == ENOENT && eaccess(to.folder.c_str(), W_OK | X_OK) == 0;
+  // Of a folder that is not there, or not to be written, the second error tells.
+  if (!due_) warn("cannot be opened", problem(error == ENOENT ? errno : error), "the job goes on without it");
+}
+
+// Can a line be written? Makes the file that waited for it.
+bool EventLog::ready() {
+  if (fd_ >= 0 || !due_) return fd_ >= 0;
+  fd_ = open_for_lines(path_.c_str(), O_CREAT, &pipe_);
+  if (fd_ < 0) lose(problem(errno));
+  return fd_ >= 0;
 }
 
 // Does a line of `length` bytes exceed what the file may have? Says so once, there too.
@@ -306,7 +318,7 @@ void EventLog::put(const char* line, size_t length) {
 }
 
 void EventLog::write(const FailoverEvent& event, const EventNames& names) {
-  if (fd_ < 0) return;
+  if (!ready()) return;
   const double now = seconds_of(CLOCK_REALTIME);
   const double monotonic = seconds_of(CLOCK_MONOTONIC);
   const auto at = [&](uint64_t ns) {
@@ -322,7 +334,7 @@ void EventLog::write(const FailoverEvent& event, const EventNames& names) {
 }
 
 void EventLog::write(const PortSpeed& speed) {
-  if (fd_ < 0) return;
+  if (!ready()) return;
   char line[1 + kMaxLine];
   line[0] = '\n';
   const size_t length = format_speed(speed, seconds_of(CLOCK_REALTIME), to_, line + 1, sizeof(line) - 1);
@@ -332,6 +344,7 @@ void EventLog::write(const PortSpeed& speed) {
 void EventLog::close() {
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
+  due_ = false;
 }
 
 }  // namespace bfo::glue

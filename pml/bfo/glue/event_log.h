@@ -68,16 +68,18 @@ class EventLog {
   EventLog& operator=(const EventLog&) = delete;
 
   /// Opens what `to` names: a regular file with this one name, made if it is not there, or a pipe that
-  /// somebody reads. Warns when it cannot.
+  /// somebody reads. In a folder that can be written the file is made with its first line, so that only jobs
+  /// that have something to say leave one. Warns when it cannot.
   void open(const EventFile& to);
   void write(const FailoverEvent& event, const EventNames& names);
   void write(const PortSpeed& speed);
   void close();
-  bool is_open() const { return fd_ >= 0; }
+  bool is_open() const { return fd_ >= 0 || due_; }
   /// Lines that could not be written.
   uint64_t lost() const { return lost_; }
 
  private:
+  bool ready();
   void put(const char* line, size_t length);
   bool full(size_t length);
   void lose(const char* why);
@@ -88,6 +90,7 @@ class EventLog {
   EventFile to_;
   std::string path_;
   int fd_ = -1;
+  bool due_ = false;  ///< the file is made with the first line
   bool pipe_ = false;
   bool cut_ = false;  ///< the last line was not written whole
   bool over_ = false;
