@@ -3,6 +3,7 @@
 // shortfall.cc: see shortfall.h.
 #include "btl/verbs/engine/select/shortfall.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -43,6 +44,14 @@ void add(char* text, size_t size, const char* more) {
   snprintf(text + used, size - used, "%s", more);
 }
 
+/// Appends " and 2 more" unless there are none.
+void add_rest(unsigned more, Shortfall* out) {
+  if (more == 0) return;
+  char rest[40];
+  snprintf(rest, sizeof rest, " and %u more", more);
+  add(out->missing, sizeof out->missing, rest);
+}
+
 /// "port 1 of softhca1 is not ACTIVE, ..." of all ports that count and do not work. The first one's remedy.
 void tell_troubles(const PortFacts* ports, size_t count, const PortVerdict* verdicts, Shortfall* out) {
   constexpr unsigned kNamed = 3;
@@ -67,10 +76,7 @@ void tell_troubles(const PortFacts* ports, size_t count, const PortVerdict* verd
     else
       snprintf(out->remedy, sizeof out->remedy, "The message of btl/verbs about it says what helps");
   }
-  if (named <= kNamed) return;
-  char rest[40];
-  snprintf(rest, sizeof rest, " and %u more", named - kNamed);
-  add(out->missing, sizeof out->missing, rest);
+  add_rest(named > kNamed ? named - kNamed : 0, out);
 }
 
 /// Why ports that were found do not count, as far as somebody can change it, and how.
@@ -81,7 +87,7 @@ struct Choice {
 };
 constexpr Choice kChoices[] = {
     {PortVerdict::kExcluded, "btl_verbs_if_include or btl_verbs_if_exclude leaves out port",
-     "Let these parameters name a second port"},
+     "Let these parameters leave two ports or more"},
     {PortVerdict::kTooMany, "btl_verbs_max_btls leaves out port", "Raise that parameter"},
     {PortVerdict::kInactive, "nothing shows that there is a cable in port",
      "Connect it, or name it in btl_verbs_if_include if it is connected (ibv_devinfo shows its state)"},
@@ -95,6 +101,8 @@ void tell_choices(const PortFacts* ports, size_t count, const PortVerdict* verdi
       if (verdicts[i] != choice.verdict) continue;
       snprintf(out->missing, sizeof out->missing, "%s %u of %.40s", choice.missing, unsigned{ports[i].number},
                ports[i].device);
+      const auto more = std::count(verdicts + i + 1, verdicts + count, choice.verdict);
+      add_rest(static_cast<unsigned>(more), out);
       snprintf(out->remedy, sizeof out->remedy, "%s", choice.remedy);
       return;
     }
