@@ -12,13 +12,13 @@ namespace bfo::softhca {
 
 bool StatementParser::parse_action(Rule& rule) {
   ++next_;  // "do"
-  if (at_end()) return fail_at_end("no action after \"do\"; " + expected_one_of(verb_words(), ""));
+  if (at_end()) return fail_at_end("no action after \"do\"; expected " + one_of(verb_words(), ""));
   const Token token = peek();
   const Word* word = find_word(verb_words(), token.text);
   if (word == nullptr) {
     return fail(
         token.line, token.column,
-        "unknown action \"" + std::string(token.text) + "\"; " + expected_one_of(verb_words(), token.text));
+        "unknown action \"" + std::string(token.text) + "\"; expected " + one_of(verb_words(), token.text));
   }
   ++next_;
   const Verb verb = static_cast<Verb>(word->value);
@@ -74,7 +74,7 @@ bool StatementParser::parse_positional(Rule& rule, Verb verb, const Token& verb_
     const std::string_view text =
         token.text.starts_with(prefix) ? token.text.substr(prefix.size()) : token.text;
     const Word* word = find_word(words, text);
-    if (word == nullptr) return fail_value(p, std::string_view(expected_one_of(words, text)).substr(9));
+    if (word == nullptr) return fail_value(p, one_of(words, text));
     a.value = word->value;
     return true;
   }
@@ -93,8 +93,7 @@ bool StatementParser::parse_positional(Rule& rule, Verb verb, const Token& verb_
 /// ENOMEM, ETIMEDOUT, ...
 bool StatementParser::read_errno(const Pair& p, uint32_t& into) {
   const Word* word = find_word(errno_words(), p.value);
-  if (word == nullptr)
-    return fail_value(p, std::string_view(expected_one_of(errno_words(), p.value)).substr(9));
+  if (word == nullptr) return fail_value(p, one_of(errno_words(), p.value));
   into = word->value;
   return true;
 }

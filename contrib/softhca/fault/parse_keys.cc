@@ -47,8 +47,8 @@ bool StatementParser::read_mask(const Pair& p, std::span<const Word> words, uint
     const Word* word = find_word(words, text);
     if (word == nullptr) {
       return fail(p.line, column,
-                  "unknown " + std::string(p.key) + " \"" + std::string(text) + "\"; " +
-                      expected_one_of(words, text));
+                  "unknown " + std::string(p.key) + " \"" + std::string(text) + "\"; expected " +
+                      one_of(words, text));
     }
     mask |= word->value;
     if (bar == std::string_view::npos) return true;

@@ -42,7 +42,7 @@ bool StatementParser::parse_matches(Rule& rule) {
     const Word* word = find_word(key_words(), pair.key);
     if (word == nullptr) {
       return fail(pair.line, pair.key_column,
-                  "unknown key \"" + std::string(pair.key) + "\"; " + expected_one_of(key_words(), pair.key));
+                  "unknown key \"" + std::string(pair.key) + "\"; expected " + one_of(key_words(), pair.key));
     }
     const Key key = static_cast<Key>(word->value);
     if (used(key) && key != Key::kSize) {

@@ -230,8 +230,8 @@ std::string_view word_for(std::span<const Word> words, uint32_t value) {
   return {};
 }
 
-std::string expected_one_of(std::span<const Word> words, std::string_view text) {
-  std::string list = "expected ";
+std::string one_of(std::span<const Word> words, std::string_view text) {
+  std::string list;
   const Word* nearest = nullptr;
   unsigned nearest_distance = 3;
   for (size_t i = 0; i < words.size(); ++i) {

@@ -107,7 +107,7 @@ const Word* find_word(std::span<const Word> words, std::string_view text);
 /// First word standing for the value; empty when there is none.
 std::string_view word_for(std::span<const Word> words, uint32_t value);
 
-/// "expected a, b or c", with "(did you mean b?)" when `text` is close to one of them.
-std::string expected_one_of(std::span<const Word> words, std::string_view text);
+/// "a, b or c", with "(did you mean b?)" when `text` is close to one of them.
+std::string one_of(std::span<const Word> words, std::string_view text);
 
 }  // namespace bfo::softhca
