@@ -38,8 +38,7 @@ constexpr UnsignedParam kUnsigned[] = {
     {"poll_gap", &Params::poll_gap, 0, 0, 5000, OPAL_INFO_LVL_6,
      "Nanoseconds that a completion queue is left alone after each poll while short messages arrive one "
      "after another: polling without a pause slows down a processor that writes its entries, as that of the "
-     "software "
-     "HCA does (0: never)"},
+     "software HCA does (0: never)"},
     {"max_inline", &Params::max_inline, 128, 0, 1024, OPAL_INFO_LVL_5,
      "Messages up to this many bytes are copied into the work request. Lowered to what the device can"},
     {"free_list_max", &Params::free_list_max, 0, 0, 1u << 30, OPAL_INFO_LVL_9,

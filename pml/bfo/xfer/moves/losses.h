@@ -62,6 +62,9 @@ void Transfers<P>::rail_left(RailT& rail, uint32_t epoch, bool fenced) {
 
 /// The device of `rail` could not be fenced during the park time (H12). Requests whose buffers it can still
 /// reach end with an error, their memory stays registered, and the contents of these buffers are undefined.
+/// Giving up takes the outcome from what is known of the peer, which may be none: a send, which ends no
+/// sooner than in send_check(), gets its own behind that. A receive may end inside the event, and has it
+/// before; where the event takes the peer's instead, that is an error all the same.
 template <class P>
 [[gnu::cold]] void Transfers<P>::fail_unfenceable(RailT& rail) {
   PeerT& p = *rail.peer;
