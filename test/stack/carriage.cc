@@ -9,13 +9,13 @@
 namespace bfo::stack {
 
 void Fabric::set_rate(const Device& d, const Course& out, const Course& in) {
-  wires_.set(d.lid - 1u, out, in);
+  wires_.set(d.index, out, in);
 }
 uint64_t Fabric::bytes_out(const Device& d) const {
-  return wires_.bytes_out(d.lid - 1u);
+  return wires_.bytes_out(d.index);
 }
 uint64_t Fabric::bytes_in(const Device& d) const {
-  return wires_.bytes_in(d.lid - 1u);
+  return wires_.bytes_in(d.index);
 }
 
 /// True: the wires have the packet, a request or the answer to one, and hand it back as arrived().
@@ -24,8 +24,7 @@ bool Fabric::carry(Packet* p, bool answers) {
   const Device& from = answers ? *p->target : *p->source;
   const Device& to = answers ? *p->source : *p->target;
   const bool loaded = answers ? p->answers_read : p->opcode != IBV_WR_RDMA_READ;
-  wires_.send(from.lid - 1u, to.lid - 1u, flow_of(answers ? p->to : p->from, answers), loaded ? p->length : 0,
-              p);
+  wires_.send(from.index, to.index, flow_of(answers ? p->to : p->from, answers), loaded ? p->length : 0, p);
   return true;
 }
 
@@ -88,7 +87,7 @@ bool Fabric::under_way(const Qp& qp) const {
   if (!wires_.any()) return false;
   if (qp.moved_ns != 0 && time.now() < qp.moved_ns + (uint64_t{4096} << qp.attr.timeout)) return true;
   const auto* const p =
-      static_cast<const Packet*>(wires_.untouched(qp.device()->lid - 1u, flow_of(qp.qp_num, false)));
+      static_cast<const Packet*>(wires_.untouched(qp.device()->index, flow_of(qp.qp_num, false)));
   return p != nullptr && p->number <= qp.acked;
 }
 
@@ -104,7 +103,7 @@ void Fabric::move_bytes(void* to, const void* from, size_t n) const {
 
 /// It will send again from its oldest request on.
 void Fabric::unsend(const Qp& qp) {
-  if (wires_.any()) wires_.unsend(qp.device()->lid - 1u, flow_of(qp.qp_num, false));
+  if (wires_.any()) wires_.unsend(qp.device()->index, flow_of(qp.qp_num, false));
 }
 
 /// A request came before its predecessor, which is lost: the responder says so, once.
@@ -117,9 +116,7 @@ void Fabric::out_of_order(Qp& responder, const Packet& p) {
         Fabric& fabric = *static_cast<Fabric*>(f);
         Qp* const qp = fabric.find(static_cast<uint32_t>(number));
         if (qp == nullptr || qp->attr.qp_state != IBV_QPS_RTS || qp->sq.empty()) return;
-        fabric.unsend(*qp);
-        qp->sent = qp->acked;
-        fabric.transmit(*qp);
+        fabric.send_again(*qp);
       },
       this, p.from);
 }

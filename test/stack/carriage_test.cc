@@ -19,7 +19,7 @@ constexpr uint64_t kTimeoutNs = uint64_t{4096} << 8;  // of the queue pairs: 1 m
 
 struct Silent : Observer {
   void wake(uint32_t) override {}
-  void wake_events(uint32_t) override {}
+  void wake_events(uint32_t, int) override {}
   void accessed(uint32_t, uint64_t, uint32_t, uint32_t, bool) override {}
   void broken(const char* what) override { ADD_FAILURE() << what; }
   void thrown_away(const Qp&, const char*) override {}

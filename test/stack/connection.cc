@@ -54,6 +54,7 @@ void Fabric::transmit(Qp& qp) {
   for (; qp.sent < qp.acked + qp.sq.size(); ++qp.sent) {
     const Wqe& w = qp.sq[qp.sent - qp.acked];
     if (peer == nullptr) continue;  // nobody there: the timer ends it
+    if (!may_leave(qp, *peer)) return;
     Packet* const p = make_packet();
     p->from = qp.qp_num;
     p->to = qp.attr.dest_qp_num;
@@ -73,7 +74,7 @@ void Fabric::transmit(Qp& qp) {
     if (qp.sent == qp.fresh) {
       ++qp.fresh;
       if (const PacketFault* const f = hit(qp, w, p->target); f != nullptr) {
-        p->tells_error = suffer(qp, p->number, *f);
+        p->tells = suffer(qp, p->number, *f) ? f->status : IBV_WC_SUCCESS;
         p->unread = f->what == PacketFault::What::kUnread;
       }
     }
@@ -87,6 +88,7 @@ void Fabric::transmit(Qp& qp) {
 }
 
 void Fabric::start_timer(Qp& qp) {
+  if (traits.no_timers) return;
   const uint64_t ns = uint64_t{4096} << qp.attr.timeout;
   time.in(
       ns,
@@ -106,19 +108,22 @@ void Fabric::timeout(uint32_t number, uint32_t timer) {
     qp->sq.pop_front();
     return to_error(*qp);
   }
-  unsend(*qp);
-  qp->sent = qp->acked;
-  transmit(*qp);
+  send_again(*qp);
   start_timer(*qp);
+}
+
+void Fabric::send_again(Qp& qp) {
+  unsend(qp);
+  qp.sent = qp.acked;
+  transmit(qp);
 }
 
 bool Fabric::allowed(const Qp& qp, const Packet& p) const {
   if (p.length == 0) return true;
-  const size_t i = p.rkey - kFirstKey;
-  if (i >= mrs.size() || !mrs[i] || mrs[i]->context != qp.context) return false;
-  const auto start = reinterpret_cast<uint64_t>(mrs[i]->addr);
-  return p.remote >= start && p.remote - start <= mrs[i]->length &&
-         p.length <= mrs[i]->length - (p.remote - start);
+  const ibv_mr* const mr = memory(p.rkey);
+  if (mr == nullptr || mr->context != qp.context) return false;
+  const auto start = reinterpret_cast<uint64_t>(mr->addr);
+  return p.remote >= start && p.remote - start <= mr->length && p.length <= mr->length - (p.remote - start);
 }
 
 /// False: the receiver is not ready.
@@ -151,13 +156,14 @@ bool Fabric::execute(Qp& responder, Packet& p, ibv_wc_status* status) {
     srq->limit = 0;
     raise(*responder.device(), IBV_EVENT_SRQ_LIMIT_REACHED);
   }
+  if (memory(sge.lkey) == nullptr) observer.broken("a message was written to memory that is not registered");
   std::memcpy(reinterpret_cast<void*>(sge.addr), p.data.data(), p.data.size());
   ibv_wc wc{};
   wc.wr_id = wr_id;
   wc.qp_num = responder.qp_num;
   wc.byte_len = p.length;
   wc.imm_data = p.imm;
-  wc.wc_flags = IBV_WC_WITH_IMM;
+  wc.wc_flags = p.opcode == IBV_WR_SEND_WITH_IMM ? unsigned{IBV_WC_WITH_IMM} : 0u;
   push(responder.init.recv_cq, wc);
   return true;
 }
@@ -205,7 +211,7 @@ void Fabric::arrive(Packet* p) {
     p->again = true;
     execute(*qp, *p, &status);
   }
-  if (p->tells_error) fail_soon(p->from, journey(0));
+  if (p->tells != IBV_WC_SUCCESS) fail_soon(p->from, journey(0), p->tells);
   if (sender != nullptr && p->number >= sender->unanswered_from) return free_packet(p);
   answer(p, status, false);
 }
@@ -240,6 +246,23 @@ void Fabric::acknowledged(Packet* p) {
   free_packet(p);
 }
 
+/// The receiver is not ready: it lives, and only what is not answered counts.
+void Fabric::wait_for_receiver(Qp& qp) {
+  unsend(qp);
+  qp.sent = qp.acked;
+  qp.retries = 0;
+  if (traits.no_timers) return;
+  qp.rnr_until = time.now() + kRnrNs;
+  start_timer(qp);
+  time.in(
+      kRnrNs,
+      [](void* f, uint64_t a, void*) {
+        if (Qp* const q = static_cast<Fabric*>(f)->find(static_cast<uint32_t>(a)); q != nullptr)
+          static_cast<Fabric*>(f)->transmit(*q);
+      },
+      this, qp.qp_num);
+}
+
 void Fabric::advance(Qp& qp, Packet& p) {
   const uint64_t before = qp.acked;
   const auto take = [&qp, this] {
@@ -252,18 +275,7 @@ void Fabric::advance(Qp& qp, Packet& p) {
   if (qp.acked == p.number) {
     Wqe& w = qp.sq.front();
     if (p.rnr) {
-      qp.rnr_until = time.now() + kRnrNs;
-      unsend(qp);
-      qp.sent = qp.acked;
-      qp.retries = 0;  // the responder lives: only what is not answered counts
-      start_timer(qp);
-      time.in(
-          kRnrNs,
-          [](void* f, uint64_t a, void*) {
-            if (Qp* const q = static_cast<Fabric*>(f)->find(static_cast<uint32_t>(a)); q != nullptr)
-              static_cast<Fabric*>(f)->transmit(*q);
-          },
-          this, qp.qp_num);
+      wait_for_receiver(qp);
     } else if (p.status != IBV_WC_SUCCESS) {
       complete(qp, w, p.status);
       qp.sq.pop_front();

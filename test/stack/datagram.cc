@@ -12,13 +12,7 @@ namespace {
 constexpr uint32_t kGrh = 40;
 }  // namespace
 
-void Fabric::datagram(Qp& qp, const ibv_send_wr& wr) {
-  ibv_wc wc{};
-  wc.wr_id = wr.wr_id;
-  wc.qp_num = qp.qp_num;
-  wc.status = qp.attr.qp_state == IBV_QPS_RTS ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR;
-  push(qp.init.send_cq, wc);
-  if (wc.status != IBV_WC_SUCCESS) return;
+int Fabric::copies(const Qp&, const ibv_send_wr& wr) {
   int copies = dice.chance(traits.datagram_loss) ? 0 : 1;
   if (traits.types_lost != 0) {
     engine::Packet packet;
@@ -28,9 +22,18 @@ void Fabric::datagram(Qp& qp, const ibv_send_wr& wr) {
       copies = 0;
   }
   if (copies != 0 && dice.chance(traits.datagram_twice)) ++copies;
+  return copies;
+}
+
+void Fabric::datagram(Qp& qp, const ibv_send_wr& wr) {
+  ibv_wc wc{};
+  wc.wr_id = wr.wr_id;
+  wc.qp_num = qp.qp_num;
+  wc.status = qp.attr.qp_state == IBV_QPS_RTS ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR;
+  push(qp.init.send_cq, wc);
+  if (wc.status != IBV_WC_SUCCESS) return;
   const Qp* const peer = find(wr.wr.ud.remote_qpn);
-  if (peer == nullptr) return;
-  for (; copies > 0; --copies) {
+  for (int left = copies(qp, wr); left > 0 && peer != nullptr; --left) {
     Packet* const p = make_packet();
     p->from = 0;
     p->opcode = IBV_WR_SEND;
@@ -56,19 +59,22 @@ void Fabric::datagram(Qp& qp, const ibv_send_wr& wr) {
 void Fabric::datagram_arrives(Packet* p) {
   Qp* const qp = find(p->to);
   const bool takes = qp != nullptr && qp->qp_type == IBV_QPT_UD && qp->attr.qkey == p->qkey &&
-                     !qp->rq.empty() &&
                      (qp->attr.qp_state == IBV_QPS_RTR || qp->attr.qp_state == IBV_QPS_RTS);
-  if (takes && path(*p->source, *p->target)) {
-    const auto [wr_id, sge] = qp->rq.front();
-    qp->rq.pop_front();
-    std::memcpy(reinterpret_cast<char*>(sge.addr) + kGrh, p->data.data(), p->data.size());
-    ibv_wc wc{};
-    wc.wr_id = wr_id;
-    wc.qp_num = qp->qp_num;
-    wc.byte_len = static_cast<uint32_t>(p->data.size()) + kGrh;
-    push(qp->init.recv_cq, wc);
-  }
+  if (takes && path(*p->source, *p->target)) receive_datagram(*qp, p->data.data(), p->data.size());
   free_packet(p);
+}
+
+void Fabric::receive_datagram(Qp& qp, const void* data, size_t length, uint32_t source_qpn) {
+  if (qp.rq.empty()) return;
+  const auto [wr_id, sge] = qp.rq.front();
+  qp.rq.pop_front();
+  std::memcpy(reinterpret_cast<char*>(sge.addr) + kGrh, data, length);
+  ibv_wc wc{};
+  wc.wr_id = wr_id;
+  wc.qp_num = qp.qp_num;
+  wc.src_qp = source_qpn;
+  wc.byte_len = static_cast<uint32_t>(length) + kGrh;
+  push(qp.init.recv_cq, wc);
 }
 
 }  // namespace bfo::stack

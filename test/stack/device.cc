@@ -25,7 +25,16 @@ Device* Fabric::add_device(uint32_t process, uint32_t rail) {
   d->process = process;
   d->rail = rail;
   d->device_name = "p" + std::to_string(process) + "r" + std::to_string(rail);
-  d->lid = static_cast<uint16_t>(devices.size() + 1);
+  d->index = static_cast<uint32_t>(devices.size());
+  d->attr.vendor_id = 0x2c9;
+  d->attr.phys_port_cnt = 1;
+  d->attr.max_cqe = d->attr.max_srq_wr = 4096;
+  d->attr.max_qp_rd_atom = d->attr.max_qp_init_rd_atom = 16;
+  d->port.state = IBV_PORT_ACTIVE;
+  d->port.lid = static_cast<uint16_t>(d->index + 1);
+  d->port.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  d->port.active_mtu = IBV_MTU_4096;
+  d->port.max_msg_sz = 1u << 30;
   d->context.device = d.get();
   d->context.async_fd = -1;
   set_data_path(d->context);
@@ -47,7 +56,8 @@ Fabric::Packet* Fabric::make_packet() {
   Packet* const p = free_packets_.back();
   free_packets_.pop_back();
   p->status = IBV_WC_SUCCESS;
-  p->rnr = p->answers_read = p->again = p->tells_error = p->unread = false;
+  p->rnr = p->answers_read = p->again = p->unread = false;
+  p->tells = IBV_WC_SUCCESS;
   p->data.clear();
   return p;
 }
@@ -60,9 +70,14 @@ Qp* Fabric::find(uint32_t number) const {
   return i < qps.size() ? qps[i].get() : nullptr;
 }
 
+const ibv_mr* Fabric::memory(uint32_t key) const {
+  const size_t i = key - kFirstKey;
+  return i < mrs.size() ? mrs[i].get() : nullptr;
+}
+
 bool Fabric::path(const Device& from, const Device& to) const {
   const uint64_t now = time.now();
-  if (!from.up || !to.up || from.dead || to.dead) return false;
+  if (!from.up() || !to.up() || from.dead || to.dead) return false;
   if (from.silent_until > now || to.silent_until > now) return false;
   for (const OneWay& w : one_way_)
     if (w.from == &from && w.to == &to && w.until > now) return false;
@@ -94,6 +109,13 @@ int Fabric::refused(const ibv_context* context) {
   return 0;
 }
 
+int Fabric::order(const char*, const ibv_context*) {
+  return 0;
+}
+bool Fabric::may_leave(const Qp&, const Qp&) const {
+  return true;
+}
+
 void Fabric::slow_verb(const ibv_context* context) {
   if (traits.verb_blocks == 0 || dice.below(1000) >= traits.verb_blocks) return;
   observer.blocked(static_cast<const Device*>(context->device)->process, dice.below(traits.verb_ns));
@@ -112,22 +134,22 @@ void Fabric::push(ibv_cq* cq, const ibv_wc& wc) {
 void Fabric::surface(Cq& c, const ibv_wc& wc) {
   const Device& d = *static_cast<const Device*>(c.context->device);
   c.entries.push_back(wc);
-  if (!c.has_channel) return observer.wake(d.process);
+  if (c.channel == nullptr) return observer.wake(d.process);
   if (!c.armed) return;
   c.armed = false;
-  ++d.channel->events;
-  observer.wake_events(d.process);
+  ++c.channel->events;
+  observer.wake_events(d.process, c.channel->fd);
 }
 
-void Fabric::raise(Device& d, ibv_event_type type, ibv_qp* qp) {
+void Fabric::raise(Device& d, ibv_event_type type, ibv_qp* qp, int port) {
   ibv_async_event e{};
   e.event_type = type;
   if (qp != nullptr)
     e.element.qp = qp;
   else
-    e.element.port_num = 1;
+    e.element.port_num = port;
   d.events.push_back(e);
-  observer.wake_events(d.process);
+  observer.wake_events(d.process, d.context.async_fd);
 }
 
 void Fabric::complete(Qp& qp, const Wqe& w, ibv_wc_status status) {

@@ -31,13 +31,17 @@ namespace bfo::stack {
 struct Device;
 class Fabric;
 
+struct Channel : ibv_comp_channel {
+  uint32_t events = 0;
+};
 struct Cq : ibv_cq {
   std::deque<ibv_wc> entries;
   std::deque<std::pair<uint64_t, ibv_wc>> coming;  // see FabricTraits::cqe_late, with their time
   uint64_t number = 0;                             // never used again
-  bool has_channel = false;
+  Channel* channel = nullptr;
   bool broken = false;  // it overran
   bool armed = false;
+  int polls = 0;
 };
 struct Srq : ibv_srq {
   std::deque<std::pair<uint64_t, ibv_sge>> buffers;
@@ -82,8 +86,8 @@ struct Qp : ibv_qp {
   std::deque<LateWrite> late;  // as responder
   Device* device() const;
 };
-struct Channel : ibv_comp_channel {
-  uint32_t events = 0;
+struct Ah : ibv_ah {
+  ibv_ah_attr attr{};
 };
 struct Device : ibv_device {
   Fabric* fabric = nullptr;
@@ -92,14 +96,17 @@ struct Device : ibv_device {
   std::string device_name;
   ibv_context context{};
   std::deque<ibv_async_event> events;
-  Cq* heartbeat_cq = nullptr;
-  Channel* channel = nullptr;
-  uint16_t lid = 0;
-  bool up = true;
+  uint32_t index = 0;
+  ibv_device_attr attr{};
+  ibv_port_attr port{};
+  std::vector<uint16_t> pkeys = {0xffff};
+  uint64_t port_speed = 0;       // of ibv_query_port_speed, in 100 Mbit/s; 0: it cannot tell
+  uint32_t active_speed_ex = 0;  // 0: the library is older
   bool dead = false;
   uint64_t silent_until = 0;
   uint64_t dies_at_call = 0;  // the verb that kills it, counted from the start; 0: none
   uint64_t calls = 0;         // .. that many so far, counted if there is one
+  bool up() const { return port.state == IBV_PORT_ACTIVE; }
 };
 inline Device* Qp::device() const {
   return static_cast<Device*>(context->device);
@@ -121,6 +128,8 @@ struct PacketFault {
   uint32_t packets = 0;  // class: the tag of a message (its MsgType), or one of these
   uint32_t n = 1;
   uint64_t ns = 0;
+  uint32_t qpn = 0;  // any work request of this queue pair, instead of the class
+  ibv_wc_status status = IBV_WC_RETRY_EXC_ERR;
   static constexpr uint32_t kAny = 0;
   static constexpr uint32_t kWrite = 1;
   static constexpr uint32_t kRead = 2;
@@ -134,8 +143,8 @@ class Observer {
   virtual ~Observer() = default;
   /// A completion for the progress function of `process`.
   virtual void wake(uint32_t process) = 0;
-  /// Something for its event thread.
-  virtual void wake_events(uint32_t process) = 0;
+  /// Something for its event thread, behind the descriptor of a device or of a channel.
+  virtual void wake_events(uint32_t process, int fd) = 0;
   /// A peer's access to memory of `process` under a key, or (key 0) the data of its own READ.
   virtual void accessed(uint32_t process, uint64_t address, uint32_t length, uint32_t key, bool write) = 0;
   virtual void broken(const char* what) = 0;
@@ -169,7 +178,8 @@ struct FabricTraits {
   unsigned verb_fails = 0;   // a verb that makes something fails, with any errno, per mille
   unsigned verb_blocks = 0;  // a verb that the progress function calls takes long, per mille
   uint64_t verb_ns = 1;
-  bool no_bytes = false;  // only headers travel, payload takes its time
+  bool no_bytes = false;   // only headers travel, payload takes its time
+  bool no_timers = false;  // what is not answered is sent again by send_again() only
 };
 
 class Fabric : private WireUser {
@@ -188,6 +198,8 @@ class Fabric : private WireUser {
   void one_way(const Device& from, const Device& to, uint64_t ns);
   /// A connection from one to the other that has work under way fails with `status`. False: there is none.
   bool fail(const Device& from, const Device& to, ibv_wc_status status);
+  /// The oldest work of a queue pair that is connected fails, and the rest is flushed. False: it has none.
+  bool fail(Qp* qp, ibv_wc_status status);
   void kill(Device& d);
   /// The completion queues of the device overrun: what they held and what is to come is lost.
   void overrun(Device& d);
@@ -204,15 +216,22 @@ class Fabric : private WireUser {
   // ---- for the verbs
   void called(const ibv_context* context);
   int refused(const ibv_context* context);
+  /// Called in every control verb but those of queries of a device: 0, or the errno with which it fails.
+  virtual int order(const char* verb, const ibv_context* context);
   void slow_verb(const ibv_context* context);
   /// Does a completion of a success of `qp` wait in its send queue's completion queue?
   bool success_waits(const ibv_qp* qp) const;
   int post_send(Qp& qp, const ibv_send_wr& wr);
+  /// All that is not answered leaves again.
+  void send_again(Qp& qp);
   void push(ibv_cq* cq, const ibv_wc& wc);
-  void raise(Device& d, ibv_event_type type, ibv_qp* qp = nullptr);
+  void raise(Device& d, ibv_event_type type, ibv_qp* qp = nullptr, int port = 1);
   void to_error(Qp& qp);
   void destroy(Qp& qp);
   Qp* find(uint32_t number) const;
+  const ibv_mr* memory(uint32_t key) const;
+  /// Puts a datagram into a receive of `qp`, if one is posted.
+  void receive_datagram(Qp& qp, const void* data, size_t length, uint32_t source_qpn = 0);
 
   Timeline& time;
   Observer& observer;
@@ -235,6 +254,12 @@ class Fabric : private WireUser {
   static constexpr uint32_t kFirstQp = 16;
   static constexpr uint32_t kFirstKey = 0x100;
 
+ protected:
+  /// May what `qp` has to send leave for `peer` now? It is asked for each work request.
+  virtual bool may_leave(const Qp& qp, const Qp& peer) const;
+  /// How many copies of a datagram leave.
+  virtual int copies(const Qp& qp, const ibv_send_wr& wr);
+
  private:
   struct Packet;
   Packet* make_packet();
@@ -244,11 +269,12 @@ class Fabric : private WireUser {
   void transmit(Qp& qp);
   const PacketFault* hit(const Qp& qp, const Wqe& w, const Device* to);
   bool suffer(Qp& qp, uint64_t number, const PacketFault& f);
-  void fail_soon(uint32_t number, uint64_t ns);
+  void fail_soon(uint32_t number, uint64_t ns, ibv_wc_status status);
   void start_timer(Qp& qp);
   void arrive(Packet* p);
   void answer(Packet* p, ibv_wc_status status, bool rnr);
   void acknowledged(Packet* p);
+  void wait_for_receiver(Qp& qp);
   void advance(Qp& qp, Packet& p);
   void timeout(uint32_t number, uint32_t timer);
   bool execute(Qp& responder, Packet& p, ibv_wc_status* status);

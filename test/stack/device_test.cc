@@ -21,7 +21,7 @@ constexpr uint64_t kLong = 1'000'000'000;
 
 struct Silent : Observer {
   void wake(uint32_t) override {}
-  void wake_events(uint32_t) override {}
+  void wake_events(uint32_t, int) override {}
   void accessed(uint32_t, uint64_t, uint32_t, uint32_t, bool) override {}
   void broken(const char* what) override { ADD_FAILURE() << what; }
   void thrown_away(const Qp&, const char* what) override { thrown.emplace_back(what); }

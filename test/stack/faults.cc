@@ -11,8 +11,8 @@
 namespace bfo::stack {
 
 void Fabric::set_port(Device& d, bool up) {
-  if (d.dead || d.up == up) return;
-  d.up = up;
+  if (d.dead || d.up() == up) return;
+  d.port.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   raise(d, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
 }
 
@@ -26,13 +26,18 @@ bool Fabric::fail(const Device& from, const Device& to, ibv_wc_status status) {
       continue;
     Qp* const peer = find(qp->attr.dest_qp_num);
     if (peer == nullptr || peer->device() != &to || qp->sq.empty()) continue;
-    // What has left and was executed counts as it is; the requester hears an error instead of the answer.
-    complete(*qp, qp->sq.front(), status);
-    qp->sq.pop_front();
-    to_error(*qp);
-    return true;
+    return fail(qp.get(), status);
   }
   return false;
+}
+
+/// What has left and was executed counts as it is; the requester hears an error instead of the answer.
+bool Fabric::fail(Qp* qp, ibv_wc_status status) {
+  if (qp == nullptr || qp->attr.qp_state != IBV_QPS_RTS || qp->sq.empty()) return false;
+  complete(*qp, qp->sq.front(), status);
+  qp->sq.pop_front();
+  to_error(*qp);
+  return true;
 }
 
 void Fabric::kill(Device& d) {
@@ -47,7 +52,7 @@ void Fabric::refuse(uint32_t process, uint64_t until, int error) {
 
 void Fabric::overrun(Device& d) {
   for (const auto& cq : cqs) {
-    if (cq->context != &d.context || cq->has_channel) continue;
+    if (cq->context != &d.context || cq->channel != nullptr) continue;
     cq->broken = true;
     cq->entries.clear();
   }
@@ -77,12 +82,16 @@ bool of_class(const Wqe& w, uint32_t packets) {
       return tag == packets;
   }
 }
+bool meant(const PacketFault& f, const Qp& qp, const Wqe& w, const Device* to) {
+  if (f.qpn != 0) return f.qpn == qp.qp_num;
+  return f.from == qp.device() && f.to == to && of_class(w, f.packets);
+}
 }  // namespace
 
 /// The fault that this packet is the one for, if any. It happens once.
 const PacketFault* Fabric::hit(const Qp& qp, const Wqe& w, const Device* to) {
   for (PacketFault& f : packet_faults_)
-    if (f.n != 0 && f.from == qp.device() && f.to == to && of_class(w, f.packets) && --f.n == 0) {
+    if (f.n != 0 && meant(f, qp, w, to) && --f.n == 0) {
       ++faults_hit;
       return &f;
     }
@@ -100,7 +109,7 @@ bool Fabric::suffer(Qp& qp, uint64_t number, const PacketFault& f) {
       return false;
     case PacketFault::What::kErrorNow:
       qp.lost_from = number;
-      fail_soon(qp.qp_num, 1);
+      fail_soon(qp.qp_num, 1, f.status);
       return false;
     case PacketFault::What::kErrorDone:
       qp.unanswered_from = number;
@@ -114,19 +123,14 @@ bool Fabric::suffer(Qp& qp, uint64_t number, const PacketFault& f) {
   return false;
 }
 
-/// The oldest work of a queue pair fails, and the rest is flushed.
-void Fabric::fail_soon(uint32_t number, uint64_t ns) {
+void Fabric::fail_soon(uint32_t number, uint64_t ns, ibv_wc_status status) {
   time.in(
       ns,
       [](void* f, uint64_t a, void*) {
         Fabric& fabric = *static_cast<Fabric*>(f);
-        Qp* const qp = fabric.find(static_cast<uint32_t>(a));
-        if (qp == nullptr || qp->attr.qp_state != IBV_QPS_RTS || qp->sq.empty()) return;
-        fabric.complete(*qp, qp->sq.front(), IBV_WC_RETRY_EXC_ERR);
-        qp->sq.pop_front();
-        fabric.to_error(*qp);
+        fabric.fail(fabric.find(static_cast<uint32_t>(a)), static_cast<ibv_wc_status>(a >> 32));
       },
-      this, number);
+      this, uint64_t{status} << 32 | number);
 }
 
 }  // namespace bfo::stack

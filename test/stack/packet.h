@@ -26,9 +26,9 @@ struct Fabric::Packet {
   ibv_wc_status status{};
   bool rnr = false;
   bool answers_read = false;
-  bool again = false;        // a READ that was executed before
-  bool tells_error = false;  // instead of an answer
-  bool unread = false;       // see PacketFault::kUnread
+  bool again = false;                    // a READ that was executed before
+  bool unread = false;                   // see PacketFault::kUnread
+  ibv_wc_status tells = IBV_WC_SUCCESS;  // the error that its requester hears instead of an answer
   uint64_t local = 0;
   std::string data;
 };

@@ -16,7 +16,7 @@ namespace bfo::stack {
 
 /// True: this completion, or one before it in the same queue, is not seen yet.
 bool Fabric::held_up(Cq& c, const ibv_wc& wc) {
-  if (c.has_channel) return false;
+  if (c.channel != nullptr) return false;
   uint64_t t = time.now();
   if (dice.below(1000) < traits.cqe_late) t += 1 + dice.below(traits.cqe_ns);
   if (!c.coming.empty()) t = std::max(t, c.coming.back().first);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // verbs.cc: the verbs of the simulated devices, see device.h.
+#include <arpa/inet.h>
 #include <fcntl.h>
 
 #include <cerrno>
@@ -19,8 +20,15 @@ Device& device_of(const ibv_context* c) {
 Fabric& fabric_of(const ibv_context* c) {
   return *device_of(c).fabric;
 }
+/// 0, or the errno, which is set, too, with which a verb fails because it was ordered to.
+int ordered(const char* verb, const ibv_context* c) {
+  const int error = fabric_of(c).order(verb, c);
+  if (error != 0) errno = error;
+  return error;
+}
 /// False with errno: the verb that makes something fails now.
-bool may(const ibv_context* c) {
+bool may(const char* verb, const ibv_context* c) {
+  if (ordered(verb, c) != 0) return false;
   errno = fabric_of(c).refused(c);
   if (errno != 0) return false;
   fabric_of(c).slow_verb(c);
@@ -36,38 +44,43 @@ const char* get_device_name(ibv_device* d) {
   return static_cast<Device*>(d)->device_name.c_str();
 }
 ibv_context* open_device(ibv_device* d) {
-  return &static_cast<Device*>(d)->context;
+  ibv_context* const c = &static_cast<Device*>(d)->context;
+  return ordered("open_device", c) != 0 ? nullptr : c;
 }
 int close_device(ibv_context*) {
   return 0;
 }
-int query_device(ibv_context*, ibv_device_attr* a) {
-  *a = ibv_device_attr{};
-  a->vendor_id = 0x2c9;
-  a->phys_port_cnt = 1;
-  a->max_cqe = 4096;
-  a->max_srq_wr = 4096;
-  a->max_qp_rd_atom = a->max_qp_init_rd_atom = 16;
+int query_device(ibv_context* c, ibv_device_attr* a) {
+  if (const int error = ordered("query_device", c); error != 0) return error;
+  *a = device_of(c).attr;
   return 0;
 }
 int query_port(ibv_context* c, uint8_t, ibv_port_attr* a) {
+  if (const int error = ordered("query_port", c); error != 0) return error;
   const Device& d = device_of(c);
   if (d.dead) return EIO;
-  *a = ibv_port_attr{};
-  a->state = d.up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
-  a->lid = d.lid;
-  a->link_layer = IBV_LINK_LAYER_INFINIBAND;
-  a->active_mtu = IBV_MTU_4096;
-  a->max_msg_sz = 1u << 30;
+  *a = d.port;
+  a->pkey_tbl_len = static_cast<uint16_t>(d.pkeys.size());
   return 0;
 }
-int query_gid(ibv_context*, uint8_t, int, ibv_gid* gid) {
+int query_port_speed(ibv_context* c, uint32_t, uint64_t* speed) {
+  if (const int error = ordered("query_port_speed", c); error != 0) return error;
+  *speed = device_of(c).port_speed;
+  return *speed == 0 ? EOPNOTSUPP : 0;
+}
+uint32_t active_speed_ex(ibv_context* c, uint8_t) {
+  return device_of(c).active_speed_ex;
+}
+int query_gid(ibv_context* c, uint8_t, int, ibv_gid* gid) {
+  if (ordered("query_gid", c) != 0) return -1;
   *gid = ibv_gid{};
   gid->raw[0] = 0xfe;
   return 0;
 }
-int query_pkey(ibv_context*, uint8_t, int, uint16_t* pkey) {
-  *pkey = 0xffff;
+int query_pkey(ibv_context* c, uint8_t, int index, uint16_t* pkey) {
+  const std::vector<uint16_t>& table = device_of(c).pkeys;
+  if (ordered("query_pkey", c) != 0 || index < 0 || static_cast<size_t>(index) >= table.size()) return -1;
+  *pkey = htons(table[static_cast<size_t>(index)]);
   return 0;
 }
 int get_async_event(ibv_context* c, ibv_async_event* e) {
@@ -97,6 +110,7 @@ void unmap_pages(void* pages, size_t bytes, size_t used) {
 }
 
 ibv_pd* alloc_pd(ibv_context* c) {
+  if (ordered("alloc_pd", c) != 0) return nullptr;
   auto* pd = new ibv_pd{};
   pd->context = c;
   return pd;
@@ -106,7 +120,7 @@ int dealloc_pd(ibv_pd* pd) {
   return 0;
 }
 ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int) {
-  if (!may(pd->context)) return nullptr;
+  if (!may("reg_mr", pd->context)) return nullptr;
   Fabric& f = fabric_of(pd->context);
   auto mr = std::make_unique<ibv_mr>();
   mr->context = pd->context;
@@ -119,31 +133,33 @@ ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int) {
   return f.mrs.back().get();
 }
 int dereg_mr(ibv_mr* mr) {
+  if (const int error = ordered("dereg_mr", mr->context); error != 0) return error;
   Fabric& f = fabric_of(mr->context);
   --f.keys_live;
   f.mrs[mr->rkey - Fabric::kFirstKey].reset();
   return 0;
 }
-ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr*) {
-  if (!may(pd->context)) return nullptr;
+ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
+  if (!may("create_ah", pd->context)) return nullptr;
   Fabric& f = fabric_of(pd->context);
   if (f.dice.chance(f.traits.ah_fails)) {
     errno = ETIMEDOUT;
     return nullptr;
   }
-  auto* ah = new ibv_ah{};
+  auto* ah = new Ah;
   ah->context = pd->context;
+  ah->attr = *attr;
   ++f.handles_live;
   return ah;
 }
 int destroy_ah(ibv_ah* ah) {
   --fabric_of(ah->context).handles_live;
-  delete ah;
+  delete static_cast<Ah*>(ah);
   return 0;
 }
 
 ibv_cq* create_cq(ibv_context* c, int entries) {
-  if (!may(c)) return nullptr;
+  if (!may("create_cq", c)) return nullptr;
   Fabric& f = fabric_of(c);
   auto cq = std::make_unique<Cq>();
   cq->context = c;
@@ -158,22 +174,20 @@ int destroy_cq(ibv_cq* cq) {
   return 0;
 }
 ibv_comp_channel* create_comp_channel(ibv_context* c) {
+  if (ordered("create_comp_channel", c) != 0) return nullptr;
   auto* channel = new Channel;
   channel->context = c;
   channel->fd = any_descriptor();
-  device_of(c).channel = channel;
   return channel;
 }
 int destroy_comp_channel(ibv_comp_channel* channel) {
-  device_of(channel->context).channel = nullptr;
   delete static_cast<Channel*>(channel);
   return 0;
 }
-ibv_cq* create_event_cq(ibv_context* c, int entries, ibv_comp_channel*) {
+ibv_cq* create_event_cq(ibv_context* c, int entries, ibv_comp_channel* channel) {
   ibv_cq* const cq = create_cq(c, entries);
   if (cq == nullptr) return nullptr;
-  static_cast<Cq*>(cq)->has_channel = true;
-  device_of(c).heartbeat_cq = static_cast<Cq*>(cq);
+  static_cast<Cq*>(cq)->channel = static_cast<Channel*>(channel);
   return cq;
 }
 bool get_cq_event(ibv_comp_channel* channel) {
@@ -185,7 +199,7 @@ bool get_cq_event(ibv_comp_channel* channel) {
 void ack_cq_events(ibv_cq*, unsigned) {}
 
 ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr*) {
-  if (!may(pd->context)) return nullptr;
+  if (!may("create_srq", pd->context)) return nullptr;
   Fabric& f = fabric_of(pd->context);
   auto srq = std::make_unique<Srq>();
   srq->context = pd->context;
@@ -193,6 +207,7 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr*) {
   return f.srqs.back().get();
 }
 int modify_srq(ibv_srq* srq, ibv_srq_attr* a, int) {
+  if (const int error = ordered("modify_srq", srq->context); error != 0) return error;
   static_cast<Srq*>(srq)->limit = a->srq_limit;
   return 0;
 }
@@ -203,7 +218,7 @@ int destroy_srq(ibv_srq* srq) {
 }
 
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
-  if (!may(pd->context)) return nullptr;
+  if (!may("create_qp", pd->context)) return nullptr;
   Fabric& f = fabric_of(pd->context);
   auto qp = std::make_unique<Qp>();
   qp->context = pd->context;
@@ -218,14 +233,17 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* a, int mask) {
   auto& q = *static_cast<Qp*>(qp);
   Fabric& f = fabric_of(qp->context);
   if (a->qp_state == IBV_QPS_ERR) {
+    if (const int error = ordered("modify_qp", qp->context); error != 0) return error;
     f.called(qp->context);
     if (q.device()->dead) return EIO;
     f.to_error(q);
     return 0;
   }
-  if (!may(qp->context)) return errno;
+  if (!may("modify_qp", qp->context)) return errno;
   if (a->qp_state == IBV_QPS_RESET) q.rq.clear();
   if ((mask & IBV_QP_DEST_QPN) != 0) q.attr.dest_qp_num = a->dest_qp_num;
+  if ((mask & IBV_QP_AV) != 0) q.attr.ah_attr = a->ah_attr;
+  if ((mask & IBV_QP_PKEY_INDEX) != 0) q.attr.pkey_index = a->pkey_index;
   if ((mask & IBV_QP_QKEY) != 0) q.attr.qkey = a->qkey;
   if ((mask & IBV_QP_TIMEOUT) != 0) q.attr.timeout = a->timeout;
   if ((mask & IBV_QP_RETRY_CNT) != 0) q.attr.retry_cnt = a->retry_cnt;
@@ -237,6 +255,7 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* a, int, ibv_qp_init_attr*) {
   return 0;
 }
 int destroy_qp(ibv_qp* qp) {
+  if (const int error = ordered("destroy_qp", qp->context); error != 0) return error;
   const Fabric& f = fabric_of(qp->context);
   if (f.traits.fence_fails && f.running && device_of(qp->context).dead) return EIO;
   fabric_of(qp->context).destroy(*static_cast<Qp*>(qp));
@@ -248,6 +267,7 @@ int destroy_qp(ibv_qp* qp) {
 int poll_cq(ibv_cq* cq, int count, ibv_wc* wcs) {
   auto& c = *static_cast<Cq*>(cq);
   if (device_of(cq->context).dies_at_call != 0) fabric_of(cq->context).called(cq->context);
+  ++c.polls;
   if (c.broken) return -1;
   if (c.entries.empty()) return 0;  // nine of ten
   int n = 0;
@@ -294,8 +314,8 @@ const engine::VerbsApi& verbs() {
       .close_device = close_device,
       .query_device = query_device,
       .query_port = query_port,
-      .query_port_speed = nullptr,
-      .active_speed_ex = nullptr,
+      .query_port_speed = query_port_speed,
+      .active_speed_ex = active_speed_ex,
       .query_gid = query_gid,
       .query_pkey = query_pkey,
       .alloc_pd = alloc_pd,

@@ -76,7 +76,7 @@ void World::open() {
   for (uint32_t r = 0; r < m.rails; ++r) {
     if ((m.late_ports >> r & 1) == 0) continue;
     Device* const d = fabric.device(0, r);
-    d->up = false;
+    d->port.state = IBV_PORT_DOWN;
     time.in(
         m.late_ns,
         [](void* w, uint64_t, void* x) {
@@ -205,7 +205,7 @@ void World::step(uint32_t p) {
   schedule(p, now() + delay);
 }
 
-void World::wake_events(uint32_t p) {
+void World::wake_events(uint32_t p, int) {
   Actor& a = actors_[p];
   if (a.events_due) return;
   a.events_due = true;
@@ -269,7 +269,7 @@ void World::command(uint32_t p, uint32_t lane) {
   ctx.note(4, p, lane);
   processes[p]->run_command(lane);
   wake(p);
-  wake_events(p);  // one lane is the event thread's
+  wake_events(p, -1);  // one lane is the event thread's
 }
 
 void World::blocked(uint32_t p, uint64_t ns) {

@@ -55,7 +55,7 @@ class World : public Observer {
 
   // ---- Observer
   void wake(uint32_t process) override;
-  void wake_events(uint32_t process) override;
+  void wake_events(uint32_t process, int fd) override;
   void accessed(uint32_t process, uint64_t address, uint32_t length, uint32_t key, bool write) override;
   void broken(const char* what) override { ctx.fail("the BTL's engine: %s", what); }
   void thrown_away(const Qp& qp, const char* what) override;

@@ -37,7 +37,7 @@ struct Slow : World {
     a.meet(b, 2);
   }
   void turn(uint64_t ns = 100'000) {
-    fake_now() += ns;
+    test_now() += ns;
     fabric.run();
     a.poll();
     b.poll();
@@ -45,7 +45,7 @@ struct Slow : World {
   /// As pass(), with the control threads of those that have one.
   void live(uint64_t ms, bool a_served = true, bool b_served = true) {
     const uint64_t step = ms <= 100 ? 100'000 : 2'000'000;
-    for (const uint64_t end = fake_now() + ms * 1'000'000; fake_now() < end;) {
+    for (const uint64_t end = test_now() + ms * 1'000'000; test_now() < end;) {
       if (a_served) serve(a);
       if (b_served) serve(b);
       for (int k = 0; k < 33; ++k) turn(k == 0 ? step : 0);
@@ -57,22 +57,22 @@ struct Slow : World {
 
 TEST(Address, NeighbourDoesNotAnswer_ProgressNeverWaits) {
   Slow w;
-  w.fabric.refuse_ah = ETIMEDOUT;
-  w.fabric.block_ah_ns = 1'000'000'000;
+  w.fabric.refuse["create_ah"] = ETIMEDOUT;
+  w.fabric.block["create_ah"] = 1'000'000'000;
   engine::cm_connect(w.a.endpoint);
   uint64_t longest = 0;
   for (int i = 0; i < 20'000; ++i) {
-    const uint64_t before = fake_now();
+    const uint64_t before = test_now();
     w.turn();
-    longest = std::max(longest, fake_now() - before);
+    longest = std::max(longest, test_now() - before);
     if (i % 100 == 99) Slow::serve(w.a);
   }
   EXPECT_EQ(w.fabric.progress_verbs, 0);
   EXPECT_EQ(longest, 100'000u) << "a round of progress took the time of the verb";
   EXPECT_GE(w.fabric.ah_calls, 3) << "and it is asked again";
   // The neighbour is there after all.
-  w.fabric.refuse_ah = 0;
-  w.fabric.block_ah_ns = 0;
+  w.fabric.refuse["create_ah"] = 0;
+  w.fabric.block["create_ah"] = 0;
   w.live(20'000);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(w.b.endpoint.phase, Phase::kUp);
@@ -82,13 +82,13 @@ TEST(Address, Failure_IsNotRepeatedBeforeItsBackOffIsOver) {
   engine::Config config = deferred();
   config.peer_timeout_ns = 0;
   Slow w(config);
-  w.fabric.refuse_ah = EHOSTUNREACH;
+  w.fabric.refuse["create_ah"] = EHOSTUNREACH;
   engine::cm_connect(w.a.endpoint);
   std::vector<uint64_t> calls;
-  const uint64_t start = fake_now();
-  while (fake_now() - start < 60'000'000'000) {
+  const uint64_t start = test_now();
+  while (test_now() - start < 60'000'000'000) {
     w.turn(1'000'000);
-    if (Slow::serve(w.a) != 0) calls.push_back(fake_now());
+    if (Slow::serve(w.a) != 0) calls.push_back(test_now());
   }
   ASSERT_GE(calls.size(), 6u);
   EXPECT_LE(calls.size(), 20u);
@@ -102,11 +102,11 @@ TEST(Address, Failure_IsNotRepeatedBeforeItsBackOffIsOver) {
 
 TEST(Address, PortComesUp_FailuresAreForgiven) {
   Slow w;
-  w.fabric.refuse_ah = ETIMEDOUT;
+  w.fabric.refuse["create_ah"] = ETIMEDOUT;
   engine::cm_connect(w.a.endpoint);
   w.live(30'000);
   ASSERT_GE(w.a.endpoint.outbox().address->failures, 4u);
-  w.fabric.refuse_ah = 0;
+  w.fabric.refuse["create_ah"] = 0;
   const int before = w.fabric.ah_calls;
   w.set_port(w.a, IBV_PORT_DOWN);
   w.live(1);
@@ -118,12 +118,12 @@ TEST(Address, PortComesUp_FailuresAreForgiven) {
 
 TEST(Address, PeerIsHeard_TriedAgainSoon) {
   Slow w;
-  w.fabric.refuse_ah = ETIMEDOUT;
+  w.fabric.refuse["create_ah"] = ETIMEDOUT;
   engine::cm_connect(w.a.endpoint);
   w.live(40'000, true, false);
   ASSERT_GE(w.a.endpoint.outbox().address->failures, 5u);
-  w.a.endpoint.outbox().address->retry_ns = fake_now() + 8'000'000'000;
-  w.fabric.refuse_ah = 0;
+  w.a.endpoint.outbox().address->retry_ns = test_now() + 8'000'000'000;
+  w.fabric.refuse["create_ah"] = 0;
   engine::cm_connect(w.b.endpoint);
   w.live(1500);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp) << "one second after the first SOLICIT";
@@ -133,10 +133,10 @@ TEST(Address, HandleComesLate_FirstPacketLeavesAtOnce) {
   Slow w;
   engine::cm_connect(w.a.endpoint);
   for (int i = 0; i < 3; ++i) w.turn(1000);
-  EXPECT_TRUE(w.fabric.packets.empty());
+  EXPECT_TRUE(w.fabric.datagrams.empty());
   ASSERT_EQ(Slow::serve(w.a), 1);
   w.turn(1000);
-  EXPECT_EQ(w.fabric.packets.size(), 1u) << "without waiting for the retransmission timer";
+  EXPECT_EQ(w.fabric.datagrams.size(), 1u) << "without waiting for the retransmission timer";
 }
 
 TEST(Address, PacketWaited_EpochIsOver_NotSent) {
@@ -148,7 +148,7 @@ TEST(Address, PacketWaited_EpochIsOver_NotSent) {
   w.b.endpoint.epoch = 7;  // a REQ has come meanwhile
   Slow::serve(w.b);
   for (int i = 0; i < 3; ++i) w.turn(1000);
-  EXPECT_TRUE(w.fabric.packets.empty());
+  EXPECT_TRUE(w.fabric.datagrams.empty());
   EXPECT_FALSE(w.b.endpoint.outbox().waits);
 }
 
@@ -171,10 +171,10 @@ TEST(Address, HandleStillBeingMade_ByeIsNotWaitedFor) {
   Slow w;
   engine::cm_connect(w.a.endpoint);
   for (int i = 0; i < 3; ++i) w.turn(1000);
-  w.fabric.block_ah_ns = 1'000'000'000;
-  const uint64_t before = fake_now();
+  w.fabric.block["create_ah"] = 1'000'000'000;
+  const uint64_t before = test_now();
   w.a.port.remove(w.a.endpoint);
-  EXPECT_EQ(fake_now(), before);
+  EXPECT_EQ(test_now(), before);
   w.meet_again();
 }
 

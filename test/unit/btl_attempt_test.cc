@@ -26,7 +26,7 @@ TEST(Cm, ResponderGivesUpAnEpochInUse_AcknowledgedMessagesAreDelivered) {
   w.a.poll();
   w.a.poll();
   ASSERT_EQ(w.a.endpoint.phase, Phase::kUp);
-  fake_now() += 17 * w.b.port.config().connect_timeout_ns;
+  test_now() += 17 * w.b.port.config().connect_timeout_ns;
   w.b.on_other_rail = [&] {
     ASSERT_EQ(engine::send(w.a.endpoint, w.frag("question")), engine::Accepted::kPosted);
     w.a.poll();
@@ -76,7 +76,7 @@ TEST(Fence, AttemptGivenUpBefore_IsReportedClosed) {
   w.fabric.drop_datagrams = 1 << 30;
   engine::cm_connect(w.a.endpoint);
   w.pass(2);
-  engine::attempt_drop(w.a.endpoint, fake_now());
+  engine::attempt_drop(w.a.endpoint, test_now());
   ASSERT_EQ(w.a.endpoint.phase, Phase::kClosed);
   engine::rail_fence(w.a.endpoint, 1);
   w.pass(1);
@@ -103,8 +103,8 @@ TEST(Cm, FirstSendAfterTheClockWasRead_HasNotWaitedLong) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
   w.pass(1);
-  const uint64_t looked = fake_now();
-  fake_now() += 1000;
+  const uint64_t looked = test_now();
+  test_now() += 1000;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   engine::cm_step(w.a.endpoint, looked);
   EXPECT_EQ(w.a.down, 0);
@@ -121,7 +121,7 @@ TEST(Cm, PeerComputesForMinutesOnTheOnlyRail_NothingIsGivenUp) {
   w.a.other_rail = false;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   for (int i = 0; i < 2000; ++i) {  // 200 s in which b takes no step
-    fake_now() += 100'000'000;
+    test_now() += 100'000'000;
     w.fabric.run();
     w.b.serve_heartbeat();
     for (int k = 0; k < 32; ++k) w.a.poll();
@@ -197,7 +197,7 @@ TEST(Cm, DeviceDiesWhileConnecting_IsNotTriedAgain) {
   w.fabric.drop_datagrams = 1 << 30;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(2);
-  w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL, 0);
+  w.fabric.raise(*w.a.hca, IBV_EVENT_DEVICE_FATAL, 0);
   w.pass(2);
   EXPECT_EQ(w.a.count("done x -12"), 1);
   EXPECT_FALSE(w.a.endpoint.connect_wanted);
@@ -206,7 +206,7 @@ TEST(Cm, DeviceDiesWhileConnecting_IsNotTriedAgain) {
 TEST(Cm, DeviceDiesBeforeTheFirstPoll_QueuedFragmentsComeBack) {
   World w;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
-  w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL, 0);
+  w.fabric.raise(*w.a.hca, IBV_EVENT_DEVICE_FATAL, 0);
   w.pass(2);
   EXPECT_EQ(w.a.count("done x -12"), 1);
   EXPECT_EQ(w.a.down, 1);
@@ -227,7 +227,7 @@ void up_at_the_initiator_only(World& w) {
 TEST(Cm, DeviceOfAResponderDiesBeforeReady_IsReportedDownAndClosed) {
   World w;
   up_at_the_initiator_only(w);
-  w.fabric.raise(*w.b.fake, IBV_EVENT_DEVICE_FATAL, 0);
+  w.fabric.raise(*w.b.hca, IBV_EVENT_DEVICE_FATAL, 0);
   w.pass(20);
   EXPECT_EQ(w.b.log, (Log{"up 1", "down 1", "closed 1"}));
 }
@@ -239,7 +239,7 @@ TEST(Cm, DeviceDiesAfterAnEpochThatWasNeverUpHere_IsReportedDownAndClosed) {
   w.pass(1);
   ASSERT_EQ(w.b.endpoint.epochs()->last_closed.name.epoch, 1u);
   EXPECT_TRUE(w.b.log.empty());
-  w.fabric.raise(*w.b.fake, IBV_EVENT_DEVICE_FATAL, 0);
+  w.fabric.raise(*w.b.hca, IBV_EVENT_DEVICE_FATAL, 0);
   w.pass(5);
   EXPECT_EQ(w.b.log, (Log{"down 1", "closed 1"}));
 }
@@ -252,12 +252,12 @@ TEST(Cm, GivenUpAgainAfterADrainedEpoch_TheEpochHasOneCount) {
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("question")), engine::Accepted::kPosted);
   engine::close_order(w.b.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   for (int i = 0; i < 400 && w.b.closed == 0; ++i) {
-    fake_now() += 10'000;
+    test_now() += 10'000;
     w.b.poll();
   }
   ASSERT_EQ(w.b.closed, 1);
   ASSERT_EQ(w.b.last_delivered, 1u);
-  engine::cm_failed(w.b.endpoint, BFO_CAUSE_HANDSHAKE, 0, fake_now());
+  engine::cm_failed(w.b.endpoint, BFO_CAUSE_HANDSHAKE, 0, test_now());
   ASSERT_EQ(w.b.closed, 2);
   EXPECT_EQ(w.b.last_event.info.name.epoch, 1u);
   EXPECT_EQ(w.b.last_delivered, 1u);

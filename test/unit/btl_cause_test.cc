@@ -55,7 +55,7 @@ TEST(Cause, ErrorAfterTheDrainBegan_IsReportedBeforeAnyFragmentComesBack) {
   ASSERT_EQ(w.a.down, 1);
   push(w, w.a, IBV_WC_REM_ACCESS_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   w.a.poll();
-  fake_now() += 100'000'000;
+  test_now() += 100'000'000;
   finish(w);
   const Log wanted = {"down 1", "because REM_ACCESS_ERR", "done x -1", "closed 1"};
   EXPECT_EQ(w.a.log, wanted);
@@ -99,12 +99,12 @@ TEST(Cause, EventThatComesAfterTheFlush_IsReported) {
     w.connect();
     send_one(w);
     push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
-    w.fabric.raise_last_receive = false;
+    w.fabric.traits.no_last_receive = 1;
     w.a.poll();
     ASSERT_EQ(w.a.down, 1);
-    w.fabric.raise(*w.a.fake, type, 1, type == IBV_EVENT_PORT_ERR ? nullptr : w.a.endpoint.qps().data.ib());
+    w.fabric.raise(*w.a.hca, type, 1, type == IBV_EVENT_PORT_ERR ? nullptr : w.a.endpoint.qps().data.ib());
     w.a.poll();
-    fake_now() += 100'000'000;
+    test_now() += 100'000'000;
     finish(w);
     EXPECT_STREQ(w.a.closed_event.text, engine::event_name(type));
     EXPECT_EQ(w.a.closed_event.cause, BFO_CAUSE_ASYNC_EVENT);
@@ -115,14 +115,14 @@ TEST(Cause, EventThatComesAfterTheFlush_IsReported) {
 TEST(Cause, EventThatIsOlderThanThePeersNextHandshake_IsReported) {
   World w;
   w.connect();
-  w.fabric.raise_last_receive = false;
+  w.fabric.traits.no_last_receive = 1;
   engine::close_order(w.b.endpoint, 1, BFO_CAUSE_PEER_DOWN, BFO_CAUSE_ASYNC_EVENT, 0);
   w.b.poll();
   ASSERT_EQ(w.b.down, 1);
   ASSERT_EQ(w.b.last_event.cause, BFO_CAUSE_PEER_DOWN);
-  w.fabric.raise(*w.b.fake, IBV_EVENT_PORT_ERR, 1);
+  w.fabric.raise(*w.b.hca, IBV_EVENT_PORT_ERR, 1);
   for (int i = 0; i < 12; ++i) {
-    fake_now() += 100'000'000;
+    test_now() += 100'000'000;
     w.b.poll();
   }
   ASSERT_EQ(w.b.closed, 1);
@@ -147,7 +147,7 @@ TEST(Cause, FirstErrorStays) {
   push(w, w.a, IBV_WC_RETRY_EXC_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   push(w, w.a, IBV_WC_REM_OP_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   w.a.poll();
-  w.fabric.raise(*w.a.fake, IBV_EVENT_QP_FATAL, 1, w.a.endpoint.qps().data.ib());
+  w.fabric.raise(*w.a.hca, IBV_EVENT_QP_FATAL, 1, w.a.endpoint.qps().data.ib());
   finish(w);
   EXPECT_STREQ(w.a.closed_event.text, "RETRY_EXC_ERR");
   EXPECT_EQ(w.a.count("because"), 0);
@@ -170,7 +170,7 @@ TEST(Cause, OnlyFlushesAndThePortIsDown_ThePortIsNamed) {
   World w;
   w.connect();
   send_one(w);
-  w.a.fake->ports[1].state = IBV_PORT_DOWN;  // its event is lost
+  w.a.hca->port.state = IBV_PORT_DOWN;  // its event is lost
   push(w, w.a, IBV_WC_WR_FLUSH_ERR, WorkKind::kSend, w.a.endpoint.ring().tail);
   finish(w);
   EXPECT_STREQ(w.a.closed_event.text, "its port is not active (DOWN), and its work was flushed");

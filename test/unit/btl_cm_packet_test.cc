@@ -20,7 +20,7 @@ using engine::Phase;
 /// The last datagram that asked for a connection.
 std::string last_request(World& w) {
   std::string last;
-  for (const std::string& packet : w.fabric.packets) {
+  for (const std::string& packet : w.fabric.datagrams) {
     Packet parsed;
     if (engine::packet_read(packet.data(), packet.size(), &parsed) &&
         parsed.type == static_cast<uint8_t>(PacketType::kRequest))
@@ -98,7 +98,7 @@ TEST_P(Forged, IsDroppedAndCounted) {
   EXPECT_EQ(w.a.port.drops()[static_cast<size_t>(GetParam().reason)], 1u) << GetParam().what;
   EXPECT_EQ(w.a.drops, std::vector<std::string>{engine::drop_text(GetParam().reason)}) << GetParam().what;
   EXPECT_EQ(w.a.endpoint.phase, Phase::kIdle);
-  EXPECT_TRUE(w.fabric.packets.empty());
+  EXPECT_TRUE(w.fabric.datagrams.empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -111,7 +111,7 @@ TEST(Cm, ProbeFails_NothingIsReportedAndItIsTriedAgain) {
 
 TEST(Cm, ResponderSendsBeforeReady_WaitsAndIsDelivered) {
   World w;
-  fake_now() += 3'600'000'000'000;  // long after the process began
+  test_now() += 3'600'000'000'000;  // long after the process began
   engine::cm_connect(w.a.endpoint);
   w.until_replied();
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("early")), engine::Accepted::kQueued);
@@ -134,11 +134,11 @@ TEST(Cm, WithoutFailoverAbove_AClosedRailStaysClosed) {
 
 TEST(Cm, QueuePairsCannotBeMade_TriedAgainLater) {
   World w;
-  w.fabric.refuse_create = ENOMEM;
+  w.fabric.refuse["create_qp"] = ENOMEM;
   engine::cm_connect(w.a.endpoint);
   w.pass(5);
   EXPECT_EQ(w.a.up, 0);
-  w.fabric.refuse_create = 0;
+  w.fabric.refuse["create_qp"] = 0;
   w.pass(100);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(w.b.endpoint.phase, Phase::kUp);
@@ -149,7 +149,7 @@ TEST(Cm, HundredFlaps_EpochsAgreeAndNothingLeaks) {
   config.retry_max_ns = 2'000'000;
   World w(config);
   w.connect();
-  const size_t qps = w.fabric.qps.size();
+  const size_t qps = w.fabric.live().size();
   for (int i = 0; i < 100; ++i) {
     Process& side = i % 3 == 0 ? w.b : w.a;
     engine::close_order(side.endpoint, side.endpoint.epoch, BFO_CAUSE_FENCE, 0, 0);
@@ -162,7 +162,7 @@ TEST(Cm, HundredFlaps_EpochsAgreeAndNothingLeaks) {
     ASSERT_TRUE(w.a.endpoint.usable && w.b.endpoint.usable) << i;
     ASSERT_EQ(w.a.endpoint.epoch, w.b.endpoint.epoch) << i;
   }
-  EXPECT_EQ(w.fabric.qps.size(), qps);
+  EXPECT_EQ(w.fabric.live().size(), qps);
   EXPECT_EQ(w.a.up, w.a.closed + 1);
   EXPECT_EQ(w.b.up, w.b.closed + 1);
 }

@@ -25,8 +25,8 @@ void look(World& w, Process& p) {
 void slices(World& w, int count, uint64_t silent) {
   for (int i = 0; i < count; ++i) {
     for (Process* p : {&w.a, &w.b}) {
-      fake_now() += silent * kMs;
-      fake_starved() += silent * kMs;
+      test_now() += silent * kMs;
+      test_starved() += silent * kMs;
       look(w, *p);
     }
   }
@@ -34,8 +34,8 @@ void slices(World& w, int count, uint64_t silent) {
 
 /// Time passes in which `a`, alone, calls MPI every `pause` milliseconds and has a processor all the time.
 void seldom(World& w, uint64_t ms, uint64_t pause) {
-  for (const uint64_t end = fake_now() + ms * kMs; fake_now() < end;) {
-    fake_now() += pause * kMs;
+  for (const uint64_t end = test_now() + ms * kMs; test_now() < end;) {
+    test_now() += pause * kMs;
     look(w, w.a);
   }
 }
@@ -78,7 +78,7 @@ TEST(ConnectTimeout, PeerPollsSeldom_TheRailIsLateAndNotLost) {
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
   for (int i = 0; i < 12; ++i) {
     for (int k = 0; k < 1000; ++k) {
-      fake_now() += kMs;
+      test_now() += kMs;
       look(w, w.b);
     }
     look(w, w.a);
@@ -108,9 +108,9 @@ TEST(Patience, RepliedAndThePeerIsGone_TheRailWasNeverUp) {
       ASSERT_TRUE(w.sendi(w.a, "late"));
     }
     w.b.endpoint.pings().state = engine::Pinged::kSilent;
-    ASSERT_TRUE(engine::first_connection_ends(w.b.endpoint, fake_now()));
+    ASSERT_TRUE(engine::first_connection_ends(w.b.endpoint, test_now()));
     for (int i = 0; i < 100; ++i) {
-      fake_now() += kMs;
+      test_now() += kMs;
       look(w, w.b);
     }
     if (used) {
@@ -125,27 +125,27 @@ TEST(Patience, RepliedAndThePeerIsGone_TheRailWasNeverUp) {
 /// may. The peer has the processor once in `turn_ns` meanwhile, the process itself `late_ns` after each of
 /// its naps. How long the call took.
 uint64_t call(World& w, Process& p, Process& peer, uint64_t turn_ns = 20'000, uint64_t late_ns = 0) {
-  const uint64_t begun = fake_now();
+  const uint64_t begun = test_now();
   p.stay_ns = 0;
   p.poll();
-  engine::Stay stay(std::exchange(p.stay_ns, 0), p.port.steps(), begun, fake_environment());
-  for (uint64_t turn = begun + turn_ns; p.port.connecting() && stay.goes_on(p.port.steps(), fake_now());
+  engine::Stay stay(std::exchange(p.stay_ns, 0), p.port.steps(), begun, test_environment());
+  for (uint64_t turn = begun + turn_ns; p.port.connecting() && stay.goes_on(p.port.steps(), test_now());
        p.poll()) {
-    fake_now() += 20'000 + late_ns;
-    fake_starved() += late_ns;
-    if (fake_now() < turn) continue;
+    test_now() += 20'000 + late_ns;
+    test_starved() += late_ns;
+    if (test_now() < turn) continue;
     turn += turn_ns;
     look(w, peer);
   }
   p.port.await_message(nullptr);
-  return fake_now() - begun;
+  return test_now() - begun;
 }
 
 TEST(ConnectTimeout, ProcessPollsSeldom_AFirstMessageTakesThreePolls) {
   for (const uint64_t pause : {100, 1000}) {
     World w;
     for (int i = 0; i < 3; ++i) {
-      fake_now() += pause * kMs;
+      test_now() += pause * kMs;
       call(w, w.a, w.b);
     }
     w.b.other_rail = false;
@@ -153,7 +153,7 @@ TEST(ConnectTimeout, ProcessPollsSeldom_AFirstMessageTakesThreePolls) {
     int calls = 0;
     for (; calls < 20 && w.a.count("recv 65 x") == 0; ++calls) {
       for (uint64_t ms = 0; ms < pause; ++ms) {
-        fake_now() += kMs;
+        test_now() += kMs;
         look(w, w.b);
       }
       call(w, w.a, w.b);
@@ -170,7 +170,7 @@ TEST(ConnectTimeout, ProcessPollsSeldomAndItsPeerIsSlow_OneCallTakesAllSteps) {
   for (const uint64_t turn_ms : {10, 30, 45}) {
     World w;
     for (int i = 0; i < 3; ++i) {
-      fake_now() += kPauseMs * kMs;
+      test_now() += kPauseMs * kMs;
       call(w, w.a, w.b);
     }
     w.b.other_rail = false;
@@ -178,7 +178,7 @@ TEST(ConnectTimeout, ProcessPollsSeldomAndItsPeerIsSlow_OneCallTakesAllSteps) {
     int calls = 0;
     for (; calls < 20 && w.a.count("recv 65 x") == 0; ++calls) {
       for (uint64_t ms = 0; ms < kPauseMs; ms += turn_ms) {
-        fake_now() += turn_ms * kMs;
+        test_now() += turn_ms * kMs;
         look(w, w.b);
       }
       EXPECT_LE(call(w, w.a, w.b, turn_ms * kMs), kPauseMs * kMs / 4) << "a call is not kept for long";
@@ -193,7 +193,7 @@ TEST(ConnectTimeout, ProcessPollsSeldomAndTheMachineIsLoaded_AFirstMessageTakesT
   for (const uint64_t late_ms : {10, 30, 60, 90}) {
     World w;
     for (int i = 0; i < 3; ++i) {
-      fake_now() += kPauseMs * kMs;
+      test_now() += kPauseMs * kMs;
       call(w, w.a, w.b);
     }
     w.b.other_rail = false;
@@ -201,7 +201,7 @@ TEST(ConnectTimeout, ProcessPollsSeldomAndTheMachineIsLoaded_AFirstMessageTakesT
     int calls = 0;
     for (; calls < 20 && w.a.count("recv 65 x") == 0; ++calls) {
       for (uint64_t ms = 0; ms < kPauseMs; ms += late_ms) {
-        fake_now() += late_ms * kMs;
+        test_now() += late_ms * kMs;
         look(w, w.b);
       }
       EXPECT_LE(call(w, w.a, w.b, 2 * late_ms * kMs, late_ms * kMs), kPauseMs * kMs);
@@ -215,14 +215,14 @@ TEST(ConnectTimeout, ProcessPollsSeldomAndTheMachineIsLoaded_AFirstMessageTakesT
 TEST(ConnectTimeout, ProcessPollsSeldomAndNobodyAnswers_ItIsKeptForAMomentOnly) {
   World w;
   for (int i = 0; i < 3; ++i) {
-    fake_now() += 1000 * kMs;
+    test_now() += 1000 * kMs;
     call(w, w.a, w.b);
   }
   w.fabric.drop_datagrams = 1 << 30;
   w.a.other_rail = false;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   for (int i = 0; i < 5; ++i) {
-    fake_now() += 1000 * kMs;
+    test_now() += 1000 * kMs;
     EXPECT_LE(call(w, w.a, w.b), 110 * kMs);
   }
 }
@@ -230,12 +230,12 @@ TEST(ConnectTimeout, ProcessPollsSeldomAndNobodyAnswers_ItIsKeptForAMomentOnly) 
 TEST(ConnectTimeout, ProcessPollsOften_ItIsNotKept) {
   World w;
   for (int i = 0; i < 100; ++i) {
-    fake_now() += 1000;
+    test_now() += 1000;
     look(w, w.a);
   }
   ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
   for (int i = 0; i < 2000 && w.a.count("recv 65 x") == 0; ++i) {
-    fake_now() += 10'000;
+    test_now() += 10'000;
     look(w, w.b);
     look(w, w.a);
   }
@@ -274,7 +274,7 @@ TEST_P(ConnectTimeoutPause, ProcessThatPollsSeldom_ItsHandshakeIsNotHurriedBySil
   World w;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   for (int i = 0; i < 40; ++i) {
-    fake_now() += GetParam() * kMs;
+    test_now() += GetParam() * kMs;
     for (int k = 0; k < 10; ++k) look(w, w.b);
     look(w, w.a);
   }
@@ -289,7 +289,7 @@ TEST(ConnectTimeout, ProcessComputesAfterItsFirstSend_TheHandshakeHasItsTime) {
   World w;
   w.pass(1);
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
-  fake_now() += 5'000 * kMs;
+  test_now() += 5'000 * kMs;
   w.pass(5);
   EXPECT_EQ(w.a.down, 0) << "nothing had been asked of the peer yet";
   EXPECT_EQ(w.b.count("recv 65 x"), 1);
@@ -306,13 +306,13 @@ TEST(ConnectTimeout, TheSystemCountsHowLongAProcessStarves_NeverBackwards) {
 TEST(ConnectTimeout, ProcessorTimeIsNotKnown_LongPausesDoNotCount) {
   World w;
   w.fabric.drop_datagrams = 1 << 30;
-  fake_starved() = UINT64_MAX;
+  test_starved() = UINT64_MAX;
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   seldom(w, 4'000, 100);
   EXPECT_EQ(w.a.down, 0);
   seldom(w, 13'000, 100);
   EXPECT_EQ(w.a.count("done x -12"), 1);
-  fake_starved() = 0;
+  test_starved() = 0;
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ TEST(Crowd, NothingIsSent_NothingIsConnected) {
   Crowd crowd(1);
   crowd.turns(50);
   EXPECT_EQ(crowd.most, 0u);
-  EXPECT_TRUE(crowd.hub.port.idle() || crowd.fabric.packets.empty());
+  EXPECT_TRUE(crowd.hub.port.idle() || crowd.fabric.datagrams.empty());
 }
 
 TEST(Crowd, DeadPeers_DoNotKeepThePlaces) {
@@ -98,7 +98,7 @@ TEST(Crowd, ProcessComesBySeldom_NobodyIsTakenForDead) {
     for (size_t i = 0; i < kPeers; ++i) ASSERT_TRUE(crowd.send(i));
     // All of them compute.
     for (int turn = 0; turn < 200; ++turn) {
-      fake_now() += 400'000'000;
+      test_now() += 400'000'000;
       for (int k = 0; k < 33; ++k) crowd.hub.poll();
       Crowd::serve(crowd.hub);
       for (auto& peer : crowd.peers) serve_heartbeat(*peer);
@@ -121,7 +121,7 @@ TEST(Crowd, EventThreadComesBySeldom_AllWhoAskAreAnswered) {
     ASSERT_EQ(engine::send(crowd.peers[i]->endpoint, &frag), engine::Accepted::kQueued);
   }
   for (int turn = 0; turn < 60; ++turn) {
-    fake_now() += 1'000'000'000;
+    test_now() += 1'000'000'000;
     for (size_t i = 0; i < kAsking; ++i) {
       for (int k = 0; k < 33; ++k) crowd.peers[i]->poll();
       Crowd::serve(*crowd.peers[i]);

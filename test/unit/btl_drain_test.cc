@@ -41,7 +41,7 @@ TEST_P(EveryStatus, OnASend_ClosesTheRailOnceAndReconnects) {
   World w;
   w.connect();
   const auto status = static_cast<ibv_wc_status>(GetParam());
-  w.fabric.faults[w.a.endpoint.qps().data.number()] = {status, false};
+  w.fabric.fail_next(w.a.endpoint.qps().data.number(), status);
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kPosted);
   w.pass(20);
   if (engine::status_reaction(status) == engine::StatusReaction::kDropReceive) {
@@ -98,9 +98,9 @@ TEST_P(EveryEvent, DoesWhatTheTableSays) {
   bool has_case = false;
   const bool moves =
       type == IBV_EVENT_LID_CHANGE || GetParam() == static_cast<int>(engine::kEventRows.size());
-  if (type == IBV_EVENT_PORT_ERR) w.a.fake->ports[1].state = IBV_PORT_DOWN;
-  if (moves) w.a.fake->ports[1].lid = 77;
-  w.fabric.raise(*w.a.fake, type, 1, of_qp ? w.a.endpoint.qps().data.ib() : nullptr);
+  if (type == IBV_EVENT_PORT_ERR) w.a.hca->port.state = IBV_PORT_DOWN;
+  if (moves) w.a.hca->port.lid = 77;
+  w.fabric.raise(*w.a.hca, type, 1, of_qp ? w.a.endpoint.qps().data.ib() : nullptr);
   for (int i = 0; i < 8; ++i) w.a.poll();
   switch (reaction) {
     case engine::EventReaction::kCloseRail:
@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(AllEvents, EveryEvent,
 TEST(Drain, PortEventOfTheOtherPort_TouchesNothing) {
   World w;
   w.connect();
-  w.fabric.raise(*w.a.fake, IBV_EVENT_PORT_ERR, 2);
+  w.fabric.raise(*w.a.hca, IBV_EVENT_PORT_ERR, 2);
   w.pass(1);
   EXPECT_EQ(w.a.down, 0);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
@@ -184,7 +184,7 @@ TEST(Drain, LostPortActiveEvent_PortIsAskedNowAndThen) {
   w.connect();
   w.set_port(w.a, IBV_PORT_DOWN);
   w.pass(5);
-  w.a.fake->ports[1].state = IBV_PORT_ACTIVE;
+  w.a.hca->port.state = IBV_PORT_ACTIVE;
   w.pass(1100);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
 }
@@ -205,7 +205,7 @@ TEST(Drain, BothQueuePairsStopBeforeTheRailIsReportedDown) {
   w.connect();
   const uint32_t data = w.a.endpoint.qps().data.number();
   const uint32_t probe = w.a.endpoint.qps().probe.number();
-  w.fabric.raise_last_receive = false;
+  w.fabric.traits.no_last_receive = 1;
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.a.poll();
   ASSERT_EQ(w.a.log, Log{"down 1"});
@@ -223,7 +223,7 @@ TEST(Drain, ManyReceivesWaitingAndNoMarker_AllAreDeliveredBeforeDestroy) {
   w.fabric.lose_marker = true;
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.a.poll();
-  fake_now() += 100'000'000;
+  test_now() += 100'000'000;
   for (int i = 0; i < 20; ++i) w.a.poll();
   EXPECT_EQ(w.a.closed, 1);
   EXPECT_EQ(w.a.count("recv"), 60);
@@ -259,7 +259,7 @@ TEST(Drain, MarkerThatNeverReturns_FragmentsComeBackOnlyAfterDestroy) {
   for (int i = 0; i < 20; ++i) w.a.poll();
   EXPECT_EQ(w.a.count("done"), 0);
   EXPECT_NE(w.fabric.find(qpn), nullptr);
-  fake_now() += 60'000'000;
+  test_now() += 60'000'000;
   for (int i = 0; i < 20; ++i) w.a.poll();
   EXPECT_EQ(w.fabric.find(qpn), nullptr);
   EXPECT_EQ(w.a.count("done x -1"), 1);
@@ -269,11 +269,11 @@ TEST(Drain, MarkerThatNeverReturns_FragmentsComeBackOnlyAfterDestroy) {
 TEST(Drain, NoLastReceiveEvent_WaitsABoundedTime) {
   World w;
   w.connect();
-  w.fabric.raise_last_receive = false;
+  w.fabric.traits.no_last_receive = 1;
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   for (int i = 0; i < 20; ++i) w.a.poll();
   EXPECT_EQ(w.a.closed, 0);
-  fake_now() += 4'000'000;
+  test_now() += 4'000'000;
   for (int i = 0; i < 4; ++i) w.a.poll();
   EXPECT_EQ(w.a.closed, 1);
 }
@@ -281,11 +281,11 @@ TEST(Drain, NoLastReceiveEvent_WaitsABoundedTime) {
 TEST(Drain, DestroyRefused_IsReportedUnfenceable) {
   World w;
   w.connect();
-  w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL);
-  w.fabric.refuse_destroy = EIO;
-  w.fabric.refuse_error = EIO;
+  w.fabric.raise(*w.a.hca, IBV_EVENT_DEVICE_FATAL);
+  w.fabric.refuse["destroy_qp"] = EIO;
+  w.fabric.refuse["stop_qp"] = EIO;
   w.pass(100);
-  w.fabric.refuse_destroy = 0;
+  w.fabric.refuse["destroy_qp"] = 0;
   EXPECT_EQ(w.a.closed, 1);
   EXPECT_EQ(w.a.last_result, BFO_UNFENCEABLE);
   EXPECT_EQ(engine::rail_state(w.a.endpoint), BFO_RAIL_UNUSABLE);
@@ -454,7 +454,7 @@ TEST(Drain, EpochThatWasUpAtThePeerOnly_HasNoGap) {
   w.pass(1);
   w.fabric.drop_datagrams = 0;
   for (int i = 0; i < 40'000 && w.b.endpoint.phase != engine::Phase::kReplied; ++i) {
-    fake_now() += 10'000;
+    test_now() += 10'000;
     w.a.poll();
     w.b.poll();
   }

@@ -11,8 +11,8 @@ namespace {
 using engine::Phase;
 
 void activate(World& w, Process& p) {
-  p.fake->ports[1].state = IBV_PORT_ACTIVE;
-  w.fabric.raise(*p.fake, IBV_EVENT_PORT_ACTIVE, 1);
+  p.hca->port.state = IBV_PORT_ACTIVE;
+  w.fabric.raise(*p.hca, IBV_EVENT_PORT_ACTIVE, 1);
 }
 
 TEST(InitiallyDown, ItsOwnFirstSend_ComesBackAndTheRailJoinsWhenThePortIsUp) {
@@ -63,7 +63,7 @@ TEST(InitiallyDown, EventWasLost_ThePortIsAskedNowAndThen) {
   World w(small_config(), true, false);
   ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
   w.pass(1);
-  w.a.fake->ports[1].state = IBV_PORT_ACTIVE;
+  w.a.hca->port.state = IBV_PORT_ACTIVE;
   w.pass(1000);
   EXPECT_EQ(w.a.up, 1);
 }

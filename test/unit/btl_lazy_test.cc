@@ -18,7 +18,7 @@ struct LazyCrowd : Crowd {
   size_t begun = 0;  // rails of idle peers that have left kClosed at the hub, or whose REQ was taken there
 
   explicit LazyCrowd(uint64_t hub_name, bool initially_down = false) : Crowd(hub_name, initially_down) {
-    fabric.refusals = {{"create_qp", 1 << 30, 1 << 30, ENOMEM, hub.fake}};
+    fabric.refusals = {{"create_qp", 1 << 30, 1 << 30, ENOMEM, hub.hca}};
     for (size_t i = 0; i < kTalkers; ++i) add_talk(i);
   }
   int queue_pairs() const { return fabric.refusals.front().seen; }
@@ -50,9 +50,9 @@ TEST_P(LazyRoles, PortIsDown_IdlePeersAskSeldom) {
   crowd.turns(1'200, 10 * kMs);
   crowd.talking = false;
   crowd.turns(300, 10 * kMs);
-  size_t before = crowd.fabric.packets.size();
+  size_t before = crowd.fabric.datagrams.size();
   crowd.turns(400, 10 * kMs);
-  const size_t each_second = (crowd.fabric.packets.size() - before) / 4;
+  const size_t each_second = (crowd.fabric.datagrams.size() - before) / 4;
   RecordProperty("datagrams_per_second", static_cast<int>(each_second));
   EXPECT_LE(each_second, kPeers * 4 / 5);
 }
@@ -62,27 +62,27 @@ TEST_P(LazyRoles, PortReturns_TalkersAtOnceOthersInTheBackground) {
   crowd.lose_port();
   crowd.turns(1'000, 10 * kMs);
   crowd.come_back();
-  const uint64_t since = fake_now();
+  const uint64_t since = test_now();
   const int made = crowd.queue_pairs();
   uint64_t talkers_ms = 0;
   for (int i = 0; i < 400 && talkers_ms == 0; ++i) {
     crowd.turns(1);
-    if (crowd.talkers_up() == kTalkers) talkers_ms = std::max(uint64_t{1}, (fake_now() - since) / kMs);
+    if (crowd.talkers_up() == kTalkers) talkers_ms = std::max(uint64_t{1}, (test_now() - since) / kMs);
   }
   RecordProperty("talkers_up_ms", static_cast<int>(talkers_ms));
   RecordProperty("idle_up_before", static_cast<int>(crowd.up() - kTalkers));
   EXPECT_NE(talkers_ms, 0u);
   EXPECT_LE(talkers_ms, 5u);
   EXPECT_LE(crowd.up(), kTalkers + 2);
-  size_t last = crowd.fabric.packets.size();
+  size_t last = crowd.fabric.datagrams.size();
   size_t most_packets = 0;
   uint64_t all_ms = 0;
   for (int i = 0; i < 100 && all_ms == 0; ++i) {
     crowd.turns(100, kMs);
-    const uint64_t passed = (fake_now() - since) / kMs;
+    const uint64_t passed = (test_now() - since) / kMs;
     EXPECT_LE(static_cast<uint64_t>(crowd.queue_pairs() - made), 2 * (kTalkers + 2 + passed / 10));
-    most_packets = std::max(most_packets, crowd.fabric.packets.size() - last);
-    last = crowd.fabric.packets.size();
+    most_packets = std::max(most_packets, crowd.fabric.datagrams.size() - last);
+    last = crowd.fabric.datagrams.size();
     if (crowd.up() == kPeers) all_ms = passed;
   }
   RecordProperty("datagrams_in_100_ms", static_cast<int>(most_packets));
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Role, LazyRoles, testing::Values(uint64_t{1}, uint64_t{
 /// knows.
 class LazyPair : public testing::TestWithParam<uint64_t> {
  protected:
-  FakeFabric fabric;
+  TestFabric fabric;
   Process a;
   Process b;
   std::unique_ptr<Talk> talk;
@@ -136,7 +136,7 @@ class LazyPair : public testing::TestWithParam<uint64_t> {
     ASSERT_FALSE(both_up());
   }
   void turn(uint64_t ns) {
-    fake_now() += ns;
+    test_now() += ns;
     fabric.run();
     for (int k = 0; k < 33; ++k) {
       a.poll();
@@ -148,7 +148,7 @@ class LazyPair : public testing::TestWithParam<uint64_t> {
     fabric.run();
   }
   void pass(uint64_t ms, uint64_t step = kMs / 2) {
-    for (const uint64_t end = fake_now() + ms * kMs; fake_now() < end;) turn(step);
+    for (const uint64_t end = test_now() + ms * kMs; test_now() < end;) turn(step);
   }
   void talk_for(uint64_t ms) {
     for (uint64_t i = 0; i < ms; ++i) {
@@ -157,24 +157,24 @@ class LazyPair : public testing::TestWithParam<uint64_t> {
     }
   }
   void set_port(Process& p, ibv_port_state state, ibv_event_type event) {
-    p.fake->ports[1].state = state;
-    fabric.raise(*p.fake, event, 1);
+    p.hca->port.state = state;
+    fabric.raise(*p.hca, event, 1);
   }
   /// Until both ends are up; 0: not within `ms`.
   uint64_t until_up(uint64_t ms) {
-    const uint64_t since = fake_now();
-    while (fake_now() < since + ms * kMs) {
+    const uint64_t since = test_now();
+    while (test_now() < since + ms * kMs) {
       turn(kMs / 2);
-      if (both_up()) return std::max(uint64_t{1}, (fake_now() - since) / kMs);
+      if (both_up()) return std::max(uint64_t{1}, (test_now() - since) / kMs);
     }
     return 0;
   }
 };
 
 TEST_P(LazyPair, NobodyNeedsIt_AskedForSeldom) {
-  const size_t before = fabric.packets.size();
+  const size_t before = fabric.datagrams.size();
   pass(20'000, 10 * kMs);
-  EXPECT_LE(fabric.packets.size() - before, 50u);
+  EXPECT_LE(fabric.datagrams.size() - before, 50u);
 }
 
 TEST_P(LazyPair, PathHealsAndNobodyNeedsIt_BackInBoundedTime) {
@@ -220,10 +220,10 @@ TEST_P(LazyPair, PortFlapsUnderTraffic_BackAsSoonAsEver) {
     engine::rail_peer_down(other.endpoint, info.name, IBV_EVENT_PORT_ERR);
     talk_for(static_cast<uint64_t>(20 + 35 * flap));
     set_port(lost, IBV_PORT_ACTIVE, IBV_EVENT_PORT_ACTIVE);
-    const uint64_t since = fake_now();
-    while (!both_up() && fake_now() < since + kIdleBoundMs * kMs) talk_for(1);
+    const uint64_t since = test_now();
+    while (!both_up() && test_now() < since + kIdleBoundMs * kMs) talk_for(1);
     ASSERT_TRUE(both_up());
-    const uint64_t ms = (fake_now() - since) / kMs;
+    const uint64_t ms = (test_now() - since) / kMs;
     sum += ms;
     most = std::max(most, ms);
     talk_for(300);

@@ -25,9 +25,9 @@ void expect_gone(World& w, Process& left, const Log& log) {
   bfo_rail_info_t info;
   engine::rail_info(left.endpoint, &info);
   EXPECT_EQ(info.state, BFO_RAIL_UNUSABLE);
-  const size_t packets = w.fabric.packets.size();
+  const size_t packets = w.fabric.datagrams.size();
   w.pass(300);
-  EXPECT_EQ(w.fabric.packets.size(), packets);
+  EXPECT_EQ(w.fabric.datagrams.size(), packets);
   EXPECT_EQ(left.log, log);
 }
 
@@ -40,7 +40,7 @@ engine::Config slow_retry() {
 // Turns in which no millisecond passes: nothing is said again.
 void turn(World& w, Process& one, Process& other, Phase until) {
   for (int i = 0; i < 100 && one.endpoint.phase != until; ++i) {
-    fake_now() += 1'000;
+    test_now() += 1'000;
     one.poll();
     other.poll();
   }
@@ -160,7 +160,7 @@ TEST(Leave, WhileTheInitiatorRequestsForTooLong) {
   turn(w, w.a, w.a, Phase::kRequesting);
   w.fabric.drop_datagrams = 1;  // REPLY
   turn(w, w.b, w.b, Phase::kReplied);
-  fake_now() += 17 * w.a.port.config().connect_timeout_ns;
+  test_now() += 17 * w.a.port.config().connect_timeout_ns;
   w.b.port.remove(w.b.endpoint);
   w.pass(1);
   expect_gone(w, w.a, {"down 1", "done early -12", "closed 1"});
@@ -207,7 +207,7 @@ TEST(Leave, AnAnswerThatIsLost_IsGivenAgain) {
   w.connect();
   ASSERT_TRUE(engine::rail_leave(w.a.endpoint));
   for (int i = 0; i < 100 && w.b.endpoint.phase == Phase::kUp; ++i) {
-    fake_now() += 1'000;
+    test_now() += 1'000;
     w.a.poll();
     w.fabric.drop_datagrams = 1;  // what b says
     w.b.poll();
@@ -289,16 +289,16 @@ TEST(Cm, PeerLeavesInOrder_NobodyReconnects) {
   EXPECT_EQ(w.a.down, 1);
   EXPECT_EQ(w.a.last_event.cause, BFO_CAUSE_SHUTDOWN);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kGone);
-  const size_t packets = w.fabric.packets.size();
+  const size_t packets = w.fabric.datagrams.size();
   w.pass(100);
-  EXPECT_EQ(w.fabric.packets.size(), packets);
+  EXPECT_EQ(w.fabric.datagrams.size(), packets);
 }
 
 TEST(Cm, PeerLeavesBeforeReadyArrived_TheInitiatorDoesNotWaitForItsRetries) {
   World w;
   engine::cm_connect(w.a.endpoint);
   for (int i = 0; i < 400 && w.a.endpoint.phase != Phase::kUp; ++i) {
-    fake_now() += 10'000;
+    test_now() += 10'000;
     w.a.poll();
     if (w.b.endpoint.phase != Phase::kReplied) w.b.poll();
   }

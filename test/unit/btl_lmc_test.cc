@@ -16,21 +16,21 @@ constexpr uint16_t kRight = 32;
 
 /// Two processes whose ports have 2^left and 2^right LIDs.
 struct Paths {
-  FakeFabric fabric;
+  TestFabric fabric;
   Process a;
   Process b;
 
   Paths(uint8_t left, uint8_t right, const engine::Config& config = small_config()) {
     for (Process* p : {&a, &b}) {
       const bool first = p == &a;
-      p->fake = &fabric.add_device(first ? "left" : "right");
-      p->fake->ports[1].lid = first ? kLeft : kRight;
-      p->fake->ports[1].lmc = first ? left : right;
+      p->hca = &fabric.add_device(first ? "left" : "right");
+      p->hca->port.lid = first ? kLeft : kRight;
+      p->hca->port.lmc = first ? left : right;
       engine::Config own = config;
       own.own_name = first ? 1 : 2;
       const char* what = "";
-      EXPECT_TRUE(p->device.open(fake_verbs(), p->fake));
-      EXPECT_TRUE(p->port.open(p->device, 1, own, p->host(), fake_environment(), &what)) << what;
+      EXPECT_TRUE(p->device.open(test_verbs(), p->hca));
+      EXPECT_TRUE(p->port.open(p->device, 1, own, p->host(), test_environment(), &what)) << what;
       p->port.set_failover(true);
     }
     a.meet(b, 2);
@@ -43,7 +43,7 @@ struct Paths {
   }
   void pass(uint64_t ms) {
     for (uint64_t i = 0; i < ms * 10; ++i) {
-      fake_now() += 100'000;
+      test_now() += 100'000;
       a.serve_heartbeat();
       b.serve_heartbeat();
       for (int k = 0; k < 8; ++k) {
@@ -215,9 +215,9 @@ TEST(Lmc, PathWithoutHandle_IsPassedOver) {
   const engine::PortAddress to = w.b.port.address();
   engine::Address* const first = addresses.find(to);
   w.fabric.refusals.push_back({.verb = "create_ah", .first = 1, .last = 2, .error = EINVAL});
-  ASSERT_EQ(addresses.handle(*first, fake_now()), nullptr);
+  ASSERT_EQ(addresses.handle(*first, test_now()), nullptr);
   ASSERT_NE(first->failures, 0u);
-  const engine::Address* const next = addresses.way_to(to, first, fake_now());
+  const engine::Address* const next = addresses.way_to(to, first, test_now());
   ASSERT_NE(next, nullptr);
   EXPECT_EQ(next->path, 2) << "path 1 failed, too";
   EXPECT_NE(next->handle, nullptr);
@@ -239,13 +239,13 @@ TEST(Lmc, AllPathsDead_NothingComesUpAndNothingIsLost) {
 TEST(Lmc, LmcThatChanges_IsLearned) {
   Paths w(2, 2);
   ASSERT_TRUE(w.connect());
-  w.a.fake->ports[1].lmc = 0;
-  w.fabric.raise(*w.a.fake, IBV_EVENT_LID_CHANGE, 1);
+  w.a.hca->port.lmc = 0;
+  w.fabric.raise(*w.a.hca, IBV_EVENT_LID_CHANGE, 1);
   w.pass(700);
   ASSERT_TRUE(w.again());
   EXPECT_EQ(w.path(), 0);
-  w.a.fake->ports[1].lmc = 1;
-  w.fabric.raise(*w.a.fake, IBV_EVENT_LID_CHANGE, 1);
+  w.a.hca->port.lmc = 1;
+  w.fabric.raise(*w.a.hca, IBV_EVENT_LID_CHANGE, 1);
   w.pass(700);
   std::set<int> seen;
   for (int epoch = 0; epoch < 2; ++epoch) {
@@ -303,14 +303,14 @@ TEST(Lmc, LidThatIsAnotherPortsNow_IsAskedForAgain) {
   engine::PortAddress to = w.b.port.address();
   to.lid = 64;
   uint8_t level = 0;
-  EXPECT_FALSE(w.a.port.paths().service_level(to, 1, fake_now(), &level));
+  EXPECT_FALSE(w.a.port.paths().service_level(to, 1, test_now(), &level));
   w.pass(50);
-  EXPECT_TRUE(w.a.port.paths().service_level(to, 1, fake_now(), &level));
+  EXPECT_TRUE(w.a.port.paths().service_level(to, 1, test_now(), &level));
   EXPECT_EQ(level, 3);
   to.lid = 65;
-  EXPECT_FALSE(w.a.port.paths().service_level(to, 0, fake_now(), &level));
+  EXPECT_FALSE(w.a.port.paths().service_level(to, 0, test_now(), &level));
   w.pass(50);
-  EXPECT_TRUE(w.a.port.paths().service_level(to, 0, fake_now(), &level));
+  EXPECT_TRUE(w.a.port.paths().service_level(to, 0, test_now(), &level));
   EXPECT_EQ(level, 4);
 }
 
@@ -329,13 +329,13 @@ TEST(Lmc, TwoPathsToOneLid_HaveRecordsOfTheirOwn) {
   uint8_t level = 0;
   engine::PathRecords& paths = w.a.port.paths();
   for (int i = 0; i < 2; ++i) {
-    EXPECT_FALSE(paths.service_level(present, 1, fake_now(), &level));
-    EXPECT_FALSE(paths.service_level(stale, 0, fake_now(), &level));
+    EXPECT_FALSE(paths.service_level(present, 1, test_now(), &level));
+    EXPECT_FALSE(paths.service_level(stale, 0, test_now(), &level));
   }
   w.pass(50);
-  EXPECT_TRUE(paths.service_level(present, 1, fake_now(), &level));
+  EXPECT_TRUE(paths.service_level(present, 1, test_now(), &level));
   EXPECT_EQ(level, 3);
-  EXPECT_TRUE(paths.service_level(stale, 0, fake_now(), &level));
+  EXPECT_TRUE(paths.service_level(stale, 0, test_now(), &level));
   EXPECT_EQ(level, 4);
 }
 

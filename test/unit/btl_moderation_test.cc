@@ -156,7 +156,7 @@ struct Receiver {
     return c;
   }
   Receiver(uint64_t gap_ns, uint64_t step_ns) : w(config(gap_ns)), step_ns(step_ns) { w.connect(); }
-  int polls() { return static_cast<FakeCq*>(w.b.port.cqs().first())->polls; }
+  int polls() { return static_cast<stack::Cq*>(w.b.port.cqs().first())->polls; }
   /// `n` messages, each there before a turn of b; returns the polls that b made.
   int stream(int n) {
     const int before = polls();
@@ -168,7 +168,7 @@ struct Receiver {
     return polls() - before;
   }
   void turn() {
-    fake_now() += step_ns;
+    test_now() += step_ns;
     w.fabric.run();
     w.b.poll();
   }
@@ -212,7 +212,7 @@ TEST(Moderation, RailThatEndsInAStream_IsNoticedInTheNextTurn) {
     r.w.a.poll();
   }
   ASSERT_EQ(r.polls(), before) << "the queue is left alone";
-  r.w.fabric.raise(*r.w.b.fake, IBV_EVENT_PORT_ERR, 1);
+  r.w.fabric.raise(*r.w.b.hca, IBV_EVENT_PORT_ERR, 1);
   r.turn();
   EXPECT_EQ(r.w.b.down, 1);
   EXPECT_GT(r.polls(), before);

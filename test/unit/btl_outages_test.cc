@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kMs = 1'000'000;
 
 uint64_t down_ms(const Process& p) {
-  return p.port.outages().down_ns(fake_now()) / kMs;
+  return p.port.outages().down_ns(test_now()) / kMs;
 }
 
 TEST(Outages, Thousands_AreCountedWithTheirTime) {
@@ -22,7 +22,7 @@ TEST(Outages, Thousands_AreCountedWithTheirTime) {
     for (const ibv_port_state state : {IBV_PORT_DOWN, IBV_PORT_ACTIVE}) {
       w.set_port(w.a, state);
       for (int k = 0; k < 3; ++k) w.a.poll();
-      fake_now() += 10 * kMs;
+      test_now() += 10 * kMs;
     }
   }
   EXPECT_EQ(w.a.port.outages().losses(), kFlaps);
@@ -40,7 +40,7 @@ TEST(Outages, OneThatLasts_CountsUntilNow) {
   w.pass(300);
   EXPECT_EQ(w.a.port.outages().losses(), 1u);
   EXPECT_NEAR(static_cast<double>(down_ms(w.a)), 300, 1);
-  w.fabric.raise(*w.a.fake, IBV_EVENT_PORT_ERR, 1);
+  w.fabric.raise(*w.a.hca, IBV_EVENT_PORT_ERR, 1);
   w.pass(300);
   EXPECT_EQ(w.a.port.outages().losses(), 1u) << "it was down already";
   w.set_port(w.a, IBV_PORT_ACTIVE);
@@ -61,7 +61,7 @@ TEST(Outages, PortThatIsDownAtTheStart_IsNoLoss) {
 TEST(Outages, DeviceThatIsDead_IsDownFromThenOn) {
   World w;
   w.connect();
-  w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL);
+  w.fabric.raise(*w.a.hca, IBV_EVENT_DEVICE_FATAL);
   w.pass(100);
   EXPECT_EQ(w.a.port.outages().losses(), 1u);
   EXPECT_NEAR(static_cast<double>(down_ms(w.a)), 100, 2);
@@ -70,8 +70,8 @@ TEST(Outages, DeviceThatIsDead_IsDownFromThenOn) {
 TEST(Outages, LossThatNoEventTold_IsFoundByAReading) {
   World w;
   w.connect();
-  w.a.fake->ports[1].state = IBV_PORT_DOWN;
-  w.fabric.raise(*w.a.fake, IBV_EVENT_SM_CHANGE, 1);
+  w.a.hca->port.state = IBV_PORT_DOWN;
+  w.fabric.raise(*w.a.hca, IBV_EVENT_SM_CHANGE, 1);
   w.pass(10);
   EXPECT_EQ(w.a.port.outages().losses(), 1u);
 }

@@ -21,7 +21,7 @@ engine::Config partition_config(uint16_t pkey = kKey) {
 
 /// Two processes that are told to use a partition.
 struct Partition {
-  FakeFabric fabric;
+  TestFabric fabric;
   Process a;
   Process b;
 
@@ -42,11 +42,10 @@ struct Partition {
   ~Partition() {
     for (Process* p : {&a, &b}) p->port.remove(p->endpoint);
     for (Process* p : {&a, &b}) EXPECT_TRUE(p->port.close());
-    EXPECT_FALSE(fabric.overrun);
   }
   void pass(uint64_t ms, bool b_runs = true) {
     for (uint64_t i = 0; i < ms * 10; ++i) {
-      fake_now() += 100'000;
+      test_now() += 100'000;
       a.serve_heartbeat();
       b.serve_heartbeat();
       for (int k = 0; k < 32; ++k) {
@@ -57,12 +56,12 @@ struct Partition {
     }
   }
   void change_table(Process& p, std::vector<uint16_t> table) {
-    p.fake->pkeys = std::move(table);
-    fabric.raise(*p.fake, IBV_EVENT_PKEY_CHANGE, 1);
+    p.hca->pkeys = std::move(table);
+    fabric.raise(*p.hca, IBV_EVENT_PKEY_CHANGE, 1);
   }
   /// The index that the newest connection of `p` was made with.
   int index_of(Process& p) {
-    const FakeQp* qp = fabric.find(p.endpoint.qps().data.number());
+    const stack::Qp* qp = fabric.find(p.endpoint.qps().data.number());
     return qp == nullptr ? -1 : qp->attr.pkey_index;
   }
 };
@@ -117,7 +116,7 @@ TEST(Partition, KeyIsTakenAway_ThePortIsDownUntilItIsBack) {
   EXPECT_EQ(w.a.last_event.code, IBV_EVENT_PKEY_CHANGE);
   w.pass(2'000);
   EXPECT_EQ(w.a.port.state(), PortState::kDown);
-  w.a.fake->pkeys = {0xffff, 0x8005, kKey};  // and the event is lost
+  w.a.hca->pkeys = {0xffff, 0x8005, kKey};  // and the event is lost
   w.pass(1'500);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(w.index_of(w.a), 2);
@@ -147,18 +146,18 @@ TEST(Partition, AddressMovesInTheGidTable_RailsAndHandlesFollow) {
   config.qp.always_global = true;
   gid_to_choose = 3;
   Partition w({0xffff}, config);
-  EXPECT_EQ(w.fabric.last_ah.grh.sgid_index, 3);
+  EXPECT_EQ(w.fabric.ahs.back().grh.sgid_index, 3);
   gid_to_choose = 5;
-  for (Process* p : {&w.a, &w.b}) w.fabric.raise(*p->fake, IBV_EVENT_GID_CHANGE, 1);
+  for (Process* p : {&w.a, &w.b}) w.fabric.raise(*p->hca, IBV_EVENT_GID_CHANGE, 1);
   w.pass(700);
   EXPECT_EQ(w.a.down, 1) << "its queue pairs name an entry that is somebody else's now";
   ASSERT_EQ(w.a.endpoint.phase, Phase::kUp);
   // The heartbeat, too, answers from the new entry.
-  w.fabric.last_ah = ibv_ah_attr{};
+  w.fabric.ahs = {ibv_ah_attr{}};
   engine::close_order(w.a.endpoint, w.a.endpoint.epoch, BFO_CAUSE_FENCE, 0, 0);
   w.pass(300, false);
   EXPECT_EQ(w.a.count("peer answers"), 1);
-  EXPECT_EQ(w.fabric.last_ah.grh.sgid_index, 5);
+  EXPECT_EQ(w.fabric.ahs.back().grh.sgid_index, 5);
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ TEST(Table, Empty_FindsNothing) {
 }
 
 TEST(Arena, Pieces_AreAlignedDisjointAndRegistered) {
-  FakeFabric fabric;
+  TestFabric fabric;
   Process p;
   p.open(fabric, "dev", 1, small_config());
   const engine::Region a = p.device.arena().take(100);
@@ -106,19 +106,19 @@ TEST(Arena, Pieces_AreAlignedDisjointAndRegistered) {
   ASSERT_NE(b.address, nullptr);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(a.address) % 64, 0u);
   EXPECT_TRUE(b.address >= a.address + 100 || b.address + (5u << 20) <= a.address);
-  const ibv_mr* mr = fabric.mrs.at(b.lkey);
+  const ibv_mr* mr = fabric.memory(b.lkey);
   EXPECT_GE(b.address, static_cast<char*>(mr->addr));
   EXPECT_LE(b.address + (5u << 20), static_cast<char*>(mr->addr) + mr->length);
   p.port.close();
   EXPECT_TRUE(p.device.close());
-  EXPECT_TRUE(fabric.mrs.empty()) << "registrations leak";
+  EXPECT_EQ(fabric.keys_live, 0u) << "registrations leak";
 }
 
 TEST(RelaxedOrdering, WhateverTheDeviceWritesDataTo_IsRegisteredForIt) {
-  FakeFabric fabric;
+  TestFabric fabric;
   for (const int relaxed : {int{IBV_ACCESS_RELAXED_ORDERING}, 0}) {
     engine::Device device;
-    ASSERT_TRUE(device.open(fake_verbs(), &fabric.add_device("dev"), relaxed));
+    ASSERT_TRUE(device.open(test_verbs(), &fabric.add_device("dev"), relaxed));
     char memory[64];
     ibv_mr* mr = device.register_memory(memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE);
     EXPECT_EQ(fabric.accesses.at(mr->rkey), IBV_ACCESS_LOCAL_WRITE | relaxed);
@@ -129,7 +129,7 @@ TEST(RelaxedOrdering, WhateverTheDeviceWritesDataTo_IsRegisteredForIt) {
 }
 
 TEST(Device, WithoutAManufacturer_IsNotTrustedWithReads) {
-  FakeFabric fabric;
+  TestFabric fabric;
   struct Row {
     uint32_t vendor_id;
     int reads_at_once;
@@ -138,11 +138,11 @@ TEST(Device, WithoutAManufacturer_IsNotTrustedWithReads) {
   // Hardware, soft-RoCE, soft-RoCE of an old kernel, hardware without READ.
   for (const Row& row :
        {Row{0x02c9, 16, true}, Row{0xffffff, 128, false}, Row{0, 128, false}, Row{0x02c9, 0, false}}) {
-    FakeDevice& fake = fabric.add_device("dev");
-    fake.attr.vendor_id = row.vendor_id;
-    fake.attr.max_qp_rd_atom = row.reads_at_once;
+    stack::Device& hca = fabric.add_device("dev");
+    hca.attr.vendor_id = row.vendor_id;
+    hca.attr.max_qp_rd_atom = row.reads_at_once;
     engine::Device device;
-    ASSERT_TRUE(device.open(fake_verbs(), &fake));
+    ASSERT_TRUE(device.open(test_verbs(), &hca));
     EXPECT_EQ(device.reads(), row.sound) << row.vendor_id << " " << row.reads_at_once;
     EXPECT_TRUE(device.close());
   }
@@ -160,11 +160,11 @@ ibv_cq* reserve(engine::CqSet& set, uint32_t entries) {
 }
 
 TEST(CqSet, Reservations_NeverExceedAQueueAndGrowTheSet) {
-  FakeFabric fabric;
-  FakeDevice& device = fabric.add_device("dev");
+  TestFabric fabric;
+  stack::Device& device = fabric.add_device("dev");
   engine::CqSet set;
   engine::ControlLane lane;
-  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 100, 60, 80, &lane));
+  ASSERT_TRUE(set.open(test_verbs(), &device.context, 100, 60, 80, &lane));
   ibv_cq* first = reserve(set, 20);
   EXPECT_EQ(first, set.first());
   ibv_cq* second = reserve(set, 20);
@@ -177,11 +177,11 @@ TEST(CqSet, Reservations_NeverExceedAQueueAndGrowTheSet) {
 }
 
 TEST(CqSet, ThousandsOfPeers_FindRoomInFewQueues) {
-  FakeFabric fabric;
-  FakeDevice& device = fabric.add_device("dev");
+  TestFabric fabric;
+  stack::Device& device = fabric.add_device("dev");
   engine::CqSet set;
   engine::ControlLane lane;
-  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 4'000'000, 160, 256, &lane));
+  ASSERT_TRUE(set.open(test_verbs(), &device.context, 4'000'000, 160, 256, &lane));
   for (int peer = 0; peer < 20'000; ++peer) ASSERT_NE(reserve(set, 260), nullptr) << peer;
   EXPECT_LE(set.count(), 20u) << "each is polled in each turn";
   EXPECT_EQ(fabric.cqs.size(), set.count());
@@ -190,22 +190,22 @@ TEST(CqSet, ThousandsOfPeers_FindRoomInFewQueues) {
 }
 
 TEST(CqSet, SmallQueuesOnly_TheChainHasNoEnd) {
-  FakeFabric fabric;
-  FakeDevice& device = fabric.add_device("dev");
+  TestFabric fabric;
+  stack::Device& device = fabric.add_device("dev");
   engine::CqSet set;
   engine::ControlLane lane;
-  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 600, 160, 256, &lane));
+  ASSERT_TRUE(set.open(test_verbs(), &device.context, 600, 160, 256, &lane));
   for (int peer = 0; peer < 2'000; ++peer) ASSERT_NE(reserve(set, 260), nullptr) << peer;
   EXPECT_GE(set.count(), 1'000u);
   EXPECT_TRUE(set.close());
 }
 
 TEST(CqSet, DeviceShortOfMemory_TakesASmallerQueue) {
-  FakeFabric fabric;
-  FakeDevice& device = fabric.add_device("dev");
+  TestFabric fabric;
+  stack::Device& device = fabric.add_device("dev");
   engine::CqSet set;
   engine::ControlLane lane;
-  ASSERT_TRUE(set.open(fake_verbs(), &device.context, 100'000, 160, 8192, &lane));
+  ASSERT_TRUE(set.open(test_verbs(), &device.context, 100'000, 160, 8192, &lane));
   while (set.count() == 1) {
     fabric.refusals = {{"create_cq", 1, 3, ENOMEM}};
     ASSERT_NE(reserve(set, 260), nullptr);
@@ -220,11 +220,11 @@ TEST(CqSet, DeviceShortOfMemory_TakesASmallerQueue) {
 }
 
 TEST(CqSet, FixedPartLargerThanTheDevice_IsRefused) {
-  FakeFabric fabric;
-  FakeDevice& device = fabric.add_device("dev");
+  TestFabric fabric;
+  stack::Device& device = fabric.add_device("dev");
   engine::CqSet set;
   engine::ControlLane lane;
-  EXPECT_FALSE(set.open(fake_verbs(), &device.context, 100, 101, 80, &lane));
+  EXPECT_FALSE(set.open(test_verbs(), &device.context, 100, 101, 80, &lane));
 }
 
 TEST(Reactions, UnknownValues_HaveOne) {
@@ -286,16 +286,16 @@ TEST(EventBox, Full_RemembersThatSomethingWasLost) {
 }
 
 TEST(EventThread, EventsOfTwoDevices_ReachTheirOwnBoxesAndStopReturns) {
-  FakeFabric fabric;
-  FakeDevice& one = fabric.add_device("one");
-  FakeDevice& two = fabric.add_device("two");
+  TestFabric fabric;
+  stack::Device& one = fabric.add_device("one");
+  stack::Device& two = fabric.add_device("two");
   auto box_one = std::make_unique<engine::EventBox>();
   auto box_two = std::make_unique<engine::EventBox>();
   engine::EventThread thread;
-  // Raised before the thread runs: the fake's queue is not made for two threads.
+  // Raised before the thread runs: the queue of a simulated device is not made for two threads.
   fabric.raise(one, IBV_EVENT_PORT_ERR, 1);
   fabric.raise(two, IBV_EVENT_PORT_ACTIVE, 1);
-  ASSERT_TRUE(thread.start(fake_verbs(), fake_environment().now_ns));
+  ASSERT_TRUE(thread.start(test_verbs(), test_environment().now_ns));
   ASSERT_TRUE(thread.add(&one.context, box_one.get()));
   ASSERT_TRUE(thread.add(&two.context, box_two.get()));
   while (box_one->empty() || box_two->empty()) std::this_thread::yield();
@@ -315,7 +315,7 @@ std::atomic<bool> prepared{false};
 TEST(EventThread, WhatTheThreadDoesFirst_HasEndedWhenStartReturns) {
   engine::EventThread thread;
   prepared = false;
-  ASSERT_TRUE(thread.start(fake_verbs(), fake_environment().now_ns, [] {
+  ASSERT_TRUE(thread.start(test_verbs(), test_environment().now_ns, [] {
     usleep(50'000);
     prepared = true;
   }));
@@ -324,18 +324,19 @@ TEST(EventThread, WhatTheThreadDoesFirst_HasEndedWhenStartReturns) {
 }
 
 TEST(EventThread, Heartbeat_IsServedUntilForgotten) {
-  FakeFabric fabric;
+  TestFabric fabric;
   Process p;
   p.open(fabric, "dev", 1, small_config());
   engine::Heartbeat& heartbeat = p.port.heartbeat();
   engine::EventThread thread;
-  // What waits is put there before the thread may look: the fake's queues are not made for two threads.
-  fabric.deliver_raw(*fabric.find(heartbeat.number()), "nonsense", 8);
-  ASSERT_TRUE(thread.start(fake_verbs(), fake_environment().now_ns));
+  // What waits is put there before the thread may look: the queues of a simulated device are not made for two
+  // threads.
+  fabric.receive_datagram(*fabric.find(heartbeat.number()), "nonsense", 8);
+  ASSERT_TRUE(thread.start(test_verbs(), test_environment().now_ns));
   ASSERT_TRUE(thread.serve(heartbeat));
   while (heartbeat.dropped() == 0) std::this_thread::yield();
   thread.forget(heartbeat);
-  fabric.deliver_raw(*fabric.find(heartbeat.number()), "nonsense", 8);
+  fabric.receive_datagram(*fabric.find(heartbeat.number()), "nonsense", 8);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(heartbeat.dropped(), 1u);
   thread.forget(heartbeat);
@@ -364,25 +365,25 @@ TEST(Mtu, TheSmallerKnownOneIsUsed) {
 }
 
 TEST(Port, NotActive_IsRefusedWithAReason) {
-  FakeFabric fabric;
-  FakeDevice& device = fabric.add_device("dev");
-  device.ports[1].state = IBV_PORT_INIT;
+  TestFabric fabric;
+  stack::Device& device = fabric.add_device("dev");
+  device.port.state = IBV_PORT_INIT;
   Process p;
   const char* what = "";
-  ASSERT_TRUE(p.device.open(fake_verbs(), &device));
-  EXPECT_FALSE(p.port.open(p.device, 1, small_config(), p.host(), fake_environment(), &what));
+  ASSERT_TRUE(p.device.open(test_verbs(), &device));
+  EXPECT_FALSE(p.port.open(p.device, 1, small_config(), p.host(), test_environment(), &what));
   EXPECT_EQ(errno, ENETDOWN);
   p.device.close();
 }
 
 TEST(Port, NoUnpredictableNumbers_IsRefusedWithAReason) {
-  FakeFabric fabric;
-  FakeDevice& device = fabric.add_device("dev");
+  TestFabric fabric;
+  stack::Device& device = fabric.add_device("dev");
   fabric.refuse_secrets = ENOSYS;
   Process p;
   const char* what = "";
-  ASSERT_TRUE(p.device.open(fake_verbs(), &device));
-  EXPECT_FALSE(p.port.open(p.device, 1, small_config(), p.host(), fake_environment(), &what));
+  ASSERT_TRUE(p.device.open(test_verbs(), &device));
+  EXPECT_FALSE(p.port.open(p.device, 1, small_config(), p.host(), test_environment(), &what));
   EXPECT_EQ(errno, ENOSYS);
   EXPECT_STREQ(what, "unpredictable numbers from getrandom()");
   EXPECT_EQ(p.port.nonce(), 0u);
@@ -390,7 +391,7 @@ TEST(Port, NoUnpredictableNumbers_IsRefusedWithAReason) {
 }
 
 TEST(Qkey, EachPort_HasItsOwnOneWithoutTheTopBit) {
-  FakeFabric fabric;
+  TestFabric fabric;
   std::set<uint32_t> seen;
   for (int i = 0; i < 8; ++i) {
     Process p;
@@ -411,7 +412,7 @@ TEST(Qkey, PeersNameEachOthersOne_AlsoTheAnswerToAPing) {
   w.b.alive = true;
   engine::cm_connect(w.a.endpoint);
   for (int i = 0; i < 4000; ++i) {  // b computes: only its heartbeat answers
-    fake_now() += 100'000;
+    test_now() += 100'000;
     w.b.serve_heartbeat();
     w.fabric.run();
     for (int k = 0; k < 32; ++k) w.a.poll();

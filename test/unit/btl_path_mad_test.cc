@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "btl/verbs/engine/datagram/path_mad.h"
-#include "test/unit/btl_fake_verbs.h"
+#include "test/unit/btl_fabric.h"
 
 namespace bfo::test {
 namespace {
@@ -92,7 +92,7 @@ TEST(PathMad, AnyBytes_AreReadWithoutHarm) {
     std::string mad = answer_mad();
     const int changes = 1 + round % 5;
     for (int i = 0; i < changes; ++i) {
-      const uint64_t bits = fake_environment().random();
+      const uint64_t bits = test_environment().random();
       mad[bits % mad.size()] = static_cast<char>(bits >> 32);
     }
     // On the heap, at its own size: a sanitizer sees every access beyond it.

@@ -28,21 +28,21 @@ std::vector<PathTrouble> troubles;
 
 /// Two processes, of which one asks.
 struct Paths {
-  FakeFabric fabric;
+  TestFabric fabric;
   Process a;
   Process b;
 
   explicit Paths(const engine::Config& config = path_config()) {
     troubles.clear();
     for (Process* p : {&a, &b}) {
-      p->fake = &fabric.add_device(p == &a ? "left" : "right");
+      p->hca = &fabric.add_device(p == &a ? "left" : "right");
       engine::Config own = config;
       own.own_name = p == &a ? 1 : 2;
       engine::Host host = p->host();
       host.path_unknown = [](void*, const PathTrouble& trouble) { troubles.push_back(trouble); };
       const char* what = "";
-      EXPECT_TRUE(p->device.open(fake_verbs(), p->fake));
-      EXPECT_TRUE(p->port.open(p->device, 1, own, host, fake_environment(), &what)) << what;
+      EXPECT_TRUE(p->device.open(test_verbs(), p->hca));
+      EXPECT_TRUE(p->port.open(p->device, 1, own, host, test_environment(), &what)) << what;
       p->port.set_failover(true);
     }
     a.meet(b, 2);
@@ -53,9 +53,8 @@ struct Paths {
   ~Paths() {
     for (Process* p : {&a, &b}) p->port.remove(p->endpoint);
     for (Process* p : {&a, &b}) EXPECT_TRUE(p->port.close());
-    EXPECT_FALSE(fabric.overrun);
     EXPECT_TRUE(fabric.handles.empty());
-    for (const auto& qp : fabric.qps) ADD_FAILURE() << "queue pair " << qp->qp_num << " is left";
+    for (stack::Qp* const qp : fabric.live()) ADD_FAILURE() << "queue pair " << qp->qp_num << " is left";
   }
   void set_level(const Process& from, const Process& to, uint8_t level) {
     fabric.administrator.level[from.port.address().lid << 16 | to.port.address().lid] = level;
@@ -63,7 +62,7 @@ struct Paths {
   void pass(uint64_t ms) {
     const uint64_t step_us = ms <= 50 ? 100 : 2'000;
     for (uint64_t i = 0; i < ms * 1000 / step_us; ++i) {
-      fake_now() += step_us * 1000;
+      test_now() += step_us * 1000;
       a.serve_heartbeat();
       b.serve_heartbeat();
       for (int k = 0; k < 32; ++k) {
@@ -133,7 +132,7 @@ TEST(Path, NotAskedFor_NothingIsSent) {
 TEST(Path, Ethernet_NothingIsAsked) {
   Paths w;
   for (Process* p : {&w.a, &w.b}) {
-    p->fake->ports[1].link_layer = IBV_LINK_LAYER_ETHERNET;
+    p->hca->port.link_layer = IBV_LINK_LAYER_ETHERNET;
     p->port.refresh();
   }
   w.a.endpoint.peer.address = w.b.port.address();
@@ -149,7 +148,7 @@ TEST(Path, AdministratorIsAddressed_AsThePortSays) {
   w.connect();
   int seen = 0;
   for (const ibv_ah_attr& ah : w.fabric.ahs) {
-    if (ah.dlid != FakeFabric::kManagerLid) continue;
+    if (ah.dlid != TestFabric::kManagerLid) continue;
     ++seen;
     EXPECT_EQ(ah.sl, 2) << "sm_sl";
     EXPECT_EQ(ah.is_global, 0);
@@ -165,7 +164,7 @@ TEST(Path, GrhRequired_TheAdministratorHasItsOwnGid) {
   w.connect();
   ASSERT_TRUE(w.up());
   for (const ibv_ah_attr& ah : w.fabric.ahs) {
-    if (ah.dlid != FakeFabric::kManagerLid) continue;
+    if (ah.dlid != TestFabric::kManagerLid) continue;
     EXPECT_EQ(ah.is_global, 1);
     EXPECT_EQ(ah.grh.dgid.raw[0], 0xfe);
     EXPECT_EQ(ah.grh.dgid.raw[8], 0x02);
@@ -218,14 +217,14 @@ TEST(Path, SilentAdministrator_TheConfiguredLevelIsUsedAndSaidOnce) {
   EXPECT_EQ(w.requests(), 2u * PathRecords::kTries);
   ASSERT_EQ(troubles.size(), 2u) << "one of each port";
   EXPECT_EQ(troubles[0].why, PathTrouble::Why::kNoAnswer);
-  EXPECT_EQ(troubles[0].manager, FakeFabric::kManagerLid);
+  EXPECT_EQ(troubles[0].manager, TestFabric::kManagerLid);
   const size_t asked = w.requests();
   w.again();
   ASSERT_TRUE(w.up());
   EXPECT_EQ(w.requests(), asked) << "it is left alone for a while";
   EXPECT_EQ(troubles.size(), 2u);
   w.fabric.administrator.silent = 0;
-  fake_now() += PathRecords::kQuietNs;
+  test_now() += PathRecords::kQuietNs;
   w.again();
   ASSERT_TRUE(w.up());
   EXPECT_EQ(w.level_of(w.a), 3);
@@ -241,7 +240,7 @@ TEST(Path, RefusedPath_TheConfiguredLevelIsUsed) {
   EXPECT_EQ(troubles[0].why, PathTrouble::Why::kRefused);
   EXPECT_EQ(troubles[0].code, 0x0300);
   EXPECT_EQ(troubles[0].destination, w.b.port.address().lid);
-  fake_now() += PathRecords::kQuietNs;
+  test_now() += PathRecords::kQuietNs;
   w.again();
   ASSERT_TRUE(w.up());
   EXPECT_EQ(w.requests(), 4u) << "asked again, a minute later";
@@ -251,7 +250,7 @@ TEST(Path, RefusedPath_TheConfiguredLevelIsUsed) {
 TEST(Path, NoManager_TheConfiguredLevelIsUsed) {
   Paths w;
   for (Process* p : {&w.a, &w.b}) {
-    p->fake->ports[1].sm_lid = 0;
+    p->hca->port.sm_lid = 0;
     p->port.refresh();
   }
   w.connect();
@@ -265,10 +264,10 @@ TEST(Path, QueuePairCannotBeMade_TheConfiguredLevelIsUsed) {
   for (const char* verb : {"create_cq", "create_qp", "create_ah", "modify_qp"}) {
     SCOPED_TRACE(verb);
     Paths w;
-    w.fabric.refusals = {{verb, 1, 1, EPERM, w.a.fake}};
+    w.fabric.refusals = {{verb, 1, 1, EPERM, w.a.hca}};
     // Nothing else is made before its answer: the handle to the peer waits for it.
     uint8_t level = 0;
-    EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), 0, fake_now(), &level));
+    EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), 0, test_now(), &level));
     w.pass(1);
     EXPECT_EQ(w.fabric.refusals[0].refused, 1);
     w.connect();
@@ -322,8 +321,8 @@ TEST(Path, DoubledAnswer_CountsOnce) {
   w.connect();
   ASSERT_TRUE(w.up());
   first[109] = 9;
-  for (const auto& qp : w.fabric.qps) {
-    if (qp->attr.qkey == 0x80010000) w.fabric.deliver_raw(*qp, first.data(), first.size(), 1);
+  for (stack::Qp* const qp : w.fabric.live()) {
+    if (qp->attr.qkey == 0x80010000) w.fabric.receive_datagram(*qp, first.data(), first.size(), 1);
   }
   w.a.port.need_service();
   w.b.port.need_service();
@@ -344,7 +343,7 @@ TEST_P(SubnetEvent, PathsAreAskedAnew) {
   ASSERT_TRUE(w.up());
   w.set_level(w.a, w.b, 7);
   w.set_level(w.b, w.a, 8);
-  for (Process* p : {&w.a, &w.b}) w.fabric.raise(*p->fake, GetParam(), 1);
+  for (Process* p : {&w.a, &w.b}) w.fabric.raise(*p->hca, GetParam(), 1);
   w.pass(20);
   EXPECT_EQ(w.a.endpoint.epoch, 1u) << "connections stay as they are";
   w.pass(1'000);
@@ -363,8 +362,8 @@ INSTANTIATE_TEST_SUITE_P(Path, SubnetEvent,
 TEST(Path, AnotherManager_IsAskedAtItsAddress) {
   Paths w;
   w.connect();
-  w.a.fake->ports[1].sm_lid = 55;
-  w.fabric.raise(*w.a.fake, IBV_EVENT_SM_CHANGE, 1);
+  w.a.hca->port.sm_lid = 55;
+  w.fabric.raise(*w.a.hca, IBV_EVENT_SM_CHANGE, 1);
   w.pass(20);
   w.again();
   ASSERT_TRUE(w.up());
@@ -379,7 +378,7 @@ TEST(Path, ManagerChangesWhileItIsAsked_TheNewOneAnswers) {
   w.connect(20);
   EXPECT_FALSE(w.up());
   w.fabric.administrator.silent = 0;
-  for (Process* p : {&w.a, &w.b}) w.fabric.raise(*p->fake, IBV_EVENT_SM_CHANGE, 1);
+  for (Process* p : {&w.a, &w.b}) w.fabric.raise(*p->hca, IBV_EVENT_SM_CHANGE, 1);
   w.pass(150);
   ASSERT_TRUE(w.up()) << "nobody waits for the answer of the old one";
   EXPECT_EQ(w.level_of(w.a), 3);
@@ -389,12 +388,12 @@ TEST(Path, PortGoesDownWhileItIsAsked_NothingIsSaid) {
   Paths w;
   w.fabric.administrator.silent = 1;
   w.connect(20);
-  w.a.fake->ports[1].state = IBV_PORT_DOWN;
-  w.fabric.raise(*w.a.fake, IBV_EVENT_PORT_ERR, 1);
+  w.a.hca->port.state = IBV_PORT_DOWN;
+  w.fabric.raise(*w.a.hca, IBV_EVENT_PORT_ERR, 1);
   w.pass(8'000);
   EXPECT_TRUE(troubles.empty());
-  w.a.fake->ports[1].state = IBV_PORT_ACTIVE;
-  w.fabric.raise(*w.a.fake, IBV_EVENT_PORT_ACTIVE, 1);
+  w.a.hca->port.state = IBV_PORT_ACTIVE;
+  w.fabric.raise(*w.a.hca, IBV_EVENT_PORT_ACTIVE, 1);
   w.pass(700);
   ASSERT_TRUE(w.up());
   EXPECT_EQ(w.level_of(w.a), 3);
@@ -405,7 +404,7 @@ TEST(Path, QueuePairBreaks_AnotherOneIsMade) {
   w.fabric.administrator.silent = 1;
   w.connect(20);
   EXPECT_FALSE(w.up());
-  for (const auto& qp : w.fabric.qps) {
+  for (stack::Qp* const qp : w.fabric.live()) {
     if (qp->attr.qkey == 0x80010000) w.fabric.to_error(*qp);
   }
   w.pass(1'000);
@@ -421,15 +420,15 @@ TEST(Path, VerbsOfItsQueuePair_AreNotCalledInProgress) {
   config.control = engine::ControlMode::kDeferred;
   Paths w(config);
   uint8_t level = 0;
-  EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), 0, fake_now(), &level));
+  EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), 0, test_now(), &level));
   const size_t handles = w.fabric.ahs.size();
   w.pass(5);
   EXPECT_EQ(w.fabric.ahs.size(), handles);
   EXPECT_EQ(w.fabric.progress_verbs, 0);
-  EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), 0, fake_now(), &level));
+  EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), 0, test_now(), &level));
   EXPECT_TRUE(w.a.port.upkeep().run_one());
   w.pass(5);
-  EXPECT_TRUE(w.a.port.paths().service_level(w.b.port.address(), 0, fake_now(), &level));
+  EXPECT_TRUE(w.a.port.paths().service_level(w.b.port.address(), 0, test_now(), &level));
   EXPECT_EQ(level, 3);
   EXPECT_EQ(w.fabric.progress_verbs, 0);
 }
@@ -439,9 +438,9 @@ TEST(Path, VerbsThatDoNotReturn_AreNotWaitedForLong) {
   config.control = engine::ControlMode::kDeferred;
   Paths w(config);
   uint8_t level = 0;
-  EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), 0, fake_now(), &level));
+  EXPECT_FALSE(w.a.port.paths().service_level(w.b.port.address(), 0, test_now(), &level));
   w.pass(4'000);
-  EXPECT_TRUE(w.a.port.paths().service_level(w.b.port.address(), 0, fake_now(), &level));
+  EXPECT_TRUE(w.a.port.paths().service_level(w.b.port.address(), 0, test_now(), &level));
   EXPECT_EQ(level, kConfigured);
   ASSERT_EQ(troubles.size(), 1u);
   EXPECT_EQ(troubles[0].code, ETIMEDOUT);
@@ -454,7 +453,7 @@ TEST(Path, ManyDestinations_AreAskedInTurns) {
   engine::PortAddress to = w.b.port.address();
   for (uint16_t lid = 1000; lid < 1100; ++lid) {
     to.lid = lid;
-    EXPECT_FALSE(w.a.port.paths().service_level(to, 0, fake_now(), &level));
+    EXPECT_FALSE(w.a.port.paths().service_level(to, 0, test_now(), &level));
   }
   w.pass(20);
   EXPECT_EQ(w.requests(), PathRecords::kAtOnce);
@@ -462,7 +461,7 @@ TEST(Path, ManyDestinations_AreAskedInTurns) {
   w.pass(600);
   for (uint16_t lid = 1000; lid < 1100; ++lid) {
     to.lid = lid;
-    EXPECT_TRUE(w.a.port.paths().service_level(to, 0, fake_now(), &level));
+    EXPECT_TRUE(w.a.port.paths().service_level(to, 0, test_now(), &level));
   }
 }
 

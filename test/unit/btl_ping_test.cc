@@ -25,7 +25,7 @@ engine::Config bounded() {
 /// Time in which only `p` makes progress; event threads run where they are alive.
 void alone(World& w, Process& p, uint64_t ms) {
   for (uint64_t i = 0; i < ms; ++i) {
-    fake_now() += 1'000'000;
+    test_now() += 1'000'000;
     w.a.serve_heartbeat();
     w.b.serve_heartbeat();
     w.fabric.run();
@@ -104,7 +104,7 @@ TEST_P(FirstContact, PeerStoppedAndContinued_ConnectsAfterAll) {
 TEST_P(FirstContact, ThisProcessWasAwayForHours_BlamesNobody) {
   Stranger s(GetParam());
   for (int i = 0; i < 100; ++i) {
-    fake_now() += 3'600'000'000'000;
+    test_now() += 3'600'000'000'000;
     s.peer.serve_heartbeat();
     for (int k = 0; k < 32; ++k) s.p.poll();
   }
@@ -117,10 +117,10 @@ TEST_P(FirstContact, AnswersFindNoReceiveBuffer_BusyPeerIsWaitedFor) {
   Stranger s(GetParam());
   const std::string datagram(100, 'x');
   for (int i = 0; i < 300; ++i) {
-    fake_now() += kBoundMs * 1'000'000 / 10;
+    test_now() += kBoundMs * 1'000'000 / 10;
     for (int k = 0; k < 32; ++k) s.p.poll();
-    FakeQp* const queue = s.w.fabric.find(s.p.port.cm_qp().number());
-    for (int k = 0; k < 200; ++k) s.w.fabric.deliver_raw(*queue, datagram.data(), datagram.size());
+    stack::Qp* const queue = s.w.fabric.find(s.p.port.cm_qp().number());
+    for (int k = 0; k < 200; ++k) s.w.fabric.receive_datagram(*queue, datagram.data(), datagram.size());
     s.peer.serve_heartbeat();
   }
   EXPECT_EQ(s.p.down, 0);
@@ -147,7 +147,7 @@ TEST_P(FirstContact, NothingIsAskedWhileThePeerAnswersAtOnce) {
   Stranger s(GetParam());
   s.w.pass(2000);
   ASSERT_EQ(s.p.endpoint.phase, Phase::kUp);
-  for (const std::string& sent : s.w.fabric.packets) {
+  for (const std::string& sent : s.w.fabric.datagrams) {
     Packet packet;
     ASSERT_TRUE(engine::packet_read(sent.data(), sent.size(), &packet));
     EXPECT_LT(packet.type, static_cast<uint8_t>(PacketType::kPing));
@@ -167,7 +167,7 @@ class NeverUp : public testing::TestWithParam<bool> {
   /// Both sides are in MPI until the rail is up; nobody is blamed meanwhile.
   static void finish(World& w) {
     for (int i = 0; i < 60'000 && (w.a.up == 0 || w.b.up == 0); ++i) {
-      fake_now() += 10'000;
+      test_now() += 10'000;
       w.a.serve_heartbeat();
       w.b.serve_heartbeat();
       w.fabric.run();
@@ -193,7 +193,7 @@ TEST_P(NeverUp, ProcessWasAwayInTheMiddleOfItsHandshake_NobodyIsBlamed) {
   for (int turns = 0; turns < kTurns; turns += 3) {
     Stranger s(GetParam());
     for (int i = 0; i < turns; ++i) {
-      fake_now() += 10'000;
+      test_now() += 10'000;
       s.w.fabric.run();
       s.w.a.poll();
       s.w.b.poll();
@@ -275,7 +275,7 @@ TEST_P(Reconnection, DeviceDies_NothingIsKnownOfThePeerAnyMore) {
   engine::close_order(p.endpoint, 1, BFO_CAUSE_WC_ERROR, IBV_WC_RETRY_EXC_ERR, 0);
   alone(w, p, 2 * kBoundMs);
   ASSERT_EQ(p.log.back(), "peer answers");
-  w.fabric.raise(*p.fake, IBV_EVENT_DEVICE_FATAL, 0);
+  w.fabric.raise(*p.hca, IBV_EVENT_DEVICE_FATAL, 0);
   alone(w, p, 10);
   EXPECT_EQ(p.log.back(), "peer does not answer");
 }
@@ -292,10 +292,10 @@ Packet ping(World& w) {
 
 /// Hands `bytes` to b's heartbeat. The number of datagrams it sends back.
 size_t heartbeat_sends(World& w, const void* data, size_t length) {
-  const size_t before = w.fabric.packets.size();
-  w.fabric.deliver_raw(*w.fabric.find(w.b.port.heartbeat().number()), data, length);
+  const size_t before = w.fabric.datagrams.size();
+  w.fabric.receive_datagram(*w.fabric.find(w.b.port.heartbeat().number()), data, length);
   w.b.serve_heartbeat();
-  return w.fabric.packets.size() - before;
+  return w.fabric.datagrams.size() - before;
 }
 
 TEST(Heartbeat, Ping_IsAnsweredWithoutProgress) {
@@ -303,7 +303,7 @@ TEST(Heartbeat, Ping_IsAnsweredWithoutProgress) {
   const Packet sound = ping(w);
   EXPECT_EQ(heartbeat_sends(w, &sound, sizeof sound), 1u);
   Packet pong;
-  const std::string& sent = w.fabric.packets.back();
+  const std::string& sent = w.fabric.datagrams.back();
   ASSERT_TRUE(engine::packet_read(sent.data(), sent.size(), &pong));
   EXPECT_EQ(pong.type, static_cast<uint8_t>(PacketType::kPong));
   EXPECT_EQ(pong.target_nonce, w.a.port.nonce());
@@ -336,10 +336,10 @@ TEST(Heartbeat, AnythingElse_IsDroppedAndCounted) {
 TEST(Heartbeat, PingToTheConnectionManager_IsDropped) {
   World w;
   Packet packet = ping(w);
-  const size_t before = w.fabric.packets.size();
+  const size_t before = w.fabric.datagrams.size();
   engine::cm_receive(w.b.port, reinterpret_cast<const char*>(&packet), sizeof packet);
   EXPECT_EQ(w.b.port.accounting().dropped, 1u);
-  EXPECT_EQ(w.fabric.packets.size(), before);
+  EXPECT_EQ(w.fabric.datagrams.size(), before);
 }
 
 TEST(Heartbeat, FloodOfPings_IsAnsweredInTurnsAndLosesNoBuffer) {
@@ -347,7 +347,7 @@ TEST(Heartbeat, FloodOfPings_IsAnsweredInTurnsAndLosesNoBuffer) {
   for (int round = 0; round < 20; ++round) {
     for (int i = 0; i < 300; ++i) {
       const Packet sound = ping(w);
-      w.fabric.deliver_raw(*w.fabric.find(w.b.port.heartbeat().number()), &sound, sizeof sound);
+      w.fabric.receive_datagram(*w.fabric.find(w.b.port.heartbeat().number()), &sound, sizeof sound);
     }
     for (int i = 0; i < 50; ++i) w.b.serve_heartbeat();
     w.a.poll();
@@ -360,7 +360,7 @@ TEST(Heartbeat, FloodOfPings_IsAnsweredInTurnsAndLosesNoBuffer) {
 TEST(Heartbeat, QueuePairBreaks_IsRepairedAndAnswersAgain) {
   World w;
   const uint32_t qpn = w.b.port.heartbeat().number();
-  FakeQp& qp = *w.fabric.find(qpn);
+  stack::Qp& qp = *w.fabric.find(qpn);
   ibv_wc wc{};
   wc.wr_id = engine::work_id(engine::WorkKind::kDatagramReceive, 0);
   wc.status = IBV_WC_WR_FLUSH_ERR;
@@ -381,17 +381,17 @@ engine::Config deferred() {
 
 TEST(Heartbeat, NeighbourIsResolvedForASecond_TheEventThreadDoesNotWait) {
   World w(deferred());
-  w.fabric.block_ah_ns = 1'000'000'000;
+  w.fabric.block["create_ah"] = 1'000'000'000;
   engine::Heartbeat& heartbeat = w.b.port.heartbeat();
-  const uint64_t before = fake_now();
+  const uint64_t before = test_now();
   const Packet sound = ping(w);
   EXPECT_EQ(heartbeat_sends(w, &sound, sizeof sound), 0u);
-  EXPECT_EQ(fake_now(), before) << "a turn of the event thread took the time of the verb";
+  EXPECT_EQ(test_now(), before) << "a turn of the event thread took the time of the verb";
   EXPECT_FALSE(heartbeat.serve()) << "asks for another turn";
   ASSERT_TRUE(heartbeat.lane().run_one());
-  const size_t packets = w.fabric.packets.size();
+  const size_t packets = w.fabric.datagrams.size();
   EXPECT_TRUE(heartbeat.serve());
-  EXPECT_EQ(w.fabric.packets.size(), packets + 1) << "answered without another PING";
+  EXPECT_EQ(w.fabric.datagrams.size(), packets + 1) << "answered without another PING";
   EXPECT_FALSE(heartbeat.lane().run_one());
 }
 
@@ -407,9 +407,9 @@ TEST(Heartbeat, OnePeerCannotBeReached_OthersAreAnswered) {
   lost.gid[15] ^= 0x55;
   engine::packet_seal(&lost, w.b.port.key());
   EXPECT_EQ(heartbeat_sends(w, &lost, sizeof lost), 0u);
-  w.fabric.refuse_ah = ETIMEDOUT;
+  w.fabric.refuse["create_ah"] = ETIMEDOUT;
   ASSERT_TRUE(heartbeat.lane().run_one());
-  w.fabric.refuse_ah = 0;
+  w.fabric.refuse["create_ah"] = 0;
   EXPECT_TRUE(heartbeat.serve());
   for (int i = 0; i < 100; ++i) {  // its failure is kept: it asks the device for nothing
     ++lost.sequence;
@@ -417,7 +417,7 @@ TEST(Heartbeat, OnePeerCannotBeReached_OthersAreAnswered) {
     EXPECT_EQ(heartbeat_sends(w, &lost, sizeof lost), 0u);
   }
   EXPECT_FALSE(heartbeat.lane().run_one());
-  fake_now() += engine::Heartbeat::kRetryNs;
+  test_now() += engine::Heartbeat::kRetryNs;
   ++lost.sequence;
   engine::packet_seal(&lost, w.b.port.key());
   EXPECT_EQ(heartbeat_sends(w, &lost, sizeof lost), 0u);
@@ -428,7 +428,7 @@ TEST(Heartbeat, OnePeerCannotBeReached_OthersAreAnswered) {
   w.b.port.heartbeat().serve();
   EXPECT_EQ(w.fabric.ah_calls, calls + 1);
   Packet pong;
-  const std::string& sent = w.fabric.packets.back();
+  const std::string& sent = w.fabric.datagrams.back();
   ASSERT_TRUE(engine::packet_read(sent.data(), sent.size(), &pong));
   EXPECT_EQ(pong.type, static_cast<uint8_t>(PacketType::kPong));
   EXPECT_EQ(pong.target, 1u) << "who never failed goes before who did";
@@ -452,16 +452,16 @@ TEST(Heartbeat, QueuePairIsRepairedForASecond_TheEventThreadDoesNotWait) {
   heartbeat_sends(w, &first, sizeof first);
   ASSERT_TRUE(heartbeat.lane().run_one());
   heartbeat.serve();
-  w.fabric.block_ns = {{"modify_qp", 1'000'000'000}};
-  const uint64_t before = fake_now();
+  w.fabric.block = {{"modify_qp", 1'000'000'000}};
+  const uint64_t before = test_now();
   break_heartbeat(w, w.b);
   EXPECT_FALSE(heartbeat.serve());
   break_heartbeat(w, w.b);
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(heartbeat.serve()) << "asks for another turn";
-  EXPECT_EQ(fake_now(), before) << "a turn of the event thread took the time of the verb";
+  EXPECT_EQ(test_now(), before) << "a turn of the event thread took the time of the verb";
   ASSERT_TRUE(heartbeat.lane().run_one());
   EXPECT_FALSE(heartbeat.lane().run_one()) << "one repair at a time";
-  w.fabric.block_ns.clear();
+  w.fabric.block.clear();
   EXPECT_FALSE(heartbeat.serve()) << "it broke again meanwhile";
   ASSERT_TRUE(heartbeat.lane().run_one());
   EXPECT_TRUE(heartbeat.serve());
@@ -493,14 +493,14 @@ TEST(Heartbeat, ClosesWhileAHandleIsBeingMade) {
 
 TEST(Heartbeat, QueueDies_IsSilentAndAsksForNoMoreTurns) {
   World w;
-  static_cast<FakeCq*>(w.fabric.find(w.b.port.heartbeat().number())->init.recv_cq)->broken = true;
+  static_cast<stack::Cq*>(w.fabric.find(w.b.port.heartbeat().number())->init.recv_cq)->broken = true;
   EXPECT_TRUE(w.b.port.heartbeat().serve());
   EXPECT_TRUE(w.b.port.heartbeat().serve());
 }
 
 TEST(Heartbeat, CannotBeMade_ThePortWorksWithout) {
-  FakeFabric fabric;
-  fabric.refuse_channels = true;
+  TestFabric fabric;
+  fabric.refuse["create_comp_channel"] = EMFILE;
   Process p;
   p.open(fabric, "poor", 1, small_config());
   EXPECT_EQ(p.port.address().heartbeat_qpn, 0u);

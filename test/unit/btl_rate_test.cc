@@ -52,12 +52,12 @@ TEST(Rate, OfLanesThatNobodyKnows_IsGuessedAndNeverZero) {
 /// A port of `lanes` that is read again after `type`.
 struct Retrained : World {
   void lanes(Process& p, uint8_t width, uint32_t lane) const {
-    p.fake->ports[1].active_width = width;
-    p.fake->ports[1].active_speed = static_cast<uint8_t>(std::min(lane, kNdr));
-    p.fake->active_speed_ex = lane;
+    p.hca->port.active_width = width;
+    p.hca->port.active_speed = static_cast<uint8_t>(std::min(lane, kNdr));
+    p.hca->active_speed_ex = lane;
   }
   void event(Process& p, int type, int port = 0) {
-    fabric.raise(*p.fake, static_cast<ibv_event_type>(type), port);
+    fabric.raise(*p.hca, static_cast<ibv_event_type>(type), port);
     pass(1);
   }
 };
@@ -104,8 +104,8 @@ TEST(Rate, OfThePortThatComesBackSlower_IsToldBeforeItsRailIsUp) {
 TEST(Rate, OfThePortThatIsDownAtTheStart_IsNotKnownBeforeItComesUp) {
   World w(small_config(), true, false);
   EXPECT_EQ(w.a.port.rate().mbit, 0u);
-  w.a.fake->ports[1].active_width = k4x;
-  w.a.fake->ports[1].active_speed = kHdr;
+  w.a.hca->port.active_width = k4x;
+  w.a.hca->port.active_speed = kHdr;
   w.set_port(w.a, IBV_PORT_ACTIVE);
   w.pass(5);
   EXPECT_EQ(w.a.rates, Rates{"0 > 200000 IBV_EVENT_PORT_ACTIVE"});
@@ -116,11 +116,11 @@ TEST(Rate, BandwidthThatTheDeviceTells_GoesBeforeItsLanes) {
   w.lanes(w.a, k4x, kEdr);
   w.event(w.a, engine::kDeviceSpeedChange);
   w.a.rates.clear();
-  w.a.fake->port_speed = 1500;  // a bond of ports
+  w.a.hca->port_speed = 1500;  // a bond of ports
   w.event(w.a, engine::kDeviceSpeedChange);
-  w.a.fake->port_speed = UINT64_MAX;
+  w.a.hca->port_speed = UINT64_MAX;
   w.event(w.a, engine::kDeviceSpeedChange);
-  w.a.fake->port_speed = 500;
+  w.a.hca->port_speed = 500;
   w.fabric.refusals.push_back({"query_port_speed", 1, 1, EIO});
   w.event(w.a, engine::kDeviceSpeedChange);
   EXPECT_EQ(w.a.rates, (Rates{"100000 > 150000 IBV_EVENT_DEVICE_SPEED_CHANGE",
@@ -136,7 +136,7 @@ TEST(Rate, UnknownLanes_AreToldAsAGuess) {
   w.lanes(w.a, k4x, 1024);
   w.event(w.a, engine::kDeviceSpeedChange);
   EXPECT_EQ(w.a.rates, Rates{"100000 > 3200000 IBV_EVENT_DEVICE_SPEED_CHANGE, guessed"});
-  w.a.fake->port_speed = 32000;
+  w.a.hca->port_speed = 32000;
   w.event(w.a, engine::kDeviceSpeedChange);
   EXPECT_FALSE(w.a.port.rate().guessed) << "the device tells";
 }

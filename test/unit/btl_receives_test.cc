@@ -179,7 +179,7 @@ TEST(Receives, LimitReached_BuffersDouble) {
 /// Time passes in both processes; control threads serve everything but more receive buffers.
 void live_without_growth(RailsWorld& w) {
   for (int i = 0; i < 2'000; ++i) {
-    fake_now() += 100'000;
+    test_now() += 100'000;
     for (Node* node : {&w.left, &w.right}) {
       node->pump();
       engine::Port& port = node->rails[0].port;
@@ -435,17 +435,17 @@ TEST(AfterBurst, AControlThreadDeregisters) {
   live_without_growth(w);
   ASSERT_EQ(w.srq.made(), 2 * first);
   ASSERT_TRUE(w.port.registrations().run_one()) << "the device is asked to say when they run short";
-  const size_t registered = w.fabric.mrs.size();
+  const size_t registered = w.fabric.keys_live;
   w.srq.retire();
   for (uint32_t i = 0; i < 3 * first; i += 8) {
     for (int k = 0; k < 8; ++k) w.left.write("x");
     live_without_growth(w);
   }
   ASSERT_EQ(w.srq.made(), first);
-  EXPECT_EQ(w.fabric.mrs.size(), registered) << "the progress function does not wait for it";
+  EXPECT_EQ(w.fabric.keys_live, registered) << "the progress function does not wait for it";
   while (w.port.registrations().run_one()) {
   }
-  EXPECT_EQ(w.fabric.mrs.size(), registered - 1);
+  EXPECT_EQ(w.fabric.keys_live, registered - 1);
 }
 
 /// A device that refuses may still write there: the memory is kept, and counted.

@@ -13,7 +13,7 @@ using engine::Phase;
 struct Wires : World {
   explicit Wires(uint8_t link_layer = IBV_LINK_LAYER_ETHERNET) {
     for (Process* p : {&a, &b}) {
-      p->fake->ports[1].link_layer = link_layer;
+      p->hca->port.link_layer = link_layer;
       p->port.refresh();
     }
     a.endpoint.peer.address = b.port.address();
@@ -22,7 +22,7 @@ struct Wires : World {
   /// As pass(), in steps of 1 ms, for long times.
   void live(uint64_t ms) {
     for (uint64_t i = 0; i < ms; ++i) {
-      fake_now() += 1'000'000;
+      test_now() += 1'000'000;
       a.serve_heartbeat();
       b.serve_heartbeat();
       for (int k = 0; k < 33; ++k) {
@@ -38,8 +38,8 @@ struct Wires : World {
   void lose_connection() {
     a.other_rail = b.other_rail = false;  // what waits has no other way
     sendi(a, "lost");
-    fabric.faults[a.endpoint.qps().data.number()] = {IBV_WC_RETRY_EXC_ERR, false};
-    fabric.faults[b.endpoint.qps().data.number()] = {IBV_WC_RETRY_EXC_ERR, false};
+    fabric.fail_next(a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR);
+    fabric.fail_next(b.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR);
     sendi(a, "lost too");
     sendi(b, "lost as well");
   }
@@ -96,7 +96,7 @@ TEST(Renew, GidTableChanges_HandlesAreMadeAnewThoughTheAddressIsTheSame) {
   w.connect();
   w.live(2'000);
   const int before = w.fabric.ah_calls;
-  w.fabric.raise(*w.a.fake, IBV_EVENT_GID_CHANGE, 1);
+  w.fabric.raise(*w.a.hca, IBV_EVENT_GID_CHANGE, 1);
   w.live(10);
   EXPECT_EQ(w.a.down, 0);
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
@@ -126,7 +126,7 @@ TEST(Renew, SilentPeer_AsksAtMostOnceInFiveSeconds) {
   w.lose_connection();
   w.b.alive = false;
   for (int i = 0; i < 30'000; ++i) {  // b does nothing at all for a minute
-    fake_now() += 2'000'000;
+    test_now() += 2'000'000;
     for (int k = 0; k < 32; ++k) w.a.poll();
   }
   EXPECT_GE(w.fabric.ah_calls, before + 5);
@@ -136,7 +136,7 @@ TEST(Renew, SilentPeer_AsksAtMostOnceInFiveSeconds) {
 TEST(Renew, NeighbourCannotBeResolvedNow_TheOldHandleStays) {
   Wires w;
   w.connect();
-  w.fabric.refuse_ah = EHOSTUNREACH;
+  w.fabric.refuse["create_ah"] = EHOSTUNREACH;
   w.a.port.addresses().renew();
   w.b.port.addresses().renew();
   w.live(2'000);
@@ -152,13 +152,13 @@ TEST(Renew, PeerThatComputes_IsHeardByItsHeartbeat) {
   w.lose_connection();
   const int before = w.fabric.ah_calls;
   for (int i = 0; i < 30'000; ++i) {  // b computes for a minute: its heartbeat alone answers
-    fake_now() += 2'000'000;
+    test_now() += 2'000'000;
     w.fabric.run();
     for (int k = 0; k < 32; ++k) w.a.poll();
     w.b.serve_heartbeat();
   }
   const auto pongs =
-      std::count_if(w.fabric.packets.begin(), w.fabric.packets.end(), [](const std::string& p) {
+      std::count_if(w.fabric.datagrams.begin(), w.fabric.datagrams.end(), [](const std::string& p) {
         engine::Packet packet;
         return engine::packet_read(p.data(), p.size(), &packet) &&
                packet.type == static_cast<uint8_t>(engine::PacketType::kPong);

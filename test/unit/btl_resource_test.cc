@@ -33,9 +33,9 @@ std::string name_of(const Shortage& shortage) {
 }
 
 void impose(RailsWorld& w, const Shortage& shortage) {
-  FakeFabric::Refusal refusal{shortage.verb, shortage.first, shortage.for_good ? kForEver : shortage.first,
+  TestFabric::Refusal refusal{shortage.verb, shortage.first, shortage.for_good ? kForEver : shortage.first,
                               ENOMEM};
-  refusal.device = shortage.one_device ? w.left.rails[0].fake : nullptr;
+  refusal.device = shortage.one_device ? w.left.rails[0].hca : nullptr;
   w.fabric.refusals = {refusal};
 }
 
@@ -88,8 +88,8 @@ struct Needy {
 TEST(Shortage, PeerWithoutAnyRail_GetsWhatASecondRailGivesBack) {
   for (const bool here : {true, false}) {
     Needy n;
-    FakeFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
-    refusal.device = here ? n.w.a.fake : n.third.fake;
+    TestFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+    refusal.device = here ? n.w.a.hca : n.third.hca;
     n.w.fabric.refusals = {refusal};
     ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
     n.pass(20);
@@ -99,7 +99,7 @@ TEST(Shortage, PeerWithoutAnyRail_GetsWhatASecondRailGivesBack) {
     n.pass(500);
     EXPECT_EQ(n.third.count("recv 65 first"), 1) << here;
     EXPECT_NE(n.w.a.endpoint.phase, engine::Phase::kUp) << "it would take the place of others";
-    fake_now() += 2 * engine::kShortNs;
+    test_now() += 2 * engine::kShortNs;
     n.pass(3'000);
     EXPECT_EQ(n.w.a.endpoint.phase, engine::Phase::kUp) << "there is room again";
   }
@@ -117,8 +117,8 @@ TEST(Shortage, PeerWithoutAnyRail_GetsWhatAnotherProcessGivesBack) {
   wanted.peer.key = n.w.b.port.key();
   wanted.peer.address = n.w.b.port.address();
   ASSERT_TRUE(n.third.port.add(wanted));
-  FakeFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
-  refusal.device = n.third.fake;
+  TestFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+  refusal.device = n.third.hca;
   n.w.fabric.refusals = {refusal};
   ASSERT_EQ(engine::send(wanted, n.w.frag("x")), engine::Accepted::kQueued);
   n.pass(20);
@@ -182,8 +182,8 @@ TEST(Shortage, BothSidesLackQueuePairs_TheyDoNotGiveBackBothRails) {
 TEST(Shortage, NobodyAboveKnowsTheRailYet_ItIsNotGivenBack) {
   Needy n;
   engine::rail_attach(n.w.a.endpoint, nullptr, nullptr);
-  FakeFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
-  refusal.device = n.w.a.fake;
+  TestFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+  refusal.device = n.w.a.hca;
   n.w.fabric.refusals = {refusal};
   ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
   n.pass(20);
@@ -194,8 +194,8 @@ TEST(Shortage, NobodyAboveKnowsTheRailYet_ItIsNotGivenBack) {
 /// as delivered.
 TEST(Shortage, RailIsGivenBack_WorkOfThePeerEndsInPeace) {
   Needy n;
-  FakeFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
-  refusal.device = n.w.a.fake;
+  TestFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+  refusal.device = n.w.a.hca;
   n.w.fabric.refusals = {refusal};
   ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
   n.pass(20);
@@ -228,8 +228,8 @@ TEST(Shortage, RailIsGivenBack_WorkOfThePeerEndsInPeace) {
 /// The PML's word may be lost with the rail that carried it.
 TEST(Shortage, RailIsGivenBackAndNobodySaysSo_ThePeerIsTold) {
   Needy n;
-  FakeFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
-  refusal.device = n.w.a.fake;
+  TestFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+  refusal.device = n.w.a.hca;
   n.w.fabric.refusals = {refusal};
   ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
   n.pass(20);
@@ -243,14 +243,14 @@ TEST(Shortage, RailIsGivenBackAndNobodySaysSo_ThePeerIsTold) {
 
 TEST(Shortage, RailIsGivenBackAndThePeerIsSilent_ItEndsAllTheSame) {
   Needy n;
-  FakeFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
-  refusal.device = n.w.a.fake;
+  TestFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+  refusal.device = n.w.a.hca;
   n.w.fabric.refusals = {refusal};
   ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
   n.pass(20);
   ASSERT_EQ(n.w.a.count("closed"), 0);
   n.w.fabric.drop_datagrams = 1 << 30;
-  fake_now() += engine::kHeldMostNs;
+  test_now() += engine::kHeldMostNs;
   n.pass(20);
   EXPECT_GE(n.w.a.count("closed 1"), 1);
   EXPECT_EQ(n.w.a.endpoint.phase, engine::Phase::kClosed);
@@ -259,7 +259,7 @@ TEST(Shortage, RailIsGivenBackAndThePeerIsSilent_ItEndsAllTheSame) {
 TEST(Shortage, PeerCouldNotMakeItsPartForLong_AndThenCan_ItIsNotGivenUp) {
   RailsWorld w(1);
   w.open();
-  w.fabric.refusals = {{"create_qp", 1, kForEver, ENOMEM, w.left.rails[0].fake}};
+  w.fabric.refusals = {{"create_qp", 1, kForEver, ENOMEM, w.left.rails[0].hca}};
   w.right.write("x");
   engine::Endpoint& rail = w.right.rails[0].endpoint;
   for (int i = 0; i < 350; ++i) w.step(1'000'000);
@@ -267,7 +267,7 @@ TEST(Shortage, PeerCouldNotMakeItsPartForLong_AndThenCan_ItIsNotGivenUp) {
   ASSERT_TRUE(engine::resource_stops(rail));
   w.fabric.refusals.clear();
   for (int i = 0; i < 1'000 && rail.phase != engine::Phase::kReplied; ++i) {
-    fake_now() += 100'000;
+    test_now() += 100'000;
     w.fabric.run();
     w.left.poll();
     w.right.poll();
@@ -284,8 +284,8 @@ TEST(Shortage, RailThatWorksOrIsTheOnlyOne_GivesNothingBack) {
     if (only) n.w.a.alone.insert(&n.w.a.endpoint);
     n.w.fabric.hold = !only;
     ASSERT_TRUE(n.w.sendi(n.w.a, "work"));
-    FakeFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
-    refusal.device = n.w.a.fake;
+    TestFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+    refusal.device = n.w.a.hca;
     n.w.fabric.refusals = {refusal};
     if (only) n.pass(2);
     ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
@@ -376,7 +376,7 @@ INSTANTIATE_TEST_SUITE_P(Verbs, EveryObject,
 /// What a test looks at besides the end.
 void no_queue_pairs_at_the_left(RailsWorld& w, size_t rails) {
   for (size_t i = 0; i < rails; ++i) {
-    w.fabric.refusals.push_back({"create_qp", 1, kForEver, ENOMEM, w.left.rails[i].fake});
+    w.fabric.refusals.push_back({"create_qp", 1, kForEver, ENOMEM, w.left.rails[i].hca});
   }
 }
 
@@ -405,7 +405,7 @@ TEST(Resource, NoQueuePairAtOneSide_BothSidesSayWhat) {
 TEST(Resource, NoQueuePairAtTheResponder_TheInitiatorLearns) {
   RailsWorld w(1);
   w.open();
-  w.fabric.refusals = {{"create_qp", 1, kForEver, ENOMEM, w.right.rails[0].fake}};
+  w.fabric.refusals = {{"create_qp", 1, kForEver, ENOMEM, w.right.rails[0].hca}};
   w.left.write("x");
   ASSERT_TRUE(w.run(10'000));
   EXPECT_EQ(w.left.error, "no rail left; the peer cannot make a queue pair: ENOMEM; ");
@@ -414,7 +414,7 @@ TEST(Resource, NoQueuePairAtTheResponder_TheInitiatorLearns) {
 TEST(Resource, SecondRailMissing_TheJobRunsOnTheFirstAndItIsSaid) {
   RailsWorld w(2);
   w.open();
-  w.fabric.refusals = {{"create_qp", 1, kForEver, EAGAIN, w.left.rails[1].fake}};
+  w.fabric.refusals = {{"create_qp", 1, kForEver, EAGAIN, w.left.rails[1].hca}};
   w.left.write("x");
   ASSERT_TRUE(w.run(1'000));
   for (int i = 0; i < 2'000; ++i) w.step(1'000'000);
@@ -468,10 +468,10 @@ TEST(Resource, AnyHostMemoryMissing_IsSaidWithItsLimit) {
 
 /// The arena asks for less before it gives up.
 TEST(Resource, LittleLockedMemory_SmallerChunks) {
-  FakeFabric fabric;
-  FakeDevice& fake = fabric.add_device("dev");
+  TestFabric fabric;
+  stack::Device& hca = fabric.add_device("dev");
   engine::Device device;
-  ASSERT_TRUE(device.open(fake_verbs(), &fake));
+  ASSERT_TRUE(device.open(test_verbs(), &hca));
   fabric.refusals = {{"reg_mr", 1, 5, ENOMEM}};
   const engine::Region region = device.arena().take(10'000);
   ASSERT_NE(region.address, nullptr);
@@ -482,7 +482,7 @@ TEST(Resource, LittleLockedMemory_SmallerChunks) {
   EXPECT_EQ(device.arena().take(10'000).address, nullptr);
   EXPECT_EQ(errno, ENOMEM);
   EXPECT_TRUE(device.close());
-  EXPECT_TRUE(fabric.mrs.empty());
+  EXPECT_EQ(fabric.keys_live, 0u);
 }
 
 }  // namespace

@@ -87,12 +87,12 @@ TEST(Send, InlineUpToTheLimitOnly) {
 }
 
 TEST(Send, DeviceWithLittleInline_IsAskedForLessUntilItAgrees) {
-  FakeFabric fabric;
+  TestFabric fabric;
   fabric.max_inline = 60;
   Process p;
   p.open(fabric, "dev", 1, small_config());
   engine::Qp qp;
-  ASSERT_TRUE(qp.create(fake_verbs(), p.device.pd(), p.port.cqs().first(), p.port.cqs().first(),
+  ASSERT_TRUE(qp.create(test_verbs(), p.device.pd(), p.port.cqs().first(), p.port.cqs().first(),
                         p.port.srq().ib(), p.port.settings()));
   EXPECT_EQ(qp.max_inline(), 32u);
   qp.destroy();
@@ -190,26 +190,26 @@ TEST(Work, GoesOnOverEpochsAndEndsWithThem) {
 TEST(Rdma, PutAndGet_MoveBytesAndEndOnce) {
   World w;
   w.connect();
-  std::string remote = "0123456789";
+  Exposed remote(w.b, "0123456789");
   engine::Frag* put = w.frag("abcde");
-  put->remote_address = reinterpret_cast<uint64_t>(remote.data());
+  remote.name_in(put);
   ASSERT_EQ(engine::put(w.a.endpoint, put), engine::Accepted::kPosted);
   engine::Frag* get = w.frag(".....");
-  get->remote_address = reinterpret_cast<uint64_t>(remote.data()) + 5;
+  remote.name_in(get, 5);
   ASSERT_EQ(engine::get(w.a.endpoint, get), engine::Accepted::kPosted);
   w.pass(1);
-  EXPECT_EQ(remote, "abcde56789");
+  EXPECT_EQ(remote.bytes, "abcde56789");
   EXPECT_EQ(w.a.log, (Log{"done abcde 0", "done 56789 0"}));
 }
 
 TEST(Rdma, OnARailThatNeverConnected_IsQueuedAndDone) {
   World w;
-  std::string remote(5, '.');
+  Exposed remote(w.b, ".....");
   engine::Frag* put = w.frag("abcde");
-  put->remote_address = reinterpret_cast<uint64_t>(remote.data());
+  remote.name_in(put);
   ASSERT_EQ(engine::put(w.a.endpoint, put), engine::Accepted::kQueued);
   w.pass(5);
-  EXPECT_EQ(remote, "abcde");
+  EXPECT_EQ(remote.bytes, "abcde");
   EXPECT_EQ(w.a.count("done abcde 0"), 1);
 }
 
@@ -217,9 +217,9 @@ TEST(Rdma, GetOnARailThatDies_IsUnknown) {
   World w;
   w.connect();
   w.fabric.hold = true;
-  std::string remote(5, '.');
+  Exposed remote(w.b, ".....");
   engine::Frag* get = w.frag("abcde");
-  get->remote_address = reinterpret_cast<uint64_t>(remote.data());
+  remote.name_in(get);
   ASSERT_EQ(engine::get(w.a.endpoint, get), engine::Accepted::kPosted);
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   for (int i = 0; i < 8; ++i) w.a.poll();

@@ -35,7 +35,7 @@ struct Slow : World {
     }
   }
   void turn(uint64_t ns = 1000) {
-    fake_now() += ns;
+    test_now() += ns;
     fabric.run();
     a.poll();
     b.poll();
@@ -46,7 +46,7 @@ struct Slow : World {
   /// Time passes; the setup lanes of `a` and `b` run when they are named.
   void live(uint64_t ms, bool a_served = true, bool b_served = true) {
     const uint64_t step = ms > 50 ? 1'000'000 : 100'000;
-    for (const uint64_t end = fake_now() + ms * 1'000'000; fake_now() < end;) {
+    for (const uint64_t end = test_now() + ms * 1'000'000; test_now() < end;) {
       serve_others(a);
       serve_others(b);
       if (a_served) serve(a);
@@ -58,7 +58,7 @@ struct Slow : World {
   }
   size_t connections() const {
     size_t n = 0;
-    for (const auto& qp : fabric.qps) n += qp->qp_type == IBV_QPT_RC;
+    for (stack::Qp* const qp : fabric.live()) n += qp->qp_type == IBV_QPT_RC;
     return n;
   }
   /// Both are up, in the same epoch, with four queue pairs and one reservation each.
@@ -112,13 +112,13 @@ struct Slow : World {
 
 TEST(Setup, NeighbourIsResolvedForASecond_ProgressNeverWaits) {
   Slow w;
-  w.fabric.block_ready_ns = 1'000'000'000;
+  w.fabric.block["ready_qp"] = 1'000'000'000;
   engine::cm_connect(w.a.endpoint);
   uint64_t longest = 0;
   for (int i = 0; i < 2'000; ++i) {
-    const uint64_t before = fake_now();
+    const uint64_t before = test_now();
     w.turn(100'000);
-    longest = std::max(longest, fake_now() - before);
+    longest = std::max(longest, test_now() - before);
     if (i % 50 == 49) Slow::serve(w.a);
     if (i % 50 == 24) Slow::serve(w.b);
   }
@@ -131,7 +131,7 @@ TEST(Setup, InitiatorMakes_NothingIsSaidBeforeItIsDone) {
   engine::cm_connect(w.a.endpoint);
   w.until_a(Phase::kMaking);
   w.turns(100, 10'000'000);
-  EXPECT_TRUE(w.fabric.packets.empty());
+  EXPECT_TRUE(w.fabric.datagrams.empty());
   EXPECT_EQ(w.connections(), 0u);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kMaking);
   w.expect_whole();
@@ -141,9 +141,9 @@ TEST(Setup, InitiatorMakes_NothingIsSaidBeforeItIsDone) {
 TEST(Setup, ResponderMakes_RequestsThatComeAgainChangeNothing) {
   Slow w;
   w.until_b_makes();
-  const size_t packets = w.fabric.packets.size();
+  const size_t packets = w.fabric.datagrams.size();
   w.live(2'000, false, false);
-  EXPECT_GT(w.fabric.packets.size(), packets) << "REQ is sent again";
+  EXPECT_GT(w.fabric.datagrams.size(), packets) << "REQ is sent again";
   EXPECT_EQ(w.b.endpoint.phase, Phase::kMaking);
   EXPECT_EQ(w.b.port.setups().pending(), 1u);
   w.expect_whole();
@@ -222,11 +222,11 @@ TEST(Setup, EvidenceComesWithTheResult_PeerHearsNothingOfTheAttempt) {
   Slow w;
   w.until_b_makes();
   ASSERT_TRUE(Slow::set_up(w.b));
-  const size_t packets = w.fabric.packets.size();
+  const size_t packets = w.fabric.datagrams.size();
   engine::close_order(w.b.endpoint, 1, BFO_CAUSE_PEER_DOWN, 0, 0);
   w.b.poll();
   EXPECT_EQ(w.b.endpoint.phase, Phase::kClosed);
-  EXPECT_EQ(w.fabric.packets.size(), packets);
+  EXPECT_EQ(w.fabric.datagrams.size(), packets);
   w.expect_whole();
 }
 
@@ -240,7 +240,7 @@ TEST(Setup, GivenUpWhileMaking_FragmentsComeBackAtOnce) {
       w.until_a(Phase::kMaking);
     }
     ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
-    fake_now() += 17 * w.a.port.config().connect_timeout_ns;
+    test_now() += 17 * w.a.port.config().connect_timeout_ns;
     w.turns(40);
     EXPECT_EQ(w.a.log, (Log{"down 1", "done x -12"})) << "late: the handshake goes on";
     ASSERT_EQ(engine::send(w.a.endpoint, w.frag("y")), engine::Accepted::kQueued) << "waits for its end";
@@ -254,7 +254,7 @@ void fails(const char* verb, engine::Object object, bool initiator, int first, i
   SCOPED_TRACE(std::string(verb) + " " + std::to_string(first) + (initiator ? " initiator" : " responder"));
   Slow w;
   Process& p = initiator ? w.a : w.b;
-  w.fabric.refusals = {{verb, first, last, ENOMEM, p.fake}};
+  w.fabric.refusals = {{verb, first, last, ENOMEM, p.hca}};
   engine::cm_connect(w.a.endpoint);
   w.live(50);
   EXPECT_EQ(w.fabric.refusals[0].refused, last - first + 1);
@@ -331,7 +331,7 @@ TEST(Setup, PortClosesWithCommandsWaiting_AllQueuePairsGo) {
     w.b.port.remove(w.b.endpoint);
     EXPECT_TRUE(w.a.port.close());
     EXPECT_TRUE(w.b.port.close());
-    EXPECT_EQ(w.fabric.qps.size(), 0u);
+    EXPECT_EQ(w.fabric.live().size(), 0u);
   }
 }
 
@@ -339,7 +339,7 @@ TEST(Setup, DeviceDiesMeanwhile_NotTriedAgain) {
   Slow w;
   engine::cm_connect(w.a.endpoint);
   w.until_a(Phase::kMaking);
-  w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL);
+  w.fabric.raise(*w.a.hca, IBV_EVENT_DEVICE_FATAL);
   w.live(500);
   EXPECT_FALSE(w.a.endpoint.connect_wanted);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kClosed);

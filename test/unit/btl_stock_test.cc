@@ -43,12 +43,12 @@ struct Slow : World {
   }
   void live(uint64_t ms, bool served) {
     for (uint64_t i = 0; i < ms * 10; ++i) {
-      fake_now() += 100'000;
+      test_now() += 100'000;
       fabric.run();
       for (Process* p : {&a, &b}) {
-        const uint64_t before = fake_now();
+        const uint64_t before = test_now();
         for (int k = 0; k < 33; ++k) p->poll();
-        longest = std::max(longest, fake_now() - before);
+        longest = std::max(longest, test_now() - before);
         serve_others(*p);
         if (served) p->port.registrations().run_one();
       }
@@ -69,7 +69,7 @@ TEST_P(StockOf, RingsMemoryIsRegisteredForASecond_ProgressNeverWaits) {
   Slow w;
   Process& p = GetParam() ? w.a : w.b;
   Slow::use_up(p);
-  w.fabric.block_ns = {{"reg_mr", kSecond}};
+  w.fabric.block = {{"reg_mr", kSecond}};
   engine::cm_connect(w.a.endpoint);
   w.live(20, false);
   EXPECT_NE(w.a.endpoint.phase, Phase::kUp);
@@ -208,7 +208,7 @@ TEST(Receives, BuffersAreAdded_TheDeviceIsAskedOutsideOfProgress) {
   Slow w;
   engine::cm_connect(w.a.endpoint);
   w.live(10, true);
-  w.fabric.block_ns = {{"modify_srq", kSecond}, {"reg_mr", kSecond}, {"dereg_mr", kSecond}};
+  w.fabric.block = {{"modify_srq", kSecond}, {"reg_mr", kSecond}, {"dereg_mr", kSecond}};
   engine::Srq& srq = w.b.port.srq();
   const uint32_t first = srq.made();
   for (uint32_t burst = 0; burst < 3 && srq.made() == first && first < srq.depth(); ++burst) {

@@ -42,7 +42,7 @@ struct Slow : World {
     serve(p.port.queue_pairs());
   }
   void turn(uint64_t ns = 1000) {
-    fake_now() += ns;
+    test_now() += ns;
     fabric.run();
     a.poll();
     b.poll();
@@ -51,7 +51,7 @@ struct Slow : World {
     for (int i = 0; i < n; ++i) turn(ns);
   }
   void live(uint64_t ms) {
-    for (const uint64_t end = fake_now() + ms * 1'000'000; fake_now() < end;) {
+    for (const uint64_t end = test_now() + ms * 1'000'000; test_now() < end;) {
       serve(a);
       serve(b);
       for (int k = 0; k < 33; ++k) turn(k == 0 ? 100'000 : 0);
@@ -86,7 +86,7 @@ struct Slow : World {
   }
   size_t connections() const {
     size_t n = 0;
-    for (const auto& qp : fabric.qps) n += qp->qp_type == IBV_QPT_RC;
+    for (stack::Qp* const qp : fabric.live()) n += qp->qp_type == IBV_QPT_RC;
     return n;
   }
 };
@@ -98,7 +98,7 @@ TEST(Teardown, DrainAndDestruction_NoVerbInProgress) {
   w.until_destroy(w.a);
   EXPECT_EQ(w.a.log, (Log{"down 1", "done x -1"}));
   EXPECT_EQ(w.fabric.progress_verbs, 0);
-  w.fabric.block_destroy_ns = 1'000'000'000;
+  w.fabric.block["destroy_qp"] = 1'000'000'000;
   Slow::serve(w.a.port.queue_pairs());
   w.turns(3);
   EXPECT_EQ(w.a.log, (Log{"down 1", "done x -1", "closed 1"}));
@@ -110,18 +110,18 @@ TEST(Teardown, FenceIsReportedWhenDestroyReturned) {
   Slow w;
   {
     const engine::Guard guard(w.a.port.lock());
-    engine::close_order_locked(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0, fake_now());
+    engine::close_order_locked(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0, test_now());
   }
   w.turns(2);
   w.until_destroy(w.a);
   w.turns(1000, 100'000);
   EXPECT_EQ(w.a.closed, 0) << "the device has not answered yet";
-  w.fabric.refuse_destroy = EIO;
+  w.fabric.refuse["destroy_qp"] = EIO;
   Slow::serve(w.a.port.queue_pairs());
   w.turns(3);
   EXPECT_EQ(w.a.closed, 1);
   EXPECT_EQ(w.a.last_result, BFO_UNFENCEABLE);
-  w.fabric.refuse_destroy = 0;
+  w.fabric.refuse["destroy_qp"] = 0;
 }
 
 TEST(Teardown, NotInErrYet_NoFragmentComesBack) {
@@ -142,7 +142,7 @@ TEST(Teardown, NotInErrYet_NoFragmentComesBack) {
 
 TEST(Teardown, MessageArrivesWhileDestroyWaits_Delivered) {
   Slow w;
-  w.fabric.raise_last_receive = false;
+  w.fabric.traits.no_last_receive = 1;
   engine::close_order(w.b.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.turns(2);
   Slow::serve(w.b.port.stops());
@@ -150,13 +150,12 @@ TEST(Teardown, MessageArrivesWhileDestroyWaits_Delivered) {
   w.turns(40, 100'000);
   ASSERT_NE(w.b.endpoint.qps().command, nullptr);
   // A completion that was under way when the queue was seen empty.
-  auto* srq = static_cast<FakeSrq*>(w.fabric.find(w.b.endpoint.qps().data.number())->init.srq);
-  const ibv_recv_wr wr = srq->wrs.front();
-  memcpy(reinterpret_cast<void*>(srq->sges.front().addr), "late", 4);
-  srq->wrs.pop_front();
-  srq->sges.pop_front();
+  auto* srq = static_cast<stack::Srq*>(w.fabric.find(w.b.endpoint.qps().data.number())->init.srq);
+  const auto [wr_id, sge] = srq->buffers.front();
+  memcpy(reinterpret_cast<void*>(sge.addr), "late", 4);
+  srq->buffers.pop_front();
   ibv_wc wc{};
-  wc.wr_id = wr.wr_id;
+  wc.wr_id = wr_id;
   wc.qp_num = w.b.endpoint.qps().data.number();
   wc.byte_len = 4;
   wc.imm_data = htonl(65);
@@ -207,12 +206,12 @@ TEST(Teardown, DeviceDiesMeanwhile_UnusableAndReported) {
   Slow w;
   w.break_a();
   w.until_destroy(w.a);
-  w.fabric.raise(*w.a.fake, IBV_EVENT_DEVICE_FATAL);
+  w.fabric.raise(*w.a.hca, IBV_EVENT_DEVICE_FATAL);
   w.turns(5);
-  w.fabric.refuse_destroy = EIO;
+  w.fabric.refuse["destroy_qp"] = EIO;
   Slow::serve(w.a);
   w.turns(3);
-  w.fabric.refuse_destroy = 0;
+  w.fabric.refuse["destroy_qp"] = 0;
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUnusable);
   EXPECT_EQ(w.a.last_result, BFO_UNFENCEABLE);
 }
@@ -263,7 +262,7 @@ TEST(Teardown, PortClosesWithCommandsWaiting_AllQueuePairsGo) {
   EXPECT_EQ(w->connections(), 4u);
   EXPECT_TRUE(w->a.port.close());
   EXPECT_TRUE(w->b.port.close());
-  EXPECT_EQ(w->fabric.qps.size(), 0u);
+  EXPECT_EQ(w->fabric.live().size(), 0u);
 }
 
 TEST(Teardown, AttemptGivenUp_NextOneWaitsForItsQueuePairs) {

@@ -151,7 +151,7 @@ TEST(Trust, EveryPacketOfAHandshakeAgain_ChangesNothing) {
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.pass(20);
   ASSERT_EQ(w.b.endpoint.epoch, 2u);
-  const std::vector<std::string> captured(w.fabric.packets.begin(), w.fabric.packets.end());
+  const std::vector<std::string> captured(w.fabric.datagrams.begin(), w.fabric.datagrams.end());
   ASSERT_GT(captured.size(), 5u);
   w.a.log.clear();
   w.b.log.clear();
@@ -163,7 +163,7 @@ TEST(Trust, EveryPacketOfAHandshakeAgain_ChangesNothing) {
   EXPECT_EQ(w.a.port.drops()[static_cast<size_t>(Drop::kReplayed)] +
                 w.b.port.drops()[static_cast<size_t>(Drop::kReplayed)],
             captured.size());
-  EXPECT_EQ(w.fabric.packets.size(), captured.size()) << "nothing is sent for them";
+  EXPECT_EQ(w.fabric.datagrams.size(), captured.size()) << "nothing is sent for them";
   EXPECT_TRUE(w.a.log.empty());
   EXPECT_TRUE(w.b.log.empty());
 }
@@ -222,10 +222,10 @@ TEST(Trust, PeerAddedAnew_IsStillBelieved) {
 
 /// Hands a datagram to b's heartbeat. The number of datagrams it sends back.
 size_t heartbeat_sends(World& w, const Packet& packet) {
-  const size_t before = w.fabric.packets.size();
-  w.fabric.deliver_raw(*w.fabric.find(w.b.port.heartbeat().number()), &packet, sizeof packet);
+  const size_t before = w.fabric.datagrams.size();
+  w.fabric.receive_datagram(*w.fabric.find(w.b.port.heartbeat().number()), &packet, sizeof packet);
   w.b.serve_heartbeat();
-  return w.fabric.packets.size() - before;
+  return w.fabric.datagrams.size() - before;
 }
 
 TEST(HeartbeatTrust, ForgedAndReplayedPings_AreNotAnswered) {
@@ -266,12 +266,12 @@ TEST(HeartbeatTrust, OnePeerHasOneHandle) {
 
 TEST(HeartbeatTrust, PeerWithoutAHandle_IsTriedAgainAfterAWhileOnly) {
   World w;
-  w.fabric.refuse_ah = EHOSTUNREACH;
+  w.fabric.refuse["create_ah"] = EHOSTUNREACH;
   const int before = w.fabric.ah_calls;
   for (int i = 0; i < 10; ++i) EXPECT_EQ(heartbeat_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1)), 0u);
   EXPECT_EQ(w.fabric.ah_calls, before + 1);
-  w.fabric.refuse_ah = 0;
-  fake_now() += engine::Heartbeat::kRetryNs;
+  w.fabric.refuse["create_ah"] = 0;
+  test_now() += engine::Heartbeat::kRetryNs;
   EXPECT_EQ(heartbeat_sends(w, packet_from(w.a, w.b, PacketType::kPing, 1)), 1u);
 }
 

@@ -21,7 +21,7 @@ struct TwoRails {
     w.connect();
     engine::cm_connect(c.endpoint);
     for (int i = 0; i < 2000; ++i) {
-      fake_now() += 10'000;
+      test_now() += 10'000;
       w.fabric.run();
       c.poll();
       d.poll();
@@ -43,7 +43,7 @@ struct TwoRails {
     engine::Port* const own[] = {&w.a.port};
     engine::Port* const second[] = {&c.port};
     for (Process* p : {&w.a, &c}) {
-      while (engine::read_event(fake_verbs(), p->device.context(), fake_environment().now_ns,
+      while (engine::read_event(test_verbs(), p->device.context(), test_environment().now_ns,
                                 &p->device.events())) {
       }
     }
@@ -55,7 +55,7 @@ struct TwoRails {
   /// `n` progress calls, `step_ns` apart, with a message for rail 1 before every fourth of them.
   void busy(int n, uint64_t step_ns = 1000) {
     for (int i = 0; i < n; ++i) {
-      fake_now() += step_ns;
+      test_now() += step_ns;
       if (i % 4 == 0) {
         ASSERT_TRUE(w.sendi(w.b, "x"));
       }
@@ -65,7 +65,7 @@ struct TwoRails {
       d.poll();
     }
   }
-  int polls_of_second() { return static_cast<FakeCq*>(c.port.cqs().first())->polls; }
+  int polls_of_second() { return static_cast<stack::Cq*>(c.port.cqs().first())->polls; }
 };
 
 TEST(Turns, OtherRailBusy_IdleOneIsPolledNowAndThen) {
@@ -99,9 +99,9 @@ TEST(Turns, MessageOnTheIdleRail_ArrivesSoonAndItIsPolledAgain) {
 TEST(Turns, WorkIsPostedOnTheIdleRail_ItIsPolledInTheNextTurnAndForAWhile) {
   TwoRails r;
   r.busy(1000);
-  std::string remote(3, '.');
+  Exposed remote(r.d, "...");
   engine::Frag* get = r.w.frag("abc");
-  get->remote_address = reinterpret_cast<uint64_t>(remote.data());
+  remote.name_in(get);
   ASSERT_EQ(engine::get(r.c.endpoint, get), engine::Accepted::kPosted);
   const int before = r.polls_of_second();
   r.busy(1);
@@ -113,7 +113,7 @@ TEST(Turns, WorkIsPostedOnTheIdleRail_ItIsPolledInTheNextTurnAndForAWhile) {
 TEST(Turns, PortEventOnTheIdleRail_IsActedUponInTheNextTurn) {
   TwoRails r;
   r.busy(1000);
-  r.w.fabric.raise(*r.c.fake, IBV_EVENT_PORT_ERR, 1);
+  r.w.fabric.raise(*r.c.hca, IBV_EVENT_PORT_ERR, 1);
   r.turn();
   EXPECT_EQ(r.c.down, 1);
   EXPECT_EQ(r.w.a.down, 0);

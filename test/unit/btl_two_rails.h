@@ -52,20 +52,20 @@ struct TwoRails {
     for (uint64_t i = 0; i < ms * 10; ++i) step();
   }
   void step() {
-    fake_now() += 100'000;
+    test_now() += 100'000;
     for (int k = 0; k < 32; ++k) turn();
   }
   /// Turns that take a microsecond each.
   void turns(int count) {
     for (int i = 0; i < count; ++i) {
-      fake_now() += 1000;
+      test_now() += 1000;
       turn();
     }
   }
   /// The same, in larger steps.
   void wait(uint64_t ms) {
     for (uint64_t i = 0; i < ms; ++i) {
-      fake_now() += 1'000'000;
+      test_now() += 1'000'000;
       for (int k = 0; k < 32; ++k) turn();
     }
   }
@@ -100,7 +100,7 @@ struct TwoRails {
     request_end.flags = engine::kInquiryRequestEnd;
     request_end.carrier = carrier;
     request_end.count = endpoint.delivered + endpoint.ring().tail;
-    engine::verdict_packet(over.endpoint, request_end, fake_now());
+    engine::verdict_packet(over.endpoint, request_end, test_now());
   }
   /// The peer's answer to the last question about the rail of `about`, in a datagram that comes over `over`.
   static engine::Packet answer_over(const Process& about, const Process& over) {
@@ -118,10 +118,10 @@ struct TwoRails {
   void many_lids() {
     uint16_t lid = 64;
     for (Process* p : {&w.a, &w.b, &c, &d}) {
-      p->fake->ports[1].lid = lid;
-      p->fake->ports[1].lmc = 2;
+      p->hca->port.lid = lid;
+      p->hca->port.lmc = 2;
       lid = static_cast<uint16_t>(lid + 4);
-      w.fabric.raise(*p->fake, IBV_EVENT_LID_CHANGE, 1);
+      w.fabric.raise(*p->hca, IBV_EVENT_LID_CHANGE, 1);
     }
     wait(3000);
     for (int i = 0; i < 4 && path() == 0; ++i) {

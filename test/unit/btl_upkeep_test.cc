@@ -31,14 +31,14 @@ struct Slow : World {
   }
   static bool serve_upkeep(Process& p) { return p.port.upkeep().run_one(); }
   void turn(Process& p) {
-    const uint64_t before = fake_now();
+    const uint64_t before = test_now();
     for (int k = 0; k < 33; ++k) p.poll();
-    longest = std::max(longest, fake_now() - before);
+    longest = std::max(longest, test_now() - before);
   }
   /// Time passes in steps of 100 us; what the ports need for themselves is done where `served`.
   void live(uint64_t ms, bool served = true) {
     for (uint64_t i = 0; i < ms * 10; ++i) {
-      fake_now() += 100'000;
+      test_now() += 100'000;
       fabric.run();
       for (Process* p : {&a, &b}) {
         turn(*p);
@@ -56,7 +56,7 @@ struct Slow : World {
   }
   /// A datagram of `p` could not be sent.
   void break_datagrams(Process& p) {
-    FakeQp& qp = *fabric.find(p.port.cm_qp().number());
+    stack::Qp& qp = *fabric.find(p.port.cm_qp().number());
     fabric.to_error(qp);
     ibv_wc wc{};
     wc.wr_id = engine::work_id(engine::WorkKind::kDatagramSend, 0);
@@ -76,7 +76,7 @@ struct Slow : World {
 TEST(Upkeep, PortIsReadForASecond_ProgressNeverWaits) {
   Slow w;
   w.connect_slowly();
-  w.fabric.block_ns = {{"query_port", kSecond}, {"query_gid", kSecond}};
+  w.fabric.block = {{"query_port", kSecond}, {"query_gid", kSecond}};
   w.set_port(w.a, IBV_PORT_DOWN);
   w.live(20);
   w.set_port(w.a, IBV_PORT_ACTIVE);
@@ -94,7 +94,7 @@ TEST(Upkeep, AnotherEventOfThePort_IsNotReadInProgress) {
     SCOPED_TRACE(engine::event_name(type));
     Slow w;
     w.connect_slowly();
-    w.fabric.raise(*w.a.fake, type, 1);
+    w.fabric.raise(*w.a.hca, type, 1);
     w.live(20);
     EXPECT_EQ(w.fabric.progress_verbs, 0);
     EXPECT_EQ(w.a.endpoint.epoch, 1u) << "nothing has changed";
@@ -142,7 +142,7 @@ TEST(Upkeep, ManyEventsWhileThePortIsRead_OneCommandAtATime) {
   Slow w;
   w.connect_slowly();
   for (int i = 0; i < 50; ++i) {
-    w.fabric.raise(*w.a.fake, IBV_EVENT_GID_CHANGE, 1);
+    w.fabric.raise(*w.a.hca, IBV_EVENT_GID_CHANGE, 1);
     w.live(1, false);
   }
   EXPECT_EQ(w.a.port.upkeep().pending(), 1u);
@@ -157,10 +157,11 @@ TEST(Upkeep, DatagramQueuePairBreaks_RepairedOutsideOfProgress) {
   w.break_datagrams(w.a);
   w.live(5, false);
   EXPECT_EQ(w.a.port.upkeep().pending(), 1u);
-  const size_t packets = w.fabric.packets.size();
+  const size_t packets = w.fabric.datagrams.size();
   engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
   w.live(5, false);
-  EXPECT_EQ(w.fabric.packets.size(), packets) << "something was sent on a queue pair that is being repaired";
+  EXPECT_EQ(w.fabric.datagrams.size(), packets)
+      << "something was sent on a queue pair that is being repaired";
   w.live(700);
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(w.fabric.progress_verbs, 0);
@@ -170,7 +171,7 @@ TEST(Upkeep, DatagramQueuePairBreaks_RepairedOutsideOfProgress) {
 TEST(Upkeep, RepairFails_TriedAgain) {
   Slow w;
   w.connect_slowly();
-  w.fabric.refusals = {{"modify_qp", 1, 3, EAGAIN, w.a.fake}};
+  w.fabric.refusals = {{"modify_qp", 1, 3, EAGAIN, w.a.hca}};
   w.break_datagrams(w.a);
   w.live(200);
   EXPECT_EQ(w.fabric.refusals[0].refused, 3);
@@ -188,7 +189,7 @@ engine::Config full_queue() {
 
 TEST(Upkeep, CompletionQueueIsFull_AnotherIsMadeOutsideOfProgress) {
   Slow w(full_queue());
-  w.fabric.block_ns = {{"create_cq", kSecond}};
+  w.fabric.block = {{"create_cq", kSecond}};
   engine::cm_connect(w.a.endpoint);
   w.live(300, false);
   EXPECT_EQ(w.a.endpoint.epoch, 0u) << "an attempt waits for its place";
@@ -208,7 +209,7 @@ TEST(Upkeep, CompletionQueueIsFull_AnotherIsMadeOutsideOfProgress) {
 
 TEST(Upkeep, CompletionQueueCannotBeMade_CountedAndTriedAgain) {
   Slow w(full_queue());
-  w.fabric.refusals = {{"create_cq", 1, 30, ENOMEM, w.a.fake}};
+  w.fabric.refusals = {{"create_cq", 1, 30, ENOMEM, w.a.hca}};
   engine::cm_connect(w.a.endpoint);
   w.live(700);
   EXPECT_GE(w.a.port.resources().failures[static_cast<size_t>(engine::Object::kCompletionQueue)], 2u);
@@ -230,7 +231,7 @@ TEST(Upkeep, PortClosesWhileACompletionQueueIsMade_NothingIsLeft) {
 TEST(Upkeep, PortClosesWithACommandWaiting_NothingIsLeft) {
   Slow w;
   w.connect_slowly();
-  w.fabric.raise(*w.a.fake, IBV_EVENT_GID_CHANGE, 1);
+  w.fabric.raise(*w.a.hca, IBV_EVENT_GID_CHANGE, 1);
   w.break_datagrams(w.a);
   w.live(1, false);
   EXPECT_GE(w.a.port.upkeep().pending(), 1u);

@@ -66,7 +66,7 @@ TEST(Verdict, AnswerOverAnotherPathOfTheRail_ProvesNothing) {
   ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
   r.pass(9);
   ASSERT_TRUE(r.probe_fails(r.w.a));
-  engine::verdict_packet(r.w.a.endpoint, r.answer_over(r.w.a, r.w.a), fake_now());
+  engine::verdict_packet(r.w.a.endpoint, r.answer_over(r.w.a, r.w.a), test_now());
   r.pass(6);
   EXPECT_EQ(r.w.a.down, 1);
 }
@@ -142,7 +142,7 @@ TEST(Verdict, EndIsRequestedAgainAndAgain_NoMoreThanOneQuestionInATick) {
   const uint32_t before = inquiry.round;
   for (int i = 0; i < 200; ++i) {
     answer.number = inquiry.round;
-    engine::verdict_packet(r.d.endpoint, answer, fake_now());
+    engine::verdict_packet(r.d.endpoint, answer, test_now());
     r.step();
   }
   EXPECT_GE(inquiry.round - before, 10u) << "in 10 ticks";

@@ -45,7 +45,7 @@ TEST(Watchdog, ProcessThatSharesItsProcessor_SuspectsInTheSameTime) {
   hold_data(w, w.a);
   ASSERT_TRUE(w.sendi(w.a, "x"));
   for (int i = 0; i < 3; ++i) {
-    fake_now() += 5'000'000;  // another process has the processor
+    test_now() += 5'000'000;  // another process has the processor
     w.pass(2);
   }
   EXPECT_EQ(w.a.count("suspect"), 1);
@@ -71,7 +71,7 @@ TEST(Watchdog, IdleRailSuspectedFromOutside_IsTestedAndTakenBack) {
   World w;
   w.connect();
   w.fabric.hold = true;
-  engine::suspect(w.a.endpoint, "a reason", fake_now());
+  engine::suspect(w.a.endpoint, "a reason", test_now());
   EXPECT_EQ(engine::rail_state(w.a.endpoint), BFO_RAIL_SUSPECT);
   w.pass(50);
   EXPECT_EQ(w.a.log, Log{"suspect"}) << "nothing was under way, and nothing has come back";
@@ -86,7 +86,7 @@ TEST(Watchdog, RailSuspectedFromOutside_DiesWithItsTest) {
   World w;
   w.connect();
   w.fabric.hold = true;
-  engine::suspect(w.a.endpoint, "a reason", fake_now());
+  engine::suspect(w.a.endpoint, "a reason", test_now());
   ASSERT_TRUE(w.fabric.fail(w.a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR));
   w.fabric.hold = false;
   w.pass(3);
@@ -98,7 +98,7 @@ TEST(Watchdog, SuspectedFromOutsideWithoutAWatchdog_NobodyWouldTakeItBack) {
   config.suspect_ns = 0;
   World w(config);
   w.connect();
-  engine::suspect(w.a.endpoint, "a reason", fake_now());
+  engine::suspect(w.a.endpoint, "a reason", test_now());
   EXPECT_EQ(w.a.endpoint.phase, Phase::kUp);
   EXPECT_EQ(w.a.count("suspect"), 0);
 }
@@ -150,15 +150,15 @@ TEST(Watchdog, EveryPollBringsAFullBatch_SilentWorkIsSuspectedInBoundedTime) {
   hold_data(w, w.a);
   ASSERT_TRUE(w.sendi(w.a, "x"));
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(w.sendi(w.b, "m"));
-  const uint64_t begin = fake_now();
-  while (fake_now() - begin < 40'000'000 && w.a.count("suspect") == 0) {
-    fake_now() += 50'000;
+  const uint64_t begin = test_now();
+  while (test_now() - begin < 40'000'000 && w.a.count("suspect") == 0) {
+    test_now() += 50'000;
     for (int i = 0; i < engine::kPollBatch; ++i) ASSERT_TRUE(w.sendi(w.b, "m"));
     for (int i = 0; i < 4; ++i) w.b.poll();
     ASSERT_EQ(w.a.port.poll(), engine::kPollBatch);
   }
   EXPECT_EQ(w.a.count("suspect"), 1);
-  EXPECT_GT(fake_now() - begin, 8'000'000u);
+  EXPECT_GT(test_now() - begin, 8'000'000u);
 }
 
 TEST(Watchdog, UnsignaledTail_GetsAMarkerAndIsNotSuspected) {
@@ -176,7 +176,7 @@ TEST(Watchdog, ProcessThatWasAway_DoesNotBlameTheRail) {
   hold_data(w, w.a);
   ASSERT_TRUE(w.sendi(w.a, "x"));
   for (int i = 0; i < 20; ++i) {
-    fake_now() += 1'000'000'000;  // computing
+    test_now() += 1'000'000'000;  // computing
     for (int k = 0; k < 16; ++k) w.a.poll();
   }
   EXPECT_EQ(w.a.count("suspect"), 0);
@@ -186,10 +186,10 @@ TEST(Watchdog, IdleRail_CostsNothing) {
   World w;
   w.connect();
   const int posted = w.fabric.posted;
-  const size_t packets = w.fabric.packets.size();
+  const size_t packets = w.fabric.datagrams.size();
   w.pass(1000);
   EXPECT_EQ(w.fabric.posted, posted);
-  EXPECT_EQ(w.fabric.packets.size(), packets);
+  EXPECT_EQ(w.fabric.datagrams.size(), packets);
 }
 
 /// What the last epoch waited is no silence of the next one.
@@ -202,7 +202,7 @@ TEST(Watchdog, NewEpochWithWorkAtOnce_IsNotSuspectForTheSilenceOfTheLastOne) {
   ASSERT_TRUE(w.fabric.fail(w.a.endpoint.qps().data.number(), IBV_WC_RETRY_EXC_ERR));
   w.fabric.hold = false;
   for (int i = 0; i < 40'000 && (w.a.endpoint.epoch < 2 || w.a.endpoint.phase != Phase::kUp); ++i) {
-    fake_now() += 10'000;
+    test_now() += 10'000;
     w.fabric.run();
     w.a.poll();
     w.b.poll();
@@ -254,7 +254,7 @@ TEST(Watchdog, ProcessThatIsKeptWaiting_IsMorePatient) {
   TwoRails r;
   const auto share = [&](int slices) {
     for (int i = 0; i < slices; ++i) {
-      fake_now() += 9'000'000;
+      test_now() += 9'000'000;
       for (int k = 0; k < 64; ++k) r.turn();
     }
   };

@@ -19,11 +19,10 @@ class PacketTarget {
  public:
   /// `start`: how far the honest connection has come, and whether work is on its way.
   explicit PacketTarget(uint8_t start) {
-    world_.fabric.check_keys = true;  // forged packets name memory
     if (start & 1) engine::cm_connect(world_.a.endpoint);
     if (start & 2) engine::cm_connect(world_.b.endpoint);
     for (int i = 0; i < (start >> 2) % 24; ++i) {
-      fake_now() += 10'000;
+      test_now() += 10'000;
       world_.a.poll();
       world_.b.poll();
     }
@@ -64,7 +63,7 @@ class PacketTarget {
       engine::cm_connect(world_.a.endpoint);
       engine::cm_connect(world_.b.endpoint);
       turn();
-      fake_now() += 800'000;
+      test_now() += 800'000;
       if (world_.a.endpoint.usable && world_.b.endpoint.usable &&
           world_.a.endpoint.epoch == world_.b.endpoint.epoch)
         return true;
@@ -79,8 +78,8 @@ class PacketTarget {
   /// What `from` could have sent: a packet it did send, or one with right names and nonces.
   void honest(char* bytes, const Process& from, const Process& to, uint8_t which) {
     engine::Packet packet{};
-    if (which >= 64 && !world_.fabric.packets.empty()) {
-      const std::string& sent = world_.fabric.packets[which % world_.fabric.packets.size()];
+    if (which >= 64 && !world_.fabric.datagrams.empty()) {
+      const std::string& sent = world_.fabric.datagrams[which % world_.fabric.datagrams.size()];
       std::memcpy(&packet, sent.data(), std::min(sent.size(), sizeof packet));
     } else {
       knowing_ = true;
@@ -105,15 +104,13 @@ class PacketTarget {
 
   /// The connection manager's and the heartbeat's, as anybody on the fabric can send to both.
   void to_every_queue(Process& to, const char* bytes, size_t length) {
-    for (size_t i = 0; i < world_.fabric.qps.size(); ++i) {
-      FakeQp& qp = *world_.fabric.qps[i];
-      if (qp.qp_type == IBV_QPT_UD && qp.context->device == to.fake)
-        world_.fabric.deliver_raw(qp, bytes, length);
-    }
+    for (stack::Qp* const qp : world_.fabric.live())
+      if (qp->qp_type == IBV_QPT_UD && qp->device() == to.hca)
+        world_.fabric.receive_datagram(*qp, bytes, length);
   }
 
   void turn() {
-    fake_now() += 200'000;
+    test_now() += 200'000;
     world_.a.serve_heartbeat();
     world_.b.serve_heartbeat();
     for (int i = 0; i < 4; ++i) {
