@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // events.h: the record of one failover: who lost which rail, why, how long it took, what was sent again
-// (P8); and that of a rail's return. Filled by xfer, written as one JSON line by whoever owns a file.
+// (P8); that of a rail's return; and the word that a rail moves too little. Filled by xfer, written as one
+// JSON line by whoever owns a file.
 //
 // P1..P8: contrib/doc/design.md
 #pragma once
@@ -40,6 +41,23 @@ struct FailoverEvent {
   uint64_t up_ns = 0;
   uint32_t up_epoch = 0;
   uint32_t rails_up = 0;  ///< to that peer, with this one
+};
+
+/// A rail moves much less than it should, or is well again. Rates in million bits per second.
+struct DegradedEvent {
+  bool degraded = true;  ///< false: it has recovered
+  int32_t rail = -1;
+  uint32_t epoch = 0;
+  const void* peer = nullptr;         ///< points at the Port's PeerHandle
+  const void* rail_handle = nullptr;  ///< points at the Port's RailHandle
+  bool in = false;                    ///< measured is what comes to this process, else what goes out
+  uint32_t rate = 0;                  ///< what it moves at most, or did before it recovered
+  uint32_t before = 0;                ///< the most it was seen to move; 0: it was never well
+  uint32_t others = 0;                ///< what another rail to that peer moves at least
+  uint64_t low_ns = 0;                ///< for so long
+  uint64_t age_ns = 0;                ///< of what is in flight; 0: nothing is
+  uint32_t rails_low = 0;             ///< rails over the same port here that are as slow, with this one
+  uint32_t rails_judged = 0;          ///< rails over that port of which anything is known
 };
 
 }  // namespace bfo

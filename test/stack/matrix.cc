@@ -72,7 +72,7 @@ struct Tally {
 
 struct Run {
   std::vector<Known> known;
-  Tally best, sum, share;
+  Tally best, sum, share, word;
   uint64_t failed = 0;
 
   /// How a cell stands to one bound.
@@ -147,16 +147,18 @@ int main(int argc, char** argv) {
     const char* const best = run.judge(name, "best", f.best_kept, &run.best);
     const char* const sum = Mixtures::sums(c) ? run.judge(name, "sum", f.sum_kept, &run.sum) : "none";
     const char* const share = run.judge(name, "share", f.share_kept, &run.share);
-    if (quiet && f.best_kept && f.sum_kept && f.share_kept) continue;
+    const char* const word = run.judge(name, "word", f.word_kept, &run.word);
+    if (quiet && f.best_kept && f.sum_kept && f.share_kept && f.word_kept) continue;
     std::printf(
         "cell name=%s MB/s=%.1f best=%.1f sum=%.1f of_best=%.3f of_sum=%.3f share=%.4f fair=%.4f whole=%.3f "
-        "words=%llu bounds=%s/%s/%s\n",
+        "words=%llu degraded=%llu recovered=%llu bounds=%s/%s/%s/%s\n",
         name.c_str(), f.goodput / 1e6, f.best / 1e6, f.sum / 1e6, f.of_best, f.of_sum, f.share, f.fair,
-        f.whole, static_cast<unsigned long long>(f.words), best, sum, share);
+        f.whole, static_cast<unsigned long long>(f.words), static_cast<unsigned long long>(f.degraded),
+        static_cast<unsigned long long>(f.recovered), best, sum, share, word);
     std::fflush(stdout);
   }
   if (list) return 0;
-  bool bad = run.failed != 0 || run.best.broken + run.sum.broken + run.share.broken != 0;
+  bool bad = run.failed != 0 || run.best.broken + run.sum.broken + run.share.broken + run.word.broken != 0;
   for (const Known& k : run.known) {
     if (k.kept == 0 || k.broken != 0) continue;
     std::printf("no cell of \"%s\" breaks the bound %s any more: the line can go\n", k.pattern.c_str(),
@@ -165,6 +167,7 @@ int main(int argc, char** argv) {
   print_tally("best", run.best);
   print_tally("sum", run.sum);
   print_tally("share", run.share);
+  print_tally("word", run.word);
   std::printf("%llu cells, %llu runs failed, %.1f s\n", static_cast<unsigned long long>(cells),
               static_cast<unsigned long long>(run.failed),
               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());

@@ -10,6 +10,9 @@
 //  under
 //         way (64, if all of them must end before the next ones begin)
 //  share  the slowest rail carries at most 1.3 times its fair part of the bytes
+//  word   a rail that moves a tenth of the others from some moment on is called degraded, once; one that is
+//  as
+//         fast, or moves a third, never is
 #pragma once
 
 #include <cstdint>
@@ -73,9 +76,12 @@ struct Figures {
   double fair = 0;
   double whole = 0;    // goodput from the first byte on, changes included, in parts of the best rail's
   uint64_t words = 0;  // events
+  uint64_t degraded = 0;
+  uint64_t recovered = 0;
   bool best_kept = true;
   bool sum_kept = true;
   bool share_kept = true;
+  bool word_kept = true;
 };
 
 class Mixtures {

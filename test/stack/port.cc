@@ -302,6 +302,9 @@ void StackPort::emit(const FailoverEvent& e) {
   ++process_.world_.result.words;
   process_.world_.traffic.told(e.bytes_resent);
 }
+void StackPort::tell(const DegradedEvent& e) {
+  ++(e.degraded ? process_.world_.result.degraded : process_.world_.result.recovered);
+}
 void StackPort::rndv_over(const SendRequest& r) {
   const auto& rndv = *r.xfer.rndv;
   process_.world_.traffic.rounds(r.buf.pair, rndv.restarts, rndv.open_len == 0 && !rndv.sent_once.empty());

@@ -101,6 +101,7 @@ class StackPort : public xfer::NoHooks {
   uint8_t reads_in_time(uint8_t reads) const;
   bool gate_removed() const;
   void emit(const FailoverEvent& e);
+  void tell(const DegradedEvent& e);
   /// A rendezvous is over, and its state goes.
   void rndv_over(const SendRequest& r);
   void trace_sent(PeerHandle, const void*, size_t) {}

@@ -148,6 +148,7 @@ void Process::begin() {
   c.send_depth = m.send_pipeline != 0 ? m.send_pipeline : m.pipeline;
   c.rdma_depth = m.pipeline;
   c.short_limit = m.short_limit;
+  c.degraded_ns = m.degraded_ns;
   c.use_get = m.use_get;
   c.use_put = m.use_put;
   if (m.any_source_waits) c.any_source_on_loss = xfer::AnySource::kWait;

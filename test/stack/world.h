@@ -40,10 +40,12 @@ struct Result {
   uint64_t failovers = 0;
   uint64_t restarts = 0;
   uint64_t late_landed = 0;
-  uint64_t words = 0;   // of events
-  uint64_t closed = 0;  // epochs, also such that never came up
-  uint64_t forged = 0;  // headers that no correct peer sends
-  uint64_t faults = 0;  // of single packets, that happened
+  uint64_t words = 0;      // of events
+  uint64_t degraded = 0;   // words that a rail is
+  uint64_t recovered = 0;  // .. and that it is not any more
+  uint64_t closed = 0;     // epochs, also such that never came up
+  uint64_t forged = 0;     // headers that no correct peer sends
+  uint64_t faults = 0;     // of single packets, that happened
 };
 
 class World : public Observer {

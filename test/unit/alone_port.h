@@ -98,6 +98,7 @@ struct AlonePort : xfer::NoHooks {
   xfer::WorkCount work(unsigned) { return {}; }
   uint64_t now_ns() const { return now; }
   void emit(const FailoverEvent&) { ++events; }
+  void tell(const DegradedEvent&) { ++events; }
   void trace_sent(int, const void*, size_t) {}
   void trace_plan(int, const xfer::PlanTrace&) {}
   uint64_t copies_out() const { return 0; }

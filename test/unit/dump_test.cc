@@ -56,6 +56,19 @@ TEST_F(DumpTest, HealthyRail_OneLine) {
             Lines{"    rail 1: mlx5_1 port 2 to lid 7 ud qpn 0x11, up, epoch 3, 4096 bytes in flight"});
 }
 
+TEST_F(DumpTest, DegradedRail_SaysForHowLongAndWhatItMoves) {
+  DumpedRail rail = healthy();
+  rail.degraded = true;
+  rail.degraded_since_ns = 2000 * kMs;
+  rail.mbits = 80;
+  rail.mbits_of_others = 790;
+  dump_rail(rail, 5000 * kMs, keep);
+  EXPECT_EQ(
+      lines,
+      Lines{"    rail 1: mlx5_1 port 2 to lid 7 ud qpn 0x11, up, epoch 3, 4096 bytes in flight; degraded "
+            "for 3.000 s: 80 Mbit/s, another rail 790"});
+}
+
 TEST_F(DumpTest, RailOfAnotherBtl_NoPort) {
   DumpedRail rail;
   rail.device = "vader";
@@ -150,6 +163,7 @@ TEST_F(DumpTest, Totals_AllOfThem) {
   process.rank = 9;
   process.rails_lost = 1;
   process.suspicions = 2;
+  process.degradations = 8;
   process.fences = 3;
   process.restarts = 4;
   process.peers_lost = 5;
@@ -159,8 +173,9 @@ TEST_F(DumpTest, Totals_AllOfThem) {
   dump_process(process, keep);
   EXPECT_EQ(
       lines,
-      Lines{"pml bfo: rank 9: 1 rails lost, 2 suspected, 3 fences, 4 restarts, 5 peers given up; a rail was "
-            "missing for 0.412 s; 1048576 bytes sent again, 6 messages"});
+      Lines{
+          "pml bfo: rank 9: 1 rails lost, 2 suspected, 8 degraded, 3 fences, 4 restarts, 5 peers given up; a "
+          "rail was missing for 0.412 s; 1048576 bytes sent again, 6 messages"});
 }
 
 /// A text that is too long is cut, not written past its end.

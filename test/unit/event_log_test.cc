@@ -56,6 +56,20 @@ EventNames names() {
   return n;
 }
 
+DegradedEvent slow() {
+  DegradedEvent e;
+  e.rail = 1;
+  e.epoch = 3;
+  e.in = true;
+  e.rate = 80;
+  e.before = 790;
+  e.others = 795;
+  e.low_ns = 1'200'000'000;
+  e.age_ns = 12'500'000;
+  e.rails_low = e.rails_judged = 1;
+  return e;
+}
+
 EventFile origin(const char* host = "node1") {
   EventFile of;
   of.job = "4711";
@@ -131,6 +145,39 @@ TEST(FormatEvent, PortWithAnotherRate_SaysBothAndWhy) {
                "\"node1\", \"rank\": 0, \"device\": \"softhca1\", \"port\": 1, \"mbit_before\": 100000, "
                "\"mbit\": 2500, \"cause\": \"IBV_EVENT_DEVICE_SPEED_CHANGE\", \"rails\": 7}\n");
   EXPECT_EQ(format_speed(slower(), 1.5, origin(), line, 100), 0u) << "too small";
+}
+
+TEST(FormatEvent, RailThatMovesTooLittle_SaysWhatShowsIt) {
+  char line[4096];
+  ASSERT_NE(format_degraded(slow(), names(), 1.5, origin(), line, sizeof line), 0u);
+  EXPECT_STREQ(
+      line,
+      "{\"schema\": 1, \"time\": 1.500000, \"what\": \"degraded\", \"job\": \"4711\", \"host\": \"node1\", "
+      "\"rank\": 0, \"peer\": 1, \"peer_host\": \"node2\", \"device\": \"softhca1\", \"port\": 1, "
+      "\"peer_device\": \"softhca3\", \"peer_port\": 2, \"rail\": 1, \"epoch\": 3, \"direction\": \"in\", "
+      "\"mbit\": 80, \"mbit_before\": 790, \"mbit_others\": 795, \"low_ms\": 1200.000, \"age_ms\": 12.500, "
+      "\"side\": \"unknown\", \"rails_low\": 1, \"rails_judged\": 1}\n");
+  DegradedEvent e = slow();
+  e.degraded = e.in = false;
+  e.before = 0;
+  e.age_ns = 0;
+  ASSERT_NE(format_degraded(e, names(), 1.5, origin(), line, sizeof line), 0u);
+  const std::string well = line;
+  for (const char* part :
+       {"\"what\": \"recovered\"", "\"direction\": \"out\"", "\"mbit_before\": null", "\"age_ms\": null"})
+    EXPECT_NE(well.find(part), std::string::npos) << part;
+  EXPECT_EQ(format_degraded(e, names(), 1.5, origin(), line, 100), 0u) << "too small";
+}
+
+TEST(FormatEvent, OtherRailsOverThePort_ShowWhichEndIsSlow) {
+  DegradedEvent e = slow();
+  e.rails_judged = 3;
+  e.rails_low = 3;
+  EXPECT_STREQ(slow_side(e), "here");
+  e.rails_low = 1;
+  EXPECT_STREQ(slow_side(e), "there");
+  e.rails_low = 2;
+  EXPECT_STREQ(slow_side(e), "unknown");
 }
 
 TEST(FormatEvent, LongestNames_LeaveALineThatIsComplete) {
@@ -450,6 +497,8 @@ TEST(EventFields, AreThoseOfTheDocumentation) {
   add_fields(line, &written);
   ASSERT_NE(format_speed(slower(), 1.5, origin(), line, sizeof line), 0u);
   add_fields(line, &written);
+  ASSERT_NE(format_degraded(slow(), names(), 1.5, origin(), line, sizeof line), 0u);
+  add_fields(line, &written);
 
   const char* const root = std::getenv("BFO_SRCDIR");
   ASSERT_NE(root, nullptr) << "set BFO_SRCDIR to the source tree";
@@ -583,6 +632,37 @@ TEST(Console, LastRailIsLostShortlyAfterAnother_IsToldAtOnce) {
   console.tell(e, names(), 5'100'000'000);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_NE(lines[1].find("0 rails left"), std::string::npos);
+}
+
+TEST(Console, RailThatMovesTooLittle_IsToldOncePerPortAndDirection) {
+  std::vector<std::string> lines;
+  printed = &lines;
+  Claims claims;
+  claims.open(nullptr, 0);
+  Console console(print, claims);
+  DegradedEvent e = slow();
+  console.tell_degraded(e, names(), 30'000'000'000);
+  EventNames another = names();
+  another.peer = 7;
+  console.tell_degraded(e, another, 30'000'000'000);
+  ASSERT_EQ(lines.size(), 1u) << "one port";
+  EXPECT_EQ(
+      lines[0],
+      "bfo: rank 0: rail 1 (softhca1 port 1) to rank 1 (host node2, softhca3 port 2) is degraded: for 1.2 "
+      "s it has moved at most 80 Mbit/s to this host, before 790, another rail 795; it gets its share of "
+      "the traffic");
+  e.in = false;
+  e.before = 0;
+  e.rails_judged = e.rails_low = 4;
+  console.tell_degraded(e, names(), 31'000'000'000);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_NE(lines[1].find("80 Mbit/s to that host, another rail 795; all rails over this port are slow"),
+            std::string::npos)
+      << lines[1];
+  e.in = true;
+  console.tell_degraded(e, names(), 60'000'000'000);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_NE(lines[2].find("1 more rail since the last line"), std::string::npos) << lines[2];
 }
 
 TEST(Console, PortWithAnotherRate_IsToldOnceInEachDirection) {

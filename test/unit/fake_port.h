@@ -109,6 +109,7 @@ class FakePort : public xfer::NoHooks {
 
   uint64_t now_ns();
   void emit(const FailoverEvent& e) { events_.push_back(e); }
+  void tell(const DegradedEvent& e) { degraded_.push_back(e); }
   void trace_sent(const PeerHandle&, const void*, size_t) {}
   void trace_plan(const PeerHandle&, const xfer::PlanTrace&) {}
   uint64_t copies_out() const { return 0; }
@@ -136,6 +137,7 @@ class FakePort : public xfer::NoHooks {
   size_t longest_offered_ = 0;          ///< to sendi, header included
   std::function<void()> inside_;        ///< called once, inside the next sendi
   std::vector<FailoverEvent> events_;
+  std::vector<DegradedEvent> degraded_;
   std::vector<RailName> peer_downs_;                      ///< what was handed to the BTL
   std::vector<std::pair<int, uint32_t>> closings_asked_;  ///< rails that were down, and the epoch
 };

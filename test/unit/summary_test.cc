@@ -394,6 +394,24 @@ TEST(Facts, NamesOfOtherProcesses_ArePrintable) {
   EXPECT_FALSE(read_facts(&facts, sizeof(facts) - 1, &read));
 }
 
+TEST_F(SummaryTest, RailThatWasSlow_IsToldWithItsPort) {
+  EventNames slow = rail("a1");
+  slow.peer_host = "n2";
+  slow.peer_device = "b1";
+  slow.peer_port = 1;
+  {
+    Process one(folder(), 0, 1);
+    one.s.degraded(slow);
+    one.s.degraded(slow);
+    one.s.collect(0, 0, 0);
+    one.s.finish("n1");
+  }
+  EXPECT_TRUE(
+      has("bfo: summary of host n1: 2 times a rail was degraded over 1 port (a1 port 1, to n2 b1 port 1); a "
+          "rail was missing for 0.000 s"))
+      << lines[0];
+}
+
 TEST(Facts, DamagedBytesFromFixedSeeds_MakeOneLine) {
   std::mt19937 rng(1);
   int read = 0;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <vector>
 
 #include "pml/bfo/xfer/state.h"
 
@@ -35,6 +36,7 @@ struct TinyPort : xfer::NoHooks {
   void* resolve(CommHandle, int32_t) { return resolved; }
   xfer::WorkCount work(RailHandle rail) const { return work_of[rail]; }
   uint64_t now_ns() const { return now; }
+  void tell(const DegradedEvent& e) { told.push_back(e); }
 
   int frags_left = 1000;
   int frags = 0;  ///< records in use
@@ -43,6 +45,7 @@ struct TinyPort : xfer::NoHooks {
   uint64_t now = 0;
   xfer::WorkCount work_of[xfer::kMaxRails];
   void* resolved = nullptr;
+  std::vector<DegradedEvent> told;
 };
 
 struct TinyPort::SendRequest {

@@ -29,7 +29,8 @@ struct OneRead {
     return p.rails[0].late;
   }
   TinyPort port;
-  Pace<TinyPort> pace{port};
+  Base<TinyPort> base{port, Config{}};
+  Pace<TinyPort> pace{base};
   TinyPeer p;
   TinyPort::Frag f;
 };

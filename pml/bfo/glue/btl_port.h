@@ -110,6 +110,7 @@ class BtlPort : public xfer::NoHooks {
   // ---- clock and log
   uint64_t now_ns() const;
   void emit(const FailoverEvent& event);
+  void tell(const DegradedEvent& event);
 
  private:
   void copy_piece(const void* bytes, RecvRequest& to, size_t length);

@@ -45,6 +45,7 @@ void dump_totals(Module& module) {
   process.rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
   process.rails_lost = counters.rails_lost;
   process.suspicions = counters.suspicions;
+  process.degradations = counters.degradations;
   process.fences = counters.fences;
   process.restarts = counters.restarts;
   process.peers_lost = counters.peers_lost;
@@ -74,6 +75,12 @@ void dump_one_rail(const Rail& rail, uint64_t now_ns, int verbose) {
   dumped.state = to_string(rail.state);
   dumped.epoch = rail.name.epoch;
   dumped.bytes_in_flight = rail.inflight_bytes;
+  if (rail.degraded != nullptr) {
+    dumped.degraded = rail.degraded->degraded();
+    dumped.degraded_since_ns = rail.degraded->since_ns();
+    dumped.mbits = rail.degraded->rate();
+    dumped.mbits_of_others = rail.degraded->others();
+  }
   dumped.lost = rail.event;
   dumped.lost_open = rail.event_open;
   dump_rail(dumped, now_ns, print_line);

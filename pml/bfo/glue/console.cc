@@ -110,6 +110,31 @@ void Console::tell_no_rail(const FailoverEvent& e, const EventNames& names, int 
   print_(line);
 }
 
+void Console::tell_degraded(const DegradedEvent& e, const EventNames& names, uint64_t now_ns) {
+  const uint64_t key = claim_key(e.in ? "degraded in" : "degraded out", names.device, names.port);
+  const Claims::Turn turn = claims_.take(key, now_ns, kQuietNs, kLongestQuietNs);
+  if (!turn.mine) return;
+  char before[40] = "";
+  if (e.before != 0) snprintf(before, sizeof(before), ", before %u", static_cast<unsigned>(e.before));
+  char more[64] = "";
+  if (turn.counted != 0)
+    snprintf(more, sizeof(more), " (and %u more rail%s since the last line)", turn.counted,
+             plural(turn.counted));
+  const char* const side = slow_side(e);
+  const char* const look = strcmp(side, "here") == 0    ? "; all rails over this port are slow"
+                           : strcmp(side, "there") == 0 ? "; others over this port are not"
+                                                        : "";
+  char line[900];
+  snprintf(
+      line, sizeof(line),
+      "bfo: rank %d: rail %d (%s port %u) to %s is degraded%s: for %.1f s it has moved at most %u Mbit/s "
+      "%s%s, another rail %u%s; it gets its share of the traffic",
+      names.rank, static_cast<int>(e.rail), names.device, names.port, OtherEnd(names).text, more,
+      static_cast<double>(e.low_ns) * 1e-9, static_cast<unsigned>(e.rate),
+      e.in ? "to this host" : "to that host", before, static_cast<unsigned>(e.others), look);
+  print_(line);
+}
+
 void Console::tell_speed(const PortSpeed& speed, uint64_t now_ns) {
   char rate[24];
   snprintf(rate, sizeof(rate), "speed %u", static_cast<unsigned>(speed.now));

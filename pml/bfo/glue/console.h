@@ -5,7 +5,7 @@
 // counted, and the next line has their number. A port that fails again and again has lines that are further
 // and further apart. A line names both ends: only together they show which node is sick. A host that reaches
 // another one by no rail any more says so as long as messages wait for one.
-// A port whose rate changes has a line, per rate.
+// A port whose rate changes has a line, per rate; one over which a rail moves too little, per direction.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,8 @@ class Console {
   void tell(const FailoverEvent& event, const EventNames& names, uint64_t now_ns);
   /// Messages wait for a peer to which there is no rail. `park_timeout`: pml_bfo_park_timeout, in seconds.
   void tell_no_rail(const FailoverEvent& event, const EventNames& names, int park_timeout, uint64_t now_ns);
+  /// A rail moves much less than it should.
+  void tell_degraded(const DegradedEvent& event, const EventNames& names, uint64_t now_ns);
   /// A port runs at another rate.
   void tell_speed(const PortSpeed& speed, uint64_t now_ns);
 

@@ -69,11 +69,13 @@ void dump_loss(const FailoverEvent& e, bool open, uint64_t now_ns, DumpLine prin
 void dump_process(const DumpedProcess& p, DumpLine print) {
   Line line;
   line.add(
-      "pml bfo: rank %d: %llu rails lost, %llu suspected, %llu fences, %llu restarts, %llu peers given "
+      "pml bfo: rank %d: %llu rails lost, %llu suspected, %llu degraded, %llu fences, %llu restarts, %llu "
+      "peers given "
       "up; a rail was missing for %.3f s; %llu bytes sent again, %llu messages",
-      p.rank, static_cast<ull>(p.rails_lost), static_cast<ull>(p.suspicions), static_cast<ull>(p.fences),
-      static_cast<ull>(p.restarts), static_cast<ull>(p.peers_lost), seconds(p.missing_ns),
-      static_cast<ull>(p.bytes_resent), static_cast<ull>(p.messages_resent));
+      p.rank, static_cast<ull>(p.rails_lost), static_cast<ull>(p.suspicions),
+      static_cast<ull>(p.degradations), static_cast<ull>(p.fences), static_cast<ull>(p.restarts),
+      static_cast<ull>(p.peers_lost), seconds(p.missing_ns), static_cast<ull>(p.bytes_resent),
+      static_cast<ull>(p.messages_resent));
   line.print(print);
 }
 
@@ -103,6 +105,9 @@ void dump_rail(const DumpedRail& r, uint64_t now_ns, DumpLine print) {
   if (r.peer_port[0] != '\0') line.add(" to %s", r.peer_port);
   line.add(", %s, epoch %u, %llu bytes in flight", r.state, r.epoch, static_cast<ull>(r.bytes_in_flight));
   if (r.peer_alive) line.add("; the peer's process answers");
+  if (r.degraded)
+    line.add("; degraded for %.3f s: %u Mbit/s, another rail %u", ms(r.degraded_since_ns, now_ns) * 1e-3,
+             r.mbits, r.mbits_of_others);
   line.print(print);
   if (r.lost != nullptr) dump_loss(*r.lost, r.lost_open, now_ns, print);
   if (r.never_ms == 0) return;

@@ -18,6 +18,7 @@ struct DumpedProcess {
   int rank = 0;
   uint64_t rails_lost = 0;
   uint64_t suspicions = 0;
+  uint64_t degradations = 0;
   uint64_t fences = 0;
   uint64_t restarts = 0;
   uint64_t peers_lost = 0;
@@ -56,6 +57,10 @@ struct DumpedRail {
   bool peer_alive = false;  ///< not up, but the peer's process is alive
   uint32_t epoch = 0;
   uint64_t bytes_in_flight = 0;
+  bool degraded = false;
+  uint64_t degraded_since_ns = 0;  ///< of the clock of dump_rail()
+  uint32_t mbits = 0;              ///< of a degraded rail: what it moves, and another one
+  uint32_t mbits_of_others = 0;
   const FailoverEvent* lost = nullptr;
   bool lost_open = false;
   uint32_t never_ms = 0;

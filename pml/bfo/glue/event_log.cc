@@ -91,6 +91,14 @@ void begin(Line& line, double unix_time, const char* what, const EventFile& of) 
       kSchema, unix_time, what, Escaped(of.job.c_str()).text, Escaped(of.host.c_str()).text, of.rank);
 }
 
+void add_ends(Line& line, const EventNames& names, int rail) {
+  line.add(
+      ", \"peer\": %d, \"peer_host\": \"%s\", \"device\": \"%s\", \"port\": %u, \"peer_device\": \"%s\", "
+      "\"peer_port\": %u, \"rail\": %d",
+      names.peer, Escaped(names.peer_host).text, Escaped(names.device).text, names.port,
+      Escaped(names.peer_device).text, names.peer_port, rail);
+}
+
 void add_return(Line& line, const FailoverEvent& e) {
   line.add(", \"epoch\": %u, \"lost_epoch\": %u, \"cause\": \"%s\", \"away_ms\": %s, \"rails_up\": %u",
            static_cast<unsigned>(e.up_epoch), static_cast<unsigned>(e.epoch), Escaped(e.text).text,
@@ -181,11 +189,7 @@ size_t format_event(const FailoverEvent& e, const EventNames& names, double unix
                     const EventFile& of, char* out, size_t size) {
   Line line(out, size);
   begin(line, unix_time, e.what, of);
-  line.add(
-      ", \"peer\": %d, \"peer_host\": \"%s\", \"device\": \"%s\", \"port\": %u, \"peer_device\": \"%s\", "
-      "\"peer_port\": %u, \"rail\": %d",
-      names.peer, Escaped(names.peer_host).text, Escaped(names.device).text, names.port,
-      Escaped(names.peer_device).text, names.peer_port, static_cast<int>(e.rail));
+  add_ends(line, names, static_cast<int>(e.rail));
   if (lost_at > 0) {
     line.add(", \"lost_at\": %.6f", lost_at);
   } else {
@@ -198,6 +202,31 @@ size_t format_event(const FailoverEvent& e, const EventNames& names, double unix
   } else {
     add_loss(line, e);
   }
+  return line.end();
+}
+
+const char* slow_side(const DegradedEvent& e) {
+  if (e.rails_judged < 2) return "unknown";
+  return e.rails_low == e.rails_judged ? "here" : e.rails_low <= 1 ? "there" : "unknown";
+}
+
+size_t format_degraded(const DegradedEvent& e, const EventNames& names, double unix_time, const EventFile& of,
+                       char* out, size_t size) {
+  Line line(out, size);
+  begin(line, unix_time, e.degraded ? "degraded" : "recovered", of);
+  add_ends(line, names, static_cast<int>(e.rail));
+  line.add(", \"epoch\": %u, \"direction\": \"%s\", \"mbit\": %u", static_cast<unsigned>(e.epoch),
+           e.in ? "in" : "out", static_cast<unsigned>(e.rate));
+  if (e.before != 0) {
+    line.add(", \"mbit_before\": %u", static_cast<unsigned>(e.before));
+  } else {
+    line.add(", \"mbit_before\": null");
+  }
+  line.add(", \"mbit_others\": %u, \"low_ms\": %.3f, \"age_ms\": %s, \"side\": \"%s\"",
+           static_cast<unsigned>(e.others), static_cast<double>(e.low_ns) * 1e-6,
+           Millis(1, e.age_ns != 0 ? 1 + e.age_ns : 0).text, slow_side(e));
+  line.add(", \"rails_low\": %u, \"rails_judged\": %u", static_cast<unsigned>(e.rails_low),
+           static_cast<unsigned>(e.rails_judged));
   return line.end();
 }
 
@@ -330,6 +359,15 @@ void EventLog::write(const FailoverEvent& event, const EventNames& names) {
   line[0] = '\n';
   const double lost_at = at(event.evidence_ns != 0 ? event.evidence_ns : event.down_ns);
   const size_t length = format_event(event, names, when, lost_at, to_, line + 1, sizeof(line) - 1);
+  if (length != 0) put(line, length);
+}
+
+void EventLog::write(const DegradedEvent& event, const EventNames& names) {
+  if (!ready()) return;
+  char line[1 + kMaxLine];
+  line[0] = '\n';
+  const size_t length =
+      format_degraded(event, names, seconds_of(CLOCK_REALTIME), to_, line + 1, sizeof(line) - 1);
   if (length != 0) put(line, length);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// event_log.h: one JSON line per failover, per return of a rail, per word about a peer without one and per
-// change of a port's rate, appended to the file the user named. Does not use Open MPI.
+// event_log.h: one JSON line per failover, per return of a rail, per word about a peer without one or about a
+// rail that moves too little, and per change of a port's rate, appended to the file the user named. Does not
+// use Open MPI.
 //
 // The file may be one of many jobs, hosts and processes, and it is never emptied. What goes wrong with it is
 // a warning, and never the end of a job: a file that cannot be opened, a full disk, a pipe whose reader has
@@ -72,6 +73,7 @@ class EventLog {
   /// that have something to say leave one. Warns when it cannot.
   void open(const EventFile& to);
   void write(const FailoverEvent& event, const EventNames& names);
+  void write(const DegradedEvent& event, const EventNames& names);
   void write(const PortSpeed& speed);
   void close();
   bool is_open() const { return fd_ >= 0 || due_; }
@@ -102,6 +104,11 @@ class EventLog {
 /// and "no_rail" have fields of their own. Returns the length, 0 when it does not fit.
 size_t format_event(const FailoverEvent& event, const EventNames& names, double unix_time, double lost_at,
                     const EventFile& of, char* out, size_t size);
+/// The same of a rail that moves too little, or does not any more.
+size_t format_degraded(const DegradedEvent& event, const EventNames& names, double unix_time,
+                       const EventFile& of, char* out, size_t size);
+/// Which end is the slow one, by the other rails over the same port here: "here", "there" or "unknown".
+const char* slow_side(const DegradedEvent& event);
 /// The same of a port's rate.
 size_t format_speed(const PortSpeed& speed, double unix_time, const EventFile& of, char* out, size_t size);
 /// The same of the last line of a file that has reached its limit.

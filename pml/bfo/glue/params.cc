@@ -65,6 +65,10 @@ constexpr IntParam kIntParams[] = {
     {"buffer_wait", &Params::buffer_wait, 1000, 0, INT_MAX / 1000, OPAL_INFO_LVL_5,
      "Milliseconds MPI_Bsend waits for buffered messages before it to end, none of which does, until it "
      "returns MPI_ERR_BUFFER. What has been received ends much sooner, unless it has lost its rail"},
+    {"degraded_time", &Params::degraded_time, 1000, 0, 3'600'000, OPAL_INFO_LVL_3,
+     "Milliseconds for which a rail must move less than a quarter of what it moved before, and of what "
+     "another rail to the same peer moves, until it is called degraded: in a line and in the event file. "
+     "What it carries follows from what it moves in any case (0 = never)"},
     {"event_limit", &Params::event_limit, 64, 0, INT_MAX, OPAL_INFO_LVL_3,
      "MiB of the event file after which it gets one line that says so and no further one (0 = no limit)"},
     {"park_timeout", &Params::park_timeout, 30, -1, INT_MAX / 1000, OPAL_INFO_LVL_3,

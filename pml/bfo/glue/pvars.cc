@@ -24,6 +24,9 @@ constexpr Total kTotals[] = {
     {"suspicions", &xfer::Counters::suspicions,
      "Number of times work on a rail stood still for longer than is usual, so that another one was "
      "preferred"},
+    {"degradations", &xfer::Counters::degradations,
+     "Number of times a rail was found to move much less than it should, for longer than "
+     "pml_bfo_degraded_time"},
     {"bytes_sent", &xfer::Counters::bytes_sent,
      "Application bytes handed to rails to be sent or written, those sent again included"},
     {"bytes_read", &xfer::Counters::bytes_read,
@@ -77,6 +80,15 @@ int read_rails(const mca_base_pvar_t*, void* value, void*) {
 
 int read_rails_up(const mca_base_pvar_t*, void* value, void*) {
   *static_cast<unsigned*>(value) = mca_pml_bfo_component.module == nullptr ? 0 : host_ports().up;
+  return OMPI_SUCCESS;
+}
+
+int read_rails_degraded(const mca_base_pvar_t*, void* value, void*) {
+  const Module* module = mca_pml_bfo_component.module;
+  *static_cast<unsigned*>(value) =
+      module == nullptr
+          ? 0
+          : static_cast<unsigned>(const_cast<Module*>(module)->engine().counters().rails_degraded);
   return OMPI_SUCCESS;
 }
 
@@ -149,6 +161,11 @@ void register_pvars(const mca_base_component_t* component) {
       "Ports of this process that are rails, or would be if they were up: fewer than 2 do not survive a loss",
       OPAL_INFO_LVL_3, MPI_T_PVAR_CLASS_LEVEL, MCA_BASE_VAR_TYPE_UNSIGNED_INT, nullptr, MPI_T_BIND_NO_OBJECT,
       flags, read_rails_expected, nullptr, nullptr, nullptr);
+  mca_base_component_pvar_register(
+      component, "rails_degraded",
+      "Rails that move much less than they should now, one for each peer and port", OPAL_INFO_LVL_3,
+      MPI_T_PVAR_CLASS_LEVEL, MCA_BASE_VAR_TYPE_UNSIGNED_INT, nullptr, MPI_T_BIND_NO_OBJECT, flags,
+      read_rails_degraded, nullptr, nullptr, nullptr);
   for (const Total& total : kTotals) {
     mca_base_component_pvar_register(component, total.name, total.help, OPAL_INFO_LVL_3,
                                      MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// report.cc: what is printed and logged: a peer that was declared failed, and the record of each failover.
+// report.cc: what is printed and logged: a peer that was declared failed, the record of each failover, and a
+// rail that moves too little.
 #include "pml/bfo/glue/btl_port.h"
 
 #include <unistd.h>
@@ -155,6 +156,33 @@ void BtlPort::emit(const FailoverEvent& event) {
     module_.console().tell(event, names, now_ns());
   if (strcmp(event.what, "no_rail") == 0)
     module_.console().tell_no_rail(event, names, module_.params().park_timeout, now_ns());
+}
+
+void BtlPort::tell(const DegradedEvent& event) {
+  if (module_.leaving()) return;
+  const auto* const peer = static_cast<const PeerHandle*>(event.peer);
+  const auto* const rail = static_cast<const RailHandle*>(event.rail_handle);
+  bfo_rail_info_t info = {};
+  name_rail(*rail, info);
+  EventNames names;
+  names.rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
+  names.peer = static_cast<int>(peer->proc->super.proc_name.vpid);
+  names.device = info.device;
+  names.port = info.port;
+  names.own_port = info.own_port;
+  const OtherEnd there(*peer, rail);
+  there.name(names);
+  DegradedEvent told = event;
+  const xfer::JudgedRails same_port =
+      module_.engine().judged_rails([rail](const RailHandle& other) { return other.btl == rail->btl; });
+  told.rails_judged = same_port.judged;
+  told.rails_low = same_port.low;
+  module_.events().write(told, names);
+  if (event.degraded) {
+    module_.console().tell_degraded(told, names, now_ns());
+    module_.summary().degraded(names);
+  }
+  module_.summary().events_lost(module_.events().lost());
 }
 
 }  // namespace bfo::glue

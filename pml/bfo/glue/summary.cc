@@ -17,7 +17,7 @@ namespace {
 std::mutex events;
 
 bool tells(const Facts& facts) {
-  return facts.lost + facts.back + facts.never + facts.peers_lost + facts.events_lost != 0;
+  return facts.lost + facts.back + facts.never + facts.peers_lost + facts.slow + facts.events_lost != 0;
 }
 
 // A name from another process is printed: it ends, and has no byte that moves the cursor.
@@ -81,6 +81,7 @@ Facts add_up(const std::vector<Facts>& all, uint64_t now_ns) {
     sum.back += one.back;
     sum.never += one.never;
     sum.peers_lost += one.peers_lost;
+    sum.slow += one.slow;
     sum.bytes_resent += one.bytes_resent;
     sum.events_lost += one.events_lost;
     sum.missing_ns = std::max(sum.missing_ns, missing(one, now_ns));
@@ -94,6 +95,7 @@ Facts add_up(const std::vector<Facts>& all, uint64_t now_ns) {
       if (to == nullptr) continue;
       to->lost += from.lost;
       to->never += from.never;
+      to->slow += from.slow;
       note_cause(*to, from.cause, from.weak != 0);
       note_end(*to, from.ends, from.end);
     }
@@ -185,7 +187,14 @@ void format_summary(const std::vector<Facts>& all, const char* host, uint64_t no
     text.add("%s%u came up later", between, sum.back);
     between = ", ";
   }
-  if (sum.peers_lost != 0) text.add("%s%u peer%s given up", between, sum.peers_lost, plural(sum.peers_lost));
+  if (sum.peers_lost != 0) {
+    text.add("%s%u peer%s given up", between, sum.peers_lost, plural(sum.peers_lost));
+    between = ", ";
+  }
+  if (sum.slow != 0) {
+    text.add("%s%u time%s a rail was degraded", between, sum.slow, plural(sum.slow));
+    add_ports(text, sum, &PortFacts::slow);
+  }
   if (sum.rails_up < sum.rails_expected)
     text.add("; %u of %u rails %s up at the end", sum.rails_up, sum.rails_expected,
              sum.rails_up == 1 ? "was" : "were");
@@ -256,6 +265,17 @@ Away Summary::up(const EventNames& names, Away was, uint64_t now_ns) {
   }
   leave();
   return Away::kNo;
+}
+
+void Summary::degraded(const EventNames& names) {
+  const std::lock_guard<std::mutex> lock(events);
+  ++facts_.slow;
+  PortFacts* const at = port(names);
+  if (at != nullptr) {
+    ++at->slow;
+    note_end(*at, names);
+  }
+  leave();
 }
 
 Away Summary::left(Away was, uint64_t now_ns) {

@@ -35,6 +35,7 @@ struct PortFacts {
   uint32_t port;
   uint32_t lost;   ///< times that a rail over it was lost
   uint32_t never;  ///< rails over it that have not been up
+  uint32_t slow;   ///< times that a rail over it moved much less than it should
   uint32_t weak;   ///< 0: `cause` is final, 1: it is not, 2: it is what the peer reported
   uint32_t ends;   ///< other ends of these rails: 0, 1, or 2 for several
   char cause[96];
@@ -43,7 +44,7 @@ struct PortFacts {
 
 /// What one process has seen. Left in the page as it is, read by a process of the same host and build.
 struct Facts {
-  static constexpr uint64_t kMagic = 0x3353544341464f42u;  ///< "BOFACTS3"
+  static constexpr uint64_t kMagic = 0x3453544341464f42u;  ///< "BOFACTS4"
   static constexpr size_t kPorts = 8;
   uint64_t magic;
   uint32_t rank;
@@ -52,6 +53,7 @@ struct Facts {
   uint32_t back;  ///< rails that came, or came back, after that
   uint32_t never;
   uint32_t peers_lost;
+  uint32_t slow;
   uint64_t missing_ns;        ///< with at least one rail missing, until missing_since_ns
   uint64_t missing_since_ns;  ///< since when one is missing (CLOCK_MONOTONIC); 0: none is
   uint64_t bytes_resent;
@@ -78,6 +80,8 @@ class Summary {
   void closed(const EventNames& names, const char* cause, bool of_peer);
   /// A rail is up. Returns kNo.
   Away up(const EventNames& names, Away was, uint64_t now_ns);
+  /// A rail moves much less than it should.
+  void degraded(const EventNames& names);
   /// Its peer has finalized: it does not count as missing any more. Returns kNo.
   Away left(Away was, uint64_t now_ns);
 

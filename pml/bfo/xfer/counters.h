@@ -30,6 +30,7 @@ struct Config {
   uint64_t unknown_limit = 1u << 30;          ///< bytes kept per peer for communicators that do not exist yet
   bool use_get = true;
   bool use_put = true;
+  uint64_t degraded_ns = 1'000'000'000;  ///< a rail that is low for so long is degraded (degraded.h); 0: none
   AnySource any_source_on_loss = AnySource::kError;
   bool trace_plans = false;  ///< Port::trace_plan() is called for each piece of a long message
 
@@ -65,7 +66,9 @@ struct Counters {
   uint64_t rails_lost = 0;
   /// rails that the progress clock suspected; no loss, only another rail was preferred
   uint64_t suspicions = 0;
-  uint64_t deferred = 0;  ///< callbacks that came during another one and were handled later
+  uint64_t degradations = 0;    ///< rails that were found to move much less than they should
+  uint64_t rails_degraded = 0;  ///< not a total: rails that do now
+  uint64_t deferred = 0;        ///< callbacks that came during another one and were handled later
   uint64_t fences = 0;
   uint64_t looked_at = 0;  ///< requests, for the records of failovers
   uint64_t peers_lost = 0;

@@ -127,6 +127,13 @@ class Engine {
     Entry entry(*this);
     return rails_.reweigh(over, weight);
   }
+  /// Rails for whose handle `over` is true: of how many it is known what they move, and how many move too
+  /// little. For tools and for the port's words.
+  template <class Over>
+  JudgedRails judged_rails(Over over) {
+    Entry entry(*this);
+    return xfer::judged_rails(base_, over);
+  }
   /// The peer acknowledged `lost` messages of a dead epoch that it never received and that cannot be resent.
   void on_gap_lost(RailT* rail, RailName name, uint64_t lost);
 

@@ -11,6 +11,7 @@
 
 #include "common/check.h"
 #include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/rails/judge.h"
 
 namespace bfo::xfer {
 
@@ -62,6 +63,7 @@ Engine<P>::~Engine() {
     p->past.free_all(base_.port);
     for (unsigned i = 0; i < p->n_rails; ++i) {
       base_.records.free(p->rails[i]);
+      free_degraded(base_, p->rails[i]);
       p->rails[i].~RailT();
       if (i != 0) base_.port.free(p->rails.at[i]);  // the first one is in the peer's memory
     }

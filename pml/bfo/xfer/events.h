@@ -7,6 +7,7 @@
 #include <new>
 
 #include "pml/bfo/xfer/engine.h"
+#include "pml/bfo/xfer/rails/judge.h"
 #include "pml/bfo/xfer/rails/limits.h"
 
 namespace bfo::xfer {
@@ -163,8 +164,10 @@ void Engine<P>::keep_alive() {
   Entry entry(*this);
   if (entry.nested()) return;
   failover_.watch_wildcards();
-  for (PeerT* p = base_.peers.front(); p; p = p->next)
+  for (PeerT* p = base_.peers.front(); p; p = p->next) {
+    if (base_.counters.rails_degraded != 0) judge_rails(base_, *p, base_.port.now_ns());
     if (failover_.keep_alive(*p)) flush(*p);
+  }
 }
 
 }  // namespace bfo::xfer

@@ -197,6 +197,8 @@ concept Port = PortTypes<P> && requires(
   // ---- clock and log
   { p.now_ns() } -> std::same_as<uint64_t>;
   { p.emit(static_cast<const FailoverEvent&>(*static_cast<FailoverEvent*>(nullptr))) };
+  /// A rail moves much less than it should, or is well again.
+  { p.tell(static_cast<const DegradedEvent&>(*static_cast<DegradedEvent*>(nullptr))) };
   /// A restart message of n bytes goes to `peer`. For the log only.
   { p.trace_sent(peer, bytes, n) };
   /// What was planned for a message to or from `peer`. For the log only, and only if Config::trace_plans.

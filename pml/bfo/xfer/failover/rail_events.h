@@ -13,6 +13,7 @@
 
 #include "common/failover_btl.h"
 #include "pml/bfo/xfer/failover/failover.h"
+#include "pml/bfo/xfer/rails/judge.h"
 #include "pml/bfo/xfer/rails/limits.h"
 
 namespace bfo::xfer {
@@ -69,6 +70,7 @@ void Failover<P>::up(RailT* rail, const RailEvent& ev) {
   rail->state = RailState::kUp;
   rail->late = base_.port.reads_in_time(kUnsure);
   rail->goodput.reset();
+  not_degraded(base_, *rail);
   if (ev.name.epoch > rail->peer_closed_epoch + 1) {  // both sides have one epoch at a time
     rail->peer_closed_epoch = ev.name.epoch - 1;
     moves_.reads_over(*rail);
@@ -147,6 +149,7 @@ void Failover<P>::down(RailT* rail, const RailEvent& reported) {
   if (ev.name.epoch < rail->name.epoch) return;
   if (rail->state == RailState::kDown && rail->dead == ev.name) return;
   base_.records.report(*rail);  // the record of its previous loss
+  not_degraded(base_, *rail);
   rail->name = ev.name;
   rail->peer_alive = false;
   if (ev.late) {

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "pml/bfo/xfer/rails/judge.h"
 #include "pml/bfo/xfer/rails/order.h"
 #include "pml/bfo/xfer/rails/rail_state.h"
 #include "pml/bfo/xfer/state.h"
@@ -22,7 +23,8 @@ class Pace {
  public:
   using Frag = typename P::Frag;
 
-  explicit Pace(P& port) : port_(port) {}
+  /// `base` outlives it.
+  explicit Pace(Base<P>& base) : base_(base), port_(base.port) {}
 
   /// All rails have been read since the last call.
   void turn() {
@@ -42,11 +44,12 @@ class Pace {
   /// The FRAG `f` has ended well.
   void frag_ended(const Frag& f) {
     const auto& x = f.xfer;
-    if (x.posted_ns > kUntimed) measure(*x.rail, x.length, x.posted_ns, port_.now_ns());
+    if (x.posted_ns > kUntimed) measure(*x.rail, x.length, x.posted_ns, port_.now_ns(), Way::kOut);
   }
   /// The sample message `f` has ended well.
   void sample_ended(const Frag& f) {
-    if (f.xfer.posted_ns != 0) measure(*f.xfer.rail, f.xfer.length, f.xfer.posted_ns, port_.now_ns());
+    const auto& x = f.xfer;
+    if (x.posted_ns != 0) measure(*x.rail, x.length, x.posted_ns, port_.now_ns(), Way::kGuessed);
   }
   /// A grant of `bytes` to `rail` goes out.
   void granted(Rail<P>& rail, uint64_t bytes) {
@@ -75,7 +78,9 @@ class Pace {
     settle_preferred(p);
   }
   uint64_t begin_timed(Rail<P>& rail, uint64_t bytes, uint64_t watch_ns = kWatchNs);
-  void measure(Rail<P>& rail, uint64_t bytes, uint64_t posted_ns, uint64_t now_ns);
+  /// Where the bytes of a timed piece went; how many they were is a guess.
+  enum class Way : uint8_t { kIn, kOut, kGuessed };
+  void measure(Rail<P>& rail, uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, Way way);
   static bool soon(const Rail<P>& rail, uint64_t bytes, uint64_t ns);
 
   static constexpr uint64_t kUntimed = 1;  ///< posted_ns of a READ on a rail that keeps up
@@ -84,6 +89,7 @@ class Pace {
   static constexpr uint64_t kWatchNs = 50'000'000;
   static constexpr uint64_t kWatchSampleNs = 5'000'000;
 
+  Base<P>& base_;
   P& port_;
   std::atomic<uint32_t> turns_ = 0;
   std::atomic<uint64_t> watch_until_ = 0;  ///< looks read the clock; 0: no piece was timed for a while
@@ -121,12 +127,16 @@ uint64_t Pace<P>::begin_timed(Rail<P>& rail, uint64_t bytes, uint64_t watch_ns) 
 
 /// A timed piece has ended well.
 template <class P>
-void Pace<P>::measure(Rail<P>& rail, uint64_t bytes, uint64_t posted_ns, uint64_t now_ns) {
+void Pace<P>::measure(Rail<P>& rail, uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, Way way) {
   const uint64_t looked = looked_ns_.load(std::memory_order_relaxed);
   auto& choice = rail.peer->choice;
   choice.looked(looked);
-  if (!rail.goodput.ended(bytes, posted_ns, now_ns, turns_.load(std::memory_order_relaxed), looked)) return;
+  const uint32_t turn = turns_.load(std::memory_order_relaxed);
+  Goodput::Sample sample;
+  if (!rail.goodput.ended(bytes, posted_ns, now_ns, turn, looked, &sample)) return;
+  if (way != Way::kGuessed) note_moved(base_, rail, sample, way == Way::kIn);
   weigh(*rail.peer);
+  judge_rails(base_, *rail.peer, now_ns);
 }
 
 /// While pieces are timed it matters when the rails were looked at.
@@ -147,7 +157,7 @@ template <class P>
     x.rail->late = port_.reads_in_time(kLate);
   else if (x.rail->late != 0 && now != 0 && soon(*x.rail, x.length, now - x.posted_ns))
     --x.rail->late;
-  if (now != 0) measure(*x.rail, x.length, x.posted_ns, now);
+  if (now != 0) measure(*x.rail, x.length, x.posted_ns, now, Way::kIn);
 }
 
 }  // namespace bfo::xfer

@@ -167,7 +167,7 @@ struct Transfers {
   Pool<SendRndv<P>, &SendRndv<P>::next_free> send_rndv_pool_;
   Pool<RecvRndv<P>, &RecvRndv<P>::next_free> recv_rndv_pool_;
   GrantPool<P> grant_pool_;
-  Pace<P> pace_{base_.port};
+  Pace<P> pace_{base_};
   Ledgers<P> ledgers_{base_.port, base_.counters, base_.agenda};
   Machine<P> machine_{base_.port};
 };

@@ -18,12 +18,28 @@ namespace bfo::xfer {
 
 class Goodput {
  public:
+  static constexpr uint64_t kMbitNs = 8000;  ///< nanoseconds that a byte takes at 1 Mbit/s
+  /// Mbit/s of that many bytes in that time, at least 1.
+  static uint64_t rate_of(uint64_t bytes, uint64_t ns) {
+    return std::clamp<uint64_t>(bytes * kMbitNs / std::max<uint64_t>(ns, 1), 1, UINT32_MAX);
+  }
   /// What a piece takes.
   struct Cost {
     uint64_t rate = 1;        ///< Mbit/s
     uint64_t latency_ns = 0;  ///< besides
     /// Time until a rail with so many bytes in flight, the new piece among them, has moved them all.
     uint64_t ns(uint64_t bytes) const { return latency_ns + bytes * kMbitNs / rate; }
+  };
+
+  /// Pieces that one look found ended. They ended up to `gap_ns` before; and unless the first one found the
+  /// rail empty, they were begun up to `gap_before_ns` before.
+  struct Sample {
+    uint64_t bytes = 0;  ///< 0: there is none
+    uint64_t took_ns = 0;
+    uint64_t gap_ns = 0;
+    uint64_t gap_before_ns = 0;
+    bool alone = false;  ///< the first piece found the rail empty: its latency is in the time
+    bool busy = false;   ///< the next piece was there all that time: the rail went on
   };
 
   /// The rail is a new connection, maybe over another link: nothing is known but its nominal rate in Mbit/s.
@@ -37,8 +53,9 @@ class Goodput {
   }
   /// A piece that was posted at `posted_ns` was found to have ended at `now_ns`, by look number `look`; the
   /// look before it was at `looked_ns`, or earlier than all pieces when nobody looked. True: the cost has
-  /// changed.
-  bool ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look, uint64_t looked_ns);
+  /// changed. `sample` gets the sample before, if it ends with that.
+  bool ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look, uint64_t looked_ns,
+             Sample* sample = nullptr);
 
   /// The peer has measured it.
   void told(uint64_t mbits, uint64_t now_ns) {
@@ -56,23 +73,23 @@ class Goodput {
   uint64_t least() const { return least_; }
   /// It was measured.
   Cost cost() const { return {rate_, latency_ns_ > kSlackNs ? latency_ns_ : 0}; }
+  /// For so long what is in flight had been served at the last look.
+  uint64_t age_ns(uint64_t looked_ns) const {
+    return looked_ns > served_from_ ? looked_ns - served_from_ : 0;
+  }
   /// The same, of a rail with something in flight that had not ended at the last look: what is much later
   /// than it should be proves that the rail is slower, before it ends.
   Cost cost_by_age(Cost c, uint64_t looked_ns) const {
-    if (looked_ns <= served_from_ || last_piece_ == 0) return c;
-    const uint64_t age = looked_ns - served_from_;
+    const uint64_t age = age_ns(looked_ns);
+    if (age == 0 || last_piece_ == 0) return c;
     if (age > kLateTimes * c.ns(last_piece_)) c = {rate_of(last_piece_, age), 0};
     return c;
   }
 
  private:
-  static constexpr uint64_t kMbitNs = 8000;  ///< nanoseconds that a byte takes at 1 Mbit/s
   static constexpr uint64_t kLateTimes = 4;  ///< a piece is late after so many times its cost
   static constexpr uint64_t kProbeTimes = 200;
   static constexpr uint64_t kSlackNs = 50'000;  ///< latency of any rail; less is not worth a choice
-  static uint64_t rate_of(uint64_t bytes, uint64_t ns) {
-    return std::clamp<uint64_t>(bytes * kMbitNs / std::max<uint64_t>(ns, 1), 1, UINT32_MAX);
-  }
   bool close(uint64_t next, uint64_t next_posted_ns);
   bool learn_rate(uint64_t sample);
   bool learn_latency(uint64_t sample);
@@ -95,9 +112,12 @@ class Goodput {
 };
 
 inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,
-                           uint64_t looked_ns) {
+                           uint64_t looked_ns, Sample* sample) {
   bool changed = false;
-  if (to_ != 0 && look != look_) changed = close(bytes, posted_ns);
+  if (to_ != 0 && look != look_) {
+    if (sample) *sample = {bytes_, to_ - from_, gap_ns_, gap_before_, alone_, posted_ns + gap_ns_ <= to_};
+    changed = close(bytes, posted_ns);
+  }
   if (to_ == 0) {
     from_ = std::max(posted_ns, served_from_);
     alone_ = posted_ns >= served_from_;

@@ -82,6 +82,7 @@ class RailChoice {
   void weigh();
   /// When all rails were looked at last: something in flight had not ended then.
   void looked(uint64_t ns) { looked_ns_ = ns; }
+  uint64_t looked_ns() const { return looked_ns_; }
   /// What `rail` moves, what the fastest does, and all: for the size of pieces.
   Share share(const RailT& rail) const {
     if (!uneven_) [[likely]]

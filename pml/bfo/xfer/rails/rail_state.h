@@ -12,6 +12,7 @@
 #include "common/status.h"
 #include "pml/bfo/xfer/args.h"
 #include "pml/bfo/xfer/port.h"
+#include "pml/bfo/xfer/rails/degraded.h"
 #include "pml/bfo/xfer/rails/goodput.h"
 
 namespace bfo::xfer {
@@ -64,6 +65,7 @@ struct Rail {
   /// bytes of long messages posted and not ended, which the scheduler balances
   uint64_t inflight_bytes = 0;
   Goodput goodput;                 ///< what it was measured to move
+  Degraded* degraded = nullptr;    ///< is that much less than it should be? nullptr: it was not measured
   uint32_t control_out = 0;        ///< control messages posted and not ended: at most kMostControl
   FailoverEvent* event = nullptr;  ///< of its last loss; nullptr until the first one
   FailoverEvent* back = nullptr;   ///< of its return; nullptr while it was not lost, or its return is told
