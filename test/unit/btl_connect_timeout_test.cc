@@ -128,7 +128,8 @@ uint64_t call(World& w, Process& p, Process& peer, uint64_t turn_ns = 20'000, ui
   const uint64_t begun = test_now();
   p.stay_ns = 0;
   p.poll();
-  engine::Stay stay(std::exchange(p.stay_ns, 0), p.port.steps(), begun, test_environment());
+  const uint64_t step_ns = p.patience.step_ns(std::exchange(p.stay_ns, 0), p.port.steps());
+  engine::Stay stay(step_ns, p.port.steps(), begun, test_environment());
   for (uint64_t turn = begun + turn_ns; p.port.connecting() && stay.goes_on(p.port.steps(), test_now());
        p.poll()) {
     test_now() += 20'000 + late_ns;
@@ -137,6 +138,7 @@ uint64_t call(World& w, Process& p, Process& peer, uint64_t turn_ns = 20'000, ui
     turn += turn_ns;
     look(w, peer);
   }
+  p.patience.left(p.port.connecting(), p.port.steps());
   p.port.await_message(nullptr);
   return test_now() - begun;
 }
@@ -208,6 +210,30 @@ TEST(ConnectTimeout, ProcessPollsSeldomAndTheMachineIsLoaded_AFirstMessageTakesT
     }
     RecordProperty("calls", calls);
     EXPECT_LE(calls, 2) << late_ms;
+  }
+}
+
+/// The peer has its turn so late that no step comes within one call's time. By the next call it has answered:
+/// that call waits for the other steps.
+TEST(ConnectTimeout, ProcessPollsSeldomAndItsPeerWaitsForAProcessor_AFirstMessageTakesThreePolls) {
+  constexpr uint64_t kPauseMs = 1000;
+  for (const uint64_t turn_ms : {60, 120, 190}) {
+    World w;
+    for (int i = 0; i < 3; ++i) {
+      test_now() += kPauseMs * kMs;
+      call(w, w.a, w.b);
+    }
+    w.b.other_rail = false;
+    ASSERT_EQ(engine::send(w.b.endpoint, w.frag("x")), engine::Accepted::kQueued);
+    int calls = 0;
+    for (; calls < 20 && w.a.count("recv 65 x") == 0; ++calls) {
+      for (uint64_t ms = 0; ms < kPauseMs; ms += turn_ms) {
+        test_now() += turn_ms * kMs;
+        look(w, w.b);
+      }
+      EXPECT_LE(call(w, w.a, w.b, turn_ms * kMs), 2 * kPauseMs * kMs);
+    }
+    EXPECT_EQ(calls, 2) << turn_ms;
   }
 }
 

@@ -21,6 +21,7 @@
 #include "btl/verbs/engine/connect/cm.h"
 #include "btl/verbs/engine/drain/drain.h"
 #include "btl/verbs/engine/datagram/cm_packet.h"
+#include "btl/verbs/engine/rail/patience.h"
 #include "btl/verbs/engine/send/rdma.h"
 #include "btl/verbs/engine/send/send.h"
 #include "test/unit/btl_fabric.h"
@@ -51,6 +52,7 @@ struct Process {
   bfo_fence_result_t last_result = BFO_FENCED;
   uint64_t last_delivered = 0;
   uint64_t gap = 0;
+  engine::Patience patience;
   uint64_t stay_ns = 0;              // comes_seldom(), since it was last set to 0
   std::vector<std::string> packets;  // of connections, sent and believed, in words
   std::vector<std::string> rates;    // of its port, before and after a change

@@ -213,7 +213,8 @@ int stay() {
     for (int i = 0; i < self().module_count; ++i) sum += self().ports[i]->steps();
     return sum;
   };
-  engine::Stay stay(std::exchange(self().stay_ns, 0), steps(), now_ns(), engine::system_environment());
+  const uint64_t step_ns = self().patience.step_ns(std::exchange(self().stay_ns, 0), steps());
+  engine::Stay stay(step_ns, steps(), now_ns(), engine::system_environment());
   const auto connecting = [] {
     for (int i = 0; i < self().module_count; ++i) {
       if (self().ports[i]->connecting()) return true;
@@ -227,6 +228,7 @@ int stay() {
     handled += progress_once();
   }
   self().stay_ns = 0;
+  self().patience.left(connecting(), steps());
   for (int i = 0; i < self().module_count; ++i) self().ports[i]->await_message(nullptr);
   return handled;
 }

@@ -9,6 +9,7 @@
 
 #include "btl/verbs/engine/device/async.h"
 #include "btl/verbs/engine/device/device.h"
+#include "btl/verbs/engine/rail/patience.h"
 #include "btl/verbs/engine/rail/port.h"
 #include "btl/verbs/engine/select/selection.h"
 #include "btl/verbs/engine/select/shortfall.h"
@@ -99,6 +100,7 @@ struct Component {
   std::atomic<bool> blind;            ///< nothing says when memory is given back: no registration is kept
   std::atomic<uint64_t> libraries;    ///< memory_hooks.h: how many were loaded at the last look
   uint64_t stay_ns;                   ///< progress may go on for so long: engine::Host::comes_seldom
+  engine::Patience patience;          ///< with handshakes that it stays for
   RecursiveLock progress_lock;        ///< a callback may add processes
 };
 

@@ -38,6 +38,12 @@ Need need_seen(Endpoint& endpoint, uint64_t now) {
   return talks ? Need::kTalks : Need::kNone;
 }
 
+/// The peer has answered the handshake that it needed, and the rail is about to come up: its word counts
+/// until then, however long this process was away meanwhile.
+bool answered(const Endpoint& endpoint) {
+  return endpoint.phase == Phase::kBinding || endpoint.phase == Phase::kProbing;
+}
+
 }  // namespace
 
 void need_look(Endpoint& endpoint, uint64_t now) {
@@ -45,7 +51,7 @@ void need_look(Endpoint& endpoint, uint64_t now) {
   const bool active = endpoint.port->state() == PortState::kActive;
   endpoint.need().next_look_ns = now + (active ? kLookNs : kDownLookNs);
   endpoint.need().seen = need_seen(endpoint, now);
-  if (now >= endpoint.need().peer_until_ns) endpoint.need().peer = Need::kNone;
+  if (now >= endpoint.need().peer_until_ns && !answered(endpoint)) endpoint.need().peer = Need::kNone;
 }
 
 void need_begin(Endpoint& endpoint, uint64_t now) {
