@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// module.cc: the module and its peers: start, processes that are added and removed, finalize.
-//
-// Rails are copied out of the BML once, by value, and its arrays are left as they are when one dies: taking a
-// BTL out of them (bml_del_proc_btl) cannot be undone (bml_add_btl is not implemented in 4.1 and 5.0), while
-// our rails come back with a new epoch; and it can leave the BML's list of eager rails empty for others.
+// module.cc: the module: start, processes that are added and removed, finalize.
 #include "pml/bfo/glue/module.h"
 
 #include <sys/random.h>
@@ -23,16 +19,15 @@
 #include "pml/bfo/glue/entry.h"
 #include "pml/bfo/glue/help.h"
 #include "pml/bfo/glue/other_end.h"
+#include "pml/bfo/glue/rail_limits.h"
 #include "pml/bfo/glue/trace.h"
 #include "pml/bfo/xfer/contract.h"
 #include "pml/bfo/xfer/rails/limits.h"
-#include "pml/bfo/xfer/rails/stock_name.h"
 
 namespace bfo::glue {
 namespace {
 
 constexpr uint64_t kForever = UINT64_MAX / 4;
-constexpr size_t kLeastPipelineFrag = 4096;  // a shorter btl_NAME_rdma_pipeline_frag_size counts as this one
 constexpr useconds_t kNoteMicros = 500'000;  // for others of the host to find what was said
 constexpr int kTellMillis = 500;             // how long it waits then for the records of losses
 // Finalize waits so long for messages that are not acknowledged, and for the answers of those that it leaves.
@@ -125,65 +120,6 @@ std::string job_number() {
 
 std::string text_of(const char* parameter) {
   return parameter == nullptr ? "" : parameter;
-}
-
-const char* component_name(const mca_btl_base_module_t* btl) {
-  return btl->btl_component->btl_version.mca_component_name;
-}
-
-uint64_t number_of(const opal_process_name_t& process) {
-  return uint64_t{process.jobid} << 32 | process.vpid;
-}
-
-// The same number on both sides, another one for the next peer.
-uint64_t pair_key(const opal_process_name_t& peer) {
-  const opal_process_name_t self = OPAL_PROC_MY_NAME;
-  return uint64_t{self.jobid} + peer.jobid + self.vpid + peer.vpid;
-}
-
-// From how many bytes on a contiguous message goes by RDMA. By default: what does not go at once, because
-// that saves a copy. Through shared memory (get, and no epochs) copying a little more than an eager message
-// is faster still.
-size_t least_rdma_size(const mca_btl_base_module_t* btl, const xfer::RailLimits& l, const Params& params) {
-  if (params.rdma_threshold > 0) return static_cast<size_t>(params.rdma_threshold);
-  if (l.get_limit != 0 && find_failover(btl) == nullptr) return l.eager_limit + 1;
-  return xfer::beyond_eager(l.eager_limit);
-}
-
-// Longest MATCH of a blocking send that is offered to sendi: its caller would wait for READ and FIN, which
-// cost more than the two copies of such a message. 0: no longer one than any send offers.
-size_t blocking_limit(const mca_btl_base_module_t* btl, const Params& params) {
-  if (params.blocking_limit == 0 || find_failover(btl) == nullptr || btl->btl_sendi == nullptr) return 0;
-  const bool by_rdma = params.rdma_threshold > 0;
-  const int longest =
-      by_rdma ? std::min(params.blocking_limit, params.rdma_threshold - 1) : params.blocking_limit;
-  return static_cast<size_t>(longest) + sizeof(core::MatchHdr);
-}
-
-xfer::RailLimits limits_of(const mca_btl_base_module_t* btl, const Params& params, bool rdma) {
-  xfer::RailLimits l;
-  l.eager_limit = btl->btl_eager_limit;
-  l.inline_limit = StockSend::inline_limit(*btl);
-  l.blocking_limit = blocking_limit(btl, params);
-  l.rndv_eager_limit = btl->btl_rndv_eager_limit;
-  l.max_send_size = btl->btl_max_send_size;
-  const bool handle_fits = btl->btl_registration_handle_size <= core::kMaxHandle;
-  if (rdma && handle_fits && (btl->btl_flags & MCA_BTL_FLAGS_PUT) != 0 && btl->btl_put != nullptr) {
-    l.put_limit = btl->btl_put_limit;
-  }
-  if (rdma && handle_fits && (btl->btl_flags & MCA_BTL_FLAGS_GET) != 0 && btl->btl_get != nullptr) {
-    l.get_limit = btl->btl_get_limit;
-  }
-  l.get_alignment = std::max<size_t>(btl->btl_get_alignment, 1);
-  l.min_rdma_size = least_rdma_size(btl, l, params);
-  // A failed rail leaves at most short fragments to be sent again. A BTL that cannot fail over gets all at
-  // once, as from ob1 (vader's pipeline fragment of 4 KiB would be one system call each).
-  l.rdma_frag_size = find_failover(btl) != nullptr
-                         ? std::max<size_t>(btl->btl_rdma_pipeline_frag_size, kLeastPipelineFrag)
-                         : std::numeric_limits<size_t>::max() / 2;
-  // Of a port that is down it is 0 until it comes up.
-  l.weight = std::max<uint32_t>(__atomic_load_n(&btl->btl_bandwidth, __ATOMIC_RELAXED), 1);
-  return l;
 }
 
 }  // namespace
@@ -339,122 +275,6 @@ int Module::add_procs(ompi_proc_t** procs, size_t count) {
   if ((rc = check_limits()) != OMPI_SUCCESS) return rc;
   bind_failover_btls();  // first: their messages never come through the callbacks
   return register_callbacks();
-}
-
-Peer* Module::peer(ompi_proc_t* proc) {
-  void* known = proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
-  if (known != nullptr) [[likely]]
-    return static_cast<Peer*>(known);
-  return make_peer(proc);
-}
-
-void Module::set_peer(ompi_proc_t* proc, Peer* peer) {
-  proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML] =
-      reinterpret_cast<mca_bml_base_endpoint_t*>(static_cast<void*>(peer));
-}
-
-// A process that nothing is sent to: requests with it, and those with anybody, end with an error.
-Peer* Module::make_refused(ompi_proc_t* proc) {
-  PeerHandle handle;
-  handle.proc = proc;
-  handle.refused = true;
-  Peer* peer = engine_.peer_add(handle, pair_key(proc->super.proc_name), false);
-  if (peer == nullptr) return nullptr;
-  set_peer(proc, peer);
-  engine_.peer_refuse(peer);
-  return peer;
-}
-
-// Called with the engine's lock held.
-Peer* Module::make_peer(ompi_proc_t* proc) {
-  // Processes of other hosts are not added at the start.
-  if (!understands(&proc->super)) return make_refused(proc);
-  mca_bml_base_endpoint_t* ep = mca_bml_base_get_endpoint(proc);
-  if (ep == nullptr) return nullptr;
-  PeerHandle handle;
-  handle.proc = proc;
-  Peer* peer = engine_.peer_add(handle, pair_key(proc->super.proc_name), proc == ompi_proc_local());
-  if (peer == nullptr) return nullptr;
-  const size_t n = std::min<size_t>(mca_bml_base_btl_array_get_size(&ep->btl_send),
-                                    static_cast<size_t>(params_.max_send_per_range));
-  for (size_t i = 0; i < n; ++i) add_rail(peer, *mca_bml_base_btl_array_get_index(&ep->btl_send, i), *ep);
-  set_peer(proc, peer);
-  rail_check_.at_contact(*peer);
-  return peer;
-}
-
-// BTLs whose sendi copies a header of any length. Others have a field for it (ugni: 128 bytes), or choose how
-// to send by the length of the payload alone (uct).
-static bool takes_any_header(const mca_btl_base_module_t& btl) {
-  const char* const name = btl.btl_component->btl_version.mca_component_name;
-  return strcmp(name, kSharedMemoryBtl) == 0 || strcmp(name, "self") == 0;
-}
-
-void Module::add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_bml_base_endpoint_t& ep) {
-  RailHandle handle;
-  handle.btl = bml_btl.btl;
-  handle.ep = bml_btl.btl_endpoint;
-  handle.failover = find_failover(bml_btl.btl);
-  handle.whole_in_header = takes_any_header(*bml_btl.btl);
-
-  size_t same_component = 0;
-  for (size_t i = 0; i < ep.btl_send.arr_size; ++i) {
-    if (ep.btl_send.bml_btls[i].btl->btl_component == handle.btl->btl_component) ++same_component;
-  }
-  const bool named = handle.failover != nullptr || same_component == 1;
-  const bool rdma = named && peer->n_rails < params_.max_rdma_per_request;
-  xfer::RailLimits limits = limits_of(handle.btl, params_, rdma);
-  limits.failover = handle.failover != nullptr;
-
-  Rail* const rail = engine_.rail_add(peer, handle, limits);
-  if (rail == nullptr) return;
-  if (handle.failover != nullptr) return begin_rail(*rail);
-  const RailName name = xfer::stock_name(component_name(handle.btl), number_of(OPAL_PROC_MY_NAME),
-                                         number_of(peer->handle.proc->super.proc_name));
-  engine_.rail_begin(rail, RailState::kUp, named ? name : RailName{});
-  broken_lock_.lock();
-  stock_rails_.push_back(rail);
-  broken_lock_.unlock();
-}
-
-// attach() reads the state when the BTL has the pointer. A later change, reported to another thread, waits
-// for the engine's lock, which this thread holds.
-void Module::begin_rail(Rail& rail) {
-  const RailHandle& handle = rail.handle;
-  bfo_rail_info_t info = {};
-  if (handle.failover->attach(handle.btl, handle.ep, &rail, &info) != OPAL_SUCCESS)
-    return engine_.rail_begin(&rail, RailState::kUnusable);
-  engine_.rail_begin(&rail, xfer::state_of(info.state), {info.name.conn, info.name.epoch});
-  if (info.answers != 0) engine_.on_peer_alive(&rail, true);
-}
-
-void Module::note_broken(mca_btl_base_module_t* btl, opal_proc_t* proc, const char* info) {
-  broken_lock_.lock();
-  broken_.push_back({btl, proc, info == nullptr ? "no detail" : info});
-  broken_lock_.unlock();
-  broken_any_.store(true, std::memory_order_release);
-}
-
-void Module::handle_broken_now() {
-  broken_lock_.lock();
-  broken_any_.store(false, std::memory_order_relaxed);
-  const std::vector<Broken> notes = std::exchange(broken_, {});
-  const std::vector<Rail*> rails = stock_rails_;
-  broken_lock_.unlock();
-  for (const Broken& note : notes) {
-    show_help("stock-btl-error", component_name(note.btl), note.info.c_str());
-    xfer::RailEvent event;
-    event.cause = BFO_CAUSE_POST_FAILED;
-    event.text = note.info.c_str();
-    for (Rail* rail : rails) {
-      if (rail->handle.btl != note.btl) continue;
-      if (note.proc != nullptr && &rail->peer->handle.proc->super != note.proc) continue;
-      // A message taken without a descriptor is not counted.
-      const bool used =
-          note.btl->btl_sendi != nullptr || __atomic_load_n(&rail->handle.carried, __ATOMIC_RELAXED);
-      engine_.on_rail_broken(rail, event, used);
-    }
-  }
 }
 
 void Module::keep_alive_now() {
