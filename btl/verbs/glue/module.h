@@ -8,17 +8,12 @@
 #include "btl/verbs/engine/rail/port.h"
 #include "btl/verbs/engine/select/selection.h"
 #include "btl/verbs/glue/component.h"
+#include "btl/verbs/glue/frag_pool.h"
 #include "common/failover_btl.h"
 
 /// One peer on one port. The engine's endpoint is the first member: the two convert into each other by cast.
 struct mca_btl_base_endpoint_t {
   bfo::engine::Endpoint engine;
-};
-
-/// What the PML passes around for a registration, and sends to peers: eight bytes.
-struct mca_btl_base_registration_handle_t {
-  uint32_t lkey;
-  uint32_t rkey;
 };
 
 namespace bfo::verbs {
@@ -28,36 +23,6 @@ struct Registration {
   mca_rcache_base_registration_t super;
   ibv_mr* mr;
   mca_btl_base_registration_handle_t handle;
-};
-
-struct FragPool;
-
-/// A descriptor with what the engine needs to send it. RDMA work uses one without buffer.
-struct VerbsFrag {
-  mca_btl_base_descriptor_t base;
-  mca_btl_base_segment_t segment;
-  engine::Frag engine;
-  VerbsFrag* next_free;
-  FragPool* pool;
-  char* buffer;
-  uint32_t buffer_lkey;
-  bool accounted_inline;  ///< ended for the PML when it was posted: a failure is reported by sendi_failed
-  bool scarce;            ///< at most one more was free when it was taken, and the pool could not grow
-  /// put and get
-  mca_btl_base_registration_handle_t* local_handle;
-  mca_btl_base_rdma_completion_fn_t rdma_done;
-  void* rdma_context;
-  void* rdma_data;
-};
-
-/// Fragments of one buffer size, reused last in first out.
-struct FragPool {
-  VerbsFrag* free;
-  size_t buffer_bytes;
-  unsigned made;
-  uint64_t retry_ns;  ///< it could not grow: not before then again
-  void* blocks[4096];
-  int block_count;
 };
 
 /// A module. The BTL's public part is the first member.
@@ -144,12 +109,6 @@ int get(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* loc
         uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
         mca_btl_base_registration_handle_t* remote_handle, size_t size, int flags, int order,
         mca_btl_base_rdma_completion_fn_t done, void* context, void* data);
-void pools_open(Module& module);
-/// What they take.
-engine::StockNeed pools_need(void* module);
-/// Makes the fragments without which nothing can be sent. False with errno. Progress function only.
-bool pools_prepare(void* module);
-void pools_close(Module& module);
 void frag_done(void* ctx, engine::Endpoint& endpoint, engine::Frag* frag, int status);
 void deliver(void* ctx, engine::Endpoint& endpoint, uint8_t tag, char* data, uint32_t length);
 
