@@ -467,6 +467,32 @@ TEST(Accounting, ManyMessagesGoAgain_TheRecordCostsLittle) {
   }
 }
 
+/// The record waits until their receiver has said what it has: it looks at none of them meanwhile, however
+/// often the engine makes progress.
+TEST(Accounting, ManyMessagesAreInARestart_TheRecordLooksAtNone) {
+  for (const Way way : {Way::kCopy, Way::kPut}) {
+    SCOPED_TRACE(static_cast<int>(way));
+    World w(options(way));
+    w.now = 1000;
+    for (int i = 0; i < 100; ++i) {
+      w.irecv(1, 0, i, 3000);
+      w.isend(0, 1, i, pattern(3000, i));
+    }
+    for (size_t i = 200; i > 0; --i) w.take();
+    w.kill(0, 1, 0);
+    w.closures();
+    uint64_t before[2];
+    for (int rank : {0, 1}) before[rank] = w.engines[rank]->counters().looked_at;
+    for (int i = 0; i < 50; ++i)
+      for (int rank : {0, 1}) w.engines[rank]->progress(w.now += 1'100'000);
+    EXPECT_EQ(w.engines[0]->counters().looked_at - before[0], 0u);
+    EXPECT_TRUE(w.ports[0]->events_.empty()) << "it waits for them";
+    ASSERT_TRUE(w.run());
+    w.engines[0]->progress(w.now += 200'000'000);
+    EXPECT_EQ(w.ports[0]->events_.size(), 1u);
+  }
+}
+
 /// Twice over the same: what was said again is lost too.
 TEST(Accounting, EagerMessagesLostAgainAndAgain_CountEachTime) {
   for (Way way : {Way::kSendi, Way::kFragment}) {

@@ -9,6 +9,7 @@
 #include "test/unit/alone_port.h"
 
 template class bfo::xfer::Moves<bfo::test::AlonePort>;
+template struct bfo::xfer::Transfers<bfo::test::AlonePort>;
 
 namespace bfo::test {
 namespace {

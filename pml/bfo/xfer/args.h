@@ -33,7 +33,11 @@ struct Eager;
 template <class P>
 struct RndvCopy;
 template <class P>
+struct Offer;
+template <class P>
 struct Rget;
+template <class P>
+struct Writes;
 template <class P>
 struct Rput;
 template <class P>

@@ -101,7 +101,7 @@ template <class P>
   if (base_.exit_work.has_deferred()) [[unlikely]]
     do_deferred();
   if (base_.records.any_due()) [[unlikely]]
-    base_.records.report_due(base_.peers.front());
+    base_.records.report_due(base_.peers.front(), moves_);
   auto completed = base_.exit_work.take_completed();
   --depth_;
   lock_.unlock();

@@ -148,7 +148,7 @@ void Engine<P>::on_message_unstored(RailT* rail, size_t size) {
 template <class P>
 void Engine<P>::tell_losses(PeerT* p) {
   Entry entry(*this);
-  base_.records.report(*p, true);
+  base_.records.report(*p, true, moves_);
 }
 
 template <class P>

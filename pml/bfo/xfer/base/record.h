@@ -33,6 +33,13 @@
 
 namespace bfo::xfer {
 
+/// What the messages of a peer have yet to send again.
+struct Owed {
+  bool in_restart = false;  ///< that is not known yet of one of them, and none was looked at
+  SentBefore waiting;
+  uint64_t looked_at = 0;  ///< requests that were
+};
+
 template <class P>
 class FailoverRecords {
  public:
@@ -48,17 +55,19 @@ class FailoverRecords {
   void close(Rail<P>& rail, const RailEvent& ev);
   /// The epoch of `ev` came up, and the rail is one of those that are used.
   void up(Rail<P>& rail, const RailEvent& ev);
-  /// Reports the record of `rail`, complete or not.
-  void report(Rail<P>& rail) {
-    if (rail.event_open) emit(rail, waiting_again(*rail.peer));
+  /// Reports the record of `rail`, complete or not. `requests`: its owed() says what a peer's have yet to
+  /// send again, see Owed.
+  void report(Rail<P>& rail, const auto& requests) {
+    if (rail.event_open) emit(rail, requests.owed(*rail.peer, true).waiting);
   }
-  void report(Peer<P>& p, bool now);
+  /// Reports the records of `p` that are complete; `now`: all of them.
+  void report(Peer<P>& p, bool now, const auto& requests);
   /// Is there a record that is not complete?
   static bool any_open(const Peer<P>& p);
   /// A record that waits only for what has to be sent again is looked at when the engine is left, after that
   /// was sent (RecordDue).
   bool any_due() const { return due_; }
-  void report_due(Peer<P>* first);
+  void report_due(Peer<P>* first, const auto& requests);
   /// Does the record of `rail` have to be looked at again?
   static bool needs_clock(const Rail<P>& rail) { return rail.event_open; }
   void free(Rail<P>& rail) {
@@ -83,7 +92,6 @@ class FailoverRecords {
 
  private:
   using Waiting = SentBefore;
-  Waiting waiting_again(const Peer<P>& p);
   bool fenced(const Rail<P>& rail, bool moving) const;
   void count_resent(Peer<P>& p, uint64_t bytes, bool whole_message);
   void segment_resent(SendRequest& r, uint64_t bytes);
@@ -228,52 +236,6 @@ void FailoverRecords<P>::note_restart(Peer<P>& p) {
     if (p.rails[i].event_open) ++p.rails[i].event->restarts;
 }
 
-/// A sender that waits for the receiver's word of what it has, a receiver that waits to give it.
-inline bool in_restart(core::SendPhase phase) {
-  return phase == core::SendPhase::kDraining || phase == core::SendPhase::kNotified;
-}
-inline bool in_restart(core::RecvPhase phase) {
-  return phase == core::RecvPhase::kAsking || phase == core::RecvPhase::kQuiescing ||
-         phase == core::RecvPhase::kQuiesced;
-}
-
-/// The eager messages are counted where they wait; requests in a rendezvous are looked at.
-template <class P>
-typename FailoverRecords<P>::Waiting FailoverRecords<P>::waiting_again(const Peer<P>& p) {
-  Waiting w = p.backlog.again;
-  for (SendRequest* r = p.live_sends.front(); r; r = p.live_sends.next(r)) {
-    const auto& x = r->xfer;
-    ++counters_.looked_at;
-    if (x.phase == core::SendPhase::kOpening || x.phase == core::SendPhase::kSending)
-      w.bytes += x.rndv->resend_bytes;
-    // Its receiver has not said what it has: at most so much has to be sent again.
-    if (in_restart(x.phase)) w.add(x.rndv->sent_once.bytes() - x.rndv->received);
-    if (x.phase == core::SendPhase::kOpening && x.rndv->restarts == 0 && x.rndv->opened &&
-        (x.pending & kPendingStart))
-      w.add(x.rndv->sent_once.bytes());
-  }
-  for (RecvRequest* r = p.live_recvs.front(); r; r = p.live_recvs.next(r)) {
-    ++counters_.looked_at;
-    if (r->xfer.phase == core::RecvPhase::kReceiving || in_restart(r->xfer.phase))
-      w.bytes += r->xfer.rndv->read_failed.bytes();
-  }
-  return w;
-}
-
-/// Is a request of `p` in a restart?
-template <class P>
-bool in_restart(const Peer<P>& p, uint64_t& looked_at) {
-  for (auto* s = p.live_sends.front(); s; s = p.live_sends.next(s)) {
-    ++looked_at;
-    if (in_restart(s->xfer.phase)) return true;
-  }
-  for (auto* q = p.live_recvs.front(); q; q = p.live_recvs.next(q)) {
-    ++looked_at;
-    if (in_restart(q->xfer.phase)) return true;
-  }
-  return false;
-}
-
 template <class P>
 bool FailoverRecords<P>::any_open(const Peer<P>& p) {
   bool open = false;
@@ -293,7 +255,7 @@ bool FailoverRecords<P>::fenced(const Rail<P>& rail, bool moving) const {
 /// everything that has to be sent again was sent. Without a rail nothing of that goes on: what waits is in
 /// the record, and it is reported at once. `now`: report it as it is.
 template <class P>
-void FailoverRecords<P>::report(Peer<P>& p, bool now) {
+void FailoverRecords<P>::report(Peer<P>& p, bool now, const auto& requests) {
   constexpr uint64_t kLate = 100'000'000;
   const bool moving = !p.choice.empty() && p.choice[0].usable(p.choice[0].name.epoch);
   const auto looks = [&](const Rail<P>& r) {
@@ -304,24 +266,22 @@ void FailoverRecords<P>::report(Peer<P>& p, bool now) {
   bool any = false;
   for (unsigned i = 0; i < p.n_rails; ++i) any = any || looks(p.rails[i]);
   if (!any) return;
-  const uint64_t before = counters_.looked_at;
-  const bool busy = !now && moving && in_restart(p, counters_.looked_at);
-  const Waiting waiting = busy ? Waiting{UINT64_MAX, UINT64_MAX} : waiting_again(p);
-  const uint64_t looked_at = counters_.looked_at - before;
+  const Owed owed = requests.owed(p, now || !moving);
+  counters_.looked_at += owed.looked_at;
   for (unsigned i = 0; i < p.n_rails; ++i) {
     Rail<P>& r = p.rails[i];
     if (!r.event_open || (!now && !fenced(r, moving))) continue;
-    if (!busy) r.event_pending = !now && moving && !waiting.none();
+    if (!owed.in_restart) r.event_pending = !now && moving && !owed.waiting.none();
     if (r.event_pending)
-      r.due = {waiting.bytes, waiting.messages, looked_at / 8 + 1, port_.now_ns() + kLate};
-    else if (!busy)
-      emit(r, waiting);
+      r.due = {owed.waiting.bytes, owed.waiting.messages, owed.looked_at / 8 + 1, port_.now_ns() + kLate};
+    else if (!owed.in_restart)
+      emit(r, owed.waiting);
   }
 }
 
 /// What a record waited for may have been sent.
 template <class P>
-[[gnu::cold]] void FailoverRecords<P>::report_due(Peer<P>* first) {
+[[gnu::cold]] void FailoverRecords<P>::report_due(Peer<P>* first, const auto& requests) {
   due_ = false;
   for (Peer<P>* p = first; p; p = p->next) {
     bool any = false;
@@ -329,7 +289,7 @@ template <class P>
       const Rail<P>& r = p->rails[i];
       any = any || (r.event_open && r.event_pending && r.due.now());
     }
-    if (any) report(*p, false);
+    if (any) report(*p, false, requests);
   }
 }
 

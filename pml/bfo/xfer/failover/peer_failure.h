@@ -89,7 +89,7 @@ template <class P>
   moves_.give_up(p);
   matching_.fail_posted(p, outcome);
   if (loss) wildcards_.peer_failed(p);
-  base_.records.report(p, true);
+  base_.records.report(p, true, moves_);
   FailoverEvent e;
   e.what = outcome == Outcome::kMessageLost ? "message_lost"
            : outcome == Outcome::kNoMemory  ? "no_memory"
@@ -131,7 +131,7 @@ template <class P>
 template <class P>
 bool Failover<P>::look(PeerT& p, uint64_t now_ns) {
   if (p.standing.notice_pending()) notify_lost(p);
-  base_.records.report(p, false);
+  base_.records.report(p, false, moves_);
   const bool posts = moves_.poll_for_frags(p);
   bool alive = false;
   for (unsigned i = 0; i < p.n_rails; ++i) {

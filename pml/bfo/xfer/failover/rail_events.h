@@ -148,7 +148,7 @@ void Failover<P>::down(RailT* rail, const RailEvent& reported) {
   const RailEvent ev = without_blame(p, reported);
   if (ev.name.epoch < rail->name.epoch) return;
   if (rail->state == RailState::kDown && rail->dead == ev.name) return;
-  base_.records.report(*rail);  // the record of its previous loss
+  base_.records.report(*rail, moves_);  // the record of its previous loss
   not_degraded(base_, *rail);
   rail->name = ev.name;
   rail->peer_alive = false;

@@ -11,6 +11,14 @@
 
 namespace bfo::xfer {
 
+/// A READ has ended: the usual case first.
+template <class P>
+[[gnu::always_inline]] inline void Transfers<P>::read_over(Frag& f) {
+  RecvRequest* const r = recvs_.find(f.xfer.name);
+  if (!r || !Rget<P>::only_read_ended(*this, *r, f)) [[unlikely]]
+    Rget<P>::read_done(*this, f);
+}
+
 /// Any fragment but a stored message has ended. Its record stays the caller's.
 template <class P>
 void Transfers<P>::frag_over(Frag& f) {
@@ -32,7 +40,7 @@ void Transfers<P>::frag_over(Frag& f) {
     case FragKind::kFrag:
       return frag_done(f);
     case FragKind::kWrite:
-      return Rput<P>::write_done(*this, f);
+      return Writes<P>::write_done(*this, f);
     case FragKind::kRead:
       return Rget<P>::read_done(*this, f);
     case FragKind::kStored:

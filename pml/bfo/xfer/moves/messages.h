@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // messages.h: messages that continue a transfer come in. PUT and FIN: which request they name, and whether
-// they can be true. FIN ends a get at its sender (rget.h), or a grant at the receiver (rput.h).
+// they can be true. FIN ends a get at its sender (offer.h), or a grant at the receiver (rput.h).
 #pragma once
 
 #include "pml/bfo/xfer/moves/transfers.h"
@@ -51,7 +51,7 @@ Peer<P>* Transfers<P>::on_put(const Arrival& a, Bytes in) {
     return nullptr;
   }
   if (x.phase == SendPhase::kOpening) x.rndv->peer_name = Name(h.receiver);
-  Rget<P>::declined(*r);
+  Offer<P>::declined(*r);
   SendInput input;
   input.put = &h;
   input.arrival = &a;
@@ -73,7 +73,7 @@ Peer<P>* Transfers<P>::on_fin(const Arrival& a, Bytes in) {
     peer.choice.set_keeps_up((h.flags & core::kFlagKeepsUp) != 0);
     if (peer.choice.follow((h.flags & core::kFlagUneven) != 0 ? a.rail : nullptr)) [[unlikely]]
       settle_preferred(peer);
-    if (Rget<P>::ends_in_first_round(*this, *r)) return &peer;
+    if (Offer<P>::ends_in_first_round(*this, *r)) return &peer;
     SendInput input;
     input.all_read = true;
     send_event(*r, SendEvent::kFin, input);

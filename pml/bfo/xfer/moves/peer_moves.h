@@ -20,6 +20,7 @@ template <class P>
 struct PeerMoves {
   FailedReceives failed_receives;                      ///< messages of it whose receive ended with an error
   uint64_t rendezvous = 0;                             ///< with it that have begun, in both directions
+  uint64_t restarting = 0;                             ///< of live_sends and live_recvs: owed.h
   List<typename P::SendRequest, LiveLink> live_sends;  ///< named requests
   List<typename P::RecvRequest, LiveLink> live_recvs;
   /// of live_recvs: made by the first search for one of many, until they have ended

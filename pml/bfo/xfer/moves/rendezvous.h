@@ -78,7 +78,7 @@ template <class P>
 template <class P>
 [[gnu::always_inline]] inline bool Transfers<P>::open(SendRequest& r) {
   bool refused = false;
-  if (Rget<P>::open(*this, r, refused)) [[likely]] {
+  if (Offer<P>::open(*this, r, refused)) [[likely]] {
     if (r.xfer.rndv) base_.records.note_opened(r);  // to oneself: the request may be complete
     return true;
   }

@@ -25,7 +25,9 @@ namespace bfo::xfer {
 template <class P>
 void Transfers<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) {
   auto& x = r.xfer;
+  const auto before = x.phase;
   const uint32_t actions = machine_.step(x, e);
+  count_restart(x, before);
   if (actions == Machine<P>::kIgnored)
     ++base_.counters.ignored;
   else if (actions != 0)
@@ -35,7 +37,9 @@ void Transfers<P>::send_event(SendRequest& r, SendEvent e, const SendInput& in) 
 template <class P>
 void Transfers<P>::recv_event(RecvRequest& r, RecvEvent e, const RecvInput& in) {
   auto& x = r.xfer;
+  const auto before = x.phase;
   const uint32_t actions = machine_.step(x, e);
+  count_restart(x, before);
   if (actions == Machine<P>::kIgnored)
     ++base_.counters.ignored;
   else if (actions != 0)
@@ -47,7 +51,7 @@ void Transfers<P>::send_act(SendRequest& r, uint32_t actions, const SendInput& i
   auto& x = r.xfer;
   if (actions & (core::kSendStart | core::kSendWrite)) x.pending &= static_cast<uint8_t>(~kPendingStart);
   if (actions & core::kSendStart) RndvCopy<P>::start(*this, r);
-  if (actions & core::kSendWrite) Rput<P>::grant_arrived(*this, r, *in.put, in.arrival->rail);
+  if (actions & core::kSendWrite) Writes<P>::grant_arrived(*this, r, *in.put, in.arrival->rail);
   if (actions & core::kSendNewRound) {
     if (x.rndv->name.round() == kLastRound) {  // rounds never wrap (H13)
       send_event(r, SendEvent::kGiveUp);

@@ -144,7 +144,7 @@ Peer<P>* Transfers<P>::on_ack(const Arrival& a, Bytes in) {
   if (!r) return nullptr;
   auto& x = r->xfer;
   if (x.phase == SendPhase::kOpening) x.rndv->peer_name = Name(h.receiver);
-  Rget<P>::declined(*r);
+  Offer<P>::declined(*r);
   send_event(*r, SendEvent::kAck);
   return x.proc->peer;
 }

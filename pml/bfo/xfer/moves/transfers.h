@@ -66,25 +66,31 @@ struct Transfers {
   void free_all();
 
   // ---- sends: eager.h
+  /// Without a request. kOwn: it is to this process itself.
   Inline try_inline(const SendArgs<P>& args, InlineSource& source);
+  /// Numbers a send to another process, whose window is open, and begins it.
   Begun start(SendRequest& r, ProcT& p);
   Begun begin_send(SendRequest& r);
+  /// A message without a record came back from its rail.
   void brief_lost(PeerT& p, MsgType type, Bytes message);
 
   // ---- the send window: window.h
   bool window_open(ProcT& p);
   void ask_window(ProcT& p);
   void owe_sync(ProcT& p);
-  bool post_syncs(PeerT& p);
+  bool post_syncs(PeerT& p);  // false: something still waits
   void sync_lost(PeerT& peer, const Frag& f);
   void drop_syncs(PeerT& p);
   /// `opened`: set when sends of that rank may go on, see release_one().
   PeerT* on_seq_sync(const Arrival& a, Bytes in, ProcT*& opened);
+  /// Is the next number of `p` free for `r`? False: it waits, see release_one(). `asked`: what waits for its
+  /// peer is to be posted.
   bool admit(ProcT& p, SendRequest& r, bool& asked);
   struct Released {
     bool more = false;
     bool posts = false;  ///< what waits for its peer is to be posted
   };
+  /// The oldest send of `p` that waits for the window goes on. `more`: call again, after posting.
   Released release_one(ProcT& p);
   void leave_window(ProcT& p);
 
@@ -105,7 +111,7 @@ struct Transfers {
   }
   bool serve(SendRequest& r);
   bool serve(RecvRequest& r);
-  bool post_requests(PeerT& p);
+  bool post_requests(PeerT& p);  // false: something still waits
 
   // ---- the rendezvous: rendezvous.h, rndv_copy.h, messages.h, fragments.h
   /// Make the request a rendezvous. False: no name is free now.
@@ -113,20 +119,27 @@ struct Transfers {
   bool nameless(SendRequest& r, SendRndv<P>* rndv);
   bool open(SendRequest& r);
   bool open_rndv(SendRequest& r);
+  /// `r` was matched with an RNDV or RGET of `p`. True: what waits for the peer is to be posted.
   bool begin_recv(RecvRequest& r, ProcT& p, const Arrival& a, const Opened& o);
   void choose_protocol(RecvRequest& r, const Arrival& a, const Opened& o);
   PeerT* on_ack(const Arrival& a, Bytes in);
   PeerT* on_frag(const Arrival& a, Bytes in);
   PeerT* on_put(const Arrival& a, Bytes in);
   PeerT* on_fin(const Arrival& a, Bytes in);
+  /// Any other that continues a transfer. `opened`: set when sends of that rank may go on.
   PeerT* on_message(MsgType type, const Arrival& a, Bytes in, ProcT*& opened);
   void store_frag(RecvRequest& r, uint64_t offset, Bytes payload);
+  /// A READ has ended: the usual case first.
+  void read_over(Frag& f);
+  /// Any fragment but a stored message has ended.
   void frag_over(Frag& f);
   void control_lost(const Frag& f);
   void frag_done(const Frag& f);
 
   // ---- steps of the tables and their actions: restart.h
+  /// An RNDV or RGET that names a receive of this process: a new round.
   bool reopen(ProcT& p, const Opened& o, const Arrival& a);
+  /// The same RNDV or RGET again. False: no receive is under way for it.
   bool open_again(ProcT& p, const Opened& o, const Arrival& a);
   RecvRequest* live_from(PeerT& p, Name sender);
   void enter_by_sender(PeerT& p, RecvRequest& r);
@@ -145,17 +158,26 @@ struct Transfers {
   void arrived(RecvRequest& r, uint64_t begin, uint64_t end, bool by_read);
 
   // ---- losses.h
+  /// Epoch `epoch` of `rail` is over.
   void rail_left(RailT& rail, uint32_t epoch, bool fenced);
   void fail_unfenceable(RailT& rail);
+  /// `p` was declared failed: its requests end.
   void give_up(PeerT& p);
+  /// Requests of `p`: any, such that wait for it, and how many wait.
   static bool any(const PeerT& p);
   static bool awaits(const PeerT& p);
   static uint64_t waiting(const PeerT& p);
+
+  // ---- owed.h
+  static void count_restart(const auto& x, auto before);
+  /// What they have yet to send again, for a record. `all`: also while some are in a restart.
+  static Owed owed(const PeerT& p, bool all);
 
   // ---- answers: restart_messages.h, failed.h
   void stored_restart(PeerT& p, MsgType type, uint8_t flags, const core::MatchHdr& id, Name sender,
                       Name receiver);
   void note_failed(PeerT& p, Name sender);
+  /// The sender of a message that has been received has to hear that.
   void answer_over(PeerT& p, const core::MatchHdr& h, Name sender);
 
   Base<P>& base_;
@@ -179,13 +201,16 @@ struct Transfers {
 #include "pml/bfo/xfer/moves/window.h"
 #include "pml/bfo/xfer/moves/serve.h"
 #include "pml/bfo/xfer/moves/rndv_copy.h"
+#include "pml/bfo/xfer/moves/offer.h"
 #include "pml/bfo/xfer/moves/rget.h"
 #include "pml/bfo/xfer/moves/exposure.h"
+#include "pml/bfo/xfer/moves/writes.h"
 #include "pml/bfo/xfer/moves/rput.h"
 #include "pml/bfo/xfer/moves/rendezvous.h"
 #include "pml/bfo/xfer/moves/messages.h"
 #include "pml/bfo/xfer/moves/fragments.h"
 #include "pml/bfo/xfer/moves/losses.h"
+#include "pml/bfo/xfer/moves/owed.h"
 #include "pml/bfo/xfer/moves/restart.h"
 #include "pml/bfo/xfer/moves/restart_messages.h"
 #include "pml/bfo/xfer/moves/failed.h"
