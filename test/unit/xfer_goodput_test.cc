@@ -112,6 +112,23 @@ TEST(Goodput, RailThatIsBusyAllTheTime_IsMeasuredHoweverSeldomItIsLookedAt) {
   expect_near(g.cost().rate, 800, 35, "within a piece of each look");
 }
 
+TEST(Goodput, BusyRailThatGotSlow_IsSeenHoweverSeldomItIsLookedAt) {
+  Goodput g;
+  Wire wire(8000);
+  wire.move(g, 40, 4);
+  ASSERT_GT(g.cost().rate, 7000u);
+  const uint64_t piece_ns = kPiece * 8000 / 800;
+  const uint64_t start = wire.now;
+  g.posted(kPiece, start, true);
+  uint64_t ended = 0;
+  for (unsigned look = 1; look <= 20; ++look) {
+    const uint64_t now = start + look * 2 * kMs;
+    for (; (ended + 1) * piece_ns <= now - start; ++ended)
+      g.ended(kPiece, start, now, wire.look + look, now - 2 * kMs);
+  }
+  EXPECT_LT(g.cost().rate, 1200u) << "all of it was posted before the process was away";
+}
+
 TEST(Goodput, RailThatWasIdleMeanwhile_IsKnownToMoveAtLeastThat) {
   Goodput g;
   for (unsigned look = 1; look <= 5; ++look) {
@@ -202,6 +219,17 @@ TEST(Weigh, LessThanThirteenTenths_IsEven) {
   EXPECT_FALSE(t.peer.choice.uneven());
 }
 
+TEST(Weigh, UnevenRails_AreEvenAgainBelowTwelveTenths) {
+  Two t(8000, 800);
+  t.weigh(3);
+  t.set(1, 6400);
+  t.weigh(10);
+  EXPECT_TRUE(t.peer.choice.uneven());
+  t.set(1, 7000);
+  t.weigh(3);
+  EXPECT_FALSE(t.peer.choice.uneven());
+}
+
 TEST(Weigh, RailThatWasNotMeasured_CountsLikeTheFastest) {
   Two t(8000, 0);
   t.weigh(10);
@@ -273,6 +301,18 @@ TEST(Weigh, EagerMessageInAWhileIsTimed_FirstOnRailsThatWereNotMeasured) {
     choice.sampled();
   }
   EXPECT_EQ(timed, 2);
+}
+
+TEST(Weigh, EagerMessageInAWhile_TriesARailThatIsNotUsed) {
+  Two t(8000, 800);
+  t.weigh(3);
+  auto& choice = t.peer.choice;
+  choice.prefer(&t.rails[0]);
+  t.rails[1].goodput.posted(kPiece, kMs, true);
+  t.rails[0].goodput.posted(kPiece, 1001 * kMs, true);
+  choice.looked(1001 * kMs);
+  for (int i = 0; i < 127; ++i) EXPECT_EQ(choice.spread(1000, 256), &t.rails[0]);
+  EXPECT_EQ(choice.spread(1000, 256), &t.rails[1]);
 }
 
 }  // namespace

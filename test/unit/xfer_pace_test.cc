@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// xfer_pace_test.cc: which rails keep up with the process, by the ends of their READs.
+// xfer_pace_test.cc: which rails keep up with the process, by the ends of their READs, and what the others
+// are measured to move.
 #include "pml/bfo/xfer/moves/pace.h"
 
 #include <gtest/gtest.h>
@@ -27,6 +28,16 @@ struct OneRead {
     port.now += ns;
     pace.ended(f);
     return p.rails[0].late;
+  }
+  /// A piece of 64 KiB takes 655,360 ns, 800 Mbit/s, and the rail is looked at ten times meanwhile.
+  void piece(void (Pace<TinyPort>::*end)(const TinyPort::Frag&)) {
+    f.xfer.length = 65'536;
+    pace.begin(f);
+    for (int i = 0; i < 10; ++i) {
+      port.now += 65'536;
+      pace.turn();
+    }
+    (pace.*end)(f);
   }
   TinyPort port;
   Base<TinyPort> base{port, Config{}};
@@ -67,6 +78,29 @@ TEST(RailPace, WithOneRailNothingIsMeasured) {
   OneRead o(1);
   EXPECT_EQ(o.read(5, 1'000'000), kUnsure);
   EXPECT_EQ(o.f.xfer.posted_ns, 0u);
+}
+
+TEST(RailPace, ReadsOfARailThatDoesNotKeepUp_AreMeasured) {
+  OneRead o;
+  for (int i = 0; i < 3; ++i) o.piece(&Pace<TinyPort>::ended);
+  ASSERT_TRUE(o.p.rails[0].goodput.known()) << "the looks tell when it ended";
+  EXPECT_EQ(o.p.rails[0].goodput.cost().rate, 800u);
+  EXPECT_FALSE(o.p.rails[1].goodput.known());
+}
+
+TEST(RailPace, WritesAreMeasured) {
+  OneRead o;
+  for (int i = 0; i < 3; ++i) o.piece(&Pace<TinyPort>::frag_ended);
+  EXPECT_EQ(o.p.rails[0].goodput.cost().rate, 800u);
+}
+
+TEST(RailPace, RailThatTurnsOutSlow_MakesTheRailsUneven) {
+  OneRead o;
+  o.p.rails[1].late = kLate;
+  o.pace.told(o.p.rails[1], 8000);
+  EXPECT_FALSE(o.p.peer.choice.uneven());
+  for (int i = 0; i < 6; ++i) o.piece(&Pace<TinyPort>::ended);
+  EXPECT_TRUE(o.p.peer.choice.uneven());
 }
 
 }  // namespace
