@@ -110,7 +110,7 @@ TEST_F(SummaryTest, NothingHappenedToFewRails_NothingIsSaid) {
 TEST_F(SummaryTest, PeersThatLeaveInOrder_AreNoLoss) {
   Process process(folder(), 0, 1);
   Summary& s = process.s;
-  EXPECT_EQ(s.left(Away::kNo, 1 * kMs), Away::kNo);
+  EXPECT_EQ(s.left(rail("a0"), Away::kNo, 1 * kMs), Away::kNo);
   s.collect(0, 0, 5 * kMs);
   s.finish("n");
   EXPECT_TRUE(lines.empty());
@@ -211,11 +211,30 @@ TEST_F(SummaryTest, TwoRailsMissing_TimeIsThatWithAnyOfThem) {
   const Away one = s.down(rail("a0"), "x", Away::kNo, true, 100 * kMs);
   const Away two = s.down(rail("a1"), "y", Away::kNo, true, 200 * kMs);
   s.up(rail("a0"), one, 300 * kMs);
-  s.left(two, 400 * kMs);
+  s.left(rail("a1"), two, 400 * kMs);
   s.collect(0, 0, 900 * kMs);
   s.finish("n");
   EXPECT_TRUE(has("missing for 0.300 s"));
   EXPECT_TRUE(has("2 connections lost over 2 ports (a0 port 1: x; a1 port 1: y)"));
+}
+
+TEST_F(SummaryTest, PortThatFlaps_HasItsLossesAndItsTime) {
+  Process process(folder(), 0, 1);
+  Summary& s = process.s;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    // Two rails go together; the second one is back 5 ms after the first.
+    const Away one = s.down(rail("a1"), "IBV_EVENT_PORT_ERR", Away::kNo, true, (100 * i + 100) * kMs);
+    const Away two = s.down(rail("a1"), "IBV_EVENT_PORT_ERR", Away::kNo, true, (100 * i + 100) * kMs);
+    s.up(rail("a1"), one, (100 * i + 120) * kMs);
+    s.up(rail("a1"), two, (100 * i + 125) * kMs);
+  }
+  s.down(rail("a0"), "x", Away::kNo, true, 200'000 * kMs);
+  s.collect(0, 0, 200'100 * kMs);
+  s.finish("n");
+  EXPECT_TRUE(
+      has("2001 connections lost over 2 ports (a1 port 1: IBV_EVENT_PORT_ERR, 1000 times, for 25.000 s "
+          "together; a0 port 1: x)"))
+      << lines[0];
 }
 
 /// A process of the host that has lost a rail and sent `bytes` again.

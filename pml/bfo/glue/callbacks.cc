@@ -131,7 +131,7 @@ void rail_down(void* ctx, void* user, const bfo_rail_event_t* ev) {
   Away& away = rail->handle.away;
   if (xfer::event_of(*ev).given_back) return;
   if (ev->cause == BFO_CAUSE_SHUTDOWN || rail->peer->standing.finalized()) {
-    away = module.summary().left(away, ev->now_ns);
+    away = module.summary().left(names_of(*ev), away, ev->now_ns);
   } else if (!(ev->cause == BFO_CAUSE_HANDSHAKE && ev->code == EINPROGRESS)) {
     // One that is late is told of at the end, if it has not come by then.
     const OtherEnd there(rail->peer->handle, &rail->handle);

@@ -69,7 +69,9 @@ void note_end(PortFacts& port, const EventNames& names) {
   note_end(port, *end != '\0', end);
 }
 
-uint64_t missing(const Facts& facts, uint64_t now_ns) {
+/// `One`: of a process, or of one of its ports.
+template <class One>
+uint64_t missing(const One& facts, uint64_t now_ns) {
   const bool still = facts.missing_since_ns != 0 && now_ns > facts.missing_since_ns;
   return facts.missing_ns + (still ? now_ns - facts.missing_since_ns : 0);
 }
@@ -96,6 +98,8 @@ Facts add_up(const std::vector<Facts>& all, uint64_t now_ns) {
       to->lost += from.lost;
       to->never += from.never;
       to->slow += from.slow;
+      to->outages = std::max(to->outages, from.outages);
+      to->missing_ns = std::max(to->missing_ns, missing(from, now_ns));
       note_cause(*to, from.cause, from.weak != 0);
       note_end(*to, from.ends, from.end);
     }
@@ -146,6 +150,8 @@ void add_ports(Text& text, const Facts& sum, uint32_t PortFacts::*which) {
     text.add("%s%s port %u%s%s", named++ == 0 ? " (" : "; ", port.device, port.port,
              port.cause[0] != '\0' ? ": " : "", port.cause);
     if (port.ends != 0) text.add(", to %s", port.ends == 1 ? port.end : "several ports");
+    if (which == &PortFacts::lost && port.outages > 1)
+      text.add(", %u times, for %.3f s together", port.outages, static_cast<double>(port.missing_ns) * 1e-9);
   }
   if (more != 0) text.add("; and %u more port%s", more, plural(more));
   if (named != 0) text.add(")");
@@ -228,8 +234,12 @@ Away Summary::down(const EventNames& names, const char* cause, Away was, bool lo
   if (was == Away::kNever) {
     --facts_.never;
     if (at != nullptr) --at->never;
-  } else if (away_++ == 0) {
-    facts_.missing_since_ns = now_ns;
+  } else {
+    if (away_++ == 0) facts_.missing_since_ns = now_ns;
+    if (at != nullptr && away_of_[at - facts_.ports]++ == 0) {
+      ++at->outages;
+      at->missing_since_ns = now_ns;
+    }
   }
   ++(is == Away::kLost ? facts_.lost : facts_.never);
   if (at != nullptr) {
@@ -248,20 +258,26 @@ void Summary::closed(const EventNames& names, const char* cause, bool of_peer) {
   leave();
 }
 
-void Summary::back(Away was, uint64_t now_ns) {
-  if (was == Away::kNo || --away_ != 0) return;
-  if (now_ns > facts_.missing_since_ns) facts_.missing_ns += now_ns - facts_.missing_since_ns;
+void Summary::back(PortFacts* at, Away was, uint64_t now_ns) {
+  if (was == Away::kNo) return;
+  if (at != nullptr && --away_of_[at - facts_.ports] == 0) {
+    at->missing_ns = missing(*at, now_ns);
+    at->missing_since_ns = 0;
+  }
+  if (--away_ != 0) return;
+  facts_.missing_ns = missing(facts_, now_ns);
   facts_.missing_since_ns = 0;
 }
 
 Away Summary::up(const EventNames& names, Away was, uint64_t now_ns) {
   const std::lock_guard<std::mutex> lock(events);
   if (was == Away::kNo) return was;
-  back(was, now_ns);
+  PortFacts* const at = port(names);
+  back(at, was, now_ns);
   ++facts_.back;
   if (was == Away::kNever) {
     --facts_.never;
-    if (PortFacts* const at = port(names); at != nullptr) --at->never;
+    if (at != nullptr) --at->never;
   }
   leave();
   return Away::kNo;
@@ -278,9 +294,10 @@ void Summary::degraded(const EventNames& names) {
   leave();
 }
 
-Away Summary::left(Away was, uint64_t now_ns) {
+Away Summary::left(const EventNames& names, Away was, uint64_t now_ns) {
   const std::lock_guard<std::mutex> lock(events);
-  back(was, now_ns);
+  if (was == Away::kNo) return was;
+  back(port(names), was, now_ns);
   leave();
   return Away::kNo;
 }

@@ -33,11 +33,14 @@ enum class Away : uint8_t {
 struct PortFacts {
   char device[64];
   uint32_t port;
-  uint32_t lost;   ///< times that a rail over it was lost
-  uint32_t never;  ///< rails over it that have not been up
-  uint32_t slow;   ///< times that a rail over it moved much less than it should
-  uint32_t weak;   ///< 0: `cause` is final, 1: it is not, 2: it is what the peer reported
-  uint32_t ends;   ///< other ends of these rails: 0, 1, or 2 for several
+  uint32_t lost;              ///< times that a rail over it was lost
+  uint32_t never;             ///< rails over it that have not been up
+  uint32_t slow;              ///< times that a rail over it moved much less than it should
+  uint32_t weak;              ///< 0: `cause` is final, 1: it is not, 2: it is what the peer reported
+  uint32_t ends;              ///< other ends of these rails: 0, 1, or 2 for several
+  uint32_t outages;           ///< times that rails over it were missing
+  uint64_t missing_ns;        ///< with at least one missing, until missing_since_ns
+  uint64_t missing_since_ns;  ///< since when one is; 0: none is
   char cause[96];
   char end[136];  ///< of the first one: its host, device and port
 };
@@ -83,7 +86,7 @@ class Summary {
   /// A rail moves much less than it should.
   void degraded(const EventNames& names);
   /// Its peer has finalized: it does not count as missing any more. Returns kNo.
-  Away left(Away was, uint64_t now_ns);
+  Away left(const EventNames& names, Away was, uint64_t now_ns);
 
   /// Called before collect(): how many rails this process has, and could have.
   void rails(uint32_t up, uint32_t expected);
@@ -104,7 +107,7 @@ class Summary {
 
  private:
   PortFacts* port(const EventNames& names);
-  void back(Away was, uint64_t now_ns);
+  void back(PortFacts* at, Away was, uint64_t now_ns);
   void leave();
 
   void (*print_)(const char* line);
@@ -112,6 +115,7 @@ class Summary {
   HostPage* page_ = nullptr;
   Facts facts_{};
   uint32_t away_ = 0;
+  uint32_t away_of_[Facts::kPorts] = {};  ///< by port
   uint64_t collected_ns_ = 0;
 };
 

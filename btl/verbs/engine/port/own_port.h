@@ -16,6 +16,7 @@
 #include "btl/verbs/engine/device/port_rate.h"
 #include "btl/verbs/engine/device/qp.h"
 #include "btl/verbs/engine/port/config.h"
+#include "btl/verbs/engine/port/damping.h"
 #include "btl/verbs/engine/port/host.h"
 #include "btl/verbs/engine/port/outages.h"
 #include "common/failover_btl.h"
@@ -87,6 +88,7 @@ class OwnPort {
   ibv_port_attr attr_{};
   PortRate rate_;
   Outages outages_;
+  Damping damping_;
   PortLanes lanes_;
   DropCounts drops_{};
 };

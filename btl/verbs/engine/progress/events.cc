@@ -32,6 +32,7 @@ void Port::on_event(const EventNote& note) {
     case EventReaction::kPortDown:
       if (state_ == PortState::kActive) state_ = PortState::kDown;
       outages_.note(false, note.when_ns);
+      damping_.note(false, note.when_ns);
       if (reading_ == Reading::kUnderWay) reading_ = Reading::kOutdated;
       next_port_query_ns_ = note.when_ns + kPortQueryNs;
       return close_all(CloseOrder{true, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns}, false);
@@ -55,6 +56,16 @@ void Port::on_qp_event(Endpoint& endpoint, const EventNote& note) {
   }
   const Guard guard(lock_);
   close_order_locked(endpoint, endpoint.epoch, BFO_CAUSE_ASYNC_EVENT, note.type, 0, note.when_ns);
+}
+
+/// The port is active, but it may go again at once (damping.h), and nobody needs it.
+bool Port::left_alone(uint64_t now) {
+  if (damping_.free_ns(now) <= now) return false;
+  for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {
+    if (!endpoint->connect_wanted || endpoint->peer.left) continue;
+    if (!host_.other_rail_up(host_.ctx, *endpoint)) return false;
+  }
+  return true;
 }
 
 void Port::port_up() {

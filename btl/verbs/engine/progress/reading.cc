@@ -164,7 +164,9 @@ void Port::act_on(const PortQuery& query) {
   const GidTable gids = gids_;
   const PortRate rate = rate_;
   const bool moved = take_reading(query.reading);
-  outages_.note(state_ == PortState::kActive, env_.now_ns());
+  const uint64_t now = env_.now_ns();
+  outages_.note(state_ == PortState::kActive, now);
+  damping_.note(state_ == PortState::kActive, now);
   // Before its rails come up or go on: their weights are right then.
   if (rate_.mbit != rate.mbit && state_ != PortState::kDead && host_.rate_changed != nullptr)
     host_.rate_changed(host_.ctx, rate, rate_, query.type);
@@ -176,6 +178,11 @@ void Port::act_on(const PortQuery& query) {
     // Another subnet manager routes anew, and may live elsewhere.
     paths_.forget();
     addresses_.renew_all();
+  }
+  if (before == PortState::kDown && state_ == PortState::kActive && left_alone(now)) {
+    // As if it were down still: its rails are closed, and it is looked at again.
+    state_ = PortState::kDown;
+    next_port_query_ns_ = std::min(damping_.free_ns(now), now + kAloneLookNs);
   }
   const CloseOrder order{true, BFO_CAUSE_ASYNC_EVENT, query.type, 0, query.when_ns};
   if (state_ == PortState::kDown || moved)

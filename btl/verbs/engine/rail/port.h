@@ -229,6 +229,7 @@ class Port : public OwnPort {
   void repair_datagrams(uint64_t now);
   void datagrams_repaired(const DatagramQpRepair& repair);
   void port_up();
+  bool left_alone(uint64_t now);
   void close_all(const CloseOrder& order, bool for_good);
   /// Closes the rails whose own address was in `before` and is not there any more.
   void close_unaddressed(const GidTable& before, const CloseOrder& order);
@@ -318,5 +319,7 @@ inline constexpr uint64_t kInitiallyDownNs = 5'000'000'000;
 
 /// A down port is asked for its state this often, in case the event that it is active was lost.
 inline constexpr uint64_t kPortQueryNs = 500'000'000;
+/// One that is left alone for a while (damping.h) this often: its peers may have no other rail any more.
+inline constexpr uint64_t kAloneLookNs = 50'000'000;
 
 }  // namespace bfo::engine
