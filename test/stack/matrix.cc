@@ -24,7 +24,7 @@ int usage() {
       stderr,
       "usage: matrix [--all|--few] [--list] [--rate BYTES] [--known FILE] [--quiet] [PATTERN...]\n"
       "Measures mixtures of rails in virtual time: a choice of them, all, or a few. PATTERN chooses by\n"
-      "name, as the shell matches file names: PROTOCOL.RAILS.RATIO.WHEN.SIZE.WINDOW.TRAFFIC[.CPU]\n"
+      "name, as the shell matches file names: PROTOCOL.RAILS.RATIO.WHEN.SIZE.WINDOW.TRAFFIC[.CPU][.WEIGHTS]\n"
       "(window w4: four messages are always under way; b4: the next four begin when all four are there)\n"
       "  --rate   of a good rail, bytes per second (1000000000)\n"
       "  --known  a file of lines PATTERN BOUND # WHY: these cells need not keep that bound\n"

@@ -62,40 +62,6 @@ void add_streams(const Cell& c, Scenario& s) {
   }
 }
 
-/// The product's defaults, a fabric without chance, and the traffic of the cell.
-Scenario scenario_of(const Cell& c, uint64_t rate) {
-  Scenario s;
-  s.config = "mixture";
-  Machine& m = s.machine;
-  m.procs = c.pattern == Pattern::kRing || c.pattern == Pattern::kAll ? 4 : 2;
-  m.rails = c.rails;
-  m.use_get = c.protocol == Protocol::kRead;
-  m.use_put = c.protocol == Protocol::kPut;
-  m.eager_limit = 12 * kKiB;
-  m.max_send = 64 * kKiB;
-  m.degraded_ns = 200 * kMs;  // a fifth of the product's: runs are short
-  m.rdma_frag = kMiB;
-  m.pipeline = 2;
-  m.send_pipeline = 3;
-  m.weight = static_cast<uint32_t>(rate / 125'000);
-  m.send_depth = 128;
-  m.receive_depth = 512;
-  m.receive_first = 32;
-  m.signal_interval = 64;
-  m.cq_entries = 8192;
-  m.timeout = 14;
-  m.retry_count = 7;
-  m.processor.handled_ns = c.cpu == Cpu::kBusy ? 60 * kUs : 200;
-  m.processor.copy_rate = 8'000'000'000;
-  if (c.cpu == Cpu::kAway) m.processor.poll_ns = 2 * kMs;
-  m.fabric.jitter_ns = 0;
-  m.fabric.no_bytes = true;
-  s.program.comms.push_back(sim::CommPlan{0, 0, -1, 0});
-  s.program.procs = m.procs;
-  add_streams(c, s);
-  return s;
-}
-
 /// What a run has moved by a moment.
 struct Sample {
   uint64_t landed = 0;
@@ -168,7 +134,9 @@ std::vector<Interval> intervals_of(const Cell& c, uint64_t good, uint64_t slow) 
 
 /// Is the last rail called degraded as often as it should be?
 bool word_kept(const Cell& c, const Figures& f, size_t streams) {
-  const bool never = c.when == When::kLatency || (c.ratio != 0 && c.ratio <= 3);
+  // A port that is as slow as it says moves what it should.
+  const bool never =
+      c.when == When::kLatency || (c.ratio != 0 && c.ratio <= 3) || c.weights == xfer::Weights::kNominal;
   if (never) return f.degraded + f.recovered == 0;
   const bool lasts = c.when == When::kStart || c.when == When::kStep || c.when == When::kRamp;
   if (f.degraded > streams || f.recovered > (lasts ? 0 : streams)) return false;
@@ -176,6 +144,39 @@ bool word_kept(const Cell& c, const Figures& f, size_t streams) {
   const bool proves =
       c.size >= 256 * kKiB && c.cpu == Cpu::kFree && c.protocol != Protocol::kEager && c.ratio <= 10;
   return !lasts || !proves || f.degraded != 0;
+}
+
+Scenario scenario_of(const Cell& c, uint64_t rate) {
+  Scenario s;
+  s.config = "mixture";
+  Machine& m = s.machine;
+  m.procs = c.pattern == Pattern::kRing || c.pattern == Pattern::kAll ? 4 : 2;
+  m.rails = c.rails;
+  m.use_get = c.protocol == Protocol::kRead;
+  m.use_put = c.protocol == Protocol::kPut;
+  m.eager_limit = 12 * kKiB;
+  m.max_send = 64 * kKiB;
+  m.degraded_ns = 200 * kMs;  // a fifth of the product's: runs are short
+  m.rdma_frag = kMiB;
+  m.pipeline = 2;
+  m.send_pipeline = 3;
+  m.weight = static_cast<uint32_t>(rate / 125'000);
+  m.send_depth = 128;
+  m.receive_depth = 512;
+  m.receive_first = 32;
+  m.signal_interval = 64;
+  m.cq_entries = 8192;
+  m.timeout = 14;
+  m.retry_count = 7;
+  m.processor.handled_ns = c.cpu == Cpu::kBusy ? 60 * kUs : 200;
+  m.processor.copy_rate = 8'000'000'000;
+  if (c.cpu == Cpu::kAway) m.processor.poll_ns = 2 * kMs;
+  m.fabric.jitter_ns = 0;
+  m.fabric.no_bytes = true;
+  s.program.comms.push_back(sim::CommPlan{0, 0, -1, 0});
+  s.program.procs = m.procs;
+  add_streams(c, s);
+  return s;
 }
 
 bool Mixtures::sums(const Cell& c) {
@@ -227,6 +228,7 @@ double Mixtures::alone(const Cell& c, const Rail& r, std::string* failure) {
   one.rails = 1;
   one.ratio = 1;
   one.when = When::kStart;
+  one.weights = xfer::Weights::kMeasured;
   if (r.rate == rate_ && r.latency_ns == 0) one.where = Where::kRail;
   const std::string key = name_of(one) + " " + std::to_string(r.rate) + " " + std::to_string(r.latency_ns);
   if (const auto found = alone_.find(key); found != alone_.end()) return found->second;
@@ -254,8 +256,13 @@ double Mixtures::alone(const Cell& c, const Rail& r, std::string* failure) {
 Figures Mixtures::measure(const Cell& c) {
   Figures f;
   Scenario s = scenario_of(c, rate_);
+  s.machine.weights = c.weights;
   double goods = 0;  // all rails but the last
   for (uint32_t r = 0; r < c.rails; ++r) {
+    if (c.weights == xfer::Weights::kNominal)
+      s.machine.shares.push_back(static_cast<uint32_t>(rail(c, r).rate / 125'000));
+    if (c.weights == xfer::Weights::kGiven)
+      s.machine.shares.push_back(static_cast<uint32_t>(rail(c, r).rate / slow(c).rate));
     for (uint32_t p = 0; p < s.machine.procs; ++p) s.machine.rates.push_back(port(c, p, r));
     if (r + 1 == c.rails) continue;
     const double a = alone(c, rail(c, r), &f.failure);

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "pml/bfo/xfer/counters.h"
 #include "test/stack/scenario.h"
 
 namespace bfo::stack {
@@ -57,7 +58,11 @@ struct Cell {
   bool batch = false;  // of messages: the next begins when all of one are received
   Pattern pattern = Pattern::kOne;
   Cpu cpu = Cpu::kFree;
+  /// kNominal: the ports are as fast as they say. kGiven: they all say the same, and a list tells.
+  xfer::Weights weights = xfer::Weights::kMeasured;
 };
+/// The product's defaults, a fabric without chance, and the traffic of the cell; its ports have no rates yet.
+Scenario scenario_of(const Cell& c, uint64_t rate);
 std::string name_of(const Cell& c);
 /// All of them, a choice that shows each kind, and those that a short test makes.
 std::vector<Cell> all_cells();

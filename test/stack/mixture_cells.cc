@@ -15,6 +15,7 @@ constexpr const char* kWhen[] = {"start", "step", "ramp", "second", "latency", "
 constexpr const char* kWhere[] = {"", "-port", "-out"};
 constexpr const char* kPatterns[] = {"one", "both", "ring", "all"};
 constexpr const char* kCpu[] = {"free", "busy", "away"};
+constexpr const char* kWeights[] = {"measured", "nominal", "given"};
 
 std::string bytes(uint64_t n) {
   if (n % kMiB == 0) return std::to_string(n / kMiB) + "M";
@@ -55,6 +56,8 @@ std::string name_of(const Cell& c) {
   n += "." + bytes(c.size) + (c.batch ? ".b" : ".w") + std::to_string(c.window);
   n += std::string(".") + kPatterns[static_cast<unsigned>(c.pattern)];
   if (c.cpu != Cpu::kFree) n += std::string(".") + kCpu[static_cast<unsigned>(c.cpu)];
+  if (c.weights != xfer::Weights::kMeasured)
+    n += std::string(".") + kWeights[static_cast<unsigned>(c.weights)];
   return n;
 }
 
@@ -120,6 +123,15 @@ std::vector<Cell> all_cells() {
               if (ratio != 0) for_sizes(c, add);
             }
           }
+  for (const xfer::Weights weights : {xfer::Weights::kNominal, xfer::Weights::kGiven})
+    for (const Protocol p : kAllProtocols)
+      for (const uint32_t ratio : kRatios) {
+        c = Cell{};
+        c.protocol = p;
+        c.ratio = ratio;
+        c.weights = weights;
+        for_sizes(c, add);
+      }
   return all;
 }
 
@@ -144,6 +156,8 @@ std::vector<Cell> chosen_cells() {
   all.push_back(Cell{.ratio = 10, .window = 1});
   all.push_back(Cell{.ratio = 1, .size = 64 * kKiB, .cpu = Cpu::kBusy});
   all.push_back(Cell{.ratio = 10, .cpu = Cpu::kAway});
+  all.push_back(Cell{.ratio = 10, .weights = xfer::Weights::kNominal});
+  all.push_back(Cell{.ratio = 10, .weights = xfer::Weights::kGiven});
   return all;
 }
 
@@ -161,6 +175,8 @@ std::vector<Cell> few_cells() {
       Cell{.ratio = 10, .when = When::kStep},
       Cell{.ratio = 10, .when = When::kSecond},
       Cell{.rails = 4, .ratio = 0},
+      Cell{.ratio = 10, .weights = xfer::Weights::kNominal},
+      Cell{.ratio = 10, .weights = xfer::Weights::kGiven},
   };
 }
 

@@ -149,6 +149,7 @@ void Process::begin() {
   c.rdma_depth = m.pipeline;
   c.short_limit = m.short_limit;
   c.degraded_ns = m.degraded_ns;
+  c.weights = m.weights;
   c.use_get = m.use_get;
   c.use_put = m.use_put;
   if (m.any_source_waits) c.any_source_on_loss = xfer::AnySource::kWait;
@@ -177,6 +178,8 @@ xfer::RailLimits Process::limits(uint32_t rail) const {
   l.rdma_frag_size = m.rdma_frag;
   l.weight = m.weight;
   l.failover = true;
+  l.port = static_cast<uint8_t>(rail);
+  if (rail < m.shares.size()) (m.weights == xfer::Weights::kNominal ? l.weight : l.given) = m.shares[rail];
   if (!m.uneven) return l;
   l.weight = 1 + static_cast<uint32_t>(sim::mix(m.seed, rail) % 4);
   if (rail != 1) return l;

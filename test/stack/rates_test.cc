@@ -10,6 +10,7 @@
 
 #include "test/stack/device.h"
 #include "test/stack/mixture.h"
+#include "test/stack/world.h"
 
 namespace bfo::stack {
 namespace {
@@ -229,6 +230,55 @@ TEST(Mixtures, NamesAreDistinct) {
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   EXPECT_EQ(names.size(), n);
+}
+
+// ---- peers that join
+
+/// Process 0 sends to 2, and after a while 1 does, too: the rails of 1 begin with what 2 has measured of its
+/// ports. Returns the slow rail's part of what 1 has sent in the first `ns`.
+double part_of_slow_rail(Cell c, uint64_t ns) {
+  constexpr uint64_t kJoinsNs = 300 * kMsNs;
+  Scenario s = scenario_of(c, kGiga);
+  s.machine.procs = s.program.procs = 3;
+  s.machine.connected = true;
+  for (uint32_t p = 0; p < 3; ++p)
+    for (uint32_t r = 0; r < 2; ++r) {
+      const Course x(Pace{r == 0 ? kGiga : kGiga / c.ratio, 0, 0});
+      s.machine.rates.push_back(PortRate{p, r, x, x});
+    }
+  const auto length = static_cast<uint32_t>(c.size);
+  s.streams = {Stream{0, 2, length, c.window, false, 0}, Stream{1, 2, length, c.window, false, kJoinsNs}};
+  s.streams_ns = kJoinsNs + ns + kMsNs;
+  s.cut_ns = s.streams_ns;
+  settle(s);
+  World world(s);
+  double part = 0;
+  struct Look {
+    World& world;
+    double& part;
+  } look{world, part};
+  world.time.at(
+      world.start_ns() + kJoinsNs + ns,
+      [](void* x, uint64_t, void*) {
+        Look& l = *static_cast<Look*>(x);
+        double sent[2] = {};
+        for (const auto& d : l.world.fabric.devices)
+          if (d->process == 1) sent[d->rail] += static_cast<double>(l.world.fabric.bytes_out(*d));
+        l.part = sent[1] / (sent[0] + sent[1]);
+      },
+      &look);
+  const Result result = world.run();
+  EXPECT_FALSE(result.failed) << result.violation;
+  return part;
+}
+
+/// The pieces that would find it out by themselves are 64 KiB: at 100:1 they are three times its part.
+TEST(Join, SecondPeersSlowRailGetsItsFairPartFromTheFirstPiecesOn) {
+  for (const uint32_t ratio : {30u, 100u}) {
+    const double part = part_of_slow_rail(Cell{.ratio = ratio}, 20 * kMsNs);
+    EXPECT_LE(part, Mixtures::kOfFair / (ratio + 1)) << ratio << ":1";
+    EXPECT_GT(part, 0.0) << "it is used";
+  }
 }
 
 }  // namespace

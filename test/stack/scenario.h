@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "pml/bfo/xfer/counters.h"
 #include "test/sim/program.h"
 #include "test/stack/device.h"
 #include "test/stack/rates.h"
@@ -67,8 +68,9 @@ struct Stream {
   uint32_t src = 0;
   uint32_t dst = 0;
   uint32_t length = 0;
-  uint32_t window = 1;  // messages sent and not received
-  bool batch = false;   // the next window begins when all of this one is received
+  uint32_t window = 1;   // messages sent and not received
+  bool batch = false;    // the next window begins when all of this one is received
+  uint64_t from_ns = 0;  // nothing is sent before
 };
 
 /// What the processor of a process does beside its work. Without it everything is done at once.
@@ -146,6 +148,8 @@ struct Machine {
   std::vector<PortRate> rates;      // of the ports that have one ..
   uint64_t rates_end_ns = 0;        // .. which do not change any more, nor lose anything, from then on
   uint32_t weight = 100;            // of every rail: its nominal rate in Mbit/s
+  xfer::Weights weights{};          // what counts when rails share messages ..
+  std::vector<uint32_t> shares;     // .. of each rail, if that is not what was measured
   uint32_t send_pipeline = 0;       // FRAGs under way, if not `pipeline`
   uint64_t heal_ns = 30 * kSecond;  // everything ends so soon after the last fault
 };

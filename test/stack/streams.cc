@@ -55,6 +55,7 @@ bool Streams::wanted(const Slot& s) const {
   const StreamCounts& c = world_.streams[s.stream];
   if (s.receives) return !closed() || c.posted < c.sent;
   const Stream& x = world_.scenario.streams[s.stream];
+  if (world_.now() - world_.start_ns() < x.from_ns) return false;
   const bool begun = !x.batch || c.sent % x.window != 0 || c.sent == c.received;
   return begun && c.sent - c.received < x.window && (!closed() || c.sent < c.posted);
 }

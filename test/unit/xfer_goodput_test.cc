@@ -180,6 +180,70 @@ TEST(Goodput, PeerTellsWhatItMeasured) {
     expect_near(core::rate_of_code(core::rate_code(rate)), rate, 1, "in sixteen bits");
 }
 
+// ---- guesses
+
+TEST(Goodput, GuessCountsUntilTheRailIsMeasured) {
+  Goodput g;
+  g.guess({800, 0}, kMs);
+  EXPECT_TRUE(g.known());
+  EXPECT_FALSE(g.own());
+  EXPECT_EQ(g.cost().rate, 800u);
+  Wire(800).move(g, 8, 4);
+  EXPECT_TRUE(g.own());
+  expect_near(g.cost().rate, 800, 10, "as guessed");
+}
+
+TEST(Goodput, RailThatDeviatesFromTheGuess_IsWhatItIsAfterTheFirstPieces) {
+  for (const uint64_t rate : {80u, 8000u}) {
+    Goodput g;
+    g.guess({800, 0}, kMs);
+    Wire(rate).move(g, 12, 4);
+    expect_near(g.cost().rate, rate, 10, "not half of the way, nor an eighth");
+  }
+}
+
+TEST(PortModels, FastestOfItsRailsIsThePorts) {
+  PortModels ports;
+  int a, b;
+  EXPECT_EQ(ports.guess(1, kMs).ns, 0u);
+  ports.measured(1, &a, {8000, 0}, kMs);
+  ports.measured(1, &b, {100, 0}, 2 * kMs);
+  EXPECT_EQ(ports.guess(1, 2 * kMs).cost.rate, 8000u) << "b's other end is slow";
+  ports.measured(1, &a, {90, 0}, 3 * kMs);
+  EXPECT_EQ(ports.guess(1, 3 * kMs).cost.rate, 90u) << "who had said so says otherwise";
+  ports.measured(1, &b, {100, 0}, 4 * kMs);
+  EXPECT_EQ(ports.guess(1, 4 * kMs).cost.rate, 100u);
+  ports.measured(1, &a, {80, 0}, 2000 * kMs);
+  EXPECT_EQ(ports.guess(1, 2000 * kMs).cost.rate, 80u) << "b has said nothing for long";
+  EXPECT_EQ(ports.rate(1), 80u);
+  EXPECT_EQ(ports.guess(0, 2000 * kMs).ns, 0u) << "another port";
+}
+
+TEST(PortModels, OldAndForgottenAreNoGuess_NorIsAPortThatNobodyKnows) {
+  PortModels ports;
+  int a;
+  ports.measured(1, &a, {8000, 0}, kMs);
+  EXPECT_EQ(ports.guess(1, 20'000 * kMs).ns, 0u);
+  EXPECT_NE(ports.guess(1, 9'000 * kMs).ns, 0u);
+  ports.forget(1);
+  EXPECT_EQ(ports.guess(1, kMs).ns, 0u);
+  ports.measured(UINT8_MAX, &a, {8000, 0}, kMs);
+  ports.forget(UINT8_MAX);
+  EXPECT_EQ(ports.guess(UINT8_MAX, kMs).ns, 0u);
+}
+
+TEST(PortModels, OnlyWhatDiffersIsNews) {
+  PortModels ports;
+  int a;
+  ports.measured(1, &a, {8000, 0}, kMs);
+  const uint32_t news = ports.news();
+  EXPECT_NE(news, 0u);
+  for (const uint64_t rate : {7800u, 8100u, 6400u, 9000u}) ports.measured(1, &a, {rate, 0}, 2 * kMs);
+  EXPECT_EQ(ports.news(), news);
+  ports.measured(1, &a, {800, 0}, 3 * kMs);
+  EXPECT_NE(ports.news(), news);
+}
+
 // ---- when it counts
 
 struct Two : TinyPeer {
@@ -242,6 +306,64 @@ TEST(Weigh, RailThatKeepsUpWithTheProcess_IsNeverTheSlowOne) {
   t.weigh(3);
   EXPECT_TRUE(t.peer.choice.uneven());
   EXPECT_EQ(t.peer.choice.default_preferred(), &t.rails[0]);
+}
+
+TEST(Weigh, SecondPeerBeginsWithWhatThePortsMovedToTheFirst) {
+  Weighing all;
+  Two first(8000, 800);
+  Two second(0, 0);
+  Two strange(0, 0);
+  for (Two* const t : {&first, &second, &strange}) {
+    t->peer.choice.set_weighing(all);
+    for (unsigned i = 0; i < 2; ++i)
+      t->rails[i].limits.port = t == &strange ? UINT8_MAX : static_cast<uint8_t>(i);
+  }
+  EXPECT_FALSE(second.peer.choice.outdated());
+  for (const auto& r : {&first.rails[0], &first.rails[1]}) first.peer.choice.share_measured(*r, 2 * kMs);
+  for (Two* const t : {&second, &strange}) {
+    auto& choice = t->peer.choice;
+    EXPECT_TRUE(choice.outdated());
+    choice.consult(3 * kMs);
+    EXPECT_FALSE(choice.outdated()) << "looked at once";
+    EXPECT_EQ(choice.uneven(), t == &second);
+  }
+  const Share s = second.peer.choice.share(second.rails[1]);
+  EXPECT_EQ(s.rate * 10, s.best);
+  EXPECT_TRUE(s.proven) << "its first piece is as long as others";
+  EXPECT_EQ(second.peer.choice.estimate_now(second.rails[1]).basis, Basis::kPort);
+  second.peer.choice.share_measured(second.rails[1], 5000 * kMs);
+  EXPECT_EQ(all.ports.guess(1, 2 * kMs).ns, 2 * kMs) << "a guess is no measurement";
+}
+
+TEST(Weigh, NominalAndGivenWeightsStay_WhateverIsMeasured) {
+  for (const Weights kind : {Weights::kNominal, Weights::kGiven}) {
+    Weighing all{kind, {}};
+    Two t(800, 8000);
+    auto& choice = t.peer.choice;
+    choice.set_weighing(all);
+    t.rails[1].limits.weight = 25'000;
+    t.rails[0].limits.given = 4;
+    choice.rebuild(t.peer.rails, 2);
+    EXPECT_TRUE(choice.uneven()) << "at once";
+    t.weigh(5);
+    choice.looked(500'000 * kMs);
+    t.rails[0].inflight_bytes = kPiece;
+    const Share s = choice.share(t.rails[1]);
+    EXPECT_EQ(s.rate * 4, s.best);
+    EXPECT_TRUE(s.proven);
+    EXPECT_TRUE(choice.sooner(t.rails[0], t.rails[1], kPiece)) << "not tried though it was not used for long";
+    EXPECT_EQ(choice.default_preferred(), &t.rails[0]);
+    EXPECT_FALSE(choice.follow(&t.rails[1]));
+    EXPECT_EQ(choice.default_preferred(), &t.rails[0]) << "nor what the peer measures";
+    EXPECT_EQ(choice.estimate_now(t.rails[0]).basis,
+              kind == Weights::kNominal ? Basis::kNominal : Basis::kGiven);
+    for (int i = 0; i < 300; ++i) choice.spread(1000, 256);
+    EXPECT_FALSE(choice.samples()) << "nothing is sent to be timed";
+    t.rails[1].limits.weight = 100'000;
+    t.rails[0].limits.given = 1;
+    t.weigh(1);
+    EXPECT_FALSE(choice.uneven());
+  }
 }
 
 TEST(Weigh, PieceGoesWhereItEndsFirst) {

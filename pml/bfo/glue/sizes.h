@@ -31,8 +31,8 @@ inline constexpr Size kSizes[] = {
     {"receive in a rendezvous, more", sizeof(xfer::RecvRndv<BtlPort>), 768},
     // lists of what waits and of receives in a rendezvous, which are found by what they are about, pointers
     // to
-    // eight rails, and which of them are used for what
-    {"peer without a rail", kPeer, 600},
+    // eight rails, which of them are used for what, and where it is found what their ports move to others
+    {"peer without a rail", kPeer, 616},
     // state, limits, and what was measured of it
     {"peer with one rail", kPeer + kRail, 1024},
     {"peer with two rails", kPeer + 2 * kRail, 1400},

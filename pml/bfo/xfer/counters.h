@@ -19,6 +19,13 @@ enum class AnySource : uint8_t {
   kWait    ///< they continue while any other member is left
 };
 
+/// What counts when the rails of a peer share messages.
+enum class Weights : uint8_t {
+  kMeasured,  ///< what they are measured to move, when that differs
+  kNominal,   ///< the rates of their ports
+  kGiven      ///< RailLimits::given
+};
+
 struct Config {
   uint64_t park_timeout_ns = 30'000'000'000;  ///< without any rail up to a peer before its requests fail
   uint32_t send_depth = 4;                    ///< FRAGs or writes in flight per request and usable rail
@@ -32,6 +39,7 @@ struct Config {
   bool use_put = true;
   uint64_t degraded_ns = 1'000'000'000;  ///< a rail that is low for so long is degraded (degraded.h); 0: none
   AnySource any_source_on_loss = AnySource::kError;
+  Weights weights = Weights::kMeasured;
   bool trace_plans = false;  ///< Port::trace_plan() is called for each piece of a long message
 
   /// Names begin at a generation that `random` says, and those of receives half way round from those of

@@ -134,6 +134,8 @@ class Engine {
     Entry entry(*this);
     return xfer::judged_rails(base_, over);
   }
+  /// Mbit/s that port `port` (RailLimits::port) was measured to move; 0: it was not. For tools.
+  uint64_t port_rate(unsigned port) const { return rails_.weighing().ports.rate(port); }
   /// The peer acknowledged `lost` messages of a dead epoch that it never received and that cannot be resent.
   void on_gap_lost(RailT* rail, RailName name, uint64_t lost);
 

@@ -23,6 +23,7 @@ Peer<P>* Engine<P>::peer_add(const typename P::PeerHandle& handle, uint64_t key,
   auto* p = ::new (memory) PeerT;
   p->handle = handle;
   p->choice.set_key(key);
+  p->choice.set_weighing(rails_.weighing());
   p->own = own;
   base_.peers.add(*p);
   return p;

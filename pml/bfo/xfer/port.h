@@ -59,7 +59,10 @@ struct RailLimits {
   size_t min_rdma_size = 0;         ///< shorter messages use the copy protocol
   size_t rdma_frag_size = 1 << 20;  ///< segment of one put or get
   uint32_t weight = 1;              ///< share of long messages, e.g. bandwidth in Mb/s
+  uint32_t given = 1;               ///< the same, from the user: Weights::kGiven
   bool failover = false;            ///< its BTL speaks common/failover_btl.h
+  uint8_t port =
+      UINT8_MAX;  ///< rails with the same number leave by the same port; from kMaxRails on: nobody knows
 };
 
 /// What a completed receive reports.

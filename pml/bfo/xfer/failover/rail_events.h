@@ -152,6 +152,7 @@ void Failover<P>::down(RailT* rail, const RailEvent& reported) {
   not_degraded(base_, *rail);
   rail->name = ev.name;
   rail->peer_alive = false;
+  rails_.weighing().ports.forget(rail->limits.port);
   if (ev.late) {
     rail->state = RailState::kClosed;  // it was not up: nothing of it is dead, and the peer is told nothing
   } else {

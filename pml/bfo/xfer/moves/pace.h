@@ -37,6 +37,11 @@ class Pace {
   void begin(Frag& f) {
     if (f.xfer.peer->choice.size() >= 2) begin_of_several(f);
   }
+  /// A message to or from `p` is about to be planned.
+  void plan(Peer<P>& p) {
+    if (p.choice.outdated()) [[unlikely]]
+      consult(p);
+  }
   /// The READ `f` has ended well.
   void ended(const Frag& f) {
     if (f.xfer.posted_ns != 0) judge(f);
@@ -59,11 +64,14 @@ class Pace {
   /// behind the last of the writes: their receiver cannot tell.
   void told(Rail<P>& rail, uint64_t mbits) {
     if (rail.peer->choice.size() < 2) return;
-    rail.goodput.told(mbits, port_.now_ns());
+    const uint64_t now = port_.now_ns();
+    rail.goodput.told(mbits, now);
+    rail.peer->choice.share_measured(rail, now);
     weigh(*rail.peer);
   }
   /// A message of `bytes`, with what is under way before it, is about to be posted to be timed.
   uint64_t begin_sample(Rail<P>& rail, uint64_t bytes) {
+    plan(*rail.peer);
     const uint64_t now = begin_timed(rail, bytes, kWatchSampleNs);
     rail.goodput.posted(bytes, now, true);
     return now;
@@ -73,6 +81,7 @@ class Pace {
   void begin_of_several(Frag& f);
   void judge(const Frag& f);
   void look(uint64_t now_ns);
+  void consult(Peer<P>& p);
   static void weigh(Peer<P>& p) {
     p.choice.weigh();
     settle_preferred(p);
@@ -135,8 +144,15 @@ void Pace<P>::measure(Rail<P>& rail, uint64_t bytes, uint64_t posted_ns, uint64_
   Goodput::Sample sample;
   if (!rail.goodput.ended(bytes, posted_ns, now_ns, turn, looked, &sample)) return;
   if (way != Way::kGuessed) note_moved(base_, rail, sample, way == Way::kIn);
+  choice.share_measured(rail, now_ns);
   weigh(*rail.peer);
   judge_rails(base_, *rail.peer, now_ns);
+}
+
+template <class P>
+[[gnu::cold, gnu::noinline]] void Pace<P>::consult(Peer<P>& p) {
+  p.choice.consult(port_.now_ns());
+  settle_preferred(p);
 }
 
 /// While pieces are timed it matters when the rails were looked at.

@@ -104,6 +104,7 @@ struct Rget {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
     x.pending &= static_cast<uint8_t>(~(kPendingData | kPendingStart));
+    e.pace_.plan(p);
     uint32_t refused = 0;
     while (x.rndv && !x.rndv->todo.empty()) {  // a READ that ends inside its call may complete the request
       const core::RailKey* key = nullptr;
@@ -247,6 +248,7 @@ struct Rget {
   [[gnu::noinline]] static Rail<P>* best_rail(E& e, RecvRequest& r, const Arrival& a, const core::Opened& o,
                                               const core::RailKey*& key) {
     auto& d = *r.xfer.rndv;
+    e.pace_.plan(*r.xfer.proc->peer);
     OnlyRead<P> plan(r.xfer.proc->peer->choice, a.rail, d.want);
     if (!plan.possible()) return nullptr;
     unsigned kept = 0;

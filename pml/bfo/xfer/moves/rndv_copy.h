@@ -52,6 +52,7 @@ struct RndvCopy {
   static bool serve(E& e, SendRequest& r) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
+    e.pace_.plan(p);
     uint32_t refused = 0;
     while (!x.rndv->todo.empty()) {
       // the next completion calls again

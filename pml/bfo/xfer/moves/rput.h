@@ -148,6 +148,7 @@ struct Rput {
   static void grant_more(E& e, RecvRequest& r, Serving& now) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
+    e.pace_.plan(p);
     while (has_room(e, r, now) && !x.rndv->todo.empty()) {
       Rail<P>* const rail = p.choice.lightest(now.refused, kCompared);
       if (!rail) {

@@ -19,9 +19,12 @@ template <class P>
   t.left = m.left;
   t.bytes_out = m.bytes_out;
   t.pieces_out = m.pieces_out;
+  t.uneven = p.choice.uneven();
   for (unsigned i = 0; i < p.n_rails; ++i) {
     const Rail<P>& r = p.rails[i];
-    t.rails[t.n_rails++] = {r.index, r.late, r.limits.weight, r.inflight_bytes};
+    const auto e = p.choice.estimate_now(r);
+    t.rails[t.n_rails++] = {r.index, r.late,      r.limits.weight,  r.inflight_bytes,
+                            e.basis, e.cost.rate, e.cost.latency_ns};
   }
   base.port.trace_plan(p.handle, t);
 }

@@ -62,12 +62,25 @@ class Goodput {
     rate_ = static_cast<uint32_t>(std::clamp<uint64_t>(mbits, 1, UINT32_MAX));
     latency_ns_ = 0;
     served_from_ = now_ns;
+    guessed_ = false;
+    told_ = true;
   }
+  /// It was not measured, but others over its port were, at `ns`: it counts like them until it is.
+  void guess(Cost cost, uint64_t ns) {
+    rate_ = static_cast<uint32_t>(std::clamp<uint64_t>(cost.rate, 1, UINT32_MAX));
+    latency_ns_ = static_cast<uint32_t>(std::min<uint64_t>(cost.latency_ns, UINT32_MAX));
+    last_ns_ = std::max(last_ns_, ns);
+    guessed_ = true;
+  }
+  /// Is what is known of it of its own pieces, or of the peer's?
+  bool own() const { return known() && !guessed_; }
+  bool guessed() const { return guessed_; }
+  bool was_told() const { return told_; }
   /// Has it had no piece for two hundred times what one takes? One more costs at most 0.5 % of the time then.
   bool forgotten(uint64_t piece_ns, uint64_t now_ns) const {
     return now_ns > last_ns_ && now_ns - last_ns_ > kProbeTimes * piece_ns;
   }
-  /// Was it ever measured?
+  /// Was it ever measured, or guessed?
   bool known() const { return rate_ != 0; }
   /// Mbit/s that it moves at least, while it was not measured well enough; 0: nothing is known.
   uint64_t least() const { return least_; }
@@ -91,6 +104,7 @@ class Goodput {
   static constexpr uint64_t kProbeTimes = 200;
   static constexpr uint64_t kSlackNs = 50'000;  ///< latency of any rail; less is not worth a choice
   bool close(uint64_t next, uint64_t next_posted_ns);
+  void test_guess(uint64_t least_ns, uint64_t most_ns);
   bool learn_rate(uint64_t sample);
   bool learn_latency(uint64_t sample);
   bool raise(uint64_t sample);
@@ -109,6 +123,8 @@ class Goodput {
   uint32_t least_ = 0;
   uint32_t latency_ns_ = 0;
   bool alone_ = false;  ///< the first piece found the rail empty
+  bool guessed_ = false;
+  bool told_ = false;  ///< what is known is what the peer has measured
 };
 
 inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,
@@ -141,8 +157,11 @@ inline bool Goodput::close(uint64_t next, uint64_t next_posted_ns) {
   const uint64_t took = to_ - from_;
   const uint64_t began_earlier = alone_ ? 0 : gap_before_;
   const bool one = alone_ && bytes_ == first_;
+  const uint64_t least = took - std::min(took, gap_ns_);
   gap_before_ = gap_ns_;
   to_ = 0;
+  told_ = false;
+  if (guessed_) test_guess(least, took + began_earlier);
   const uint64_t slowest = rate_of(bytes_, took + began_earlier);
   if (!known() && !busy && gap_ns_ * 2 > took) {
     least_ = static_cast<uint32_t>(std::max<uint64_t>(least_, slowest));
@@ -150,7 +169,6 @@ inline bool Goodput::close(uint64_t next, uint64_t next_posted_ns) {
   }
   if (!known()) return learn_rate(slowest);
   if (rate_ < slowest) return raise(slowest);
-  const uint64_t least = took - std::min(took, gap_ns_);
   if (one) {
     const uint64_t moving = bytes_ * kMbitNs / rate_;
     return least > moving ? learn_latency(least - moving) : learn_latency(0);
@@ -158,6 +176,16 @@ inline bool Goodput::close(uint64_t next, uint64_t next_posted_ns) {
   uint64_t fastest = rate_of(bytes_, least);
   if (busy) fastest = std::min(fastest, rate_of(bytes_ + next, took));
   return rate_ > fastest ? learn_rate(fastest) : true;
+}
+
+/// The first sample of its own: it took a time between these two. A rail that deviates from others over its
+/// port by more than two is another one, and nothing is known of it.
+inline void Goodput::test_guess(uint64_t least_ns, uint64_t most_ns) {
+  guessed_ = false;
+  const uint64_t should_ns = cost().ns(bytes_);
+  if (least_ns <= 2 * should_ns && should_ns <= 2 * most_ns) return;
+  rate_ = 0;
+  latency_ns_ = 0;
 }
 
 /// Falls by half of the difference, rises by an eighth of it: a rail that got slow must not be used much

@@ -11,6 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "pml/bfo/xfer/counters.h"
+#include "pml/bfo/xfer/plan_trace.h"
+#include "pml/bfo/xfer/rails/port_models.h"
 #include "pml/bfo/xfer/rails/rail_state.h"
 
 namespace bfo::xfer {
@@ -22,6 +25,12 @@ struct Share {
   uint64_t sum = 1;
   bool proven =
       true;  ///< false: nothing of it has ended yet, so that it may be much slower than it is said to be
+};
+
+/// What all choices of a process have in common.
+struct Weighing {
+  Weights weights = Weights::kMeasured;
+  PortModels ports;
 };
 
 template <class P>
@@ -42,6 +51,8 @@ class RailChoice {
 
   /// Chooses the preferred rail by default_preferred(). The same on both sides.
   void set_key(uint64_t key) { key_ = key; }
+  /// It outlives this one.
+  void set_weighing(Weighing& w) { weighing_ = &w; }
   void rebuild(RailSet<P>& rails, unsigned n);
   /// No rail is used any more.
   void clear() {
@@ -80,6 +91,24 @@ class RailChoice {
   bool uneven() const { return uneven_; }
   /// The measured cost of a rail has changed. The rail of short messages is to be chosen anew (order.h).
   void weigh();
+  /// Do the weights stay, whatever is measured?
+  bool fixed() const { return weighing_ && weighing_->weights != Weights::kMeasured; }
+  /// Was something measured of ports that may concern rails of this peer?
+  bool outdated() const { return n_ > 1 && weighing_ && weighing_->ports.news() != news_; }
+  /// Rails that were not measured begin with what others over their ports were. The rail of short messages is
+  /// to be chosen anew (order.h).
+  void consult(uint64_t now_ns);
+  /// `rail` was measured: others over its port can begin with that.
+  void share_measured(const RailT& rail, uint64_t now_ns) {
+    if (weighing_ && rail.goodput.own())
+      weighing_->ports.measured(rail.limits.port, &rail, rail.goodput.cost(), now_ns);
+  }
+  /// What `rail` is taken to move now. For reports.
+  struct Estimate {
+    Goodput::Cost cost;
+    Basis basis = Basis::kLikeFastest;
+  };
+  Estimate estimate_now(const RailT& rail) const;
   /// When all rails were looked at last: something in flight had not ended then.
   void looked(uint64_t ns) { looked_ns_ = ns; }
   uint64_t looked_ns() const { return looked_ns_; }
@@ -122,23 +151,24 @@ class RailChoice {
   static uint64_t backlog(const RailT& rail) { return uint64_t{rail.limits.weight} * 5 / 4; }
 
   using Cost = Goodput::Cost;
-  static bool proven(const RailT& rail) {
-    return rail.late == 0 || rail.goodput.known() || rail.goodput.least() != 0;
+  bool proven(const RailT& rail) const {
+    return fixed() || rail.late == 0 || rail.goodput.known() || rail.goodput.least() != 0;
   }
   Share uneven_share(const RailT& rail) const;
-  Cost cost(const RailT& rail) const;
+  Estimate estimate(const RailT& rail) const;
   Cost cost_now(const RailT& rail) const {
-    const Cost c = cost(rail);
-    return rail.inflight_bytes == 0 ? c : rail.goodput.cost_by_age(c, looked_ns_);
+    const Cost c = estimate(rail).cost;
+    return rail.inflight_bytes == 0 || fixed() ? c : rail.goodput.cost_by_age(c, looked_ns_);
   }
   uint64_t end_ns(const RailT& rail, uint64_t bytes) const {
     const Cost c = cost_now(rail);
-    if (rail.inflight_bytes == 0 && rail.goodput.forgotten(c.ns(bytes), looked_ns_)) return 0;
+    if (rail.inflight_bytes == 0 && !fixed() && rail.goodput.forgotten(c.ns(bytes), looked_ns_)) return 0;
     return c.ns(rail.inflight_bytes + bytes);
   }
   void choose_swift();
   RailT* sample_rail();
   bool take_advice(RailT* rail);
+  bool differ() const;
 
   uint8_t n_ = 0;        ///< rails in `usable_`
   uint8_t n_swift_ = 0;  ///< rails in `swift_`: at least one if there is any
@@ -154,6 +184,8 @@ class RailChoice {
   RailT* timed_ = nullptr;
   RailT* preferred_ = nullptr;
   uint64_t key_ = 0;
+  Weighing* weighing_ = nullptr;
+  uint32_t news_ = 0;     ///< of the ports, when they were looked at last
   uint32_t backoff_ = 0;  ///< messages that are spread before the default is preferred again
   uint32_t ahead_ = 0;    ///< bytes of longer eager messages since the peer sent one
   RailT* usable_[kMaxRails] = {};
@@ -180,6 +212,7 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
   keeps_up_ = false;
   uneven_ = false;
   against_ = 0;
+  news_ = 0;
   advised_ = nullptr;
   timed_ = nullptr;
   choose_swift();

@@ -80,11 +80,19 @@ class Rails {
       for (unsigned i = 0; i < p->n_rails; ++i) {
         if (!over(p->rails[i].handle)) continue;
         p->rails[i].limits.weight = weight != 0 ? weight : 1;
+        weighing_.ports.forget(p->rails[i].limits.port);
         ++n;
+        if (!p->choice.fixed()) continue;
+        p->choice.weigh();
+        settle_preferred(*p);
       }
     }
     return n;
   }
+
+  /// Common to the rails of all peers.
+  Weighing& weighing() { return weighing_; }
+  const Weighing& weighing() const { return weighing_; }
 
   // ---- a rail that may deliver a message inside the call that posts it (self)
   /// A message of the user, or its header, is posted on `rail`; over() when the call is over.
@@ -105,6 +113,7 @@ class Rails {
 
   Base<P>& base_;
   StoredMessages<P> stored_;
+  Weighing weighing_{base_.config.weights, {}};
   uint64_t frags_out_ = 0;
   bool at_once_ = false;
 };

@@ -21,24 +21,35 @@ inline constexpr uint8_t kInARow = 3;
 /// it is. One whose READs end as fast as they are posted is limited by this process, and is not measured: it
 /// moves at least a quarter of what it is said to (pace.h).
 template <class P>
-Goodput::Cost RailChoice<P>::cost(const RailT& rail) const {
+typename RailChoice<P>::Estimate RailChoice<P>::estimate(const RailT& rail) const {
+  if (fixed()) [[unlikely]] {
+    if (weighing_->weights == Weights::kNominal) return {{rail.limits.weight, 0}, Basis::kNominal};
+    return {{uint64_t{rail.limits.given} * kGivenUnit, 0}, Basis::kGiven};
+  }
+  const Goodput& g = rail.goodput;
   if (rail.late == 0) {
     const Cost least{std::max<uint64_t>(rail.limits.weight / 4, 1), 0};
-    return best_.rate > 1 && best_.ns(kCompared) < least.ns(kCompared) ? best_ : least;
+    if (best_.rate > 1 && best_.ns(kCompared) < least.ns(kCompared)) return {best_, Basis::kKeepsUp};
+    return {least, Basis::kKeepsUp};
   }
-  if (rail.goodput.known()) return rail.goodput.cost();
-  const Cost least{std::max<uint64_t>(rail.goodput.least(), 1), 0};
-  return least.ns(kCompared) < best_.ns(kCompared) ? least : best_;
+  if (g.known())
+    return {g.cost(), g.guessed() ? Basis::kPort : g.was_told() ? Basis::kTold : Basis::kMeasured};
+  const Cost least{std::max<uint64_t>(g.least(), 1), 0};
+  if (least.ns(kCompared) < best_.ns(kCompared)) return {least, Basis::kLeast};
+  return {best_, Basis::kLikeFastest};
 }
 
 template <class P>
-[[gnu::cold]] void RailChoice<P>::weigh() {
-  best_ = Cost{};
-  for (unsigned i = 0; i < n_; ++i) {
-    const Goodput& g = usable_[i]->goodput;
-    if (g.known() && (best_.rate <= 1 || g.cost().ns(kCompared) < best_.ns(kCompared))) best_ = g.cost();
-  }
-  if (best_.rate <= 1) return;
+[[gnu::cold]] typename RailChoice<P>::Estimate RailChoice<P>::estimate_now(const RailT& rail) const {
+  Estimate e = estimate(rail);
+  const Cost now = cost_now(rail);
+  if (now.rate != e.cost.rate) e = {now, Basis::kLate};
+  return e;
+}
+
+/// Is the slowest rail so much slower than the fastest that this counts, or still does?
+template <class P>
+bool RailChoice<P>::differ() const {
   uint64_t least = UINT64_MAX;
   uint64_t most = 0;
   for (unsigned i = 0; i < n_; ++i) {
@@ -46,11 +57,26 @@ template <class P>
     least = std::min(least, ns);
     most = std::max(most, ns);
   }
-  const bool differ = most * 10 > least * (uneven_ ? kEvenTenths : kUnevenTenths);
-  if (differ == uneven_)
+  return most * 10 > least * (uneven_ ? kEvenTenths : kUnevenTenths);
+}
+
+template <class P>
+[[gnu::cold]] void RailChoice<P>::weigh() {
+  if (fixed()) [[unlikely]] {
+    uneven_ = false;
+    uneven_ = n_ > 1 && differ();
+    return choose_swift();
+  }
+  best_ = Cost{};
+  for (unsigned i = 0; i < n_; ++i) {
+    const Goodput& g = usable_[i]->goodput;
+    if (g.known() && (best_.rate <= 1 || g.cost().ns(kCompared) < best_.ns(kCompared))) best_ = g.cost();
+  }
+  if (best_.rate <= 1) return;
+  if (const bool now = differ(); now == uneven_)
     against_ = 0;
   else if (++against_ >= kInARow) {
-    uneven_ = differ;
+    uneven_ = now;
     against_ = 0;
   }
   choose_swift();
@@ -65,7 +91,7 @@ void RailChoice<P>::choose_swift() {
   for (unsigned i = 0; i < n_; ++i)
     if (!uneven_ || cost_now(*usable_[i]).ns(kCompared) * 10 <= least * kUnevenTenths)
       swift_[n_swift_++] = static_cast<uint8_t>(i);
-  for (unsigned i = 0; !uneven_ && advised_ && i < n_; ++i) {
+  for (unsigned i = 0; !uneven_ && !fixed() && advised_ && i < n_; ++i) {
     if (usable_[i] != advised_) continue;
     swift_[0] = static_cast<uint8_t>(i);
     n_swift_ = 1;
@@ -78,7 +104,9 @@ void RailChoice<P>::choose_swift() {
 template <class P>
 [[gnu::cold]] Rail<P>* RailChoice<P>::sample_rail() {
   until_sample_ = kSampleEvery;
-  timed_ = preferred_ ? preferred_ : next();
+  RailT* const usual = preferred_ ? preferred_ : next();
+  if (fixed()) return usual;
+  timed_ = usual;
   for (unsigned i = 0; i < n_; ++i) {
     RailT& r = *usable_[(turn_ + i) % n_];
     if (r.late == 0) continue;
@@ -87,7 +115,7 @@ template <class P>
       ++turn_;
       return timed_ = &r;
     }
-    if (r.goodput.forgotten(cost(r).ns(kRun), looked_ns_)) timed_ = &r;
+    if (r.goodput.forgotten(estimate(r).cost.ns(kRun), looked_ns_)) timed_ = &r;
   }
   return timed_;
 }
@@ -96,8 +124,27 @@ template <class P>
 [[gnu::cold]] bool RailChoice<P>::take_advice(RailT* rail) {
   if (rail && !has(rail)) return false;
   advised_ = rail;
+  if (fixed()) return false;
   choose_swift();
   return true;
+}
+
+/// What others have measured three times in a row counts at once.
+template <class P>
+[[gnu::cold]] void RailChoice<P>::consult(uint64_t now_ns) {
+  news_ = weighing_->ports.news();
+  bool any = false;
+  for (unsigned i = 0; i < n_; ++i) {
+    RailT& r = *usable_[i];
+    if (r.goodput.own()) continue;
+    const PortModels::Guess g = weighing_->ports.guess(r.limits.port, now_ns);
+    if (g.ns == 0) continue;
+    r.goodput.guess(g.cost, g.ns);
+    any = true;
+  }
+  if (!any) return;
+  against_ = kInARow - 1;
+  weigh();
 }
 
 template <class P>

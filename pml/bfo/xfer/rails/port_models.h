@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// port_models.h: what each port of this process was measured to move lately, to whichever peer it moved most
+// to. The rails of a peer that is new begin with that (RailChoice::consult), so that not each of many peers
+// has to find out by itself that a port is slow. A rail that only one peer has a slow end of does not make
+// the port slow: the fastest counts. Used under the engine's lock. Needs no memory, cannot fail.
+#pragma once
+
+#include <cstdint>
+
+#include "pml/bfo/xfer/args.h"
+#include "pml/bfo/xfer/rails/goodput.h"
+
+namespace bfo::xfer {
+
+class PortModels {
+ public:
+  using Cost = Goodput::Cost;
+  struct Guess {
+    Cost cost;
+    uint64_t ns = 0;  ///< when that was measured; 0: there is none
+  };
+
+  /// `rail`, one of those over `port`, was measured.
+  void measured(unsigned port, const void* rail, Cost cost, uint64_t now_ns);
+  /// What a rail over `port` is likely to cost.
+  Guess guess(unsigned port, uint64_t now_ns) const {
+    const One* const m = at(port);
+    if (!m || m->ns == 0 || now_ns - m->ns > kForgottenNs) return {};
+    return {m->cost, m->ns};
+  }
+  /// The port is another one than before: it was away, or its speed has changed.
+  void forget(unsigned port) {
+    if (port < kMaxRails) ports_[port] = One{};
+  }
+  /// Changes when another guess is worth a look.
+  uint32_t news() const { return news_; }
+  /// Mbit/s that were measured last; 0: none. May be read without the lock.
+  uint64_t rate(unsigned port) const {
+    const One* const m = at(port);
+    return m ? m->shown : 0;
+  }
+
+ private:
+  /// Whoever is as fast as the port can be says so more often, while it moves anything.
+  static constexpr uint64_t kStaleNs = 1'000'000'000;
+  static constexpr uint64_t kForgottenNs = 10'000'000'000;
+  static constexpr uint64_t kPiece = 65536;  ///< costs of it are compared
+  static constexpr unsigned kNewsTenths = 13;
+
+  struct One {
+    Cost cost;
+    uint64_t ns = 0;
+    const void* by = nullptr;
+    uint64_t told_ns = 0;  ///< cost of a piece when it was news
+    uint64_t shown = 0;
+  };
+  const One* at(unsigned port) const { return port < kMaxRails ? &ports_[port] : nullptr; }
+
+  One ports_[kMaxRails];
+  uint32_t news_ = 0;
+};
+
+inline void PortModels::measured(unsigned port, const void* rail, Cost cost, uint64_t now_ns) {
+  if (port >= kMaxRails) return;
+  One& m = ports_[port];
+  const uint64_t piece_ns = cost.ns(kPiece);
+  if (m.ns != 0 && m.by != rail && piece_ns >= m.cost.ns(kPiece) && now_ns - m.ns <= kStaleNs) return;
+  m.cost = cost;
+  m.ns = now_ns;
+  m.by = rail;
+  m.shown = cost.rate;
+  if (m.told_ns * kNewsTenths >= piece_ns * 10 && piece_ns * kNewsTenths >= m.told_ns * 10) return;
+  m.told_ns = piece_ns;
+  ++news_;
+}
+
+}  // namespace bfo::xfer
