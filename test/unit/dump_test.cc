@@ -69,6 +69,16 @@ TEST_F(DumpTest, DegradedRail_SaysForHowLongAndWhatItMoves) {
             "for 3.000 s: 80 Mbit/s, another rail 790"});
 }
 
+TEST_F(DumpTest, RailOfSeveral_SaysWhatItMoves) {
+  DumpedRail rail = healthy();
+  rail.rate = "812 Mbit/s (measured)";
+  rail.rate_counts = true;
+  dump_rail(rail, 5000 * kMs, keep);
+  EXPECT_EQ(lines,
+            Lines{"    rail 1: mlx5_1 port 2 to lid 7 ud qpn 0x11, up, epoch 3, 4096 bytes in flight, 812 "
+                  "Mbit/s (measured), which counts"});
+}
+
 TEST_F(DumpTest, RailOfAnotherBtl_NoPort) {
   DumpedRail rail;
   rail.device = "vader";

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -109,9 +110,34 @@ TEST(Trace, Plan_SaysWhatWasDecidedAndWhatMadeIt) {
             "2 pieces with 9000 bytes under way; rail 0: 9000 bytes in flight, weight 100, does not keep up; "
             "rail 1: "
             "0 bytes in flight, weight 400, keeps up");
+  plan.rails[0].basis = xfer::Basis::kMeasured;
+  plan.rails[0].rate = 812;
+  plan.rails[0].latency_ns = 120'000;
+  plan.rails[1].basis = xfer::Basis::kGiven;
+  plan.rails[1].rate = 4 * xfer::kGivenUnit;
+  plan.uneven = true;
+  EXPECT_NE(
+      text().find("does not keep up, 812 Mbit/s and 120 us (measured); rail 1: 0 bytes in flight, weight "
+                  "400, keeps up, weight 4 (pml_bfo_weights); uneven, so rates count"),
+      std::string::npos)
+      << text();
   plan.what = xfer::PlanTrace::What::kGrant;
   plan.size = 0;
   EXPECT_EQ(text().find("plan with rank 1 on host n1: no further PUT now, of a message of 50000 bytes"), 0u);
+}
+
+TEST(Trace, WhatARailIsTakenToMove_HasItsReason) {
+  const auto text = [](xfer::Basis basis, uint64_t rate) {
+    char out[100];
+    describe_rate(out, sizeof(out), basis, rate, 0);
+    return std::string(out);
+  };
+  EXPECT_EQ(text(xfer::Basis::kLikeFastest, 1), "") << "nothing is known";
+  std::set<std::string> all;
+  for (unsigned b = 0; b <= static_cast<unsigned>(xfer::Basis::kLikeFastest); ++b)
+    all.insert(text(static_cast<xfer::Basis>(b), 8000));
+  EXPECT_EQ(all.size(), static_cast<unsigned>(xfer::Basis::kLikeFastest) + 1u);
+  EXPECT_EQ(text(xfer::Basis::kLate, 8), "8 Mbit/s at most (what is in flight is late)");
 }
 
 TEST(Trace, EachMessageType_HasItsName) {

@@ -7,6 +7,7 @@
 #include "pml/bfo/glue/dump.h"
 #include "pml/bfo/glue/entry.h"
 #include "pml/bfo/glue/module.h"
+#include "pml/bfo/glue/trace.h"
 
 namespace bfo::glue {
 
@@ -59,6 +60,7 @@ void dump_one_rail(const Rail& rail, uint64_t now_ns, int verbose) {
   const RailHandle& handle = rail.handle;
   bfo_rail_info_t info = {};
   char why[96] = "";
+  char rate[96] = "";
   DumpedRail dumped;
   dumped.index = rail.index;
   dumped.device = handle.btl->btl_component->btl_version.mca_component_name;
@@ -81,6 +83,13 @@ void dump_one_rail(const Rail& rail, uint64_t now_ns, int verbose) {
     dumped.mbits = rail.degraded->rate();
     dumped.mbits_of_others = rail.degraded->others();
   }
+  const auto& choice = rail.peer->choice;
+  if (choice.size() > 1 && choice.has(&rail)) {
+    const auto e = choice.estimate_now(rail);
+    describe_rate(rate, sizeof(rate), e.basis, e.cost.rate, e.cost.latency_ns);
+  }
+  dumped.rate = rate;
+  dumped.rate_counts = choice.uneven();
   dumped.lost = rail.event;
   dumped.lost_open = rail.event_open;
   dump_rail(dumped, now_ns, print_line);

@@ -104,6 +104,7 @@ void dump_rail(const DumpedRail& r, uint64_t now_ns, DumpLine print) {
   if (r.port != 0) line.add(" port %u", r.port);
   if (r.peer_port[0] != '\0') line.add(" to %s", r.peer_port);
   line.add(", %s, epoch %u, %llu bytes in flight", r.state, r.epoch, static_cast<ull>(r.bytes_in_flight));
+  if (r.rate[0] != '\0') line.add(", %s%s", r.rate, r.rate_counts ? ", which counts" : "");
   if (r.peer_alive) line.add("; the peer's process answers");
   if (r.degraded)
     line.add("; degraded for %.3f s: %u Mbit/s, another rail %u", ms(r.degraded_since_ns, now_ns) * 1e-3,

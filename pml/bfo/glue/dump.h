@@ -57,6 +57,8 @@ struct DumpedRail {
   bool peer_alive = false;  ///< not up, but the peer's process is alive
   uint32_t epoch = 0;
   uint64_t bytes_in_flight = 0;
+  const char* rate = "";  ///< what it is taken to move, in words (describe_rate); empty: nothing is known
+  bool rate_counts = false;
   bool degraded = false;
   uint64_t degraded_since_ns = 0;  ///< of the clock of dump_rail()
   uint32_t mbits = 0;              ///< of a degraded rail: what it moves, and another one

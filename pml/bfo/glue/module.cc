@@ -55,6 +55,7 @@ xfer::Config engine_config(const Params& params) {
   config.degraded_ns = static_cast<uint64_t>(params.degraded_time) * 1'000'000u;
   config.use_get = params.use_get;
   config.use_put = params.use_put;
+  config.weights = given_weights(params).kind();
   config.trace_plans = params.verbose >= kTracePlans;
   config.any_source_on_loss = any_source_waits(params) ? xfer::AnySource::kWait : xfer::AnySource::kError;
   return config;
@@ -127,6 +128,7 @@ std::string text_of(const char* parameter) {
 Module::Module(const Params& params, const xfer::Config& config)
     : table_(make_table()),
       params_(params),
+      weights_(given_weights(params)),
       port_(*this),
       engine_(port_, config),
       events_(mca_pml_bfo_component.claims, print_line),
@@ -222,6 +224,27 @@ void Module::rail_bytes(unsigned long long* out, unsigned n) const {
     if (contract->accounting(btl, &accounting) == OPAL_SUCCESS) out[i] += accounting.bytes_posted;
     if (i + 1 < n) ++i;
   }
+}
+
+uint8_t Module::port_index(const mca_btl_base_module_t* btl) const {
+  for (size_t i = 0; i < bound_.size() && i < xfer::kMaxRails; ++i)
+    if (bound_[i].first == btl) return static_cast<uint8_t>(i);
+  return UINT8_MAX;
+}
+
+// Of a list in pml_bfo_weights.
+uint32_t Module::given_weight(const RailHandle& handle) const {
+  if (weights_.kind() != xfer::Weights::kGiven) return 1;
+  bfo_rail_info_t info = {};
+  const bool named =
+      handle.failover != nullptr && handle.failover->rail_info(handle.btl, handle.ep, &info) == OPAL_SUCCESS;
+  const uint32_t weight =
+      named ? weights_.of(info.device, info.port) : weights_.of(component_name(handle.btl), 0);
+  return weight != 0 ? weight : 1;
+}
+
+void Module::port_rates(unsigned long long* out, unsigned n) {
+  for (unsigned i = 0; i < n; ++i) out[i] = engine_.port_rate(i);
 }
 
 // btl_bandwidth has the new rate: a peer that is added meanwhile, under the engine's lock, has read it, or is

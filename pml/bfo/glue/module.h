@@ -58,6 +58,8 @@ class Module {
   /// Bytes given so far to the ports of the failover BTLs, headers and READs included, one value per BTL
   /// module; the last of `n` values takes those that are left.
   void rail_bytes(unsigned long long* out, unsigned n) const;
+  /// Mbit/s that the same ports were measured to move; 0: not measured.
+  void port_rates(unsigned long long* out, unsigned n);
 
   /// A port of a failover BTL has another rate.
   void port_speed(const mca_btl_base_module_t* btl, const bfo_port_speed_t& speed);
@@ -116,6 +118,9 @@ class Module {
   static void set_peer(ompi_proc_t* proc, Peer* peer);
   void add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_bml_base_endpoint_t& ep);
   void begin_rail(Rail& rail);
+  /// Its place among the ports of failover BTLs, for RailLimits::port.
+  uint8_t port_index(const mca_btl_base_module_t* btl) const;
+  uint32_t given_weight(const RailHandle& handle) const;
   int check_limits() const;
   int register_callbacks();
   void bind_failover_btls();
@@ -130,6 +135,7 @@ class Module {
 
   mca_pml_base_module_t table_;
   const Params& params_;
+  const GivenWeights weights_;
   BtlPort port_;
   Engine engine_;
   HostPage page_;

@@ -109,6 +109,17 @@ int register_params(const mca_base_component_t* component, Params& params) {
   rc = add("use_put", "Let the sender write long messages by RDMA where the rails can",
            MCA_BASE_VAR_TYPE_BOOL, OPAL_INFO_LVL_5, &params.use_put);
   if (rc < 0) return rc;
+  params.weights = const_cast<char*>("measured");
+  rc = add("weights",
+           "What counts when the rails to a peer share its messages: \"measured\" = what they are measured "
+           "to move, "
+           "when they differ by 1.3 times; \"nominal\" = the rates of their ports, whatever is measured; or "
+           "a list of "
+           "ports of any host of the job with numbers of which only the ratios count, such as "
+           "mlx5_0:1=4,mlx5_1:1=1. A "
+           "device without a port number stands for all of its ports, and a port that is not named counts 1",
+           MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_3, &params.weights);
+  if (rc < 0) return rc;
   params.allocator = const_cast<char*>("bucket");
   rc = add("allocator", "Allocator component for unexpected messages above unexpected_limit",
            MCA_BASE_VAR_TYPE_STRING, OPAL_INFO_LVL_9, &params.allocator);
@@ -167,8 +178,19 @@ bool params_in_range(const Params& params) {
     show_help("parameter-out-of-range", p.name, value, p.min, p.max, p.initial);
     return false;
   }
+  if (!GivenWeights().parse(params.weights, &why)) {
+    show_help("weights", params.weights == nullptr ? "" : shown(params.weights).c_str(), why.c_str());
+    return false;
+  }
   return one_of(params.any_source_on_loss, "any_source_on_loss", "error", "wait") &&
          one_of(params.min_rails_action, "min_rails_action", "warn", "abort");
+}
+
+GivenWeights given_weights(const Params& params) {
+  GivenWeights given;
+  std::string why;
+  given.parse(params.weights, &why);
+  return given;
 }
 
 bool min_rails_aborts(const Params& params) {

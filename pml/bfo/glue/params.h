@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/compat/ompi_includes.h"
+#include "pml/bfo/glue/weights.h"
 
 namespace bfo::glue {
 
@@ -26,6 +27,7 @@ struct Params {
   int blocking_limit;      ///< bytes; a blocking send copies messages up to this size, see its help; 0 = the
                            ///< BTL's eager limit
   int short_limit;         ///< bytes; shorter messages to a peer all use one rail
+  char* weights;           ///< "measured", "nominal" or a list: see weights.h
   bool use_get;            ///< receiver-side RDMA reads
   bool use_put;            ///< sender-side RDMA writes
   int buffer_wait;         ///< milliseconds MPI_Bsend waits for room that messages before it still hold
@@ -48,6 +50,9 @@ int register_params(const mca_base_component_t* component, Params& params);
 /// Checks that every value is what the user wrote, and its range. On the first violation prints one sentence
 /// naming parameter, value and range, and returns false.
 bool params_in_range(const Params& params);
+
+/// What pml_bfo_weights means. For values that are in range.
+GivenWeights given_weights(const Params& params);
 
 /// A job with fewer rails than min_rails ends. For values that are in range.
 bool min_rails_aborts(const Params& params);

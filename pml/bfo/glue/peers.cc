@@ -97,6 +97,8 @@ void Module::add_rail(Peer* peer, const mca_bml_base_btl_t& bml_btl, const mca_b
   const bool rdma = named && peer->n_rails < params_.max_rdma_per_request;
   xfer::RailLimits limits = limits_of(handle.btl, params_, rdma);
   limits.failover = handle.failover != nullptr;
+  limits.port = port_index(handle.btl);
+  limits.given = given_weight(handle);
 
   Rail* const rail = engine_.rail_add(peer, handle, limits);
   if (rail == nullptr) return;

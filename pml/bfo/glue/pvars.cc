@@ -78,6 +78,17 @@ int read_rails(const mca_base_pvar_t*, void* value, void*) {
   return OMPI_SUCCESS;
 }
 
+int read_rates(const mca_base_pvar_t*, void* value, void*) {
+  auto* out = static_cast<unsigned long long*>(value);
+  Module* module = mca_pml_bfo_component.module;
+  if (module != nullptr) {
+    module->port_rates(out, xfer::kMaxRails);
+  } else {
+    std::fill_n(out, xfer::kMaxRails, 0ull);
+  }
+  return OMPI_SUCCESS;
+}
+
 int read_rails_up(const mca_base_pvar_t*, void* value, void*) {
   *static_cast<unsigned*>(value) = mca_pml_bfo_component.module == nullptr ? 0 : host_ports().up;
   return OMPI_SUCCESS;
@@ -152,6 +163,13 @@ void register_pvars(const mca_base_component_t* component) {
       "Bytes that each port of a failover BTL was given, headers and READs included: one value per port",
       OPAL_INFO_LVL_3, MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr,
       MPI_T_BIND_NO_OBJECT, flags, read_rails, nullptr, rail_notify, nullptr);
+  mca_base_component_pvar_register(component, "rail_rate",
+                                   "Mbit/s that each port of a failover BTL was last measured to move, to "
+                                   "the peer that it moves most to; 0 "
+                                   "while nothing had to be measured: one value per port",
+                                   OPAL_INFO_LVL_3, MPI_T_PVAR_CLASS_LEVEL,
+                                   MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr, MPI_T_BIND_NO_OBJECT, flags,
+                                   read_rates, nullptr, rail_notify, nullptr);
   mca_base_component_pvar_register(component, "rails_up", "Ports of this process that are up now as rails",
                                    OPAL_INFO_LVL_3, MPI_T_PVAR_CLASS_LEVEL, MCA_BASE_VAR_TYPE_UNSIGNED_INT,
                                    nullptr, MPI_T_BIND_NO_OBJECT, flags, read_rails_up, nullptr, nullptr,

@@ -32,10 +32,10 @@ inline constexpr Size kSizes[] = {
     // lists of what waits and of receives in a rendezvous, which are found by what they are about, pointers
     // to
     // eight rails, which of them are used for what, and where it is found what their ports move to others
-    {"peer without a rail", kPeer, 616},
+    {"peer without a rail", kPeer, 624},
     // state, limits, and what was measured of it
     {"peer with one rail", kPeer + kRail, 1024},
-    {"peer with two rails", kPeer + 2 * kRail, 1400},
+    {"peer with two rails", kPeer + 2 * kRail, 1424},
     // its last loss, once there was one
     {"rail that was lost, more", sizeof(FailoverEvent), 264},
     {"rail that was measured, more", sizeof(xfer::Degraded), 104},

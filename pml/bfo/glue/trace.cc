@@ -144,6 +144,36 @@ void describe_restart(char* out, size_t size, uint8_t type, const void* bytes, s
   }
 }
 
+void describe_rate(char* out, size_t size, xfer::Basis basis, uint64_t rate, uint64_t latency_ns) {
+  using xfer::Basis;
+  Line line(out, size);
+  const auto n = static_cast<unsigned long long>(rate);
+  if (basis == Basis::kGiven) return line.add("weight %llu (pml_bfo_weights)", n / xfer::kGivenUnit);
+  if (rate < 2) return;
+  line.add("%llu Mbit/s", n);
+  if (latency_ns != 0) line.add(" and %llu us", static_cast<unsigned long long>(latency_ns / 1000));
+  switch (basis) {
+    case Basis::kGiven:
+      break;
+    case Basis::kNominal:
+      return line.add(" (rate of its port)");
+    case Basis::kMeasured:
+      return line.add(" (measured)");
+    case Basis::kTold:
+      return line.add(" (measured by the peer)");
+    case Basis::kPort:
+      return line.add(" (its port, measured to other peers)");
+    case Basis::kLate:
+      return line.add(" at most (what is in flight is late)");
+    case Basis::kKeepsUp:
+      return line.add(" at least (it keeps up with this process)");
+    case Basis::kLeast:
+      return line.add(" at least (not measured well enough)");
+    case Basis::kLikeFastest:
+      return line.add(" (not measured, like the fastest)");
+  }
+}
+
 void describe_plan(char* out, size_t size, const TracedPeer& peer, const xfer::PlanTrace& plan) {
   using What = xfer::PlanTrace::What;
   Line line(out, size);
@@ -170,7 +200,11 @@ void describe_plan(char* out, size_t size, const TracedPeer& peer, const xfer::P
     line.add("; rail %u: %llu bytes in flight, weight %u, %s", r.index,
              static_cast<unsigned long long>(r.inflight_bytes), r.weight,
              r.late == 0 ? "keeps up" : "does not keep up");
+    char rate[96];
+    describe_rate(rate, sizeof rate, r.basis, r.rate, r.latency_ns);
+    if (rate[0] != '\0') line.add(", %s", rate);
   }
+  if (plan.uneven) line.add("; uneven, so rates count");
 }
 
 const char* why_dropped(const xfer::Counters& before, const xfer::Counters& after, uint8_t tag,

@@ -39,6 +39,9 @@ void describe_restart(char* out, size_t size, uint8_t type, const void* bytes, s
 /// what the planner knew of the message and of each rail.
 void describe_plan(char* out, size_t size, const TracedPeer& peer, const xfer::PlanTrace& plan);
 
+/// "812 Mbit/s (measured)", what a rail is taken to move and why; empty when nothing is known.
+void describe_rate(char* out, size_t size, xfer::Basis basis, uint64_t rate, uint64_t latency_ns);
+
 /// Why a header was dropped, by what was counted while it was handled; nullptr: it was not.
 const char* why_dropped(const xfer::Counters& before, const xfer::Counters& after, uint8_t tag,
                         const void* bytes, size_t length);
