@@ -80,7 +80,7 @@ class HostName {
 };
 
 /// The same without asking anybody, for when memory is short. nullptr: nobody has asked before.
-inline const char* known_host(const opal_proc_t& proc) {
+inline const char* known_host([[maybe_unused]] const opal_proc_t& proc) {
 #if OMPI_MAJOR_VERSION >= 5
   return nullptr;
 #else
@@ -121,6 +121,31 @@ inline constexpr bool kTellsOfTheDead = true;
 inline constexpr bool kTellsOfTheDead = false;
 #endif
 
+/// Was this job started so that it goes on when processes die?
+inline bool survives_deaths() {
+#if defined(ompi_request_is_failed)
+  return ompi_ftmpi_enabled;
+#else
+  return false;
+#endif
+}
+
+/// Does the runtime say that `proc` is gone? Only where survives_deaths().
+inline bool is_dead([[maybe_unused]] ompi_proc_t& proc) {
+#if defined(ompi_request_is_failed)
+  return !ompi_proc_is_active(&proc);
+#else
+  return false;
+#endif
+}
+
+/// Tells the runtime, and with it all other processes, that `proc` is lost. Sends messages.
+inline void declare_dead([[maybe_unused]] ompi_proc_t& proc) {
+#if defined(ompi_request_is_failed)
+  ompi_errhandler_proc_failed(&proc);
+#endif
+}
+
 /// What a request ends with whose other end died.
 constexpr int proc_failed_error() {
 #if defined(ompi_request_is_failed)
@@ -129,6 +154,69 @@ constexpr int proc_failed_error() {
   return MPI_ERR_OTHER;
 #endif
 }
+
+/// What a request ends with whose communicator was revoked.
+constexpr int revoked_error() {
+#if defined(ompi_request_is_failed)
+  return MPI_ERR_REVOKED;
+#else
+  return MPI_ERR_OTHER;
+#endif
+}
+
+/// Is `tag` one of libmpi's collective operations?
+inline bool is_collective([[maybe_unused]] int tag) {
+#if defined(ompi_request_is_failed)
+  return ompi_request_tag_is_collective(tag);
+#else
+  return false;
+#endif
+}
+
+inline bool is_revoked([[maybe_unused]] ompi_communicator_t& comm) {
+#if defined(ompi_request_is_failed)
+  return ompi_comm_is_revoked(&comm);
+#else
+  return false;
+#endif
+}
+
+/// From now on is_revoked(), or only for collective operations. libmpi asks the PML to mark it.
+inline void mark_revoked([[maybe_unused]] ompi_communicator_t& comm, [[maybe_unused]] bool collective) {
+#if defined(ompi_request_is_failed)
+  comm.coll_revoked = true;
+  if (!collective) comm.comm_revoked = true;
+#endif
+}
+
+/// MPI_SUCCESS, or the class that a call ends with which waits for a message from `peer` in `comm`.
+inline int wait_error([[maybe_unused]] ompi_communicator_t& comm, [[maybe_unused]] int peer) {
+#if defined(ompi_request_is_failed)
+  if (!ompi_ftmpi_enabled) [[likely]]
+    return MPI_SUCCESS;
+  if (ompi_comm_is_revoked(&comm)) return MPI_ERR_REVOKED;
+  const bool there = peer == MPI_ANY_SOURCE
+                         ? ompi_comm_is_any_source_enabled(&comm)
+                         : ompi_comm_is_proc_active(&comm, peer, OMPI_COMM_IS_INTER(&comm));
+  return there ? MPI_SUCCESS : MPI_ERR_PROC_FAILED;
+#else
+  return MPI_SUCCESS;
+#endif
+}
+
+/// The tags of libmpi's own messages by which those that are left agree, also in a revoked communicator; and
+/// those of collective operations, which the former are in the middle of.
+struct Tags {
+  int32_t lowest = 1;
+  int32_t highest = 0;
+};
+#if defined(ompi_request_is_failed)
+inline constexpr Tags kFailureTags = {MCA_COLL_BASE_TAG_FT_END, MCA_COLL_BASE_TAG_FT_BASE};
+inline constexpr Tags kCollectiveTags = {MCA_COLL_BASE_TAG_END, MCA_COLL_BASE_TAG_BASE};
+#else
+inline constexpr Tags kFailureTags;
+inline constexpr Tags kCollectiveTags;
+#endif
 
 /// Must nobody wait for a request any more, because of a process that died? If so the request has ended with
 /// its error, or it is a receive from any source that a living process could still match. False as long as it

@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * ulfm: rank 1 dies while rank 0 waits for it in CALL; rank 0 says with which class the call ended, and after
- * how long. Then those that are left make a communicator of their own and use it. For mpirun --with-ft ulfm.
+ * ulfm: rank 1 dies while rank 0 waits for it in CALL, or revokes the communicator; rank 0 says with which
+ * class the call ended, and after how long; rank 2 says when the runtime told it of the death. Then those
+ * that are left make a communicator of their own and use it. For mpirun --with-ft ulfm.
  *
- * usage: ulfm recv|recv-any|irecv|irecv-any|mrecv
- * mrecv: of a message that was probed, and that is longer than what came with it.
+ * usage: ulfm CALL, one of
+ *   recv recv-any irecv irecv-any probe probe-any mprobe
+ *   send ssend isend send-init   of a long message that rank 1 does not receive
+ *   bsend                        the same, and the buffer is given back afterwards
+ *   mrecv                        of a message that was probed, and that is longer than what came with it
+ *   recv-middle send-middle      rank 1 dies while a long message is under way, posted with two others
+ *   allreduce                    of long vectors, without rank 1
+ *   revoke-recv revoke-send      nobody dies, and rank 1 revokes the communicator
+ * With a second argument, seconds, rank 1 waits so long before it dies: for faults to happen before.
  */
 #include <mpi.h>
 #include <mpi-ext.h>
@@ -12,30 +20,133 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(OMPI_HAVE_MPI_EXT_FTMPI)
 
-enum { kTag = 7, kLong = 32 << 20, kDeathMs = 300 };
+enum { kTag = 7, kLong = 32 << 20, kDeathMs = 300, kMiddle = 3 };
 
-static int call(const char* what, char* buffer, MPI_Comm comm) {
+static char* buffer;
+
+static int is(const char* what, const char* name) {
+  return strcmp(what, name) == 0;
+}
+
+static int wait_for(MPI_Request* request) {
+  const int rc = MPI_Wait(request, MPI_STATUS_IGNORE);
+  if (*request == MPI_REQUEST_NULL) return rc;
+  /* A receive from anybody goes on; a persistent request stays. */
+  int class = MPI_SUCCESS;
+  MPI_Error_class(rc, &class);
+  if (class == MPIX_ERR_PROC_FAILED_PENDING) MPI_Cancel(request);
+  MPI_Request_free(request);
+  return rc;
+}
+
+static int receive(const char* what, MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Message message;
   const int source = strstr(what, "any") != NULL ? MPI_ANY_SOURCE : 1;
+  if (strncmp(what, "probe", 5) == 0) return MPI_Probe(source, kTag, comm, MPI_STATUS_IGNORE);
+  if (is(what, "mprobe")) return MPI_Mprobe(source, kTag, comm, &message, MPI_STATUS_IGNORE);
+  if (is(what, "revoke-recv")) return MPI_Recv(buffer, kLong, MPI_CHAR, 2, kTag, comm, MPI_STATUS_IGNORE);
   if (what[0] == 'r') return MPI_Recv(buffer, kLong, MPI_CHAR, source, kTag, comm, MPI_STATUS_IGNORE);
-  if (strcmp(what, "mrecv") == 0) {
-    MPI_Message message;
+  if (is(what, "mrecv")) {
     const int rc = MPI_Mprobe(1, kTag + 1, comm, &message, MPI_STATUS_IGNORE);
     if (rc != MPI_SUCCESS) return rc;
     usleep(3 * kDeathMs * 1000);
     return MPI_Mrecv(buffer, kLong, MPI_CHAR, &message, MPI_STATUS_IGNORE);
   }
   MPI_Irecv(buffer, kLong, MPI_CHAR, source, kTag, comm, &request);
-  const int rc = MPI_Wait(&request, MPI_STATUS_IGNORE);
-  if (request != MPI_REQUEST_NULL) {
-    MPI_Cancel(&request);
-    MPI_Request_free(&request);
+  return wait_for(&request);
+}
+
+static int send(const char* what, MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (is(what, "send")) return MPI_Send(buffer, kLong, MPI_CHAR, 1, kTag, comm);
+  if (is(what, "revoke-send")) return MPI_Send(buffer, kLong, MPI_CHAR, 2, kTag, comm);
+  if (is(what, "ssend")) return MPI_Ssend(buffer, 1, MPI_CHAR, 1, kTag, comm);
+  if (is(what, "bsend")) {
+    const int length = kLong / 16;
+    int size = length + MPI_BSEND_OVERHEAD;
+    MPI_Buffer_attach(malloc((size_t)size), size);
+    MPI_Bsend(buffer, length, MPI_CHAR, 1, kTag, comm);
+    /* It must come back, though nobody waits for the message itself. */
+    char* given = NULL;
+    MPI_Buffer_detach(&given, &size);
+    free(given);
+    return MPI_Send(buffer, 1, MPI_CHAR, 1, kTag, comm);
   }
-  return rc;
+  if (is(what, "isend")) {
+    MPI_Isend(buffer, kLong, MPI_CHAR, 1, kTag, comm, &request);
+  } else {
+    MPI_Send_init(buffer, kLong, MPI_CHAR, 1, kTag, comm, &request);
+    MPI_Start(&request);
+  }
+  return wait_for(&request);
+}
+
+static void die(void) {
+  kill(getpid(), SIGKILL);
+}
+
+/* The worst of several messages in one direction. Who `dies` does so when the first and shortest is over, and
+ * knows nothing of the last. */
+static int middle(int sends, int other, int dies, MPI_Comm comm) {
+  MPI_Request requests[kMiddle];
+  for (int i = 0; i < kMiddle - dies; ++i) {
+    const int length = i == 0 ? kLong / 16 : kLong;
+    if (sends)
+      MPI_Isend(buffer, length, MPI_CHAR, other, kTag + i, comm, &requests[i]);
+    else
+      MPI_Irecv(buffer, length, MPI_CHAR, other, kTag + i, comm, &requests[i]);
+  }
+  int worst = MPI_SUCCESS;
+  for (int i = 0; i < kMiddle; ++i) {
+    const int rc = MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+    if (dies) die();
+    if (rc != MPI_SUCCESS) worst = rc;
+  }
+  return worst;
+}
+
+static int call(const char* what, MPI_Comm comm) {
+  if (is(what, "allreduce")) return MPI_Allreduce(MPI_IN_PLACE, buffer, kLong / 4, MPI_INT, MPI_SUM, comm);
+  if (strstr(what, "middle") != NULL) return middle(is(what, "send-middle"), 1, 0, comm);
+  return strstr(what, "send") != NULL ? send(what, comm) : receive(what, comm);
+}
+
+/* What rank 1 does meanwhile, and its death. */
+static void end(const char* what, unsigned seconds) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (is(what, "mrecv")) MPI_Isend(buffer, kLong, MPI_CHAR, 0, kTag + 1, MPI_COMM_WORLD, &request);
+  if (strstr(what, "middle") != NULL) middle(is(what, "recv-middle"), 0, 1, MPI_COMM_WORLD);
+  usleep(kDeathMs * 1000);
+  sleep(seconds);
+  if (strncmp(what, "revoke", 6) != 0) die();
+  MPIX_Comm_revoke(MPI_COMM_WORLD);
+}
+
+/* Seconds of a clock that all processes of a host share. */
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void wait_for_word(void) {
+  int failed = 0;
+  while (failed == 0) {
+    int flag = 0;
+    MPI_Group group;
+    MPI_Iprobe(0, kTag, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+    MPIX_Comm_get_failed(MPI_COMM_WORLD, &group);
+    MPI_Group_size(group, &failed);
+    MPI_Group_free(&group);
+  }
+  printf("told at %.2f\n", now());
+  fflush(stdout);
 }
 
 static const char* name_of(int rc) {
@@ -52,32 +163,32 @@ int main(int argc, char** argv) {
   int rank = 0;
   int size = 0;
   const char* const what = argc > 1 ? argv[1] : "";
+  const unsigned seconds = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
   MPI_Init(&argc, &argv);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  char* const buffer = calloc(1, kLong);
+  buffer = calloc(1, kLong);
   if (buffer == NULL || size < 3 || *what == '\0') return 2;
   /* Everybody has spoken with everybody. */
   for (int i = 0; i < 3; ++i) MPI_Alltoall(MPI_IN_PLACE, 1, MPI_INT, buffer, 1, MPI_INT, MPI_COMM_WORLD);
   MPI_Barrier(MPI_COMM_WORLD);
-  if (rank == 1) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    if (strcmp(what, "mrecv") == 0) MPI_Isend(buffer, kLong, MPI_CHAR, 0, kTag + 1, MPI_COMM_WORLD, &request);
-    usleep(kDeathMs * 1000);
-    kill(getpid(), SIGKILL);
-  }
-  const double begin = MPI_Wtime();
-  if (rank == 0) {
-    const int rc = call(what, buffer, MPI_COMM_WORLD);
-    printf("%s: %s after %.1f s\n", what, name_of(rc), MPI_Wtime() - begin);
+  if (rank == 1) end(what, seconds);
+  const double begin = now();
+  if (rank == 0 || (rank > 1 && is(what, "allreduce"))) {
+    const int rc = call(what, MPI_COMM_WORLD);
+    if (rank == 0) printf("%s: %s after %.2f s, at %.2f\n", what, name_of(rc), now() - begin, now());
     fflush(stdout);
+  } else if (rank > 1 && strncmp(what, "revoke", 6) != 0) {
+    wait_for_word();
   }
   MPI_Comm left = MPI_COMM_NULL;
   const int rc = MPIX_Comm_shrink(MPI_COMM_WORLD, &left);
   int alive = 1;
   int together = 0;
-  if (rc == MPI_SUCCESS) MPI_Allreduce(&alive, &together, 1, MPI_INT, MPI_SUM, left);
+  int agreed = 1;
+  if (rc == MPI_SUCCESS && MPIX_Comm_agree(left, &agreed) == MPI_SUCCESS && agreed == 1)
+    MPI_Allreduce(&alive, &together, 1, MPI_INT, MPI_SUM, left);
   if (rank == 0) printf("left: %d of %d\n", together, size);
   fflush(stdout);
   MPI_Finalize();

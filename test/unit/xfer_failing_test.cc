@@ -46,7 +46,7 @@ TEST(Failing, PeerIsNotedForWhenTheEngineIsLeft) {
 
 TEST(Failing, PeerThatHasFailedStaysAsItIs) {
   Fixture t;
-  t.contract.peer.standing.set_failed();
+  t.contract.peer.standing.set_failed(1);
   t.failing.no_memory(t.contract.peer, 7);
   EXPECT_FALSE(t.work.any());
 }

@@ -222,7 +222,7 @@ TEST(Standing, FailureStays) {
   s.set_unreachable(1);
   s.set_failing();
   EXPECT_TRUE(s.unreachable() && s.failing() && !s.failed() && !s.ended());
-  s.set_failed();
+  s.set_failed(1);
   EXPECT_TRUE(s.failed() && s.failing() && s.ended());
   EXPECT_FALSE(s.unreachable()) << "no clock runs for it any more";
   Standing other;

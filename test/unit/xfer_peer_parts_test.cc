@@ -222,7 +222,7 @@ TEST(Wildcards, FailureOfAMemberEndsThoseOfItsCommunicatorUnlessOthersAreLeft) {
     test::RecvReq recv;
     EXPECT_EQ(matching.post(recv, {.comm = comm}), nullptr);
     EXPECT_FALSE(comm->wildcards_end);
-    o.peer.standing.set_failed();
+    o.peer.standing.set_failed(1);
     wildcards.peer_failed(o.peer);
     const bool ends = rule == AnySource::kError;
     EXPECT_EQ(comm->wildcards_end, ends);

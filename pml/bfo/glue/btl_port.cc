@@ -226,7 +226,13 @@ bool BtlPort::send_scattered(const RailHandle& rail, uint8_t tag, const void* hd
 void BtlPort::complete_send(SendRequest& req, Outcome outcome) {
   if (req.trail != nullptr) [[unlikely]]
     drop_trail(req.trail);
-  send_request_done(req, mpi_error(outcome));
+  int error = MPI_SUCCESS;
+  if (outcome != Outcome::kOk) [[unlikely]] {
+    const mca_pml_base_request_t& base = req.base.req_base;
+    const bool refused = outcome == Outcome::kPeerLost && !req.xfer.proc->peer->standing.failed();
+    error = lost_error(outcome, *base.req_comm, base.req_tag, refused);
+  }
+  send_request_done(req, error);
 }
 
 void* BtlPort::resolve(const CommHandle& comm, int32_t rank) {

@@ -257,6 +257,7 @@ int engine_progress() {
     return 0;
   module->keep_alive();
   module->handle_broken();
+  if constexpr (kTellsOfTheDead) module->handle_death();
   if (!module->engine().needs_progress()) [[likely]] {
     module->engine().turn();
     return 0;

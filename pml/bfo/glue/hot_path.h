@@ -5,6 +5,7 @@
 #pragma once
 
 #include "common/copy.h"
+#include "pml/bfo/glue/deaths.h"
 #include "pml/bfo/glue/module.h"
 
 namespace bfo::glue {
@@ -116,20 +117,15 @@ inline void recv_request_done(RecvRequest& req) {
   if (add_end(req.ends, kEngineDone) & kUserFreed) give_back(req);
 }
 
-/// What MPI calls it.
-constexpr int mpi_error(Outcome outcome) {
+/// What MPI calls it: of a request of `comm` with `tag`, see lost_error().
+inline int mpi_error(Outcome outcome, ompi_communicator_t& comm, int tag) {
   if (outcome == Outcome::kOk) [[likely]]
     return MPI_SUCCESS;
-  switch (outcome) {
-    case Outcome::kTruncated:
-      return MPI_ERR_TRUNCATE;
-    default:
-      return MPI_ERR_OTHER;
-  }
+  return outcome == Outcome::kTruncated ? MPI_ERR_TRUNCATE : lost_error(outcome, comm, tag, false);
 }
 
 inline void BtlPort::complete_recv(RecvRequest& req, const xfer::RecvStatus& status) {
-  int error = mpi_error(status.outcome);
+  int error = mpi_error(status.outcome, *req.base.req_base.req_comm, req.base.req_base.req_tag);
   if (req.trail != nullptr) [[unlikely]]
     error = end_trail(req, error);
   ompi_status_public_t& out = req.base.req_base.req_ompi.req_status;

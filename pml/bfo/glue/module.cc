@@ -57,7 +57,9 @@ xfer::Config engine_config(const Params& params) {
   config.use_put = params.use_put;
   config.weights = given_weights(params).kind();
   config.trace_plans = params.verbose >= kTracePlans;
-  config.any_source_on_loss = any_source_waits(params) ? xfer::AnySource::kWait : xfer::AnySource::kError;
+  config.any_source_on_loss = survives_deaths()          ? xfer::AnySource::kRuntime
+                              : any_source_waits(params) ? xfer::AnySource::kWait
+                                                         : xfer::AnySource::kError;
   return config;
 }
 
@@ -76,6 +78,12 @@ template <class Table>
 void answer_checkpoints(Table& table) {
   if constexpr (requires { table.pml_ft_event; })
     table.pml_ft_event = [](int) -> int { return OMPI_SUCCESS; };
+}
+
+// Releases that know communicators which are revoked.
+template <class Table>
+void answer_revocations(Table& table) {
+  if constexpr (requires { table.pml_revoke_comm; }) table.pml_revoke_comm = pml_revoke_comm;
 }
 
 mca_pml_base_module_t make_table() {
@@ -101,6 +109,7 @@ mca_pml_base_module_t make_table() {
   t.pml_mrecv = pml_mrecv;
   t.pml_dump = pml_dump;
   answer_checkpoints(t);
+  answer_revocations(t);
   t.pml_max_contextid = UINT16_MAX;  // what MATCH carries
   t.pml_max_tag = INT_MAX;
   return t;
@@ -301,6 +310,8 @@ int Module::add_procs(ompi_proc_t** procs, size_t count) {
 }
 
 void Module::keep_alive_now() {
+  if (survives_deaths()) [[unlikely]]
+    settle_deaths(*this);
   if (!bound_.empty() && look_.due(port_.now_ns())) engine_.keep_alive();
 }
 
@@ -325,7 +336,7 @@ void Module::say_goodbye(ompi_proc_t** procs, size_t count, uint64_t end_ns) {
     bool any = false;
     for (size_t i = 0; i < count; ++i) {
       void* const known = procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_PML];
-      if (known == nullptr) continue;
+      if (known == nullptr || (survives_deaths() && is_dead(*procs[i]))) continue;
       const bool guest =
           ompi_async_mpi_finalize || procs[i]->super.proc_name.jobid != OMPI_PROC_MY_NAME->jobid;
       Peer& peer = *static_cast<Peer*>(known);

@@ -15,6 +15,7 @@
 #include "pml/bfo/glue/buffered.h"
 #include "pml/bfo/glue/builds.h"
 #include "pml/bfo/glue/console.h"
+#include "pml/bfo/glue/deaths.h"
 #include "pml/bfo/glue/event_log.h"
 #include "pml/bfo/glue/host_page.h"
 #include "pml/bfo/glue/params.h"
@@ -84,6 +85,17 @@ class Module {
       handle_broken_now();
   }
 
+  /// A process is about to be marked dead, or a communicator was revoked: from anywhere. The next calls of
+  /// progress act on it.
+  void note_death() { death_.store(kLooksForDead, std::memory_order_release); }
+  void handle_death() {
+    const uint32_t looks = death_.load(std::memory_order_acquire);
+    if (looks == 0) [[likely]]
+      return;
+    death_.store(looks - 1, std::memory_order_relaxed);
+    settle_deaths(*this);
+  }
+
   /// Called by every progress(). Reads the clock at every 64th call, and calls Engine::keep_alive() once a
   /// second.
   void keep_alive() {
@@ -132,6 +144,7 @@ class Module {
   void note_never_up(Rail& rail);
 
   static constexpr uint32_t kTurnsPerLook = 64;
+  static constexpr uint32_t kLooksForDead = 64;
 
   mca_pml_base_module_t table_;
   const Params& params_;
@@ -157,6 +170,7 @@ class Module {
   std::vector<Rail*> stock_rails_;
   std::vector<Broken> broken_;
   std::atomic<bool> broken_any_{false};
+  std::atomic<uint32_t> death_{0};  ///< looks that are left
   RecvRequest* cached_recv_ = nullptr;
   std::atomic<uint32_t> turns_{0};  ///< a lost update only delays the look
   Periodic look_{1'000'000'000};    ///< after silent peers

@@ -129,13 +129,16 @@ int pml_iprobe(int src, int tag, ompi_communicator_t* comm, int* matched, ompi_s
   } else {
     opal_progress();
   }
-  return mpi_error(result.outcome);
+  return mpi_error(result.outcome, *comm, tag);
 }
 
 int pml_probe(int src, int tag, ompi_communicator_t* comm, ompi_status_public_t* status) {
   int matched = 0;
   int rc = OMPI_SUCCESS;
-  while (rc == OMPI_SUCCESS && matched == 0) rc = pml_iprobe(src, tag, comm, &matched, status);
+  while (rc == OMPI_SUCCESS && matched == 0) {
+    rc = pml_iprobe(src, tag, comm, &matched, status);
+    if (rc == OMPI_SUCCESS && matched == 0) rc = wait_error(*comm, src);
+  }
   return rc;
 }
 
@@ -147,7 +150,7 @@ int pml_improbe(int src, int tag, ompi_communicator_t* comm, int* matched, ompi_
   if (found == nullptr) {
     *message = MPI_MESSAGE_NULL;
     opal_progress();
-    return mpi_error(result.outcome);
+    return mpi_error(result.outcome, *comm, tag);
   }
   ompi_message_t* handle = ompi_message_alloc();
   OBJ_RETAIN(comm);  // the user may free it before the message is received
@@ -164,7 +167,10 @@ int pml_mprobe(int src, int tag, ompi_communicator_t* comm, ompi_message_t** mes
                ompi_status_public_t* status) {
   int matched = 0;
   int rc = OMPI_SUCCESS;
-  while (rc == OMPI_SUCCESS && matched == 0) rc = pml_improbe(src, tag, comm, &matched, message, status);
+  while (rc == OMPI_SUCCESS && matched == 0) {
+    rc = pml_improbe(src, tag, comm, &matched, message, status);
+    if (rc == OMPI_SUCCESS && matched == 0) rc = wait_error(*comm, src);
+  }
   return rc;
 }
 

@@ -93,7 +93,7 @@ void OtherEnd::name(EventNames& names) const {
 }
 
 void BtlPort::peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss) {
-  if (module_.leaving() || peer.refused) return;
+  if (module_.leaving() || peer.refused || loss.died) return;  // of the last the program is told
   const int rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
   const int other = static_cast<int>(peer.proc->super.proc_name.vpid);
   if (loss.limit != xfer::PeerLoss::Limit::kMemory)

@@ -37,14 +37,25 @@ int free_request(ompi_request_t** handle) {
   return OMPI_SUCCESS;
 }
 
+// libmpi cancels what a process has to do with that died, again and again while it waits: the request ends
+// here, or when its buffer is out of reach.
+void end_of_dead() {
+  if (survives_deaths()) settle_deaths(*mca_pml_bfo_component.module);
+}
+
 // Sends are not cancelled. MPI allows that, and a message that may be matched already cannot be withdrawn.
 int cancel_send(ompi_request_t*, int) {
+  end_of_dead();
   return OMPI_SUCCESS;
 }
 
 int cancel_recv(ompi_request_t* request, int) {
   RecvRequest& req = *reinterpret_cast<RecvRequest*>(request);
-  if (REQUEST_COMPLETE(request) || !mca_pml_bfo_component.module->engine().cancel(&req)) return OMPI_SUCCESS;
+  if (REQUEST_COMPLETE(request)) return OMPI_SUCCESS;
+  if (!mca_pml_bfo_component.module->engine().cancel(&req)) {
+    end_of_dead();
+    return OMPI_SUCCESS;
+  }
   request->req_status._cancelled = true;
   recv_request_done(req);
   return OMPI_SUCCESS;

@@ -73,6 +73,21 @@ struct RecvArgs {
   bool keeps_waiting = false;
 };
 
+struct TagRange {
+  int32_t lowest = 1;
+  int32_t highest = 0;
+  bool has(int32_t tag) const { return tag >= lowest && tag <= highest; }
+};
+
+/// The messages of a communicator that nobody receives any more, because it was revoked: those with `tags`,
+/// but not those with the tags `still`.
+struct Refusal {
+  TagRange tags;
+  TagRange still;
+  bool any() const { return tags.lowest <= tags.highest; }
+  bool has(int32_t tag) const { return tags.has(tag) && !still.has(tag); }
+};
+
 /// A communicator, for comm_add().
 template <class P>
 struct CommDesc {

@@ -103,6 +103,7 @@ struct Comm {
   CommQueue<P, TagKey> taken_by_probe;  ///< taken by a matched probe, not yet received
   CommQueue<P, TagKey> arrivals;        ///< all unexpected, in order of arrival
   uint64_t post_order = 0;              ///< of the next receive
+  Refusal refusal;                      ///< revoked: which messages are for no receive any more
   uint32_t n_posted = 0;                ///< receives in any of its queues of posted ones
 };
 

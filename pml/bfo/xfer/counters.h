@@ -15,8 +15,9 @@ namespace bfo::xfer {
 
 /// What the failure of a process does to receives and probes from any source (wildcard.h).
 enum class AnySource : uint8_t {
-  kError,  ///< they end with its error on every communicator of which it is a member
-  kWait    ///< they continue while any other member is left
+  kError,   ///< they end with its error on every communicator of which it is a member
+  kWait,    ///< they continue while any other member is left
+  kRuntime  ///< they continue: the runtime tells who waits for them
 };
 
 /// What counts when the rails of a peer share messages.

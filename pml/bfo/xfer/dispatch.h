@@ -108,10 +108,14 @@ template <class P>
   if (!gap) [[likely]] {
     if (m.what == Came::kEager) return m.receive;
     if (m.what == Came::kOpened) begin_recv(*m.receive, *p, a, o);
-    if (m.what <= Came::kOpened) return nullptr;
+    if (m.what <= Came::kOpened) {
+      refuse_any(*p);
+      return nullptr;
+    }
   }
   came(*p, m, o, a);
   if (gap) take_following(*p);
+  refuse_any(*p);
   return nullptr;
 }
 

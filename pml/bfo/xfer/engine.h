@@ -50,6 +50,8 @@ class Engine {
   /// Unexpected messages of the communicator are dropped. The caller has made sure that no request is pending
   /// on it.
   void comm_del(CommT* comm);
+  /// Messages of the communicator that `refusal` names are received by nobody any more: revoked.h.
+  void comm_revoke(CommT* comm, const Refusal& refusal);
 
   // ---- peers and rails
   /// `key` chooses the peer's preferred rail, see RailChoice::default_preferred(). It is the same on both
@@ -64,6 +66,9 @@ class Engine {
   /// The runtime reports that the peer's process is gone: its requests end with kPeerLost. `finalized`: it
   /// has finalized in order (del_procs); receives from any source do not end for that.
   void peer_lost(PeerT* peer, bool finalized = false);
+  /// For a runtime that keeps account of the processes that are gone: revoked.h.
+  template <class Gone, class Lost>
+  void compare_losses(Gone gone, Lost lost);
   /// Reports the losses of its rails now, whether or not their records are complete.
   void tell_losses(PeerT* peer);
   /// Is the record of a loss not complete yet?
@@ -203,6 +208,13 @@ class Engine {
   void end_kept(RecvRequest& r, KeptResult kept);
   KeptResult post_recv(RecvRequest& r, const RecvArgs<P>& args);
 
+  /// revoked.h
+  void refuse(CommT& c);
+  void refuse_any(ProcT& p) {
+    if (p.comm->refusal.any()) [[unlikely]]
+      refuse(*p.comm);
+  }
+
   /// sends.h
   bool send_own(SendArgs<P> args, InlineSource source);
 
@@ -225,6 +237,7 @@ class Engine {
   Failover<P> failover_{base_, rails_, matching_, moves_};
   typename P::Lock lock_;
   unsigned depth_ = 0;
+  bool refusals_wait_ = false;  ///< of communicators that were revoked inside a port function
   static constexpr size_t kNoRail = SIZE_MAX;
   std::atomic<size_t> longest_eager_{kNoRail};     ///< of all rails; read without the lock
   std::atomic<size_t> longest_blocking_{kNoRail};  ///< the same, of blocking sends
@@ -237,3 +250,4 @@ class Engine {
 #include "pml/bfo/xfer/dispatch.h"
 #include "pml/bfo/xfer/pump.h"
 #include "pml/bfo/xfer/events.h"
+#include "pml/bfo/xfer/revoked.h"

@@ -131,6 +131,7 @@ void Engine<P>::on_gap_lost(RailT* rail, RailName, uint64_t lost) {
 template <class P>
 void Engine<P>::peer_lost(PeerT* p, bool finalized) {
   Entry entry(*this);
+  if (finalized) p->standing.set_finalized();  // its handle may be gone
   failover_.declare_failed(*p, !finalized);
 }
 

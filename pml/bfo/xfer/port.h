@@ -84,6 +84,7 @@ struct PeerLoss {
   /// kNoMemory. kUnknown: `bytes` of messages for communicators that do not exist yet; kAnswers: `bytes`
   /// answers that it does not take
   Limit limit = Limit::kMemory;
+  bool died = false;  ///< kPeerLost: the runtime says that its process is gone
 };
 
 /// Handle bytes of a registration for one rail, as they travel.

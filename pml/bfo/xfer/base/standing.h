@@ -49,7 +49,11 @@ class Standing {
   // ---- its end
   /// Declared failed. Stays.
   bool failed() const { return reach_ == Reach::kFailed; }
-  void set_failed() { reach_ = Reach::kFailed; }
+  void set_failed(uint64_t now_ns) {
+    reach_ = Reach::kFailed;
+    since_ns_ = now_ns;
+  }
+  uint64_t failed_ns() const { return since_ns_; }
   /// It is declared failed when the engine is left. Stays.
   bool failing() const { return failing_; }
   void set_failing() { failing_ = true; }
@@ -80,7 +84,7 @@ class Standing {
   static constexpr uint32_t kNextWord = 10;
 
   uint64_t lost_ns_ = 0;   ///< when the last rail was lost
-  uint64_t since_ns_ = 0;  ///< the park time runs since then
+  uint64_t since_ns_ = 0;  ///< the park time runs since then; of a failed peer: when it was declared failed
   PeerLoss loss_;
   uint32_t word_after_s_ = kFirstWord;
   Reach reach_ = Reach::kReachable;

@@ -80,7 +80,7 @@ template <class P>
 template <class P>
 [[gnu::cold]] void Failover<P>::declare_failed(PeerT& p, bool loss) {
   if (p.standing.failed()) return;
-  p.standing.set_failed();
+  p.standing.set_failed(base_.port.now_ns());
   p.choice.clear();
   p.completions.clear();
   ++base_.counters.peers_lost;

@@ -6,7 +6,7 @@
 // Such a wildcard cannot know whether its message would have come from the failed process. So it ends with
 // the error of that process on every communicator of which that process is a member, whether it was posted
 // before the failure or after it (MPI's fault tolerance has the same rule). A message that has arrived is
-// still received. With AnySource::kWait it continues while any other member is left.
+// still received. With AnySource::kWait it continues while any other member is left, with kRuntime always.
 //
 // The processes that a wildcard waits for must be watched (keepalive.h): the members that this process is
 // connected to, and in a small communicator also those it has never sent to. In a large communicator the
@@ -80,7 +80,8 @@ template <class P>
   if (c.inter || rank != c.my_rank || rule_ == AnySource::kError) ++c.n_lost;
   c.lost_rank = rank;
   c.lost_outcome = p.standing.loss().outcome;
-  c.wildcards_end = c.n_lost != 0 && (rule_ == AnySource::kError || c.n_lost >= c.others());
+  c.wildcards_end =
+      rule_ != AnySource::kRuntime && c.n_lost != 0 && (rule_ == AnySource::kError || c.n_lost >= c.others());
 }
 
 /// A communicator is made after processes have failed.

@@ -81,6 +81,8 @@ class Matching {
   bool has_gap(const ProcT& p) const { return !p.out_of_sequence.empty(); }
   Message* take_following(ProcT& p, RecvRequest*& receive);
   bool renew(ProcT& p, const Opened& o, const Arrival& a);
+  /// A message of `c` that its refusal names, removed; nullptr: there is none.
+  Message* take_refused(CommT& c);
   /// The oldest message that came before communicator `ctx` was made, removed; nullptr: there is none.
   Message* take_unknown(uint16_t ctx) { return unknown_.take(*this, ctx); }
 

@@ -72,6 +72,16 @@ template <class P>
   return m;
 }
 
+template <class P>
+[[gnu::cold]] Unexpected<P>* Matching<P>::take_refused(CommT& c) {
+  Message* m = c.arrivals.front();
+  while (m && !c.refusal.has(m->match.tag)) m = c.arrivals.next(m);
+  if (!m) return nullptr;
+  remove_unexpected(*m);
+  if (m->proc->open_names.made()) leave_name(*m);
+  return m;
+}
+
 /// `r` takes a message that a matched probe holds: in no queue any more.
 template <class P>
 void Matching<P>::post_for(Message& m, RecvRequest& r, uint64_t capacity) {

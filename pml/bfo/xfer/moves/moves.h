@@ -58,6 +58,11 @@ class Moves : private Transfers<P> {
   using All::begin_recv;
   using All::open_again;
   using All::reopen;
+  /// The sender of a message that nobody receives has to hear that.
+  void refuse(PeerT& p, const core::MatchHdr& h, Name sender) {
+    All::note_failed(p, sender);
+    answer_over(p, h, sender);
+  }
 
   // ---- messages about requests
   using All::brief_lost;

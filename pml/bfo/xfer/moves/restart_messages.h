@@ -259,7 +259,10 @@ struct RestartMessages {
     typename E::SendInput in;
     in.all_read =
         x.rndv->restarts != 0 || !x.sent_before;  // without a restart it may have come as an eager message
-    e.send_event(*r, (h.flags & core::kFlagFail) ? core::SendEvent::kNackFailed : core::SendEvent::kNack, in);
+    const bool failed = (h.flags & core::kFlagFail) != 0;
+    // A receive that never had a name has read nothing: no rail is fenced for the exposed buffer.
+    if (failed && h.receiver == 0) x.rndv->exposed = 0;
+    e.send_event(*r, failed ? core::SendEvent::kNackFailed : core::SendEvent::kNack, in);
     return &peer;
   }
 
