@@ -40,6 +40,8 @@ def build_env():
     return values
 
 
+# The launcher's parameter for more ranks than cores, from 5.0 on.
+OVERSUBSCRIBE = "PRTE_MCA_rmaps_default_mapping_policy" if build_env().get("OMPI_VERSION", "4.") < "6" else "PRTE_MCA_mapby"
 # The BTL for processes of one host.
 SHARED = "vader" if build_env().get("OMPI_VERSION", "4.").startswith("4.") else "sm"
 
@@ -211,7 +213,7 @@ class Transport:
             arguments += ["--mca", name, str(value)]
         arguments += command
         job_env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                   "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+                   "OMPI_MCA_rmaps_base_oversubscribe": "1", OVERSUBSCRIBE: ":oversubscribe",
                    "OMPI_MCA_mpi_yield_when_idle": "1", **(env or {})}
         scratch = tempfile.mkdtemp(prefix="bfo-job-")
         # Two runs of mpirun that make or remove one session directory at once fail: each has its own.
