@@ -140,9 +140,10 @@ bool word_kept(const Cell& c, const Figures& f, size_t streams) {
   if (never) return f.degraded + f.recovered == 0;
   const bool lasts = c.when == When::kStart || c.when == When::kStep || c.when == When::kRamp;
   if (f.degraded > streams || f.recovered > (lasts ? 0 : streams)) return false;
-  // What is short, or looked at seldom, proves too little; a hundredth is tried too seldom in such a run.
-  const bool proves =
-      c.size >= 256 * kKiB && c.cpu == Cpu::kFree && c.protocol != Protocol::kEager && c.ratio <= 10;
+  // What is short, or looked at seldom, proves too little; and a rail that would only delay a message is
+  // tried too seldom in such a run.
+  const bool proves = c.size >= 256 * kKiB && c.cpu == Cpu::kFree && c.protocol != Protocol::kEager &&
+                      c.ratio <= 10 && c.window >= 4 && c.where == Where::kRail;
   return !lasts || !proves || f.degraded != 0;
 }
 

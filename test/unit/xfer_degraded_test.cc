@@ -311,6 +311,26 @@ TEST(Degraded, NothingWrong_NothingIsSaidInTenMinutes) {
   }
 }
 
+/// Two samples of a MiB, 40 ms each, by a process that had not looked for 30 ms, and for 5 ms before the
+/// first.
+TEST(Degraded, TimeThatIsNotKnown_CountsForTheRail) {
+  constexpr uint64_t kMiB = 1024 * kKiB;
+  Degraded apart;
+  Degraded together;
+  for (const uint64_t before : {5 * kMs, 30 * kMs}) {
+    apart.moved({kMiB, 40 * kMs, 30 * kMs, before, false, false}, true);
+    together.moved({kMiB, 40 * kMs, 30 * kMs, before, false, true}, true);
+  }
+  EXPECT_EQ(apart.at_most(), Goodput::rate_of(2 * kMiB, 20 * kMs)) << "each may have ended 30 ms before";
+  EXPECT_EQ(apart.at_least(), Goodput::rate_of(2 * kMiB, 115 * kMs)) << "each may have begun before";
+  EXPECT_EQ(together.at_most(), Goodput::rate_of(2 * kMiB, 50 * kMs)) << "busy from one to the next";
+  EXPECT_EQ(together.at_least(), Goodput::rate_of(2 * kMiB, 85 * kMs));
+  Degraded away;
+  away.moved({kMiB, 40 * kMs, 40 * kMs, 0, true, false}, true);
+  away.moved({kMiB, 40 * kMs, 40 * kMs, 0, true, false}, true);
+  EXPECT_EQ(away.at_most(), UINT32_MAX) << "nothing is known";
+}
+
 TEST(Degraded, OtherRailKeepsUp_IsTheMeasure) {
   TinyPort port;
   Base<TinyPort> base{port, Config{}};
