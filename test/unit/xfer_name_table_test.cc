@@ -26,7 +26,7 @@ struct OneRequest {
   TinyPeer mine{1};
   TinyPeer other{1};
   Counters counters;
-  Names<TinyPort, Request> names{counters, 8};
+  Names<TinyPort, Request> names{counters, 8, 1};
   Proc<TinyPort> proc;
   SendRndv<TinyPort> rndv;
   Request r;

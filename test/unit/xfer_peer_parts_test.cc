@@ -33,13 +33,19 @@ struct OnePeer {
   Rail<FakePort> rail;
 };
 
+/// Messages that wait to be sent again, and no request in a rendezvous.
+struct Queued {
+  Owed owed(const Peer<FakePort>& p, bool /*all*/) const { return {.waiting = p.backlog.again}; }
+};
+constexpr Queued queued;
+
 TEST(FailoverRecords, OneThatWaitsForAMessageIsLookedAtWhenItWasSentAgain) {
   OnePeer o;
   FailoverRecords<FakePort> records(o.port, o.counters, o.work);
   RailEvent down;
   down.name = {5, 1};
   records.open(o.rail, down);
-  records.report(o.peer, false);
+  records.report(o.peer, false, queued);
   EXPECT_TRUE(o.port.events_.empty()) << "its epoch is not closed";
   EXPECT_TRUE(records.needs_clock(o.rail));
   test::SendReq send;
@@ -49,18 +55,18 @@ TEST(FailoverRecords, OneThatWaitsForAMessageIsLookedAtWhenItWasSentAgain) {
   o.peer.backlog.again.add(9);
   records.close(o.rail, down);
   o.rail.event->closed_ns = 1;
-  records.report(o.peer, false);
+  records.report(o.peer, false, queued);
   EXPECT_TRUE(!records.any_due() && o.port.events_.empty());
   EXPECT_FALSE(o.work.any());
   records.note_resent(o.peer, 0, false);
   EXPECT_TRUE(records.any_due()) << "no request had to be looked at, so a look costs nothing";
-  records.report_due(&o.peer);
+  records.report_due(&o.peer, queued);
   EXPECT_TRUE(!records.any_due() && o.port.events_.empty());
   o.peer.backlog.ready_sends.remove(&send);
   o.peer.backlog.again.remove(9);
   records.note_resent(o.peer, 9, true);
   EXPECT_TRUE(o.work.any()) << "the engine looks at it when it is left";
-  records.report_due(&o.peer);
+  records.report_due(&o.peer, queued);
   ASSERT_EQ(o.port.events_.size(), 1u);
   EXPECT_EQ(o.port.events_[0].bytes_resent, 9u);
   EXPECT_EQ(o.port.events_[0].messages_resent, 1u);
@@ -77,7 +83,7 @@ TEST(FailoverRecords, WithoutMemoryALossHasNone) {
   o.port.refuse_ = [](size_t) { return true; };
   records.open(o.rail, RailEvent{});
   records.note_resent(o.peer, 9, false);
-  records.report(o.peer, true);
+  records.report(o.peer, true, queued);
   EXPECT_TRUE(o.port.events_.empty());
   EXPECT_EQ(o.counters.bytes_resent, 9u);
 }
@@ -101,7 +107,7 @@ TEST(RailReturns, AreToldAfterTheLossTheyEnd) {
   EXPECT_TRUE(o.port.events_.empty()) << "the record of the loss is open";
   o.world.now = 9000;
   records.close(o.rail, event_of(1, "known by now"));
-  records.report(o.peer, false);
+  records.report(o.peer, false, queued);
   ASSERT_EQ(o.port.events_.size(), 2u);
   EXPECT_STREQ(o.port.events_[0].what, "failover");
   const FailoverEvent& up = o.port.events_[1];
@@ -115,7 +121,7 @@ TEST(RailReturns, AreToldAfterTheLossTheyEnd) {
   EXPECT_EQ(up.up_ns, 5000u) << "not when it could be told";
   EXPECT_EQ(up.rails_up, 1u);
   records.up(o.rail, event_of(2));
-  records.report(o.peer, true);
+  records.report(o.peer, true, queued);
   EXPECT_EQ(o.port.events_.size(), 2u) << "each is told once";
   records.free(o.rail);
   EXPECT_EQ(o.port.live_, 0u);
@@ -129,7 +135,7 @@ TEST(RailReturns, TellHowLongTheRailWasAwayInAll) {
     o.world.now = 1000 * epoch;
     records.open(o.rail, event_of(epoch, epoch == 1 ? "the cable" : "no answer"));
     records.close(o.rail, event_of(epoch));
-    records.report(o.peer, false);
+    records.report(o.peer, false, queued);
   }
   o.world.now = 9000;
   records.up(o.rail, event_of(4));
@@ -151,7 +157,7 @@ TEST(RailReturns, OfAPortThatWasDownAtTheStartOrOfAPeerThatLeft_AreNone) {
     down.*no_failure = true;
     records.open(o.rail, down);
     records.up(o.rail, event_of(2));
-    records.report(o.peer, true);
+    records.report(o.peer, true, queued);
   }
   for (const FailoverEvent& e : o.port.events_) EXPECT_STREQ(e.what, "failover");
   records.free(o.rail);
@@ -161,12 +167,12 @@ TEST(RailReturns, WithoutMemoryAreNotTold) {
   OnePeer o;
   FailoverRecords<FakePort> records(o.port, o.counters, o.work);
   records.open(o.rail, event_of(1));
-  records.report(o.peer, true);
+  records.report(o.peer, true, queued);
   records.up(o.rail, event_of(2));
   EXPECT_EQ(o.port.events_.size(), 2u);
   o.port.refuse_ = [](size_t) { return true; };
   records.open(o.rail, event_of(2));
-  records.report(o.peer, true);
+  records.report(o.peer, true, queued);
   records.up(o.rail, event_of(3));
   EXPECT_EQ(o.port.events_.size(), 3u) << "the loss is told, its record has its memory";
   records.free(o.rail);
