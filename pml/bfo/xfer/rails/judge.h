@@ -16,18 +16,15 @@
 
 namespace bfo::xfer {
 
-/// What the other rails prove that `rail` should move. One that keeps up is not measured: it moves at least a
-/// quarter of its nominal rate (pace.h).
+/// What the other rails prove that `rail` should move. One that keeps up proves nothing: its pieces are not
+/// timed, and what it is said to move is no evidence.
 template <class P>
 uint64_t proven_by_others(const RailChoice<P>& choice, const Rail<P>& rail) {
   uint64_t most = 0;
   for (unsigned i = 0; i < choice.size(); ++i) {
     const Rail<P>& other = choice[i];
-    if (&other == &rail) continue;
-    const uint64_t least = other.late == 0   ? other.limits.weight / 4
-                           : !other.degraded ? 0
-                                             : other.degraded->at_least();
-    most = std::max(most, least * rail.limits.weight / other.limits.weight);
+    if (&other == &rail || !other.degraded || other.late == 0) continue;
+    most = std::max(most, other.degraded->at_least() * rail.limits.weight / other.limits.weight);
   }
   return most;
 }
