@@ -331,8 +331,8 @@ TEST(Degraded, TimeThatIsNotKnown_CountsForTheRail) {
   EXPECT_EQ(away.at_most(), UINT32_MAX) << "nothing is known";
 }
 
-/// What a rail that keeps up is said to move is no evidence: its pieces end as fast as the process posts them,
-/// however long that takes.
+/// What a rail that keeps up is said to move is no evidence: its pieces end as fast as the process posts
+/// them, however long that takes.
 TEST(Degraded, OtherRailKeepsUp_ProvesNothing) {
   TinyPort port;
   Base<TinyPort> base{port, Config{}};
