@@ -21,6 +21,11 @@ struct OneRead {
     f.xfer.length = 1000;
     port.now = 1'000'000;
   }
+  ~OneRead() {
+    for (auto& rail : p.rails) free_degraded(base, rail);
+  }
+  OneRead(const OneRead&) = delete;
+  OneRead& operator=(const OneRead&) = delete;
   /// Posted, looked at `looks` times, and seen to have ended `ns` later.
   uint8_t read(int looks, uint64_t ns) {
     pace.begin(f);
