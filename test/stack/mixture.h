@@ -7,12 +7,10 @@
 // Bounds of a cell, in each interval in which its rails are steady and had time to be learned:
 //  best   goodput of at least 0.97 of what the best rail alone moves
 //  sum    of at least 0.95 of what its rails move, each alone, added up: messages from 1 MiB on, 4 of them
-//  under
-//         way (64, if all of them must end before the next ones begin)
+//         under way (64, if all of them must end before the next ones begin)
 //  share  the slowest rail carries at most 1.3 times its fair part of the bytes
-//  word   a rail that moves a tenth of the others from some moment on is called degraded, once; one that is
-//  as
-//         fast, or moves a third, never is
+//  word   a rail that is used and from some moment on moves a tenth of the others is called degraded,
+//         once; one that is as fast, or moves a third, never is
 #pragma once
 
 #include <cstdint>
