@@ -209,6 +209,64 @@ TEST(Brief, OnlyGrantIsRefused_TheOtherRailIsGranted) {
   expect_clean(w);
 }
 
+/// The sender refuses the only grant, and no other rail could have one: the receiver asks for a new round.
+/// What else there is to post does not wait for the answer, which would never come if both processes waited.
+TEST(Brief, OnlyGrantIsRefusedOnTheOnlyRail_BothWays_BothGoOn) {
+  World::Options o = writes();
+  o.rails = 1;
+  o.rdma_frag = 1 << 20;
+  World w(o);
+  const auto [s, r] = transfer(w, 50000);
+  RecvReq* const back = w.irecv(0, 1, 2, 50000);
+  SendReq* const answer = w.isend(1, 0, 2, pattern(50000, 2));
+  const auto is_put = [](const Flight& f) { return f.tag == static_cast<uint8_t>(MsgType::kPut); };
+  for (int refused = 0; refused < 2; ++refused) {
+    while (!w.flights.empty() && !is_put(w.flights[0])) w.take();
+    ASSERT_FALSE(w.flights.empty());
+    const Flight put = w.flights[0];
+    core::PutHdr grant;
+    std::memcpy(&grant, put.bytes.data(), sizeof grant);
+    w.flights.erase(w.flights.begin());
+    w.engines[put.from]->on_done(put.frag, Fate::kDelivered);
+    const core::FinHdr refusal{static_cast<uint8_t>(MsgType::kFin),
+                               core::kFlagFail,
+                               0,
+                               grant.sender,
+                               grant.receiver,
+                               grant.grant,
+                               0};
+    w.engines[put.from]->on_message(w.rail(put.from, put.to, put.rail), 0, refusal.type, &refusal,
+                                    sizeof refusal);
+  }
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done && back->done && answer->done);
+  EXPECT_EQ(r->data, s->data);
+  EXPECT_EQ(back->data, answer->data);
+  expect_clean(w);
+}
+
+/// The rail that has the keys is lost at any step of two messages that pass each other, and the device of the
+/// other one registers nothing: neither receive keeps what else there is to post from being posted.
+TEST(Brief, RailWithTheKeysIsLost_BothWays_BothGoOn) {
+  for (const bool by_write : {true, false})
+    for (int step = 0; step < 60; ++step) {
+      World::Options o = by_write ? writes() : reads();
+      o.rdma_frag = 4096;
+      World w(o);
+      for (const auto& port : w.ports) port->unregistered_ = 1;
+      const auto [s, r] = transfer(w, 50000);
+      RecvReq* const back = w.irecv(0, 1, 2, 50000);
+      SendReq* const answer = w.isend(1, 0, 2, pattern(50000, 2));
+      for (int i = 0; i < step && !w.flights.empty(); ++i) w.take();
+      w.kill(0, 1, 0);
+      ASSERT_TRUE(w.run()) << by_write << step;
+      ASSERT_TRUE(s->done && r->done && back->done && answer->done) << by_write << step;
+      EXPECT_EQ(r->data, s->data);
+      EXPECT_EQ(back->data, answer->data);
+      expect_clean(w);
+    }
+}
+
 TEST(Brief, OnlyReadIsLost_IsReadAgainWithTheNextKeys) {
   World w(one_rail());
   const auto [s, r] = transfer(w, 50000);

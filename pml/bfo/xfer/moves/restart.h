@@ -146,7 +146,8 @@ void Transfers<P>::recv_act(RecvRequest& r, uint32_t actions, const RecvInput& i
   PeerT& peer = *x.proc->peer;
   if (actions & core::kRecvStore) store_frag(r, in.offset, in.payload);
   if (actions & core::kRecvUseGrant) Rput<P>::use_grant(*this, r, in.grant, *in.arrival);
-  if (actions & core::kRecvDropGrant) Rput<P>::drop_grant(*this, r, in.grant);
+  // An event of its own waits for the end: what else this one asks for belongs to the phase that it leads to.
+  const bool ask = (actions & core::kRecvDropGrant) && Rput<P>::drop_grant(*this, r, in.grant);
   if (actions & core::kRecvCountRead) arrived(r, in.offset, in.offset + in.length, true);
   if (actions & core::kRecvReopen) {
     x.rndv->peer_name = Name(in.open->rndv().sender);
@@ -206,6 +207,7 @@ void Transfers<P>::recv_act(RecvRequest& r, uint32_t actions, const RecvInput& i
     recv_over(r);
     return;
   }
+  if (ask) recv_event(r, RecvEvent::kAsk);
   if (actions & (core::kRecvFinishOk | core::kRecvFail | core::kRecvQuiesce | core::kRecvStore |
                  core::kRecvUseGrant | core::kRecvDropGrant | core::kRecvCountRead | core::kRecvSenderDone))
     recv_check(r);

@@ -136,7 +136,8 @@ struct Rget {
       if (!best || !read(e, r, *best, *key, Range{next.begin, next.begin + n})) {
         if (best) refused |= 1u << best->index;
         if (best) continue;
-        if (x.rndv->in_flight == 0 && !any_registered(e, r)) {
+        if (!any_registered(e, r)) {
+          if (x.rndv->in_flight != 0) return true;  // the end of the READs calls again
           x.rndv->no_rdma = true;
           e.recv_event(r, core::RecvEvent::kAsk);
           return true;

@@ -101,9 +101,11 @@ struct Rput {
     move_unsent(e, r, now);
     grant_more(e, r, now);
     if (now.no_rail) {
-      // The rails that are left have no key for this buffer, or the sender refuses them: a new round.
-      if (now.open == 0 && !p.choice.empty() && !any_grantable(e, r)) e.recv_event(r, core::RecvEvent::kAsk);
-      now.blocked = true;
+      // The rails that are left have no key for this buffer, or the sender refuses them: a new round, when
+      // the grants that are out have ended, which calls again. Nothing else waits for that.
+      const bool none = !p.choice.empty() && !any_grantable(e, r);
+      if (none && now.open == 0) e.recv_event(r, core::RecvEvent::kAsk);
+      now.blocked = now.blocked || !none || now.open == 0;
     }
     if (!now.blocked) x.pending &= static_cast<uint8_t>(~(kPendingData | kPendingStart));
     return !now.blocked;
@@ -320,19 +322,20 @@ struct Rput {
     again(e, r);
   }
 
-  /// FIN with the fail flag: the sender has not used the grant and never will.
-  static void drop_grant(E& e, RecvRequest& r, uint32_t grant) {
+  /// FIN with the fail flag: the sender has not used the grant and never will. True: nothing more can be
+  /// granted in this round.
+  static bool drop_grant(E& e, RecvRequest& r, uint32_t grant) {
     auto& x = r.xfer;
     Ledger* const l = find(r, grant);
-    if (!l) return;
+    if (!l) return false;
     const Range range{l->begin, l->end};
     // that rail is down at the sender: no further grant on it in this round
     x.rndv->refused |= 1u << l->rail->index;
     e.ledgers_.remove(x.rndv->ledger, l);
-    if (x.phase != core::RecvPhase::kReceiving) return;
+    if (x.phase != core::RecvPhase::kReceiving) return false;
     x.rndv->todo.add(range.begin, range.end);
     if (++x.rndv->refusals >= kMaxRefusals) x.rndv->no_rdma = true;
-    if (!any_grantable(e, r) || x.rndv->no_rdma) e.recv_event(r, core::RecvEvent::kAsk);
+    return !any_grantable(e, r) || x.rndv->no_rdma;
   }
 
   /// SENDDONE: every write of this round succeeded. Writes on fenced rails count now; the others count with

@@ -83,6 +83,7 @@ bool Transfers<P>::serve(SendRequest& r) {
     x.pending &= static_cast<uint8_t>(~kPendingStart);
   }
   if (!(x.pending & kPendingData)) return true;
+  BFO_DCHECK(x.phase == core::SendPhase::kSending);
   if (x.rndv->todo.incomplete()) [[unlikely]] {
     base_.failing.no_memory(*x.proc->peer, sizeof(Range));
     return true;
@@ -102,6 +103,9 @@ bool Transfers<P>::serve(RecvRequest& r) {
     x.pending &= static_cast<uint8_t>(~kPendingRestartAck);
   }
   if (!(x.pending & (kPendingStart | kPendingData))) return true;
+  BFO_DCHECK(
+      x.phase ==
+      core::RecvPhase::kReceiving);  // in others nothing of it can be posted, and all others would wait
   if (x.rndv->todo.incomplete()) [[unlikely]] {
     base_.failing.no_memory(*x.proc->peer, sizeof(Range));
     return true;
