@@ -26,7 +26,9 @@ namespace bfo::engine {
 
 /// Starts the drain of an endpoint that is up or has replied.
 void drain_start(Endpoint& endpoint, uint64_t now);
-/// One step of it. `queue_emptied`: the completion queue was seen empty in this round of progress.
+/// One step of it. `queue_emptied`: the completion queue was seen empty in this round of progress. While a
+/// command for a queue pair is under way at the control thread there is no step: its end comes back through
+/// drain_stopped() or drain_destroyed(), and asks for the next one.
 void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied);
 
 /// Ends everything queued as never sent.
