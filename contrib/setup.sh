@@ -42,14 +42,24 @@ install=yes
 kernel=no # of check alone, as the next one
 releases=4.1
 take_options() {
-  local option
-  for option in "$@"; do
-    case $option in
+  while [ $# -gt 0 ]; do
+    case $1 in
       --no-install) install=no ;;
-      --openmpi=*) if [ "$me" = check ]; then releases=${option#*=}; else die "--openmpi is an option of contrib/check"; fi ;;
+      --openmpi | --openmpi=*)
+        [ "$me" = check ] || die "--openmpi is an option of contrib/check"
+        case $1 in
+          *=*) releases=${1#*=} ;;
+          *)
+            [ $# -gt 1 ] || die "--openmpi needs a release: 4.1, 5.0, 6.0 or all"
+            releases=$2
+            shift
+            ;;
+        esac
+        ;;
       --kernel) if [ "$me" = check ]; then kernel=yes; else die "--kernel is an option of contrib/check"; fi ;;
-      *) die "unknown argument '$option'; there are --no-install (name what is missing instead of installing it) and, for contrib/check, --kernel (get what its tests on a kernel need) and --openmpi=4.1, 5.0, 6.0 or all (the release of Open MPI). BFO_BUILD, JOBS and BFO_CONFIGURE in the environment change the rest" ;;
+      *) die "unknown argument '$1'; there are --no-install (name what is missing instead of installing it) and, for contrib/check, --kernel (get what its tests on a kernel need) and --openmpi=4.1, 5.0, 6.0 or all (the release of Open MPI). BFO_BUILD, JOBS and BFO_CONFIGURE in the environment change the rest" ;;
     esac
+    shift
   done
 }
 
@@ -136,6 +146,7 @@ run_logged() {
 # configure and libtool are long shell scripts, and libtool runs for every file: dash takes two thirds of the time bash does.
 config_shell=${CONFIG_SHELL:-$(command -v dash || echo /bin/sh)}
 
+build_target=all
 # configure_and_make BUILD-DIR CONFIGURE-ARGS...
 configure_and_make() {
   local dir=$1
@@ -153,7 +164,7 @@ configure_and_make() {
     printf '%s' "$*" >"$dir/.configure-args"
   fi
   say "building $dir (-j$jobs)"
-  run_logged "$dir/make.log" make -C "$dir" -j"$jobs" all
+  run_logged "$dir/make.log" make -C "$dir" -j"$jobs" "$build_target"
 }
 
 # One sentence and exit 1 when the software HCA cannot work on this machine.
