@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// ahead: where eager messages of 512 bytes go over vader. It stands between the PML and the BTL's sendi and
-// counts. Windows of 64 messages are sent ahead of their receiver: in the peer's box of 4 KiB they would be
-// refused. Messages that are answered one by one take the box. Every byte is checked. Two ranks; rank 0
-// prints one line.
-#include "common/compat/ompi_includes.h"
+// ahead: where eager messages of 512 bytes go over the BTL for processes of one host (vader, sm from 5.0 on). It
+// stands between the PML and the BTL's sendi and counts. Windows of 64 messages are sent ahead of their
+// receiver: in the peer's box of 4 KiB they would be refused. Messages that are answered one by one take the
+// box. Every byte is checked. Two ranks; rank 0 prints one line.
+#include "common/compat/ompi_release.h"
 
 #include <mpi.h>
 
@@ -28,11 +28,11 @@ int counting_sendi(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* ep, opal
   return rc;
 }
 
-mca_btl_base_module_t* vader() {
+mca_btl_base_module_t* shared_memory() {
   mca_btl_base_selected_module_t* selected = nullptr;
   OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
     mca_btl_base_module_t* btl = selected->btl_module;
-    if (std::strcmp(btl->btl_component->btl_version.mca_component_name, "vader") == 0) return btl;
+    if (std::strcmp(btl->btl_component->btl_version.mca_component_name, bfo::kSharedMemoryBtl) == 0) return btl;
   }
   return nullptr;
 }
@@ -86,10 +86,10 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  answered(rank);  // vader sets up the box after a few messages
-  mca_btl_base_module_t* const btl = vader();
+  answered(rank);  // the BTL sets up the box after a few messages
+  mca_btl_base_module_t* const btl = shared_memory();
   if (btl == nullptr) {
-    std::fprintf(stderr, "ahead: there is no vader BTL\n");
+    std::fprintf(stderr, "ahead: there is no BTL %s\n", bfo::kSharedMemoryBtl);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
   real_sendi = btl->btl_sendi;

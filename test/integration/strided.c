@@ -21,6 +21,7 @@ struct layout {
   int length[kMaxBlocks];
   long extent;
   int size;
+  int padded; /* of 16 bytes of the message 10 are values, as in a long double */
 };
 
 enum { kLayouts = 13 };
@@ -41,7 +42,7 @@ static struct layout* next(const char* name) {
 }
 
 /* `columns` doubles out of each row of 5, and the same of another type. */
-static void column(const char* name, MPI_Datatype basic, int size, int columns) {
+static struct layout* column(const char* name, MPI_Datatype basic, int size, int columns) {
   struct layout* l = next(name);
   MPI_Datatype rows;
   MPI_Type_vector(4, columns, 5, basic, &rows);
@@ -49,6 +50,7 @@ static void column(const char* name, MPI_Datatype basic, int size, int columns) 
   MPI_Type_free(&rows);
   for (int i = 0; i < 4; ++i) block(l, 5L * size * i, columns * size);
   l->extent = 20L * size;
+  return l;
 }
 
 static void make_simple(void) {
@@ -58,8 +60,8 @@ static void make_simple(void) {
   l->extent = 8;
 
   column("column of doubles", MPI_DOUBLE, 8, 1);
-  column("columns of long doubles", MPI_LONG_DOUBLE, 16, 3);
-  column("column of complex long doubles", MPI_C_LONG_DOUBLE_COMPLEX, 32, 1);
+  column("columns of long doubles", MPI_LONG_DOUBLE, 16, 3)->padded = 1;
+  column("column of complex long doubles", MPI_C_LONG_DOUBLE_COMPLEX, 32, 1)->padded = 1;
 
   l = next("hvector");
   MPI_Datatype inner;
@@ -171,8 +173,9 @@ static unsigned char byte_at(long i, unsigned seed) {
   return (unsigned char)((unsigned long)(i * 31 + (i >> 8) * 17 + (i >> 16)) + seed * 7);
 }
 
-/* Writes the first `bytes` of a message into the buffer's places, or counts those that are not there. */
-static long walk(const struct layout* l, struct buffer* b, long bytes, unsigned seed, int write) {
+/* Writes the first `bytes` of a message into the buffer's places, or counts those that are not there. `padded`:
+ * what is between values need not be. */
+static long walk(const struct layout* l, struct buffer* b, long bytes, unsigned seed, int write, int padded) {
   long at = 0, bad = 0;
   for (int e = 0; e < b->count; ++e)
     for (int k = 0; k < l->n; ++k) {
@@ -181,7 +184,7 @@ static long walk(const struct layout* l, struct buffer* b, long bytes, unsigned 
         if (write) {
           p[i] = byte_at(at, seed);
         } else {
-          bad += p[i] != byte_at(at, seed);
+          bad += p[i] != byte_at(at, seed) && !(padded && at % 16 >= 10);
           p[i] = kGuard;
         }
       }
@@ -203,7 +206,8 @@ static void receive(const struct layout* from, const struct layout* to, long byt
   MPI_Barrier(MPI_COMM_WORLD);
   MPI_Waitall(n, reqs, MPI_STATUSES_IGNORE);
   for (int i = 0; i < n; ++i) {
-    const long bad = walk(to, &b[i], bytes, seed + (unsigned)i, 0);
+    /* MPI_Bsend packs by the convertor, which from Open MPI 5.0 on copies these elements as numbers. */
+    const long bad = walk(to, &b[i], bytes, seed + (unsigned)i, 0, from->padded && mode == kBuffered);
     ++g_messages;
     if (bad != 0 && ++g_wrong <= 20)
       printf("rank %d: %s to %s, mode %d: %ld of %ld bytes wrong\n", g_rank, from->name, to->name, (int)mode,
@@ -217,7 +221,7 @@ static void send(const struct layout* from, long bytes, unsigned seed, int n, en
   MPI_Request reqs[4];
   for (int i = 0; i < n; ++i) {
     b[i] = buffer_for(from, bytes);
-    walk(from, &b[i], bytes, seed + (unsigned)i, 1);
+    walk(from, &b[i], bytes, seed + (unsigned)i, 1, 0);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   const int count = (int)(bytes / from->size);
@@ -225,7 +229,7 @@ static void send(const struct layout* from, long bytes, unsigned seed, int n, en
     /* one request, started again for each message */
     MPI_Send_init(b[0].address, count, from->type, 1 - g_rank, 5, MPI_COMM_WORLD, &reqs[0]);
     for (int i = 0; i < n; ++i) {
-      walk(from, &b[0], bytes, seed + (unsigned)i, 1);
+      walk(from, &b[0], bytes, seed + (unsigned)i, 1, 0);
       MPI_Start(&reqs[0]);
       MPI_Wait(&reqs[0], MPI_STATUS_IGNORE);
     }

@@ -84,7 +84,7 @@ def limits():
     said = subprocess.run(["ompi_info", "--all", "--parsable"], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                           text=True, check=False).stdout
     values = dict(re.findall(r"^mca:[^:]*:[^:]*:param:(\w+):value:(\d+)$", said, re.MULTILINE))
-    return {k: int(values.get(v, generator.USUAL_LIMITS[k])) for k, v in names.items()}
+    return {k: int(values.get(jobs.named(v), generator.USUAL_LIMITS[k])) for k, v in names.items()}
 
 
 def fault_rules(seed, rails, processes):
