@@ -119,6 +119,7 @@ Post StackPort::send_piece(const RailHandle& rail, uint8_t tag, const void* hdr,
   process_.copied_ += len;
   if (len != 0 && !process_.world_.fabric.traits.no_bytes) std::memcpy(f.bytes.get() + hdr_len, bytes, len);
   f.rdma = nullptr;
+  f.reads = false;  // the record was that of a READ that was refused
   f.work = engine::Frag{};
   f.work.data = f.bytes.get();
   f.work.length = static_cast<uint32_t>(hdr_len + len);
