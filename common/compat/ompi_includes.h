@@ -7,9 +7,9 @@
 //   - wraps all of Open MPI in one extern "C" block (several of its headers lack BEGIN_C_DECLS and would come
 //     out mangled),
 //   - makes those of 4.1, 5.0 and 6.0 compile: each oddity is looked for, none is derived from a version.
-// What differs in meaning has one name in ompi_release.h, which comes with this header.
-// Headers that distributions leave out of their development package are rewritten in common/compat,
-// which must stand on the include path *behind* Open MPI's own directories.
+// What differs in meaning has one name in ompi_release.h, that of devices in ompi_device.h; both come with
+// this header. Headers that distributions leave out of their development package are rewritten in
+// common/compat, which must stand on the include path *behind* Open MPI's own directories.
 //
 // Include path (all as -isystem, so that warnings in foreign headers stay silent):
 //   <libdir>/openmpi/include/openmpi, <libdir>/openmpi/include, <top>/common/compat
@@ -110,6 +110,10 @@ extern "C" {
 #include "opal/mca/base/base.h"
 #include "opal/mca/base/mca_base_pvar.h"
 #include "opal/mca/base/mca_base_var.h"
+#if __has_include("opal/mca/accelerator/base/base.h")
+#include "opal/mca/accelerator/accelerator.h"
+#include "opal/mca/accelerator/base/base.h"
+#endif
 #include "opal/mca/btl/base/base.h"
 #include "opal/mca/btl/base/btl_base_error.h"
 #include "opal/mca/btl/btl.h"
@@ -160,4 +164,5 @@ extern "C" {
 
 }  // extern "C"
 
+#include "common/compat/ompi_device.h"
 #include "common/compat/ompi_release.h"

@@ -8,6 +8,7 @@
 
 #include "common/shown_text.h"
 #include "pml/bfo/glue/component.h"
+#include "pml/bfo/glue/device.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/one_thread.h"
 #include "pml/bfo/glue/request.h"
@@ -95,7 +96,7 @@ Trail* BtlPort::make_trail(const Layout& layout) {
 }
 
 void BtlPort::drop_trail(Trail*& trail) {
-  if (trail != no_memory()) [[likely]] {
+  if (trail != not_unpacked()) [[likely]] {
     trail->~Trail();
     free(trail);
   }
@@ -103,35 +104,40 @@ void BtlPort::drop_trail(Trail*& trail) {
 }
 
 int BtlPort::end_trail(RecvRequest& req, int error) {
-  const bool unpacked = req.trail != no_memory();
+  const bool unpacked = req.trail != not_unpacked();
   drop_trail(req.trail);
-  return !unpacked && error == MPI_SUCCESS ? MPI_ERR_NO_MEM : error;
+  if (unpacked || error != MPI_SUCCESS) return error;
+  return is_staged(req) ? MPI_ERR_OTHER : MPI_ERR_NO_MEM;
 }
 
-void BtlPort::unpack_failed(RecvRequest& req) {
-  show_help("no-memory-for-type", static_cast<unsigned long>(req.base.req_bytes_packed),
-            req.xfer.status.source);
+void BtlPort::unpack_failed(RecvRequest& req, bool staged) {
+  const auto bytes = static_cast<unsigned long>(req.base.req_bytes_packed);
+  if constexpr (kStagesDevices) req.staged = staged;  // end_trail() asks
+  if (staged)
+    show_help("device-unwritable", accelerator_name(), bytes, req.xfer.status.source);
+  else
+    show_help("no-memory-for-type", bytes, req.xfer.status.source);
   if (req.trail != nullptr) drop_trail(req.trail);
-  req.trail = no_memory();
+  req.trail = not_unpacked();
 }
 
 void BtlPort::unpack_scattered(RecvRequest& req, uint64_t offset, const void* bytes, size_t length) {
-  if (req.trail == no_memory()) [[unlikely]]
+  if (req.trail == not_unpacked()) [[unlikely]]
     return;
   const mca_pml_base_request_t& base = req.base.req_base;
-  const Layout layout(base.req_datatype->super, base.req_count, base.req_addr);
-  if (req.trail == nullptr && offset != 0) req.trail = make_trail(layout);
+  const Layout layout(base.req_datatype->super, base.req_count, base.req_addr, is_staged(req));
+  if (req.trail == nullptr && offset != 0 && !layout.one_block()) req.trail = make_trail(layout);
   if (req.trail == nullptr) {
     Cursor cursor;
     cursor.skip(layout, offset);
     if (!cursor.scatter(layout, bytes, length)) [[unlikely]]
-      unpack_failed(req);
+      unpack_failed(req, is_staged(req));
     return;
   }
   const uint64_t end = offset + length;
   const bool wanted = !req.xfer.rndv->received.covers(end, end + 1);
   if (!req.trail->scatter(offset, bytes, length, wanted)) [[unlikely]]
-    unpack_failed(req);
+    unpack_failed(req, is_staged(req));
 }
 
 // ---- messages of a process to itself
@@ -143,21 +149,30 @@ void BtlPort::copy_piece(const void* bytes, RecvRequest& to, size_t length) {
   memmove(to.direct, bytes, length);
 }
 
+// From device to device in one piece, without the host. False: not one piece, nothing was done.
+bool BtlPort::copy_staged(const Layout& from, const Layout& to, size_t length) {
+  if (!from.one_block() || !to.one_block()) return false;
+  return device_copy(reinterpret_cast<void*>(to.base), reinterpret_cast<const void*>(from.base), length,
+                     true);
+}
+
 // Neither buffer need be contiguous: then the bytes are copied through a buffer on the stack.
 void BtlPort::copy_scattered(const Layout& from, RecvRequest& to, size_t length) {
   if (to.direct != nullptr) {
     Cursor cursor;
-    if (!cursor.gather(from, to.direct, length)) unpack_failed(to);
+    if (!cursor.gather(from, to.direct, length)) unpack_failed(to, from.device);
     return;
   }
   const mca_pml_base_request_t& base = to.base.req_base;
-  const Layout layout(base.req_datatype->super, base.req_count, base.req_addr);
+  const Layout layout(base.req_datatype->super, base.req_count, base.req_addr, is_staged(to));
+  if (kStagesDevices && copy_staged(from, layout, length)) return;
   uint8_t part[16384];
   Cursor out;
   Cursor in;
   for (size_t done = 0; done < length;) {
     const size_t n = std::min(sizeof(part), length - done);
-    if (!out.gather(from, part, n) || !in.scatter(layout, part, n)) return unpack_failed(to);
+    if (!out.gather(from, part, n) || !in.scatter(layout, part, n))
+      return unpack_failed(to, from.device || layout.device);
     done += n;
   }
 }
@@ -165,13 +180,14 @@ void BtlPort::copy_scattered(const Layout& from, RecvRequest& to, size_t length)
 void BtlPort::copy(SendRequest& from, RecvRequest& to, size_t length) {
   if (const void* bytes = contiguous(from); bytes != nullptr) [[likely]]
     return copy_piece(bytes, to, length);
-  copy_scattered(Layout(from.base.req_base.req_convertor), to, length);
+  copy_scattered(Layout(from.base.req_base.req_convertor, is_staged(from)), to, length);
 }
 
 void BtlPort::copy(InlineSource& from, RecvRequest& to, size_t length) {
-  if (const void* bytes = one_piece(from); bytes != nullptr) [[likely]]
+  const bool staged = is_staged(from);
+  if (const void* bytes = staged ? nullptr : one_piece(from); bytes != nullptr) [[likely]]
     return copy_piece(bytes, to, length);
-  copy_scattered(Layout(from.datatype->super, from.count, from.buffer), to, length);
+  copy_scattered(Layout(from.datatype->super, from.count, from.buffer, staged), to, length);
 }
 
 bool BtlPort::gather(SendRequest& from, void* to, size_t length) {
@@ -180,16 +196,17 @@ bool BtlPort::gather(SendRequest& from, void* to, size_t length) {
     return true;
   }
   Cursor cursor;
-  return cursor.gather(Layout(from.base.req_base.req_convertor), to, length);
+  return cursor.gather(Layout(from.base.req_base.req_convertor, is_staged(from)), to, length);
 }
 
 bool BtlPort::gather(InlineSource& from, void* to, size_t length) {
-  if (const void* bytes = one_piece(from); bytes != nullptr) [[likely]] {
+  const bool staged = is_staged(from);
+  if (const void* bytes = staged ? nullptr : one_piece(from); bytes != nullptr) [[likely]] {
     memcpy(to, bytes, length);
     return true;
   }
   Cursor cursor;
-  return cursor.gather(Layout(from.datatype->super, from.count, from.buffer), to, length);
+  return cursor.gather(Layout(from.datatype->super, from.count, from.buffer, staged), to, length);
 }
 
 bool BtlPort::send_converted(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
@@ -197,10 +214,20 @@ bool BtlPort::send_converted(const RailHandle& rail, uint8_t tag, const void* hd
   opal_convertor_t conv;
   construct(conv);
   opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &source.datatype->super, source.count,
-                                           source.buffer, 0, &conv);
+                                           source.buffer, kDeviceKnown, &conv);
   const bool taken = sendi_convertor(rail, tag, hdr, hdr_size, &conv, length);
   opal_convertor_cleanup(&conv);
   return taken;
+}
+
+bool BtlPort::send_staged(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                          const Layout& layout, size_t length) {
+  if (rail.failover == nullptr) return stock_.send_gathered(rail, tag, hdr, hdr_size, layout, length);
+  if (length > kStaged) return false;
+  uint8_t packed[kStaged];
+  Cursor cursor;
+  if (!cursor.gather(layout, packed, length)) return false;
+  return rail.failover->send_bytes(rail.btl, rail.ep, tag, hdr, hdr_size, packed, length) == OPAL_SUCCESS;
 }
 
 // A convertor is prepared and called for longer than it takes to copy a short payload twice.

@@ -56,6 +56,9 @@ class BtlPort : public xfer::NoHooks {
   /// registers for the other ones.
   static bool send_scattered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                              InlineSource source, size_t length);
+  /// sendi of a payload in the memory of a device.
+  bool send_staged(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                   const Layout& layout, size_t length);
   /// Short messages over BTLs without the contract.
   StockSend& stock() { return stock_; }
   uint64_t copies_out() const { return stock_.copies_out(); }
@@ -114,6 +117,7 @@ class BtlPort : public xfer::NoHooks {
 
  private:
   void copy_piece(const void* bytes, RecvRequest& to, size_t length);
+  static bool copy_staged(const Layout& from, const Layout& to, size_t length);
   void copy_scattered(const Layout& from, RecvRequest& to, size_t length);
   void unpack_scattered(RecvRequest& req, uint64_t offset, const void* bytes, size_t length);
   Post send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size, SendRequest& req,
@@ -124,10 +128,10 @@ class BtlPort : public xfer::NoHooks {
   void drop_trail(Trail*& trail);
   /// Drops the trail of a receive that ends with `error`. Returns the error that it ends with.
   int end_trail(RecvRequest& req, int error);
-  /// In place of a receive's trail: there was no memory to unpack its message, which ends with
-  /// MPI_ERR_NO_MEM.
-  static Trail* no_memory() { return reinterpret_cast<Trail*>(alignof(Trail)); }
-  void unpack_failed(RecvRequest& req);
+  /// In place of a receive's trail: its message could not be unpacked; it ends with an error.
+  static Trail* not_unpacked() { return reinterpret_cast<Trail*>(alignof(Trail)); }
+  /// `staged`: because the accelerator framework could not copy, else because there was no memory.
+  void unpack_failed(RecvRequest& req, bool staged);
   bool register_rails(const Peer* peer, const RailHandle* only, void* base, size_t size, uint32_t flags,
                       Registration& out);
   Post posted(const RailHandle& rail, mca_btl_base_descriptor_t* des, uint8_t tag, uint32_t flags);
@@ -142,6 +146,9 @@ class BtlPort : public xfer::NoHooks {
   std::atomic<const FragRecord*> reading_{nullptr};  ///< under the engine's lock: what get() is posting
   /// Payloads that are not one piece and no longer are gathered on the stack for sendi.
   static constexpr size_t kGathered = 512;
+  /// Payloads of a device that are no longer are staged on the stack for sendi: all that are sent without a
+  /// request, unless a parameter says otherwise.
+  static constexpr size_t kStaged = 18432;
 };
 
 }  // namespace bfo::glue

@@ -5,6 +5,8 @@
 
 #include <ctime>
 
+#include "pml/bfo/glue/help.h"
+
 namespace bfo::glue {
 namespace {
 
@@ -18,6 +20,20 @@ int64_t now_ms() {
 /// rail without traffic is read in one turn of progress in many.
 constexpr int kTurns = 64;
 
+// `to`: a part of the user's buffer for such messages.
+bool pack(SendRequest& req, void* to, size_t length) {
+  opal_convertor_t& conv = req.base.req_base.req_convertor;
+  if (is_staged(req)) [[unlikely]] {
+    Cursor cursor;
+    if (cursor.gather(Layout(conv, true), to, length)) return true;
+    if (cursor.ok()) show_help("device-not-buffered", accelerator_name(), static_cast<unsigned long>(length));
+    return false;
+  }
+  iovec iov{to, length};
+  uint32_t count = 1;
+  return opal_convertor_pack(&conv, &iov, &count, &length) >= 0;
+}
+
 // Copies the payload into the user's buffer; from there the message goes on. Open MPI's own function for
 // this, mca_pml_base_bsend_request_start, counts the message after it has released its lock: of two threads
 // one could be lost, and MPI_Buffer_detach waits until the count is 0 (4.1.4).
@@ -28,15 +44,15 @@ int put_in_buffer(SendRequest& req) {
   mca_pml_base_request_t& base = req.base.req_base;
   const int rc = mca_pml_base_bsend_request_alloc(&base.req_ompi);
   if (rc != OMPI_SUCCESS) return rc;
-  iovec iov{const_cast<void*>(req.base.req_addr), length};  // a part of the user's buffer for such messages
-  uint32_t count = 1;
-  if (opal_convertor_pack(&base.req_convertor, &iov, &count, &length) < 0) {
+  if (!pack(req, const_cast<void*>(req.base.req_addr), length)) {
     mca_pml_base_bsend_request_fini(&base.req_ompi);
     base.req_pml_complete = true;
     return OMPI_ERROR;
   }
+  base.req_convertor.flags |= kDeviceKnown;
   opal_convertor_prepare_for_send(&base.req_convertor, &ompi_mpi_byte.dt.super, req.base.req_bytes_packed,
                                   req.base.req_addr);
+  req.staged = false;
   return OMPI_SUCCESS;
 }
 

@@ -78,6 +78,7 @@ mca_pml_base_module_t* component_init(int* priority, bool enable_progress_thread
   *priority = c.params.priority;
   if (mca_bml_base_init(enable_progress_threads, enable_mpi_threads) != OMPI_SUCCESS) return nullptr;
   if (publish_versions() != OPAL_SUCCESS) return nullptr;
+  c.devices = has_accelerator();
   c.module = Module::create(c.params, enable_mpi_threads);
   return c.module == nullptr ? nullptr : &c.module->table();
 }
@@ -119,6 +120,7 @@ bfo::glue::Component mca_pml_bfo_component = {
     .claims = {},
     .output = -1,
     .bml_open = false,
+    .devices = false,
     .module = nullptr,
 };
 }

@@ -17,6 +17,7 @@ struct Component {
   Claims claims;   ///< what one process of a host says for all
   int output;      ///< opal_output stream of pml_bfo_verbose; -1 = not open
   bool bml_open;   ///< this component holds a reference to the BML framework
+  bool devices;    ///< Open MPI found an accelerator: buffers may be in its memory
   Module* module;  ///< exists between component init and finalize of the selected PML
 };
 

@@ -6,6 +6,7 @@
 
 #include "common/copy.h"
 #include "pml/bfo/glue/deaths.h"
+#include "pml/bfo/glue/device.h"
 #include "pml/bfo/glue/module.h"
 
 namespace bfo::glue {
@@ -37,16 +38,17 @@ inline bool sendi_header(const RailHandle& rail, uint8_t tag, const void* whole,
 
 /// OBJ_CONSTRUCT without the walk through the classes: what a convertor needs before it is prepared.
 inline void construct(opal_convertor_t& conv) {
-#if OPAL_CUDA_SUPPORT
-  OBJ_CONSTRUCT(&conv, opal_convertor_t);
-#else
   conv.pStack = conv.static_stack;
   conv.stack_size = DT_STATIC_STACK_SIZE;
   conv.partial_length = 0;
-#endif
+  copy_as_usual(conv);
 }
 
-/// Byte 0 of a buffer that is one piece, else nullptr.
+inline bool is_staged(const InlineSource& source) {
+  return is_staged(source.buffer, source.datatype->super);
+}
+
+/// Byte 0 of a buffer that is one piece, else nullptr. The buffer is not staged.
 inline const void* one_piece(const InlineSource& from) {
   const opal_datatype_t& type = from.datatype->super;
   if (!opal_datatype_is_contiguous_memory_layout(&type, static_cast<int32_t>(from.count))) return nullptr;
@@ -56,30 +58,30 @@ inline const void* one_piece(const InlineSource& from) {
 [[gnu::always_inline]] inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr,
                                                   size_t hdr_size, const InlineSource& source,
                                                   size_t length) {
-  // A build of Open MPI with CUDA leaves it to the convertor where the payload is.
-  if (!OPAL_CUDA_SUPPORT && rail.failover != nullptr) [[likely]] {
+  if (length != 0 && is_staged(source)) [[unlikely]]
+    return send_staged(rail, tag, hdr, hdr_size,
+                       Layout(source.datatype->super, source.count, source.buffer, true), length);
+  if (rail.failover != nullptr) [[likely]] {
     const void* const bytes = length == 0 ? nullptr : one_piece(source);
     if (bytes != nullptr || length == 0) [[likely]]
       return rail.failover->send_bytes(rail.btl, rail.ep, tag, hdr, hdr_size, bytes, length) == OPAL_SUCCESS;
     return send_scattered(rail, tag, hdr, hdr_size, source, length);
   }
   if (length == 0) return sendi_header(rail, tag, hdr, hdr_size);
-  if (!OPAL_CUDA_SUPPORT) {
-    const void* const bytes = one_piece(source);
-    const bool sendi = rail.btl->btl_sendi != nullptr;
-    const size_t always = bytes != nullptr ? StockSend::kAlwaysSendi : StockSend::kAlwaysScattered;
-    if ((!sendi || length > always) && stock_.wants_fragment(rail, length)) [[unlikely]] {
-      if (bytes != nullptr) return stock_.send_piece(rail, tag, hdr, hdr_size, bytes, length);
-      return stock_.send_gathered(rail, tag, hdr, hdr_size, source, length);
-    }
-    if (bytes == nullptr && rail.whole_in_header) [[unlikely]]
-      return send_scattered(rail, tag, hdr, hdr_size, source, length);
-    if (length <= StockSend::kAlwaysSendi && rail.whole_in_header) {
-      alignas(16) char whole[sizeof(core::MatchHdr) + StockSend::kAlwaysSendi];
-      BFO_DCHECK(hdr_size == sizeof(core::MatchHdr));
-      copy_joined(whole, hdr, sizeof(core::MatchHdr), bytes, length);
-      return sendi_header(rail, tag, whole, hdr_size + length);
-    }
+  const void* const bytes = one_piece(source);
+  const bool sendi = rail.btl->btl_sendi != nullptr;
+  const size_t always = bytes != nullptr ? StockSend::kAlwaysSendi : StockSend::kAlwaysScattered;
+  if ((!sendi || length > always) && stock_.wants_fragment(rail, length)) [[unlikely]] {
+    if (bytes != nullptr) return stock_.send_piece(rail, tag, hdr, hdr_size, bytes, length);
+    return stock_.send_gathered(rail, tag, hdr, hdr_size, source, length);
+  }
+  if (bytes == nullptr && rail.whole_in_header) [[unlikely]]
+    return send_scattered(rail, tag, hdr, hdr_size, source, length);
+  if (length <= StockSend::kAlwaysSendi && rail.whole_in_header) {
+    alignas(16) char whole[sizeof(core::MatchHdr) + StockSend::kAlwaysSendi];
+    BFO_DCHECK(hdr_size == sizeof(core::MatchHdr));
+    copy_joined(whole, hdr, sizeof(core::MatchHdr), bytes, length);
+    return sendi_header(rail, tag, whole, hdr_size + length);
   }
   return send_converted(rail, tag, hdr, hdr_size, source, length);
 }
@@ -89,7 +91,9 @@ inline void BtlPort::matched(RecvRequest& req, int32_t, int32_t, uint64_t length
   req.base.req_bytes_packed = length;
   if (length == 0 || base.req_count == 0) return;
   const opal_datatype_t& type = base.req_datatype->super;
-  if (opal_datatype_is_contiguous_memory_layout(&type, static_cast<int32_t>(base.req_count))) [[likely]] {
+  if constexpr (kStagesDevices) req.staged = is_staged(base.req_addr, type);
+  if (!is_staged(req) &&
+      opal_datatype_is_contiguous_memory_layout(&type, static_cast<int32_t>(base.req_count))) [[likely]] {
     req.direct = static_cast<uint8_t*>(base.req_addr) + type.true_lb;
     return;
   }
@@ -152,7 +156,10 @@ inline void send_request_init(SendRequest& req, const void* buffer, size_t count
                               ompi_proc_t* proc, bool persistent) {
   req.base.req_base.req_proc = proc;
   req.ends = persistent ? kEngineDone : 0;
-  MCA_PML_BASE_SEND_REQUEST_INIT(&req.base, buffer, count, datatype, dst, tag, comm, mode, persistent, 0);
+  MCA_PML_BASE_SEND_REQUEST_INIT(&req.base, buffer, count, datatype, dst, tag, comm, mode, persistent,
+                                 kDeviceKnown);
+  if constexpr (kStagesDevices)
+    req.staged = req.base.req_bytes_packed != 0 && is_staged(buffer, datatype->super);
   req.base.req_base.req_pml_complete = persistent;
 }
 

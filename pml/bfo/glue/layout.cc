@@ -62,19 +62,84 @@ void copy_blocks(uintptr_t memory, ptrdiff_t stride, size_t size, uint8_t* packe
   }
 }
 
+// How bytes move: by the processor, between memory that it may touch.
+template <bool kScatter>
+struct ByProcessor {
+  static void one(uintptr_t memory, uint8_t* packed, size_t n) {
+    copy_one<kScatter>(reinterpret_cast<uint8_t*>(memory), packed, n);
+  }
+  static void blocks(uintptr_t memory, ptrdiff_t stride, size_t size, uint8_t* packed, size_t n) {
+    copy_blocks<kScatter>(memory, stride, size, packed, n);
+  }
+};
+
+// By the accelerator framework, of which a call costs more than thousands of bytes: pieces that follow each
+// other in memory move together. They always do in `packed`.
+template <bool kScatter>
+class ByFramework {
+ public:
+  void one(uintptr_t memory, uint8_t* packed, size_t n) {
+    if (n_ != 0 && memory == memory_ + n_) {
+      n_ += n;
+      return;
+    }
+    finish();
+    memory_ = memory;
+    packed_ = packed;
+    n_ = n;
+  }
+  void blocks(uintptr_t memory, ptrdiff_t stride, size_t size, uint8_t* packed, size_t n) {
+    if (stride == static_cast<ptrdiff_t>(size)) return one(memory, packed, size * n);
+    for (; n != 0; --n) {
+      one(memory, packed, size);
+      memory += static_cast<uintptr_t>(stride);
+      packed += size;
+    }
+  }
+  /// False: some bytes have not moved.
+  bool finish() {
+    void* const memory = reinterpret_cast<void*>(memory_);
+    if (ok_ && n_ != 0) ok_ = device_copy(kScatter ? memory : packed_, kScatter ? packed_ : memory, n_);
+    n_ = 0;
+    return ok_;
+  }
+
+ private:
+  uintptr_t memory_ = 0;
+  uint8_t* packed_ = nullptr;
+  size_t n_ = 0;
+  bool ok_ = true;
+};
+
 }  // namespace
 
-Layout::Layout(const opal_datatype_t& type, size_t elements, const void* buffer)
+Layout::Layout(const opal_datatype_t& type, size_t elements, const void* buffer, bool on_device)
     : base(reinterpret_cast<uintptr_t>(buffer)),
       desc(type.opt_desc.desc),
       used(static_cast<uint32_t>(type.opt_desc.used)),
       extent(type.ub - type.lb),
       size(type.size),
-      count(elements) {}
+      count(elements),
+      device(on_device) {
+  if (kStagesDevices && device) join(type);
+}
 
-Layout::Layout(const opal_convertor_t& conv) : Layout(*conv.pDesc, conv.count, conv.pBaseBuf) {
+Layout::Layout(const opal_convertor_t& conv, bool on_device)
+    : Layout(*conv.pDesc, conv.count, conv.pBaseBuf, on_device) {
+  if (kStagesDevices && one_block()) return;
   desc = conv.use_desc->desc;
   used = static_cast<uint32_t>(conv.use_desc->used);
+}
+
+// What is in one piece becomes one element of one block: no walk from element to element.
+void Layout::join(const opal_datatype_t& type) {
+  if (opal_datatype_is_contiguous_memory_layout(&type, count == 1 ? 1 : 2) == 0) return;
+  base += static_cast<uintptr_t>(type.true_lb);
+  desc = nullptr;
+  used = 1;
+  size *= count;
+  extent = static_cast<ptrdiff_t>(size);
+  count = 1;
 }
 
 // ---- LoopStack
@@ -155,8 +220,18 @@ void Cursor::repeat(const Layout& layout, uint64_t& n) {
 
 bool Cursor::next_run(const Layout& layout, uint64_t& n) {
   for (;;) {
-    const dt_elem_desc_t& entry = layout.desc[entry_];
-    if (entry_ < layout.used && is_data(entry)) [[likely]] {
+    if (kStagesDevices && layout.one_block()) [[unlikely]] {
+      if (entry_ >= layout.used) {
+        repeat(layout, n);
+        continue;
+      }
+      blocks_ = 1;
+      block_ = layout.size;
+      stride_ = 0;
+      at_ = base_;
+      ++entry_;
+    } else if (const dt_elem_desc_t& entry = layout.desc[entry_]; entry_ < layout.used && is_data(entry))
+        [[likely]] {
       blocks_ = entry.elem.count;
       block_ = entry.elem.blocklen * basic_size(entry);
       stride_ = entry.elem.extent;
@@ -230,8 +305,8 @@ bool Cursor::skip(const Layout& layout, uint64_t n) {
   return true;
 }
 
-template <bool kScatter>
-bool Cursor::copy(const Layout& layout, uint8_t* packed, size_t n) {
+template <class Mover>
+bool Cursor::copy(const Layout& layout, Mover& mover, uint8_t* packed, size_t n) {
   uint64_t none = 0;
   if (!ok()) [[unlikely]]
     return false;
@@ -241,7 +316,7 @@ bool Cursor::copy(const Layout& layout, uint8_t* packed, size_t n) {
     const uintptr_t memory = layout.base + static_cast<uintptr_t>(at_);
     if (into_ != 0 || n < block_) [[unlikely]] {
       const size_t part = std::min(n, block_ - into_);
-      copy_one<kScatter>(reinterpret_cast<uint8_t*>(memory + into_), packed, part);
+      mover.one(memory + into_, packed, part);
       packed += part;
       n -= part;
       into_ += part;
@@ -253,7 +328,7 @@ bool Cursor::copy(const Layout& layout, uint8_t* packed, size_t n) {
     }
     // Most pieces end with a run: no division for those.
     const size_t whole = n >= blocks_ * block_ ? blocks_ : n / block_;
-    copy_blocks<kScatter>(memory, stride_, block_, packed, whole);
+    mover.blocks(memory, stride_, block_, packed, whole);
     packed += whole * block_;
     n -= whole * block_;
     at_ += static_cast<ptrdiff_t>(whole) * stride_;
@@ -263,11 +338,25 @@ bool Cursor::copy(const Layout& layout, uint8_t* packed, size_t n) {
 }
 
 bool Cursor::gather(const Layout& layout, void* packed, size_t n) {
-  return copy<false>(layout, static_cast<uint8_t*>(packed), n);
+  auto* const to = static_cast<uint8_t*>(packed);
+  if constexpr (kStagesDevices) {
+    ByFramework<false> framework;
+    if (layout.device) [[unlikely]]
+      return copy(layout, framework, to, n) && framework.finish();
+  }
+  ByProcessor<false> processor;
+  return copy(layout, processor, to, n);
 }
 
 bool Cursor::scatter(const Layout& layout, const void* packed, size_t n) {
-  return copy<true>(layout, const_cast<uint8_t*>(static_cast<const uint8_t*>(packed)), n);
+  auto* const from = const_cast<uint8_t*>(static_cast<const uint8_t*>(packed));
+  if constexpr (kStagesDevices) {
+    ByFramework<true> framework;
+    if (layout.device) [[unlikely]]
+      return copy(layout, framework, from, n) && framework.finish();
+  }
+  ByProcessor<true> processor;
+  return copy(layout, processor, from, n);
 }
 
 // ---- Trail

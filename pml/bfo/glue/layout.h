@@ -19,16 +19,21 @@ namespace bfo::glue {
 /// `count` elements of a committed type at `base` (which may be MPI_BOTTOM). Valid as long as the type.
 struct Layout {
   uintptr_t base = 0;
-  const dt_elem_desc_t* desc = nullptr;
-  uint32_t used = 0;  ///< entries of `desc`, without the one that ends it
+  const dt_elem_desc_t* desc = nullptr;  ///< nullptr: an element is one block of `size` bytes, at `base`
+  uint32_t used = 0;                     ///< entries of `desc`, without the one that ends it
   ptrdiff_t extent = 0;
   size_t size = 0;  ///< packed bytes of one element
   uint64_t count = 0;
+  bool device = false;  ///< its bytes are copied by the accelerator framework, in as few pieces as they are
 
   Layout() = default;
-  Layout(const opal_datatype_t& type, size_t elements, const void* buffer);
+  Layout(const opal_datatype_t& type, size_t elements, const void* buffer, bool on_device = false);
   /// What a convertor was prepared for.
-  explicit Layout(const opal_convertor_t& conv);
+  explicit Layout(const opal_convertor_t& conv, bool on_device = false);
+  bool one_block() const { return desc == nullptr; }
+
+ private:
+  void join(const opal_datatype_t& type);
 };
 
 /// One level of nesting: a LOOP of the description that is being repeated.
@@ -68,7 +73,7 @@ class LoopStack {
 
 /// A position in the packed bytes of a layout. skip(), gather() and scatter() return false, as ok() does from
 /// then on, when there is no memory for the levels of a type that is nested deeply; then some bytes have not
-/// moved.
+/// moved. The latter two also when the accelerator framework cannot copy.
 class Cursor {
  public:
   /// At byte 0.
@@ -81,8 +86,8 @@ class Cursor {
   bool scatter(const Layout& layout, const void* packed, size_t n);  ///< into the buffer
 
  private:
-  template <bool kScatter>
-  bool copy(const Layout& layout, uint8_t* packed, size_t n);
+  template <class Mover>
+  bool copy(const Layout& layout, Mover& mover, uint8_t* packed, size_t n);
   /// Goes to the next run of blocks, past all of which `n` bytes from here on do not reach: those that they
   /// cover are left out, and taken from `n`. False: without memory.
   bool next_run(const Layout& layout, uint64_t& n);

@@ -26,6 +26,8 @@ inline void BtlPort::frag_free(FragRecord& frag) {
 inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                            SendRequest& req, size_t length) {
   opal_convertor_t* conv = &req.base.req_base.req_convertor;
+  if (length > 0 && is_staged(req)) [[unlikely]]
+    return send_staged(rail, tag, hdr, hdr_size, Layout(*conv, true), length);
   size_t position = 0;
   if (length > 0) opal_convertor_set_position(conv, &position);
   return sendi_convertor(rail, tag, hdr, hdr_size, conv, length);
@@ -34,6 +36,8 @@ inline bool BtlPort::sendi(const RailHandle& rail, uint8_t tag, const void* hdr,
 inline void* BtlPort::contiguous(SendRequest& req) {
   const opal_convertor_t& conv = req.base.req_base.req_convertor;
   if (req.base.req_bytes_packed == 0 || opal_convertor_need_buffers(&conv) != 0) return nullptr;
+  if (is_staged(req)) [[unlikely]]
+    return nullptr;
   return conv.pBaseBuf + conv.pDesc->true_lb;
 }
 

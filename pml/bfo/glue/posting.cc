@@ -5,6 +5,7 @@
 
 #include "pml/bfo/glue/component.h"
 #include "pml/bfo/glue/descriptors.h"
+#include "pml/bfo/glue/device.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/request.h"
 #include "pml/bfo/xfer/contract.h"
@@ -64,7 +65,7 @@ Post BtlPort::send(const RailHandle& rail, uint8_t tag, const void* hdr, size_t 
   const uint32_t flags = flags_of(rail, frag);
   if (length > 0) {
     opal_convertor_t* conv = &req.base.req_base.req_convertor;
-    if (opal_convertor_need_buffers(conv) != 0)
+    if (opal_convertor_need_buffers(conv) != 0 || is_staged(req))
       return send_gathered(rail, tag, hdr, hdr_size, req, offset, length, frag);
     size_t position = offset;
     opal_convertor_set_position(conv, &position);
@@ -93,8 +94,8 @@ Post BtlPort::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr
   memcpy(to, hdr, hdr_size);
   des->des_cbfunc = send_done;
   des->des_cbdata = &frag;
-  const Layout layout(req.base.req_base.req_convertor);
-  if (req.trail == nullptr && offset != 0) req.trail = make_trail(layout);
+  const Layout layout(req.base.req_base.req_convertor, is_staged(req));
+  if (req.trail == nullptr && offset != 0 && !layout.one_block()) req.trail = make_trail(layout);
   Cursor cursor;
   if (req.trail != nullptr)
     cursor = req.trail->at(offset);
@@ -102,6 +103,7 @@ Post BtlPort::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr
     cursor.skip(layout, offset);
   if (!cursor.gather(layout, to + hdr_size, length)) [[unlikely]] {
     rail.btl->btl_free(rail.btl, des);
+    if (is_staged(req) && cursor.ok()) device_unreadable(length);
     return Post::kNoResource;
   }
   const Post post = posted(rail, des, tag, flags);

@@ -3,6 +3,7 @@
 // recv.cc: the receiving and probing entries of the PML table. They return what goes to the error handler of
 // the communicator: an MPI error class, as receives leave it in their status.
 #include "pml/bfo/glue/component.h"
+#include "pml/bfo/glue/device.h"
 #include "pml/bfo/glue/entry.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/one_thread.h"
@@ -75,12 +76,14 @@ RecvRequest* start_matched(void* buffer, size_t count, ompi_datatype_t* datatype
 
 int pml_irecv_init(void* buffer, size_t count, ompi_datatype_t* datatype, int src, int tag,
                    ompi_communicator_t* comm, ompi_request_t** request) {
+  if (const int rc = check_buffer(buffer, count, *datatype); rc != MPI_SUCCESS) return rc;
   *request = &new_request(buffer, count, datatype, src, tag, comm, true)->base.req_base.req_ompi;
   return OMPI_SUCCESS;
 }
 
 int pml_irecv(void* buffer, size_t count, ompi_datatype_t* datatype, int src, int tag,
               ompi_communicator_t* comm, ompi_request_t** request) {
+  if (const int rc = check_buffer(buffer, count, *datatype); rc != MPI_SUCCESS) return rc;
   RecvRequest* req = new_request(buffer, count, datatype, src, tag, comm, false);
   *request = &req->base.req_base.req_ompi;
   return recv_request_start(*mca_pml_bfo_component.module, *req);
@@ -88,6 +91,7 @@ int pml_irecv(void* buffer, size_t count, ompi_datatype_t* datatype, int src, in
 
 int pml_recv(void* buffer, size_t count, ompi_datatype_t* datatype, int src, int tag,
              ompi_communicator_t* comm, ompi_status_public_t* status) {
+  if (const int rc = check_buffer(buffer, count, *datatype); rc != MPI_SUCCESS) return rc;
   Module& module = *mca_pml_bfo_component.module;
   if (opal_using_threads()) [[unlikely]] {
     RecvRequest* req = new_request(buffer, count, datatype, src, tag, comm, false);
@@ -112,12 +116,14 @@ int pml_recv(void* buffer, size_t count, ompi_datatype_t* datatype, int src, int
 
 int pml_imrecv(void* buffer, size_t count, ompi_datatype_t* datatype, ompi_message_t** message,
                ompi_request_t** request) {
+  if (const int rc = check_buffer(buffer, count, *datatype); rc != MPI_SUCCESS) return rc;
   *request = &start_matched(buffer, count, datatype, message)->base.req_base.req_ompi;
   return OMPI_SUCCESS;
 }
 
 int pml_mrecv(void* buffer, size_t count, ompi_datatype_t* datatype, ompi_message_t** message,
               ompi_status_public_t* status) {
+  if (const int rc = check_buffer(buffer, count, *datatype); rc != MPI_SUCCESS) return rc;
   return finish_blocking(*start_matched(buffer, count, datatype, message), status);
 }
 

@@ -65,6 +65,7 @@ void send_constructor(bfo_pml_send_request_t* req) {
   ompi_request_t& ompi = req->base.req_base.req_ompi;
   new (&req->xfer) xfer::SendState<BtlPort>();
   req->ends = 0;
+  req->staged = false;
   req->trail = nullptr;
   req->base.req_base.req_type = MCA_PML_REQUEST_SEND;
   ompi.req_start = start_requests;
@@ -76,6 +77,7 @@ void recv_constructor(bfo_pml_recv_request_t* req) {
   ompi_request_t& ompi = req->base.req_base.req_ompi;
   new (&req->xfer) xfer::RecvState<BtlPort>();
   req->ends = 0;
+  req->staged = false;
   req->trail = nullptr;
   req->base.req_base.req_type = MCA_PML_REQUEST_RECV;
   ompi.req_start = start_requests;

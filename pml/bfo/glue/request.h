@@ -14,6 +14,7 @@ enum : int32_t { kEngineDone = 1, kUserFreed = 2 };
 struct SendRequest {
   mca_pml_base_send_request_t base;  ///< must be first: debuggers and libmpi see only this
   int32_t ends;                      ///< kEngineDone | kUserFreed
+  bool staged;                       ///< its buffer is a device's (device.h)
   Trail* trail;                      ///< while a rendezvous gathers its bytes, else nullptr
   xfer::SendState<BtlPort> xfer;
 };
@@ -21,6 +22,7 @@ struct SendRequest {
 struct RecvRequest {
   mca_pml_base_recv_request_t base;  ///< must be first
   int32_t ends;
+  bool staged;  ///< the buffer of a matched message is a device's (device.h)
   uint8_t*
       direct;  ///< first byte of the user's buffer while a matched message fits it in one piece, else nullptr
   Trail* trail;  ///< while a rendezvous scatters its bytes, else nullptr
@@ -34,6 +36,12 @@ struct FragRecord {
   alignas(8) uint8_t remote_handle[core::kMaxHandle];  ///< must outlive a queued put or get
   xfer::FragState<BtlPort> xfer;
 };
+
+/// Is its buffer, of a message that is not empty, a device's?
+template <class Request>
+bool is_staged(const Request& req) {
+  return kStagesDevices && req.staged;
+}
 
 /// Takes a request from its free list, growing it; nullptr only when the user's limit is reached and nothing
 /// comes back (the caller waits with progress).

@@ -2,6 +2,7 @@
 //
 // send.cc: the sending entries of the PML table.
 #include "pml/bfo/glue/component.h"
+#include "pml/bfo/glue/device.h"
 #include "pml/bfo/glue/entry.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/one_thread.h"
@@ -37,6 +38,7 @@ inline SendRequest* new_request(const void* buffer, size_t count, ompi_datatype_
 
 int pml_isend_init(const void* buffer, size_t count, ompi_datatype_t* datatype, int dst, int tag,
                    mca_pml_base_send_mode_t mode, ompi_communicator_t* comm, ompi_request_t** request) {
+  if (const int rc = check_buffer(buffer, count, *datatype); rc != MPI_SUCCESS) return rc;
   SendRequest* req = new_request(buffer, count, datatype, dst, tag, mode, comm, true);
   *request = &req->base.req_base.req_ompi;
   return OMPI_SUCCESS;
@@ -44,6 +46,7 @@ int pml_isend_init(const void* buffer, size_t count, ompi_datatype_t* datatype, 
 
 int pml_isend(const void* buffer, size_t count, ompi_datatype_t* datatype, int dst, int tag,
               mca_pml_base_send_mode_t mode, ompi_communicator_t* comm, ompi_request_t** request) {
+  if (const int rc = check_buffer(buffer, count, *datatype); rc != MPI_SUCCESS) return rc;
   Module& module = *mca_pml_bfo_component.module;
   if (send_inline(module, buffer, count, datatype, dst, tag, mode, comm, false)) {
     *request = &ompi_request_empty;
@@ -80,6 +83,7 @@ namespace {
 
 [[gnu::flatten]] int pml_send(const void* buffer, size_t count, ompi_datatype_t* datatype, int dst, int tag,
                               mca_pml_base_send_mode_t mode, ompi_communicator_t* comm) {
+  if (const int rc = check_buffer(buffer, count, *datatype); rc != MPI_SUCCESS) return rc;
   Module& module = *mca_pml_bfo_component.module;
   if (send_inline(module, buffer, count, datatype, dst, tag, mode, comm, true)) [[likely]]
     return OMPI_SUCCESS;

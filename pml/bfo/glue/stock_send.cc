@@ -91,13 +91,18 @@ bool StockSend::send_piece(const RailHandle& rail, uint8_t tag, const void* hdr,
 
 bool StockSend::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                               InlineSource source, size_t length) {
+  return send_gathered(rail, tag, hdr, hdr_size, Layout(source.datatype->super, source.count, source.buffer),
+                       length);
+}
+
+bool StockSend::send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                              const Layout& layout, size_t length) {
   mca_btl_base_descriptor_t* des = descriptor(rail, hdr_size + length);
   if (des == nullptr) [[unlikely]]
     return false;
   uint8_t* to = static_cast<uint8_t*>(des->des_segments[0].seg_addr.pval);
   memcpy(to, hdr, hdr_size);
   Cursor cursor;
-  const Layout layout(source.datatype->super, source.count, source.buffer);
   if (!cursor.gather(layout, to + hdr_size, length)) [[unlikely]] {
     rail.btl->btl_free(rail.btl, des);
     return false;

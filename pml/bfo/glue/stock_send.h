@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "pml/bfo/core/wire.h"
+#include "pml/bfo/glue/layout.h"
 #include "pml/bfo/glue/port_types.h"
 
 namespace bfo::glue {
@@ -38,6 +39,8 @@ class StockSend {
   /// The same of a payload that is not one piece. `source` by value: its caller keeps it in registers.
   bool send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
                      InlineSource source, size_t length);
+  bool send_gathered(const RailHandle& rail, uint8_t tag, const void* hdr, size_t hdr_size,
+                     const Layout& layout, size_t length);
   /// Descriptors of these that have not ended.
   uint64_t copies_out() const { return static_cast<uint64_t>(copies_out_.load(std::memory_order_relaxed)); }
   void copy_ended() { count_copies(-1); }
