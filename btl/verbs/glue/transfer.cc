@@ -51,7 +51,7 @@ VerbsFrag* frag_for(Module& module, size_t size, uint32_t flags) {
 /// Packs up to *size bytes of the convertor to `to`. False when the convertor fails.
 inline bool pack(opal_convertor_t* convertor, char* to, size_t* size) {
   if (*size == 0) return true;
-  if (opal_convertor_need_buffers(convertor) == 0) {
+  if (opal_convertor_need_buffers(convertor) == 0 && !on_device(*convertor)) {
     void* from = nullptr;
     const size_t left = convertor->local_size - convertor->bConverted;
     if (*size > left) *size = left;
