@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// ahead: where eager messages of 512 bytes go over the BTL for processes of one host (vader, sm from 5.0 on). It
-// stands between the PML and the BTL's sendi and counts. Windows of 64 messages are sent ahead of their
+// ahead: where eager messages of 512 bytes go over the BTL for processes of one host (vader, sm from 5.0 on).
+// It stands between the PML and the BTL's sendi and counts. Windows of 64 messages are sent ahead of their
 // receiver: in the peer's box of 4 KiB they would be refused. Messages that are answered one by one take the
 // box. Every byte is checked. Two ranks; rank 0 prints one line.
 #include "common/compat/ompi_release.h"
@@ -32,7 +32,8 @@ mca_btl_base_module_t* shared_memory() {
   mca_btl_base_selected_module_t* selected = nullptr;
   OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
     mca_btl_base_module_t* btl = selected->btl_module;
-    if (std::strcmp(btl->btl_component->btl_version.mca_component_name, bfo::kSharedMemoryBtl) == 0) return btl;
+    if (std::strcmp(btl->btl_component->btl_version.mca_component_name, bfo::kSharedMemoryBtl) == 0)
+      return btl;
   }
   return nullptr;
 }

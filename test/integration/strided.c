@@ -173,8 +173,8 @@ static unsigned char byte_at(long i, unsigned seed) {
   return (unsigned char)((unsigned long)(i * 31 + (i >> 8) * 17 + (i >> 16)) + seed * 7);
 }
 
-/* Writes the first `bytes` of a message into the buffer's places, or counts those that are not there. `padded`:
- * what is between values need not be. */
+/* Writes the first `bytes` of a message into the buffer's places, or counts those that are not there.
+ * `padded`: what is between values need not be. */
 static long walk(const struct layout* l, struct buffer* b, long bytes, unsigned seed, int write, int padded) {
   long at = 0, bad = 0;
   for (int e = 0; e < b->count; ++e)
