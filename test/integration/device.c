@@ -3,11 +3,13 @@
  * device: messages from and to the memory of a device, which the processor cannot touch: that of the software
  * accelerator (softaccel/softaccel.h), which Open MPI must have loaded. Two processes.
  *
- * usage: device matrix [stock] | long | collectives | ahead | nobody | broken
+ * usage: device matrix [stock] | short | long | collectives | ahead | nobody | broken
  *
  * matrix: each way to send, from host to device, device to host and device to device, of each layout and
  * size. Every byte of the buffers is compared, also those that are not in the message; stock: only what ob1
  * can.
+ *
+ * short: without a rendezvous.
  *
  * long: from device to device only, messages of several fragments.
  *
@@ -449,6 +451,14 @@ static void matrix(int all) {
   cancelled();
 }
 
+/* At MPI_BOTTOM ob1 does not find the device, see matrix(). */
+static void short_messages(void) {
+  for (int places = 0; places < 3; ++places)
+    for (int l = 0; l < kLayoutCount; ++l)
+      for (size_t i = 0; i < sizeof(kSizes) / sizeof(kSizes[0]) && kSizes[i] < 10000; ++i)
+        if (!kLayouts[l].absolute) one_message(&kWays[0], places, &kLayouts[l], kSizes[i]);
+}
+
 static void long_messages(void) {
   static const size_t sizes[] = {100008, 600000};
   for (size_t w = 0; w < sizeof(kWays) / sizeof(kWays[0]); ++w)
@@ -567,6 +577,8 @@ int main(int argc, char** argv) {
   make_buffers();
   if (strcmp(what, "matrix") == 0)
     matrix(argc < 3 || strcmp(argv[2], "stock") != 0);
+  else if (strcmp(what, "short") == 0)
+    short_messages();
   else if (strcmp(what, "long") == 0)
     long_messages();
   else if (strcmp(what, "collectives") == 0)
