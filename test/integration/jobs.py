@@ -220,7 +220,7 @@ class Transport:
     def run(self, ranks, command, limit_s, env=None, mca=(), cwd=None):
         """Runs `command` (a list) on `ranks` ranks."""
         arguments = ["-np", str(ranks), "--mca", "pml", self.pml, "--mca", "btl", self.btl]
-        # From 5.0 on tcp takes interfaces whose networks reach each other; on a machine without a network that is lo.
+        # From 5.0 on tcp takes interfaces whose networks reach each other; within one machine that may be lo only.
         if RENAMED and "tcp" in self.btl.split(",") and "btl_tcp_if_include" not in dict(mca):
             mca = [*mca, ("btl_tcp_if_include", "lo")]
         for name, value in mca:

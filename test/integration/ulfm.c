@@ -12,10 +12,15 @@
  *   recv-middle send-middle      rank 1 dies while a long message is under way, posted with two others
  *   allreduce                    of long vectors, without rank 1
  *   revoke-recv revoke-send      nobody dies, and rank 1 revokes the communicator
- * With a second argument, seconds, rank 1 waits so long before it dies: for faults to happen before.
+ * With a second argument, seconds, rank 1 waits so long before it dies: for faults to happen before. They may
+ * begin with the marks, messages of 5000 bytes between ranks 0 and 1 that come before the call. A third one:
+ *   threads     rank 0 is in that call three times at once, each time with a communicator of its own
+ *   late        the call begins a second after the marks
+ *   cut         likewise, and rank 1 does not die by itself: it waits for a message of rank 0
  */
 #include <mpi.h>
 #include <mpi-ext.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,9 +30,9 @@
 
 #if defined(OMPI_HAVE_MPI_EXT_FTMPI)
 
-enum { kTag = 7, kLong = 32 << 20, kDeathMs = 300, kMiddle = 3 };
+enum { kTag = 7, kLong = 32 << 20, kDeathMs = 300, kMiddle = 3, kMark = 5000, kThreads = 3, kFinalizeS = 5 };
 
-static char* buffer;
+static _Thread_local char* buffer;
 
 static int is(const char* what, const char* name) {
   return strcmp(what, name) == 0;
@@ -117,9 +122,52 @@ static int call(const char* what, MPI_Comm comm) {
   return strstr(what, "send") != NULL ? send(what, comm) : receive(what, comm);
 }
 
+typedef struct {
+  pthread_t thread;
+  const char* what;
+  MPI_Comm comm;
+  int rc;
+} Caller;
+
+static void* call_in_thread(void* argument) {
+  Caller* const caller = argument;
+  buffer = calloc(1, kLong);
+  caller->rc = call(caller->what, caller->comm);
+  free(buffer);
+  return NULL;
+}
+
+static int class_of(int rc) {
+  int class = MPI_SUCCESS;
+  MPI_Error_class(rc, &class);
+  return class;
+}
+
+/* What all have got; where they differ, that of one which differs from the first. */
+static int call_together(const char* what, const MPI_Comm* comms) {
+  Caller callers[kThreads];
+  for (int k = 0; k < kThreads; ++k) {
+    callers[k] = (Caller){.what = what, .comm = comms[k]};
+    if (pthread_create(&callers[k].thread, NULL, call_in_thread, &callers[k]) != 0) exit(2);
+  }
+  int rc = MPI_SUCCESS;
+  for (int k = 0; k < kThreads; ++k) {
+    pthread_join(callers[k].thread, NULL);
+    if (k == 0 || class_of(callers[k].rc) != class_of(callers[0].rc)) rc = callers[k].rc;
+  }
+  return rc;
+}
+
+static void exchange_marks(int other) {
+  char mark[kMark] = {0}, got[kMark];
+  MPI_Sendrecv(mark, kMark, MPI_CHAR, other, kTag, got, kMark, MPI_CHAR, other, kTag, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+}
+
 /* What rank 1 does meanwhile, and its death. */
-static void end(const char* what, unsigned seconds) {
+static void end(const char* what, unsigned seconds, int by_itself) {
   MPI_Request request = MPI_REQUEST_NULL;
+  if (!by_itself) MPI_Recv(buffer, 1, MPI_CHAR, 0, kTag + 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   if (is(what, "mrecv")) MPI_Isend(buffer, kLong, MPI_CHAR, 0, kTag + 1, MPI_COMM_WORLD, &request);
   if (strstr(what, "middle") != NULL) middle(is(what, "recv-middle"), 0, 1, MPI_COMM_WORLD);
   usleep(kDeathMs * 1000);
@@ -150,8 +198,7 @@ static void wait_for_word(void) {
 }
 
 static const char* name_of(int rc) {
-  int class = MPI_SUCCESS;
-  MPI_Error_class(rc, &class);
+  const int class = class_of(rc);
   if (class == MPI_SUCCESS) return "MPI_SUCCESS";
   if (class == MPIX_ERR_PROC_FAILED) return "MPI_ERR_PROC_FAILED";
   if (class == MPIX_ERR_PROC_FAILED_PENDING) return "MPI_ERR_PROC_FAILED_PENDING";
@@ -164,7 +211,10 @@ int main(int argc, char** argv) {
   int size = 0;
   const char* const what = argc > 1 ? argv[1] : "";
   const unsigned seconds = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
-  MPI_Init(&argc, &argv);
+  const char* const how = argc > 3 ? argv[3] : "";
+  const int threads = is(how, "threads");
+  const int cut = is(how, "cut");
+  MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &(int){0});
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -173,10 +223,14 @@ int main(int argc, char** argv) {
   /* Everybody has spoken with everybody. */
   for (int i = 0; i < 3; ++i) MPI_Alltoall(MPI_IN_PLACE, 1, MPI_INT, buffer, 1, MPI_INT, MPI_COMM_WORLD);
   MPI_Barrier(MPI_COMM_WORLD);
-  if (rank == 1) end(what, seconds);
+  MPI_Comm comms[kThreads];
+  for (int k = 0; threads && k < kThreads; ++k) MPI_Comm_dup(MPI_COMM_WORLD, &comms[k]);
+  if (rank < 2) exchange_marks(1 - rank);
+  if (rank == 1) end(what, seconds, !cut);
+  if (cut || is(how, "late")) sleep(1);
   const double begin = now();
   if (rank == 0 || (rank > 1 && is(what, "allreduce"))) {
-    const int rc = call(what, MPI_COMM_WORLD);
+    const int rc = threads ? call_together(what, comms) : call(what, MPI_COMM_WORLD);
     if (rank == 0) printf("%s: %s after %.2f s, at %.2f\n", what, name_of(rc), now() - begin, now());
     fflush(stdout);
   } else if (rank > 1 && strncmp(what, "revoke", 6) != 0) {
@@ -191,6 +245,8 @@ int main(int argc, char** argv) {
     MPI_Allreduce(&alive, &together, 1, MPI_INT, MPI_SUM, left);
   if (rank == 0) printf("left: %d of %d\n", together, size);
   fflush(stdout);
+  /* After a death the launcher does not always answer the fence of MPI_Finalize, whatever the PML. */
+  alarm(kFinalizeS);
   MPI_Finalize();
   free(buffer);
   return 0;
