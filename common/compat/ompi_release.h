@@ -114,6 +114,30 @@ void receive_callback(mca_btl_base_module_t*, mca_btl_base_tag_t tag, mca_btl_ba
 }
 #endif
 
+/// Is there a window of osc rdma that uses BTLs without asking the PML? `ours`: what the PML has at the tags
+/// that nobody else has taken; such a window takes one with its first message.
+inline bool windows_use_btls([[maybe_unused]] mca_btl_base_module_recv_cb_fn_t ours) {
+#if OMPI_MAJOR_VERSION >= 5
+  const auto taken = mca_btl_base_active_message_trigger[MCA_BTL_TAG_BTL_BASE].cbfunc;
+  return taken != nullptr && taken != ours;
+#else
+  return false;
+#endif
+}
+
+/// Does osc rdma serve windows by messages over a BTL, and is this the tag of one?
+#if OMPI_MAJOR_VERSION >= 5
+inline constexpr bool kWindowsUseBtls = true;
+constexpr bool is_of_window(uint8_t tag) {
+  return tag >= MCA_BTL_TAG_BTL_BASE && tag < MCA_BTL_TAG_BTL;
+}
+#else
+inline constexpr bool kWindowsUseBtls = false;
+constexpr bool is_of_window(uint8_t) {
+  return false;
+}
+#endif
+
 /// Does the runtime tell of processes that died, so that others can go on ("mpirun --with-ft ulfm")?
 #if defined(ompi_request_is_failed)
 inline constexpr bool kTellsOfTheDead = true;

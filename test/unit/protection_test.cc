@@ -160,5 +160,20 @@ TEST(Protection, SentencesAboutAPeer_NameBothHostsAndTheRemedy) {
   EXPECT_NE(text(PeerGap::kNoMeeting).find("only 1 meet in a common network. Give"), std::string::npos);
 }
 
+TEST(Protection, TellsOfWindows) {
+  char out[640];
+  glue::tell_windows("n17", out, sizeof(out));
+  EXPECT_STREQ(
+      out,
+      "bfo: host n17: one-sided communication (MPI_Win_create, ...) by osc rdma uses one rail, without "
+      "this PML, and the job ends when that rail is lost; messages survive it. To have windows refused "
+      "instead, leave osc rdma out (--mca osc ^rdma) (pml_bfo_min_rails 0 silences this)");
+  glue::tell_lost_window("n17", "n18", out, sizeof(out));
+  EXPECT_STREQ(
+      out,
+      "bfo: host n17: one-sided communication by osc rdma has lost a message to host n18 with its rail, "
+      "and does not send it again: the job ends");
+}
+
 }  // namespace
 }  // namespace bfo::test

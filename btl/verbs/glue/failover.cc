@@ -267,8 +267,16 @@ void host_ports(bfo_host_ports_t* out) {
 void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
                     int status) {
   Module& module = module_from(ctx);
+  if (!is_of_pml(tag)) foreign_failed(module, endpoint, tag);
   if (void* const rail = listener(module, endpoint))
     module.sink.sendi_failed(module.sink_ctx, rail, tag, data, length, status);
+}
+
+void foreign_failed(Module& module, engine::Endpoint& endpoint, uint8_t tag) {
+  if (!is_of_window(tag) || !module.bound || module.error_reported || module.error_cb == nullptr) return;
+  module.error_reported = true;
+  module.error_cb(&module.super, MCA_BTL_ERROR_FLAGS_NONFATAL, proc_of(endpoint),
+                  const_cast<char*>("one-sided communication"));
 }
 
 int register_error(mca_btl_base_module_t* btl, mca_btl_base_module_error_cb_fn_t callback) {

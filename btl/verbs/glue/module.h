@@ -109,6 +109,9 @@ int get(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* loc
         uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
         mca_btl_base_registration_handle_t* remote_handle, size_t size, int flags, int order,
         mca_btl_base_rdma_completion_fn_t done, void* context, void* data);
+constexpr bool is_of_pml(uint8_t tag) {
+  return tag >= MCA_BTL_TAG_PML && tag < MCA_BTL_TAG_OSC_RDMA;
+}
 void frag_done(void* ctx, engine::Endpoint& endpoint, engine::Frag* frag, int status);
 void deliver(void* ctx, engine::Endpoint& endpoint, uint8_t tag, char* data, uint32_t length);
 
@@ -121,6 +124,9 @@ mca_btl_base_registration_handle_t* register_memory(mca_btl_base_module_t* btl,
 int deregister_memory(mca_btl_base_module_t* btl, mca_btl_base_registration_handle_t* handle);
 
 /// failover.cc
+/// A message that is not the PML's was lost, or cannot be sent. Nobody sends one of osc rdma again, and it
+/// waits for ever: the PML hears of it by an error that is not fatal for the BTL.
+void foreign_failed(Module& module, engine::Endpoint& endpoint, uint8_t tag);
 int register_error(mca_btl_base_module_t* btl, mca_btl_base_module_error_cb_fn_t callback);
 engine::Host make_host(Module& module);
 /// The locked memory this process may have, in bytes; UINT64_MAX without a limit.

@@ -109,10 +109,6 @@ bool send_frag(engine::Endpoint& rail, VerbsFrag* frag, mca_btl_base_tag_t tag, 
   return engine::send(rail, &work) != engine::Accepted::kRefused;
 }
 
-bool is_of_pml(uint8_t tag) {
-  return tag >= MCA_BTL_TAG_PML && tag < MCA_BTL_TAG_OSC_RDMA;
-}
-
 /// Calls the active-message callback that is registered for the tag.
 [[gnu::noinline]] void deliver_active(Module& module, mca_btl_base_endpoint_t* endpoint, uint8_t tag,
                                       char* data, uint32_t length) {
@@ -171,7 +167,10 @@ int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, mca_btl_
   const bool over = (flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0 &&
                     (flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) == 0 && !frag->scarce &&
                     engine::leaves_at_once(endpoint->engine);
-  if (!send_frag(endpoint->engine, frag, tag, over)) return refused(endpoint->engine);
+  if (!send_frag(endpoint->engine, frag, tag, over)) {
+    if (!is_of_pml(tag)) foreign_failed(*module_of(btl), endpoint->engine, tag);
+    return refused(endpoint->engine);
+  }
   return over ? 1 : OPAL_SUCCESS;
 }
 
@@ -291,6 +290,8 @@ void frag_done(void* ctx, engine::Endpoint& endpoint, engine::Frag* work, int st
     pool_put(module, frag);
     return;
   }
+  if (kWindowsUseBtls && status != BFO_RC_DELIVERED && !is_of_pml(work->tag)) [[unlikely]]
+    foreign_failed(module, endpoint, work->tag);
   // The callback may free or reuse the descriptor when it owns it.
   const bool ours = (frag->base.des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0;
   if (frag->base.des_cbfunc != nullptr) frag->base.des_cbfunc(&module.super, peer, &frag->base, status);

@@ -245,9 +245,14 @@ void BtlPort::trace_plan(const PeerHandle& peer, const xfer::PlanTrace& plan) {
 
 // Fatal or not, it ends the connection of that BTL to the peer, and never the job (P6). It can be called from
 // inside a send that the engine posts, so it is only recorded here.
-void on_btl_error(mca_btl_base_module_t* btl, int32_t, opal_proc_t* proc, char* info) {
+void on_btl_error(mca_btl_base_module_t* btl, int32_t flags, opal_proc_t* proc, char* info) {
   Module* module = mca_pml_bfo_component.module;
-  if (module == nullptr || module->contract(btl) != nullptr || module->leaving()) return;
+  if (module == nullptr || module->leaving()) return;
+  // Those that fail over report their rails to the sink, and here what others than the PML have sent by them.
+  if (module->contract(btl) != nullptr) {
+    if ((flags & MCA_BTL_ERROR_FLAGS_NONFATAL) != 0) module->at_lost_window(*proc);
+    return;
+  }
   module->note_broken(btl, proc, info);
 }
 

@@ -13,7 +13,8 @@ namespace bfo::glue {
 /// print what pml_bfo_verbose asks for.
 mca_btl_base_module_recv_cb_fn_t btl_message_callback();
 
-/// Error callback of BTLs that do not speak common/failover_btl.h; the others report through the sink.
+/// Error callback of BTLs that do not speak common/failover_btl.h; the others report their rails through the
+/// sink, and here the loss of what others than the PML have sent.
 void on_btl_error(mca_btl_base_module_t* btl, int32_t flags, opal_proc_t* proc, char* info);
 
 /// The sink a failover BTL is bound to; its ctx is the Module.

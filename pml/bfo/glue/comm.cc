@@ -23,6 +23,7 @@ int pml_add_comm(ompi_communicator_t* comm) {
   Comm* made = module.engine().comm_add(desc);
   if (made == nullptr) return OMPI_ERR_OUT_OF_RESOURCE;
   comm->c_pml_comm = static_cast<mca_pml_comm_t*>(static_cast<void*>(made));
+  module.at_comm();
   return OMPI_SUCCESS;
 }
 

@@ -72,6 +72,11 @@ class Module {
   /// del_procs is removing processes in order: that a BTL loses them is no failure.
   bool leaving() const { return leaving_; }
 
+  /// A communicator was made.
+  void at_comm() { rail_check_.at_comm(); }
+  /// A message of one-sided communication was lost; see RailCheck.
+  void at_lost_window(opal_proc_t& proc) const { rail_check_.at_lost_window(proc); }
+
   /// The engine's record of a process, made on first use from what the BML knows; nullptr when no BTL reaches
   /// it.
   Peer* peer(ompi_proc_t* proc);

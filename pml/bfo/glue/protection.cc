@@ -108,4 +108,21 @@ void tell_peer(PeerGap gap, const PeerRails& peer, const char* host, const char*
   snprintf(text, size, "bfo: host %s: %s to host %s: %s%s", host, kNotProtected, other, why, kSilence);
 }
 
+void tell_windows(const char* host, char* text, size_t size) {
+  snprintf(
+      text, size,
+      "bfo: host %s: one-sided communication (MPI_Win_create, ...) by osc rdma uses one rail, without this "
+      "PML, and the job ends when that rail is lost; messages survive it. To have windows refused instead, "
+      "leave osc rdma out (--mca osc ^rdma)%s",
+      host, kSilence);
+}
+
+void tell_lost_window(const char* host, const char* other, char* text, size_t size) {
+  snprintf(
+      text, size,
+      "bfo: host %s: one-sided communication by osc rdma has lost a message to host %s with its rail, and "
+      "does not send it again: the job ends",
+      host, other);
+}
+
 }  // namespace bfo::glue

@@ -74,4 +74,9 @@ PeerGap judge_peer(unsigned min_rails, const PeerRails& peer);
 void tell_peer(PeerGap gap, const PeerRails& peer, const char* host, const char* other, const char* btl,
                char* text, size_t size);
 
+/// The sentence about windows of one-sided communication that use a rail.
+void tell_windows(const char* host, char* text, size_t size);
+/// The sentence when a message of one was lost on the way to host `other`.
+void tell_lost_window(const char* host, const char* other, char* text, size_t size);
+
 }  // namespace bfo::glue

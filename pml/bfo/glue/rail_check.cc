@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/component_list.h"
+#include "pml/bfo/glue/callbacks.h"
 #include "pml/bfo/glue/module.h"
 
 namespace bfo::glue {
@@ -70,6 +71,16 @@ bool is_memory(const mca_btl_base_module_t* btl) {
   return btl->btl_exclusivity > MCA_BTL_EXCLUSIVITY_DEFAULT && strcmp(name_of(btl), "self") != 0;
 }
 
+// Of the ways to a peer osc rdma takes the one of the least latency.
+bool prefers_rail(const Peer& peer) {
+  const RailHandle* best = nullptr;
+  for (unsigned i = 0; i < peer.n_rails; ++i) {
+    const RailHandle& rail = peer.rails[i].handle;
+    if (best == nullptr || rail.btl->btl_latency < best->btl->btl_latency) best = &rail;
+  }
+  return best != nullptr && best->failover != nullptr;
+}
+
 JobShape read_shape(const char* list) {
   JobShape shape;
   shape.several_hosts =
@@ -122,7 +133,29 @@ void RailCheck::at_start() {
   if (ompi_process_info.num_procs > 1) look_at_host(false);
 }
 
+void RailCheck::look_at_windows() {
+  if (windows_told_ || !by_rail_ || params_.min_rails == 0 || !windows_use_btls(btl_message_callback()))
+    return;
+  windows_told_ = true;
+  const uint64_t key = claim_key("windows");
+  if (!claims_.take_once(key, opal_process_info.my_local_rank == 0)) return;
+  char text[640];
+  tell_windows(opal_process_info.nodename, text, sizeof(text));
+  opal_output(0, "%s", text);
+  claims_.said(key);
+}
+
+void RailCheck::at_lost_window(opal_proc_t& proc) const {
+  if (survives_deaths() && is_dead(reinterpret_cast<ompi_proc_t&>(proc))) return;
+  char text[640];
+  tell_lost_window(opal_process_info.nodename, HostName(proc).text(), text, sizeof(text));
+  opal_output(0, "%s", text);
+  ompi_rte_abort(1, nullptr);
+}
+
 void RailCheck::at_contact(const Peer& peer) {
+  by_rail_ = by_rail_ || prefers_rail(peer);
+  look_at_windows();
   if (told_ || params_.min_rails == 0 || peer.handle.proc == ompi_proc_local()) return;
   opal_proc_t* const proc = &peer.handle.proc->super;
   const auto min_rails = static_cast<unsigned>(params_.min_rails);

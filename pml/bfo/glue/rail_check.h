@@ -21,14 +21,21 @@ class RailCheck {
   void at_start();
   /// At the first contact with a peer, whose rails are known: the way to it. Likewise.
   void at_contact(const Peer& peer);
+  /// At each new communicator: a window has one of its own.
+  void at_comm() { look_at_windows(); }
+  /// A message of a window to `proc` was lost: ends the job, which would wait for it for ever.
+  void at_lost_window(opal_proc_t& proc) const;
 
  private:
+  void look_at_windows();
   void look_at_host(bool met);
   void tell(const char* text);
 
   const Params& params_;
   Claims& claims_;
-  bool told_ = false;  ///< this host has had its line
+  bool told_ = false;          ///< this host has had its line
+  bool windows_told_ = false;  ///< the same of windows
+  bool by_rail_ = false;       ///< osc rdma would use a rail to a peer that was met
 };
 
 /// The ports of this process that can be rails, now; all 0 where the BTL does not tell.
