@@ -81,7 +81,7 @@ void Verdicts::ask(int x, int r) {
     rail.open = 1;
     ++rail.round;
   }
-  const bool request_end = x == 1 && engine::proven(inquiry_of(rail), rail.probe_failed != 0, true);
+  const bool request_end = x == 1 && engine::proven(inquiry_of(rail), rail.probe_failed != 0, true, false);
   for (const int over : {r, other}) {
     const Datagram m{1,          u8(static_cast<unsigned>(r)),
                      rail.epoch, c_.rail[x][over].epoch,
@@ -157,7 +157,7 @@ void Verdicts::clocks(const State& from, std::vector<Next>& out, int x, int r) {
       ++c_.eased;
     });
   if (rail.suspect && !rail.open && rail.round < kRounds) {
-    const bool ends = engine::proven(inquiry_of(rail), rail.probe_failed != 0, true);
+    const bool ends = engine::proven(inquiry_of(rail), rail.probe_failed != 0, true, false);
     if (ends && (x == 0 || off(Without::kOneJudge)))
       step(from, out, x == 0 ? "decider: verdict" : "other side: verdict", r, [&] {
         ++verdicts_;

@@ -71,7 +71,8 @@ void Fabric::dropped(void* packet) {
 }
 
 /// A connection that moves is alive: the timer of its requester waits.
-void Fabric::moved(uint32_t flow) {
+void Fabric::moved(uint32_t flow, size_t from, size_t to, uint64_t bytes) {
+  if (path(*devices[from], *devices[to])) devices[to]->received += bytes;
   Qp* qp = find(queue_pair_of(flow));
   if (qp == nullptr || qp->qp_type != IBV_QPT_RC) return;
   Qp* const peer = find(qp->attr.dest_qp_num);

@@ -16,7 +16,9 @@ constexpr uint64_t kNsPerKib = 80;
 }  // namespace
 
 Fabric::Fabric(Timeline& t, Observer& o, const FabricTraits& f, uint64_t seed)
-    : time(t), observer(o), traits(f), dice(seed), wires_(t, *this, sim::mix(seed, 0x3a7e)) {}
+    : time(t), observer(o), traits(f), dice(seed), wires_(t, *this, sim::mix(seed, 0x3a7e)) {
+  wires_.in_order(f.one_queue);
+}
 Fabric::~Fabric() = default;
 
 Device* Fabric::add_device(uint32_t process, uint32_t rail) {

@@ -104,6 +104,7 @@ struct Device : ibv_device {
   uint32_t active_speed_ex = 0;  // 0: the library is older
   bool dead = false;
   uint64_t silent_until = 0;
+  uint64_t received = 0;      // bytes that came in at the port, with rates
   uint64_t dies_at_call = 0;  // the verb that kills it, counted from the start; 0: none
   uint64_t calls = 0;         // .. that many so far, counted if there is one
   bool up() const { return port.state == IBV_PORT_ACTIVE; }
@@ -178,8 +179,10 @@ struct FabricTraits {
   unsigned verb_fails = 0;   // a verb that makes something fails, with any errno, per mille
   unsigned verb_blocks = 0;  // a verb that the progress function calls takes long, per mille
   uint64_t verb_ns = 1;
-  bool no_bytes = false;   // only headers travel, payload takes its time
-  bool no_timers = false;  // what is not answered is sent again by send_again() only
+  bool no_bytes = false;     // only headers travel, payload takes its time
+  bool one_queue = false;    // with rates: all connections of a port share one
+  bool no_counters = false;  // of what ports receive
+  bool no_timers = false;    // what is not answered is sent again by send_again() only
 };
 
 class Fabric : private WireUser {
@@ -296,7 +299,7 @@ class Fabric : private WireUser {
   bool leaves(void* packet, uint32_t flow) override;
   void arrived(void* packet, uint32_t flow) override;
   void dropped(void* packet) override;
-  void moved(uint32_t flow) override;
+  void moved(uint32_t flow, size_t from, size_t to, uint64_t bytes) override;
   bool under_way(const Qp& qp) const;
   void unsend(const Qp& qp);
   void out_of_order(Qp& responder, const Packet& p);

@@ -16,6 +16,8 @@ void World::watch(uint32_t key, const Buffer& buffer) {
 
 void World::rail_ended(const Link& l, int cause) {
   const Machine& m = scenario.machine;
+  result.by_clock += cause == BFO_CAUSE_PROBE_FAILED ? 1 : 0;
+  if (result.down_ns == 0) result.down_ns = time.now() - start_ns_;
   if (!m.clocks_only || cause != BFO_CAUSE_PROBE_FAILED) return;
   for (uint32_t r = 0; r < m.rails; ++r) {
     const engine::Endpoint& here = processes[l.process->id()]->link(l.peer, r)->endpoint;

@@ -76,7 +76,7 @@ Wires::Slice* Wires::make_slice() {
 void Wires::send(size_t from, size_t to, uint32_t flow, uint64_t bytes, void* packet) {
   port(to);
   Port& p = port(from);
-  p.flows[flow].loads.push_back(Load{packet, to, bytes + kHeader, bytes});
+  p.flows[flow].loads.push_back(Load{packet, to, bytes + kHeader, bytes, loads_++});
   queue(from, p, flow);
 }
 
@@ -85,7 +85,14 @@ void Wires::queue(size_t number, Port& p, uint32_t flow) {
   Flow& f = p.flows[flow];
   if (f.waits || f.loads.empty() || (p.busy && p.flow == flow && !p.unsent)) return;
   f.waits = true;
-  p.turns.push_back(flow);
+  auto place = p.turns.end();
+  const auto oldest = [&p](uint32_t each) {
+    const std::deque<Load>& loads = p.flows[each].loads;
+    return loads.empty() ? 0 : loads.front().number;
+  };
+  if (in_order_)
+    place = std::find_if(p.turns.begin(), place, [&](uint32_t each) { return oldest(each) > oldest(flow); });
+  p.turns.insert(place, flow);
   if (!p.busy) next(number);
 }
 
@@ -180,7 +187,8 @@ void Wires::left(size_t number) {
   const uint64_t payload = std::min(load.payload, p.slice);
   load.payload -= payload;
   p.bytes_out += payload;
-  *s = Slice{this, load.left == 0 ? load.packet : nullptr, load.to, p.slice, payload, p.slice_ns, flow};
+  *s = Slice{this, load.left == 0 ? load.packet : nullptr, number, load.to, p.slice, payload, p.slice_ns,
+             flow};
   if (load.left == 0) f.loads.pop_front();
   p.lane_ns = std::max(p.lane_ns, time_.now() + latency);
   time_.at(
@@ -212,7 +220,7 @@ void Wires::end(Slice* s) {
     ports_[number].flows[flow].waits = false;
     queue(number, ports_[number], flow);
   }
-  user_.moved(slice.flow);
+  user_.moved(slice.flow, slice.from, slice.to, slice.bytes);
   if (slice.packet != nullptr) user_.arrived(slice.packet, slice.flow);
 }
 

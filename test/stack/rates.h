@@ -87,8 +87,8 @@ class WireUser {
   virtual bool leaves(void* packet, uint32_t flow) = 0;
   virtual void arrived(void* packet, uint32_t flow) = 0;
   virtual void dropped(void* packet) = 0;
-  /// A slice of this flow has come in, of a packet that may be gone.
-  virtual void moved(uint32_t flow) = 0;
+  /// A slice of this flow has come in, so many bytes from one port to another, of a packet that may be gone.
+  virtual void moved(uint32_t flow, size_t from, size_t to, uint64_t bytes) = 0;
 };
 
 class Wires {
@@ -105,6 +105,8 @@ class Wires {
 
   /// Gives port number `port` its courses.
   void set(size_t port, const Course& out, const Course& in);
+  /// All connections of a port share one queue, as in a switch: what was handed over first leaves first.
+  void in_order(bool on) { in_order_ = on; }
   bool any() const { return !ports_.empty(); }
   /// `bytes` of payload, as a part of `flow`, from one port to the other.
   void send(size_t from, size_t to, uint32_t flow, uint64_t bytes, void* packet);
@@ -122,6 +124,7 @@ class Wires {
     size_t to;
     uint64_t left;     // of payload and header
     uint64_t payload;  // of it
+    uint64_t number;   // of all that were handed over
     bool touched = false;
   };
   struct Flow {
@@ -148,6 +151,7 @@ class Wires {
   struct Slice {
     Wires* wires;
     void* packet;  // nullptr: not its last slice
+    size_t from;
     size_t to;
     uint64_t bytes;
     uint64_t payload;
@@ -170,6 +174,8 @@ class Wires {
   WireUser& user_;
   sim::Prng dice_;
   uint64_t start_;
+  bool in_order_ = false;
+  uint64_t loads_ = 0;
   std::deque<Port> ports_;
   std::vector<std::unique_ptr<Slice>> slices_;
   std::vector<Slice*> free_;

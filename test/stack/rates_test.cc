@@ -67,7 +67,7 @@ class WiresTest : public testing::Test, public WireUser {
     arrivals_.push_back({time_.now() - start_, number(packet)});
   }
   void dropped(void* packet) override { dropped_.push_back(number(packet)); }
-  void moved(uint32_t) override { ++moves_; }
+  void moved(uint32_t, size_t, size_t, uint64_t) override { ++moves_; }
   static uint64_t number(void* packet) { return reinterpret_cast<uintptr_t>(packet); }
   void send(size_t from, size_t to, uint32_t queue_pair, uint64_t bytes, uint64_t packet) {
     wires_.send(from, to, flow_of(queue_pair, false), bytes, reinterpret_cast<void*>(packet));

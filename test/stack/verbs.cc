@@ -71,6 +71,10 @@ int query_port_speed(ibv_context* c, uint32_t, uint64_t* speed) {
 uint32_t active_speed_ex(ibv_context* c, uint8_t) {
   return device_of(c).active_speed_ex;
 }
+int port_received(ibv_context* c, uint8_t, uint64_t* bytes) {
+  *bytes = device_of(c).received;
+  return *bytes == 0 || fabric_of(c).traits.no_counters ? EOPNOTSUPP : 0;
+}
 int query_gid(ibv_context* c, uint8_t, int, ibv_gid* gid) {
   if (ordered("query_gid", c) != 0) return -1;
   *gid = ibv_gid{};
@@ -316,6 +320,7 @@ const engine::VerbsApi& verbs() {
       .query_port = query_port,
       .query_port_speed = query_port_speed,
       .active_speed_ex = active_speed_ex,
+      .port_received = port_received,
       .query_gid = query_gid,
       .query_pkey = query_pkey,
       .alloc_pd = alloc_pd,

@@ -43,6 +43,8 @@ struct Result {
   uint64_t words = 0;      // of events
   uint64_t degraded = 0;   // words that a rail is
   uint64_t recovered = 0;  // .. and that it is not any more
+  uint64_t by_clock = 0;   // failovers on the watchdog's word
+  uint64_t down_ns = 0;    // the first failover, since the start of the run
   uint64_t closed = 0;     // epochs, also such that never came up
   uint64_t forged = 0;     // headers that no correct peer sends
   uint64_t faults = 0;     // of single packets, that happened

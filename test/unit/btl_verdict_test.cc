@@ -191,6 +191,80 @@ TEST(Verdict, CountAtThePeerMoves_NoVerdict) {
   EXPECT_EQ(r.downs(), 0);
 }
 
+/// Nothing completes, and the probe has failed, but the port of one end goes on receiving: 10 MB/s.
+void receives_slowly(TwoRails& r, Process& receiver) {
+  receiver.hca->received = 1;
+  r.swallow(r.w.a, r.w.b);
+  ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+  for (int i = 0; i < 200; ++i) {
+    r.pass(1);
+    receiver.hca->received += 10'000;
+    if (i == 8) {
+      ASSERT_TRUE(r.probe_fails(r.w.a));
+    }
+  }
+  EXPECT_EQ(r.downs(), 0);
+  EXPECT_EQ(r.w.a.endpoint.phase, Phase::kSuspect);
+  r.pass(12);
+  EXPECT_EQ(r.w.a.down, 1) << "it has stopped";
+}
+
+TEST(Verdict, PortOfThePeerReceives_NoVerdictUntilItStops) {
+  TwoRails r;
+  receives_slowly(r, r.w.b);
+}
+
+TEST(Verdict, OwnPortReceives_NoVerdictUntilItStops) {
+  TwoRails r;
+  receives_slowly(r, r.w.a);
+}
+
+/// What others receive over the port while a path of it is dead: too little, or more than any queue holds.
+TEST(Verdict, PortReceivesWhatIsNoSignOfLife_EndsTheRail) {
+  for (const uint64_t bytes : {100u, 1'000'000u}) {
+    TwoRails r;
+    r.w.b.hca->received = 1;
+    r.swallow(r.w.a, r.w.b);
+    ASSERT_TRUE(r.w.sendi(r.w.a, "x"));
+    for (int i = 0; i < 22; ++i) {
+      r.pass(1);
+      r.w.b.hca->received += bytes;
+      if (i == 8) {
+        ASSERT_TRUE(r.probe_fails(r.w.a));
+      }
+    }
+    EXPECT_EQ(r.w.a.down, 1) << bytes << " bytes in a millisecond";
+  }
+}
+
+TEST(Verdict, IntakeGoesOn_WhileTheOldestWorkWouldEndInTime) {
+  constexpr uint64_t kMiB = 1 << 20;
+  constexpr uint64_t kTickNs = 2'000'000;
+  engine::Intake x;
+  x.begin(kMiB, 8 * kMiB, kTickNs);
+  const uint64_t pace = 2 * kMiB / (engine::kWorkEndsNs / kTickNs);  // in a tick
+  EXPECT_FALSE(x.goes_on(0, kTickNs)) << "not known";
+  EXPECT_FALSE(x.goes_on(kMiB, kTickNs)) << "the first look";
+  EXPECT_FALSE(x.goes_on(kMiB, 2 * kTickNs)) << "nothing";
+  EXPECT_FALSE(x.goes_on(kMiB + pace, 3 * kTickNs)) << "half of it";
+  EXPECT_TRUE(x.goes_on(kMiB + 4 * pace, 4 * kTickNs)) << "since it went on last";
+  EXPECT_FALSE(x.goes_on(1, 5 * kTickNs)) << "somebody has reset the counter";
+  EXPECT_TRUE(x.goes_on(1 + 35 * kMiB, 6 * kTickNs));
+  EXPECT_FALSE(x.goes_on(1 + 38 * kMiB, 7 * kTickNs)) << "four times the queue have come in";
+  x.begin(0, 0, kTickNs);
+  EXPECT_FALSE(x.goes_on(1, kTickNs));
+  EXPECT_TRUE(x.goes_on(2 * kMiB, engine::kWorkEndsNs));
+  EXPECT_FALSE(x.goes_on(4 * kMiB, engine::kWorkEndsNs + 2 * kTickNs)) << "not for ever";
+}
+
+TEST(Verdict, ProofWaitsForACountThatIsUnderWay_ButNotLong) {
+  engine::Inquiry inquiry{.on = true, .answered = engine::kRoundsWithProbe};
+  EXPECT_TRUE(engine::proven(inquiry, true, true, false));
+  EXPECT_FALSE(engine::proven(inquiry, true, true, true));
+  inquiry.answered += engine::kRoundsAlone;
+  EXPECT_TRUE(engine::proven(inquiry, true, true, true));
+}
+
 TEST(Verdict, PeerIsSilentOnEveryRail_NoVerdict) {
   TwoRails r;
   r.swallow(r.w.a, r.w.b);

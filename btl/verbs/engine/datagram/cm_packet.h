@@ -69,7 +69,8 @@ struct Packet {
   uint32_t probe_qpn;
   uint32_t probe_psn;
   uint32_t probe_target_rkey;
-  uint64_t probe_target_address;  ///< BYE: SENDs of the epoch that the sender of this packet has received
+  uint64_t probe_target_address;  ///< BYE: SENDs of the epoch that the sender of this packet has received;
+                                  ///< ANSWER: bytes that came in at the port of the rail, 0: not known
   uint32_t cm_qpn;
   uint32_t receive_bytes;
   uint16_t lid;

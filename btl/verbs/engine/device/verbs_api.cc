@@ -7,6 +7,8 @@
 #include <dlfcn.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace bfo::engine {
@@ -37,6 +39,39 @@ uint32_t active_speed_ex(ibv_context* context, uint8_t port) {
     return 0;
   memcpy(&speed, attr.bytes + kOffset, sizeof speed);
   return speed;
+}
+
+using ReadFile = int (*)(const char*, const char*, char*, size_t);
+
+/// False: the device has no such counter.
+bool read_counter(ReadFile read, const ibv_context* context, uint8_t port, const char* name,
+                  uint64_t* value) {
+  char file[64];
+  char text[32];
+  snprintf(file, sizeof file, "ports/%u/%s", unsigned{port}, name);
+  const int n = read(context->device->ibdev_path, file, text, sizeof text - 1);
+  if (n <= 0) return false;
+  text[n] = 0;
+  char* end = text;
+  *value = strtoull(text, &end, 10);
+  return end != text;
+}
+
+/// The library reads the files, because that is what stands in for it where there is no kernel.
+int port_received(ibv_context* context, uint8_t port, uint64_t* bytes) {
+  constexpr uint64_t kUnit = 4;            // bytes of the first one
+  constexpr uint64_t kLeastOfPacket = 64;  // of the second one
+  static const auto read = reinterpret_cast<ReadFile>(dlsym(RTLD_DEFAULT, "ibv_read_sysfs_file"));
+  uint64_t value = 0;
+  if (read == nullptr) return EOPNOTSUPP;
+  if (read_counter(read, context, port, "counters/port_rcv_data", &value)) {
+    *bytes = value * kUnit;
+  } else if (read_counter(read, context, port, "hw_counters/rcvd_pkts", &value)) {  // of rxe
+    *bytes = value * kLeastOfPacket;
+  } else {
+    return EOPNOTSUPP;
+  }
+  return 0;
 }
 
 int query_pkey(ibv_context* context, uint8_t port, int index, uint16_t* pkey) {
@@ -71,6 +106,7 @@ constexpr VerbsApi kSystemVerbs = {
     .query_port = query_port,
     .query_port_speed = query_port_speed,
     .active_speed_ex = active_speed_ex,
+    .port_received = port_received,
     .query_gid = ibv_query_gid,
     .query_pkey = query_pkey,
     .alloc_pd = ibv_alloc_pd,

@@ -36,6 +36,9 @@ struct VerbsApi {
   int (*query_port_speed)(ibv_context* context, uint32_t port, uint64_t* speed);
   /// ibv_port_attr::active_speed_ex, which older headers do not have; 0: not known. nullptr: as that.
   uint32_t (*active_speed_ex)(ibv_context* context, uint8_t port);
+  /// Bytes that have come in at the port, also of messages that have not ended, as far as its counters tell:
+  /// they may count less, never more. EOPNOTSUPP: the device has none. nullptr: as that. A control thread.
+  int (*port_received)(ibv_context* context, uint8_t port, uint64_t* bytes) = nullptr;
   int (*query_gid)(ibv_context* context, uint8_t port, int index, ibv_gid* gid);
   int (*query_pkey)(ibv_context* context, uint8_t port, int index, uint16_t* pkey);  ///< as it is on the wire
   ibv_pd* (*alloc_pd)(ibv_context* context);

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "btl/verbs/engine/port/address.h"
+#include "btl/verbs/engine/device/arrivals.h"
 #include "btl/verbs/engine/device/async.h"
 #include "btl/verbs/engine/device/cq.h"
 #include "btl/verbs/engine/rail/endpoint.h"
@@ -168,6 +169,15 @@ class Port : public OwnPort {
   Endpoint* find_peer(uint64_t name) const { return static_cast<Endpoint*>(heartbeat_.find(name)); }
   Endpoint* endpoints() const { return endpoints_; }
   ResourceCounts& resources() { return resources_; }
+  /// Bytes that came in, as they were counted last; 0: not known.
+  uint64_t arrived() const { return arrivals_.bytes(); }
+  /// Has them counted anew, and returns the same.
+  uint64_t count_arrivals(uint64_t now) {
+    arrivals_.count(lanes_.upkeep, api(), device_->context(), number_, now, config_.tick_ns);
+    return arrived();
+  }
+  /// That is under way.
+  bool counts_arrivals() const { return arrivals_.under_way(); }
   const char* probe_target() const { return probe_target_; }
   uint32_t probe_target_rkey() const { return probe_target_mr_ == nullptr ? 0 : probe_target_mr_->rkey; }
   /// Makes the next poll() a tick, unless no time has passed since the last one: that would tell nothing.
@@ -279,6 +289,7 @@ class Port : public OwnPort {
   uint64_t last_tick_ns_ = 0;
   uint64_t next_tick_ns_ = 0;
   SeenCompletions seen_;
+  Arrivals arrivals_;
   uint64_t delay_ns_ = 0;   ///< longest time that this process was late for a tick, fading
   uint32_t datagrams_ = 0;  ///< received since the completion queues were last empty
   uint16_t datagram_overruns_ = 0;

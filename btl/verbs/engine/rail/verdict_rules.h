@@ -15,6 +15,51 @@ namespace bfo::engine {
 inline constexpr uint32_t kRoundsWithProbe = 3;
 inline constexpr uint32_t kRoundsAlone = 16;
 
+/// A port that is slow and alive goes on taking in bytes while everything else of it waits: the questions and
+/// the probe stand in a queue behind long work. At such a pace the oldest work, and as much of others, would
+/// end within this time; what is slower is as good as dead.
+inline constexpr uint64_t kWorkEndsNs = 4'000'000'000;
+/// A queue of others' work that a question may have before it, besides the own.
+inline constexpr uint64_t kOthersBytes = 1 << 20;
+
+/// What comes in at one end of a rail while it is asked about. Each end counts: work needs the way there and
+/// the way back. It delays a verdict, but not for long: a question has its turn when what stood before it has
+/// moved, and what moves then is others'.
+class Intake {
+ public:
+  /// `oldest`: bytes of the oldest work, `queued`: of all.
+  void begin(uint64_t oldest, uint64_t queued, uint64_t now_ns) {
+    *this = Intake{};
+    pace_ = oldest + kOthersBytes;
+    left_ = 4 * (queued + kOthersBytes);
+    begun_ns_ = from_ns_ = now_ns;
+  }
+  /// The port has taken in so many bytes in all; 0: not known. True: enough since the last time, or since the
+  /// first look, that what stands before a question has moved on.
+  bool goes_on(uint64_t bytes, uint64_t now_ns) {
+    if (bytes == 0) return false;
+    if (bytes_ == 0 || bytes < bytes_) {  // the first look; or somebody has reset the counter
+      bytes_ = bytes;
+      from_ns_ = now_ns;
+      return false;
+    }
+    const uint64_t moved = bytes - bytes_;
+    if (moved == 0 || moved < pace_ * ((now_ns - from_ns_) / 1000) / (kWorkEndsNs / 1000)) return false;
+    if (now_ns - begun_ns_ > kWorkEndsNs || moved > left_) return false;
+    left_ -= moved;
+    bytes_ = bytes;
+    from_ns_ = now_ns;
+    return true;
+  }
+
+ private:
+  uint64_t pace_ = 0;   ///< bytes in kWorkEndsNs
+  uint64_t left_ = 0;   ///< bytes that may still come in until a question must have had its turn
+  uint64_t bytes_ = 0;  ///< at the last time that it went on
+  uint64_t begun_ns_ = 0;
+  uint64_t from_ns_ = 0;  ///< of the last time
+};
+
 /// The inquiry of one suspected rail, at the side that waits for its work.
 struct Inquiry {
   bool on = false;        ///< questions are being asked
@@ -24,6 +69,8 @@ struct Inquiry {
   uint32_t round = 0;     ///< number of the last one. Never used again: a late answer names another inquiry
   uint32_t answered = 0;  ///< rounds that came back over another rail alone
   uint64_t count = 0;     ///< what had moved over the rail at the peer, by its first answer
+  Intake here;            ///< what comes in meanwhile
+  Intake there;
 };
 
 /// An answer and how it came.
@@ -55,10 +102,13 @@ constexpr Hearing hear(const Inquiry& inquiry, const InquiryAnswer& answer) {
 }
 
 /// Enough has been heard to end the rail. `probe_failed`: by an error of the device. `suspect`: silent for
-/// the whole time, not only long enough to ask.
-constexpr bool proven(const Inquiry& inquiry, bool probe_failed, bool suspect) {
+/// the whole time, not only long enough to ask. `counting`: what came in is being counted, and that counting
+/// is waited for, but not long.
+constexpr bool proven(const Inquiry& inquiry, bool probe_failed, bool suspect, bool counting) {
   if (!inquiry.on) return false;
-  return probe_failed ? inquiry.answered >= kRoundsWithProbe : suspect && inquiry.answered >= kRoundsAlone;
+  const uint32_t more = counting ? kRoundsAlone : 0;
+  return probe_failed ? inquiry.answered >= kRoundsWithProbe + more
+                      : suspect && inquiry.answered >= kRoundsAlone + more;
 }
 
 /// An end request as the peer sees it.

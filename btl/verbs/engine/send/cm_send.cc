@@ -261,6 +261,7 @@ void cm_send_inquiry(Endpoint& carrier, PacketType type, const InquiryDatagram& 
   packet.flags = inquiry.flags;
   packet.carrier = carrier.epoch;
   packet.count = inquiry.count;
+  packet.probe_target_address = inquiry.arrived;
   Port& port = *carrier.port;
   ibv_ah* const handle = port.addresses().handle(*address, port.env().now_ns());
   if (handle == nullptr)  // it is lost, and asked again

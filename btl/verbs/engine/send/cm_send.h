@@ -37,6 +37,7 @@ struct InquiryDatagram {
   uint32_t number;
   uint8_t flags;
   uint64_t count;
+  uint64_t arrived = 0;
 };
 /// Sends one over `carrier`, or loses it: over the path that the carrier's connection takes, because its
 /// arrival says something about that path only.

@@ -43,9 +43,28 @@ bool moves(const Endpoint& endpoint) {
   return endpoint.ring().head == endpoint.ring().tail || endpoint.ring().tail != endpoint.watch().seen_tail;
 }
 
+/// Bytes of all work that the devices have of this port.
+uint64_t queued_bytes(Port& port) {
+  const Guard guard(port.lock());
+  uint64_t bytes = 0;
+  for (const Endpoint* e = port.endpoints(); e != nullptr; e = e->next) {
+    if (!is_up(e->phase)) continue;
+    const SendRing& ring = e->ring();
+    for (uint64_t seq = ring.tail; seq != ring.head; ++seq) bytes += ring.slots[seq & ring.mask].length;
+  }
+  return bytes;
+}
+
+/// The oldest work of the rail; nullptr: there is none.
+const SendSlot* oldest_work(const Endpoint& about) {
+  const SendRing& ring = about.ring();
+  return ring.head == ring.tail ? nullptr : &ring.slots[ring.tail & ring.mask];
+}
+
 bool proven(const Endpoint& about) {
   const Watch& watch = about.watch();
-  return proven(watch.inquiry, watch.probe_failed(), about.phase == Phase::kSuspect);
+  return proven(watch.inquiry, watch.probe_failed(), about.phase == Phase::kSuspect,
+                about.port->counts_arrivals());
 }
 
 void ask(Endpoint& about, uint64_t now) {
@@ -61,6 +80,11 @@ void ask(Endpoint& about, uint64_t now) {
   if (!inquiry.on) {
     inquiry = Inquiry{.on = true, .first = inquiry.round + 1, .round = inquiry.round};
     about.watch().ask_again_ns = 0;
+    const SendSlot* const oldest = oldest_work(about);
+    const uint64_t bytes = oldest == nullptr ? 0 : oldest->length;
+    const uint64_t queued = queued_bytes(*about.port);
+    inquiry.here.begin(bytes, queued, now);
+    inquiry.there.begin(bytes, queued, now);
   }
   const uint64_t tick = about.port->config().tick_ns;
   if (!inquiry.open) {
@@ -113,7 +137,7 @@ Endpoint* find_rail(const Endpoint& carrier, uint64_t name) {
   return nullptr;
 }
 
-void on_question(Endpoint& carrier, Endpoint& about, const Packet& packet) {
+void on_question(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_t now) {
   if (packet.epoch > about.epoch) return;  // not heard of yet
   const bool current = packet.epoch == about.epoch;
   if ((packet.flags & kInquiryRequestEnd) != 0 &&
@@ -129,7 +153,7 @@ void on_question(Endpoint& carrier, Endpoint& about, const Packet& packet) {
   if (carries(carrier)) flags |= kInquiryCarrier;
   cm_send_inquiry(carrier, PacketType::kAnswer,
                   InquiryDatagram{packet.rail, packet.epoch, packet.number, static_cast<uint8_t>(flags),
-                                  moved_so_far(about)});
+                                  moved_so_far(about), about.port->count_arrivals(now)});
 }
 
 void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_t now) {
@@ -158,6 +182,7 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
       inquiry.count = packet.count;
       const bool known = proven(about);
       ++inquiry.answered;
+      if (inquiry.there.goes_on(packet.probe_target_address, now)) inquiry.answered = 0;
       if (!known && proven(about)) about.port->tick_soon();
       return;
   }
@@ -167,14 +192,17 @@ void on_answer(Endpoint& carrier, Endpoint& about, const Packet& packet, uint64_
 
 void verdict_step(Endpoint& about, uint64_t now) {
   if (!is_up(about.phase) || about.ending().asked || about.watch().probe_done()) return;
+  Inquiry& inquiry = about.watch().inquiry;
+  if (inquiry.on && inquiry.here.goes_on(about.port->arrived(), now)) inquiry.answered = 0;
   const bool enough = proven(about);
   if (enough && about.initiator && !moves(about) && another_carries(about)) {
     end_rail(about, about.watch().probe_failed() ? about.watch().probe_status : 0,
              about.watch().suspected_ns);
     return;
   }
-  const bool waits = about.watch().inquiry.open || !about.watch().inquiry.on;
+  const bool waits = inquiry.open || !inquiry.on;
   if (!waits || now >= about.watch().ask_again_ns) ask(about, now);
+  about.port->count_arrivals(now);
 }
 
 void verdict_probe_failed(Endpoint& about, uint64_t now) {
@@ -188,7 +216,7 @@ void verdict_packet(Endpoint& carrier, const Packet& packet, uint64_t now) {
   if (about == nullptr) {
     carrier.port->drop(Drop::kStale, &packet);
   } else if (packet.type == static_cast<uint8_t>(PacketType::kQuestion)) {
-    on_question(carrier, *about, packet);
+    on_question(carrier, *about, packet, now);
   } else {
     on_answer(carrier, *about, packet, now);
   }
