@@ -42,6 +42,20 @@ uint64_t occupy(std::atomic<uint64_t>& free_at, uint64_t earliest, uint64_t byte
   return end;
 }
 
+/// `bytes` are on their way to a port, at that rate, and have all come in at `end_ns`.
+void note_coming(PortEntry& to, uint64_t bytes, uint64_t end_ns, uint64_t rate) {
+  to.coming_rate.store(rate, std::memory_order_relaxed);
+  to.coming_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  uint64_t at = to.coming_end_ns.load(std::memory_order_relaxed);
+  while (at < end_ns && !to.coming_end_ns.compare_exchange_weak(at, end_ns)) {
+  }
+}
+
+/// The rate of a way with these two ends; 0 = no limit.
+uint64_t slower(uint64_t a, uint64_t b) {
+  return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
 bool carries_data_out(const Wqe& wqe) {
   return wqe.opcode != static_cast<uint8_t>(Opcode::kRead);
 }
@@ -136,6 +150,7 @@ void send_answer(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, AckSy
     PortEntry& dst = h.ports_table[dst_port];
     if (wqe.opcode == static_cast<uint8_t>(Opcode::kRead) && wqe.stage == WqeStage::kAnswered) {
       at = occupy(dst.tx_free_ns, at, wqe.length, dst.rate.load());
+      note_coming(h.ports_table[qp.port_index], wqe.length, at, dst.rate.load());
     }
     at += dst.latency_ns.load() + delay;
     wqe.complete_at = at;
@@ -170,6 +185,16 @@ Response respond_corrupted(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_q
 }
 
 }  // namespace
+
+uint64_t received_bytes(Fabric& fabric, uint32_t port) {
+  const PortEntry& p = fabric.header().ports_table[port];
+  const uint64_t all = p.coming_bytes.load(std::memory_order_relaxed);
+  const uint64_t end = p.coming_end_ns.load(std::memory_order_relaxed);
+  const uint64_t now = fabric.now();
+  if (end <= now) return all;
+  const auto left = static_cast<__uint128_t>(end - now) * p.coming_rate.load(std::memory_order_relaxed);
+  return all - static_cast<uint64_t>(std::min<__uint128_t>(left / 1'000'000'000u, all));
+}
 
 uint32_t destination_port(Fabric& fabric, const QpEntry& qp, const Wqe& wqe) {
   uint16_t lid = qp.type == IBV_QPT_UD ? wqe.dlid : qp.attr.av.dlid;
@@ -253,6 +278,10 @@ void transmit(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) 
   if (at != 0 && at < qp.tx_last_arrival) at = qp.tx_last_arrival;  // a queue pair keeps its order
   qp.tx_last_arrival = at;
   wqe.arrive_at = at;
+  if (at == 0 || dst_port == kNone || !port_is_up(fabric, dst_port) || !carries_data_out(wqe)) return;
+  PortEntry& dst = h.ports_table[dst_port];
+  if (!in_one_segment(src, dst)) return;
+  note_coming(dst, wqe.length, at, slower(src.rate.load(), dst.rate.load()));
 }
 
 /// A multicast datagram: one copy to every member of the group whose port is up, the sender too if it joined.

@@ -17,7 +17,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 16;
+inline constexpr uint32_t kLayoutVersion = 17;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -101,6 +101,10 @@ struct alignas(64) PortEntry {
   std::atomic<uint64_t> up_at_ns;    ///< a port that is down comes back then; kNever = not by itself
   alignas(64) std::atomic<uint64_t> tx_free_ns;  ///< the wire is busy until then
   std::atomic<uint64_t> rx_free_ns;
+  // ---- what a port counts as received while some port has a rate: also of messages that are on their way
+  std::atomic<uint64_t> coming_bytes;   ///< that were sent to it
+  std::atomic<uint64_t> coming_end_ns;  ///< when the last of them is there
+  std::atomic<uint64_t> coming_rate;    ///< bytes per second of these
   std::atomic<uint64_t> messages;  ///< ordinals; counted only while a hook is armed
   std::atomic<uint64_t> bytes;
   std::atomic<uint64_t> link_downed;
