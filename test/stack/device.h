@@ -326,6 +326,8 @@ class Fabric : private WireUser {
 
 /// The verbs of the fabric that a device belongs to.
 const engine::VerbsApi& verbs();
+/// The same of devices that count what their ports receive: without rates, what a test says.
+const engine::VerbsApi& counting_verbs();
 /// Fills the data path verbs of a context.
 void set_data_path(ibv_context& context);
 

@@ -109,7 +109,9 @@ void Process::open() {
     nic.rail = r;
     nic.fake = world_.fabric.device(id_, r);
     const char* what = "device";
-    if (!nic.device.open(verbs(), nic.fake) ||
+    const Machine& m = world_.scenario.machine;
+    const bool counts = !m.rates.empty() && !m.fabric.no_counters;
+    if (!nic.device.open(counts ? counting_verbs() : verbs(), nic.fake) ||
         !nic.port.open(nic.device, 1, config(), host(nic), environment(), &what))
       return world_.ctx.fail("process %u cannot open rail %u: %s", id_, r, what);
     nic.port.set_failover(true);

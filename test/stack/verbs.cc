@@ -73,7 +73,7 @@ uint32_t active_speed_ex(ibv_context* c, uint8_t) {
 }
 int port_received(ibv_context* c, uint8_t, uint64_t* bytes) {
   *bytes = device_of(c).received;
-  return *bytes == 0 || fabric_of(c).traits.no_counters ? EOPNOTSUPP : 0;
+  return *bytes == 0 ? EOPNOTSUPP : 0;
 }
 int query_gid(ibv_context* c, uint8_t, int, ibv_gid* gid) {
   if (ordered("query_gid", c) != 0) return -1;
@@ -320,7 +320,6 @@ const engine::VerbsApi& verbs() {
       .query_port = query_port,
       .query_port_speed = query_port_speed,
       .active_speed_ex = active_speed_ex,
-      .port_received = port_received,
       .query_gid = query_gid,
       .query_pkey = query_pkey,
       .alloc_pd = alloc_pd,
@@ -348,6 +347,14 @@ const engine::VerbsApi& verbs() {
       .map_pages = map_pages,
       .unmap_pages = unmap_pages,
   };
+  return api;
+}
+const engine::VerbsApi& counting_verbs() {
+  static const engine::VerbsApi api = [] {
+    engine::VerbsApi a = verbs();
+    a.port_received = port_received;
+    return a;
+  }();
   return api;
 }
 

@@ -285,7 +285,7 @@ bool draw_secret(uint64_t* bits) {
 
 const engine::VerbsApi& test_verbs() {
   static const engine::VerbsApi api = [] {
-    engine::VerbsApi verbs = stack::verbs();
+    engine::VerbsApi verbs = stack::counting_verbs();
     verbs.get_async_event = get_async_event;
     verbs.create_comp_channel = create_comp_channel;
     verbs.destroy_comp_channel = destroy_comp_channel;
