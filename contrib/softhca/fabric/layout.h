@@ -105,7 +105,7 @@ struct alignas(64) PortEntry {
   std::atomic<uint64_t> coming_bytes;   ///< that were sent to it
   std::atomic<uint64_t> coming_end_ns;  ///< when the last of them is there
   std::atomic<uint64_t> coming_rate;    ///< bytes per second of these
-  std::atomic<uint64_t> messages;  ///< ordinals; counted only while a hook is armed
+  std::atomic<uint64_t> messages;       ///< ordinals; counted only while a hook is armed
   std::atomic<uint64_t> bytes;
   std::atomic<uint64_t> link_downed;
   /// totals of queue pairs that are gone; live ones are added when read
