@@ -4,9 +4,6 @@
 // are fenced, and what ends when they cannot be.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <stdexcept>
-
 #include "test/unit/failover_steps.h"
 
 namespace bfo::test {
@@ -213,70 +210,6 @@ TEST(Put, FinLostWriteDone_CountsOnlyBehindTheFence) {
   EXPECT_EQ(r->data, s->data);
   EXPECT_EQ(count(w, MsgType::kRestartNotify), 0u) << "nothing was uncertain";
   expect_clean(w);
-}
-
-/// A write on one rail is acknowledged and its FIN is under way; one on another rail fails, and NOTIFY
-/// arrives over a third before that FIN. Only FIN says that the acknowledged write is in place.
-struct OvertakenFin {
-  OvertakenFin() : w(three()) {
-    const auto t = transfer(w, 50000);
-    s = t.s, r = t.r;
-    EXPECT_TRUE(until(w, kRdma));
-    w.take();
-    const auto its = std::find_if(w.flights.begin(), w.flights.end(), [](const Flight& f) {
-      return f.tag == static_cast<uint8_t>(MsgType::kFin);
-    });
-    if (its == w.flights.end()) throw std::logic_error("no FIN");
-    fin = *its;
-    w.flights.erase(its);
-    const auto other = std::find_if(w.flights.begin(), w.flights.end(),
-                                    [&](const Flight& f) { return f.tag == kRdma && f.rail != fin.rail; });
-    if (other == w.flights.end()) throw std::logic_error("no write on another rail");
-    w.kill(0, 1, other->rail);
-    EXPECT_TRUE(until(w, MsgType::kRestartNotify));
-    while (!w.flights.empty()) w.take();
-  }
-  static World::Options three() {
-    World::Options o = writes();
-    o.rails = 3;
-    return o;
-  }
-  World w;
-  SendReq* s = nullptr;
-  RecvReq* r = nullptr;
-  Flight fin;
-};
-
-TEST(Put, NotifyOvertakesFin_TheGrantIsNotOverBefore) {
-  OvertakenFin o;
-  EXPECT_EQ(count(o.w, MsgType::kRestartNotify), 1u);
-  EXPECT_EQ(count(o.w, MsgType::kRestartAck), 0u) << "an acknowledged write may not be in place yet";
-  const uint64_t before = o.r->xfer.rndv->received.bytes();
-  o.w.arrive(o.fin);
-  EXPECT_GT(o.r->xfer.rndv->received.bytes(), before) << "what FIN tells counts, and is not sent again";
-  ASSERT_TRUE(o.w.run());
-  EXPECT_TRUE(o.s->done && o.r->done);
-  EXPECT_EQ(o.r->data, o.s->data);
-  EXPECT_GE(count(o.w, MsgType::kRestartAck), 1u);
-  expect_clean(o.w);
-}
-
-/// Nobody knows which of the certified grants has been used, so that the rails of all are fenced; they come
-/// back.
-TEST(Put, NotifyOvertakesFinThatNeverComes_ItsRailIsFenced) {
-  OvertakenFin o;
-  const uint64_t fences = o.w.engines[1]->counters().fences;
-  for (int look = 0; look < 255; ++look) o.w.engines[1]->progress(o.w.now += 1'000'000);
-  EXPECT_GT(o.w.engines[1]->counters().fences, fences);
-  EXPECT_EQ(count(o.w, MsgType::kRestartAck), 0u);
-  o.w.run_fences();
-  o.w.end(o.fin, Fate::kUnknown);
-  ASSERT_TRUE(o.w.run());
-  o.w.revive(0, 1, o.fin.rail);
-  ASSERT_TRUE(o.w.run());
-  EXPECT_TRUE(o.s->done && o.r->done);
-  EXPECT_EQ(o.r->data, o.s->data);
-  expect_clean(o.w);
 }
 
 TEST(Put, GrantOnARailThatDied_IsGrantedAgain) {

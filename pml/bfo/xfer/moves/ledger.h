@@ -46,7 +46,6 @@ class Ledgers {
   void fence_all(Entry*& head);
   void fence_unlisted(SendRequest& r);
   void fence_grants(Entry* head);
-  void fence_grant(Entry& e);
   /// No request has an entry.
   void free_all() { pool_.free_all(port_); }
 
@@ -139,19 +138,14 @@ void Ledgers<P>::fence_all(Entry*& head) {
   }
 }
 
-/// The same for grants only that are not certified: own READs end by themselves.
+/// The same for grants only: own READs end by themselves.
 template <class P>
 void Ledgers<P>::fence_grants(Entry* head) {
   for (Entry* e = head; e; e = e->next) {
-    if (e->grant == 0 || e->certified || !e->rail->limits.failover) continue;
-    fence_grant(*e);
+    if (e->grant == 0 || !e->rail->limits.failover) continue;
+    ++counters_.fences;
+    port_.fence(e->rail->handle, e->epoch);
   }
-}
-
-template <class P>
-void Ledgers<P>::fence_grant(Entry& e) {
-  ++counters_.fences;
-  port_.fence(e.rail->handle, e.epoch);
 }
 
 }  // namespace bfo::xfer

@@ -371,8 +371,6 @@ template <class P>
 void Transfers<P>::recv_check(RecvRequest& r) {
   auto& x = r.xfer;
   if (x.phase == RecvPhase::kIdle) return;
-  if (x.phase == RecvPhase::kQuiescing)
-    RestartMessages<P>::settle_certified(*this, r, x.rndv->received.covers(0, x.rndv->want));
   if (x.phase == RecvPhase::kReceiving || x.phase == RecvPhase::kAsking || x.phase == RecvPhase::kQuiescing) {
     if (x.rndv->received.covers(0, x.rndv->want)) {
       recv_event(r, RecvEvent::kCovered);

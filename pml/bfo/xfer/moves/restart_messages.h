@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <utility>
 
 #include "pml/bfo/xfer/moves/transfers.h"
 #include "pml/bfo/xfer/rails/limits.h"
@@ -38,9 +37,6 @@ size_t entries_fit(const Peer<P>& p, size_t header, size_t entry, size_t most) {
 
 /// Polls of all rails, a millisecond or more apart, for FRAGs that were delivered and have not come.
 inline constexpr uint8_t kPolls = 3;
-/// The same when a FIN is missing: it may still be under way behind what its rail carries. After them the
-/// rail is fenced.
-inline constexpr uint8_t kFinPolls = 200;
 
 template <class P>
 struct RestartMessages {
@@ -170,48 +166,26 @@ struct RestartMessages {
     return x.proc->peer;
   }
 
-  /// NOTIFY came. Grants that the sender certifies are over when all FINs are here, own READs end by
-  /// themselves, everything else is fenced. A certified write was acknowledged, but only its FIN says that it
-  /// is in place.
+  /// NOTIFY came. Grants that the sender certifies are over, own READs end by themselves, everything else is
+  /// fenced.
   static void quiesce(E& e, RecvRequest& r, const typename E::RecvInput& in) {
     auto& x = r.xfer;
-    const bool all_here = x.rndv->frags >= in.restart->frags;
     if (x.phase == core::RecvPhase::kQuiescing) {
       x.pending = 0;
       x.rndv->todo.clear();
       x.rndv->frags_due = in.restart->frags;
-      x.rndv->polls_left = x.rndv->ledger != nullptr ? kFinPolls : kPolls;
+      x.rndv->polls_left = kPolls;
       if (x.rndv->frags < x.rndv->frags_due) e.base_.set_timer(*x.proc->peer);
     }
     for (LedgerEntry<P>* l = x.rndv->ledger; l;) {
       LedgerEntry<P>* const next = l->next;
-      bool clean = false;
+      bool over = Ledgers<P>::grant_over(*l);
       for (unsigned i = 0; l->grant != 0 && i < in.restart->n; ++i)
-        clean = clean || (in.clean[i].conn == l->conn && in.clean[i].epoch == l->epoch);
-      if (Ledgers<P>::grant_over(*l) || (clean && all_here))
-        e.ledgers_.remove(x.rndv->ledger, l);
-      else
-        l->certified = clean && x.phase == core::RecvPhase::kQuiescing;
+        over = over || (in.clean[i].conn == l->conn && in.clean[i].epoch == l->epoch);
+      if (over) e.ledgers_.remove(x.rndv->ledger, l);
       l = next;
     }
     e.ledgers_.fence_grants(x.rndv->ledger);
-  }
-
-  /// Grants that wait for FINs: over when all are here, else fenced, if nobody waits for FINs any more.
-  [[gnu::cold]] static void settle_certified(E& e, RecvRequest& r, bool fence) {
-    auto& x = r.xfer;
-    const bool all_here = x.rndv->frags >= x.rndv->frags_due;
-    if (!all_here && !fence) return;
-    for (LedgerEntry<P>* l = x.rndv->ledger; l;) {
-      LedgerEntry<P>* const next = l->next;
-      if (std::exchange(l->certified, false)) {
-        if (all_here)
-          e.ledgers_.remove(x.rndv->ledger, l);
-        else
-          e.ledgers_.fence_grant(*l);
-      }
-      l = next;
-    }
   }
 
   /// NOTIFY may overtake FRAGs that a rail had delivered before: this process was outside MPI, and it reads
@@ -227,7 +201,6 @@ struct RestartMessages {
         if (--x.rndv->polls_left != 0) {
           e.base_.set_timer(p);
         } else {
-          settle_certified(e, *r, true);
           x.rndv->frags_due = 0;
           over = true;
           e.recv_check(*r);

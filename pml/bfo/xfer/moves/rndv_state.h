@@ -45,7 +45,6 @@ struct LedgerEntry {
   uint8_t puts = 0;      ///< PUTs of it that were accepted and did not come back as never sent; stays at 255
   bool fin = false;      ///< its bytes are known to have arrived
   bool dead = false;     ///< not used any more, waits only for FENCED
-  bool certified = false;  ///< NOTIFY says that nothing of it is under way; over when all FINs are here
   LedgerEntry* next = nullptr;
 
   /// May the sender have this grant?
@@ -114,16 +113,15 @@ struct RecvRndv {
   bool sender_done = false;  ///< SENDDONE came: the sender will send nothing more
   bool no_rdma = false;
   Registered registered = Registered::kNo;
-  bool keep_up = false;  ///< RGET: READs end at once on all rails that may read it (plan.h)
-  uint8_t polls_left =
-      0;                 ///< kQuiescing: how many more times all rails are polled for missing FRAGs and FINs
-  uint8_t refusals = 0;  ///< PUT: grants the sender could not use
+  bool keep_up = false;    ///< RGET: READs end at once on all rails that may read it (plan.h)
+  uint8_t polls_left = 0;  ///< kQuiescing: how many more times all rails are polled for missing FRAGs
+  uint8_t refusals = 0;    ///< PUT: grants the sender could not use
   uint8_t n_keys = 0;
   uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
   uint32_t in_flight = 0;     ///< own READs that have not ended
-  uint32_t frags = 0;         ///< FRAGs, or FINs of grants, of this round that came
-  uint32_t frags_due = 0;     ///< kQuiescing: how many there are, says NOTIFY; missing ones are in a rail's
-                              ///< queue, or a FIN is under way
+  uint32_t frags = 0;         ///< FRAGs of this round that came
+  uint32_t frags_due = 0;     ///< kQuiescing: FRAGs of this round that were delivered, says NOTIFY; missing
+                              ///< ones are in a rail's queue
   uint32_t next_grant = 1;
   uint32_t refused = 0;              ///< PUT: rails (by index) the sender refused in this round
   uint64_t want = 0;                 ///< min(length, capacity): bytes that must arrive

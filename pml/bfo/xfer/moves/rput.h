@@ -311,7 +311,6 @@ struct Rput {
       return;
     }
     const bool same_rail = a.rail == l->rail && (a.epoch == 0 || a.epoch == l->epoch);
-    if (!l->fin) ++x.rndv->frags;
     if (same_rail || !l->rail->limits.failover) {
       e.arrived(r, l->begin, l->end, false);
       e.ledgers_.remove(x.rndv->ledger, l);

@@ -132,7 +132,6 @@ struct Writes {
   static void finished(E& e, SendRequest& r, Frag& f) {
     auto& x = r.xfer;
     x.rndv->undelivered -= f.xfer.length;
-    ++x.rndv->frags;
     core::FinHdr h = x.rndv->fin(f.xfer.grant, 0);
     Peer<P>& p = *x.proc->peer;
     Rail<P>& rail = *f.xfer.rail;
