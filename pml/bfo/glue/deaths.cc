@@ -25,6 +25,11 @@ bool decides(const ompi_proc_t& peer, uint64_t lost_for_ns) {
   return lower || lost_for_ns >= kDeferNs;
 }
 
+// Is a peer that was lost like this a process that failed, in the words of MPI?
+bool is_process_failure(Outcome outcome) {
+  return survives_deaths() && outcome != Outcome::kNoMemory;
+}
+
 }  // namespace
 
 void settle_deaths(Module& module) {
@@ -39,10 +44,14 @@ void settle_deaths(Module& module) {
 }
 
 int lost_error(Outcome outcome, ompi_communicator_t& comm, int tag, bool refused) {
-  if (!survives_deaths() || outcome == Outcome::kNoMemory) return MPI_ERR_OTHER;
+  if (!is_process_failure(outcome)) return MPI_ERR_OTHER;
   if (range(kFailureTags).has(tag)) return proc_failed_error();
   if (is_revoked(comm) || (refused && !is_collective(tag))) return revoked_error();
   return proc_failed_error();
+}
+
+const char* lost_error_name(Outcome outcome) {
+  return is_process_failure(outcome) ? "MPI_ERR_PROC_FAILED" : "MPI_ERR_OTHER";
 }
 
 int pml_revoke_comm(ompi_communicator_t* comm, bool collective) {

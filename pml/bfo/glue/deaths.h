@@ -24,6 +24,9 @@ void settle_deaths(Module& module);
 /// `refused`: the peer is there, and has said so.
 int lost_error(Outcome outcome, ompi_communicator_t& comm, int tag, bool refused);
 
+/// The name of that class, for texts about all requests with a peer that was lost.
+const char* lost_error_name(Outcome outcome);
+
 /// pml_revoke_comm: nobody receives the messages of `comm` any more (`collective`: those of collective
 /// operations), but for those by which the living agree.
 int pml_revoke_comm(ompi_communicator_t* comm, bool collective);

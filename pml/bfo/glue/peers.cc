@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "pml/bfo/glue/builds.h"
+#include "pml/bfo/glue/deaths.h"
 #include "pml/bfo/glue/help.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/rail_limits.h"
@@ -136,7 +137,8 @@ void Module::handle_broken_now() {
   const std::vector<Rail*> rails = stock_rails_;
   broken_lock_.unlock();
   for (const Broken& note : notes) {
-    show_help("stock-btl-error", component_name(note.btl), note.info.c_str());
+    show_help("stock-btl-error", component_name(note.btl), note.info.c_str(),
+              lost_error_name(Outcome::kMessageLost));
     xfer::RailEvent event;
     event.cause = BFO_CAUSE_POST_FAILED;
     event.text = note.info.c_str();

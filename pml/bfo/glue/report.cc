@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "pml/bfo/glue/component.h"
+#include "pml/bfo/glue/deaths.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/help.h"
 #include "pml/bfo/glue/other_end.h"
@@ -110,9 +111,10 @@ void BtlPort::peer_failed(const PeerHandle& peer, const xfer::PeerLoss& loss) {
   if (loss.outcome == Outcome::kNoMemory) {
     show_help("no-memory-there", rank, loss.bytes, other, host);
   } else if (loss.outcome == Outcome::kMessageLost) {
-    show_help("message-lost", rank, other, host, device, info.port, cause);
+    show_help("message-lost", rank, other, host, device, info.port, cause, lost_error_name(loss.outcome));
   } else {
-    show_help("peer-lost", rank, other, host, module_.params().park_timeout, device, info.port, cause);
+    show_help("peer-lost", rank, other, host, module_.params().park_timeout, device, info.port, cause,
+              lost_error_name(loss.outcome));
   }
 }
 
