@@ -330,6 +330,39 @@ TEST_F(Lane, Close_WaitsForTheThread) {
   EXPECT_EQ(log(), (std::vector<std::string>{"blocked", "needed"}));
 }
 
+/// What a thread does after its last command, when it gives its memory back.
+std::atomic<int> ended_entirely{0};
+struct LateEnd {
+  int begun = 0;
+  ~LateEnd() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ++ended_entirely;
+  }
+};
+thread_local LateEnd late_end;
+
+TEST_F(Lane, Close_ThreadsHaveEndedEntirely) {
+  ControlThreads threads;
+  ASSERT_TRUE(threads.open(3, 1000));
+  lane.open(ControlMode::kThread, 3, &service_needed, &threads);
+  ended_entirely = 0;
+  Note notes[] = {Note("a"), Note("b"), Note("c"), Note("d")};
+  std::atomic<int> begun{0};
+  static std::atomic<int>* count;
+  count = &begun;
+  for (Note& note : notes) {
+    note.run = [](Command&) {
+      if (late_end.begun++ == 0) ++*count;
+    };
+    lane.submit(note, Urgency::kNormal);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // some end before the lane closes
+  }
+  EXPECT_TRUE(lane.close(kLong));
+  threads.close();
+  EXPECT_GE(begun, 1);
+  EXPECT_EQ(ended_entirely, begun);
+}
+
 TEST_F(Lane, CommandNeverEnds_CloseGivesUpAndLeavesTheThread) {
   lane.open(ControlMode::kThread, 2, &service_needed);
   static Blocked blocked("blocked");  // the thread returns to it when this test is over

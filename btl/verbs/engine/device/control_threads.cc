@@ -76,6 +76,10 @@ struct ControlThreads::Shared {
   bool stuck = false;      // a thread was left behind
   bool ending = false;     // close() was called
   bool abandoned = false;  // and is over: the last thread frees this
+  // The thread that ended last. Each waits for the one before it, so who has waited for this one has waited
+  // for all.
+  pthread_t last_ended{};
+  bool any_ended = false;
 
   Shared() {
     pthread_condattr_t monotonic;
@@ -140,10 +144,14 @@ struct ControlThreads::Shared {
       error.store(rc, std::memory_order_relaxed);
       return false;
     }
-    pthread_detach(thread);
     ++threads;
     ++idle;
     return true;
+  }
+  /// Takes the thread to wait for, without the lock. False: none.
+  bool take_ended(pthread_t& thread) {
+    thread = last_ended;
+    return std::exchange(any_ended, false);
   }
   void run(ControlQueue& queue);
   bool wait();
@@ -179,15 +187,20 @@ int ControlThreads::take_shared_error() {
 
 void ControlThreads::close() {
   if (shared_ == nullptr) return;
-  bool last;
+  bool last, any;
+  pthread_t ended;
   {
     const Locked locked(shared_->lock);
     shared_->ending = true;
     pthread_cond_broadcast(&shared_->work);
     while (shared_->idle != 0) pthread_cond_wait(&shared_->ended, &shared_->lock);
+    any = shared_->take_ended(ended);
     last = shared_->threads == 0;
     shared_->abandoned = !last;
   }
+  // A thread that ends gives its stack back, and Open MPI's memory hook then walks the registration caches on
+  // it. The caller destroys them next.
+  if (any) pthread_join(ended, nullptr);
   if (last) unmake(shared_);
   shared_ = nullptr;
 }
@@ -244,8 +257,17 @@ void* ControlThreads::thread_main(void* shared) {
   }
   --s.idle;
   const bool last = --s.threads == 0 && s.abandoned;
+  pthread_t before;
+  const bool any = s.take_ended(before);
+  if (last) {
+    pthread_detach(pthread_self());
+  } else {
+    s.last_ended = pthread_self();
+    s.any_ended = true;
+  }
   pthread_cond_broadcast(&s.ended);
   pthread_mutex_unlock(&s.lock);
+  if (any) pthread_join(before, nullptr);
   if (last) unmake(&s);
   return nullptr;
 }

@@ -85,7 +85,8 @@ class ControlThreads {
   uint32_t count() const;
   /// errno of a thread that could not be started since this was asked last, or 0. Any time, without a lock.
   int take_error() { return shared_ == nullptr ? 0 : take_shared_error(); }
-  /// Ends the threads that wait. All lanes must be closed.
+  /// Ends the threads that wait, and returns when they have given their memory back. All lanes must be
+  /// closed. Not on one of them.
   void close();
 
   // For lanes.
