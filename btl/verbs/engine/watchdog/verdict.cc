@@ -78,7 +78,8 @@ void ask(Endpoint& about, uint64_t now) {
     return;
   }
   if (!inquiry.on) {
-    inquiry = Inquiry{.on = true, .first = inquiry.round + 1, .round = inquiry.round};
+    inquiry =
+        Inquiry{.on = true, .first = inquiry.round + 1, .round = inquiry.round, .here = {}, .there = {}};
     about.watch().ask_again_ns = 0;
     const SendSlot* const oldest = oldest_work(about);
     const uint64_t bytes = oldest == nullptr ? 0 : oldest->length;
