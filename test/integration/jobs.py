@@ -43,6 +43,8 @@ def build_env():
 RELEASE = build_env().get("OMPI_VERSION", "4.")
 # The launcher's parameter for more ranks than cores, from 5.0 on.
 OVERSUBSCRIBE = "PRTE_MCA_rmaps_default_mapping_policy" if RELEASE < "6" else "PRTE_MCA_mapby"
+# The launcher's parameter for the folder of its session directories, in 4.1 and from 5.0 on.
+TMPDIR_BASES = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
 # What tests call by its name in 4.1, and what releases from 5.0 on call it: the BTL for processes of one host, the
 # component for MPI-IO of ROMIO.
 RENAMED = {} if RELEASE.startswith("4.") else {"vader": "sm", "romio321": "romio341"}
@@ -231,7 +233,8 @@ class Transport:
                    "OMPI_MCA_mpi_yield_when_idle": "1", **(env or {})}
         scratch = tempfile.mkdtemp(prefix="bfo-job-")
         # Two runs of mpirun that make or remove one session directory at once fail: each has its own.
-        job_env.setdefault("OMPI_MCA_orte_tmpdir_base", scratch)
+        for name in TMPDIR_BASES:
+            job_env.setdefault(name, scratch)
         events = os.path.join(scratch, "events")
         counters = os.path.join(scratch, "counters")
         try:
