@@ -107,6 +107,23 @@ TEST(Order, OthersFollowItsRail_MessagesSpreadAgainWhenTheyHaveEnded) {
   EXPECT_GT(std::count(rails.begin() + 60, rails.end(), 2), 0);
 }
 
+/// Rank 1 only receives, so no message of its user asks whether the end before has ended.
+TEST(Order, ItsRailTurnsOutSlow_TheNextOneTakesAnother) {
+  World w(three_rails());
+  received_here(w, kLong);
+  ASSERT_EQ(rails_back(w), std::vector<int>{1});
+  ASSERT_TRUE(w.run());
+  auto& peer = *w.rail(1, 0, 1)->peer;
+  for (const int rail : {0, 1, 2}) w.rail(1, 0, rail)->goodput.told(rail == 1 ? 100 : 10'000, w.now);
+  for (int i = 0; i < 3; ++i) peer.choice.weigh();
+  ASSERT_TRUE(peer.choice.uneven());
+  xfer::settle_preferred(peer);
+  received_here(w, kLong);
+  const std::vector<int> rails = rails_back(w);
+  ASSERT_EQ(rails.size(), 1u);
+  EXPECT_NE(rails.front(), 1);
+}
+
 TEST(Order, ItHasNoRoom_WhatTheUserSendsWaitsBehindIt) {
   World::Options o = three_rails();
   o.rails = 1;

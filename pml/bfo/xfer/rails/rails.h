@@ -103,6 +103,7 @@ class Rails {
 
  private:
   RailT* next_spread(PeerT& p, size_t length);
+  void leave_slow_rail(PeerT& p);
   bool brief_ended(PeerT& p);
   bool post_one_stored(PeerT& p, Frag& f);
   /// The control message `f` is posted over its rail: ended() takes it back.

@@ -128,12 +128,21 @@ bool Rails<P>::post_one_stored(PeerT& p, Frag& f) {
   return false;
 }
 
+/// Such messages follow each other, and so they would stay on a rail that turned out slow for as long as this
+/// process only receives: nobody asks whether they have ended.
+template <class P>
+[[gnu::cold, gnu::noinline]] void Rails<P>::leave_slow_rail(PeerT& p) {
+  if (p.completions.any() && p.completions.rail() != p.choice.default_preferred()) brief_ended(p);
+}
+
 /// Send a message that ends a send of the peer. A rail with the contract keeps the bytes, hands them back
 /// when it fails, and counts what it has ended, so no fragment record is needed. Nor is one where there is
 /// one rail only, because then everything is read in the order of sending.
 template <class P>
 void Rails<P>::send_completing(PeerT& p, const void* bytes, size_t len) {
   if (!p.choice.empty() && p.backlog.nothing_stored() && !p.standing.finalized()) [[likely]] {
+    if (p.choice.uneven()) [[unlikely]]
+      leave_slow_rail(p);
     RailT* const preferred = p.choice.preferred();
     RailT& rail = *(p.completions.any() ? p.completions.rail()
                     : preferred         ? preferred
