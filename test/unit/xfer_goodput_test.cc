@@ -380,6 +380,23 @@ TEST(Weigh, PieceGoesWhereItEndsFirst) {
   EXPECT_EQ(s.sum, 8800u);
 }
 
+/// A piece of 64 KiB takes 65 us on each, and as long until it begins on one of them.
+TEST(Weigh, LatencyOfAnEmptyRail_CountsInItsShare) {
+  Two t(8000, 8000);
+  t.rails[1].goodput.guess({8000, 65'536}, kMs);
+  t.weigh(3);
+  const auto& choice = t.peer.choice;
+  ASSERT_TRUE(choice.uneven());
+  const Share empty = choice.share(t.rails[1]);
+  EXPECT_EQ(empty.rate, 4000u);
+  EXPECT_EQ(empty.best, 8000u);
+  EXPECT_EQ(empty.sum, 12'000u);
+  t.rails[1].inflight_bytes = kPiece;
+  const Share busy = choice.share(t.rails[1]);
+  EXPECT_EQ(busy.rate, 8000u);
+  EXPECT_EQ(busy.sum, 16'000u);
+}
+
 TEST(Weigh, RailThatIsNotUsed_IsTriedOnceInAWhile) {
   Two t(8000, 800);
   t.weigh(3);
@@ -433,8 +450,34 @@ TEST(Weigh, EagerMessageInAWhile_TriesARailThatIsNotUsed) {
   t.rails[1].goodput.posted(kPiece, kMs, true);
   t.rails[0].goodput.posted(kPiece, 1001 * kMs, true);
   choice.looked(1001 * kMs);
-  for (int i = 0; i < 127; ++i) EXPECT_EQ(choice.spread(1000, 256), &t.rails[0]);
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(choice.spread(1000, 256), &t.rails[0]);
   EXPECT_EQ(choice.spread(1000, 256), &t.rails[1]);
+}
+
+/// How many messages until one is timed, which counts.
+int until_timed(RailChoice<TinyPort>& choice) {
+  int n = 0;
+  while (!choice.samples()) {
+    choice.answered();
+    choice.spread(1000, 256);
+    ++n;
+  }
+  choice.sampled();
+  return n;
+}
+
+/// Rails are uneven after three measurements: those of a sender of short messages must not be far apart.
+TEST(Weigh, MeasurementThatContradicts_TheNextOneFollowsSoon) {
+  Two t(8000, 8000);
+  auto& choice = t.peer.choice;
+  choice.prefer(&t.rails[0]);
+  EXPECT_EQ(until_timed(choice), 128);
+  t.set(1, 800);
+  t.weigh(1);
+  EXPECT_EQ(until_timed(choice), 8);
+  t.set(1, 8000);
+  t.weigh(1);
+  EXPECT_EQ(until_timed(choice), 128);
 }
 
 }  // namespace

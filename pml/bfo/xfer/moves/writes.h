@@ -135,7 +135,11 @@ struct Writes {
     core::FinHdr h = x.rndv->fin(f.xfer.grant, 0);
     Peer<P>& p = *x.proc->peer;
     Rail<P>& rail = *f.xfer.rail;
-    if (rail.goodput.known()) h.rate = core::rate_code(rail.goodput.cost().rate);
+    // Of a latency the receiver hears nothing else; it counts when the rail is empty.
+    if (const Goodput& g = rail.goodput; g.known()) {
+      const Goodput::Cost c = g.cost();
+      h.rate = core::rate_code(rail.inflight_bytes == 0 ? c.rate_alone(f.xfer.length) : c.rate);
+    }
     // If the rail fails it hands back the bytes, which then go over another one.
     if (p.backlog.nothing_stored() && !p.standing.ended() && rail.usable(f.xfer.epoch)) {
       typename P::InlineSource none{};

@@ -29,6 +29,8 @@ class Goodput {
     uint64_t latency_ns = 0;  ///< besides
     /// Time until a rail with so many bytes in flight, the new piece among them, has moved them all.
     uint64_t ns(uint64_t bytes) const { return latency_ns + bytes * kMbitNs / rate; }
+    /// Mbit/s at which a piece of so many bytes moves that finds the rail empty.
+    uint64_t rate_alone(uint64_t bytes) const { return latency_ns == 0 ? rate : rate_of(bytes, ns(bytes)); }
   };
 
   /// Pieces that one look found ended. They ended up to `gap_ns` before; and unless the first one found the

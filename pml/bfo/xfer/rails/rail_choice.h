@@ -145,8 +145,9 @@ class RailChoice {
   static constexpr uint32_t kBackoff = 64;      ///< messages that are spread after a refusal
   static constexpr uint32_t kAhead = 4;         ///< longer eager messages that a sender may always be ahead
   static constexpr uint8_t kSampleEvery = 128;  ///< one of so many messages that are not short is timed
-  static constexpr uint8_t kSampleUnknown = 8;  ///< then one of so many, while a rail was not measured
-  static constexpr uint32_t kRun = 16384;       ///< bytes of eager messages until the next rail carries them
+  /// Then one of so many, while a rail was not measured, or what was measured last is against `uneven_`.
+  static constexpr uint8_t kSampleSoon = 8;
+  static constexpr uint32_t kRun = 16384;  ///< bytes of eager messages until the next rail carries them
   /// What a rail moves in 10 us, in bytes: eager messages of a sender that is ahead by less do not fill it.
   static uint64_t backlog(const RailT& rail) { return uint64_t{rail.limits.weight} * 5 / 4; }
 

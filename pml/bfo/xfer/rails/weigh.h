@@ -79,6 +79,7 @@ template <class P>
     uneven_ = now;
     against_ = 0;
   }
+  if (against_ != 0) until_sample_ = std::min(until_sample_, kSampleSoon);
   choose_swift();
 }
 
@@ -111,7 +112,7 @@ template <class P>
     RailT& r = *usable_[(turn_ + i) % n_];
     if (r.late == 0) continue;
     if (!r.goodput.known() && r.goodput.least() == 0) {
-      until_sample_ = kSampleUnknown;
+      until_sample_ = kSampleSoon;
       ++turn_;
       return timed_ = &r;
     }
@@ -147,11 +148,17 @@ template <class P>
   weigh();
 }
 
+/// Of an empty rail the latency counts: its piece is to end with those of the others. And what looks like one
+/// may be a rate, while all pieces are of one size: a piece of another size shows that.
 template <class P>
 Share RailChoice<P>::uneven_share(const RailT& rail) const {
-  Share s{cost_now(rail).rate, 1, 0, proven(rail)};
+  const auto moves = [this](const RailT& r) {
+    const Cost c = cost_now(r);
+    return r.inflight_bytes == 0 ? c.rate_alone(kCompared) : c.rate;
+  };
+  Share s{moves(rail), 1, 0, proven(rail)};
   for (unsigned i = 0; i < n_; ++i) {
-    const uint64_t rate = cost_now(*usable_[i]).rate;
+    const uint64_t rate = moves(*usable_[i]);
     s.best = std::max(s.best, rate);
     s.sum += rate;
   }
