@@ -145,7 +145,7 @@ int main(int argc, char** argv) {
       continue;
     }
     const char* const best = run.judge(name, "best", f.best_kept, &run.best);
-    const char* const sum = Mixtures::sums(c) ? run.judge(name, "sum", f.sum_kept, &run.sum) : "none";
+    const char* const sum = mixtures.sums(c) ? run.judge(name, "sum", f.sum_kept, &run.sum) : "none";
     const char* const share = run.judge(name, "share", f.share_kept, &run.share);
     const char* const word = run.judge(name, "word", f.word_kept, &run.word);
     if (quiet && f.best_kept && f.sum_kept && f.share_kept && f.word_kept) continue;

@@ -180,8 +180,10 @@ Scenario scenario_of(const Cell& c, uint64_t rate) {
   return s;
 }
 
-bool Mixtures::sums(const Cell& c) {
+bool Mixtures::sums(const Cell& c) const {
   if (c.when == When::kWave || c.cpu != Cpu::kFree) return false;
+  const uint64_t round_trip_ns = 4 * slow(c).latency_ns;  // out of a port and in at the other, there and back
+  if (ns_of(c.size * c.window, rate_ * (c.rails - 1)) < 10 * round_trip_ns) return false;
   return c.size >= kMiB && c.window >= (c.batch ? 64u : 4u);
 }
 

@@ -7,7 +7,9 @@
 // Bounds of a cell, in each interval in which its rails are steady and had time to be learned:
 //  best   goodput of at least 0.97 of what the best rail alone moves
 //  sum    of at least 0.95 of what its rails move, each alone, added up: messages from 1 MiB on, 4 of them
-//         under way (64, if all of them must end before the next ones begin)
+//         under way (64, if all of them must end before the next ones begin). A rail that is far moves
+//         nothing for a round trip; so what is under way must take ten of them over the other rails, else a
+//         rail that delays no message cannot move that much
 //  share  the slowest rail carries at most 1.3 times its fair part of the bytes
 //  word   a rail that is used and from some moment on moves a tenth of the others is called degraded,
 //         once; one that is as fast, or moves a third, never is
@@ -97,7 +99,7 @@ class Mixtures {
   explicit Mixtures(uint64_t rate) : rate_(rate) {}
   Figures measure(const Cell& c);
   /// Does the bound on the sum hold for this cell?
-  static bool sums(const Cell& c);
+  bool sums(const Cell& c) const;
 
  private:
   struct Rail {

@@ -154,6 +154,11 @@ std::vector<Cell> chosen_cells() {
   all.push_back(Cell{.rails = 4, .ratio = 0});
   all.push_back(Cell{.rails = 4, .ratio = 1});
   all.push_back(Cell{.ratio = 10, .window = 1});
+  all.push_back(Cell{.ratio = 10, .size = 64 * kKiB, .window = 1});
+  all.push_back(Cell{.ratio = 2, .when = When::kStep, .size = 256 * kKiB, .window = 1});
+  all.push_back(
+      Cell{.protocol = Protocol::kPut, .ratio = 10, .when = When::kStep, .size = 256 * kKiB, .window = 1});
+  all.push_back(Cell{.protocol = Protocol::kEager, .ratio = 100, .when = When::kLatency, .size = 8 * kKiB});
   all.push_back(Cell{.ratio = 1, .size = 64 * kKiB, .cpu = Cpu::kBusy});
   all.push_back(Cell{.ratio = 10, .cpu = Cpu::kAway});
   all.push_back(Cell{.ratio = 10, .weights = xfer::Weights::kNominal});
@@ -169,9 +174,13 @@ std::vector<Cell> few_cells() {
       Cell{.ratio = 10},
       Cell{.ratio = 100},
       Cell{.ratio = 10, .size = 64 * kKiB, .batch = true},
+      Cell{.ratio = 10, .size = 64 * kKiB, .window = 1},
       Cell{.protocol = Protocol::kPut, .ratio = 10},
+      Cell{.protocol = Protocol::kPut, .ratio = 10, .when = When::kStep, .size = 256 * kKiB, .window = 1},
+      Cell{.ratio = 2, .when = When::kStep, .size = 256 * kKiB, .window = 1},
       Cell{.protocol = Protocol::kCopy, .ratio = 10, .size = 256 * kKiB},
       Cell{.protocol = Protocol::kEager, .ratio = 10, .size = 8 * kKiB},
+      Cell{.protocol = Protocol::kEager, .ratio = 100, .when = When::kLatency, .size = 8 * kKiB},
       Cell{.ratio = 10, .when = When::kStep},
       Cell{.ratio = 10, .when = When::kSecond},
       Cell{.rails = 4, .ratio = 0},

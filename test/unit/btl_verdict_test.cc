@@ -237,34 +237,6 @@ TEST(Verdict, PortReceivesWhatIsNoSignOfLife_EndsTheRail) {
   }
 }
 
-TEST(Verdict, IntakeGoesOn_WhileTheOldestWorkWouldEndInTime) {
-  constexpr uint64_t kMiB = 1 << 20;
-  constexpr uint64_t kTickNs = 2'000'000;
-  engine::Intake x;
-  x.begin(kMiB, 8 * kMiB, kTickNs);
-  const uint64_t pace = 2 * kMiB / (engine::kWorkEndsNs / kTickNs);  // in a tick
-  EXPECT_FALSE(x.goes_on(0, kTickNs)) << "not known";
-  EXPECT_FALSE(x.goes_on(kMiB, kTickNs)) << "the first look";
-  EXPECT_FALSE(x.goes_on(kMiB, 2 * kTickNs)) << "nothing";
-  EXPECT_FALSE(x.goes_on(kMiB + pace, 3 * kTickNs)) << "half of it";
-  EXPECT_TRUE(x.goes_on(kMiB + 4 * pace, 4 * kTickNs)) << "since it went on last";
-  EXPECT_FALSE(x.goes_on(1, 5 * kTickNs)) << "somebody has reset the counter";
-  EXPECT_TRUE(x.goes_on(1 + 35 * kMiB, 6 * kTickNs));
-  EXPECT_FALSE(x.goes_on(1 + 38 * kMiB, 7 * kTickNs)) << "four times the queue have come in";
-  x.begin(0, 0, kTickNs);
-  EXPECT_FALSE(x.goes_on(1, kTickNs));
-  EXPECT_TRUE(x.goes_on(2 * kMiB, engine::kWorkEndsNs));
-  EXPECT_FALSE(x.goes_on(4 * kMiB, engine::kWorkEndsNs + 2 * kTickNs)) << "not for ever";
-}
-
-TEST(Verdict, ProofWaitsForACountThatIsUnderWay_ButNotLong) {
-  engine::Inquiry inquiry{.on = true, .answered = engine::kRoundsWithProbe};
-  EXPECT_TRUE(engine::proven(inquiry, true, true, false));
-  EXPECT_FALSE(engine::proven(inquiry, true, true, true));
-  inquiry.answered += engine::kRoundsAlone;
-  EXPECT_TRUE(engine::proven(inquiry, true, true, true));
-}
-
 TEST(Verdict, PeerIsSilentOnEveryRail_NoVerdict) {
   TwoRails r;
   r.swallow(r.w.a, r.w.b);

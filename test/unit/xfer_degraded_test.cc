@@ -331,6 +331,18 @@ TEST(Degraded, TimeThatIsNotKnown_CountsForTheRail) {
   EXPECT_EQ(away.at_most(), UINT32_MAX) << "nothing is known";
 }
 
+/// Of two samples of a MiB the process knows no more than that each took between 5 and 80 ms: a rail that is
+/// as fast as the other one, 838 Mbit/s, or a tenth.
+TEST(Degraded, TermsThatProveNothing_DoNotCountAgainstTheRail) {
+  constexpr uint64_t kMiB = 1024 * kKiB;
+  Degraded d;
+  for (uint64_t t = kSecond; t < 60 * kSecond; t += kSecond / 4) {
+    for (int i = 0; i < 2; ++i) d.moved({kMiB, 40 * kMs, 35 * kMs, 40 * kMs, false, false}, true);
+    ASSERT_EQ(d.end_term(838, false, {t, t + kSecond / 4, kSecond}), Degraded::Word::kNone);
+  }
+  EXPECT_FALSE(d.low());
+}
+
 /// What a rail that keeps up is said to move is no evidence: its pieces end as fast as the process posts
 /// them, however long that takes.
 TEST(Degraded, OtherRailKeepsUp_ProvesNothing) {
