@@ -61,6 +61,8 @@ static void exchange(const char* what, MPI_Datatype base, int element, int bytes
   ++g_messages;
   for (size_t i = 0; i < extent; ++i) {
     const int there = element == 0 || i / step % 2 == 0;
+    /* Of the 16 bytes of a long double 10 are values; from 5.0 on ob1 does not carry the rest. */
+    if (there && base == MPI_LONG_DOUBLE && i % step >= 10) continue;
     if (in[i] != (there ? value(i, from) : 0x5a)) fail(what, bytes, (int)i);
   }
   if (in[extent] != 0x5a) fail(what, bytes, (int)extent);
