@@ -60,6 +60,24 @@ TEST_F(FailoverAlone, EventOfAnOlderEpoch_ChangesNothing) {
   EXPECT_EQ(g.peer.choice.size(), 2u);
 }
 
+/// The BTL had given the connection up before the record of the peer was made: the device of this process
+/// broke, and with it messages that it had acknowledged. Only the count of what was delivered tells the peer.
+TEST_F(FailoverAlone, RailThatWasOverWhenItsRecordWasMade_HowMuchItDeliveredIsTold) {
+  g.rails[0].name.epoch = 1;
+  failover.begin(g.rails[0], RailState::kUnusable, g.rails[0].name);
+  failover.closed(&g.rails[0], event(0), FenceResult::kFenced, 3);
+  EXPECT_EQ(g.rails[0].state, RailState::kUnusable);
+  failover.post_notices(g.peer);
+  EXPECT_TRUE(rails.post_stored(g.peer));
+  ASSERT_FALSE(g.port.posted.empty());
+  EXPECT_EQ(g.port.posted[0].type, static_cast<uint8_t>(MsgType::kEpochClosed));
+  EXPECT_EQ(g.rails[0].dead_delivered, 3u);
+  for (const auto& sent : g.port.posted) {
+    rails.ended(*sent.frag);
+    g.port.frag_free(*sent.frag);
+  }
+}
+
 TEST_F(FailoverAlone, PeerThatIsDeclaredFailed_IsToldOnce) {
   failover.declare_failed(g.peer);
   failover.declare_failed(g.peer);

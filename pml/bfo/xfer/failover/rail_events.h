@@ -182,14 +182,19 @@ void Failover<P>::closed(RailT* rail, const RailEvent& reported, FenceResult res
   const RailEvent ev = without_blame(p, reported);
   if (ev.name.epoch > rail->closed_epoch && result == FenceResult::kFenced)
     rail->closed_epoch = ev.name.epoch;
-  if (rail->name.epoch <= ev.name.epoch && rail->state != RailState::kUnusable) {
+  const bool given_up = rail->state == RailState::kUnusable;
+  if (rail->name.epoch <= ev.name.epoch && !given_up) {
     rail->state = result == FenceResult::kFenced ? RailState::kClosed : RailState::kUnusable;
     rail->unfenceable = result != FenceResult::kFenced;
     rail->unfenceable_ns = base_.port.now_ns();
+    rebuild(p);
+  }
+  // Also of a rail that the BTL had given up before the peer had a record: the count is all that tells the
+  // peer of messages that the device had acknowledged and took with it (H4).
+  if (rail->name.epoch <= ev.name.epoch && (!given_up || result == FenceResult::kFenced)) {
     rail->dead = ev.name;
     rail->dead_delivered = delivered;
     rail->closed_pending = ev.name.conn != 0 && !ev.left && !ev.late;
-    rebuild(p);
   }
   base_.records.close(*rail, ev);
   moves_.rail_left(*rail, ev.name.epoch, result == FenceResult::kFenced);
