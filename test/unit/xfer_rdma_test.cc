@@ -184,7 +184,7 @@ TEST(Put, WriteLost_FenceBeforeRestartAck) {
   w.kill(0, 1, w.flights[0].rail);
   while (!w.flights.empty()) w.take();
   for (auto& e : w.engines) e->progress(w.now += 2'000'000);
-  EXPECT_EQ(count(w, MsgType::kRestartNotify), 1u);
+  EXPECT_EQ(count(w, MsgType::kRestartNotify), 2u) << "one of them behind the writes of the other rail";
   EXPECT_EQ(count(w, MsgType::kRestartAck), 0u) << "grants on the dead rail are not fenced";
   EXPECT_FALSE(r->done);
   w.hold_close = false;
@@ -210,6 +210,64 @@ TEST(Put, FinLostWriteDone_CountsOnlyBehindTheFence) {
   EXPECT_EQ(r->data, s->data);
   EXPECT_EQ(count(w, MsgType::kRestartNotify), 0u) << "nothing was uncertain";
   expect_clean(w);
+}
+
+/// Over three rails: a write on one is acknowledged, and what comes behind it there is late; one on another
+/// rail fails, and NOTIFY arrives over the third. Only what comes behind a write says that it is in place.
+struct LateRail {
+  LateRail() : w(three()) {
+    const auto t = transfer(w, 50000);
+    s = t.s, r = t.r;
+    EXPECT_TRUE(until(w, kRdma));
+    rail = w.flights[0].rail;
+    w.take();
+    const auto other = std::find_if(w.flights.begin(), w.flights.end(),
+                                    [&](const Flight& f) { return f.tag == kRdma && f.rail != rail; });
+    if (other == w.flights.end()) throw std::logic_error("no write on another rail");
+    w.kill(0, 1, other->rail);
+    for (size_t i = 0; i < w.flights.size();) {
+      const Flight& f = w.flights[i];
+      if (f.from == 0 && f.rail == rail && f.tag != kRdma) {
+        ++i;
+      } else {
+        w.take(i);
+        i = 0;
+      }
+    }
+  }
+  static World::Options three() {
+    World::Options o = writes();
+    o.rails = 3;
+    return o;
+  }
+  World w;
+  SendReq* s = nullptr;
+  RecvReq* r = nullptr;
+  int rail = 0;  ///< the late one
+};
+
+TEST(Put, NotifyOvertakesAcknowledgedWrite_ItsGrantIsNotOverBefore) {
+  LateRail o;
+  EXPECT_EQ(count(o.w, MsgType::kRestartNotify), 1u) << "over the third rail; the other is behind the write";
+  EXPECT_EQ(count(o.w, MsgType::kRestartAck), 0u) << "an acknowledged write may not be in place yet";
+  const uint64_t before = o.r->xfer.rndv->received.bytes();
+  o.w.take();
+  EXPECT_GT(o.r->xfer.rndv->received.bytes(), before) << "what FIN tells counts, and is not sent again";
+  const uint64_t fences = o.w.engines[1]->counters().fences;
+  ASSERT_TRUE(o.w.run());
+  EXPECT_TRUE(o.s->done && o.r->done);
+  EXPECT_EQ(o.r->data, o.s->data);
+  EXPECT_EQ(o.w.engines[1]->counters().fences, fences) << "the late rail lives";
+  expect_clean(o.w);
+}
+
+TEST(Put, NotifyOvertakesAcknowledgedWrite_WhoseRailDies) {
+  LateRail o;
+  o.w.kill(0, 1, o.rail);
+  ASSERT_TRUE(o.w.run());
+  EXPECT_TRUE(o.s->done && o.r->done);
+  EXPECT_EQ(o.r->data, o.s->data);
+  expect_clean(o.w);
 }
 
 TEST(Put, GrantOnARailThatDied_IsGrantedAgain) {

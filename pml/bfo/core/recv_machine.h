@@ -57,7 +57,8 @@ enum RecvAction : uint32_t {
   kRecvFail = 1u << 11,        ///< outcome peer lost; fence what is left in the ledger
   kRecvAnswerNack = 1u << 12,  ///< tell the sender RESTARTNACK
   kRecvSenderDone = 1u << 13,  ///< everything granted and used was delivered: count it, fence before the gate
-  kRecvComplete = 1u << 14     ///< free the name, complete the request
+  kRecvComplete = 1u << 14,    ///< free the name, complete the request
+  kRecvCertify = 1u << 15      ///< drop the grants that this NOTIFY certifies, by the rail it came over, too
 };
 
 inline constexpr size_t kRecvPhases = static_cast<size_t>(RecvPhase::kCount);
@@ -123,7 +124,7 @@ constexpr RecvTable make_recv_table() {
   set(S::kQuiescing, E::kCovered, go(S::kClosing, kRecvFinishOk | kRecvAnswerNack));
   set(S::kQuiescing, E::kOpenAgain, ign("older than the NOTIFY that ended its round"));
   set(S::kQuiescing, E::kReopen, ign("older than the NOTIFY that ended its round"));
-  set(S::kQuiescing, E::kNotify, ign("already quiescing for it"));
+  set(S::kQuiescing, E::kNotify, go(S::kQuiescing, kRecvCertify));
   set(S::kQuiescing, E::kNotifyAgain, ign("older than the one that ended this round"));
   set(S::kQuiescing, E::kSendDone, ign("older than the NOTIFY"));
   set(S::kQuiescing, E::kSendFailed, go(S::kClosing, kRecvFail));
@@ -193,6 +194,6 @@ inline constexpr const char* kRecvEventNames[kRecvEvents] = {
 inline constexpr const char* kRecvActionNames[] = {"store",       "use-grant",   "drop-grant", "count-read",
                                                    "answer",      "ask",         "quiesce",    "new-round",
                                                    "restart-ack", "reopen",      "finish-ok",  "fail",
-                                                   "answer-nack", "sender-done", "complete"};
+                                                   "answer-nack", "sender-done", "complete",   "certify"};
 
 }  // namespace bfo::core

@@ -61,8 +61,8 @@ inline constexpr uint8_t kAllTypes[] = {0x41, 0x42, 0x43, 0x44, 0x46, 0x48, 0x49
 
 /// Raised by every change of a message, or of what one means, that an older reader would misread; the other
 /// one is the oldest whose messages are still understood (common/wire_versions.h).
-inline constexpr uint16_t kWireVersion = 5;
-inline constexpr uint16_t kWireOldest = 5;
+inline constexpr uint16_t kWireVersion = 6;
+inline constexpr uint16_t kWireOldest = 6;
 
 /// Header flags. Values below 0x20 as in ob1 where the meaning is the same.
 enum : uint8_t {
@@ -182,7 +182,7 @@ struct WireRange {
 struct WireRail {
   uint64_t conn;
   uint32_t epoch;
-  uint32_t reserved;
+  uint32_t written;  ///< 1: a write of the round was acknowledged on it; over it comes NOTIFY, too
 };
 inline constexpr int32_t kCauseNoMemory = 1;  ///< PEERLOST
 struct RailHdr {

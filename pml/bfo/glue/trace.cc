@@ -130,7 +130,8 @@ void describe_restart(char* out, size_t size, uint8_t type, const void* bytes, s
     line.add(", clean rails:");
     for (size_t i = 0; i < n; ++i) {
       const auto rail = entry_at<core::WireRail>(bytes, i);
-      line.add(" %016llx epoch %u", static_cast<unsigned long long>(rail.conn), rail.epoch);
+      line.add(" %016llx epoch %u%s", static_cast<unsigned long long>(rail.conn), rail.epoch,
+               rail.written != 0 ? " (written)" : "");
     }
     if (n == 0) line.add(" none");
   } else if (type == static_cast<uint8_t>(MsgType::kRestartAck)) {

@@ -18,6 +18,11 @@ struct Arrival {
   Rail<P>* rail;
   uint32_t epoch;
   size_t size;
+
+  /// Did it come over that rail in that epoch? 0: the BTL names none.
+  bool over(const Rail<P>& r, uint32_t of_epoch) const {
+    return rail == &r && (epoch == 0 || epoch == of_epoch);
+  }
 };
 
 /// What the actions of the sender's table need besides the request.

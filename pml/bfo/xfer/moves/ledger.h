@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <new>
+#include <utility>
 
 #include "common/check.h"
 #include "pml/bfo/xfer/base/pool.h"
@@ -45,7 +46,7 @@ class Ledgers {
   static bool grant_over(const Entry& e);
   void fence_all(Entry*& head);
   void fence_unlisted(SendRequest& r);
-  void fence_grants(Entry* head);
+  void fence_grant(Entry& e);
   /// No request has an entry.
   void free_all() { pool_.free_all(port_); }
 
@@ -138,14 +139,12 @@ void Ledgers<P>::fence_all(Entry*& head) {
   }
 }
 
-/// The same for grants only: own READs end by themselves.
+/// The same for one grant; once.
 template <class P>
-void Ledgers<P>::fence_grants(Entry* head) {
-  for (Entry* e = head; e; e = e->next) {
-    if (e->grant == 0 || !e->rail->limits.failover) continue;
-    ++counters_.fences;
-    port_.fence(e->rail->handle, e->epoch);
-  }
+void Ledgers<P>::fence_grant(Entry& e) {
+  if (!e.rail->limits.failover || std::exchange(e.dead, true)) return;
+  ++counters_.fences;
+  port_.fence(e.rail->handle, e.epoch);
 }
 
 }  // namespace bfo::xfer

@@ -79,7 +79,7 @@ void Transfers<P>::send_act(SendRequest& r, uint32_t actions, const SendInput& i
     for (unsigned i = 0; i < in.restart->n; ++i) x.rndv->todo.remove(in.ranges[i].begin, in.ranges[i].end);
     base_.records.note_received(r, in, by_get);
     base_.records.note_resumed(*x.proc->peer);
-    x.rndv->dirty_rails = 0;
+    x.rndv->dirty_rails = x.rndv->wrote_rails = 0;
     x.rndv->frags = 0;
     x.pending = 0;
   }
@@ -165,6 +165,7 @@ void Transfers<P>::recv_act(RecvRequest& r, uint32_t actions, const RecvInput& i
     ready(r);
   }
   if (actions & core::kRecvQuiesce) RestartMessages<P>::quiesce(*this, r, in);
+  if (actions & core::kRecvCertify) RestartMessages<P>::certify(*this, r, in);
   if (actions & core::kRecvNewRound) {
     x.rndv->name = x.rndv->name.at(static_cast<Round>(x.rndv->name.round() + 1));
     x.rndv->frags = 0;
@@ -208,8 +209,9 @@ void Transfers<P>::recv_act(RecvRequest& r, uint32_t actions, const RecvInput& i
     return;
   }
   if (ask) recv_event(r, RecvEvent::kAsk);
-  if (actions & (core::kRecvFinishOk | core::kRecvFail | core::kRecvQuiesce | core::kRecvStore |
-                 core::kRecvUseGrant | core::kRecvDropGrant | core::kRecvCountRead | core::kRecvSenderDone))
+  if (actions &
+      (core::kRecvFinishOk | core::kRecvFail | core::kRecvQuiesce | core::kRecvCertify | core::kRecvStore |
+       core::kRecvUseGrant | core::kRecvDropGrant | core::kRecvCountRead | core::kRecvSenderDone))
     recv_check(r);
 }
 

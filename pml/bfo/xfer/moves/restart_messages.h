@@ -48,7 +48,8 @@ struct RestartMessages {
   // ---- sending what the state requires
 
   /// NOTIFY certifies rails as clean. A list that has to be shortened reports fewer: the other rails are
-  /// fenced.
+  /// fenced. It also goes over each rail that has written: behind the writes there, it says that they are in
+  /// place.
   static bool send_notify(E& e, SendRequest& r) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
@@ -59,16 +60,24 @@ struct RestartMessages {
     m.h = restart_header(core::MsgType::kRestartNotify, 0, x.identity(), x.rndv->name, x.rndv->peer_name);
     const size_t limit = entries_fit(p, sizeof m.h, sizeof m.rails[0], kMaxRails);
     uint16_t n = 0;
+    uint32_t written = 0;
     for (unsigned i = 0; i < p.n_rails && n < limit; ++i) {
-      // A FIN may have been lost with a rail that is down here, and only FIN says that a write is in place.
+      // Nothing comes behind the writes of a rail that is down here.
       if ((x.rndv->dirty_rails & (1u << i)) || !p.rails[i].usable(p.rails[i].name.epoch)) continue;
-      m.rails[n++] = core::WireRail{p.rails[i].name.conn, p.rails[i].name.epoch, 0};
+      const uint32_t wrote = x.rndv->wrote_rails >> i & 1;
+      m.rails[n++] = core::WireRail{p.rails[i].name.conn, p.rails[i].name.epoch, wrote};
+      written |= wrote << i;
     }
     m.h.n = n;
     m.h.frags = x.rndv->frags;
     const size_t size = sizeof m.h + n * sizeof(core::WireRail);
     if (!e.rails_.post_control(p, &m, size, FragKind::kControl, x.rndv->name, false)) return false;
     e.base_.port.trace_sent(p.handle, &m, size);
+    for (unsigned i = 0; written >> i; ++i) {
+      if (!(written >> i & 1)) continue;
+      e.base_.port.trace_sent(p.handle, &m, size);
+      e.rails_.send_stored(p, &m, size, &p.rails[i], p.rails[i].name.epoch);
+    }
     return true;
   }
 
@@ -166,8 +175,7 @@ struct RestartMessages {
     return x.proc->peer;
   }
 
-  /// NOTIFY came. Grants that the sender certifies are over, own READs end by themselves, everything else is
-  /// fenced.
+  /// NOTIFY came for the first time, or a request that is over is asked.
   static void quiesce(E& e, RecvRequest& r, const typename E::RecvInput& in) {
     auto& x = r.xfer;
     if (x.phase == core::RecvPhase::kQuiescing) {
@@ -177,15 +185,31 @@ struct RestartMessages {
       x.rndv->polls_left = kPolls;
       if (x.rndv->frags < x.rndv->frags_due) e.base_.set_timer(*x.proc->peer);
     }
+    certify(e, r, in);
+  }
+
+  /// Grants on a clean rail are over: at once where the sender has not written, else when NOTIFY has come
+  /// over that rail, behind the writes. An acknowledged write need not be in place before (H1). Every other
+  /// grant is fenced. Own READs end by themselves.
+  static void certify(E& e, RecvRequest& r, const typename E::RecvInput& in) {
+    auto& x = r.xfer;
     for (LedgerEntry<P>* l = x.rndv->ledger; l;) {
       LedgerEntry<P>* const next = l->next;
-      bool over = Ledgers<P>::grant_over(*l);
-      for (unsigned i = 0; l->grant != 0 && i < in.restart->n; ++i)
-        over = over || (in.clean[i].conn == l->conn && in.clean[i].epoch == l->epoch);
-      if (over) e.ledgers_.remove(x.rndv->ledger, l);
+      const core::WireRail* const end = in.clean + in.restart->n;
+      const core::WireRail* const clean = std::find_if(in.clean, end, [&](const core::WireRail& rail) {
+        return rail.conn == l->conn && rail.epoch == l->epoch;
+      });
+      if (l->grant == 0) {
+        // a READ of this process
+      } else if (Ledgers<P>::grant_over(*l)) {
+        e.ledgers_.remove(x.rndv->ledger, l);
+      } else if (clean == end) {
+        e.ledgers_.fence_grant(*l);
+      } else if (clean->written == 0 || !l->rail->limits.failover || in.arrival->over(*l->rail, l->epoch)) {
+        e.ledgers_.remove(x.rndv->ledger, l);
+      }
       l = next;
     }
-    e.ledgers_.fence_grants(x.rndv->ledger);
   }
 
   /// NOTIFY may overtake FRAGs that a rail had delivered before: this process was outside MPI, and it reads

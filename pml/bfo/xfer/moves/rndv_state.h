@@ -70,6 +70,7 @@ struct SendRndv {
   Registered registered = Registered::kNo;
   uint16_t unregistered = 0;  ///< rails (by index) whose devices refused to register its buffer
   uint16_t dirty_rails = 0;   ///< rails (by index) on which a write of this round failed
+  uint16_t wrote_rails = 0;   ///< rails (by index) on which one was acknowledged
   uint16_t exposed = 0;       ///< RGET: rails (by index) whose keys the receiver has
   /// rails (by index) of failed writes for which there was no memory for a ledger entry
   uint16_t unfenced = 0;

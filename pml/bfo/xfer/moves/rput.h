@@ -310,8 +310,7 @@ struct Rput {
       ++e.base_.counters.duplicates;
       return;
     }
-    const bool same_rail = a.rail == l->rail && (a.epoch == 0 || a.epoch == l->epoch);
-    if (same_rail || !l->rail->limits.failover) {
+    if (a.over(*l->rail, l->epoch) || !l->rail->limits.failover) {
       e.arrived(r, l->begin, l->end, false);
       e.ledgers_.remove(x.rndv->ledger, l);
     } else {

@@ -132,6 +132,7 @@ struct Writes {
   static void finished(E& e, SendRequest& r, Frag& f) {
     auto& x = r.xfer;
     x.rndv->undelivered -= f.xfer.length;
+    x.rndv->wrote_rails = static_cast<uint16_t>(x.rndv->wrote_rails | 1u << f.xfer.rail->index);
     core::FinHdr h = x.rndv->fin(f.xfer.grant, 0);
     Peer<P>& p = *x.proc->peer;
     Rail<P>& rail = *f.xfer.rail;
