@@ -363,6 +363,22 @@ TEST_F(Lane, Close_ThreadsHaveEndedEntirely) {
   EXPECT_EQ(ended_entirely, begun);
 }
 
+TEST_F(Lane, CommandNeverEnds_OthersWaitBehindIt_KeptThreadsEnd) {
+  ControlThreads threads;
+  ASSERT_TRUE(threads.open(4));
+  threads.keep(1);
+  ControlLane narrow;
+  narrow.open(ControlMode::kThread, 1, &service_needed, &threads);
+  static Blocked blocked("blocked");  // the thread returns to them when this test is over
+  static Note behind("behind");
+  narrow.submit(blocked, Urgency::kNormal);
+  narrow.submit(behind, Urgency::kNormal);
+  blocked.wait_begun();
+  EXPECT_FALSE(narrow.close(1'000'000));
+  threads.close();
+  sem_post(&blocked.go);
+}
+
 TEST_F(Lane, CommandNeverEnds_CloseGivesUpAndLeavesTheThread) {
   lane.open(ControlMode::kThread, 2, &service_needed);
   static Blocked blocked("blocked");  // the thread returns to it when this test is over

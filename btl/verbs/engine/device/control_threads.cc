@@ -122,12 +122,6 @@ struct ControlThreads::Shared {
     }
     return sum;
   }
-  bool empty() const {
-    for (const ControlQueue* queue = first; queue != nullptr; queue = queue->next) {
-      if (queue->queued != 0) return false;
-    }
-    return true;
-  }
   void unlink(ControlQueue& queue) {
     for (ControlQueue** at = &first; *at != nullptr; at = &(*at)->next) {
       if (*at != &queue) continue;
@@ -230,11 +224,12 @@ void ControlThreads::Shared::run(ControlQueue& queue) {
   unmake(&queue);
 }
 
-/// For work. False: this thread is not needed any more. Under the lock.
+/// For work. False: this thread is not needed any more. Under the lock. What a lane that was left behind
+/// still has is run by the thread that comes back to it.
 bool ControlThreads::Shared::wait() {
-  if (ending && empty()) return false;
+  if (ending) return false;
   // Those that stay sleep without a clock.
-  if (idle <= keep && !ending) {
+  if (idle <= keep) {
     pthread_cond_wait(&work, &lock);
     return true;
   }
