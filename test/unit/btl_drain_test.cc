@@ -291,6 +291,21 @@ TEST(Drain, DestroyRefused_IsReportedUnfenceable) {
   EXPECT_EQ(engine::rail_state(w.a.endpoint), BFO_RAIL_UNUSABLE);
 }
 
+/// The device lives, and its queue pair may go on: a later epoch of the rail would be fenced in its place.
+TEST(Drain, DestroyRefusedByADeviceThatLives_NoEpochFollows) {
+  World w;
+  w.connect();
+  w.fabric.refuse["destroy_qp"] = EIO;
+  w.set_port(w.a, IBV_PORT_DOWN);
+  w.pass(100);
+  w.fabric.refuse["destroy_qp"] = 0;
+  w.set_port(w.a, IBV_PORT_ACTIVE);
+  w.pass(100);
+  EXPECT_EQ(w.a.closed, 1);
+  EXPECT_EQ(w.a.last_result, BFO_UNFENCEABLE);
+  EXPECT_EQ(engine::rail_state(w.a.endpoint), BFO_RAIL_UNUSABLE);
+}
+
 TEST(Drain, PostRefused_ClosesFromProgressNotFromTheCall) {
   World w;
   w.connect();

@@ -82,6 +82,8 @@ void report_left(Endpoint& endpoint, uint64_t now) {
 void finish(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
+  // Its queue pair may go on for ever, so no epoch may follow that could be fenced in its place (H12).
+  if (endpoint.drain().fence == Drain::Fence::kRefused) endpoint.last().device_dead = true;
   if (endpoint.last().device_dead && !endpoint.announced) {
     // A responder that never was up here: the initiator may be, and nothing else will tell it.
     endpoint.announced = true;
