@@ -78,6 +78,28 @@ TEST_F(FailoverAlone, RailThatWasOverWhenItsRecordWasMade_HowMuchItDeliveredIsTo
   }
 }
 
+/// The same of a rail that was being connected again when the record was made.
+TEST_F(FailoverAlone, EpochThatWasOverWhenTheRecordWasMade_IsToldOnce) {
+  g.rails[0].name.epoch = 1;
+  const xfer::RailEvent over = event(0);
+  RailName next = g.rails[0].name;
+  next.epoch = 2;
+  failover.begin(g.rails[0], RailState::kConnecting, next);
+  for (int times = 0; times < 2; ++times) {
+    failover.closed(&g.rails[0], over, FenceResult::kFenced, 3);
+    failover.post_notices(g.peer);
+    EXPECT_TRUE(rails.post_stored(g.peer));
+  }
+  EXPECT_EQ(g.rails[0].state, RailState::kConnecting);
+  ASSERT_EQ(g.port.posted.size(), 1u);
+  EXPECT_EQ(g.port.posted[0].type, static_cast<uint8_t>(MsgType::kEpochClosed));
+  EXPECT_EQ(g.rails[0].dead.epoch, 1u);
+  for (const auto& sent : g.port.posted) {
+    rails.ended(*sent.frag);
+    g.port.frag_free(*sent.frag);
+  }
+}
+
 TEST_F(FailoverAlone, PeerThatIsDeclaredFailed_IsToldOnce) {
   failover.declare_failed(g.peer);
   failover.declare_failed(g.peer);

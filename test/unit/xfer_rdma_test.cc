@@ -261,6 +261,18 @@ TEST(Put, NotifyOvertakesAcknowledgedWrite_ItsGrantIsNotOverBefore) {
   expect_clean(o.w);
 }
 
+TEST(Put, WritesOfAnEarlierMessage_AreNotThoseOfTheNext) {
+  World w(writes());
+  const auto [s, r] = transfer(w, 50000);
+  ASSERT_TRUE(w.run());
+  ASSERT_TRUE(s->done && r->done);
+  const auto [again, there] = transfer(w, 50000);
+  ASSERT_TRUE(until(w, kRdma));
+  EXPECT_EQ(again->xfer.rndv->wrote_rails, 0u);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(there->done);
+}
+
 TEST(Put, NotifyOvertakesAcknowledgedWrite_WhoseRailDies) {
   LateRail o;
   o.w.kill(0, 1, o.rail);

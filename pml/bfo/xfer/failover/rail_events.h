@@ -28,7 +28,8 @@ void Failover<P>::begin(RailT& r, RailState state, RailName name) {
   base_.failing.met(r);
   // Messages may have come over the rail before this process had a record of the peer. An epoch that closed
   // meanwhile is reported again, because the peer waits for that report (H5).
-  if (r.limits.failover && name.epoch != 0 && r.up_epoch == 0) base_.port.fence(r.handle, name.epoch - 1);
+  if (r.limits.failover && (name.epoch > 1 || (name.epoch == 1 && r.up_epoch == 0)))
+    base_.port.fence(r.handle, name.epoch - 1);
   if (r.limits.failover) early_.take(base_.port, name.conn, [&](const core::RailHdr& h) { notice(r, h); });
 }
 
@@ -189,9 +190,12 @@ void Failover<P>::closed(RailT* rail, const RailEvent& reported, FenceResult res
     rail->unfenceable_ns = base_.port.now_ns();
     rebuild(p);
   }
-  // Also of a rail that the BTL had given up before the peer had a record: the count is all that tells the
-  // peer of messages that the device had acknowledged and took with it (H4).
-  if (rail->name.epoch <= ev.name.epoch && (!given_up || result == FenceResult::kFenced)) {
+  // Also of a rail that the BTL had given up, or tried again, before the peer had a record: the count is all
+  // that tells the peer of messages that the device had acknowledged and took with it (H4).
+  const bool fenced = result == FenceResult::kFenced;
+  const bool news =
+      rail->name.epoch <= ev.name.epoch ? fenced || !given_up : fenced && rail->dead.epoch < ev.name.epoch;
+  if (news) {
     rail->dead = ev.name;
     rail->dead_delivered = delivered;
     rail->closed_pending = ev.name.conn != 0 && !ev.left && !ev.late;

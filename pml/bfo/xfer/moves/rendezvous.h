@@ -40,6 +40,7 @@ bool Transfers<P>::begin_rendezvous(SendRequest& r) {
   d.undelivered = 0;
   d.restarts = 0;
   d.dirty_rails = 0;
+  d.wrote_rails = 0;
   d.exposed = 0;
   d.unfenced = 0;
   d.open_len = x.length;
