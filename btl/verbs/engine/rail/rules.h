@@ -34,7 +34,7 @@ enum class Phase : uint8_t {
   kDraining,  ///< queue pair in ERR, on the way to kClosed
   kClosed,    ///< between epochs
   kGone,      ///< the peer left in order, or the endpoint is being deleted
-  kUnusable,  ///< the device is dead
+  kUnusable,  ///< the device is dead, or has refused to destroy a queue pair (H12)
 };
 
 constexpr bool is_up(Phase phase) {
