@@ -61,7 +61,7 @@ struct RingStore {
 /// Why no epoch follows the current one.
 struct LastEpoch {
   bool device_dead = false;  ///< or it lives, and has refused to destroy a queue pair (H12)
-  bool leaving = false;  ///< this process goes away in order (leave.h)
+  bool leaving = false;      ///< this process goes away in order (leave.h)
 };
 
 /// The queue pairs of an endpoint's current attempt or epoch, with what they were made with. While a command
