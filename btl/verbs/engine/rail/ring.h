@@ -60,7 +60,7 @@ struct RingStore {
 
 /// Why no epoch follows the current one.
 struct LastEpoch {
-  bool device_dead = false;  ///< or it lives, and has refused to destroy a queue pair (H12)
+  bool device_dead = false;  ///< or it lives, and has refused to destroy a queue pair
   bool leaving = false;      ///< this process goes away in order (leave.h)
 };
 
