@@ -293,8 +293,7 @@ struct Rput {
     if ((h.flags & core::kFlagFail) || h.grant == 0 || l->grant != h.grant || d.in_flight != 0) return false;
     if (l->end - l->begin != d.want || x.length != d.want) return false;
     if (!d.received.empty() || !d.read_failed.empty() || !d.todo.empty()) return false;
-    const bool same_rail = a.rail == l->rail && (a.epoch == 0 || a.epoch == l->epoch);
-    if (!same_rail && l->rail->limits.failover) return false;
+    if (!a.over(*l->rail, l->epoch) && l->rail->limits.failover) return false;
     e.ledgers_.remove(d.ledger, l);
     Machine<P>::template finish_directly<kOneGrant>(x);
     e.recv_over(r);
