@@ -102,10 +102,18 @@ void on_cause_known(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_
   if (!module.bound) report_fatal(module, endpoint, event);
 }
 
+/// The loss of the rail was reported as any other is; that it stays lost is not seen there.
+void say_not_destroyed(const Module& module, const engine::Endpoint& endpoint) {
+  if (!endpoint.last().not_destroyed || endpoint.last().leaving) return;
+  say(true, "not-destroyed", opal_process_info.nodename, module.port.device().name(), module.port.number(),
+      HostName(*proc_of(endpoint)).text());
+}
+
 void on_rail_closed(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_t& event,
                     bfo_fence_result_t result, uint64_t delivered) {
   Module& module = module_from(ctx);
   trace_rail(endpoint, result == BFO_FENCED ? "closed (fenced)" : "closed (cannot be fenced)", event);
+  if (module.bound) say_not_destroyed(module, endpoint);
   if (void* const rail = listener(module, endpoint))
     module.sink.rail_closed(module.sink_ctx, rail, &event, result, delivered);
 }

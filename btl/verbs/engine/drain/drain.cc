@@ -65,7 +65,7 @@ void schedule_return(Endpoint& endpoint, uint64_t now) {
   need_begin(endpoint, now);
   handshake_pause(endpoint, endpoint.timer().failures, now);
   endpoint.connect_wanted = endpoint.port->failover() && !endpoint.peer.left && !endpoint.last().leaving &&
-                            !endpoint.last().device_dead;
+                            !endpoint.last().unusable();
   endpoint.skip_backoff = false;
 }
 
@@ -83,8 +83,9 @@ void finish(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
   // Its queue pair may go on for ever, so no epoch may follow that could be fenced in its place (H12).
-  if (endpoint.drain().fence == Drain::Fence::kRefused) endpoint.last().device_dead = true;
-  if (endpoint.last().device_dead && !endpoint.announced) {
+  if (endpoint.drain().fence == Drain::Fence::kRefused && !endpoint.last().device_dead)
+    endpoint.last().not_destroyed = true;
+  if (endpoint.last().unusable() && !endpoint.announced) {
     // A responder that never was up here: the initiator may be, and nothing else will tell it.
     endpoint.announced = true;
     host.rail_up(host.ctx, endpoint, make_event(endpoint, BFO_CAUSE_NONE, 0, 0, now));
@@ -98,9 +99,9 @@ void finish(Endpoint& endpoint, uint64_t now) {
     const Guard guard(port.lock());
     BFO_DCHECK(port.accounting_balances());
     BFO_DCHECK(endpoint.ring().head == endpoint.ring().tail && endpoint.queued.empty());
-    endpoint.phase = endpoint.last().device_dead ? Phase::kUnusable
-                     : endpoint.peer.left        ? Phase::kGone
-                                                 : Phase::kClosed;
+    endpoint.phase = endpoint.last().unusable() ? Phase::kUnusable
+                     : endpoint.peer.left       ? Phase::kGone
+                                                : Phase::kClosed;
     endpoint.times().phase_since_ns = now;
     event.now_ns = now;
     event.info.state = rail_state(endpoint);
@@ -220,7 +221,7 @@ void report_closed(Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_
 
 void report_lost_reply(Endpoint& endpoint) {
   ClosedEpoch* const closed = endpoint.last_closed();
-  if (!endpoint.last().device_dead || closed == nullptr || closed->reported) return;
+  if (!endpoint.last().unusable() || closed == nullptr || closed->reported) return;
   const Host& host = endpoint.port->host();
   closed->reported = true;
   host.rail_down(host.ctx, endpoint, closed->event);

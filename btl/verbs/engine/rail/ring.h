@@ -60,8 +60,11 @@ struct RingStore {
 
 /// Why no epoch follows the current one.
 struct LastEpoch {
-  bool device_dead = false;  ///< or it lives, and has refused to destroy a queue pair
-  bool leaving = false;      ///< this process goes away in order (leave.h)
+  bool device_dead = false;
+  bool not_destroyed = false;  ///< the device lives, and has refused to destroy the queue pair
+  bool leaving = false;        ///< this process goes away in order (leave.h)
+
+  bool unusable() const { return device_dead || not_destroyed; }
 };
 
 /// The queue pairs of an endpoint's current attempt or epoch, with what they were made with. While a command
