@@ -25,146 +25,22 @@
  * counts are those of both processes. A touch by the processor ends the job with a line.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <mpi.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "test/integration/softaccel/softaccel.h"
+#include "test/integration/device_layouts.h"
+#include "test/integration/device_memory.h"
 
-enum { kSpan = 16 << 20, kTag = 7, kPage = 4096 };
+enum { kTag = 7, kPage = 4096 };
 
 static int rank;
 static int wrong;
-static struct softaccel accel;
 
-/* ---- memory: what MPI gets, on a device or not, and what the program thinks is in it */
-
-struct buffer {
-  char* memory;
-  char* image;
-};
-static struct buffer host[2], device[2]; /* of the message that is sent, and of that which is received */
-
-static void touched(int signal, siginfo_t* info, void* context) {
-  (void)signal, (void)context;
-  char line[80];
-  const int n = snprintf(line, sizeof(line), "touched by the processor: %p\n", info->si_addr);
-  if (write(STDOUT_FILENO, line, (size_t)n) != n) _exit(4);
-  _exit(3);
-}
-
-static void load(void) {
-  *(void**)&accel.alloc = dlsym(RTLD_DEFAULT, "softaccel_alloc");
-  *(void**)&accel.copy = dlsym(RTLD_DEFAULT, "softaccel_copy");
-  *(void**)&accel.count = dlsym(RTLD_DEFAULT, "softaccel_count");
-  if (accel.alloc == NULL || accel.copy == NULL || accel.count == NULL) {
-    printf("the software accelerator is not loaded\n");
-    MPI_Abort(MPI_COMM_WORLD, 2);
-  }
-  struct sigaction action = {.sa_sigaction = touched, .sa_flags = SA_SIGINFO};
-  sigaction(SIGSEGV, &action, NULL);
-  sigaction(SIGBUS, &action, NULL);
-}
-
-static void make_buffers(void) {
-  for (int i = 0; i < 2; ++i) {
-    host[i].memory = malloc(kSpan);
-    host[i].image = malloc(kSpan);
-    device[i].memory = accel.alloc(kSpan);
-    device[i].image = malloc(kSpan);
-    if (!host[i].memory || !host[i].image || !device[i].memory || !device[i].image) {
-      printf("there is not enough memory\n");
-      MPI_Abort(MPI_COMM_WORLD, 2);
-    }
-  }
-}
-
-static void fill(struct buffer* b, size_t span, unsigned salt) {
-  for (size_t i = 0; i < span; ++i) b->image[i] = (char)(i * 2654435761u >> 11 ^ salt * 97u);
-  accel.copy(b->memory, b->image, span);
-}
-
-/* Is in the memory what is in the image? */
-static int same(const struct buffer* b, size_t span) {
-  static char now[kSpan];
-  accel.copy(now, b->memory, span);
-  return memcmp(now, b->image, span) == 0;
-}
-
-/* ---- layouts */
-
-struct layout {
-  const char* name;
-  /* A type and a count of about `size` bytes, beginning at `memory`. Returns the bytes from the first to the
-   * last. */
-  size_t (*make)(size_t size, char* memory, MPI_Datatype* type, int* count);
-  int absolute; /* the buffer is MPI_BOTTOM */
-};
-
-static size_t make_bytes(size_t size, char* memory, MPI_Datatype* type, int* count) {
-  (void)memory;
-  MPI_Type_dup(MPI_BYTE, type);
-  *count = (int)size;
-  return size;
-}
-static size_t make_doubles(size_t size, char* memory, MPI_Datatype* type, int* count) {
-  (void)memory;
-  MPI_Type_contiguous(1, MPI_DOUBLE, type);
-  *count = (int)(size / 24 * 3);
-  return size;
-}
-static size_t make_vector(size_t size, char* memory, MPI_Datatype* type, int* count) {
-  (void)memory;
-  MPI_Type_vector((int)(size / 24), 3, 7, MPI_DOUBLE, type);
-  *count = size < 24 ? 0 : 1;
-  return size / 24 * 56;
-}
-/* Elements of 12 bytes, 16 bytes apart. */
-static size_t make_structs(size_t size, char* memory, MPI_Datatype* type, int* count) {
-  (void)memory;
-  int lengths[] = {1, 1};
-  MPI_Aint places[] = {0, 8};
-  MPI_Datatype types[] = {MPI_DOUBLE, MPI_INT};
-  MPI_Datatype bare;
-  MPI_Type_create_struct(2, lengths, places, types, &bare);
-  MPI_Type_create_resized(bare, 0, 16, type);
-  MPI_Type_free(&bare);
-  *count = (int)(size / 12);
-  return size / 12 * 16;
-}
-/* Blocks that follow each other although the type says them one by one, then a gap. */
-static size_t make_rows(size_t size, char* memory, MPI_Datatype* type, int* count) {
-  (void)memory;
-  int places[8];
-  for (int i = 0; i < 8; ++i) places[i] = i < 4 ? i : i + 3;
-  MPI_Datatype row;
-  MPI_Type_create_indexed_block(8, 1, places, MPI_DOUBLE, &row);
-  MPI_Type_create_resized(row, 0, 128, type);
-  MPI_Type_free(&row);
-  *count = (int)(size / 64);
-  return size / 64 * 128;
-}
-static size_t make_bottom(size_t size, char* memory, MPI_Datatype* type, int* count) {
-  const int doubles = (int)(size / 8 / 2);
-  int lengths[] = {doubles, doubles};
-  MPI_Aint places[] = {(MPI_Aint)(uintptr_t)memory, (MPI_Aint)(uintptr_t)memory + (doubles + 5) * 8};
-  MPI_Type_create_hindexed(2, lengths, places, MPI_DOUBLE, type);
-  *count = doubles == 0 ? 0 : 1;
-  return (size_t)(2 * doubles + 5) * 8;
-}
-
-static const struct layout kLayouts[] = {
-    {"bytes", make_bytes, 0},     {"doubles", make_doubles, 0}, {"vector", make_vector, 0},
-    {"structs", make_structs, 0}, {"rows", make_rows, 0},       {"bottom", make_bottom, 1},
-};
-enum { kBytes, kLayoutCount = sizeof(kLayouts) / sizeof(kLayouts[0]) };
-
-/* One side of a message. */
+/* ---- one side of a message */
 struct side {
   struct buffer* buffer;
   void* address; /* for MPI */
