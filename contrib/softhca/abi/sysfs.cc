@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -22,6 +23,7 @@
 #include "contrib/softhca/abi/verbs_api.h"
 #include "contrib/softhca/engine/wire.h"
 #include "contrib/softhca/fabric/registry.h"
+#include "contrib/softhca/fabric/report.h"
 
 namespace bfo::softhca {
 
@@ -49,27 +51,70 @@ std::string find_root() {
   return has_classes(root) ? root : "/sys";
 }
 
-/// The one file that there is: what a port has received, in words of four bytes; only while ports have rates,
-/// since nobody else needs to know what is on its way. False: it is another file.
-bool received_words(const char* directory, const char* file, uint64_t* words) {
-  Process& process = Process::instance();
+/// Of the port with that index. False: there is no such file now.
+using Counter = bool (*)(Fabric& fabric, uint32_t port, uint64_t* value);
+
+/// In words of four bytes; only while ports have rates, since nobody else needs to know what is on its way.
+bool received_words(Fabric& fabric, uint32_t port, uint64_t* value) {
+  *value = received_bytes(fabric, port) / 4;
+  return *value != 0;
+}
+
+template <uint64_t PortTotals::*Member>
+bool total(Fabric& fabric, uint32_t port, uint64_t* value) {
+  *value = port_totals(fabric.header(), port).*Member;
+  return true;
+}
+
+template <std::atomic<uint64_t> PortEntry::*Member>
+bool count(Fabric& fabric, uint32_t port, uint64_t* value) {
+  *value = (fabric.header().ports_table[port].*Member).load(std::memory_order_relaxed);
+  return true;
+}
+
+/// The files below ports/N of a device.
+constexpr struct {
+  const char* name;
+  Counter read;
+} kCounters[] = {
+    {"counters/port_rcv_data", received_words},
+    {"counters/port_xmit_packets", total<&PortTotals::tx_packets>},
+    {"counters/port_rcv_packets", total<&PortTotals::rx_packets>},
+    {"hw_counters/local_ack_timeout_err", count<&PortEntry::ack_timeouts>},
+    {"hw_counters/packet_seq_err", count<&PortEntry::sequence_naks>},
+    {"hw_counters/implied_nak_seq_err", count<&PortEntry::early_responses>},
+    {"hw_counters/out_of_sequence", count<&PortEntry::early_requests>},
+};
+
+/// The index of the port and the rest of the name. False: the file is not one of a port of this fabric.
+bool find_port(Fabric& fabric, const char* directory, const char* file, uint32_t* port, const char** name) {
   const std::string folder = std::string(sysfs_path()) + "/class/infiniband/softhca";
   unsigned device = 0;
-  unsigned port = 0;
+  unsigned number = 0;
   int end = 0;
   if (folder.compare(0, std::string::npos, directory, std::min(folder.size(), std::strlen(directory))) != 0 ||
       std::sscanf(directory + folder.size(), "%u%n", &device, &end) != 1 ||
       directory[folder.size() + static_cast<size_t>(end)] != 0)
     return false;
   end = 0;
-  if (std::sscanf(file, "ports/%u/counters/port_rcv_data%n", &port, &end) != 1 || end == 0 || file[end] != 0)
-    return false;
+  if (std::sscanf(file, "ports/%u/%n", &number, &end) != 1 || end == 0) return false;
+  const FabricHeader& h = fabric.header();
+  if (device >= h.devices || number == 0 || number > h.ports) return false;
+  *port = port_index(fabric.node(), device, static_cast<uint8_t>(number));
+  *name = file + end;
+  return true;
+}
+
+bool read_counter(const char* directory, const char* file, uint64_t* value) {
+  Process& process = Process::instance();
   if (!process.is_open()) return false;
   Fabric& fabric = process.fabric();
-  const FabricHeader& h = fabric.header();
-  if (device >= h.devices || port == 0 || port > h.ports) return false;
-  *words = received_bytes(fabric, port_index(fabric.node(), device, static_cast<uint8_t>(port))) / 4;
-  return *words != 0;
+  uint32_t port = 0;
+  const char* name = nullptr;
+  if (!find_port(fabric, directory, file, &port, &name)) return false;
+  for (const auto& counter : kCounters)
+    if (std::strcmp(counter.name, name) == 0) return counter.read(fabric, port, value);
+  return false;
 }
 
 }  // namespace
@@ -88,8 +133,8 @@ SOFTHCA_EXPORT const char* ibv_get_sysfs_path() {
 SOFTHCA_EXPORT int ibv_read_sysfs_file(const char* directory, const char* file, char* buffer, size_t size) {
   char path[PATH_MAX];
   if (size == 0 || std::strlen(directory) + std::strlen(file) + 2 > sizeof(path)) return -1;
-  if (uint64_t words = 0; bfo::softhca::received_words(directory, file, &words)) {
-    const int length = std::snprintf(buffer, size, "%llu", static_cast<unsigned long long>(words));
+  if (uint64_t value = 0; bfo::softhca::read_counter(directory, file, &value)) {
+    const int length = std::snprintf(buffer, size, "%llu", static_cast<unsigned long long>(value));
     return static_cast<size_t>(length) < size ? length : static_cast<int>(size) - 1;
   }
   std::strcpy(path, directory);

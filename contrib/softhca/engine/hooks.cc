@@ -5,6 +5,7 @@
 
 #include <infiniband/verbs.h>
 
+#include "contrib/softhca/engine/qp.h"
 #include "contrib/softhca/engine/snapshot.h"
 
 namespace bfo::softhca {
@@ -24,6 +25,7 @@ MessageRecord record_of(Fabric& fabric, const QpEntry& qp, const Wqe& wqe, uint3
   record.dst_qpn = qp.type == IBV_QPT_UD ? wqe.dst_qpn : qp.attr.dest_qpn;
   record.imm = wqe.imm;
   record.pid = fabric.pid();
+  record.packets = is_read(wqe) ? 1 : wqe.packets;
   record.src_lid = h.ports_table[qp.port_index].lid.load(std::memory_order_relaxed);
   record.dst_lid = qp.type == IBV_QPT_UD ? wqe.dlid : qp.attr.av.dlid;
   record.path = path_bits(h, record.dst_lid);

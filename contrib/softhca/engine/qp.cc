@@ -164,10 +164,10 @@ void destroy_qp(Fabric& fabric, QpEntry& qp) {
   if (qp.recv_cq != qp.send_cq) purge_cq(fabric, h.cqs[qp.recv_cq], qpn);
   PortEntry& port = h.ports_table[qp.port_index];
   port.tx_messages += qp.tx_messages;
-  port.tx_packets += qp.tx_packets;
+  port.tx_packets += qp.tx_packets + qp.response_packets_out;
   port.tx_bytes += qp.tx_bytes;
   port.rx_messages += qp.rx_messages;
-  port.rx_packets += qp.rx_packets;
+  port.rx_packets += qp.rx_packets + qp.response_packets_in;
   port.rx_bytes += qp.rx_bytes;
   port.retries += qp.retries;
   port.rnr_retries += qp.rnr_retries;

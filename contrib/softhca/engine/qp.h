@@ -25,6 +25,10 @@ inline bool receives(uint8_t state) {
   return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
 }
 
+inline bool is_read(const Wqe& wqe) {
+  return wqe.opcode == static_cast<uint8_t>(Opcode::kRead);
+}
+
 inline bool is_send(uint8_t opcode) {
   return opcode == static_cast<uint8_t>(Opcode::kSend) || opcode == static_cast<uint8_t>(Opcode::kSendImm) ||
          opcode == static_cast<uint8_t>(Opcode::kSendInv);

@@ -10,6 +10,7 @@
 #include "contrib/softhca/engine/async.h"
 #include "contrib/softhca/engine/cq.h"
 #include "contrib/softhca/engine/mr.h"
+#include "contrib/softhca/engine/packet_loss.h"
 #include "contrib/softhca/engine/psn.h"
 #include "contrib/softhca/engine/qp.h"
 #include "contrib/softhca/engine/receive.h"
@@ -384,7 +385,10 @@ Response respond(Fabric& fabric, QpEntry& src, Wqe& wqe, uint32_t dst_qpn, uint3
   if (order == Order::kGap) {
     // One NAK per gap: what follows it is dropped until the expected PSN comes. If that is lost again, only
     // the requester's timer helps.
-    if (dst.nak_sent == 0) response.reply = Reply::kSeqErr;
+    if (dst.nak_sent == 0) {
+      response.reply = Reply::kSeqErr;
+      note_loss(fabric, dst_port, LossSign::kEarlyRequest);
+    }
     dst.nak_sent = 1;
     return response;
   }
@@ -401,7 +405,7 @@ Response respond(Fabric& fabric, QpEntry& src, Wqe& wqe, uint32_t dst_qpn, uint3
   }
   if (response.reply == Reply::kAck && !response.replay) {
     if (wqe.opcode == static_cast<uint8_t>(Opcode::kSendInv)) invalidate_window(fabric, dst, wqe.imm);
-    count_received(dst, wqe.psn, wqe.packets, wqe.length);
+    count_received(dst, wqe.psn, wqe.packets, wqe.length, is_read(wqe));
   }
   return response;
 }

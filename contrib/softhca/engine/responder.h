@@ -29,12 +29,13 @@ struct Response {
 
 /// A request is executed: the next one is expected, and the counters of the queue pair rise. Holds its
 /// resp_lock.
-inline void count_received(QpEntry& dst, uint32_t psn, uint32_t packets, uint32_t length) {
+inline void count_received(QpEntry& dst, uint32_t psn, uint32_t packets, uint32_t length, bool read = false) {
   dst.expected_psn = psn_add(psn, packets);
   dst.nak_sent = 0;
   ++dst.msn;
   ++dst.rx_messages;
-  dst.rx_packets += packets;
+  dst.rx_packets += read ? 1 : packets;  // one packet asks for it, and `packets` answer
+  dst.response_packets_out += read ? packets : 0;
   dst.rx_bytes += length;
 }
 

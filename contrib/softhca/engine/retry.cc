@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Retransmission of a reliable connection: local ACK timer, RNR timer, sequence NAKs, and giving up.
+#include "contrib/softhca/engine/packet_loss.h"
 #include "contrib/softhca/engine/psn.h"
 #include "contrib/softhca/engine/qp.h"
 #include "contrib/softhca/engine/requester.h"
@@ -105,6 +106,9 @@ bool handle_nak(Fabric& fabric, QpEntry& qp, uint32_t index, DeferredActions& de
       return false;
     }
     --qp.retries_left;
+    // Of a READ that was executed the response is missing.
+    const bool nak = wqe.stage != WqeStage::kExecuted;
+    note_loss(fabric, qp.port_index, nak ? LossSign::kSequenceNak : LossSign::kEarlyResponse);
     rewind_sends(fabric, qp, qp.sq_done);
     return true;
   }
@@ -137,6 +141,7 @@ bool check_timer(Fabric& fabric, QpEntry& qp, uint64_t now, DeferredActions& def
     return true;
   }
   --qp.retries_left;
+  note_loss(fabric, qp.port_index, LossSign::kAckTimeout);
   rewind_sends(fabric, qp, qp.sq_done);
   return true;
 }

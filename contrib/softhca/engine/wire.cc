@@ -12,6 +12,7 @@
 
 #include "contrib/softhca/engine/hooks.h"
 #include "contrib/softhca/engine/mr.h"
+#include "contrib/softhca/engine/packet_loss.h"
 #include "contrib/softhca/engine/qp.h"
 #include "contrib/softhca/engine/subnet.h"
 #include "contrib/softhca/engine/topology_faults.h"
@@ -127,6 +128,7 @@ void send_answer(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, AckSy
       record.path = qp.attr.av.src_path_bits;
       record.opcode = Opcode::kAck;
       record.syndrome = static_cast<uint8_t>(syndrome);
+      record.packets = is_read(wqe) && wqe.stage == WqeStage::kAnswered ? wqe.packets : 1;
       if (syndrome != AckSyndrome::kAck) record.flags |= kRecordNak;
       Decision decision = (hooks & kHookFaults) != 0 ? judge(fabric, record) : Decision{};
       uint64_t cut;
@@ -136,6 +138,10 @@ void send_answer(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, AckSy
       }
       if (decision.kind == ActionKind::kDelay || decision.kind == ActionKind::kReorder)
         delay += decision.delay_ns;
+      if (decision.kind == ActionKind::kLose) {
+        delay += repeat_response(fabric, qp, dst_port, decision.value);
+        if (decision.value64 != 0) lost = true;
+      }
       if (apply_decision(decision, qp.port_index, dst_port, cut, deferred)) lost = true;
       trace(fabric, record, lost ? Verdict::kDroppedByRule : Verdict::kDelivered, decision.rule);
       if (lost) break;
@@ -237,6 +243,15 @@ static bool rules_let_leave(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_
       at = (at == 0 ? fabric.now() : at) + decision.delay_ns;
       trace(fabric, record, Verdict::kDelayed, decision.rule);
       return true;
+    case ActionKind::kLose:
+      // An unreliable message ends with its first packet that is lost.
+      if (decision.value64 != 0 || qp.type != IBV_QPT_RC) {
+        lose(fabric, qp, wqe, dst_port, record, decision.rule, 0, deferred);
+        return false;
+      }
+      at = (at == 0 ? fabric.now() : at) + repeat_request(fabric, qp, dst_port, decision.value);
+      trace(fabric, record, Verdict::kDelayed, decision.rule);
+      return true;
     case ActionKind::kDropAck:
       wqe.note = kNoteDropAck;
       return true;
@@ -261,7 +276,7 @@ static bool rules_let_leave(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_
 
 void transmit(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred) {
   FabricHeader& h = fabric.header();
-  ++qp.tx_packets;
+  qp.tx_packets += carries_data_out(wqe) ? wqe.packets : 1;
   wqe.stage = WqeStage::kFlying;
   wqe.arrive_at = 0;
   uint32_t hooks = h.hooks.load(std::memory_order_relaxed);
@@ -467,6 +482,7 @@ void answer(Arrival& a, const Response& response) {
   Verdict verdict = Verdict::kNak;
   if (syndrome == AckSyndrome::kAck) {
     answer_is(a.wqe, WqeStage::kAnswered, 0);
+    if (is_read(a.wqe)) a.qp.response_packets_in += a.wqe.packets;
     verdict = a.lose_answer ? Verdict::kAckLost : Verdict::kDelivered;
   } else {
     answer_is(a.wqe, WqeStage::kRefused, static_cast<uint8_t>(syndrome));

@@ -17,7 +17,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 17;
+inline constexpr uint32_t kLayoutVersion = 18;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -108,6 +108,9 @@ struct alignas(64) PortEntry {
   std::atomic<uint64_t> messages;       ///< ordinals; counted only while a hook is armed
   std::atomic<uint64_t> bytes;
   std::atomic<uint64_t> link_downed;
+  /// what its packets that were lost are seen by, each once: a timer of a requester here, a NAK that came, a
+  /// response that came too early; a request that came too early
+  std::atomic<uint64_t> ack_timeouts, sequence_naks, early_responses, early_requests;
   /// totals of queue pairs that are gone; live ones are added when read
   std::atomic<uint64_t> tx_messages, tx_packets, tx_bytes, rx_messages, rx_packets, rx_bytes;
   std::atomic<uint64_t> retries, rnr_retries, errors;
@@ -380,6 +383,7 @@ struct alignas(64) QpEntry {
   uint64_t hold_until;  ///< RNR wait
   uint64_t tx_last_arrival;
   uint64_t tx_messages, tx_packets, tx_bytes, retries, rnr_retries, errors;
+  uint64_t response_packets_in;  ///< of READ
 
   /// --- responder: under resp_lock, mostly written by the connected peer ---
   alignas(64) Lock resp_lock;
@@ -388,6 +392,7 @@ struct alignas(64) QpEntry {
   uint8_t nak_sent;  ///< a NAK was sent, and the request it asked for has not come
   uint8_t comm_est, last_wqe_raised, partial;
   uint64_t rx_messages, rx_packets, rx_bytes;
+  uint64_t response_packets_out;  ///< of READ
   std::atomic<uint32_t> rq_head;
 
   /// --- receive queue producer: owner ---

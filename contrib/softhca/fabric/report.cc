@@ -38,10 +38,10 @@ PortTotals gone_totals(const PortEntry& p) {
 
 void add_qp(PortTotals& t, const QpEntry& qp) {
   t.tx_messages += peek(qp.tx_messages);
-  t.tx_packets += peek(qp.tx_packets);
+  t.tx_packets += peek(qp.tx_packets) + peek(qp.response_packets_out);
   t.tx_bytes += peek(qp.tx_bytes);
   t.rx_messages += peek(qp.rx_messages);
-  t.rx_packets += peek(qp.rx_packets);
+  t.rx_packets += peek(qp.rx_packets) + peek(qp.response_packets_in);
   t.rx_bytes += peek(qp.rx_bytes);
   t.retries += peek(qp.retries);
   t.rnr_retries += peek(qp.rnr_retries);
@@ -52,21 +52,33 @@ std::string port_line(FabricHeader& header, const PortReport& report) {
   const PortEntry& port = header.ports_table[report.index];
   const PortTotals& t = report.totals;
   const std::string speed = write_link_speed(unpack_link_speed(port.speed.load()));
-  char line[800];
+  char line[1000];
   snprintf(line, sizeof line,
            "{\"type\":\"port\",\"node\":%u,\"device\":\"softhca%u\",\"port\":%u,\"state\":\"%s\",\"lid\":%u,"
            "\"speed\":\"%s\",\"rate\":%" PRIu64 ",\"latency_ns\":%" PRIu64 ",\"tx_messages\":%" PRIu64
            ",\"tx_packets\":%" PRIu64 ",\"tx_bytes\":%" PRIu64 ",\"rx_messages\":%" PRIu64
            ",\"rx_packets\":%" PRIu64 ",\"rx_bytes\":%" PRIu64 ",\"retries\":%" PRIu64
-           ",\"rnr_retries\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"link_downed\":%" PRIu64 "}\n",
+           ",\"rnr_retries\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"link_downed\":%" PRIu64
+           ",\"local_ack_timeout_err\":%" PRIu64 ",\"packet_seq_err\":%" PRIu64
+           ",\"implied_nak_seq_err\":%" PRIu64 ",\"out_of_sequence\":%" PRIu64 "}\n",
            port_node(report.index), port_device(report.index), port_number(report.index),
            port_state_name(port.state.load()).data(), port.lid.load(), speed.c_str(), port.rate.load(),
            port.latency_ns.load(), t.tx_messages, t.tx_packets, t.tx_bytes, t.rx_messages, t.rx_packets,
-           t.rx_bytes, t.retries, t.rnr_retries, t.errors, port.link_downed.load());
+           t.rx_bytes, t.retries, t.rnr_retries, t.errors, port.link_downed.load(), port.ack_timeouts.load(),
+           port.sequence_naks.load(), port.early_responses.load(), port.early_requests.load());
   return line;
 }
 
 }  // namespace
+
+PortTotals port_totals(FabricHeader& header, uint32_t port) {
+  PortTotals totals = gone_totals(header.ports_table[port]);
+  for (uint32_t i = 0; i < header.qp_fresh.load(); ++i) {
+    const QpEntry& qp = header.qps[i];
+    if (qp.qpn.load(std::memory_order_acquire) != 0 && qp.port_index == port) add_qp(totals, qp);
+  }
+  return totals;
+}
 
 std::vector<PortReport> report_ports(FabricHeader& header) {
   std::vector<PortTotals> totals(kMaxPorts);

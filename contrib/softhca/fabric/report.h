@@ -20,6 +20,9 @@ struct PortTotals {
   uint64_t retries = 0, rnr_retries = 0, errors = 0;
 };
 
+/// Those of the port with this index.
+PortTotals port_totals(FabricHeader& header, uint32_t port);
+
 /// Totals of every port that carried something, is opened by a process or is not ACTIVE, by port index.
 struct PortReport {
   uint32_t index = 0;

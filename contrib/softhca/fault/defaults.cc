@@ -45,6 +45,10 @@ constexpr VerbEntry kVerbEntries[] = {
      ActionKind::kLateWrite,
      {Positional::kTime, false, 0, "a time with its unit such as 50ms"},
      ""},
+    {Verb::kLose,
+     ActionKind::kLose,
+     {Positional::kFraction, true, 0, "the part of the packets that is lost such as 1% or 0.01"},
+     ""},
     {Verb::kRelease, ActionKind::kReleaseLate, {}, kOnPeer},
     {Verb::kPortDown, ActionKind::kPortDown, {}, kLasts},
     {Verb::kPortUp, ActionKind::kPortUp, {}, kOnPeer},
@@ -170,9 +174,11 @@ Verb verb_of(const Rule& rule) {
 void apply_defaults(Rule& rule, Verb verb, const Given& given) {
   RuleMatch& m = rule.match;
   RuleAction& a = rule.action;
-  if (!given.opcode && verb == Verb::kOneWay) m.opcode_mask = kRequestOpcodes | kAckOpcode;
+  if (!given.opcode && (verb == Verb::kOneWay || verb == Verb::kLose))
+    m.opcode_mask = kRequestOpcodes | kAckOpcode;
   if (!given.opcode && verb == Verb::kLateWrite) m.opcode_mask = find_word(opcode_words(), "WRITE")->value;
-  if (!given.attempt && (verb == Verb::kOneWay || verb == Verb::kDropAck || verb == Verb::kLateWrite)) {
+  if (!given.attempt &&
+      (verb == Verb::kOneWay || verb == Verb::kDropAck || verb == Verb::kLateWrite || verb == Verb::kLose)) {
     m.attempt_mode = AttemptMode::kAll;
   }
   if (!given.count) rule.trigger.count = default_count(rule);

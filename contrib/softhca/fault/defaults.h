@@ -22,7 +22,19 @@ Verb verb_of(const Rule& rule);
 
 /// The value after the action word.
 struct Positional {
-  enum What : uint8_t { kNothing, kNumber, kTime, kStatus, kEvent, kError, kLimit, kBytes, kGids, kSpeed };
+  enum What : uint8_t {
+    kNothing,
+    kNumber,
+    kTime,
+    kStatus,
+    kEvent,
+    kError,
+    kLimit,
+    kBytes,
+    kGids,
+    kSpeed,
+    kFraction
+  };
   What what = kNothing;
   bool required = false;
   uint64_t limit = 0;  ///< greatest kNumber, kLimit or kBytes

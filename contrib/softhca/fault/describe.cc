@@ -147,6 +147,9 @@ void Describer::action() {
     case Positional::kSpeed:
       out_ += " " + write_link_speed(unpack_link_speed(a.value64));
       break;
+    case Positional::kFraction:
+      out_ += " " + write_fraction(a.value64);
+      break;
     case Positional::kError:
       out_ += " " + std::string(word_for(errno_words(), a.value));
       break;

@@ -67,6 +67,7 @@ TEST(Language, EveryAction_HasItsKind) {
       {"corrupt xor=0x80", ActionKind::kCorrupt},
       {"complete LOC_PROT_ERR", ActionKind::kStatus},
       {"late-write 50ms", ActionKind::kLateWrite},
+      {"lose 1%", ActionKind::kLose},
       {"release", ActionKind::kReleaseLate},
       {"port-down for=1s", ActionKind::kPortDown},
       {"port-up", ActionKind::kPortUp},
@@ -297,6 +298,11 @@ TEST(Language, Mistakes_AreReportedWithPlaceAndExpectedWords) {
       {"do delay", "f:1:10: ", "5ms"},
       {"do delay 5", "f:1:10: ", "unit"},
       {"do drop now", "f:1:9: ", "end of the rule"},
+      {"do lose", "f:1:9: ", "1% or 0.01"},
+      {"do lose 5", "f:1:9: ", "1% or 0.01"},
+      {"do lose 0%", "f:1:9: ", "1% or 0.01"},
+      {"when direction=rx do lose 1%", "f:1:22: ", "direction=tx"},
+      {"when offset=5 do lose 1%", "f:1:18: ", "no offset="},
       {"do complete OOPS", "f:1:13: ", "LOC_LEN_ERR"},
       {"do port-down until=3", "f:1:14: ", "for=TIME"},
       {"do port-flap down=1ms", "f:1:4: ", "up=TIME"},
@@ -423,6 +429,8 @@ TEST(Language, DescribedRule_ReadsBackTheSame) {
       "when verb=modify_qp reach=yes do fail EIO",
       "when verb=any node=2 from=1s call=4 do device-fatal",
       "when verb=create_qp call=2 count=5 every=10ms do port-down for=1ms",
+      "when device=1 do lose 5%",
+      "when device=1 opcode=READ service=RC attempt=first seed=7 count=3 from=1s do lose 0.001",
   };
   for (const char* text : texts) {
     Rule first = parse_one(text);

@@ -90,7 +90,8 @@ struct MessageRecord {
   uint32_t dst_qpn;
   uint32_t offset;  ///< bytes placed (Verdict::kPartial)
   uint32_t imm;
-  int32_t pid;  ///< process that executes the record
+  int32_t pid;       ///< process that executes the record
+  uint32_t packets;  ///< that carry it; 0 = one
   uint16_t src_lid;
   uint16_t dst_lid;
   uint16_t node;  ///< node, device index, port of the hook (see above)
@@ -108,7 +109,7 @@ struct MessageRecord {
   uint8_t syndrome;  ///< Ack: AckSyndrome; others see Opcode
   uint8_t rule;      ///< rule that decided, 0xff = none
   uint8_t path;      ///< of the destination's LIDs, counted from 0, the one it goes to
-  uint8_t reserved[21];
+  uint8_t reserved[17];
 };
 static_assert(sizeof(MessageRecord) == 128);
 
@@ -159,6 +160,9 @@ enum class ActionKind : uint8_t {
   kSetSegment = 27,  ///< the port reaches only ports of segment `value`; kOwnSegment = none but itself
   kGidTable = 28,    ///< the GID table becomes `value64`, by pack() of gid_list.h
   kSetSpeed = 29,    ///< the link reports the speed `value64`, by pack() of link_speed.h
+  /// message action
+  kLose = 30,  ///< packets are lost: `value` that others of the message follow, and the last one when
+               ///< `value64` is not 0
   /// verb action
   kVerbFault = 24,  ///< a control verb sleeps `delay_ns`, then fails with errno `value` when that is not 0
 };
@@ -194,7 +198,7 @@ constexpr bool is_verb_action(ActionKind kind) {
 
 /// True for actions on the attempt at hand rather than on the fabric.
 constexpr bool is_message_action(ActionKind kind) {
-  return kind >= ActionKind::kDrop && kind <= ActionKind::kLateWrite;
+  return (kind >= ActionKind::kDrop && kind <= ActionKind::kLateWrite) || kind == ActionKind::kLose;
 }
 
 }  // namespace bfo::softhca

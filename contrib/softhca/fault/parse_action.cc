@@ -60,6 +60,12 @@ bool StatementParser::parse_positional(Rule& rule, Verb verb, const Token& verb_
     a.value64 = pack(speed);
     return true;
   }
+  if (want.what == Positional::kFraction) {
+    const auto fraction = read_fraction(token.text);
+    if (!fraction || *fraction == 0) return fail_value(p, want.expected);
+    a.value64 = *fraction;
+    return true;
+  }
   if (want.what == Positional::kError) return read_errno(p, a.value);
   if (want.what == Positional::kLimit || want.what == Positional::kBytes) {
     const auto limit = want.what == Positional::kLimit ? read_number(token.text) : read_size(token.text);
@@ -226,6 +232,12 @@ bool StatementParser::check_and_finish(Rule& rule, Verb verb, const Token& verb_
     return refuse(
         "\"drop-ack\" names the request whose answer is lost; expected \"opcode=ACK do drop\" to name "
         "answers");
+  }
+  if (verb == Verb::kLose) {
+    if ((m.direction_mask & 2) != 0)
+      return refuse("\"lose\" acts on packets that leave a port; expected direction=tx");
+    if (used(Key::kOffset) || used(Key::kByte))
+      return refuse("\"lose\" chooses the packets itself; expected no offset= or byte=");
   }
   if (verb == Verb::kPortFlap) {
     if (flap_down_ns_ == 0 || flap_up_ns_ == 0)

@@ -6,17 +6,12 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
+
+#include "contrib/softhca/fault/dice.h"
+
 namespace bfo::softhca {
 namespace {
-
-/// SplitMix64 finaliser: the same (seed, ordinal) gives the same random number in every run and every
-/// process.
-uint64_t throw_dice(uint64_t seed, uint64_t ordinal) {
-  uint64_t z = seed * 0x9e3779b97f4a7c15ull + ordinal * 0xd1342543de82ef95ull + 0x632be59bd9b4e019ull;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
 
 /// Names a message by its source port and its ordinal there; attempts of one message share it. Never 0.
 uint64_t message_identity(const MessageRecord& r) {
@@ -94,6 +89,12 @@ bool is_plain_filter(const Rule& rule) {
   const RuleMatch& m = rule.match;
   return m.message_first == 0 && m.every == 0 && m.byte == kNever && m.probability == kAlways &&
          rule.trigger.count == 0;
+}
+
+/// The first transmission of a message decides about all of them.
+bool shares_fate(const Rule& rule) {
+  return rule.match.attempt_mode == AttemptMode::kAll && !is_plain_filter(rule) &&
+         rule.action.kind != ActionKind::kLose;
 }
 
 /// Takes one of the allowed firings. False when they are used up.
@@ -175,11 +176,21 @@ Decision common_decision(const Rule& rule, unsigned index) {
   return d;
 }
 
-/// `cut` is the offset inside the message at which the effect starts.
-Decision message_decision(const Rule& rule, unsigned index, const MessageRecord& r, uint64_t cut) {
+/// What a rule has found of a message.
+struct Firing {
+  bool fires = false;
+  uint64_t cut = 0;  ///< offset inside the message at which the effect starts
+  LostPackets lost = {};
+};
+
+Decision message_decision(const Rule& rule, unsigned index, const MessageRecord& r, const Firing& firing) {
   Decision d = common_decision(rule, index);
-  d.cut_bytes = cut;
-  d.offset = static_cast<uint32_t>(cut);
+  d.cut_bytes = firing.cut;
+  d.offset = static_cast<uint32_t>(firing.cut);
+  if (d.kind == ActionKind::kLose) {
+    d.value = firing.lost.followed;
+    d.value64 = firing.lost.last ? 1 : 0;
+  }
   if (!is_message_action(d.kind)) {
     d.node = rule.action.on_peer ? r.peer_node : r.node;
     d.device = rule.action.on_peer ? r.peer_device : r.device;
@@ -202,18 +213,13 @@ bool is_lucky(const RuleMatch& m, uint64_t ordinal) {
   return m.probability == kAlways || throw_dice(m.seed, ordinal) < m.probability;
 }
 
-struct Firing {
-  bool fires = false;
-  uint64_t cut = 0;
-};
-
 /// Counts the message. True when it is one that the rule waits for.
 Firing evaluate(const Rule& rule, RuleCounters& c, const MessageRecord& r) {
   const RuleMatch& m = rule.match;
   const bool request = r.opcode != Opcode::kAck;
   if (request && m.attempt_mode == AttemptMode::kExact && r.attempt != m.attempt) return {};
   if (request && m.attempt_mode == AttemptMode::kFirst && r.attempt != 0) return {};
-  if (request && m.attempt_mode == AttemptMode::kAll && r.attempt != 0 && !is_plain_filter(rule)) {
+  if (request && r.attempt != 0 && shares_fate(rule)) {
     return {remembers(c, message_identity(r)), effect_offset(rule.action, r.length)};
   }
   const uint64_t ordinal = c.matched.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -225,7 +231,9 @@ Firing evaluate(const Rule& rule, RuleCounters& c, const MessageRecord& r) {
     if (!rule.action.has_offset) cut = m.byte - before;
   }
   if (!is_lucky(m, ordinal)) return {};
-  return {true, cut};
+  if (rule.action.kind != ActionKind::kLose) return {true, cut};
+  const LostPackets lost = lose_packets(rule.action.value64, m.seed, ordinal, std::max(r.packets, 1u));
+  return {lost.any(), cut, lost};
 }
 
 /// A periodic firing applies to the port of the message that triggered the first one.
@@ -258,10 +266,9 @@ Decision decide(FaultTable& table, const MessageRecord& record) {
     if (!in_window(table, slot.rule.trigger, record.time_ns) || runs_by_clock(slot.rule, c)) continue;
     const Firing firing = evaluate(slot.rule, c, record);
     if (!firing.fires) continue;
-    const bool repeated = record.attempt != 0 && slot.rule.match.attempt_mode == AttemptMode::kAll &&
-                          record.opcode != Opcode::kAck && !is_plain_filter(slot.rule);
+    const bool repeated = record.attempt != 0 && record.opcode != Opcode::kAck && shares_fate(slot.rule);
     if (!repeated && !claim_firing(slot.rule, c)) continue;
-    const Decision d = message_decision(slot.rule, i, record, firing.cut);
+    const Decision d = message_decision(slot.rule, i, record, firing);
     if (!repeated && slot.rule.match.attempt_mode == AttemptMode::kAll) remember(c, message_identity(record));
     if (!is_message_action(d.kind)) keep_target(c, d);
     if (!repeated) note_firing(table, i, record.time_ns);

@@ -29,7 +29,8 @@ inline constexpr uint64_t kAlways = ~uint64_t{0};
 /// Which transmissions of a message a rule looks at.
 enum class AttemptMode : uint8_t {
   kFirst = 0,  ///< first transmission only, so a dropped message arrives with its retry
-  kAll = 1,    ///< the first one decides, every retransmission of that message is treated like it
+  kAll = 1,    ///< the first one decides, every retransmission of that message is treated like it; of an
+               ///< action that throws dice for each packet: each for itself
   kExact = 2,  ///< only retransmission number `attempt`
 };
 

@@ -436,6 +436,45 @@ TEST_F(VerbRules, Report_NamesCalls) {
   EXPECT_NE(report.find("verb=create_srq call=2"), std::string::npos) << report;
 }
 
+/// The part of the packets is lost, whatever messages they belong to, and the last one of a message no more
+/// often than another.
+TEST_F(RuleTable, Lose_TakesThatPartOfThePackets) {
+  load("lossy: when node=0 do lose 2%");
+  uint64_t followed = 0;
+  uint64_t last = 0;
+  unsigned hit = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    MessageRecord r = message();
+    r.packets = 10;
+    const Decision d = decide(*table_, r);
+    if (d.kind == ActionKind::kNone) continue;
+    ASSERT_EQ(d.kind, ActionKind::kLose);
+    ASSERT_TRUE(d.value != 0 || d.value64 != 0) << "nothing is lost";
+    ASSERT_LT(d.value, 10u);
+    ++hit;
+    followed += d.value;
+    last += d.value64;
+  }
+  EXPECT_NEAR(static_cast<double>(followed), 3600, 240);  // four times the deviation
+  EXPECT_NEAR(static_cast<double>(last), 400, 80);
+  EXPECT_EQ(counters("lossy").fired.load(), hit);
+}
+
+/// What is sent again may be lost again, and an acknowledgement is a packet like others.
+TEST_F(RuleTable, Lose_ThrowsDiceForEachTransmission) {
+  load("do lose 50%");
+  unsigned lost_again = 0;
+  unsigned lost_answers = 0;
+  for (int i = 0; i < 1000; ++i) {
+    MessageRecord r = message();
+    r.attempt = 1;
+    lost_again += decide(*table_, r).kind == ActionKind::kLose;
+    lost_answers += send(0, Opcode::kAck).kind == ActionKind::kLose;
+  }
+  EXPECT_NEAR(lost_again, 500, 64);
+  EXPECT_NEAR(lost_answers, 500, 64);
+}
+
 TEST_F(RuleTable, ManyThreads_OneExactFiring) {
   load("hit: when message=5000 do drop\nticks: when at=0ms every=1us count=100 do sm-change");
   std::atomic<int> drops{0};

@@ -67,6 +67,7 @@ constexpr Word kVerbs[] = {
     {"corrupt", v(Verb::kCorrupt)},
     {"complete", v(Verb::kComplete)},
     {"late-write", v(Verb::kLateWrite)},
+    {"lose", v(Verb::kLose)},
     {"release", v(Verb::kRelease)},
     {"port-down", v(Verb::kPortDown)},
     {"port-up", v(Verb::kPortUp)},

@@ -59,6 +59,7 @@ enum class Verb : uint32_t {
   kCorrupt,
   kComplete,
   kLateWrite,
+  kLose,
   kRelease,
   kPortDown,
   kPortUp,
