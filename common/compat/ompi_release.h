@@ -125,6 +125,14 @@ inline bool windows_use_btls([[maybe_unused]] mca_btl_base_module_recv_cb_fn_t o
 #endif
 }
 
+/// May a process wait in the runtime without progress (MPI_Comm_disconnect, connect, accept, spawn)? Where
+/// the runtime's functions can be replaced there is progress: pml/bfo/glue/waits.h.
+#if OMPI_MAJOR_VERSION >= 5
+inline constexpr bool kWaitsWithoutProgress = true;
+#else
+inline constexpr bool kWaitsWithoutProgress = false;
+#endif
+
 /// Does osc rdma serve windows by messages over a BTL, and is this the tag of one?
 #if OMPI_MAJOR_VERSION >= 5
 inline constexpr bool kWindowsUseBtls = true;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // stock_send.cc: see stock_send.h.
+//
+// H1..H23: contrib/doc/hazards.md
 #include "pml/bfo/glue/stock_send.h"
 
 #include <cstddef>
@@ -42,8 +44,10 @@ StockSend& stock_send() {
 // Seven messages of 512 bytes fill it. Then it takes neither sendi nor a fragment until the peer reads. So a
 // sender that is ahead of its peer puts longer messages into fragments, as ob1 does. A sender that waits for
 // answers uses the fast box, which has less latency. No message of more than a quarter of the box goes there.
-// A BTL without sendi takes fragments anyway.
+// A BTL without sendi takes fragments anyway. Where copies do not complete a send, a fragment would keep its
+// request until the peer has read it, and sendi does not.
 bool StockSend::wants_fragment(const RailHandle& rail, size_t length) {
+  if constexpr (!kCopiesComplete) return false;
   if (rail.btl->btl_sendi == nullptr) return length <= kCopyBytes;
   if ((rail.btl->btl_flags & MCA_BTL_FLAGS_SEND_INPLACE) == 0) return false;
   if (length > kMostBoxed) return true;
@@ -53,8 +57,9 @@ bool StockSend::wants_fragment(const RailHandle& rail, size_t length) {
   return false;
 }
 
-// nullptr: too many are under way, or there is none.
+// nullptr: too many are under way, there is none, or its message would be complete too early (H20).
 inline mca_btl_base_descriptor_t* StockSend::descriptor(const RailHandle& rail, size_t size) {
+  if constexpr (!kCopiesComplete) return nullptr;
   if (copies_out_.load(std::memory_order_relaxed) >= kCopies) return nullptr;
   const uint32_t flags = rail.failover == nullptr ? kQuiet : kDesFlags;
   return rail.btl->btl_alloc(rail.btl, rail.ep, MCA_BTL_NO_ORDER, size, flags);

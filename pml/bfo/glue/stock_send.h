@@ -3,6 +3,13 @@
 // stock_send.h: StockSend, short messages over a BTL without common/failover_btl.h: which of them go by its
 // sendi and which in a fragment of it, and the copies that such fragments are. Written for vader, whose box
 // for short messages fills, and for BTLs without sendi (tcp). Any thread.
+//
+// A copy may be in this process when its send is complete: the BTL hands it on with progress, when it has
+// connected, or the peer has read. From Open MPI 5.0 on a process may wait in the runtime then, without
+// progress, for a peer that needs the message first. There are no copies there: a message is taken by sendi,
+// or has a request that ends when the BTL calls back (H20).
+//
+// H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <atomic>
@@ -19,9 +26,13 @@ class StockSend {
   static constexpr size_t kAlwaysSendi = 256;
   static constexpr size_t kAlwaysScattered = 64;
 
+  /// Is a send complete when its message is in a copy?
+  static constexpr bool kCopiesComplete = !kWaitsWithoutProgress;
+
   /// Longest message, header included, that is sent over this BTL without a request.
   static size_t inline_limit(const mca_btl_base_module_t& btl) {
-    return btl.btl_sendi == nullptr ? sizeof(core::MatchHdr) + kCopyBytes : SIZE_MAX;
+    if (btl.btl_sendi != nullptr) return SIZE_MAX;
+    return kCopiesComplete ? sizeof(core::MatchHdr) + kCopyBytes : 0;
   }
   /// True: the message is to be sent in a fragment rather than by sendi(). Counts it.
   bool wants_fragment(const RailHandle& rail, size_t length);
