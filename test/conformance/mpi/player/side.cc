@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 namespace player {
@@ -142,6 +143,21 @@ std::string Side::difference(const Bytes& is, const Bytes& wanted) const {
 
 void Side::blank(Bytes* image) const {
   for (const Run& run : runs_) std::memset(image->data() + origin_ + run.at, 0, run.size);
+}
+
+void Side::blank_padding(Bytes* image) const {
+#if OMPI_MAJOR_VERSION >= 5
+  constexpr size_t kWhole = sizeof(long double);
+  constexpr size_t kValue = std::numeric_limits<long double>::digits == 64 ? 10 : kWhole;
+  if (base_.type != MPI_LONG_DOUBLE && base_.type != MPI_LONG_DOUBLE_INT) return;
+  for (const Run& run : runs_) {
+    if (run.size % kWhole != 0) continue;  // the int behind one
+    for (size_t at = 0; at < run.size; at += kWhole)
+      std::memset(image->data() + origin_ + run.at + at + kValue, 0, kWhole - kValue);
+  }
+#else
+  static_cast<void>(image);
+#endif
 }
 
 Bytes stream_of(const SideSpec& spec, uint64_t content) {
