@@ -14,7 +14,7 @@ namespace bfo {
 namespace {
 
 constexpr char kFile[] = "bfo-claims";
-constexpr uint64_t kMagic = 0x31534d49414c4342u;  // "BCLAIMS1"
+constexpr uint64_t kMagic = 0x32534d49414c4342u;  // "BCLAIMS2"
 constexpr unsigned kClaims = 256;
 constexpr unsigned kPlaces = 1024;
 
@@ -37,6 +37,7 @@ struct Claims::Claim {
   std::atomic<uint32_t> counted;
   std::atomic<uint32_t> times;
   std::atomic<uint32_t> said;
+  std::atomic<uint32_t> holder;  ///< its pid
 };
 
 /// All zero in a new file.
@@ -93,6 +94,26 @@ Claims::Turn Claims::take(uint64_t key, uint64_t now_ns, uint64_t quiet_ns, uint
   }
   claim->counted.fetch_add(1);
   return {};
+}
+
+void Claims::renew(uint64_t key, uint64_t now_ns) {
+  if (Claim* const claim = find(key); claim != nullptr) claim->told_ns = now_ns;
+}
+
+Claims::Hold Claims::hold(uint64_t key, uint64_t now_ns, uint64_t lapse_ns) {
+  Claim* const claim = find(key);
+  if (claim == nullptr) return Hold::kKept;
+  const auto own = static_cast<uint32_t>(getpid());
+  uint32_t holder = claim->holder.load();
+  if (holder == own) {
+    claim->told_ns = now_ns;
+    return Hold::kKept;
+  }
+  const uint64_t asked = claim->told_ns.load();
+  if (holder != 0 && now_ns < asked + lapse_ns) return Hold::kOthers;
+  if (!claim->holder.compare_exchange_strong(holder, own)) return Hold::kOthers;
+  claim->told_ns = now_ns;
+  return Hold::kTaken;
 }
 
 bool Claims::take_once(uint64_t key, bool otherwise) {

@@ -40,9 +40,19 @@ class Claims {
   Turn take(uint64_t key, uint64_t now_ns, uint64_t quiet_ns) {
     return take(key, now_ns, quiet_ns, quiet_ns);
   }
+  /// What was said goes on: it is not said again before `quiet_ns` have passed from now on.
+  void renew(uint64_t key, uint64_t now_ns);
   /// The same of what is said once in a job. Where nobody knows of the others this process says it when
   /// `otherwise`.
   bool take_once(uint64_t key, bool otherwise = true);
+  enum class Hold : uint8_t {
+    kOthers,  ///< another process has it
+    kTaken,   ///< this one from now on
+    kKept,    ///< this one still
+  };
+  /// Of what one process of the host does for all, again and again: it is this one's until it has not asked
+  /// for `lapse_ns`. Where there is nothing to share it is.
+  Hold hold(uint64_t key, uint64_t now_ns, uint64_t lapse_ns);
   /// After a turn that was mine: it is said.
   void said(uint64_t key);
   /// After one that was not: waits until it is said, `most_ms` milliseconds at most.

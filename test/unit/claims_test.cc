@@ -75,6 +75,36 @@ TEST_F(ClaimsTest, TakenAgainAndAgain_QuietGrowsUpToItsBound) {
   EXPECT_EQ(said, (std::vector<uint64_t>{1, 3, 7, 15, 31, 47}));
 }
 
+TEST_F(ClaimsTest, WhatGoesOn_IsNotSaidAgain) {
+  Claims a;
+  Claims b;
+  a.open(folder(), 0);
+  b.open(folder(), 1);
+  ASSERT_TRUE(a.take(7, 5 * kSecond, 10 * kSecond).mine);
+  for (uint64_t s = 6; s <= 40; ++s) a.renew(7, s * kSecond);
+  EXPECT_FALSE(b.take(7, 49 * kSecond, 10 * kSecond).mine);
+  EXPECT_TRUE(b.take(7, 50 * kSecond, 10 * kSecond).mine);
+}
+
+TEST_F(ClaimsTest, Held_IsAnothersWhenItsHolderStaysAway) {
+  using Hold = Claims::Hold;
+  Claims claims;
+  claims.open(folder(), 0);
+  const auto elsewhere_at = [this](unsigned place, uint64_t s) {
+    return static_cast<Hold>(elsewhere(
+        place, [s](Claims& other) { return static_cast<int>(other.hold(7, s * kSecond, 3 * kSecond)); }));
+  };
+  EXPECT_EQ(claims.hold(7, 5 * kSecond, 3 * kSecond), Hold::kTaken);
+  EXPECT_EQ(claims.hold(7, 6 * kSecond, 3 * kSecond), Hold::kKept);
+  EXPECT_EQ(elsewhere_at(1, 6), Hold::kOthers);
+  EXPECT_EQ(elsewhere_at(2, 8), Hold::kOthers) << "it may be late";
+  EXPECT_EQ(claims.hold(7, 9 * kSecond, 3 * kSecond), Hold::kKept) << "nobody else has asked";
+  EXPECT_EQ(elsewhere_at(3, 12), Hold::kTaken);
+  EXPECT_EQ(claims.hold(7, 13 * kSecond, 3 * kSecond), Hold::kOthers);
+  EXPECT_EQ(claims.hold(7, 15 * kSecond, 3 * kSecond), Hold::kTaken) << "that one has ended";
+  EXPECT_EQ(claims.hold(8, 15 * kSecond, 3 * kSecond), Hold::kTaken) << "something else";
+}
+
 TEST_F(ClaimsTest, ManyThreadsAtOnce_OneHasIt) {
   std::atomic<int> told{0};
   std::atomic<int> counted{0};
