@@ -46,7 +46,7 @@ struct mca_btl_base_descriptor_t;
 struct opal_proc_t;
 
 #define BFO_FAILOVER_MAGIC 0x31464f42u /* "BOF1" in memory order, little endian */
-#define BFO_FAILOVER_VERSION 11u
+#define BFO_FAILOVER_VERSION 12u
 
 /* Status a failover BTL passes to des_cbfunc and to RDMA completion callbacks. Anything that was handed to
  * ibv_post_send has an unknown fate unless a SUCCESS completion covers it: "flushed" is not "never sent"
@@ -165,6 +165,18 @@ typedef struct bfo_port_speed_t {
   char text[96];   /* after which event, in words */
 } bfo_port_speed_t;
 
+/* A port loses packets, which its device or the peer's sends again, so that no rail ends; or it does not any
+ * more. One process of each host tells it. Valid only during the call. */
+typedef struct bfo_port_loss_t {
+  char device[64];
+  uint32_t port;
+  uint32_t in;      /* 1: packets that are sent to the port; 0: that it sends, or their acknowledgments */
+  uint32_t lossy;   /* 0: not any more */
+  uint64_t signs;   /* lost packets, as the device sees them, in the last `ns` nanoseconds of traffic */
+  uint64_t packets; /* of so many */
+  uint64_t ns;
+} bfo_port_loss_t;
+
 /* What the PML gives the BTL. Calls come from the BTL's progress function (any thread that runs
  * opal_progress), one at a time per module. `ctx` is the pointer given to bind(), `rail` the one given to
  * attach(). Of an endpoint without such a pointer only messages are reported. The callee may post on other
@@ -201,6 +213,8 @@ typedef struct bfo_failover_sink_t {
   /* About the port of a module, and so all its rails: btl_bandwidth is another one. When a port comes back,
    * before rail_up. */
   void (*port_speed)(void* ctx, struct mca_btl_base_module_t* btl, const bfo_port_speed_t* speed);
+  /* About the port of a module, and so all its rails, which go on. */
+  void (*port_loss)(void* ctx, struct mca_btl_base_module_t* btl, const bfo_port_loss_t* loss);
 } bfo_failover_sink_t;
 
 /* What the BTL gives the PML: one constant object per component. All functions may be called by any thread

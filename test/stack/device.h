@@ -105,6 +105,7 @@ struct Device : ibv_device {
   bool dead = false;
   uint64_t silent_until = 0;
   uint64_t received = 0;      // bytes that came in at the port, with rates
+  engine::LossCounts losses;  // that the port has counted; nothing is known at first
   uint64_t dies_at_call = 0;  // the verb that kills it, counted from the start; 0: none
   uint64_t calls = 0;         // .. that many so far, counted if there is one
   bool up() const { return port.state == IBV_PORT_ACTIVE; }

@@ -75,6 +75,10 @@ int port_received(ibv_context* c, uint8_t, uint64_t* bytes) {
   *bytes = device_of(c).received;
   return *bytes == 0 ? EOPNOTSUPP : 0;
 }
+int port_losses(ibv_context* c, uint8_t, engine::LossCounters*, engine::LossCounts* counts) {
+  *counts = device_of(c).losses;
+  return 0;
+}
 int query_gid(ibv_context* c, uint8_t, int, ibv_gid* gid) {
   if (ordered("query_gid", c) != 0) return -1;
   *gid = ibv_gid{};
@@ -353,6 +357,7 @@ const engine::VerbsApi& counting_verbs() {
   static const engine::VerbsApi api = [] {
     engine::VerbsApi a = verbs();
     a.port_received = port_received;
+    a.port_losses = port_losses;
     return a;
   }();
   return api;

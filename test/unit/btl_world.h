@@ -56,7 +56,10 @@ struct Process {
   uint64_t stay_ns = 0;              // comes_seldom(), since it was last set to 0
   std::vector<std::string> packets;  // of connections, sent and believed, in words
   std::vector<std::string> rates;    // of its port, before and after a change
-  std::vector<std::string> drops;    // reasons of what was dropped or put off
+  std::vector<std::string> losses;   // of packets, as its port was told to lose them, or not any more
+  engine::LossTurn loss_turn = engine::LossTurn::kKept;
+  int turns_asked = 0;
+  std::vector<std::string> drops;  // reasons of what was dropped or put off
 
   static Process& of(void* ctx) { return *static_cast<Process*>(ctx); }
 
@@ -107,6 +110,15 @@ struct Process {
                            int32_t event) {
       of(ctx).rates.push_back(std::to_string(before.mbit) + " > " + std::to_string(now.mbit) + " " +
                               engine::event_name(event) + (now.guessed ? ", guessed" : ""));
+    };
+    host.loss_turn = [](void* ctx, uint64_t) {
+      ++of(ctx).turns_asked;
+      return of(ctx).loss_turn;
+    };
+    host.packet_loss = [](void* ctx, const engine::PortLoss& loss) {
+      if (loss.stage == engine::LossStage::kGoesOn) return;
+      of(ctx).losses.push_back(std::string(loss.in ? "in" : "out") +
+                               (loss.stage == engine::LossStage::kBegins ? " begins" : " is over"));
     };
     host.find_peer = [](void*, uint64_t) -> engine::Endpoint* { return nullptr; };
     host.connect_other_rails = [](void* ctx, engine::Endpoint&) { ++of(ctx).others_asked; };

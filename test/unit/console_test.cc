@@ -187,6 +187,27 @@ TEST(Console, PortWithAnotherRate_IsToldOnceInEachDirection) {
   EXPECT_NE(lines[2].find("1 more time since the last line"), std::string::npos);
 }
 
+TEST(Console, PortThatLosesPackets_IsToldWithHostPortAndDirection) {
+  std::vector<std::string> lines;
+  printed = &lines;
+  Claims claims;
+  claims.open(nullptr, 0);
+  Console console(print, claims);
+  PortLoss loss = lossy();
+  console.tell_loss(loss);
+  loss.in = false;
+  loss.packets = 0;  // whatever the device says
+  console.tell_loss(loss);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(
+      lines[0],
+      "bfo: rank 3: host node1: rail 1 (softhca1 port 1) loses packets that are sent to it: 213 of 20840 "
+      "in 3.0 s (1.02 %) were missing; it keeps its share of the traffic");
+  EXPECT_NE(lines[1].find("loses packets that it sends: 213 of 0 in 3.0 s (100 %) were sent again"),
+            std::string::npos)
+      << lines[1];
+}
+
 TEST(Console, NoRailToAPeer_SaysForHowLongAndWhatEndsIt) {
   FailoverEvent e;
   e.what = "no_rail";

@@ -114,6 +114,21 @@ TEST(FormatEvent, RailThatMovesTooLittle_SaysWhatShowsIt) {
   EXPECT_EQ(format_degraded(e, names(), 1.5, origin(), line, 100), 0u) << "too small";
 }
 
+TEST(FormatEvent, PortThatLosesPackets_SaysHowManyAndWhichWay) {
+  char line[1000];
+  ASSERT_NE(format_loss(lossy(), 1.5, origin(), line, sizeof line), 0u);
+  EXPECT_EQ(std::string(line),
+            "{\"schema\": 1, \"time\": 1.500000, \"what\": \"packet_loss\", \"job\": \"4711\", \"host\": "
+            "\"node1\", \"rank\": 0, \"device\": \"softhca1\", \"port\": 1, \"rail\": 1, \"direction\": "
+            "\"in\", \"packets_lost\": 213, \"packets\": 20840, \"over_ms\": 3040.000}\n");
+  PortLoss well = lossy();
+  well.lossy = well.in = false;
+  ASSERT_NE(format_loss(well, 1.5, origin(), line, sizeof line), 0u);
+  EXPECT_NE(std::string(line).find("\"what\": \"packet_loss_over\""), std::string::npos);
+  EXPECT_NE(std::string(line).find("\"direction\": \"out\""), std::string::npos);
+  EXPECT_EQ(format_loss(well, 1.5, origin(), line, 100), 0u) << "too small";
+}
+
 TEST(FormatEvent, OtherRailsOverThePort_ShowWhichEndIsSlow) {
   DegradedEvent e = slow();
   e.rails_judged = 3;
@@ -438,6 +453,8 @@ TEST(EventFields, AreThoseOfTheDocumentation) {
   ASSERT_NE(format_speed(slower(), 1.5, origin(), line, sizeof line), 0u);
   add_fields(line, &written);
   ASSERT_NE(format_degraded(slow(), names(), 1.5, origin(), line, sizeof line), 0u);
+  add_fields(line, &written);
+  ASSERT_NE(format_loss(lossy(), 1.5, origin(), line, sizeof line), 0u);
   add_fields(line, &written);
 
   const char* const root = std::getenv("BFO_SRCDIR");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// event_samples.h: a loss, the names of its two ends, a slow rail and a port that got slower; and lines that
-// are kept.
+// event_samples.h: a loss, the names of its two ends, a slow rail, a port that got slower and one that loses
+// packets; and lines that are kept.
 #pragma once
 
 #include <cstdio>
@@ -65,6 +65,20 @@ inline PortSpeed slower() {
   speed.cause = "IBV_EVENT_DEVICE_SPEED_CHANGE";
   speed.rails = 7;
   return speed;
+}
+
+inline PortLoss lossy() {
+  PortLoss loss;
+  loss.rank = 3;
+  loss.host = "node1";
+  loss.device = "softhca1";
+  loss.port = 1;
+  loss.rail = 1;
+  loss.in = true;
+  loss.lost = 213;
+  loss.packets = 20'840;
+  loss.ns = 3'040'000'000;
+  return loss;
 }
 
 inline std::vector<std::string>* printed = nullptr;

@@ -431,6 +431,22 @@ TEST_F(SummaryTest, RailThatWasSlow_IsToldWithItsPort) {
       << lines[0];
 }
 
+TEST_F(SummaryTest, PortThatLostPackets_IsTold) {
+  PortLoss loss;
+  loss.device = "a1";
+  loss.port = 1;
+  {
+    Process one(folder(), 0, 1);
+    one.s.lossy(loss);
+    one.s.collect(0, 0, 0);
+    one.s.finish("n1");
+  }
+  EXPECT_TRUE(
+      has("bfo: summary of host n1: 1 time packets were lost over 1 port (a1 port 1); a rail was missing for "
+          "0.000 s"))
+      << lines[0];
+}
+
 TEST(Facts, DamagedBytesFromFixedSeeds_MakeOneLine) {
   std::mt19937 rng(1);
   int read = 0;

@@ -48,6 +48,7 @@ struct Params {
   unsigned control_threads;
   unsigned ib_max_rdma_dst_ops;
   unsigned suspect_time;
+  unsigned loss_threshold;
   unsigned probe_timeout;
   unsigned connect_timeout;
   unsigned peer_timeout;

@@ -305,6 +305,8 @@ engine::Host make_host(Module& module) {
       .cause_known = on_cause_known,
       .gap_lost = on_gap_lost,
       .rate_changed = on_rate_changed,
+      .loss_turn = loss_turn,
+      .packet_loss = packet_loss,
       .find_peer = find_peer,
       .rails = rails,
       .other_rail_up = other_rail_up,

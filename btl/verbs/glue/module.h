@@ -43,6 +43,7 @@ struct Module {
   bool error_reported;
   bool fixed_rate;  ///< the user has said what its bandwidth is
   bool guess_reported;
+  bool loss_told[2];          ///< of packets that it sends, and that are sent to it: this process has told
   uint32_t missing_reported;  ///< one bit per engine::Object of which a sentence was printed
 };
 
@@ -141,6 +142,10 @@ void path_unknown(void* ctx, const engine::PathTrouble& trouble);
 void thread_missing(void* ctx, int error);
 void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
                     int status);
+
+/// packet_loss.cc: of engine::Host.
+engine::LossTurn loss_turn(void* ctx, uint64_t now);
+void packet_loss(void* ctx, const engine::PortLoss& loss);
 
 }  // namespace bfo::verbs
 

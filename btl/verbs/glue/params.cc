@@ -75,6 +75,10 @@ constexpr UnsignedParam kUnsigned[] = {
      "another one preferred; longer where silence is usual. Path and peer are asked after half of them (0: "
      "never). The rail ends when the peer answers over other rails only, or the device reports an error. "
      "Needs pml bfo"},
+    {"loss_threshold", &Params::loss_threshold, 1000, 0, 1000000, OPAL_INFO_LVL_3,
+     "Lost packets for a million, by the counters of a port in /sys/class/infiniband, that are told: in a "
+     "line, in the event file and in the summary, after three seconds of traffic. Nothing else changes (0: "
+     "never). Needs pml bfo"},
     {"probe_timeout", &Params::probe_timeout, 8, 1, 31, OPAL_INFO_LVL_9,
      "ib_timeout of the probe queue pair (8: 1 ms, so a dead path fails its probe, sent five times, after "
      "about 5 ms)"},
@@ -252,6 +256,7 @@ engine::Config make_config(const Component& component, const mca_btl_base_module
   config.inline_bytes = params.max_inline;
   config.cq_entries = params.cq_size;
   config.probe_timeout = static_cast<uint8_t>(params.probe_timeout);
+  config.loss_threshold = params.loss_threshold;
   config.suspect_ns = uint64_t{params.suspect_time} * 1'000'000;
   config.connect_timeout_ns = uint64_t{params.connect_timeout} * 1'000'000;
   config.peer_timeout_ns = uint64_t{params.peer_timeout} * 1'000'000;

@@ -54,18 +54,22 @@ template <class Read>
 int read_ports_into(void* value, Read read) {
   auto* out = static_cast<unsigned long long*>(value);
   const Component& component = mca_btl_verbs_component;
-  for (int i = 0; i < kPorts; ++i)
-    out[i] = i < component.module_count ? read(component.modules[i]->port.outages()) : 0;
+  for (int i = 0; i < kPorts; ++i) out[i] = i < component.module_count ? read(component.modules[i]->port) : 0;
   return OPAL_SUCCESS;
 }
 
 int read_losses(const mca_base_pvar_t*, void* value, void*) {
-  return read_ports_into(value, [](const engine::Outages& port) { return port.losses(); });
+  return read_ports_into(value, [](const engine::Port& port) { return port.outages().losses(); });
 }
 
 int read_down_time(const mca_base_pvar_t*, void* value, void*) {
   const uint64_t now = engine::system_environment().now_ns();
-  return read_ports_into(value, [now](const engine::Outages& port) { return port.down_ns(now) / 1'000'000; });
+  return read_ports_into(value,
+                         [now](const engine::Port& port) { return port.outages().down_ns(now) / 1'000'000; });
+}
+
+int read_packet_loss(const mca_base_pvar_t*, void* value, void*) {
+  return read_ports_into(value, [](const engine::Port& port) { return port.packet_loss().found(); });
 }
 
 }  // namespace
@@ -82,6 +86,11 @@ void register_port_pvars(const Component& component) {
       "Milliseconds in which each port was not active since it was opened: one value per port",
       OPAL_INFO_LVL_3, MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr,
       MPI_T_BIND_NO_OBJECT, flags, read_down_time, nullptr, port_notify, nullptr);
+  mca_base_component_pvar_register(
+      &component.super.btl_version, "port_packet_loss",
+      "How often this process has found that each port loses packets: one value per port", OPAL_INFO_LVL_3,
+      MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, nullptr, MPI_T_BIND_NO_OBJECT, flags,
+      read_packet_loss, nullptr, port_notify, nullptr);
 }
 
 void register_drop_pvars(const Component& component) {

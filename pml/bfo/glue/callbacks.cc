@@ -169,6 +169,10 @@ void port_speed(void* ctx, mca_btl_base_module_t* btl, const bfo_port_speed_t* s
   module_of(ctx).port_speed(btl, *speed);
 }
 
+void port_loss(void* ctx, mca_btl_base_module_t* btl, const bfo_port_loss_t* loss) {
+  module_of(ctx).port_loss(btl, *loss);
+}
+
 constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),
                                        kBuild,
                                        message,
@@ -179,7 +183,8 @@ constexpr bfo_failover_sink_t kSink = {sizeof(bfo_failover_sink_t),
                                        sendi_failed,
                                        gap_lost,
                                        peer_answers,
-                                       port_speed};
+                                       port_speed,
+                                       port_loss};
 
 constexpr bfo_failover_sink_t traced_sink() {
   bfo_failover_sink_t sink = kSink;

@@ -154,4 +154,17 @@ void Console::tell_speed(const PortSpeed& speed, uint64_t now_ns) {
   print_(line);
 }
 
+void Console::tell_loss(const PortLoss& loss) {
+  const double percent =
+      loss.packets != 0 ? 100 * static_cast<double>(loss.lost) / static_cast<double>(loss.packets) : 100;
+  char line[500];
+  snprintf(line, sizeof(line),
+           "bfo: rank %d: host %.128s: rail %u (%.64s port %u) loses packets that %s: %llu of %llu in %.1f s "
+           "(%.3g %%) were %s; it keeps its share of the traffic",
+           loss.rank, loss.host, loss.rail, loss.device, loss.port, loss.in ? "are sent to it" : "it sends",
+           static_cast<unsigned long long>(loss.lost), static_cast<unsigned long long>(loss.packets),
+           static_cast<double>(loss.ns) * 1e-9, percent, loss.in ? "missing" : "sent again");
+  print_(line);
+}
+
 }  // namespace bfo::glue

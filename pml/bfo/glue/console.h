@@ -30,6 +30,8 @@ class Console {
   void tell_degraded(const DegradedEvent& event, const EventNames& names, uint64_t now_ns);
   /// A port runs at another rate.
   void tell_speed(const PortSpeed& speed, uint64_t now_ns);
+  /// The BTL reports each episode once for the host.
+  void tell_loss(const PortLoss& loss);
 
  private:
   void (*print_)(const char* line);

@@ -241,6 +241,17 @@ size_t format_speed(const PortSpeed& speed, double unix_time, const EventFile& o
   return line.end();
 }
 
+size_t format_loss(const PortLoss& loss, double unix_time, const EventFile& of, char* out, size_t size) {
+  Line line(out, size);
+  begin(line, unix_time, loss.lossy ? "packet_loss" : "packet_loss_over", of);
+  line.add(
+      ", \"device\": \"%s\", \"port\": %u, \"rail\": %u, \"direction\": \"%s\", \"packets_lost\": %llu, "
+      "\"packets\": %llu, \"over_ms\": %.3f",
+      Escaped(loss.device).text, loss.port, loss.rail, loss.in ? "in" : "out", static_cast<ull>(loss.lost),
+      static_cast<ull>(loss.packets), static_cast<double>(loss.ns) * 1e-6);
+  return line.end();
+}
+
 size_t format_limit(double unix_time, const EventFile& of, char* out, size_t size) {
   Line line(out, size);
   begin(line, unix_time, "limit", of);
@@ -376,6 +387,14 @@ void EventLog::write(const PortSpeed& speed) {
   char line[1 + kMaxLine];
   line[0] = '\n';
   const size_t length = format_speed(speed, seconds_of(CLOCK_REALTIME), to_, line + 1, sizeof(line) - 1);
+  if (length != 0) put(line, length);
+}
+
+void EventLog::write(const PortLoss& loss) {
+  if (!ready()) return;
+  char line[1 + kMaxLine];
+  line[0] = '\n';
+  const size_t length = format_loss(loss, seconds_of(CLOCK_REALTIME), to_, line + 1, sizeof(line) - 1);
   if (length != 0) put(line, length);
 }
 

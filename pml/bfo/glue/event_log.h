@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // event_log.h: one JSON line per failover, per return of a rail, per word about a peer without one or about a
-// rail that moves too little, and per change of a port's rate, appended to the file the user named. Does not
-// use Open MPI.
+// rail that moves too little, per change of a port's rate, and per port that loses packets, appended to the
+// file the user named. Does not use Open MPI.
 //
 // The file may be one of many jobs, hosts and processes, and it is never emptied. What goes wrong with it is
 // a warning, and never the end of a job: a file that cannot be opened, a full disk, a pipe whose reader has
@@ -42,6 +42,20 @@ struct PortSpeed {
   unsigned rails = 0;      ///< of this process over that port
 };
 
+/// A port that loses packets, or does not any more.
+struct PortLoss {
+  int rank = 0;             ///< own rank in MPI_COMM_WORLD
+  const char* host = "";    ///< of this process
+  const char* device = "";  ///< as in EventNames
+  unsigned port = 0;
+  unsigned rail = 0;     ///< number of the port among those of this process
+  bool in = false;       ///< packets that are sent to it; else those that it sends
+  bool lossy = true;     ///< false: not any more
+  uint64_t lost = 0;     ///< as the device sees it
+  uint64_t packets = 0;  ///< of so many
+  uint64_t ns = 0;       ///< in so long
+};
+
 /// Which file gets the lines, and of whom.
 struct EventFile {
   std::string file;  ///< its name, with placeholders; empty: see `folder`
@@ -75,6 +89,7 @@ class EventLog {
   void write(const FailoverEvent& event, const EventNames& names);
   void write(const DegradedEvent& event, const EventNames& names);
   void write(const PortSpeed& speed);
+  void write(const PortLoss& loss);
   void close();
   bool is_open() const { return fd_ >= 0 || due_; }
   /// Lines that could not be written.
@@ -111,6 +126,8 @@ size_t format_degraded(const DegradedEvent& event, const EventNames& names, doub
 const char* slow_side(const DegradedEvent& event);
 /// The same of a port's rate.
 size_t format_speed(const PortSpeed& speed, double unix_time, const EventFile& of, char* out, size_t size);
+/// The same of packets that a port loses.
+size_t format_loss(const PortLoss& loss, double unix_time, const EventFile& of, char* out, size_t size);
 /// The same of the last line of a file that has reached its limit.
 size_t format_limit(double unix_time, const EventFile& of, char* out, size_t size);
 

@@ -267,6 +267,27 @@ void Module::port_speed(const mca_btl_base_module_t* btl, const bfo_port_speed_t
   console_.tell_speed(told, port_.now_ns());
 }
 
+void Module::port_loss(const mca_btl_base_module_t* btl, const bfo_port_loss_t& loss) {
+  if (leaving_) return;
+  PortLoss told;
+  told.rank = static_cast<int>(OMPI_PROC_MY_NAME->vpid);
+  told.host = opal_process_info.nodename;
+  told.device = loss.device;
+  told.port = loss.port;
+  told.rail = port_index(btl);
+  told.in = loss.in != 0;
+  told.lossy = loss.lossy != 0;
+  told.lost = loss.signs;
+  told.packets = loss.packets;
+  told.ns = loss.ns;
+  events_.write(told);
+  if (told.lossy) {
+    console_.tell_loss(told);
+    summary_.lossy(told);
+  }
+  summary_.events_lost(events_.lost());
+}
+
 // Of the BTLs of this process and of the PMLs of `procs`.
 bool Module::builds_fit(ompi_proc_t** procs, size_t count) const {
   bool fit = true;

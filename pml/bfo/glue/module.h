@@ -64,6 +64,8 @@ class Module {
 
   /// A port of a failover BTL has another rate.
   void port_speed(const mca_btl_base_module_t* btl, const bfo_port_speed_t& speed);
+  /// One loses packets, or does not any more.
+  void port_loss(const mca_btl_base_module_t* btl, const bfo_port_loss_t& loss);
 
   /// Downcalls of libmpi about processes; see ompi/mca/pml/pml.h.
   int add_procs(ompi_proc_t** procs, size_t count);

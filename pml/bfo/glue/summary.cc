@@ -17,7 +17,9 @@ namespace {
 std::mutex events;
 
 bool tells(const Facts& facts) {
-  return facts.lost + facts.back + facts.never + facts.peers_lost + facts.slow + facts.events_lost != 0;
+  return facts.lost + facts.back + facts.never + facts.peers_lost + facts.slow + facts.lossy +
+             facts.events_lost !=
+         0;
 }
 
 // A name from another process is printed: it ends, and has no byte that moves the cursor.
@@ -84,6 +86,7 @@ Facts add_up(const std::vector<Facts>& all, uint64_t now_ns) {
     sum.never += one.never;
     sum.peers_lost += one.peers_lost;
     sum.slow += one.slow;
+    sum.lossy += one.lossy;
     sum.bytes_resent += one.bytes_resent;
     sum.events_lost += one.events_lost;
     sum.missing_ns = std::max(sum.missing_ns, missing(one, now_ns));
@@ -98,6 +101,7 @@ Facts add_up(const std::vector<Facts>& all, uint64_t now_ns) {
       to->lost += from.lost;
       to->never += from.never;
       to->slow += from.slow;
+      to->lossy += from.lossy;
       to->outages = std::max(to->outages, from.outages);
       to->missing_ns = std::max(to->missing_ns, missing(from, now_ns));
       note_cause(*to, from.cause, from.weak != 0);
@@ -200,6 +204,11 @@ void format_summary(const std::vector<Facts>& all, const char* host, uint64_t no
   if (sum.slow != 0) {
     text.add("%s%u time%s a rail was degraded", between, sum.slow, plural(sum.slow));
     add_ports(text, sum, &PortFacts::slow);
+    between = ", ";
+  }
+  if (sum.lossy != 0) {
+    text.add("%s%u time%s packets were lost", between, sum.lossy, plural(sum.lossy));
+    add_ports(text, sum, &PortFacts::lossy);
   }
   if (sum.rails_up < sum.rails_expected)
     text.add("; %u of %u rails %s up at the end", sum.rails_up, sum.rails_expected,
@@ -291,6 +300,14 @@ void Summary::degraded(const EventNames& names) {
     ++at->slow;
     note_end(*at, names);
   }
+  leave();
+}
+
+void Summary::lossy(const PortLoss& loss) {
+  const std::lock_guard<std::mutex> lock(events);
+  ++facts_.lossy;
+  PortFacts* const at = find_port(facts_, loss.device, loss.port);
+  if (at != nullptr) ++at->lossy;
   leave();
 }
 

@@ -36,6 +36,7 @@ struct PortFacts {
   uint32_t lost;              ///< times that a rail over it was lost
   uint32_t never;             ///< rails over it that have not been up
   uint32_t slow;              ///< times that a rail over it moved much less than it should
+  uint32_t lossy;             ///< times that it was found to lose packets
   uint32_t weak;              ///< 0: `cause` is final, 1: it is not, 2: it is what the peer reported
   uint32_t ends;              ///< other ends of these rails: 0, 1, or 2 for several
   uint32_t outages;           ///< times that rails over it were missing
@@ -47,7 +48,7 @@ struct PortFacts {
 
 /// What one process has seen. Left in the page as it is, read by a process of the same host and build.
 struct Facts {
-  static constexpr uint64_t kMagic = 0x3453544341464f42u;  ///< "BOFACTS4"
+  static constexpr uint64_t kMagic = 0x3553544341464f42u;  ///< "BOFACTS5"
   static constexpr size_t kPorts = 8;
   uint64_t magic;
   uint32_t rank;
@@ -57,6 +58,7 @@ struct Facts {
   uint32_t never;
   uint32_t peers_lost;
   uint32_t slow;
+  uint32_t lossy;
   uint64_t missing_ns;        ///< with at least one rail missing, until missing_since_ns
   uint64_t missing_since_ns;  ///< since when one is missing (CLOCK_MONOTONIC); 0: none is
   uint64_t bytes_resent;
@@ -85,6 +87,8 @@ class Summary {
   Away up(const EventNames& names, Away was, uint64_t now_ns);
   /// A rail moves much less than it should.
   void degraded(const EventNames& names);
+  /// A port loses packets.
+  void lossy(const PortLoss& loss);
   /// Its peer has finalized: it does not count as missing any more. Returns kNo.
   Away left(const EventNames& names, Away was, uint64_t now_ns);
 

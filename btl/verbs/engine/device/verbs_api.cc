@@ -41,8 +41,6 @@ uint32_t active_speed_ex(ibv_context* context, uint8_t port) {
   return speed;
 }
 
-using ReadFile = int (*)(const char*, const char*, char*, size_t);
-
 /// False: the device has no such counter.
 bool read_counter(ReadFile read, const ibv_context* context, uint8_t port, const char* name,
                   uint64_t* value) {
@@ -58,10 +56,21 @@ bool read_counter(ReadFile read, const ibv_context* context, uint8_t port, const
 }
 
 /// The library reads the files, because that is what stands in for it where there is no kernel.
+ReadFile file_reader() {
+  static const auto read = reinterpret_cast<ReadFile>(dlsym(RTLD_DEFAULT, "ibv_read_sysfs_file"));
+  return read;
+}
+
+int port_losses(ibv_context* context, uint8_t port, LossCounters* files, LossCounts* counts) {
+  if (file_reader() == nullptr) return EOPNOTSUPP;
+  *counts = files->read(file_reader(), context->device->ibdev_path, port);
+  return 0;
+}
+
 int port_received(ibv_context* context, uint8_t port, uint64_t* bytes) {
   constexpr uint64_t kUnit = 4;            // bytes of the first one
   constexpr uint64_t kLeastOfPacket = 64;  // of the second one
-  static const auto read = reinterpret_cast<ReadFile>(dlsym(RTLD_DEFAULT, "ibv_read_sysfs_file"));
+  const ReadFile read = file_reader();
   uint64_t value = 0;
   if (read == nullptr) return EOPNOTSUPP;
   if (read_counter(read, context, port, "counters/port_rcv_data", &value)) {
@@ -107,6 +116,7 @@ constexpr VerbsApi kSystemVerbs = {
     .query_port_speed = query_port_speed,
     .active_speed_ex = active_speed_ex,
     .port_received = port_received,
+    .port_losses = port_losses,
     .query_gid = ibv_query_gid,
     .query_pkey = query_pkey,
     .alloc_pd = ibv_alloc_pd,

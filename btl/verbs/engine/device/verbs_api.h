@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "btl/verbs/engine/device/loss_counters.h"
+
 namespace bfo::engine {
 
 /// `bytes`, whole pages, of zeroed memory that will be registered; nullptr when the system has none.
@@ -39,6 +41,9 @@ struct VerbsApi {
   /// Bytes that have come in at the port, also of messages that have not ended, as far as its counters tell:
   /// they may count less, never more. EOPNOTSUPP: the device has none. nullptr: as that. A control thread.
   int (*port_received)(ibv_context* context, uint8_t port, uint64_t* bytes) = nullptr;
+  /// What the port has counted of lost packets; `files` remembers where. EOPNOTSUPP: the library does not
+  /// read files. nullptr: as that. A control thread.
+  int (*port_losses)(ibv_context* context, uint8_t port, LossCounters* files, LossCounts* counts) = nullptr;
   int (*query_gid)(ibv_context* context, uint8_t port, int index, ibv_gid* gid);
   int (*query_pkey)(ibv_context* context, uint8_t port, int index, uint16_t* pkey);  ///< as it is on the wire
   ibv_pd* (*alloc_pd)(ibv_context* context);

@@ -46,6 +46,7 @@ struct Config {
   bool gid_fixed = false;           ///< with it: the same, with its type
   uint16_t pkey = 0;                ///< partition key, wherever it stands; 0: always the entry qp.pkey_index
   uint8_t max_lmc = kMaxLmc;        ///< 2^max_lmc LIDs of a port are used at most
+  uint32_t loss_threshold = 0;      ///< signs of loss for a million packets that are told; 0: none
   bool path_service_level = false;  ///< the subnet administrator is asked for the service level of each path
 };
 

@@ -18,6 +18,26 @@ namespace bfo::engine {
 struct Endpoint;
 struct PathTrouble;
 
+/// Which process of a host reads what a port has counted of lost packets.
+enum class LossTurn : uint8_t {
+  kOthers,
+  kTaken,  ///< this one from now on
+  kKept,   ///< this one, as it did last
+};
+
+enum class LossStage : uint8_t { kBegins, kGoesOn, kIsOver };
+
+/// A port loses packets, and its rails go on. Numbers: of the last seconds in which it did so; kIsOver: in
+/// which it did not.
+struct PortLoss {
+  LossStage stage;
+  bool in;           ///< packets to the port; else those that it has sent, or their acknowledgments
+  uint64_t signs;    ///< lost packets, as the device sees them
+  uint64_t packets;  ///< of so many
+  uint64_t ns;       ///< in so long
+  uint64_t now;
+};
+
 /// Calls from the engine to the glue, all from Port::poll(), never under the port's lock, never from inside a
 /// call into the engine.
 struct Host {
@@ -41,6 +61,11 @@ struct Host {
   /// The port is active with another rate than it had when it was active last. `event`: enum ibv_event_type
   /// after which it was read. May be nullptr.
   void (*rate_changed)(void* ctx, const PortRate& before, const PortRate& now, int32_t event);
+  /// May this process read, for its host, what the port has counted of lost packets? Asked once a second.
+  /// nullptr: it is alone.
+  LossTurn (*loss_turn)(void* ctx, uint64_t now);
+  /// The port loses packets, or does not any more. kGoesOn: about once a second. May be nullptr.
+  void (*packet_loss)(void* ctx, const PortLoss& loss);
   /// The endpoint of a process that sent a valid handshake but is not known to this port yet, or nullptr to
   /// drop the packet.
   Endpoint* (*find_peer)(void* ctx, uint64_t peer_name);

@@ -69,6 +69,7 @@ bool Port::open(Device& device, uint8_t number, const Config& config, const Host
   outages_.open(state_ == PortState::kActive, env_.now_ns());
   run_time_.open(config.connect_timeout_ns);
   receives_.review_pause_ns = config.receive_quiet_ns;
+  packet_loss_.open(config.loss_threshold);
   if (!open_queues(what)) {
     const int saved = errno;
     close();

@@ -169,8 +169,7 @@ uint8_t path_number(const Endpoint& endpoint, uint32_t epoch) {
   return static_cast<uint8_t>((connection_id(endpoint.port->nonce(), endpoint.peer.nonce) + epoch) % paths);
 }
 
-/// A GID is unique; a LID is so in its subnet, and is what a port has that has no GID.
-static void name_port(const PortAddress& address, char* text, size_t size) {
+void name_port(const PortAddress& address, char* text, size_t size) {
   static_assert(INET6_ADDRSTRLEN <= sizeof bfo_rail_info_t::own_port);
   constexpr ibv_gid kNone{};
   if (memcmp(&address.gid, &kNone, sizeof kNone) == 0 ||

@@ -214,5 +214,7 @@ uint32_t never_up(const Endpoint& endpoint, char* why, size_t size);
 
 /// Fills `info` for the current epoch of `endpoint`.
 void rail_info(const Endpoint& endpoint, bfo_rail_info_t* info);
+/// A GID is unique; a LID is so in its subnet, and is what a port has that has no GID.
+void name_port(const PortAddress& address, char* text, size_t size);
 
 }  // namespace bfo::engine

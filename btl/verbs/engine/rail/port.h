@@ -16,6 +16,7 @@
 #include "btl/verbs/engine/rail/endpoint.h"
 #include "btl/verbs/engine/device/moderation.h"
 #include "btl/verbs/engine/port/own_port.h"
+#include "btl/verbs/engine/port/packet_loss.h"
 #include "btl/verbs/engine/port/path.h"
 #include "btl/verbs/engine/device/port_query.h"
 #include "btl/verbs/engine/rail/need.h"
@@ -176,6 +177,7 @@ class Port : public OwnPort {
     arrivals_.count(lanes_.upkeep, api(), device_->context(), number_, now, config_.tick_ns);
     return arrived();
   }
+  const PacketLoss& packet_loss() const { return packet_loss_; }
   /// That is under way.
   bool counts_arrivals() const { return arrivals_.under_way(); }
   const char* probe_target() const { return probe_target_; }
@@ -225,6 +227,7 @@ class Port : public OwnPort {
   enum class Silence : uint8_t { kNothing, kOver, kAsk, kSuspected, kGoesOn };
   Silence listen(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
   void watch_progress(Endpoint& endpoint, uint64_t now, uint64_t watched_ns);
+  void look_for_loss(uint64_t now);
   void on_event(const EventNote& note);
   void on_qp_event(Endpoint& endpoint, const EventNote& note);
   PortQuestion question() const;
@@ -290,6 +293,7 @@ class Port : public OwnPort {
   uint64_t next_tick_ns_ = 0;
   SeenCompletions seen_;
   Arrivals arrivals_;
+  PacketLoss packet_loss_;
   uint64_t delay_ns_ = 0;   ///< longest time that this process was late for a tick, fading
   uint32_t datagrams_ = 0;  ///< received since the completion queues were last empty
   uint16_t datagram_overruns_ = 0;

@@ -77,6 +77,7 @@ void Port::tick(uint64_t now, bool emptied) {
   srq_.flush();
   review_receives(now);
   if (host_.dropped != nullptr) tell_heartbeat_drops();
+  if (failover_ && packet_loss_.due(now)) look_for_loss(now);
   const int thread_error = control_threads_.take_error();
   if (thread_error != 0 && host_.thread_missing != nullptr) host_.thread_missing(host_.ctx, thread_error);
   for (Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next) {

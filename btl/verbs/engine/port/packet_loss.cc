@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// packet_loss.cc: see packet_loss.h.
+#include "btl/verbs/engine/port/packet_loss.h"
+
+#include "btl/verbs/engine/base/memory.h"
+
+namespace bfo::engine {
+
+/// A thread that is left behind may still read when the port is gone: it writes here only.
+struct PacketLoss::Reading : Command {
+  PacketLoss* loss = nullptr;
+  const VerbsApi* api = nullptr;
+  ibv_context* context = nullptr;
+  const Host* host = nullptr;
+  const bool* finalizing = nullptr;
+  uint64_t now = 0;
+  uint8_t number = 1;
+  bool skip = false;
+  LossCounters files;
+  LossCounts counts;
+};
+
+void PacketLoss::open(uint32_t per_million) {
+  out_.set_limit(per_million);
+  in_.set_limit(per_million);
+  next_ns_ = per_million != 0 ? 0 : UINT64_MAX;
+}
+
+void PacketLoss::look(const Look& at) {
+  next_ns_ = at.now + kLookNs;
+  if (at.api.port_losses == nullptr || files_.none()) {
+    next_ns_ = UINT64_MAX;
+    return;
+  }
+  const bool idle = at.work == work_;
+  const bool rail_went = at.rails != rails_;
+  work_ = at.work;
+  rails_ = at.rails;
+  if (idle || under_way_) return;
+  const LossTurn turn =
+      at.host.loss_turn != nullptr ? at.host.loss_turn(at.host.ctx, at.now) : LossTurn::kKept;
+  if (turn == LossTurn::kOthers) return;
+  if (turn == LossTurn::kTaken) {
+    out_.forget();
+    in_.forget();
+  }
+  auto* const reading = make<Reading>();
+  if (reading == nullptr) return;  // the next second will do
+  reading->loss = this;
+  reading->api = &at.api;
+  reading->context = at.context;
+  reading->host = &at.host;
+  reading->finalizing = &at.finalizing;
+  reading->now = at.now;
+  reading->number = at.number;
+  reading->skip = rail_went;
+  reading->files = files_;
+  reading->droppable = true;
+  reading->run = [](Command& self) {
+    auto& r = static_cast<Reading&>(self);
+    if (r.api->port_losses(r.context, r.number, &r.files, &r.counts) != 0) r.counts = {};
+  };
+  reading->done = [](Command& self) {
+    auto* const r = static_cast<Reading*>(&self);
+    r->loss->under_way_ = false;
+    if (!r->dropped && !*r->finalizing) r->loss->take(*r);
+    unmake(r);
+  };
+  under_way_ = true;
+  at.lane.submit(*reading, Urgency::kLast);
+}
+
+void PacketLoss::take(const Reading& reading) {
+  files_ = reading.files;
+  take(out_, false, reading.counts.out, reading);
+  take(in_, true, reading.counts.in, reading);
+}
+
+void PacketLoss::take(LossMeter& meter, bool in, const LossCount& count, const Reading& reading) {
+  LossMeter::Word word = LossMeter::Word::kNone;
+  if (reading.skip)
+    meter.skip(count, reading.now);
+  else
+    word = meter.take(count, reading.now);
+  if (word == LossMeter::Word::kLossy) ++found_;
+  if ((word == LossMeter::Word::kNone && !meter.lossy()) || reading.host->packet_loss == nullptr) return;
+  const LossStage stage = word == LossMeter::Word::kLossy  ? LossStage::kBegins
+                          : word == LossMeter::Word::kWell ? LossStage::kIsOver
+                                                           : LossStage::kGoesOn;
+  reading.host->packet_loss(reading.host->ctx, PortLoss{stage, in, meter.signs(), meter.packets(),
+                                                        reading.now - meter.since_ns(), reading.now});
+}
+
+}  // namespace bfo::engine

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// btl_packet_loss_test.cc: packets that a port loses: what the files of devices mean, when it is loss and
+// when an accident, and what a port makes of it.
+#include "btl/verbs/engine/port/packet_loss.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "test/unit/btl_world.h"
+
+namespace bfo::test {
+namespace {
+
+using engine::LossCount;
+using engine::LossCounters;
+using engine::LossCounts;
+using engine::LossMeter;
+using Word = engine::LossMeter::Word;
+using Words = std::vector<std::string>;
+
+constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint32_t kLimit = 1000;  // per million
+
+// ---- the files
+
+/// A folder as the kernel has it for a device.
+class Files {
+ public:
+  Files() { EXPECT_NE(mkdtemp(folder_), nullptr); }
+  ~Files() { std::filesystem::remove_all(folder_); }
+  void set(const std::string& name, const std::string& text) const {
+    const std::filesystem::path path = std::string(folder_) + "/ports/1/" + name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text << "\n";
+  }
+  LossCounts read() { return counters.read(read_file, folder_, 1); }
+  LossCounters counters;
+
+ private:
+  /// As libibverbs does.
+  static int read_file(const char* directory, const char* file, char* text, size_t size) {
+    std::ifstream in(std::string(directory) + "/" + file);
+    std::string line;
+    if (!std::getline(in, line) || line.size() > size) return -1;
+    memcpy(text, line.data(), line.size());
+    return static_cast<int>(line.size());
+  }
+  char folder_[32] = "/tmp/bfo-loss-XXXXXX";
+};
+
+TEST(LossCounters, OfMlx5_AreTimeoutsAndNaksOutAndGapsIn) {
+  Files files;
+  files.set("counters/port_xmit_packets", "1000");
+  files.set("counters/port_rcv_packets", "2000");
+  files.set("hw_counters/local_ack_timeout_err", "1");
+  files.set("hw_counters/packet_seq_err", "20");
+  files.set("hw_counters/roce_adp_retrans", "300");
+  files.set("hw_counters/out_of_sequence", "4");
+  files.set("hw_counters/implied_nak_seq_err", "50");
+  files.set("hw_counters/rnr_nak_retry_err", "7000");  // no packet was lost
+  files.set("hw_counters/duplicate_request", "7000");  // that of a loss which was counted
+  const LossCounts counts = files.read();
+  EXPECT_TRUE(counts.out.known && counts.in.known);
+  EXPECT_EQ(counts.out.signs, 321u);
+  EXPECT_EQ(counts.out.packets, 1000u);
+  EXPECT_EQ(counts.in.signs, 54u);
+  EXPECT_EQ(counts.in.packets, 2000u);
+}
+
+TEST(LossCounters, OfRxe_AreAllAmongTheHardwareCounters) {
+  Files files;
+  files.set("hw_counters/sent_pkts", "500");
+  files.set("hw_counters/rcvd_pkts", "600");
+  files.set("hw_counters/completer_retry_err", "7");
+  files.set("hw_counters/rcvd_seq_err", "6");  // a retry each
+  files.set("hw_counters/out_of_seq_request", "8");
+  const LossCounts counts = files.read();
+  EXPECT_TRUE(counts.out.known && counts.in.known);
+  EXPECT_EQ(counts.out.signs, 7u);
+  EXPECT_EQ(counts.out.packets, 500u);
+  EXPECT_EQ(counts.in.signs, 8u);
+  EXPECT_EQ(counts.in.packets, 600u);
+}
+
+TEST(LossCounters, WithoutPacketsOrSigns_NothingIsKnown) {
+  Files files;
+  files.set("hw_counters/packet_seq_err", "20");
+  files.set("counters/port_rcv_packets", "2000");
+  const LossCounts counts = files.read();
+  EXPECT_FALSE(counts.out.known) << "of how many packets?";
+  EXPECT_FALSE(counts.in.known) << "no sign is counted";
+  EXPECT_FALSE(files.counters.none());
+}
+
+TEST(LossCounters, OfADeviceWithoutAny_AreNotLookedForAgain) {
+  Files files;
+  EXPECT_FALSE(files.counters.none());
+  EXPECT_FALSE(files.read().out.known);
+  EXPECT_TRUE(files.counters.none());
+  files.set("counters/port_xmit_packets", "1000");
+  files.set("hw_counters/packet_seq_err", "20");
+  EXPECT_FALSE(files.read().out.known);
+}
+
+TEST(LossCounters, ThatHoldNoNumber_AreNotThere) {
+  Files files;
+  files.set("counters/port_xmit_packets", "none");
+  files.set("hw_counters/packet_seq_err", "");
+  EXPECT_FALSE(files.read().out.known);
+}
+
+// ---- the meter
+
+/// A port with 100,000 packets a second, looked at each second.
+struct Metered {
+  LossMeter meter;
+  LossCount count{0, 0, true};
+  uint64_t now = kSecond;
+  Words words;
+  uint64_t per_second = 100'000;
+
+  explicit Metered(uint32_t limit = kLimit) {
+    meter.set_limit(limit);
+    meter.take(count, now);
+  }
+  void look() {
+    const Word word = meter.take(count, now);
+    if (word != Word::kNone)
+      words.push_back((word == Word::kLossy ? "lossy " : "well ") + std::to_string(now / kSecond - 1));
+  }
+  /// Loses that part, in millionths.
+  void run(int seconds, uint64_t per_million) {
+    for (int i = 0; i < seconds; ++i) {
+      now += kSecond;
+      count.packets += per_second;
+      count.signs += per_second * per_million / 1'000'000;
+      look();
+    }
+  }
+};
+
+TEST(LossMeter, OnePercent_IsToldAfterThreeSeconds) {
+  for (const uint64_t loss : {uint64_t{1'000}, uint64_t{10'000}, uint64_t{50'000}, uint64_t{500'000}}) {
+    Metered port;
+    port.run(10, loss);
+    EXPECT_EQ(port.words, Words{"lossy 3"}) << loss;
+    EXPECT_TRUE(port.meter.lossy());
+  }
+}
+
+TEST(LossMeter, TellsOfTheTermsThatProveIt) {
+  Metered port;
+  port.run(5, 0);
+  port.run(3, 10'000);
+  ASSERT_EQ(port.words, Words{"lossy 8"});
+  EXPECT_EQ(port.meter.signs(), 3000u);
+  EXPECT_EQ(port.meter.packets(), 300'000u);
+  EXPECT_EQ(port.meter.since_ns(), 6 * kSecond);
+}
+
+TEST(LossMeter, LessThanTheLimit_IsNotTold) {
+  Metered port;
+  port.run(1000, 900);
+  EXPECT_EQ(port.words, Words{});
+}
+
+TEST(LossMeter, OneTimeLossOfAnySize_IsNotTold) {
+  for (const uint64_t signs : {1u, 7u, 8u, 1000u, 100'000u}) {
+    Metered port;
+    port.run(3, 0);
+    port.count.signs += signs;
+    port.run(100, 0);
+    EXPECT_EQ(port.words, Words{}) << signs;
+  }
+}
+
+/// A burst that lies in two terms is still one.
+TEST(LossMeter, BurstInTwoTerms_IsNotTold) {
+  Metered port;
+  port.run(3, 0);
+  port.run(2, 500'000);
+  port.run(50, 0);
+  EXPECT_EQ(port.words, Words{});
+}
+
+/// A single packet now and then on a port that hardly moves anything: the term waits until it can tell.
+TEST(LossMeter, FewPackets_AreGatheredUntilTheyTell) {
+  Metered port;
+  port.per_second = 100;
+  port.run(7, 10'000);
+  EXPECT_EQ(port.words, Words{}) << "one lost packet a second proves little";
+  port.run(20, 10'000);
+  EXPECT_EQ(port.words, Words{"lossy 24"});
+  Metered clean;
+  clean.per_second = 100;
+  clean.count.signs = 1;
+  clean.run(300, 0);
+  EXPECT_EQ(clean.words, Words{});
+}
+
+TEST(LossMeter, SquareWaveShorterThanTheProof_IsNotTold) {
+  Metered port;
+  for (int i = 0; i < 50; ++i) {
+    port.run(2, 50'000);
+    port.run(1, 0);
+  }
+  EXPECT_EQ(port.words, Words{});
+}
+
+TEST(LossMeter, LongSquareWave_IsOneEpisode) {
+  Metered port;
+  for (int i = 0; i < 20; ++i) {
+    port.run(5, 10'000);
+    port.run(5, 0);
+  }
+  EXPECT_EQ(port.words, Words{"lossy 3"});
+  port.run(20, 0);
+  EXPECT_EQ(port.words, (Words{"lossy 3", "well 205"}));
+}
+
+/// Between a quarter of the limit and the limit nothing changes.
+TEST(LossMeter, LossAroundTheLimit_DoesNotFlutter) {
+  Metered port;
+  for (int i = 0; i < 100; ++i) {
+    port.run(4, 1100);
+    port.run(20, 900);
+  }
+  EXPECT_EQ(port.words, Words{"lossy 3"});
+}
+
+TEST(LossMeter, EachEpisode_IsToldOnce) {
+  Metered port;
+  for (int i = 0; i < 3; ++i) {
+    port.run(20, 10'000);
+    port.run(20, 0);
+  }
+  EXPECT_EQ(port.words, (Words{"lossy 3", "well 30", "lossy 43", "well 70", "lossy 83", "well 110"}));
+}
+
+TEST(LossMeter, CounterThatGoesBack_StartsAnew) {
+  Metered port;
+  port.count = {1u << 31, uint64_t{1} << 32, true};
+  port.run(5, 0);
+  for (int i = 0; i < 20; ++i) {
+    port.run(2, 10'000);
+    port.count = {5, 100, true};  // the driver was loaded anew, or the number went round
+    port.run(1, 0);
+  }
+  EXPECT_EQ(port.words, Words{});
+  port.run(3, 10'000);
+  EXPECT_EQ(port.words.size(), 1u);
+}
+
+TEST(LossMeter, CounterThatCannotBeReadNow_ProvesNothing) {
+  Metered port;
+  for (int i = 0; i < 20; ++i) {
+    port.run(2, 50'000);
+    port.count.known = false;
+    port.look();
+    port.count.known = true;
+    port.now += kSecond;
+    port.look();
+  }
+  EXPECT_EQ(port.words, Words{});
+}
+
+TEST(LossMeter, LooksThatComeTooSoon_AreOneTerm) {
+  Metered port;
+  for (int i = 0; i < 20; ++i) {  // in two seconds
+    port.now += kSecond / 10;
+    port.count.packets += 10'000;
+    port.count.signs += 100;
+    port.look();
+  }
+  EXPECT_EQ(port.words, Words{});
+}
+
+TEST(LossMeter, NumbersOfAnySize_DoNotOverflow) {
+  Metered port(1'000'000);
+  port.count = {uint64_t{1} << 62, uint64_t{1} << 62, true};
+  port.look();
+  for (int i = 0; i < 3; ++i) {
+    port.now += kSecond;
+    port.count.packets += uint64_t{1} << 50;
+    port.look();
+  }
+  EXPECT_EQ(port.words, Words{}) << "not one of them was lost";
+}
+
+// ---- the port
+
+struct LossyPort : World {
+  static engine::Config config() {
+    engine::Config config = small_config();
+    config.loss_threshold = kLimit;
+    return config;
+  }
+  explicit LossyPort(const engine::Config& with = config()) : World(with) {
+    a.hca->losses = {{0, 0, true}, {0, 0, true}};
+  }
+  /// Of traffic, in which the device of `a` loses this part of what goes out, and comes in.
+  void run(int seconds, uint64_t out, uint64_t in = 0, bool traffic = true) {
+    for (int i = 0; i < seconds * 10; ++i) {
+      test_now() += kSecond / 10;
+      a.hca->losses.out.packets += 10'000;
+      a.hca->losses.in.packets += 10'000;
+      a.hca->losses.out.signs += out / 100;
+      a.hca->losses.in.signs += in / 100;
+      if (traffic) sendi(a, "hello");
+      for (int k = 0; k < 8; ++k) {
+        fabric.run();
+        a.serve_heartbeat();
+        b.serve_heartbeat();
+        a.poll();
+        b.poll();
+      }
+    }
+  }
+};
+
+TEST(PacketLoss, OfAPortWithTraffic_IsToldWithItsDirection) {
+  LossyPort world;
+  world.connect();
+  world.run(20, 0, 0);
+  EXPECT_EQ(world.a.losses, Words{});
+  world.run(6, 10'000, 0);
+  EXPECT_EQ(world.a.losses, Words{"out begins"});
+  world.run(6, 10'000, 50'000);
+  EXPECT_EQ(world.a.losses, (Words{"out begins", "in begins"}));
+  world.run(20, 0, 0);
+  EXPECT_EQ(world.a.losses, (Words{"out begins", "in begins", "out is over", "in is over"}));
+  EXPECT_EQ(world.a.port.packet_loss().found(), 2u);
+}
+
+TEST(PacketLoss, ThresholdZero_ReadsNothing) {
+  engine::Config config = LossyPort::config();
+  config.loss_threshold = 0;
+  LossyPort world(config);
+  world.connect();
+  world.run(20, 50'000, 50'000);
+  EXPECT_EQ(world.a.losses, Words{});
+  EXPECT_EQ(world.a.turns_asked, 0);
+}
+
+TEST(PacketLoss, OfAPortThatThisProcessDoesNotUse_IsLeftToOthers) {
+  LossyPort world;
+  world.connect();
+  world.run(3, 0);
+  const int asked = world.a.turns_asked;
+  world.run(20, 50'000, 50'000, false);
+  EXPECT_LE(world.a.turns_asked, asked + 1) << "what was sent before the last look";
+  EXPECT_EQ(world.a.losses, Words{});
+}
+
+TEST(PacketLoss, AnotherProcessReads_ThisOneIsSilent) {
+  LossyPort world;
+  world.a.loss_turn = engine::LossTurn::kOthers;
+  world.connect();
+  world.run(20, 50'000, 50'000);
+  EXPECT_EQ(world.a.losses, Words{});
+  EXPECT_GE(world.a.turns_asked, 10);
+  // It has ended, and this one begins to read: what was before does not count.
+  world.a.loss_turn = engine::LossTurn::kTaken;
+  world.run(1, 50'000);
+  world.a.loss_turn = engine::LossTurn::kKept;
+  world.run(6, 0);
+  EXPECT_EQ(world.a.losses, Words{});
+  world.run(6, 50'000);
+  EXPECT_EQ(world.a.losses, Words{"out begins"});
+}
+
+/// The packets of a rail that dies are sent again until it is dead. That is told already.
+TEST(PacketLoss, WhileRailsComeAndGo_IsNotTold) {
+  LossyPort world;
+  world.connect();
+  for (int i = 0; i < 10; ++i) {
+    world.run(2, 50'000, 50'000);
+    world.set_port(world.a, IBV_PORT_DOWN);
+    world.run(1, 50'000, 50'000);
+    world.set_port(world.a, IBV_PORT_ACTIVE);
+    world.run(1, 0);
+    ASSERT_EQ(world.a.endpoint.phase, engine::Phase::kUp) << i;
+  }
+  EXPECT_EQ(world.a.losses, Words{});
+  EXPECT_GE(world.a.endpoint.epoch, 10u);
+  world.run(6, 50'000);
+  EXPECT_EQ(world.a.losses, Words{"out begins"}) << "the port works, and its loss is one";
+}
+
+TEST(PacketLoss, OfADeviceThatCountsNothing_IsNotKnown) {
+  LossyPort world;
+  world.a.hca->losses = {};
+  world.connect();
+  world.run(20, 50'000, 50'000);
+  EXPECT_EQ(world.a.losses, Words{});
+}
+
+}  // namespace
+}  // namespace bfo::test
