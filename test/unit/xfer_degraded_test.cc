@@ -376,6 +376,47 @@ TEST(Degraded, OtherRailKeepsUp_ProvesNothing) {
   free_degraded(base, p.rails[1]);
 }
 
+/// In ten minutes nothing is moved. That is no evidence, and of what was moved before and after it there is
+/// less than a second.
+TEST(Degraded, TimeWithoutAnyPiece_DoesNotCountAgainstTheRail) {
+  TinyPort port;
+  Base<TinyPort> base{port, Config{}};
+  TinyPeer p(2);
+  for (auto& r : p.rails) r.limits.weight = 100'000, r.late = kLate;
+  uint64_t now = kSecond;
+  judge_rails(base, p.peer, now);
+  for (const uint64_t ns : {kSecond / 4, kTenMinutes, kSecond / 4, kSecond / 4, kSecond / 4}) {
+    EXPECT_EQ(port.told.size(), 0u);
+    for (int k = 0; k < 3; ++k) {
+      note_moved(base, p.rails[0], {kKiB * 1024, 2 * kMs, 0, 0, false, true}, true);
+      note_moved(base, p.rails[1], {kKiB * 1024, 40 * kMs, 0, 0, false, true}, true);
+    }
+    now += ns;
+    judge_rails(base, p.peer, now);
+  }
+  ASSERT_EQ(port.told.size(), 1u);
+  EXPECT_LE(port.told[0].low_ns, 1250 * kMs);
+  for (auto& r : p.rails) free_degraded(base, r);
+}
+
+/// A program that computes most of the time.
+TEST(Degraded, MessagesEveryTwoSeconds_TellOfASlowRailInTheEnd) {
+  Job job({steady(1), steady(0.1)});
+  for (int i = 0; i < 8; ++i) {
+    job.run(50 * kMs);
+    job.port.now += 2 * kSecond;
+  }
+  EXPECT_EQ(job.words(true), 1u);
+}
+
+TEST(Degraded, RailThatCountsTheTermsIsNew_TheTermsBeginAnew) {
+  Degraded d;
+  EXPECT_EQ(d.term_over(kSecond, kSecond), 0u);
+  EXPECT_EQ(d.term_over(2 * kSecond, kSecond), kSecond);
+  d.restart();
+  EXPECT_EQ(d.term_over(kTenMinutes, kSecond), 0u);
+}
+
 TEST(Degraded, RailThatIsLost_IsNotDegradedAnyMore) {
   Job job({steady(1), steady(0.1)});
   job.run(3 * kSecond);

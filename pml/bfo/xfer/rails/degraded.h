@@ -46,11 +46,13 @@ class Degraded {
   };
 
   /// Terms are counted by one rail of a peer for all. 0: this one is not over; else when it began: then the
-  /// next one has begun.
+  /// next one has begun. They end when something was moved: one that lasted more than twice as long as it has
+  /// to was idle for a while, which proves nothing, and counts as no longer than that.
   uint64_t term_over(uint64_t now_ns, uint64_t term_ns) {
     if (term_from_ns_ != 0 && now_ns - term_from_ns_ < term_ns) [[likely]]
       return 0;
-    return std::exchange(term_from_ns_, now_ns);
+    const uint64_t from_ns = std::exchange(term_from_ns_, now_ns);
+    return from_ns != 0 && now_ns - from_ns > 2 * term_ns ? now_ns - term_ns : from_ns;
   }
   /// What it moved in this term; `in`: to this process.
   void moved(const Goodput::Sample& s, bool in) {
@@ -80,6 +82,7 @@ class Degraded {
   bool restart() {
     const bool was = degraded_;
     forget_term();
+    term_from_ns_ = 0;
     degraded_ = false;
     low_ = well_ = 0;
     return was;
