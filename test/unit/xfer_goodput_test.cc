@@ -162,6 +162,20 @@ TEST(Goodput, AgeOfWhatIsInFlightBoundsTheRate) {
   EXPECT_LE(g.cost_by_age(g.cost(), now + 100 * wire.piece_ns()).rate, 8000u / 90);
 }
 
+/// 512 KiB take eight times as long as the piece behind them, which is not served yet.
+TEST(Goodput, ShortPieceBehindALongOne_DoesNotMakeThatLate) {
+  Goodput g;
+  Wire wire(8000);
+  wire.move(g, 40, 4);
+  const uint64_t now = wire.now;
+  g.posted(8 * kPiece, now, true);
+  g.posted(kPiece / 2, now, false);
+  EXPECT_EQ(g.cost_by_age(g.cost(), now + 8 * wire.piece_ns()).rate, g.cost().rate);
+  EXPECT_LE(g.cost_by_age(g.cost(), now + 800 * wire.piece_ns()).rate, 8000u / 90) << "now it is late";
+  g.posted(kPiece, now, true);
+  EXPECT_LT(g.cost_by_age(g.cost(), now + 8 * wire.piece_ns()).rate, 2000u) << "the rail was empty";
+}
+
 TEST(Goodput, RailThatIsNotUsedIsForgotten) {
   Goodput g;
   Wire wire(8000);

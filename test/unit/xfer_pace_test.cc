@@ -99,6 +99,84 @@ TEST(RailPace, WritesAreMeasured) {
   EXPECT_EQ(o.p.rails[0].goodput.cost().rate, 800u);
 }
 
+/// A message of 300 bytes does not say when the READ of 512 KiB before it began, nor how long that is.
+TEST(RailPace, EagerMessageBehindAReadIsNotTimed) {
+  OneRead o;
+  auto& rail = o.p.rails[0];
+  o.f.xfer.length = 524'288;
+  o.pace.begin(o.f);
+  rail.inflight_bytes = o.f.xfer.length;
+  o.port.now += 1'000'000;
+  EXPECT_EQ(o.pace.begin_sample(rail, 300), 0u);
+  EXPECT_EQ(rail.goodput.age_ns(o.port.now), 1'000'000u);
+  EXPECT_GT(rail.goodput.cost_by_age({1000, 0}, o.port.now).rate, 500u);
+  rail.inflight_bytes = 0;
+  EXPECT_EQ(o.pace.begin_sample(rail, 300), o.port.now);
+}
+
+/// While it kept up nothing was timed, so that the time until then counts for nothing.
+TEST(RailPace, RailThatKeepsUpNoMore_IsTimedFromThenOn) {
+  OneRead o;
+  auto& rail = o.p.rails[0];
+  rail.goodput.posted(1000, o.port.now, true);
+  rail.late = 0;
+  rail.inflight_bytes = 5000;
+  EXPECT_EQ(o.read(2, 1'000'000'000), kLate);
+  TinyPort::Frag next;
+  next.xfer = o.f.xfer;
+  o.port.now += 1000;
+  o.pace.begin(next);
+  EXPECT_EQ(rail.goodput.age_ns(o.port.now), 1000u);
+}
+
+/// Pieces of 64 KiB take 300 ms each, and nothing is posted meanwhile. After the first one it is known how
+/// long they may take.
+TEST(RailPace, LonePiecesThatTakeLong_AreMeasured) {
+  OneRead o;
+  o.f.xfer.length = 65'536;
+  for (int i = 0; i < 5; ++i) {
+    o.pace.begin(o.f);
+    for (int ms = 0; ms < 300; ++ms) {
+      o.port.now += 1'000'000;
+      o.pace.turn();
+    }
+    o.pace.ended(o.f);
+  }
+  const Goodput& g = o.p.rails[0].goodput;
+  ASSERT_TRUE(g.known());
+  EXPECT_EQ(g.cost().rate_alone(65'536), 1u) << "1.7 Mbit/s";
+  for (int ms = 0; ms < 2000; ++ms) {
+    o.port.now += 1'000'000;
+    o.pace.turn();
+  }
+  o.pace.begin(o.f);
+  EXPECT_LT(o.p.peer.choice.looked_ns(), o.port.now - 1'000'000'000) << "looks without a piece read no clock";
+}
+
+/// Its pieces are not timed: what was timed last tells nothing of what is in flight.
+TEST(RailPace, RailThatKeepsUpAndHasMuchInFlight_IsNotLate) {
+  OneRead o;
+  auto& choice = o.p.peer.choice;
+  o.pace.told(o.p.rails[1], 100);
+  o.p.rails[1].late = kLate;
+  o.p.rails[0].goodput.posted(1000, o.port.now, true);
+  o.p.rails[0].late = 0;
+  o.p.rails[0].inflight_bytes = 1000;
+  choice.looked(o.port.now + 1'000'000'000);
+  for (int i = 0; i < 3; ++i) choice.weigh();
+  EXPECT_EQ(choice.estimate_now(o.p.rails[0]).basis, Basis::kKeepsUp);
+  EXPECT_EQ(choice.default_preferred(), &o.p.rails[0]);
+}
+
+TEST(RailPace, RailOfOneMbit_WasMeasured) {
+  OneRead o;
+  o.p.rails[0].late = kLate;
+  o.p.rails[1].late = 0;
+  for (int i = 0; i < 3; ++i) o.pace.told(o.p.rails[0], 1);
+  EXPECT_TRUE(o.p.peer.choice.uneven());
+  EXPECT_EQ(o.p.peer.choice.default_preferred(), &o.p.rails[1]);
+}
+
 TEST(RailPace, RailThatTurnsOutSlow_MakesTheRailsUneven) {
   OneRead o;
   o.p.rails[1].late = kLate;

@@ -69,17 +69,17 @@ class Pace {
     rail.peer->choice.share_measured(rail, now);
     weigh(*rail.peer);
   }
-  /// A message of `bytes`, with what is under way before it, is about to be posted to be timed.
+  /// A message of `bytes`, with what is under way before it, is about to be posted to be timed. 0: it is not,
+  /// because pieces of long messages are under way, which are: their time would not be known any more.
   uint64_t begin_sample(Rail<P>& rail, uint64_t bytes) {
     plan(*rail.peer);
-    const uint64_t now = begin_timed(rail, bytes, kWatchSampleNs);
-    rail.goodput.posted(bytes, now, true);
-    return now;
+    return rail.inflight_bytes == 0 ? begin_timed(rail, bytes, kWatchSampleNs) : 0;
   }
 
  private:
   void begin_of_several(Frag& f);
   void judge(const Frag& f);
+  void keeps_up_no_more(Rail<P>& rail);
   void look(uint64_t now_ns);
   void consult(Peer<P>& p);
   static void weigh(Peer<P>& p) {
@@ -94,9 +94,10 @@ class Pace {
 
   static constexpr uint64_t kUntimed = 1;  ///< posted_ns of a READ on a rail that keeps up
   /// So long after the last one looks read the clock: as long as a piece of a slow rail takes, and an eager
-  /// message.
+  /// message; and twice as long as it takes on that rail, as far as that is known.
   static constexpr uint64_t kWatchNs = 50'000'000;
   static constexpr uint64_t kWatchSampleNs = 5'000'000;
+  static constexpr uint64_t kMostWatchNs = 10'000'000'000;
 
   Base<P>& base_;
   P& port_;
@@ -129,8 +130,10 @@ uint64_t Pace<P>::begin_timed(Rail<P>& rail, uint64_t bytes, uint64_t watch_ns) 
   const uint64_t now = port_.now_ns();
   rail.goodput.posted(bytes, now, rail.inflight_bytes == 0);
   rail.peer->choice.looked(looked_ns_.load(std::memory_order_relaxed));
-  const uint64_t until = watch_until_.load(std::memory_order_relaxed);
-  watch_until_.store(std::max(until, now + watch_ns), std::memory_order_relaxed);
+  const uint64_t lasts_ns = std::min(2 * rail.goodput.lasts_ns(rail.inflight_bytes + bytes), kMostWatchNs);
+  const uint64_t until = now + std::max(watch_ns, lasts_ns);
+  if (until > watch_until_.load(std::memory_order_relaxed))
+    watch_until_.store(until, std::memory_order_relaxed);
   return now;
 }
 
@@ -162,6 +165,13 @@ template <class P>
   if (now_ns > watch_until_.load(std::memory_order_relaxed)) watch_until_.store(0, std::memory_order_relaxed);
 }
 
+/// Its pieces are timed from now on.
+template <class P>
+void Pace<P>::keeps_up_no_more(Rail<P>& rail) {
+  if (rail.late == 0) rail.goodput.timed_from(port_.now_ns());
+  rail.late = port_.reads_in_time(kLate);
+}
+
 /// The READ `f` has ended well. Was that seen when its rail was read next, or was it under way while others
 /// were?
 template <class P>
@@ -170,7 +180,7 @@ template <class P>
   const bool in_time = turns_.load(std::memory_order_relaxed) - x.turn <= 1;
   const uint64_t now = x.posted_ns > kUntimed ? port_.now_ns() : 0;
   if (!in_time)
-    x.rail->late = port_.reads_in_time(kLate);
+    keeps_up_no_more(*x.rail);
   else if (x.rail->late != 0 && now != 0 && soon(*x.rail, x.length, now - x.posted_ns))
     --x.rail->late;
   if (now != 0) measure(*x.rail, x.length, x.posted_ns, now, Way::kIn);

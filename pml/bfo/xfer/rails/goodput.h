@@ -51,7 +51,13 @@ class Goodput {
   void posted(uint64_t bytes, uint64_t now_ns, bool alone) {
     if (alone) served_from_ = now_ns;
     last_ns_ = now_ns;
-    last_piece_ = bytes;
+    longest_ = alone ? bytes : std::max(longest_, bytes);
+  }
+  /// Until now its pieces were not timed: how long what is in flight is, and since when it is served, is not
+  /// known.
+  void timed_from(uint64_t now_ns) {
+    served_from_ = now_ns;
+    longest_ = 0;
   }
   /// A piece that was posted at `posted_ns` was found to have ended at `now_ns`, by look number `look`; the
   /// look before it was at `looked_ns`, or earlier than all pieces when nobody looked. True: the cost has
@@ -86,6 +92,10 @@ class Goodput {
   bool known() const { return rate_ != 0; }
   /// Mbit/s that it moves at least, while it was not measured well enough; 0: nothing is known.
   uint64_t least() const { return least_; }
+  /// So long `bytes` take, as far as anything is known.
+  uint64_t lasts_ns(uint64_t bytes) const {
+    return known() ? cost().ns(bytes) : least_ != 0 ? Cost{least_, 0}.ns(bytes) : 0;
+  }
   /// It was measured.
   Cost cost() const { return {rate_, latency_ns_ > kSlackNs ? latency_ns_ : 0}; }
   /// For so long what is in flight had been served at the last look.
@@ -93,11 +103,12 @@ class Goodput {
     return looked_ns > served_from_ ? looked_ns - served_from_ : 0;
   }
   /// The same, of a rail with something in flight that had not ended at the last look: what is much later
-  /// than it should be proves that the rail is slower, before it ends.
+  /// than it should be proves that the rail is slower, before it ends. Which of its pieces is served now is
+  /// not kept: it may be the longest one.
   Cost cost_by_age(Cost c, uint64_t looked_ns) const {
     const uint64_t age = age_ns(looked_ns);
-    if (age == 0 || last_piece_ == 0) return c;
-    if (age > kLateTimes * c.ns(last_piece_)) c = {rate_of(last_piece_, age), 0};
+    if (age == 0 || longest_ == 0) return c;
+    if (age > kLateTimes * c.ns(longest_)) c = {rate_of(longest_, age), 0};
     return c;
   }
 
@@ -118,8 +129,8 @@ class Goodput {
   uint64_t first_ = 0;        ///< the first of them
   uint64_t gap_ns_ = 0;       ///< the process had not looked for so long before it saw that
   uint64_t gap_before_ = 0;   ///< the same of the sample before
-  uint64_t last_piece_ = 0;   ///< the piece that was posted last
-  uint64_t last_ns_ = 0;      ///< when
+  uint64_t longest_ = 0;      ///< of the pieces that were posted since the rail was empty
+  uint64_t last_ns_ = 0;      ///< when a piece was posted last
   uint32_t look_ = 0;
   uint32_t rate_ = 0;  ///< Mbit/s; 0: it was not measured
   uint32_t least_ = 0;

@@ -159,7 +159,9 @@ class RailChoice {
   Estimate estimate(const RailT& rail) const;
   Cost cost_now(const RailT& rail) const {
     const Cost c = estimate(rail).cost;
-    return rail.inflight_bytes == 0 || fixed() ? c : rail.goodput.cost_by_age(c, looked_ns_);
+    // Of a rail that keeps up no piece is timed: what is in flight has no age.
+    const bool timed = rail.inflight_bytes != 0 && rail.late != 0 && !fixed();
+    return timed ? rail.goodput.cost_by_age(c, looked_ns_) : c;
   }
   uint64_t end_ns(const RailT& rail, uint64_t bytes) const {
     const Cost c = cost_now(rail);
@@ -178,8 +180,9 @@ class RailChoice {
   bool keeps_up_ = false;
   bool uneven_ = false;
   uint8_t until_sample_ = kSampleEvery;
-  uint8_t against_ = 0;  ///< measurements in a row that contradict `uneven_`
-  Cost best_;            ///< of the fastest rail that was measured
+  uint8_t against_ = 0;    ///< measurements in a row that contradict `uneven_`
+  bool measured_ = false;  ///< any rail was
+  Cost best_;              ///< of the fastest of them
   uint64_t looked_ns_ = 0;
   RailT* advised_ = nullptr;
   RailT* timed_ = nullptr;

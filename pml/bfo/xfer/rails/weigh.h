@@ -29,7 +29,7 @@ typename RailChoice<P>::Estimate RailChoice<P>::estimate(const RailT& rail) cons
   const Goodput& g = rail.goodput;
   if (rail.late == 0) {
     const Cost least{std::max<uint64_t>(rail.limits.weight / 4, 1), 0};
-    if (best_.rate > 1 && best_.ns(kCompared) < least.ns(kCompared)) return {best_, Basis::kKeepsUp};
+    if (measured_ && best_.ns(kCompared) < least.ns(kCompared)) return {best_, Basis::kKeepsUp};
     return {least, Basis::kKeepsUp};
   }
   if (g.known())
@@ -68,11 +68,14 @@ template <class P>
     return choose_swift();
   }
   best_ = Cost{};
+  measured_ = false;
   for (unsigned i = 0; i < n_; ++i) {
     const Goodput& g = usable_[i]->goodput;
-    if (g.known() && (best_.rate <= 1 || g.cost().ns(kCompared) < best_.ns(kCompared))) best_ = g.cost();
+    if (!g.known() || (measured_ && g.cost().ns(kCompared) >= best_.ns(kCompared))) continue;
+    best_ = g.cost();
+    measured_ = true;
   }
-  if (best_.rate <= 1) return;
+  if (!measured_) return;
   if (const bool now = differ(); now == uneven_)
     against_ = 0;
   else if (++against_ >= kInARow) {
