@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "pml/bfo/xfer/engine.h"
+#include "test/unit/failover_steps.h"
 #include "test/unit/fake_port.h"
 #include "test/unit/fake_world.h"
 
@@ -251,6 +252,56 @@ TEST(Wildcards, FailureOfAMemberEndsThoseOfItsCommunicatorUnlessOthersAreLeft) {
     }
     matching.free_all();
   }
+}
+
+// ---- what is known of a rail, when it or its peer goes
+
+constexpr uint64_t kMs = 1'000'000;
+
+/// Measured, and then degraded.
+void make_degraded(FakePort& port, Rail<FakePort>& rail) {
+  rail.goodput.told(80, kMs);
+  rail.late = kLate;
+  rail.degraded = ::new (port.alloc(sizeof(Degraded))) Degraded;
+  for (uint64_t from = 1000 * kMs; !rail.degraded->degraded(); from += 250 * kMs) {
+    for (int i = 0; i < 2; ++i) rail.degraded->moved({1 << 20, 100 * kMs, 0, 0, false, true}, true);
+    rail.degraded->end_term(8000, false, {from, from + 250 * kMs, 1000 * kMs});
+  }
+}
+
+TEST(KnownRail, SuspectAndThenUpAgain_IsWhatItWas) {
+  test::World w(test::World::Options{});
+  test::meet(w);
+  Rail<FakePort>& rail = *w.rail(0, 1, 1);
+  make_degraded(*w.ports[0], rail);
+  RailEvent ev;
+  ev.name = rail.name;
+  w.engines[0]->on_rail_suspect(&rail, ev);
+  ASSERT_EQ(rail.state, RailState::kSuspect);
+  w.engines[0]->on_rail_up(&rail, ev);
+  EXPECT_EQ(rail.state, RailState::kUp);
+  EXPECT_TRUE(rail.goodput.known());
+  EXPECT_TRUE(rail.degraded->degraded()) << "nobody was told that it recovered";
+  EXPECT_EQ(rail.late, kLate);
+  ++ev.name.epoch;
+  w.engines[0]->on_rail_up(&rail, ev);
+  EXPECT_FALSE(rail.goodput.known()) << "another connection";
+  EXPECT_FALSE(rail.degraded->degraded());
+  EXPECT_EQ(rail.late, kUnsure);
+}
+
+/// What keeps up is not timed: while a suspect rail stands still, its age counts from the suspicion on.
+TEST(KnownRail, KeptUpUntilItWasSuspected_IsTimedFromThenOn) {
+  test::World w(test::World::Options{});
+  test::meet(w);
+  Rail<FakePort>& rail = *w.rail(0, 1, 1);
+  rail.goodput.posted(1000, kMs, true);
+  rail.late = 0;
+  w.now = 5000 * kMs;
+  RailEvent ev;
+  ev.name = rail.name;
+  w.engines[0]->on_rail_suspect(&rail, ev);
+  EXPECT_LE(rail.goodput.age_ns(5001 * kMs), kMs);
 }
 
 }  // namespace

@@ -66,12 +66,15 @@ void Failover<P>::up(RailT* rail, const RailEvent& ev) {
   PeerT& p = *rail->peer;
   if (ev.name.epoch < rail->name.epoch || ev.name.epoch <= rail->closed_epoch)
     return;  // older than what is known
+  // A suspect rail that moves again is the same connection: what is known of it holds.
+  if (!(rail->usable(ev.name.epoch) && rail->up_epoch == ev.name.epoch)) {
+    rail->late = base_.port.reads_in_time(kUnsure);
+    rail->goodput.reset();
+    not_degraded(base_, *rail);
+  }
   rail->name = ev.name;
   rail->up_epoch = ev.name.epoch;
   rail->state = RailState::kUp;
-  rail->late = base_.port.reads_in_time(kUnsure);
-  rail->goodput.reset();
-  not_degraded(base_, *rail);
   if (ev.name.epoch > rail->peer_closed_epoch + 1) {  // both sides have one epoch at a time
     rail->peer_closed_epoch = ev.name.epoch - 1;
     moves_.reads_over(*rail);
@@ -92,6 +95,7 @@ template <class P>
 void Failover<P>::suspect(RailT* rail, const RailEvent& ev) {
   if (!(ev.name == rail->name) || rail->state != RailState::kUp) return;
   rail->state = RailState::kSuspect;
+  if (rail->late == 0) rail->goodput.timed_from(base_.port.now_ns());
   rail->late = kLate;
   ++base_.counters.suspicions;
   rebuild(*rail->peer);
