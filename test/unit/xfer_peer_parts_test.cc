@@ -304,5 +304,25 @@ TEST(KnownRail, KeptUpUntilItWasSuspected_IsTimedFromThenOn) {
   EXPECT_LE(rail.goodput.age_ns(5001 * kMs), kMs);
 }
 
+TEST(KnownRail, PeerIsDeclaredFailed_CountsNoMore) {
+  test::World w(test::World::Options{});
+  test::meet(w);
+  Rail<FakePort>& rail = *w.rail(0, 1, 1);
+  make_degraded(*w.ports[0], rail);
+  Engine<FakePort>& engine = *w.engines[0];
+  const auto all = [](const FakePort::RailHandle&) { return true; };
+  const auto before = engine.counters().rails_degraded;
+  EXPECT_EQ(engine.judged_rails(all).judged, 1u);
+  EXPECT_EQ(engine.on_port_speed(all, 5), 2u);
+  RailEvent ev;
+  ev.name = w.rail(0, 1, 0)->name;
+  engine.on_rail_broken(w.rail(0, 1, 0), ev, true);  // the other rail is not reported as down
+  ASSERT_TRUE(rail.peer->standing.failed());
+  EXPECT_EQ(engine.counters().rails_degraded, before - 1);
+  EXPECT_EQ(rail.degraded, nullptr);
+  EXPECT_EQ(engine.judged_rails(all).judged, 0u);
+  EXPECT_EQ(engine.on_port_speed(all, 7), 0u);
+}
+
 }  // namespace
 }  // namespace bfo::xfer

@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "pml/bfo/xfer/failover/failover.h"
+#include "pml/bfo/xfer/rails/judge.h"
 
 namespace bfo::xfer {
 
@@ -85,6 +86,11 @@ template <class P>
   p.completions.clear();
   ++base_.counters.peers_lost;
   const Outcome outcome = p.standing.loss().outcome;
+  // Its rails may be gone before anybody reports them as down.
+  for (unsigned i = 0; i < p.n_rails; ++i) {
+    not_degraded(base_, p.rails[i]);
+    free_degraded(base_, p.rails[i]);
+  }
   rails_.drop_stored(p);
   moves_.give_up(p);
   matching_.fail_posted(p, outcome);

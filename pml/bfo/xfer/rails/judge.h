@@ -38,7 +38,7 @@ template <class P, class Over>
 JudgedRails judged_rails(Base<P>& base, Over over) {
   JudgedRails n;
   for (Peer<P>* p = base.peers.front(); p; p = p->next) {
-    for (unsigned i = 0; i < p->n_rails; ++i) {
+    for (unsigned i = 0; i < p->n_rails && !p->standing.failed(); ++i) {
       const Rail<P>& r = p->rails[i];
       if (!r.degraded || !r.degraded->judged() || !over(r.handle)) continue;
       ++n.judged;
@@ -81,6 +81,8 @@ void not_degraded(Base<P>& base, Rail<P>& rail) {
 /// What `rail` moved; `in`: to this process.
 template <class P>
 void note_moved(Base<P>& base, Rail<P>& rail, const Goodput::Sample& sample, bool in) {
+  if (rail.peer->standing.failed()) [[unlikely]]
+    return;
   if (!rail.degraded) [[unlikely]] {
     void* const memory = base.port.alloc(sizeof(Degraded));
     if (!memory) return;

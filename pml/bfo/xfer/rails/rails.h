@@ -77,7 +77,7 @@ class Rails {
   unsigned reweigh(Over over, uint32_t weight) {
     unsigned n = 0;
     for (PeerT* p = base_.peers.front(); p; p = p->next) {
-      for (unsigned i = 0; i < p->n_rails; ++i) {
+      for (unsigned i = 0; i < p->n_rails && !p->standing.failed(); ++i) {
         if (!over(p->rails[i].handle)) continue;
         p->rails[i].limits.weight = weight != 0 ? weight : 1;
         weighing_.ports.forget(p->rails[i].limits.port);
