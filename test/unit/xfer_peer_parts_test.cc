@@ -324,5 +324,32 @@ TEST(KnownRail, PeerIsDeclaredFailed_CountsNoMore) {
   EXPECT_EQ(engine.on_port_speed(all, 7), 0u);
 }
 
+/// A FIN that its rail handed back comes over another one.
+TEST(KnownRail, RateInAFin_IsThatOfTheGrantedRail) {
+  for (const bool granted : {true, false}) {
+    test::World w(test::writes());
+    test::meet(w);
+    const test::Transfer t = test::transfer(w, 2000);
+    ASSERT_TRUE(test::until(w, core::MsgType::kFin));
+    test::Flight& fin = w.flights[0];
+    core::FinHdr h;
+    ASSERT_EQ(fin.bytes.size(), sizeof h);
+    std::memcpy(&h, fin.bytes.data(), sizeof h);
+    h.rate = core::rate_code(800);
+    std::memcpy(fin.bytes.data(), &h, sizeof h);
+    const int own = fin.rail;
+    if (!granted) {
+      test::Flight over_other = fin;
+      over_other.rail = 1 - own;
+      w.arrive(over_other);
+    } else {
+      w.arrive(fin);
+    }
+    EXPECT_EQ(w.rail(1, 0, own)->goodput.known(), granted);
+    EXPECT_FALSE(w.rail(1, 0, 1 - own)->goodput.known());
+    static_cast<void>(t);
+  }
+}
+
 }  // namespace
 }  // namespace bfo::xfer

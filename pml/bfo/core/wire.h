@@ -156,7 +156,7 @@ struct PutHdr {
 struct FinHdr {
   uint8_t type;
   uint8_t flags;
-  uint16_t rate;  ///< PUT: what the rail that brings this moves, see rate_code(); RGET: 0
+  uint16_t rate;  ///< PUT: what the granted rail moves, see rate_code(); RGET: 0
   uint64_t sender;
   uint64_t receiver;
   uint32_t grant;    ///< PUT: the grant that is used up; RGET: 0

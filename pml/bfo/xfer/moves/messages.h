@@ -82,7 +82,9 @@ Peer<P>* Transfers<P>::on_fin(const Arrival& a, Bytes in) {
   RecvRequest* const r = recvs_.find_here(Name(h.receiver), a);
   if (!r) return nullptr;
   PeerT& peer = *r->xfer.proc->peer;
-  if (h.rate != 0 && a.rail) pace_.told(*a.rail, core::rate_of_code(h.rate));
+  // A FIN may come over another rail than the one it tells of.
+  const LedgerEntry<P>* const l = h.rate != 0 ? Rput<P>::find(*r, h.grant) : nullptr;
+  if (l && a.over(*l->rail, l->epoch)) pace_.told(*a.rail, core::rate_of_code(h.rate));
   if (Rput<P>::whole_written(*this, *r, h, a)) return &peer;
   RecvInput input;
   input.grant = h.grant;
