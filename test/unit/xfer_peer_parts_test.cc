@@ -351,5 +351,34 @@ TEST(KnownRail, RateInAFin_IsThatOfTheGrantedRail) {
   }
 }
 
+/// A message in one READ, and one in many.
+TEST(KnownRail, SuspectOneIsNotRead_WhileAnotherHasAKey) {
+  for (const size_t n : {2000u, 100'000u}) {
+    test::World::Options options = test::reads();
+    test::World w(options);
+    test::meet(w);
+    RailEvent ev;
+    ev.name = w.rail(1, 0, 0)->name;
+    w.engines[1]->on_rail_suspect(w.rail(1, 0, 0), ev);
+    for (int message = 0; message < 4; ++message) {
+      const test::Transfer t = test::transfer(w, n);
+      while (!t.r->done && !w.flights.empty()) {
+        for (const test::Flight& f : w.flights) {
+          if (f.kind == test::Flight::Kind::kGet) {
+            EXPECT_EQ(f.rail, 1);
+          }
+        }
+        w.take();
+      }
+      EXPECT_TRUE(t.r->done);
+    }
+    ev.name = w.rail(1, 0, 1)->name;
+    w.engines[1]->on_rail_suspect(w.rail(1, 0, 1), ev);
+    const test::Transfer last = test::transfer(w, n);
+    ASSERT_TRUE(w.run());
+    EXPECT_TRUE(last.r->done) << "with no other left it is used";
+  }
+}
+
 }  // namespace
 }  // namespace bfo::xfer

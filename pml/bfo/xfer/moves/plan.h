@@ -145,7 +145,9 @@ class OnlyRead {
   /// Is `rail` the best one until now?
   bool prefers(Rail<P>& rail) {
     if (length_ > usual_read(rail)) return false;
-    if (best_) {
+    if (best_ && choice_.has(best_) != choice_.has(&rail)) {
+      if (choice_.has(best_)) return false;  // the other one is suspect
+    } else if (best_) {
       const bool keeps = ahead_ && best_ == carrier_;
       const bool takes = ahead_ && &rail == carrier_;
       if (keeps || !(takes || choice_.sooner(rail, *best_, length_) ||
